@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * varjfs/ioctl.h - edits in the middle of a file, without librwrite
+ *
+ * The kernel passes at most 16383 bytes with an ioctl, and sizes the transfer by the
+ * command number, so a command exists for each length: build it with the macros below.
+ * Data that does not fit is staged first (VARJFS_IOC_STAGE) and then named by the edit.
+ *
+ * All integers are in host order; the structures have no padding and the same layout for
+ * 32- and 64-bit callers.  Unknown flags and versions are EINVAL.  On a file that is not on
+ * varjfs the kernel answers ENOTTY.  See varjfs-ioctl(2).
+ */
+#ifndef VARJFS_IOCTL_H
+#define VARJFS_IOCTL_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Not in the kernel's list of ioctl numbers: a command that hits another kind of file by
+ * mistake means nothing there. */
+#define VARJFS_IOC_MAGIC 0x96
+#define VARJFS_IOC_VERSION 1
+
+/* Largest argument that the kernel passes, bytes, header included. */
+#define VARJFS_IOC_MAX 16383
+/* Most data of one edit: it happens entirely or not at all. */
+#define VARJFS_EDIT_MAX (8u << 20)
+
+/* varjfs_edit.flags */
+#define VARJFS_EDIT_APPEND (1u << 0) /* at the end of the file; offset is ignored */
+#define VARJFS_EDIT_STAGED (1u << 1) /* the data is what was staged under stage_id */
+/* PING 2 and above, alone or with each other: */
+#define VARJFS_EDIT_HOLE (1u << 2) /* there is no data: len bytes of hole come instead */
+#define VARJFS_EDIT_INSIDE                                                               \
+    (1u << 3) /* EINVAL unless offset + old_len is below the size */
+
+/*
+ * Replace old_len bytes at offset by len bytes.
+ * The ioctl returns 0 and fills offset (where it happened) and size (of the file after it).
+ *
+ * With len 0 and offset at or beyond the end nothing happens.  Beyond the end a hole comes
+ * first, as with pwrite.  Errors, each with the file unchanged: EBADF the descriptor is not
+ * open for writing; EISDIR; EINVAL not a regular file, unknown version or flag, an offset
+ * above 2^63 - 1, len above VARJFS_EDIT_MAX or not what follows or was staged; ENOENT no such
+ * stage; EFBIG, ENOSPC, EROFS, EIO as write(2).  The caller checks RLIMIT_FSIZE, and calls
+ * fstat(2) after an edit that made the file shorter (the kernel learns the size from it).
+ *
+ * A hole reads as zeros, takes no space, and may be of any length: len is not bounded by
+ * VARJFS_EDIT_MAX then.  VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE is fallocate(2) by bytes:
+ * with old_len 0 INSERT_RANGE, with len 0 COLLAPSE_RANGE.
+ */
+struct varjfs_edit {
+    __u32 version; /* in: VARJFS_IOC_VERSION */
+    __u32 flags;   /* in: VARJFS_EDIT_* */
+    __u64 offset;  /* in/out: bytes */
+    __u64 old_len; /* in: bytes; clipped at the end of the file */
+    __u64 len; /* in: bytes of data; not staged: exactly what is behind this structure */
+    __u64 stage_id; /* in: with VARJFS_EDIT_STAGED, else 0 */
+    __u64 size;     /* out: bytes */
+};
+
+/*
+ * Add data to a stage.  A stage belongs to the open file description, holds at most
+ * VARJFS_EDIT_MAX bytes, and ends with the edit that names it (also if that fails), with
+ * VARJFS_STAGE_DROP, or when the description is closed.
+ */
+#define VARJFS_STAGE_DROP (1u << 0)
+
+struct varjfs_stage {
+    __u32 version;  /* in: VARJFS_IOC_VERSION */
+    __u32 flags;    /* in: VARJFS_STAGE_* */
+    __u64 stage_id; /* in: 0 makes a stage; out: its id */
+    __u64 offset;   /* in: bytes from the start of the stage; must be its length so far */
+    __u64 len;      /* in: bytes of data behind this structure */
+};
+
+#define VARJFS_EDIT_INLINE_MAX (VARJFS_IOC_MAX - sizeof(struct varjfs_edit))
+#define VARJFS_STAGE_DATA_MAX (VARJFS_IOC_MAX - sizeof(struct varjfs_stage))
+
+/* @n: bytes of data behind the structure */
+#define VARJFS_IOC_EDIT(n)                                                               \
+    _IOC(_IOC_READ | _IOC_WRITE, VARJFS_IOC_MAGIC, 1, sizeof(struct varjfs_edit) + (n))
+#define VARJFS_IOC_STAGE(n)                                                              \
+    _IOC(_IOC_READ | _IOC_WRITE, VARJFS_IOC_MAGIC, 2, sizeof(struct varjfs_stage) + (n))
+
+/* Everything that the mount accepted before the call is durable when it returns 0. */
+#define VARJFS_IOC_SYNC _IO(VARJFS_IOC_MAGIC, 3)
+
+/*
+ * Does nothing: the cost of a round trip, and "is this varjfs?".  Returns the newest version
+ * that the daemon understands, 1 or more; it understands the older ones too.  (0 would be the
+ * answer of a file system that says yes to everything.)  2: VARJFS_EDIT_HOLE,
+ * VARJFS_EDIT_INSIDE and VARJFS_IOC_SHIFT; the structures' version stays 1.
+ */
+#define VARJFS_IOC_PING _IO(VARJFS_IOC_MAGIC, 4)
+#define VARJFS_IOC_PING_HOLES 2
+
+/*
+ * Text about the file or the mount, page by page, for varjfsctl and monitors.
+ *
+ * @what is the kind.  @cursor starts at 0; a call fills text[0 … len) with whole lines, each
+ * ending in '\n' (no NUL follows), and sets @cursor to where the next call goes on, or to
+ * VARJFS_TEXT_END after the last line.  Cursors are opaque.  A page before the last holds at
+ * least one line; the whole text may be empty (the map of an empty file).  Each page is a
+ * snapshot of its own.  Any descriptor of the mount will do, also one opened read-only and,
+ * except for MAP, one of a directory.  Numbers are decimal and unsigned.
+ *
+ * DF and STATS: lines "key=value", keys of [a-z0-9_].  Keys may be added, readers skip those
+ * that they do not know; none is taken away or changes its unit.
+ *
+ *   DF, always all of these, in this order (bytes unless the name says otherwise):
+ *     total_bytes         size of the store
+ *     free_bytes          not used by anything in the store
+ *     available_bytes     what may still be written (never above free_bytes)
+ *     reserved_bytes      promised to data that waits for write-back
+ *     inodes              number of inodes
+ *     objects             number of objects
+ *     object_plain_bytes  content of the objects, each counted once
+ *     object_stored_bytes the same as stored, trailers included
+ *     dirty_bytes         waiting for write-back
+ *     cache_bytes         in the daemon's cache of objects
+ *
+ *   STATS: one line per counter of the daemon, counted since the mount.
+ *
+ * VOLUME: lines "key=value" of text: uuid, and label (may be empty).
+ *
+ * MAP: one line per entry of the file's map as it was last written back (VARJFS_IOC_SYNC or
+ * fsync first to see all), ascending and without gaps; ten fields with one space between:
+ *
+ *     offset length kind object_id object_start object_bytes stored_bytes refs digest codec
+ *
+ *   offset        bytes from the start of the file
+ *   length        bytes of the file that this entry covers
+ *   kind          object, inline, hole or fragment
+ *   object_id     16 lower-case hexadecimal digits, or "-" where kind is not object; then
+ *                 object_start and object_bytes are 0 and digest is "-"
+ *   object_start  first byte of the object's content that this entry uses
+ *   object_bytes  length of the object's content
+ *   stored_bytes  bytes that the entry's data takes where it is kept; 0 for a hole
+ *   refs          entries in all files that name the object; 1 for inline and fragment,
+ *                 0 for a hole
+ *   digest        of the object's content, lower-case hexadecimal
+ *   codec         number of the transformation under which the data is stored; 0 is none
+ *
+ * EINVAL: unknown kind, version or cursor; EISDIR: MAP of a directory.
+ */
+#define VARJFS_TEXT_MAP 1    /* the file's map */
+#define VARJFS_TEXT_DF 2     /* the volume: space, objects, stored bytes */
+#define VARJFS_TEXT_STATS 3  /* counters since mount */
+#define VARJFS_TEXT_VOLUME 4 /* uuid, label */
+
+#define VARJFS_TEXT_END (~(__u64)0) /* cursor: there is no more */
+
+struct varjfs_text {
+    __u32 version; /* in: VARJFS_IOC_VERSION */
+    __u32 what;    /* in: VARJFS_TEXT_* */
+    __u64 cursor;  /* in/out: VARJFS_TEXT_END after the last page */
+    __u64 len;     /* out: bytes of text */
+    char text[8192];
+};
+
+#define VARJFS_IOC_TEXT _IOWR(VARJFS_IOC_MAGIC, 5, struct varjfs_text)
+
+/*
+ * One step of storing a file anew, under the transformation and the object sizes that its
+ * attributes user.varjfs.* say.  What was written before they were set is stored as it was until
+ * then.  A step is one commit of about 8 MiB of the file; it changes neither content nor times, and
+ * other users of the file go on meanwhile.
+ *
+ * @cursor and @state are 0 at first; each call sets them for the next, and @cursor to
+ * VARJFS_RECODE_END after the last step.  The first one writes the file back.  To run again from 0
+ * is harmless at any time: what is stored right is left alone.  The descriptor is open for
+ * writing, or the caller is the file's owner or root.
+ *
+ * Errors, each with nothing done: EBADF neither of these; EISDIR; EINVAL unknown version or
+ * flags, or a cursor that is no offset; EROFS, ENOSPC, EIO as write(2).
+ */
+/* varjfs_recode.flags, out: the file was changed since the step before, so what moved to before
+ * the cursor was not looked at.  Begin again to be sure of all. */
+#define VARJFS_RECODE_CHANGED (1u << 0)
+#define VARJFS_RECODE_END (~(__u64)0)
+
+struct varjfs_recode {
+    __u32 version;    /* in: VARJFS_IOC_VERSION */
+    __u32 flags;      /* in: 0; out: VARJFS_RECODE_CHANGED */
+    __u64 cursor;     /* in/out */
+    __u64 state;      /* in/out */
+    __u64 size;       /* out: of the file, bytes */
+    __u64 examined;   /* out: bytes of the file that this step looked at */
+    __u64 rewritten;  /* out: of these, bytes that it stored anew */
+    __u64 unreadable; /* out: of these, bytes that cannot be read and stay as they are */
+};
+
+#define VARJFS_IOC_RECODE _IOWR(VARJFS_IOC_MAGIC, 6, struct varjfs_recode)
+
+/*
+ * One step of looking after the whole volume; for root.  Any descriptor of the mount will do.
+ *
+ *   GC     objects in the store that belong to nothing are removed, and what waits for its
+ *          removal
+ *   SCRUB  objects are read and verified, about 8 MiB a step; the ids of up to 16 that are
+ *          damaged are in bad (more of them are counted)
+ *   CHECKPOINT  the metadata are copied into SOURCE/checkpoints, in one step; found_bytes is
+ *          what the copy has. ENOSPC: too little space would be left
+ *
+ * @cursor is 0 at first; each call sets it for the next, VARJFS_TEND_END after the last step.
+ * The figures are those of the one step.
+ *
+ * Errors: EPERM the caller is not root; EINVAL unknown version or kind; EROFS (GC, CHECKPOINT); EIO.
+ */
+#define VARJFS_TEND_GC 1
+#define VARJFS_TEND_SCRUB 2
+#define VARJFS_TEND_CHECKPOINT 3
+#define VARJFS_TEND_END (~(__u64)0)
+#define VARJFS_TEND_BAD 16
+
+struct varjfs_tend {
+    __u32 version;        /* in: VARJFS_IOC_VERSION */
+    __u32 what;           /* in: VARJFS_TEND_* */
+    __u64 cursor;         /* in/out */
+    __u64 total;          /* out: GC: the cursor grows to about this; else 0 */
+    __u64 examined;       /* out: objects that were looked at */
+    __u64 examined_bytes; /* out: SCRUB: bytes that were read */
+    __u64 found;          /* out: objects removed (GC), damaged (SCRUB) */
+    __u64 found_bytes;    /* out: their bytes */
+    __u64 bad_count;      /* out: SCRUB: ids in bad; above 16: so many were found */
+    __u64 bad[VARJFS_TEND_BAD];
+};
+
+#define VARJFS_IOC_TEND _IOWR(VARJFS_IOC_MAGIC, 7, struct varjfs_tend)
+
+/*
+ * A write of bytes most of which stand there already, a little further up or down.  (A
+ * program that inserts by reading the tail of a file and writing it back makes such writes;
+ * librwrite recognises them when RWRITE_DETECT=1.)
+ *
+ * [offset, offset + len) becomes what pwrite(2) of these len bytes would make of it:
+ *   up (no flag)   the data, then what stood in [offset, offset + len - data_len)
+ *   DOWN           what stood in [offset + data_len, offset + len), then the data
+ * What lies behind offset + len stays where it is; up, the file grows if its end was passed.
+ *
+ * LOOK changes nothing: it fills change and size, and needs offset, len, data_len and
+ * stage_id to be 0.  A caller looks, then reads and compares, then shifts with the number
+ * that it got: the shift is EBUSY, and nothing has happened, if the file's content was
+ * changed by anybody in between.  change means nothing to another open of the file.
+ *
+ * Up to VARJFS_EDIT_MAX bytes of data stand behind the structure or were staged.  Errors as
+ * VARJFS_IOC_EDIT, and EINVAL where the bytes that are to move are not all in the file, or
+ * data_len is 0 or not below len.
+ */
+#define VARJFS_SHIFT_LOOK (1u << 0)
+#define VARJFS_SHIFT_DOWN (1u << 1)
+#define VARJFS_SHIFT_STAGED (1u << 2)
+
+struct varjfs_shift {
+    __u32 version;  /* in: VARJFS_IOC_VERSION */
+    __u32 flags;    /* in: VARJFS_SHIFT_* */
+    __u64 offset;   /* in: bytes */
+    __u64 len;      /* in: bytes of the range */
+    __u64 data_len; /* in: bytes of data, and of the way that the others move */
+    __u64 stage_id; /* in: with VARJFS_SHIFT_STAGED, else 0 */
+    __u64 change;   /* of the content; LOOK: out, else in */
+    __u64 size;     /* out: of the file, bytes */
+};
+
+#define VARJFS_SHIFT_INLINE_MAX (VARJFS_IOC_MAX - sizeof(struct varjfs_shift))
+/* @n: bytes of data behind the structure */
+#define VARJFS_IOC_SHIFT(n)                                                              \
+    _IOC(_IOC_READ | _IOC_WRITE, VARJFS_IOC_MAGIC, 10, sizeof(struct varjfs_shift) + (n))
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

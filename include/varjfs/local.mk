@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Installed headers: add each file below.
+
+varjfsincludedir = $(includedir)/varjfs
+varjfsinclude_HEADERS = \
+	include/varjfs/ioctl.h \
+	include/varjfs/rwrite.h

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * base.h - what every room may use
+ *
+ * The face of the room base: buffers, checked arithmetic, options, log, trace, ranked
+ * locks, clock, random, digests.  Nothing here knows what a file system is.
+ */
+#ifndef VJ_BASE_BASE_H
+#define VJ_BASE_BASE_H
+
+#if defined(NDEBUG) || defined(G_DISABLE_ASSERT)
+#error "varjfs states its invariants in assertions: do not compile them out"
+#endif
+
+#include <errno.h>
+#include <glib.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#define VJ_KIB ((uint64_t)1 << 10)
+#define VJ_MIB ((uint64_t)1 << 20)
+#define VJ_GIB ((uint64_t)1 << 30)
+#define VJ_TIB ((uint64_t)1 << 40)
+
+#include "base/buf.h"
+#include "base/bytes.h"
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/opts.h"
+#include "base/random.h"
+#include "base/sandbox.h"
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * clock.c - time
+ *
+ * The wall clock is the fine one: two changes of a file then have two timestamps in
+ * order, which the coarse clock (a tick of 1 to 4 ms) cannot promise.
+ */
+#include "base/base.h"
+
+static bool frozen;
+static struct timespec frozen_real;
+static int64_t frozen_mono_us;
+
+int64_t vj_clock_mono_us(void)
+{
+    struct timespec now;
+    int failed;
+
+    if (frozen) {
+        return frozen_mono_us;
+    }
+    failed = clock_gettime(CLOCK_MONOTONIC, &now);
+    g_assert(!failed);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+struct timespec vj_clock_real(void)
+{
+    struct timespec now;
+    int failed;
+
+    if (frozen) {
+        return frozen_real;
+    }
+    failed = clock_gettime(CLOCK_REALTIME, &now);
+    g_assert(!failed);
+    return now;
+}
+
+void vj_clock_set_for_test(const struct timespec *real, int64_t mono_us)
+{
+    frozen = real != NULL;
+    if (frozen) {
+        g_assert(real->tv_nsec >= 0 && real->tv_nsec < 1000000000);
+        frozen_real = *real;
+        frozen_mono_us = mono_us;
+    }
+}

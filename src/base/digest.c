@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * digest.c - BLAKE3, OpenSSL's SHA-256 and SHA-1, XXH3
+ *
+ * The only file that knows these libraries.  The SHA contexts are kept per thread and
+ * algorithm: OpenSSL allocates inside each new one, and a digest is taken of every
+ * object.
+ */
+#include "base/base.h"
+
+#ifdef HAVE_BLAKE3
+#include <blake3.h>
+#endif
+#include <openssl/evp.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#ifdef HAVE_BLAKE3
+static int hash_blake3(const struct iovec *iov, int iov_count, VjDigest *out)
+{
+    blake3_hasher hasher;
+
+    blake3_hasher_init(&hasher);
+    for (int i = 0; i < iov_count; i++) {
+        blake3_hasher_update(&hasher, iov[i].iov_base, iov[i].iov_len);
+    }
+    blake3_hasher_finalize(&hasher, out->bytes, VJ_DIGEST_MAX_BYTES);
+    return 0;
+}
+#endif
+
+static void free_context(gpointer context)
+{
+    EVP_MD_CTX_free(context);
+}
+
+/* This thread's context behind @key; NULL when memory is short. */
+static EVP_MD_CTX *thread_context(GPrivate *key)
+{
+    EVP_MD_CTX *context = g_private_get(key);
+
+    if (context == NULL) {
+        context = EVP_MD_CTX_new();
+        g_private_set(key, context);
+    }
+    return context;
+}
+
+static int hash_evp(EVP_MD_CTX *context, const EVP_MD *md, const struct iovec *iov,
+                    int iov_count, VjDigest *out)
+{
+    if (context == NULL || md == NULL || EVP_DigestInit_ex(context, md, NULL) != 1) {
+        return -EIO;
+    }
+    for (int i = 0; i < iov_count; i++) {
+        if (EVP_DigestUpdate(context, iov[i].iov_base, iov[i].iov_len) != 1) {
+            return -EIO;
+        }
+    }
+    return EVP_DigestFinal_ex(context, out->bytes, NULL) == 1 ? 0 : -EIO;
+}
+
+static int hash_sha256(const struct iovec *iov, int iov_count, VjDigest *out)
+{
+    static GPrivate key = G_PRIVATE_INIT(free_context);
+    static gsize md; /* const EVP_MD *: fetched once, kept for the life of the process */
+
+    if (g_once_init_enter(&md)) {
+        const EVP_MD *fetched = EVP_MD_fetch(NULL, "SHA256", NULL);
+
+        g_once_init_leave(&md, (gsize)(fetched != NULL ? fetched : EVP_sha256()));
+    }
+    return hash_evp(thread_context(&key), (const EVP_MD *)md, iov, iov_count, out);
+}
+
+static int hash_sha1(const struct iovec *iov, int iov_count, VjDigest *out)
+{
+    static GPrivate key = G_PRIVATE_INIT(free_context);
+    static gsize md; /* as in hash_sha256 */
+
+    if (g_once_init_enter(&md)) {
+        const EVP_MD *fetched = EVP_MD_fetch(NULL, "SHA1", NULL);
+
+        g_once_init_leave(&md, (gsize)(fetched != NULL ? fetched : EVP_sha1()));
+    }
+    return hash_evp(thread_context(&key), (const EVP_MD *)md, iov, iov_count, out);
+}
+
+/* In order of preference; a row without hash() is known to the format, not to this build.
+ */
+static const VjDigestOps digests[] = {
+#ifdef HAVE_BLAKE3
+    {"blake3", VJ_DIGEST_BLAKE3, 32, hash_blake3},
+#else
+    {"blake3", VJ_DIGEST_BLAKE3, 32, NULL},
+#endif
+    {"sha256", VJ_DIGEST_SHA256, 32, hash_sha256},
+    {"sha1", VJ_DIGEST_SHA1, 20, hash_sha1},
+};
+
+static const VjDigestOps *found(const VjDigestOps *row, bool *known)
+{
+    *known = row != NULL;
+    return row != NULL && row->hash != NULL ? row : NULL;
+}
+
+const VjDigestOps *vj_digest_by_id(uint8_t id, bool *known)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(digests); i++) {
+        if (digests[i].id == id) {
+            return found(&digests[i], known);
+        }
+    }
+    return found(NULL, known);
+}
+
+const VjDigestOps *vj_digest_by_name(const char *name, bool *known)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(digests); i++) {
+        if (strcmp(digests[i].name, name) == 0) {
+            return found(&digests[i], known);
+        }
+    }
+    return found(NULL, known);
+}
+
+const VjDigestOps *vj_digest_default(void)
+{
+    return digests[0].hash != NULL ? &digests[0] : &digests[1];
+}
+
+int vj_digest_hash(const VjDigestOps *ops, const struct iovec *iov, int iov_count,
+                   VjDigest *out)
+{
+    g_assert(ops != NULL && ops->hash != NULL);
+    g_assert(iov_count >= 0 && (iov != NULL || iov_count == 0));
+    memset(out, 0, sizeof *out);
+    return ops->hash(iov, iov_count, out);
+}
+
+uint64_t vj_checksum64(const void *src, size_t len)
+{
+    return XXH3_64bits(src, len);
+}

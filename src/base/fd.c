@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * fd.c - whole transfers, and small files that change in one step
+ */
+#include "base/base.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BATCH_IOV 64 /* elements handed to the kernel at once */
+
+void vj_fd_close(int *fd)
+{
+    int saved = errno;
+
+    if (*fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    errno = saved;
+}
+
+/* The range is one that off_t can name. */
+static bool range_is_valid(uint64_t offset, size_t len)
+{
+    uint64_t end;
+
+    return vj_add_u64(offset, len, &end) && end <= INT64_MAX;
+}
+
+int vj_fd_pread_all(int fd, void *dst, size_t len, uint64_t offset)
+{
+    uint8_t *at = dst;
+
+    if (!range_is_valid(offset, len)) {
+        return -EFBIG;
+    }
+    while (len > 0) {
+        ssize_t got = pread(fd, at, len, (off_t)offset);
+
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return -errno;
+        }
+        if (got == 0) {
+            return -EBADMSG;
+        }
+        at += got;
+        len -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return 0;
+}
+
+/* The part of @iov from element @first, byte @skip on, as far as @batch holds it. */
+static int fill_batch(struct iovec *batch, const struct iovec *iov, int iov_count,
+                      int first, size_t skip)
+{
+    int n = 0;
+
+    for (int i = first; i < iov_count && n < BATCH_IOV; i++) {
+        batch[n].iov_base = (uint8_t *)iov[i].iov_base + skip;
+        batch[n].iov_len = iov[i].iov_len - skip;
+        n++;
+        skip = 0;
+    }
+    return n;
+}
+
+int vj_fd_pwritev_all(int fd, const struct iovec *iov, int iov_count, uint64_t offset)
+{
+    struct iovec batch[BATCH_IOV];
+    size_t left = 0, skip = 0;
+    int first = 0;
+
+    for (int i = 0; i < iov_count; i++) {
+        if (!vj_add_size(left, iov[i].iov_len, &left)) {
+            return -EFBIG;
+        }
+    }
+    if (!range_is_valid(offset, left)) {
+        return -EFBIG;
+    }
+    while (left > 0) {
+        ssize_t put;
+
+        while (skip == iov[first].iov_len) {
+            first++;
+            skip = 0;
+        }
+        put = pwritev(fd, batch, fill_batch(batch, iov, iov_count, first, skip),
+                      (off_t)offset);
+        if (put < 0 && errno == EINTR) {
+            continue;
+        }
+        if (put < 0) {
+            return -errno;
+        }
+        if (put == 0) {
+            return -EIO; /* bytes were asked for: a device that takes none never will */
+        }
+        offset += (uint64_t)put;
+        left -= (size_t)put;
+        skip += (size_t)put;
+        while (left > 0 && skip >= iov[first].iov_len) {
+            skip -= iov[first].iov_len;
+            first++;
+        }
+    }
+    return 0;
+}
+
+int vj_fd_write_all(int fd, const void *src, size_t len)
+{
+    const uint8_t *at = src;
+
+    while (len > 0) {
+        ssize_t put = write(fd, at, len);
+
+        if (put < 0 && errno == EINTR) {
+            continue;
+        }
+        if (put <= 0) {
+            return put < 0 ? -errno : -EIO;
+        }
+        at += put;
+        len -= (size_t)put;
+    }
+    return 0;
+}
+
+/* The new file @temporary, complete and durable, not yet under its name. */
+static int write_temporary(int dir_fd, const char *temporary, const void *src, size_t len,
+                           mode_t mode)
+{
+    VJ_AUTO_FD fd =
+        openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    int failed;
+
+    if (fd < 0) {
+        return -errno;
+    }
+    failed = vj_fd_write_all(fd, src, len);
+    if (failed) {
+        return failed;
+    }
+    if (fsync(fd) != 0) {
+        return -errno;
+    }
+    /* Some file systems report a failed write only here. */
+    return close(vj_fd_steal(&fd)) != 0 ? -errno : 0;
+}
+
+bool vj_file_replace_contents(int dir_fd, const char *name, const void *src, size_t len,
+                              mode_t mode, GError **error)
+{
+    g_autofree char *temporary = NULL;
+    int failed;
+
+    g_assert(dir_fd >= 0);
+    g_assert(strchr(name, '/') == NULL);
+    temporary = g_strdup_printf(".%s.%016" G_GINT64_MODIFIER "x", name, vj_random_u64());
+    failed = write_temporary(dir_fd, temporary, src, len, mode);
+    if (!failed && renameat(dir_fd, temporary, dir_fd, name) != 0) {
+        failed = -errno;
+    }
+    if (failed) {
+        if (failed != -EEXIST) {
+            /* It may not exist; what went wrong before is what the caller hears. */
+            (void)unlinkat(dir_fd, temporary, 0);
+        }
+        return vj_error_set_errno(error, -failed, "%s: cannot write", name);
+    }
+    if (fsync(dir_fd) != 0) {
+        return vj_error_set_errno(error, errno, "%s: cannot make its directory durable",
+                                  name);
+    }
+    return true;
+}
+
+/* Up to @cap bytes from the start of @fd. */
+static int read_some(int fd, char *dst, size_t cap, size_t *got)
+{
+    *got = 0;
+    while (*got < cap) {
+        ssize_t part = read(fd, dst + *got, cap - *got);
+
+        if (part < 0 && errno == EINTR) {
+            continue;
+        }
+        if (part < 0) {
+            return -errno;
+        }
+        if (part == 0) {
+            break;
+        }
+        *got += (size_t)part;
+    }
+    return 0;
+}
+
+char *vj_file_read_small(int dir_fd, const char *name, size_t max_bytes, size_t *len,
+                         GError **error)
+{
+    g_autofree char *text = NULL;
+    /* O_NONBLOCK: a fifo under that name must not hang the caller. */
+    VJ_AUTO_FD fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    size_t cap, got;
+    int failed;
+
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        vj_error_set_errno(error, errno, "%s: cannot open", name);
+        return NULL;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        vj_error_set(error, S_ISDIR(st.st_mode) ? EISDIR : EINVAL,
+                     "%s: not a regular file", name);
+        return NULL;
+    }
+    if (!vj_add_size(max_bytes, 1, &cap) || (text = g_try_malloc(cap)) == NULL) {
+        vj_error_set_errno(error, ENOMEM, "%s: cannot read", name);
+        return NULL;
+    }
+    failed = read_some(fd, text, cap, &got);
+    if (failed) {
+        vj_error_set_errno(error, -failed, "%s: cannot read", name);
+        return NULL;
+    }
+    if (got > max_bytes) {
+        vj_error_set(error, EFBIG, "%s: longer than %zu bytes", name, max_bytes);
+        return NULL;
+    }
+    text[got] = '\0';
+    if (len != NULL) {
+        *len = got;
+    }
+    return g_steal_pointer(&text);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * lock.h - mutexes that know their rank, conditions and reader-writer locks
+ *
+ * A thread takes locks in rising rank only (outermost = smallest number); two locks of one
+ * rank are never held together.  src/LOCKS.md lists them all.  Debug builds
+ * (VJ_LOCK_DEBUG, set by --enable-developer) abort with both names on a wrong order.
+ * No lock is held across I/O or a callback into another room.
+ */
+#ifndef VJ_BASE_LOCK_H
+#define VJ_BASE_LOCK_H
+
+#include <pthread.h>
+
+#if defined(__clang__)
+#define VJ_TSA(x) __attribute__((x))
+#else
+#define VJ_TSA(x)
+#endif
+#define VJ_GUARDED_BY(x) VJ_TSA(guarded_by(x))
+#define VJ_REQUIRES(x) VJ_TSA(requires_capability(x))
+#define VJ_EXCLUDES(x) VJ_TSA(locks_excluded(x))
+
+/* Every lock of the project has its rank here and its line in src/LOCKS.md. */
+typedef enum VjLockRank {
+    VJ_RANK_FRONT = 10,         /* front: request tables, edits in flight */
+    VJ_RANK_FRONT_INODE = 12,   /* front: known inodes */
+    VJ_RANK_FS = 20,            /* fs: open inodes, handles */
+    VJ_RANK_FS_HANDLE = 22,     /* fs: one handle */
+    VJ_RANK_FILE_TABLE = 30,    /* file: open files by inode */
+    VJ_RANK_FILE = 32,          /* file: pieces of one file */
+    VJ_RANK_FILE_BUDGET = 34,   /* file: dirty bytes, waiters */
+    VJ_RANK_FILE_FLUSHER = 36,  /* file: write-back queue */
+    VJ_RANK_FILE_INFLIGHT = 38, /* file: contents being put */
+    VJ_RANK_FILE_LEASE = 40,    /* file: object ids */
+    VJ_RANK_FILE_DEAD = 42,     /* file: dead objects, pins, epochs */
+    VJ_RANK_FILE_CACHE = 44,    /* file: object cache */
+    VJ_RANK_META_RUN = 50,      /* meta: one write transaction at a time */
+    VJ_RANK_META_STATE = 52,    /* meta: generations, sequence numbers */
+    VJ_RANK_META_WRAPPER = 56,  /* meta: wrappers' own counters */
+    VJ_RANK_STORE_WRAPPER = 60, /* store: wrappers' own counters */
+    VJ_RANK_STORE = 62,         /* store: one driver's state */
+    VJ_RANK_STORE_FLUSH = 64,   /* store: waiters for durability */
+    VJ_RANK_BASE = 90,          /* log, trace: may be taken under any other */
+} VjLockRank;
+
+typedef struct VJ_TSA(capability("mutex")) VjMutex {
+    pthread_mutex_t mutex;
+    const char *name;
+    int rank;
+} VjMutex;
+
+/* For locks with static storage; no vj_mutex_clear needed. */
+#define VJ_MUTEX_INIT(rank_, name_)                                                      \
+    {                                                                                    \
+        .mutex = PTHREAD_MUTEX_INITIALIZER, .name = (name_), .rank = (rank_)             \
+    }
+
+void vj_mutex_init(VjMutex *m, VjLockRank rank, const char *name);
+void vj_mutex_clear(VjMutex *m);
+void vj_mutex_lock(VjMutex *m) VJ_TSA(acquire_capability(*m));
+void vj_mutex_unlock(VjMutex *m) VJ_TSA(release_capability(*m));
+/* The rules of rank hold here too, although it cannot wait. */
+bool vj_mutex_trylock(VjMutex *m) VJ_TSA(try_acquire_capability(true, *m));
+/* Debug builds abort when the calling thread does not hold @m; else nothing. */
+void vj_mutex_assert_held(VjMutex *m) VJ_TSA(assert_capability(*m));
+
+typedef struct VjCond {
+    pthread_cond_t cond; /* CLOCK_MONOTONIC */
+} VjCond;
+
+void vj_cond_init(VjCond *c);
+void vj_cond_clear(VjCond *c);
+/* @m is the innermost lock that the thread holds (debug builds abort otherwise). */
+void vj_cond_wait(VjCond *c, VjMutex *m) VJ_REQUIRES(m);
+/* False on timeout; @until_mono_us is on the clock of vj_clock_mono_us(). */
+bool vj_cond_wait_until(VjCond *c, VjMutex *m, int64_t until_mono_us) VJ_REQUIRES(m);
+void vj_cond_signal(VjCond *c);
+void vj_cond_broadcast(VjCond *c);
+
+/* Readers share; the same rank rules.  May be held across I/O only where LOCKS.md says so. */
+typedef struct VJ_TSA(capability("rwlock")) VjRwLock {
+    pthread_rwlock_t rwlock;
+    const char *name;
+    int rank;
+} VjRwLock;
+
+void vj_rwlock_init(VjRwLock *l, VjLockRank rank, const char *name);
+void vj_rwlock_clear(VjRwLock *l);
+void vj_rwlock_read_lock(VjRwLock *l) VJ_TSA(acquire_shared_capability(*l));
+void vj_rwlock_read_unlock(VjRwLock *l) VJ_TSA(release_shared_capability(*l));
+void vj_rwlock_write_lock(VjRwLock *l) VJ_TSA(acquire_capability(*l));
+void vj_rwlock_write_unlock(VjRwLock *l) VJ_TSA(release_capability(*l));
+
+/* Debug builds abort when the calling thread holds any VjMutex: put it before I/O.  A
+ * VjRwLock does not count: LOCKS.md says which of them may be held there. */
+void vj_lock_assert_none(void);
+
+#endif

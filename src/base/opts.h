@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * opts.h - "K=V,K=V" by table: one table feeds parser, --help and the man-page check
+ *
+ * Values are kept as text and checked against the table when parsed, so that a driver's
+ * open() reads only valid ones.  A comma or backslash inside a value is written "\," "\\".
+ * Threads: any once parsed (read-only).  Locks: none.
+ */
+#ifndef VJ_BASE_OPTS_H
+#define VJ_BASE_OPTS_H
+
+typedef enum VjOptType {
+    VJ_OPT_FLAG, /* "name" or "name=yes|no" */
+    VJ_OPT_STRING,
+    VJ_OPT_SIZE,   /* bytes, suffix K M G T (binary) */
+    VJ_OPT_NUMBER, /* decimal unsigned */
+    VJ_OPT_CHOICE, /* one of @choices, separated by '|' */
+} VjOptType;
+
+typedef struct VjOptSpec {
+    const char *name; /* NULL ends a table */
+    VjOptType type;
+    const char *fallback; /* default as text; NULL: none */
+    uint64_t min, max;    /* SIZE and NUMBER, inclusive; max 0: no upper bound */
+    const char *choices;  /* CHOICE */
+    const char *help;     /* one line, states the unit */
+} VjOptSpec;
+
+typedef struct VjOpts VjOpts;
+
+VjOpts *vj_opts_new(const VjOptSpec *specs); /* specs are borrowed for ever (static) */
+void vj_opts_free(VjOpts *o);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjOpts, vj_opts_free)
+
+/* Later settings win; those before a mistake stay.  Unknown name, wrong type or range: false and one clear line. */
+bool vj_opts_parse(VjOpts *o, const char *text, GError **error);
+/* @value is the plain text, nothing escaped; NULL: as "name" without "=". */
+bool vj_opts_set(VjOpts *o, const char *name, const char *value, GError **error);
+
+/* False when @name is in no spec of @o (a programmer's error for the getters below). */
+bool vj_opts_known(const VjOpts *o, const char *name);
+/* True when it was set, not defaulted. */
+bool vj_opts_is_set(const VjOpts *o, const char *name);
+
+/* Set value, else fallback, else NULL / 0 / false.  Borrowed. */
+const char *vj_opts_string(const VjOpts *o, const char *name);
+uint64_t vj_opts_number(const VjOpts *o, const char *name); /* NUMBER and SIZE */
+bool vj_opts_flag(const VjOpts *o, const char *name);
+
+/* "  name=SIZE   help (default X)" per line; owned. */
+char *vj_opts_help(const VjOptSpec *specs);
+
+/* "64K" → 65536; decimal with optional K M G T (binary), nothing else. */
+bool vj_parse_size(const char *text, uint64_t *bytes, GError **error);
+
+#endif

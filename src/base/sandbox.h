@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * sandbox.h - what a process gives up before it reads what others wrote
+ *
+ * For a process that serves a directory and nothing else: capabilities, privileges by exec,
+ * core files, and, as far as the kernel has Landlock and seccomp, every file but those below a
+ * few directories, and the system calls that are of use to intruders alone.  All of it is for
+ * good, and for the threads that are started from then on.
+ */
+#ifndef VJ_BASE_SANDBOX_H
+#define VJ_BASE_SANDBOX_H
+
+#include <stdbool.h>
+
+/* Capabilities that are kept, of those that the process has. */
+typedef enum VjSandboxKeep {
+    VJ_SANDBOX_NONE,   /* files by ownership and mode */
+    VJ_SANDBOX_FILES,  /* other users' files: DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER */
+    VJ_SANDBOX_MOUNTS, /* SYS_ADMIN, and DAC_READ_SEARCH for the way to a mount point */
+} VjSandboxKeep;
+
+#define VJ_SANDBOX_PATHS_MAX 8u
+
+typedef struct VjSandbox {
+    VjSandboxKeep keep;
+    /* Directories whose files may be read, written, made and removed: descriptors. */
+    int fds[VJ_SANDBOX_PATHS_MAX];
+    unsigned fd_count;
+} VjSandbox;
+
+/*
+ * vj_sandbox_enter - from here on
+ *
+ * What this kernel lacks is left out and told in the log, once.
+ * Threads   the only thread of the process
+ */
+void vj_sandbox_enter(const VjSandbox *plan);
+
+/*
+ * vj_sandbox_refuse - ends the program with status 1 and a line when it has more privileges than
+ * its caller
+ *
+ * A set-user-ID program believes an environment, a directory and descriptors that others chose;
+ * ours were not made for that.  The first call of main().
+ */
+void vj_sandbox_refuse(const char *program);
+
+/* Capabilities alone, from the effective, permitted, ambient and bounding sets. */
+void vj_sandbox_drop_capabilities(VjSandboxKeep keep);
+
+#endif

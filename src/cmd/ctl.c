@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * ctl.c - varjfsctl: the table of subcommands
+ */
+#include "cmd/ctl.h"
+
+#include "varjfs/ioctl.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+
+#define MANY 1000000
+/* Of a scrub, bytes a second: a disk has some time left for others. */
+#define RATE_DEFAULT ((uint64_t)64 << 20)
+
+typedef struct Subcommand {
+    VjCmd cmd;       /* the name is "varjfsctl NAME" */
+    int least, most; /* operands */
+    int (*run)(const VjCtl *ctl);
+} Subcommand;
+
+static const VjCmdSwitch json_switch[] = {
+    {.word = "json", .help = "print JSON"},
+    {0},
+};
+
+static const VjCmdSwitch file_switches[] = {
+    {.word = "json", .help = "print JSON"},
+    {.word = "no-sync",
+     .help = "show what was written back last, instead of writing back first"},
+    {0},
+};
+
+static const VjCmdSwitch stats_switches[] = {
+    {.word = "json", .help = "print JSON"},
+    {.word = "prometheus", .help = "print in the Prometheus text format"},
+    {0},
+};
+
+static const VjCmdSwitch recode_switches[] = {
+    {.letter = 'r', .word = "recursive", .help = "what is in directories too"},
+    {.word = "json", .help = "print JSON"},
+    {0},
+};
+
+static const VjCmdSwitch scrub_switches[] = {
+    {.word = "json", .help = "print JSON"},
+    {.word = "rate",
+     .value = "BYTES",
+     .help = "read at most so many a second; 0: no limit (default: 64M)"},
+    {0},
+};
+
+static const VjCmdSwitch no_switches[] = {{0}};
+
+static const Subcommand subcommands[] = {
+    {{.name = "varjfsctl sync",
+      .operands = "MOUNT...",
+      .summary = "Makes everything durable that was written to MOUNT so far.",
+      .switches = no_switches},
+     1,
+     MANY,
+     vj_ctl_sync},
+    {{.name = "varjfsctl status",
+      .operands = "[--json] [--no-sync] FILE...",
+      .summary = "Shows size, stored size, objects and transformation of files.",
+      .switches = file_switches},
+     1,
+     MANY,
+     vj_ctl_status},
+    {{.name = "varjfsctl map",
+      .operands = "[--json] [--no-sync] FILE",
+      .summary = "Shows the objects that make up a file: offset, length, digest, stored\n"
+                 "size, and how many places share each.",
+      .switches = file_switches},
+     1,
+     1,
+     vj_ctl_map},
+    {{.name = "varjfsctl insert",
+      .operands = "FILE OFFSET",
+      .summary = "Inserts standard input into FILE at OFFSET.",
+      .switches = no_switches},
+     2,
+     2,
+     vj_ctl_insert},
+    {{.name = "varjfsctl delete",
+      .operands = "FILE OFFSET LENGTH",
+      .summary = "Takes LENGTH bytes at OFFSET out of FILE.",
+      .switches = no_switches},
+     3,
+     3,
+     vj_ctl_delete},
+    {{.name = "varjfsctl replace",
+      .operands = "FILE OFFSET LENGTH",
+      .summary =
+          "Replaces LENGTH bytes at OFFSET of FILE by standard input, which may be\n"
+          "longer or shorter.",
+      .switches = no_switches},
+     3,
+     3,
+     vj_ctl_replace},
+    {{.name = "varjfsctl df",
+      .operands = "[--json] MOUNT",
+      .summary = "Shows space, objects and stored bytes of a file system.",
+      .switches = json_switch},
+     1,
+     1,
+     vj_ctl_df},
+    {{.name = "varjfsctl stats",
+      .operands = "[--json|--prometheus] MOUNT",
+      .summary = "Shows the daemon's counters since the mount.",
+      .switches = stats_switches},
+     1,
+     1,
+     vj_ctl_stats},
+    {{.name = "varjfsctl recode",
+      .operands = "[-r] [--json] FILE...",
+      .summary =
+          "Stores files anew under the transformation and object sizes that their\n"
+          "attributes say.  Contents and times stay; may be interrupted and run again.",
+      .switches = recode_switches},
+     1,
+     MANY,
+     vj_ctl_recode},
+    {{.name = "varjfsctl gc",
+      .operands = "[--json] MOUNT",
+      .summary = "Removes stored objects that belong to nothing, and what waits for its\n"
+                 "removal.  For root.",
+      .switches = json_switch},
+     1,
+     1,
+     vj_ctl_gc},
+    {{.name = "varjfsctl checkpoint",
+      .operands = "[--json] MOUNT",
+      .summary =
+          "Copies the metadata, so that fsck.varjfs --restore can take them back.\n"
+          "For root.",
+      .switches = json_switch},
+     1,
+     1,
+     vj_ctl_checkpoint},
+    {{.name = "varjfsctl scrub",
+      .operands = "[--json] [--rate=BYTES] MOUNT",
+      .summary = "Reads and verifies all objects, and names the files that have damaged\n"
+                 "ones.  For root.",
+      .switches = scrub_switches},
+     1,
+     1,
+     vj_ctl_scrub},
+};
+
+static const VjCmd program = {
+    .name = "varjfsctl",
+    .operands = "SUBCOMMAND [ARGUMENT...]",
+    .summary = "Looks at and changes files of a mounted varjfs file system.",
+    .switches = no_switches,
+};
+
+/* ---- help --------------------------------------------------------------------------- */
+
+static void print_help(void)
+{
+    g_autofree char *transforms = vj_cmd_transforms();
+
+    vj_cmd_help(&program);
+    printf("\nSubcommands (each has its own --help; sizes take K, M, G or T):\n");
+    for (size_t i = 0; i < G_N_ELEMENTS(subcommands); i++) {
+        const VjCmd *cmd = &subcommands[i].cmd;
+        g_autofree char *text = g_strdup(cmd->summary);
+
+        g_strdelimit(text, "\n", ' ');
+        printf("  %s %s\n      %s\n", cmd->name + strlen("varjfsctl "), cmd->operands,
+               text);
+    }
+    printf("\n%s\n", transforms);
+}
+
+/* ---- one subcommand ----------------------------------------------------------------- */
+
+static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
+                       GError **error)
+{
+    VjCtl *ctl = opaque;
+
+    if (strcmp(s->word, "rate") == 0) {
+        return vj_parse_size(value, &ctl->rate, error) ||
+               vj_error_prefix(error, "--rate");
+    }
+    if (strcmp(s->word, "no-sync") == 0) {
+        ctl->no_sync = true;
+        return true;
+    }
+    if (strcmp(s->word, "recursive") == 0) {
+        ctl->recursive = true;
+        return true;
+    }
+    if (ctl->format != VJ_CTL_TEXT) {
+        return vj_error_set(error, EINVAL, "--%s: one format at a time", s->word);
+    }
+    ctl->format = strcmp(s->word, "json") == 0 ? VJ_CTL_JSON : VJ_CTL_PROMETHEUS;
+    return true;
+}
+
+static int run_subcommand(const Subcommand *sub, int argc, char **argv)
+{
+    VjCtl ctl = {.cmd = &sub->cmd, .rate = RATE_DEFAULT};
+    int first, status = vj_cmd_parse(&sub->cmd, argc, argv, set_switch, &ctl, &first);
+
+    if (status >= 0) {
+        return status;
+    }
+    if (argc - first < sub->least) {
+        return vj_cmd_usage_error(&sub->cmd, NULL, "an argument is missing");
+    }
+    if (argc - first > sub->most) {
+        return vj_cmd_usage_error(&sub->cmd, argv[first + sub->most],
+                                  "one argument too many");
+    }
+    ctl.operands = argv + first;
+    return vj_cmd_flush(&sub->cmd, sub->run(&ctl));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        return vj_cmd_usage_error(&program, "SUBCOMMAND", "missing");
+    }
+    if (argv[1][0] == '-') {
+        int first;
+
+        if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+            print_help();
+            return vj_cmd_flush(&program, EXIT_SUCCESS);
+        }
+        int status = vj_cmd_parse(&program, 2, argv, set_switch, NULL, &first);
+        return status >= 0 ? status
+                           : vj_cmd_usage_error(&program, "SUBCOMMAND", "missing");
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(subcommands); i++) {
+        if (strcmp(argv[1], subcommands[i].cmd.name + strlen("varjfsctl ")) == 0) {
+            return run_subcommand(&subcommands[i], argc - 1, argv + 1);
+        }
+    }
+    return vj_cmd_usage_error(&program, argv[1], "no such subcommand");
+}
+
+/* ---- what the subcommands share ----------------------------------------------------- */
+
+int vj_ctl_open(const VjCtl *ctl, const char *path, int flags)
+{
+    VJ_AUTO_FD fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int version;
+
+    if (fd < 0) {
+        vj_cmd_fail_errno(ctl->cmd, path, errno);
+        return -1;
+    }
+    version = ioctl(fd, VARJFS_IOC_PING);
+    if (version < VARJFS_IOC_VERSION) {
+        if (version >= 0 || errno == ENOTTY || errno == EINVAL || errno == ENOSYS ||
+            errno == EOPNOTSUPP) {
+            fprintf(stderr, "%s: %s: not on a varjfs mount\n", ctl->cmd->name, path);
+        } else {
+            vj_cmd_fail_errno(ctl->cmd, path, errno);
+        }
+        return -1;
+    }
+    return vj_fd_steal(&fd);
+}
+
+char *vj_ctl_json_string(const char *text)
+{
+    g_autofree char *valid = g_utf8_make_valid(text, -1);
+    GString *out = g_string_new("\"");
+
+    for (const char *at = valid; *at != '\0'; at++) {
+        if (*at == '"' || *at == '\\') {
+            g_string_append_printf(out, "\\%c", *at);
+        } else if ((unsigned char)*at < ' ') {
+            g_string_append_printf(out, "\\u%04x", (unsigned)*at);
+        } else {
+            g_string_append_c(out, *at);
+        }
+    }
+    g_string_append_c(out, '"');
+    return g_string_free(out, FALSE);
+}
+
+char *vj_ctl_json_value(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+
+    if (digits > 0 && text[digits] == '\0' && (text[0] != '0' || digits == 1)) {
+        return g_strdup(text);
+    }
+    return vj_ctl_json_string(text);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * ctl.h - varjfsctl from the inside: its subcommands, and how they print
+ *
+ * All of them go through a mount: ioctls and xattrs of files that the caller may open.
+ */
+#ifndef VJ_CMD_CTL_H
+#define VJ_CMD_CTL_H
+
+#include "cmd/cmd.h"
+
+#include <stdio.h>
+
+typedef enum VjCtlFormat {
+    VJ_CTL_TEXT,
+    VJ_CTL_JSON,
+    VJ_CTL_PROMETHEUS,
+} VjCtlFormat;
+
+/* One call of a subcommand. */
+typedef struct VjCtl {
+    const VjCmd *cmd; /* for messages */
+    VjCtlFormat format;
+    bool no_sync;
+    bool recursive;
+    uint64_t rate;   /* bytes a second; 0: as fast as it goes */
+    char **operands; /* ends with NULL; as many as the table of ctl.c allows */
+} VjCtl;
+
+/* Each returns an exit code and has reported what went wrong. */
+int vj_ctl_sync(const VjCtl *ctl);
+int vj_ctl_status(const VjCtl *ctl);
+int vj_ctl_map(const VjCtl *ctl);
+int vj_ctl_df(const VjCtl *ctl);
+int vj_ctl_stats(const VjCtl *ctl);
+int vj_ctl_insert(const VjCtl *ctl);
+int vj_ctl_delete(const VjCtl *ctl);
+int vj_ctl_replace(const VjCtl *ctl);
+int vj_ctl_recode(const VjCtl *ctl);
+int vj_ctl_gc(const VjCtl *ctl);
+int vj_ctl_scrub(const VjCtl *ctl);
+int vj_ctl_checkpoint(const VjCtl *ctl);
+
+/* Called for each line, without its end; false: stop with an error that was reported. */
+typedef bool VjCtlLine(void *opaque, char *line);
+
+/* Every line of VARJFS_TEXT_@what; false after a message. */
+bool vj_ctl_text(const VjCtl *ctl, const char *path, int fd, uint32_t what,
+                 VjCtlLine *visit, void *opaque);
+
+/*
+ * Open something on a varjfs mount; -1 after a message, also when it lies elsewhere.
+ * @flags as open(2).
+ */
+int vj_ctl_open(const VjCtl *ctl, const char *path, int flags);
+
+/*
+ * Splits "key=value" in place and returns the value; NULL when it is none.  A key is lower-case
+ * letters, digits and "_", so that it can be printed as a name in JSON and for Prometheus,
+ * whoever serves the mount.
+ */
+char *vj_ctl_split_pair(char *line);
+
+/* @text as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD; owned. */
+char *vj_ctl_json_string(const char *text);
+
+/* A value that is all decimal digits is a JSON number, anything else a string; owned. */
+char *vj_ctl_json_value(const char *text);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * mkfs.c - mkfs.varjfs: make a file system
+ */
+#include "cmd/cmd.h"
+#include "file/file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct Make {
+    VjVolumeMake how;
+    GString *options; /* all -o, joined */
+} Make;
+
+static const VjCmdSwitch switches[] = {
+    {.letter = 'f',
+     .word = "force",
+     .help = "destroy a file system that is there; allow other files beside it"},
+    {.letter = 'o', .value = "K=V,...", .help = "options, see below"},
+    {0},
+};
+
+static const VjCmd command = {
+    .name = "mkfs.varjfs",
+    .operands = "[-f] [-o K=V,...] SOURCE",
+    .summary =
+        "Makes a varjfs file system in the directory SOURCE, which is created if it is\n"
+        "missing.",
+    .switches = switches,
+    .options = vj_volume_make_options,
+    .more_of = vj_cmd_transforms,
+};
+
+static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
+                       GError **error)
+{
+    Make *make = opaque;
+    g_autoptr(VjOpts) probe = NULL;
+
+    if (s->letter == 'f') {
+        make->how.force = true;
+        return true;
+    }
+    probe = vj_opts_new(vj_volume_make_options);
+    if (!vj_opts_parse(probe, value, error)) {
+        return vj_error_prefix(error, "-o");
+    }
+    g_string_append_printf(make->options, "%s%s", make->options->len > 0 ? "," : "",
+                           value);
+    return true;
+}
+
+static int make_volume(Make *make, const char *source)
+{
+    g_autoptr(GError) error = NULL;
+
+    make->how.source = source;
+    make->how.options = make->options->str;
+    if (vj_volume_make(&make->how, &error)) {
+        return EXIT_SUCCESS;
+    }
+    /* What only the drivers and the chunker know about a value is wrong usage all the same. */
+    return error->code == EINVAL ? vj_cmd_usage_error(&command, NULL, error->message)
+                                 : vj_cmd_fail(&command, error);
+}
+
+int main(int argc, char **argv)
+{
+    Make make = {.options = g_string_new(NULL)};
+    int first, status = vj_cmd_parse(&command, argc, argv, set_switch, &make, &first);
+
+    if (status < 0) {
+        if (first == argc) {
+            status = vj_cmd_usage_error(&command, "SOURCE", "missing");
+        } else if (first + 1 < argc) {
+            status =
+                vj_cmd_usage_error(&command, argv[first + 1], "one argument too many");
+        } else {
+            status = make_volume(&make, argv[first]);
+        }
+    }
+    g_string_free(make.options, TRUE);
+    return status;
+}

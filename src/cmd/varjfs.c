@@ -1,0 +1,644 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * varjfs.c - the FUSE daemon: varjfs SOURCE MOUNTPOINT [-f] [-d] [-o OPTION,…]
+ *
+ * Also what mount(8) runs for -t fuse.varjfs.  The process that was started waits on a pipe
+ * until its child serves the mount, so that a script may use it at once and sees a failure.
+ */
+#include "base/base.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cmd/cmd.h"
+#include "cmd/mount-table.h"
+#include "cmd/owners.h"
+#include "front/front.h"
+
+/* After umount, how long the daemon tries to write back what a full or failing device
+ * refused, before it gives up and says so in the log. */
+#define CLOSE_RETRY_US ((int64_t)30 * 1000 * 1000)
+/* How long a mount waits for an earlier daemon that is on its way out. */
+#define LOCK_WAIT_US ((int64_t)60 * 1000 * 1000)
+#define EXIT_USAGE 2
+
+static const VjOptSpec mount_options[] = {
+    {.name = "ro", .type = VJ_OPT_FLAG, .help = "mount read-only"},
+    {.name = "allow_other",
+     .type = VJ_OPT_FLAG,
+     .help = "other users may use the mount (always, when root mounts)"},
+    {.name = "commit",
+     .type = VJ_OPT_NUMBER,
+     .fallback = "1",
+     .min = 1,
+     .max = 3600,
+     .help = "seconds after which what was written is written back without fsync"},
+    {.name = "cache",
+     .type = VJ_OPT_SIZE,
+     .fallback = "256M",
+     .min = 1 << 20,
+     .help = "memory for objects that were read, bytes"},
+    {.name = "dirty",
+     .type = VJ_OPT_SIZE,
+     .fallback = "256M",
+     .min = 32 << 20,
+     .help = "memory for data that waits for write-back, bytes"},
+    {.name = "workers",
+     .type = VJ_OPT_NUMBER,
+     .min = 1,
+     .max = 256,
+     .help = "threads that hash and store (default: one a CPU)"},
+    {.name = "transform",
+     .type = VJ_OPT_STRING,
+     .help = "transformation of new files where the directory has none of its own"},
+    {.name = "check",
+     .type = VJ_OPT_CHOICE,
+     .fallback = "auto",
+     .choices = "auto|always|never",
+     .help = "when to examine the metadata first: after a crash and when they are few"},
+    {.name = "checkpoint",
+     .type = VJ_OPT_NUMBER,
+     .fallback = "86400",
+     .max = 366 * 86400,
+     .help =
+         "seconds after which the metadata are copied into SOURCE/checkpoints; 0: never"},
+    {.name = "safety",
+     .type = VJ_OPT_CHOICE,
+     .fallback = "network",
+     .choices = "none|network",
+     .help = "what write(2) waits for; fsync(2) makes durable"},
+    {.name = "uring",
+     .type = VJ_OPT_CHOICE,
+     .fallback = "auto",
+     .choices = "auto|off",
+     .help = "io_uring for requests; this version does without"},
+    {.name = "log",
+     .type = VJ_OPT_STRING,
+     .help = "a file, or syslog (default in the background)"},
+    {.name = "sandbox",
+     .type = VJ_OPT_CHOICE,
+     .fallback = "auto",
+     .choices = "auto|off",
+     .help = "give up what serving SOURCE does not take; off: for debuggers"},
+    {.name = NULL},
+};
+
+/* Handed to libfuse and the kernel as they are. */
+static const char *const passed_options[] = {
+    "rw",   "dev",     "nodev",      "suid",         "nosuid",
+    "exec", "noexec",  "atime",      "noatime",      "async",
+    "sync", "dirsync", "nodiratime", "auto_unmount", NULL,
+};
+
+/* For mount(8), fstab and init systems; nothing here acts on them. */
+static const char *const noise_options[] = {
+    "defaults",   "auto",          "noauto",
+    "user",       "nouser",        "users",
+    "owner",      "group",         "_netdev",
+    "nofail",     "relatime",      "norelatime",
+    "diratime",   "lazytime",      "strictatime",
+    "nolazytime", "nostrictatime", "silent",
+    "loud",       "nosymfollow",   "default_permissions",
+    NULL,
+};
+
+static const char *const noise_prefixes[] = {
+    "x-",        "X-",       "comment=",  "uhelper=", "helper=",
+    "fsname=",   "subtype=", "max_read=", "user_id=", /* the last: remount repeats mountinfo */
+    "group_id=", "blksize=", NULL,
+};
+
+static bool in_list(const char *const *list, const char *word)
+{
+    for (; *list != NULL; list++) {
+        if (strcmp(*list, word) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_noise_prefix(const char *word)
+{
+    for (const char *const *p = noise_prefixes; *p != NULL; p++) {
+        if (g_str_has_prefix(word, *p)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+typedef struct Command {
+    char *source;     /* absolute */
+    char *mountpoint; /* absolute, or /dev/fd/N */
+    bool foreground, debug, remount;
+    VjOpts *opts;
+    GString *passed; /* options for libfuse */
+    int ready_fd;    /* the parent waits on it; -1: none */
+    int source_fd;
+    VjSourceOwners owners;
+    VjGuard *guard;
+} Command;
+
+static void usage(FILE *to)
+{
+    g_autofree char *help = vj_opts_help(mount_options);
+    g_autofree char *transforms = vj_cmd_transforms();
+
+    fprintf(to,
+            "usage: varjfs SOURCE MOUNTPOINT [-f] [-d] [-o OPTION,...]\n"
+            "\n"
+            "Mounts the varjfs file system in the directory SOURCE.\n"
+            "\n"
+            "  -f         stay in the foreground\n"
+            "  -d         print requests; implies -f\n"
+            "  -o         options, below; and those of mount(8)\n"
+            "  --help     this text\n"
+            "  --version  the version\n"
+            "\n"
+            "Options:\n%s\n%s\n",
+            help, transforms);
+}
+
+static int usage_error(const char *what, const char *why)
+{
+    vj_complain("varjfs", "%s: %s (varjfs --help shows the usage)", what, why);
+    return EXIT_USAGE;
+}
+
+/* One element of -o. */
+static bool option_set(Command *c, const char *word, GError **error)
+{
+    g_autofree char *name = NULL;
+    const char *equals = strchr(word, '=');
+
+    if (strcmp(word, "remount") == 0) {
+        c->remount = true;
+        return true;
+    }
+    if (in_list(noise_options, word) || has_noise_prefix(word)) {
+        return true;
+    }
+    if (strcmp(word, "rw") == 0 && !vj_opts_set(c->opts, "ro", "no", error)) {
+        return false;
+    }
+    if (in_list(passed_options, word)) {
+        g_string_append_printf(c->passed, "%s%s", c->passed->len > 0 ? "," : "", word);
+        return true;
+    }
+    name = equals == NULL ? g_strdup(word) : g_strndup(word, (gsize)(equals - word));
+    return vj_opts_set(c->opts, name, equals == NULL ? NULL : equals + 1, error);
+}
+
+/* "a,b=c,…"; a comma in a value is "\,". */
+static bool options_parse(Command *c, const char *text, GError **error)
+{
+    g_autoptr(GString) word = g_string_new(NULL);
+
+    for (;; text++) {
+        if (*text == '\\' && (text[1] == ',' || text[1] == '\\')) {
+            g_string_append_c(word, *++text);
+        } else if (*text != ',' && *text != '\0') {
+            g_string_append_c(word, *text);
+        } else {
+            if (word->len > 0 && !option_set(c, word->str, error)) {
+                return false;
+            }
+            g_string_truncate(word, 0);
+            if (*text == '\0') {
+                return true;
+            }
+        }
+    }
+}
+
+/* ---- serving ------------------------------------------------------------------------ */
+
+static void tell_ready(void *opaque)
+{
+    Command *c = opaque;
+    static const char done = 0;
+
+    if (c->ready_fd < 0) {
+        return;
+    }
+    (void)!write(c->ready_fd, &done, 1);
+    close(c->ready_fd);
+    c->ready_fd = -1;
+    if (!c->foreground) {
+        VJ_AUTO_FD null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        /* Whoever reads our output waits for its end. */
+        if (null_fd >= 0) {
+            dup2(null_fd, STDOUT_FILENO);
+            if (g_getenv("VARJFS_TRACE") == NULL) {
+                dup2(null_fd, STDERR_FILENO);
+            }
+        }
+    }
+}
+
+static bool serve_volume(Command *c, VjVolume *volume, GError **error)
+{
+    VjFs *fs = vj_fs_new(volume);
+    VjFrontConfig config = {
+        .fs = fs,
+        .mountpoint = c->mountpoint,
+        .debug = c->debug,
+        .guard = c->guard,
+        .ready = tell_ready,
+        .opaque = c,
+    };
+    g_auto(GStrv) words = g_strsplit(c->passed->str, ",", -1);
+    bool ok;
+
+    if (g_strv_contains((const char *const *)words, "noatime")) {
+        vj_fs_set_noatime(fs);
+    }
+    ok = vj_front_run(&config, error);
+    vj_fs_free(fs);
+    return ok;
+}
+
+static VjExamine examine_when(const Command *c)
+{
+    const char *when = vj_opts_string(c->opts, "check");
+
+    return strcmp(when, "always") == 0  ? VJ_EXAMINE_ALWAYS
+           : strcmp(when, "never") == 0 ? VJ_EXAMINE_NEVER
+                                        : VJ_EXAMINE_AUTO;
+}
+
+static bool serve(Command *c, GError **error)
+{
+    VjVolumeOpen how = {
+        .source = c->source,
+        .examine = examine_when(c),
+        .source_fd = c->source_fd,
+        .has_source_fd = true,
+        .read_only = vj_opts_flag(c->opts, "ro"),
+        .cache_bytes = vj_opts_number(c->opts, "cache"),
+        .dirty_bytes = vj_opts_number(c->opts, "dirty"),
+        .workers = (unsigned)vj_opts_number(c->opts, "workers"),
+        .commit_seconds = (unsigned)vj_opts_number(c->opts, "commit"),
+        .checkpoint_seconds = (unsigned)vj_opts_number(c->opts, "checkpoint"),
+        .transform = vj_opts_string(c->opts, "transform"),
+        .wrap_store = g_getenv("VARJFS_TEST_WRAP_STORE"),
+        .wrap_meta = g_getenv("VARJFS_TEST_WRAP_META"),
+        .close_retry_us = CLOSE_RETRY_US,
+        /* Where it is mounted there is no end to wait for. */
+        .lock_wait_us = vj_mount_table_has(c->source) ? 0 : LOCK_WAIT_US,
+    };
+    VjVolume *volume;
+    bool ok;
+    int r;
+
+    if (!vj_volume_open(&how, &volume, error)) {
+        return false;
+    }
+    ok = serve_volume(c, volume, error);
+    r = vj_volume_close(volume);
+    if (r < 0 && ok) {
+        ok = vj_error_set_errno(error, -r, "%s: not everything could be written",
+                                c->source);
+    }
+    return ok;
+}
+
+static bool open_log(const Command *c, GError **error)
+{
+    const char *target = vj_opts_string(c->opts, "log");
+
+    if (target == NULL) {
+        target = c->foreground ? "stderr" : "syslog";
+    }
+    return vj_log_open("varjfs", target, c->debug ? VJ_LOG_DEBUG : VJ_LOG_INFO, error);
+}
+
+/* What the caller's shell is limited to says nothing about what others do in the mount. */
+static void lift_limit(int resource)
+{
+    struct rlimit limit;
+
+    if (getrlimit(resource, &limit) < 0) {
+        return;
+    }
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(resource, &limit);
+    /* Root may, where there is no other end. */
+    limit.rlim_cur = limit.rlim_max = RLIM_INFINITY;
+    (void)setrlimit(resource, &limit);
+}
+
+/*
+ * What the daemon itself opens from now on lies below SOURCE.  Before it reads anything there:
+ * somebody else may have written it.
+ */
+static void enter_sandbox(const Command *c)
+{
+    g_autofree char *test_dir = vj_front_test_directory();
+    VJ_AUTO_FD meta_fd = openat(c->source_fd, "meta", O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    VJ_AUTO_FD objects_fd =
+        openat(c->source_fd, "objects", O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    VJ_AUTO_FD test_fd = test_dir == NULL ? -1 : open(test_dir, O_PATH | O_CLOEXEC);
+    /* The two below SOURCE by themselves: they may be mounts, which can be taken away. */
+    int fds[] = {c->source_fd, meta_fd, objects_fd, test_fd};
+    VjSandbox plan = {.keep = c->owners.has_others ? VJ_SANDBOX_FILES : VJ_SANDBOX_NONE};
+
+    if (strcmp(vj_opts_string(c->opts, "sandbox"), "off") == 0) {
+        return;
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
+        if (fds[i] >= 0) {
+            plan.fds[plan.fd_count++] = fds[i];
+        }
+    }
+    vj_sandbox_enter(&plan);
+}
+
+/* Root's word counts for what root wrote. */
+static bool start_guard(Command *c, GError **error)
+{
+    VjMountPlan plan = {.source = c->source, .mountpoint = c->mountpoint};
+    bool distrusted = geteuid() == 0 && c->owners.others_may_write &&
+                      (vj_mount_flags(c->passed->str, MS_NOSUID | MS_NODEV) &
+                       (MS_NOSUID | MS_NODEV)) != (MS_NOSUID | MS_NODEV);
+
+    if (distrusted) {
+        g_string_append(c->passed, ",nosuid,nodev");
+        vj_log_warn(
+            "%s: others than root may write there: mounted nosuid,nodev; a remount "
+            "with suid or dev is believed",
+            c->source);
+    }
+    plan.options = c->passed->str;
+    c->guard = vj_guard_start(&plan, error);
+    return c->guard != NULL;
+}
+
+/*
+ * Whoever needs memory while there is little may have to wait until dirty pages are written;
+ * ours are written by us.  Threads inherit this; without CAP_SYS_RESOURCE it is refused, and
+ * the manual page says what that means.
+ */
+static void never_wait_for_own_pages(void)
+{
+    if (prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) < 0) {
+        vj_log_debug("PR_SET_IO_FLUSHER: %s", g_strerror(errno));
+    }
+}
+
+/* The daemon proper, in the background or not. */
+static int run(Command *c)
+{
+    g_autoptr(GError) error = NULL;
+    bool ok;
+
+    lift_limit(RLIMIT_NOFILE);
+    lift_limit(RLIMIT_FSIZE);
+    lift_limit(RLIMIT_AS);
+    lift_limit(RLIMIT_DATA);
+    vj_front_block_signals();
+    vj_trace_init();
+    ok = open_log(c, &error) && (c->source_fd = vj_source_open(c->source, &error)) >= 0;
+    if (ok) {
+        c->owners = vj_source_owners(c->source_fd);
+        ok = start_guard(c, &error);
+    }
+    if (ok) {
+        never_wait_for_own_pages();
+        enter_sandbox(c);
+        ok = serve(c, &error);
+    }
+    vj_guard_end(c->guard);
+    vj_fd_close(&c->source_fd);
+    if (!ok) {
+        if (c->ready_fd >= 0 || c->foreground) {
+            vj_complain("varjfs", "%s", error->message);
+        } else {
+            vj_log_error("%s", error->message);
+        }
+        return EXIT_FAILURE;
+    }
+    vj_log_close();
+    return EXIT_SUCCESS;
+}
+
+/* The parent's end: 0 when the child says that the mount is usable. */
+static int wait_ready(int fd, pid_t child)
+{
+    char done;
+    ssize_t n;
+    int status;
+
+    do {
+        n = read(fd, &done, 1);
+    } while (n < 0 && errno == EINTR);
+    if (n == 1) {
+        return EXIT_SUCCESS;
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) {
+        return WEXITSTATUS(status); /* it has said why */
+    }
+    vj_complain("varjfs", "the daemon ended before the mount was usable");
+    return EXIT_FAILURE;
+}
+
+/*
+ * What the caller had open is not ours to keep: a pipe would never end, a lock never be given
+ * back.  Stays: @ready_fd, and the connection that mount.fuse3 hands over as /dev/fd/N.
+ */
+static void close_inherited(const char *mountpoint, int ready_fd)
+{
+    unsigned keep[2] = {(unsigned)ready_fd, (unsigned)ready_fd};
+    unsigned number;
+
+    if (sscanf(mountpoint, "/dev/fd/%u", &number) == 1) {
+        keep[0] = MIN(number, (unsigned)ready_fd);
+        keep[1] = MAX(number, (unsigned)ready_fd);
+    }
+    if (keep[0] > STDERR_FILENO + 1) {
+        (void)close_range(STDERR_FILENO + 1, keep[0] - 1, 0);
+    }
+    if (keep[1] > keep[0] + 1) {
+        (void)close_range(MAX(keep[0], STDERR_FILENO) + 1, keep[1] - 1, 0);
+    }
+    (void)close_range(MAX(keep[1], STDERR_FILENO) + 1, ~0u, 0);
+}
+
+static int run_in_background(Command *c)
+{
+    int ends[2];
+    pid_t child;
+
+    if (pipe2(ends, O_CLOEXEC) < 0 || (child = fork()) < 0) {
+        vj_complain("varjfs", "cannot start in the background: %s", g_strerror(errno));
+        return EXIT_FAILURE;
+    }
+    if (child > 0) {
+        close(ends[1]);
+        return wait_ready(ends[0], child);
+    }
+    close(ends[0]);
+    c->ready_fd = ends[1];
+    close_inherited(c->mountpoint, c->ready_fd);
+    setsid();
+    {
+        VJ_AUTO_FD null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        if (null_fd >= 0) {
+            dup2(null_fd, STDIN_FILENO);
+        }
+    }
+    if (chdir("/") < 0) {
+        return EXIT_FAILURE;
+    }
+    return run(c);
+}
+
+/* ---- remount ------------------------------------------------------------------------ */
+
+/* The kernel's part is all there is: a read-only mount sends no changes. */
+static int remount(const Command *c)
+{
+    unsigned long wanted = vj_mount_flags(c->passed->str, MS_REMOUNT);
+
+    if (vj_opts_flag(c->opts, "ro")) {
+        wanted |= MS_RDONLY;
+    }
+    if (mount(c->source, c->mountpoint, NULL, wanted, NULL) < 0) {
+        vj_complain("varjfs", "%s: cannot remount: %s", c->mountpoint, g_strerror(errno));
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}
+
+/* ---- the command line --------------------------------------------------------------- */
+
+/* In the background the working directory is another one. */
+static bool resolve_paths(Command *c, const char *source, const char *mountpoint,
+                          GError **error)
+{
+    const char *log = vj_opts_string(c->opts, "log");
+    struct stat st;
+
+    if (log != NULL && strcmp(log, "syslog") != 0 && strcmp(log, "stderr") != 0) {
+        g_autofree char *path = g_canonicalize_filename(log, NULL);
+
+        if (!vj_opts_set(c->opts, "log", path, error)) {
+            return false;
+        }
+    }
+    c->source = realpath(source, NULL);
+    if (c->source == NULL) {
+        return vj_error_set_errno(error, errno, "%s", source);
+    }
+    if (g_str_has_prefix(mountpoint, "/dev/fd/")) {
+        c->mountpoint = strdup(mountpoint);
+        return true;
+    }
+    c->mountpoint = realpath(mountpoint, NULL);
+    if (c->mountpoint == NULL) {
+        return vj_error_set_errno(error, errno, "%s", mountpoint);
+    }
+    if (stat(c->mountpoint, &st) < 0) {
+        return vj_error_set_errno(error, errno, "%s", mountpoint);
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        return vj_error_set_errno(error, ENOTDIR, "%s", mountpoint);
+    }
+    return true;
+}
+
+/* Arguments stand in any order, as mount(8) puts -o last. -1: go on; else the exit code. */
+static int parse_arguments(Command *c, int argc, char **argv, const char **place)
+{
+    g_autoptr(GError) error = NULL;
+    VjTransform transform;
+    unsigned places = 0;
+    bool only_places = false;
+
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i];
+
+        if (only_places || a[0] != '-' || a[1] == '\0') {
+            if (places == 2) {
+                return usage_error(a, "one argument too many");
+            }
+            place[places++] = a;
+        } else if (strcmp(a, "--") == 0) {
+            only_places = true;
+        } else if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) {
+            usage(stdout);
+            return EXIT_SUCCESS;
+        } else if (strcmp(a, "--version") == 0 || strcmp(a, "-V") == 0) {
+            printf("varjfs " VARJFS_VERSION "\n");
+            return EXIT_SUCCESS;
+        } else if (strcmp(a, "-f") == 0) {
+            c->foreground = true;
+        } else if (strcmp(a, "-d") == 0) {
+            c->foreground = c->debug = true;
+        } else if (a[1] == 'o') {
+            const char *text = a[2] != '\0' ? a + 2 : i + 1 < argc ? argv[++i] : NULL;
+
+            if (text == NULL) {
+                return usage_error("-o", "options are missing");
+            }
+            if (!options_parse(c, text, &error)) {
+                return usage_error("-o", error->message);
+            }
+        } else {
+            return usage_error(a, "unknown option");
+        }
+    }
+    if (vj_opts_string(c->opts, "transform") != NULL &&
+        !vj_transform_parse(vj_opts_string(c->opts, "transform"), &transform, &error)) {
+        return usage_error("-o", error->message);
+    }
+    if (places < 2) {
+        return usage_error(places == 0 ? "SOURCE and MOUNTPOINT" : "MOUNTPOINT",
+                           "missing");
+    }
+    return -1;
+}
+
+int main(int argc, char **argv)
+{
+    g_autoptr(GError) error = NULL;
+    Command c = {.ready_fd = -1, .source_fd = -1};
+    const char *place[2] = {NULL, NULL};
+    int status;
+
+    vj_sandbox_refuse("varjfs");
+    c.opts = vj_opts_new(mount_options);
+    c.passed = g_string_new(NULL);
+    status = parse_arguments(&c, argc, argv, place);
+    if (status < 0 && !resolve_paths(&c, place[0], place[1], &error)) {
+        vj_complain("varjfs", "%s", error->message);
+        status = EXIT_FAILURE;
+    }
+    if (status < 0) {
+        if (vj_opts_flag(c.opts, "ro")) {
+            g_string_append(c.passed, c.passed->len > 0 ? ",ro" : "ro");
+        }
+        if (geteuid() == 0 || vj_opts_flag(c.opts, "allow_other")) {
+            g_string_append(c.passed, c.passed->len > 0 ? ",allow_other" : "allow_other");
+        }
+        status = c.remount ? remount(&c) : c.foreground ? run(&c) : run_in_background(&c);
+    }
+    free(c.source);
+    free(c.mountpoint);
+    vj_opts_free(c.opts);
+    g_string_free(c.passed, TRUE);
+    return status;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * budget-private.h - how much may be changed and not yet written back
+ *
+ * Two promises: memory stays within dirty=BYTES, and what write(2) accepted finds space in
+ * the store.  Charges follow the memory itself (VjMem, tree nodes); a writer asks before it
+ * allocates, and waits while others' bytes are being written back.
+ *
+ * Threads: any.  Locks: VJ_RANK_FILE_BUDGET inside.
+ */
+#ifndef VJ_FILE_BUDGET_PRIVATE_H
+#define VJ_FILE_BUDGET_PRIVATE_H
+
+#include "base/base.h"
+
+typedef struct VjBudget {
+    uint64_t limit_bytes;           /* never changes */
+    void (*pressure)(void *opaque); /* asks for write-back; no lock of the budget held */
+    void *opaque;
+    VjMutex lock;
+    VjCond freed;
+    /* guarded by lock: */
+    uint64_t used_bytes;
+    int failing; /* -errno while write-back keeps failing, else 0 */
+} VjBudget;
+
+/* Requests up to this size may exceed the limit by an eighth, so that a small edit need not
+ * stand in line behind a stream; bytes. */
+#define VJ_BUDGET_SMALL ((size_t)64 << 10)
+
+void vj_budget_init(VjBudget *b, uint64_t limit_bytes, void (*pressure)(void *opaque),
+                    void *opaque);
+void vj_budget_clear(VjBudget *b);
+
+/*
+ * vj_budget_wait - wait until @bytes more may be charged
+ *
+ * Returns   0; the error of write-back when that fails and memory is full
+ * Locks     none may be held: this may take as long as the device does
+ */
+int vj_budget_wait(VjBudget *b, size_t bytes) G_GNUC_WARN_UNUSED_RESULT;
+
+void vj_budget_charge(VjBudget *b, size_t bytes);
+void vj_budget_release(VjBudget *b, size_t bytes);
+/* Write-back failed (@error -errno) or succeeded (0). */
+void vj_budget_set_failing(VjBudget *b, int error);
+uint64_t vj_budget_used(VjBudget *b);
+/* More than half is in use: write back without waiting for age. */
+bool vj_budget_is_tight(VjBudget *b);
+
+#endif

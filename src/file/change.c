@@ -1,0 +1,692 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * change.c - every way to change a file: cut and join pieces under its lock
+ *
+ * A change waits for memory before it takes the lock, reserves the space that its write-back
+ * may need, replaces a range of the active sequence and queues the file for write-back.
+ */
+#include "file/volume-private.h"
+
+/* A sequential writer's buffer grows up to this, bytes. */
+#define TAIL_MAX ((size_t)1 << 20)
+/* Writes up to this are copied into the tail under the lock, bytes. */
+#define TAIL_COPY_MAX ((size_t)128 << 10)
+/* A file with so many pieces is written back before its age. */
+#define PIECES_MANY 16384u
+
+/* Of one object, beside its content: the rest of its last block, and what metadata take. */
+#define OBJECT_OVERHEAD 5120u
+
+uint64_t vj_file_stored_at_worst(const VjFile *f, uint64_t len)
+{
+    uint64_t objects = len / (f->avg_bytes / 2) + 1;
+
+    return len + len / 256 + objects * OBJECT_OVERHEAD;
+}
+
+/* What write-back may have to put for a change of @len bytes, at worst. */
+static uint64_t worst_case(const VjFile *f, size_t len, bool sequential)
+{
+    uint64_t around = 4 * (uint64_t)f->avg_bytes;
+
+    return vj_file_stored_at_worst(f, len + (sequential ? 0 : around));
+}
+
+/* Reserves for one more change.  -ENOSPC.  Under f->lock. */
+static int reserve_locked(VjFile *f, size_t len, bool sequential)
+{
+    uint64_t size = vj_pieces_length(f->active) + len;
+    /* The whole file rewritten is the most that write-back ever puts. */
+    uint64_t whole = vj_file_stored_at_worst(f, size) + 64 * VJ_KIB;
+    uint64_t want = f->reserved_bytes + worst_case(f, len, sequential);
+    int r = 0;
+
+    want = MIN(want, MAX(whole, f->reserved_bytes));
+    if (want > f->reserved_bytes) {
+        r = vj_space_try(&f->volume->space, want - f->reserved_bytes);
+        if (r == 0) {
+            f->reserved_bytes = want;
+        }
+    }
+    return r;
+}
+
+/* How many entries a commit of the active sequence may bring.  Under f->lock. */
+static uint64_t entries_estimate(const VjFile *f)
+{
+    uint64_t cut = vj_pieces_memory_bytes(f->active) / (f->avg_bytes / 2);
+
+    return vj_pieces_count(f->active) + cut;
+}
+
+/* Before a change: the sequence is not too long for one commit.  No lock held. */
+static int keep_committable(VjFile *f)
+{
+    int r = 0;
+
+    for (;;) {
+        bool full;
+
+        vj_mutex_lock(&f->lock);
+        full = entries_estimate(f) >= VJ_FILE_ENTRIES_MOST;
+        vj_mutex_unlock(&f->lock);
+        if (!full || r < 0) {
+            return r;
+        }
+        r = vj_file_write_back(f);
+    }
+}
+
+void vj_volume_reclaim(VjVolume *v)
+{
+    if (v->dropper == NULL) {
+        return;
+    }
+    vj_dropper_drain(v->dropper); /* what has no name makes its objects dead */
+    if (vj_objects_reap_now(v->objects) < 0) {
+        vj_log_warn("store: dead objects cannot be removed yet");
+    }
+    vj_space_settle(&v->space, 0);
+}
+
+int vj_volume_make_space(VjVolume *v)
+{
+    int r = vj_volume_write_back(v);
+
+    vj_volume_reclaim(v);
+    return r;
+}
+
+/* May the file be changed at all?  Under f->lock. */
+static int refusal_locked(const VjFile *f)
+{
+    if (f->discarded) {
+        return -ENOENT;
+    }
+    if (f->is_unwritable) {
+        vj_log_error("inode %" G_GUINT64_FORMAT
+                     ": cannot be written: its transformation %u is not in this build",
+                     f->ino, f->transform.codec);
+        return -EIO;
+    }
+    return 0;
+}
+
+/* A change was made.  Under f->lock; the caller calls changed_unlocked() afterwards. */
+static void changed_locked(VjFile *f)
+{
+    f->dirty_seq++;
+    f->changed = vj_clock_real();
+    f->times_pending = true;
+}
+
+static void changed_unlocked(VjFile *f, size_t piece_count)
+{
+    vj_flusher_add(f->volume->flusher, f,
+                   piece_count > PIECES_MANY || vj_budget_is_tight(&f->volume->dirty));
+}
+
+typedef struct Change {
+    uint64_t offset, old_len;
+    const void *src;
+    size_t len;
+    bool append;
+    bool overwrite; /* old_len = len */
+    VjMem *mem;     /* the bytes, when they were copied before the lock */
+} Change;
+
+/* Extends the tail of a sequential writer; false: it is none.  Under f->lock. */
+static bool change_tail(VjFile *f, const Change *c, uint64_t offset, uint64_t old_len)
+{
+    size_t at;
+
+    if (f->tail == NULL || c->mem != NULL || f->tail->cap - f->tail->len < c->len) {
+        return false;
+    }
+    at = f->tail->len;
+    if (!vj_pieces_extend_memory(f->active, offset, old_len, f->tail, c->len)) {
+        return false;
+    }
+    memcpy(f->tail->data + at, c->src, c->len);
+    return true;
+}
+
+/* How large the buffer for a change is: grows for a sequential writer.  Under f->lock. */
+static size_t tail_capacity(const VjFile *f, uint64_t offset, size_t len)
+{
+    VjPiece before;
+
+    if (f->tail != NULL && vj_pieces_before(f->active, offset, &before) &&
+        before.kind == VJ_PIECE_MEMORY && before.mem == f->tail) {
+        return CLAMP(f->tail->cap * 2, len, TAIL_MAX);
+    }
+    return len;
+}
+
+/* The bytes as pieces: a hole up to the offset when that is beyond the end.  f->lock. */
+static int change_pieces(VjFile *f, const Change *c, uint64_t offset, uint64_t old_len)
+{
+    uint64_t size = vj_pieces_length(f->active);
+    uint64_t from = MIN(offset, size);
+    VjPiece pieces[2];
+    size_t count = 0;
+    VjMem *mem = c->mem;
+
+    if (offset > size) {
+        pieces[count++] = (VjPiece){.kind = VJ_PIECE_HOLE, .length = offset - size};
+    }
+    if (c->len > 0 && mem == NULL) {
+        mem = vj_mem_new(&f->volume->dirty, tail_capacity(f, offset, c->len));
+        if (mem == NULL) {
+            return -ENOMEM;
+        }
+        memcpy(mem->data, c->src, c->len);
+        mem->len = c->len;
+    }
+    if (c->len > 0) {
+        pieces[count++] =
+            (VjPiece){.kind = VJ_PIECE_MEMORY, .length = c->len, .mem = mem};
+    }
+    vj_pieces_replace(f->active, from, old_len, pieces, count);
+    if (c->len > 0) {
+        vj_mem_unref(f->tail);
+        f->tail = c->mem != NULL ? vj_mem_ref(mem) : mem;
+    }
+    return 0;
+}
+
+/* One step under f->lock.  *at: where. */
+static int change_locked(VjFile *f, const Change *c, uint64_t *at)
+{
+    uint64_t size = vj_pieces_length(f->active), offset, old_len;
+    VjPiece before;
+    bool sequential;
+    int r;
+
+    r = refusal_locked(f);
+    if (r < 0) {
+        return r;
+    }
+    offset = c->append ? size : c->offset;
+    *at = offset;
+    if (c->len == 0 && (offset >= size || c->old_len == 0)) {
+        return 0; /* nothing there to delete */
+    }
+    old_len = offset < size ? MIN(c->overwrite ? c->len : c->old_len, size - offset) : 0;
+    if (MAX(offset, size - old_len) > VJ_FILE_SIZE_MAX - c->len) {
+        return -EFBIG;
+    }
+    sequential = f->tail != NULL && vj_pieces_before(f->active, offset, &before) &&
+                 before.kind == VJ_PIECE_MEMORY && before.mem == f->tail;
+    if (c->len > 0) { /* deleting works on a full file system */
+        r = reserve_locked(f, c->len, sequential);
+        if (r < 0) {
+            return r;
+        }
+    }
+    if (!(c->len > 0 && offset <= size && change_tail(f, c, offset, old_len))) {
+        r = change_pieces(f, c, offset, old_len);
+        if (r < 0) {
+            return r;
+        }
+    }
+    changed_locked(f);
+    return 0;
+}
+
+static int change(VjFile *f, Change *c, uint64_t *at)
+{
+    VjVolume *v = f->volume;
+    uint64_t where = c->offset, before, after;
+    size_t piece_count = 0;
+    int r;
+
+    g_assert(c->len <= VJ_FILE_EDIT_MAX && (c->src != NULL || c->len == 0));
+    if (vj_volume_read_only(v)) {
+        return -EROFS;
+    }
+    if (!c->append && c->offset > VJ_FILE_SIZE_MAX) {
+        return c->len > 0 ? -EFBIG : 0;
+    }
+    r = vj_budget_wait(&v->dirty, c->len + 256);
+    if (r == 0) {
+        r = keep_committable(f);
+    }
+    if (r < 0) {
+        return r;
+    }
+    if (c->len > TAIL_COPY_MAX) {
+        c->mem = vj_mem_new(&v->dirty, c->len);
+        if (c->mem == NULL) {
+            return -ENOMEM;
+        }
+        memcpy(c->mem->data, c->src, c->len);
+        c->mem->len = c->len;
+    }
+    for (int attempt = 0;; attempt++) {
+        vj_mutex_lock(&f->lock);
+        before = f->dirty_seq;
+        r = change_locked(f, c, &where);
+        after = f->dirty_seq;
+        piece_count = vj_pieces_count(f->active);
+        vj_mutex_unlock(&f->lock);
+        if (r != -ENOSPC || attempt == 1) {
+            break;
+        }
+        if (vj_volume_make_space(v) < 0) {
+            vj_log_warn("inode %" G_GUINT64_FORMAT
+                        ": write-back fails while space is short",
+                        f->ino);
+        }
+    }
+    vj_mem_unref(c->mem);
+    if (r == 0 && before != after) {
+        vj_count(&v->bytes_in, c->len);
+        changed_unlocked(f, piece_count);
+    }
+    if (at != NULL) {
+        *at = where;
+    }
+    return r;
+}
+
+int vj_file_replace(VjFile *f, uint64_t offset, uint64_t old_len, const void *src,
+                    size_t len, bool append, uint64_t *at)
+{
+    Change c = {
+        .offset = offset, .old_len = old_len, .src = src, .len = len, .append = append};
+
+    return change(f, &c, at);
+}
+
+int vj_file_write(VjFile *f, uint64_t offset, const void *src, size_t len, bool append,
+                  uint64_t *at)
+{
+    Change c = {
+        .offset = offset, .src = src, .len = len, .append = append, .overwrite = true};
+
+    return change(f, &c, at);
+}
+
+/* Under f->lock; @mem: the bytes that do not stand there. */
+static int shift_locked(VjFile *f, const VjFileShift *s, VjMem *mem)
+{
+    VjPiece data = {.kind = VJ_PIECE_MEMORY, .length = s->src_len, .mem = mem};
+    uint64_t size = vj_pieces_length(f->active);
+    uint64_t end = s->offset + s->len, lost;
+    int r = refusal_locked(f);
+
+    if (r < 0) {
+        return r;
+    }
+    if (f->dirty_seq != s->change) {
+        return -EBUSY;
+    }
+    if (end - (s->down ? 0 : s->src_len) > size) {
+        return -EINVAL;
+    }
+    r = reserve_locked(f, s->src_len, false);
+    if (r < 0) {
+        return r;
+    }
+    if (s->down) {
+        vj_pieces_replace(f->active, s->offset, s->src_len, NULL, 0);
+        vj_pieces_replace(f->active, end - s->src_len, 0, &data, 1);
+    } else {
+        lost = MIN(s->src_len, size + s->src_len - end);
+        vj_pieces_replace(f->active, s->offset, 0, &data, 1);
+        vj_pieces_replace(f->active, end, lost, NULL, 0);
+    }
+    changed_locked(f);
+    return 0;
+}
+
+int vj_file_shift(VjFile *f, const VjFileShift *s)
+{
+    VjVolume *v = f->volume;
+    size_t piece_count = 0;
+    uint64_t end;
+    VjMem *mem;
+    int r;
+
+    g_assert(s->src_len > 0 && s->src_len < s->len && s->src_len <= VJ_FILE_EDIT_MAX);
+    if (vj_volume_read_only(v)) {
+        return -EROFS;
+    }
+    if (!vj_add_u64(s->offset, s->len, &end) || end > VJ_FILE_SIZE_MAX) {
+        return -EFBIG;
+    }
+    r = vj_budget_wait(&v->dirty, s->src_len + 512);
+    if (r == 0) {
+        r = keep_committable(f);
+    }
+    if (r < 0) {
+        return r;
+    }
+    mem = vj_mem_new(&v->dirty, s->src_len);
+    if (mem == NULL) {
+        return -ENOMEM;
+    }
+    memcpy(mem->data, s->src, s->src_len);
+    mem->len = s->src_len;
+    vj_mutex_lock(&f->lock);
+    r = shift_locked(f, s, mem);
+    piece_count = vj_pieces_count(f->active);
+    vj_mutex_unlock(&f->lock);
+    vj_mem_unref(mem);
+    if (r == 0) {
+        vj_count(&v->bytes_in, s->src_len);
+        vj_count(&v->shifts, 1);
+        vj_count(&v->shifted_bytes, s->len - s->src_len);
+        changed_unlocked(f, piece_count);
+    }
+    return r;
+}
+
+uint64_t vj_file_change_count(VjFile *f)
+{
+    uint64_t count;
+
+    vj_mutex_lock(&f->lock);
+    count = f->dirty_seq;
+    vj_mutex_unlock(&f->lock);
+    return count;
+}
+
+typedef enum HoleKind {
+    HOLE_TRUNCATE, /* the file ends at offset: cut, or extended by a hole */
+    HOLE_PUNCH,    /* what is there of [offset, offset + len) */
+    HOLE_ZERO,     /* [offset, offset + len), also beyond the end */
+    HOLE_REPLACE,  /* old_len bytes at offset become a hole of len bytes */
+} HoleKind;
+
+typedef struct HoleChange {
+    HoleKind kind;
+    uint64_t offset, len;
+    uint64_t old_len; /* REPLACE */
+    bool inside;      /* REPLACE: only if something follows */
+} HoleChange;
+
+/* What becomes of a file of @size bytes: *old_len bytes at MIN(offset, size) go, *hole come. */
+static int hole_measure(const HoleChange *c, uint64_t size, uint64_t *old_len,
+                        uint64_t *hole)
+{
+    uint64_t from = MIN(c->offset, size), left = size - from;
+
+    switch (c->kind) {
+    case HOLE_TRUNCATE:
+        *old_len = left;
+        *hole = c->offset - from;
+        break;
+    case HOLE_PUNCH:
+        *old_len = *hole = MIN(c->len, left);
+        break;
+    case HOLE_ZERO:
+        *old_len = MIN(c->len, left);
+        *hole = c->offset - from + c->len;
+        break;
+    case HOLE_REPLACE:
+        if (c->inside && (c->offset >= size || c->old_len >= left)) {
+            return -EINVAL;
+        }
+        *old_len = MIN(c->old_len, left);
+        *hole = c->len > 0 ? c->offset - from + c->len : 0;
+        if (size - *old_len > VJ_FILE_SIZE_MAX - *hole) {
+            return -EFBIG;
+        }
+        break;
+    }
+    return 0;
+}
+
+/* Under f->lock. */
+static int change_to_hole_locked(VjFile *f, const HoleChange *c)
+{
+    uint64_t size = vj_pieces_length(f->active), old_len = 0;
+    VjPiece hole = {.kind = VJ_PIECE_HOLE};
+    int r = refusal_locked(f);
+
+    if (r < 0) {
+        return r;
+    }
+    r = hole_measure(c, size, &old_len, &hole.length);
+    if (r < 0) {
+        return r;
+    }
+    if (old_len == 0 && hole.length == 0 && c->kind != HOLE_TRUNCATE) {
+        return 0; /* nothing there */
+    }
+    vj_pieces_replace(f->active, MIN(c->offset, size), old_len, &hole,
+                      hole.length > 0 ? 1 : 0);
+    changed_locked(f);
+    return 0;
+}
+
+static int change_to_hole(VjFile *f, const HoleChange *c)
+{
+    size_t piece_count;
+    uint64_t end;
+    int r;
+
+    if (vj_volume_read_only(f->volume)) {
+        return -EROFS;
+    }
+    if (!vj_add_u64(c->offset, c->len, &end) || end > VJ_FILE_SIZE_MAX) {
+        return -EFBIG;
+    }
+    r = vj_budget_wait(&f->volume->dirty, 256);
+    if (r == 0) {
+        r = keep_committable(f);
+    }
+    if (r < 0) {
+        return r;
+    }
+    vj_mutex_lock(&f->lock);
+    r = change_to_hole_locked(f, c);
+    piece_count = vj_pieces_count(f->active);
+    vj_mutex_unlock(&f->lock);
+    if (r == 0) {
+        changed_unlocked(f, piece_count);
+    }
+    return r;
+}
+
+int vj_file_truncate(VjFile *f, uint64_t size)
+{
+    return change_to_hole(f, &(HoleChange){.kind = HOLE_TRUNCATE, .offset = size});
+}
+
+int vj_file_punch(VjFile *f, uint64_t offset, uint64_t len, bool grow)
+{
+    return change_to_hole(f, &(HoleChange){.kind = grow ? HOLE_ZERO : HOLE_PUNCH,
+                                           .offset = offset,
+                                           .len = len});
+}
+
+int vj_file_replace_by_hole(VjFile *f, uint64_t offset, uint64_t old_len, uint64_t len,
+                            bool inside)
+{
+    return change_to_hole(f, &(HoleChange){.kind = HOLE_REPLACE,
+                                           .offset = offset,
+                                           .len = len,
+                                           .old_len = old_len,
+                                           .inside = inside});
+}
+
+/* ---- copying --------------------------------------------------------------------------- */
+
+/* Pieces of one vj_file_copy at the most: bounds its memory and its time under the lock. */
+#define COPY_PIECES 1024u
+/* A part of an object smaller than this is copied as bytes instead of shared. */
+#define COPY_SHARE_LEAST 16384u
+/* Bytes that one copy may bring into memory. */
+#define COPY_MEMORY_MAX ((uint64_t)4 << 20)
+
+/* What is stored is what the target's user chose: an object is shared where both chose alike. */
+static bool may_share(const VjSegment *s, const VjTransform *want)
+{
+    bool whole = s->start == 0 && s->length == s->object.plain_bytes;
+
+    return (whole || s->length >= COPY_SHARE_LEAST) &&
+           s->object.requested_codec == want->codec && s->object.param == want->param &&
+           s->object.key_id == want->key_id;
+}
+
+/* One segment, or the beginning of one, as a piece; it holds references of its own.  *memory, less
+ * than COPY_MEMORY_MAX, grows. */
+static int segment_to_piece(VjVolume *v, const VjSegment *s, const VjTransform *want,
+                            uint64_t *memory, VjPiece *out)
+{
+    uint64_t len = MIN(s->length, COPY_MEMORY_MAX - *memory);
+    int r;
+
+    switch (s->kind) {
+    case VJ_SEGMENT_HOLE:
+        *out = (VjPiece){.kind = VJ_PIECE_HOLE, .length = s->length};
+        return 0;
+    case VJ_SEGMENT_MEMORY:
+        *out = (VjPiece){.kind = VJ_PIECE_MEMORY,
+                         .length = s->length,
+                         .start = s->start,
+                         .mem = vj_mem_ref(s->mem)};
+        return 0;
+    case VJ_SEGMENT_OBJECT:
+        break;
+    case VJ_SEGMENT_DAMAGED:
+        return s->error;
+    }
+    if (may_share(s, want)) {
+        vj_object_pin(v->objects, s->object.id);
+        *out = (VjPiece){.kind = VJ_PIECE_OBJECT,
+                         .length = s->length,
+                         .start = s->start,
+                         .object = s->object.id};
+        return 0;
+    }
+    *out = (VjPiece){.kind = VJ_PIECE_MEMORY, .length = len};
+    out->mem = vj_mem_new(&v->dirty, len);
+    if (out->mem == NULL) {
+        return -ENOMEM;
+    }
+    out->mem->len = len;
+    *memory += len;
+    r = vj_segment_read(v, s, 0, out->mem->data, len, true);
+    if (r < 0) {
+        vj_mem_unref(out->mem);
+    }
+    return r;
+}
+
+static void pieces_release(VjVolume *v, VjPiece *pieces, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (pieces[i].kind == VJ_PIECE_MEMORY) {
+            vj_mem_unref(pieces[i].mem);
+        } else if (pieces[i].kind == VJ_PIECE_OBJECT) {
+            vj_object_unpin(v->objects, pieces[i].object);
+        }
+    }
+}
+
+/* Puts @pieces (@len bytes in all) over what @dst has at @offset. */
+static int copy_in(VjFile *dst, uint64_t offset, const VjPiece *pieces, size_t count,
+                   uint64_t len)
+{
+    uint64_t size, old_len, memory = 0;
+    size_t piece_count;
+    int r;
+
+    for (size_t i = 0; i < count; i++) {
+        memory += pieces[i].kind == VJ_PIECE_MEMORY ? pieces[i].length : 0;
+    }
+    vj_mutex_lock(&dst->lock);
+    r = refusal_locked(dst);
+    if (r == 0) {
+        r = reserve_locked(dst, memory, false);
+    }
+    if (r == 0) {
+        size = vj_pieces_length(dst->active);
+        if (offset > size) {
+            VjPiece hole = {.kind = VJ_PIECE_HOLE, .length = offset - size};
+
+            vj_pieces_replace(dst->active, size, 0, &hole, 1);
+            size = offset;
+        }
+        old_len = MIN(len, size - offset);
+        vj_pieces_replace(dst->active, offset, old_len, pieces, count);
+        changed_locked(dst);
+    }
+    piece_count = vj_pieces_count(dst->active);
+    vj_mutex_unlock(&dst->lock);
+    if (r == 0) {
+        changed_unlocked(dst, piece_count);
+    }
+    return r;
+}
+
+/* The source's segments as pieces, up to the limits of one call. */
+static int copy_out(VjFile *src, uint64_t offset, uint64_t len, const VjTransform *want,
+                    GArray *pieces, uint64_t *taken)
+{
+    VjVolume *v = src->volume;
+    g_autoptr(GArray) segments = vj_segments_new();
+    uint64_t size, memory = 0;
+    VjGuard guard;
+    int r;
+
+    *taken = 0;
+    vj_objects_guard_enter(v->objects, &guard);
+    r = vj_file_resolve(src, offset, len, COPY_PIECES, segments, &size);
+    for (guint i = 0; r == 0 && i < segments->len && memory < COPY_MEMORY_MAX; i++) {
+        VjPiece piece;
+
+        r = segment_to_piece(v, &g_array_index(segments, VjSegment, i), want, &memory,
+                             &piece);
+        if (r == 0) {
+            g_array_append_val(pieces, piece);
+            *taken += piece.length;
+        }
+    }
+    vj_objects_guard_leave(v->objects, &guard);
+    return *taken > 0 ? 0 : r; /* what came before an error is a short copy */
+}
+
+int vj_file_copy(VjFile *src, uint64_t src_offset, VjFile *dst, uint64_t dst_offset,
+                 uint64_t len, uint64_t *copied)
+{
+    g_autoptr(GArray) pieces = g_array_new(FALSE, FALSE, sizeof(VjPiece));
+    VjTransform want;
+    uint64_t end;
+    int r;
+
+    *copied = 0;
+    if (vj_volume_read_only(dst->volume)) {
+        return -EROFS;
+    }
+    if (!vj_add_u64(dst_offset, len, &end) || end > VJ_FILE_SIZE_MAX) {
+        return -EFBIG;
+    }
+    if (src == dst && src_offset < dst_offset + len && dst_offset < src_offset + len) {
+        return -EINVAL;
+    }
+    r = vj_budget_wait(&dst->volume->dirty, COPY_MEMORY_MAX);
+    if (r == 0) {
+        r = keep_committable(dst);
+    }
+    vj_mutex_lock(&dst->lock);
+    want = dst->transform;
+    vj_mutex_unlock(&dst->lock);
+    if (r == 0) {
+        r = copy_out(src, src_offset, len, &want, pieces, copied);
+    }
+    if (r == 0 && *copied > 0) {
+        r = copy_in(dst, dst_offset, (VjPiece *)(void *)pieces->data, pieces->len,
+                    *copied);
+        if (r == -ENOSPC && vj_volume_make_space(dst->volume) == 0) {
+            r = copy_in(dst, dst_offset, (VjPiece *)(void *)pieces->data, pieces->len,
+                        *copied);
+        }
+    }
+    pieces_release(dst->volume, (VjPiece *)(void *)pieces->data, pieces->len);
+    return r;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * checkpoint-private.h - copies of the metadata: their files, and who makes them
+ */
+#ifndef VJ_FILE_CHECKPOINT_PRIVATE_H
+#define VJ_FILE_CHECKPOINT_PRIVATE_H
+
+#include "file/checkpoint-format.h"
+#include "file/volume-private.h"
+
+/* What stands at the end of a checkpoint. */
+typedef struct VjCheckpointEnd {
+    uint8_t uuid[16];
+    int64_t made_s;
+    uint64_t commit, image_bytes, image_checksum;
+} VjCheckpointEnd;
+
+void vj_checkpoint_encode(const VjCheckpointEnd *end, VjCheckpointDisk *out);
+/* -EBADMSG */
+int vj_checkpoint_decode(const VjCheckpointDisk *d,
+                         VjCheckpointEnd *out) G_GNUC_WARN_UNUSED_RESULT;
+/* Of the first @bytes of @fd.  -EBADMSG: it is shorter; -EIO, -ENOMEM. */
+int vj_checkpoint_sum(int fd, uint64_t bytes, uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
+/* Reads the record at the end of @fd.  -EBADMSG: there is none. */
+int vj_checkpoint_read_end(int fd, VjCheckpointEnd *out) G_GNUC_WARN_UNUSED_RESULT;
+/* SOURCE/checkpoints; -errno. */
+int vj_checkpoint_open_dir(int dir_fd, bool create);
+/* Newest first; those that are none are left out.  GArray of VjCheckpoint, owned. */
+int vj_checkpoint_list(int checkpoints_fd, GArray **out) G_GNUC_WARN_UNUSED_RESULT;
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * file.c - the content of one inode in memory: its life and its attributes
+ *
+ * Layers, top down: active (changed by writers, change.c) over frozen (being written back, if
+ * any, turn.c) over the committed map.  base_version says which version of the map the lowest
+ * layer in memory lies on; a reader compares it with the version in its snapshot
+ * (resolve.c), so nobody has to hold the lock while a commit becomes visible.
+ *
+ * Invariants, under lock:
+ *   committed_seq <= (frozen ? frozen->seq : committed_seq) <= dirty_seq
+ *   frozen == NULL and dirty_seq == committed_seq: active is the identity
+ *   at most one thread writes back (writing), and only it replaces frozen
+ */
+#include "file/volume-private.h"
+
+/* ---- life ---------------------------------------------------------------------------- */
+
+VjFrozen *vj_frozen_ref(VjFrozen *z)
+{
+    g_atomic_int_inc(&z->refs);
+    return z;
+}
+
+void vj_frozen_unref(VjFrozen *z)
+{
+    if (z != NULL && g_atomic_int_dec_and_test(&z->refs)) {
+        vj_pieces_free(z->pieces);
+        g_free(z);
+    }
+}
+
+static void file_free(VjFile *f)
+{
+    g_assert(f->frozen == NULL && !f->writing && !f->queued);
+    if (f->reserved_bytes > 0) {
+        vj_space_release(&f->volume->space, f->reserved_bytes);
+    }
+    vj_pieces_free(f->active);
+    vj_mem_unref(f->tail);
+    vj_cond_clear(&f->idle);
+    vj_mutex_clear(&f->lock);
+    g_free(f);
+}
+
+static VjFile *file_new(VjVolume *v, const VjInode *inode)
+{
+    VjFile *f = g_new0(VjFile, 1);
+
+    f->volume = v;
+    f->ino = inode->ino;
+    f->refs = 1;
+    vj_mutex_init(&f->lock, VJ_RANK_FILE, "file");
+    vj_cond_init(&f->idle);
+    f->active = vj_pieces_new(&v->dirty, v->objects, inode->size);
+    f->base_version = inode->map_version;
+    vj_file_settle_settings(f, inode);
+    return f;
+}
+
+/* The file in the table, referenced, after whoever reads its record has put it there; NULL. */
+static VjFile *find_locked(VjVolume *v, uint64_t ino)
+{
+    VjFile *f;
+
+    vj_mutex_assert_held(&v->table_lock);
+    while (g_hash_table_contains(v->opening, &ino)) {
+        vj_cond_wait(&v->opened, &v->table_lock);
+    }
+    f = g_hash_table_lookup(v->files, &ino);
+    if (f != NULL) {
+        g_atomic_int_inc(&f->refs);
+    }
+    return f;
+}
+
+VjFile *vj_volume_find(VjVolume *v, uint64_t ino)
+{
+    VjFile *f;
+
+    vj_mutex_lock(&v->table_lock);
+    f = find_locked(v, ino);
+    vj_mutex_unlock(&v->table_lock);
+    return f;
+}
+
+static int read_inode(VjVolume *v, uint64_t ino, VjInode *out)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    int r = vj_meta_begin_read(v->meta, &txn);
+
+    return r < 0 ? r : vj_inode_get(txn, ino, out);
+}
+
+/*
+ * A file enters the table with the state of a snapshot that was taken while no other VjFile of
+ * the inode could commit.  While it is read the number stands in v->opening, and who asks for
+ * that inode waits; the lock itself is not held meanwhile.
+ */
+int vj_file_open(VjVolume *v, uint64_t ino, VjFile **out)
+{
+    VjInode inode;
+    int r;
+
+    vj_mutex_lock(&v->table_lock);
+    *out = find_locked(v, ino);
+    if (*out == NULL) {
+        g_hash_table_add(v->opening, &ino);
+    }
+    vj_mutex_unlock(&v->table_lock);
+    if (*out != NULL) {
+        return 0;
+    }
+    r = read_inode(v, ino, &inode);
+    if (r == 0) {
+        *out = file_new(v, &inode);
+    }
+    vj_mutex_lock(&v->table_lock);
+    if (r == 0) {
+        g_hash_table_insert(v->files, &(*out)->ino, *out);
+    }
+    g_hash_table_remove(v->opening, &ino);
+    vj_cond_broadcast(&v->opened);
+    vj_mutex_unlock(&v->table_lock);
+    return r;
+}
+
+VjFile *vj_file_ref(VjFile *f)
+{
+    g_atomic_int_inc(&f->refs);
+    return f;
+}
+
+void vj_file_unref(VjFile *f)
+{
+    VjVolume *v;
+    bool last;
+
+    if (f == NULL) {
+        return;
+    }
+    v = f->volume;
+    for (;;) {
+        int refs = g_atomic_int_get(&f->refs);
+
+        if (refs == 1) {
+            break;
+        }
+        if (g_atomic_int_compare_and_exchange(&f->refs, refs, refs - 1)) {
+            return;
+        }
+    }
+    /* The flusher's queue holds a reference while there are changes. */
+    vj_mutex_lock(&v->table_lock);
+    last = g_atomic_int_dec_and_test(&f->refs);
+    if (last) {
+        g_hash_table_remove(v->files, &f->ino);
+    }
+    vj_mutex_unlock(&v->table_lock);
+    if (last) {
+        file_free(f);
+    }
+}
+
+uint64_t vj_file_ino(const VjFile *f)
+{
+    return f->ino;
+}
+
+/* ---- attributes ------------------------------------------------------------------------ */
+
+/*
+ * The snapshot is begun under the file's lock: either it contains the commit of the frozen
+ * sequence, then applying its times again changes nothing, or it does not.
+ */
+int vj_file_getattr(VjVolume *v, uint64_t ino, VjInode *out)
+{
+    g_autoptr(VjFile) f = vj_volume_find(v, ino);
+    VJ_AUTO_READ_TXN *txn = NULL;
+    bool pending = false;
+    struct timespec changed = {0};
+    uint64_t size = 0;
+    int r;
+
+    if (f == NULL) {
+        r = vj_meta_begin_read(v->meta, &txn);
+        return r < 0 ? r : vj_inode_get(txn, ino, out);
+    }
+    vj_mutex_lock(&f->lock);
+    r = vj_meta_begin_read(v->meta, &txn);
+    size = vj_pieces_length(f->active);
+    if (f->times_pending) {
+        pending = true;
+        changed = f->changed;
+    } else if (f->frozen != NULL && g_atomic_int_get(&f->frozen->times_valid)) {
+        pending = true;
+        changed = f->frozen->changed;
+    }
+    bool dirty = vj_file_dirty_locked(f);
+    uint64_t memory = vj_pieces_memory_bytes(f->active) +
+                      (f->frozen != NULL ? vj_pieces_memory_bytes(f->frozen->pieces) : 0);
+    vj_mutex_unlock(&f->lock);
+    if (r == 0) {
+        r = vj_inode_get(txn, ino, out);
+    }
+    if (r == 0) {
+        out->dirty = dirty;
+    }
+    if (r == 0 && dirty) {
+        out->size = size;
+        out->stored_bytes = MAX(out->stored_bytes, MIN(memory, size));
+    }
+    if (r == 0 && pending) {
+        out->mtime = changed;
+        /* A chmod or rename since then was committed at once, and is later. */
+        if (changed.tv_sec > out->ctime.tv_sec ||
+            (changed.tv_sec == out->ctime.tv_sec &&
+             changed.tv_nsec > out->ctime.tv_nsec)) {
+            out->ctime = changed;
+        }
+    }
+    return r;
+}
+
+void vj_file_forget_times(VjVolume *v, uint64_t ino)
+{
+    g_autoptr(VjFile) f = vj_volume_find(v, ino);
+
+    if (f != NULL) {
+        vj_mutex_lock(&f->lock);
+        f->times_pending = false;
+        if (f->frozen != NULL) {
+            g_atomic_int_set(&f->frozen->times_valid, 0);
+        }
+        vj_mutex_unlock(&f->lock);
+    }
+}
+
+bool vj_file_is_dirty(VjFile *f)
+{
+    bool dirty;
+
+    vj_mutex_lock(&f->lock);
+    dirty = vj_file_dirty_locked(f);
+    vj_mutex_unlock(&f->lock);
+    return dirty;
+}
+
+uint32_t vj_file_error_mark(VjFile *f)
+{
+    uint32_t mark;
+
+    vj_mutex_lock(&f->lock);
+    mark = f->error_count;
+    vj_mutex_unlock(&f->lock);
+    return mark;
+}
+
+int vj_file_error_since(VjFile *f, uint32_t *mark)
+{
+    int error = 0;
+
+    vj_mutex_lock(&f->lock);
+    if (*mark != f->error_count) {
+        *mark = f->error_count;
+        error = f->last_error;
+    }
+    vj_mutex_unlock(&f->lock);
+    return error;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * flusher.c - write-back in the background: by age, by memory, at close
+ *
+ * Changed files in the order in which they are due, those that are wanted at once apart.  A file in it is referenced
+ * by it, so a file with changes never leaves memory.  Two threads take from it, and neither
+ * waits for a file that somebody else is writing back: one large file on a slow device does
+ * not hold up the others.
+ */
+#include "file/volume-private.h"
+
+#define FLUSHER_THREADS 2u
+/* After a failure a file is tried again so much later, microseconds. */
+#define RETRY_US ((int64_t)1000000)
+
+struct VjFlusher {
+    VjVolume *v;
+    int64_t age_us;
+    GThread *threads[FLUSHER_THREADS];
+    VjMutex lock; /* VJ_RANK_FILE_FLUSHER */
+    VjCond wake;
+    /* guarded by lock: */
+    GQueue urgent; /* VjFile, first come first */
+    GQueue due;    /* VjFile, rising by due_us */
+    bool pressure; /* take the next file whatever its age */
+    bool stop;
+};
+
+static gint by_due(gconstpointer a, gconstpointer b, gpointer unused)
+{
+    const VjFile *x = a, *y = b;
+
+    (void)unused;
+    return x->due_us < y->due_us ? -1 : x->due_us > y->due_us;
+}
+
+/* Inserts from the end: nearly every file is due after all others. */
+static void insert_locked(VjFlusher *x, VjFile *f, int64_t due_us)
+{
+    GList *link;
+
+    f->due_us = due_us;
+    f->queued = true;
+    if (due_us == 0) {
+        g_queue_push_tail(&x->urgent, f);
+        f->due_link = x->urgent.tail;
+        return;
+    }
+    for (link = x->due.tail; link != NULL && by_due(link->data, f, NULL) > 0;) {
+        link = link->prev;
+    }
+    if (link == NULL) {
+        g_queue_push_head(&x->due, f);
+        f->due_link = x->due.head;
+    } else {
+        g_queue_insert_after(&x->due, link, f);
+        f->due_link = link->next;
+    }
+}
+
+void vj_flusher_add(VjFlusher *x, VjFile *f, bool now)
+{
+    int64_t due_us = now ? 0 : vj_clock_mono_us() + x->age_us;
+
+    vj_mutex_lock(&x->lock);
+    if (!f->queued) {
+        insert_locked(x, vj_file_ref(f), due_us);
+        vj_cond_signal(&x->wake);
+    } else if (due_us < f->due_us) {
+        g_queue_delete_link(&x->due, f->due_link);
+        insert_locked(x, f, due_us);
+        vj_cond_signal(&x->wake);
+    }
+    vj_mutex_unlock(&x->lock);
+}
+
+/* What goes next, due or not; NULL: no file has changes. */
+static VjFile *first_locked(VjFlusher *x)
+{
+    VjFile *f = g_queue_peek_head(&x->urgent);
+
+    return f != NULL ? f : g_queue_peek_head(&x->due);
+}
+
+static void remove_locked(VjFlusher *x, VjFile *f)
+{
+    g_queue_delete_link(f->due_us == 0 ? &x->urgent : &x->due, f->due_link);
+    f->due_link = NULL;
+    f->queued = false;
+}
+
+void vj_flusher_pressure(VjFlusher *x)
+{
+    vj_mutex_lock(&x->lock);
+    x->pressure = true;
+    vj_cond_broadcast(&x->wake);
+    vj_mutex_unlock(&x->lock);
+}
+
+/* Waits until a file is due; false: stop.  Under lock. */
+static bool wait_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
+{
+    for (;;) {
+        const VjFile *f = first_locked(x);
+
+        if (x->stop) {
+            return false;
+        }
+        if (f == NULL) {
+            x->pressure = false;
+            vj_cond_wait(&x->wake, &x->lock);
+        } else if (x->pressure || f->due_us <= vj_clock_mono_us()) {
+            return true;
+        } else {
+            /* The timeout is the event: the file becomes due. */
+            (void)vj_cond_wait_until(&x->wake, &x->lock, f->due_us);
+        }
+    }
+}
+
+/* Takes what is due off the queue, under pressure the rest of a batch too.  Under lock. */
+static size_t take_locked(VjFlusher *x, VjFile *files[VJ_WRITE_BACK_BATCH])
+{
+    int64_t now_us = vj_clock_mono_us();
+    size_t count = 0;
+
+    while (count < VJ_WRITE_BACK_BATCH) {
+        VjFile *f = first_locked(x);
+
+        if (f == NULL || (!x->pressure && f->due_us > now_us)) {
+            break;
+        }
+        remove_locked(x, f);
+        files[count++] = f;
+    }
+    x->pressure = false;
+    return count;
+}
+
+static gpointer flusher_main(gpointer opaque)
+{
+    VjFlusher *x = opaque;
+    VjFile *files[VJ_WRITE_BACK_BATCH];
+
+    vj_mutex_lock(&x->lock);
+    while (wait_locked(x)) {
+        size_t count = take_locked(x, files);
+        bool failed;
+
+        vj_mutex_unlock(&x->lock);
+        failed = vj_file_write_back_many(x->v, files, count) < 0;
+        for (size_t i = 0; i < count; i++) {
+            VjFile *f = files[i];
+
+            /* Still dirty: it failed, somebody else has it, or it was changed again. */
+            if (vj_file_is_dirty(f)) {
+                vj_mutex_lock(&x->lock);
+                if (!f->queued) {
+                    insert_locked(x, vj_file_ref(f),
+                                  vj_clock_mono_us() + (failed ? RETRY_US : x->age_us));
+                }
+                vj_mutex_unlock(&x->lock);
+            }
+            vj_file_unref(f);
+        }
+        vj_mutex_lock(&x->lock);
+    }
+    vj_mutex_unlock(&x->lock);
+    return NULL;
+}
+
+VjFlusher *vj_flusher_open(VjVolume *v, int64_t age_us)
+{
+    VjFlusher *x = g_new0(VjFlusher, 1);
+
+    x->v = v;
+    x->age_us = age_us;
+    g_queue_init(&x->urgent);
+    g_queue_init(&x->due);
+    vj_mutex_init(&x->lock, VJ_RANK_FILE_FLUSHER, "file.flusher");
+    vj_cond_init(&x->wake);
+    for (unsigned i = 0; i < FLUSHER_THREADS; i++) {
+        x->threads[i] = g_thread_new("varjfs-flush", flusher_main, x);
+    }
+    return x;
+}
+
+void vj_flusher_close(VjFlusher *x)
+{
+    if (x == NULL) {
+        return;
+    }
+    vj_mutex_lock(&x->lock);
+    x->stop = true;
+    vj_cond_broadcast(&x->wake);
+    vj_mutex_unlock(&x->lock);
+    for (unsigned i = 0; i < FLUSHER_THREADS; i++) {
+        g_thread_join(x->threads[i]);
+    }
+    /* What could not be written back is lost with the process: close() has reported it. */
+    for (VjFile *f; (f = first_locked(x)) != NULL;) {
+        remove_locked(x, f);
+        vj_file_discard(f);
+        vj_file_unref(f);
+    }
+    vj_cond_clear(&x->wake);
+    vj_mutex_clear(&x->lock);
+    g_free(x);
+}

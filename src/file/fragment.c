@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * fragment.c - bytes of a file that are not yet an object, beside its map
+ *
+ * A fragment is named by exactly one map entry of its inode, which may use a part of it, and
+ * goes with that entry.  Its number comes from the inode's counter of map nodes.  The value is
+ * a head, the bytes and a checksum of both.
+ */
+#include "file/inode-format.h"
+#include "file/volume-private.h"
+
+#define CHECKSUM_BYTES sizeof(uint64_t)
+#define OVERHEAD (sizeof(VjFragmentHead) + CHECKSUM_BYTES)
+
+static VjSlice fragment_key(uint64_t ino, uint64_t number, uint8_t bytes[12])
+{
+    vj_be64_set(bytes, ino);
+    vj_be32_set(bytes + 8, (uint32_t)number);
+    return vj_slice(bytes, 12);
+}
+
+static int decode(VjSlice value, uint64_t ino, uint64_t number, VjFragmentHead *head)
+{
+    const uint8_t *bytes = value.data;
+
+    if (value.len <= OVERHEAD) {
+        return -EBADMSG;
+    }
+    memcpy(head, value.data, sizeof *head);
+    if (vj_checksum64(bytes, value.len - CHECKSUM_BYTES) !=
+            vj_le64_get(bytes + value.len - CHECKSUM_BYTES) ||
+        GUINT32_FROM_LE(head->magic) != VJ_FRAGMENT_MAGIC ||
+        GUINT64_FROM_LE(head->ino) != ino || GUINT32_FROM_LE(head->number) != number) {
+        return -EBADMSG;
+    }
+    return value.len - OVERHEAD > VJ_FILE_INLINE_MAX ||
+                   GUINT16_FROM_LE(head->plain_bytes) > VJ_FILE_INLINE_MAX
+               ? -EBADMSG
+               : 0;
+}
+
+/* All of it: what is read as a part is what a checksum covers as a whole. */
+static int plain(VjSlice value, const VjFragmentHead *head,
+                 uint8_t dst[VJ_FILE_INLINE_MAX])
+{
+    const VjRecordCodec how = {.codec = head->codec,
+                               .param = head->param,
+                               .key_id = GUINT32_FROM_LE(head->key_id)};
+
+    return vj_record_decode(how, (const uint8_t *)value.data + sizeof *head,
+                            value.len - OVERHEAD, dst,
+                            GUINT16_FROM_LE(head->plain_bytes));
+}
+
+int vj_fragment_get(VjTxn *txn, uint64_t ino, const VjEntry *entry, uint64_t skip,
+                    void *dst, size_t len)
+{
+    uint8_t key[12], bytes[VJ_FILE_INLINE_MAX];
+    VjFragmentHead head;
+    VjSlice value;
+    uint64_t from;
+    int r;
+
+    g_assert(entry->kind == VJ_ENTRY_FRAGMENT);
+    r = entry->id > UINT32_MAX || !vj_add_u64(entry->start, skip, &from)
+            ? -EBADMSG
+            : vj_txn_get(txn, VJ_SPACE_FRAGMENT, fragment_key(ino, entry->id, key),
+                         &value);
+    if (r == 0) {
+        r = decode(value, ino, entry->id, &head);
+    }
+    if (r == 0 && (from > GUINT16_FROM_LE(head.plain_bytes) ||
+                   len > GUINT16_FROM_LE(head.plain_bytes) - from)) {
+        r = -EBADMSG;
+    }
+    if (r == 0) {
+        r = plain(value, &head, bytes);
+    }
+    if (r < 0) {
+        vj_log_error("inode %" G_GUINT64_FORMAT ": fragment %" G_GUINT64_FORMAT
+                     " cannot be read: %s",
+                     ino, entry->id, g_strerror(-r));
+        return r == -ENOENT ? -EBADMSG : r;
+    }
+    memcpy(dst, bytes + from, len);
+    return 0;
+}
+
+int vj_fragment_put(VjTxn *txn, uint64_t ino, uint32_t number, const VjTransform *want,
+                    const void *src, size_t len)
+{
+    uint8_t key[12], value[OVERHEAD + VJ_FILE_INLINE_MAX], encoded[VJ_FILE_INLINE_MAX];
+    VjWriter w = vj_writer(value, sizeof value);
+    VjFragmentHead head = {
+        .magic = GUINT32_TO_LE(VJ_FRAGMENT_MAGIC),
+        .plain_bytes = GUINT16_TO_LE((uint16_t)len),
+        .ino = GUINT64_TO_LE(ino),
+        .number = GUINT32_TO_LE(number),
+    };
+    VjRecordCodec how;
+
+    g_assert(len > 0 && len <= VJ_FILE_INLINE_MAX);
+    how = vj_record_encode(want, src, len, encoded, &len);
+    head.codec = how.codec;
+    head.param = how.param;
+    vj_write_bytes(&w, &head, sizeof head);
+    vj_write_bytes(&w, encoded, len);
+    vj_write_u64(&w, vj_checksum64(value, w.used));
+    g_assert(!w.bad);
+    return vj_txn_put(txn, VJ_SPACE_FRAGMENT, fragment_key(ino, number, key),
+                      vj_slice(value, w.used));
+}
+
+/* What an entry named and now gives up: logged and passed over when it is damaged or gone, so
+ * that the rest of the file can still be written and dropped. */
+int vj_entry_drop(VjTxn *txn, uint64_t ino, const VjEntry *entry)
+{
+    const char *what = "object";
+    uint8_t key[12];
+    VjObject object;
+    int r = 0;
+
+    if (entry->kind == VJ_ENTRY_OBJECT) {
+        r = vj_object_unref(txn, entry->id, &object);
+    } else if (entry->kind == VJ_ENTRY_FRAGMENT) {
+        what = "fragment";
+        r = vj_txn_del(txn, VJ_SPACE_FRAGMENT, fragment_key(ino, entry->id, key));
+    }
+    if (r == -ENOENT || r == -EBADMSG) {
+        vj_log_error("inode %" G_GUINT64_FORMAT ": %s %" G_GUINT64_FORMAT
+                     ", which it gives up, has no usable record",
+                     ino, what, entry->id);
+        r = 0;
+    }
+    return r;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * inline.c - contents small enough to live beside their inode
+ *
+ * The value is a head, the bytes under the file's transformation and a checksum of both.  A
+ * symlink's target is one too, as it is.
+ */
+#include "file/inode-format.h"
+#include "file/volume-private.h"
+
+#define OVERHEAD (sizeof(VjInlineHead) + VJ_INLINE_CHECKSUM_BYTES)
+
+G_STATIC_ASSERT(sizeof(((VjInlineRecord *)0)->bytes) == OVERHEAD + VJ_SYMLINK_MAX);
+
+static int decode(const VjInode *inode, VjSlice value, VjInlineHead *head, void *dst)
+{
+    const uint8_t *bytes = value.data;
+    VjRecordCodec how;
+
+    if (value.len <= OVERHEAD) {
+        return -EBADMSG;
+    }
+    memcpy(head, value.data, sizeof *head);
+    if (vj_checksum64(bytes, value.len - VJ_INLINE_CHECKSUM_BYTES) !=
+            vj_le64_get(bytes + value.len - VJ_INLINE_CHECKSUM_BYTES) ||
+        GUINT32_FROM_LE(head->magic) != VJ_INLINE_MAGIC ||
+        GUINT64_FROM_LE(head->ino) != inode->ino || head->reserved != 0 ||
+        GUINT16_FROM_LE(head->plain_bytes) != inode->size) {
+        return -EBADMSG;
+    }
+    how = (VjRecordCodec){.codec = head->codec,
+                          .param = head->param,
+                          .key_id = GUINT32_FROM_LE(head->key_id)};
+    return vj_record_decode(how, bytes + sizeof *head, value.len - OVERHEAD, dst,
+                            inode->size);
+}
+
+int vj_inline_get(VjTxn *txn, const VjInode *inode, void *dst, size_t cap,
+                  uint64_t *stored_bytes)
+{
+    uint8_t key[8];
+    VjInlineHead head;
+    VjSlice value;
+    int r = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(inode->ino, key), &value);
+
+    if (r < 0) {
+        return r == -ENOENT ? -EBADMSG : r;
+    }
+    r = inode->size > cap ? -EBADMSG : decode(inode, value, &head, dst);
+    if (r == -EOPNOTSUPP) {
+        vj_log_error(
+            "inode %" G_GUINT64_FORMAT
+            ": its inline content has transformation %u, which is not in this build",
+            inode->ino, head.codec);
+    } else if (r < 0) {
+        vj_log_error("inode %" G_GUINT64_FORMAT ": its inline content is damaged",
+                     inode->ino);
+    } else if (stored_bytes != NULL) {
+        *stored_bytes = value.len - OVERHEAD;
+    }
+    return r;
+}
+
+void vj_inline_make(uint64_t ino, const VjTransform *want, const void *src, size_t len,
+                    VjInlineRecord *out)
+{
+    uint8_t encoded[VJ_SYMLINK_MAX];
+    VjWriter w = vj_writer(out->bytes, sizeof out->bytes);
+    VjInlineHead head = {
+        .magic = GUINT32_TO_LE(VJ_INLINE_MAGIC),
+        .plain_bytes = GUINT16_TO_LE((uint16_t)len),
+        .ino = GUINT64_TO_LE(ino),
+    };
+    VjRecordCodec how;
+
+    g_assert(len > 0 && len <= VJ_SYMLINK_MAX);
+    how = vj_record_encode(want, src, len, encoded, &len);
+    head.codec = how.codec;
+    head.param = how.param;
+    vj_write_bytes(&w, &head, sizeof head);
+    vj_write_bytes(&w, encoded, len);
+    vj_write_u64(&w, vj_checksum64(out->bytes, w.used));
+    g_assert(!w.bad);
+    out->len = w.used;
+    out->stored_bytes = len;
+}
+
+int vj_inline_put(VjTxn *txn, uint64_t ino, const VjInlineRecord *record)
+{
+    uint8_t key[8];
+
+    return vj_txn_put(txn, VJ_SPACE_INLINE, vj_ino_key(ino, key),
+                      vj_slice(record->bytes, record->len));
+}
+
+int vj_inline_is(VjTxn *txn, uint64_t ino, const VjInlineRecord *record, bool *is_same)
+{
+    uint8_t key[8];
+    VjSlice value;
+    int r = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(ino, key), &value);
+
+    *is_same = r == 0 && value.len == record->len &&
+               memcmp(value.data, record->bytes, record->len) == 0;
+    return r == -ENOENT ? -EBADMSG : r;
+}
+
+int vj_inline_del(VjTxn *txn, uint64_t ino)
+{
+    uint8_t key[8];
+
+    return vj_txn_del(txn, VJ_SPACE_INLINE, vj_ino_key(ino, key));
+}
+
+int vj_symlink_put(VjTxn *txn, VjInode *inode, const char *target, size_t len)
+{
+    VjInlineRecord record;
+
+    g_assert(len > 0 && len <= VJ_SYMLINK_MAX);
+    inode->content = VJ_CONTENT_INLINE;
+    inode->size = len;
+    inode->stored_bytes = len;
+    vj_inline_make(inode->ino, NULL, target, len, &record);
+    return vj_inline_put(txn, inode->ino, &record);
+}
+
+int vj_symlink_get(VjTxn *txn, const VjInode *inode, char *dst, size_t *len)
+{
+    if (inode->content != VJ_CONTENT_INLINE) {
+        return -EBADMSG;
+    }
+    *len = inode->size;
+    return vj_inline_get(txn, inode, dst, VJ_SYMLINK_MAX, NULL);
+}

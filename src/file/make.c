@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * make.c - mkfs: a new file system in a directory
+ *
+ * The superblock is written last: until then the directory holds no file system.
+ */
+#include "file/source-lock-private.h"
+#include "file/volume-private.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LABEL_MAX 255u
+#define TREE_DEPTH_MAX 16
+
+const VjOptSpec vj_volume_make_options[] = {
+    {.name = "store",
+     .type = VJ_OPT_STRING,
+     .fallback = "posix",
+     .help = "driver that keeps the objects, with its own options as NAME:K=V"},
+    {.name = "meta",
+     .type = VJ_OPT_STRING,
+     .fallback = "lmdb",
+     .help = "engine that keeps the metadata, with its own options as NAME:K=V"},
+    {.name = "hash",
+     .type = VJ_OPT_CHOICE,
+     .choices = "blake3|sha256|sha1",
+     .help = "digest that names contents (default blake3 where built in, else sha256)"},
+    {.name = "chunker",
+     .type = VJ_OPT_CHOICE,
+     .choices = "mincdc|rabin",
+     .fallback = "mincdc",
+     .help = "algorithm that cuts files into objects"},
+    {.name = "objects",
+     .type = VJ_OPT_STRING,
+     .help =
+         "object sizes, AVG or MIN:AVG:MAX with K or M (default 256K; rabin 2K:1M:8M)"},
+    {.name = "transform",
+     .type = VJ_OPT_STRING,
+     .fallback = "none",
+     .help = "transformation of files that have none of their own, as zstd:3"},
+    {.name = "label",
+     .type = VJ_OPT_STRING,
+     .fallback = "",
+     .help = "name of the volume, at most 255 bytes"},
+    {0},
+};
+
+/* ---- what the options mean ------------------------------------------------------------------- */
+
+static bool has_line_break(const char *text)
+{
+    return strpbrk(text, "\r\n") != NULL;
+}
+
+static char *new_uuid(void)
+{
+    uint8_t b[16];
+
+    vj_random_bytes(b, sizeof b);
+    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+    return g_strdup_printf(
+        "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+        b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+        b[14], b[15]);
+}
+
+static bool choose_digest(const VjOpts *o, VjSuperblock *s, GError **error)
+{
+    const char *name = vj_opts_string(o, "hash");
+    bool known;
+
+    s->digest = name == NULL ? vj_digest_default() : vj_digest_by_name(name, &known);
+    return s->digest != NULL ||
+           vj_error_set(error, EOPNOTSUPP, "hash=%s is not built into this program",
+                        name);
+}
+
+static bool choose_sizes(const VjOpts *o, VjSuperblock *s, GError **error)
+{
+    const char *objects = vj_opts_string(o, "objects");
+
+    s->chunker = vj_chunk_by_name(vj_opts_string(o, "chunker"));
+    if (s->chunker == NULL) {
+        return vj_error_set(error, EOPNOTSUPP,
+                            "chunker=%s is not built into this program",
+                            vj_opts_string(o, "chunker"));
+    }
+    s->sizes = vj_chunk_sizes_default(s->chunker);
+    return objects == NULL || vj_chunk_sizes_parse(s->chunker, objects, &s->sizes, error);
+}
+
+static bool choose(const VjOpts *o, VjSuperblock *s, GError **error)
+{
+    static const char *const texts[] = {"store", "meta", "label"};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
+        if (has_line_break(vj_opts_string(o, texts[i]))) {
+            return vj_error_set(error, EINVAL, "%s= holds a line break", texts[i]);
+        }
+    }
+    if (strlen(vj_opts_string(o, "label")) > LABEL_MAX) {
+        return vj_error_set(error, EINVAL, "label= is longer than %u bytes", LABEL_MAX);
+    }
+    s->uuid = new_uuid();
+    s->chunk_seed = vj_random_u64();
+    s->label = g_strdup(vj_opts_string(o, "label"));
+    s->store = g_strdup(vj_opts_string(o, "store"));
+    s->meta = g_strdup(vj_opts_string(o, "meta"));
+    if (!choose_digest(o, s, error) || !choose_sizes(o, s, error) ||
+        !vj_transform_parse(vj_opts_string(o, "transform"), &s->transform, error)) {
+        return false;
+    }
+    return true;
+}
+
+/* ---- the directory ----------------------------------------------------------------------------- */
+
+/* Removes a tree that an older file system left; follows no link. */
+static int remove_tree(int dir_fd, const char *name, int depth)
+{
+    VJ_AUTO_FD fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *dir;
+    struct dirent *entry;
+    int copy, r = 0;
+
+    if (fd < 0) {
+        return errno == ENOENT ? 0 : -errno;
+    }
+    if (depth > TREE_DEPTH_MAX) {
+        return -ELOOP;
+    }
+    copy = dup(fd);
+    dir = copy >= 0 ? fdopendir(copy) : NULL;
+    if (dir == NULL) {
+        r = -errno;
+        vj_fd_close(&copy);
+        return r;
+    }
+    while (r == 0 && (errno = 0, entry = readdir(dir)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
+            continue;
+        }
+        if (unlinkat(fd, entry->d_name, 0) < 0) {
+            r = errno == EISDIR ? remove_tree(fd, entry->d_name, depth + 1) : -errno;
+        }
+    }
+    closedir(dir);
+    if (r == 0 && unlinkat(dir_fd, name, AT_REMOVEDIR) < 0) {
+        r = -errno;
+    }
+    return r;
+}
+
+static bool has_entries(int dir_fd, const char *name)
+{
+    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+    bool found = false;
+
+    if (dir == NULL) {
+        /* What cannot be looked into may hold anything. */
+        found = errno != ENOENT;
+        vj_fd_close(&fd);
+        return found;
+    }
+    while (!found && (errno = 0, entry = readdir(dir)) != NULL) {
+        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    }
+    found = found || errno != 0;
+    closedir(dir);
+    return found;
+}
+
+/*
+ * What is in the directory: a file system, what is left of one whose superblock is lost (all
+ * of its data may be there), other files, or nothing.
+ */
+static int look_around(int dir_fd, bool *is_varjfs, bool *is_rest, bool *is_foreign)
+{
+    int copy = dup(dir_fd);
+    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
+    struct dirent *entry;
+
+    *is_varjfs = faccessat(dir_fd, VJ_SUPERBLOCK_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    *is_rest = has_entries(dir_fd, "meta") || has_entries(dir_fd, "objects");
+    *is_foreign = false;
+    if (dir == NULL) {
+        int r = -errno;
+
+        vj_fd_close(&copy);
+        return r;
+    }
+    while ((errno = 0, entry = readdir(dir)) != NULL) {
+        static const char *const ours[] = {".",
+                                           "..",
+                                           VJ_SUPERBLOCK_NAME,
+                                           "meta",
+                                           "objects",
+                                           "varjfs.lock",
+                                           VJ_IN_USE_NAME,
+                                           VJ_CLEAN_NAME,
+                                           VJ_RESTORING_NAME,
+                                           VJ_CHECKPOINTS_NAME,
+                                           "lost+found"};
+        bool known = false;
+
+        for (size_t i = 0; i < G_N_ELEMENTS(ours); i++) {
+            known = known || strcmp(entry->d_name, ours[i]) == 0;
+        }
+        *is_foreign = *is_foreign || !known;
+    }
+    closedir(dir);
+    return 0;
+}
+
+static bool clear_way(int dir_fd, const VjVolumeMake *how, GError **error)
+{
+    bool is_varjfs, is_rest, is_foreign;
+    int r = look_around(dir_fd, &is_varjfs, &is_rest, &is_foreign);
+
+    if (r < 0) {
+        return vj_error_set_errno(error, -r, "%s", how->source);
+    }
+    if (is_varjfs && !how->force) {
+        return vj_error_set(error, EEXIST,
+                            "%s already holds a varjfs file system; -f destroys it",
+                            how->source);
+    }
+    if (is_rest && !how->force) {
+        return vj_error_set(error, ENOTEMPTY,
+                            "%s has no " VJ_SUPERBLOCK_NAME
+                            " but a meta or objects directory that is not empty; "
+                            "-f destroys what is in them",
+                            how->source);
+    }
+    if (is_foreign && !how->force) {
+        return vj_error_set(error, ENOTEMPTY,
+                            "%s holds other files; -f makes a file system beside them",
+                            how->source);
+    }
+    /* The superblock goes first: what is left of the old file system is none any more. */
+    if (unlinkat(dir_fd, VJ_SUPERBLOCK_NAME, 0) < 0 && errno != ENOENT) {
+        return vj_error_set_errno(error, errno, "%s/" VJ_SUPERBLOCK_NAME, how->source);
+    }
+    if ((unlinkat(dir_fd, VJ_IN_USE_NAME, 0) < 0 && errno != ENOENT) ||
+        (unlinkat(dir_fd, VJ_CLEAN_NAME, 0) < 0 && errno != ENOENT) ||
+        (unlinkat(dir_fd, VJ_RESTORING_NAME, 0) < 0 && errno != ENOENT)) {
+        return vj_error_set_errno(error, errno, "%s/" VJ_IN_USE_NAME, how->source);
+    }
+    r = remove_tree(dir_fd, VJ_CHECKPOINTS_NAME, 0);
+    if (r == 0) {
+        r = remove_tree(dir_fd, "meta", 0);
+    }
+    if (r == 0) {
+        r = remove_tree(dir_fd, "objects", 0);
+    }
+    return r == 0 ||
+           vj_error_set_errno(error, -r, "%s: what is left of an older file system",
+                              how->source);
+}
+
+/* ---- the contents -------------------------------------------------------------------------------- */
+
+static int root_body(VjTxn *txn, void *opaque)
+{
+    struct timespec now = vj_clock_real();
+    VjInode root = {.ino = VJ_INO_ROOT,
+                    .generation = 1,
+                    .mode = S_IFDIR | 0755,
+                    .uid = getuid(),
+                    .gid = getgid(),
+                    .nlink = 2,
+                    .atime = now,
+                    .mtime = now,
+                    .ctime = now,
+                    .btime = now,
+                    .parent = VJ_INO_ROOT,
+                    .next_cookie = 3};
+
+    const VjSuperblock *super = opaque;
+    int r = vj_inode_put(txn, &root);
+
+    return r < 0 ? r : vj_volume_record_put(txn, super->uuid);
+}
+
+static bool make_meta(int dir_fd, const VjVolumeMake *how, const VjSuperblock *super,
+                      GError **error)
+{
+    g_autofree char *path = g_build_filename(how->source, "meta", NULL);
+    VJ_AUTO_FD fd = -1;
+    VjMetaPlace place = {.path = path, .create = true};
+    VjMeta *meta;
+    int r, closed;
+
+    if (mkdirat(dir_fd, "meta", 0700) < 0 && errno != EEXIST) {
+        return vj_error_set_errno(error, errno, "%s", path);
+    }
+    fd = openat(dir_fd, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        return vj_error_set_errno(error, errno, "%s", path);
+    }
+    place.dir_fd = fd;
+    if (!vj_meta_open(super->meta, &place, &meta, error)) {
+        return false;
+    }
+    r = vj_meta_run(meta, VJ_RUN_DEFAULT, root_body, (void *)(uintptr_t)super);
+    closed = vj_meta_close(meta);
+    r = r < 0 ? r : closed;
+    return r == 0 || vj_error_set_errno(error, -r, "%s", path);
+}
+
+static bool make_store(int dir_fd, const VjVolumeMake *how, const VjSuperblock *super,
+                       GError **error)
+{
+    g_autofree char *path = g_build_filename(how->source, "objects", NULL);
+    VJ_AUTO_FD fd = -1;
+    VjStorePlace place = {.path = path, .volume = super->uuid, .create = true};
+    VjStore *store;
+
+    if (mkdirat(dir_fd, "objects", 0700) < 0 && errno != EEXIST) {
+        return vj_error_set_errno(error, errno, "%s", path);
+    }
+    fd = openat(dir_fd, "objects", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        return vj_error_set_errno(error, errno, "%s", path);
+    }
+    place.dir_fd = fd;
+    if (!vj_store_open(super->store, &place, &store, error)) {
+        return false;
+    }
+    vj_store_close(store);
+    return true;
+}
+
+static bool make_in(int dir_fd, const VjVolumeMake *how, const VjSuperblock *super,
+                    GError **error)
+{
+    g_autofree char *text = vj_superblock_format(super);
+
+    return clear_way(dir_fd, how, error) && make_meta(dir_fd, how, super, error) &&
+           make_store(dir_fd, how, super, error) &&
+           vj_file_replace_contents(dir_fd, VJ_SUPERBLOCK_NAME, text, strlen(text), 0644,
+                                    error);
+}
+
+bool vj_volume_make(const VjVolumeMake *how, GError **error)
+{
+    g_autoptr(VjOpts) opts = vj_opts_new(vj_volume_make_options);
+    VjSuperblock super = {0};
+    VJ_AUTO_FD dir_fd = -1;
+    VJ_AUTO_FD lock_fd = -1;
+    bool made, is_new;
+
+    if (how->options != NULL && !vj_opts_parse(opts, how->options, error)) {
+        return false;
+    }
+    if (!choose(opts, &super, error)) {
+        vj_superblock_clear(&super);
+        return false;
+    }
+    is_new = mkdir(how->source, 0700) == 0;
+    if (!is_new && errno != EEXIST) {
+        vj_superblock_clear(&super);
+        return vj_error_set_errno(error, errno, "%s", how->source);
+    }
+    /* Whoever may rename what we have just made leads us nowhere. */
+    dir_fd =
+        open(how->source, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (is_new ? O_NOFOLLOW : 0));
+    made = dir_fd >= 0 ? vj_source_lock(dir_fd, how->source, false, 0, &lock_fd, error) &&
+                             make_in(dir_fd, how, &super, error)
+                       : vj_error_set_errno(error, errno, "%s", how->source);
+    vj_superblock_clear(&super);
+    return made;
+}

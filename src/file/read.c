@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * read.c - read, seek and the committed map, on top of resolved ranges
+ */
+#include "file/volume-private.h"
+
+/* Segments resolved at a time; a read of more goes on with the next ones. */
+#define READ_SEGMENTS 16384u
+#define SEEK_SEGMENTS 256u
+/* A read of so many bytes of an object brings all of it into the cache. */
+#define READ_WHOLE_LEAST ((size_t)64 << 10)
+
+int vj_segment_read(VjVolume *v, const VjSegment *s, uint64_t skip, void *dst, size_t len,
+                    bool whole)
+{
+    int r = s->error;
+
+    g_assert(skip <= s->length && len <= s->length - skip);
+    switch (s->kind) {
+    case VJ_SEGMENT_MEMORY:
+        memcpy(dst, s->mem->data + s->start + skip, len);
+        return 0;
+    case VJ_SEGMENT_HOLE:
+        memset(dst, 0, len);
+        return 0;
+    case VJ_SEGMENT_OBJECT:
+        r = vj_object_read(v->objects, &s->object, (uint32_t)(s->start + skip), dst,
+                           (uint32_t)len, whole);
+        break;
+    case VJ_SEGMENT_DAMAGED:
+        break;
+    }
+    /* The file is there, a part of it is not, or is in a form that this build cannot read. */
+    return r == -ENOENT || r == -EOPNOTSUPP ? -EBADMSG : r;
+}
+
+/* Reads what the segments cover; *done bytes before an error. */
+static int read_segments(VjVolume *v, const GArray *segments, uint8_t *dst, bool whole,
+                         size_t *done)
+{
+    int r = 0;
+
+    *done = 0;
+    for (guint i = 0; r == 0 && i < segments->len; i++) {
+        const VjSegment *s = &g_array_index(segments, VjSegment, i);
+
+        r = vj_segment_read(v, s, 0, dst + *done, s->length, whole);
+        if (r == 0) {
+            *done += s->length;
+        }
+    }
+    return r;
+}
+
+/*
+ * The whole range is resolved at one instant when it has at most READ_SEGMENTS segments: 64
+ * bytes each in the largest request that the kernel sends.  Beyond that a read is several steps,
+ * as a read of several pages is anyway.
+ */
+int vj_file_read(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got)
+{
+    VjVolume *v = f->volume;
+    int r = 0;
+
+    *got = 0;
+    while (r == 0 && *got < len) {
+        g_autoptr(GArray) segments = vj_segments_new();
+        uint64_t size = 0;
+        size_t done = 0;
+        VjGuard guard;
+
+        vj_objects_guard_enter(v->objects, &guard);
+        r = vj_file_resolve(f, offset + *got, len - *got, READ_SEGMENTS, segments, &size);
+        if (r == 0) {
+            r = read_segments(v, segments, (uint8_t *)dst + *got, len >= READ_WHOLE_LEAST,
+                              &done);
+        }
+        vj_objects_guard_leave(v->objects, &guard);
+        *got += done;
+        if (done == 0 || offset + *got >= size) {
+            break; /* an error, or the end: what is appended now belongs to another state */
+        }
+    }
+    return r; /* never short before the end: the kernel would fill the rest with zeroes */
+}
+
+/*
+ * What SEEK_DATA and SEEK_HOLE see: blocks, as on every other file system.  A block is a hole only
+ * if all of it is: programs that read in sectors rely on holes that begin and end between them.
+ */
+enum { SEEK_BLOCK = 4096 };
+
+typedef struct Seek {
+    uint64_t offset;
+    bool data;      /* wanted */
+    uint64_t holes; /* since here nothing but holes; UINT64_MAX: the last byte was data */
+    uint64_t found;
+} Seek;
+
+static uint64_t next_block(uint64_t at)
+{
+    return at + (SEEK_BLOCK - at % SEEK_BLOCK) % SEEK_BLOCK;
+}
+
+/* True: what is wanted is at found.  @size: of the file. */
+static bool seek_step(Seek *s, const VjSegment *segment, uint64_t size)
+{
+    uint64_t whole;
+
+    if (segment->kind == VJ_SEGMENT_HOLE) {
+        s->holes = MIN(s->holes, segment->at);
+        return false;
+    }
+    whole = s->holes == UINT64_MAX ? UINT64_MAX : next_block(s->holes);
+    s->holes = UINT64_MAX;
+    s->found = s->data ? segment->at - segment->at % SEEK_BLOCK : whole;
+    s->found = MAX(s->found, s->offset);
+    return s->data || (whole < size && whole + SEEK_BLOCK <= segment->at);
+}
+
+int vj_file_seek(VjFile *f, uint64_t offset, bool data, uint64_t *out)
+{
+    Seek s = {.offset = offset, .data = data, .holes = UINT64_MAX};
+    uint64_t size = 0, at = offset - offset % SEEK_BLOCK;
+
+    for (;;) {
+        g_autoptr(GArray) segments = vj_segments_new();
+        VjGuard guard;
+        int r;
+
+        vj_objects_guard_enter(f->volume->objects, &guard);
+        r = vj_file_resolve(f, at, UINT64_MAX - at, SEEK_SEGMENTS, segments, &size);
+        vj_objects_guard_leave(f->volume->objects, &guard);
+        if (r < 0) {
+            return r;
+        }
+        if (offset >= size) {
+            return -ENXIO;
+        }
+        for (guint i = 0; i < segments->len; i++) {
+            const VjSegment *segment = &g_array_index(segments, VjSegment, i);
+
+            if (seek_step(&s, segment, size)) {
+                *out = s.found;
+                return 0;
+            }
+            at = segment->at + segment->length;
+        }
+        if (at >= size || segments->len == 0) {
+            break;
+        }
+    }
+    if (data) {
+        return -ENXIO;
+    }
+    /* The hole behind the end, or the one that reaches it. */
+    *out = s.holes < size ? MIN(MAX(next_block(s.holes), offset), size) : size;
+    return 0;
+}
+
+static int visit_inline(const VjInode *inode, uint64_t offset, VjExtentVisit *visit,
+                        void *opaque)
+{
+    VjFileExtent e = {.length = inode->size,
+                      .kind = inode->content == VJ_CONTENT_INLINE ? VJ_EXTENT_INLINE
+                                                                  : VJ_EXTENT_HOLE,
+                      .stored_bytes = inode->stored_bytes};
+
+    if (offset < inode->size) {
+        visit(opaque, &e);
+    }
+    return 0;
+}
+
+static int fill_extent(VjFile *f, VjTxn *txn, const VjEntry *entry, VjFileExtent *e)
+{
+    VjObject object;
+    int r;
+
+    e->length = entry->length;
+    e->object_start = entry->start;
+    if (entry->kind != VJ_ENTRY_OBJECT) {
+        e->kind = entry->kind == VJ_ENTRY_HOLE ? VJ_EXTENT_HOLE : VJ_EXTENT_FRAGMENT;
+        return 0;
+    }
+    e->kind = VJ_EXTENT_OBJECT;
+    e->object_id = entry->id;
+    r = vj_object_get(txn, entry->id, &object);
+    if (r < 0) {
+        return r == -ENOENT ? -EBADMSG : r;
+    }
+    e->object_bytes = object.plain_bytes;
+    e->stored_bytes = object.stored_bytes;
+    e->refs = object.refs;
+    e->digest = object.digest;
+    e->digest_len = f->volume->super.digest->len;
+    e->codec = object.codec;
+    return 0;
+}
+
+int vj_file_extents(VjFile *f, uint64_t offset, VjExtentVisit *visit, void *opaque)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    g_autoptr(VjMapCursor) cursor = NULL;
+    VjInode inode;
+    VjEntry entry;
+    uint64_t at;
+    int r = vj_meta_begin_read(f->volume->meta, &txn);
+
+    if (r == 0) {
+        r = vj_inode_get(txn, f->ino, &inode);
+    }
+    if (r < 0) {
+        return r;
+    }
+    if (inode.content != VJ_CONTENT_MAP) {
+        return visit_inline(&inode, offset, visit, opaque);
+    }
+    cursor = vj_map_cursor_new(txn, f->ino, &inode.root);
+    for (r = vj_map_cursor_seek(cursor, offset, &entry, &at); r == 0;
+         r = vj_map_cursor_next(cursor, &entry, &at)) {
+        VjFileExtent e = {.offset = at};
+
+        r = fill_extent(f, txn, &entry, &e);
+        if (r < 0 || !visit(opaque, &e)) {
+            break;
+        }
+    }
+    return r == -ENOENT ? 0 : r;
+}

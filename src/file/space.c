@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * space.c - what was accepted finds space in the store
+ *
+ * write(2) reserves the worst case that write-back may put for it; write-back measures the
+ * store again before it gives the reserve back, so the sum never promises a byte twice.
+ */
+#include "file/volume-private.h"
+
+int vj_space_init(VjSpaceKeeper *k, VjStore *store)
+{
+    *k = (VjSpaceKeeper){.store = store};
+    vj_mutex_init(&k->lock, VJ_RANK_FILE_BUDGET, "file.space");
+    VjStoreSpace now;
+    int r = vj_store_space(store, &now);
+
+    if (r == 0) {
+        k->available_bytes = now.available_bytes;
+    }
+    return r;
+}
+
+void vj_space_clear(VjSpaceKeeper *k)
+{
+    g_assert(k->reserved_bytes == 0);
+    vj_mutex_clear(&k->lock);
+}
+
+int vj_space_try(VjSpaceKeeper *k, uint64_t bytes)
+{
+    uint64_t want;
+    int r = 0;
+
+    vj_mutex_lock(&k->lock);
+    if (!vj_add_u64(k->reserved_bytes + VJ_SPACE_MARGIN, bytes, &want) ||
+        want > k->available_bytes) {
+        r = -ENOSPC;
+    } else {
+        k->reserved_bytes += bytes;
+    }
+    vj_mutex_unlock(&k->lock);
+    return r;
+}
+
+void vj_space_settle(VjSpaceKeeper *k, uint64_t bytes)
+{
+    VjStoreSpace now;
+    int r = vj_store_space(k->store, &now);
+
+    if (r < 0) {
+        vj_log_warn("store: cannot tell its free space: %s", g_strerror(-r));
+    }
+    vj_mutex_lock(&k->lock);
+    if (r == 0) {
+        k->available_bytes = now.available_bytes;
+    }
+    g_assert(k->reserved_bytes >= bytes);
+    k->reserved_bytes -= bytes;
+    vj_mutex_unlock(&k->lock);
+}
+
+void vj_space_release(VjSpaceKeeper *k, uint64_t bytes)
+{
+    vj_mutex_lock(&k->lock);
+    g_assert(k->reserved_bytes >= bytes);
+    k->reserved_bytes -= bytes;
+    vj_mutex_unlock(&k->lock);
+}
+
+uint64_t vj_space_reserved(VjSpaceKeeper *k)
+{
+    uint64_t bytes;
+
+    vj_mutex_lock(&k->lock);
+    bytes = k->reserved_bytes;
+    vj_mutex_unlock(&k->lock);
+    return bytes;
+}

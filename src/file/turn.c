@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * turn.c - write-back by turns: one thread at a time freezes a file and writes it back
+ *
+ * Whoever needs it first does it (fsync, a flusher thread, a writer that is short of space);
+ * others wait for that turn and look whether it covered them.  Several files share one flush
+ * of the store.
+ */
+#include "file/write-back-private.h"
+
+/* active becomes frozen, an identity over it becomes active.  Under f->lock. */
+static void freeze_locked(VjFile *f)
+{
+    VjFrozen *z = g_new0(VjFrozen, 1);
+
+    g_assert(f->frozen == NULL);
+    z->refs = 1;
+    z->pieces = f->active;
+    z->base_version = f->base_version;
+    z->seq = f->dirty_seq;
+    z->reserved_bytes = f->reserved_bytes;
+    z->times_valid = f->times_pending;
+    z->changed = f->changed;
+    f->frozen = z;
+    f->active =
+        vj_pieces_new(&f->volume->dirty, f->volume->objects, vj_pieces_length(z->pieces));
+    f->reserved_bytes = 0;
+    f->times_pending = false;
+    vj_mem_unref(f->tail);
+    f->tail = NULL;
+}
+
+/* The frozen sequence is the committed map now.  Under f->lock; returns it to be freed. */
+static VjFrozen *thaw_locked(VjFile *f)
+{
+    VjFrozen *z = f->frozen;
+
+    f->frozen = NULL;
+    f->base_version = z->base_version + 1;
+    f->committed_seq = z->seq;
+    return z;
+}
+
+/* This thread writes @f back now; *z is referenced.  False: nothing to do, or not now. */
+static bool turn_begin(VjFile *f, VjFrozen **z)
+{
+    bool begun = false;
+
+    vj_mutex_lock(&f->lock);
+    if (vj_file_dirty_locked(f) && !f->writing && !f->discarded) {
+        if (f->frozen == NULL) {
+            freeze_locked(f);
+        }
+        f->writing = true;
+        *z = vj_frozen_ref(f->frozen);
+        begun = true;
+    }
+    vj_mutex_unlock(&f->lock);
+    return begun;
+}
+
+/* The turn is over with @r; takes @z.  @again: its caller tries once more at once. */
+static void turn_end(VjFile *f, VjFrozen *z, int r, bool again)
+{
+    VjVolume *v = f->volume;
+    VjFrozen *done = NULL;
+
+    vj_budget_set_failing(&v->dirty, r);
+    if (r == 0) {
+        vj_space_settle(&v->space, z->reserved_bytes);
+    } else if (!again) {
+        vj_count(&v->write_back_errors, 1);
+        vj_log_error("inode %" G_GUINT64_FORMAT
+                     ": write-back failed: %s; it stays in memory "
+                     "and is tried again",
+                     f->ino, g_strerror(-r));
+    }
+    vj_mutex_lock(&f->lock);
+    f->writing = false;
+    if (r == 0) {
+        done = thaw_locked(f);
+    } else if (!again) {
+        f->error_count++;
+        f->last_error = r;
+    }
+    vj_cond_broadcast(&f->idle);
+    vj_mutex_unlock(&f->lock);
+    vj_frozen_unref(done); /* frees memory: not under the lock */
+    vj_frozen_unref(z);
+}
+
+typedef struct Turn {
+    VjFile *f;
+    VjFrozen *z;
+    VjWriteBack *w;
+    int r;
+} Turn;
+
+static bool is_no_space(int r)
+{
+    return r == -ENOSPC || r == -EDQUOT;
+}
+
+/* @was_short: set when there was no space.  Not NULL: who asks makes some then, and asks again;
+ * nobody else is told. */
+static int write_back_many(VjVolume *v, VjFile *const *files, size_t count,
+                           bool *was_short)
+{
+    Turn turns[VJ_WRITE_BACK_BATCH];
+    bool flush = false;
+    size_t begun = 0;
+    int flushed = 0, first = 0;
+
+    g_assert(count <= VJ_WRITE_BACK_BATCH);
+    for (size_t i = 0; i < count; i++) {
+        Turn *t = &turns[begun];
+
+        if (turn_begin(files[i], &t->z)) {
+            t->f = files[i];
+            t->r = vj_write_back_objects(v, t->f->ino, t->z, &t->w);
+            flush = flush || (t->r == 0 && vj_write_back_needs_flush(t->w));
+            begun++;
+        }
+    }
+    if (flush) {
+        flushed = vj_objects_flush(v->objects);
+    }
+    for (size_t i = 0; i < begun; i++) {
+        Turn *t = &turns[i];
+
+        if (t->r == 0 && flushed < 0 && vj_write_back_needs_flush(t->w)) {
+            t->r = flushed;
+        }
+        if (t->r == 0) {
+            t->r = vj_write_back_commit(t->w);
+        }
+        if (is_no_space(t->r)) {
+            t->z->was_short = true;
+        }
+        if (t->r == -ENOENT) {
+            t->r = 0; /* the inode was dropped: nobody can see its content any more */
+        }
+        vj_write_back_end(t->w);
+        first = first == 0 ? t->r : first;
+        turn_end(t->f, t->z, t->r, was_short != NULL && is_no_space(t->r));
+        if (was_short != NULL && is_no_space(t->r)) {
+            *was_short = true;
+        }
+    }
+    for (size_t i = 0; i < begun; i++) {
+        vj_write_back_free(turns[i].w);
+    }
+    return first;
+}
+
+int vj_file_write_back_many(VjVolume *v, VjFile *const *files, size_t count)
+{
+    bool was_short = false;
+    int r = write_back_many(v, files, count, &was_short);
+
+    if (was_short) {
+        vj_volume_reclaim(v);
+        r = write_back_many(v, files, count, NULL);
+    }
+    return r;
+}
+
+/* All changes of before the call, whoever writes them back.  @was_short: as above. */
+static int write_back(VjFile *f, bool *was_short)
+{
+    uint64_t want;
+    int r = 0;
+
+    vj_mutex_lock(&f->lock);
+    want = f->dirty_seq;
+    while (r == 0 && f->committed_seq < want) {
+        if (f->writing) {
+            vj_cond_wait(&f->idle, &f->lock);
+        } else {
+            vj_mutex_unlock(&f->lock);
+            r = write_back_many(f->volume, &f, 1, was_short);
+            vj_mutex_lock(&f->lock);
+        }
+    }
+    vj_mutex_unlock(&f->lock);
+    return r;
+}
+
+int vj_file_write_back(VjFile *f)
+{
+    bool was_short = false;
+    int r = write_back(f, &was_short);
+
+    /* What was deleted a moment ago is removed in the background: a full device is full only
+     * when that is done. */
+    if (was_short) {
+        vj_volume_reclaim(f->volume);
+        r = write_back(f, NULL);
+    }
+    return r;
+}
+
+/* ---- recoding --------------------------------------------------------------------------- */
+
+/*
+ * This thread may commit now, and nobody else: *version is that of the map.  What an earlier
+ * write-back could not commit goes first.
+ */
+static int claim(VjFile *f, uint64_t *version)
+{
+    int r = 0;
+
+    vj_mutex_lock(&f->lock);
+    while (r == 0 && (f->writing || f->frozen != NULL)) {
+        if (f->writing) {
+            vj_cond_wait(&f->idle, &f->lock);
+        } else {
+            vj_mutex_unlock(&f->lock);
+            r = vj_file_write_back_many(f->volume, &f, 1);
+            vj_mutex_lock(&f->lock);
+        }
+    }
+    if (r == 0 && f->discarded) {
+        r = -ENOENT;
+    }
+    if (r == 0 && f->is_unwritable) {
+        r = -EIO;
+    }
+    if (r == 0) {
+        f->writing = true;
+        *version = f->base_version;
+    }
+    vj_mutex_unlock(&f->lock);
+    return r;
+}
+
+/* An identity between the active sequence and the map, which readers pass over either way: they
+ * need it to tell the map before the commit from the one after it. */
+static VjFrozen *lay_identity(VjFile *f, uint64_t size)
+{
+    VjFrozen *z = g_new0(VjFrozen, 1);
+
+    z->refs = 1;
+    z->pieces = vj_pieces_new(&f->volume->dirty, f->volume->objects, size);
+    vj_mutex_lock(&f->lock);
+    z->base_version = f->base_version;
+    z->seq = f->committed_seq;
+    f->frozen = vj_frozen_ref(z);
+    vj_mutex_unlock(&f->lock);
+    return z;
+}
+
+static void give_up_claim(VjFile *f, bool committed)
+{
+    VjFrozen *z;
+
+    vj_mutex_lock(&f->lock);
+    z = g_steal_pointer(&f->frozen);
+    f->base_version += committed;
+    f->writing = false;
+    vj_cond_broadcast(&f->idle);
+    vj_mutex_unlock(&f->lock);
+    vj_frozen_unref(z);
+}
+
+/* Space for what one step puts at worst; 0 bytes are reserved on failure. */
+static int reserve_step(VjFile *f, uint64_t size, uint64_t *bytes)
+{
+    uint64_t most = f->volume->recode_step_bytes;
+    int r;
+
+    vj_mutex_lock(&f->lock);
+    most += 4 * (uint64_t)f->avg_bytes;
+    most = vj_file_stored_at_worst(f, MIN(most, size));
+    r = vj_space_try(&f->volume->space, most);
+    vj_mutex_unlock(&f->lock);
+    *bytes = r == 0 ? most : 0;
+    return r;
+}
+
+static int committed_record(VjFile *f, VjInode *out)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    int r = vj_meta_begin_read(f->volume->meta, &txn);
+
+    return r < 0 ? r : vj_inode_get(txn, f->ino, out);
+}
+
+/* With the turn in this thread's hands. */
+static int recode_step(VjFile *f, VjRecode *step, bool *committed, VjWriteBack **w)
+{
+    VjVolume *v = f->volume;
+    VjRecodePlan plan = {.from = step->offset};
+    VjFrozen *z = lay_identity(f, step->size);
+    int r = vj_write_back_recode(v, f->ino, z, &plan, w);
+
+    if (r == 0 && vj_write_back_needs_flush(*w)) {
+        r = vj_objects_flush(v->objects);
+    }
+    if (r == 0 && vj_write_back_changes(*w)) {
+        r = vj_write_back_commit(*w);
+        *committed = r == 0;
+    }
+    vj_write_back_end(*w);
+    vj_frozen_unref(z);
+    if (r == 0) {
+        step->examined_bytes = plan.to - MIN(plan.from, plan.to);
+        step->offset = plan.to;
+        step->rewritten_bytes = plan.rewritten_bytes;
+        step->unreadable_bytes = plan.unreadable_bytes;
+        step->done = plan.to >= step->size;
+    }
+    return r;
+}
+
+int vj_file_recode(VjFile *f, VjRecode *step)
+{
+    VjVolume *v = f->volume;
+    VjWriteBack *w = NULL;
+    uint64_t version = 0, reserved = 0;
+    bool committed = false;
+    VjInode inode;
+    int r;
+
+    if (vj_volume_read_only(v)) {
+        return -EROFS;
+    }
+    r = step->offset == 0 ? vj_file_write_back(f) : 0;
+    if (r == 0) {
+        r = committed_record(f, &inode);
+    }
+    if (r == 0) {
+        r = reserve_step(f, inode.size, &reserved);
+    }
+    if (r == -ENOSPC && vj_volume_make_space(v) == 0) {
+        r = reserve_step(f, inode.size, &reserved);
+    }
+    if (r == 0) {
+        r = claim(f, &version);
+    }
+    if (r == 0) {
+        r = committed_record(f, &inode);
+        step->changed = step->version != 0 && step->version != version;
+        step->size = inode.size;
+        if (r == 0) {
+            r = recode_step(f, step, &committed, &w);
+        }
+        step->version = version + committed;
+        give_up_claim(f, committed);
+    }
+    vj_space_settle(&v->space, reserved);
+    if (w != NULL) {
+        vj_write_back_free(w);
+    }
+    return r == -ESTALE ? -EIO : r;
+}
+
+/* ---- the rest --------------------------------------------------------------------------- */
+
+void vj_file_discard(VjFile *f)
+{
+    VjPieces *active;
+    VjFrozen *frozen;
+    uint64_t reserved;
+
+    vj_mutex_lock(&f->lock);
+    f->discarded = true;
+    while (f->writing) {
+        vj_cond_wait(&f->idle, &f->lock);
+    }
+    active = f->active;
+    frozen = f->frozen;
+    reserved = f->reserved_bytes + (frozen != NULL ? frozen->reserved_bytes : 0);
+    f->active = vj_pieces_new(&f->volume->dirty, f->volume->objects, 0);
+    f->frozen = NULL;
+    f->reserved_bytes = 0;
+    f->times_pending = false;
+    f->committed_seq = f->dirty_seq;
+    vj_mutex_unlock(&f->lock);
+    vj_pieces_free(active);
+    vj_frozen_unref(frozen);
+    vj_space_release(&f->volume->space, reserved);
+}
+
+int vj_file_commit(VjFile *f)
+{
+    return vj_file_write_back(f);
+}
+
+int vj_file_sync(VjFile *f)
+{
+    int r = vj_file_write_back(f);
+
+    return r < 0 ? r : vj_meta_flush(f->volume->meta);
+}
+
+void vj_file_kick(VjFile *f)
+{
+    if (vj_file_is_dirty(f)) {
+        vj_flusher_add(f->volume->flusher, f, true);
+    }
+}

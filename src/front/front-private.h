@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * front-private.h - what the files of this room share
+ */
+#ifndef VJ_FRONT_FRONT_PRIVATE_H
+#define VJ_FRONT_FRONT_PRIVATE_H
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+#include "front/front.h"
+
+/* How long the kernel may believe names and attributes that nobody changes behind its
+ * back, seconds. */
+#define VJ_FRONT_TIMEOUT_S 86400.0
+/* Largest READ and WRITE, bytes. */
+#define VJ_FRONT_IO_MAX (1u << 20)
+/* Request threads; started when all others are busy. */
+#define VJ_FRONT_THREADS_MAX 256u
+#define VJ_FRONT_THREADS_IDLE 16u
+/* Threads that wait for fsync. */
+#define VJ_FRONT_SYNC_THREADS_MAX 64
+#define VJ_FRONT_BACKGROUND_MAX 64u
+/* Edits that wait; each holds at most 16 KiB or a stage.  More are -ENOMEM. */
+#define VJ_FRONT_EDITS_MAX 4096
+#define VJ_FRONT_EDIT_THREADS 4u
+/* Threads that invalidate what a WRITE left stale: one that waits for a page of one inode
+ * does not keep the others waiting. */
+#define VJ_FRONT_STALE_THREADS 4u
+/* How long after an edit a plain WRITE may still come from before it, microseconds. */
+#define VJ_FRONT_HOT_US ((int64_t)1000000)
+
+#define VJ_PAGE_BYTES 4096u
+
+typedef struct VjFront VjFront;
+
+/* ---- inodes that the kernel knows (known.c) ------------------------------------------ */
+
+typedef struct VjKnown VjKnown;
+VjKnown *vj_known_new(void);
+void vj_known_free(VjKnown *k);
+/* The kernel was told of @ino once more.  Any thread. */
+void vj_known_add(VjKnown *k, uint64_t ino);
+/* It forgot @count of them; true: the last one. */
+bool vj_known_sub(VjKnown *k, uint64_t ino, uint64_t count);
+bool vj_known_has(VjKnown *k, uint64_t ino);
+/* Inodes, and the bytes that the tables take. */
+void vj_known_size(VjKnown *k, uint64_t *inodes, uint64_t *bytes);
+
+/* ---- who is in a file while it is edited (gate.c) ------------------------------------ */
+
+typedef struct VjGates VjGates;
+typedef struct VjGate VjGate;
+typedef struct VjJob VjJob;
+
+VjGates *vj_gates_new(void);
+void vj_gates_free(VjGates *gates);
+
+typedef enum VjPassKind {
+    VJ_PASS_READ,
+    VJ_PASS_READ_DIRECT,  /* into the reader's memory: brings no page */
+    VJ_PASS_WRITE,        /* a plain WRITE, copy_file_range, fallocate: one at a time */
+    VJ_PASS_WRITE_DIRECT, /* from the writer's memory: several at a time */
+    VJ_PASS_WRITE_PAGE,   /* from the page cache: FUSE_WRITE_CACHE */
+    VJ_PASS_SIZE,         /* a change of size, whose pages the kernel handles itself */
+} VjPassKind;
+
+/* Bytes of a WRITE and where they belong now. */
+typedef struct VjPassPart {
+    uint64_t skip;   /* bytes from the start of the request */
+    uint64_t offset; /* in the file as it is now */
+    uint64_t len;    /* bytes */
+} VjPassPart;
+
+typedef struct VjPass {
+    VjGate *gate;
+    uint64_t ino;
+    uint64_t offset, len;
+    uint64_t edits; /* that had begun when it came in */
+    VjPassKind kind;
+    bool hot;      /* an edit was being made or was recent */
+    GArray *parts; /* of VjPassPart; NULL: the request as it stands */
+} VjPass;
+
+/*
+ * vj_gate_enter - a request begins to read or change @ino; waits while an edit is applied
+ *
+ * A WRITE_PAGE in old coordinates gets @parts, without the bytes that the edit replaced.
+ * Threads: any; waits only for requests that are inside and for one vj_fs_replace.
+ */
+void vj_gate_enter(VjGates *gates, uint64_t ino, VjPassKind kind, uint64_t offset,
+                   uint64_t len, VjPass *pass);
+/* The request is done with the file.  True: what it wrote must be invalidated again; of a
+ * WRITE, what @pass's offset and len are then. */
+bool vj_gate_leave(VjGates *gates, VjPass *pass);
+
+/* Edits of one inode, one at a time.  True: run @job now; false: it comes from _end. */
+bool vj_gate_edit_begin(VjGates *gates, uint64_t ino, VjJob *job, VjGate **out);
+/* From here on WRITEs are suspect. */
+void vj_gate_edit_start(VjGates *gates, VjGate *gate);
+/* Waits until nobody is inside and lets nobody in. */
+void vj_gate_close(VjGates *gates, VjGate *gate);
+/* Lets them in again; @edited: what was applied, or unchanged. */
+void vj_gate_open(VjGates *gates, VjGate *gate, const VjEdited *edited);
+/* The second invalidation has returned. */
+void vj_gate_settle(VjGates *gates, VjGate *gate);
+/* The kernel gets these pages otherwise than by a READ. */
+void vj_gate_note_read(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len);
+/* WRITEs that came in or went out so far. */
+uint64_t vj_gate_writes(VjGates *gates, VjGate *gate);
+/* The edit is over.  Returns the next one that waits, whose turn it is, or NULL. */
+VjJob *vj_gate_edit_end(VjGates *gates, VjGate *gate);
+
+/* Pages that READs brought are about to be invalidated; @len 0: all from @offset on. */
+void vj_gate_forget_reads(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len);
+
+/*
+ * Ranges to invalidate: a queue a gate, one at a time.
+ * add: true when the caller has to queue @ino (the gate is then held until _done says that
+ * nothing is left).  @ticket is what _wait wants.
+ */
+bool vj_gate_stale_add(VjGates *gates, uint64_t ino, uint64_t offset, uint64_t len,
+                       uint64_t *ticket);
+void vj_gate_stale_take(VjGates *gates, uint64_t ino, uint64_t *offset, uint64_t *len);
+/* What was taken is invalidated.  True: there is more, queue @ino again. */
+bool vj_gate_stale_done(VjGates *gates, uint64_t ino);
+/* Waits until the range of @ticket and all before it are invalidated; false: not in time. */
+#define VJ_TICKET_ALL UINT64_MAX
+bool vj_gate_stale_wait(VjGates *gates, uint64_t ino, uint64_t ticket, int64_t most_us);
+/* Takes back what nobody has begun to invalidate; false: somebody has, or others want it. */
+bool vj_gate_stale_withdraw(VjGates *gates, uint64_t ino, uint64_t ticket);
+/*
+ * How long requests wait for invalidations before their answer.  An end is needed because an
+ * invalidation may wait for a page that is locked until that answer.
+ *
+ * GETATTR: the kernel drops the size in an answer that it asked for before an invalidation,
+ * and after a shrinking edit its own would stay too large.
+ * WRITE: whoever wrote must not read the pages that the invalidation takes away; and the kernel
+ * must not take the new size while it writes dirty pages back (README.md).
+ */
+#define VJ_FRONT_QUIET_GETATTR_US ((int64_t)1000000)
+#define VJ_FRONT_QUIET_WRITE_US ((int64_t)2000000)
+
+/* ---- edits and invalidations (edit.c) ------------------------------------------------ */
+
+struct VjJob {
+    fuse_req_t req;
+    uint64_t ino;
+    VjHandle *handle; /* the request keeps it open */
+    VjCaller who;
+    VjEdit edit;
+    VjFileShift shift; /* instead of the edit when its len is not 0 */
+    VjBuf *data;       /* owned; what comes into the file points into it.  NULL: a hole */
+    VjGate *gate;
+};
+
+typedef struct VjEditor VjEditor;
+VjEditor *vj_editor_new(VjFront *f);
+/* Answers all that was submitted, then ends the threads; later edits are refused.  Needs
+ * threads that serve requests.  Again is fine. */
+void vj_editor_stop(VjEditor *e);
+void vj_editor_free(VjEditor *e);
+/* Takes @job and answers its request, at once with -ENOMEM when too many wait. */
+void vj_editor_submit(VjEditor *e, VjJob *job);
+/* The kernel's pages of the range are stale.  Does not block. */
+void vj_editor_stale(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len);
+/* The same, and waits until they are gone, but not for ever.  @extending:
+ * what was not begun by then is begun when the kernel is sure to have taken the new size. */
+void vj_editor_fresh(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len,
+                     bool extending);
+
+/* ---- the guard (guard.c), and what it does (mounter.c) -------------------------------- */
+
+#define VJ_MOUNTED_TEXT_MAX 400
+
+/* What came of an order to the guard. */
+typedef struct VjMounted {
+    int error;                      /* a positive errno; 0: it is done */
+    bool by_helper;                 /* fusermount3 did it */
+    dev_t dev;                      /* of the mount */
+    char text[VJ_MOUNTED_TEXT_MAX]; /* why not; or what fusermount3 said all the same */
+} VjMounted;
+
+/* In the guard's process alone. */
+void vj_mounter_mount(const VjMountPlan *plan, int fuse_fd, int comm_fd, VjMounted *out);
+/* The mount answers: its device.  Waits for the daemon. */
+void vj_mounter_look(const VjMountPlan *plan, VjMounted *out);
+/* Has the kernel write dirty mapped pages of our mount back; a positive errno, or 0. */
+int vj_mounter_sync(const VjMountPlan *plan, dev_t dev);
+/* Nothing to do where something else is mounted by now. */
+void vj_mounter_detach(const VjMountPlan *plan, dev_t dev, VjMounted *out);
+bool vj_mount_has_word(const char *options, const char *word);
+
+/* Mounts.  The connection, which the caller owns; -1 and why not.  Once. */
+int vj_guard_mount(VjGuard *g, GError **error);
+/* The connection is there and served: waits until the mount answers, has the guard watch over
+ * it, or says in the log why it cannot.  False and @why, owned: the mount does not answer. */
+bool vj_guard_watch(const VjGuard *g, const VjFront *f, char **why);
+/* The end on a signal; each says in the log what it could not do. */
+void vj_guard_sync(const VjGuard *g);
+void vj_guard_detach(const VjGuard *g);
+
+/* ---- waits that a killed caller leaves (interrupt.c) ---------------------------------- */
+
+/* First member of what g_new made for a request that waits for durability. */
+typedef struct VjWait {
+    VjFront *front;
+    fuse_req_t req;
+    VjHandle *handle; /* stays valid until the last reference goes; NULL: none */
+    pid_t tid;        /* who waits; 0: somebody whom this process cannot see */
+
+    /* guarded by front->lock: */
+    unsigned refs;
+    bool is_answered, is_interrupted;
+} VjWait;
+
+/* With one reference; from now on somebody else may answer.  No locks held. */
+void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h);
+/* True: the request has no answer yet, and this thread gives it.  No locks held. */
+bool vj_wait_claim(VjWait *w);
+/* The last reference frees it, and the handle if that was dropped meanwhile. */
+void vj_wait_unref(VjWait *w);
+/* A thread of its own while there are interrupted requests. */
+void vj_front_watch(gpointer data, gpointer user_data);
+/* The kernel does not use @h any more: forgets and releases it, now or when the last wait for it is over. */
+void vj_front_handle_drop(VjFront *f, VjHandle *h);
+
+/* ---- the rest ------------------------------------------------------------------------ */
+
+/* Where tests may hold a request up to force races (VARJFS_TEST_DELAY; delay.c). */
+typedef enum VjHoldPoint {
+    VJ_HOLD_READ,
+    VJ_HOLD_READ_REPLY,
+    VJ_HOLD_WRITE,
+    VJ_HOLD_PAGES,
+    VJ_HOLD_WRITE_REPLY,
+    VJ_HOLD_STALE,
+    VJ_HOLD_APPLY,
+    VJ_HOLD_EDIT,
+    VJ_HOLD_FSYNC,
+    VJ_HOLD_POINTS,
+} VjHoldPoint;
+
+typedef struct VjDelays {
+    unsigned ms[VJ_HOLD_POINTS];
+    unsigned threads; /* most request threads */
+    int64_t
+        quiet_us; /* how long a WRITE waits for invalidations: VJ_FRONT_QUIET_WRITE_US */
+    char *dir;    /* of the fifos; owned; NULL: none */
+} VjDelays;
+
+bool vj_delays_parse(const char *text, VjDelays *out, GError **error);
+void vj_delays_clear(VjDelays *d);
+/* A request comes past @point. */
+void vj_front_hold(VjFront *f, VjHoldPoint point);
+
+struct VjFront {
+    VjFs *fs;
+    struct fuse_session *session;
+    const char *mountpoint;
+    VjKnown *known;
+    VjGates *gates;
+    VjEditor *editor;
+    GThreadPool *syncers;
+    GThreadPool *watchers; /* one at most */
+    VjDelays delays;
+    bool
+        maps_direct_files; /* by INIT: a file that is opened past the page cache has mmap */
+
+    VjMutex lock; /* VJ_RANK_FRONT */
+    VjCond changed;
+    /* guarded by lock: */
+    bool initialised;       /* INIT was answered */
+    bool ended;             /* the loop is over */
+    GHashTable *handles;    /* VjHandle that are open */
+    GHashTable *listings;   /* of open directories: uint64_t, owned */
+    GQueue sync_jobs;       /* what the sync threads are to do; begins with a VjWait */
+    GPtrArray *interrupted; /* VjWait whose caller got a signal; with a reference */
+    GHashTable *awaited;    /* VjHandle to the number of its VjWait */
+    GHashTable *left;       /* VjHandle of these that the kernel does not use any more */
+};
+
+/* The one table from the errors of the rooms below to what the kernel sees; positive. */
+int vj_front_errno(int negative_errno);
+void vj_front_caller(fuse_req_t req, VjCaller *out);
+static inline VjHandle *vj_front_handle(const struct fuse_file_info *fi)
+{
+    return (VjHandle *)(uintptr_t)fi->fh;
+}
+/* Remembers handles, so that those left at the end are released. */
+void vj_front_handle_add(VjFront *f, VjHandle *h);
+
+/* ops.c; ops-io.c and ops-ioctl.c hold the handlers of open files. */
+extern const struct fuse_lowlevel_ops vj_front_ops;
+void vj_front_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void vj_front_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                     struct fuse_file_info *fi);
+#ifdef HAVE_STRUCT_FUSE_LOWLEVEL_OPS_TMPFILE
+void vj_front_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode,
+                      struct fuse_file_info *fi);
+#endif
+void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                   struct fuse_file_info *fi);
+void vj_front_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
+                    off_t off, struct fuse_file_info *fi);
+void vj_front_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void vj_front_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void vj_front_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
+                    struct fuse_file_info *fi);
+void vj_front_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
+                       struct fuse_file_info *fi);
+void vj_front_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
+                        off_t length, struct fuse_file_info *fi);
+void vj_front_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
+                              struct fuse_file_info *fi_in, fuse_ino_t ino_out,
+                              off_t off_out, struct fuse_file_info *fi_out, size_t len,
+                              int flags);
+void vj_front_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
+                    struct fuse_file_info *fi);
+void vj_front_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
+                    struct fuse_file_info *fi, unsigned flags, const void *in_buf,
+                    size_t in_bufsz, size_t out_bufsz);
+/* A thread of the sync pool: answers the first of f->sync_jobs when it is durable. */
+void vj_front_sync_job(gpointer data, gpointer user_data);
+
+/* Fills what the kernel wants to know of an inode and counts it as known. */
+void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e);
+void vj_front_forget_one(VjFront *f, uint64_t ino, uint64_t count);
+
+#endif

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * front.c - the life of a mount: session, threads, signals, the orderly end
+ *
+ *   main thread      mounts, waits in libfuse's loop, unmounts, frees
+ *   request threads  libfuse's; started when all others are busy
+ *   edit, stale      edit.c: may notify the kernel
+ *   sync threads     wait for durability
+ *   watch thread     interrupt.c: while callers of these have got signals
+ *   control thread   tells that the mount is usable; waits for signals; serves no requests,
+ *                    so it may sync the mount and wait for what is in flight
+ */
+#include "front/front-private.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* The signal that takes the main thread out of a wait in libfuse's loop. */
+#define WAKE_SIGNAL SIGUSR2
+
+typedef struct Control {
+    VjFront *front;
+    const VjFrontConfig *config;
+    pthread_t main_thread;
+    sigset_t signals;
+    char *failure; /* why the mount cannot be used; owned */
+    bool detached; /* by us */
+} Control;
+
+void vj_front_handle_add(VjFront *f, VjHandle *h)
+{
+    vj_mutex_lock(&f->lock);
+    g_hash_table_add(f->handles, h);
+    vj_mutex_unlock(&f->lock);
+}
+
+static bool front_knows(void *opaque, uint64_t ino)
+{
+    VjFront *f = opaque;
+
+    return vj_known_has(f->known, ino);
+}
+
+/* ---- the control thread ------------------------------------------------------------- */
+
+static bool is_fd_path(const char *path)
+{
+    return g_str_has_prefix(path, "/dev/fd/");
+}
+
+/* The mount is usable when a request has gone through the kernel and back. */
+static bool mount_usable(Control *c)
+{
+    VjFront *f = c->front;
+    bool ended;
+
+    vj_mutex_lock(&f->lock);
+    while (!f->initialised && !f->ended) {
+        vj_cond_wait(&f->changed, &f->lock);
+    }
+    ended = f->ended;
+    vj_mutex_unlock(&f->lock);
+    if (ended) {
+        c->failure = g_strdup("the kernel ended the connection");
+        return false;
+    }
+    return vj_guard_watch(c->config->guard, f, &c->failure);
+}
+
+static bool front_ended(VjFront *f)
+{
+    bool ended;
+
+    vj_mutex_lock(&f->lock);
+    ended = f->ended;
+    vj_mutex_unlock(&f->lock);
+    return ended;
+}
+
+/* libfuse's loop looks at the exit flag when a signal interrupts its wait. */
+static void end_loop(Control *c)
+{
+    VjFront *f = c->front;
+
+    fuse_session_exit(f->session);
+    vj_mutex_lock(&f->lock);
+    while (!f->ended) {
+        pthread_kill(c->main_thread, WAKE_SIGNAL);
+        (void)vj_cond_wait_until(&f->changed, &f->lock, vj_clock_mono_us() + 20000);
+    }
+    vj_mutex_unlock(&f->lock);
+}
+
+static gpointer control_thread(gpointer data)
+{
+    Control *c = data;
+    VjFront *f = c->front;
+    int signal_number = 0;
+
+    if (!mount_usable(c)) {
+        if (!front_ended(f)) {
+            end_loop(c);
+        }
+        return NULL;
+    }
+    if (c->config->ready != NULL) {
+        c->config->ready(c->config->opaque);
+    }
+    while (sigwait(&c->signals, &signal_number) != 0) {
+    }
+    if (front_ended(f)) {
+        return NULL;
+    }
+    vj_log_info("%s: %s: unmounting", f->mountpoint, g_strsignal(signal_number));
+    if (!is_fd_path(f->mountpoint)) {
+        vj_guard_sync(c->config->guard);
+        vj_guard_detach(c->config->guard);
+        c->detached = true;
+    }
+    vj_editor_stop(f->editor);
+    end_loop(c);
+    return NULL;
+}
+
+/* ---- the session -------------------------------------------------------------------- */
+
+static void wake_handler(int signal_number)
+{
+    (void)signal_number;
+}
+
+/* What mount(2) and fusermount3 want to know, the guard tells them. */
+static bool session_new(VjFront *f, const VjFrontConfig *config, GError **error)
+{
+    const char *argv[] = {"varjfs", "-d"};
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+
+    for (size_t i = 0; i < (config->debug ? 2u : 1u); i++) {
+        if (fuse_opt_add_arg(&args, argv[i]) != 0) {
+            fuse_opt_free_args(&args);
+            return vj_error_set(error, ENOMEM, "no memory for the FUSE session");
+        }
+    }
+    f->session = fuse_session_new(&args, &vj_front_ops, sizeof vj_front_ops, f);
+    fuse_opt_free_args(&args);
+    return f->session != NULL ||
+           vj_error_set(error, ENOMEM, "libfuse cannot make a session");
+}
+
+static int session_loop(VjFront *f)
+{
+    struct fuse_loop_config *loop = fuse_loop_cfg_create();
+    int r;
+
+    if (loop == NULL) {
+        return -ENOMEM;
+    }
+    fuse_loop_cfg_set_clone_fd(loop, 0);
+    fuse_loop_cfg_set_max_threads(loop, f->delays.threads);
+    fuse_loop_cfg_set_idle_threads(loop, VJ_FRONT_THREADS_IDLE);
+    r = fuse_session_loop_mt(f->session, loop);
+    fuse_loop_cfg_destroy(loop);
+    return r;
+}
+
+static void release_left_handles(VjFront *f)
+{
+    GHashTableIter iter;
+    gpointer h;
+
+    /* The kernel is gone: nobody else adds or takes any more. */
+    g_hash_table_iter_init(&iter, f->handles);
+    while (g_hash_table_iter_next(&iter, &h, NULL)) {
+        vj_fs_release(f->fs, h);
+    }
+    g_hash_table_remove_all(f->handles);
+}
+
+static VjFront *front_new(VjFs *fs, const char *mountpoint)
+{
+    VjFront *f = g_new0(VjFront, 1);
+
+    f->fs = fs;
+    f->mountpoint = mountpoint;
+    vj_mutex_init(&f->lock, VJ_RANK_FRONT, "front");
+    vj_cond_init(&f->changed);
+    f->handles = g_hash_table_new(NULL, NULL);
+    f->listings = g_hash_table_new_full(NULL, NULL, g_free, NULL);
+    g_queue_init(&f->sync_jobs);
+    f->interrupted = g_ptr_array_new();
+    f->awaited = g_hash_table_new(NULL, NULL);
+    f->left = g_hash_table_new(NULL, NULL);
+    f->known = vj_known_new();
+    f->gates = vj_gates_new();
+    return f;
+}
+
+static void front_free(VjFront *f)
+{
+    if (f->session != NULL) {
+        fuse_session_destroy(f->session);
+    }
+    vj_delays_clear(&f->delays);
+    vj_gates_free(f->gates);
+    vj_known_free(f->known);
+    g_hash_table_unref(f->handles);
+    g_hash_table_unref(f->listings);
+    g_ptr_array_unref(f->interrupted);
+    g_hash_table_unref(f->awaited);
+    g_hash_table_unref(f->left);
+    vj_cond_clear(&f->changed);
+    vj_mutex_clear(&f->lock);
+    g_free(f);
+}
+
+static void fill_signals(sigset_t *signals)
+{
+    sigemptyset(signals);
+    sigaddset(signals, SIGTERM);
+    sigaddset(signals, SIGINT);
+    sigaddset(signals, SIGHUP);
+}
+
+void vj_front_block_signals(void)
+{
+    struct sigaction wake = {.sa_handler = wake_handler};
+    sigset_t signals;
+
+    fill_signals(&signals);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    sigaction(WAKE_SIGNAL, &wake, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond "ulimit -f" is EFBIG, not the end */
+}
+
+/*
+ * libfuse talks through one function for the whole process.  What it says while it mounts
+ * is why it could not; later it is for the operator.
+ */
+static GString *fuse_said;
+
+static void fuse_log_line(enum fuse_log_level level, const char *format, va_list args)
+    G_GNUC_PRINTF(2, 0);
+
+static void fuse_log_line(enum fuse_log_level level, const char *format, va_list args)
+{
+    g_autofree char *text = g_strdup_vprintf(format, args);
+
+    g_strchomp(text);
+    if (text[0] == '\0') {
+        return;
+    }
+    if (fuse_said != NULL) {
+        g_string_append_printf(fuse_said, "%s%s", fuse_said->len > 0 ? "; " : "", text);
+    } else if (level <= FUSE_LOG_WARNING) {
+        vj_log_warn("libfuse: %s", text);
+    } else {
+        fprintf(stderr, "%s\n", text); /* -d asked for it */
+    }
+}
+
+static bool session_take(VjFront *f, const char *connection, GError **error)
+{
+    bool mounted;
+
+    fuse_said = g_string_new(NULL);
+    errno = 0;
+    mounted = fuse_session_mount(f->session, connection) == 0;
+    if (!mounted) {
+        const char *why = fuse_said->len > 0 ? fuse_said->str
+                          : errno != 0       ? g_strerror(errno)
+                                             : "libfuse does not say why";
+
+        (void)vj_error_set(error, errno != 0 ? errno : EIO, "%s: cannot mount: %s",
+                           f->mountpoint, why);
+    }
+    g_string_free(fuse_said, TRUE);
+    fuse_said = NULL;
+    return mounted;
+}
+
+static bool session_mount(VjFront *f, const VjFrontConfig *config, GError **error)
+{
+    g_autofree char *connection = NULL;
+    int fd;
+
+    if (is_fd_path(f->mountpoint)) {
+        return session_take(f, f->mountpoint, error);
+    }
+    fd = vj_guard_mount(config->guard, error);
+    if (fd < 0) {
+        return false;
+    }
+    connection = g_strdup_printf("/dev/fd/%d", fd);
+    if (session_take(f, connection, error)) {
+        return true; /* the session owns it */
+    }
+    vj_guard_detach(config->guard);
+    close(fd);
+    return false;
+}
+
+/* Somebody has unmounted, or ended the connection. */
+static bool kernel_ended(const VjFront *f)
+{
+    struct pollfd p = {.fd = fuse_session_fd(f->session)};
+
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR) != 0;
+}
+
+/* From the mount to its end, with all threads. */
+static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
+{
+    Control control = {.front = f, .config = config, .main_thread = pthread_self()};
+    pthread_t thread;
+    int r;
+
+    fill_signals(&control.signals);
+    vj_fs_set_knows(f->fs, front_knows, f);
+    f->editor = vj_editor_new(f);
+    f->syncers =
+        g_thread_pool_new(vj_front_sync_job, f, VJ_FRONT_SYNC_THREADS_MAX, FALSE, NULL);
+    f->watchers = g_thread_pool_new(vj_front_watch, f, 1, FALSE, NULL);
+    r = pthread_create(&thread, NULL, control_thread, &control);
+    if (r != 0) {
+        g_error("no thread to wait for signals: %s", g_strerror(r));
+    }
+
+    r = session_loop(f);
+
+    vj_mutex_lock(&f->lock);
+    f->ended = true;
+    vj_cond_broadcast(&f->changed);
+    vj_mutex_unlock(&f->lock);
+    pthread_kill(thread, SIGTERM);
+    pthread_join(thread, NULL);
+    g_thread_pool_free(f->syncers, FALSE, TRUE);
+    g_thread_pool_free(f->watchers, FALSE, TRUE);
+    vj_editor_stop(f->editor);
+    if (!control.detached && !is_fd_path(f->mountpoint) && !kernel_ended(f)) {
+        vj_guard_detach(config->guard);
+    }
+    release_left_handles(f);
+    vj_fs_set_knows(f->fs, NULL, NULL);
+    vj_editor_free(f->editor);
+    if (control.failure != NULL) {
+        (void)vj_error_set(error, EIO, "%s: %s", f->mountpoint, control.failure);
+        g_free(control.failure);
+        return false;
+    }
+    /* libfuse returns 0 after an unmount, the exit flag after fuse_session_exit. */
+    if (r < 0) {
+        return vj_error_set_errno(error, -r, "%s: the connection to the kernel broke",
+                                  f->mountpoint);
+    }
+    return true;
+}
+
+bool vj_front_run(const VjFrontConfig *config, GError **error)
+{
+    VjFront *f = front_new(config->fs, config->mountpoint);
+    bool ok = false;
+
+    if (g_getenv("VARJFS_TEST_DELAY") != NULL) {
+        vj_log_warn("test: requests are held up: %s", g_getenv("VARJFS_TEST_DELAY"));
+    }
+    fuse_set_log_func(fuse_log_line);
+    if (vj_delays_parse(g_getenv("VARJFS_TEST_DELAY"), &f->delays, error) &&
+        session_new(f, config, error) && session_mount(f, config, error)) {
+        ok = front_serve(f, config, error);
+    }
+    front_free(f);
+    return ok;
+}

@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * gate.c - who is in a file while it is edited
+ *
+ * The kernel does not know that an edit moved bytes.  Between the moment that an edit is
+ * applied and the return of the invalidation behind it (the window), its page cache holds
+ * pages in old coordinates, and some that were read or written since and are in new ones.
+ * A gate stands in front of each inode that is being read, written or edited, and of those
+ * that were edited within the last second.  It knows
+ *
+ *   - who is inside, so that an edit is applied between requests, never under one;
+ *   - which pages were touched in the window, so that dirty pages which come back from the
+ *     page cache can be put where their bytes belong now;
+ *   - whether an edit began since a WRITE came in, so that pages that its invalidation
+ *     missed are invalidated again.
+ *
+ * Requests wait at a closed gate; what they wait for (requests inside, one vj_fs_replace)
+ * never waits for the kernel.  Locks: one a shard, held for a search of at most
+ * GATE_TOUCHED_MAX ranges: microseconds, and only while a file is edited and read all over.
+ */
+#include "front/front-private.h"
+
+#define GATE_SHARDS 32u
+/* Ranges of pages that a window remembers one by one. */
+#define GATE_TOUCHED_MAX 4096u
+/* Ranges of reads near an edit that are remembered one by one; then their hull. */
+#define GATE_READS_MAX 1024u
+/* Ranges of an inode that wait to be invalidated one by one; then the last one grows. */
+#define GATE_STALE_MAX 64u
+/* Old gates looked at when a new one is made: more than one, so that they run out. */
+#define GATE_SWEEP 2u
+
+typedef struct PageRange {
+    uint64_t first, last; /* page numbers, inclusive */
+} PageRange;
+
+typedef struct StaleRange {
+    uint64_t from, to;
+    uint64_t ticket; /* rises along the queue; who waits for a smaller one has got it */
+    bool shared;     /* it grew: more than one waits for it */
+} StaleRange;
+
+struct VjGate {
+    uint64_t ino;
+    unsigned refs;   /* requests and edits; one for the queue of stale ranges */
+    unsigned inside; /* requests that read or change the file now */
+    bool closed;     /* an edit is being applied, or waits for those inside */
+    bool editing;    /* from its first invalidation to its reply */
+    bool window;     /* applied, second invalidation not yet returned */
+    bool resting;    /* in the shard's queue of recent gates */
+    VjEdited edited; /* in the window */
+    GArray *touched; /* PageRange: read or written in the window; NULL until needed */
+    /* PageRange: read near an edit, since the last plain WRITE and not invalidated since */
+    GArray *reads;
+    uint64_t edits;  /* begun so far */
+    uint64_t writes; /* in and out */
+    int64_t hot_until_us;
+    bool busy;   /* an edit is queued or being made */
+    GQueue jobs; /* of VjJob, behind it */
+    GArray *
+        stale; /* StaleRange: waits to be invalidated, first come first; NULL: none yet */
+    uint64_t staling; /* ticket of the range that is being invalidated; 0: none */
+};
+
+typedef struct Shard {
+    VjMutex lock; /* VJ_RANK_FRONT */
+    VjCond changed;
+    /* guarded by lock: */
+    GHashTable *gates; /* uint64_t* in VjGate → VjGate */
+    GQueue recent;     /* gates without references that may be hot, oldest first */
+    uint64_t tickets;  /* given out so far: longer than any gate lives */
+} Shard;
+
+struct VjGates {
+    Shard shard[GATE_SHARDS];
+};
+
+static void gate_free(gpointer data)
+{
+    VjGate *g = data;
+
+    g_assert(g->refs == 0 && g_queue_is_empty(&g->jobs));
+    if (g->touched != NULL) {
+        g_array_unref(g->touched);
+    }
+    if (g->reads != NULL) {
+        g_array_unref(g->reads);
+    }
+    if (g->stale != NULL) {
+        g_array_unref(g->stale);
+    }
+    g_free(g);
+}
+
+VjGates *vj_gates_new(void)
+{
+    VjGates *gates = g_new0(VjGates, 1);
+
+    for (unsigned i = 0; i < GATE_SHARDS; i++) {
+        Shard *s = &gates->shard[i];
+
+        vj_mutex_init(&s->lock, VJ_RANK_FRONT, "front gate");
+        vj_cond_init(&s->changed);
+        s->gates = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, gate_free);
+        g_queue_init(&s->recent);
+    }
+    return gates;
+}
+
+void vj_gates_free(VjGates *gates)
+{
+    if (gates == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < GATE_SHARDS; i++) {
+        Shard *s = &gates->shard[i];
+
+        g_queue_clear(&s->recent);
+        g_hash_table_unref(s->gates);
+        vj_cond_clear(&s->changed);
+        vj_mutex_clear(&s->lock);
+    }
+    g_free(gates);
+}
+
+static Shard *shard_of(VjGates *gates, uint64_t ino)
+{
+    return &gates->shard[(ino * UINT64_C(0x9e3779b97f4a7c15)) >> 59];
+}
+
+/* Frees gates that have been cold for long enough. */
+static void sweep(Shard *s) VJ_REQUIRES(s->lock)
+{
+    int64_t now_us = vj_clock_mono_us();
+
+    for (unsigned i = 0; i < GATE_SWEEP; i++) {
+        VjGate *g = g_queue_peek_head(&s->recent);
+
+        if (g == NULL || g->hot_until_us > now_us) {
+            return;
+        }
+        g_queue_pop_head(&s->recent);
+        g->resting = false;
+        if (g->refs == 0) {
+            g_hash_table_remove(s->gates, &g->ino);
+        }
+    }
+}
+
+static VjGate *gate_ref(Shard *s, uint64_t ino) VJ_REQUIRES(s->lock)
+{
+    VjGate *g = g_hash_table_lookup(s->gates, &ino);
+
+    if (g == NULL) {
+        sweep(s);
+        g = g_new0(VjGate, 1);
+        g->ino = ino;
+        g_queue_init(&g->jobs);
+        g_hash_table_insert(s->gates, &g->ino, g);
+    }
+    g->refs++;
+    return g;
+}
+
+static void gate_unref(Shard *s, VjGate *g) VJ_REQUIRES(s->lock)
+{
+    g_assert(g->refs > 0);
+    if (--g->refs > 0 || g->resting) {
+        return;
+    }
+    if (g->hot_until_us > vj_clock_mono_us()) {
+        g->resting = true;
+        g_queue_push_tail(&s->recent, g);
+    } else {
+        g_hash_table_remove(s->gates, &g->ino);
+    }
+}
+
+/* ---- the window --------------------------------------------------------------------- */
+
+static PageRange pages_of(uint64_t offset, uint64_t len)
+{
+    return (PageRange){offset / VJ_PAGE_BYTES,
+                       (offset + MAX(len, 1) - 1) / VJ_PAGE_BYTES};
+}
+
+/* Adds @r to @ranges; false when there was no room and the last one grew to hold it. */
+static bool ranges_add(GArray **ranges, guint most, PageRange r)
+{
+    PageRange *last;
+
+    if (*ranges == NULL) {
+        *ranges = g_array_new(FALSE, FALSE, sizeof(PageRange));
+    }
+    for (guint i = 0; i < (*ranges)->len; i++) {
+        PageRange *t = &g_array_index(*ranges, PageRange, i);
+
+        if (r.first <= t->last + 1 && t->first <= r.last + 1) {
+            t->first = MIN(t->first, r.first);
+            t->last = MAX(t->last, r.last);
+            return true;
+        }
+    }
+    if ((*ranges)->len < most) {
+        g_array_append_val(*ranges, r);
+        return true;
+    }
+    last = &g_array_index(*ranges, PageRange, most - 1);
+    last->first = MIN(last->first, r.first);
+    last->last = MAX(last->last, r.last);
+    return false;
+}
+
+/* Takes @r out of @ranges.  Where one would have to become two and there is no room, more
+ * stays. */
+static void ranges_remove(GArray *ranges, guint most, PageRange r)
+{
+    for (guint i = 0; ranges != NULL && i < ranges->len;) {
+        PageRange *t = &g_array_index(ranges, PageRange, i);
+        PageRange behind = {r.last + 1, t->last};
+
+        if (r.first > t->last || t->first > r.last) {
+            i++;
+        } else if (t->first < r.first && t->last > r.last) {
+            if (ranges->len < most) {
+                t->last = r.first - 1;
+                g_array_append_val(ranges, behind);
+            }
+            i++;
+        } else if (t->first < r.first) {
+            t->last = r.first - 1;
+            i++;
+        } else if (t->last > r.last) {
+            t->first = r.last + 1;
+            i++;
+        } else {
+            g_array_remove_index_fast(ranges, i);
+        }
+    }
+}
+
+/* Cuts @offset and @len down to where @ranges meet them; false: nowhere. */
+static bool ranges_common(const GArray *ranges, uint64_t *offset, uint64_t *len)
+{
+    uint64_t from = UINT64_MAX, to = 0, end = *offset + *len;
+    PageRange r = pages_of(*offset, *len);
+
+    for (guint i = 0; ranges != NULL && i < ranges->len; i++) {
+        const PageRange *t = &g_array_index(ranges, PageRange, i);
+
+        if (r.first <= t->last && t->first <= r.last) {
+            from = MIN(from, MAX(t->first, r.first));
+            to = MAX(to, MIN(t->last, r.last) + 1);
+        }
+    }
+    if (to == 0) {
+        return false;
+    }
+    *offset = MAX(*offset, from * VJ_PAGE_BYTES);
+    *len = MIN(end, to * VJ_PAGE_BYTES) - *offset;
+    return true;
+}
+
+static bool ranges_meet(const GArray *ranges, PageRange r)
+{
+    for (guint i = 0; ranges != NULL && i < ranges->len; i++) {
+        const PageRange *t = &g_array_index(ranges, PageRange, i);
+
+        if (r.first <= t->last && t->first <= r.last) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void touch(VjGate *g, PageRange r)
+{
+    if (!ranges_add(&g->touched, GATE_TOUCHED_MAX, r)) {
+        vj_log_warn(
+            "inode %" G_GUINT64_FORMAT
+            ": too many scattered reads during one edit to tell mapped pages apart",
+            g->ino);
+    }
+}
+
+static bool is_touched(const VjGate *g, uint64_t page)
+{
+    return ranges_meet(g->touched, (PageRange){page, page});
+}
+
+static void part_add(GArray *parts, uint64_t skip, uint64_t offset, uint64_t len)
+{
+    VjPassPart part = {skip, offset, len};
+
+    if (len == 0) {
+        return;
+    }
+    if (parts->len > 0) {
+        VjPassPart *p = &g_array_index(parts, VjPassPart, parts->len - 1);
+
+        if (p->skip + p->len == skip && p->offset + p->len == offset) {
+            p->len += len;
+            return;
+        }
+    }
+    g_array_append_val(parts, part);
+}
+
+/* Old coordinates [from, to): what lay before the edit stays, what it replaced is gone, what
+ * lay behind has moved. */
+static void part_shift(GArray *parts, const VjEdited *e, uint64_t start, uint64_t from,
+                       uint64_t to)
+{
+    uint64_t gone_to = e->at + e->old_len, f = from, t = MIN(to, e->at);
+
+    if (f < t) {
+        part_add(parts, f - start, f, t - f);
+    }
+    f = MAX(from, gone_to);
+    if (f < to) {
+        part_add(parts, f - start, f - e->old_len + e->len, to - f);
+    }
+}
+
+/* Dirty pages that come back in the window: page by page, old or new coordinates. */
+static GArray *split(const VjGate *g, uint64_t offset, uint64_t len)
+{
+    GArray *parts = g_array_new(FALSE, FALSE, sizeof(VjPassPart));
+    uint64_t end = offset + len, at = offset;
+
+    while (at < end) {
+        uint64_t page = at / VJ_PAGE_BYTES;
+        uint64_t to = MIN(end, (page + 1) * VJ_PAGE_BYTES);
+
+        if (is_touched(g, page)) {
+            part_add(parts, at - offset, at, to - at);
+        } else {
+            part_shift(parts, &g->edited, offset, at, to);
+        }
+        at = to;
+    }
+    return parts;
+}
+
+/* ---- requests ----------------------------------------------------------------------- */
+
+/* An edit is being made, or was within the last second. */
+static bool is_hot(const VjGate *g)
+{
+    return g->editing || g->hot_until_us > vj_clock_mono_us();
+}
+
+void vj_gate_enter(VjGates *gates, uint64_t ino, VjPassKind kind, uint64_t offset,
+                   uint64_t len, VjPass *pass)
+{
+    Shard *s = shard_of(gates, ino);
+    VjGate *g;
+
+    vj_mutex_lock(&s->lock);
+    g = gate_ref(s, ino);
+    while (g->closed) {
+        vj_cond_wait(&s->changed, &s->lock);
+    }
+    g->inside++;
+    *pass = (VjPass){
+        .gate = g,
+        .ino = ino,
+        .offset = offset,
+        .len = len,
+        .edits = g->edits,
+        .kind = kind,
+        .hot = is_hot(g),
+    };
+    if (kind != VJ_PASS_READ && kind != VJ_PASS_READ_DIRECT) {
+        g->writes++;
+    } else if (pass->hot && kind == VJ_PASS_READ) {
+        (void)ranges_add(&g->reads, GATE_READS_MAX, pages_of(offset, len));
+    }
+    if (g->window) {
+        if (kind == VJ_PASS_WRITE_PAGE) {
+            pass->parts = split(g, offset, len);
+        } else if (kind == VJ_PASS_READ || kind == VJ_PASS_WRITE ||
+                   kind == VJ_PASS_WRITE_DIRECT) {
+            touch(g, pages_of(offset, len));
+        }
+    }
+    vj_mutex_unlock(&s->lock);
+}
+
+/*
+ * The kernel drops the pages that it has, and those whose READ is under way when they have
+ * come: a mark from before that moment says nothing any more.
+ */
+static void forget_reads(VjGate *g, uint64_t from, uint64_t to)
+{
+    if (from < to) {
+        ranges_remove(g->reads, GATE_READS_MAX,
+                      (PageRange){from / VJ_PAGE_BYTES, (to - 1) / VJ_PAGE_BYTES});
+    }
+}
+
+static bool is_write(VjPassKind kind)
+{
+    return kind == VJ_PASS_WRITE || kind == VJ_PASS_WRITE_DIRECT;
+}
+
+bool vj_gate_leave(VjGates *gates, VjPass *pass)
+{
+    Shard *s = shard_of(gates, pass->ino);
+    VjGate *g = pass->gate;
+    bool again = pass->parts != NULL;
+
+    vj_mutex_lock(&s->lock);
+    g_assert(g->inside > 0);
+    g->inside--;
+    if (pass->kind != VJ_PASS_READ && pass->kind != VJ_PASS_READ_DIRECT) {
+        g->writes++;
+    }
+    /* Only a READ since the edit can have brought a page back without these bytes. */
+    if (is_write(pass->kind) && (pass->hot || g->edits != pass->edits)) {
+        again = ranges_common(g->reads, &pass->offset, &pass->len);
+    }
+    if ((pass->kind == VJ_PASS_WRITE || pass->kind == VJ_PASS_SIZE) && g->reads != NULL) {
+        /* The next WRITE is sent when this one is answered: to it these are old. */
+        g_array_set_size(g->reads, 0);
+    }
+    if (g->closed && g->inside == 0) {
+        vj_cond_broadcast(&s->changed);
+    }
+    gate_unref(s, g);
+    vj_mutex_unlock(&s->lock);
+    if (pass->parts != NULL) {
+        g_array_unref(pass->parts);
+        pass->parts = NULL;
+    }
+    return again;
+}
+
+/* ---- edits -------------------------------------------------------------------------- */
+
+bool vj_gate_edit_begin(VjGates *gates, uint64_t ino, VjJob *job, VjGate **out)
+{
+    Shard *s = shard_of(gates, ino);
+    VjGate *g;
+    bool mine;
+
+    vj_mutex_lock(&s->lock);
+    g = gate_ref(s, ino);
+    mine = !g->busy;
+    g->busy = true;
+    *out = g;
+    if (!mine) {
+        g_queue_push_tail(&g->jobs, job);
+    }
+    vj_mutex_unlock(&s->lock);
+    return mine;
+}
+
+void vj_gate_edit_start(VjGates *gates, VjGate *g)
+{
+    Shard *s = shard_of(gates, g->ino);
+
+    vj_mutex_lock(&s->lock);
+    g_assert(g->busy && !g->editing && !g->window);
+    if (!is_hot(g) && g->reads != NULL) {
+        g_array_set_size(g->reads, 0);
+    }
+    g->editing = true;
+    g->edits++;
+    vj_mutex_unlock(&s->lock);
+}
+
+void vj_gate_close(VjGates *gates, VjGate *g)
+{
+    Shard *s = shard_of(gates, g->ino);
+
+    vj_mutex_lock(&s->lock);
+    g_assert(g->editing && !g->closed);
+    g->closed = true;
+    while (g->inside > 0) {
+        vj_cond_wait(&s->changed, &s->lock);
+    }
+    vj_mutex_unlock(&s->lock);
+}
+
+void vj_gate_open(VjGates *gates, VjGate *g, const VjEdited *edited)
+{
+    Shard *s = shard_of(gates, g->ino);
+
+    vj_mutex_lock(&s->lock);
+    g_assert(g->closed && g->inside == 0);
+    g->closed = false;
+    g->window = edited->changed;
+    g->edited = *edited;
+    if (g->touched != NULL) {
+        g_array_set_size(g->touched, 0);
+    }
+    vj_cond_broadcast(&s->changed);
+    vj_mutex_unlock(&s->lock);
+}
+
+void vj_gate_settle(VjGates *gates, VjGate *g)
+{
+    Shard *s = shard_of(gates, g->ino);
+
+    vj_mutex_lock(&s->lock);
+    g->window = false;
+    g->hot_until_us = vj_clock_mono_us() + VJ_FRONT_HOT_US;
+    vj_mutex_unlock(&s->lock);
+}
+
+void vj_gate_note_read(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len)
+{
+    Shard *s = shard_of(gates, g->ino);
+
+    vj_mutex_lock(&s->lock);
+    (void)ranges_add(&g->reads, GATE_READS_MAX, pages_of(offset, len));
+    vj_mutex_unlock(&s->lock);
+}
+
+uint64_t vj_gate_writes(VjGates *gates, VjGate *g)
+{
+    Shard *s = shard_of(gates, g->ino);
+    uint64_t writes;
+
+    vj_mutex_lock(&s->lock);
+    writes = g->writes;
+    vj_mutex_unlock(&s->lock);
+    return writes;
+}
+
+VjJob *vj_gate_edit_end(VjGates *gates, VjGate *g)
+{
+    Shard *s = shard_of(gates, g->ino);
+    VjJob *next;
+
+    vj_mutex_lock(&s->lock);
+    g_assert(g->busy && !g->closed && !g->window);
+    g->editing = false;
+    next = g_queue_pop_head(&g->jobs);
+    g->busy = next != NULL;
+    gate_unref(s, g);
+    vj_mutex_unlock(&s->lock);
+    return next;
+}
+
+/* ---- ranges to invalidate ----------------------------------------------------------- */
+
+void vj_gate_forget_reads(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len)
+{
+    Shard *s = shard_of(gates, g->ino);
+
+    vj_mutex_lock(&s->lock);
+    forget_reads(g, offset, len == 0 ? UINT64_MAX : offset + len);
+    vj_mutex_unlock(&s->lock);
+}
+
+bool vj_gate_stale_add(VjGates *gates, uint64_t ino, uint64_t offset, uint64_t len,
+                       uint64_t *ticket)
+{
+    Shard *s = shard_of(gates, ino);
+    StaleRange range = {.from = offset, .to = offset + len}, *last = NULL;
+    bool queued;
+    VjGate *g;
+
+    g_assert(len > 0);
+    vj_mutex_lock(&s->lock);
+    g = gate_ref(s, ino);
+    if (g->stale == NULL) {
+        g->stale = g_array_new(FALSE, FALSE, sizeof(StaleRange));
+    }
+    queued = g->stale->len > 0 || g->staling != 0;
+    if (g->stale->len > 0) {
+        last = &g_array_index(g->stale, StaleRange, g->stale->len - 1);
+    }
+    if (last != NULL && (g->stale->len >= GATE_STALE_MAX ||
+                         (last->from <= range.from && last->to >= range.to))) {
+        last->from = MIN(last->from, range.from);
+        last->to = MAX(last->to, range.to);
+        last->shared = true;
+        *ticket = last->ticket;
+    } else {
+        *ticket = range.ticket = ++s->tickets;
+        g_array_append_val(g->stale, range);
+    }
+    if (queued) {
+        gate_unref(s, g);
+    }
+    vj_mutex_unlock(&s->lock);
+    return !queued;
+}
+
+void vj_gate_stale_take(VjGates *gates, uint64_t ino, uint64_t *offset, uint64_t *len)
+{
+    Shard *s = shard_of(gates, ino);
+    const StaleRange *range;
+    VjGate *g;
+
+    vj_mutex_lock(&s->lock);
+    g = g_hash_table_lookup(s->gates, &ino);
+    g_assert(g != NULL && g->stale->len > 0 && g->staling == 0);
+    range = &g_array_index(g->stale, StaleRange, 0);
+    *offset = range->from;
+    *len = range->to - range->from;
+    g->staling = range->ticket;
+    forget_reads(g, range->from, range->to);
+    g_array_remove_index(g->stale, 0);
+    vj_mutex_unlock(&s->lock);
+}
+
+bool vj_gate_stale_done(VjGates *gates, uint64_t ino)
+{
+    Shard *s = shard_of(gates, ino);
+    VjGate *g;
+    bool more;
+
+    vj_mutex_lock(&s->lock);
+    g = g_hash_table_lookup(s->gates, &ino);
+    g_assert(g != NULL && g->staling != 0);
+    g->staling = 0;
+    more = g->stale->len > 0;
+    vj_cond_broadcast(&s->changed);
+    if (!more) {
+        gate_unref(s, g);
+    }
+    vj_mutex_unlock(&s->lock);
+    return more;
+}
+
+/* A range with @ticket or an earlier one is being invalidated or waits for it. */
+static bool is_pending(const VjGate *g, uint64_t ticket)
+{
+    return g != NULL && ((g->staling != 0 && g->staling <= ticket) ||
+                         (g->stale != NULL && g->stale->len > 0 &&
+                          g_array_index(g->stale, StaleRange, 0).ticket <= ticket));
+}
+
+bool vj_gate_stale_wait(VjGates *gates, uint64_t ino, uint64_t ticket, int64_t most_us)
+{
+    Shard *s = shard_of(gates, ino);
+    int64_t until_us = vj_clock_mono_us() + most_us;
+    bool waiting = true, pending;
+
+    vj_mutex_lock(&s->lock);
+    ticket = MIN(ticket, s->tickets);
+    while ((pending = is_pending(g_hash_table_lookup(s->gates, &ino), ticket)) &&
+           waiting) {
+        waiting = vj_cond_wait_until(&s->changed, &s->lock, until_us);
+    }
+    vj_mutex_unlock(&s->lock);
+    return !pending;
+}
+
+bool vj_gate_stale_withdraw(VjGates *gates, uint64_t ino, uint64_t ticket)
+{
+    Shard *s = shard_of(gates, ino);
+    const VjGate *g;
+    bool found = false;
+
+    vj_mutex_lock(&s->lock);
+    g = g_hash_table_lookup(s->gates, &ino);
+    /* The first of a queue that nothing is taken from at the moment is promised to a thread. */
+    for (guint i = g != NULL && g->staling == 0 ? 1 : 0;
+         !found && g != NULL && g->stale != NULL && i < g->stale->len; i++) {
+        const StaleRange *range = &g_array_index(g->stale, StaleRange, i);
+
+        found = range->ticket == ticket && !range->shared;
+        if (found) {
+            g_array_remove_index(g->stale, i);
+        }
+    }
+    vj_mutex_unlock(&s->lock);
+    return found;
+}

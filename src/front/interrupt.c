@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * interrupt.c - a caller that is killed need not wait for durability to the end
+ *
+ * A thread that waits for an answer of ours cannot even be killed: on the first signal the kernel
+ * sends INTERRUPT, and then it waits, whatever else comes, until the request is answered.  With a
+ * store that hangs that would be for ever.  But a signal that is caught must not end an fsync(2):
+ * on other local file systems none does, and databases take any error of it for lost data.  So the
+ * request is answered, with EINTR, which nobody reads any more, as soon as the caller has a signal
+ * pending that ends it.  The kernel does not say which signal came, and tells of the first one
+ * alone; hence somebody looks at /proc as long as there are interrupted requests.
+ *
+ * The wait itself goes on: what was asked for becomes durable.  It keeps the handle, which the
+ * dying caller closes, and leaves an error for others who have the same descriptor.
+ *
+ * Where the daemon does not see the caller in /proc (another pid namespace, hidepid) there is
+ * no knowing, and the caller waits.
+ */
+#include "front/front-private.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+/* How often somebody looks whether an interrupted caller is to die. */
+#define LOOK_US ((int64_t)100000)
+
+/* ---- the caller --------------------------------------------------------------------- */
+
+/* Signals that do not end a process which has said nothing about them. */
+static uint64_t harmless_signals(void)
+{
+    static const int harmless[] = {SIGCHLD, SIGCONT, SIGURG,  SIGWINCH,
+                                   SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
+    uint64_t set = 0;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(harmless); i++) {
+        set |= (uint64_t)1 << (harmless[i] - 1);
+    }
+    return set;
+}
+
+/* The set of signals in the line "NAME:\t0123456789abcdef"; 0: there is none. */
+static uint64_t signal_set(const char *status, const char *name)
+{
+    const char *at = strstr(status, name);
+
+    return at == NULL ? 0 : g_ascii_strtoull(at + strlen(name), NULL, 16);
+}
+
+/* Thread @tid has a signal pending that ends it.  Of those that leave no core the kernel makes
+ * a SIGKILL for each thread. */
+static bool is_dying(pid_t tid)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)tid);
+    g_autofree char *status = NULL;
+    uint64_t pending, kept;
+
+    if (tid <= 0 || !g_file_get_contents(path, &status, NULL, NULL)) {
+        return false;
+    }
+    pending = signal_set(status, "\nSigPnd:") | signal_set(status, "\nShdPnd:");
+    kept = signal_set(status, "\nSigBlk:") | signal_set(status, "\nSigIgn:") |
+           signal_set(status, "\nSigCgt:") | harmless_signals();
+    return (pending & ~kept) != 0;
+}
+
+/* ---- handles ------------------------------------------------------------------------ */
+
+/* One wait more, or less, that needs @h.  Under f->lock; returns how many there are. */
+static unsigned count_locked(VjFront *f, VjHandle *h, int change) VJ_REQUIRES(f->lock)
+{
+    unsigned count =
+        GPOINTER_TO_UINT(g_hash_table_lookup(f->awaited, h)) + (unsigned)change;
+
+    if (count == 0) {
+        g_hash_table_remove(f->awaited, h);
+    } else {
+        g_hash_table_insert(f->awaited, h, GUINT_TO_POINTER(count));
+    }
+    return count;
+}
+
+void vj_front_handle_drop(VjFront *f, VjHandle *h)
+{
+    bool is_awaited;
+
+    vj_mutex_lock(&f->lock);
+    g_hash_table_remove(f->handles, h);
+    is_awaited = g_hash_table_contains(f->awaited, h);
+    if (is_awaited) {
+        g_hash_table_add(f->left, h);
+    }
+    vj_mutex_unlock(&f->lock);
+    if (!is_awaited) {
+        vj_fs_release(f->fs, h);
+    }
+}
+
+/* ---- waits -------------------------------------------------------------------------- */
+
+static void watch_push(VjFront *f)
+{
+    g_thread_pool_push(f->watchers, f, NULL);
+}
+
+/* libfuse calls it with a lock of its own held. */
+static void on_interrupt(fuse_req_t req, void *data)
+{
+    VjWait *w = data;
+    VjFront *f = w->front;
+    bool begin = false;
+
+    (void)req;
+    vj_mutex_lock(&f->lock);
+    if (!w->is_answered && !w->is_interrupted) {
+        w->is_interrupted = true;
+        w->refs++;
+        g_ptr_array_add(f->interrupted, w);
+        begin = f->interrupted->len == 1;
+    }
+    vj_mutex_unlock(&f->lock);
+    if (begin) {
+        watch_push(f);
+    }
+}
+
+void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h)
+{
+    *w = (VjWait){
+        .front = f, .req = req, .handle = h, .tid = fuse_req_ctx(req)->pid, .refs = 1};
+    if (h != NULL) {
+        vj_mutex_lock(&f->lock);
+        (void)count_locked(f, h, 1);
+        vj_mutex_unlock(&f->lock);
+    }
+    fuse_req_interrupt_func(req, on_interrupt, w);
+}
+
+bool vj_wait_claim(VjWait *w)
+{
+    bool is_ours;
+
+    vj_mutex_lock(&w->front->lock);
+    is_ours = !w->is_answered;
+    w->is_answered = true;
+    vj_mutex_unlock(&w->front->lock);
+    if (is_ours) {
+        /* Returns when on_interrupt is not running, and will not. */
+        fuse_req_interrupt_func(w->req, NULL, NULL);
+    }
+    return is_ours;
+}
+
+void vj_wait_unref(VjWait *w)
+{
+    VjFront *f = w->front;
+    bool is_last, release = false;
+
+    vj_mutex_lock(&f->lock);
+    is_last = --w->refs == 0;
+    if (is_last && w->handle != NULL && count_locked(f, w->handle, -1) == 0) {
+        release = g_hash_table_remove(f->left, w->handle);
+    }
+    vj_mutex_unlock(&f->lock);
+    if (release) {
+        vj_fs_release(f->fs, w->handle);
+    }
+    if (is_last) {
+        g_free(w);
+    }
+}
+
+/* What still stands in the queue is not begun. */
+static void answer_dying(VjFront *f, VjWait *w)
+{
+    bool was_queued;
+
+    if (!vj_wait_claim(w)) {
+        return;
+    }
+    vj_trace(front, "a caller that is killed waits no more: %d", (int)w->tid);
+    fuse_reply_err(w->req, EINTR);
+    vj_mutex_lock(&f->lock);
+    was_queued = g_queue_remove(&f->sync_jobs, w);
+    vj_mutex_unlock(&f->lock);
+    if (was_queued) {
+        vj_wait_unref(w);
+    }
+}
+
+/* Those that are answered leave the list, others are copied with a reference.  Under f->lock. */
+static void sort_locked(VjFront *f, GPtrArray *open, GPtrArray *answered)
+    VJ_REQUIRES(f->lock)
+{
+    for (guint i = f->interrupted->len; i-- > 0;) {
+        VjWait *w = g_ptr_array_index(f->interrupted, i);
+
+        if (w->is_answered) {
+            g_ptr_array_add(answered, g_ptr_array_remove_index_fast(f->interrupted, i));
+        } else {
+            w->refs++;
+            g_ptr_array_add(open, w);
+        }
+    }
+}
+
+void vj_front_watch(gpointer data, gpointer user_data)
+{
+    VjFront *f = user_data;
+    bool is_over = false;
+
+    (void)data;
+    while (!is_over) {
+        g_autoptr(GPtrArray) open = g_ptr_array_new();
+        g_autoptr(GPtrArray) answered = g_ptr_array_new();
+        int64_t until_us = vj_clock_mono_us() + LOOK_US;
+
+        vj_mutex_lock(&f->lock);
+        sort_locked(f, open, answered);
+        is_over = f->interrupted->len == 0;
+        vj_mutex_unlock(&f->lock);
+        for (guint i = 0; i < open->len; i++) {
+            VjWait *w = g_ptr_array_index(open, i);
+
+            if (is_dying(w->tid)) {
+                answer_dying(f, w);
+            }
+            vj_wait_unref(w);
+        }
+        for (guint i = 0; i < answered->len; i++) {
+            vj_wait_unref(g_ptr_array_index(answered, i));
+        }
+        /* Nothing tells of the next signal: it is looked for. */
+        vj_mutex_lock(&f->lock);
+        while (!is_over && vj_cond_wait_until(&f->changed, &f->lock, until_us)) {
+        }
+        vj_mutex_unlock(&f->lock);
+    }
+}

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Room front: add each source and header below, one a line, in order of names.
+
+noinst_LTLIBRARIES += src/front/libvj-front.la
+src_front_libvj_front_la_LIBADD = $(FUSE3_LIBS)
+src_front_libvj_front_la_SOURCES = \
+	src/front/delay.c \
+	src/front/edit.c \
+	src/front/front-private.h \
+	src/front/front.c \
+	src/front/front.h \
+	src/front/gate.c \
+	src/front/guard.c \
+	src/front/interrupt.c \
+	src/front/known.c \
+	src/front/mounter.c \
+	src/front/ops-io.c \
+	src/front/ops-ioctl.c \
+	src/front/ops.c

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * ops-ioctl.c - edits, staged data, text, recoding, and everything that waits for durability
+ *
+ * The command number carries the size of its argument, so commands are told apart by type
+ * and number, and every size and length is checked here against what arrived.
+ */
+#include "front/front-private.h"
+
+#include "varjfs/ioctl.h"
+
+static VjFront *front_of(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
+/* ---- durability: on threads that may wait ------------------------------------------- */
+
+typedef struct SyncJob {
+    VjWait wait; /* no handle: see all */
+    bool all;    /* contents too, not only names */
+    bool ioctl;
+    bool is_recode;
+    bool is_tend;
+    union {
+        struct varjfs_recode recode;
+        struct varjfs_tend tend;
+    };
+    VjCaller who;
+} SyncJob;
+
+/*
+ * What is stored for the file, and with it st_blocks, may be another now: the kernel asks
+ * again.  Attributes alone: that waits for no page.
+ */
+static void blocks_changed(VjFront *f, uint64_t ino)
+{
+    int r = fuse_lowlevel_notify_inval_inode(f->session, ino, -1, 0);
+
+    if (r < 0 && r != -ENOENT) {
+        vj_log_warn("inode %" G_GUINT64_FORMAT
+                    ": the kernel keeps an old number of blocks: %s",
+                    ino, g_strerror(-r));
+    }
+}
+
+static void recode_job(VjFront *f, SyncJob *job)
+{
+    struct varjfs_recode *io = &job->recode;
+    VjRecode step = {.offset = io->cursor, .version = io->state};
+    int r = vj_fs_recode(job->wait.handle, &job->who, &step);
+
+    if (r >= 0 && step.rewritten_bytes > 0) {
+        blocks_changed(f, vj_fs_handle_ino(job->wait.handle));
+    }
+    if (!vj_wait_claim(&job->wait)) {
+        return;
+    }
+    if (r < 0) {
+        fuse_reply_err(job->wait.req, vj_front_errno(r));
+        return;
+    }
+    io->flags = step.changed ? VARJFS_RECODE_CHANGED : 0;
+    io->cursor = step.done ? VARJFS_RECODE_END : step.offset;
+    io->state = step.version;
+    io->size = step.size;
+    io->examined = step.examined_bytes;
+    io->rewritten = step.rewritten_bytes;
+    io->unreadable = step.unreadable_bytes;
+    fuse_reply_ioctl(job->wait.req, 0, io, sizeof *io);
+}
+
+static void tend_job(VjFront *f, SyncJob *job)
+{
+    struct varjfs_tend *io = &job->tend;
+    VjTend step = {.cursor = io->cursor};
+    int r = vj_fs_tend(f->fs, &job->who, io->what, &step);
+
+    G_STATIC_ASSERT(VARJFS_TEND_BAD == VJ_TEND_BAD_MOST);
+    if (!vj_wait_claim(&job->wait)) {
+        return;
+    }
+    if (r < 0) {
+        fuse_reply_err(job->wait.req, vj_front_errno(r));
+        return;
+    }
+    io->cursor = step.cursor;
+    io->total = step.total;
+    io->examined = step.examined;
+    io->examined_bytes = step.examined_bytes;
+    io->found = step.found;
+    io->found_bytes = step.found_bytes;
+    io->bad_count = step.bad_count;
+    memcpy(io->bad, step.bad, sizeof io->bad);
+    fuse_reply_ioctl(job->wait.req, 0, io, sizeof *io);
+}
+
+/* An error that the handle has not told yet is told once: not to a caller who is gone. */
+static void durable_job(VjFront *f, SyncJob *job)
+{
+    VjHandle *h = job->wait.handle;
+    int r, earlier = 0;
+
+    vj_front_hold(f, VJ_HOLD_FSYNC);
+    if (h != NULL) {
+        r = vj_fs_sync(h);
+    } else {
+        r = job->all ? vj_fs_sync_all(f->fs) : vj_fs_sync_names(f->fs);
+    }
+    if (!vj_wait_claim(&job->wait)) {
+        return;
+    }
+    if (h != NULL) {
+        /* Taken also when this attempt failed: one trouble is told once. */
+        earlier = vj_fs_take_error(h);
+    }
+    r = r < 0 ? r : earlier;
+    if (r == 0 && job->ioctl) {
+        fuse_reply_ioctl(job->wait.req, 0, NULL, 0);
+    } else {
+        fuse_reply_err(job->wait.req, r < 0 ? vj_front_errno(r) : 0);
+    }
+}
+
+void vj_front_sync_job(gpointer data, gpointer user_data)
+{
+    VjFront *f = user_data;
+    SyncJob *job;
+
+    (void)data;
+    vj_mutex_lock(&f->lock);
+    job = g_queue_pop_head(&f->sync_jobs);
+    vj_mutex_unlock(&f->lock);
+    if (job == NULL) {
+        return; /* its caller is gone */
+    }
+    if (job->is_recode) {
+        recode_job(f, job);
+    } else if (job->is_tend) {
+        tend_job(f, job);
+    } else {
+        durable_job(f, job);
+    }
+    vj_wait_unref(&job->wait);
+}
+
+/* Jobs wait in a queue of ours, under a lock that race checkers see; the pool's counts them.
+ * The queue is bounded by the kernel: one entry for each thread that sits in fsync(2). */
+static void sync_submit(fuse_req_t req, VjHandle *h, const SyncJob *what)
+{
+    VjFront *f = front_of(req);
+    SyncJob *job = g_memdup2(what, sizeof *what);
+
+    vj_wait_begin(&job->wait, f, req, h);
+    vj_mutex_lock(&f->lock);
+    g_queue_push_tail(&f->sync_jobs, job);
+    vj_mutex_unlock(&f->lock);
+    g_thread_pool_push(f->syncers, f, NULL);
+}
+
+void vj_front_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
+                    struct fuse_file_info *fi)
+{
+    (void)ino;
+    (void)datasync;
+    sync_submit(req, vj_front_handle(fi), &(SyncJob){.all = false});
+}
+
+void vj_front_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
+                       struct fuse_file_info *fi)
+{
+    (void)ino;
+    (void)datasync;
+    (void)fi;
+    sync_submit(req, NULL, &(SyncJob){.all = false});
+}
+
+/* ---- edits -------------------------------------------------------------------------- */
+
+typedef struct Argument {
+    fuse_req_t req;
+    uint64_t ino;
+    VjHandle *handle; /* NULL: a directory */
+    const void *bytes;
+    size_t len;
+} Argument;
+
+/*
+ * The @len bytes of data of an edit: behind its structure of @head bytes, or what was staged
+ * under @stage_id.  A stage that is named ends here, whatever comes of the edit.
+ */
+static int edit_data(const Argument *a, size_t head, uint64_t len, bool staged,
+                     uint64_t stage_id, VjBuf **out)
+{
+    size_t room = a->len - head;
+    int r;
+
+    *out = NULL;
+    if (!staged) {
+        if (stage_id != 0 || len != room) {
+            return -EINVAL;
+        }
+        *out = vj_buf_new_copy((const char *)a->bytes + head, room);
+        return *out == NULL ? -ENOMEM : 0;
+    }
+    r = vj_fs_stage_take(a->handle, stage_id, out);
+    return r == 0 && ((*out)->len != len || room != 0) ? -EINVAL : r;
+}
+
+/* Takes @data. */
+static void job_submit(const Argument *a, VjBuf *data, const VjEdit *edit,
+                       const VjFileShift *shift)
+{
+    VjJob *job = g_new0(VjJob, 1);
+
+    *job = (VjJob){.req = a->req, .ino = a->ino, .handle = a->handle, .data = data};
+    vj_front_caller(a->req, &job->who);
+    if (edit != NULL) {
+        job->edit = *edit;
+    } else {
+        job->shift = *shift;
+    }
+    vj_editor_submit(front_of(a->req)->editor, job);
+}
+
+/* True: the argument is not @size bytes at least, or not a file's, and was answered. */
+static bool refused(const Argument *a, size_t size)
+{
+    if (a->handle == NULL) {
+        fuse_reply_err(a->req, EISDIR);
+    } else if (a->len < size) {
+        fuse_reply_err(a->req, EINVAL);
+    }
+    return a->handle == NULL || a->len < size;
+}
+
+static bool edit_flags_known(uint32_t flags)
+{
+    /* A hole has no data; what is appended has nothing behind it. */
+    return (flags & ~(VARJFS_EDIT_APPEND | VARJFS_EDIT_STAGED)) == 0 ||
+           flags == VARJFS_EDIT_HOLE || flags == (VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE);
+}
+
+static void ioctl_edit(const Argument *a)
+{
+    struct varjfs_edit in;
+    g_autoptr(VjBuf) data = NULL;
+    VjEdit edit;
+    bool hole;
+    int r = 0;
+
+    if (refused(a, sizeof in)) {
+        return;
+    }
+    memcpy(&in, a->bytes, sizeof in);
+    hole = (in.flags & VARJFS_EDIT_HOLE) != 0;
+    if (!hole || (in.flags & VARJFS_EDIT_STAGED) != 0) {
+        r = edit_data(a, sizeof in, in.len, (in.flags & VARJFS_EDIT_STAGED) != 0,
+                      in.stage_id, &data);
+    } else if (in.stage_id != 0 || a->len != sizeof in) {
+        r = -EINVAL;
+    }
+    if (in.version != VARJFS_IOC_VERSION || !edit_flags_known(in.flags)) {
+        r = -EINVAL;
+    }
+    if (r < 0) {
+        fuse_reply_err(a->req, vj_front_errno(r));
+        return;
+    }
+    edit = (VjEdit){
+        .offset = in.offset,
+        .old_len = in.old_len,
+        .src = data != NULL ? data->data : NULL,
+        .len = in.len,
+        .append = (in.flags & VARJFS_EDIT_APPEND) != 0,
+        .hole = hole,
+        .inside = (in.flags & VARJFS_EDIT_INSIDE) != 0,
+    };
+    job_submit(a, g_steal_pointer(&data), &edit, NULL);
+}
+
+static void ioctl_look(const Argument *a, struct varjfs_shift *io)
+{
+    int r = -EINVAL;
+
+    if (io->version == VARJFS_IOC_VERSION && io->flags == VARJFS_SHIFT_LOOK &&
+        io->offset == 0 && io->len == 0 && io->data_len == 0 && io->stage_id == 0 &&
+        a->len == sizeof *io) {
+        uint64_t change = 0, size = 0;
+
+        r = vj_fs_change_count(a->handle, &change, &size);
+        io->change = change;
+        io->size = size;
+    }
+    if (r < 0) {
+        fuse_reply_err(a->req, vj_front_errno(r));
+    } else {
+        fuse_reply_ioctl(a->req, 0, io, sizeof *io);
+    }
+}
+
+static void ioctl_shift(const Argument *a)
+{
+    struct varjfs_shift in;
+    g_autoptr(VjBuf) data = NULL;
+    VjFileShift shift;
+    bool staged;
+    int r;
+
+    if (refused(a, sizeof in)) {
+        return;
+    }
+    memcpy(&in, a->bytes, sizeof in);
+    if (in.flags & VARJFS_SHIFT_LOOK) {
+        ioctl_look(a, &in);
+        return;
+    }
+    staged = (in.flags & VARJFS_SHIFT_STAGED) != 0;
+    r = edit_data(a, sizeof in, in.data_len, staged, in.stage_id, &data);
+    if (in.version != VARJFS_IOC_VERSION ||
+        (in.flags & ~(VARJFS_SHIFT_DOWN | VARJFS_SHIFT_STAGED)) != 0 || in.len == 0) {
+        r = -EINVAL; /* a len of 0 would be no shift to the editor */
+    }
+    if (r < 0) {
+        fuse_reply_err(a->req, vj_front_errno(r));
+        return;
+    }
+    shift = (VjFileShift){
+        .offset = in.offset,
+        .len = in.len,
+        .src = data->data,
+        .src_len = data->len,
+        .down = (in.flags & VARJFS_SHIFT_DOWN) != 0,
+        .change = in.change,
+    };
+    job_submit(a, g_steal_pointer(&data), NULL, &shift);
+}
+
+static void ioctl_stage(const Argument *a)
+{
+    struct varjfs_stage io;
+    int r;
+
+    if (a->handle == NULL) {
+        fuse_reply_err(a->req, EISDIR);
+        return;
+    }
+    if (a->len < sizeof io) {
+        fuse_reply_err(a->req, EINVAL);
+        return;
+    }
+    memcpy(&io, a->bytes, sizeof io);
+    if (io.version != VARJFS_IOC_VERSION || (io.flags & ~VARJFS_STAGE_DROP) != 0 ||
+        io.len != a->len - sizeof io) {
+        fuse_reply_err(a->req, EINVAL);
+        return;
+    }
+    if (io.flags & VARJFS_STAGE_DROP) {
+        r = vj_fs_stage_drop(a->handle, io.stage_id);
+    } else {
+        uint64_t id = io.stage_id;
+
+        r = vj_fs_stage_add(a->handle, &id, io.offset, (const char *)a->bytes + sizeof io,
+                            io.len);
+        io.stage_id = id;
+    }
+    if (r < 0) {
+        fuse_reply_err(a->req, vj_front_errno(r));
+    } else {
+        fuse_reply_ioctl(a->req, 0, &io, sizeof io);
+    }
+}
+
+static void ioctl_recode(const Argument *a)
+{
+    SyncJob job = {.is_recode = true};
+
+    if (a->handle == NULL) {
+        fuse_reply_err(a->req, EISDIR);
+        return;
+    }
+    if (a->len == sizeof job.recode) {
+        memcpy(&job.recode, a->bytes, sizeof job.recode);
+    }
+    if (a->len != sizeof job.recode || job.recode.version != VARJFS_IOC_VERSION ||
+        job.recode.flags != 0 || job.recode.cursor > VJ_FILE_SIZE_MAX) {
+        fuse_reply_err(a->req, EINVAL);
+        return;
+    }
+    vj_front_caller(a->req, &job.who);
+    sync_submit(a->req, a->handle, &job);
+}
+
+static void ioctl_tend(const Argument *a)
+{
+    SyncJob job = {.is_tend = true};
+
+    if (a->len == sizeof job.tend) {
+        memcpy(&job.tend, a->bytes, sizeof job.tend);
+    }
+    if (a->len != sizeof job.tend || job.tend.version != VARJFS_IOC_VERSION) {
+        fuse_reply_err(a->req, EINVAL);
+        return;
+    }
+    vj_front_caller(a->req, &job.who);
+    sync_submit(a->req, NULL, &job);
+}
+
+static void ioctl_text(const Argument *a)
+{
+    g_autofree struct varjfs_text *io = g_new0(struct varjfs_text, 1);
+    uint64_t cursor;
+    size_t len = 0;
+    int r;
+
+    if (a->len != sizeof *io) {
+        fuse_reply_err(a->req, EINVAL);
+        return;
+    }
+    memcpy(io, a->bytes, offsetof(struct varjfs_text, text));
+    if (io->version != VARJFS_IOC_VERSION) {
+        fuse_reply_err(a->req, EINVAL);
+        return;
+    }
+    /* Digests tell of the content. */
+    if (io->what == VARJFS_TEXT_MAP && a->handle != NULL &&
+        !vj_fs_handle_readable(a->handle)) {
+        fuse_reply_err(a->req, EBADF);
+        return;
+    }
+    cursor = io->cursor;
+    r = vj_fs_text(front_of(a->req)->fs, a->ino, io->what, &cursor, io->text,
+                   sizeof io->text, &len);
+    if (r < 0) {
+        fuse_reply_err(a->req, vj_front_errno(r));
+        return;
+    }
+    io->cursor = cursor;
+    io->len = len;
+    fuse_reply_ioctl(a->req, 0, io, sizeof *io);
+}
+
+void vj_front_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
+                    struct fuse_file_info *fi, unsigned flags, const void *in_buf,
+                    size_t in_bufsz, size_t out_bufsz)
+{
+    Argument a = {
+        .req = req,
+        .ino = ino,
+        .handle = (flags & FUSE_IOCTL_DIR) ? NULL : vj_front_handle(fi),
+        .bytes = in_buf,
+        .len = in_bufsz,
+    };
+
+    (void)arg;
+    if (out_bufsz < in_bufsz) {
+        /* A command of ours whose direction is another's: there is no room for the answer,
+         * the kernel would make EIO of it, and what was asked for would have happened. */
+        a.len = 0;
+    }
+    if (_IOC_TYPE(cmd) != VARJFS_IOC_MAGIC) {
+        fuse_reply_err(req, ENOTTY);
+        return;
+    }
+    switch (_IOC_NR(cmd)) {
+    case _IOC_NR(VARJFS_IOC_EDIT(0)):
+        ioctl_edit(&a);
+        break;
+    case _IOC_NR(VARJFS_IOC_STAGE(0)):
+        ioctl_stage(&a);
+        break;
+    case _IOC_NR(VARJFS_IOC_SYNC):
+        sync_submit(req, NULL, &(SyncJob){.all = true, .ioctl = true});
+        break;
+    case _IOC_NR(VARJFS_IOC_PING):
+        fuse_reply_ioctl(req, VARJFS_IOC_PING_HOLES, NULL, 0);
+        break;
+    case _IOC_NR(VARJFS_IOC_RECODE):
+        ioctl_recode(&a);
+        break;
+    case _IOC_NR(VARJFS_IOC_TEND):
+        ioctl_tend(&a);
+        break;
+    case _IOC_NR(VARJFS_IOC_TEXT):
+        ioctl_text(&a);
+        break;
+    case _IOC_NR(VARJFS_IOC_SHIFT(0)):
+        ioctl_shift(&a);
+        break;
+    default:
+        fuse_reply_err(req, ENOTTY);
+        break;
+    }
+}

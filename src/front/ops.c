@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * ops.c - the table of requests, and those about names and attributes
+ *
+ * A handler decodes, calls one function of fs, and replies exactly once.  Before a reply
+ * that tells the kernel of an inode, the inode is counted as known; when the reply does not
+ * arrive, it is forgotten again.
+ */
+#include "front/front-private.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+int vj_front_errno(int r)
+{
+    switch (r) {
+    case -EBADMSG: /* damaged */
+    case -EPROTO:
+    case -ETIMEDOUT:
+    case -ESTALE:
+        return EIO;
+    default:
+        g_assert(r < 0);
+        return -r;
+    }
+}
+
+void vj_front_caller(fuse_req_t req, VjCaller *out)
+{
+    const struct fuse_ctx *ctx = fuse_req_ctx(req);
+
+    *out = (VjCaller){
+        .uid = ctx->uid,
+        .gid = ctx->gid,
+        .umask = ctx->umask,
+        .pid = ctx->pid,
+    };
+}
+
+static VjFront *front_of(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
+/* 0 or an error, as the whole answer. */
+static void reply_status(fuse_req_t req, int r)
+{
+    fuse_reply_err(req, r < 0 ? vj_front_errno(r) : 0);
+}
+
+void vj_front_forget_one(VjFront *f, uint64_t ino, uint64_t count)
+{
+    if (vj_known_sub(f->known, ino, count)) {
+        vj_fs_forgotten(f->fs, ino);
+    }
+}
+
+static double attr_timeout(const VjAttr *attr)
+{
+    return attr->dirty ? 0 : VJ_FRONT_TIMEOUT_S;
+}
+
+static void entry_fill(const VjAttr *attr, struct fuse_entry_param *e)
+{
+    *e = (struct fuse_entry_param){
+        .ino = attr->st.st_ino,
+        .generation = attr->generation,
+        .attr = attr->st,
+        .attr_timeout = attr_timeout(attr),
+        .entry_timeout = VJ_FRONT_TIMEOUT_S,
+    };
+}
+
+void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e)
+{
+    entry_fill(attr, e);
+    vj_known_add(f->known, attr->st.st_ino);
+}
+
+static void reply_entry(fuse_req_t req, int r, const VjAttr *attr)
+{
+    VjFront *f = front_of(req);
+    struct fuse_entry_param e;
+
+    if (r < 0) {
+        fuse_reply_err(req, vj_front_errno(r));
+        return;
+    }
+    vj_front_entry(f, attr, &e);
+    if (fuse_reply_entry(req, &e) != 0) {
+        vj_front_forget_one(f, e.ino, 1);
+    }
+}
+
+static void reply_attr(fuse_req_t req, int r, const VjAttr *attr)
+{
+    if (r < 0) {
+        fuse_reply_err(req, vj_front_errno(r));
+    } else {
+        fuse_reply_attr(req, &attr->st, attr_timeout(attr));
+    }
+}
+
+/* ---- names -------------------------------------------------------------------------- */
+
+static void front_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    /* Names change through this mount alone, so the kernel may remember absence too. */
+    static const struct fuse_entry_param absent = {.entry_timeout = VJ_FRONT_TIMEOUT_S};
+    VjCaller who;
+    VjAttr attr;
+    int r;
+
+    vj_front_caller(req, &who);
+    r = vj_fs_lookup(front_of(req)->fs, &who, parent, name, &attr);
+    if (r == -ENOENT && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
+        fuse_reply_entry(req, &absent);
+        return;
+    }
+    reply_entry(req, r, &attr);
+}
+
+static void front_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
+{
+    vj_front_forget_one(front_of(req), ino, count);
+    fuse_reply_none(req);
+}
+
+static void front_forget_multi(fuse_req_t req, size_t count,
+                               struct fuse_forget_data *forgets)
+{
+    for (size_t i = 0; i < count; i++) {
+        vj_front_forget_one(front_of(req), forgets[i].ino, forgets[i].nlookup);
+    }
+    fuse_reply_none(req);
+}
+
+static void front_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                        dev_t rdev)
+{
+    VjCaller who;
+    VjAttr attr;
+    int r;
+
+    vj_front_caller(req, &who);
+    r = vj_fs_mknod(front_of(req)->fs, &who, parent, name, mode, rdev, &attr);
+    reply_entry(req, r, &attr);
+}
+
+static void front_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+    VjCaller who;
+    VjAttr attr;
+    int r;
+
+    vj_front_caller(req, &who);
+    r = vj_fs_mkdir(front_of(req)->fs, &who, parent, name, mode, &attr);
+    reply_entry(req, r, &attr);
+}
+
+static void front_symlink(fuse_req_t req, const char *target, fuse_ino_t parent,
+                          const char *name)
+{
+    VjCaller who;
+    VjAttr attr;
+    int r;
+
+    vj_front_caller(req, &who);
+    r = vj_fs_symlink(front_of(req)->fs, &who, parent, name, target, &attr);
+    reply_entry(req, r, &attr);
+}
+
+static void front_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent,
+                       const char *name)
+{
+    VjAttr attr;
+    int r = vj_fs_link(front_of(req)->fs, ino, parent, name, &attr);
+
+    reply_entry(req, r, &attr);
+}
+
+static void front_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    reply_status(req, vj_fs_unlink(front_of(req)->fs, parent, name));
+}
+
+static void front_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    reply_status(req, vj_fs_rmdir(front_of(req)->fs, parent, name));
+}
+
+static void front_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
+                         fuse_ino_t new_parent, const char *new_name, unsigned int flags)
+{
+    unsigned known = 0;
+
+    if (flags & RENAME_NOREPLACE) {
+        known |= VJ_RENAME_NOREPLACE;
+    }
+    if (flags & RENAME_EXCHANGE) {
+        known |= VJ_RENAME_EXCHANGE;
+    }
+    if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+        fuse_reply_err(req, EINVAL);
+        return;
+    }
+    reply_status(
+        req, vj_fs_rename(front_of(req)->fs, parent, name, new_parent, new_name, known));
+}
+
+static void front_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+    char target[VJ_SYMLINK_MAX + 1];
+    int r = vj_fs_readlink(front_of(req)->fs, ino, target);
+
+    if (r < 0) {
+        fuse_reply_err(req, vj_front_errno(r));
+    } else {
+        fuse_reply_readlink(req, target);
+    }
+}
+
+/* ---- attributes --------------------------------------------------------------------- */
+
+static void front_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    VjFront *f = front_of(req);
+    VjAttr attr;
+    int r;
+
+    (void)fi;
+    (void)vj_gate_stale_wait(f->gates, ino, VJ_TICKET_ALL, VJ_FRONT_QUIET_GETATTR_US);
+    r = vj_fs_getattr(f->fs, ino, &attr);
+    reply_attr(req, r, &attr);
+}
+
+#ifdef HAVE_STRUCT_FUSE_LOWLEVEL_OPS_STATX
+static struct statx_timestamp statx_time(struct timespec t)
+{
+    return (struct statx_timestamp){.tv_sec = t.tv_sec, .tv_nsec = (uint32_t)t.tv_nsec};
+}
+
+/* The kernel asks by this one where somebody wants to know when a file was made. */
+static void front_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
+                        struct fuse_file_info *fi)
+{
+    VjFront *f = front_of(req);
+    struct statx x;
+    VjAttr attr;
+    int r;
+
+    (void)flags;
+    (void)mask;
+    (void)fi;
+    (void)vj_gate_stale_wait(f->gates, ino, VJ_TICKET_ALL, VJ_FRONT_QUIET_GETATTR_US);
+    r = vj_fs_getattr(f->fs, ino, &attr);
+    if (r < 0) {
+        fuse_reply_err(req, vj_front_errno(r));
+        return;
+    }
+    x = (struct statx){
+        .stx_mask = STATX_BASIC_STATS | STATX_BTIME,
+        .stx_blksize = (uint32_t)attr.st.st_blksize,
+        .stx_nlink = (uint32_t)attr.st.st_nlink,
+        .stx_uid = attr.st.st_uid,
+        .stx_gid = attr.st.st_gid,
+        .stx_mode = (uint16_t)attr.st.st_mode,
+        .stx_ino = attr.st.st_ino,
+        .stx_size = (uint64_t)attr.st.st_size,
+        .stx_blocks = (uint64_t)attr.st.st_blocks,
+        .stx_atime = statx_time(attr.st.st_atim),
+        .stx_btime = statx_time(attr.btime),
+        .stx_ctime = statx_time(attr.st.st_ctim),
+        .stx_mtime = statx_time(attr.st.st_mtim),
+        .stx_rdev_major = major(attr.st.st_rdev),
+        .stx_rdev_minor = minor(attr.st.st_rdev),
+    };
+    fuse_reply_statx(req, 0, &x, attr_timeout(&attr));
+}
+#endif
+
+static void setattr_decode(const struct stat *st, int to_set, VjSetattr *out)
+{
+    static const struct {
+        int fuse;
+        unsigned ours;
+    } bits[] = {
+        {FUSE_SET_ATTR_MODE, VJ_SET_MODE},       {FUSE_SET_ATTR_UID, VJ_SET_UID},
+        {FUSE_SET_ATTR_GID, VJ_SET_GID},         {FUSE_SET_ATTR_SIZE, VJ_SET_SIZE},
+        {FUSE_SET_ATTR_ATIME, VJ_SET_ATIME},     {FUSE_SET_ATTR_MTIME, VJ_SET_MTIME},
+        {FUSE_SET_ATTR_ATIME_NOW, VJ_SET_ATIME}, {FUSE_SET_ATTR_MTIME_NOW, VJ_SET_MTIME},
+    };
+
+    *out = (VjSetattr){
+        .mode = st->st_mode,
+        .uid = st->st_uid,
+        .gid = st->st_gid,
+        .size = (uint64_t)st->st_size,
+        .atime = st->st_atim,
+        .mtime = st->st_mtim,
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(bits); i++) {
+        if (to_set & bits[i].fuse) {
+            out->what |= bits[i].ours;
+        }
+    }
+    /* With HANDLE_KILLPRIV_V2 the kernel says no more than that before a file is changed. */
+    if (out->what == 0) {
+        out->what = VJ_SET_UNPRIVILEGED;
+    }
+    if (to_set & FUSE_SET_ATTR_ATIME_NOW) {
+        out->atime.tv_nsec = UTIME_NOW;
+    }
+    if (to_set & FUSE_SET_ATTR_MTIME_NOW) {
+        out->mtime.tv_nsec = UTIME_NOW;
+    }
+}
+
+static void front_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
+                          struct fuse_file_info *fi)
+{
+    VjFront *f = front_of(req);
+    VjHandle *h = fi != NULL ? vj_front_handle(fi) : NULL;
+    VjSetattr set;
+    VjCaller who;
+    VjAttr attr;
+    VjPass pass;
+    int r;
+
+    vj_front_caller(req, &who);
+    setattr_decode(st, to_set, &set);
+    if (set.what & VJ_SET_SIZE) {
+        vj_trace(front, "ino %" G_GUINT64_FORMAT ": size %" G_GUINT64_FORMAT,
+                 (uint64_t)ino, set.size);
+        vj_gate_enter(f->gates, ino, VJ_PASS_SIZE, 0, 0, &pass);
+        r = vj_fs_setattr(f->fs, &who, ino, h, &set, &attr);
+        (void)vj_gate_leave(f->gates, &pass);
+    } else {
+        r = vj_fs_setattr(f->fs, &who, ino, h, &set, &attr);
+    }
+    reply_attr(req, r, &attr);
+}
+
+static void front_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+    struct statvfs st;
+    int r = vj_fs_statfs(front_of(req)->fs, &st);
+
+    (void)ino;
+    if (r < 0) {
+        fuse_reply_err(req, vj_front_errno(r));
+    } else {
+        fuse_reply_statfs(req, &st);
+    }
+}
+
+/* ---- extended attributes ------------------------------------------------------------ */
+
+/* The kernel asks for a length (size 0) or for the bytes. */
+static void reply_xattr(fuse_req_t req, int r, size_t size, const char *value, size_t len)
+{
+    if (r < 0) {
+        fuse_reply_err(req, vj_front_errno(r));
+    } else if (size == 0) {
+        fuse_reply_xattr(req, len);
+    } else {
+        fuse_reply_buf(req, value, len);
+    }
+}
+
+/* Bytes that the kernel asks for at once: 64 KiB is its own limit. */
+static char *xattr_room(fuse_req_t req, size_t size)
+{
+    char *room = g_try_malloc(MAX(size, 1));
+
+    if (room == NULL) {
+        fuse_reply_err(req, ENOMEM);
+    }
+    return room;
+}
+
+static void front_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    g_autofree char *room = xattr_room(req, size);
+    size_t len = 0;
+    int r;
+
+    if (room != NULL) {
+        r = vj_fs_getxattr(front_of(req)->fs, ino, name, room, size, &len);
+        reply_xattr(req, r, size, room, len);
+    }
+}
+
+static void front_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    g_autofree char *room = xattr_room(req, size);
+    size_t len = 0;
+    VjCaller who;
+    int r;
+
+    if (room != NULL) {
+        vj_front_caller(req, &who);
+        r = vj_fs_listxattr(front_of(req)->fs, &who, ino, room, size, &len);
+        reply_xattr(req, r, size, room, len);
+    }
+}
+
+static void front_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+                           const char *value, size_t size, int flags)
+{
+    VjCaller who;
+
+    vj_front_caller(req, &who);
+    reply_status(req,
+                 vj_fs_setxattr(front_of(req)->fs, &who, ino, name, value, size, flags));
+}
+
+static void front_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    reply_status(req, vj_fs_removexattr(front_of(req)->fs, ino, name));
+}
+
+/* ---- directories -------------------------------------------------------------------- */
+
+/* An open directory is where its listing ends; the kernel sends one READDIR of it at a time. */
+static uint64_t *listing_end(const struct fuse_file_info *fi)
+{
+    return (uint64_t *)(uintptr_t)fi->fh;
+}
+
+static void listing_free(VjFront *f, uint64_t *end)
+{
+    vj_mutex_lock(&f->lock);
+    g_hash_table_remove(f->listings, end);
+    vj_mutex_unlock(&f->lock);
+}
+
+static void front_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    VjFront *f = front_of(req);
+    uint64_t *end = g_new(uint64_t, 1);
+
+    (void)ino;
+    *end = UINT64_MAX; /* until the listing begins */
+    vj_mutex_lock(&f->lock);
+    g_hash_table_add(f->listings, end);
+    vj_mutex_unlock(&f->lock);
+    fi->fh = (uintptr_t)end;
+    if (fuse_reply_open(req, fi) != 0) {
+        listing_free(f, end);
+    }
+}
+
+static void front_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    (void)ino;
+    listing_free(front_of(req), listing_end(fi));
+    fuse_reply_err(req, 0);
+}
+
+typedef struct Listing {
+    fuse_req_t req;
+    char *bytes;
+    size_t cap, used;
+    bool plus;
+    GArray *told; /* uint64_t: inodes that the kernel counts */
+} Listing;
+
+static bool is_dot(const char *name)
+{
+    return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
+}
+
+static bool listing_visit(void *opaque, const VjDirent *d, const VjAttr *attr)
+{
+    Listing *l = opaque;
+    size_t room = l->cap - l->used, need;
+    struct fuse_entry_param e = {.ino = 0};
+
+    e.attr.st_ino = d->ino;
+    e.attr.st_mode = DTTOIF(d->type);
+    if (!l->plus) {
+        need = fuse_add_direntry(l->req, l->bytes + l->used, room, d->name, &e.attr,
+                                 (off_t)d->cookie);
+    } else {
+        bool counts = attr != NULL && !is_dot(d->name);
+
+        if (counts) {
+            entry_fill(attr, &e);
+        }
+        need = fuse_add_direntry_plus(l->req, l->bytes + l->used, room, d->name, &e,
+                                      (off_t)d->cookie);
+        if (need <= room && counts) {
+            vj_known_add(front_of(l->req)->known, e.ino);
+            g_array_append_val(l->told, e.ino);
+        }
+    }
+    if (need > room) {
+        return false;
+    }
+    l->used += need;
+    return true;
+}
+
+static void read_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                           struct fuse_file_info *fi, bool plus)
+{
+    VjFront *f = front_of(req);
+    g_autofree char *bytes = g_try_malloc(MAX(size, 1));
+    Listing l = {.req = req, .bytes = bytes, .cap = size, .plus = plus};
+    uint64_t end = __atomic_load_n(listing_end(fi), __ATOMIC_RELAXED);
+    int r;
+
+    if (bytes == NULL) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    l.told = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    r = vj_fs_readdir(f->fs, ino, (uint64_t)off, &end, size, plus, listing_visit, &l);
+    __atomic_store_n(listing_end(fi), end, __ATOMIC_RELAXED);
+    if (r < 0 && l.used == 0) {
+        fuse_reply_err(req, vj_front_errno(r));
+    } else if (fuse_reply_buf(req, bytes, l.used) != 0) {
+        for (guint i = 0; i < l.told->len; i++) {
+            vj_front_forget_one(f, g_array_index(l.told, uint64_t, i), 1);
+        }
+    }
+    g_array_unref(l.told);
+}
+
+static void front_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                          struct fuse_file_info *fi)
+{
+    read_directory(req, ino, size, off, fi, false);
+}
+
+static void front_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                              struct fuse_file_info *fi)
+{
+    read_directory(req, ino, size, off, fi, true);
+}
+
+/* ---- the connection ----------------------------------------------------------------- */
+
+/* Sets what is wanted among what the kernel offers. */
+static void want(struct fuse_conn_info *conn, unsigned flag, bool on)
+{
+    if (on && (conn->capable & flag)) {
+        conn->want |= flag;
+    } else {
+        conn->want &= ~flag;
+    }
+}
+
+static void front_init(void *userdata, struct fuse_conn_info *conn)
+{
+    VjFront *f = userdata;
+
+    /* Daemon and kernel would each believe to own size and times. */
+    want(conn, FUSE_CAP_WRITEBACK_CACHE, false);
+    /* Content changes behind the kernel's back only where we invalidate. */
+    want(conn, FUSE_CAP_AUTO_INVAL_DATA, false);
+    want(conn, FUSE_CAP_EXPLICIT_INVAL_DATA, true);
+    /* Who clears set-id bits; see README.md. */
+    want(conn, FUSE_CAP_HANDLE_KILLPRIV, false);
+#ifdef HAVE_STRUCT_FUSE_FILE_INFO_KILL_SUIDGID
+    want(conn, FUSE_CAP_HANDLE_KILLPRIV_V2, true);
+#endif
+    want(conn, FUSE_CAP_ASYNC_READ, true);
+    want(conn, FUSE_CAP_ASYNC_DIO, true);
+    /* The kernel would send O_TRUNC with OPEN, and refuse a running program only after it. */
+    want(conn, FUSE_CAP_ATOMIC_O_TRUNC, false);
+    want(conn, FUSE_CAP_EXPORT_SUPPORT, true);
+    /* Access control lists: the kernel checks them, and a default list beats the umask. */
+    want(conn, FUSE_CAP_POSIX_ACL, true);
+    want(conn, FUSE_CAP_DONT_MASK, true);
+    want(conn, FUSE_CAP_IOCTL_DIR, true);
+    want(conn, FUSE_CAP_PARALLEL_DIROPS, true);
+    want(conn, FUSE_CAP_READDIRPLUS, true);
+    want(conn, FUSE_CAP_READDIRPLUS_AUTO, true);
+    want(conn, FUSE_CAP_CACHE_SYMLINKS, true);
+    /* Locks stay with the kernel, which is right and interruptible for one mount. */
+    want(conn, FUSE_CAP_POSIX_LOCKS, false);
+    want(conn, FUSE_CAP_FLOCK_LOCKS, false);
+    /* Requests are copied anyway: the bytes are kept, or hashed. */
+    want(conn, FUSE_CAP_SPLICE_READ, false);
+    want(conn, FUSE_CAP_SPLICE_WRITE, false);
+    want(conn, FUSE_CAP_SPLICE_MOVE, false);
+#ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP
+    want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP, true);
+    f->maps_direct_files = (conn->want & FUSE_CAP_DIRECT_IO_ALLOW_MMAP) != 0;
+#endif
+    conn->max_write = VJ_FRONT_IO_MAX;
+    conn->max_readahead = VJ_FRONT_IO_MAX;
+    conn->max_background = VJ_FRONT_BACKGROUND_MAX;
+    conn->congestion_threshold = VJ_FRONT_BACKGROUND_MAX * 3 / 4;
+    conn->time_gran = 1;
+
+    vj_mutex_lock(&f->lock);
+    f->initialised = true;
+    vj_cond_broadcast(&f->changed);
+    vj_mutex_unlock(&f->lock);
+}
+
+const struct fuse_lowlevel_ops vj_front_ops = {
+    .init = front_init,
+    .lookup = front_lookup,
+    .forget = front_forget,
+    .forget_multi = front_forget_multi,
+    .getattr = front_getattr,
+#ifdef HAVE_STRUCT_FUSE_LOWLEVEL_OPS_STATX
+    .statx = front_statx,
+#endif
+    .setattr = front_setattr,
+    .readlink = front_readlink,
+    .mknod = front_mknod,
+    .mkdir = front_mkdir,
+    .unlink = front_unlink,
+    .rmdir = front_rmdir,
+    .symlink = front_symlink,
+    .rename = front_rename,
+    .link = front_link,
+    .open = vj_front_open,
+    .create = vj_front_create,
+#ifdef HAVE_STRUCT_FUSE_LOWLEVEL_OPS_TMPFILE
+    .tmpfile = vj_front_tmpfile,
+#endif
+    .read = vj_front_read,
+    .write = vj_front_write,
+    .flush = vj_front_flush,
+    .release = vj_front_release,
+    .fsync = vj_front_fsync,
+    .opendir = front_opendir,
+    .readdir = front_readdir,
+    .readdirplus = front_readdirplus,
+    .releasedir = front_releasedir,
+    .fsyncdir = vj_front_fsyncdir,
+    .statfs = front_statfs,
+    .setxattr = front_setxattr,
+    .getxattr = front_getxattr,
+    .listxattr = front_listxattr,
+    .removexattr = front_removexattr,
+    .ioctl = vj_front_ioctl,
+    .fallocate = vj_front_fallocate,
+    .copy_file_range = vj_front_copy_file_range,
+    .lseek = vj_front_lseek,
+};

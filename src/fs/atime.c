@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * atime.c - when a file was last read, as relatime has it
+ *
+ * Reads that the kernel answers from its cache never arrive here; of the others the first one
+ * after a change of the file, and the first one in a day, count.  The time is kept with the open
+ * inode and committed when a handle goes, so that no reader waits for a transaction; a
+ * crash may lose it.
+ */
+#include "fs/fs-private.h"
+
+#define RELATIME_SECONDS (24 * 3600)
+
+static bool is_due(const struct stat *st, struct timespec now)
+{
+    return !vj_fs_time_later(st->st_atim, st->st_mtim) ||
+           !vj_fs_time_later(st->st_atim, st->st_ctim) ||
+           now.tv_sec - st->st_atim.tv_sec >= RELATIME_SECONDS;
+}
+
+void vj_fs_set_noatime(VjFs *fs)
+{
+    fs->noatime = true;
+}
+
+void vj_fs_note_read(VjHandle *h)
+{
+    VjFs *fs = h->fs;
+    VjNode *n = h->node;
+    struct timespec now;
+    VjAttr attr;
+
+    if (g_atomic_int_get(&n->atime_is_new) || fs->noatime || (h->flags & O_NOATIME) ||
+        vj_volume_read_only(fs->volume)) {
+        return;
+    }
+    if (vj_fs_getattr(fs, h->ino, &attr) < 0) {
+        return; /* the read itself has told */
+    }
+    /* A change from now on makes it old again. */
+    g_atomic_int_set(&n->atime_is_new, 1);
+    now = vj_clock_real();
+    if (!is_due(&attr.st, now)) {
+        return;
+    }
+    vj_mutex_lock(&fs->lock);
+    n->atime = now;
+    if (!n->was_read) {
+        n->was_read = true;
+        g_atomic_int_inc(&fs->read_count);
+    }
+    vj_mutex_unlock(&fs->lock);
+}
+
+void vj_fs_note_change(VjHandle *h)
+{
+    if (g_atomic_int_get(&h->node->atime_is_new)) {
+        g_atomic_int_set(&h->node->atime_is_new, 0);
+    }
+}
+
+void vj_fs_show_read(VjFs *fs, uint64_t ino, VjAttr *out)
+{
+    const VjNode *n;
+
+    if (g_atomic_int_get(&fs->read_count) == 0) {
+        return;
+    }
+    vj_mutex_lock(&fs->lock);
+    n = g_hash_table_lookup(fs->nodes, &ino);
+    if (n != NULL && n->was_read) {
+        out->st.st_atim = n->atime;
+    }
+    vj_mutex_unlock(&fs->lock);
+}
+
+/* The lock is held. */
+static void node_forget_read(VjFs *fs, VjNode *n)
+{
+    if (n->was_read) {
+        n->was_read = false;
+        g_atomic_int_inc(&n->reads_forgotten);
+        (void)g_atomic_int_dec_and_test(&fs->read_count);
+    }
+}
+
+void vj_fs_forget_read(VjFs *fs, uint64_t ino)
+{
+    VjNode *n;
+
+    if (g_atomic_int_get(&fs->read_count) == 0) {
+        return;
+    }
+    vj_mutex_lock(&fs->lock);
+    n = g_hash_table_lookup(fs->nodes, &ino);
+    if (n != NULL) {
+        node_forget_read(fs, n);
+    }
+    vj_mutex_unlock(&fs->lock);
+}
+
+typedef struct ReadOp {
+    uint64_t ino;
+    const VjNode *node;
+    gint forgotten; /* node->reads_forgotten when atime was looked at */
+    struct timespec atime;
+} ReadOp;
+
+static int read_body(VjTxn *txn, void *opaque)
+{
+    const ReadOp *op = opaque;
+    VjInode inode;
+    int r = vj_inode_get(txn, op->ino, &inode);
+
+    if (r < 0) {
+        return r;
+    }
+    if (g_atomic_int_get(&op->node->reads_forgotten) != op->forgotten) {
+        return 0; /* somebody has set another, or is about to */
+    }
+    inode.atime = op->atime;
+    return vj_inode_put(txn, &inode);
+}
+
+void vj_fs_settle_read(VjHandle *h)
+{
+    VjFs *fs = h->fs;
+    VjNode *n = h->node;
+    ReadOp op = {.ino = h->ino, .node = n};
+    bool wanted;
+    int r;
+
+    if (g_atomic_int_get(&fs->read_count) == 0) {
+        return;
+    }
+    vj_mutex_lock(&fs->lock);
+    /* With each close: of two that go at the same moment none would be the last one. */
+    wanted = n->was_read;
+    op.atime = n->atime;
+    op.forgotten = g_atomic_int_get(&n->reads_forgotten);
+    if (wanted && n->orphan) {
+        node_forget_read(fs, n);
+        wanted = false;
+    }
+    vj_mutex_unlock(&fs->lock);
+    if (!wanted) {
+        return;
+    }
+    /* Shown from memory until it is committed; another reader may come meanwhile. */
+    r = vj_fs_run(fs, VJ_RUN_DEFAULT, read_body, &op);
+    if (r < 0) {
+        vj_trace(fs, "ino %" G_GUINT64_FORMAT ": its atime is lost: %s", h->ino,
+                 g_strerror(-r));
+    }
+    vj_mutex_lock(&fs->lock);
+    if (n->was_read && !vj_fs_time_later(n->atime, op.atime)) {
+        node_forget_read(fs, n);
+    }
+    vj_mutex_unlock(&fs->lock);
+}

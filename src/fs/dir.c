@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * dir.c - reading directories
+ *
+ * A call collects names in one snapshot, ends the transaction, and then visits: visitors
+ * may be slow, and attributes need transactions of their own.
+ */
+#include "fs/fs-private.h"
+
+#define VJ_DIR_SELF_COOKIE 1u
+#define VJ_DIR_PARENT_COOKIE 2u
+/* Most names of one call, whatever room there is. */
+#define VJ_DIR_BATCH_MAX 4096u
+/* Bytes that a name takes at a reader beside itself: a lower bound, so that room fills. */
+#define VJ_DIR_ENTRY_BYTES 24u
+#define VJ_DIR_ENTRY_PLUS_BYTES 152u
+
+typedef struct DirItem {
+    uint64_t ino, cookie;
+    uint32_t name; /* offset in names */
+    uint8_t type;
+} DirItem;
+
+typedef struct DirBatch {
+    GArray *items;     /* of DirItem */
+    GByteArray *names; /* each with its NUL */
+} DirBatch;
+
+static void batch_clear(DirBatch *b)
+{
+    g_array_unref(b->items);
+    g_byte_array_unref(b->names);
+}
+
+static void batch_add(DirBatch *b, VjDentry d, const void *name, size_t len)
+{
+    DirItem item = {
+        .ino = d.ino,
+        .cookie = d.cookie,
+        .type = d.type,
+        .name = b->names->len,
+    };
+
+    g_array_append_val(b->items, item);
+    g_byte_array_append(b->names, name, (guint)len);
+    g_byte_array_append(b->names, (const guint8 *)"", 1);
+}
+
+/*
+ * The record at @cookie is damaged.  A name has two, and the key of this one says which name
+ * it is: so the other is looked for, and nothing of the directory is lost.  0 also when no
+ * name has that cookie; -EBADMSG when names are damaged that may be it.
+ */
+static int batch_add_by_name(VjTxn *txn, uint64_t dir, uint64_t cookie, DirBatch *b)
+{
+    VjSlice found, value;
+    bool is_damaged = false;
+    VjFsKey key;
+    int r;
+
+    vj_log_error("directory %" G_GUINT64_FORMAT ": the order of names is damaged", dir);
+    vj_fs_key_name(&key, dir, "", 0);
+    while ((r = vj_txn_next(txn, VJ_SPACE_DENTRY, vj_fs_key_slice(&key), &found,
+                            &value)) == 0) {
+        VjDentry d;
+
+        if (found.len <= 8 || found.len > VJ_FS_KEY_MAX ||
+            vj_be64_get(found.data) != dir) {
+            r = -ENOENT;
+            break;
+        }
+        vj_fs_key_name(&key, dir, (const char *)found.data + 8, found.len - 8);
+        if (vj_dentry_decode(vj_fs_key_slice(&key), value, &d) < 0) {
+            is_damaged = true;
+        } else if (d.cookie == cookie) {
+            batch_add(b, d, key.bytes + 8, key.len - 8);
+            return 0;
+        }
+    }
+    return r != -ENOENT ? r : is_damaged ? -EBADMSG : 0;
+}
+
+static int batch_fill(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
+                      size_t about_bytes, size_t entry_bytes, DirBatch *b)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    VjInode inode;
+    VjFsKey key;
+    size_t used = 0;
+    int r = vj_meta_begin_read(fs->meta, &txn);
+
+    if (r < 0) {
+        return r;
+    }
+    r = vj_inode_get(txn, dir, &inode);
+    if (r < 0) {
+        return r;
+    }
+    if (!S_ISDIR(inode.mode)) {
+        return -ENOTDIR;
+    }
+    if (cookie == 0 && end != NULL) {
+        *end = inode.next_cookie;
+    }
+    if (inode.nlink == 0) {
+        return 0; /* removed while open: empty */
+    }
+    if (cookie < VJ_DIR_SELF_COOKIE) {
+        batch_add(b, (VjDentry){dir, VJ_DIR_SELF_COOKIE, DT_DIR}, ".", 1);
+    }
+    if (cookie < VJ_DIR_PARENT_COOKIE) {
+        batch_add(b, (VjDentry){inode.parent, VJ_DIR_PARENT_COOKIE, DT_DIR}, "..", 2);
+    }
+    vj_fs_key_number(&key, dir, MAX(cookie, VJ_DIR_PARENT_COOKIE));
+    while (used < about_bytes && b->items->len < VJ_DIR_BATCH_MAX) {
+        VjSlice found, value, name;
+        uint64_t at;
+        VjDentry d;
+
+        r = vj_txn_next(txn, VJ_SPACE_COOKIE, vj_fs_key_slice(&key), &found, &value);
+        if (r == -ENOENT) {
+            break;
+        }
+        if (r < 0) {
+            return r;
+        }
+        if (found.len != 16 || vj_be64_get(found.data) != dir) {
+            break;
+        }
+        at = vj_be64_get((const uint8_t *)found.data + 8);
+        if (end != NULL && at >= *end) {
+            break;
+        }
+        vj_fs_key_number(&key, dir, at);
+        if (vj_cookie_decode(found, value, &d, &name) == 0) {
+            batch_add(b, d, name.data, name.len);
+            used += entry_bytes + name.len;
+            continue;
+        }
+        r = batch_add_by_name(txn, dir, at, b);
+        if (r < 0) {
+            return r;
+        }
+        used += entry_bytes + VJ_NAME_MAX;
+    }
+    return 0;
+}
+
+int vj_fs_readdir(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
+                  size_t about_bytes, bool with_attr, VjFsVisit *visit, void *opaque)
+{
+    DirBatch b = {
+        .items = g_array_new(FALSE, FALSE, sizeof(DirItem)),
+        .names = g_byte_array_new(),
+    };
+    int r = batch_fill(fs, dir, cookie, end, about_bytes,
+                       with_attr ? VJ_DIR_ENTRY_PLUS_BYTES : VJ_DIR_ENTRY_BYTES, &b);
+
+    for (guint i = 0; r == 0 && i < b.items->len; i++) {
+        const DirItem *item = &g_array_index(b.items, DirItem, i);
+        VjDirent entry = {
+            .name = (const char *)b.names->data + item->name,
+            .ino = item->ino,
+            .cookie = item->cookie,
+            .type = item->type,
+        };
+        VjAttr attr;
+        bool has_attr = with_attr && vj_fs_getattr(fs, item->ino, &attr) == 0;
+
+        if (!visit(opaque, &entry, has_attr ? &attr : NULL)) {
+            break;
+        }
+    }
+    batch_clear(&b);
+    return r;
+}

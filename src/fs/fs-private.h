@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * fs-private.h - what the files of this room share
+ */
+#ifndef VJ_FS_FS_PRIVATE_H
+#define VJ_FS_FS_PRIVATE_H
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "fs/fs-format.h"
+#include "fs/fs.h"
+
+/* An inode that is open or has lost its last name. */
+typedef struct VjNode {
+    uint64_t ino;
+    unsigned handles;
+    bool orphan;
+    bool forgotten; /* orphans: nobody outside names it */
+    bool was_read;  /* at atime, which is not committed yet */
+    struct timespec atime;
+    gint atime_is_new;    /* atomic: nothing changed since the last read */
+    gint reads_forgotten; /* atomic: how often an atime was set that beats was_read */
+} VjNode;
+
+struct VjFs {
+    VjVolume *volume;
+    VjMeta *meta;
+    VjFsKnows *knows;
+    void *knows_opaque;
+    bool noatime;
+    gint read_count; /* atomic: nodes with was_read */
+
+    VjMutex lock; /* VJ_RANK_FS */
+    /* guarded by lock: */
+    GHashTable *nodes; /* uint64_t* in VjNode → VjNode, owned */
+    size_t staged_bytes;
+    uint64_t inode_count; /* with a name, or open without one */
+};
+
+typedef struct VjStage {
+    uint64_t id;
+    VjBuf *data;
+} VjStage;
+
+struct VjHandle {
+    VjFs *fs;
+    VjFile *file;
+    uint64_t ino;
+    VjNode *node; /* stays while the handle does */
+    int flags;
+
+    VjMutex lock; /* VJ_RANK_FS_HANDLE */
+    /* guarded by lock: */
+    uint32_t error_mark;
+    GArray *stages; /* of VjStage; NULL until the first */
+    uint64_t last_stage_id;
+    size_t staged_bytes;
+};
+
+/* vj_meta_run on a volume that may be written. */
+int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body,
+              void *op) G_GNUC_WARN_UNUSED_RESULT;
+
+/* fs.c: who is open, who is an orphan. */
+int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags,
+                    VjHandle **out) G_GNUC_WARN_UNUSED_RESULT;
+/* A committed transaction took the last name of @ino.  @held: it is about to
+ * become known outside. */
+void vj_fs_node_orphaned(VjFs *fs, uint64_t ino, bool held);
+void vj_fs_node_named(VjFs *fs, uint64_t ino);
+/* A committed transaction made an inode. */
+void vj_fs_node_made(VjFs *fs);
+
+/* atime.c: a READ came; the content changed; what stat shows; a time was set; the last handle
+ * goes. */
+void vj_fs_note_read(VjHandle *h);
+void vj_fs_note_change(VjHandle *h);
+void vj_fs_show_read(VjFs *fs, uint64_t ino, VjAttr *out);
+void vj_fs_forget_read(VjFs *fs, uint64_t ino);
+void vj_fs_settle_read(VjHandle *h);
+
+void vj_fs_attr(const VjInode *inode, VjAttr *out);
+int vj_fs_name_check(const char *name) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_fs_time_later(struct timespec a, struct timespec b);
+
+static inline uint8_t vj_fs_type(mode_t mode)
+{
+    return (uint8_t)IFTODT(mode);
+}
+
+/* names.c: one name in a transaction.  @dir is changed, its caller puts it. */
+int vj_name_get(VjTxn *txn, uint64_t dir, const char *name,
+                VjDentry *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_name_add(VjTxn *txn, VjInode *dir, const char *name, uint64_t ino,
+                uint8_t type) G_GNUC_WARN_UNUSED_RESULT;
+/* What vj_name_del() took, under another name of the same directory. */
+int vj_name_put_back(VjTxn *txn, VjInode *dir, const char *name,
+                     const VjDentry *was) G_GNUC_WARN_UNUSED_RESULT;
+/* The name keeps its cookie and names another inode. */
+int vj_name_set(VjTxn *txn, uint64_t dir, const char *name,
+                const VjDentry *now) G_GNUC_WARN_UNUSED_RESULT;
+int vj_name_del(VjTxn *txn, VjInode *dir, const char *name,
+                const VjDentry *was) G_GNUC_WARN_UNUSED_RESULT;
+/* An inode record that some name or parent promises: missing is damage. */
+int vj_named_inode_get(VjTxn *txn, uint64_t ino, VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
+/* A directory that names may be added to. */
+int vj_dir_get(VjTxn *txn, uint64_t ino, VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* caller.c: look into /proc; no locks, no transaction.  @capability: CAP_*. */
+bool vj_caller_capable(const VjCaller *who, unsigned capability);
+bool vj_caller_in_group(const VjCaller *who, gid_t gid);
+
+/* acl.c: in the caller's transaction; who changes the mode of @inode puts it. */
+bool vj_acl_is_name(const char *name);
+/* The permissions of an access list are those of @mode. */
+bool vj_acl_agrees(const VjAcl *acl, mode_t mode);
+/* @inode is about to be made in @dir with the mode that was asked for. */
+int vj_acl_inherit(VjTxn *txn, const VjInode *dir, mode_t umask,
+                   VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
+/* The permissions in the mode of @inode are new. */
+int vj_acl_chmod(VjTxn *txn, const VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
+/* -EINVAL: @value is no list; -EOPNOTSUPP: a symlink; -EACCES: a default list of what is no
+ * directory; -E2BIG. */
+int vj_acl_set(VjTxn *txn, VjInode *inode, const char *name, VjSlice value,
+               bool keep_set_gid) G_GNUC_WARN_UNUSED_RESULT;
+int vj_acl_remove(VjTxn *txn, const VjInode *inode,
+                  const char *name) G_GNUC_WARN_UNUSED_RESULT; /* -ENODATA */
+
+/* xattr.c: whether @name is there; takes it away if it is. */
+int vj_xattr_exists(VjTxn *txn, uint64_t ino, const char *name,
+                    bool *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_xattr_drop(VjTxn *txn, uint64_t ino, const char *name) G_GNUC_WARN_UNUSED_RESULT;
+
+/* text.c: the value of user.varjfs.status; owned. */
+int vj_fs_status_text(VjFs *fs, uint64_t ino, char **out) G_GNUC_WARN_UNUSED_RESULT;
+const char *vj_fs_mode_name(uint8_t mode);
+
+/* settings.c: user.varjfs.*, which are fields of the inode. */
+typedef struct VjSetting VjSetting;
+/* @name without the prefix; NULL: there is none. */
+const VjSetting *vj_setting_find(const char *name);
+/* The effective value; owned. */
+char *vj_setting_text(const VjSetting *s, const VjFs *fs, const VjInode *inode);
+/* The names, with @prefix and a NUL each, of those that were set on @inode itself. */
+void vj_settings_list(const VjInode *inode, const char *prefix, GString *names);
+/* As setxattr(2) and removexattr(2).  -EINVAL the value means nothing; -EPERM neither file nor
+ * directory; -EEXIST, -ENODATA. */
+int vj_setting_set(VjFs *fs, uint64_t ino, const VjSetting *s, const void *value,
+                   size_t len, int flags) G_GNUC_WARN_UNUSED_RESULT;
+int vj_setting_remove(VjFs *fs, uint64_t ino,
+                      const VjSetting *s) G_GNUC_WARN_UNUSED_RESULT;
+
+#endif

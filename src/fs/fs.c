@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * fs.c - the file system as a whole: open inodes, orphans, space
+ *
+ * An inode without a name lives on while a handle is open or the kernel knows it.  It is a
+ * VjNode from the moment its last name went, and it is reaped by whoever takes the node out
+ * of the table: the last release, the kernel's forget, or the unlink itself.
+ */
+#include "fs/fs-private.h"
+
+VjFs *vj_fs_new(VjVolume *volume)
+{
+    VjFs *fs = g_new0(VjFs, 1);
+
+    g_assert(volume != NULL);
+    fs->volume = volume;
+    fs->meta = vj_volume_meta(volume);
+    fs->nodes = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    vj_mutex_init(&fs->lock, VJ_RANK_FS, "fs");
+    fs->inode_count = vj_volume_inodes_at_open(volume);
+    return fs;
+}
+
+void vj_fs_free(VjFs *fs)
+{
+    if (fs == NULL) {
+        return;
+    }
+    g_assert(fs->staged_bytes == 0);
+    g_hash_table_unref(fs->nodes);
+    vj_mutex_clear(&fs->lock);
+    g_free(fs);
+}
+
+void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque)
+{
+    fs->knows = knows;
+    fs->knows_opaque = opaque;
+}
+
+int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
+{
+    int r;
+
+    if (vj_volume_read_only(fs->volume)) {
+        return -EROFS;
+    }
+    r = vj_meta_run(fs->meta, flags, body, op);
+    /* What was deleted a moment ago is removed in the background: then there may be space. */
+    if (r == -ENOSPC && vj_volume_settle(fs->volume) == 0) {
+        r = vj_meta_run(fs->meta, flags, body, op);
+    }
+    return r;
+}
+
+int vj_fs_name_check(const char *name)
+{
+    size_t len = strlen(name);
+
+    if (len > VJ_NAME_MAX) {
+        return -ENAMETOOLONG;
+    }
+    if (len == 0 || strchr(name, '/') != NULL) {
+        return -EINVAL;
+    }
+    return 0;
+}
+
+bool vj_fs_time_later(struct timespec a, struct timespec b)
+{
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+/* ---- nodes -------------------------------------------------------------------------- */
+
+static VjNode *node_get(VjFs *fs, uint64_t ino) VJ_REQUIRES(fs->lock)
+{
+    VjNode *n = g_hash_table_lookup(fs->nodes, &ino);
+
+    if (n == NULL) {
+        n = g_new0(VjNode, 1);
+        n->ino = ino;
+        g_hash_table_insert(fs->nodes, &n->ino, n);
+    }
+    return n;
+}
+
+/* statfs counts what has a name or is open; the rest is only waiting to be dropped. */
+static unsigned node_counts(const VjNode *n)
+{
+    return !n->orphan || n->handles > 0;
+}
+
+/* After a change of @n, which counted as @before until then. */
+static void node_count_again(VjFs *fs, const VjNode *n, unsigned before)
+    VJ_REQUIRES(fs->lock)
+{
+    /* On a damaged volume there may have been fewer inodes than names. */
+    if (fs->inode_count + node_counts(n) >= before) {
+        fs->inode_count = fs->inode_count + node_counts(n) - before;
+    }
+}
+
+/* Takes @n away when nothing holds it; true: it was an orphan, the caller reaps it. */
+static bool node_settle(VjFs *fs, VjNode *n) VJ_REQUIRES(fs->lock)
+{
+    bool reap = n->orphan && n->forgotten;
+
+    if (n->handles > 0 || (n->orphan && !n->forgotten)) {
+        return false;
+    }
+    g_hash_table_remove(fs->nodes, &n->ino);
+    return reap;
+}
+
+void vj_fs_node_orphaned(VjFs *fs, uint64_t ino, bool held)
+{
+    VjNode *n;
+    unsigned before;
+    bool known, reap = false;
+
+    vj_mutex_lock(&fs->lock);
+    n = node_get(fs, ino);
+    before = node_counts(n);
+    n->orphan = true;
+    n->forgotten = false;
+    node_count_again(fs, n, before);
+    vj_mutex_unlock(&fs->lock);
+
+    /* A forget that came before found no orphan; one that comes later finds it. */
+    known = fs->knows != NULL && (held || fs->knows(fs->knows_opaque, ino));
+    if (known) {
+        return;
+    }
+    vj_mutex_lock(&fs->lock);
+    n = g_hash_table_lookup(fs->nodes, &ino);
+    if (n != NULL && n->orphan) {
+        n->forgotten = true;
+        reap = node_settle(fs, n);
+    }
+    vj_mutex_unlock(&fs->lock);
+    if (reap) {
+        vj_volume_reap(fs->volume, ino);
+    }
+}
+
+void vj_fs_node_named(VjFs *fs, uint64_t ino)
+{
+    VjNode *n;
+
+    vj_mutex_lock(&fs->lock);
+    n = g_hash_table_lookup(fs->nodes, &ino);
+    if (n != NULL) {
+        unsigned before = node_counts(n);
+
+        n->orphan = false;
+        node_count_again(fs, n, before);
+        (void)node_settle(fs, n);
+    }
+    vj_mutex_unlock(&fs->lock);
+}
+
+void vj_fs_node_made(VjFs *fs)
+{
+    vj_mutex_lock(&fs->lock);
+    fs->inode_count++;
+    vj_mutex_unlock(&fs->lock);
+}
+
+void vj_fs_forgotten(VjFs *fs, uint64_t ino)
+{
+    VjNode *n;
+    bool reap = false;
+
+    vj_mutex_lock(&fs->lock);
+    n = g_hash_table_lookup(fs->nodes, &ino);
+    if (n != NULL && n->orphan) {
+        n->forgotten = true;
+        reap = node_settle(fs, n);
+    }
+    vj_mutex_unlock(&fs->lock);
+    if (reap) {
+        vj_trace(fs, "ino %" G_GUINT64_FORMAT ": forgotten, reaped", ino);
+        vj_volume_reap(fs->volume, ino);
+    }
+}
+
+int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags, VjHandle **out)
+{
+    g_autoptr(VjFile) file = NULL;
+    unsigned before;
+    VjHandle *h;
+    VjNode *n;
+    int r;
+
+    *out = NULL;
+    r = vj_file_open(fs->volume, ino, &file);
+    if (r < 0) {
+        return r;
+    }
+    h = g_new0(VjHandle, 1);
+    h->fs = fs;
+    h->ino = ino;
+    h->flags = flags;
+    h->error_mark = vj_file_error_mark(file);
+    h->file = g_steal_pointer(&file);
+    vj_mutex_init(&h->lock, VJ_RANK_FS_HANDLE, "fs handle");
+
+    vj_mutex_lock(&fs->lock);
+    n = node_get(fs, ino);
+    before = node_counts(n);
+    n->handles++;
+    g_atomic_int_set(&n->atime_is_new, 0);
+    h->node = n;
+    node_count_again(fs, n, before);
+    vj_mutex_unlock(&fs->lock);
+    *out = h;
+    return 0;
+}
+
+void vj_fs_release(VjFs *fs, VjHandle *h)
+{
+    uint64_t ino = h->ino;
+    unsigned before;
+    VjNode *n;
+    bool reap;
+
+    vj_fs_settle_read(h);
+    if (h->stages != NULL) {
+        for (guint i = 0; i < h->stages->len; i++) {
+            vj_buf_unref(g_array_index(h->stages, VjStage, i).data);
+        }
+        g_array_unref(h->stages);
+    }
+    vj_file_unref(h->file);
+
+    vj_mutex_lock(&fs->lock);
+    fs->staged_bytes -= h->staged_bytes;
+    n = g_hash_table_lookup(fs->nodes, &ino);
+    g_assert(n != NULL && n->handles > 0);
+    before = node_counts(n);
+    n->handles--;
+    node_count_again(fs, n, before);
+    reap = node_settle(fs, n);
+    vj_mutex_unlock(&fs->lock);
+    if (reap) {
+        vj_trace(fs, "ino %" G_GUINT64_FORMAT ": released, reaped", ino);
+        vj_volume_reap(fs->volume, ino);
+    }
+    vj_mutex_clear(&h->lock);
+    g_free(h);
+}
+
+uint64_t vj_fs_handle_ino(const VjHandle *h)
+{
+    return h->ino;
+}
+
+/* ---- the volume --------------------------------------------------------------------- */
+
+/* Space alone limits inodes: one for each block that is left is what is promised. */
+int vj_fs_statfs(VjFs *fs, struct statvfs *out)
+{
+    VjStoreSpace space;
+    uint64_t reserved;
+    int r = vj_volume_space(fs->volume, &space, &reserved);
+
+    if (r < 0) {
+        return r;
+    }
+    memset(out, 0, sizeof *out);
+    out->f_bsize = 4096;
+    out->f_frsize = 4096;
+    out->f_blocks = space.total_bytes / 4096;
+    out->f_bfree = (space.free_bytes - MIN(reserved, space.free_bytes)) / 4096;
+    out->f_bfree = MIN(out->f_bfree, out->f_blocks);
+    out->f_bavail = (space.available_bytes - MIN(reserved, space.available_bytes)) / 4096;
+    out->f_bavail = MIN(out->f_bavail, out->f_bfree);
+    out->f_ffree = out->f_bfree;
+    out->f_favail = out->f_bavail;
+    vj_mutex_lock(&fs->lock);
+    out->f_files = out->f_ffree + fs->inode_count;
+    vj_mutex_unlock(&fs->lock);
+    out->f_namemax = VJ_NAME_MAX;
+    return 0;
+}
+
+int vj_fs_sync_names(VjFs *fs)
+{
+    if (vj_volume_read_only(fs->volume)) {
+        return 0;
+    }
+    return vj_meta_flush(fs->meta);
+}
+
+int vj_fs_sync_all(VjFs *fs)
+{
+    if (vj_volume_read_only(fs->volume)) {
+        return 0;
+    }
+    return vj_volume_sync(fs->volume);
+}

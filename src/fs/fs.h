@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * fs.h - what a file system means: names, attributes, handles; the face of the room fs
+ *
+ * Plain functions over inode numbers and handles, called by front and by tests.  Nothing
+ * here knows FUSE.  Who may do what is the kernel's business (default_permissions): the
+ * caller's identity decides who owns what is made and which privileges an edit takes away.
+ *
+ * Unless said otherwise: functions return 0 or -errno; any thread; no locks may be held;
+ * they block on metadata in memory only, those that say "blocks" on the store too.  What
+ * changes something is -EROFS on a read-only volume.  A name that is longer than 255 bytes
+ * is -ENAMETOOLONG; -EBADMSG means a damaged record, which has been logged.
+ */
+#ifndef VJ_FS_FS_H
+#define VJ_FS_FS_H
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "file/file.h"
+#include "file/repair.h"
+
+typedef struct VjFs VjFs;
+/* An open file description.  Whoever opened it releases it, once. */
+typedef struct VjHandle VjHandle;
+
+/* Most names of a file. */
+#define VJ_FS_LINK_MAX 65000u
+/* Staged edit data of one handle, and of all handles together, bytes. */
+#define VJ_FS_STAGE_MAX VJ_FILE_EDIT_MAX
+#define VJ_FS_STAGE_TOTAL_MAX ((size_t)256 << 20)
+/* Stages of one handle at one time: an edit that is being staged needs one. */
+#define VJ_FS_STAGES_MAX 1024u
+
+/* Who asks. */
+typedef struct VjCaller {
+    uid_t uid;
+    gid_t gid;
+    mode_t umask; /* taken off the modes of what is made, without a default access list */
+    pid_t pid;    /* its thread, as /proc has it; 0: not known */
+} VjCaller;
+
+typedef struct VjAttr {
+    struct stat st;
+    struct timespec btime; /* when it was made */
+    uint64_t generation;
+    bool dirty; /* written back later: st_blocks and the times may still change */
+} VjAttr;
+
+/* True when somebody outside (the kernel) may still name @ino without a handle. */
+typedef bool VjFsKnows(void *opaque, uint64_t ino);
+
+/* Setup only.  @volume is borrowed until vj_fs_free. */
+VjFs *vj_fs_new(VjVolume *volume);
+/* Every handle has been released.  NULL is fine. */
+void vj_fs_free(VjFs *fs);
+/* Setup only.  Without it nobody knows any inode that has no handle. */
+void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque);
+
+/* Setup only.  Reads leave no trace; without it atime follows them as relatime has it. */
+void vj_fs_set_noatime(VjFs *fs);
+
+/* Nobody outside names @ino any more: an orphan without handles is dropped now. */
+void vj_fs_forgotten(VjFs *fs, uint64_t ino);
+
+/* ---- names -------------------------------------------------------------------------- */
+
+/* "." and ".." are names too (for file handles that outlive the kernel's cache). */
+int vj_fs_lookup(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
+                 VjAttr *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Regular files, FIFOs, sockets, devices: type and permissions in @mode. */
+int vj_fs_mknod(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
+                mode_t mode, dev_t rdev, VjAttr *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_mkdir(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
+                mode_t mode, VjAttr *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_symlink(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
+                  const char *target, VjAttr *out) G_GNUC_WARN_UNUSED_RESULT;
+/* @dst holds VJ_SYMLINK_MAX + 1 bytes and ends with a NUL.  -EINVAL: not a symlink. */
+int vj_fs_readlink(VjFs *fs, uint64_t ino, char *dst) G_GNUC_WARN_UNUSED_RESULT;
+/* -EMLINK, -EEXIST, -EPERM (a directory) */
+int vj_fs_link(VjFs *fs, uint64_t ino, uint64_t parent, const char *name,
+               VjAttr *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_unlink(VjFs *fs, uint64_t parent, const char *name) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_rmdir(VjFs *fs, uint64_t parent, const char *name) G_GNUC_WARN_UNUSED_RESULT;
+
+#define VJ_RENAME_NOREPLACE (1u << 0)
+#define VJ_RENAME_EXCHANGE (1u << 1)
+/*
+ * vj_fs_rename - one step for every observer and across a crash
+ *
+ * Over an existing name it becomes durable not before the moved file's content as it is
+ * now: that content is committed first (blocks).  -EINVAL: into itself; other @flags.
+ */
+int vj_fs_rename(VjFs *fs, uint64_t parent, const char *name, uint64_t new_parent,
+                 const char *new_name, unsigned flags) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- attributes --------------------------------------------------------------------- */
+
+int vj_fs_getattr(VjFs *fs, uint64_t ino, VjAttr *out) G_GNUC_WARN_UNUSED_RESULT;
+
+enum {
+    VJ_SET_MODE = 1 << 0,
+    VJ_SET_UID = 1 << 1,
+    VJ_SET_GID = 1 << 2,
+    VJ_SET_SIZE = 1 << 3,
+    VJ_SET_ATIME = 1 << 4,
+    VJ_SET_MTIME = 1 << 5,
+    VJ_SET_UNPRIVILEGED = 1 << 6, /* vj_fs_clear_privileges */
+};
+
+typedef struct VjSetattr {
+    unsigned what; /* VJ_SET_* */
+    mode_t mode;   /* permissions; the type bits are not looked at */
+    uid_t uid;
+    gid_t gid;
+    uint64_t size;
+    struct timespec atime, mtime; /* tv_nsec UTIME_NOW: the time of the call */
+} VjSetattr;
+
+/* @h may be NULL.  A change of size may block. */
+int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
+                  const VjSetattr *set, VjAttr *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * vj_fs_clear_privileges - what a change of content by @who takes away goes
+ *
+ * Set-id bits, unless @who has CAP_FSETID, and security.capability.  Edits, truncation and
+ * O_TRUNC do it themselves.
+ */
+int vj_fs_clear_privileges(VjFs *fs, const VjCaller *who,
+                           uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
+
+int vj_fs_statfs(VjFs *fs, struct statvfs *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- directories -------------------------------------------------------------------- */
+
+typedef struct VjDirent {
+    const char *name; /* borrowed for the call */
+    uint64_t ino;
+    uint64_t cookie; /* go on behind this one */
+    uint8_t type;    /* DT_* */
+} VjDirent;
+
+/* @attr: NULL unless asked for, and when the inode went away meanwhile.  false: full. */
+typedef bool VjFsVisit(void *opaque, const VjDirent *entry, const VjAttr *attr);
+
+/*
+ * vj_fs_readdir - names behind @cookie (0: from the start), in the order of creation
+ *
+ * Cookies grow within a directory and are never used twice: a name that is there all the
+ * time is seen once, whatever is made and removed meanwhile.
+ * @end           names from this cookie on are left out; set when @cookie is 0, so that who makes
+ *                or renames what he reads comes to an end.  NULL: all names
+ * @about_bytes   how much the caller has room for; fewer names may be given
+ * No transaction is open while @visit runs.
+ */
+int vj_fs_readdir(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
+                  size_t about_bytes, bool with_attr, VjFsVisit *visit,
+                  void *opaque) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Every change so far is durable (fsync of a directory, varjfsctl sync).  Blocks. */
+int vj_fs_sync_names(VjFs *fs) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_sync_all(VjFs *fs) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- open files --------------------------------------------------------------------- */
+
+/* @flags as open(2): O_TRUNC, O_EXCL and the access mode count. */
+int vj_fs_open(VjFs *fs, const VjCaller *who, uint64_t ino, int flags,
+               VjHandle **out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_create(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
+                 mode_t mode, int flags, VjAttr *attr,
+                 VjHandle **out) G_GNUC_WARN_UNUSED_RESULT;
+/* A file without a name that vj_fs_link may give one. */
+int vj_fs_tmpfile(VjFs *fs, const VjCaller *who, uint64_t parent, mode_t mode, int flags,
+                  VjAttr *attr, VjHandle **out) G_GNUC_WARN_UNUSED_RESULT;
+/* Ends @h; write-back starts, nobody waits for it. */
+void vj_fs_release(VjFs *fs, VjHandle *h);
+uint64_t vj_fs_handle_ino(const VjHandle *h);
+/* It was opened for reading. */
+bool vj_fs_handle_readable(const VjHandle *h);
+
+/* At each close(2): starts write-back; tells an error of earlier ones, once a handle. */
+int vj_fs_flush(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
+/* Durable on 0; blocks.  Tells an error of earlier write-back too, as vj_fs_flush does. */
+int vj_fs_fsync(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
+/* Its two halves: durable on 0, and the error of earlier write-back that is to be told. */
+int vj_fs_sync(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_take_error(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Short only at the end of the file.  Blocks. */
+int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len,
+               size_t *got) G_GNUC_WARN_UNUSED_RESULT;
+
+#define VJ_WRITE_APPEND (1u << 0) /* at the end; @offset is ignored */
+#define VJ_WRITE_SYNC (1u << 1)   /* durable on 0 */
+/* @at: where it went (NULL: not wanted).  May wait for memory. */
+int vj_fs_write(VjHandle *h, uint64_t offset, const void *src, size_t len, unsigned flags,
+                uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
+
+/* @mode as fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE; others -EOPNOTSUPP. */
+int vj_fs_fallocate(VjHandle *h, int mode, uint64_t offset,
+                    uint64_t len) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_seek(VjHandle *h, uint64_t offset, bool data,
+               uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
+/* May be short; 0 only at the end of the source.  Blocks. */
+int vj_fs_copy(VjHandle *src, uint64_t src_offset, VjHandle *dst, uint64_t dst_offset,
+               uint64_t len, uint64_t *copied) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * A step of vj_file_recode (file.h).  -EBADF: @h is not open for writing, and @who is neither
+ * owner nor root.  Blocks.
+ */
+int vj_fs_recode(VjHandle *h, const VjCaller *who,
+                 VjRecode *step) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- edits -------------------------------------------------------------------------- */
+
+typedef struct VjEdit {
+    uint64_t offset;
+    uint64_t old_len; /* clipped at the end */
+    const void *src;
+    uint64_t
+        len; /* bytes, at most VJ_FILE_EDIT_MAX; of a hole as many as a file may have */
+    bool append; /* at the end; offset is ignored */
+    bool hole;   /* len bytes of hole come, src is not looked at; not with append */
+    bool inside; /* with hole: -EINVAL unless offset + old_len is below the size */
+} VjEdit;
+
+/* What an edit did, in the coordinates of before. */
+typedef struct VjEdited {
+    uint64_t at;
+    uint64_t old_len;  /* bytes that went */
+    uint64_t len;      /* bytes that came instead */
+    uint64_t old_size; /* of the file, before */
+    uint64_t size;     /* and after */
+    bool changed;      /* false: nothing happened, no times changed */
+} VjEdited;
+
+/*
+ * vj_fs_replace - one visible step; insert (old_len 0) and delete (len 0) are cases of it
+ *
+ * Clears set-id bits as a write does.  -EBADF not open for writing; -EINVAL offset beyond
+ * what a file can have; -EFBIG, -ENOSPC, -EIO.
+ * The figures of @out are exact when nobody else changes the file's length during the call:
+ * callers that need them keep others out.
+ */
+int vj_fs_replace(VjFs *fs, const VjCaller *who, VjHandle *h, const VjEdit *edit,
+                  VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * vj_fs_shift - a write most of whose bytes stand there already (vj_file_shift)
+ *
+ * @shift    change: from vj_fs_change_count; src_len at most VJ_FILE_EDIT_MAX
+ * Clears set-id bits.  -EBUSY the content was changed since; -EINVAL src_len is 0 or not
+ * below len, or what is to move is not in the file; else as vj_fs_replace.  @out: as of an
+ * edit that replaces all of [offset, offset + len).
+ */
+int vj_fs_shift(VjFs *fs, const VjCaller *who, VjHandle *h, const VjFileShift *shift,
+                VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
+/* The number for vj_fs_shift, and the size that belongs to it or is newer.  -EBADF, -EROFS. */
+int vj_fs_change_count(VjHandle *h, uint64_t *change,
+                       uint64_t *size) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * Data that is too long for one call is staged under an id of the handle.  add: @id 0
+ * makes a stage and sets it; @offset must be the stage's length so far (-EINVAL).
+ * -ENOENT no such stage; -EFBIG the handle has staged VJ_FS_STAGE_MAX, or in VJ_FS_STAGES_MAX
+ * stages; -ENOMEM all have.
+ */
+int vj_fs_stage_add(VjHandle *h, uint64_t *id, uint64_t offset, const void *src,
+                    size_t len) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_stage_drop(VjHandle *h, uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
+/* Ends the stage; @out is owned, and counts as staged no more. */
+int vj_fs_stage_take(VjHandle *h, uint64_t id, VjBuf **out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- extended attributes ------------------------------------------------------------ */
+
+/*
+ * user.* (of regular files and directories), trusted.*, security.* and the access control
+ * lists system.posix_acl_*; others are -EOPNOTSUPP.  Who may is decided by the kernel, but a
+ * list shows trusted.* only to who has CAP_SYS_ADMIN.  user.varjfs.* are settings: checked,
+ * kept in the inode.  get, list: @cap 0 asks for the length; -ERANGE when it does not fit.
+ */
+int vj_fs_getxattr(VjFs *fs, uint64_t ino, const char *name, void *dst, size_t cap,
+                   size_t *len) G_GNUC_WARN_UNUSED_RESULT;
+/* @flags XATTR_CREATE, XATTR_REPLACE */
+int vj_fs_setxattr(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name,
+                   const void *src, size_t len, int flags) G_GNUC_WARN_UNUSED_RESULT;
+/* Names, each with its NUL. */
+int vj_fs_listxattr(VjFs *fs, const VjCaller *who, uint64_t ino, char *dst, size_t cap,
+                    size_t *len) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- text for varjfsctl ------------------------------------------------------------- */
+
+/*
+ * vj_fs_text - one page of VARJFS_TEXT_* (include/varjfs/ioctl.h says what the lines are)
+ *
+ * @cursor   where to go on; UINT64_MAX when this was the last page
+ * @dst      whole lines, no NUL; @len their bytes
+ */
+int vj_fs_text(VjFs *fs, uint64_t ino, unsigned what, uint64_t *cursor, char *dst,
+               size_t cap, size_t *len) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * vj_fs_tend - one step of VARJFS_TEND_* (include/varjfs/ioctl.h)
+ *
+ * As vj_volume_gc and vj_volume_scrub (file.h); -EPERM: @who is not root; -EINVAL: unknown.
+ */
+int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what,
+               VjTend *step) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- check -------------------------------------------------------------------------- */
+
+/*
+ * vj_fs_check - verify every name, link count and attribute of a volume
+ *
+ * Adds to names and problems of @out.  The volume is open and at rest (fsck).  Blocks.
+ */
+int vj_fs_check(VjVolume *volume, VjCheckSay *say, void *opaque,
+                VjCheckReport *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * vj_fs_repair_all - put right what vj_volume_check and vj_fs_check found
+ *
+ * Everything but the store's strays (vj_repair_store).  What could not be put right, the next
+ * check finds.  0, or what kept it from going on.
+ */
+int vj_fs_repair_all(VjRepair *r) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Names of one inode that are looked for. */
+#define VJ_FS_PATHS_MOST 8u
+
+/* @path is borrowed: a name of @ino from the root on, "/a/b"; NULL: it has none. */
+typedef void VjFsPathVisit(void *opaque, uint64_t ino, const char *path);
+
+/*
+ * vj_fs_find_paths - the names of some inodes, for messages
+ *
+ * Visits them in their order, one with several names several times (VJ_FS_PATHS_MOST).  Reads
+ * all names of the volume, which is at rest, once; memory grows with the number of
+ * directories.  Blocks.
+ */
+int vj_fs_find_paths(VjVolume *volume, const uint64_t *inodes, size_t count,
+                     VjFsPathVisit *visit, void *opaque) G_GNUC_WARN_UNUSED_RESULT;
+
+#endif

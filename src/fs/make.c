@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * make.c - inodes come into being: files, directories, symlinks, devices, further links
+ *
+ * The inode, its name and the directory's record are one transaction.  What is made belongs
+ * to the caller; in a set-gid directory to the directory's group, and directories made
+ * there are set-gid too.  Settings are inherited (vj_volume_inherit), and permissions where the
+ * directory has a default access control list; else the caller's umask limits them.
+ */
+#include "fs/fs-private.h"
+
+typedef struct MakeOp {
+    const VjVolume *volume;
+    const VjCaller *who;
+    uint64_t parent;
+    const char *name; /* NULL: an orphan (O_TMPFILE) */
+    mode_t mode;
+    dev_t rdev;
+    const char *target; /* symlinks */
+    struct timespec now;
+    VjInode inode; /* out */
+} MakeOp;
+
+static void make_fill(const MakeOp *op, const VjInode *dir, uint64_t ino, VjInode *out)
+{
+    *out = (VjInode){
+        .ino = ino,
+        .generation = 1, /* inode numbers are never used again */
+        .mode = op->mode,
+        .uid = op->who->uid,
+        .gid = op->who->gid,
+        .nlink = op->name == NULL    ? 0
+                 : S_ISDIR(op->mode) ? 2
+                                     : 1,
+        .rdev = op->rdev,
+        .atime = op->now,
+        .mtime = op->now,
+        .ctime = op->now,
+        .btime = op->now,
+        .content = VJ_CONTENT_EMPTY,
+        .root = {.next_node = 1},
+    };
+    vj_volume_inherit(op->volume, dir, out);
+    if (dir->mode & S_ISGID) {
+        out->gid = dir->gid;
+        if (S_ISDIR(op->mode)) {
+            out->mode |= S_ISGID;
+        }
+    }
+    if (S_ISDIR(op->mode)) {
+        out->parent = dir->ino;
+        out->next_cookie = 3;
+    }
+}
+
+static int make_body(VjTxn *txn, void *opaque)
+{
+    MakeOp *op = opaque;
+    VjInode dir;
+    VjDentry d;
+    uint64_t ino;
+    int r = vj_dir_get(txn, op->parent, &dir);
+
+    if (r < 0) {
+        return r;
+    }
+    if (op->name != NULL) {
+        r = vj_name_get(txn, op->parent, op->name, &d);
+        if (r != -ENOENT) {
+            return r == 0 ? -EEXIST : r;
+        }
+    }
+    if (S_ISDIR(op->mode) && dir.nlink >= UINT32_MAX - 1) {
+        return -EMLINK;
+    }
+    r = vj_ino_new(txn, &ino);
+    if (r < 0) {
+        return r;
+    }
+    make_fill(op, &dir, ino, &op->inode);
+    r = vj_acl_inherit(txn, &dir, op->who->umask, &op->inode);
+    if (r < 0) {
+        return r;
+    }
+    if (op->target != NULL) {
+        r = vj_symlink_put(txn, &op->inode, op->target, strlen(op->target));
+        if (r < 0) {
+            return r;
+        }
+    }
+    r = vj_inode_put(txn, &op->inode);
+    if (r < 0) {
+        return r;
+    }
+    if (op->name == NULL) {
+        return vj_orphan_put(txn, ino);
+    }
+    if (S_ISDIR(op->mode)) {
+        dir.nlink++;
+    }
+    dir.mtime = dir.ctime = op->now;
+    r = vj_name_add(txn, &dir, op->name, ino, vj_fs_type(op->mode));
+    return r < 0 ? r : vj_inode_put(txn, &dir);
+}
+
+static int make(VjFs *fs, MakeOp *op, VjAttr *out)
+{
+    int r;
+
+    if (op->name != NULL) {
+        r = vj_fs_name_check(op->name);
+        if (r < 0) {
+            return r;
+        }
+        if (strcmp(op->name, ".") == 0 || strcmp(op->name, "..") == 0) {
+            return -EEXIST;
+        }
+    }
+    op->now = vj_clock_real();
+    op->volume = fs->volume;
+    r = vj_fs_run(fs, VJ_RUN_DEFAULT, make_body, op);
+    if (r == 0) {
+        vj_fs_node_made(fs);
+        vj_fs_attr(&op->inode, out);
+    }
+    return r;
+}
+
+int vj_fs_mknod(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
+                mode_t mode, dev_t rdev, VjAttr *out)
+{
+    MakeOp op = {.who = who, .parent = parent, .name = name};
+
+    op.mode = mode & (S_IFMT | 07777);
+    if ((op.mode & S_IFMT) == 0) {
+        op.mode |= S_IFREG;
+    }
+    switch (op.mode & S_IFMT) {
+    case S_IFBLK:
+    case S_IFCHR:
+        op.rdev = rdev;
+        break;
+    case S_IFREG:
+    case S_IFIFO:
+    case S_IFSOCK:
+        break;
+    default:
+        return -EINVAL;
+    }
+    return make(fs, &op, out);
+}
+
+int vj_fs_mkdir(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
+                mode_t mode, VjAttr *out)
+{
+    MakeOp op = {.who = who, .parent = parent, .name = name};
+
+    op.mode = S_IFDIR | (mode & 07777);
+    return make(fs, &op, out);
+}
+
+int vj_fs_symlink(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
+                  const char *target, VjAttr *out)
+{
+    MakeOp op = {.who = who, .parent = parent, .name = name, .target = target};
+    size_t len = strlen(target);
+
+    if (len == 0) {
+        return -ENOENT;
+    }
+    if (len > VJ_SYMLINK_MAX) {
+        return -ENAMETOOLONG;
+    }
+    op.mode = S_IFLNK | 0777;
+    return make(fs, &op, out);
+}
+
+int vj_fs_readlink(VjFs *fs, uint64_t ino, char *dst)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    VjInode inode;
+    size_t len;
+    int r = vj_meta_begin_read(fs->meta, &txn);
+
+    if (r < 0) {
+        return r;
+    }
+    r = vj_inode_get(txn, ino, &inode);
+    if (r < 0) {
+        return r;
+    }
+    if (!S_ISLNK(inode.mode)) {
+        return -EINVAL;
+    }
+    r = vj_symlink_get(txn, &inode, dst, &len);
+    if (r < 0) {
+        return r;
+    }
+    g_assert(len <= VJ_SYMLINK_MAX);
+    dst[len] = '\0';
+    return 0;
+}
+
+int vj_fs_create(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
+                 mode_t mode, int flags, VjAttr *attr, VjHandle **out)
+{
+    MakeOp op = {.who = who, .parent = parent, .name = name};
+    int r;
+
+    *out = NULL;
+    op.mode = S_IFREG | (mode & 07777);
+    r = make(fs, &op, attr);
+    if (r == 0) {
+        return vj_fs_node_open(fs, op.inode.ino, flags, out);
+    }
+    if (r != -EEXIST || (flags & O_EXCL)) {
+        return r;
+    }
+    /* Somebody else made it first. */
+    r = vj_fs_lookup(fs, who, parent, name, attr);
+    if (r < 0) {
+        return r;
+    }
+    if (!S_ISREG(attr->st.st_mode)) {
+        return S_ISDIR(attr->st.st_mode) ? -EISDIR : -EEXIST;
+    }
+    r = vj_fs_open(fs, who, attr->st.st_ino, flags, out);
+    if (r == 0 && (flags & O_TRUNC)) {
+        r = vj_fs_getattr(fs, attr->st.st_ino, attr);
+        if (r < 0) {
+            vj_fs_release(fs, *out);
+            *out = NULL;
+        }
+    }
+    return r;
+}
+
+int vj_fs_tmpfile(VjFs *fs, const VjCaller *who, uint64_t parent, mode_t mode, int flags,
+                  VjAttr *attr, VjHandle **out)
+{
+    MakeOp op = {.who = who, .parent = parent};
+    int r;
+
+    *out = NULL;
+    op.mode = S_IFREG | (mode & 07777);
+    r = make(fs, &op, attr);
+    if (r < 0) {
+        return r;
+    }
+    r = vj_fs_node_open(fs, op.inode.ino, flags, out);
+    vj_fs_node_orphaned(fs, op.inode.ino, r == 0);
+    return r;
+}
+
+/* ---- further links ------------------------------------------------------------------ */
+
+typedef struct LinkOp {
+    uint64_t ino, parent;
+    const char *name;
+    struct timespec now;
+    bool was_orphan; /* out */
+} LinkOp;
+
+static int link_body(VjTxn *txn, void *opaque)
+{
+    LinkOp *op = opaque;
+    VjInode dir, inode;
+    VjDentry d;
+    int r = vj_dir_get(txn, op->parent, &dir);
+
+    if (r < 0) {
+        return r;
+    }
+    r = vj_name_get(txn, op->parent, op->name, &d);
+    if (r != -ENOENT) {
+        return r == 0 ? -EEXIST : r;
+    }
+    r = vj_inode_get(txn, op->ino, &inode);
+    if (r < 0) {
+        return r;
+    }
+    if (S_ISDIR(inode.mode)) {
+        return -EPERM;
+    }
+    if (inode.nlink >= VJ_FS_LINK_MAX) {
+        return -EMLINK;
+    }
+    op->was_orphan = inode.nlink == 0;
+    if (op->was_orphan) {
+        r = vj_orphan_del(txn, op->ino);
+        if (r < 0) {
+            return r;
+        }
+    }
+    inode.nlink++;
+    inode.ctime = dir.mtime = dir.ctime = op->now;
+    r = vj_name_add(txn, &dir, op->name, op->ino, vj_fs_type(inode.mode));
+    if (r == 0) {
+        r = vj_inode_put(txn, &dir);
+    }
+    return r < 0 ? r : vj_inode_put(txn, &inode);
+}
+
+int vj_fs_link(VjFs *fs, uint64_t ino, uint64_t parent, const char *name, VjAttr *out)
+{
+    LinkOp op = {.ino = ino, .parent = parent, .name = name, .now = vj_clock_real()};
+    int r = vj_fs_name_check(name);
+
+    if (r == 0) {
+        r = vj_fs_run(fs, VJ_RUN_DEFAULT, link_body, &op);
+    }
+    if (r < 0) {
+        return r;
+    }
+    if (op.was_orphan) {
+        vj_fs_node_named(fs, ino);
+    }
+    return vj_fs_getattr(fs, ino, out);
+}

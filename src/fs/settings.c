@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * settings.c - the attributes user.varjfs.*, which are choices for what is written from now on
+ *
+ * They live in the inode and are inherited when it is made.  get shows the effective value; list
+ * shows what was set here and not what was inherited, so that cp -a keeps choices and not
+ * their consequences; remove goes back to the volume's.
+ */
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "fs/fs-private.h"
+
+/* Longest value of a setting, bytes. */
+#define VALUE_MAX 64u
+
+struct VjSetting {
+    const char *name; /* behind the prefix */
+    uint32_t flag;    /* VJ_INODE_*: set or inherited */
+    int (*set)(const VjFs *fs, VjInode *inode, const char *value);
+    char *(*get)(const VjFs *fs, const VjInode *inode); /* owned */
+    void (*reset)(VjInode *inode);
+};
+
+/* ---- each of them --------------------------------------------------------------------- */
+
+static int transform_set(const VjFs *fs, VjInode *inode, const char *value)
+{
+    (void)fs;
+    return vj_transform_parse(value, &inode->transform, NULL) ? 0 : -EINVAL;
+}
+
+static char *transform_get(const VjFs *fs, const VjInode *inode)
+{
+    const VjTransform t = vj_volume_transform(fs->volume, inode);
+
+    return vj_transform_text(&t);
+}
+
+static void transform_reset(VjInode *inode)
+{
+    inode->transform = (VjTransform){.mode = inode->transform.mode};
+}
+
+static int mode_set(const VjFs *fs, VjInode *inode, const char *value)
+{
+    (void)fs;
+    for (uint8_t m = VJ_MODE_CLIENT; m <= VJ_MODE_TRANSPORT; m++) {
+        if (strcmp(value, vj_fs_mode_name(m)) == 0) {
+            inode->transform.mode = m;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+static char *mode_get(const VjFs *fs, const VjInode *inode)
+{
+    return g_strdup(vj_fs_mode_name(vj_volume_transform(fs->volume, inode).mode));
+}
+
+static void mode_reset(VjInode *inode)
+{
+    inode->transform.mode = VJ_MODE_CLIENT;
+}
+
+static int objects_set(const VjFs *fs, VjInode *inode, const char *value)
+{
+    return vj_volume_sizes_set(fs->volume, inode, value);
+}
+
+static char *objects_get(const VjFs *fs, const VjInode *inode)
+{
+    return vj_volume_sizes_text(fs->volume, inode);
+}
+
+static void objects_reset(VjInode *inode)
+{
+    inode->object_min = inode->object_avg = inode->object_max = 0;
+}
+
+static const VjSetting settings[] = {
+    {"transform", VJ_INODE_TRANSFORM, transform_set, transform_get, transform_reset},
+    {"mode", VJ_INODE_MODE, mode_set, mode_get, mode_reset},
+    {"objects", VJ_INODE_OBJECTS, objects_set, objects_get, objects_reset},
+};
+
+/* ---- looking -------------------------------------------------------------------------- */
+
+const VjSetting *vj_setting_find(const char *name)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(settings); i++) {
+        if (strcmp(name, settings[i].name) == 0) {
+            return &settings[i];
+        }
+    }
+    return NULL;
+}
+
+char *vj_setting_text(const VjSetting *s, const VjFs *fs, const VjInode *inode)
+{
+    return s->get(fs, inode);
+}
+
+static bool is_explicit(const VjInode *inode, const VjSetting *s)
+{
+    return (inode->flags & (s->flag | VJ_INODE_INHERITED(s->flag))) == s->flag;
+}
+
+void vj_settings_list(const VjInode *inode, const char *prefix, GString *names)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(settings); i++) {
+        if (is_explicit(inode, &settings[i])) {
+            g_string_append(names, prefix);
+            g_string_append(names, settings[i].name);
+            g_string_append_c(names, '\0');
+        }
+    }
+}
+
+/* ---- changing ------------------------------------------------------------------------- */
+
+typedef struct SettingOp {
+    const VjFs *fs;
+    uint64_t ino;
+    const VjSetting *setting;
+    char text[VALUE_MAX + 1];
+    bool remove;
+    int flags; /* XATTR_* */
+    struct timespec now;
+} SettingOp;
+
+static int change(const SettingOp *op, VjInode *inode)
+{
+    const VjSetting *s = op->setting;
+    bool is_set = (inode->flags & s->flag) != 0;
+
+    if (!S_ISREG(inode->mode) && !S_ISDIR(inode->mode)) {
+        return -EPERM;
+    }
+    if (op->remove || (op->flags & XATTR_REPLACE)) {
+        if (!is_set) {
+            return -ENODATA;
+        }
+    } else if ((op->flags & XATTR_CREATE) && is_explicit(inode, s)) {
+        return -EEXIST;
+    }
+    if (op->remove) {
+        s->reset(inode);
+        inode->flags &= ~(s->flag | VJ_INODE_INHERITED(s->flag));
+        return 0;
+    }
+    inode->flags |= s->flag;
+    inode->flags &= ~VJ_INODE_INHERITED(s->flag);
+    return s->set(op->fs, inode, op->text);
+}
+
+static int change_body(VjTxn *txn, void *opaque)
+{
+    const SettingOp *op = opaque;
+    VjInode inode;
+    int r = vj_inode_get(txn, op->ino, &inode);
+
+    if (r == 0) {
+        r = change(op, &inode);
+    }
+    if (r < 0) {
+        return r;
+    }
+    inode.ctime = op->now;
+    return vj_inode_put(txn, &inode);
+}
+
+static int run(VjFs *fs, SettingOp *op)
+{
+    int r;
+
+    op->fs = fs;
+    op->now = vj_clock_real();
+    r = vj_fs_run(fs, op->remove ? VJ_RUN_RELEASE : VJ_RUN_DEFAULT, change_body, op);
+    return r < 0 ? r : vj_file_settings_changed(fs->volume, op->ino);
+}
+
+int vj_setting_set(VjFs *fs, uint64_t ino, const VjSetting *s, const void *value,
+                   size_t len, int flags)
+{
+    SettingOp op = {.ino = ino, .setting = s, .flags = flags};
+
+    if (len > VALUE_MAX || (len > 0 && memchr(value, '\0', len) != NULL)) {
+        return -EINVAL;
+    }
+    memcpy(op.text, value, len);
+    return run(fs, &op);
+}
+
+int vj_setting_remove(VjFs *fs, uint64_t ino, const VjSetting *s)
+{
+    SettingOp op = {.ino = ino, .setting = s, .remove = true};
+
+    return run(fs, &op);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * text.c - what varjfsctl shows: pages of text about a file's map and the volume
+ */
+#include <unistd.h>
+
+#include "fs/fs-private.h"
+#include "varjfs/ioctl.h"
+
+const char *vj_fs_mode_name(uint8_t mode)
+{
+    static const char *const names[] = {"client", "server", "transport"};
+
+    return mode < G_N_ELEMENTS(names) ? names[mode] : "unknown";
+}
+
+/* ---- user.varjfs.status ------------------------------------------------------------- */
+
+typedef struct StatusSum {
+    GHashTable *own; /* int64 object id → entries of this file that name it */
+    uint64_t objects, unique;
+} StatusSum;
+
+static bool status_visit(void *opaque, const VjFileExtent *e)
+{
+    StatusSum *s = opaque;
+    gint64 *id;
+    gpointer seen;
+
+    if (e->kind != VJ_EXTENT_OBJECT) {
+        return true;
+    }
+    s->objects++;
+    id = g_new(gint64, 1);
+    *id = (gint64)e->object_id;
+    seen = g_hash_table_lookup(s->own, id);
+    if (seen == NULL) {
+        s->unique++;
+    }
+    g_hash_table_insert(s->own, id, GUINT_TO_POINTER(GPOINTER_TO_UINT(seen) + 1));
+    return true;
+}
+
+/* Counts entries that are objects, and distinct objects among them; walks the whole map. */
+int vj_fs_status_text(VjFs *fs, uint64_t ino, char **out)
+{
+    g_autoptr(VjFile) file = NULL;
+    g_autofree char *transform_name = NULL;
+    StatusSum sum = {.objects = 0};
+    VjTransform transform;
+    VjInode inode;
+    int r = vj_file_getattr(fs->volume, ino, &inode);
+
+    *out = NULL;
+    if (r < 0) {
+        return r;
+    }
+    if (S_ISREG(inode.mode)) {
+        r = vj_file_open(fs->volume, ino, &file);
+        if (r < 0) {
+            return r;
+        }
+        sum.own = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+        r = vj_file_extents(file, 0, status_visit, &sum);
+        g_hash_table_unref(sum.own);
+        if (r < 0) {
+            return r;
+        }
+    }
+    transform = vj_volume_transform(fs->volume, &inode);
+    transform_name = vj_transform_text(&transform);
+    *out = g_strdup_printf("original_size=%" G_GUINT64_FORMAT "\n"
+                           "stored_size=%" G_GUINT64_FORMAT "\n"
+                           "objects=%" G_GUINT64_FORMAT "\n"
+                           "unique_objects=%" G_GUINT64_FORMAT "\n"
+                           "transform=%s\n"
+                           "mode=%s\n",
+                           inode.size, inode.stored_bytes, sum.objects, sum.unique,
+                           transform_name, vj_fs_mode_name(transform.mode));
+    return 0;
+}
+
+/* ---- pages -------------------------------------------------------------------------- */
+
+/* Whole lines up to cap; what did not fit is the next page's. */
+typedef struct Page {
+    char *dst;
+    size_t cap, len;
+    uint64_t from; /* lines before this cursor are not wanted */
+    uint64_t at;   /* cursor of the line that comes now */
+    bool full;
+} Page;
+
+static bool page_line(Page *p, const char *line)
+{
+    size_t len = strlen(line);
+
+    if (p->full || len > p->cap - p->len) {
+        p->full = true;
+        return false;
+    }
+    memcpy(p->dst + p->len, line, len);
+    p->len += len;
+    return true;
+}
+
+static bool map_visit(void *opaque, const VjFileExtent *e)
+{
+    static const char *const kinds[] = {
+        [VJ_EXTENT_OBJECT] = "object",
+        [VJ_EXTENT_INLINE] = "inline",
+        [VJ_EXTENT_HOLE] = "hole",
+        [VJ_EXTENT_FRAGMENT] = "fragment",
+    };
+    Page *p = opaque;
+    char line[512], id[17] = "-", digest[2 * VJ_DIGEST_MAX_BYTES + 1] = "-";
+    bool object = e->kind == VJ_EXTENT_OBJECT;
+    uint64_t refs = object ? e->refs : e->kind == VJ_EXTENT_HOLE ? 0 : 1;
+
+    if (object) {
+        g_snprintf(id, sizeof id, "%016" G_GINT64_MODIFIER "x", e->object_id);
+        for (size_t i = 0; i < e->digest_len; i++) {
+            g_snprintf(digest + 2 * i, 3, "%02x", e->digest.bytes[i]);
+        }
+    }
+    g_snprintf(line, sizeof line,
+               "%" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " %s %s %" G_GUINT64_FORMAT
+               " %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT
+               " %s %u\n",
+               e->offset, e->length, kinds[e->kind], id, object ? e->object_start : 0,
+               object ? e->object_bytes : 0,
+               e->kind == VJ_EXTENT_HOLE ? 0 : e->stored_bytes, refs, digest, e->codec);
+    p->at = e->offset;
+    return page_line(p, line);
+}
+
+static int text_map(VjFs *fs, uint64_t ino, Page *p)
+{
+    g_autoptr(VjFile) file = NULL;
+    VjInode inode;
+    int r = vj_file_getattr(fs->volume, ino, &inode);
+
+    if (r < 0) {
+        return r;
+    }
+    if (!S_ISREG(inode.mode)) {
+        return S_ISDIR(inode.mode) ? -EISDIR : -EINVAL;
+    }
+    if (p->from > inode.size) {
+        return 0; /* cut off since the last page */
+    }
+    r = vj_file_open(fs->volume, ino, &file);
+    return r < 0 ? r : vj_file_extents(file, p->from, map_visit, p);
+}
+
+/* A line of a list that is short: the cursor is its number. */
+static void list_line(Page *p, const char *name, uint64_t value)
+{
+    char line[256];
+
+    if (p->full) {
+        return;
+    }
+    if (p->at >= p->from) {
+        g_snprintf(line, sizeof line, "%s=%" G_GUINT64_FORMAT "\n", name, value);
+        if (!page_line(p, line)) {
+            return; /* at stays: the next page begins with this line */
+        }
+    }
+    p->at++;
+}
+
+static void text_pair(Page *p, const char *name, const char *value)
+{
+    g_autofree char *line = g_strdup_printf("%s=%s\n", name, value);
+
+    if (!p->full && (p->at < p->from || page_line(p, line))) {
+        p->at++;
+    }
+}
+
+static int text_df(VjFs *fs, Page *p)
+{
+    VjVolumeUsage u;
+    int r = vj_volume_usage(fs->volume, &u);
+
+    if (r < 0) {
+        return r;
+    }
+    list_line(p, "total_bytes", u.space.total_bytes);
+    list_line(p, "free_bytes", u.space.free_bytes);
+    list_line(p, "available_bytes", u.space.available_bytes);
+    list_line(p, "reserved_bytes", u.reserved_bytes);
+    list_line(p, "inodes", u.inodes);
+    list_line(p, "objects", u.objects);
+    list_line(p, "object_plain_bytes", u.object_plain_bytes);
+    list_line(p, "object_stored_bytes", u.object_stored_bytes);
+    list_line(p, "dirty_bytes", u.dirty_bytes);
+    list_line(p, "cache_bytes", u.cache_bytes);
+    return 0;
+}
+
+static void counter_visit(void *opaque, const char *name, uint64_t value)
+{
+    list_line(opaque, name, value);
+}
+
+int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what, VjTend *step)
+{
+    /* Root, and who mounted. */
+    if (who->uid != 0 && who->uid != geteuid()) {
+        return -EPERM;
+    }
+    switch (what) {
+    case VARJFS_TEND_GC:
+        return vj_volume_gc(fs->volume, step);
+    case VARJFS_TEND_SCRUB:
+        return vj_volume_scrub(fs->volume, step);
+    case VARJFS_TEND_CHECKPOINT:
+        step->cursor = VARJFS_TEND_END;
+        return vj_volume_checkpoint(fs->volume, &step->found_bytes);
+    default:
+        return -EINVAL;
+    }
+}
+
+int vj_fs_text(VjFs *fs, uint64_t ino, unsigned what, uint64_t *cursor, char *dst,
+               size_t cap, size_t *len)
+{
+    Page p = {.dst = dst, .cap = cap, .from = *cursor};
+    int r = 0;
+
+    switch (what) {
+    case VARJFS_TEXT_MAP:
+        r = text_map(fs, ino, &p);
+        break;
+    case VARJFS_TEXT_DF:
+        r = text_df(fs, &p);
+        break;
+    case VARJFS_TEXT_VOLUME:
+        text_pair(&p, "uuid", vj_volume_uuid(fs->volume));
+        text_pair(&p, "label", vj_volume_label(fs->volume));
+        break;
+    case VARJFS_TEXT_STATS:
+        vj_volume_counters(fs->volume, counter_visit, &p);
+        break;
+    default:
+        return -EINVAL;
+    }
+    if (r < 0) {
+        return r;
+    }
+    *len = p.len;
+    *cursor = p.full ? p.at : VARJFS_TEXT_END;
+    return 0;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * lmdb-private.h - what the files of the lmdb driver share
+ *
+ *   lmdb.c        open, close, options, the ops table
+ *   lmdb-txn.c    transactions: reading and writing through the layers
+ *   lmdb-move.c   durability: the thread that moves generations into the file, and flush
+ *   lmdb-reopen.c a second environment where LMDB has given the first one up
+ *   lmdb-space.c  room in the file for what was acknowledged
+ *   lmdb-walk.c   reading a file without believing it
+ *   lmdb-image.c  examining a file, copying one in use, putting a copy in its place
+ *   lmdb-compact.c  the file without its free pages, when it is closed
+ *
+ * Layers, from above: the writer's own changes, the active generation, the frozen one,
+ * the LMDB file.  A generation's entries hide those of the layers below.
+ */
+#ifndef VJ_META_LMDB_PRIVATE_H
+#define VJ_META_LMDB_PRIVATE_H
+
+#include <lmdb.h>
+
+#include "meta/meta-private.h"
+#include "meta/overlay-private.h"
+
+/* Transactions open at one time; one more fails with -EIO. */
+#define VJ_LMDB_READERS_MAX 1024u
+/* The file below SOURCE/meta, and the one that is to take its place. */
+#define VJ_LMDB_FILE "data.mdb"
+#define VJ_LMDB_NEW_FILE "data.mdb.new"
+#define VJ_LMDB_LOCK_FILE "lock.mdb"
+/* Changes of one transaction, bytes of memory; one more fails with -ENOMEM. */
+#define VJ_LMDB_TXN_BYTES_MAX ((uint64_t)64 << 20)
+/* How long a move that is short of space waits for transactions which pin free pages. */
+#define VJ_LMDB_VIEWS_WAIT_US ((int64_t)1000 * 1000)
+/* Pause after a failed move, doubled up to the second; a flush ends it. */
+#define VJ_LMDB_RETRY_FIRST_US ((int64_t)100 * 1000)
+#define VJ_LMDB_RETRY_MAX_US ((int64_t)5 * 1000 * 1000)
+
+/* A set of commits on their way to the file. */
+typedef struct VjGeneration VjGeneration;
+struct VjGeneration {
+    /* guarded by state while active; never changes once frozen: */
+    VjOverlay overlay;
+    int64_t first_us;  /* when its first commit came */
+    uint64_t last_seq; /* set when frozen */
+    /* guarded by state: */
+    uint32_t refs;
+    VjGeneration *next_dropped;
+};
+
+/* The shape of one B+tree of the file. */
+typedef struct VjLmdbTree {
+    uint64_t depth, branch_pages, leaf_pages, run_pages;
+} VjLmdbTree;
+
+/* What is known of the file, as of the last move. */
+typedef struct VjLmdbFile {
+    VjLmdbTree spaces[VJ_SPACE_COUNT];
+    VjLmdbTree freelist;  /* the tree in which LMDB keeps its free pages */
+    uint64_t end_page;    /* behind the last page in use */
+    uint64_t free_pages;  /* below end_page, and for the next move to use */
+    uint64_t fresh_pages; /* freed by the last move: for the one after the next */
+} VjLmdbFile;
+
+/* What a transaction sees of what is committed.  Kept in a pool between transactions. */
+typedef struct VjLmdbView VjLmdbView;
+struct VjLmdbView {
+    VjLmdbView *next_idle;         /* guarded by state */
+    VjSnapshot snapshot;           /* links guarded by state; seq fixed while in use */
+    VjGeneration *active, *frozen; /* referenced; frozen may be NULL */
+    uint64_t move_count;           /* moves when it was taken */
+    MDB_txn *lmdb;                 /* read-only; keeps its reader slot while idle */
+    MDB_cursor *cursors[VJ_SPACE_COUNT];
+    uint32_t cursors_bound; /* bit per space: renewed for this transaction */
+};
+
+typedef struct VjLmdbTxn {
+    VjTxn txn;
+    VjLmdbView *view;
+} VjLmdbTxn;
+
+/* Tests: called by a move before it commits; what it returns (0, -errno) decides. */
+typedef int VjLmdbMoveHook(void *opaque);
+
+typedef struct VjLmdb {
+    VjMeta meta;
+
+    /* never change after open, but by a reopening: it is alone (lmdb-reopen.c) */
+    MDB_env *env; /* NULL: a reopening failed */
+    MDB_dbi dbi[VJ_SPACE_COUNT];
+    MDB_dbi unnamed; /* holds the format record */
+    /* Read-only, with slots of their own: setup and the mover use the first, a save the other. */
+    MDB_txn *measure_txn, *save_txn;
+    gint broken;          /* atomic: LMDB refuses all work until it is opened again */
+    bool metas_unsettled; /* the mover's: see vj_lmdb_settle_metas */
+
+    /* never change after open: */
+    char *path;
+    bool read_only;
+    uint64_t generation_max_bytes; /* of keys and values; its pages: twice that */
+    int64_t commit_interval_us;
+    uint64_t map_bytes;
+    int fd;     /* of the data file, our own */
+    int dir_fd; /* of the directory that it is in, our own */
+    uint32_t page_bytes;
+    uint64_t reserve_bytes, reserve_pages;
+    GThread *mover; /* NULL when read_only */
+    VjLmdbMoveHook *hook;
+    void *hook_opaque;
+
+    /* Held from begin to the end of a write transaction. */
+    VjMutex writer;
+    /* guarded by writer: */
+    VjOverlay changes; /* of the open write transaction */
+    bool no_fallocate; /* this file system cannot set space aside */
+
+    /* Brief; never across a call into LMDB that does I/O. */
+    VjMutex state;
+    VjCond mover_wake; /* there may be something to do for the mover */
+    VjCond moved;      /* a move ended, well or badly, or a generation was frozen */
+    /* guarded by state: */
+    VjGeneration *active, *frozen; /* frozen: NULL when nothing is being moved */
+    VjGeneration *dropped;         /* without references, to be freed by the mover */
+    VjSnapshots snapshots;         /* of read transactions */
+    VjLmdbView *idle;
+    uint64_t seq;         /* of the last commit */
+    uint64_t durable_seq; /* every commit up to it is in the file */
+    uint64_t flush_seq;   /* the last one that a flush asked for */
+    bool turn_wanted;     /* a move is asked for although nothing waits to be moved */
+    int move_error;       /* 0, or why the last move failed */
+    int last_failure;     /* why the last move that failed did; not reset by others */
+    uint64_t move_failures, moves; /* counts */
+    int64_t retry_us;              /* not before; 0: at once */
+    int64_t retry_pause_us;
+    bool stopping;
+    uint64_t old_views, views; /* in use: taken before the last move, and since */
+    uint64_t making;           /* views that are being made, without the lock */
+    VjLmdbFile file;
+    uint64_t file_pages; /* that the device has set aside for the file */
+    bool saving;         /* vj_lmdb_save runs */
+    bool save_yields;    /* it is to end: its pages are needed */
+    uint64_t pin;        /* the commit that it reads, or one before it; 0: none */
+    uint64_t overruns;   /* moves that needed more than was set aside: 0, or the bound is
+                            wrong */
+    bool map_warned;
+} VjLmdb;
+
+/* What the tree of @space is called in the file; @name. */
+const char *vj_lmdb_space_name(VjSpace space, char name[8]);
+/* Opens d->env with a map of so many bytes; a code of LMDB's.  NULL on failure. */
+int vj_lmdb_env_open(VjLmdb *d, uint64_t map_bytes);
+/* -errno for what an mdb_ call returned; logs what is not an ordinary error. */
+int vj_lmdb_errno(VjLmdb *d, int rc, const char *call);
+
+/* ---- lmdb-txn.c: members of the ops table, contracts there ----------------------- */
+
+int vj_lmdb_begin(VjMeta *m, bool write, bool release, VjTxn *txn);
+int vj_lmdb_commit(VjTxn *txn);
+void vj_lmdb_abort(VjTxn *txn);
+int vj_lmdb_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);
+int vj_lmdb_put(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value);
+int vj_lmdb_del(VjTxn *txn, VjSpace space, VjSlice key);
+int vj_lmdb_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key, VjSlice *value);
+int vj_lmdb_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice *value);
+/* Frees the pool; no transaction is open. */
+void vj_lmdb_views_clear(VjLmdb *d);
+
+/* ---- lmdb-move.c ----------------------------------------------------------------- */
+
+VjGeneration *vj_generation_new(void);
+/* Needs the state lock.  The last reference hands it to the mover for freeing. */
+void vj_generation_unref(VjLmdb *d, VjGeneration *g) VJ_REQUIRES(&d->state);
+/* No references are left. */
+void vj_generation_free(VjGeneration *g);
+
+/* Starts and stops the mover; stopping moves nothing: flush before. */
+void vj_lmdb_mover_start(VjLmdb *d);
+void vj_lmdb_mover_stop(VjLmdb *d);
+int vj_lmdb_flush(VjMeta *m);
+/*
+ * vj_lmdb_turn - commit to the file once more, so that what the last move freed can be
+ * used
+ *
+ * Threads   the writer      Locks   writer held; the pages of one such commit are there
+ */
+int vj_lmdb_turn(VjLmdb *d);
+/* True when the active generation has its share of memory.  Needs the state lock. */
+bool vj_lmdb_active_is_full(const VjLmdb *d);
+
+/* ---- lmdb-reopen.c --------------------------------------------------------------- */
+
+/* Asks LMDB; sets broken.  By the mover. */
+bool vj_lmdb_is_broken(VjLmdb *d);
+/*
+ * vj_lmdb_mend - make a broken environment work again
+ *
+ * Waits a moment until no transaction is open; new ones fail with -EIO until it is done.
+ * Returns   0; -EIO, -ENOMEM: not yet
+ * Threads   the mover      Locks   state, given up meanwhile
+ */
+int vj_lmdb_mend(VjLmdb *d) VJ_REQUIRES(&d->state);
+/* Before the first write after a reopening: what LMDB goes on from is durable.  By the mover. */
+int vj_lmdb_settle_metas(VjLmdb *d);
+
+/* ---- lmdb-space.c ---------------------------------------------------------------- */
+
+/* Setup: looks at the file and sets the reserve aside. */
+bool vj_lmdb_space_open(VjLmdb *d, bool create, GError **error);
+/* Gives back what is set aside beyond the reserve; nothing is waiting to be moved. */
+void vj_lmdb_space_close(VjLmdb *d);
+/* Reads the shape of the file; by the mover alone, without locks. */
+int vj_lmdb_file_measure(VjLmdb *d, VjLmdbFile *file);
+/* Takes over what was measured.  Needs the state lock. */
+void vj_lmdb_file_update(VjLmdb *d, const VjLmdbFile *file) VJ_REQUIRES(&d->state);
+/* Pages that a move of the active generation takes if nothing unlikely happens. */
+uint64_t vj_lmdb_likely_pages(const VjLmdb *d);
+/* True when a move of the frozen generation may have to use pages that old views pin. */
+bool vj_lmdb_space_is_tight(const VjLmdb *d);
+
+/*
+ * vj_lmdb_space_claim - make sure that @d->changes can become durable when they are
+ * visible
+ *
+ * @release  may use the reserve
+ * Returns   0; -ENOSPC: not without moving what waits first, and perhaps not then
+ * Threads   the writer      Locks   writer held
+ */
+int vj_lmdb_space_claim(VjLmdb *d, bool release);
+/* True when vj_lmdb_turn would gain pages, and may be called. */
+bool vj_lmdb_turn_helps(VjLmdb *d);
+
+/* ---- lmdb-image.c: members of the ops table ---------------------------------------- */
+
+int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opaque,
+                    VjMetaExam *out);
+int vj_lmdb_save(VjMeta *m, int fd, VjMetaSaved *out);
+bool vj_lmdb_restore(const VjMetaPlace *place, int fd, uint64_t bytes, const char *keep,
+                     bool *replaced, GError **error);
+/* When a save runs: ends it and waits for that, so that its pages become free. */
+void vj_lmdb_save_yield(VjLmdb *d);
+
+/* ---- lmdb-compact.c ------------------------------------------------------------------ */
+
+/* More than so many bytes, and more than half of the file, are free: it is written anew. */
+#define VJ_LMDB_COMPACT_MIN_BYTES (64 * VJ_MIB)
+
+/*
+ * vj_lmdb_compact - a new file without free pages, beside the old one
+ *
+ * Nothing waits to be moved and nobody reads.  *ready: the caller renames it after the
+ * environment is closed (vj_lmdb_compact_finish).  What keeps it from being made is
+ * logged; nothing is lost by that.
+ * Returns   0; -EBADMSG: the file is damaged
+ */
+int vj_lmdb_compact(VjLmdb *d, bool *ready);
+int vj_lmdb_compact_finish(int dir_fd, const char *path);
+
+/* Tests: @m is the driver itself.  Set the hook before the first commit. */
+void vj_lmdb_set_move_hook_for_test(VjMeta *m, VjLmdbMoveHook *hook, void *opaque);
+uint64_t vj_lmdb_moves_for_test(VjMeta *m);    /* synchronous LMDB commits by the mover */
+uint64_t vj_lmdb_overruns_for_test(VjMeta *m); /* as the member */
+/* Pages that the file must have for a move of all that is visible; and those in use. */
+void vj_lmdb_pages_for_test(VjMeta *m, uint64_t *needed, uint64_t *used);
+
+#endif

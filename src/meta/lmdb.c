@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * lmdb.c - the embedded metadata engine: memory in front of an LMDB file
+ *
+ * Durability: commits are visible at once and durable after flush() or the commit
+ * interval; what the file holds is always a prefix of the commits.  Every LMDB commit is
+ * synchronous: MDB_NOSYNC, MDB_NOMETASYNC, MDB_MAPASYNC and MDB_WRITEMAP are never set,
+ * as each of them lets a power cut damage the file.
+ *
+ * Limits: one process opens a directory at a time (the caller holds the lock of SOURCE);
+ * LMDB's own lock file stays in use all the same, because it is also the table of
+ * readers. Keys and values as meta.h says.
+ */
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "meta/lmdb-format.h"
+#include "meta/lmdb-private.h"
+
+/* Less address space than this is of no use. */
+#define MAP_MIN_BYTES (64 * VJ_MIB)
+
+static const VjOptSpec lmdb_options[] = {
+    {.name = "overlay",
+     .type = VJ_OPT_SIZE,
+     .fallback = "32M",
+     .min = 1 * VJ_MIB,
+     .max = 64 * VJ_GIB,
+     .help = "bytes of memory for changes that are visible but not yet durable"},
+    {.name = "commit",
+     .type = VJ_OPT_NUMBER,
+     .fallback = "1",
+     .min = 1,
+     .max = 3600,
+     .help = "seconds after which a visible change is made durable unasked"},
+    {.name = "map",
+     .type = VJ_OPT_SIZE,
+     .fallback = "256G",
+     .min = MAP_MIN_BYTES,
+     .max = 64 * VJ_TIB,
+     .help = "bytes of address space, hence of metadata at most"},
+    {.name = "reserve",
+     .type = VJ_OPT_SIZE,
+     .fallback = "8M",
+     .max = 64 * VJ_GIB,
+     .help = "bytes of the device kept back so that deleting works when it is full"},
+    {.name = NULL},
+};
+
+/* ---- Errors ---------------------------------------------------------------------- */
+
+int vj_lmdb_errno(VjLmdb *d, int rc, const char *call)
+{
+    g_assert(rc != 0 && rc != MDB_NOTFOUND);
+    if (rc == MDB_MAP_FULL || rc == EDQUOT || rc == EFBIG) {
+        return -ENOSPC;
+    }
+    if (rc == ENOSPC || rc == ENOMEM || rc == EIO) {
+        return -rc;
+    }
+    if (rc == MDB_PANIC) {
+        g_atomic_int_set(&d->broken, 1);
+    }
+    vj_log_error("meta lmdb: %s: %s: %s", d->path, call, mdb_strerror(rc));
+    return -EIO;
+}
+
+static bool refuse(VjLmdb *d, GError **error, int rc, const char *call)
+{
+    return vj_error_set(error, rc > 0 ? rc : EIO, "%s: %s: %s", d->path, call,
+                        mdb_strerror(rc));
+}
+
+/* ---- Open ------------------------------------------------------------------------ */
+
+/* The first environment says what all have. */
+static int describe_env(VjLmdb *d)
+{
+    MDB_stat st;
+    int fd;
+    int rc = mdb_env_get_fd(d->env, &fd);
+
+    if (rc != 0 || d->fd >= 0) {
+        return rc;
+    }
+    rc = mdb_env_stat(d->env, &st);
+    if (rc == 0) {
+        d->page_bytes = st.ms_psize;
+        d->reserve_pages = (d->reserve_bytes + st.ms_psize - 1) / st.ms_psize;
+        /* LMDB's goes when an environment is closed, and this one is used beside that. */
+        d->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        rc = d->fd < 0 ? errno : 0;
+    }
+    return rc;
+}
+
+/* One try to map @map_bytes; a failed environment cannot be used again, hence the
+ * freeing. */
+int vj_lmdb_env_open(VjLmdb *d, uint64_t map_bytes)
+{
+    unsigned flags = MDB_NOTLS | (d->read_only ? MDB_RDONLY : 0);
+    /* The directory that was looked at, whatever stands under its name by now. */
+    g_autofree char *place = g_strdup_printf("/proc/self/fd/%d", d->dir_fd);
+    int rc = mdb_env_create(&d->env);
+
+    if (rc != 0) {
+        d->env = NULL;
+        return rc;
+    }
+    rc = mdb_env_set_mapsize(d->env, map_bytes);
+    if (rc == 0) {
+        rc = mdb_env_set_maxdbs(d->env, VJ_SPACE_COUNT);
+    }
+    if (rc == 0) {
+        rc = mdb_env_set_maxreaders(d->env, VJ_LMDB_READERS_MAX + 2);
+    }
+    if (rc == 0) {
+        rc = mdb_env_open(d->env, place, flags, 0600);
+    }
+    if (rc != 0) {
+        mdb_env_close(d->env);
+        d->env = NULL;
+        return rc;
+    }
+    rc = describe_env(d);
+    if (rc != 0) {
+        mdb_env_close(d->env);
+        d->env = NULL;
+        return rc;
+    }
+    if (d->map_bytes != map_bytes) {
+        d->map_bytes = map_bytes;
+    }
+    return 0;
+}
+
+/* mmap has both for more than there can be (EINVAL: valgrind's). */
+static bool is_too_much(int rc)
+{
+    return rc == ENOMEM || rc == EINVAL;
+}
+
+/* Threads and what they allocate need address space too: a quarter of what is allowed. */
+static uint64_t share_of_limit(uint64_t map_bytes)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_AS, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return map_bytes;
+    }
+    return MIN(map_bytes, MAX(limit.rlim_cur / 4 / VJ_MIB * VJ_MIB, MAP_MIN_BYTES));
+}
+
+/* The map is sparse; where address space is limited, half as much until it fits. */
+static bool open_env(VjLmdb *d, uint64_t map_bytes, GError **error)
+{
+    uint64_t asked = map_bytes;
+    int dead = 0;
+    int rc;
+
+    map_bytes = share_of_limit(map_bytes);
+    rc = vj_lmdb_env_open(d, map_bytes);
+    while (is_too_much(rc) && map_bytes / 2 >= MAP_MIN_BYTES) {
+        map_bytes /= 2;
+        rc = vj_lmdb_env_open(d, map_bytes);
+    }
+    if (rc != 0) {
+        return refuse(d, error, rc, "mdb_env_open");
+    }
+    if (map_bytes < asked) {
+        vj_log_info("meta lmdb: %s: map=%" G_GUINT64_FORMAT
+                    " bytes, because address space is limited",
+                    d->path, map_bytes);
+    }
+    rc = mdb_reader_check(d->env, &dead);
+    if (rc != 0) {
+        return refuse(d, error, rc, "mdb_reader_check");
+    }
+    if (dead > 0) {
+        vj_log_info("meta lmdb: %s: cleared %d readers that had died", d->path, dead);
+    }
+    return true;
+}
+
+static VjLmdbFormat format_encode(void)
+{
+    VjLmdbFormat f = {.version = {VJ_LMDB_FORMAT_VERSION, 0, 0, 0}};
+    uint64_t checksum;
+
+    memcpy(f.magic, VJ_LMDB_FORMAT_MAGIC, sizeof f.magic);
+    checksum = GUINT64_TO_LE(vj_checksum64(&f, offsetof(VjLmdbFormat, checksum)));
+    memcpy(f.checksum, &checksum, sizeof f.checksum);
+    return f;
+}
+
+static bool format_check(VjLmdb *d, const MDB_val *record, GError **error)
+{
+    const VjLmdbFormat *f = record->mv_data;
+
+    if (record->mv_size != sizeof *f ||
+        memcmp(f->magic, VJ_LMDB_FORMAT_MAGIC, sizeof f->magic) != 0 ||
+        vj_le64_get(f->checksum) != vj_checksum64(f, offsetof(VjLmdbFormat, checksum))) {
+        return vj_error_set(error, EBADMSG, "%s: these are not varjfs's metadata",
+                            d->path);
+    }
+    if (vj_le32_get(f->version) != VJ_LMDB_FORMAT_VERSION) {
+        return vj_error_set(error, EPROTONOSUPPORT,
+                            "%s: metadata of version %u; this program knows version %u",
+                            d->path, vj_le32_get(f->version), VJ_LMDB_FORMAT_VERSION);
+    }
+    return true;
+}
+
+/* Checks the record, or writes it where create meets an empty file. */
+static bool open_format(VjLmdb *d, MDB_txn *txn, bool create, GError **error)
+{
+    MDB_val key = {.mv_size = strlen(VJ_LMDB_FORMAT_KEY), .mv_data = VJ_LMDB_FORMAT_KEY};
+    VjLmdbFormat fresh = format_encode();
+    MDB_val record = {.mv_size = sizeof fresh, .mv_data = &fresh};
+    MDB_val found;
+    int rc = mdb_dbi_open(txn, NULL, 0, &d->unnamed);
+
+    if (rc != 0) {
+        return refuse(d, error, rc, "mdb_dbi_open");
+    }
+    rc = mdb_get(txn, d->unnamed, &key, &found);
+    if (rc == 0) {
+        return format_check(d, &found, error);
+    }
+    if (rc == MDB_NOTFOUND && !create) {
+        return vj_error_set(error, EBADMSG, "%s: these are not varjfs's metadata",
+                            d->path);
+    }
+    if (rc == MDB_NOTFOUND) {
+        rc = mdb_put(txn, d->unnamed, &key, &record, 0);
+    }
+    return rc == 0 ? true : refuse(d, error, rc, "the format record");
+}
+
+const char *vj_lmdb_space_name(VjSpace space, char name[8])
+{
+    g_snprintf(name, 8, "s%02u", (unsigned)space);
+    return name;
+}
+
+static bool open_spaces(VjLmdb *d, MDB_txn *txn, GError **error)
+{
+    for (unsigned i = 0; i < VJ_SPACE_COUNT; i++) {
+        char name[8];
+        int rc;
+
+        rc = mdb_dbi_open(txn, vj_lmdb_space_name(i, name), d->read_only ? 0 : MDB_CREATE,
+                          &d->dbi[i]);
+        if (rc != 0) {
+            return refuse(d, error, rc, name);
+        }
+    }
+    return true;
+}
+
+static bool open_databases(VjLmdb *d, bool create, GError **error)
+{
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(d->env, NULL, d->read_only ? MDB_RDONLY : 0, &txn);
+
+    if (rc != 0) {
+        return refuse(d, error, rc, "mdb_txn_begin");
+    }
+    if (!open_format(d, txn, create, error) || !open_spaces(d, txn, error)) {
+        mdb_txn_abort(txn);
+        return false;
+    }
+    rc = mdb_txn_commit(txn);
+    return rc == 0 ? true : refuse(d, error, rc, "mdb_txn_commit");
+}
+
+/* LMDB follows links, and writes what it finds: it gets files of this directory alone. */
+static bool check_file(const VjMetaPlace *place, const char *name, GError **error)
+{
+    struct stat st;
+
+    if (fstatat(place->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+        return errno == ENOENT ||
+               vj_error_set_errno(error, errno, "%s/%s", place->path, name);
+    }
+    return S_ISREG(st.st_mode) ||
+           vj_error_set(error, EBADMSG, "%s/%s: not a regular file", place->path, name);
+}
+
+/* LMDB would make a new file where the right one is missing. */
+static bool check_place(const VjMetaPlace *place, GError **error)
+{
+    if (place->path == NULL || place->dir_fd < 0) {
+        return vj_error_set(error, EINVAL, "it needs a directory");
+    }
+    if (place->create && place->read_only) {
+        return vj_error_set(error, EINVAL, "%s: cannot create read-only", place->path);
+    }
+    if (!place->create &&
+        faccessat(place->dir_fd, VJ_LMDB_FILE, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+        return vj_error_set_errno(error, errno, "%s/%s", place->path, VJ_LMDB_FILE);
+    }
+    return check_file(place, VJ_LMDB_FILE, error) &&
+           check_file(place, VJ_LMDB_LOCK_FILE, error);
+}
+
+/*
+ * A file that lost its end (a copy that was broken off) would end the program with SIGBUS, or
+ * get pages of zeroes where its records were.  A few pages may be missing rightly where
+ * space cannot be set aside: LMDB does not write those that a transaction took and gave back.
+ */
+static bool check_length(VjLmdb *d, GError **error)
+{
+    MDB_envinfo info;
+    struct stat st;
+    uint64_t pages, need;
+    int rc = mdb_env_info(d->env, &info);
+
+    if (rc != 0 || fstat(d->fd, &st) != 0) {
+        return vj_error_set_errno(error, rc != 0 ? EIO : errno, "%s/%s", d->path,
+                                  VJ_LMDB_FILE);
+    }
+    pages = (uint64_t)st.st_size / d->page_bytes;
+    need = (uint64_t)info.me_last_pgno + 1;
+    return pages >= need - need / 8 ||
+           vj_error_set(error, EBADMSG,
+                        "%s/%s: its end is missing: it has %" G_GUINT64_FORMAT
+                        " pages of %" G_GUINT64_FORMAT,
+                        d->path, VJ_LMDB_FILE, pages, need);
+}
+
+static bool open_file(VjLmdb *d, const VjMetaPlace *place, uint64_t map_bytes,
+                      GError **error)
+{
+    if (!open_env(d, map_bytes, error) || !check_length(d, error) ||
+        !open_databases(d, place->create, error)) {
+        return false;
+    }
+    /* The file's own name has to survive too. */
+    if (place->create && fsync(place->dir_fd) != 0) {
+        return vj_error_set_errno(error, errno, "%s: fsync", place->path);
+    }
+    return d->read_only || vj_lmdb_space_open(d, place->create, error);
+}
+
+static void driver_free(VjLmdb *d)
+{
+    if (d->env != NULL) {
+        vj_lmdb_views_clear(d);
+        if (d->measure_txn != NULL) {
+            mdb_txn_abort(d->measure_txn);
+        }
+        if (d->save_txn != NULL) {
+            mdb_txn_abort(d->save_txn);
+        }
+        mdb_env_close(d->env);
+    }
+    vj_fd_close(&d->fd);
+    vj_fd_close(&d->dir_fd);
+    g_assert(d->frozen == NULL || d->frozen->refs == 1);
+    for (VjGeneration *g = d->dropped; g != NULL;) {
+        VjGeneration *next = g->next_dropped;
+
+        vj_generation_free(g);
+        g = next;
+    }
+    if (d->frozen != NULL) {
+        d->frozen->refs = 0;
+        vj_generation_free(d->frozen);
+    }
+    g_assert(d->active->refs == 1);
+    d->active->refs = 0;
+    vj_generation_free(d->active);
+    vj_overlay_clear(&d->changes);
+    vj_cond_clear(&d->moved);
+    vj_cond_clear(&d->mover_wake);
+    vj_mutex_clear(&d->state);
+    vj_mutex_clear(&d->writer);
+    g_free(d->path);
+}
+
+/* What a crash left of a new file that was not in its place yet. */
+static bool clear_rest(VjLmdb *d, GError **error)
+{
+    return d->read_only || unlinkat(d->dir_fd, VJ_LMDB_NEW_FILE, 0) == 0 ||
+           errno == ENOENT ||
+           vj_error_set_errno(error, errno, "%s/" VJ_LMDB_NEW_FILE, d->path);
+}
+
+static bool lmdb_open(VjMeta *m, const VjMetaPlace *place, const VjOpts *opts,
+                      GError **error)
+{
+    VjLmdb *d = (VjLmdb *)m;
+
+    if (!check_place(place, error)) {
+        return false;
+    }
+    d->path = g_strdup(place->path);
+    d->fd = -1;
+    d->dir_fd = place->dir_fd < 0 ? -1 : fcntl(place->dir_fd, F_DUPFD_CLOEXEC, 0);
+    d->read_only = place->read_only;
+    d->generation_max_bytes = vj_opts_number(opts, "overlay") / 2;
+    d->commit_interval_us = (int64_t)vj_opts_number(opts, "commit") * 1000 * 1000;
+    d->active = vj_generation_new();
+    vj_overlay_init(&d->changes);
+    vj_mutex_init(&d->writer, VJ_RANK_META_RUN, "meta lmdb writer");
+    vj_mutex_init(&d->state, VJ_RANK_META_STATE, "meta lmdb state");
+    vj_cond_init(&d->mover_wake);
+    vj_cond_init(&d->moved);
+    d->reserve_bytes = vj_opts_number(opts, "reserve");
+    if (!clear_rest(d, error) ||
+        !open_file(d, place, vj_opts_number(opts, "map"), error)) {
+        driver_free(d);
+        return false;
+    }
+    if (!d->read_only) {
+        vj_lmdb_mover_start(d);
+    }
+    return true;
+}
+
+static int lmdb_close(VjMeta *m)
+{
+    VjLmdb *d = (VjLmdb *)m;
+    VJ_AUTO_FD dir_fd = -1;
+    g_autofree char *path = NULL;
+    bool compacted = false;
+    int rc = vj_lmdb_flush(m);
+
+    vj_lmdb_mover_stop(d);
+    g_assert(d->snapshots.newest == NULL && d->views == 0 && d->old_views == 0);
+    g_assert(!d->saving);
+    if (rc == 0 && !d->read_only) {
+        rc = vj_lmdb_compact(d, &compacted);
+        vj_lmdb_space_close(d);
+    }
+    dir_fd = vj_fd_steal(&d->dir_fd);
+    path = g_strdup(d->path);
+    driver_free(d);
+    if (compacted) {
+        rc = vj_lmdb_compact_finish(dir_fd, path);
+    }
+    return rc;
+}
+
+/* Nothing is in memory alone yet, so the file knows. */
+static int lmdb_count(VjMeta *m, VjSpace space, uint64_t *out)
+{
+    VjLmdb *d = (VjLmdb *)m;
+    MDB_txn *txn;
+    MDB_stat st;
+    int rc = mdb_txn_begin(d->env, NULL, MDB_RDONLY, &txn);
+
+    if (rc != 0) {
+        return vj_lmdb_errno(d, rc, "mdb_txn_begin");
+    }
+    rc = mdb_stat(txn, d->dbi[space], &st);
+    mdb_txn_abort(txn);
+    if (rc != 0) {
+        return vj_lmdb_errno(d, rc, "mdb_stat");
+    }
+    *out = st.ms_entries;
+    return 0;
+}
+
+const VjMetaOps vj_meta_lmdb_ops = {
+    .name = "lmdb",
+    .options = lmdb_options,
+    .instance_size = sizeof(VjLmdb),
+    .txn_size = sizeof(VjLmdbTxn),
+    .open = lmdb_open,
+    .close = lmdb_close,
+    .begin = vj_lmdb_begin,
+    .commit = vj_lmdb_commit,
+    .abort = vj_lmdb_abort,
+    .count = lmdb_count,
+    .flush = vj_lmdb_flush,
+    .get = vj_lmdb_get,
+    .put = vj_lmdb_put,
+    .del = vj_lmdb_del,
+    .next = vj_lmdb_next,
+    .prev = vj_lmdb_prev,
+    .examine = vj_lmdb_examine,
+    .save = vj_lmdb_save,
+    .restore = vj_lmdb_restore,
+};

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * meta-private.h - what drivers and wrappers of the room share
+ */
+#ifndef VJ_META_META_PRIVATE_H
+#define VJ_META_META_PRIVATE_H
+
+#include "meta/meta.h"
+
+extern const VjMetaOps vj_meta_lmdb_ops;
+extern const VjMetaOps vj_meta_fault_ops;
+extern const VjMetaOps vj_meta_stats_ops;
+
+/*
+ * Asserting callers of the members that vj_meta_run hides: for it and for wrappers. begin
+ * allocates the transaction (zeroed, txn_size bytes, its first members set) and commit
+ * and abort free it, so that no engine does.
+ */
+int vj_meta_begin(VjMeta *m, bool write, bool release,
+                  VjTxn **txn) G_GNUC_WARN_UNUSED_RESULT;
+int vj_txn_commit(VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;
+void vj_txn_abort(VjTxn *txn);
+
+/* The outermost wrapper in the chain of @m with these ops; NULL: there is none. */
+VjMeta *vj_meta_find(VjMeta *m, const VjMetaOps *ops);
+
+#endif

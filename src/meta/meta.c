@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * meta.c - opening and wrapping engines, the asserting callers, and vj_meta_run
+ *
+ * Nobody else calls through VjMetaOps: the callers here assert what the caller promised
+ * before and what the engine promised after.
+ */
+#include "meta/meta-private.h"
+
+static const VjMetaOps *const wrappers[] = {
+    &vj_meta_fault_ops,
+    &vj_meta_stats_ops,
+    NULL,
+};
+
+/* ---- Open, wrap, close ----------------------------------------------------------- */
+
+static const VjMetaOps *find_ops(const VjMetaOps *const table[], const char *name)
+{
+    for (size_t i = 0; table[i] != NULL; i++) {
+        if (strcmp(table[i]->name, name) == 0) {
+            return table[i];
+        }
+    }
+    return NULL;
+}
+
+/* @spec without its options. */
+static char *spec_name(const char *spec)
+{
+    return g_strndup(spec, strcspn(spec, ":"));
+}
+
+static bool open_ops(const VjMetaOps *const table[], const char *spec,
+                     const VjMetaPlace *place, VjMeta *next, VjMeta **out, GError **error)
+{
+    const char *colon = strchr(spec, ':');
+    g_autofree char *name = spec_name(spec);
+    const VjMetaOps *ops = find_ops(table, name);
+    g_autoptr(VjOpts) opts = NULL;
+    g_autofree VjMeta *m = NULL;
+
+    *out = NULL;
+    if (ops == NULL) {
+        return vj_error_set(error, EINVAL, "meta: there is no \"%s\"", name);
+    }
+    g_assert(ops->instance_size >= sizeof(VjMeta) && ops->txn_size >= sizeof(VjTxn));
+    opts = vj_opts_new(ops->options);
+    if (colon != NULL && !vj_opts_parse(opts, colon + 1, error)) {
+        return vj_error_prefix(error, "meta %s", name);
+    }
+    m = g_malloc0(ops->instance_size);
+    m->ops = ops;
+    m->next = next;
+    if (!ops->open(m, place, opts, error)) {
+        return vj_error_prefix(error, "meta %s", name);
+    }
+    *out = g_steal_pointer(&m);
+    return true;
+}
+
+bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
+                  GError **error)
+{
+    g_assert(spec != NULL && place != NULL);
+    return open_ops(vj_meta_drivers, spec, place, NULL, out, error);
+}
+
+bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error)
+{
+    g_assert(spec != NULL && next != NULL);
+    return open_ops(wrappers, spec, NULL, next, out, error);
+}
+
+int vj_meta_close(VjMeta *m)
+{
+    int rc = 0;
+
+    while (m != NULL) {
+        VjMeta *next = m->next;
+        int one = m->ops->close(m);
+
+        g_assert(one <= 0);
+        rc = rc != 0 ? rc : one;
+        g_free(m);
+        m = next;
+    }
+    return rc;
+}
+
+VjMeta *vj_meta_find(VjMeta *m, const VjMetaOps *ops)
+{
+    while (m != NULL && m->ops != ops) {
+        m = m->next;
+    }
+    return m;
+}
+
+/* ---- Files that nobody has open; copies ------------------------------------------- */
+
+int vj_meta_examine(const char *spec, const VjMetaPlace *place, int fd, VjMetaFlaw *say,
+                    void *opaque, VjMetaExam *out)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjMetaOps *ops = find_ops(vj_meta_drivers, name);
+    int rc;
+
+    g_assert(place != NULL && out != NULL);
+    *out = (VjMetaExam){0};
+    if (ops == NULL || ops->examine == NULL) {
+        return -EOPNOTSUPP;
+    }
+    rc = ops->examine(place, fd, say, opaque, out);
+    g_assert(rc <= 0);
+    return rc;
+}
+
+bool vj_meta_restore(const char *spec, const VjMetaPlace *place, int fd, uint64_t bytes,
+                     const char *keep, bool *replaced, GError **error)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjMetaOps *ops = find_ops(vj_meta_drivers, name);
+
+    g_assert(place != NULL && fd >= 0 && keep != NULL);
+    *replaced = false;
+    if (ops == NULL || ops->restore == NULL) {
+        return vj_error_set(error, EOPNOTSUPP, "meta %s: it has no checkpoints", name);
+    }
+    return ops->restore(place, fd, bytes, keep, replaced, error) ||
+           vj_error_prefix(error, "meta %s", name);
+}
+
+/* The driver; wrappers count and fail transactions, and none of these is one. */
+static VjMeta *driver_of(VjMeta *m)
+{
+    while (m->next != NULL) {
+        m = m->next;
+    }
+    return m;
+}
+
+int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out)
+{
+    int rc;
+
+    g_assert(fd >= 0 && out != NULL);
+    vj_lock_assert_none();
+    m = driver_of(m);
+    if (m->ops->save == NULL) {
+        return -EOPNOTSUPP;
+    }
+    rc = m->ops->save(m, fd, out);
+    g_assert(rc <= 0 && rc != -EAGAIN && rc != -EINTR);
+    return rc;
+}
+
+/* ---- Transactions ---------------------------------------------------------------- */
+
+int vj_meta_begin(VjMeta *m, bool write, bool release, VjTxn **txn)
+{
+    g_autofree VjTxn *t = NULL;
+    int rc;
+
+    g_assert(m != NULL && txn != NULL && (write || !release));
+    *txn = NULL;
+    t = g_try_malloc0(m->ops->txn_size);
+    if (t == NULL) {
+        return -ENOMEM;
+    }
+    t->meta = m;
+    t->write = write;
+    t->release = release;
+    rc = m->ops->begin(m, write, release, t);
+    g_assert(rc <= 0 && rc != -EAGAIN && rc != -EINTR);
+    if (rc == 0) {
+        g_assert(t->meta == m && t->write == write);
+        *txn = g_steal_pointer(&t);
+    }
+    return rc;
+}
+
+int vj_meta_begin_read(VjMeta *m, VjTxn **txn)
+{
+    return vj_meta_begin(m, false, false, txn);
+}
+
+int vj_txn_commit(VjTxn *txn)
+{
+    int rc;
+
+    g_assert(txn != NULL && txn->write);
+    rc = txn->meta->ops->commit(txn);
+    g_assert(rc <= 0 && rc != -EINTR);
+    g_free(txn);
+    return rc;
+}
+
+void vj_txn_abort(VjTxn *txn)
+{
+    g_assert(txn != NULL);
+    txn->meta->ops->abort(txn);
+    g_free(txn);
+}
+
+void vj_txn_end(VjTxn *txn)
+{
+    if (txn != NULL) {
+        g_assert(!txn->write);
+        vj_txn_abort(txn);
+    }
+}
+
+int vj_meta_flush(VjMeta *m)
+{
+    int rc;
+
+    vj_lock_assert_none();
+    rc = m->ops->flush(m);
+    g_assert(rc <= 0 && rc != -EAGAIN && rc != -EINTR);
+    return rc;
+}
+
+int vj_meta_count(VjMeta *m, VjSpace space, uint64_t *out)
+{
+    int rc;
+
+    g_assert((unsigned)space < VJ_SPACE_COUNT && out != NULL);
+    rc = m->ops->count(m, space, out);
+    g_assert(rc <= 0 && rc != -EAGAIN && rc != -EINTR);
+    return rc;
+}
+
+static void assert_place(const VjTxn *txn, VjSpace space, VjSlice key, bool may_be_empty)
+{
+    g_assert(txn != NULL);
+    g_assert((unsigned)space < VJ_SPACE_COUNT);
+    g_assert(key.len <= VJ_META_KEY_MAX && (key.data != NULL || key.len == 0));
+    g_assert(key.len > 0 || may_be_empty);
+}
+
+int vj_txn_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
+{
+    int rc;
+
+    assert_place(txn, space, key, false);
+    rc = txn->meta->ops->get(txn, space, key, value);
+    g_assert(rc <= 0 && rc != -EAGAIN);
+    g_assert(rc != 0 || value->len <= VJ_META_VALUE_MAX);
+    return rc;
+}
+
+int vj_txn_put(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value)
+{
+    int rc;
+
+    assert_place(txn, space, key, false);
+    g_assert(txn->write);
+    g_assert(value.len <= VJ_META_VALUE_MAX && (value.data != NULL || value.len == 0));
+    rc = txn->meta->ops->put(txn, space, key, value);
+    g_assert(rc <= 0 && rc != -EAGAIN && rc != -ENOENT);
+    return rc;
+}
+
+int vj_txn_del(VjTxn *txn, VjSpace space, VjSlice key)
+{
+    int rc;
+
+    assert_place(txn, space, key, false);
+    g_assert(txn->write);
+    rc = txn->meta->ops->del(txn, space, key);
+    g_assert(rc <= 0 && rc != -EAGAIN);
+    return rc;
+}
+
+int vj_txn_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key, VjSlice *value)
+{
+    int rc;
+
+    assert_place(txn, space, after, true);
+    rc = txn->meta->ops->next(txn, space, after, key, value);
+    g_assert(rc <= 0 && rc != -EAGAIN);
+    g_assert(rc != 0 || (key->len > 0 && key->len <= VJ_META_KEY_MAX));
+    return rc;
+}
+
+int vj_txn_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice *value)
+{
+    int rc;
+
+    assert_place(txn, space, before, true);
+    rc = txn->meta->ops->prev(txn, space, before, key, value);
+    g_assert(rc <= 0 && rc != -EAGAIN);
+    g_assert(rc != 0 || (key->len > 0 && key->len <= VJ_META_KEY_MAX));
+    return rc;
+}
+
+/* ---- Write transactions ---------------------------------------------------------- */
+
+int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)
+{
+    g_assert(m != NULL && body != NULL);
+    vj_lock_assert_none();
+    for (unsigned tries = 0; tries < VJ_META_RUN_TRIES; tries++) {
+        VjTxn *txn;
+        int rc = vj_meta_begin(m, true, (flags & VJ_RUN_RELEASE) != 0, &txn);
+
+        if (rc < 0) {
+            return rc;
+        }
+        rc = body(txn, opaque);
+        g_assert(rc <= 0);
+        if (rc < 0) {
+            vj_txn_abort(txn);
+            return rc;
+        }
+        rc = vj_txn_commit(txn);
+        if (rc != -EAGAIN) {
+            return rc;
+        }
+        vj_trace(meta, "run: conflict, try %u", tries + 1);
+    }
+    vj_log_error("meta %s: a transaction met a conflict %u times and was given up",
+                 m->ops->name, VJ_META_RUN_TRIES);
+    return -EIO;
+}

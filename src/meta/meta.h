@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * meta.h - ordered keys in named spaces, under transactions: the face of the room meta
+ *
+ * Visible and durable are two things.  commit() makes a transaction visible to every later
+ * transaction; flush() makes all visible ones durable.  Order: if a commit is durable, each
+ * commit before it is durable.  A crash loses a suffix of the commits, never one out of the
+ * middle and never a part of one.
+ *
+ * A write transaction is a function that may run again (vj_meta_run): it reads a frozen
+ * input, changes nothing but the transaction, and its caller changes memory only after
+ * vj_meta_run returned 0.
+ */
+#ifndef VJ_META_META_H
+#define VJ_META_META_H
+
+#include "base/base.h"
+
+#define VJ_META_KEY_MAX 511u          /* bytes */
+#define VJ_META_VALUE_MAX (96u << 10) /* bytes */
+/* Values above this cost an engine an extra page; formats stay below. */
+#define VJ_META_VALUE_CHEAP 4080u
+/* How often vj_meta_run tries before it gives up with -EIO and a log line. */
+#define VJ_META_RUN_TRIES 1000u
+
+/* The spaces; numbers are on disk and never reused.  Who owns which: src/file/README.md. */
+typedef enum VjSpace {
+    VJ_SPACE_SYSTEM = 0,   /* counters, volume state */
+    VJ_SPACE_INODE = 1,    /* inode records */
+    VJ_SPACE_DENTRY = 2,   /* names by (directory, name) */
+    VJ_SPACE_COOKIE = 3,   /* names by (directory, cookie): readdir order */
+    VJ_SPACE_XATTR = 4,    /* extended attributes by (inode, name) */
+    VJ_SPACE_NODE = 5,     /* map nodes by (inode, node number) */
+    VJ_SPACE_INLINE = 6,   /* small contents by inode */
+    VJ_SPACE_FRAGMENT = 7, /* bytes that are not yet an object */
+    VJ_SPACE_OBJECT = 8,   /* object records by object id */
+    VJ_SPACE_INDEX = 9,    /* digest and transformation → object id */
+    VJ_SPACE_DEAD = 10,    /* objects without references, not yet removed */
+    VJ_SPACE_ORPHAN = 11,  /* contents without a name, not yet dropped */
+    VJ_SPACE_LEASE = 12,   /* leases of object ids */
+    VJ_SPACE_STORE = 13,   /* the store driver's own keys */
+    VJ_SPACE_COUNT = 14,
+} VjSpace;
+
+typedef struct VjMeta VjMeta;
+typedef struct VjTxn VjTxn;
+
+typedef struct VjMetaPlace {
+    int dir_fd;       /* the directory SOURCE/meta, borrowed; -1: the driver needs none */
+    const char *path; /* its path, for messages and for engines that want one; borrowed */
+    bool create;      /* mkfs: make what is missing; else a missing engine is an error */
+    bool read_only;
+} VjMetaPlace;
+
+/* One line about damage: "page 7: …". */
+typedef void VjMetaFlaw(void *opaque, const char *text);
+
+/* What was found in a file of metadata that nobody uses. */
+typedef struct VjMetaExam {
+    uint64_t flaws;       /* 0: the engine can read it */
+    uint64_t commit;      /* the engine's number of the state that is in it */
+    uint64_t entries;     /* keys */
+    uint64_t used_bytes;  /* of the file, without what is free inside */
+    uint64_t total_bytes; /* as far as it is in use, with that */
+} VjMetaExam;
+
+/* A copy that was made. */
+typedef struct VjMetaSaved {
+    uint64_t bytes;      /* length of the copy, holes included */
+    uint64_t used_bytes; /* that were written */
+    uint64_t commit;     /* the engine's number of the state that is in it */
+} VjMetaSaved;
+
+typedef struct VjMetaOps {
+    const char *name;         /* what "meta=" selects */
+    const VjOptSpec *options; /* ends with a NULL name */
+    size_t instance_size;     /* bytes; the instance begins with VjMeta */
+    size_t txn_size;          /* bytes; a transaction begins with VjTxn */
+
+    /* Setup only; may block.  Recovers whatever the last crash left. */
+    bool (*open)(VjMeta *m, const VjMetaPlace *place, const VjOpts *opts, GError **error);
+    /* Setup only; no transaction is open.  Makes everything visible durable first. */
+    int (*close)(VjMeta *m);
+    /*
+     * Read: a snapshot of all commits so far; never waits for a writer or a device.
+     * Write: alone among writers or optimistic; may wait while the engine's memory for
+     * what is not yet durable is full.  @release: the transaction only gives space back
+     * and may use the reserve that is kept for such.  Threads: any; a transaction stays on
+     * its thread, and a thread has at most one write transaction and no begin() of a second
+     * kind within it.  -ENOSPC, -EIO, -ENOMEM, -EROFS.
+     * @txn: @txn_size bytes, zeroed but for its first members; the room allocates it and
+     * frees it after commit, abort or a failure.  End a read transaction soon: it keeps
+     * memory and pages of the engine from being used again.
+     */
+    int (*begin)(VjMeta *m, bool write, bool release, VjTxn *txn);
+    /*
+     * Ends @txn even on failure; visible on 0; nothing of it on failure.  -EAGAIN: conflict,
+     * run again.  -ENOSPC: checked here, so that what was acknowledged can be made durable.
+     */
+    int (*commit)(VjTxn *txn);
+    void (*abort)(VjTxn *txn); /* also ends a read transaction */
+    /*
+     * Setup only, before the first write transaction: how many keys @space holds.  Takes a
+     * time that does not grow with their number.  -EIO, -ENOMEM.
+     */
+    int (*count)(VjMeta *m, VjSpace space, uint64_t *out);
+    /* Every commit that returned before it survives; callers that overlap share one sync. */
+    int (*flush)(VjMeta *m);
+    /* @value is borrowed until the next put/del in @txn, or its end.  -ENOENT; -EIO. */
+    int (*get)(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);
+    /* Replaces what is there.  Both are copied.  -ENOMEM (also: too large), -ENOSPC. */
+    int (*put)(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value);
+    int (*del)(VjTxn *txn, VjSpace space, VjSlice key); /* -ENOENT */
+    /* The first key > @after (empty: the first of all), both borrowed as in get.  -ENOENT. */
+    int (*next)(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key, VjSlice *value);
+    /* The last key < @before (empty: the last of all).  -ENOENT. */
+    int (*prev)(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice *value);
+
+    /* The next three: NULL where the engine keeps no file of its own. */
+    /*
+     * Reads @fd (-1: the engine's own file below @place) without believing any of it, and
+     * calls @say for what is damaged.  Nobody has it open.  What has no flaw can be opened
+     * and read; single records in it may still be damaged.  -EIO, -ENOENT, -ENOMEM;
+     * -EOPNOTSUPP: there is no such file but something else, which open refuses.
+     */
+    int (*examine)(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opaque,
+                   VjMetaExam *out);
+    /*
+     * Writes all that is durable, as one state, to the empty file @fd; not synced.  Others go
+     * on meanwhile, and nobody waits for it.  Any thread; one at a time; blocks.  -EBADMSG
+     * what is there is damaged; -ENOSPC also: somebody else needs the space; -EIO, -ENOMEM.
+     */
+    int (*save)(VjMeta *m, int fd, VjMetaSaved *out);
+    /*
+     * Puts the first @bytes of @fd, which save wrote, in the place of what is below @place;
+     * what was there is kept as @keep in the same directory.  Nobody has it open.  Durable on
+     * true; a crash leaves the one or the other, and so does a failure: *replaced says which.
+     */
+    bool (*restore)(const VjMetaPlace *place, int fd, uint64_t bytes, const char *keep,
+                    bool *replaced, GError **error);
+} VjMetaOps;
+
+struct VjMeta {
+    const VjMetaOps *ops;
+    VjMeta *next; /* the wrapped engine; NULL for a driver */
+};
+
+struct VjTxn {
+    VjMeta *meta;
+    bool write;
+    bool release;
+    VjTxn *next; /* the wrapped engine's transaction; NULL for a driver's */
+};
+
+/* The table of drivers, NULL-terminated; wrappers are not in it. */
+extern const VjMetaOps *const vj_meta_drivers[];
+
+/* @spec: "name" or "name:K=V,…".  Setup only.  *out owned (vj_meta_close). */
+bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
+                  GError **error);
+/* @spec: "stats" or "fault:K=V,…"; takes @next on success. */
+bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error);
+/* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
+int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
+
+/* @spec as for vj_meta_open; contracts as in VjMetaOps.  -EOPNOTSUPP: the engine has none. */
+int vj_meta_examine(const char *spec, const VjMetaPlace *place, int fd, VjMetaFlaw *say,
+                    void *opaque, VjMetaExam *out) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_meta_restore(const char *spec, const VjMetaPlace *place, int fd, uint64_t bytes,
+                     const char *keep, bool *replaced, GError **error);
+int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Asserting callers; contracts as in VjMetaOps. */
+int vj_meta_begin_read(VjMeta *m, VjTxn **txn) G_GNUC_WARN_UNUSED_RESULT;
+void vj_txn_end(VjTxn *txn); /* of a read transaction; NULL is fine */
+int vj_meta_flush(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
+int vj_meta_count(VjMeta *m, VjSpace space, uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_txn_get(VjTxn *txn, VjSpace space, VjSlice key,
+               VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;
+int vj_txn_put(VjTxn *txn, VjSpace space, VjSlice key,
+               VjSlice value) G_GNUC_WARN_UNUSED_RESULT;
+int vj_txn_del(VjTxn *txn, VjSpace space, VjSlice key) G_GNUC_WARN_UNUSED_RESULT;
+int vj_txn_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key,
+                VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;
+int vj_txn_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key,
+                VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;
+
+static inline void vj_txn_end_auto(VjTxn **txn)
+{
+    vj_txn_end(*txn);
+}
+/* A read transaction that ends with its scope. */
+#define VJ_AUTO_READ_TXN __attribute__((cleanup(vj_txn_end_auto))) VjTxn
+
+/* Returns 0 to commit, anything negative to abort (and vj_meta_run returns it). */
+typedef int VjTxnBody(VjTxn *txn, void *opaque);
+
+typedef enum VjRunFlags {
+    VJ_RUN_DEFAULT = 0,
+    VJ_RUN_RELEASE =
+        1, /* gives space back: may use the reserve (unlink, truncate, drop) */
+} VjRunFlags;
+
+/*
+ * vj_meta_run - run @body in a write transaction until it commits
+ *
+ * @body     may run several times; see the top of this file
+ * Returns   0 committed and visible; what @body returned; -ENOSPC, -EIO
+ * Threads   any; may wait for other writers' bodies, never for a device unless the engine's
+ *           memory is full      Locks   none may be held
+ */
+int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body,
+                void *opaque) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Counts since open, of the outermost stats wrapper; all zero without one. */
+typedef struct VjMetaStats {
+    uint64_t reads, writes, commits, conflicts, flushes;
+    uint64_t gets[VJ_SPACE_COUNT], puts[VJ_SPACE_COUNT], dels[VJ_SPACE_COUNT];
+} VjMetaStats;
+
+void vj_meta_stats(VjMeta *m, VjMetaStats *out);
+
+extern const VjOptSpec vj_meta_fault_options[];
+/* Fault wrapper, for tests: as vj_store_fault_set, _calls and _hits. */
+bool vj_meta_fault_set(VjMeta *m, const char *options, GError **error);
+uint64_t vj_meta_fault_calls(VjMeta *m);
+uint64_t vj_meta_fault_hits(void);
+
+#endif

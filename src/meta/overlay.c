@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * overlay.c - an ordered map in memory, with versions for snapshots
+ *
+ * Invariants: each list is sorted by key without duplicates on every level; back mirrors
+ * forward[0]; chains fall strictly by seq; bytes and tally are what a walk would count.
+ */
+#include "meta/overlay-private.h"
+
+/* What the allocator adds to a block, bytes: so that budgets mean memory. */
+#define BLOCK_OVERHEAD 16u
+/* LMDB's nodes: header, slot in the page's index, the largest that stays in a leaf page.
+ */
+#define NODE_HEADER 8u
+#define NODE_SLOT 2u
+#define NODE_MAX 2038u
+#define PAGE_BYTES 4096u
+#define PAGE_HEADER 16u
+
+/* ---- Snapshots ------------------------------------------------------------------- */
+
+void vj_snapshots_add(VjSnapshots *all, VjSnapshot *s)
+{
+    g_assert(all->newest == NULL || all->newest->seq <= s->seq);
+    s->newer = NULL;
+    s->older = all->newest;
+    if (all->newest != NULL) {
+        all->newest->newer = s;
+    } else {
+        all->oldest = s;
+    }
+    all->newest = s;
+}
+
+void vj_snapshots_remove(VjSnapshots *all, VjSnapshot *s)
+{
+    if (s->older != NULL) {
+        s->older->newer = s->newer;
+    } else {
+        g_assert(all->oldest == s);
+        all->oldest = s->newer;
+    }
+    if (s->newer != NULL) {
+        s->newer->older = s->older;
+    } else {
+        g_assert(all->newest == s);
+        all->newest = s->older;
+    }
+    s->older = s->newer = NULL;
+}
+
+bool vj_snapshots_need(const VjSnapshots *all, uint64_t from, uint64_t until)
+{
+    for (const VjSnapshot *s = all->newest; s != NULL && s->seq >= from; s = s->older) {
+        if (s->seq < until) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- Entries and versions -------------------------------------------------------- */
+
+static size_t entry_bytes(uint32_t levels, size_t key_bytes)
+{
+    return sizeof(VjEntry) + levels * sizeof(VjEntry *) + key_bytes;
+}
+
+static VjEntry *entry_new(uint32_t levels, VjSlice key)
+{
+    VjEntry *e = g_try_malloc(entry_bytes(levels, key.len));
+
+    if (e == NULL) {
+        return NULL;
+    }
+    e->newest = NULL;
+    e->back = NULL;
+    e->key_bytes = (uint16_t)key.len;
+    e->levels = (uint8_t)levels;
+    memcpy(&e->forward[levels], key.data, key.len);
+    return e;
+}
+
+static VjVersion *version_new(const VjSlice *value)
+{
+    size_t len = value == NULL ? 0 : value->len;
+    VjVersion *v = g_try_malloc(sizeof *v + len);
+
+    if (v == NULL) {
+        return NULL;
+    }
+    v->older = NULL;
+    v->seq = 0;
+    v->value_bytes = (uint32_t)len;
+    v->tombstone = value == NULL;
+    if (len > 0) {
+        memcpy(v->value, value->data, len);
+    }
+    return v;
+}
+
+static void account_entry(VjOverlay *o, const VjEntry *e, int sign)
+{
+    uint64_t bytes = entry_bytes(e->levels, e->key_bytes) + BLOCK_OVERHEAD;
+
+    o->bytes += sign > 0 ? bytes : -bytes;
+    o->entry_count += sign > 0 ? 1 : UINT64_MAX;
+}
+
+static void account_version(VjOverlay *o, const VjVersion *v, int sign)
+{
+    uint64_t bytes = sizeof *v + v->value_bytes + BLOCK_OVERHEAD;
+
+    o->bytes += sign > 0 ? bytes : -bytes;
+}
+
+/* What a put of @v adds to a tally. */
+static VjTally tally_of(const VjEntry *e, const VjVersion *v)
+{
+    VjTally t = {.puts = 1};
+    uint64_t node = NODE_HEADER + e->key_bytes + (uint64_t)v->value_bytes;
+    uint64_t pages =
+        (PAGE_HEADER + (uint64_t)v->value_bytes + PAGE_BYTES - 1) / PAGE_BYTES;
+
+    if (node > NODE_MAX) {
+        node = NODE_HEADER + e->key_bytes + sizeof(uint64_t);
+        t.pages = pages == 1 ? 1 : 0;
+        t.run_pages = pages == 1 ? 0 : pages;
+    }
+    t.bytes = node + node % 2 + NODE_SLOT;
+    return t;
+}
+
+/* The newest version's share in the tally; older ones never reach the engine. */
+static void count_newest(VjOverlayList *l, const VjEntry *e, int sign)
+{
+    uint64_t unit = sign > 0 ? 1 : UINT64_MAX;
+    VjTally share;
+
+    if (e->newest->tombstone) {
+        l->tally.dels += unit;
+        return;
+    }
+    share = tally_of(e, e->newest);
+    l->tally.puts += unit;
+    l->tally.bytes += unit * share.bytes;
+    l->tally.pages += unit * share.pages;
+    l->tally.run_pages += unit * share.run_pages;
+}
+
+/* ---- Lists ----------------------------------------------------------------------- */
+
+/* Geometric with one in four, from a generator that need not be good. */
+static uint32_t draw_levels(VjOverlay *o)
+{
+    uint64_t x = o->coin;
+    uint32_t levels = 1;
+
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    o->coin = x;
+    for (x >>= 20; levels < VJ_OVERLAY_LEVELS && (x & 3) == 0; x >>= 2) {
+        levels++;
+    }
+    return levels;
+}
+
+/*
+ * The last entry with key < @key (or <= @key), NULL when there is none.  With @path, the
+ * place on each level behind which a new entry goes.
+ */
+static VjEntry *list_before(const VjOverlayList *l, VjSlice key, bool or_equal,
+                            VjEntry *const *path[])
+{
+    VjEntry *at = NULL;
+    const VjEntry *known = NULL; /* already found not to be before @key */
+
+    for (uint32_t level = l->levels; level-- > 0;) {
+        VjEntry *const *links = at == NULL ? l->head : at->forward;
+
+        for (;;) {
+            VjEntry *to = links[level];
+
+            if (to == NULL || to == known) {
+                break;
+            }
+            int order = vj_slice_compare(vj_entry_key(to), key);
+
+            if (order > 0 || (order == 0 && !or_equal)) {
+                known = to;
+                break;
+            }
+            at = to;
+            links = to->forward;
+        }
+        if (path != NULL) {
+            path[level] = &links[level];
+        }
+    }
+    return at;
+}
+
+/* Where a key is, or where it would go. */
+typedef struct Place {
+    VjEntry *entry;  /* NULL: the key is not there */
+    VjEntry *before; /* the entry in front of it; NULL: none */
+    VjEntry *const *path[VJ_OVERLAY_LEVELS];
+} Place;
+
+static Place list_place(const VjOverlayList *l, VjSlice key)
+{
+    Place p;
+    VjEntry *next;
+
+    for (uint32_t level = l->levels; level < VJ_OVERLAY_LEVELS; level++) {
+        p.path[level] = &l->head[level];
+    }
+    p.before = list_before(l, key, false, p.path);
+    next = *p.path[0];
+    p.entry =
+        next != NULL && vj_slice_compare(vj_entry_key(next), key) == 0 ? next : NULL;
+    return p;
+}
+
+static void list_insert(VjOverlayList *l, const Place *p, VjEntry *e)
+{
+    g_assert(p->entry == NULL);
+    l->levels = MAX(l->levels, e->levels);
+    for (uint32_t level = 0; level < e->levels; level++) {
+        /* The search only reads; here the list is ours to change. */
+        VjEntry **link = (VjEntry **)p->path[level];
+
+        e->forward[level] = *link;
+        *link = e;
+    }
+    e->back = p->before;
+    if (e->forward[0] != NULL) {
+        e->forward[0]->back = e;
+    } else {
+        l->last = e;
+    }
+}
+
+/* ---- Overlays -------------------------------------------------------------------- */
+
+/* The coin goes on: private overlays are short, and would else draw the same level for
+ * ever. */
+static void forget_entries(VjOverlay *o)
+{
+    memset(o->lists, 0, sizeof o->lists);
+    o->bytes = 0;
+    o->entry_count = 0;
+}
+
+void vj_overlay_init(VjOverlay *o)
+{
+    forget_entries(o);
+    o->coin = UINT64_C(0x9e3779b97f4a7c15);
+}
+
+void vj_overlay_clear(VjOverlay *o)
+{
+    for (size_t i = 0; i < VJ_SPACE_COUNT; i++) {
+        for (VjEntry *e = o->lists[i].head[0]; e != NULL;) {
+            VjEntry *next = e->forward[0];
+
+            for (VjVersion *v = e->newest; v != NULL;) {
+                VjVersion *older = v->older;
+
+                g_free(v);
+                v = older;
+            }
+            g_free(e);
+            e = next;
+        }
+    }
+    forget_entries(o);
+}
+
+VjEntry *vj_overlay_find(const VjOverlay *o, VjSpace space, VjSlice key)
+{
+    VjEntry *e = list_before(&o->lists[space], key, true, NULL);
+
+    return e != NULL && vj_slice_compare(vj_entry_key(e), key) == 0 ? e : NULL;
+}
+
+VjEntry *vj_overlay_after(const VjOverlay *o, VjSpace space, VjSlice key)
+{
+    const VjOverlayList *l = &o->lists[space];
+    const VjEntry *e = key.len == 0 ? NULL : list_before(l, key, true, NULL);
+
+    return e == NULL ? l->head[0] : e->forward[0];
+}
+
+VjEntry *vj_overlay_before(const VjOverlay *o, VjSpace space, VjSlice key)
+{
+    const VjOverlayList *l = &o->lists[space];
+
+    return key.len == 0 ? l->last : list_before(l, key, false, NULL);
+}
+
+int vj_overlay_set(VjOverlay *o, VjSpace space, VjSlice key, const VjSlice *value)
+{
+    VjOverlayList *l = &o->lists[space];
+    VjVersion *v = version_new(value);
+    Place place;
+    VjEntry *e;
+
+    g_assert(key.len > 0 && key.len <= VJ_META_KEY_MAX);
+    if (v == NULL) {
+        return -ENOMEM;
+    }
+    place = list_place(l, key);
+    e = place.entry;
+    if (e == NULL) {
+        e = entry_new(draw_levels(o), key);
+        if (e == NULL) {
+            g_free(v);
+            return -ENOMEM;
+        }
+        list_insert(l, &place, e);
+        account_entry(o, e, 1);
+    } else {
+        g_assert(e->newest->older == NULL);
+        count_newest(l, e, -1);
+        account_version(o, e->newest, -1);
+        g_free(e->newest);
+    }
+    e->newest = v;
+    account_version(o, v, 1);
+    count_newest(l, e, 1);
+    return 0;
+}
+
+/* Frees what no snapshot can see of the chain behind @e's newest version. */
+static void prune(VjOverlay *o, VjEntry *e, const VjSnapshots *live)
+{
+    uint64_t until = e->newest->seq;
+
+    for (VjVersion **link = &e->newest->older; *link != NULL;) {
+        VjVersion *v = *link;
+
+        if (vj_snapshots_need(live, v->seq, until)) {
+            until = v->seq;
+            link = &v->older;
+        } else {
+            *link = v->older;
+            account_version(o, v, -1);
+            g_free(v);
+        }
+    }
+}
+
+static void merge_entry(VjOverlay *dst, VjOverlayList *l, VjEntry *e,
+                        const VjSnapshots *live)
+{
+    Place place = list_place(l, vj_entry_key(e));
+    VjEntry *there = place.entry;
+
+    if (there == NULL) {
+        list_insert(l, &place, e);
+        account_entry(dst, e, 1);
+        account_version(dst, e->newest, 1);
+        count_newest(l, e, 1);
+        return;
+    }
+    g_assert(there->newest->seq < e->newest->seq);
+    count_newest(l, there, -1);
+    e->newest->older = there->newest;
+    there->newest = e->newest;
+    account_version(dst, there->newest, 1);
+    count_newest(l, there, 1);
+    prune(dst, there, live);
+    g_free(e);
+}
+
+void vj_overlay_merge(VjOverlay *dst, VjOverlay *src, uint64_t seq,
+                      const VjSnapshots *live)
+{
+    g_assert(seq > 0);
+    for (VjSpace space = 0; space < VJ_SPACE_COUNT; space++) {
+        for (VjEntry *e = src->lists[space].head[0]; e != NULL;) {
+            VjEntry *next = e->forward[0];
+
+            g_assert(e->newest->older == NULL);
+            e->newest->seq = seq;
+            merge_entry(dst, &dst->lists[space], e, live);
+            e = next;
+        }
+    }
+    forget_entries(src);
+}

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Room store: add each source and header below, one a line, in order of names.
+
+noinst_LTLIBRARIES += src/store/libvj-store.la
+src_store_libvj_store_la_LIBADD =
+src_store_libvj_store_la_SOURCES = \
+	src/store/drivers.c \
+	src/store/fd-cache.c \
+	src/store/fd-cache.h \
+	src/store/memory.c \
+	src/store/null.c \
+	src/store/posix-format.c \
+	src/store/posix-format.h \
+	src/store/posix-private.h \
+	src/store/posix-sync.c \
+	src/store/posix-sync.h \
+	src/store/posix.c \
+	src/store/store-private.h \
+	src/store/store.c \
+	src/store/store.h \
+	src/store/wrap-fault.c \
+	src/store/wrap-stats.c

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * store.c - opening by name, and the only callers of a driver's ops
+ *
+ * Each caller asserts what its own caller promised before, and what the driver promised
+ * after: an errno out of the vocabulary, no EINTR or EAGAIN, results that fit the
+ * request.
+ */
+#include "store/store-private.h"
+
+static const VjStoreOps *const wrappers[] = {
+    &vj_store_fault_ops,
+    &vj_store_stats_ops,
+    NULL,
+};
+
+VjStore *vj_store_find(VjStore *s, const VjStoreOps *ops)
+{
+    while (s != NULL && s->ops != ops) {
+        s = s->next;
+    }
+    return s;
+}
+
+static char *names_of(const VjStoreOps *const *table)
+{
+    GString *names = g_string_new(NULL);
+
+    for (; *table != NULL; table++) {
+        g_string_append_printf(names, "%s%s", names->len > 0 ? ", " : "", (*table)->name);
+    }
+    return g_string_free(names, FALSE);
+}
+
+/* "name" or "name:options" against @table; @options is borrowed from @spec. */
+static const VjStoreOps *find_ops(const VjStoreOps *const *table, const char *what,
+                                  const char *spec, const char **options, GError **error)
+{
+    const char *colon = strchr(spec, ':');
+    size_t name_len = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
+    g_autofree char *known = NULL;
+
+    *options = colon != NULL ? colon + 1 : "";
+    for (const VjStoreOps *const *row = table; *row != NULL; row++) {
+        if (strlen((*row)->name) == name_len &&
+            memcmp((*row)->name, spec, name_len) == 0) {
+            return *row;
+        }
+    }
+    known = names_of(table);
+    vj_error_set(error, EINVAL, "no %s is called \"%.*s\"; this build has: %s", what,
+                 (int)name_len, spec, known);
+    return NULL;
+}
+
+static bool open_with(const VjStoreOps *ops, const char *options, VjStore *next,
+                      const VjStorePlace *place, VjStore **out, GError **error)
+{
+    g_autoptr(VjOpts) opts = vj_opts_new(ops->options);
+    VjStore *s;
+
+    g_assert(ops->instance_size >= sizeof(VjStore));
+    g_assert(ops->align_bytes > 0 && (ops->align_bytes & (ops->align_bytes - 1)) == 0);
+    if (!vj_opts_parse(opts, options, error)) {
+        return vj_error_prefix(error, "store %s", ops->name);
+    }
+    s = g_malloc0(ops->instance_size);
+    s->ops = ops;
+    s->next = next;
+    if (!ops->open(s, place, opts, error)) {
+        g_free(s);
+        return vj_error_prefix(error, "store %s", ops->name);
+    }
+    *out = s;
+    return true;
+}
+
+bool vj_store_open(const char *spec, const VjStorePlace *place, VjStore **out,
+                   GError **error)
+{
+    const char *options = NULL;
+    const VjStoreOps *ops = NULL;
+
+    g_assert(spec != NULL && place != NULL && out != NULL);
+    *out = NULL;
+    ops = find_ops(vj_store_drivers, "store", spec, &options, error);
+    if (ops == NULL) {
+        return false;
+    }
+    return open_with(ops, options, NULL, place, out, error);
+}
+
+bool vj_store_wrap(const char *spec, VjStore *next, VjStore **out, GError **error)
+{
+    const char *options = NULL;
+    const VjStoreOps *ops = NULL;
+
+    g_assert(spec != NULL && next != NULL && out != NULL);
+    *out = NULL;
+    ops = find_ops(wrappers, "wrapper of a store", spec, &options, error);
+    if (ops == NULL) {
+        return false;
+    }
+    return open_with(ops, options, next, NULL, out, error);
+}
+
+void vj_store_close(VjStore *s)
+{
+    while (s != NULL) {
+        VjStore *next = s->next;
+
+        s->ops->close(s);
+        g_free(s);
+        s = next;
+    }
+}
+
+uint32_t vj_store_align_bytes(VjStore *s)
+{
+    uint32_t align_bytes = 1;
+
+    g_assert(s != NULL);
+    for (; s != NULL; s = s->next) {
+        align_bytes = MAX(align_bytes, s->ops->align_bytes);
+    }
+    return align_bytes;
+}
+
+/* What a data path member may return. */
+static bool result_is_sound(int result)
+{
+    return result <= 0 && result != -EINTR && result != -EAGAIN;
+}
+
+int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
+                 VjPut *out)
+{
+    uint64_t put_bytes = 0;
+    int result;
+
+    g_assert(s != NULL && out != NULL);
+    g_assert(iov != NULL && iov_count > 0 && iov_count <= VJ_STORE_IOV_MAX);
+    for (int i = 0; i < iov_count; i++) {
+        g_assert(iov[i].iov_len <= VJ_STORE_OBJECT_MAX);
+        put_bytes += iov[i].iov_len;
+    }
+    g_assert(put_bytes <= VJ_STORE_OBJECT_MAX);
+    vj_lock_assert_none();
+
+    result = s->ops->put(s, id, iov, iov_count, out);
+    g_assert(result_is_sound(result));
+    if (result == 0) {
+        g_assert(out->id == id && out->stored_bytes == put_bytes);
+    }
+    return result;
+}
+
+int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                 size_t len)
+{
+    uint64_t end = 0;
+    int result;
+
+    g_assert(s != NULL && (dst != NULL || len == 0));
+    g_assert(vj_add_u64(offset, len, &end) && end <= VJ_STORE_OBJECT_MAX);
+    vj_lock_assert_none();
+
+    result = s->ops->get(s, id, loc, offset, dst, len);
+    g_assert(result_is_sound(result));
+    return result;
+}
+
+int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc)
+{
+    int result;
+
+    g_assert(s != NULL);
+    vj_lock_assert_none();
+
+    result = s->ops->remove(s, id, loc);
+    g_assert(result_is_sound(result) && result != -ENOENT);
+    return result;
+}
+
+int vj_store_flush(VjStore *s)
+{
+    int result;
+
+    g_assert(s != NULL);
+    vj_lock_assert_none();
+
+    result = s->ops->flush(s);
+    g_assert(result_is_sound(result));
+    return result;
+}
+
+int vj_store_flush_removes(VjStore *s)
+{
+    int result;
+
+    g_assert(s != NULL);
+    vj_lock_assert_none();
+    if (s->ops->flush_removes == NULL) {
+        return 0;
+    }
+    result = s->ops->flush_removes(s);
+    g_assert(result_is_sound(result));
+    return result;
+}
+
+int vj_store_settle(VjStore *s, const VjPut *added, size_t added_count,
+                    const VjPut *removed, size_t removed_count, GArray *changes)
+{
+    guint changes_before;
+    int result;
+
+    g_assert(s != NULL && changes != NULL);
+    g_assert(g_array_get_element_size(changes) == sizeof(VjStoreChange));
+    g_assert((added != NULL || added_count == 0) &&
+             (removed != NULL || removed_count == 0));
+    if (s->ops->settle == NULL) {
+        return 0;
+    }
+    changes_before = changes->len;
+    result = s->ops->settle(s, added, added_count, removed, removed_count, changes);
+    g_assert(result_is_sound(result) && changes->len >= changes_before);
+    for (guint i = changes_before; i < changes->len; i++) {
+        const VjStoreChange *change = &g_array_index(changes, VjStoreChange, i);
+
+        g_assert(change->key_len > 0 && change->key_len <= sizeof change->key);
+        g_assert(change->value_len <= sizeof change->value);
+    }
+    return result;
+}
+
+/* Stands between driver and visitor, so that what the driver says is checked too. */
+typedef struct Walk {
+    uint64_t first_id, last_id;
+    VjStoreVisit *visit;
+    void *opaque;
+    bool stopped;
+} Walk;
+
+static bool check_visit(void *opaque, const VjPut *object, int64_t mtime_us)
+{
+    Walk *walk = opaque;
+
+    g_assert(!walk->stopped);
+    g_assert(object->id >= walk->first_id && object->id <= walk->last_id);
+    walk->stopped = !walk->visit(walk->opaque, object, mtime_us);
+    return !walk->stopped;
+}
+
+int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
+                  void *opaque)
+{
+    Walk walk = {
+        .first_id = first_id, .last_id = last_id, .visit = visit, .opaque = opaque};
+    int result;
+
+    g_assert(s != NULL && visit != NULL && first_id <= last_id);
+    vj_lock_assert_none();
+
+    result = s->ops->each(s, first_id, last_id, check_visit, &walk);
+    g_assert(result_is_sound(result));
+    return result;
+}
+
+int vj_store_space(VjStore *s, VjStoreSpace *out)
+{
+    int result;
+
+    g_assert(s != NULL && out != NULL);
+    vj_lock_assert_none();
+
+    result = s->ops->space(s, out);
+    g_assert(result_is_sound(result));
+    if (result == 0) {
+        g_assert(out->free_bytes <= out->total_bytes);
+        g_assert(out->available_bytes <= out->free_bytes);
+    }
+    return result;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * store.h - immutable objects: the face of the room store
+ *
+ * A store keeps opaque bytes under a 64-bit object id that is unique for ever.  Objects are
+ * put once and never change; replacing one is a put of another id.  Durability comes in
+ * batches: what flush() covers survives a crash, anything else may or may not.
+ *
+ * Drivers stand in drivers.c; wrappers (fault, stats) are stores that call s->next.
+ * Callers use the vj_store_ functions, which assert the request before and the result
+ * after; nobody else calls through ops.
+ */
+#ifndef VJ_STORE_STORE_H
+#define VJ_STORE_STORE_H
+
+#include "base/base.h"
+
+/* Largest object with its trailer that a store has to take, bytes. */
+#define VJ_STORE_OBJECT_MAX ((uint64_t)32 << 20)
+/* Most pieces of one put. */
+#define VJ_STORE_IOV_MAX 64
+
+#define VJ_LOC_BYTES 16u
+
+/* Where a driver keeps an object.  Its own bytes; fresh for every put, even of equal bytes. */
+typedef struct VjLoc {
+    uint8_t bytes[VJ_LOC_BYTES];
+} VjLoc;
+
+/* What is known of one stored object: the result of a put, the argument of settle. */
+typedef struct VjPut {
+    uint64_t id;
+    VjLoc loc;
+    uint64_t stored_bytes; /* as put, without what the device rounds up */
+} VjPut;
+
+/* The space of the place behind a store, bytes. */
+typedef struct VjStoreSpace {
+    uint64_t total_bytes;
+    uint64_t free_bytes; /* as root sees it */
+    uint64_t
+        available_bytes; /* as an ordinary user sees it: what the file system reports */
+} VjStoreSpace;
+
+/*
+ * A key change in the driver's own space (VJ_SPACE_STORE of meta) that has to be committed
+ * together with the puts and removes that it belongs to.  value_len 0: delete the key.
+ */
+typedef struct VjStoreChange {
+    uint8_t key[64];
+    uint32_t key_len;
+    uint8_t value[64];
+    uint32_t value_len;
+} VjStoreChange;
+
+typedef struct VjStore VjStore;
+
+/* false: stop the walk.  @mtime_us: when it was put, microseconds of the wall clock. */
+typedef bool VjStoreVisit(void *opaque, const VjPut *object, int64_t mtime_us);
+
+/* The place a driver is opened on. */
+typedef struct VjStorePlace {
+    int dir_fd; /* the directory SOURCE/objects, borrowed; -1: the driver needs none */
+    const char *path; /* its path or the device's, for messages; borrowed */
+    /* The volume whose objects it keeps: create writes it down, any other open refuses the
+     * place of another volume.  Borrowed; NULL: nobody asks. */
+    const char *volume;
+    bool create; /* mkfs: make what is missing; else a missing place is an error */
+    bool read_only;
+} VjStorePlace;
+
+typedef struct VjStoreOps {
+    const char *name;         /* what "store=" selects; also names its man page */
+    const VjOptSpec *options; /* ends with a NULL name; --help and man checks read it */
+    size_t instance_size;     /* bytes; the instance begins with VjStore */
+    uint32_t align_bytes;     /* of buffer, offset, length; 1 = any */
+
+    /* Setup only; may block.  @opts was made from @options. */
+    bool (*open)(VjStore *s, const VjStorePlace *place, const VjOpts *opts,
+                 GError **error);
+    /* Setup only; every request has completed.  Never fails; what it cannot do, it logs. */
+    void (*close)(VjStore *s);
+    /*
+     * Keep the bytes of @iov as object @id.  @out: id, locator, stored length.
+     * Threads: any; blocks.  Locks: none held.  Crash: survives only after flush().
+     * -ENOSPC, -EDQUOT, -EIO, -EROFS, -ETIMEDOUT; after a failure nothing is stored under
+     * @id that get() would find with a locator that was never returned.
+     */
+    int (*put)(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
+               VjPut *out);
+    /*
+     * Exactly @len bytes from @offset.  A shorter object, or a locator that this driver
+     * never made, is -EBADMSG; -ENOENT, -EIO, -ETIMEDOUT.  Threads: any; blocks.  @dst
+     * undefined on failure.
+     */
+    int (*get)(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+               size_t len);
+    /*
+     * 0 if absent: replay repeats it.  -EBADMSG: a locator that this driver never made;
+     * -EIO, -EROFS, -ETIMEDOUT.  Threads: any; blocks.
+     */
+    int (*remove)(VjStore *s, uint64_t id, VjLoc loc);
+    /*
+     * Every put that returned before the call, and was not removed, survives a crash when
+     * this returns 0.  Threads: any; callers that overlap share one device sync.  -EIO (or
+     * -ENOSPC, -EDQUOT): which of the puts since the last good flush are on the device is
+     * unknown, and no later sync can tell.  So every flush fails until those puts are
+     * removed: put the bytes again under a new id, remove the old one, flush.
+     */
+    int (*flush)(VjStore *s);
+    /*
+     * Every object whose remove returned before the call stays away after a crash when this
+     * returns 0; else it may be back.  NULL: no object survives its remove, or none survives
+     * the process.  Threads: any; blocks.  -EIO: as if it had not been called.
+     */
+    int (*flush_removes)(VjStore *s);
+    /*
+     * NULL: the driver has no state of its own.  Key changes that belong to these puts and
+     * removes are appended to @changes (element type VjStoreChange).  No I/O; any thread.
+     */
+    int (*settle)(VjStore *s, const VjPut *added, size_t added_count,
+                  const VjPut *removed, size_t removed_count, GArray *changes);
+    /*
+     * Visit each stored object with first_id <= id <= last_id, in no order; one that is put
+     * or removed meanwhile may or may not be seen.  For recovery, fsck and gc.  Blocks.
+     */
+    int (*each)(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
+                void *opaque);
+    /* Free and total bytes now; cheap enough for once a second.  -EIO. */
+    int (*space)(VjStore *s, VjStoreSpace *out);
+} VjStoreOps;
+
+struct VjStore {
+    const VjStoreOps *ops;
+    VjStore *next; /* the wrapped store; NULL for a driver */
+};
+
+/* The table of drivers, NULL-terminated; wrappers are not in it. */
+extern const VjStoreOps *const vj_store_drivers[];
+
+/*
+ * vj_store_open - open a driver by name
+ *
+ * @spec     "name" or "name:K=V,K=V"
+ * Returns   true and *out owned (vj_store_close); false with a line that names the driver
+ * Threads   setup only      Locks   none
+ */
+bool vj_store_open(const char *spec, const VjStorePlace *place, VjStore **out,
+                   GError **error);
+
+/*
+ * vj_store_wrap - put a wrapper in front of a store
+ *
+ * @spec     "stats" or "fault:K=V,…" (options: the wrapper's table)
+ * @next     taken; closed when the wrapper is closed; still the caller's on failure
+ */
+bool vj_store_wrap(const char *spec, VjStore *next, VjStore **out, GError **error);
+
+/* Closes wrappers outside in.  NULL is fine.  Setup only. */
+void vj_store_close(VjStore *s);
+
+/* What buffer, offset and length of a get, and each piece of a put, are multiples of. */
+uint32_t vj_store_align_bytes(VjStore *s);
+
+/* The asserting callers: contracts as in VjStoreOps. */
+int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
+                 VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                 size_t len) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_flush(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_flush_removes(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_settle(VjStore *s, const VjPut *added, size_t added_count,
+                    const VjPut *removed, size_t removed_count,
+                    GArray *changes) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
+                  void *opaque) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Counts since open, of the outermost stats wrapper; all zero without one. */
+typedef struct VjStoreStats {
+    uint64_t puts, put_bytes;
+    uint64_t gets, get_bytes;
+    uint64_t removes, flushes;
+    uint64_t failures; /* calls of any kind that returned an error */
+} VjStoreStats;
+
+void vj_store_stats(VjStore *s, VjStoreStats *out);
+
+/* Options of the wrappers, for --help, man pages and tests. */
+extern const VjOptSpec vj_store_fault_options[];
+
+/*
+ * Fault wrapper, for tests: replace its options while it runs ("" = no faults) and read
+ * how many calls it has seen.  @s is any store with a fault wrapper in its chain.
+ */
+bool vj_store_fault_set(VjStore *s, const char *options, GError **error);
+uint64_t vj_store_fault_calls(VjStore *s);
+/* What the fault wrappers of this process did: calls failed, shortened, damaged.  Also those
+ * of a store that has been closed. */
+uint64_t vj_store_fault_hits(void);
+/* Ids (uint64_t) that a power cut now could take: put, not removed, and no good flush since.
+ * Owned. */
+GArray *vj_store_fault_unflushed(VjStore *s);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * wrap-stats.c - the wrapper that counts
+ *
+ * Successful calls count in their kind, and their bytes; failed ones in failures alone.
+ * Counters are relaxed atomics: a reader sees each of them right, not all of one instant.
+ */
+#include "store/store-private.h"
+
+typedef struct StatsStore {
+    VjStore base;
+    VjStoreStats counts; /* atomic, field by field */
+} StatsStore;
+
+static void count(uint64_t *counter, uint64_t amount)
+{
+    __atomic_add_fetch(counter, amount, __ATOMIC_RELAXED);
+}
+
+/* Passes @result on. */
+static int count_call(StatsStore *w, int result, uint64_t *calls, uint64_t *sum_bytes,
+                      uint64_t amount_bytes)
+{
+    if (result < 0) {
+        count(&w->counts.failures, 1);
+        return result;
+    }
+    if (calls != NULL) {
+        count(calls, 1);
+    }
+    if (sum_bytes != NULL) {
+        count(sum_bytes, amount_bytes);
+    }
+    return result;
+}
+
+static bool stats_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts,
+                       GError **error)
+{
+    (void)place, (void)opts, (void)error;
+    g_assert(s->next != NULL);
+    return true;
+}
+
+static void stats_close(VjStore *s)
+{
+    (void)s;
+}
+
+static int stats_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
+                     VjPut *out)
+{
+    StatsStore *w = (StatsStore *)s;
+    int result = vj_store_put(s->next, id, iov, iov_count, out);
+
+    return count_call(w, result, &w->counts.puts, &w->counts.put_bytes,
+                      result == 0 ? out->stored_bytes : 0);
+}
+
+static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                     size_t len)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(w, vj_store_get(s->next, id, loc, offset, dst, len),
+                      &w->counts.gets, &w->counts.get_bytes, len);
+}
+
+static int stats_remove(VjStore *s, uint64_t id, VjLoc loc)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(w, vj_store_remove(s->next, id, loc), &w->counts.removes, NULL, 0);
+}
+
+static int stats_flush(VjStore *s)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(w, vj_store_flush(s->next), &w->counts.flushes, NULL, 0);
+}
+
+static int stats_flush_removes(VjStore *s)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(w, vj_store_flush_removes(s->next), NULL, NULL, 0);
+}
+
+static int stats_settle(VjStore *s, const VjPut *added, size_t added_count,
+                        const VjPut *removed, size_t removed_count, GArray *changes)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(
+        w, vj_store_settle(s->next, added, added_count, removed, removed_count, changes),
+        NULL, NULL, 0);
+}
+
+static int stats_each(VjStore *s, uint64_t first_id, uint64_t last_id,
+                      VjStoreVisit *visit, void *opaque)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(w, vj_store_each(s->next, first_id, last_id, visit, opaque), NULL,
+                      NULL, 0);
+}
+
+static int stats_space(VjStore *s, VjStoreSpace *out)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(w, vj_store_space(s->next, out), NULL, NULL, 0);
+}
+
+static const VjOptSpec stats_options[] = {
+    {.name = NULL},
+};
+
+const VjStoreOps vj_store_stats_ops = {
+    .name = "stats",
+    .options = stats_options,
+    .instance_size = sizeof(StatsStore),
+    .align_bytes = 1,
+    .open = stats_open,
+    .close = stats_close,
+    .put = stats_put,
+    .get = stats_get,
+    .remove = stats_remove,
+    .flush = stats_flush,
+    .flush_removes = stats_flush_removes,
+    .settle = stats_settle,
+    .each = stats_each,
+    .space = stats_space,
+};
+
+static uint64_t read_count(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+void vj_store_stats(VjStore *s, VjStoreStats *out)
+{
+    StatsStore *w = (StatsStore *)vj_store_find(s, &vj_store_stats_ops);
+
+    *out = (VjStoreStats){0};
+    if (w == NULL) {
+        return;
+    }
+    out->puts = read_count(&w->counts.puts);
+    out->put_bytes = read_count(&w->counts.put_bytes);
+    out->gets = read_count(&w->counts.gets);
+    out->get_bytes = read_count(&w->counts.get_bytes);
+    out->removes = read_count(&w->counts.removes);
+    out->flushes = read_count(&w->counts.flushes);
+    out->failures = read_count(&w->counts.failures);
+}

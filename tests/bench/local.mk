@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Programs that scripts/bench.d/NAME runs; "make" builds them, "make check" does not run them.
+#   noinst_PROGRAMS += tests/bench/bench-thing
+#   tests_bench_bench_thing_LDADD = $(LDADD_fs)
+
+noinst_PROGRAMS += tests/bench/bench-chunk
+tests_bench_bench_chunk_LDADD = $(LDADD_chunk)
+noinst_PROGRAMS += tests/bench/bench-meta
+tests_bench_bench_meta_LDADD = $(LDADD_meta)
+noinst_PROGRAMS += tests/bench/bench-insert
+tests_bench_bench_insert_LDADD =
+
+noinst_PROGRAMS += tests/bench/bench-store
+tests_bench_bench_store_LDADD = $(LDADD_store)

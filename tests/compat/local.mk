@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# What version 1 wrote stays readable, and what was built against it keeps running.
+
+UNIT_TESTS += tests/compat/test-ioctl-abi
+tests_compat_test_ioctl_abi_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/compat/test-codec
+tests_compat_test_codec_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+tests_compat_test_codec_LDADD = $(LDADD_codec) $(CMOCKA_LIBS)
+
+TEST_HELPERS += tests/compat/make-volume
+tests_compat_make_volume_SOURCES = tests/compat/make-volume.c \
+	tests/compat/volume-content.c tests/compat/volume-content.h
+tests_compat_make_volume_LDADD = $(LDADD_fs)
+
+UNIT_TESTS += tests/compat/test-volume
+tests_compat_test_volume_SOURCES = tests/compat/test-volume.c \
+	tests/compat/volume-content.c tests/compat/volume-content.h
+tests_compat_test_volume_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+tests_compat_test_volume_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
+
+MOUNT_TESTS += tests/compat/mount-volume.sh

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Contract suites: one per ops table, run for every driver and every wrapper.
+#   CONTRACT_TESTS += tests/contract/test-store
+#   tests_contract_test_store_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+
+CONTRACT_TESTS += tests/contract/test-chunk
+tests_contract_test_chunk_LDADD = $(LDADD_chunk) $(CMOCKA_LIBS)
+CONTRACT_TESTS += tests/contract/test-store
+tests_contract_test_store_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+CONTRACT_TESTS += tests/contract/test-meta
+tests_contract_test_meta_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+CONTRACT_TESTS += tests/contract/test-codec
+tests_contract_test_codec_LDADD = $(LDADD_codec) $(CMOCKA_LIBS)

@@ -1,0 +1,1042 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-meta.c - the contract of meta.h, run for the driver and for each wrapper
+ *
+ * The model test compares every answer with a plain sorted structure; its seed is printed
+ * and can be set with VARJFS_TEST_SEED.
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "meta/meta.h"
+
+/* What a suite runs on: a driver's spec, and the wrappers from the inside out. */
+typedef struct Flavour {
+    const char *name;
+    const char *driver;
+    int model_steps; /* transactions of the model test, about 15 changes each */
+    const char *wrappers[3];
+} Flavour;
+
+static const Flavour flavours[] = {
+    {"lmdb", "lmdb", 2000, {NULL}},
+    {"lmdb, small overlay", "lmdb:overlay=1M", 6700, {NULL}},
+    {"stats of lmdb", "lmdb", 500, {"stats", NULL}},
+    {"conflicts over lmdb", "lmdb", 2000, {"fault:conflicts=300,seed=5", NULL}},
+};
+
+typedef struct Fixture {
+    const Flavour *flavour;
+    char *path;
+    int dir_fd;
+    VjMeta *meta;
+} Fixture;
+
+/* ---- Fixture --------------------------------------------------------------------- */
+
+static void open_meta(Fixture *f, bool create, bool read_only)
+{
+    VjMetaPlace place = {
+        .dir_fd = f->dir_fd, .path = f->path, .create = create, .read_only = read_only};
+    GError *error = NULL;
+
+    if (!vj_meta_open(f->flavour->driver, &place, &f->meta, &error)) {
+        fail_msg("open: %s", error->message);
+    }
+    for (size_t i = 0; f->flavour->wrappers[i] != NULL; i++) {
+        VjMeta *inner = f->meta;
+
+        if (!vj_meta_wrap(f->flavour->wrappers[i], inner, &f->meta, &error)) {
+            fail_msg("wrap: %s", error->message);
+        }
+    }
+}
+
+static void close_meta(Fixture *f)
+{
+    assert_int_equal(vj_meta_close(f->meta), 0);
+    f->meta = NULL;
+}
+
+static void reopen(Fixture *f)
+{
+    close_meta(f);
+    open_meta(f, false, false);
+}
+
+static int setup(void **state)
+{
+    Fixture *f = g_new0(Fixture, 1);
+    g_autofree char *template = g_build_filename(g_get_tmp_dir(), "meta-XXXXXX", NULL);
+
+    f->flavour = *state;
+    f->path = g_strdup(g_mkdtemp(template));
+    assert_non_null(f->path);
+    f->dir_fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(f->dir_fd >= 0);
+    open_meta(f, true, false);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    Fixture *f = *state;
+
+    if (f->meta != NULL) {
+        close_meta(f);
+    }
+    (void)unlinkat(f->dir_fd, "data.mdb", 0);
+    (void)unlinkat(f->dir_fd, "lock.mdb", 0);
+    close(f->dir_fd);
+    rmdir(f->path);
+    g_free(f->path);
+    g_free(f);
+    return 0;
+}
+
+/* ---- Small helpers --------------------------------------------------------------- */
+
+static VjSlice text(const char *s)
+{
+    return vj_slice(s, strlen(s));
+}
+
+typedef struct Write {
+    VjSpace space;
+    const char *key;
+    const char *value; /* NULL: delete */
+    int result;        /* of put or del */
+} Write;
+
+static int write_body(VjTxn *txn, void *opaque)
+{
+    for (Write *w = opaque; w->key != NULL; w++) {
+        w->result = w->value != NULL
+                        ? vj_txn_put(txn, w->space, text(w->key), text(w->value))
+                        : vj_txn_del(txn, w->space, text(w->key));
+    }
+    return 0;
+}
+
+static void put_text(Fixture *f, const char *key, const char *value)
+{
+    Write writes[] = {{VJ_SPACE_DENTRY, key, value, 0}, {.key = NULL}};
+
+    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, write_body, writes), 0);
+    assert_int_equal(writes[0].result, 0);
+}
+
+static void assert_get(VjTxn *txn, const char *key, const char *value)
+{
+    VjSlice got;
+    int rc = vj_txn_get(txn, VJ_SPACE_DENTRY, text(key), &got);
+
+    if (value == NULL) {
+        assert_int_equal(rc, -ENOENT);
+        return;
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(got.len, strlen(value));
+    assert_memory_equal(got.data, value, got.len);
+}
+
+static void assert_now(Fixture *f, const char *key, const char *value)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+
+    assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
+    assert_get(txn, key, value);
+}
+
+/* ---- One transaction ------------------------------------------------------------- */
+
+static void test_put_get_del(void **state)
+{
+    Fixture *f = *state;
+    Write absent[] = {{VJ_SPACE_DENTRY, "b", NULL, 0}, {.key = NULL}};
+
+    put_text(f, "a", "one");
+    put_text(f, "empty", "");
+    assert_now(f, "a", "one");
+    assert_now(f, "empty", "");
+    assert_now(f, "b", NULL);
+    put_text(f, "a", "two, and longer");
+    assert_now(f, "a", "two, and longer");
+    assert_int_equal(vj_meta_run(f->meta, 0, write_body, absent), 0);
+    assert_int_equal(absent[0].result, -ENOENT);
+    put_text(f, "a", NULL);
+    assert_now(f, "a", NULL);
+    reopen(f);
+    assert_now(f, "a", NULL);
+    assert_now(f, "empty", "");
+}
+
+/* How many keys a space holds, as the engine finds it when it is opened. */
+static void test_count(void **state)
+{
+    Fixture *f = *state;
+    uint64_t count = 99;
+
+    assert_int_equal(vj_meta_count(f->meta, VJ_SPACE_DENTRY, &count), 0);
+    assert_int_equal(count, 0);
+    put_text(f, "a", "one");
+    put_text(f, "b", "two");
+    put_text(f, "c", "three");
+    put_text(f, "b", NULL);
+    reopen(f);
+    assert_int_equal(vj_meta_count(f->meta, VJ_SPACE_DENTRY, &count), 0);
+    assert_int_equal(count, 2);
+    assert_int_equal(vj_meta_count(f->meta, VJ_SPACE_COOKIE, &count), 0);
+    assert_int_equal(count, 0);
+}
+
+/* A key deleted in memory stays deleted although the file still has it. */
+static void test_del_of_durable(void **state)
+{
+    Fixture *f = *state;
+    Write again[] = {{VJ_SPACE_DENTRY, "a", NULL, 0}, {.key = NULL}};
+
+    put_text(f, "a", "one");
+    assert_int_equal(vj_meta_flush(f->meta), 0);
+    put_text(f, "a", NULL);
+    assert_now(f, "a", NULL);
+    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_RELEASE, write_body, again), 0);
+    assert_int_equal(again[0].result, -ENOENT);
+    assert_int_equal(vj_meta_flush(f->meta), 0);
+    assert_now(f, "a", NULL);
+    reopen(f);
+    assert_now(f, "a", NULL);
+}
+
+static void test_spaces_are_apart(void **state)
+{
+    Fixture *f = *state;
+    Write writes[] = {{VJ_SPACE_SYSTEM, "k", "system", 0},
+                      {VJ_SPACE_STORE, "k", "store", 0},
+                      {.key = NULL}};
+
+    assert_int_equal(vj_meta_run(f->meta, 0, write_body, writes), 0);
+    for (int pass = 0; pass < 2; pass++) {
+        VJ_AUTO_READ_TXN *txn = NULL;
+        VjSlice got;
+
+        assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
+        assert_get(txn, "k", NULL);
+        assert_int_equal(vj_txn_get(txn, VJ_SPACE_SYSTEM, text("k"), &got), 0);
+        assert_int_equal(got.len, 6);
+        assert_int_equal(vj_txn_get(txn, VJ_SPACE_STORE, text("k"), &got), 0);
+        assert_int_equal(got.len, 5);
+        vj_txn_end(g_steal_pointer(&txn));
+        reopen(f);
+    }
+}
+
+static int failing_body(VjTxn *txn, void *opaque)
+{
+    (void)opaque;
+    assert_int_equal(vj_txn_put(txn, VJ_SPACE_DENTRY, text("a"), text("never")), 0);
+    assert_int_equal(vj_txn_del(txn, VJ_SPACE_DENTRY, text("kept")), 0);
+    assert_get(txn, "a", "never");
+    assert_get(txn, "kept", NULL);
+    return -EDOM;
+}
+
+static void test_abort_leaves_nothing(void **state)
+{
+    Fixture *f = *state;
+
+    put_text(f, "kept", "yes");
+    assert_int_equal(vj_meta_run(f->meta, 0, failing_body, NULL), -EDOM);
+    assert_now(f, "a", NULL);
+    assert_now(f, "kept", "yes");
+    reopen(f);
+    assert_now(f, "a", NULL);
+    assert_now(f, "kept", "yes");
+}
+
+static int own_writes_body(VjTxn *txn, void *opaque)
+{
+    VjSlice key, value;
+
+    (void)opaque;
+    assert_get(txn, "m", "old");
+    assert_int_equal(vj_txn_put(txn, VJ_SPACE_DENTRY, text("m"), text("new")), 0);
+    assert_get(txn, "m", "new");
+    /* A value may be put again under another key while it is still borrowed. */
+    assert_int_equal(vj_txn_get(txn, VJ_SPACE_DENTRY, text("m"), &value), 0);
+    assert_int_equal(vj_txn_put(txn, VJ_SPACE_DENTRY, text("m"), value), 0);
+    assert_get(txn, "m", "new");
+    assert_int_equal(vj_txn_del(txn, VJ_SPACE_DENTRY, text("m")), 0);
+    assert_get(txn, "m", NULL);
+    assert_int_equal(vj_txn_del(txn, VJ_SPACE_DENTRY, text("m")), -ENOENT);
+    assert_int_equal(vj_txn_next(txn, VJ_SPACE_DENTRY, text("l"), &key, &value), -ENOENT);
+    assert_int_equal(vj_txn_put(txn, VJ_SPACE_DENTRY, text("n"), text("n")), 0);
+    assert_int_equal(vj_txn_next(txn, VJ_SPACE_DENTRY, text("l"), &key, &value), 0);
+    assert_int_equal(vj_slice_compare(key, text("n")), 0);
+    return 0;
+}
+
+static void test_own_writes(void **state)
+{
+    Fixture *f = *state;
+
+    put_text(f, "m", "old");
+    assert_int_equal(vj_meta_run(f->meta, 0, own_writes_body, NULL), 0);
+    assert_now(f, "m", NULL);
+    assert_now(f, "n", "n");
+}
+
+/* ---- Snapshots ------------------------------------------------------------------- */
+
+static void test_snapshot(void **state)
+{
+    Fixture *f = *state;
+    VjTxn *old = NULL;
+    VjSlice borrowed, key, value;
+
+    put_text(f, "a", "one");
+    put_text(f, "b", "gone later");
+    assert_int_equal(vj_meta_begin_read(f->meta, &old), 0);
+    assert_int_equal(vj_txn_get(old, VJ_SPACE_DENTRY, text("a"), &borrowed), 0);
+    for (int round = 0; round < 3; round++) {
+        put_text(f, "a", "two");
+        put_text(f, "b", NULL);
+        put_text(f, "c", "new");
+        assert_get(old, "a", "one");
+        assert_get(old, "b", "gone later");
+        assert_get(old, "c", NULL);
+        assert_int_equal(vj_txn_next(old, VJ_SPACE_DENTRY, text("a"), &key, &value), 0);
+        assert_int_equal(vj_slice_compare(key, text("b")), 0);
+        assert_int_equal(vj_txn_next(old, VJ_SPACE_DENTRY, key, &key, &value), -ENOENT);
+        assert_int_equal(
+            vj_txn_prev(old, VJ_SPACE_DENTRY, vj_slice(NULL, 0), &key, &value), 0);
+        assert_int_equal(vj_slice_compare(key, text("b")), 0);
+        assert_memory_equal(borrowed.data, "one", 3);
+        assert_now(f, "a", "two");
+        assert_now(f, "b", NULL);
+        put_text(f, "b", "again");
+        /* The generation goes to the file and is dropped under the snapshot's feet. */
+        assert_int_equal(vj_meta_flush(f->meta), 0);
+    }
+    vj_txn_end(old);
+    assert_now(f, "a", "two");
+    assert_now(f, "b", "again");
+}
+
+/* ---- Values ---------------------------------------------------------------------- */
+
+typedef struct Large {
+    size_t len;
+    const uint8_t *bytes;
+} Large;
+
+static VjSlice large_key(const size_t *len, char *out)
+{
+    snprintf(out, 32, "size %zu", *len);
+    return text(out);
+}
+
+static const size_t large_sizes[] = {0,
+                                     1,
+                                     1900,
+                                     2037,
+                                     2038,
+                                     2039,
+                                     4080,
+                                     4081,
+                                     8176,
+                                     8177,
+                                     65536,
+                                     65537,
+                                     VJ_META_VALUE_MAX};
+
+static int large_body(VjTxn *txn, void *opaque)
+{
+    const uint8_t *bytes = opaque;
+    char key[32];
+
+    for (size_t i = 0; i < G_N_ELEMENTS(large_sizes); i++) {
+        assert_int_equal(vj_txn_put(txn, VJ_SPACE_XATTR, large_key(&large_sizes[i], key),
+                                    vj_slice(bytes + i, large_sizes[i])),
+                         0);
+    }
+    return 0;
+}
+
+static void test_large_values(void **state)
+{
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = g_malloc(VJ_META_VALUE_MAX + 64);
+    VjRng rng;
+
+    vj_rng_init(&rng, 7);
+    vj_rng_bytes(&rng, bytes, VJ_META_VALUE_MAX + 64);
+    assert_int_equal(vj_meta_run(f->meta, 0, large_body, bytes), 0);
+    for (int pass = 0; pass < 3; pass++) {
+        VJ_AUTO_READ_TXN *txn = NULL;
+        char key[32];
+
+        assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
+        for (size_t i = 0; i < G_N_ELEMENTS(large_sizes); i++) {
+            VjSlice got;
+
+            assert_int_equal(
+                vj_txn_get(txn, VJ_SPACE_XATTR, large_key(&large_sizes[i], key), &got),
+                0);
+            assert_int_equal(got.len, large_sizes[i]);
+            assert_memory_equal(got.data, bytes + i, got.len);
+        }
+        vj_txn_end(g_steal_pointer(&txn));
+        if (pass == 0) {
+            assert_int_equal(vj_meta_flush(f->meta), 0);
+        } else {
+            reopen(f);
+        }
+    }
+}
+
+static void test_longest_key(void **state)
+{
+    Fixture *f = *state;
+    char key[VJ_META_KEY_MAX + 1];
+
+    memset(key, 0xff, VJ_META_KEY_MAX);
+    key[VJ_META_KEY_MAX] = 0;
+    put_text(f, key, "long");
+    assert_now(f, key, "long");
+    reopen(f);
+    assert_now(f, key, "long");
+}
+
+/* ---- Opening --------------------------------------------------------------------- */
+
+static void test_read_only(void **state)
+{
+    Fixture *f = *state;
+    Write writes[] = {{VJ_SPACE_DENTRY, "a", "b", 0}, {.key = NULL}};
+
+    put_text(f, "a", "one");
+    close_meta(f);
+    open_meta(f, false, true);
+    assert_now(f, "a", "one");
+    assert_int_equal(vj_meta_run(f->meta, 0, write_body, writes), -EROFS);
+    assert_int_equal(vj_meta_flush(f->meta), 0);
+    assert_now(f, "a", "one");
+}
+
+static void test_missing_engine(void **state)
+{
+    Fixture *f = *state;
+    VjMetaPlace place = {.dir_fd = f->dir_fd, .path = f->path};
+    g_autoptr(GError) error = NULL;
+    VjMeta *m;
+
+    close_meta(f);
+    assert_int_equal(unlinkat(f->dir_fd, "data.mdb", 0), 0);
+    assert_false(vj_meta_open(f->flavour->driver, &place, &m, &error));
+    assert_int_equal(error->code, ENOENT);
+    assert_null(m);
+    assert_int_equal(faccessat(f->dir_fd, "data.mdb", F_OK, 0), -1);
+}
+
+/* ---- Against a model ------------------------------------------------------------- */
+
+/* A plain sorted array of keys with values: slow and obvious. */
+typedef struct Pair {
+    uint8_t key[16];
+    uint8_t key_bytes;
+    uint64_t value; /* its number; the bytes follow from it */
+} Pair;
+
+typedef struct Model {
+    GArray *pairs[2]; /* of Pair, sorted; for two of the spaces */
+} Model;
+
+static const VjSpace model_spaces[2] = {VJ_SPACE_INODE, VJ_SPACE_INDEX};
+
+static VjSlice pair_key(const Pair *p)
+{
+    return vj_slice(p->key, p->key_bytes);
+}
+
+static Pair *pair_at(GArray *a, size_t i)
+{
+    return &g_array_index(a, Pair, i);
+}
+
+/* Index of the first pair with a key >= @key. */
+static size_t model_lower(GArray *a, VjSlice key)
+{
+    size_t low = 0, high = a->len;
+
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+
+        if (vj_slice_compare(pair_key(pair_at(a, mid)), key) < 0) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low;
+}
+
+static bool model_has(GArray *a, size_t at, VjSlice key)
+{
+    return at < a->len && vj_slice_compare(pair_key(pair_at(a, at)), key) == 0;
+}
+
+static void model_put(GArray *a, const Pair *p)
+{
+    size_t at = model_lower(a, pair_key(p));
+
+    if (model_has(a, at, pair_key(p))) {
+        pair_at(a, at)->value = p->value;
+    } else {
+        g_array_insert_vals(a, (guint)at, p, 1);
+    }
+}
+
+static bool model_del(GArray *a, VjSlice key)
+{
+    size_t at = model_lower(a, key);
+
+    if (!model_has(a, at, key)) {
+        return false;
+    }
+    g_array_remove_index(a, (guint)at);
+    return true;
+}
+
+static Model *model_new(void)
+{
+    Model *m = g_new0(Model, 1);
+
+    for (size_t i = 0; i < 2; i++) {
+        m->pairs[i] = g_array_new(FALSE, FALSE, sizeof(Pair));
+    }
+    return m;
+}
+
+static Model *model_copy(const Model *from)
+{
+    Model *m = g_new0(Model, 1);
+
+    for (size_t i = 0; i < 2; i++) {
+        m->pairs[i] = g_array_copy(from->pairs[i]);
+    }
+    return m;
+}
+
+static void model_free(Model *m)
+{
+    for (size_t i = 0; i < 2; i++) {
+        g_array_free(m->pairs[i], TRUE);
+    }
+    g_free(m);
+}
+
+/* Value @n: its length and bytes follow from the number; sometimes over a page. */
+static VjSlice value_bytes(uint64_t n, uint8_t *out)
+{
+    size_t len = n % 97 == 0 ? 3000 + n % 6000 : 8 + n % 120;
+
+    memset(out, (int)(n & 0xff), len);
+    vj_be64_set(out, n);
+    return vj_slice(out, len);
+}
+
+static void assert_value(VjSlice got, uint64_t n)
+{
+    uint8_t bytes[16384];
+    VjSlice want = value_bytes(n, bytes);
+
+    assert_int_equal(got.len, want.len);
+    assert_memory_equal(got.data, want.data, want.len);
+}
+
+static Pair random_pair(VjRng *rng)
+{
+    Pair p = {.key_bytes = (uint8_t)(1 + vj_rng_below(rng, 3)),
+              .value = vj_rng_u64(rng) >> 20};
+
+    for (size_t i = 0; i < p.key_bytes; i++) {
+        p.key[i] = (uint8_t)(vj_rng_below(rng, 16) * 16);
+    }
+    return p;
+}
+
+/* One random question, answered by both. */
+static void compare_once(VjTxn *txn, Model *m, VjRng *rng)
+{
+    size_t which = vj_rng_below(rng, 2);
+    GArray *a = m->pairs[which];
+    VjSpace space = model_spaces[which];
+    Pair p = random_pair(rng);
+    VjSlice from = vj_rng_below(rng, 50) == 0 ? vj_slice(NULL, 0) : pair_key(&p);
+    size_t at = model_lower(a, from);
+    VjSlice key, value;
+    int rc;
+
+    switch (vj_rng_below(rng, 3)) {
+    case 0:
+        rc = vj_txn_get(txn, space, pair_key(&p), &value);
+        at = model_lower(a, pair_key(&p));
+        assert_int_equal(rc, model_has(a, at, pair_key(&p)) ? 0 : -ENOENT);
+        if (rc == 0) {
+            assert_value(value, pair_at(a, at)->value);
+        }
+        return;
+    case 1:
+        rc = vj_txn_next(txn, space, from, &key, &value);
+        at += from.len > 0 && model_has(a, at, from) ? 1 : 0;
+        assert_int_equal(rc, at < a->len ? 0 : -ENOENT);
+        break;
+    default:
+        rc = vj_txn_prev(txn, space, from, &key, &value);
+        at = from.len == 0 ? a->len : at;
+        assert_int_equal(rc, at > 0 ? 0 : -ENOENT);
+        at--;
+        break;
+    }
+    if (rc == 0) {
+        assert_int_equal(vj_slice_compare(key, pair_key(pair_at(a, at))), 0);
+        assert_value(value, pair_at(a, at)->value);
+    }
+}
+
+typedef struct Step {
+    uint64_t seed;
+    const Model *before;
+    Model *after; /* what the last run of the body made of it; owned */
+    bool give_up; /* abort at the end */
+} Step;
+
+/* May run several times: starts from the same seed and a copy of the same model. */
+static int step_body(VjTxn *txn, void *opaque)
+{
+    Step *s = opaque;
+    uint8_t bytes[16384];
+    VjRng rng;
+
+    vj_rng_init(&rng, s->seed);
+    g_clear_pointer(&s->after, model_free);
+    s->after = model_copy(s->before);
+    for (uint64_t n = 1 + vj_rng_below(&rng, 30); n > 0; n--) {
+        size_t which = vj_rng_below(&rng, 2);
+        VjSpace space = model_spaces[which];
+        Pair p = random_pair(&rng);
+
+        if (vj_rng_below(&rng, 100) < 45) {
+            bool there = model_del(s->after->pairs[which], pair_key(&p));
+
+            assert_int_equal(vj_txn_del(txn, space, pair_key(&p)), there ? 0 : -ENOENT);
+        } else {
+            model_put(s->after->pairs[which], &p);
+            assert_int_equal(
+                vj_txn_put(txn, space, pair_key(&p), value_bytes(p.value, bytes)), 0);
+        }
+        compare_once(txn, s->after, &rng);
+    }
+    return s->give_up ? -EDOM : 0;
+}
+
+static void compare_all(VjTxn *txn, Model *m)
+{
+    for (size_t i = 0; i < 2; i++) {
+        VjSlice key = vj_slice(NULL, 0), value;
+
+        for (size_t at = 0; at < m->pairs[i]->len; at++) {
+            assert_int_equal(vj_txn_next(txn, model_spaces[i], key, &key, &value), 0);
+            assert_int_equal(vj_slice_compare(key, pair_key(pair_at(m->pairs[i], at))),
+                             0);
+            assert_value(value, pair_at(m->pairs[i], at)->value);
+        }
+        assert_int_equal(vj_txn_next(txn, model_spaces[i], key, &key, &value), -ENOENT);
+    }
+}
+
+/* An old snapshot, with the model as it was. */
+typedef struct Past {
+    VjTxn *txn;
+    Model *model;
+} Past;
+
+static void past_end(Past *p)
+{
+    if (p->txn != NULL) {
+        compare_all(p->txn, p->model);
+        vj_txn_end(g_steal_pointer(&p->txn));
+        g_clear_pointer(&p->model, model_free);
+    }
+}
+
+static void past_begin(Past *p, Fixture *f, const Model *now)
+{
+    past_end(p);
+    assert_int_equal(vj_meta_begin_read(f->meta, &p->txn), 0);
+    p->model = model_copy(now);
+}
+
+static uint64_t test_seed(void)
+{
+    const char *text_seed = g_getenv("VARJFS_TEST_SEED");
+
+    return text_seed != NULL ? g_ascii_strtoull(text_seed, NULL, 0) : 20260101;
+}
+
+static Model *model_step(Fixture *f, Model *model, VjRng *rng)
+{
+    Step step = {
+        .seed = vj_rng_u64(rng), .before = model, .give_up = vj_rng_below(rng, 20) == 0};
+    int rc = vj_meta_run(f->meta, VJ_RUN_DEFAULT, step_body, &step);
+
+    assert_int_equal(rc, step.give_up ? -EDOM : 0);
+    if (step.give_up) {
+        model_free(step.after);
+        return model;
+    }
+    model_free(model);
+    return step.after;
+}
+
+/* At its longest, 10^5 changes and as many questions. */
+static void test_model(void **state)
+{
+    Fixture *f = *state;
+    Model *model = model_new();
+    Past past[3] = {{NULL, NULL}};
+    VjRng rng;
+
+    print_message("# seed %" G_GUINT64_FORMAT "\n", test_seed());
+    vj_rng_init(&rng, test_seed());
+    for (int i = 0; i < f->flavour->model_steps; i++) {
+        uint64_t what = vj_rng_below(&rng, 1000);
+
+        model = model_step(f, model, &rng);
+        if (what < 20) {
+            assert_int_equal(vj_meta_flush(f->meta), 0);
+        } else if (what < 23) {
+            for (size_t p = 0; p < G_N_ELEMENTS(past); p++) {
+                past_end(&past[p]);
+            }
+            reopen(f);
+        } else if (what < 200) {
+            past_begin(&past[vj_rng_below(&rng, G_N_ELEMENTS(past))], f, model);
+        } else if (what < 600) {
+            Past *p = &past[vj_rng_below(&rng, G_N_ELEMENTS(past))];
+
+            if (p->txn != NULL) {
+                compare_once(p->txn, p->model, &rng);
+            }
+        }
+    }
+    for (size_t p = 0; p < G_N_ELEMENTS(past); p++) {
+        past_end(&past[p]);
+    }
+    reopen(f);
+    past_begin(&past[0], f, model);
+    past_end(&past[0]);
+    model_free(model);
+}
+
+/* ---- Several threads ------------------------------------------------------------- */
+
+#define ACCOUNTS 40u
+#define ACCOUNT_START 1000u
+#define TRANSFERS 2000u
+
+/* Writers move amounts between accounts; every snapshot has to show the same sum. */
+typedef struct Bank {
+    VjMeta *meta;
+    gint running; /* writers that are not done */
+} Bank;
+
+typedef struct Transfer {
+    uint64_t from, to, amount;
+} Transfer;
+
+static VjSlice account_key(uint64_t number, uint8_t out[8])
+{
+    vj_be64_set(out, number);
+    return vj_slice(out, 8);
+}
+
+static uint64_t balance(VjTxn *txn, uint64_t number)
+{
+    uint8_t key[8];
+    VjSlice value;
+
+    g_assert(vj_txn_get(txn, VJ_SPACE_OBJECT, account_key(number, key), &value) == 0);
+    g_assert(value.len == 8);
+    return vj_be64_get(value.data);
+}
+
+static int set_balance(VjTxn *txn, uint64_t number, uint64_t amount)
+{
+    uint8_t key[8], value[8];
+
+    vj_be64_set(value, amount);
+    return vj_txn_put(txn, VJ_SPACE_OBJECT, account_key(number, key), vj_slice(value, 8));
+}
+
+/* An account that becomes empty is deleted, and made again when something comes in. */
+static int transfer_body(VjTxn *txn, void *opaque)
+{
+    const Transfer *t = opaque;
+    uint8_t key[8];
+    VjSlice value;
+    uint64_t from, amount, to = 0;
+    int rc = vj_txn_get(txn, VJ_SPACE_OBJECT, account_key(t->from, key), &value);
+
+    if (rc == -ENOENT || t->from == t->to) {
+        return 0;
+    }
+    g_assert(rc == 0);
+    from = vj_be64_get(value.data);
+    amount = MIN(t->amount, from);
+    rc = vj_txn_get(txn, VJ_SPACE_OBJECT, account_key(t->to, key), &value);
+    g_assert(rc == 0 || rc == -ENOENT);
+    if (rc == 0) {
+        to = balance(txn, t->to);
+    }
+    rc = from > amount ? set_balance(txn, t->from, from - amount)
+                       : vj_txn_del(txn, VJ_SPACE_OBJECT, account_key(t->from, key));
+    return rc < 0 ? rc : set_balance(txn, t->to, to + amount);
+}
+
+static int open_accounts_body(VjTxn *txn, void *opaque)
+{
+    (void)opaque;
+    for (uint64_t i = 0; i < ACCOUNTS; i++) {
+        int rc = set_balance(txn, i, ACCOUNT_START);
+
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static uint64_t sum_of(VjTxn *txn, bool forward)
+{
+    VjSlice key = vj_slice(NULL, 0), value;
+    uint64_t sum = 0;
+
+    while ((forward ? vj_txn_next(txn, VJ_SPACE_OBJECT, key, &key, &value)
+                    : vj_txn_prev(txn, VJ_SPACE_OBJECT, key, &key, &value)) == 0) {
+        sum += vj_be64_get(value.data);
+    }
+    return sum;
+}
+
+static gpointer writer_main(gpointer opaque)
+{
+    Bank *bank = opaque;
+    VjRng rng;
+
+    vj_rng_init(&rng, (uint64_t)(uintptr_t)&rng);
+    for (unsigned i = 0; i < TRANSFERS; i++) {
+        Transfer t = {.from = vj_rng_below(&rng, ACCOUNTS),
+                      .to = vj_rng_below(&rng, ACCOUNTS),
+                      .amount = vj_rng_below(&rng, 2 * ACCOUNT_START)};
+
+        g_assert(vj_meta_run(bank->meta, VJ_RUN_DEFAULT, transfer_body, &t) == 0);
+        if (i % 200 == 0) {
+            g_assert(vj_meta_flush(bank->meta) == 0);
+        }
+    }
+    g_atomic_int_add(&bank->running, -1);
+    return NULL;
+}
+
+static gpointer reader_main(gpointer opaque)
+{
+    Bank *bank = opaque;
+
+    do {
+        VJ_AUTO_READ_TXN *txn = NULL;
+
+        g_assert(vj_meta_begin_read(bank->meta, &txn) == 0);
+        for (int pass = 0; pass < 4; pass++) {
+            g_assert(sum_of(txn, pass % 2 == 0) == ACCOUNTS * ACCOUNT_START);
+        }
+    } while (g_atomic_int_get(&bank->running) > 0);
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    Fixture *f = *state;
+    Bank bank = {.meta = f->meta, .running = 2};
+    GThread *threads[4];
+
+    assert_int_equal(vj_meta_run(f->meta, 0, open_accounts_body, NULL), 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(threads); i++) {
+        threads[i] = g_thread_new("bank", i < 2 ? writer_main : reader_main, &bank);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(threads); i++) {
+        g_thread_join(threads[i]);
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        VJ_AUTO_READ_TXN *txn = NULL;
+
+        assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
+        assert_int_equal(sum_of(txn, true), ACCOUNTS * ACCOUNT_START);
+        vj_txn_end(g_steal_pointer(&txn));
+        reopen(f);
+    }
+}
+
+/* ---- Killed ---------------------------------------------------------------------- */
+
+static int count_body(VjTxn *txn, void *opaque)
+{
+    const uint64_t *number = opaque;
+    uint8_t key[8], value[400] = {0};
+
+    /* Two keys in two spaces: both or none. */
+    vj_be64_set(value, *number);
+    if (vj_txn_put(txn, VJ_SPACE_LEASE, account_key(*number, key),
+                   vj_slice(value, 8 + *number % 300)) < 0) {
+        return -EIO;
+    }
+    return vj_txn_put(txn, VJ_SPACE_SYSTEM, text("last"), vj_slice(value, 8));
+}
+
+/* Commits numbers without end; says over the pipe which of them a flush acknowledged. */
+G_GNUC_NORETURN static void child_main(Fixture *f, uint64_t first, int pipe_fd)
+{
+    open_meta(f, false, false);
+    for (uint64_t n = first;; n++) {
+        if (vj_meta_run(f->meta, VJ_RUN_DEFAULT, count_body, &n) < 0) {
+            _exit(1);
+        }
+        if (n % 7 == 0 && (vj_meta_flush(f->meta) < 0 ||
+                           write(pipe_fd, &n, sizeof n) != (ssize_t)sizeof n)) {
+            _exit(1);
+        }
+    }
+}
+
+/* Runs a child until it has acknowledged @acks times, kills it; the last number it said.
+ */
+static uint64_t run_and_kill(Fixture *f, uint64_t first, uint64_t acks)
+{
+    uint64_t acked = 0;
+    int fds[2], status;
+    pid_t pid;
+
+    assert_int_equal(pipe(fds), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        close(fds[0]);
+        child_main(f, first, fds[1]);
+    }
+    close(fds[1]);
+    for (uint64_t i = 0; i < acks; i++) {
+        assert_int_equal(read(fds[0], &acked, sizeof acked), sizeof acked);
+    }
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    /* What it said before it died counts as well. */
+    while (read(fds[0], &first, sizeof first) == (ssize_t)sizeof first) {
+        acked = first;
+    }
+    close(fds[0]);
+    return acked;
+}
+
+/* The numbers are 1, 2, 3, … without a gap, and the record of the last one agrees. */
+static uint64_t check_prefix(Fixture *f)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    VjSlice key = vj_slice(NULL, 0), value;
+    uint64_t count = 0;
+    int rc;
+
+    assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
+    while (vj_txn_next(txn, VJ_SPACE_LEASE, key, &key, &value) == 0) {
+        count++;
+        assert_int_equal(vj_be64_get(key.data), count);
+        assert_int_equal(vj_be64_get(value.data), count);
+        assert_int_equal(value.len, 8 + count % 300);
+    }
+    rc = vj_txn_get(txn, VJ_SPACE_SYSTEM, text("last"), &value);
+    assert_int_equal(rc, count > 0 ? 0 : -ENOENT);
+    if (rc == 0) {
+        assert_int_equal(vj_be64_get(value.data), count);
+    }
+    return count;
+}
+
+static void test_killed(void **state)
+{
+    Fixture *f = *state;
+    uint64_t count = 0;
+    VjRng rng;
+
+    print_message("# seed %" G_GUINT64_FORMAT "\n", test_seed());
+    vj_rng_init(&rng, test_seed());
+    for (int round = 0; round < 10; round++) {
+        uint64_t acked;
+
+        close_meta(f);
+        acked = run_and_kill(f, count + 1, 1 + vj_rng_below(&rng, 20));
+        open_meta(f, false, false);
+        count = check_prefix(f);
+        assert_true(count >= acked);
+    }
+}
+
+/* ---- Run ------------------------------------------------------------------------- */
+
+#define T(function)                                                                      \
+    {                                                                                    \
+#function, function, setup, teardown, NULL                                       \
+    }
+
+static const struct CMUnitTest suite[] = {
+    T(test_put_get_del),
+    T(test_count),
+    T(test_del_of_durable),
+    T(test_spaces_are_apart),
+    T(test_abort_leaves_nothing),
+    T(test_own_writes),
+    T(test_snapshot),
+    T(test_large_values),
+    T(test_longest_key),
+    T(test_read_only),
+    T(test_missing_engine),
+    T(test_model),
+    T(test_threads),
+    T(test_killed),
+};
+
+int main(void)
+{
+    int failed = 0;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(flavours); i++) {
+        struct CMUnitTest tests[G_N_ELEMENTS(suite)];
+
+        memcpy(tests, suite, sizeof suite);
+        for (size_t t = 0; t < G_N_ELEMENTS(tests); t++) {
+            tests[t].initial_state = (void *)&flavours[i];
+        }
+        failed += _cmocka_run_group_tests(flavours[i].name, tests, G_N_ELEMENTS(tests),
+                                          NULL, NULL);
+    }
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,676 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * What src/store/store.h promises, asked of every driver, bare and behind each wrapper.
+ *
+ * A new driver is one row in stacks[].  Tests are named "stack: test", so that
+ * "-p 'posix: *'" runs one of them.
+ */
+#include "../lib/test.h"
+
+#include "store/store.h"
+
+typedef struct Stack {
+    const char *name;
+    const char *driver;
+    const char *wraps[3]; /* inside out */
+    bool keeps;           /* get() finds what was put */
+    bool outlives_close;  /* what was put is there after close and open */
+} Stack;
+
+static const Stack stacks[] = {
+    {"posix", "posix", {NULL}, true, true},
+    {"posix one by one", "posix:sync_batch=64,open_files=2", {NULL}, true, true},
+    {"posix syncfs", "posix:sync_batch=0,open_files=0", {NULL}, true, true},
+    {"memory", "memory", {NULL}, true, false},
+    {"null", "null", {NULL}, false, false},
+    {"posix+stats", "posix", {"stats"}, true, true},
+    {"posix+fault", "posix", {"fault"}, true, true},
+    {"posix+stats+fault", "posix", {"stats", "fault:delay_us=1"}, true, true},
+    {"memory+fault+stats", "memory", {"fault", "stats"}, true, false},
+    {"null+stats", "null", {"stats"}, false, false},
+};
+
+typedef struct Fixture {
+    const Stack *stack;
+    char *path;
+    int dir_fd;
+    VjStore *s;
+} Fixture;
+
+static void open_store(Fixture *f, bool create, bool read_only)
+{
+    VjStorePlace place = {
+        .dir_fd = f->dir_fd, .path = f->path, .create = create, .read_only = read_only};
+    g_autoptr(GError) error = NULL;
+
+    assert_true(vj_store_open(f->stack->driver, &place, &f->s, &error));
+    for (size_t i = 0; i < G_N_ELEMENTS(f->stack->wraps); i++) {
+        VjStore *outer = NULL;
+
+        if (f->stack->wraps[i] != NULL) {
+            assert_true(vj_store_wrap(f->stack->wraps[i], f->s, &outer, &error));
+            f->s = outer;
+        }
+    }
+}
+
+static int setup(void **state)
+{
+    Fixture *f = g_new0(Fixture, 1);
+
+    f->stack = *state;
+    f->path = vj_test_make_dir();
+    f->dir_fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(f->dir_fd >= 0);
+    open_store(f, true, false);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    Fixture *f = *state;
+
+    vj_store_close(f->s);
+    vj_fd_close(&f->dir_fd);
+    vj_test_remove_dir(f->path);
+    g_free(f);
+    return 0;
+}
+
+/* Bytes that differ for every id and place. */
+static void fill(uint8_t *dst, size_t len, uint64_t id)
+{
+    for (size_t i = 0; i < len; i++) {
+        dst[i] = (uint8_t)(id * 131 + i * 7 + (i >> 8));
+    }
+}
+
+static VjPut put_one(VjStore *s, uint64_t id, size_t len)
+{
+    g_autofree uint8_t *bytes = g_malloc(len + 1);
+    struct iovec iov = {.iov_base = bytes, .iov_len = len};
+    VjPut put;
+
+    fill(bytes, len, id);
+    assert_int_equal(vj_store_put(s, id, &iov, 1, &put), 0);
+    assert_true(put.id == id);
+    assert_true(put.stored_bytes == len);
+    return put;
+}
+
+static void expect_object(const Fixture *f, const VjPut *put)
+{
+    g_autofree uint8_t *want = g_malloc(put->stored_bytes + 1);
+    g_autofree uint8_t *got = g_malloc(put->stored_bytes + 1);
+    int result = vj_store_get(f->s, put->id, put->loc, 0, got, put->stored_bytes);
+
+    if (!f->stack->keeps) {
+        assert_int_equal(result, -ENOENT);
+        return;
+    }
+    assert_int_equal(result, 0);
+    fill(want, put->stored_bytes, put->id);
+    assert_memory_equal(got, want, put->stored_bytes);
+}
+
+static void expect_absent(const Fixture *f, const VjPut *put)
+{
+    uint8_t byte;
+
+    assert_int_equal(vj_store_get(f->s, put->id, put->loc, 0, &byte, 1), -ENOENT);
+}
+
+static void test_put_get(void **state)
+{
+    static const size_t lens[] = {1, 2, 4095, 4096, 4097, 65536, 300001};
+    Fixture *f = *state;
+    VjPut puts[G_N_ELEMENTS(lens)];
+
+    for (size_t i = 0; i < G_N_ELEMENTS(lens); i++) {
+        puts[i] = put_one(f->s, 100 + i, lens[i]);
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < G_N_ELEMENTS(lens); i++) {
+            expect_object(f, &puts[i]);
+        }
+        assert_int_equal(vj_store_flush(f->s), 0);
+    }
+}
+
+static void test_get_ranges(void **state)
+{
+    Fixture *f = *state;
+    enum { LEN = 70001 };
+    VjPut put = put_one(f->s, 7, LEN);
+    g_autofree uint8_t *want = g_malloc(LEN);
+    g_autofree uint8_t *got = g_malloc(LEN + 1);
+    VjRng rng;
+
+    if (!f->stack->keeps) {
+        return;
+    }
+    vj_rng_init(&rng, 20261120);
+    fill(want, LEN, 7);
+    for (int i = 0; i < 100; i++) {
+        size_t from = vj_rng_below(&rng, LEN), len = vj_rng_below(&rng, LEN - from + 1);
+
+        assert_int_equal(vj_store_get(f->s, 7, put.loc, from, got, len), 0);
+        assert_memory_equal(got, want + from, len);
+    }
+    assert_int_equal(vj_store_get(f->s, 7, put.loc, LEN, got, 0), 0);
+    assert_int_equal(vj_store_get(f->s, 7, put.loc, 0, got, LEN + 1), -EBADMSG);
+    assert_int_equal(vj_store_get(f->s, 7, put.loc, LEN, got, 1), -EBADMSG);
+    assert_int_equal(vj_store_get(f->s, 7, put.loc, VJ_STORE_OBJECT_MAX - 1, got, 1),
+                     -EBADMSG);
+}
+
+/* As many pieces as allowed, some of them empty. */
+static void test_put_pieces(void **state)
+{
+    Fixture *f = *state;
+    enum { PIECE = 1000 };
+    g_autofree uint8_t *bytes = g_malloc(VJ_STORE_IOV_MAX * PIECE);
+    struct iovec iov[VJ_STORE_IOV_MAX];
+    size_t len = 0;
+    VjPut put;
+
+    for (int i = 0; i < VJ_STORE_IOV_MAX; i++) {
+        iov[i].iov_base = bytes + len;
+        iov[i].iov_len = i % 5 == 0 ? 0 : (size_t)(PIECE - i);
+        len += iov[i].iov_len;
+    }
+    fill(bytes, len, 9);
+    assert_int_equal(vj_store_put(f->s, 9, iov, VJ_STORE_IOV_MAX, &put), 0);
+    assert_true(put.stored_bytes == len);
+    expect_object(f, &put);
+}
+
+static void test_largest_object(void **state)
+{
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = g_malloc0(VJ_STORE_OBJECT_MAX);
+    struct iovec iov = {.iov_base = bytes, .iov_len = VJ_STORE_OBJECT_MAX};
+    uint8_t last[3] = {0};
+    VjPut put;
+
+    memcpy(bytes + VJ_STORE_OBJECT_MAX - 3, "end", 3);
+    assert_int_equal(vj_store_put(f->s, 3, &iov, 1, &put), 0);
+    assert_int_equal(
+        vj_store_get(f->s, 3, put.loc, VJ_STORE_OBJECT_MAX - 3, last, sizeof last),
+        f->stack->keeps ? 0 : -ENOENT);
+    if (f->stack->keeps) {
+        assert_memory_equal(last, "end", 3);
+    }
+}
+
+static void test_extreme_ids(void **state)
+{
+    static const uint64_t ids[] = {0,
+                                   1,
+                                   4095,
+                                   4096,
+                                   ((uint64_t)1 << 24) - 1,
+                                   (uint64_t)1 << 24,
+                                   (uint64_t)1 << 40,
+                                   UINT64_MAX - 1,
+                                   UINT64_MAX};
+    Fixture *f = *state;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(ids); i++) {
+        VjPut put = put_one(f->s, ids[i], 10);
+
+        expect_object(f, &put);
+        assert_int_equal(vj_store_remove(f->s, put.id, put.loc), 0);
+        expect_absent(f, &put);
+    }
+}
+
+static void test_remove(void **state)
+{
+    Fixture *f = *state;
+    VjPut kept = put_one(f->s, 20, 5000), gone = put_one(f->s, 21, 5000);
+    VjPut never = gone;
+
+    never.id = (uint64_t)1 << 33;
+    expect_object(f, &gone); /* so that it is in caches */
+    assert_int_equal(vj_store_remove(f->s, gone.id, gone.loc), 0);
+    expect_absent(f, &gone);
+    assert_int_equal(vj_store_remove(f->s, gone.id, gone.loc), 0);
+    assert_int_equal(vj_store_remove(f->s, never.id, never.loc), 0);
+    expect_absent(f, &never);
+    expect_object(f, &kept);
+    assert_int_equal(vj_store_flush(f->s), 0);
+    expect_object(f, &kept);
+}
+
+/* A late remove of an earlier put of the same bytes does not destroy the later one. */
+static void test_locators_are_fresh(void **state)
+{
+    Fixture *f = *state;
+    VjPut first = put_one(f->s, 30, 777), second = put_one(f->s, 30, 777);
+
+    assert_memory_not_equal(&first.loc, &second.loc, sizeof first.loc);
+    assert_int_equal(vj_store_remove(f->s, 30, first.loc), 0);
+    expect_absent(f, &first);
+    expect_object(f, &second);
+    assert_int_equal(vj_store_remove(f->s, 30, first.loc), 0);
+    expect_object(f, &second);
+}
+
+/* An object is found under its own id alone. */
+static void test_locator_of_another_id(void **state)
+{
+    Fixture *f = *state;
+    VjPut put = put_one(f->s, 31, 100), wrong = put;
+
+    wrong.id = 32;
+    expect_absent(f, &wrong);
+    assert_int_equal(vj_store_remove(f->s, wrong.id, wrong.loc), 0);
+    expect_object(f, &put);
+}
+
+/* Locators come out of metadata that may be damaged. */
+static void test_hostile_locator(void **state)
+{
+    Fixture *f = *state;
+    VjPut put = put_one(f->s, 33, 100);
+    uint8_t byte;
+    VjRng rng;
+
+    vj_rng_init(&rng, 4);
+    for (int i = 0; i < 64; i++) {
+        VjLoc loc = put.loc;
+        int result;
+
+        if (i < 32) {
+            loc.bytes[i / 2] ^= (uint8_t)(1u << vj_rng_below(&rng, 8));
+        } else {
+            vj_rng_bytes(&rng, loc.bytes, sizeof loc.bytes);
+        }
+        result = vj_store_get(f->s, 33, loc, 0, &byte, 1);
+        assert_true(result == -ENOENT || result == -EBADMSG);
+        result = vj_store_remove(f->s, 33, loc);
+        assert_true(result == 0 || result == -EBADMSG);
+    }
+    expect_object(f, &put);
+}
+
+typedef struct Seen {
+    GArray *puts; /* VjPut */
+    int64_t oldest_us, newest_us;
+    guint stop_after; /* 0: never */
+    VjStore *remove_from;
+} Seen;
+
+static bool see(void *opaque, const VjPut *object, int64_t mtime_us)
+{
+    Seen *seen = opaque;
+
+    g_array_append_val(seen->puts, *object);
+    seen->oldest_us = MIN(seen->oldest_us, mtime_us);
+    seen->newest_us = MAX(seen->newest_us, mtime_us);
+    if (seen->remove_from != NULL) {
+        assert_int_equal(vj_store_remove(seen->remove_from, object->id, object->loc), 0);
+    }
+    return seen->puts->len != seen->stop_after;
+}
+
+static Seen seen_new(void)
+{
+    return (Seen){.puts = g_array_new(FALSE, FALSE, sizeof(VjPut)),
+                  .oldest_us = INT64_MAX,
+                  .newest_us = INT64_MIN};
+}
+
+/* Exactly the objects of @puts whose ids lie in the range, each once. */
+static void expect_each(const Fixture *f, const VjPut *puts, size_t count, uint64_t first,
+                        uint64_t last)
+{
+    Seen seen = seen_new();
+    guint expected = 0;
+
+    assert_int_equal(vj_store_each(f->s, first, last, see, &seen), 0);
+    for (size_t i = 0; f->stack->keeps && i < count; i++) {
+        guint found = 0;
+
+        if (puts[i].id < first || puts[i].id > last) {
+            continue;
+        }
+        expected++;
+        for (guint k = 0; k < seen.puts->len; k++) {
+            const VjPut *one = &g_array_index(seen.puts, VjPut, k);
+
+            if (one->id == puts[i].id &&
+                memcmp(&one->loc, &puts[i].loc, sizeof one->loc) == 0) {
+                assert_true(one->stored_bytes == puts[i].stored_bytes);
+                found++;
+            }
+        }
+        assert_int_equal(found, 1);
+    }
+    assert_int_equal(seen.puts->len, expected);
+    g_array_unref(seen.puts);
+}
+
+static void test_each(void **state)
+{
+    static const uint64_t ids[] = {0,
+                                   1,
+                                   1,
+                                   4095,
+                                   4096,
+                                   4097,
+                                   65535,
+                                   65536,
+                                   ((uint64_t)1 << 24) - 1,
+                                   (uint64_t)1 << 24,
+                                   ((uint64_t)1 << 40) + 12345,
+                                   UINT64_MAX};
+    Fixture *f = *state;
+    VjPut puts[G_N_ELEMENTS(ids)];
+
+    expect_each(f, NULL, 0, 0, UINT64_MAX);
+    for (size_t i = 0; i < G_N_ELEMENTS(ids); i++) {
+        puts[i] = put_one(f->s, ids[i], 10 + i);
+    }
+    expect_each(f, puts, G_N_ELEMENTS(ids), 0, UINT64_MAX);
+    for (size_t i = 0; i < G_N_ELEMENTS(ids); i++) {
+        expect_each(f, puts, G_N_ELEMENTS(ids), ids[i], ids[i]);
+        expect_each(f, puts, G_N_ELEMENTS(ids), 0, ids[i]);
+        expect_each(f, puts, G_N_ELEMENTS(ids), ids[i], UINT64_MAX);
+        for (size_t k = i; k < G_N_ELEMENTS(ids); k++) {
+            expect_each(f, puts, G_N_ELEMENTS(ids), ids[i], ids[k]);
+        }
+    }
+    expect_each(f, puts, G_N_ELEMENTS(ids), 2, 4094);
+    expect_each(f, puts, G_N_ELEMENTS(ids), (uint64_t)1 << 50, (uint64_t)1 << 51);
+}
+
+static void test_each_stops(void **state)
+{
+    Fixture *f = *state;
+    Seen seen = seen_new();
+
+    for (uint64_t id = 1; id <= 5; id++) {
+        put_one(f->s, id * 5000, 10);
+    }
+    seen.stop_after = 2;
+    assert_int_equal(vj_store_each(f->s, 0, UINT64_MAX, see, &seen), 0);
+    assert_int_equal(seen.puts->len, f->stack->keeps ? 2 : 0);
+    g_array_unref(seen.puts);
+}
+
+static void test_each_tells_the_time(void **state)
+{
+    Fixture *f = *state;
+    Seen seen = seen_new();
+    struct timespec before = vj_clock_real(), after;
+
+    put_one(f->s, 1, 10);
+    after = vj_clock_real();
+    assert_int_equal(vj_store_each(f->s, 0, UINT64_MAX, see, &seen), 0);
+    if (f->stack->keeps) {
+        /* The kernel's stamps may be a tick behind. */
+        assert_true(seen.oldest_us >= ((int64_t)before.tv_sec - 1) * G_USEC_PER_SEC);
+        assert_true(seen.newest_us <= ((int64_t)after.tv_sec + 1) * G_USEC_PER_SEC);
+    }
+    g_array_unref(seen.puts);
+}
+
+/* What gc does: the visitor removes; and the ids can be used again. */
+static void test_each_removing(void **state)
+{
+    enum { COUNT = 600 };
+    Fixture *f = *state;
+    Seen seen = seen_new();
+    VjPut again;
+
+    for (uint64_t id = 0; id < COUNT; id++) {
+        put_one(f->s, id * 100, 10);
+    }
+    seen.remove_from = f->s;
+    assert_int_equal(vj_store_each(f->s, 0, UINT64_MAX, see, &seen), 0);
+    assert_int_equal(seen.puts->len, f->stack->keeps ? COUNT : 0);
+    expect_each(f, NULL, 0, 0, UINT64_MAX);
+    expect_each(f, NULL, 0, 0, UINT64_MAX);
+    again = put_one(f->s, 100, 10);
+    expect_object(f, &again);
+    expect_each(f, &again, 1, 0, UINT64_MAX);
+    g_array_unref(seen.puts);
+}
+
+static void test_read_only(void **state)
+{
+    Fixture *f = *state;
+    VjPut put = put_one(f->s, 1, 1000), other;
+    struct iovec iov = {.iov_base = (char[]){"x"}, .iov_len = 1};
+
+    assert_int_equal(vj_store_flush(f->s), 0);
+    vj_store_close(f->s);
+    open_store(f, false, true);
+    assert_int_equal(vj_store_put(f->s, 2, &iov, 1, &other), -EROFS);
+    assert_int_equal(vj_store_remove(f->s, put.id, put.loc), -EROFS);
+    assert_int_equal(vj_store_flush(f->s), 0);
+    if (f->stack->outlives_close) {
+        expect_object(f, &put);
+        expect_each(f, &put, 1, 0, UINT64_MAX);
+    }
+}
+
+static void test_reopen(void **state)
+{
+    Fixture *f = *state;
+    VjPut puts[20];
+
+    for (uint64_t i = 0; i < G_N_ELEMENTS(puts); i++) {
+        puts[i] = put_one(f->s, i * 1000, 100 + i);
+    }
+    assert_int_equal(vj_store_flush(f->s), 0);
+    assert_int_equal(vj_store_remove(f->s, puts[3].id, puts[3].loc), 0);
+    vj_store_close(f->s);
+    open_store(f, false, false);
+    for (size_t i = 0; i < G_N_ELEMENTS(puts); i++) {
+        if (i == 3 || !f->stack->outlives_close) {
+            expect_absent(f, &puts[i]);
+        } else {
+            expect_object(f, &puts[i]);
+        }
+    }
+    put_one(f->s, 50000, 10);
+    assert_int_equal(vj_store_flush(f->s), 0);
+}
+
+static void test_flush(void **state)
+{
+    Fixture *f = *state;
+
+    assert_int_equal(vj_store_flush(f->s), 0);
+    for (int round = 1; round < 20; round++) {
+        for (int i = 0; i < round; i++) {
+            put_one(f->s, (uint64_t)(round * 100 + i), 100);
+        }
+        assert_int_equal(vj_store_flush(f->s), 0);
+        assert_int_equal(vj_store_flush(f->s), 0);
+    }
+}
+
+static void test_space(void **state)
+{
+    Fixture *f = *state;
+    VjStoreSpace space = {0};
+
+    put_one(f->s, 1, 100000);
+    assert_int_equal(vj_store_space(f->s, &space), 0);
+    assert_true(space.total_bytes > 0);
+    assert_true(space.free_bytes <= space.total_bytes);
+    assert_true(space.available_bytes <= space.free_bytes);
+}
+
+/* None of these drivers has state of its own. */
+static void test_settle(void **state)
+{
+    Fixture *f = *state;
+    g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
+    VjPut put = put_one(f->s, 1, 100);
+
+    assert_int_equal(vj_store_settle(f->s, &put, 1, NULL, 0, changes), 0);
+    assert_int_equal(vj_store_settle(f->s, NULL, 0, &put, 1, changes), 0);
+    assert_int_equal(changes->len, 0);
+}
+
+/* Four threads, each with objects of its own, and one object that all of them read. */
+typedef struct Worker {
+    const Fixture *f;
+    VjPut shared;
+    uint64_t number;
+    uint64_t first_bad_op; /* 0: none */
+} Worker;
+
+static bool read_matches(const Fixture *f, const VjPut *put)
+{
+    uint8_t want[4096], got[4096];
+    int result = vj_store_get(f->s, put->id, put->loc, 0, got, put->stored_bytes);
+
+    if (!f->stack->keeps) {
+        return result == -ENOENT;
+    }
+    fill(want, put->stored_bytes, put->id);
+    return result == 0 && memcmp(got, want, put->stored_bytes) == 0;
+}
+
+static bool work_once(Worker *w, VjRng *rng, VjPut *mine, size_t count)
+{
+    VjPut *put = &mine[vj_rng_below(rng, count)];
+    uint8_t bytes[4096];
+
+    switch (vj_rng_below(rng, 8)) {
+    case 0:
+        return vj_store_flush(w->f->s) == 0;
+    case 1:
+        return read_matches(w->f, &w->shared);
+    case 2:
+    case 3:
+        return put->stored_bytes == 0 || read_matches(w->f, put);
+    default:
+        break;
+    }
+    if (put->stored_bytes > 0) {
+        VjPut removed = *put;
+
+        *put = (VjPut){0};
+        return vj_store_remove(w->f->s, removed.id, removed.loc) == 0 &&
+               vj_store_get(w->f->s, removed.id, removed.loc, 0, bytes, 1) == -ENOENT;
+    }
+    /* Ids that share directories with the other threads'. */
+    uint64_t id = vj_rng_below(rng, 40000) * 4 + w->number;
+    struct iovec iov = {.iov_base = bytes, .iov_len = 1 + vj_rng_below(rng, 4096)};
+
+    fill(bytes, iov.iov_len, id);
+    return vj_store_put(w->f->s, id, &iov, 1, put) == 0;
+}
+
+static void *work(void *opaque)
+{
+    Worker *w = opaque;
+    VjPut mine[30] = {{0}};
+    VjRng rng;
+
+    vj_rng_init(&rng, w->number + 1);
+    for (uint64_t op = 1; op <= 250 && w->first_bad_op == 0; op++) {
+        if (!work_once(w, &rng, mine, G_N_ELEMENTS(mine))) {
+            w->first_bad_op = op;
+        }
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    Fixture *f = *state;
+    VjPut shared = put_one(f->s, (uint64_t)1 << 20, 3000);
+    pthread_t threads[4];
+    Worker workers[4];
+    Seen seen = seen_new();
+
+    for (size_t i = 0; i < 4; i++) {
+        workers[i] = (Worker){.f = f, .shared = shared, .number = i};
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    /* Walks, and prunes what is empty, under their hands; the shared object stays seen.
+     */
+    for (int i = 0; i < 5; i++) {
+        g_array_set_size(seen.puts, 0);
+        assert_int_equal(vj_store_each(f->s, shared.id, shared.id, see, &seen), 0);
+        assert_int_equal(seen.puts->len, f->stack->keeps ? 1 : 0);
+        assert_int_equal(vj_store_each(f->s, 0, UINT64_MAX, see, &seen), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        if (workers[i].first_bad_op != 0) {
+            fail_msg("thread %zu: operation %" G_GUINT64_FORMAT " went wrong", i,
+                     workers[i].first_bad_op);
+        }
+    }
+    assert_int_equal(vj_store_flush(f->s), 0);
+    g_array_unref(seen.puts);
+}
+
+static const struct {
+    const char *name;
+    CMUnitTestFunction run;
+} rows[] = {
+    {"put_get", test_put_get},
+    {"get_ranges", test_get_ranges},
+    {"put_pieces", test_put_pieces},
+    {"largest_object", test_largest_object},
+    {"extreme_ids", test_extreme_ids},
+    {"remove", test_remove},
+    {"locators_are_fresh", test_locators_are_fresh},
+    {"locator_of_another_id", test_locator_of_another_id},
+    {"hostile_locator", test_hostile_locator},
+    {"each", test_each},
+    {"each_stops", test_each_stops},
+    {"each_tells_the_time", test_each_tells_the_time},
+    {"each_removing", test_each_removing},
+    {"read_only", test_read_only},
+    {"reopen", test_reopen},
+    {"flush", test_flush},
+    {"space", test_space},
+    {"settle", test_settle},
+    {"threads", test_threads},
+};
+
+int main(int argc, char **argv)
+{
+    enum { COUNT = G_N_ELEMENTS(stacks) * G_N_ELEMENTS(rows) };
+    struct CMUnitTest tests[COUNT];
+    char *names[COUNT];
+    int failed;
+
+    if (argc == 3 && strcmp(argv[1], "-p") == 0) {
+        cmocka_set_test_filter(argv[2]);
+    } else if (argc != 1) {
+        fprintf(stderr, "usage: %s [-p PATTERN]\n", argv[0]);
+        return 2;
+    }
+    setenv("CMOCKA_MESSAGE_OUTPUT", "TAP", 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        const Stack *stack = &stacks[i / G_N_ELEMENTS(rows)];
+        size_t row = i % G_N_ELEMENTS(rows);
+
+        names[i] = g_strdup_printf("%s: %s", stack->name, rows[row].name);
+        tests[i] = (struct CMUnitTest){.name = names[i],
+                                       .test_func = rows[row].run,
+                                       .setup_func = setup,
+                                       .teardown_func = teardown,
+                                       .initial_state = (void *)stack};
+    }
+    failed = _cmocka_run_group_tests("store", tests, COUNT, NULL, NULL);
+    for (size_t i = 0; i < COUNT; i++) {
+        g_free(names[i]);
+    }
+    return failed;
+}

@@ -1,0 +1,21 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# short.sh [WORKLOAD:OPS...] - each workload a little, and the power cut a few times
+#
+# VARJFS_MODEL_SEED=N gives the seed; run.sh does more.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+# shellcheck disable=SC2154 # tap.sh sets srcdir
+. "$srcdir/tests/crash/crash.sh"
+
+requires_crash
+seed=${VARJFS_MODEL_SEED:-$RANDOM$RANDOM}
+note "seed $seed"
+[ $# -gt 0 ] || set -- edits:60 editors:20 small:150 commits:700 recode:30 gc:40 orphans:6 \
+    remounts:20 mixed:100
+for word; do
+    crash_workload "${word%:*}" --seed "$seed" --ops "${word#*:}"
+    crash_states "${word%:*}" --states 12 --seed "$seed"
+done
+tap_done

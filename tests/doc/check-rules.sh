@@ -1,0 +1,105 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# scripts/check finds each kind of fault: one of each is planted in a copy of the tree.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/tap.sh"
+
+requires command python3
+
+copy=$T/copy
+mkdir "$copy"
+for d in src lib include man scripts tests; do
+    mkdir -p "$copy/$d"
+    cp -r "$srcdir/$d/." "$copy/$d"
+done
+cp "$srcdir/.clang-format" "$srcdir/.shellcheckrc" "$copy"
+
+# plant RULE FILE:LINE TEXT...: append TEXT to FILE; the rule must name FILE and LINE ("+": the
+# first planted line), and must not do so without it.
+plant()
+{
+    local rule=$1 file=${2%:*} line=${2##*:} existed="" out
+    shift 2
+    if "$copy/scripts/check" "$rule" 2>/dev/null | grep -F "$file:$line: $rule" >/dev/null; then
+        fail "$rule: $file has no fault at first"
+        return
+    fi
+    [ ! -e "$copy/$file" ] || existed=yes
+    [ -z "$existed" ] || cp "$copy/$file" "$T/kept"
+    [ "$line" != + ] || line=$(($(wc -l <"$copy/$file") + 1))
+    mkdir -p "$(dirname "$copy/$file")"
+    printf '%s\n' "$@" >>"$copy/$file"
+    out=$("$copy/scripts/check" "$rule" 2>&1)
+    if [ $? = 1 ] && grep -F "$file:$line: $rule: " <<<"$out" >/dev/null; then
+        pass "$rule finds: $file: ${*: -1}"
+    else
+        fail "$rule finds: $file: ${*: -1}" "expected a fault at $file:$line, got:
+$out"
+    fi
+    if [ -n "$existed" ]; then
+        cp "$T/kept" "$copy/$file"
+    else
+        rm "$copy/$file"
+    fi
+}
+
+licence='/* SPDX-License-Identifier: LGPL-3.0-or-later */'
+word=TO
+word+=DO
+
+plant spdx src/base/no-licence.c:1 '#include "base/base.h"'
+plant include-table src/base/upward.c:2 "$licence" '#include "store/store.h"'
+plant include-table src/store/sideways.c:2 "$licence" '#include "meta/meta.h"'
+plant include-table src/fs/too-deep.c:2 "$licence" '#include "store/store.h"'
+plant include-table src/file/private.c:2 "$licence" '#include "store/store-private.h"'
+plant include-table src/fs/foreign.c:2 "$licence" '#include <lmdb.h>'
+plant include-table src/meta/fuse.c:2 "$licence" '#include <fuse_lowlevel.h>'
+plant include-table src/meta/unknown.c:2 "$licence" '#include <curl.h>'
+plant include-table src/base/bare.c:2 "$licence" '#include "base.h"'
+plant include-table lib/preload/glib.c:2 "$licence" '#include <glib.h>'
+plant include-table include/varjfs/inward.h:2 "$licence" '#include "base/base.h"'
+plant include-table src/attic/room.c:1 "$licence"
+plant names src/base/Upper_Case.c:1 "$licence"
+plant names src/base/symbol.c:3 "$licence" '' 'int helper(int a)' '{' '    return a;' '}'
+plant names src/base/symbol.c:3 "$licence" '' 'const char *' 'helper(int a,' '       int b)' '{' '}'
+plant names src/base/symbol.c:3 "$licence" '' 'int counter = 1;'
+plant words src/base/words.c:2 "$licence" "/* $word: later */"
+plant words README.md:1 "see /wo""rk/shared"
+plant formats src/base/x-format.h:3 "$licence" '' 'struct VjXFormat {' '    int a;' '};' \
+    'G_STATIC_ASSERT(4 == 4);'
+plant formats src/base/x-format.h:1 "$licence" '' 'struct VjX {' '    int a;' '};'
+plant ops-calls src/store/calls.c:4 "$licence" 'int f(void)' '{' '    return s->ops->get(s);' '}'
+plant gotos src/store/jump.c:2 "$licence" '    goto again;'
+plant braces src/store/bare.c:2 "$licence" '    if (f(1,' '          2))' '        g();'
+plant braces src/store/bare.c:3 "$licence" '    if (a) {' '    } else' '        g();'
+plant only-base src/store/clock.c:2 "$licence" '    usleep(1000);'
+plant only-base src/file/clock.c:2 "$licence" '    now = time(NULL);'
+plant man-pages src/cmd/local.mk:+ 'bin_PROGRAMS += varjfs-undocumented'
+plant man-pages man/unlisted.8.pod:1 '=head1 NAME' '' 'unlisted - a page'
+if command -v podchecker >/dev/null; then
+    plant man-pages man/broken.8.pod:3 '=head1 NAME' '' '=over 4' '' 'text'
+fi
+if command -v clang-format-14 >/dev/null; then
+    plant formatting src/base/shape.c:3 "$licence" '' 'int   vj_x;'
+fi
+plant executable tests/lib/no-mode.sh:1 '#!/bin/sh'
+if command -v shellcheck >/dev/null; then
+    # shellcheck disable=SC2016 # the fault is that it is not quoted
+    plant shell tests/lib/unquoted.sh:2 '#!/bin/sh' 'rm -r $1'
+fi
+
+# A rank without its line; a room without its page.
+sed -i 's/^\(    VJ_RANK_BASE = 90,\)/    VJ_RANK_NEW = 89,\n\1/' "$copy/src/base/lock.h"
+check "locks finds a rank that is not listed" \
+    grep -q 'lock.h:[0-9]*: locks: rank NEW = 89' <("$copy/scripts/check" locks 2>&1)
+rm "$copy/src/base/README.md"
+check "readmes finds a room without its page" \
+    grep -q '^src/base:1: readmes: ' <("$copy/scripts/check" readmes 2>&1)
+
+check_fails "an unknown rule is refused" "$copy/scripts/check" nonesuch
+out=$("$copy/scripts/check" --list | cut -d' ' -f1 | sort)
+tested=$(sed -n 's/^ *plant \([a-z-]*\).*/\1/p; s/^check "\([a-z-]*\) finds.*/\1/p' "$0" | sort -u)
+is "each rule has its fault here" "$tested" "$out"
+
+tap_done

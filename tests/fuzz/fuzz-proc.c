@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * Texts of /proc: a caller's status, where a process chooses its own name, and the table of
+ * mounts, where users choose paths.  The files under test are compiled in here with a file
+ * system that holds the input.
+ */
+#include "fuzz.h"
+
+static VjSlice proc_text;
+
+static gboolean proc_contents(const char *path, char **text, gsize *len, GError **error)
+{
+    (void)error;
+    g_assert(g_str_has_prefix(path, "/proc/"));
+    *text = g_strndup(proc_text.data, proc_text.len);
+    if (len != NULL) {
+        *len = strlen(*text);
+    }
+    return proc_text.len > 0;
+}
+
+#define g_file_get_contents proc_contents
+#include "../../src/cmd/mount-table.c"
+#include "../../src/fs/caller.c"
+
+/* What the kernel writes for a process that is called as @name says: it escapes line breaks. */
+static void try_name(const uint8_t *data, size_t len)
+{
+    const VjCaller who = {.uid = 1000, .gid = 1000, .pid = 7};
+    g_autofree char *name = g_strndup((const char *)data, MIN(len, 15));
+    g_autofree char *text = NULL;
+
+    g_strdelimit(name, "\n", 'n');
+    text = g_strdup_printf("Name:\t%s\nUid:\t1000\t1000\nGroups:\t5 17 \nCapEff:\t"
+                           "0000000000000001\n",
+                           name);
+    proc_text = vj_slice(text, strlen(text));
+    g_assert(vj_caller_capable(&who, 0) && !vj_caller_capable(&who, 1));
+    g_assert(vj_caller_in_group(&who, 17) && vj_caller_in_group(&who, 1000));
+    g_assert(!vj_caller_in_group(&who, 0));
+}
+
+FUZZ_MUTATIONS(400);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    const VjCaller who = {.uid = 1000, .gid = 1000, .pid = 7};
+    g_autofree char *source = NULL;
+
+    fuzz_quiet();
+    proc_text = vj_slice(data, len);
+    (void)vj_caller_capable(&who, len % 64);
+    (void)vj_caller_in_group(&who, (gid_t)len);
+    (void)vj_mount_table_has("/srv/a b");
+    source = vj_mount_table_source("/mnt/a b");
+    if (source != NULL) {
+        g_assert(vj_mount_table_has(source));
+    }
+    try_name(data, len);
+    return 0;
+}

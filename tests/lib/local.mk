@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# What tests share.  run-test starts each one; tap.sh and mount.sh are read by shell tests.
+
+# A slow device for one process, by LD_PRELOAD (tests/lib/.libs/libdelay.so; delay.sh knows).  It
+# runs in other programs: no GLib, no sanitizers, no _FILE_OFFSET_BITS, which would rename
+# the calls that it replaces.
+check_LTLIBRARIES += tests/lib/libdelay.la
+tests_lib_libdelay_la_SOURCES = tests/lib/libdelay.c
+tests_lib_libdelay_la_LIBADD = -ldl
+tests_lib_libdelay_la_CPPFLAGS = -D_GNU_SOURCE
+tests_lib_libdelay_la_CFLAGS = -std=gnu11 -pthread $(WARN_CFLAGS)
+tests_lib_libdelay_la_LDFLAGS = -pthread -module -avoid-version -rpath /nowhere
+
+UNIT_TESTS += tests/lib/test-delay
+tests_lib_test_delay_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
+EXTRA_tests_lib_test_delay_DEPENDENCIES = tests/lib/libdelay.la
+
+# Repeats create, stat, insert, … and prints p50, p99 and max.
+TEST_HELPERS += tests/lib/latency-probe
+tests_lib_latency_probe_LDADD = $(LDADD_base)
+
+LIB_TESTS += tests/lib/test-tools.sh
+LIB_TESTS += tests/lib/test-harness.sh

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# shellcheck shell=bash
+#
+# mount.sh - tap.sh, and what tests through a real mount need:
+#
+#   . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+#   requires_fuse
+#   source_in_memory                  SOURCE lies on a file system in memory, where there is one
+#   make_fs [-o KEY=VALUE,...]        mkfs.varjfs $SOURCE
+#   mount_varjfs [OPTION...]          varjfs $SOURCE $MNT OPTION...
+#   umount_varjfs                     returns when the daemon has ended
+#   remount_varjfs [OPTION...]        the two above
+#   daemon_pid                        process that serves $MNT
+#   kill_varjfs                       kill -9, and the dead mount is taken away
+#   mount_users                       who keeps $MNT busy: processes, and what of theirs
+#   fsck_clean NAME                   one result: fsck.varjfs -n $SOURCE finds nothing
+#   requires_program_option PROGRAM WORD   skip the test unless --help mentions WORD
+#
+# SOURCE and MNT default to $T/source and $T/mnt; set them in front of a call for a second file
+# system: SOURCE=$T/two MNT=$T/mnt2 mount_varjfs.  Whatever is mounted or running below $T at
+# the end is taken down, whichever way the test ends.  VARJFS_MOUNT_OPTIONS (as "-o uring=off")
+# is added to each mount, so that one suite can be run in several configurations.
+
+. "$(dirname "${BASH_SOURCE[0]}")/tap.sh"
+
+SOURCE=$T/source
+MNT=$T/mnt
+
+# Field 5 of mountinfo writes a space as \040.
+mount_points_below()
+{
+    awk -v dir="$1" '{ p = $5; gsub(/\\040/, " ", p) }
+        p == dir || index(p, dir "/") == 1 { print p }' /proc/self/mountinfo | tac
+}
+
+is_mounted()
+{
+    awk -v dir="$1" '{ p = $5; gsub(/\\040/, " ", p) } p == dir { found = 1 }
+        END { exit !found }' /proc/self/mountinfo
+}
+
+unmount()
+{
+    if [ "$(id -u)" = 0 ]; then
+        umount "$@"
+    else
+        fusermount3 -u "$@"
+    fi
+}
+
+# Processes of the daemon whose arguments name MNT.
+daemon_pid()
+{
+    local p
+    grep -lsx varjfs /proc/[0-9]*/comm | while IFS= read -r p; do
+        p=${p%/comm}
+        if tr '\0' '\n' <"$p/cmdline" | grep -xF -- "$MNT" >/dev/null; then
+            echo "${p#/proc/}"
+        fi
+    done 2>/dev/null
+}
+
+process_gone()
+{
+    # A zombie has ended; only its parent has not looked yet.
+    ! [ -e "/proc/$1/stat" ] || [ "$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null)" = Z ]
+}
+
+# The pattern comes from a file so that grep does not find itself.
+processes_below()
+{
+    printf '%s/\n' "$1" >"$1/pattern"
+    # shellcheck disable=SC2062 # the glob names files
+    (cd / && grep -laFs -f /dev/stdin /proc/[0-9]*/cmdline) <"$1/pattern" | sed 's|/proc/\([0-9]*\)/.*|\1|'
+}
+
+# What stays of a mount whose daemon is dead or does not answer.  -f ends all requests, also
+# where it then says that the mount is busy.
+clear_mount()
+{
+    timeout 20 umount -f "$1" 2>/dev/null || umount -l "$1" 2>/dev/null ||
+        fusermount3 -uz "$1" 2>/dev/null || true
+}
+
+mount_cleanup()
+{
+    local m p
+    cd / || true
+    while IFS= read -r m; do
+        if [ "$(id -u)" = 0 ]; then
+            timeout 60 umount "$m" 2>/dev/null || clear_mount "$m"
+        else
+            timeout 60 fusermount3 -u "$m" 2>/dev/null || clear_mount "$m"
+        fi
+    done < <(mount_points_below "$T")
+    for p in $(processes_below "$T"); do
+        wait_for 10 process_gone "$p" || kill -KILL "$p" 2>/dev/null
+    done
+}
+at_exit mount_cleanup
+
+requires_fuse()
+{
+    local capabilities
+    requires program varjfs mkfs.varjfs
+    if [ "$(id -u)" = 0 ]; then
+        [ -e /dev/fuse ] || mknod -m 666 /dev/fuse c 10 229 2>/dev/null
+        # Where a test finds the switch that aborts a connection; systemd mounts it too.
+        if [ -d /sys/fs/fuse/connections ] && ! is_mounted /sys/fs/fuse/connections; then
+            mount -t fusectl none /sys/fs/fuse/connections 2>/dev/null
+        fi
+        capabilities=$(awk '/^CapEff:/ { print $2 }' /proc/self/status)
+        [ $((0x$capabilities >> 21 & 1)) = 1 ] || skip_all "root may not mount here"
+    else
+        command -v fusermount3 >/dev/null || skip_all "needs fusermount3 or root"
+    fi
+    [ -e /dev/fuse ] || skip_all "there is no /dev/fuse"
+    (: <>/dev/fuse) 2>/dev/null || skip_all "/dev/fuse cannot be opened"
+}
+
+requires_program_option()
+{
+    "$1" --help 2>&1 | grep -F -- "$2" >/dev/null || skip_all "this $1 has no $2"
+}
+
+# For tests with thousands of syncs.  What is below it goes when its users are gone.
+remove_memory_dir()
+{
+    mount_cleanup
+    rm -rf "$memory_dir"
+}
+
+source_in_memory()
+{
+    if [ -w /dev/shm ] && [ "$(stat -f -c %T /dev/shm)" = tmpfs ]; then
+        memory_dir=$(mktemp -d /dev/shm/varjfs-test.XXXXXX) || exit 99
+        at_exit remove_memory_dir
+        SOURCE=$memory_dir/source
+    fi
+}
+
+make_fs()
+{
+    mkfs.varjfs "$@" "$SOURCE" >"$T/mkfs.log" 2>&1 || {
+        fail "mkfs.varjfs $* $SOURCE" "$(cat "$T/mkfs.log")"
+        exit 1
+    }
+}
+
+# Returns the daemon's status: 0 means that the mount is usable.  What it prints is in
+# $T/varjfs.log.
+try_mount_varjfs()
+{
+    mkdir -p "$MNT"
+    # shellcheck disable=SC2086 # a list of options
+    varjfs "$SOURCE" "$MNT" "$@" ${VARJFS_MOUNT_OPTIONS:-} >"$T/varjfs.log" 2>&1
+}
+
+mount_varjfs()
+{
+    try_mount_varjfs "$@" || {
+        fail "varjfs $SOURCE $MNT $*" "$(cat "$T/varjfs.log")"
+        exit 1
+    }
+    is_mounted "$MNT" || {
+        fail "varjfs returns when $MNT is mounted" "$(cat "$T/varjfs.log")"
+        exit 1
+    }
+}
+
+# Looks at the names in links alone: the file system itself may be dead.
+mount_users()
+{
+    find /proc/[0-9]*/fd /proc/[0-9]*/map_files /proc/[0-9]*/{cwd,root,exe} -maxdepth 1 \
+        \( -lname "$MNT" -o -lname "$MNT/*" \) -printf '%p: %l\n' 2>/dev/null | head -n 20
+    echo "$(grep -lF " $MNT " /proc/[0-9]*/mountinfo 2>/dev/null | sed 's/[^0-9]//g' | xargs -I{} readlink /proc/{}/ns/mnt 2>/dev/null | sort -u | wc -l) mount namespaces have it"
+}
+
+umount_varjfs()
+{
+    local pids p
+    pids=$(daemon_pid)
+    # Whoever looks at all mounts, as df(1) does, or at a process that had files open in this one,
+    # keeps it busy for a moment.
+    wait_for 20 unmount "$MNT" 2>"$T/umount.log" || {
+        fail "umount $MNT" "$(sort -u "$T/umount.log")
+$(mount_users)"
+        exit 1
+    }
+    for p in $pids; do
+        wait_for "${VARJFS_UMOUNT_SECONDS:-60}" process_gone "$p" || {
+            fail "the daemon ends after umount" "process $p"
+            exit 1
+        }
+    done
+}
+
+remount_varjfs()
+{
+    umount_varjfs
+    mount_varjfs "$@"
+}
+
+kill_varjfs()
+{
+    local p
+    for p in $(daemon_pid); do
+        kill -KILL "$p"
+        wait_for 20 process_gone "$p" || {
+            fail "the daemon dies of SIGKILL" "process $p"
+            exit 1
+        }
+    done
+    clear_mount "$MNT"
+}
+
+fsck_clean()
+{
+    local status=0 out
+    out=$(fsck.varjfs -n "$SOURCE" 2>&1) || status=$?
+    is "$1: fsck status" "$status" 0 || note "$out"
+}

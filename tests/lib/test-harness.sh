@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# The tools of the tests themselves: a test that fails, dies, prints nonsense or leaves
+# something behind must not pass.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/tap.sh"
+
+# run TEXT: a shell test of this text under run-test; what it prints goes to $out.
+run()
+{
+    {
+        echo '#!/bin/bash'
+        echo ". '$srcdir/tests/lib/tap.sh'"
+        echo "$1"
+    } >"$T/one.sh"
+    chmod +x "$T/one.sh"
+    out=$(VARJFS_SRCDIR=$srcdir VARJFS_BUILDDIR=$builddir VARJFS_TEST_TIMEOUT=${2:-60} \
+        bash "$srcdir/tests/lib/run-test" "$T/one.sh" 2>"$T/stderr")
+}
+
+results()
+{
+    grep -cE "^$1 " <<<"$out"
+}
+
+run 'check "yes" true; check_fails "no" false; is "same" 1 1; skip "not here" "why"; tap_done'
+is "four good results" "$(results ok) $(results 'not ok')" "4 0"
+is "one plan, at the end" "$(tail -n 1 <<<"$out")" "1..4"
+
+run 'check "yes" false; tap_done'
+is "a failed check is a failure" "$(results 'not ok')" 2
+run 'check_fails "no" true; tap_done'
+is "a success is a failure for check_fails" "$(results 'not ok')" 2
+run 'check_fails "no" bash -c "kill -SEGV \$\$"; tap_done'
+is "death by a signal is no proper failure" "$(results 'not ok')" 2
+run 'is "same" 1 2; tap_done'
+is "a difference is a failure" "$(results 'not ok')" 2
+run 'pass "begins"; exit 0'
+check "an end before tap_done is a failure" grep -q '^not ok 2 - the test came to its end' <<<"$out"
+run 'pass "begins"; kill -KILL $$'
+check "a killed test is a failure" grep -q '^not ok 2 - is not killed' <<<"$out"
+run 'tap_done'
+check "a test without results is a failure" grep -q '^not ok' <<<"$out"
+run 'skip_all "no such thing"'
+is "skip_all skips" "$out" "1..0 # SKIP no such thing"
+run 'requires command this-command-is-nowhere'
+check "requires skips" grep -q '^1..0 # SKIP needs the command' <<<"$out"
+run 'wait_for 60 false; tap_done' 1
+check "the time limit is a failure" grep -q '^not ok .*ends within 1 s' <<<"$out"
+run 'at_exit echo first; at_exit echo "and second"; pass "a"; exit 3'
+is "at_exit runs last added first" "$(grep -E '^(first|and)' <<<"$out" | tr '\n' ' ')" "and second first "
+# shellcheck disable=SC2016 # for the test that is run
+run 'pass "a"; (cd "$T/.." && exec sleep 1000) & tap_done'
+check "a process left behind is a failure" \
+    grep -q '^not ok 2 - no process is left behind: sleep 1000' <<<"$out"
+
+printf '#!/bin/sh\necho 1..2; echo ok 1 - a; echo "not ok 2 # SKIP b"; echo 1..1; echo ok 1 - c\n' \
+    >"$T/cmocka"
+chmod +x "$T/cmocka"
+out=$(bash "$srcdir/tests/lib/run-test" "$T/cmocka")
+is "groups of cmocka become one plan" "$(results ok) $(results 'not ok') $(tail -n 1 <<<"$out")" \
+    "3 0 1..3"
+printf '#!/bin/sh\necho 1..3; echo ok 1 - a\n' >"$T/short"
+chmod +x "$T/short"
+out=$(bash "$srcdir/tests/lib/run-test" "$T/short")
+check "a plan that is not kept is a failure" grep -q '^not ok 2 - all tests of the plan' <<<"$out"
+
+tap_done

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Seeded random edits against a plain byte array: MODEL_TESTS += tests/model/thing.sh, or a program:
+#   TEST_HELPERS += tests/model/test-thing
+#   MODEL_TESTS += tests/model/test-thing
+#   tests_model_test_thing_LDADD = $(LDADD_fs)
+
+TEST_HELPERS += tests/model/model
+tests_model_model_SOURCES = \
+	tests/model/common.c \
+	tests/model/common.h \
+	tests/model/history.c \
+	tests/model/model.c \
+	tests/model/model.h \
+	tests/model/ops.c \
+	tests/model/settings.c \
+	tests/model/shadow.c \
+	tests/model/shadow.h
+tests_model_model_LDADD = $(LDADD_file)
+MODEL_TESTS += tests/model/in-process.sh
+
+TEST_HELPERS += tests/model/million
+tests_model_million_LDADD = $(LDADD_file)
+MODEL_TESTS += tests/model/million
+
+TEST_HELPERS += tests/model/mount-model
+tests_model_mount_model_SOURCES = \
+	tests/model/common.c \
+	tests/model/common.h \
+	tests/model/mount-history.c \
+	tests/model/mount-model.c \
+	tests/model/mount-model.h \
+	tests/model/mount-ops.c \
+	tests/model/shadow.c \
+	tests/model/shadow.h
+tests_model_mount_model_LDADD = librwrite.la $(LDADD_base)
+MODEL_TESTS += tests/model/mount.sh

@@ -1,0 +1,98 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# A device that fills up: df tells what may still be written, write(2) itself says ENOSPC, what
+# was accepted is readable, also after kill -9, and deleting works.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+
+requires_fuse
+requires root
+
+mkdir "$T/device"
+mount -t tmpfs -o size=64M none "$T/device" || skip_all "a tmpfs cannot be mounted"
+SOURCE=$T/device/source
+make_fs -o label=small
+mount_varjfs
+
+available_kib()
+{
+    df -k --output=avail "$MNT" | tail -1
+}
+
+# NAME BYTES
+write_random()
+{
+    head -c "$2" /dev/urandom >"$MNT/$1" && sync "$MNT/$1"
+}
+
+before=$(available_kib)
+is "df and varjfsctl df agree" \
+    "$(($(varjfsctl df --json "$MNT" | tr ',{}' '\n' | sed -n 's/.*"available_bytes": *//p') / 4096))" \
+    $((before / 4))
+check "nine tenths of what df promised can be written" write_random large $((before * 9 * 1024 / 10))
+check_fails "twice what is left cannot" write_random more $((before * 1024 / 5))
+is "nothing is left then" "$(($(available_kib) < 1024))" 1
+
+# Small files until one does not fit.
+status=0
+for ((i = 0; i < 3000; i++)); do
+    head -c 20000 /dev/urandom >"$MNT/small.$i" 2>/dev/null || {
+        status=full
+        break
+    }
+done
+is "small files run into the end" "$status" full
+rm "$MNT/small.$i"
+(cd "$MNT" && md5sum -- *) >"$T/sums"
+check "fsync on a full device" varjfsctl sync "$MNT"
+kill_varjfs
+fsck_clean "full, killed"
+mount_varjfs
+check "all is there after kill -9" sh -c "cd '$MNT' && md5sum --quiet -c '$T/sums'"
+check "deleting works" sh -c "rm '$MNT'/*"
+check "sync" varjfsctl sync "$MNT"
+space_is_back()
+{
+    [ "$(available_kib)" -gt $((before * 8 / 10)) ]
+}
+check "space comes back" wait_for 10 space_is_back
+check "and can be written" write_random again $((before * 7 * 1024 / 10))
+umount_varjfs
+fsck_clean "after all that"
+
+# Small objects take far more than their bytes; what write(2) took finds room all the same.
+mkdir "$T/second"
+mount -t tmpfs -o size=64M none "$T/second"
+SOURCE=$T/second/source
+make_fs -o objects=2K
+mount_varjfs
+truncate -s 8M "$MNT/mapped"
+head -c 80000000 /dev/urandom >"$MNT/large" 2>/dev/null
+note "$(stat -c %s "$MNT/large") bytes were accepted"
+check "small objects: what was accepted becomes durable" varjfsctl sync "$MNT"
+md5sum <"$MNT/large" >"$T/sum"
+kill_varjfs
+mount_varjfs
+is "and is there after kill -9" "$(md5sum <"$MNT/large")" "$(cat "$T/sum")"
+
+# Stores into a mapping that found no room are reported, and not shown as if they were there.
+cat >"$T/map.py" <<-'END'
+	import errno, mmap, os, sys
+	fd = os.open(sys.argv[1], os.O_RDWR)
+	m = mmap.mmap(fd, 0)
+	m[:] = os.urandom(len(m))
+	try:
+	    m.flush()
+	except OSError as e:
+	    print(errno.errorcode[e.errno])
+	END
+is "msync of a mapping on a full device" "$(python3 "$T/map.py" "$MNT/mapped")" ENOSPC
+cached_is_stored()
+{
+    [ "$(md5sum <"$MNT/mapped")" = "$(dd if="$MNT/mapped" iflag=direct bs=1M status=none | md5sum)" ]
+}
+check "what found no room leaves the page cache" wait_for 20 cached_is_stored
+umount_varjfs
+fsck_clean "small objects"
+tap_done

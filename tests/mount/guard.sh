@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# A killed daemon leaves nobody waiting, and the guard that sees to it leaves nothing behind.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+
+requires_fuse
+requires command python3
+[ -d /sys/fs/fuse/connections/ ] || skip_all "there is no fusectl"
+# shellcheck disable=SC2119 # without options
+make_fs
+mkdir "$T/hold"
+export VJ_HOLD=$T/hold
+
+# Processes whose parent is $1 and whose name is the guard's.
+guard_of()
+{
+    local p
+    cat "/proc/$1/task/"*/children | tr ' ' '\n' | while IFS= read -r p; do
+        [ -z "$p" ] || [ "$(cat "/proc/$p/comm")" != varjfs-guard ] || echo "$p"
+    done
+}
+
+mount_varjfs
+daemon=$(daemon_pid)
+guard=$(guard_of "$daemon")
+check "there is a guard" [ -n "$guard" ]
+[ -e "/sys/fs/fuse/connections/$(stat -c %d "$MNT")/abort" ] || skip_all "fusectl is not mounted"
+is "it holds two pipes, a signal and the way to end the connection" \
+    "$(readlink "/proc/$guard/fd/"* | sed 's/:.*//; s|/[0-9]*/|/N/|' | xargs)" \
+    "pipe anon_inode pipe /sys/fs/fuse/connections/N/abort"
+is "it is in nobody's way" "$(readlink "/proc/$guard/cwd")" /
+umount_varjfs
+check "it ends with the daemon" process_gone "$guard"
+
+# More than once: where the daemon's threads are at that moment differs.
+for round in 1 2 3; do
+    VARJFS_TEST_DELAY="hold=$VJ_HOLD" mount_varjfs
+    daemon=$(daemon_pid)
+    guard=$(guard_of "$daemon")
+    # shellcheck disable=SC2154 # tap.sh sets srcdir
+    is "kill $round: all users come back" \
+        "$(timeout --kill-after=5 100 python3 "$srcdir/tests/mount/guard.py" "$MNT/file" "$daemon" 2>&1 |
+            sed 's/ECONNABORTED/ENOTCONN/' | xargs)" \
+        "close: ENOTCONN edit: ENOTCONN open: ENOTCONN read: ENOTCONN write: ENOTCONN"
+    check "kill $round: the daemon is gone" wait_for 20 process_gone "$daemon"
+    check "kill $round: the guard too" wait_for 20 process_gone "$guard"
+    check "kill $round: plain umount" unmount "$MNT"
+    mount_varjfs
+    check "kill $round: mounts again" touch "$MNT/file"
+    umount_varjfs
+    fsck_clean "kill $round"
+done
+
+# A guard that is late does not end the connection that has got the number since.
+mount_varjfs
+daemon=$(daemon_pid)
+guard=$(guard_of "$daemon")
+device=$(stat -c %d "$MNT")
+kill -STOP "$guard"
+kill -KILL "$daemon"
+check "nobody waits: it ends without the guard" wait_for 20 process_gone "$daemon"
+unmount "$MNT"
+mount_varjfs
+note "device $device, then $(stat -c %d "$MNT")"
+kill -CONT "$guard"
+check "the late guard ends" wait_for 20 process_gone "$guard"
+check "the new mount lives" touch "$MNT/new"
+umount_varjfs
+
+# Without it, somebody is told.
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+    cat >"$T/in-namespace" <<-END
+	umount /sys/fs/fuse/connections || exit 1
+	varjfs "$SOURCE" "$MNT" -o log="$T/log" || exit 2
+	touch "$MNT/without" || exit 3
+	umount "$MNT" || exit 4
+	END
+    check "a mount where fusectl is not" unshare -m sh "$T/in-namespace"
+    is "is told of in the log, once" "$(grep -c 'umount -f may be needed' "$T/log")" 1
+else
+    skip "a mount where fusectl is not" "needs root and unshare"
+fi
+tap_done

@@ -1,0 +1,166 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# A store that does not answer for a while: whoever waits for durability can be killed, other files and
+# names go on, umount -f works, and when the store goes on everything becomes durable.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+requires_fuse
+requires command python3 flock
+
+# Puts, flushes and gets wait as long as this file is locked.
+hold=$T/hold
+: >"$hold"
+export VARJFS_TEST_WRAP_STORE="fault:kinds=put+flush+get,hold=$hold"
+# The daemon's sandbox lets it open what lies in this directory.
+export VARJFS_TEST_DELAY="hold=$T"
+
+store_stops()
+{
+    exec 9<"$hold"
+    check "$1: the store stops" flock -x -n 9
+}
+
+store_goes_on()
+{
+    exec 9<&-
+}
+
+# FILE COPY [catch]: new content, and fsync; with the last word, alarms are caught every now and then.
+cat >"$T/syncer.py" <<-'END'
+	import os, signal, sys
+	signal.signal(signal.SIGINT, signal.SIG_DFL)
+	caught = 0
+	def count(*_):
+	    global caught
+	    caught += 1
+	fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+	data = os.urandom(1 << 20)
+	os.write(fd, data)
+	with open(sys.argv[2], "wb") as copy:
+	    copy.write(data)
+	if len(sys.argv) > 3:
+	    signal.signal(signal.SIGALRM, count)
+	    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+	print("fsync", flush=True)
+	os.fsync(fd)
+	signal.setitimer(signal.ITIMER_REAL, 0)
+	print("caught" if caught else "undisturbed", flush=True)
+	END
+
+begin_fsync() # NAME [catch]
+{
+    python3 "$T/syncer.py" "$MNT/$1" "$T/copy-$1" ${2:+"$2"} >"$T/out-$1" 2>&1 9<&- &
+    syncer=$!
+    check "$1: fsync begins" wait_for 60 asleep_in_fsync "$1" $syncer
+}
+
+# Nothing after the word makes it sleep but fsync.
+asleep_in_fsync()
+{
+    grep -qx fsync "$T/out-$1" && grep -sq '^State:.[SD]' "/proc/$2/status"
+}
+
+same()
+{
+    cmp -s "$T/copy-$1" "$MNT/$1"
+}
+
+# Without what the shell says of a process that was killed.
+ended()
+{
+    process_gone "$1" && wait "$1" 2>/dev/null
+    process_gone "$1"
+}
+
+# shellcheck disable=SC2119 # without options
+make_fs
+mount_varjfs -o dirty=32M
+head -c 1000000 /dev/urandom >"$MNT/known"
+head -c 1000000 /dev/urandom >"$MNT/unknown"
+cp "$MNT/known" "$T/copy-known"
+cp "$MNT/unknown" "$T/copy-unknown"
+mkdir "$MNT/dir"
+check "before: all is durable" varjfsctl sync "$MNT"
+remount_varjfs -o dirty=32M
+check "before: one file is in the page cache" same known
+
+store_stops "hang"
+begin_fsync killed
+kill -KILL $syncer
+check "SIGKILL ends a process that waits in fsync" wait_for 30 ended $syncer
+begin_fsync interrupted
+kill -INT $syncer
+check "SIGINT too" wait_for 30 ended $syncer
+begin_fsync terminated catch
+kill -TERM $syncer
+check "SIGTERM too, after signals that were caught" wait_for 30 ended $syncer
+# This one stays, whatever signals it catches.
+begin_fsync catching catch
+stays=$syncer
+
+go_on()
+{
+    local i
+    cd "$MNT" || return 1
+    for ((i = 0; i < 100; i++)); do
+        echo "$i" >"dir/small.$i" || return 1
+    done
+    head -c 4000000 /dev/urandom >other && cp other "$T/copy-other" && cmp other "$T/copy-other" || return 1
+    echo inserted | varjfsctl insert other 1000 || return 1
+    (head -c 1000 "$T/copy-other" && echo inserted && tail -c +1001 "$T/copy-other") >"$T/copy" || return 1
+    mv "$T/copy" "$T/copy-other"
+    cmp other "$T/copy-other" && mv dir/small.1 dir/moved && rm dir/small.2 && mkdir dir/sub && ln other linked &&
+        [ "$(find dir | wc -l)" = 101 ] && stat -f . >"$T/stat" && setfattr -n user.a -v b other &&
+        truncate -s 100000 linked && head -c 100000 "$T/copy-other" >"$T/copy-linked" && cmp linked "$T/copy-linked"
+}
+check "other files and names go on" timeout 120 bash -c "$(declare -f go_on); T='$T' MNT='$MNT'; go_on"
+mv "$T/copy-linked" "$T/copy-other"
+check "what is cached is read" same known
+check "names become durable, and files that need no object" timeout 60 python3 -c "
+import os, sys
+fd = os.open(sys.argv[1] + '/dir/small.3', os.O_RDWR)
+os.write(fd, b'x')
+os.fsync(fd)
+os.fsync(os.open(sys.argv[1], os.O_RDONLY))" "$MNT"
+cat "$MNT/unknown" >"$T/unknown" 9<&- &
+reader=$!
+check "a reader of what is not cached waits" wait_for 30 grep -sq '^State:.[SD]' "/proc/$reader/status"
+kill -KILL $reader
+check "and can be killed" wait_for 30 ended $reader
+check "the fsync that catches signals still waits" kill -0 $stays
+store_goes_on
+wait $stays
+is "the store goes on: it ends well" "$? $(tail -n 1 "$T/out-catching")" "0 caught"
+check "the rest becomes durable" varjfsctl sync "$MNT"
+kill_varjfs
+fsck_clean "killed after the fsync"
+mount_varjfs -o dirty=32M
+for name in known unknown catching other; do
+    check "$name: as it was synchronised" same $name
+done
+check "what was durable meanwhile" test -s "$MNT/dir/small.3"
+
+# umount -f, and what nobody waited for becomes durable when the store goes on.
+store_stops "umount -f"
+begin_fsync last
+daemon=$(daemon_pid)
+if [ "$(id -u)" = 0 ]; then
+    # Says that it is busy: what it does first is to end all requests.
+    timeout 60 umount -f "$MNT" 2>"$T/umount.log"
+    check "umount -f: who waits in fsync comes back" wait_for 30 ended $syncer
+    is "with an error" "$(grep -cE 'ECONNABORTED|ENOTCONN|\[Errno (103|107)\]' "$T/out-last")" 1
+    is_mounted "$MNT" && check "umount -f: plain umount" wait_for 20 unmount "$MNT"
+else
+    kill -KILL $syncer
+    check "umount: its users can be killed" wait_for 30 ended $syncer
+    check "umount" wait_for 20 unmount "$MNT"
+fi
+check "the daemon waits for the store" kill -0 "$daemon"
+store_goes_on
+check "and then it ends" wait_for 60 process_gone "$daemon"
+fsck_clean "after umount -f"
+mount_varjfs
+check "what nobody synchronised became durable" same last
+umount_varjfs
+fsck_clean "at the end"
+tap_done

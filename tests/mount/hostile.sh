@@ -1,0 +1,168 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# What somebody else prepared: a SOURCE with links, fifos and devices where files belong, names
+# and options that look like something else, a mount table that names any directory.  Nothing
+# outside is read, written or waited for; each refusal is one line.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+
+requires_fuse
+requires program fsck.varjfs umount.fuse.varjfs mount.fuse.varjfs
+
+# The command fails, in time, with one line on standard error that begins with its name.
+refused()
+{
+    local name=$1 status=0 lines
+    shift
+    timeout 60 "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
+    lines=$(wc -l <"$T/err")
+    if [ $status != 0 ] && [ $status != 124 ] && [ $status -lt 126 ] && [ "$lines" = 1 ] &&
+        grep -q "^[a-z.]*varjfs: " "$T/err"; then
+        pass "$name"
+    else
+        fail "$name" "status $status, $lines lines: $(cat "$T/err")"
+    fi
+}
+
+victim_is_untouched()
+{
+    is "$1: a file outside is as it was" "$(stat -c '%s %a' "$T/victim") $(cat "$T/victim")" "7 600 secret"
+}
+
+new_source()
+{
+    rm -rf "$SOURCE"
+    # shellcheck disable=SC2119 # without options
+    make_fs
+}
+
+printf 'secret\n' >"$T/victim"
+chmod 600 "$T/victim"
+mkdir "$MNT"
+
+# ---- names inside SOURCE
+
+for what in meta/data.mdb meta/lock.mdb varjfs.conf varjfs.lock objects/format; do
+    for kind in link fifo directory; do
+        new_source
+        rm -f "$SOURCE/$what"
+        case $kind in
+        link) ln -s "$T/victim" "$SOURCE/$what" ;;
+        fifo) mkfifo "$SOURCE/$what" ;;
+        directory) mkdir "$SOURCE/$what" ;;
+        esac
+        refused "$what is a $kind: mount" varjfs "$SOURCE" "$MNT"
+        refused "$what is a $kind: mount -o ro" varjfs "$SOURCE" "$MNT" -o ro
+        refused "$what is a $kind: fsck -n" fsck.varjfs -n "$SOURCE"
+        refused "$what is a $kind: mkfs" mkfs.varjfs "$SOURCE"
+    done
+    victim_is_untouched "$what is a link"
+done
+for what in meta objects; do
+    new_source
+    mkdir "$T/elsewhere"
+    mv "$SOURCE/$what" "$T/elsewhere"
+    ln -s "$T/elsewhere/$what" "$SOURCE/$what"
+    refused "$what is a link: mount" varjfs "$SOURCE" "$MNT"
+    refused "$what is a link: fsck -y" fsck.varjfs -y "$SOURCE"
+    refused "$what is a link: mkfs -f" mkfs.varjfs -f "$SOURCE"
+    check "$what is a link: what it leads to is still there" \
+        [ -n "$(find "$T/elsewhere/$what" -type f)" ]
+    rm -rf "$T/elsewhere"
+done
+is "nothing was mounted" "$(mount_points_below "$T")" ""
+
+# ---- names and options on command lines
+
+new_source
+line=$'first\nvarjfs: forged: line'
+refused "a line break in SOURCE" varjfs "$T/$line" "$MNT"
+refused "a line break in MOUNTPOINT" varjfs "$SOURCE" "$T/$line"
+refused "a line break in an option" varjfs "$SOURCE" "$MNT" -o "$line"
+refused "a line break in a value" varjfs "$SOURCE" "$MNT" -o "log=$T/$line/log"
+refused "a line break in SOURCE: fsck" fsck.varjfs -n "$T/$line"
+refused "a line break in MOUNTPOINT: umount" umount.fuse.varjfs "$T/$line"
+
+cd "$T" || exit 1
+odd="$T/a, b=c\\d e\"f'g\$(touch ran)\`touch ran\`"$'\n-o suid\tx'
+mkdir "$odd"
+SOURCE=$odd/source
+# shellcheck disable=SC2119 # without options
+make_fs
+mkdir "$odd/mnt"
+check "an odd SOURCE and MOUNTPOINT" varjfs "$SOURCE" "$odd/mnt"
+touch "$odd/mnt/file"
+case ,$(findmnt -nro OPTIONS -M "$odd/mnt"), in
+*,suid,*) fail "no option comes out of a name" ;;
+*) pass "no option comes out of a name" ;;
+esac
+is "the device is SOURCE" "$(python3 - "$odd/mnt" <<'END'
+import re, sys
+for line in open("/proc/self/mountinfo"):
+    fields = line.split(" ")
+    plain = lambda t: re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), t)
+    if plain(fields[4]) == sys.argv[1]:
+        print(plain(fields[fields.index("-") + 2]))
+END
+)" "$SOURCE"
+check "umount.fuse.varjfs takes it down" umount.fuse.varjfs "$odd/mnt"
+check "and has waited" flock -n "$SOURCE/varjfs.lock" true
+check "nothing ran" [ ! -e "$T/ran" ]
+SOURCE=$T/source
+
+mkdir ./-o ./-osuid
+cp -a "$SOURCE/." ./-o
+# shellcheck disable=SC2154 # tap.sh sets builddir
+sed "s|exec \"[^\"]*/varjfs\"|exec \"$builddir/varjfs\"|" "$builddir/mount.fuse.varjfs" >"$T/helper"
+check "the helper: names that begin with a dash" sh "$T/helper" -o -osuid -o rw,noatime
+check "they are mounted" is_mounted "$T/-osuid"
+cd / || exit 1
+unmount "$T/-osuid"
+refused "the helper: options are one word" sh "$T/helper" "$SOURCE" "$MNT" -o "rw,x y;touch ran"
+check "nothing ran by the helper" [ ! -e "$T/ran" ]
+
+# ---- the log
+
+ln -s "$T/victim" "$T/log-link"
+mkfifo "$T/log-fifo"
+for kind in link fifo; do
+    refused "log= is a $kind" varjfs "$SOURCE" "$MNT" -o "log=$T/log-$kind"
+done
+refused "log= is a directory" varjfs "$SOURCE" "$MNT" -o "log=$T"
+victim_is_untouched "log= is a link"
+
+# ---- a mount table that others wrote
+
+# umount -a runs umount.fuse.varjfs as root for a mount whose user chose type and device.
+released()
+{
+    local name=$1 status=0
+    timeout 60 umount.fuse.varjfs "$MNT" >"$T/out" 2>&1 || status=$?
+    is "$name: it ends" "$((status < 2))" 1
+    is "$name: it is unmounted" "$(mount_points_below "$T")" ""
+}
+pretend()
+{
+    exec 6<>/dev/fuse
+    mount -i -t fuse.varjfs "$1" "$MNT" -o fd=6,rootmode=40000,user_id=0,group_id=0
+    exec 6>&-
+}
+if [ "$(id -u)" = 0 ]; then
+    mkdir "$T/theirs"
+    if pretend "$T/theirs" 2>"$T/err"; then
+        released "a device that is any directory"
+        is "nothing was made there" "$(ls -A "$T/theirs")" ""
+        mkfifo "$T/theirs/varjfs.lock"
+        pretend "$T/theirs"
+        released "a device with a fifo for a lock"
+        rm "$T/theirs/varjfs.lock"
+        ln -s "$T/victim" "$T/theirs/varjfs.lock"
+        pretend "$T/theirs"
+        released "a device with a link for a lock"
+    else
+        skip "a mount table that others wrote" "$(cat "$T/err")"
+    fi
+fi
+victim_is_untouched "at the end"
+tap_done

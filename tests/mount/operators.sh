@@ -1,0 +1,126 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# What operators get beside the programs: completion in bash, the fstab line, the systemd unit,
+# what make install puts where, and that umount waits for the daemon.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+
+requires program varjfsctl mkfs.varjfs fsck.varjfs
+# shellcheck disable=SC2154 # tap.sh sets srcdir and builddir
+contrib=$srcdir/contrib
+
+# ---- completion
+
+# complete_words WORD...: what bash would offer for the last word.
+complete_words()
+{
+    bash --norc -c '
+        . "$1/completions/$2" || exit 1
+        shift
+        COMP_WORDS=("$@")
+        COMP_CWORD=$(($# - 1))
+        COMP_LINE="$*"
+        COMP_POINT=${#COMP_LINE}
+        function_of=$(complete -p "$1" | sed "s/.*-F \([^ ]*\) .*/\1/")
+        "$function_of" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf "%s\n" "${COMPREPLY[@]}"' bash "$contrib" "$@" | sort | xargs
+}
+
+subcommands=$(varjfsctl --help | sed -n '/^Subcommands/,/^$/s/^  \([a-z]*\).*/\1/p' | sort | xargs)
+is "varjfsctl: all subcommands" "$(complete_words varjfsctl '')" "$subcommands"
+is "varjfsctl: some subcommands" "$(complete_words varjfsctl st)" "stats status"
+is "varjfsctl: switches of a subcommand" "$(complete_words varjfsctl stats --)" \
+    "--help --json --prometheus --version"
+is "varjfsctl: a switch with a value" "$(complete_words varjfsctl scrub --ra)" "--rate="
+is "mkfs.varjfs: switches" "$(complete_words mkfs.varjfs --)" "--force --help --version"
+is "mkfs.varjfs: options" "$(complete_words mkfs.varjfs -o ha)" "hash="
+is "mkfs.varjfs: values" "$(complete_words mkfs.varjfs -o label=x,hash=sh)" \
+    "label=x,hash=sha1 label=x,hash=sha256"
+is "varjfs: options" "$(complete_words varjfs "$T" "$T" -o ro,al)" "ro,allow_other"
+is "varjfs: an option with a value" "$(complete_words varjfs -o com)" "commit="
+is "fsck.varjfs: switches" "$(complete_words fsck.varjfs -)" "--checkpoint= --help --quick --restore --version -V -h -n -y"
+mkdir -p "$T/words/directory"
+touch "$T/words/file"
+cd "$T/words" || exit 1
+is "a mount is a directory" "$(complete_words varjfsctl df '')" "directory"
+is "a file is any file" "$(complete_words varjfsctl status --json '')" "directory file"
+is "SOURCE is a directory" "$(complete_words fsck.varjfs -y '')" "directory"
+is "an offset is typed" "$(complete_words varjfsctl insert file '')" ""
+cd / || exit 1
+
+# ---- what is installed
+
+# shellcheck disable=SC2154 # tap.sh sets builddir
+if command -v make >/dev/null && [ -f "$builddir/Makefile" ]; then
+    make -C "$builddir" install-dist_completionDATA install-dist_docDATA DESTDIR="$T/root" \
+        >"$T/install.log" 2>&1 || fail "make install" "$(tail -3 "$T/install.log")"
+    is "completion is installed under the names of the programs" \
+        "$(find "$T/root" -path '*/bash-completion/completions/*' -printf '%f\n' | sort | xargs)" \
+        "fsck.varjfs mkfs.varjfs varjfs varjfsctl"
+    is "so are the examples" "$(find "$T/root" -path '*/doc/*' -type f -printf '%f\n' | sort | xargs)" \
+        "fstab.example srv-varjfs.mount"
+    make -C "$builddir" uninstall-dist_completionDATA uninstall-dist_docDATA DESTDIR="$T/root" \
+        >"$T/install.log" 2>&1 || fail "make uninstall" "$(tail -3 "$T/install.log")"
+    is "uninstall leaves nothing" "$(find "$T/root" -type f -o -type l)" ""
+fi
+
+# ---- systemd
+
+if command -v systemd-analyze >/dev/null; then
+    cp "$contrib/srv-varjfs.mount" "$T/srv-varjfs.mount"
+    check "systemd-analyze verify" systemd-analyze verify --man=no "$T/srv-varjfs.mount"
+else
+    skip "systemd-analyze verify" "there is no systemd-analyze"
+fi
+if command -v systemd-escape >/dev/null; then
+    is "the unit is named for its mount point" \
+        "$(systemd-escape -p --suffix=mount "$(sed -n 's/^Where=//p' "$contrib/srv-varjfs.mount")")" \
+        srv-varjfs.mount
+fi
+
+# ---- fstab
+
+requires_fuse
+[ "$(id -u)" = 0 ] || skip_all "mounting by fstab is for root"
+line=$(grep -v '^#' "$contrib/fstab.example")
+is "fstab.example has one line of six fields" "$(echo "$line" | awk '{ print NF }')" 6
+if findmnt --version >/dev/null 2>&1; then
+    findmnt --verify --tab-file "$contrib/fstab.example" >"$T/findmnt" 2>&1
+    is "findmnt --verify has nothing against its form" "$(grep -c '^0 parse errors' "$T/findmnt")" 1
+fi
+
+# mount(8) looks for helpers in /sbin and for the daemon in its own PATH, whatever ours is; in a
+# namespace of our own they find the programs of the build tree.
+# shellcheck disable=SC2119 # the arguments are the file system's, not ours
+make_fs
+mkdir -p "$MNT"
+echo "$line" | sed "s|^[^ ]*|$SOURCE|; s|/srv/varjfs|$MNT|; s|/var/lib|$T|" >"$T/fstab"
+cat >"$T/in-namespace" <<-END
+	mount -t tmpfs none /usr/local/bin || exit 1
+	printf '#!/bin/sh\nexec "%s/varjfs" "\$@"\n' "$builddir" >/usr/local/bin/varjfs
+	chmod +x /usr/local/bin/varjfs
+	if cp -a /sbin/. "$T/sbin/"; then
+	    cp "$builddir/umount.fuse.varjfs" "$T/sbin/" || exit 2
+	    mount --bind "$T/sbin" "$(readlink -f /sbin)" || exit 3
+	fi
+	mount -T "$T/fstab" "$MNT" || exit 4
+	findmnt -no FSTYPE "$MNT" | grep -q '^fuse.varjfs$' || exit 5
+	head -c 3000000 /dev/urandom >"$MNT/file" || exit 6
+	umount "$MNT" || exit 7
+	flock -n "$SOURCE/varjfs.lock" true || exit 8
+	END
+mkdir "$T/sbin"
+if unshare -m true 2>/dev/null && [ -x /sbin/mount.fuse ]; then
+    check "mount by the fstab line; umount returns when the daemon has let go" \
+        unshare -m sh "$T/in-namespace"
+    fsck_clean "afterwards"
+else
+    skip "mount by the fstab line" "needs unshare and /sbin/mount.fuse"
+fi
+mount_varjfs
+head -c 3000000 /dev/urandom >"$MNT/file"
+check "umount.fuse.varjfs waits for the daemon" umount.fuse.varjfs "$MNT"
+check "when it returns the daemon has let go" flock -n "$SOURCE/varjfs.lock" true
+
+tap_done

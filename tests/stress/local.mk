@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Many users of the same files, and whether one order explains what they saw: README.md
+
+TEST_HELPERS += tests/stress/load
+tests_stress_load_SOURCES = \
+	tests/stress/check.c \
+	tests/stress/history.h \
+	tests/stress/load.c \
+	tests/stress/load.h \
+	tests/stress/order.c \
+	tests/stress/slices.c \
+	tests/stress/state.c \
+	tests/stress/worker.c
+tests_stress_load_LDADD = $(LDADD_base)
+
+UNIT_TESTS += tests/stress/test-history
+tests_stress_test_history_SOURCES = \
+	tests/stress/history.h \
+	tests/stress/order.c \
+	tests/stress/slices.c \
+	tests/stress/state.c \
+	tests/stress/test-history.c
+tests_stress_test_history_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
+
+MOUNT_TESTS += tests/stress/load.sh
+
+TEST_HELPERS += tests/stress/memory
+tests_stress_memory_LDADD = $(LDADD_base)
+MOUNT_TESTS += tests/stress/memory.sh

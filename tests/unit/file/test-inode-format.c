@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-inode-format.c - inode, inline and orphan records and the counter, byte by byte
+ *
+ * tests/compat/inode-*-v1.hex and their like are what version 1 wrote; they are never
+ * changed.  Each is decoded and encoded again to the same bytes, refused when any one bit
+ * is flipped, and refused under another's key.
+ */
+#include "../../lib/golden.h"
+#include "../../lib/test.h"
+#include "mem-meta.h"
+
+#include "codec/codec.h"
+#include "file/inode-format.h"
+#include "file/map-format.h"
+#include "file/volume-private.h"
+
+#include <sys/stat.h>
+
+#define INO ((uint64_t)0x0000070605040302)
+
+/* One read or write of a record in an engine in memory. */
+typedef int Body(VjTxn *txn, void *opaque);
+
+static VjInode sample(void)
+{
+    return (VjInode){
+        .ino = INO,
+        .generation = 0x1112131415161718,
+        .mode = S_IFREG | 04751,
+        .uid = 0x21222324,
+        .gid = 0x31323334,
+        .nlink = 0x41424344,
+        .rdev = 0x5152535455565758,
+        .atime = {.tv_sec = -2, .tv_nsec = 999999999},
+        .mtime = {.tv_sec = 0x6162636465666768, .tv_nsec = 1},
+        .ctime = {.tv_sec = 0x7172737475767778, .tv_nsec = 2},
+        .btime = {.tv_sec = 0, .tv_nsec = 3},
+        .flags = VJ_INODE_TRANSFORM | VJ_INODE_MODE | VJ_INODE_INHERITED(VJ_INODE_MODE),
+        .transform = {.codec = 4,
+                      .param = 0x5a,
+                      .level = -7,
+                      .mode = VJ_MODE_SERVER,
+                      .key_id = 0x81828384},
+        .object_min = 0x1000,
+        .object_avg = 0x2000,
+        .object_max = 0x4000,
+        .size = 0x0102030405060708,
+        .stored_bytes = 0x0001020304050607,
+        .content = VJ_CONTENT_MAP,
+        .map_version = 0x9192939495969798,
+        .root = {.node = 0xa1a2a3a4,
+                 .next_node = 0xb1b2b3b4,
+                 .height = 3,
+                 .bytes = 0x0102030405060708,
+                 .stored_bytes = 0x0001020304050607},
+    };
+}
+
+static VjInode sample_directory(void)
+{
+    return (VjInode){
+        .ino = INO,
+        .generation = 1,
+        .mode = S_IFDIR | S_ISVTX | 0755,
+        .nlink = 5,
+        .parent = 0x0000171615141312,
+        .entry_count = 0x2122232425262728,
+        .next_cookie = 0x3132333435363738,
+        .root = {.next_node = 1},
+    };
+}
+
+/* ---- records, each as bytes ---------------------------------------------------------- */
+
+/* What a test does with a space: one record under one key. */
+typedef struct Record {
+    VjSpace space;
+    VjSlice key;
+    GByteArray *bytes; /* read: out; write: in */
+} Record;
+
+static int read_body(VjTxn *txn, void *opaque)
+{
+    Record *r = opaque;
+    VjSlice value;
+    int rc = vj_txn_get(txn, r->space, r->key, &value);
+
+    g_byte_array_set_size(r->bytes, 0);
+    if (rc == 0) {
+        g_byte_array_append(r->bytes, value.data, (guint)value.len);
+    }
+    return rc;
+}
+
+static int write_body(VjTxn *txn, void *opaque)
+{
+    const Record *r = opaque;
+
+    return vj_txn_put(txn, r->space, r->key, vj_slice(r->bytes->data, r->bytes->len));
+}
+
+static void run(VjMeta *m, Body *body, void *opaque)
+{
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, body, opaque), 0);
+}
+
+/*
+ * The record that @record names is the golden one, and no other that differs by one bit is
+ * believed: @read says -EBADMSG.
+ */
+static void expect_golden(VjMeta *m, Record *record, const char *name, Body *read,
+                          void *opaque)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+
+    record->bytes = bytes;
+    run(m, read_body, record);
+    golden_expect(name, vj_slice(bytes->data, bytes->len));
+    run(m, read, opaque);
+    for (guint bit = 0; bit < bytes->len * 8; bit++) {
+        bytes->data[bit / 8] ^= (guint8)(1u << bit % 8);
+        run(m, write_body, record);
+        assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, read, opaque), -EBADMSG);
+        bytes->data[bit / 8] ^= (guint8)(1u << bit % 8);
+    }
+    for (guint len = bytes->len; len-- > 0;) {
+        g_byte_array_set_size(bytes, len);
+        run(m, write_body, record);
+        assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, read, opaque), -EBADMSG);
+    }
+}
+
+/* ---- inodes -------------------------------------------------------------------------- */
+
+static int put_inode(VjTxn *txn, void *opaque)
+{
+    return vj_inode_put(txn, opaque);
+}
+
+/* What is read is what was put: put again it is the same bytes. */
+static int get_inode(VjTxn *txn, void *opaque)
+{
+    const VjInode *want = opaque;
+    VjInode got;
+    int r = vj_inode_get(txn, INO, &got);
+
+    if (r == 0) {
+        assert_int_equal(got.generation, want->generation);
+        assert_int_equal(got.mtime.tv_sec, want->mtime.tv_sec);
+        assert_int_equal(got.transform.level, want->transform.level);
+        assert_int_equal(got.root.stored_bytes, want->root.stored_bytes);
+        r = vj_inode_put(txn, &got);
+    }
+    return r;
+}
+
+static void inode_records(void **state)
+{
+    VjInode file = sample(), dir = sample_directory();
+    uint8_t key[8];
+    Record record = {.space = VJ_SPACE_INODE, .key = vj_ino_key(INO, key)};
+    VjMeta *m = mem_meta_new();
+
+    (void)state;
+    run(m, put_inode, &file);
+    expect_golden(m, &record, "inode-file-v1.hex", get_inode, &file);
+    run(m, put_inode, &dir);
+    expect_golden(m, &record, "inode-directory-v1.hex", get_inode, &dir);
+    assert_int_equal(vj_meta_close(m), 0);
+}
+
+/* A record with a right checksum and values that no varjfs wrote. */
+static void expect_refused(size_t offset, size_t len, uint64_t value, bool is_directory)
+{
+    g_autoptr(GByteArray) bytes =
+        golden_load(is_directory ? "inode-directory-v1.hex" : "inode-file-v1.hex");
+    uint64_t sum, le = GUINT64_TO_LE(value);
+    VjInode inode;
+
+    assert_int_equal(vj_inode_decode(vj_slice(bytes->data, bytes->len), INO, &inode), 0);
+    memcpy(bytes->data + offset, &le, len);
+    sum = GUINT64_TO_LE(vj_checksum64(bytes->data, offsetof(VjInodeDisk, checksum)));
+    memcpy(bytes->data + offsetof(VjInodeDisk, checksum), &sum, sizeof sum);
+    if (vj_inode_decode(vj_slice(bytes->data, bytes->len), INO, &inode) != -EBADMSG) {
+        fail_msg("%zu bytes at %zu: %" G_GINT64_MODIFIER "x is accepted", len, offset,
+                 value);
+    }
+}
+
+static void impossible_values(void **state)
+{
+    (void)state;
+#define AT(field) offsetof(VjInodeDisk, field), sizeof(((VjInodeDisk *)0)->field)
+    expect_refused(AT(magic), 0x324e4956, false); /* the next version */
+    expect_refused(AT(content), 3, false);
+    expect_refused(AT(content), VJ_CONTENT_EMPTY, false); /* and yet a root */
+    expect_refused(AT(height), 0, false);
+    expect_refused(AT(height), VJ_MAP_HEIGHT_MAX + 1, false);
+    expect_refused(AT(flags), 1 << 15, false);
+    expect_refused(AT(flags), VJ_INODE_INHERITED(VJ_INODE_OBJECTS), false);
+    expect_refused(AT(ino), INO + 1, false);
+    expect_refused(AT(ctime_nsec), 1000000000, false);
+    expect_refused(AT(parent), 1, false);
+    expect_refused(AT(next_cookie), 3, false);
+    expect_refused(AT(root_node), 0, false);
+    expect_refused(AT(root_next_node), 0xa1a2a3a4, false); /* the root's own number */
+    expect_refused(AT(size), VJ_FILE_SIZE_MAX + 1, false);
+    expect_refused(AT(size), 5, false);
+    expect_refused(AT(reserved), 1, false);
+    expect_refused(AT(parent), 0, true);
+    expect_refused(AT(parent), VJ_INO_MAX, true);
+    expect_refused(AT(next_cookie), 2, true);
+    expect_refused(AT(next_cookie), (uint64_t)1 << 63, true);
+    expect_refused(AT(mode), S_IFREG | 0644, true);
+#undef AT
+}
+
+static void foreign_key(void **state)
+{
+    g_autoptr(GByteArray) bytes = golden_load("inode-file-v1.hex");
+    VjInode inode;
+
+    (void)state;
+    assert_int_equal(vj_inode_decode(vj_slice(bytes->data, bytes->len), INO + 1, &inode),
+                     -EBADMSG);
+}
+
+/* ---- inline content ------------------------------------------------------------------ */
+
+#define INLINE_TEXT "inline content"
+
+static int put_inline(VjTxn *txn, void *opaque)
+{
+    VjInlineRecord record;
+
+    (void)opaque;
+    vj_inline_make(INO, NULL, INLINE_TEXT, strlen(INLINE_TEXT), &record);
+    return vj_inline_put(txn, INO, &record);
+}
+
+static const VjTransform xored = {.codec = VJ_CODEC_ID_XOR, .param = 0x5a};
+
+static int put_inline_xored(VjTxn *txn, void *opaque)
+{
+    VjInlineRecord record;
+
+    (void)opaque;
+    vj_inline_make(INO, &xored, INLINE_TEXT, strlen(INLINE_TEXT), &record);
+    return vj_inline_put(txn, INO, &record);
+}
+
+static int get_inline(VjTxn *txn, void *opaque)
+{
+    const VjInode *inode = opaque;
+    char got[64];
+    int r = vj_inline_get(txn, inode, got, sizeof got, NULL);
+
+    if (r == 0) {
+        assert_memory_equal(got, INLINE_TEXT, strlen(INLINE_TEXT));
+    }
+    return r;
+}
+
+static void inline_records(void **state)
+{
+    VjInode inode = {
+        .ino = INO, .size = strlen(INLINE_TEXT), .content = VJ_CONTENT_INLINE};
+    g_autoptr(GByteArray) bytes = golden_load("inline-v1.hex");
+    uint8_t key[8];
+    Record record = {.space = VJ_SPACE_INLINE, .key = vj_ino_key(INO, key)};
+    VjMeta *m = mem_meta_new();
+    uint64_t sum;
+
+    (void)state;
+    run(m, put_inline, NULL);
+    expect_golden(m, &record, "inline-v1.hex", get_inline, &inode);
+    run(m, put_inline_xored, NULL);
+    expect_golden(m, &record, "inline-xor-v1.hex", get_inline, &inode);
+
+    /* The content of another file, of the same length. */
+    record.bytes = bytes;
+    record.key = vj_ino_key(INO + 1, key);
+    inode.ino = INO + 1;
+    run(m, write_body, &record);
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, get_inline, &inode), -EBADMSG);
+
+    /* A transformation that came later, which made it shorter: refused as such. */
+    record.key = vj_ino_key(INO, key);
+    inode.ino = INO;
+    bytes->data[offsetof(VjInlineHead, codec)] = 77;
+    g_byte_array_set_size(bytes, bytes->len - 5);
+    sum = GUINT64_TO_LE(vj_checksum64(bytes->data, bytes->len - 8));
+    memcpy(bytes->data + bytes->len - 8, &sum, sizeof sum);
+    run(m, write_body, &record);
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, get_inline, &inode), -EOPNOTSUPP);
+    assert_int_equal(vj_meta_close(m), 0);
+}
+
+/* ---- fragments ----------------------------------------------------------------------- */
+
+#define FRAGMENT 0x51525354u
+
+static int put_fragment(VjTxn *txn, void *opaque)
+{
+    (void)opaque;
+    return vj_fragment_put(txn, INO, FRAGMENT, NULL, INLINE_TEXT, strlen(INLINE_TEXT));
+}
+
+static int put_fragment_xored(VjTxn *txn, void *opaque)
+{
+    (void)opaque;
+    return vj_fragment_put(txn, INO, FRAGMENT, &xored, INLINE_TEXT, strlen(INLINE_TEXT));
+}
+
+static int get_fragment(VjTxn *txn, void *opaque)
+{
+    const VjEntry *entry = opaque;
+    char got[64];
+    int r = vj_fragment_get(txn, INO, entry, 1, got, entry->length - 1);
+
+    if (r == 0) {
+        assert_memory_equal(got, INLINE_TEXT + 3, entry->length - 1);
+    }
+    return r;
+}
+
+static void fragment_records(void **state)
+{
+    VjEntry entry = {.kind = VJ_ENTRY_FRAGMENT, .id = FRAGMENT, .start = 2, .length = 5};
+    uint8_t key[12];
+    Record record = {.space = VJ_SPACE_FRAGMENT, .key = vj_slice(key, sizeof key)};
+    VjMeta *m = mem_meta_new();
+
+    (void)state;
+    run(m, put_fragment, NULL);
+    vj_be64_set(key, INO);
+    vj_be32_set(key + 8, FRAGMENT);
+    expect_golden(m, &record, "fragment-v1.hex", get_fragment, &entry);
+    run(m, put_fragment_xored, NULL);
+    expect_golden(m, &record, "fragment-xor-v1.hex", get_fragment, &entry);
+    /* An entry that wants more than there is, or counts around. */
+    run(m, put_fragment, NULL);
+    entry.length = strlen(INLINE_TEXT) - 1;
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, get_fragment, &entry), -EBADMSG);
+    entry = (VjEntry){
+        .kind = VJ_ENTRY_FRAGMENT, .id = FRAGMENT, .start = UINT32_MAX - 4, .length = 5};
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, get_fragment, &entry), -EBADMSG);
+    entry.id += (uint64_t)1 << 32;
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, get_fragment, &entry), -EBADMSG);
+    assert_int_equal(vj_meta_close(m), 0);
+}
+
+/* ---- orphans ------------------------------------------------------------------------- */
+
+static const VjMapRoot orphan_root = {.node = 0x51525354,
+                                      .height = 2,
+                                      .bytes = 0x0102030405060708,
+                                      .stored_bytes = 0x61626364};
+
+static int put_orphans(VjTxn *txn, void *opaque)
+{
+    int r = vj_orphan_put(txn, INO);
+
+    (void)opaque;
+    return r < 0 ? r : vj_orphan_put_tree(txn, INO, &orphan_root);
+}
+
+static int get_orphan(VjTxn *txn, void *opaque)
+{
+    const Record *record = opaque;
+    VjMapRoot root;
+    uint64_t ino;
+    VjSlice value;
+    int r = vj_txn_get(txn, VJ_SPACE_ORPHAN, record->key, &value);
+
+    return r < 0 ? r : vj_orphan_decode(record->key, value, &ino, &root);
+}
+
+static void orphan_records(void **state)
+{
+    uint8_t key[12];
+    Record record = {.space = VJ_SPACE_ORPHAN, .key = vj_slice(key, sizeof key)};
+    VjMeta *m = mem_meta_new();
+
+    (void)state;
+    run(m, put_orphans, NULL);
+    vj_be64_set(key, INO);
+    vj_be32_set(key + 8, 0);
+    expect_golden(m, &record, "orphan-inode-v1.hex", get_orphan, &record);
+    vj_be32_set(key + 8, orphan_root.node);
+    expect_golden(m, &record, "orphan-tree-v1.hex", get_orphan, &record);
+    assert_int_equal(vj_meta_close(m), 0);
+}
+
+/* ---- the counter --------------------------------------------------------------------- */
+
+static int next_ino(VjTxn *txn, void *opaque)
+{
+    uint64_t ino;
+
+    (void)opaque;
+    return vj_ino_new(txn, &ino);
+}
+
+/* A damaged counter gives out no number: it might be one that is in use. */
+static void inode_counter(void **state)
+{
+    Record record = {.space = VJ_SPACE_SYSTEM,
+                     .key = vj_slice(VJ_NEXT_INO_KEY, strlen(VJ_NEXT_INO_KEY))};
+    VjMeta *m = mem_meta_new();
+
+    (void)state;
+    run(m, next_ino, NULL);
+    expect_golden(m, &record, "next-ino-v1.hex", next_ino, NULL);
+    assert_int_equal(vj_meta_close(m), 0);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(inode_records),    cmocka_unit_test(impossible_values),
+    cmocka_unit_test(foreign_key),      cmocka_unit_test(inline_records),
+    cmocka_unit_test(fragment_records), cmocka_unit_test(orphan_records),
+    cmocka_unit_test(inode_counter),
+};
+
+VJ_TEST_MAIN(tests)

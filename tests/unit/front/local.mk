@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Unit tests of room front.  Two lines for each tests/unit/front/test-thing.c:
+#   UNIT_TESTS += tests/unit/front/test-thing
+#   tests_unit_front_test_thing_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/front/test-gate
+tests_unit_front_test_gate_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/front/test-known
+tests_unit_front_test_known_LDADD = $(LDADD_front) $(CMOCKA_LIBS)

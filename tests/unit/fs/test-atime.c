@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-atime.c - when a file was last read, beside changes of other kinds
+ */
+#include "../../lib/test.h"
+
+#include "fs/fs-private.h"
+
+/* Rounds of a race that was lost once in about 6000 of them. */
+#define ROUNDS 2000
+
+typedef struct Fixture {
+    char *dir;
+    VjVolume *v;
+    VjFs *fs;
+    uint64_t ino; /* a file of 10 bytes, read before it was changed */
+} Fixture;
+
+static const VjCaller root_caller = {.umask = 0};
+
+static bool nobody_knows(void *opaque, uint64_t ino)
+{
+    (void)opaque;
+    (void)ino;
+    return false;
+}
+
+static int setup(void **state)
+{
+    g_autoptr(GError) error = NULL;
+    Fixture *x = g_new0(Fixture, 1);
+    VjVolumeMake how = {.options = NULL};
+    /* A transaction that runs again leaves room for others in between. */
+    VjVolumeOpen open = {.wrap_meta = "fault:conflicts=50,seed=3"};
+    VjHandle *h;
+    VjAttr attr;
+
+    x->dir = vj_test_make_dir();
+    how.source = open.source = x->dir;
+    if (!vj_volume_make(&how, &error) || !vj_volume_open(&open, &x->v, &error)) {
+        fail_msg("%s", error->message);
+    }
+    x->fs = vj_fs_new(x->v);
+    vj_fs_set_knows(x->fs, nobody_knows, x);
+    assert_int_equal(
+        vj_fs_create(x->fs, &root_caller, VJ_INO_ROOT, "f", 0644, O_RDWR, &attr, &h), 0);
+    assert_int_equal(vj_fs_write(h, 0, "0123456789", 10, 0, NULL), 0);
+    vj_fs_release(x->fs, h);
+    x->ino = attr.st.st_ino;
+    *state = x;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    Fixture *x = *state;
+
+    vj_fs_free(x->fs);
+    assert_int_equal(vj_volume_close(x->v), 0);
+    vj_test_remove_dir(x->dir);
+    g_free(x);
+    return 0;
+}
+
+static struct timespec atime_of(Fixture *x)
+{
+    VjAttr attr;
+
+    assert_int_equal(vj_fs_getattr(x->fs, x->ino, &attr), 0);
+    return attr.st.st_atim;
+}
+
+static void read_byte(VjHandle *h)
+{
+    char byte;
+    size_t got;
+
+    assert_int_equal(vj_fs_read(h, 0, &byte, 1, &got), 0);
+    assert_int_equal(got, 1);
+}
+
+/* A shift changes content as a write does: the next read counts. */
+static void test_read_after_shift(void **state)
+{
+    Fixture *x = *state;
+    VjFileShift shift = {.offset = 2, .len = 5, .src = "ab", .src_len = 2};
+    struct timespec first;
+    VjEdited edited;
+    uint64_t size;
+    VjHandle *h;
+
+    assert_int_equal(vj_fs_open(x->fs, &root_caller, x->ino, O_RDWR, &h), 0);
+    read_byte(h);
+    first = atime_of(x);
+    assert_int_equal(vj_fs_change_count(h, &shift.change, &size), 0);
+    assert_int_equal(vj_fs_shift(x->fs, &root_caller, h, &shift, &edited), 0);
+    read_byte(h);
+    assert_true(vj_fs_time_later(atime_of(x), first));
+    vj_fs_release(x->fs, h);
+}
+
+typedef struct Release {
+    VjFs *fs;
+    VjHandle *h;
+} Release;
+
+static gpointer release_main(gpointer opaque)
+{
+    const Release *r = opaque;
+
+    vj_fs_release(r->fs, r->h);
+    return NULL;
+}
+
+/* The kernel tells of a close when it likes: utimensat(2) may come first and must win. */
+static void test_set_while_closing(void **state)
+{
+    Fixture *x = *state;
+
+    for (int i = 1; i <= ROUNDS; i++) {
+        VjSetattr set = {.what = VJ_SET_ATIME, .atime = {i, 5}};
+        Release r = {.fs = x->fs};
+        GThread *thread;
+        VjAttr attr;
+
+        assert_int_equal(vj_fs_open(x->fs, &root_caller, x->ino, O_RDONLY, &r.h), 0);
+        read_byte(r.h);
+        thread = g_thread_new("release", release_main, &r);
+        for (int wait = i % 40; wait > 0;
+             wait--) { /* now the one, now the other is first */
+            (void)atime_of(x);
+        }
+        assert_int_equal(vj_fs_setattr(x->fs, &root_caller, x->ino, NULL, &set, &attr),
+                         0);
+        g_thread_join(thread);
+        assert_int_equal(atime_of(x).tv_sec, i);
+    }
+}
+
+/* Each close settles it: of the last two, at the same moment, neither would be the last. */
+static void test_first_of_two_closes(void **state)
+{
+    Fixture *x = *state;
+    VjHandle *a, *b;
+
+    assert_int_equal(vj_fs_open(x->fs, &root_caller, x->ino, O_RDWR, &a), 0);
+    assert_int_equal(vj_fs_open(x->fs, &root_caller, x->ino, O_RDONLY, &b), 0);
+    assert_int_equal(vj_fs_write(a, 0, "x", 1, 0, NULL), 0);
+    read_byte(b);
+    assert_int_equal(g_atomic_int_get(&x->fs->read_count), 1);
+    vj_fs_release(x->fs, b);
+    assert_int_equal(g_atomic_int_get(&x->fs->read_count), 0);
+    vj_fs_release(x->fs, a);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(test_read_after_shift),
+    TEST(test_set_while_closing),
+    TEST(test_first_of_two_closes),
+};
+
+VJ_TEST_MAIN(tests)

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Unit tests of room meta.  Two lines for each tests/unit/meta/test-thing.c:
+#   UNIT_TESTS += tests/unit/meta/test-thing
+#   tests_unit_meta_test_thing_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/meta/test-device
+tests_unit_meta_test_device_LDADD = $(LDADD_meta) $(LMDB_LIBS) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-flush
+tests_unit_meta_test_flush_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-open
+tests_unit_meta_test_open_LDADD = $(LDADD_meta) $(LMDB_LIBS) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-overlay
+tests_unit_meta_test_overlay_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-space
+tests_unit_meta_test_space_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-walk
+tests_unit_meta_test_walk_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-wrappers
+tests_unit_meta_test_wrappers_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)

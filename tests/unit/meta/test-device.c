@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-device.c - a device that fails LMDB's own calls
+ *
+ * fdatasync, pwrite and writev are defined here, so that liblmdb finds these and not
+ * libc's. Data pages arrive by either of the two writes, the meta page by a short pwrite
+ * near the start of the file.
+ */
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include "meta-fixture.h"
+
+#define META_PAGES_END 8192
+
+typedef enum Call {
+    CALL_NONE,
+    CALL_SYNC,
+    CALL_DATA,
+    CALL_META,
+} Call;
+
+/* Read by the mover, set while it has nothing to do. */
+static gint failing_call, failing_errno, sync_count, failed_count;
+
+static bool fails(Call call)
+{
+    if (g_atomic_int_get(&failing_call) != (gint)call) {
+        return false;
+    }
+    g_atomic_int_add(&failed_count, 1);
+    errno = g_atomic_int_get(&failing_errno);
+    return true;
+}
+
+static void set_failing(Call call, int error)
+{
+    g_atomic_int_set(&failing_errno, error);
+    g_atomic_int_set(&failing_call, (gint)call);
+    g_atomic_int_set(&failed_count, 0);
+}
+
+int fdatasync(int fd)
+{
+    g_atomic_int_add(&sync_count, 1);
+    return fails(CALL_SYNC) ? -1 : (int)syscall(SYS_fdatasync, fd);
+}
+
+/* By this name even where 64-bit offsets make the headers rename it. */
+ssize_t device_pwrite(int fd, const void *src, size_t len,
+                      off_t offset) __asm__("pwrite");
+ssize_t device_pwrite(int fd, const void *src, size_t len, off_t offset)
+{
+    Call call = offset < META_PAGES_END && len < 4096 ? CALL_META : CALL_DATA;
+
+    return fails(call) ? -1 : (ssize_t)syscall(SYS_pwrite64, fd, src, len, offset);
+}
+
+ssize_t writev(int fd, const struct iovec *iov, int iov_count)
+{
+    return fails(CALL_DATA) ? -1 : (ssize_t)syscall(SYS_writev, fd, iov, iov_count);
+}
+
+static void put_many(const Fixture *f, uint64_t first, uint64_t end)
+{
+    for (uint64_t i = first; i < end; i++) {
+        assert_int_equal(put_numbered(f->meta, VJ_SPACE_NODE, i, 500), 0);
+    }
+}
+
+static void assert_many(const Fixture *f, uint64_t first, uint64_t end)
+{
+    for (uint64_t i = first; i < end; i++) {
+        assert_int_equal(get_numbered(f->meta, VJ_SPACE_NODE, i), 500);
+    }
+}
+
+/* The call fails for a while; then everything is made good without a reopening. */
+static void check_recovers(Call call, int error)
+{
+    Fixture f = fixture_new("lmdb:commit=3600");
+
+    put_many(&f, 0, 100);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    put_many(&f, 100, 300);
+    set_failing(call, error);
+    assert_int_equal(vj_meta_flush(f.meta), -error);
+    assert_true(g_atomic_int_get(&failed_count) > 0);
+    assert_many(&f, 0, 300);
+    put_many(&f, 300, 400);
+    set_failing(CALL_NONE, 0);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    fixture_close(&f);
+    fixture_open(&f, "lmdb", false);
+    assert_many(&f, 0, 400);
+    fixture_free(&f);
+}
+
+static void test_sync_fails(void **state)
+{
+    (void)state;
+    check_recovers(CALL_SYNC, EIO);
+}
+
+static void test_data_fails(void **state)
+{
+    (void)state;
+    check_recovers(CALL_DATA, EIO);
+    check_recovers(CALL_DATA, ENOSPC);
+}
+
+/* LMDB gives up until it is opened again: the driver does that. */
+static void test_meta_fails(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600");
+
+    (void)state;
+    put_many(&f, 0, 100);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    put_many(&f, 100, 200);
+    for (unsigned i = 0; i < 3; i++) {
+        set_failing(CALL_META, EIO);
+        assert_int_equal(vj_meta_flush(f.meta), -EIO);
+        assert_true(g_atomic_int_get(&failed_count) > 0);
+        set_failing(CALL_NONE, 0);
+        assert_many(&f, 0, 200 + 100 * i);
+        if (i == 1) {
+            assert_int_equal(vj_meta_flush(f.meta), 0);
+        }
+        put_many(&f, 200 + 100 * i, 300 + 100 * i);
+    }
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_many(&f, 0, 500);
+    fixture_close(&f);
+    fixture_open(&f, "lmdb", false);
+    assert_many(&f, 0, 500);
+    fixture_free(&f);
+}
+
+/* A transaction that was open all the while goes on seeing what it saw; new ones wait for it. */
+static void test_meta_fails_beside_reader(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600");
+    uint8_t key[8];
+    VjSlice value;
+    VjTxn *txn;
+
+    (void)state;
+    put_many(&f, 0, 100);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_int_equal(vj_meta_begin_read(f.meta, &txn), 0);
+    put_many(&f, 100, 200);
+    set_failing(CALL_META, EIO);
+    assert_int_equal(vj_meta_flush(f.meta), -EIO);
+    set_failing(CALL_NONE, 0);
+    assert_int_equal(vj_txn_get(txn, VJ_SPACE_NODE, numbered_key(50, key), &value), 0);
+    assert_int_equal(value.len, 500);
+    assert_int_equal(vj_txn_get(txn, VJ_SPACE_NODE, numbered_key(150, key), &value),
+                     -ENOENT);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_NODE, 1), -EIO);
+    vj_txn_end(txn);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_many(&f, 0, 200);
+    fixture_free(&f);
+}
+
+/* And when it is never good again, closing says so; the file is what it was. */
+static void test_meta_fails_for_good(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600");
+
+    (void)state;
+    put_many(&f, 0, 100);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    put_many(&f, 100, 200);
+    set_failing(CALL_META, EIO);
+    assert_int_equal(vj_meta_flush(f.meta), -EIO);
+    assert_int_equal(vj_meta_flush(f.meta), -EIO);
+    assert_int_equal(vj_meta_close(f.meta), -EIO);
+    set_failing(CALL_NONE, 0);
+    fixture_open(&f, "lmdb", false);
+    assert_many(&f, 0, 100);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_NODE, 100), -ENOENT);
+    fixture_free(&f);
+}
+
+/* What a flush costs the device, and that nothing but a flush costs it anything. */
+static void test_syncs_are_counted(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600");
+    gint before = g_atomic_int_get(&sync_count);
+
+    (void)state;
+    put_many(&f, 0, 500);
+    assert_int_equal(g_atomic_int_get(&sync_count), before);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_int_equal(g_atomic_int_get(&sync_count), before + 1);
+    fixture_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sync_fails),
+        cmocka_unit_test(test_data_fails),
+        cmocka_unit_test(test_meta_fails),
+        cmocka_unit_test(test_meta_fails_beside_reader),
+        cmocka_unit_test(test_meta_fails_for_good),
+        cmocka_unit_test(test_syncs_are_counted),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-flush.c - what becomes durable, when, and at what price
+ *
+ * The hook of the driver holds moves, lets them fail and counts them: no clock is
+ * involved.
+ */
+#include "meta-fixture.h"
+
+#define WAITERS 16
+
+/*
+ * A gate that moves have to pass, and a count of who came by.  Of our own locks, so that
+ * ThreadSanitizer sees them.
+ */
+typedef struct Gate {
+    VjMutex lock;
+    VjCond changed;
+    bool closed;
+    int arrived;
+    int error; /* what a move gets when it passes */
+} Gate;
+
+static void gate_init(Gate *g, bool closed, int error)
+{
+    vj_mutex_init(&g->lock, VJ_RANK_META_WRAPPER, "gate");
+    vj_cond_init(&g->changed);
+    g->closed = closed;
+    g->arrived = 0;
+    g->error = error;
+}
+
+static void gate_clear(Gate *g)
+{
+    vj_cond_clear(&g->changed);
+    vj_mutex_clear(&g->lock);
+}
+
+static int gate_pass(void *opaque)
+{
+    Gate *g = opaque;
+    int rc;
+
+    vj_mutex_lock(&g->lock);
+    g->arrived++;
+    vj_cond_broadcast(&g->changed);
+    while (g->closed) {
+        vj_cond_wait(&g->changed, &g->lock);
+    }
+    rc = g->error;
+    vj_mutex_unlock(&g->lock);
+    return rc;
+}
+
+static void gate_set(Gate *g, bool closed, int error)
+{
+    vj_mutex_lock(&g->lock);
+    g->closed = closed;
+    g->error = error;
+    vj_cond_broadcast(&g->changed);
+    vj_mutex_unlock(&g->lock);
+}
+
+static void gate_wait_for(Gate *g, int arrived)
+{
+    vj_mutex_lock(&g->lock);
+    while (g->arrived < arrived) {
+        vj_cond_wait(&g->changed, &g->lock);
+    }
+    vj_mutex_unlock(&g->lock);
+}
+
+/* A thread that commits one key and flushes. */
+typedef struct Waiter {
+    VjMeta *meta;
+    uint64_t number;
+    Gate *committed; /* open; passed when the commit has returned; NULL: nobody counts */
+    int result;
+} Waiter;
+
+static gpointer waiter_main(gpointer opaque)
+{
+    Waiter *w = opaque;
+    int rc = put_numbered(w->meta, VJ_SPACE_INODE, w->number, 100);
+
+    if (w->committed != NULL) {
+        (void)gate_pass(w->committed);
+    }
+    w->result = rc < 0 ? rc : vj_meta_flush(w->meta);
+    return NULL;
+}
+
+/* Threads that have committed while a move is held at the gate. */
+typedef struct Crowd {
+    Gate committed;
+    Waiter waiters[WAITERS];
+    GThread *threads[WAITERS];
+} Crowd;
+
+static void crowd_start(Crowd *c, VjMeta *m, uint64_t first_number)
+{
+    gate_init(&c->committed, false, 0);
+    for (size_t i = 0; i < WAITERS; i++) {
+        c->waiters[i] = (Waiter){.meta = m,
+                                 .number = first_number + i,
+                                 .committed = &c->committed,
+                                 .result = 1};
+        c->threads[i] = g_thread_new("waiter", waiter_main, &c->waiters[i]);
+    }
+    gate_wait_for(&c->committed, WAITERS);
+}
+
+static void crowd_join(Crowd *c)
+{
+    for (size_t i = 0; i < WAITERS; i++) {
+        g_thread_join(c->threads[i]);
+    }
+    gate_clear(&c->committed);
+}
+
+/* One waiter's move runs; sixteen more commit and flush meanwhile: two syncs for all. */
+static void test_waiters_share(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600");
+    Gate gate;
+    Waiter first = {.meta = f.meta, .number = 1};
+    GThread *thread;
+    Crowd crowd;
+
+    (void)state;
+    gate_init(&gate, true, 0);
+    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    thread = g_thread_new("first", waiter_main, &first);
+    gate_wait_for(&gate, 1);
+    crowd_start(&crowd, f.meta, 100);
+    gate_set(&gate, false, 0);
+    g_thread_join(thread);
+    crowd_join(&crowd);
+    assert_int_equal(first.result, 0);
+    for (size_t i = 0; i < WAITERS; i++) {
+        assert_int_equal(crowd.waiters[i].result, 0);
+    }
+    assert_int_equal(vj_lmdb_moves_for_test(f.meta), 2);
+    /* Nothing is left to do: no sync. */
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_int_equal(vj_lmdb_moves_for_test(f.meta), 2);
+    fixture_free(&f);
+    gate_clear(&gate);
+}
+
+/* Nobody but flush waits for the device. */
+static void test_work_goes_on_during_a_move(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600");
+    Gate gate;
+    Waiter first = {.meta = f.meta, .number = 1};
+    GThread *thread;
+
+    (void)state;
+    gate_init(&gate, true, 0);
+    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    thread = g_thread_new("first", waiter_main, &first);
+    gate_wait_for(&gate, 1);
+    for (uint64_t i = 2; i < 1000; i++) {
+        assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, i, 50), 0);
+        assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, i), 50);
+    }
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 0), 0);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), -ENOENT);
+    assert_int_equal(vj_lmdb_moves_for_test(f.meta), 0);
+    gate_set(&gate, false, 0);
+    g_thread_join(thread);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), -ENOENT);
+    fixture_close(&f);
+    fixture_open(&f, "lmdb", false);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), -ENOENT);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 999), 50);
+    fixture_free(&f);
+    gate_clear(&gate);
+}
+
+/* A failed move tells every waiter, loses nothing, and the next flush makes it good. */
+static void test_failed_move(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600");
+    Gate gate;
+    Waiter first = {.meta = f.meta, .number = 1};
+    GThread *thread;
+    Crowd crowd;
+
+    (void)state;
+    gate_init(&gate, true, -EIO);
+    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    thread = g_thread_new("first", waiter_main, &first);
+    gate_wait_for(&gate, 1);
+    crowd_start(&crowd, f.meta, 100);
+    gate_set(&gate, false, -EIO);
+    g_thread_join(thread);
+    crowd_join(&crowd);
+    assert_int_equal(first.result, -EIO);
+    for (size_t i = 0; i < WAITERS; i++) {
+        assert_int_equal(crowd.waiters[i].result, -EIO);
+        assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 100 + i), 100);
+    }
+    assert_int_equal(vj_lmdb_moves_for_test(f.meta), 0);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 2, 77), 0);
+    gate_set(&gate, false, 0);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    /* The generation that had failed, and the one that came after it. */
+    assert_int_equal(vj_lmdb_moves_for_test(f.meta), 2);
+    fixture_close(&f);
+    fixture_open(&f, "lmdb", false);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), 100);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 2), 77);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 100 + WAITERS - 1), 100);
+    fixture_free(&f);
+    gate_clear(&gate);
+}
+
+/* The error of a device that never recovers comes out of close, too. */
+static void test_close_reports(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600");
+    Gate gate;
+
+    (void)state;
+    gate_init(&gate, false, -EIO);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 10), 0);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 2, 10), 0);
+    assert_int_equal(vj_meta_close(f.meta), -EIO);
+    fixture_open(&f, "lmdb", false);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), 10);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 2), -ENOENT);
+    fixture_free(&f);
+    gate_clear(&gate);
+}
+
+/* Without a flush: the commit interval alone moves what is there. */
+static void test_commit_interval(void **state)
+{
+    Fixture f = fixture_new("lmdb");
+    VjLmdb *d = (VjLmdb *)f.meta;
+    Gate gate;
+
+    (void)state;
+    gate_init(&gate, false, 0);
+    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    vj_mutex_lock(&d->state);
+    d->commit_interval_us = 20 * 1000;
+    vj_mutex_unlock(&d->state);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 10), 0);
+    gate_wait_for(&gate, 1);
+    fixture_free(&f);
+    gate_clear(&gate);
+}
+
+/* Half of the memory in use: a move starts unasked. */
+static void test_full_half_moves(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600,overlay=1M");
+    Gate gate;
+
+    (void)state;
+    gate_init(&gate, false, 0);
+    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    for (uint64_t i = 0; i < 8; i++) {
+        assert_int_equal(put_numbered(f.meta, VJ_SPACE_XATTR, i, 64 << 10), 0);
+    }
+    gate_wait_for(&gate, 1);
+    fixture_free(&f);
+    gate_clear(&gate);
+}
+
+static gpointer fill_main(gpointer opaque)
+{
+    Waiter *w = opaque;
+
+    /* Three times the memory. */
+    for (uint64_t i = 0; i < 48; i++) {
+        w->result = put_numbered(w->meta, VJ_SPACE_XATTR, i, 64 << 10);
+        if (w->result < 0) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+/* More changes than memory: writers wait for the moves and all get through. */
+static void test_back_pressure(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600,overlay=1M");
+    VjLmdb *d = (VjLmdb *)f.meta;
+    Gate gate;
+    Waiter filler = {.meta = f.meta};
+    GThread *thread;
+
+    (void)state;
+    gate_init(&gate, true, 0);
+    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    thread = g_thread_new("filler", fill_main, &filler);
+    gate_wait_for(&gate, 1);
+    /* Held at the gate: each generation has its half and at most one transaction more. */
+    vj_mutex_lock(&d->state);
+    assert_true(d->active->overlay.bytes + d->frozen->overlay.bytes <=
+                (1 << 20) + 2 * (66 << 10));
+    vj_mutex_unlock(&d->state);
+    gate_set(&gate, false, 0);
+    g_thread_join(thread);
+    assert_int_equal(filler.result, 0);
+    for (uint64_t i = 0; i < 48; i++) {
+        assert_int_equal(get_numbered(f.meta, VJ_SPACE_XATTR, i), 64 << 10);
+    }
+    fixture_free(&f);
+    gate_clear(&gate);
+}
+
+/* Memory full and the device broken: writers get the error instead of waiting for ever.
+ */
+static void test_back_pressure_error(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600,overlay=1M");
+    Gate gate;
+    int rc = 0;
+    uint64_t i;
+
+    (void)state;
+    gate_init(&gate, false, -EIO);
+    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    for (i = 0; rc == 0 && i < 100; i++) {
+        rc = put_numbered(f.meta, VJ_SPACE_XATTR, i, 64 << 10);
+    }
+    assert_int_equal(rc, -EIO);
+    assert_true(i >= 16);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_XATTR, 0), 64 << 10);
+    gate_set(&gate, false, 0);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_XATTR, i, 64 << 10), 0);
+    fixture_free(&f);
+    gate_clear(&gate);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_waiters_share),
+        cmocka_unit_test(test_work_goes_on_during_a_move),
+        cmocka_unit_test(test_failed_move),
+        cmocka_unit_test(test_close_reports),
+        cmocka_unit_test(test_commit_interval),
+        cmocka_unit_test(test_full_half_moves),
+        cmocka_unit_test(test_back_pressure),
+        cmocka_unit_test(test_back_pressure_error),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

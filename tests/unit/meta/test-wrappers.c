@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-wrappers.c - fault fails what it was told to, stats counts, vj_meta_run ends
+ */
+#include "meta-fixture.h"
+
+static VjMeta *wrap(const char *spec, VjMeta *inner)
+{
+    GError *error = NULL;
+    VjMeta *m;
+
+    if (!vj_meta_wrap(spec, inner, &m, &error)) {
+        fail_msg("%s: %s", spec, error->message);
+    }
+    return m;
+}
+
+static void set(VjMeta *m, const char *options)
+{
+    GError *error = NULL;
+
+    if (!vj_meta_fault_set(m, options, &error)) {
+        fail_msg("%s: %s", options, error->message);
+    }
+}
+
+/* One call of each kind; what each returned. */
+typedef struct Calls {
+    int begin, get, put, del, next, prev, commit;
+} Calls;
+
+static int calls_body(VjTxn *txn, void *opaque)
+{
+    Calls *c = opaque;
+    VjSlice key = vj_slice("k", 1), found, value;
+
+    c->put = vj_txn_put(txn, VJ_SPACE_DENTRY, key, key);
+    c->get = vj_txn_get(txn, VJ_SPACE_DENTRY, key, &value);
+    c->next = vj_txn_next(txn, VJ_SPACE_DENTRY, vj_slice(NULL, 0), &found, &value);
+    c->prev = vj_txn_prev(txn, VJ_SPACE_DENTRY, vj_slice(NULL, 0), &found, &value);
+    c->del = vj_txn_del(txn, VJ_SPACE_DENTRY, key);
+    return 0;
+}
+
+static void test_kinds(void **state)
+{
+    Fixture f = fixture_new("lmdb");
+    Calls c;
+
+    (void)state;
+    f.meta = wrap("fault:every=1,errno=ENOMEM,kinds=get+next", f.meta);
+    assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), 0);
+    assert_int_equal(c.get, -ENOMEM);
+    assert_int_equal(c.next, -ENOMEM);
+    assert_int_equal(c.prev, -ENOMEM);
+    assert_int_equal(c.put, 0);
+    assert_int_equal(c.del, 0);
+    assert_int_equal(vj_meta_fault_calls(f.meta), 3);
+    set(f.meta, "every=1,kinds=put+del");
+    assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), 0);
+    assert_int_equal(c.put, -EIO);
+    assert_int_equal(c.del, -EIO);
+    assert_int_equal(c.get, -ENOENT);
+    set(f.meta, "every=1,kinds=begin,errno=ENOSPC");
+    assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), -ENOSPC);
+    set(f.meta, "every=1,kinds=flush");
+    assert_int_equal(vj_meta_flush(f.meta), -EIO);
+    set(f.meta, "");
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), 0);
+    assert_int_equal(c.get | c.put | c.next | c.prev | c.del, 0);
+    assert_int_equal(vj_meta_close(f.meta), 0);
+    fixture_open(&f, "lmdb", false);
+    fixture_free(&f);
+}
+
+/* Fails the N-th call once, for each N, until the run passes. */
+static void test_fail_nth(void **state)
+{
+    Fixture f = fixture_new("lmdb");
+    VjMeta *driver = f.meta;
+    unsigned n;
+
+    (void)state;
+    f.meta = wrap("fault", driver);
+    for (n = 1;; n++) {
+        g_autofree char *options = g_strdup_printf("fail=%u", n);
+        int rc;
+
+        set(f.meta, options);
+        rc = put_numbered(f.meta, VJ_SPACE_INODE, 5, 20);
+        rc = rc < 0 ? rc : vj_meta_flush(f.meta);
+        if (vj_meta_fault_calls(f.meta) < n) {
+            assert_int_equal(rc, 0);
+            break;
+        }
+        assert_int_equal(rc, -EIO);
+    }
+    /* begin, put, commit, flush */
+    assert_int_equal(n, 5);
+    set(f.meta, "");
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 5), 20);
+    assert_int_equal(vj_meta_close(f.meta), 0);
+    fixture_open(&f, "lmdb", false);
+    fixture_free(&f);
+}
+
+/* A commit that fails leaves nothing. */
+static void test_failing_commit(void **state)
+{
+    Fixture f = fixture_new("lmdb");
+
+    (void)state;
+    f.meta = wrap("fault:fail=1,kinds=commit", f.meta);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 5, 20), -EIO);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 5), -ENOENT);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 5, 21), 0);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 5), 21);
+    assert_int_equal(vj_meta_close(f.meta), 0);
+    fixture_open(&f, "lmdb", false);
+    fixture_free(&f);
+}
+
+static int counting_body(VjTxn *txn, void *opaque)
+{
+    unsigned *runs = opaque;
+    uint8_t key[8];
+
+    (*runs)++;
+    /* Nothing of the run before is there. */
+    assert_int_equal(vj_txn_del(txn, VJ_SPACE_INODE, numbered_key(1, key)), -ENOENT);
+    return vj_txn_put(txn, VJ_SPACE_INODE, numbered_key(1, key), vj_slice("12345678", 8));
+}
+
+static void test_conflicts(void **state)
+{
+    Fixture f = fixture_new("lmdb");
+    VjMetaStats stats;
+    uint64_t commits = 0;
+    unsigned runs = 0;
+    int rc;
+
+    (void)state;
+    f.meta = wrap("stats", wrap("fault:conflicts=500,seed=3", f.meta));
+    for (uint64_t i = 0; i < 200; i++) {
+        assert_int_equal(put_numbered(f.meta, VJ_SPACE_OBJECT, i, 10), 0);
+        commits++;
+    }
+    vj_meta_stats(f.meta, &stats);
+    assert_int_equal(stats.commits, commits);
+    assert_true(stats.conflicts > 100 && stats.conflicts < 400);
+    assert_int_equal(stats.writes, stats.commits + stats.conflicts);
+    assert_int_equal(stats.puts[VJ_SPACE_OBJECT], stats.writes);
+    /* Odds of 1 in 1000 to get through: it is tried the promised number of times at most.
+     */
+    set(f.meta, "conflicts=999,seed=4");
+    rc = vj_meta_run(f.meta, 0, counting_body, &runs);
+    assert_true(runs <= VJ_META_RUN_TRIES);
+    assert_true(rc == 0 || (rc == -EIO && runs == VJ_META_RUN_TRIES));
+    assert_int_equal(vj_meta_close(f.meta), 0);
+    fixture_open(&f, "lmdb", false);
+    fixture_free(&f);
+}
+
+/* One commit, then some, meet a conflict; so do some calls in a row fail. */
+static void test_times(void **state)
+{
+    Fixture f = fixture_new("lmdb");
+    uint64_t hits = vj_meta_fault_hits();
+    Calls c;
+
+    (void)state;
+    f.meta = wrap("fault:conflict=2,times=3", f.meta);
+    assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), 0);
+    assert_int_equal(vj_meta_fault_hits() - hits, 0);
+    assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), 0);
+    assert_int_equal(vj_meta_fault_hits() - hits, 3);
+    set(f.meta, "kinds=flush,fail=1,times=2");
+    assert_int_equal(vj_meta_flush(f.meta), -EIO);
+    assert_int_equal(vj_meta_flush(f.meta), -EIO);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    set(f.meta, "conflict=1,times=0");
+    assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), -EIO);
+    set(f.meta, "");
+    assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), 0);
+    assert_int_equal(vj_meta_close(f.meta), 0);
+    fixture_open(&f, "lmdb", false);
+    fixture_free(&f);
+}
+
+static void test_stats(void **state)
+{
+    Fixture f = fixture_new("lmdb");
+    VjMetaStats stats;
+
+    (void)state;
+    vj_meta_stats(f.meta, &stats);
+    assert_int_equal(stats.writes + stats.flushes, 0);
+    f.meta = wrap("stats", f.meta);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_XATTR, 1, 10), 0);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_XATTR, 2, 10), 0);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_XATTR, 2, 0), 0);
+    assert_int_equal(get_numbered(f.meta, VJ_SPACE_XATTR, 1), 10);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    vj_meta_stats(f.meta, &stats);
+    assert_int_equal(stats.writes, 3);
+    assert_int_equal(stats.commits, 3);
+    assert_int_equal(stats.conflicts, 0);
+    assert_int_equal(stats.reads, 1);
+    assert_int_equal(stats.flushes, 1);
+    assert_int_equal(stats.puts[VJ_SPACE_XATTR], 2);
+    assert_int_equal(stats.dels[VJ_SPACE_XATTR], 1);
+    assert_int_equal(stats.gets[VJ_SPACE_XATTR], 1);
+    assert_int_equal(stats.gets[VJ_SPACE_INODE], 0);
+    assert_int_equal(vj_meta_close(f.meta), 0);
+    fixture_open(&f, "lmdb", false);
+    fixture_free(&f);
+}
+
+static void refuse(const Fixture *f, const char *spec, const char *says)
+{
+    g_autoptr(GError) error = NULL;
+    VjMeta *m;
+
+    assert_false(vj_meta_wrap(spec, f->meta, &m, &error));
+    assert_null(m);
+    assert_non_null(strstr(error->message, says));
+}
+
+static void test_bad_specs(void **state)
+{
+    Fixture f = fixture_new("lmdb");
+    VjMetaPlace place = {.dir_fd = f.dir_fd, .path = f.path};
+    g_autoptr(GError) error = NULL;
+    VjMeta *m;
+
+    (void)state;
+    refuse(&f, "nonsense", "nonsense");
+    refuse(&f, "fault:kinds=get+sleep", "sleep");
+    refuse(&f, "fault:errno=EWHAT", "errno");
+    refuse(&f, "fault:conflicts=1000", "conflicts");
+    assert_false(vj_meta_open("lmdb:overlay=1", &place, &m, &error));
+    assert_non_null(strstr(error->message, "overlay"));
+    fixture_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kinds),          cmocka_unit_test(test_fail_nth),
+        cmocka_unit_test(test_failing_commit), cmocka_unit_test(test_conflicts),
+        cmocka_unit_test(test_times),          cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_bad_specs),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

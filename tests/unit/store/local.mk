@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Unit tests of room store.  Two lines for each tests/unit/store/test-thing.c:
+#   UNIT_TESTS += tests/unit/store/test-thing
+#   tests_unit_store_test_thing_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+# --wrap hands the system calls of the code under test to the test.
+
+UNIT_TESTS += tests/unit/store/test-fd-cache
+tests_unit_store_test_fd_cache_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/store/test-posix-format
+tests_unit_store_test_posix_format_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/store/test-posix-sync
+tests_unit_store_test_posix_sync_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+tests_unit_store_test_posix_sync_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=close
+
+UNIT_TESTS += tests/unit/store/test-memory
+tests_unit_store_test_memory_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/store/test-open
+tests_unit_store_test_open_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/store/test-posix
+tests_unit_store_test_posix_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/store/test-wrap
+tests_unit_store_test_wrap_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
