@@ -22,6 +22,46 @@ void vj_fd_close(int *fd)
     errno = saved;
 }
 
+/* Directories between one and the root: more than a path that fits into PATH_MAX can name. */
+#define DEPTH_MAX 4096u
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+int vj_fd_is_inside(int dir_fd, int root_fd, bool *out)
+{
+    VJ_AUTO_FD at = openat(dir_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct stat root, here, above;
+
+    if (at < 0 || fstat(root_fd, &root) < 0 || fstat(at, &here) < 0) {
+        return -errno;
+    }
+    for (unsigned depth = 0; depth < DEPTH_MAX; depth++) {
+        int up;
+
+        *out = is_same(&here, &root);
+        if (*out) {
+            return 0;
+        }
+        up = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (up < 0) {
+            return -errno;
+        }
+        vj_fd_close(&at);
+        at = up;
+        if (fstat(at, &above) < 0) {
+            return -errno;
+        }
+        if (is_same(&above, &here)) {
+            return 0; /* the root is above itself */
+        }
+        here = above;
+    }
+    return -ELOOP;
+}
+
 /* The range is one that off_t can name. */
 static bool range_is_valid(uint64_t offset, size_t len)
 {

@@ -220,17 +220,63 @@ static void set_program(const char *program)
 }
 
 /*
+ * The directory that @path names a file in, if it is none of @outside and in none of them; @name:
+ * of the file there.
+ */
+static int open_log_dir(const char *path, const int *outside, unsigned count,
+                        const char **name, GError **error)
+{
+    const char *slash = strrchr(path, '/');
+    g_autofree char *dir =
+        slash == NULL ? g_strdup(".") : g_strndup(path, (gsize)(slash + 1 - path));
+    VJ_AUTO_FD fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool is_inside = false;
+    int r = fd < 0 ? -errno : 0;
+
+    *name = slash == NULL ? path : slash[1] == '\0' ? "." : slash + 1;
+    for (unsigned i = 0; r == 0 && !is_inside && i < count; i++) {
+        r = vj_fd_is_inside(fd, outside[i], &is_inside);
+    }
+    if (r < 0 || is_inside) {
+        vj_error_set(error, r < 0 ? -r : EINVAL, "log %s: cannot open: %s", path,
+                     r < 0 ? g_strerror(-r) : "it is inside the file system's directory");
+        return -1;
+    }
+    return vj_fd_steal(&fd);
+}
+
+/* A file of @outside may have another name elsewhere: on the same device alone. */
+static bool may_be_of(const struct stat *st, const int *outside, unsigned count)
+{
+    struct stat dir;
+
+    for (unsigned i = 0; S_ISREG(st->st_mode) && st->st_nlink > 1 && i < count; i++) {
+        if (fstat(outside[i], &dir) < 0 || dir.st_dev == st->st_dev) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
  * Where somebody else may write into the directory, a name is his: a link would have us write
  * into another file, a fifo would have us wait.
  */
-static int open_log_file(const char *path, GError **error)
+static int open_log_file(const char *path, const int *outside, unsigned count,
+                         GError **error)
 {
-    VJ_AUTO_FD fd = open(path,
-                         O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY |
-                             O_NOFOLLOW | O_NONBLOCK,
-                         0640);
+    const char *name;
+    VJ_AUTO_FD dir = open_log_dir(path, outside, count, &name, error);
+    VJ_AUTO_FD fd = -1;
     struct stat st;
 
+    if (dir < 0) {
+        return -1;
+    }
+    fd = openat(dir, name,
+                O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW |
+                    O_NONBLOCK,
+                0640);
     if (fd < 0 || fstat(fd, &st) < 0) {
         vj_error_set(error, errno, "log %s: cannot open: %s", path,
                      errno == ELOOP   ? "it is a symbolic link"
@@ -242,10 +288,23 @@ static int open_log_file(const char *path, GError **error)
         vj_error_set(error, EINVAL, "log %s: cannot open: it is not a file", path);
         return -1;
     }
+    if (may_be_of(&st, outside, count)) {
+        vj_error_set(error, EINVAL,
+                     "log %s: cannot open: it has more than one name (hard links), and "
+                     "may be a file of the file system",
+                     path);
+        return -1;
+    }
     return vj_fd_steal(&fd);
 }
 
 bool vj_log_open(const char *program, const char *where, VjLogLevel most, GError **error)
+{
+    return vj_log_open_outside(program, where, most, NULL, 0, error);
+}
+
+bool vj_log_open_outside(const char *program, const char *where, VjLogLevel most,
+                         const int *outside, unsigned count, GError **error)
 {
     g_assert(program != NULL && where != NULL && most <= VJ_LOG_DEBUG);
     vj_log_close();
@@ -256,7 +315,7 @@ bool vj_log_open(const char *program, const char *where, VjLogLevel most, GError
     } else if (strcmp(where, "stderr") == 0) {
         set_program(program);
     } else {
-        file_fd = open_log_file(where, error);
+        file_fd = open_log_file(where, outside, count, error);
         if (file_fd < 0) {
             return false;
         }

@@ -26,6 +26,14 @@ void vj_complain(const char *program, const char *format, ...) G_GNUC_PRINTF(2, 
 /* @target: "stderr", "syslog" or a file's path (appended).  Setup only. */
 bool vj_log_open(const char *program, const char *target, VjLogLevel most,
                  GError **error);
+/*
+ * vj_log_open_outside - the same, and a file must lie neither in the directories @outside nor below
+ *
+ * A line of ours in somebody's data would damage them.  A regular file with several names on the
+ * device of one of them is refused as well: one of the names may be there.
+ */
+bool vj_log_open_outside(const char *program, const char *target, VjLogLevel most,
+                         const int *outside, unsigned count, GError **error);
 void vj_log_close(void);
 
 /* One per call site, zero-initialised: how the rate limit knows it. */

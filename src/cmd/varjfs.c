@@ -313,14 +313,32 @@ static bool serve(Command *c, GError **error)
     return ok;
 }
 
+static int open_in_source(const Command *c, const char *name)
+{
+    return openat(c->source_fd, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+}
+
 static bool open_log(const Command *c, GError **error)
 {
     const char *target = vj_opts_string(c->opts, "log");
 
+    /* The two below SOURCE by themselves: they may be mounts that are elsewhere as well. */
+    VJ_AUTO_FD meta_fd = open_in_source(c, "meta");
+    VJ_AUTO_FD objects_fd = open_in_source(c, "objects");
+    int fds[] = {c->source_fd, meta_fd, objects_fd};
+    int outside[G_N_ELEMENTS(fds)];
+    unsigned count = 0;
+
     if (target == NULL) {
         target = c->foreground ? "stderr" : "syslog";
     }
-    return vj_log_open("varjfs", target, c->debug ? VJ_LOG_DEBUG : VJ_LOG_INFO, error);
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
+        if (fds[i] >= 0) {
+            outside[count++] = fds[i];
+        }
+    }
+    return vj_log_open_outside("varjfs", target, c->debug ? VJ_LOG_DEBUG : VJ_LOG_INFO,
+                               outside, count, error);
 }
 
 /* What the caller's shell is limited to says nothing about what others do in the mount. */
@@ -345,9 +363,8 @@ static void lift_limit(int resource)
 static void enter_sandbox(const Command *c)
 {
     g_autofree char *test_dir = vj_front_test_directory();
-    VJ_AUTO_FD meta_fd = openat(c->source_fd, "meta", O_PATH | O_CLOEXEC | O_NOFOLLOW);
-    VJ_AUTO_FD objects_fd =
-        openat(c->source_fd, "objects", O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    VJ_AUTO_FD meta_fd = open_in_source(c, "meta");
+    VJ_AUTO_FD objects_fd = open_in_source(c, "objects");
     VJ_AUTO_FD test_fd = test_dir == NULL ? -1 : open(test_dir, O_PATH | O_CLOEXEC);
     /* The two below SOURCE by themselves: they may be mounts, which can be taken away. */
     int fds[] = {c->source_fd, meta_fd, objects_fd, test_fd};
@@ -408,7 +425,7 @@ static int run(Command *c)
     lift_limit(RLIMIT_DATA);
     vj_front_block_signals();
     vj_trace_init();
-    ok = open_log(c, &error) && (c->source_fd = vj_source_open(c->source, &error)) >= 0;
+    ok = (c->source_fd = vj_source_open(c->source, &error)) >= 0 && open_log(c, &error);
     if (ok) {
         c->owners = vj_source_owners(c->source_fd);
         ok = start_guard(c, &error);
@@ -533,7 +550,10 @@ static bool resolve_paths(Command *c, const char *source, const char *mountpoint
     struct stat st;
 
     if (log != NULL && strcmp(log, "syslog") != 0 && strcmp(log, "stderr") != 0) {
-        g_autofree char *path = g_canonicalize_filename(log, NULL);
+        /* ".." stays: behind a symbolic link it is not what stands before it. */
+        g_autofree char *here = g_get_current_dir();
+        g_autofree char *path =
+            g_path_is_absolute(log) ? g_strdup(log) : g_build_filename(here, log, NULL);
 
         if (!vj_opts_set(c->opts, "log", path, error)) {
             return false;

@@ -130,7 +130,33 @@ for kind in link fifo; do
     refused "log= is a $kind" varjfs "$SOURCE" "$MNT" -o "log=$T/log-$kind"
 done
 refused "log= is a directory" varjfs "$SOURCE" "$MNT" -o "log=$T"
+refused "log= is a directory with a slash" varjfs "$SOURCE" "$MNT" -o "log=$T/"
 victim_is_untouched "log= is a link"
+
+# A line in varjfs.conf, and nobody could mount any more.
+new_source
+mkdir "$T/dir"
+ln -s "$SOURCE" "$T/source-link"
+ln -s "$SOURCE/meta" "$T/dir/meta-link"
+ln "$SOURCE/varjfs.conf" "$T/conf-link"
+find "$SOURCE" -type f -exec sha256sum {} + | sort >"$T/sums"
+for file in "$SOURCE/varjfs.conf" "$SOURCE/meta/data.mdb" "$SOURCE/new" "$SOURCE/objects/new" \
+    "$T/source-link/varjfs.conf" "$T/dir/meta-link/new" "$T/dir/meta-link/../varjfs.conf" \
+    "$T/dir/../source/new" "$T/conf-link"; do
+    refused "log=${file#"$T/"} is refused" varjfs "$SOURCE" "$MNT" -o "log=$file"
+    check "log=${file#"$T/"}: it is said why" grep -q "log .*: cannot open: it .*file system" "$T/err"
+done
+is "nothing was written there" "$(find "$SOURCE" -type f -exec sha256sum {} + | sort)" "$(cat "$T/sums")"
+check "log= beside SOURCE is taken" varjfs "$SOURCE" "$MNT" -o "log=$T/source-log"
+unmount "$MNT"
+wait_for 60 flock -n "$SOURCE/varjfs.lock" true
+rm "$T/conf-link"
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+    # shellcheck disable=SC2016 # the other shell's arguments
+    refused "log= in a bind mount of a part of SOURCE" \
+        unshare -m sh -c 'mount --bind "$1/objects" "$2" && exec varjfs "$1" "$3" -o "log=$2/new"' \
+        sh "$SOURCE" "$T/dir" "$MNT"
+fi
 
 # ---- a mount table that others wrote
 

@@ -345,6 +345,49 @@ static void reading_small_files_has_limits(void **state)
     vj_test_expect_error(&error, ENOMEM, "f: cannot read");
 }
 
+static int open_below(const Place *place, const char *name)
+{
+    int fd = openat(place->dir_fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void a_directory_knows_what_it_is_in(void **state)
+{
+    Place *place = *state;
+    bool inside;
+
+    assert_int_equal(mkdirat(place->dir_fd, "a", 0700), 0);
+    assert_int_equal(mkdirat(place->dir_fd, "a/b", 0700), 0);
+    assert_int_equal(mkdirat(place->dir_fd, "c", 0700), 0);
+    assert_int_equal(symlinkat("../a/b", place->dir_fd, "c/link"), 0);
+    {
+        VJ_AUTO_FD a = open_below(place, "a");
+        VJ_AUTO_FD c = open_below(place, "c");
+        VJ_AUTO_FD link = open_below(place, "c/link");
+        VJ_AUTO_FD back = open_below(place, "c/link/../../c");
+
+        assert_int_equal(vj_fd_is_inside(a, a, &inside), 0);
+        assert_true(inside);
+        assert_int_equal(vj_fd_is_inside(link, a, &inside), 0);
+        assert_true(inside);
+        assert_int_equal(vj_fd_is_inside(link, place->dir_fd, &inside), 0);
+        assert_true(inside);
+        assert_int_equal(vj_fd_is_inside(c, a, &inside), 0);
+        assert_false(inside);
+        assert_int_equal(vj_fd_is_inside(place->dir_fd, a, &inside), 0);
+        assert_false(inside);
+        assert_int_equal(vj_fd_is_inside(back, a, &inside), 0);
+        assert_false(inside);
+        assert_int_equal(vj_fd_is_inside(a, -1, &inside), -EBADF);
+    }
+    assert_int_equal(unlinkat(place->dir_fd, "c/link", 0), 0);
+    assert_int_equal(unlinkat(place->dir_fd, "c", AT_REMOVEDIR), 0);
+    assert_int_equal(unlinkat(place->dir_fd, "a/b", AT_REMOVEDIR), 0);
+    assert_int_equal(unlinkat(place->dir_fd, "a", AT_REMOVEDIR), 0);
+}
+
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
 
 static const struct CMUnitTest tests[] = {
@@ -357,6 +400,7 @@ static const struct CMUnitTest tests[] = {
     IN_PLACE(a_failed_replacement_leaves_old_or_new),
     IN_PLACE(a_reader_never_sees_a_mix),
     IN_PLACE(reading_small_files_has_limits),
+    IN_PLACE(a_directory_knows_what_it_is_in),
 };
 
 VJ_TEST_MAIN(tests)
