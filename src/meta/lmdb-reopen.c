@@ -159,5 +159,5 @@ int vj_lmdb_settle_metas(VjLmdb *d)
         rc = -errno;
     }
     d->metas_unsettled = rc < 0;
-    return rc;
+    return rc == 0 ? 0 : vj_lmdb_errno(d, -rc, "writing the meta pages again");
 }

@@ -51,9 +51,25 @@ static const VjOptSpec lmdb_options[] = {
 
 /* ---- Errors ---------------------------------------------------------------------- */
 
+/*
+ * To a write that is cut short LMDB says EIO.  The file's space is set aside, so that a limit of
+ * the size of files is what does this, and one that the file has outgrown does it to all of them.
+ */
+static bool is_cut_short(const VjLmdb *d)
+{
+    struct rlimit limit;
+    struct stat st;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+           fstat(d->fd, &st) == 0 && limit.rlim_cur < (rlim_t)st.st_size;
+}
+
 int vj_lmdb_errno(VjLmdb *d, int rc, const char *call)
 {
     g_assert(rc != 0 && rc != MDB_NOTFOUND);
+    if (rc == EIO && is_cut_short(d)) {
+        return -ENOSPC;
+    }
     if (rc == MDB_MAP_FULL || rc == EDQUOT || rc == EFBIG) {
         return -ENOSPC;
     }

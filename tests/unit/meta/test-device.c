@@ -6,6 +6,8 @@
  * libc's. Data pages arrive by either of the two writes, the meta page by a short pwrite
  * near the start of the file.
  */
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -75,6 +77,22 @@ static void assert_many(const Fixture *f, uint64_t first, uint64_t end)
     }
 }
 
+static void limit_file_size(rlim_t bytes)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = MIN(bytes, limit.rlim_max);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static int lift_limit(void **state)
+{
+    (void)state;
+    limit_file_size(RLIM_INFINITY);
+    return 0;
+}
+
 /* The call fails for a while; then everything is made good without a reopening. */
 static void check_recovers(Call call, int error)
 {
@@ -107,6 +125,30 @@ static void test_data_fails(void **state)
     (void)state;
     check_recovers(CALL_DATA, EIO);
     check_recovers(CALL_DATA, ENOSPC);
+}
+
+/*
+ * A limit of the size of files amid a page cuts one write short before it refuses the next.  LMDB
+ * says EIO to the first, which is a lack of space all the same.
+ */
+static void test_write_cut_short(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600");
+    int rc = -ENOSPC;
+
+    (void)state;
+    assert_ptr_not_equal(signal(SIGXFSZ, SIG_IGN), SIG_ERR);
+    put_many(&f, 0, 300);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    put_many(&f, 0, 300);
+    for (rlim_t bytes = META_PAGES_END + 100; rc != 0; bytes += 4096) {
+        assert_int_equal(rc, -ENOSPC);
+        limit_file_size(bytes);
+        rc = vj_meta_flush(f.meta);
+    }
+    limit_file_size(RLIM_INFINITY);
+    assert_many(&f, 0, 300);
+    fixture_free(&f);
 }
 
 /* LMDB gives up until it is opened again: the driver does that. */
@@ -203,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sync_fails),
         cmocka_unit_test(test_data_fails),
+        cmocka_unit_test_teardown(test_write_cut_short, lift_limit),
         cmocka_unit_test(test_meta_fails),
         cmocka_unit_test(test_meta_fails_beside_reader),
         cmocka_unit_test(test_meta_fails_for_good),
