@@ -128,10 +128,13 @@ static void unmark(int dir_fd)
     }
 }
 
-/* "data.mdb.damaged-20261120T201903Z" */
+/* Restores within one second; also what is damaged may answer that every name is taken. */
+#define KEPT_NAMES_MOST 100u
+
+/* "data.mdb.damaged-20261120T201903Z"; NULL: they are all taken. */
 static char *name_to_keep(int meta_fd)
 {
-    for (unsigned i = 0;; i++) {
+    for (unsigned i = 0; i < KEPT_NAMES_MOST; i++) {
         g_autoptr(GDateTime) now = g_date_time_new_now_utc();
         g_autofree char *date = g_date_time_format(now, "%Y%m%dT%H%M%SZ");
         g_autofree char *more = i > 0 ? g_strdup_printf("-%u", i) : g_strdup("");
@@ -141,6 +144,7 @@ static char *name_to_keep(int meta_fd)
             return g_steal_pointer(&name);
         }
     }
+    return NULL;
 }
 
 static bool restore_in(int dir_fd, const char *source, const char *name,
@@ -163,11 +167,17 @@ static bool restore_in(int dir_fd, const char *source, const char *name,
         return false;
     }
     meta_fd = vj_volume_open_sub_dir(dir_fd, source, "meta", false, error);
-    if (meta_fd < 0 || !mark(dir_fd, &was_marked, error)) {
+    if (meta_fd < 0) {
+        return false;
+    }
+    *kept = name_to_keep(meta_fd);
+    if (*kept == NULL) {
+        return vj_error_set(error, EEXIST, "meta/data.mdb.damaged-*: too many of them");
+    }
+    if (!mark(dir_fd, &was_marked, error)) {
         return false;
     }
     place.dir_fd = meta_fd;
-    *kept = name_to_keep(meta_fd);
     if (vj_meta_restore(super->meta, &place, fd, end.image_bytes, *kept, &replaced,
                         error)) {
         return true;

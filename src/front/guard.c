@@ -71,23 +71,42 @@ struct VjGuard {
 
 /* ---- the guard ---------------------------------------------------------------------- */
 
+/* What the daemon may ask for is what it needs once, in case somebody else speaks for it. */
 typedef struct Guard {
     VjMountPlan plan;
-    dev_t dev;     /* of the mount; 0: none yet */
-    pid_t syncing; /* child; 0: none */
+    dev_t dev;       /* of the mount; 0: none yet, or somebody else made it */
+    bool is_mounted; /* the one mount was ordered */
+    bool is_watched; /* and so was the one connection */
+    pid_t syncing;   /* child; 0: none */
 } Guard;
+
+/* Somebody else has mounted. */
+static bool is_fd_path(const char *path)
+{
+    return g_str_has_prefix(path, "/dev/fd/");
+}
 
 static void close_number(int fd)
 {
     (void)close_range((unsigned)fd, (unsigned)fd, 0);
 }
 
-/* A connection to watch over. */
-static int watch(unsigned number)
+/* The kernel's number of the connection of the file system @dev. */
+static unsigned number_of(dev_t dev)
+{
+    return major(dev) << 20 | minor(dev);
+}
+
+/* The connection to watch over: there is one, and it is that of our mount if we made it. */
+static int watch(Guard *g, unsigned number)
 {
     char path[sizeof FUSECTL + 32];
     int fd, error;
 
+    if (g->is_watched || (g->dev != 0 && number != number_of(g->dev))) {
+        return EPERM;
+    }
+    g->is_watched = true;
     g_snprintf(path, sizeof path, FUSECTL "/%u/abort", number);
     fd = open(path, O_WRONLY | O_CLOEXEC);
     error = fd < 0 || dup2(fd, GUARD_ABORT) < 0 ? errno : 0;
@@ -112,6 +131,30 @@ static int begin_sync(Guard *g)
     return 0;
 }
 
+/* Where no privileges, and no program that has them, are needed any more. */
+static void drop_privileges(VjSandboxKeep keep)
+{
+    vj_sandbox_drop_capabilities(keep);
+    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+static void mount_once(Guard *g, VjMounted *out)
+{
+    if (g->is_mounted) {
+        out->error = EPERM;
+        return;
+    }
+    g->is_mounted = true;
+    vj_mounter_mount(&g->plan, GUARD_FUSE, GUARD_COMM, out);
+    /* Ours would keep the connection alive. */
+    close_number(GUARD_FUSE);
+    close_number(GUARD_COMM);
+    g->dev = out->dev;
+    if (out->error == 0 && !out->by_helper) {
+        drop_privileges(VJ_SANDBOX_MOUNTS); /* no need of fusermount3 */
+    }
+}
+
 static bool answer(const VjMounted *out)
 {
     return write(GUARD_OUT, out, sizeof *out) == sizeof *out;
@@ -128,21 +171,13 @@ static bool take_order(Guard *g)
     }
     switch (given.verb) {
     case VERB_MOUNT:
-        vj_mounter_mount(&g->plan, GUARD_FUSE, GUARD_COMM, &out);
-        /* Ours would keep the connection alive. */
-        close_number(GUARD_FUSE);
-        close_number(GUARD_COMM);
-        g->dev = out.dev;
-        if (out.error == 0 && !out.by_helper) {
-            vj_sandbox_drop_capabilities(VJ_SANDBOX_MOUNTS);
-            (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* no need of fusermount3 */
-        }
+        mount_once(g, &out);
         break;
     case VERB_LOOK:
         vj_mounter_look(&g->plan, &out);
         break;
     case VERB_WATCH:
-        out.error = watch(given.number);
+        out.error = watch(g, given.number);
         break;
     case VERB_SYNC:
         out.error = begin_sync(g);
@@ -209,9 +244,12 @@ static void guard_run(int fds[GUARD_FDS], pid_t daemon, const VjMountPlan *plan)
 {
     struct pollfd polled[2] = {{GUARD_IN, POLLIN, 0}, {GUARD_SIGNAL, POLLIN, 0}};
     struct signalfd_siginfo news;
-    Guard g = {.plan = *plan};
+    Guard g = {.plan = *plan, .is_mounted = is_fd_path(plan->mountpoint)};
     sigset_t signals;
 
+    if (g.is_mounted) {
+        drop_privileges(VJ_SANDBOX_NONE); /* it is neither mounted nor detached by us */
+    }
     /* What ends the daemon in an orderly way ends us through the pipe. */
     sigfillset(&signals);
     sigprocmask(SIG_SETMASK, &signals, NULL);
@@ -247,11 +285,6 @@ static void guard_run(int fds[GUARD_FDS], pid_t daemon, const VjMountPlan *plan)
 }
 
 /* ---- the daemon --------------------------------------------------------------------- */
-
-static bool is_fd_path(const char *path)
-{
-    return g_str_has_prefix(path, "/dev/fd/");
-}
 
 static int open_fuse(GError **error)
 {
@@ -427,8 +460,7 @@ static unsigned connection_of(const VjFront *f, dev_t dev)
             return (unsigned)strtoul(at + strlen("fuse_connection:"), NULL, 10);
         }
     }
-    /* As the kernel writes device numbers. */
-    return major(dev) << 20 | minor(dev);
+    return number_of(dev);
 }
 
 bool vj_guard_watch(const VjGuard *g, const VjFront *f, char **why)

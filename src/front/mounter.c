@@ -209,29 +209,41 @@ static void mount_by_helper(const VjMountPlan *plan, int comm_fd, VjMounted *out
 
 /* ---- the mount point ---------------------------------------------------------------- */
 
-/* What is mounted there, without asking the daemon for anything; 0: cannot be told. */
-static dev_t device_of(int fd)
+/* What is mounted there, without asking the daemon for anything.  False: cannot be told. */
+static bool device_of(int fd, dev_t *out)
 {
     struct statx st;
 
-    return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) < 0
-               ? 0
-               : makedev(st.stx_dev_major, st.stx_dev_minor);
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) < 0) {
+        return false;
+    }
+    *out = makedev(st.stx_dev_major, st.stx_dev_minor);
+    return *out != 0;
 }
 
-static dev_t device_at(const char *path)
+/* What has just been mounted; without its device it could not be told from another's later. */
+static void take_device(const VjMountPlan *plan, VjMounted *out)
 {
-    VJ_AUTO_FD fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    VJ_AUTO_FD fd = open(plan->mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-    return fd < 0 ? 0 : device_of(fd);
+    if (fd < 0 || !device_of(fd, &out->dev)) {
+        g_autofree char *text = g_strdup_printf(
+            "it is mounted and has to be unmounted, as it does not show its device: %s",
+            g_strerror(errno));
+
+        fail(out, EIO, text);
+        out->dev = 0;
+    }
 }
 
 /* The mount point, if what is there is still our mount; else -1. */
 static int open_own(const VjMountPlan *plan, dev_t dev, int flags)
 {
-    VJ_AUTO_FD fd = open(plan->mountpoint, flags | O_DIRECTORY | O_CLOEXEC);
+    VJ_AUTO_FD fd =
+        dev == 0 ? -1 : open(plan->mountpoint, flags | O_DIRECTORY | O_CLOEXEC);
+    dev_t found;
 
-    return fd >= 0 && device_of(fd) == dev ? vj_fd_steal(&fd) : -1;
+    return fd >= 0 && device_of(fd, &found) && found == dev ? vj_fd_steal(&fd) : -1;
 }
 
 /* ---- mount(2) ----------------------------------------------------------------------- */
@@ -245,10 +257,12 @@ void vj_mounter_mount(const VjMountPlan *plan, int fuse_fd, int comm_fd, VjMount
         vj_mount_has_word(plan->options, "allow_other") ? ",allow_other" : "");
 
     if (mount(plan->source, plan->mountpoint, "fuse.varjfs", flags, data) == 0) {
-        out->dev = device_at(plan->mountpoint);
+        take_device(plan, out);
     } else if (errno == EPERM) {
         mount_by_helper(plan, comm_fd, out);
-        out->dev = device_at(plan->mountpoint);
+        if (out->error == 0) {
+            take_device(plan, out);
+        }
     } else if (errno == ENODEV) {
         fail(out, ENODEV, "the kernel has no FUSE (modprobe fuse)");
     } else {

@@ -30,8 +30,48 @@ is "it holds two pipes, a signal and the way to end the connection" \
     "$(readlink "/proc/$guard/fd/"* | sed 's/:.*//; s|/[0-9]*/|/N/|' | xargs)" \
     "pipe anon_inode pipe /sys/fs/fuse/connections/N/abort"
 is "it is in nobody's way" "$(readlink "/proc/$guard/cwd")" /
+
+# Whoever speaks in the daemon's name does not get it to end other connections, or to mount again.
+asked()
+{
+    python3 - "$guard" "$@" <<'END'
+import os, struct, sys
+to = os.open("/proc/%s/fd/0" % sys.argv[1], os.O_WRONLY)
+answers = os.open("/proc/%s/fd/2" % sys.argv[1], os.O_RDONLY)
+os.write(to, struct.pack("iI", int(sys.argv[2]), int(sys.argv[3])))
+print(os.strerror(struct.unpack_from("i", os.read(answers, 4096))[0]))
+END
+}
+# shellcheck disable=SC2119 # without options
+MNT=$T/mnt2 SOURCE=$T/two make_fs
+MNT=$T/mnt2 SOURCE=$T/two mount_varjfs
+is "it takes no other connection" "$(asked 2 "$(stat -c %d "$T/mnt2")")" "Operation not permitted"
+is "nor the same again" "$(asked 2 "$(stat -c %d "$MNT")")" "Operation not permitted"
+is "nor another mount" "$(asked 0 0)" "Operation not permitted"
+is "what it watches is as it was" "$(readlink "/proc/$guard/fd/3" | sed 's|/[0-9]*/|/N/|')" \
+    "/sys/fs/fuse/connections/N/abort"
+MNT=$T/mnt2 SOURCE=$T/two umount_varjfs
+
 umount_varjfs
 check "it ends with the daemon" process_gone "$guard"
+
+# Somebody else has mounted, and hands over the connection: the guard needs no privileges at all.
+if [ "$(id -u)" = 0 ]; then
+    exec 6<>/dev/fuse
+    mount -i -t fuse.varjfs "$SOURCE" "$MNT" -o fd=6,rootmode=40000,user_id=0,group_id=0
+    check "a connection of somebody else" varjfs "$SOURCE" /dev/fd/6
+    exec 6>&-
+    guard=$(guard_of "$(MNT=/dev/fd/6 daemon_pid)")
+    check "it is served" touch "$MNT/file"
+    is "its guard has no privileges" \
+        "$(awk '/^(CapEff|CapPrm|NoNewPrivs):/ { print $2 }' "/proc/$guard/status" | xargs)" \
+        "0000000000000000 0000000000000000 1"
+    check "it watches" [ -e "/proc/$guard/fd/3" ]
+    check "unmounted" unmount "$MNT"
+    check "its guard ends" wait_for 60 process_gone "$guard"
+else
+    skip "a connection of somebody else" "needs root"
+fi
 
 # More than once: where the daemon's threads are at that moment differs.
 for round in 1 2 3; do

@@ -8,3 +8,8 @@ tests_unit_front_test_gate_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/front/test-known
 tests_unit_front_test_known_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/front/test-mounter
+tests_unit_front_test_mounter_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+tests_unit_front_test_mounter_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=statx,--wrap=mount,--wrap=umount2
