@@ -33,7 +33,7 @@ static VjMutex site_lock = VJ_MUTEX_INIT(VJ_RANK_BASE, "log");
 /* guarded by site_lock: */
 static struct {
     VjLogSite *site;
-    const char *format;
+    char *example; /* the first line that was held back */
 } noisy[NOISY_MAX];
 static unsigned noisy_count;
 
@@ -132,11 +132,11 @@ static void emit(VjLogLevel level, const char *text)
     }
 }
 
-static void remember_noisy(VjLogSite *site, const char *format)
+static void remember_noisy(VjLogSite *site, const char *format, va_list ap)
 {
     if (noisy_count < NOISY_MAX) {
         noisy[noisy_count].site = site;
-        noisy[noisy_count].format = format;
+        noisy[noisy_count].example = g_strdup_vprintf(format, ap);
         noisy_count++;
     }
 }
@@ -145,6 +145,7 @@ static void forget_noisy(const VjLogSite *site)
 {
     for (unsigned i = 0; i < noisy_count; i++) {
         if (noisy[i].site == site) {
+            g_free(noisy[i].example);
             noisy[i] = noisy[--noisy_count];
             return;
         }
@@ -152,7 +153,7 @@ static void forget_noisy(const VjLogSite *site)
 }
 
 /* True when the line may pass; @summary: lines held back in the window that it ended. */
-static bool admit(VjLogSite *site, const char *format, uint32_t *summary)
+static bool admit(VjLogSite *site, const char *format, va_list ap, uint32_t *summary)
 {
     int64_t now_us = vj_clock_mono_us();
     bool passes;
@@ -173,7 +174,7 @@ static bool admit(VjLogSite *site, const char *format, uint32_t *summary)
         site->count++;
     } else {
         if (site->dropped == 0) {
-            remember_noisy(site, format);
+            remember_noisy(site, format, ap);
         }
         if (site->dropped < UINT32_MAX) {
             site->dropped++;
@@ -189,13 +190,17 @@ void vj_log_write(VjLogSite *site, VjLogLevel level, const char *format, ...)
     g_autofree char *line = NULL;
     uint32_t summary;
     int saved = errno;
+    bool passes;
     va_list ap;
 
     g_assert(level <= VJ_LOG_DEBUG);
     if (level > most_level) {
         return;
     }
-    if (!admit(site, format, &summary)) {
+    va_start(ap, format);
+    passes = admit(site, format, ap, &summary);
+    va_end(ap);
+    if (!passes) {
         errno = saved;
         return;
     }
@@ -331,11 +336,12 @@ void vj_log_close(void)
     for (unsigned i = 0; i < noisy_count; i++) {
         g_autofree char *note =
             g_strdup_printf("%u more lines like this were left out: %s",
-                            noisy[i].site->dropped, noisy[i].format);
+                            noisy[i].site->dropped, noisy[i].example);
         g_autofree char *line = vj_one_line(note);
 
         emit(VJ_LOG_WARN, line);
         noisy[i].site->dropped = 0;
+        g_free(noisy[i].example);
     }
     noisy_count = 0;
     if (target == TO_SYSLOG) {

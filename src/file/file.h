@@ -412,6 +412,17 @@ int vj_file_settings_changed(VjVolume *v, uint64_t ino) G_GNUC_WARN_UNUSED_RESUL
 int vj_file_read(VjFile *f, uint64_t offset, void *dst, size_t len,
                  size_t *got) G_GNUC_WARN_UNUSED_RESULT;
 
+/* Why a range cannot be read, for a line that names the file: who knows names writes it. */
+typedef struct VjFault {
+    uint64_t object; /* 0: it is not about one */
+    uint64_t offset; /* of the range in the file */
+    char why[160];   /* "": nothing is known, or somebody else has logged it */
+} VjFault;
+
+/* The same; @fault takes what would be logged with the number of the object alone. */
+int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got,
+                         VjFault *fault) G_GNUC_WARN_UNUSED_RESULT;
+
 /*
  * vj_file_replace - one visible step: @old_len bytes at @offset become @len bytes
  *

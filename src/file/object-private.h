@@ -40,6 +40,7 @@ typedef struct VjObject {
     uint64_t trailer_checksum;
     uint64_t refs;
     VjDigest digest;
+    VjFault *fault; /* takes why it cannot be read; NULL, as decoded: the log does */
 } VjObject;
 
 enum {

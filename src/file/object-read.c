@@ -25,12 +25,24 @@ bool vj_object_shape(uint8_t codec, VjCodecSpec *spec, bool *varying)
     return spec->ops != NULL;
 }
 
+/* Why @object cannot be read: to whom it matters most, and to nobody else. */
+static void tell(const VjObject *object, const char *why)
+{
+    if (object->fault != NULL) {
+        object->fault->object = object->id;
+        g_strlcpy(object->fault->why, why, sizeof object->fault->why);
+    } else {
+        vj_log_error("object %" G_GUINT64_FORMAT ": %s", object->id, why);
+    }
+}
+
 static int report_damage(VjObjects *o, const VjObject *object, const char *what,
                          uint64_t at)
 {
-    vj_log_error("object %" G_GUINT64_FORMAT ": %s at stored byte %" G_GUINT64_FORMAT
-                 " is not what was stored",
-                 object->id, what, at);
+    g_autofree char *why = g_strdup_printf(
+        "%s at stored byte %" G_GUINT64_FORMAT " is not what was stored", what, at);
+
+    tell(object, why);
     vj_objects_count(o, damaged, 1);
     vj_inflight_doubt(&o->inflight, object->id);
     return -EBADMSG;
@@ -49,7 +61,7 @@ static int store_get(VjObjects *o, const VjObject *object, uint32_t offset, void
         return report_damage(o, object, "the length", offset);
     }
     if (rc == -ENOENT) {
-        vj_log_error("object %" G_GUINT64_FORMAT ": not in the store", object->id);
+        tell(object, "not in the store");
         vj_inflight_doubt(&o->inflight, object->id);
     }
     return rc;
@@ -62,9 +74,11 @@ static int shape_of(VjObjects *o, const VjObject *object, VjCodecSpec *spec,
     uint32_t trailer_bytes;
 
     if (!vj_object_shape(object->codec, spec, varying)) {
-        vj_log_error("object %" G_GUINT64_FORMAT
-                     ": transformation %u (%s) is not in this build",
-                     object->id, object->codec, vj_codec_name_of(object->codec));
+        g_autofree char *why =
+            g_strdup_printf("transformation %u (%s) is not in this build", object->codec,
+                            vj_codec_name_of(object->codec));
+
+        tell(object, why);
         return -EOPNOTSUPP;
     }
     spec->params.param = object->param;

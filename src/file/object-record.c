@@ -110,6 +110,7 @@ int vj_object_decode(VjSlice value, VjSpace space, uint64_t id, VjObject *out)
     if (!checksum_is_right(value, VJ_OBJECT_RECORD_BYTES)) {
         return -EBADMSG;
     }
+    out->fault = NULL;
     magic = vj_read_u32(&r);
     version = vj_read_u8(&r);
     out->codec = vj_read_u8(&r);

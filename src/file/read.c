@@ -10,9 +10,26 @@
 /* A read of so many bytes of an object brings all of it into the cache. */
 #define READ_WHOLE_LEAST ((size_t)64 << 10)
 
-int vj_segment_read(VjVolume *v, const VjSegment *s, uint64_t skip, void *dst, size_t len,
-                    bool whole)
+/* A range without bytes, of which nobody has said why. */
+static void tell_no_record(const VjSegment *s, VjFault *fault)
 {
+    static const char why[] = "it has no usable record";
+
+    if (s->object.id == 0) {
+        return; /* a fragment: that is logged with its inode */
+    }
+    if (fault != NULL) {
+        fault->object = s->object.id;
+        g_strlcpy(fault->why, why, sizeof fault->why);
+    } else {
+        vj_log_error("object %" G_GUINT64_FORMAT ": %s", s->object.id, why);
+    }
+}
+
+static int segment_read(VjVolume *v, const VjSegment *s, uint64_t skip, void *dst,
+                        size_t len, bool whole, VjFault *fault)
+{
+    VjObject object;
     int r = s->error;
 
     g_assert(skip <= s->length && len <= s->length - skip);
@@ -24,19 +41,31 @@ int vj_segment_read(VjVolume *v, const VjSegment *s, uint64_t skip, void *dst, s
         memset(dst, 0, len);
         return 0;
     case VJ_SEGMENT_OBJECT:
-        r = vj_object_read(v->objects, &s->object, (uint32_t)(s->start + skip), dst,
+        object = s->object;
+        object.fault = fault;
+        r = vj_object_read(v->objects, &object, (uint32_t)(s->start + skip), dst,
                            (uint32_t)len, whole);
         break;
     case VJ_SEGMENT_DAMAGED:
+        tell_no_record(s, fault);
         break;
+    }
+    if (r < 0 && fault != NULL) {
+        fault->offset = s->at + skip;
     }
     /* The file is there, a part of it is not, or is in a form that this build cannot read. */
     return r == -ENOENT || r == -EOPNOTSUPP ? -EBADMSG : r;
 }
 
+int vj_segment_read(VjVolume *v, const VjSegment *s, uint64_t skip, void *dst, size_t len,
+                    bool whole)
+{
+    return segment_read(v, s, skip, dst, len, whole, NULL);
+}
+
 /* Reads what the segments cover; *done bytes before an error. */
 static int read_segments(VjVolume *v, const GArray *segments, uint8_t *dst, bool whole,
-                         size_t *done)
+                         size_t *done, VjFault *fault)
 {
     int r = 0;
 
@@ -44,7 +73,7 @@ static int read_segments(VjVolume *v, const GArray *segments, uint8_t *dst, bool
     for (guint i = 0; r == 0 && i < segments->len; i++) {
         const VjSegment *s = &g_array_index(segments, VjSegment, i);
 
-        r = vj_segment_read(v, s, 0, dst + *done, s->length, whole);
+        r = segment_read(v, s, 0, dst + *done, s->length, whole, fault);
         if (r == 0) {
             *done += s->length;
         }
@@ -57,7 +86,8 @@ static int read_segments(VjVolume *v, const GArray *segments, uint8_t *dst, bool
  * bytes each in the largest request that the kernel sends.  Beyond that a read is several steps,
  * as a read of several pages is anyway.
  */
-int vj_file_read(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got)
+int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got,
+                         VjFault *fault)
 {
     VjVolume *v = f->volume;
     int r = 0;
@@ -73,7 +103,7 @@ int vj_file_read(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got)
         r = vj_file_resolve(f, offset + *got, len - *got, READ_SEGMENTS, segments, &size);
         if (r == 0) {
             r = read_segments(v, segments, (uint8_t *)dst + *got, len >= READ_WHOLE_LEAST,
-                              &done);
+                              &done, fault);
         }
         vj_objects_guard_leave(v->objects, &guard);
         *got += done;
@@ -82,6 +112,11 @@ int vj_file_read(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got)
         }
     }
     return r; /* never short before the end: the kernel would fill the rest with zeroes */
+}
+
+int vj_file_read(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got)
+{
+    return vj_file_read_or_tell(f, offset, dst, len, got, NULL);
 }
 
 /*

@@ -74,6 +74,7 @@ static bool add_piece(Resolve *r, const VjPiece *piece, uint64_t at)
         s.kind = VJ_SEGMENT_OBJECT;
         s.error = vj_object_get(r->txn, piece->object, &s.object);
         if (s.error < 0) {
+            s.object = (VjObject){.id = piece->object};
             s.error = s.error == -ENOENT ? -EBADMSG : s.error;
             s.kind = VJ_SEGMENT_DAMAGED;
         } else {
@@ -123,9 +124,7 @@ static bool add_entry(Resolve *r, const VjEntry *entry, uint64_t skip, uint64_t 
             s.error = -EBADMSG;
         }
         if (s.error < 0) {
-            vj_log_error("inode %" G_GUINT64_FORMAT ": object %" G_GUINT64_FORMAT
-                         " at offset %" G_GUINT64_FORMAT " has no usable record",
-                         r->inode.ino, entry->id, at);
+            s.object = (VjObject){.id = entry->id}; /* who reads it tells of it */
             s.error = s.error == -ENOENT ? -EBADMSG : s.error;
             s.kind = VJ_SEGMENT_DAMAGED;
         }

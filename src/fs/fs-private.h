@@ -38,6 +38,9 @@ struct VjFs {
     GHashTable *nodes; /* uint64_t* in VjNode → VjNode, owned */
     size_t staged_bytes;
     uint64_t inode_count; /* with a name, or open without one */
+    GHashTable *shown;    /* paths that were looked for a while ago, by inode */
+    int64_t shown_us;     /* when that was begun; 0: never */
+    int64_t look_us;      /* how long it took the last time */
 };
 
 typedef struct VjStage {
@@ -59,6 +62,12 @@ struct VjHandle {
     uint64_t last_stage_id;
     size_t staged_bytes;
 };
+
+/*
+ * "inode 7 (/a/b)", owned; "inode 7" where it has no name, and where all names would be read too
+ * often (path.c).  For the log alone: no thread is to be in a transaction, or hold a lock.
+ */
+char *vj_fs_shown_name(VjFs *fs, uint64_t ino);
 
 /* vj_meta_run on a volume that may be written. */
 int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body,

@@ -16,6 +16,7 @@ VjFs *vj_fs_new(VjVolume *volume)
     fs->volume = volume;
     fs->meta = vj_volume_meta(volume);
     fs->nodes = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    fs->shown = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     vj_mutex_init(&fs->lock, VJ_RANK_FS, "fs");
     fs->inode_count = vj_volume_inodes_at_open(volume);
     return fs;
@@ -28,6 +29,7 @@ void vj_fs_free(VjFs *fs)
     }
     g_assert(fs->staged_bytes == 0);
     g_hash_table_unref(fs->nodes);
+    g_hash_table_unref(fs->shown);
     vj_mutex_clear(&fs->lock);
     g_free(fs);
 }

@@ -99,8 +99,16 @@ int vj_fs_recode(VjHandle *h, const VjCaller *who, VjRecode *step)
 
 int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len, size_t *got)
 {
-    int r = vj_file_read(h->file, offset, dst, len, got);
+    VjFault fault = {.object = 0};
+    int r = vj_file_read_or_tell(h->file, offset, dst, len, got, &fault);
 
+    if (r < 0 && fault.why[0] != '\0') {
+        g_autofree char *name = vj_fs_shown_name(h->fs, h->ino);
+
+        vj_log_error("%s: object %" G_GUINT64_FORMAT
+                     ": %s; the file cannot be read at byte %" G_GUINT64_FORMAT,
+                     name, fault.object, fault.why, fault.offset);
+    }
     if (r == 0 && len > 0) {
         vj_fs_note_read(h);
     }

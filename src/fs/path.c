@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * path.c - from inode numbers back to names, for messages of fsck
+ * path.c - from inode numbers back to names, for messages
  *
  * One pass over all names keeps those of directories and of the inodes that are asked for.
  * Records that do not decode are skipped: vj_fs_check tells of them.
@@ -131,4 +131,105 @@ int vj_fs_find_paths(VjVolume *volume, const uint64_t *inodes, size_t count,
         visit_paths(names, inodes[i], visit, opaque);
     }
     return r;
+}
+
+/* ---- names in the log ------------------------------------------------------------------ */
+
+/* A look through all names costs what it costs: at most this share of the time goes there. */
+#define LOOK_SHARE 20
+/* Names may change; and those that are kept at once. */
+#define SHOWN_US ((int64_t)10 * 1000 * 1000)
+#define SHOWN_MOST 64u
+
+/* A name of @ino in the directory *dir, or (0) in any, which is *dir then.  -ENOENT: none. */
+static int name_of(VjTxn *txn, uint64_t ino, uint64_t *dir, GString *path)
+{
+    VjSlice key, value;
+    VjFsKey after = {.len = 0};
+    int r;
+
+    if (*dir != 0) {
+        vj_be64_set(after.bytes, *dir);
+        after.len = 8;
+    }
+    while ((r = vj_txn_next(txn, VJ_SPACE_DENTRY, vj_fs_key_slice(&after), &key,
+                            &value)) == 0) {
+        VjDentry d;
+
+        if (key.len < 8 || key.len > sizeof after.bytes ||
+            (*dir != 0 && vj_be64_get(key.data) != *dir)) {
+            return -ENOENT;
+        }
+        if (vj_dentry_decode(key, value, &d) == 0 && d.ino == ino) {
+            *dir = vj_be64_get(key.data);
+            g_string_prepend_len(path, (const char *)key.data + 8, (gssize)(key.len - 8));
+            g_string_prepend_c(path, '/');
+            return 0;
+        }
+        memcpy(after.bytes, key.data, key.len);
+        after.len = key.len;
+    }
+    return r;
+}
+
+/* One path of @ino, by the parents that directories know; owned, NULL: none is found. */
+static char *find_path(VjFs *fs, uint64_t ino)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    g_autoptr(GString) path = g_string_new(NULL);
+    VjInode inode;
+    int r = vj_meta_begin_read(fs->meta, &txn);
+
+    for (unsigned depth = 0; r == 0 && ino != VJ_INO_ROOT; depth++) {
+        uint64_t dir = 0;
+
+        r = depth < PATH_DEPTH_MAX ? vj_inode_get(txn, ino, &inode) : -ELOOP;
+        if (r == 0) {
+            dir = S_ISDIR(inode.mode) ? inode.parent : 0;
+            r = name_of(txn, ino, &dir, path);
+            ino = dir;
+        }
+    }
+    return r == 0 ? g_strdup(path->len > 0 ? path->str : "/") : NULL;
+}
+
+/* Under the lock: the path is known (copied), or it is not the time to look for it. */
+static bool is_shown(VjFs *fs, uint64_t ino, char **out) VJ_REQUIRES(fs->lock)
+{
+    int64_t now = vj_clock_mono_us();
+    const char *known;
+
+    if (now - fs->shown_us > SHOWN_US || g_hash_table_size(fs->shown) >= SHOWN_MOST) {
+        g_hash_table_remove_all(fs->shown);
+    }
+    known = g_hash_table_lookup(fs->shown, &ino);
+    *out = g_strdup(known);
+    if (known != NULL ||
+        (fs->shown_us != 0 && now - fs->shown_us < fs->look_us * LOOK_SHARE)) {
+        return true;
+    }
+    fs->shown_us = now;
+    return false;
+}
+
+char *vj_fs_shown_name(VjFs *fs, uint64_t ino)
+{
+    g_autofree char *path = NULL;
+    int64_t begin = vj_clock_mono_us();
+    bool shown;
+
+    vj_mutex_lock(&fs->lock);
+    shown = is_shown(fs, ino, &path);
+    vj_mutex_unlock(&fs->lock);
+    if (!shown) {
+        path = find_path(fs, ino);
+        vj_mutex_lock(&fs->lock);
+        fs->look_us = vj_clock_mono_us() - begin;
+        g_hash_table_replace(fs->shown, g_memdup2(&ino, sizeof ino),
+                             g_strdup(path == NULL ? "" : path));
+        vj_mutex_unlock(&fs->lock);
+    }
+    return path == NULL || path[0] == '\0'
+               ? g_strdup_printf("inode %" G_GUINT64_FORMAT, ino)
+               : g_strdup_printf("inode %" G_GUINT64_FORMAT " (%s)", ino, path);
 }

@@ -34,7 +34,7 @@ with open(sys.argv[1], "r+b") as f:
     f.seek(9000)
     f.write(bytes([byte[0] ^ 1]))
 EOF
-mount_varjfs
+mount_varjfs -o "log=$T/log"
 
 cat >"$T/damage.py" <<'EOF'
 import errno, os, sys
@@ -133,6 +133,16 @@ results()
     is "$1: it ran to its end" $status 0
 }
 
+# Before more of them come than are logged.
+lost=$(awk 'NR == 2 { print $1 }' "$T/map")
+flipped=$(awk 'NR == 12 { print $1 }' "$T/map")
+check_fails "a lost object" dd if="$MNT/edited" of=/dev/null bs=1 count=1 skip="$lost" status=none
+check_fails "a damaged one" dd if="$MNT/small" of=/dev/null bs=1 count=1 skip=$((flipped + 9000)) status=none
+check "the log names inode, path, object and cause" grep -q \
+    "inode [0-9]* (/edited): object [0-9]*: not in the store; the file cannot be read at byte $lost\$" "$T/log"
+check "of both" grep -q \
+    "inode [0-9]* (/small): object [0-9]*: a block at stored byte 8192 is not what was stored; the file cannot be read at byte " \
+    "$T/log"
 results before
 results after
 check "everything else becomes durable" varjfsctl sync "$MNT"
