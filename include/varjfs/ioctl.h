@@ -128,6 +128,15 @@ struct varjfs_stage {
  *
  * VOLUME: lines "key=value" of text: uuid, and label (may be empty).
  *
+ * SCRUB, as DF; times are seconds since 1970.  pass_* is 0 when no scrub is under way, last_* and
+ * finished when none was complete.  An older daemon answers EINVAL.
+ *     place          cursor with which VARJFS_TEND_SCRUB goes on; 0: begin a new one
+ *     pass_begun     when the one under way began, then what it has read so far
+ *     pass_objects, pass_bytes, pass_damaged
+ *     finished       when the last complete one ended
+ *     last_begun     when that one began, then what it read
+ *     last_objects, last_bytes, last_damaged
+ *
  * MAP: one line per entry of the file's map as it was last written back (VARJFS_IOC_SYNC or
  * fsync first to see all), ascending and without gaps; ten fields with one space between:
  *
@@ -152,6 +161,7 @@ struct varjfs_stage {
 #define VARJFS_TEXT_DF 2     /* the volume: space, objects, stored bytes */
 #define VARJFS_TEXT_STATS 3  /* counters since mount */
 #define VARJFS_TEXT_VOLUME 4 /* uuid, label */
+#define VARJFS_TEXT_SCRUB 5  /* how far a scrub has come; the last complete one */
 
 #define VARJFS_TEXT_END (~(__u64)0) /* cursor: there is no more */
 
@@ -203,7 +213,9 @@ struct varjfs_recode {
  *   GC     objects in the store that belong to nothing are removed, and what waits for its
  *          removal
  *   SCRUB  objects are read and verified, about 8 MiB a step; the ids of up to 16 that are
- *          damaged are in bad (more of them are counted)
+ *          damaged are in bad (more of them are counted).  The daemon keeps the place in the
+ *          metadata unless the mount is read only: VARJFS_TEXT_SCRUB has the cursor with which
+ *          a scrub that was cut off, by whatever, goes on
  *   CHECKPOINT  the metadata are copied into SOURCE/checkpoints, in one step; found_bytes is
  *          what the copy has. ENOSPC: too little space would be left
  *

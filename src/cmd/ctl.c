@@ -13,6 +13,7 @@
 #define MANY 1000000
 /* Of a scrub, bytes a second: a disk has some time left for others. */
 #define RATE_DEFAULT ((uint64_t)64 << 20)
+#define MAX_TIME_S ((uint64_t)1 << 32)
 
 typedef struct Subcommand {
     VjCmd cmd;       /* the name is "varjfsctl NAME" */
@@ -49,6 +50,15 @@ static const VjCmdSwitch scrub_switches[] = {
     {.word = "rate",
      .value = "BYTES",
      .help = "read at most so many a second; 0: no limit (default: 64M)"},
+    {.word = "resume",
+     .help = "go on where the last scrub was interrupted, else begin a new one"},
+    {.word = "max-bytes",
+     .value = "BYTES",
+     .help = "stop when so many were read; --resume goes on there"},
+    {.word = "max-time", .value = "SECONDS", .help = "stop after so many seconds"},
+    {.word = "progress", .help = "show the progress, also where it is no terminal"},
+    {.word = "status",
+     .help = "read nothing: show how far a scrub has come, and what the last found"},
     {0},
 };
 
@@ -141,9 +151,9 @@ static const Subcommand subcommands[] = {
      1,
      vj_ctl_checkpoint},
     {{.name = "varjfsctl scrub",
-      .operands = "[--json] [--rate=BYTES] MOUNT",
+      .operands = "[OPTION...] MOUNT",
       .summary = "Reads and verifies all objects, and names the files that have damaged\n"
-                 "ones.  For root.",
+                 "ones.  May be interrupted and resumed.  For root.",
       .switches = scrub_switches},
      1,
      1,
@@ -182,18 +192,34 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
                        GError **error)
 {
     VjCtl *ctl = opaque;
+    const struct {
+        const char *word;
+        bool *set;
+    } flags[] = {
+        {"no-sync", &ctl->no_sync}, {"recursive", &ctl->recursive},
+        {"resume", &ctl->resume},   {"progress", &ctl->progress},
+        {"status", &ctl->status},
+    };
 
     if (strcmp(s->word, "rate") == 0) {
         return vj_parse_size(value, &ctl->rate, error) ||
                vj_error_prefix(error, "--rate");
     }
-    if (strcmp(s->word, "no-sync") == 0) {
-        ctl->no_sync = true;
-        return true;
+    if (strcmp(s->word, "max-bytes") == 0) {
+        return vj_parse_size(value, &ctl->max_bytes, error) ||
+               vj_error_prefix(error, "--max-bytes");
     }
-    if (strcmp(s->word, "recursive") == 0) {
-        ctl->recursive = true;
-        return true;
+    if (strcmp(s->word, "max-time") == 0) {
+        return g_ascii_string_to_unsigned(value, 10, 0, MAX_TIME_S, &ctl->max_time_s,
+                                          NULL) ||
+               vj_error_set(error, EINVAL, "--max-time: \"%s\" is no number of seconds",
+                            value);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(flags); i++) {
+        if (strcmp(s->word, flags[i].word) == 0) {
+            *flags[i].set = true;
+            return true;
+        }
     }
     if (ctl->format != VJ_CTL_TEXT) {
         return vj_error_set(error, EINVAL, "--%s: one format at a time", s->word);

@@ -23,8 +23,11 @@ typedef struct VjCtl {
     VjCtlFormat format;
     bool no_sync;
     bool recursive;
-    uint64_t rate;   /* bytes a second; 0: as fast as it goes */
-    char **operands; /* ends with NULL; as many as the table of ctl.c allows */
+    bool resume, progress, status;
+    uint64_t rate;       /* bytes a second; 0: as fast as it goes */
+    uint64_t max_bytes;  /* 0: all */
+    uint64_t max_time_s; /* 0: until it is done */
+    char **operands;     /* ends with NULL; as many as the table of ctl.c allows */
 } VjCtl;
 
 /* Each returns an exit code and has reported what went wrong. */
@@ -60,6 +63,11 @@ int vj_ctl_open(const VjCtl *ctl, const char *path, int flags);
  * whoever serves the mount.
  */
 char *vj_ctl_split_pair(char *line);
+
+/* One step of VARJFS_IOC_TEND, from io->cursor on; false after a message. */
+struct varjfs_tend;
+bool vj_ctl_tend_step(const VjCtl *ctl, const char *path, int fd, uint32_t what,
+                      struct varjfs_tend *io);
 
 /* @text as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD; owned. */
 char *vj_ctl_json_string(const char *text);

@@ -23,6 +23,7 @@ varjfs_LDADD = $(LDADD_cmd)
 varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-edit.c \
 	src/cmd/ctl-recode.c \
+	src/cmd/ctl-scrub.c \
 	src/cmd/ctl-show.c \
 	src/cmd/ctl-stats.c \
 	src/cmd/ctl-tend.c \

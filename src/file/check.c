@@ -16,6 +16,8 @@
  */
 #include "file/check-private.h"
 #include "file/map-node-private.h"
+#include "file/repair.h"
+#include "file/scrub-format.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -614,6 +616,18 @@ static int read_next_ino(Check *c)
     return r;
 }
 
+static int check_scrub_record(Check *c)
+{
+    VjSlice value;
+    int r = vj_txn_get(c->txn, VJ_SPACE_SYSTEM,
+                       vj_slice(VJ_SCRUB_KEY, strlen(VJ_SCRUB_KEY)), &value);
+
+    if (r == 0 && !vj_repair_is_sealed(value)) { /* else it is one of another version */
+        problem(c, 0, "the record of how far a scrub has come is damaged");
+    }
+    return r == -ENOENT ? 0 : r;
+}
+
 static int check_all(Check *c, bool read_data)
 {
     int r = read_next_ino(c);
@@ -635,6 +649,9 @@ static int check_all(Check *c, bool read_data)
     }
     if (r == 0) {
         r = check_fragments(c);
+    }
+    if (r == 0) {
+        r = check_scrub_record(c);
     }
     return r < 0 ? r : check_objects(c, read_data);
 }

@@ -293,9 +293,27 @@ int vj_volume_gc(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
  * vj_volume_scrub - read and verify some objects, past all caches
  *
  * What is damaged is put into the log, into @t, and out of the index.  -ENOMEM, errors of meta.
+ * Unless the volume is read only, the place is kept with the metadata: a pass that was cut off
+ * goes on when the caller begins with it (vj_volume_scrub_status).  With cursor 0 a new one begins.
  * Threads   any; blocks      Locks   none
  */
 int vj_volume_scrub(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
+
+/* What one pass of scrub over all objects has read, or a part of it. */
+typedef struct VjScrubPass {
+    uint64_t begun_s; /* seconds since 1970 */
+    uint64_t objects, bytes, damaged;
+} VjScrubPass;
+
+typedef struct VjScrubStatus {
+    uint64_t place;   /* cursor with which the pass under way goes on; 0: there is none */
+    VjScrubPass pass; /* the one under way; zeroes without */
+    uint64_t finished_s; /* when the last complete pass ended; 0: never */
+    VjScrubPass last;    /* that one; zeroes without */
+} VjScrubStatus;
+
+/* 0; -EBADMSG: the record of it is damaged; errors of meta.  Any thread; blocks. */
+int vj_volume_scrub_status(VjVolume *v, VjScrubStatus *out) G_GNUC_WARN_UNUSED_RESULT;
 
 typedef struct VjVolumeUsage {
     VjStoreSpace space;

@@ -63,6 +63,8 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/resolve.c \
 	src/file/restore.c \
 	src/file/runs.c \
+	src/file/scrub-format.h \
+	src/file/scrub-record.c \
 	src/file/settings.c \
 	src/file/source-lock-private.h \
 	src/file/source-lock.c \

@@ -7,6 +7,7 @@
  */
 #include "file/inode-format.h"
 #include "file/repair-private.h"
+#include "file/scrub-format.h"
 
 #include <inttypes.h>
 
@@ -110,7 +111,8 @@ typedef struct Kind {
 #define OWN_KEY_BYTES 20u
 
 static const Kind kinds[] = {
-    {VJ_SPACE_SYSTEM, 0, NULL, "a counter", is_sealed, NULL, false},
+    {VJ_SPACE_SYSTEM, 0, NULL, "a counter, or the record of scrubs", is_sealed, NULL,
+     false},
     {VJ_SPACE_INODE, 8, "inode", "its record", inode_is_good, number_at_8, false},
     {VJ_SPACE_NODE, VJ_MAP_KEY_BYTES, "inode", "a map node", node_is_good,
      numbers_at_8_and_16, false},
@@ -161,6 +163,13 @@ static int put_back(VjRepair *r, VjTxn *txn, const Kind *k, VjSlice key, VjSlice
     return 1;
 }
 
+/* Without the record of scrubs the next one begins at the start. */
+static bool is_spare(const Kind *k, VjSlice key)
+{
+    return k->spare || (k->space == VJ_SPACE_SYSTEM && key.len == strlen(VJ_SCRUB_KEY) &&
+                        memcmp(key.data, VJ_SCRUB_KEY, key.len) == 0);
+}
+
 static int check_record(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
 {
     const Kind *k = opaque;
@@ -188,7 +197,7 @@ static int check_record(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, voi
         }
         return 0;
     }
-    if (k->spare && !vj_repair_is_sealed(value)) {
+    if (is_spare(k, key) && !vj_repair_is_sealed(value)) {
         vj_repair_say(r, "%s was damaged and was removed", name);
         vj_repair_del(r, k->space, key);
     }

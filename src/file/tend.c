@@ -9,9 +9,11 @@
  * and the step fails with it.
  *
  * scrub reads objects and compares them with their checksums and digests; what is damaged
- * leaves the index, so that equal content is stored afresh.
+ * leaves the index, so that equal content is stored afresh.  The place is kept after each step
+ * (scrub-record.c).
  */
 #include "file/object-parts.h"
+#include "file/scrub-format.h"
 #include "file/volume-private.h"
 
 /* Ids of which one step of gc lists what is stored. */
@@ -236,6 +238,7 @@ static int verify(VjVolume *v, const VjObject *object, VjTend *t)
 int vj_volume_scrub(VjVolume *v, VjTend *t)
 {
     g_autoptr(GArray) objects = g_array_new(FALSE, FALSE, sizeof(VjObject));
+    const VjTend before = *t;
     VjGuard guard;
     int rc;
 
@@ -250,5 +253,12 @@ int vj_volume_scrub(VjVolume *v, VjTend *t)
         rc = verify(v, &g_array_index(objects, VjObject, i), t);
     }
     vj_objects_guard_leave(v->objects, &guard);
+    if (rc == 0 && !vj_volume_read_only(v)) {
+        VjScrubPass step = {.objects = t->examined - before.examined,
+                            .bytes = t->examined_bytes - before.examined_bytes,
+                            .damaged = t->found - before.found};
+
+        rc = vj_scrub_note(v->meta, before.cursor, t->cursor, &step);
+    }
     return rc;
 }

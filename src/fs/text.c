@@ -200,6 +200,27 @@ static int text_df(VjFs *fs, Page *p)
     return 0;
 }
 
+static int text_scrub(VjFs *fs, Page *p)
+{
+    VjScrubStatus s;
+    int r = vj_volume_scrub_status(fs->volume, &s);
+
+    if (r < 0) {
+        return r;
+    }
+    list_line(p, "place", s.place);
+    list_line(p, "pass_begun", s.pass.begun_s);
+    list_line(p, "pass_objects", s.pass.objects);
+    list_line(p, "pass_bytes", s.pass.bytes);
+    list_line(p, "pass_damaged", s.pass.damaged);
+    list_line(p, "finished", s.finished_s);
+    list_line(p, "last_begun", s.last.begun_s);
+    list_line(p, "last_objects", s.last.objects);
+    list_line(p, "last_bytes", s.last.bytes);
+    list_line(p, "last_damaged", s.last.damaged);
+    return 0;
+}
+
 static void counter_visit(void *opaque, const char *name, uint64_t value)
 {
     list_line(opaque, name, value);
@@ -236,6 +257,9 @@ int vj_fs_text(VjFs *fs, uint64_t ino, unsigned what, uint64_t *cursor, char *ds
         break;
     case VARJFS_TEXT_DF:
         r = text_df(fs, &p);
+        break;
+    case VARJFS_TEXT_SCRUB:
+        r = text_scrub(fs, &p);
         break;
     case VARJFS_TEXT_VOLUME:
         text_pair(&p, "uuid", vj_volume_uuid(fs->volume));

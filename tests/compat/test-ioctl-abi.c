@@ -88,6 +88,8 @@ static void numbers(void **state)
     assert_int_equal(VARJFS_TEXT_MAP, 1);
     assert_int_equal(VARJFS_TEXT_DF, 2);
     assert_int_equal(VARJFS_TEXT_STATS, 3);
+    assert_int_equal(VARJFS_TEXT_VOLUME, 4);
+    assert_int_equal(VARJFS_TEXT_SCRUB, 5);
     assert_int_equal(VARJFS_TEXT_END, UINT64_MAX);
     assert_int_equal(VARJFS_RECODE_CHANGED, 1);
     assert_int_equal(VARJFS_RECODE_END, UINT64_MAX);

@@ -4,6 +4,8 @@
  */
 #include "sweep.h"
 
+#include "file/scrub-format.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -270,14 +272,16 @@ static int plant_fragment(VjTxn *txn, uint64_t ino, const uint8_t *bytes)
 }
 
 /*
- * An inode without a name, a lease and a dead object, as a crash leaves them.  The dead one has
+ * An inode without a name, a lease, a dead object and half a scrub, as a crash leaves them.  The dead one has
  * a locator that no store made: it is to be forgotten all the same.
  */
 static int plant_leftovers(VjTxn *txn)
 {
     VjInode orphan = {.ino = 0, .generation = 1, .mode = S_IFREG | 0600};
     VjObject dead = {.id = DEAD_ID, .plain_bytes = 100, .stored_bytes = 132};
+    VjScrubStatus scrub = {.place = 1, .pass = {.begun_s = 1795209543, .objects = 1}};
     uint8_t key[8], lease[VJ_LEASE_BYTES], next[VJ_NEXT_ID_BYTES];
+    VjScrubDisk scrubbed;
     int r = vj_ino_new(txn, &orphan.ino);
 
     if (r == 0) {
@@ -291,6 +295,11 @@ static int plant_leftovers(VjTxn *txn)
         r = vj_txn_put(txn, VJ_SPACE_SYSTEM,
                        vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)),
                        vj_slice(next, sizeof next));
+    }
+    vj_scrub_encode(&scrub, &scrubbed);
+    if (r == 0) {
+        r = vj_txn_put(txn, VJ_SPACE_SYSTEM, vj_slice(VJ_SCRUB_KEY, strlen(VJ_SCRUB_KEY)),
+                       vj_slice(&scrubbed, sizeof scrubbed));
     }
     vj_be64_set(key, LEASE_FIRST);
     vj_lease_encode(LEASE_FIRST, LEASE_LAST, lease);

@@ -80,6 +80,7 @@ int ctl_main(int argc, char **argv);
 #define main ctl_main
 #include "../../src/cmd/ctl.c"
 #undef main
+#include "../../src/cmd/ctl-scrub.c"
 #include "../../src/cmd/ctl-show.c"
 #include "../../src/cmd/ctl-stats.c"
 #undef printf
@@ -207,6 +208,9 @@ static void expect_metrics(const char *text)
 static int (*const shows[])(const VjCtl *ctl) = {vj_ctl_df, vj_ctl_stats, vj_ctl_map,
                                                  vj_ctl_status};
 
+/* First bytes from here on: varjfsctl scrub --status. */
+#define SCRUB_FROM 0xf0u
+
 static void try_answers(uint8_t how)
 {
     static char path[] = "/";
@@ -215,6 +219,7 @@ static void try_answers(uint8_t how)
     const VjCtl ctl = {.cmd = &cmd,
                        .format = (VjCtlFormat)(how / 4 % 3),
                        .no_sync = true,
+                       .status = true,
                        .operands = operands};
     char *text = NULL;
     size_t len;
@@ -222,13 +227,13 @@ static void try_answers(uint8_t how)
 
     output = open_memstream(&text, &len);
     is_mounted = true;
-    status = shows[how % 4](&ctl);
+    status = how >= SCRUB_FROM ? vj_ctl_scrub(&ctl) : shows[how % 4](&ctl);
     is_mounted = false;
     g_assert(fclose(output) == 0);
     if (status == EXIT_SUCCESS && strlen(text) == len) {
         if (ctl.format == VJ_CTL_JSON) {
             expect_json(text);
-        } else if (ctl.format == VJ_CTL_PROMETHEUS && how % 4 < 2) {
+        } else if (ctl.format == VJ_CTL_PROMETHEUS && how < SCRUB_FROM && how % 4 < 2) {
             expect_metrics(text);
         }
     }
@@ -291,7 +296,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     real = silence();
     text = g_strndup((const char *)data + 1, len - 1);
     answers = vj_reader(vj_slice(data + 1, len - 1));
-    if (data[0] % 16 < 12) {
+    if (data[0] >= SCRUB_FROM) {
+        try_answers(data[0]);
+    } else if (data[0] % 16 < 12) {
         try_answers(data[0] % 16);
     } else if (data[0] % 16 < 14) {
         try_json(text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * Records that are only read through a transaction: inline contents, fragments, the counter
- * of inodes, the name of the volume.  The input: which (1), inode (8), number of the fragment
+ * of inodes, the name of the volume, how far a scrub has come.  The input: which (1), inode (8), number of the fragment
  * (4), what is asked for (4) and from where (2), then the value.  It is tried as it is and
  * with its checksum put right.  A part is what the whole has there; what was read and is
  * written again reads the same.
@@ -10,6 +10,7 @@
 
 #include "codec/codec.h"
 #include "file/inode-format.h"
+#include "file/scrub-format.h"
 #include "file/volume-private.h"
 
 #include "../unit/file/mem-meta.h"
@@ -28,7 +29,8 @@ typedef struct Input {
 static int put_body(VjTxn *txn, void *opaque)
 {
     static const VjSpace spaces[] = {VJ_SPACE_INLINE, VJ_SPACE_FRAGMENT, VJ_SPACE_SYSTEM,
-                                     VJ_SPACE_SYSTEM};
+                                     VJ_SPACE_SYSTEM, VJ_SPACE_SYSTEM};
+    static const char *const names[] = {VJ_NEXT_INO_KEY, VJ_VOLUME_KEY, VJ_SCRUB_KEY};
     const Input *in = opaque;
     uint8_t key[12];
     VjSlice where = vj_slice(key, in->kind == 1 ? 12 : 8);
@@ -36,7 +38,7 @@ static int put_body(VjTxn *txn, void *opaque)
     vj_be64_set(key, in->ino);
     vj_be32_set(key + 8, in->number);
     if (in->kind >= 2) {
-        const char *name = in->kind == 2 ? VJ_NEXT_INO_KEY : VJ_VOLUME_KEY;
+        const char *name = names[in->kind - 2];
 
         where = vj_slice(name, strlen(name));
     }
@@ -126,6 +128,36 @@ static void try_volume(VjMeta *m)
     }
 }
 
+/* What was read is written as the same bytes; a step fits behind any record. */
+static void try_scrub(VjMeta *m, const Input *in)
+{
+    const VjScrubPass step = {.objects = in->number, .bytes = in->size};
+    VjScrubStatus s = {.place = 0}, after = {.place = 0};
+    VjScrubDisk disk;
+
+    {
+        VJ_AUTO_READ_TXN *txn = NULL;
+
+        g_assert(vj_meta_begin_read(m, &txn) == 0);
+        if (vj_scrub_get(txn, &s) == 0) {
+            vj_scrub_encode(&s, &disk);
+            g_assert(in->value.len == sizeof disk &&
+                     memcmp(in->value.data, &disk, sizeof disk) == 0);
+        } else {
+            s = (VjScrubStatus){.place = 0};
+        }
+    }
+    g_assert(vj_scrub_note(m, s.place, UINT64_MAX, &step) == 0);
+    {
+        VJ_AUTO_READ_TXN *txn = NULL;
+
+        g_assert(vj_meta_begin_read(m, &txn) == 0);
+        g_assert(vj_scrub_get(txn, &after) == 0);
+    }
+    g_assert(after.place == 0 && after.finished_s != 0);
+    g_assert(after.last.objects == s.pass.objects + step.objects);
+}
+
 static void try_value(const Input *in)
 {
     VjMeta *m = mem_meta_new();
@@ -143,7 +175,9 @@ static void try_value(const Input *in)
         try_next_ino(txn);
     }
     vj_txn_end(txn);
-    if (in->kind == 3) {
+    if (in->kind == 4) {
+        try_scrub(m, in);
+    } else if (in->kind == 3) {
         try_volume(m);
     } else if (in->kind == 0 && in->value.len > 0 && in->value.len <= VJ_SYMLINK_MAX) {
         encode_again(m, in, in->value.data, in->value.len);
@@ -157,7 +191,7 @@ FUZZ_MUTATIONS(200);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     VjReader r = vj_reader(vj_slice(data, len));
-    Input in = {.kind = vj_read_u8(&r) & 3};
+    Input in = {.kind = vj_read_u8(&r) % 5};
     g_autofree uint8_t *forged = NULL;
 
     fuzz_quiet();

@@ -24,6 +24,7 @@ MOUNT_TESTS += \
 	tests/mount/posix-options.sh \
 	tests/mount/posix-suite.sh \
 	tests/mount/rwrite.sh \
+	tests/mount/scrub-resume.sh \
 	tests/mount/space-tools.sh \
 	tests/mount/transform-read.sh \
 	tests/mount/transform.sh \

@@ -69,6 +69,11 @@ tests_unit_file_test_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_t
 tests_unit_file_test_checkpoint_LDADD = tests/unit/file/libmem-meta.la $(LDADD_file) \
 	$(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/file/test-scrub-record
+tests_unit_file_test_scrub_record_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+tests_unit_file_test_scrub_record_LDADD = tests/unit/file/libmem-meta.la $(LDADD_file) \
+	$(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/file/test-object-encoded
 tests_unit_file_test_object_encoded_SOURCES = tests/unit/file/test-object-encoded.c $(object_fixture)
 tests_unit_file_test_object_encoded_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
