@@ -10,4 +10,6 @@ dist_completion_DATA = \
 
 dist_doc_DATA = \
 	contrib/fstab.example \
-	contrib/srv-varjfs.mount
+	contrib/srv-varjfs.mount \
+	contrib/varjfs-scrub@.service \
+	contrib/varjfs-scrub@.timer

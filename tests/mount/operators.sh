@@ -59,7 +59,7 @@ if command -v make >/dev/null && [ -f "$builddir/Makefile" ]; then
         "$(find "$T/root" -path '*/bash-completion/completions/*' -printf '%f\n' | sort | xargs)" \
         "fsck.varjfs mkfs.varjfs varjfs varjfsctl"
     is "so are the examples" "$(find "$T/root" -path '*/doc/*' -type f -printf '%f\n' | sort | xargs)" \
-        "fstab.example srv-varjfs.mount"
+        "fstab.example srv-varjfs.mount varjfs-scrub@.service varjfs-scrub@.timer"
     make -C "$builddir" uninstall-dist_completionDATA uninstall-dist_docDATA DESTDIR="$T/root" \
         >"$T/install.log" 2>&1 || fail "make uninstall" "$(tail -3 "$T/install.log")"
     is "uninstall leaves nothing" "$(find "$T/root" -type f -o -type l)" ""
@@ -70,6 +70,12 @@ fi
 if command -v systemd-analyze >/dev/null; then
     cp "$contrib/srv-varjfs.mount" "$T/srv-varjfs.mount"
     check "systemd-analyze verify" systemd-analyze verify --man=no "$T/srv-varjfs.mount"
+    mkdir "$T/units"
+    cp "$contrib/varjfs-scrub@.timer" "$T/units"
+    sed "s|/usr/bin/varjfsctl|$builddir/varjfsctl|" "$contrib/varjfs-scrub@.service" \
+        >"$T/units/varjfs-scrub@.service"
+    check "of the nightly scrub" systemd-analyze verify --man=no \
+        "$T/units/varjfs-scrub@srv-varjfs.service" "$T/units/varjfs-scrub@srv-varjfs.timer"
 else
     skip "systemd-analyze verify" "there is no systemd-analyze"
 fi

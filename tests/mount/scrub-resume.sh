@@ -56,6 +56,10 @@ is "the end is noted, and what was found" "$(known last_objects) $(known last_da
 check "and the time" test "$(known finished)" -ge "$(known last_begun)"
 is "shown as text" "$(varjfsctl scrub --status "$MNT" | grep -c "^finished .*: $all objects, .* 0 objects damaged$")" 1
 is "there is nothing to resume: a new one" "$(scrub --resume)" "$all"
+# shellcheck disable=SC2154 # tap.sh sets srcdir
+read -r -a unit < <(sed -n 's|^ExecStart=/usr/bin/||p' "$srcdir/contrib/varjfs-scrub@.service")
+is "what systemd starts" "$(status_of "${unit[@]/"%f"/$MNT}")" 0
+is "reads as much" "$(grep -c "^$MNT: $all objects, " "$T/out")" 1
 
 # ---- stopped by a budget; a remount; kill -9 of the daemon
 
