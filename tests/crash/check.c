@@ -12,6 +12,8 @@
  */
 #include "examine.h"
 
+#include "file/file.h"
+
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
@@ -26,18 +28,19 @@
 /* A state that takes longer hangs. */
 #define STATE_SECONDS 300u
 #define SAID_MOST 20u
+#define NEAR_RECORDS 40u
 
 typedef struct Options {
-    int states, jobs, hook_every;
+    int states, jobs, hook_every, restore_every;
     uint64_t seed;
-    char *dir, *hook, *one;
+    char *dir, *hook, *one, *near;
     gboolean keep, export_tree, first;
 } Options;
 
 /* Shared with the children. */
 typedef struct Result {
-    uint64_t leaks, pending, objects, names, bytes;
-    bool is_clean;
+    uint64_t leaks, pending, objects, names, bytes, unreadable;
+    bool is_clean, is_restored;
 } Result;
 
 typedef struct Job {
@@ -55,8 +58,8 @@ typedef struct Run {
     Disk *disk;
     Job jobs[JOBS_MOST];
     Result *results; /* of jobs */
-    unsigned started, violations, leaking;
-    uint64_t leaks_most, pending_most, bytes;
+    unsigned started, violations, leaking, restored;
+    uint64_t leaks_most, pending_most, bytes, unreadable;
 } Run;
 
 static int fail(const char *what, const GError *error)
@@ -133,13 +136,49 @@ static bool run_hook(const Run *run, const Job *job, const char *tree)
     return system(run->o->hook) == 0;
 }
 
-static void be_job(Run *run, Job *job, Result *result, bool with_hook)
+/* Where there is a checkpoint: a copy of the state is restored to it, and examined. */
+static bool try_restore(const Run *run, const Job *job, Result *result)
+{
+    g_autofree char *source = make_dir(job->dir, "restored");
+    g_autofree char *command = g_strdup_printf("fsck.varjfs --restore %s >&2", source);
+    g_autoptr(GArray) checkpoints = NULL;
+    g_autoptr(GError) error = NULL;
+    Examine e = {.source = source,
+                 .history = &run->history,
+                 .at = {job->cut, true},
+                 .seed = job->seed};
+    int status;
+    bool ok;
+
+    if (!disk_write(run->disk, source, &error) ||
+        (checkpoints = vj_volume_checkpoints(source, &error)) == NULL) {
+        fprintf(stderr, "check: %s\n", error->message);
+        return false;
+    }
+    if (checkpoints->len == 0) {
+        return true;
+    }
+    fflush(NULL);
+    status = system(command);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 1) {
+        fprintf(stderr, "%s: status %#x\n", command, (unsigned)status);
+        return false;
+    }
+    ok = examine(&e);
+    fprintf(stderr, "restored: %s\n%s", g_array_index(checkpoints, VjCheckpoint, 0).name,
+            e.said->str);
+    result->is_restored = true;
+    result->unreadable = e.unreadable;
+    return ok;
+}
+
+static void be_job(Run *run, Job *job, Result *result, bool with_hook, bool with_restore)
 {
     g_autofree char *said = g_build_filename(job->dir, "said", NULL);
     g_autofree char *source = NULL, *tree = NULL;
     g_autoptr(GError) error = NULL;
     Examine e = {.history = &run->history,
-                 .cut = job->cut,
+                 .at = {job->cut, false},
                  .seed = job->seed,
                  .in_the_making = job->cut <= run->history.begin};
     Cut cut;
@@ -172,7 +211,15 @@ static void be_job(Run *run, Job *job, Result *result, bool with_hook)
     if (ok && with_hook && !e.in_the_making) {
         ok = run_hook(run, job, tree);
     }
-    *result = (Result){e.leaks, e.pending, e.objects, e.names, e.bytes, ok};
+    *result = (Result){.leaks = e.leaks,
+                       .pending = e.pending,
+                       .objects = e.objects,
+                       .names = e.names,
+                       .bytes = e.bytes};
+    if (ok && with_restore && !e.in_the_making) {
+        ok = try_restore(run, job, result);
+    }
+    result->is_clean = ok;
     fflush(NULL);
     _exit(ok ? EXIT_SUCCESS : EXIT_FAILURE);
 }
@@ -215,6 +262,8 @@ static void end_job(Run *run, Job *job, const Result *result, int status)
     run->leaks_most = MAX(run->leaks_most, result->leaks);
     run->pending_most = MAX(run->pending_most, result->pending);
     run->bytes += result->bytes;
+    run->restored += result->is_restored;
+    run->unreadable += result->unreadable;
     if (run->o->keep) {
         printf("kept: %s\n", job->dir);
     } else {
@@ -248,14 +297,19 @@ static Job *free_job(Run *run)
     }
 }
 
+/* One state of @every, not the first of them. */
+static bool is_turn(const Run *run, int every)
+{
+    return run->started % (unsigned)every == (unsigned)every / 2;
+}
+
 static void start_job(Run *run, size_t cut, uint64_t seed)
 {
     Job *job = free_job(run);
     Result *result = &run->results[job - run->jobs];
     g_autofree char *name = g_strdup_printf("%zu-%" G_GINT64_MODIFIER "x", cut, seed);
-    bool with_hook =
-        run->o->hook != NULL &&
-        run->started % (unsigned)run->o->hook_every == (unsigned)run->o->hook_every / 2;
+    bool with_hook = run->o->hook != NULL && is_turn(run, run->o->hook_every);
+    bool with_restore = run->o->restore_every > 0 && is_turn(run, run->o->restore_every);
 
     job->cut = cut;
     job->seed = seed;
@@ -265,7 +319,7 @@ static void start_job(Run *run, size_t cut, uint64_t seed)
     fflush(NULL);
     job->pid = fork();
     if (job->pid == 0) {
-        be_job(run, job, result, with_hook);
+        be_job(run, job, result, with_hook, with_restore);
     }
     if (job->pid < 0) {
         fprintf(stderr, "check: fork: %s\n", g_strerror(errno));
@@ -300,6 +354,38 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* The records behind "begin" that name what --near says, as a file or in a mark. */
+static GArray *find_near(const Run *run)
+{
+    GArray *found = g_array_new(FALSE, FALSE, sizeof(size_t));
+
+    for (size_t i = run->history.begin + 1;
+         run->o->near != NULL && i < crash_log_count(&run->log); i++) {
+        CrashRecord r = crash_log_get(&run->log, i);
+        g_autofree char *name = g_strndup(r.name, r.head.name_bytes);
+        bool is_mark = r.head.kind == VJ_RECORD_MARK;
+
+        if (strcmp(name, run->o->near) == 0 ||
+            (is_mark && r.head.data_bytes >= strlen(run->o->near) &&
+             memcmp(r.data, run->o->near, strlen(run->o->near)) == 0)) {
+            g_array_append_val(found, i);
+        }
+    }
+    return found;
+}
+
+/* Half of the cuts. */
+static void move_near(const Run *run, size_t *cuts, size_t count, VjRng *rng)
+{
+    g_autoptr(GArray) near = find_near(run);
+
+    for (size_t k = 1; near->len > 0 && k < count; k += 2) {
+        size_t at = g_array_index(near, size_t, vj_rng_below(rng, near->len));
+
+        cuts[k] = MIN(at + vj_rng_below(rng, NEAR_RECORDS), crash_log_count(&run->log));
+    }
+}
+
 /* Rising numbers of records, each a cut behind so many.  One in 30 lies before "begin". */
 static size_t *choose_cuts(const Run *run, size_t count, VjRng *rng)
 {
@@ -330,6 +416,7 @@ static size_t *choose_cuts(const Run *run, size_t count, VjRng *rng)
         }
         cuts[k] = low + 1;
     }
+    move_near(run, cuts, count, rng);
     qsort(cuts, count, sizeof *cuts, by_size);
     return cuts;
 }
@@ -403,9 +490,10 @@ static int run_all(Run *run)
     printf("states %u violations %u seed %" G_GUINT64_FORMAT
            " records %zu leaking %u leaks-most "
            "%" G_GUINT64_FORMAT " pending-most %" G_GUINT64_FORMAT " bytes-compared "
-           "%" G_GUINT64_FORMAT "\n",
+           "%" G_GUINT64_FORMAT " restored %u unreadable %" G_GUINT64_FORMAT "\n",
            run->started, run->violations, run->o->seed, crash_log_count(&run->log),
-           run->leaking, run->leaks_most, run->pending_most, run->bytes);
+           run->leaking, run->leaks_most, run->pending_most, run->bytes, run->restored,
+           run->unreadable);
     disk_free(run->disk);
     history_clear(&run->history);
     crash_log_close(&run->log);
@@ -427,6 +515,13 @@ static int command_states(int argc, char **argv)
         {"hook-every", 0, 0, G_OPTION_ARG_INT, &o.hook_every, "for one state of N", "N"},
         {"tree", 0, 0, G_OPTION_ARG_NONE, &o.export_tree,
          "before the hook: copy all files out, to VJ_CRASH_TREE", NULL},
+        {"restore-every", 0, 0, G_OPTION_ARG_INT, &o.restore_every,
+         "of one state of N a copy is restored to its newest checkpoint", "N"},
+        {"near", 0, 0, G_OPTION_ARG_STRING, &o.near,
+         "half of the cuts close behind what happens to names that are NAME, or marks "
+         "that "
+         "begin so",
+         "NAME"},
         {"one", 0, 0, G_OPTION_ARG_STRING, &o.one, "one state, as a violation names it",
          "CUT:SEED"},
         {"first", 0, 0, G_OPTION_ARG_NONE, &o.first, "end with the first violation",

@@ -16,11 +16,14 @@
 #   crash_remount_command              print a command that unmounts and mounts, recorded
 #
 # The log is $crash_log.  CRASH_DAEMON=PROGRAM mounts with another program than varjfs.
+# CRASH_FIRST=yes ends with the first violation.
 
 crash_library=${builddir:-${VARJFS_BUILDDIR:-.}}/tests/crash/.libs/librecord.so
 crash_check=${builddir:-${VARJFS_BUILDDIR:-.}}/tests/crash/check
 crash_log=
 crash_mount_options=()
+crash_fail=0 # one of so many writes of the metadata fails (record.c)
+crash_cut_options=()
 
 requires_crash()
 {
@@ -37,7 +40,7 @@ crash_run()
     program=$(type -P "$1") || return 127
     sanitizer=$(ldd "$program" 2>/dev/null | awk '/lib[at]san\.so/ { print $3 }')
     LD_PRELOAD="$sanitizer $crash_library" VJ_RECORD_LOG="$crash_log" \
-        VJ_RECORD_BELOW="$SOURCE" "$@"
+        VJ_RECORD_BELOW="$SOURCE" VJ_RECORD_FAIL="$crash_fail" "$@"
 }
 
 # CRASH_KEEP=DIR: the logs stay there.
@@ -107,7 +110,7 @@ crash_remount_command()
 {
     {
         echo '#!/bin/bash'
-        declare -p MNT SOURCE T PATH crash_log crash_library crash_check crash_mount_options
+        declare -p MNT SOURCE T PATH crash_log crash_library crash_check crash_mount_options crash_fail
         echo "CRASH_DAEMON=${CRASH_DAEMON:-varjfs}"
         declare -f unmount wait_for process_gone crash_daemon_gone crash_take_down crash_run
         cat <<'END'
@@ -137,14 +140,14 @@ crash_replays()
 crash_cut()
 {
     mkdir -p "$crash_dir/states"
-    "$crash_check" states "$crash_log" --dir "$crash_dir/states" "$@" >"$T/states" 2>&1
+    "$crash_check" states "$crash_log" --dir "$crash_dir/states" ${CRASH_FIRST:+--first} "$@" >"$T/states" 2>&1
 }
 
 crash_states()
 {
     local name=$1 status=0
     shift
-    crash_cut "$@" || status=$?
+    crash_cut ${crash_cut_options[@]+"${crash_cut_options[@]}"} "$@" || status=$?
     note "$(cat "$T/states")"
     is "$name: power cuts" $status 0
 }
@@ -153,10 +156,20 @@ crash_workload()
 {
     local name=$1 options=()
     shift
-    # Nothing is flushed that nobody asked for.
-    [ "$name" != commits ] || options=(-o commit=3600)
+    crash_fail=0
+    crash_cut_options=()
+    case $name in
+    commits) options=(-o commit=3600) ;; # nothing is flushed that nobody asked for
+    compact) crash_cut_options=(--near data.mdb.new) ;;
+    checkpoint)
+        options=(-o checkpoint=1) # one at each unmount, and when a second has passed
+        crash_cut_options=(--near new --restore-every 5)
+        ;;
+    metafault) crash_cut_options=(--near '!fault') ;;
+    esac
     # With a small reserve, which each state has to set aside anew.
     crash_make -o objects=1K,meta=lmdb:reserve=1M
+    [ "$name" != metafault ] || crash_fail=13
     crash_mount ${options[@]+"${options[@]}"}
     check "$name" "${builddir:-${VARJFS_BUILDDIR:-.}}/tests/crash/workload" "$name" --dir "$MNT" \
         --log "$crash_log" --remount "$(crash_remount_command)" "$@"

@@ -8,6 +8,7 @@
  *   directory its entries.  syncfs covers everything.  A write through O_DSYNC covers itself.
  *   Nothing else makes anything durable: not close, not rename, not the sync of another file,
  *   not sync_file_range.
+ * - What a failed sync was to cover no later sync covers: its pages count as clean.  Writing it again does.
  * - What is not covered survives in any subset and any order, a write also in parts.
  * - A rename is two changes, each of which survives by itself.
  * - A file whose name survives without its contents is empty, or as long as it was with any
@@ -90,12 +91,17 @@ CrashRecord crash_log_get(const CrashLog *log, size_t i)
 
 typedef struct Node Node;
 
-/* A change that is not covered: of a file, the record; of a directory, one name. */
+/*
+ * A change that is not covered: of a file, the record; of a directory, one name.  Or one that is,
+ * behind one that is not: what is in doubt does not come to lie over it.
+ */
 typedef struct Pending {
     size_t at; /* the record */
     char *name;
-    Node *target; /* NULL: the name goes */
-    bool keep;    /* decided by disk_cut() */
+    Node *target;    /* NULL: the name goes */
+    bool is_durable; /* it is covered */
+    bool is_past;    /* a sync of it failed: none covers it any more */
+    bool keep;       /* decided by disk_cut() */
 } Pending;
 
 struct Node {
@@ -269,24 +275,47 @@ static void add_pending(Disk *d, Node *n, const char *name, Node *target)
     }
 }
 
-/* What came before the record @before is durable. */
-static void cover(Disk *d, Node *n, size_t before)
+/* What is durable, and has nothing in doubt before it, need not be remembered. */
+static void settle(Disk *d, Node *n)
 {
     guint count = 0;
 
     while (count < n->pending->len &&
-           g_array_index(n->pending, Pending, count).at < before) {
+           g_array_index(n->pending, Pending, count).is_durable) {
         apply(d, n, &g_array_index(n->pending, Pending, count));
         count++;
     }
     if (count > 0) {
         g_array_remove_range(n->pending, 0, count);
-        d->pending -= count;
     }
     if (n->pending->len == 0 && n->is_dirty) {
         n->is_dirty = false;
         g_ptr_array_remove_fast(d->dirty, n);
     }
+}
+
+static void make_durable(Disk *d, Pending *p)
+{
+    if (!p->is_durable) {
+        p->is_durable = true;
+        d->pending--;
+    }
+}
+
+/* What came before the record @before is durable. */
+static void cover(Disk *d, Node *n, size_t before)
+{
+    for (guint i = 0; i < n->pending->len; i++) {
+        Pending *p = &g_array_index(n->pending, Pending, i);
+
+        if (p->at >= before) {
+            break;
+        }
+        if (!p->is_past) {
+            make_durable(d, p);
+        }
+    }
+    settle(d, n);
 }
 
 static void cover_all(Disk *d, size_t before)
@@ -346,6 +375,35 @@ static bool feed_synced(Disk *d, const CrashRecord *r)
     return n != NULL;
 }
 
+static void give_up(Node *n, size_t before)
+{
+    for (guint i = 0; i < n->pending->len; i++) {
+        Pending *p = &g_array_index(n->pending, Pending, i);
+
+        p->is_past |= p->at < before;
+    }
+}
+
+static bool feed_unsynced(Disk *d, const CrashRecord *r)
+{
+    CrashRecord begin;
+    Node *n;
+    size_t at;
+
+    if (!sync_begin(d, r, &at)) {
+        return false;
+    }
+    begin = crash_log_get(d->log, at);
+    for (guint i = 0; begin.head.kind == VJ_RECORD_SYNC_ALL && i < d->dirty->len; i++) {
+        give_up(d->dirty->pdata[i], at);
+    }
+    n = begin.head.kind == VJ_RECORD_SYNC_ALL ? NULL : node_of(d, begin.head.ino);
+    if (n != NULL) {
+        give_up(n, at);
+    }
+    return true;
+}
+
 /* A write through O_DSYNC: it alone, whatever waits before it. */
 static bool feed_durable(Disk *d, const CrashRecord *r)
 {
@@ -360,14 +418,12 @@ static bool feed_durable(Disk *d, const CrashRecord *r)
         Pending *p = &g_array_index(n->pending, Pending, i);
 
         if (p->at == at) {
-            apply(d, n, p);
-            g_array_remove_index(n->pending, i);
-            d->pending--;
+            make_durable(d, p);
             break;
         }
     }
     if (n != NULL) {
-        cover(d, n, 0);
+        settle(d, n);
     }
     return n != NULL;
 }
@@ -461,6 +517,8 @@ static bool feed_record(Disk *d, const CrashRecord *r)
         return true;
     case VJ_RECORD_SYNCED:
         return feed_synced(d, r);
+    case VJ_RECORD_UNSYNCED:
+        return feed_unsynced(d, r);
     case VJ_RECORD_DURABLE:
         return feed_durable(d, r);
     case VJ_RECORD_MARK:
@@ -552,12 +610,17 @@ static void decide(Disk *d, const Cut *cut, VjRng *rng)
         Node *n = d->dirty->pdata[i];
         bool whole = is_kept(cut, rng, n, 0, 1);
 
-        for (guint k = 0; k < n->pending->len; k++, place++) {
+        for (guint k = 0; k < n->pending->len; k++) {
             Pending *p = &g_array_index(n->pending, Pending, k);
 
+            if (p->is_durable) {
+                p->keep = true;
+                continue;
+            }
             p->keep = cut->kind == CUT_BY_FILE  ? whole
                       : cut->kind == CUT_PREFIX ? p->at < moment
                                                 : is_kept(cut, rng, n, place, chosen);
+            place++;
         }
     }
 }
@@ -594,7 +657,8 @@ void disk_cut(Disk *d, const Cut *cut, VjRng *rng)
         for (guint k = 0; k < n->pending->len; k++) {
             const Pending *p = &g_array_index(n->pending, Pending, k);
 
-            if (!n->is_dir && crash_log_get(d->log, p->at).head.kind == VJ_RECORD_WRITE) {
+            if (!n->is_dir && !p->is_durable &&
+                crash_log_get(d->log, p->at).head.kind == VJ_RECORD_WRITE) {
                 apply_torn(d, n, p, cut, rng);
             } else if (p->keep) {
                 apply(d, n, p);

@@ -12,13 +12,13 @@
 typedef struct Examine {
     const char *source; /* the state */
     const History *history;
-    size_t cut; /* records of the log that came before it */
+    CutAt at;
     uint64_t seed;
     bool in_the_making; /* mkfs has not returned: there may be no file system yet */
     const char
         *export_to; /* an empty directory that gets a copy of all files; NULL: none */
     /* out: */
-    uint64_t leaks, pending, objects, names, bytes;
+    uint64_t leaks, pending, objects, names, bytes, unreadable;
     unsigned told;
     GString *said; /* what is wrong; empty: nothing */
 } Examine;

@@ -24,6 +24,7 @@ static void stream_file_free(gpointer opaque)
 
     g_array_unref(f->versions);
     g_array_unref(f->durable);
+    g_array_unref(f->kept);
     g_free(f);
 }
 
@@ -35,6 +36,7 @@ static void stream_free(gpointer opaque)
     g_array_unref(s->steps);
     g_array_unref(s->floors);
     g_array_unref(s->durable);
+    g_array_unref(s->kept);
     g_hash_table_unref(s->by_ino);
     g_hash_table_unref(s->files);
     g_hash_table_unref(s->now);
@@ -58,6 +60,7 @@ static Stream *stream_get(History *h, const char *name, size_t at)
     g_array_set_clear_func(s->steps, step_clear);
     s->floors = g_array_new(FALSE, FALSE, sizeof(Floor));
     s->durable = g_array_new(FALSE, FALSE, sizeof(Floor));
+    s->kept = g_array_new(FALSE, FALSE, sizeof(Floor));
     s->files = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, stream_file_free);
     s->by_ino = g_hash_table_new(g_int64_hash, g_int64_equal);
     s->now = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
@@ -75,6 +78,7 @@ static StreamFile *file_get(Stream *s, guint64 number)
         f->number = number;
         f->versions = g_array_new(FALSE, FALSE, sizeof(Version));
         f->durable = g_array_new(FALSE, FALSE, sizeof(Floor));
+        f->kept = g_array_new(FALSE, FALSE, sizeof(Floor));
         g_array_append_val(f->versions, empty);
         g_hash_table_insert(s->files, &f->number, f);
     }
@@ -178,19 +182,22 @@ static bool read_step(Stream *s, char **words, size_t at)
 static bool read_durable(Stream *s, char **words, size_t at)
 {
     Floor floor = {.at = at};
+    bool is_kept = g_ascii_tolower(words[1][0]) == 'k';
     uint64_t file;
+    StreamFile *f;
 
-    if (words[1][0] == 'D') {
+    if (g_ascii_isupper(words[1][0])) {
         if (!number(words[2], &floor.version) || floor.version > s->steps->len) {
             return false;
         }
-        g_array_append_val(s->durable, floor);
+        g_array_append_val(is_kept ? s->kept : s->durable, floor);
         return true;
     }
     if (!number(words[2], &file) || !number(words[3], &floor.version)) {
         return false;
     }
-    g_array_append_val(file_get(s, file)->durable, floor);
+    f = file_get(s, file);
+    g_array_append_val(is_kept ? f->kept : f->durable, floor);
     return true;
 }
 
@@ -235,6 +242,8 @@ static bool read_mark(History *h, const char *text, size_t at)
         return read_inode(s, words);
     case 'd':
     case 'D':
+    case 'k':
+    case 'K':
         return read_durable(s, words, at);
     default:
         return false;
@@ -269,34 +278,34 @@ void history_clear(History *h)
 
 /* ---- at a cut ----------------------------------------------------------------------- */
 
-void stream_steps_at(const Stream *s, size_t cut, size_t *least, size_t *most)
+static size_t highest(const GArray *floors, size_t cut)
 {
-    *least = 0;
-    *most = 0;
-    for (guint i = 0; i < s->durable->len; i++) {
-        const Floor *floor = &g_array_index(s->durable, Floor, i);
+    size_t most = 0;
+
+    for (guint i = 0; i < floors->len; i++) {
+        const Floor *floor = &g_array_index(floors, Floor, i);
 
         if (floor->at < cut) {
-            *least = MAX(*least, floor->version);
+            most = MAX(most, floor->version);
         }
     }
-    while (*most < s->steps->len && g_array_index(s->steps, Step, *most).at < cut) {
+    return most;
+}
+
+void stream_steps_at(const Stream *s, CutAt at, size_t *least, size_t *most)
+{
+    *least = highest(at.is_restored ? s->kept : s->durable, at.cut);
+    *most = 0;
+    while (*most < s->steps->len && g_array_index(s->steps, Step, *most).at < at.cut) {
         ++*most;
     }
 }
 
-void stream_versions_at(const Stream *s, const StreamFile *f, size_t cut, size_t steps,
+void stream_versions_at(const Stream *s, const StreamFile *f, CutAt at, size_t steps,
                         size_t *least, size_t *most)
 {
-    *least = 0;
+    *least = highest(at.is_restored ? f->kept : f->durable, at.cut);
     *most = 0;
-    for (guint i = 0; i < f->durable->len; i++) {
-        const Floor *floor = &g_array_index(f->durable, Floor, i);
-
-        if (floor->at < cut) {
-            *least = MAX(*least, floor->version);
-        }
-    }
     for (guint i = 0; i < s->floors->len; i++) {
         const Floor *floor = &g_array_index(s->floors, Floor, i);
 
@@ -305,7 +314,7 @@ void stream_versions_at(const Stream *s, const StreamFile *f, size_t cut, size_t
         }
     }
     while (*most + 1 < f->versions->len &&
-           g_array_index(f->versions, Version, *most + 1).at < cut) {
+           g_array_index(f->versions, Version, *most + 1).at < at.cut) {
         ++*most;
     }
 }

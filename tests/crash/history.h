@@ -15,6 +15,7 @@
  *   S i F INO           after F was made: its inode
  *   S d F V             after a sync: content V of F is durable (or a later one)
  *   S D N               after a sync: the first N steps of names are durable
+ *   S k F V, S K N      the same of what is in the newest checkpoint
  *
  * Threads: one at a time.
  */
@@ -45,6 +46,7 @@ typedef struct StreamFile {
     guint64 number, ino;
     GArray *versions; /* Version */
     GArray *durable;  /* Floor */
+    GArray *kept;     /* Floor: in a checkpoint */
 } StreamFile;
 
 typedef struct Stream {
@@ -53,6 +55,7 @@ typedef struct Stream {
     GArray *steps;      /* Step */
     GArray *floors;     /* Floor: at is the number of the step */
     GArray *durable;    /* Floor: version is a number of steps */
+    GArray *kept;       /* the same, of a checkpoint */
     GHashTable *files;  /* number → StreamFile */
     GHashTable *by_ino; /* inode → StreamFile */
     GHashTable *now;    /* path → number; while reading */
@@ -71,10 +74,16 @@ bool history_read(History *h, const CrashLog *log, GError **error);
 void history_clear(History *h);
 uint64_t history_name_sum(const char *path, uint64_t file);
 
-/* The steps that the names may show at a cut: from @least to @most, counted. */
-void stream_steps_at(const Stream *s, size_t cut, size_t *least, size_t *most);
-/* The versions that @f may have there, when the names show @steps steps. */
-void stream_versions_at(const Stream *s, const StreamFile *f, size_t cut, size_t steps,
+/* When the power was cut, and whether the newest checkpoint was restored then. */
+typedef struct CutAt {
+    size_t cut; /* records of the log that came before it */
+    bool is_restored;
+} CutAt;
+
+/* The steps that the names may show then: from @least to @most, counted. */
+void stream_steps_at(const Stream *s, CutAt at, size_t *least, size_t *most);
+/* The versions that @f may have then, when the names show @steps steps. */
+void stream_versions_at(const Stream *s, const StreamFile *f, CutAt at, size_t steps,
                         size_t *least, size_t *most);
 /* The names after @steps steps: path → number; owned. */
 GHashTable *stream_names(const Stream *s, size_t steps);

@@ -5,37 +5,44 @@
 #
 # fsck.varjfs -n, varjfs, a comparison with what the checker read, gc, umount, fsck.varjfs -n.
 
-set -u
+exec >&2 # what a hook says belongs to the state
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/tap.sh"
+
 state=$VJ_CRASH_STATE
 mnt=$(dirname "$state")/mnt
-status=0
+daemon=
 
-complain()
+# A zombie has ended; the status is taken below.
+daemon_has_ended()
 {
-    echo "mount-state: $*" >&2
-    status=1
+    [ "$(sed 's/.*) //; s/ .*//' "/proc/$daemon/stat" 2>/dev/null)" = Z ] || ! [ -e "/proc/$daemon" ]
 }
 
-checked()
+is_up_or_over()
 {
-    local out
-    out=$(fsck.varjfs -n "$state" 2>&1) || complain "fsck.varjfs -n $1: status $?: $out"
+    mountpoint -q "$mnt" || daemon_has_ended
+}
+
+is_down()
+{
+    umount "$mnt" 2>/dev/null || ! mountpoint -q "$mnt"
+}
+
+write_more()
+{
+    echo more >"$mnt/more" && sync "$mnt/more" && rm "$mnt/more"
 }
 
 mkdir "$mnt" || exit 1
-checked "before the mount"
-varjfs -f "$state" "$mnt" >&2 &
-for ((i = 0; i < 600; i++)); do
-    mountpoint -q "$mnt" && break
-    sleep 0.1
-done
-diff -r "$VJ_CRASH_TREE" "$mnt" >&2 || complain "the mount shows something else"
-varjfsctl gc "$mnt" >/dev/null || complain "gc: status $?"
-(echo more >"$mnt/more" && sync "$mnt/more" && rm "$mnt/more") || complain "it cannot be written to"
-for ((i = 0; i < 600; i++)); do
-    umount "$mnt" 2>/dev/null && break
-    sleep 0.1
-done
-wait $! || complain "the daemon's status: $?"
-checked "after it"
-exit $status
+check "fsck.varjfs -n before the mount" fsck.varjfs -n "$state"
+varjfs -f "$state" "$mnt" &
+daemon=$!
+check "it is mounted" wait_for 60 is_up_or_over
+check "the mount shows what the checker read" diff -r "$VJ_CRASH_TREE" "$mnt"
+check "gc" varjfsctl gc "$mnt"
+check "it can be written to" write_more
+check "umount" wait_for 60 is_down
+wait $daemon
+is "the daemon's status" $? 0
+check "fsck.varjfs -n after it" fsck.varjfs -n "$state"
+tap_done

@@ -4,6 +4,8 @@
  *
  * VJ_RECORD_LOG     the log (record.h), appended to
  * VJ_RECORD_BELOW   the directory whose tree is recorded
+ * VJ_RECORD_FAIL    N: one of N writes of LMDB's meta page and syncs of its file fails with EIO, in turn
+ *                   a write that is not made, one that is made and whose sync fails, a sync
  *
  * What makes the log whole:
  *
@@ -208,6 +210,54 @@ static void record(VjRecordHead head, const char *name, const char *name2)
     append(&head, name, name2, NULL, 0);
 }
 
+/* ---- a device that fails ------------------------------------------------------------- */
+
+#define META_PAGES_END 8192
+
+enum Fault { FAULT_NONE, FAULT_LOST, FAULT_IN_DOUBT, FAULT_SYNC };
+
+static unsigned fail_every, fail_calls, fail_due;
+
+static bool is_named(int fd, const char *name)
+{
+    char path[PATH_MAX];
+    const char *slash = fd_path(fd, path) ? strrchr(path, '/') : NULL;
+
+    return slash != NULL && strcmp(slash + 1, name) == 0;
+}
+
+static void record_fault(const char *text)
+{
+    struct iovec iov = {(void *)(uintptr_t)text, strlen(text)};
+    VjRecordHead head = {.kind = VJ_RECORD_MARK};
+
+    append(&head, NULL, NULL, &iov, 1);
+}
+
+/* With the mutex held, of a call on a file below: what becomes of it. */
+static enum Fault choose_fault(int fd, bool is_sync, off_t offset)
+{
+    static const char *const texts[] = {"", "!fault: a meta page is not written",
+                                        "!fault: a meta page is in doubt",
+                                        "!fault: a sync fails"};
+    enum Fault due;
+
+    if (fail_every == 0 || !is_named(fd, "data.mdb") ||
+        (!is_sync && (offset < 0 || offset >= META_PAGES_END ||
+                      (fcntl(fd, F_GETFL) & O_DSYNC) == 0))) {
+        return FAULT_NONE;
+    }
+    fail_calls++;
+    due = (enum Fault)(FAULT_LOST + fail_due % FAULT_SYNC);
+    if (fail_calls < fail_every || is_sync != (due == FAULT_SYNC)) {
+        return FAULT_NONE;
+    }
+    fail_calls = 0;
+    fail_due++;
+    record_fault(texts[due]);
+    return due;
+}
+
 /* ---- writes -------------------------------------------------------------------------- */
 
 /* The first @len bytes of @iov. */
@@ -229,7 +279,7 @@ static int cut_iov(const struct iovec *iov, int count, uint64_t len, struct iove
 
 /* @r bytes of @iov were written at @offset, or at the descriptor's own (-1). */
 static void record_write(int fd, uint64_t ino, const struct iovec *iov, int count,
-                         off_t offset, int flags, long r)
+                         off_t offset, int flags, long r, bool in_doubt)
 {
     struct iovec parts[IOV_MAX];
     VjRecordHead head = {.kind = VJ_RECORD_WRITE, .ino = ino};
@@ -246,7 +296,8 @@ static void record_write(int fd, uint64_t ino, const struct iovec *iov, int coun
     head.offset = (uint64_t)offset;
     head.length = (uint64_t)r;
     /* O_SYNC holds O_DSYNC. */
-    head.dsync = (status & O_DSYNC) != 0 || (flags & (RWF_DSYNC | RWF_SYNC)) != 0;
+    head.dsync =
+        !in_doubt && ((status & O_DSYNC) != 0 || (flags & (RWF_DSYNC | RWF_SYNC)) != 0);
     head.number = head.dsync ? ++numbers : 0;
     append(&head, NULL, NULL, parts, n);
     if (head.dsync) {
@@ -258,22 +309,30 @@ static void record_write(int fd, uint64_t ino, const struct iovec *iov, int coun
 static ssize_t do_write(long number, int fd, const void *a, long b, off_t offset,
                         const struct iovec *iov, int count, int flags)
 {
+    enum Fault fault;
     uint64_t ino;
-    long r;
+    long r = -1;
 
     pthread_mutex_lock(&mutex);
     if (!fd_is_below(fd, &ino)) {
         pthread_mutex_unlock(&mutex);
         return CALL(number, fd, a, b, offset, 0, flags);
     }
-    r = CALL(number, fd, a, b, offset, 0, flags);
+    fault = choose_fault(fd, false, offset);
+    if (fault != FAULT_LOST) {
+        r = CALL(number, fd, a, b, offset, 0, flags);
+    }
     if (r > 0) {
         int saved_errno = errno;
 
-        record_write(fd, ino, iov, count, offset, flags, r);
+        record_write(fd, ino, iov, count, offset, flags, r, fault == FAULT_IN_DOUBT);
         errno = saved_errno;
     }
     pthread_mutex_unlock(&mutex);
+    if (fault != FAULT_NONE) {
+        errno = EIO;
+        return -1;
+    }
     return r;
 }
 
@@ -376,20 +435,25 @@ int fallocate(int fd, int mode, off_t offset, off_t len)
 static int do_sync(long number, int fd, uint8_t kind, long a, long b, long c)
 {
     VjRecordHead head = {.kind = kind};
+    enum Fault fault = FAULT_NONE;
     bool is_below;
     long r;
 
     pthread_mutex_lock(&mutex);
     is_below = fd_is_below(fd, &head.ino);
     if (is_below) {
+        fault = choose_fault(fd, true, 0);
         head.number = ++numbers;
         append(&head, NULL, NULL, NULL, 0);
     }
     pthread_mutex_unlock(&mutex);
-    r = CALL(number, fd, a, b, c);
-    if (is_below && r == 0) {
-        head.kind = VJ_RECORD_SYNCED;
+    r = fault == FAULT_NONE ? CALL(number, fd, a, b, c) : -1;
+    if (is_below) {
+        int saved_errno = fault == FAULT_NONE ? errno : EIO;
+
+        head.kind = r == 0 ? VJ_RECORD_SYNCED : VJ_RECORD_UNSYNCED;
         append(&head, NULL, NULL, NULL, 0);
+        errno = saved_errno;
     }
     return (int)r;
 }
@@ -745,14 +809,6 @@ static bool place_is_ours(int dir_fd, const char *path)
     return place.is_below;
 }
 
-static bool is_lock_file(int fd)
-{
-    char path[PATH_MAX];
-    const char *slash = fd_path(fd, path) ? strrchr(path, '/') : NULL;
-
-    return slash != NULL && strcmp(slash, "/lock.mdb") == 0;
-}
-
 static bool touches_tree(const struct Trapped *t, const long *args)
 {
     uint64_t ino;
@@ -774,7 +830,7 @@ static bool touches_tree(const struct Trapped *t, const long *args)
     case OPEN_AT:
         return place_is_ours((int)args[0], (const char *)args[1]);
     case MAP:
-        return fd_is_below((int)args[4], &ino) && !is_lock_file((int)args[4]);
+        return fd_is_below((int)args[4], &ino) && !is_named((int)args[4], "lock.mdb");
     case NEVER:
         return true;
     }
@@ -885,6 +941,7 @@ static void map_stub(void)
 __attribute__((constructor)) static void at_load(void)
 {
     const char *path = getenv("VJ_RECORD_LOG"), *dir = getenv("VJ_RECORD_BELOW");
+    const char *fail = getenv("VJ_RECORD_FAIL");
     struct stat st;
     int fd;
 
@@ -897,6 +954,7 @@ __attribute__((constructor)) static void at_load(void)
     }
     below_len = strlen(below);
     below_dev = st.st_dev;
+    fail_every = fail == NULL ? 0 : (unsigned)strtoul(fail, NULL, 10);
     fd = (int)CALL(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC,
                    0666);
     if (fd < 0) {

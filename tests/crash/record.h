@@ -31,7 +31,9 @@ enum {
     VJ_RECORD_SYNC = 'S',     /* ino: a sync of it begins, under number */
     VJ_RECORD_SYNC_ALL = 'A', /* one of the whole file system */
     VJ_RECORD_SYNCED = 'E',   /* the sync of number returned 0 */
-    VJ_RECORD_DURABLE = 'D',  /* the write of number, through O_DSYNC, returned */
+    VJ_RECORD_UNSYNCED =
+        'N', /* it failed: what it was to cover no later sync covers, unless it is written again */
+    VJ_RECORD_DURABLE = 'D', /* the write of number, through O_DSYNC, returned */
     VJ_RECORD_MARK = 'K', /* bytes: a line of the program under which all this happens */
 };
 

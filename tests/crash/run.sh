@@ -30,7 +30,7 @@ set --
 
 requires_crash
 [ ${#workloads[@]} -gt 0 ] ||
-    workloads=(edits editors small commits recode gc orphans remounts mixed)
+    workloads=(edits editors small commits recode gc orphans remounts mixed compact checkpoint metafault)
 each=$(((states + ${#workloads[@]} - 1) / ${#workloads[@]}))
 declare -A made violations records
 started=$SECONDS
@@ -42,6 +42,7 @@ ops_of()
     commits) echo 1300 ;;
     small) echo 500 ;;
     mixed) echo 240 ;;
+    compact) echo 60 ;;
     *) echo 120 ;;
     esac
 }

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: LGPL-3.0-or-later
 #
-# sqlite.sh [COMMITS [STATES]] - sqlite at work in several journal modes, and the power cut
+# sqlite.sh [COMMITS [STATES [MODE...]]] - sqlite at work in several journal modes, and the power cut
 #
 # In each state each database opens, integrity_check finds nothing, no transaction is there in part, and
 # all commits that had returned are there (tests/programs/sqlite.py: what FULL loses in mode delete).
-# COMMITS: of each of the two writers of a database.  VARJFS_MODEL_SEED=N gives the seed of the cuts.
+# COMMITS: of each of the two writers of a database.  MODE: of sqlite.py.  VARJFS_MODEL_SEED=N gives the seed of the cuts.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
 # shellcheck disable=SC2154 # tap.sh sets srcdir
@@ -20,6 +20,7 @@ seed=${VARJFS_MODEL_SEED:-$RANDOM$RANDOM}
 note "seed $seed"
 modes="delete delete+full wal+full"
 [ $# = 0 ] || modes="$modes truncate+full persist+full wal+mmap"
+[ $# -lt 3 ] || modes=${*:3}
 sqlite="python3 $srcdir/tests/programs/sqlite.py"
 
 # For each state: the databases whose making was durable before the cut.

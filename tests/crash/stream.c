@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define PAGE_BYTES 4096u
+#define TRIES_MOST 1000u
 
 /* ---- marks -------------------------------------------------------------------------- */
 
@@ -31,23 +32,30 @@ void stream_failed(const StreamWriter *w, const char *format, ...)
     exit(EXIT_FAILURE);
 }
 
+static void append_mark(const StreamWriter *w, const char *text)
+{
+    VjRecordHead head = {.magic = VJ_RECORD_MAGIC,
+                         .kind = VJ_RECORD_MARK,
+                         .pid = (uint32_t)getpid(),
+                         .data_bytes = strlen(text)};
+    struct iovec iov[2] = {{&head, sizeof head},
+                           {(void *)(uintptr_t)text, head.data_bytes}};
+
+    if (writev(w->log_fd, iov, 2) != (ssize_t)(sizeof head + head.data_bytes)) {
+        stream_failed(w, "the log");
+    }
+}
+
 static void G_GNUC_PRINTF(2, 3) mark(StreamWriter *w, const char *format, ...)
 {
     g_autoptr(GString) text = g_string_new(w->name);
-    VjRecordHead head = {
-        .magic = VJ_RECORD_MAGIC, .kind = VJ_RECORD_MARK, .pid = (uint32_t)getpid()};
-    struct iovec iov[2] = {{&head, sizeof head}};
     va_list args;
 
     g_string_append_c(text, ' ');
     va_start(args, format);
     g_string_append_vprintf(text, format, args);
     va_end(args);
-    head.data_bytes = text->len;
-    iov[1] = (struct iovec){text->str, text->len};
-    if (writev(w->log_fd, iov, 2) != (ssize_t)(sizeof head + text->len)) {
-        stream_failed(w, "the log");
-    }
+    append_mark(w, text->str);
 }
 
 static void G_GNUC_PRINTF(2, 3) step(StreamWriter *w, const char *format, ...)
@@ -83,6 +91,30 @@ static void mark_names_durable(StreamWriter *w, uint64_t steps)
 {
     mark(w, "D %" G_GUINT64_FORMAT, steps);
 }
+
+/* ---- a device that fails ------------------------------------------------------------- */
+
+/* A flush makes the daemon try at once what failed; whether that fails too does not matter. */
+static bool try_again(StreamWriter *w, unsigned *tries)
+{
+    if (!w->repeats || errno != EIO || ++*tries > TRIES_MOST) {
+        return false;
+    }
+    (void)!fsync(w->dir_fd);
+    errno = EIO;
+    return true;
+}
+
+/* The value of a system call, which is made again as long as it gives EIO. */
+#define TRY(w_, call_)                                                                   \
+    ({                                                                                   \
+        unsigned tries_ = 0;                                                             \
+        long r_;                                                                         \
+        do {                                                                             \
+            r_ = (long)(call_);                                                          \
+        } while (r_ < 0 && try_again(w_, &tries_));                                      \
+        r_;                                                                              \
+    })
 
 /* ---- streams and files -------------------------------------------------------------- */
 
@@ -123,7 +155,7 @@ static WFile *file_new(StreamWriter *w, int fd, const char *path)
     f->path = g_strdup(path);
     f->number = w->files;
     f->fd = fd;
-    if (fd < 0 || fstat(fd, &st) < 0) {
+    if (fd < 0 || TRY(w, fstat(fd, &st)) < 0) {
         stream_failed(w, "making file %" G_GUINT64_FORMAT, f->number);
     }
     mark(w, "i %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, f->number, (uint64_t)st.st_ino);
@@ -136,12 +168,14 @@ WFile *stream_create(StreamWriter *w, const char *path)
     w->files++;
     step(w, "+%s=%" G_GUINT64_FORMAT, path, w->files);
     return file_new(
-        w, openat(w->dir_fd, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644), path);
+        w,
+        (int)TRY(w, openat(w->dir_fd, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)),
+        path);
 }
 
 WFile *stream_tmpfile(StreamWriter *w)
 {
-    int fd = openat(w->dir_fd, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0644);
+    int fd = (int)TRY(w, openat(w->dir_fd, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0644));
 
     if (fd < 0 && errno == EOPNOTSUPP) {
         return NULL;
@@ -152,7 +186,8 @@ WFile *stream_tmpfile(StreamWriter *w)
 
 void stream_drop(StreamWriter *w, WFile *f)
 {
-    if (f->fd >= 0 && close(f->fd) < 0) {
+    /* An error of a write-back that nobody waited for may be told here. */
+    if (f->fd >= 0 && close(f->fd) < 0 && !(w->repeats && errno == EIO)) {
         stream_failed(w, "close");
     }
     g_ptr_array_remove(w->open, f);
@@ -177,7 +212,7 @@ void stream_replace(StreamWriter *w, WFile *f, size_t offset, size_t old_len, si
 
     shadow_replace(&f->shadow, offset, old_len, bytes, len);
     mark_content(w, f);
-    if (rpwrite(f->fd, bytes, len, (off_t)offset, old_len) != (ssize_t)len) {
+    if (TRY(w, rpwrite(f->fd, bytes, len, (off_t)offset, old_len)) != (ssize_t)len) {
         stream_failed(w, "rpwrite");
     }
 }
@@ -189,7 +224,6 @@ void stream_replace(StreamWriter *w, WFile *f, size_t offset, size_t old_len, si
 static void do_write(StreamWriter *w, WFile *f, size_t offset, size_t len, int flags)
 {
     g_autofree uint8_t *bytes = some_bytes(w, len);
-    struct iovec iov = {bytes, len};
     size_t in_page = PAGE_BYTES - offset % PAGE_BYTES;
 
     if (in_page < len) {
@@ -198,8 +232,15 @@ static void do_write(StreamWriter *w, WFile *f, size_t offset, size_t len, int f
     }
     shadow_write(&f->shadow, offset, bytes, len);
     mark_content(w, f);
-    if (pwritev2(f->fd, &iov, 1, (off_t)offset, flags) != (ssize_t)len) {
-        stream_failed(w, "write");
+    /* Short where the second request failed. */
+    for (size_t done = 0; done < len;) {
+        struct iovec iov = {bytes + done, len - done};
+        ssize_t r = TRY(w, pwritev2(f->fd, &iov, 1, (off_t)(offset + done), flags));
+
+        if (r <= 0) {
+            stream_failed(w, "write");
+        }
+        done += (size_t)r;
     }
 }
 
@@ -219,7 +260,7 @@ void stream_truncate(StreamWriter *w, WFile *f, size_t size)
 {
     shadow_truncate(&f->shadow, size);
     mark_content(w, f);
-    if (ftruncate(f->fd, (off_t)size) < 0) {
+    if (TRY(w, ftruncate(f->fd, (off_t)size)) < 0) {
         stream_failed(w, "ftruncate");
     }
 }
@@ -228,8 +269,8 @@ void stream_punch(StreamWriter *w, WFile *f, size_t offset, size_t len)
 {
     shadow_punch(&f->shadow, offset, len, false);
     mark_content(w, f);
-    if (fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-                  (off_t)len) < 0) {
+    if (TRY(w, fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                         (off_t)len)) < 0) {
         stream_failed(w, "fallocate");
     }
 }
@@ -250,7 +291,7 @@ void stream_copy(StreamWriter *w, WFile *from, size_t from_offset, WFile *to,
     shadow_write(&before, 0, to->shadow.bytes, to->shadow.len);
     shadow_write(&to->shadow, offset, bytes, len);
     mark_content(w, to);
-    copied = copy_file_range(from->fd, &in, to->fd, &out, len, 0);
+    copied = TRY(w, copy_file_range(from->fd, &in, to->fd, &out, len, 0));
     if (copied < 0) {
         stream_failed(w, "copy_file_range");
     }
@@ -307,7 +348,7 @@ void stream_edit(StreamWriter *w, WFile *f, WFile *other, size_t most)
 
 void stream_fsync(StreamWriter *w, WFile *f, bool data_only)
 {
-    if ((data_only ? fdatasync(f->fd) : fsync(f->fd)) < 0) {
+    if (TRY(w, data_only ? fdatasync(f->fd) : fsync(f->fd)) < 0) {
         stream_failed(w, "fsync");
     }
     mark_durable(w, f);
@@ -324,10 +365,33 @@ static void all_durable(StreamWriter *w)
 
 void stream_sync_all(StreamWriter *w)
 {
-    if (ioctl(w->dir_fd, VARJFS_IOC_SYNC) < 0) {
+    if (TRY(w, ioctl(w->dir_fd, VARJFS_IOC_SYNC)) < 0) {
         stream_failed(w, "sync");
     }
     all_durable(w);
+}
+
+GPtrArray *stream_to_keep(const StreamWriter *w)
+{
+    GPtrArray *marks = g_ptr_array_new_with_free_func(g_free);
+
+    for (guint i = 0; i < w->open->len; i++) {
+        const WFile *f = w->open->pdata[i];
+
+        g_ptr_array_add(marks,
+                        g_strdup_printf("%s k %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT,
+                                        w->name, f->number, f->version));
+    }
+    g_ptr_array_add(marks, g_strdup_printf("%s K %" G_GUINT64_FORMAT, w->name, w->steps));
+    return marks;
+}
+
+void stream_kept(const StreamWriter *w, GPtrArray *to_keep)
+{
+    for (guint i = 0; i < to_keep->len; i++) {
+        append_mark(w, to_keep->pdata[i]);
+    }
+    g_ptr_array_unref(to_keep);
 }
 
 void stream_close_files(StreamWriter *w)
@@ -366,7 +430,7 @@ void stream_reopen(StreamWriter *w)
 void stream_mkdir(StreamWriter *w, const char *path)
 {
     step(w, "+%s=d", path);
-    if (mkdirat(w->dir_fd, path, 0755) < 0) {
+    if (TRY(w, mkdirat(w->dir_fd, path, 0755)) < 0) {
         stream_failed(w, "mkdir %s", path);
     }
 }
@@ -374,7 +438,7 @@ void stream_mkdir(StreamWriter *w, const char *path)
 void stream_rmdir(StreamWriter *w, const char *path)
 {
     step(w, "-%s", path);
-    if (unlinkat(w->dir_fd, path, AT_REMOVEDIR) < 0) {
+    if (TRY(w, unlinkat(w->dir_fd, path, AT_REMOVEDIR)) < 0) {
         stream_failed(w, "rmdir %s", path);
     }
 }
@@ -384,7 +448,7 @@ void stream_link(StreamWriter *w, WFile *f, const char *path)
     g_autofree char *from = g_strdup_printf("/proc/self/fd/%d", f->fd);
 
     step(w, "+%s=%" G_GUINT64_FORMAT, path, f->number);
-    if (linkat(AT_FDCWD, from, w->dir_fd, path, AT_SYMLINK_FOLLOW) < 0) {
+    if (TRY(w, linkat(AT_FDCWD, from, w->dir_fd, path, AT_SYMLINK_FOLLOW)) < 0) {
         stream_failed(w, "link %s", path);
     }
     if (f->path == NULL) {
@@ -395,7 +459,7 @@ void stream_link(StreamWriter *w, WFile *f, const char *path)
 void stream_unlink(StreamWriter *w, const char *path)
 {
     step(w, "-%s", path);
-    if (unlinkat(w->dir_fd, path, 0) < 0) {
+    if (TRY(w, unlinkat(w->dir_fd, path, 0)) < 0) {
         stream_failed(w, "unlink %s", path);
     }
 }
@@ -409,7 +473,7 @@ void stream_rename(StreamWriter *w, WFile *f, const char *from, const char *to,
     } else {
         step(w, "-%s +%s=%" G_GUINT64_FORMAT, from, to, f->number);
     }
-    if (renameat(w->dir_fd, from, w->dir_fd, to) < 0) {
+    if (TRY(w, renameat(w->dir_fd, from, w->dir_fd, to)) < 0) {
         stream_failed(w, "rename %s %s", from, to);
     }
     g_free(f->path);
@@ -424,7 +488,7 @@ void stream_exchange(StreamWriter *w, WFile *a, const char *a_path, WFile *b,
          "=%" G_GUINT64_FORMAT " ^%" G_GUINT64_FORMAT "=%" G_GUINT64_FORMAT,
          a_path, b->number, b_path, a->number, a->number, a->version, b->number,
          b->version);
-    if (renameat2(w->dir_fd, a_path, w->dir_fd, b_path, RENAME_EXCHANGE) < 0) {
+    if (TRY(w, renameat2(w->dir_fd, a_path, w->dir_fd, b_path, RENAME_EXCHANGE)) < 0) {
         stream_failed(w, "exchange %s %s", a_path, b_path);
     }
     g_free(a->path);
@@ -435,7 +499,7 @@ void stream_exchange(StreamWriter *w, WFile *a, const char *a_path, WFile *b,
 
 void stream_sync_names(StreamWriter *w)
 {
-    if (fsync(w->dir_fd) < 0) {
+    if (TRY(w, fsync(w->dir_fd)) < 0) {
         stream_failed(w, "fsync of the directory");
     }
     mark_names_durable(w, w->steps);

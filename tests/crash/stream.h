@@ -23,6 +23,9 @@ typedef struct StreamWriter {
     const DataPool *pool;
     uint64_t files, steps;
     GPtrArray *open; /* WFile */
+    /* The device fails now and then: what gives EIO is done again.  A sync that returns 0 then
+     * promises the same as one that did not fail before. */
+    bool repeats;
 } StreamWriter;
 
 /* A file of the workload: its content as it ought to be, and where it is open. */
@@ -60,6 +63,12 @@ void stream_edit(StreamWriter *w, WFile *f, WFile *other, size_t most);
 void stream_fsync(StreamWriter *w, WFile *f, bool data_only);
 /* Everything of this stream is durable: varjfsctl sync. */
 void stream_sync_all(StreamWriter *w);
+/*
+ * What a checkpoint has at least that is made from now on: to be given to stream_kept when it
+ * has been made, by any thread.
+ */
+GPtrArray *stream_to_keep(const StreamWriter *w);
+void stream_kept(const StreamWriter *w, GPtrArray *to_keep);
 /* Around an unmount in good order, which makes everything durable.  Every file has a name. */
 void stream_close_files(StreamWriter *w);
 void stream_reopen(StreamWriter *w);

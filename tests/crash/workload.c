@@ -413,6 +413,13 @@ static void run_orphans(StreamWriter *w, const Options *o)
 
 /* ---- remounts ------------------------------------------------------------------------ */
 
+static void remount(StreamWriter *w, const Options *o)
+{
+    stream_close_files(w);
+    run_command(w, o->remount);
+    stream_reopen(w);
+}
+
 static void run_remounts(StreamWriter *w, const Options *o)
 {
     WFile *files[EDIT_FILES];
@@ -434,9 +441,173 @@ static void run_remounts(StreamWriter *w, const Options *o)
             stream_drop(w, f);
         }
         if (one_in(w, 6)) {
-            stream_close_files(w);
-            run_command(w, o->remount);
-            stream_reopen(w);
+            remount(w, o);
+        }
+    }
+}
+
+/* ---- the metadata file is written anew ------------------------------------------------ */
+
+#define BALLAST_FILES 26u
+#define BALLAST_VALUES 40u
+#define BALLAST_VALUE_BYTES ((size_t)64 << 10)
+
+/* Metadata beside the stream, in bulk: attributes of zeroes, which take no room in a state. */
+static void load_ballast(StreamWriter *w, const Options *o)
+{
+    g_autofree char *value = g_malloc0(BALLAST_VALUE_BYTES);
+
+    for (unsigned i = 0; i < BALLAST_FILES; i++) {
+        g_autofree char *path = g_strdup_printf("%s/ballast%u", o->dir, i);
+        int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+
+        for (unsigned k = 0; fd >= 0 && k < BALLAST_VALUES; k++) {
+            g_autofree char *name = g_strdup_printf("user.ballast%u", k);
+
+            if (fsetxattr(fd, name, value, BALLAST_VALUE_BYTES, 0) < 0) {
+                stream_failed(w, "%s: setxattr", path);
+            }
+        }
+        if (fd < 0 || close(fd) < 0) {
+            stream_failed(w, "%s", path);
+        }
+    }
+}
+
+static void drop_ballast(StreamWriter *w, const Options *o)
+{
+    for (unsigned i = 0; i < BALLAST_FILES; i++) {
+        g_autofree char *path = g_strdup_printf("%s/ballast%u", o->dir, i);
+
+        if (unlink(path) < 0) {
+            stream_failed(w, "%s", path);
+        }
+    }
+}
+
+/*
+ * Most of the metadata goes, so that the unmount writes the rest to a new file; with many ops
+ * twice.  Around that names and contents are made, some of them not synced before.
+ */
+static void run_compact(StreamWriter *w, const Options *o)
+{
+    int rounds = o->ops < 40 ? 1 : 2;
+    WFile *files[DOCUMENTS];
+
+    make_files(w, files, DOCUMENTS);
+    for (int round = 0; round < rounds; round++) {
+        load_ballast(w, o);
+        for (int i = 0; i < o->ops / rounds; i++) {
+            unsigned k = (unsigned)vj_rng_below(&w->rng, DOCUMENTS);
+            g_autofree char *path = g_strdup_printf("f%u", k);
+            g_autofree char *one = g_strdup_printf("m%d-%d", round, i);
+            WFile *f = stream_create(w, one);
+
+            stream_write(w, f, 0, data_length(&w->rng, 3000));
+            stream_drop(w, f);
+            if (!one_in(w, 4)) {
+                stream_unlink(w, one);
+            }
+            files[k] = save(w, files[k], path);
+        }
+        stream_sync_all(w);
+        drop_ballast(w, o);
+        stream_edit(w, files[0], files[1], EDIT_MOST);
+        remount(w, o);
+    }
+    for (int i = 0; i < o->ops / 4; i++) {
+        WFile *f = some_file(w, files, DOCUMENTS);
+
+        stream_edit(w, f, some_file(w, files, DOCUMENTS), EDIT_MOST);
+        if (one_in(w, 4)) {
+            sync_some(w, f);
+        }
+    }
+}
+
+/* ---- checkpoints ---------------------------------------------------------------------- */
+
+typedef struct Checkpoint {
+    StreamWriter *w;
+    const Options *o;
+    GPtrArray *to_keep;
+    GThread *thread;
+} Checkpoint;
+
+static gpointer checkpoint_thread(gpointer opaque)
+{
+    Checkpoint *c = opaque;
+    g_autofree char *command =
+        g_strdup_printf("varjfsctl checkpoint %s >/dev/null", c->o->dir);
+
+    run_command(c->w, command);
+    stream_kept(c->w, g_steal_pointer(&c->to_keep));
+    return NULL;
+}
+
+static void end_checkpoint(Checkpoint *c)
+{
+    if (c->thread != NULL) {
+        g_thread_join(c->thread);
+        c->thread = NULL;
+    }
+}
+
+static void begin_checkpoint(Checkpoint *c)
+{
+    end_checkpoint(c);
+    c->to_keep = stream_to_keep(c->w);
+    c->thread = g_thread_new("checkpoint", checkpoint_thread, c);
+}
+
+static void run_checkpoint(StreamWriter *w, const Options *o)
+{
+    Checkpoint c = {.w = w, .o = o};
+    WFile *files[EDIT_FILES];
+
+    make_files(w, files, EDIT_FILES);
+    for (int i = 0; i < o->ops; i++) {
+        unsigned k = (unsigned)vj_rng_below(&w->rng, EDIT_FILES);
+        g_autofree char *path = g_strdup_printf("f%u", k);
+
+        if (one_in(w, 3)) {
+            files[k] = save(w, files[k], path);
+        } else {
+            stream_edit(w, files[k], some_file(w, files, EDIT_FILES), EDIT_MOST);
+        }
+        if (one_in(w, 6)) {
+            sync_some(w, files[k]);
+        }
+        if (one_in(w, 10)) {
+            begin_checkpoint(&c);
+        }
+        if (one_in(w, 25)) {
+            end_checkpoint(&c);
+            remount(w, o);
+        }
+    }
+    end_checkpoint(&c);
+}
+
+/* ---- writes of the metadata that fail -------------------------------------------------- */
+
+static void run_metafault(StreamWriter *w, const Options *o)
+{
+    WFile *files[EDIT_FILES];
+
+    w->repeats = true;
+    make_files(w, files, EDIT_FILES);
+    for (int i = 0; i < o->ops; i++) {
+        unsigned k = (unsigned)vj_rng_below(&w->rng, EDIT_FILES);
+        g_autofree char *path = g_strdup_printf("f%u", k);
+
+        if (one_in(w, 3)) {
+            files[k] = save(w, files[k], path);
+        } else {
+            stream_edit(w, files[k], some_file(w, files, EDIT_FILES), EDIT_MOST);
+        }
+        if (one_in(w, 2)) {
+            sync_some(w, files[k]);
         }
     }
 }
@@ -486,11 +657,12 @@ static void run_mixed(StreamWriter *w, const Options *o)
 /* -------------------------------------------------------------------------------------- */
 
 static const Workload workloads[] = {
-    {"edits", 500, run_edits},    {"editors", 150, run_editors},
-    {"small", 800, run_small},    {"commits", 2600, run_commits},
-    {"recode", 200, run_recode},  {"gc", 250, run_gc},
-    {"orphans", 60, run_orphans}, {"remounts", 120, run_remounts},
-    {"mixed", 800, run_mixed},
+    {"edits", 500, run_edits},           {"editors", 150, run_editors},
+    {"small", 800, run_small},           {"commits", 2600, run_commits},
+    {"recode", 200, run_recode},         {"gc", 250, run_gc},
+    {"orphans", 60, run_orphans},        {"remounts", 120, run_remounts},
+    {"mixed", 800, run_mixed},           {"compact", 60, run_compact},
+    {"checkpoint", 150, run_checkpoint}, {"metafault", 200, run_metafault},
 };
 
 static int run(const Workload *workload, const Options *o)

@@ -7,8 +7,10 @@
  *   late-flush       metadata are made durable before the objects that they name
  *   nosync           MDB_NOSYNC: LMDB's commits are not synced
  *   no-rename-rule   a rename over a file does not commit the content of the new one first
+ *   no-error         a sync succeeds, whatever the device says of the metadata
+ *   no-fsync         fsync of a file does nothing: all is sound, and what was promised is not there
  */
-#include "file/file.h"
+#include "fs/fs.h"
 
 #include <lmdb.h>
 
@@ -20,6 +22,9 @@ int __real_vj_file_commit(VjFile *f);
 int __wrap_vj_file_commit(VjFile *f);
 int __real_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
 int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
+
+int __real_vj_fs_sync(VjHandle *h);
+int __wrap_vj_fs_sync(VjHandle *h);
 
 static gpointer unflushed; /* VjStore */
 
@@ -42,6 +47,9 @@ int __wrap_vj_meta_flush(VjMeta *m)
     int r = __real_vj_meta_flush(m);
     VjStore *s = g_atomic_pointer_get(&unflushed);
 
+    if (has_bug("no-error")) {
+        return 0;
+    }
     return r == 0 && s != NULL ? __real_vj_store_flush(s) : r;
 }
 
@@ -54,4 +62,9 @@ int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode
 {
     return __real_mdb_env_open(env, path, has_bug("nosync") ? flags | MDB_NOSYNC : flags,
                                mode);
+}
+
+int __wrap_vj_fs_sync(VjHandle *h)
+{
+    return has_bug("no-fsync") ? 0 : __real_vj_fs_sync(h);
 }
