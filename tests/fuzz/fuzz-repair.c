@@ -22,8 +22,7 @@
 
 /* ---- the sound volume ------------------------------------------------------------------- */
 
-static char *dir;         /* where it lies */
-static GHashTable *sound; /* path → GBytes: each file of it */
+static char *dir; /* where it lies */
 
 static void write_file(VjFs *fs, const char *name, size_t len, uint64_t seed)
 {
@@ -63,23 +62,9 @@ static void make_tree(VjFs *fs)
                             0) == 0);
 }
 
-static int keep_file(const char *path, const struct stat *st, int type, struct FTW *where)
-{
-    char *text;
-    gsize len;
-
-    (void)st;
-    (void)where;
-    if (type == FTW_F && strstr(path, "lock") == NULL) {
-        g_assert(g_file_get_contents(path, &text, &len, NULL));
-        g_hash_table_insert(sound, g_strdup(path), g_bytes_new_take(text, len));
-    }
-    return 0;
-}
-
 static void end(void)
 {
-    g_hash_table_unref(sound);
+    fuzz_kept_clear();
     fuzz_dir_remove(dir);
 }
 
@@ -95,43 +80,8 @@ static void begin(void)
     make_tree(fs);
     vj_fs_free(fs);
     g_assert(vj_volume_close(v) == 0);
-    sound = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
-                                  (GDestroyNotify)g_bytes_unref);
-    g_assert(nftw(dir, keep_file, 16, FTW_PHYS) == 0);
+    fuzz_keep(dir);
     atexit(end);
-}
-
-static int remove_foreign(const char *path, const struct stat *st, int type,
-                          struct FTW *where)
-{
-    (void)st;
-    (void)where;
-    return type == FTW_F && !g_hash_table_contains(sound, path) ? remove(path) : 0;
-}
-
-/* Objects are never written twice, so that those that are there are right. */
-static void put_back(void)
-{
-    GHashTableIter iter;
-    gpointer path, bytes;
-
-    g_assert(nftw(dir, remove_foreign, 16, FTW_PHYS) == 0);
-    g_hash_table_iter_init(&iter, sound);
-    while (g_hash_table_iter_next(&iter, &path, &bytes)) {
-        gsize len;
-        const void *data = g_bytes_get_data(bytes, &len);
-        bool is_object = strstr(path, "/objects/") != NULL;
-        struct stat st;
-
-        if (!is_object || stat(path, &st) != 0 || (gsize)st.st_size != len) {
-            g_autofree char *parent = g_path_get_dirname(path);
-            VJ_AUTO_FD fd = -1;
-
-            g_assert(g_mkdir_with_parents(parent, 0700) == 0);
-            fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-            g_assert(fd >= 0 && vj_fd_write_all(fd, data, len) == 0);
-        }
-    }
 }
 
 /* ---- changes ------------------------------------------------------------------------------ */
@@ -469,7 +419,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (dir == NULL) {
         begin();
     }
-    put_back();
+    fuzz_put_back(dir);
     while (count < CHANGES_MAX && in.left >= 13) {
         Change *c = &changes[count++];
 

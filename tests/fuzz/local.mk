@@ -109,3 +109,8 @@ FUZZ_TARGETS += tests/fuzz/fuzz-lmdb
 tests_fuzz_fuzz_lmdb_SOURCES = tests/fuzz/fuzz-lmdb.c $(FUZZ_MAIN)
 tests_fuzz_fuzz_lmdb_LDADD = $(LDADD_fs)
 tests_fuzz_fuzz_lmdb_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
+
+FUZZ_TARGETS += tests/fuzz/fuzz-checkpoint
+tests_fuzz_fuzz_checkpoint_SOURCES = tests/fuzz/fuzz-checkpoint.c $(FUZZ_MAIN)
+tests_fuzz_fuzz_checkpoint_LDADD = $(LDADD_fs)
+tests_fuzz_fuzz_checkpoint_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
