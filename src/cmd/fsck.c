@@ -7,6 +7,7 @@
  * be done; what is left for a mount to finish is finished too.
  */
 #include "cmd/cmd.h"
+#include "cmd/confine.h"
 #include "cmd/mount-table.h"
 #include "file/file.h"
 #include "fs/fs.h"
@@ -34,6 +35,7 @@ enum { FSCK_CLEAN = 0, FSCK_CORRECTED = 1, FSCK_UNCORRECTED = 4, FSCK_CANNOT_RUN
 
 typedef struct Fsck {
     bool repair, quick;
+    bool is_bare;           /* --sandbox=off */
     bool restore;           /* a checkpoint takes the place of the metadata */
     const char *checkpoint; /* which one; NULL: the newest */
     const char *source;
@@ -54,12 +56,17 @@ static const VjCmdSwitch switches[] = {
     {.word = "checkpoint",
      .value = "NAME",
      .help = "which one --restore takes (default: the newest that is whole)"},
+    {.word = "sandbox",
+     .value = "auto|off",
+     .help = "give up what looking at SOURCE does not take (default: auto); off: for "
+             "debuggers"},
     {0},
 };
 
 static const VjCmd command = {
     .name = "fsck.varjfs",
-    .operands = "[-n|-y] [--quick] [--restore [--checkpoint=NAME]] SOURCE",
+    .operands =
+        "[-n|-y] [--quick] [--restore [--checkpoint=NAME]] [--sandbox=auto|off] SOURCE",
     .summary =
         "Verifies the varjfs file system in SOURCE, which must not be mounted, and\n"
         "with -y repairs it.",
@@ -73,7 +80,9 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
 {
     Fsck *fsck = opaque;
 
-    (void)error;
+    if (g_strcmp0(s->word, "sandbox") == 0) {
+        return vj_confine_parse(value, &fsck->is_bare, error);
+    }
     if (value != NULL) {
         fsck->checkpoint = value;
     } else if (g_strcmp0(s->word, "restore") == 0) {
@@ -266,6 +275,22 @@ static int check_volume(Fsck *fsck, bool read_data, VjCheckReport *out)
     }
     flush_lines(fsck);
     return r;
+}
+
+/* False, and told: files of somebody else are in the way.  The store, which cannot know whose they
+ * should be, would call it an error of the device. */
+static bool is_ours(const Fsck *fsck)
+{
+    g_autoptr(GError) error = NULL;
+    VJ_AUTO_FD source_fd = vj_source_open(fsck->source, NULL);
+
+    if (source_fd < 0 || geteuid() == 0 ||
+        vj_source_is_ours(source_fd, fsck->source, fsck->repair, VJ_SOURCE_DEPTH,
+                          &error)) {
+        return true;
+    }
+    vj_cmd_fail(&command, error);
+    return false;
 }
 
 static int explain(Fsck *fsck, int r)
@@ -538,6 +563,16 @@ static int run(Fsck *fsck)
                                                                 : FSCK_CANNOT_RUN;
 }
 
+/* Somebody else may have written what is there.  What cannot be opened is told by who needs it. */
+static void confine(const Fsck *fsck)
+{
+    VJ_AUTO_FD source_fd = fsck->is_bare ? -1 : vj_source_open(fsck->source, NULL);
+
+    if (source_fd >= 0) {
+        vj_confine(source_fd, vj_source_owners(source_fd), -1);
+    }
+}
+
 /*
  * The metadata engine maps its file and trusts it: pages that are damaged in the wrong place
  * end the process.  So another one reads, and this one tells what became of it.
@@ -552,6 +587,7 @@ static int run_apart(Fsck *fsck)
         return FSCK_CANNOT_RUN;
     }
     if (child == 0) {
+        confine(fsck);
         /* Without the parent nobody reads the result. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         return getppid() == parent ? run(fsck) : FSCK_CANNOT_RUN;
@@ -601,6 +637,11 @@ int main(int argc, char **argv)
     }
     fsck.repair = fsck.repair || fsck.restore;
     fsck.source = argv[first];
+    /* Lines of the rooms below begin like ours; what is left out of the sandbox is no news here. */
+    (void)vj_log_open(command.name, "stderr", VJ_LOG_WARN, NULL);
+    if (!is_ours(&fsck)) {
+        return FSCK_CANNOT_RUN;
+    }
     fsck.lines = g_ptr_array_new_with_free_func(g_free);
     status = run_apart(&fsck);
     g_ptr_array_unref(fsck.lines);

@@ -6,6 +6,8 @@ src_cmd_libvj_cmd_la_LIBADD =
 src_cmd_libvj_cmd_la_SOURCES = \
 	src/cmd/cmd.c \
 	src/cmd/cmd.h \
+	src/cmd/confine.c \
+	src/cmd/confine.h \
 	src/cmd/mount-table.c \
 	src/cmd/mount-table.h \
 	src/cmd/owners.c \

@@ -3,6 +3,7 @@
  * mkfs.c - mkfs.varjfs: make a file system
  */
 #include "cmd/cmd.h"
+#include "cmd/confine.h"
 #include "file/file.h"
 
 #include <stdio.h>
@@ -11,6 +12,7 @@
 typedef struct Make {
     VjVolumeMake how;
     GString *options; /* all -o, joined */
+    bool is_bare;     /* --sandbox=off */
 } Make;
 
 static const VjCmdSwitch switches[] = {
@@ -18,12 +20,15 @@ static const VjCmdSwitch switches[] = {
      .word = "force",
      .help = "destroy a file system that is there; allow other files beside it"},
     {.letter = 'o', .value = "K=V,...", .help = "options, see below"},
+    {.word = "sandbox",
+     .value = "auto|off",
+     .help = "give up what making it does not take (default: auto); off: for debuggers"},
     {0},
 };
 
 static const VjCmd command = {
     .name = "mkfs.varjfs",
-    .operands = "[-f] [-o K=V,...] SOURCE",
+    .operands = "[-f] [-o K=V,...] [--sandbox=auto|off] SOURCE",
     .summary =
         "Makes a varjfs file system in the directory SOURCE, which is created if it is\n"
         "missing.",
@@ -42,6 +47,9 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
         make->how.force = true;
         return true;
     }
+    if (s->letter == '\0') {
+        return vj_confine_parse(value, &make->is_bare, error);
+    }
     probe = vj_opts_new(vj_volume_make_options);
     if (!vj_opts_parse(probe, value, error)) {
         return vj_error_prefix(error, "-o");
@@ -51,12 +59,24 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
     return true;
 }
 
+/* What is there may be somebody else's work. */
+static void confine(void *opaque, int source_fd)
+{
+    const Make *make = opaque;
+
+    if (!make->is_bare) {
+        vj_confine(source_fd, vj_source_owners(source_fd), -1);
+    }
+}
+
 static int make_volume(Make *make, const char *source)
 {
     g_autoptr(GError) error = NULL;
 
     make->how.source = source;
     make->how.options = make->options->str;
+    make->how.opened = confine;
+    make->how.opaque = make;
     if (vj_volume_make(&make->how, &error)) {
         return EXIT_SUCCESS;
     }
@@ -77,6 +97,7 @@ int main(int argc, char **argv)
             status =
                 vj_cmd_usage_error(&command, argv[first + 1], "one argument too many");
         } else {
+            (void)vj_log_open(command.name, "stderr", VJ_LOG_WARN, NULL);
             status = make_volume(&make, argv[first]);
         }
     }

@@ -41,7 +41,7 @@ static void look_into(int fd, VjSourceOwners *out)
 
 VjSourceOwners vj_source_owners(int source_fd)
 {
-    static const char *const names[] = {".", "meta", "objects"};
+    static const char *const names[] = {".", "meta", "objects", "checkpoints"};
     VjSourceOwners out = {false, false};
 
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
@@ -54,4 +54,63 @@ VjSourceOwners vj_source_owners(int source_fd)
         }
     }
     return out;
+}
+
+/* ---- what is closed to us -------------------------------------------------------------- */
+
+/* The first entry of the directory @fd, which is taken, that is closed; owned, NULL: none. */
+static char *find_closed(int fd, const char *path, int mode, unsigned depth)
+{
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    char *found = NULL;
+    const struct dirent *entry;
+    struct stat st;
+
+    if (dir == NULL) {
+        vj_fd_close(&fd);
+        return NULL; /* it belongs to us, or has been looked at */
+    }
+    while (found == NULL && (entry = readdir(dir)) != NULL) {
+        g_autofree char *name = g_build_filename(path, entry->d_name, NULL);
+
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) {
+            continue;
+        }
+        if (st.st_uid != geteuid() &&
+            faccessat(dirfd(dir), entry->d_name, S_ISDIR(st.st_mode) ? mode | X_OK : mode,
+                      AT_EACCESS) < 0) {
+            found = g_steal_pointer(&name);
+        } else if (S_ISDIR(st.st_mode) && depth > 0) {
+            found = find_closed(openat(dirfd(dir), entry->d_name,
+                                       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+                                name, mode, depth - 1);
+        }
+    }
+    closedir(dir);
+    return found;
+}
+
+bool vj_source_is_ours(int source_fd, const char *source, bool write, unsigned depth,
+                       GError **error)
+{
+    static const char *const names[] = {"meta", "objects"};
+    int mode = write ? R_OK | W_OK : R_OK;
+
+    g_assert(depth <= VJ_SOURCE_DEPTH);
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *path = g_build_filename(source, names[i], NULL);
+        g_autofree char *found = find_closed(
+            openat(source_fd, names[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+            path, mode, depth);
+
+        if (found != NULL) {
+            return vj_error_set(error, EACCES,
+                                "%s belongs to another user, as when root has served it: "
+                                "chown -R the whole of %s, or be root",
+                                found, source);
+        }
+    }
+    return true;
 }

@@ -13,9 +13,22 @@ typedef struct VjSourceOwners {
 } VjSourceOwners;
 
 /*
- * Looks at SOURCE, what is in it, and what is in meta/ and objects/ (not at the objects: those of
+ * Looks at SOURCE, what is in it, and what is in meta/, objects/ and checkpoints/ (not at the objects: those of
  * one directory have one owner).  What cannot be looked at is another user's.
  */
 VjSourceOwners vj_source_owners(int source_fd);
+
+/* Directories between objects/ and an object. */
+#define VJ_SOURCE_DEPTH 4u
+
+/*
+ * vj_source_is_ours - nothing that is needed belongs to another user and is closed to us
+ *
+ * As when root has served a user's SOURCE: what was made then is root's.
+ * @write    it has to be written too
+ * @depth    directories below objects/ that are looked into: 0, its entries alone
+ */
+bool vj_source_is_ours(int source_fd, const char *source, bool write, unsigned depth,
+                       GError **error);
 
 #endif

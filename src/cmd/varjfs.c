@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/confine.h"
 #include "cmd/mount-table.h"
-#include "cmd/owners.h"
 #include "front/front.h"
 
 /* After umount, how long the daemon tries to write back what a full or failing device
@@ -363,22 +363,11 @@ static void lift_limit(int resource)
 static void enter_sandbox(const Command *c)
 {
     g_autofree char *test_dir = vj_front_test_directory();
-    VJ_AUTO_FD meta_fd = open_in_source(c, "meta");
-    VJ_AUTO_FD objects_fd = open_in_source(c, "objects");
     VJ_AUTO_FD test_fd = test_dir == NULL ? -1 : open(test_dir, O_PATH | O_CLOEXEC);
-    /* The two below SOURCE by themselves: they may be mounts, which can be taken away. */
-    int fds[] = {c->source_fd, meta_fd, objects_fd, test_fd};
-    VjSandbox plan = {.keep = c->owners.has_others ? VJ_SANDBOX_FILES : VJ_SANDBOX_NONE};
 
-    if (strcmp(vj_opts_string(c->opts, "sandbox"), "off") == 0) {
-        return;
+    if (strcmp(vj_opts_string(c->opts, "sandbox"), "off") != 0) {
+        vj_confine(c->source_fd, c->owners, test_fd);
     }
-    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
-        if (fds[i] >= 0) {
-            plan.fds[plan.fd_count++] = fds[i];
-        }
-    }
-    vj_sandbox_enter(&plan);
 }
 
 /* Root's word counts for what root wrote. */
@@ -428,7 +417,9 @@ static int run(Command *c)
     ok = (c->source_fd = vj_source_open(c->source, &error)) >= 0 && open_log(c, &error);
     if (ok) {
         c->owners = vj_source_owners(c->source_fd);
-        ok = start_guard(c, &error);
+        ok = vj_source_is_ours(c->source_fd, c->source, !vj_opts_flag(c->opts, "ro"), 0,
+                               &error) &&
+             start_guard(c, &error);
     }
     if (ok) {
         never_wait_for_own_pages();

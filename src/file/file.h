@@ -124,6 +124,9 @@ typedef struct VjVolumeMake {
     const char *source;  /* directory (created if missing) */
     const char *options; /* "K=V,…" of mkfs.varjfs -o; NULL: defaults */
     bool force;          /* overwrite a file system that is there */
+    /* SOURCE is there and has not been looked into; NULL: nothing to do. */
+    void (*opened)(void *opaque, int source_fd);
+    void *opaque;
 } VjVolumeMake;
 
 /* When the metadata are examined before they are believed. */

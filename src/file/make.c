@@ -371,6 +371,9 @@ bool vj_volume_make(const VjVolumeMake *how, GError **error)
     /* Whoever may rename what we have just made leads us nowhere. */
     dir_fd =
         open(how->source, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (is_new ? O_NOFOLLOW : 0));
+    if (dir_fd >= 0 && how->opened != NULL) {
+        how->opened(how->opaque, dir_fd);
+    }
     made = dir_fd >= 0 ? vj_source_lock(dir_fd, how->source, false, 0, &lock_fd, error) &&
                              make_in(dir_fd, how, &super, error)
                        : vj_error_set_errno(error, errno, "%s", how->source);

@@ -158,6 +158,49 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
         sh "$SOURCE" "$T/dir" "$MNT"
 fi
 
+# ---- what the other programs give up before they look
+
+new_source
+mkfifo "$T/release"
+flock "$SOURCE/varjfs.lock" sh -c ": >'$T/locked'; read -r word <'$T/release'" &
+wait_for 60 [ -e "$T/locked" ]
+fsck.varjfs -n "$SOURCE" >"$T/out" 2>&1 &
+checker=$!
+child_of()
+{
+    tr -d ' ' <"/proc/$checker/task/$checker/children"
+}
+# shellcheck disable=SC2317 # called by wait_for
+is_confined()
+{
+    grep -q '^NoNewPrivs:.*1$' "/proc/$(child_of)/status"
+}
+wait_for 60 is_confined
+is "fsck.varjfs has no privileges left" \
+    "$(awk '/^(CapEff|CapPrm|NoNewPrivs):/ { print $2 }' "/proc/$(child_of)/status" | xargs)" "0000000000000000 0000000000000000 1"
+if grep -q '^Seccomp:.*2' "/proc/$(child_of)/status"; then
+    pass "and not all system calls"
+else
+    skip "and not all system calls" "not in a build with a sanitizer"
+fi
+echo go >"$T/release"
+status=0
+wait "$checker" || status=$?
+is "and does its work" "$status" 0
+check "without it as well" fsck.varjfs --sandbox=off -n "$SOURCE"
+check_fails "fsck.varjfs --sandbox: a wrong word" fsck.varjfs --sandbox=on -n "$SOURCE"
+check_fails "mkfs.varjfs --sandbox: a wrong word" mkfs.varjfs --sandbox=on "$T/none"
+check_fails "nothing was made then" [ -e "$T/none" ]
+if command -v strace >/dev/null && strace -o "$T/strace" true 2>/dev/null; then
+    check "mkfs.varjfs makes one" strace -f -o "$T/strace" mkfs.varjfs "$T/made"
+    is "it gives up privileges before it looks" \
+        "$(grep -oE 'PR_SET_NO_NEW_PRIVS|varjfs\.lock' "$T/strace" | head -n 1)" PR_SET_NO_NEW_PRIVS
+    check "mkfs.varjfs --sandbox=off does not" strace -f -o "$T/strace" mkfs.varjfs --sandbox=off "$T/made2"
+    check_fails "it keeps them" grep -q PR_SET_NO_NEW_PRIVS "$T/strace"
+else
+    skip "mkfs.varjfs gives up privileges" "there is no strace that works"
+fi
+
 # ---- a mount table that others wrote
 
 # umount -a runs umount.fuse.varjfs as root for a mount whose user chose type and device.

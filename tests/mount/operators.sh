@@ -33,13 +33,13 @@ is "varjfsctl: some subcommands" "$(complete_words varjfsctl st)" "stats status"
 is "varjfsctl: switches of a subcommand" "$(complete_words varjfsctl stats --)" \
     "--help --json --prometheus --version"
 is "varjfsctl: a switch with a value" "$(complete_words varjfsctl scrub --ra)" "--rate="
-is "mkfs.varjfs: switches" "$(complete_words mkfs.varjfs --)" "--force --help --version"
+is "mkfs.varjfs: switches" "$(complete_words mkfs.varjfs --)" "--force --help --sandbox= --version"
 is "mkfs.varjfs: options" "$(complete_words mkfs.varjfs -o ha)" "hash="
 is "mkfs.varjfs: values" "$(complete_words mkfs.varjfs -o label=x,hash=sh)" \
     "label=x,hash=sha1 label=x,hash=sha256"
 is "varjfs: options" "$(complete_words varjfs "$T" "$T" -o ro,al)" "ro,allow_other"
 is "varjfs: an option with a value" "$(complete_words varjfs -o com)" "commit="
-is "fsck.varjfs: switches" "$(complete_words fsck.varjfs -)" "--checkpoint= --help --quick --restore --version -V -h -n -y"
+is "fsck.varjfs: switches" "$(complete_words fsck.varjfs -)" "--checkpoint= --help --quick --restore --sandbox= --version -V -h -n -y"
 mkdir -p "$T/words/directory"
 touch "$T/words/file"
 cd "$T/words" || exit 1

@@ -159,13 +159,20 @@ if [ "$(id -u)" = 0 ]; then
     check "it is told that suid and dev do not hold there" \
         grep -q "others than root may write there: mounted nosuid,nodev" "$T/root.log"
     check "root makes files of several users" \
-        sh -c "echo secret >'$MNT/roots' && chmod 600 '$MNT/roots' && mkdir -m 1777 '$MNT/tmp' &&
+        sh -c "head -c 300000 /dev/urandom >'$MNT/large' && echo secret >'$MNT/roots' && chmod 600 '$MNT/roots' && mkdir -m 1777 '$MNT/tmp' &&
             echo theirs >'$MNT/tmp/theirs' && chown daemon '$MNT/tmp/theirs' && chmod 644 '$MNT/tmp/theirs' &&
             mknod -m 666 '$MNT/null' c 1 3"
     check_fails "a device does not work there" sh -c "echo x >'$MNT/null'"
     unmount "$MNT"
     wait_for 60 flock -n "$SOURCE/varjfs.lock" true
     is "new objects are root's, whose the rest is" "$(find "$SOURCE" -maxdepth 0 -printf %u)" nobody
+    refused "its owner cannot verify what root made" "/objects/.* belongs to another user, .*: chown -R" fsck.varjfs -n "$SOURCE"
+    refused "nor repair it" "/objects/.* belongs to another user, .*: chown -R" fsck.varjfs -y "$SOURCE"
+    mkdir -m 777 "$T/home/second" && as_user mkfs.varjfs "$T/home/second/source" &&
+        varjfs "$T/home/second/source" "$MNT" && head -c 300000 /dev/urandom >"$MNT/large" && unmount "$MNT"
+    wait_for 60 flock -n "$T/home/second/source/varjfs.lock" true
+    refused "nor serve what root made alone" "/objects/.* belongs to another user, .*: chown -R" \
+        varjfs "$T/home/second/source" "$MNT"
     # The owner takes his SOURCE over, as an administrator would.
     chown -R nobody "$SOURCE"
     check "its owner mounts it" as_user varjfs "$SOURCE" "$MNT"
