@@ -14,14 +14,11 @@
 /* A file with so many pieces is written back before its age. */
 #define PIECES_MANY 16384u
 
-/* Of one object, beside its content: the rest of its last block, and what metadata take. */
-#define OBJECT_OVERHEAD 5120u
-
 uint64_t vj_file_stored_at_worst(const VjFile *f, uint64_t len)
 {
     uint64_t objects = len / (f->avg_bytes / 2) + 1;
 
-    return len + len / 256 + objects * OBJECT_OVERHEAD;
+    return len + len / 256 + objects * VJ_SPACE_OBJECT_OVERHEAD;
 }
 
 /* What write-back may have to put for a change of @len bytes, at worst. */

@@ -7,17 +7,33 @@
  */
 #include "file/volume-private.h"
 
+/*
+ * The bytes that may be promised.  A promise of some bytes covers a number of objects, as each is
+ * counted with its overhead: where the store can hold few more objects, fewer bytes are promised.
+ */
+static int measure(VjStore *store, uint64_t *available_bytes)
+{
+    VjStoreSpace now;
+    int r = vj_store_space(store, &now);
+    uint64_t objects, by_objects;
+
+    if (r < 0) {
+        return r;
+    }
+    objects = now.available_objects - MIN(now.available_objects, VJ_SPACE_OBJECTS_MARGIN);
+    *available_bytes = now.available_bytes;
+    if (vj_mul_u64(objects, VJ_SPACE_OBJECT_OVERHEAD, &by_objects) &&
+        vj_add_u64(by_objects, VJ_SPACE_MARGIN, &by_objects)) {
+        *available_bytes = MIN(*available_bytes, by_objects);
+    }
+    return 0;
+}
+
 int vj_space_init(VjSpaceKeeper *k, VjStore *store)
 {
     *k = (VjSpaceKeeper){.store = store};
     vj_mutex_init(&k->lock, VJ_RANK_FILE_BUDGET, "file.space");
-    VjStoreSpace now;
-    int r = vj_store_space(store, &now);
-
-    if (r == 0) {
-        k->available_bytes = now.available_bytes;
-    }
-    return r;
+    return measure(store, &k->available_bytes);
 }
 
 void vj_space_clear(VjSpaceKeeper *k)
@@ -44,15 +60,15 @@ int vj_space_try(VjSpaceKeeper *k, uint64_t bytes)
 
 void vj_space_settle(VjSpaceKeeper *k, uint64_t bytes)
 {
-    VjStoreSpace now;
-    int r = vj_store_space(k->store, &now);
+    uint64_t available_bytes = 0;
+    int r = measure(k->store, &available_bytes);
 
     if (r < 0) {
         vj_log_warn("store: cannot tell its free space: %s", g_strerror(-r));
     }
     vj_mutex_lock(&k->lock);
     if (r == 0) {
-        k->available_bytes = now.available_bytes;
+        k->available_bytes = available_bytes;
     }
     g_assert(k->reserved_bytes >= bytes);
     k->reserved_bytes -= bytes;

@@ -98,12 +98,18 @@ void vj_checkpointer_free(VjCheckpointer *c);
 
 /* Kept free of data for metadata and rounding, bytes. */
 #define VJ_SPACE_MARGIN (8 * VJ_MIB)
+/* Kept free of objects for a store's own directories and for checkpoints. */
+#define VJ_SPACE_OBJECTS_MARGIN 64u
+/* Every object takes as much at least, beside its content: the rest of its last block, metadata. */
+#define VJ_SPACE_OBJECT_OVERHEAD 5120u
 
 typedef struct VjSpaceKeeper {
     VjStore *store;
     VjMutex lock;
     /* guarded by lock: */
-    uint64_t available_bytes; /* as measured last */
+    /* as measured last, less where objects run out before bytes */
+    uint64_t available_bytes;
+    /* for n objects never less than n * VJ_SPACE_OBJECT_OVERHEAD */
     uint64_t reserved_bytes;
 } VjSpaceKeeper;
 

@@ -260,7 +260,7 @@ uint64_t vj_fs_handle_ino(const VjHandle *h)
 
 /* ---- the volume --------------------------------------------------------------------- */
 
-/* Space alone limits inodes: one for each block that is left is what is promised. */
+/* An inode for each block that is left is what is promised, and an object for each. */
 int vj_fs_statfs(VjFs *fs, struct statvfs *out)
 {
     VjStoreSpace space;
@@ -278,8 +278,8 @@ int vj_fs_statfs(VjFs *fs, struct statvfs *out)
     out->f_bfree = MIN(out->f_bfree, out->f_blocks);
     out->f_bavail = (space.available_bytes - MIN(reserved, space.available_bytes)) / 4096;
     out->f_bavail = MIN(out->f_bavail, out->f_bfree);
-    out->f_ffree = out->f_bfree;
-    out->f_favail = out->f_bavail;
+    out->f_ffree = MIN(out->f_bfree, space.available_objects);
+    out->f_favail = MIN(out->f_bavail, out->f_ffree);
     vj_mutex_lock(&fs->lock);
     out->f_files = out->f_ffree + fs->inode_count;
     vj_mutex_unlock(&fs->lock);

@@ -28,6 +28,8 @@
 
 /* Set aside beyond what is needed, so that few commits pay for a call: */
 #define CHUNK_BYTES (4 * VJ_MIB)
+/* But only where so much is free: of a device that is almost full, data was promised the rest. */
+#define PLENTY_BYTES (8 * CHUNK_BYTES)
 /* A branch page holds at least seven of the longest keys; a half of one, three. */
 #define BRANCH_HALF_MIN 3u
 /* A page is a quarter full at worst when a split has made it, before it is split again.
@@ -299,7 +301,7 @@ void vj_lmdb_file_update(VjLmdb *d, const VjLmdbFile *file)
 
 /* ---- Setting aside --------------------------------------------------------------- */
 
-/* For file systems without fallocate: is the space there at this moment? */
+/* Is so much free at this moment? */
 static int ask_for_space(const VjLmdb *d, uint64_t bytes)
 {
     struct statvfs st;
@@ -338,12 +340,14 @@ static bool fits_map(const VjLmdb *d, uint64_t pages)
     return pages <= d->map_bytes / d->page_bytes;
 }
 
-/* Extends from @have to @most pages or, if that is too much, to @least. */
+/* Extends from @have to @most pages or, if that is too much for the device, to @least. */
 static int extend(VjLmdb *d, uint64_t have, uint64_t least, uint64_t most, uint64_t *got)
 {
+    uint64_t beyond_bytes = (most - MAX(have, least)) * d->page_bytes;
     int rc = -ENOSPC;
 
-    if (fits_map(d, most)) {
+    if (fits_map(d, most) &&
+        (beyond_bytes == 0 || ask_for_space(d, PLENTY_BYTES + beyond_bytes) == 0)) {
         *got = most;
         rc = set_aside(d, have, most);
     }

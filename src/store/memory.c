@@ -231,7 +231,8 @@ static int memory_space(VjStore *s, VjStoreSpace *out)
     g_assert(m->used_bytes <= m->size_bytes);
     *out = (VjStoreSpace){.total_bytes = m->size_bytes,
                           .free_bytes = m->size_bytes - m->used_bytes,
-                          .available_bytes = m->size_bytes - m->used_bytes};
+                          .available_bytes = m->size_bytes - m->used_bytes,
+                          .available_objects = UINT64_MAX};
     vj_mutex_unlock(&m->lock);
     return 0;
 }

@@ -80,7 +80,8 @@ static int null_space(VjStore *s, VjStoreSpace *out)
 
     *out = (VjStoreSpace){.total_bytes = n->size_bytes,
                           .free_bytes = n->size_bytes,
-                          .available_bytes = n->size_bytes};
+                          .available_bytes = n->size_bytes,
+                          .available_objects = UINT64_MAX};
     return 0;
 }
 

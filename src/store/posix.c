@@ -660,6 +660,8 @@ static int posix_space(VjStore *s, VjStoreSpace *out)
     out->total_bytes = (uint64_t)st.f_blocks * st.f_frsize;
     out->free_bytes = MIN((uint64_t)st.f_bfree * st.f_frsize, out->total_bytes);
     out->available_bytes = MIN((uint64_t)st.f_bavail * st.f_frsize, out->free_bytes);
+    /* Some file systems have no table of inodes, and say 0 of 0. */
+    out->available_objects = st.f_files == 0 ? UINT64_MAX : st.f_favail;
     return 0;
 }
 

@@ -34,12 +34,14 @@ typedef struct VjPut {
     uint64_t stored_bytes; /* as put, without what the device rounds up */
 } VjPut;
 
-/* The space of the place behind a store, bytes. */
+/* The space of the place behind a store. */
 typedef struct VjStoreSpace {
     uint64_t total_bytes;
     uint64_t free_bytes; /* as root sees it */
-    uint64_t
-        available_bytes; /* as an ordinary user sees it: what the file system reports */
+    /* as an ordinary user sees it: what the file system reports */
+    uint64_t available_bytes;
+    /* how many more objects it can hold; UINT64_MAX: only bytes count */
+    uint64_t available_objects;
 } VjStoreSpace;
 
 /*

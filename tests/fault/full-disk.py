@@ -53,11 +53,16 @@ class Volume:
     def __init__(self, device, mnt):
         self.source = os.path.join(device, "source")
         self.device, self.mnt = device, mnt
+        self.log = os.path.join(os.path.dirname(device), "daemon.log")
         self.pid = None
 
     def mount(self):
-        run("varjfs", self.source, self.mnt)
+        run("varjfs", "-o", f"log={self.log}", self.source, self.mnt)
         self.pid = self.daemon()
+
+    def last_lines(self):
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return f.read().splitlines()[-12:]
 
     def daemon(self):
         for p in os.listdir("/proc"):
@@ -539,6 +544,7 @@ def main():
               f"something was refused at {refused}" + (f"; WRONG: {wrong}" if wrong else ""),
               flush=True)
         if wrong:
+            print(*v.last_lines(), sep="\n", flush=True)
             sys.exit(1)
     v.unmount()
 

@@ -95,4 +95,24 @@ cached_is_stored()
 check "what found no room leaves the page cache" wait_for 20 cached_is_stored
 umount_varjfs
 fsck_clean "small objects"
+
+# Each object takes an inode of the device: these run out before the bytes do.
+mkdir "$T/third"
+mount -t tmpfs -o size=64M,nr_inodes=2000 none "$T/third"
+SOURCE=$T/third/source
+make_fs -o objects=4K
+mount_varjfs -o commit=3600
+head -c 40000000 /dev/urandom >"$MNT/large" 2>"$T/said"
+is "no inode is left below: write(2)" "$(grep -c 'No space left on device' "$T/said")" 1
+note "$(stat -c %s "$MNT/large") bytes were accepted"
+check "what was accepted becomes durable" varjfsctl sync "$MNT"
+check "truncating works" truncate -s 1M "$MNT/large"
+check "and gives inodes back" varjfsctl sync "$MNT"
+check "that can be used" write_random again 500000
+head -c 1M "$MNT/large" | md5sum >"$T/sum"
+kill_varjfs
+mount_varjfs
+is "inodes: all is there after kill -9" "$(md5sum <"$MNT/large")" "$(cat "$T/sum")"
+umount_varjfs
+fsck_clean "inodes"
 tap_done
