@@ -45,14 +45,14 @@ static bool leads_to(Handle *h, int flags, ino_t ino)
 /* A descriptor that was closed a moment ago may still be on its way out. */
 static bool gets_stale(Handle *h)
 {
-    for (int tries = 0; tries < 5000; tries++) {
+    for (unsigned tries = 0; tries < 100; tries++) {
         int fd = open_handle(h, O_RDONLY);
 
         if (fd < 0) {
             return errno == ESTALE;
         }
         close(fd);
-        usleep(1000);
+        usleep(1000u << (tries < 7 ? tries : 7)); /* this close, too, is told later */
     }
     return false;
 }
