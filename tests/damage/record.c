@@ -7,6 +7,8 @@
  */
 #include "sweep.h"
 
+#include "../lib/right-sums.h"
+
 typedef enum How {
     FLIP,    /* one bit of the value */
     SMEAR,   /* eight bytes of it */
@@ -195,48 +197,7 @@ static void hit_record(const Tree *t, const Record *r, How how, Hit *h)
     }
 }
 
-/* ---- right checksums -------------------------------------------------------------------- */
-
-static void sum_at(uint8_t *bytes, size_t at, uint64_t sum)
-{
-    sum = GUINT64_TO_LE(sum);
-    memcpy(bytes + at, &sum, sizeof sum);
-}
-
-/* Names and attributes: of the key, of the head before the sum, of what follows it. */
-static void sum_parts(VjSlice key, uint8_t *bytes, size_t len, size_t at)
-{
-    uint64_t parts[3] = {GUINT64_TO_LE(vj_checksum64(key.data, key.len)),
-                         GUINT64_TO_LE(vj_checksum64(bytes, at)),
-                         GUINT64_TO_LE(vj_checksum64(bytes + at + 8, len - at - 8))};
-
-    sum_at(bytes, at, vj_checksum64(parts, sizeof parts));
-}
-
-static void make_right(VjSpace space, VjSlice key, uint8_t *bytes, size_t len)
-{
-    uint8_t both[128];
-
-    switch (space) {
-    case VJ_SPACE_DENTRY:
-        sum_parts(key, bytes, len, offsetof(VjDentryDisk, checksum));
-        break;
-    case VJ_SPACE_COOKIE:
-        sum_parts(key, bytes, len, offsetof(VjCookieDisk, checksum));
-        break;
-    case VJ_SPACE_XATTR:
-        sum_parts(key, bytes, len, offsetof(VjXattrDisk, checksum));
-        break;
-    case VJ_SPACE_INDEX:
-        g_assert(key.len + len - 8 <= sizeof both);
-        memcpy(both, key.data, key.len);
-        memcpy(both + key.len, bytes, len - 8);
-        sum_at(bytes, len - 8, vj_checksum64(both, key.len + len - 8));
-        break;
-    default:
-        sum_at(bytes, len - 8, vj_checksum64(bytes, len - 8));
-    }
-}
+/* ---- another value ---------------------------------------------------------------------- */
 
 /* A bit, an extreme byte, or a field of them. */
 static void mutate(VjRng *rng, uint8_t *bytes, size_t len, size_t at)
@@ -316,7 +277,7 @@ static int change_body(VjTxn *txn, void *opaque)
         return move(txn, x, key, vj_slice(data, len));
     case HOSTILE:
         mutate(x->rng, bytes, len, x->at);
-        make_right(x->r->space, key, bytes, len);
+        vj_put_right(x->r->space, key, bytes, len);
         break;
     }
     return vj_txn_put(txn, x->r->space, key, vj_slice(bytes, len));

@@ -9,9 +9,9 @@
  *
  * VARJFS_HOSTILE_ROUNDS and VARJFS_HOSTILE_SEED choose a longer or another run.
  */
+#include "../lib/right-sums.h"
 #include "../lib/test.h"
 
-#include "file/object-format.h"
 #include "file/volume-private.h"
 #include "fs/fs-format.h"
 #include "fs/fs.h"
@@ -176,47 +176,6 @@ static void make_volume(Round *x)
 
 /* ---- one record ------------------------------------------------------------------------ */
 
-static void sum_at(uint8_t *bytes, size_t at, uint64_t sum)
-{
-    sum = GUINT64_TO_LE(sum);
-    memcpy(bytes + at, &sum, sizeof sum);
-}
-
-/* Names and attributes: of the key, of the head before the sum, of what follows it. */
-static void sum_parts(VjSlice key, uint8_t *bytes, size_t len, size_t at)
-{
-    uint64_t parts[3] = {GUINT64_TO_LE(vj_checksum64(key.data, key.len)),
-                         GUINT64_TO_LE(vj_checksum64(bytes, at)),
-                         GUINT64_TO_LE(vj_checksum64(bytes + at + 8, len - at - 8))};
-
-    sum_at(bytes, at, vj_checksum64(parts, sizeof parts));
-}
-
-static void make_right(VjSpace space, VjSlice key, uint8_t *bytes, size_t len)
-{
-    uint8_t both[128];
-
-    switch (space) {
-    case VJ_SPACE_DENTRY:
-        sum_parts(key, bytes, len, offsetof(VjDentryDisk, checksum));
-        break;
-    case VJ_SPACE_COOKIE:
-        sum_parts(key, bytes, len, offsetof(VjCookieDisk, checksum));
-        break;
-    case VJ_SPACE_XATTR:
-        sum_parts(key, bytes, len, offsetof(VjXattrDisk, checksum));
-        break;
-    case VJ_SPACE_INDEX:
-        g_assert(key.len + len - 8 <= sizeof both);
-        memcpy(both, key.data, key.len);
-        memcpy(both + key.len, bytes, len - 8);
-        sum_at(bytes, len - 8, vj_checksum64(both, key.len + len - 8));
-        break;
-    default:
-        sum_at(bytes, len - 8, vj_checksum64(bytes, len - 8));
-    }
-}
-
 static void mutate(Round *x, uint8_t *bytes, size_t len)
 {
     static const uint8_t edges[] = {0, 1, 2, 3, 0x7f, 0x80, 0xfe, 0xff};
@@ -276,7 +235,7 @@ static int change_body(VjTxn *txn, void *opaque)
     len = value.len;
     bytes = g_memdup2(value.data, len);
     mutate(x, bytes, len);
-    make_right(space, key, bytes, len);
+    vj_put_right(space, key, bytes, len);
     return vj_txn_put(txn, space, key, vj_slice(bytes, len));
 }
 

@@ -13,8 +13,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 
-#include "file/object-format.h"
-#include "fs/fs-format.h"
+#include "../lib/right-sums.h"
 
 #define CHANGES_MAX 12
 #define ROUNDS_MOST 8u
@@ -92,44 +91,6 @@ typedef struct Change {
     uint64_t number;
 } Change;
 
-/* Where the checksum of a name or attribute stands. */
-static size_t fs_sum_offset(VjSpace space)
-{
-    return space == VJ_SPACE_DENTRY   ? offsetof(VjDentryDisk, checksum)
-           : space == VJ_SPACE_COOKIE ? offsetof(VjCookieDisk, checksum)
-                                      : offsetof(VjXattrDisk, checksum);
-}
-
-static void put_right(VjSpace space, VjSlice key, uint8_t *value, size_t len)
-{
-    size_t at = len >= 8 ? len - 8 : 0;
-    uint64_t sum = vj_checksum64(value, at);
-
-    if (space == VJ_SPACE_INDEX && len == VJ_INDEX_VALUE_BYTES) {
-        g_autoptr(GByteArray) both = g_byte_array_new();
-
-        g_byte_array_append(both, key.data, (guint)key.len);
-        g_byte_array_append(both, value, 16);
-        sum = vj_checksum64(both->data, both->len);
-    } else if (space == VJ_SPACE_DENTRY || space == VJ_SPACE_COOKIE ||
-               space == VJ_SPACE_XATTR) {
-        uint64_t parts[3];
-
-        at = fs_sum_offset(space);
-        if (len < at + 8) {
-            return;
-        }
-        parts[0] = GUINT64_TO_LE(vj_checksum64(key.data, key.len));
-        parts[1] = GUINT64_TO_LE(vj_checksum64(value, at));
-        parts[2] = GUINT64_TO_LE(vj_checksum64(value + at + 8, len - at - 8));
-        sum = vj_checksum64(parts, sizeof parts);
-    }
-    sum = GUINT64_TO_LE(sum);
-    if (len >= at + 8) {
-        memcpy(value + at, &sum, sizeof sum);
-    }
-}
-
 /* The n-th record of a space, counted around. */
 static bool find_record(VjTxn *txn, VjSpace space, unsigned which, GByteArray *key,
                         GByteArray *value)
@@ -206,7 +167,7 @@ static int change_body(VjTxn *txn, void *opaque)
         change_bytes(c, value);
     }
     if (c->what / 8 % 8 != 3) {
-        put_right(space, k, value->data, value->len);
+        vj_put_right(space, k, value->data, value->len);
     }
     return vj_txn_put(txn, space, k, vj_slice(value->data, value->len));
 }
