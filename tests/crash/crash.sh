@@ -165,11 +165,14 @@ crash_workload()
         options=(-o checkpoint=1) # one at each unmount, and when a second has passed
         crash_cut_options=(--near new --restore-every 5)
         ;;
-    metafault) crash_cut_options=(--near '!fault') ;;
+    metafault | storefault) crash_cut_options=(--near '!fault') ;;
     esac
     # With a small reserve, which each state has to set aside anew.
     crash_make -o objects=1K,meta=lmdb:reserve=1M
-    [ "$name" != metafault ] || crash_fail=13
+    case $name in
+    metafault) crash_fail=13 ;;
+    storefault) crash_fail=5:store ;;
+    esac
     crash_mount ${options[@]+"${options[@]}"}
     check "$name" "${builddir:-${VARJFS_BUILDDIR:-.}}/tests/crash/workload" "$name" --dir "$MNT" \
         --log "$crash_log" --remount "$(crash_remount_command)" "$@"

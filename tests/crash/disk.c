@@ -107,7 +107,8 @@ typedef struct Pending {
 struct Node {
     guint64 serial;
     bool is_dir;
-    bool is_dirty; /* it is in the disk's list */
+    bool is_object; /* it lies below "objects", or is that */
+    bool is_dirty;  /* it is in the disk's list */
     uint8_t *bytes;
     size_t size, cap;
     GHashTable *entries, *now; /* name → Node: durable; as the process sees them */
@@ -375,9 +376,10 @@ static bool feed_synced(Disk *d, const CrashRecord *r)
     return n != NULL;
 }
 
+/* Names are a journal's: it ends, or has them all the same. */
 static void give_up(Node *n, size_t before)
 {
-    for (guint i = 0; i < n->pending->len; i++) {
+    for (guint i = 0; !n->is_dir && i < n->pending->len; i++) {
         Pending *p = &g_array_index(n->pending, Pending, i);
 
         p->is_past |= p->at < before;
@@ -394,8 +396,13 @@ static bool feed_unsynced(Disk *d, const CrashRecord *r)
         return false;
     }
     begin = crash_log_get(d->log, at);
+    /* Where a file is open its next sync tells the error as well, and what is no object is. */
     for (guint i = 0; begin.head.kind == VJ_RECORD_SYNC_ALL && i < d->dirty->len; i++) {
-        give_up(d->dirty->pdata[i], at);
+        Node *dirty = d->dirty->pdata[i];
+
+        if (dirty->is_object) {
+            give_up(dirty, at);
+        }
     }
     n = begin.head.kind == VJ_RECORD_SYNC_ALL ? NULL : node_of(d, begin.head.ino);
     if (n != NULL) {
@@ -472,6 +479,10 @@ static bool feed_name(Disk *d, const CrashRecord *r)
     }
     if (dir == NULL || !dir->is_dir) {
         return false;
+    }
+    if (target != NULL) {
+        target->is_object |=
+            dir->is_object || (dir == d->root && strcmp(name, "objects") == 0);
     }
     add_pending(d, dir, name, target);
     return true;

@@ -17,7 +17,7 @@ export CRASH_DAEMON=$builddir/tests/crash/planted/varjfs CRASH_FIRST=yes
 
 # A bug that the harness does not find is a failure.  The same daemon without it: see short.sh and
 # sqlite.sh, whose hook alone can find that a transaction is missing.
-[ $# -gt 0 ] || set -- late-flush nosync no-rename-rule no-error no-fsync
+[ $# -gt 0 ] || set -- late-flush nosync no-rename-rule no-error sync-again no-fsync
 for bug; do
     export VARJFS_PLANTED=$bug
     if [ "$bug" = no-fsync ]; then
@@ -32,6 +32,7 @@ lost"
     fi
     case $bug in
     no-error) workload=metafault ;;
+    sync-again) workload=storefault ;;
     *) workload=editors ;;
     esac
     crash_workload $workload --seed "$seed" --ops 60

@@ -6,6 +6,7 @@
  * VJ_RECORD_BELOW   the directory whose tree is recorded
  * VJ_RECORD_FAIL    N: one of N writes of LMDB's meta page and syncs of its file fails with EIO, in turn
  *                   a write that is not made, one that is made and whose sync fails, a sync
+ *                   N:store: one of N syncs of anything else fails
  *
  * What makes the log whole:
  *
@@ -217,6 +218,7 @@ static void record(VjRecordHead head, const char *name, const char *name2)
 enum Fault { FAULT_NONE, FAULT_LOST, FAULT_IN_DOUBT, FAULT_SYNC };
 
 static unsigned fail_every, fail_calls, fail_due;
+static bool fail_store;
 
 static bool is_named(int fd, const char *name)
 {
@@ -242,7 +244,13 @@ static enum Fault choose_fault(int fd, bool is_sync, off_t offset)
                                         "!fault: a sync fails"};
     enum Fault due;
 
-    if (fail_every == 0 || !is_named(fd, "data.mdb") ||
+    if (fail_store && is_sync && !is_named(fd, "data.mdb") &&
+        ++fail_calls == fail_every) {
+        fail_calls = 0;
+        record_fault(texts[FAULT_SYNC]);
+        return FAULT_SYNC;
+    }
+    if (fail_every == 0 || fail_store || !is_named(fd, "data.mdb") ||
         (!is_sync && (offset < 0 || offset >= META_PAGES_END ||
                       (fcntl(fd, F_GETFL) & O_DSYNC) == 0))) {
         return FAULT_NONE;
@@ -942,6 +950,7 @@ __attribute__((constructor)) static void at_load(void)
 {
     const char *path = getenv("VJ_RECORD_LOG"), *dir = getenv("VJ_RECORD_BELOW");
     const char *fail = getenv("VJ_RECORD_FAIL");
+    char *rest = NULL;
     struct stat st;
     int fd;
 
@@ -954,7 +963,8 @@ __attribute__((constructor)) static void at_load(void)
     }
     below_len = strlen(below);
     below_dev = st.st_dev;
-    fail_every = fail == NULL ? 0 : (unsigned)strtoul(fail, NULL, 10);
+    fail_every = fail == NULL ? 0 : (unsigned)strtoul(fail, &rest, 10);
+    fail_store = rest != NULL && strcmp(rest, ":store") == 0;
     fd = (int)CALL(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC,
                    0666);
     if (fd < 0) {

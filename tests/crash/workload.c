@@ -589,9 +589,9 @@ static void run_checkpoint(StreamWriter *w, const Options *o)
     end_checkpoint(&c);
 }
 
-/* ---- writes of the metadata that fail -------------------------------------------------- */
+/* ---- a device that fails --------------------------------------------------------------- */
 
-static void run_metafault(StreamWriter *w, const Options *o)
+static void run_faults(StreamWriter *w, const Options *o)
 {
     WFile *files[EDIT_FILES];
 
@@ -662,7 +662,8 @@ static const Workload workloads[] = {
     {"recode", 200, run_recode},         {"gc", 250, run_gc},
     {"orphans", 60, run_orphans},        {"remounts", 120, run_remounts},
     {"mixed", 800, run_mixed},           {"compact", 60, run_compact},
-    {"checkpoint", 150, run_checkpoint}, {"metafault", 200, run_metafault},
+    {"checkpoint", 150, run_checkpoint}, {"metafault", 200, run_faults},
+    {"storefault", 200, run_faults},
 };
 
 static int run(const Workload *workload, const Options *o)

@@ -8,11 +8,13 @@
  *   nosync           MDB_NOSYNC: LMDB's commits are not synced
  *   no-rename-rule   a rename over a file does not commit the content of the new one first
  *   no-error         a sync succeeds, whatever the device says of the metadata
+ *   sync-again       where a sync failed it is made again, and the second one believed
  *   no-fsync         fsync of a file does nothing: all is sound, and what was promised is not there
  */
 #include "fs/fs.h"
 
 #include <lmdb.h>
+#include <unistd.h>
 
 int __real_vj_store_flush(VjStore *s);
 int __wrap_vj_store_flush(VjStore *s);
@@ -22,9 +24,13 @@ int __real_vj_file_commit(VjFile *f);
 int __wrap_vj_file_commit(VjFile *f);
 int __real_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
 int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
-
 int __real_vj_fs_sync(VjHandle *h);
 int __wrap_vj_fs_sync(VjHandle *h);
+
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+int __real_syncfs(int fd);
+int __wrap_syncfs(int fd);
 
 static gpointer unflushed; /* VjStore */
 
@@ -67,4 +73,18 @@ int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode
 int __wrap_vj_fs_sync(VjHandle *h)
 {
     return has_bug("no-fsync") ? 0 : __real_vj_fs_sync(h);
+}
+
+int __wrap_fdatasync(int fd)
+{
+    int r = __real_fdatasync(fd);
+
+    return r < 0 && has_bug("sync-again") ? __real_fdatasync(fd) : r;
+}
+
+int __wrap_syncfs(int fd)
+{
+    int r = __real_syncfs(fd);
+
+    return r < 0 && has_bug("sync-again") ? __real_syncfs(fd) : r;
 }
