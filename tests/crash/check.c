@@ -381,8 +381,10 @@ static void move_near(const Run *run, size_t *cuts, size_t count, VjRng *rng)
 
     for (size_t k = 1; near->len > 0 && k < count; k += 2) {
         size_t at = g_array_index(near, size_t, vj_rng_below(rng, near->len));
+        /* The closer the more. */
+        size_t behind = vj_rng_below(rng, 1 + vj_rng_below(rng, NEAR_RECORDS));
 
-        cuts[k] = MIN(at + vj_rng_below(rng, NEAR_RECORDS), crash_log_count(&run->log));
+        cuts[k] = MIN(at + 1 + behind, crash_log_count(&run->log));
     }
 }
 

@@ -18,6 +18,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #define WRITTEN_BYTES ((size_t)40 * 1000)
 #define TOLD_MOST 20u
@@ -456,11 +457,22 @@ static bool mount_and_use(Examine *e)
     return true;
 }
 
+/* Half a copy of the metadata, as a cut compaction leaves it. */
+static void check_left_over(Examine *e)
+{
+    g_autofree char *path = g_build_filename(e->source, "meta", "data.mdb.new", NULL);
+
+    if (access(path, F_OK) == 0) {
+        say(e, "meta/data.mdb.new is still there");
+    }
+}
+
 bool examine(Examine *e)
 {
     e->said = g_string_new(NULL);
     if (check(e, false) && mount_and_use(e)) {
         check(e, true);
+        check_left_over(e);
     }
     return e->said->len == 0;
 }
