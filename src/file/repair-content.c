@@ -934,10 +934,11 @@ static int evict_body(VjTxn *txn, void *opaque)
     VjInode *inode = opaque, file = nameless(0);
     uint8_t bytes[VJ_SYMLINK_MAX];
     VjInlineRecord record;
-    int rc = vj_ino_new(txn, &file.ino);
+    int rc = vj_inline_get(txn, inode, bytes, sizeof bytes, NULL);
+    bool is_lost = rc == -EBADMSG; /* nothing of it can be read */
 
     if (rc == 0) {
-        rc = vj_inline_get(txn, inode, bytes, sizeof bytes, NULL);
+        rc = vj_ino_new(txn, &file.ino);
     }
     if (rc == 0) {
         vj_inline_make(file.ino, NULL, bytes, inode->size, &record);
@@ -948,10 +949,7 @@ static int evict_body(VjTxn *txn, void *opaque)
         file.size = file.stored_bytes = inode->size;
         rc = vj_inode_put(txn, &file);
     }
-    if (rc == -EBADMSG) {
-        rc = 0; /* nothing of it can be read */
-    }
-    if (rc == 0) {
+    if (rc == 0 || is_lost) {
         rc = vj_inline_del(txn, inode->ino);
         rc = rc == -ENOENT ? 0 : rc;
     }
@@ -996,12 +994,31 @@ static int evict_map(VjRepair *r, VjInode *inode)
     return rc;
 }
 
+/* -EOPNOTSUPP: only another build can read it. */
+static int evict_inline(VjRepair *r, const VjInode *inode)
+{
+    VjInode as_stored = *inode;
+    uint64_t size = inode->size, stored_bytes;
+    InlineState state;
+    int rc = look_at_inline(r, inode, &state, &size, &stored_bytes);
+
+    if (rc < 0) {
+        return rc;
+    }
+    if (state == INLINE_SIZE) {
+        as_stored.size = size; /* the record knows better */
+    }
+    return vj_meta_run(r->v->meta, VJ_RUN_RELEASE, evict_body, &as_stored);
+}
+
 static int evict(VjRepair *r, VjInode *inode)
 {
-    int rc = inode->content == VJ_CONTENT_MAP
-                 ? evict_map(r, inode)
-                 : vj_meta_run(r->v->meta, VJ_RUN_RELEASE, evict_body, inode);
+    int rc =
+        inode->content == VJ_CONTENT_MAP ? evict_map(r, inode) : evict_inline(r, inode);
 
+    if (rc == -EOPNOTSUPP) {
+        return 0; /* stays as it is, and stays a problem */
+    }
     if (rc == 0) {
         inode->content = VJ_CONTENT_EMPTY;
         vj_repair_say(r,

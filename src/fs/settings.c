@@ -178,7 +178,17 @@ static int run(VjFs *fs, SettingOp *op)
     op->fs = fs;
     op->now = vj_clock_real();
     r = vj_fs_run(fs, op->remove ? VJ_RUN_RELEASE : VJ_RUN_DEFAULT, change_body, op);
-    return r < 0 ? r : vj_file_settings_changed(fs->volume, op->ino);
+    if (r < 0) {
+        return r;
+    }
+    /* It is set, whatever comes: only who has the file open does not see it yet. */
+    r = vj_file_settings_changed(fs->volume, op->ino);
+    if (r < 0 && r != -ENOENT) {
+        vj_log_warn("inode %" G_GUINT64_FORMAT
+                    ": its new settings hold from its next open on: %s",
+                    op->ino, g_strerror(-r));
+    }
+    return 0;
 }
 
 int vj_setting_set(VjFs *fs, uint64_t ino, const VjSetting *s, const void *value,

@@ -132,7 +132,7 @@ static bool is_trusted(const char *name, size_t len)
            memcmp(name, TRUSTED_PREFIX, strlen(TRUSTED_PREFIX)) == 0;
 }
 
-/* @trusted: names that only some may see.  Each list is at most LIST_MAX and one name. */
+/* @trusted: names that only some may see.  Each list ends with the name that is beyond LIST_MAX. */
 static int list_fill(VjFs *fs, uint64_t ino, GString *names, GString *trusted)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
@@ -169,10 +169,9 @@ static int list_fill(VjFs *fs, uint64_t ino, GString *names, GString *trusted)
         name = (const char *)found.data + 8;
         len = found.len - 8;
         to = is_trusted(name, len) ? trusted : names;
-        g_string_append_len(to, name, (gssize)len);
-        g_string_append_c(to, '\0');
-        if (to->len > LIST_MAX) {
-            return -E2BIG;
+        if (to->len <= LIST_MAX) {
+            g_string_append_len(to, name, (gssize)len);
+            g_string_append_c(to, '\0');
         }
         vj_fs_key_name(&key, ino, name, len);
     }
@@ -187,9 +186,11 @@ int vj_fs_listxattr(VjFs *fs, const VjCaller *who, uint64_t ino, char *dst, size
     if (r == 0 && trusted->len > 0 && vj_caller_capable(who, CAP_SYS_ADMIN)) {
         g_string_append_len(names, trusted->str, (gssize)trusted->len);
     }
-    if (r == 0) {
-        r = names->len > LIST_MAX ? -E2BIG
-                                  : value_out(names->str, names->len, dst, cap, len);
+    if (r == 0 && names->len > LIST_MAX) {
+        /* A larger buffer does not help, but only whoever has the largest is to know. */
+        r = cap > 0 && cap < LIST_MAX ? -ERANGE : -E2BIG;
+    } else if (r == 0) {
+        r = value_out(names->str, names->len, dst, cap, len);
     }
     g_string_free(trusted, TRUE);
     g_string_free(names, TRUE);

@@ -842,6 +842,56 @@ static void test_xattrs(void **state)
     assert_true(is_gone(x, f)); /* the check at the end finds attributes left behind */
 }
 
+static void test_long_xattr_lists(void **state)
+{
+    enum { NAMES = 264, CAP = 65536 }; /* 264 names of 250 bytes are more than 64 KiB */
+    static const VjCaller user = {.uid = 1000, .gid = 1000};
+    Fixture *x = *state;
+    g_autofree char *got = g_malloc(CAP);
+    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    size_t len;
+
+    for (int i = 0; i < NAMES; i++) {
+        g_autofree char *name = g_strdup_printf("trusted.%0241d", i);
+
+        assert_int_equal(vj_fs_setxattr(x->fs, &root_caller, f, name, "", 0, 0), 0);
+    }
+    assert_int_equal(vj_fs_setxattr(x->fs, &root_caller, f, "user.a", "", 0, 0), 0);
+    /* Who does not see them is not kept from the others. */
+    assert_int_equal(vj_fs_listxattr(x->fs, &user, f, got, CAP, &len), 0);
+    assert_int_equal(len, sizeof "user.a");
+    for (int i = 0; i < NAMES; i++) {
+        g_autofree char *name = g_strdup_printf("user.%0244d", i);
+
+        assert_int_equal(vj_fs_setxattr(x->fs, &root_caller, f, name, "", 0, 0), 0);
+    }
+    assert_int_equal(vj_fs_listxattr(x->fs, &user, f, got, 1000, &len), -ERANGE);
+    assert_int_equal(vj_fs_listxattr(x->fs, &user, f, got, CAP, &len), -E2BIG);
+    assert_int_equal(vj_fs_listxattr(x->fs, &user, f, NULL, 0, &len), -E2BIG);
+}
+
+/* The change is in the metadata: no error may say that it is not. */
+static void test_setting_that_is_read_late(void **state)
+{
+    Fixture *x = *state;
+    g_autoptr(GError) error = NULL;
+    char got[20];
+    size_t len;
+    VjHandle *h;
+    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+
+    assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDWR, &h), 0);
+    /* The second beginning is that of the reader who tells the open file. */
+    assert_true(vj_meta_fault_set(vj_volume_meta(x->v), "kinds=begin,fail=2", &error));
+    assert_int_equal(
+        vj_fs_setxattr(x->fs, &root_caller, f, "user.varjfs.mode", "server", 6, 0), 0);
+    assert_true(vj_meta_fault_set(vj_volume_meta(x->v), "kinds=begin", &error));
+    assert_int_equal(vj_fs_getxattr(x->fs, f, "user.varjfs.mode", got, 20, &len), 0);
+    assert_int_equal(len, 6);
+    assert_memory_equal(got, "server", 6);
+    vj_fs_release(x->fs, h);
+}
+
 /* ---- access control lists ----------------------------------------------------------- */
 
 /* "o7 u1000:6 g5 G100:4 m7 r0": owner, user, owning group, group, mask, others. */
@@ -1188,6 +1238,8 @@ static const struct CMUnitTest tests[] = {
     TEST(test_stages_of_all),
     TEST(test_times),
     TEST(test_xattrs),
+    TEST(test_long_xattr_lists),
+    TEST(test_setting_that_is_read_late),
     TEST(test_acl_inherited),
     TEST(test_acl_and_mode),
     TEST(test_privileges),

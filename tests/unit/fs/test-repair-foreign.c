@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-repair-foreign.c - an object without a record whose bytes only another build can read
+ * test-repair-foreign.c - an object without a record, or inline content where there can be none,
+ * whose bytes only another build can read
  *
  * Repair leaves its bytes and all that names it alone and goes on saying what is wrong; a
  * build that knows the transformation makes the record again.
@@ -9,6 +10,7 @@
 
 #include "../../lib/plant.h"
 #include "codec/codec.h"
+#include "file/inode-format.h"
 #include "file/object-format.h"
 #include "file/stored-form.h"
 #include "fs/fs-private.h"
@@ -202,9 +204,123 @@ static void a_store_that_fails_loses_nothing(void **state)
     vj_test_remove_dir(dir);
 }
 
+/* ---- inline content of what is no file ------------------------------------------------- */
+
+typedef struct Inline {
+    uint64_t ino; /* of a file with 5 bytes in it, which becomes a device */
+    uint8_t codec;
+    uint64_t size; /* what the inode says */
+} Inline;
+
+static int make_it_a_device(VjTxn *txn, void *opaque)
+{
+    const Inline *want = opaque;
+    uint8_t key[8], bytes[200];
+    uint64_t sum;
+    VjInode inode;
+    VjSlice value;
+
+    assert_int_equal(vj_inode_get(txn, want->ino, &inode), 0);
+    assert_int_equal(inode.content, VJ_CONTENT_INLINE);
+    inode.mode = S_IFCHR | 0600;
+    inode.size = want->size;
+    assert_int_equal(vj_inode_put(txn, &inode), 0);
+    vj_be64_set(key, want->ino);
+    assert_int_equal(vj_txn_get(txn, VJ_SPACE_INLINE, vj_slice(key, sizeof key), &value),
+                     0);
+    assert_true(value.len <= sizeof bytes);
+    memcpy(bytes, value.data, value.len);
+    bytes[offsetof(VjInlineHead, codec)] = want->codec;
+    sum = GUINT64_TO_LE(vj_checksum64(bytes, value.len - VJ_INLINE_CHECKSUM_BYTES));
+    memcpy(bytes + value.len - VJ_INLINE_CHECKSUM_BYTES, &sum, sizeof sum);
+    return vj_txn_put(txn, VJ_SPACE_INLINE, vj_slice(key, sizeof key),
+                      vj_slice(bytes, value.len));
+}
+
+static uint64_t make_small(char *dir)
+{
+    g_autoptr(GError) error = NULL;
+    VjVolumeMake how = {.source = dir};
+    VjVolume *v;
+    VjAttr attr;
+    VjHandle *h;
+    VjFs *fs;
+
+    assert_true(vj_volume_make(&how, &error));
+    v = open_volume(dir, false);
+    fs = vj_fs_new(v);
+    assert_int_equal(
+        vj_fs_create(fs, &root_caller, VJ_INO_ROOT, "f", 0644, O_RDWR, &attr, &h), 0);
+    assert_int_equal(vj_fs_write(h, 0, "inner", 5, 0, NULL), 0);
+    vj_fs_release(fs, h);
+    vj_fs_free(fs);
+    assert_int_equal(vj_volume_close(v), 0);
+    return attr.st.st_ino;
+}
+
+/* "inner" is in a file that repair has made; @count such files. */
+static void expect_kept(char *dir, uint64_t after, unsigned count)
+{
+    VjVolume *v = open_volume(dir, false);
+    VjFs *fs = vj_fs_new(v);
+    unsigned found = 0;
+
+    for (uint64_t ino = after + 1; ino < after + 8; ino++) {
+        char bytes[6] = "";
+        size_t got = 0;
+        VjHandle *h;
+
+        if (vj_fs_open(fs, &root_caller, ino, O_RDONLY, &h) == 0) {
+            found +=
+                vj_fs_read(h, 0, bytes, 5, &got) == 0 && memcmp(bytes, "inner", 5) == 0;
+            vj_fs_release(fs, h);
+        }
+    }
+    assert_int_equal(found, count);
+    vj_fs_free(fs);
+    assert_int_equal(vj_volume_close(v), 0);
+}
+
+static void content_of_a_device_becomes_a_file(void **state)
+{
+    static const uint64_t sizes[] = {5, 7};
+
+    (void)state;
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        char *dir = vj_test_make_dir();
+        Inline want = {make_small(dir), VJ_CODEC_ID_NONE, sizes[i]};
+        uint64_t mended;
+
+        vj_plant(dir, make_it_a_device, &want);
+        assert_int_equal(repair(dir, &mended), 0);
+        expect_kept(dir, want.ino, 1);
+        vj_test_remove_dir(dir);
+    }
+}
+
+static void content_of_another_build_stays(void **state)
+{
+    char *dir = vj_test_make_dir();
+    Inline want = {make_small(dir), FOREIGN_CODEC, 5};
+    uint64_t mended;
+
+    (void)state;
+    vj_plant(dir, make_it_a_device, &want);
+    assert_true(repair(dir, &mended) > 0);
+    expect_kept(dir, want.ino, 0);
+
+    want.codec = VJ_CODEC_ID_NONE;
+    vj_plant(dir, make_it_a_device, &want);
+    assert_int_equal(repair(dir, &mended), 0);
+    expect_kept(dir, want.ino, 1);
+    vj_test_remove_dir(dir);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(another_build_can_read_it),
     cmocka_unit_test(a_store_that_fails_loses_nothing),
+    cmocka_unit_test(content_of_a_device_becomes_a_file),
+    cmocka_unit_test(content_of_another_build_stays),
 };
 
 VJ_TEST_MAIN(tests)
