@@ -57,7 +57,7 @@ for ((from = 0; from < each; from += 250)); do
     count=$((each - from < 250 ? each - from : 250))
     for name in "${workloads[@]}"; do
         round=$((seed + from / 250))
-        crash_workload "$name" --seed "$round" --ops "$(ops_of "$name")"
+        crash_workload "$name" --seed "$round" --ops "$(ops_of "$name")" || continue
         crash_states "$name, seed $round" --states $count --seed "$round" --jobs "$jobs" \
             --tree --hook "$srcdir/tests/crash/mount-state.sh" --hook-every 100
         made[$name]=$((${made[$name]:-0} + $(value_of states)))
@@ -70,9 +70,9 @@ note "$(
     printf '%-10s %8s %10s %10s %10s\n' workload states violations seed records
     all=0 wrong=0
     for name in "${workloads[@]}"; do
-        printf '%-10s %8d %10d %10d %10d\n' "$name" "${made[$name]}" "${violations[$name]}" \
-            "$seed" "${records[$name]}"
-        all=$((all + ${made[$name]})) wrong=$((wrong + ${violations[$name]}))
+        printf '%-10s %8d %10d %10d %10d\n' "$name" "${made[$name]:-0}" "${violations[$name]:-0}" \
+            "$seed" "${records[$name]:-0}"
+        all=$((all + ${made[$name]:-0})) wrong=$((wrong + ${violations[$name]:-0}))
     done
     printf '%-10s %8d %10d %10s in %d s\n' all $all $wrong '' $((SECONDS - started))
 )"

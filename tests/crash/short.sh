@@ -15,7 +15,7 @@ note "seed $seed"
 [ $# -gt 0 ] || set -- edits:60 editors:20 small:150 commits:700 recode:30 gc:40 orphans:6 \
     remounts:20 mixed:100 compact:20 checkpoint:40 metafault:60 storefault:40
 for word; do
-    crash_workload "${word%:*}" --seed "$seed" --ops "${word#*:}"
+    crash_workload "${word%:*}" --seed "$seed" --ops "${word#*:}" || continue
     crash_states "${word%:*}" --states 12 --seed "$seed"
 done
 tap_done
