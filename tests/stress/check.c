@@ -88,12 +88,13 @@ static void forgive_stores(GArray *changes)
 static void gather(const Load *l, const Window *w, unsigned file, History *h)
 {
     g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(Event));
-    bool strict = file < l->files && w->files[file].mix == EDITS;
+    bool strict = file < l->files && w->files[file].mix == EDITS, sizes;
 
     *h = (History){.events = g_array_new(FALSE, FALSE, sizeof(Event)),
                    .keep = g_ptr_array_new_with_free_func((GDestroyNotify)g_array_unref),
                    .is_whole = true};
     for (unsigned pass = 0; pass < 2; pass++) {
+        sizes = pass == 1 && !l->strict && is_size_loose(changes);
         if (pass == 1) {
             forgive_stores(changes);
         }
@@ -118,8 +119,8 @@ static void gather(const Load *l, const Window *w, unsigned file, History *h)
                 } else if (pass == 1 && e->kind == READ && e->has_returned &&
                            entry->through_cache) {
                     history_slices(e, (const Event *)(const void *)changes->data,
-                                   changes->len, w->files[file].phase,
-                                   is_size_loose(changes), strict, h->keep, h->events);
+                                   changes->len, w->files[file].phase, sizes, strict,
+                                   h->keep, h->events);
                 } else if (pass == 1 && e->has_returned && !is_change(e)) {
                     g_array_append_val(h->events, *e);
                 }

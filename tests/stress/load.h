@@ -86,6 +86,7 @@ typedef struct Load {
     Plant plant;
     Mix only; /* MIXES: all */
     bool kills;
+    bool strict; /* nothing is forgiven that the kernel does to a page (README.md) */
 } Load;
 
 Window *load_window(const Load *l); /* the one that runs */
