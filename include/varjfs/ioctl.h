@@ -46,8 +46,9 @@ extern "C" {
  * first, as with pwrite.  Errors, each with the file unchanged: EBADF the descriptor is not
  * open for writing; EISDIR; EINVAL not a regular file, unknown version or flag, an offset
  * above 2^63 - 1, len above VARJFS_EDIT_MAX or not what follows or was staged; ENOENT no such
- * stage; EFBIG, ENOSPC, EROFS, EIO as write(2).  The caller checks RLIMIT_FSIZE, and calls
- * fstat(2) after an edit that made the file shorter (the kernel learns the size from it).
+ * stage; EFBIG, ENOSPC, EROFS, EIO as write(2).  The caller checks RLIMIT_FSIZE, and after an
+ * edit that made the file shorter reads the byte behind the new end with pread(2), or calls
+ * fstat(2) where it cannot read (the kernel learns the size from it).
  *
  * A hole reads as zeros, takes no space, and may be of any length: len is not bounded by
  * VARJFS_EDIT_MAX then.  VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE is fallocate(2) by bytes:

@@ -117,21 +117,30 @@ int vj_stage_data(int fd, VjMessage *message, const char *src, size_t len, uint6
 }
 
 /*
- * The kernel learns a smaller size from fstat.  It drops the answer when one of the daemon's
- * notifications about the file overtakes it, and goes on believing in the old end: FIONREAD
- * says what it believes, without asking the daemon.  The edit itself has succeeded.
+ * The kernel learns a smaller size from a read that meets the end, or from fstat.  From fstat it
+ * clears the rest of the page of the end without a lock, while somebody may be writing
+ * there: so the read comes first, and fstat where it does not help (O_WRONLY, O_DIRECT, others who
+ * write).  The kernel drops an answer when a notification about the file or a write overtakes it,
+ * and goes on believing in the old end: FIONREAD says what it believes, without asking the
+ * daemon.  The edit itself has succeeded.
  */
-static void tell_kernel_size(int fd)
+static void tell_kernel_size(int fd, uint64_t size)
 {
+    struct stat st = {.st_size = (off_t)size};
     int saved_errno = errno;
+    off_t at = lseek(fd, 0, SEEK_CUR);
+    ssize_t got;
+    char byte;
 
-    for (unsigned i = 0; i < SIZE_TRIES; i++) {
-        struct stat st;
-        off_t at = lseek(fd, 0, SEEK_CUR);
+    if (at >= 0) {
+        got = pread(fd, &byte, 1, st.st_size);
+        (void)got;
+    }
+    for (unsigned i = 0; at >= 0 && i < SIZE_TRIES; i++) {
         unsigned left; /* of size minus position, the low bits */
 
-        if (at < 0 || fstat(fd, &st) != 0 || ioctl(fd, FIONREAD, &left) != 0 ||
-            left == (unsigned)(st.st_size - at)) {
+        if (ioctl(fd, FIONREAD, &left) != 0 || left == (unsigned)(st.st_size - at) ||
+            fstat(fd, &st) != 0) {
             break;
         }
     }
@@ -176,7 +185,7 @@ static int edit_step(const VjEdit *e, VjMessage *message, uint64_t offset,
     }
     *at = edit.offset;
     if (old_len > len) {
-        tell_kernel_size(e->fd);
+        tell_kernel_size(e->fd, edit.size);
     }
     return 0;
 }
@@ -243,7 +252,7 @@ static int hole_step(const VjEdit *e)
         return -ENOTTY;
     }
     if (e->old_len > e->len) {
-        tell_kernel_size(e->fd);
+        tell_kernel_size(e->fd, edit.size);
     }
     return 0;
 }

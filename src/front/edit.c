@@ -186,6 +186,15 @@ static void edit_run(VjFront *f, VjJob *job)
     vj_gate_settle(f->gates, job->gate);
     if (edited.changed && edited.size > edited.old_size) {
         store_last_byte(f, job, &edited);
+    } else if (edited.changed && edited.size < edited.old_size) {
+        uint64_t page = edited.size / VJ_PAGE_BYTES * VJ_PAGE_BYTES;
+
+        if (vj_gate_raise_wait(f->gates, job->gate, job->who.pid)) {
+            /* What was read meanwhile shows a size that has been raised since. */
+            vj_gate_forget_reads(f->gates, job->gate, page, 0);
+            invalidate(f, job->ino, page, 0);
+        }
+        vj_gate_untold(f->gates, job->gate, job->who.pid);
     }
     reply_edit(job, r, &edited);
 }

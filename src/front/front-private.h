@@ -30,6 +30,13 @@
 /* How long after an edit a plain WRITE may still come from before it, microseconds. */
 #define VJ_FRONT_HOT_US ((int64_t)1000000)
 
+/* How long others wait until the caller of an edit has told the kernel of a smaller size. */
+#define VJ_FRONT_TELL_US ((int64_t)10000)
+/* How long the kernel may need to take a size that it has been answered, and how long an edit
+ * waits for that altogether. */
+#define VJ_FRONT_RAISE_US ((int64_t)2000)
+#define VJ_FRONT_RAISE_MOST_US ((int64_t)20000)
+
 #define VJ_PAGE_BYTES 4096u
 
 typedef struct VjFront VjFront;
@@ -78,8 +85,10 @@ typedef struct VjPass {
     uint64_t offset, len;
     uint64_t edits; /* that had begun when it came in */
     VjPassKind kind;
-    bool hot;      /* an edit was being made or was recent */
-    GArray *parts; /* of VjPassPart; NULL: the request as it stands */
+    bool hot;    /* an edit was being made or was recent */
+    bool raises; /* set before _leave: its answer may make the kernel's size larger */
+    uint64_t applied; /* edits, at that time */
+    GArray *parts;    /* of VjPassPart; NULL: the request as it stands */
 } VjPass;
 
 /*
@@ -106,6 +115,22 @@ void vj_gate_open(VjGates *gates, VjGate *gate, const VjEdited *edited);
 void vj_gate_settle(VjGates *gates, VjGate *gate);
 /* The kernel gets these pages otherwise than by a READ. */
 void vj_gate_note_read(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len);
+/* A pass with raises has been answered, to @who.  Nothing for the others. */
+void vj_gate_answered(VjGates *gates, const VjPass *pass, pid_t who);
+/* Behind an edit of @who: the kernel has probably taken the sizes of answers from before the
+ * edit.  True: it had to wait. */
+bool vj_gate_raise_wait(VjGates *gates, VjGate *gate, pid_t who);
+/*
+ * After an edit that made the file shorter the kernel's size is too large.  @teller, the caller
+ * of the edit, is to read the byte behind the new end, or to call stat(2): nobody else may be told
+ * of the size until then.  Before the edit's answer.
+ */
+void vj_gate_untold(VjGates *gates, VjGate *gate, pid_t teller);
+/* @pass, a READ of pages that met the end, is answered: the kernel has taken the size. */
+void vj_gate_told(VjGates *gates, const VjPass *pass);
+/* Before @who is told of the size: edits that have begun are over, and the kernel knows.  True:
+ * it was not so, and what was found out about the inode before is old. */
+bool vj_gate_told_wait(VjGates *gates, uint64_t ino, pid_t who, int64_t most_us);
 /* WRITEs that came in or went out so far. */
 uint64_t vj_gate_writes(VjGates *gates, VjGate *gate);
 /* The edit is over.  Returns the next one that waits, whose turn it is, or NULL. */

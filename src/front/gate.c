@@ -52,8 +52,17 @@ struct VjGate {
     GArray *touched; /* PageRange: read or written in the window; NULL until needed */
     /* PageRange: read near an edit, since the last plain WRITE and not invalidated since */
     GArray *reads;
-    uint64_t edits;  /* begun so far */
-    uint64_t writes; /* in and out */
+    uint64_t edits;          /* begun so far */
+    uint64_t writes;         /* in and out */
+    uint64_t told;           /* edits that the kernel knows the size of; up to `edits` */
+    int64_t untold_until_us; /* how long others wait for the caller of the last edit */
+    pid_t teller;            /* who is to tell the kernel; 0: nobody yet */
+    uint64_t applied;        /* edits */
+    unsigned raising;        /* answers on their way that make the kernel's size larger */
+    unsigned raising_before; /* of these: from before the last edit was applied */
+    int64_t raised_us;       /* when the last one was given */
+    int64_t raised_before_us; /* likewise, from before the last edit was applied */
+    pid_t raiser;             /* to whom */
     int64_t hot_until_us;
     bool busy;   /* an edit is queued or being made */
     GQueue jobs; /* of VjJob, behind it */
@@ -416,6 +425,11 @@ bool vj_gate_leave(VjGates *gates, VjPass *pass)
     if (pass->kind != VJ_PASS_READ && pass->kind != VJ_PASS_READ_DIRECT) {
         g->writes++;
     }
+    if (pass->raises) {
+        pass->applied = g->applied;
+        g->raising++;
+        g->refs++; /* until vj_gate_answered */
+    }
     /* Only a READ since the edit can have brought a page back without these bytes. */
     if (is_write(pass->kind) && (pass->hot || g->edits != pass->edits)) {
         again = ranges_common(g->reads, &pass->offset, &pass->len);
@@ -467,6 +481,7 @@ void vj_gate_edit_start(VjGates *gates, VjGate *g)
     }
     g->editing = true;
     g->edits++;
+    g->teller = 0;
     vj_mutex_unlock(&s->lock);
 }
 
@@ -490,6 +505,9 @@ void vj_gate_open(VjGates *gates, VjGate *g, const VjEdited *edited)
     vj_mutex_lock(&s->lock);
     g_assert(g->closed && g->inside == 0);
     g->closed = false;
+    g->applied++;
+    g->raising_before = g->raising;
+    g->raised_before_us = g->raised_us;
     g->window = edited->changed;
     g->edited = *edited;
     if (g->touched != NULL) {
@@ -518,6 +536,144 @@ void vj_gate_note_read(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len)
     vj_mutex_unlock(&s->lock);
 }
 
+/* The last edit is over but for what its caller does. */
+static bool is_told_soon(const VjGate *g)
+{
+    return !g->editing || g->teller != 0;
+}
+
+static void tell(Shard *s, VjGate *g)
+{
+    g->told = g->edits;
+    g->teller = 0;
+    vj_cond_broadcast(&s->changed);
+}
+
+void vj_gate_untold(VjGates *gates, VjGate *g, pid_t teller)
+{
+    Shard *s = shard_of(gates, g->ino);
+
+    vj_mutex_lock(&s->lock);
+    g->teller = teller;
+    g->untold_until_us = vj_clock_mono_us() + VJ_FRONT_TELL_US;
+    vj_mutex_unlock(&s->lock);
+}
+
+void vj_gate_told(VjGates *gates, const VjPass *pass)
+{
+    Shard *s = shard_of(gates, pass->ino);
+    VjGate *g;
+
+    vj_mutex_lock(&s->lock);
+    g = g_hash_table_lookup(s->gates, &pass->ino);
+    if (g != NULL && is_told_soon(g) && g->edits == pass->edits && g->told < g->edits) {
+        tell(s, g);
+    }
+    vj_mutex_unlock(&s->lock);
+}
+
+/* Until when somebody may not yet have taken the answer that makes the kernel's size larger. */
+static int64_t raised_until_us(const VjGate *g, pid_t who)
+{
+    if (g->raising > 0) {
+        return INT64_MAX;
+    }
+    return g->raiser == who || g->raised_us == 0 ? 0 : g->raised_us + VJ_FRONT_RAISE_US;
+}
+
+/* The kernel does not take what it asked for before it took that answer. */
+static bool wait_for_raises(Shard *s, uint64_t ino, pid_t who) VJ_REQUIRES(s->lock)
+{
+    int64_t now_us = vj_clock_mono_us(), end_us = now_us + VJ_FRONT_RAISE_MOST_US;
+    const VjGate *g = g_hash_table_lookup(s->gates, &ino);
+    bool waited = false;
+
+    while (g != NULL && now_us < MIN(end_us, raised_until_us(g, who))) {
+        waited = true;
+        (void)vj_cond_wait_until(&s->changed, &s->lock,
+                                 MIN(end_us, raised_until_us(g, who)));
+        now_us = vj_clock_mono_us();
+        g = g_hash_table_lookup(s->gates, &ino);
+    }
+    return waited;
+}
+
+bool vj_gate_told_wait(VjGates *gates, uint64_t ino, pid_t who, int64_t most_us)
+{
+    Shard *s = shard_of(gates, ino);
+    int64_t end_us = 0;
+    uint64_t wanted;
+    bool waited;
+    VjGate *g;
+
+    vj_mutex_lock(&s->lock);
+    g = g_hash_table_lookup(s->gates, &ino);
+    wanted = g != NULL ? g->edits : 0;
+    while (g != NULL && g->told < MIN(wanted, g->edits)) {
+        int64_t now_us = vj_clock_mono_us(), until_us;
+
+        if (end_us == 0) {
+            end_us = now_us + most_us;
+        }
+        until_us = is_told_soon(g) ? MIN(end_us, g->untold_until_us) : end_us;
+        if (g->teller == who || now_us >= until_us) {
+            if (is_told_soon(g)) {
+                tell(s, g);
+            }
+            break;
+        }
+        (void)vj_cond_wait_until(&s->changed, &s->lock, until_us);
+        g = g_hash_table_lookup(s->gates, &ino);
+    }
+    waited = wait_for_raises(s, ino, who);
+    vj_mutex_unlock(&s->lock);
+    return waited || end_us != 0;
+}
+
+void vj_gate_answered(VjGates *gates, const VjPass *pass, pid_t who)
+{
+    Shard *s = shard_of(gates, pass->ino);
+    VjGate *g = pass->gate;
+
+    if (!pass->raises) {
+        return;
+    }
+    vj_mutex_lock(&s->lock);
+    g_assert(g->raising > 0);
+    g->raising--;
+    g->raised_us = vj_clock_mono_us();
+    g->raiser = who;
+    if (pass->applied < g->applied && g->raising_before > 0) {
+        g->raising_before--;
+        g->raised_before_us = g->raised_us;
+    }
+    vj_cond_broadcast(&s->changed);
+    gate_unref(s, g);
+    vj_mutex_unlock(&s->lock);
+}
+
+bool vj_gate_raise_wait(VjGates *gates, VjGate *g, pid_t who)
+{
+    Shard *s = shard_of(gates, g->ino);
+    int64_t begun_us = vj_clock_mono_us(), now_us = begun_us, until_us;
+    bool waited = false;
+
+    vj_mutex_lock(&s->lock);
+    while (now_us < begun_us + VJ_FRONT_RAISE_MOST_US) {
+        until_us = g->raised_before_us + VJ_FRONT_RAISE_US;
+        if (g->raising_before > 0) {
+            until_us = begun_us + VJ_FRONT_RAISE_MOST_US;
+        } else if (until_us <= now_us || g->raiser == who) {
+            break;
+        }
+        waited = true;
+        (void)vj_cond_wait_until(&s->changed, &s->lock, until_us);
+        now_us = vj_clock_mono_us();
+    }
+    vj_mutex_unlock(&s->lock);
+    return waited;
+}
+
 uint64_t vj_gate_writes(VjGates *gates, VjGate *g)
 {
     Shard *s = shard_of(gates, g->ino);
@@ -537,6 +693,9 @@ VjJob *vj_gate_edit_end(VjGates *gates, VjGate *g)
     vj_mutex_lock(&s->lock);
     g_assert(g->busy && !g->closed && !g->window);
     g->editing = false;
+    if (g->teller == 0 && g->told + 1 == g->edits) {
+        tell(s, g);
+    }
     next = g_queue_pop_head(&g->jobs);
     g->busy = next != NULL;
     gate_unref(s, g);

@@ -151,6 +151,7 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 {
     VjFront *f = front_of(req);
     char *room = read_buffer(size), *own = NULL;
+    bool is_direct_read = is_direct(fi);
     size_t got;
     VjPass pass;
     int r;
@@ -163,9 +164,9 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
         return;
     }
     vj_trace(front, "ino %" G_GUINT64_FORMAT ": read %" G_GUINT64_FORMAT "+%zu%s",
-             (uint64_t)ino, (uint64_t)off, size, is_direct(fi) ? " past the cache" : "");
+             (uint64_t)ino, (uint64_t)off, size, is_direct_read ? " past the cache" : "");
     vj_front_hold(f, VJ_HOLD_READ);
-    vj_gate_enter(f->gates, ino, is_direct(fi) ? VJ_PASS_READ_DIRECT : VJ_PASS_READ,
+    vj_gate_enter(f->gates, ino, is_direct_read ? VJ_PASS_READ_DIRECT : VJ_PASS_READ,
                   (uint64_t)off, size, &pass);
     r = vj_fs_read(vj_front_handle(fi), (uint64_t)off, room, size, &got);
     (void)vj_gate_leave(f->gates, &pass);
@@ -174,6 +175,10 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
         fuse_reply_err(req, vj_front_errno(r));
     } else {
         fuse_reply_buf(req, room, got);
+    }
+    if (r == 0 && got < size && pass.hot && !is_direct_read) {
+        /* The kernel has handled the answer to a READ of pages when we are back. */
+        vj_gate_told(f->gates, &pass);
     }
     g_free(own);
 }
@@ -220,6 +225,7 @@ typedef struct Stale {
     Range last; /* page that the kernel may hold locked until the answer; empty: none */
     bool last_is_fresh; /* it is known not to be stale */
     bool extending;     /* the kernel will take a new size */
+    VjPass pass;
 } Stale;
 
 /* The page in which [@offset, @end) ends, unless it is written whole. */
@@ -254,18 +260,19 @@ static int write_through_gate(VjFront *f, fuse_ino_t ino, const char *buf, size_
 {
     VjHandle *h = vj_front_handle(fi);
     bool append = (fi->flags & O_APPEND) != 0, again;
+    VjPass *pass = &stale->pass;
     uint64_t at = off;
-    VjPass pass;
     VjAttr attr;
     int r;
 
     vj_gate_enter(f->gates, ino, is_direct(fi) ? VJ_PASS_WRITE_DIRECT : VJ_PASS_WRITE,
-                  off, size, &pass);
-    stale->extending = pass.hot && vj_fs_getattr(f->fs, ino, &attr) == 0 &&
+                  off, size, pass);
+    stale->extending = pass->hot && vj_fs_getattr(f->fs, ino, &attr) == 0 &&
                        off + size > (uint64_t)attr.st.st_size;
+    pass->raises = stale->extending;
     r = vj_fs_write(h, off, buf, size, append ? VJ_WRITE_APPEND : 0, &at);
-    again = vj_gate_leave(f->gates, &pass);
-    stale_written(stale, &pass, again, off, size, at);
+    again = vj_gate_leave(f->gates, pass);
+    stale_written(stale, pass, again, off, size, at);
     return r;
 }
 
@@ -359,6 +366,7 @@ void vj_front_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size
     VjFront *f = front_of(req);
     const char *kind = fi->writepage ? "pages" : "write";
     Stale stale = {.extending = false};
+    pid_t who = fuse_req_ctx(req)->pid;
     int r;
 
     vj_trace(front, "ino %" G_GUINT64_FORMAT ": %s %" G_GUINT64_FORMAT "+%zu",
@@ -388,6 +396,7 @@ void vj_front_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size
     } else {
         fuse_reply_write(req, size);
     }
+    vj_gate_answered(f->gates, &stale.pass, who);
     if (fi->writepage) {
         /* After the answer: an invalidation waits for this very write-back. */
         make_stale(f, ino, stale.moved);

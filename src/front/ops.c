@@ -103,6 +103,16 @@ static void reply_attr(fuse_req_t req, int r, const VjAttr *attr)
     }
 }
 
+/*
+ * An answer with another size than the kernel's makes it clear the rest of a page without a lock
+ * (README.md).  True: there was something to wait for.
+ */
+static bool wait_for_size(fuse_req_t req, uint64_t ino)
+{
+    return vj_gate_told_wait(front_of(req)->gates, ino, fuse_req_ctx(req)->pid,
+                             VJ_FRONT_QUIET_GETATTR_US);
+}
+
 /* ---- names -------------------------------------------------------------------------- */
 
 static void front_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -115,6 +125,9 @@ static void front_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
     vj_front_caller(req, &who);
     r = vj_fs_lookup(front_of(req)->fs, &who, parent, name, &attr);
+    if (r == 0 && wait_for_size(req, attr.st.st_ino)) {
+        r = vj_fs_lookup(front_of(req)->fs, &who, parent, name, &attr);
+    }
     if (r == -ENOENT && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
         fuse_reply_entry(req, &absent);
         return;
@@ -224,6 +237,15 @@ static void front_readlink(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- attributes --------------------------------------------------------------------- */
 
+/* Waits until the kernel may be told of a size. */
+static void before_size(fuse_req_t req, uint64_t ino)
+{
+    VjFront *f = front_of(req);
+
+    (void)wait_for_size(req, ino);
+    (void)vj_gate_stale_wait(f->gates, ino, VJ_TICKET_ALL, VJ_FRONT_QUIET_GETATTR_US);
+}
+
 static void front_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     VjFront *f = front_of(req);
@@ -231,7 +253,7 @@ static void front_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
     int r;
 
     (void)fi;
-    (void)vj_gate_stale_wait(f->gates, ino, VJ_TICKET_ALL, VJ_FRONT_QUIET_GETATTR_US);
+    before_size(req, ino);
     r = vj_fs_getattr(f->fs, ino, &attr);
     reply_attr(req, r, &attr);
 }
@@ -254,7 +276,7 @@ static void front_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
     (void)flags;
     (void)mask;
     (void)fi;
-    (void)vj_gate_stale_wait(f->gates, ino, VJ_TICKET_ALL, VJ_FRONT_QUIET_GETATTR_US);
+    before_size(req, ino);
     r = vj_fs_getattr(f->fs, ino, &attr);
     if (r < 0) {
         fuse_reply_err(req, vj_front_errno(r));
@@ -324,9 +346,9 @@ static void front_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int t
     VjFront *f = front_of(req);
     VjHandle *h = fi != NULL ? vj_front_handle(fi) : NULL;
     VjSetattr set;
+    VjPass pass = {.raises = false};
     VjCaller who;
     VjAttr attr;
-    VjPass pass;
     int r;
 
     vj_front_caller(req, &who);
@@ -336,11 +358,13 @@ static void front_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int t
                  (uint64_t)ino, set.size);
         vj_gate_enter(f->gates, ino, VJ_PASS_SIZE, 0, 0, &pass);
         r = vj_fs_setattr(f->fs, &who, ino, h, &set, &attr);
+        pass.raises = pass.hot;
         (void)vj_gate_leave(f->gates, &pass);
     } else {
         r = vj_fs_setattr(f->fs, &who, ino, h, &set, &attr);
     }
     reply_attr(req, r, &attr);
+    vj_gate_answered(f->gates, &pass, who.pid);
 }
 
 static void front_statfs(fuse_req_t req, fuse_ino_t ino)
@@ -504,13 +528,33 @@ static bool listing_visit(void *opaque, const VjDirent *d, const VjAttr *attr)
     return true;
 }
 
+/* Names of which files are edited: their attributes are looked at once more. */
+static bool listing_is_old(const Listing *l)
+{
+    bool waited = false;
+
+    for (guint i = 0; i < l->told->len; i++) {
+        waited = wait_for_size(l->req, g_array_index(l->told, uint64_t, i)) || waited;
+    }
+    return waited;
+}
+
+static void listing_forget(Listing *l)
+{
+    for (guint i = 0; i < l->told->len; i++) {
+        vj_front_forget_one(front_of(l->req), g_array_index(l->told, uint64_t, i), 1);
+    }
+    g_array_set_size(l->told, 0);
+    l->used = 0;
+}
+
 static void read_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                            struct fuse_file_info *fi, bool plus)
 {
     VjFront *f = front_of(req);
     g_autofree char *bytes = g_try_malloc(MAX(size, 1));
     Listing l = {.req = req, .bytes = bytes, .cap = size, .plus = plus};
-    uint64_t end = __atomic_load_n(listing_end(fi), __ATOMIC_RELAXED);
+    uint64_t end = __atomic_load_n(listing_end(fi), __ATOMIC_RELAXED), first_end = end;
     int r;
 
     if (bytes == NULL) {
@@ -519,13 +563,16 @@ static void read_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
     }
     l.told = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     r = vj_fs_readdir(f->fs, ino, (uint64_t)off, &end, size, plus, listing_visit, &l);
+    if (r == 0 && listing_is_old(&l)) {
+        listing_forget(&l);
+        end = first_end;
+        r = vj_fs_readdir(f->fs, ino, (uint64_t)off, &end, size, plus, listing_visit, &l);
+    }
     __atomic_store_n(listing_end(fi), end, __ATOMIC_RELAXED);
     if (r < 0 && l.used == 0) {
         fuse_reply_err(req, vj_front_errno(r));
     } else if (fuse_reply_buf(req, bytes, l.used) != 0) {
-        for (guint i = 0; i < l.told->len; i++) {
-            vj_front_forget_one(f, g_array_index(l.told, uint64_t, i), 1);
-        }
+        listing_forget(&l);
     }
     g_array_unref(l.told);
 }

@@ -474,6 +474,67 @@ static void test_wait_quiet(void **state)
     g_thread_join(waiter);
 }
 
+static void shrink(Fixture *f, pid_t caller)
+{
+    VjEdited edited = {
+        .at = 0, .old_len = 10, .old_size = 100, .size = 90, .changed = true};
+
+    edit_to_window(f, &edited);
+    vj_gate_settle(f->gates, f->gate);
+    vj_gate_untold(f->gates, f->gate, caller);
+}
+
+static bool must_wait(Fixture *f, pid_t who)
+{
+    return vj_gate_told_wait(f->gates, INO, who, 1);
+}
+
+/* Of a smaller size the kernel is told by the caller of the edit, before anybody else. */
+static void test_told(void **state)
+{
+    Fixture *f = *state;
+    VjPass early, late;
+
+    assert_false(must_wait(f, 8)); /* nobody knows the inode */
+    shrink(f, 7);
+    vj_gate_enter(f->gates, INO, VJ_PASS_READ, 0, 4096, &early);
+    (void)vj_gate_leave(f->gates, &early);
+    assert_null(vj_gate_edit_end(f->gates, f->gate));
+    vj_gate_told(f->gates, &early); /* it read to the end */
+    assert_false(must_wait(f, 8));
+
+    shrink(f, 7);
+    vj_gate_told(f->gates, &early); /* from before this edit */
+    vj_gate_enter(f->gates, INO, VJ_PASS_READ, 0, 4096, &late);
+    (void)vj_gate_leave(f->gates, &late);
+    assert_null(vj_gate_edit_end(f->gates, f->gate));
+    assert_true(must_wait(f, 7)); /* the caller calls stat(2) */
+    assert_false(must_wait(f, 8));
+    vj_gate_told(f->gates, &late);
+    assert_false(must_wait(f, 8));
+
+    shrink(f, 0); /* somebody whom this process cannot see */
+    assert_null(vj_gate_edit_end(f->gates, f->gate));
+    assert_false(must_wait(f, 8));
+}
+
+/* An edit waits for answers from before it that make the kernel's size larger. */
+static void test_raised(void **state)
+{
+    Fixture *f = *state;
+    VjPass write;
+
+    shrink(f, 7);
+    assert_null(vj_gate_edit_end(f->gates, f->gate));
+    vj_gate_enter(f->gates, INO, VJ_PASS_WRITE, 90, 10, &write);
+    write.raises = true;
+    (void)vj_gate_leave(f->gates, &write);
+    shrink(f, 7);
+    vj_gate_answered(f->gates, &write, 8);
+    assert_false(vj_gate_raise_wait(f->gates, f->gate, 8)); /* who has the answer */
+    assert_null(vj_gate_edit_end(f->gates, f->gate));
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(test_quiet_file, setup, teardown),
     cmocka_unit_test_setup_teardown(test_hot_writes, setup, teardown),
@@ -486,6 +547,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(test_withdraw, setup, teardown),
     cmocka_unit_test_setup_teardown(test_invalidated_reads, setup, teardown),
     cmocka_unit_test_setup_teardown(test_wait_quiet, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_told, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_raised, setup, teardown),
 };
 
 VJ_TEST_MAIN(tests)
