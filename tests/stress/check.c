@@ -2,6 +2,7 @@
 /* check.c - the histories of one window: one for each file, one for the directory */
 #include "load.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -28,9 +29,9 @@ static bool is_change(const Event *e)
 }
 
 /*
- * After an edit beside another change of size the kernel may go on with the larger one until
- * somebody calls stat, and may clear the rest of a page behind the smaller one: a caller that
- * has not yet looked at its answer comes late (src/front/README.md).
+ * After an edit beside a change of size that the kernel makes itself, the kernel may go on with
+ * another size until somebody calls stat, and may clear the rest of a page behind the smaller one:
+ * a caller that has not yet looked at its answer comes late (src/front/README.md).
  */
 static bool is_size_loose(const GArray *changes)
 {
@@ -40,7 +41,7 @@ static bool is_size_loose(const GArray *changes)
         for (unsigned k = 0; a->kind == EDIT && k < changes->len; k++) {
             const Event *b = &g_array_index(changes, Event, k);
 
-            if (i != k && b->kind != STORE && a->called_ns <= b->returned_ns &&
+            if (b->kind != EDIT && b->kind != STORE && a->called_ns <= b->returned_ns &&
                 b->called_ns <= a->returned_ns) {
                 return true;
             }
@@ -79,6 +80,29 @@ static void forgive_stores(GArray *changes)
             if (e->kind == EDIT && e->called_ns <= store->returned_ns &&
                 store->called_ns <= e->returned_ns) {
                 store->has_returned = false;
+            }
+        }
+    }
+}
+
+/*
+ * Where attributes are asked for while a name of the inode goes, the kernel counts that name twice and refuses
+ * the next link, until it asks again: such a failure says nothing about the directory.
+ */
+static void forgive_links(GArray *events)
+{
+    for (unsigned i = 0; i < events->len; i++) {
+        const Event *link = &g_array_index(events, Event, i);
+
+        for (unsigned k = 0;
+             link->kind == LINK && link->error == ENOENT && k < events->len; k++) {
+            const Event *e = &g_array_index(events, Event, k);
+
+            if ((e->kind == UNLINK || e->kind == RENAME) && e->error == 0 &&
+                e->called_ns <= link->returned_ns && link->since_ns <= e->returned_ns) {
+                g_array_remove_index(events, i);
+                i--;
+                break;
             }
         }
     }
@@ -127,6 +151,7 @@ static void gather(const Load *l, const Window *w, unsigned file, History *h)
             }
         }
     }
+    forgive_links(changes);
     g_array_append_vals(h->events, changes->data, changes->len);
     g_array_sort(h->events, by_call);
 }

@@ -66,8 +66,9 @@ typedef struct Event {
     unsigned seen_count;
     unsigned a, b; /* names */
     uint64_t inode;
-    uint64_t since_ns; /* a SLICE: whatever returned before this must be seen */
+    uint64_t since_ns; /* a SLICE: whatever returned before this must be seen; a LINK: opened */
     GArray *loose_ops; /* a SLICE: operations of which it may see any part */
+    GArray *late_ops;  /* a SLICE: stores that it need not see yet */
 } Event;
 
 typedef struct State {

@@ -9,7 +9,9 @@
  * - each page of a read(2), each word of a mapping is of one moment, which lies behind all that had returned when the
  *   read was called.  It may lie before the call;
  * - while writes through the cache are under way, their words may be seen before their turn,
- *   and over a page that is still from before another operation under way.
+ *   and over a page that is still from before another operation under way;
+ * - a store into a mapping beside an edit lies in a page that comes back when the edit ends: until then
+ *   the page to which the edit moves it may be read without it.
  */
 #include "history.h"
 
@@ -65,6 +67,22 @@ static bool find_loose(Event *slice, const Event *read, const Event *others,
     return slice->end_is_loose;
 }
 
+/* Stores beside an edit that is under way. */
+static void find_late(Event *slice, const Event *read, const Event *others,
+                      unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        for (unsigned k = 0; others[i].kind == STORE && k < count; k++) {
+            if (others[k].kind == EDIT &&
+                overlaps(&others[k], others[i].called_ns, others[i].returned_ns) &&
+                overlaps(&others[k], slice->since_ns, read->returned_ns)) {
+                g_array_append_val(slice->late_ops, others[i].op);
+                break;
+            }
+        }
+    }
+}
+
 static unsigned page_of(uint64_t word, unsigned phase)
 {
     uint64_t byte = phase + word * WORD;
@@ -95,7 +113,9 @@ void history_slices(const Event *read, const Event *others, unsigned count,
     like.is_weak = true;
     like.since_ns = oldest_under_way(read, others, count, strict);
     like.loose_ops = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    like.late_ops = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     g_ptr_array_add(keep, like.loose_ops);
+    g_ptr_array_add(keep, like.late_ops);
     if (!find_loose(&like, read, others, count, strict)) { /* nobody did anything else */
         like.to_the_end = like.to_the_end && !sizes;
         like.end_is_loose = sizes;
@@ -107,6 +127,7 @@ void history_slices(const Event *read, const Event *others, unsigned count,
         g_array_append_val(out, like);
         return;
     }
+    find_late(&like, read, others, count);
     like.to_the_end = false;
     if (sizes) {
         uint32_t hole = OP_HOLE;

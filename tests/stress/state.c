@@ -97,10 +97,10 @@ void state_replace(State *s, uint64_t at, uint64_t old_len, Run with)
     s->runs = runs;
 }
 
-static bool is_loose(const Event *e, uint32_t op)
+static bool is_among(const GArray *ops, uint32_t op)
 {
-    for (unsigned i = 0; e->loose_ops != NULL && i < e->loose_ops->len; i++) {
-        if (g_array_index(e->loose_ops, uint32_t, i) == op) {
+    for (unsigned i = 0; ops != NULL && i < ops->len; i++) {
+        if (g_array_index(ops, uint32_t, i) == op) {
             return true;
         }
     }
@@ -123,7 +123,8 @@ static bool may_be_seen(const Event *e, const Run *seen, const Run *stands)
         return true;
     }
     /* Bytes of two operations in one word: one of them was under way. */
-    return is_loose(e, seen->op) || (seen->op == OP_BROKEN && has_loose_data(e));
+    return is_among(e->loose_ops, seen->op) || is_among(e->late_ops, stands->op) ||
+           (seen->op == OP_BROKEN && has_loose_data(e));
 }
 
 static uint64_t seen_words(const Event *e)

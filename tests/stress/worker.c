@@ -154,6 +154,27 @@ static void stage(Worker *w, int fd, const uint8_t *src, size_t len, uint64_t *i
     }
 }
 
+/* That a file is shorter.  librwrite does the same, and says why. */
+static void tell_kernel_size(const Worker *w, int fd, uint64_t size)
+{
+    unsigned
+        left; /* of what the kernel believes, from the beginning: nobody seeks here */
+    struct stat st = {.st_size = (off_t)size};
+    char byte;
+
+    if (pread(fd, &byte, 1, st.st_size) < 0) {
+        load_fail(w->l, "read of the end: %s", strerror(errno));
+    }
+    for (unsigned i = 0; i < 32; i++) {
+        if (ioctl(fd, FIONREAD, &left) != 0 || left == (unsigned)st.st_size) {
+            return;
+        }
+        if (fstat(fd, &st) != 0) {
+            load_fail(w->l, "fstat: %s", strerror(errno));
+        }
+    }
+}
+
 static void edit(Worker *w, int fd, const struct varjfs_edit *want, const void *src,
                  struct varjfs_edit *got)
 {
@@ -162,7 +183,6 @@ static void edit(Worker *w, int fd, const struct varjfs_edit *want, const void *
         uint8_t bytes[VARJFS_IOC_MAX];
     } argument = {.head = *want};
     bool is_inline = want->len <= VARJFS_EDIT_INLINE_MAX;
-    struct stat st;
 
     argument.head.version = VARJFS_IOC_VERSION;
     if (is_inline) {
@@ -172,9 +192,8 @@ static void edit(Worker *w, int fd, const struct varjfs_edit *want, const void *
         load_fail(w->l, "edit: %s", strerror(errno));
     }
     *got = argument.head;
-    /* The kernel learns from this that a file is shorter; librwrite does the same. */
-    if (want->old_len > want->len && fstat(fd, &st) != 0) {
-        load_fail(w->l, "fstat: %s", strerror(errno));
+    if (want->old_len > want->len) {
+        tell_kernel_size(w, fd, got->size);
     }
 }
 
@@ -314,8 +333,8 @@ static void run_append(Worker *w, unsigned file)
     entry = log_begin(w->log, APPEND, file);
     entry->e.op = new_op(w);
     entry->e.len = 1;
-    size_is(w, file, size_of(w, file) + 1);
     finish_write(w, entry, "append", w->files[file].append, true);
+    size_is(w, file, size_of(w, file) + 1);
 }
 
 static void run_append_direct(Worker *w, unsigned file)
@@ -328,8 +347,9 @@ static void run_append_direct(Worker *w, unsigned file)
     entry = log_begin(w->log, APPEND, file);
     entry->e.op = new_op(w);
     entry->e.len = any_length(w, MIN(room(w, file), 4096));
-    size_is(w, file, size_of(w, file) + entry->e.len);
     finish_write(w, entry, "direct append", w->files[file].append_direct, true);
+    /* Not before: stores into mappings keep away from the end that there was, too. */
+    size_is(w, file, size_of(w, file) + entry->e.len);
 }
 
 static void run_copy(Worker *w, unsigned file)
@@ -593,6 +613,7 @@ static void run_name(Worker *w)
     e->b = (unsigned)(b[1] - '0');
     /* linkat(2) by name would look the name up first, which is an operation of its own. */
     if (e->kind == LINK) {
+        e->since_ns = load_now_ns();
         fd = openat(w->names, a, O_PATH | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &st) != 0) {
             return;
