@@ -22,7 +22,7 @@ for bug; do
     export VARJFS_PLANTED=$bug
     if [ "$bug" = no-fsync ]; then
         python3 -c "import sqlite3" 2>/dev/null || { skip "$bug: found" "needs Python's sqlite3" && continue; }
-        VARJFS_MODEL_SEED=$seed VARJFS_MOUNT_OPTIONS="-o commit=3600" \
+        VARJFS_MODEL_SEED=$seed VARJFS_MOUNT_OPTIONS="${VARJFS_MOUNT_OPTIONS:-} -o commit=3600" \
             "$srcdir/tests/crash/sqlite.sh" 3 20 wal+full >"$T/sqlite" 2>&1
         note "$(grep -A 3 '^# violation' "$T/sqlite" | head -n 4)"
         is "$bug: found by the hook alone" "$(grep '^not ok' "$T/sqlite" | sed 's/^not ok [0-9]*//')
