@@ -55,9 +55,12 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/record-codec.c \
 	src/file/recut.c \
 	src/file/repair-content.c \
+	src/file/repair-map.c \
+	src/file/repair-map.h \
 	src/file/repair-objects.c \
 	src/file/repair-private.h \
 	src/file/repair-records.c \
+	src/file/repair-salvage.c \
 	src/file/repair.c \
 	src/file/repair.h \
 	src/file/resolve.c \

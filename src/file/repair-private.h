@@ -4,7 +4,8 @@
  *
  *     repair.c          changes, walks, bits
  *     repair-records.c  spaces record by record, counters
- *     repair-content.c  maps and inline bytes       repair-objects.c  objects, index, store
+ *     repair-salvage.c, repair-map.c, repair-content.c (repair-map.h)  maps and inline bytes
+ *     repair-objects.c  objects, index, store
  */
 #ifndef VJ_FILE_REPAIR_PRIVATE_H
 #define VJ_FILE_REPAIR_PRIVATE_H
