@@ -486,8 +486,9 @@ static int restore(Fsck *fsck, int64_t wait_us)
         vj_cmd_fail(&command, error);
         return FSCK_CANNOT_RUN;
     }
-    printf("%s: the metadata are those of checkpoint %s; what was there is meta/%s\n",
-           fsck->source, c.name, kept);
+    printf("%s: the metadata are those of checkpoint %s; %s%s\n", fsck->source, c.name,
+           kept != NULL ? "what was there is meta/" : "there were none",
+           kept != NULL ? kept : "");
     return -1;
 }
 

@@ -11,7 +11,9 @@
  * under a number that it remembers.
  *
  * A file in SOURCE, durable before anything is changed, keeps everybody else out until that
- * has been done.
+ * has been done.  In it stands, once they are in place, which file the metadata from the checkpoint
+ * are, and under which name the old ones were kept: when the rest is cut off and begun again, that
+ * file is none that anybody needs, and is not kept beside them.
  */
 #include "file/checkpoint-private.h"
 #include "file/inode-format.h"
@@ -20,6 +22,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Inodes made between a checkpoint and its restore are fewer. */
@@ -131,6 +134,9 @@ static void unmark(int dir_fd)
 /* Restores within one second; also what is damaged may answer that every name is taken. */
 #define KEPT_NAMES_MOST 100u
 
+#define KEPT_PREFIX "data.mdb.damaged-"
+#define META_NAME "data.mdb"
+
 /* "data.mdb.damaged-20261120T201903Z"; NULL: they are all taken. */
 static char *name_to_keep(int meta_fd)
 {
@@ -138,13 +144,98 @@ static char *name_to_keep(int meta_fd)
         g_autoptr(GDateTime) now = g_date_time_new_now_utc();
         g_autofree char *date = g_date_time_format(now, "%Y%m%dT%H%M%SZ");
         g_autofree char *more = i > 0 ? g_strdup_printf("-%u", i) : g_strdup("");
-        g_autofree char *name = g_strdup_printf("data.mdb.damaged-%s%s", date, more);
+        g_autofree char *name = g_strdup_printf(KEPT_PREFIX "%s%s", date, more);
 
         if (faccessat(meta_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
             return g_steal_pointer(&name);
         }
     }
     return NULL;
+}
+
+#define NOTE_MAX 256u
+
+static bool is_same_file(int meta_fd, const char *name, const char *other)
+{
+    struct stat a, b;
+
+    return fstatat(meta_fd, name, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstatat(meta_fd, other, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* Which file the metadata are, also where another one gets its number; owned, NULL: nobody knows. */
+static char *identity(int meta_fd)
+{
+    struct statx st;
+
+    if (statx(meta_fd, META_NAME, AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME, &st) !=
+            0 ||
+        (st.stx_mask & STATX_BTIME) == 0) {
+        return NULL;
+    }
+    return g_strdup_printf("%ju-%jd.%09u", (uintmax_t)st.stx_ino,
+                           (intmax_t)st.stx_btime.tv_sec, st.stx_btime.tv_nsec);
+}
+
+/* For the next restore, should what follows be cut off: it may be lost without harm. */
+static void note_restored(int dir_fd, int meta_fd, const char *kept)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = NULL;
+    g_autofree char *now = identity(meta_fd);
+
+    if (kept == NULL || now == NULL) {
+        return;
+    }
+    text = g_strdup_printf("%s %s", kept, now);
+    if (!vj_file_replace_contents(dir_fd, VJ_RESTORING_NAME, text, strlen(text), 0600,
+                                  &error)) {
+        vj_log_warn("%s", error->message);
+    }
+}
+
+/* What an earlier restore kept, if the metadata now are what that restore made; owned, else NULL. */
+static char *kept_before(int dir_fd, int meta_fd)
+{
+    g_autofree char *text =
+        vj_file_read_small(dir_fd, VJ_RESTORING_NAME, NOTE_MAX, NULL, NULL);
+    char *space = text == NULL ? NULL : strchr(text, ' ');
+    g_autofree char *now = identity(meta_fd);
+    struct stat kept;
+
+    if (space == NULL) {
+        return NULL;
+    }
+    *space = '\0';
+    if (!g_str_has_prefix(text, KEPT_PREFIX) || strchr(text, '/') != NULL ||
+        g_strcmp0(now, space + 1) != 0 || is_same_file(meta_fd, text, META_NAME) ||
+        fstatat(meta_fd, text, &kept, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(kept.st_mode)) {
+        return NULL;
+    }
+    return g_steal_pointer(&text);
+}
+
+/* @name is what nobody needs: half a restore, or a second name of the metadata that stay. */
+static void forget(int meta_fd, const char *name)
+{
+    if (unlinkat(meta_fd, name, 0) != 0 || fsync(meta_fd) != 0) {
+        vj_log_warn("meta/%s: cannot be removed: %s", name, g_strerror(errno));
+    }
+}
+
+/* The metadata are those of the checkpoint; *kept: the name for those that were there. */
+static void settle_kept(int dir_fd, int meta_fd, char *before, char **kept)
+{
+    if (before != NULL) {
+        forget(meta_fd, *kept);
+        g_free(*kept);
+        *kept = before;
+    } else if (faccessat(meta_fd, *kept, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+        g_clear_pointer(kept, g_free); /* there was nothing */
+    }
+    note_restored(dir_fd, meta_fd, *kept);
 }
 
 static bool restore_in(int dir_fd, const char *source, const char *name,
@@ -155,6 +246,7 @@ static bool restore_in(int dir_fd, const char *source, const char *name,
     VJ_AUTO_FD dir = vj_checkpoint_open_dir(dir_fd, false);
     VJ_AUTO_FD meta_fd = -1;
     VJ_AUTO_FD fd = -1;
+    g_autofree char *before = NULL;
     VjCheckpointEnd end;
     VjMetaPlace place = {.path = meta_path};
     bool was_marked, replaced;
@@ -178,9 +270,14 @@ static bool restore_in(int dir_fd, const char *source, const char *name,
         return false;
     }
     place.dir_fd = meta_fd;
+    before = was_marked ? kept_before(dir_fd, meta_fd) : NULL;
     if (vj_meta_restore(super->meta, &place, fd, end.image_bytes, *kept, &replaced,
                         error)) {
+        settle_kept(dir_fd, meta_fd, g_steal_pointer(&before), kept);
         return true;
+    }
+    if (!replaced && is_same_file(meta_fd, *kept, META_NAME)) {
+        forget(meta_fd, *kept);
     }
     if (!was_marked && !replaced) {
         unmark(dir_fd);
