@@ -569,8 +569,9 @@ static void confine(const Fsck *fsck)
 {
     VJ_AUTO_FD source_fd = fsck->is_bare ? -1 : vj_source_open(fsck->source, NULL);
 
+    /* Whose all the objects are is not looked at, and what may not be read would count as lost. */
     if (source_fd >= 0) {
-        vj_confine(source_fd, vj_source_owners(source_fd), -1);
+        vj_confine(source_fd, (VjSourceOwners){true, true}, -1);
     }
 }
 

@@ -80,7 +80,8 @@ static char *find_closed(int fd, const char *path, int mode, unsigned depth)
         }
         if (st.st_uid != geteuid() &&
             faccessat(dirfd(dir), entry->d_name, S_ISDIR(st.st_mode) ? mode | X_OK : mode,
-                      AT_EACCESS) < 0) {
+                      AT_EACCESS) < 0 &&
+            errno == EACCES) {
             found = g_steal_pointer(&name);
         } else if (S_ISDIR(st.st_mode) && depth > 0) {
             found = find_closed(openat(dirfd(dir), entry->d_name,
