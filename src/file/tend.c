@@ -242,6 +242,9 @@ int vj_volume_scrub(VjVolume *v, VjTend *t)
     VjGuard guard;
     int rc;
 
+    if (t->cursor == UINT64_MAX) {
+        return 0; /* whoever asks on behind the end */
+    }
     vj_objects_guard_enter(v->objects, &guard);
     {
         VJ_AUTO_READ_TXN *txn = NULL;

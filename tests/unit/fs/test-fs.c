@@ -11,6 +11,7 @@
 #include <sys/xattr.h>
 
 #include "fs/fs-private.h"
+#include "varjfs/ioctl.h"
 
 typedef struct Fixture {
     char *dir;
@@ -892,6 +893,21 @@ static void test_setting_that_is_read_late(void **state)
     vj_fs_release(x->fs, h);
 }
 
+/* Whoever asks behind the end gets the end. */
+static void test_tend_from_the_end(void **state)
+{
+    static const unsigned what[] = {VARJFS_TEND_GC, VARJFS_TEND_SCRUB};
+    Fixture *x = *state;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(what); i++) {
+        VjTend step = {.cursor = VARJFS_TEND_END};
+
+        assert_int_equal(vj_fs_tend(x->fs, &root_caller, what[i], &step), 0);
+        assert_true(step.cursor == VARJFS_TEND_END);
+        assert_int_equal(step.examined | step.found, 0);
+    }
+}
+
 /* ---- access control lists ----------------------------------------------------------- */
 
 /* "o7 u1000:6 g5 G100:4 m7 r0": owner, user, owning group, group, mask, others. */
@@ -1240,6 +1256,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_xattrs),
     TEST(test_long_xattr_lists),
     TEST(test_setting_that_is_read_late),
+    TEST(test_tend_from_the_end),
     TEST(test_acl_inherited),
     TEST(test_acl_and_mode),
     TEST(test_privileges),
