@@ -556,6 +556,7 @@ void vj_gate_untold(VjGates *gates, VjGate *g, pid_t teller)
     vj_mutex_lock(&s->lock);
     g->teller = teller;
     g->untold_until_us = vj_clock_mono_us() + VJ_FRONT_TELL_US;
+    vj_cond_broadcast(&s->changed); /* from now on it is known until when others wait */
     vj_mutex_unlock(&s->lock);
 }
 
@@ -695,6 +696,9 @@ VjJob *vj_gate_edit_end(VjGates *gates, VjGate *g)
     g->editing = false;
     if (g->teller == 0 && g->told + 1 == g->edits) {
         tell(s, g);
+    } else {
+        vj_cond_broadcast(
+            &s->changed); /* it is told soon now, or the time for that is over */
     }
     next = g_queue_pop_head(&g->jobs);
     g->busy = next != NULL;

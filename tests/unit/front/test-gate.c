@@ -518,6 +518,59 @@ static void test_told(void **state)
     assert_false(must_wait(f, 8));
 }
 
+static int waiters; /* that have begun */
+
+static gpointer wait_told(gpointer opaque)
+{
+    Fixture *f = opaque;
+
+    g_atomic_int_inc(&waiters);
+    assert_true(vj_gate_told_wait(f->gates, INO, 8, G_MAXINT64 / 4));
+    return NULL;
+}
+
+/* Most probably it waits when this returns; if not, the test tests less. */
+static GThread *begin_waiter(Fixture *f)
+{
+    int before = g_atomic_int_get(&waiters);
+    GThread *waiter = g_thread_new("waiter", wait_told, f);
+
+    while (g_atomic_int_get(&waiters) == before) {
+        g_thread_yield();
+    }
+    for (unsigned i = 0; i < 1000; i++) {
+        g_thread_yield();
+    }
+    return waiter;
+}
+
+/* Who came while an edit was made goes on when its caller has had his time, or needs none. */
+static void test_never_told(void **state)
+{
+    VjEdited longer = {.at = 0, .len = 10, .old_size = 90, .size = 100, .changed = true};
+    VjEdited shorter = {
+        .at = 0, .old_len = 10, .old_size = 100, .size = 90, .changed = true};
+    Fixture *f = *state;
+
+    for (unsigned round = 0; round < 20; round++) {
+        GThread *waiter;
+
+        edit_to_window(f, &shorter);
+        waiter = begin_waiter(f);
+        vj_gate_settle(f->gates, f->gate);
+        vj_gate_untold(f->gates, f->gate, 7);
+        assert_null(vj_gate_edit_end(f->gates, f->gate));
+        g_thread_join(waiter);
+
+        shrink(f, 7);
+        assert_null(vj_gate_edit_end(f->gates, f->gate));
+        edit_to_window(f, &longer);
+        waiter = begin_waiter(f);
+        edit_end(f);
+        g_thread_join(waiter);
+    }
+}
+
 /* An edit waits for answers from before it that make the kernel's size larger. */
 static void test_raised(void **state)
 {
@@ -548,6 +601,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(test_invalidated_reads, setup, teardown),
     cmocka_unit_test_setup_teardown(test_wait_quiet, setup, teardown),
     cmocka_unit_test_setup_teardown(test_told, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_never_told, setup, teardown),
     cmocka_unit_test_setup_teardown(test_raised, setup, teardown),
 };
 
