@@ -269,6 +269,10 @@ static bool run_steps(Scrub *s, int fd)
             show_progress(s, s->complete);
         }
     } while (ok && !s->complete && keep_pace(s));
+    if (s->stopped_by ==
+        0) { /* one that came during the last step: the report is first */
+        s->stopped_by = sigtimedwait(&s->stopping, NULL, &(struct timespec){0});
+    }
     clear_progress(s);
     return ok;
 }

@@ -111,6 +111,19 @@ is "with its report" "$(number objects <"$T/json") $(number complete <"$T/json")
     "$second false $first"
 is "the rest" "$(scrub --resume)" $((all - first - second))
 
+# ---- a signal that comes during the last step
+
+scrub --max-bytes=30000000 >"$T/whole"
+rest=$((all - $(known pass_objects)))
+python3 - varjfsctl scrub --resume --rate=0 --json "$MNT" >"$T/json" <<'END'
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.kill(os.getpid(), signal.SIGTERM)
+os.execvp(sys.argv[1], sys.argv[1:])
+END
+is "SIGTERM during the last step" $? 143
+is "costs no report" "$(number objects <"$T/json") $(number complete <"$T/json")" "$rest true"
+
 # ---- unmounted under it
 
 scrub --max-bytes=1 >"$T/whole"
