@@ -175,6 +175,11 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
     fails "SOURCE cannot be written" 1 "$SOURCE.*: Read-only file system" \
         $in_namespace "mount --bind '$SOURCE' '$SOURCE' && mount -o remount,bind,ro '$SOURCE'" \
         varjfs "$SOURCE" "$MNT"
+    # shellcheck disable=SC2086 # a command and its words
+    fails "nor can that of somebody else" 1 "$SOURCE.*: Read-only file system" \
+        $in_namespace "chown -R nobody '$SOURCE' && mount --bind '$SOURCE' '$SOURCE' && mount -o remount,bind,ro '$SOURCE'" \
+        varjfs "$SOURCE" "$MNT"
+    chown -R 0 "$SOURCE"
     cat >"$T/full" <<-END
 	mount -t tmpfs -o size=24M none "$T/mnt2" && cp -a "$SOURCE" "$T/mnt2/" || exit 99
 	head -c 40000000 /dev/zero >"$T/mnt2/fill" 2>"$T/fill.err"
