@@ -51,7 +51,7 @@ check "the time limit is a failure" grep -q '^not ok .*ends within 1 s' <<<"$out
 run 'at_exit echo first; at_exit echo "and second"; pass "a"; exit 3'
 is "at_exit runs last added first" "$(grep -E '^(first|and)' <<<"$out" | tr '\n' ' ')" "and second first "
 # shellcheck disable=SC2016 # for the test that is run
-run 'pass "a"; (cd "$T/.." && exec sleep 1000) & tap_done'
+run 'pass "a"; (cd "$T/.." && touch begun && exec sleep 1000) & wait_for 50 test -e "$T/../begun"; tap_done'
 check "a process left behind is a failure" \
     grep -q '^not ok 2 - no process is left behind: sleep 1000' <<<"$out"
 
