@@ -64,8 +64,9 @@ static void confine(void *opaque, int source_fd)
 {
     const Make *make = opaque;
 
+    /* As is what has to be removed below the first levels. */
     if (!make->is_bare) {
-        vj_confine(source_fd, vj_source_owners(source_fd), -1);
+        vj_confine(source_fd, (VjSourceOwners){true, true}, -1);
     }
 }
 

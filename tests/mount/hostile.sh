@@ -196,6 +196,12 @@ if [ "$(id -u)" = 0 ]; then
     umount_varjfs
     find "$SOURCE/objects" -name '*.*' -type f -exec chown 65534 {} + -exec chmod 600 {} +
     check "an object that is another user's is whole for root" fsck.varjfs -y "$SOURCE"
+    check "mkfs.varjfs makes a file system" mkfs.varjfs "$T/foreign"
+    mkdir -p "$T/foreign/objects/00/00"
+    touch "$T/foreign/objects/00/00/file"
+    chown 65534 "$T/foreign/objects/00/00"
+    chmod 700 "$T/foreign/objects/00/00"
+    check "and removes what is another user's" mkfs.varjfs -f "$T/foreign"
 fi
 check "without it as well" fsck.varjfs --sandbox=off -n "$SOURCE"
 check_fails "fsck.varjfs --sandbox: a wrong word" fsck.varjfs --sandbox=on -n "$SOURCE"
