@@ -27,8 +27,8 @@ int vj_fd_pwritev_all(int fd, const struct iovec *iov, int iov_count,
                       uint64_t offset) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fd_write_all(int fd, const void *src, size_t len) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Whether the directory @dir_fd is @root_fd or lies somewhere below it, whatever names or mounts
- * led there; -errno. */
+/* Whether the directory @dir_fd is @root_fd or lies somewhere below it, whatever names led there, also
+ * through another mount of @root_fd; not through one of a directory below it alone.  -errno. */
 int vj_fd_is_inside(int dir_fd, int root_fd, bool *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
