@@ -13,7 +13,8 @@
  * thread dies of whatever cause; it aborts the connection through fusectl, which wakes all.
  *
  * It is forked before the daemon has threads, files or memory worth speaking of, holds a
- * pipe and the connection's abort file alone, and ends when the daemon closes the pipe.
+ * pipe and the connection's abort file alone, and ends when the daemon says so.  The pipe's end
+ * without that is a death as well: the kernel closes files before it sends the signal.
  * The open abort file belongs to this one connection: once that has ended, writing to it does
  * nothing, whoever got its number next.
  *
@@ -54,6 +55,7 @@ typedef enum Verb {
     VERB_WATCH, /* @number: the connection */
     VERB_SYNC,  /* dirty mapped pages */
     VERB_DETACH,
+    VERB_LEAVE, /* the daemon ends in an orderly way; without an answer */
 } Verb;
 
 typedef struct Order {
@@ -160,16 +162,29 @@ static bool answer(const VjMounted *out)
     return write(GUARD_OUT, out, sizeof *out) == sizeof *out;
 }
 
-/* False: the daemon closed its end, or is wholly gone. */
+static G_GNUC_NORETURN void daemon_died(const Guard *g)
+{
+    VjMounted out = {0};
+    bool aborted = write(GUARD_ABORT, "1", 1) == 1;
+
+    if (g->dev != 0 && vj_mount_has_word(g->plan.options, "auto_unmount")) {
+        vj_mounter_detach(&g->plan, g->dev, &out);
+    }
+    _exit(aborted ? 0 : 1);
+}
+
+/* False: the daemon needs no guard any more. */
 static bool take_order(Guard *g)
 {
     VjMounted out = {0};
     Order given;
 
     if (read(GUARD_IN, &given, sizeof given) != sizeof given) {
-        return false;
+        daemon_died(g);
     }
     switch (given.verb) {
+    case VERB_LEAVE:
+        return false;
     case VERB_MOUNT:
         mount_once(g, &out);
         break;
@@ -204,18 +219,6 @@ static bool reap(Guard *g)
     g->syncing = 0;
     out.error = WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
     return answer(&out);
-}
-
-/* Never returns. */
-static void daemon_died(const Guard *g)
-{
-    VjMounted out = {0};
-    bool aborted = write(GUARD_ABORT, "1", 1) == 1;
-
-    if (g->dev != 0 && vj_mount_has_word(g->plan.options, "auto_unmount")) {
-        vj_mounter_detach(&g->plan, g->dev, &out);
-    }
-    _exit(aborted ? 0 : 1);
 }
 
 /* Only these stay open; those that are -1 stay closed. */
@@ -364,8 +367,13 @@ VjGuard *vj_guard_start(const VjMountPlan *plan, GError **error)
 
 void vj_guard_end(VjGuard *g)
 {
+    const Order leave = {.verb = VERB_LEAVE};
+
     if (g == NULL) {
         return;
+    }
+    if (write(g->to_guard, &leave, sizeof leave) != sizeof leave) {
+        vj_trace(front, "the guard is gone already");
     }
     close(g->to_guard);
     close(g->from_guard);

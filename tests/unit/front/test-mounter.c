@@ -8,6 +8,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 
 #include "front/front-private.h"
 
@@ -118,6 +119,40 @@ static void what_is_not_known_is_not_detached(void **state)
     assert_int_equal(vj_mounter_sync(&plan, 0), 0);
 }
 
+/* What the kernel does first when it ends a daemon: its files are closed, no word is said. */
+static void a_pipe_that_ends_is_a_death(void **state)
+{
+    const VjMountPlan taken = {
+        .source = "/", .mountpoint = "/dev/fd/9", .options = "auto_unmount"};
+    pid_t child;
+    int status;
+
+    (void)state;
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (vj_guard_start(&taken, NULL) == NULL || close_range(3, ~0u, 0) != 0 ||
+            waitpid(-1, &status, 0) < 0) {
+            _exit(99);
+        }
+        /* 1: it tried to end a connection, and there was none. */
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 98);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+}
+
+static void an_orderly_end_is_none(void **state)
+{
+    const VjMountPlan taken = {.source = "/", .mountpoint = "/dev/fd/9", .options = "rw"};
+    VjGuard *g = vj_guard_start(&taken, NULL);
+
+    (void)state;
+    assert_non_null(g);
+    vj_guard_end(g); /* waits for it */
+}
+
 #define FROM_START(test) cmocka_unit_test_setup(test, reset)
 
 static const struct CMUnitTest tests[] = {
@@ -126,6 +161,8 @@ static const struct CMUnitTest tests[] = {
     FROM_START(a_refused_mount_keeps_its_error),
     FROM_START(only_the_own_mount_is_detached),
     FROM_START(what_is_not_known_is_not_detached),
+    FROM_START(a_pipe_that_ends_is_a_death),
+    FROM_START(an_orderly_end_is_none),
 };
 
 VJ_TEST_MAIN(tests)
