@@ -427,6 +427,7 @@ def recoding_gives_the_space_back(d):
     rng = random.Random(SEED + 5)
     path = d + "/f"
     write_file(path, words(rng, 3000000))
+    sync(path)  # what is not written back yet would be encoded by the choice that follows
     before = os.stat(path)
     choose(path, "zstd")
     out = subprocess.run(["varjfsctl", "recode", "--json", path], check=True, capture_output=True)
