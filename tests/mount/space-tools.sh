@@ -118,8 +118,12 @@ within "du of a tree is the sum of its files" "$(du -sB1 . | cut -f1)" "$sum" $(
 
 # ---- copies
 
+# What was replaced or removed is out of it.
 used_kib()
 {
+    if [ "$(id -u)" = 0 ]; then
+        varjfsctl gc "$MNT" >/dev/null
+    fi
     varjfsctl sync "$MNT"
     df -k --output=used . | tail -n 1
 }
