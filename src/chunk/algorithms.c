@@ -15,6 +15,13 @@ static const VjChunkAlgorithm algorithms[] = {
         .from_avg = vj_chunk_mincdc_from_avg,
     },
     {
+        .ops = &vj_chunk_gear,
+        .fallback = {64 * VJ_KIB, 256 * VJ_KIB, 1 * VJ_MIB},
+        .takes_min_max = true,
+        .avg_rule = "a power of two",
+        .from_avg = vj_chunk_gear_from_avg,
+    },
+    {
         .ops = &vj_chunk_rabin,
         .fallback = {2 * VJ_KIB, 1 * VJ_MIB, 8 * VJ_MIB},
         .takes_min_max = true,

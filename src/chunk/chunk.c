@@ -22,6 +22,7 @@ int vj_chunker_new(const VjChunkerOps *ops, VjChunkSizes sizes, uint64_t seed,
     c->ops = ops;
     c->sizes = sizes;
     c->seed = seed;
+    c->code = vj_chunk_code_best();
     ret = ops->init(c, sizes.min_bytes, sizes.avg_bytes, sizes.max_bytes);
     g_assert(ret == 0 || ret == -EINVAL);
     if (ret == 0) {

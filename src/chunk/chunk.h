@@ -48,18 +48,20 @@
 /* Recorded in the superblock; never reused.  Not every build has every algorithm. */
 enum {
     VJ_CHUNK_ID_MINCDC = 1,
-    VJ_CHUNK_ID_GEAR = 2, /* reserved */
+    VJ_CHUNK_ID_GEAR = 2,
     VJ_CHUNK_ID_RABIN = 3,
 };
 
 /*
- * What the algorithms do; mincdc.c and rabin.c give the formulas, which are frozen.
+ * What the algorithms do; mincdc.c, gear.c and rabin.c give the formulas, which are frozen.
  *
  * mincdc   cuts before the smallest hash of the last 16 bytes among all positions in
  *          [avg/2, 3 avg/2], the leftmost of equal ones; when fewer bytes than that are
  *          left, they are the last chunk.  Constant data: every position is equal, so
  *          all chunks but the last are avg/2 long, and after an insert of n bytes, n no
  *          multiple of that, no later cut agrees with an old one.
+ * gear     cuts where chosen bits of a Gear hash of the last 64 bytes are zero: more bits
+ *          before about 13/16 avg, fewer behind.  Constant data: as rabin.
  * rabin    cuts where the low bits of the fingerprint of the last 48 bytes have a value
  *          that depends on the seed.  Constant data: all chunks but the last have one
  *          length, max_bytes or (once in avg_bytes values and seeds) min_bytes.
@@ -121,7 +123,8 @@ const VjChunkerOps *vj_chunk_nth(size_t i);
 /*
  * vj_chunk_sizes_default - what @ops uses when nobody says anything
  *
- * mincdc: mean 256 KiB.  rabin: 2 KiB, 1 MiB, 8 MiB, as in the VarFS paper.
+ * mincdc: mean 256 KiB.  gear: 64 KiB, 256 KiB, 1 MiB.  rabin: 2 KiB, 1 MiB, 8 MiB, as in the
+ * VarFS paper.
  */
 VjChunkSizes vj_chunk_sizes_default(const VjChunkerOps *ops);
 
@@ -130,7 +133,8 @@ VjChunkSizes vj_chunk_sizes_default(const VjChunkerOps *ops);
  *
  * @text     "AVG" or "MIN:AVG:MAX", each with an optional suffix K or M.  mincdc takes
  * AVG alone and gives avg/2 (rounded down) and that plus avg.  AVG alone for rabin gives
- *           min avg/512 and max 8 avg, within the limits; its AVG is a power of two
+ *           min avg/512 and max 8 avg, for gear avg/4 and 4 avg, within the limits; their AVG
+ *           is a power of two
  * Returns   true and @sizes, with which vj_chunker_new() succeeds; false and one clear
  * line (EINVAL).  Nothing is rounded behind the user's back Threads   any      Locks none
  */
@@ -180,7 +184,7 @@ VjChunkSizes vj_chunker_sizes(const VjChunker *c);
 /*
  * vj_chunker_lookahead_bytes - how far past its cut a decision may look
  *
- * 0 for rabin; max_bytes - min_bytes for mincdc.  A bound for all cuts; the next function
+ * 0 for gear and rabin; max_bytes - min_bytes for mincdc.  A bound for all cuts; the next function
  * is exact for one.  Constant for the life of @c.
  */
 uint32_t vj_chunker_lookahead_bytes(const VjChunker *c);
@@ -191,7 +195,7 @@ uint32_t vj_chunker_lookahead_bytes(const VjChunker *c);
  * @cut      length of a chunk that this chunker cut, not because the file ended
  * Returns   D, so that exactly the D bytes from the chunk's start decided: whatever
  * changes at or behind start + D, a scan from start finds the same cut. mincdc:
- * max_bytes, whatever @cut is; rabin: @cut
+ * max_bytes, whatever @cut is; gear and rabin: @cut
  *
  * A chunk that ended because the file ended was decided by the end: any change in it or
  * behind it, an append too, means scanning again from its start.  All earlier chunks of a

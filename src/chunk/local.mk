@@ -8,6 +8,10 @@ src_chunk_libvj_chunk_la_SOURCES = \
 	src/chunk/chunk-private.h \
 	src/chunk/chunk.c \
 	src/chunk/chunk.h \
+	src/chunk/code.c \
+	src/chunk/gear-x86.c \
+	src/chunk/gear.c \
+	src/chunk/mincdc-x86.c \
 	src/chunk/mincdc.c \
 	src/chunk/rabin.c \
 	src/chunk/sizes.c

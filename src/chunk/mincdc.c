@@ -25,7 +25,7 @@
 #define UNIT_BYTES 8 /* the distance between the two units of a window */
 
 typedef struct VjMincdc {
-    uint32_t xor_word, mul_late, mul_early; /* from the seed */
+    VjMincdcKey key;
     uint32_t best_hash;
     uint32_t best_cut;
     uint32_t carry_bytes;
@@ -45,9 +45,9 @@ static int mincdc_init(VjChunker *c, uint32_t min_bytes, uint32_t avg_bytes,
     if (min_bytes != avg_bytes / 2 || max_bytes != avg_bytes / 2 + avg_bytes) {
         return -EINVAL;
     }
-    m->mul_late = (uint32_t)z1 | 1;
-    m->mul_early = (uint32_t)(z1 >> 32) | 1;
-    m->xor_word = (uint32_t)z2;
+    m->key.mul_late = (uint32_t)z1 | 1;
+    m->key.mul_early = (uint32_t)(z1 >> 32) | 1;
+    m->key.xor_word = (uint32_t)z2;
     return 0;
 }
 
@@ -70,9 +70,9 @@ static inline uint32_t unit_at(const uint8_t *p, uint32_t xor_word)
  */
 static void try_windows(VjMincdc *m, const uint8_t *p, uint32_t count, uint32_t first_cut)
 {
-    const uint32_t xor_word = m->xor_word;
-    const uint32_t mul_late = m->mul_late;
-    const uint32_t mul_early = m->mul_early;
+    const uint32_t xor_word = m->key.xor_word;
+    const uint32_t mul_late = m->key.mul_late;
+    const uint32_t mul_early = m->key.mul_early;
     uint32_t best_hash = m->best_hash;
     uint32_t early[UNIT_BYTES];
     uint32_t i;
@@ -104,9 +104,51 @@ static void try_windows(VjMincdc *m, const uint8_t *p, uint32_t count, uint32_t 
     m->best_hash = best_hash;
 }
 
+/* How many of these windows cannot be the best, so far as @code finds out at once. */
+static uint32_t skip_windows(const VjMincdc *m, VjChunkCode code, const uint8_t *p,
+                             uint32_t count)
+{
+#ifdef VJ_CHUNK_X86
+    if (code == VJ_CHUNK_CODE_AVX512) {
+        return vj_chunk_mincdc_skip_avx512(&m->key, p, count, m->best_hash);
+    }
+    if (code == VJ_CHUNK_CODE_AVX2) {
+        return vj_chunk_mincdc_skip_avx2(&m->key, p, count, m->best_hash);
+    }
+#endif
+    (void)m, (void)code, (void)p, (void)count;
+    return 0;
+}
+
+/* As try_windows(), by blocks.  What is less than one at the end is tried once more
+ * together with windows before it: they cannot be better than the best. */
+static void try_blocks(VjMincdc *m, VjChunkCode code, const uint8_t *p, uint32_t count,
+                       uint32_t first_cut)
+{
+    uint32_t at = 0, tail;
+
+    if (code == VJ_CHUNK_CODE_PLAIN || count < VJ_CHUNK_MINCDC_BLOCK) {
+        try_windows(m, p, count, first_cut);
+        return;
+    }
+    for (;;) {
+        at += skip_windows(m, code, p + at, count - at);
+        if (count - at < VJ_CHUNK_MINCDC_BLOCK) {
+            break;
+        }
+        try_windows(m, p + at, VJ_CHUNK_MINCDC_BLOCK, first_cut + at);
+        at += VJ_CHUNK_MINCDC_BLOCK;
+    }
+    tail = count - VJ_CHUNK_MINCDC_BLOCK;
+    if (at < count && skip_windows(m, code, p + tail, VJ_CHUNK_MINCDC_BLOCK) == 0) {
+        try_windows(m, p + at, count - at, first_cut + at);
+    }
+}
+
 /* Bytes @from … @from + @len of the chunk stand at @src; none of them before the first
  * window, none behind the last. */
-static void take_bytes(VjMincdc *m, const uint8_t *src, uint32_t len, uint32_t from)
+static void take_bytes(VjMincdc *m, VjChunkCode code, const uint8_t *src, uint32_t len,
+                       uint32_t from)
 {
     uint8_t seam[2 * (WINDOW_BYTES - 1)];
     uint32_t head_bytes = MIN(len, WINDOW_BYTES - 1);
@@ -120,7 +162,7 @@ static void take_bytes(VjMincdc *m, const uint8_t *src, uint32_t len, uint32_t f
                     from - m->carry_bytes + WINDOW_BYTES);
     }
     if (len >= WINDOW_BYTES) {
-        try_windows(m, src, len - WINDOW_BYTES + 1, from + WINDOW_BYTES);
+        try_blocks(m, code, src, len - WINDOW_BYTES + 1, from + WINDOW_BYTES);
     }
     if (len >= WINDOW_BYTES - 1) {
         m->carry_bytes = WINDOW_BYTES - 1;
@@ -150,7 +192,7 @@ static bool mincdc_scan(VjChunker *c, const void *src, size_t len, bool at_end,
         from = MIN(first_used, to);
     }
     if (from < to) {
-        take_bytes(m, bytes, (uint32_t)(to - from), (uint32_t)from);
+        take_bytes(m, c->code, bytes, (uint32_t)(to - from), (uint32_t)from);
     }
     if (to == c->sizes.max_bytes) {
         *cut = m->best_cut;

@@ -4,7 +4,7 @@
 #   tests_bench_bench_thing_LDADD = $(LDADD_fs)
 
 noinst_PROGRAMS += tests/bench/bench-chunk
-tests_bench_bench_chunk_LDADD = $(LDADD_chunk)
+tests_bench_bench_chunk_LDADD = $(LDADD_chunk) -lm
 noinst_PROGRAMS += tests/bench/bench-meta
 tests_bench_bench_meta_LDADD = $(LDADD_meta)
 noinst_PROGRAMS += tests/bench/bench-insert

@@ -201,7 +201,7 @@ static void sizes_stay_within_bounds(void **state)
     }
 }
 
-/* The mean of random content: near avg for mincdc, min + avg for rabin. */
+/* The mean of random content: near avg for mincdc and gear, min + avg for rabin. */
 static void random_content_comes_to_the_mean(void **state)
 {
     const VjChunkerOps *ops = *state;

@@ -1,91 +1,19 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * Chunkers against the formulas that their files freeze, written down once more without
- * tables, windows in rings and blocks of eight.  The same bytes are cut in one piece, in the
- * pieces that the input says, and with what stands behind a decision changed.
+ * tables, windows in rings and blocks.  The same bytes are cut in one piece, in the pieces that
+ * the input says, and with what stands behind a decision changed; with each vector code that
+ * this processor has.
  *
  * The input: algorithm (1), sizes (1), seed (8), pieces (4), then steps of three bytes which
  * make the content: what (1), how much (2).
  */
 #include "fuzz.h"
 
-#include "chunk/chunk.h"
+#include "../unit/chunk/naive.h"
+#include "chunk/chunk-private.h"
 
 #define CONTENT_MAX ((size_t)48 << 10)
-
-/* ---- the formulas --------------------------------------------------------------------- */
-
-static uint64_t next_of_seed(uint64_t *x)
-{
-    uint64_t z = *x += 0x9e3779b97f4a7c15;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-}
-
-static uint32_t mincdc_unit(const uint8_t *p, uint64_t z2)
-{
-    uint32_t low = vj_le32_get(p), high = vj_le32_get(p + 4);
-
-    return (high ^ (uint32_t)z2) + (low << 15 | low >> 17);
-}
-
-static size_t mincdc_cut(VjChunkSizes sizes, uint64_t seed, const uint8_t *p, size_t len)
-{
-    uint64_t z1 = next_of_seed(&seed), z2 = next_of_seed(&seed);
-    uint32_t best = 0;
-    size_t cut = 0;
-
-    if (len < sizes.max_bytes) {
-        return len;
-    }
-    for (size_t c = sizes.min_bytes; c <= sizes.max_bytes; c++) {
-        uint32_t hash = mincdc_unit(p + c - 8, z2) * ((uint32_t)z1 | 1) +
-                        mincdc_unit(p + c - 16, z2) * ((uint32_t)(z1 >> 32) | 1);
-
-        if (cut == 0 || hash < best) {
-            best = hash;
-            cut = c;
-        }
-    }
-    return cut;
-}
-
-/* @f with @bits zeroes behind it, modulo the polynomial. */
-static uint64_t rabin_shift(uint64_t f, unsigned bits)
-{
-    while (bits-- > 0) {
-        f <<= 1;
-        f = f >> VJ_CHUNK_RABIN_DEGREE ? f ^ VJ_CHUNK_RABIN_POLYNOMIAL : f;
-    }
-    return f;
-}
-
-static size_t rabin_cut(VjChunkSizes sizes, uint64_t seed, const uint8_t *p, size_t len)
-{
-    uint64_t mask = sizes.avg_bytes - 1, value = next_of_seed(&seed) & mask, f = 0;
-    size_t most = MIN(len, sizes.max_bytes);
-
-    value = value == 0 ? 1 : value;
-    for (size_t c = 1; c <= most; c++) {
-        /* Of the window, 48 bytes, the oldest goes and one comes. */
-        f = rabin_shift(f, 8) ^ p[c - 1];
-        if (c > 48) {
-            f ^= rabin_shift(p[c - 49], 8 * 48);
-        }
-        if (c >= sizes.min_bytes && (f & mask) == value) {
-            return c;
-        }
-    }
-    return most;
-}
-
-static size_t cut_by_formula(const VjChunkerOps *ops, VjChunkSizes sizes, uint64_t seed,
-                             const uint8_t *p, size_t len)
-{
-    return (ops->id == VJ_CHUNK_ID_RABIN ? rabin_cut : mincdc_cut)(sizes, seed, p, len);
-}
 
 /* ---- feeding -------------------------------------------------------------------------- */
 
@@ -140,13 +68,17 @@ static void try_content(const VjChunkerOps *ops, VjChunker *c, uint64_t seed, Vj
     size_t at = 0;
 
     while (at < len) {
-        size_t left = len - at, cut = cut_by_formula(ops, sizes, seed, p + at, left);
-        uint64_t whole = 0;
+        size_t left = len - at, cut = naive_cut(ops, sizes, seed, p + at, left);
 
-        g_assert(vj_chunker_scan(c, p + at, left, true, &whole) && whole == cut);
-        g_assert(cut_in_pieces(c, r, p + at, left) == cut);
-        if (at == 0) {
-            expect_decision_stands(c, p, len, cut);
+        for (VjChunkCode code = 0; code <= vj_chunk_code_best(); code++) {
+            uint64_t whole = 0;
+
+            vj_chunker_use(c, code);
+            g_assert(vj_chunker_scan(c, p + at, left, true, &whole) && whole == cut);
+            g_assert(cut_in_pieces(c, r, p + at, left) == cut);
+            if (at == 0) {
+                expect_decision_stands(c, p, len, cut);
+            }
         }
         at += cut;
     }
@@ -190,12 +122,12 @@ static void make_content(VjReader *in, GByteArray *out)
 /* Small ones, so that the content is more than a few chunks. */
 static VjChunkSizes sizes_of(const VjChunkerOps *ops, uint8_t n)
 {
-    static const VjChunkSizes rabin[] = {
+    static const VjChunkSizes any[] = {
         {256, 1024, 8192}, {300, 1024, 1500}, {1024, 1024, 1024}, {256, 2048, 65536}};
     uint32_t avg = 1024 + 37u * n;
 
-    if (ops->id == VJ_CHUNK_ID_RABIN) {
-        return rabin[n % G_N_ELEMENTS(rabin)];
+    if (ops->id != VJ_CHUNK_ID_MINCDC) {
+        return any[n % G_N_ELEMENTS(any)];
     }
     return (VjChunkSizes){avg / 2, avg, avg / 2 + avg};
 }
@@ -218,7 +150,8 @@ FUZZ_MUTATIONS(20);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     VjReader in = vj_reader(vj_slice(data, len));
-    const VjChunkerOps *ops = vj_chunk_nth(vj_read_u8(&in) & 1);
+    static const char *const names[] = {"mincdc", "rabin", "gear"};
+    const VjChunkerOps *ops = vj_chunk_by_name(names[vj_read_u8(&in) % 3]);
     g_autoptr(GByteArray) content = g_byte_array_new();
     g_autoptr(VjChunker) c = NULL;
     uint8_t sizes;

@@ -106,8 +106,8 @@ else
     mount_fails "a digest that is not built in" "$SOURCE/varjfs.conf: its digest blake3 is not built into this program"
 fi
 new_source
-edit_conf 's/^chunker = .*/chunker = gear/'
-mount_fails "a chunker that is not built in" "$SOURCE/varjfs.conf: its chunker gear is not built into this program"
+edit_conf 's/^chunker = .*/chunker = fastcdc/'
+mount_fails "a chunker that is not built in" "$SOURCE/varjfs.conf: its chunker fastcdc is not built into this program"
 new_source
 edit_conf 's/^transform = .*/transform = rot13/'
 mount_fails "a transformation that is not built in" "$SOURCE/varjfs.conf: .*rot13.*"

@@ -3,7 +3,22 @@
 #   UNIT_TESTS += tests/unit/chunk/test-thing
 #   tests_unit_chunk_test_thing_LDADD = $(LDADD_chunk) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/chunk/test-code
+tests_unit_chunk_test_code_SOURCES = \
+	tests/unit/chunk/naive.h \
+	tests/unit/chunk/test-code.c
+tests_unit_chunk_test_code_LDADD = $(LDADD_chunk) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/chunk/test-gear
+tests_unit_chunk_test_gear_SOURCES = \
+	tests/unit/chunk/naive.h \
+	tests/unit/chunk/test-gear.c
+tests_unit_chunk_test_gear_LDADD = $(LDADD_chunk) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/chunk/test-mincdc
+tests_unit_chunk_test_mincdc_SOURCES = \
+	tests/unit/chunk/naive.h \
+	tests/unit/chunk/test-mincdc.c
 tests_unit_chunk_test_mincdc_LDADD = $(LDADD_chunk) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/chunk/test-rabin

@@ -4,58 +4,10 @@
  */
 #include "../../lib/test.h"
 
-#include "chunk/chunk.h"
+#include "chunk/chunk-private.h"
+#include "naive.h"
 
 #define SEED 0x6d696e636463
-
-static uint64_t splitmix64(uint64_t *x)
-{
-    uint64_t z = *x += 0x9e3779b97f4a7c15;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-}
-
-static uint32_t le32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-           (uint32_t)p[3] << 24;
-}
-
-static uint32_t unit(const uint8_t *p, uint32_t xor_word)
-{
-    uint32_t first = le32(p);
-
-    return (le32(p + 4) ^ xor_word) + (first << 15 | first >> 17);
-}
-
-/* The hash of the 16 bytes at @p. */
-static uint32_t hash(const uint8_t *p, uint64_t seed)
-{
-    uint64_t z1 = splitmix64(&seed);
-    uint64_t z2 = splitmix64(&seed);
-
-    return unit(p + 8, (uint32_t)z2) * ((uint32_t)z1 | 1) +
-           unit(p, (uint32_t)z2) * ((uint32_t)(z1 >> 32) | 1);
-}
-
-/* The length of the chunk at @p, of which @len bytes exist. */
-static uint64_t naive_cut(const uint8_t *p, size_t len, uint32_t avg_bytes, uint64_t seed)
-{
-    size_t min_bytes = avg_bytes / 2, max_bytes = min_bytes + avg_bytes;
-    size_t best = min_bytes;
-
-    if (len < max_bytes) {
-        return len;
-    }
-    for (size_t cut = min_bytes; cut <= max_bytes; cut++) {
-        if (hash(p + cut - 16, seed) < hash(p + best - 16, seed)) {
-            best = cut;
-        }
-    }
-    return best;
-}
 
 static void check_against_naive(const uint8_t *p, size_t len, uint32_t avg_bytes,
                                 uint64_t seed)
@@ -67,7 +19,7 @@ static void check_against_naive(const uint8_t *p, size_t len, uint32_t avg_bytes
     assert_int_equal(vj_chunker_new(vj_chunk_by_name("mincdc"), sizes, seed, &c), 0);
     for (; len > 0; p += cut, len -= cut) {
         assert_true(vj_chunker_scan(c, p, len, true, &cut));
-        assert_int_equal(cut, naive_cut(p, len, avg_bytes, seed));
+        assert_int_equal(cut, naive_mincdc_cut(sizes, seed, p, len));
     }
 }
 
@@ -110,7 +62,8 @@ static void bounds_are_candidates(void **state)
     vj_rng_init(&rng, SEED);
     vj_rng_bytes(&rng, random, 100000);
     for (size_t i = 1; i + 16 <= 100000; i++) {
-        if (hash(random + i, SEED) < hash(random + best, SEED)) {
+        if (naive_mincdc_hash(random + i, SEED) <
+            naive_mincdc_hash(random + best, SEED)) {
             best = i;
         }
     }
@@ -118,9 +71,12 @@ static void bounds_are_candidates(void **state)
     for (size_t i = 0; i < G_N_ELEMENTS(ends); i++) {
         vj_rng_bytes(&rng, bytes, sizeof bytes);
         memcpy(bytes + ends[i] - 16, random + best, 16);
-        assert_true(vj_chunker_scan(c, bytes, sizeof bytes, false, &cut));
-        assert_int_equal(cut, naive_cut(bytes, sizeof bytes, 1024, SEED));
-        assert_true((cut == ends[i]) == (ends[i] >= 512 && ends[i] <= 1536));
+        for (VjChunkCode code = 0; code <= vj_chunk_code_best(); code++) {
+            vj_chunker_use(c, code);
+            assert_true(vj_chunker_scan(c, bytes, sizeof bytes, false, &cut));
+            assert_int_equal(cut, naive_mincdc_cut(sizes, SEED, bytes, sizeof bytes));
+            assert_true((cut == ends[i]) == (ends[i] >= 512 && ends[i] <= 1536));
+        }
     }
 }
 
@@ -145,7 +101,7 @@ static void last_chunk_is_the_rest(void **state)
     }
     for (size_t len = 1536; len <= 1600; len++) {
         assert_true(vj_chunker_scan(c, bytes, len, false, &cut));
-        assert_int_equal(cut, naive_cut(bytes, len, 1024, SEED));
+        assert_int_equal(cut, naive_mincdc_cut(sizes, SEED, bytes, len));
     }
 }
 

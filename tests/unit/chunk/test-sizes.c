@@ -18,11 +18,11 @@ static void algorithms_are_found(void **state)
     }
     assert_int_equal(vj_chunk_by_name("mincdc")->id, 1);
     assert_int_equal(vj_chunk_by_name("rabin")->id, 3);
-    assert_null(vj_chunk_by_name("gear"));
+    assert_int_equal(vj_chunk_by_name("gear")->id, 2);
     assert_null(vj_chunk_by_name(""));
     assert_null(vj_chunk_by_name("minc"));
     assert_null(vj_chunk_by_id(0));
-    assert_null(vj_chunk_by_id(VJ_CHUNK_ID_GEAR));
+    assert_null(vj_chunk_by_id(4));
     assert_null(vj_chunk_by_id(255));
 }
 
@@ -44,6 +44,11 @@ static void good_values(void **state)
         {"mincdc", "1025", 512, 1025, 1537},
         {"mincdc", "1K", 512, 1024, 1536},
         {"mincdc", "8M", 4 * VJ_MIB, 8 * VJ_MIB, 12 * VJ_MIB},
+        {"gear", "256K", 64 * VJ_KIB, 256 * VJ_KIB, VJ_MIB},
+        {"gear", "1K", 256, VJ_KIB, 4 * VJ_KIB},
+        {"gear", "8M", 2 * VJ_MIB, 8 * VJ_MIB, 16 * VJ_MIB},
+        {"gear", "2K:1M:8M", 2 * VJ_KIB, VJ_MIB, 8 * VJ_MIB},
+        {"gear", "1M:1M:1M", VJ_MIB, VJ_MIB, VJ_MIB},
         {"rabin", "1M", 2 * VJ_KIB, VJ_MIB, 8 * VJ_MIB},
         {"rabin", "2K:1M:8M", 2 * VJ_KIB, VJ_MIB, 8 * VJ_MIB},
         {"rabin", "1K", 256, VJ_KIB, 8 * VJ_KIB},
@@ -85,6 +90,12 @@ static void bad_values(void **state)
         {"mincdc", "4 K"},
         {"mincdc", "4294967552"},
         {"mincdc", "18446744073709551616"},
+        {"gear", "300K"},
+        {"gear", "512"},
+        {"gear", "16M"},
+        {"gear", "64K:256K"},
+        {"gear", "255:1K:4K"},
+        {"gear", "1M:256K:4M"},
         {"rabin", "3M"},
         {"rabin", "2K:1000K:8M"},
         {"rabin", "2K:1M"},
@@ -147,6 +158,8 @@ static void defaults(void **state)
     (void)state;
     check_sizes(vj_chunk_sizes_default(vj_chunk_by_name("mincdc")), 128 * VJ_KIB,
                 256 * VJ_KIB, 384 * VJ_KIB);
+    check_sizes(vj_chunk_sizes_default(vj_chunk_by_name("gear")), 64 * VJ_KIB,
+                256 * VJ_KIB, VJ_MIB);
     check_sizes(vj_chunk_sizes_default(vj_chunk_by_name("rabin")), 2 * VJ_KIB, VJ_MIB,
                 8 * VJ_MIB);
     for (size_t i = 0; vj_chunk_nth(i) != NULL; i++) {
