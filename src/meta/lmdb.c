@@ -21,6 +21,8 @@
 
 /* Less address space than this is of no use. */
 #define MAP_MIN_BYTES (64 * VJ_MIB)
+/* A file of more than this part of memory is not read ahead. */
+#define MEMORY_SHARE_DIVISOR 4u
 
 static const VjOptSpec lmdb_options[] = {
     {.name = "overlay",
@@ -112,6 +114,23 @@ static int describe_env(VjLmdb *d)
     return rc;
 }
 
+/*
+ * The kernel reads 128 KiB around each page that is not in memory.  A file that memory has room
+ * for is there all the sooner; of a larger one a look at a random digest throws out more than it
+ * brings (figures in README.md).  Asked when a file is opened: it may grow meanwhile.
+ */
+static bool memory_has_room(const VjLmdb *d)
+{
+    int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    struct stat st;
+
+    if (fstatat(d->dir_fd, VJ_LMDB_FILE, &st, 0) < 0 || pages <= 0 || page_bytes <= 0) {
+        return true;
+    }
+    return (uint64_t)st.st_size <=
+           (uint64_t)pages * (uint64_t)page_bytes / MEMORY_SHARE_DIVISOR;
+}
+
 /* One try to map @map_bytes; a failed environment cannot be used again, hence the
  * freeing. */
 int vj_lmdb_env_open(VjLmdb *d, uint64_t map_bytes)
@@ -125,6 +144,7 @@ int vj_lmdb_env_open(VjLmdb *d, uint64_t map_bytes)
         d->env = NULL;
         return rc;
     }
+    flags |= memory_has_room(d) ? 0 : MDB_NORDAHEAD;
     rc = mdb_env_set_mapsize(d->env, map_bytes);
     if (rc == 0) {
         rc = mdb_env_set_maxdbs(d->env, VJ_SPACE_COUNT);
