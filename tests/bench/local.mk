@@ -12,3 +12,10 @@ tests_bench_bench_insert_LDADD =
 
 noinst_PROGRAMS += tests/bench/bench-store
 tests_bench_bench_store_LDADD = $(LDADD_store)
+
+noinst_PROGRAMS += tests/bench/bench-index
+tests_bench_bench_index_SOURCES = tests/bench/bench-index.c tests/bench/figure.h
+tests_bench_bench_index_LDADD = $(LDADD_file)
+# One round of one kind of work on any file system; no room of varjfs is in it.
+noinst_PROGRAMS += tests/bench/bench-io
+tests_bench_bench_io_LDADD =

@@ -21,3 +21,4 @@ tests_lib_latency_probe_LDADD = $(LDADD_base)
 
 LIB_TESTS += tests/lib/test-tools.sh
 LIB_TESTS += tests/lib/test-harness.sh
+LIB_TESTS += tests/lib/test-bench.sh
