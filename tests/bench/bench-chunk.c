@@ -2,13 +2,14 @@
 /*
  * bench-chunk.c - how fast do the chunkers cut, how even, and what do they find again?
  *
- *   speed    64 MiB of random bytes; each algorithm with each code that this processor has, and
+ *   chunk    64 MiB of random bytes; each algorithm with each code that this processor has, and
  *            memcpy. Each round runs every one once, so that a change of the machine's pace
  *            meets all of them; figures are medians of the rounds.
- *   sizes    lengths of the chunks of the same bytes
+ *   lengths  of the chunks of the same bytes
  *   inserts  4 KiB at random places of the same bytes: how many chunks did not exist before,
  *            and what do they hold?
- *   twins    (with two FILEs) the part of their bytes that is in chunks which came before
+ *
+ * With two FILEs: the part of their bytes that is in chunks which came before, and no more.
  *
  * The speed is that of the thread's processor time: other programs may run.
  */
@@ -148,6 +149,16 @@ static const Candidate *rabin_of(const GArray *all, const char *mean)
     g_error("this build has no rabin");
 }
 
+static void print_against(const Candidate *c, const Candidate *baseline, const char *name)
+{
+    double sorted[ROUNDS];
+
+    memcpy(sorted, baseline->gigabytes_per_s, sizeof sorted);
+    qsort(sorted, ROUNDS, sizeof sorted[0], compare_doubles);
+    printf("%s %.2f GB/s; ratio %.2f", name, sorted[ROUNDS / 2],
+           median_ratio(c, baseline));
+}
+
 static void print_speed(const GArray *all, guint i)
 {
     const Candidate *c = &g_array_index(all, Candidate, i);
@@ -156,15 +167,15 @@ static void print_speed(const GArray *all, guint i)
     memcpy(sorted, c->gigabytes_per_s, sizeof sorted);
     qsort(sorted, ROUNDS, sizeof sorted[0], compare_doubles);
     if (c->ops == NULL) {
-        printf("speed memcpy: %.2f GB/s (%.2f-%.2f)\n", sorted[ROUNDS / 2], sorted[0],
-               sorted[ROUNDS - 1]);
         return;
     }
-    printf("speed %s, mean %s, %s: %.2f GB/s (%.2f-%.2f); memcpy x %.3f; rabin x %.1f\n",
-           c->ops->name, c->mean, vj_chunk_code_name(c->code), sorted[ROUNDS / 2],
-           sorted[0], sorted[ROUNDS - 1],
-           median_ratio(c, &g_array_index(all, Candidate, 0)),
-           median_ratio(c, rabin_of(all, c->mean)));
+    printf("chunk %s, mean %s, %s: %.2f GB/s (%.2f-%.2f); ", c->ops->name, c->mean,
+           vj_chunk_code_name(c->code), sorted[ROUNDS / 2], sorted[0],
+           sorted[ROUNDS - 1]);
+    print_against(c, &g_array_index(all, Candidate, 0), "memcpy");
+    printf("; ");
+    print_against(c, rabin_of(all, c->mean), "rabin");
+    printf("\n");
 }
 
 static void measure_speed(const uint8_t *source)
@@ -200,8 +211,9 @@ static GArray *cut_all(VjChunker *c, const uint8_t *bytes, size_t len)
     return ends;
 }
 
-static void measure_sizes(const uint8_t *bytes, const VjChunkerOps *ops, const char *mean)
+static void measure_sizes(const VjChunkerOps *ops, const char *mean, void *opaque)
 {
+    const uint8_t *bytes = opaque;
     g_autoptr(VjChunker) c = new_chunker(ops, mean);
     double sum = 0, squares = 0, least = INFINITY, most = 0, count = 0, average;
 
@@ -226,7 +238,7 @@ static void measure_sizes(const uint8_t *bytes, const VjChunkerOps *ops, const c
         }
     }
     average = sum / count;
-    printf("sizes %s, mean %s: mean %.0f KiB, CV %.2f, %.0f-%.0f KiB, %.0f chunks\n",
+    printf("lengths %s, mean %s: mean %.0f KiB, CV %.2f, %.0f-%.0f KiB, %.0f chunks\n",
            ops->name, mean, average / 1024,
            sqrt(squares / count - average * average) / average, least / 1024, most / 1024,
            count);
@@ -294,9 +306,9 @@ static void insert_once(VjChunker *c, const uint8_t *bytes, const GArray *ends,
     *held_bytes = (double)(end - new_from);
 }
 
-static void measure_inserts(const uint8_t *bytes, const VjChunkerOps *ops,
-                            const char *mean)
+static void measure_inserts(const VjChunkerOps *ops, const char *mean, void *opaque)
 {
+    const uint8_t *bytes = opaque;
     g_autoptr(VjChunker) c = new_chunker(ops, mean);
     g_autoptr(GArray) ends = cut_all(c, bytes, DATA_BYTES);
     g_autofree uint8_t *room = g_malloc(EDIT_BYTES);
@@ -342,8 +354,9 @@ static const uint8_t *map_file(const char *path, size_t *len)
     return bytes;
 }
 
-static void measure_twins(char **paths, const VjChunkerOps *ops, const char *mean)
+static void measure_twins(const VjChunkerOps *ops, const char *mean, void *opaque)
 {
+    char **paths = opaque;
     g_autoptr(GHashTable) seen =
         g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     g_autoptr(VjChunker) c = new_chunker(ops, mean);
@@ -373,33 +386,35 @@ static void measure_twins(char **paths, const VjChunkerOps *ops, const char *mea
            ops->name, mean, 100 * found_bytes / all_bytes, all_bytes / count / 1024);
 }
 
+static void for_each(void (*measure)(const VjChunkerOps *, const char *, void *),
+                     void *opaque)
+{
+    for (size_t i = 0; vj_chunk_nth(i) != NULL; i++) {
+        for (size_t m = 0; m < G_N_ELEMENTS(means); m++) {
+            measure(vj_chunk_nth(i), means[m], opaque);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
-    g_autofree uint8_t *source = g_malloc(DATA_BYTES);
+    g_autofree uint8_t *source = NULL;
     VjRng rng;
 
-    if (argc != 1 && argc != 3) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc == 3) {
+        for_each(measure_twins, argv + 1);
+        return 0;
+    }
+    if (argc != 1) {
         fprintf(stderr, "usage: bench-chunk [FILE FILE]\n");
         return 2;
     }
+    source = g_malloc(DATA_BYTES);
     vj_rng_init(&rng, 1);
     vj_rng_bytes(&rng, source, DATA_BYTES);
-    setvbuf(stdout, NULL, _IOLBF, 0);
     measure_speed(source);
-    for (size_t i = 0; vj_chunk_nth(i) != NULL; i++) {
-        for (size_t m = 0; m < G_N_ELEMENTS(means); m++) {
-            measure_sizes(source, vj_chunk_nth(i), means[m]);
-        }
-    }
-    for (size_t i = 0; vj_chunk_nth(i) != NULL; i++) {
-        for (size_t m = 0; m < G_N_ELEMENTS(means); m++) {
-            measure_inserts(source, vj_chunk_nth(i), means[m]);
-        }
-    }
-    for (size_t i = 0; argc == 3 && vj_chunk_nth(i) != NULL; i++) {
-        for (size_t m = 0; m < G_N_ELEMENTS(means); m++) {
-            measure_twins(argv + 1, vj_chunk_nth(i), means[m]);
-        }
-    }
+    for_each(measure_sizes, source);
+    for_each(measure_inserts, source);
     return 0;
 }

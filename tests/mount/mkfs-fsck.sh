@@ -63,6 +63,10 @@ is "the label is kept" "$(grep -c '^label = one$' "$T/options/varjfs.conf")" 1
 is "the digest is kept" "$(grep -c '^hash = sha1$' "$T/options/varjfs.conf")" 1
 is "the sizes are kept" "$(grep -c '^objects = .*:65536:' "$T/options/varjfs.conf")" 1
 is "rabin" "$(status_of mkfs.varjfs -o chunker=rabin,objects=4K:64K:256K "$T/rabin")" 0
+is "gear" "$(status_of mkfs.varjfs -o chunker=gear "$T/gear"; grep -E '^(chunker|objects) ' "$T/gear/varjfs.conf")" "0
+chunker = gear
+objects = 65536:262144:1048576"
+is "a mean that gear does not take" "$(status_of mkfs.varjfs -o chunker=gear,objects=300K "$T/gear3")" 2
 
 is "switches behind the operand" "$(status_of mkfs.varjfs "$T/new" -f -o label=x)" 0
 is "letters together, the value at its letter" \

@@ -229,6 +229,12 @@ static void random_edits_rabin(void **state)
     run_model("chunker=rabin,objects=256:1K:8K", 2, 400);
 }
 
+static void random_edits_gear(void **state)
+{
+    (void)state;
+    run_model("chunker=gear,objects=1K", 3, 400);
+}
+
 /* ---- object sizes ------------------------------------------------------------------------- */
 
 typedef struct SetSizes {
@@ -415,6 +421,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(own_object_sizes),
     cmocka_unit_test(random_edits_small_objects),
     cmocka_unit_test(random_edits_rabin),
+    cmocka_unit_test(random_edits_gear),
     cmocka_unit_test(reads_of_many_pieces_are_whole),
 };
 

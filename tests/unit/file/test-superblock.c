@@ -2,7 +2,7 @@
 /*
  * test-superblock.c - varjfs.conf, and that its volume, metadata and objects belong together
  *
- * tests/compat/varjfs-conf-v1.txt and volume-v1.hex are what version 1 wrote; they are never
+ * tests/compat/varjfs-conf*-v1.txt and volume-v1.hex are what version 1 wrote; they are never
  * changed.
  */
 #include "../../lib/golden.h"
@@ -14,14 +14,18 @@
 #define UUID "01234567-89ab-4cde-8f01-23456789abcd"
 #define OTHER "01234567-89ab-4cde-8f01-23456789abce"
 
-static char *golden_text(size_t *len)
+static char *read_golden(const char *name, size_t *len)
 {
-    g_autofree char *path =
-        g_build_filename(TOP_SRCDIR, "tests/compat/varjfs-conf-v1.txt", NULL);
+    g_autofree char *path = g_build_filename(TOP_SRCDIR, "tests/compat", name, NULL);
     char *text;
 
     assert_true(g_file_get_contents(path, &text, len, NULL));
     return text;
+}
+
+static char *golden_text(size_t *len)
+{
+    return read_golden("varjfs-conf-v1.txt", len);
 }
 
 static void golden_superblock(void **state)
@@ -46,6 +50,27 @@ static void golden_superblock(void **state)
     assert_int_equal(s.sizes.max_bytes, 1048576);
     assert_int_equal(s.chunk_seed, UINT64_C(0x00fedcba98765432));
     assert_int_equal(s.transform.codec, 0);
+    again = vj_superblock_format(&s);
+    assert_string_equal(again, text);
+    vj_superblock_clear(&s);
+}
+
+/* Of a program that knows gear.  How gear cuts is in tests/unit/chunk/golden-cuts.h. */
+static void golden_superblock_of_gear(void **state)
+{
+    size_t len;
+    g_autofree char *text = read_golden("varjfs-conf-gear-v1.txt", &len), *again = NULL;
+    g_autoptr(GError) error = NULL;
+    VjSuperblock s;
+
+    (void)state;
+    if (!vj_superblock_parse(text, len, &s, &error)) {
+        fail_msg("%s", error->message);
+    }
+    assert_string_equal(s.chunker->name, "gear");
+    assert_int_equal(s.sizes.min_bytes, 65536);
+    assert_int_equal(s.sizes.avg_bytes, 262144);
+    assert_int_equal(s.sizes.max_bytes, 1048576);
     again = vj_superblock_format(&s);
     assert_string_equal(again, text);
     vj_superblock_clear(&s);
@@ -264,10 +289,10 @@ static void parts_of_two_volumes(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(golden_superblock),     cmocka_unit_test(damaged_superblock),
-    cmocka_unit_test(impossible_superblock), cmocka_unit_test(harmless_superblock),
-    cmocka_unit_test(newer_superblock),      cmocka_unit_test(volume_record),
-    cmocka_unit_test(parts_of_two_volumes),
+    cmocka_unit_test(golden_superblock),   cmocka_unit_test(golden_superblock_of_gear),
+    cmocka_unit_test(damaged_superblock),  cmocka_unit_test(impossible_superblock),
+    cmocka_unit_test(harmless_superblock), cmocka_unit_test(newer_superblock),
+    cmocka_unit_test(volume_record),       cmocka_unit_test(parts_of_two_volumes),
 };
 
 VJ_TEST_MAIN(tests)
