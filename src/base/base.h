@@ -35,6 +35,7 @@
 #include "base/fd.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/opts.h"
 #include "base/random.h"
 #include "base/sandbox.h"

@@ -22,6 +22,8 @@ src_base_libvj_base_la_SOURCES = \
 	src/base/lock.h \
 	src/base/log.c \
 	src/base/log.h \
+	src/base/memory.c \
+	src/base/memory.h \
 	src/base/opts.c \
 	src/base/opts.h \
 	src/base/random.c \

@@ -631,6 +631,7 @@ int main(int argc, char **argv)
     int status;
 
     vj_sandbox_refuse("varjfs");
+    vj_memory_init();
     c.opts = vj_opts_new(mount_options);
     c.passed = g_string_new(NULL);
     status = parse_arguments(&c, argc, argv, place);

@@ -5,11 +5,15 @@
  * Changed files in the order in which they are due, those that are wanted at once apart.  A file in it is referenced
  * by it, so a file with changes never leaves memory.  Two threads take from it, and neither
  * waits for a file that somebody else is writing back: one large file on a slow device does
- * not hold up the others.
+ * not hold up the others.  The same threads give back freed memory, a second after something was
+ * changed or left the object cache.
  */
 #include "file/volume-private.h"
 
 #define FLUSHER_THREADS 2u
+/* Freed memory is given back so much after a change, when it is more than this. */
+#define SETTLE_US ((int64_t)1000000)
+#define SPARE_BYTES (32 * VJ_MIB)
 /* After a failure a file is tried again so much later, microseconds. */
 #define RETRY_US ((int64_t)1000000)
 
@@ -24,6 +28,10 @@ struct VjFlusher {
     GQueue due;    /* VjFile, rising by due_us */
     bool pressure; /* take the next file whatever its age */
     bool stop;
+    int64_t settle_us; /* when to look for spare memory; 0: nothing was freed since */
+    bool settling;     /* a thread looks; it alone uses the keeper */
+    VjMemoryKeeper *memory;
+    gint settle_wanted; /* settle_us is set; atomic, for those who have no lock */
 };
 
 static gint by_due(gconstpointer a, gconstpointer b, gpointer unused)
@@ -58,11 +66,46 @@ static void insert_locked(VjFlusher *x, VjFile *f, int64_t due_us)
     }
 }
 
+static void settle_soon_locked(VjFlusher *x)
+{
+    if (x->settle_us == 0) {
+        x->settle_us = vj_clock_mono_us() + SETTLE_US;
+        g_atomic_int_set(&x->settle_wanted, 1);
+        vj_cond_signal(&x->wake);
+    }
+}
+
+void vj_flusher_settle_soon(VjFlusher *x)
+{
+    if (g_atomic_int_get(&x->settle_wanted) != 0) {
+        return;
+    }
+    vj_mutex_lock(&x->lock);
+    settle_soon_locked(x);
+    vj_mutex_unlock(&x->lock);
+}
+
+/* Gives freed memory back when it is time to.  Under lock, which it leaves meanwhile. */
+static void settle_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
+{
+    if (x->settling || x->settle_us == 0 || vj_clock_mono_us() < x->settle_us) {
+        return;
+    }
+    x->settling = true;
+    x->settle_us = 0;
+    g_atomic_int_set(&x->settle_wanted, 0);
+    vj_mutex_unlock(&x->lock);
+    (void)vj_memory_settle(x->memory, SPARE_BYTES);
+    vj_mutex_lock(&x->lock);
+    x->settling = false;
+}
+
 void vj_flusher_add(VjFlusher *x, VjFile *f, bool now)
 {
     int64_t due_us = now ? 0 : vj_clock_mono_us() + x->age_us;
 
     vj_mutex_lock(&x->lock);
+    settle_soon_locked(x);
     if (!f->queued) {
         insert_locked(x, vj_file_ref(f), due_us);
         vj_cond_signal(&x->wake);
@@ -101,19 +144,28 @@ void vj_flusher_pressure(VjFlusher *x)
 static bool wait_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
 {
     for (;;) {
-        const VjFile *f = first_locked(x);
+        const VjFile *f;
+        int64_t until_us;
 
+        settle_locked(x);
+        f = first_locked(x);
         if (x->stop) {
             return false;
         }
         if (f == NULL) {
             x->pressure = false;
-            vj_cond_wait(&x->wake, &x->lock);
         } else if (x->pressure || f->due_us <= vj_clock_mono_us()) {
             return true;
+        }
+        until_us = f == NULL ? INT64_MAX : f->due_us;
+        if (x->settle_us != 0 && !x->settling) {
+            until_us = MIN(until_us, x->settle_us);
+        }
+        if (until_us == INT64_MAX) {
+            vj_cond_wait(&x->wake, &x->lock);
         } else {
-            /* The timeout is the event: the file becomes due. */
-            (void)vj_cond_wait_until(&x->wake, &x->lock, f->due_us);
+            /* The timeout is the event: the file becomes due, or memory does. */
+            (void)vj_cond_wait_until(&x->wake, &x->lock, until_us);
         }
     }
 }
@@ -175,6 +227,7 @@ VjFlusher *vj_flusher_open(VjVolume *v, int64_t age_us)
 
     x->v = v;
     x->age_us = age_us;
+    x->memory = vj_memory_keeper_new();
     g_queue_init(&x->urgent);
     g_queue_init(&x->due);
     vj_mutex_init(&x->lock, VJ_RANK_FILE_FLUSHER, "file.flusher");
@@ -203,6 +256,7 @@ void vj_flusher_close(VjFlusher *x)
         vj_file_discard(f);
         vj_file_unref(f);
     }
+    vj_memory_keeper_free(x->memory);
     vj_cond_clear(&x->wake);
     vj_mutex_clear(&x->lock);
     g_free(x);

@@ -304,6 +304,8 @@ void vj_flusher_close(VjFlusher *x);
 void vj_flusher_add(VjFlusher *x, VjFile *f, bool now);
 /* Memory is short: write back without waiting for age. */
 void vj_flusher_pressure(VjFlusher *x);
+/* Memory was freed elsewhere: what the allocator keeps of it is given back within seconds. */
+void vj_flusher_settle_soon(VjFlusher *x);
 
 /* ---- volume (volume.c) ----------------------------------------------------------------- */
 

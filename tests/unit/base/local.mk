@@ -32,6 +32,9 @@ tests_unit_base_test_log_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
 tests_unit_base_test_log_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=write
 
+UNIT_TESTS += tests/unit/base/test-memory
+tests_unit_base_test_memory_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/base/test-opts
 tests_unit_base_test_opts_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
 
