@@ -2,19 +2,16 @@
 /*
  * bench-chunk.c - how fast do the chunkers cut, how even, and what do they find again?
  *
- *   chunk    64 MiB of random bytes; each algorithm with each code that this processor has, and
- *            memcpy. Each round runs every one once, so that a change of the machine's pace
- *            meets all of them; figures are medians of the rounds.
- *   lengths  of the chunks of the same bytes
- *   inserts  4 KiB at random places of the same bytes: how many chunks did not exist before,
- *            and what do they hold?
- *
- * With two FILEs: the part of their bytes that is in chunks which came before, and no more.
+ *   bench-chunk                  speed: 64 MiB of random bytes, each algorithm with each code that
+ *                                this processor has, and memcpy.  Each round runs every one once.
+ *   bench-chunk lengths          of the chunks of such bytes, for 8 seeds
+ *   bench-chunk inserts          4 KiB at random places of them: how many chunks did not exist
+ *                                before, and what do they hold?
+ *   bench-chunk twins FILE FILE  the part of their bytes that is in chunks which came before
  *
  * The speed is that of the thread's processor time: other programs may run.
  */
 #include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +20,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "figure.h"
+
 #include "chunk/chunk-private.h"
 
 #define DATA_BYTES ((size_t)64 << 20)
 #define ROUNDS 9
+#define SEEDS 8
 #define INSERTS 201
 #define INSERT_BYTES ((size_t)4096)
 #define EDIT_BYTES (DATA_BYTES / 2) /* are cut again at most */
@@ -40,13 +40,6 @@ typedef struct Candidate {
     VjChunker *chunker;
     double gigabytes_per_s[ROUNDS];
 } Candidate;
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
 
 static VjChunker *new_chunker(const VjChunkerOps *ops, const char *mean)
 {
@@ -125,57 +118,32 @@ static GArray *candidates(void)
     return all;
 }
 
-/* Of the ratios to another candidate, round by round. */
-static double median_ratio(const Candidate *a, const Candidate *b)
+/* "gear, mean 64 KiB", and @what about it. */
+static char *name_of(const VjChunkerOps *ops, const char *mean, const char *what)
 {
-    double ratios[ROUNDS];
+    g_autoptr(VjChunker) c = new_chunker(ops, mean);
 
-    for (int i = 0; i < ROUNDS; i++) {
-        ratios[i] = a->gigabytes_per_s[i] / b->gigabytes_per_s[i];
-    }
-    qsort(ratios, ROUNDS, sizeof ratios[0], compare_doubles);
-    return ratios[ROUNDS / 2];
+    return g_strdup_printf("%s, mean %u KiB%s%s", ops->name,
+                           vj_chunker_sizes(c).avg_bytes / 1024, what[0] != 0 ? ", " : "",
+                           what);
 }
 
-static const Candidate *rabin_of(const GArray *all, const char *mean)
+static void print(const VjChunkerOps *ops, const char *mean, const char *what,
+                  const char *unit, const double *values, int count)
 {
-    for (guint i = 0; i < all->len; i++) {
-        const Candidate *c = &g_array_index(all, Candidate, i);
+    g_autofree char *name = name_of(ops, mean, what);
 
-        if (c->ops != NULL && c->ops->id == VJ_CHUNK_ID_RABIN && c->mean == mean) {
-            return c;
-        }
-    }
-    g_error("this build has no rabin");
+    figure_print(name, unit, values, count);
 }
 
-static void print_against(const Candidate *c, const Candidate *baseline, const char *name)
+static void print_speed(const Candidate *c)
 {
-    double sorted[ROUNDS];
-
-    memcpy(sorted, baseline->gigabytes_per_s, sizeof sorted);
-    qsort(sorted, ROUNDS, sizeof sorted[0], compare_doubles);
-    printf("%s %.2f GB/s; ratio %.2f", name, sorted[ROUNDS / 2],
-           median_ratio(c, baseline));
-}
-
-static void print_speed(const GArray *all, guint i)
-{
-    const Candidate *c = &g_array_index(all, Candidate, i);
-    double sorted[ROUNDS];
-
-    memcpy(sorted, c->gigabytes_per_s, sizeof sorted);
-    qsort(sorted, ROUNDS, sizeof sorted[0], compare_doubles);
     if (c->ops == NULL) {
+        figure_print("memcpy", "GB/s", c->gigabytes_per_s, ROUNDS);
         return;
     }
-    printf("chunk %s, mean %s, %s: %.2f GB/s (%.2f-%.2f); ", c->ops->name, c->mean,
-           vj_chunk_code_name(c->code), sorted[ROUNDS / 2], sorted[0],
-           sorted[ROUNDS - 1]);
-    print_against(c, &g_array_index(all, Candidate, 0), "memcpy");
-    printf("; ");
-    print_against(c, rabin_of(all, c->mean), "rabin");
-    printf("\n");
+    print(c->ops, c->mean, vj_chunk_code_name(c->code), "GB/s", c->gigabytes_per_s,
+          ROUNDS);
 }
 
 static void measure_speed(const uint8_t *source)
@@ -192,7 +160,7 @@ static void measure_speed(const uint8_t *source)
         }
     }
     for (guint i = 0; i < all->len; i++) {
-        print_speed(all, i);
+        print_speed(&g_array_index(all, Candidate, i));
         vj_chunker_free(g_array_index(all, Candidate, i).chunker);
     }
 }
@@ -211,37 +179,54 @@ static GArray *cut_all(VjChunker *c, const uint8_t *bytes, size_t len)
     return ends;
 }
 
-static void measure_sizes(const VjChunkerOps *ops, const char *mean, void *opaque)
+/* Of the chunks but the last, which ends with the file: mean, coefficient of variation,
+ * shortest and longest. */
+static void lengths_of(const GArray *ends, double of[4])
 {
+    double sum = 0, squares = 0, count = ends->len - 1;
+    uint64_t from = 0;
+
+    of[2] = INFINITY;
+    of[3] = 0;
+    for (guint i = 0; i + 1 < ends->len; i++) {
+        double len = (double)(g_array_index(ends, uint64_t, i) - from) / 1024;
+
+        from = g_array_index(ends, uint64_t, i);
+        sum += len;
+        squares += len * len;
+        of[2] = MIN(of[2], len);
+        of[3] = MAX(of[3], len);
+    }
+    of[0] = sum / count;
+    of[1] = sqrt(squares / count - of[0] * of[0]) / of[0];
+}
+
+static void measure_lengths(const VjChunkerOps *ops, const char *mean, void *opaque)
+{
+    static const char *const what[] = {"mean length", "coefficient of variation",
+                                       "shortest", "longest"};
+    static const char *const units[] = {"KiB", "1", "KiB", "KiB"};
     const uint8_t *bytes = opaque;
     g_autoptr(VjChunker) c = new_chunker(ops, mean);
-    double sum = 0, squares = 0, least = INFINITY, most = 0, count = 0, average;
+    double values[4][SEEDS];
 
-    for (int seed = 0; seed < 8; seed++) {
+    for (int seed = 0; seed < SEEDS; seed++) {
         g_autoptr(VjChunker) other = NULL;
         g_autoptr(GArray) ends = NULL;
-        uint64_t from = 0;
+        double of[4];
 
         if (vj_chunker_new(ops, vj_chunker_sizes(c), (uint64_t)seed, &other) != 0) {
             g_error("no chunker");
         }
         ends = cut_all(other, bytes, DATA_BYTES);
-        for (guint i = 0; i + 1 < ends->len; i++) { /* the last one ends with the file */
-            double len = (double)(g_array_index(ends, uint64_t, i) - from);
-
-            from = g_array_index(ends, uint64_t, i);
-            sum += len;
-            squares += len * len;
-            count++;
-            least = MIN(least, len);
-            most = MAX(most, len);
+        lengths_of(ends, of);
+        for (int k = 0; k < 4; k++) {
+            values[k][seed] = of[k];
         }
     }
-    average = sum / count;
-    printf("lengths %s, mean %s: mean %.0f KiB, CV %.2f, %.0f-%.0f KiB, %.0f chunks\n",
-           ops->name, mean, average / 1024,
-           sqrt(squares / count - average * average) / average, least / 1024, most / 1024,
-           count);
+    for (int k = 0; k < 4; k++) {
+        print(ops, mean, what[k], units[k], values[k], SEEDS);
+    }
 }
 
 /* ---- inserts --------------------------------------------------------------------------- */
@@ -312,7 +297,7 @@ static void measure_inserts(const VjChunkerOps *ops, const char *mean, void *opa
     g_autoptr(VjChunker) c = new_chunker(ops, mean);
     g_autoptr(GArray) ends = cut_all(c, bytes, DATA_BYTES);
     g_autofree uint8_t *room = g_malloc(EDIT_BYTES);
-    double counts[INSERTS], held[INSERTS], sum = 0, held_sum = 0;
+    double counts[INSERTS], held[INSERTS];
     VjRng rng;
 
     vj_rng_init(&rng, 2);
@@ -320,16 +305,10 @@ static void measure_inserts(const VjChunkerOps *ops, const char *mean, void *opa
         uint64_t at = DATA_BYTES / 4 + vj_rng_below(&rng, DATA_BYTES / 4);
 
         insert_once(c, bytes, ends, at, room, &rng, &counts[i], &held[i]);
-        sum += counts[i];
-        held_sum += held[i];
+        held[i] /= 1024;
     }
-    qsort(counts, INSERTS, sizeof counts[0], compare_doubles);
-    qsort(held, INSERTS, sizeof held[0], compare_doubles);
-    printf("inserts %s, mean %s: new chunks %.2f (at most %.0f); KiB in them: "
-           "mean %.0f, median %.0f, 90 %% %.0f, most %.0f\n",
-           ops->name, mean, sum / INSERTS, counts[INSERTS - 1], held_sum / INSERTS / 1024,
-           held[INSERTS / 2] / 1024, held[INSERTS * 9 / 10] / 1024,
-           held[INSERTS - 1] / 1024);
+    print(ops, mean, "new chunks", "1", counts, INSERTS);
+    print(ops, mean, "in new chunks", "KiB", held, INSERTS);
 }
 
 /* ---- twins ----------------------------------------------------------------------------- */
@@ -382,8 +361,10 @@ static void measure_twins(const VjChunkerOps *ops, const char *mean, void *opaqu
         all_bytes += (double)len;
         munmap((void *)bytes, len);
     }
-    printf("twins %s, mean %s: %.1f %% of the bytes came before; chunks of %.0f KiB\n",
-           ops->name, mean, 100 * found_bytes / all_bytes, all_bytes / count / 1024);
+    found_bytes *= 100 / all_bytes;
+    print(ops, mean, "found", "%", &found_bytes, 1);
+    all_bytes /= count * 1024;
+    print(ops, mean, "mean length", "KiB", &all_bytes, 1);
 }
 
 static void for_each(void (*measure)(const VjChunkerOps *, const char *, void *),
@@ -398,23 +379,27 @@ static void for_each(void (*measure)(const VjChunkerOps *, const char *, void *)
 
 int main(int argc, char **argv)
 {
+    const char *what = argc > 1 ? argv[1] : "";
     g_autofree uint8_t *source = NULL;
     VjRng rng;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc == 3) {
-        for_each(measure_twins, argv + 1);
+    if (argc == 4 && strcmp(what, "twins") == 0) {
+        for_each(measure_twins, argv + 2);
         return 0;
     }
-    if (argc != 1) {
-        fprintf(stderr, "usage: bench-chunk [FILE FILE]\n");
+    if (argc > 2 ||
+        (argc == 2 && strcmp(what, "lengths") != 0 && strcmp(what, "inserts") != 0)) {
+        fprintf(stderr, "usage: bench-chunk [lengths | inserts | twins FILE FILE]\n");
         return 2;
     }
     source = g_malloc(DATA_BYTES);
     vj_rng_init(&rng, 1);
     vj_rng_bytes(&rng, source, DATA_BYTES);
-    measure_speed(source);
-    for_each(measure_sizes, source);
-    for_each(measure_inserts, source);
+    if (argc == 1) {
+        measure_speed(source);
+    } else {
+        for_each(strcmp(what, "lengths") == 0 ? measure_lengths : measure_inserts,
+                 source);
+    }
     return 0;
 }
