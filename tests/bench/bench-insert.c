@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "figure.h"
+
 #define EDIT_BYTES 4096u
 #define STEP_BYTES ((size_t)4 << 20)
 #define RUNS_MAX 99
@@ -152,19 +154,6 @@ static uint64_t counter(int fd, const char *name)
     exit(1);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return v[n / 2];
-}
-
 static void compare(int a, int b, uint8_t *buf)
 {
     uint8_t *other = malloc(STEP_BYTES);
@@ -213,16 +202,13 @@ int main(int argc, char **argv)
         rewrites[i] = rewrite(b, offset, data, buf);
     }
     compare(a, b, buf);
-    double insert_ms = median(inserts, runs), rewrite_ms = median(rewrites, runs);
+    double each = (double)put / runs, objects = (double)puts / runs;
 
-    printf("insert 4 KiB + fsync in the middle of %" PRIu64
-           " MiB: median %.2f ms (%.2f .. %.2f)\n",
-           mib, insert_ms, inserts[0], inserts[runs - 1]);
-    printf("rewriting the tail + fsync, same mount, in turn:   median %.2f ms (%.2f .. "
-           "%.2f)\n",
-           rewrite_ms, rewrites[0], rewrites[runs - 1]);
-    printf("ratio %.1f; object bytes put per insert %.0f in %.2f objects\n",
-           rewrite_ms / insert_ms, (double)put / runs, (double)puts / runs);
+    figure_print("rewriting the tail + fsync", "ms", rewrites, runs);
+    figure_against("insert 4 KiB in the middle + fsync", "ms", inserts, runs, "lower",
+                   "rewriting the tail + fsync", NULL);
+    figure_print("object bytes put for an insert", "bytes", &each, 1);
+    figure_print("objects put for an insert", "", &objects, 1);
     close(a);
     close(b);
     free(buf);

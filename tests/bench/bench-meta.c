@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "figure.h"
 #include "meta/meta.h"
 
 #define ROUNDS 7
@@ -155,17 +156,13 @@ static void run_flush(Bench *b)
     must(vj_meta_flush(b->meta));
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static Candidate candidates[] = {
-    {.name = "GTree", .run = run_tree},    {.name = "put", .run = run_put},
-    {.name = "create", .run = run_create}, {.name = "get", .run = run_get},
-    {.name = "next", .run = run_next},     {.name = "flush", .run = run_flush},
+    {.name = "insert into a GTree", .run = run_tree},
+    {.name = "put", .run = run_put},
+    {.name = "create", .run = run_create},
+    {.name = "get", .run = run_get},
+    {.name = "next", .run = run_next},
+    {.name = "flush", .run = run_flush},
 };
 
 static void run_all(Bench *b)
@@ -184,16 +181,10 @@ static void run_all(Bench *b)
 
 static void report(void)
 {
-    double baseline = 0;
-
-    for (size_t i = 0; i + 1 < G_N_ELEMENTS(candidates); i++) {
-        double median;
-
-        qsort(candidates[i].kilo_per_s, ROUNDS, sizeof(double), compare);
-        median = candidates[i].kilo_per_s[ROUNDS / 2];
-        baseline = i == 0 ? median : baseline;
-        printf("meta %s: %.0f thousand/s; GTree insert %.0f thousand/s; ratio %.2f\n",
-               candidates[i].name, median, baseline, median / baseline);
+    figure_print(candidates[0].name, "thousand/s", candidates[0].kilo_per_s, ROUNDS);
+    for (size_t i = 1; i + 1 < G_N_ELEMENTS(candidates); i++) {
+        figure_against(candidates[i].name, "thousand/s", candidates[i].kilo_per_s, ROUNDS,
+                       "higher", candidates[0].name, NULL);
     }
 }
 

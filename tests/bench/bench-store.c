@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "figure.h"
 #include "store/store.h"
 
 #define OBJECT_BYTES ((size_t)256 << 10)
@@ -70,22 +71,11 @@ static void write_files(Bench *b, unsigned count, bool fsync_each)
     check(fsync_each ? fsync(b->plain_fd) == 0 : syncfs(b->plain_fd) == 0, "sync");
 }
 
-static double median(double *figures, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        for (size_t k = i; k > 0 && figures[k] < figures[k - 1]; k--) {
-            double swapped = figures[k];
-
-            figures[k] = figures[k - 1];
-            figures[k - 1] = swapped;
-        }
-    }
-    return figures[count / 2];
-}
-
 static void bench_batch(Bench *b, unsigned count)
 {
-    double us[WAY_COUNT][ROUNDS], best, store;
+    static const char *const ways[] = {"store", "files, fsync each", "files, syncfs"};
+    double us[WAY_COUNT][ROUNDS];
+    char *names[WAY_COUNT];
 
     for (size_t round = 0; round < ROUNDS; round++) {
         for (int way = 0; way < WAY_COUNT; way++) {
@@ -99,12 +89,19 @@ static void bench_batch(Bench *b, unsigned count)
             us[way][round] = (double)MAX(vj_clock_mono_us() - begin_us, 1) / count;
         }
     }
-    store = median(us[BY_STORE], ROUNDS);
-    best = MIN(median(us[BY_FSYNC], ROUNDS), median(us[BY_SYNCFS], ROUNDS));
-    printf("%4u objects + flush   store %8.0f us each   fsync %8.0f   syncfs %8.0f   "
-           "ratio to the better %.2f\n",
-           count, store, us[BY_FSYNC][ROUNDS / 2], us[BY_SYNCFS][ROUNDS / 2],
-           store / best);
+    for (int way = WAY_COUNT - 1; way >= 0; way--) {
+        names[way] = g_strdup_printf("%u objects + flush: %s", count, ways[way]);
+        if (way != BY_STORE) {
+            figure_print(names[way], "us each", us[way], ROUNDS);
+        }
+    }
+    figure_against(names[BY_STORE], "us each", us[BY_STORE], ROUNDS, "lower",
+                   names[BY_FSYNC], NULL);
+    figure_against(names[BY_STORE], "us each", us[BY_STORE], ROUNDS, "lower",
+                   names[BY_SYNCFS], NULL);
+    for (int way = 0; way < WAY_COUNT; way++) {
+        g_free(names[way]);
+    }
 }
 
 static void bench_gets(Bench *b)
@@ -138,9 +135,9 @@ static void bench_gets(Bench *b)
         file_us[round] = (double)(vj_clock_mono_us() - begin_us) / GETS;
     }
     close(fd);
-    printf("4 KiB gets, 48 objects  store %.2f us   pread %.2f us   ratio %.2f\n",
-           median(store_us, ROUNDS), median(file_us, ROUNDS),
-           median(store_us, ROUNDS) / median(file_us, ROUNDS));
+    figure_print("4 KiB pread of one file", "us", file_us, ROUNDS);
+    figure_against("4 KiB gets, 48 objects", "us", store_us, ROUNDS, "lower",
+                   "4 KiB pread of one file", NULL);
 }
 
 static void remove_directory(const char *path)

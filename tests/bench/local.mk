@@ -2,6 +2,7 @@
 # Programs that scripts/bench.d/NAME runs; "make" builds them, "make check" does not run them.
 #   noinst_PROGRAMS += tests/bench/bench-thing
 #   tests_bench_bench_thing_LDADD = $(LDADD_fs)
+# They print figures as figure.h has them.
 
 noinst_PROGRAMS += tests/bench/bench-chunk
 tests_bench_bench_chunk_LDADD = $(LDADD_chunk) -lm
@@ -14,7 +15,6 @@ noinst_PROGRAMS += tests/bench/bench-store
 tests_bench_bench_store_LDADD = $(LDADD_store)
 
 noinst_PROGRAMS += tests/bench/bench-index
-tests_bench_bench_index_SOURCES = tests/bench/bench-index.c tests/bench/figure.h
 tests_bench_bench_index_LDADD = $(LDADD_file)
 # One round of one kind of work on any file system; no room of varjfs is in it.
 noinst_PROGRAMS += tests/bench/bench-io

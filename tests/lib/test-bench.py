@@ -49,6 +49,9 @@ def a_figure_has_ratio_and_spread_of_its_rounds(_):
     eq((r["ratio"], r["spread"], r["met"]), (2, [1, 3], False), "three rounds: all of them")
     r = vjbench.record_of("n", "MB/s", [8, 4, 2], "higher", "b", [2, 2, 2, 2])
     eq((r["ratio"], r["spread"], r["met"]), (2, [1, 4], None), "rounds that do not go together")
+    r = vjbench.record_of("n", "s", [1, 2, 3], "lower", "b", [0, 1, 1], "<= 1")
+    eq((r["ratio"], r["met"]), (None, None), "nothing can be divided by 0")
+    eq("-" in vjbench.row_text(r), True)
     # A round in which the machine was slow for both does not spread the ratio.
     r = vjbench.record_of("n", "MB/s", [10, 1, 10], "higher", "b", [20, 2, 20])
     eq(r["spread"], [0.5, 0.5])
@@ -69,6 +72,20 @@ def what_programs_print_is_read(directory):
         f.write("#!/bin/sh\necho hello\nprintf 'figure\\tsome name\\tGB/s\\t1 2.5 3e2\\n'\n")
     os.chmod(path, 0o755)
     eq(vjbench.run_figures(path), {"some name": ("GB/s", [1, 2.5, 300])})
+
+
+@test
+def a_program_names_the_baseline_among_its_figures(directory):
+    lines = "hello\nfigure\tbase\tms\t2 2 2\nfigure\tours\tms\t1 1 1\tlower\tbase\t<= 1\n"
+    out = os.path.join(directory, "out")
+    environment = dict(os.environ, **{vjbench.OUT: out})
+    done = subprocess.run([sys.executable, vjbench.__file__, "show"], env=environment, input=lines,
+                          capture_output=True, text=True, check=True)
+    eq("hello" in done.stdout, True)
+    with open(out, encoding="utf-8") as f:
+        ours = vjbench.report_of(f.read().splitlines(), "c")["figures"][1]
+    eq((ours["name"], ours["baseline"], ours["ratio"], ours["better"], ours["met"]),
+       ("ours", "base", 0.5, "lower", True))
 
 
 @test

@@ -4,10 +4,10 @@
 A figure is what varjfs did in several rounds of one run, and what a baseline did in the same
 rounds, in turn with it.  figure() prints it as a row and, under scripts/bench, hands it over;
 what scripts/bench writes as JSON, compares and plots is made of these alone.  A benchmark in another
-language calls this file: vjbench.py figure NAME UNIT lower|higher OURS BASELINE THEIRS [AIM].
+language prints lines as tests/bench/figure.h has them, and calls this file: vjbench.py run PROGRAM.
 
-    ratio    the median over the rounds of (varjfs / baseline); of the medians where the rounds of the two do
-             not go together
+    ratio    the median over the rounds of (varjfs / baseline); to the baseline's median where the rounds of
+             the two do not go together; None where a baseline is 0
     spread   the ratios without the lowest and the highest one (with fewer than 5: all of them)
     aim      ">= 0.9" or "<= 3": what the ratio is to be
 """
@@ -62,8 +62,10 @@ def record_of(name, unit, values, better, baseline=None, baseline_values=None, a
         theirs = [float(v) for v in baseline_values]
         record["baseline_values"] = theirs
         record["baseline_median"] = statistics.median(theirs)
-        if len(theirs) == len(values):
-            ratios = [a / b if b else float("inf") for a, b in zip(values, theirs)]
+        if 0 in theirs:
+            record["ratio"] = record["spread"] = None
+        elif len(theirs) == len(values):
+            ratios = [a / b for a, b in zip(values, theirs)]
             record["ratio"] = statistics.median(ratios)
             record["spread"] = trimmed(ratios)
         else:
@@ -92,16 +94,20 @@ def row_text(record):
     ours = number(record["median"])
     if record.get("baseline") is None:
         return f"   {record['name']:{WIDTH}} {ours:>10} {'':10}  {'':7} {'':15}  {'':8} {record['unit']}"
-    low, high = record["spread"]
+    if record["ratio"] is None:
+        ratio = spread = "-"
+    else:
+        ratio, spread = f"{record['ratio']:.2f}", f"{record['spread'][0]:.2f} .. {record['spread'][1]:.2f}"
     aim = record.get("aim") or ""
     missed = " MISSED" if record.get("met") is False else ""
     return (f"   {record['name']:{WIDTH}} {ours:>10} {number(record['baseline_median']):>10}  "
-            f"{record['ratio']:7.2f} {f'{low:.2f} .. {high:.2f}':>15}  {aim:8} "
+            f"{ratio:>7} {spread:>15}  {aim:8} "
             f"{record['unit']}, {record['baseline']}"
             f"{missed}").rstrip() + (f" ({record['note']})" if record.get("note") else "")
 
 
-_state = {"head": False}
+# scripts/bench prints the head itself.
+_state = {"head": OUT in os.environ}
 
 
 def _hand_over(record):
@@ -160,14 +166,30 @@ def run(*command, **options):
     return done.stdout
 
 
-def run_figures(*command, **options):
-    """What a program of tests/bench printed (figure.h): {name: (unit, values)}."""
-    out = {}
-    for line in run(*command, **options).splitlines():
+def figure_lines(text):
+    """Lines of figure.h in @text: (name, unit, values, better or "", baseline or "", aim or "")."""
+    for line in text.splitlines():
         field = line.split("\t")
-        if len(field) == 4 and field[0] == "figure":
-            out[field[1]] = (field[2], [float(v) for v in field[3].split()])
-    return out
+        if field[0] == "figure" and len(field) in (4, 7):
+            name, unit, values, better, baseline, aim = (field[1:] + ["", "", ""])[:6]
+            yield name, unit, [float(v) for v in values.split()], better, baseline, aim
+
+
+def run_figures(*command, **options):
+    """What a program of tests/bench printed: {name: (unit, values)}."""
+    return {f[0]: (f[1], f[2]) for f in figure_lines(run(*command, **options))}
+
+
+def show_figures(text):
+    """Reports the figures in the output of a program; other lines are shown as they are."""
+    known = {}
+    for line in text.splitlines():
+        found = list(figure_lines(line))
+        if not found and line.strip():
+            say(line.strip())
+        for name, unit, values, better, baseline, aim in found:
+            known.setdefault(name, values)
+            figure(name, unit, values, better or "higher", baseline or None, known.get(baseline), aim or None)
 
 
 def build_dir():
@@ -285,7 +307,7 @@ class Varjfs(Below):
         self.mount()
 
     def stats(self):
-        text = run(program("varjfsctl"), "--json", "stats", self.directory)
+        text = run(program("varjfsctl"), "stats", "--json", self.directory)
         return json.loads(text)
 
     def pid(self):
@@ -423,8 +445,8 @@ def compare(old, new):
     """[(key, verdict, old record, new record)]; verdicts: "worse" and "better" where the spreads of
     the ratios do not touch and the medians differ by 5 %, "same", "new", "gone", "missed": an aim
     that was met is not met any more, although not beyond the spread."""
-    before = {key_of(r): r for r in old["figures"] if r.get("baseline") is not None}
-    after = {key_of(r): r for r in new["figures"] if r.get("baseline") is not None}
+    before = {key_of(r): r for r in old["figures"] if r.get("ratio") is not None}
+    after = {key_of(r): r for r in new["figures"] if r.get("ratio") is not None}
     out = []
     for key, record in after.items():
         was = before.get(key)
@@ -484,13 +506,21 @@ def summary_text(report):
         f"build: {b['version']}, commit {b['commit'] or 'unknown'}"])
 
 
+USAGE = """usage: vjbench.py figure NAME UNIT lower|higher VALUES BASELINE VALUES [AIM]
+       vjbench.py run PROGRAM [ARGUMENT...]
+       vjbench.py show <LINES"""
+
+
 def main(arguments):
-    if len(arguments) not in (7, 8) or arguments[0] != "figure" or arguments[3] not in ("lower", "higher"):
-        sys.exit("usage: vjbench.py figure NAME UNIT lower|higher VALUES BASELINE VALUES [AIM]")
-    _, name, unit, better, ours, baseline, theirs, *aim = arguments
-    _state["head"] = True
-    figure(name, unit, ours.split(), better, baseline or None, theirs.split() or None,
-           aim[0] if aim else None)
+    if arguments[:1] == ["run"] and len(arguments) > 1:
+        show_figures(run(*arguments[1:]))
+    elif arguments == ["show"]:
+        show_figures(sys.stdin.read())
+    elif arguments[:1] == ["figure"] and len(arguments) in (7, 8) and arguments[3] in ("lower", "higher"):
+        _, name, unit, better, ours, baseline, theirs, *aim = arguments
+        figure(name, unit, ours.split(), better, baseline or None, theirs.split() or None, aim[0] if aim else None)
+    else:
+        sys.exit(USAGE)
 
 
 if __name__ == "__main__":
