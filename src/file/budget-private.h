@@ -6,6 +6,9 @@
  * the store.  Charges follow the memory itself (VjMem, tree nodes); a writer asks before it
  * allocates, and waits while others' bytes are being written back.
  *
+ * Blocks of a stream are kept for the next write, within the same limit, until nothing was
+ * written for a while: to have fresh pages cleared by the kernel costs more than to fill them.
+ *
  * Threads: any.  Locks: VJ_RANK_FILE_BUDGET inside.
  */
 #ifndef VJ_FILE_BUDGET_PRIVATE_H
@@ -21,12 +24,16 @@ typedef struct VjBudget {
     VjCond freed;
     /* guarded by lock: */
     uint64_t used_bytes;
+    uint64_t spare_bytes; /* in blocks that are kept; read without the lock too */
+    struct VjSpareBlock *spare;
     int failing; /* -errno while write-back keeps failing, else 0 */
 } VjBudget;
 
 /* Requests up to this size may exceed the limit by an eighth, so that a small edit need not
  * stand in line behind a stream; bytes. */
 #define VJ_BUDGET_SMALL ((size_t)64 << 10)
+/* The one size of memory that is kept: the largest write, and the buffer of a stream; bytes. */
+#define VJ_BUDGET_BLOCK ((size_t)1 << 20)
 
 void vj_budget_init(VjBudget *b, uint64_t limit_bytes, void (*pressure)(void *opaque),
                     void *opaque);
@@ -42,6 +49,13 @@ int vj_budget_wait(VjBudget *b, size_t bytes) G_GNUC_WARN_UNUSED_RESULT;
 
 void vj_budget_charge(VjBudget *b, size_t bytes);
 void vj_budget_release(VjBudget *b, size_t bytes);
+/* A block of VJ_BUDGET_BLOCK bytes of malloc's, not charged; NULL: none is kept. */
+void *vj_budget_take_block(VjBudget *b);
+/* Takes such a block, no longer charged: keeps or frees it. */
+void vj_budget_give_block(VjBudget *b, void *block);
+bool vj_budget_has_blocks(VjBudget *b);
+/* Nothing is being written: frees the blocks. */
+void vj_budget_trim(VjBudget *b);
 /* Write-back failed (@error -errno) or succeeded (0). */
 void vj_budget_set_failing(VjBudget *b, int error);
 uint64_t vj_budget_used(VjBudget *b);

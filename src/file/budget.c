@@ -4,6 +4,45 @@
  */
 #include "file/budget-private.h"
 
+/* Part of the limit that blocks may take: as much as one write-back of a stream gives back. */
+#define SPARE_SHARE 2u
+/* AddressSanitizer finds what is used after it was freed only if it is freed. */
+#ifdef __SANITIZE_ADDRESS__
+#define KEEPS_BLOCKS false
+#else
+#define KEEPS_BLOCKS true
+#endif
+
+typedef struct VjSpareBlock {
+    struct VjSpareBlock *next;
+} VjSpareBlock;
+
+static void blocks_free(VjSpareBlock *blocks)
+{
+    while (blocks != NULL) {
+        VjSpareBlock *next = blocks->next;
+
+        g_free(blocks);
+        blocks = next;
+    }
+}
+
+static void set_spare(VjBudget *b, uint64_t bytes)
+{
+    __atomic_store_n(&b->spare_bytes, bytes, __ATOMIC_RELAXED);
+}
+
+static VjSpareBlock *pop_locked(VjBudget *b) VJ_REQUIRES(b->lock)
+{
+    VjSpareBlock *block = b->spare;
+
+    if (block != NULL) {
+        b->spare = block->next;
+        set_spare(b, b->spare_bytes - VJ_BUDGET_BLOCK);
+    }
+    return block;
+}
+
 void vj_budget_init(VjBudget *b, uint64_t limit_bytes, void (*pressure)(void *opaque),
                     void *opaque)
 {
@@ -16,6 +55,7 @@ void vj_budget_init(VjBudget *b, uint64_t limit_bytes, void (*pressure)(void *op
 void vj_budget_clear(VjBudget *b)
 {
     g_assert(b->used_bytes == 0);
+    vj_budget_trim(b);
     vj_cond_clear(&b->freed);
     vj_mutex_clear(&b->lock);
 }
@@ -54,9 +94,18 @@ int vj_budget_wait(VjBudget *b, size_t bytes)
 
 void vj_budget_charge(VjBudget *b, size_t bytes)
 {
+    VjSpareBlock *surplus = NULL;
+
     vj_mutex_lock(&b->lock);
     b->used_bytes += bytes;
+    while (b->spare != NULL && b->used_bytes + b->spare_bytes > b->limit_bytes) {
+        VjSpareBlock *block = pop_locked(b);
+
+        block->next = surplus;
+        surplus = block;
+    }
     vj_mutex_unlock(&b->lock);
+    blocks_free(surplus);
 }
 
 void vj_budget_release(VjBudget *b, size_t bytes)
@@ -66,6 +115,56 @@ void vj_budget_release(VjBudget *b, size_t bytes)
     b->used_bytes -= bytes;
     vj_cond_broadcast(&b->freed);
     vj_mutex_unlock(&b->lock);
+}
+
+void *vj_budget_take_block(VjBudget *b)
+{
+    VjSpareBlock *block;
+
+    if (!vj_budget_has_blocks(b)) {
+        return NULL;
+    }
+    vj_mutex_lock(&b->lock);
+    block = pop_locked(b);
+    vj_mutex_unlock(&b->lock);
+    return block;
+}
+
+void vj_budget_give_block(VjBudget *b, void *memory)
+{
+    VjSpareBlock *block = memory;
+    uint64_t spare;
+    bool keep;
+
+    vj_mutex_lock(&b->lock);
+    spare = b->spare_bytes + VJ_BUDGET_BLOCK;
+    keep = KEEPS_BLOCKS && spare <= b->limit_bytes / SPARE_SHARE &&
+           b->used_bytes + spare <= b->limit_bytes;
+    if (keep) {
+        block->next = b->spare;
+        b->spare = block;
+        set_spare(b, spare);
+    }
+    vj_mutex_unlock(&b->lock);
+    if (!keep) {
+        g_free(memory);
+    }
+}
+
+bool vj_budget_has_blocks(VjBudget *b)
+{
+    return __atomic_load_n(&b->spare_bytes, __ATOMIC_RELAXED) > 0;
+}
+
+void vj_budget_trim(VjBudget *b)
+{
+    VjSpareBlock *blocks;
+
+    vj_mutex_lock(&b->lock);
+    blocks = g_steal_pointer(&b->spare);
+    set_spare(b, 0);
+    vj_mutex_unlock(&b->lock);
+    blocks_free(blocks);
 }
 
 void vj_budget_set_failing(VjBudget *b, int error)

@@ -25,21 +25,30 @@ struct VjPieces {
     size_t count;
 };
 
+/* Blocks stand apart from what describes them, so that they can be kept (budget.c). */
+static bool is_block(size_t cap)
+{
+    return cap == VJ_BUDGET_BLOCK;
+}
+
 VjMem *vj_mem_new(VjBudget *budget, size_t cap)
 {
-    VjMem *m = g_try_new0(VjMem, 1);
+    VjMem *m = g_try_malloc(is_block(cap) ? sizeof *m : sizeof *m + cap);
 
     if (m == NULL) {
         return NULL;
     }
-    m->data = g_try_malloc(cap);
-    if (m->data == NULL) {
-        g_free(m);
-        return NULL;
+    *m = (VjMem){.refs = 1, .cap = cap, .budget = budget, .data = (uint8_t *)(m + 1)};
+    if (is_block(cap)) {
+        m->data = vj_budget_take_block(budget);
+        if (m->data == NULL) {
+            m->data = g_try_malloc(cap);
+        }
+        if (m->data == NULL) {
+            g_free(m);
+            return NULL;
+        }
     }
-    m->refs = 1;
-    m->cap = cap;
-    m->budget = budget;
     vj_budget_charge(budget, cap + sizeof *m);
     return m;
 }
@@ -54,7 +63,9 @@ void vj_mem_unref(VjMem *m)
 {
     if (m != NULL && g_atomic_int_dec_and_test(&m->refs)) {
         vj_budget_release(m->budget, m->cap + sizeof *m);
-        g_free(m->data);
+        if (is_block(m->cap)) {
+            vj_budget_give_block(m->budget, m->data);
+        }
         g_free(m);
     }
 }
