@@ -8,7 +8,7 @@
 #include "file/volume-private.h"
 
 /* A sequential writer's buffer grows up to this, bytes. */
-#define TAIL_MAX ((size_t)1 << 20)
+#define TAIL_MAX VJ_BUDGET_BLOCK
 /* Writes up to this are copied into the tail under the lock, bytes. */
 #define TAIL_COPY_MAX ((size_t)128 << 10)
 /* A file with so many pieces is written back before its age. */
@@ -119,8 +119,9 @@ static void changed_locked(VjFile *f)
 
 static void changed_unlocked(VjFile *f, size_t piece_count)
 {
-    vj_flusher_add(f->volume->flusher, f,
-                   piece_count > PIECES_MANY || vj_budget_is_tight(&f->volume->dirty));
+    bool now = piece_count > PIECES_MANY || vj_budget_is_tight(&f->volume->dirty);
+
+    vj_flusher_add(f->volume->flusher, f, now ? VJ_FLUSH_NOW : VJ_FLUSH_AGED);
 }
 
 typedef struct Change {

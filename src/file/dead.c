@@ -388,8 +388,10 @@ void vj_objects_kick(VjObjects *o)
     VjDead *d = &o->dead;
 
     vj_mutex_lock(&d->lock);
-    d->kicks++;
-    vj_cond_broadcast(&d->changed);
+    /* Behind the first one the reaper is awake, or waits for company and looks then. */
+    if (d->kicks++ == d->passes_begun) {
+        vj_cond_broadcast(&d->changed);
+    }
     vj_mutex_unlock(&d->lock);
 }
 

@@ -32,7 +32,7 @@ void vj_frozen_unref(VjFrozen *z)
 
 static void file_free(VjFile *f)
 {
-    g_assert(f->frozen == NULL && !f->writing && !f->queued);
+    g_assert(f->frozen == NULL && !f->writing && f->due_queue == NULL);
     if (f->reserved_bytes > 0) {
         vj_space_release(&f->volume->space, f->reserved_bytes);
     }

@@ -2,11 +2,16 @@
 /*
  * flusher.c - write-back in the background: by age, by memory, at close
  *
- * Changed files in the order in which they are due, those that are wanted at once apart.  A file in it is referenced
- * by it, so a file with changes never leaves memory.  Two threads take from it, and neither
+ * Changed files in the order in which they are due, those that were closed and those that are wanted at once apart.
+ * A file in it is referenced by it, so a file with changes never leaves memory.  Two threads take from it, and neither
  * waits for a file that somebody else is writing back: one large file on a slow device does
  * not hold up the others.  The same threads give back freed memory, a second after something was
  * changed or left the object cache.
+ *
+ * To wake a thread costs as much as to write a small file back.  So one of those that have nothing
+ * to do, the sentry, waits for the clock and is woken only by what is due before that; the
+ * others are woken when there is no sentry.  Files that are closed wait a moment for each other:
+ * a program that makes many small files wakes a thread once for all of a batch.
  */
 #include "file/volume-private.h"
 
@@ -16,17 +21,23 @@
 #define SPARE_BYTES (32 * VJ_MIB)
 /* After a failure a file is tried again so much later, microseconds. */
 #define RETRY_US ((int64_t)1000000)
+/* How long a file that is closed waits for others. */
+#define SOON_US ((int64_t)5000)
 
 struct VjFlusher {
     VjVolume *v;
     int64_t age_us;
     GThread *threads[FLUSHER_THREADS];
     VjMutex lock; /* VJ_RANK_FILE_FLUSHER */
-    VjCond wake;
+    VjCond wake;  /* of the sentry */
+    VjCond relief;
     /* guarded by lock: */
     GQueue urgent; /* VjFile, first come first */
+    GQueue closed; /* VjFile, rising by due_us */
     GQueue due;    /* VjFile, rising by due_us */
-    bool pressure; /* take the next file whatever its age */
+    bool has_sentry;
+    int64_t wake_us; /* when the sentry wakes */
+    bool pressure;   /* take the next file whatever its age */
     bool stop;
     int64_t settle_us; /* when to look for spare memory; 0: nothing was freed since */
     bool settling;     /* a thread looks; it alone uses the keeper */
@@ -34,36 +45,41 @@ struct VjFlusher {
     gint settle_wanted; /* settle_us is set; atomic, for those who have no lock */
 };
 
-static gint by_due(gconstpointer a, gconstpointer b, gpointer unused)
-{
-    const VjFile *x = a, *y = b;
-
-    (void)unused;
-    return x->due_us < y->due_us ? -1 : x->due_us > y->due_us;
-}
-
 /* Inserts from the end: nearly every file is due after all others. */
-static void insert_locked(VjFlusher *x, VjFile *f, int64_t due_us)
+static void push_locked(GQueue *queue, VjFile *f)
 {
-    GList *link;
+    GList *link = queue->tail;
 
-    f->due_us = due_us;
-    f->queued = true;
-    if (due_us == 0) {
-        g_queue_push_tail(&x->urgent, f);
-        f->due_link = x->urgent.tail;
-        return;
-    }
-    for (link = x->due.tail; link != NULL && by_due(link->data, f, NULL) > 0;) {
+    while (link != NULL && ((const VjFile *)link->data)->due_us > f->due_us) {
         link = link->prev;
     }
     if (link == NULL) {
-        g_queue_push_head(&x->due, f);
-        f->due_link = x->due.head;
+        g_queue_push_head(queue, f);
+        f->due_link = queue->head;
     } else {
-        g_queue_insert_after(&x->due, link, f);
+        g_queue_insert_after(queue, link, f);
         f->due_link = link->next;
     }
+    f->due_queue = queue;
+}
+
+/* There is something to do at @due_us. */
+static void call_locked(VjFlusher *x, int64_t due_us)
+{
+    if (!x->has_sentry) {
+        vj_cond_signal(&x->relief);
+    } else if (due_us < x->wake_us) {
+        x->wake_us = due_us; /* one signal is enough */
+        vj_cond_signal(&x->wake);
+    }
+}
+
+/* @f is in no queue, and referenced. */
+static void insert_locked(VjFlusher *x, GQueue *queue, VjFile *f, int64_t due_us)
+{
+    f->due_us = due_us;
+    push_locked(queue, f);
+    call_locked(x, due_us);
 }
 
 static void settle_soon_locked(VjFlusher *x)
@@ -71,7 +87,7 @@ static void settle_soon_locked(VjFlusher *x)
     if (x->settle_us == 0) {
         x->settle_us = vj_clock_mono_us() + SETTLE_US;
         g_atomic_int_set(&x->settle_wanted, 1);
-        vj_cond_signal(&x->wake);
+        call_locked(x, x->settle_us);
     }
 }
 
@@ -85,34 +101,29 @@ void vj_flusher_settle_soon(VjFlusher *x)
     vj_mutex_unlock(&x->lock);
 }
 
-/* Gives freed memory back when it is time to.  Under lock, which it leaves meanwhile. */
-static void settle_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
+static void remove_locked(VjFile *f)
 {
-    if (x->settling || x->settle_us == 0 || vj_clock_mono_us() < x->settle_us) {
-        return;
-    }
-    x->settling = true;
-    x->settle_us = 0;
-    g_atomic_int_set(&x->settle_wanted, 0);
-    vj_mutex_unlock(&x->lock);
-    (void)vj_memory_settle(x->memory, SPARE_BYTES);
-    vj_mutex_lock(&x->lock);
-    x->settling = false;
+    g_queue_delete_link(f->due_queue, f->due_link);
+    f->due_link = NULL;
+    f->due_queue = NULL;
 }
 
-void vj_flusher_add(VjFlusher *x, VjFile *f, bool now)
+void vj_flusher_add(VjFlusher *x, VjFile *f, VjFlushWhen when)
 {
-    int64_t due_us = now ? 0 : vj_clock_mono_us() + x->age_us;
+    GQueue *queue = &x->urgent;
+    int64_t due_us = 0;
 
+    if (when != VJ_FLUSH_NOW) {
+        queue = when == VJ_FLUSH_SOON ? &x->closed : &x->due;
+        due_us = vj_clock_mono_us() + (when == VJ_FLUSH_SOON ? SOON_US : x->age_us);
+    }
     vj_mutex_lock(&x->lock);
     settle_soon_locked(x);
-    if (!f->queued) {
-        insert_locked(x, vj_file_ref(f), due_us);
-        vj_cond_signal(&x->wake);
+    if (f->due_queue == NULL) {
+        insert_locked(x, queue, vj_file_ref(f), due_us);
     } else if (due_us < f->due_us) {
-        g_queue_delete_link(&x->due, f->due_link);
-        insert_locked(x, f, due_us);
-        vj_cond_signal(&x->wake);
+        remove_locked(f);
+        insert_locked(x, queue, f, due_us);
     }
     vj_mutex_unlock(&x->lock);
 }
@@ -120,16 +131,17 @@ void vj_flusher_add(VjFlusher *x, VjFile *f, bool now)
 /* What goes next, due or not; NULL: no file has changes. */
 static VjFile *first_locked(VjFlusher *x)
 {
-    VjFile *f = g_queue_peek_head(&x->urgent);
+    VjFile *urgent = g_queue_peek_head(&x->urgent);
+    VjFile *closed = g_queue_peek_head(&x->closed);
+    VjFile *due = g_queue_peek_head(&x->due);
 
-    return f != NULL ? f : g_queue_peek_head(&x->due);
-}
-
-static void remove_locked(VjFlusher *x, VjFile *f)
-{
-    g_queue_delete_link(f->due_us == 0 ? &x->urgent : &x->due, f->due_link);
-    f->due_link = NULL;
-    f->queued = false;
+    if (urgent != NULL) {
+        return urgent;
+    }
+    if (closed == NULL || due == NULL) {
+        return closed != NULL ? closed : due;
+    }
+    return closed->due_us <= due->due_us ? closed : due;
 }
 
 void vj_flusher_pressure(VjFlusher *x)
@@ -137,7 +149,45 @@ void vj_flusher_pressure(VjFlusher *x)
     vj_mutex_lock(&x->lock);
     x->pressure = true;
     vj_cond_broadcast(&x->wake);
+    vj_cond_broadcast(&x->relief);
     vj_mutex_unlock(&x->lock);
+}
+
+/* As the sentry, until @until_us. */
+static void watch_locked(VjFlusher *x, int64_t until_us) VJ_REQUIRES(x->lock)
+{
+    x->has_sentry = true;
+    x->wake_us = until_us;
+    if (until_us == INT64_MAX) {
+        vj_cond_wait(&x->wake, &x->lock);
+    } else {
+        /* The timeout is the event: a file becomes due. */
+        (void)vj_cond_wait_until(&x->wake, &x->lock, until_us);
+    }
+    x->has_sentry = false;
+}
+
+/* Gives freed memory back when it is time to.  Under lock, which it leaves meanwhile. */
+static void settle_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
+{
+    bool idle = first_locked(x) == NULL;
+
+    if (x->settling || x->settle_us == 0 || vj_clock_mono_us() < x->settle_us) {
+        return;
+    }
+    x->settling = true;
+    x->settle_us = 0;
+    g_atomic_int_set(&x->settle_wanted, 0);
+    vj_mutex_unlock(&x->lock);
+    if (idle) {
+        vj_budget_trim(&x->v->dirty);
+    }
+    (void)vj_memory_settle(x->memory, SPARE_BYTES);
+    vj_mutex_lock(&x->lock);
+    x->settling = false;
+    if (x->settle_us != 0) {
+        call_locked(x, x->settle_us); /* nobody waits for it while it is being done */
+    }
 }
 
 /* Waits until a file is due; false: stop.  Under lock. */
@@ -154,6 +204,9 @@ static bool wait_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
         }
         if (f == NULL) {
             x->pressure = false;
+            if (vj_budget_has_blocks(&x->v->dirty)) {
+                settle_soon_locked(x); /* what came back after the last look */
+            }
         } else if (x->pressure || f->due_us <= vj_clock_mono_us()) {
             return true;
         }
@@ -161,11 +214,10 @@ static bool wait_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
         if (x->settle_us != 0 && !x->settling) {
             until_us = MIN(until_us, x->settle_us);
         }
-        if (until_us == INT64_MAX) {
-            vj_cond_wait(&x->wake, &x->lock);
+        if (x->has_sentry) {
+            vj_cond_wait(&x->relief, &x->lock);
         } else {
-            /* The timeout is the event: the file becomes due, or memory does. */
-            (void)vj_cond_wait_until(&x->wake, &x->lock, until_us);
+            watch_locked(x, until_us);
         }
     }
 }
@@ -182,10 +234,13 @@ static size_t take_locked(VjFlusher *x, VjFile *files[VJ_WRITE_BACK_BATCH])
         if (f == NULL || (!x->pressure && f->due_us > now_us)) {
             break;
         }
-        remove_locked(x, f);
+        remove_locked(f);
         files[count++] = f;
     }
     x->pressure = false;
+    if (first_locked(x) != NULL && !x->has_sentry) {
+        vj_cond_signal(&x->relief); /* somebody else looks after the rest */
+    }
     return count;
 }
 
@@ -207,8 +262,8 @@ static gpointer flusher_main(gpointer opaque)
             /* Still dirty: it failed, somebody else has it, or it was changed again. */
             if (vj_file_is_dirty(f)) {
                 vj_mutex_lock(&x->lock);
-                if (!f->queued) {
-                    insert_locked(x, vj_file_ref(f),
+                if (f->due_queue == NULL) {
+                    insert_locked(x, &x->due, vj_file_ref(f),
                                   vj_clock_mono_us() + (failed ? RETRY_US : x->age_us));
                 }
                 vj_mutex_unlock(&x->lock);
@@ -229,9 +284,11 @@ VjFlusher *vj_flusher_open(VjVolume *v, int64_t age_us)
     x->age_us = age_us;
     x->memory = vj_memory_keeper_new();
     g_queue_init(&x->urgent);
+    g_queue_init(&x->closed);
     g_queue_init(&x->due);
     vj_mutex_init(&x->lock, VJ_RANK_FILE_FLUSHER, "file.flusher");
     vj_cond_init(&x->wake);
+    vj_cond_init(&x->relief);
     for (unsigned i = 0; i < FLUSHER_THREADS; i++) {
         x->threads[i] = g_thread_new("varjfs-flush", flusher_main, x);
     }
@@ -246,17 +303,19 @@ void vj_flusher_close(VjFlusher *x)
     vj_mutex_lock(&x->lock);
     x->stop = true;
     vj_cond_broadcast(&x->wake);
+    vj_cond_broadcast(&x->relief);
     vj_mutex_unlock(&x->lock);
     for (unsigned i = 0; i < FLUSHER_THREADS; i++) {
         g_thread_join(x->threads[i]);
     }
     /* What could not be written back is lost with the process: close() has reported it. */
     for (VjFile *f; (f = first_locked(x)) != NULL;) {
-        remove_locked(x, f);
+        remove_locked(f);
         vj_file_discard(f);
         vj_file_unref(f);
     }
     vj_memory_keeper_free(x->memory);
+    vj_cond_clear(&x->relief);
     vj_cond_clear(&x->wake);
     vj_mutex_clear(&x->lock);
     g_free(x);

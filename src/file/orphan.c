@@ -13,6 +13,9 @@
 
 /* Orphans of this mount in memory; who has one more waits. */
 #define QUEUE_MAX 65536u
+/* How long the first orphan waits for others: to wake the thread costs more than to drop one. */
+#define COMPANY_US ((int64_t)10000)
+#define COMPANY_MAX 1024u
 /* Those of earlier mounts and those that failed, 16 bytes each; the next mount has the rest. */
 #define EARLIER_MAX (4u << 20)
 /* Those that failed are tried again after VjVolume.drop_retry_us, then after twice as long each
@@ -36,7 +39,8 @@ struct VjDropper {
     GArray *earlier; /* Orphan: of earlier mounts, from the end */
     GArray *failed;  /* Orphan: to be tried again at retry_us */
     int64_t retry_us, retry_pause_us;
-    bool again; /* somebody wants what failed to be tried now */
+    bool again;     /* somebody wants what failed to be tried now */
+    unsigned hurry; /* how many wait: no pause for company */
     bool busy, stop;
 };
 
@@ -309,8 +313,16 @@ static bool next_locked(VjDropper *d, Orphan *out) VJ_REQUIRES(d->lock)
     return true;
 }
 
+static bool is_hurried(VjDropper *d) VJ_REQUIRES(d->lock)
+{
+    return d->hurry > 0 || d->stop || d->again ||
+           g_queue_get_length(&d->queue) >= COMPANY_MAX;
+}
+
 static void wait_locked(VjDropper *d) VJ_REQUIRES(d->lock)
 {
+    int64_t until_us;
+
     d->busy = false;
     vj_cond_broadcast(&d->idle);
     if (d->failed->len > 0) {
@@ -318,6 +330,10 @@ static void wait_locked(VjDropper *d) VJ_REQUIRES(d->lock)
     } else {
         d->retry_pause_us = 0;
         vj_cond_wait(&d->wake, &d->lock);
+    }
+    until_us = vj_clock_mono_us() + COMPANY_US;
+    while (!g_queue_is_empty(&d->queue) && !is_hurried(d) &&
+           vj_cond_wait_until(&d->wake, &d->lock, until_us)) {
     }
 }
 
@@ -372,21 +388,24 @@ void vj_dropper_add(VjDropper *d, uint64_t ino, uint32_t node)
         vj_cond_wait(&d->idle, &d->lock);
     }
     g_queue_push_tail(&d->queue, o);
-    vj_cond_signal(&d->wake);
+    if (g_queue_get_length(&d->queue) == 1 ||
+        g_queue_get_length(&d->queue) == COMPANY_MAX) {
+        vj_cond_signal(&d->wake);
+    }
     vj_mutex_unlock(&d->lock);
 }
 
 void vj_dropper_drain(VjDropper *d)
 {
     vj_mutex_lock(&d->lock);
-    if (d->failed->len > 0) {
-        d->again = true;
-        vj_cond_signal(&d->wake);
-    }
+    d->again = d->again || d->failed->len > 0;
+    d->hurry++;
+    vj_cond_signal(&d->wake);
     while (!d->stop &&
            (d->busy || !g_queue_is_empty(&d->queue) || d->earlier->len > 0 || d->again)) {
         vj_cond_wait(&d->idle, &d->lock);
     }
+    d->hurry--;
     vj_mutex_unlock(&d->lock);
 }
 

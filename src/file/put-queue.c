@@ -3,11 +3,15 @@
  * put-queue.c - chunks of one write-back in the volume's workers
  *
  * A worker hashes, looks up, transforms and puts (object-store.c).  The queue of one
- * write-back is bounded by bytes; the pool is shared by all of them.
+ * write-back is bounded by bytes; the pool is shared by all of them.  The thread that cuts keeps
+ * the last chunk and stores it itself: it would only wait, and a small file wakes nobody.
  */
 #include "file/write-back-private.h"
 
-typedef struct Job {
+/* Who waits for room is woken when there is room for a good deal more. */
+#define ROOM_BYTES (VJ_PUT_QUEUE_MAX / 2)
+
+typedef struct VjPutJob {
     VjPutQueue
         *queue; /* atomic, stored last: checkers of races do not know GLib's queue */
     VjOut *out;
@@ -16,7 +20,7 @@ typedef struct Job {
     VjBuf *holder;
     size_t neighbour_count;
     VjObject neighbours[VJ_NEIGHBOURS];
-} Job;
+} VjPutJob;
 
 void vj_put_queue_init(VjPutQueue *q, VjVolume *v, const VjTransform *want)
 {
@@ -27,14 +31,14 @@ void vj_put_queue_init(VjPutQueue *q, VjVolume *v, const VjTransform *want)
 
 void vj_put_queue_clear(VjPutQueue *q)
 {
-    g_assert(q->waiting_jobs == 0);
+    g_assert(q->waiting_jobs == 0 && q->held == NULL);
     vj_cond_clear(&q->done);
     vj_mutex_clear(&q->lock);
 }
 
 void vj_put_worker(gpointer data, gpointer volume)
 {
-    Job *job = data;
+    VjPutJob *job = data;
     VjVolume *v = volume;
     VjPutQueue *q = g_atomic_pointer_get(&job->queue);
     bool skip;
@@ -54,17 +58,30 @@ void vj_put_worker(gpointer data, gpointer volume)
     }
     q->waiting_bytes -= job->len;
     q->waiting_jobs--;
-    vj_cond_broadcast(&q->done);
+    if (q->waiting_jobs == 0 || q->waiting_bytes <= ROOM_BYTES || q->error != 0) {
+        vj_cond_broadcast(&q->done);
+    }
     vj_mutex_unlock(&q->lock);
     g_free(job);
+}
+
+static void hand_over(VjPutQueue *q)
+{
+    VjPutJob *job = g_steal_pointer(&q->held);
+
+    if (job != NULL) {
+        g_thread_pool_push(q->v->workers, job,
+                           NULL); /* queues even if no thread can start */
+    }
 }
 
 int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,
                      VjBuf *holder, const VjObject *neighbours, size_t neighbour_count)
 {
-    Job *job;
+    VjPutJob *job;
     int r;
 
+    hand_over(q);
     vj_mutex_lock(&q->lock);
     while (q->error == 0 && q->waiting_bytes > 0 &&
            q->waiting_bytes + len > VJ_PUT_QUEUE_MAX) {
@@ -80,7 +97,7 @@ int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,
         vj_buf_unref(holder);
         return r;
     }
-    job = g_new(Job, 1);
+    job = g_new(VjPutJob, 1);
     job->out = out;
     job->data = data;
     job->len = len;
@@ -90,7 +107,7 @@ int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,
         memcpy(job->neighbours, neighbours, job->neighbour_count * sizeof *neighbours);
     }
     g_atomic_pointer_set(&job->queue, q);
-    g_thread_pool_push(q->v->workers, job, NULL); /* queues even if no thread can start */
+    q->held = job;
     return 0;
 }
 
@@ -98,6 +115,9 @@ int vj_put_queue_drain(VjPutQueue *q)
 {
     int r;
 
+    if (q->held != NULL) {
+        vj_put_worker(g_steal_pointer(&q->held), q->v);
+    }
     vj_mutex_lock(&q->lock);
     while (q->waiting_jobs > 0) {
         vj_cond_wait(&q->done, &q->lock);

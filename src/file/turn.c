@@ -397,6 +397,6 @@ int vj_file_sync(VjFile *f)
 void vj_file_kick(VjFile *f)
 {
     if (vj_file_is_dirty(f)) {
-        vj_flusher_add(f->volume->flusher, f, true);
+        vj_flusher_add(f->volume->flusher, f, VJ_FLUSH_SOON);
     }
 }

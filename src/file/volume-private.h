@@ -164,8 +164,8 @@ struct VjFile {
     bool is_unwritable;    /* its transformation is not in this build */
     uint64_t settings_seq; /* of the last look at its settings */
     /* guarded by the flusher's lock: */
-    bool queued;
-    int64_t due_us;  /* 0: at once */
+    GQueue *due_queue; /* NULL: in none */
+    int64_t due_us;
     GList *due_link; /* its place in the queue */
 };
 
@@ -300,8 +300,14 @@ void vj_dropper_drain(VjDropper *d);
 typedef struct VjFlusher VjFlusher;
 VjFlusher *vj_flusher_open(VjVolume *v, int64_t age_us);
 void vj_flusher_close(VjFlusher *x);
-/* The file has changes: write it back after age_us, or at once (@now). */
-void vj_flusher_add(VjFlusher *x, VjFile *f, bool now);
+typedef enum VjFlushWhen {
+    VJ_FLUSH_AGED, /* after age_us */
+    VJ_FLUSH_SOON, /* with others that are closed within the same few milliseconds */
+    VJ_FLUSH_NOW,
+} VjFlushWhen;
+
+/* The file has changes. */
+void vj_flusher_add(VjFlusher *x, VjFile *f, VjFlushWhen when);
 /* Memory is short: write back without waiting for age. */
 void vj_flusher_pressure(VjFlusher *x);
 /* Memory was freed elsewhere: what the allocator keeps of it is given back within seconds. */

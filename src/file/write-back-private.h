@@ -58,7 +58,8 @@ typedef struct VjOut {
 typedef struct VjPutQueue {
     VjVolume *v;
     VjTransform want;
-    VjMutex lock; /* VJ_RANK_FILE_FLUSHER */
+    struct VjPutJob *held; /* not handed to a worker yet; of the thread that adds */
+    VjMutex lock;          /* VJ_RANK_FILE_FLUSHER */
     VjCond done;
     /* guarded by lock: */
     size_t waiting_bytes;
@@ -69,7 +70,7 @@ typedef struct VjPutQueue {
 void vj_put_queue_init(VjPutQueue *q, VjVolume *v, const VjTransform *want);
 void vj_put_queue_clear(VjPutQueue *q);
 /*
- * Stores @data as @out->fresh in a worker; waits while too much waits.  @holder keeps @data
+ * Stores @data as @out->fresh in a worker, the last one in vj_put_queue_drain; waits while too much waits.  @holder keeps @data
  * alive (taken; NULL: it outlives the queue).  The error of an earlier job.
  */
 int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,

@@ -24,9 +24,16 @@ cat >"$T/errors.py" <<-'END'
 	    # os.close tells as well, but the descriptor has to be counted as gone.
 	    return "0" if libc.close(fd) == 0 else errno.errorcode[ctypes.get_errno()]
 
+	# A process that is begun later inherits the descriptors and closes them: that is a close(2), which
+	# hears of a failure in the place of ours.
+	asked = subprocess.Popen(["sh", "-c", 'while read -r line; do varjfsctl stats "$1"; echo end; done', "-", mnt],
+	                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
 	def failures():
-	    stats = subprocess.run(["varjfsctl", "stats", mnt], capture_output=True, text=True, check=True).stdout
-	    return int([l for l in stats.splitlines() if "write_back_errors" in l][0].split()[-1])
+	    asked.stdin.write("stats\n")
+	    asked.stdin.flush()
+	    stats = list(iter(asked.stdout.readline, "end\n"))
+	    return int([l for l in stats if "write_back_errors" in l][0].split()[-1])
 
 	def name(file):
 	    return os.path.join(mnt, file)
