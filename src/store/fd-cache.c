@@ -3,11 +3,33 @@
  * fd-cache.c - see fd-cache.h
  *
  * Invariants: a key is in at most one slot that is not dropped; users > 0 implies fd >=
- * 0. Slots are searched one after the other: there are few, and an open costs much more.
+ * 0. The slots that may hold a key are searched one after the other: all of a small cache, a
+ * set of WAYS in a large one.
  */
 #include "store/fd-cache.h"
 
 #include <unistd.h>
+
+#define WAYS 8u
+/* A cache with fewer slots is one set. */
+#define SETS_FROM 64u
+
+typedef struct Set {
+    uint32_t from, to;
+} Set;
+
+static Set set_of(const VjFdCache *c, VjFdKey key)
+{
+    uint64_t hash = (key.id ^ key.nonce) * UINT64_C(0x9e3779b97f4a7c15);
+    uint32_t sets = c->slot_count / WAYS;
+    uint32_t set;
+
+    if (c->slot_count < SETS_FROM) {
+        return (Set){0, c->slot_count};
+    }
+    set = (uint32_t)(hash >> 32) % sets;
+    return (Set){set * WAYS, set == sets - 1 ? c->slot_count : (set + 1) * WAYS};
+}
 
 void vj_fd_cache_init(VjFdCache *c, uint32_t slot_count, const char *lock_name)
 {
@@ -32,7 +54,9 @@ void vj_fd_cache_clear(VjFdCache *c)
 
 static VjFdSlot *find_slot(VjFdCache *c, VjFdKey key) VJ_REQUIRES(c->lock)
 {
-    for (uint32_t i = 0; i < c->slot_count; i++) {
+    Set set = set_of(c, key);
+
+    for (uint32_t i = set.from; i < set.to; i++) {
         VjFdSlot *slot = &c->slots[i];
 
         if (slot->fd >= 0 && !slot->dropped && slot->key.id == key.id &&
@@ -43,12 +67,13 @@ static VjFdSlot *find_slot(VjFdCache *c, VjFdKey key) VJ_REQUIRES(c->lock)
     return NULL;
 }
 
-/* A free slot, else the least recently used that nobody uses, else NULL. */
-static VjFdSlot *find_victim(VjFdCache *c) VJ_REQUIRES(c->lock)
+/* For @key: a free slot, else the least recently used that nobody uses, else NULL. */
+static VjFdSlot *find_victim(VjFdCache *c, VjFdKey key) VJ_REQUIRES(c->lock)
 {
     VjFdSlot *victim = NULL;
+    Set set = set_of(c, key);
 
-    for (uint32_t i = 0; i < c->slot_count; i++) {
+    for (uint32_t i = set.from; i < set.to; i++) {
         VjFdSlot *slot = &c->slots[i];
 
         if (slot->fd < 0) {
@@ -91,7 +116,7 @@ void vj_fd_cache_add(VjFdCache *c, VjFdKey key, int fd, uint64_t drops, VjFdUse 
     *use = (VjFdUse){.fd = fd, .slot = -1};
     vj_mutex_lock(&c->lock);
     if (c->drops == drops && find_slot(c, key) == NULL) {
-        slot = find_victim(c);
+        slot = find_victim(c, key);
     }
     if (slot != NULL) {
         evicted_fd = slot->fd;
