@@ -276,11 +276,132 @@ static int read_blocks(VjObjects *o, const VjObject *object, const VjTrailer *t,
     if (rc < 0) {
         return rc;
     }
-    if (is_identity(&spec)) {
-        memcpy(dst, stored->data + (start - first * block), len);
-        return 0;
-    }
     return decode_blocks(o, object, &spec, t, first, stored->data, start, dst, len);
+}
+
+/* What is gotten of an object and is not wanted, at its ends: room for so many bytes. */
+#define SPILL_BYTES (4 * VJ_STORED_EVEN_BYTES)
+
+/*
+ * Content that stands in the store as it is goes straight to @dst: keeping it would be a copy more and
+ * fresh memory, where the store's own file system keeps it too.  Blocks at the ends that are wanted
+ * in part come by way of @spill; a short read does so altogether.
+ */
+typedef struct Straight {
+    uint32_t first, last; /* blocks */
+    uint32_t from,
+        to; /* stored bytes, of whole blocks; from up to start and beyond the end */
+    uint32_t whole_from, whole_to; /* of them, those in dst; empty: all are in spill */
+    uint8_t spill[SPILL_BYTES];    /* all; or the first block, then the last one */
+} Straight;
+
+static void straight_plan(const VjObject *object, uint32_t start, uint32_t len,
+                          Straight *s)
+{
+    const uint32_t block = VJ_STORED_EVEN_BYTES;
+    uint32_t end = start + len;
+
+    s->first = start / block;
+    s->last = (end - 1) / block;
+    s->from = s->first * block;
+    s->to = MIN((s->last + 1) * block, object->plain_bytes);
+    s->whole_from = s->whole_to = s->from;
+    if (s->to - s->from > SPILL_BYTES) {
+        s->whole_from = start == s->from ? s->from : s->from + block;
+        s->whole_to = end == s->to ? s->to : s->last * block;
+    }
+}
+
+static int straight_get(VjObjects *o, const VjObject *object, const Straight *s,
+                        uint8_t *spill, uint32_t start, uint8_t *dst)
+{
+    int rc = 0;
+
+    if (s->whole_from == s->whole_to) {
+        return store_get(o, object, s->from, spill, s->to - s->from);
+    }
+    if (s->from < s->whole_from) {
+        rc = store_get(o, object, s->from, spill, s->whole_from - s->from);
+    }
+    if (rc == 0) {
+        rc = store_get(o, object, s->whole_from, dst + (s->whole_from - start),
+                       s->whole_to - s->whole_from);
+    }
+    if (rc == 0 && s->whole_to < s->to) {
+        rc = store_get(o, object, s->whole_to, spill + VJ_STORED_EVEN_BYTES,
+                       s->to - s->whole_to);
+    }
+    return rc;
+}
+
+/* Compares all blocks, and completes @dst. */
+static int straight_verify(VjObjects *o, const VjObject *object, const VjTrailer *t,
+                           const Straight *s, uint32_t start, uint8_t *dst, uint32_t len)
+{
+    const uint32_t block = VJ_STORED_EVEN_BYTES;
+    uint32_t first = s->whole_from / block, last = s->last;
+    int rc = 0;
+
+    if (s->whole_from == s->whole_to) {
+        rc = verify_blocks(o, object, t, s->first, s->last, s->spill);
+        if (rc == 0) {
+            memcpy(dst, s->spill + (start - s->from), len);
+        }
+        return rc;
+    }
+    if (s->from < s->whole_from) {
+        rc = verify_blocks(o, object, t, s->first, s->first, s->spill);
+        memcpy(dst, s->spill + (start - s->from), s->whole_from - start);
+    }
+    if (rc == 0 && s->whole_to < s->to) {
+        rc = verify_blocks(o, object, t, s->last, s->last, s->spill + block);
+        memcpy(dst + (s->whole_to - start), s->spill + block, start + len - s->whole_to);
+        last--;
+    }
+    return rc < 0
+               ? rc
+               : verify_blocks(o, object, t, first, last, dst + (s->whole_from - start));
+}
+
+/* The content first: so the store's file system has read on when the trailer is wanted. */
+static int read_straight(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
+                         uint32_t len)
+{
+    g_autoptr(VjBuf) plain = NULL;
+    const VjTrailer *trailer;
+    VjCacheEntry *entry;
+    VjCodecSpec spec;
+    Straight s;
+    bool varying;
+    int rc = shape_of(o, object, &spec, &varying);
+
+    if (rc < 0) {
+        return rc;
+    }
+    straight_plan(object, start, len, &s);
+    rc = straight_get(o, object, &s, s.spill, start, dst);
+    if (rc == 0) {
+        rc = vj_cache_use(o, object, false, &entry, &plain, &trailer);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (plain != NULL) {
+        memcpy(dst, plain->data + start, len);
+    } else {
+        rc = straight_verify(o, object, trailer, &s, start, dst, len);
+    }
+    vj_cache_done(&o->cache, entry);
+    return rc;
+}
+
+static bool goes_straight(const VjObject *object)
+{
+    VjCodecSpec spec;
+    bool varying;
+
+    return object->plain_bytes > VJ_READ_WHOLE_BELOW &&
+           vj_object_shape(object->codec, &spec, &varying) && is_identity(&spec);
 }
 
 /* The hint @whole, for a read of @len bytes. */
@@ -313,6 +434,9 @@ int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *d
         return 0;
     }
     vj_lock_assert_none();
+    if (goes_straight(object)) {
+        return read_straight(o, object, start, dst, len);
+    }
     rc = vj_cache_use(o, object, load_whole(o, object, len, whole), &entry, &plain,
                       &trailer);
     if (rc < 0) {

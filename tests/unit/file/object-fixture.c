@@ -216,7 +216,7 @@ int commit_fresh(Fixture *f, VjFresh **fresh, size_t n, VjObject *out)
 
 int put_content(Fixture *f, const void *plain, uint32_t len, VjObject *out)
 {
-    const VjTransform want = {0};
+    const VjTransform want = {.codec = f->codec};
     VjFresh *fresh;
     int rc = vj_object_store(f->objects, plain, len, &want, NULL, 0, &fresh);
 

@@ -18,6 +18,7 @@ typedef struct Fixture {
     VjObjects *objects;
     uint64_t cache_bytes; /* for the next open_objects */
     uint64_t lease_ids;
+    uint8_t codec; /* of what put_content stores */
     VjMutex lock;
     /* guarded by lock: */
     GHashTable *counts; /* id → references that were acknowledged */

@@ -59,6 +59,7 @@ static void test_a_whole_object_costs_one_get_and_then_none(void **state)
     VjStoreStats before, since;
     VjObject object;
 
+    f->codec = VJ_CODEC_ID_XOR;
     must_put(f, bytes, BIG, &object);
     vj_store_stats(f->store, &before);
     read_at(f, &object, bytes, 10, 5000, true);
@@ -70,6 +71,43 @@ static void test_a_whole_object_costs_one_get_and_then_none(void **state)
     assert_int_equal(gets_since(f, &before).gets, 0);
     assert_int_equal(stats_of(f).cache_hits, 2);
     assert_int_equal(stats_of(f).cache_misses, 1);
+}
+
+/* Content that stands in the store as it is: from there to the reader, and never kept. */
+static void test_plain_content_goes_straight(void **state)
+{
+    static const struct {
+        uint32_t start, len, gets;
+    } reads[] = {
+        {0, BIG, 1},     /* after the first: the trailer is there */
+        {4096, 8192, 1}, /* few blocks */
+        {100, 9000, 1},      {BIG - 9000, 9000, 1},
+        {4096, 65536, 1}, /* whole blocks */
+        {4000, 65536, 3}, /* a part of the first and of the last one */
+        {4096, 65000, 2},    {5000, BIG - 5000, 2},
+        {0, BIG - 1, 2},     {819200, BIG - 819200, 1},
+        {BIG - 576, 576, 1}, {BIG - 1, 1, 1},
+        {12288, 16384, 1},   {12289, 16383, 1},
+        {12287, 16386, 3},   {12288, 20480, 1},
+    };
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(1, BIG);
+    VjStoreStats before, since;
+    VjObject object;
+
+    must_put(f, bytes, BIG, &object);
+    vj_store_stats(f->store, &before);
+    read_at(f, &object, bytes, 0, BIG, true);
+    since = gets_since(f, &before);
+    assert_int_equal(since.gets, 2);
+    assert_int_equal(since.get_bytes, object.stored_bytes);
+    for (size_t i = 0; i < G_N_ELEMENTS(reads); i++) {
+        read_at(f, &object, bytes, reads[i].start, reads[i].len, i % 2 == 0);
+        since = gets_since(f, &before);
+        assert_int_equal(since.gets, reads[i].gets);
+        assert_true(since.get_bytes < reads[i].len + 2 * 4096);
+    }
+    assert_true(stats_of(f).cache_bytes < 8192);
 }
 
 static void test_a_small_object_is_one_get(void **state)
@@ -94,6 +132,7 @@ static void test_the_cache_keeps_its_budget(void **state)
     VjStoreStats before;
     VjObject objects[MANY];
 
+    f->codec = VJ_CODEC_ID_XOR;
     for (uint8_t i = 0; i < MANY; i++) {
         bytes[0] = i;
         must_put(f, bytes, BIG, &objects[i]);
@@ -125,6 +164,7 @@ static void test_what_is_in_use_is_not_evicted(void **state)
 
     for (uint8_t i = 0; i < MANY; i++) {
         bytes[0] = i;
+        f->codec = i == 0 ? VJ_CODEC_ID_NONE : VJ_CODEC_ID_XOR;
         must_put(f, bytes, BIG, &objects[i]);
     }
     assert_int_equal(
@@ -186,6 +226,7 @@ static void test_who_reads_at_the_same_time_shares_one_load(void **state)
     VjStoreStats before;
     VjObject object;
 
+    f->codec = VJ_CODEC_ID_XOR;
     must_put(f, bytes, BIG, &object);
     vj_store_stats(f->store, &before);
     fixture_faults(f, "kinds=get,delay_us=30000", NULL);
@@ -247,6 +288,7 @@ static void test_a_bit_flipped_on_the_way_is_found(void **state)
 static const struct CMUnitTest tests[] = {
     TEST(test_a_part_costs_its_blocks_and_the_trailer_once),
     TEST(test_a_whole_object_costs_one_get_and_then_none),
+    TEST(test_plain_content_goes_straight),
     TEST(test_a_small_object_is_one_get),
     TEST(test_the_cache_keeps_its_budget),
     TEST(test_what_is_in_use_is_not_evicted),
