@@ -353,12 +353,12 @@ void world_release(World *w, Node *n)
     }
 }
 
-/* The content with @old_len bytes at @offset replaced; zeroes up to @offset. */
-static GBytes *edited(const Node *n, size_t offset, size_t old_len, const void *src,
+/* @content with @old_len bytes at @offset replaced; zeroes up to @offset. */
+static GBytes *edited(GBytes *content, size_t offset, size_t old_len, const void *src,
                       size_t len)
 {
     size_t size;
-    const uint8_t *old = g_bytes_get_data(world_content(n), &size);
+    const uint8_t *old = g_bytes_get_data(content, &size);
     size_t kept = MIN(offset, size), tail_at = MIN(size, offset + old_len);
     size_t whole = offset + len + (size - tail_at);
     uint8_t *bytes = g_malloc0(whole + 1);
@@ -373,6 +373,36 @@ static GBytes *edited(const Node *n, size_t offset, size_t old_len, const void *
         memcpy(bytes + offset + len, old + tail_at, size - tail_at);
     }
     return g_bytes_new_take(bytes, whole);
+}
+
+/* An edit that was done, of whatever the content was. */
+static void node_edit(Node *n, size_t offset, size_t old_len, const void *src, size_t len)
+{
+    for (guint i = 0; i < n->perhaps->len; i++) {
+        GBytes *before = n->perhaps->pdata[i];
+
+        n->perhaps->pdata[i] = edited(before, offset, old_len, src, len);
+        g_bytes_unref(before);
+    }
+    world_content_is(n, edited(world_content(n), offset, old_len, src, len));
+}
+
+static GBytes *cut(GBytes *content, size_t size)
+{
+    size_t old = g_bytes_get_size(content);
+
+    return edited(content, size, size < old ? old - size : 0, NULL, 0);
+}
+
+/* A truncation that failed, and may have been done, of whatever the content was. */
+static void node_cut_perhaps(Node *n, size_t size)
+{
+    guint count = n->perhaps->len;
+
+    g_ptr_array_add(n->perhaps, cut(world_content(n), size));
+    for (guint i = 0; i < count; i++) {
+        g_ptr_array_add(n->perhaps, cut(n->perhaps->pdata[i], size));
+    }
 }
 
 static uint8_t *new_bytes(World *w, size_t len, bool soft)
@@ -399,7 +429,7 @@ void world_replace(World *w, Node *n, size_t offset, size_t old_len, size_t len,
     edit.old_len = MIN(old_len, world_size(n) - offset);
     if (world_result(w, vj_fs_replace(w->fs, &world_root, n->h, &edit, &done),
                      "replace")) {
-        world_content_is(n, edited(n, offset, edit.old_len, bytes, len));
+        node_edit(n, offset, edit.old_len, bytes, len);
     }
 }
 
@@ -409,7 +439,7 @@ void world_write(World *w, Node *n, size_t offset, size_t len, bool soft)
 
     if (n != NULL &&
         world_result(w, vj_fs_write(n->h, offset, bytes, len, 0, NULL), "write")) {
-        world_content_is(n, edited(n, offset, len, bytes, len));
+        node_edit(n, offset, len, bytes, len);
     }
 }
 
@@ -431,9 +461,7 @@ void world_truncate(World *w, Node *n, size_t size)
         seen = vj_fs_getattr(w->fs, n->ino, &attr);
     }
     if (seen < 0) {
-        g_clear_pointer(&n->perhaps, g_bytes_unref);
-        n->perhaps = size < old ? edited(n, size, old - size, NULL, 0)
-                                : edited(n, size, 0, NULL, 0);
+        node_cut_perhaps(n, size);
     }
     if (r < 0 && seen == 0 && old != size && (size_t)attr.st.st_size == size) {
         (void)world_result(w, r, "truncate");
@@ -441,8 +469,13 @@ void world_truncate(World *w, Node *n, size_t size)
         r = 0;
     }
     if (world_result(w, r, "truncate")) {
-        world_content_is(n, size < old ? edited(n, size, old - size, NULL, 0)
-                                       : edited(n, size, 0, NULL, 0));
+        for (guint i = 0; i < n->perhaps->len; i++) {
+            GBytes *before = n->perhaps->pdata[i];
+
+            n->perhaps->pdata[i] = cut(before, size);
+            g_bytes_unref(before);
+        }
+        world_content_is(n, cut(world_content(n), size));
     }
 }
 
@@ -456,7 +489,7 @@ void world_punch(World *w, Node *n, size_t offset, size_t len)
                      vj_fs_fallocate(n->h, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                      offset, len),
                      "punch")) {
-        world_content_is(n, edited(n, offset, len, NULL, len));
+        node_edit(n, offset, len, NULL, len);
     }
 }
 
@@ -480,8 +513,7 @@ void world_copy(World *w, Node *from, size_t offset, Node *to, size_t target, si
                           copied);
             return;
         }
-        world_content_is(
-            to, edited(to, target + done, copied, bytes + offset + done, copied));
+        node_edit(to, target + done, copied, bytes + offset + done, copied);
         done += copied;
     }
 }

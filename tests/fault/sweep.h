@@ -49,7 +49,7 @@ typedef struct Node {
     uint64_t ino;
     GPtrArray
         *states;     /* of GBytes: contents since the last that is durable; never empty */
-    GBytes *perhaps; /* the content if an operation that failed was done; or NULL */
+    GPtrArray *perhaps; /* GBytes: the contents if operations that failed were done */
     VjHandle *h;     /* NULL: not open */
 } Node;
 
