@@ -11,6 +11,8 @@
  * missing, that is mapped: a test reads counts there and turns the delay on and off
  *                         (delay.sh).  Words as in struct Control
  *
+ * VJ_TEST_READ_BPS        the same of pread(2), through the same device
+ *
  * A variable that is set is written into the file when the process starts; one that is
  * not leaves what stands there.  Children inherit all of it.
  *
@@ -51,10 +53,11 @@ struct Control {
     _Atomic uint64_t write_bps; /* 9: 0 is no limit */
     _Atomic uint64_t slow_bytes; /* 10: written under the limit */
     _Atomic uint64_t files_only; /* 11: not 0: only fsync and fdatasync are delayed */
+    _Atomic uint64_t read_bps;   /* 12: as write_bps */
 };
 
 #define CONTROL_BYTES 4096
-_Static_assert(sizeof(struct Control) == 96, "words of 8 bytes");
+_Static_assert(sizeof(struct Control) == 104, "words of 8 bytes");
 
 static struct Control *control;
 static char prefix[PATH_MAX];
@@ -71,6 +74,7 @@ static struct {
     int (*msync)(void *, size_t, int);
     ssize_t (*write)(int, const void *, size_t);
     ssize_t (*writev)(int, const struct iovec *, int);
+    ssize_t (*pread64)(int, void *, size_t, off64_t);
     ssize_t (*pwrite64)(int, const void *, size_t, off64_t);
     ssize_t (*pwritev64)(int, const struct iovec *, int, off64_t);
     ssize_t (*pwritev64v2)(int, const struct iovec *, int, off64_t, int);
@@ -147,6 +151,7 @@ static void set_up_once(void)
     find(&real.msync, "msync");
     find(&real.write, "write");
     find(&real.writev, "writev");
+    find(&real.pread64, "pread64");
     find(&real.pwrite64, "pwrite64");
     find(&real.pwritev64, "pwritev64");
     find(&real.pwritev64v2, "pwritev64v2");
@@ -158,6 +163,7 @@ static void set_up_once(void)
     map_control();
     take_number("VJ_TEST_SYNC_DELAY_MS", &control->delay_ms);
     take_number("VJ_TEST_WRITE_BPS", &control->write_bps);
+    take_number("VJ_TEST_READ_BPS", &control->read_bps);
 }
 
 /* A constructor of another library may call us before our own has run. */
@@ -231,18 +237,9 @@ static bool is_slow_file(int fd)
            path[prefix_len] == '/';
 }
 
-/*
- * Before a write: wait until the device has taken it.  Writes queue up behind
- * device_free_ns, whoever makes them.  Returns whether the write is also a sync.
- */
-static bool begin_write(int fd, uint64_t len, int flags)
+/* Until the device is through with it.  All queue up behind device_free_ns. */
+static bool wait_for_device(int fd, uint64_t len, uint64_t bytes_per_s)
 {
-    uint64_t bytes_per_s;
-    int saved_errno = errno, status;
-    bool is_sync;
-
-    set_up();
-    bytes_per_s = control->write_bps;
     if (bytes_per_s > 0 && len > 0 && is_slow_file(fd)) {
         int64_t taken_ns = (int64_t)((double)len * 1e9 / (double)bytes_per_s);
         int64_t now = now_ns(), free_ns = device_free_ns, end_ns;
@@ -251,6 +248,19 @@ static bool begin_write(int fd, uint64_t len, int flags)
             end_ns = (free_ns > now ? free_ns : now) + taken_ns;
         } while (!atomic_compare_exchange_weak(&device_free_ns, &free_ns, end_ns));
         sleep_until(end_ns);
+        return true;
+    }
+    return false;
+}
+
+/* Before a write: waits.  Returns whether the write is also a sync. */
+static bool begin_write(int fd, uint64_t len, int flags)
+{
+    int saved_errno = errno, status;
+    bool is_sync;
+
+    set_up();
+    if (wait_for_device(fd, len, control->write_bps)) {
         control->slow_bytes += len;
     }
     status = fcntl(fd, F_GETFL);
@@ -360,6 +370,21 @@ ssize_t write(int fd, const void *src, size_t len)
 ssize_t writev(int fd, const struct iovec *iov, int iov_count)
 {
     WRITE_THROUGH(fd, iov_bytes(iov, iov_count), 0, real.writev(fd, iov, iov_count));
+}
+
+ssize_t pread64(int fd, void *dst, size_t len, off64_t offset)
+{
+    int saved_errno = errno;
+
+    set_up();
+    (void)wait_for_device(fd, len, control->read_bps);
+    errno = saved_errno;
+    return real.pread64(fd, dst, len, offset);
+}
+
+ssize_t pread(int fd, void *dst, size_t len, off_t offset)
+{
+    return pread64(fd, dst, len, offset);
 }
 
 ssize_t pwrite64(int fd, const void *src, size_t len, off64_t offset)
