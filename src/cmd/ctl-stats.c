@@ -58,6 +58,11 @@ static const Counter counters[] = {
     {"meta_commits", false, "Transactions of the metadata that were committed."},
     {"meta_conflicts", false, "Transactions that ran again after a conflict."},
     {"meta_flushes", false, "Times that the metadata were made durable."},
+    {"meta_moves", false, "Synchronous commits of the metadata file."},
+    {"meta_log_records", false, "Records written to the log in front of that file."},
+    {"meta_log_bytes", false, "Bytes of these records."},
+    {"meta_log_failures", false, "Records that the device did not take."},
+    {"meta_log_replayed", false, "Records found in the log when SOURCE was opened."},
     {"map_nodes_read", false, "Nodes of file maps that were read."},
     {"map_nodes_written", false, "Nodes of file maps that were written."},
 };

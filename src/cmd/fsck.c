@@ -37,6 +37,7 @@ typedef struct Fsck {
     bool repair, quick;
     bool is_bare;           /* --sandbox=off */
     bool restore;           /* a checkpoint takes the place of the metadata */
+    bool log_given_up;      /* what its damaged part had */
     const char *checkpoint; /* which one; NULL: the newest */
     const char *source;
     VjVolume *volume; /* whose names are asked for */
@@ -447,7 +448,8 @@ static void say_flaw(void *opaque, const char *text)
 {
     const Fsck *fsck = opaque;
 
-    printf("%s: meta/data.mdb: %s\n", fsck->source, text);
+    printf("%s: meta/%s%s\n", fsck->source,
+           g_str_has_prefix(text, "redo.log") ? "" : "data.mdb: ", text);
 }
 
 static void tell_checkpoints(const Fsck *fsck)
@@ -492,6 +494,18 @@ static int restore(Fsck *fsck, int64_t wait_us)
     return -1;
 }
 
+/* What was made durable last is lost, and no checkpoint has it.  As examine. */
+static int log_is_damaged(Fsck *fsck)
+{
+    fsck->log_given_up = fsck->repair;
+    printf("%s: the log of the last changes is damaged: what was changed behind that "
+           "place is "
+           "lost%s\n",
+           fsck->source,
+           fsck->repair ? ", and given up" : "; \"fsck.varjfs -y\" gives it up");
+    return fsck->repair ? -1 : FSCK_UNCORRECTED;
+}
+
 /*
  * The metadata engine maps its file and believes it, so that a damaged page ends the process or
  * gives a wrong answer: we read it first.  -1: go on; else the exit code.
@@ -504,6 +518,9 @@ static int examine(Fsck *fsck, int64_t wait_us)
     if (!vj_volume_examine(fsck->source, wait_us, say_flaw, fsck, &exam, &error)) {
         vj_cmd_fail(&command, error);
         return error->code == EBADMSG ? FSCK_UNCORRECTED : FSCK_CANNOT_RUN;
+    }
+    if (exam.flaws == 0 && exam.log_flaws > 0) {
+        return log_is_damaged(fsck);
     }
     if (exam.flaws == 0) {
         return -1;
@@ -550,6 +567,9 @@ static int run(Fsck *fsck)
     status = fsck->repair ? repair_and_report(fsck, &pending) : only_check(fsck);
     wipe_progress(fsck);
     status = close_volume(fsck, status);
+    if (status == FSCK_CLEAN && fsck->log_given_up) {
+        status = FSCK_CORRECTED;
+    }
     if (pending > 0 && (status == FSCK_CLEAN || status == FSCK_CORRECTED)) {
         int finished = finish_pending(fsck);
 

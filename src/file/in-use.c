@@ -135,7 +135,7 @@ bool vj_in_use_examine(const VjSuperblock *super, VjExamine when, int dir_fd,
         return vj_error_set_errno(error, -r, "%s/meta: the metadata cannot be examined",
                                   source);
     }
-    if (exam.flaws > 0) {
+    if (exam.flaws + exam.log_flaws > 0) {
         return vj_error_set(error, EBADMSG,
                             "%s: the metadata are damaged (%s); see fsck.varjfs(8)",
                             source, first);

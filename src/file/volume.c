@@ -253,6 +253,11 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
         {"meta_commits", m.commits},
         {"meta_conflicts", m.conflicts},
         {"meta_flushes", m.flushes},
+        {"meta_moves", m.log.moves},
+        {"meta_log_records", m.log.records},
+        {"meta_log_bytes", m.log.bytes},
+        {"meta_log_failures", m.log.failures},
+        {"meta_log_replayed", m.log.replayed},
         {"map_nodes_read", m.gets[VJ_SPACE_NODE]},
         {"map_nodes_written", m.puts[VJ_SPACE_NODE]},
     };
@@ -363,8 +368,10 @@ static bool open_engines(VjVolume *v, const VjVolumeOpen *how, int dir_fd, GErro
     VJ_AUTO_FD meta_fd =
         vj_volume_open_sub_dir(dir_fd, how->source, "meta", false, error);
     VJ_AUTO_FD store_fd = -1;
-    VjMetaPlace meta_place = {
-        .dir_fd = meta_fd, .path = meta_path, .read_only = only_reads(how)};
+    VjMetaPlace meta_place = {.dir_fd = meta_fd,
+                              .path = meta_path,
+                              .read_only = only_reads(how),
+                              .salvage = how->repair};
     VjStorePlace store_place = {
         .path = store_path, .volume = v->super.uuid, .read_only = only_reads(how)};
 

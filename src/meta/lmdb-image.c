@@ -73,7 +73,9 @@ int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opa
     rc = vj_lmdb_walk(fd, UINT64_MAX, say, opaque, &w);
     exam_of(&w, out);
     vj_lmdb_walk_clear(&w);
-    return rc;
+    return rc == 0 && own >= 0 && out->flaws == 0
+               ? vj_lmdb_redo_examine(place, say, opaque, out)
+               : rc;
 }
 
 /* ---- save ------------------------------------------------------------------------------ */
@@ -223,8 +225,11 @@ int vj_lmdb_save(VjMeta *m, int fd, VjMetaSaved *out)
 {
     VjLmdb *d = (VjLmdb *)m;
     VjLmdbWalk w = {0};
-    int rc = d->read_only ? -EROFS : save_begin(d);
+    int rc = d->read_only ? -EROFS : vj_lmdb_flush_moved(d);
 
+    if (rc == 0) {
+        rc = save_begin(d);
+    }
     *out = (VjMetaSaved){0};
     if (rc < 0) {
         return rc;
@@ -293,7 +298,21 @@ static bool make_new(const VjMetaPlace *place, int fd, uint64_t bytes, GError **
     if (rc == 0 && exam.flaws > 0) {
         rc = -EBADMSG;
     }
+    if (rc == 0) {
+        rc = vj_lmdb_redo_forget(place->dir_fd, VJ_LMDB_NEW_FILE, bytes);
+    }
     return rc == 0 || vj_error_set_errno(error, -rc, "%s/" VJ_LMDB_NEW_FILE, place->path);
+}
+
+/* "data.mdb.damaged-1" and "redo.log.damaged-1". */
+static bool keep_log(int dir, const char *keep)
+{
+    const char *end =
+        g_str_has_prefix(keep, VJ_LMDB_FILE) ? keep + strlen(VJ_LMDB_FILE) : keep;
+    g_autofree char *name =
+        g_strdup_printf(VJ_REDO_FILE "%s%s", end == keep ? "." : "", end);
+
+    return renameat(dir, VJ_REDO_FILE, dir, name) == 0 || errno == ENOENT;
 }
 
 static bool swap_in(const VjMetaPlace *place, const char *keep, bool *replaced,
@@ -310,7 +329,8 @@ static bool swap_in(const VjMetaPlace *place, const char *keep, bool *replaced,
     }
     *replaced =
         fsync(dir) == 0 && renameat(dir, VJ_LMDB_NEW_FILE, dir, VJ_LMDB_FILE) == 0;
-    return (*replaced && fsync(dir) == 0) ||
+    /* The log goes with the file that it belongs to; the new one needs none. */
+    return (*replaced && keep_log(dir, keep) && fsync(dir) == 0) ||
            vj_error_set_errno(error, errno, "%s/" VJ_LMDB_FILE, place->path);
 }
 

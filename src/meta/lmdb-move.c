@@ -3,7 +3,7 @@
  * lmdb-move.c - from visible to durable
  *
  * One thread, the mover, freezes the active generation (a flush wants it, it fills half
- * of the memory, or it is as old as the commit interval), puts an empty one in its place,
+ * of the memory or of the log, or it is as old as the commit interval), puts an empty one in its place,
  * and moves the frozen one into the file in one synchronous LMDB transaction.  A
  * generation is a run of whole commits and generations move in order, so the file always
  * holds a prefix of the commits.
@@ -17,9 +17,8 @@
  * and before the frozen generation is dropped a reader sees its changes twice, which is
  * the same as once; the other order would hide them.
  *
- * A redo log would come in at two points: flush() would write the commits that are not
- * yet logged and advance durable_seq itself, and the mover would cut the log after a
- * move.
+ * With a redo log (lmdb-redo.c) a flush writes what is not durable yet to that, and does not wait
+ * for a move; a move says in the file which part of the log counts after it.
  */
 #include "meta/lmdb-format.h"
 #include "meta/lmdb-private.h"
@@ -107,6 +106,10 @@ static int write_entries(VjLmdb *d, MDB_txn *txn, const VjGeneration *g)
             }
         }
     }
+    rc = vj_lmdb_redo_note(d, txn, g);
+    if (rc != 0) {
+        return vj_lmdb_errno(d, rc, "mdb_put");
+    }
     return d->hook == NULL ? 0 : d->hook(d->hook_opaque);
 }
 
@@ -129,6 +132,9 @@ static int write_generation(VjLmdb *d, const VjGeneration *g)
         return rc;
     }
     rc = mdb_txn_commit(txn);
+    if (rc == 0) {
+        d->redo.claimed = !g->retires_log;
+    }
     return rc == 0 ? 0 : vj_lmdb_errno(d, rc, "mdb_txn_commit");
 }
 
@@ -141,8 +147,8 @@ static bool freeze_due(const VjLmdb *d, int64_t now_us)
     if (d->frozen != NULL || g->overlay.entry_count == 0) {
         return d->frozen == NULL && d->turn_wanted;
     }
-    return (d->flush_seq > d->durable_seq ||
-            now_us >= g->first_us + d->commit_interval_us || vj_lmdb_active_is_full(d));
+    return (d->move_seq > d->moved_seq || now_us >= g->first_us + d->commit_interval_us ||
+            vj_lmdb_active_is_full(d) || vj_lmdb_redo_is_full(d));
 }
 
 static void freeze(VjLmdb *d) VJ_REQUIRES(&d->state)
@@ -151,6 +157,7 @@ static void freeze(VjLmdb *d) VJ_REQUIRES(&d->state)
     d->frozen = d->active;
     d->frozen->last_seq = d->seq;
     d->active = vj_generation_new();
+    vj_lmdb_redo_frozen(d, d->frozen);
     d->turn_wanted = false;
     d->retry_us = 0;
     d->retry_pause_us = VJ_LMDB_RETRY_FIRST_US;
@@ -173,8 +180,10 @@ static void move_succeeded(VjLmdb *d, VjGeneration *g, const VjLmdbFile *file)
     d->moves++;
     d->old_views += d->views;
     d->views = 0;
-    d->durable_seq = g->last_seq;
+    d->moved_seq = g->last_seq;
+    d->durable_seq = MAX(d->durable_seq, d->moved_seq);
     d->frozen = NULL;
+    vj_lmdb_redo_moved(d);
     vj_generation_unref(d, g);
     vj_lmdb_file_update(d, file);
 }
@@ -303,31 +312,75 @@ void vj_lmdb_mover_stop(VjLmdb *d)
 
 /* ---- Flush ----------------------------------------------------------------------- */
 
+/* One waiter's part of a move: what it saw when it asked. */
+typedef struct Ask {
+    bool asked;
+    uint64_t failures;
+} Ask;
+
 /*
  * Waiters whose commits are in the running move wait for that one; all others share the
  * next. A move that fails while one waits is that waiter's error: moves go in order, so
  * its own commits were not made durable either.  Before the waiter runs again the mover may
  * have moved that generation after all, but not yet the waiter's: hence last_failure.
  */
-int vj_lmdb_flush(VjMeta *m)
+static int wait_for_move(VjLmdb *d, uint64_t wanted, Ask *ask) VJ_REQUIRES(&d->state)
 {
-    VjLmdb *d = (VjLmdb *)m;
-    uint64_t wanted, failures;
-    int rc;
-
-    vj_mutex_lock(&d->state);
-    wanted = d->seq;
-    failures = d->move_failures;
-    if (wanted > d->durable_seq) {
-        d->flush_seq = MAX(d->flush_seq, wanted);
+    if (!ask->asked) {
+        ask->asked = true;
+        ask->failures = d->move_failures;
+        d->move_seq = MAX(d->move_seq, wanted);
         d->retry_us = 0;
         vj_cond_signal(&d->mover_wake);
     }
-    while (wanted > d->durable_seq && d->move_failures == failures) {
-        vj_cond_wait(&d->moved, &d->state);
+    if (d->move_failures != ask->failures) {
+        g_assert(d->last_failure < 0);
+        return d->last_failure;
     }
-    rc = wanted <= d->durable_seq ? 0 : d->last_failure;
-    g_assert(wanted <= d->durable_seq || rc < 0);
+    vj_cond_wait(&d->moved, &d->state);
+    return 0;
+}
+
+int vj_lmdb_flush_moved(VjLmdb *d)
+{
+    Ask ask = {.asked = false};
+    uint64_t wanted;
+    int rc = 0;
+
+    vj_mutex_lock(&d->state);
+    wanted = d->seq;
+    while (rc == 0 && wanted > d->moved_seq) {
+        rc = wait_for_move(d, wanted, &ask);
+    }
+    rc = wanted <= d->moved_seq ? 0 : rc;
+    vj_mutex_unlock(&d->state);
+    return rc;
+}
+
+/*
+ * The first who comes writes the log for all that is visible by then; who comes meanwhile waits,
+ * and one of those writes for all of them.  Where the log has no room or failed, the move is
+ * waited for.
+ */
+int vj_lmdb_flush(VjMeta *m)
+{
+    VjLmdb *d = (VjLmdb *)m;
+    Ask ask = {.asked = false};
+    uint64_t wanted;
+    int rc = 0;
+
+    vj_mutex_lock(&d->state);
+    wanted = d->seq;
+    while (rc == 0 && wanted > d->durable_seq) {
+        if (d->redo.busy) {
+            vj_cond_wait(&d->moved, &d->state);
+        } else if (d->redo.serves && vj_lmdb_redo_fits(d)) {
+            vj_lmdb_redo_write(d);
+        } else {
+            rc = wait_for_move(d, wanted, &ask);
+        }
+    }
+    rc = wanted <= d->durable_seq ? 0 : rc;
     vj_mutex_unlock(&d->state);
     g_assert(rc <= 0);
     return rc;
@@ -339,7 +392,7 @@ int vj_lmdb_turn(VjLmdb *d)
     int rc;
 
     vj_mutex_lock(&d->state);
-    g_assert(d->durable_seq == d->seq);
+    g_assert(d->moved_seq == d->seq);
     moves = d->moves;
     failures = d->move_failures;
     d->turn_wanted = true;

@@ -5,6 +5,7 @@
  *   lmdb.c        open, close, options, the ops table
  *   lmdb-txn.c    transactions: reading and writing through the layers
  *   lmdb-move.c   durability: the thread that moves generations into the file, and flush
+ *   lmdb-redo.c   the log in front of the file: writing it, replaying it
  *   lmdb-reopen.c a second environment where LMDB has given the first one up
  *   lmdb-space.c  room in the file for what was acknowledged
  *   lmdb-walk.c   reading a file without believing it
@@ -19,8 +20,10 @@
 
 #include <lmdb.h>
 
+#include "meta/lmdb-format.h"
 #include "meta/meta-private.h"
 #include "meta/overlay-private.h"
+#include "meta/redo-private.h"
 
 /* Transactions open at one time; one more fails with -EIO. */
 #define VJ_LMDB_READERS_MAX 1024u
@@ -43,6 +46,9 @@ struct VjGeneration {
     VjOverlay overlay;
     int64_t first_us;  /* when its first commit came */
     uint64_t last_seq; /* set when frozen */
+    uint64_t
+        after_round; /* set when frozen: of the log, the first that counts after the move */
+    bool retires_log; /* set when frozen: none counts after the move */
     /* guarded by state: */
     uint32_t refs;
     VjGeneration *next_dropped;
@@ -81,6 +87,31 @@ typedef struct VjLmdbTxn {
 
 /* Tests: called by a move before it commits; what it returns (0, -errno) decides. */
 typedef int VjLmdbMoveHook(void *opaque);
+
+/* See lmdb-redo.c. */
+typedef struct VjLmdbRedo {
+    /* never change after open: */
+    VjRedo *log; /* NULL: there is none */
+    /* of setup and the mover: */
+    bool claimed;       /* the file says that there is one */
+    bool point_is_lost; /* it ought to say which, and does not */
+    VjRedoPoint point;  /* what it said when it was opened; the id is kept true */
+    /* guarded by state: */
+    bool serves;          /* a flush may use it */
+    bool busy;            /* somebody writes a record */
+    bool recovering;      /* moves leave the log what it was */
+    bool retiring;        /* the next move makes it count no more */
+    uint64_t round;       /* of the active generation */
+    uint64_t offset;      /* in its half: where the next record goes */
+    uint64_t after_seq;   /* may be used when the file has this commit, */
+    uint64_t after_round; /* and the round is not before this one */
+    unsigned misfortune;  /* failures in a row */
+    VjMetaLogStats stats;
+    /* of who is busy: */
+    VjUnlogged *items; /* owned */
+    uint8_t *bytes;    /* owned */
+    uint64_t item_room, byte_room;
+} VjLmdbRedo;
 
 typedef struct VjLmdb {
     VjMeta meta;
@@ -124,8 +155,9 @@ typedef struct VjLmdb {
     VjSnapshots snapshots;         /* of read transactions */
     VjLmdbView *idle;
     uint64_t seq;         /* of the last commit */
-    uint64_t durable_seq; /* every commit up to it is in the file */
-    uint64_t flush_seq;   /* the last one that a flush asked for */
+    uint64_t durable_seq; /* every commit up to it is in the file or in the log */
+    uint64_t moved_seq;   /* every commit up to it is in the file */
+    uint64_t move_seq;    /* up to which a move was asked for */
     bool turn_wanted;     /* a move is asked for although nothing waits to be moved */
     int move_error;       /* 0, or why the last move failed */
     int last_failure;     /* why the last move that failed did; not reset by others */
@@ -143,8 +175,11 @@ typedef struct VjLmdb {
     uint64_t overruns;   /* moves that needed more than was set aside: 0, or the bound is
                             wrong */
     bool map_warned;
+    VjLmdbRedo redo;
 } VjLmdb;
 
+/* The record by which the driver knows its own file. */
+VjLmdbFormat vj_lmdb_format_encode(uint32_t version);
 /* What the tree of @space is called in the file; @name. */
 const char *vj_lmdb_space_name(VjSpace space, char name[8]);
 /* Opens d->env with a map of so many bytes; a code of LMDB's.  NULL on failure. */
@@ -162,6 +197,8 @@ int vj_lmdb_put(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value);
 int vj_lmdb_del(VjTxn *txn, VjSpace space, VjSlice key);
 int vj_lmdb_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key, VjSlice *value);
 int vj_lmdb_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice *value);
+/* Makes the writer's changes visible.  Needs the writer lock. */
+void vj_lmdb_publish(VjLmdb *d);
 /* Frees the pool; no transaction is open. */
 void vj_lmdb_views_clear(VjLmdb *d);
 
@@ -177,6 +214,8 @@ void vj_generation_free(VjGeneration *g);
 void vj_lmdb_mover_start(VjLmdb *d);
 void vj_lmdb_mover_stop(VjLmdb *d);
 int vj_lmdb_flush(VjMeta *m);
+/* As flush, and in the file. */
+int vj_lmdb_flush_moved(VjLmdb *d);
 /*
  * vj_lmdb_turn - commit to the file once more, so that what the last move freed can be
  * used
@@ -186,6 +225,43 @@ int vj_lmdb_flush(VjMeta *m);
 int vj_lmdb_turn(VjLmdb *d);
 /* True when the active generation has its share of memory.  Needs the state lock. */
 bool vj_lmdb_active_is_full(const VjLmdb *d);
+
+/* ---- lmdb-redo.c ----------------------------------------------------------------- */
+
+/* The file system of the log is not to be taken up by it: a log has at most this share. */
+#define VJ_LMDB_REDO_SHARE 64u
+/* After so many failures in a row it is not used any more. */
+#define VJ_LMDB_REDO_FAILURES_MAX 3u
+/* Beyond it a record's memory is given back. */
+#define VJ_LMDB_REDO_KEPT_BYTES (256u << 10)
+
+/*
+ * vj_lmdb_redo_open - setup: takes over what is in the log, and makes one if it can
+ *
+ * The mover runs unless read_only.  @bytes: of the log at most; 0: there is to be none.
+ */
+bool vj_lmdb_redo_open(VjLmdb *d, const VjMetaPlace *place, uint64_t bytes,
+                       GError **error);
+void vj_lmdb_redo_close(VjLmdb *d);
+/* Moves all that is visible, after which the file needs no log.  Close, before the mover ends. */
+int vj_lmdb_redo_retire(VjLmdb *d);
+/* True when there is room in the log for all that is visible and not durable. */
+bool vj_lmdb_redo_fits(const VjLmdb *d) VJ_REQUIRES(&d->state);
+/* Writes what is visible and not durable; sets durable_seq, or serves to false. */
+void vj_lmdb_redo_write(VjLmdb *d) VJ_REQUIRES(&d->state);
+/* True when what is left of the active generation's half is little. */
+bool vj_lmdb_redo_is_full(const VjLmdb *d);
+void vj_lmdb_redo_frozen(VjLmdb *d, VjGeneration *g) VJ_REQUIRES(&d->state);
+void vj_lmdb_redo_moved(VjLmdb *d) VJ_REQUIRES(&d->state);
+/* In the transaction of a move: which part of the log counts after it.  An LMDB code. */
+int vj_lmdb_redo_note(VjLmdb *d, MDB_txn *txn, const VjGeneration *g);
+/* What stands in the unnamed database of a file with a log.  -EBADMSG, -EIO. */
+int vj_lmdb_redo_read_point(MDB_txn *txn, MDB_dbi unnamed, VjRedoPoint *point);
+/* Of a file that nobody has open, and that the walk found sound. */
+int vj_lmdb_redo_examine(const VjMetaPlace *place, VjMetaFlaw *say, void *opaque,
+                         VjMetaExam *out);
+/* The same, below @dir_fd: it is to need no log. */
+int vj_lmdb_redo_forget(int dir_fd, const char *name, uint64_t bytes);
 
 /* ---- lmdb-reopen.c --------------------------------------------------------------- */
 

@@ -420,7 +420,7 @@ bool vj_lmdb_turn_helps(VjLmdb *d)
 
     vj_mutex_lock(&d->state);
     add_freelist(&need, &d->file, need.singles);
-    helps = d->file.fresh_pages > 0 && d->durable_seq == d->seq &&
+    helps = d->file.fresh_pages > 0 && d->moved_seq == d->seq &&
             d->file.end_page + need.singles <= d->file_pages;
     vj_mutex_unlock(&d->state);
     return helps;

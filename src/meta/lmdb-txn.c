@@ -219,8 +219,7 @@ int vj_lmdb_begin(VjMeta *m, bool write, bool release, VjTxn *txn)
     return write ? begin_write(d, t) : view_take(d, true, &t->view);
 }
 
-/* Makes the changes visible. */
-static void publish(VjLmdb *d)
+void vj_lmdb_publish(VjLmdb *d)
 {
     VjOverlay *to;
 
@@ -250,7 +249,7 @@ static int make_room(VjLmdb *d, VjLmdbTxn *t)
     view_drop(d, t->view, false);
     t->view = NULL;
     vj_lmdb_save_yield(d);
-    rc = vj_lmdb_flush(&d->meta);
+    rc = vj_lmdb_flush_moved(d);
     if (rc == 0) {
         rc = vj_lmdb_space_claim(d, t->txn.release);
     }
@@ -273,7 +272,7 @@ int vj_lmdb_commit(VjTxn *txn)
             rc = make_room(d, t);
         }
         if (rc == 0) {
-            publish(d);
+            vj_lmdb_publish(d);
         } else {
             vj_overlay_clear(&d->changes);
         }

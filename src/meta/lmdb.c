@@ -43,6 +43,11 @@ static const VjOptSpec lmdb_options[] = {
      .min = MAP_MIN_BYTES,
      .max = 64 * VJ_TIB,
      .help = "bytes of address space, hence of metadata at most"},
+    {.name = "redo",
+     .type = VJ_OPT_SIZE,
+     .fallback = "16M",
+     .max = VJ_REDO_BYTES_MAX,
+     .help = "bytes of the log that makes fsync cheap, at most; 0: no log"},
     {.name = "reserve",
      .type = VJ_OPT_SIZE,
      .fallback = "8M",
@@ -220,9 +225,9 @@ static bool open_env(VjLmdb *d, uint64_t map_bytes, GError **error)
     return true;
 }
 
-static VjLmdbFormat format_encode(void)
+VjLmdbFormat vj_lmdb_format_encode(uint32_t version)
 {
-    VjLmdbFormat f = {.version = {VJ_LMDB_FORMAT_VERSION, 0, 0, 0}};
+    VjLmdbFormat f = {.version = {(uint8_t)version, 0, 0, 0}};
     uint64_t checksum;
 
     memcpy(f.magic, VJ_LMDB_FORMAT_MAGIC, sizeof f.magic);
@@ -234,6 +239,7 @@ static VjLmdbFormat format_encode(void)
 static bool format_check(VjLmdb *d, const MDB_val *record, GError **error)
 {
     const VjLmdbFormat *f = record->mv_data;
+    uint32_t version;
 
     if (record->mv_size != sizeof *f ||
         memcmp(f->magic, VJ_LMDB_FORMAT_MAGIC, sizeof f->magic) != 0 ||
@@ -241,19 +247,31 @@ static bool format_check(VjLmdb *d, const MDB_val *record, GError **error)
         return vj_error_set(error, EBADMSG, "%s: these are not varjfs's metadata",
                             d->path);
     }
-    if (vj_le32_get(f->version) != VJ_LMDB_FORMAT_VERSION) {
+    version = vj_le32_get(f->version);
+    if (version != VJ_LMDB_FORMAT_VERSION && version != VJ_LMDB_FORMAT_LOGGED) {
         return vj_error_set(error, EPROTONOSUPPORT,
                             "%s: metadata of version %u; this program knows version %u",
-                            d->path, vj_le32_get(f->version), VJ_LMDB_FORMAT_VERSION);
+                            d->path, version, VJ_LMDB_FORMAT_LOGGED);
     }
+    d->redo.claimed = version == VJ_LMDB_FORMAT_LOGGED;
     return true;
+}
+
+static bool read_point(VjLmdb *d, MDB_txn *txn, GError **error)
+{
+    int rc =
+        d->redo.claimed ? vj_lmdb_redo_read_point(txn, d->unnamed, &d->redo.point) : 0;
+
+    d->redo.point_is_lost = rc == -EBADMSG;
+    return rc == 0 || rc == -EBADMSG ||
+           vj_error_set_errno(error, -rc, "%s: which log it has", d->path);
 }
 
 /* Checks the record, or writes it where create meets an empty file. */
 static bool open_format(VjLmdb *d, MDB_txn *txn, bool create, GError **error)
 {
     MDB_val key = {.mv_size = strlen(VJ_LMDB_FORMAT_KEY), .mv_data = VJ_LMDB_FORMAT_KEY};
-    VjLmdbFormat fresh = format_encode();
+    VjLmdbFormat fresh = vj_lmdb_format_encode(VJ_LMDB_FORMAT_VERSION);
     MDB_val record = {.mv_size = sizeof fresh, .mv_data = &fresh};
     MDB_val found;
     int rc = mdb_dbi_open(txn, NULL, 0, &d->unnamed);
@@ -263,7 +281,7 @@ static bool open_format(VjLmdb *d, MDB_txn *txn, bool create, GError **error)
     }
     rc = mdb_get(txn, d->unnamed, &key, &found);
     if (rc == 0) {
-        return format_check(d, &found, error);
+        return format_check(d, &found, error) && read_point(d, txn, error);
     }
     if (rc == MDB_NOTFOUND && !create) {
         return vj_error_set(error, EBADMSG, "%s: these are not varjfs's metadata",
@@ -383,6 +401,7 @@ static bool open_file(VjLmdb *d, const VjMetaPlace *place, uint64_t map_bytes,
 
 static void driver_free(VjLmdb *d)
 {
+    vj_lmdb_redo_close(d);
     if (d->env != NULL) {
         vj_lmdb_views_clear(d);
         if (d->measure_txn != NULL) {
@@ -454,6 +473,11 @@ static bool lmdb_open(VjMeta *m, const VjMetaPlace *place, const VjOpts *opts,
     if (!d->read_only) {
         vj_lmdb_mover_start(d);
     }
+    if (!vj_lmdb_redo_open(d, place, vj_opts_number(opts, "redo"), error)) {
+        vj_lmdb_mover_stop(d);
+        driver_free(d);
+        return false;
+    }
     return true;
 }
 
@@ -463,8 +487,9 @@ static int lmdb_close(VjMeta *m)
     VJ_AUTO_FD dir_fd = -1;
     g_autofree char *path = NULL;
     bool compacted = false;
-    int rc = vj_lmdb_flush(m);
+    int rc = vj_lmdb_flush(m), one = vj_lmdb_redo_retire(d);
 
+    rc = rc < 0 ? rc : one;
     vj_lmdb_mover_stop(d);
     g_assert(d->snapshots.newest == NULL && d->views == 0 && d->old_views == 0);
     g_assert(!d->saving);
@@ -481,7 +506,23 @@ static int lmdb_close(VjMeta *m)
     return rc;
 }
 
-/* Nothing is in memory alone yet, so the file knows. */
+/* @e hides what the file has.  An LMDB code. */
+static int count_entry(const VjLmdb *d, MDB_txn *txn, VjSpace space, const VjEntry *e,
+                       uint64_t *count)
+{
+    VjSlice slice = vj_entry_key(e);
+    MDB_val key = {.mv_size = slice.len, .mv_data = (void *)slice.data}, value;
+    int rc = mdb_get(txn, d->dbi[space], &key, &value);
+
+    if (rc == 0 && e->newest->tombstone) {
+        (*count)--;
+    } else if (rc == MDB_NOTFOUND && !e->newest->tombstone) {
+        (*count)++;
+    }
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+/* What is in memory is what was replayed. */
 static int lmdb_count(VjMeta *m, VjSpace space, uint64_t *out)
 {
     VjLmdb *d = (VjLmdb *)m;
@@ -493,12 +534,22 @@ static int lmdb_count(VjMeta *m, VjSpace space, uint64_t *out)
         return vj_lmdb_errno(d, rc, "mdb_txn_begin");
     }
     rc = mdb_stat(txn, d->dbi[space], &st);
-    mdb_txn_abort(txn);
-    if (rc != 0) {
-        return vj_lmdb_errno(d, rc, "mdb_stat");
+    *out = rc == 0 ? st.ms_entries : 0;
+    for (const VjEntry *e = vj_overlay_first(&d->active->overlay, space);
+         rc == 0 && e != NULL; e = e->forward[0]) {
+        rc = count_entry(d, txn, space, e, out);
     }
-    *out = st.ms_entries;
-    return 0;
+    mdb_txn_abort(txn);
+    return rc == 0 ? 0 : vj_lmdb_errno(d, rc, "mdb_stat");
+}
+
+static void lmdb_log_stats(VjMeta *m, VjMetaLogStats *out)
+{
+    VjLmdb *d = (VjLmdb *)m;
+
+    vj_mutex_lock(&d->state);
+    *out = d->redo.stats;
+    vj_mutex_unlock(&d->state);
 }
 
 const VjMetaOps vj_meta_lmdb_ops = {
@@ -513,6 +564,7 @@ const VjMetaOps vj_meta_lmdb_ops = {
     .abort = vj_lmdb_abort,
     .count = lmdb_count,
     .flush = vj_lmdb_flush,
+    .log_stats = lmdb_log_stats,
     .get = vj_lmdb_get,
     .put = vj_lmdb_put,
     .del = vj_lmdb_del,

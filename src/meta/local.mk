@@ -11,6 +11,7 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/lmdb-move.c \
 	src/meta/lmdb-page-format.h \
 	src/meta/lmdb-private.h \
+	src/meta/lmdb-redo.c \
 	src/meta/lmdb-reopen.c \
 	src/meta/lmdb-space.c \
 	src/meta/lmdb-txn.c \
@@ -22,5 +23,8 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/meta.h \
 	src/meta/overlay-private.h \
 	src/meta/overlay.c \
+	src/meta/redo-format.h \
+	src/meta/redo-private.h \
+	src/meta/redo.c \
 	src/meta/wrap-fault.c \
 	src/meta/wrap-stats.c

@@ -21,6 +21,8 @@ int vj_meta_begin(VjMeta *m, bool write, bool release,
 int vj_txn_commit(VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;
 void vj_txn_abort(VjTxn *txn);
 
+void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out);
+
 /* The outermost wrapper in the chain of @m with these ops; NULL: there is none. */
 VjMeta *vj_meta_find(VjMeta *m, const VjMetaOps *ops);
 

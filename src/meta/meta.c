@@ -139,6 +139,15 @@ static VjMeta *driver_of(VjMeta *m)
     return m;
 }
 
+void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out)
+{
+    *out = (VjMetaLogStats){0};
+    m = driver_of(m);
+    if (m->ops->log_stats != NULL) {
+        m->ops->log_stats(m, out);
+    }
+}
+
 int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out)
 {
     int rc;

@@ -50,6 +50,7 @@ typedef struct VjMetaPlace {
     const char *path; /* its path, for messages and for engines that want one; borrowed */
     bool create;      /* mkfs: make what is missing; else a missing engine is an error */
     bool read_only;
+    bool salvage; /* a repair: what a damaged log does not give is given up */
 } VjMetaPlace;
 
 /* One line about damage: "page 7: …". */
@@ -58,6 +59,7 @@ typedef void VjMetaFlaw(void *opaque, const char *text);
 /* What was found in a file of metadata that nobody uses. */
 typedef struct VjMetaExam {
     uint64_t flaws;       /* 0: the engine can read it */
+    uint64_t log_flaws;   /* of the log in front of it: the last commits are lost */
     uint64_t commit;      /* the engine's number of the state that is in it */
     uint64_t entries;     /* keys */
     uint64_t used_bytes;  /* of the file, without what is free inside */
@@ -70,6 +72,13 @@ typedef struct VjMetaSaved {
     uint64_t used_bytes; /* that were written */
     uint64_t commit;     /* the engine's number of the state that is in it */
 } VjMetaSaved;
+
+/* What an engine did for durability since it was opened. */
+typedef struct VjMetaLogStats {
+    uint64_t records, bytes, failures; /* of the log in front of the file */
+    uint64_t moves;                    /* synchronous commits of the file */
+    uint64_t replayed;                 /* records found when it was opened */
+} VjMetaLogStats;
 
 typedef struct VjMetaOps {
     const char *name;         /* what "meta=" selects */
@@ -116,9 +125,12 @@ typedef struct VjMetaOps {
     /* The last key < @before (empty: the last of all).  -ENOENT. */
     int (*prev)(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice *value);
 
+    /* NULL: it counts nothing.  Any thread. */
+    void (*log_stats)(VjMeta *m, VjMetaLogStats *out);
+
     /* The next three: NULL where the engine keeps no file of its own. */
     /*
-     * Reads @fd (-1: the engine's own file below @place) without believing any of it, and
+     * Reads @fd (-1: the engine's own files below @place) without believing any of it, and
      * calls @say for what is damaged.  Nobody has it open.  What has no flaw can be opened
      * and read; single records in it may still be damaged.  -EIO, -ENOENT, -ENOMEM;
      * -EOPNOTSUPP: there is no such file but something else, which open refuses.
@@ -212,10 +224,11 @@ typedef enum VjRunFlags {
 int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body,
                 void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Counts since open, of the outermost stats wrapper; all zero without one. */
+/* Counts since open, of the outermost stats wrapper (zero without one), and of the driver. */
 typedef struct VjMetaStats {
     uint64_t reads, writes, commits, conflicts, flushes;
     uint64_t gets[VJ_SPACE_COUNT], puts[VJ_SPACE_COUNT], dels[VJ_SPACE_COUNT];
+    VjMetaLogStats log;
 } VjMetaStats;
 
 void vj_meta_stats(VjMeta *m, VjMetaStats *out);

@@ -32,10 +32,13 @@ struct VjVersion {
 
 typedef struct VjEntry VjEntry;
 struct VjEntry {
-    VjVersion *newest; /* never NULL */
-    VjEntry *back;     /* the entry before this one; NULL: none */
+    VjVersion *newest;      /* never NULL */
+    VjEntry *back;          /* the entry before this one; NULL: none */
+    VjEntry *next_unlogged; /* while it is in the overlay's list of those */
     uint16_t key_bytes;
     uint8_t levels;
+    uint8_t space;
+    bool unlogged;
     VjEntry *forward[]; /* levels pointers; the key follows them */
 };
 
@@ -63,7 +66,21 @@ typedef struct VjOverlay {
     uint64_t bytes; /* of memory, versions kept for snapshots included */
     uint64_t entry_count;
     uint64_t coin; /* state of the generator that draws levels */
+    /* What was merged since vj_overlay_take_unlogged, latest first; not in private overlays. */
+    VjEntry *unlogged;
+    uint64_t unlogged_count;
+    uint64_t
+        unlogged_bytes; /* keys and newest values, VJ_OVERLAY_CHANGE_BYTES for each */
 } VjOverlay;
+
+/* What a log needs for a change besides key and value. */
+#define VJ_OVERLAY_CHANGE_BYTES 8u
+
+/* An entry and what was its newest version when it was taken. */
+typedef struct VjUnlogged {
+    const VjEntry *entry;
+    const VjVersion *version;
+} VjUnlogged;
 
 /* One live snapshot: it sees each key's newest version with seq <= its own. */
 typedef struct VjSnapshot VjSnapshot;
@@ -103,6 +120,14 @@ int vj_overlay_set(VjOverlay *o, VjSpace space, VjSlice key, const VjSlice *valu
  */
 void vj_overlay_merge(VjOverlay *dst, VjOverlay *src, uint64_t seq,
                       const VjSnapshots *live);
+
+/*
+ * vj_overlay_take_unlogged - what was merged since the last call, in no order
+ *
+ * @out      room for o->unlogged_count
+ * The versions stay as long as a snapshot of the last merge lives, the entries as the overlay.
+ */
+void vj_overlay_take_unlogged(VjOverlay *o, VjUnlogged *out);
 
 /* NULL when there is none.  @key empty: the first, the last of all. */
 VjEntry *vj_overlay_find(const VjOverlay *o, VjSpace space, VjSlice key);

@@ -3,7 +3,8 @@
  * overlay.c - an ordered map in memory, with versions for snapshots
  *
  * Invariants: each list is sorted by key without duplicates on every level; back mirrors
- * forward[0]; chains fall strictly by seq; bytes and tally are what a walk would count.
+ * forward[0]; chains fall strictly by seq; bytes, tally and the figures of what is unlogged are
+ * what a walk would count.
  */
 #include "meta/overlay-private.h"
 
@@ -66,7 +67,7 @@ static size_t entry_bytes(uint32_t levels, size_t key_bytes)
     return sizeof(VjEntry) + levels * sizeof(VjEntry *) + key_bytes;
 }
 
-static VjEntry *entry_new(uint32_t levels, VjSlice key)
+static VjEntry *entry_new(VjSpace space, uint32_t levels, VjSlice key)
 {
     VjEntry *e = g_try_malloc(entry_bytes(levels, key.len));
 
@@ -75,6 +76,9 @@ static VjEntry *entry_new(uint32_t levels, VjSlice key)
     }
     e->newest = NULL;
     e->back = NULL;
+    e->next_unlogged = NULL;
+    e->space = (uint8_t)space;
+    e->unlogged = false;
     e->key_bytes = (uint16_t)key.len;
     e->levels = (uint8_t)levels;
     memcpy(&e->forward[levels], key.data, key.len);
@@ -251,6 +255,8 @@ static void forget_entries(VjOverlay *o)
     memset(o->lists, 0, sizeof o->lists);
     o->bytes = 0;
     o->entry_count = 0;
+    o->unlogged = NULL;
+    o->unlogged_count = o->unlogged_bytes = 0;
 }
 
 void vj_overlay_init(VjOverlay *o)
@@ -314,7 +320,7 @@ int vj_overlay_set(VjOverlay *o, VjSpace space, VjSlice key, const VjSlice *valu
     place = list_place(l, key);
     e = place.entry;
     if (e == NULL) {
-        e = entry_new(draw_levels(o), key);
+        e = entry_new(space, draw_levels(o), key);
         if (e == NULL) {
             g_free(v);
             return -ENOMEM;
@@ -352,6 +358,39 @@ static void prune(VjOverlay *o, VjEntry *e, const VjSnapshots *live)
     }
 }
 
+/* @older: the value that @e had in the list before; NULL: it was not in it. */
+static void add_unlogged(VjOverlay *o, VjEntry *e, const VjVersion *older)
+{
+    if (e->unlogged) {
+        o->unlogged_bytes -= older->value_bytes;
+        o->unlogged_bytes += e->newest->value_bytes;
+        return;
+    }
+    e->unlogged = true;
+    e->next_unlogged = o->unlogged;
+    o->unlogged = e;
+    o->unlogged_count++;
+    o->unlogged_bytes +=
+        VJ_OVERLAY_CHANGE_BYTES + e->key_bytes + (uint64_t)e->newest->value_bytes;
+}
+
+void vj_overlay_take_unlogged(VjOverlay *o, VjUnlogged *out)
+{
+    VjEntry *e = o->unlogged;
+
+    for (uint64_t i = 0; i < o->unlogged_count; i++) {
+        VjEntry *next = e->next_unlogged;
+
+        out[i] = (VjUnlogged){.entry = e, .version = e->newest};
+        e->unlogged = false;
+        e->next_unlogged = NULL;
+        e = next;
+    }
+    g_assert(e == NULL);
+    o->unlogged = NULL;
+    o->unlogged_count = o->unlogged_bytes = 0;
+}
+
 static void merge_entry(VjOverlay *dst, VjOverlayList *l, VjEntry *e,
                         const VjSnapshots *live)
 {
@@ -363,6 +402,7 @@ static void merge_entry(VjOverlay *dst, VjOverlayList *l, VjEntry *e,
         account_entry(dst, e, 1);
         account_version(dst, e->newest, 1);
         count_newest(l, e, 1);
+        add_unlogged(dst, e, NULL);
         return;
     }
     g_assert(there->newest->seq < e->newest->seq);
@@ -371,6 +411,7 @@ static void merge_entry(VjOverlay *dst, VjOverlayList *l, VjEntry *e,
     there->newest = e->newest;
     account_version(dst, there->newest, 1);
     count_newest(l, there, 1);
+    add_unlogged(dst, there, there->newest->older);
     prune(dst, there, live);
     g_free(e);
 }

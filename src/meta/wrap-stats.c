@@ -124,6 +124,7 @@ void vj_meta_stats(VjMeta *m, VjMetaStats *out)
     const Stats *s = (const Stats *)vj_meta_find(m, &vj_meta_stats_ops);
 
     memset(out, 0, sizeof *out);
+    vj_meta_log_stats(m, &out->log);
     if (s == NULL) {
         return;
     }

@@ -207,6 +207,7 @@ int main(int argc, char **argv)
     must(vj_meta_close(b.meta));
     (void)unlinkat(place.dir_fd, "data.mdb", 0);
     (void)unlinkat(place.dir_fd, "lock.mdb", 0);
+    (void)unlinkat(place.dir_fd, "redo.log", 0);
     close(place.dir_fd);
     (void)rmdir(path);
     g_tree_destroy(b.tree);

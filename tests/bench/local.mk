@@ -19,3 +19,5 @@ tests_bench_bench_index_LDADD = $(LDADD_file)
 # One round of one kind of work on any file system; no room of varjfs is in it.
 noinst_PROGRAMS += tests/bench/bench-io
 tests_bench_bench_io_LDADD =
+noinst_PROGRAMS += tests/bench/bench-flush
+tests_bench_bench_flush_LDADD = $(LDADD_meta)

@@ -96,6 +96,7 @@ static int teardown(void **state)
     }
     (void)unlinkat(f->dir_fd, "data.mdb", 0);
     (void)unlinkat(f->dir_fd, "lock.mdb", 0);
+    (void)unlinkat(f->dir_fd, "redo.log", 0);
     close(f->dir_fd);
     rmdir(f->path);
     g_free(f->path);

@@ -180,7 +180,7 @@ crash_workload()
     metafault | storefault) crash_cut_options=(--near '!fault') ;;
     esac
     # With a small reserve, which each state has to set aside anew.
-    crash_make -o objects=1K,meta=lmdb:reserve=1M
+    crash_make -o "objects=1K,meta=lmdb:reserve=1M\\,redo=${CRASH_REDO:-256K}"
     case $name in
     compact | checkpoint)
         crash_has_room "$crash_dir" || { skip "$name" "needs 1 GiB, and 5 %, of free space" && return 1; }

@@ -18,7 +18,8 @@ export CRASH_DAEMON=$builddir/tests/crash/planted/varjfs CRASH_FIRST=yes
 # A bug that the harness does not find in one of some recordings is a failure.  The same daemon
 # without it: see short.sh and sqlite.sh, whose hook alone can find that a transaction is missing.
 tries=5
-[ $# -gt 0 ] || set -- late-flush nosync no-rename-rule no-error sync-again no-fsync
+[ $# -gt 0 ] || set -- late-flush nosync no-rename-rule no-error sync-again no-fsync \
+    log-unsynced log-id
 
 # SEED: with the planted bug; true when exactly it was found.
 by_states()
@@ -42,9 +43,12 @@ by_hook()
 for bug; do
     export VARJFS_PLANTED=$bug
     how=by_states
+    unset CRASH_REDO
     case $bug in
-    no-error) workload=metafault ;;
+    # With a log a flush succeeds where one of the two files takes it.
+    no-error) workload=metafault CRASH_REDO=0 ;;
     sync-again) workload=storefault ;;
+    log-id) workload=remounts ;;
     no-fsync)
         how=by_hook
         python3 -c "import sqlite3" 2>/dev/null || { skip "$bug: found" "needs Python's sqlite3" && continue; }

@@ -239,20 +239,23 @@ static void record_fault(const char *text)
 /* With the mutex held, of a call on a file below: what becomes of it. */
 static enum Fault choose_fault(int fd, bool is_sync, off_t offset)
 {
-    static const char *const texts[] = {"", "!fault: a meta page is not written",
-                                        "!fault: a meta page is in doubt",
+    static const char *const texts[] = {"", "!fault: metadata are not written",
+                                        "!fault: metadata are in doubt",
                                         "!fault: a sync fails"};
     enum Fault due;
+    bool is_log;
 
-    if (fail_store && is_sync && !is_named(fd, "data.mdb") &&
+    if (fail_store && is_sync && !is_named(fd, "data.mdb") && !is_named(fd, "redo.log") &&
         ++fail_calls == fail_every) {
         fail_calls = 0;
         record_fault(texts[FAULT_SYNC]);
         return FAULT_SYNC;
     }
-    if (fail_every == 0 || fail_store || !is_named(fd, "data.mdb") ||
-        (!is_sync && (offset < 0 || offset >= META_PAGES_END ||
-                      (fcntl(fd, F_GETFL) & O_DSYNC) == 0))) {
+    is_log = is_named(fd, "redo.log");
+    if (fail_every == 0 || fail_store || (!is_log && !is_named(fd, "data.mdb")) ||
+        (!is_sync && !is_log &&
+         (offset < 0 || offset >= META_PAGES_END ||
+          (fcntl(fd, F_GETFL) & O_DSYNC) == 0))) {
         return FAULT_NONE;
     }
     fail_calls++;

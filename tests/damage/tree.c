@@ -545,7 +545,8 @@ static void thing_clear(gpointer data)
 
 Tree *tree_new(const char *source, uint64_t seed)
 {
-    VjVolumeMake how = {.source = source, .options = "objects=1K,hash=sha256"};
+    VjVolumeMake how = {.source = source,
+                        .options = "objects=1K,hash=sha256,meta=lmdb:redo=256K"};
     g_autoptr(GError) error = NULL;
     Tree *t = g_new0(Tree, 1);
     int r;

@@ -58,7 +58,7 @@ static void begin(void)
     VjFs *fs;
 
     dir = fuzz_dir_new();
-    fuzz_volume_make(dir, "objects=1K,meta=lmdb");
+    fuzz_volume_make(dir, "objects=1K,meta=lmdb:redo=0");
     v = fuzz_volume_open(dir, false);
     fs = vj_fs_new(v);
     g_assert(vj_fs_create(fs, &fuzz_root, VJ_INO_ROOT, "file", 0644, O_RDWR, &attr, &h) ==

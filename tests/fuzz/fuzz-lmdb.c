@@ -54,7 +54,7 @@ static VjMeta *open_meta(bool create, bool read_only)
         place.dir_fd = fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         g_assert(fd >= 0);
     }
-    if (!vj_meta_open("lmdb", &place, &m, &error)) {
+    if (!vj_meta_open("lmdb:redo=0", &place, &m, &error)) {
         fuzz_expect_line(error->message);
         return NULL;
     }

@@ -114,3 +114,8 @@ FUZZ_TARGETS += tests/fuzz/fuzz-checkpoint
 tests_fuzz_fuzz_checkpoint_SOURCES = tests/fuzz/fuzz-checkpoint.c $(FUZZ_MAIN)
 tests_fuzz_fuzz_checkpoint_LDADD = $(LDADD_fs)
 tests_fuzz_fuzz_checkpoint_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
+
+FUZZ_TARGETS += tests/fuzz/fuzz-redo
+tests_fuzz_fuzz_redo_SOURCES = tests/fuzz/fuzz-redo.c $(FUZZ_MAIN)
+tests_fuzz_fuzz_redo_LDADD = $(LDADD_meta)
+tests_fuzz_fuzz_redo_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)

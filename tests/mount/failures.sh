@@ -181,8 +181,8 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
         varjfs "$SOURCE" "$MNT"
     chown -R 0 "$SOURCE"
     cat >"$T/full" <<-END
-	mount -t tmpfs -o size=24M none "$T/mnt2" && cp -a "$SOURCE" "$T/mnt2/" || exit 99
-	head -c 40000000 /dev/zero >"$T/mnt2/fill" 2>"$T/fill.err"
+	mount -t tmpfs -o size=40M none "$T/mnt2" && cp -a "$SOURCE" "$T/mnt2/" || exit 99
+	head -c 60000000 /dev/zero >"$T/mnt2/fill" 2>"$T/fill.err"
 	varjfs "$T/mnt2/source" "$MNT"
 	status=\$?
 	# What cannot be set aside need not keep it from being mounted.

@@ -9,9 +9,12 @@
  *   no-rename-rule   a rename over a file does not commit the content of the new one first
  *   no-error         a sync succeeds, whatever the device says of the metadata
  *   sync-again       where a sync failed it is made again, and the second one believed
+ *   log-unsynced     records of the redo log are not synced
+ *   log-id           every redo log has the same id: records of an earlier one count
  *   no-fsync         fsync of a file does nothing: all is sound, and what was promised is not there
  */
 #include "fs/fs.h"
+#include "meta/redo-private.h"
 
 #include <lmdb.h>
 #include <unistd.h>
@@ -27,12 +30,19 @@ int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode
 int __real_vj_fs_sync(VjHandle *h);
 int __wrap_vj_fs_sync(VjHandle *h);
 
+int __real_vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes);
+int __wrap_vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes);
+int __real_vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out);
+int __wrap_vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out);
+void __real_vj_random_bytes(void *dst, size_t len);
+void __wrap_vj_random_bytes(void *dst, size_t len);
 int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd);
 int __real_syncfs(int fd);
 int __wrap_syncfs(int fd);
 
 static gpointer unflushed; /* VjStore */
+static __thread bool in_append, in_begin;
 
 static bool has_bug(const char *name)
 {
@@ -75,9 +85,38 @@ int __wrap_vj_fs_sync(VjHandle *h)
     return has_bug("no-fsync") ? 0 : __real_vj_fs_sync(h);
 }
 
+int __wrap_vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes)
+{
+    int r;
+
+    in_append = has_bug("log-unsynced");
+    r = __real_vj_redo_append(log, run, bytes);
+    in_append = false;
+    return r;
+}
+
+int __wrap_vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out)
+{
+    int r;
+
+    in_begin = has_bug("log-id");
+    r = __real_vj_redo_begin(dir_fd, bytes, out);
+    in_begin = false;
+    return r;
+}
+
+void __wrap_vj_random_bytes(void *dst, size_t len)
+{
+    if (in_begin) {
+        memset(dst, 7, len);
+    } else {
+        __real_vj_random_bytes(dst, len);
+    }
+}
+
 int __wrap_fdatasync(int fd)
 {
-    int r = __real_fdatasync(fd);
+    int r = in_append ? 0 : __real_fdatasync(fd);
 
     return r < 0 && has_bug("sync-again") ? __real_fdatasync(fd) : r;
 }

@@ -11,6 +11,11 @@ UNIT_TESTS += tests/unit/meta/test-open
 tests_unit_meta_test_open_LDADD = $(LDADD_meta) $(LMDB_LIBS) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-overlay
 tests_unit_meta_test_overlay_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-redo
+tests_unit_meta_test_redo_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-redo-format
+tests_unit_meta_test_redo_format_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+tests_unit_meta_test_redo_format_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-space
 tests_unit_meta_test_space_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-walk

@@ -60,6 +60,7 @@ static inline void fixture_free(Fixture *f)
     }
     (void)unlinkat(f->dir_fd, "data.mdb", 0);
     (void)unlinkat(f->dir_fd, "lock.mdb", 0);
+    (void)unlinkat(f->dir_fd, VJ_REDO_FILE, 0);
     close(f->dir_fd);
     (void)rmdir(f->path);
     g_free(f->path);

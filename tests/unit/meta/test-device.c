@@ -96,7 +96,7 @@ static int lift_limit(void **state)
 /* The call fails for a while; then everything is made good without a reopening. */
 static void check_recovers(Call call, int error)
 {
-    Fixture f = fixture_new("lmdb:commit=3600");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
 
     put_many(&f, 0, 100);
     assert_int_equal(vj_meta_flush(f.meta), 0);
@@ -133,7 +133,7 @@ static void test_data_fails(void **state)
  */
 static void test_write_cut_short(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
     int rc = -ENOSPC;
 
     (void)state;
@@ -154,7 +154,7 @@ static void test_write_cut_short(void **state)
 /* LMDB gives up until it is opened again: the driver does that. */
 static void test_meta_fails(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
 
     (void)state;
     put_many(&f, 0, 100);
@@ -182,7 +182,7 @@ static void test_meta_fails(void **state)
 /* A transaction that was open all the while goes on seeing what it saw; new ones wait for it. */
 static void test_meta_fails_beside_reader(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
     uint8_t key[8];
     VjSlice value;
     VjTxn *txn;
@@ -209,7 +209,7 @@ static void test_meta_fails_beside_reader(void **state)
 /* And when it is never good again, closing says so; the file is what it was. */
 static void test_meta_fails_for_good(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
 
     (void)state;
     put_many(&f, 0, 100);
@@ -229,7 +229,7 @@ static void test_meta_fails_for_good(void **state)
 /* What a flush costs the device, and that nothing but a flush costs it anything. */
 static void test_syncs_are_counted(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
     gint before = g_atomic_int_get(&sync_count);
 
     (void)state;

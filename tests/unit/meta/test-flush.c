@@ -121,7 +121,7 @@ static void crowd_join(Crowd *c)
 /* One waiter's move runs; sixteen more commit and flush meanwhile: two syncs for all. */
 static void test_waiters_share(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
     Gate gate;
     Waiter first = {.meta = f.meta, .number = 1};
     GThread *thread;
@@ -151,7 +151,7 @@ static void test_waiters_share(void **state)
 /* Nobody but flush waits for the device. */
 static void test_work_goes_on_during_a_move(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
     Gate gate;
     Waiter first = {.meta = f.meta, .number = 1};
     GThread *thread;
@@ -182,7 +182,7 @@ static void test_work_goes_on_during_a_move(void **state)
 /* A failed move tells every waiter, loses nothing, and the next flush makes it good. */
 static void test_failed_move(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
     Gate gate;
     Waiter first = {.meta = f.meta, .number = 1};
     GThread *thread;
@@ -220,7 +220,7 @@ static void test_failed_move(void **state)
 /* The error of a device that never recovers comes out of close, too. */
 static void test_close_reports(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
     Gate gate;
 
     (void)state;
@@ -240,7 +240,7 @@ static void test_close_reports(void **state)
 /* Without a flush: the commit interval alone moves what is there. */
 static void test_commit_interval(void **state)
 {
-    Fixture f = fixture_new("lmdb");
+    Fixture f = fixture_new("lmdb:redo=0");
     VjLmdb *d = (VjLmdb *)f.meta;
     Gate gate;
 
@@ -259,7 +259,7 @@ static void test_commit_interval(void **state)
 /* Half of the memory in use: a move starts unasked. */
 static void test_full_half_moves(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600,overlay=1M");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600,overlay=1M");
     Gate gate;
 
     (void)state;
@@ -290,7 +290,7 @@ static gpointer fill_main(gpointer opaque)
 /* More changes than memory: writers wait for the moves and all get through. */
 static void test_back_pressure(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600,overlay=1M");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600,overlay=1M");
     VjLmdb *d = (VjLmdb *)f.meta;
     Gate gate;
     Waiter filler = {.meta = f.meta};
@@ -320,7 +320,7 @@ static void test_back_pressure(void **state)
  */
 static void test_back_pressure_error(void **state)
 {
-    Fixture f = fixture_new("lmdb:commit=3600,overlay=1M");
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600,overlay=1M");
     Gate gate;
     int rc = 0;
     uint64_t i;

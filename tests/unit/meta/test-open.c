@@ -76,10 +76,10 @@ static void test_format(void **state)
     format.reserved[0] ^= 1;
     set_format(&f, &format, sizeof format);
     refuse(&f, (VjMetaPlace){.create = false}, EBADMSG, "not varjfs's");
-    format = format_of_version(VJ_LMDB_FORMAT_VERSION + 1);
+    format = format_of_version(VJ_LMDB_FORMAT_LOGGED + 1);
     set_format(&f, &format, sizeof format);
-    refuse(&f, (VjMetaPlace){.create = false}, EPROTONOSUPPORT, "version 2");
-    refuse(&f, (VjMetaPlace){.read_only = true}, EPROTONOSUPPORT, "version 2");
+    refuse(&f, (VjMetaPlace){.create = false}, EPROTONOSUPPORT, "version 3");
+    refuse(&f, (VjMetaPlace){.read_only = true}, EPROTONOSUPPORT, "version 3");
     set_format(&f, NULL, 0);
     refuse(&f, (VjMetaPlace){.create = false}, EBADMSG, "not varjfs's");
 

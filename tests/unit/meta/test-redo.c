@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-redo.c - the log in front of the file: what a flush costs, and what a crash leaves
+ *
+ * A crash is a copy of both files.  fdatasync is defined here, so that syncs of the log can be
+ * held, counted and made to fail.
+ */
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "meta-fixture.h"
+
+#define WAITERS 16
+#define SPEC "lmdb:commit=3600,redo=1M"
+
+/* ---- the device ---------------------------------------------------------------------------- */
+
+static VjMutex device_lock = VJ_MUTEX_INIT(VJ_RANK_META_WRAPPER, "device");
+static VjCond device_changed;
+/* guarded by device_lock: */
+static bool is_held, log_fails, data_fails;
+static unsigned log_syncs;
+
+static bool is_log(int fd)
+{
+    g_autofree char *link = g_strdup_printf("/proc/self/fd/%d", fd);
+    g_autofree char *path = g_file_read_link(link, NULL);
+
+    return path != NULL && g_str_has_suffix(path, VJ_REDO_FILE);
+}
+
+int fdatasync(int fd)
+{
+    bool fails;
+
+    vj_mutex_lock(&device_lock);
+    if (is_log(fd)) {
+        log_syncs++;
+        vj_cond_broadcast(&device_changed);
+        while (is_held) {
+            vj_cond_wait(&device_changed, &device_lock);
+        }
+        fails = log_fails;
+    } else {
+        fails = data_fails;
+    }
+    vj_mutex_unlock(&device_lock);
+    if (fails) {
+        errno = EIO;
+        return -1;
+    }
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+static void device_set(bool held, bool log, bool data)
+{
+    vj_mutex_lock(&device_lock);
+    is_held = held;
+    log_fails = log;
+    data_fails = data;
+    vj_cond_broadcast(&device_changed);
+    vj_mutex_unlock(&device_lock);
+}
+
+static unsigned log_syncs_now(void)
+{
+    unsigned count;
+
+    vj_mutex_lock(&device_lock);
+    count = log_syncs;
+    vj_mutex_unlock(&device_lock);
+    return count;
+}
+
+static void wait_for_log_syncs(unsigned count)
+{
+    vj_mutex_lock(&device_lock);
+    while (log_syncs < count) {
+        vj_cond_wait(&device_changed, &device_lock);
+    }
+    vj_mutex_unlock(&device_lock);
+}
+
+/* ---- helpers ------------------------------------------------------------------------------- */
+
+static VjMetaLogStats stats_of(const Fixture *f)
+{
+    VjMetaLogStats s;
+
+    vj_meta_log_stats(f->meta, &s);
+    return s;
+}
+
+static void put_flushed(const Fixture *f, uint64_t first, uint64_t end)
+{
+    for (uint64_t i = first; i < end; i++) {
+        assert_int_equal(put_numbered(f->meta, VJ_SPACE_NODE, i, 100), 0);
+        assert_int_equal(vj_meta_flush(f->meta), 0);
+    }
+}
+
+/* Exactly those before @end are there. */
+static void assert_up_to(const Fixture *f, uint64_t end)
+{
+    for (uint64_t i = 0; i < end; i++) {
+        assert_int_equal(get_numbered(f->meta, VJ_SPACE_NODE, i), 100);
+    }
+    assert_int_equal(get_numbered(f->meta, VJ_SPACE_NODE, end), -ENOENT);
+}
+
+static void copy_file(const Fixture *from, const Fixture *to, const char *name)
+{
+    g_autofree char *a = g_build_filename(from->path, name, NULL);
+    g_autofree char *b = g_build_filename(to->path, name, NULL);
+    g_autofree char *bytes = NULL;
+    gsize len;
+
+    assert_true(g_file_get_contents(a, &bytes, &len, NULL));
+    assert_true(g_file_set_contents(b, bytes, (gssize)len, NULL));
+}
+
+/* What kill -9 would leave; not opened yet. */
+static Fixture crashed(const Fixture *f)
+{
+    g_autofree char *template = g_build_filename(g_get_tmp_dir(), "meta-XXXXXX", NULL);
+    Fixture copy = {.path = g_strdup(g_mkdtemp(template))};
+
+    copy.dir_fd = open(copy.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(copy.dir_fd >= 0);
+    copy_file(f, &copy, VJ_LMDB_FILE);
+    copy_file(f, &copy, VJ_REDO_FILE);
+    return copy;
+}
+
+static uint64_t log_flaws(const Fixture *f)
+{
+    VjMetaPlace place = {.dir_fd = f->dir_fd, .path = f->path};
+    VjMetaExam exam;
+
+    assert_int_equal(vj_meta_examine("lmdb", &place, -1, NULL, NULL, &exam), 0);
+    assert_int_equal(exam.flaws, 0);
+    return exam.log_flaws;
+}
+
+static bool try_open(Fixture *f, const char *spec, bool read_only, bool salvage,
+                     int *code)
+{
+    VjMetaPlace place = {
+        .dir_fd = f->dir_fd, .path = f->path, .read_only = read_only, .salvage = salvage};
+    g_autoptr(GError) error = NULL;
+    bool ok = vj_meta_open(spec, &place, &f->meta, &error);
+
+    *code = ok ? 0 : error->code;
+    assert_true(ok || strchr(error->message, '\n') == NULL);
+    return ok;
+}
+
+static void assert_refused(Fixture *f)
+{
+    int code;
+
+    assert_false(try_open(f, SPEC, false, false, &code));
+    assert_int_equal(code, EBADMSG);
+    assert_false(try_open(f, SPEC, true, false, &code));
+    assert_int_equal(code, EBADMSG);
+    f->meta = NULL;
+}
+
+/* Read-only, which changes nothing, and then as a mount does. */
+static void assert_recovers(Fixture *f, const char *spec, uint64_t end)
+{
+    int code;
+
+    assert_int_equal(log_flaws(f), 0);
+    assert_true(try_open(f, spec, true, false, &code));
+    assert_up_to(f, end);
+    assert_int_equal(vj_meta_close(f->meta), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(try_open(f, spec, false, false, &code));
+        assert_up_to(f, end);
+        fixture_close(f);
+    }
+}
+
+/* Changes a byte of the log. */
+static void hurt(const Fixture *f, uint64_t at)
+{
+    int fd = openat(f->dir_fd, VJ_REDO_FILE, O_RDWR | O_CLOEXEC);
+    uint8_t byte;
+
+    assert_int_equal(pread(fd, &byte, 1, (off_t)at), 1);
+    byte ^= 0x40;
+    assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+    close(fd);
+}
+
+/* Where the record of the n-th flush behind the first one stands: they take a block each. */
+static uint64_t place_of(const Fixture *f, unsigned n)
+{
+    VjLmdb *d = (VjLmdb *)f->meta;
+
+    return VJ_REDO_BLOCK_BYTES + d->redo.round % 2 * d->redo.log->half_bytes +
+           (uint64_t)n * VJ_REDO_BLOCK_BYTES;
+}
+
+typedef struct Waiter {
+    VjMeta *meta;
+    uint64_t number;
+    gint *committed; /* atomic */
+    int result;
+} Waiter;
+
+static gpointer waiter_main(gpointer opaque)
+{
+    Waiter *w = opaque;
+    int rc = put_numbered(w->meta, VJ_SPACE_NODE, w->number, 100);
+
+    vj_mutex_lock(&device_lock);
+    (*w->committed)++;
+    vj_cond_broadcast(&device_changed);
+    vj_mutex_unlock(&device_lock);
+    w->result = rc < 0 ? rc : vj_meta_flush(w->meta);
+    return NULL;
+}
+
+static void wait_for_committed(const gint *committed, gint count)
+{
+    vj_mutex_lock(&device_lock);
+    while (*committed < count) {
+        vj_cond_wait(&device_changed, &device_lock);
+    }
+    vj_mutex_unlock(&device_lock);
+}
+
+static void wait_until_frozen(VjLmdb *d)
+{
+    vj_mutex_lock(&d->state);
+    while (d->frozen == NULL) {
+        vj_cond_wait(&d->moved, &d->state);
+    }
+    vj_mutex_unlock(&d->state);
+}
+
+/* ---- tests --------------------------------------------------------------------------------- */
+
+/* The first flush says in the file that there is a log; all others are one sync of the log. */
+static void test_flush_is_one_sync(void **state)
+{
+    Fixture f = fixture_new(SPEC);
+    unsigned before;
+
+    (void)state;
+    put_flushed(&f, 0, 1);
+    assert_int_equal(stats_of(&f).moves, 1);
+    before = log_syncs_now();
+    put_flushed(&f, 1, 51);
+    assert_int_equal(log_syncs_now() - before, 50);
+    assert_int_equal(stats_of(&f).records, 50);
+    assert_int_equal(stats_of(&f).bytes, 50 * VJ_REDO_BLOCK_BYTES);
+    assert_int_equal(stats_of(&f).moves, 1);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_int_equal(stats_of(&f).records, 50);
+    fixture_free(&f);
+}
+
+/* One waiter's sync runs; sixteen more commit and flush meanwhile: one more for all of them. */
+static void test_waiters_share(void **state)
+{
+    Fixture f = fixture_new(SPEC);
+    Waiter waiters[WAITERS + 1];
+    GThread *threads[WAITERS + 1];
+    gint committed = 0;
+    unsigned before;
+
+    (void)state;
+    put_flushed(&f, 0, 1);
+    before = log_syncs_now();
+    device_set(true, false, false);
+    for (unsigned i = 0; i <= WAITERS; i++) {
+        waiters[i] = (Waiter){.meta = f.meta, .number = 1 + i, .committed = &committed};
+        threads[i] = g_thread_new("waiter", waiter_main, &waiters[i]);
+        if (i == 0) {
+            wait_for_log_syncs(before + 1);
+        }
+    }
+    wait_for_committed(&committed, WAITERS + 1);
+    /* Nobody but who flushes waits for the device. */
+    for (uint64_t i = 1 + WAITERS + 1; i < 300; i++) {
+        assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, i, 100), 0);
+    }
+    device_set(false, false, false);
+    for (unsigned i = 0; i <= WAITERS; i++) {
+        g_thread_join(threads[i]);
+        assert_int_equal(waiters[i].result, 0);
+    }
+    assert_int_equal(stats_of(&f).records, 2);
+    assert_int_equal(log_syncs_now() - before, 2);
+    assert_up_to(&f, 300);
+    fixture_free(&f);
+}
+
+/* Of a key that changed between two flushes the log has the last value; of one that went, that. */
+static void test_crash(void **state)
+{
+    Fixture f = fixture_new(SPEC), copy;
+    uint64_t count;
+    int code;
+
+    (void)state;
+    put_flushed(&f, 0, 10);
+    for (unsigned i = 0; i < 50; i++) {
+        assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, 3, 100 + i), 0);
+        assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, 500 + i, 10), 0);
+        assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, 500 + i, 0), 0);
+    }
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, 3, 100), 0);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, 9, 0), 0);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, 9, 100), 0); /* not flushed */
+    copy = crashed(&f);
+    assert_true(try_open(&copy, SPEC, true, false, &code));
+    assert_int_equal(vj_meta_count(copy.meta, VJ_SPACE_NODE, &count), 0);
+    assert_int_equal(count, 9);
+    assert_int_equal(vj_meta_close(copy.meta), 0);
+    assert_recovers(&copy, SPEC, 9);
+    fixture_free(&copy);
+    copy = crashed(&f);
+    assert_recovers(&copy, "lmdb:redo=0", 9);
+    assert_recovers(&copy, "lmdb:redo=2M", 9);
+    fixture_free(&copy);
+    fixture_free(&f);
+}
+
+/* The device fails while the log is replayed: it stays as it was, and is replayed again. */
+static void test_recovery_is_repeated(void **state)
+{
+    Fixture f = fixture_new(SPEC), copy;
+    int code;
+
+    (void)state;
+    put_flushed(&f, 0, 40);
+    copy = crashed(&f);
+    device_set(false, false, true);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_false(try_open(&copy, SPEC, false, false, &code));
+        assert_int_equal(code, EIO);
+    }
+    device_set(false, false, false);
+    copy.meta = NULL;
+    assert_recovers(&copy, SPEC, 40);
+    fixture_free(&copy);
+    fixture_free(&f);
+}
+
+/* Rounds follow one another in blocks that are used again, and each crash leaves a sound log. */
+static void test_rounds(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600,redo=256K"), copy;
+    uint64_t end = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 12; i++) {
+        put_flushed(&f, end, end + 37);
+        end += 37;
+        copy = crashed(&f);
+        assert_recovers(&copy, i % 3 == 0 ? "lmdb" : "lmdb:redo=256K", end);
+        fixture_free(&copy);
+    }
+    assert_true(stats_of(&f).moves > 5);
+    assert_true(stats_of(&f).records > 12 * 37 - 40);
+    fixture_close(&f);
+    /* Closed in order it needs none, and an old one is no harm. */
+    assert_int_equal(unlinkat(f.dir_fd, VJ_REDO_FILE, 0), 0);
+    assert_recovers(&f, "lmdb:redo=256K", end);
+    fixture_free(&f);
+}
+
+/* More than a record may have is moved, as without a log. */
+static void test_too_much_for_a_record(void **state)
+{
+    Fixture f = fixture_new(SPEC), copy;
+
+    (void)state;
+    put_flushed(&f, 0, 5);
+    for (uint64_t i = 0; i < 80; i++) {
+        assert_int_equal(put_numbered(f.meta, VJ_SPACE_XATTR, i, 64 << 10), 0);
+    }
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_int_equal(stats_of(&f).moves, 2);
+    assert_int_equal(stats_of(&f).records, 4);
+    put_flushed(&f, 5, 10);
+    assert_int_equal(stats_of(&f).records, 9);
+    copy = crashed(&f);
+    assert_recovers(&copy, SPEC, 10);
+    fixture_free(&copy);
+    fixture_free(&f);
+}
+
+/* The log fails: the file takes it, and the log is used again in a new round. */
+static void test_log_fails(void **state)
+{
+    Fixture f = fixture_new(SPEC), copy;
+
+    (void)state;
+    put_flushed(&f, 0, 5);
+    device_set(false, true, false);
+    put_flushed(&f, 5, 6);
+    assert_int_equal(stats_of(&f).failures, 1);
+    assert_int_equal(stats_of(&f).moves, 2);
+    copy = crashed(&f);
+    assert_recovers(&copy, "lmdb:redo=0", 6);
+    fixture_free(&copy);
+    device_set(false, false, false);
+    put_flushed(&f, 6, 12);
+    assert_int_equal(stats_of(&f).moves, 2);
+    copy = crashed(&f);
+    assert_recovers(&copy, SPEC, 12);
+    fixture_free(&copy);
+    /* For good: it is given up, and nobody notices. */
+    device_set(false, true, false);
+    put_flushed(&f, 12, 20);
+    assert_int_equal(stats_of(&f).failures, 1 + VJ_LMDB_REDO_FAILURES_MAX);
+    device_set(false, false, false);
+    put_flushed(&f, 20, 22);
+    assert_int_equal(stats_of(&f).failures, 1 + VJ_LMDB_REDO_FAILURES_MAX);
+    fixture_free(&f);
+}
+
+typedef struct Hold {
+    bool held; /* guarded by device_lock */
+} Hold;
+
+static int hold_move(void *opaque)
+{
+    vj_mutex_lock(&device_lock);
+    while (((Hold *)opaque)->held) {
+        vj_cond_wait(&device_changed, &device_lock);
+    }
+    vj_mutex_unlock(&device_lock);
+    return 0;
+}
+
+static gpointer move_main(gpointer opaque)
+{
+    return GINT_TO_POINTER(vj_lmdb_flush_moved(opaque));
+}
+
+static gpointer flush_main(gpointer opaque)
+{
+    return GINT_TO_POINTER(vj_meta_flush(opaque));
+}
+
+/* What failed was of the generation that is being moved: the round of the next one is spent too. */
+static void test_log_fails_during_a_move(void **state)
+{
+    Fixture f = fixture_new(SPEC), copy;
+    Hold hold = {.held = true};
+    GThread *mover, *flusher;
+    unsigned before;
+
+    (void)state;
+    put_flushed(&f, 0, 1);
+    vj_lmdb_set_move_hook_for_test(f.meta, hold_move, &hold);
+    before = log_syncs_now();
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, 1, 100), 0);
+    device_set(false, true, false);
+    mover = g_thread_new("mover", move_main, f.meta);
+    wait_until_frozen((VjLmdb *)f.meta);
+    flusher = g_thread_new("flusher", flush_main, f.meta);
+    wait_for_log_syncs(before + 1);
+    vj_mutex_lock(&device_lock);
+    hold.held = false;
+    vj_cond_broadcast(&device_changed);
+    vj_mutex_unlock(&device_lock);
+    assert_int_equal(GPOINTER_TO_INT(g_thread_join(mover)), 0);
+    assert_int_equal(GPOINTER_TO_INT(g_thread_join(flusher)), 0);
+    assert_int_equal(stats_of(&f).failures, 1);
+    device_set(false, false, false);
+    put_flushed(&f, 2, 3);
+    assert_int_equal(stats_of(&f).moves, 3);
+    assert_int_equal(stats_of(&f).records, 0);
+    put_flushed(&f, 3, 6);
+    assert_int_equal(stats_of(&f).records, 3);
+    copy = crashed(&f);
+    assert_recovers(&copy, SPEC, 6);
+    fixture_free(&copy);
+    fixture_free(&f);
+}
+
+/* Both fail: every flush says so, nothing is lost, and the next one makes it good. */
+static void test_both_fail(void **state)
+{
+    Fixture f = fixture_new(SPEC), copy;
+
+    (void)state;
+    put_flushed(&f, 0, 5);
+    device_set(false, true, true);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, 5, 100), 0);
+    assert_int_equal(vj_meta_flush(f.meta), -EIO);
+    assert_int_equal(vj_meta_flush(f.meta), -EIO);
+    assert_up_to(&f, 6);
+    device_set(false, false, false);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    copy = crashed(&f);
+    assert_recovers(&copy, SPEC, 6);
+    fixture_free(&copy);
+    fixture_free(&f);
+}
+
+/* The file fails and the log does not: what was flushed is there, and closing says what failed. */
+static void test_file_fails(void **state)
+{
+    Fixture f = fixture_new(SPEC);
+
+    (void)state;
+    put_flushed(&f, 0, 5);
+    device_set(false, false, true);
+    put_flushed(&f, 5, 9);
+    assert_int_equal(vj_meta_close(f.meta), -EIO);
+    device_set(false, false, false);
+    assert_recovers(&f, SPEC, 9);
+    fixture_free(&f);
+}
+
+/* The last record may have been cut off; damage before it is told, and kept from being used. */
+static void test_damage(void **state)
+{
+    Fixture f = fixture_new(SPEC), copy;
+    int code;
+
+    (void)state;
+    put_flushed(&f, 0, 11); /* ten records */
+    for (unsigned at = 0; at < 180; at += 7) {
+        copy = crashed(&f);
+        hurt(&copy, place_of(&f, 9) + at);
+        assert_recovers(&copy, SPEC, 10);
+        fixture_free(&copy);
+        copy = crashed(&f);
+        hurt(&copy, place_of(&f, 4) + at);
+        assert_int_equal(log_flaws(&copy), 1);
+        assert_refused(&copy);
+        /* A repair keeps what is before it. */
+        assert_true(try_open(&copy, SPEC, false, true, &code));
+        assert_up_to(&copy, 5);
+        put_flushed(&copy, 5, 8);
+        fixture_close(&copy);
+        assert_recovers(&copy, SPEC, 8);
+        fixture_free(&copy);
+    }
+    fixture_free(&f);
+}
+
+/* A log that is gone, cut off, of somebody else, or of an earlier mount. */
+static void test_wrong_log(void **state)
+{
+    Fixture f = fixture_new(SPEC), other = fixture_new(SPEC), copy;
+    int code;
+
+    (void)state;
+    put_flushed(&f, 0, 5);
+    put_flushed(&other, 0, 5);
+    for (unsigned i = 0; i < 4; i++) {
+        copy = crashed(&f);
+        switch (i) {
+        case 0:
+            assert_int_equal(unlinkat(copy.dir_fd, VJ_REDO_FILE, 0), 0);
+            break;
+        case 1:
+            hurt(&copy, 20);
+            break;
+        case 2:
+            copy_file(&other, &copy, VJ_REDO_FILE);
+            break;
+        default: {
+            g_autofree char *name = g_build_filename(copy.path, VJ_REDO_FILE, NULL);
+
+            assert_int_equal(truncate(name, 300 << 10), 0);
+        }
+        }
+        assert_int_equal(log_flaws(&copy), 1);
+        assert_refused(&copy);
+        assert_true(try_open(&copy, SPEC, false, true, &code));
+        assert_up_to(&copy, 1);
+        fixture_close(&copy);
+        assert_recovers(&copy, SPEC, 1);
+        fixture_free(&copy);
+    }
+    fixture_free(&other);
+    fixture_free(&f);
+}
+
+/* Log and file of different moments of one mount do not fit together unnoticed. */
+static void test_log_of_another_time(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600,redo=256K"), early, late;
+
+    (void)state;
+    put_flushed(&f, 0, 10);
+    early = crashed(&f);
+    put_flushed(&f, 10, 200);
+    late = crashed(&f);
+    copy_file(&late, &early, VJ_REDO_FILE);
+    assert_true(log_flaws(&early) > 0);
+    assert_refused(&early);
+    fixture_free(&early);
+    fixture_free(&late);
+    fixture_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flush_is_one_sync),
+        cmocka_unit_test(test_waiters_share),
+        cmocka_unit_test(test_crash),
+        cmocka_unit_test(test_recovery_is_repeated),
+        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_too_much_for_a_record),
+        cmocka_unit_test(test_log_fails),
+        cmocka_unit_test(test_log_fails_during_a_move),
+        cmocka_unit_test(test_both_fail),
+        cmocka_unit_test(test_file_fails),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_wrong_log),
+        cmocka_unit_test(test_log_of_another_time),
+    };
+
+    vj_cond_init(&device_changed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
