@@ -839,7 +839,9 @@ void world_new(World *w, const Kind *kind, uint64_t number, unsigned segment,
                const char *make_options, uint64_t seed)
 {
     const char *place = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : g_get_tmp_dir();
-    VjVolumeMake how = {.options = make_options};
+    /* A small log: it is copied often, and comes to its end. */
+    g_autofree char *options = g_strdup_printf("%s,meta=lmdb:redo=256K", make_options);
+    VjVolumeMake how = {.options = options};
     g_autoptr(GError) error = NULL;
     g_autofree char *dir = g_build_filename(place, "varjfs-sweep-XXXXXX", NULL);
 
