@@ -147,7 +147,9 @@ typedef struct VjVolumeOpen {
     bool repair;             /* with check: the volume may be changed (repair.h) */
     uint64_t cache_bytes;    /* 0: default */
     uint64_t dirty_bytes;    /* 0: default */
-    unsigned workers;        /* 0: from the CPU count */
+    uint64_t fragment_bytes; /* 0: default */
+    bool no_fragments; /* small changes that somebody waits for become objects too */
+    unsigned workers;  /* 0: from the CPU count */
     unsigned commit_seconds; /* 0: default (1) */
     /* Of new files whose directory says nothing; as vj_transform_parse.  NULL: the volume's. */
     const char *transform;

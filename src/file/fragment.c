@@ -3,14 +3,16 @@
  * fragment.c - bytes of a file that are not yet an object, beside its map
  *
  * A fragment is named by exactly one map entry of its inode, which may use a part of it, and
- * goes with that entry.  Its number comes from the inode's counter of map nodes.  The value is
- * a head, the bytes and a checksum of both.
+ * goes with that entry.  Its number is one that no other fragment of the inode has.  The value
+ * is a head, the bytes and a checksum of both.
  */
 #include "file/inode-format.h"
 #include "file/volume-private.h"
 
 #define CHECKSUM_BYTES sizeof(uint64_t)
 #define OVERHEAD (sizeof(VjFragmentHead) + CHECKSUM_BYTES)
+
+G_STATIC_ASSERT(VJ_FRAGMENT_MOST + OVERHEAD == VJ_META_VALUE_CHEAP);
 
 static VjSlice fragment_key(uint64_t ino, uint64_t number, uint8_t bytes[12])
 {
@@ -86,29 +88,98 @@ int vj_fragment_get(VjTxn *txn, uint64_t ino, const VjEntry *entry, uint64_t ski
     return 0;
 }
 
-int vj_fragment_put(VjTxn *txn, uint64_t ino, uint32_t number, const VjTransform *want,
-                    const void *src, size_t len)
+VjFragment *vj_fragment_new(const VjTransform *want, const void *src, size_t len)
 {
-    uint8_t key[12], value[OVERHEAD + VJ_FILE_INLINE_MAX], encoded[VJ_FILE_INLINE_MAX];
+    VjFragment *fragment;
+
+    g_assert(len > 0 && len <= VJ_FILE_INLINE_MAX);
+    fragment = g_malloc(sizeof *fragment + len);
+    fragment->plain_bytes = (uint16_t)len;
+    fragment->how = vj_record_encode(want, src, len, fragment->bytes, &len);
+    fragment->len = (uint16_t)len;
+    return fragment;
+}
+
+static int put(VjTxn *txn, uint64_t ino, uint32_t number, const VjFragment *fragment)
+{
+    uint8_t key[12], value[OVERHEAD + VJ_FILE_INLINE_MAX];
     VjWriter w = vj_writer(value, sizeof value);
     VjFragmentHead head = {
         .magic = GUINT32_TO_LE(VJ_FRAGMENT_MAGIC),
-        .plain_bytes = GUINT16_TO_LE((uint16_t)len),
+        .codec = fragment->how.codec,
+        .param = fragment->how.param,
+        .plain_bytes = GUINT16_TO_LE(fragment->plain_bytes),
         .ino = GUINT64_TO_LE(ino),
         .number = GUINT32_TO_LE(number),
     };
-    VjRecordCodec how;
 
-    g_assert(len > 0 && len <= VJ_FILE_INLINE_MAX);
-    how = vj_record_encode(want, src, len, encoded, &len);
-    head.codec = how.codec;
-    head.param = how.param;
     vj_write_bytes(&w, &head, sizeof head);
-    vj_write_bytes(&w, encoded, len);
+    vj_write_bytes(&w, fragment->bytes, fragment->len);
     vj_write_u64(&w, vj_checksum64(value, w.used));
     g_assert(!w.bad);
     return vj_txn_put(txn, VJ_SPACE_FRAGMENT, fragment_key(ino, number, key),
                       vj_slice(value, w.used));
+}
+
+int vj_fragment_put(VjTxn *txn, uint64_t ino, uint32_t number, const VjTransform *want,
+                    const void *src, size_t len)
+{
+    g_autofree VjFragment *fragment = vj_fragment_new(want, src, len);
+
+    return put(txn, ino, number, fragment);
+}
+
+/* The lowest number from 1 on that is not used: the highest number is. */
+static int find_gap(VjTxn *txn, uint64_t ino, uint32_t *number)
+{
+    uint8_t last[12];
+    VjSlice key, value;
+    uint32_t expected = 1;
+    int r;
+
+    (void)fragment_key(ino, 0, last);
+    while ((r = vj_txn_next(txn, VJ_SPACE_FRAGMENT, vj_slice(last, sizeof last), &key,
+                            &value)) == 0) {
+        if (key.len != sizeof last || vj_be64_get(key.data) != ino ||
+            vj_be32_get((const uint8_t *)key.data + 8) != expected) {
+            break;
+        }
+        memcpy(last, key.data, sizeof last);
+        expected++;
+    }
+    *number = expected;
+    return r == -ENOENT ? 0 : expected == 0 ? -EFBIG : r;
+}
+
+/*
+ * One above the highest that is there.  As fragments become objects sooner or later, numbers
+ * begin at 1 again and again: a file that is changed for years does not use them up.
+ */
+static int free_number(VjTxn *txn, uint64_t ino, uint32_t *number)
+{
+    uint8_t before[12];
+    VjSlice key, value;
+    int r;
+
+    *number = 1;
+    r = vj_txn_prev(txn, VJ_SPACE_FRAGMENT, fragment_key(ino + 1, 0, before), &key,
+                    &value);
+    if (r == -ENOENT) {
+        return 0;
+    }
+    if (r == 0 && key.len == sizeof before && vj_be64_get(key.data) == ino) {
+        *number = vj_be32_get((const uint8_t *)key.data + 8) + 1;
+        return *number != 0 ? 0 : find_gap(txn, ino, number);
+    }
+    return r;
+}
+
+int vj_fragment_add(VjTxn *txn, uint64_t ino, const VjFragment *fragment,
+                    uint32_t *number)
+{
+    int r = free_number(txn, ino, number);
+
+    return r < 0 ? r : put(txn, ino, *number, fragment);
 }
 
 /* What an entry named and now gives up: logged and passed over when it is damaged or gone, so

@@ -6,7 +6,7 @@
  *   VJ_SPACE_INODE   ino (8)
  *   VJ_SPACE_INLINE  ino (8): VjInlineHead, the bytes, checksum (8) of all before it
  *   VJ_SPACE_FRAGMENT  ino (8), number (4): VjFragmentHead, the bytes, checksum (8); the number
- *                    comes from the inode's root_next_node and is never used again
+ *                    is above 0 and no other fragment of the inode has it
  *   VJ_SPACE_ORPHAN  ino (8), node (4): node 0 is a whole inode, else a cut-off subtree
  *   VJ_SPACE_SYSTEM  VJ_NEXT_INO_KEY: VjNextInoDisk; VJ_VOLUME_KEY: VjVolumeDisk
  *

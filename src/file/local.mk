@@ -17,6 +17,7 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/file.c \
 	src/file/file.h \
 	src/file/flusher.c \
+	src/file/fragment-plan.c \
 	src/file/fragment.c \
 	src/file/in-use.c \
 	src/file/inline.c \
@@ -54,6 +55,8 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/recode.c \
 	src/file/record-codec.c \
 	src/file/recut.c \
+	src/file/remap-plan.c \
+	src/file/remap.c \
 	src/file/repair-content.c \
 	src/file/repair-map.c \
 	src/file/repair-map.h \

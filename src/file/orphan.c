@@ -128,16 +128,20 @@ typedef struct Drop {
     Orphan orphan; /* what this transaction drops from; the body may run again */
     /* out: */
     uint32_t left_node; /* the root of what is left of a tree */
+    uint32_t fragments; /* that were dropped */
     bool more;          /* another transaction is needed */
 } Drop;
 
-static int drop_entries(VjTxn *txn, uint64_t ino, VjMapRoot *root)
+static int drop_entries(VjTxn *txn, uint64_t ino, VjMapRoot *root, uint32_t *fragments)
 {
     g_autoptr(GArray) removed = g_array_new(FALSE, FALSE, sizeof(VjEntry));
     int r = vj_map_drop(txn, ino, root, VJ_FILE_DROP_BATCH, removed);
 
     for (guint i = 0; r == 0 && i < removed->len; i++) {
-        r = vj_entry_drop(txn, ino, &g_array_index(removed, VjEntry, i));
+        const VjEntry *e = &g_array_index(removed, VjEntry, i);
+
+        r = vj_entry_drop(txn, ino, e);
+        *fragments += e->kind == VJ_ENTRY_FRAGMENT;
     }
     return r;
 }
@@ -185,7 +189,7 @@ static int drop_inode(VjTxn *txn, Drop *d)
         return vj_orphan_del(txn, d->orphan.ino);
     }
     if (inode.content == VJ_CONTENT_MAP) {
-        r = drop_entries(txn, d->orphan.ino, &inode.root);
+        r = drop_entries(txn, d->orphan.ino, &inode.root, &d->fragments);
     } else if (inode.content == VJ_CONTENT_INLINE) {
         r = vj_inline_del(txn, d->orphan.ino);
     }
@@ -224,7 +228,7 @@ static int drop_tree(VjTxn *txn, Drop *d)
     if (r < 0) {
         return r;
     }
-    r = drop_entries(txn, ino, &root);
+    r = drop_entries(txn, ino, &root, &d->fragments);
     if (r < 0) {
         return r;
     }
@@ -247,6 +251,7 @@ static int drop_body(VjTxn *txn, void *opaque)
 
     d->more = false;
     d->left_node = 0;
+    d->fragments = 0;
     if (r == -ENOENT) {
         return 0; /* done before, or it has a name again */
     }
@@ -276,6 +281,9 @@ static bool drop(VjVolume *v, const Orphan *orphan)
                          ": what it held cannot be dropped now: %s",
                          orphan->ino, g_strerror(-r));
             return r == -EBADMSG || r == -EROFS; /* damaged: fsck sees to it */
+        }
+        if (d.fragments > 0) {
+            vj_remapper_settle(v->remapper, orphan->ino, 0, 0, d.fragments);
         }
         d.orphan.node = d.left_node;
         vj_objects_kick(v->objects);

@@ -178,7 +178,7 @@ static int source_from_entry(Region *g, const VjOldEntry *e, uint64_t from, uint
         s->kind = SOURCE_HOLE;
         return 0;
     }
-    if (g->c->frugal && e->entry.kind == VJ_ENTRY_OBJECT) {
+    if (g->c->frugal) {
         s->kind = SOURCE_STORED;
         return 0;
     }

@@ -83,6 +83,16 @@ void vj_space_release(VjSpaceKeeper *k, uint64_t bytes)
     vj_mutex_unlock(&k->lock);
 }
 
+uint64_t vj_space_available(VjSpaceKeeper *k)
+{
+    uint64_t bytes;
+
+    vj_mutex_lock(&k->lock);
+    bytes = k->available_bytes - MIN(k->available_bytes, k->reserved_bytes);
+    vj_mutex_unlock(&k->lock);
+    return bytes;
+}
+
 uint64_t vj_space_reserved(VjSpaceKeeper *k)
 {
     uint64_t bytes;

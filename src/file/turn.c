@@ -102,8 +102,8 @@ static bool is_no_space(int r)
 }
 
 /* @was_short: set when there was no space.  Not NULL: who asks makes some then, and asks again;
- * nobody else is told. */
-static int write_back_many(VjVolume *v, VjFile *const *files, size_t count,
+ * nobody else is told.  @waits: somebody waits for these changes to become durable. */
+static int write_back_many(VjVolume *v, VjFile *const *files, size_t count, bool waits,
                            bool *was_short)
 {
     Turn turns[VJ_WRITE_BACK_BATCH];
@@ -117,7 +117,7 @@ static int write_back_many(VjVolume *v, VjFile *const *files, size_t count,
 
         if (turn_begin(files[i], &t->z)) {
             t->f = files[i];
-            t->r = vj_write_back_objects(v, t->f->ino, t->z, &t->w);
+            t->r = vj_write_back_objects(v, t->f->ino, t->z, waits, &t->w);
             flush = flush || (t->r == 0 && vj_write_back_needs_flush(t->w));
             begun++;
         }
@@ -156,17 +156,17 @@ static int write_back_many(VjVolume *v, VjFile *const *files, size_t count,
 int vj_file_write_back_many(VjVolume *v, VjFile *const *files, size_t count)
 {
     bool was_short = false;
-    int r = write_back_many(v, files, count, &was_short);
+    int r = write_back_many(v, files, count, false, &was_short);
 
     if (was_short) {
         vj_volume_reclaim(v);
-        r = write_back_many(v, files, count, NULL);
+        r = write_back_many(v, files, count, false, NULL);
     }
     return r;
 }
 
-/* All changes of before the call, whoever writes them back.  @was_short: as above. */
-static int write_back(VjFile *f, bool *was_short)
+/* All changes of before the call, whoever writes them back.  @waits, @was_short: as above. */
+static int write_back(VjFile *f, bool waits, bool *was_short)
 {
     uint64_t want;
     int r = 0;
@@ -178,7 +178,7 @@ static int write_back(VjFile *f, bool *was_short)
             vj_cond_wait(&f->idle, &f->lock);
         } else {
             vj_mutex_unlock(&f->lock);
-            r = write_back_many(f->volume, &f, 1, was_short);
+            r = write_back_many(f->volume, &f, 1, waits, was_short);
             vj_mutex_lock(&f->lock);
         }
     }
@@ -186,18 +186,23 @@ static int write_back(VjFile *f, bool *was_short)
     return r;
 }
 
-int vj_file_write_back(VjFile *f)
+static int write_back_all(VjFile *f, bool waits)
 {
     bool was_short = false;
-    int r = write_back(f, &was_short);
+    int r = write_back(f, waits, &was_short);
 
     /* What was deleted a moment ago is removed in the background: a full device is full only
      * when that is done. */
     if (was_short) {
         vj_volume_reclaim(f->volume);
-        r = write_back(f, NULL);
+        r = write_back(f, waits, NULL);
     }
     return r;
+}
+
+int vj_file_write_back(VjFile *f)
+{
+    return write_back_all(f, false);
 }
 
 /* ---- recoding --------------------------------------------------------------------------- */
@@ -263,10 +268,9 @@ static void give_up_claim(VjFile *f, bool committed)
     vj_frozen_unref(z);
 }
 
-/* Space for what one step puts at worst; 0 bytes are reserved on failure. */
-static int reserve_step(VjFile *f, uint64_t size, uint64_t *bytes)
+/* Space for what one step of @most bytes puts at worst; 0 bytes are reserved on failure. */
+static int reserve_step(VjFile *f, uint64_t most, uint64_t size, uint64_t *bytes)
 {
-    uint64_t most = f->volume->recode_step_bytes;
     int r;
 
     vj_mutex_lock(&f->lock);
@@ -330,10 +334,10 @@ int vj_file_recode(VjFile *f, VjRecode *step)
         r = committed_record(f, &inode);
     }
     if (r == 0) {
-        r = reserve_step(f, inode.size, &reserved);
+        r = reserve_step(f, v->recode_step_bytes, inode.size, &reserved);
     }
     if (r == -ENOSPC && vj_volume_make_space(v) == 0) {
-        r = reserve_step(f, inode.size, &reserved);
+        r = reserve_step(f, v->recode_step_bytes, inode.size, &reserved);
     }
     if (r == 0) {
         r = claim(f, &version);
@@ -346,6 +350,69 @@ int vj_file_recode(VjFile *f, VjRecode *step)
             r = recode_step(f, step, &committed, &w);
         }
         step->version = version + committed;
+        give_up_claim(f, committed);
+    }
+    vj_space_settle(&v->space, reserved);
+    if (w != NULL) {
+        vj_write_back_free(w);
+    }
+    return r == -ESTALE ? -EIO : r;
+}
+
+/* ---- fragments -------------------------------------------------------------------------- */
+
+/* With the turn in this thread's hands. */
+static int remap_step(VjFile *f, VjRemap *step, uint64_t size, bool *committed,
+                      VjWriteBack **w)
+{
+    VjVolume *v = f->volume;
+    VjRemapPlan plan = {.from = step->offset, .most_bytes = step->most_bytes};
+    VjFrozen *z = lay_identity(f, size);
+    int r = vj_write_back_remap(v, f->ino, z, &plan, w);
+
+    if (r == 0 && vj_write_back_needs_flush(*w)) {
+        r = vj_objects_flush(v->objects);
+    }
+    if (r == 0 && vj_write_back_changes(*w)) {
+        r = vj_write_back_commit(*w);
+        *committed = r == 0;
+    }
+    vj_write_back_end(*w);
+    vj_frozen_unref(z);
+    if (r == 0) {
+        step->offset = plan.to;
+        step->found = plan.found;
+        step->done = plan.to >= size;
+    }
+    return r;
+}
+
+int vj_file_remap(VjFile *f, VjRemap *step)
+{
+    VjVolume *v = f->volume;
+    VjWriteBack *w = NULL;
+    uint64_t version = 0, reserved = 0;
+    bool committed = false;
+    VjInode inode;
+    int r;
+
+    if (vj_volume_read_only(v)) {
+        return -EROFS;
+    }
+    r = committed_record(f, &inode);
+    if (r == 0) {
+        r = inode.nlink == 0
+                ? -ENOENT /* what is being dropped is left to the dropper */
+                : reserve_step(f, 2 * step->most_bytes, inode.size, &reserved);
+    }
+    if (r == 0) {
+        r = claim(f, &version);
+    }
+    if (r == 0) {
+        r = committed_record(f, &inode);
+        if (r == 0) {
+            r = remap_step(f, step, inode.size, &committed, &w);
+        }
         give_up_claim(f, committed);
     }
     vj_space_settle(&v->space, reserved);
@@ -389,7 +456,7 @@ int vj_file_commit(VjFile *f)
 
 int vj_file_sync(VjFile *f)
 {
-    int r = vj_file_write_back(f);
+    int r = write_back_all(f, true);
 
     return r < 0 ? r : vj_meta_flush(f->volume->meta);
 }

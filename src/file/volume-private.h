@@ -122,6 +122,8 @@ void vj_space_settle(VjSpaceKeeper *k, uint64_t bytes);
 /* Gives back without measuring: what was never put. */
 void vj_space_release(VjSpaceKeeper *k, uint64_t bytes);
 uint64_t vj_space_reserved(VjSpaceKeeper *k);
+/* As measured last, less what is promised. */
+uint64_t vj_space_available(VjSpaceKeeper *k);
 
 /* ---- file (file.c, read.c, write-back.c) --------------------------------------------- */
 
@@ -208,13 +210,18 @@ int vj_file_write_back_many(VjVolume *v, VjFile *const *files,
  * damaged or missing; -ENOSPC, -EIO, -ENOMEM.
  */
 typedef struct VjWriteBack VjWriteBack;
-int vj_write_back_objects(VjVolume *v, uint64_t ino, VjFrozen *z,
+/* @may_be_small: somebody waits for it; a few small changes become fragments, not objects. */
+int vj_write_back_objects(VjVolume *v, uint64_t ino, VjFrozen *z, bool may_be_small,
                           VjWriteBack **out) G_GNUC_WARN_UNUSED_RESULT;
 /* The same for content that stays and is stored anew (write-back-private.h); @z is the identity. */
 typedef struct VjRecodePlan VjRecodePlan;
 int vj_write_back_recode(VjVolume *v, uint64_t ino, VjFrozen *z, VjRecodePlan *plan,
                          VjWriteBack **out) G_GNUC_WARN_UNUSED_RESULT;
-/* After vj_write_back_recode: false: there is nothing to commit. */
+/* The same for content some of which is in fragments, which become objects. */
+typedef struct VjRemapPlan VjRemapPlan;
+int vj_write_back_remap(VjVolume *v, uint64_t ino, VjFrozen *z, VjRemapPlan *plan,
+                        VjWriteBack **out) G_GNUC_WARN_UNUSED_RESULT;
+/* After vj_write_back_recode and _remap: false: there is nothing to commit. */
 bool vj_write_back_changes(const VjWriteBack *w);
 bool vj_write_back_needs_flush(const VjWriteBack *w);
 int vj_write_back_commit(VjWriteBack *w) G_GNUC_WARN_UNUSED_RESULT;
@@ -313,6 +320,55 @@ void vj_flusher_pressure(VjFlusher *x);
 /* Memory was freed elsewhere: what the allocator keeps of it is given back within seconds. */
 void vj_flusher_settle_soon(VjFlusher *x);
 
+/* ---- fragments in the background (remap.c) -------------------------------------------- */
+
+/* Metadata that fragments of a volume may take; one file may have half of it. */
+#define VJ_FRAGMENTS_DEFAULT (256 * VJ_MIB)
+/* A fragment takes a page of it at most. */
+#define VJ_FRAGMENT_PAGE 4096u
+/* The metadata may take so much of the space that is left for them: one part in so many. */
+#define VJ_FRAGMENTS_SPACE_PART 16u
+/* A file whose fragments did not change for so long has them made into objects. */
+#define VJ_REMAP_IDLE_US ((int64_t)5 * 1000 * 1000)
+/* What could not be made into objects is tried again after so long. */
+#define VJ_REMAP_RETRY_US ((int64_t)30 * 1000 * 1000)
+/* A step is over behind so many bytes of objects. */
+#define VJ_REMAP_STEP_BYTES (2 * VJ_MIB)
+
+typedef struct VjRemapLimits {
+    uint32_t most, file_most; /* fragments */
+    int64_t idle_us;
+    uint64_t step_bytes;
+} VjRemapLimits;
+
+typedef struct VjRemapper VjRemapper;
+/* Counts the fragments of earlier mounts and starts the thread. */
+bool vj_remapper_open(VjVolume *v, uint64_t most_bytes, VjRemapper **out, GError **error);
+/* In this order; NULL is fine.  Between the two it only counts. */
+void vj_remapper_stop(VjRemapper *x);
+void vj_remapper_free(VjRemapper *x);
+/* True: @count more of @ino may be made; the caller settles them.  Any thread; no I/O. */
+bool vj_remapper_reserve(VjRemapper *x, uint64_t ino, uint32_t count);
+/* After a commit or none: what was reserved is given back, @made and @dropped are counted. */
+void vj_remapper_settle(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t made,
+                        uint32_t dropped);
+/* Tests: other limits than the ones above, from the next change on. */
+void vj_remapper_limit(VjRemapper *x, const VjRemapLimits *limits);
+/* As counted: of @ino, and of all. */
+uint32_t vj_remapper_count(VjRemapper *x, uint64_t ino, uint32_t *all);
+
+/* One step of making fragments into objects: content, size and times stay what they are. */
+typedef struct VjRemap {
+    uint64_t offset;     /* in: 0 at first; out: where the next step goes on */
+    uint64_t most_bytes; /* in: of objects, about */
+    bool done;           /* out: nothing is left behind the offset */
+    uint32_t found;      /* out: fragments that became objects */
+} VjRemap;
+/* -EROFS, -ENOSPC, -ENOENT the inode is gone or has no name; -EBADMSG; -EIO, -ENOMEM. */
+int vj_file_remap(VjFile *f, VjRemap *step) G_GNUC_WARN_UNUSED_RESULT;
+/* All fragments of the volume become objects, now: the first error.  Blocks. */
+int vj_volume_remap(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
+
 /* ---- volume (volume.c) ----------------------------------------------------------------- */
 
 /* Sums over all records, which take a walk. */
@@ -332,6 +388,7 @@ struct VjVolume {
     VjObjects *objects;
     VjFlusher *flusher;
     VjDropper *dropper;
+    VjRemapper *remapper; /* NULL: read-only, or a check */
     GThreadPool *workers;
     unsigned worker_count;
     int lock_fd;
@@ -363,6 +420,7 @@ struct VjVolume {
 
     /* counters, atomic (vj_count): */
     guint64 commits, regions, forced_cuts, write_back_errors;
+    guint64 fragments_made, fragments_dropped, small_commits, remap_steps;
     guint64 bytes_in, shifts, shifted_bytes;
 };
 
@@ -425,8 +483,7 @@ int vj_volume_write_back(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 void vj_put_worker(gpointer job, gpointer volume);
 
 /*
- * Fragments (fragment.c): bytes that one map entry names and that are no object.  This
- * version reads, moves and drops them; nothing in it makes them outside of tests.
+ * Fragments (fragment.c): bytes that one map entry names and that are no object.
  * get: @len bytes of the entry from its @skip on.  -EBADMSG; -EOPNOTSUPP an unknown
  * transformation.
  */
@@ -434,6 +491,19 @@ int vj_fragment_get(VjTxn *txn, uint64_t ino, const VjEntry *entry, uint64_t ski
                     void *dst, size_t len) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fragment_put(VjTxn *txn, uint64_t ino, uint32_t number, const VjTransform *want,
                     const void *src, size_t len) G_GNUC_WARN_UNUSED_RESULT;
+/* Most bytes of one that this version makes: its record takes one page of the metadata. */
+#define VJ_FRAGMENT_MOST (VJ_META_VALUE_CHEAP - 32u)
+/* One that is made before its transaction: encoding takes time. */
+typedef struct VjFragment {
+    VjRecordCodec how;
+    uint16_t plain_bytes, len;
+    uint8_t bytes[]; /* len, as encoded */
+} VjFragment;
+/* Owned; g_free. */
+VjFragment *vj_fragment_new(const VjTransform *want, const void *src, size_t len);
+/* Under a number that no fragment of @ino has.  -EFBIG: there is none; errors of meta. */
+int vj_fragment_add(VjTxn *txn, uint64_t ino, const VjFragment *fragment,
+                    uint32_t *number) G_GNUC_WARN_UNUSED_RESULT;
 /* In a transaction: what an entry that left a map named loses that name. */
 int vj_entry_drop(VjTxn *txn, uint64_t ino,
                   const VjEntry *entry) G_GNUC_WARN_UNUSED_RESULT;

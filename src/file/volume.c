@@ -220,6 +220,10 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
         {"write_back_regions", __atomic_load_n(&v->regions, __ATOMIC_RELAXED)},
         {"write_back_forced_cuts", __atomic_load_n(&v->forced_cuts, __ATOMIC_RELAXED)},
         {"write_back_errors", __atomic_load_n(&v->write_back_errors, __ATOMIC_RELAXED)},
+        {"write_back_small", __atomic_load_n(&v->small_commits, __ATOMIC_RELAXED)},
+        {"fragments_made", __atomic_load_n(&v->fragments_made, __ATOMIC_RELAXED)},
+        {"fragments_dropped", __atomic_load_n(&v->fragments_dropped, __ATOMIC_RELAXED)},
+        {"remap_steps", __atomic_load_n(&v->remap_steps, __ATOMIC_RELAXED)},
         {"bytes_in", __atomic_load_n(&v->bytes_in, __ATOMIC_RELAXED)},
         {"shifts", __atomic_load_n(&v->shifts, __ATOMIC_RELAXED)},
         {"shifted_bytes", __atomic_load_n(&v->shifted_bytes, __ATOMIC_RELAXED)},
@@ -424,6 +428,9 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, GError **error)
     };
     unsigned seconds =
         how->commit_seconds != 0 ? how->commit_seconds : VJ_COMMIT_SECONDS_DEFAULT;
+    uint64_t fragment_bytes = how->no_fragments          ? 0
+                              : how->fragment_bytes != 0 ? how->fragment_bytes
+                                                         : VJ_FRAGMENTS_DEFAULT;
     int r = vj_space_init(&v->space, v->store);
 
     if (r < 0) {
@@ -441,6 +448,9 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, GError **error)
     v->workers = g_thread_pool_new(vj_put_worker, v, (gint)v->worker_count, FALSE, NULL);
     v->flusher = vj_flusher_open(v, (int64_t)seconds * G_USEC_PER_SEC);
     if (!config.read_only && !vj_dropper_open(v, &v->dropper, error)) {
+        return false;
+    }
+    if (!config.read_only && !vj_remapper_open(v, fragment_bytes, &v->remapper, error)) {
         return false;
     }
     if (!config.read_only && v->dir_fd >= 0) {
@@ -477,6 +487,7 @@ static int teardown(VjVolume *v, int r)
 {
     int one;
 
+    vj_remapper_stop(v->remapper);
     vj_checkpointer_stop(v->checkpointer);
     if (r == 0) {
         vj_checkpointer_last(v->checkpointer);
@@ -484,6 +495,7 @@ static int teardown(VjVolume *v, int r)
     vj_checkpointer_free(v->checkpointer);
     vj_flusher_close(v->flusher); /* its threads add to the dropper */
     vj_dropper_close(v->dropper);
+    vj_remapper_free(v->remapper);
     if (v->workers != NULL) {
         g_thread_pool_free(v->workers, FALSE, TRUE);
     }

@@ -6,6 +6,7 @@
  * runs.c       bytes that wait to be cut, and the chunker over them
  * recut.c      decides what changes: where to start again, where to cut, where to stop
  * recode.c     the same for content that does not change, and is stored anew
+ * fragment-plan.c  the same for a few small changes that somebody waits for: no object is made
  * put-queue.c  hands finished chunks to the volume's workers
  * write-back.c puts it together and commits
  */
@@ -45,7 +46,8 @@ int vj_old_entry_read(VjOldMap *m, const VjOldEntry *e, uint64_t skip, void *dst
 typedef struct VjOut {
     VjEntryKind kind;
     uint64_t length;
-    VjFresh *fresh;  /* OBJECT from bytes; owned */
+    VjFresh *fresh;       /* OBJECT from bytes; owned */
+    VjFragment *fragment; /* FRAGMENT that is new; owned */
     uint64_t stored; /* OBJECT that exists, when fresh is NULL; FRAGMENT of this file */
     uint32_t start;
 } VjOut;
@@ -149,6 +151,41 @@ VjOut *vj_out_new(VjRecut *c, VjEntryKind kind, uint64_t length);
  * Jobs are queued while it runs; on failure the caller drains the queue all the same.
  */
 int vj_recut(VjRecut *c) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- what becomes fragments (fragment-plan.c) -------------------------------------------- */
+
+/* New bytes, and changed places, that one commit may bring as fragments; bytes of a file that has no
+ * objects yet: nothing would be cut anew for them. */
+#define VJ_SMALL_BYTES ((size_t)128 << 10)
+#define VJ_SMALL_PLACES 128u
+#define VJ_SMALL_FILE_BYTES ((size_t)16 << 10)
+
+/* Few enough and small enough, by what the sequence says. */
+bool vj_spans_are_small(const VjPiece *spans, size_t count, size_t most_bytes);
+/*
+ * vj_fragment_plan - fill outs and regions; no object is made, but existing ones are named in parts
+ *
+ * @want     the transformation of new fragments
+ * Returns   0; -E2BIG: it is too much after all; else as vj_recut
+ */
+int vj_fragment_plan(VjRecut *c, const VjTransform *want) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- what fragments become (remap.c) ----------------------------------------------------- */
+
+struct VjRemapPlan {
+    uint64_t from;       /* in the map */
+    uint64_t most_bytes; /* of objects, about */
+    uint64_t to;         /* out: where the next step begins; the size: it is done */
+    uint32_t found;      /* out: fragments in between that can be read */
+};
+
+/*
+ * vj_remap_plan - the content as spans: fragments of one step are memory, all else is the map's
+ *
+ * @spans    VjPiece, appended; @mems (VjMem) keeps what they name
+ */
+int vj_remap_plan(VjOldMap *old, VjRemapPlan *plan, uint32_t avg_bytes, GArray *spans,
+                  GPtrArray *mems) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- what is stored anew (recode.c) ------------------------------------------------------ */
 

@@ -24,8 +24,12 @@ struct VjWriteBack {
     VjInlineRecord inline_record; /* content INLINE */
     VjRecut recut;
     VjRecodePlan *recode; /* nothing changes but how it is stored; borrowed.  NULL: no */
-    bool gone;            /* the inode's record is not there any more */
-    bool freed;           /* references were dropped or subtrees cut off */
+    bool as_fragments;    /* new bytes become fragments, no object is put */
+    uint32_t reserved_fragments;
+    uint32_t made_fragments, dropped_fragments; /* by the last run of the transaction */
+    GPtrArray *mems; /* VjMem that spans name and nobody else keeps; NULL: none */
+    bool gone;       /* the inode's record is not there any more */
+    bool freed;      /* references were dropped or subtrees cut off */
     bool committed;
     GArray *detached; /* VjMapDetached of the last run of the transaction */
     VjOldMap old;
@@ -167,8 +171,63 @@ static int gather_inline(WriteBack *w)
 
 /* ---- the transaction ---------------------------------------------------------------------- */
 
+/* Numbers of the fragments that new entries go on naming. */
+static bool is_kept(const GArray *kept, uint64_t number)
+{
+    for (guint i = 0; i < kept->len; i++) {
+        if (g_array_index(kept, uint64_t, i) == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add_fragment(WriteBack *w, VjTxn *txn, const VjFragment *fragment, VjEntry *e)
+{
+    uint32_t number;
+    int r = vj_fragment_add(txn, w->ino, fragment, &number);
+
+    e->id = number;
+    e->start = 0;
+    w->made_fragments += r == 0;
+    return r;
+}
+
+/* A part of a fragment that another entry names already: a fragment has one name. */
+static int copy_fragment(WriteBack *w, VjTxn *txn, VjEntry *e)
+{
+    const VjTransform want = vj_volume_transform(w->v, &w->before);
+    g_autofree VjFragment *copy = NULL;
+    uint8_t bytes[VJ_FILE_INLINE_MAX];
+    int r = e->length > sizeof bytes
+                ? -EBADMSG
+                : vj_fragment_get(txn, w->ino, e, 0, bytes, e->length);
+
+    if (r < 0) {
+        return vj_is_damage(r) ? 0 : r; /* nobody can read it: fsck.varjfs tells of it */
+    }
+    copy = vj_fragment_new(&want, bytes, e->length);
+    return add_fragment(w, txn, copy, e);
+}
+
+static int take_fragment(WriteBack *w, VjTxn *txn, const VjOut *out, GArray *kept,
+                         VjEntry *e)
+{
+    e->id = out->stored;
+    e->start = out->start;
+    e->stored_bytes = (uint32_t)out->length;
+    if (out->fragment != NULL) {
+        return add_fragment(w, txn, out->fragment, e);
+    }
+    if (is_kept(kept, out->stored)) {
+        return copy_fragment(w, txn, e);
+    }
+    g_array_append_val(kept, out->stored);
+    return 0;
+}
+
 /* References for all new entries, before any old one is dropped: what both name stays. */
-static int take_all(WriteBack *w, VjTxn *txn, VjEntry *entries)
+static int take_all(WriteBack *w, VjTxn *txn, GArray *kept, VjEntry *entries)
 {
     int r = 0;
 
@@ -182,9 +241,7 @@ static int take_all(WriteBack *w, VjTxn *txn, VjEntry *entries)
             continue;
         }
         if (out->kind == VJ_ENTRY_FRAGMENT) {
-            e->id = out->stored;
-            e->start = out->start;
-            e->stored_bytes = (uint32_t)out->length;
+            r = take_fragment(w, txn, out, kept, e);
             continue;
         }
         r = out->fresh != NULL ? vj_fresh_take(txn, out->fresh, &object)
@@ -204,29 +261,20 @@ static int take_all(WriteBack *w, VjTxn *txn, VjEntry *entries)
     return r;
 }
 
-/* A fragment that a new entry goes on naming. */
-static bool is_kept(const WriteBack *w, const VjEntry *removed)
-{
-    for (guint i = 0; removed->kind == VJ_ENTRY_FRAGMENT && i < w->recut.outs->len; i++) {
-        const VjOut *out = w->recut.outs->pdata[i];
-
-        if (out->kind == VJ_ENTRY_FRAGMENT && out->stored == removed->id) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int drop_removed(WriteBack *w, VjTxn *txn, const GArray *removed)
+/* @kept: fragments that new entries name. */
+static int drop_removed(WriteBack *w, VjTxn *txn, const GArray *removed,
+                        const GArray *kept)
 {
     int r = 0;
 
     for (guint i = 0; r == 0 && i < removed->len; i++) {
         const VjEntry *e = &g_array_index(removed, VjEntry, i);
+        bool is_fragment = e->kind == VJ_ENTRY_FRAGMENT;
 
-        if (!is_kept(w, e)) {
+        if (!is_fragment || !is_kept(kept, e->id)) {
             r = vj_entry_drop(txn, w->ino, e);
             w->freed = true;
+            w->dropped_fragments += is_fragment;
         }
     }
     for (guint i = 0; r == 0 && i < w->detached->len; i++) {
@@ -241,8 +289,9 @@ static int apply_regions(WriteBack *w, VjTxn *txn, VjInode *inode)
 {
     g_autofree VjEntry *entries = g_new0(VjEntry, w->recut.outs->len + 1);
     g_autoptr(GArray) removed = g_array_new(FALSE, FALSE, sizeof(VjEntry));
+    g_autoptr(GArray) kept = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     g_autoptr(VjMapEdit) edit = NULL;
-    int r = take_all(w, txn, entries);
+    int r = take_all(w, txn, kept, entries);
 
     if (r == 0) {
         r = vj_map_edit_new(txn, w->ino, &inode->root, removed, w->detached, &edit);
@@ -256,20 +305,21 @@ static int apply_regions(WriteBack *w, VjTxn *txn, VjInode *inode)
     if (r == 0) {
         r = vj_map_edit_commit(edit, &inode->root);
     }
-    return r < 0 ? r : drop_removed(w, txn, removed);
+    return r < 0 ? r : drop_removed(w, txn, removed, kept);
 }
 
 /* The old map goes as a whole. */
 static int drop_map(WriteBack *w, VjTxn *txn, VjInode *inode)
 {
     g_autoptr(GArray) removed = g_array_new(FALSE, FALSE, sizeof(VjEntry));
+    g_autoptr(GArray) none = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     int r = 0;
 
     if (inode->root.node != 0) {
         r = vj_map_replace(txn, w->ino, &inode->root, 0, inode->root.bytes, NULL, 0,
                            removed, w->detached);
     }
-    return r < 0 ? r : drop_removed(w, txn, removed);
+    return r < 0 ? r : drop_removed(w, txn, removed, none);
 }
 
 static void set_times(const WriteBack *w, VjInode *inode)
@@ -300,6 +350,7 @@ static int commit_body(VjTxn *txn, void *opaque)
         return -EIO;
     }
     w->freed = false;
+    w->made_fragments = w->dropped_fragments = 0;
     g_array_set_size(w->detached, 0);
     if (inode.content == VJ_CONTENT_INLINE && w->content != VJ_CONTENT_INLINE) {
         r = vj_inline_del(txn, w->ino);
@@ -368,18 +419,60 @@ static void outs_free(WriteBack *w, bool committed)
         VjOut *out = w->recut.outs->pdata[i];
 
         vj_fresh_free(w->v->objects, out->fresh, committed);
+        g_free(out->fragment);
         g_free(out);
     }
     g_ptr_array_set_size(w->recut.outs, 0);
     g_array_set_size(w->recut.regions, 0);
 }
 
+static int new_chunker(WriteBack *w);
+
+static void give_back_fragments(WriteBack *w)
+{
+    if (w->reserved_fragments > 0) {
+        vj_remapper_settle(w->v->remapper, w->ino, w->reserved_fragments, 0, 0);
+        w->reserved_fragments = 0;
+    }
+}
+
+/* False, and nothing is planned: it is to be objects after all. */
+static int make_fragments(WriteBack *w, const VjTransform *want, bool *made)
+{
+    uint32_t count = 0;
+    int r = vj_fragment_plan(&w->recut, want);
+
+    *made = false;
+    for (guint i = 0; i < w->recut.outs->len; i++) {
+        count += ((const VjOut *)w->recut.outs->pdata[i])->fragment != NULL;
+    }
+    if (r == 0 && vj_remapper_reserve(w->v->remapper, w->ino, count)) {
+        w->reserved_fragments = count;
+        *made = true;
+        return 0;
+    }
+    outs_free(w, false);
+    return r == -E2BIG ? 0 : r;
+}
+
 static int make_objects(WriteBack *w)
 {
     const VjTransform want = vj_volume_transform(w->v, &w->before);
     VjPutQueue queue;
-    int r, drained;
+    int r = 0, drained;
 
+    if (w->as_fragments) {
+        r = make_fragments(w, &want, &w->as_fragments);
+        if (r < 0 || w->as_fragments) {
+            return r;
+        }
+    }
+    if (w->recut.chunker == NULL) {
+        r = new_chunker(w);
+        if (r < 0) {
+            return r;
+        }
+    }
     vj_put_queue_init(&queue, w->v, &want);
     w->recut.queue = &queue;
     r = w->recode != NULL ? vj_recode_plan(&w->recut, w->recode) : vj_recut(&w->recut);
@@ -404,6 +497,7 @@ static int objects_again(WriteBack *w)
 {
     int r;
 
+    give_back_fragments(w);
     outs_free(w, false);
     r = make_objects(w);
     if (r == 0 && any_put(w->recut.outs)) {
@@ -451,7 +545,19 @@ static void open_old_map(WriteBack *w)
     w->recut.old = &w->old;
 }
 
-static int prepare(WriteBack *w)
+/* Few small changes of a file whose new bytes may lie beside the metadata. */
+static bool may_be_fragments(const WriteBack *w)
+{
+    const VjTransform want = vj_volume_transform(w->v, &w->before);
+
+    size_t most =
+        w->before.content == VJ_CONTENT_MAP ? VJ_SMALL_BYTES : VJ_SMALL_FILE_BYTES;
+
+    return w->v->remapper != NULL && want.key_id == 0 &&
+           vj_spans_are_small(w->recut.spans, w->recut.span_count, most);
+}
+
+static int prepare(WriteBack *w, bool may_be_small)
 {
     int r = load_before(w);
 
@@ -473,12 +579,22 @@ static int prepare(WriteBack *w)
             return r;
         }
     }
-    return new_chunker(w);
+    w->as_fragments = may_be_small && !w->recut.frugal && w->content == VJ_CONTENT_MAP &&
+                      may_be_fragments(w);
+    return 0;
 }
 
 static void finish(WriteBack *w)
 {
     vj_count(&w->v->commits, 1);
+    vj_count(&w->v->small_commits, w->as_fragments);
+    vj_count(&w->v->fragments_made, w->made_fragments);
+    vj_count(&w->v->fragments_dropped, w->dropped_fragments);
+    if (w->reserved_fragments + w->made_fragments + w->dropped_fragments > 0) {
+        vj_remapper_settle(w->v->remapper, w->ino, w->reserved_fragments,
+                           w->made_fragments, w->dropped_fragments);
+        w->reserved_fragments = 0;
+    }
     if (w->freed) {
         vj_objects_kick(w->v->objects);
     }
@@ -513,13 +629,14 @@ static WriteBack *write_back_new(VjVolume *v, uint64_t ino, VjFrozen *z)
     return w;
 }
 
-int vj_write_back_objects(VjVolume *v, uint64_t ino, VjFrozen *z, VjWriteBack **out)
+int vj_write_back_objects(VjVolume *v, uint64_t ino, VjFrozen *z, bool may_be_small,
+                          VjWriteBack **out)
 {
     WriteBack *w = write_back_new(v, ino, z);
     int r;
 
     *out = w;
-    r = prepare(w);
+    r = prepare(w, may_be_small);
     if (r == 0 && w->content == VJ_CONTENT_MAP) {
         r = make_objects(w);
         if (r == -ENOSPC || r == -EDQUOT) {
@@ -572,8 +689,30 @@ int vj_write_back_recode(VjVolume *v, uint64_t ino, VjFrozen *z, VjRecodePlan *p
         r = recode_inline(w);
     } else if (w->content == VJ_CONTENT_MAP) {
         open_old_map(w);
-        r = new_chunker(w);
-        if (r == 0) {
+        r = make_objects(w);
+    }
+    return tell(w, r);
+}
+
+int vj_write_back_remap(VjVolume *v, uint64_t ino, VjFrozen *z, VjRemapPlan *plan,
+                        VjWriteBack **out)
+{
+    WriteBack *w = write_back_new(v, ino, z);
+    int r;
+
+    *out = w;
+    w->mems = g_ptr_array_new_with_free_func((GDestroyNotify)vj_mem_unref);
+    r = load_before(w);
+    plan->to = w->size;
+    plan->found = 0;
+    if (r == 0 && w->before.content == VJ_CONTENT_MAP) {
+        w->content = VJ_CONTENT_MAP;
+        open_old_map(w);
+        r = vj_remap_plan(&w->old, plan, vj_volume_sizes(v, &w->before).avg_bytes,
+                          w->spans, w->mems);
+        w->recut.spans = (const VjPiece *)(const void *)w->spans->data;
+        w->recut.span_count = w->spans->len;
+        if (r == 0 && plan->found > 0) {
             r = make_objects(w);
         }
     }
@@ -594,6 +733,15 @@ int vj_write_back_commit(VjWriteBack *w)
 {
     int r = commit(w);
 
+    /* Fragments are not worth the last space of the metadata. */
+    if (w->as_fragments && (r == -ENOSPC || r == -EDQUOT || r == -EFBIG)) {
+        w->as_fragments = false;
+        r = objects_again(w);
+        if (r == 0) {
+            r = commit(w);
+        }
+    }
+
     for (unsigned i = 0; i < STALE_TRIES && r == -ESTALE; i++) {
         r = objects_again(w);
         if (r == 0) {
@@ -609,6 +757,7 @@ int vj_write_back_commit(VjWriteBack *w)
 
 void vj_write_back_end(VjWriteBack *w)
 {
+    give_back_fragments(w);
     outs_free(w, false);
 }
 
@@ -627,6 +776,9 @@ void vj_write_back_free(VjWriteBack *w)
     g_ptr_array_unref(w->recut.outs);
     g_array_unref(w->detached);
     g_array_unref(w->spans);
+    if (w->mems != NULL) {
+        g_ptr_array_unref(w->mems);
+    }
     vj_mem_unref(w->base_mem);
     g_free(w);
 }

@@ -172,6 +172,7 @@ crash_workload()
     crash_cut_options=()
     case $name in
     commits) options=(-o commit=3600) ;; # nothing is flushed that nobody asked for
+    fragments) options=(-o fragments=64K) ;; # they become objects all the time
     compact) crash_cut_options=(--near data.mdb.new) ;;
     checkpoint)
         options=(-o checkpoint=1) # one at each unmount, and when a second has passed

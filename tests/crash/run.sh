@@ -30,7 +30,7 @@ set --
 
 requires_crash
 [ ${#workloads[@]} -gt 0 ] ||
-    workloads=(edits editors small commits recode gc orphans remounts mixed compact checkpoint metafault \
+    workloads=(edits fragments editors small commits recode gc orphans remounts mixed compact checkpoint metafault \
         storefault)
 each=$(((states + ${#workloads[@]} - 1) / ${#workloads[@]}))
 declare -A made violations records

@@ -90,6 +90,24 @@ static void run_edits(StreamWriter *w, const Options *o)
     }
 }
 
+/* Small edits, most of them made durable at once: fragments, which become objects beside them. */
+static void run_fragments(StreamWriter *w, const Options *o)
+{
+    WFile *files[EDIT_FILES];
+
+    make_files(w, files, EDIT_FILES);
+    for (int i = 0; i < o->ops; i++) {
+        WFile *f = some_file(w, files, EDIT_FILES);
+
+        stream_edit(w, f, some_file(w, files, EDIT_FILES), EDIT_MOST);
+        if (!one_in(w, 4)) {
+            stream_fsync(w, f, one_in(w, 2));
+        } else if (one_in(w, 4)) {
+            sync_some(w, f);
+        }
+    }
+}
+
 /* ---- editors ------------------------------------------------------------------------ */
 
 #define DOCUMENTS 5u
@@ -657,12 +675,19 @@ static void run_mixed(StreamWriter *w, const Options *o)
 /* -------------------------------------------------------------------------------------- */
 
 static const Workload workloads[] = {
-    {"edits", 500, run_edits},           {"editors", 150, run_editors},
-    {"small", 800, run_small},           {"commits", 2600, run_commits},
-    {"recode", 200, run_recode},         {"gc", 250, run_gc},
-    {"orphans", 60, run_orphans},        {"remounts", 120, run_remounts},
-    {"mixed", 800, run_mixed},           {"compact", 60, run_compact},
-    {"checkpoint", 150, run_checkpoint}, {"metafault", 200, run_faults},
+    {"edits", 500, run_edits},
+    {"editors", 150, run_editors},
+    {"fragments", 500, run_fragments},
+    {"small", 800, run_small},
+    {"commits", 2600, run_commits},
+    {"recode", 200, run_recode},
+    {"gc", 250, run_gc},
+    {"orphans", 60, run_orphans},
+    {"remounts", 120, run_remounts},
+    {"mixed", 800, run_mixed},
+    {"compact", 60, run_compact},
+    {"checkpoint", 150, run_checkpoint},
+    {"metafault", 200, run_faults},
     {"storefault", 200, run_faults},
 };
 

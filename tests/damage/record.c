@@ -122,6 +122,17 @@ static void hit_node(const Tree *t, Hit *h, uint64_t ino, uint32_t node)
     }
 }
 
+static void hit_fragment(const Tree *t, Hit *h, uint64_t ino, uint32_t number)
+{
+    for (guint i = 0; i < t->fragments->len; i++) {
+        Use use = g_array_index(t->fragments, Use, i);
+
+        if (use.ino == ino && use.id == number) {
+            g_array_append_val(h->ranges, use);
+        }
+    }
+}
+
 static uint64_t users_of(const Tree *t, uint64_t id)
 {
     uint64_t bits = 0;
@@ -148,7 +159,6 @@ static void hit_record(const Tree *t, const Record *r, How how, Hit *h)
     gsize len;
     const uint8_t *key = g_bytes_get_data(r->key, &len);
     uint64_t first = len < 8 ? 0 : vj_be64_get(key), bits = things_of(t, first);
-    Use use = {.ino = first, .at = 0, .len = 100};
     bool is_gone = how == GONE || how == MOVED;
 
     switch (r->space) {
@@ -181,7 +191,7 @@ static void hit_record(const Tree *t, const Record *r, How how, Hit *h)
         hit_content(h, bits);
         break;
     case VJ_SPACE_FRAGMENT:
-        g_array_append_val(h->ranges, use);
+        hit_fragment(t, h, first, vj_be32_get(key + 8));
         break;
     case VJ_SPACE_OBJECT:
         hit_object(t, h, first, 0, UINT32_MAX);

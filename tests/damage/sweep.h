@@ -60,6 +60,7 @@ typedef struct Tree {
     VjRng rng;
     GArray *things;  /* Thing; at most 64: sets of them are bits */
     GArray *uses;    /* Use, of objects */
+    GArray *fragments; /* Use: bytes that fragments keep; id: their number */
     GArray *nodes;   /* Use, of map nodes */
     GArray *records; /* Record */
     GArray *objects; /* VjObject */

@@ -255,13 +255,15 @@ static int plant_fragment(VjTxn *txn, uint64_t ino, const uint8_t *bytes)
     VjEntry entry = {.kind = VJ_ENTRY_FRAGMENT,
                      .length = FRAGMENT_BYTES,
                      .stored_bytes = FRAGMENT_BYTES};
+    g_autofree VjFragment *fragment = vj_fragment_new(NULL, bytes, FRAGMENT_BYTES);
+    uint32_t number = 0;
     VjInode inode;
     int r = vj_inode_get(txn, ino, &inode);
 
-    entry.id = inode.root.next_node++;
     if (r == 0) {
-        r = vj_fragment_put(txn, ino, (uint32_t)entry.id, NULL, bytes, FRAGMENT_BYTES);
+        r = vj_fragment_add(txn, ino, fragment, &number);
     }
+    entry.id = number;
     if (r == 0) {
         r = vj_map_replace(txn, ino, &inode.root, 0, 0, &entry, 1, removed, detached);
     }
@@ -378,6 +380,8 @@ static void note_node(Tree *t, VjTxn *txn, uint64_t ino, uint32_t node, uint64_t
 
             if (e->kind == VJ_ENTRY_OBJECT) {
                 g_array_append_val(t->uses, part);
+            } else if (e->kind == VJ_ENTRY_FRAGMENT) {
+                g_array_append_val(t->fragments, part);
             }
             at += e->length;
         }
@@ -556,6 +560,7 @@ Tree *tree_new(const char *source, uint64_t seed)
     t->things = g_array_new(FALSE, FALSE, sizeof(Thing));
     g_array_set_clear_func(t->things, thing_clear);
     t->uses = g_array_new(FALSE, FALSE, sizeof(Use));
+    t->fragments = g_array_new(FALSE, FALSE, sizeof(Use));
     t->nodes = g_array_new(FALSE, FALSE, sizeof(Use));
     t->records = g_array_new(FALSE, FALSE, sizeof(Record));
     g_array_set_clear_func(t->records, record_clear);
@@ -580,6 +585,7 @@ void tree_free(Tree *t)
 {
     g_array_unref(t->things);
     g_array_unref(t->uses);
+    g_array_unref(t->fragments);
     g_array_unref(t->nodes);
     g_array_unref(t->records);
     g_array_unref(t->objects);

@@ -76,10 +76,20 @@ static void volume_open(Worker *w, bool check)
                         .wrap_store = m->o.faults > 0 ? "fault" : NULL,
                         .wrap_meta = m->o.conflicts > 0 && !check ? faults : NULL};
 
+    VjRemapLimits limits;
+
     if (!vj_volume_open(&how, &m->v, &error)) {
         fail(w, "open: %s", error->message);
     }
     m->v->recode_step_bytes = m->o.size / 16; /* several for each file */
+    /* Fragments in all stages: few wait, many wait, the bounds are met. */
+    limits.step_bytes = m->o.size / 16;
+    limits.idle_us = (int64_t)1000 << vj_rng_below(&w->rng, 10);
+    limits.file_most = 8u << vj_rng_below(&w->rng, 8);
+    limits.most = 4 * limits.file_most;
+    if (!check) {
+        vj_remapper_limit(m->v->remapper, &limits);
+    }
 }
 
 /* Every so many calls of the store fail with EIO; 0: none. */

@@ -4,6 +4,8 @@
  */
 #include "model.h"
 
+#include "file/volume-private.h"
+
 #include <sys/stat.h>
 
 /* ---- inodes ---------------------------------------------------------------------- */
@@ -390,6 +392,14 @@ static void op_sync(Worker *w, ModelFile *f)
     MUST(w, "sync", vj_file_sync(f->f));
 }
 
+/* Fragments of all files become objects, also while another thread syncs or recodes. */
+static void op_remap(Worker *w, ModelFile *f)
+{
+    (void)f;
+    say(w, "remap");
+    MUST(w, "remap", vj_volume_remap(w->m->v));
+}
+
 static void op_commit(Worker *w, ModelFile *f)
 {
     say(w, "commit %u", f->number);
@@ -435,11 +445,11 @@ static const struct {
     {{300, false}, op_read},   {{80, true}, op_replace},    {{110, true}, op_insert},
     {{90, false}, op_delete},  {{120, true}, op_write},     {{80, true}, op_store},
     {{60, true}, op_append},   {{12, true}, op_truncate},   {{30, true}, op_punch},
-    {{40, true}, op_copy},     {{25, false}, op_seek},      {{8, false}, op_sync},
+    {{40, true}, op_copy},     {{25, false}, op_seek},      {{50, false}, op_sync},
     {{20, false}, op_commit},  {{10, false}, op_kick},      {{10, false}, op_reopen},
     {{20, false}, op_getattr}, {{1, false}, op_unlink},     {{8, false}, op_choose},
     {{10, false}, op_recode},  {{1, false}, op_recode_all}, {{40, true}, op_hole},
-    {{60, true}, op_shift},
+    {{60, true}, op_shift},    {{4, false}, op_remap},
 };
 
 /* A file that has grown too large is cut first. */

@@ -97,6 +97,9 @@ tests_unit_file_test_superblock_LDADD = tests/unit/file/libmem-meta.la $(LDADD_f
 UNIT_TESTS += tests/unit/file/test-fragment
 tests_unit_file_test_fragment_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/file/test-small
+tests_unit_file_test_small_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/file/test-recode
 tests_unit_file_test_recode_SOURCES = \
 	tests/unit/file/settings-fixture.c \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-fragment.c - maps that name fragments, as a later version may leave them
+ * test-fragment.c - maps that name fragments in ways that this version does not leave them
  *
- * No call makes a fragment, so the tests plant them in a transaction of their own.
+ * The tests plant them in a transaction of their own.  What small changes leave: test-small.c.
  */
 #include "../../lib/test.h"
 
@@ -175,7 +175,7 @@ static void an_edit_makes_objects_of_them(void **state)
     assert_int_equal(vj_file_open(x->v, x->ino, &f), 0);
     assert_int_equal(vj_file_replace(f, 4000, 0, "hello", 5, false, NULL), 0);
     expect_bytes(f, want, sizeof want);
-    assert_int_equal(vj_file_sync(f), 0);
+    assert_int_equal(vj_file_commit(f), 0);
     expect_bytes(f, want, sizeof want);
     assert_true(count_fragments(x) < FRAGMENTS);
     vj_file_unref(f);

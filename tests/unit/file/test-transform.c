@@ -160,7 +160,7 @@ static void mixed_files(void **state)
         memmove(bytes + at + sizeof piece, bytes + at + 1000, len - at - 1000);
         memcpy(bytes + at, piece, sizeof piece);
         len += sizeof piece - 1000;
-        assert_int_equal(vj_file_sync(f), 0);
+        assert_int_equal(vj_file_commit(f), 0); /* as objects */
         expect_bytes(f, bytes, len);
     }
     map = map_of(f);

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * remap.c - fragments are counted, and become objects in the background
+ *
+ * Every fragment is counted with its inode: each commit and each drop says how many it made and
+ * dropped, and those of earlier mounts are counted when the volume is opened.  No commit makes
+ * more than the bounds allow; beyond them a small change is stored as objects, as any other.
+ *
+ * One thread takes the file whose fragments have not changed for longest: when they have not for
+ * VJ_REMAP_IDLE_US, or at once when a file or the volume has half of what it may have.  It works
+ * in steps, each a turn of write-back and a commit of its own, and goes on where it stopped.
+ */
+#include "file/volume-private.h"
+
+/* Of one inode that has fragments. */
+typedef struct Use {
+    uint64_t ino;
+    uint32_t count;
+    uint32_t reserved;
+    uint64_t offset; /* where the next step goes on */
+    uint64_t change; /* x->changes of its last change */
+    int64_t due_us;
+    GList *link; /* in due */
+    bool urgent; /* has more than half of what a file may have */
+    bool busy;   /* the thread has it */
+} Use;
+
+struct VjRemapper {
+    VjVolume *v;
+    GThread *thread;
+    VjMutex lock; /* VJ_RANK_FILE_FLUSHER */
+    VjCond wake;
+    /* guarded by lock: */
+    GHashTable *uses; /* uint64_t* in Use → Use, owned */
+    GQueue due;       /* Use: the urgent first, then rising by due_us */
+    uint32_t count, reserved;
+    VjRemapLimits limits;
+    uint32_t most; /* that there may be now: space may be short */
+    uint64_t changes;
+    bool stop;
+};
+
+/* ---- counting ------------------------------------------------------------------------------ */
+
+static Use *use_locked(VjRemapper *x, uint64_t ino)
+{
+    Use *u = g_hash_table_lookup(x->uses, &ino);
+
+    if (u == NULL) {
+        u = g_new0(Use, 1);
+        u->ino = ino;
+        g_hash_table_insert(x->uses, &u->ino, u);
+    }
+    return u;
+}
+
+static void unqueue_locked(VjRemapper *x, Use *u)
+{
+    if (u->link != NULL) {
+        g_queue_delete_link(&x->due, u->link);
+        u->link = NULL;
+    }
+}
+
+static void queue_locked(VjRemapper *x, Use *u, int64_t due_us)
+{
+    GList *link;
+
+    unqueue_locked(x, u);
+    link = x->due.tail;
+    u->due_us = due_us;
+    while (link != NULL && ((Use *)link->data)->due_us > u->due_us) {
+        link = link->prev;
+    }
+    if (link == NULL) {
+        g_queue_push_head(&x->due, u);
+        u->link = x->due.head;
+    } else {
+        g_queue_insert_after(&x->due, link, u);
+        u->link = link->next;
+    }
+    vj_cond_signal(&x->wake);
+}
+
+/* Forgets an inode that has no fragments. */
+static void release_locked(VjRemapper *x, Use *u)
+{
+    if (u->count == 0 && u->reserved == 0 && !u->busy) {
+        unqueue_locked(x, u);
+        g_hash_table_remove(x->uses, &u->ino);
+    }
+}
+
+/* Fragments that the volume may have: a page of metadata each. */
+static uint32_t most_locked(const VjRemapper *x, uint64_t available_bytes)
+{
+    return (uint32_t)MIN(x->limits.most,
+                         available_bytes / VJ_FRAGMENTS_SPACE_PART / VJ_FRAGMENT_PAGE);
+}
+
+bool vj_remapper_reserve(VjRemapper *x, uint64_t ino, uint32_t count)
+{
+    uint64_t available_bytes = vj_space_available(&x->v->space);
+    uint32_t now, most;
+    bool fits;
+    Use *u;
+
+    vj_mutex_lock(&x->lock);
+    x->most = most = most_locked(x, available_bytes);
+    u = g_hash_table_lookup(x->uses, &ino);
+    now = u != NULL ? u->count + u->reserved : 0;
+    fits = count <= most && x->count + x->reserved <= most - count &&
+           count <= x->limits.file_most && now <= x->limits.file_most - count;
+    if (fits && count > 0) {
+        use_locked(x, ino)->reserved += count;
+        x->reserved += count;
+    }
+    vj_mutex_unlock(&x->lock);
+    return fits;
+}
+
+void vj_remapper_settle(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t made,
+                        uint32_t dropped)
+{
+    Use *u;
+
+    if (x == NULL) {
+        return;
+    }
+    vj_mutex_lock(&x->lock);
+    u = use_locked(x, ino);
+    g_assert(u->reserved >= reserved && x->reserved >= reserved);
+    u->reserved -= reserved;
+    x->reserved -= reserved;
+    u->count += made;
+    x->count += made;
+    dropped = MIN(dropped, u->count); /* what is damaged may go twice */
+    u->count -= dropped;
+    x->count -= dropped;
+    u->urgent = u->count > x->limits.file_most / 2;
+    if (made > 0) {
+        u->change = ++x->changes;
+        if (!u->busy) {
+            queue_locked(x, u, u->urgent ? 0 : vj_clock_mono_us() + x->limits.idle_us);
+        }
+    }
+    release_locked(x, u);
+    vj_mutex_unlock(&x->lock);
+}
+
+void vj_remapper_limit(VjRemapper *x, const VjRemapLimits *limits)
+{
+    vj_mutex_lock(&x->lock);
+    x->limits = *limits;
+    x->most = limits->most;
+    vj_mutex_unlock(&x->lock);
+}
+
+uint32_t vj_remapper_count(VjRemapper *x, uint64_t ino, uint32_t *all)
+{
+    const Use *u;
+    uint32_t count;
+
+    vj_mutex_lock(&x->lock);
+    u = g_hash_table_lookup(x->uses, &ino);
+    count = u != NULL ? u->count : 0;
+    *all = x->count;
+    vj_mutex_unlock(&x->lock);
+    return count;
+}
+
+/* ---- one file -------------------------------------------------------------------------------- */
+
+static int step_of(VjVolume *v, uint64_t ino, VjRemap *step)
+{
+    g_autoptr(VjFile) f = NULL;
+    int r = vj_file_open(v, ino, &f);
+
+    if (r == 0) {
+        r = vj_file_remap(f, step);
+    }
+    if (r == 0) {
+        vj_count(&v->remap_steps, 1);
+    }
+    return r;
+}
+
+/* Steps of a file that the thread has, as long as they are wanted.  False: nothing came of it. */
+static bool work(VjRemapper *x, Use *u)
+{
+    VjRemap step = {.offset = u->offset, .most_bytes = x->limits.step_bytes};
+    bool from_start = u->offset == 0, found = false;
+    bool was_urgent = u->urgent, wanted = true;
+    uint64_t change = u->change;
+    int r = 0;
+
+    while (wanted) {
+        vj_mutex_unlock(&x->lock);
+        r = step_of(x->v, u->ino, &step);
+        vj_mutex_lock(&x->lock);
+        found = found || step.found > 0;
+        u->offset = r < 0 || step.done ? 0 : step.offset;
+        wanted = r == 0 && !step.done && !x->stop && u->count > 0 &&
+                 (u->change == change || x->count > x->most / 2 ||
+                  (was_urgent && u->count > x->limits.file_most / 4));
+    }
+    if (r < 0 && r != -ENOENT && r != -EROFS) {
+        vj_log_warn("inode %" G_GUINT64_FORMAT
+                    ": its small changes cannot be stored as objects now: %s",
+                    u->ino, g_strerror(-r));
+    }
+    return r == 0 && (found || !from_start || !step.done);
+}
+
+/* The next file, or NULL; its time may not have come. */
+static Use *next_locked(VjRemapper *x)
+{
+    return g_queue_peek_head(&x->due);
+}
+
+static bool is_due_locked(const VjRemapper *x, const Use *u)
+{
+    return u->due_us <= vj_clock_mono_us() || x->count > x->most / 2;
+}
+
+static gpointer remapper_main(gpointer opaque)
+{
+    VjRemapper *x = opaque;
+    int64_t rest_us = 0; /* after a failure: the volume may be full */
+
+    vj_mutex_lock(&x->lock);
+    while (!x->stop) {
+        Use *u = next_locked(x);
+        int64_t now_us = vj_clock_mono_us();
+
+        if (u == NULL) {
+            vj_cond_wait(&x->wake, &x->lock);
+        } else if (now_us < rest_us) {
+            (void)vj_cond_wait_until(&x->wake, &x->lock, rest_us);
+        } else if (!is_due_locked(x, u)) {
+            (void)vj_cond_wait_until(&x->wake, &x->lock, u->due_us);
+        } else {
+            bool went_well;
+
+            unqueue_locked(x, u);
+            u->busy = true;
+            went_well = work(x, u);
+            u->busy = false;
+            now_us = vj_clock_mono_us();
+            if (!went_well) {
+                rest_us = now_us + MIN(x->limits.idle_us, VJ_REMAP_RETRY_US);
+                queue_locked(x, u, now_us + VJ_REMAP_RETRY_US);
+            } else {
+                queue_locked(x, u, u->urgent ? 0 : now_us + x->limits.idle_us);
+            }
+            release_locked(x, u);
+        }
+    }
+    vj_mutex_unlock(&x->lock);
+    return NULL;
+}
+
+int vj_volume_remap(VjVolume *v)
+{
+    g_autoptr(GArray) inos = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    GHashTableIter iter;
+    uint64_t step_bytes;
+    gpointer use;
+    int r = 0;
+
+    if (v->remapper == NULL) {
+        return -EROFS;
+    }
+    vj_mutex_lock(&v->remapper->lock);
+    step_bytes = v->remapper->limits.step_bytes;
+    g_hash_table_iter_init(&iter, v->remapper->uses);
+    while (g_hash_table_iter_next(&iter, NULL, &use)) {
+        g_array_append_val(inos, ((Use *)use)->ino);
+    }
+    vj_mutex_unlock(&v->remapper->lock);
+    for (guint i = 0; i < inos->len; i++) {
+        VjRemap step = {.offset = 0, .most_bytes = step_bytes};
+        int one = 0;
+
+        while (one == 0 && !step.done) {
+            one = step_of(v, g_array_index(inos, uint64_t, i), &step);
+        }
+        r = r == 0 && one != -ENOENT ? one : r;
+    }
+    return r;
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+/* Every fragment of earlier mounts. */
+static int count_earlier(VjRemapper *x)
+{
+    uint8_t last[12];
+    VjSlice after = vj_slice(NULL, 0);
+    int64_t due_us = vj_clock_mono_us() + x->limits.idle_us;
+    uint64_t count = 0;
+    int r = vj_meta_count(x->v->meta, VJ_SPACE_FRAGMENT, &count);
+
+    while (r == 0 && count > 0) {
+        VJ_AUTO_READ_TXN *txn = NULL;
+        VjSlice key, value;
+
+        r = vj_meta_begin_read(x->v->meta, &txn);
+        for (unsigned i = 0; r == 0 && i < 4096; i++) {
+            Use *u;
+
+            r = vj_txn_next(txn, VJ_SPACE_FRAGMENT, after, &key, &value);
+            if (r == 0 && key.len != sizeof last) {
+                r = -ENOENT; /* fsck.varjfs tells of it */
+            }
+            if (r < 0) {
+                break;
+            }
+            memcpy(last, key.data, sizeof last);
+            after = vj_slice(last, sizeof last);
+            u = use_locked(x, vj_be64_get(last));
+            u->count++;
+            x->count++;
+            u->urgent = u->count > x->limits.file_most / 2;
+            if (u->link == NULL) {
+                queue_locked(x, u, due_us);
+            }
+        }
+    }
+    return r == -ENOENT ? 0 : r;
+}
+
+bool vj_remapper_open(VjVolume *v, uint64_t most_bytes, VjRemapper **out, GError **error)
+{
+    uint64_t most = MIN(most_bytes / VJ_FRAGMENT_PAGE, UINT32_MAX / 2);
+    VjRemapper *x = g_new0(VjRemapper, 1);
+    int r;
+
+    *out = NULL;
+    x->v = v;
+    x->limits = (VjRemapLimits){.most = (uint32_t)most,
+                                .file_most = (uint32_t)(most / 2),
+                                .idle_us = VJ_REMAP_IDLE_US,
+                                .step_bytes = VJ_REMAP_STEP_BYTES};
+    x->most = x->limits.most;
+    vj_mutex_init(&x->lock, VJ_RANK_FILE_FLUSHER, "file.remapper");
+    vj_cond_init(&x->wake);
+    x->uses = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    g_queue_init(&x->due);
+    r = count_earlier(x); /* nobody else has it yet */
+    if (r < 0) {
+        vj_remapper_free(x);
+        return vj_error_set_errno(error, -r, "fragments of the last mount");
+    }
+    x->thread = g_thread_new("varjfs-remap", remapper_main, x);
+    *out = x;
+    return true;
+}
+
+void vj_remapper_stop(VjRemapper *x)
+{
+    if (x == NULL || x->thread == NULL) {
+        return;
+    }
+    vj_mutex_lock(&x->lock);
+    x->stop = true;
+    vj_cond_broadcast(&x->wake);
+    vj_mutex_unlock(&x->lock);
+    g_thread_join(g_steal_pointer(&x->thread));
+}
+
+void vj_remapper_free(VjRemapper *x)
+{
+    if (x == NULL) {
+        return;
+    }
+    g_assert(x->thread == NULL);
+    g_queue_clear(&x->due);
+    g_hash_table_unref(x->uses);
+    vj_cond_clear(&x->wake);
+    vj_mutex_clear(&x->lock);
+    g_free(x);
+}
