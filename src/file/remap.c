@@ -186,7 +186,7 @@ static int step_of(VjVolume *v, uint64_t ino, VjRemap *step)
 }
 
 /* Steps of a file that the thread has, as long as they are wanted.  False: nothing came of it. */
-static bool work(VjRemapper *x, Use *u)
+static bool work(VjRemapper *x, Use *u) VJ_REQUIRES(x->lock)
 {
     VjRemap step = {.offset = u->offset, .most_bytes = x->limits.step_bytes};
     bool from_start = u->offset == 0, found = false;
