@@ -515,6 +515,8 @@ bool vj_lmdb_redo_open(VjLmdb *d, const VjMetaPlace *place, uint64_t bytes,
     d->redo.log = log;
     d->redo.recovering = false;
     d->redo.round = d->redo.point.round + 2;
+    /* A move of what was replayed may still run: the file has the old rounds when it ends. */
+    d->redo.after_round = d->redo.round + 1;
     if (d->read_only) {
         d->moved_seq = d->seq;
     }
