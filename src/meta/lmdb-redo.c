@@ -370,6 +370,17 @@ static int replay_end(void *opaque, const VjRedoRun *run)
     return 0;
 }
 
+/* Before anything of a damaged log is given up. */
+static void keep_log(const VjLmdb *d)
+{
+    int rc = vj_redo_keep(d->dir_fd);
+
+    if (rc < 0 && rc != -ENOENT) {
+        vj_log_error("meta lmdb: %s/" VJ_REDO_FILE ": no copy of it can be kept: %s",
+                     d->path, g_strerror(-rc));
+    }
+}
+
 /* The writer's lock: more than the analysis can see. */
 static bool replay(VjLmdb *d, const VjRedo *log, bool salvage, GError **error)
     VJ_TSA(no_thread_safety_analysis);
@@ -396,6 +407,12 @@ static bool replay(VjLmdb *d, const VjRedo *log, bool salvage, GError **error)
                     " records, %" G_GUINT64_FORMAT " bytes",
                     d->path, found.records, found.bytes);
     }
+    if (found.flaws > 0 && salvage) {
+        keep_log(d);
+        vj_log_error("meta lmdb: %s/" VJ_REDO_FILE
+                     ": %s; what is behind that is given up",
+                     d->path, flaw);
+    }
     return found.flaws == 0 || salvage ||
            vj_error_set(error, EBADMSG,
                         "%s/" VJ_REDO_FILE " is damaged (%s); see fsck.varjfs(8)",
@@ -419,6 +436,29 @@ static const char *why_not(const VjLmdb *d, const VjRedo *log, int rc)
                : "it is not the one that " VJ_LMDB_FILE " needs";
 }
 
+/* Of a log whose head is damaged, or whose end is missing; it is not written to again. */
+static bool recover_rest(VjLmdb *d, const char *why, GError **error)
+{
+    VjRedo *log = NULL;
+    int rc = vj_redo_open_as(d->dir_fd, d->redo.point.id, &log);
+    bool ok;
+
+    keep_log(d);
+    if (rc < 0) {
+        vj_log_error("meta lmdb: %s/" VJ_REDO_FILE
+                     ": %s, nor has it the length of a log; what was in it is given up",
+                     d->path, why);
+        return true;
+    }
+    vj_log_warn("meta lmdb: %s/" VJ_REDO_FILE ": %s; what records it has are read",
+                d->path, why);
+    d->seq = d->durable_seq = d->moved_seq = d->redo.point.seq;
+    d->redo.recovering = true;
+    ok = replay(d, log, true, error);
+    vj_redo_close(log);
+    return ok;
+}
+
 static bool is_lost(int rc)
 {
     return rc == 0 || rc == -ENOENT || rc == -EBADMSG;
@@ -440,6 +480,10 @@ static bool recover(VjLmdb *d, bool salvage, VjRedo **log, GError **error)
                                 ", which has the last commits: %s; see fsck.varjfs(8)",
                                 d->path, why);
         }
+        if (rc == -EBADMSG && !d->redo.point_is_lost) {
+            return recover_rest(d, why, error);
+        }
+        keep_log(d);
         vj_log_error("meta lmdb: %s/" VJ_REDO_FILE ": %s; what was in it is given up",
                      d->path, why);
         return true;

@@ -38,6 +38,22 @@ int vj_redo_point_decode(VjSlice bytes, VjRedoPoint *out) G_GNUC_WARN_UNUSED_RES
  */
 int vj_redo_open(int dir_fd, bool write, VjRedo **out) G_GNUC_WARN_UNUSED_RESULT;
 /*
+ * vj_redo_open_as - a repair: a log whose head is damaged or whose end is missing, only to be read
+ *
+ * The head says nothing that cannot be known without it: @id, from the metadata file, and the
+ * length of the halves, from the file's.  Each record still has to prove that it is one of @id.
+ * Returns   0; -ENOENT; -EBADMSG: it has neither a head nor the length of a log; -EIO
+ */
+int vj_redo_open_as(int dir_fd, const uint8_t id[VJ_REDO_ID_BYTES],
+                    VjRedo **out) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * vj_redo_keep - "redo.log.damaged-TIME" beside it: the same file, which is then never written again
+ *
+ * Returns   0, durable; -ENOENT, -EEXIST, -EPERM (no hard links), -EIO
+ */
+int vj_redo_keep(int dir_fd) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
  * vj_redo_begin - an empty log with an id of its own, for which the blocks are there
  *
  * Uses the file that there is, when it is one of about @bytes; nothing in it counts any more.

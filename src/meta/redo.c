@@ -268,6 +268,81 @@ int vj_redo_open(int dir_fd, bool write, VjRedo **out)
     return 0;
 }
 
+/* A file that ends early reads as zeroes: what is there then has no magic. */
+static int read_at(const VjRedo *log, void *dst, size_t len, uint64_t at)
+{
+    int rc = vj_fd_pread_all(log->fd, dst, len, at);
+
+    if (rc == -EBADMSG) {
+        memset(dst, 0, len);
+        rc = 0;
+    }
+    return rc;
+}
+
+int vj_redo_open_as(int dir_fd, const uint8_t id[VJ_REDO_ID_BYTES], VjRedo **out)
+{
+    int fd = openat(dir_fd, VJ_REDO_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    VjRedo *log;
+    VjRedoHead head;
+    struct stat st;
+    uint64_t bytes;
+    int rc;
+
+    *out = NULL;
+    if (fd < 0) {
+        return -errno;
+    }
+    log = redo_new(fd);
+    rc = fstat(fd, &st) != 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EBADMSG;
+    if (rc == 0) {
+        rc = read_at(log, &head, sizeof head, 0);
+    }
+    if (rc == 0 && head_decode(&head, log) < 0) {
+        bytes = CLAMP((uint64_t)st.st_size, file_bytes(VJ_REDO_BLOCK_BYTES),
+                      file_bytes(VJ_REDO_BYTES_MAX / 2));
+        log->half_bytes = half_of(bytes);
+        rc = (uint64_t)st.st_size == file_bytes(log->half_bytes) ? 0 : -EBADMSG;
+    }
+    if (rc < 0) {
+        vj_redo_close(log);
+        return rc;
+    }
+    memcpy(log->id, id, VJ_REDO_ID_BYTES);
+    *out = log;
+    return 0;
+}
+
+/* Names in one second; more than that are no help to anybody. */
+#define KEPT_NAMES_MOST 100u
+
+int vj_redo_keep(int dir_fd)
+{
+    g_autoptr(GDateTime) now = g_date_time_new_now_utc();
+    g_autofree char *date = g_date_time_format(now, "%Y%m%dT%H%M%SZ");
+
+    for (unsigned i = 0; i < KEPT_NAMES_MOST; i++) {
+        g_autofree char *more = i > 0 ? g_strdup_printf("-%u", i) : g_strdup("");
+        g_autofree char *name = g_strdup_printf(VJ_REDO_FILE ".damaged-%s%s", date, more);
+
+        if (linkat(dir_fd, VJ_REDO_FILE, dir_fd, name, 0) == 0) {
+            return fsync(dir_fd) == 0 ? 0 : -errno;
+        }
+        if (errno != EEXIST) {
+            return -errno;
+        }
+    }
+    return -EEXIST;
+}
+
+/* A file that was put aside under another name is not written to any more. */
+static bool is_kept(const VjRedo *log)
+{
+    struct stat st;
+
+    return fstat(log->fd, &st) != 0 || st.st_nlink > 1;
+}
+
 /* So that the device has it, and so that no block is written for the first time later. */
 static int fill(int fd, uint64_t bytes)
 {
@@ -324,7 +399,7 @@ int vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out)
         return -EINVAL;
     }
     rc = vj_redo_open(dir_fd, true, &log);
-    if (rc == 0 && log->half_bytes != half_of(bytes)) {
+    if (rc == 0 && (log->half_bytes != half_of(bytes) || is_kept(log))) {
         vj_redo_close(log);
         log = NULL;
     }
@@ -389,18 +464,6 @@ static void G_GNUC_PRINTF(2, 3) flaw(Reading *r, const char *format, ...)
     text = g_strdup_vprintf(format, args);
     va_end(args);
     r->reader->say(r->reader->opaque, text);
-}
-
-/* A file that ends early reads as zeroes: what is there then has no magic. */
-static int read_at(const VjRedo *log, void *dst, size_t len, uint64_t at)
-{
-    int rc = vj_fd_pread_all(log->fd, dst, len, at);
-
-    if (rc == -EBADMSG) {
-        memset(dst, 0, len);
-        rc = 0;
-    }
-    return rc;
 }
 
 /* 1: there is a record, and its body is in @r; 0: there is none. */
