@@ -171,7 +171,7 @@ static int gather_inline(WriteBack *w)
 
 /* ---- the transaction ---------------------------------------------------------------------- */
 
-/* Numbers of the fragments that new entries go on naming. */
+/* Numbers of the damaged fragments that new entries go on naming. */
 static bool is_kept(const GArray *kept, uint64_t number)
 {
     for (guint i = 0; i < kept->len; i++) {
@@ -193,8 +193,11 @@ static int add_fragment(WriteBack *w, VjTxn *txn, const VjFragment *fragment, Vj
     return r;
 }
 
-/* A part of a fragment that another entry names already: a fragment has one name. */
-static int copy_fragment(WriteBack *w, VjTxn *txn, VjEntry *e)
+/*
+ * A part of an old fragment becomes one of its own: the old one goes with its entry, which may lie
+ * in a subtree that is dropped later.
+ */
+static int copy_fragment(WriteBack *w, VjTxn *txn, GArray *kept, VjEntry *e)
 {
     const VjTransform want = vj_volume_transform(w->v, &w->before);
     g_autofree VjFragment *copy = NULL;
@@ -203,8 +206,12 @@ static int copy_fragment(WriteBack *w, VjTxn *txn, VjEntry *e)
                 ? -EBADMSG
                 : vj_fragment_get(txn, w->ino, e, 0, bytes, e->length);
 
+    if (vj_is_damage(r)) { /* the map goes on naming what cannot be read */
+        g_array_append_val(kept, e->id);
+        return 0;
+    }
     if (r < 0) {
-        return vj_is_damage(r) ? 0 : r; /* nobody can read it: fsck.varjfs tells of it */
+        return r;
     }
     copy = vj_fragment_new(&want, bytes, e->length);
     return add_fragment(w, txn, copy, e);
@@ -216,14 +223,8 @@ static int take_fragment(WriteBack *w, VjTxn *txn, const VjOut *out, GArray *kep
     e->id = out->stored;
     e->start = out->start;
     e->stored_bytes = (uint32_t)out->length;
-    if (out->fragment != NULL) {
-        return add_fragment(w, txn, out->fragment, e);
-    }
-    if (is_kept(kept, out->stored)) {
-        return copy_fragment(w, txn, e);
-    }
-    g_array_append_val(kept, out->stored);
-    return 0;
+    return out->fragment != NULL ? add_fragment(w, txn, out->fragment, e)
+                                 : copy_fragment(w, txn, kept, e);
 }
 
 /* References for all new entries, before any old one is dropped: what both name stays. */
@@ -261,7 +262,7 @@ static int take_all(WriteBack *w, VjTxn *txn, GArray *kept, VjEntry *entries)
     return r;
 }
 
-/* @kept: fragments that new entries name. */
+/* @kept: old fragments that new entries name. */
 static int drop_removed(WriteBack *w, VjTxn *txn, const GArray *removed,
                         const GArray *kept)
 {

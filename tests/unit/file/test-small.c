@@ -401,6 +401,30 @@ static void a_full_store(void **state)
     done(&x);
 }
 
+/* What is left of a fragment stays, though all of the map around it is cut off as one tree. */
+static void a_full_store_and_a_large_cut(void **state)
+{
+    Fixture x;
+    size_t end;
+
+    (void)state;
+    make(&x, "objects=16K", (size_t)24 << 20);
+    edit_and_sync(&x, 0, PIECE, PIECE);
+    edit_and_sync(&x, x.len - PIECE, PIECE, PIECE);
+    close_volume(&x);
+    open_volume(&x, false, "fault:errno=ENOSPC,kinds=put,every=1");
+    end = x.len / 2;
+    edit(&x, 1000, end - 1000, 0);
+    assert_int_equal(vj_file_commit(x.f), 0);
+    end = x.len - 1000;
+    edit(&x, x.len / 2, end - x.len / 2, 0);
+    assert_int_equal(vj_file_commit(x.f), 0);
+    vj_dropper_drain(x.v->dropper);
+    expect_bytes(&x);
+    expect_sound(&x);
+    done(&x);
+}
+
 static int plant_last_body(VjTxn *txn, void *opaque)
 {
     const Fixture *x = opaque;
@@ -465,6 +489,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_grows_slowly_takes_few_records),
     cmocka_unit_test(other_changes_meet_fragments),
     cmocka_unit_test(a_full_store),
+    cmocka_unit_test(a_full_store_and_a_large_cut),
     cmocka_unit_test(numbers_are_used_again),
     cmocka_unit_test(new_files),
 };
