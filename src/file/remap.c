@@ -150,9 +150,20 @@ void vj_remapper_settle(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t
 
 void vj_remapper_limit(VjRemapper *x, const VjRemapLimits *limits)
 {
+    GHashTableIter each;
+    gpointer value;
+
     vj_mutex_lock(&x->lock);
     x->limits = *limits;
     x->most = limits->most;
+    g_hash_table_iter_init(&each, x->uses);
+    while (g_hash_table_iter_next(&each, NULL, &value)) {
+        Use *u = value;
+
+        if (u->link != NULL && !u->urgent) {
+            queue_locked(x, u, vj_clock_mono_us() + limits->idle_us);
+        }
+    }
     vj_mutex_unlock(&x->lock);
 }
 

@@ -352,7 +352,7 @@ bool vj_remapper_reserve(VjRemapper *x, uint64_t ino, uint32_t count);
 /* After a commit or none: what was reserved is given back, @made and @dropped are counted. */
 void vj_remapper_settle(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t made,
                         uint32_t dropped);
-/* Tests: other limits than the ones above, from the next change on. */
+/* Tests: other limits than the ones above; files that wait do so for the new time, from now. */
 void vj_remapper_limit(VjRemapper *x, const VjRemapLimits *limits);
 /* As counted: of @ino, and of all. */
 uint32_t vj_remapper_count(VjRemapper *x, uint64_t ino, uint32_t *all);
