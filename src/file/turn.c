@@ -205,7 +205,7 @@ int vj_file_write_back(VjFile *f)
     return write_back_all(f, false);
 }
 
-/* ---- recoding --------------------------------------------------------------------------- */
+/* ---- steps over content that stays: recoding, and fragments that become objects ----------- */
 
 /*
  * This thread may commit now, and nobody else: *version is that of the map.  What an earlier
@@ -290,23 +290,97 @@ static int committed_record(VjFile *f, VjInode *out)
     return r < 0 ? r : vj_inode_get(txn, f->ino, out);
 }
 
+typedef struct Step {
+    /* Plans and puts the step over @z, the identity; the write-back is owned also on failure. */
+    int (*plan)(VjVolume *v, uint64_t ino, VjFrozen *z, void *plan, VjWriteBack **w);
+    void *its;           /* VjRecodePlan or VjRemapPlan */
+    uint64_t most_bytes; /* that it puts, about */
+    bool insists;        /* makes space when there is none */
+    /* out: */
+    bool begun;
+    bool committed;
+    uint64_t version, size; /* of the map that it began with, once begun */
+} Step;
+
 /* With the turn in this thread's hands. */
-static int recode_step(VjFile *f, VjRecode *step, bool *committed, VjWriteBack **w)
+static int step_in_turn(VjFile *f, Step *s, VjWriteBack **w)
 {
     VjVolume *v = f->volume;
-    VjRecodePlan plan = {.from = step->offset};
-    VjFrozen *z = lay_identity(f, step->size);
-    int r = vj_write_back_recode(v, f->ino, z, &plan, w);
+    VjFrozen *z = lay_identity(f, s->size);
+    int r = s->plan(v, f->ino, z, s->its, w);
 
     if (r == 0 && vj_write_back_needs_flush(*w)) {
         r = vj_objects_flush(v->objects);
     }
     if (r == 0 && vj_write_back_changes(*w)) {
         r = vj_write_back_commit(*w);
-        *committed = r == 0;
+        s->committed = r == 0;
     }
     vj_write_back_end(*w);
     vj_frozen_unref(z);
+    return r;
+}
+
+static int step_run(VjFile *f, Step *s)
+{
+    VjVolume *v = f->volume;
+    VjWriteBack *w = NULL;
+    uint64_t reserved = 0;
+    VjInode inode;
+    int r = committed_record(f, &inode);
+
+    if (r == 0) {
+        r = reserve_step(f, s->most_bytes, inode.size, &reserved);
+    }
+    if (r == -ENOSPC && s->insists && vj_volume_make_space(v) == 0) {
+        r = reserve_step(f, s->most_bytes, inode.size, &reserved);
+    }
+    if (r == 0) {
+        r = claim(f, &s->version);
+    }
+    if (r == 0) {
+        r = committed_record(f, &inode);
+        if (r == 0) {
+            s->begun = true;
+            s->size = inode.size;
+            r = step_in_turn(f, s, &w);
+        }
+        give_up_claim(f, s->committed);
+    }
+    vj_space_settle(&v->space, reserved);
+    if (w != NULL) {
+        vj_write_back_free(w);
+    }
+    return r == -ESTALE ? -EIO : r;
+}
+
+static int plan_recode(VjVolume *v, uint64_t ino, VjFrozen *z, void *plan, VjWriteBack **w)
+{
+    return vj_write_back_recode(v, ino, z, plan, w);
+}
+
+int vj_file_recode(VjFile *f, VjRecode *step)
+{
+    VjVolume *v = f->volume;
+    VjRecodePlan plan = {.from = step->offset};
+    Step s = {.plan = plan_recode,
+              .its = &plan,
+              .most_bytes = v->recode_step_bytes,
+              .insists = true};
+    int r;
+
+    if (vj_volume_read_only(v)) {
+        return -EROFS;
+    }
+    r = step->offset == 0 ? vj_file_write_back(f) : 0;
+    if (r == 0) {
+        r = step_run(f, &s);
+    }
+    if (s.begun) {
+        step->changed = step->version != 0 && step->version != s.version;
+        step->version = s.version + s.committed;
+        step->size = s.size;
+    }
     if (r == 0) {
         step->examined_bytes = plan.to - MIN(plan.from, plan.to);
         step->offset = plan.to;
@@ -317,109 +391,32 @@ static int recode_step(VjFile *f, VjRecode *step, bool *committed, VjWriteBack *
     return r;
 }
 
-int vj_file_recode(VjFile *f, VjRecode *step)
+static int plan_remap(VjVolume *v, uint64_t ino, VjFrozen *z, void *plan, VjWriteBack **w)
 {
-    VjVolume *v = f->volume;
-    VjWriteBack *w = NULL;
-    uint64_t version = 0, reserved = 0;
-    bool committed = false;
-    VjInode inode;
-    int r;
-
-    if (vj_volume_read_only(v)) {
-        return -EROFS;
-    }
-    r = step->offset == 0 ? vj_file_write_back(f) : 0;
-    if (r == 0) {
-        r = committed_record(f, &inode);
-    }
-    if (r == 0) {
-        r = reserve_step(f, v->recode_step_bytes, inode.size, &reserved);
-    }
-    if (r == -ENOSPC && vj_volume_make_space(v) == 0) {
-        r = reserve_step(f, v->recode_step_bytes, inode.size, &reserved);
-    }
-    if (r == 0) {
-        r = claim(f, &version);
-    }
-    if (r == 0) {
-        r = committed_record(f, &inode);
-        step->changed = step->version != 0 && step->version != version;
-        step->size = inode.size;
-        if (r == 0) {
-            r = recode_step(f, step, &committed, &w);
-        }
-        step->version = version + committed;
-        give_up_claim(f, committed);
-    }
-    vj_space_settle(&v->space, reserved);
-    if (w != NULL) {
-        vj_write_back_free(w);
-    }
-    return r == -ESTALE ? -EIO : r;
-}
-
-/* ---- fragments -------------------------------------------------------------------------- */
-
-/* With the turn in this thread's hands. */
-static int remap_step(VjFile *f, VjRemap *step, uint64_t size, bool *committed,
-                      VjWriteBack **w)
-{
-    VjVolume *v = f->volume;
-    VjRemapPlan plan = {.from = step->offset, .most_bytes = step->most_bytes};
-    VjFrozen *z = lay_identity(f, size);
-    int r = vj_write_back_remap(v, f->ino, z, &plan, w);
-
-    if (r == 0 && vj_write_back_needs_flush(*w)) {
-        r = vj_objects_flush(v->objects);
-    }
-    if (r == 0 && vj_write_back_changes(*w)) {
-        r = vj_write_back_commit(*w);
-        *committed = r == 0;
-    }
-    vj_write_back_end(*w);
-    vj_frozen_unref(z);
-    if (r == 0) {
-        step->offset = plan.to;
-        step->found = plan.found;
-        step->done = plan.to >= size;
-    }
-    return r;
+    return vj_write_back_remap(v, ino, z, plan, w);
 }
 
 int vj_file_remap(VjFile *f, VjRemap *step)
 {
-    VjVolume *v = f->volume;
-    VjWriteBack *w = NULL;
-    uint64_t version = 0, reserved = 0;
-    bool committed = false;
+    VjRemapPlan plan = {.from = step->offset, .most_bytes = step->most_bytes};
+    Step s = {.plan = plan_remap, .its = &plan, .most_bytes = 2 * step->most_bytes};
     VjInode inode;
     int r;
 
-    if (vj_volume_read_only(v)) {
+    if (vj_volume_read_only(f->volume)) {
         return -EROFS;
     }
     r = committed_record(f, &inode);
     if (r == 0) {
-        r = inode.nlink == 0
-                ? -ENOENT /* what is being dropped is left to the dropper */
-                : reserve_step(f, 2 * step->most_bytes, inode.size, &reserved);
+        /* What is being dropped is left to the dropper. */
+        r = inode.nlink == 0 ? -ENOENT : step_run(f, &s);
     }
     if (r == 0) {
-        r = claim(f, &version);
+        step->offset = plan.to;
+        step->found = plan.found;
+        step->done = plan.to >= s.size;
     }
-    if (r == 0) {
-        r = committed_record(f, &inode);
-        if (r == 0) {
-            r = remap_step(f, step, inode.size, &committed, &w);
-        }
-        give_up_claim(f, committed);
-    }
-    vj_space_settle(&v->space, reserved);
-    if (w != NULL) {
-        vj_write_back_free(w);
-    }
-    return r == -ESTALE ? -EIO : r;
+    return r;
 }
 
 /* ---- the rest --------------------------------------------------------------------------- */
