@@ -354,7 +354,8 @@ static int step_run(VjFile *f, Step *s)
     return r == -ESTALE ? -EIO : r;
 }
 
-static int plan_recode(VjVolume *v, uint64_t ino, VjFrozen *z, void *plan, VjWriteBack **w)
+static int plan_recode(VjVolume *v, uint64_t ino, VjFrozen *z, void *plan,
+                       VjWriteBack **w)
 {
     return vj_write_back_recode(v, ino, z, plan, w);
 }
