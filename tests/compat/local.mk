@@ -19,4 +19,4 @@ tests_compat_test_volume_SOURCES = tests/compat/test-volume.c \
 tests_compat_test_volume_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 tests_compat_test_volume_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
 
-MOUNT_TESTS += tests/compat/mount-volume.sh
+MOUNT_TESTS += tests/compat/mount-volume.sh tests/compat/mount-log-volume.sh

@@ -23,6 +23,7 @@ MOUNT_TESTS += \
 	tests/mount/posix.sh \
 	tests/mount/posix-options.sh \
 	tests/mount/posix-suite.sh \
+	tests/mount/redo-log.sh \
 	tests/mount/rwrite.sh \
 	tests/mount/scrub-resume.sh \
 	tests/mount/space-tools.sh \
