@@ -19,16 +19,18 @@ status_of()
     echo $status
 }
 
-# Where the records of the last round begin, one a line; earlier ones are left from earlier mounts.
+# Where the records of the round that has most begin, one a line; the others are left from the mount
+# before, whose log had another id.
 records()
 {
     python3 - "$SOURCE/meta/redo.log" <<'PY'
 import sys
 log = open(sys.argv[1], "rb").read()
-found = [(int.from_bytes(log[at + 8:at + 16], "little"), at)
-         for at in range(4096, len(log), 4096)
-         if log[at:at + 4] == b"VRR1" and int.from_bytes(log[at + 16:at + 24], "little") == at]
-print(*(at for number, at in found if number == max(found)[0]), sep="\n")
+rounds = {}
+for at in range(4096, len(log), 4096):
+    if log[at:at + 4] == b"VRR1" and int.from_bytes(log[at + 16:at + 24], "little") == at:
+        rounds.setdefault(log[at + 8:at + 16], []).append(at)
+print(*max(rounds.values(), key=len), sep="\n")
 PY
 }
 
