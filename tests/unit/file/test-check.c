@@ -30,14 +30,28 @@ typedef struct Fixture {
     VjCheckReport report;
 } Fixture;
 
-static void open_volume(Fixture *x, bool check)
+static void open_as(Fixture *x, const VjVolumeOpen *how)
 {
     g_autoptr(GError) error = NULL;
-    VjVolumeOpen how = {.source = x->dir, .check = check};
 
-    if (!vj_volume_open(&how, &x->v, &error)) {
+    if (!vj_volume_open(how, &x->v, &error)) {
         fail_msg("%s", error->message);
     }
+}
+
+static void open_volume(Fixture *x, bool check)
+{
+    VjVolumeOpen how = {.source = x->dir, .check = check};
+
+    open_as(x, &how);
+}
+
+/* The metadata will be put back, so that what is dead now has to stay in the store. */
+static void open_keeping_objects(Fixture *x)
+{
+    VjVolumeOpen how = {.source = x->dir, .wrap_store = "fault:kinds=remove,every=1"};
+
+    open_as(x, &how);
 }
 
 static void close_volume(Fixture *x)
@@ -596,12 +610,9 @@ static void say_repaired(void *opaque, const char *text)
 /* The steps that belong to fs are left out: an inode whose record is lost stays lost. */
 static void repair(Fixture *x, const char *name)
 {
-    g_autoptr(GError) error = NULL;
     VjVolumeOpen how = {.source = x->dir, .check = true, .repair = true};
 
-    if (!vj_volume_open(&how, &x->v, &error)) {
-        fail_msg("%s", error->message);
-    }
+    open_as(x, &how);
     g_string_truncate(x->said, 0);
     for (unsigned i = 0;; i++) {
         x->report = (VjCheckReport){0};
@@ -680,7 +691,7 @@ static void repair_each(Fixture *x)
         if (g_getenv("VARJFS_TEST_TELL") != NULL) {
             print_message("---- %s\n%s", cases[i].name, x->said->str);
         }
-        open_volume(x, false);
+        open_keeping_objects(x);
         /* An entry of the wrong length moves what is behind it. */
         readable = cases[i].plant != plant_entry_outside ? readable_bytes(x, x->big) : 0;
         if (spares_big(cases[i].plant) && readable != BIG_BYTES) {
