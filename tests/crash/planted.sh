@@ -19,7 +19,7 @@ export CRASH_DAEMON=$builddir/tests/crash/planted/varjfs CRASH_FIRST=yes
 # without it: see short.sh and sqlite.sh, whose hook alone can find that a transaction is missing.
 tries=5
 [ $# -gt 0 ] || set -- late-flush nosync no-rename-rule no-error sync-again no-fsync \
-    log-unsynced log-id
+    log-unsynced log-id remap-unflushed
 
 # SEED: with the planted bug; true when exactly it was found.
 by_states()
@@ -49,6 +49,7 @@ for bug; do
     no-error) workload=metafault CRASH_REDO=0 ;;
     sync-again) workload=storefault ;;
     log-id) workload=remounts ;;
+    remap-unflushed) workload=fragments ;;
     no-fsync)
         how=by_hook
         python3 -c "import sqlite3" 2>/dev/null || { skip "$bug: found" "needs Python's sqlite3" && continue; }
