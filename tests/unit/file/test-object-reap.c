@@ -255,6 +255,7 @@ static void test_the_dead_of_the_last_mount_are_removed(void **state)
     VjObject object;
 
     must_put(f, bytes, 9000, &object);
+    settle(f);
     assert_int_equal(drop_ref(f, object.id), 0);
     fixture_close_objects(f);
     assert_int_equal(key_count(f, VJ_SPACE_DEAD), 1);

@@ -20,7 +20,9 @@ typedef struct Fixture {
 static void open_volume(Fixture *x, const char *wrap_meta)
 {
     g_autoptr(GError) error = NULL;
-    VjVolumeOpen how = {.source = x->dir, .wrap_meta = wrap_meta};
+    /* Nothing is written back that nobody waits for. */
+    VjVolumeOpen how = {
+        .source = x->dir, .wrap_meta = wrap_meta, .commit_seconds = 3600};
 
     if (!vj_volume_open(&how, &x->v, &error)) {
         fail_msg("%s", error->message);
@@ -235,22 +237,21 @@ static gpointer reap_thread(gpointer opaque)
     return GINT_TO_POINTER(vj_objects_reap_now(opaque));
 }
 
-/* Starts a pass and returns when it waits for the guards that are inside now. */
-static GThread *begin_pass(VjObjects *o)
+/*
+ * Starts a pass and returns when one waits for @older, which was inside before anything died.
+ * That may be another, which the commit has asked for; then ours comes behind it.
+ */
+static GThread *begin_pass(VjObjects *o, const VjGuard *older)
 {
-    unsigned before, now;
-    GThread *thread;
+    GThread *thread = g_thread_new("reap", reap_thread, o);
+    unsigned now;
 
-    vj_mutex_lock(&o->dead.lock);
-    before = o->dead.epoch;
-    vj_mutex_unlock(&o->dead.lock);
-    thread = g_thread_new("reap", reap_thread, o);
     do {
         g_thread_yield();
         vj_mutex_lock(&o->dead.lock);
         now = o->dead.epoch;
         vj_mutex_unlock(&o->dead.lock);
-    } while (now == before);
+    } while (now == older->epoch);
     return thread;
 }
 
@@ -280,7 +281,7 @@ static void test_a_resolved_piece_keeps_its_object(void **state)
     vj_objects_guard_enter(x.v->objects, &older);
     assert_int_equal(vj_file_truncate(first, 0), 0);
     assert_int_equal(vj_file_sync(first), 0);
-    pass = begin_pass(x.v->objects);
+    pass = begin_pass(x.v->objects, &older);
 
     vj_objects_guard_enter(x.v->objects, &younger);
     assert_int_equal(vj_file_resolve(second, 0, copied, 64, segments, &size), 0);
