@@ -266,6 +266,8 @@ static void remount(Worker *w)
 /* Everything that waits is done, then nothing may be left over. */
 static void settle(Worker *w)
 {
+    /* Nobody makes objects of fragments, and gives up old ones, behind the reaper. */
+    vj_remapper_stop(w->m->v->remapper);
     must(w, vj_volume_sync(w->m->v), "sync");
     each_file(w, file_close);
     vj_dropper_drain(w->m->v->dropper);
