@@ -16,15 +16,14 @@
 
 uint64_t vj_file_stored_at_worst(const VjFile *f, uint64_t len)
 {
-    uint64_t objects = len / (f->avg_bytes / 2) + 1;
+    uint64_t objects = len / (f->sizes.avg_bytes / 2) + 1;
 
     return len + len / 256 + objects * VJ_SPACE_OBJECT_OVERHEAD;
 }
 
-/* What write-back may have to put for a change of @len bytes, at worst. */
-static uint64_t worst_case(const VjFile *f, size_t len, bool sequential)
+uint64_t vj_file_worst_case(const VjFile *f, uint64_t len, bool sequential)
 {
-    uint64_t around = 4 * (uint64_t)f->avg_bytes;
+    uint64_t around = 4 * (uint64_t)f->sizes.avg_bytes;
 
     return vj_file_stored_at_worst(f, len + (sequential ? 0 : around));
 }
@@ -35,7 +34,7 @@ static int reserve_locked(VjFile *f, size_t len, bool sequential)
     uint64_t size = vj_pieces_length(f->active) + len;
     /* The whole file rewritten is the most that write-back ever puts. */
     uint64_t whole = vj_file_stored_at_worst(f, size) + 64 * VJ_KIB;
-    uint64_t want = f->reserved_bytes + worst_case(f, len, sequential);
+    uint64_t want = f->reserved_bytes + vj_file_worst_case(f, len, sequential);
     int r = 0;
 
     want = MIN(want, MAX(whole, f->reserved_bytes));
@@ -51,7 +50,7 @@ static int reserve_locked(VjFile *f, size_t len, bool sequential)
 /* How many entries a commit of the active sequence may bring.  Under f->lock. */
 static uint64_t entries_estimate(const VjFile *f)
 {
-    uint64_t cut = vj_pieces_memory_bytes(f->active) / (f->avg_bytes / 2);
+    uint64_t cut = vj_pieces_memory_bytes(f->active) / (f->sizes.avg_bytes / 2);
 
     return vj_pieces_count(f->active) + cut;
 }
@@ -109,19 +108,41 @@ static int refusal_locked(const VjFile *f)
     return 0;
 }
 
-/* A change was made.  Under f->lock; the caller calls changed_unlocked() afterwards. */
-static void changed_locked(VjFile *f)
+/*
+ * A change was made; @appended: it left alone what was there.  Under f->lock; the caller calls
+ * changed_unlocked() afterwards.
+ */
+static void changed_locked(VjFile *f, bool appended)
 {
     f->dirty_seq++;
+    if (!appended) {
+        f->append_from = vj_pieces_length(f->active);
+    }
     f->changed = vj_clock_real();
     f->times_pending = true;
 }
 
-static void changed_unlocked(VjFile *f, size_t piece_count)
+/* The file is not to wait for its age; whoever writes it back looks again.  Under f->lock. */
+static bool is_much_locked(const VjFile *f)
 {
-    bool now = piece_count > PIECES_MANY || vj_budget_is_tight(&f->volume->dirty);
+    return !f->writing && (vj_pieces_count(f->active) > PIECES_MANY ||
+                           vj_file_grown_locked(f) >= VJ_FILE_GROWN_MOST ||
+                           vj_budget_is_tight(&f->volume->dirty));
+}
 
-    vj_flusher_add(f->volume->flusher, f, now ? VJ_FLUSH_NOW : VJ_FLUSH_AGED);
+bool vj_file_is_much(VjFile *f)
+{
+    bool is_much;
+
+    vj_mutex_lock(&f->lock);
+    is_much = is_much_locked(f);
+    vj_mutex_unlock(&f->lock);
+    return is_much;
+}
+
+static void changed_unlocked(VjFile *f, bool is_much)
+{
+    vj_flusher_add(f->volume->flusher, f, is_much ? VJ_FLUSH_NOW : VJ_FLUSH_AGED);
 }
 
 typedef struct Change {
@@ -228,7 +249,7 @@ static int change_locked(VjFile *f, const Change *c, uint64_t *at)
             return r;
         }
     }
-    changed_locked(f);
+    changed_locked(f, c->overwrite && offset == size);
     return 0;
 }
 
@@ -236,7 +257,7 @@ static int change(VjFile *f, Change *c, uint64_t *at)
 {
     VjVolume *v = f->volume;
     uint64_t where = c->offset, before, after;
-    size_t piece_count = 0;
+    bool is_much = false;
     int r;
 
     g_assert(c->len <= VJ_FILE_EDIT_MAX && (c->src != NULL || c->len == 0));
@@ -266,7 +287,7 @@ static int change(VjFile *f, Change *c, uint64_t *at)
         before = f->dirty_seq;
         r = change_locked(f, c, &where);
         after = f->dirty_seq;
-        piece_count = vj_pieces_count(f->active);
+        is_much = is_much_locked(f);
         vj_mutex_unlock(&f->lock);
         if (r != -ENOSPC || attempt == 1) {
             break;
@@ -280,7 +301,7 @@ static int change(VjFile *f, Change *c, uint64_t *at)
     vj_mem_unref(c->mem);
     if (r == 0 && before != after) {
         vj_count(&v->bytes_in, c->len);
-        changed_unlocked(f, piece_count);
+        changed_unlocked(f, is_much);
     }
     if (at != NULL) {
         *at = where;
@@ -335,14 +356,14 @@ static int shift_locked(VjFile *f, const VjFileShift *s, VjMem *mem)
         vj_pieces_replace(f->active, s->offset, 0, &data, 1);
         vj_pieces_replace(f->active, end, lost, NULL, 0);
     }
-    changed_locked(f);
+    changed_locked(f, false);
     return 0;
 }
 
 int vj_file_shift(VjFile *f, const VjFileShift *s)
 {
     VjVolume *v = f->volume;
-    size_t piece_count = 0;
+    bool is_much = false;
     uint64_t end;
     VjMem *mem;
     int r;
@@ -369,14 +390,14 @@ int vj_file_shift(VjFile *f, const VjFileShift *s)
     mem->len = s->src_len;
     vj_mutex_lock(&f->lock);
     r = shift_locked(f, s, mem);
-    piece_count = vj_pieces_count(f->active);
+    is_much = is_much_locked(f);
     vj_mutex_unlock(&f->lock);
     vj_mem_unref(mem);
     if (r == 0) {
         vj_count(&v->bytes_in, s->src_len);
         vj_count(&v->shifts, 1);
         vj_count(&v->shifted_bytes, s->len - s->src_len);
-        changed_unlocked(f, piece_count);
+        changed_unlocked(f, is_much);
     }
     return r;
 }
@@ -456,13 +477,13 @@ static int change_to_hole_locked(VjFile *f, const HoleChange *c)
     }
     vj_pieces_replace(f->active, MIN(c->offset, size), old_len, &hole,
                       hole.length > 0 ? 1 : 0);
-    changed_locked(f);
+    changed_locked(f, false);
     return 0;
 }
 
 static int change_to_hole(VjFile *f, const HoleChange *c)
 {
-    size_t piece_count;
+    bool is_much;
     uint64_t end;
     int r;
 
@@ -481,10 +502,10 @@ static int change_to_hole(VjFile *f, const HoleChange *c)
     }
     vj_mutex_lock(&f->lock);
     r = change_to_hole_locked(f, c);
-    piece_count = vj_pieces_count(f->active);
+    is_much = is_much_locked(f);
     vj_mutex_unlock(&f->lock);
     if (r == 0) {
-        changed_unlocked(f, piece_count);
+        changed_unlocked(f, is_much);
     }
     return r;
 }
@@ -591,7 +612,7 @@ static int copy_in(VjFile *dst, uint64_t offset, const VjPiece *pieces, size_t c
                    uint64_t len)
 {
     uint64_t size, old_len, memory = 0;
-    size_t piece_count;
+    bool is_much;
     int r;
 
     for (size_t i = 0; i < count; i++) {
@@ -612,12 +633,12 @@ static int copy_in(VjFile *dst, uint64_t offset, const VjPiece *pieces, size_t c
         }
         old_len = MIN(len, size - offset);
         vj_pieces_replace(dst->active, offset, old_len, pieces, count);
-        changed_locked(dst);
+        changed_locked(dst, false);
     }
-    piece_count = vj_pieces_count(dst->active);
+    is_much = is_much_locked(dst);
     vj_mutex_unlock(&dst->lock);
     if (r == 0) {
-        changed_unlocked(dst, piece_count);
+        changed_unlocked(dst, is_much);
     }
     return r;
 }

@@ -26,6 +26,9 @@ void vj_frozen_unref(VjFrozen *z)
 {
     if (z != NULL && g_atomic_int_dec_and_test(&z->refs)) {
         vj_pieces_free(z->pieces);
+        if (z->ahead != NULL) {
+            vj_pieces_free(z->ahead);
+        }
         g_free(z);
     }
 }
@@ -54,6 +57,7 @@ static VjFile *file_new(VjVolume *v, const VjInode *inode)
     vj_cond_init(&f->idle);
     f->active = vj_pieces_new(&v->dirty, v->objects, inode->size);
     f->base_version = inode->map_version;
+    f->append_from = f->turn_bytes = inode->size;
     vj_file_settle_settings(f, inode);
     return f;
 }

@@ -255,14 +255,18 @@ static gpointer flusher_main(gpointer opaque)
         bool failed;
 
         vj_mutex_unlock(&x->lock);
-        failed = vj_file_write_back_many(x->v, files, count) < 0;
+        failed = vj_file_write_back_grown(x->v, files, count) < 0;
         for (size_t i = 0; i < count; i++) {
             VjFile *f = files[i];
 
             /* Still dirty: it failed, somebody else has it, or it was changed again. */
             if (vj_file_is_dirty(f)) {
+                bool at_once = !failed && vj_file_is_much(f);
+
                 vj_mutex_lock(&x->lock);
-                if (f->due_queue == NULL) {
+                if (f->due_queue == NULL && at_once) {
+                    insert_locked(x, &x->urgent, vj_file_ref(f), 0);
+                } else if (f->due_queue == NULL) {
                     insert_locked(x, &x->due, vj_file_ref(f),
                                   vj_clock_mono_us() + (failed ? RETRY_US : x->age_us));
                 }

@@ -19,6 +19,7 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/flusher.c \
 	src/file/fragment-plan.c \
 	src/file/fragment.c \
+	src/file/hold.c \
 	src/file/in-use.c \
 	src/file/inline.c \
 	src/file/inode-format.h \

@@ -117,6 +117,39 @@ static int cut_all(Region *g, uint64_t limit)
     return r;
 }
 
+static bool add_ahead_piece(void *opaque, const VjPiece *piece, uint64_t at)
+{
+    Region *g = opaque;
+    VjRun run = {.data = piece->mem->data + piece->start, .len = piece->length};
+
+    (void)at;
+    g_assert(piece->kind == VJ_PIECE_MEMORY);
+    vj_runs_add(&g->runs, &run);
+    return true;
+}
+
+static void add_ahead(Region *g)
+{
+    const VjPieces *ahead = g->c->ahead;
+
+    vj_pieces_visit(ahead, 0, vj_pieces_length(ahead), add_ahead_piece, g);
+}
+
+/* Cuts the runs up where the spans end but more is known to follow. */
+static int cut_before_ahead(Region *g)
+{
+    uint64_t left = g->runs.bytes, cut;
+    int r = 0;
+
+    add_ahead(g);
+    while (r == 0 && left > 0 && vj_runs_scan(&g->runs, g->runs.bytes, false, &cut) &&
+           cut <= left) {
+        left -= cut;
+        r = put_chunk(g, cut);
+    }
+    return r < 0 ? r : cut_all(g, left);
+}
+
 static void agree(Region *g, uint64_t old_off, size_t span)
 {
     g->agreed = true;
@@ -293,7 +326,8 @@ static int take_source(Region *g, Source *s)
         }
         return cut_decided(g);
     }
-    r = cut_all(g, g->runs.bytes);
+    r = s->kind == SOURCE_END && g->c->ahead != NULL ? cut_before_ahead(g)
+                                                     : cut_all(g, g->runs.bytes);
     if (r < 0) {
         return r;
     }

@@ -8,7 +8,7 @@
  * is not in this build is kept, and refuses writes: storing the bytes otherwise would not be what
  * was asked for.
  *
- * An open file keeps what holds for it in memory (VjFile.transform, avg_bytes), because changes
+ * An open file keeps what holds for it in memory (VjFile.transform, sizes), because changes
  * look at it under the file's lock.
  */
 #include "codec/codec.h"
@@ -126,7 +126,7 @@ void vj_volume_inherit(const VjVolume *v, const VjInode *dir, VjInode *inode)
 void vj_file_settle_settings(VjFile *f, const VjInode *inode)
 {
     f->transform = vj_volume_transform(f->volume, inode);
-    f->avg_bytes = vj_volume_sizes(f->volume, inode).avg_bytes;
+    f->sizes = vj_volume_sizes(f->volume, inode);
     f->is_unwritable = vj_codec_by_id(f->transform.codec) == NULL;
 }
 

@@ -8,8 +8,11 @@
  */
 #include "file/write-back-private.h"
 
-/* active becomes frozen, an identity over it becomes active.  Under f->lock. */
-static void freeze_locked(VjFile *f)
+/*
+ * active becomes frozen, an identity over it becomes active.  @hold: but what lies there and
+ * behind, which comes after everything else, stays in active; 0: nothing.  Under f->lock.
+ */
+static void freeze_locked(VjFile *f, uint64_t hold)
 {
     VjFrozen *z = g_new0(VjFrozen, 1);
 
@@ -22,10 +25,23 @@ static void freeze_locked(VjFile *f)
     z->times_valid = f->times_pending;
     z->changed = f->changed;
     f->frozen = z;
+    if (hold > 0) {
+        uint64_t held = vj_pieces_length(z->pieces) - hold;
+
+        /* None of these changes is in it entirely, as far as anybody can tell. */
+        z->seq = f->committed_seq;
+        f->active = vj_file_hold_locked(f, z, hold);
+        f->reserved_bytes = MIN(f->reserved_bytes, vj_file_worst_case(f, held, false));
+        z->reserved_bytes -= f->reserved_bytes;
+        f->turn_bytes = hold;
+        return;
+    }
     f->active =
         vj_pieces_new(&f->volume->dirty, f->volume->objects, vj_pieces_length(z->pieces));
     f->reserved_bytes = 0;
     f->times_pending = false;
+    f->turn_bytes = vj_pieces_length(z->pieces);
+    f->closed = false;
     vj_mem_unref(f->tail);
     f->tail = NULL;
 }
@@ -42,14 +58,15 @@ static VjFrozen *thaw_locked(VjFile *f)
 }
 
 /* This thread writes @f back now; *z is referenced.  False: nothing to do, or not now. */
-static bool turn_begin(VjFile *f, VjFrozen **z)
+static bool turn_begin(VjFile *f, bool may_hold, VjFrozen **z)
 {
+    uint64_t hold = may_hold ? vj_file_hold_from(f) : 0;
     bool begun = false;
 
     vj_mutex_lock(&f->lock);
     if (vj_file_dirty_locked(f) && !f->writing && !f->discarded) {
         if (f->frozen == NULL) {
-            freeze_locked(f);
+            freeze_locked(f, vj_file_may_hold_locked(f, hold) ? hold : 0);
         }
         f->writing = true;
         *z = vj_frozen_ref(f->frozen);
@@ -101,9 +118,16 @@ static bool is_no_space(int r)
     return r == -ENOSPC || r == -EDQUOT;
 }
 
+/* Who asks for a turn. */
+typedef enum TurnFor {
+    TURN_FOR_ALL,    /* everything that is changed */
+    TURN_FOR_WAITER, /* that, and somebody waits for it to become durable */
+    TURN_FOR_GROWN,  /* what is old enough, or too much */
+} TurnFor;
+
 /* @was_short: set when there was no space.  Not NULL: who asks makes some then, and asks again;
- * nobody else is told.  @waits: somebody waits for these changes to become durable. */
-static int write_back_many(VjVolume *v, VjFile *const *files, size_t count, bool waits,
+ * nobody else is told. */
+static int write_back_many(VjVolume *v, VjFile *const *files, size_t count, TurnFor what,
                            bool *was_short)
 {
     Turn turns[VJ_WRITE_BACK_BATCH];
@@ -115,9 +139,10 @@ static int write_back_many(VjVolume *v, VjFile *const *files, size_t count, bool
     for (size_t i = 0; i < count; i++) {
         Turn *t = &turns[begun];
 
-        if (turn_begin(files[i], &t->z)) {
+        if (turn_begin(files[i], what == TURN_FOR_GROWN, &t->z)) {
             t->f = files[i];
-            t->r = vj_write_back_objects(v, t->f->ino, t->z, waits, &t->w);
+            t->r =
+                vj_write_back_objects(v, t->f->ino, t->z, what == TURN_FOR_WAITER, &t->w);
             flush = flush || (t->r == 0 && vj_write_back_needs_flush(t->w));
             begun++;
         }
@@ -153,16 +178,26 @@ static int write_back_many(VjVolume *v, VjFile *const *files, size_t count, bool
     return first;
 }
 
-int vj_file_write_back_many(VjVolume *v, VjFile *const *files, size_t count)
+static int write_back_twice(VjVolume *v, VjFile *const *files, size_t count, TurnFor what)
 {
     bool was_short = false;
-    int r = write_back_many(v, files, count, false, &was_short);
+    int r = write_back_many(v, files, count, what, &was_short);
 
     if (was_short) {
         vj_volume_reclaim(v);
-        r = write_back_many(v, files, count, false, NULL);
+        r = write_back_many(v, files, count, what, NULL);
     }
     return r;
+}
+
+int vj_file_write_back_many(VjVolume *v, VjFile *const *files, size_t count)
+{
+    return write_back_twice(v, files, count, TURN_FOR_ALL);
+}
+
+int vj_file_write_back_grown(VjVolume *v, VjFile *const *files, size_t count)
+{
+    return write_back_twice(v, files, count, TURN_FOR_GROWN);
 }
 
 /* All changes of before the call, whoever writes them back.  @waits, @was_short: as above. */
@@ -178,7 +213,8 @@ static int write_back(VjFile *f, bool waits, bool *was_short)
             vj_cond_wait(&f->idle, &f->lock);
         } else {
             vj_mutex_unlock(&f->lock);
-            r = write_back_many(f->volume, &f, 1, waits, was_short);
+            r = write_back_many(f->volume, &f, 1, waits ? TURN_FOR_WAITER : TURN_FOR_ALL,
+                                was_short);
             vj_mutex_lock(&f->lock);
         }
     }
@@ -274,7 +310,7 @@ static int reserve_step(VjFile *f, uint64_t most, uint64_t size, uint64_t *bytes
     int r;
 
     vj_mutex_lock(&f->lock);
-    most += 4 * (uint64_t)f->avg_bytes;
+    most += 4 * (uint64_t)f->sizes.avg_bytes;
     most = vj_file_stored_at_worst(f, MIN(most, size));
     r = vj_space_try(&f->volume->space, most);
     vj_mutex_unlock(&f->lock);
@@ -461,7 +497,13 @@ int vj_file_sync(VjFile *f)
 
 void vj_file_kick(VjFile *f)
 {
-    if (vj_file_is_dirty(f)) {
+    bool dirty;
+
+    vj_mutex_lock(&f->lock);
+    dirty = vj_file_dirty_locked(f);
+    f->closed = dirty;
+    vj_mutex_unlock(&f->lock);
+    if (dirty) {
         vj_flusher_add(f->volume->flusher, f, VJ_FLUSH_SOON);
     }
 }

@@ -138,6 +138,8 @@ typedef struct VjFrozen {
         was_short; /* an attempt found no space: the next keeps parts of old objects as parts */
     gint times_valid; /* cleared by an explicit utimens; atomic */
     struct timespec changed;
+    VjPieces *
+        ahead; /* memory that follows and is not part of it, for the chunker to look at; NULL: none */
 } VjFrozen;
 
 struct VjFile {
@@ -155,6 +157,11 @@ struct VjFile {
     uint64_t dirty_seq;      /* of the last change */
     uint64_t committed_seq;  /* every change up to it is committed */
     uint64_t reserved_bytes; /* for active */
+    /* It was so long when it was changed last otherwise than by appending, and when a turn
+     * began last. */
+    uint64_t append_from, turn_bytes;
+    bool
+        closed; /* since the last turn that took all of it: nothing is held back (hold.c) */
     struct timespec changed; /* of the last change in active */
     bool times_pending;
     bool writing;
@@ -162,7 +169,7 @@ struct VjFile {
     uint32_t error_count;
     int last_error;        /* -errno */
     VjTransform transform; /* what holds for it (settings.c) */
-    uint32_t avg_bytes;    /* its object sizes */
+    VjChunkSizes sizes;    /* of its objects */
     bool is_unwritable;    /* its transformation is not in this build */
     uint64_t settings_seq; /* of the last look at its settings */
     /* guarded by the flusher's lock: */
@@ -202,6 +209,27 @@ void vj_file_discard(VjFile *f);
 #define VJ_WRITE_BACK_BATCH 128u
 int vj_file_write_back_many(VjVolume *v, VjFile *const *files,
                             size_t count) G_GNUC_WARN_UNUSED_RESULT;
+/* The same, for a file that grows without its end (hold.c), which stays dirty then. */
+int vj_file_write_back_grown(VjVolume *v, VjFile *const *files,
+                             size_t count) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- the end of a growing file stays for the next turn (hold.c) ------------------------- */
+
+/* Memory that was appended to a file in one go and no turn has taken; more of it is written back
+ * without waiting for its age, so that a stream is cut, hashed and put while it comes. */
+#define VJ_FILE_GROWN_MOST (16 * VJ_MIB)
+
+/* Bytes at the end that were only appended, and since the last turn began.  Under f->lock. */
+uint64_t vj_file_grown_locked(const VjFile *f);
+/* It has so many changes that it is not to wait for its age, and nobody writes it back. */
+bool vj_file_is_much(VjFile *f);
+/* The cut before which a turn may end, or 0: it takes the whole file.  Reads some MiB. */
+uint64_t vj_file_hold_from(VjFile *f);
+/* It still may, after what was done to the file meanwhile.  Under f->lock. */
+bool vj_file_may_hold_locked(const VjFile *f, uint64_t from);
+/* Takes what lies from @from on off @z, which sees it as ahead.  Returns the sequence over @z that
+ * has it.  Under f->lock. */
+VjPieces *vj_file_hold_locked(VjFile *f, VjFrozen *z, uint64_t from);
 
 /*
  * A frozen sequence on its way into a commit (write-back.c): objects, then the caller
@@ -239,6 +267,8 @@ void vj_volume_reclaim(VjVolume *v);
 
 /* @len bytes as objects of this file, with their trailers and records.  Under f->lock. */
 uint64_t vj_file_stored_at_worst(const VjFile *f, uint64_t len);
+/* What write-back may have to put for a change of @len bytes, at worst.  Under f->lock. */
+uint64_t vj_file_worst_case(const VjFile *f, uint64_t len, bool sequential);
 /* Makes room when a reserve was refused: what is dirty is put, what is dead is removed. */
 int vj_volume_make_space(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 

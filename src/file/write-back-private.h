@@ -138,6 +138,8 @@ typedef struct VjRecut {
     bool frugal; /* the store is full: share parts of old objects, put no old byte */
     const VjPiece *spans; /* the new content; BASE pieces merged, in rising order */
     size_t span_count;
+    const VjPieces
+        *ahead;      /* memory that follows the spans, to be looked at; NULL: none */
     GPtrArray *outs; /* VjOut, owned */
     GArray *regions; /* VjRegion, rising */
 } VjRecut;

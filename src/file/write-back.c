@@ -627,6 +627,7 @@ static WriteBack *write_back_new(VjVolume *v, uint64_t ino, VjFrozen *z)
     w->recut.outs = g_ptr_array_new();
     w->recut.regions = g_array_new(FALSE, FALSE, sizeof(VjRegion));
     w->recut.frugal = z->was_short;
+    w->recut.ahead = z->ahead;
     return w;
 }
 

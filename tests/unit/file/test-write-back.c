@@ -323,7 +323,176 @@ static void test_conflicts_leave_no_orphan(void **state)
     vj_test_remove_dir(x.dir);
 }
 
+/* ---- the end of a growing file ---------------------------------------------------------------- */
+
+#define STREAM_STEP                                                                      \
+    ((size_t)12 << 20) /* enough to be held back, not to be taken at once */
+#define STREAM_STEPS 3u
+
+static VjFile *new_file(Fixture *x)
+{
+    VjFile *f;
+    uint64_t ino;
+
+    assert_int_equal(vj_meta_run(x->v->meta, VJ_RUN_DEFAULT, create_body, &ino), 0);
+    assert_int_equal(vj_file_open(x->v, ino, &f), 0);
+    return f;
+}
+
+static void append(VjFile *f, uint64_t at, const uint8_t *bytes, size_t len)
+{
+    for (size_t done = 0; done < len; done += MIN(len - done, VJ_MIB)) {
+        assert_int_equal(vj_file_write(f, at + done, bytes + done,
+                                       MIN(len - done, VJ_MIB), false, NULL),
+                         0);
+    }
+}
+
+static void assert_content(VjFile *f, const uint8_t *bytes, size_t len)
+{
+    g_autofree uint8_t *read = g_malloc(len + 1);
+    size_t got;
+
+    assert_int_equal(vj_file_read(f, 0, read, len + 1, &got), 0);
+    assert_int_equal(got, len);
+    assert_memory_equal(read, bytes, len);
+}
+
+static uint64_t committed_bytes(Fixture *x, VjFile *f)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    VjInode inode;
+
+    assert_int_equal(vj_meta_begin_read(x->v->meta, &txn), 0);
+    assert_int_equal(vj_inode_get(txn, vj_file_ino(f), &inode), 0);
+    return inode.size;
+}
+
+static uint64_t put_count(Fixture *x)
+{
+    uint64_t puts;
+
+    vj_mutex_lock(&x->v->objects->cache.lock);
+    puts = x->v->objects->cache.stats.puts;
+    vj_mutex_unlock(&x->v->objects->cache.lock);
+    return puts;
+}
+
+/* A volume whose background does nothing by itself, and bytes for a file. */
+static uint8_t *make_stream(Fixture *x)
+{
+    uint8_t *bytes = g_malloc(STREAM_STEPS * STREAM_STEP);
+    VjRng rng;
+
+    vj_rng_init(&rng, 7);
+    vj_rng_bytes(&rng, bytes, STREAM_STEPS * STREAM_STEP);
+    make_volume(x, "objects=64K", NULL);
+    vj_flusher_close(x->v->flusher);
+    x->v->flusher = vj_flusher_open(x->v, INT64_MAX / 4);
+    return bytes;
+}
+
+/* Turns while it is being written cut it as if it had been written back at once. */
+static void test_a_copy_by_turns_puts_nothing(void **state)
+{
+    Fixture x = {0};
+    g_autofree uint8_t *bytes = make_stream(&x);
+    uint64_t before, held = 0;
+    VjFile *first, *second;
+
+    (void)state;
+    first = new_file(&x);
+    append(first, 0, bytes, STREAM_STEPS * STREAM_STEP);
+    assert_int_equal(vj_file_sync(first), 0);
+    second = new_file(&x);
+    before = put_count(&x);
+    for (size_t i = 0; i < STREAM_STEPS; i++) {
+        append(second, i * STREAM_STEP, bytes + i * STREAM_STEP, STREAM_STEP);
+        assert_int_equal(vj_file_write_back_grown(x.v, &second, 1), 0);
+        assert_true(vj_file_is_dirty(second));
+        assert_true(committed_bytes(&x, second) > held);
+        held = committed_bytes(&x, second);
+        assert_true(held < (i + 1) * STREAM_STEP);
+        assert_content(second, bytes, (i + 1) * STREAM_STEP);
+    }
+    assert_int_equal(vj_file_sync(second), 0);
+    assert_false(vj_file_is_dirty(second));
+    assert_int_equal(put_count(&x), before);
+    assert_content(second, bytes, STREAM_STEPS * STREAM_STEP);
+    vj_file_unref(first);
+    vj_file_unref(second);
+    assert_int_equal(vj_volume_close(x.v), 0);
+    vj_test_remove_dir(x.dir);
+}
+
+/* What was changed after an append is not committed before it; and not after a close. */
+static void test_only_the_end_of_a_stream_is_held_back(void **state)
+{
+    Fixture x = {0};
+    g_autofree uint8_t *bytes = make_stream(&x);
+    VjFile *f;
+
+    (void)state;
+    f = new_file(&x);
+    append(f, 0, bytes, STREAM_STEP);
+    bytes[0] ^= 1;
+    append(f, 0, bytes, 1);
+    assert_int_equal(vj_file_write_back_grown(x.v, &f, 1), 0);
+    assert_false(vj_file_is_dirty(f));
+    assert_int_equal(committed_bytes(&x, f), STREAM_STEP);
+    append(f, STREAM_STEP, bytes + STREAM_STEP, VJ_MIB); /* little: a slow writer */
+    assert_int_equal(vj_file_write_back_grown(x.v, &f, 1), 0);
+    assert_false(vj_file_is_dirty(f));
+    append(f, STREAM_STEP + VJ_MIB, bytes + STREAM_STEP + VJ_MIB, STREAM_STEP);
+    vj_mutex_lock(&f->lock);
+    f->closed = true;
+    vj_mutex_unlock(&f->lock);
+    assert_int_equal(vj_file_write_back_grown(x.v, &f, 1), 0);
+    assert_false(vj_file_is_dirty(f));
+    assert_content(f, bytes, 2 * STREAM_STEP + VJ_MIB);
+    vj_file_unref(f);
+    assert_int_equal(vj_volume_close(x.v), 0);
+    vj_test_remove_dir(x.dir);
+}
+
+/* What is held back may be changed in any way before the next turn. */
+static void test_what_is_held_back_is_changed(void **state)
+{
+    Fixture x = {0};
+    g_autofree uint8_t *bytes = make_stream(&x);
+    uint64_t held;
+    VjFile *f;
+
+    (void)state;
+    f = new_file(&x);
+    append(f, 0, bytes, STREAM_STEP);
+    assert_int_equal(vj_file_write_back_grown(x.v, &f, 1), 0);
+    held = committed_bytes(&x, f);
+    assert_true(held > 0 && held < STREAM_STEP - 1);
+    /* Across the end of what is committed, in the rest, and shorter than what is committed. */
+    memset(bytes + held - 1, 0xa5, 2);
+    append(f, held - 1, bytes + held - 1, 2);
+    bytes[STREAM_STEP - 1] ^= 1;
+    append(f, STREAM_STEP - 1, bytes + STREAM_STEP - 1, 1);
+    assert_content(f, bytes, STREAM_STEP);
+    assert_int_equal(vj_file_write_back_grown(x.v, &f, 1), 0);
+    assert_false(vj_file_is_dirty(f));
+    assert_content(f, bytes, STREAM_STEP);
+    append(f, STREAM_STEP, bytes + STREAM_STEP, STREAM_STEP);
+    assert_int_equal(vj_file_write_back_grown(x.v, &f, 1), 0);
+    assert_true(vj_file_is_dirty(f));
+    assert_int_equal(vj_file_truncate(f, 100000), 0);
+    assert_int_equal(vj_file_sync(f), 0);
+    assert_content(f, bytes, 100000);
+    vj_file_unref(f);
+    assert_int_equal(vj_volume_close(x.v), 0);
+    vj_test_remove_dir(x.dir);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_a_copy_by_turns_puts_nothing),
+    cmocka_unit_test(test_only_the_end_of_a_stream_is_held_back),
+    cmocka_unit_test(test_what_is_held_back_is_changed),
     cmocka_unit_test(test_a_lost_record_fails_the_write_back),
     cmocka_unit_test(test_truncating_puts_nothing_when_there_is_no_space),
     cmocka_unit_test(test_small_contents_leave_the_reserve),

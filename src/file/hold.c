@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * hold.c - what a turn in the background leaves to the next one: the end of a growing file
+ *
+ * A turn cuts its sequence as if the file ended there.  While somebody still appends, the last
+ * object of it would be put only to be cut anew by the next turn, and a second copy of known
+ * content would bring an object that nobody knows.  So a turn that nobody waits for ends at a cut
+ * that the chunker has decided, and the bytes behind it stay in the active sequence.
+ *
+ * Nobody may see by that a state that the file never had: what stays was only appended, after
+ * every other change (append_from).  And nothing may stay for ever: a turn holds back only
+ * what came since the one before, of a file that grew by a good deal meanwhile.
+ */
+#include "file/volume-private.h"
+
+/* A file that grew by less since its last turn is taken whole, bytes. */
+#define HOLD_LEAST (8 * VJ_MIB)
+/* From wherever the chunker begins, after so many chunks it cuts as from the start of the file. */
+#define HOLD_SCAN_CHUNKS 16u
+
+/* What was appended since the last turn and every other change begins here.  Under f->lock. */
+static uint64_t grown_from(const VjFile *f)
+{
+    return MAX(f->append_from, f->turn_bytes);
+}
+
+uint64_t vj_file_grown_locked(const VjFile *f)
+{
+    return vj_pieces_length(f->active) - MIN(grown_from(f), vj_pieces_length(f->active));
+}
+
+static bool may_hold_locked(const VjFile *f)
+{
+    return !f->closed && !f->writing && f->frozen == NULL && !f->discarded &&
+           vj_file_grown_locked(f) >= HOLD_LEAST;
+}
+
+typedef struct Tail {
+    GArray *pieces; /* VjPiece, MEMORY, referenced */
+    bool is_memory;
+} Tail;
+
+static bool take_piece(void *opaque, const VjPiece *piece, uint64_t at)
+{
+    Tail *t = opaque;
+
+    (void)at;
+    if (piece->kind != VJ_PIECE_MEMORY) {
+        t->is_memory = false;
+        return false;
+    }
+    vj_mem_ref(piece->mem);
+    g_array_append_val(t->pieces, *piece);
+    return true;
+}
+
+static void tail_clear(Tail *t)
+{
+    for (guint i = 0; i < t->pieces->len; i++) {
+        vj_mem_unref(g_array_index(t->pieces, VjPiece, i).mem);
+    }
+    g_array_unref(t->pieces);
+}
+
+/* The last cut of the tail, from its start; 0: none. */
+static uint64_t last_cut(VjChunker *chunker, const Tail *t)
+{
+    uint64_t chunk = 0, cut, end = 0; /* where the chunk under way begins; fed */
+
+    for (guint i = 0; i < t->pieces->len; i++) {
+        end += g_array_index(t->pieces, VjPiece, i).length;
+    }
+    for (uint64_t fed = 0; fed < end;) {
+        uint64_t at = 0;
+        guint i = 0;
+        const VjPiece *p = &g_array_index(t->pieces, VjPiece, 0);
+
+        while (at + p->length <= fed) {
+            at += p->length;
+            p = &g_array_index(t->pieces, VjPiece, ++i);
+        }
+        if (vj_chunker_scan(chunker, p->mem->data + p->start + (fed - at),
+                            p->length - (fed - at), false, &cut)) {
+            chunk += cut; /* it may lie before what was fed last: that is fed again */
+            fed = chunk;
+        } else {
+            fed = at + p->length;
+        }
+    }
+    return chunk;
+}
+
+uint64_t vj_file_hold_from(VjFile *f)
+{
+    Tail tail = {.pieces = g_array_new(FALSE, FALSE, sizeof(VjPiece)), .is_memory = true};
+    g_autoptr(VjChunker) chunker = NULL;
+    VjVolume *v = f->volume;
+    VjChunkSizes sizes = {0};
+    uint64_t from = 0, cut = 0;
+
+    vj_mutex_lock(&f->lock);
+    if (may_hold_locked(f)) {
+        uint64_t size = vj_pieces_length(f->active);
+
+        sizes = f->sizes;
+        from = size -
+               MIN((uint64_t)HOLD_SCAN_CHUNKS * sizes.avg_bytes, vj_file_grown_locked(f));
+        vj_pieces_visit(f->active, from, size - from, take_piece, &tail);
+    }
+    vj_mutex_unlock(&f->lock);
+    if (tail.pieces->len > 0 && tail.is_memory &&
+        vj_chunker_new(v->super.chunker, sizes, v->super.chunk_seed, &chunker) == 0) {
+        cut = last_cut(chunker, &tail);
+    }
+    tail_clear(&tail);
+    return cut > 0 ? from + cut : 0;
+}
+
+bool vj_file_may_hold_locked(const VjFile *f, uint64_t from)
+{
+    return from > 0 && may_hold_locked(f) && from >= grown_from(f) &&
+           from < vj_pieces_length(f->active);
+}
+
+VjPieces *vj_file_hold_locked(VjFile *f, VjFrozen *z, uint64_t from)
+{
+    Tail tail = {.pieces = g_array_new(FALSE, FALSE, sizeof(VjPiece)), .is_memory = true};
+    VjPieces *active = vj_pieces_new(&f->volume->dirty, f->volume->objects, from);
+    uint64_t len = vj_pieces_length(z->pieces) - from;
+    const VjPiece *pieces;
+
+    vj_pieces_visit(z->pieces, from, len, take_piece, &tail);
+    g_assert(tail.is_memory && tail.pieces->len > 0);
+    pieces = (const VjPiece *)(const void *)tail.pieces->data;
+    vj_pieces_replace(active, from, 0, pieces, tail.pieces->len);
+    z->ahead = vj_pieces_new(&f->volume->dirty, f->volume->objects, 0);
+    vj_pieces_replace(z->ahead, 0, 0, pieces, tail.pieces->len);
+    vj_pieces_replace(z->pieces, from, len, NULL, 0);
+    tail_clear(&tail);
+    return active;
+}
