@@ -407,6 +407,13 @@ static bool replay(VjLmdb *d, const VjRedo *log, bool salvage, GError **error)
                     " records, %" G_GUINT64_FORMAT " bytes",
                     d->path, found.records, found.bytes);
     }
+    if (found.torn_at > 0 && found.flaws == 0) {
+        vj_log_warn(
+            "meta lmdb: %s/" VJ_REDO_FILE ": the last record, at byte %" G_GUINT64_FORMAT
+            ", is there in part: it was being written when the power went, and nobody was"
+            " promised it, or it is damaged, and what its fsync promised is missing",
+            d->path, found.torn_at);
+    }
     if (found.flaws > 0 && salvage) {
         keep_log(d);
         vj_log_error("meta lmdb: %s/" VJ_REDO_FILE

@@ -105,6 +105,8 @@ typedef struct VjRedoReader {
 typedef struct VjRedoFound {
     uint64_t records, bytes, last_seq;
     uint64_t flaws; /* 0, or the log is damaged: nothing behind that was visited */
+    uint64_t
+        torn_at; /* 0, or where the last record stands of which the head alone is there */
 } VjRedoFound;
 
 /*

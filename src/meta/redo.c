@@ -466,7 +466,7 @@ static void G_GNUC_PRINTF(2, 3) flaw(Reading *r, const char *format, ...)
     r->reader->say(r->reader->opaque, text);
 }
 
-/* 1: there is a record, and its body is in @r; 0: there is none. */
+/* 1: there is a record, and its body is in @r; 0: there is none, or its head alone. */
 static int read_record(Reading *r, uint64_t round, uint64_t offset, VjRedoRun *run)
 {
     uint64_t at = half_start(r->log, round) + offset;
@@ -489,9 +489,14 @@ static int read_record(Reading *r, uint64_t round, uint64_t offset, VjRedoRun *r
         }
     }
     rc = read_at(r->log, r->body, run->body_bytes, at + sizeof head);
-    return rc < 0 ? rc
-                  : vj_checksum64(r->body, run->body_bytes) ==
-                        vj_le64_get(head.body_checksum);
+    if (rc < 0) {
+        return rc;
+    }
+    if (vj_checksum64(r->body, run->body_bytes) != vj_le64_get(head.body_checksum)) {
+        r->found->torn_at = at;
+        return 0;
+    }
+    return 1;
 }
 
 /* Is there a record behind @offset, where there was none?  1, 0, -errno. */

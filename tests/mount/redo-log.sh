@@ -120,6 +120,17 @@ check "a record in the middle: the first of them, whole" files_up_to "$count"
 umount_varjfs
 
 bring_back
+flip $((places[-1] + 70))
+is "the last record: fsck.varjfs -n goes on" "$(status_of fsck.varjfs -n "$SOURCE")" 0
+check "the last record: it says where it stands" grep -q "the last record, at byte ${places[-1]}, is there in part" "$T/err"
+mount_varjfs -o log="$T/daemon.log"
+check "the last record: the mount goes on, and says the same" grep -q "the last record, at byte ${places[-1]}, is there in part" "$T/varjfs.log" "$T/daemon.log"
+count=$(find "$MNT" -name '[0-9]*' | wc -l)
+check "the last record: all before it are there" test "$count" -ge $((FILES - 1))
+check "the last record: and whole" files_up_to "$count"
+umount_varjfs
+
+bring_back
 mv "$SOURCE/meta/redo.log" "$T/away"
 refused "no log"
 fsck_clean "no log: afterwards"
