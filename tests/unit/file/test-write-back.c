@@ -21,8 +21,7 @@ static void open_volume(Fixture *x, const char *wrap_meta)
 {
     g_autoptr(GError) error = NULL;
     /* Nothing is written back that nobody waits for. */
-    VjVolumeOpen how = {
-        .source = x->dir, .wrap_meta = wrap_meta, .commit_seconds = 3600};
+    VjVolumeOpen how = {.source = x->dir, .wrap_meta = wrap_meta, .commit_seconds = 3600};
 
     if (!vj_volume_open(&how, &x->v, &error)) {
         fail_msg("%s", error->message);
