@@ -660,6 +660,8 @@ int main(int argc, char **argv)
     if (!parse(&s, argc, argv)) {
         return usage(argv[0]);
     }
+    /* A pool of a child would wait for an idle thread, and all of them are its parent's. */
+    g_thread_pool_set_max_unused_threads(0);
     dir = scratch();
     source = g_build_filename(dir, "source", NULL);
     near = g_dir_make_tmp("varjfs-damage-XXXXXX", NULL); /* where a left mount is seen */
