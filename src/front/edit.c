@@ -12,6 +12,14 @@
  *   store the last byte          a growing edit: else an existing mapping gives SIGBUS there
  *   reply
  *
+ * An invalidation is left out where the gate knows that the kernel holds no page behind the edit;
+ * its attributes alone are taken back then, which waits for nothing.  Such an edit is made by the
+ * request thread itself (vj_editor_run): what is left to wait for is the lock of the page that
+ * holds the last byte, which a READ or a WRITE under way may have, for as long as another request
+ * thread takes to serve it.  There is one: before libfuse lets a thread serve a request, it sees to
+ * it that another one waits for the next, or it has VJ_FRONT_THREADS_MAX, of which such edits take
+ * VJ_FRONT_EDITS_HERE at most, or it says that it failed to, and then edits are made here no more.
+ *
  * A few further threads invalidate ranges whose WRITE may have crossed an edit, one range of
  * an inode at a time.
  */
@@ -38,6 +46,7 @@ struct VjEditor {
     GArray *stale;  /* inodes with ranges that wait; each at most once */
     GQueue late;    /* of LateItem, rising by due_us */
     unsigned count; /* edits taken and not yet answered */
+    unsigned here;  /* of these: made by request threads */
     bool stop;      /* no more edits are taken */
     bool stopped;   /* somebody has joined the threads, or is about to */
 
@@ -45,8 +54,8 @@ struct VjEditor {
     GThread *stale_threads[VJ_FRONT_STALE_THREADS];
 };
 
-/* From @offset to @offset + @len; len 0: to the end. */
-static void invalidate(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
+/* From @offset to @offset + @len; len 0: to the end.  False: they may still be there. */
+static bool invalidate(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
 {
     int r;
 
@@ -62,6 +71,48 @@ static void invalidate(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
                     ": the kernel's pages cannot be invalidated: %s",
                     ino, g_strerror(-r));
     }
+    return r >= 0 || r == -ENOENT;
+}
+
+/* The kernel has no page to lose: it asks for size, times and mode again.  Waits for nothing. */
+static void invalidate_attributes(VjFront *f, uint64_t ino)
+{
+    int r;
+
+    vj_lock_assert_none();
+    r = fuse_lowlevel_notify_inval_inode(f->session, ino, -1, 0);
+    vj_trace(front, "ino %" G_GUINT64_FORMAT ": invalidate attributes: %d", ino, r);
+    if (r < 0 && r != -ENOENT && r != -ENODEV && r != -ENOTCONN && r != -EBADF) {
+        vj_log_warn("inode %" G_GUINT64_FORMAT
+                    ": the kernel's attributes cannot be invalidated: %s",
+                    ino, g_strerror(-r));
+    }
+}
+
+/* The kernel's pages of a range that an edit moves; @len 0: all from @from on. */
+static void drop_pages(VjFront *f, const VjJob *job, uint64_t from, uint64_t len)
+{
+    bool ok;
+
+    vj_gate_forget_reads(f->gates, job->gate, from, len);
+    ok = invalidate(f, job->ino, from, len);
+    vj_gate_dropped(f->gates, job->gate, from, len, ok);
+}
+
+/* The last byte of the file, which nobody has changed if vj_gate_writes is still @writes. */
+static bool last_byte(VjFront *f, const VjJob *job, const VjEdited *edited,
+                      uint64_t writes, uint8_t *byte)
+{
+    size_t got;
+
+    if (vj_gate_end_byte(f->gates, job->gate, writes, byte)) {
+        return true;
+    }
+    if (vj_fs_read(job->handle, edited->size - 1, byte, 1, &got) < 0 || got != 1) {
+        return false; /* truncated since, or damaged: a reader will be told */
+    }
+    vj_gate_end_known(f->gates, job->gate, writes, *byte);
+    return true;
 }
 
 /* The byte at the new end: extends the kernel's idea of the size for existing mappings. */
@@ -69,13 +120,12 @@ static void store_last_byte(VjFront *f, const VjJob *job, const VjEdited *edited
 {
     uint64_t at = edited->size - 1;
     uint64_t writes = vj_gate_writes(f->gates, job->gate);
-    char byte;
+    uint8_t byte;
     struct fuse_bufvec buf = FUSE_BUFVEC_INIT(1);
-    size_t got;
-    int r = vj_fs_read(job->handle, at, &byte, 1, &got);
+    int r;
 
-    if (r < 0 || got != 1) {
-        return; /* truncated since, or damaged: a reader will be told */
+    if (!last_byte(f, job, edited, writes, &byte)) {
+        return;
     }
     buf.buf[0].mem = &byte;
     if (at % VJ_PAGE_BYTES == 0) {
@@ -143,6 +193,18 @@ static int edit_range(VjFront *f, const VjJob *job, uint64_t *from, uint64_t *le
     return r == 0 && (*from > INT64_MAX || *len > INT64_MAX - *from) ? -EINVAL : r;
 }
 
+/* The last byte of the file, where the edit has brought it. */
+static const uint8_t *brought_end(const VjJob *job, const VjEdited *edited)
+{
+    static const uint8_t zero = 0;
+
+    if (job->shift.len > 0 || !edited->changed || edited->len == 0 ||
+        edited->at + edited->len != edited->size) {
+        return NULL;
+    }
+    return job->edit.hole ? &zero : (const uint8_t *)job->edit.src + (edited->len - 1);
+}
+
 static int apply(VjFront *f, const VjJob *job, VjEdited *edited)
 {
     int r;
@@ -158,51 +220,69 @@ static int apply(VjFront *f, const VjJob *job, VjEdited *edited)
     return r;
 }
 
-static void edit_run(VjFront *f, VjJob *job)
+/* Answers @job.  Returns the next one of its inode, whose turn it is, or NULL. */
+static VjJob *edit_run(VjFront *f, const VjJob *job)
 {
     VjEdited edited = {.at = 0};
+    bool window = false;
     uint64_t from, len;
+    VjJob *next;
     int r = edit_range(f, job, &from, &len);
 
     vj_gate_edit_start(f->gates, job->gate);
     if (r == 0) {
-        vj_gate_forget_reads(f->gates, job->gate, from, len);
-        invalidate(f, job->ino, from, len);
+        if (vj_gate_may_hold(f->gates, job->gate, from, len)) {
+            drop_pages(f, job, from, len);
+        }
         vj_front_hold(f, VJ_HOLD_APPLY);
         vj_gate_close(f->gates, job->gate);
         r = apply(f, job, &edited);
-        vj_gate_open(f->gates, job->gate, &edited);
+        window = vj_gate_open(f->gates, job->gate, &edited, brought_end(job, &edited));
         vj_trace(front,
                  "ino %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT
                  " bytes at %" G_GUINT64_FORMAT " become %" G_GUINT64_FORMAT ": %d",
                  job->ino, edited.old_len, edited.at, edited.len, r);
     }
     if (edited.changed) {
-        from = MIN(edited.at, edited.old_size);
         vj_front_hold(f, VJ_HOLD_EDIT);
-        vj_gate_forget_reads(f->gates, job->gate, from, len);
-        invalidate(f, job->ino, from, len);
+        if (window) {
+            drop_pages(f, job, MIN(edited.at, edited.old_size), len);
+        } else {
+            invalidate_attributes(f, job->ino);
+        }
     }
     vj_gate_settle(f->gates, job->gate);
     if (edited.changed && edited.size > edited.old_size) {
         store_last_byte(f, job, &edited);
     } else if (edited.changed && edited.size < edited.old_size) {
-        uint64_t page = edited.size / VJ_PAGE_BYTES * VJ_PAGE_BYTES;
-
         if (vj_gate_raise_wait(f->gates, job->gate, job->who.pid)) {
             /* What was read meanwhile shows a size that has been raised since. */
-            vj_gate_forget_reads(f->gates, job->gate, page, 0);
-            invalidate(f, job->ino, page, 0);
+            drop_pages(f, job, edited.size / VJ_PAGE_BYTES * VJ_PAGE_BYTES, 0);
         }
         vj_gate_untold(f->gates, job->gate, job->who.pid);
     }
+    /* Before the answer: else the caller's next edit comes while this one is not over. */
+    next = vj_gate_edit_end(f->gates, job->gate);
     reply_edit(job, r, &edited);
+    return next;
 }
 
 static void job_free(VjJob *job)
 {
     vj_buf_unref(job->data);
     g_free(job);
+}
+
+/* An edit of an inode is answered, and @next, if any, waits behind it. */
+static void edit_done(VjEditor *e, VjJob *next) VJ_REQUIRES(e->lock)
+{
+    e->count--;
+    if (next != NULL) {
+        g_queue_push_tail(&e->ready, next);
+        vj_cond_signal(&e->wake);
+    } else if (e->stop && e->count == 0) {
+        vj_cond_broadcast(&e->wake);
+    }
 }
 
 static gpointer edit_thread(gpointer data)
@@ -221,17 +301,10 @@ static gpointer edit_thread(gpointer data)
             continue;
         }
         vj_mutex_unlock(&e->lock);
-        edit_run(e->front, job);
-        next = vj_gate_edit_end(e->front->gates, job->gate);
+        next = edit_run(e->front, job);
         job_free(job);
         vj_mutex_lock(&e->lock);
-        e->count--;
-        if (next != NULL) {
-            g_queue_push_tail(&e->ready, next);
-            vj_cond_signal(&e->wake);
-        } else if (e->stop && e->count == 0) {
-            vj_cond_broadcast(&e->wake);
-        }
+        edit_done(e, next);
     }
     vj_mutex_unlock(&e->lock);
     return NULL;
@@ -359,6 +432,35 @@ void vj_editor_free(VjEditor *e)
     vj_cond_clear(&e->stale_wake);
     vj_mutex_clear(&e->lock);
     g_free(e);
+}
+
+bool vj_editor_run(VjEditor *e, VjJob *job)
+{
+    VjFront *f = e->front;
+    uint64_t from, len;
+    VjJob *next;
+    bool may;
+
+    if (!vj_front_has_threads(f) || edit_range(f, job, &from, &len) < 0) {
+        return false;
+    }
+    vj_mutex_lock(&e->lock);
+    may = !e->stop && e->count < VJ_FRONT_EDITS_MAX && e->here < VJ_FRONT_EDITS_HERE;
+    if (may) {
+        e->count++;
+        e->here++;
+    }
+    vj_mutex_unlock(&e->lock);
+    if (!may) {
+        return false;
+    }
+    may = vj_gate_edit_try(f->gates, job->ino, from, len, &job->gate);
+    next = may ? edit_run(f, job) : NULL;
+    vj_mutex_lock(&e->lock);
+    e->here--;
+    edit_done(e, next);
+    vj_mutex_unlock(&e->lock);
+    return may;
 }
 
 void vj_editor_submit(VjEditor *e, VjJob *job)

@@ -24,6 +24,8 @@
 /* Edits that wait; each holds at most 16 KiB or a stage.  More are -ENOMEM. */
 #define VJ_FRONT_EDITS_MAX 4096
 #define VJ_FRONT_EDIT_THREADS 4u
+/* Edits that request threads make themselves, at a time. */
+#define VJ_FRONT_EDITS_HERE 4u
 /* Threads that invalidate what a WRITE left stale: one that waits for a page of one inode
  * does not keep the others waiting. */
 #define VJ_FRONT_STALE_THREADS 4u
@@ -105,12 +107,30 @@ bool vj_gate_leave(VjGates *gates, VjPass *pass);
 
 /* Edits of one inode, one at a time.  True: run @job now; false: it comes from _end. */
 bool vj_gate_edit_begin(VjGates *gates, uint64_t ino, VjJob *job, VjGate **out);
+/* As _begin, but only where nobody edits the inode and the kernel holds no page of the range
+ * (@len 0: to its end).  True: the caller makes the edit and calls _end. */
+bool vj_gate_edit_try(VjGates *gates, uint64_t ino, uint64_t offset, uint64_t len,
+                      VjGate **out);
 /* From here on WRITEs are suspect. */
 void vj_gate_edit_start(VjGates *gates, VjGate *gate);
 /* Waits until nobody is inside and lets nobody in. */
 void vj_gate_close(VjGates *gates, VjGate *gate);
-/* Lets them in again; @edited: what was applied, or unchanged. */
-void vj_gate_open(VjGates *gates, VjGate *gate, const VjEdited *edited);
+/* Lets them in again; @edited: what was applied, or unchanged; @end: the last byte of the file
+ * if that came with it, else NULL.  True: the kernel may hold pages in old coordinates, which are
+ * to be invalidated; the window is open until _settle. */
+bool vj_gate_open(VjGates *gates, VjGate *gate, const VjEdited *edited,
+                  const uint8_t *end);
+/* Whether the kernel may hold a page of the range; @len 0: from @offset to the end. */
+bool vj_gate_may_hold(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len);
+/* After vj_gate_forget_reads: the range was invalidated; @ok: and all of it is gone. */
+void vj_gate_dropped(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len,
+                     bool ok);
+/*
+ * The last byte of the file, as vj_gate_end_known was told when vj_gate_writes was @writes; edits
+ * before that byte do not change it.  False: somebody has to read it.
+ */
+bool vj_gate_end_byte(VjGates *gates, VjGate *gate, uint64_t writes, uint8_t *byte);
+void vj_gate_end_known(VjGates *gates, VjGate *gate, uint64_t writes, uint8_t byte);
 /* The second invalidation has returned. */
 void vj_gate_settle(VjGates *gates, VjGate *gate);
 /* The kernel gets these pages otherwise than by a READ. */
@@ -185,6 +205,12 @@ VjEditor *vj_editor_new(VjFront *f);
  * threads that serve requests.  Again is fine. */
 void vj_editor_stop(VjEditor *e);
 void vj_editor_free(VjEditor *e);
+/*
+ * Makes the edit in the caller's request thread and answers it, where it has nothing to wait for
+ * but requests that other request threads serve.  False: @job is to be submitted.  @job and what
+ * it points to are the caller's.
+ */
+bool vj_editor_run(VjEditor *e, VjJob *job);
 /* Takes @job and answers its request, at once with -ENOMEM when too many wait. */
 void vj_editor_submit(VjEditor *e, VjJob *job);
 /* The kernel's pages of the range are stale.  Does not block. */
@@ -308,6 +334,8 @@ struct VjFront {
 /* The one table from the errors of the rooms below to what the kernel sees; positive. */
 int vj_front_errno(int negative_errno);
 void vj_front_caller(fuse_req_t req, VjCaller *out);
+/* False once libfuse has said that something failed: it may be short of request threads. */
+bool vj_front_has_threads(const VjFront *f);
 static inline VjHandle *vj_front_handle(const struct fuse_file_info *fi)
 {
     return (VjHandle *)(uintptr_t)fi->fh;

@@ -12,7 +12,9 @@
  *   - which pages were touched in the window, so that dirty pages which come back from the
  *     page cache can be put where their bytes belong now;
  *   - whether an edit began since a WRITE came in, so that pages that its invalidation
- *     missed are invalidated again.
+ *     missed are invalidated again;
+ *   - which pages behind an edit the kernel may hold, so that an edit before none of them
+ *     need not wait for it (below).
  *
  * Requests wait at a closed gate; what they wait for (requests inside, one vj_fs_replace)
  * never waits for the kernel.  Locks: one a shard, held for a search of at most
@@ -25,10 +27,14 @@
 #define GATE_TOUCHED_MAX 4096u
 /* Ranges of reads near an edit that are remembered one by one; then their hull. */
 #define GATE_READS_MAX 1024u
+/* Ranges that the kernel may hold, one by one; then the last one grows. */
+#define GATE_HELD_MAX 64u
 /* Ranges of an inode that wait to be invalidated one by one; then the last one grows. */
 #define GATE_STALE_MAX 64u
 /* Old gates looked at when a new one is made: more than one, so that they run out. */
 #define GATE_SWEEP 2u
+
+#define NO_PAGE UINT64_MAX
 
 typedef struct PageRange {
     uint64_t first, last; /* page numbers, inclusive */
@@ -52,6 +58,14 @@ struct VjGate {
     GArray *touched; /* PageRange: read or written in the window; NULL until needed */
     /* PageRange: read near an edit, since the last plain WRITE and not invalidated since */
     GArray *reads;
+    bool marking;       /* an edit has begun: what brings pages is noted in `held` */
+    uint64_t bare_from; /* page: from there on the kernel holds none but `held`.  NO_PAGE:
+                         * that is not known of any */
+    GArray *held;       /* PageRange; NULL until needed */
+    bool
+        end_known; /* the last byte of the file is end_byte while `writes` is end_writes */
+    uint8_t end_byte;
+    uint64_t end_writes;
     uint64_t edits;          /* begun so far */
     uint64_t writes;         /* in and out */
     uint64_t told;           /* edits that the kernel knows the size of; up to `edits` */
@@ -97,6 +111,9 @@ static void gate_free(gpointer data)
     }
     if (g->stale != NULL) {
         g_array_unref(g->stale);
+    }
+    if (g->held != NULL) {
+        g_array_unref(g->held);
     }
     g_free(g);
 }
@@ -164,6 +181,7 @@ static VjGate *gate_ref(Shard *s, uint64_t ino) VJ_REQUIRES(s->lock)
         sweep(s);
         g = g_new0(VjGate, 1);
         g->ino = ino;
+        g->bare_from = NO_PAGE;
         g_queue_init(&g->jobs);
         g_hash_table_insert(s->gates, &g->ino, g);
     }
@@ -351,6 +369,68 @@ static GArray *split(const VjGate *g, uint64_t offset, uint64_t len)
     return parts;
 }
 
+/* ---- what the kernel may hold --------------------------------------------------------- */
+
+/*
+ * Why it is known.  A page that the kernel can show or write back is up to date.  It becomes so
+ * by a READ, by a plain WRITE that fills it, or by our storing its first byte, and by nothing
+ * else; the page that a WRITE fills in part, or that we store into behind its first byte, does
+ * not.  All three are noted here: a READ and a WRITE when they come in, under the shard's lock.
+ * What is up to date before the WRITE that filled it has come in holds what that WRITE brings,
+ * and the file will hold it too, after the edit: neither the page nor a store into it through a
+ * mapping is in old coordinates.  A READ that has not come in yet will be answered after the
+ * edit.  So a page that is not noted by the time that the gate is closed shows nothing old.
+ *
+ * What the kernel held before this gate was made is not known: an invalidation to the end of the
+ * file takes all that away.  It waits for locked pages, which are those of READs that came in
+ * before it began, so their notes go with it; what comes in later is noted anew.
+ */
+static bool may_hold(const VjGate *g, PageRange r)
+{
+    if (!g->marking || r.first < g->bare_from) {
+        return true;
+    }
+    return ranges_meet(g->held, r);
+}
+
+static void note_held(VjGate *g, PageRange r)
+{
+    if (g->marking && r.last >= g->bare_from) {
+        (void)ranges_add(&g->held, GATE_HELD_MAX, r);
+    }
+}
+
+/* len 0: to the end. */
+static PageRange pages_from(uint64_t offset, uint64_t len)
+{
+    return (PageRange){offset / VJ_PAGE_BYTES,
+                       len == 0 ? UINT64_MAX : (offset + len - 1) / VJ_PAGE_BYTES};
+}
+
+bool vj_gate_may_hold(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len)
+{
+    Shard *s = shard_of(gates, g->ino);
+    bool may;
+
+    vj_mutex_lock(&s->lock);
+    may = may_hold(g, pages_from(offset, len));
+    vj_mutex_unlock(&s->lock);
+    return may;
+}
+
+void vj_gate_dropped(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len, bool ok)
+{
+    Shard *s = shard_of(gates, g->ino);
+
+    vj_mutex_lock(&s->lock);
+    if (!ok) {
+        g->bare_from = NO_PAGE;
+    } else if (len == 0) {
+        g->bare_from = MIN(g->bare_from, offset / VJ_PAGE_BYTES);
+    }
+    vj_mutex_unlock(&s->lock);
+}
+
 /* ---- requests ----------------------------------------------------------------------- */
 
 /* An edit is being made, or was within the last second. */
@@ -384,6 +464,9 @@ void vj_gate_enter(VjGates *gates, uint64_t ino, VjPassKind kind, uint64_t offse
         g->writes++;
     } else if (pass->hot && kind == VJ_PASS_READ) {
         (void)ranges_add(&g->reads, GATE_READS_MAX, pages_of(offset, len));
+    }
+    if (kind != VJ_PASS_READ_DIRECT && kind != VJ_PASS_SIZE) {
+        note_held(g, pages_of(offset, len));
     }
     if (g->window) {
         if (kind == VJ_PASS_WRITE_PAGE) {
@@ -470,6 +553,25 @@ bool vj_gate_edit_begin(VjGates *gates, uint64_t ino, VjJob *job, VjGate **out)
     return mine;
 }
 
+bool vj_gate_edit_try(VjGates *gates, uint64_t ino, uint64_t offset, uint64_t len,
+                      VjGate **out)
+{
+    Shard *s = shard_of(gates, ino);
+    VjGate *g;
+    bool mine;
+
+    vj_mutex_lock(&s->lock);
+    g = g_hash_table_lookup(s->gates, &ino);
+    mine = g != NULL && !g->busy && !may_hold(g, pages_from(offset, len));
+    if (mine) {
+        g->refs++;
+        g->busy = true;
+    }
+    vj_mutex_unlock(&s->lock);
+    *out = mine ? g : NULL;
+    return mine;
+}
+
 void vj_gate_edit_start(VjGates *gates, VjGate *g)
 {
     Shard *s = shard_of(gates, g->ino);
@@ -480,6 +582,7 @@ void vj_gate_edit_start(VjGates *gates, VjGate *g)
         g_array_set_size(g->reads, 0);
     }
     g->editing = true;
+    g->marking = true;
     g->edits++;
     g->teller = 0;
     vj_mutex_unlock(&s->lock);
@@ -498,9 +601,10 @@ void vj_gate_close(VjGates *gates, VjGate *g)
     vj_mutex_unlock(&s->lock);
 }
 
-void vj_gate_open(VjGates *gates, VjGate *g, const VjEdited *edited)
+bool vj_gate_open(VjGates *gates, VjGate *g, const VjEdited *edited, const uint8_t *end)
 {
     Shard *s = shard_of(gates, g->ino);
+    bool window;
 
     vj_mutex_lock(&s->lock);
     g_assert(g->closed && g->inside == 0);
@@ -508,12 +612,46 @@ void vj_gate_open(VjGates *gates, VjGate *g, const VjEdited *edited)
     g->applied++;
     g->raising_before = g->raising;
     g->raised_before_us = g->raised_us;
-    g->window = edited->changed;
+    window =
+        edited->changed && may_hold(g, pages_from(MIN(edited->at, edited->old_size), 0));
+    g->window = window;
     g->edited = *edited;
+    if (end != NULL) {
+        g->end_known = true;
+        g->end_writes = g->writes;
+        g->end_byte = *end;
+    } else if (edited->changed && (edited->at >= edited->old_size ||
+                                   edited->old_len >= edited->old_size - edited->at)) {
+        g->end_known = false;
+    }
     if (g->touched != NULL) {
         g_array_set_size(g->touched, 0);
     }
     vj_cond_broadcast(&s->changed);
+    vj_mutex_unlock(&s->lock);
+    return window;
+}
+
+bool vj_gate_end_byte(VjGates *gates, VjGate *g, uint64_t writes, uint8_t *byte)
+{
+    Shard *s = shard_of(gates, g->ino);
+    bool known;
+
+    vj_mutex_lock(&s->lock);
+    known = g->end_known && g->end_writes == writes;
+    *byte = g->end_byte;
+    vj_mutex_unlock(&s->lock);
+    return known;
+}
+
+void vj_gate_end_known(VjGates *gates, VjGate *g, uint64_t writes, uint8_t byte)
+{
+    Shard *s = shard_of(gates, g->ino);
+
+    vj_mutex_lock(&s->lock);
+    g->end_known = true;
+    g->end_writes = writes;
+    g->end_byte = byte;
     vj_mutex_unlock(&s->lock);
 }
 
@@ -533,6 +671,7 @@ void vj_gate_note_read(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len)
 
     vj_mutex_lock(&s->lock);
     (void)ranges_add(&g->reads, GATE_READS_MAX, pages_of(offset, len));
+    note_held(g, pages_of(offset, len));
     vj_mutex_unlock(&s->lock);
 }
 
@@ -715,6 +854,7 @@ void vj_gate_forget_reads(VjGates *gates, VjGate *g, uint64_t offset, uint64_t l
 
     vj_mutex_lock(&s->lock);
     forget_reads(g, offset, len == 0 ? UINT64_MAX : offset + len);
+    ranges_remove(g->held, GATE_HELD_MAX, pages_from(offset, len));
     vj_mutex_unlock(&s->lock);
 }
 

@@ -186,41 +186,58 @@ typedef struct Argument {
 } Argument;
 
 /*
- * The @len bytes of data of an edit: behind its structure of @head bytes, or what was staged
- * under @stage_id.  A stage that is named ends here, whatever comes of the edit.
+ * The @len bytes of data of an edit, *@src: behind its structure of @head bytes, or what was
+ * staged under @stage_id, which *@out keeps.  A stage that is named ends here, whatever comes of
+ * the edit.
  */
 static int edit_data(const Argument *a, size_t head, uint64_t len, bool staged,
-                     uint64_t stage_id, VjBuf **out)
+                     uint64_t stage_id, VjBuf **out, const void **src)
 {
     size_t room = a->len - head;
     int r;
 
     *out = NULL;
+    *src = (const char *)a->bytes + head;
     if (!staged) {
-        if (stage_id != 0 || len != room) {
-            return -EINVAL;
-        }
-        *out = vj_buf_new_copy((const char *)a->bytes + head, room);
-        return *out == NULL ? -ENOMEM : 0;
+        return stage_id != 0 || len != room ? -EINVAL : 0;
     }
     r = vj_fs_stage_take(a->handle, stage_id, out);
+    if (r == 0) {
+        *src = (*out)->data;
+    }
     return r == 0 && ((*out)->len != len || room != 0) ? -EINVAL : r;
 }
 
-/* Takes @data. */
+/* @data: NULL where the bytes are in the request, which is gone when its handler returns. */
 static void job_submit(const Argument *a, VjBuf *data, const VjEdit *edit,
                        const VjFileShift *shift)
 {
-    VjJob *job = g_new0(VjJob, 1);
+    VjEditor *editor = front_of(a->req)->editor;
+    VjJob job = {.req = a->req, .ino = a->ino, .handle = a->handle}, *waiting;
+    const void **src = edit != NULL ? &job.edit.src : &job.shift.src;
+    uint64_t len = edit != NULL ? edit->len : shift->src_len;
 
-    *job = (VjJob){.req = a->req, .ino = a->ino, .handle = a->handle, .data = data};
-    vj_front_caller(a->req, &job->who);
+    vj_front_caller(a->req, &job.who);
     if (edit != NULL) {
-        job->edit = *edit;
+        job.edit = *edit;
     } else {
-        job->shift = *shift;
+        job.shift = *shift;
     }
-    vj_editor_submit(front_of(a->req)->editor, job);
+    if (vj_editor_run(editor, &job)) {
+        return;
+    }
+    if (data != NULL) {
+        job.data = vj_buf_ref(data);
+    } else if (*src != NULL) {
+        job.data = vj_buf_new_copy(*src, (size_t)len);
+        if (job.data == NULL) {
+            fuse_reply_err(a->req, ENOMEM);
+            return;
+        }
+        *src = job.data->data;
+    }
+    waiting = g_memdup2(&job, sizeof job);
+    vj_editor_submit(editor, waiting);
 }
 
 /* True: the argument is not @size bytes at least, or not a file's, and was answered. */
@@ -245,6 +262,7 @@ static void ioctl_edit(const Argument *a)
 {
     struct varjfs_edit in;
     g_autoptr(VjBuf) data = NULL;
+    const void *src = NULL;
     VjEdit edit;
     bool hole;
     int r = 0;
@@ -256,7 +274,7 @@ static void ioctl_edit(const Argument *a)
     hole = (in.flags & VARJFS_EDIT_HOLE) != 0;
     if (!hole || (in.flags & VARJFS_EDIT_STAGED) != 0) {
         r = edit_data(a, sizeof in, in.len, (in.flags & VARJFS_EDIT_STAGED) != 0,
-                      in.stage_id, &data);
+                      in.stage_id, &data, &src);
     } else if (in.stage_id != 0 || a->len != sizeof in) {
         r = -EINVAL;
     }
@@ -270,13 +288,13 @@ static void ioctl_edit(const Argument *a)
     edit = (VjEdit){
         .offset = in.offset,
         .old_len = in.old_len,
-        .src = data != NULL ? data->data : NULL,
+        .src = src,
         .len = in.len,
         .append = (in.flags & VARJFS_EDIT_APPEND) != 0,
         .hole = hole,
         .inside = (in.flags & VARJFS_EDIT_INSIDE) != 0,
     };
-    job_submit(a, g_steal_pointer(&data), &edit, NULL);
+    job_submit(a, data, &edit, NULL);
 }
 
 static void ioctl_look(const Argument *a, struct varjfs_shift *io)
@@ -303,6 +321,7 @@ static void ioctl_shift(const Argument *a)
 {
     struct varjfs_shift in;
     g_autoptr(VjBuf) data = NULL;
+    const void *src;
     VjFileShift shift;
     bool staged;
     int r;
@@ -316,7 +335,7 @@ static void ioctl_shift(const Argument *a)
         return;
     }
     staged = (in.flags & VARJFS_SHIFT_STAGED) != 0;
-    r = edit_data(a, sizeof in, in.data_len, staged, in.stage_id, &data);
+    r = edit_data(a, sizeof in, in.data_len, staged, in.stage_id, &data, &src);
     if (in.version != VARJFS_IOC_VERSION ||
         (in.flags & ~(VARJFS_SHIFT_DOWN | VARJFS_SHIFT_STAGED)) != 0 || in.len == 0) {
         r = -EINVAL; /* a len of 0 would be no shift to the editor */
@@ -328,12 +347,12 @@ static void ioctl_shift(const Argument *a)
     shift = (VjFileShift){
         .offset = in.offset,
         .len = in.len,
-        .src = data->data,
-        .src_len = data->len,
+        .src = src,
+        .src_len = in.data_len,
         .down = (in.flags & VARJFS_SHIFT_DOWN) != 0,
         .change = in.change,
     };
-    job_submit(a, g_steal_pointer(&data), NULL, &shift);
+    job_submit(a, data, NULL, &shift);
 }
 
 static void ioctl_stage(const Argument *a)

@@ -9,6 +9,7 @@ the directory of the fifos."""
 import ctypes
 import mmap
 import os
+import random
 import select
 import signal
 import sys
@@ -332,6 +333,56 @@ def held_rule_3_appends_beside_edits_do_not_wait(d):
         expected += b"tail%d" % i
     eq(os.pread(fd, 1 << 20, 0), expected)
     os.close(fd)
+
+
+@test
+def plain_rule_2_edits_between_pages_that_come_and_go(d):
+    """Edits that find no page behind them invalidate none: whatever brings pages has to be seen.
+    Few pages are touched between two edits, so that there are edits of both kinds."""
+    chance = random.Random(5)
+    data = bytearray(pattern(40 * PAGE))
+    fd = opened(d + "/f", data)
+    appender = os.open(d + "/f", os.O_RDWR | os.O_APPEND)
+    direct = os.open(d + "/f", os.O_RDONLY | os.O_DIRECT)
+    buffer, mapping = mmap.mmap(-1, PAGE), mmap.mmap(fd, 40 * PAGE)
+    written = 0
+    for step in range(3000):
+        text = pattern(chance.choice((1, 100, PAGE, 2 * PAGE)), step + 2)
+        at = chance.randrange(len(data))
+        page = at // PAGE * PAGE
+        kind = chance.randrange(14)
+        if kind < 6:
+            old = chance.choice((0, 1, PAGE, len(text))) if len(data) > 30 * PAGE else 0
+            text = text if len(data) < 60 * PAGE else b""
+            edit(fd, at, old, text)
+            data[at:at + old] = text
+        elif kind < 8:
+            at = chance.choice((at, written))
+            eq(os.pread(fd, len(text), at), bytes(data[at:at + len(text)]), step)
+        elif kind == 8:
+            at = written = chance.choice((at, page))  # a whole page is one without a READ
+            os.pwrite(fd, text, at)
+            data[at:at + len(text)] = text
+        elif kind == 9:
+            os.write(appender, text)
+            data += text
+        elif kind == 10 and at + 8 < min(len(data), 40 * PAGE):
+            mapping[at:at + 8] = data[at:at + 8] = b"mmapped!"
+        elif kind == 11:
+            n = os.preadv(direct, [buffer], page)
+            eq(buffer[:n], bytes(data[page:page + PAGE]), step)
+        elif kind == 12:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        elif kind == 13:
+            size = max(len(data) + chance.choice((-PAGE, -10, 10, PAGE)), PAGE)
+            os.ftruncate(fd, size)
+            data = data[:size] + bytes(max(0, size - len(data)))
+    eq(os.pread(fd, len(data) + PAGE, 0), bytes(data))
+    mapping.flush()
+    eq(stored(d + "/f", len(data)), bytes(data))
+    mapping.close()
+    for f in (fd, appender, direct):
+        os.close(f)
 
 
 @test

@@ -40,7 +40,7 @@ static void edit_to_window(Fixture *f, const VjEdited *edited)
     assert_true(vj_gate_edit_begin(f->gates, INO, &job, &f->gate));
     vj_gate_edit_start(f->gates, f->gate);
     vj_gate_close(f->gates, f->gate);
-    vj_gate_open(f->gates, f->gate, edited);
+    vj_gate_open(f->gates, f->gate, edited, NULL);
 }
 
 static void edit_end(Fixture *f)
@@ -97,7 +97,7 @@ static void test_hot_writes(void **state)
         pass(f, VJ_PASS_WRITE_DIRECT, 0, 10)); /* the kernel has dropped its pages */
     assert_false(pass(f, VJ_PASS_READ, 0, 10));
     vj_gate_close(f->gates, f->gate);
-    vj_gate_open(f->gates, f->gate, &edited);
+    vj_gate_open(f->gates, f->gate, &edited, NULL);
     assert_true(pass(f, VJ_PASS_WRITE_DIRECT, 0, 10));
     edit_end(f);
     assert_true(pass(f, VJ_PASS_WRITE_DIRECT, 0, 10));
@@ -296,14 +296,14 @@ static void test_closed(void **state)
     late = g_thread_new("enter", enter_thread, &entrant);
     g_thread_yield();
     assert_int_equal(g_atomic_int_get(&entrant.inside), 0);
-    vj_gate_open(f->gates, f->gate, &edited);
+    vj_gate_open(f->gates, f->gate, &edited, NULL);
     g_thread_join(late);
     assert_int_equal(g_atomic_int_get(&entrant.inside), 1);
     vj_gate_settle(f->gates, f->gate);
     assert_ptr_equal(vj_gate_edit_end(f->gates, f->gate), &second);
     vj_gate_edit_start(f->gates, f->gate);
     vj_gate_close(f->gates, f->gate);
-    vj_gate_open(f->gates, f->gate, &edited);
+    vj_gate_open(f->gates, f->gate, &edited, NULL);
     edit_end(f);
 }
 
@@ -453,6 +453,154 @@ static gpointer wait_quiet(gpointer opaque)
 }
 
 /* Who waits for quiet goes on when the last range is invalidated, or after its time. */
+static bool may_hold(Fixture *f, uint64_t page, uint64_t pages)
+{
+    return vj_gate_may_hold(f->gates, f->gate, page * PAGE, pages * PAGE);
+}
+
+/* An edit of @edited; whether pages are to be invalidated behind it. */
+static bool edit_at(Fixture *f, const VjEdited *edited, const uint8_t *end)
+{
+    VjJob job = {.ino = INO};
+    bool window;
+
+    assert_true(vj_gate_edit_begin(f->gates, INO, &job, &f->gate));
+    vj_gate_edit_start(f->gates, f->gate);
+    vj_gate_close(f->gates, f->gate);
+    window = vj_gate_open(f->gates, f->gate, edited, end);
+    edit_end(f);
+    return window;
+}
+
+/* Which edits need no invalidation: those before no page that the kernel may hold. */
+static void test_held_pages(void **state)
+{
+    static const VjEdited none = {.at = 8 * PAGE, .old_size = 99 * PAGE};
+    static const VjEdited edited = {.at = 8 * PAGE + 5,
+                                    .len = 5,
+                                    .old_size = 99 * PAGE,
+                                    .size = 99 * PAGE + 5,
+                                    .changed = true};
+    static const VjEdited hole = {.at = 20 * PAGE,
+                                  .len = 1,
+                                  .old_size = 7 * PAGE,
+                                  .size = 20 * PAGE + 1,
+                                  .changed = true};
+    Fixture *f = *state;
+    VjJob job = {.ino = INO};
+    struct timespec real = {1, 0};
+    VjPass reader;
+    VjGate *gate;
+
+    vj_clock_set_for_test(&real, 1000000000);
+    assert_false(vj_gate_edit_try(f->gates, INO, 0, 0, &gate)); /* nothing is known */
+    vj_gate_enter(f->gates, INO, VJ_PASS_READ, 9 * PAGE, PAGE, &reader);
+    assert_false(vj_gate_edit_try(f->gates, INO, 8 * PAGE, 0, &gate));
+    assert_true(vj_gate_edit_begin(f->gates, INO, &job, &f->gate));
+    assert_false(vj_gate_edit_try(f->gates, INO, 8 * PAGE, 0, &gate)); /* busy */
+    vj_gate_edit_start(f->gates, f->gate);
+    assert_true(may_hold(f, 8, 0));
+    vj_gate_forget_reads(f->gates, f->gate, 8 * PAGE, 0);
+    assert_false(vj_gate_leave(f->gates, &reader)); /* the invalidation waited for it */
+    vj_gate_dropped(f->gates, f->gate, 8 * PAGE, 0, true);
+    assert_true(may_hold(f, 7, 0));
+    assert_false(may_hold(f, 8, 0));
+    vj_gate_close(f->gates, f->gate);
+    assert_false(vj_gate_open(f->gates, f->gate, &edited, NULL));
+    edit_end(f);
+    assert_false(edit_at(f, &edited, NULL));
+    assert_true(edit_at(f, &hole, NULL)); /* the page of the old end */
+    assert_false(edit_at(f, &none, NULL));
+
+    /* What brings a page behind it is noticed, ... */
+    assert_false(pass(f, VJ_PASS_READ, 0, 8 * PAGE));
+    assert_false(pass(f, VJ_PASS_READ_DIRECT, 9 * PAGE, PAGE));
+    assert_false(pass(f, VJ_PASS_SIZE, 0, 0));
+    assert_false(may_hold(f, 8, 0));
+    assert_false(pass(f, VJ_PASS_READ, 30 * PAGE + 7, 1));
+    assert_true(may_hold(f, 8, 0));
+    assert_true(may_hold(f, 30, 1));
+    assert_false(may_hold(f, 8, 22));
+    assert_false(may_hold(f, 31, 0));
+    assert_true(edit_at(f, &edited, NULL));
+    vj_gate_forget_reads(f->gates, f->gate, 30 * PAGE, PAGE);
+    vj_gate_dropped(f->gates, f->gate, 30 * PAGE, PAGE, true);
+    assert_false(may_hold(f, 8, 0));
+    (void)pass(f, VJ_PASS_WRITE, 40 * PAGE, 1);
+    (void)pass(f, VJ_PASS_WRITE_PAGE, 42 * PAGE, PAGE);
+    vj_gate_note_read(f->gates, f->gate, 44 * PAGE, 1);
+    for (uint64_t page = 39; page < 46; page++) {
+        assert_int_equal(may_hold(f, page, 1), page % 2 == 0);
+    }
+    /* ... also during the invalidation, ... */
+    vj_gate_forget_reads(f->gates, f->gate, 8 * PAGE, 0);
+    assert_false(pass(f, VJ_PASS_READ, 50 * PAGE, 1));
+    vj_gate_dropped(f->gates, f->gate, 8 * PAGE, 0, true);
+    assert_true(may_hold(f, 8, 0));
+    assert_true(edit_at(f, &edited, NULL));
+    /* ... and one that failed says nothing. */
+    vj_gate_forget_reads(f->gates, f->gate, 60 * PAGE, 0);
+    vj_gate_dropped(f->gates, f->gate, 60 * PAGE, 0, false);
+    assert_true(may_hold(f, 70, 0));
+    vj_clock_set_for_test(NULL, 0);
+}
+
+/* More ranges than are kept one by one: rather too much is held than too little. */
+static void test_many_held_pages(void **state)
+{
+    static const VjEdited edited = {
+        .at = 0, .len = 1, .old_size = PAGE, .size = PAGE + 1, .changed = true};
+    Fixture *f = *state;
+
+    edit_to_window(f, &edited);
+    vj_gate_forget_reads(f->gates, f->gate, 0, 0);
+    vj_gate_dropped(f->gates, f->gate, 0, 0, true);
+    for (uint64_t i = 0; i < 1000; i++) {
+        (void)pass(f, VJ_PASS_READ, i * 3 * PAGE, PAGE);
+    }
+    for (uint64_t i = 0; i < 1000; i++) {
+        assert_true(may_hold(f, i * 3, 1));
+    }
+    assert_false(may_hold(f, 1, 1));
+    assert_false(may_hold(f, 2998, 0));
+    edit_end(f);
+}
+
+/* The last byte is remembered as long as nobody can have changed it. */
+static void test_end_byte(void **state)
+{
+    static const VjEdited before = {
+        .at = 10, .len = 5, .old_size = 100, .size = 105, .changed = true};
+    static const VjEdited over = {
+        .at = 90, .old_len = 10, .old_size = 100, .size = 90, .changed = true};
+    static const uint8_t end = 7;
+    Fixture *f = *state;
+    uint64_t writes;
+    uint8_t byte;
+    VjPass p;
+
+    edit_to_window(f, &before);
+    writes = vj_gate_writes(f->gates, f->gate);
+    assert_false(vj_gate_end_byte(f->gates, f->gate, writes, &byte));
+    vj_gate_end_known(f->gates, f->gate, writes, 5);
+    edit_end(f);
+    (void)edit_at(f, &before, NULL);
+    assert_true(vj_gate_end_byte(f->gates, f->gate, writes, &byte));
+    assert_int_equal(byte, 5);
+    (void)edit_at(f, &over, NULL);
+    assert_false(vj_gate_end_byte(f->gates, f->gate, writes, &byte));
+    (void)edit_at(f, &over, &end);
+    assert_true(vj_gate_end_byte(f->gates, f->gate, writes, &byte));
+    assert_int_equal(byte, 7);
+    vj_gate_enter(f->gates, INO, VJ_PASS_WRITE, 0, 1, &p);
+    assert_false(
+        vj_gate_end_byte(f->gates, f->gate, vj_gate_writes(f->gates, f->gate), &byte));
+    (void)vj_gate_leave(f->gates, &p);
+    (void)edit_at(f, &before, NULL);
+    assert_false(
+        vj_gate_end_byte(f->gates, f->gate, vj_gate_writes(f->gates, f->gate), &byte));
+}
+
 static void test_wait_quiet(void **state)
 {
     Fixture *f = *state;
@@ -599,6 +747,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(test_many_stale_ranges, setup, teardown),
     cmocka_unit_test_setup_teardown(test_withdraw, setup, teardown),
     cmocka_unit_test_setup_teardown(test_invalidated_reads, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_held_pages, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_many_held_pages, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_end_byte, setup, teardown),
     cmocka_unit_test_setup_teardown(test_wait_quiet, setup, teardown),
     cmocka_unit_test_setup_teardown(test_told, setup, teardown),
     cmocka_unit_test_setup_teardown(test_never_told, setup, teardown),
