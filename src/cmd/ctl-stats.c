@@ -52,6 +52,7 @@ static const Counter counters[] = {
     {"cache_hits", false, "Reads of objects that the cache answered."},
     {"cache_misses", false, "Reads of objects that went to the store."},
     {"cache_bytes", true, "Bytes in the cache of objects."},
+    {"objects_expected", false, "Objects that were asked for ahead of who reads on."},
     {"store_puts", false, "Puts to the store."},
     {"store_put_bytes", false, "Bytes of puts to the store."},
     {"store_gets", false, "Gets from the store."},

@@ -52,6 +52,7 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/pieces-private.h \
 	src/file/pieces.c \
 	src/file/put-queue.c \
+	src/file/read-ahead.c \
 	src/file/read.c \
 	src/file/recode.c \
 	src/file/record-codec.c \

@@ -114,6 +114,19 @@ static VjCacheEntry *entry_of(VjObjectCache *c, uint64_t id)
     return e;
 }
 
+bool vj_cache_has(VjObjectCache *c, uint64_t id)
+{
+    guint64 key = id;
+    const VjCacheEntry *e;
+    bool has;
+
+    vj_mutex_lock(&c->lock);
+    e = g_hash_table_lookup(c->entries, &key);
+    has = e != NULL && (e->plain != NULL || e->loading);
+    vj_mutex_unlock(&c->lock);
+    return has;
+}
+
 void vj_cache_drop(VjObjectCache *c, uint64_t id)
 {
     guint64 key = id;

@@ -93,6 +93,8 @@ typedef struct VjObjectCache {
 
 void vj_cache_init(VjObjectCache *c, uint64_t budget_bytes);
 void vj_cache_clear(VjObjectCache *c);
+/* Its plaintext is there, or somebody loads it. */
+bool vj_cache_has(VjObjectCache *c, uint64_t id);
 /* @id is gone. */
 void vj_cache_drop(VjObjectCache *c, uint64_t id);
 

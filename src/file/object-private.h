@@ -113,6 +113,17 @@ int vj_object_get(VjTxn *txn, uint64_t id, VjObject *out) G_GNUC_WARN_UNUSED_RES
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
                    uint32_t len, bool whole) G_GNUC_WARN_UNUSED_RESULT;
 
+/*
+ * vj_object_expect - all of @object will be read soon
+ *
+ * True: nothing is left to do: the store has been told, or it is in the cache, or would not stay
+ * there.  False: vj_object_load_ahead(), which blocks, brings it into the cache.
+ * Threads   any, under a guard or pin      Locks   none
+ */
+bool vj_object_expect(VjObjects *o, const VjObject *object);
+/* Under a pin; what cannot be read is left to the reader to tell. */
+void vj_object_load_ahead(VjObjects *o, const VjObject *object);
+
 /* An error of vj_object_read() that will be the same next time, or cannot be told from that. */
 static inline bool vj_is_damage(int r)
 {
@@ -191,6 +202,7 @@ typedef struct VjObjectsStats {
     uint64_t removed, removed_bytes, verified, damaged;
     uint64_t cache_hits, cache_misses, cache_bytes;
     uint64_t reads, read_bytes; /* gets from the store */
+    uint64_t expected;          /* objects that were asked for ahead of readers */
     /* Plain bytes given to a transformation and the data bytes that came out; objects
      * that did not shrink and were stored as none are counted apart. */
     uint64_t encoded_in_bytes, encoded_out_bytes, unshrunk;

@@ -421,6 +421,32 @@ static bool load_whole(const VjObjects *o, const VjObject *object, uint32_t len,
             bytes <= (uint64_t)len * VJ_READ_WHOLE_SHARE);
 }
 
+bool vj_object_expect(VjObjects *o, const VjObject *object)
+{
+    vj_lock_assert_none();
+    vj_objects_count(o, expected, 1);
+    if (goes_straight(object)) {
+        vj_store_expect(o->store, object->id, object->loc);
+        return true;
+    }
+    return !load_whole(o, object, VJ_READ_WHOLE_EASILY, true) ||
+           vj_cache_has(&o->cache, object->id);
+}
+
+void vj_object_load_ahead(VjObjects *o, const VjObject *object)
+{
+    g_autoptr(VjBuf) plain = NULL;
+    const VjTrailer *trailer;
+    VjFault fault = {.object = 0};
+    VjObject quiet = *object;
+    VjCacheEntry *entry;
+
+    quiet.fault = &fault;
+    if (vj_cache_use(o, &quiet, true, &entry, &plain, &trailer) == 0) {
+        vj_cache_done(&o->cache, entry);
+    }
+}
+
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
                    uint32_t len, bool whole)
 {

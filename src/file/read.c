@@ -93,6 +93,7 @@ int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size
     int r = 0;
 
     *got = 0;
+    vj_read_ahead(f, offset, len);
     vj_flusher_settle_soon(v->flusher); /* what is read puts others out of the cache */
     while (r == 0 && *got < len) {
         g_autoptr(GArray) segments = vj_segments_new();

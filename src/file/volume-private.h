@@ -142,6 +142,15 @@ typedef struct VjFrozen {
         ahead; /* memory that follows and is not part of it, for the chunker to look at; NULL: none */
 } VjFrozen;
 
+/* Reads that follow one another (read-ahead.c). */
+typedef struct VjStream {
+    uint64_t start, next; /* from where, and where the next one is to begin */
+    uint64_t run;         /* bytes that were read; 0: no stream */
+    uint64_t ahead;       /* asked for up to there */
+    uint64_t used_at;
+} VjStream;
+#define VJ_STREAMS 4u
+
 struct VjFile {
     VjVolume *volume;
     uint64_t ino;
@@ -172,6 +181,8 @@ struct VjFile {
     VjChunkSizes sizes;    /* of its objects */
     bool is_unwritable;    /* its transformation is not in this build */
     uint64_t settings_seq; /* of the last look at its settings */
+    VjStream streams[VJ_STREAMS];
+    uint64_t stream_tick;
     /* guarded by the flusher's lock: */
     GQueue *due_queue; /* NULL: in none */
     int64_t due_us;
@@ -309,6 +320,20 @@ int vj_file_resolve(VjFile *f, uint64_t offset, uint64_t len, size_t most,
 int vj_segment_read(VjVolume *v, const VjSegment *s, uint64_t skip, void *dst, size_t len,
                     bool whole) G_GNUC_WARN_UNUSED_RESULT;
 
+/* ---- what comes next (read-ahead.c) ---------------------------------------------------- */
+
+typedef struct VjReadAhead VjReadAhead;
+/* @cache_bytes: of the object cache. */
+VjReadAhead *vj_read_ahead_open(VjVolume *v, uint64_t cache_bytes);
+/* Nobody reads any more.  NULL is fine. */
+void vj_read_ahead_close(VjReadAhead *a);
+/* @f is about to be read there.  Does not wait. */
+void vj_read_ahead(VjFile *f, uint64_t offset, size_t len);
+/* Waits until nothing is under way. */
+void vj_read_ahead_drain(VjReadAhead *a);
+/* Tests: while @hold, what is pushed waits. */
+void vj_read_ahead_hold(VjReadAhead *a, bool hold);
+
 /* ---- orphans (orphan.c) --------------------------------------------------------------- */
 
 /* A record of VJ_SPACE_ORPHAN; root->node 0: an inode.  decode: -EBADMSG. */
@@ -419,6 +444,7 @@ struct VjVolume {
     VjFlusher *flusher;
     VjDropper *dropper;
     VjRemapper *remapper; /* NULL: read-only, or a check */
+    VjReadAhead *read_ahead;
     GThreadPool *workers;
     unsigned worker_count;
     int lock_fd;

@@ -247,6 +247,7 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
         {"cache_hits", o.cache_hits},
         {"cache_misses", o.cache_misses},
         {"cache_bytes", o.cache_bytes},
+        {"objects_expected", o.expected},
         {"store_puts", s.puts},
         {"store_put_bytes", s.put_bytes},
         {"store_gets", s.gets},
@@ -446,6 +447,7 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, GError **error)
     }
     v->worker_count = worker_count(how->workers);
     v->workers = g_thread_pool_new(vj_put_worker, v, (gint)v->worker_count, FALSE, NULL);
+    v->read_ahead = vj_read_ahead_open(v, config.cache_bytes);
     v->flusher = vj_flusher_open(v, (int64_t)seconds * G_USEC_PER_SEC);
     if (!config.read_only && !vj_dropper_open(v, &v->dropper, error)) {
         return false;
@@ -487,6 +489,7 @@ static int teardown(VjVolume *v, int r)
 {
     int one;
 
+    vj_read_ahead_close(v->read_ahead);
     vj_remapper_stop(v->remapper);
     vj_checkpointer_stop(v->checkpointer);
     if (r == 0) {

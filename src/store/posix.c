@@ -311,6 +311,24 @@ static int unlink_object(PosixStore *p, int dir_fd, const char *name)
     return unlinkat(dir_fd, name, 0) != 0 ? -errno : 0;
 }
 
+/* 0 and @object, to be released; or -errno. */
+static int use_object(PosixStore *p, VjFdKey key, VjFdUse *object)
+{
+    uint64_t drops;
+    int fd;
+
+    if (vj_fd_cache_get(&p->objects, key, object)) {
+        return 0;
+    }
+    drops = vj_fd_cache_drops(&p->objects);
+    fd = with_directory(p, key, open_object);
+    if (fd < 0) {
+        return fd;
+    }
+    vj_fd_cache_add(&p->objects, key, fd, drops, object);
+    return 0;
+}
+
 static int posix_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                      size_t len)
 {
@@ -322,14 +340,9 @@ static int posix_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
     if (!vj_posix_loc_decode(loc, &key.nonce)) {
         return -EBADMSG;
     }
-    if (!vj_fd_cache_get(&p->objects, key, &object)) {
-        uint64_t drops = vj_fd_cache_drops(&p->objects);
-        int fd = with_directory(p, key, open_object);
-
-        if (fd < 0) {
-            return fd == -ENOENT ? -ENOENT : data_error(p, "open", id, -fd);
-        }
-        vj_fd_cache_add(&p->objects, key, fd, drops, &object);
+    result = use_object(p, key, &object);
+    if (result < 0) {
+        return result == -ENOENT ? -ENOENT : data_error(p, "open", id, -result);
     }
     result = vj_fd_pread_all(object.fd, dst, len, offset);
     vj_fd_cache_release(&p->objects, &object);
@@ -338,6 +351,20 @@ static int posix_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
              " len=%zu result=%d",
              id, offset, len, result);
     return result < 0 ? data_error(p, "read", id, -result) : 0;
+}
+
+/* Where bytes come from a device, all of the object is asked of it in one go. */
+static void posix_expect(VjStore *s, uint64_t id, VjLoc loc)
+{
+    PosixStore *p = (PosixStore *)s;
+    VjFdKey key = {.id = id};
+    VjFdUse object = {.fd = -1, .slot = -1};
+
+    if (!vj_posix_loc_decode(loc, &key.nonce) || use_object(p, key, &object) < 0) {
+        return;
+    }
+    (void)posix_fadvise(object.fd, 0, 0, POSIX_FADV_WILLNEED);
+    vj_fd_cache_release(&p->objects, &object);
 }
 
 /* The directory of @id has lost a name. */
@@ -827,6 +854,7 @@ const VjStoreOps vj_store_posix_ops = {
     .close = posix_close,
     .put = posix_put,
     .get = posix_get,
+    .expect = posix_expect,
     .remove = posix_remove,
     .flush = posix_flush,
     .flush_removes = posix_flush_removes,

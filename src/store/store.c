@@ -170,6 +170,15 @@ int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
     return result;
 }
 
+void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc)
+{
+    g_assert(s != NULL);
+    vj_lock_assert_none();
+    if (s->ops->expect != NULL) {
+        s->ops->expect(s, id, loc);
+    }
+}
+
 int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
     int result;

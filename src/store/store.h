@@ -98,6 +98,12 @@ typedef struct VjStoreOps {
     int (*get)(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                size_t len);
     /*
+     * Somebody will ask for all of the object soon: begins to bring it nearer and waits for
+     * nothing that get() would wait for.  A hint: no failure is told, and none changes what a
+     * get() returns.  NULL: there is nothing to bring.  Threads: any.
+     */
+    void (*expect)(VjStore *s, uint64_t id, VjLoc loc);
+    /*
      * 0 if absent: replay repeats it.  -EBADMSG: a locator that this driver never made;
      * -EIO, -EROFS, -ETIMEDOUT.  Threads: any; blocks.
      */
@@ -169,6 +175,7 @@ int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count
                  VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                  size_t len) G_GNUC_WARN_UNUSED_RESULT;
+void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc);
 int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_flush(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_flush_removes(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
@@ -183,6 +190,7 @@ int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;
 typedef struct VjStoreStats {
     uint64_t puts, put_bytes;
     uint64_t gets, get_bytes;
+    uint64_t expects;
     uint64_t removes, flushes;
     uint64_t failures; /* calls of any kind that returned an error */
 } VjStoreStats;

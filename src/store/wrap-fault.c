@@ -441,6 +441,12 @@ static int fault_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
     return result;
 }
 
+/* A hint: what would fail, fails in the get. */
+static void fault_expect(VjStore *s, uint64_t id, VjLoc loc)
+{
+    vj_store_expect(s->next, id, loc);
+}
+
 static int fault_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
     FaultStore *w = (FaultStore *)s;
@@ -537,6 +543,7 @@ const VjStoreOps vj_store_fault_ops = {
     .close = fault_close,
     .put = fault_put,
     .get = fault_get,
+    .expect = fault_expect,
     .remove = fault_remove,
     .flush = fault_flush,
     .flush_removes = fault_flush_removes,

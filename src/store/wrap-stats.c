@@ -66,6 +66,12 @@ static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
                       &w->counts.gets, &w->counts.get_bytes, len);
 }
 
+static void stats_expect(VjStore *s, uint64_t id, VjLoc loc)
+{
+    count(&((StatsStore *)s)->counts.expects, 1);
+    vj_store_expect(s->next, id, loc);
+}
+
 static int stats_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
     StatsStore *w = (StatsStore *)s;
@@ -126,6 +132,7 @@ const VjStoreOps vj_store_stats_ops = {
     .close = stats_close,
     .put = stats_put,
     .get = stats_get,
+    .expect = stats_expect,
     .remove = stats_remove,
     .flush = stats_flush,
     .flush_removes = stats_flush_removes,
@@ -151,6 +158,7 @@ void vj_store_stats(VjStore *s, VjStoreStats *out)
     out->put_bytes = read_count(&w->counts.put_bytes);
     out->gets = read_count(&w->counts.gets);
     out->get_bytes = read_count(&w->counts.get_bytes);
+    out->expects = read_count(&w->counts.expects);
     out->removes = read_count(&w->counts.removes);
     out->flushes = read_count(&w->counts.flushes);
     out->failures = read_count(&w->counts.failures);

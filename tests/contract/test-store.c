@@ -539,6 +539,22 @@ static bool read_matches(const Fixture *f, const VjPut *put)
     return result == 0 && memcmp(got, want, put->stored_bytes) == 0;
 }
 
+/* A hint changes nothing, whatever it is about. */
+static void test_expect(void **state)
+{
+    Fixture *f = *state;
+    VjPut put = put_one(f->s, 1, 4000), gone = put_one(f->s, 2, 1000);
+    VjLoc strange = {{0}};
+
+    assert_int_equal(vj_store_remove(f->s, 2, gone.loc), 0);
+    vj_store_expect(f->s, 1, put.loc);
+    vj_store_expect(f->s, 2, gone.loc);
+    vj_store_expect(f->s, 3, put.loc);
+    memset(&strange, 0xff, sizeof strange);
+    vj_store_expect(f->s, 1, strange);
+    assert_true(read_matches(f, &put));
+}
+
 static bool work_once(Worker *w, VjRng *rng, VjPut *mine, size_t count)
 {
     VjPut *put = &mine[vj_rng_below(rng, count)];
@@ -640,6 +656,7 @@ static const struct {
     {"flush", test_flush},
     {"space", test_space},
     {"settle", test_settle},
+    {"expect", test_expect},
     {"threads", test_threads},
 };
 

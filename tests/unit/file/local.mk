@@ -114,5 +114,12 @@ tests_unit_file_test_transform_SOURCES = \
 	tests/unit/file/test-transform.c
 tests_unit_file_test_transform_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/file/test-read-ahead
+tests_unit_file_test_read_ahead_SOURCES = \
+	tests/unit/file/settings-fixture.c \
+	tests/unit/file/settings-fixture.h \
+	tests/unit/file/test-read-ahead.c
+tests_unit_file_test_read_ahead_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/file/test-orphan
 tests_unit_file_test_orphan_LDADD = $(LDADD_file) $(CMOCKA_LIBS)

@@ -352,6 +352,7 @@ static void test_stats(void **state)
     vj_store_test_put(t->s, 2, 500);
     assert_int_equal(vj_store_get(t->s, 1, put.loc, 100, bytes, 300), 0);
     assert_int_equal(vj_store_get(t->s, 1, put.loc, 900, bytes, 300), -EBADMSG);
+    vj_store_expect(t->s, 1, put.loc);
     assert_int_equal(vj_store_flush(t->s), 0);
     assert_int_equal(vj_store_remove(t->s, 1, put.loc), 0);
     vj_store_stats(t->s, &stats);
@@ -359,6 +360,7 @@ static void test_stats(void **state)
     assert_int_equal(stats.put_bytes, 1500);
     assert_int_equal(stats.gets, 1);
     assert_int_equal(stats.get_bytes, 300);
+    assert_int_equal(stats.expects, 1);
     assert_int_equal(stats.removes, 1);
     assert_int_equal(stats.flushes, 1);
     assert_int_equal(stats.failures, 1);
