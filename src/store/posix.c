@@ -19,6 +19,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -766,6 +767,17 @@ static bool check_format(const PosixStore *p, const VjStorePlace *place, GError 
     return read_format(p, text, place->volume, error);
 }
 
+/* Half of what the process may have open is for everything else in it. */
+static uint32_t most_open(uint64_t asked)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        asked = MIN(asked, limit.rlim_cur / 2);
+    }
+    return (uint32_t)asked;
+}
+
 static bool posix_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts,
                        GError **error)
 {
@@ -790,7 +802,7 @@ static bool posix_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
     (void)vj_fd_steal(&fd); /* p owns it */
     vj_mutex_init(&p->removed_lock, VJ_RANK_STORE, "store.posix.removed");
     vj_fd_cache_init(&p->dirs, DIR_CACHE_SLOTS, "store.posix.dirs");
-    vj_fd_cache_init(&p->objects, (uint32_t)vj_opts_number(opts, "open_files"),
+    vj_fd_cache_init(&p->objects, most_open(vj_opts_number(opts, "open_files")),
                      "store.posix.objects");
     vj_posix_sync_init(&p->sync, p->root_fd, &p->dirs,
                        (uint32_t)vj_opts_number(opts, "sync_batch"));

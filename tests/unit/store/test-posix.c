@@ -392,6 +392,41 @@ static void test_fewer_than_options(void **state)
     assert_int_equal(with_few_descriptors(t, 40, use_300_objects), 0);
 }
 
+static int count_open(void)
+{
+    g_autoptr(GDir) dir = g_dir_open("/proc/self/fd", 0, NULL);
+    int count = 0;
+
+    while (dir != NULL && g_dir_read_name(dir) != NULL) {
+        count++;
+    }
+    return dir == NULL ? -1 : count;
+}
+
+/* Opened under that limit it leaves the others of the process a half. */
+static int use_a_part(VjStoreTest *t)
+{
+    int before;
+
+    vj_store_test_reopen(t);
+    before = count_open();
+    for (uint64_t i = 0; i < 300; i++) {
+        VjPut put = vj_store_test_put(t->s, i, 100);
+
+        if (!vj_store_test_matches(t->s, &put)) {
+            return 1;
+        }
+    }
+    return before < 0 ? 2 : count_open() - before > 400 / 2 ? 3 : 0;
+}
+
+static void test_others_have_descriptors(void **state)
+{
+    VjStoreTest *t = *state;
+
+    assert_int_equal(with_few_descriptors(t, 400, use_a_part), 0);
+}
+
 static int run_out(VjStoreTest *t)
 {
     VjPut kept = vj_store_test_put(t->s, 1, 10), put;
@@ -627,6 +662,7 @@ static const struct CMUnitTest tests[] = {
     STORE_TEST(test_other_device),
     STORE_TEST(test_few_descriptors),
     STORE_TEST_WITH(test_fewer_than_options, "posix:sync_batch=64,open_files=1024"),
+    STORE_TEST_WITH(test_others_have_descriptors, "posix:open_files=1024"),
     STORE_TEST(test_no_descriptors),
     STORE_TEST(test_write_fails),
     STORE_TEST(test_no_space),
