@@ -34,6 +34,8 @@ typedef struct VjBudget {
 #define VJ_BUDGET_SMALL ((size_t)64 << 10)
 /* The one size of memory that is kept: the largest write, and the buffer of a stream; bytes. */
 #define VJ_BUDGET_BLOCK ((size_t)1 << 20)
+/* What is allocated for it: a request's head stands in the page before (front). */
+#define VJ_BUDGET_BLOCK_ALLOCATED (VJ_BUDGET_BLOCK + 4096)
 
 void vj_budget_init(VjBudget *b, uint64_t limit_bytes, void (*pressure)(void *opaque),
                     void *opaque);
@@ -49,7 +51,8 @@ int vj_budget_wait(VjBudget *b, size_t bytes) G_GNUC_WARN_UNUSED_RESULT;
 
 void vj_budget_charge(VjBudget *b, size_t bytes);
 void vj_budget_release(VjBudget *b, size_t bytes);
-/* A block of VJ_BUDGET_BLOCK bytes of malloc's, not charged; NULL: none is kept. */
+/* A block of VJ_BUDGET_BLOCK_ALLOCATED bytes at a page boundary, one that was kept or a new one; not
+ * charged.  NULL: no memory. */
 void *vj_budget_take_block(VjBudget *b);
 /* Takes such a block, no longer charged: keeps or frees it. */
 void vj_budget_give_block(VjBudget *b, void *block);

@@ -4,6 +4,8 @@
  */
 #include "file/budget-private.h"
 
+#include <stdlib.h>
+
 /* Part of the limit that blocks may take: as much as one write-back of a stream gives back. */
 #define SPARE_SHARE 2u
 /* AddressSanitizer finds what is used after it was freed only if it is freed. */
@@ -22,7 +24,7 @@ static void blocks_free(VjSpareBlock *blocks)
     while (blocks != NULL) {
         VjSpareBlock *next = blocks->next;
 
-        g_free(blocks);
+        free(blocks);
         blocks = next;
     }
 }
@@ -119,15 +121,18 @@ void vj_budget_release(VjBudget *b, size_t bytes)
 
 void *vj_budget_take_block(VjBudget *b)
 {
-    VjSpareBlock *block;
+    VjSpareBlock *block = NULL;
+    void *fresh = NULL;
 
-    if (!vj_budget_has_blocks(b)) {
-        return NULL;
+    if (vj_budget_has_blocks(b)) {
+        vj_mutex_lock(&b->lock);
+        block = pop_locked(b);
+        vj_mutex_unlock(&b->lock);
     }
-    vj_mutex_lock(&b->lock);
-    block = pop_locked(b);
-    vj_mutex_unlock(&b->lock);
-    return block;
+    if (block != NULL) {
+        return block;
+    }
+    return posix_memalign(&fresh, 4096, VJ_BUDGET_BLOCK_ALLOCATED) == 0 ? fresh : NULL;
 }
 
 void vj_budget_give_block(VjBudget *b, void *memory)
@@ -147,7 +152,7 @@ void vj_budget_give_block(VjBudget *b, void *memory)
     }
     vj_mutex_unlock(&b->lock);
     if (!keep) {
-        g_free(memory);
+        free(memory);
     }
 }
 

@@ -152,6 +152,7 @@ typedef struct Change {
     bool append;
     bool overwrite; /* old_len = len */
     VjMem *mem;     /* the bytes, when they were copied before the lock */
+    void **block;   /* of the budget's, that they lie in: it may be taken; NULL: none */
 } Change;
 
 /* Extends the tail of a sequential writer; false: it is none.  Under f->lock. */
@@ -274,7 +275,13 @@ static int change(VjFile *f, Change *c, uint64_t *at)
     if (r < 0) {
         return r;
     }
-    if (c->len > TAIL_COPY_MAX) {
+    if (c->block != NULL) {
+        c->mem = vj_mem_new_from(&v->dirty, *c->block, c->src, c->len);
+        if (c->mem == NULL) {
+            return -ENOMEM;
+        }
+        *c->block = NULL;
+    } else if (c->len > TAIL_COPY_MAX) {
         c->mem = vj_mem_new(&v->dirty, c->len);
         if (c->mem == NULL) {
             return -ENOMEM;
@@ -325,6 +332,31 @@ int vj_file_write(VjFile *f, uint64_t offset, const void *src, size_t len, bool 
         .offset = offset, .src = src, .len = len, .append = append, .overwrite = true};
 
     return change(f, &c, at);
+}
+
+int vj_file_write_block(VjFile *f, uint64_t offset, void **block, const void *src,
+                        size_t len, bool append, uint64_t *at)
+{
+    Change c = {.offset = offset,
+                .src = src,
+                .len = len,
+                .append = append,
+                .overwrite = true,
+                .block = block};
+
+    return change(f, &c, at);
+}
+
+void *vj_volume_block_new(VjVolume *v)
+{
+    return vj_budget_take_block(&v->dirty);
+}
+
+void vj_volume_block_free(VjVolume *v, void *block)
+{
+    if (block != NULL) {
+        vj_budget_give_block(&v->dirty, block);
+    }
 }
 
 /* Under f->lock; @mem: the bytes that do not stand there. */

@@ -492,6 +492,18 @@ uint64_t vj_file_change_count(VjFile *f);
 int vj_file_write(VjFile *f, uint64_t offset, const void *src, size_t len, bool append,
                   uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
 
+/*
+ * Blocks: memory for a write that the file may keep instead of a copy.  They are handed round: the
+ * kernel clears a page only once.  new: at a page boundary; NULL: no memory.
+ */
+#define VJ_FILE_BLOCK_BYTES ((size_t)VJ_MIB + 4096)
+void *vj_volume_block_new(VjVolume *v);
+void vj_volume_block_free(VjVolume *v, void *block); /* NULL is fine */
+/* As vj_file_write, of 1 to VJ_MIB bytes; @src lies in *block, not above the second page.  *block is NULL
+ * when it was taken, also on failure. */
+int vj_file_write_block(VjFile *f, uint64_t offset, void **block, const void *src,
+                        size_t len, bool append, uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
+
 /* Cut or extend with a hole.  Updates mtime and ctime. */
 int vj_file_truncate(VjFile *f, uint64_t size) G_GNUC_WARN_UNUSED_RESULT;
 

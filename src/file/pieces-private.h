@@ -25,10 +25,13 @@ typedef struct VjMem {
     size_t len; /* bytes in use; the file's lock */
     VjBudget *budget;
     uint8_t *data;
+    void *block; /* that data lies in (budget.c); NULL: none */
 } VjMem;
 
 /* Returns owned with len 0; NULL when memory is short. */
 VjMem *vj_mem_new(VjBudget *budget, size_t cap);
+/* @len bytes at @data, which lies in @block of the budget's: takes that.  NULL: memory is short. */
+VjMem *vj_mem_new_from(VjBudget *budget, void *block, const void *data, size_t len);
 VjMem *vj_mem_ref(VjMem *m);
 void vj_mem_unref(VjMem *m);
 

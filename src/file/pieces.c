@@ -26,30 +26,44 @@ struct VjPieces {
 };
 
 /* Blocks stand apart from what describes them, so that they can be kept (budget.c). */
-static bool is_block(size_t cap)
-{
-    return cap == VJ_BUDGET_BLOCK;
-}
-
 VjMem *vj_mem_new(VjBudget *budget, size_t cap)
 {
-    VjMem *m = g_try_malloc(is_block(cap) ? sizeof *m : sizeof *m + cap);
+    bool is_block = cap == VJ_BUDGET_BLOCK;
+    VjMem *m = g_try_malloc(is_block ? sizeof *m : sizeof *m + cap);
 
     if (m == NULL) {
         return NULL;
     }
     *m = (VjMem){.refs = 1, .cap = cap, .budget = budget, .data = (uint8_t *)(m + 1)};
-    if (is_block(cap)) {
-        m->data = vj_budget_take_block(budget);
-        if (m->data == NULL) {
-            m->data = g_try_malloc(cap);
-        }
-        if (m->data == NULL) {
+    if (is_block) {
+        m->data = m->block = vj_budget_take_block(budget);
+        if (m->block == NULL) {
             g_free(m);
             return NULL;
         }
     }
     vj_budget_charge(budget, cap + sizeof *m);
+    return m;
+}
+
+VjMem *vj_mem_new_from(VjBudget *budget, void *block, const void *data, size_t len)
+{
+    size_t skip = (size_t)((const uint8_t *)data - (uint8_t *)block);
+    VjMem *m = g_try_malloc(sizeof *m);
+
+    g_assert(skip <= VJ_BUDGET_BLOCK_ALLOCATED - VJ_BUDGET_BLOCK &&
+             len <= VJ_BUDGET_BLOCK);
+    if (m == NULL) {
+        return NULL;
+    }
+    /* It counts whole; whoever goes on behind @len may fill the rest. */
+    *m = (VjMem){.refs = 1,
+                 .cap = VJ_BUDGET_BLOCK,
+                 .budget = budget,
+                 .data = (uint8_t *)block + skip,
+                 .block = block,
+                 .len = len};
+    vj_budget_charge(budget, m->cap + sizeof *m);
     return m;
 }
 
@@ -63,8 +77,8 @@ void vj_mem_unref(VjMem *m)
 {
     if (m != NULL && g_atomic_int_dec_and_test(&m->refs)) {
         vj_budget_release(m->budget, m->cap + sizeof *m);
-        if (is_block(m->cap)) {
-            vj_budget_give_block(m->budget, m->data);
+        if (m->block != NULL) {
+            vj_budget_give_block(m->budget, m->block);
         }
         g_free(m);
     }

@@ -276,6 +276,25 @@ void vj_front_watch(gpointer data, gpointer user_data);
 /* The kernel does not use @h any more: forgets and releases it, now or when the last wait for it is over. */
 void vj_front_handle_drop(VjFront *f, VjHandle *h);
 
+/* ---- request threads (serve.c) --------------------------------------------------------- */
+
+/* Takes a thread out of a wait in the kernel; its handler does nothing. */
+#define VJ_FRONT_WAKE_SIGNAL SIGUSR2
+
+/* Serves with up to @most threads until the connection or the session ends, or f->ending. -errno. */
+int vj_serve(VjFront *f, unsigned most) G_GNUC_WARN_UNUSED_RESULT;
+
+/* The buffer of a WRITE on its way into a file. */
+typedef struct VjLoan {
+    void *block; /* for vj_fs_write_block(), which takes it or not */
+    void *next;  /* what the thread goes on with then */
+} VjLoan;
+
+/* In the request's thread: true when @src, as libfuse gives it, stands in a buffer that may be given
+ * away.  vj_serve_lent() follows in any case, and @src is not looked at any more. */
+bool vj_serve_lend(const char *src, size_t len, VjLoan *loan);
+void vj_serve_lent(VjLoan *loan);
+
 /* ---- the rest ------------------------------------------------------------------------ */
 
 /* Where tests may hold a request up to force races (VARJFS_TEST_DELAY; delay.c). */
@@ -322,6 +341,7 @@ struct VjFront {
     VjCond changed;
     /* guarded by lock: */
     bool initialised;       /* INIT was answered */
+    bool ending;            /* the loop is to end */
     bool ended;             /* the loop is over */
     GHashTable *handles;    /* VjHandle that are open */
     GHashTable *listings;   /* of open directories: uint64_t, owned */

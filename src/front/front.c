@@ -2,8 +2,8 @@
 /*
  * front.c - the life of a mount: session, threads, signals, the orderly end
  *
- *   main thread      mounts, waits in libfuse's loop, unmounts, frees
- *   request threads  libfuse's; started when all others are busy
+ *   main thread      mounts, waits for the request threads, unmounts, frees
+ *   request threads  serve.c; started when all others are busy
  *   edit, stale      edit.c: may notify the kernel
  *   sync threads     wait for durability
  *   watch thread     interrupt.c: while callers of these have got signals
@@ -17,13 +17,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* The signal that takes the main thread out of a wait in libfuse's loop. */
-#define WAKE_SIGNAL SIGUSR2
-
 typedef struct Control {
     VjFront *front;
     const VjFrontConfig *config;
-    pthread_t main_thread;
     sigset_t signals;
     char *failure; /* why the mount cannot be used; owned */
     bool detached; /* by us */
@@ -79,16 +75,16 @@ static bool front_ended(VjFront *f)
     return ended;
 }
 
-/* libfuse's loop looks at the exit flag when a signal interrupts its wait. */
 static void end_loop(Control *c)
 {
     VjFront *f = c->front;
 
     fuse_session_exit(f->session);
     vj_mutex_lock(&f->lock);
+    f->ending = true;
+    vj_cond_broadcast(&f->changed);
     while (!f->ended) {
-        pthread_kill(c->main_thread, WAKE_SIGNAL);
-        (void)vj_cond_wait_until(&f->changed, &f->lock, vj_clock_mono_us() + 20000);
+        vj_cond_wait(&f->changed, &f->lock);
     }
     vj_mutex_unlock(&f->lock);
 }
@@ -147,22 +143,6 @@ static bool session_new(VjFront *f, const VjFrontConfig *config, GError **error)
     fuse_opt_free_args(&args);
     return f->session != NULL ||
            vj_error_set(error, ENOMEM, "libfuse cannot make a session");
-}
-
-static int session_loop(VjFront *f)
-{
-    struct fuse_loop_config *loop = fuse_loop_cfg_create();
-    int r;
-
-    if (loop == NULL) {
-        return -ENOMEM;
-    }
-    fuse_loop_cfg_set_clone_fd(loop, 0);
-    fuse_loop_cfg_set_max_threads(loop, f->delays.threads);
-    fuse_loop_cfg_set_idle_threads(loop, VJ_FRONT_THREADS_IDLE);
-    r = fuse_session_loop_mt(f->session, loop);
-    fuse_loop_cfg_destroy(loop);
-    return r;
 }
 
 static void release_left_handles(VjFront *f)
@@ -230,7 +210,7 @@ void vj_front_block_signals(void)
 
     fill_signals(&signals);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    sigaction(WAKE_SIGNAL, &wake, NULL);
+    sigaction(VJ_FRONT_WAKE_SIGNAL, &wake, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a write beyond "ulimit -f" is EFBIG, not the end */
 }
@@ -323,7 +303,7 @@ static bool kernel_ended(const VjFront *f)
 /* From the mount to its end, with all threads. */
 static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
 {
-    Control control = {.front = f, .config = config, .main_thread = pthread_self()};
+    Control control = {.front = f, .config = config};
     pthread_t thread;
     int r;
 
@@ -338,7 +318,7 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
         g_error("no thread to wait for signals: %s", g_strerror(r));
     }
 
-    r = session_loop(f);
+    r = vj_serve(f, f->delays.threads);
 
     vj_mutex_lock(&f->lock);
     f->ended = true;
@@ -360,7 +340,6 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
         g_free(control.failure);
         return false;
     }
-    /* libfuse returns 0 after an unmount, the exit flag after fuse_session_exit. */
     if (r < 0) {
         return vj_error_set_errno(error, -r, "%s: the connection to the kernel broke",
                                   f->mountpoint);

@@ -16,4 +16,5 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/mounter.c \
 	src/front/ops-io.c \
 	src/front/ops-ioctl.c \
-	src/front/ops.c
+	src/front/ops.c \
+	src/front/serve.c

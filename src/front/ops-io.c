@@ -255,6 +255,19 @@ static void stale_written(Stale *stale, const VjPass *pass, bool again, uint64_t
     }
 }
 
+/* The bytes become the file's, or are copied. */
+static int write_bytes(VjHandle *h, const char *buf, size_t size, uint64_t off,
+                       unsigned flags, uint64_t *at)
+{
+    VjLoan loan;
+    int r = vj_serve_lend(buf, size, &loan)
+                ? vj_fs_write_block(h, off, &loan.block, buf, size, flags, at)
+                : vj_fs_write(h, off, buf, size, flags, at);
+
+    vj_serve_lent(&loan);
+    return r;
+}
+
 static int write_through_gate(VjFront *f, fuse_ino_t ino, const char *buf, size_t size,
                               uint64_t off, const struct fuse_file_info *fi, Stale *stale)
 {
@@ -270,7 +283,7 @@ static int write_through_gate(VjFront *f, fuse_ino_t ino, const char *buf, size_
     stale->extending = pass->hot && vj_fs_getattr(f->fs, ino, &attr) == 0 &&
                        off + size > (uint64_t)attr.st.st_size;
     pass->raises = stale->extending;
-    r = vj_fs_write(h, off, buf, size, append ? VJ_WRITE_APPEND : 0, &at);
+    r = write_bytes(h, buf, size, off, append ? VJ_WRITE_APPEND : 0, &at);
     again = vj_gate_leave(f->gates, pass);
     stale_written(stale, pass, again, off, size, at);
     return r;

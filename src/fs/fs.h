@@ -198,6 +198,17 @@ int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len,
 int vj_fs_write(VjHandle *h, uint64_t offset, const void *src, size_t len, unsigned flags,
                 uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
 
+/*
+ * Memory that a write may give away instead of having it copied: VJ_FS_BLOCK_BYTES, at a page
+ * boundary.  NULL: there is none.
+ */
+#define VJ_FS_BLOCK_BYTES VJ_FILE_BLOCK_BYTES
+void *vj_fs_block_new(VjFs *fs);
+void vj_fs_block_free(VjFs *fs, void *block); /* NULL is fine */
+/* As vj_fs_write; @src lies in *block.  *block becomes NULL when the file has taken it. */
+int vj_fs_write_block(VjHandle *h, uint64_t offset, void **block, const void *src,
+                      size_t len, unsigned flags, uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
+
 /* @mode as fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE; others -EOPNOTSUPP. */
 int vj_fs_fallocate(VjHandle *h, int mode, uint64_t offset,
                     uint64_t len) G_GNUC_WARN_UNUSED_RESULT;

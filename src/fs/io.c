@@ -115,8 +115,8 @@ int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len, size_t *got)
     return r;
 }
 
-int vj_fs_write(VjHandle *h, uint64_t offset, const void *src, size_t len, unsigned flags,
-                uint64_t *at)
+static int write_to(VjHandle *h, uint64_t offset, void **block, const void *src,
+                    size_t len, unsigned flags, uint64_t *at)
 {
     bool append = (flags & VJ_WRITE_APPEND) != 0;
     uint64_t where = offset, end;
@@ -128,7 +128,9 @@ int vj_fs_write(VjHandle *h, uint64_t offset, const void *src, size_t len, unsig
     if (!append && (!vj_add_u64(offset, len, &end) || end > VJ_FILE_SIZE_MAX)) {
         return -EFBIG;
     }
-    r = vj_file_write(h->file, offset, src, len, append, &where);
+    r = block != NULL
+            ? vj_file_write_block(h->file, offset, block, src, len, append, &where)
+            : vj_file_write(h->file, offset, src, len, append, &where);
     vj_fs_note_change(h);
     if (r == 0 && (flags & VJ_WRITE_SYNC)) {
         r = vj_fs_fsync(h);
@@ -137,6 +139,28 @@ int vj_fs_write(VjHandle *h, uint64_t offset, const void *src, size_t len, unsig
         *at = where;
     }
     return r;
+}
+
+int vj_fs_write(VjHandle *h, uint64_t offset, const void *src, size_t len, unsigned flags,
+                uint64_t *at)
+{
+    return write_to(h, offset, NULL, src, len, flags, at);
+}
+
+int vj_fs_write_block(VjHandle *h, uint64_t offset, void **block, const void *src,
+                      size_t len, unsigned flags, uint64_t *at)
+{
+    return write_to(h, offset, block, src, len, flags, at);
+}
+
+void *vj_fs_block_new(VjFs *fs)
+{
+    return vj_volume_block_new(fs->volume);
+}
+
+void vj_fs_block_free(VjFs *fs, void *block)
+{
+    vj_volume_block_free(fs->volume, block);
 }
 
 /* posix_fallocate(3): nothing can be reserved for content that is not there yet, but what

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * serve.c - request threads: receive, handle, receive again
+ *
+ * As libfuse's own loop, but the buffers are ours: one that a WRITE arrived in is handed over to the
+ * file with its bytes, which stand at the beginning of a page there, and the thread
+ * takes another one.  To copy a MiB costs as much as half of the rest of such a request.
+ *
+ * A thread is started when the last one that waited has got a request, and ends when enough others wait.
+ */
+#include "front/front-private.h"
+
+#include <linux/fuse.h>
+#include <signal.h>
+#include <unistd.h>
+
+/* What stands before the bytes of a WRITE; they begin a page. */
+#define HEAD_BYTES (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
+#define HEAD_SKIP (VJ_PAGE_BYTES - HEAD_BYTES)
+/* Smaller ones are copied: a buffer counts whole against dirty=. */
+#define HAND_OVER_LEAST (VJ_FRONT_IO_MAX / 2)
+/* How often threads are woken until they have seen that it is over, microseconds. */
+#define WAKE_US ((int64_t)20000)
+
+G_STATIC_ASSERT(VJ_FS_BLOCK_BYTES >= VJ_PAGE_BYTES + VJ_FRONT_IO_MAX);
+
+typedef struct VjServer VjServer;
+
+typedef struct Worker {
+    VjServer *server;
+    pthread_t thread;
+    uint8_t *block; /* of VJ_FS_BLOCK_BYTES; the request stands from HEAD_SKIP on */
+} Worker;
+
+struct VjServer {
+    VjFront *front;
+    unsigned most; /* threads */
+    gint idle;     /* of them, those that wait for a request; atomic */
+    /* guarded by front->lock: */
+    GPtrArray *workers; /* Worker, of the threads that run */
+    unsigned count;     /* threads, also those that are being started */
+    bool over;
+    int error; /* why it ended, -errno */
+};
+
+static _Thread_local Worker *this_worker;
+
+static gpointer worker_main(gpointer opaque);
+
+/* ---- one thread ------------------------------------------------------------------------- */
+
+static void tell_over(VjServer *s, int error)
+{
+    VjFront *f = s->front;
+
+    vj_mutex_lock(&f->lock);
+    s->over = true;
+    if (s->error == 0) {
+        s->error = error;
+    }
+    vj_cond_broadcast(&f->changed);
+    vj_mutex_unlock(&f->lock);
+}
+
+/* The bytes of the next request; 0: it is over. */
+static size_t receive(VjServer *s, const Worker *w)
+{
+    struct fuse_session *session = s->front->session;
+
+    for (;;) {
+        ssize_t got;
+
+        if (fuse_session_exited(session)) {
+            tell_over(s, 0);
+            return 0;
+        }
+        got = read(fuse_session_fd(session), w->block + HEAD_SKIP,
+                   VJ_FS_BLOCK_BYTES - HEAD_SKIP);
+        if (got >= (ssize_t)sizeof(struct fuse_in_header)) {
+            return (size_t)got;
+        }
+        /* ENOENT: it was taken back before it was read. */
+        if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT)) {
+            continue;
+        }
+        if (got < 0 && errno != ENODEV) {
+            vj_log_error("%s: /dev/fuse: %s", s->front->mountpoint, g_strerror(errno));
+            tell_over(s, -errno);
+        } else {
+            tell_over(s, got < 0 ? 0 : -EIO);
+        }
+        fuse_session_exit(session);
+        return 0;
+    }
+}
+
+static bool is_forget(const Worker *w)
+{
+    struct fuse_in_header head;
+
+    memcpy(&head, w->block + HEAD_SKIP, sizeof head);
+    return head.opcode == FUSE_FORGET || head.opcode == FUSE_BATCH_FORGET;
+}
+
+/* One more, if there may be one; -errno. */
+static int start_worker(VjServer *s)
+{
+    VjFront *f = s->front;
+    GThread *thread = NULL;
+    Worker *w;
+    bool may;
+
+    vj_mutex_lock(&f->lock);
+    may = s->count < s->most && !s->over;
+    s->count += may;
+    vj_mutex_unlock(&f->lock);
+    if (!may) {
+        return -EAGAIN;
+    }
+    w = g_new0(Worker, 1);
+    w->server = s;
+    w->block = vj_fs_block_new(f->fs);
+    if (w->block != NULL) {
+        thread = g_thread_try_new("varjfs-serve", worker_main, w, NULL);
+    }
+    if (thread == NULL) {
+        vj_fs_block_free(f->fs, w->block);
+        g_free(w);
+        vj_mutex_lock(&f->lock);
+        s->count--;
+        vj_mutex_unlock(&f->lock);
+        return -ENOMEM;
+    }
+    g_thread_unref(thread);
+    return 0;
+}
+
+static void serve(VjServer *s, const Worker *w)
+{
+    size_t len;
+
+    g_atomic_int_inc(&s->idle);
+    while ((len = receive(s, w)) > 0) {
+        struct fuse_buf request = {.mem = w->block + HEAD_SKIP, .size = len};
+
+        if (g_atomic_int_dec_and_test(&s->idle) && !is_forget(w)) {
+            /* Where it cannot be started, the others do it all. */
+            (void)(start_worker(s) == 0);
+        }
+        fuse_session_process_buf(s->front->session, &request);
+        if (g_atomic_int_add(&s->idle, 1) >= (gint)VJ_FRONT_THREADS_IDLE) {
+            break;
+        }
+    }
+    g_atomic_int_add(&s->idle, -1);
+}
+
+static gpointer worker_main(gpointer opaque)
+{
+    Worker *w = opaque;
+    VjServer *s = w->server;
+    VjFront *f = s->front;
+
+    w->thread = pthread_self();
+    vj_mutex_lock(&f->lock);
+    g_ptr_array_add(s->workers, w);
+    vj_mutex_unlock(&f->lock);
+    this_worker = w;
+    serve(s, w);
+    vj_fs_block_free(f->fs, w->block);
+    vj_mutex_lock(&f->lock);
+    g_ptr_array_remove_fast(s->workers, w);
+    s->count--;
+    vj_cond_broadcast(
+        &f->changed); /* nobody looks at @s any more when that was the last */
+    vj_mutex_unlock(&f->lock);
+    g_free(w);
+    return NULL;
+}
+
+/* ---- the bytes of a WRITE ------------------------------------------------------------------ */
+
+bool vj_serve_lend(const char *src, size_t len, VjLoan *loan)
+{
+    Worker *w = this_worker;
+
+    *loan = (VjLoan){.block = NULL};
+    if (w == NULL || len < HAND_OVER_LEAST ||
+        (const uint8_t *)src != w->block + VJ_PAGE_BYTES) {
+        return false;
+    }
+    /* First of all the next one: without memory the thread keeps what it has. */
+    loan->next = vj_fs_block_new(w->server->front->fs);
+    loan->block = loan->next != NULL ? w->block : NULL;
+    return loan->block != NULL;
+}
+
+void vj_serve_lent(VjLoan *loan)
+{
+    Worker *w = this_worker;
+
+    if (loan->next == NULL) {
+        return;
+    }
+    if (loan->block == NULL) {
+        w->block = loan->next;
+    } else {
+        vj_fs_block_free(w->server->front->fs, loan->next);
+    }
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+/* Until all have ended; who waits for a request does not see that by itself. */
+static void end_workers(VjServer *s) VJ_REQUIRES(s->front->lock)
+{
+    VjFront *f = s->front;
+
+    while (s->count > 0) {
+        for (guint i = 0; i < s->workers->len; i++) {
+            pthread_kill(((const Worker *)s->workers->pdata[i])->thread,
+                         VJ_FRONT_WAKE_SIGNAL);
+        }
+        (void)vj_cond_wait_until(&f->changed, &f->lock, vj_clock_mono_us() + WAKE_US);
+    }
+}
+
+int vj_serve(VjFront *f, unsigned most)
+{
+    VjServer s = {.front = f, .most = most, .workers = g_ptr_array_new()};
+    int r = start_worker(&s);
+
+    vj_mutex_lock(&f->lock);
+    while (r == 0 && !s.over && !f->ending) {
+        vj_cond_wait(&f->changed, &f->lock);
+    }
+    s.over = true;
+    end_workers(&s);
+    r = r < 0 ? r : s.error;
+    vj_mutex_unlock(&f->lock);
+    g_ptr_array_unref(s.workers);
+    return r;
+}
