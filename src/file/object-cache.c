@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * object-cache.c - trailers and plaintext that readers keep, least recently used first
- * out
+ * object-cache.c - trailers and plaintext that readers keep, but not those of a scan
+ *
+ * S3-FIFO (Yang and others, SOSP 2023).  What is new enters a small queue; what was used again
+ * when it comes to the end of that goes on to the main queue, anything else goes, and only its
+ * number is remembered for a while: if that is wanted again, it enters the main queue at
+ * once.  In the main queue what was used goes round again, up to three times.  So content that
+ * is read once passes through the small queue alone, however much it is.  A read that goes on
+ * where the last one ended is the same use: one of an object in parts is no use again.
  *
  *   - An entry holds what was verified: plaintext, or the trailer, or neither while it
  *     loads.
@@ -18,12 +24,18 @@
 /* How many busy entries an eviction looks at before it leaves the rest to the
  * next one. */
 #define VJ_CACHE_SCAN_MAX 64u
+/* The small queue may have this part of the budget before the main one has to give. */
+#define VJ_CACHE_SMALL_SHARE 4u
+#define VJ_CACHE_USES_MOST 3u
 
 struct VjCacheEntry {
     guint64 id;
     /* guarded by the cache's lock: */
     GList link;
     unsigned users;
+    unsigned uses;    /* again, since it entered its queue or went round */
+    uint32_t read_to; /* where the last use ended */
+    bool in_main;     /* else in the small queue */
     bool loading;
     bool in_parts;      /* not all of it can be read: do not try to load it whole again */
     VjTrailer *trailer; /* does not change while users > 0 */
@@ -37,15 +49,29 @@ void vj_cache_init(VjObjectCache *c, uint64_t budget_bytes)
     vj_mutex_init(&c->lock, VJ_RANK_FILE_CACHE, "object-cache");
     vj_cond_init(&c->changed);
     c->entries = g_hash_table_new(g_int64_hash, g_int64_equal);
-    g_queue_init(&c->recent);
+    g_queue_init(&c->small);
+    g_queue_init(&c->main);
+    c->gone = g_new0(VjCacheGone, VJ_CACHE_GONE_SLOTS);
+}
+
+static GQueue *queue_of(VjObjectCache *c, const VjCacheEntry *e)
+{
+    return e->in_main ? &c->main : &c->small;
+}
+
+static void count_bytes(VjObjectCache *c, VjCacheEntry *e, uint64_t bytes)
+{
+    c->bytes += bytes - e->bytes;
+    c->small_bytes += e->in_main ? 0 : bytes - e->bytes;
+    e->bytes = bytes;
 }
 
 static void entry_free(VjObjectCache *c, VjCacheEntry *e)
 {
     g_assert(e->users == 0 && !e->loading);
     g_hash_table_remove(c->entries, &e->id);
-    g_queue_unlink(&c->recent, &e->link);
-    c->bytes -= e->bytes;
+    g_queue_unlink(queue_of(c, e), &e->link);
+    count_bytes(c, e, 0);
     vj_trailer_free(e->trailer);
     vj_buf_unref(e->plain);
     g_free(e);
@@ -53,28 +79,53 @@ static void entry_free(VjObjectCache *c, VjCacheEntry *e)
 
 void vj_cache_clear(VjObjectCache *c)
 {
-    while (c->recent.head != NULL) {
-        entry_free(c, c->recent.head->data);
+    while (c->small.head != NULL) {
+        entry_free(c, c->small.head->data);
     }
-    g_assert(c->bytes == 0);
+    while (c->main.head != NULL) {
+        entry_free(c, c->main.head->data);
+    }
+    g_assert(c->bytes == 0 && c->small_bytes == 0);
+    g_free(c->gone);
     g_hash_table_destroy(c->entries);
     vj_cond_clear(&c->changed);
     vj_mutex_clear(&c->lock);
 }
 
+/* From the end of its queue to the head of that, or of the main one. */
+static void go_round(VjObjectCache *c, VjCacheEntry *e, bool in_main)
+{
+    uint64_t bytes = e->bytes;
+
+    g_queue_unlink(queue_of(c, e), &e->link);
+    count_bytes(c, e, 0);
+    e->in_main = in_main;
+    count_bytes(c, e, bytes);
+    g_queue_push_head_link(queue_of(c, e), &e->link);
+}
+
 static void make_room(VjObjectCache *c)
 {
+    const uint64_t small_most = c->budget_bytes / VJ_CACHE_SMALL_SHARE;
     unsigned passed = 0;
-    GList *at = c->recent.tail;
 
     vj_mutex_assert_held(&c->lock);
-    while (at != NULL && c->bytes > c->budget_bytes && passed < VJ_CACHE_SCAN_MAX) {
-        VjCacheEntry *e = at->data;
+    while (c->bytes > c->budget_bytes && passed < VJ_CACHE_SCAN_MAX) {
+        bool of_small = c->main.tail == NULL ||
+                        (c->small.tail != NULL && c->small_bytes > small_most);
+        VjCacheEntry *e = of_small ? c->small.tail->data : c->main.tail->data;
 
-        at = at->prev;
         if (e->users > 0) {
+            go_round(c, e, e->in_main);
             passed++;
+        } else if (e->uses > 0) {
+            e->uses = of_small ? 0 : e->uses - 1;
+            go_round(c, e, true);
         } else {
+            if (of_small) {
+                c->gone[e->id % VJ_CACHE_GONE_SLOTS] =
+                    (VjCacheGone){e->id, ++c->gone_count};
+            }
             entry_free(c, e);
         }
     }
@@ -90,26 +141,37 @@ static void entry_account(VjObjectCache *c, VjCacheEntry *e)
     if (e->plain != NULL) {
         bytes += sizeof *e->plain + e->plain->cap;
     }
-    c->bytes += bytes - e->bytes;
-    e->bytes = bytes;
+    count_bytes(c, e, bytes);
 }
 
-static VjCacheEntry *entry_of(VjObjectCache *c, uint64_t id)
+static VjCacheEntry *entry_new(VjObjectCache *c, uint64_t id)
+{
+    VjCacheEntry *e = g_new0(VjCacheEntry, 1);
+    const VjCacheGone *gone = &c->gone[id % VJ_CACHE_GONE_SLOTS];
+
+    e->id = id;
+    e->link.data = e;
+    e->in_main =
+        gone->id == id && c->gone_count - gone->number < g_hash_table_size(c->entries);
+    g_hash_table_insert(c->entries, &e->id, e);
+    g_queue_push_head_link(queue_of(c, e), &e->link);
+    entry_account(c, e);
+    return e;
+}
+
+/* For a read of content bytes [@start, @start + @len). */
+static VjCacheEntry *entry_of(VjObjectCache *c, uint64_t id, uint32_t start, uint32_t len)
 {
     guint64 key = id;
     VjCacheEntry *e = g_hash_table_lookup(c->entries, &key);
 
     vj_mutex_assert_held(&c->lock);
     if (e == NULL) {
-        e = g_new0(VjCacheEntry, 1);
-        e->id = id;
-        e->link.data = e;
-        g_hash_table_insert(c->entries, &e->id, e);
-        entry_account(c, e);
-    } else {
-        g_queue_unlink(&c->recent, &e->link);
+        e = entry_new(c, id);
+    } else if (start != e->read_to) {
+        e->uses = MIN(e->uses + 1, VJ_CACHE_USES_MOST);
     }
-    g_queue_push_head_link(&c->recent, &e->link);
+    e->read_to = start + len;
     e->users++;
     return e;
 }
@@ -189,19 +251,19 @@ static int load(VjObjects *o, VjObjectCache *c, const VjObject *object, VjCacheE
     return rc;
 }
 
-int vj_cache_use(VjObjects *o, const VjObject *object, bool whole, VjCacheEntry **entry,
-                 VjBuf **plain, const VjTrailer **trailer)
+int vj_cache_use(VjObjects *o, const VjObject *object, const VjCacheRead *read,
+                 VjCacheEntry **entry, VjBuf **plain, const VjTrailer **trailer)
 {
     VjObjectCache *c = &o->cache;
     VjCacheEntry *e;
-    bool hit = true;
+    bool hit = true, whole = read->whole;
     int rc = 0;
 
     *entry = NULL;
     *plain = NULL;
     *trailer = NULL;
     vj_mutex_lock(&c->lock);
-    e = entry_of(c, object->id);
+    e = entry_of(c, object->id, read->start, read->len);
     while (rc == 0 && e->plain == NULL &&
            (e->trailer == NULL || (whole && !e->in_parts))) {
         if (e->loading) {

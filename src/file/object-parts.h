@@ -80,14 +80,25 @@ void vj_dead_stop(VjObjects *o);
 
 typedef struct VjCacheEntry VjCacheEntry;
 
+/* What is not in the cache any more: as many are remembered as it has entries, 16 bytes each,
+ * and no more than these slots. */
+#define VJ_CACHE_GONE_SLOTS 4096u
+
+typedef struct VjCacheGone {
+    uint64_t id;
+    uint64_t number; /* how many had gone by then */
+} VjCacheGone;
+
 typedef struct VjObjectCache {
     uint64_t budget_bytes;
     VjMutex lock; /* VJ_RANK_FILE_CACHE */
     VjCond changed;
     /* guarded by lock: */
     GHashTable *entries; /* id → VjCacheEntry */
-    GQueue recent;       /* of VjCacheEntry; the head was used last */
-    uint64_t bytes;
+    GQueue small, main;  /* of VjCacheEntry, the head came last */
+    uint64_t bytes, small_bytes;
+    VjCacheGone *gone; /* left the small queue, by id modulo VJ_CACHE_GONE_SLOTS */
+    uint64_t gone_count;
     VjObjectsStats stats;
 } VjObjectCache;
 
@@ -98,17 +109,22 @@ bool vj_cache_has(VjObjectCache *c, uint64_t id);
 /* @id is gone. */
 void vj_cache_drop(VjObjectCache *c, uint64_t id);
 
+typedef struct VjCacheRead {
+    uint32_t start, len; /* of the content; 0, 0: of a later reader */
+    bool whole; /* the plaintext is wanted; it may be missing when a part is damaged */
+} VjCacheRead;
+
 /*
  * vj_cache_use - the entry of @id, with at least its trailer
  *
  * Loads what is missing; who asks meanwhile waits for that load.
- * @whole    the plaintext is wanted; it may be missing all the same when a part is
- *           damaged
+ * @read     what for
  * @plain, @trailer   one of them is set; plain is owned (vj_buf_unref), trailer lives
  *           until vj_cache_done
  */
-int vj_cache_use(VjObjects *o, const VjObject *object, bool whole, VjCacheEntry **entry,
-                 VjBuf **plain, const VjTrailer **trailer) G_GNUC_WARN_UNUSED_RESULT;
+int vj_cache_use(VjObjects *o, const VjObject *object, const VjCacheRead *read,
+                 VjCacheEntry **entry, VjBuf **plain,
+                 const VjTrailer **trailer) G_GNUC_WARN_UNUSED_RESULT;
 void vj_cache_done(VjObjectCache *c, VjCacheEntry *entry);
 
 /* ---- object-read.c ----------------------------------------------------------------- */

@@ -381,7 +381,8 @@ static int read_straight(VjObjects *o, const VjObject *object, uint32_t start, v
     straight_plan(object, start, len, &s);
     rc = straight_get(o, object, &s, s.spill, start, dst);
     if (rc == 0) {
-        rc = vj_cache_use(o, object, false, &entry, &plain, &trailer);
+        rc = vj_cache_use(o, object, &(VjCacheRead){start, len, false}, &entry, &plain,
+                          &trailer);
     }
     if (rc < 0) {
         return rc;
@@ -442,7 +443,8 @@ void vj_object_load_ahead(VjObjects *o, const VjObject *object)
     VjCacheEntry *entry;
 
     quiet.fault = &fault;
-    if (vj_cache_use(o, &quiet, true, &entry, &plain, &trailer) == 0) {
+    if (vj_cache_use(o, &quiet, &(VjCacheRead){.whole = true}, &entry, &plain,
+                     &trailer) == 0) {
         vj_cache_done(&o->cache, entry);
     }
 }
@@ -453,6 +455,7 @@ int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *d
     g_autoptr(VjBuf) plain = NULL;
     const VjTrailer *trailer;
     VjCacheEntry *entry;
+    VjCacheRead read;
     int rc;
 
     g_assert(len <= object->plain_bytes && start <= object->plain_bytes - len);
@@ -463,8 +466,8 @@ int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *d
     if (goes_straight(object)) {
         return read_straight(o, object, start, dst, len);
     }
-    rc = vj_cache_use(o, object, load_whole(o, object, len, whole), &entry, &plain,
-                      &trailer);
+    read = (VjCacheRead){start, len, load_whole(o, object, len, whole)};
+    rc = vj_cache_use(o, object, &read, &entry, &plain, &trailer);
     if (rc < 0) {
         return rc;
     }

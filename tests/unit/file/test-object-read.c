@@ -167,8 +167,9 @@ static void test_what_is_in_use_is_not_evicted(void **state)
         f->codec = i == 0 ? VJ_CODEC_ID_NONE : VJ_CODEC_ID_XOR;
         must_put(f, bytes, BIG, &objects[i]);
     }
-    assert_int_equal(
-        vj_cache_use(f->objects, &objects[0], false, &entry, &plain, &trailer), 0);
+    assert_int_equal(vj_cache_use(f->objects, &objects[0], &(VjCacheRead){.len = 1},
+                                  &entry, &plain, &trailer),
+                     0);
     assert_null(plain);
     for (uint8_t i = 1; i < MANY; i++) {
         bytes[0] = i;
@@ -179,6 +180,76 @@ static void test_what_is_in_use_is_not_evicted(void **state)
     assert_true(vj_trailer_block_is_right(trailer, 0, bytes));
     vj_cache_done(&f->objects->cache, entry);
     assert_true(stats_of(f).cache_bytes <= f->cache_bytes);
+}
+
+enum { WORKING_SET = 30, OBJECT_BYTES = 50000 }; /* of 4 MiB: 1.5 */
+
+static void put_many(Fixture *f, uint8_t *bytes, VjObject *objects, unsigned count)
+{
+    f->codec = VJ_CODEC_ID_XOR;
+    for (unsigned i = 0; i < count; i++) {
+        memcpy(bytes, &i, sizeof i);
+        must_put(f, bytes, OBJECT_BYTES, &objects[i]);
+    }
+}
+
+/* In parts, as the kernel asks for them. */
+static void read_many(Fixture *f, uint8_t *bytes, const VjObject *objects, unsigned from,
+                      unsigned to)
+{
+    for (unsigned i = from; i < to; i++) {
+        memcpy(bytes, &i, sizeof i);
+        for (uint32_t at = 0; at < OBJECT_BYTES; at += 10000) {
+            read_at(f, &objects[i], bytes, at, 10000, true);
+        }
+    }
+}
+
+/* What is read again and again stays, beside a scan of many times what the cache holds. */
+static void test_a_scan_does_not_put_out_what_is_used(void **state)
+{
+    enum { MANY = 1000 };
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(1, OBJECT_BYTES);
+    g_autofree VjObject *objects = g_new(VjObject, MANY);
+    VjStoreStats before;
+
+    put_many(f, bytes, objects, MANY);
+    read_many(f, bytes, objects, 0, WORKING_SET);
+    read_many(f, bytes, objects, 0, WORKING_SET);
+    read_many(f, bytes, objects, WORKING_SET, MANY); /* 12 times the cache */
+    vj_store_stats(f->store, &before);
+    read_many(f, bytes, objects, 0, WORKING_SET);
+    assert_int_equal(gets_since(f, &before).gets, 0);
+    for (unsigned i = WORKING_SET; i < MANY; i++) { /* both at a time */
+        read_many(f, bytes, objects, i, i + 1);
+        read_many(f, bytes, objects, i % WORKING_SET, i % WORKING_SET + 1);
+    }
+    assert_int_equal(gets_since(f, &before).gets, MANY - WORKING_SET);
+    assert_true(stats_of(f).cache_bytes <= f->cache_bytes);
+}
+
+/* A working set that changes takes the place of the old one. */
+static void test_what_is_not_used_any_more_goes(void **state)
+{
+    enum { SETS = 8 };
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(1, OBJECT_BYTES);
+    g_autofree VjObject *objects = g_new(VjObject, SETS * WORKING_SET);
+    VjStoreStats before;
+
+    put_many(f, bytes, objects, SETS * WORKING_SET);
+    for (unsigned s = 0; s < SETS; s++) {
+        unsigned from = s * WORKING_SET, to = from + WORKING_SET;
+
+        for (int i = 0; i < 6; i++) {
+            read_many(f, bytes, objects, from, to);
+        }
+        vj_store_stats(f->store, &before);
+        read_many(f, bytes, objects, from, to);
+        assert_int_equal(gets_since(f, &before).gets, 0);
+        assert_true(stats_of(f).cache_bytes <= f->cache_bytes);
+    }
 }
 
 static void test_without_a_cache_all_still_works(void **state)
@@ -292,6 +363,8 @@ static const struct CMUnitTest tests[] = {
     TEST(test_a_small_object_is_one_get),
     TEST(test_the_cache_keeps_its_budget),
     TEST(test_what_is_in_use_is_not_evicted),
+    TEST(test_a_scan_does_not_put_out_what_is_used),
+    TEST(test_what_is_not_used_any_more_goes),
     TEST(test_without_a_cache_all_still_works),
     TEST(test_who_reads_at_the_same_time_shares_one_load),
     TEST(test_a_failed_load_is_tried_again),
