@@ -16,9 +16,9 @@
  * its attributes alone are taken back then, which waits for nothing.  Such an edit is made by the
  * request thread itself (vj_editor_run): what is left to wait for is the lock of the page that
  * holds the last byte, which a READ or a WRITE under way may have, for as long as another request
- * thread takes to serve it.  There is one: before libfuse lets a thread serve a request, it sees to
- * it that another one waits for the next, or it has VJ_FRONT_THREADS_MAX, of which such edits take
- * VJ_FRONT_EDITS_HERE at most, or it says that it failed to, and then edits are made here no more.
+ * thread takes to serve it.  There is one: before a thread serves a request serve.c sees to it that
+ * another one waits for the next, or there are VJ_FRONT_THREADS_MAX, of which such edits take
+ * VJ_FRONT_EDITS_HERE at most, or one could not be started, and then edits are made here no more.
  *
  * A few further threads invalidate ranges whose WRITE may have crossed an edit, one range of
  * an inode at a time.

@@ -336,6 +336,7 @@ struct VjFront {
     VjDelays delays;
     bool
         maps_direct_files; /* by INIT: a file that is opened past the page cache has mmap */
+    gint short_of_threads; /* atomic; it stays so */
 
     VjMutex lock; /* VJ_RANK_FRONT */
     VjCond changed;
@@ -354,8 +355,9 @@ struct VjFront {
 /* The one table from the errors of the rooms below to what the kernel sees; positive. */
 int vj_front_errno(int negative_errno);
 void vj_front_caller(fuse_req_t req, VjCaller *out);
-/* False once libfuse has said that something failed: it may be short of request threads. */
-bool vj_front_has_threads(const VjFront *f);
+/* While a thread serves a request another one waits for the next, or there are VJ_FRONT_THREADS_MAX.
+ * False once one could not be started. */
+bool vj_front_has_threads(VjFront *f);
 static inline VjHandle *vj_front_handle(const struct fuse_file_info *fi)
 {
     return (VjHandle *)(uintptr_t)fi->fh;

@@ -220,7 +220,6 @@ void vj_front_block_signals(void)
  * is why it could not; later it is for the operator.
  */
 static GString *fuse_said;
-static int fuse_failed; /* atomic */
 
 static void fuse_log_line(enum fuse_log_level level, const char *format, va_list args)
     G_GNUC_PRINTF(2, 0);
@@ -233,9 +232,6 @@ static void fuse_log_line(enum fuse_log_level level, const char *format, va_list
     if (text[0] == '\0') {
         return;
     }
-    if (level <= FUSE_LOG_ERR) {
-        g_atomic_int_set(&fuse_failed, 1);
-    }
     if (fuse_said != NULL) {
         g_string_append_printf(fuse_said, "%s%s", fuse_said->len > 0 ? "; " : "", text);
     } else if (level <= FUSE_LOG_WARNING) {
@@ -245,10 +241,10 @@ static void fuse_log_line(enum fuse_log_level level, const char *format, va_list
     }
 }
 
-bool vj_front_has_threads(const VjFront *f)
+bool vj_front_has_threads(VjFront *f)
 {
     return f->delays.threads >= 4 * VJ_FRONT_EDITS_HERE &&
-           g_atomic_int_get(&fuse_failed) == 0;
+           g_atomic_int_get(&f->short_of_threads) == 0;
 }
 
 static bool session_take(VjFront *f, const char *connection, GError **error)

@@ -135,6 +135,15 @@ static int start_worker(VjServer *s)
     return 0;
 }
 
+static void are_too_few(VjFront *f)
+{
+    if (g_atomic_int_compare_and_exchange(&f->short_of_threads, 0, 1)) {
+        vj_log_warn(
+            "%s: a request thread cannot be started; edits take longer from now on",
+            f->mountpoint);
+    }
+}
+
 static void serve(VjServer *s, const Worker *w)
 {
     size_t len;
@@ -143,9 +152,9 @@ static void serve(VjServer *s, const Worker *w)
     while ((len = receive(s, w)) > 0) {
         struct fuse_buf request = {.mem = w->block + HEAD_SKIP, .size = len};
 
-        if (g_atomic_int_dec_and_test(&s->idle) && !is_forget(w)) {
-            /* Where it cannot be started, the others do it all. */
-            (void)(start_worker(s) == 0);
+        if (g_atomic_int_dec_and_test(&s->idle) && !is_forget(w) &&
+            start_worker(s) == -ENOMEM) {
+            are_too_few(s->front); /* those that there are do it all */
         }
         fuse_session_process_buf(s->front->session, &request);
         if (g_atomic_int_add(&s->idle, 1) >= (gint)VJ_FRONT_THREADS_IDLE) {
