@@ -140,9 +140,18 @@ bool vj_file_is_much(VjFile *f)
     return is_much;
 }
 
-static void changed_unlocked(VjFile *f, bool is_much)
+/* When the file is to be written back after a change.  Under f->lock. */
+static VjFlushWhen when_locked(const VjFile *f)
 {
-    vj_flusher_add(f->volume->flusher, f, is_much ? VJ_FLUSH_NOW : VJ_FLUSH_AGED);
+    if (is_much_locked(f)) {
+        return VJ_FLUSH_NOW;
+    }
+    return f->dirty_seq == f->committed_seq + 1 ? VJ_FLUSH_ANEW : VJ_FLUSH_AGED;
+}
+
+static void changed_unlocked(VjFile *f, VjFlushWhen when)
+{
+    vj_flusher_add(f->volume->flusher, f, when);
 }
 
 typedef struct Change {
@@ -258,7 +267,7 @@ static int change(VjFile *f, Change *c, uint64_t *at)
 {
     VjVolume *v = f->volume;
     uint64_t where = c->offset, before, after;
-    bool is_much = false;
+    VjFlushWhen when = VJ_FLUSH_AGED;
     int r;
 
     g_assert(c->len <= VJ_FILE_EDIT_MAX && (c->src != NULL || c->len == 0));
@@ -294,7 +303,7 @@ static int change(VjFile *f, Change *c, uint64_t *at)
         before = f->dirty_seq;
         r = change_locked(f, c, &where);
         after = f->dirty_seq;
-        is_much = is_much_locked(f);
+        when = when_locked(f);
         vj_mutex_unlock(&f->lock);
         if (r != -ENOSPC || attempt == 1) {
             break;
@@ -308,7 +317,7 @@ static int change(VjFile *f, Change *c, uint64_t *at)
     vj_mem_unref(c->mem);
     if (r == 0 && before != after) {
         vj_count(&v->bytes_in, c->len);
-        changed_unlocked(f, is_much);
+        changed_unlocked(f, when);
     }
     if (at != NULL) {
         *at = where;
@@ -395,7 +404,7 @@ static int shift_locked(VjFile *f, const VjFileShift *s, VjMem *mem)
 int vj_file_shift(VjFile *f, const VjFileShift *s)
 {
     VjVolume *v = f->volume;
-    bool is_much = false;
+    VjFlushWhen when = VJ_FLUSH_AGED;
     uint64_t end;
     VjMem *mem;
     int r;
@@ -422,14 +431,14 @@ int vj_file_shift(VjFile *f, const VjFileShift *s)
     mem->len = s->src_len;
     vj_mutex_lock(&f->lock);
     r = shift_locked(f, s, mem);
-    is_much = is_much_locked(f);
+    when = when_locked(f);
     vj_mutex_unlock(&f->lock);
     vj_mem_unref(mem);
     if (r == 0) {
         vj_count(&v->bytes_in, s->src_len);
         vj_count(&v->shifts, 1);
         vj_count(&v->shifted_bytes, s->len - s->src_len);
-        changed_unlocked(f, is_much);
+        changed_unlocked(f, when);
     }
     return r;
 }
@@ -515,7 +524,7 @@ static int change_to_hole_locked(VjFile *f, const HoleChange *c)
 
 static int change_to_hole(VjFile *f, const HoleChange *c)
 {
-    bool is_much;
+    VjFlushWhen when;
     uint64_t end;
     int r;
 
@@ -534,10 +543,10 @@ static int change_to_hole(VjFile *f, const HoleChange *c)
     }
     vj_mutex_lock(&f->lock);
     r = change_to_hole_locked(f, c);
-    is_much = is_much_locked(f);
+    when = when_locked(f);
     vj_mutex_unlock(&f->lock);
     if (r == 0) {
-        changed_unlocked(f, is_much);
+        changed_unlocked(f, when);
     }
     return r;
 }
@@ -644,7 +653,7 @@ static int copy_in(VjFile *dst, uint64_t offset, const VjPiece *pieces, size_t c
                    uint64_t len)
 {
     uint64_t size, old_len, memory = 0;
-    bool is_much;
+    VjFlushWhen when;
     int r;
 
     for (size_t i = 0; i < count; i++) {
@@ -667,10 +676,10 @@ static int copy_in(VjFile *dst, uint64_t offset, const VjPiece *pieces, size_t c
         vj_pieces_replace(dst->active, offset, old_len, pieces, count);
         changed_locked(dst, false);
     }
-    is_much = is_much_locked(dst);
+    when = when_locked(dst);
     vj_mutex_unlock(&dst->lock);
     if (r == 0) {
-        changed_unlocked(dst, is_much);
+        changed_unlocked(dst, when);
     }
     return r;
 }

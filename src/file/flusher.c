@@ -121,9 +121,19 @@ void vj_flusher_add(VjFlusher *x, VjFile *f, VjFlushWhen when)
     settle_soon_locked(x);
     if (f->due_queue == NULL) {
         insert_locked(x, queue, vj_file_ref(f), due_us);
-    } else if (due_us < f->due_us) {
+    } else if (due_us < f->due_us || (when == VJ_FLUSH_ANEW && f->due_queue == &x->due)) {
         remove_locked(f);
         insert_locked(x, queue, f, due_us);
+    }
+    vj_mutex_unlock(&x->lock);
+}
+
+void vj_flusher_committed(VjFlusher *x, VjFile *f, int64_t since_us)
+{
+    vj_mutex_lock(&x->lock);
+    if (f->due_queue == &x->due && f->due_us < since_us + x->age_us) {
+        remove_locked(f);
+        insert_locked(x, &x->due, f, since_us + x->age_us);
     }
     vj_mutex_unlock(&x->lock);
 }

@@ -23,6 +23,8 @@ typedef struct Use {
     GList *link; /* in due */
     bool urgent; /* has more than half of what a file may have */
     bool busy;   /* the thread has it */
+    bool
+        gone; /* it had no name when the thread looked: the dropper's, or somebody's who has it open */
 } Use;
 
 struct VjRemapper {
@@ -220,6 +222,7 @@ static bool work(VjRemapper *x, Use *u) VJ_REQUIRES(x->lock)
                     ": its small changes cannot be stored as objects now: %s",
                     u->ino, g_strerror(-r));
     }
+    u->gone = r == -ENOENT;
     return r == 0 && (found || !from_start || !step.done);
 }
 
@@ -231,7 +234,7 @@ static Use *next_locked(VjRemapper *x)
 
 static bool is_due_locked(const VjRemapper *x, const Use *u)
 {
-    return u->due_us <= vj_clock_mono_us() || x->count > x->most / 2;
+    return u->due_us <= vj_clock_mono_us() || (!u->gone && x->count > x->most / 2);
 }
 
 static gpointer remapper_main(gpointer opaque)
@@ -259,8 +262,10 @@ static gpointer remapper_main(gpointer opaque)
             u->busy = false;
             now_us = vj_clock_mono_us();
             if (!went_well) {
-                rest_us = now_us + MIN(x->limits.idle_us, VJ_REMAP_RETRY_US);
-                queue_locked(x, u, now_us + VJ_REMAP_RETRY_US);
+                if (!u->gone) {
+                    rest_us = now_us + MIN(x->limits.idle_us, x->limits.retry_us);
+                }
+                queue_locked(x, u, now_us + x->limits.retry_us);
             } else {
                 queue_locked(x, u, u->urgent ? 0 : now_us + x->limits.idle_us);
             }
@@ -352,6 +357,7 @@ bool vj_remapper_open(VjVolume *v, uint64_t most_bytes, VjRemapper **out, GError
     x->limits = (VjRemapLimits){.most = (uint32_t)most,
                                 .file_most = (uint32_t)(most / 2),
                                 .idle_us = VJ_REMAP_IDLE_US,
+                                .retry_us = VJ_REMAP_RETRY_US,
                                 .step_bytes = VJ_REMAP_STEP_BYTES};
     x->most = x->limits.most;
     vj_mutex_init(&x->lock, VJ_RANK_FILE_FLUSHER, "file.remapper");

@@ -24,6 +24,7 @@ static void freeze_locked(VjFile *f, uint64_t hold)
     z->reserved_bytes = f->reserved_bytes;
     z->times_valid = f->times_pending;
     z->changed = f->changed;
+    z->frozen_us = vj_clock_mono_us();
     f->frozen = z;
     if (hold > 0) {
         uint64_t held = vj_pieces_length(z->pieces) - hold;
@@ -81,6 +82,7 @@ static void turn_end(VjFile *f, VjFrozen *z, int r, bool again)
 {
     VjVolume *v = f->volume;
     VjFrozen *done = NULL;
+    bool changed_since = false;
 
     vj_budget_set_failing(&v->dirty, r);
     if (r == 0) {
@@ -95,6 +97,8 @@ static void turn_end(VjFile *f, VjFrozen *z, int r, bool again)
     vj_mutex_lock(&f->lock);
     f->writing = false;
     if (r == 0) {
+        /* Not where the end of what was frozen is held back: that is older. */
+        changed_since = z->seq > f->committed_seq && z->seq < f->dirty_seq;
         done = thaw_locked(f);
     } else if (!again) {
         f->error_count++;
@@ -102,6 +106,9 @@ static void turn_end(VjFile *f, VjFrozen *z, int r, bool again)
     }
     vj_cond_broadcast(&f->idle);
     vj_mutex_unlock(&f->lock);
+    if (changed_since) {
+        vj_flusher_committed(v->flusher, f, z->frozen_us);
+    }
     vj_frozen_unref(done); /* frees memory: not under the lock */
     vj_frozen_unref(z);
 }

@@ -138,6 +138,7 @@ typedef struct VjFrozen {
         was_short; /* an attempt found no space: the next keeps parts of old objects as parts */
     gint times_valid; /* cleared by an explicit utimens; atomic */
     struct timespec changed;
+    int64_t frozen_us;
     VjPieces *
         ahead; /* memory that follows and is not part of it, for the chunker to look at; NULL: none */
 } VjFrozen;
@@ -364,12 +365,16 @@ VjFlusher *vj_flusher_open(VjVolume *v, int64_t age_us);
 void vj_flusher_close(VjFlusher *x);
 typedef enum VjFlushWhen {
     VJ_FLUSH_AGED, /* after age_us */
+    VJ_FLUSH_ANEW, /* after age_us from now, also where an earlier change that is committed by now
+                    * asked for less */
     VJ_FLUSH_SOON, /* with others that are closed within the same few milliseconds */
     VJ_FLUSH_NOW,
 } VjFlushWhen;
 
 /* The file has changes. */
 void vj_flusher_add(VjFlusher *x, VjFile *f, VjFlushWhen when);
+/* What was changed by @since_us is committed: what is not has no more than age_us from then on. */
+void vj_flusher_committed(VjFlusher *x, VjFile *f, int64_t since_us);
 /* Memory is short: write back without waiting for age. */
 void vj_flusher_pressure(VjFlusher *x);
 /* Memory was freed elsewhere: what the allocator keeps of it is given back within seconds. */
@@ -391,8 +396,8 @@ void vj_flusher_settle_soon(VjFlusher *x);
 #define VJ_REMAP_STEP_BYTES (2 * VJ_MIB)
 
 typedef struct VjRemapLimits {
-    uint32_t most, file_most; /* fragments */
-    int64_t idle_us;
+    uint32_t most, file_most;  /* fragments */
+    int64_t idle_us, retry_us; /* VJ_REMAP_IDLE_US, VJ_REMAP_RETRY_US */
     uint64_t step_bytes;
 } VjRemapLimits;
 

@@ -85,6 +85,7 @@ static void volume_open(Worker *w, bool check)
     /* Fragments in all stages: few wait, many wait, the bounds are met. */
     limits.step_bytes = m->o.size / 16;
     limits.idle_us = (int64_t)1000 << vj_rng_below(&w->rng, 10);
+    limits.retry_us = 6 * limits.idle_us;
     limits.file_most = 8u << vj_rng_below(&w->rng, 8);
     limits.most = 4 * limits.file_most;
     if (!check) {

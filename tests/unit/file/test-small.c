@@ -22,8 +22,11 @@ typedef struct Fixture {
 } Fixture;
 
 /* Nothing becomes objects by itself. */
-static const VjRemapLimits quiet = {
-    .most = 65536, .file_most = 32768, .idle_us = INT64_MAX / 4, .step_bytes = 1 << 20};
+static const VjRemapLimits quiet = {.most = 65536,
+                                    .file_most = 32768,
+                                    .idle_us = INT64_MAX / 4,
+                                    .retry_us = INT64_MAX / 2,
+                                    .step_bytes = 1 << 20};
 
 static void open_volume(Fixture *x, bool check, const char *wrap_store)
 {
@@ -325,6 +328,84 @@ static void bounds_hold(void **state)
     done(&x);
 }
 
+static int set_links_body(VjTxn *txn, void *opaque)
+{
+    const VjInode *want = opaque;
+    VjInode inode;
+    int r = vj_inode_get(txn, want->ino, &inode);
+
+    inode.nlink = want->nlink;
+    return r < 0 ? r : vj_inode_put(txn, &inode);
+}
+
+static void set_links(Fixture *x, uint32_t nlink)
+{
+    VjInode want = {.ino = x->ino, .nlink = nlink};
+
+    assert_int_equal(vj_meta_run(x->v->meta, VJ_RUN_DEFAULT, set_links_body, &want), 0);
+}
+
+/* Its fragments are left alone, and nobody rests for its sake. */
+static void a_file_without_a_name_keeps_none_waiting(void **state)
+{
+    VjRemapLimits limits = quiet;
+    int64_t limit_us = vj_clock_mono_us() + (int64_t)120 * 1000 * 1000;
+    uint32_t count, all;
+    Fixture x, other;
+
+    (void)state;
+    make(&x, "objects=16K", (size_t)1 << 20);
+    for (unsigned i = 0; i < 3; i++) {
+        edit_and_sync(&x, 100000 * (i + 1), 0, PIECE);
+    }
+    set_links(&x, 0);
+    other = x;
+    other.f = NULL;
+    assert_int_equal(vj_meta_run(x.v->meta, VJ_RUN_DEFAULT, create_body, &other.ino), 0);
+    assert_int_equal(vj_file_open(x.v, other.ino, &other.f), 0);
+    assert_int_equal(vj_file_write(other.f, 0, x.bytes, x.len, false, NULL), 0);
+    assert_int_equal(vj_file_commit(other.f), 0);
+    (void)vj_remapper_count(x.v->remapper, x.ino, &all);
+    limits.most =
+        2 * all - 1; /* that is more than half: at once, whatever was due when */
+    vj_remapper_limit(x.v->remapper, &limits);
+    assert_int_equal(vj_file_replace(other.f, 5000, 0, x.bytes, PIECE, false, NULL), 0);
+    assert_int_equal(vj_file_sync(other.f), 0);
+    do {
+        g_thread_yield();
+        count = vj_remapper_count(x.v->remapper, other.ino, &all);
+    } while (count > 0 && vj_clock_mono_us() < limit_us);
+    assert_int_equal(count, 0);
+    assert_true(all > 0);
+    vj_file_unref(other.f);
+    set_links(&x, 1);
+    expect_bytes(&x);
+    done(&x);
+}
+
+/* Else a small change becomes objects whenever the first one since the mount has its age. */
+static void what_is_durable_does_not_hurry_the_next_change(void **state)
+{
+    int64_t due_us, now_us;
+    Fixture x;
+
+    (void)state;
+    make(&x, "objects=16K", (size_t)100 << 10);
+    for (unsigned i = 0; i < 3; i++) {
+        due_us = x.f->due_us;
+        now_us = vj_clock_mono_us();
+        while (vj_clock_mono_us() == now_us) {
+        }
+        edit(&x, 1000, 0, 10);
+        assert_true(x.f->due_us > due_us);
+        due_us = x.f->due_us;
+        edit(&x, 2000, 0, 10); /* not durable: the first counts */
+        assert_true(x.f->due_us == due_us);
+        assert_int_equal(vj_file_sync(x.f), 0);
+    }
+    done(&x);
+}
+
 /* A log: few bytes, again and again. */
 static void what_grows_slowly_takes_few_records(void **state)
 {
@@ -506,6 +587,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_sync_puts_no_object),
     cmocka_unit_test(it_is_cut_as_a_writer_would_have),
     cmocka_unit_test(bounds_hold),
+    cmocka_unit_test(a_file_without_a_name_keeps_none_waiting),
+    cmocka_unit_test(what_is_durable_does_not_hurry_the_next_change),
     cmocka_unit_test(what_grows_slowly_takes_few_records),
     cmocka_unit_test(other_changes_meet_fragments),
     cmocka_unit_test(a_full_store),
