@@ -61,6 +61,7 @@ struct VjGate {
     bool marking;       /* an edit has begun: what brings pages is noted in `held` */
     uint64_t bare_from; /* page: from there on the kernel holds none but `held`.  NO_PAGE:
                          * that is not known of any */
+    uint64_t note_from; /* page: from there on that is noted; bare_from or before it */
     GArray *held;       /* PageRange; NULL until needed */
     bool
         end_known; /* the last byte of the file is end_byte while `writes` is end_writes */
@@ -181,7 +182,7 @@ static VjGate *gate_ref(Shard *s, uint64_t ino) VJ_REQUIRES(s->lock)
         sweep(s);
         g = g_new0(VjGate, 1);
         g->ino = ino;
-        g->bare_from = NO_PAGE;
+        g->bare_from = g->note_from = NO_PAGE;
         g_queue_init(&g->jobs);
         g_hash_table_insert(s->gates, &g->ino, g);
     }
@@ -383,7 +384,8 @@ static GArray *split(const VjGate *g, uint64_t offset, uint64_t len)
  *
  * What the kernel held before this gate was made is not known: an invalidation to the end of the
  * file takes all that away.  It waits for locked pages, which are those of READs that came in
- * before it began, so their notes go with it; what comes in later is noted anew.
+ * before it began, so their notes go with it; what comes in later is noted anew, also where
+ * nothing was known before: the invalidation may have passed that page already.
  */
 static bool may_hold(const VjGate *g, PageRange r)
 {
@@ -395,7 +397,7 @@ static bool may_hold(const VjGate *g, PageRange r)
 
 static void note_held(VjGate *g, PageRange r)
 {
-    if (g->marking && r.last >= g->bare_from) {
+    if (g->marking && r.last >= g->note_from) {
         (void)ranges_add(&g->held, GATE_HELD_MAX, r);
     }
 }
@@ -855,6 +857,9 @@ void vj_gate_forget_reads(VjGates *gates, VjGate *g, uint64_t offset, uint64_t l
     vj_mutex_lock(&s->lock);
     forget_reads(g, offset, len == 0 ? UINT64_MAX : offset + len);
     ranges_remove(g->held, GATE_HELD_MAX, pages_from(offset, len));
+    if (len == 0) {
+        g->note_from = MIN(g->note_from, offset / VJ_PAGE_BYTES);
+    }
     vj_mutex_unlock(&s->lock);
 }
 

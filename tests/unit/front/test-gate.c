@@ -545,6 +545,31 @@ static void test_held_pages(void **state)
     vj_clock_set_for_test(NULL, 0);
 }
 
+/* What is read behind an invalidation that is under way is old, and has to go after the edit: also
+ * where the gate knew nothing before. */
+static void test_read_behind_invalidation(void **state)
+{
+    static const VjEdited edited = {
+        .at = 0, .len = 5, .old_size = 99 * PAGE, .size = 99 * PAGE + 5, .changed = true};
+    Fixture *f = *state;
+    VjJob job = {.ino = INO};
+
+    for (uint64_t from = 16; from <= 16; from -= 8) { /* 16, 8, 0: lower each time */
+        assert_true(vj_gate_edit_begin(f->gates, INO, &job, &f->gate));
+        vj_gate_edit_start(f->gates, f->gate);
+        assert_true(may_hold(f, from, 0));
+        vj_gate_forget_reads(f->gates, f->gate, from * PAGE, 0);
+        assert_false(pass(f, VJ_PASS_READ, (from + 2) * PAGE, PAGE));
+        vj_gate_dropped(f->gates, f->gate, from * PAGE, 0, true);
+        assert_true(may_hold(f, from, 0));
+        assert_true(may_hold(f, from + 2, 1));
+        assert_false(may_hold(f, from, 2));
+        vj_gate_close(f->gates, f->gate);
+        assert_true(vj_gate_open(f->gates, f->gate, &edited, NULL));
+        edit_end(f);
+    }
+}
+
 /* More ranges than are kept one by one: rather too much is held than too little. */
 static void test_many_held_pages(void **state)
 {
@@ -748,6 +773,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(test_withdraw, setup, teardown),
     cmocka_unit_test_setup_teardown(test_invalidated_reads, setup, teardown),
     cmocka_unit_test_setup_teardown(test_held_pages, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_read_behind_invalidation, setup, teardown),
     cmocka_unit_test_setup_teardown(test_many_held_pages, setup, teardown),
     cmocka_unit_test_setup_teardown(test_end_byte, setup, teardown),
     cmocka_unit_test_setup_teardown(test_wait_quiet, setup, teardown),
