@@ -38,6 +38,7 @@ struct VjServer {
     gint idle;     /* of them, those that wait for a request; atomic */
     /* guarded by front->lock: */
     GPtrArray *workers; /* Worker, of the threads that run */
+    GPtrArray *ended;   /* GThread, to be joined */
     unsigned count;     /* threads, also those that are being started */
     bool over;
     int error; /* why it ended, -errno */
@@ -102,6 +103,22 @@ static bool is_forget(const Worker *w)
     return head.opcode == FUSE_FORGET || head.opcode == FUSE_BATCH_FORGET;
 }
 
+/* Those that have ended are gone when it returns. */
+static void join_ended(VjServer *s)
+{
+    VjFront *f = s->front;
+    GThread *thread;
+
+    do {
+        vj_mutex_lock(&f->lock);
+        thread = s->ended->len > 0 ? g_ptr_array_remove_index_fast(s->ended, 0) : NULL;
+        vj_mutex_unlock(&f->lock);
+        if (thread != NULL) {
+            g_thread_join(thread);
+        }
+    } while (thread != NULL);
+}
+
 /* One more, if there may be one; -errno. */
 static int start_worker(VjServer *s)
 {
@@ -117,6 +134,7 @@ static int start_worker(VjServer *s)
     if (!may) {
         return -EAGAIN;
     }
+    join_ended(s);
     w = g_new0(Worker, 1);
     w->server = s;
     w->block = vj_fs_block_new(f->fs);
@@ -131,7 +149,6 @@ static int start_worker(VjServer *s)
         vj_mutex_unlock(&f->lock);
         return -ENOMEM;
     }
-    g_thread_unref(thread);
     return 0;
 }
 
@@ -179,9 +196,9 @@ static gpointer worker_main(gpointer opaque)
     vj_fs_block_free(f->fs, w->block);
     vj_mutex_lock(&f->lock);
     g_ptr_array_remove_fast(s->workers, w);
+    g_ptr_array_add(s->ended, g_thread_self());
     s->count--;
-    vj_cond_broadcast(
-        &f->changed); /* nobody looks at @s any more when that was the last */
+    vj_cond_broadcast(&f->changed);
     vj_mutex_unlock(&f->lock);
     g_free(w);
     return NULL;
@@ -236,7 +253,10 @@ static void end_workers(VjServer *s) VJ_REQUIRES(s->front->lock)
 
 int vj_serve(VjFront *f, unsigned most)
 {
-    VjServer s = {.front = f, .most = most, .workers = g_ptr_array_new()};
+    VjServer s = {.front = f,
+                  .most = most,
+                  .workers = g_ptr_array_new(),
+                  .ended = g_ptr_array_new()};
     int r = start_worker(&s);
 
     vj_mutex_lock(&f->lock);
@@ -247,6 +267,8 @@ int vj_serve(VjFront *f, unsigned most)
     end_workers(&s);
     r = r < 0 ? r : s.error;
     vj_mutex_unlock(&f->lock);
+    join_ended(&s);
     g_ptr_array_unref(s.workers);
+    g_ptr_array_unref(s.ended);
     return r;
 }
