@@ -3,13 +3,14 @@
  * bench-io.c - one round of one kind of work on any file system
  *
  *   bench-io [-n COUNT] [-b BYTES] [-j PROCESSES] [-s SEED] [-o OFFSET] [-r RANGE] [-i INPUT] [-f]
- *            WORK PATH
+ *            [-e] WORK PATH
  *
  *   write      a new file PATH from end to end, COUNT blocks of BYTES; -f: the time ends with
  *              an fsync; -i: the blocks of INPUT instead (over again when it is shorter)
  *   read       the file PATH from end to end, BYTES at a time
  *   randread   COUNT blocks of the file PATH in random order, none twice; each of the PROCESSES has
- *   randwrite  its share of them; -f: an fdatasync after each write
+ *   randwrite  its share of them; -f: an fdatasync after each write; -e: each in a file of its
+ *              own, PATH.0, PATH.1, ...
  *   append     COUNT times BYTES behind the end of PATH (made if missing); -f: fsync each
  *   ping       COUNT times the ioctl of varjfs that does nothing, on PATH
  *   insert, delete, replace    COUNT times BYTES at random in the RANGE (1 byte) from OFFSET by
@@ -18,11 +19,14 @@
  *   stat       of the files that create made, asked of the file system
  *   rename     of these, there and back: 2 COUNT renames
  *   unlink     of these
+ *   list       the names in the directory PATH, read from end to end
+ *   mknod      COUNT empty files in the directory PATH, no process beside another
  *
  * Prints one number: MB/s of write and read; operations a second of all processes, for what may
  * have several; else the median of microseconds of an operation.  What is written is random, differs
  * with SEED and never repeats; it is made before the clock runs.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -63,7 +67,7 @@ static const char *path, *input;
 static uint64_t count = 1000, block_bytes = 4096, edit_offset, edit_range = 1;
 static uint64_t seed = 1;
 static unsigned job_count = 1;
-static int want_sync;
+static int want_sync, own_files;
 static uint8_t *data; /* of all blocks that are written, or one */
 static uint64_t data_bytes;
 static int file = -1;
@@ -218,8 +222,11 @@ static void run_random(const Job *job)
     uint64_t blocks;
     uint8_t *buf = malloc(block_bytes);
     int writes = strcmp(job->work->name, "randwrite") == 0;
-    int fd = open(path, writes ? O_RDWR | O_CLOEXEC : O_RDONLY | O_CLOEXEC);
+    char name[4200];
+    int fd;
 
+    snprintf(name, sizeof name, own_files ? "%s.%u" : "%s", path, job->number);
+    fd = open(name, writes ? O_RDWR | O_CLOEXEC : O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0 || buf == NULL) {
         die(path);
     }
@@ -354,6 +361,31 @@ static void run_unlink(const Job *job)
     }
 }
 
+static void run_list(const Job *job)
+{
+    DIR *dir = opendir(path);
+
+    (void)job;
+    if (dir == NULL) {
+        die(path);
+    }
+    errno = 0;
+    for (count = 0; readdir(dir) != NULL; count++) {
+    }
+    must(errno, 0, "readdir");
+    closedir(dir);
+}
+
+static void run_mknod(const Job *job)
+{
+    char name[4200];
+
+    for (uint64_t i = 0; i < count; i++) {
+        name_of(name, sizeof name, job, i, "");
+        must(mknod(name, S_IFREG | 0600, 0), 0, name);
+    }
+}
+
 /* ---- all of it ------------------------------------------------------------------------- */
 
 static const Work works[] = {
@@ -370,6 +402,8 @@ static const Work works[] = {
     {"stat", run_stat, PER_S, 1},
     {"rename", run_rename, PER_S, 2},
     {"unlink", run_unlink, PER_S, 1},
+    {"list", run_list, PER_S, 1},
+    {"mknod", run_mknod, PER_S, 1},
 };
 
 static void prepare(const Work *work)
@@ -473,7 +507,7 @@ static int usage(void)
 {
     fprintf(stderr,
             "usage: bench-io [-n COUNT] [-b BYTES] [-j PROCESSES] [-s SEED] [-o OFFSET] "
-            "[-r RANGE] [-i INPUT] [-f] WORK PATH\n");
+            "[-r RANGE] [-i INPUT] [-f] [-e] WORK PATH\n");
     return 2;
 }
 
@@ -483,7 +517,7 @@ int main(int argc, char **argv)
     double *us;
     int c;
 
-    while ((c = getopt(argc, argv, "n:b:j:s:o:r:i:f")) != -1) {
+    while ((c = getopt(argc, argv, "n:b:j:s:o:r:i:fe")) != -1) {
         switch (c) {
         case 'n':
             count = strtoull(optarg, NULL, 10);
@@ -508,6 +542,9 @@ int main(int argc, char **argv)
             break;
         case 'f':
             want_sync = 1;
+            break;
+        case 'e':
+            own_files = 1;
             break;
         default:
             return usage();
