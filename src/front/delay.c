@@ -13,6 +13,10 @@
  *
  * threads: how many request threads there are at most.  quiet: milliseconds that a WRITE waits
  * for invalidations at most.
+ *
+ * For scripts/bench options: idle: how many request threads may wait; background: of the kernel's
+ * requests; io_kib: the largest READ and WRITE; off: capabilities that are not asked for, names
+ * of off_names joined by "+".
  */
 #include "front/front-private.h"
 
@@ -38,16 +42,56 @@ static const VjOptSpec delay_options[] = {
     [VJ_HOLD_FSYNC] = POINT("fsync"),
     {.name = "threads", .type = VJ_OPT_NUMBER, .min = 1, .max = 1024, .help = "count"},
     {.name = "quiet", .type = VJ_OPT_NUMBER, .min = 1, .max = 600000, .help = "ms"},
+    {.name = "idle", .type = VJ_OPT_NUMBER, .min = 1, .max = 1024, .help = "count"},
+    {.name = "background", .type = VJ_OPT_NUMBER, .min = 4, .max = 1024, .help = "count"},
+    {.name = "io_kib", .type = VJ_OPT_NUMBER, .min = 4, .max = 1024, .help = "KiB"},
+    {.name = "off", .type = VJ_OPT_STRING, .help = "names"},
     {.name = "hold", .type = VJ_OPT_STRING, .help = "directory of fifos"},
     {.name = NULL},
 };
+
+static const struct {
+    const char *name;
+    unsigned capability;
+} off_names[] = {
+    {"readdirplus", FUSE_CAP_READDIRPLUS},
+    {"readdirplus_auto", FUSE_CAP_READDIRPLUS_AUTO},
+    {"async_read", FUSE_CAP_ASYNC_READ},
+    {"parallel_dirops", FUSE_CAP_PARALLEL_DIROPS},
+};
+
+static bool parse_off(const char *text, VjDelays *out, GError **error)
+{
+    g_auto(GStrv) names = g_strsplit(text, "+", -1);
+
+    for (char **name = names; *name != NULL; name++) {
+        unsigned found = 0;
+
+        for (size_t i = 0; i < G_N_ELEMENTS(off_names); i++) {
+            found |= strcmp(*name, off_names[i].name) == 0 ? off_names[i].capability : 0;
+        }
+        if (found == 0) {
+            return vj_error_set(error, EINVAL, "VARJFS_TEST_DELAY: off=%s?", *name);
+        }
+        out->off |= found;
+    }
+    return true;
+}
+
+static unsigned number_or(const VjOpts *opts, const char *name, unsigned fallback)
+{
+    return vj_opts_is_set(opts, name) ? (unsigned)vj_opts_number(opts, name) : fallback;
+}
 
 bool vj_delays_parse(const char *text, VjDelays *out, GError **error)
 {
     g_autoptr(VjOpts) opts = vj_opts_new(delay_options);
 
-    *out =
-        (VjDelays){.threads = VJ_FRONT_THREADS_MAX, .quiet_us = VJ_FRONT_QUIET_WRITE_US};
+    *out = (VjDelays){.threads = VJ_FRONT_THREADS_MAX,
+                      .idle = VJ_FRONT_THREADS_IDLE,
+                      .background = VJ_FRONT_BACKGROUND_MAX,
+                      .io_bytes = VJ_FRONT_IO_MAX,
+                      .quiet_us = VJ_FRONT_QUIET_WRITE_US};
     if (text == NULL) {
         return true;
     }
@@ -57,8 +101,13 @@ bool vj_delays_parse(const char *text, VjDelays *out, GError **error)
     for (unsigned i = 0; i < VJ_HOLD_POINTS; i++) {
         out->ms[i] = (unsigned)vj_opts_number(opts, delay_options[i].name);
     }
-    if (vj_opts_is_set(opts, "threads")) {
-        out->threads = (unsigned)vj_opts_number(opts, "threads");
+    out->threads = number_or(opts, "threads", out->threads);
+    out->idle = number_or(opts, "idle", out->idle);
+    out->background = number_or(opts, "background", out->background);
+    out->io_bytes = number_or(opts, "io_kib", out->io_bytes / 1024) * 1024;
+    if (vj_opts_is_set(opts, "off") &&
+        !parse_off(vj_opts_string(opts, "off"), out, error)) {
+        return false;
     }
     if (vj_opts_is_set(opts, "quiet")) {
         out->quiet_us = (int64_t)vj_opts_number(opts, "quiet") * 1000;

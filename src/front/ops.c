@@ -639,10 +639,11 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
     want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP, true);
     f->maps_direct_files = (conn->want & FUSE_CAP_DIRECT_IO_ALLOW_MMAP) != 0;
 #endif
-    conn->max_write = VJ_FRONT_IO_MAX;
-    conn->max_readahead = VJ_FRONT_IO_MAX;
-    conn->max_background = VJ_FRONT_BACKGROUND_MAX;
-    conn->congestion_threshold = VJ_FRONT_BACKGROUND_MAX * 3 / 4;
+    want(conn, f->delays.off, false);
+    conn->max_write = f->delays.io_bytes;
+    conn->max_readahead = f->delays.io_bytes;
+    conn->max_background = f->delays.background;
+    conn->congestion_threshold = f->delays.background * 3 / 4;
     conn->time_gran = 1;
 
     vj_mutex_lock(&f->lock);

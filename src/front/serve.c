@@ -174,7 +174,7 @@ static void serve(VjServer *s, const Worker *w)
             are_too_few(s->front); /* those that there are do it all */
         }
         fuse_session_process_buf(s->front->session, &request);
-        if (g_atomic_int_add(&s->idle, 1) >= (gint)VJ_FRONT_THREADS_IDLE) {
+        if (g_atomic_int_add(&s->idle, 1) >= (gint)s->front->delays.idle) {
             break;
         }
     }
