@@ -271,6 +271,7 @@ static void settle(Worker *w)
     vj_remapper_stop(w->m->v->remapper);
     must(w, vj_volume_sync(w->m->v), "sync");
     each_file(w, file_close);
+    vj_read_ahead_drain(w->m->v->read_ahead); /* it pins what may be dead */
     vj_dropper_drain(w->m->v->dropper);
     must(w, vj_meta_flush(w->m->v->meta), "flush");
     must(w, vj_objects_reap_now(w->m->v->objects), "reap");
