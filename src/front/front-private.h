@@ -313,7 +313,7 @@ typedef enum VjHoldPoint {
 
 typedef struct VjDelays {
     unsigned ms[VJ_HOLD_POINTS];
-    unsigned threads; /* most request threads */
+    unsigned threads;                         /* most request threads */
     unsigned idle, background, io_bytes, off; /* capabilities */
     int64_t
         quiet_us; /* how long a WRITE waits for invalidations: VJ_FRONT_QUIET_WRITE_US */
