@@ -31,6 +31,8 @@
 #define SEGMENTS_MOST 4096u
 
 typedef struct Job {
+    VjReadAhead
+        *ahead;   /* atomic, stored last: checkers of races do not know GLib's queue */
     VjFile *file; /* referenced: what stands in [from, to) is wanted; NULL: object is */
     uint64_t from, to;
     uint64_t seq;    /* the file's last change when the job was made */
@@ -40,12 +42,11 @@ typedef struct Job {
 struct VjReadAhead {
     VjVolume *v;
     uint64_t most_bytes;
-    GThreadPool *threads; /* its queue says how many jobs there are, ours which */
-    VjMutex lock;         /* VJ_RANK_FILE_FLUSHER */
+    GThreadPool *threads;
+    VjMutex lock; /* VJ_RANK_FILE_FLUSHER */
     VjCond idle;
     /* guarded by lock: */
-    GQueue jobs;
-    unsigned pending;       /* in the queue, or being done */
+    unsigned pending;       /* in the pool's queue, or being done */
     uint64_t waiting_bytes; /* of objects to be decoded */
 };
 
@@ -115,11 +116,12 @@ static void push(VjReadAhead *a, Job *job)
     if (taken) {
         a->pending++;
         a->waiting_bytes += bytes;
-        g_queue_push_tail(&a->jobs, job);
     }
     vj_mutex_unlock(&a->lock);
     if (taken) {
-        g_thread_pool_push(a->threads, a, NULL); /* queues even if no thread can start */
+        g_atomic_pointer_set(&job->ahead, a);
+        g_thread_pool_push(a->threads, job,
+                           NULL); /* queues even if no thread can start */
     } else {
         job_free(a->v, job);
     }
@@ -165,17 +167,13 @@ static void expect_range(VjReadAhead *a, const Job *job)
     vj_objects_guard_leave(a->v->objects, &guard);
 }
 
-/* One job for each call: so many were pushed. */
 static void run(gpointer data, gpointer unused)
 {
-    VjReadAhead *a = data;
+    Job *job = data;
+    VjReadAhead *a = g_atomic_pointer_get(&job->ahead);
     uint64_t bytes = 0;
-    Job *job;
 
     (void)unused;
-    vj_mutex_lock(&a->lock);
-    job = g_queue_pop_head(&a->jobs);
-    vj_mutex_unlock(&a->lock);
     if (job->file != NULL) {
         expect_range(a, job);
     } else {
@@ -238,7 +236,6 @@ VjReadAhead *vj_read_ahead_open(VjVolume *v, uint64_t cache_bytes)
     a->threads = g_thread_pool_new(run, NULL, (gint)v->worker_count, FALSE, NULL);
     vj_mutex_init(&a->lock, VJ_RANK_FILE_FLUSHER, "file.read-ahead");
     vj_cond_init(&a->idle);
-    g_queue_init(&a->jobs);
     return a;
 }
 
