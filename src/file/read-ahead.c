@@ -48,6 +48,7 @@ struct VjReadAhead {
     /* guarded by lock: */
     unsigned pending;       /* in the pool's queue, or being done */
     uint64_t waiting_bytes; /* of objects to be decoded */
+    bool stop;              /* what waits is dropped */
 };
 
 /* ---- noticing: under the file's lock ------------------------------------------------- */
@@ -171,13 +172,16 @@ static void run(gpointer data, gpointer unused)
 {
     Job *job = data;
     VjReadAhead *a = g_atomic_pointer_get(&job->ahead);
-    uint64_t bytes = 0;
+    uint64_t bytes = job->file != NULL ? 0 : job->object.plain_bytes;
+    bool stop;
 
     (void)unused;
-    if (job->file != NULL) {
+    vj_mutex_lock(&a->lock);
+    stop = a->stop;
+    vj_mutex_unlock(&a->lock);
+    if (!stop && job->file != NULL) {
         expect_range(a, job);
-    } else {
-        bytes = job->object.plain_bytes;
+    } else if (!stop) {
         vj_object_load_ahead(a->v->objects, &job->object);
     }
     job_free(a->v, job);
@@ -244,6 +248,10 @@ void vj_read_ahead_close(VjReadAhead *a)
     if (a == NULL) {
         return;
     }
+    vj_mutex_lock(&a->lock);
+    a->stop = true;
+    vj_mutex_unlock(&a->lock);
+    vj_read_ahead_hold(a, false);
     vj_read_ahead_drain(a);
     g_thread_pool_free(a->threads, FALSE, TRUE);
     vj_cond_clear(&a->idle);

@@ -166,6 +166,24 @@ static void what_cannot_be_brought_is_read_all_the_same(void **state)
     vj_file_unref(f);
 }
 
+/* An unmount does not wait for a slow store to bring what nobody will read. */
+static void what_waits_at_the_end_is_dropped(void **state)
+{
+    Fixture *x = *state;
+    g_autofree uint8_t *bytes = make_bytes(x, LEN);
+    VjFile *f = begin(x, "lz4", bytes);
+    VjObjectsStats s;
+
+    vj_read_ahead_hold(x->v->read_ahead, true);
+    for (size_t at = 0; at < (size_t)2 << 20; at += STEP) {
+        read_step(f, bytes, at, STEP);
+    }
+    vj_file_unref(f);
+    vj_read_ahead_close(g_steal_pointer(&x->v->read_ahead));
+    vj_objects_stats(x->v->objects, &s);
+    assert_int_equal(s.expected, 0);
+}
+
 #define AHEAD_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
@@ -175,6 +193,7 @@ static const struct CMUnitTest tests[] = {
     AHEAD_TEST(two_readers_are_two_streams),
     AHEAD_TEST(what_changed_meanwhile_is_not_looked_at),
     AHEAD_TEST(what_cannot_be_brought_is_read_all_the_same),
+    AHEAD_TEST(what_waits_at_the_end_is_dropped),
 };
 
 VJ_TEST_MAIN_WITH_CODECS(tests)
