@@ -84,11 +84,10 @@ static size_t receive(VjServer *s, const Worker *w)
         if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT)) {
             continue;
         }
-        if (got < 0 && errno != ENODEV) {
-            vj_log_error("%s: /dev/fuse: %s", s->front->mountpoint, g_strerror(errno));
-            tell_over(s, -errno);
+        if (got < 0) {
+            tell_over(s, errno == ENODEV ? 0 : -errno); /* ENODEV: it is unmounted */
         } else {
-            tell_over(s, got < 0 ? 0 : -EIO);
+            tell_over(s, -EIO);
         }
         fuse_session_exit(session);
         return 0;
@@ -161,6 +160,24 @@ static void are_too_few(VjFront *f)
     }
 }
 
+/*
+ * After a request: true: the thread waits for another one, and is counted; false: enough others do.
+ * One that ends is not counted for a moment either: others would believe that it waits, and start
+ * nobody.
+ */
+static bool go_on(VjServer *s)
+{
+    gint idle;
+
+    do {
+        idle = g_atomic_int_get(&s->idle);
+        if (idle >= (gint)s->front->delays.idle) {
+            return false;
+        }
+    } while (!g_atomic_int_compare_and_exchange(&s->idle, idle, idle + 1));
+    return true;
+}
+
 static void serve(VjServer *s, const Worker *w)
 {
     size_t len;
@@ -174,11 +191,10 @@ static void serve(VjServer *s, const Worker *w)
             are_too_few(s->front); /* those that there are do it all */
         }
         fuse_session_process_buf(s->front->session, &request);
-        if (g_atomic_int_add(&s->idle, 1) >= (gint)s->front->delays.idle) {
-            break;
+        if (!go_on(s)) {
+            return;
         }
     }
-    g_atomic_int_add(&s->idle, -1);
 }
 
 static gpointer worker_main(gpointer opaque)
