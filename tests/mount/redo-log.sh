@@ -78,12 +78,12 @@ kept_logs()
     find "$SOURCE/meta" -name 'redo.log.damaged-*' | wc -l
 }
 
-make_fs -o "meta=lmdb:redo=256K"
+make_fs -o "meta=lmdb:redo=256K\\,commit=3600" # nothing moves out of the log by itself
 mount_varjfs
 seq 5000 >"$T/before"
 cp "$T/before" "$MNT/before"
 umount_varjfs
-mount_varjfs -o commit=3600 # nothing moves out of the log by itself
+mount_varjfs -o commit=3600 # and nothing is written back that nobody waits for
 for i in $(seq $FILES); do
     echo "content $i" >"$MNT/$i"
     sync "$MNT/$i" "$MNT"
