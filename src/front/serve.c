@@ -29,6 +29,8 @@ typedef struct VjServer VjServer;
 typedef struct Worker {
     VjServer *server;
     pthread_t thread;
+    GThread *
+        handle; /* guarded by front->lock: to be joined; NULL: its maker has not got it yet */
     uint8_t *block; /* of VJ_FS_BLOCK_BYTES; the request stands from HEAD_SKIP on */
 } Worker;
 
@@ -148,6 +150,10 @@ static int start_worker(VjServer *s)
         vj_mutex_unlock(&f->lock);
         return -ENOMEM;
     }
+    vj_mutex_lock(&f->lock);
+    w->handle = thread;
+    vj_cond_broadcast(&f->changed);
+    vj_mutex_unlock(&f->lock);
     return 0;
 }
 
@@ -211,8 +217,12 @@ static gpointer worker_main(gpointer opaque)
     serve(s, w);
     vj_fs_block_free(f->fs, w->block);
     vj_mutex_lock(&f->lock);
+    /* GLib makes the lock of a thread when that runs already: who joins it earlier breaks it. */
+    while (w->handle == NULL) {
+        vj_cond_wait(&f->changed, &f->lock);
+    }
     g_ptr_array_remove_fast(s->workers, w);
-    g_ptr_array_add(s->ended, g_thread_self());
+    g_ptr_array_add(s->ended, w->handle);
     s->count--;
     vj_cond_broadcast(&f->changed);
     vj_mutex_unlock(&f->lock);

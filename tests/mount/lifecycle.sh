@@ -226,4 +226,30 @@ check "objects larger than that" sh -c "cat '$T/large' >'$MNT/large' && sync '$M
 check "they are there" cmp "$T/large" "$MNT/large"
 umount_varjfs
 fsck_clean "after a file size limit"
+
+# Request threads that end while they are still being made are joined all the same.
+VARJFS_TEST_DELAY=idle=1 mount_varjfs
+come_and_go()
+{
+    python3 - "$MNT/busy" <<-END
+	import os, sys
+	begin, end = os.pipe()
+	children = []
+	for job in range(4):
+	    children.append(os.fork())
+	    if children[-1] == 0:
+	        os.close(end)
+	        os.read(begin, 1)
+	        for i in range(300):
+	            fd = os.open(f"{sys.argv[1]}.{job}.{i}", os.O_CREAT | os.O_WRONLY)
+	            os.write(fd, bytes(4096))
+	            os.close(fd)
+	        os._exit(0)
+	os.close(end)
+	sys.exit(max(os.waitpid(child, 0)[1] for child in children) != 0)
+	END
+}
+check "request threads that come and go" come_and_go
+is "all files are there" "$(find "$MNT" -name 'busy.*' | wc -l)" 1200
+umount_varjfs
 tap_done
