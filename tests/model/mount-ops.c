@@ -332,9 +332,20 @@ static void compare(Process *p, const MountFile *f, const char *how, size_t offs
     size_t same = len > 0 ? shadow_difference(f->shadow.bytes + offset, got, len) : 0;
 
     if (same != len) {
-        wrong(p, "file %u of %zu bytes by %s: byte %zu is %02x, not %02x; the daemon %s",
+        size_t last = len - 1, count = 0;
+
+        for (size_t i = same; i < len; i++) {
+            if (got[i] != f->shadow.bytes[offset + i]) {
+                last = i;
+                count++;
+            }
+        }
+        wrong(p,
+              "file %u of %zu bytes by %s: byte %zu is %02x, not %02x; the daemon %s;"
+              " %zu bytes differ, the last one is %zu",
               f->number, f->shadow.len, how, offset + same, got[same],
-              f->shadow.bytes[offset + same], opinion_of_daemon(f, offset + same));
+              f->shadow.bytes[offset + same], opinion_of_daemon(f, offset + same), count,
+              offset + last);
     }
 }
 
