@@ -264,10 +264,8 @@ void vj_serve_lent(VjLoan *loan)
 /* ---- all of them --------------------------------------------------------------------------- */
 
 /* Until all have ended; who waits for a request does not see that by itself. */
-static void end_workers(VjServer *s) VJ_REQUIRES(s->front->lock)
+static void end_workers(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
 {
-    VjFront *f = s->front;
-
     while (s->count > 0) {
         for (guint i = 0; i < s->workers->len; i++) {
             pthread_kill(((const Worker *)s->workers->pdata[i])->thread,
@@ -290,7 +288,7 @@ int vj_serve(VjFront *f, unsigned most)
         vj_cond_wait(&f->changed, &f->lock);
     }
     s.over = true;
-    end_workers(&s);
+    end_workers(&s, f);
     r = r < 0 ? r : s.error;
     vj_mutex_unlock(&f->lock);
     join_ended(&s);
