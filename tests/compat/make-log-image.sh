@@ -17,7 +17,7 @@ build=$1
 dir=$(mktemp -d)
 trap 'umount -l "$dir/mnt" 2>/dev/null || true; rm -rf "$dir"' EXIT
 mkdir "$dir/mnt"
-"$build/mkfs.varjfs" -o 'hash=sha256,chunker=gear,objects=1K,label=compat log,meta=lmdb:redo=256K' \
+"$build/mkfs.varjfs" -o 'hash=sha256,chunker=gear,objects=1K,label=compat log,meta=lmdb:redo=256K\,commit=3600' \
     "$dir/volume"
 "$build/varjfs" "$dir/volume" "$dir/mnt"
 seq 20000 >"$dir/mnt/base"
@@ -41,7 +41,9 @@ seq 300 | edit insert "$dir/mnt/xor" 0
 seq 1000 >"$dir/mnt/new" && sync "$dir/mnt/new"
 mkdir "$dir/mnt/d" && mv "$dir/mnt/new" "$dir/mnt/d/renamed" && sync "$dir/mnt/d" "$dir/mnt"
 kill -KILL "$daemon"
-wait "$daemon" || true
+status=0
+wait "$daemon" || status=$?
+[ "$status" = 137 ] # killed, and nothing else
 umount -l "$dir/mnt"
 # LMDB makes its table of readers anew; the checkpoint is another copy.
 rm -rf "$dir/volume/meta/lock.mdb" "$dir/volume/checkpoints"
