@@ -32,6 +32,12 @@ static void open_flags(const VjFront *f, VjHandle *h, struct fuse_file_info *fi)
                     f->maps_direct_files;
     /* Whoever changes content invalidates it, so pages stay good over close and open. */
     fi->keep_cache = 1;
+    /*
+     * Else each close(2) of a reader makes the kernel write back what others have stored through a
+     * mapping, which may clear what somebody is appending (README, "Known limits"); and it costs
+     * a request.  A writer's close(2) tells errors.
+     */
+    fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
 #ifdef HAVE_STRUCT_FUSE_FILE_INFO_PARALLEL_DIRECT_WRITES
     fi->parallel_direct_writes = 1;
 #endif

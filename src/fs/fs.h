@@ -180,7 +180,7 @@ uint64_t vj_fs_handle_ino(const VjHandle *h);
 /* It was opened for reading. */
 bool vj_fs_handle_readable(const VjHandle *h);
 
-/* At each close(2): starts write-back; tells an error of earlier ones, once a handle. */
+/* At each close(2) of a writer: starts write-back; tells an error of earlier ones, once a handle. */
 int vj_fs_flush(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
 /* Durable on 0; blocks.  Tells an error of earlier write-back too, as vj_fs_flush does. */
 int vj_fs_fsync(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;

@@ -299,6 +299,32 @@ def held_rule_3_the_answer_waits_for_mapped_stores(d):
 
 
 @test
+def held_a_reader_that_closes_writes_nothing_back(d):
+    """A page that holds the end is dirty by a mapped store, a write makes the file longer, and
+    somebody who has only read closes it: were the page written back by that, the kernel would
+    clear what lies behind the end that it knows, which is what the write has just brought."""
+    p = d + "/f"
+    data = pattern(2 * PAGE + 100)
+    fd = opened(p, data)
+    m = mmap.mmap(fd, 2 * PAGE + 100)
+    m[2 * PAGE + 10:2 * PAGE + 14] = b"mark"
+    got = []
+    with Hold("write_reply") as held:
+        t = later(write_and_read, (fd,), b"W" * 200, 2 * PAGE + 100, 4 * PAGE, got)
+        held.arrived()
+        reader = os.open(p, os.O_RDONLY)
+        eq(len(os.pread(reader, PAGE, 0)), PAGE)
+        later(os.close, reader).done()
+        held.release()
+        t.done()
+    expected = data[:2 * PAGE + 10] + b"mark" + data[2 * PAGE + 14:] + b"W" * 200
+    eq(got[0], expected)
+    eq(stored(p, len(expected)), expected)
+    m.close()
+    os.close(fd)
+
+
+@test
 def plain_rule_3_a_write_into_a_page_that_was_dropped(d):
     """The kernel holds such a page locked until the answer, which may not wait for it."""
     p = d + "/f"
