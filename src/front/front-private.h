@@ -56,6 +56,27 @@ bool vj_known_has(VjKnown *k, uint64_t ino);
 /* Inodes, and the bytes that the tables take. */
 void vj_known_size(VjKnown *k, uint64_t *inodes, uint64_t *bytes);
 
+/* ---- ranges of pages (ranges.c) ------------------------------------------------------ */
+
+typedef struct VjPageRange {
+    uint64_t first, last; /* page numbers, inclusive */
+} VjPageRange;
+
+/* The pages of @len bytes at @offset; of one byte where @len is 0. */
+VjPageRange vj_pages_of(uint64_t offset, uint64_t len);
+/* The same; @len 0: to the end of any file. */
+VjPageRange vj_pages_from(uint64_t offset, uint64_t len);
+
+/* A set of pages: a GArray of VjPageRange, which the caller locks, or NULL while it is empty. */
+/* Adds @r, and makes the set if need be; false: there are @most ranges already, and the last one
+ * grew to hold it. */
+bool vj_ranges_add(GArray **ranges, guint most, VjPageRange r);
+/* Takes @r out.  Where one range would have to become two and there are @most, more stays. */
+void vj_ranges_remove(GArray *ranges, guint most, VjPageRange r);
+bool vj_ranges_meet(const GArray *ranges, VjPageRange r);
+/* Cuts @offset and @len down to where the set meets them; false: nowhere. */
+bool vj_ranges_common(const GArray *ranges, uint64_t *offset, uint64_t *len);
+
 /* ---- who is in a file while it is edited (gate.c) ------------------------------------ */
 
 typedef struct VjGates VjGates;

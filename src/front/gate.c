@@ -36,10 +36,6 @@
 
 #define NO_PAGE UINT64_MAX
 
-typedef struct PageRange {
-    uint64_t first, last; /* page numbers, inclusive */
-} PageRange;
-
 typedef struct StaleRange {
     uint64_t from, to;
     uint64_t ticket; /* rises along the queue; who waits for a smaller one has got it */
@@ -55,14 +51,14 @@ struct VjGate {
     bool window;     /* applied, second invalidation not yet returned */
     bool resting;    /* in the shard's queue of recent gates */
     VjEdited edited; /* in the window */
-    GArray *touched; /* PageRange: read or written in the window; NULL until needed */
-    /* PageRange: read near an edit, since the last plain WRITE and not invalidated since */
+    GArray *touched; /* VjPageRange: read or written in the window; NULL until needed */
+    /* VjPageRange: read near an edit, since the last plain WRITE and not invalidated since */
     GArray *reads;
     bool marking;       /* an edit has begun: what brings pages is noted in `held` */
     uint64_t bare_from; /* page: from there on the kernel holds none but `held`.  NO_PAGE:
                          * that is not known of any */
     uint64_t note_from; /* page: from there on that is noted; bare_from or before it */
-    GArray *held;       /* PageRange; NULL until needed */
+    GArray *held;       /* VjPageRange; NULL until needed */
     bool
         end_known; /* the last byte of the file is end_byte while `writes` is end_writes */
     uint8_t end_byte;
@@ -212,104 +208,9 @@ static void gate_unref(Shard *s, VjGate *g) VJ_REQUIRES(s->lock)
 
 /* ---- the window --------------------------------------------------------------------- */
 
-static PageRange pages_of(uint64_t offset, uint64_t len)
+static void touch(VjGate *g, VjPageRange r)
 {
-    return (PageRange){offset / VJ_PAGE_BYTES,
-                       (offset + MAX(len, 1) - 1) / VJ_PAGE_BYTES};
-}
-
-/* Adds @r to @ranges; false when there was no room and the last one grew to hold it. */
-static bool ranges_add(GArray **ranges, guint most, PageRange r)
-{
-    PageRange *last;
-
-    if (*ranges == NULL) {
-        *ranges = g_array_new(FALSE, FALSE, sizeof(PageRange));
-    }
-    for (guint i = 0; i < (*ranges)->len; i++) {
-        PageRange *t = &g_array_index(*ranges, PageRange, i);
-
-        if (r.first <= t->last + 1 && t->first <= r.last + 1) {
-            t->first = MIN(t->first, r.first);
-            t->last = MAX(t->last, r.last);
-            return true;
-        }
-    }
-    if ((*ranges)->len < most) {
-        g_array_append_val(*ranges, r);
-        return true;
-    }
-    last = &g_array_index(*ranges, PageRange, most - 1);
-    last->first = MIN(last->first, r.first);
-    last->last = MAX(last->last, r.last);
-    return false;
-}
-
-/* Takes @r out of @ranges.  Where one would have to become two and there is no room, more
- * stays. */
-static void ranges_remove(GArray *ranges, guint most, PageRange r)
-{
-    for (guint i = 0; ranges != NULL && i < ranges->len;) {
-        PageRange *t = &g_array_index(ranges, PageRange, i);
-        PageRange behind = {r.last + 1, t->last};
-
-        if (r.first > t->last || t->first > r.last) {
-            i++;
-        } else if (t->first < r.first && t->last > r.last) {
-            if (ranges->len < most) {
-                t->last = r.first - 1;
-                g_array_append_val(ranges, behind);
-            }
-            i++;
-        } else if (t->first < r.first) {
-            t->last = r.first - 1;
-            i++;
-        } else if (t->last > r.last) {
-            t->first = r.last + 1;
-            i++;
-        } else {
-            g_array_remove_index_fast(ranges, i);
-        }
-    }
-}
-
-/* Cuts @offset and @len down to where @ranges meet them; false: nowhere. */
-static bool ranges_common(const GArray *ranges, uint64_t *offset, uint64_t *len)
-{
-    uint64_t from = UINT64_MAX, to = 0, end = *offset + *len;
-    PageRange r = pages_of(*offset, *len);
-
-    for (guint i = 0; ranges != NULL && i < ranges->len; i++) {
-        const PageRange *t = &g_array_index(ranges, PageRange, i);
-
-        if (r.first <= t->last && t->first <= r.last) {
-            from = MIN(from, MAX(t->first, r.first));
-            to = MAX(to, MIN(t->last, r.last) + 1);
-        }
-    }
-    if (to == 0) {
-        return false;
-    }
-    *offset = MAX(*offset, from * VJ_PAGE_BYTES);
-    *len = MIN(end, to * VJ_PAGE_BYTES) - *offset;
-    return true;
-}
-
-static bool ranges_meet(const GArray *ranges, PageRange r)
-{
-    for (guint i = 0; ranges != NULL && i < ranges->len; i++) {
-        const PageRange *t = &g_array_index(ranges, PageRange, i);
-
-        if (r.first <= t->last && t->first <= r.last) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void touch(VjGate *g, PageRange r)
-{
-    if (!ranges_add(&g->touched, GATE_TOUCHED_MAX, r)) {
+    if (!vj_ranges_add(&g->touched, GATE_TOUCHED_MAX, r)) {
         vj_log_warn(
             "inode %" G_GUINT64_FORMAT
             ": too many scattered reads during one edit to tell mapped pages apart",
@@ -319,7 +220,7 @@ static void touch(VjGate *g, PageRange r)
 
 static bool is_touched(const VjGate *g, uint64_t page)
 {
-    return ranges_meet(g->touched, (PageRange){page, page});
+    return vj_ranges_meet(g->touched, (VjPageRange){page, page});
 }
 
 static void part_add(GArray *parts, uint64_t skip, uint64_t offset, uint64_t len)
@@ -393,26 +294,19 @@ static GArray *split(const VjGate *g, uint64_t offset, uint64_t len)
  * before it began, so their notes go with it; what comes in later is noted anew, also where
  * nothing was known before: the invalidation may have passed that page already.
  */
-static bool may_hold(const VjGate *g, PageRange r)
+static bool may_hold(const VjGate *g, VjPageRange r)
 {
     if (!g->marking || r.first < g->bare_from) {
         return true;
     }
-    return ranges_meet(g->held, r);
+    return vj_ranges_meet(g->held, r);
 }
 
-static void note_held(VjGate *g, PageRange r)
+static void note_held(VjGate *g, VjPageRange r)
 {
     if (g->marking && r.last >= g->note_from) {
-        (void)ranges_add(&g->held, GATE_HELD_MAX, r);
+        (void)vj_ranges_add(&g->held, GATE_HELD_MAX, r);
     }
-}
-
-/* len 0: to the end. */
-static PageRange pages_from(uint64_t offset, uint64_t len)
-{
-    return (PageRange){offset / VJ_PAGE_BYTES,
-                       len == 0 ? UINT64_MAX : (offset + len - 1) / VJ_PAGE_BYTES};
 }
 
 bool vj_gate_may_hold(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len)
@@ -421,7 +315,7 @@ bool vj_gate_may_hold(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len)
     bool may;
 
     vj_mutex_lock(&s->lock);
-    may = may_hold(g, pages_from(offset, len));
+    may = may_hold(g, vj_pages_from(offset, len));
     vj_mutex_unlock(&s->lock);
     return may;
 }
@@ -471,17 +365,17 @@ void vj_gate_enter(VjGates *gates, uint64_t ino, VjPassKind kind, uint64_t offse
     if (kind != VJ_PASS_READ && kind != VJ_PASS_READ_DIRECT) {
         g->writes++;
     } else if (pass->hot && kind == VJ_PASS_READ) {
-        (void)ranges_add(&g->reads, GATE_READS_MAX, pages_of(offset, len));
+        (void)vj_ranges_add(&g->reads, GATE_READS_MAX, vj_pages_of(offset, len));
     }
     if (kind != VJ_PASS_READ_DIRECT && kind != VJ_PASS_SIZE) {
-        note_held(g, pages_of(offset, len));
+        note_held(g, vj_pages_of(offset, len));
     }
     if (g->window) {
         if (kind == VJ_PASS_WRITE_PAGE) {
             pass->parts = split(g, offset, len);
         } else if (kind == VJ_PASS_READ || kind == VJ_PASS_WRITE ||
                    kind == VJ_PASS_WRITE_DIRECT) {
-            touch(g, pages_of(offset, len));
+            touch(g, vj_pages_of(offset, len));
         }
     }
     vj_mutex_unlock(&s->lock);
@@ -494,8 +388,8 @@ void vj_gate_enter(VjGates *gates, uint64_t ino, VjPassKind kind, uint64_t offse
 static void forget_reads(VjGate *g, uint64_t from, uint64_t to)
 {
     if (from < to) {
-        ranges_remove(g->reads, GATE_READS_MAX,
-                      (PageRange){from / VJ_PAGE_BYTES, (to - 1) / VJ_PAGE_BYTES});
+        vj_ranges_remove(g->reads, GATE_READS_MAX,
+                         (VjPageRange){from / VJ_PAGE_BYTES, (to - 1) / VJ_PAGE_BYTES});
     }
 }
 
@@ -523,7 +417,7 @@ bool vj_gate_leave(VjGates *gates, VjPass *pass)
     }
     /* Only a READ since the edit can have brought a page back without these bytes. */
     if (is_write(pass->kind) && (pass->hot || g->edits != pass->edits)) {
-        again = ranges_common(g->reads, &pass->offset, &pass->len);
+        again = vj_ranges_common(g->reads, &pass->offset, &pass->len);
     }
     if ((pass->kind == VJ_PASS_WRITE || pass->kind == VJ_PASS_SIZE) && g->reads != NULL) {
         /* The next WRITE is sent when this one is answered: to it these are old. */
@@ -570,7 +464,7 @@ bool vj_gate_edit_try(VjGates *gates, uint64_t ino, uint64_t offset, uint64_t le
 
     vj_mutex_lock(&s->lock);
     g = g_hash_table_lookup(s->gates, &ino);
-    mine = g != NULL && !g->busy && !may_hold(g, pages_from(offset, len));
+    mine = g != NULL && !g->busy && !may_hold(g, vj_pages_from(offset, len));
     if (mine) {
         g->refs++;
         g->busy = true;
@@ -620,8 +514,8 @@ bool vj_gate_open(VjGates *gates, VjGate *g, const VjEdited *edited, const uint8
     g->applied++;
     g->raising_before = g->raising;
     g->raised_before_us = g->raised_us;
-    window =
-        edited->changed && may_hold(g, pages_from(MIN(edited->at, edited->old_size), 0));
+    window = edited->changed &&
+             may_hold(g, vj_pages_from(MIN(edited->at, edited->old_size), 0));
     g->window = window;
     g->edited = *edited;
     if (end != NULL) {
@@ -678,8 +572,8 @@ void vj_gate_note_read(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len)
     Shard *s = shard_of(gates, g->ino);
 
     vj_mutex_lock(&s->lock);
-    (void)ranges_add(&g->reads, GATE_READS_MAX, pages_of(offset, len));
-    note_held(g, pages_of(offset, len));
+    (void)vj_ranges_add(&g->reads, GATE_READS_MAX, vj_pages_of(offset, len));
+    note_held(g, vj_pages_of(offset, len));
     vj_mutex_unlock(&s->lock);
 }
 
@@ -862,7 +756,7 @@ void vj_gate_forget_reads(VjGates *gates, VjGate *g, uint64_t offset, uint64_t l
 
     vj_mutex_lock(&s->lock);
     forget_reads(g, offset, len == 0 ? UINT64_MAX : offset + len);
-    ranges_remove(g->held, GATE_HELD_MAX, pages_from(offset, len));
+    vj_ranges_remove(g->held, GATE_HELD_MAX, vj_pages_from(offset, len));
     if (len == 0) {
         g->note_from = MIN(g->note_from, offset / VJ_PAGE_BYTES);
     }

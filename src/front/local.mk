@@ -17,4 +17,5 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/ops-io.c \
 	src/front/ops-ioctl.c \
 	src/front/ops.c \
+	src/front/ranges.c \
 	src/front/serve.c

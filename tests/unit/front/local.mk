@@ -13,3 +13,6 @@ UNIT_TESTS += tests/unit/front/test-mounter
 tests_unit_front_test_mounter_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 tests_unit_front_test_mounter_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=statx,--wrap=mount,--wrap=umount2
+
+UNIT_TESTS += tests/unit/front/test-ranges
+tests_unit_front_test_ranges_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
