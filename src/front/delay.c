@@ -14,9 +14,6 @@
  * threads: how many request threads there are at most.  quiet: milliseconds that a WRITE waits
  * for invalidations at most.
  *
- * pages_known=1: edits leave out invalidations of what the kernel cannot hold ("Edits before no
- * cached page" in README.md).
- *
  * For scripts/bench options: idle: how many request threads may wait; background: of the kernel's
  * requests; io_kib: the largest READ and WRITE; off: capabilities that are not asked for, names
  * of off_names joined by "+".
@@ -47,7 +44,6 @@ static const VjOptSpec delay_options[] = {
     {.name = "quiet", .type = VJ_OPT_NUMBER, .min = 1, .max = 600000, .help = "ms"},
     {.name = "idle", .type = VJ_OPT_NUMBER, .min = 1, .max = 1024, .help = "count"},
     {.name = "background", .type = VJ_OPT_NUMBER, .min = 4, .max = 1024, .help = "count"},
-    {.name = "pages_known", .type = VJ_OPT_NUMBER, .max = 1, .help = "0 or 1"},
     {.name = "io_kib", .type = VJ_OPT_NUMBER, .min = 4, .max = 1024, .help = "KiB"},
     {.name = "off", .type = VJ_OPT_STRING, .help = "names"},
     {.name = "hold", .type = VJ_OPT_STRING, .help = "directory of fifos"},
@@ -106,7 +102,6 @@ bool vj_delays_parse(const char *text, VjDelays *out, GError **error)
         out->ms[i] = (unsigned)vj_opts_number(opts, delay_options[i].name);
     }
     out->threads = number_or(opts, "threads", out->threads);
-    out->pages_known = number_or(opts, "pages_known", 0) != 0;
     out->idle = number_or(opts, "idle", out->idle);
     out->background = number_or(opts, "background", out->background);
     out->io_bytes = number_or(opts, "io_kib", out->io_bytes / 1024) * 1024;

@@ -84,8 +84,6 @@ typedef struct VjGate VjGate;
 typedef struct VjJob VjJob;
 
 VjGates *vj_gates_new(void);
-/* Edits leave out invalidations of what the kernel cannot hold (gate.c).  Before requests come. */
-void vj_gates_know_pages(VjGates *gates);
 void vj_gates_free(VjGates *gates);
 
 typedef enum VjPassKind {
@@ -341,7 +339,6 @@ typedef struct VjDelays {
     int64_t
         quiet_us; /* how long a WRITE waits for invalidations: VJ_FRONT_QUIET_WRITE_US */
     char *dir;    /* of the fifos; owned; NULL: none */
-    bool pages_known; /* as vj_gates_know_pages */
 } VjDelays;
 
 bool vj_delays_parse(const char *text, VjDelays *out, GError **error);

@@ -354,9 +354,6 @@ bool vj_front_run(const VjFrontConfig *config, GError **error)
     fuse_set_log_func(fuse_log_line);
     if (vj_delays_parse(g_getenv("VARJFS_TEST_DELAY"), &f->delays, error) &&
         session_new(f, config, error) && session_mount(f, config, error)) {
-        if (f->delays.pages_known) {
-            vj_gates_know_pages(f->gates);
-        }
         ok = front_serve(f, config, error);
     }
     front_free(f);

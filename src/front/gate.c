@@ -92,7 +92,6 @@ typedef struct Shard {
 } Shard;
 
 struct VjGates {
-    bool knows_pages; /* set before requests come */
     Shard shard[GATE_SHARDS];
 };
 
@@ -114,11 +113,6 @@ static void gate_free(gpointer data)
         g_array_unref(g->held);
     }
     g_free(g);
-}
-
-void vj_gates_know_pages(VjGates *gates)
-{
-    gates->knows_pages = true;
 }
 
 VjGates *vj_gates_new(void)
@@ -484,7 +478,7 @@ void vj_gate_edit_start(VjGates *gates, VjGate *g)
         g_array_set_size(g->reads, 0);
     }
     g->editing = true;
-    g->marking = gates->knows_pages;
+    g->marking = true;
     g->edits++;
     g->teller = 0;
     vj_mutex_unlock(&s->lock);
@@ -540,7 +534,7 @@ bool vj_gate_end_byte(VjGates *gates, VjGate *g, uint64_t writes, uint8_t *byte)
     bool known;
 
     vj_mutex_lock(&s->lock);
-    known = gates->knows_pages && g->end_known && g->end_writes == writes;
+    known = g->end_known && g->end_writes == writes;
     *byte = g->end_byte;
     vj_mutex_unlock(&s->lock);
     return known;

@@ -131,7 +131,6 @@ static void world_begin(void)
     front->awaited = g_hash_table_new(NULL, NULL);
     front->left = g_hash_table_new(NULL, NULL);
     front->gates = vj_gates_new();
-    vj_gates_know_pages(front->gates);
     front->editor = vj_editor_new(front);
     front->syncers = g_thread_pool_new(vj_front_sync_job, front, 4, FALSE, NULL);
 }

@@ -24,7 +24,6 @@ rules()
 }
 
 rules plain ""
-rules plain_rule_2 pages_known=1
 rules few threads=4
 # Whatever the machine is busy with, a WRITE waits for its invalidation.
 rules held "hold=$T/hold,quiet=600000"

@@ -19,7 +19,6 @@ static int setup(void **state)
     Fixture *f = g_new0(Fixture, 1);
 
     f->gates = vj_gates_new();
-    vj_gates_know_pages(f->gates);
     vj_clock_set_for_test(NULL, 0);
     *state = f;
     return 0;
