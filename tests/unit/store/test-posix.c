@@ -5,8 +5,10 @@
  */
 #include "store-test.h"
 
+#include <linux/fs.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 
@@ -66,6 +68,30 @@ static void test_layout(void **state)
     assert_int_equal(fstatat(t->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW), 0);
     assert_true(S_ISREG(st.st_mode) && st.st_size == 5);
     assert_int_equal(st.st_mode & 077, 0);
+}
+
+/* ext4 is told that directories of objects have nothing to do with each other. */
+static void test_directories_are_spread(void **state)
+{
+    VjStoreTest *t = *state;
+    VJ_AUTO_FD fd = -1;
+    int flags = 0;
+
+    fd = openat(t->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    if (ioctl(fd, FS_IOC_GETFLAGS, &flags) != 0) {
+        skip(); /* there are no flags here */
+    }
+    flags |= FS_TOPDIR_FL;
+    if (ioctl(fd, FS_IOC_SETFLAGS, &flags) != 0) {
+        skip();
+    }
+    vj_store_test_put(t->s, 1, 5);
+    vj_fd_close(&fd);
+    fd = openat(t->dir_fd, "0000000000", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(ioctl(fd, FS_IOC_GETFLAGS, &flags), 0);
+    assert_true((flags & FS_TOPDIR_FL) != 0);
 }
 
 static bool exists(VjStoreTest *t, const char *name)
@@ -651,6 +677,7 @@ static void test_killed(void **state)
 static const struct CMUnitTest tests[] = {
     STORE_TEST(test_format_file),
     STORE_TEST(test_layout),
+    STORE_TEST(test_directories_are_spread),
     STORE_TEST(test_empty_directories_go),
     STORE_TEST(test_directory_removed_behind_us),
     STORE_TEST(test_stale_directory_is_not_believed),
