@@ -305,6 +305,10 @@ void vj_front_handle_drop(VjFront *f, VjHandle *h);
 /* Serves with up to @most threads until the connection or the session ends, or f->ending. -errno. */
 int vj_serve(VjFront *f, unsigned most) G_GNUC_WARN_UNUSED_RESULT;
 
+/* The thread that calls does nothing from now on that waits for another request: it answers, and counts
+ * as one that waits.  Threads: any. */
+void vj_serve_answers(void);
+
 /* The buffer of a WRITE on its way into a file. */
 typedef struct VjLoan {
     void *block; /* for vj_fs_write_block(), which takes it or not */

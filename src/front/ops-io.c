@@ -17,6 +17,7 @@ static VjFront *front_of(fuse_req_t req)
 
 static void reply_status(fuse_req_t req, int r)
 {
+    vj_serve_answers();
     fuse_reply_err(req, r < 0 ? vj_front_errno(r) : 0);
 }
 
@@ -59,6 +60,7 @@ void vj_front_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     }
     vj_front_handle_add(f, h);
     open_flags(f, h, fi);
+    vj_serve_answers();
     if (fuse_reply_open(req, fi) != 0) {
         vj_front_handle_drop(f, h);
     }
@@ -77,6 +79,7 @@ static void reply_create(fuse_req_t req, int r, const VjAttr *attr, VjHandle *h,
     vj_front_handle_add(f, h);
     vj_front_entry(f, attr, &e);
     open_flags(f, h, fi);
+    vj_serve_answers();
     if (fuse_reply_create(req, &e, fi) != 0) {
         vj_front_handle_drop(f, h);
         vj_front_forget_one(f, e.ino, 1);
@@ -115,7 +118,7 @@ void vj_front_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
     vj_front_handle_drop(front_of(req), vj_front_handle(fi));
-    fuse_reply_err(req, 0);
+    reply_status(req, 0);
 }
 
 void vj_front_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -177,6 +180,7 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
     r = vj_fs_read(vj_front_handle(fi), (uint64_t)off, room, size, &got);
     (void)vj_gate_leave(f->gates, &pass);
     vj_front_hold(f, VJ_HOLD_READ_REPLY);
+    vj_serve_answers();
     if (r < 0) {
         fuse_reply_err(req, vj_front_errno(r));
     } else {
@@ -410,6 +414,9 @@ void vj_front_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size
     vj_front_hold(f, VJ_HOLD_WRITE_REPLY);
     vj_trace(front, "ino %" G_GUINT64_FORMAT ": %s %" G_GUINT64_FORMAT "+%zu: answer %d",
              (uint64_t)ino, kind, (uint64_t)off, size, r);
+    if (!fi->writepage) {
+        vj_serve_answers();
+    }
     if (r < 0) {
         fuse_reply_err(req, vj_front_errno(r));
     } else {

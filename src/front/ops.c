@@ -47,6 +47,7 @@ static VjFront *front_of(fuse_req_t req)
 /* 0 or an error, as the whole answer. */
 static void reply_status(fuse_req_t req, int r)
 {
+    vj_serve_answers();
     fuse_reply_err(req, r < 0 ? vj_front_errno(r) : 0);
 }
 
@@ -84,6 +85,7 @@ static void reply_entry(fuse_req_t req, int r, const VjAttr *attr)
     VjFront *f = front_of(req);
     struct fuse_entry_param e;
 
+    vj_serve_answers();
     if (r < 0) {
         fuse_reply_err(req, vj_front_errno(r));
         return;
@@ -96,6 +98,7 @@ static void reply_entry(fuse_req_t req, int r, const VjAttr *attr)
 
 static void reply_attr(fuse_req_t req, int r, const VjAttr *attr)
 {
+    vj_serve_answers();
     if (r < 0) {
         fuse_reply_err(req, vj_front_errno(r));
     } else {
@@ -129,6 +132,7 @@ static void front_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         r = vj_fs_lookup(front_of(req)->fs, &who, parent, name, &attr);
     }
     if (r == -ENOENT && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
+        vj_serve_answers();
         fuse_reply_entry(req, &absent);
         return;
     }
@@ -278,6 +282,7 @@ static void front_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
     (void)fi;
     before_size(req, ino);
     r = vj_fs_getattr(f->fs, ino, &attr);
+    vj_serve_answers();
     if (r < 0) {
         fuse_reply_err(req, vj_front_errno(r));
         return;

@@ -32,6 +32,7 @@ typedef struct Worker {
     GThread *
         handle; /* guarded by front->lock: to be joined; NULL: its maker has not got it yet */
     uint8_t *block; /* of VJ_FS_BLOCK_BYTES; the request stands from HEAD_SKIP on */
+    bool waits;     /* counted already: it has nothing left to do but to answer */
 } Worker;
 
 struct VjServer {
@@ -184,7 +185,7 @@ static bool go_on(VjServer *s)
     return true;
 }
 
-static void serve(VjServer *s, const Worker *w)
+static void serve(VjServer *s, Worker *w)
 {
     size_t len;
 
@@ -197,9 +198,24 @@ static void serve(VjServer *s, const Worker *w)
             are_too_few(s->front); /* those that there are do it all */
         }
         fuse_session_process_buf(s->front->session, &request);
-        if (!go_on(s)) {
+        if (!w->waits && !go_on(s)) {
             return;
         }
+        w->waits = false;
+    }
+}
+
+/*
+ * Whom the answer wakes often sends the next request before the thread that gave it is back: on the
+ * same processor, or because to wake somebody takes long.  Counted only then, a thread was started
+ * and ended for nothing.
+ */
+void vj_serve_answers(void)
+{
+    Worker *w = this_worker;
+
+    if (w != NULL && !w->waits) {
+        w->waits = go_on(w->server);
     }
 }
 
