@@ -29,6 +29,8 @@
 #define DIR_CACHE_SLOTS 16u
 /* Directories that flush_removes() syncs one by one; more of them by one syncfs. */
 #define REMOVED_DIRS_MAX 8u
+/* Smaller objects are left to the flush, which writes many of them together. */
+#define WRITE_OUT_LEAST 65536u
 /* How often one call starts again because a directory was removed or a name was taken. */
 #define TRIES_MAX 16
 
@@ -226,6 +228,17 @@ static int create_object(PosixStore *p, uint64_t id, int *fd, uint64_t *nonce,
     }
 }
 
+/*
+ * Whoever put an object will flush: a large one is on its way meanwhile.  What fails here is told by
+ * the sync that covers it, as what fails when the kernel writes pages of its own accord.
+ */
+static void begin_write_out(int fd, uint64_t bytes)
+{
+    if (bytes >= WRITE_OUT_LEAST) {
+        (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+    }
+}
+
 /* After a failed put; @dir is still in use. */
 static void forget_object(const PosixStore *p, uint64_t id, uint64_t nonce, int dir_fd)
 {
@@ -260,6 +273,7 @@ static int posix_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_c
         result = data_error(p, "write", id, -result);
         forget_object(p, id, nonce, dir.fd);
     } else {
+        begin_write_out(fd, vj_store_iov_bytes(iov, iov_count));
         dir_fd = dir.fd;
         result =
             vj_posix_sync_put_done(&p->sync, (VjFdKey){id, nonce}, failures, &fd, &dir);

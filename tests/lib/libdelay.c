@@ -2,8 +2,8 @@
 /*
  * libdelay.c - LD_PRELOAD: this process has a slow device
  *
- * VJ_TEST_SYNC_DELAY_MS   every sync (fsync, fdatasync, sync_file_range, syncfs, sync,
- * msync with MS_SYNC, and a write through O_SYNC, O_DSYNC or RWF_DSYNC) takes so many
+ * VJ_TEST_SYNC_DELAY_MS   every sync (fsync, fdatasync, sync_file_range that waits, syncfs,
+ * sync, msync with MS_SYNC, and a write through O_SYNC, O_DSYNC or RWF_DSYNC) takes so many
  * milliseconds longer VJ_TEST_WRITE_BPS       writes to regular files below
  * VJ_TEST_WRITE_PREFIX pass at so many bytes per second, all of the process together, as
  * through one device VJ_TEST_WRITE_PREFIX    a directory's absolute path; not set: all
@@ -44,7 +44,7 @@ struct Control {
     _Atomic uint64_t syncs;       /* 0: all that have ended, of the kinds below */
     _Atomic uint64_t fsyncs;      /* 1 */
     _Atomic uint64_t fdatasyncs;  /* 2 */
-    _Atomic uint64_t range_syncs; /* 3: sync_file_range */
+    _Atomic uint64_t range_syncs; /* 3: sync_file_range that waits */
     _Atomic uint64_t fs_syncs;    /* 4: syncfs, sync */
     _Atomic uint64_t map_syncs;   /* 5: msync */
     _Atomic uint64_t write_syncs; /* 6: writes through O_SYNC, O_DSYNC, RWF_DSYNC */
@@ -313,6 +313,9 @@ int sync_file_range(int fd, off64_t offset, off64_t len, unsigned flags)
     int ret;
 
     set_up();
+    if ((flags & (SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER)) == 0) {
+        return real.sync_file_range(fd, offset, len, flags); /* waits for nothing */
+    }
     begin_sync(&control->range_syncs);
     ret = real.sync_file_range(fd, offset, len, flags);
     end_sync(&control->range_syncs);

@@ -37,6 +37,9 @@ static void do_syncs(int fd, const char *path)
     must(fdatasync(fd) == 0, "fdatasync");
     must(fdatasync(fd) == 0, "fdatasync");
     must(sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE) == 0, "sync_file_range");
+    must(sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) ==
+             0,
+         "sync_file_range");
     must(msync(map, 4096, MS_SYNC) == 0, "msync");
     must(msync(map, 4096, MS_ASYNC) == 0, "msync");
     munmap(map, 4096);
