@@ -24,6 +24,9 @@ tests_stress_test_history_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
 
 MOUNT_TESTS += tests/stress/load.sh
 
+TEST_HELPERS += tests/stress/append
+tests_stress_append_LDADD = $(LDADD_base)
+
 TEST_HELPERS += tests/stress/memory
 tests_stress_memory_LDADD = $(LDADD_base)
 MOUNT_TESTS += tests/stress/memory.sh
