@@ -27,15 +27,18 @@
 /* The small queue may have this part of the budget before the main one has to give. */
 #define VJ_CACHE_SMALL_SHARE 4u
 #define VJ_CACHE_USES_MOST 3u
+/* A longer read is no piece: whoever reads on gets as much at a time. */
+#define VJ_CACHE_PIECE_MOST 32768u
 
 struct VjCacheEntry {
     guint64 id;
     /* guarded by the cache's lock: */
     GList link;
     unsigned users;
-    unsigned uses;    /* again, since it entered its queue or went round */
-    uint32_t read_to; /* where the last use ended */
-    bool in_main;     /* else in the small queue */
+    unsigned uses;         /* again, since it entered its queue or went round */
+    uint32_t read_to;      /* where the last use ended */
+    uint32_t pieces_bytes; /* read by vj_cache_find in pieces that were not there */
+    bool in_main;          /* else in the small queue */
     bool loading;
     bool in_parts;      /* not all of it can be read: do not try to load it whole again */
     VjTrailer *trailer; /* does not change while users > 0 */
@@ -159,6 +162,14 @@ static VjCacheEntry *entry_new(VjObjectCache *c, uint64_t id)
     return e;
 }
 
+static void count_use(VjCacheEntry *e, uint32_t start, uint32_t len)
+{
+    if (start != e->read_to) {
+        e->uses = MIN(e->uses + 1, VJ_CACHE_USES_MOST);
+    }
+    e->read_to = start + len;
+}
+
 /* For a read of content bytes [@start, @start + @len). */
 static VjCacheEntry *entry_of(VjObjectCache *c, uint64_t id, uint32_t start, uint32_t len)
 {
@@ -168,10 +179,9 @@ static VjCacheEntry *entry_of(VjObjectCache *c, uint64_t id, uint32_t start, uin
     vj_mutex_assert_held(&c->lock);
     if (e == NULL) {
         e = entry_new(c, id);
-    } else if (start != e->read_to) {
-        e->uses = MIN(e->uses + 1, VJ_CACHE_USES_MOST);
+        e->read_to = start;
     }
-    e->read_to = start + len;
+    count_use(e, start, len);
     e->users++;
     return e;
 }
@@ -187,6 +197,47 @@ bool vj_cache_has(VjObjectCache *c, uint64_t id)
     has = e != NULL && (e->plain != NULL || e->loading);
     vj_mutex_unlock(&c->lock);
     return has;
+}
+
+/* A piece of @e is not there: true: load all of it. */
+static bool count_piece(const VjObjectCache *c, VjCacheEntry *e, const VjObject *object,
+                        uint32_t start, uint32_t len)
+{
+    if (len > VJ_CACHE_PIECE_MOST || start == e->read_to) {
+        return false;
+    }
+    if (e->pieces_bytes < object->plain_bytes) {
+        e->pieces_bytes += len;
+        return false;
+    }
+    return !e->loading && !e->in_parts &&
+           c->bytes + object->stored_bytes <= c->budget_bytes;
+}
+
+VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t start,
+                          uint32_t len, void *dst)
+{
+    guint64 key = object->id;
+    VjCacheFind found = VJ_CACHE_NONE;
+    VjBuf *plain = NULL;
+    VjCacheEntry *e;
+
+    vj_mutex_lock(&c->lock);
+    e = g_hash_table_lookup(c->entries, &key);
+    if (e != NULL && e->plain != NULL) {
+        plain = vj_buf_ref(e->plain);
+        count_use(e, start, len);
+        c->stats.cache_hits++;
+        found = VJ_CACHE_COPIED;
+    } else if (e != NULL && count_piece(c, e, object, start, len)) {
+        found = VJ_CACHE_WORTH_WHOLE;
+    }
+    vj_mutex_unlock(&c->lock);
+    if (plain != NULL) {
+        memcpy(dst, plain->data + start, len);
+        vj_buf_unref(plain);
+    }
+    return found;
 }
 
 void vj_cache_drop(VjObjectCache *c, uint64_t id)

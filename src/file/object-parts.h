@@ -106,6 +106,21 @@ void vj_cache_init(VjObjectCache *c, uint64_t budget_bytes);
 void vj_cache_clear(VjObjectCache *c);
 /* Its plaintext is there, or somebody loads it. */
 bool vj_cache_has(VjObjectCache *c, uint64_t id);
+typedef enum VjCacheFind {
+    VJ_CACHE_NONE,
+    VJ_CACHE_COPIED,     /* what was asked for is in @dst */
+    VJ_CACHE_WORTH_WHOLE /* it is not there, but should be loaded whole now */
+} VjCacheFind;
+
+/*
+ * vj_cache_find - a read of content bytes [@start, @start + @len) of an object that is read past the cache
+ *
+ * Pieces that do not follow one another are counted.  When as much as the whole object has been read in
+ * pieces and it is asked for again, then nobody above keeps it, and it is worth its place here, if
+ * there is room: nothing else is put out for it.
+ */
+VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t start,
+                          uint32_t len, void *dst);
 /* @id is gone. */
 void vj_cache_drop(VjObjectCache *c, uint64_t id);
 

@@ -279,6 +279,29 @@ static int read_blocks(VjObjects *o, const VjObject *object, const VjTrailer *t,
     return decode_blocks(o, object, &spec, t, first, stored->data, start, dst, len);
 }
 
+/* By way of the cache; @whole: all of the object stays there. */
+static int read_cached(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
+                       uint32_t len, bool whole)
+{
+    const VjCacheRead read = {start, len, whole};
+    g_autoptr(VjBuf) plain = NULL;
+    const VjTrailer *trailer;
+    VjCacheEntry *entry;
+    int rc = vj_cache_use(o, object, &read, &entry, &plain, &trailer);
+
+    if (rc < 0) {
+        return rc;
+    }
+    if (plain != NULL) {
+        memcpy(dst, plain->data + start, len);
+    } else {
+        rc = read_blocks(o, object, trailer, start, dst, len);
+    }
+    g_clear_pointer(&plain, vj_buf_unref);
+    vj_cache_done(&o->cache, entry);
+    return rc;
+}
+
 /* What is gotten of an object and is not wanted, at its ends: room for so many bytes. */
 #define SPILL_BYTES (4 * VJ_STORED_EVEN_BYTES)
 
@@ -373,8 +396,17 @@ static int read_straight(VjObjects *o, const VjObject *object, uint32_t start, v
     VjCodecSpec spec;
     Straight s;
     bool varying;
-    int rc = shape_of(o, object, &spec, &varying);
+    int rc;
 
+    switch (vj_cache_find(&o->cache, object, start, len, dst)) {
+    case VJ_CACHE_COPIED:
+        return 0;
+    case VJ_CACHE_WORTH_WHOLE:
+        return read_cached(o, object, start, dst, len, true);
+    case VJ_CACHE_NONE:
+        break;
+    }
+    rc = shape_of(o, object, &spec, &varying);
     if (rc < 0) {
         return rc;
     }
@@ -452,12 +484,6 @@ void vj_object_load_ahead(VjObjects *o, const VjObject *object)
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
                    uint32_t len, bool whole)
 {
-    g_autoptr(VjBuf) plain = NULL;
-    const VjTrailer *trailer;
-    VjCacheEntry *entry;
-    VjCacheRead read;
-    int rc;
-
     g_assert(len <= object->plain_bytes && start <= object->plain_bytes - len);
     if (len == 0) {
         return 0;
@@ -466,17 +492,5 @@ int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *d
     if (goes_straight(object)) {
         return read_straight(o, object, start, dst, len);
     }
-    read = (VjCacheRead){start, len, load_whole(o, object, len, whole)};
-    rc = vj_cache_use(o, object, &read, &entry, &plain, &trailer);
-    if (rc < 0) {
-        return rc;
-    }
-    if (plain != NULL) {
-        memcpy(dst, plain->data + start, len);
-    } else {
-        rc = read_blocks(o, object, trailer, start, dst, len);
-    }
-    g_clear_pointer(&plain, vj_buf_unref);
-    vj_cache_done(&o->cache, entry);
-    return rc;
+    return read_cached(o, object, start, dst, len, load_whole(o, object, len, whole));
 }

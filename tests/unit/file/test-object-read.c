@@ -73,7 +73,7 @@ static void test_a_whole_object_costs_one_get_and_then_none(void **state)
     assert_int_equal(stats_of(f).cache_misses, 1);
 }
 
-/* Content that stands in the store as it is: from there to the reader, and never kept. */
+/* Content that stands in the store as it is: from there to the reader, and not kept. */
 static void test_plain_content_goes_straight(void **state)
 {
     static const struct {
@@ -106,6 +106,69 @@ static void test_plain_content_goes_straight(void **state)
         since = gets_since(f, &before);
         assert_int_equal(since.gets, reads[i].gets);
         assert_true(since.get_bytes < reads[i].len + 2 * 4096);
+    }
+    assert_true(stats_of(f).cache_bytes < 8192);
+}
+
+/* Reads the whole blocks of BIG bytes one by one: block @step comes after block 0; store gets that it took. */
+static uint64_t read_pieces(Fixture *f, const VjObject *object, const uint8_t *bytes,
+                            uint32_t step)
+{
+    enum { BLOCKS = BIG / 4096 };
+    VjStoreStats before;
+
+    vj_store_stats(f->store, &before);
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        read_at(f, object, bytes, i * step % BLOCKS * 4096, 4096, false);
+    }
+    return gets_since(f, &before).gets;
+}
+
+static void test_pieces_that_are_wanted_again_are_kept(void **state)
+{
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(1, BIG);
+    uint64_t blocks = BIG / 4096;
+    VjObject object;
+
+    must_put(f, bytes, BIG, &object);
+    assert_int_equal(read_pieces(f, &object, bytes, 5), blocks + 1);
+    assert_true(stats_of(f).cache_bytes < 8192);
+    assert_true(read_pieces(f, &object, bytes, 5) <=
+                4); /* then as much was read as there is */
+    assert_true(stats_of(f).cache_bytes >= BIG);
+    assert_int_equal(read_pieces(f, &object, bytes, 7), 0);
+}
+
+static void test_pieces_in_a_row_are_not_kept(void **state)
+{
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(1, BIG);
+    uint64_t blocks = BIG / 4096;
+    VjObject object;
+
+    must_put(f, bytes, BIG, &object);
+    assert_int_equal(read_pieces(f, &object, bytes, 1), blocks + 1);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(read_pieces(f, &object, bytes, 1), blocks);
+    }
+    assert_true(stats_of(f).cache_bytes < 8192);
+}
+
+static void test_pieces_put_nothing_out(void **state)
+{
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(1, BIG);
+    uint64_t blocks = BIG / 4096;
+    VjObject object;
+
+    fixture_close_objects(f);
+    f->cache_bytes = BIG; /* and the trailer */
+    fixture_open_objects(f);
+    must_put(f, bytes, BIG, &object);
+    assert_int_equal(read_pieces(f, &object, bytes, 5), blocks + 1);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(read_pieces(f, &object, bytes, 5), blocks);
     }
     assert_true(stats_of(f).cache_bytes < 8192);
 }
@@ -360,6 +423,9 @@ static const struct CMUnitTest tests[] = {
     TEST(test_a_part_costs_its_blocks_and_the_trailer_once),
     TEST(test_a_whole_object_costs_one_get_and_then_none),
     TEST(test_plain_content_goes_straight),
+    TEST(test_pieces_that_are_wanted_again_are_kept),
+    TEST(test_pieces_in_a_row_are_not_kept),
+    TEST(test_pieces_put_nothing_out),
     TEST(test_a_small_object_is_one_get),
     TEST(test_the_cache_keeps_its_budget),
     TEST(test_what_is_in_use_is_not_evicted),
