@@ -16,7 +16,7 @@
  *   insert, delete, replace    COUNT times BYTES at random in the RANGE (1 byte) from OFFSET by
  *              varjfs's ioctl; replace takes half as many away; -f: fsync each
  *   create     COUNT files in the directory PATH for each process, BYTES written into each
- *   stat       of the files that create made, asked of the file system
+ *   stat       of the files that create made, asked of the file system, four times
  *   rename     of these, there and back: 2 COUNT renames
  *   unlink     of these
  *   list       the names in the directory PATH, read from end to end
@@ -331,8 +331,8 @@ static void run_stat(const Job *job)
     char name[4200];
     struct statx st;
 
-    for (uint64_t i = 0; i < count; i++) {
-        name_of(name, sizeof name, job, i, "");
+    for (uint64_t i = 0; i < job->work->factor * count; i++) {
+        name_of(name, sizeof name, job, i % count, "");
         must(syscall(SYS_statx, AT_FDCWD, name, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS,
                      &st),
              0, name);
@@ -399,7 +399,7 @@ static const Work works[] = {
     {"delete", run_edit, MICROSECONDS, 1},
     {"replace", run_edit, MICROSECONDS, 1},
     {"create", run_create, PER_S, 1},
-    {"stat", run_stat, PER_S, 1},
+    {"stat", run_stat, PER_S, 4},
     {"rename", run_rename, PER_S, 2},
     {"unlink", run_unlink, PER_S, 1},
     {"list", run_list, PER_S, 1},

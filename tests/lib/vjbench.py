@@ -13,6 +13,7 @@ language prints lines as tests/bench/figure.h has them, and calls this file: vjb
 """
 
 import datetime
+import contextlib
 import json
 import os
 import resource
@@ -235,6 +236,42 @@ def forget_pages(path):
         os.close(fd)
 
 
+def find_daemon(command, directory):
+    """The process of @command that serves @directory."""
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as f:
+                words = f.read().split(b"\0")
+        except (OSError, NotADirectoryError):
+            continue
+        if os.path.basename(words[0]) == os.fsencode(command) and os.fsencode(directory) in words:
+            return int(entry)
+    return None
+
+
+def bind(processors, targets):
+    os.sched_setaffinity(0, processors)
+    for pid in filter(None, (t.pid() for t in targets)):
+        for _ in range(2):  # also what a thread that was not yet bound has started
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                try:
+                    os.sched_setaffinity(int(thread), processors)
+                except ProcessLookupError:
+                    pass
+
+
+@contextlib.contextmanager
+def on_one_processor(*targets):
+    """This process, its children and the daemons of @targets: where a caller and a daemon take turns,
+    a wake-up on another processor takes longer than all the rest, or not, as the scheduler likes."""
+    processors = os.sched_getaffinity(0)
+    bind({max(processors)}, targets)
+    try:
+        yield
+    finally:
+        bind(processors, targets)
+
+
 class Below:
     """The directory itself."""
     name = "below"
@@ -256,6 +293,10 @@ class Below:
         self.sync()
         forget_pages(self.source)
 
+    def pid(self):
+        """The daemon's; None: there is none."""
+        return None
+
     def close(self):
         pass
 
@@ -272,6 +313,9 @@ class Passthrough(Below):
 
     def mount(self):
         run(find_passthrough(), "-o", f"source={self.source}", self.directory)
+
+    def pid(self):
+        return find_daemon(os.path.basename(find_passthrough()), self.directory)
 
     def begin_cold(self):
         self.close()
@@ -311,15 +355,7 @@ class Varjfs(Below):
         return json.loads(text)
 
     def pid(self):
-        for entry in os.listdir("/proc"):
-            try:
-                with open(f"/proc/{entry}/cmdline", "rb") as f:
-                    words = f.read().split(b"\0")
-            except (OSError, NotADirectoryError):
-                continue
-            if os.path.basename(words[0]) == b"varjfs" and os.fsencode(self.directory) in words:
-                return int(entry)
-        return None
+        return find_daemon("varjfs", self.directory)
 
     def anonymous_kib(self):
         """RssAnon of the daemon."""
