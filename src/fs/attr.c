@@ -132,27 +132,32 @@ static int has_capability(VjFs *fs, uint64_t ino, bool *out)
     return r < 0 ? r : vj_xattr_exists(txn, ino, CAPABILITY_XATTR, out);
 }
 
-int vj_fs_clear_privileges(VjFs *fs, const VjCaller *who, uint64_t ino)
+int vj_fs_clear_privileges_seen(VjFs *fs, const VjCaller *who, const VjInode *inode)
 {
     static const VjSetattr nothing;
-    SetOp op = {.ino = ino, .set = &nothing, .now = vj_clock_real()};
-    VjInode inode;
-    int r = vj_file_getattr(fs->volume, ino, &inode);
+    SetOp op = {.ino = inode->ino, .set = &nothing};
+    int r = has_capability(fs, inode->ino, &op.capability);
 
-    if (r == 0) {
-        r = has_capability(fs, ino, &op.capability);
-    }
     if (r < 0) {
         return r;
     }
-    if ((inode.mode & (S_ISUID | S_ISGID)) && !vj_caller_capable(who, CAP_FSETID)) {
-        op.member = is_member(who, inode.gid);
-        op.clear = set_id_bits(inode.mode, op.member) != 0;
+    if ((inode->mode & (S_ISUID | S_ISGID)) && !vj_caller_capable(who, CAP_FSETID)) {
+        op.member = is_member(who, inode->gid);
+        op.clear = set_id_bits(inode->mode, op.member) != 0;
     }
     if (!op.clear && !op.capability) {
         return 0;
     }
+    op.now = vj_clock_real();
     return vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
+}
+
+int vj_fs_clear_privileges(VjFs *fs, const VjCaller *who, uint64_t ino)
+{
+    VjInode inode;
+    int r = vj_file_getattr(fs->volume, ino, &inode);
+
+    return r < 0 ? r : vj_fs_clear_privileges_seen(fs, who, &inode);
 }
 
 static int set_size(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,

@@ -92,6 +92,9 @@ void vj_fs_forget_read(VjFs *fs, uint64_t ino);
 void vj_fs_settle_read(VjHandle *h);
 
 void vj_fs_attr(const VjInode *inode, VjAttr *out);
+/* As vj_fs_clear_privileges, by who has just looked at @inode. */
+int vj_fs_clear_privileges_seen(VjFs *fs, const VjCaller *who,
+                                const VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_name_check(const char *name) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_fs_time_later(struct timespec a, struct timespec b);
 

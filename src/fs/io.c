@@ -286,7 +286,7 @@ int vj_fs_replace(VjFs *fs, const VjCaller *who, VjHandle *h, const VjEdit *edit
         out->size > VJ_FILE_SIZE_MAX) {
         return -EFBIG;
     }
-    r = vj_fs_clear_privileges(fs, who, h->ino);
+    r = vj_fs_clear_privileges_seen(fs, who, &inode);
     if (r < 0) {
         return r;
     }
@@ -346,7 +346,7 @@ int vj_fs_shift(VjFs *fs, const VjCaller *who, VjHandle *h, const VjFileShift *s
     if (vj_file_change_count(h->file) != shift->change) {
         return -EBUSY;
     }
-    r = vj_fs_clear_privileges(fs, who, h->ino);
+    r = vj_fs_clear_privileges_seen(fs, who, &inode);
     if (r == 0) {
         r = vj_file_shift(h->file, shift);
     }
