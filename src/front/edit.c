@@ -10,6 +10,7 @@
  *   close the gate, apply, open  between requests
  *   invalidate again             pages that were read or dirtied meanwhile
  *   store the last byte          a growing edit: else an existing mapping gives SIGBUS there
+ *   invalidate the old end       if its page has come back before the kernel knew of the new one
  *   reply
  *
  * An invalidation is left out where the gate knows that the kernel holds no page behind the edit;
@@ -115,30 +116,42 @@ static bool last_byte(VjFront *f, const VjJob *job, const VjEdited *edited,
     return true;
 }
 
-/* The byte at the new end: extends the kernel's idea of the size for existing mappings. */
-static void store_last_byte(VjFront *f, const VjJob *job, const VjEdited *edited)
+/* The page in which @at lies, and all behind it, are to be invalidated. */
+static void job_stale(VjJob *job, uint64_t at)
 {
-    uint64_t at = edited->size - 1;
+    at -= at % VJ_PAGE_BYTES;
+    job->stale_from = job->stale ? MIN(job->stale_from, at) : at;
+    job->stale = true;
+}
+
+/* The byte at the new end: extends the kernel's idea of the size for existing mappings. */
+static void store_last_byte(VjFront *f, VjJob *job)
+{
+    uint64_t at = job->edited.size - 1, old_size = job->edited.old_size;
     uint64_t writes = vj_gate_writes(f->gates, job->gate);
     uint8_t byte;
     struct fuse_bufvec buf = FUSE_BUFVEC_INIT(1);
     int r;
 
-    if (!last_byte(f, job, edited, writes, &byte)) {
-        return;
+    if (last_byte(f, job, &job->edited, writes, &byte)) {
+        buf.buf[0].mem = &byte;
+        if (at % VJ_PAGE_BYTES == 0) {
+            /* Else a page that the kernel has not got stays one that has to be read. */
+            vj_gate_note_read(f->gates, job->gate, at, 1);
+        }
+        vj_lock_assert_none();
+        r = fuse_lowlevel_notify_store(f->session, job->ino, (off_t)at, &buf, 0);
+        vj_trace(front, "ino %" G_GUINT64_FORMAT ": store %" G_GUINT64_FORMAT ": %d",
+                 job->ino, at, r);
+        /* A WRITE that came between the two lines above may have changed that byte. */
+        if (vj_gate_writes(f->gates, job->gate) != writes) {
+            job_stale(job, at);
+        }
     }
-    buf.buf[0].mem = &byte;
-    if (at % VJ_PAGE_BYTES == 0) {
-        /* Else a page that the kernel has not got stays one that has to be read. */
-        vj_gate_note_read(f->gates, job->gate, at, 1);
-    }
-    vj_lock_assert_none();
-    r = fuse_lowlevel_notify_store(f->session, job->ino, (off_t)at, &buf, 0);
-    vj_trace(front, "ino %" G_GUINT64_FORMAT ": store %" G_GUINT64_FORMAT ": %d",
-             job->ino, at, r);
-    /* A WRITE that came between the two lines above may have changed that byte. */
-    if (vj_gate_writes(f->gates, job->gate) != writes) {
-        invalidate(f, job->ino, at, 1);
+    /* Written back before that, it has been cleared behind the end that the kernel knew. */
+    if (old_size % VJ_PAGE_BYTES != 0 &&
+        vj_gate_may_hold(f->gates, job->gate, old_size, 1)) {
+        job_stale(job, old_size);
     }
 }
 
@@ -205,66 +218,120 @@ static const uint8_t *brought_end(const VjJob *job, const VjEdited *edited)
     return job->edit.hole ? &zero : (const uint8_t *)job->edit.src + (edited->len - 1);
 }
 
-static int apply(VjFront *f, const VjJob *job, VjEdited *edited)
+static int apply(VjFront *f, VjJob *job)
 {
     int r;
 
     if (job->shift.len > 0) {
-        r = vj_fs_shift(f->fs, &job->who, job->handle, &job->shift, edited);
+        r = vj_fs_shift(f->fs, &job->who, job->handle, &job->shift, &job->edited);
     } else {
-        r = vj_fs_replace(f->fs, &job->who, job->handle, &job->edit, edited);
+        r = vj_fs_replace(f->fs, &job->who, job->handle, &job->edit, &job->edited);
     }
     if (r < 0) {
-        edited->changed = false;
+        job->edited.changed = false;
     }
     return r;
 }
 
-/* Answers @job.  Returns the next one of its inode, whose turn it is, or NULL. */
-static VjJob *edit_run(VjFront *f, const VjJob *job)
+/* Up to the opening of the gate behind the edit. */
+static void begin(VjFront *f, VjJob *job, bool may_invalidate)
 {
-    VjEdited edited = {.at = 0};
-    bool window = false;
-    uint64_t from, len;
-    VjJob *next;
-    int r = edit_range(f, job, &from, &len);
+    const VjEdited *edited = &job->edited;
+    uint64_t from;
 
+    job->result = edit_range(f, job, &from, &job->reach);
     vj_gate_edit_start(f->gates, job->gate);
-    if (r == 0) {
-        if (vj_gate_may_hold(f->gates, job->gate, from, len)) {
-            drop_pages(f, job, from, len);
+    if (job->result == 0) {
+        /* Not for the sake of what has come since vj_gate_edit_try: it is in the window. */
+        if (may_invalidate && vj_gate_may_hold(f->gates, job->gate, from, job->reach)) {
+            drop_pages(f, job, from, job->reach);
         }
         vj_front_hold(f, VJ_HOLD_APPLY);
         vj_gate_close(f->gates, job->gate);
-        r = apply(f, job, &edited);
-        window = vj_gate_open(f->gates, job->gate, &edited, brought_end(job, &edited));
+        job->result = apply(f, job);
+        job->window = vj_gate_open(f->gates, job->gate, edited, brought_end(job, edited));
         vj_trace(front,
                  "ino %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT
                  " bytes at %" G_GUINT64_FORMAT " become %" G_GUINT64_FORMAT ": %d",
-                 job->ino, edited.old_len, edited.at, edited.len, r);
+                 job->ino, edited->old_len, edited->at, edited->len, job->result);
     }
-    if (edited.changed) {
+    job->stage = VJ_JOB_APPLIED;
+    if (edited->changed) {
         vj_front_hold(f, VJ_HOLD_EDIT);
-        if (window) {
-            drop_pages(f, job, MIN(edited.at, edited.old_size), len);
-        } else {
-            invalidate_attributes(f, job->ino);
+    }
+}
+
+/* Pages in old coordinates go; true: done. */
+static bool settle(VjFront *f, VjJob *job, bool may_invalidate)
+{
+    const VjEdited *edited = &job->edited;
+
+    if (edited->changed && job->window) {
+        if (!may_invalidate) {
+            return false;
         }
+        drop_pages(f, job, MIN(edited->at, edited->old_size), job->reach);
+    } else if (edited->changed) {
+        invalidate_attributes(f, job->ino);
     }
     vj_gate_settle(f->gates, job->gate);
-    if (edited.changed && edited.size > edited.old_size) {
-        store_last_byte(f, job, &edited);
-    } else if (edited.changed && edited.size < edited.old_size) {
-        if (vj_gate_raise_wait(f->gates, job->gate, job->who.pid)) {
-            /* What was read meanwhile shows a size that has been raised since. */
-            drop_pages(f, job, edited.size / VJ_PAGE_BYTES * VJ_PAGE_BYTES, 0);
-        }
+    job->stage = VJ_JOB_SETTLED;
+    return true;
+}
+
+/* Of the new size. */
+static void tell(VjFront *f, VjJob *job)
+{
+    const VjEdited *edited = &job->edited;
+
+    if (edited->changed && edited->size > edited->old_size) {
+        store_last_byte(f, job);
+    } else if (edited->changed && edited->size < edited->old_size &&
+               vj_gate_raise_wait(f->gates, job->gate, job->who.pid)) {
+        /* What was read meanwhile shows a size that has been raised since. */
+        job_stale(job, edited->size);
+    }
+    job->stage = VJ_JOB_TOLD;
+}
+
+/* Answers @job.  Returns the next one of its inode, whose turn it is, or NULL. */
+static VjJob *finish(VjFront *f, const VjJob *job)
+{
+    VjJob *next;
+
+    if (job->edited.changed && job->edited.size < job->edited.old_size) {
         vj_gate_untold(f->gates, job->gate, job->who.pid);
     }
     /* Before the answer: else the caller's next edit comes while this one is not over. */
     next = vj_gate_edit_end(f->gates, job->gate);
-    reply_edit(job, r, &edited);
+    reply_edit(job, job->result, &job->edited);
     return next;
+}
+
+/*
+ * Goes on with @job.  False: something is to be invalidated, and @may_invalidate says that this
+ * thread must not; another one goes on.  True: it is answered, and *@next is the next one of its inode,
+ * whose turn it is, or NULL.
+ */
+static bool edit_run(VjFront *f, VjJob *job, bool may_invalidate, VjJob **next)
+{
+    if (job->stage == VJ_JOB_NEW) {
+        begin(f, job, may_invalidate);
+    }
+    if (job->stage == VJ_JOB_APPLIED && !settle(f, job, may_invalidate)) {
+        return false;
+    }
+    if (job->stage == VJ_JOB_SETTLED) {
+        tell(f, job);
+    }
+    if (job->stale) {
+        if (!may_invalidate) {
+            return false;
+        }
+        drop_pages(f, job, job->stale_from, 0);
+    }
+    *next = finish(f, job);
+    return true;
 }
 
 static void job_free(VjJob *job)
@@ -291,7 +358,7 @@ static gpointer edit_thread(gpointer data)
 
     vj_mutex_lock(&e->lock);
     for (;;) {
-        VjJob *job = g_queue_pop_head(&e->ready), *next;
+        VjJob *job = g_queue_pop_head(&e->ready), *next = NULL;
 
         if (job == NULL) {
             if (e->stop && e->count == 0) {
@@ -301,7 +368,7 @@ static gpointer edit_thread(gpointer data)
             continue;
         }
         vj_mutex_unlock(&e->lock);
-        next = edit_run(e->front, job);
+        (void)edit_run(e->front, job, true, &next);
         job_free(job);
         vj_mutex_lock(&e->lock);
         edit_done(e, next);
@@ -434,11 +501,22 @@ void vj_editor_free(VjEditor *e)
     g_free(e);
 }
 
+/* What a request thread has begun and must not go on with; nothing in it is needed any more that
+ * comes into the file. */
+static VjJob *rest_of(const VjJob *job)
+{
+    VjJob *rest = g_new(VjJob, 1);
+
+    *rest = *job;
+    rest->edit.src = rest->shift.src = NULL;
+    return rest;
+}
+
 bool vj_editor_run(VjEditor *e, VjJob *job)
 {
     VjFront *f = e->front;
+    VjJob *next = NULL;
     uint64_t from, len;
-    VjJob *next;
     bool may;
 
     if (!vj_front_has_threads(f) || edit_range(f, job, &from, &len) < 0) {
@@ -455,7 +533,16 @@ bool vj_editor_run(VjEditor *e, VjJob *job)
         return false;
     }
     may = vj_gate_edit_try(f->gates, job->ino, from, len, &job->gate);
-    next = may ? edit_run(f, job) : NULL;
+    if (may && !edit_run(f, job, false, &next)) {
+        VjJob *rest = rest_of(job);
+
+        vj_mutex_lock(&e->lock);
+        e->here--;
+        g_queue_push_tail(&e->ready, rest); /* still counted */
+        vj_cond_signal(&e->wake);
+        vj_mutex_unlock(&e->lock);
+        return true;
+    }
     vj_mutex_lock(&e->lock);
     e->here--;
     edit_done(e, next);

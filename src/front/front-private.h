@@ -112,6 +112,9 @@ typedef struct VjPass {
     bool raises; /* set before _leave: its answer may make the kernel's size larger */
     uint64_t applied; /* edits, at that time */
     GArray *parts;    /* of VjPassPart; NULL: the request as it stands */
+    /* Of a WRITE_PAGE: zeroes from here to the end of the page are not to be believed. */
+    uint64_t cleared_from;
+    uint64_t cleared_to; /* not above cleared_from: all are */
 } VjPass;
 
 /*
@@ -122,6 +125,13 @@ typedef struct VjPass {
  */
 void vj_gate_enter(VjGates *gates, uint64_t ino, VjPassKind kind, uint64_t offset,
                    uint64_t len, VjPass *pass);
+/*
+ * What of @parts of @buf is to be stored; free it with g_array_unref.  The kernel clears a page behind
+ * the end that it knows before it sends it, and an edit has moved the end since: such zeroes are
+ * nobody's.  One that is somebody's, in these microseconds, was stored beside the edit.
+ */
+GArray *vj_pass_believed(const VjPass *pass, const char *buf, const VjPassPart *parts,
+                         size_t count);
 /* The request is done with the file.  True: what it wrote must be invalidated again; of a
  * WRITE, what @pass's offset and len are then. */
 bool vj_gate_leave(VjGates *gates, VjPass *pass);
@@ -209,6 +219,13 @@ bool vj_gate_stale_withdraw(VjGates *gates, uint64_t ino, uint64_t ticket);
 
 /* ---- edits and invalidations (edit.c) ------------------------------------------------ */
 
+typedef enum VjJobStage {
+    VJ_JOB_NEW,
+    VJ_JOB_APPLIED, /* the second invalidation comes next */
+    VJ_JOB_SETTLED, /* the kernel's idea of the size comes next */
+    VJ_JOB_TOLD,    /* what that has left stale comes next */
+} VjJobStage;
+
 struct VjJob {
     fuse_req_t req;
     uint64_t ino;
@@ -218,6 +235,14 @@ struct VjJob {
     VjFileShift shift; /* instead of the edit when its len is not 0 */
     VjBuf *data;       /* owned; what comes into the file points into it.  NULL: a hole */
     VjGate *gate;
+    VjJobStage stage;
+    /* From VJ_JOB_APPLIED on: */
+    int result; /* -errno */
+    VjEdited edited;
+    bool window;    /* the kernel may hold pages in old coordinates */
+    uint64_t reach; /* bytes from the edit on that its pages change in; 0: to the end */
+    bool stale;     /* from VJ_JOB_TOLD on: pages from stale_from on have to go */
+    uint64_t stale_from;
 };
 
 typedef struct VjEditor VjEditor;
@@ -228,8 +253,8 @@ void vj_editor_stop(VjEditor *e);
 void vj_editor_free(VjEditor *e);
 /*
  * Makes the edit in the caller's request thread and answers it, where it has nothing to wait for
- * but requests that other request threads serve.  False: @job is to be submitted.  @job and what
- * it points to are the caller's.
+ * but requests that other request threads serve; where that turns out otherwise an edit thread does the
+ * rest.  False: @job is to be submitted.  @job and what it points to are the caller's.
  */
 bool vj_editor_run(VjEditor *e, VjJob *job);
 /* Takes @job and answers its request, at once with -ENOMEM when too many wait. */

@@ -63,6 +63,9 @@ struct VjGate {
         end_known; /* the last byte of the file is end_byte while `writes` is end_writes */
     uint8_t end_byte;
     uint64_t end_writes;
+    /* While the kernel learns of an end behind this one: it clears what lies from here on in the
+     * page when that is written back.  NO_PAGE: no such page. */
+    uint64_t cleared_from;
     uint64_t edits;          /* begun so far */
     uint64_t writes;         /* in and out */
     uint64_t told;           /* edits that the kernel knows the size of; up to `edits` */
@@ -178,7 +181,7 @@ static VjGate *gate_ref(Shard *s, uint64_t ino) VJ_REQUIRES(s->lock)
         sweep(s);
         g = g_new0(VjGate, 1);
         g->ino = ino;
-        g->bare_from = g->note_from = NO_PAGE;
+        g->bare_from = g->note_from = g->cleared_from = NO_PAGE;
         g_queue_init(&g->jobs);
         g_hash_table_insert(s->gates, &g->ino, g);
     }
@@ -269,6 +272,35 @@ static GArray *split(const VjGate *g, uint64_t offset, uint64_t len)
         at = to;
     }
     return parts;
+}
+
+/* @part of @buf, but for zeroes that the kernel may have put there. */
+static void add_believed(GArray *believed, const VjPass *pass, const char *buf,
+                         VjPassPart part)
+{
+    uint64_t from = 0; /* of the run that is being collected */
+
+    for (uint64_t i = 0; i <= part.len; i++) {
+        uint64_t at = part.offset + i;
+        bool doubted = i < part.len && at >= pass->cleared_from &&
+                       at < pass->cleared_to && buf[part.skip + i] == 0;
+
+        if (doubted || i == part.len) {
+            part_add(believed, part.skip + from, part.offset + from, i - from);
+            from = i + 1;
+        }
+    }
+}
+
+GArray *vj_pass_believed(const VjPass *pass, const char *buf, const VjPassPart *parts,
+                         size_t count)
+{
+    GArray *believed = g_array_new(FALSE, FALSE, sizeof(VjPassPart));
+
+    for (size_t i = 0; i < count; i++) {
+        add_believed(believed, pass, buf, parts[i]);
+    }
+    return believed;
 }
 
 /* ---- what the kernel may hold --------------------------------------------------------- */
@@ -363,6 +395,10 @@ void vj_gate_enter(VjGates *gates, uint64_t ino, VjPassKind kind, uint64_t offse
     }
     if (kind != VJ_PASS_READ_DIRECT && kind != VJ_PASS_SIZE) {
         note_held(g, vj_pages_of(offset, len));
+    }
+    if (kind == VJ_PASS_WRITE_PAGE && g->cleared_from != NO_PAGE) {
+        pass->cleared_from = g->cleared_from;
+        pass->cleared_to = (g->cleared_from / VJ_PAGE_BYTES + 1) * VJ_PAGE_BYTES;
     }
     if (g->window) {
         if (kind == VJ_PASS_WRITE_PAGE) {
@@ -512,6 +548,10 @@ bool vj_gate_open(VjGates *gates, VjGate *g, const VjEdited *edited, const uint8
              may_hold(g, vj_pages_from(MIN(edited->at, edited->old_size), 0));
     g->window = window;
     g->edited = *edited;
+    if (edited->changed && edited->size > edited->old_size &&
+        edited->old_size % VJ_PAGE_BYTES != 0) {
+        g->cleared_from = edited->old_size;
+    }
     if (end != NULL) {
         g->end_known = true;
         g->end_writes = g->writes;
@@ -729,6 +769,7 @@ VjJob *vj_gate_edit_end(VjGates *gates, VjGate *g)
     vj_mutex_lock(&s->lock);
     g_assert(g->busy && !g->closed && !g->window);
     g->editing = false;
+    g->cleared_from = NO_PAGE;
     if (g->teller == 0 && g->told + 1 == g->edits) {
         tell(s, g);
     } else {

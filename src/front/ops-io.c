@@ -303,6 +303,7 @@ static int write_through_gate(VjFront *f, fuse_ino_t ino, const char *buf, size_
 static int pages_through_gate(VjFront *f, fuse_ino_t ino, const char *buf, size_t size,
                               uint64_t off, const struct fuse_file_info *fi, Stale *stale)
 {
+    g_autoptr(GArray) believed = NULL;
     VjPassPart whole = {0, off, size};
     const VjPassPart *parts = &whole;
     size_t count = 1;
@@ -317,6 +318,11 @@ static int pages_through_gate(VjFront *f, fuse_ino_t ino, const char *buf, size_
             stale->moved.from = parts[0].offset;
             stale->moved.to = parts[count - 1].offset + parts[count - 1].len;
         }
+    }
+    if (pass.cleared_from < pass.cleared_to) {
+        believed = vj_pass_believed(&pass, buf, parts, count);
+        parts = (const VjPassPart *)(void *)believed->data;
+        count = believed->len;
     }
     r = write_pages(f, vj_front_handle(fi), buf, parts, count);
     (void)vj_gate_leave(f->gates, &pass);

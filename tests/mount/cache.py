@@ -325,6 +325,69 @@ def held_a_reader_that_closes_writes_nothing_back(d):
 
 
 @test
+def held_rule_2_a_page_that_comes_when_an_edit_has_begun(d):
+    """Nothing was cached when it began, so a request thread makes it; what has come by the time that it is
+    applied is in old coordinates."""
+    p = d + "/f"
+    data = pattern(3 * PAGE + 10)
+    fd = opened(p, data)
+    m = mmap.mmap(fd, len(data))
+    edit(fd, 0, 1, data[:1])
+    for i, text in enumerate((b"insert", b"", b"another one")):
+        old = 0 if text else 6
+        with Hold("apply") as held:
+            t = later(edit, fd, 100, old, text)
+            held.arrived()
+            eq(os.pread(fd, len(data) + PAGE, 0), data, i)
+            m[2 * PAGE + 5:2 * PAGE + 9] = b"mark"
+            held.release()
+            t.done()
+        data = data[:2 * PAGE + 5] + b"mark" + data[2 * PAGE + 9:]
+        data = data[:100] + text + data[100 + old:]
+        eq(os.pread(fd, len(data) + PAGE, 0), data, i)
+        eq(stored(p, len(data)), data, i)
+    m.close()
+    os.close(fd)
+
+
+def write_back(fd):
+    """All dirty pages, and no fsync."""
+    r = ctypes.CDLL(None).sync_file_range(fd, ctypes.c_int64(0), ctypes.c_int64(0), 7)
+    assert r == 0, "sync_file_range"
+
+
+@test
+def held_rule_4_a_page_that_is_written_back_before_the_kernel_knows_the_end(d):
+    """An edit makes the file longer.  Before the kernel knows that, somebody reads the page that holds
+    the old end, stores into it, and it is written back: the kernel clears what lies behind the old end
+    in it, and would give that to readers, and to us when the page is dirty again."""
+    p = d + "/f"
+    for cached in (True, False):
+        data = pattern(700)
+        fd = opened(p, data)
+        m = mmap.mmap(fd, 700)
+        if cached:
+            eq(os.pread(fd, PAGE, 0), data)
+        edit(fd, 0, 1, data[:1])
+        with Hold("edit") as held:
+            t = later(edit, fd, 0, 0, b"I" * 300)
+            held.arrived()
+            m[10:12] = b"II"
+            write_back(fd)
+            held.release()
+            t.done()
+        expected = b"I" * 300 + data
+        eq(os.pread(fd, PAGE, 0), expected, cached)
+        m[12:14] = b"II"
+        write_back(fd)
+        eq(os.pread(fd, PAGE, 0), expected, cached)
+        eq(stored(p, 1000), expected, cached)
+        m.close()
+        os.close(fd)
+        os.unlink(p)
+
+
+@test
 def plain_rule_3_a_write_into_a_page_that_was_dropped(d):
     """The kernel holds such a page locked until the answer, which may not wait for it."""
     p = d + "/f"

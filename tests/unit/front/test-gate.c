@@ -129,6 +129,44 @@ static void expect_parts(const VjPass *p, const VjPassPart *parts, guint count)
     }
 }
 
+/* A page of the old end that comes back while the kernel learns of the new one. */
+static void test_cleared(void **state)
+{
+    static const VjEdited edited = {
+        .at = 0,
+        .len = 300,
+        .old_size = PAGE + 700,
+        .size = PAGE + 1000,
+        .changed = true,
+    };
+    static const VjPassPart expected[] = {
+        {0, PAGE, 702}, {704, PAGE + 704, 1}, {999, PAGE + 999, 1}, {PAGE, 2 * PAGE, 5}};
+    g_autofree char *buf = g_malloc0(2 * PAGE);
+    const VjPassPart parts[] = {{0, PAGE, 1000}, {PAGE, 2 * PAGE, 5}};
+    g_autoptr(GArray) believed = NULL;
+    Fixture *f = *state;
+    VjPass p;
+
+    memset(buf, 'x', 702); /* two bytes that somebody has stored, and two more */
+    buf[704] = buf[999] = 'x';
+    edit_to_window(f, &edited);
+    vj_gate_settle(f->gates, f->gate);
+    vj_gate_enter(f->gates, INO, VJ_PASS_WRITE, PAGE, 1000, &p);
+    assert_int_equal(p.cleared_to, 0); /* nobody else's pages */
+    (void)vj_gate_leave(f->gates, &p);
+    vj_gate_enter(f->gates, INO, VJ_PASS_WRITE_PAGE, PAGE, 1000, &p);
+    assert_int_equal(p.cleared_from, PAGE + 700);
+    assert_int_equal(p.cleared_to, 2 * PAGE);
+    believed = vj_pass_believed(&p, buf, parts, G_N_ELEMENTS(parts));
+    (void)vj_gate_leave(f->gates, &p);
+    p.parts = believed;
+    expect_parts(&p, expected, G_N_ELEMENTS(expected));
+    assert_null(vj_gate_edit_end(f->gates, f->gate));
+    vj_gate_enter(f->gates, INO, VJ_PASS_WRITE_PAGE, PAGE, 1000, &p);
+    assert_int_equal(p.cleared_to, 0);
+    (void)vj_gate_leave(f->gates, &p);
+}
+
 static void test_shift(void **state)
 {
     /* 100 bytes at page 2 + 50 become 30. */
@@ -764,6 +802,7 @@ static void test_raised(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(test_quiet_file, setup, teardown),
     cmocka_unit_test_setup_teardown(test_hot_writes, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_cleared, setup, teardown),
     cmocka_unit_test_setup_teardown(test_shift, setup, teardown),
     cmocka_unit_test_setup_teardown(test_failed_edit, setup, teardown),
     cmocka_unit_test_setup_teardown(test_random_shifts, setup, teardown),
