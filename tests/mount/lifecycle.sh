@@ -151,6 +151,12 @@ VARJFS_TEST_DELAY=fsync=1 mount_varjfs -o log=relative.log
 cd / || exit 1
 check "the log is where it was asked for" grep -q "fsync=1" "$T/relative.log"
 
+# libfuse reads this variable; with its rings an edit could end in a wait that nothing ends.
+umount_varjfs
+FUSE_URING_ENABLE=1 mount_varjfs -o sandbox=off
+is "no rings, whatever the environment says" \
+    "$(cat "/proc/$(daemon_pid)/task/"*/comm | grep -c '^fuse-ring')" 0
+
 # A limit of the shell on address space is lifted; sanitizers need more from the start.
 umount_varjfs
 big_is_whole()
