@@ -95,7 +95,7 @@ static void drop_pages(VjFront *f, const VjJob *job, uint64_t from, uint64_t len
 {
     bool ok;
 
-    vj_gate_forget_reads(f->gates, job->gate, from, len);
+    vj_gate_forget_marks(f->gates, job->gate, from, len);
     ok = invalidate(f, job->ino, from, len);
     vj_gate_dropped(f->gates, job->gate, from, len, ok);
 }
@@ -135,10 +135,7 @@ static void store_last_byte(VjFront *f, VjJob *job)
 
     if (last_byte(f, job, &job->edited, writes, &byte)) {
         buf.buf[0].mem = &byte;
-        if (at % VJ_PAGE_BYTES == 0) {
-            /* Else a page that the kernel has not got stays one that has to be read. */
-            vj_gate_note_read(f->gates, job->gate, at, 1);
-        }
+        vj_gate_note_store(f->gates, job->gate, at);
         vj_lock_assert_none();
         r = fuse_lowlevel_notify_store(f->session, job->ino, (off_t)at, &buf, 0);
         vj_trace(front, "ino %" G_GUINT64_FORMAT ": store %" G_GUINT64_FORMAT ": %d",

@@ -153,7 +153,7 @@ bool vj_gate_open(VjGates *gates, VjGate *gate, const VjEdited *edited,
                   const uint8_t *end);
 /* Whether the kernel may hold a page of the range; @len 0: from @offset to the end. */
 bool vj_gate_may_hold(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len);
-/* After vj_gate_forget_reads: the range was invalidated; @ok: and all of it is gone. */
+/* After vj_gate_forget_marks: the range was invalidated; @ok: and all of it is gone. */
 void vj_gate_dropped(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len,
                      bool ok);
 /*
@@ -164,8 +164,8 @@ bool vj_gate_end_byte(VjGates *gates, VjGate *gate, uint64_t writes, uint8_t *by
 void vj_gate_end_known(VjGates *gates, VjGate *gate, uint64_t writes, uint8_t byte);
 /* The second invalidation has returned. */
 void vj_gate_settle(VjGates *gates, VjGate *gate);
-/* The kernel gets these pages otherwise than by a READ. */
-void vj_gate_note_read(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len);
+/* The byte at @at is about to be stored into the page cache. */
+void vj_gate_note_store(VjGates *gates, VjGate *gate, uint64_t at);
 /* A pass with raises has been answered, to @who.  Nothing for the others. */
 void vj_gate_answered(VjGates *gates, const VjPass *pass, pid_t who);
 /* Behind an edit of @who: the kernel has probably taken the sizes of answers from before the
@@ -188,7 +188,7 @@ uint64_t vj_gate_writes(VjGates *gates, VjGate *gate);
 VjJob *vj_gate_edit_end(VjGates *gates, VjGate *gate);
 
 /* Pages that READs brought are about to be invalidated; @len 0: all from @offset on. */
-void vj_gate_forget_reads(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len);
+void vj_gate_forget_marks(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len);
 
 /*
  * Ranges to invalidate: a queue a gate, one at a time.

@@ -54,6 +54,9 @@ struct VjGate {
     GArray *touched; /* VjPageRange: read or written in the window; NULL until needed */
     /* VjPageRange: read near an edit, since the last plain WRITE and not invalidated since */
     GArray *reads;
+    /* Likewise: a byte of ours was stored there.  A WRITE that has filled such a page on its way in
+     * has that byte over its own. */
+    GArray *stored;
     bool marking;       /* an edit has begun: what brings pages is noted in `held` */
     uint64_t bare_from; /* page: from there on the kernel holds none but `held`.  NO_PAGE:
                          * that is not known of any */
@@ -108,6 +111,9 @@ static void gate_free(gpointer data)
     }
     if (g->reads != NULL) {
         g_array_unref(g->reads);
+    }
+    if (g->stored != NULL) {
+        g_array_unref(g->stored);
     }
     if (g->stale != NULL) {
         g_array_unref(g->stale);
@@ -274,14 +280,15 @@ static GArray *split(const VjGate *g, uint64_t offset, uint64_t len)
     return parts;
 }
 
-/* @part of @buf, but for zeroes that the kernel may have put there. */
+/* @part of @buf, but for zeroes that the kernel may have put there: behind an end in its own
+ * coordinates, wherever they belong now. */
 static void add_believed(GArray *believed, const VjPass *pass, const char *buf,
                          VjPassPart part)
 {
     uint64_t from = 0; /* of the run that is being collected */
 
     for (uint64_t i = 0; i <= part.len; i++) {
-        uint64_t at = part.offset + i;
+        uint64_t at = pass->offset + part.skip + i;
         bool doubted = i < part.len && at >= pass->cleared_from &&
                        at < pass->cleared_to && buf[part.skip + i] == 0;
 
@@ -415,17 +422,55 @@ void vj_gate_enter(VjGates *gates, uint64_t ino, VjPassKind kind, uint64_t offse
  * The kernel drops the pages that it has, and those whose READ is under way when they have
  * come: a mark from before that moment says nothing any more.
  */
-static void forget_reads(VjGate *g, uint64_t from, uint64_t to)
+static void forget_marks(VjGate *g, uint64_t from, uint64_t to)
 {
     if (from < to) {
-        vj_ranges_remove(g->reads, GATE_READS_MAX,
-                         (VjPageRange){from / VJ_PAGE_BYTES, (to - 1) / VJ_PAGE_BYTES});
+        VjPageRange r = {from / VJ_PAGE_BYTES, (to - 1) / VJ_PAGE_BYTES};
+
+        vj_ranges_remove(g->reads, GATE_READS_MAX, r);
+        vj_ranges_remove(g->stored, GATE_HELD_MAX, r);
+    }
+}
+
+/* The next WRITE is sent when what holds the kernel's lock of the inode is answered. */
+static void forget_all_marks(VjGate *g)
+{
+    if (g->reads != NULL) {
+        g_array_set_size(g->reads, 0);
+    }
+    if (g->stored != NULL) {
+        g_array_set_size(g->stored, 0);
     }
 }
 
 static bool is_write(VjPassKind kind)
 {
     return kind == VJ_PASS_WRITE || kind == VJ_PASS_WRITE_DIRECT;
+}
+
+/* Cuts @pass down to what its WRITE has left stale in the page cache; false: nothing. */
+static bool cut_to_stale(const VjGate *g, VjPass *pass)
+{
+    uint64_t end = pass->offset + pass->len;
+    uint64_t from = (pass->offset + VJ_PAGE_BYTES - 1) / VJ_PAGE_BYTES * VJ_PAGE_BYTES;
+    uint64_t len = MAX(end / VJ_PAGE_BYTES * VJ_PAGE_BYTES, from) - from;
+    /* Only what was up to date before the WRITE came in: pages that it fills. */
+    bool stored = pass->kind == VJ_PASS_WRITE && len > 0 &&
+                  vj_ranges_common(g->stored, &from, &len);
+    /* Only a READ since the edit can have brought a page back without these bytes. */
+    bool read = vj_ranges_common(g->reads, &pass->offset, &pass->len);
+
+    if (stored) {
+        uint64_t to = from + len;
+
+        if (read) {
+            to = MAX(to, pass->offset + pass->len);
+            from = MIN(from, pass->offset);
+        }
+        pass->offset = from;
+        pass->len = to - from;
+    }
+    return stored || read;
 }
 
 bool vj_gate_leave(VjGates *gates, VjPass *pass)
@@ -445,13 +490,11 @@ bool vj_gate_leave(VjGates *gates, VjPass *pass)
         g->raising++;
         g->refs++; /* until vj_gate_answered */
     }
-    /* Only a READ since the edit can have brought a page back without these bytes. */
     if (is_write(pass->kind) && (pass->hot || g->edits != pass->edits)) {
-        again = vj_ranges_common(g->reads, &pass->offset, &pass->len);
+        again = cut_to_stale(g, pass);
     }
-    if ((pass->kind == VJ_PASS_WRITE || pass->kind == VJ_PASS_SIZE) && g->reads != NULL) {
-        /* The next WRITE is sent when this one is answered: to it these are old. */
-        g_array_set_size(g->reads, 0);
+    if (pass->kind == VJ_PASS_WRITE || pass->kind == VJ_PASS_SIZE) {
+        forget_all_marks(g); /* to the next one these are old */
     }
     if (g->closed && g->inside == 0) {
         vj_cond_broadcast(&s->changed);
@@ -510,8 +553,8 @@ void vj_gate_edit_start(VjGates *gates, VjGate *g)
 
     vj_mutex_lock(&s->lock);
     g_assert(g->busy && !g->editing && !g->window);
-    if (!is_hot(g) && g->reads != NULL) {
-        g_array_set_size(g->reads, 0);
+    if (!is_hot(g)) {
+        forget_all_marks(g);
     }
     g->editing = true;
     g->marking = true;
@@ -601,13 +644,17 @@ void vj_gate_settle(VjGates *gates, VjGate *g)
     vj_mutex_unlock(&s->lock);
 }
 
-void vj_gate_note_read(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len)
+void vj_gate_note_store(VjGates *gates, VjGate *g, uint64_t at)
 {
     Shard *s = shard_of(gates, g->ino);
 
     vj_mutex_lock(&s->lock);
-    (void)vj_ranges_add(&g->reads, GATE_READS_MAX, vj_pages_of(offset, len));
-    note_held(g, vj_pages_of(offset, len));
+    (void)vj_ranges_add(&g->stored, GATE_HELD_MAX, vj_pages_of(at, 1));
+    if (at % VJ_PAGE_BYTES == 0) {
+        /* Else a page that the kernel has not got stays one that has to be read. */
+        (void)vj_ranges_add(&g->reads, GATE_READS_MAX, vj_pages_of(at, 1));
+        note_held(g, vj_pages_of(at, 1));
+    }
     vj_mutex_unlock(&s->lock);
 }
 
@@ -785,12 +832,12 @@ VjJob *vj_gate_edit_end(VjGates *gates, VjGate *g)
 
 /* ---- ranges to invalidate ----------------------------------------------------------- */
 
-void vj_gate_forget_reads(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len)
+void vj_gate_forget_marks(VjGates *gates, VjGate *g, uint64_t offset, uint64_t len)
 {
     Shard *s = shard_of(gates, g->ino);
 
     vj_mutex_lock(&s->lock);
-    forget_reads(g, offset, len == 0 ? UINT64_MAX : offset + len);
+    forget_marks(g, offset, len == 0 ? UINT64_MAX : offset + len);
     vj_ranges_remove(g->held, GATE_HELD_MAX, vj_pages_from(offset, len));
     if (len == 0) {
         g->note_from = MIN(g->note_from, offset / VJ_PAGE_BYTES);
@@ -846,7 +893,7 @@ void vj_gate_stale_take(VjGates *gates, uint64_t ino, uint64_t *offset, uint64_t
     *offset = range->from;
     *len = range->to - range->from;
     g->staling = range->ticket;
-    forget_reads(g, range->from, range->to);
+    forget_marks(g, range->from, range->to);
     g_array_remove_index(g->stale, 0);
     vj_mutex_unlock(&s->lock);
 }

@@ -350,6 +350,54 @@ def held_rule_2_a_page_that_comes_when_an_edit_has_begun(d):
     os.close(fd)
 
 
+@test
+def held_rule_4_a_write_that_fills_the_page_of_the_last_byte(d):
+    """It is on its way when an edit stores the last byte of the file into that page, which the kernel has
+    filled already: what the write has brought there has to be read again."""
+    p = d + "/f"
+    for size, at in ((100, 101), (2 * PAGE + 808, 10), (PAGE, 0)):
+        fd = opened(p, b"o" * size)
+        edit(fd, 0, 0, b"x")
+        expected = bytearray(b"x" + b"o" * size)
+        page = size // PAGE * PAGE
+        got = []
+        with Hold("write") as held:
+            t = later(write_and_read, (fd,), b"W" * PAGE, page, 4 * PAGE, got)
+            held.arrived()
+            edit(fd, at, 0, b"A")
+            held.release()
+            t.done()
+        expected[at:at] = b"A"
+        expected[page:page + PAGE] = b"W" * PAGE
+        eq(got[0], bytes(expected), (size, at))
+        eq(stored(p, len(expected)), bytes(expected), (size, at))
+        os.close(fd)
+        os.unlink(p)
+
+
+@test
+def held_rule_4_zeroes_that_were_stored_before_the_edit(d):
+    """They come back in old coordinates, and the edit moves them behind the old end: there they are not
+    what the kernel has cleared."""
+    p = d + "/f"
+    for size, at, insert in ((700, 500, 300), (2 * PAGE + 700, PAGE + 1000, PAGE)):
+        data = b"x" * size
+        fd = opened(p, data)
+        m = mmap.mmap(fd, size)
+        with Hold("apply") as held:
+            t = later(edit, fd, 0, 0, b"I" * insert)
+            held.arrived()
+            m[at:at + 4] = bytes(4)
+            held.release()
+            t.done()
+        expected = b"I" * insert + data[:at] + bytes(4) + data[at + 4:]
+        eq(stored(p, len(expected)), expected, size)
+        eq(os.pread(fd, len(expected), 0), expected, size)
+        m.close()
+        os.close(fd)
+        os.unlink(p)
+
+
 def write_back(fd):
     """All dirty pages, and no fsync."""
     r = ctypes.CDLL(None).sync_file_range(fd, ctypes.c_int64(0), ctypes.c_int64(0), 7)

@@ -158,7 +158,12 @@ is "rsync -S: layout" "$(layout synced)" "$(layout holed)"
 fallocate -d mixed
 sync mixed
 is "fallocate -d: layout" "$(layout mixed)" "$(layout holed)"
-is "fallocate -d: du" "$(du_bytes mixed)" "$(du_bytes holed)"
+# Not to the byte: an object more or less, where the volume's seed cuts near a hole that was made otherwise.
+about()
+{
+    within "$1" "$2" $(($3 * 98 / 100)) $(($3 * 102 / 100))
+}
+about "fallocate -d: du" "$(du_bytes mixed)" "$(du_bytes holed)"
 
 # ---- tar
 
@@ -170,7 +175,7 @@ sync out/*
 for f in island hole mixed; do
     check "tar -S: content of $f" cmp "$f" "out/$f"
     is "tar -S: layout of $f" "$(layout "out/$f")" "$(layout "$f")"
-    is "tar -S: du of $f" "$(du_bytes "out/$f")" "$(du_bytes "$f")"
+    about "tar -S: du of $f" "$(du_bytes "out/$f")" "$(du_bytes "$f")"
 done
 
 # ---- holes at any byte: SEEK_HOLE shows the whole blocks in them, before and after they are stored

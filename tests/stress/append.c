@@ -125,6 +125,9 @@ int main(int argc, char **argv)
         die(path);
     }
     other = fork();
+    if (other < 0) {
+        die("fork");
+    }
     if (other == 0) {
         for (;;) {
             disturb_once(path, fd, argv[3]);

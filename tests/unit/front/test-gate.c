@@ -110,7 +110,7 @@ static void test_hot_writes(void **state)
     assert_true(vj_gate_edit_begin(f->gates, INO, &job, &f->gate));
     vj_gate_edit_start(f->gates, f->gate);
     assert_false(pass(f, VJ_PASS_WRITE_DIRECT, 0, 10));
-    vj_gate_note_read(f->gates, f->gate, 5, 1);
+    vj_gate_note_store(f->gates, f->gate, 0);
     assert_true(pass(f, VJ_PASS_WRITE_DIRECT, 0, 10));
     edit_end(f);
     vj_clock_set_for_test(NULL, 0);
@@ -143,7 +143,9 @@ static void test_cleared(void **state)
         {0, PAGE, 702}, {704, PAGE + 704, 1}, {999, PAGE + 999, 1}, {PAGE, 2 * PAGE, 5}};
     g_autofree char *buf = g_malloc0(2 * PAGE);
     const VjPassPart parts[] = {{0, PAGE, 1000}, {PAGE, 2 * PAGE, 5}};
-    g_autoptr(GArray) believed = NULL;
+    /* In old coordinates: zeroes from before the old end, which the edit has moved behind it. */
+    const VjPassPart moved = {702, PAGE + 710, 2};
+    g_autoptr(GArray) believed = NULL, all = NULL;
     Fixture *f = *state;
     VjPass p;
 
@@ -159,12 +161,34 @@ static void test_cleared(void **state)
     assert_int_equal(p.cleared_to, 2 * PAGE);
     believed = vj_pass_believed(&p, buf, parts, G_N_ELEMENTS(parts));
     (void)vj_gate_leave(f->gates, &p);
+    p.offset = 0;
+    all = vj_pass_believed(&p, buf, &moved, 1);
+    assert_int_equal(all->len, 1);
     p.parts = believed;
     expect_parts(&p, expected, G_N_ELEMENTS(expected));
     assert_null(vj_gate_edit_end(f->gates, f->gate));
     vj_gate_enter(f->gates, INO, VJ_PASS_WRITE_PAGE, PAGE, 1000, &p);
     assert_int_equal(p.cleared_to, 0);
     (void)vj_gate_leave(f->gates, &p);
+}
+
+/* A byte of ours is in a page that a WRITE has filled on its way in. */
+static void test_stored(void **state)
+{
+    static const VjEdited edited = {.at = 10, .len = 5, .changed = true};
+    Fixture *f = *state;
+
+    edit_to_window(f, &edited);
+    edit_end(f);
+    vj_gate_note_store(f->gates, f->gate, 2 * PAGE + 5);
+    assert_false(pass(f, VJ_PASS_WRITE_DIRECT, 0, 10 * PAGE)); /* fills no page */
+    assert_false(pass(f, VJ_PASS_WRITE, 2 * PAGE + 1, PAGE));  /* waits with it locked */
+    assert_false(pass(f, VJ_PASS_WRITE, 0, 10 * PAGE)); /* sent when that was answered */
+    vj_gate_note_store(f->gates, f->gate, 2 * PAGE + 5);
+    assert_true(pass(f, VJ_PASS_WRITE, 2 * PAGE, PAGE));
+    vj_gate_note_store(f->gates, f->gate, 2 * PAGE + 5);
+    vj_gate_forget_marks(f->gates, f->gate, 2 * PAGE, 1);
+    assert_false(pass(f, VJ_PASS_WRITE, 2 * PAGE, PAGE));
 }
 
 static void test_shift(void **state)
@@ -470,7 +494,7 @@ static void test_invalidated_reads(void **state)
     assert_false(pass(f, VJ_PASS_READ, 4 * PAGE, 1));
     assert_false(vj_gate_stale_done(f->gates, INO));
     assert_true(pass(f, VJ_PASS_WRITE_DIRECT, 4 * PAGE, 1)); /* read meanwhile */
-    vj_gate_forget_reads(f->gates, f->gate, 4 * PAGE + 1, 0);
+    vj_gate_forget_marks(f->gates, f->gate, 4 * PAGE + 1, 0);
     assert_false(pass(f, VJ_PASS_WRITE_DIRECT, 3 * PAGE, 100 * PAGE));
     assert_true(pass(f, VJ_PASS_WRITE_DIRECT, 0, PAGE));
     /* Plain WRITEs come one after the other: what was read before one is old to the next. */
@@ -538,7 +562,7 @@ static void test_held_pages(void **state)
     assert_false(vj_gate_edit_try(f->gates, INO, 8 * PAGE, 0, &gate)); /* busy */
     vj_gate_edit_start(f->gates, f->gate);
     assert_true(may_hold(f, 8, 0));
-    vj_gate_forget_reads(f->gates, f->gate, 8 * PAGE, 0);
+    vj_gate_forget_marks(f->gates, f->gate, 8 * PAGE, 0);
     assert_false(vj_gate_leave(f->gates, &reader)); /* the invalidation waited for it */
     vj_gate_dropped(f->gates, f->gate, 8 * PAGE, 0, true);
     assert_true(may_hold(f, 7, 0));
@@ -561,23 +585,23 @@ static void test_held_pages(void **state)
     assert_false(may_hold(f, 8, 22));
     assert_false(may_hold(f, 31, 0));
     assert_true(edit_at(f, &edited, NULL));
-    vj_gate_forget_reads(f->gates, f->gate, 30 * PAGE, PAGE);
+    vj_gate_forget_marks(f->gates, f->gate, 30 * PAGE, PAGE);
     vj_gate_dropped(f->gates, f->gate, 30 * PAGE, PAGE, true);
     assert_false(may_hold(f, 8, 0));
     (void)pass(f, VJ_PASS_WRITE, 40 * PAGE, 1);
     (void)pass(f, VJ_PASS_WRITE_PAGE, 42 * PAGE, PAGE);
-    vj_gate_note_read(f->gates, f->gate, 44 * PAGE, 1);
+    vj_gate_note_store(f->gates, f->gate, 44 * PAGE);
     for (uint64_t page = 39; page < 46; page++) {
         assert_int_equal(may_hold(f, page, 1), page % 2 == 0);
     }
     /* ... also during the invalidation, ... */
-    vj_gate_forget_reads(f->gates, f->gate, 8 * PAGE, 0);
+    vj_gate_forget_marks(f->gates, f->gate, 8 * PAGE, 0);
     assert_false(pass(f, VJ_PASS_READ, 50 * PAGE, 1));
     vj_gate_dropped(f->gates, f->gate, 8 * PAGE, 0, true);
     assert_true(may_hold(f, 8, 0));
     assert_true(edit_at(f, &edited, NULL));
     /* ... and one that failed says nothing. */
-    vj_gate_forget_reads(f->gates, f->gate, 60 * PAGE, 0);
+    vj_gate_forget_marks(f->gates, f->gate, 60 * PAGE, 0);
     vj_gate_dropped(f->gates, f->gate, 60 * PAGE, 0, false);
     assert_true(may_hold(f, 70, 0));
     vj_clock_set_for_test(NULL, 0);
@@ -596,7 +620,7 @@ static void test_read_behind_invalidation(void **state)
         assert_true(vj_gate_edit_begin(f->gates, INO, &job, &f->gate));
         vj_gate_edit_start(f->gates, f->gate);
         assert_true(may_hold(f, from, 0));
-        vj_gate_forget_reads(f->gates, f->gate, from * PAGE, 0);
+        vj_gate_forget_marks(f->gates, f->gate, from * PAGE, 0);
         assert_false(pass(f, VJ_PASS_READ, (from + 2) * PAGE, PAGE));
         vj_gate_dropped(f->gates, f->gate, from * PAGE, 0, true);
         assert_true(may_hold(f, from, 0));
@@ -616,7 +640,7 @@ static void test_many_held_pages(void **state)
     Fixture *f = *state;
 
     edit_to_window(f, &edited);
-    vj_gate_forget_reads(f->gates, f->gate, 0, 0);
+    vj_gate_forget_marks(f->gates, f->gate, 0, 0);
     vj_gate_dropped(f->gates, f->gate, 0, 0, true);
     for (uint64_t i = 0; i < 1000; i++) {
         (void)pass(f, VJ_PASS_READ, i * 3 * PAGE, PAGE);
@@ -802,6 +826,7 @@ static void test_raised(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(test_quiet_file, setup, teardown),
     cmocka_unit_test_setup_teardown(test_hot_writes, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_stored, setup, teardown),
     cmocka_unit_test_setup_teardown(test_cleared, setup, teardown),
     cmocka_unit_test_setup_teardown(test_shift, setup, teardown),
     cmocka_unit_test_setup_teardown(test_failed_edit, setup, teardown),
