@@ -18,7 +18,7 @@
  * request thread itself (vj_editor_run): what is left to wait for is the lock of the page that
  * holds the last byte, which a READ or a WRITE under way may have, for as long as another request
  * thread takes to serve it.  There is one: before a thread serves a request serve.c sees to it that
- * another one waits for the next, or there are VJ_FRONT_THREADS_MAX, of which such edits take
+ * another one waits for the next or has only to answer, or there are VJ_FRONT_THREADS_MAX, of which such edits take
  * VJ_FRONT_EDITS_HERE at most, or one could not be started, and then edits are made here no more.
  *
  * A few further threads invalidate ranges whose WRITE may have crossed an edit, one range of
@@ -258,16 +258,25 @@ static void begin(VjFront *f, VjJob *job, bool may_invalidate)
     }
 }
 
-/* Pages in old coordinates go; true: done. */
+/* Pages in old coordinates go, and the one that the last byte will be stored into; true: done. */
 static bool settle(VjFront *f, VjJob *job, bool may_invalidate)
 {
     const VjEdited *edited = &job->edited;
+    uint64_t from = MIN(edited->at, edited->old_size), reach = job->reach;
+    bool drop = edited->changed && job->window;
 
-    if (edited->changed && job->window) {
-        if (!may_invalidate) {
-            return false;
-        }
-        drop_pages(f, job, MIN(edited->at, edited->old_size), job->reach);
+    if (!drop && edited->changed && edited->size > edited->old_size &&
+        vj_gate_may_hold(f->gates, job->gate, edited->size - 1, 1)) {
+        /* It has come since, with what others have written or stored over that byte. */
+        from = edited->size - 1;
+        reach = 0;
+        drop = true;
+    }
+    if (drop && !may_invalidate) {
+        return false;
+    }
+    if (drop) {
+        drop_pages(f, job, from, reach);
     } else if (edited->changed) {
         invalidate_attributes(f, job->ino);
     }
@@ -504,6 +513,7 @@ static VjJob *rest_of(const VjJob *job)
 {
     VjJob *rest = g_new(VjJob, 1);
 
+    g_assert(job->data == NULL);
     *rest = *job;
     rest->edit.src = rest->shift.src = NULL;
     return rest;

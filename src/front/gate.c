@@ -27,7 +27,8 @@
 #define GATE_TOUCHED_MAX 4096u
 /* Ranges of reads near an edit that are remembered one by one; then their hull. */
 #define GATE_READS_MAX 1024u
-/* Ranges that the kernel may hold, one by one; then the last one grows. */
+/* Ranges that the kernel may hold, or that have a byte of ours, one by one; then the last one
+ * grows. */
 #define GATE_HELD_MAX 64u
 /* Ranges of an inode that wait to be invalidated one by one; then the last one grows. */
 #define GATE_STALE_MAX 64u
@@ -403,7 +404,8 @@ void vj_gate_enter(VjGates *gates, uint64_t ino, VjPassKind kind, uint64_t offse
     if (kind != VJ_PASS_READ_DIRECT && kind != VJ_PASS_SIZE) {
         note_held(g, vj_pages_of(offset, len));
     }
-    if (kind == VJ_PASS_WRITE_PAGE && g->cleared_from != NO_PAGE) {
+    if (kind == VJ_PASS_WRITE_PAGE && g->cleared_from != NO_PAGE &&
+        offset + len > g->cleared_from) {
         pass->cleared_from = g->cleared_from;
         pass->cleared_to = (g->cleared_from / VJ_PAGE_BYTES + 1) * VJ_PAGE_BYTES;
     }

@@ -7,6 +7,7 @@
  * takes another one.  To copy a MiB costs as much as half of the rest of such a request.
  *
  * A thread is started when the last one that waited has got a request, and ends when enough others wait.
+ * One that has nothing left to do but to answer counts as one that waits.
  */
 #include "front/front-private.h"
 
@@ -38,7 +39,7 @@ typedef struct Worker {
 struct VjServer {
     VjFront *front;
     unsigned most; /* threads */
-    gint idle;     /* of them, those that wait for a request; atomic */
+    gint idle;     /* of them, those that wait for a request, or are about to; atomic */
     /* guarded by front->lock: */
     GPtrArray *workers; /* Worker, of the threads that run */
     GPtrArray *ended;   /* GThread, to be joined */

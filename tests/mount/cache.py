@@ -398,6 +398,40 @@ def held_rule_4_zeroes_that_were_stored_before_the_edit(d):
         os.unlink(p)
 
 
+@test
+def held_rule_4_the_page_of_the_last_byte_comes_before_that_is_stored(d):
+    """A write fills it; then another one, still on its way, or a mapped store changes the last byte."""
+    p = d + "/f"
+    for mapped in (False, True):
+        fd = opened(p, b"o" * (PAGE + 100))
+        edit(fd, 0, 1, b"o")
+        with Hold("edit") as applied:
+            t = later(edit, fd, PAGE + 100, 0, b"A" * 5000)
+            applied.arrived()
+            os.pwrite(fd, b"B" * PAGE, 2 * PAGE)
+            expected = b"o" * (PAGE + 100) + b"A" * (PAGE - 100) + b"B" * PAGE
+            if mapped:
+                m = mmap.mmap(fd, 3 * PAGE)
+                m[PAGE + 5099:PAGE + 5100] = b"M"
+                expected = expected[:PAGE + 5099] + b"M" + expected[PAGE + 5100:]
+                applied.release()
+                t.done()
+                m.close()
+            else:
+                with Hold("write") as written:
+                    w = later(os.pwrite, fd, b"C" * 2000, 2 * PAGE)
+                    written.arrived()
+                    applied.release()
+                    t.done()
+                    written.release()
+                    w.done()
+                expected = expected[:2 * PAGE] + b"C" * 2000 + expected[2 * PAGE + 2000:]
+        eq(os.pread(fd, 4 * PAGE, 0), expected, mapped)
+        eq(stored(p, len(expected)), expected, mapped)
+        os.close(fd)
+        os.unlink(p)
+
+
 def write_back(fd):
     """All dirty pages, and no fsync."""
     r = ctypes.CDLL(None).sync_file_range(fd, ctypes.c_int64(0), ctypes.c_int64(0), 7)
