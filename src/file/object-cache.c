@@ -199,7 +199,10 @@ bool vj_cache_has(VjObjectCache *c, uint64_t id)
     return has;
 }
 
-/* A piece of @e is not there: true: load all of it. */
+/*
+ * A piece of @e is not there: true: load all of it.  Where there is room by then: what others load at
+ * the same time may take it, and something is put out.
+ */
 static bool count_piece(const VjObjectCache *c, VjCacheEntry *e, const VjObject *object,
                         uint32_t start, uint32_t len)
 {

@@ -237,12 +237,25 @@ void vj_posix_sync_dir_end(VjPosixSync *y)
     vj_mutex_unlock(&y->lock);
 }
 
+int vj_posix_sync_begin(int fd)
+{
+    if (sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE) == 0 || errno == ENOSYS ||
+        errno == EINVAL || errno == EOPNOTSUPP || errno == ESPIPE) {
+        return 0; /* where there is no such thing the sync does it all */
+    }
+    return -errno;
+}
+
 /* Each file, then each directory once. */
 static int sync_one_by_one(VjPosixSync *y, const Taken *batch, VjPosixSyncCounts *counts)
 {
-    /* Lets the device work on all of them at once; what fails here fails again below. */
+    /* Lets the device work on all of them at once. */
     for (uint32_t i = 0; batch->count > 1 && i < batch->count; i++) {
-        (void)sync_file_range(batch->puts[i].fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+        int r = vj_posix_sync_begin(batch->puts[i].fd);
+
+        if (r < 0) {
+            return r;
+        }
     }
     for (uint32_t i = 0; i < batch->count; i++) {
         counts->files++;

@@ -228,17 +228,6 @@ static int create_object(PosixStore *p, uint64_t id, int *fd, uint64_t *nonce,
     }
 }
 
-/*
- * Whoever put an object will flush: a large one is on its way meanwhile.  What fails here is told by
- * the sync that covers it, as what fails when the kernel writes pages of its own accord.
- */
-static void begin_write_out(int fd, uint64_t bytes)
-{
-    if (bytes >= WRITE_OUT_LEAST) {
-        (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
-    }
-}
-
 /* After a failed put; @dir is still in use. */
 static void forget_object(const PosixStore *p, uint64_t id, uint64_t nonce, int dir_fd)
 {
@@ -269,11 +258,14 @@ static int posix_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_c
         return result;
     }
     result = vj_fd_pwritev_all(fd, iov, iov_count, 0);
+    if (result == 0 && vj_store_iov_bytes(iov, iov_count) >= WRITE_OUT_LEAST) {
+        /* Whoever put it will flush: a large object is on its way meanwhile. */
+        result = vj_posix_sync_begin(fd);
+    }
     if (result < 0) {
         result = data_error(p, "write", id, -result);
         forget_object(p, id, nonce, dir.fd);
     } else {
-        begin_write_out(fd, vj_store_iov_bytes(iov, iov_count));
         dir_fd = dir.fd;
         result =
             vj_posix_sync_put_done(&p->sync, (VjFdKey){id, nonce}, failures, &fd, &dir);

@@ -9,7 +9,7 @@ FAULT_TESTS += tests/fault/test-store-calls
 tests_fault_test_store_calls_LDADD = $(LDADD_store)
 tests_fault_test_store_calls_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=openat64,--wrap=pread64,--wrap=pwritev64,--wrap=mkdirat,--wrap=unlinkat \
-	-Wl,--wrap=fdatasync,--wrap=fsync,--wrap=syncfs,--wrap=fstat64,--wrap=fstatat64 \
+	-Wl,--wrap=sync_file_range,--wrap=fdatasync,--wrap=fsync,--wrap=syncfs,--wrap=fstat64,--wrap=fstatat64 \
 	-Wl,--wrap=fstatvfs64,--wrap=fdopendir,--wrap=readdir64,--wrap=close
 
 TEST_HELPERS += tests/fault/test-volume-store

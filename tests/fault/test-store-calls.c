@@ -7,7 +7,8 @@
  *   - what was removed with success is gone;
  *   - flush succeeds once the objects that it may have complained about are removed;
  *   - each() shows no object but those that the run knows, or that it said it left behind;
- *   - no descriptor is left open.
+ *   - no descriptor is left open;
+ *   - what begins the writing of an object failed: the put or a flush has.  Nobody else says it.
  *
  * The linker hands the calls of the code under test to the __wrap_ functions below.
  */
@@ -64,6 +65,8 @@ WRAP(int, unlinkat, -1, (int fd, const char *name, int flags), (fd, name, flags)
 WRAP_SYNC(fdatasync)
 WRAP_SYNC(fsync)
 WRAP_SYNC(syncfs)
+WRAP(int, sync_file_range, -1, (int fd, off64_t at, off64_t len, unsigned flags),
+     (fd, at, len, flags))
 WRAP(int, fstat64, -1, (int fd, struct stat *st), (fd, st))
 WRAP(int, fstatat64, -1, (int fd, const char *name, struct stat *st, int flags),
      (fd, name, st, flags))
@@ -90,7 +93,7 @@ int __wrap_close(int fd)
 
 /* ---- One run ---------------------------------------------------------------------------- */
 
-enum { OBJECTS = 24, OBJECT_BYTES = 3000 };
+enum { OBJECTS = 24, OBJECT_BYTES_MOST = 70000 };
 
 typedef enum State { ABSENT, PUT, FLUSHED, REMOVED, UNKNOWN } State;
 
@@ -98,6 +101,7 @@ typedef struct Run {
     VjStore *s;
     VjPut puts[OBJECTS];
     State states[OBJECTS]; /* UNKNOWN: removing it failed */
+    unsigned failures;     /* of puts and flushes */
 } Run;
 
 static const char *problem;
@@ -114,22 +118,31 @@ static uint64_t id_of(size_t i)
     return i * 700; /* several directories */
 }
 
+/* Large ones are on their way to the device as they are put. */
+static size_t bytes_of(size_t i)
+{
+    return i % 7 == 2 ? OBJECT_BYTES_MOST : 3000;
+}
+
 static void fill(uint8_t *dst, size_t i)
 {
-    for (size_t k = 0; k < OBJECT_BYTES; k++) {
+    for (size_t k = 0; k < bytes_of(i); k++) {
         dst[k] = (uint8_t)(i * 31 + k * 7 + (k >> 8));
     }
 }
 
 static void put_some(Run *run, size_t first, size_t count)
 {
-    uint8_t bytes[OBJECT_BYTES];
-    struct iovec iov = {.iov_base = bytes, .iov_len = OBJECT_BYTES};
+    static uint8_t bytes[OBJECT_BYTES_MOST];
 
     for (size_t i = first; i < first + count; i++) {
+        struct iovec iov = {.iov_base = bytes, .iov_len = bytes_of(i)};
+        bool good;
+
         fill(bytes, i);
-        run->states[i] =
-            vj_store_put(run->s, id_of(i), &iov, 1, &run->puts[i]) == 0 ? PUT : ABSENT;
+        good = vj_store_put(run->s, id_of(i), &iov, 1, &run->puts[i]) == 0;
+        run->states[i] = good ? PUT : ABSENT;
+        run->failures += !good;
     }
 }
 
@@ -137,6 +150,7 @@ static void flush(Run *run)
 {
     bool good = vj_store_flush(run->s) == 0;
 
+    run->failures += !good;
     for (size_t i = 0; good && i < OBJECTS; i++) {
         if (run->states[i] == PUT) {
             run->states[i] = FLUSHED;
@@ -146,7 +160,7 @@ static void flush(Run *run)
 
 static void get_all(Run *run, bool must_work)
 {
-    uint8_t want[OBJECT_BYTES], got[OBJECT_BYTES];
+    static uint8_t want[OBJECT_BYTES_MOST], got[OBJECT_BYTES_MOST];
 
     for (size_t i = 0; i < OBJECTS; i++) {
         const VjPut *put = &run->puts[i];
@@ -155,7 +169,7 @@ static void get_all(Run *run, bool must_work)
         if (run->states[i] == ABSENT || run->states[i] == UNKNOWN) {
             continue;
         }
-        result = vj_store_get(run->s, put->id, put->loc, 0, got, OBJECT_BYTES);
+        result = vj_store_get(run->s, put->id, put->loc, 0, got, bytes_of(i));
         if (run->states[i] == REMOVED) {
             expect(result == -ENOENT || (!must_work && result < 0),
                    "a removed object lives");
@@ -163,7 +177,7 @@ static void get_all(Run *run, bool must_work)
         }
         expect(result == 0 || !must_work, "an object cannot be read");
         fill(want, i);
-        expect(result != 0 || memcmp(want, got, OBJECT_BYTES) == 0,
+        expect(result != 0 || memcmp(want, got, bytes_of(i)) == 0,
                "an object is damaged");
     }
 }
@@ -297,6 +311,9 @@ static bool run_once(const char *spec)
     counting = true;
     work(&run);
     counting = false;
+    expect(failed_call == NULL || strcmp(failed_call, "sync_file_range") != 0 ||
+               run.failures > 0,
+           "an error of writing was told nobody");
     verify(&run);
     vj_store_close(run.s);
     place.create = false;

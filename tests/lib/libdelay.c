@@ -3,12 +3,17 @@
  * libdelay.c - LD_PRELOAD: this process has a slow device
  *
  * VJ_TEST_SYNC_DELAY_MS   every sync (fsync, fdatasync, sync_file_range that waits, syncfs,
- * sync, msync with MS_SYNC, and a write through O_SYNC, O_DSYNC or RWF_DSYNC) takes so many
- * milliseconds longer VJ_TEST_WRITE_BPS       writes to regular files below
- * VJ_TEST_WRITE_PREFIX pass at so many bytes per second, all of the process together, as
- * through one device VJ_TEST_WRITE_PREFIX    a directory's absolute path; not set: all
- * regular files VJ_TEST_SYNC_COUNT      a file of little-endian 64-bit words, made if
- * missing, that is mapped: a test reads counts there and turns the delay on and off
+ *                         sync, msync with MS_SYNC, and a write through O_SYNC, O_DSYNC
+ *                         or RWF_DSYNC) takes so many milliseconds longer
+ *
+ * VJ_TEST_WRITE_BPS       writes to regular files below VJ_TEST_WRITE_PREFIX pass at so
+ *                         many bytes per second, all of the process together, as through
+ *                         one device
+ *
+ * VJ_TEST_WRITE_PREFIX    a directory's absolute path; not set: all regular files
+ *
+ * VJ_TEST_SYNC_COUNT      a file of little-endian 64-bit words, made if missing, that is
+ *                         mapped: a test reads counts there and turns the delay on and off
  *                         (delay.sh).  Words as in struct Control
  *
  * VJ_TEST_READ_BPS        the same of pread(2), through the same device
@@ -314,7 +319,7 @@ int sync_file_range(int fd, off64_t offset, off64_t len, unsigned flags)
 
     set_up();
     if ((flags & (SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER)) == 0) {
-        return real.sync_file_range(fd, offset, len, flags); /* waits for nothing */
+        return real.sync_file_range(fd, offset, len, flags); /* only begins it */
     }
     begin_sync(&control->range_syncs);
     ret = real.sync_file_range(fd, offset, len, flags);

@@ -245,6 +245,12 @@ def find_daemon(command, directory):
         except (OSError, NotADirectoryError):
             continue
         if os.path.basename(words[0]) == os.fsencode(command) and os.fsencode(directory) in words:
+            try:
+                with open(f"/proc/{entry}/comm", encoding="ascii", errors="replace") as f:
+                    if f.read().strip() == "varjfs-guard":  # it has the daemon's arguments
+                        continue
+            except OSError:
+                continue
             return int(entry)
     return None
 

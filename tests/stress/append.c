@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,7 +48,7 @@ static void disturb_once(const char *path, int fd, const char *how)
             die("fdatasync");
         }
     } else {
-        pause();
+        (void)pause(); /* until it is killed */
     }
 }
 
@@ -114,7 +115,10 @@ int main(int argc, char **argv)
     pid_t other;
     int fd;
 
-    if (argc != 4 || atoi(argv[2]) <= 0) {
+    static const char *const ways[] = {"close", "sync_file_range", "fdatasync", "nothing",
+                                       NULL};
+
+    if (argc != 4 || atoi(argv[2]) <= 0 || !g_strv_contains(ways, argv[3])) {
         fprintf(stderr,
                 "usage: append DIR SECONDS close|sync_file_range|fdatasync|nothing\n");
         return 2;
@@ -129,6 +133,7 @@ int main(int argc, char **argv)
         die("fork");
     }
     if (other == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (;;) {
             disturb_once(path, fd, argv[3]);
         }
