@@ -140,37 +140,34 @@ static void test_pieces_that_are_wanted_again_are_kept(void **state)
     assert_int_equal(read_pieces(f, &object, bytes, 7), 0);
 }
 
-static void test_pieces_in_a_row_are_not_kept(void **state)
+/* However often they are read, each comes from the store. */
+static void pieces_are_not_kept(Fixture *f, uint32_t step)
 {
-    Fixture *f = *state;
     g_autofree uint8_t *bytes = content(1, BIG);
     uint64_t blocks = BIG / 4096;
     VjObject object;
 
     must_put(f, bytes, BIG, &object);
-    assert_int_equal(read_pieces(f, &object, bytes, 1), blocks + 1);
+    assert_int_equal(read_pieces(f, &object, bytes, step), blocks + 1);
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(read_pieces(f, &object, bytes, 1), blocks);
+        assert_int_equal(read_pieces(f, &object, bytes, step), blocks);
     }
     assert_true(stats_of(f).cache_bytes < 8192);
+}
+
+static void test_pieces_in_a_row_are_not_kept(void **state)
+{
+    pieces_are_not_kept(*state, 1);
 }
 
 static void test_pieces_put_nothing_out(void **state)
 {
     Fixture *f = *state;
-    g_autofree uint8_t *bytes = content(1, BIG);
-    uint64_t blocks = BIG / 4096;
-    VjObject object;
 
     fixture_close_objects(f);
     f->cache_bytes = BIG; /* and the trailer */
     fixture_open_objects(f);
-    must_put(f, bytes, BIG, &object);
-    assert_int_equal(read_pieces(f, &object, bytes, 5), blocks + 1);
-    for (int i = 0; i < 4; i++) {
-        assert_int_equal(read_pieces(f, &object, bytes, 5), blocks);
-    }
-    assert_true(stats_of(f).cache_bytes < 8192);
+    pieces_are_not_kept(f, 5);
 }
 
 static void test_a_small_object_is_one_get(void **state)
