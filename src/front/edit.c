@@ -526,7 +526,8 @@ bool vj_editor_run(VjEditor *e, VjJob *job)
     uint64_t from, len;
     bool may;
 
-    if (!vj_front_has_threads(f) || edit_range(f, job, &from, &len) < 0) {
+    if (!vj_front_has_threads(f, VJ_FRONT_EDITS_HERE) ||
+        edit_range(f, job, &from, &len) < 0) {
         return false;
     }
     vj_mutex_lock(&e->lock);

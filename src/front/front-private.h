@@ -18,8 +18,9 @@
 /* Request threads; started when all others are busy. */
 #define VJ_FRONT_THREADS_MAX 256u
 #define VJ_FRONT_THREADS_IDLE 16u
-/* Threads that wait for fsync. */
+/* Threads that wait for fsync, and request threads that do so themselves before. */
 #define VJ_FRONT_SYNC_THREADS_MAX 64
+#define VJ_FRONT_SYNCS_HERE 16u
 #define VJ_FRONT_BACKGROUND_MAX 64u
 /* Edits that wait; each holds at most 16 KiB or a stage.  More are -ENOMEM. */
 #define VJ_FRONT_EDITS_MAX 4096
@@ -388,6 +389,7 @@ struct VjFront {
     bool
         maps_direct_files; /* by INIT: a file that is opened past the page cache has mmap */
     gint short_of_threads; /* atomic; it stays so */
+    gint syncs_here;       /* atomic: waits for durability in request threads */
 
     VjMutex lock; /* VJ_RANK_FRONT */
     VjCond changed;
@@ -406,9 +408,9 @@ struct VjFront {
 /* The one table from the errors of the rooms below to what the kernel sees; positive. */
 int vj_front_errno(int negative_errno);
 void vj_front_caller(fuse_req_t req, VjCaller *out);
-/* While a thread serves a request another one waits for the next, or there are VJ_FRONT_THREADS_MAX.
- * False once one could not be started. */
-bool vj_front_has_threads(VjFront *f);
+/* While a thread serves a request another one waits for the next, or there are all that there may be: four
+ * times @busy at least.  False once one could not be started. */
+bool vj_front_has_threads(VjFront *f, unsigned busy);
 static inline VjHandle *vj_front_handle(const struct fuse_file_info *fi)
 {
     return (VjHandle *)(uintptr_t)fi->fh;

@@ -5,7 +5,7 @@
  *   main thread      mounts, waits for the request threads, unmounts, frees
  *   request threads  serve.c; started when all others are busy
  *   edit, stale      edit.c: may notify the kernel
- *   sync threads     wait for durability
+ *   sync threads     wait for durability where request threads do not themselves; recode
  *   watch thread     interrupt.c: while callers of these have got signals
  *   control thread   tells that the mount is usable; waits for signals; serves no requests,
  *                    so it may sync the mount and wait for what is in flight
@@ -241,10 +241,9 @@ static void fuse_log_line(enum fuse_log_level level, const char *format, va_list
     }
 }
 
-bool vj_front_has_threads(VjFront *f)
+bool vj_front_has_threads(VjFront *f, unsigned busy)
 {
-    return f->delays.threads >= 4 * VJ_FRONT_EDITS_HERE &&
-           g_atomic_int_get(&f->short_of_threads) == 0;
+    return f->delays.threads >= 4 * busy && g_atomic_int_get(&f->short_of_threads) == 0;
 }
 
 static bool session_take(VjFront *f, const char *connection, GError **error)

@@ -110,6 +110,7 @@ static void durable_job(VjFront *f, SyncJob *job)
     if (!vj_wait_claim(&job->wait)) {
         return;
     }
+    vj_serve_answers();
     if (h != NULL) {
         /* Taken also when this attempt failed: one trouble is told once. */
         earlier = vj_fs_take_error(h);
@@ -144,18 +145,61 @@ void vj_front_sync_job(gpointer data, gpointer user_data)
     vj_wait_unref(&job->wait);
 }
 
+static SyncJob *sync_job_new(fuse_req_t req, VjHandle *h, const SyncJob *what)
+{
+    SyncJob *job = g_memdup2(what, sizeof *what);
+
+    vj_wait_begin(&job->wait, front_of(req), req, h);
+    return job;
+}
+
 /* Jobs wait in a queue of ours, under a lock that race checkers see; the pool's counts them.
  * The queue is bounded by the kernel: one entry for each thread that sits in fsync(2). */
 static void sync_submit(fuse_req_t req, VjHandle *h, const SyncJob *what)
 {
     VjFront *f = front_of(req);
-    SyncJob *job = g_memdup2(what, sizeof *what);
+    SyncJob *job = sync_job_new(req, h, what);
 
-    vj_wait_begin(&job->wait, f, req, h);
     vj_mutex_lock(&f->lock);
     g_queue_push_tail(&f->sync_jobs, job);
     vj_mutex_unlock(&f->lock);
     g_thread_pool_push(f->syncers, f, NULL);
+}
+
+/* One more of @most that there may be; false: there are as many. */
+static bool take_one(gint *count, gint most)
+{
+    gint now;
+
+    do {
+        now = g_atomic_int_get(count);
+        if (now >= most) {
+            return false;
+        }
+    } while (!g_atomic_int_compare_and_exchange(count, now, now + 1));
+    return true;
+}
+
+/*
+ * Durability never waits for another request, so the request thread sees to it itself, which saves
+ * two wake-ups; a few do at a time, so that a store that hangs leaves enough of them.
+ */
+static void durable_submit(fuse_req_t req, VjHandle *h, const SyncJob *what)
+{
+    VjFront *f = front_of(req);
+    SyncJob *job;
+
+    if (!vj_front_has_threads(f, VJ_FRONT_SYNCS_HERE) ||
+        !take_one(&f->syncs_here, VJ_FRONT_SYNCS_HERE)) {
+        vj_trace(front, "durable: by a sync thread");
+        sync_submit(req, h, what);
+        return;
+    }
+    vj_trace(front, "durable: by a request thread");
+    job = sync_job_new(req, h, what);
+    durable_job(f, job);
+    vj_wait_unref(&job->wait);
+    (void)g_atomic_int_dec_and_test(&f->syncs_here);
 }
 
 void vj_front_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
@@ -163,7 +207,7 @@ void vj_front_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 {
     (void)ino;
     (void)datasync;
-    sync_submit(req, vj_front_handle(fi), &(SyncJob){.all = false});
+    durable_submit(req, vj_front_handle(fi), &(SyncJob){.all = false});
 }
 
 void vj_front_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
@@ -172,7 +216,7 @@ void vj_front_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
     (void)ino;
     (void)datasync;
     (void)fi;
-    sync_submit(req, NULL, &(SyncJob){.all = false});
+    durable_submit(req, NULL, &(SyncJob){.all = false});
 }
 
 /* ---- edits -------------------------------------------------------------------------- */
@@ -489,7 +533,7 @@ void vj_front_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
         ioctl_stage(&a);
         break;
     case _IOC_NR(VARJFS_IOC_SYNC):
-        sync_submit(req, NULL, &(SyncJob){.all = true, .ioctl = true});
+        durable_submit(req, NULL, &(SyncJob){.all = true, .ioctl = true});
         break;
     case _IOC_NR(VARJFS_IOC_PING):
         fuse_reply_ioctl(req, VARJFS_IOC_PING_HOLES, NULL, 0);

@@ -34,6 +34,7 @@ typedef struct Worker {
         handle; /* guarded by front->lock: to be joined; NULL: its maker has not got it yet */
     uint8_t *block; /* of VJ_FS_BLOCK_BYTES; the request stands from HEAD_SKIP on */
     bool waits;     /* counted already: it has nothing left to do but to answer */
+    gint receives;  /* atomic: it waits for a request, or is about to */
 } Worker;
 
 struct VjServer {
@@ -68,28 +69,32 @@ static void tell_over(VjServer *s, int error)
 }
 
 /* The bytes of the next request; 0: it is over. */
-static size_t receive(VjServer *s, const Worker *w)
+static size_t receive(VjServer *s, Worker *w)
 {
     struct fuse_session *session = s->front->session;
 
     for (;;) {
         ssize_t got;
+        int error;
 
         if (fuse_session_exited(session)) {
             tell_over(s, 0);
             return 0;
         }
+        g_atomic_int_set(&w->receives, 1);
         got = read(fuse_session_fd(session), w->block + HEAD_SKIP,
                    VJ_FS_BLOCK_BYTES - HEAD_SKIP);
+        error = errno;
+        g_atomic_int_set(&w->receives, 0);
         if (got >= (ssize_t)sizeof(struct fuse_in_header)) {
             return (size_t)got;
         }
         /* ENOENT: it was taken back before it was read. */
-        if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT)) {
+        if (got < 0 && (error == EINTR || error == EAGAIN || error == ENOENT)) {
             continue;
         }
         if (got < 0) {
-            tell_over(s, errno == ENODEV ? 0 : -errno); /* ENODEV: it is unmounted */
+            tell_over(s, error == ENODEV ? 0 : -error); /* ENODEV: it is unmounted */
         } else {
             tell_over(s, -EIO);
         }
@@ -280,13 +285,17 @@ void vj_serve_lent(VjLoan *loan)
 
 /* ---- all of them --------------------------------------------------------------------------- */
 
-/* Until all have ended; who waits for a request does not see that by itself. */
+/* Until all have ended; who waits for a request does not see that by itself.  Others are left alone: what
+ * they do for theirs must not be interrupted. */
 static void end_workers(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
 {
     while (s->count > 0) {
         for (guint i = 0; i < s->workers->len; i++) {
-            pthread_kill(((const Worker *)s->workers->pdata[i])->thread,
-                         VJ_FRONT_WAKE_SIGNAL);
+            const Worker *w = s->workers->pdata[i];
+
+            if (g_atomic_int_get(&w->receives)) {
+                pthread_kill(w->thread, VJ_FRONT_WAKE_SIGNAL);
+            }
         }
         (void)vj_cond_wait_until(&f->changed, &f->lock, vj_clock_mono_us() + WAKE_US);
     }

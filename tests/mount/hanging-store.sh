@@ -174,5 +174,61 @@ fsck_clean "after umount -f"
 mount_varjfs
 check "what nobody synchronised became durable" same last
 umount_varjfs
-fsck_clean "at the end"
+
+# Most of a crowd waits in sync threads, so that the store's hanging takes no more than a few request threads; each can be killed.
+cat >"$T/crowd.py" <<-'END'
+	import os, sys
+	stem, sizes = sys.argv[1], range(40)
+	data = {i: os.urandom(100000 + i) for i in sizes}
+	def sync_one(i):
+	    fd = os.open(f"{stem}.{i}", os.O_WRONLY | os.O_CREAT)
+	    os.write(fd, data[i])
+	    os.fsync(fd)
+	    os._exit(0)
+	pids = [os.fork() or sync_one(i) for i in sizes]
+	print(*pids, flush=True)
+	ends = [os.waitpid(p, 0)[1] for p in pids]
+	print("ends", sorted(ends), flush=True)
+	for i in sizes:
+	    if open(f"{stem}.{i}", "rb").read() != data[i]:
+	        print("wrong", i)
+	END
+two_are_zombies() # PID
+{
+    [ "$(pgrep --count --parent "$1" --runstates Z)" = 2 ]
+}
+traced()
+{
+    is "$1" "$(grep -c 'durable: by a request thread' "$T/trace") $(grep -c 'durable: by a sync thread' "$T/trace")" "$2"
+}
+crowd_waits()
+{
+    [ "$(grep -c 'durable: by' "$T/trace")" = 40 ]
+}
+crowd() # SETTINGS "HERE THERE"
+{
+    local daemon script
+    VARJFS_TEST_DELAY="hold=$T,$1" VARJFS_TRACE=front varjfs -f "$SOURCE" "$MNT" 2>"$T/trace" 9<&- &
+    daemon=$!
+    check "a crowd, $1: mount" wait_for 30 is_mounted "$MNT"
+    store_stops "a crowd, $1"
+    python3 "$T/crowd.py" "$MNT/$1" >"$T/crowd" 9<&- &
+    script=$!
+    check "a crowd, $1: all are in fsync" wait_for 60 crowd_waits
+    traced "a crowd, $1: by request threads, by sync threads" "$2"
+    check "a crowd, $1: others go on" timeout 60 sh -c "cd '$MNT' && echo x >one && mv one two && rm two"
+    # shellcheck disable=SC2046 # numbers: of one of the first, and of the last
+    kill -KILL $(head -n 1 "$T/crowd" | awk '{ print $2, $NF }')
+    check "a crowd, $1: two of them are killed" wait_for 30 two_are_zombies "$script"
+    store_goes_on
+    wait "$script"
+    is "a crowd, $1: the others end well, and all is there" "$(tail -n +2 "$T/crowd")" \
+        "ends [$(printf '0, %.0s' {1..38})9, 9]"
+    umount_varjfs
+    wait "$daemon"
+    is "a crowd, $1: the daemon's status" "$?" 0
+}
+crowd threads=64 "16 24"
+crowd threads=63 "0 40"
+fsck_clean "after the crowds"
 tap_done
