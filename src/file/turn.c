@@ -502,6 +502,17 @@ int vj_file_sync(VjFile *f)
     return r < 0 ? r : vj_meta_flush(f->volume->meta);
 }
 
+void vj_file_sync_join(VjFile *f, VjFlushWait *w)
+{
+    int r = write_back_all(f, true);
+
+    if (r < 0) {
+        w->done(w, r);
+    } else {
+        vj_meta_flush_join(f->volume->meta, w);
+    }
+}
+
 void vj_file_kick(VjFile *f)
 {
     bool dirty;

@@ -18,7 +18,8 @@ static VjFront *front_of(fuse_req_t req)
 
 typedef struct SyncJob {
     VjWait wait; /* no handle: see all */
-    bool all;    /* contents too, not only names */
+    VjFlushWait flush;
+    bool all; /* contents too, not only names */
     bool ioctl;
     bool is_recode;
     bool is_tend;
@@ -96,21 +97,14 @@ static void tend_job(VjFront *f, SyncJob *job)
 }
 
 /* An error that the handle has not told yet is told once: not to a caller who is gone. */
-static void durable_job(VjFront *f, SyncJob *job)
+static void durable_answer(SyncJob *job, int r)
 {
     VjHandle *h = job->wait.handle;
-    int r, earlier = 0;
+    int earlier = 0;
 
-    vj_front_hold(f, VJ_HOLD_FSYNC);
-    if (h != NULL) {
-        r = vj_fs_sync(h);
-    } else {
-        r = job->all ? vj_fs_sync_all(f->fs) : vj_fs_sync_names(f->fs);
-    }
     if (!vj_wait_claim(&job->wait)) {
         return;
     }
-    vj_serve_answers();
     if (h != NULL) {
         /* Taken also when this attempt failed: one trouble is told once. */
         earlier = vj_fs_take_error(h);
@@ -121,6 +115,19 @@ static void durable_job(VjFront *f, SyncJob *job)
     } else {
         fuse_reply_err(job->wait.req, r < 0 ? vj_front_errno(r) : 0);
     }
+}
+
+static void durable_job(VjFront *f, SyncJob *job)
+{
+    int r;
+
+    vj_front_hold(f, VJ_HOLD_FSYNC);
+    if (job->wait.handle != NULL) {
+        r = vj_fs_sync(job->wait.handle);
+    } else {
+        r = job->all ? vj_fs_sync_all(f->fs) : vj_fs_sync_names(f->fs);
+    }
+    durable_answer(job, r);
 }
 
 void vj_front_sync_job(gpointer data, gpointer user_data)
@@ -155,15 +162,29 @@ static SyncJob *sync_job_new(fuse_req_t req, VjHandle *h, const SyncJob *what)
 
 /* Jobs wait in a queue of ours, under a lock that race checkers see; the pool's counts them.
  * The queue is bounded by the kernel: one entry for each thread that sits in fsync(2). */
-static void sync_submit(fuse_req_t req, VjHandle *h, const SyncJob *what)
+static void sync_push(VjFront *f, SyncJob *job)
 {
-    VjFront *f = front_of(req);
-    SyncJob *job = sync_job_new(req, h, what);
-
     vj_mutex_lock(&f->lock);
     g_queue_push_tail(&f->sync_jobs, job);
     vj_mutex_unlock(&f->lock);
     g_thread_pool_push(f->syncers, f, NULL);
+}
+
+static void sync_submit(fuse_req_t req, VjHandle *h, const SyncJob *what)
+{
+    sync_push(front_of(req), sync_job_new(req, h, what));
+}
+
+static void durable_done(VjFlushWait *w, int rc)
+{
+    SyncJob *job = (SyncJob *)((char *)w - offsetof(SyncJob, flush));
+
+    if (rc == -EAGAIN) {
+        sync_push(job->wait.front, job);
+        return;
+    }
+    durable_answer(job, rc);
+    vj_wait_unref(&job->wait);
 }
 
 /* One more of @most that there may be; false: there are as many. */
@@ -182,23 +203,27 @@ static bool take_one(gint *count, gint most)
 
 /*
  * Durability never waits for another request, so the request thread sees to it itself, which saves
- * two wake-ups; a few do at a time, so that a store that hangs leaves enough of them.
+ * two wake-ups; a few do at a time, so that a store that hangs leaves enough of them.  Where one syncs
+ * already, it answers for the others too.
  */
-static void durable_submit(fuse_req_t req, VjHandle *h, const SyncJob *what)
+static void durable_submit(fuse_req_t req, VjHandle *h)
 {
     VjFront *f = front_of(req);
-    SyncJob *job;
+    bool here = vj_front_has_threads(f, VJ_FRONT_SYNCS_HERE) &&
+                take_one(&f->syncs_here, VJ_FRONT_SYNCS_HERE);
+    SyncJob *job = sync_job_new(req, h, &(SyncJob){.flush = {.done = durable_done}});
 
-    if (!vj_front_has_threads(f, VJ_FRONT_SYNCS_HERE) ||
-        !take_one(&f->syncs_here, VJ_FRONT_SYNCS_HERE)) {
-        vj_trace(front, "durable: by a sync thread");
-        sync_submit(req, h, what);
+    vj_trace(front, "durable: by a %s thread", here ? "request" : "sync");
+    if (!here) {
+        sync_push(f, job);
         return;
     }
-    vj_trace(front, "durable: by a request thread");
-    job = sync_job_new(req, h, what);
-    durable_job(f, job);
-    vj_wait_unref(&job->wait);
+    vj_front_hold(f, VJ_HOLD_FSYNC);
+    if (h != NULL) {
+        vj_fs_sync_join(h, &job->flush);
+    } else {
+        vj_fs_sync_names_join(f->fs, &job->flush);
+    }
     (void)g_atomic_int_dec_and_test(&f->syncs_here);
 }
 
@@ -207,7 +232,7 @@ void vj_front_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 {
     (void)ino;
     (void)datasync;
-    durable_submit(req, vj_front_handle(fi), &(SyncJob){.all = false});
+    durable_submit(req, vj_front_handle(fi));
 }
 
 void vj_front_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
@@ -216,7 +241,7 @@ void vj_front_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
     (void)ino;
     (void)datasync;
     (void)fi;
-    durable_submit(req, NULL, &(SyncJob){.all = false});
+    durable_submit(req, NULL);
 }
 
 /* ---- edits -------------------------------------------------------------------------- */
@@ -533,7 +558,7 @@ void vj_front_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
         ioctl_stage(&a);
         break;
     case _IOC_NR(VARJFS_IOC_SYNC):
-        durable_submit(req, NULL, &(SyncJob){.all = true, .ioctl = true});
+        sync_submit(req, NULL, &(SyncJob){.all = true, .ioctl = true});
         break;
     case _IOC_NR(VARJFS_IOC_PING):
         fuse_reply_ioctl(req, VARJFS_IOC_PING_HOLES, NULL, 0);

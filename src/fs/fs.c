@@ -295,6 +295,15 @@ int vj_fs_sync_names(VjFs *fs)
     return vj_meta_flush(fs->meta);
 }
 
+void vj_fs_sync_names_join(VjFs *fs, VjFlushWait *w)
+{
+    if (vj_volume_read_only(fs->volume)) {
+        w->done(w, 0);
+    } else {
+        vj_meta_flush_join(fs->meta, w);
+    }
+}
+
 int vj_fs_sync_all(VjFs *fs)
 {
     if (vj_volume_read_only(fs->volume)) {

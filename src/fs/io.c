@@ -74,6 +74,15 @@ int vj_fs_sync(VjHandle *h)
     return vj_volume_read_only(h->fs->volume) ? 0 : vj_file_sync(h->file);
 }
 
+void vj_fs_sync_join(VjHandle *h, VjFlushWait *w)
+{
+    if (vj_volume_read_only(h->fs->volume)) {
+        w->done(w, 0);
+    } else {
+        vj_file_sync_join(h->file, w);
+    }
+}
+
 int vj_fs_fsync(VjHandle *h)
 {
     int r = vj_fs_sync(h);

@@ -358,6 +358,36 @@ int vj_lmdb_flush_moved(VjLmdb *d)
 }
 
 /*
+ * Tells those who joined and have what they want; @all: the others that they are to flush for themselves.
+ * True: there were some, and the lock was dropped meanwhile.
+ */
+static bool tell_joined(VjLmdb *d, bool all) VJ_REQUIRES(&d->state)
+{
+    uint64_t durable_seq = d->durable_seq;
+    VjFlushWait *taken = NULL, **at = &d->joined, *w;
+
+    while ((w = *at) != NULL) {
+        if (all || w->wanted <= durable_seq) {
+            *at = w->next;
+            w->next = taken;
+            taken = w;
+        } else {
+            at = &w->next;
+        }
+    }
+    if (taken == NULL) {
+        return false;
+    }
+    vj_mutex_unlock(&d->state);
+    while ((w = taken) != NULL) {
+        taken = w->next;
+        w->done(w, w->wanted <= durable_seq ? 0 : -EAGAIN);
+    }
+    vj_mutex_lock(&d->state);
+    return true;
+}
+
+/*
  * The first who comes writes the log for all that is visible by then; who comes meanwhile waits,
  * and one of those writes for all of them.  Where the log has no room or failed, the move is
  * waited for.
@@ -376,6 +406,7 @@ int vj_lmdb_flush(VjMeta *m)
             vj_cond_wait(&d->moved, &d->state);
         } else if (d->redo.serves && vj_lmdb_redo_fits(d)) {
             vj_lmdb_redo_write(d);
+            (void)tell_joined(d, true);
         } else {
             rc = wait_for_move(d, wanted, &ask);
         }
@@ -384,6 +415,36 @@ int vj_lmdb_flush(VjMeta *m)
     vj_mutex_unlock(&d->state);
     g_assert(rc <= 0);
     return rc;
+}
+
+/*
+ * Who comes while somebody writes the log leaves a note and goes.  Who writes for such notes writes again
+ * as long as there are some.
+ */
+void vj_lmdb_flush_join(VjMeta *m, VjFlushWait *w)
+{
+    VjLmdb *d = (VjLmdb *)m;
+    bool joins;
+
+    vj_mutex_lock(&d->state);
+    w->wanted = d->seq;
+    joins = w->wanted > d->durable_seq &&
+            (d->redo.busy || (d->redo.serves && vj_lmdb_redo_fits(d)));
+    if (joins) {
+        w->next = d->joined;
+        d->joined = w;
+    }
+    while (joins && d->joined != NULL && !d->redo.busy) {
+        bool can = d->redo.serves && vj_lmdb_redo_fits(d);
+
+        if (!tell_joined(d, !can) && can) {
+            vj_lmdb_redo_write(d);
+        }
+    }
+    vj_mutex_unlock(&d->state);
+    if (!joins) {
+        w->done(w, vj_lmdb_flush(m));
+    }
 }
 
 int vj_lmdb_turn(VjLmdb *d)

@@ -176,6 +176,8 @@ typedef struct VjLmdb {
                             wrong */
     bool map_warned;
     VjLmdbRedo redo;
+    /* Who is to be told when it is durable; not empty: somebody writes the log, or is about to look here. */
+    VjFlushWait *joined;
 } VjLmdb;
 
 /* The record by which the driver knows its own file. */
@@ -214,6 +216,7 @@ void vj_generation_free(VjGeneration *g);
 void vj_lmdb_mover_start(VjLmdb *d);
 void vj_lmdb_mover_stop(VjLmdb *d);
 int vj_lmdb_flush(VjMeta *m);
+void vj_lmdb_flush_join(VjMeta *m, VjFlushWait *w);
 /* As flush, and in the file. */
 int vj_lmdb_flush_moved(VjLmdb *d);
 /*

@@ -564,6 +564,7 @@ const VjMetaOps vj_meta_lmdb_ops = {
     .abort = vj_lmdb_abort,
     .count = lmdb_count,
     .flush = vj_lmdb_flush,
+    .flush_join = vj_lmdb_flush_join,
     .log_stats = lmdb_log_stats,
     .get = vj_lmdb_get,
     .put = vj_lmdb_put,

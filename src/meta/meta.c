@@ -229,6 +229,12 @@ int vj_meta_flush(VjMeta *m)
     return rc;
 }
 
+void vj_meta_flush_join(VjMeta *m, VjFlushWait *w)
+{
+    vj_lock_assert_none();
+    m->ops->flush_join(m, w);
+}
+
 int vj_meta_count(VjMeta *m, VjSpace space, uint64_t *out)
 {
     int rc;

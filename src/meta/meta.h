@@ -80,6 +80,19 @@ typedef struct VjMetaLogStats {
     uint64_t replayed;                 /* records found when it was opened */
 } VjMetaLogStats;
 
+/*
+ * Who is to be told of a flush: it must not go before that.
+ * @done is called once, in any thread, with no lock held, perhaps before the call that took @w returns:
+ * with 0, an error, or -EAGAIN: nobody syncs for it, and flush is to be called.  It must not wait for a flush.
+ */
+typedef struct VjFlushWait VjFlushWait;
+struct VjFlushWait {
+    void (*done)(VjFlushWait *w, int rc);
+    /* the engine's: */
+    uint64_t wanted;
+    VjFlushWait *next;
+};
+
 typedef struct VjMetaOps {
     const char *name;         /* what "meta=" selects */
     const VjOptSpec *options; /* ends with a NULL name */
@@ -115,6 +128,8 @@ typedef struct VjMetaOps {
     int (*count)(VjMeta *m, VjSpace space, uint64_t *out);
     /* Every commit that returned before it survives; callers that overlap share one sync. */
     int (*flush)(VjMeta *m);
+    /* As flush, but where somebody else syncs already it does not wait: he calls @w->done. */
+    void (*flush_join)(VjMeta *m, VjFlushWait *w);
     /* @value is borrowed until the next put/del in @txn, or its end.  -ENOENT; -EIO. */
     int (*get)(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);
     /* Replaces what is there.  Both are copied.  -ENOMEM (also: too large), -ENOSPC. */
@@ -186,6 +201,7 @@ int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_meta_begin_read(VjMeta *m, VjTxn **txn) G_GNUC_WARN_UNUSED_RESULT;
 void vj_txn_end(VjTxn *txn); /* of a read transaction; NULL is fine */
 int vj_meta_flush(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
+void vj_meta_flush_join(VjMeta *m, VjFlushWait *w);
 int vj_meta_count(VjMeta *m, VjSpace space, uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_txn_get(VjTxn *txn, VjSpace space, VjSlice key,
                VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;

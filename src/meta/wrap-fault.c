@@ -244,6 +244,17 @@ static int fault_flush(VjMeta *m)
     return rc < 0 ? rc : vj_meta_flush(m->next);
 }
 
+static void fault_flush_join(VjMeta *m, VjFlushWait *w)
+{
+    int rc = check(m, FAULT_FLUSH);
+
+    if (rc < 0) {
+        w->done(w, rc);
+    } else {
+        vj_meta_flush_join(m->next, w);
+    }
+}
+
 static int fault_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
 {
     int rc = check(txn->meta, FAULT_GET);
@@ -314,6 +325,7 @@ const VjMetaOps vj_meta_fault_ops = {
     .abort = fault_abort,
     .count = fault_count,
     .flush = fault_flush,
+    .flush_join = fault_flush_join,
     .get = fault_get,
     .put = fault_put,
     .del = fault_del,

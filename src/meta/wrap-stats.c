@@ -87,6 +87,12 @@ static int stats_flush(VjMeta *m)
     return vj_meta_flush(m->next);
 }
 
+static void stats_flush_join(VjMeta *m, VjFlushWait *w)
+{
+    count(&((Stats *)m)->flushes);
+    vj_meta_flush_join(m->next, w);
+}
+
 static int stats_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
 {
     count(&stats_of(txn)->gets[space]);
@@ -152,6 +158,7 @@ const VjMetaOps vj_meta_stats_ops = {
     .abort = stats_abort,
     .count = stats_keys,
     .flush = stats_flush,
+    .flush_join = stats_flush_join,
     .get = stats_get,
     .put = stats_put,
     .del = stats_del,

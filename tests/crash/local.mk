@@ -38,6 +38,7 @@ tests_crash_planted_varjfs_SOURCES = src/cmd/varjfs.c tests/crash/planted/plante
 tests_crash_planted_varjfs_LDADD = $(LDADD_cmd)
 tests_crash_planted_varjfs_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=vj_store_flush,--wrap=vj_meta_flush,--wrap=vj_file_commit \
+	-Wl,--wrap=vj_meta_flush_join,--wrap=vj_fs_sync_join \
 	-Wl,--wrap=mdb_env_open,--wrap=vj_fs_sync,--wrap=fdatasync,--wrap=syncfs \
 	-Wl,--wrap=vj_redo_append,--wrap=vj_redo_begin,--wrap=vj_random_bytes
 

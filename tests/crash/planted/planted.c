@@ -25,12 +25,16 @@ int __real_vj_store_flush(VjStore *s);
 int __wrap_vj_store_flush(VjStore *s);
 int __real_vj_meta_flush(VjMeta *m);
 int __wrap_vj_meta_flush(VjMeta *m);
+void __real_vj_meta_flush_join(VjMeta *m, VjFlushWait *w);
+void __wrap_vj_meta_flush_join(VjMeta *m, VjFlushWait *w);
 int __real_vj_file_commit(VjFile *f);
 int __wrap_vj_file_commit(VjFile *f);
 int __real_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
 int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
 int __real_vj_fs_sync(VjHandle *h);
 int __wrap_vj_fs_sync(VjHandle *h);
+void __real_vj_fs_sync_join(VjHandle *h, VjFlushWait *w);
+void __wrap_vj_fs_sync_join(VjHandle *h, VjFlushWait *w);
 
 int __real_vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes);
 int __wrap_vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes);
@@ -82,6 +86,15 @@ int __wrap_vj_meta_flush(VjMeta *m)
     return r == 0 && s != NULL ? __real_vj_store_flush(s) : r;
 }
 
+void __wrap_vj_meta_flush_join(VjMeta *m, VjFlushWait *w)
+{
+    if (has_bug("late-flush") || has_bug("no-error")) {
+        w->done(w, __wrap_vj_meta_flush(m));
+    } else {
+        __real_vj_meta_flush_join(m, w);
+    }
+}
+
 int __wrap_vj_file_commit(VjFile *f)
 {
     return has_bug("no-rename-rule") ? 0 : __real_vj_file_commit(f);
@@ -96,6 +109,15 @@ int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode
 int __wrap_vj_fs_sync(VjHandle *h)
 {
     return has_bug("no-fsync") ? 0 : __real_vj_fs_sync(h);
+}
+
+void __wrap_vj_fs_sync_join(VjHandle *h, VjFlushWait *w)
+{
+    if (has_bug("no-fsync")) {
+        w->done(w, 0);
+    } else {
+        __real_vj_fs_sync_join(h, w);
+    }
 }
 
 int __wrap_vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes)

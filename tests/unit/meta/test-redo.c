@@ -666,11 +666,223 @@ static void test_log_of_another_time(void **state)
     fixture_free(&f);
 }
 
+/* ---- who does not wait ---------------------------------------------------------------------- */
+
+typedef struct Note {
+    VjFlushWait wait;
+    unsigned told; /* guarded by device_lock: how often */
+    int rc;
+} Note;
+
+static void note_told(VjFlushWait *w, int rc)
+{
+    Note *n = (Note *)w;
+
+    vj_mutex_lock(&device_lock);
+    n->told++;
+    n->rc = rc;
+    vj_cond_broadcast(&device_changed);
+    vj_mutex_unlock(&device_lock);
+}
+
+static int note_wait(const Note *n)
+{
+    int rc;
+
+    vj_mutex_lock(&device_lock);
+    while (n->told == 0) {
+        vj_cond_wait(&device_changed, &device_lock);
+    }
+    rc = n->rc;
+    vj_mutex_unlock(&device_lock);
+    return rc;
+}
+
+static void assert_told(const Note *n, unsigned told, int rc)
+{
+    vj_mutex_lock(&device_lock);
+    assert_int_equal(n->told, told);
+    assert_int_equal(n->rc, rc);
+    vj_mutex_unlock(&device_lock);
+}
+
+static void put_joined(const Fixture *f, uint64_t number, Note *n)
+{
+    *n = (Note){.wait.done = note_told};
+    assert_int_equal(put_numbered(f->meta, VJ_SPACE_NODE, number, 100), 0);
+    vj_meta_flush_join(f->meta, &n->wait);
+}
+
+typedef struct Leader {
+    VjMeta *meta;
+    Note *note; /* NULL: it waits */
+} Leader;
+
+static gpointer leader_main(gpointer opaque)
+{
+    const Leader *l = opaque;
+
+    if (l->note == NULL) {
+        return GINT_TO_POINTER(vj_meta_flush(l->meta));
+    }
+    vj_meta_flush_join(l->meta, &l->note->wait);
+    return NULL;
+}
+
+/* Number 1 is being synced by a thread, sixteen more have joined; then the device answers. */
+static int join_a_leader(const Fixture *f, Note *first, Note notes[WAITERS], bool fails)
+{
+    Leader leader = {f->meta, first};
+    unsigned before = log_syncs_now();
+    GThread *thread;
+
+    assert_int_equal(put_numbered(f->meta, VJ_SPACE_NODE, 1, 100), 0);
+    device_set(true, fails, false);
+    thread = g_thread_new("leader", leader_main, &leader);
+    wait_for_log_syncs(before + 1);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        put_joined(f, 2 + i, &notes[i]);
+        assert_told(&notes[i], 0, 0);
+    }
+    device_set(false, fails, false);
+    return GPOINTER_TO_INT(g_thread_join(thread));
+}
+
+/* Whoever finds nobody at work is told before the call returns: with and without the log. */
+static void test_join_alone(void **state)
+{
+    Fixture f = fixture_new(SPEC), copy;
+    Note n;
+
+    (void)state;
+    put_joined(&f, 0, &n);
+    assert_told(&n, 1, 0);
+    assert_int_equal(stats_of(&f).moves, 1);
+    put_joined(&f, 1, &n);
+    assert_told(&n, 1, 0);
+    assert_int_equal(stats_of(&f).records, 1);
+    vj_meta_flush_join(f.meta, &n.wait);
+    assert_told(&n, 2, 0);
+    assert_int_equal(stats_of(&f).records, 1);
+    assert_int_equal(stats_of(&f).moves, 1);
+    copy = crashed(&f);
+    assert_recovers(&copy, SPEC, 2);
+    fixture_free(&copy);
+    fixture_free(&f);
+}
+
+/* As those who wait: one more sync for all, by the thread that made the first. */
+static void test_joined_share(void **state)
+{
+    Fixture f = fixture_new(SPEC), copy;
+    Note first = {.wait.done = note_told}, notes[WAITERS];
+
+    (void)state;
+    put_flushed(&f, 0, 1);
+    assert_int_equal(join_a_leader(&f, &first, notes, false), 0);
+    assert_told(&first, 1, 0);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        assert_told(&notes[i], 1, 0);
+    }
+    assert_int_equal(stats_of(&f).records, 2);
+    copy = crashed(&f);
+    assert_recovers(&copy, SPEC, 2 + WAITERS);
+    fixture_free(&copy);
+    fixture_free(&f);
+}
+
+static void join_and_be_sent_away(bool waits, bool fails)
+{
+    Fixture f = fixture_new(SPEC), copy;
+    Note first = {.wait.done = note_told}, notes[WAITERS];
+
+    put_flushed(&f, 0, 1);
+    assert_int_equal(join_a_leader(&f, waits ? NULL : &first, notes, fails), 0);
+    if (!waits) {
+        assert_told(&first, 1, -EAGAIN);
+    }
+    for (unsigned i = 0; i < WAITERS; i++) {
+        assert_told(&notes[i], 1, -EAGAIN);
+    }
+    assert_int_equal(stats_of(&f).failures, fails);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    device_set(false, false, false);
+    copy = crashed(&f);
+    assert_recovers(&copy, SPEC, 2 + WAITERS);
+    fixture_free(&copy);
+    fixture_free(&f);
+}
+
+/* Who syncs for himself does not stay for the others; when the log fails nobody does it for them. */
+static void test_joined_are_sent_away(void **state)
+{
+    (void)state;
+    join_and_be_sent_away(true, false);
+    join_and_be_sent_away(true, true);
+    join_and_be_sent_away(false, true);
+}
+
+#define CROWD 8u
+#define CROWD_FLUSHES 400u
+
+typedef struct Crowd {
+    VjMeta *meta;
+    unsigned number, failed;
+} Crowd;
+
+/* Every third waits; where nobody syncs for a note, its owner does. */
+static gpointer crowd_main(gpointer opaque)
+{
+    Crowd *c = opaque;
+
+    for (unsigned i = 0; i < CROWD_FLUSHES; i++) {
+        Note n = {.wait.done = note_told};
+        int rc = put_numbered(c->meta, VJ_SPACE_NODE, i * CROWD + c->number, 100);
+
+        if (rc == 0 && i % 3 == 2) {
+            rc = vj_meta_flush(c->meta);
+        } else if (rc == 0) {
+            vj_meta_flush_join(c->meta, &n.wait);
+            rc = note_wait(&n);
+            rc = rc == -EAGAIN ? vj_meta_flush(c->meta) : rc;
+        }
+        c->failed += rc != 0;
+    }
+    return NULL;
+}
+
+/* The log is full again and again. */
+static void test_crowd(void **state)
+{
+    Fixture f = fixture_new(SPEC), copy;
+    Crowd crowd[CROWD];
+    GThread *threads[CROWD];
+
+    (void)state;
+    for (unsigned i = 0; i < CROWD; i++) {
+        crowd[i] = (Crowd){.meta = f.meta, .number = i};
+        threads[i] = g_thread_new("crowd", crowd_main, &crowd[i]);
+    }
+    for (unsigned i = 0; i < CROWD; i++) {
+        g_thread_join(threads[i]);
+        assert_int_equal(crowd[i].failed, 0);
+    }
+    assert_true(stats_of(&f).moves > 2);
+    copy = crashed(&f);
+    assert_recovers(&copy, SPEC, CROWD * CROWD_FLUSHES);
+    fixture_free(&copy);
+    fixture_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flush_is_one_sync),
         cmocka_unit_test(test_waiters_share),
+        cmocka_unit_test(test_join_alone),
+        cmocka_unit_test(test_joined_share),
+        cmocka_unit_test(test_joined_are_sent_away),
+        cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_crash),
         cmocka_unit_test(test_recovery_is_repeated),
         cmocka_unit_test(test_moved_while_replaying),
