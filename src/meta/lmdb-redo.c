@@ -116,19 +116,15 @@ bool vj_lmdb_redo_is_full(const VjLmdb *d)
     return d->redo.serves && d->redo.offset > d->redo.log->half_bytes / 4 * 3;
 }
 
-/* Memory for @count things of @size; what was there is lost.  NULL: there is none. */
-static void *make_room(void *old, uint64_t *room, uint64_t count, size_t size)
+/* Memory for @count changes; false: there is none. */
+static bool make_item_room(VjLmdbRedo *r, uint64_t count)
 {
-    if (count <= *room) {
-        return old;
+    if (count > r->item_room) {
+        g_free(r->items);
+        r->items = g_try_new(VjUnlogged, count);
+        r->item_room = r->items != NULL ? count : 0;
     }
-    g_free(old);
-    *room = 0;
-    old = g_try_malloc_n(count, size);
-    if (old != NULL) {
-        *room = count;
-    }
-    return old;
+    return r->items != NULL;
 }
 
 /* The frozen generation's first: what a later commit left has to come later. */
@@ -150,7 +146,11 @@ static int write_items(VjLmdb *d, const VjRedoRun *run)
     uint64_t need = vj_redo_record_bytes(run->body_bytes);
     VjWriter w;
 
-    r->bytes = make_room(r->bytes, &r->byte_room, need, 1);
+    if (need > r->byte_room) {
+        free(r->bytes);
+        r->bytes = vj_redo_room_new(need);
+        r->byte_room = r->bytes != NULL ? need : 0;
+    }
     if (r->bytes == NULL) {
         return -ENOMEM;
     }
@@ -169,7 +169,7 @@ static int write_items(VjLmdb *d, const VjRedoRun *run)
 static void release_memory(VjLmdbRedo *r, bool all)
 {
     if (all || r->byte_room > VJ_LMDB_REDO_KEPT_BYTES) {
-        g_clear_pointer(&r->bytes, g_free);
+        g_clear_pointer(&r->bytes, free);
         r->byte_room = 0;
     }
     if (all || r->item_room * sizeof *r->items > VJ_LMDB_REDO_KEPT_BYTES) {
@@ -231,8 +231,7 @@ void vj_lmdb_redo_write(VjLmdb *d)
     g_assert(r->serves && !r->busy && run.first_seq <= run.last_seq);
     g_assert(run.change_count > 0 && d->moved_seq >= r->after_seq);
     g_assert(r->round >= r->after_round);
-    r->items = make_room(r->items, &r->item_room, run.change_count, sizeof *r->items);
-    if (r->items == NULL) {
+    if (!make_item_room(r, run.change_count)) {
         write_failed(d, -ENOMEM);
         return;
     }

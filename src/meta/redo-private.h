@@ -14,6 +14,7 @@
 
 typedef struct VjRedo {
     int fd;
+    bool is_direct; /* fd writes past the page cache */
     uint8_t id[VJ_REDO_ID_BYTES];
     uint64_t half_bytes;
 } VjRedo;
@@ -78,11 +79,13 @@ typedef struct VjRedoRun {
     uint32_t body_bytes;
 } VjRedoRun;
 
+/* Room for a record of so many bytes, as vj_redo_record_bytes gives them, to be freed by free(3); NULL: there is none. */
+uint8_t *vj_redo_room_new(uint64_t record_bytes) G_GNUC_WARN_UNUSED_RESULT;
+
 /*
  * vj_redo_append - one record, durable when it returns
  *
- * @bytes    vj_redo_record_bytes(run->body_bytes) of them: room for the head, then the body; the
- *           rest is made zero
+ * @bytes    from vj_redo_room_new: room for the head, then the body; the rest is made zero
  * Threads   one at a time; blocks      Locks   none
  */
 int vj_redo_append(VjRedo *log, const VjRedoRun *run,

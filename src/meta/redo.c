@@ -3,7 +3,8 @@
  * redo.c - the redo log as a file: made, written to, read without believing it
  *
  * The blocks are written with zeroes once, when the file is made: a sync after a write to a block
- * that was set aside and never written has to wait for the file system's own journal.
+ * that was set aside and never written has to wait for the file system's own journal.  Records go past
+ * the page cache where they may: a page costs a copy, and its write-back as much as all else in a small sync.
  */
 #include "meta/redo-private.h"
 
@@ -387,6 +388,15 @@ static int make(int dir_fd, uint64_t bytes, VjRedo **out)
     return 0;
 }
 
+/* False: the file system has nothing of the kind. */
+static bool set_direct(const VjRedo *log, bool direct)
+{
+    int flags = fcntl(log->fd, F_GETFL);
+
+    return flags >= 0 &&
+           fcntl(log->fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
 int vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out)
 {
     VjRedoHead head;
@@ -418,8 +428,15 @@ int vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out)
         vj_redo_close(log);
         return rc;
     }
+    log->is_direct = set_direct(log, true);
     *out = log;
     return 0;
+}
+
+uint8_t *vj_redo_room_new(uint64_t record_bytes)
+{
+    g_assert(record_bytes % VJ_REDO_BLOCK_BYTES == 0);
+    return aligned_alloc(VJ_REDO_BLOCK_BYTES, record_bytes);
 }
 
 int vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes)
@@ -427,6 +444,7 @@ int vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes)
     uint64_t len = vj_redo_record_bytes(run->body_bytes);
     struct iovec iov = {.iov_base = bytes, .iov_len = len};
     size_t used = sizeof(VjRedoRecord) + run->body_bytes;
+    uint64_t start = half_start(log, run->round) + run->offset;
     int rc;
 
     g_assert(run->body_bytes <= VJ_REDO_BODY_MAX &&
@@ -435,7 +453,12 @@ int vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes)
     g_assert(run->first_seq > 0 && run->first_seq <= run->last_seq);
     memset(bytes + used, 0, len - used);
     record_encode(log, run, bytes + sizeof(VjRedoRecord), (VjRedoRecord *)bytes);
-    rc = vj_fd_pwritev_all(log->fd, &iov, 1, half_start(log, run->round) + run->offset);
+    rc = vj_fd_pwritev_all(log->fd, &iov, 1, start);
+    if (rc == -EINVAL && log->is_direct && set_direct(log, false)) {
+        /* Its device wants larger blocks, or a file system below it nothing of the kind. */
+        log->is_direct = false;
+        rc = vj_fd_pwritev_all(log->fd, &iov, 1, start);
+    }
     return rc < 0 ? rc : fdatasync(log->fd) == 0 ? 0 : -errno;
 }
 

@@ -36,7 +36,7 @@ static void end(void)
 static void append(int fd, uint64_t round, uint64_t *block, uint64_t first, uint64_t last)
 {
     size_t room = 3 * VJ_REDO_BLOCK_BYTES;
-    g_autofree uint8_t *bytes = g_malloc0(room);
+    uint8_t *bytes = vj_redo_room_new(room);
     VjWriter w = vj_writer(bytes + sizeof(VjRedoRecord), room - sizeof(VjRedoRecord));
     static const uint8_t some[6000];
     VjRedoRun run = {.round = round,
@@ -55,6 +55,7 @@ static void append(int fd, uint64_t round, uint64_t *block, uint64_t first, uint
     run.body_bytes = (uint32_t)w.used;
     log.fd = fd;
     g_assert(vj_redo_append(&log, &run, bytes) == 0);
+    free(bytes);
     *block += vj_redo_record_bytes(run.body_bytes) / VJ_REDO_BLOCK_BYTES;
 }
 

@@ -33,7 +33,7 @@ static VjRedo *log_new(void)
 static void append(VjRedo *log, uint64_t round, uint64_t block, uint64_t first_seq,
                    uint64_t last_seq)
 {
-    g_autofree uint8_t *bytes = g_malloc0(VJ_REDO_BLOCK_BYTES);
+    uint8_t *bytes = vj_redo_room_new(VJ_REDO_BLOCK_BYTES);
     VjWriter w = vj_writer(bytes + sizeof(VjRedoRecord), 1000);
     VjSlice value = vj_slice("a value", 7);
     VjRedoRun run = {.round = round,
@@ -46,6 +46,7 @@ static void append(VjRedo *log, uint64_t round, uint64_t block, uint64_t first_s
     vj_redo_change_encode(&w, VJ_SPACE_DENTRY, vj_slice("name", 4), NULL);
     run.body_bytes = (uint32_t)w.used;
     assert_int_equal(vj_redo_append(log, &run, bytes), 0);
+    free(bytes);
 }
 
 static int count_change(void *opaque, VjSpace space, VjSlice key, const VjSlice *value)

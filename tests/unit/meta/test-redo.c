@@ -2,11 +2,12 @@
 /*
  * test-redo.c - the log in front of the file: what a flush costs, and what a crash leaves
  *
- * A crash is a copy of both files.  fdatasync is defined here, so that syncs of the log can be
- * held, counted and made to fail.
+ * A crash is a copy of both files.  fdatasync and pwritev are defined here, so that syncs of the log can be
+ * held, counted and made to fail, and writes past the page cache be refused.
  */
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 
 #include "meta-fixture.h"
 
@@ -21,6 +22,8 @@ static VjCond device_changed;
 static bool is_held, log_fails, data_fails;
 static unsigned log_syncs;
 static unsigned data_failures; /* so many syncs of the file fail */
+static bool refuses_direct;
+static unsigned direct_writes; /* to the log */
 
 static bool is_log(int fd)
 {
@@ -62,6 +65,19 @@ static void device_set(bool held, bool log, bool data)
     data_fails = data;
     vj_cond_broadcast(&device_changed);
     vj_mutex_unlock(&device_lock);
+}
+
+/* Writes past the page cache since the last call. */
+static unsigned device_refuse_direct(bool refuses)
+{
+    unsigned count;
+
+    vj_mutex_lock(&device_lock);
+    count = direct_writes;
+    direct_writes = 0;
+    refuses_direct = refuses;
+    vj_mutex_unlock(&device_lock);
+    return count;
 }
 
 static unsigned log_syncs_now(void)
@@ -874,11 +890,67 @@ static void test_crowd(void **state)
     fixture_free(&f);
 }
 
+/* ---- past the page cache --------------------------------------------------------------------- */
+
+/* Counts what is written to the log that way; refuses it, as a device with larger blocks does. */
+ssize_t pwritev(int fd, const struct iovec *iov, int count, off_t offset)
+{
+    ssize_t put;
+
+    if (is_log(fd) && (fcntl(fd, F_GETFL) & O_DIRECT) != 0) {
+        bool refuses;
+
+        vj_mutex_lock(&device_lock);
+        direct_writes++;
+        refuses = refuses_direct;
+        vj_mutex_unlock(&device_lock);
+        if (refuses) {
+            errno = EINVAL;
+            return -1;
+        }
+    }
+    put = syscall(SYS_pwritev, fd, iov, count, offset, 0);
+    return put;
+}
+
+static bool has_direct_writes(const Fixture *f)
+{
+    int fd = openat(f->dir_fd, VJ_REDO_FILE, O_RDWR | O_DIRECT | O_CLOEXEC);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
+}
+
+/* A record is one write past the page cache; a device that refuses the first gets all by the cache. */
+static void test_direct(void **state)
+{
+    for (unsigned refuses = 0; refuses < 2; refuses++) {
+        Fixture f = fixture_new(SPEC), copy;
+        unsigned wanted;
+
+        (void)state;
+        put_flushed(&f, 0, 1);
+        wanted = !has_direct_writes(&f) ? 0 : refuses ? 1 : 20;
+        device_refuse_direct(refuses);
+        put_flushed(&f, 1, 21);
+        assert_int_equal(device_refuse_direct(false), wanted);
+        assert_int_equal(stats_of(&f).records, 20);
+        assert_int_equal(stats_of(&f).failures, 0);
+        copy = crashed(&f);
+        assert_recovers(&copy, SPEC, 21);
+        fixture_free(&copy);
+        fixture_free(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flush_is_one_sync),
         cmocka_unit_test(test_waiters_share),
+        cmocka_unit_test(test_direct),
         cmocka_unit_test(test_join_alone),
         cmocka_unit_test(test_joined_share),
         cmocka_unit_test(test_joined_are_sent_away),
