@@ -13,6 +13,7 @@
  *   - A lease with an id of which nobody knows whether bytes lie there stays for the next
  *     open.
  *   - Ids only grow: the counter is written with each lease, so no id is ever used twice.
+ *     Those that the store would rather not have are passed over: nobody ever asks for them.
  */
 #include "file/object-parts.h"
 
@@ -304,6 +305,22 @@ static void want_next(VjLeases *l)
     vj_cond_broadcast(&l->changed);
 }
 
+/* The next id is not below @preferred, or the first of another lease. */
+static void pass_over(VjLeases *l, uint64_t preferred)
+{
+    VjLease *lease;
+
+    vj_mutex_lock(&l->lock);
+    lease = l->current;
+    if (preferred > lease->next_id) {
+        lease->next_id = MIN(preferred, lease->last_id + 1);
+        if (l->next == NULL && lease->last_id + 1 - lease->next_id <= l->lease_ids / 2) {
+            want_next(l);
+        }
+    }
+    vj_mutex_unlock(&l->lock);
+}
+
 int vj_lease_take(VjObjects *o, uint64_t *id)
 {
     VjLeases *l = &o->leases;
@@ -336,6 +353,13 @@ int vj_lease_take(VjObjects *o, uint64_t *id)
         }
     }
     vj_mutex_unlock(&l->lock);
+    if (rc == 0) {
+        uint64_t preferred = vj_store_prefer(o->store, *id);
+
+        if (preferred > *id) { /* from the next one on: this one is taken */
+            pass_over(l, preferred);
+        }
+    }
     return rc;
 }
 

@@ -29,6 +29,8 @@
 #define DIR_CACHE_SLOTS 16u
 /* Directories that flush_removes() syncs one by one; more of them by one syncfs. */
 #define REMOVED_DIRS_MAX 8u
+/* So many names that a directory lost make another one the better place for new objects. */
+#define CROWDED_REMOVES 512u
 /* Smaller objects are left to the flush, which writes many of them together. */
 #define WRITE_OUT_LEAST 65536u
 /* How often one call starts again because a directory was removed or a name was taken. */
@@ -48,7 +50,9 @@ typedef struct PosixStore {
     /* guarded by removed_lock: directories with removes that are not known to survive */
     uint64_t removed_dirs[REMOVED_DIRS_MAX]; /* an id of each */
     unsigned removed_count;
-    bool removed_anywhere; /* or in any directory at all */
+    bool removed_anywhere;   /* or in any directory at all */
+    uint64_t newest_dir;     /* of the ids that prefer() was asked about */
+    uint32_t newest_removes; /* names that it lost meanwhile */
 } PosixStore;
 
 /* ---- Errors and descriptors ---------------------------------------------------------
@@ -395,12 +399,15 @@ static void posix_expect(VjStore *s, uint64_t id, VjLoc loc)
     vj_fd_cache_release(&p->objects, &object);
 }
 
-/* The directory of @id has lost a name. */
-static void note_removed(PosixStore *p, uint64_t id)
+/* The directory of @id has lost a name; @now: in this call. */
+static void note_removed(PosixStore *p, uint64_t id, bool now)
 {
     bool known = false;
 
     vj_mutex_lock(&p->removed_lock);
+    if (now && dir_key(id).id == p->newest_dir) {
+        p->newest_removes++;
+    }
     for (unsigned i = 0; i < p->removed_count; i++) {
         known = known || dir_key(p->removed_dirs[i]).id == dir_key(id).id;
     }
@@ -410,6 +417,26 @@ static void note_removed(PosixStore *p, uint64_t id)
         p->removed_anywhere = true;
     }
     vj_mutex_unlock(&p->removed_lock);
+}
+
+/*
+ * Where many names went a file system may be slow to make others: an ext4 without a journal looks
+ * at each inode that was freed near a directory in the last minutes before it makes a file there.
+ */
+static uint64_t posix_prefer(VjStore *s, uint64_t id)
+{
+    PosixStore *p = (PosixStore *)s;
+    uint64_t dir = dir_key(id).id;
+    bool crowded;
+
+    vj_mutex_lock(&p->removed_lock);
+    if (dir > p->newest_dir) {
+        p->newest_dir = dir;
+        p->newest_removes = 0;
+    }
+    crowded = dir == p->newest_dir && p->newest_removes >= CROWDED_REMOVES;
+    vj_mutex_unlock(&p->removed_lock);
+    return crowded && dir < dir_key(UINT64_MAX).id ? (dir + 1) * VJ_POSIX_DIR_IDS : id;
 }
 
 /* Names went that note_removed() has no place for. */
@@ -496,7 +523,7 @@ static int posix_remove(VjStore *s, uint64_t id, VjLoc loc)
     }
     vj_fd_cache_drop(&p->objects, key);
     vj_posix_sync_removed(&p->sync, key);
-    note_removed(p, id);
+    note_removed(p, id, result == 0);
     return 0;
 }
 
@@ -894,6 +921,7 @@ const VjStoreOps vj_store_posix_ops = {
     .put = posix_put,
     .get = posix_get,
     .expect = posix_expect,
+    .prefer = posix_prefer,
     .remove = posix_remove,
     .flush = posix_flush,
     .flush_removes = posix_flush_removes,

@@ -179,6 +179,19 @@ void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc)
     }
 }
 
+uint64_t vj_store_prefer(VjStore *s, uint64_t id)
+{
+    uint64_t preferred = id;
+
+    g_assert(s != NULL);
+    vj_lock_assert_none();
+    if (s->ops->prefer != NULL) {
+        preferred = s->ops->prefer(s, id);
+    }
+    g_assert(preferred >= id);
+    return preferred;
+}
+
 int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
     int result;

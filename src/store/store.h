@@ -104,6 +104,12 @@ typedef struct VjStoreOps {
      */
     void (*expect)(VjStore *s, uint64_t id, VjLoc loc);
     /*
+     * The lowest id from @id on that suits the driver for a new object; ids between are better
+     * left out.  Advice: a put takes any id.  Asked with ids that grow, one for each put.  NULL:
+     * @id.  Threads: any; does not block.
+     */
+    uint64_t (*prefer)(VjStore *s, uint64_t id);
+    /*
      * 0 if absent: replay repeats it.  -EBADMSG: a locator that this driver never made;
      * -EIO, -EROFS, -ETIMEDOUT.  Threads: any; blocks.
      */
@@ -176,6 +182,7 @@ int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                  size_t len) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc);
+uint64_t vj_store_prefer(VjStore *s, uint64_t id);
 int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_flush(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_flush_removes(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;

@@ -447,6 +447,11 @@ static void fault_expect(VjStore *s, uint64_t id, VjLoc loc)
     vj_store_expect(s->next, id, loc);
 }
 
+static uint64_t fault_prefer(VjStore *s, uint64_t id)
+{
+    return vj_store_prefer(s->next, id);
+}
+
 static int fault_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
     FaultStore *w = (FaultStore *)s;
@@ -544,6 +549,7 @@ const VjStoreOps vj_store_fault_ops = {
     .put = fault_put,
     .get = fault_get,
     .expect = fault_expect,
+    .prefer = fault_prefer,
     .remove = fault_remove,
     .flush = fault_flush,
     .flush_removes = fault_flush_removes,

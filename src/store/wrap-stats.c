@@ -72,6 +72,11 @@ static void stats_expect(VjStore *s, uint64_t id, VjLoc loc)
     vj_store_expect(s->next, id, loc);
 }
 
+static uint64_t stats_prefer(VjStore *s, uint64_t id)
+{
+    return vj_store_prefer(s->next, id);
+}
+
 static int stats_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
     StatsStore *w = (StatsStore *)s;
@@ -133,6 +138,7 @@ const VjStoreOps vj_store_stats_ops = {
     .put = stats_put,
     .get = stats_get,
     .expect = stats_expect,
+    .prefer = stats_prefer,
     .remove = stats_remove,
     .flush = stats_flush,
     .flush_removes = stats_flush_removes,

@@ -5,6 +5,7 @@
 #include "object-fixture.h"
 
 #include "file/object-parts.h"
+#include "store/posix-format.h"
 
 static int setup_short_leases(void **state)
 {
@@ -199,6 +200,83 @@ static void test_failed_recovery_is_done_by_the_next_mount(void **state)
     assert_int_equal(stored_count(f), 1);
 }
 
+static int setup_posix_short_leases(void **state)
+{
+    Fixture *f;
+
+    assert_int_equal(fixture_setup_posix(state), 0);
+    f = *state;
+    fixture_close_objects(f);
+    f->lease_ids = 4;
+    fixture_open_objects(f);
+    return 0;
+}
+
+/* Many objects of the directory that @id lies in are removed. */
+static void crowd(Fixture *f, uint64_t id)
+{
+    uint64_t first_id = id / VJ_POSIX_DIR_IDS * VJ_POSIX_DIR_IDS + 1000;
+    struct iovec iov = {.iov_base = &id, .iov_len = sizeof id};
+
+    for (uint64_t i = 0; i < 600; i++) {
+        VjPut put;
+
+        assert_int_equal(vj_store_put(f->store, first_id + i, &iov, 1, &put), 0);
+        assert_int_equal(vj_store_remove(f->store, put.id, put.loc), 0);
+    }
+}
+
+static uint64_t put_next(Fixture *f, uint64_t seed)
+{
+    g_autofree uint8_t *bytes = content(seed, 100);
+    VjObject object;
+
+    must_put(f, bytes, 100, &object);
+    return object.id;
+}
+
+/* Leases are over although ids of theirs were passed over. */
+static void assert_leases_end(Fixture *f)
+{
+    assert_consistent(f);
+    fixture_close_objects(f);
+    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 0);
+    fixture_open_objects(f);
+    assert_consistent(f);
+}
+
+static void test_ids_of_a_crowded_directory_are_passed_over(void **state)
+{
+    Fixture *f = *state;
+    uint64_t first = put_next(f, 0), next;
+
+    assert_int_equal(put_next(f, 1), first + 1);
+    crowd(f, first);
+    assert_int_equal(put_next(f, 2), first + 2); /* it is told */
+    next = (first / VJ_POSIX_DIR_IDS + 1) * VJ_POSIX_DIR_IDS;
+    for (uint64_t i = 0; i < 10; i++) {
+        assert_int_equal(put_next(f, 3 + i), next + i);
+    }
+    assert_leases_end(f);
+}
+
+/* One lease at a time is passed over: the next one begins before the other directory. */
+static void test_short_leases_of_a_crowded_directory(void **state)
+{
+    Fixture *f = *state;
+    uint64_t before = put_next(f, 0);
+
+    crowd(f, before);
+    before = put_next(f, 1);
+    for (uint64_t i = 0; i < 10; i++) {
+        uint64_t id = put_next(f, 2 + i);
+
+        assert_int_equal(id / f->lease_ids, before / f->lease_ids + 1);
+        before = id;
+    }
+    assert_leases_end(f);
+}
+
 #define TEST(name)                                                                       \
     cmocka_unit_test_setup_teardown(name, setup_short_leases, fixture_teardown)
 static const struct CMUnitTest tests[] = {
@@ -208,6 +286,10 @@ static const struct CMUnitTest tests[] = {
     TEST(test_recovery_removes_what_no_record_names),
     TEST(test_a_check_calls_open_leases_pending_and_strays_leaks),
     TEST(test_failed_recovery_is_done_by_the_next_mount),
+    cmocka_unit_test_setup_teardown(test_ids_of_a_crowded_directory_are_passed_over,
+                                    fixture_setup_posix, fixture_teardown),
+    cmocka_unit_test_setup_teardown(test_short_leases_of_a_crowded_directory,
+                                    setup_posix_short_leases, fixture_teardown),
 };
 
 VJ_TEST_MAIN(tests)

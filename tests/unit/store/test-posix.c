@@ -94,6 +94,40 @@ static void test_directories_are_spread(void **state)
     assert_true((flags & FS_TOPDIR_FL) != 0);
 }
 
+static void put_and_remove(VjStoreTest *t, uint64_t first_id, unsigned count)
+{
+    for (uint64_t id = first_id; id < first_id + count; id++) {
+        VjPut put = vj_store_test_put(t->s, id, 5);
+
+        assert_int_equal(vj_store_remove(t->s, put.id, put.loc), 0);
+        /* A remove that finds nothing takes no name away. */
+        assert_int_equal(vj_store_remove(t->s, put.id, put.loc), 0);
+    }
+}
+
+/* Where the newest directory lost many names, what comes next had better lie in another one. */
+static void test_crowded_directories_are_left(void **state)
+{
+    VjStoreTest *t = *state;
+
+    put_and_remove(t, 1, 511);
+    assert_int_equal(vj_store_prefer(t->s, 600), 600);
+    put_and_remove(t, 512, 1);
+    assert_int_equal(vj_store_prefer(t->s, 601), VJ_POSIX_DIR_IDS);
+    assert_int_equal(vj_store_prefer(t->s, VJ_POSIX_DIR_IDS), VJ_POSIX_DIR_IDS);
+    /* Of an older directory: nobody puts there any more. */
+    put_and_remove(t, 601, 512);
+    assert_int_equal(vj_store_prefer(t->s, VJ_POSIX_DIR_IDS + 1), VJ_POSIX_DIR_IDS + 1);
+    put_and_remove(t, VJ_POSIX_DIR_IDS + 1, 512);
+    assert_int_equal(vj_store_prefer(t->s, VJ_POSIX_DIR_IDS + 600), 2 * VJ_POSIX_DIR_IDS);
+    /* Who asked before the others went on. */
+    assert_int_equal(vj_store_prefer(t->s, 602), 602);
+    /* There is no other one behind the last. */
+    assert_int_equal(vj_store_prefer(t->s, UINT64_MAX - 600), UINT64_MAX - 600);
+    put_and_remove(t, UINT64_MAX - 600, 512);
+    assert_int_equal(vj_store_prefer(t->s, UINT64_MAX - 1), UINT64_MAX - 1);
+}
+
 static bool exists(VjStoreTest *t, const char *name)
 {
     return faccessat(t->dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
@@ -678,6 +712,7 @@ static const struct CMUnitTest tests[] = {
     STORE_TEST(test_format_file),
     STORE_TEST(test_layout),
     STORE_TEST(test_directories_are_spread),
+    STORE_TEST(test_crowded_directories_are_left),
     STORE_TEST(test_empty_directories_go),
     STORE_TEST(test_directory_removed_behind_us),
     STORE_TEST(test_stale_directory_is_not_believed),
