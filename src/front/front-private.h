@@ -318,6 +318,8 @@ void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h);
 bool vj_wait_claim(VjWait *w);
 /* The last reference frees it, and the handle if that was dropped meanwhile. */
 void vj_wait_unref(VjWait *w);
+/* At the end, until none is left: a thread of the rooms below may still have one to answer.  No locks held. */
+void vj_front_await_waits(VjFront *f);
 /* A thread of its own while there are interrupted requests. */
 void vj_front_watch(gpointer data, gpointer user_data);
 /* The kernel does not use @h any more: forgets and releases it, now or when the last wait for it is over. */
@@ -403,6 +405,7 @@ struct VjFront {
     GPtrArray *interrupted; /* VjWait whose caller got a signal; with a reference */
     GHashTable *awaited;    /* VjHandle to the number of its VjWait */
     GHashTable *left;       /* VjHandle of these that the kernel does not use any more */
+    unsigned waits;         /* VjWait that are not freed yet */
 };
 
 /* The one table from the errors of the rooms below to what the kernel sees; positive. */

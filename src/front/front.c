@@ -321,6 +321,7 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     vj_mutex_unlock(&f->lock);
     pthread_kill(thread, SIGTERM);
     pthread_join(thread, NULL);
+    vj_front_await_waits(f);
     g_thread_pool_free(f->syncers, FALSE, TRUE);
     g_thread_pool_free(f->watchers, FALSE, TRUE);
     vj_editor_stop(f->editor);

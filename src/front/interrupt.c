@@ -128,11 +128,12 @@ void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h)
 {
     *w = (VjWait){
         .front = f, .req = req, .handle = h, .tid = fuse_req_ctx(req)->pid, .refs = 1};
+    vj_mutex_lock(&f->lock);
+    f->waits++;
     if (h != NULL) {
-        vj_mutex_lock(&f->lock);
         (void)count_locked(f, h, 1);
-        vj_mutex_unlock(&f->lock);
     }
+    vj_mutex_unlock(&f->lock);
     fuse_req_interrupt_func(req, on_interrupt, w);
 }
 
@@ -151,6 +152,16 @@ bool vj_wait_claim(VjWait *w)
     return is_ours;
 }
 
+/* Whoever calls touches the front no more: at the end it may go then.  Under f->lock. */
+static void is_over_locked(VjFront *f) VJ_REQUIRES(f->lock)
+{
+    g_assert(f->waits > 0);
+    f->waits--;
+    if (f->waits == 0 && f->ended) {
+        vj_cond_broadcast(&f->changed);
+    }
+}
+
 void vj_wait_unref(VjWait *w)
 {
     VjFront *f = w->front;
@@ -161,13 +172,29 @@ void vj_wait_unref(VjWait *w)
     if (is_last && w->handle != NULL && count_locked(f, w->handle, -1) == 0) {
         release = g_hash_table_remove(f->left, w->handle);
     }
+    if (is_last && !release) {
+        is_over_locked(f);
+    }
     vj_mutex_unlock(&f->lock);
     if (release) {
         vj_fs_release(f->fs, w->handle);
+        vj_mutex_lock(&f->lock);
+        is_over_locked(f);
+        vj_mutex_unlock(&f->lock);
     }
     if (is_last) {
         g_free(w);
     }
+}
+
+void vj_front_await_waits(VjFront *f)
+{
+    vj_mutex_lock(&f->lock);
+    g_assert(f->ended);
+    while (f->waits > 0) {
+        vj_cond_wait(&f->changed, &f->lock);
+    }
+    vj_mutex_unlock(&f->lock);
 }
 
 /* What still stands in the queue is not begun. */
