@@ -40,6 +40,7 @@ static const VjOptSpec delay_options[] = {
     [VJ_HOLD_APPLY] = POINT("apply"),
     [VJ_HOLD_EDIT] = POINT("edit"),
     [VJ_HOLD_FSYNC] = POINT("fsync"),
+    [VJ_HOLD_ATTR_REPLY] = POINT("attr_reply"),
     {.name = "threads", .type = VJ_OPT_NUMBER, .min = 1, .max = 1024, .help = "count"},
     {.name = "quiet", .type = VJ_OPT_NUMBER, .min = 1, .max = 600000, .help = "ms"},
     {.name = "idle", .type = VJ_OPT_NUMBER, .min = 1, .max = 1024, .help = "count"},

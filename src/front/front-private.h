@@ -361,6 +361,7 @@ typedef enum VjHoldPoint {
     VJ_HOLD_APPLY,
     VJ_HOLD_EDIT,
     VJ_HOLD_FSYNC,
+    VJ_HOLD_ATTR_REPLY, /* the answer to GETATTR, SETATTR or LINK is known */
     VJ_HOLD_POINTS,
 } VjHoldPoint;
 

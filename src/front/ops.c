@@ -80,7 +80,17 @@ void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e)
     vj_known_add(f->known, attr->st.st_ino);
 }
 
-static void reply_entry(fuse_req_t req, int r, const VjAttr *attr)
+/*
+ * Some kernels take the answer to a change without asking whether an edit came meanwhile: they are not
+ * to keep it.
+ */
+static double timeout_after_change(const VjAttr *attr)
+{
+    return S_ISREG(attr->st.st_mode) ? 0 : attr_timeout(attr);
+}
+
+/* @changed: it was there before, and the kernel did not ask for a look alone. */
+static void reply_inode(fuse_req_t req, int r, const VjAttr *attr, bool changed)
 {
     VjFront *f = front_of(req);
     struct fuse_entry_param e;
@@ -91,19 +101,17 @@ static void reply_entry(fuse_req_t req, int r, const VjAttr *attr)
         return;
     }
     vj_front_entry(f, attr, &e);
+    if (changed) {
+        e.attr_timeout = timeout_after_change(attr);
+    }
     if (fuse_reply_entry(req, &e) != 0) {
         vj_front_forget_one(f, e.ino, 1);
     }
 }
 
-static void reply_attr(fuse_req_t req, int r, const VjAttr *attr)
+static void reply_entry(fuse_req_t req, int r, const VjAttr *attr)
 {
-    vj_serve_answers();
-    if (r < 0) {
-        fuse_reply_err(req, vj_front_errno(r));
-    } else {
-        fuse_reply_attr(req, &attr->st, attr_timeout(attr));
-    }
+    reply_inode(req, r, attr, false);
 }
 
 /*
@@ -195,7 +203,8 @@ static void front_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent,
     VjAttr attr;
     int r = vj_fs_link(front_of(req)->fs, ino, parent, name, &attr);
 
-    reply_entry(req, r, &attr);
+    vj_front_hold(front_of(req), VJ_HOLD_ATTR_REPLY);
+    reply_inode(req, r, &attr, true);
 }
 
 static void front_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -259,7 +268,13 @@ static void front_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
     (void)fi;
     before_size(req, ino);
     r = vj_fs_getattr(f->fs, ino, &attr);
-    reply_attr(req, r, &attr);
+    vj_front_hold(f, VJ_HOLD_ATTR_REPLY);
+    vj_serve_answers();
+    if (r < 0) {
+        fuse_reply_err(req, vj_front_errno(r));
+    } else {
+        fuse_reply_attr(req, &attr.st, attr_timeout(&attr));
+    }
 }
 
 #ifdef HAVE_STRUCT_FUSE_LOWLEVEL_OPS_STATX
@@ -368,7 +383,13 @@ static void front_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int t
     } else {
         r = vj_fs_setattr(f->fs, &who, ino, h, &set, &attr);
     }
-    reply_attr(req, r, &attr);
+    vj_front_hold(f, VJ_HOLD_ATTR_REPLY);
+    vj_serve_answers();
+    if (r < 0) {
+        fuse_reply_err(req, vj_front_errno(r));
+    } else {
+        fuse_reply_attr(req, &attr.st, timeout_after_change(&attr));
+    }
     vj_gate_answered(f->gates, &pass, who.pid);
 }
 

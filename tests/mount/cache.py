@@ -7,6 +7,7 @@ The names of the tests begin with the group, which says how cache.sh has mounted
 the directory of the fifos."""
 
 import ctypes
+import errno
 import mmap
 import os
 import random
@@ -14,6 +15,7 @@ import select
 import signal
 import sys
 import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 from vjtap import *  # noqa: E402,F403
@@ -97,6 +99,19 @@ def stored(path, size):
     n = os.preadv(fd, [m], 0)
     os.close(fd)
     return m[:n]
+
+
+class Invalidations:
+    """Notifications of one file's attributes or pages since the last look, by the daemon's trace."""
+
+    def __init__(self, fd):
+        self.wanted = "ino %d: invalidate " % os.fstat(fd).st_ino
+        self.log = open(os.environ["VJ_TRACE"])
+        self.log.seek(0, os.SEEK_END)
+
+    def count(self):
+        """A notification is traced before the answer to the edit."""
+        return sum(self.wanted in line for line in self.log)
 
 
 @test
@@ -804,6 +819,136 @@ def plain_stores_beyond_a_moved_end_do_not_lengthen(d):
     eq(stored(d + "/f", 3 * PAGE), expected)
     m.close()
     os.close(fd)
+
+
+# ---- what the kernel is told of attributes -------------------------------------------------
+
+class Paused(Exception):
+    """The daemon may have forgotten the file: it does so a second after an edit."""
+
+
+class Edits:
+    """Edits of one file in quick succession, and what the kernel is told of them."""
+
+    def __init__(self, path, data):
+        self.fd = opened(path, data)
+        os.fsync(self.fd)
+        self.told = Invalidations(self.fd)
+        self.at = None
+
+    def __call__(self, told, offset, old_len, data=b""):
+        """An edit, and how many notifications it sends."""
+        edit(self.fd, offset, old_len, data, look=False)
+        now = time.monotonic()
+        last, self.at = self.at, now
+        count = self.told.count()
+        if count != told and last is not None and now - last > 0.5:
+            raise Paused
+        eq(count, told)
+
+    def first(self):
+        """Drops all pages and attributes."""
+        edit(self.fd, 0, 0, b"first", look=False)
+        self.told.count()
+        self.at = time.monotonic()
+
+    def sync(self):
+        """Clean: the kernel may keep attributes."""
+        os.fsync(self.fd)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.fd)
+        self.told.log.close()
+
+
+def unpaused(body):
+    """Again where the machine was too slow."""
+    def again(d):
+        for attempt in range(20):
+            try:
+                return body(os.path.join(d, str(attempt)))
+            except Paused:
+                pass
+        raise Skip("too slow a machine")
+    again.__name__ = body.__name__
+    return again
+
+
+@test
+@unpaused
+def told_attributes_of_a_clean_file_are_kept_until_an_edit(p):
+    with Edits(p, pattern(8 * PAGE)) as edits:
+        edits.first()
+        for old_len, data in ((0, b"longer"), (3, b"abc"), (6, b"")):
+            edits.sync()
+            before = os.stat(p)
+            eq(os.stat(p), before)
+            edits(1, 5000, old_len, data)
+            after = os.stat(p)
+            eq(after.st_size, before.st_size + len(data) - old_len)
+            eq(after.st_mtime_ns > before.st_mtime_ns, True, "mtime")
+            eq(after.st_ctime_ns > before.st_ctime_ns, True, "ctime")
+
+
+@test
+@unpaused
+def told_set_id_bits_go(p):
+    if os.geteuid() != 0:
+        raise Skip("needs root")
+    with Edits(p, pattern(8 * PAGE)) as edits:
+        os.chmod(os.path.dirname(p), 0o777)
+        edits.first()
+        for looks in (True, False):
+            os.chmod(p, 0o6777)
+            edits.sync()
+            if looks:
+                eq(os.stat(p).st_mode & 0o7777, 0o6777)
+            pid = os.fork()
+            if pid == 0:
+                os.setgroups([])
+                os.setresgid(99, 99, 99)
+                os.setresuid(99, 99, 99)
+                edit(edits.fd, 5000, 0, b"inserted")
+                os._exit(0)
+            eq(os.waitpid(pid, 0)[1], 0)
+            eq(os.stat(p).st_mode & 0o7777, 0o777)
+
+
+def is_known(p, fd, size, made_ns):
+    """What stat(2) shows and a cached read reaches is from behind an edit."""
+    eq((os.stat(p).st_size, os.fstat(fd).st_size), (size, size))
+    eq(os.stat(p).st_mtime_ns > made_ns, True, "mtime")
+    eq(len(os.pread(fd, size + PAGE, 0)), size)
+
+
+@test
+def told_an_answer_that_an_edit_overtakes(d):
+    """The kernel takes it after the edit, and must not keep it."""
+    def chmod(p):
+        os.chmod(p, 0o640)
+
+    def link(p):
+        os.link(p, p + "link")
+
+    kinds = [(late, known) for late in (os.stat, chmod, link) for known in (False, True)]
+    for number, (late, known) in enumerate(kinds):
+        for old_len, data in ((0, b"longer"), (0, b"x" * 5000), (6, b""), (2, b"ab")):
+            p = d + "/%d-%d-%d" % (number, old_len, len(data))
+            with Edits(p, pattern(8 * PAGE)) as edits:
+                edits.first()
+                edits.sync()
+                made_ns = time.time_ns()
+                if known and late != os.stat:
+                    os.stat(p)  # else the kernel may ask for attributes first
+                with Hold("attr_reply") as held:
+                    waits = later(late, p)
+                    held.arrived()
+                    edit(edits.fd, 5000, old_len, data, look=False)
+                waits.done()
+                is_known(p, edits.fd, 8 * PAGE + 5 + len(data) - old_len, made_ns)
 
 
 if __name__ == "__main__":

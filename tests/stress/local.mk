@@ -27,6 +27,10 @@ MOUNT_TESTS += tests/stress/load.sh
 TEST_HELPERS += tests/stress/append
 tests_stress_append_LDADD = $(LDADD_base)
 
+TEST_HELPERS += tests/stress/attributes
+tests_stress_attributes_LDADD = $(LDADD_base)
+MOUNT_TESTS += tests/stress/attributes.sh
+
 TEST_HELPERS += tests/stress/memory
 tests_stress_memory_LDADD = $(LDADD_base)
 MOUNT_TESTS += tests/stress/memory.sh
