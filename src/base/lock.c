@@ -170,8 +170,10 @@ VJ_UNANALYSED void vj_mutex_lock(VjMutex *m)
 
 VJ_UNANALYSED void vj_mutex_unlock(VjMutex *m)
 {
+    const char *name = m->name; /* who gets it next may free it */
+
     pop(m, m->name, m->rank);
-    must(pthread_mutex_unlock(&m->mutex), "unlock", m->name);
+    must(pthread_mutex_unlock(&m->mutex), "unlock", name);
 }
 
 VJ_UNANALYSED bool vj_mutex_trylock(VjMutex *m)

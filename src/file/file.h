@@ -532,7 +532,8 @@ int vj_file_seek(VjFile *f, uint64_t offset, bool data,
  * is that of this attempt; what failed stays dirty.
  */
 int vj_file_sync(VjFile *f) G_GNUC_WARN_UNUSED_RESULT;
-/* The same, and @w is told, as vj_meta_flush_join does: it waits for the write-back, not for others' syncs. */
+/* The same, but @w is told, as by vj_meta_flush_join, until when @f stays open.  Any thread; waits for
+ * the write-back. */
 void vj_file_sync_join(VjFile *f, VjFlushWait *w);
 
 /* As sync, but visible in metadata is enough: for the order of a rename after its data. */

@@ -18,7 +18,7 @@
 /* Request threads; started when all others are busy. */
 #define VJ_FRONT_THREADS_MAX 256u
 #define VJ_FRONT_THREADS_IDLE 16u
-/* Threads that wait for fsync, and request threads that do so themselves before. */
+/* Threads that make FSYNC; before them so many request threads do. */
 #define VJ_FRONT_SYNC_THREADS_MAX 64
 #define VJ_FRONT_SYNCS_HERE 16u
 #define VJ_FRONT_BACKGROUND_MAX 64u

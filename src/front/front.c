@@ -150,7 +150,7 @@ static void release_left_handles(VjFront *f)
     GHashTableIter iter;
     gpointer h;
 
-    /* The kernel is gone: nobody else adds or takes any more. */
+    /* The kernel is gone, and vj_front_await_waits has returned: nobody else adds or takes any more. */
     g_hash_table_iter_init(&iter, f->handles);
     while (g_hash_table_iter_next(&iter, &h, NULL)) {
         vj_fs_release(f->fs, h);

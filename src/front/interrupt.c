@@ -153,7 +153,7 @@ bool vj_wait_claim(VjWait *w)
 }
 
 /* Whoever calls touches the front no more: at the end it may go then.  Under f->lock. */
-static void is_over_locked(VjFront *f) VJ_REQUIRES(f->lock)
+static void count_over_locked(VjFront *f) VJ_REQUIRES(f->lock)
 {
     g_assert(f->waits > 0);
     f->waits--;
@@ -173,13 +173,13 @@ void vj_wait_unref(VjWait *w)
         release = g_hash_table_remove(f->left, w->handle);
     }
     if (is_last && !release) {
-        is_over_locked(f);
+        count_over_locked(f);
     }
     vj_mutex_unlock(&f->lock);
     if (release) {
         vj_fs_release(f->fs, w->handle);
         vj_mutex_lock(&f->lock);
-        is_over_locked(f);
+        count_over_locked(f);
         vj_mutex_unlock(&f->lock);
     }
     if (is_last) {

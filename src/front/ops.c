@@ -81,8 +81,8 @@ void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e)
 }
 
 /*
- * Some kernels take the answer to a change without asking whether an edit came meanwhile: they are not
- * to keep it.
+ * The kernel takes the answer to LINK (6.18 too), and an older one that to SETATTR, also where attributes were
+ * invalidated after it had asked: it is not to keep them.
  */
 static double timeout_after_change(const VjAttr *attr)
 {
@@ -112,6 +112,18 @@ static void reply_inode(fuse_req_t req, int r, const VjAttr *attr, bool changed)
 static void reply_entry(fuse_req_t req, int r, const VjAttr *attr)
 {
     reply_inode(req, r, attr, false);
+}
+
+static void reply_attr(fuse_req_t req, int r, const VjAttr *attr, bool changed)
+{
+    vj_front_hold(front_of(req), VJ_HOLD_ATTR_REPLY);
+    vj_serve_answers();
+    if (r < 0) {
+        fuse_reply_err(req, vj_front_errno(r));
+    } else {
+        fuse_reply_attr(req, &attr->st,
+                        changed ? timeout_after_change(attr) : attr_timeout(attr));
+    }
 }
 
 /*
@@ -268,13 +280,7 @@ static void front_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
     (void)fi;
     before_size(req, ino);
     r = vj_fs_getattr(f->fs, ino, &attr);
-    vj_front_hold(f, VJ_HOLD_ATTR_REPLY);
-    vj_serve_answers();
-    if (r < 0) {
-        fuse_reply_err(req, vj_front_errno(r));
-    } else {
-        fuse_reply_attr(req, &attr.st, attr_timeout(&attr));
-    }
+    reply_attr(req, r, &attr, false);
 }
 
 #ifdef HAVE_STRUCT_FUSE_LOWLEVEL_OPS_STATX
@@ -383,13 +389,7 @@ static void front_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int t
     } else {
         r = vj_fs_setattr(f->fs, &who, ino, h, &set, &attr);
     }
-    vj_front_hold(f, VJ_HOLD_ATTR_REPLY);
-    vj_serve_answers();
-    if (r < 0) {
-        fuse_reply_err(req, vj_front_errno(r));
-    } else {
-        fuse_reply_attr(req, &attr.st, timeout_after_change(&attr));
-    }
+    reply_attr(req, r, &attr, true);
     vj_gate_answered(f->gates, &pass, who.pid);
 }
 

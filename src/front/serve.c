@@ -285,8 +285,8 @@ void vj_serve_lent(VjLoan *loan)
 
 /* ---- all of them --------------------------------------------------------------------------- */
 
-/* Until all have ended; who waits for a request does not see that by itself.  Others are left alone: what
- * they do for theirs must not be interrupted. */
+/* Until all have ended; who waits for a request does not see that by itself.  One that has just got a request
+ * may be met too: what is done for it bears EINTR. */
 static void end_workers(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
 {
     while (s->count > 0) {

@@ -162,7 +162,7 @@ int vj_fs_readdir(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
 /* Every change so far is durable (fsync of a directory, varjfsctl sync).  Blocks. */
 int vj_fs_sync_names(VjFs *fs) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_sync_all(VjFs *fs) G_GNUC_WARN_UNUSED_RESULT;
-/* @w is told, as vj_meta_flush_join does: it may sync for others, but does not wait for theirs. */
+/* As vj_fs_sync_names, but @w is told, as by vj_meta_flush_join.  Any thread. */
 void vj_fs_sync_names_join(VjFs *fs, VjFlushWait *w);
 
 /* ---- open files --------------------------------------------------------------------- */
@@ -188,7 +188,8 @@ int vj_fs_flush(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_fsync(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
 /* Its two halves: durable on 0, and the error of earlier write-back that is to be told. */
 int vj_fs_sync(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
-/* @h stays until @w is told, as of vj_fs_sync_names_join. */
+/* As vj_fs_sync, but @w is told, as by vj_meta_flush_join, until when @h stays.  Any thread; waits for the
+ * write-back. */
 void vj_fs_sync_join(VjHandle *h, VjFlushWait *w);
 int vj_fs_take_error(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -424,12 +424,12 @@ int vj_lmdb_flush(VjMeta *m)
 void vj_lmdb_flush_join(VjMeta *m, VjFlushWait *w)
 {
     VjLmdb *d = (VjLmdb *)m;
-    bool joins;
+    bool is_durable, joins;
 
     vj_mutex_lock(&d->state);
     w->wanted = d->seq;
-    joins = w->wanted > d->durable_seq &&
-            (d->redo.busy || (d->redo.serves && vj_lmdb_redo_fits(d)));
+    is_durable = w->wanted <= d->durable_seq;
+    joins = !is_durable && (d->redo.busy || (d->redo.serves && vj_lmdb_redo_fits(d)));
     if (joins) {
         w->next = d->joined;
         d->joined = w;
@@ -443,7 +443,7 @@ void vj_lmdb_flush_join(VjMeta *m, VjFlushWait *w)
     }
     vj_mutex_unlock(&d->state);
     if (!joins) {
-        w->done(w, vj_lmdb_flush(m));
+        w->done(w, is_durable ? 0 : vj_lmdb_flush(m));
     }
 }
 

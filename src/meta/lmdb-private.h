@@ -176,7 +176,8 @@ typedef struct VjLmdb {
                             wrong */
     bool map_warned;
     VjLmdbRedo redo;
-    /* Who is to be told when it is durable; not empty: somebody writes the log, or is about to look here. */
+    /* Borrowed: who is to be told what is durable.  Not NULL: somebody writes the log, or is about
+     * to look here. */
     VjFlushWait *joined;
 } VjLmdb;
 

@@ -492,7 +492,7 @@ static int lmdb_close(VjMeta *m)
     rc = rc < 0 ? rc : one;
     vj_lmdb_mover_stop(d);
     g_assert(d->snapshots.newest == NULL && d->views == 0 && d->old_views == 0);
-    g_assert(!d->saving);
+    g_assert(!d->saving && d->joined == NULL);
     if (rc == 0 && !d->read_only) {
         rc = vj_lmdb_compact(d, &compacted);
         vj_lmdb_space_close(d);

@@ -232,7 +232,12 @@ int vj_meta_flush(VjMeta *m)
 void vj_meta_flush_join(VjMeta *m, VjFlushWait *w)
 {
     vj_lock_assert_none();
-    m->ops->flush_join(m, w);
+    g_assert(w->done != NULL);
+    if (m->ops->flush_join != NULL) {
+        m->ops->flush_join(m, w);
+    } else {
+        w->done(w, vj_meta_flush(m));
+    }
 }
 
 int vj_meta_count(VjMeta *m, VjSpace space, uint64_t *out)

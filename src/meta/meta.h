@@ -81,12 +81,17 @@ typedef struct VjMetaLogStats {
 } VjMetaLogStats;
 
 /*
- * Who is to be told of a flush: it must not go before that.
- * @done is called once, in any thread, with no lock held, perhaps before the call that took @w returns:
- * with 0, an error, or -EAGAIN: nobody syncs for it, and flush is to be called.  It must not wait for a flush.
+ * VjFlushWait - who is to be told of a flush
+ *
+ * The caller's; it stays valid until @done is called, which may free it.
  */
 typedef struct VjFlushWait VjFlushWait;
 struct VjFlushWait {
+    /*
+     * Called once, perhaps before the call that took @w returns.  0: as flush.  -EAGAIN: whoever
+     * synced does not do it for @w, and flush is to be called; others as flush.
+     * Threads: any, also one of the engine's callers that syncs.  Locks: none.  Must not call flush.
+     */
     void (*done)(VjFlushWait *w, int rc);
     /* the engine's: */
     uint64_t wanted;
@@ -128,7 +133,11 @@ typedef struct VjMetaOps {
     int (*count)(VjMeta *m, VjSpace space, uint64_t *out);
     /* Every commit that returned before it survives; callers that overlap share one sync. */
     int (*flush)(VjMeta *m);
-    /* As flush, but where somebody else syncs already it does not wait: he calls @w->done. */
+    /*
+     * As flush, but where another thread syncs already it does not wait: that one calls @w->done.
+     * May sync for others as long as some join: who uses it has other threads for other work.
+     * NULL: flush, then @w->done.  Threads: any.
+     */
     void (*flush_join)(VjMeta *m, VjFlushWait *w);
     /* @value is borrowed until the next put/del in @txn, or its end.  -ENOENT; -EIO. */
     int (*get)(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);

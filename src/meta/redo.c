@@ -4,7 +4,7 @@
  *
  * The blocks are written with zeroes once, when the file is made: a sync after a write to a block
  * that was set aside and never written has to wait for the file system's own journal.  Records go past
- * the page cache where they may: a page costs a copy, and its write-back as much as all else in a small sync.
+ * the page cache where they may: to write a page back costs as much as all else in a small sync.
  */
 #include "meta/redo-private.h"
 
@@ -435,8 +435,10 @@ int vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out)
 
 uint8_t *vj_redo_room_new(uint64_t record_bytes)
 {
+    void *room = NULL;
+
     g_assert(record_bytes % VJ_REDO_BLOCK_BYTES == 0);
-    return aligned_alloc(VJ_REDO_BLOCK_BYTES, record_bytes);
+    return posix_memalign(&room, VJ_REDO_BLOCK_BYTES, record_bytes) == 0 ? room : NULL;
 }
 
 int vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes)
@@ -457,6 +459,7 @@ int vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes)
     if (rc == -EINVAL && log->is_direct && set_direct(log, false)) {
         /* Its device wants larger blocks, or a file system below it nothing of the kind. */
         log->is_direct = false;
+        vj_trace(meta, "redo: direct I/O is refused, the page cache is used");
         rc = vj_fd_pwritev_all(log->fd, &iov, 1, start);
     }
     return rc < 0 ? rc : fdatasync(log->fd) == 0 ? 0 : -errno;

@@ -13,7 +13,8 @@ typedef _Atomic uint64_t Counter;
 
 typedef struct Stats {
     VjMeta meta;
-    Counter reads, writes, commits, conflicts, flushes;
+    Counter reads, writes, commits, conflicts;
+    Counter flushes; /* one that was sent away counts again when it comes to flush */
     Counter gets[VJ_SPACE_COUNT], puts[VJ_SPACE_COUNT], dels[VJ_SPACE_COUNT];
 } Stats;
 

@@ -105,7 +105,7 @@ typedef struct VjStoreOps {
     void (*expect)(VjStore *s, uint64_t id, VjLoc loc);
     /*
      * The lowest id from @id on that suits the driver for a new object; ids between are better
-     * left out.  Advice: a put takes any id.  Asked with ids that grow, one for each put.  NULL:
+     * left out.  Advice: a put takes any id.  Asked once for each put, with ids that mostly grow.  NULL:
      * @id.  Threads: any; does not block.
      */
     uint64_t (*prefer)(VjStore *s, uint64_t id);

@@ -218,6 +218,39 @@ static void test_del_of_durable(void **state)
     assert_now(f, "a", NULL);
 }
 
+typedef struct Told {
+    VjFlushWait wait;
+    unsigned times;
+    int rc;
+} Told;
+
+static void tell(VjFlushWait *w, int rc)
+{
+    Told *t = (Told *)w;
+
+    t->times++;
+    t->rc = rc;
+}
+
+/* Nobody else syncs: it is told before the call returns. */
+static void test_flush_that_nobody_waits_for(void **state)
+{
+    Fixture *f = *state;
+    Told told = {.wait.done = tell};
+
+    for (unsigned i = 0; i < 3; i++) {
+        put_text(f, "a", i % 2 == 0 ? "one" : "two");
+        vj_meta_flush_join(f->meta, &told.wait);
+        assert_int_equal(told.times, 2 * i + 1);
+        assert_int_equal(told.rc, 0);
+        vj_meta_flush_join(f->meta, &told.wait);
+        assert_int_equal(told.times, 2 * i + 2);
+        assert_int_equal(told.rc, 0);
+    }
+    reopen(f);
+    assert_now(f, "a", "one");
+}
+
 static void test_spaces_are_apart(void **state)
 {
     Fixture *f = *state;
@@ -1012,6 +1045,7 @@ static const struct CMUnitTest suite[] = {
     T(test_put_get_del),
     T(test_count),
     T(test_del_of_durable),
+    T(test_flush_that_nobody_waits_for),
     T(test_spaces_are_apart),
     T(test_abort_leaves_nothing),
     T(test_own_writes),

@@ -233,6 +233,7 @@ static void test_remove(void **state)
     VjPut never = gone;
 
     never.id = (uint64_t)1 << 33;
+    assert_true(vj_store_prefer(f->s, 22) >= 22);
     expect_object(f, &gone); /* so that it is in caches */
     assert_int_equal(vj_store_remove(f->s, gone.id, gone.loc), 0);
     expect_absent(f, &gone);

@@ -69,6 +69,7 @@ os.fsync(fd)" "$MNT/$i" 2>"$T/err.$i" &
         syncers+=" $!"
     done
     check "$1: others leave it to that" wait_for 60 all_in_fsync
+    check "$1: which is not over" reaper_syncs
     head -c 100000 /dev/urandom >"$T/copy"
     cp "$T/copy" "$MNT/of-$1"
     end_by "$1"

@@ -8,7 +8,8 @@
  * descriptor, by name, in a listing and by the name of a link, and change them with chmod(2),
  * utimensat(2) of atime alone and link(2); one calls fsync(2), so that the kernel may keep
  * what it is told.  Nobody else changes size or mtime: whoever asks when an edit has been answered must
- * see its size and a later mtime than was seen before it.  Status 1 when somebody did not.
+ * see its size and a later mtime than was seen before it, at the second look at the latest (the
+ * first may take what the answer to a change of somebody else said).  Status 1 when somebody did not.
  */
 #include "base/base.h"
 #include "varjfs/ioctl.h"

@@ -111,9 +111,24 @@ static int lose_records_body(VjTxn *txn, void *opaque)
     return r == -ENOENT ? 0 : r;
 }
 
+typedef struct Told {
+    VjFlushWait wait;
+    unsigned times;
+    int rc;
+} Told;
+
+static void tell(VjFlushWait *w, int rc)
+{
+    Told *t = (Told *)w;
+
+    t->times++;
+    t->rc = rc;
+}
+
 /* What a commit refers to is not there: the change must not be taken for written. */
 static void test_a_lost_record_fails_the_write_back(void **state)
 {
+    Told told = {.wait.done = tell};
     Fixture x = {0};
     uint64_t ino, copied, count;
     VjFile *first, *second;
@@ -132,6 +147,12 @@ static void test_a_lost_record_fails_the_write_back(void **state)
     assert_int_equal(vj_file_read(first, 0, &byte, 1, &got), -EBADMSG);
     assert_int_equal(vj_file_sync(second), -EBADMSG);
     assert_true(vj_file_is_dirty(second));
+    vj_file_sync_join(second, &told.wait);
+    assert_int_equal(told.times, 1);
+    assert_int_equal(told.rc, -EBADMSG);
+    vj_file_sync_join(first, &told.wait);
+    assert_int_equal(told.times, 2);
+    assert_int_equal(told.rc, 0);
     vj_file_unref(first);
     vj_file_unref(second);
     assert_int_equal(vj_volume_close(x.v), -EBADMSG);

@@ -926,13 +926,16 @@ static bool has_direct_writes(const Fixture *f)
 /* A record is one write past the page cache; a device that refuses the first gets all by the cache. */
 static void test_direct(void **state)
 {
+    (void)state;
     for (unsigned refuses = 0; refuses < 2; refuses++) {
         Fixture f = fixture_new(SPEC), copy;
         unsigned wanted;
 
-        (void)state;
         put_flushed(&f, 0, 1);
         wanted = !has_direct_writes(&f) ? 0 : refuses ? 1 : 20;
+        if (wanted == 0) {
+            print_message("# no direct I/O where the test runs: not tried\n");
+        }
         device_refuse_direct(refuses);
         put_flushed(&f, 1, 21);
         assert_int_equal(device_refuse_direct(false), wanted);

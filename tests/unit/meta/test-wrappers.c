@@ -42,8 +42,23 @@ static int calls_body(VjTxn *txn, void *opaque)
     return 0;
 }
 
+typedef struct Told {
+    VjFlushWait wait;
+    unsigned times;
+    int rc;
+} Told;
+
+static void tell(VjFlushWait *w, int rc)
+{
+    Told *t = (Told *)w;
+
+    t->times++;
+    t->rc = rc;
+}
+
 static void test_kinds(void **state)
 {
+    Told told = {.wait.done = tell};
     Fixture f = fixture_new("lmdb");
     Calls c;
 
@@ -65,6 +80,9 @@ static void test_kinds(void **state)
     assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), -ENOSPC);
     set(f.meta, "every=1,kinds=flush");
     assert_int_equal(vj_meta_flush(f.meta), -EIO);
+    vj_meta_flush_join(f.meta, &told.wait);
+    assert_int_equal(told.times, 1);
+    assert_int_equal(told.rc, -EIO);
     set(f.meta, "");
     assert_int_equal(vj_meta_flush(f.meta), 0);
     assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), 0);
@@ -191,6 +209,7 @@ static void test_times(void **state)
 static void test_stats(void **state)
 {
     Fixture f = fixture_new("lmdb");
+    Told told = {.wait.done = tell};
     VjMetaStats stats;
 
     (void)state;
@@ -202,12 +221,15 @@ static void test_stats(void **state)
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_XATTR, 2, 0), 0);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_XATTR, 1), 10);
     assert_int_equal(vj_meta_flush(f.meta), 0);
+    vj_meta_flush_join(f.meta, &told.wait);
+    assert_int_equal(told.times, 1);
+    assert_int_equal(told.rc, 0);
     vj_meta_stats(f.meta, &stats);
     assert_int_equal(stats.writes, 3);
     assert_int_equal(stats.commits, 3);
     assert_int_equal(stats.conflicts, 0);
     assert_int_equal(stats.reads, 1);
-    assert_int_equal(stats.flushes, 1);
+    assert_int_equal(stats.flushes, 2);
     assert_int_equal(stats.puts[VJ_SPACE_XATTR], 2);
     assert_int_equal(stats.dels[VJ_SPACE_XATTR], 1);
     assert_int_equal(stats.gets[VJ_SPACE_XATTR], 1);
