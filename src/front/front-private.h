@@ -387,6 +387,8 @@ struct VjFront {
     VjGates *gates;
     VjEditor *editor;
     GThreadPool *syncers;
+    GThreadPool
+        *sync_reserve; /* one thread, from the start: for when no other can be started */
     GThreadPool *watchers; /* one at most */
     VjDelays delays;
     bool

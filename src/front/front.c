@@ -299,6 +299,7 @@ static bool kernel_ended(const VjFront *f)
 static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
 {
     Control control = {.front = f, .config = config};
+    g_autoptr(GError) failed = NULL;
     pthread_t thread;
     int r;
 
@@ -307,6 +308,10 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     f->editor = vj_editor_new(f);
     f->syncers =
         g_thread_pool_new(vj_front_sync_job, f, VJ_FRONT_SYNC_THREADS_MAX, FALSE, NULL);
+    f->sync_reserve = g_thread_pool_new(vj_front_sync_job, f, 1, TRUE, &failed);
+    if (f->sync_reserve == NULL || failed != NULL) {
+        g_error("no thread for durability: %s", failed != NULL ? failed->message : "?");
+    }
     f->watchers = g_thread_pool_new(vj_front_watch, f, 1, FALSE, NULL);
     r = pthread_create(&thread, NULL, control_thread, &control);
     if (r != 0) {
@@ -322,7 +327,9 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     pthread_kill(thread, SIGTERM);
     pthread_join(thread, NULL);
     vj_front_await_waits(f);
-    g_thread_pool_free(f->syncers, FALSE, TRUE);
+    /* Nobody waits: at most calls are left for which no thread was there, and nothing to do. */
+    g_thread_pool_free(f->syncers, TRUE, TRUE);
+    g_thread_pool_free(f->sync_reserve, TRUE, TRUE);
     g_thread_pool_free(f->watchers, FALSE, TRUE);
     vj_editor_stop(f->editor);
     if (!control.detached && !is_fd_path(f->mountpoint) && !kernel_ended(f)) {

@@ -42,6 +42,7 @@ MOUNT_TESTS += tests/mount/fallocate-shim.sh
 MOUNT_TESTS += tests/mount/hanging-store.sh
 MOUNT_TESTS += tests/mount/slow-device.sh
 MOUNT_TESTS += tests/mount/sync-at-end.sh
+MOUNT_TESTS += tests/mount/thread-shortage.sh
 MOUNT_TESTS += tests/mount/write-back-errors.sh
 MOUNT_TESTS += tests/mount/full-at-umount.sh
 
