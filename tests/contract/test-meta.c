@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "../lib/told.h"
 #include "meta/meta.h"
 
 /* What a suite runs on: a driver's spec, and the wrappers from the inside out. */
@@ -216,20 +217,6 @@ static void test_del_of_durable(void **state)
     assert_now(f, "a", NULL);
     reopen(f);
     assert_now(f, "a", NULL);
-}
-
-typedef struct Told {
-    VjFlushWait wait;
-    unsigned times;
-    int rc;
-} Told;
-
-static void tell(VjFlushWait *w, int rc)
-{
-    Told *t = (Told *)w;
-
-    t->times++;
-    t->rc = rc;
 }
 
 /* Nobody else syncs: it is told before the call returns. */

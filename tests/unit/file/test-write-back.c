@@ -4,6 +4,7 @@
  * success, lose an object that is being read, forget an orphan
  */
 #include "../../lib/test.h"
+#include "../../lib/told.h"
 
 #include "file/object-parts.h"
 #include "file/volume-private.h"
@@ -109,20 +110,6 @@ static int lose_records_body(VjTxn *txn, void *opaque)
         ++*count;
     }
     return r == -ENOENT ? 0 : r;
-}
-
-typedef struct Told {
-    VjFlushWait wait;
-    unsigned times;
-    int rc;
-} Told;
-
-static void tell(VjFlushWait *w, int rc)
-{
-    Told *t = (Told *)w;
-
-    t->times++;
-    t->rc = rc;
 }
 
 /* What a commit refers to is not there: the change must not be taken for written. */

@@ -2,6 +2,7 @@
 /*
  * test-wrappers.c - fault fails what it was told to, stats counts, vj_meta_run ends
  */
+#include "../../lib/told.h"
 #include "meta-fixture.h"
 
 static VjMeta *wrap(const char *spec, VjMeta *inner)
@@ -40,20 +41,6 @@ static int calls_body(VjTxn *txn, void *opaque)
     c->prev = vj_txn_prev(txn, VJ_SPACE_DENTRY, vj_slice(NULL, 0), &found, &value);
     c->del = vj_txn_del(txn, VJ_SPACE_DENTRY, key);
     return 0;
-}
-
-typedef struct Told {
-    VjFlushWait wait;
-    unsigned times;
-    int rc;
-} Told;
-
-static void tell(VjFlushWait *w, int rc)
-{
-    Told *t = (Told *)w;
-
-    t->times++;
-    t->rc = rc;
 }
 
 static void test_kinds(void **state)
