@@ -166,11 +166,12 @@ static void sync_push(VjFront *f, SyncJob *job)
 {
     vj_mutex_lock(&f->lock);
     g_queue_push_tail(&f->sync_jobs, job);
-    vj_mutex_unlock(&f->lock);
+    /* Under the lock: once somebody has done the job, the pools may go (vj_front_await_waits). */
     if (!g_thread_pool_push(f->syncers, f, NULL)) {
         /* Queued, but no thread could be started for it. */
         (void)g_thread_pool_push(f->sync_reserve, f, NULL);
     }
+    vj_mutex_unlock(&f->lock);
 }
 
 static void sync_submit(fuse_req_t req, VjHandle *h, const SyncJob *what)
