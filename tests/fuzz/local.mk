@@ -93,7 +93,8 @@ tests_fuzz_fuzz_fs_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 FUZZ_TARGETS += tests/fuzz/fuzz-ioctl
 tests_fuzz_fuzz_ioctl_SOURCES = tests/fuzz/fuzz-ioctl.c $(FUZZ_MAIN)
 tests_fuzz_fuzz_ioctl_LDADD = $(LDADD_front)
-tests_fuzz_fuzz_ioctl_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
+# It has functions of libfuse of its own; those of a static libfuse come second then.
+tests_fuzz_fuzz_ioctl_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS) -Wl,-z,muldefs
 
 FUZZ_TARGETS += tests/fuzz/fuzz-stored
 tests_fuzz_fuzz_stored_SOURCES = tests/fuzz/fuzz-stored.c $(FUZZ_MAIN)
