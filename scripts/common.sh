@@ -58,8 +58,8 @@ release_proc()
 {
     local m
     for m in "${mounted_here[@]}"; do
-        [ "$m" != /sys ] || umount /sys/fs/fuse/connections 2>/dev/null
-        umount "$m" 2>/dev/null || umount -l "$m"
+        [ "$m" != /sys ] || umount -i /sys/fs/fuse/connections 2>/dev/null
+        umount -i "$m" 2>/dev/null || umount -i -l "$m"
     done
 }
 
@@ -94,8 +94,8 @@ unmount_below()
 {
     local m
     mounts_below "$1" | while IFS= read -r m; do
-        timeout 60 umount "$m" 2>/dev/null || timeout 60 fusermount3 -u "$m" 2>/dev/null ||
-            timeout 20 umount -f "$m" 2>/dev/null || umount -l "$m" 2>/dev/null || fusermount3 -uz "$m" 2>/dev/null || true
+        timeout 60 umount -i "$m" 2>/dev/null || timeout 60 fusermount3 -u "$m" 2>/dev/null ||
+            timeout 20 umount -i -f "$m" 2>/dev/null || umount -i -l "$m" 2>/dev/null || fusermount3 -uz "$m" 2>/dev/null || true
     done
 }
 

@@ -25,7 +25,7 @@ is_up_or_over()
 
 is_down()
 {
-    umount "$mnt" 2>/dev/null || ! mountpoint -q "$mnt"
+    umount -i "$mnt" 2>/dev/null || ! mountpoint -q "$mnt"
 }
 
 write_more()

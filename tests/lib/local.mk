@@ -22,3 +22,7 @@ tests_lib_latency_probe_LDADD = $(LDADD_base)
 LIB_TESTS += tests/lib/test-tools.sh
 LIB_TESTS += tests/lib/test-harness.sh
 LIB_TESTS += tests/lib/test-bench.sh
+
+# A disk whose writes fail, and whose power goes, when a test says so: for a loop device.
+TEST_HELPERS += tests/lib/bad-disk
+tests_lib_bad_disk_LDADD = $(FUSE3_LIBS)

@@ -15,6 +15,14 @@
 #   mount_users                       who keeps $MNT busy: processes, and what of theirs
 #   fsck_clean NAME                   one result: fsck.varjfs -n $SOURCE finds nothing
 #   requires_program_option PROGRAM WORD   skip the test unless --help mentions WORD
+#   can_own_namespace                 whether the next two work here
+#   $T/own-namespace COMMAND [ARG...] in a mount namespace of its own
+#   as_installed COMMAND [ARG...]     in one where mount(8) and umount(8) find the helpers of the
+#                                     build tree, and with a /run of its own; what it leaves
+#                                     mounted is taken down
+#   forget_other_mounts               in a mount namespace that the test has made
+#
+# Tests unmount by umount -i, which runs no helper: one may be installed here, of another build.
 #
 # SOURCE and MNT default to $T/source and $T/mnt; set them in front of a call for a second file
 # system: SOURCE=$T/two MNT=$T/mnt2 mount_varjfs.  Whatever is mounted or running below $T at
@@ -25,6 +33,10 @@
 
 SOURCE=$T/source
 MNT=$T/mnt
+
+# By the newer calls of the kernel, which mount(8) of Debian 13 makes, no FUSE file system can be remounted: the
+# options that it has already count as changes.  varjfs -o remount, which mount(8) runs otherwise, calls mount(2).
+export LIBMOUNT_FORCE_MOUNT2=always
 
 # Field 5 of mountinfo writes a space as \040.
 mount_points_below()
@@ -42,7 +54,7 @@ is_mounted()
 unmount()
 {
     if [ "$(id -u)" = 0 ]; then
-        umount "$@"
+        umount -i "$@"
     else
         fusermount3 -u "$@"
     fi
@@ -60,10 +72,15 @@ daemon_pid()
     done 2>/dev/null
 }
 
+# A zombie has ended; only its parent has not looked yet.  But the first thread of a process
+# is one as soon as it has ended, and the others may still have files open.
 process_gone()
 {
-    # A zombie has ended; only its parent has not looked yet.
-    ! [ -e "/proc/$1/stat" ] || [ "$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null)" = Z ]
+    local state
+    [ -e "/proc/$1/stat" ] || return 0
+    state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null)
+    set -- "/proc/$1/task"/*
+    [ "$state" = Z ] && [ $# = 1 ]
 }
 
 # The pattern comes from a file so that grep does not find itself.
@@ -78,7 +95,7 @@ processes_below()
 # where it then says that the mount is busy.
 clear_mount()
 {
-    timeout 20 umount -f "$1" 2>/dev/null || umount -l "$1" 2>/dev/null ||
+    timeout 20 umount -i -f "$1" 2>/dev/null || umount -i -l "$1" 2>/dev/null ||
         fusermount3 -uz "$1" 2>/dev/null || true
 }
 
@@ -88,7 +105,7 @@ mount_cleanup()
     cd / || true
     while IFS= read -r m; do
         if [ "$(id -u)" = 0 ]; then
-            timeout 60 umount "$m" 2>/dev/null || clear_mount "$m"
+            timeout 60 umount -i "$m" 2>/dev/null || clear_mount "$m"
         else
             timeout 60 fusermount3 -u "$m" 2>/dev/null || clear_mount "$m"
         fi
@@ -189,7 +206,8 @@ $(mount_users)"
     }
     for p in $pids; do
         wait_for "${VARJFS_UMOUNT_SECONDS:-60}" process_gone "$p" || {
-            fail "the daemon ends after umount" "process $p"
+            fail "the daemon ends after umount" "process $p
+$(mount_users)"
             exit 1
         }
     done
@@ -219,4 +237,58 @@ fsck_clean()
     local status=0 out
     out=$(fsck.varjfs -n "$SOURCE" 2>&1) || status=$?
     is "$1: fsck status" "$status" 0 || note "$out"
+}
+
+# A new mount namespace has copies of what other tests have mounted, which keep their daemons.
+forget_other_mounts()
+{
+    local m
+    awk -v dir="$T/" '/ - fuse(\.[^ ]*)? / { p = $5; gsub(/\\040/, " ", p)
+        if (index(p, dir) != 1) print p }' /proc/self/mountinfo | tac | while IFS= read -r m; do
+        umount -i -l "$m" 2>/dev/null
+    done
+}
+
+# Makes the script.
+can_own_namespace()
+{
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || return 1
+    {
+        # shellcheck disable=SC2016 # for the script
+        printf '#!/bin/bash\n[ -n "${OWN_NAMESPACE:-}" ] || OWN_NAMESPACE=yes exec unshare -m "$0" "$@"\n'
+        declare -p T
+        declare -f forget_other_mounts
+        # shellcheck disable=SC2016 # for the script
+        printf 'forget_other_mounts\nunset OWN_NAMESPACE\nexec "$@"\n'
+    } >"$T/own-namespace"
+    chmod +x "$T/own-namespace"
+}
+
+# /sbin becomes a directory of links, where the helpers are ours.
+as_installed()
+{
+    local status=0
+    mkdir -p "$T/sbin" "$T/real-sbin"
+    # shellcheck disable=SC2154 # tap.sh sets srcdir and builddir
+    sed "s|@bindir@|$builddir|" "$srcdir/src/cmd/mount.fuse.varjfs.in" >"$T/mount.fuse.varjfs"
+    printf '#!/bin/sh\nexec "%s/umount.fuse.varjfs" "$@"\n' "$builddir" >"$T/umount.fuse.varjfs"
+    chmod +x "$T/mount.fuse.varjfs" "$T/umount.fuse.varjfs"
+    cat >"$T/as-installed" <<-'END'
+	T=$1
+	sbin=$(readlink -f /sbin)
+	shift
+	mount -i --bind "$sbin" "$T/real-sbin" && mount -i -t tmpfs -o size=4M none "$T/sbin" &&
+	    ln -s "$T/real-sbin"/* "$T/sbin/" && rm -f "$T/sbin/mount.fuse.varjfs" "$T/sbin/umount.fuse.varjfs" &&
+	    cp "$T/mount.fuse.varjfs" "$T/umount.fuse.varjfs" "$T/sbin/" &&
+	    mount -i --bind "$T/sbin" "$sbin" && mount -i -t tmpfs -o size=4M,mode=755 none /run || exit 99
+	"$@"
+	status=$?
+	awk -v dir="$T/" '/ - fuse.varjfs / { p = $5; gsub(/\\040/, " ", p); if (index(p, dir) == 1) print p }' \
+	    /proc/self/mountinfo | tac | while IFS= read -r m; do
+	    timeout 60 umount -i "$m" || umount -i -l "$m"
+	done
+	exit $status
+	END
+    "$T/own-namespace" bash "$T/as-installed" "$T" "$@" || status=$?
+    return $status
 }

@@ -189,6 +189,17 @@ def plots_are_svg(directory):
 
 
 @test
+def a_plot_of_nothing_says_so(directory):
+    plots = os.path.join(directory, "plots")
+    nowhere = {"plot": "insert-latency", "series": "s", "x": 0, "y": 0, "label": None, "where": ""}
+    for points in ([], [nowhere]):
+        status, text = bench("--from", save(directory, "r.json", report(points=points)), "--plot", plots)
+        eq(status, 1, text)
+        eq("nothing is drawn" in text, True, text)
+        eq(os.path.exists(plots), False)
+
+
+@test
 def axes_take_single_and_equal_values(_):
     for name in (*vjplot.PLOTS, "unknown"):
         for points in ([(5, 5)], [(1, 0.001), (1, 0.001)], [(1, 7), (1 << 40, 7)]):

@@ -4,7 +4,7 @@
 # The tools of the tests themselves: a test that fails, dies, prints nonsense or leaves
 # something behind must not pass.
 
-. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/tap.sh"
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
 
 # run TEXT: a shell test of this text under run-test; what it prints goes to $out.
 run()
@@ -65,5 +65,50 @@ printf '#!/bin/sh\necho 1..3; echo ok 1 - a\n' >"$T/short"
 chmod +x "$T/short"
 out=$(bash "$srcdir/tests/lib/run-test" "$T/short")
 check "a plan that is not kept is a failure" grep -q '^not ok 2 - all tests of the plan' <<<"$out"
+
+# ---- what has ended, and what has not
+
+# Prints a process that nobody has waited for, as where the first process of a container
+# waits for its own alone, and one whose first thread has ended while another goes on until
+# stdin ends.
+cat >"$T/ended.py" <<'END'
+import ctypes, os, sys, threading
+
+def state(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(") ")[2][0]
+
+whole = os.fork()
+if whole == 0:
+    os._exit(0)
+half = os.fork()
+if half == 0:
+    threading.Thread(target=lambda: (os.read(0, 1), os._exit(0))).start()
+    ctypes.CDLL(None).pthread_exit(None)
+while state(whole) + state(half) != "ZZ":
+    pass
+print(whole, half, flush=True)
+os.read(0, 1)
+END
+
+gone() # PID: what each language of the tests says
+{
+    process_gone "$1" && echo -n "sh "
+    python3 -c 'import sys
+sys.path.insert(0, sys.argv[1])
+import vjtap
+print("py" if vjtap.process_gone(int(sys.argv[2])) else "-")' "$srcdir/tests/lib" "$1"
+}
+
+mkfifo "$T/go"
+python3 "$T/ended.py" <"$T/go" >"$T/processes" &
+exec 7>"$T/go"
+check "there are two processes" wait_for 20 grep -q ' ' "$T/processes"
+read -r whole half <"$T/processes"
+is "a process that nobody has waited for has ended" "$(gone "$whole")" "sh py"
+is "one with a thread that goes on has not" "$(gone "$half")" "-"
+exec 7>&-
+wait $!
+is "where there is none it has ended" "$(gone "$half")" "sh py"
 
 tap_done

@@ -329,7 +329,7 @@ class Passthrough(Below):
         self.mount()
 
     def close(self):
-        run("umount", self.directory)
+        run("umount", "-i", self.directory)
 
 
 class Varjfs(Below):
@@ -403,7 +403,7 @@ class Work:
 
     def __exit__(self, *_):
         for target in self.targets:
-            subprocess.run(["umount", target.directory], capture_output=True, check=False)
+            subprocess.run(["umount", "-i", target.directory], capture_output=True, check=False)
         for target in self.targets:
             wait_released(target)
         shutil.rmtree(self.directory, ignore_errors=True)

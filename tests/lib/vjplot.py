@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Plots of the points that benchmarks handed over (vjbench.point), as SVG, with nothing but Python.
 
-    write(points, directory)    one file NAME.svg for each plot; returns the paths
+    write(points, directory)    one file NAME.svg for each plot that has points; returns the paths
 """
 
 import math
@@ -128,15 +128,22 @@ def series_svg(points, x_axis, y_axis, colour, kind, joined):
     return out
 
 
+def form_of(name):
+    return PLOTS.get(name, (name, "", "", {"x": "linear", "y": "linear"}))
+
+
+def drawable(name, points):
+    """Those that have a place on the axes: a logarithmic one has none for 0."""
+    form = form_of(name)[3]
+    return [p for p in points if all(form[axis] == "linear" or p[axis] > 0 for axis in "xy")]
+
+
 def svg(name, points):
     """The text of one plot."""
-    title, x_name, y_name, form = PLOTS.get(name, (name, "", "", {"x": "linear", "y": "linear"}))
+    title, x_name, y_name, form = form_of(name)
     x_axis = Axis(form["x"], [p["x"] for p in points], LEFT, WIDTH - RIGHT)
     y_axis = Axis(form["y"], [p["y"] for p in points], HEIGHT - BOTTOM, TOP)
-    if form["y"] != "linear":
-        points = [p for p in points if p["y"] > 0]
-    if form["x"] != "linear":
-        points = [p for p in points if p["x"] > 0]
+    points = drawable(name, points)
     out = frame(x_axis, y_axis, title, x_name, y_name)
     for i, series in enumerate(dict.fromkeys(p["series"] for p in points)):
         colour, kind = COLOURS[i % len(COLOURS)], MARKS[i % len(MARKS)]
@@ -149,10 +156,12 @@ def svg(name, points):
 
 
 def write(points, directory):
-    os.makedirs(directory, exist_ok=True)
     paths = []
     for name in dict.fromkeys((p["plot"], p.get("where", "")) for p in points):
         own = [p for p in points if (p["plot"], p.get("where", "")) == name]
+        if not drawable(name[0], own):
+            continue
+        os.makedirs(directory, exist_ok=True)
         path = os.path.join(directory, "-".join(n for n in name if n) + ".svg")
         with open(path, "w", encoding="utf-8") as f:
             f.write(svg(name[0], own))

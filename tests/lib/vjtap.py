@@ -97,6 +97,16 @@ def wait_for(what, seconds=20):
         time.sleep(0.005)
 
 
+def process_gone(pid):
+    """As process_gone of mount.sh: a zombie has ended, when its last thread has."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            state = f.read().rpartition(") ")[2][:1]
+        return state in ("Z", "X") and len(os.listdir(f"/proc/{pid}/task")) == 1
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 # ---- system calls that Python lacks --------------------------------------------------------
 
 libc = ctypes.CDLL(None, use_errno=True)

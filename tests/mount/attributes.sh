@@ -244,5 +244,5 @@ SOURCE=$T/device/source remount_varjfs
 check "after a remount too" touch "$MNT/later"
 umount_varjfs
 SOURCE=$T/device/source fsck_clean "the full device"
-umount "$T/device"
+umount -i "$T/device"
 tap_done

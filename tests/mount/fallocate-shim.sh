@@ -66,7 +66,7 @@ elif ! ext4_mount >"$T/ext4.log" 2>&1; then
 else
     check "$calls random calls beside ext4, whole blocks" \
         with_shim python3 "$srcdir/tests/model/fallocate-model.py" "$MNT/blocks" "$seed" "$calls" "$T/ext4"
-    umount "$T/ext4"
+    umount -i "$T/ext4"
 fi
 
 umount_varjfs

@@ -40,5 +40,5 @@ mount_varjfs
 check "nothing is lost" cmp "$T/data" "$MNT/file"
 umount_varjfs
 fsck_clean "in the end"
-umount "$T/device"
+umount -i "$T/device"
 tap_done

@@ -158,7 +158,7 @@ begin_fsync last
 daemon=$(daemon_pid)
 if [ "$(id -u)" = 0 ]; then
     # Says that it is busy: what it does first is to end all requests.
-    timeout 60 umount -f "$MNT" 2>"$T/umount.log"
+    timeout 60 umount -i -f "$MNT" 2>"$T/umount.log"
     check "umount -f: who waits in fsync comes back" wait_for 30 ended $syncer
     is "with an error" "$(grep -cE 'ECONNABORTED|ENOTCONN|\[Errno (103|107)\]' "$T/out-last")" 1
     is_mounted "$MNT" && check "umount -f: plain umount" wait_for 20 unmount "$MNT"

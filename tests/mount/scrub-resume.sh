@@ -131,7 +131,7 @@ varjfsctl scrub --resume --rate=1 "$MNT" &
 pid=$!
 check "under way again" wait_for 60 moved_on
 daemon=$(daemon_pid)
-umount -l "$MNT"
+umount -i -l "$MNT"
 kill -KILL $pid
 wait $pid
 check "the daemon ends" wait_for 60 process_gone "$daemon"

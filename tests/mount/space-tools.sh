@@ -231,5 +231,5 @@ is "after a remount: layout" "$(layout "$MNT/island2")" "h0+$((32 * MIB)) d$((32
 is "after a remount: du" "$(du_bytes "$MNT/island2")" "$(du_bytes "$MNT/island")"
 umount_varjfs
 fsck_clean "after everything"
-umount "$T/device"
+umount -i "$T/device"
 tap_done

@@ -76,5 +76,5 @@ difference "cannot be checked on varjfs alone: $(wc -l <"$T/list")" "$T/list"
 comm -23 "$T/$other.skipped" "$T/varjfs.skipped" >"$T/list"
 difference "cannot be checked on $other alone: $(wc -l <"$T/list")" "$T/list"
 umount_varjfs
-umount "$T/other"
+umount -i "$T/other"
 tap_done

@@ -82,7 +82,7 @@ else
 someone"
     cp /etc/apt/apt.conf.d/*proxy* "$W/debian/etc/apt/apt.conf.d/" 2>/dev/null
     cp /etc/resolv.conf /etc/hosts "$W/debian/etc/"
-    mount -t proc proc "$W/debian/proc" && at_exit umount "$W/debian/proc"
+    mount -t proc proc "$W/debian/proc" && at_exit umount -i "$W/debian/proc"
     check "apt-get update" within apt-get update
     check "apt-get install" within apt-get install -y --no-install-recommends make gcc libc6-dev git sqlite3
     check "dpkg --verify afterwards" [ -z "$(within dpkg --verify 2>&1)" ]
@@ -96,7 +96,7 @@ someone"
     check "apt-get purge" within apt-get purge -y --auto-remove git
     check "apt-get reinstall" within apt-get install -y --reinstall coreutils
     check "dpkg --audit at the end" within dpkg --audit
-    umount "$W/debian/proc"
+    umount -i "$W/debian/proc"
 fi
 remounted "with a system in it"
 # shellcheck disable=SC2016 # the shell inside expands it

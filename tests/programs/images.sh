@@ -25,11 +25,11 @@ if command -v mke2fs >/dev/null; then
         check "what the image has" diff -r --exclude=lost+found "$T/content" "$T/loop"
         check "files through the loop device" bash -c "cp -a '$T/content' '$T/loop/more' && sync -f '$T/loop' &&
             rm '$T/loop/file2' && fstrim '$T/loop' 2>/dev/null; true"
-        check "umount of the loop device" umount "$T/loop"
+        check "umount of the loop device" umount -i "$T/loop"
         check "e2fsck afterwards" e2fsck -f -n disk
         check "a mount of it again" mount -o loop,ro disk "$T/loop"
         check "what is in it" diff -r "$T/content" "$T/loop/more"
-        check "umount" umount "$T/loop"
+        check "umount" umount -i "$T/loop"
     else
         skip "a loop device" "$(head -n 1 "$T/out" 2>/dev/null || echo "needs root")"
     fi

@@ -3,6 +3,8 @@
 #
 # memcheck.sh - a mount whose daemon runs under a checker: VARJFS_TEST_WRAPPER, a command to
 # put in front of it (scripts/test valgrind sets it)
+#
+# Without the sandbox: valgrind makes calls of its own, which the guard may not make.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
 
@@ -14,7 +16,7 @@ make_fs -o objects=4K
 mkdir "$MNT"
 
 # shellcheck disable=SC2086,SC2154 # a command with arguments; tap.sh sets builddir
-$VARJFS_TEST_WRAPPER "$builddir/varjfs" -f "$SOURCE" "$MNT" >"$T/daemon" 2>&1 &
+$VARJFS_TEST_WRAPPER "$builddir/varjfs" -f "$SOURCE" "$MNT" -o sandbox=off >"$T/daemon" 2>&1 &
 daemon=$!
 wait_for 120 is_mounted "$MNT" || fail "the daemon starts" "$(cat "$T/daemon")"
 
@@ -42,7 +44,7 @@ wait $daemon
 is "the daemon ends, and the checker has nothing to say" $? 0
 note "$(tail -n 100 "$T/daemon")"
 # shellcheck disable=SC2086 # as above
-$VARJFS_TEST_WRAPPER "$builddir/fsck.varjfs" -n "$SOURCE" >"$T/out" 2>&1
+$VARJFS_TEST_WRAPPER "$builddir/fsck.varjfs" --sandbox=off -n "$SOURCE" >"$T/out" 2>&1
 is "fsck.varjfs -n" $? 0
 note "$(tail -n 100 "$T/out")"
 tap_done
