@@ -5,11 +5,19 @@
 #include "base/base.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <poll.h>
 #include <stdio.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define BATCH_IOV 64 /* elements handed to the kernel at once */
+/* The kernel announces a close just before it releases the lock; so a waiter looks again
+ * after this time even without another event. */
+#define LOOK_AGAIN_MS 20
 
 void vj_fd_close(int *fd)
 {
@@ -173,6 +181,68 @@ int vj_fd_write_all(int fd, const void *src, size_t len)
     return 0;
 }
 
+bool vj_fd_has(int dir_fd, const char *name)
+{
+    return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* 1 locked, 0 somebody else has it, -errno. */
+static int try_lock(int fd, VjFdTaken *is_taken)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        return errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
+    }
+    if (is_taken != NULL && is_taken(fd)) {
+        return flock(fd, LOCK_UN) < 0 ? -errno : 0;
+    }
+    return 1;
+}
+
+/* @fd is closed by somebody, or it is time to look again. */
+static int await_close(int fd, int *watch)
+{
+    g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);
+    struct pollfd p = {.events = POLLIN};
+    char events[4096];
+
+    if (*watch < 0) {
+        *watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+        return *watch < 0 || inotify_add_watch(*watch, path, IN_CLOSE) < 0 ? -errno : 0;
+    }
+    p.fd = *watch;
+    return poll(&p, 1, LOOK_AGAIN_MS) > 0 && read(*watch, events, sizeof events) < 0 &&
+                   errno != EAGAIN
+               ? -errno
+               : 0;
+}
+
+int vj_fd_lock(int fd, VjFdTaken *is_taken, int64_t until_us)
+{
+    VJ_AUTO_FD watch = -1;
+    int r;
+
+    while ((r = try_lock(fd, is_taken)) == 0) {
+        if (vj_clock_mono_us() >= until_us) {
+            return -EWOULDBLOCK;
+        }
+        r = await_close(fd, &watch);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return r < 0 ? r : 0;
+}
+
+int vj_fd_check_alive(int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) == 0 && fchmod(fd, st.st_mode & 07777) == 0) {
+        return 0;
+    }
+    return errno == EIO || errno == EROFS ? -errno : 0;
+}
+
 /* The new file @temporary, complete and durable, not yet under its name. */
 static int write_temporary(int dir_fd, const char *temporary, const void *src, size_t len,
                            mode_t mode)
@@ -216,10 +286,13 @@ bool vj_file_replace_contents(int dir_fd, const char *name, const void *src, siz
         return vj_error_set_errno(error, -failed, "%s: cannot write", name);
     }
     if (fsync(dir_fd) != 0) {
-        return vj_error_set_errno(error, errno, "%s: cannot make its directory durable",
-                                  name);
+        failed = -errno;
+    } else {
+        failed = vj_fd_check_alive(dir_fd);
     }
-    return true;
+    return failed == 0 ||
+           vj_error_set_errno(error, -failed, "%s: cannot make its directory durable",
+                              name);
 }
 
 /* Up to @cap bytes from the start of @fd. */
@@ -241,6 +314,24 @@ static int read_some(int fd, char *dst, size_t cap, size_t *got)
         *got += (size_t)part;
     }
     return 0;
+}
+
+bool vj_fd_is_in_place(int fd)
+{
+    int flags;
+
+    return ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_NOCOW_FL) != 0;
+}
+
+void vj_fd_ask_in_place(int dir_fd)
+{
+    int flags;
+
+    if (ioctl(dir_fd, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_NOCOW_FL) == 0) {
+        flags |= FS_NOCOW_FL;
+        /* Most file systems have nothing of the kind, and do not copy on write. */
+        (void)ioctl(dir_fd, FS_IOC_SETFLAGS, &flags);
+    }
 }
 
 char *vj_file_read_small(int dir_fd, const char *name, size_t max_bytes, size_t *len,

@@ -20,6 +20,19 @@ static inline int vj_fd_steal(int *fd)
     return stolen;
 }
 
+/*
+ * vj_fd_check_alive - after a sync that returned 0: had the file system given up before?
+ *
+ * An ext4 whose journal was aborted by a commit in the background returns 0 to an fsync of
+ * what that commit should have brought, until something begins a new transaction and finds
+ * out.  So this does: it sets the mode of @fd, ours, to what it is.  What does not tell
+ * that the file system is dead is no error.
+ *
+ * Returns   0; -EIO, -EROFS: what was synced before may not be durable
+ * Threads   any; blocks      Locks   none
+ */
+int vj_fd_check_alive(int fd) G_GNUC_WARN_UNUSED_RESULT;
+
 /* Exactly @len bytes; -EBADMSG when the file ends before. */
 int vj_fd_pread_all(int fd, void *dst, size_t len,
                     uint64_t offset) G_GNUC_WARN_UNUSED_RESULT;
@@ -30,6 +43,30 @@ int vj_fd_write_all(int fd, const void *src, size_t len) G_GNUC_WARN_UNUSED_RESU
 /* Whether the directory @dir_fd is @root_fd or lies somewhere below it, whatever names led there, also
  * through another mount of @root_fd; not through one of a directory below it alone.  -errno. */
 int vj_fd_is_inside(int dir_fd, int root_fd, bool *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Files that are made below @dir_fd from now on are written in place, where a file system
+ * that copies on write can be told so (NOCOW of btrfs); what is there already stays as it
+ * is. */
+void vj_fd_ask_in_place(int dir_fd);
+/* A file that is so, or a directory that was asked. */
+bool vj_fd_is_in_place(int fd);
+
+/* The directory @dir_fd has that name, of whatever it is. */
+bool vj_fd_has(int dir_fd, const char *name);
+
+/* Whether somebody has @fd locked in another way, which flock(2) does not show. */
+typedef bool VjFdTaken(int fd);
+
+/*
+ * vj_fd_lock - flock(2) for this open file description alone, waited for until @until_us
+ *
+ * Who waits is woken by inotify when somebody closes the file.
+ * @until_us  of vj_clock_mono_us; a time that has passed: does not wait
+ * @is_taken  NULL: there is no other way
+ * Returns    0; -EWOULDBLOCK somebody else has it; -errno
+ * Threads    any; blocks      Locks   none
+ */
+int vj_fd_lock(int fd, VjFdTaken *is_taken, int64_t until_us) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
  * vj_file_replace_contents - write-to-temporary, fsync, rename, fsync of the directory

@@ -373,7 +373,8 @@ static char *usage_of(const VjOptSpec *spec)
     case VJ_OPT_CHOICE:
         return g_strdup_printf("%s=%s", spec->name, spec->choices);
     case VJ_OPT_STRING:
-        return g_strdup_printf("%s=TEXT", spec->name);
+        return g_strdup_printf("%s=%s", spec->name,
+                               spec->choices != NULL ? spec->choices : "TEXT");
     }
     g_assert_not_reached();
 }

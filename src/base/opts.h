@@ -22,7 +22,7 @@ typedef struct VjOptSpec {
     VjOptType type;
     const char *fallback; /* default as text; NULL: none */
     uint64_t min, max;    /* SIZE and NUMBER, inclusive; max 0: no upper bound */
-    const char *choices;  /* CHOICE */
+    const char *choices;  /* CHOICE; STRING: what a value begins with, for --help alone */
     const char *help;     /* one line, states the unit */
 } VjOptSpec;
 

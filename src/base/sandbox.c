@@ -95,6 +95,7 @@ enum {
     RIGHT_REMOVE_FILE = 1 << 5,
     RIGHT_MAKE_DIR = 1 << 7,
     RIGHT_MAKE_REG = 1 << 8,
+    RIGHT_MAKE_SYM = 1 << 12,
     RIGHTS_OF_1 = (1 << 13) - 1,
     RIGHT_REFER = 1 << 13,
     RIGHT_TRUNCATE = 1 << 14,
@@ -203,8 +204,8 @@ static const char *confine_files(const VjSandbox *plan)
     for (unsigned i = 0; i < plan->fd_count; i++) {
         allow_fd(ruleset, plan->fds[i],
                  (RIGHT_READ_FILE | RIGHT_READ_DIR | RIGHT_WRITE_FILE | RIGHT_REMOVE_DIR |
-                  RIGHT_REMOVE_FILE | RIGHT_MAKE_DIR | RIGHT_MAKE_REG | RIGHT_REFER |
-                  RIGHT_TRUNCATE) &
+                  RIGHT_REMOVE_FILE | RIGHT_MAKE_DIR | RIGHT_MAKE_REG | RIGHT_MAKE_SYM |
+                  RIGHT_REFER | RIGHT_TRUNCATE) &
                      rules.fs);
     }
     allow_system(ruleset);
@@ -220,6 +221,11 @@ static const char *confine_files(const VjSandbox *plan)
 #endif
 
 #ifdef OWN_ARCH
+
+/*
+ * Two kinds of filters: one that refuses what is listed, for a program that calls
+ * libraries of all kinds, and one that lets pass what is listed, for a small one.
+ */
 
 /* Of no use to a file system.  io_uring is among them because its requests pass by here. */
 static const unsigned forbidden[] = {
@@ -297,11 +303,12 @@ static const unsigned forbidden[] = {
 };
 
 #define SYSCALL_CLONE3 435
+/* From here on calls have the same numbers on every machine, and C libraries fall back on
+ * older ones. */
+#define FIRST_NEW_CALL 424u
 #define NEW_NAMESPACES 0x7e020080u /* CLONE_NEW* */
 #define X32_BIT 0x40000000u
-#define FORBIDDEN_COUNT (sizeof forbidden / sizeof forbidden[0])
-/* Head, three calls of which more is looked at, two for each forbidden one, the end. */
-#define PROGRAM_MAX (2 * FORBIDDEN_COUNT + 24)
+#define PROGRAM_MAX 512u
 
 typedef struct Program {
     struct sock_filter code[PROGRAM_MAX];
@@ -333,61 +340,134 @@ static void emit_unless_equal(Program *p, unsigned value, uint8_t count)
     emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, count));
 }
 
-static void write_program(Program *p)
+/* Calls of this machine alone; the number of the call is loaded then. */
+static void emit_head(Program *p)
 {
-    /* The lower half of the first argument, on machines with the lower byte first. */
-    const size_t first = offsetof(struct seccomp_data, args);
-
     emit_load(p, offsetof(struct seccomp_data, arch));
     emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OWN_ARCH, 1, 0));
     emit_return(p, EPERM);
     emit_load(p, offsetof(struct seccomp_data, nr));
     emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1));
     emit_return(p, EPERM);
-    for (size_t i = 0; i < FORBIDDEN_COUNT; i++) {
-        emit_unless_equal(p, forbidden[i], 1);
-        emit_return(p, EPERM);
+}
+
+static void emit_calls(Program *p, const unsigned *calls, size_t count, int error)
+{
+    for (size_t i = 0; i < count; i++) {
+        emit_unless_equal(p, calls[i], 1);
+        emit_return(p, error);
     }
+}
+
+/* The lower half of the first argument, on machines with the lower byte first. */
+static void emit_load_first(Program *p)
+{
+    emit_load(p, offsetof(struct seccomp_data, args));
+}
+
+/* Processes and threads, but no namespaces. */
+static void emit_clone(Program *p)
+{
     /* Its flags are in memory: the C library then takes clone, whose flags are not. */
     emit_unless_equal(p, SYSCALL_CLONE3, 1);
     emit_return(p, ENOSYS);
     emit_unless_equal(p, SYS_clone, 4);
-    emit_load(p, first);
+    emit_load_first(p);
     emit(p,
          (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACES, 0, 1));
     emit_return(p, EPERM);
     emit_return(p, 0);
-    /* syslog(3) needs one. */
-    emit_unless_equal(p, SYS_socket, 3);
-    emit_load(p, first);
-    emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 1, 0));
-    emit_return(p, EACCES);
-    emit_return(p, 0);
 }
 
-static const char *confine_calls(void)
+/* @flags of seccomp(2).  0 or -errno. */
+static int install(const Program *p, unsigned flags)
+{
+    struct sock_fprog whole = {p->len, (struct sock_filter *)(uintptr_t)p->code};
+
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &whole) < 0 ? -errno : 0;
+}
+
+static int confine_calls(void)
 {
     Program p = {.len = 0};
-    struct sock_fprog whole;
 
-    if (IS_SANITIZED) {
-        return NULL;
-    }
-    write_program(&p);
-    whole = (struct sock_fprog){p.len, p.code};
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &whole, 0, 0) < 0
-               ? g_strerror(errno)
-               : NULL;
+    emit_head(&p);
+    emit_calls(&p, forbidden, G_N_ELEMENTS(forbidden), EPERM);
+    emit_clone(&p);
+    /* syslog(3) needs one. */
+    emit_unless_equal(&p, SYS_socket, 3);
+    emit_load_first(&p);
+    emit(&p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 1, 0));
+    emit_return(&p, EACCES);
+    emit_return(&p, 0);
+    return install(&p, 0);
+}
+
+/* What a C library does by itself: memory, locks, the clock, signals, the end. */
+static const unsigned of_libraries[] = {
+    SYS_brk,
+    SYS_mmap,
+    SYS_mremap,
+    SYS_munmap,
+    SYS_mprotect,
+    SYS_madvise,
+    SYS_futex,
+    SYS_getrandom,
+    SYS_clock_gettime,
+    SYS_gettimeofday,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_restart_syscall,
+    SYS_set_robust_list,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_tgkill, /* abort(3) */
+    SYS_exit,
+    SYS_exit_group,
+};
+
+static int allow_calls(const unsigned *calls, size_t count)
+{
+    Program p = {.len = 0};
+
+    emit_head(&p);
+    emit_calls(&p, calls, count, 0);
+    emit_calls(&p, of_libraries, G_N_ELEMENTS(of_libraries), 0);
+    emit_clone(&p);
+    emit(&p,
+         (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, FIRST_NEW_CALL, 0, 1));
+    emit_return(&p, ENOSYS);
+    emit_return(&p, EPERM);
+    return install(&p, SECCOMP_FILTER_FLAG_LOG);
 }
 
 #else
 
-static const char *confine_calls(void)
+static int confine_calls(void)
 {
-    return "not known for this kind of machine";
+    return -EOPNOTSUPP;
+}
+
+static int allow_calls(const unsigned *calls, size_t count)
+{
+    (void)calls, (void)count;
+    return -EOPNOTSUPP;
 }
 
 #endif
+
+int vj_sandbox_allow_calls(const unsigned *calls, size_t count)
+{
+    return IS_SANITIZED ? 0 : allow_calls(calls, count);
+}
+
+static const char *why_left_out(int r)
+{
+    return r == 0             ? NULL
+           : r == -EOPNOTSUPP ? "not known for this kind of machine"
+                              : g_strerror(-r);
+}
 
 /* ---- all of it ---------------------------------------------------------------------- */
 
@@ -436,7 +516,7 @@ void vj_sandbox_enter(const VjSandbox *plan)
         (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
     why_files = confine_files(plan);
-    why_calls = confine_calls();
+    why_calls = IS_SANITIZED ? NULL : why_left_out(confine_calls());
     if (why_files != NULL || why_calls != NULL) {
         vj_log_info(
             "sandbox: left out:%s%s%s%s%s", why_files != NULL ? " Landlock: " : "",

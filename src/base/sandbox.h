@@ -11,6 +11,7 @@
 #define VJ_BASE_SANDBOX_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Capabilities that are kept, of those that the process has. */
 typedef enum VjSandboxKeep {
@@ -44,6 +45,19 @@ void vj_sandbox_enter(const VjSandbox *plan);
  * ours were not made for that.  The first call of main().
  */
 void vj_sandbox_refuse(const char *program);
+
+/*
+ * vj_sandbox_allow_calls - from here on the system calls @calls, what a C library does by
+ * itself (memory, clocks, the end of a signal, of the process), fork(2), and no others
+ *
+ * @calls   numbers, SYS_*
+ * The others fail with EPERM; with ENOSYS those for which a C library has an older one.
+ * The kernel's audit log names them.  Takes no_new_privs or CAP_SYS_ADMIN.
+ *
+ * Returns   0; -errno: nothing is refused then
+ * Threads   the only thread of the process
+ */
+int vj_sandbox_allow_calls(const unsigned *calls, size_t count);
 
 /* Capabilities alone, from the effective, permitted, ambient and bounding sets. */
 void vj_sandbox_drop_capabilities(VjSandboxKeep keep);

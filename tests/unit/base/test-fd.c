@@ -388,6 +388,46 @@ static void a_directory_knows_what_it_is_in(void **state)
     assert_int_equal(unlinkat(place->dir_fd, "a", AT_REMOVEDIR), 0);
 }
 
+static bool is_taken_otherwise;
+
+static bool is_taken(int fd)
+{
+    assert_true(fd >= 0);
+    return is_taken_otherwise;
+}
+
+/* Closes it, some time after the other one has begun to wait. */
+static gpointer close_soon(gpointer fd)
+{
+    g_usleep(1000);
+    close(GPOINTER_TO_INT(fd));
+    return NULL;
+}
+
+static void a_lock_is_waited_for(void **state)
+{
+    Place *place = *state;
+    const int64_t minute_us = (int64_t)60 * 1000 * 1000;
+    int first = openat(place->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    VJ_AUTO_FD second = openat(place->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    GThread *thread;
+
+    assert_int_equal(vj_fd_lock(first, NULL, 0), 0);
+    assert_int_equal(vj_fd_lock(second, NULL, 0), -EWOULDBLOCK);
+    assert_int_equal(vj_fd_lock(second, NULL, vj_clock_mono_us() + 30000), -EWOULDBLOCK);
+    thread = g_thread_new("close", close_soon, GINT_TO_POINTER(first));
+    assert_int_equal(vj_fd_lock(second, NULL, vj_clock_mono_us() + minute_us), 0);
+    g_thread_join(thread);
+    first = openat(place->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    is_taken_otherwise = true;
+    assert_int_equal(vj_fd_lock(second, is_taken, 0), -EWOULDBLOCK);
+    /* It has let go of it. */
+    is_taken_otherwise = false;
+    assert_int_equal(vj_fd_lock(first, is_taken, 0), 0);
+    close(first);
+    assert_int_equal(vj_fd_lock(-1, NULL, 0), -EBADF);
+}
+
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
 
 static const struct CMUnitTest tests[] = {
@@ -401,6 +441,7 @@ static const struct CMUnitTest tests[] = {
     IN_PLACE(a_reader_never_sees_a_mix),
     IN_PLACE(reading_small_files_has_limits),
     IN_PLACE(a_directory_knows_what_it_is_in),
+    IN_PLACE(a_lock_is_waited_for),
 };
 
 VJ_TEST_MAIN(tests)
