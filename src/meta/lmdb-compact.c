@@ -2,11 +2,12 @@
 /*
  * lmdb-compact.c - the file without its free pages
  *
- * LMDB's file never becomes shorter by itself.  When it is closed and most of it is free, LMDB
+ * LMDB's file never becomes shorter by itself.  When it is closed and most of it is free,
+ * or it is copied on write although its directory says otherwise (lmdb-space.c), LMDB
  * writes a copy without free pages beside it (its own compacting copy), which is synced,
  * walked like a file that nobody trusts, compared in its number of keys, and renamed into
- * place.  A crash leaves the old file or the new one; what is left of a copy the next open
- * removes.
+ * place.  A crash leaves the old file or the new one; what is left of a copy the next
+ * open removes.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,9 +32,11 @@ static bool has_room(const VjLmdb *d, uint64_t bytes)
 static bool is_wanted(const VjLmdb *d, const VjLmdbFile *file)
 {
     uint64_t free_pages = file->free_pages + file->fresh_pages;
+    bool is_empty = free_pages > file->end_page / 2 &&
+                    free_pages * d->page_bytes > VJ_LMDB_COMPACT_MIN_BYTES;
+    bool is_copied = vj_fd_is_in_place(d->dir_fd) && !vj_fd_is_in_place(d->fd);
 
-    return free_pages > file->end_page / 2 &&
-           free_pages * d->page_bytes > VJ_LMDB_COMPACT_MIN_BYTES &&
+    return (is_empty || is_copied) &&
            has_room(d, (file->end_page - free_pages) * d->page_bytes);
 }
 

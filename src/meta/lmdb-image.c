@@ -67,6 +67,7 @@ int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opa
             return fd;
         }
         own = fd;
+        vj_meta_drop_pages(own);
     }
     /* The walk reads here and there: have it all on its way. */
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
@@ -98,7 +99,7 @@ static int save_begin(VjLmdb *d)
 
     vj_mutex_lock(&d->state);
     g_assert(!d->saving);
-    rc = g_atomic_int_get(&d->broken) != 0 ? -EIO : 0;
+    rc = g_atomic_int_get(&d->broken) != 0 || d->reopening ? -EIO : 0;
     if (rc == 0 && mdb_env_info(d->env, &info) != 0) {
         rc = -EIO;
     }
@@ -160,24 +161,28 @@ static int snapshot(VjLmdb *d, VjLmdbWalk *w)
 }
 
 /* Both meta pages say the same; LMDB takes the one with the larger number. */
-static int write_metas(const VjLmdbWalk *w, int fd)
+void vj_lmdb_metas_encode(const VjLmdbWalk *w, uint8_t *pages)
 {
     uint64_t commit = w->meta.commit;
 
     for (uint64_t i = 0; i < VJ_LMDB_META_PAGES; i++) {
         VjLmdbPageHead head = {.number = i, .flags = VJ_LMDB_META};
         VjLmdbMetaRecord record = w->meta;
-        struct iovec iov[] = {{.iov_base = &head, .iov_len = sizeof head},
-                              {.iov_base = &record, .iov_len = sizeof record}};
-        int rc;
 
         record.commit = commit == 0 || commit % 2 == i ? commit : commit - 1;
-        rc = vj_fd_pwritev_all(fd, iov, G_N_ELEMENTS(iov), i * w->page_bytes);
-        if (rc < 0) {
-            return rc;
-        }
+        memcpy(pages + i * w->page_bytes, &head, sizeof head);
+        memcpy(pages + i * w->page_bytes + sizeof head, &record, sizeof record);
     }
-    return 0;
+}
+
+static int write_metas(const VjLmdbWalk *w, int fd)
+{
+    size_t len = (size_t)VJ_LMDB_META_PAGES * w->page_bytes;
+    g_autofree uint8_t *pages = g_malloc0(len);
+    struct iovec iov = {.iov_base = pages, .iov_len = len};
+
+    vj_lmdb_metas_encode(w, pages);
+    return vj_fd_pwritev_all(fd, &iov, 1, 0);
 }
 
 /* The next run of used pages from @page on, not longer than a piece.  0: there is none. */
@@ -322,10 +327,6 @@ static bool swap_in(const VjMetaPlace *place, const char *keep, bool *replaced,
 
     if (linkat(dir, VJ_LMDB_FILE, dir, keep, 0) != 0 && errno != ENOENT) {
         return vj_error_set_errno(error, errno, "%s/%s", place->path, keep);
-    }
-    /* Its table of readers is of the old file, and means nothing. */
-    if (unlinkat(dir, VJ_LMDB_LOCK_FILE, 0) != 0 && errno != ENOENT) {
-        return vj_error_set_errno(error, errno, "%s/" VJ_LMDB_LOCK_FILE, place->path);
     }
     *replaced =
         fsync(dir) == 0 && renameat(dir, VJ_LMDB_NEW_FILE, dir, VJ_LMDB_FILE) == 0;

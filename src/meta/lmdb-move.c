@@ -9,9 +9,9 @@
  * holds a prefix of the commits.
  *
  * A failed move loses nothing: LMDB's transaction is dropped, the generation stays
- * (lmdb-reopen.c: and where LMDB gives up, it is opened anew),
- * readers go on seeing it, and the next try writes every page of it again (so pages that
- * the kernel marked clean after a failed sync are not relied upon).
+ * (lmdb-reopen.c: and where LMDB gives up, it is opened anew), readers go on seeing it,
+ * and the next try writes all of it into a new file (lmdb-renew.c), as the pages of the
+ * old one cannot be relied upon any more.
  *
  * Readers take (generations, LMDB snapshot) under the state lock.  After LMDB's commit
  * and before the frozen generation is dropped a reader sees its changes twice, which is
@@ -116,16 +116,14 @@ static int write_entries(VjLmdb *d, MDB_txn *txn, const VjGeneration *g)
 /* Frozen generations do not change, so no lock is needed to walk one. */
 static int write_generation(VjLmdb *d, const VjGeneration *g)
 {
+    uint64_t commit;
     MDB_txn *txn;
-    int rc = vj_lmdb_settle_metas(d);
+    int rc = mdb_txn_begin(d->env, NULL, 0, &txn);
 
-    if (rc < 0) {
-        return rc;
-    }
-    rc = mdb_txn_begin(d->env, NULL, 0, &txn);
     if (rc != 0) {
         return vj_lmdb_errno(d, rc, "mdb_txn_begin");
     }
+    commit = mdb_txn_id(txn);
     rc = write_entries(d, txn, g);
     if (rc < 0) {
         mdb_txn_abort(txn);
@@ -133,7 +131,13 @@ static int write_generation(VjLmdb *d, const VjGeneration *g)
     }
     rc = mdb_txn_commit(txn);
     if (rc == 0) {
+        /* Blocks that are written for the first time need the journal of the file
+         * system. */
+        rc = -vj_fd_check_alive(d->dir_fd);
+    }
+    if (rc == 0) {
         d->redo.claimed = !g->retires_log;
+        d->good_commit = commit;
     }
     return rc == 0 ? 0 : vj_lmdb_errno(d, rc, "mdb_txn_commit");
 }
@@ -159,7 +163,7 @@ static void freeze(VjLmdb *d) VJ_REQUIRES(&d->state)
     d->active = vj_generation_new();
     vj_lmdb_redo_frozen(d, d->frozen);
     d->turn_wanted = false;
-    d->retry_us = 0;
+    d->retry_us = d->suspect ? d->renew_us : 0;
     d->retry_pause_us = VJ_LMDB_RETRY_FIRST_US;
     vj_cond_broadcast(&d->moved);
 }
@@ -193,6 +197,9 @@ static void move_failed(VjLmdb *d, const VjGeneration *g, int rc) VJ_REQUIRES(&d
     d->move_failures++;
     d->last_failure = rc;
     d->retry_us = vj_clock_mono_us() + d->retry_pause_us;
+    if (d->suspect) {
+        d->retry_us = MAX(d->retry_us, d->renew_us);
+    }
     d->retry_pause_us = MIN(d->retry_pause_us * 2, VJ_LMDB_RETRY_MAX_US);
     vj_log_error("meta lmdb: %s: the changes of %" G_GUINT64_FORMAT
                  " keys are not durable yet: %s; trying again",
@@ -218,10 +225,13 @@ static void move(VjLmdb *d) VJ_REQUIRES(&d->state)
 {
     VjGeneration *g = d->frozen;
     VjLmdbFile file;
-    bool broken;
+    bool broken, lost;
     int rc;
 
     rc = g_atomic_int_get(&d->broken) != 0 ? vj_lmdb_mend(d) : 0;
+    if (rc == 0 && d->suspect) {
+        rc = vj_lmdb_renew(d);
+    }
     if (rc < 0) {
         end_move(d, g, rc, NULL);
         return;
@@ -234,8 +244,12 @@ static void move(VjLmdb *d) VJ_REQUIRES(&d->state)
     if (rc == 0) {
         rc = vj_lmdb_file_measure(d, &file);
     }
+    lost = rc < 0 && vj_lmdb_write_was_lost(d, rc);
     broken = rc < 0 && vj_lmdb_is_broken(d);
     vj_mutex_lock(&d->state);
+    if (lost) {
+        vj_lmdb_suspect(d, rc);
+    }
     if (broken && vj_lmdb_mend(d) < 0) {
         vj_log_error("meta lmdb: %s: cannot be read until it has been opened again",
                      d->path);
@@ -258,11 +272,18 @@ static void free_dropped(VjLmdb *d) VJ_REQUIRES(&d->state)
 
 static void wait_for_work(VjLmdb *d) VJ_REQUIRES(&d->state)
 {
+    int64_t until_us = INT64_MAX;
+
     if (d->frozen != NULL) {
-        (void)vj_cond_wait_until(&d->mover_wake, &d->state, d->retry_us);
+        until_us = d->retry_us;
     } else if (d->active->overlay.entry_count > 0) {
-        (void)vj_cond_wait_until(&d->mover_wake, &d->state,
-                                 d->active->first_us + d->commit_interval_us);
+        until_us = d->active->first_us + d->commit_interval_us;
+    }
+    if (vj_lmdb_redo_renew_due(d, INT64_MAX)) {
+        until_us = MIN(until_us, d->redo.renew_us);
+    }
+    if (until_us < INT64_MAX) {
+        (void)vj_cond_wait_until(&d->mover_wake, &d->state, until_us);
     } else {
         vj_cond_wait(&d->mover_wake, &d->state);
     }
@@ -281,6 +302,8 @@ static gpointer mover_main(gpointer opaque)
         }
         if (d->frozen != NULL && d->retry_us <= now_us) {
             move(d);
+        } else if (vj_lmdb_redo_renew_due(d, now_us)) {
+            vj_lmdb_redo_renew(d);
         } else if (d->dropped != NULL) {
             free_dropped(d);
         } else {
@@ -330,7 +353,7 @@ static int wait_for_move(VjLmdb *d, uint64_t wanted, Ask *ask) VJ_REQUIRES(&d->s
         ask->asked = true;
         ask->failures = d->move_failures;
         d->move_seq = MAX(d->move_seq, wanted);
-        d->retry_us = 0;
+        d->retry_us = d->suspect ? d->renew_us : 0;
         vj_cond_signal(&d->mover_wake);
     }
     if (d->move_failures != ask->failures) {

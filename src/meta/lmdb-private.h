@@ -3,10 +3,12 @@
  * lmdb-private.h - what the files of the lmdb driver share
  *
  *   lmdb.c        open, close, options, the ops table
+ *   lmdb-lock.c   LMDB's table of readers, in memory
  *   lmdb-txn.c    transactions: reading and writing through the layers
  *   lmdb-move.c   durability: the thread that moves generations into the file, and flush
  *   lmdb-redo.c   the log in front of the file: writing it, replaying it
  *   lmdb-reopen.c a second environment where LMDB has given the first one up
+ *   lmdb-renew.c  a second file where a write of the first one failed
  *   lmdb-space.c  room in the file for what was acknowledged
  *   lmdb-walk.c   reading a file without believing it
  *   lmdb-image.c  examining a file, copying one in use, putting a copy in its place
@@ -21,6 +23,7 @@
 #include <lmdb.h>
 
 #include "meta/lmdb-format.h"
+#include "meta/lmdb-walk.h"
 #include "meta/meta-private.h"
 #include "meta/overlay-private.h"
 #include "meta/redo-private.h"
@@ -30,6 +33,8 @@
 /* The file below SOURCE/meta, and the one that is to take its place. */
 #define VJ_LMDB_FILE "data.mdb"
 #define VJ_LMDB_NEW_FILE "data.mdb.new"
+/* The directory that LMDB is given, and what it calls its lock file. */
+#define VJ_LMDB_ENV_DIR "lmdb"
 #define VJ_LMDB_LOCK_FILE "lock.mdb"
 /* Changes of one transaction, bytes of memory; one more fails with -ENOMEM. */
 #define VJ_LMDB_TXN_BYTES_MAX ((uint64_t)64 << 20)
@@ -38,6 +43,11 @@
 /* Pause after a failed move, doubled up to the second; a flush ends it. */
 #define VJ_LMDB_RETRY_FIRST_US ((int64_t)100 * 1000)
 #define VJ_LMDB_RETRY_MAX_US ((int64_t)5 * 1000 * 1000)
+/* Where that needs a new file a flush waits for so much of it, or for as long as the try
+ * took. */
+#define VJ_LMDB_RENEW_PAUSE_US ((int64_t)50 * 1000)
+/* How long a new transaction waits while LMDB opens its file again. */
+#define VJ_LMDB_REOPEN_WAIT_US (2 * VJ_LMDB_VIEWS_WAIT_US)
 
 /* A set of commits on their way to the file. */
 typedef struct VjGeneration VjGeneration;
@@ -90,8 +100,9 @@ typedef int VjLmdbMoveHook(void *opaque);
 
 /* See lmdb-redo.c. */
 typedef struct VjLmdbRedo {
-    /* never change after open: */
-    VjRedo *log; /* NULL: there is none */
+    /* changes while it does not serve: */
+    VjRedo *log;           /* NULL: there is none */
+    uint64_t wanted_bytes; /* never changes after open; 0: there is to be none */
     /* of setup and the mover: */
     bool claimed;       /* the file says that there is one */
     bool point_is_lost; /* it ought to say which, and does not */
@@ -106,6 +117,9 @@ typedef struct VjLmdbRedo {
     uint64_t after_seq;   /* may be used when the file has this commit, */
     uint64_t after_round; /* and the round is not before this one */
     unsigned misfortune;  /* failures in a row */
+    bool spoiled;         /* a write of its file failed: it gets a new one, */
+    int64_t renew_us;     /* not before this */
+    int64_t renew_pause_us;
     VjMetaLogStats stats;
     /* of who is busy: */
     VjUnlogged *items; /* owned */
@@ -123,7 +137,7 @@ typedef struct VjLmdb {
     /* Read-only, with slots of their own: setup and the mover use the first, a save the other. */
     MDB_txn *measure_txn, *save_txn;
     gint broken;          /* atomic: LMDB refuses all work until it is opened again */
-    bool metas_unsettled; /* the mover's: see vj_lmdb_settle_metas */
+    uint64_t good_commit; /* of setup and the mover: the last one that succeeded */
 
     /* never change after open: */
     char *path;
@@ -131,8 +145,9 @@ typedef struct VjLmdb {
     uint64_t generation_max_bytes; /* of keys and values; its pages: twice that */
     int64_t commit_interval_us;
     uint64_t map_bytes;
-    int fd;     /* of the data file, our own */
-    int dir_fd; /* of the directory that it is in, our own */
+    int fd; /* of the data file, opened apart from LMDB's: it hears of each failed write */
+    int dir_fd;          /* of the directory that it is in, our own */
+    int env_fd, lock_fd; /* see lmdb-lock.c; -1 when read_only */
     uint32_t page_bytes;
     uint64_t reserve_bytes, reserve_pages;
     GThread *mover; /* NULL when read_only */
@@ -166,13 +181,17 @@ typedef struct VjLmdb {
     int64_t retry_pause_us;
     bool stopping;
     uint64_t old_views, views; /* in use: taken before the last move, and since */
-    uint64_t making;           /* views that are being made, without the lock */
+    uint64_t making;           /* views that are being made, without the lock; held */
     VjLmdbFile file;
-    uint64_t file_pages; /* that the device has set aside for the file */
-    bool saving;         /* vj_lmdb_save runs */
-    bool save_yields;    /* it is to end: its pages are needed */
-    uint64_t pin;        /* the commit that it reads, or one before it; 0: none */
-    uint64_t overruns;   /* moves that needed more than was set aside: 0, or the bound is
+    uint64_t file_pages;  /* that the device has set aside for the file */
+    uint64_t file_number; /* counts the files that fd was: see lmdb-renew.c */
+    bool suspect;      /* a write of the file failed: a new one has to take its place, */
+    int64_t renew_us;  /* not before this */
+    bool reopening;    /* new transactions wait until LMDB has its file again */
+    bool saving;       /* vj_lmdb_save runs */
+    bool save_yields;  /* it is to end: its pages are needed */
+    uint64_t pin;      /* the commit that it reads, or one before it; 0: none */
+    uint64_t overruns; /* moves that needed more than was set aside: 0, or the bound is
                             wrong */
     bool map_warned;
     VjLmdbRedo redo;
@@ -187,8 +206,17 @@ VjLmdbFormat vj_lmdb_format_encode(uint32_t version);
 const char *vj_lmdb_space_name(VjSpace space, char name[8]);
 /* Opens d->env with a map of so many bytes; a code of LMDB's.  NULL on failure. */
 int vj_lmdb_env_open(VjLmdb *d, uint64_t map_bytes);
+/* A descriptor of the file that stands under the name, or -errno. */
+int vj_lmdb_open_own(const VjLmdb *d);
 /* -errno for what an mdb_ call returned; logs what is not an ordinary error. */
 int vj_lmdb_errno(VjLmdb *d, int rc, const char *call);
+
+/* ---- lmdb-lock.c ----------------------------------------------------------------- */
+
+/* Setup, before the environment: makes env_fd and lock_fd. */
+bool vj_lmdb_lock_open(VjLmdb *d, GError **error);
+/* Of the directory that LMDB is to open. */
+int vj_lmdb_env_fd(const VjLmdb *d);
 
 /* ---- lmdb-txn.c: members of the ops table, contracts there ----------------------- */
 
@@ -202,6 +230,9 @@ int vj_lmdb_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key, VjSlice
 int vj_lmdb_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice *value);
 /* Makes the writer's changes visible.  Needs the writer lock. */
 void vj_lmdb_publish(VjLmdb *d);
+/* LMDB keeps its file until it is released.  0; -EIO: it has none at the moment. */
+int vj_lmdb_hold(VjLmdb *d);
+void vj_lmdb_release(VjLmdb *d);
 /* Frees the pool; no transaction is open. */
 void vj_lmdb_views_clear(VjLmdb *d);
 
@@ -236,6 +267,9 @@ bool vj_lmdb_active_is_full(const VjLmdb *d);
 #define VJ_LMDB_REDO_SHARE 64u
 /* After so many failures in a row it is not used any more. */
 #define VJ_LMDB_REDO_FAILURES_MAX 3u
+/* Pause after a new log could not be made, doubled up to the second. */
+#define VJ_LMDB_REDO_RENEW_FIRST_US ((int64_t)100 * 1000)
+#define VJ_LMDB_REDO_RENEW_MAX_US ((int64_t)60 * 1000 * 1000)
 /* Beyond it a record's memory is given back. */
 #define VJ_LMDB_REDO_KEPT_BYTES (256u << 10)
 
@@ -253,6 +287,10 @@ int vj_lmdb_redo_retire(VjLmdb *d);
 bool vj_lmdb_redo_fits(const VjLmdb *d) VJ_REQUIRES(&d->state);
 /* Writes what is visible and not durable; sets durable_seq, or serves to false. */
 void vj_lmdb_redo_write(VjLmdb *d) VJ_REQUIRES(&d->state);
+/* A new file for a log whose writes failed, once the data file needs none.  By the
+ * mover. */
+bool vj_lmdb_redo_renew_due(const VjLmdb *d, int64_t now_us) VJ_REQUIRES(&d->state);
+void vj_lmdb_redo_renew(VjLmdb *d) VJ_REQUIRES(&d->state);
 /* True when what is left of the active generation's half is little. */
 bool vj_lmdb_redo_is_full(const VjLmdb *d);
 void vj_lmdb_redo_frozen(VjLmdb *d, VjGeneration *g) VJ_REQUIRES(&d->state);
@@ -279,8 +317,23 @@ bool vj_lmdb_is_broken(VjLmdb *d);
  * Threads   the mover      Locks   state, given up meanwhile
  */
 int vj_lmdb_mend(VjLmdb *d) VJ_REQUIRES(&d->state);
-/* Before the first write after a reopening: what LMDB goes on from is durable.  By the mover. */
-int vj_lmdb_settle_metas(VjLmdb *d);
+/* The same of one that works: LMDB gets the file that stands under the name now. */
+int vj_lmdb_reopen(VjLmdb *d) VJ_REQUIRES(&d->state);
+
+/* ---- lmdb-renew.c ---------------------------------------------------------------- */
+
+/* Did a write or a sync of the file that failed with @rc lose something?  The mover or
+ * the writer. */
+bool vj_lmdb_write_was_lost(VjLmdb *d, int rc);
+/* It did: nothing more is written to this file.  @rc is why. */
+void vj_lmdb_suspect(VjLmdb *d, int rc) VJ_REQUIRES(&d->state);
+/*
+ * vj_lmdb_renew - the last commit that succeeded in a new file, in place of a suspect one
+ *
+ * Returns   0, durable and read back; -EIO, -ENOSPC, -ENOMEM: not before d->renew_us
+ * Threads   the mover      Locks   state, given up meanwhile
+ */
+int vj_lmdb_renew(VjLmdb *d) VJ_REQUIRES(&d->state);
 
 /* ---- lmdb-space.c ---------------------------------------------------------------- */
 
@@ -308,6 +361,8 @@ bool vj_lmdb_space_is_tight(const VjLmdb *d);
 int vj_lmdb_space_claim(VjLmdb *d, bool release);
 /* True when vj_lmdb_turn would gain pages, and may be called. */
 bool vj_lmdb_turn_helps(VjLmdb *d);
+/* Sets aside in a new file of @pages what was set aside in the old one.  By the mover. */
+int vj_lmdb_space_follow(VjLmdb *d, uint64_t pages, uint64_t want);
 
 /* ---- lmdb-image.c: members of the ops table ---------------------------------------- */
 
@@ -316,6 +371,9 @@ int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opa
 int vj_lmdb_save(VjMeta *m, int fd, VjMetaSaved *out);
 bool vj_lmdb_restore(const VjMetaPlace *place, int fd, uint64_t bytes, const char *keep,
                      bool *replaced, GError **error);
+/* The meta pages of a file that holds this one commit.  @pages: room for them, of
+ * zeroes. */
+void vj_lmdb_metas_encode(const VjLmdbWalk *w, uint8_t *pages);
 /* When a save runs: ends it and waits for that, so that its pages become free. */
 void vj_lmdb_save_yield(VjLmdb *d);
 

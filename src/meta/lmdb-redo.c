@@ -15,9 +15,13 @@
  * The first move of a mount says in the file that there is a log, by a version that older programs
  * refuse, and only then the log is used; closing takes that back.
  *
- * A failed write or sync: no record is written until the file has every commit up to then.  Where
- * the failed one stands, records of that round end; it may be there or not, as nobody was promised
- * anything of it.
+ * A failed write or sync: no record is written to this log any more.  Where the failed
+ * one stands, records of that round end; it may be there or not, as nobody was promised
+ * anything of it.  The next move takes every commit into the file and says there that no
+ * log counts; when that is durable the log gets a new file with an id of its own, written
+ * from end to end and synced, and the move after that says that it counts.  So at every
+ * instant the log that the file names is the one that is there, and has what was
+ * promised.
  *
  * Replaying (open): each record becomes one commit of the overlay, and these are moved as always;
  * meanwhile the file goes on saying that the same rounds count, with the number of the last commit
@@ -188,11 +192,14 @@ static void write_failed(VjLmdb *d, int rc) VJ_REQUIRES(&d->state)
     if (rc == -ENOMEM) {
         return;
     }
+    r->spoiled = true;
+    r->renew_us = 0;
+    r->renew_pause_us = VJ_LMDB_REDO_RENEW_FIRST_US;
     r->stats.failures++;
     r->misfortune++;
     vj_log_error("meta lmdb: %s/" VJ_REDO_FILE ": %s; %s", d->path, g_strerror(-rc),
                  r->misfortune < VJ_LMDB_REDO_FAILURES_MAX
-                     ? "used again when " VJ_LMDB_FILE " has everything"
+                     ? "a new one is made when " VJ_LMDB_FILE " has everything"
                      : "not used any more until the next mount");
 }
 
@@ -273,7 +280,7 @@ void vj_lmdb_redo_frozen(VjLmdb *d, VjGeneration *g)
     r->round++;
     r->offset = 0;
     g->after_round = r->round;
-    g->retires_log = r->retiring || r->log == NULL;
+    g->retires_log = r->retiring || r->log == NULL || r->spoiled;
 }
 
 void vj_lmdb_redo_moved(VjLmdb *d)
@@ -281,9 +288,68 @@ void vj_lmdb_redo_moved(VjLmdb *d)
     VjLmdbRedo *r = &d->redo;
 
     r->stats.moves++;
-    r->serves = r->log != NULL && !r->recovering && !r->retiring &&
+    r->serves = r->log != NULL && !r->recovering && !r->retiring && !r->spoiled &&
                 r->misfortune < VJ_LMDB_REDO_FAILURES_MAX && r->claimed &&
                 d->moved_seq >= r->after_seq && r->round >= r->after_round;
+}
+
+/* A small or full file system gets a small one, or none.  0: none. */
+static uint64_t fitting_bytes(const VjLmdb *d, uint64_t bytes)
+{
+    uint64_t total, available;
+    struct statvfs st;
+
+    if (fstatvfs(d->fd, &st) != 0) {
+        return 0;
+    }
+    total = (uint64_t)st.f_blocks * st.f_frsize;
+    available = (uint64_t)st.f_bavail * st.f_frsize;
+    bytes =
+        MIN(bytes, total / VJ_LMDB_REDO_SHARE / VJ_REDO_BYTES_MIN * VJ_REDO_BYTES_MIN);
+    if (!vj_fd_has(d->dir_fd, VJ_REDO_FILE) && bytes > available / 8) {
+        return 0;
+    }
+    return bytes;
+}
+
+bool vj_lmdb_redo_renew_due(const VjLmdb *d, int64_t now_us)
+{
+    const VjLmdbRedo *r = &d->redo;
+
+    return r->spoiled && !r->busy && !r->retiring && !r->claimed &&
+           d->moved_seq >= r->after_seq && r->misfortune < VJ_LMDB_REDO_FAILURES_MAX &&
+           now_us >= r->renew_us;
+}
+
+void vj_lmdb_redo_renew(VjLmdb *d)
+{
+    VjLmdbRedo *r = &d->redo;
+    VjRedo *old = r->log, *log = NULL;
+    uint64_t bytes;
+    int rc;
+
+    g_assert(r->spoiled && !r->serves && !r->busy);
+    r->log = NULL;
+    vj_mutex_unlock(&d->state);
+    vj_redo_close(old);
+    bytes = fitting_bytes(d, r->wanted_bytes);
+    rc = vj_redo_remove(d->dir_fd);
+    if (rc == 0) {
+        rc = bytes < VJ_REDO_BYTES_MIN ? -ENOSPC : vj_redo_begin(d->dir_fd, bytes, &log);
+    }
+    vj_mutex_lock(&d->state);
+    if (rc < 0) {
+        r->renew_us = vj_clock_mono_us() + r->renew_pause_us;
+        r->renew_pause_us = MIN(r->renew_pause_us * 2, VJ_LMDB_REDO_RENEW_MAX_US);
+        vj_log_warn("meta lmdb: %s: works without " VJ_REDO_FILE ": %s; trying again",
+                    d->path, g_strerror(-rc));
+        return;
+    }
+    memcpy(r->point.id, log->id, VJ_REDO_ID_BYTES);
+    r->log = log;
+    r->spoiled = false;
+    d->turn_wanted = true; /* the file has to name it first */
+    vj_log_info("meta lmdb: %s/" VJ_REDO_FILE ": a new one has taken its place", d->path);
 }
 
 int vj_lmdb_redo_retire(VjLmdb *d)
@@ -504,26 +570,6 @@ static bool recover(VjLmdb *d, bool salvage, VjRedo **log, GError **error)
 
 /* ---- Open and close -------------------------------------------------------------------- */
 
-/* A small or full file system gets a small one, or none.  0: none. */
-static uint64_t fitting_bytes(const VjLmdb *d, uint64_t bytes)
-{
-    uint64_t total, available;
-    struct statvfs st;
-
-    if (fstatvfs(d->fd, &st) != 0) {
-        return 0;
-    }
-    total = (uint64_t)st.f_blocks * st.f_frsize;
-    available = (uint64_t)st.f_bavail * st.f_frsize;
-    bytes =
-        MIN(bytes, total / VJ_LMDB_REDO_SHARE / VJ_REDO_BYTES_MIN * VJ_REDO_BYTES_MIN);
-    if (faccessat(d->dir_fd, VJ_REDO_FILE, F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
-        bytes > available / 8) {
-        return 0;
-    }
-    return bytes;
-}
-
 static void begin_log(VjLmdb *d, uint64_t wanted, VjRedo **log)
 {
     uint64_t bytes = fitting_bytes(d, wanted);
@@ -563,6 +609,7 @@ bool vj_lmdb_redo_open(VjLmdb *d, const VjMetaPlace *place, uint64_t bytes,
     }
     vj_mutex_lock(&d->state);
     d->redo.log = log;
+    d->redo.wanted_bytes = bytes;
     d->redo.recovering = false;
     d->redo.round = d->redo.point.round + 2;
     /* A move of what was replayed may still run: the file has the old rounds when it ends. */

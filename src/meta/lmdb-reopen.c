@@ -8,14 +8,18 @@
  * (or the one whose end failed, if it reached the device after all); the generation that was
  * to be moved is still in memory and is moved again, whichever of the two it was.
  *
+ * After that the file is read; it is not written to any more (lmdb-renew.c): the write
+ * that failed may have reached the device or not, and LMDB puts an old meta page back
+ * without a sync.
+ *
  * LMDB must not have one file open twice in a process.  So the old environment is closed
- * first, and for that no transaction may be open: those that there are end soon, new ones are
- * refused, as LMDB itself refuses them.
+ * first, and for that no transaction may be open: those that there are end soon, new ones
+ * wait.
  */
-#include "meta/lmdb-page-format.h"
-#include "meta/lmdb-private.h"
-
+#include <fcntl.h>
 #include <unistd.h>
+
+#include "meta/lmdb-private.h"
 
 bool vj_lmdb_is_broken(VjLmdb *d)
 {
@@ -78,12 +82,26 @@ static void close_all(VjLmdb *d)
     }
 }
 
+/* A descriptor that others may be using gets another file. */
+static int follow_file(VjLmdb *d)
+{
+    VJ_AUTO_FD fd = vj_lmdb_open_own(d);
+
+    if (fd < 0) {
+        return -vj_fd_steal(&fd);
+    }
+    return dup3(fd, d->fd, O_CLOEXEC) < 0 ? errno : 0;
+}
+
 static int open_again(VjLmdb *d)
 {
     int rc;
 
     close_all(d);
     rc = vj_lmdb_env_open(d, d->map_bytes);
+    if (rc == 0) {
+        rc = follow_file(d);
+    }
     if (rc == 0) {
         rc = open_databases(d);
     }
@@ -107,57 +125,43 @@ static bool is_in_use(const VjLmdb *d)
     return d->old_views + d->views + d->making > 0 || d->saving;
 }
 
-int vj_lmdb_mend(VjLmdb *d)
+/* A transaction that is open may need another one before it ends: then there is no
+ * waiting. */
+static bool wait_for_views(VjLmdb *d) VJ_REQUIRES(&d->state)
 {
     int64_t until_us = vj_clock_mono_us() + VJ_LMDB_VIEWS_WAIT_US;
-    int rc;
 
-    g_assert(g_atomic_int_get(&d->broken) != 0);
     d->save_yields = d->saving;
-    while (is_in_use(d) && !d->stopping) {
-        if (!vj_cond_wait_until(&d->mover_wake, &d->state, until_us)) {
-            return -EIO;
-        }
+    while (is_in_use(d) && !d->stopping &&
+           vj_cond_wait_until(&d->mover_wake, &d->state, until_us)) {
     }
-    if (is_in_use(d)) {
-        return -EIO;
+    return !is_in_use(d);
+}
+
+int vj_lmdb_reopen(VjLmdb *d)
+{
+    int rc = -EIO;
+
+    d->reopening = true;
+    if (wait_for_views(d)) {
+        vj_mutex_unlock(&d->state);
+        rc = open_again(d);
+        vj_mutex_lock(&d->state);
+        g_atomic_int_set(&d->broken, rc != 0);
     }
-    vj_mutex_unlock(&d->state);
-    rc = open_again(d);
-    vj_mutex_lock(&d->state);
-    if (rc == 0) {
-        d->metas_unsettled = true;
-        g_atomic_int_set(&d->broken, 0);
-        vj_log_warn("meta lmdb: %s: was opened again after LMDB gave it up", d->path);
-    }
+    d->reopening = false;
+    vj_cond_broadcast(&d->moved);
     return rc;
 }
 
-/*
- * LMDB puts an old meta page back where the write of the new one failed, and does not sync it.  So
- * the device may hold the new one, whose pages the next commit uses again: a power cut in that
- * commit would leave a meta page that leads to them.  What we read is made durable first, and
- * written for that: a page may count as clean after a failed sync.
- */
-int vj_lmdb_settle_metas(VjLmdb *d)
+int vj_lmdb_mend(VjLmdb *d)
 {
-    size_t len = (size_t)VJ_LMDB_META_PAGES * d->page_bytes;
-    g_autofree uint8_t *pages = NULL;
-    struct iovec iov;
     int rc;
 
-    if (!d->metas_unsettled) {
-        return 0;
-    }
-    pages = g_malloc(len);
-    iov = (struct iovec){.iov_base = pages, .iov_len = len};
-    rc = vj_fd_pread_all(d->fd, pages, len, 0);
+    g_assert(g_atomic_int_get(&d->broken) != 0);
+    rc = vj_lmdb_reopen(d);
     if (rc == 0) {
-        rc = vj_fd_pwritev_all(d->fd, &iov, 1, 0);
+        vj_log_warn("meta lmdb: %s: was opened again after LMDB gave it up", d->path);
     }
-    if (rc == 0 && fdatasync(d->fd) != 0) {
-        rc = -errno;
-    }
-    d->metas_unsettled = rc < 0;
-    return rc == 0 ? 0 : vj_lmdb_errno(d, -rc, "writing the meta pages again");
+    return rc;
 }

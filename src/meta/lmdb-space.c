@@ -16,6 +16,11 @@
  * Free pages inside the file count as room for single pages, except those that the last
  * move freed.  Old readers pin more of them: the mover waits for those when it matters.
  *
+ * A file system that copies on write takes new blocks for each write, also into space
+ * that was set aside.  Where it can be told not to (NOCOW of btrfs), the directory is,
+ * and its files inherit that when they are made.  A file of before is written anew when
+ * it is closed (lmdb-compact.c).
+ *
  * Where fallocate is not known, free space of the file system is asked for instead, which
  * holds only as long as nobody else fills it.
  */
@@ -382,10 +387,11 @@ int vj_lmdb_space_claim(VjLmdb *d, bool release)
     uint64_t chunk = CHUNK_BYTES / d->page_bytes;
 
     for (;;) {
-        uint64_t need, keep, least, have, got, spare;
+        uint64_t need, keep, least, have, got, spare, number;
         int rc;
 
         vj_mutex_lock(&d->state);
+        number = d->file_number;
         need = pages_needed(d, &d->changes, true, &spare);
         have = d->file_pages;
         keep = need + d->reserve_pages;
@@ -408,9 +414,17 @@ int vj_lmdb_space_claim(VjLmdb *d, bool release)
             return rc;
         }
         vj_mutex_lock(&d->state);
-        d->file_pages = MAX(d->file_pages, got);
+        /* Else it was the old file's. */
+        if (number == d->file_number) {
+            d->file_pages = MAX(d->file_pages, got);
+        }
         vj_mutex_unlock(&d->state);
     }
+}
+
+int vj_lmdb_space_follow(VjLmdb *d, uint64_t pages, uint64_t want)
+{
+    return set_aside(d, pages, want);
 }
 
 bool vj_lmdb_turn_helps(VjLmdb *d)

@@ -103,21 +103,28 @@ static int view_renew(VjLmdb *d, VjLmdbView *v, bool enlist) VJ_REQUIRES(&d->sta
 /* It waits until there are no views. */
 static void wake_mender(VjLmdb *d) VJ_REQUIRES(&d->state)
 {
-    if (g_atomic_int_get(&d->broken) != 0) {
+    if (g_atomic_int_get(&d->broken) != 0 || d->reopening) {
         vj_cond_signal(&d->mover_wake);
     }
 }
 
-static int view_take(VjLmdb *d, bool enlist, VjLmdbView **out)
+/* The mover opens it again, which takes as long as the transactions that there are. */
+static int wait_for_file(VjLmdb *d, int64_t until_us) VJ_REQUIRES(&d->state)
 {
-    VjLmdbView *v;
+    while (g_atomic_int_get(&d->broken) != 0 || d->reopening) {
+        if (!vj_cond_wait_until(&d->moved, &d->state, until_us)) {
+            return -EIO;
+        }
+    }
+    return 0;
+}
+
+static int view_try(VjLmdb *d, bool enlist, VjLmdbView **out) VJ_REQUIRES(&d->state)
+{
+    VjLmdbView *v = d->idle;
     int rc = 0;
 
-    vj_mutex_lock(&d->state);
-    v = d->idle;
-    if (g_atomic_int_get(&d->broken) != 0) {
-        rc = -EIO; /* the mover opens the file anew */
-    } else if (v != NULL) {
+    if (v != NULL) {
         d->idle = v->next_idle;
     } else {
         d->making++;
@@ -130,9 +137,51 @@ static int view_take(VjLmdb *d, bool enlist, VjLmdbView **out)
     if (rc == 0) {
         rc = view_renew(d, v, enlist);
     }
-    vj_mutex_unlock(&d->state);
     *out = rc == 0 ? v : NULL;
     return rc;
+}
+
+static int view_take(VjLmdb *d, bool enlist, VjLmdbView **out)
+{
+    int64_t until_us = 0;
+    int rc;
+
+    *out = NULL;
+    vj_mutex_lock(&d->state);
+    do {
+        rc = 0;
+        if (g_atomic_int_get(&d->broken) != 0 || d->reopening) {
+            until_us =
+                until_us != 0 ? until_us : vj_clock_mono_us() + VJ_LMDB_REOPEN_WAIT_US;
+            rc = wait_for_file(d, until_us);
+        }
+        if (rc == 0) {
+            rc = view_try(d, enlist, out);
+        }
+        /* LMDB may have given up just now. */
+    } while (rc == -EIO && g_atomic_int_get(&d->broken) != 0 &&
+             (until_us == 0 || vj_clock_mono_us() < until_us));
+    vj_mutex_unlock(&d->state);
+    return rc;
+}
+
+int vj_lmdb_hold(VjLmdb *d)
+{
+    int rc;
+
+    vj_mutex_lock(&d->state);
+    rc = wait_for_file(d, vj_clock_mono_us() + VJ_LMDB_REOPEN_WAIT_US);
+    d->making += rc == 0;
+    vj_mutex_unlock(&d->state);
+    return rc;
+}
+
+void vj_lmdb_release(VjLmdb *d)
+{
+    vj_mutex_lock(&d->state);
+    d->making--;
+    wake_mender(d);
+    vj_mutex_unlock(&d->state);
 }
 
 static void view_drop(VjLmdb *d, VjLmdbView *v, bool enlisted)

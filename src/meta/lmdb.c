@@ -7,9 +7,8 @@
  * synchronous: MDB_NOSYNC, MDB_NOMETASYNC, MDB_MAPASYNC and MDB_WRITEMAP are never set,
  * as each of them lets a power cut damage the file.
  *
- * Limits: one process opens a directory at a time (the caller holds the lock of SOURCE);
- * LMDB's own lock file stays in use all the same, because it is also the table of
- * readers. Keys and values as meta.h says.
+ * Limits: one process opens a directory at a time (the caller holds the lock of SOURCE).
+ * Keys and values as meta.h says.
  */
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -98,23 +97,28 @@ static bool refuse(VjLmdb *d, GError **error, int rc, const char *call)
 
 /* ---- Open ------------------------------------------------------------------------ */
 
+int vj_lmdb_open_own(const VjLmdb *d)
+{
+    int fd = openat(d->dir_fd, VJ_LMDB_FILE,
+                    (d->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW);
+
+    return fd < 0 ? -errno : fd;
+}
+
 /* The first environment says what all have. */
 static int describe_env(VjLmdb *d)
 {
     MDB_stat st;
-    int fd;
-    int rc = mdb_env_get_fd(d->env, &fd);
+    int rc = 0;
 
-    if (rc != 0 || d->fd >= 0) {
-        return rc;
+    if (d->fd < 0) {
+        rc = mdb_env_stat(d->env, &st);
     }
-    rc = mdb_env_stat(d->env, &st);
-    if (rc == 0) {
+    if (rc == 0 && d->fd < 0) {
         d->page_bytes = st.ms_psize;
         d->reserve_pages = (d->reserve_bytes + st.ms_psize - 1) / st.ms_psize;
-        /* LMDB's goes when an environment is closed, and this one is used beside that. */
-        d->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-        rc = d->fd < 0 ? errno : 0;
+        d->fd = vj_lmdb_open_own(d);
+        rc = d->fd < 0 ? -d->fd : 0;
     }
     return rc;
 }
@@ -140,9 +144,9 @@ static bool memory_has_room(const VjLmdb *d)
  * freeing. */
 int vj_lmdb_env_open(VjLmdb *d, uint64_t map_bytes)
 {
-    unsigned flags = MDB_NOTLS | (d->read_only ? MDB_RDONLY : 0);
+    unsigned flags = MDB_NOTLS | (d->read_only ? MDB_RDONLY | MDB_NOLOCK : 0);
     /* The directory that was looked at, whatever stands under its name by now. */
-    g_autofree char *place = g_strdup_printf("/proc/self/fd/%d", d->dir_fd);
+    g_autofree char *place = g_strdup_printf("/proc/self/fd/%d", vj_lmdb_env_fd(d));
     int rc = mdb_env_create(&d->env);
 
     if (rc != 0) {
@@ -198,7 +202,6 @@ static uint64_t share_of_limit(uint64_t map_bytes)
 static bool open_env(VjLmdb *d, uint64_t map_bytes, GError **error)
 {
     uint64_t asked = map_bytes;
-    int dead = 0;
     int rc;
 
     map_bytes = share_of_limit(map_bytes);
@@ -214,13 +217,6 @@ static bool open_env(VjLmdb *d, uint64_t map_bytes, GError **error)
         vj_log_info("meta lmdb: %s: map=%" G_GUINT64_FORMAT
                     " bytes, because address space is limited",
                     d->path, map_bytes);
-    }
-    rc = mdb_reader_check(d->env, &dead);
-    if (rc != 0) {
-        return refuse(d, error, rc, "mdb_reader_check");
-    }
-    if (dead > 0) {
-        vj_log_info("meta lmdb: %s: cleared %d readers that had died", d->path, dead);
     }
     return true;
 }
@@ -326,38 +322,46 @@ static bool open_databases(VjLmdb *d, bool create, GError **error)
         mdb_txn_abort(txn);
         return false;
     }
+    d->good_commit = mdb_txn_id(txn);
     rc = mdb_txn_commit(txn);
     return rc == 0 ? true : refuse(d, error, rc, "mdb_txn_commit");
 }
 
 /* LMDB follows links, and writes what it finds: it gets files of this directory alone. */
-static bool check_file(const VjMetaPlace *place, const char *name, GError **error)
+static bool check_file(const VjMetaPlace *place, GError **error)
 {
     struct stat st;
 
-    if (fstatat(place->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (fstatat(place->dir_fd, VJ_LMDB_FILE, &st, AT_SYMLINK_NOFOLLOW) != 0) {
         return errno == ENOENT ||
-               vj_error_set_errno(error, errno, "%s/%s", place->path, name);
+               vj_error_set_errno(error, errno, "%s/" VJ_LMDB_FILE, place->path);
     }
     return S_ISREG(st.st_mode) ||
-           vj_error_set(error, EBADMSG, "%s/%s: not a regular file", place->path, name);
+           vj_error_set(error, EBADMSG, "%s/" VJ_LMDB_FILE ": not a regular file",
+                        place->path);
 }
 
-/* LMDB would make a new file where the right one is missing. */
+/* LMDB would make a new file where the right one is missing, or empty. */
 static bool check_place(const VjMetaPlace *place, GError **error)
 {
+    struct stat st;
+
     if (place->path == NULL || place->dir_fd < 0) {
         return vj_error_set(error, EINVAL, "it needs a directory");
     }
     if (place->create && place->read_only) {
         return vj_error_set(error, EINVAL, "%s: cannot create read-only", place->path);
     }
-    if (!place->create &&
-        faccessat(place->dir_fd, VJ_LMDB_FILE, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
-        return vj_error_set_errno(error, errno, "%s/%s", place->path, VJ_LMDB_FILE);
+    if (!place->create) {
+        if (fstatat(place->dir_fd, VJ_LMDB_FILE, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+            return vj_error_set_errno(error, errno, "%s/%s", place->path, VJ_LMDB_FILE);
+        }
+        if (st.st_size == 0) {
+            return vj_error_set(error, EBADMSG, "%s/%s: it is empty", place->path,
+                                VJ_LMDB_FILE);
+        }
     }
-    return check_file(place, VJ_LMDB_FILE, error) &&
-           check_file(place, VJ_LMDB_LOCK_FILE, error);
+    return check_file(place, error);
 }
 
 /*
@@ -385,15 +389,27 @@ static bool check_length(VjLmdb *d, GError **error)
                         d->path, VJ_LMDB_FILE, pages, need);
 }
 
+/* An empty file, which LMDB takes for a new one. */
+static bool make_file(const VjLmdb *d, GError **error)
+{
+    VJ_AUTO_FD fd =
+        openat(d->dir_fd, VJ_LMDB_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    return fd >= 0 || vj_error_set_errno(error, errno, "%s/" VJ_LMDB_FILE, d->path);
+}
+
 static bool open_file(VjLmdb *d, const VjMetaPlace *place, uint64_t map_bytes,
                       GError **error)
 {
+    if (place->create && !make_file(d, error)) {
+        return false;
+    }
     if (!open_env(d, map_bytes, error) || !check_length(d, error) ||
         !open_databases(d, place->create, error)) {
         return false;
     }
-    /* The file's own name has to survive too. */
-    if (place->create && fsync(place->dir_fd) != 0) {
+    /* The names have to survive too. */
+    if (place->create && (fsync(place->dir_fd) != 0 || fsync(d->env_fd) != 0)) {
         return vj_error_set_errno(error, errno, "%s: fsync", place->path);
     }
     return d->read_only || vj_lmdb_space_open(d, place->create, error);
@@ -413,6 +429,8 @@ static void driver_free(VjLmdb *d)
         mdb_env_close(d->env);
     }
     vj_fd_close(&d->fd);
+    vj_fd_close(&d->lock_fd);
+    vj_fd_close(&d->env_fd);
     vj_fd_close(&d->dir_fd);
     g_assert(d->frozen == NULL || d->frozen->refs == 1);
     for (VjGeneration *g = d->dropped; g != NULL;) {
@@ -453,7 +471,7 @@ static bool lmdb_open(VjMeta *m, const VjMetaPlace *place, const VjOpts *opts,
         return false;
     }
     d->path = g_strdup(place->path);
-    d->fd = -1;
+    d->fd = d->env_fd = d->lock_fd = -1;
     d->dir_fd = place->dir_fd < 0 ? -1 : fcntl(place->dir_fd, F_DUPFD_CLOEXEC, 0);
     d->read_only = place->read_only;
     d->generation_max_bytes = vj_opts_number(opts, "overlay") / 2;
@@ -465,7 +483,10 @@ static bool lmdb_open(VjMeta *m, const VjMetaPlace *place, const VjOpts *opts,
     vj_cond_init(&d->mover_wake);
     vj_cond_init(&d->moved);
     d->reserve_bytes = vj_opts_number(opts, "reserve");
-    if (!clear_rest(d, error) ||
+    if (!d->read_only) {
+        vj_fd_ask_in_place(d->dir_fd);
+    }
+    if (!clear_rest(d, error) || !vj_lmdb_lock_open(d, error) ||
         !open_file(d, place, vj_opts_number(opts, "map"), error)) {
         driver_free(d);
         return false;
@@ -487,9 +508,11 @@ static int lmdb_close(VjMeta *m)
     VJ_AUTO_FD dir_fd = -1;
     g_autofree char *path = NULL;
     bool compacted = false;
-    int rc = vj_lmdb_flush(m), one = vj_lmdb_redo_retire(d);
+    int flushed = vj_lmdb_flush(m);
+    /* What was flushed may be in the log alone; and what was not the last move may
+     * take. */
+    int rc = d->read_only ? flushed : vj_lmdb_redo_retire(d);
 
-    rc = rc < 0 ? rc : one;
     vj_lmdb_mover_stop(d);
     g_assert(d->snapshots.newest == NULL && d->views == 0 && d->old_views == 0);
     g_assert(!d->saving && d->joined == NULL);
@@ -528,9 +551,14 @@ static int lmdb_count(VjMeta *m, VjSpace space, uint64_t *out)
     VjLmdb *d = (VjLmdb *)m;
     MDB_txn *txn;
     MDB_stat st;
-    int rc = mdb_txn_begin(d->env, NULL, MDB_RDONLY, &txn);
+    int rc = vj_lmdb_hold(d);
 
+    if (rc < 0) {
+        return rc;
+    }
+    rc = mdb_txn_begin(d->env, NULL, MDB_RDONLY, &txn);
     if (rc != 0) {
+        vj_lmdb_release(d);
         return vj_lmdb_errno(d, rc, "mdb_txn_begin");
     }
     rc = mdb_stat(txn, d->dbi[space], &st);
@@ -540,6 +568,7 @@ static int lmdb_count(VjMeta *m, VjSpace space, uint64_t *out)
         rc = count_entry(d, txn, space, e, out);
     }
     mdb_txn_abort(txn);
+    vj_lmdb_release(d);
     return rc == 0 ? 0 : vj_lmdb_errno(d, rc, "mdb_stat");
 }
 

@@ -8,10 +8,12 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/lmdb-compact.c \
 	src/meta/lmdb-format.h \
 	src/meta/lmdb-image.c \
+	src/meta/lmdb-lock.c \
 	src/meta/lmdb-move.c \
 	src/meta/lmdb-page-format.h \
 	src/meta/lmdb-private.h \
 	src/meta/lmdb-redo.c \
+	src/meta/lmdb-renew.c \
 	src/meta/lmdb-reopen.c \
 	src/meta/lmdb-space.c \
 	src/meta/lmdb-txn.c \

@@ -26,4 +26,8 @@ void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out);
 /* The outermost wrapper in the chain of @m with these ops; NULL: there is none. */
 VjMeta *vj_meta_find(VjMeta *m, const VjMetaOps *ops);
 
+/* Of a file below meta/ that nobody else has open: it is read from the device from now
+ * on. */
+void vj_meta_drop_pages(int fd);
+
 #endif

@@ -5,6 +5,9 @@
  * Nobody else calls through VjMetaOps: the callers here assert what the caller promised
  * before and what the engine promised after.
  */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "meta/meta-private.h"
 
 static const VjMetaOps *const wrappers[] = {
@@ -31,29 +34,44 @@ static char *spec_name(const char *spec)
     return g_strndup(spec, strcspn(spec, ":"));
 }
 
-static bool open_ops(const VjMetaOps *const table[], const char *spec,
-                     const VjMetaPlace *place, VjMeta *next, VjMeta **out, GError **error)
+/* The engine that @spec names, and its options; owned, NULL with one line. */
+static VjOpts *read_spec(const VjMetaOps *const table[], const char *spec,
+                         const VjMetaOps **ops, GError **error)
 {
     const char *colon = strchr(spec, ':');
     g_autofree char *name = spec_name(spec);
-    const VjMetaOps *ops = find_ops(table, name);
     g_autoptr(VjOpts) opts = NULL;
+
+    *ops = find_ops(table, name);
+    if (*ops == NULL) {
+        vj_error_set(error, EINVAL, "meta: there is no \"%s\"", name);
+        return NULL;
+    }
+    opts = vj_opts_new((*ops)->options);
+    if (colon != NULL && !vj_opts_parse(opts, colon + 1, error)) {
+        vj_error_prefix(error, "meta %s", name);
+        return NULL;
+    }
+    return g_steal_pointer(&opts);
+}
+
+static bool open_ops(const VjMetaOps *const table[], const char *spec,
+                     const VjMetaPlace *place, VjMeta *next, VjMeta **out, GError **error)
+{
+    const VjMetaOps *ops;
+    g_autoptr(VjOpts) opts = read_spec(table, spec, &ops, error);
     g_autofree VjMeta *m = NULL;
 
     *out = NULL;
-    if (ops == NULL) {
-        return vj_error_set(error, EINVAL, "meta: there is no \"%s\"", name);
+    if (opts == NULL) {
+        return false;
     }
     g_assert(ops->instance_size >= sizeof(VjMeta) && ops->txn_size >= sizeof(VjTxn));
-    opts = vj_opts_new(ops->options);
-    if (colon != NULL && !vj_opts_parse(opts, colon + 1, error)) {
-        return vj_error_prefix(error, "meta %s", name);
-    }
     m = g_malloc0(ops->instance_size);
     m->ops = ops;
     m->next = next;
     if (!ops->open(m, place, opts, error)) {
-        return vj_error_prefix(error, "meta %s", name);
+        return vj_error_prefix(error, "meta %s", ops->name);
     }
     *out = g_steal_pointer(&m);
     return true;
@@ -64,6 +82,14 @@ bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
 {
     g_assert(spec != NULL && place != NULL);
     return open_ops(vj_meta_drivers, spec, place, NULL, out, error);
+}
+
+bool vj_meta_spec_check(const char *spec, GError **error)
+{
+    const VjMetaOps *ops;
+    g_autoptr(VjOpts) opts = read_spec(vj_meta_drivers, spec, &ops, error);
+
+    return opts != NULL;
 }
 
 bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error)
@@ -342,4 +368,17 @@ int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)
     vj_log_error("meta %s: a transaction met a conflict %u times and was given up",
                  m->ops->name, VJ_META_RUN_TRIES);
     return -EIO;
+}
+
+/*
+ * After a daemon that was killed right behind a failed write the page cache may hold
+ * pages that the device does not, and ext4 would take the next write to them for one to a
+ * block that is written already (lmdb-renew.c).  So what is examined, and used after
+ * that, is what the device has.
+ */
+void vj_meta_drop_pages(int fd)
+{
+    /* What cannot be written does not count, and whether it could the reader will see. */
+    (void)!fdatasync(fd);
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }

@@ -199,6 +199,9 @@ bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error);
 /* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
 int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 
+/* @spec names an engine of this build and options that it has.  Touches nothing. */
+bool vj_meta_spec_check(const char *spec, GError **error);
+
 /* @spec as for vj_meta_open; contracts as in VjMetaOps.  -EOPNOTSUPP: the engine has none. */
 int vj_meta_examine(const char *spec, const VjMetaPlace *place, int fd, VjMetaFlaw *say,
                     void *opaque, VjMetaExam *out) G_GNUC_WARN_UNUSED_RESULT;

@@ -62,6 +62,8 @@ int vj_redo_keep(int dir_fd) G_GNUC_WARN_UNUSED_RESULT;
  */
 int vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out) G_GNUC_WARN_UNUSED_RESULT;
 void vj_redo_close(VjRedo *log); /* NULL is fine */
+/* Then vj_redo_begin makes a new file.  0, also where there is none; -errno. */
+int vj_redo_remove(int dir_fd) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Bytes of the file that a record with so many bytes of changes takes. */
 static inline uint64_t vj_redo_record_bytes(uint64_t body_bytes)

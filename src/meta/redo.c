@@ -260,6 +260,7 @@ int vj_redo_open(int dir_fd, bool write, VjRedo **out)
         return errno == ELOOP || errno == ENXIO || errno == EISDIR ? -EBADMSG : -errno;
     }
     log = redo_new(fd);
+    vj_meta_drop_pages(fd);
     rc = read_head(log);
     if (rc < 0) {
         vj_redo_close(log);
@@ -295,6 +296,7 @@ int vj_redo_open_as(int dir_fd, const uint8_t id[VJ_REDO_ID_BYTES], VjRedo **out
         return -errno;
     }
     log = redo_new(fd);
+    vj_meta_drop_pages(fd);
     rc = fstat(fd, &st) != 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EBADMSG;
     if (rc == 0) {
         rc = read_at(log, &head, sizeof head, 0);
@@ -363,12 +365,17 @@ static int fill(int fd, uint64_t bytes)
     return rc < 0 ? rc : fdatasync(fd) == 0 ? 0 : -errno;
 }
 
+int vj_redo_remove(int dir_fd)
+{
+    return unlinkat(dir_fd, VJ_REDO_FILE, 0) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
 static int make(int dir_fd, uint64_t bytes, VjRedo **out)
 {
-    int fd, rc;
+    int fd, rc = vj_redo_remove(dir_fd);
 
-    if (unlinkat(dir_fd, VJ_REDO_FILE, 0) != 0 && errno != ENOENT) {
-        return -errno;
+    if (rc < 0) {
+        return rc;
     }
     fd = openat(dir_fd, VJ_REDO_FILE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                 0600);
@@ -409,7 +416,8 @@ int vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out)
         return -EINVAL;
     }
     rc = vj_redo_open(dir_fd, true, &log);
-    if (rc == 0 && (log->half_bytes != half_of(bytes) || is_kept(log))) {
+    if (rc == 0 && (log->half_bytes != half_of(bytes) || is_kept(log) ||
+                    (vj_fd_is_in_place(dir_fd) && !vj_fd_is_in_place(log->fd)))) {
         vj_redo_close(log);
         log = NULL;
     }
@@ -423,6 +431,9 @@ int vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out)
     rc = vj_fd_pwritev_all(log->fd, &iov, 1, 0);
     if (rc == 0 && fdatasync(log->fd) != 0) {
         rc = -errno;
+    }
+    if (rc == 0) {
+        rc = vj_fd_check_alive(dir_fd);
     }
     if (rc < 0) {
         vj_redo_close(log);

@@ -283,13 +283,18 @@ static int sync_one_by_one(VjPosixSync *y, const Taken *batch, VjPosixSyncCounts
 static int sync_device(VjPosixSync *y, const Taken *batch, bool all,
                        VjPosixSyncCounts *counts)
 {
+    int r;
+
     vj_lock_assert_none();
     counts->batches++;
     if (!all) {
-        return sync_one_by_one(y, batch, counts);
+        r = sync_one_by_one(y, batch, counts);
+    } else {
+        counts->alls++;
+        r = y->calls.sync_all(y->root_fd) != 0 ? -errno : 0;
     }
-    counts->alls++;
-    return y->calls.sync_all(y->root_fd) != 0 ? -errno : 0;
+    /* New files are nothing without the journal of the file system. */
+    return r < 0 ? r : vj_fd_check_alive(y->root_fd);
 }
 
 /* The puts up to @covered are durable. */

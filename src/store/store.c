@@ -53,16 +53,28 @@ static const VjStoreOps *find_ops(const VjStoreOps *const *table, const char *wh
     return NULL;
 }
 
+/* Owned; NULL with a line that names the driver. */
+static VjOpts *read_options(const VjStoreOps *ops, const char *options, GError **error)
+{
+    g_autoptr(VjOpts) opts = vj_opts_new(ops->options);
+
+    if (!vj_opts_parse(opts, options, error)) {
+        vj_error_prefix(error, "store %s", ops->name);
+        return NULL;
+    }
+    return g_steal_pointer(&opts);
+}
+
 static bool open_with(const VjStoreOps *ops, const char *options, VjStore *next,
                       const VjStorePlace *place, VjStore **out, GError **error)
 {
-    g_autoptr(VjOpts) opts = vj_opts_new(ops->options);
+    g_autoptr(VjOpts) opts = read_options(ops, options, error);
     VjStore *s;
 
     g_assert(ops->instance_size >= sizeof(VjStore));
     g_assert(ops->align_bytes > 0 && (ops->align_bytes & (ops->align_bytes - 1)) == 0);
-    if (!vj_opts_parse(opts, options, error)) {
-        return vj_error_prefix(error, "store %s", ops->name);
+    if (opts == NULL) {
+        return false;
     }
     s = g_malloc0(ops->instance_size);
     s->ops = ops;
@@ -88,6 +100,15 @@ bool vj_store_open(const char *spec, const VjStorePlace *place, VjStore **out,
         return false;
     }
     return open_with(ops, options, NULL, place, out, error);
+}
+
+bool vj_store_spec_check(const char *spec, GError **error)
+{
+    const char *options = NULL;
+    const VjStoreOps *ops = find_ops(vj_store_drivers, "store", spec, &options, error);
+    g_autoptr(VjOpts) opts = ops != NULL ? read_options(ops, options, error) : NULL;
+
+    return opts != NULL;
 }
 
 bool vj_store_wrap(const char *spec, VjStore *next, VjStore **out, GError **error)

@@ -162,6 +162,9 @@ extern const VjStoreOps *const vj_store_drivers[];
 bool vj_store_open(const char *spec, const VjStorePlace *place, VjStore **out,
                    GError **error);
 
+/* @spec names a driver of this build and options that it has.  Touches nothing. */
+bool vj_store_spec_check(const char *spec, GError **error);
+
 /*
  * vj_store_wrap - put a wrapper in front of a store
  *

@@ -178,7 +178,9 @@ static void place_free(Place *p)
         must(vj_meta_close(p->meta));
     }
     (void)unlinkat(p->dir_fd, "data.mdb", 0);
-    (void)unlinkat(p->dir_fd, "lock.mdb", 0);
+    (void)unlinkat(p->dir_fd, "lmdb/data.mdb", 0);
+    (void)unlinkat(p->dir_fd, "lmdb/lock.mdb", 0);
+    (void)unlinkat(p->dir_fd, "lmdb", AT_REMOVEDIR);
     (void)unlinkat(p->dir_fd, "redo.log", 0);
     close(p->dir_fd);
     (void)rmdir(p->path);

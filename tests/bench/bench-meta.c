@@ -206,7 +206,9 @@ int main(int argc, char **argv)
     report();
     must(vj_meta_close(b.meta));
     (void)unlinkat(place.dir_fd, "data.mdb", 0);
-    (void)unlinkat(place.dir_fd, "lock.mdb", 0);
+    (void)unlinkat(place.dir_fd, "lmdb/data.mdb", 0);
+    (void)unlinkat(place.dir_fd, "lmdb/lock.mdb", 0);
+    (void)unlinkat(place.dir_fd, "lmdb", AT_REMOVEDIR);
     (void)unlinkat(place.dir_fd, "redo.log", 0);
     close(place.dir_fd);
     (void)rmdir(path);

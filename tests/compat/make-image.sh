@@ -15,7 +15,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 "$1/tests/compat/make-volume" "$dir/volume"
 # LMDB makes its table of readers anew.
-rm -f "$dir/volume/meta/lock.mdb"
+rm -rf "$dir/volume/meta/lmdb"
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$dir/volume" -cf - . |
     gzip -9n >"$2"
 ls -l "$2"

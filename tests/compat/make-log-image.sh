@@ -15,7 +15,7 @@ if [ $# != 2 ]; then
 fi
 build=$1
 dir=$(mktemp -d)
-trap 'umount -l "$dir/mnt" 2>/dev/null || true; rm -rf "$dir"' EXIT
+trap 'umount -i -l "$dir/mnt" 2>/dev/null || true; rm -rf "$dir"' EXIT
 mkdir "$dir/mnt"
 "$build/mkfs.varjfs" -o 'hash=sha256,chunker=gear,objects=1K,label=compat log,meta=lmdb:redo=256K\,commit=3600' \
     "$dir/volume"
@@ -23,7 +23,7 @@ mkdir "$dir/mnt"
 seq 20000 >"$dir/mnt/base"
 seq 24000 >"$dir/mnt/xor"
 setfattr -n user.varjfs.transform -v xor "$dir/mnt/xor"
-umount "$dir/mnt" # all of that is in objects and in data.mdb
+umount -i "$dir/mnt" # all of that is in objects and in data.mdb
 
 # Nothing moves out of the log by itself.
 "$build/varjfs" -f -o commit=3600 "$dir/volume" "$dir/mnt" &
@@ -44,9 +44,9 @@ kill -KILL "$daemon"
 status=0
 wait "$daemon" || status=$?
 [ "$status" = 137 ] # killed, and nothing else
-umount -l "$dir/mnt"
+umount -i -l "$dir/mnt"
 # LMDB makes its table of readers anew; the checkpoint is another copy.
-rm -rf "$dir/volume/meta/lock.mdb" "$dir/volume/checkpoints"
+rm -rf "$dir/volume/meta/lmdb" "$dir/volume/checkpoints"
 tar --sparse --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$dir/volume" -cf - . |
     gzip -9n >"$2"
 ls -l "$2"

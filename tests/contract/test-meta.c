@@ -96,7 +96,9 @@ static int teardown(void **state)
         close_meta(f);
     }
     (void)unlinkat(f->dir_fd, "data.mdb", 0);
-    (void)unlinkat(f->dir_fd, "lock.mdb", 0);
+    (void)unlinkat(f->dir_fd, "lmdb/data.mdb", 0);
+    (void)unlinkat(f->dir_fd, "lmdb/lock.mdb", 0);
+    (void)unlinkat(f->dir_fd, "lmdb", AT_REMOVEDIR);
     (void)unlinkat(f->dir_fd, "redo.log", 0);
     close(f->dir_fd);
     rmdir(f->path);

@@ -14,7 +14,6 @@
  * - A file whose name survives without its contents is empty, or as long as it was with any
  *   contents.
  *
- * lock.mdb is mapped, so its contents are not in the log: any bytes.
  */
 #include "disk.h"
 
@@ -23,8 +22,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOCK_FILE "lock.mdb"
-#define LOCK_FILE_BYTES 8192u
 #define STALE_BYTE 0xdb
 #define PAGE 4096u
 
@@ -107,6 +104,7 @@ typedef struct Pending {
 struct Node {
     guint64 serial;
     bool is_dir;
+    bool is_link;   /* bytes are where it leads, and are there with its name */
     bool is_object; /* it lies below "objects", or is that */
     bool is_dirty;  /* it is in the disk's list */
     uint8_t *bytes;
@@ -463,7 +461,12 @@ static bool feed_name(Disk *d, const CrashRecord *r)
     switch (r->head.kind) {
     case VJ_RECORD_CREATE:
     case VJ_RECORD_MKDIR:
+    case VJ_RECORD_SYMLINK:
         target = node_new(d, r->head.ino, r->head.kind == VJ_RECORD_MKDIR);
+        target->is_link = r->head.kind == VJ_RECORD_SYMLINK;
+        if (target->is_link) {
+            put_bytes(target, 0, (const uint8_t *)r->name2, r->head.name2_bytes, 0);
+        }
         if (r->head.dir == 0) {
             return true;
         }
@@ -512,6 +515,7 @@ static bool feed_record(Disk *d, const CrashRecord *r)
         return node_of(d, r->head.ino) == d->root;
     case VJ_RECORD_CREATE:
     case VJ_RECORD_MKDIR:
+    case VJ_RECORD_SYMLINK:
     case VJ_RECORD_LINK:
     case VJ_RECORD_UNLINK:
         return feed_name(d, r);
@@ -705,19 +709,23 @@ static bool write_bytes(int fd, const Node *n)
     return true;
 }
 
-static bool write_lock_file(int fd)
+static bool write_link(int dir_fd, const char *name, const Node *n)
 {
-    uint8_t any[LOCK_FILE_BYTES];
+    g_autofree char *text = g_strndup((const char *)n->bytes, n->size);
 
-    memset(any, STALE_BYTE, sizeof any);
-    return vj_fd_write_all(fd, any, sizeof any) == 0;
+    return symlinkat(text, dir_fd, name) == 0;
+}
+
+static bool write_regular(int dir_fd, const char *name, const Node *n)
+{
+    VJ_AUTO_FD fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    return fd >= 0 && write_bytes(fd, n);
 }
 
 static bool write_file(int dir_fd, const char *name, const Node *n, GError **error)
 {
-    VJ_AUTO_FD fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 &&
-              (strcmp(name, LOCK_FILE) == 0 ? write_lock_file(fd) : write_bytes(fd, n));
+    bool ok = n->is_link ? write_link(dir_fd, name, n) : write_regular(dir_fd, name, n);
 
     return ok || vj_error_set_errno(error, errno, "writing a state: %s", name);
 }

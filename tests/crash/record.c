@@ -17,8 +17,7 @@
  *   seccomp filter traps those that can change files and come from anywhere else (libc's own,
  *   another library's).  The trap makes the call if it does not touch the tree, and ends the
  *   process with a message if it does: a call that this library does not know is never unseen.
- *   io_uring, libaio and shared writable mappings of files in the tree end it too.  One file is
- *   let through: LMDB's lock.mdb, whose contents a state builder has to think of as any.
+ *   io_uring, libaio and shared writable mappings of files in the tree end it too.
  *
  * No GLib, no sanitizers: this runs in other programs.  x86-64 alone.
  */
@@ -573,13 +572,13 @@ static int open_changing(int dir_fd, const char *path, int flags, mode_t mode)
         if (fstat((int)fd, &st) != 0) {
             die("fstat", path);
         }
-        know_below(st.st_ino);
         if (old_ino == 0) {
+            know_below(st.st_ino);
             record((VjRecordHead){.kind = VJ_RECORD_CREATE,
                                   .ino = st.st_ino,
                                   .dir = tmpfile ? 0 : place.dir},
                    tmpfile ? NULL : place.name, NULL);
-        } else if ((flags & O_TRUNC) != 0) {
+        } else if ((flags & O_TRUNC) != 0 && old_ino == st.st_ino) {
             record((VjRecordHead){.kind = VJ_RECORD_TRUNCATE, .ino = st.st_ino}, NULL,
                    NULL);
         }
@@ -689,6 +688,25 @@ int unlink(const char *path)
 int rmdir(const char *path)
 {
     return unlinkat(AT_FDCWD, path, AT_REMOVEDIR);
+}
+
+int symlinkat(const char *target, int dir_fd, const char *path)
+{
+    Place place;
+    long r;
+
+    pthread_mutex_lock(&mutex);
+    place = find_place(dir_fd, path);
+    r = CALL(SYS_symlinkat, target, dir_fd, path);
+    if (place.is_below && r == 0) {
+        record((VjRecordHead){.kind = VJ_RECORD_SYMLINK,
+                              .ino = ino_of(dir_fd, path),
+                              .dir = place.dir},
+               place.name, target);
+    }
+    pthread_mutex_unlock(&mutex);
+    leave(&place);
+    return (int)r;
 }
 
 int linkat(int old_fd, const char *old_path, int new_fd, const char *new_path, int flags)
@@ -841,7 +859,7 @@ static bool touches_tree(const struct Trapped *t, const long *args)
     case OPEN_AT:
         return place_is_ours((int)args[0], (const char *)args[1]);
     case MAP:
-        return fd_is_below((int)args[4], &ino) && !is_named((int)args[4], "lock.mdb");
+        return fd_is_below((int)args[4], &ino);
     case NEVER:
         return true;
     }

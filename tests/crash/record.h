@@ -21,6 +21,7 @@ enum {
     VJ_RECORD_CREATE =
         'C',               /* ino, a new empty file, as name in dir (0: without a name) */
     VJ_RECORD_MKDIR = 'M', /* ino, a new directory, as name in dir */
+    VJ_RECORD_SYMLINK = 'Y', /* ino, a new link that leads to name2, as name in dir */
     VJ_RECORD_LINK = 'L',  /* ino also as name in dir */
     VJ_RECORD_UNLINK = 'U',   /* name of dir goes; also of an empty directory */
     VJ_RECORD_RENAME = 'R',   /* name of dir becomes name2 of dir2 */

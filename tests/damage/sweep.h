@@ -51,20 +51,21 @@ typedef struct Record {
 typedef struct Kept {
     char *path; /* below SOURCE */
     mode_t mode;
-    GBytes *bytes;   /* NULL: a directory */
+    GBytes *bytes;   /* NULL: a directory or a link */
+    char *link;      /* what the link says; NULL: no link */
     uint64_t object; /* id; 0: no object */
 } Kept;
 
 typedef struct Tree {
     char *source;
     VjRng rng;
-    GArray *things;  /* Thing; at most 64: sets of them are bits */
-    GArray *uses;    /* Use, of objects */
+    GArray *things;    /* Thing; at most 64: sets of them are bits */
+    GArray *uses;      /* Use, of objects */
     GArray *fragments; /* Use: bytes that fragments keep; id: their number */
-    GArray *nodes;   /* Use, of map nodes */
-    GArray *records; /* Record */
-    GArray *objects; /* VjObject */
-    GArray *kept;    /* Kept, directories before what is in them */
+    GArray *nodes;     /* Use, of map nodes */
+    GArray *records;   /* Record */
+    GArray *objects;   /* VjObject */
+    GArray *kept;      /* Kept, directories before what is in them */
 } Tree;
 
 Tree *tree_new(const char *source, uint64_t seed);

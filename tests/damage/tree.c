@@ -453,7 +453,12 @@ static int keep(const char *path, const struct stat *st, int type, struct FTW *w
         return 0;
     }
     k.path = g_strdup(below + 1);
-    if (type == FTW_F) {
+    if (type == FTW_SL) {
+        k.link = g_file_read_link(path, NULL);
+        if (k.link == NULL) {
+            return -1;
+        }
+    } else if (type == FTW_F) {
         char *text;
         gsize len;
 
@@ -517,7 +522,10 @@ void tree_restore(Tree *t)
         const Kept *k = &g_array_index(t->kept, Kept, i);
         g_autofree char *path = g_build_filename(t->source, k->path, NULL);
 
-        if (k->bytes == NULL) {
+        if (k->link != NULL) {
+            r = symlink(k->link, path);
+            g_assert(r == 0);
+        } else if (k->bytes == NULL) {
             r = mkdir(path, k->mode & 07777);
             g_assert(r == 0);
         } else {
@@ -539,6 +547,7 @@ static void kept_clear(gpointer data)
     Kept *k = data;
 
     g_free(k->path);
+    g_free(k->link);
     g_clear_pointer(&k->bytes, g_bytes_unref);
 }
 

@@ -33,6 +33,9 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+from vjtap import process_gone  # noqa: E402
+
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 STEPS = 26
 PATIENCE = 120
@@ -81,18 +84,18 @@ class Volume:
 
     def unmount(self, wait=True):
         # Whoever looks at all mounts keeps it busy for a moment.
-        until(lambda: subprocess.call(["umount", self.mnt], stderr=subprocess.DEVNULL) == 0,
+        until(lambda: subprocess.call(["umount", "-i", self.mnt], stderr=subprocess.DEVNULL) == 0,
               "umount works")
         if wait:
             self.ended()
 
     def ended(self):
-        until(lambda: not os.path.exists(f"/proc/{self.pid}"), "the daemon ends")
+        until(lambda: process_gone(self.pid), "the daemon ends")
 
     def kill(self):
         os.kill(self.pid, signal.SIGKILL)
         self.ended()
-        run("umount", "-l", self.mnt)
+        run("umount", "-i", "-l", self.mnt)
 
     def fsck(self):
         r = subprocess.run(["fsck.varjfs", "-n", self.source], capture_output=True, text=True)
@@ -166,7 +169,7 @@ class Way:
 
     def free(self):
         if self.name == "limit":
-            if self.volume.pid is not None and os.path.exists(f"/proc/{self.volume.pid}"):
+            if self.volume.pid is not None and not process_gone(self.volume.pid):
                 resource.prlimit(self.volume.pid, resource.RLIMIT_FSIZE,
                                  (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         elif self.name == "inodes":
@@ -178,10 +181,11 @@ class Way:
         elif os.path.exists(self.filler):
             taken = os.stat(self.filler).st_blocks * 512
             os.unlink(self.filler)
-            # XFS gives the space of what is unlinked back a little later.
+            # XFS and btrfs give the space of what is unlinked back a little later.
             until(lambda: self.available() >= taken // 2, "the device gives its space back")
 
     def available(self):
+        run("sync", "-f", self.volume.device)
         st = os.statvfs(self.volume.device)
         return st.f_bavail * st.f_frsize
 

@@ -3,7 +3,7 @@
 # usage: full-disk.sh [POINTS [SEED]]
 #
 # The device below is full at every point of a workload (tests/fault/full-disk.py says how, and what is asked): a
-# tmpfs, and ext4 and XFS on a loop device.  By itself two points of each way on tmpfs.  Long form: full-disk.sh 104.
+# tmpfs, and ext4, XFS and btrfs on a loop device.  By itself two points of each way on tmpfs.  Long form: full-disk.sh 104.
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
 requires_fuse
 requires root
@@ -24,7 +24,7 @@ sweep()
     note "$(cat "$T/table")"
     ! is_mounted "$MNT" || umount_varjfs
     fsck_clean "$name"
-    umount "$T/device"
+    umount -i "$T/device"
 }
 
 sweep_python()
@@ -62,4 +62,5 @@ ways=(outside rest inside inodes)
 loop ext4 48M mkfs.ext4 -q -N 12000
 ways=(outside rest inside)
 loop xfs 300M mkfs.xfs -q
+loop btrfs 256M mkfs.btrfs -q
 tap_done

@@ -68,6 +68,10 @@ static inline void vj_plant_keep(const char *source, GHashTable *files, bool bac
         GBytes *bytes = g_hash_table_lookup(files, name);
         gsize len;
 
+        /* meta/lmdb is a directory, where LMDB looks for its files by links. */
+        if (!g_file_test(path, G_FILE_TEST_IS_REGULAR)) {
+            continue;
+        }
         if (back && bytes != NULL) {
             const void *data = g_bytes_get_data(bytes, &len);
             VJ_AUTO_FD fd = open(path, O_WRONLY | O_TRUNC);

@@ -59,7 +59,9 @@ static inline void fixture_free(Fixture *f)
         fixture_close(f);
     }
     (void)unlinkat(f->dir_fd, "data.mdb", 0);
-    (void)unlinkat(f->dir_fd, "lock.mdb", 0);
+    (void)unlinkat(f->dir_fd, "lmdb/data.mdb", 0);
+    (void)unlinkat(f->dir_fd, "lmdb/lock.mdb", 0);
+    (void)unlinkat(f->dir_fd, "lmdb", AT_REMOVEDIR);
     (void)unlinkat(f->dir_fd, VJ_REDO_FILE, 0);
     close(f->dir_fd);
     (void)rmdir(f->path);

@@ -117,6 +117,18 @@ static void put_flushed(const Fixture *f, uint64_t first, uint64_t end)
     }
 }
 
+/* After a failure: the log has a new file, and the data file names it. */
+static void wait_until_log_serves(const Fixture *f)
+{
+    VjLmdb *d = (VjLmdb *)f->meta;
+
+    vj_mutex_lock(&d->state);
+    while (!d->redo.serves) {
+        vj_cond_wait(&d->moved, &d->state);
+    }
+    vj_mutex_unlock(&d->state);
+}
+
 /* Exactly those before @end are there. */
 static void assert_up_to(const Fixture *f, uint64_t end)
 {
@@ -133,8 +145,12 @@ static void copy_file(const Fixture *from, const Fixture *to, const char *name)
     g_autofree char *bytes = NULL;
     gsize len;
 
-    assert_true(g_file_get_contents(a, &bytes, &len, NULL));
-    assert_true(g_file_set_contents(b, bytes, (gssize)len, NULL));
+    /* A log that failed goes when the data file needs none. */
+    if (g_file_get_contents(a, &bytes, &len, NULL)) {
+        assert_true(g_file_set_contents(b, bytes, (gssize)len, NULL));
+    } else {
+        assert_string_equal(name, VJ_REDO_FILE);
+    }
 }
 
 /* What kill -9 would leave; not opened yet. */
@@ -451,12 +467,25 @@ static void test_too_much_for_a_record(void **state)
     fixture_free(&f);
 }
 
-/* The log fails: the file takes it, and the log is used again in a new round. */
+static ino_t inode_of(const Fixture *f, const char *name)
+{
+    struct stat st;
+
+    assert_int_equal(fstatat(f->dir_fd, name, &st, 0), 0);
+    return st.st_ino;
+}
+
+/* The log fails: the file takes it, and a new log, in a file of its own, is used from
+ * then on. */
 static void test_log_fails(void **state)
 {
     Fixture f = fixture_new(SPEC), copy;
+    ino_t inode = inode_of(&f, VJ_REDO_FILE);
+    /* Its number is not given to another one meanwhile. */
+    int old = openat(f.dir_fd, VJ_REDO_FILE, O_RDONLY | O_CLOEXEC);
 
     (void)state;
+    assert_true(old >= 0);
     put_flushed(&f, 0, 5);
     device_set(false, true, false);
     put_flushed(&f, 5, 6);
@@ -466,18 +495,28 @@ static void test_log_fails(void **state)
     assert_recovers(&copy, "lmdb:redo=0", 6);
     fixture_free(&copy);
     device_set(false, false, false);
+    wait_until_log_serves(&f);
+    assert_int_equal(stats_of(&f).moves, 3);
+    assert_int_not_equal(inode_of(&f, VJ_REDO_FILE), inode);
+    close(old);
     put_flushed(&f, 6, 12);
-    assert_int_equal(stats_of(&f).moves, 2);
+    assert_int_equal(stats_of(&f).moves, 3);
     copy = crashed(&f);
     assert_recovers(&copy, SPEC, 12);
     fixture_free(&copy);
     /* For good: it is given up, and nobody notices. */
-    device_set(false, true, false);
-    put_flushed(&f, 12, 20);
-    assert_int_equal(stats_of(&f).failures, 1 + VJ_LMDB_REDO_FAILURES_MAX);
-    device_set(false, false, false);
-    put_flushed(&f, 20, 22);
-    assert_int_equal(stats_of(&f).failures, 1 + VJ_LMDB_REDO_FAILURES_MAX);
+    for (unsigned i = 0; i < VJ_LMDB_REDO_FAILURES_MAX; i++) {
+        wait_until_log_serves(&f);
+        device_set(false, true, false);
+        put_flushed(&f, 12 + i, 13 + i);
+        assert_int_equal(stats_of(&f).failures, 2 + i);
+        device_set(false, false, false);
+    }
+    put_flushed(&f, 15, 20);
+    assert_int_equal(stats_of(&f).records, 4 + 6);
+    copy = crashed(&f);
+    assert_recovers(&copy, SPEC, 20);
+    fixture_free(&copy);
     fixture_free(&f);
 }
 
@@ -532,7 +571,8 @@ static void test_log_fails_during_a_move(void **state)
     assert_int_equal(stats_of(&f).failures, 1);
     device_set(false, false, false);
     put_flushed(&f, 2, 3);
-    assert_int_equal(stats_of(&f).moves, 3);
+    wait_until_log_serves(&f);
+    assert_int_equal(stats_of(&f).moves, 4);
     assert_int_equal(stats_of(&f).records, 0);
     put_flushed(&f, 3, 6);
     assert_int_equal(stats_of(&f).records, 3);
