@@ -35,9 +35,12 @@ enum { FSCK_CLEAN = 0, FSCK_CORRECTED = 1, FSCK_UNCORRECTED = 4, FSCK_CANNOT_RUN
 
 typedef struct Fsck {
     bool repair, quick;
-    bool is_bare;           /* --sandbox=off */
-    bool restore;           /* a checkpoint takes the place of the metadata */
-    bool log_given_up;      /* what its damaged part had */
+    bool preen;        /* at boot: look, change nothing, do not take long */
+    bool force;        /* also what was closed in order */
+    bool is_bare;      /* --sandbox=off */
+    bool restore;      /* a checkpoint takes the place of the metadata */
+    bool log_given_up; /* what its damaged part had */
+    bool superblock_restored;
     const char *checkpoint; /* which one; NULL: the newest */
     const char *source;
     VjVolume *volume; /* whose names are asked for */
@@ -51,6 +54,9 @@ typedef struct Fsck {
 static const VjCmdSwitch switches[] = {
     {.letter = 'n', .help = "change nothing, the default"},
     {.letter = 'y', .help = "repair what is found"},
+    {.letter = 'p', .help = "at boot: look unless it is clean, change nothing, be quick"},
+    {.letter = 'a', .help = "the same as -p"},
+    {.letter = 'f', .help = "with -p: look also when it is clean, and read the data"},
     {.word = "quick", .help = "do not read the data of the objects"},
     {.word = "restore",
      .help = "put a checkpoint in the place of the metadata; implies -y"},
@@ -66,8 +72,8 @@ static const VjCmdSwitch switches[] = {
 
 static const VjCmd command = {
     .name = "fsck.varjfs",
-    .operands =
-        "[-n|-y] [--quick] [--restore [--checkpoint=NAME]] [--sandbox=auto|off] SOURCE",
+    .operands = "[-n|-y|-p|-a] [-f] [--quick] [--restore [--checkpoint=NAME]] "
+                "[--sandbox=auto|off] SOURCE",
     .summary =
         "Verifies the varjfs file system in SOURCE, which must not be mounted, and\n"
         "with -y repairs it.",
@@ -92,6 +98,10 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
         fsck->repair = false;
     } else if (s->letter == 'y') {
         fsck->repair = true;
+    } else if (s->letter == 'p' || s->letter == 'a') {
+        fsck->preen = true;
+    } else if (s->letter == 'f') {
+        fsck->force = true;
     } else {
         fsck->quick = true;
     }
@@ -452,6 +462,32 @@ static void say_flaw(void *opaque, const char *text)
            g_str_has_prefix(text, "redo.log") ? "" : "data.mdb: ", text);
 }
 
+static void say_superblock(void *opaque, const char *text)
+{
+    const Fsck *fsck = opaque;
+
+    printf("%s: %s\n", fsck->source, text);
+}
+
+/* Nothing else can be looked at without it.  -1: go on; else the exit code. */
+static int see_to_superblock(Fsck *fsck, int64_t wait_us)
+{
+    g_autoptr(GError) error = NULL;
+    VjSuperblockState state;
+
+    if (!vj_volume_mend_superblock(fsck->source, fsck->repair, wait_us, say_superblock,
+                                   fsck, &state, &error)) {
+        vj_cmd_fail(&command, error);
+        return FSCK_CANNOT_RUN;
+    }
+    fsck->superblock_restored = state == VJ_SUPERBLOCK_RESTORED;
+    if (state != VJ_SUPERBLOCK_DAMAGED) {
+        return -1;
+    }
+    return vj_cmd_flush(&command, EXIT_SUCCESS) == EXIT_SUCCESS ? FSCK_UNCORRECTED
+                                                                : FSCK_CANNOT_RUN;
+}
+
 static void tell_checkpoints(const Fsck *fsck)
 {
     g_autoptr(GError) error = NULL;
@@ -544,9 +580,12 @@ static int run(Fsck *fsck)
     };
     g_autoptr(GError) error = NULL;
     uint64_t pending = 0;
-    int status = fsck->restore ? restore(fsck, how.lock_wait_us) : -1;
+    int status = see_to_superblock(fsck, how.lock_wait_us);
     int r;
 
+    if (status < 0 && fsck->restore) {
+        status = restore(fsck, how.lock_wait_us);
+    }
     if (status < 0) {
         status = examine(fsck, how.lock_wait_us);
     }
@@ -567,7 +606,7 @@ static int run(Fsck *fsck)
     status = fsck->repair ? repair_and_report(fsck, &pending) : only_check(fsck);
     wipe_progress(fsck);
     status = close_volume(fsck, status);
-    if (status == FSCK_CLEAN && fsck->log_given_up) {
+    if (status == FSCK_CLEAN && (fsck->log_given_up || fsck->superblock_restored)) {
         status = FSCK_CORRECTED;
     }
     if (pending > 0 && (status == FSCK_CLEAN || status == FSCK_CORRECTED)) {
@@ -658,11 +697,20 @@ int main(int argc, char **argv)
         return vj_cmd_usage_error(&command, "--checkpoint", "it goes with --restore");
     }
     fsck.repair = fsck.repair || fsck.restore;
+    if (fsck.preen && fsck.repair) {
+        return vj_cmd_usage_error(&command, "-p",
+                                  "it goes with neither -y nor --restore");
+    }
+    fsck.quick = fsck.quick || (fsck.preen && !fsck.force);
     fsck.source = argv[first];
     /* Lines of the rooms below begin like ours; what is left out of the sandbox is no news here. */
     (void)vj_log_open(command.name, "stderr", VJ_LOG_WARN, NULL);
     if (!is_ours(&fsck)) {
         return FSCK_CANNOT_RUN;
+    }
+    if (fsck.preen && !fsck.force && vj_volume_is_clean(fsck.source)) {
+        printf("%s: clean\n", fsck.source);
+        return vj_cmd_flush(&command, FSCK_CLEAN);
     }
     fsck.lines = g_ptr_array_new_with_free_func(g_free);
     status = run_apart(&fsck);

@@ -1,18 +1,30 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * mkfs.c - mkfs.varjfs: make a file system
+ *
+ * A child makes it, because it gives up the right to remove SOURCE itself.  Signals that
+ * are to end the program wait until it has looked at them between two steps and undone
+ * what it did; then they end both.
  */
 #include "cmd/cmd.h"
 #include "cmd/confine.h"
 #include "file/file.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const int ending_signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 typedef struct Make {
     VjVolumeMake how;
     GString *options; /* all -o, joined */
     bool is_bare;     /* --sandbox=off */
+    int made_fd;      /* the child's: a byte into it says that SOURCE is new */
+    sigset_t ending;  /* those signals that this process does not ignore; blocked */
 } Make;
 
 static const VjCmdSwitch switches[] = {
@@ -60,14 +72,32 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
 }
 
 /* What is there may be somebody else's work. */
-static void confine(void *opaque, int source_fd)
+static void opened(void *opaque, int source_fd, bool is_new)
 {
     const Make *make = opaque;
 
+    if (is_new) {
+        (void)!write(make->made_fd, "", 1); /* else an empty directory may stay */
+    }
     /* As is what has to be removed below the first levels. */
     if (!make->is_bare) {
         vj_confine(source_fd, (VjSourceOwners){true, true}, -1);
     }
+}
+
+static bool is_cancelled(void *opaque)
+{
+    const Make *make = opaque;
+    sigset_t pending;
+
+    sigpending(&pending);
+    for (size_t i = 0; i < G_N_ELEMENTS(ending_signals); i++) {
+        if (sigismember(&make->ending, ending_signals[i]) == 1 &&
+            sigismember(&pending, ending_signals[i]) == 1) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static int make_volume(Make *make, const char *source)
@@ -76,7 +106,8 @@ static int make_volume(Make *make, const char *source)
 
     make->how.source = source;
     make->how.options = make->options->str;
-    make->how.opened = confine;
+    make->how.opened = opened;
+    make->how.cancelled = is_cancelled;
     make->how.opaque = make;
     if (vj_volume_make(&make->how, &error)) {
         return EXIT_SUCCESS;
@@ -84,6 +115,91 @@ static int make_volume(Make *make, const char *source)
     /* What only the drivers and the chunker know about a value is wrong usage all the same. */
     return error->code == EINVAL ? vj_cmd_usage_error(&command, NULL, error->message)
                                  : vj_cmd_fail(&command, error);
+}
+
+/* What nohup(1) ignores stays ignored. */
+static void hold_signals(Make *make)
+{
+    sigset_t held;
+
+    sigemptyset(&make->ending);
+    for (size_t i = 0; i < G_N_ELEMENTS(ending_signals); i++) {
+        struct sigaction now;
+
+        if (sigaction(ending_signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
+            sigaddset(&make->ending, ending_signals[i]);
+        }
+    }
+    held = make->ending;
+    sigaddset(&held, SIGCHLD);
+    signal(SIGCHLD, SIG_DFL);
+    sigprocmask(SIG_BLOCK, &held, NULL);
+}
+
+/* Hands on the signals that arrive, the last one as *ended.  The child's status, as
+ * waitpid(2) has it. */
+static int wait_for(const Make *make, pid_t child, int *ended)
+{
+    sigset_t awaited = make->ending;
+    int status = 0;
+
+    sigaddset(&awaited, SIGCHLD);
+    *ended = 0;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        int number = sigwaitinfo(&awaited, NULL);
+
+        if (number > 0 && number != SIGCHLD) {
+            *ended = number;
+            kill(child, number);
+        }
+    }
+    return status;
+}
+
+/* As if nobody had held it up. */
+static void end_by(int number)
+{
+    sigset_t one;
+
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    signal(number, SIG_DFL);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+}
+
+static int make_apart(Make *make, const char *source)
+{
+    int status, ended, pipe_fds[2] = {-1, -1};
+    char byte;
+    pid_t parent = getpid(), child;
+
+    hold_signals(make);
+    child = pipe(pipe_fds) == 0 ? fork() : -1;
+    if (child < 0) {
+        return vj_cmd_fail_errno(&command, "fork", errno);
+    }
+    if (child == 0) {
+        close(pipe_fds[0]);
+        make->made_fd = pipe_fds[1];
+        /* It undoes what it did, and the directory stays. */
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        return getppid() == parent ? make_volume(make, source) : EXIT_FAILURE;
+    }
+    close(pipe_fds[1]);
+    status = wait_for(make, child, &ended);
+    if (status != 0 && read(pipe_fds[0], &byte, 1) == 1) {
+        (void)rmdir(source);
+    }
+    close(pipe_fds[0]);
+    if (status != 0 && ended != 0) {
+        end_by(ended);
+    }
+    if (WIFSIGNALED(status)) {
+        vj_complain(command.name, "%s: it ended with signal %d (%s)", source,
+                    WTERMSIG(status), strsignal(WTERMSIG(status)));
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
 }
 
 int main(int argc, char **argv)
@@ -99,7 +215,7 @@ int main(int argc, char **argv)
                 vj_cmd_usage_error(&command, argv[first + 1], "one argument too many");
         } else {
             (void)vj_log_open(command.name, "stderr", VJ_LOG_WARN, NULL);
-            status = make_volume(&make, argv[first]);
+            status = make_apart(&make, argv[first]);
         }
     }
     g_string_free(make.options, TRUE);

@@ -15,6 +15,7 @@
  * Memory: a number for each object, and for each map node of the inode being looked at.
  */
 #include "file/check-private.h"
+#include "file/inode-format.h"
 #include "file/map-node-private.h"
 #include "file/repair.h"
 #include "file/scrub-format.h"
@@ -616,14 +617,15 @@ static int read_next_ino(Check *c)
     return r;
 }
 
-static int check_scrub_record(Check *c)
+/* Of a record that a volume may be without; one that is whole may be of another
+ * version. */
+static int check_sealed(Check *c, const char *name, const char *what)
 {
     VjSlice value;
-    int r = vj_txn_get(c->txn, VJ_SPACE_SYSTEM,
-                       vj_slice(VJ_SCRUB_KEY, strlen(VJ_SCRUB_KEY)), &value);
+    int r = vj_txn_get(c->txn, VJ_SPACE_SYSTEM, vj_slice(name, strlen(name)), &value);
 
-    if (r == 0 && !vj_repair_is_sealed(value)) { /* else it is one of another version */
-        problem(c, 0, "the record of how far a scrub has come is damaged");
+    if (r == 0 && !vj_repair_is_sealed(value)) {
+        problem(c, 0, "%s is damaged", what);
     }
     return r == -ENOENT ? 0 : r;
 }
@@ -651,7 +653,10 @@ static int check_all(Check *c, bool read_data)
         r = check_fragments(c);
     }
     if (r == 0) {
-        r = check_scrub_record(c);
+        r = check_sealed(c, VJ_SCRUB_KEY, "the record of how far a scrub has come");
+    }
+    if (r == 0) {
+        r = check_sealed(c, VJ_SUPERBLOCK_KEY, "the copy of " VJ_SUPERBLOCK_NAME);
     }
     return r < 0 ? r : check_objects(c, read_data);
 }

@@ -21,11 +21,19 @@ static void set_le64(uint8_t *to, uint64_t n)
     memcpy(to, &n, sizeof n);
 }
 
+static void set_le32(uint8_t *to, uint32_t n)
+{
+    n = GUINT32_TO_LE(n);
+    memcpy(to, &n, sizeof n);
+}
+
 void vj_checkpoint_encode(const VjCheckpointEnd *end, VjCheckpointDisk *out)
 {
     memset(out, 0, sizeof *out);
     memcpy(out->magic, VJ_CHECKPOINT_MAGIC, sizeof out->magic);
-    out->version[0] = VJ_CHECKPOINT_VERSION;
+    set_le32(out->version,
+             end->conf_bytes > 0 ? VJ_CHECKPOINT_VERSION : VJ_CHECKPOINT_VERSION_BARE);
+    set_le32(out->conf_bytes, end->conf_bytes);
     memcpy(out->uuid, end->uuid, sizeof out->uuid);
     set_le64(out->made_s, (uint64_t)end->made_s);
     set_le64(out->commit, end->commit);
@@ -36,13 +44,17 @@ void vj_checkpoint_encode(const VjCheckpointEnd *end, VjCheckpointDisk *out)
 
 int vj_checkpoint_decode(const VjCheckpointDisk *d, VjCheckpointEnd *out)
 {
+    uint32_t version = vj_le32_get(d->version), conf_bytes = vj_le32_get(d->conf_bytes);
+
     if (memcmp(d->magic, VJ_CHECKPOINT_MAGIC, sizeof d->magic) != 0 ||
         vj_le64_get(d->checksum) !=
             vj_checksum64(d, offsetof(VjCheckpointDisk, checksum)) ||
-        vj_le32_get(d->version) != VJ_CHECKPOINT_VERSION ||
-        vj_le32_get(d->reserved) != 0) {
+        version !=
+            (conf_bytes > 0 ? VJ_CHECKPOINT_VERSION : VJ_CHECKPOINT_VERSION_BARE) ||
+        conf_bytes > VJ_SUPERBLOCK_MAX) {
         return -EBADMSG;
     }
+    out->conf_bytes = conf_bytes;
     memcpy(out->uuid, d->uuid, sizeof out->uuid);
     out->made_s = (int64_t)vj_le64_get(d->made_s);
     out->commit = vj_le64_get(d->commit);
@@ -72,6 +84,7 @@ int vj_checkpoint_read_end(int fd, VjCheckpointEnd *out)
 {
     VjCheckpointDisk d;
     struct stat st;
+    uint64_t before;
     int r;
 
     if (fstat(fd, &st) != 0) {
@@ -80,9 +93,57 @@ int vj_checkpoint_read_end(int fd, VjCheckpointEnd *out)
     if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof d) {
         return -EBADMSG;
     }
-    r = vj_fd_pread_all(fd, &d, sizeof d, (uint64_t)st.st_size - sizeof d);
+    before = (uint64_t)st.st_size - sizeof d;
+    r = vj_fd_pread_all(fd, &d, sizeof d, before);
     r = r < 0 ? r : vj_checkpoint_decode(&d, out);
-    return r == 0 && out->image_bytes != (uint64_t)st.st_size - sizeof d ? -EBADMSG : r;
+    return r == 0 && (out->conf_bytes > before ||
+                      out->image_bytes != before - out->conf_bytes)
+               ? -EBADMSG
+               : r;
+}
+
+int vj_checkpoint_read_conf(int fd, const VjCheckpointEnd *end, char **text)
+{
+    g_autofree char *bytes = NULL;
+    int r;
+
+    *text = NULL;
+    if (end->conf_bytes == 0) {
+        return -ENOENT;
+    }
+    g_assert(end->conf_bytes <= VJ_SUPERBLOCK_MAX);
+    bytes = g_malloc0(end->conf_bytes + 1);
+    r = vj_fd_pread_all(fd, bytes, end->conf_bytes, end->image_bytes);
+    if (r == 0) {
+        *text = g_steal_pointer(&bytes);
+    }
+    return r;
+}
+
+bool vj_checkpoint_open_whole(int dir, const char *name, const VjSuperblock *super,
+                              int *out_fd, VjCheckpointEnd *out, GError **error)
+{
+    VJ_AUTO_FD fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    uint8_t uuid[16];
+    uint64_t sum;
+    int r = fd < 0 ? -errno : vj_checkpoint_read_end(fd, out);
+
+    if (r == 0) {
+        r = vj_checkpoint_sum(fd, out->image_bytes, &sum);
+    }
+    if (r < 0) {
+        return vj_error_set_errno(error, -r, "checkpoint %s", name);
+    }
+    if (sum != out->image_checksum) {
+        return vj_error_set(error, EBADMSG, "checkpoint %s: it is damaged", name);
+    }
+    if (super != NULL && (!vj_uuid_parse(super->uuid, uuid) ||
+                          memcmp(uuid, out->uuid, sizeof uuid) != 0)) {
+        return vj_error_set(error, EBADMSG, "checkpoint %s: it is of another volume",
+                            name);
+    }
+    *out_fd = vj_fd_steal(&fd);
+    return true;
 }
 
 int vj_checkpoint_open_dir(int dir_fd, bool create)

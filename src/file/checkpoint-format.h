@@ -2,7 +2,8 @@
 /*
  * checkpoint-format.h - the end of a checkpoint
  *
- * A checkpoint is what the metadata engine saved, then this record.  Little-endian.
+ * A checkpoint is what the metadata engine saved, the text of varjfs.conf, then this
+ * record.  Little-endian.  Version 1 has no such text.
  */
 #ifndef VJ_FILE_CHECKPOINT_FORMAT_H
 #define VJ_FILE_CHECKPOINT_FORMAT_H
@@ -10,7 +11,8 @@
 #include "base/base.h"
 
 #define VJ_CHECKPOINT_MAGIC "VJFSCKPT"
-#define VJ_CHECKPOINT_VERSION 1u
+#define VJ_CHECKPOINT_VERSION 2u
+#define VJ_CHECKPOINT_VERSION_BARE 1u
 /* The image is summed up in pieces of so many bytes, the last one what is left: the checksum of
  * a piece is that of the checksum before it (0 at first; 8 bytes), then the piece. */
 #define VJ_CHECKPOINT_PIECE_BYTES ((size_t)1 << 20)
@@ -18,10 +20,10 @@
 typedef struct VjCheckpointDisk {
     uint8_t magic[8];
     uint8_t version[4];
-    uint8_t reserved[4]; /* zero */
-    uint8_t uuid[16];    /* of varjfs.conf */
-    uint8_t made_s[8];   /* seconds since 1970 */
-    uint8_t commit[8];   /* the engine's number of the state */
+    uint8_t conf_bytes[4]; /* of the text; version 1: zero */
+    uint8_t uuid[16];      /* of varjfs.conf */
+    uint8_t made_s[8];     /* seconds since 1970 */
+    uint8_t commit[8];     /* the engine's number of the state */
     uint8_t image_bytes[8];
     uint8_t image_checksum[8];
     uint8_t checksum[8]; /* of the bytes before it */

@@ -63,7 +63,10 @@ static int write_file(VjVolume *v, int fd, int64_t made_s, VjMetaSaved *saved)
 {
     VjCheckpointEnd end = {.made_s = made_s};
     VjCheckpointDisk disk;
-    struct iovec iov = {.iov_base = &disk, .iov_len = sizeof disk};
+    struct iovec iov[] = {
+        {.iov_base = v->super.text, .iov_len = strlen(v->super.text)},
+        {.iov_base = &disk, .iov_len = sizeof disk},
+    };
     int r = vj_meta_save(v->meta, fd, saved);
 
     if (r == 0) {
@@ -77,8 +80,9 @@ static int write_file(VjVolume *v, int fd, int64_t made_s, VjMetaSaved *saved)
     }
     end.commit = saved->commit;
     end.image_bytes = saved->bytes;
+    end.conf_bytes = (uint32_t)iov[0].iov_len;
     vj_checkpoint_encode(&end, &disk);
-    r = vj_fd_pwritev_all(fd, &iov, 1, saved->bytes);
+    r = vj_fd_pwritev_all(fd, iov, G_N_ELEMENTS(iov), saved->bytes);
     return r < 0 ? r : fsync(fd) == 0 ? 0 : -errno;
 }
 
@@ -115,12 +119,24 @@ static void remove_oldest(int dir)
     }
 }
 
+/* A file of its own each time: what a failed write left in another one is not relied
+ * upon. */
+static int open_new(int dir)
+{
+    int fd;
+
+    if (unlinkat(dir, NEW_NAME, 0) != 0 && errno != ENOENT) {
+        return -errno;
+    }
+    fd = openat(dir, NEW_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 ? -errno : fd;
+}
+
 static int make_in(VjVolume *v, int dir, VjMetaSaved *saved)
 {
-    VJ_AUTO_FD fd =
-        openat(dir, NEW_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    VJ_AUTO_FD fd = open_new(dir);
     char name[VJ_CHECKPOINT_NAME_BYTES];
-    int r = fd < 0 ? -errno : 0;
+    int r = fd < 0 ? fd : 0;
     int64_t made_s = time_for_name(dir, name);
 
     if (r == 0) {
@@ -134,7 +150,7 @@ static int make_in(VjVolume *v, int dir, VjMetaSaved *saved)
         vj_log_info("checkpoint %s: %" G_GUINT64_FORMAT " KiB of metadata", name,
                     saved->used_bytes / 1024);
     } else {
-        (void)!unlinkat(dir, NEW_NAME, 0); /* the next one truncates it */
+        (void)!unlinkat(dir, NEW_NAME, 0); /* the next one does it again */
     }
     return r;
 }

@@ -15,8 +15,11 @@
 #include "meta/meta.h"
 #include "store/store.h"
 
-/* The largest file, bytes: what off_t and the kernel's page cache can both address. */
-#define VJ_FILE_SIZE_MAX (((uint64_t)1 << 63) - 1 - 4096)
+/* The largest file, bytes: larger numbers name staged edits. */
+#define VJ_FILE_SIZE_MAX (((uint64_t)1 << 62) - 1)
+/* The largest in an inode record or a map: files could be longer once, and stay
+ * readable. */
+#define VJ_FILE_SIZE_STORED_MAX (((uint64_t)1 << 63) - 1 - 4096)
 /* One replace that is a single visible and crash-atomic step, bytes. */
 #define VJ_FILE_EDIT_MAX ((size_t)8 << 20)
 /* Contents up to this length live in VJ_SPACE_INLINE, bytes. */
@@ -61,6 +64,14 @@ enum {
     VJ_INODE_OBJECTS = 1 << 1,   /* object sizes likewise */
     VJ_INODE_MODE = 1 << 2,      /* transform.mode likewise */
     VJ_INODE_SETTINGS = VJ_INODE_TRANSFORM | VJ_INODE_OBJECTS | VJ_INODE_MODE,
+    /* Bits 3 to 5: VJ_INODE_INHERITED.  Then what chattr(1) sets; the first two of
+     * regular files and directories alone. */
+    VJ_INODE_IMMUTABLE = 1 << 6,
+    VJ_INODE_APPEND_ONLY = 1 << 7,
+    VJ_INODE_NODUMP = 1 << 8,
+    VJ_INODE_NOATIME = 1 << 9,
+    VJ_INODE_PROTECTED = VJ_INODE_IMMUTABLE | VJ_INODE_APPEND_ONLY,
+    VJ_INODE_CHATTR = VJ_INODE_PROTECTED | VJ_INODE_NODUMP | VJ_INODE_NOATIME,
 };
 /* Which of them came from the directory and were not set here: not listed. */
 #define VJ_INODE_INHERITED(settings) ((uint32_t)(settings) << 3)
@@ -124,8 +135,12 @@ typedef struct VjVolumeMake {
     const char *source;  /* directory (created if missing) */
     const char *options; /* "K=V,…" of mkfs.varjfs -o; NULL: defaults */
     bool force;          /* overwrite a file system that is there */
-    /* SOURCE is there and has not been looked into; NULL: nothing to do. */
-    void (*opened)(void *opaque, int source_fd);
+    /* SOURCE is there and has not been looked into; @is_new: it was made.  NULL: nothing
+     * to do. */
+    void (*opened)(void *opaque, int source_fd, bool is_new);
+    /* Asked now and then; true ends it as a failure does.  NULL: it goes on to the
+     * end. */
+    bool (*cancelled)(void *opaque);
     void *opaque;
 } VjVolumeMake;
 
@@ -164,7 +179,15 @@ typedef struct VjVolumeOpen {
 
 extern const VjOptSpec vj_volume_make_options[];
 
-/* Makes a file system with an empty root directory owned by the caller.  Setup only. */
+/*
+ * vj_volume_make - a file system with an empty root directory owned by the caller
+ *
+ * Returns   false: of what it made nothing is left but, where it was made, SOURCE itself,
+ *           for the caller to remove.  What of an older file system was destroyed by then
+ *           is gone.
+ * Crash     the next one takes what is left for what it is, without force
+ * Threads   setup only
+ */
 bool vj_volume_make(const VjVolumeMake *how, GError **error);
 
 /*
@@ -181,12 +204,15 @@ int vj_source_open(const char *source, GError **error);
 /* Writes everything back and makes it durable.  0 or the first error; frees @v all the same. */
 int vj_volume_close(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 
+/* Its last user closed it in order, and since then nobody has used it. */
+bool vj_volume_is_clean(const char *source);
+
 /*
  * vj_volume_wait_released - until no process holds SOURCE (umount.fuse.varjfs)
  *
- * True when it was free, or holds no lock of ours; false with ETIMEDOUT after wait_us, or what
- * kept it from looking.  @source may be anybody's: nothing is made in it.  @foreign: the lock
- * is another user's, who can hold it as long as he likes.
+ * True when it was free; false with ETIMEDOUT after wait_us, or what kept it from looking.
+ * @source may be anybody's.  @foreign: another user may open it, and so hold it as long as
+ * he likes.
  */
 bool vj_volume_wait_released(const char *source, int64_t wait_us, bool *foreign,
                              GError **error);
@@ -200,6 +226,26 @@ bool vj_volume_wait_released(const char *source, int64_t wait_us, bool *foreign,
  */
 bool vj_volume_examine(const char *source, int64_t lock_wait_us, VjMetaFlaw *say,
                        void *opaque, VjMetaExam *out, GError **error);
+
+typedef enum VjSuperblockState {
+    VJ_SUPERBLOCK_WHOLE, /* or no copy can mend what is wrong, and opening it tells */
+    VJ_SUPERBLOCK_RESTORED,
+    VJ_SUPERBLOCK_DAMAGED, /* or missing, and it still is */
+} VjSuperblockState;
+
+/*
+ * vj_volume_mend_superblock - is varjfs.conf there and whole, and what could replace it
+ *
+ * @say gets a line for each thing that is wrong.  With @repair the copy in the metadata,
+ * else the one in the newest checkpoint that has one, takes its place; what was there is
+ * kept beside it.
+ * Returns   true, with *out; false: it could not look, or write
+ * Crash     the one or the other
+ * Threads   setup only; may wait lock_wait_us for the lock, which it lets go of again
+ */
+bool vj_volume_mend_superblock(const char *source, bool repair, int64_t lock_wait_us,
+                               VjMetaFlaw *say, void *opaque, VjSuperblockState *out,
+                               GError **error);
 
 /* ---- checkpoints (checkpoint.c, restore.c) ------------------------------------------ */
 
@@ -363,10 +409,11 @@ void vj_volume_reap(VjVolume *v, uint64_t ino);
 
 /*
  * The setting user.varjfs.objects of an inode: @text is what mkfs takes as objects=.  set
- * changes the three sizes of @inode alone.  -EINVAL: not possible with the volume's chunker.
+ * changes the three sizes of @inode alone.  Not possible with the volume's chunker:
+ * EINVAL and one line that says what is.
  */
-int vj_volume_sizes_set(const VjVolume *v, VjInode *inode,
-                        const char *text) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_volume_sizes_set(const VjVolume *v, VjInode *inode, const char *text,
+                         GError **error);
 /* What holds for @inode, as AVG or MIN:AVG:MAX in bytes; owned. */
 char *vj_volume_sizes_text(const VjVolume *v, const VjInode *inode);
 

@@ -20,11 +20,6 @@
 
 /* ---- the mark -------------------------------------------------------------------------- */
 
-static bool has(int dir_fd, const char *name)
-{
-    return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
 static int make_mark(int dir_fd)
 {
     VJ_AUTO_FD fd = -1;
@@ -73,9 +68,24 @@ int vj_in_use_end(VjVolume *v)
     return 0;
 }
 
+bool vj_volume_is_clean(const char *source)
+{
+    VJ_AUTO_FD dir_fd = vj_source_open(source, NULL);
+    VjSuperblock super;
+
+    if (dir_fd < 0 || !vj_fd_has(dir_fd, VJ_CLEAN_NAME) ||
+        vj_fd_has(dir_fd, VJ_IN_USE_NAME) || vj_fd_has(dir_fd, VJ_RESTORING_NAME) ||
+        !vj_fd_has(dir_fd, "meta/data.mdb") ||
+        !vj_volume_read_superblock(dir_fd, source, &super, NULL)) {
+        return false;
+    }
+    vj_superblock_clear(&super);
+    return true;
+}
+
 bool vj_in_use_check_restore(const VjVolumeOpen *how, int dir_fd, GError **error)
 {
-    return how->restoring || !has(dir_fd, VJ_RESTORING_NAME) ||
+    return how->restoring || !vj_fd_has(dir_fd, VJ_RESTORING_NAME) ||
            vj_error_set(error, EBADMSG,
                         "%s: a restore of its metadata was cut off: begin it again with "
                         "fsck.varjfs --restore",
@@ -108,11 +118,16 @@ static bool is_small(int meta_fd)
            (uint64_t)st.st_size <= EXAMINE_ALWAYS_BYTES;
 }
 
+static bool is_missing(int meta_fd)
+{
+    return !vj_fd_has(meta_fd, "data.mdb");
+}
+
 static bool is_due(VjExamine when, int dir_fd, int meta_fd)
 {
     return when == VJ_EXAMINE_ALWAYS ||
            (when == VJ_EXAMINE_AUTO &&
-            (has(dir_fd, VJ_IN_USE_NAME) || is_small(meta_fd)));
+            (vj_fd_has(dir_fd, VJ_IN_USE_NAME) || is_small(meta_fd)));
 }
 
 bool vj_in_use_examine(const VjSuperblock *super, VjExamine when, int dir_fd,
@@ -123,13 +138,20 @@ bool vj_in_use_examine(const VjSuperblock *super, VjExamine when, int dir_fd,
     VjMetaExam exam;
     int r;
 
-    if (!is_due(when, dir_fd, place->dir_fd)) {
+    /* What is missing is told whether anybody wants to examine it or not. */
+    if (!is_due(when, dir_fd, place->dir_fd) && !is_missing(place->dir_fd)) {
         return true;
     }
     r = vj_meta_examine(super->meta, place, -1, note_flaw, &flaws, &exam);
     first = flaws.first;
     if (r == -EOPNOTSUPP) {
         return true;
+    }
+    if (r == -ENOENT) {
+        return vj_error_set(error, EBADMSG,
+                            "%s/meta/data.mdb is missing: fsck.varjfs --restore puts the "
+                            "newest checkpoint in its place",
+                            source);
     }
     if (r < 0) {
         return vj_error_set_errno(error, -r, "%s/meta: the metadata cannot be examined",

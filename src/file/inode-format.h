@@ -8,7 +8,9 @@
  *   VJ_SPACE_FRAGMENT  ino (8), number (4): VjFragmentHead, the bytes, checksum (8); the number
  *                    is above 0 and no other fragment of the inode has it
  *   VJ_SPACE_ORPHAN  ino (8), node (4): node 0 is a whole inode, else a cut-off subtree
- *   VJ_SPACE_SYSTEM  VJ_NEXT_INO_KEY: VjNextInoDisk; VJ_VOLUME_KEY: VjVolumeDisk
+ *   VJ_SPACE_SYSTEM  VJ_NEXT_INO_KEY: VjNextInoDisk; VJ_VOLUME_KEY: VjVolumeDisk;
+ *                    VJ_SUPERBLOCK_KEY: VjSuperblockHead, the text of varjfs.conf,
+ *                    checksum (8) of all before it
  *
  * The last byte of a magic is the version of its record.  A record repeats its key and its
  * checksum covers both, so one that lies under another's key is found out.  What is reserved
@@ -20,15 +22,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define VJ_INODE_MAGIC 0x314e4956u    /* "VIN1" */
-#define VJ_INLINE_MAGIC 0x314c4956u   /* "VIL1" */
-#define VJ_FRAGMENT_MAGIC 0x31524656u /* "VFR1" */
-#define VJ_ORPHAN_MAGIC 0x31524f56u   /* "VOR1" */
-#define VJ_NEXT_INO_MAGIC 0x314e4e56u /* "VNN1" */
-#define VJ_VOLUME_MAGIC 0x314c5656u   /* "VVL1" */
+#define VJ_INODE_MAGIC 0x314e4956u      /* "VIN1" */
+#define VJ_INLINE_MAGIC 0x314c4956u     /* "VIL1" */
+#define VJ_FRAGMENT_MAGIC 0x31524656u   /* "VFR1" */
+#define VJ_ORPHAN_MAGIC 0x31524f56u     /* "VOR1" */
+#define VJ_NEXT_INO_MAGIC 0x314e4e56u   /* "VNN1" */
+#define VJ_VOLUME_MAGIC 0x314c5656u     /* "VVL1" */
+#define VJ_SUPERBLOCK_MAGIC 0x31425356u /* "VSB1" */
 
 #define VJ_NEXT_INO_KEY "next-ino"
 #define VJ_VOLUME_KEY "volume"
+#define VJ_SUPERBLOCK_KEY "superblock"
 
 typedef struct VjInodeDisk {
     uint32_t magic;
@@ -129,5 +133,13 @@ typedef struct VjVolumeDisk {
 } VjVolumeDisk;
 
 _Static_assert(sizeof(VjVolumeDisk) == 32, "the volume's record has a fixed size");
+
+/* In front of the copy of varjfs.conf. */
+typedef struct VjSuperblockHead {
+    uint32_t magic;
+    uint32_t reserved; /* 0 */
+} VjSuperblockHead;
+
+_Static_assert(sizeof(VjSuperblockHead) == 8, "superblock head has a fixed size");
 
 #endif

@@ -60,19 +60,23 @@ static bool content_is_sane(const VjInodeDisk *d)
 }
 
 /* Known bits alone, and nothing is inherited that is not there. */
-static bool flags_are_sane(uint32_t flags)
+static bool flags_are_sane(uint32_t flags, uint32_t mode)
 {
     const uint32_t set = flags & VJ_INODE_SETTINGS;
 
-    return (flags & ~(set | VJ_INODE_INHERITED(set))) == 0;
+    if ((flags & VJ_INODE_PROTECTED) && !S_ISREG(mode) && !S_ISDIR(mode)) {
+        return false;
+    }
+    return (flags & ~(set | VJ_INODE_INHERITED(set) | VJ_INODE_CHATTR)) == 0;
 }
 
 static bool disk_is_sane(const VjInodeDisk *d, uint64_t ino)
 {
     return GUINT32_FROM_LE(d->magic) == VJ_INODE_MAGIC &&
            GUINT64_FROM_LE(d->ino) == ino && ino != 0 && ino < VJ_INO_MAX &&
-           d->content <= VJ_CONTENT_MAP && flags_are_sane(GUINT16_FROM_LE(d->flags)) &&
-           d->reserved == 0 && GUINT64_FROM_LE(d->size) <= VJ_FILE_SIZE_MAX &&
+           d->content <= VJ_CONTENT_MAP &&
+           flags_are_sane(GUINT16_FROM_LE(d->flags), GUINT32_FROM_LE(d->mode)) &&
+           d->reserved == 0 && GUINT64_FROM_LE(d->size) <= VJ_FILE_SIZE_STORED_MAX &&
            nsec_is_sane(GUINT32_FROM_LE(d->atime_nsec)) &&
            nsec_is_sane(GUINT32_FROM_LE(d->mtime_nsec)) &&
            nsec_is_sane(GUINT32_FROM_LE(d->ctime_nsec)) &&
@@ -197,8 +201,8 @@ int vj_inode_put(VjTxn *txn, const VjInode *inode)
     uint8_t key[8];
     VjInodeDisk d;
 
-    g_assert(inode->ino != 0 && inode->size <= VJ_FILE_SIZE_MAX);
-    g_assert(flags_are_sane(inode->flags));
+    g_assert(inode->ino != 0 && inode->size <= VJ_FILE_SIZE_STORED_MAX);
+    g_assert(flags_are_sane(inode->flags, inode->mode));
     g_assert((inode->content == VJ_CONTENT_MAP) == (inode->root.node != 0));
     g_assert(inode->content != VJ_CONTENT_MAP || inode->root.bytes == inode->size);
     inode_encode(inode, &d);

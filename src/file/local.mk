@@ -79,6 +79,7 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/space.c \
 	src/file/stored-form.c \
 	src/file/stored-form.h \
+	src/file/superblock-copy.c \
 	src/file/superblock.c \
 	src/file/tend.c \
 	src/file/turn.c \

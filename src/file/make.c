@@ -2,13 +2,20 @@
 /*
  * make.c - mkfs: a new file system in a directory
  *
- * The superblock is written last: until then the directory holds no file system.
+ * The superblock gets its name last: until then the directory holds no file system.  From
+ * the first change on it is there as varjfs.making.  Whoever finds that name finds what a
+ * mkfs that was cut off left, and nobody's data: the next one clears it away unasked.
+ * With force it is the superblock of the old file system that is renamed, so that there
+ * is never one of each name.
+ *
+ * A failure removes what was made, and that name last.
  */
 #include "file/source-lock-private.h"
 #include "file/volume-private.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,10 +26,12 @@ const VjOptSpec vj_volume_make_options[] = {
     {.name = "store",
      .type = VJ_OPT_STRING,
      .fallback = "posix",
+     .choices = "posix|null",
      .help = "driver that keeps the objects, with its own options as NAME:K=V"},
     {.name = "meta",
      .type = VJ_OPT_STRING,
      .fallback = "lmdb",
+     .choices = "lmdb",
      .help = "engine that keeps the metadata, with its own options as NAME:K=V"},
     {.name = "hash",
      .type = VJ_OPT_CHOICE,
@@ -40,6 +49,7 @@ const VjOptSpec vj_volume_make_options[] = {
     {.name = "transform",
      .type = VJ_OPT_STRING,
      .fallback = "none",
+     .choices = "none|xor|rle|lz4|zstd",
      .help = "transformation of files that have none of their own, as zstd:3"},
     {.name = "label",
      .type = VJ_OPT_STRING,
@@ -110,7 +120,8 @@ static bool choose(const VjOpts *o, VjSuperblock *s, GError **error)
     s->label = g_strdup(vj_opts_string(o, "label"));
     s->store = g_strdup(vj_opts_string(o, "store"));
     s->meta = g_strdup(vj_opts_string(o, "meta"));
-    if (!choose_digest(o, s, error) || !choose_sizes(o, s, error) ||
+    if (!vj_store_spec_check(s->store, error) || !vj_meta_spec_check(s->meta, error) ||
+        !choose_digest(o, s, error) || !choose_sizes(o, s, error) ||
         !vj_transform_parse(vj_opts_string(o, "transform"), &s->transform, error)) {
         return false;
     }
@@ -119,8 +130,14 @@ static bool choose(const VjOpts *o, VjSuperblock *s, GError **error)
 
 /* ---- the directory ----------------------------------------------------------------------------- */
 
-/* Removes a tree that an older file system left; follows no link. */
-static int remove_tree(int dir_fd, const char *name, int depth)
+static bool is_cancelled(const VjVolumeMake *how)
+{
+    return how != NULL && how->cancelled != NULL && how->cancelled(how->opaque);
+}
+
+/* Removes a tree that an older file system left; follows no link.  @how NULL: to the
+ * end. */
+static int remove_tree(const VjVolumeMake *how, int dir_fd, const char *name, int depth)
 {
     VJ_AUTO_FD fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     DIR *dir;
@@ -145,7 +162,10 @@ static int remove_tree(int dir_fd, const char *name, int depth)
             continue;
         }
         if (unlinkat(fd, entry->d_name, 0) < 0) {
-            r = errno == EISDIR ? remove_tree(fd, entry->d_name, depth + 1) : -errno;
+            r = errno == EISDIR ? remove_tree(how, fd, entry->d_name, depth + 1) : -errno;
+        }
+        if (r == 0 && is_cancelled(how)) {
+            r = -ECANCELED;
         }
     }
     closedir(dir);
@@ -177,17 +197,20 @@ static bool has_entries(int dir_fd, const char *name)
 }
 
 /*
- * What is in the directory: a file system, what is left of one whose superblock is lost (all
- * of its data may be there), other files, or nothing.
+ * What is in the directory: a file system, what is left of one whose superblock is lost
+ * (all of its data may be there), other files, or nothing but what a mkfs that was cut
+ * off left.
  */
 static int look_around(int dir_fd, bool *is_varjfs, bool *is_rest, bool *is_foreign)
 {
+    bool is_cut_off = vj_fd_has(dir_fd, VJ_MAKING_NAME);
     int copy = dup(dir_fd);
     DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
     struct dirent *entry;
 
-    *is_varjfs = faccessat(dir_fd, VJ_SUPERBLOCK_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-    *is_rest = has_entries(dir_fd, "meta") || has_entries(dir_fd, "objects");
+    *is_varjfs = vj_fd_has(dir_fd, VJ_SUPERBLOCK_NAME);
+    *is_rest =
+        !is_cut_off && (has_entries(dir_fd, "meta") || has_entries(dir_fd, "objects"));
     *is_foreign = false;
     if (dir == NULL) {
         int r = -errno;
@@ -199,9 +222,10 @@ static int look_around(int dir_fd, bool *is_varjfs, bool *is_rest, bool *is_fore
         static const char *const ours[] = {".",
                                            "..",
                                            VJ_SUPERBLOCK_NAME,
+                                           VJ_MAKING_NAME,
                                            "meta",
                                            "objects",
-                                           "varjfs.lock",
+                                           VJ_OLD_LOCK_NAME,
                                            VJ_IN_USE_NAME,
                                            VJ_CLEAN_NAME,
                                            VJ_RESTORING_NAME,
@@ -218,15 +242,16 @@ static int look_around(int dir_fd, bool *is_varjfs, bool *is_rest, bool *is_fore
     return 0;
 }
 
-static bool clear_way(int dir_fd, const VjVolumeMake *how, GError **error)
+/* @is_varjfs: it holds a file system, which may be destroyed. */
+static bool may_make(int dir_fd, const VjVolumeMake *how, bool *is_varjfs, GError **error)
 {
-    bool is_varjfs, is_rest, is_foreign;
-    int r = look_around(dir_fd, &is_varjfs, &is_rest, &is_foreign);
+    bool is_rest, is_foreign;
+    int r = look_around(dir_fd, is_varjfs, &is_rest, &is_foreign);
 
     if (r < 0) {
         return vj_error_set_errno(error, -r, "%s", how->source);
     }
-    if (is_varjfs && !how->force) {
+    if (*is_varjfs && !how->force) {
         return vj_error_set(error, EEXIST,
                             "%s already holds a varjfs file system; -f destroys it",
                             how->source);
@@ -238,26 +263,51 @@ static bool clear_way(int dir_fd, const VjVolumeMake *how, GError **error)
                             "-f destroys what is in them",
                             how->source);
     }
-    if (is_foreign && !how->force) {
-        return vj_error_set(error, ENOTEMPTY,
-                            "%s holds other files; -f makes a file system beside them",
-                            how->source);
+    return !is_foreign || how->force ||
+           vj_error_set(error, ENOTEMPTY,
+                        "%s holds other files; -f makes a file system beside them",
+                        how->source);
+}
+
+/* From here on what is in the directory is no file system. */
+static bool mark(int dir_fd, const VjVolumeMake *how, bool is_varjfs, GError **error)
+{
+    VJ_AUTO_FD fd = -1;
+    int failed = 0;
+
+    if (is_varjfs) {
+        failed =
+            renameat(dir_fd, VJ_SUPERBLOCK_NAME, dir_fd, VJ_MAKING_NAME) < 0 ? errno : 0;
+    } else {
+        fd = openat(dir_fd, VJ_MAKING_NAME,
+                    O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+        failed = fd < 0 ? errno : 0;
     }
-    /* The superblock goes first: what is left of the old file system is none any more. */
-    if (unlinkat(dir_fd, VJ_SUPERBLOCK_NAME, 0) < 0 && errno != ENOENT) {
-        return vj_error_set_errno(error, errno, "%s/" VJ_SUPERBLOCK_NAME, how->source);
+    if (failed == 0 && fsync(dir_fd) < 0) {
+        failed = errno;
+        if (is_varjfs) {
+            (void)renameat(dir_fd, VJ_MAKING_NAME, dir_fd, VJ_SUPERBLOCK_NAME);
+        } else {
+            (void)unlinkat(dir_fd, VJ_MAKING_NAME, 0);
+        }
     }
+    return failed == 0 ||
+           vj_error_set_errno(error, failed, "%s/" VJ_MAKING_NAME, how->source);
+}
+
+/* What is left of an older file system, or of a mkfs that was cut off. */
+static bool clear_way(int dir_fd, const VjVolumeMake *how, GError **error)
+{
+    static const char *const trees[] = {VJ_CHECKPOINTS_NAME, "meta", "objects"};
+    int r = 0;
+
     if ((unlinkat(dir_fd, VJ_IN_USE_NAME, 0) < 0 && errno != ENOENT) ||
         (unlinkat(dir_fd, VJ_CLEAN_NAME, 0) < 0 && errno != ENOENT) ||
         (unlinkat(dir_fd, VJ_RESTORING_NAME, 0) < 0 && errno != ENOENT)) {
         return vj_error_set_errno(error, errno, "%s/" VJ_IN_USE_NAME, how->source);
     }
-    r = remove_tree(dir_fd, VJ_CHECKPOINTS_NAME, 0);
-    if (r == 0) {
-        r = remove_tree(dir_fd, "meta", 0);
-    }
-    if (r == 0) {
-        r = remove_tree(dir_fd, "objects", 0);
+    for (size_t i = 0; r == 0 && i < G_N_ELEMENTS(trees); i++) {
+        r = remove_tree(how, dir_fd, trees[i], 0);
     }
     return r == 0 ||
            vj_error_set_errno(error, -r, "%s: what is left of an older file system",
@@ -283,9 +333,11 @@ static int root_body(VjTxn *txn, void *opaque)
                     .next_cookie = 3};
 
     const VjSuperblock *super = opaque;
+    g_autofree char *text = vj_superblock_format(super);
     int r = vj_inode_put(txn, &root);
 
-    return r < 0 ? r : vj_volume_record_put(txn, super->uuid);
+    r = r < 0 ? r : vj_volume_record_put(txn, super->uuid);
+    return r < 0 ? r : vj_superblock_record_put(txn, text);
 }
 
 static bool make_meta(int dir_fd, const VjVolumeMake *how, const VjSuperblock *super,
@@ -337,15 +389,84 @@ static bool make_store(int dir_fd, const VjVolumeMake *how, const VjSuperblock *
     return true;
 }
 
+/* Under the name that says that the rest is not there yet. */
+static bool write_superblock(int dir_fd, const VjVolumeMake *how,
+                             const VjSuperblock *super, GError **error)
+{
+    g_autofree char *text = vj_superblock_format(super);
+    VJ_AUTO_FD fd = openat(dir_fd, VJ_MAKING_NAME,
+                           O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int r = fd < 0 ? -errno : vj_fd_write_all(fd, text, strlen(text));
+
+    if (r == 0 && fsync(fd) < 0) {
+        r = -errno;
+    }
+    return r == 0 || vj_error_set_errno(error, -r, "%s/" VJ_MAKING_NAME, how->source);
+}
+
+static bool go_on(const VjVolumeMake *how, GError **error)
+{
+    return !is_cancelled(how) ||
+           vj_error_set(error, ECANCELED, "%s: interrupted, nothing was made",
+                        how->source);
+}
+
+/* All is there and durable. */
+static bool name_superblock(int dir_fd, const VjVolumeMake *how, GError **error)
+{
+    int failed;
+
+    if (renameat(dir_fd, VJ_MAKING_NAME, dir_fd, VJ_SUPERBLOCK_NAME) == 0) {
+        if (fsync(dir_fd) == 0) {
+            return true;
+        }
+        failed = errno;
+        (void)renameat(dir_fd, VJ_SUPERBLOCK_NAME, dir_fd, VJ_MAKING_NAME);
+        errno = failed;
+    }
+    return vj_error_set_errno(error, errno, "%s/" VJ_SUPERBLOCK_NAME, how->source);
+}
+
+/* After a failure.  What cannot be removed stays under the mark, as after a crash. */
+static void undo(int dir_fd)
+{
+    int r = remove_tree(NULL, dir_fd, "objects", 0), one;
+
+    one = remove_tree(NULL, dir_fd, "meta", 0);
+    r = r < 0 ? r : one;
+    if (r < 0 || unlinkat(dir_fd, VJ_MAKING_NAME, 0) < 0) {
+        vj_log_warn("what was made cannot be removed: %s; the next mkfs.varjfs does it",
+                    g_strerror(r < 0 ? -r : errno));
+    }
+}
+
 static bool make_in(int dir_fd, const VjVolumeMake *how, const VjSuperblock *super,
                     GError **error)
 {
-    g_autofree char *text = vj_superblock_format(super);
+    bool is_varjfs;
 
-    return clear_way(dir_fd, how, error) && make_meta(dir_fd, how, super, error) &&
-           make_store(dir_fd, how, super, error) &&
-           vj_file_replace_contents(dir_fd, VJ_SUPERBLOCK_NAME, text, strlen(text), 0644,
-                                    error);
+    if (!may_make(dir_fd, how, &is_varjfs, error) || !go_on(how, error) ||
+        !mark(dir_fd, how, is_varjfs, error) || !clear_way(dir_fd, how, error)) {
+        return false;
+    }
+    if (write_superblock(dir_fd, how, super, error) && go_on(how, error) &&
+        make_meta(dir_fd, how, super, error) && go_on(how, error) &&
+        make_store(dir_fd, how, super, error) && go_on(how, error) &&
+        name_superblock(dir_fd, how, error)) {
+        vj_source_close_to_others(dir_fd, how->source);
+        return true;
+    }
+    undo(dir_fd);
+    return false;
+}
+
+static bool lock_and_make(int dir_fd, const VjVolumeMake *how, const VjSuperblock *super,
+                          GError **error)
+{
+    VJ_AUTO_FD lock_fd = -1;
+
+    return vj_source_lock(dir_fd, how->source, 0, &lock_fd, error) &&
+           make_in(dir_fd, how, super, error);
 }
 
 bool vj_volume_make(const VjVolumeMake *how, GError **error)
@@ -353,7 +474,6 @@ bool vj_volume_make(const VjVolumeMake *how, GError **error)
     g_autoptr(VjOpts) opts = vj_opts_new(vj_volume_make_options);
     VjSuperblock super = {0};
     VJ_AUTO_FD dir_fd = -1;
-    VJ_AUTO_FD lock_fd = -1;
     bool made, is_new;
 
     if (how->options != NULL && !vj_opts_parse(opts, how->options, error)) {
@@ -372,10 +492,9 @@ bool vj_volume_make(const VjVolumeMake *how, GError **error)
     dir_fd =
         open(how->source, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (is_new ? O_NOFOLLOW : 0));
     if (dir_fd >= 0 && how->opened != NULL) {
-        how->opened(how->opaque, dir_fd);
+        how->opened(how->opaque, dir_fd, is_new);
     }
-    made = dir_fd >= 0 ? vj_source_lock(dir_fd, how->source, false, 0, &lock_fd, error) &&
-                             make_in(dir_fd, how, &super, error)
+    made = dir_fd >= 0 ? lock_and_make(dir_fd, how, &super, error)
                        : vj_error_set_errno(error, errno, "%s", how->source);
     vj_superblock_clear(&super);
     return made;

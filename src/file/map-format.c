@@ -16,7 +16,7 @@ bool vj_map_entry_is_valid(const VjEntry *entry)
                entry->length <= (uint64_t)UINT32_MAX - entry->start;
     case VJ_ENTRY_HOLE:
         return entry->id == 0 && entry->start == 0 && entry->stored_bytes == 0 &&
-               entry->length > 0 && entry->length <= VJ_FILE_SIZE_MAX;
+               entry->length > 0 && entry->length <= VJ_FILE_SIZE_STORED_MAX;
     default:
         return false;
     }
@@ -31,7 +31,7 @@ void vj_map_key_encode(uint64_t ino, uint32_t node, uint8_t key[VJ_MAP_KEY_BYTES
 static bool add_sums(VjMapSums *sums, uint64_t bytes, uint64_t stored_bytes)
 {
     return vj_add_u64(sums->bytes, bytes, &sums->bytes) &&
-           sums->bytes <= VJ_FILE_SIZE_MAX &&
+           sums->bytes <= VJ_FILE_SIZE_STORED_MAX &&
            vj_add_u64(sums->stored_bytes, stored_bytes, &sums->stored_bytes) &&
            sums->stored_bytes <= VJ_MAP_STORED_MAX;
 }

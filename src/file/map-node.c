@@ -41,7 +41,7 @@ int vj_map_root_check(const VjMapRoot *root)
     bool empty = root->node == 0;
 
     if ((root->height == 0) != empty || (root->bytes == 0) != empty ||
-        root->height > VJ_MAP_HEIGHT_MAX || root->bytes > VJ_FILE_SIZE_MAX ||
+        root->height > VJ_MAP_HEIGHT_MAX || root->bytes > VJ_FILE_SIZE_STORED_MAX ||
         root->stored_bytes > VJ_MAP_STORED_MAX) {
         return -EBADMSG;
     }

@@ -79,7 +79,7 @@ int vj_map_cursor_prev(VjMapCursor *c, VjEntry *entry,
  *            most, when whole subtrees go
  * @detached  subtrees that went whole are appended (VjMapDetached), so that removing
  *            10^6 entries costs a few nodes; at most 2 * height of them
- * Returns    0; -EBADMSG, -EFBIG (size beyond VJ_FILE_SIZE_MAX), -ENOMEM, errors of meta
+ * Returns    0; -EBADMSG, -EFBIG (size beyond VJ_FILE_SIZE_STORED_MAX), -ENOMEM, errors of meta
  */
 int vj_map_replace(VjTxn *txn, uint64_t ino, VjMapRoot *root, uint64_t offset,
                    uint64_t old_bytes, const VjEntry *entries, size_t count,

@@ -219,7 +219,7 @@ static int merge_holes(const VjEntry *entries, size_t count, GArray *out, VjMapS
 
         g_assert(vj_map_entry_is_valid(&entries[i]));
         if (!vj_add_u64(sums->bytes, entries[i].length, &sums->bytes) ||
-            sums->bytes > VJ_FILE_SIZE_MAX) {
+            sums->bytes > VJ_FILE_SIZE_STORED_MAX) {
             return -EFBIG;
         }
         sums->stored_bytes += entries[i].stored_bytes;
@@ -308,7 +308,7 @@ int vj_map_edit_replace(VjMapEdit *e, uint64_t offset, uint64_t old_bytes,
         return -EINVAL;
     }
     rc = merge_holes(entries, count, merged, &added);
-    if (rc == 0 && (added.bytes > VJ_FILE_SIZE_MAX - (now.bytes - old_bytes) ||
+    if (rc == 0 && (added.bytes > VJ_FILE_SIZE_STORED_MAX - (now.bytes - old_bytes) ||
                     added.stored_bytes > VJ_MAP_STORED_MAX - now.stored_bytes)) {
         rc = -EFBIG;
     }

@@ -111,7 +111,8 @@ typedef struct Kind {
 #define OWN_KEY_BYTES 20u
 
 static const Kind kinds[] = {
-    {VJ_SPACE_SYSTEM, 0, NULL, "a counter, or the record of scrubs", is_sealed, NULL,
+    {VJ_SPACE_SYSTEM, 0, NULL,
+     "a counter, the copy of varjfs.conf, or the record of scrubs", is_sealed, NULL,
      false},
     {VJ_SPACE_INODE, 8, "inode", "its record", inode_is_good, number_at_8, false},
     {VJ_SPACE_NODE, VJ_MAP_KEY_BYTES, "inode", "a map node", node_is_good,

@@ -58,7 +58,7 @@ VjVolume *vj_repair_volume(VjRepair *r)
 
 uint64_t vj_repair_at_open(const VjVolume *v)
 {
-    return v->record_mended;
+    return (uint64_t)v->record_mended + v->copy_mended;
 }
 
 uint64_t vj_repair_count(const VjRepair *r)

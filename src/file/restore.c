@@ -51,32 +51,6 @@ GArray *vj_volume_checkpoints(const char *source, GError **error)
     return list != NULL ? list : g_array_new(FALSE, FALSE, sizeof(VjCheckpoint));
 }
 
-/* Opens @name if it is whole and of this volume; *out its record. */
-static bool open_whole(int dir, const char *name, const VjSuperblock *super, int *out_fd,
-                       VjCheckpointEnd *out, GError **error)
-{
-    VJ_AUTO_FD fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    uint8_t uuid[16];
-    uint64_t sum;
-    int r = fd < 0 ? -errno : vj_checkpoint_read_end(fd, out);
-
-    if (r == 0) {
-        r = vj_checkpoint_sum(fd, out->image_bytes, &sum);
-    }
-    if (r < 0) {
-        return vj_error_set_errno(error, -r, "checkpoint %s", name);
-    }
-    if (sum != out->image_checksum) {
-        return vj_error_set(error, EBADMSG, "checkpoint %s: it is damaged", name);
-    }
-    if (!vj_uuid_parse(super->uuid, uuid) || memcmp(uuid, out->uuid, sizeof uuid) != 0) {
-        return vj_error_set(error, EBADMSG, "checkpoint %s: it is of another volume",
-                            name);
-    }
-    *out_fd = vj_fd_steal(&fd);
-    return true;
-}
-
 /* The one that is wanted, or the newest that is whole. */
 static bool choose(int dir, const char *wanted, const VjSuperblock *super,
                    VjCheckpoint *chosen, int *fd, VjCheckpointEnd *end, GError **error)
@@ -94,7 +68,7 @@ static bool choose(int dir, const char *wanted, const VjSuperblock *super,
         if (wanted != NULL && strcmp(wanted, c->name) != 0) {
             continue;
         }
-        if (open_whole(dir, c->name, super, fd, end, &why)) {
+        if (vj_checkpoint_open_whole(dir, c->name, super, fd, end, &why)) {
             *chosen = *c;
             return true;
         }
@@ -116,7 +90,7 @@ static bool mark(int dir_fd, bool *was_there, GError **error)
 {
     VJ_AUTO_FD fd = -1;
 
-    *was_there = faccessat(dir_fd, VJ_RESTORING_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    *was_there = vj_fd_has(dir_fd, VJ_RESTORING_NAME);
     fd = openat(dir_fd, VJ_RESTORING_NAME, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
                 0600);
     return (fd >= 0 && fsync(dir_fd) == 0) ||
@@ -146,7 +120,7 @@ static char *name_to_keep(int meta_fd)
         g_autofree char *more = i > 0 ? g_strdup_printf("-%u", i) : g_strdup("");
         g_autofree char *name = g_strdup_printf(KEPT_PREFIX "%s%s", date, more);
 
-        if (faccessat(meta_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (!vj_fd_has(meta_fd, name)) {
             return g_steal_pointer(&name);
         }
     }
@@ -232,7 +206,7 @@ static void settle_kept(int dir_fd, int meta_fd, char *before, char **kept)
         forget(meta_fd, *kept);
         g_free(*kept);
         *kept = before;
-    } else if (faccessat(meta_fd, *kept, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+    } else if (!vj_fd_has(meta_fd, *kept)) {
         g_clear_pointer(kept, g_free); /* there was nothing */
     }
     note_restored(dir_fd, meta_fd, *kept);
@@ -258,7 +232,7 @@ static bool restore_in(int dir_fd, const char *source, const char *name,
     if (!choose(dir, name, super, out, &fd, &end, error)) {
         return false;
     }
-    meta_fd = vj_volume_open_sub_dir(dir_fd, source, "meta", false, error);
+    meta_fd = vj_volume_open_sub_dir(dir_fd, source, "meta", true, error);
     if (meta_fd < 0) {
         return false;
     }
@@ -297,7 +271,7 @@ bool vj_volume_restore(const char *source, const char *name, int64_t lock_wait_u
     if (dir_fd < 0 || !vj_volume_read_superblock(dir_fd, source, &super, error)) {
         return false;
     }
-    ok = vj_source_lock(dir_fd, source, false, lock_wait_us, &lock_fd, error) &&
+    ok = vj_source_lock(dir_fd, source, lock_wait_us, &lock_fd, error) &&
          (restore_in(dir_fd, source, name, &super, out, kept, error) ||
           vj_error_prefix(error, "%s", source));
     vj_superblock_clear(&super);

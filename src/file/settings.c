@@ -35,17 +35,18 @@ VjChunkSizes vj_volume_sizes(const VjVolume *v, const VjInode *inode)
                                                                      : v->super.sizes;
 }
 
-int vj_volume_sizes_set(const VjVolume *v, VjInode *inode, const char *text)
+bool vj_volume_sizes_set(const VjVolume *v, VjInode *inode, const char *text,
+                         GError **error)
 {
     VjChunkSizes sizes;
 
-    if (!vj_chunk_sizes_parse(v->super.chunker, text, &sizes, NULL)) {
-        return -EINVAL;
+    if (!vj_chunk_sizes_parse(v->super.chunker, text, &sizes, error)) {
+        return false;
     }
     inode->object_min = sizes.min_bytes;
     inode->object_avg = sizes.avg_bytes;
     inode->object_max = sizes.max_bytes;
-    return 0;
+    return true;
 }
 
 char *vj_volume_sizes_text(const VjVolume *v, const VjInode *inode)
@@ -104,6 +105,7 @@ void vj_volume_inherit(const VjVolume *v, const VjInode *dir, VjInode *inode)
 {
     const uint32_t settings = dir->flags & VJ_INODE_SETTINGS;
 
+    inode->flags |= dir->flags & (VJ_INODE_NODUMP | VJ_INODE_NOATIME);
     if (!S_ISREG(inode->mode) && !S_ISDIR(inode->mode)) {
         return; /* nobody could see or change them there */
     }

@@ -2,142 +2,114 @@
 /*
  * source-lock.c - one process at a time uses a SOURCE
  *
- * flock(2) on SOURCE/varjfs.lock: the kernel lets go of it however the process ends.  A
- * waiter is woken by inotify when somebody closes that file.
+ * flock(2) on the directory SOURCE itself: the kernel lets go of it however the process
+ * ends, there is no name that could be removed with it, and it is the same lock by
+ * whatever path, bind mount or link one comes.
+ *
+ * Whoever may open the directory may lock it too, so a SOURCE that is served for writing
+ * is closed to others.
  */
 #include "file/source-lock-private.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/file.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOCK_NAME "varjfs.lock"
-/* The kernel announces a close just before it releases the lock; so a waiter looks again
- * after this time even without another event. */
-#define LOOK_AGAIN_MS 20
-/* What open_lock says of a fifo. */
-#define NOT_A_FILE ENOTBLK
+#define OTHERS_MAY_OPEN (S_IRGRP | S_IROTH)
 
-/* 1 locked, 0 somebody else has it, -errno. */
-static int try_lock(int fd)
+/* A daemon that was started before its program was replaced may still have the lock of
+ * then. */
+static bool has_old_lock(int dir_fd)
 {
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        return 1;
-    }
-    return errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
+    VJ_AUTO_FD fd = openat(dir_fd, VJ_OLD_LOCK_NAME,
+                           O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+
+    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
-static int wait_and_lock(int fd, const char *path, int64_t until_us)
+void vj_source_close_to_others(int dir_fd, const char *source)
 {
-    VJ_AUTO_FD watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    char events[4096];
-    int r;
-
-    if (watch < 0 || inotify_add_watch(watch, path, IN_CLOSE) < 0) {
-        return -errno;
-    }
-    while ((r = try_lock(fd)) == 0) {
-        struct pollfd p = {.fd = watch, .events = POLLIN};
-
-        if (vj_clock_mono_us() >= until_us) {
-            return 0;
-        }
-        if (poll(&p, 1, LOOK_AGAIN_MS) > 0 && read(watch, events, sizeof events) < 0 &&
-            errno != EAGAIN) {
-            return -errno;
-        }
-    }
-    return r;
-}
-
-/* Whatever somebody else put there under that name: neither waits for it nor follows it. */
-static int open_lock(int dir_fd, int flags)
-{
-    VJ_AUTO_FD fd = openat(dir_fd, LOCK_NAME,
-                           flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
     struct stat st;
 
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        return -1;
+    if (fstat(dir_fd, &st) == 0 && (st.st_mode & OTHERS_MAY_OPEN) == 0) {
+        return;
     }
-    if (!S_ISREG(st.st_mode)) {
-        errno = NOT_A_FILE;
-        return -1;
+    if (fchmod(dir_fd, st.st_mode & (mode_t)(07777 & ~OTHERS_MAY_OPEN)) < 0) {
+        vj_log_warn("%s: others may open it, and keep it locked: %s", source,
+                    g_strerror(errno));
+    } else {
+        vj_log_info("%s: its mode was %04o; others may not open it any more", source,
+                    st.st_mode & 07777);
     }
-    return vj_fd_steal(&fd);
 }
 
-static bool refuse_lock(const char *source, int failed, GError **error)
+/*
+ * What was opened by that name, and perhaps waited for, still has it.  Root's daemon has
+ * given up what would let it through the directories of others: there the kernel says
+ * what @fd is called.
+ */
+static bool is_still(int fd, const struct stat *st, const char *source)
 {
-    /* ELOOP: a link; EISDIR, ENXIO, ENODEV: a directory, a socket, a device without a driver. */
-    bool is_odd = failed == ELOOP || failed == EISDIR || failed == ENXIO ||
-                  failed == ENODEV || failed == NOT_A_FILE;
+    g_autofree char *link = NULL;
+    g_autofree char *name = NULL;
+    struct stat now;
 
-    return is_odd ? vj_error_set(error, EBADMSG, "%s/" LOCK_NAME ": not a regular file",
-                                 source)
-                  : vj_error_set_errno(error, failed, "%s/" LOCK_NAME, source);
+    if (stat(source, &now) == 0) {
+        return now.st_dev == st->st_dev && now.st_ino == st->st_ino;
+    }
+    if (errno != EACCES) {
+        return false;
+    }
+    link = g_strdup_printf("/proc/self/fd/%d", fd);
+    name = g_file_read_link(link, NULL);
+    return g_strcmp0(name, source) == 0;
 }
 
-bool vj_source_lock(int dir_fd, const char *source, bool read_only, int64_t wait_us,
-                    int *lock_fd, GError **error)
+bool vj_source_lock(int dir_fd, const char *source, int64_t wait_us, int *lock_fd,
+                    GError **error)
 {
-    g_autofree char *path = g_strdup_printf("/proc/self/fd/%d/" LOCK_NAME, dir_fd);
-    VJ_AUTO_FD fd = open_lock(dir_fd, (read_only ? O_RDONLY : O_RDWR) | O_CREAT);
+    /* A description of its own: the lock goes with its last descriptor. */
+    VJ_AUTO_FD fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
     int r;
 
-    if (fd < 0 && errno == EROFS) {
-        fd = open_lock(dir_fd, O_RDONLY);
-    }
     if (fd < 0) {
-        return refuse_lock(source, errno, error);
+        return vj_error_set_errno(error, errno, "%s", source);
     }
-    r = try_lock(fd);
-    if (r == 0 && wait_us > 0) {
-        r = wait_and_lock(fd, path, vj_clock_mono_us() + wait_us);
-    }
-    if (r < 0) {
-        return vj_error_set_errno(error, -r, "%s/" LOCK_NAME, source);
-    }
-    if (r == 0) {
+    r = vj_fd_lock(fd, has_old_lock, vj_clock_mono_us() + wait_us);
+    if (r == -EWOULDBLOCK) {
         return vj_error_set(error, EBUSY, "%s is in use by another varjfs process",
+                            source);
+    }
+    if (r < 0 || fstat(fd, &st) < 0) {
+        return vj_error_set_errno(error, r < 0 ? -r : errno, "%s: cannot be locked",
+                                  source);
+    }
+    if (!is_still(fd, &st, source)) {
+        return vj_error_set(error, EBUSY, "%s was replaced by something else meanwhile",
                             source);
     }
     *lock_fd = vj_fd_steal(&fd);
     return true;
 }
 
-/*
- * Of a directory that a mount table names, so perhaps of one that its user chose: nothing is
- * made there, and what is no lock of ours is none.
- */
+/* Of a directory that a mount table names, so perhaps of one that its user chose. */
 bool vj_volume_wait_released(const char *source, int64_t wait_us, bool *foreign,
                              GError **error)
 {
-    g_autofree char *path = NULL;
-    VJ_AUTO_FD dir = open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
-    VJ_AUTO_FD fd = -1;
+    VJ_AUTO_FD fd = open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
     int r;
 
     *foreign = false;
-    if (dir < 0) {
+    if (fd < 0 || fstat(fd, &st) < 0) {
         return vj_error_set_errno(error, errno, "%s", source);
     }
-    fd = open_lock(dir, O_RDONLY);
-    if (fd < 0 && errno == ENOENT) {
-        return true;
+    *foreign = st.st_uid != geteuid() || (st.st_mode & OTHERS_MAY_OPEN) != 0;
+    r = vj_fd_lock(fd, has_old_lock, vj_clock_mono_us() + wait_us);
+    if (r == -EWOULDBLOCK) {
+        return vj_error_set(error, ETIMEDOUT, "%s is still in use", source);
     }
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        return refuse_lock(source, errno, error);
-    }
-    *foreign = st.st_uid != geteuid();
-    path = g_strdup_printf("/proc/self/fd/%d/" LOCK_NAME, dir);
-    r = wait_and_lock(fd, path, vj_clock_mono_us() + wait_us);
-    if (r < 0) {
-        return vj_error_set_errno(error, -r, "%s/" LOCK_NAME, source);
-    }
-    return r > 0 || vj_error_set(error, ETIMEDOUT, "%s is still in use", source);
+    return r == 0 || vj_error_set_errno(error, -r, "%s: cannot be locked", source);
 }

@@ -33,6 +33,7 @@ void vj_superblock_clear(VjSuperblock *s)
     g_free(s->label);
     g_free(s->store);
     g_free(s->meta);
+    g_free(s->text);
     *s = (VjSuperblock){0};
 }
 
@@ -51,26 +52,42 @@ char *vj_superblock_format(const VjSuperblock *s)
                            vj_checksum64(text, strlen(text)));
 }
 
-/* The checksum line is there, is the last and is right. */
+/* The first @len characters are lower-case hexadecimal digits, and no more are. */
+static bool has_hex(const char *text, size_t len)
+{
+    return strspn(text, "0123456789abcdef") == len;
+}
+
+/* The checksum line is there, is the last and is right.  It is one text alone: another
+ * that a number is read from as well was damaged. */
 static bool check_sum(const char *text, size_t len, GError **error)
 {
     const char *line = g_strrstr_len(text, (gssize)len, "\n" CHECKSUM_KEY);
-    guint64 want;
-    char *end;
+    const char *sum;
 
     if (line == NULL) {
         return vj_error_set(error, EBADMSG, "it has no checksum line");
     }
     line++;
-    want = g_ascii_strtoull(line + strlen(CHECKSUM_KEY), &end, 16);
-    if (strcmp(end, "\n") != 0) {
+    sum = line + strlen(CHECKSUM_KEY);
+    if (!has_hex(sum, 16) || strcmp(sum + 16, "\n") != 0) {
         return vj_error_set(error, EBADMSG, "its checksum line is damaged");
     }
-    if (want != vj_checksum64(text, (size_t)(line - text))) {
+    if (g_ascii_strtoull(sum, NULL, 16) != vj_checksum64(text, (size_t)(line - text))) {
         return vj_error_set(error, EBADMSG,
                             "its checksum is wrong: it was damaged or edited");
     }
     return true;
+}
+
+/* With our format in the place of what stands between @line and @end the checksum is
+ * right. */
+static bool was_ours(const char *text, const char *line, const char *end)
+{
+    g_autofree char *ours =
+        g_strdup_printf("%.*s%u%s", (int)(line - text), text, VJ_FORMAT_VERSION, end);
+
+    return check_sum(ours, strlen(ours), NULL);
 }
 
 /* Before the checksum, whose place or kind may be another in a later version. */
@@ -85,7 +102,8 @@ static bool check_format(const char *text, GError **error)
     }
     line += strlen("\n" FORMAT_KEY);
     format = g_ascii_strtoull(line, &end, 10);
-    if (!g_ascii_isdigit(*line) || *end != '\n' || format == 0) {
+    if (!g_ascii_isdigit(*line) || *end != '\n' || format == 0 ||
+        (format != VJ_FORMAT_VERSION && was_ours(text, line, end))) {
         return vj_error_set(error, EBADMSG, "its format line is damaged");
     }
     if (format != VJ_FORMAT_VERSION) {
@@ -100,7 +118,7 @@ static bool check_format(const char *text, GError **error)
 /* Exactly @len lower-case hexadecimal digits. */
 static bool is_hex(const char *text, size_t len)
 {
-    return strspn(text, "0123456789abcdef") == len && text[len] == '\0';
+    return has_hex(text, len) && text[len] == '\0';
 }
 
 bool vj_uuid_parse(const char *text, uint8_t bytes[16])
@@ -243,4 +261,32 @@ bool vj_superblock_parse(const char *text, size_t len, VjSuperblock *out, GError
         return false;
     }
     return true;
+}
+
+/* ---- the file ---------------------------------------------------------------------- */
+
+bool vj_superblock_read(int dir_fd, char **text, VjSuperblock *out, GError **error)
+{
+    size_t len;
+
+    *text =
+        vj_file_read_small(dir_fd, VJ_SUPERBLOCK_NAME, VJ_SUPERBLOCK_MAX, &len, error);
+    if (*text == NULL) {
+        return false;
+    }
+    if (!vj_superblock_parse(*text, len, out, error)) {
+        return vj_error_prefix(error, VJ_SUPERBLOCK_NAME);
+    }
+    out->text = g_strdup(*text);
+    return true;
+}
+
+bool vj_superblock_is_lost(int dir_fd, const GError *error)
+{
+    if (error->code == ENOENT) {
+        return !vj_fd_has(dir_fd, VJ_MAKING_NAME) &&
+               (vj_fd_has(dir_fd, "meta/data.mdb") ||
+                vj_fd_has(dir_fd, VJ_CHECKPOINTS_NAME));
+    }
+    return error->code == EBADMSG || error->code == EFBIG || error->code == EIO;
 }

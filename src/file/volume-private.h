@@ -34,9 +34,12 @@ typedef struct VjSuperblock {
     VjChunkSizes sizes;
     uint64_t chunk_seed;
     VjTransform transform;
+    char *text; /* of the file that it was read from; NULL: it is new */
 } VjSuperblock;
 
 #define VJ_SUPERBLOCK_NAME "varjfs.conf"
+/* It is called so until all that it describes is there (make.c). */
+#define VJ_MAKING_NAME "varjfs.making"
 #define VJ_SUPERBLOCK_MAX ((size_t)16 << 10)
 #define VJ_FORMAT_VERSION 1u
 
@@ -44,13 +47,30 @@ void vj_superblock_clear(VjSuperblock *s);
 /* Owned text that ends with the checksum line. */
 char *vj_superblock_format(const VjSuperblock *s);
 bool vj_superblock_parse(const char *text, size_t len, VjSuperblock *out, GError **error);
+/* From the directory: varjfs.conf and what it says.  @text: as far as it could be read;
+ * owned.  On failure the line begins with "varjfs.conf". */
+bool vj_superblock_read(int dir_fd, char **text, VjSuperblock *out, GError **error);
+/* Whether @error of vj_superblock_read is damage of a file system that was there. */
+bool vj_superblock_is_lost(int dir_fd, const GError *error);
 /* The 16 bytes of "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; false: that is none. */
 bool vj_uuid_parse(const char *text, uint8_t bytes[16]);
+
+/* ---- copies of varjfs.conf (superblock-copy.c) ------------------------------------- */
+
+/* In the transaction that makes the root directory. */
+int vj_superblock_record_put(VjTxn *txn, const char *text) G_GNUC_WARN_UNUSED_RESULT;
+/* @text owned.  -ENOENT, -EBADMSG. */
+int vj_superblock_record_get(VjTxn *txn, char **text) G_GNUC_WARN_UNUSED_RESULT;
+/* The record says what varjfs.conf says.  What fails is logged: no volume is refused for
+ * a copy. */
+void vj_superblock_record_update(VjVolume *v);
 
 /* ---- whose metadata this is (volume-record.c) ----------------------------------------- */
 
 /* In the transaction that makes the root directory. */
 int vj_volume_record_put(VjTxn *txn, const char *uuid) G_GNUC_WARN_UNUSED_RESULT;
+/* -ENOENT, -EBADMSG */
+int vj_volume_record_get(VjMeta *m, uint8_t uuid[16]) G_GNUC_WARN_UNUSED_RESULT;
 /* The metadata at @path belong to the volume @uuid; else one line that says whose they are. */
 bool vj_volume_record_check(VjMeta *m, const char *uuid, const char *path,
                             GError **error);
@@ -458,6 +478,7 @@ struct VjVolume {
     bool restored;                /* vj_volume_restored has been */
     bool check;
     bool record_mended;      /* repair: that of volume-record.c */
+    bool copy_mended;        /* likewise of superblock-copy.c */
     GHashTable *bytes_found; /* check: of vj_objects_check; kept for a repair */
     int64_t close_retry_us;
     gint last_chance;           /* atomic: closing, and space was short */

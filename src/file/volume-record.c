@@ -25,8 +25,7 @@ int vj_volume_record_put(VjTxn *txn, const char *uuid)
     return vj_txn_put(txn, VJ_SPACE_SYSTEM, record_key(), vj_slice(&d, sizeof d));
 }
 
-/* -ENOENT, -EBADMSG */
-static int record_get(VjMeta *m, uint8_t uuid[16])
+int vj_volume_record_get(VjMeta *m, uint8_t uuid[16])
 {
     VJ_AUTO_READ_TXN *txn = NULL;
     VjVolumeDisk d;
@@ -59,7 +58,7 @@ static int mend_body(VjTxn *txn, void *opaque)
 bool vj_volume_record_mend(VjMeta *m, const char *uuid, bool *mended, GError **error)
 {
     uint8_t found[16];
-    int r = record_get(m, found);
+    int r = vj_volume_record_get(m, found);
 
     *mended = r == -ENOENT || r == -EBADMSG;
     if (*mended) {
@@ -77,7 +76,7 @@ bool vj_volume_record_check(VjMeta *m, const char *uuid, const char *path, GErro
 {
     uint8_t found[16], wanted[16];
     bool is_uuid = vj_uuid_parse(uuid, wanted);
-    int r = record_get(m, found);
+    int r = vj_volume_record_get(m, found);
 
     g_assert(is_uuid);
     if (r == -ENOENT || r == -EBADMSG) {

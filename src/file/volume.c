@@ -319,22 +319,23 @@ int vj_volume_open_sub_dir(int dir_fd, const char *source, const char *name, boo
 bool vj_volume_read_superblock(int dir_fd, const char *source, VjSuperblock *out,
                                GError **error)
 {
-    size_t len;
     g_autoptr(GError) local = NULL;
-    g_autofree char *text =
-        vj_file_read_small(dir_fd, VJ_SUPERBLOCK_NAME, VJ_SUPERBLOCK_MAX, &len, &local);
+    g_autofree char *text = NULL;
 
-    if (text == NULL) {
-        if (local->code == ENOENT) {
-            return vj_error_set(
-                error, ENOENT,
-                "%s holds no varjfs file system (no " VJ_SUPERBLOCK_NAME ")", source);
-        }
-        g_propagate_error(error, g_steal_pointer(&local));
-        return vj_error_prefix(error, "%s", source);
+    if (vj_superblock_read(dir_fd, &text, out, &local)) {
+        return true;
     }
-    return vj_superblock_parse(text, len, out, error) ||
-           vj_error_prefix(error, "%s/" VJ_SUPERBLOCK_NAME, source);
+    if (vj_superblock_is_lost(dir_fd, local)) {
+        return vj_error_set(error, EBADMSG,
+                            "%s/%s; fsck.varjfs -y looks for a copy of it", source,
+                            local->message);
+    }
+    if (local->code == ENOENT) {
+        return vj_error_set(error, ENOENT,
+                            "%s holds no varjfs file system (no " VJ_SUPERBLOCK_NAME ")",
+                            source);
+    }
+    return vj_error_set(error, local->code, "%s/%s", source, local->message);
 }
 
 /* ---- engines ----------------------------------------------------------------------------------- */
@@ -366,12 +367,34 @@ static bool only_reads(const VjVolumeOpen *how)
     return how->read_only || (how->check && !how->repair);
 }
 
+static int open_meta_dir(int dir_fd, const char *source, GError **error)
+{
+    int fd = openat(dir_fd, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0 && errno == ENOENT) {
+        vj_error_set(error, EBADMSG,
+                     "%s/meta is missing: fsck.varjfs --restore puts the newest "
+                     "checkpoint in its place",
+                     source);
+    } else if (fd < 0) {
+        vj_error_set_errno(error, errno, "%s/meta", source);
+    }
+    return fd;
+}
+
+static bool update_copy(VjVolume *v, const VjVolumeOpen *how)
+{
+    if (!only_reads(how)) {
+        vj_superblock_record_update(v);
+    }
+    return true;
+}
+
 static bool open_engines(VjVolume *v, const VjVolumeOpen *how, int dir_fd, GError **error)
 {
     g_autofree char *meta_path = g_build_filename(how->source, "meta", NULL);
     g_autofree char *store_path = g_build_filename(how->source, "objects", NULL);
-    VJ_AUTO_FD meta_fd =
-        vj_volume_open_sub_dir(dir_fd, how->source, "meta", false, error);
+    VJ_AUTO_FD meta_fd = open_meta_dir(dir_fd, how->source, error);
     VJ_AUTO_FD store_fd = -1;
     VjMetaPlace meta_place = {.dir_fd = meta_fd,
                               .path = meta_path,
@@ -399,7 +422,7 @@ static bool open_engines(VjVolume *v, const VjVolumeOpen *how, int dir_fd, GErro
            (!how->repair ||
             (vj_volume_record_mend(v->meta, v->super.uuid, &v->record_mended, error) &&
              vj_volume_record_check(v->meta, v->super.uuid, meta_path, error))) &&
-           wrap_all(v, how, error);
+           update_copy(v, how) && wrap_all(v, how, error);
 }
 
 static void on_pressure(void *opaque)
@@ -545,17 +568,25 @@ bool vj_volume_examine(const char *source, int64_t lock_wait_us, VjMetaFlaw *say
     if (dir_fd < 0 || !vj_volume_read_superblock(dir_fd, source, &super, error)) {
         return false;
     }
-    if (vj_source_lock(dir_fd, source, true, lock_wait_us, &lock_fd, error)) {
-        meta_fd = vj_volume_open_sub_dir(dir_fd, source, "meta", false, error);
+    if (!vj_source_lock(dir_fd, source, lock_wait_us, &lock_fd, error)) {
+        vj_superblock_clear(&super);
+        return false;
     }
-    if (meta_fd >= 0) {
+    meta_fd = openat(dir_fd, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    r = meta_fd < 0 ? -errno : 0;
+    if (r == 0) {
         VjMetaPlace place = {.dir_fd = meta_fd, .path = meta_path, .read_only = true};
 
         r = vj_meta_examine(super.meta, &place, -1, say, opaque, out);
     }
+    if (r == -ENOENT) {
+        out->flaws = 1;
+        say(opaque,
+            meta_fd < 0 ? "the directory that it was in is missing" : "it is missing");
+        r = 0;
+    }
     vj_superblock_clear(&super);
-    return meta_fd >= 0 &&
-           (r == 0 || r == -EOPNOTSUPP || vj_error_set_errno(error, -r, "%s", meta_path));
+    return r == 0 || r == -EOPNOTSUPP || vj_error_set_errno(error, -r, "%s", meta_path);
 }
 
 bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
@@ -577,12 +608,14 @@ bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
         }
     }
     if (!vj_volume_read_superblock(dir_fd, how->source, &v->super, error) ||
-        !vj_source_lock(dir_fd, how->source, v->read_only, how->lock_wait_us, &v->lock_fd,
-                        error) ||
+        !vj_source_lock(dir_fd, how->source, how->lock_wait_us, &v->lock_fd, error) ||
         !vj_in_use_check_restore(how, dir_fd, error) ||
         !open_engines(v, how, dir_fd, error) || !start(v, how, error)) {
         (void)!teardown(v, -EIO); /* the first error is the one to tell */
         return false;
+    }
+    if (!v->read_only) {
+        vj_source_close_to_others(dir_fd, how->source);
     }
     *out = v;
     return true;

@@ -66,7 +66,7 @@ static void mode_reset(VjInode *inode)
 
 static int objects_set(const VjFs *fs, VjInode *inode, const char *value)
 {
-    return vj_volume_sizes_set(fs->volume, inode, value);
+    return vj_volume_sizes_set(fs->volume, inode, value, NULL) ? 0 : -EINVAL;
 }
 
 static char *objects_get(const VjFs *fs, const VjInode *inode)

@@ -36,7 +36,6 @@ typedef enum Kind {
     STORE,     /* objects/ */
     STORE_TAG, /* objects/format */
     CONF,      /* varjfs.conf */
-    LOCK,      /* varjfs.lock */
     META_DIR,  /* meta/ */
 } Kind;
 
@@ -58,8 +57,6 @@ static bool is_of(const Kept *k, Kind kind)
         return strcmp(k->path, "objects/format") == 0;
     case CONF:
         return strcmp(k->path, "varjfs.conf") == 0;
-    case LOCK:
-        return strcmp(k->path, "varjfs.lock") == 0;
     default:
         return strcmp(k->path, "meta") == 0;
     }
@@ -182,9 +179,6 @@ static void hit_kind(const Tree *t, const Class *c, const Kept *k, uint64_t at, 
     case CONF:
     case META_DIR:
         h->refusable = h->beyond = c->how != NO_MODE && c->how != EXTRA;
-        break;
-    case LOCK:
-        h->refusable = h->beyond = c->how == AS_DIRECTORY || c->how == AS_FIFO;
         break;
     }
 }
@@ -380,10 +374,6 @@ void stored_classes(GArray *classes)
         {"superblock-missing", CONF, MISSING},
         {"superblock-is-directory", CONF, AS_DIRECTORY},
         {"superblock-is-fifo", CONF, AS_FIFO},
-        {"lock-missing", LOCK, MISSING},
-        {"lock-lengthened", LOCK, LONG},
-        {"lock-is-directory", LOCK, AS_DIRECTORY},
-        {"lock-is-fifo", LOCK, AS_FIFO},
         {"meta-missing", META_DIR, MISSING},
         {"meta-is-file", META_DIR, AS_DIRECTORY},
     };

@@ -155,6 +155,16 @@ static Verdict fsck_n(Sweep *s, const char *when, bool may_refuse)
                                                                            : CLEAN;
 }
 
+static void mend_superblock(Sweep *s)
+{
+    g_autoptr(GError) error = NULL;
+    VjSuperblockState state;
+
+    if (!vj_volume_mend_superblock(s->tree->source, true, 0, say, s, &state, &error)) {
+        violation(s, "fsck -y: %s", error->message);
+    }
+}
+
 /* As fsck.varjfs -y. */
 static Verdict fsck_y(Sweep *s)
 {
@@ -162,6 +172,7 @@ static Verdict fsck_y(Sweep *s)
     VjVolume *v;
     int r = 0;
 
+    mend_superblock(s);
     if (!check_open(s, true, &v, "fsck -y", s->hit->beyond)) {
         return REFUSED;
     }
@@ -276,7 +287,7 @@ static bool mount_to_read(Sweep *s, bool after, View *view)
 
 static void unmount(Sweep *s)
 {
-    const char *arguments[] = {s->mount, NULL};
+    const char *arguments[] = {"-i", s->mount, NULL}; /* no helper of another build */
     g_autoptr(GError) error = NULL;
     bool foreign;
 
@@ -486,7 +497,7 @@ static void tell_crash(Sweep *s, int status)
 static void take_down(Sweep *s)
 {
     g_autofree char *line = g_strdup_printf(
-        "umount -f '%s' 2>/dev/null || umount -l '%s'", s->mount, s->mount);
+        "umount -i -f '%s' 2>/dev/null || umount -i -l '%s'", s->mount, s->mount);
 
     if (system(line) != 0) {
         printf("# nothing is mounted\n");

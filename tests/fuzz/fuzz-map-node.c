@@ -24,7 +24,7 @@ static void expect_sound(const VjMapImage *image)
             sums.stored_bytes += image->children[i].sums.stored_bytes;
         }
     }
-    g_assert(sums.bytes == image->sums.bytes && sums.bytes <= VJ_FILE_SIZE_MAX);
+    g_assert(sums.bytes == image->sums.bytes && sums.bytes <= VJ_FILE_SIZE_STORED_MAX);
     g_assert(sums.stored_bytes == image->sums.stored_bytes);
 }
 

@@ -31,7 +31,7 @@ static int choose_body(VjTxn *txn, void *opaque)
     inode.flags |= choice->has_transform ? VJ_INODE_TRANSFORM : 0;
     inode.transform = choice->transform;
     if (choice->objects != NULL &&
-        vj_volume_sizes_set(choice->v, &inode, choice->objects) == 0) {
+        vj_volume_sizes_set(choice->v, &inode, choice->objects, NULL)) {
         inode.flags |= VJ_INODE_OBJECTS;
     }
     return vj_inode_put(txn, &inode);

@@ -173,7 +173,6 @@ is "never" "$(checkpoints)" ""
 is "mkfs.varjfs takes it all away" "$(status_of mkfs.varjfs -f "$SOURCE"; ls "$SOURCE")" "0
 meta
 objects
-varjfs.conf
-varjfs.lock"
+varjfs.conf"
 
 tap_done

@@ -69,7 +69,7 @@ if [ "$(id -u)" = 0 ]; then
             sed 's/^ro,/rw,/')"
     check "writing again" touch "$MNT/file"
     check "umount.fuse.varjfs" umount.fuse.varjfs "$MNT"
-    check "SOURCE is free when it returns" flock -n "$SOURCE/varjfs.lock" true
+    check "SOURCE is free when it returns" flock -n "$SOURCE" true
     is "it unmounted" "$(mount_points_below "$T")" ""
 else
     umount_varjfs
@@ -121,14 +121,10 @@ for signal in TERM INT HUP; do
         $signal
 done
 
-# mount(8) looks for helpers in /sbin and for the daemon in its own PATH, whatever ours is.
-if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null && [ -x /sbin/mount.fuse ]; then
+# as-typed.sh has more of it.
+if can_own_namespace; then
     umount_varjfs
-    # shellcheck disable=SC2154 # tap.sh sets builddir
     cat >"$T/in-namespace" <<-END
-	mount -t tmpfs none /usr/local/bin || exit 1
-	printf '#!/bin/sh\nexec "%s/varjfs" "\$@"\n' "$builddir" >/usr/local/bin/varjfs
-	chmod +x /usr/local/bin/varjfs
 	echo "$SOURCE $MNT fuse.varjfs rw,noatime,nofail,_netdev,x-test.option 0 0" >"$T/fstab"
 	mount -T "$T/fstab" -a || exit 2
 	findmnt -no OPTIONS "$MNT" | grep -q noatime || exit 3
@@ -138,10 +134,10 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null && [ -x /sbin/mount.fuse ];
 	mount -o remount,rw "$MNT" && touch "$MNT/new" || exit 7
 	umount "$MNT" || exit 8
 	END
-    check "fstab, remount and umount by mount(8)" unshare -m sh "$T/in-namespace"
+    check "fstab, remount and umount by mount(8)" as_installed sh "$T/in-namespace"
     mount_varjfs
 else
-    skip "fstab, remount and umount by mount(8)" "needs root, unshare and /sbin/mount.fuse"
+    skip "fstab, remount and umount by mount(8)" "needs root and a mount namespace"
 fi
 
 # A relative path of a log is one from where varjfs was started.

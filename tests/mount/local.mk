@@ -18,7 +18,9 @@ MOUNT_TESTS += \
 	tests/mount/hostile-calls.sh \
 	tests/mount/hostile.sh \
 	tests/mount/meta-damage.sh \
+	tests/mount/mkfs-failures.sh \
 	tests/mount/mkfs-fsck.sh \
+	tests/mount/one-daemon.sh \
 	tests/mount/operators.sh \
 	tests/mount/posix.sh \
 	tests/mount/posix-options.sh \
@@ -27,6 +29,7 @@ MOUNT_TESTS += \
 	tests/mount/rwrite.sh \
 	tests/mount/scrub-resume.sh \
 	tests/mount/space-tools.sh \
+	tests/mount/superblock.sh \
 	tests/mount/transform-read.sh \
 	tests/mount/transform.sh \
 	tests/mount/user.sh \

@@ -40,7 +40,7 @@ is "an empty directory" "$(status_of mkfs.varjfs "$T/empty")" 0
 mkdir "$T/foreign"
 echo precious >"$T/foreign/file"
 is "foreign files are refused" "$(status_of mkfs.varjfs "$T/foreign")" 1
-is "nothing was made there" "$(find "$T/foreign" -mindepth 1 ! -name varjfs.lock)" \
+is "nothing was made there" "$(find "$T/foreign" -mindepth 1)" \
     "$T/foreign/file"
 is "with -f they stay" "$(status_of mkfs.varjfs --force "$T/foreign"; cat "$T/foreign/file")" "0
 precious"
@@ -91,6 +91,25 @@ is "fsck: no file system" "$(status_of fsck.varjfs -n "$T/a")" 8
 is "fsck: -y has nothing to do" "$(status_of fsck.varjfs -y "$T/new")" 0
 is "fsck: no SOURCE" "$(status_of fsck.varjfs -n)" 2
 is "fsck: an unknown switch" "$(status_of fsck.varjfs --colour "$T/new")" 2
+# fsck.varjfs -y has closed it in order.
+for switches in -a -p "-a -n"; do
+    # shellcheck disable=SC2086 # several
+    is "fsck $switches of what was closed in order" "$(status_of fsck.varjfs $switches "$T/new"; cat "$T/out")" "0
+$T/new: clean"
+done
+is "fsck -p -f looks" "$(status_of fsck.varjfs -pf "$T/new"; grep -c ' inodes, ' "$T/out")" "0
+1"
+is "fsck -p -y" "$(status_of fsck.varjfs -p -y "$T/new")" 2
+mv "$T/new/varjfs.clean" "$T/new/varjfs.inuse"
+mv "$T/new/objects/format" "$T/format"
+is "fsck -a: what it cannot look at" "$(status_of fsck.varjfs -a "$T/new")" 8
+mv "$T/format" "$T/new/objects/format"
+is "fsck -a after a crash" "$(status_of fsck.varjfs -a "$T/new")" 0
+mv "$T/new/varjfs.inuse" "$T/new/varjfs.clean"
+printf '%s %s fuse.varjfs defaults 0 2\n' "$T/new" "$T/mnt" >"$T/fstab"
+if command -v fsck >/dev/null; then
+    is "fsck -A -a with a pass number in fstab" "$(FSTAB_FILE=$T/fstab status_of fsck -A -a)" 0
+fi
 damage "$T/options/varjfs.conf"
 is "fsck: a damaged superblock" "$(status_of fsck.varjfs -n "$T/options")" 4
 

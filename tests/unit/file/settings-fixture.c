@@ -100,7 +100,7 @@ static int settings_body(VjTxn *txn, void *opaque)
         inode.flags |= VJ_INODE_TRANSFORM;
     }
     if (r == 0 && s->objects != NULL) {
-        r = vj_volume_sizes_set(s->v, &inode, s->objects);
+        assert_true(vj_volume_sizes_set(s->v, &inode, s->objects, NULL));
         inode.flags |= VJ_INODE_OBJECTS;
     }
     return r < 0 ? r : vj_inode_put(txn, &inode);

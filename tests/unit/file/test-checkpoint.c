@@ -18,23 +18,67 @@ static VjCheckpointEnd example(void)
     return end;
 }
 
-static void golden_end(void **state)
+static void expect_equal(const VjCheckpointEnd *a, const VjCheckpointEnd *b)
 {
-    VjCheckpointEnd end = example(), read;
+    assert_memory_equal(a->uuid, b->uuid, sizeof a->uuid);
+    assert_int_equal(a->made_s, b->made_s);
+    assert_int_equal(a->commit, b->commit);
+    assert_int_equal(a->image_bytes, b->image_bytes);
+    assert_int_equal(a->image_checksum, b->image_checksum);
+    assert_int_equal(a->conf_bytes, b->conf_bytes);
+}
+
+static void golden_record(const char *name, const VjCheckpointEnd *end)
+{
+    VjCheckpointEnd read;
     g_autoptr(GByteArray) bytes = NULL;
     VjCheckpointDisk disk;
 
-    (void)state;
-    vj_checkpoint_encode(&end, &disk);
-    golden_expect("checkpoint-end-v1.hex", vj_slice(&disk, sizeof disk));
-    bytes = golden_load("checkpoint-end-v1.hex");
+    vj_checkpoint_encode(end, &disk);
+    golden_expect(name, vj_slice(&disk, sizeof disk));
+    bytes = golden_load(name);
     memcpy(&disk, bytes->data, sizeof disk);
     assert_int_equal(vj_checkpoint_decode(&disk, &read), 0);
-    assert_memory_equal(&read, &end, sizeof end);
+    expect_equal(&read, end);
     for (size_t i = 0; i < sizeof disk * 8; i++) {
         ((uint8_t *)&disk)[i / 8] ^= (uint8_t)(1u << i % 8);
         assert_int_equal(vj_checkpoint_decode(&disk, &read), -EBADMSG);
         ((uint8_t *)&disk)[i / 8] ^= (uint8_t)(1u << i % 8);
+    }
+}
+
+static void golden_end(void **state)
+{
+    VjCheckpointEnd end = example();
+
+    (void)state;
+    golden_record("checkpoint-end-v1.hex", &end);
+    end.conf_bytes = 305;
+    golden_record("checkpoint-end-v2.hex", &end);
+}
+
+/* Each version with the lengths of the other, and one that is too large: under a right
+ * checksum. */
+static void wrong_end(void **state)
+{
+    static const struct {
+        uint32_t version, conf_bytes;
+    } wrong[] = {{1, 305}, {2, 0}, {3, 305}, {0, 0}, {2, VJ_SUPERBLOCK_MAX + 1}};
+    VjCheckpointEnd end = example(), read;
+    VjCheckpointDisk disk;
+
+    (void)state;
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+        uint32_t version = GUINT32_TO_LE(wrong[i].version);
+        uint32_t conf_bytes = GUINT32_TO_LE(wrong[i].conf_bytes);
+        uint64_t sum;
+
+        vj_checkpoint_encode(&end, &disk);
+        memcpy(disk.version, &version, sizeof version);
+        memcpy(disk.conf_bytes, &conf_bytes, sizeof conf_bytes);
+        sum = GUINT64_TO_LE(vj_checksum64(&disk, offsetof(VjCheckpointDisk, checksum)));
+        memcpy(disk.checksum, &sum, sizeof sum);
+        assert_int_equal(vj_checkpoint_decode(&disk, &read), -EBADMSG);
     }
 }
 
@@ -71,6 +115,7 @@ static void image_sum(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(golden_end),
+    cmocka_unit_test(wrong_end),
     cmocka_unit_test(image_sum),
 };
 

@@ -250,7 +250,7 @@ static int sizes_body(VjTxn *txn, void *opaque)
     int r = vj_inode_get(txn, s->ino, &inode);
 
     if (r == 0 && s->text != NULL) {
-        r = vj_volume_sizes_set(s->v, &inode, s->text);
+        r = vj_volume_sizes_set(s->v, &inode, s->text, NULL) ? 0 : -EINVAL;
     } else {
         inode.object_min = inode.object_max = 0;
         inode.object_avg = 1;

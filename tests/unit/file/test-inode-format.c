@@ -167,6 +167,9 @@ static void inode_records(void **state)
     expect_golden(m, &record, "inode-file-v1.hex", get_inode, &file);
     run(m, put_inode, &dir);
     expect_golden(m, &record, "inode-directory-v1.hex", get_inode, &dir);
+    dir.flags = VJ_INODE_CHATTR | VJ_INODE_TRANSFORM;
+    run(m, put_inode, &dir);
+    expect_golden(m, &record, "inode-flags-v1.hex", get_inode, &dir);
     assert_int_equal(vj_meta_close(m), 0);
 }
 
@@ -199,13 +202,16 @@ static void impossible_values(void **state)
     expect_refused(AT(height), VJ_MAP_HEIGHT_MAX + 1, false);
     expect_refused(AT(flags), 1 << 15, false);
     expect_refused(AT(flags), VJ_INODE_INHERITED(VJ_INODE_OBJECTS), false);
+    for (uint64_t bit = VJ_INODE_NOATIME << 1; bit <= UINT16_MAX; bit <<= 1) {
+        expect_refused(AT(flags), bit, false);
+    }
     expect_refused(AT(ino), INO + 1, false);
     expect_refused(AT(ctime_nsec), 1000000000, false);
     expect_refused(AT(parent), 1, false);
     expect_refused(AT(next_cookie), 3, false);
     expect_refused(AT(root_node), 0, false);
     expect_refused(AT(root_next_node), 0xa1a2a3a4, false); /* the root's own number */
-    expect_refused(AT(size), VJ_FILE_SIZE_MAX + 1, false);
+    expect_refused(AT(size), VJ_FILE_SIZE_STORED_MAX + 1, false);
     expect_refused(AT(size), 5, false);
     expect_refused(AT(reserved), 1, false);
     expect_refused(AT(parent), 0, true);
@@ -214,6 +220,34 @@ static void impossible_values(void **state)
     expect_refused(AT(next_cookie), (uint64_t)1 << 63, true);
     expect_refused(AT(mode), S_IFREG | 0644, true);
 #undef AT
+}
+
+/* What nobody could take away again: chattr(1) is for files and directories. */
+static void protected_kinds(void **state)
+{
+    static const mode_t kinds[] = {S_IFREG, S_IFDIR, S_IFLNK,  S_IFIFO,
+                                   S_IFCHR, S_IFBLK, S_IFSOCK, 0};
+
+    (void)state;
+    for (const mode_t *kind = kinds; *kind != 0; kind++) {
+        g_autoptr(GByteArray) bytes = golden_load(
+            *kind == S_IFDIR ? "inode-directory-v1.hex" : "inode-file-v1.hex");
+        VjInodeDisk *d = (VjInodeDisk *)(void *)bytes->data;
+        bool may = *kind == S_IFREG || *kind == S_IFDIR;
+        VjInode inode;
+
+        for (uint32_t bit = VJ_INODE_IMMUTABLE; bit <= VJ_INODE_NOATIME; bit <<= 1) {
+            bool is_protection = (bit & VJ_INODE_PROTECTED) != 0;
+
+            d->mode = GUINT32_TO_LE(*kind | 0644);
+            d->flags = GUINT16_TO_LE((uint16_t)bit);
+            d->checksum =
+                GUINT64_TO_LE(vj_checksum64(d, offsetof(VjInodeDisk, checksum)));
+            assert_int_equal(
+                vj_inode_decode(vj_slice(bytes->data, bytes->len), INO, &inode),
+                may || !is_protection ? 0 : -EBADMSG);
+        }
+    }
 }
 
 static void foreign_key(void **state)
@@ -417,10 +451,10 @@ static void inode_counter(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(inode_records),    cmocka_unit_test(impossible_values),
-    cmocka_unit_test(foreign_key),      cmocka_unit_test(inline_records),
-    cmocka_unit_test(fragment_records), cmocka_unit_test(orphan_records),
-    cmocka_unit_test(inode_counter),
+    cmocka_unit_test(inode_records),   cmocka_unit_test(impossible_values),
+    cmocka_unit_test(protected_kinds), cmocka_unit_test(foreign_key),
+    cmocka_unit_test(inline_records),  cmocka_unit_test(fragment_records),
+    cmocka_unit_test(orphan_records),  cmocka_unit_test(inode_counter),
 };
 
 VJ_TEST_MAIN(tests)

@@ -211,7 +211,7 @@ static void expect_leaf(VjEntry entry, int expected)
 static void entries_have_limits(void **state)
 {
     VjEntry object = {.kind = VJ_ENTRY_OBJECT, .id = 1, .length = 1};
-    VjEntry hole = {.kind = VJ_ENTRY_HOLE, .length = VJ_FILE_SIZE_MAX};
+    VjEntry hole = {.kind = VJ_ENTRY_HOLE, .length = VJ_FILE_SIZE_STORED_MAX};
     VjEntry e;
 
     (void)state;
@@ -238,11 +238,11 @@ static void sums_have_limits(void **state)
 
     (void)state;
     fill_inner(image);
-    image->children[0].sums.bytes = VJ_FILE_SIZE_MAX - 1;
+    image->children[0].sums.bytes = VJ_FILE_SIZE_STORED_MAX - 1;
     image->children[0].sums.stored_bytes = VJ_MAP_STORED_MAX;
     store(image, &s);
     assert_int_equal(decode(s.bytes, s.len, s.ino, s.node, image), 0);
-    assert_int_equal(image->sums.bytes, VJ_FILE_SIZE_MAX);
+    assert_int_equal(image->sums.bytes, VJ_FILE_SIZE_STORED_MAX);
     image->children[1].sums.bytes = 2;
     store(image, &s);
     assert_int_equal(decode(s.bytes, s.len, s.ino, s.node, image), -EBADMSG);

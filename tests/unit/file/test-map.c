@@ -539,7 +539,7 @@ static void holes_meet(void **state)
 
 static void limits(void **state)
 {
-    VjEntry hole = {.kind = VJ_ENTRY_HOLE, .length = VJ_FILE_SIZE_MAX};
+    VjEntry hole = {.kind = VJ_ENTRY_HOLE, .length = VJ_FILE_SIZE_STORED_MAX};
     VjEntry holes[2] = {hole, hole};
     g_autofree VjEntry *object = make_entries(1, 9);
     VjMapRoot before;
@@ -553,14 +553,14 @@ static void limits(void **state)
     before = f.op.root;
     assert_int_equal(replace(&f, 0, 0, object, 1), -EFBIG);
     assert_int_equal(replace(&f, 0, UINT64_MAX, object, 1), -EINVAL);
-    assert_int_equal(replace(&f, VJ_FILE_SIZE_MAX, 1, NULL, 0), -EINVAL);
+    assert_int_equal(replace(&f, VJ_FILE_SIZE_STORED_MAX, 1, NULL, 0), -EINVAL);
     assert_int_equal(replace(&f, 0, 0, NULL, 0), 0);
     assert_int_equal(f.counts.puts[VJ_SPACE_NODE], 0);
     assert_int_equal(replace(&f, 5, 0, NULL, 0), -EINVAL);
     assert_int_equal(replace(&f, 0, 5, NULL, 0), -EINVAL);
     assert_int_equal(replace(&f, 5, 2 * MEAN, object, 1), -EINVAL);
     assert_memory_equal(&before, &f.op.root, sizeof before);
-    assert_int_equal(replace(&f, 0, VJ_FILE_SIZE_MAX, object, 1), 0);
+    assert_int_equal(replace(&f, 0, VJ_FILE_SIZE_STORED_MAX, object, 1), 0);
     assert_int_equal(f.op.removed->len, 1);
     expect_sound(&f, 1);
     fixture_clear(&f);

@@ -76,7 +76,7 @@ static void golden_superblock_of_gear(void **state)
     vj_superblock_clear(&s);
 }
 
-/* Each byte flipped, each prefix: refused. */
+/* Each bit flipped, each prefix: refused. */
 static void damaged_superblock(void **state)
 {
     size_t len;
@@ -84,12 +84,14 @@ static void damaged_superblock(void **state)
     VjSuperblock s;
 
     (void)state;
-    for (size_t i = 0; i < len; i++) {
-        char right = text[i];
+    for (size_t i = 0; i < 8 * len; i++) {
+        char right = text[i / 8];
 
-        text[i] ^= 1;
-        assert_false(vj_superblock_parse(text, len, &s, NULL));
-        text[i] = right;
+        text[i / 8] ^= (char)(1 << i % 8);
+        if (vj_superblock_parse(text, len, &s, NULL)) {
+            fail_msg("bit %zu: it is taken:\n%s", i, text);
+        }
+        text[i / 8] = right;
     }
     while (len-- > 0) {
         text[len] = '\0';
@@ -232,6 +234,70 @@ static void volume_record(void **state)
     assert_int_equal(vj_meta_close(m), 0);
 }
 
+static int copy_put(VjTxn *txn, void *opaque)
+{
+    return vj_superblock_record_put(txn, opaque);
+}
+
+static int copy_get(VjTxn *txn, void *opaque)
+{
+    return vj_superblock_record_get(txn, opaque);
+}
+
+static int copy_raw_get(VjTxn *txn, void *opaque)
+{
+    Raw *raw = opaque;
+    VjSlice value;
+    int r = vj_txn_get(txn, VJ_SPACE_SYSTEM,
+                       vj_slice(VJ_SUPERBLOCK_KEY, strlen(VJ_SUPERBLOCK_KEY)), &value);
+
+    g_byte_array_set_size(raw->bytes, 0);
+    if (r == 0) {
+        g_byte_array_append(raw->bytes, value.data, (guint)value.len);
+    }
+    return r;
+}
+
+static int copy_raw_put(VjTxn *txn, void *opaque)
+{
+    const Raw *raw = opaque;
+
+    return vj_txn_put(txn, VJ_SPACE_SYSTEM,
+                      vj_slice(VJ_SUPERBLOCK_KEY, strlen(VJ_SUPERBLOCK_KEY)),
+                      vj_slice(raw->bytes->data, raw->bytes->len));
+}
+
+static void copy_record(void **state)
+{
+    size_t len;
+    g_autofree char *text = golden_text(&len), *again = NULL;
+    VjMeta *m = mem_meta_new();
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    Raw raw = {bytes};
+
+    (void)state;
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_get, &again), -ENOENT);
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_put, text), 0);
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_get, &again), 0);
+    assert_string_equal(again, text);
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_raw_get, &raw), 0);
+    golden_expect("superblock-v1.hex", vj_slice(bytes->data, bytes->len));
+    g_clear_pointer(&again, g_free);
+    for (guint i = 0; i < bytes->len; i++) {
+        bytes->data[i] ^= 0x10;
+        assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_raw_put, &raw), 0);
+        assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_get, &again), -EBADMSG);
+        assert_null(again);
+        bytes->data[i] ^= 0x10;
+    }
+    for (guint keep = 0; keep < 20; keep++) {
+        g_byte_array_set_size(bytes, 19 - keep);
+        assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_raw_put, &raw), 0);
+        assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_get, &again), -EBADMSG);
+    }
+    assert_int_equal(vj_meta_close(m), 0);
+}
+
 static char *make_volume(void)
 {
     char *dir = vj_test_make_dir();
@@ -289,10 +355,11 @@ static void parts_of_two_volumes(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(golden_superblock),   cmocka_unit_test(golden_superblock_of_gear),
-    cmocka_unit_test(damaged_superblock),  cmocka_unit_test(impossible_superblock),
-    cmocka_unit_test(harmless_superblock), cmocka_unit_test(newer_superblock),
-    cmocka_unit_test(volume_record),       cmocka_unit_test(parts_of_two_volumes),
+    cmocka_unit_test(golden_superblock),    cmocka_unit_test(golden_superblock_of_gear),
+    cmocka_unit_test(damaged_superblock),   cmocka_unit_test(impossible_superblock),
+    cmocka_unit_test(harmless_superblock),  cmocka_unit_test(newer_superblock),
+    cmocka_unit_test(volume_record),        cmocka_unit_test(copy_record),
+    cmocka_unit_test(parts_of_two_volumes),
 };
 
 VJ_TEST_MAIN(tests)
