@@ -1,16 +1,29 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * mount-table.c - /proc/self/mountinfo, of which two words a line are looked at
+ * mount-table.c - /proc/PID/mountinfo, of which five words a line are looked at
  *
- * Field 5 is the mount point; behind " - " come type and device.  Both are written with
- * octal escapes.
+ * Field 3 is the device, 5 the mount point, 6 the options of the mount; behind " - " come
+ * type, source and the options of the file system.  Blanks are written as octal escapes.
  */
 #include "cmd/mount-table.h"
 
+#include <unistd.h>
+
 #define TYPE "fuse.varjfs"
 
-/* True for a line about a varjfs; both are owned. */
-static bool line_parse(const char *line, char **mountpoint, char **source)
+enum { DEVICE = 2, MOUNTPOINT = 4, OPTIONS = 5, FRONT_WORDS };
+enum { SOURCE, SUPER_OPTIONS, BACK_WORDS };
+
+void vj_mount_entry_clear(VjMountEntry *e)
+{
+    g_clear_pointer(&e->mountpoint, g_free);
+    g_clear_pointer(&e->source, g_free);
+    g_clear_pointer(&e->device, g_free);
+    g_clear_pointer(&e->options, g_free);
+}
+
+/* True for a line about a varjfs. */
+static bool line_parse(const char *line, VjMountEntry *out)
 {
     const char *behind = strstr(line, " - " TYPE " ");
     g_auto(GStrv) front = NULL;
@@ -19,33 +32,34 @@ static bool line_parse(const char *line, char **mountpoint, char **source)
     if (behind == NULL) {
         return false;
     }
-    front = g_strsplit(line, " ", 6);
-    back = g_strsplit(behind + strlen(" - " TYPE " "), " ", 2);
-    if (g_strv_length(front) < 5 || back[0] == NULL) {
+    front = g_strsplit(line, " ", FRONT_WORDS + 1);
+    back = g_strsplit(behind + strlen(" - " TYPE " "), " ", BACK_WORDS + 1);
+    if (g_strv_length(front) < FRONT_WORDS || g_strv_length(back) < BACK_WORDS) {
         return false;
     }
-    *mountpoint = g_strcompress(front[4]);
-    *source = g_strcompress(back[0]);
+    out->device = g_strdup(front[DEVICE]);
+    out->mountpoint = g_strcompress(front[MOUNTPOINT]);
+    out->source = g_strcompress(back[SOURCE]);
+    out->options = g_strconcat(front[OPTIONS], ",", back[SUPER_OPTIONS], NULL);
     return true;
 }
 
-typedef bool LineVisit(const char *mountpoint, const char *source, void *opaque);
+/* Returns whether to go on. */
+typedef bool EntryVisit(VjMountEntry *e, void *opaque);
 
-static void each_line(LineVisit *visit, void *opaque)
+static void each_entry(const char *table_path, EntryVisit *visit, void *opaque)
 {
     g_autofree char *table = NULL;
     g_auto(GStrv) lines = NULL;
 
-    if (!g_file_get_contents("/proc/self/mountinfo", &table, NULL, NULL)) {
+    if (!g_file_get_contents(table_path, &table, NULL, NULL)) {
         return;
     }
     lines = g_strsplit(table, "\n", -1);
     for (char **line = lines; *line != NULL; line++) {
-        g_autofree char *mountpoint = NULL;
-        g_autofree char *source = NULL;
+        g_auto(VjMountEntry) e = {NULL};
 
-        if (line_parse(*line, &mountpoint, &source) &&
-            !visit(mountpoint, source, opaque)) {
+        if (line_parse(*line, &e) && !visit(&e, opaque)) {
             return;
         }
     }
@@ -53,26 +67,38 @@ static void each_line(LineVisit *visit, void *opaque)
 
 typedef struct Search {
     const char *wanted;
-    char *source; /* owned */
+    const VjMountEntry *like;
+    VjMountEntry *entry; /* the last one found */
     bool found;
 } Search;
 
-static bool visit_source(const char *mountpoint, const char *source, void *opaque)
+static bool visit_source(VjMountEntry *e, void *opaque)
 {
     Search *s = opaque;
 
-    (void)mountpoint;
-    s->found = strcmp(source, s->wanted) == 0;
+    s->found = strcmp(e->source, s->wanted) == 0;
     return !s->found;
 }
 
-static bool visit_mountpoint(const char *mountpoint, const char *source, void *opaque)
+/* The kernel gives the number of a device that is gone to the next one. */
+static bool visit_same(VjMountEntry *e, void *opaque)
 {
     Search *s = opaque;
 
-    if (strcmp(mountpoint, s->wanted) == 0) {
-        g_free(s->source);
-        s->source = g_strdup(source);
+    s->found = strcmp(e->device, s->like->device) == 0 &&
+               strcmp(e->source, s->like->source) == 0;
+    return !s->found;
+}
+
+static bool visit_mountpoint(VjMountEntry *e, void *opaque)
+{
+    Search *s = opaque;
+
+    if (strcmp(e->mountpoint, s->wanted) == 0) {
+        vj_mount_entry_clear(s->entry);
+        *s->entry = *e;
+        *e = (VjMountEntry){NULL};
+        s->found = true;
     }
     return true;
 }
@@ -81,14 +107,63 @@ bool vj_mount_table_has(const char *source)
 {
     Search s = {.wanted = source};
 
-    each_line(visit_source, &s);
+    each_entry("/proc/self/mountinfo", visit_source, &s);
     return s.found;
 }
 
-char *vj_mount_table_source(const char *mountpoint)
+bool vj_mount_table_find(const char *mountpoint, VjMountEntry *out)
 {
-    Search s = {.wanted = mountpoint};
+    Search s = {.wanted = mountpoint, .entry = out};
 
-    each_line(visit_mountpoint, &s);
-    return s.source;
+    *out = (VjMountEntry){NULL};
+    each_entry("/proc/self/mountinfo", visit_mountpoint, &s);
+    return s.found;
+}
+
+/* ---- other namespaces -------------------------------------------------------------- */
+
+/* The mount namespace of the process @name in /proc; "": it is not shown to us. */
+static char *namespace_of(const char *name)
+{
+    g_autofree char *path = g_build_filename("/proc", name, "ns/mnt", NULL);
+    char *link = g_file_read_link(path, NULL);
+
+    return link != NULL ? link : g_strdup("");
+}
+
+static bool shows(const char *name, const VjMountEntry *entry)
+{
+    g_autofree char *path = g_build_filename("/proc", name, "mountinfo", NULL);
+    Search s = {.like = entry};
+
+    each_entry(path, visit_same, &s);
+    return s.found;
+}
+
+static char *describe(const char *name)
+{
+    g_autofree char *path = g_build_filename("/proc", name, "comm", NULL);
+    g_autofree char *comm = NULL;
+
+    return g_file_get_contents(path, &comm, NULL, NULL)
+               ? g_strdup_printf("%s (%s)", name, g_strchomp(comm))
+               : g_strdup(name);
+}
+
+char *vj_mount_table_holder(const VjMountEntry *entry)
+{
+    g_autoptr(GHashTable) seen =
+        g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(GDir) processes = g_dir_open("/proc", 0, NULL);
+    const char *name;
+
+    g_hash_table_add(seen, namespace_of("self"));
+    g_hash_table_add(seen, g_strdup(""));
+    while (processes != NULL && (name = g_dir_read_name(processes)) != NULL) {
+        if (g_ascii_isdigit(name[0]) && g_hash_table_add(seen, namespace_of(name)) &&
+            shows(name, entry)) {
+            return describe(name);
+        }
+    }
+    return NULL;
 }

@@ -21,19 +21,24 @@
 #define LOOK_US ((int64_t)1000000)
 /* Another user's lock is waited for so long: he could hold it for ever. */
 #define FOREIGN_US ((int64_t)60 * 1000000)
+/* A process in another mount namespace that has it mounted may be on its way out. */
+#define ELSEWHERE_US ((int64_t)5 * 1000000)
+/* Whoever says -f has a store that hangs. */
+#define FORCE_US ((int64_t)10 * 1000000)
 #define EXIT_USAGE 2
 
 static void usage(void)
 {
-    printf("usage: umount.fuse.varjfs MOUNTPOINT [-flnrv]\n"
-           "\n"
-           "Unmounts a varjfs and waits until its daemon has written everything.\n"
-           "\n"
-           "  -f         by force: requests that wait are given up\n"
-           "  -l         lazily: detach, do not wait\n"
-           "  -n -r -v   as mount(8) passes them; nothing to do\n"
-           "  --help     this text\n"
-           "  --version  the version\n");
+    printf(
+        "usage: umount.fuse.varjfs MOUNTPOINT [-flnrv]\n"
+        "\n"
+        "Unmounts a varjfs and waits until its daemon has written everything.\n"
+        "\n"
+        "  -f         by force: requests that wait are given up; waits for 10 s at most\n"
+        "  -l         lazily: detach, do not wait\n"
+        "  -n -r -v   as mount(8) passes them; nothing to do\n"
+        "  --help     this text\n"
+        "  --version  the version\n");
 }
 
 /* As an ordinary user only fusermount3 may.  What it says is why. */
@@ -73,27 +78,53 @@ static bool unmount(const char *mountpoint, int flags, GError **error)
     return true;
 }
 
-/* Until the lock is free, or the next daemon has it: then ours let go before. */
-static bool wait_released(const char *source, GError **error)
+/*
+ * Why there is no sense in waiting for @was any longer; NULL: there is.  Owned.
+ * @waited_us: so far; @foreign: another user holds the lock.
+ */
+static char *why_give_up(const VjMountEntry *was, int64_t waited_us, bool foreign,
+                         int flags)
 {
-    int64_t foreign_until_us = vj_clock_mono_us() + FOREIGN_US;
+    g_autofree char *holder = NULL;
 
-    for (;;) {
+    if (foreign && waited_us >= FOREIGN_US) {
+        return g_strdup_printf("%s is locked by another user", was->source);
+    }
+    if ((flags & MNT_FORCE) && waited_us >= FORCE_US) {
+        return g_strdup_printf("its daemon is still at work in %s", was->source);
+    }
+    holder = waited_us >= ELSEWHERE_US ? vj_mount_table_holder(was) : NULL;
+    return holder == NULL
+               ? NULL
+               : g_strdup_printf("it stays mounted in another mount namespace, "
+                                 "which process %s has, and %s in use",
+                                 holder, was->source);
+}
+
+/* Until the lock is free, or the next daemon has it: then ours let go before. */
+static bool wait_released(const VjMountEntry *was, int flags, GError **error)
+{
+    int64_t since_us = vj_clock_mono_us();
+
+    while (!vj_mount_table_has(was->source)) {
         g_autoptr(GError) local = NULL;
+        g_autofree char *why = NULL;
         bool foreign;
 
-        if (vj_volume_wait_released(source, LOOK_US, &foreign, &local)) {
+        if (vj_volume_wait_released(was->source, LOOK_US, &foreign, &local)) {
             return true;
         }
-        if (local->code != ETIMEDOUT ||
-            (foreign && vj_clock_mono_us() >= foreign_until_us)) {
+        if (local->code != ETIMEDOUT) {
             g_propagate_error(error, g_steal_pointer(&local));
             return false;
         }
-        if (vj_mount_table_has(source)) {
-            return true;
+        why = why_give_up(was, vj_clock_mono_us() - since_us, foreign, flags);
+        if (why != NULL) {
+            return vj_error_set(error, EBUSY, "%s: unmounted, but %s", was->mountpoint,
+                                why);
         }
     }
+    return true;
 }
 
 static int usage_error(const char *why)
@@ -106,7 +137,7 @@ static int usage_error(const char *why)
 int main(int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
-    g_autofree char *source = NULL;
+    g_auto(VjMountEntry) was = {NULL};
     char mountpoint[PATH_MAX];
     int flags = 0, option;
 
@@ -142,10 +173,10 @@ int main(int argc, char **argv)
         /* The daemon may be dead: its mount point cannot be looked at. */
         g_strlcpy(mountpoint, argv[optind], sizeof mountpoint);
     }
-    source = vj_mount_table_source(mountpoint);
+    (void)vj_mount_table_find(mountpoint, &was);
     if (!unmount(mountpoint, flags, &error) ||
-        (source != NULL && !(flags & MNT_DETACH) && !vj_mount_table_has(source) &&
-         !wait_released(source, &error))) {
+        (was.source != NULL && !(flags & MNT_DETACH) &&
+         !wait_released(&was, flags, &error))) {
         vj_complain("umount.fuse.varjfs", "%s", error->message);
         return EXIT_FAILURE;
     }

@@ -62,6 +62,7 @@ static const VjOptSpec mount_options[] = {
      .help = "threads that hash and store (default: one a CPU)"},
     {.name = "transform",
      .type = VJ_OPT_STRING,
+     .choices = "none|xor|rle|lz4|zstd",
      .help = "transformation of new files where the directory has none of its own"},
     {.name = "check",
      .type = VJ_OPT_CHOICE,
@@ -115,9 +116,8 @@ static const char *const noise_options[] = {
 };
 
 static const char *const noise_prefixes[] = {
-    "x-",        "X-",       "comment=",  "uhelper=", "helper=",
-    "fsname=",   "subtype=", "max_read=", "user_id=", /* the last: remount repeats mountinfo */
-    "group_id=", "blksize=", NULL,
+    "x-",       "X-",        "comment=", "uhelper=",  "helper=",  "fsname=",
+    "subtype=", "max_read=", "user_id=", "group_id=", "blksize=", NULL,
 };
 
 static bool in_list(const char *const *list, const char *word)
@@ -144,6 +144,7 @@ typedef struct Command {
     char *source;     /* absolute */
     char *mountpoint; /* absolute, or /dev/fd/N */
     bool foreground, debug, remount;
+    bool is_repeated; /* the options begin as mountinfo's, as mount(8)'s for remount do */
     VjOpts *opts;
     GString *passed; /* options for libfuse */
     int ready_fd;    /* the parent waits on it; -1: none */
@@ -188,6 +189,7 @@ static bool option_set(Command *c, const char *word, GError **error)
         c->remount = true;
         return true;
     }
+    c->is_repeated |= g_str_has_prefix(word, "user_id=");
     if (in_list(noise_options, word) || has_noise_prefix(word)) {
         return true;
     }
@@ -362,6 +364,11 @@ static void lift_limit(int resource)
     (void)setrlimit(resource, &limit);
 }
 
+static bool is_confined(const Command *c)
+{
+    return strcmp(vj_opts_string(c->opts, "sandbox"), "off") != 0;
+}
+
 /*
  * What the daemon itself opens from now on lies below SOURCE.  Before it reads anything there:
  * somebody else may have written it.
@@ -371,7 +378,7 @@ static void enter_sandbox(const Command *c)
     g_autofree char *test_dir = vj_front_test_directory();
     VJ_AUTO_FD test_fd = test_dir == NULL ? -1 : open(test_dir, O_PATH | O_CLOEXEC);
 
-    if (strcmp(vj_opts_string(c->opts, "sandbox"), "off") != 0) {
+    if (is_confined(c)) {
         vj_confine(c->source_fd, c->owners, test_fd);
     }
 }
@@ -379,7 +386,8 @@ static void enter_sandbox(const Command *c)
 /* Root's word counts for what root wrote. */
 static bool start_guard(Command *c, GError **error)
 {
-    VjMountPlan plan = {.source = c->source, .mountpoint = c->mountpoint};
+    VjMountPlan plan = {
+        .source = c->source, .mountpoint = c->mountpoint, .is_confined = is_confined(c)};
     bool distrusted = geteuid() == 0 && c->owners.others_may_write &&
                       (vj_mount_flags(c->passed->str, MS_NOSUID | MS_NODEV) &
                        (MS_NOSUID | MS_NODEV)) != (MS_NOSUID | MS_NODEV);
@@ -522,15 +530,29 @@ static int run_in_background(Command *c)
 
 /* ---- remount ------------------------------------------------------------------------ */
 
-/* The kernel's part is all there is: a read-only mount sends no changes. */
+/*
+ * The kernel's part is all there is: a read-only mount sends no changes.
+ *
+ * mount(2) wants all flags, and who asks says only what is to change.  But where mount(8)
+ * repeats what is in force, a flag that it left out is one that it was asked to take
+ * away.
+ */
 static int remount(const Command *c)
 {
-    unsigned long wanted = vj_mount_flags(c->passed->str, MS_REMOUNT);
+    g_auto(VjMountEntry) entry = {NULL};
+    unsigned long before, wanted;
 
-    if (vj_opts_flag(c->opts, "ro")) {
-        wanted |= MS_RDONLY;
+    if (!vj_mount_table_find(c->mountpoint, &entry)) {
+        vj_complain("varjfs", "%s: cannot remount: no varjfs is mounted there",
+                    c->mountpoint);
+        return EXIT_FAILURE;
     }
-    if (mount(c->source, c->mountpoint, NULL, wanted, NULL) < 0) {
+    before = vj_mount_flags(entry.options, 0);
+    wanted = vj_mount_flags(c->passed->str, c->is_repeated ? 0 : before);
+    if ((before & MS_NOATIME) && !(wanted & MS_NOATIME)) {
+        wanted |= MS_RELATIME; /* without any such flag the kernel keeps those in force */
+    }
+    if (mount(c->source, c->mountpoint, NULL, MS_REMOUNT | wanted, NULL) < 0) {
         vj_complain("varjfs", "%s: cannot remount: %s", c->mountpoint, g_strerror(errno));
         return EXIT_FAILURE;
     }

@@ -21,6 +21,7 @@ typedef struct VjMountPlan {
     const char *source;     /* shown as the device; absolute */
     const char *mountpoint; /* absolute, or /dev/fd/N of a mount made by somebody else */
     const char *options; /* "a,b,…" as mount(8) has them, allow_other, auto_unmount */
+    bool is_confined;    /* the guard makes few system calls once it has mounted */
 } VjMountPlan;
 
 typedef struct VjFrontConfig {

@@ -18,6 +18,11 @@
  * The open abort file belongs to this one connection: once that has ended, writing to it does
  * nothing, whoever got its number next.
  *
+ * Once it has mounted, it can make the system calls of guard-calls.c alone.  Not where
+ * fusermount3 has: without privileges of its own a process gets a filter only with
+ * no_new_privs, and fusermount3, which is to unmount as well, would then be no more than
+ * the user.
+ *
  * The end of the pipe would not tell of a kill: the waiting thread keeps the daemon's side of
  * it open as well.
  */
@@ -38,11 +43,12 @@
 #define FUSECTL "/sys/fs/fuse/connections"
 /* What the kernel sends the guard when the daemon's main thread is dead. */
 #define DEATH_SIGNAL SIGUSR1
-/* Descriptors of the guard. */
+/* Descriptors of the guard.  That of signals takes no bytes: what is for stderr is lost
+ * there. */
 enum {
     GUARD_IN,
-    GUARD_SIGNAL,
     GUARD_OUT,
+    GUARD_SIGNAL,
     GUARD_ABORT,
     GUARD_FUSE,
     GUARD_COMM,
@@ -79,6 +85,8 @@ typedef struct Guard {
     dev_t dev;       /* of the mount; 0: none yet, or somebody else made it */
     bool is_mounted; /* the one mount was ordered */
     bool is_watched; /* and so was the one connection */
+    bool by_helper;  /* fusermount3 has mounted, and is to unmount */
+    bool is_listed;  /* umount(8) knows of it */
     pid_t syncing;   /* child; 0: none */
 } Guard;
 
@@ -134,10 +142,34 @@ static int begin_sync(Guard *g)
 }
 
 /* Where no privileges, and no program that has them, are needed any more. */
-static void drop_privileges(VjSandboxKeep keep)
+static void drop_privileges(const Guard *g, VjSandboxKeep keep)
 {
     vj_sandbox_drop_capabilities(keep);
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (g->plan.is_confined) {
+        vj_guard_confine();
+    }
+}
+
+/* A mount without it is as good, but for its end. */
+static void list(Guard *g, VjMounted *out)
+{
+    int r = geteuid() == 0 ? vj_utab_add(g->plan.mountpoint) : 0;
+
+    g->is_listed = r == 0;
+    if (r < 0) {
+        g_snprintf(out->text, sizeof out->text,
+                   "umount(8) will not wait for the daemon: /run/mount/utab: %s",
+                   g_strerror(-r));
+    }
+}
+
+/* What stays makes umount(8) look at the mount table, no more. */
+static void unlist(const Guard *g)
+{
+    if (g->is_listed && vj_utab_remove(g->plan.mountpoint) < 0) {
+        vj_trace(front, "/run/mount/utab keeps %s", g->plan.mountpoint);
+    }
 }
 
 static void mount_once(Guard *g, VjMounted *out)
@@ -152,8 +184,10 @@ static void mount_once(Guard *g, VjMounted *out)
     close_number(GUARD_FUSE);
     close_number(GUARD_COMM);
     g->dev = out->dev;
+    g->by_helper = out->by_helper;
     if (out->error == 0 && !out->by_helper) {
-        drop_privileges(VJ_SANDBOX_MOUNTS); /* no need of fusermount3 */
+        list(g, out);
+        drop_privileges(g, VJ_SANDBOX_MOUNTS); /* no need of fusermount3 */
     }
 }
 
@@ -168,8 +202,9 @@ static G_GNUC_NORETURN void daemon_died(const Guard *g)
     bool aborted = write(GUARD_ABORT, "1", 1) == 1;
 
     if (g->dev != 0 && vj_mount_has_word(g->plan.options, "auto_unmount")) {
-        vj_mounter_detach(&g->plan, g->dev, &out);
+        vj_mounter_detach(&g->plan, g->dev, g->by_helper, &out);
     }
+    unlist(g);
     _exit(aborted ? 0 : 1);
 }
 
@@ -184,6 +219,7 @@ static bool take_order(Guard *g)
     }
     switch (given.verb) {
     case VERB_LEAVE:
+        unlist(g);
         return false;
     case VERB_MOUNT:
         mount_once(g, &out);
@@ -201,7 +237,7 @@ static bool take_order(Guard *g)
         }
         break;
     case VERB_DETACH:
-        vj_mounter_detach(&g->plan, g->dev, &out);
+        vj_mounter_detach(&g->plan, g->dev, g->by_helper, &out);
         break;
     }
     return answer(&out);
@@ -250,9 +286,7 @@ static void guard_run(int fds[GUARD_FDS], pid_t daemon, const VjMountPlan *plan)
     Guard g = {.plan = *plan, .is_mounted = is_fd_path(plan->mountpoint)};
     sigset_t signals;
 
-    if (g.is_mounted) {
-        drop_privileges(VJ_SANDBOX_NONE); /* it is neither mounted nor detached by us */
-    }
+    vj_log_close(); /* its descriptor goes */
     /* What ends the daemon in an orderly way ends us through the pipe. */
     sigfillset(&signals);
     sigprocmask(SIG_SETMASK, &signals, NULL);
@@ -266,6 +300,10 @@ static void guard_run(int fds[GUARD_FDS], pid_t daemon, const VjMountPlan *plan)
     }
     prctl(PR_SET_NAME, "varjfs-guard");
     setsid();
+    if (g.is_mounted) {
+        drop_privileges(&g,
+                        VJ_SANDBOX_NONE); /* it is neither mounted nor detached by us */
+    }
     for (;;) {
         if (poll(polled, G_N_ELEMENTS(polled), -1) < 0) {
             continue;
@@ -445,6 +483,8 @@ int vj_guard_mount(VjGuard *g, GError **error)
         } else if (made.text[0] != '\0') {
             vj_log_info("%s: fusermount3: %s", g->mountpoint, made.text);
         }
+    } else if (made.error == 0 && made.text[0] != '\0') {
+        vj_log_info("%s: %s", g->mountpoint, made.text);
     }
     vj_fd_close(&g->comm_fd);
     if (made.error != 0) {

@@ -10,6 +10,7 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/front.c \
 	src/front/front.h \
 	src/front/gate.c \
+	src/front/guard-calls.c \
 	src/front/guard.c \
 	src/front/interrupt.c \
 	src/front/known.c \
@@ -18,4 +19,5 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/ops-ioctl.c \
 	src/front/ops.c \
 	src/front/ranges.c \
-	src/front/serve.c
+	src/front/serve.c \
+	src/front/utab.c

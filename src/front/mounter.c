@@ -305,7 +305,7 @@ int vj_mounter_sync(const VjMountPlan *plan, dev_t dev)
     return fd >= 0 && syncfs(fd) < 0 ? errno : 0;
 }
 
-void vj_mounter_detach(const VjMountPlan *plan, dev_t dev, VjMounted *out)
+void vj_mounter_detach(const VjMountPlan *plan, dev_t dev, bool by_helper, VjMounted *out)
 {
     char *argv[] = {
         (char *)"fusermount3",    (char *)"-u", (char *)"-q", (char *)"-z", (char *)"--",
@@ -316,13 +316,13 @@ void vj_mounter_detach(const VjMountPlan *plan, dev_t dev, VjMounted *out)
     if (fd < 0) {
         return; /* somebody else was quicker */
     }
+    if (by_helper) {
+        vj_fd_close(&fd);
+        run_fusermount(argv, -1, out);
+        return;
+    }
     g_snprintf(opened, sizeof opened, "/proc/self/fd/%d", fd);
     if (umount2(opened, MNT_DETACH) < 0) {
-        if (errno == EPERM) {
-            vj_fd_close(&fd);
-            run_fusermount(argv, -1, out);
-        } else {
-            fail(out, errno, g_strerror(errno));
-        }
+        fail(out, errno, g_strerror(errno));
     }
 }

@@ -45,16 +45,16 @@ FUZZ_MUTATIONS(400);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     const VjCaller who = {.uid = 1000, .gid = 1000, .pid = 7};
-    g_autofree char *source = NULL;
+    g_auto(VjMountEntry) entry = {NULL};
 
     fuzz_quiet();
     proc_text = vj_slice(data, len);
     (void)vj_caller_capable(&who, len % 64);
     (void)vj_caller_in_group(&who, (gid_t)len);
     (void)vj_mount_table_has("/srv/a b");
-    source = vj_mount_table_source("/mnt/a b");
-    if (source != NULL) {
-        g_assert(vj_mount_table_has(source));
+    if (vj_mount_table_find("/mnt/a b", &entry)) {
+        g_assert(vj_mount_table_has(entry.source));
+        g_assert(entry.device != NULL && entry.options != NULL);
     }
     try_name(data, len);
     return 0;

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A daemon that is killed while one of its threads waits in the kernel for a page that a WRITE
+"""A daemon that is killed while one of its threads waits in the kernel for a mapped page that a WRITE
 holds, which it has not answered: guard.py FILE DAEMON-PID
 
 Prints how the users of the file come back, and ends when all have.  Needs VJ_HOLD."""
 
 import errno
+import mmap
 import os
 import select
 import signal
@@ -37,10 +38,14 @@ def run(path, pid):
             ended.append(name + ": " + errno.errorcode[e.errno])
 
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
-    with Hold("write") as held:
-        threads = [later(user, "write", os.pwrite, fd, b"W" * 100, 10)]
+    os.pwrite(fd, b"0" * mmap.PAGESIZE, 0)
+    mapping = mmap.mmap(fd, mmap.PAGESIZE)
+    mapping[10:14] = b"mark"
+    with Hold("pages") as held:
+        # The kernel writes the page back, because the edit invalidates it, and waits for the answer.
+        threads = [later(user, "edit", edit, fd, 0, 0, b"!")]
         held.arrived()
-        threads.append(later(user, "edit", edit, fd, 0, 0, b"!"))
+        threads.append(later(user, "write", os.pwrite, fd, b"W" * 100, 10))
         for _ in range(6000):
             if waits_in_kernel(pid):
                 break

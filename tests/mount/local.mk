@@ -4,6 +4,7 @@
 #   tests_mount_thing_LDADD =
 
 MOUNT_TESTS += \
+	tests/mount/as-typed.sh \
 	tests/mount/attributes.sh \
 	tests/mount/cache.sh \
 	tests/mount/checkpoint.sh \

@@ -6,6 +6,9 @@
 UNIT_TESTS += tests/unit/front/test-gate
 tests_unit_front_test_gate_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/front/test-guard-calls
+tests_unit_front_test_guard_calls_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/front/test-known
 tests_unit_front_test_known_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 

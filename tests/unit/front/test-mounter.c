@@ -96,9 +96,9 @@ static void only_the_own_mount_is_detached(void **state)
     VjMounted out = {0};
 
     (void)state;
-    vj_mounter_detach(&plan, makedev(0, 78), &out);
+    vj_mounter_detach(&plan, makedev(0, 78), false, &out);
     assert_int_equal(unmounts, 0);
-    vj_mounter_detach(&plan, makedev(0, 77), &out);
+    vj_mounter_detach(&plan, makedev(0, 77), false, &out);
     assert_int_equal(unmounts, 1);
     assert_int_equal(out.error, 0);
 }
@@ -110,11 +110,11 @@ static void what_is_not_known_is_not_detached(void **state)
     (void)state;
     /* No mount of ours, and no answer what is there. */
     statx_errno = EIO;
-    vj_mounter_detach(&plan, 0, &out);
+    vj_mounter_detach(&plan, 0, false, &out);
     assert_int_equal(unmounts, 0);
     statx_errno = 0;
     device_minor = 0;
-    vj_mounter_detach(&plan, 0, &out);
+    vj_mounter_detach(&plan, 0, false, &out);
     assert_int_equal(unmounts, 0);
     assert_int_equal(vj_mounter_sync(&plan, 0), 0);
 }
