@@ -208,8 +208,9 @@ static void print_extent_json(char **fields, bool is_first)
             printf("%s\"%s\": %s", i > 0 ? ", " : "", map_names[i], value);
         }
     }
-    printf(", \"shared\": %s}",
-           g_ascii_strtoull(fields[7], NULL, 10) > 1 ? "true" : "false");
+    printf(", \"shared\": %s}", strcmp(fields[7], "-") == 0                 ? "null"
+                                : g_ascii_strtoull(fields[7], NULL, 10) > 1 ? "true"
+                                                                            : "false");
 }
 
 static void print_extent_text(char **fields, bool is_first)

@@ -169,7 +169,8 @@ static bool pair_line(void *opaque, char *line)
         return false;
     }
     if (p->ctl->format == VJ_CTL_JSON) {
-        g_autofree char *shown = vj_ctl_json_value(value);
+        g_autofree char *shown =
+            strcmp(value, "-") == 0 ? g_strdup("null") : vj_ctl_json_value(value);
 
         printf("%s\n  \"%s\": %s", p->pairs == 0 ? "{" : ",", line, shown);
     } else if (p->ctl->format == VJ_CTL_PROMETHEUS) {

@@ -403,6 +403,7 @@ struct VjFront {
     VjDelays delays;
     bool
         maps_direct_files; /* by INIT: a file that is opened past the page cache has mmap */
+    bool clears_privileges; /* by INIT: what a change takes away is for us to find out */
     gint short_of_threads; /* atomic; it stays so */
     gint syncs_here;       /* atomic: waits for durability in request threads */
 

@@ -501,6 +501,7 @@ static void ioctl_tend(const Argument *a)
 static void ioctl_text(const Argument *a)
 {
     g_autofree struct varjfs_text *io = g_new0(struct varjfs_text, 1);
+    VjCaller who;
     uint64_t cursor;
     size_t len = 0;
     int r;
@@ -521,7 +522,8 @@ static void ioctl_text(const Argument *a)
         return;
     }
     cursor = io->cursor;
-    r = vj_fs_text(front_of(a->req)->fs, a->ino, io->what, &cursor, io->text,
+    vj_front_caller(a->req, &who);
+    r = vj_fs_text(front_of(a->req)->fs, &who, a->ino, io->what, &cursor, io->text,
                    sizeof io->text, &len);
     if (r < 0) {
         fuse_reply_err(a->req, vj_front_errno(r));

@@ -233,6 +233,7 @@ static void front_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
                          fuse_ino_t new_parent, const char *new_name, unsigned int flags)
 {
     unsigned known = 0;
+    VjCaller who;
 
     if (flags & RENAME_NOREPLACE) {
         known |= VJ_RENAME_NOREPLACE;
@@ -240,12 +241,16 @@ static void front_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
     if (flags & RENAME_EXCHANGE) {
         known |= VJ_RENAME_EXCHANGE;
     }
-    if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+    if (flags & RENAME_WHITEOUT) {
+        known |= VJ_RENAME_WHITEOUT;
+    }
+    if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) {
         fuse_reply_err(req, EINVAL);
         return;
     }
-    reply_status(
-        req, vj_fs_rename(front_of(req)->fs, parent, name, new_parent, new_name, known));
+    vj_front_caller(req, &who);
+    reply_status(req, vj_fs_rename(front_of(req)->fs, &who, parent, name, new_parent,
+                                   new_name, known));
 }
 
 static void front_readlink(fuse_req_t req, fuse_ino_t ino)
@@ -329,7 +334,9 @@ static void front_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 }
 #endif
 
-static void setattr_decode(const struct stat *st, int to_set, VjSetattr *out)
+/* @checked: the kernel says who lacks CAP_FSETID, and a mode comes of chmod(2) alone. */
+static void setattr_decode(const struct stat *st, int to_set, bool checked,
+                           VjSetattr *out)
 {
     static const struct {
         int fuse;
@@ -354,10 +361,18 @@ static void setattr_decode(const struct stat *st, int to_set, VjSetattr *out)
             out->what |= bits[i].ours;
         }
     }
-    /* With HANDLE_KILLPRIV_V2 the kernel says no more than that before a file is changed. */
-    if (out->what == 0) {
-        out->what = VJ_SET_UNPRIVILEGED;
+    /*
+     * With HANDLE_KILLPRIV_V2 the kernel says with a size that the caller lacks
+     * CAP_FSETID (the bit has another name in libfuse), and nothing at all before other
+     * changes of what has privileges.
+     */
+    if (to_set & FUSE_SET_ATTR_KILL_SUID) {
+        out->what |= VJ_SET_UNPRIVILEGED;
     }
+    if (out->what == 0) {
+        out->what = VJ_SET_CHANGES;
+    }
+    out->what |= checked ? VJ_SET_CHECKED : 0;
     if (to_set & FUSE_SET_ATTR_ATIME_NOW) {
         out->atime.tv_nsec = UTIME_NOW;
     }
@@ -378,7 +393,7 @@ static void front_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int t
     int r;
 
     vj_front_caller(req, &who);
-    setattr_decode(st, to_set, &set);
+    setattr_decode(st, to_set, f->clears_privileges, &set);
     if (set.what & VJ_SET_SIZE) {
         vj_trace(front, "ino %" G_GUINT64_FORMAT ": size %" G_GUINT64_FORMAT,
                  (uint64_t)ino, set.size);
@@ -640,6 +655,7 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
     want(conn, FUSE_CAP_HANDLE_KILLPRIV, false);
 #ifdef HAVE_STRUCT_FUSE_FILE_INFO_KILL_SUIDGID
     want(conn, FUSE_CAP_HANDLE_KILLPRIV_V2, true);
+    f->clears_privileges = (conn->want & FUSE_CAP_HANDLE_KILLPRIV_V2) != 0;
 #endif
     want(conn, FUSE_CAP_ASYNC_READ, true);
     want(conn, FUSE_CAP_ASYNC_DIO, true);

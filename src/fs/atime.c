@@ -2,10 +2,10 @@
 /*
  * atime.c - when a file was last read, as relatime has it
  *
- * Reads that the kernel answers from its cache never arrive here; of the others the first one
- * after a change of the file, and the first one in a day, count.  The time is kept with the open
- * inode and committed when a handle goes, so that no reader waits for a transaction; a
- * crash may lose it.
+ * Reads that the kernel answers from its cache never arrive here; of the others the first
+ * one after a change of the file, and the first one in a day, count; none where chattr +A
+ * says so.  The time is kept with the open inode and committed when a handle goes, so
+ * that no reader waits for a transaction; a crash may lose it.
  */
 #include "fs/fs-private.h"
 
@@ -40,7 +40,7 @@ void vj_fs_note_read(VjHandle *h)
     /* A change from now on makes it old again. */
     g_atomic_int_set(&n->atime_is_new, 1);
     now = vj_clock_real();
-    if (!is_due(&attr.st, now)) {
+    if ((attr.flags & VJ_INODE_NOATIME) || !is_due(&attr.st, now)) {
         return;
     }
     vj_mutex_lock(&fs->lock);

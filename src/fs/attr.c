@@ -2,9 +2,9 @@
 /*
  * attr.c - what stat(2) shows, and chmod, chown, utimensat, truncate
  */
-#include <linux/capability.h>
-
 #include "fs/fs-private.h"
+
+#include <linux/capability.h>
 
 void vj_fs_attr(const VjInode *inode, VjAttr *out)
 {
@@ -30,6 +30,7 @@ void vj_fs_attr(const VjInode *inode, VjAttr *out)
         st->st_blocks = (blkcnt_t)((MIN(inode->size, 4096) + 511) / 512);
     }
     out->generation = inode->generation;
+    out->flags = inode->flags & VJ_INODE_CHATTR;
     out->dirty = inode->dirty;
 }
 
@@ -56,6 +57,11 @@ static mode_t set_id_bits(mode_t mode, bool member)
     return mode & (S_ISUID | ((mode & S_IXGRP) || !member ? S_ISGID : 0));
 }
 
+static bool member_matters(mode_t mode)
+{
+    return set_id_bits(mode, true) != set_id_bits(mode, false);
+}
+
 typedef struct SetOp {
     uint64_t ino;
     const VjSetattr *set;
@@ -70,6 +76,33 @@ static struct timespec time_to_set(struct timespec wanted, struct timespec now)
     return wanted.tv_nsec == UTIME_NOW ? now : wanted;
 }
 
+#define SET_VALUES (VJ_SET_MODE | VJ_SET_UID | VJ_SET_GID | VJ_SET_ATIME | VJ_SET_MTIME)
+
+/* Both times to now, as touch(1) does: that much may happen to what is append only. */
+static bool is_touch(const VjSetattr *set)
+{
+    return (set->what & SET_VALUES) == (VJ_SET_ATIME | VJ_SET_MTIME) &&
+           set->atime.tv_nsec == UTIME_NOW && set->mtime.tv_nsec == UTIME_NOW;
+}
+
+/* The mode that an older libfuse has the kernel set before a write, which may be an
+ * append. */
+static bool is_of_write(const VjInode *inode, const VjSetattr *set)
+{
+    mode_t bits = set_id_bits(inode->mode, true);
+
+    return (set->what & (SET_VALUES | VJ_SET_CHECKED)) == VJ_SET_MODE && bits != 0 &&
+           ((set->mode ^ inode->mode) & 07777) == bits;
+}
+
+static bool is_forbidden(const VjInode *inode, const VjSetattr *set)
+{
+    bool may_append =
+        (set->what & SET_VALUES) == 0 || is_touch(set) || is_of_write(inode, set);
+
+    return may_append ? vj_is_immutable(inode) : vj_is_protected(inode);
+}
+
 static int set_body(VjTxn *txn, void *opaque)
 {
     SetOp *op = opaque;
@@ -79,6 +112,9 @@ static int set_body(VjTxn *txn, void *opaque)
 
     if (r < 0) {
         return r;
+    }
+    if (is_forbidden(&inode, set)) {
+        return -EPERM;
     }
     if (op->clear || (set->what & (VJ_SET_UID | VJ_SET_GID))) {
         inode.mode &= ~set_id_bits(inode.mode, op->member);
@@ -91,8 +127,9 @@ static int set_body(VjTxn *txn, void *opaque)
     }
     if (set->what & VJ_SET_MODE) {
         inode.mode = (inode.mode & S_IFMT) | (set->mode & 07777);
-        /* For chmod(2) the kernel has looked, but for the mode after a write it has not. */
-        if (!op->member) {
+        /* For chmod(2) the kernel has looked; without VJ_SET_CHECKED this may come of a
+         * write. */
+        if (!op->member && !(set->what & VJ_SET_CHECKED)) {
             inode.mode &= ~(mode_t)S_ISGID;
         }
         r = vj_acl_chmod(txn, &inode);
@@ -118,12 +155,6 @@ static int set_body(VjTxn *txn, void *opaque)
     return vj_inode_put(txn, &inode);
 }
 
-/* Whoever is not in the file's group cannot have it set-gid. */
-static bool is_member(const VjCaller *who, gid_t gid)
-{
-    return vj_caller_in_group(who, gid) || vj_caller_capable(who, CAP_FSETID);
-}
-
 static int has_capability(VjFs *fs, uint64_t ino, bool *out)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
@@ -132,17 +163,31 @@ static int has_capability(VjFs *fs, uint64_t ino, bool *out)
     return r < 0 ? r : vj_xattr_exists(txn, ino, CAPABILITY_XATTR, out);
 }
 
-int vj_fs_clear_privileges_seen(VjFs *fs, const VjCaller *who, const VjInode *inode)
+/* What is known of whether the caller has CAP_FSETID and so keeps the set-id bits. */
+typedef enum Keeps {
+    KEEPS,       /* it has */
+    KEEPS_NOT,   /* it has not */
+    KEEPS_MAYBE, /* it may */
+    KEEPS_ELSE,  /* it has not, if there is no security.capability */
+} Keeps;
+
+static int clear_privileges(VjFs *fs, const VjCaller *who, const VjInode *inode,
+                            Keeps keeps)
 {
     static const VjSetattr nothing;
     SetOp op = {.ino = inode->ino, .set = &nothing};
-    int r = has_capability(fs, inode->ino, &op.capability);
+    int r =
+        vj_is_immutable(inode) ? -EPERM : has_capability(fs, inode->ino, &op.capability);
 
     if (r < 0) {
         return r;
     }
-    if ((inode->mode & (S_ISUID | S_ISGID)) && !vj_caller_capable(who, CAP_FSETID)) {
-        op.member = is_member(who, inode->gid);
+    if (keeps == KEEPS_ELSE) {
+        keeps = op.capability ? KEEPS_MAYBE : KEEPS_NOT;
+    }
+    if ((inode->mode & (S_ISUID | S_ISGID)) && keeps != KEEPS &&
+        (keeps == KEEPS_NOT || !vj_caller_capable(who, CAP_FSETID))) {
+        op.member = member_matters(inode->mode) && vj_caller_is_member(who, inode);
         op.clear = set_id_bits(inode->mode, op.member) != 0;
     }
     if (!op.clear && !op.capability) {
@@ -152,18 +197,38 @@ int vj_fs_clear_privileges_seen(VjFs *fs, const VjCaller *who, const VjInode *in
     return vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
 }
 
-int vj_fs_clear_privileges(VjFs *fs, const VjCaller *who, uint64_t ino)
+int vj_fs_clear_privileges_seen(VjFs *fs, const VjCaller *who, const VjInode *inode)
+{
+    return clear_privileges(fs, who, inode, KEEPS_MAYBE);
+}
+
+static int look_and_clear(VjFs *fs, const VjCaller *who, uint64_t ino, Keeps keeps)
 {
     VjInode inode;
     int r = vj_file_getattr(fs->volume, ino, &inode);
 
-    return r < 0 ? r : vj_fs_clear_privileges_seen(fs, who, &inode);
+    return r < 0 ? r : clear_privileges(fs, who, &inode, keeps);
+}
+
+int vj_fs_clear_privileges(VjFs *fs, const VjCaller *who, uint64_t ino)
+{
+    return look_and_clear(fs, who, ino, KEEPS_NOT);
+}
+
+static Keeps what_is_kept(unsigned what)
+{
+    return what & VJ_SET_UNPRIVILEGED ? KEEPS_NOT
+           : what & VJ_SET_CHANGES    ? KEEPS_ELSE
+           : what & VJ_SET_CHECKED    ? KEEPS
+                                      : KEEPS_MAYBE;
 }
 
 static int set_size(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
-                    uint64_t size)
+                    const VjSetattr *set)
 {
+    uint64_t size = set->size;
     g_autoptr(VjFile) file = NULL;
+    VjInode inode;
     int r;
 
     if (vj_volume_read_only(fs->volume)) {
@@ -172,7 +237,12 @@ static int set_size(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
     if (size > VJ_FILE_SIZE_MAX) {
         return -EFBIG;
     }
-    r = vj_fs_clear_privileges(fs, who, ino);
+    r = vj_file_getattr(fs->volume, ino, &inode);
+    if (r == 0) {
+        r = vj_is_protected(&inode)
+                ? -EPERM
+                : clear_privileges(fs, who, &inode, what_is_kept(set->what));
+    }
     if (r < 0) {
         return r;
     }
@@ -184,45 +254,46 @@ static int set_size(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
     return r < 0 ? r : vj_file_truncate(file, size);
 }
 
-/* Where set-gid is at stake; before the transaction, because it may have to read /proc. */
-static int look_up_member(VjFs *fs, const VjCaller *who, SetOp *op)
+/* Before the transaction, because times in memory are forgotten there, and because where
+ * set-gid is at stake it may have to read /proc. */
+static int look_first(VjFs *fs, const VjCaller *who, SetOp *op)
 {
     const VjSetattr *set = op->set;
-    bool asked = (set->what & VJ_SET_MODE) && (set->mode & S_ISGID);
+    bool asked = (set->what & VJ_SET_MODE) && (set->mode & S_ISGID) &&
+                 !(set->what & VJ_SET_CHECKED);
     VjInode inode;
-    int r;
+    int r = vj_file_getattr(fs->volume, op->ino, &inode);
 
     op->member = true;
-    if (!asked && !(set->what & (VJ_SET_UID | VJ_SET_GID))) {
-        return 0;
+    if (r < 0) {
+        return r;
     }
-    r = vj_file_getattr(fs->volume, op->ino, &inode);
-    if (r == 0 && (asked || (inode.mode & S_ISGID))) {
-        op->member = is_member(who, inode.gid);
+    if (is_forbidden(&inode, set)) {
+        return -EPERM;
     }
-    return r;
+    if (asked ||
+        ((set->what & (VJ_SET_UID | VJ_SET_GID)) && member_matters(inode.mode))) {
+        op->member = vj_caller_is_member(who, &inode);
+    }
+    return 0;
 }
 
 int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
                   const VjSetattr *set, VjAttr *out)
 {
     SetOp op = {.ino = ino, .set = set, .now = vj_clock_real()};
-    int r;
+    int r = 0;
 
     if (set->what & VJ_SET_SIZE) {
-        r = set_size(fs, who, ino, h, set->size);
-        if (r < 0) {
-            return r;
-        }
+        r = set_size(fs, who, ino, h, set);
+    } else if (set->what & (VJ_SET_UNPRIVILEGED | VJ_SET_CHANGES)) {
+        r = look_and_clear(fs, who, ino, what_is_kept(set->what));
     }
-    if (set->what & VJ_SET_UNPRIVILEGED) {
-        r = vj_fs_clear_privileges(fs, who, ino);
-        if (r < 0) {
-            return r;
-        }
+    if (r < 0) {
+        return r;
     }
-    if (set->what & ~(unsigned)(VJ_SET_SIZE | VJ_SET_UNPRIVILEGED)) {
-        r = look_up_member(fs, who, &op);
+    if (set->what & SET_VALUES) {
+        r = look_first(fs, who, &op);
         if (r < 0) {
             return r;
         }

@@ -17,10 +17,12 @@
 typedef struct VjNode {
     uint64_t ino;
     unsigned handles;
+    unsigned writers; /* of them: opened for writing */
     bool orphan;
     bool forgotten; /* orphans: nobody outside names it */
     bool was_read;  /* at atime, which is not committed yet */
     struct timespec atime;
+    gint protection;      /* atomic: VJ_INODE_PROTECTED as far as it is known (flags.c) */
     gint atime_is_new;    /* atomic: nothing changed since the last read */
     gint reads_forgotten; /* atomic: how often an atime was set that beats was_read */
 } VjNode;
@@ -91,8 +93,28 @@ void vj_fs_show_read(VjFs *fs, uint64_t ino, VjAttr *out);
 void vj_fs_forget_read(VjFs *fs, uint64_t ino);
 void vj_fs_settle_read(VjHandle *h);
 
+/* flags.c: what of @h's inode is protected; -EPERM unless it may be written to by @h
+ * (@appends: at the end), opened with @flags. */
+int vj_fs_protection(VjHandle *h, uint32_t *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_may_write(VjHandle *h, bool appends) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_may_open(VjHandle *h, int flags) G_GNUC_WARN_UNUSED_RESULT;
+/* Attributes and names of @inode cannot be changed; of a directory: no name in it may
+ * go. */
+static inline bool vj_is_protected(const VjInode *inode)
+{
+    return (inode->flags & VJ_INODE_PROTECTED) != 0;
+}
+/* Of a directory: no name may come. */
+static inline bool vj_is_immutable(const VjInode *inode)
+{
+    return (inode->flags & VJ_INODE_IMMUTABLE) != 0;
+}
+
 void vj_fs_attr(const VjInode *inode, VjAttr *out);
-/* As vj_fs_clear_privileges, by who has just looked at @inode. */
+/*
+ * As vj_fs_clear_privileges, by who has just looked at @inode, where nobody has said yet
+ * whether @who has CAP_FSETID.
+ */
 int vj_fs_clear_privileges_seen(VjFs *fs, const VjCaller *who,
                                 const VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_name_check(const char *name) G_GNUC_WARN_UNUSED_RESULT;
@@ -121,9 +143,19 @@ int vj_named_inode_get(VjTxn *txn, uint64_t ino, VjInode *out) G_GNUC_WARN_UNUSE
 /* A directory that names may be added to. */
 int vj_dir_get(VjTxn *txn, uint64_t ino, VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
 
-/* caller.c: look into /proc; no locks, no transaction.  @capability: CAP_*. */
+/* make.c: a whiteout for a name in @dir, in the caller's transaction; its name is the
+ * caller's business, and vj_fs_node_made() after the commit. */
+int vj_whiteout_make(VjTxn *txn, const VjFs *fs, const VjCaller *who, const VjInode *dir,
+                     struct timespec now, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * caller.c: look into /proc; no locks, no transaction.  Who cannot be looked up is not.
+ * capable: in the daemon's user namespace; @capability: CAP_*.  is_member: of the group
+ * of @inode, or of a user namespace that has owner and group of @inode, with CAP_FSETID
+ * there: who may have it set-gid, as the kernel sees it.
+ */
 bool vj_caller_capable(const VjCaller *who, unsigned capability);
-bool vj_caller_in_group(const VjCaller *who, gid_t gid);
+bool vj_caller_is_member(const VjCaller *who, const VjInode *inode);
 
 /* acl.c: in the caller's transaction; who changes the mode of @inode puts it. */
 bool vj_acl_is_name(const char *name);
@@ -158,10 +190,11 @@ const VjSetting *vj_setting_find(const char *name);
 char *vj_setting_text(const VjSetting *s, const VjFs *fs, const VjInode *inode);
 /* The names, with @prefix and a NUL each, of those that were set on @inode itself. */
 void vj_settings_list(const VjInode *inode, const char *prefix, GString *names);
-/* As setxattr(2) and removexattr(2).  -EINVAL the value means nothing; -EPERM neither file nor
- * directory; -EEXIST, -ENODATA. */
-int vj_setting_set(VjFs *fs, uint64_t ino, const VjSetting *s, const void *value,
-                   size_t len, int flags) G_GNUC_WARN_UNUSED_RESULT;
+/* As setxattr(2) and removexattr(2); @name without the prefix, for set.  -EINVAL the name
+ * or the value means nothing, and the log says why; -EPERM neither file nor directory;
+ * -EEXIST, -ENODATA. */
+int vj_setting_set(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name,
+                   const void *value, size_t len, int flags) G_GNUC_WARN_UNUSED_RESULT;
 int vj_setting_remove(VjFs *fs, uint64_t ino,
                       const VjSetting *s) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -187,6 +187,11 @@ void vj_fs_forgotten(VjFs *fs, uint64_t ino)
     }
 }
 
+static unsigned handle_writes(const VjHandle *h)
+{
+    return (h->flags & O_ACCMODE) != O_RDONLY;
+}
+
 int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags, VjHandle **out)
 {
     g_autoptr(VjFile) file = NULL;
@@ -212,6 +217,7 @@ int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags, VjHandle **out)
     n = node_get(fs, ino);
     before = node_counts(n);
     n->handles++;
+    n->writers += handle_writes(h);
     g_atomic_int_set(&n->atime_is_new, 0);
     h->node = n;
     node_count_again(fs, n, before);
@@ -242,6 +248,7 @@ void vj_fs_release(VjFs *fs, VjHandle *h)
     g_assert(n != NULL && n->handles > 0);
     before = node_counts(n);
     n->handles--;
+    n->writers -= handle_writes(h);
     node_count_again(fs, n, before);
     reap = node_settle(fs, n);
     vj_mutex_unlock(&fs->lock);

@@ -44,7 +44,8 @@ typedef struct VjAttr {
     struct stat st;
     struct timespec btime; /* when it was made */
     uint64_t generation;
-    bool dirty; /* written back later: st_blocks and the times may still change */
+    uint32_t flags; /* VJ_INODE_CHATTR */
+    bool dirty;     /* written back later: st_blocks and the times may still change */
 } VjAttr;
 
 /* True when somebody outside (the kernel) may still name @ino without a handle. */
@@ -86,14 +87,19 @@ int vj_fs_rmdir(VjFs *fs, uint64_t parent, const char *name) G_GNUC_WARN_UNUSED_
 
 #define VJ_RENAME_NOREPLACE (1u << 0)
 #define VJ_RENAME_EXCHANGE (1u << 1)
+#define VJ_RENAME_WHITEOUT (1u << 2)
 /*
  * vj_fs_rename - one step for every observer and across a crash
  *
  * Over an existing name it becomes durable not before the moved file's content as it is
- * now: that content is committed first (blocks).  -EINVAL: into itself; other @flags.
+ * now: that content is committed first (blocks).  With VJ_RENAME_WHITEOUT the old name
+ * does not go: it names a character device 0/0 of @who's from then on, which overlayfs
+ * takes for "not there".  -EINVAL: into itself; other @flags, or VJ_RENAME_EXCHANGE with
+ * another.
  */
-int vj_fs_rename(VjFs *fs, uint64_t parent, const char *name, uint64_t new_parent,
-                 const char *new_name, unsigned flags) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_rename(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
+                 uint64_t new_parent, const char *new_name,
+                 unsigned flags) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- attributes --------------------------------------------------------------------- */
 
@@ -106,7 +112,12 @@ enum {
     VJ_SET_SIZE = 1 << 3,
     VJ_SET_ATIME = 1 << 4,
     VJ_SET_MTIME = 1 << 5,
-    VJ_SET_UNPRIVILEGED = 1 << 6, /* vj_fs_clear_privileges */
+    VJ_SET_UNPRIVILEGED =
+        1 << 6,              /* vj_fs_clear_privileges: the caller has no CAP_FSETID */
+    VJ_SET_CHANGES = 1 << 7, /* it has none, or security.capability is set */
+    /* The kernel has looked: the caller may have this mode, and has CAP_FSETID unless it
+     * is said. */
+    VJ_SET_CHECKED = 1 << 8,
 };
 
 typedef struct VjSetattr {
@@ -123,13 +134,31 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
                   const VjSetattr *set, VjAttr *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * vj_fs_clear_privileges - what a change of content by @who takes away goes
+ * vj_fs_clear_privileges - what a change of content by @who, who has no CAP_FSETID, takes
+ * away goes
  *
- * Set-id bits, unless @who has CAP_FSETID, and security.capability.  Edits, truncation and
- * O_TRUNC do it themselves.
+ * Set-id bits and security.capability.  For those of whom the kernel says so.  Edits find
+ * out themselves whether @who has it, as does a change of size without VJ_SET_CHECKED;
+ * with that it takes the capability alone away unless VJ_SET_UNPRIVILEGED comes too.
+ * O_TRUNC takes all away, whoever opens.
  */
 int vj_fs_clear_privileges(VjFs *fs, const VjCaller *who,
                            uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * What chattr(1) shows and sets, VJ_INODE_CHATTR.  What VJ_INODE_IMMUTABLE and
+ * VJ_INODE_APPEND_ONLY forbid is -EPERM in all functions here.  set: of regular files and
+ * directories, by their owner or with CAP_FOWNER; a change of these two needs
+ * CAP_LINUX_IMMUTABLE.  @who NULL: that has been looked at.  -EPERM also for a change of
+ * another where VJ_INODE_IMMUTABLE stays; -EOPNOTSUPP other kinds of inodes, other
+ * @flags.
+ */
+int vj_fs_get_flags(VjFs *fs, uint64_t ino, uint32_t *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_set_flags(VjFs *fs, const VjCaller *who, uint64_t ino,
+                    uint32_t flags) G_GNUC_WARN_UNUSED_RESULT;
+/* Somebody has @ino open for writing: there may be mapped pages that wait to be
+ * written. */
+bool vj_fs_has_writers(VjFs *fs, uint64_t ino);
 
 int vj_fs_statfs(VjFs *fs, struct statvfs *out) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -259,8 +288,10 @@ typedef struct VjEdited {
  * Clears set-id bits as a write does.  -EBADF not open for writing; -EINVAL offset beyond
  * what a file can have; -EFBIG, -ENOSPC, -EIO.
  * The figures of @out are exact when nobody else changes the file's length during the call:
- * callers that need them keep others out.
+ * callers that need them keep others out.  _look: what it would do, as the file is now.
  */
+int vj_fs_replace_look(VjHandle *h, const VjEdit *edit,
+                       VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_replace(VjFs *fs, const VjCaller *who, VjHandle *h, const VjEdit *edit,
                   VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -271,7 +302,10 @@ int vj_fs_replace(VjFs *fs, const VjCaller *who, VjHandle *h, const VjEdit *edit
  * Clears set-id bits.  -EBUSY the content was changed since; -EINVAL src_len is 0 or not
  * below len, or what is to move is not in the file; else as vj_fs_replace.  @out: as of an
  * edit that replaces all of [offset, offset + len).
+ * _look: what it would do, but for -EBUSY.
  */
+int vj_fs_shift_look(VjHandle *h, const VjFileShift *shift,
+                     VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_shift(VjFs *fs, const VjCaller *who, VjHandle *h, const VjFileShift *shift,
                 VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
 /* The number for vj_fs_shift, and the size that belongs to it or is newer.  -EBADF, -EROFS. */
@@ -286,6 +320,8 @@ int vj_fs_change_count(VjHandle *h, uint64_t *change,
  */
 int vj_fs_stage_add(VjHandle *h, uint64_t *id, uint64_t offset, const void *src,
                     size_t len) G_GNUC_WARN_UNUSED_RESULT;
+/* 0: there is such a stage, of @len bytes; -EINVAL: of others; -ENOENT. */
+int vj_fs_stage_has(VjHandle *h, uint64_t id, uint64_t len) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_stage_drop(VjHandle *h, uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
 /* Ends the stage; @out is owned, and counts as staged no more. */
 int vj_fs_stage_take(VjHandle *h, uint64_t id, VjBuf **out) G_GNUC_WARN_UNUSED_RESULT;
@@ -313,11 +349,14 @@ int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name) G_GNUC_WARN_UNUS
 /*
  * vj_fs_text - one page of VARJFS_TEXT_* (include/varjfs/ioctl.h says what the lines are)
  *
+ * @who      root and who mounted see what depends on the files of others; -EPERM: of what
+ *           others see nothing is left
  * @cursor   where to go on; UINT64_MAX when this was the last page
  * @dst      whole lines, no NUL; @len their bytes
  */
-int vj_fs_text(VjFs *fs, uint64_t ino, unsigned what, uint64_t *cursor, char *dst,
-               size_t cap, size_t *len) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
+               uint64_t *cursor, char *dst, size_t cap,
+               size_t *len) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
  * vj_fs_tend - one step of VARJFS_TEND_* (include/varjfs/ioctl.h)

@@ -38,6 +38,11 @@ int vj_fs_open(VjFs *fs, const VjCaller *who, uint64_t ino, int flags, VjHandle 
     if (r < 0) {
         return r;
     }
+    r = vj_fs_may_open(h, flags);
+    if (r < 0) {
+        vj_fs_release(fs, h);
+        return r;
+    }
     if (flags & O_TRUNC) {
         r = vj_fs_clear_privileges(fs, who, ino);
         if (r == 0) {
@@ -137,6 +142,10 @@ static int write_to(VjHandle *h, uint64_t offset, void **block, const void *src,
     if (!append && (!vj_add_u64(offset, len, &end) || end > VJ_FILE_SIZE_MAX)) {
         return -EFBIG;
     }
+    r = vj_fs_may_write(h, append);
+    if (r < 0) {
+        return r;
+    }
     r = block != NULL
             ? vj_file_write_block(h->file, offset, block, src, len, append, &where)
             : vj_file_write(h->file, offset, src, len, append, &where);
@@ -194,10 +203,28 @@ static int fallocate_extend(VjHandle *h, uint64_t end)
     return vj_file_truncate(h->file, end);
 }
 
+/* Growing is all that may happen to what is append only, whoever opened it and when. */
+static int fallocate_allowed(VjHandle *h, int mode)
+{
+    uint32_t protection = 0;
+    int r = handle_may_write(h);
+
+    if (r == 0) {
+        r = vj_fs_protection(h, &protection);
+    }
+    if (r < 0) {
+        return r;
+    }
+    return (protection & VJ_INODE_IMMUTABLE) ||
+                   ((protection & VJ_INODE_APPEND_ONLY) && (mode & ~FALLOC_FL_KEEP_SIZE))
+               ? -EPERM
+               : 0;
+}
+
 int vj_fs_fallocate(VjHandle *h, int mode, uint64_t offset, uint64_t len)
 {
     uint64_t end;
-    int r = handle_may_write(h);
+    int r = fallocate_allowed(h, mode);
 
     if (r < 0) {
         return r;
@@ -236,6 +263,9 @@ int vj_fs_copy(VjHandle *src, uint64_t src_offset, VjHandle *dst, uint64_t dst_o
     int r = handle_may_write(dst);
 
     *copied = 0;
+    if (r == 0) {
+        r = vj_fs_may_write(dst, false);
+    }
     if (r < 0 || len == 0) {
         return r;
     }
@@ -250,7 +280,7 @@ int vj_fs_copy(VjHandle *src, uint64_t src_offset, VjHandle *dst, uint64_t dst_o
 
 /* ---- edits -------------------------------------------------------------------------- */
 
-/* What every edit asks first: a regular file, open for writing. */
+/* What every edit asks first: a regular file, open for writing, that may be changed. */
 static int edit_look(VjHandle *h, VjInode *inode)
 {
     int r = handle_may_write(h);
@@ -258,52 +288,75 @@ static int edit_look(VjHandle *h, VjInode *inode)
     if (r == 0) {
         r = vj_file_getattr(h->fs->volume, h->ino, inode);
     }
+    if (r == 0 && vj_is_immutable(inode)) {
+        r = -EPERM;
+    }
     return r == 0 && !S_ISREG(inode->mode) ? -EINVAL : r;
+}
+
+/* What @edit makes of the file as it is; @inode: what its record says. */
+static int replace_plan(VjHandle *h, const VjEdit *edit, VjInode *inode, VjEdited *out)
+{
+    uint64_t offset;
+    int r = edit_look(h, inode);
+
+    g_assert(edit->hole ? !edit->append : edit->len <= VJ_FILE_EDIT_MAX);
+    if (r < 0) {
+        return r;
+    }
+    offset = edit->append ? inode->size : edit->offset;
+    if (offset > INT64_MAX) {
+        return -EINVAL;
+    }
+    if (vj_is_protected(inode) && (offset != inode->size || edit->hole)) {
+        return -EPERM;
+    }
+    *out = (VjEdited){
+        .at = offset,
+        .len = edit->len,
+        .old_size = inode->size,
+        .size = inode->size,
+    };
+    if (offset < inode->size) {
+        out->old_len = MIN(edit->old_len, inode->size - offset);
+    }
+    if (edit->inside &&
+        (offset >= inode->size || edit->old_len >= inode->size - offset)) {
+        return -EINVAL;
+    }
+    if (edit->len == 0 && out->old_len == 0) {
+        return 0;
+    }
+    if (!vj_add_u64(MAX(offset, inode->size) - out->old_len, edit->len, &out->size) ||
+        out->size > VJ_FILE_SIZE_MAX) {
+        return -EFBIG;
+    }
+    out->changed = true;
+    return 0;
+}
+
+int vj_fs_replace_look(VjHandle *h, const VjEdit *edit, VjEdited *out)
+{
+    VjInode inode;
+
+    return replace_plan(h, edit, &inode, out);
 }
 
 int vj_fs_replace(VjFs *fs, const VjCaller *who, VjHandle *h, const VjEdit *edit,
                   VjEdited *out)
 {
     VjInode inode;
-    uint64_t offset;
-    int r = edit_look(h, &inode);
+    int r = replace_plan(h, edit, &inode, out);
 
-    g_assert(edit->hole ? !edit->append : edit->len <= VJ_FILE_EDIT_MAX);
-    if (r < 0) {
+    if (r < 0 || !out->changed) {
         return r;
-    }
-    offset = edit->append ? inode.size : edit->offset;
-    if (offset > INT64_MAX) {
-        return -EINVAL;
-    }
-    *out = (VjEdited){
-        .at = offset,
-        .len = edit->len,
-        .old_size = inode.size,
-        .size = inode.size,
-    };
-    if (offset < inode.size) {
-        out->old_len = MIN(edit->old_len, inode.size - offset);
-    }
-    if (edit->inside && (offset >= inode.size || edit->old_len >= inode.size - offset)) {
-        return -EINVAL;
-    }
-    if (edit->len == 0 && out->old_len == 0) {
-        return 0;
-    }
-    if (!vj_add_u64(MAX(offset, inode.size) - out->old_len, edit->len, &out->size) ||
-        out->size > VJ_FILE_SIZE_MAX) {
-        return -EFBIG;
     }
     r = vj_fs_clear_privileges_seen(fs, who, &inode);
-    if (r < 0) {
-        return r;
-    }
-    if (edit->hole) {
-        r = vj_file_replace_by_hole(h->file, offset, edit->old_len, edit->len,
+    if (r == 0 && edit->hole) {
+        r = vj_file_replace_by_hole(h->file, out->at, edit->old_len, edit->len,
                                     edit->inside);
-    } else {
-        r = vj_file_replace(h->file, offset, out->old_len, edit->src, (size_t)edit->len,
+    } else if (r == 0) {
+        r = vj_file_replace(h->file, out->at, out->old_len, edit->src, (size_t)edit->len,
                             edit->append, &out->at);
     }
     out->changed = r == 0;
@@ -327,12 +380,12 @@ int vj_fs_change_count(VjHandle *h, uint64_t *change, uint64_t *size)
     return r;
 }
 
-int vj_fs_shift(VjFs *fs, const VjCaller *who, VjHandle *h, const VjFileShift *shift,
-                VjEdited *out)
+/* Likewise. */
+static int shift_plan(VjHandle *h, const VjFileShift *shift, VjInode *inode,
+                      VjEdited *out)
 {
-    VjInode inode;
     uint64_t end;
-    int r = edit_look(h, &inode);
+    int r = edit_look(h, inode);
 
     if (r < 0) {
         return r;
@@ -346,12 +399,33 @@ int vj_fs_shift(VjFs *fs, const VjCaller *who, VjHandle *h, const VjFileShift *s
     }
     *out = (VjEdited){
         .at = shift->offset,
-        .old_len =
-            shift->offset < inode.size ? MIN(shift->len, inode.size - shift->offset) : 0,
+        .old_len = shift->offset < inode->size
+                       ? MIN(shift->len, inode->size - shift->offset)
+                       : 0,
         .len = shift->len,
-        .old_size = inode.size,
-        .size = MAX(inode.size, end),
+        .old_size = inode->size,
+        .size = MAX(inode->size, end),
+        .changed = true,
     };
+    return vj_is_protected(inode) ? -EPERM : 0;
+}
+
+int vj_fs_shift_look(VjHandle *h, const VjFileShift *shift, VjEdited *out)
+{
+    VjInode inode;
+
+    return shift_plan(h, shift, &inode, out);
+}
+
+int vj_fs_shift(VjFs *fs, const VjCaller *who, VjHandle *h, const VjFileShift *shift,
+                VjEdited *out)
+{
+    VjInode inode;
+    int r = shift_plan(h, shift, &inode, out);
+
+    if (r < 0) {
+        return r;
+    }
     if (vj_file_change_count(h->file) != shift->change) {
         return -EBUSY;
     }
@@ -491,6 +565,21 @@ int vj_fs_stage_add(VjHandle *h, uint64_t *id, uint64_t offset, const void *src,
     if (r < 0) {
         stage_discharge(h->fs, len);
     }
+    return r;
+}
+
+int vj_fs_stage_has(VjHandle *h, uint64_t id, uint64_t len)
+{
+    const VjStage *s;
+    guint index;
+    int r = -ENOENT;
+
+    vj_mutex_lock(&h->lock);
+    s = stage_find(h, id, &index);
+    if (s != NULL) {
+        r = s->data->len == len ? 0 : -EINVAL;
+    }
+    vj_mutex_unlock(&h->lock);
     return r;
 }
 

@@ -10,6 +10,7 @@ src_fs_libvj_fs_la_SOURCES = \
 	src/fs/caller.c \
 	src/fs/check.c \
 	src/fs/dir.c \
+	src/fs/flags.c \
 	src/fs/fs-format.c \
 	src/fs/fs-format.h \
 	src/fs/fs-private.h \

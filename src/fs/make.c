@@ -53,12 +53,41 @@ static void make_fill(const MakeOp *op, const VjInode *dir, uint64_t ino, VjInod
     }
 }
 
+/* The inode that is to be named in @dir, not put yet. */
+static int make_inode(VjTxn *txn, MakeOp *op, const VjInode *dir)
+{
+    uint64_t ino;
+    int r = vj_ino_new(txn, &ino);
+
+    if (r < 0) {
+        return r;
+    }
+    make_fill(op, dir, ino, &op->inode);
+    return vj_acl_inherit(txn, dir, op->who->umask, &op->inode);
+}
+
+int vj_whiteout_make(VjTxn *txn, const VjFs *fs, const VjCaller *who, const VjInode *dir,
+                     struct timespec now, uint64_t *ino)
+{
+    MakeOp op = {
+        .volume = fs->volume,
+        .who = who,
+        .parent = dir->ino,
+        .name = "", /* the caller gives it the one that it takes from another */
+        .mode = S_IFCHR,
+        .now = now,
+    };
+    int r = make_inode(txn, &op, dir);
+
+    *ino = op.inode.ino;
+    return r < 0 ? r : vj_inode_put(txn, &op.inode);
+}
+
 static int make_body(VjTxn *txn, void *opaque)
 {
     MakeOp *op = opaque;
     VjInode dir;
     VjDentry d;
-    uint64_t ino;
     int r = vj_dir_get(txn, op->parent, &dir);
 
     if (r < 0) {
@@ -70,15 +99,13 @@ static int make_body(VjTxn *txn, void *opaque)
             return r == 0 ? -EEXIST : r;
         }
     }
+    if (vj_is_immutable(&dir)) {
+        return -EPERM;
+    }
     if (S_ISDIR(op->mode) && dir.nlink >= UINT32_MAX - 1) {
         return -EMLINK;
     }
-    r = vj_ino_new(txn, &ino);
-    if (r < 0) {
-        return r;
-    }
-    make_fill(op, &dir, ino, &op->inode);
-    r = vj_acl_inherit(txn, &dir, op->who->umask, &op->inode);
+    r = make_inode(txn, op, &dir);
     if (r < 0) {
         return r;
     }
@@ -93,13 +120,13 @@ static int make_body(VjTxn *txn, void *opaque)
         return r;
     }
     if (op->name == NULL) {
-        return vj_orphan_put(txn, ino);
+        return vj_orphan_put(txn, op->inode.ino);
     }
     if (S_ISDIR(op->mode)) {
         dir.nlink++;
     }
     dir.mtime = dir.ctime = op->now;
-    r = vj_name_add(txn, &dir, op->name, ino, vj_fs_type(op->mode));
+    r = vj_name_add(txn, &dir, op->name, op->inode.ino, vj_fs_type(op->mode));
     return r < 0 ? r : vj_inode_put(txn, &dir);
 }
 
@@ -279,7 +306,7 @@ static int link_body(VjTxn *txn, void *opaque)
     if (r < 0) {
         return r;
     }
-    if (S_ISDIR(inode.mode)) {
+    if (S_ISDIR(inode.mode) || vj_is_protected(&inode) || vj_is_immutable(&dir)) {
         return -EPERM;
     }
     if (inode.nlink >= VJ_FS_LINK_MAX) {

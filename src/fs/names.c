@@ -202,6 +202,9 @@ static int remove_body(VjTxn *txn, void *opaque)
     if (r < 0) {
         return r;
     }
+    if (vj_is_protected(&dir) || vj_is_protected(&inode)) {
+        return -EPERM;
+    }
     if (S_ISDIR(inode.mode) != op->directory) {
         return op->directory ? -ENOTDIR : -EISDIR;
     }

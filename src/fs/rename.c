@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * rename.c - move, replace and exchange names in one transaction
+ * rename.c - move, replace and exchange names in one transaction, and leave whiteouts
  *
  * Up to four inode records take part, and some may be the same one (both directories; an
  * empty directory replaced below its own parent): a transaction reads each record once into
@@ -49,12 +49,15 @@ static int set_put(VjTxn *txn, const InodeSet *set)
 }
 
 typedef struct RenameOp {
+    const VjFs *fs;
+    const VjCaller *who;
     uint64_t parent, new_parent;
     const char *name, *new_name;
     unsigned flags;
     struct timespec now;
     /* out: */
     uint64_t replaced; /* lost its last name; 0: none did */
+    bool left_whiteout;
 } RenameOp;
 
 /*
@@ -112,6 +115,9 @@ static int rename_exchange(VjTxn *txn, const RenameOp *op, InodeSet *set, VjInod
     if (r < 0) {
         return r;
     }
+    if (vj_is_protected(new_dir) || vj_is_protected(moved) || vj_is_protected(other)) {
+        return -EPERM;
+    }
     if (S_ISDIR(other->mode)) {
         r = is_above(txn, other->ino, op->parent);
         if (r != 0) {
@@ -135,6 +141,9 @@ static int rename_over(VjTxn *txn, RenameOp *op, InodeSet *set, VjInode *new_dir
 
     if (r < 0) {
         return r;
+    }
+    if (vj_is_protected(new_dir) || vj_is_protected(victim)) {
+        return -EPERM;
     }
     if (S_ISDIR(victim->mode)) {
         if (!S_ISDIR(moved->mode)) {
@@ -163,6 +172,21 @@ static int rename_over(VjTxn *txn, RenameOp *op, InodeSet *set, VjInode *new_dir
     return vj_name_set(txn, op->new_parent, op->new_name, &now);
 }
 
+/* The old name goes, or names a whiteout: it was there all the time then, and keeps its
+ * cookie. */
+static int rename_from(VjTxn *txn, RenameOp *op, VjInode *dir, const VjDentry *a)
+{
+    VjDentry now = {.cookie = a->cookie, .type = DT_CHR};
+    int r;
+
+    if ((op->flags & VJ_RENAME_WHITEOUT) == 0) {
+        return vj_name_del(txn, dir, op->name, a);
+    }
+    op->left_whiteout = true;
+    r = vj_whiteout_make(txn, op->fs, op->who, dir, op->now, &now.ino);
+    return r < 0 ? r : vj_name_set(txn, op->parent, op->name, &now);
+}
+
 static int rename_move(VjTxn *txn, RenameOp *op, InodeSet *set, VjInode *dir,
                        VjInode *new_dir, VjDentry a, const VjDentry *b)
 {
@@ -172,11 +196,14 @@ static int rename_move(VjTxn *txn, RenameOp *op, InodeSet *set, VjInode *dir,
     if (r < 0) {
         return r;
     }
-    r = vj_name_del(txn, dir, op->name, &a);
+    if (vj_is_protected(moved) || vj_is_immutable(new_dir)) {
+        return -EPERM;
+    }
+    r = rename_from(txn, op, dir, &a);
     if (r < 0) {
         return r;
     }
-    if (b == NULL && dir == new_dir) {
+    if (b == NULL && dir == new_dir && (op->flags & VJ_RENAME_WHITEOUT) == 0) {
         /* The place in the order stays: who reads the directory meets the file once. */
         r = vj_name_put_back(txn, dir, op->new_name, &a);
     } else if (b != NULL) {
@@ -205,6 +232,7 @@ static int rename_body(VjTxn *txn, void *opaque)
     int r;
 
     op->replaced = 0;
+    op->left_whiteout = false;
     r = set_get(txn, &set, op->parent, vj_dir_get, &dir);
     if (r == 0) {
         r = set_get(txn, &set, op->new_parent, vj_dir_get, &new_dir);
@@ -229,6 +257,9 @@ static int rename_body(VjTxn *txn, void *opaque)
     }
     if (exists && a.ino == b.ino) {
         return 0; /* two names of one file: nothing happens */
+    }
+    if (vj_is_protected(dir)) {
+        return -EPERM;
     }
     if (a.type == DT_DIR) {
         r = is_above(txn, a.ino, op->new_parent);
@@ -288,10 +319,12 @@ static int rename_settle(VjFs *fs, const RenameOp *op)
     return r == 0 && (op->flags & VJ_RENAME_EXCHANGE) ? content_commit(fs, &b) : r;
 }
 
-int vj_fs_rename(VjFs *fs, uint64_t parent, const char *name, uint64_t new_parent,
-                 const char *new_name, unsigned flags)
+int vj_fs_rename(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
+                 uint64_t new_parent, const char *new_name, unsigned flags)
 {
     RenameOp op = {
+        .fs = fs,
+        .who = who,
         .parent = parent,
         .new_parent = new_parent,
         .name = name,
@@ -300,8 +333,8 @@ int vj_fs_rename(VjFs *fs, uint64_t parent, const char *name, uint64_t new_paren
     };
     int r;
 
-    if ((flags & ~(VJ_RENAME_NOREPLACE | VJ_RENAME_EXCHANGE)) != 0 ||
-        flags == (VJ_RENAME_NOREPLACE | VJ_RENAME_EXCHANGE)) {
+    if ((flags & ~(VJ_RENAME_NOREPLACE | VJ_RENAME_EXCHANGE | VJ_RENAME_WHITEOUT)) != 0 ||
+        ((flags & VJ_RENAME_EXCHANGE) && flags != VJ_RENAME_EXCHANGE)) {
         return -EINVAL;
     }
     r = vj_fs_name_check(name);
@@ -319,6 +352,9 @@ int vj_fs_rename(VjFs *fs, uint64_t parent, const char *name, uint64_t new_paren
     }
     op.now = vj_clock_real();
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, rename_body, &op);
+    if (r == 0 && op.left_whiteout) {
+        vj_fs_node_made(fs);
+    }
     if (r == 0 && op.replaced != 0) {
         vj_fs_node_orphaned(fs, op.replaced, false);
     }

@@ -12,22 +12,24 @@
 #include "fs/fs-private.h"
 
 /* Longest value of a setting, bytes. */
-#define VALUE_MAX 64u
+#define VALUE_MAX 64
 
 struct VjSetting {
     const char *name; /* behind the prefix */
     uint32_t flag;    /* VJ_INODE_*: set or inherited */
-    int (*set)(const VjFs *fs, VjInode *inode, const char *value);
+    /* False with one line that names what is allowed. */
+    bool (*set)(const VjFs *fs, VjInode *inode, const char *value, GError **error);
     char *(*get)(const VjFs *fs, const VjInode *inode); /* owned */
     void (*reset)(VjInode *inode);
 };
 
 /* ---- each of them --------------------------------------------------------------------- */
 
-static int transform_set(const VjFs *fs, VjInode *inode, const char *value)
+static bool transform_set(const VjFs *fs, VjInode *inode, const char *value,
+                          GError **error)
 {
     (void)fs;
-    return vj_transform_parse(value, &inode->transform, NULL) ? 0 : -EINVAL;
+    return vj_transform_parse(value, &inode->transform, error);
 }
 
 static char *transform_get(const VjFs *fs, const VjInode *inode)
@@ -42,16 +44,17 @@ static void transform_reset(VjInode *inode)
     inode->transform = (VjTransform){.mode = inode->transform.mode};
 }
 
-static int mode_set(const VjFs *fs, VjInode *inode, const char *value)
+static bool mode_set(const VjFs *fs, VjInode *inode, const char *value, GError **error)
 {
     (void)fs;
     for (uint8_t m = VJ_MODE_CLIENT; m <= VJ_MODE_TRANSPORT; m++) {
         if (strcmp(value, vj_fs_mode_name(m)) == 0) {
             inode->transform.mode = m;
-            return 0;
+            return true;
         }
     }
-    return -EINVAL;
+    return vj_error_set(error, EINVAL, "\"%s\" is not one of client, server, transport",
+                        value);
 }
 
 static char *mode_get(const VjFs *fs, const VjInode *inode)
@@ -64,9 +67,9 @@ static void mode_reset(VjInode *inode)
     inode->transform.mode = VJ_MODE_CLIENT;
 }
 
-static int objects_set(const VjFs *fs, VjInode *inode, const char *value)
+static bool objects_set(const VjFs *fs, VjInode *inode, const char *value, GError **error)
 {
-    return vj_volume_sizes_set(fs->volume, inode, value, NULL) ? 0 : -EINVAL;
+    return vj_volume_sizes_set(fs->volume, inode, value, error);
 }
 
 static char *objects_get(const VjFs *fs, const VjInode *inode)
@@ -128,14 +131,15 @@ typedef struct SettingOp {
     bool remove;
     int flags; /* XATTR_* */
     struct timespec now;
+    GError *why; /* out, owned: what is wrong with the text */
 } SettingOp;
 
-static int change(const SettingOp *op, VjInode *inode)
+static int change(SettingOp *op, VjInode *inode)
 {
     const VjSetting *s = op->setting;
     bool is_set = (inode->flags & s->flag) != 0;
 
-    if (!S_ISREG(inode->mode) && !S_ISDIR(inode->mode)) {
+    if ((!S_ISREG(inode->mode) && !S_ISDIR(inode->mode)) || vj_is_protected(inode)) {
         return -EPERM;
     }
     if (op->remove || (op->flags & XATTR_REPLACE)) {
@@ -152,15 +156,16 @@ static int change(const SettingOp *op, VjInode *inode)
     }
     inode->flags |= s->flag;
     inode->flags &= ~VJ_INODE_INHERITED(s->flag);
-    return s->set(op->fs, inode, op->text);
+    return s->set(op->fs, inode, op->text, &op->why) ? 0 : -EINVAL;
 }
 
 static int change_body(VjTxn *txn, void *opaque)
 {
-    const SettingOp *op = opaque;
+    SettingOp *op = opaque;
     VjInode inode;
     int r = vj_inode_get(txn, op->ino, &inode);
 
+    g_clear_error(&op->why);
     if (r == 0) {
         r = change(op, &inode);
     }
@@ -191,16 +196,58 @@ static int run(VjFs *fs, SettingOp *op)
     return 0;
 }
 
-int vj_setting_set(VjFs *fs, uint64_t ino, const VjSetting *s, const void *value,
-                   size_t len, int flags)
+/* EINVAL is all that the program hears; its user may ask whoever can read the log. */
+static int refuse(const VjCaller *who, uint64_t ino, const char *name, const char *why)
 {
-    SettingOp op = {.ino = ino, .setting = s, .flags = flags};
+    vj_log_warn("inode %" G_GUINT64_FORMAT ": user.varjfs.%s was refused to user %u: %s",
+                ino, name, (unsigned)who->uid, why);
+    return -EINVAL;
+}
 
+static int refuse_name(const VjCaller *who, uint64_t ino, const char *name)
+{
+    g_autoptr(GString) why = g_string_new("there is no such setting; there are");
+
+    for (size_t i = 0; i < G_N_ELEMENTS(settings); i++) {
+        g_string_append_printf(why, "%s %s", i > 0 ? "," : "", settings[i].name);
+    }
+    return refuse(who, ino, name, why->str);
+}
+
+/* What is kept for later versions and does nothing in this one. */
+static void log_without_effect(uint64_t ino, const VjSetting *s, const char *text)
+{
+    if (s->flag == VJ_INODE_MODE && strcmp(text, vj_fs_mode_name(VJ_MODE_CLIENT)) != 0) {
+        vj_log_warn("inode %" G_GUINT64_FORMAT ": user.varjfs.mode=%s is kept and has no "
+                    "effect: the store is on this machine, where all modes are the same",
+                    ino, text);
+    }
+}
+
+int vj_setting_set(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name,
+                   const void *value, size_t len, int flags)
+{
+    SettingOp op = {.ino = ino, .setting = vj_setting_find(name), .flags = flags};
+    int r;
+
+    if (op.setting == NULL) {
+        return refuse_name(who, ino, name);
+    }
     if (len > VALUE_MAX || (len > 0 && memchr(value, '\0', len) != NULL)) {
-        return -EINVAL;
+        return refuse(who, ino, name,
+                      len > VALUE_MAX
+                          ? "the value is longer than " G_STRINGIFY(VALUE_MAX) " bytes"
+                          : "the value has a byte of zero");
     }
     memcpy(op.text, value, len);
-    return run(fs, &op);
+    r = run(fs, &op);
+    if (op.why != NULL) {
+        r = refuse(who, ino, name, op.why->message);
+    } else if (r == 0) {
+        log_without_effect(ino, op.setting, op.text);
+    }
+    g_clear_error(&op.why);
+    return r;
 }
 
 int vj_setting_remove(VjFs *fs, uint64_t ino, const VjSetting *s)

@@ -80,6 +80,12 @@ int vj_fs_status_text(VjFs *fs, uint64_t ino, char **out)
     return 0;
 }
 
+/* Root, and who mounted. */
+static bool is_owner(const VjCaller *who)
+{
+    return who->uid == 0 || who->uid == geteuid();
+}
+
 /* ---- pages -------------------------------------------------------------------------- */
 
 /* Whole lines up to cap; what did not fit is the next page's. */
@@ -89,6 +95,7 @@ typedef struct Page {
     uint64_t from; /* lines before this cursor are not wanted */
     uint64_t at;   /* cursor of the line that comes now */
     bool full;
+    bool shows_others; /* what depends on the files of other users too */
 } Page;
 
 static bool page_line(Page *p, const char *line)
@@ -113,11 +120,14 @@ static bool map_visit(void *opaque, const VjFileExtent *e)
         [VJ_EXTENT_FRAGMENT] = "fragment",
     };
     Page *p = opaque;
-    char line[512], id[17] = "-", digest[2 * VJ_DIGEST_MAX_BYTES + 1] = "-";
+    char line[512], id[17] = "-", refs[24] = "-";
+    char digest[2 * VJ_DIGEST_MAX_BYTES + 1] = "-";
     bool object = e->kind == VJ_EXTENT_OBJECT;
-    uint64_t refs = object ? e->refs : e->kind == VJ_EXTENT_HOLE ? 0 : 1;
 
-    if (object) {
+    if (!object) {
+        g_strlcpy(refs, e->kind == VJ_EXTENT_HOLE ? "0" : "1", sizeof refs);
+    } else if (p->shows_others) {
+        g_snprintf(refs, sizeof refs, "%" G_GUINT64_FORMAT, e->refs);
         g_snprintf(id, sizeof id, "%016" G_GINT64_MODIFIER "x", e->object_id);
         for (size_t i = 0; i < e->digest_len; i++) {
             g_snprintf(digest + 2 * i, 3, "%02x", e->digest.bytes[i]);
@@ -125,8 +135,7 @@ static bool map_visit(void *opaque, const VjFileExtent *e)
     }
     g_snprintf(line, sizeof line,
                "%" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " %s %s %" G_GUINT64_FORMAT
-               " %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT
-               " %s %u\n",
+               " %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " %s %s %u\n",
                e->offset, e->length, kinds[e->kind], id, object ? e->object_start : 0,
                object ? e->object_bytes : 0,
                e->kind == VJ_EXTENT_HOLE ? 0 : e->stored_bytes, refs, digest, e->codec);
@@ -153,29 +162,32 @@ static int text_map(VjFs *fs, uint64_t ino, Page *p)
     return r < 0 ? r : vj_file_extents(file, p->from, map_visit, p);
 }
 
-/* A line of a list that is short: the cursor is its number. */
-static void list_line(Page *p, const char *name, uint64_t value)
-{
-    char line[256];
-
-    if (p->full) {
-        return;
-    }
-    if (p->at >= p->from) {
-        g_snprintf(line, sizeof line, "%s=%" G_GUINT64_FORMAT "\n", name, value);
-        if (!page_line(p, line)) {
-            return; /* at stays: the next page begins with this line */
-        }
-    }
-    p->at++;
-}
-
+/* A line of a list that is short: the cursor is its number.  Full: the next page begins
+ * with it. */
 static void text_pair(Page *p, const char *name, const char *value)
 {
     g_autofree char *line = g_strdup_printf("%s=%s\n", name, value);
 
     if (!p->full && (p->at < p->from || page_line(p, line))) {
         p->at++;
+    }
+}
+
+static void list_line(Page *p, const char *name, uint64_t value)
+{
+    char text[24];
+
+    g_snprintf(text, sizeof text, "%" G_GUINT64_FORMAT, value);
+    text_pair(p, name, text);
+}
+
+/* A figure by which whoever writes sees whether somebody else had the same content. */
+static void telling_line(Page *p, const char *name, uint64_t value)
+{
+    if (p->shows_others) {
+        list_line(p, name, value);
+    } else {
+        text_pair(p, name, "-");
     }
 }
 
@@ -192,11 +204,11 @@ static int text_df(VjFs *fs, Page *p)
     list_line(p, "available_bytes", u.space.available_bytes);
     list_line(p, "reserved_bytes", u.reserved_bytes);
     list_line(p, "inodes", u.inodes);
-    list_line(p, "objects", u.objects);
-    list_line(p, "object_plain_bytes", u.object_plain_bytes);
-    list_line(p, "object_stored_bytes", u.object_stored_bytes);
+    telling_line(p, "objects", u.objects);
+    telling_line(p, "object_plain_bytes", u.object_plain_bytes);
+    telling_line(p, "object_stored_bytes", u.object_stored_bytes);
     list_line(p, "dirty_bytes", u.dirty_bytes);
-    list_line(p, "cache_bytes", u.cache_bytes);
+    telling_line(p, "cache_bytes", u.cache_bytes);
     return 0;
 }
 
@@ -228,8 +240,7 @@ static void counter_visit(void *opaque, const char *name, uint64_t value)
 
 int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what, VjTend *step)
 {
-    /* Root, and who mounted. */
-    if (who->uid != 0 && who->uid != geteuid()) {
+    if (!is_owner(who)) {
         return -EPERM;
     }
     switch (what) {
@@ -245,12 +256,15 @@ int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what, VjTend *step)
     }
 }
 
-int vj_fs_text(VjFs *fs, uint64_t ino, unsigned what, uint64_t *cursor, char *dst,
-               size_t cap, size_t *len)
+int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
+               uint64_t *cursor, char *dst, size_t cap, size_t *len)
 {
-    Page p = {.dst = dst, .cap = cap, .from = *cursor};
+    Page p = {.dst = dst, .cap = cap, .from = *cursor, .shows_others = is_owner(who)};
     int r = 0;
 
+    if (!p.shows_others && (what == VARJFS_TEXT_STATS || what == VARJFS_TEXT_SCRUB)) {
+        return -EPERM;
+    }
     switch (what) {
     case VARJFS_TEXT_MAP:
         r = text_map(fs, ino, &p);

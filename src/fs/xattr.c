@@ -273,7 +273,7 @@ static int xattr_body(VjTxn *txn, void *opaque)
     if (r < 0) {
         return r;
     }
-    if (!is_allowed_on(op->name, inode.mode)) {
+    if (!is_allowed_on(op->name, inode.mode) || vj_is_protected(&inode)) {
         return -EPERM;
     }
     r = vj_acl_is_name(op->name) ? acl_change(txn, op, &inode) : plain_change(txn, op);
@@ -291,8 +291,7 @@ static int may_keep_set_gid(VjFs *fs, const VjCaller *who, uint64_t ino, bool *o
     int r = vj_file_getattr(fs->volume, ino, &inode);
 
     if (r == 0) {
-        *out = !(inode.mode & S_ISGID) || vj_caller_in_group(who, inode.gid) ||
-               vj_caller_capable(who, CAP_FSETID);
+        *out = !(inode.mode & S_ISGID) || vj_caller_is_member(who, &inode);
     }
     return r;
 }
@@ -317,12 +316,9 @@ int vj_fs_setxattr(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name
         return -E2BIG;
     }
     if (is_own(name)) {
-        const VjSetting *s = vj_setting_find(name + strlen(OWN_PREFIX));
-
-        if (is_status(name)) {
-            return -EPERM;
-        }
-        return s == NULL ? -EINVAL : vj_setting_set(fs, ino, s, src, len, flags);
+        return is_status(name) ? -EPERM
+                               : vj_setting_set(fs, who, ino, name + strlen(OWN_PREFIX),
+                                                src, len, flags);
     }
     if (strcmp(name, VJ_ACL_ACCESS) == 0) {
         r = may_keep_set_gid(fs, who, ino, &op.keep_set_gid);

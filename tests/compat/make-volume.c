@@ -200,7 +200,7 @@ static void make_names(void)
 
         MUST(vj_fs_rmdir(fs, many, name));
     }
-    MUST(vj_fs_rename(fs, many, "1", many, "one", VJ_RENAME_NOREPLACE));
+    MUST(vj_fs_rename(fs, &root_caller, many, "1", many, "one", VJ_RENAME_NOREPLACE));
     MUST(vj_fs_mkdir(fs, &root_caller, many, "last", 0755, &attr));
 }
 

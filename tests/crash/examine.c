@@ -415,7 +415,7 @@ static int write_on(VjFs *fs, uint64_t seed)
         r = vj_fs_mknod(fs, &who, VJ_INO_ROOT, "over", S_IFREG | 0600, 0, &attr);
     }
     if (r == 0) {
-        r = vj_fs_rename(fs, VJ_INO_ROOT, "after", VJ_INO_ROOT, "over", 0);
+        r = vj_fs_rename(fs, &who, VJ_INO_ROOT, "after", VJ_INO_ROOT, "over", 0);
     }
     return r < 0 ? r : vj_fs_unlink(fs, VJ_INO_ROOT, "over");
 }

@@ -245,6 +245,20 @@ void world_unlink(World *w, const char *path)
     settle_tree(w, r, after, "unlink");
 }
 
+/* What is at @path now, if the rename happened.  The fault may come in the question, too. */
+static void whiteout_left(World *w, GHashTable *after, const char *path)
+{
+    VjAttr attr;
+    int r = vj_fs_lookup(w->fs, &world_root, parent_of(w, path), name_of(path), &attr);
+
+    if (r == 0) {
+        set_name(after, path, attr.st.st_ino);
+        set_attribute(after, attr.st.st_ino, "mode", g_strdup_printf("%o", S_IFCHR));
+    } else if (r != -ENOENT) {
+        w->loose = true;
+    }
+}
+
 void world_rename(World *w, const char *from, const char *to, unsigned flags)
 {
     GHashTable *after;
@@ -254,8 +268,8 @@ void world_rename(World *w, const char *from, const char *to, unsigned flags)
         ((flags & VJ_RENAME_EXCHANGE) && ino_of(w, to) == 0)) {
         return;
     }
-    r = vj_fs_rename(w->fs, parent_of(w, from), name_of(from), parent_of(w, to),
-                     name_of(to), flags);
+    r = vj_fs_rename(w->fs, &world_root, parent_of(w, from), name_of(from),
+                     parent_of(w, to), name_of(to), flags);
     after = world_tree_copy(w->tree);
     if (flags & VJ_RENAME_EXCHANGE) {
         move_name(after, to, "\001");
@@ -264,6 +278,9 @@ void world_rename(World *w, const char *from, const char *to, unsigned flags)
     } else {
         unset_name(after, to);
         move_name(after, from, to);
+    }
+    if (flags & VJ_RENAME_WHITEOUT) {
+        whiteout_left(w, after, from);
     }
     settle_tree(w, r, after, "rename");
 }

@@ -109,6 +109,7 @@ static void work_names(World *w)
     world_symlink(w, "dir/sub/to", "../5");
     world_rename(w, "dir/6", "dir/sub/6", VJ_RENAME_NOREPLACE);
     world_rename(w, "dir/7", "dir/8", VJ_RENAME_EXCHANGE);
+    world_rename(w, "dir/7", "dir/sub/7", VJ_RENAME_WHITEOUT);
     world_sync_names(w);
     world_unlink(w, "dir/5");
     world_rename(w, "dir/sub", "other", 0);

@@ -329,9 +329,11 @@ static void use_volume(Round *x)
         use_inode(x, g_array_index(inos, uint64_t, i));
     }
     if (vj_fs_lookup(x->fs, &root_caller, VJ_INO_ROOT, "d", &d) == 0) {
-        (void)!vj_fs_rename(x->fs, d.st.st_ino, "file", VJ_INO_ROOT, "moved", 0);
+        (void)!vj_fs_rename(x->fs, &root_caller, d.st.st_ino, "file", VJ_INO_ROOT,
+                            "moved", 0);
         (void)!vj_fs_mkdir(x->fs, &root_caller, d.st.st_ino, "e", 0755, &attr);
-        (void)!vj_fs_rename(x->fs, VJ_INO_ROOT, "d", d.st.st_ino, "loop", 0);
+        (void)!vj_fs_rename(x->fs, &root_caller, VJ_INO_ROOT, "d", d.st.st_ino, "loop",
+                            0);
         (void)!vj_fs_rmdir(x->fs, VJ_INO_ROOT, "d");
     }
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {

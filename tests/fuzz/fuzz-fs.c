@@ -305,7 +305,8 @@ static void call_rename(World *w)
     uint64_t from = pick_inode(w), to = pick_inode(w);
     const char *old = pick_name(w, 0), *new = pick_name(w, 1);
 
-    (void)sound(vj_fs_rename(w->fs, from, old, to, new, vj_read_u8(&w->in) % 4));
+    (void)sound(
+        vj_fs_rename(w->fs, &fuzz_root, from, old, to, new, vj_read_u8(&w->in) % 8));
 }
 
 static bool visit_name(void *opaque, const VjDirent *entry, const VjAttr *attr)
@@ -354,6 +355,21 @@ static void call_setattr(World *w)
     if (sound(r) == 0 && (set.what & VJ_SET_SIZE) != 0) {
         content_resize(content_of(w, ino), set.size);
         g_assert((uint64_t)attr.st.st_size == set.size);
+    }
+}
+
+static void call_flags(World *w)
+{
+    uint64_t ino = pick_inode(w);
+    uint32_t flags = vj_read_u16(&w->in), got = 0;
+    /* Seldom what forbids the rest. */
+    uint32_t wanted = flags & 0x3c00 ? flags & ~(uint32_t)VJ_INODE_PROTECTED : flags;
+    int r = vj_fs_set_flags(w->fs, flags & 0x4000 ? &fuzz_root : NULL, ino,
+                            flags & 0x8000 ? wanted : wanted & VJ_INODE_CHATTR);
+
+    if (sound(r) == 0) {
+        g_assert(vj_fs_get_flags(w->fs, ino, &got) == 0);
+        g_assert(got == (wanted & VJ_INODE_CHATTR));
     }
 }
 
@@ -670,6 +686,7 @@ static void call_other(World *w, VjHandle *h)
 
 static void call_volume(World *w)
 {
+    static const VjCaller stranger = {.uid = 12345, .gid = 12345};
     uint8_t how = vj_read_u8(&w->in);
     uint64_t cursor = how & 8 ? pick_wild(w) : 0;
     uint64_t ino = pick_inode(w);
@@ -683,8 +700,8 @@ static void call_volume(World *w)
         (void)sound(vj_fs_sync_all(w->fs));
         break;
     case 1:
-        (void)sound(
-            vj_fs_text(w->fs, ino, how / 16 % 6, &cursor, text, sizeof text, &len));
+        (void)sound(vj_fs_text(w->fs, how & 8 ? &fuzz_root : &stranger, ino, how / 16 % 6,
+                               &cursor, text, sizeof text, &len));
         g_assert(len <= sizeof text);
         break;
     case 2:
@@ -744,9 +761,12 @@ static void call(World *w)
         call_mknod,   call_lookup, call_link, call_unlink,  call_rename, call_readdir,
         call_setattr, call_xattr,  call_open, call_release, call_volume,
     };
-    unsigned which = vj_read_u8(&w->in) % (G_N_ELEMENTS(calls) + 10);
+    uint8_t number = vj_read_u8(&w->in);
+    unsigned which = number % (G_N_ELEMENTS(calls) + 10);
 
-    if (which < G_N_ELEMENTS(calls)) {
+    if (number >= 0xf8) {
+        call_flags(w);
+    } else if (which < G_N_ELEMENTS(calls)) {
         calls[which](w);
     } else {
         call_on_handle(w, which - (unsigned)G_N_ELEMENTS(calls));

@@ -248,7 +248,7 @@ static void use_inode(VjFs *fs, uint64_t ino)
     (void)!vj_fs_listxattr(fs, &fuzz_root, ino, names, sizeof names, &len);
     (void)!vj_fs_getxattr(fs, ino, VJ_ACL_ACCESS, names, sizeof names, &len);
     (void)!vj_fs_getxattr(fs, ino, "user.varjfs.status", names, sizeof names, &len);
-    (void)!vj_fs_text(fs, ino, 1, &cursor, text, sizeof text, &len);
+    (void)!vj_fs_text(fs, &fuzz_root, ino, 1, &cursor, text, sizeof text, &len);
     if (S_ISREG(attr.st.st_mode)) {
         use_content(fs, ino);
     }
@@ -275,7 +275,7 @@ static void use_directory(VjFs *fs, uint64_t ino, unsigned depth)
             use_directory(fs, child, depth + 1);
         }
         (void)!vj_fs_link(fs, child, ino, "another", &attr);
-        (void)!vj_fs_rename(fs, ino, name, VJ_INO_ROOT, "moved", 0);
+        (void)!vj_fs_rename(fs, &fuzz_root, ino, name, VJ_INO_ROOT, "moved", 0);
         (void)!vj_fs_unlink(fs, VJ_INO_ROOT, "moved");
         (void)!vj_fs_rmdir(fs, VJ_INO_ROOT, "moved");
         (void)!vj_fs_unlink(fs, ino, name);

@@ -21,14 +21,18 @@ MOUNT_TESTS += \
 	tests/mount/meta-damage.sh \
 	tests/mount/mkfs-failures.sh \
 	tests/mount/mkfs-fsck.sh \
+	tests/mount/namespaces.sh \
+	tests/mount/neighbours.sh \
 	tests/mount/one-daemon.sh \
 	tests/mount/operators.sh \
+	tests/mount/overlay.sh \
 	tests/mount/posix.sh \
 	tests/mount/posix-options.sh \
 	tests/mount/posix-suite.sh \
 	tests/mount/redo-log.sh \
 	tests/mount/rwrite.sh \
 	tests/mount/scrub-resume.sh \
+	tests/mount/settings-log.sh \
 	tests/mount/space-tools.sh \
 	tests/mount/superblock.sh \
 	tests/mount/transform-read.sh \

@@ -169,6 +169,101 @@ static void exchange(Kind ka, Kind kb, bool other_dir)
     MUST(other_dir ? rmdir(db) : 0);
 }
 
+/* A device that no driver has, which overlayfs takes for a name that is not there. */
+static void is_whiteout(const char *n, const char *dir)
+{
+    struct stat now = stat_of(n);
+
+    EQ(S_IFCHR, now.st_mode);
+    EQ(0, now.st_rdev);
+    EQ(1, now.st_nlink);
+    EQ(0, now.st_size);
+    EQ(ME.uid, now.st_uid);
+    EQ((stat_of(dir).st_mode & S_ISGID) ? stat_of(dir).st_gid : ME.gid, now.st_gid);
+}
+
+/* @kb: what is replaced; SOCKET: nothing is there. */
+static void whiteout(Kind ka, Kind kb, bool other_dir)
+{
+    const char *from = made(DIRECTORY, 0777),
+               *to = other_dir ? made(DIRECTORY, 0777) : from;
+    const char *a = path("%s/a", from), *b = path("%s/b", to);
+    bool moves_dir = ka == DIRECTORY && other_dir, replaces = kb != SOCKET;
+    struct stat then, then_from, then_to;
+
+    MUST(am_root() ? chown(from, ROOT.uid, GROUP_TEAM) : 0);
+    MUST(am_root() && other_dir ? chmod(from, 02777) : 0);
+    MUST(make(ka, a, 0711));
+    MUST(replaces ? make(kb, b, 0722) : 0);
+    then = before(a);
+    then_from = before(from);
+    then_to = before(to);
+    about("RENAME_WHITEOUT of a %s %s %s in %s directory", kind_names[ka],
+          replaces ? "over a" : "to", replaces ? kind_names[kb] : "a new name",
+          other_dir ? "another" : "its");
+    if (replaces) {
+        WANT(EEXIST, rename2(a, b, RENAME_WHITEOUT | RENAME_NOREPLACE));
+        same_file(then, a);
+        OK(rename2(a, b, RENAME_WHITEOUT));
+    } else {
+        OK(rename2(a, b, RENAME_WHITEOUT | RENAME_NOREPLACE));
+    }
+    is_whiteout(a, from);
+    same_file(then, b);
+    if (!moves_dir) {
+        MC_TIMES(then, b, TIME_C);
+    }
+    MC_TIMES(then_from, from, TIME_M | TIME_C);
+    MC_TIMES(then_to, to, TIME_M | TIME_C);
+    EQ(then_from.st_nlink - moves_dir - (!other_dir && replaces && kb == DIRECTORY),
+       stat_of(from).st_nlink);
+    EQ(other_dir ? 1 : 2, names_in(from));
+    WANT_EITHER(ENXIO, EACCES, open(a, O_RDONLY));
+    if (ka == DIRECTORY) {
+        WANT(ENOTDIR, rename(b, a));
+        OK(unlink(a));
+    }
+    OK(rename(b, a)); /* a whiteout is replaced as any other file */
+    same_file(then, a);
+    EQ(other_dir ? 0 : 1, names_in(to));
+    MUST(gone(ka, a));
+    MUST(rmdir(from));
+    MUST(other_dir ? rmdir(to) : 0);
+}
+
+static void whiteouts(void)
+{
+    const char *a = made(REGULAR, 0600), *b = fresh(), *c = fresh();
+
+    about("RENAME_WHITEOUT");
+    if (rename2(a, b, RENAME_WHITEOUT) < 0 && (errno == EINVAL || errno == EPERM)) {
+        skip("RENAME_WHITEOUT: not on this file system, or not for this user");
+        MUST(unlink(a));
+        return;
+    }
+    IS_TRUE(exists(a) && exists(b));
+    is_whiteout(a, ".");
+    WANT(ENOENT, rename2(c, b, RENAME_WHITEOUT));
+    OK(rename2(a, c, RENAME_WHITEOUT)); /* one of a whiteout */
+    is_whiteout(a, ".");
+    is_whiteout(c, ".");
+    OK(link(a, path("%s-linked", a)));
+    OK(unlink(path("%s-linked", a)));
+    OK(unlink(a));
+    OK(unlink(b));
+    OK(unlink(c));
+    EACH_KIND(k)
+    {
+        if (k == SOCKET) {
+            continue;
+        }
+        whiteout(k, SOCKET, false);
+        whiteout(k, SOCKET, true);
+        whiteout(k, k, false);
+        whiteout(k, k, true);
+    }
+}
+
 /* Two names of one file: nothing happens, and that is a success. */
 static void two_names(void)
 {
@@ -395,6 +490,7 @@ TOPIC(rename)
             exchange(a, b, true);
         }
     }
+    whiteouts();
     two_names();
     not_empty();
     into_itself();

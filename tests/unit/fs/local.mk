@@ -9,6 +9,9 @@ tests_unit_fs_test_atime_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/fs/test-check
 tests_unit_fs_test_check_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/fs/test-flags
+tests_unit_fs_test_flags_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/fs/test-fs-format
 tests_unit_fs_test_fs_format_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 tests_unit_fs_test_fs_format_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)

@@ -2,63 +2,29 @@
 /*
  * test-atime.c - when a file was last read, beside changes of other kinds
  */
-#include "../../lib/test.h"
-
-#include "fs/fs-private.h"
+#include "fixture.h"
 
 /* Rounds of a race that was lost once in about 6000 of them. */
 #define ROUNDS 2000
 
-typedef struct Fixture {
-    char *dir;
-    VjVolume *v;
-    VjFs *fs;
-    uint64_t ino; /* a file of 10 bytes, read before it was changed */
-} Fixture;
-
-static const VjCaller root_caller = {.umask = 0};
-
-static bool nobody_knows(void *opaque, uint64_t ino)
-{
-    (void)opaque;
-    (void)ino;
-    return false;
-}
+/* A file of 10 bytes, read before it was changed. */
+static uint64_t file_ino;
 
 static int setup(void **state)
 {
-    g_autoptr(GError) error = NULL;
     Fixture *x = g_new0(Fixture, 1);
-    VjVolumeMake how = {.options = NULL};
-    /* A transaction that runs again leaves room for others in between. */
-    VjVolumeOpen open = {.wrap_meta = "fault:conflicts=50,seed=3"};
     VjHandle *h;
     VjAttr attr;
 
-    x->dir = vj_test_make_dir();
-    how.source = open.source = x->dir;
-    if (!vj_volume_make(&how, &error) || !vj_volume_open(&open, &x->v, &error)) {
-        fail_msg("%s", error->message);
-    }
-    x->fs = vj_fs_new(x->v);
-    vj_fs_set_knows(x->fs, nobody_knows, x);
+    fixture_make(x, NULL);
+    /* A transaction that runs again leaves room for others in between. */
+    fixture_open(x, (VjVolumeOpen){.wrap_meta = "fault:conflicts=50,seed=3"});
     assert_int_equal(
         vj_fs_create(x->fs, &root_caller, VJ_INO_ROOT, "f", 0644, O_RDWR, &attr, &h), 0);
     assert_int_equal(vj_fs_write(h, 0, "0123456789", 10, 0, NULL), 0);
     vj_fs_release(x->fs, h);
-    x->ino = attr.st.st_ino;
+    file_ino = attr.st.st_ino;
     *state = x;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    Fixture *x = *state;
-
-    vj_fs_free(x->fs);
-    assert_int_equal(vj_volume_close(x->v), 0);
-    vj_test_remove_dir(x->dir);
-    g_free(x);
     return 0;
 }
 
@@ -66,7 +32,7 @@ static struct timespec atime_of(Fixture *x)
 {
     VjAttr attr;
 
-    assert_int_equal(vj_fs_getattr(x->fs, x->ino, &attr), 0);
+    assert_int_equal(vj_fs_getattr(x->fs, file_ino, &attr), 0);
     return attr.st.st_atim;
 }
 
@@ -89,7 +55,7 @@ static void test_read_after_shift(void **state)
     uint64_t size;
     VjHandle *h;
 
-    assert_int_equal(vj_fs_open(x->fs, &root_caller, x->ino, O_RDWR, &h), 0);
+    assert_int_equal(vj_fs_open(x->fs, &root_caller, file_ino, O_RDWR, &h), 0);
     read_byte(h);
     first = atime_of(x);
     assert_int_equal(vj_fs_change_count(h, &shift.change, &size), 0);
@@ -123,14 +89,14 @@ static void test_set_while_closing(void **state)
         GThread *thread;
         VjAttr attr;
 
-        assert_int_equal(vj_fs_open(x->fs, &root_caller, x->ino, O_RDONLY, &r.h), 0);
+        assert_int_equal(vj_fs_open(x->fs, &root_caller, file_ino, O_RDONLY, &r.h), 0);
         read_byte(r.h);
         thread = g_thread_new("release", release_main, &r);
         for (int wait = i % 40; wait > 0;
              wait--) { /* now the one, now the other is first */
             (void)atime_of(x);
         }
-        assert_int_equal(vj_fs_setattr(x->fs, &root_caller, x->ino, NULL, &set, &attr),
+        assert_int_equal(vj_fs_setattr(x->fs, &root_caller, file_ino, NULL, &set, &attr),
                          0);
         g_thread_join(thread);
         assert_int_equal(atime_of(x).tv_sec, i);
@@ -143,8 +109,8 @@ static void test_first_of_two_closes(void **state)
     Fixture *x = *state;
     VjHandle *a, *b;
 
-    assert_int_equal(vj_fs_open(x->fs, &root_caller, x->ino, O_RDWR, &a), 0);
-    assert_int_equal(vj_fs_open(x->fs, &root_caller, x->ino, O_RDONLY, &b), 0);
+    assert_int_equal(vj_fs_open(x->fs, &root_caller, file_ino, O_RDWR, &a), 0);
+    assert_int_equal(vj_fs_open(x->fs, &root_caller, file_ino, O_RDONLY, &b), 0);
     assert_int_equal(vj_fs_write(a, 0, "x", 1, 0, NULL), 0);
     read_byte(b);
     assert_int_equal(g_atomic_int_get(&x->fs->read_count), 1);
@@ -153,7 +119,7 @@ static void test_first_of_two_closes(void **state)
     vj_fs_release(x->fs, a);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fixture_teardown)
 
 static const struct CMUnitTest tests[] = {
     TEST(test_read_after_shift),

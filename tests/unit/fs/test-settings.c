@@ -4,75 +4,28 @@
  *
  * The volume's default is zstd:3; the engine returns conflicts now and then.
  */
-#include "../../lib/test.h"
+#include "fixture.h"
 
 #include <sys/xattr.h>
-
-#include "fs/fs-private.h"
 
 #define TRANSFORM "user.varjfs.transform"
 #define MODE "user.varjfs.mode"
 #define OBJECTS "user.varjfs.objects"
 
-typedef struct Fixture {
-    char *dir;
-    VjVolume *v;
-    VjFs *fs;
-} Fixture;
-
-static const VjCaller root_caller = {.umask = 0};
-static const VjCaller user_caller = {.uid = 1000, .gid = 100};
-
-static bool knows_all(void *opaque, uint64_t ino)
-{
-    (void)opaque;
-    (void)ino;
-    return true;
-}
-
 static void open_volume(Fixture *x, const char *transform)
 {
-    g_autoptr(GError) error = NULL;
-    VjVolumeOpen how = {.source = x->dir,
-                        .transform = transform,
-                        .wrap_meta = "fault:conflicts=20,seed=3"};
-
-    if (!vj_volume_open(&how, &x->v, &error)) {
-        fail_msg("%s", error->message);
-    }
-    x->fs = vj_fs_new(x->v);
-    vj_fs_set_knows(x->fs, knows_all, x);
-}
-
-static void close_volume(Fixture *x)
-{
-    vj_fs_free(x->fs);
-    assert_int_equal(vj_volume_close(x->v), 0);
+    fixture_open(x, (VjVolumeOpen){.transform = transform,
+                                   .wrap_meta = "fault:conflicts=20,seed=3"});
 }
 
 static int setup(void **state)
 {
-    g_autoptr(GError) error = NULL;
     Fixture *x = g_new0(Fixture, 1);
-    VjVolumeMake how = {.options = "transform=zstd:3,objects=64K"};
 
-    x->dir = vj_test_make_dir();
-    how.source = x->dir;
-    if (!vj_volume_make(&how, &error)) {
-        fail_msg("%s", error->message);
-    }
+    x->known = true;
+    fixture_make(x, "transform=zstd:3,objects=64K");
     open_volume(x, NULL);
     *state = x;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    Fixture *x = *state;
-
-    close_volume(x);
-    vj_test_remove_dir(x->dir);
-    g_free(x);
     return 0;
 }
 
@@ -240,7 +193,7 @@ static void inheritance(void **state)
     assert_int_equal(vj_fs_removexattr(x->fs, f, TRANSFORM), 0);
     expect(x, f, TRANSFORM, "zstd:3");
     /* A name elsewhere changes nothing. */
-    assert_int_equal(vj_fs_rename(x->fs, sub, "g", VJ_INO_ROOT, "g", 0), 0);
+    assert_int_equal(vj_fs_rename(x->fs, &root_caller, sub, "g", VJ_INO_ROOT, "g", 0), 0);
     expect(x, f, OBJECTS, "4096");
 }
 
@@ -251,7 +204,7 @@ static void the_mounts_choice(void **state)
     uint64_t d = make(x, VJ_INO_ROOT, "d", S_IFDIR), f, sub, in_d;
 
     assert_int_equal(set(x, d, TRANSFORM, "none", 0), 0);
-    close_volume(x);
+    fixture_close(x);
     open_volume(x, "lz4:9");
     f = make(x, VJ_INO_ROOT, "f", S_IFREG);
     sub = make(x, VJ_INO_ROOT, "sub", S_IFDIR);
@@ -260,7 +213,7 @@ static void the_mounts_choice(void **state)
     expect_list(x, f, "");
     expect(x, sub, TRANSFORM, "zstd:3"); /* what is made in it later is another mount's */
     expect(x, in_d, TRANSFORM, "none");
-    close_volume(x);
+    fixture_close(x);
     open_volume(x, NULL);
     expect(x, f, TRANSFORM, "lz4:9"); /* it stays what it was made with */
     assert_int_equal(vj_fs_removexattr(x->fs, f, TRANSFORM), 0);
@@ -275,7 +228,7 @@ static void an_unknown_choice_of_the_mount(void **state)
     VjVolumeOpen how = {.source = x->dir, .transform = "rot13"};
     VjVolume *v;
 
-    close_volume(x);
+    fixture_close(x);
     assert_false(vj_volume_open(&how, &v, &error));
     assert_int_equal(error->code, EINVAL);
     open_volume(x, NULL);
@@ -304,7 +257,7 @@ static void who_may_recode(void **state)
     vj_fs_release(x->fs, writer);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fixture_teardown)
 
 static const struct CMUnitTest tests[] = {
     TEST(defaults),           TEST(values),

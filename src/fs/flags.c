@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * flags.c - what chattr(1) sets, and what it forbids then
+ *
+ * The kernel knows nothing of these flags of a FUSE file system: it looks at none of them
+ * when it opens, writes, removes or changes, so all of that is refused here.  Operations
+ * on names and attributes look at the records in their own transactions.  Writes have
+ * none: for them an open inode remembers what its record says, until the record is
+ * changed.
+ *
+ * As on ext4, a descriptor that was open before may go on with a file that becomes append
+ * only, but not with one that becomes immutable.
+ */
+#include <linux/capability.h>
+
+#include "fs/fs-private.h"
+
+/* VjNode's protection: what is known of the record, and how often it has changed. */
+#define PROTECTION_KNOWN 1u
+#define PROTECTION_CHANGE 0x400u
+
+G_STATIC_ASSERT((VJ_INODE_PROTECTED & PROTECTION_KNOWN) == 0);
+G_STATIC_ASSERT(VJ_INODE_PROTECTED < PROTECTION_CHANGE);
+
+int vj_fs_protection(VjHandle *h, uint32_t *out)
+{
+    gint *known = &h->node->protection;
+    guint seen = (guint)g_atomic_int_get(known);
+
+    if (!(seen & PROTECTION_KNOWN)) {
+        VjInode inode;
+        guint now;
+        int r = vj_file_getattr(h->fs->volume, h->ino, &inode);
+
+        if (r < 0) {
+            return r;
+        }
+        now = (seen & ~(guint)VJ_INODE_PROTECTED) | PROTECTION_KNOWN |
+              (inode.flags & VJ_INODE_PROTECTED);
+        /* Unless the record was changed since: whoever comes next looks again. */
+        (void)g_atomic_int_compare_and_exchange(known, (gint)seen, (gint)now);
+        seen = now;
+    }
+    *out = seen & VJ_INODE_PROTECTED;
+    return 0;
+}
+
+int vj_fs_may_write(VjHandle *h, bool appends)
+{
+    uint32_t protection;
+    int r = vj_fs_protection(h, &protection);
+
+    if (r < 0 || protection == 0) {
+        return r;
+    }
+    if (protection & VJ_INODE_IMMUTABLE) {
+        return -EPERM;
+    }
+    /* Opened without O_APPEND: it was open before.  Else fcntl(2) took the flag away, of
+     * which the kernel would say EPERM if it knew, or the bytes come from a mapping,
+     * which it would refuse. */
+    return appends || !(h->flags & O_APPEND) ? 0 : -EPERM;
+}
+
+int vj_fs_may_open(VjHandle *h, int flags)
+{
+    bool write = (flags & O_ACCMODE) != O_RDONLY;
+    uint32_t protection;
+    int r;
+
+    if (!write && !(flags & O_TRUNC)) {
+        return 0;
+    }
+    r = vj_fs_protection(h, &protection);
+    if (r < 0 || protection == 0) {
+        return r;
+    }
+    return (protection & VJ_INODE_IMMUTABLE) || (flags & O_TRUNC) || !(flags & O_APPEND)
+               ? -EPERM
+               : 0;
+}
+
+/* The record of @ino was changed. */
+static void protection_changed(VjFs *fs, uint64_t ino)
+{
+    VjNode *n;
+
+    vj_mutex_lock(&fs->lock);
+    n = g_hash_table_lookup(fs->nodes, &ino);
+    if (n != NULL) {
+        guint seen, now;
+
+        do {
+            seen = (guint)g_atomic_int_get(&n->protection);
+            now = (seen & ~PROTECTION_KNOWN) + PROTECTION_CHANGE;
+        } while (
+            !g_atomic_int_compare_and_exchange(&n->protection, (gint)seen, (gint)now));
+        g_atomic_int_set(&n->atime_is_new, 0);
+    }
+    vj_mutex_unlock(&fs->lock);
+}
+
+bool vj_fs_has_writers(VjFs *fs, uint64_t ino)
+{
+    const VjNode *n;
+    bool has;
+
+    vj_mutex_lock(&fs->lock);
+    n = g_hash_table_lookup(fs->nodes, &ino);
+    has = n != NULL && n->writers > 0;
+    vj_mutex_unlock(&fs->lock);
+    return has;
+}
+
+/* ---- looking and setting ----------------------------------------------------------- */
+
+int vj_fs_get_flags(VjFs *fs, uint64_t ino, uint32_t *out)
+{
+    VjInode inode;
+    int r = vj_file_getattr(fs->volume, ino, &inode);
+
+    if (r == 0) {
+        *out = inode.flags & VJ_INODE_CHATTR;
+    }
+    return r;
+}
+
+typedef struct FlagsOp {
+    uint64_t ino;
+    uint32_t wanted;
+    const VjCaller *who; /* NULL: he may */
+    bool may_of_others;  /* CAP_FOWNER */
+    bool may_protection; /* CAP_LINUX_IMMUTABLE */
+    struct timespec now;
+} FlagsOp;
+
+static int flags_body(VjTxn *txn, void *opaque)
+{
+    const FlagsOp *op = opaque;
+    uint32_t change;
+    VjInode inode;
+    int r = vj_inode_get(txn, op->ino, &inode);
+
+    if (r < 0) {
+        return r;
+    }
+    if (!S_ISREG(inode.mode) && !S_ISDIR(inode.mode)) {
+        return -EOPNOTSUPP;
+    }
+    change = (inode.flags ^ op->wanted) & VJ_INODE_CHATTR;
+    if (op->who != NULL && inode.uid != op->who->uid && !op->may_of_others) {
+        return -EPERM;
+    }
+    if (op->who != NULL && (change & VJ_INODE_PROTECTED) && !op->may_protection) {
+        return -EPERM;
+    }
+    /* Nothing else of what stays immutable may change. */
+    if (change != 0 && (inode.flags & op->wanted & VJ_INODE_IMMUTABLE)) {
+        return -EPERM;
+    }
+    inode.flags ^= change;
+    inode.ctime = op->now;
+    return vj_inode_put(txn, &inode);
+}
+
+int vj_fs_set_flags(VjFs *fs, const VjCaller *who, uint64_t ino, uint32_t flags)
+{
+    FlagsOp op = {
+        .ino = ino,
+        .wanted = flags,
+        .who = who,
+        .may_of_others = who != NULL && vj_caller_capable(who, CAP_FOWNER),
+        .may_protection = who != NULL && vj_caller_capable(who, CAP_LINUX_IMMUTABLE),
+        .now = vj_clock_real(),
+    };
+    int r;
+
+    if ((flags & ~(uint32_t)VJ_INODE_CHATTR) != 0) {
+        return -EOPNOTSUPP;
+    }
+    r = vj_fs_run(fs, VJ_RUN_DEFAULT, flags_body, &op);
+    if (r == 0) {
+        protection_changed(fs, ino);
+    }
+    return r;
+}
