@@ -2,9 +2,14 @@
 /*
  * varjfs/ioctl.h - edits in the middle of a file, without librwrite
  *
+ * An edit takes two calls of one thread on one descriptor.  VARJFS_IOC_EDIT stages it: it
+ * says what is to happen, and is told which call carries it out.  That call, fallocate(2)
+ * or ftruncate(2), the kernel makes under the lock of the inode, so that no write, append
+ * or truncation gets between an edit and what the kernel knows of the file.
+ *
  * The kernel passes at most 16383 bytes with an ioctl, and sizes the transfer by the
  * command number, so a command exists for each length: build it with the macros below.
- * Data that does not fit is staged first (VARJFS_IOC_STAGE) and then named by the edit.
+ * Data that does not fit is sent first (VARJFS_IOC_STAGE) and then named by the edit.
  *
  * All integers are in host order; the structures have no padding and the same layout for
  * 32- and 64-bit callers.  Unknown flags and versions are EINVAL.  On a file that is not on
@@ -23,51 +28,85 @@ extern "C" {
 /* Not in the kernel's list of ioctl numbers: a command that hits another kind of file by
  * mistake means nothing there. */
 #define VARJFS_IOC_MAGIC 0x96
-#define VARJFS_IOC_VERSION 1
+#define VARJFS_IOC_VERSION 3
 
 /* Largest argument that the kernel passes, bytes, header included. */
 #define VARJFS_IOC_MAX 16383
 /* Most data of one edit: it happens entirely or not at all. */
 #define VARJFS_EDIT_MAX (8u << 20)
 
-/* varjfs_edit.flags */
+/* varjfs_edit.flags, and varjfs_shift.flags where it says so */
 #define VARJFS_EDIT_APPEND (1u << 0) /* at the end of the file; offset is ignored */
 #define VARJFS_EDIT_STAGED (1u << 1) /* the data is what was staged under stage_id */
-/* PING 2 and above, alone or with each other: */
 #define VARJFS_EDIT_HOLE (1u << 2) /* there is no data: len bytes of hole come instead */
 #define VARJFS_EDIT_INSIDE                                                               \
     (1u << 3) /* EINVAL unless offset + old_len is below the size */
+/* Carried out whatever becomes of the file's size until then. */
+#define VARJFS_EDIT_ANY_SIZE (1u << 4)
+/* The process has a limit of file sizes (RLIMIT_FSIZE). */
+#define VARJFS_EDIT_LIMITED (1u << 5)
 
 /*
- * Replace old_len bytes at offset by len bytes.
- * The ioctl returns 0 and fills offset (where it happened) and size (of the file after it).
+ * How a staged edit is carried out, by the same thread on the same descriptor.  The
+ * call's own result is that of the edit: 0, or -1 and errno, and then nothing has
+ * happened.  EAGAIN: the size of the file has changed since the edit was staged; stage it
+ * again, at last with VARJFS_EDIT_ANY_SIZE, or a program that appends without end keeps
+ * it from happening.
+ */
+struct varjfs_carry {
+    __u32 call;   /* VARJFS_CARRY_* */
+    __u32 mode;   /* of fallocate(2), FALLOC_FL_*, for the calls named so */
+    __u64 offset; /* likewise */
+    __u64 len;    /* likewise; of ftruncate(2) for the calls named so */
+};
+
+#define VARJFS_CARRY_NOTHING 0   /* nothing is staged: the edit changes nothing */
+#define VARJFS_CARRY_FALLOCATE 1 /* fallocate(fd, mode, offset, len) */
+#define VARJFS_CARRY_FTRUNCATE 2 /* ftruncate(fd, len) */
+/* As FALLOCATE; then lseek(fd, INT64_MIN, SEEK_END), which fails with EINVAL and moves
+ * nothing: the kernel asks for the size by it. */
+#define VARJFS_CARRY_FALLOCATE_SEEK 3
+/* fallocate(fd, mode, offset, 1), which writes pages back, then ftruncate(fd, len). */
+#define VARJFS_CARRY_FALLOCATE_FTRUNCATE 4
+
+/*
+ * Replace old_len bytes at offset by len bytes.  The ioctl returns 0 and fills offset
+ * (where it will happen), old_len (as clipped), size (of the file after it, if that stays
+ * as it is until then) and carry.
  *
- * With len 0 and offset at or beyond the end nothing happens.  Beyond the end a hole comes
- * first, as with pwrite.  Errors, each with the file unchanged: EBADF the descriptor is not
- * open for writing; EISDIR; EINVAL not a regular file, unknown version or flag, an offset
- * above 2^63 - 1, len above VARJFS_EDIT_MAX or not what follows or was staged; ENOENT no such
- * stage; EFBIG, ENOSPC, EROFS, EIO as write(2).  The caller checks RLIMIT_FSIZE, and after an
- * edit that made the file shorter reads the byte behind the new end with pread(2), or calls
- * fstat(2) where it cannot read (the kernel learns the size from it).
+ * With len 0 and offset at or beyond the end nothing happens.  Beyond the end a hole
+ * comes first, as with pwrite.  Errors, each with the file unchanged: EBADF the
+ * descriptor is not open for writing; EISDIR; EINVAL not a regular file, unknown version
+ * or flag, an offset above 2^63 - 1, len above VARJFS_EDIT_MAX or not what follows or was
+ * staged; ENOENT no such stage; ENOMEM too many edits are staged; EFBIG, ENOSPC, EROFS,
+ * EIO as write(2), those also from the call that carries the edit out.
+ *
+ * A thread has one edit staged on a descriptor: the next one takes its place.  It ends
+ * with the call that carries it out (but for EAGAIN), with VARJFS_IOC_EDIT_DROP, or when
+ * the description is closed.
  *
  * A hole reads as zeros, takes no space, and may be of any length: len is not bounded by
  * VARJFS_EDIT_MAX then.  VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE is fallocate(2) by bytes:
  * with old_len 0 INSERT_RANGE, with len 0 COLLAPSE_RANGE.
+ *
+ * Where VARJFS_EDIT_APPEND | VARJFS_EDIT_ANY_SIZE was carried out, VARJFS_IOC_EDIT_DROP
+ * tells where.
  */
 struct varjfs_edit {
     __u32 version; /* in: VARJFS_IOC_VERSION */
     __u32 flags;   /* in: VARJFS_EDIT_* */
     __u64 offset;  /* in/out: bytes */
-    __u64 old_len; /* in: bytes; clipped at the end of the file */
+    __u64 old_len; /* in: bytes; out: clipped at the end of the file */
     __u64 len; /* in: bytes of data; not staged: exactly what is behind this structure */
-    __u64 stage_id; /* in: with VARJFS_EDIT_STAGED, else 0 */
-    __u64 size;     /* out: bytes */
+    __u64 stage_id;            /* in: with VARJFS_EDIT_STAGED, else 0 */
+    __u64 size;                /* out: bytes */
+    struct varjfs_carry carry; /* out */
 };
 
 /*
  * Add data to a stage.  A stage belongs to the open file description, holds at most
- * VARJFS_EDIT_MAX bytes, and ends with the edit that names it (also if that fails), with
- * VARJFS_STAGE_DROP, or when the description is closed.
+ * VARJFS_EDIT_MAX bytes, and ends when the edit that names it is carried out (also if
+ * that fails, but for EAGAIN), with VARJFS_STAGE_DROP, or when the description is closed.
  */
 #define VARJFS_STAGE_DROP (1u << 0)
 
@@ -82,6 +121,21 @@ struct varjfs_stage {
 #define VARJFS_EDIT_INLINE_MAX (VARJFS_IOC_MAX - sizeof(struct varjfs_edit))
 #define VARJFS_STAGE_DATA_MAX (VARJFS_IOC_MAX - sizeof(struct varjfs_stage))
 
+/*
+ * ftruncate(fd, VARJFS_DELETE_SIZE(offset, len)) deletes len bytes at offset at once, without
+ * staging, if an edit of the file was carried out a moment ago and the kernel has read no page
+ * behind offset since.  Else it is EFBIG as for any size as large, and nothing has happened: stage
+ * the delete.  @offset: below 2^40; @len: 1 to VARJFS_DELETE_SIZE_LEN.  On another file
+ * system the file may get that size: be sure that it is varjfs.
+ */
+#define VARJFS_DELETE_SIZE_LEN 8192
+#define VARJFS_DELETE_SIZE_OFFSET_BITS 40
+#define VARJFS_DELETE_SIZE_LEN_BITS 13
+#define VARJFS_DELETE_SIZE_MARK ((__u64)0x96 << 53 | (__u64)1 << 62)
+#define VARJFS_DELETE_SIZE(offset, len)                                                  \
+    (VARJFS_DELETE_SIZE_MARK | (__u64)(offset) << VARJFS_DELETE_SIZE_LEN_BITS |          \
+     (__u64)((len)-1))
+
 /* @n: bytes of data behind the structure */
 #define VARJFS_IOC_EDIT(n)                                                               \
     _IOC(_IOC_READ | _IOC_WRITE, VARJFS_IOC_MAGIC, 1, sizeof(struct varjfs_edit) + (n))
@@ -92,13 +146,18 @@ struct varjfs_stage {
 #define VARJFS_IOC_SYNC _IO(VARJFS_IOC_MAGIC, 3)
 
 /*
- * Does nothing: the cost of a round trip, and "is this varjfs?".  Returns the newest version
- * that the daemon understands, 1 or more; it understands the older ones too.  (0 would be the
- * answer of a file system that says yes to everything.)  2: VARJFS_EDIT_HOLE,
- * VARJFS_EDIT_INSIDE and VARJFS_IOC_SHIFT; the structures' version stays 1.
+ * Takes back what this thread has staged on the descriptor; the data that it names stays.
+ * Returns 0 and fills offset with where an edit with VARJFS_EDIT_APPEND |
+ * VARJFS_EDIT_ANY_SIZE went, once it was carried out.  ENOENT: there is nothing.
+ */
+#define VARJFS_IOC_EDIT_DROP _IOWR(VARJFS_IOC_MAGIC, 11, struct varjfs_edit)
+
+/*
+ * Does nothing: the cost of a round trip, and "is this varjfs?".  Returns
+ * VARJFS_IOC_VERSION as the daemon understands it.  (0 would be the answer of a file
+ * system that says yes to everything.)
  */
 #define VARJFS_IOC_PING _IO(VARJFS_IOC_MAGIC, 4)
-#define VARJFS_IOC_PING_HOLES 2
 
 /*
  * Text about the file or the mount, page by page, for varjfsctl and monitors.
@@ -155,6 +214,11 @@ struct varjfs_stage {
  *                 0 for a hole
  *   digest        of the object's content, lower-case hexadecimal
  *   codec         number of the transformation under which the data is stored; 0 is none
+ *
+ * Whoever is neither root nor the user who mounted is not told what depends on the files
+ * of others: object_id, refs and digest of objects are "-", as are objects,
+ * object_plain_bytes, object_stored_bytes and cache_bytes of DF; STATS and SCRUB are
+ * EPERM.
  *
  * EINVAL: unknown kind, version or cursor; EISDIR: MAP of a directory.
  */
@@ -256,10 +320,13 @@ struct varjfs_tend {
  *   DOWN           what stood in [offset + data_len, offset + len), then the data
  * What lies behind offset + len stays where it is; up, the file grows if its end was passed.
  *
- * LOOK changes nothing: it fills change and size, and needs offset, len, data_len and
- * stage_id to be 0.  A caller looks, then reads and compares, then shifts with the number
- * that it got: the shift is EBUSY, and nothing has happened, if the file's content was
- * changed by anybody in between.  change means nothing to another open of the file.
+ * It is staged as an edit is, and carried out by the call that carry names.
+ *
+ * LOOK changes and stages nothing: it fills change and size, and needs offset, len,
+ * data_len and stage_id to be 0.  A caller looks, then reads and compares, then shifts
+ * with the number that it got: the call that carries it out is EBUSY, and nothing has
+ * happened, if the file's content was changed by anybody in between.  change means
+ * nothing to another open of the file.
  *
  * Up to VARJFS_EDIT_MAX bytes of data stand behind the structure or were staged.  Errors as
  * VARJFS_IOC_EDIT, and EINVAL where the bytes that are to move are not all in the file, or
@@ -278,6 +345,7 @@ struct varjfs_shift {
     __u64 stage_id; /* in: with VARJFS_SHIFT_STAGED, else 0 */
     __u64 change;   /* of the content; LOOK: out, else in */
     __u64 size;     /* out: of the file, bytes */
+    struct varjfs_carry carry; /* out, but for LOOK */
 };
 
 #define VARJFS_SHIFT_INLINE_MAX (VARJFS_IOC_MAX - sizeof(struct varjfs_shift))

@@ -2,27 +2,39 @@
 /*
  * by-ioctl.c - the edit on varjfs, and how varjfs is recognised
  *
- * A step is one EDIT of at most VARJFS_EDIT_MAX bytes: what fits travels inside the ioctl,
- * the rest is staged first, so that nothing has happened when the caller's buffer turns out
- * to be bad.  Old bytes go in step with new ones, and what is left of them with the last.
+ * A step is one edit of at most VARJFS_EDIT_MAX bytes.  It is staged by an ioctl, with
+ * what fits of the data inside and the rest sent before, so that nothing has happened
+ * when the caller's buffer turns out to be bad; then the call that the answer names
+ * carries it out.  Old bytes go in step with new ones, and what is left of them with the
+ * last.
  */
+#include "next.h"
 #include "rwrite-private.h"
 #include "varjfs/ioctl.h"
 
 #include <errno.h>
 #include <linux/magic.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Data up to this length goes through the stack: threads may have 16 KiB of it in all. */
 #define STACK_DATA_BYTES 4096u
-/* How often the kernel is told a size that it does not take: others edit too. */
-#define SIZE_TRIES 32u
+/* Each time an edit is staged so often, a change of the file's size meanwhile does not
+ * matter: who appends without end would keep it from happening. */
+#define SIZED_TRIES 8u
+/* How often an edit is staged before it is given up: a fraction of a second of changes, each
+ * of which came just in between. */
+#define TRIES_MAX 1024u
 
 /* No file is as long: whoever makes an edit puts the file's size in its place. */
 #define NO_SIZE (~(__u64)0)
@@ -59,8 +71,8 @@ static int varjfs_version(int fd, VjDevice device)
     if (version < 0) {
         return looks_foreign(errno) ? 0 : -errno;
     }
-    if (version < VARJFS_IOC_VERSION) {
-        return 0; /* a file system that says yes to everything */
+    if (version != VARJFS_IOC_VERSION) {
+        return 0; /* one that says yes to everything, or of another version */
     }
     atomic_store(&known_device, device);
     return version;
@@ -76,7 +88,7 @@ bool vj_is_varjfs(int fd, VjDevice device)
     return is_known(device) || varjfs_version(fd, device) > 0;
 }
 
-static void stage_drop(int fd, uint64_t id)
+void vj_stage_drop(int fd, uint64_t id)
 {
     struct varjfs_stage stage = {
         .version = VARJFS_IOC_VERSION, .flags = VARJFS_STAGE_DROP, .stage_id = id};
@@ -105,7 +117,7 @@ int vj_stage_data(int fd, VjMessage *message, const char *src, size_t len, uint6
         }
         if (result != 0) {
             if (*id != 0) {
-                stage_drop(fd, *id);
+                vj_stage_drop(fd, *id);
             }
             return result;
         }
@@ -116,56 +128,190 @@ int vj_stage_data(int fd, VjMessage *message, const char *src, size_t len, uint6
     return 0;
 }
 
-/*
- * The kernel learns a smaller size from a read that meets the end, or from fstat.  From fstat it
- * clears the rest of the page of the end without a lock, while somebody may be writing
- * there: so the read comes first, and fstat where it does not help (O_WRONLY, O_DIRECT, others who
- * write).  The kernel drops an answer when a notification about the file or a write overtakes it,
- * and goes on believing in the old end: FIONREAD says what it believes, without asking the
- * daemon.  The edit itself has succeeded.
- */
-static void tell_kernel_size(int fd, uint64_t size)
+int vj_carry_out(int fd, const struct varjfs_carry *carry)
 {
-    struct stat st = {.st_size = (off_t)size};
-    int saved_errno = errno;
-    off_t at = lseek(fd, 0, SEEK_CUR);
-    ssize_t got;
-    char byte;
+    bool is_first = carry->call == VARJFS_CARRY_FALLOCATE_FTRUNCATE;
+    int saved_errno = errno, result;
 
-    if (at >= 0) {
-        got = pread(fd, &byte, 1, st.st_size);
-        (void)got;
+    if (carry->call == VARJFS_CARRY_NOTHING) {
+        return 0;
     }
-    for (unsigned i = 0; at >= 0 && i < SIZE_TRIES; i++) {
-        unsigned left; /* of size minus position, the low bits */
+    if (carry->call == VARJFS_CARRY_FTRUNCATE) {
+        return ftruncate(fd, (off_t)carry->len) == 0 ? 0 : -errno;
+    }
+    result = vj_next_fallocate64()(fd, (int)carry->mode, (int64_t)carry->offset,
+                                   is_first ? 1 : (int64_t)carry->len);
+    if (result == 0 && is_first) {
+        result = ftruncate(fd, (off_t)carry->len);
+    } else if (result == 0 && carry->call == VARJFS_CARRY_FALLOCATE_SEEK) {
+        (void)lseek(fd, INT64_MIN, SEEK_END);
+        errno = saved_errno;
+    }
+    return result == 0 ? 0 : -errno;
+}
 
-        if (ioctl(fd, FIONREAD, &left) != 0 || left == (unsigned)(st.st_size - at) ||
-            fstat(fd, &st) != 0) {
-            break;
+/* Where an append went that nothing but the daemon knows. */
+static int ask_where(int fd, const struct varjfs_edit *out, uint64_t *at)
+{
+    struct varjfs_edit edit = {.version = VARJFS_IOC_VERSION};
+
+    /* Not where the size was right: then it went where it was announced. */
+    if (out->carry.call == VARJFS_CARRY_FALLOCATE) {
+        return 0;
+    }
+    if (ioctl(fd, VARJFS_IOC_EDIT_DROP, &edit) != 0) {
+        return -errno;
+    }
+    *at = edit.offset;
+    return 0;
+}
+
+static bool is_limited(void)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+/* A call that did not come to the daemon leaves its edit there. */
+static void drop_staged(int fd)
+{
+    struct varjfs_edit edit = {.version = VARJFS_IOC_VERSION};
+
+    (void)!ioctl(fd, VARJFS_IOC_EDIT_DROP, &edit);
+}
+
+/*
+ * What this thread deleted from last, by a staged edit behind which the kernel held no page: such
+ * a file can have the next delete by one call.  The mount's number shows that it is varjfs still.
+ * In the block that a thread gets at its start: another would be allocated in the midst of
+ * a call, by the dynamic linker, of which the library asks nothing else.
+ */
+static _Thread_local struct {
+    uint64_t mount, ino;
+    int fd;
+} deleted __attribute__((tls_model("initial-exec")));
+
+static bool is_deleted_from(const VjEdit *e)
+{
+    return e->mount != 0 && deleted.mount == e->mount && deleted.ino == e->ino &&
+           deleted.fd == e->fd;
+}
+
+/* -EFBIG: not so; it has to be staged. */
+static int delete_at_once(const VjEdit *e, uint64_t offset, uint64_t len)
+{
+    if (len == 0 || len > VARJFS_DELETE_SIZE_LEN ||
+        offset >> VARJFS_DELETE_SIZE_OFFSET_BITS != 0 || !is_deleted_from(e) ||
+        is_limited()) {
+        return -EFBIG;
+    }
+    if (ftruncate(e->fd, (off_t)VARJFS_DELETE_SIZE(offset, len)) == 0) {
+        return 0;
+    }
+    deleted.mount = 0;
+    return -errno;
+}
+
+/*
+ * Stages @edit, whose @inside bytes of data stand behind it in @bytes, and carries it out.
+ * @at is where it happened.  No signal comes in between: a handler may make an edit too,
+ * which would take the place of this one.
+ */
+static int try_edit(const VjEdit *e, const struct varjfs_edit *edit, char *bytes,
+                    size_t inside, uint64_t *at)
+{
+    struct varjfs_edit out;
+    sigset_t all, before;
+    int result;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    memcpy(bytes, edit, sizeof *edit);
+    result = ioctl(e->fd, VARJFS_IOC_EDIT(inside), bytes) == 0 ? 0 : -errno;
+    memcpy(&out, bytes, sizeof out);
+    *at = out.offset;
+    if (result == 0 && out.size == NO_SIZE) {
+        result = -ENOTTY; /* said yes and did nothing: the number is another's now */
+    } else if (result == 0) {
+        result = vj_carry_out(e->fd, &out.carry);
+        if (result == 0 && edit->len == 0 && out.carry.call == VARJFS_CARRY_FTRUNCATE) {
+            deleted.mount = e->mount;
+            deleted.ino = e->ino;
+            deleted.fd = e->fd;
+        }
+        if (result == 0 && e->append && (edit->flags & VARJFS_EDIT_ANY_SIZE) != 0) {
+            result = ask_where(e->fd, &out, at);
+        } else if (result != 0 && result != -EAGAIN) {
+            drop_staged(e->fd);
         }
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return result;
+}
+
+/* Who changes the size without end may do so in step with us, each time in between: pauses
+ * of any length up to a third of a millisecond end that. */
+static void fall_out_of_step(unsigned tries)
+{
+    struct timespec pause = {.tv_nsec = (long)(tries * 7919u % 97u) * 3000};
+    int saved_errno = errno;
+
+    (void)nanosleep(&pause, NULL);
     errno = saved_errno;
 }
 
-/* One EDIT; @at is where it happened. */
-static int edit_step(const VjEdit *e, VjMessage *message, uint64_t offset,
-                     uint64_t old_len, const char *src, size_t len, uint64_t *at)
+/*
+ * The same until nobody has changed the size of the file in between.  With ANY_SIZE that
+ * matters still for growth of a process with a limit, which the kernel compares with the
+ * size that it is told before, and for an edit by ftruncate(2) that turns out to leave the
+ * size, as the kernel would keep the pages.
+ */
+static int stage_and_carry_out(const VjEdit *e, const struct varjfs_edit *edit,
+                               char *bytes, size_t inside, uint64_t *at)
 {
-    struct varjfs_edit edit = {.version = VARJFS_IOC_VERSION,
-                               .flags = e->append ? VARJFS_EDIT_APPEND : 0,
-                               .offset = e->append ? 0 : offset,
-                               .old_len = old_len,
-                               .len = len,
-                               .size = NO_SIZE};
-    size_t inside = len;
-    __u64 id = 0;
+    struct varjfs_edit now = *edit;
     int result;
+    unsigned i = 0;
 
+    do {
+        bool any_size;
+
+        if (i >= SIZED_TRIES) {
+            fall_out_of_step(i);
+        }
+        any_size = ++i % SIZED_TRIES == 0;
+        now.flags = edit->flags | (any_size ? VARJFS_EDIT_ANY_SIZE : 0);
+        /* The limit matters only where ftruncate(2) may be the call. */
+        if ((any_size || edit->len <= edit->old_len) && is_limited()) {
+            now.flags |= VARJFS_EDIT_LIMITED;
+        }
+        result = try_edit(e, &now, bytes, inside, at);
+    } while (result == -EAGAIN && i < TRIES_MAX);
+    return result == -EAGAIN ? -EBUSY : result;
+}
+
+/* One edit; @at is where it happened. */
+static int edit_step(VjEdit *e, VjMessage *message, uint64_t offset, uint64_t old_len,
+                     const char *src, size_t len, uint64_t *at)
+{
+    struct varjfs_edit edit = {
+        .version = VARJFS_IOC_VERSION,
+        .flags = e->append ? VARJFS_EDIT_APPEND : 0,
+        .offset = e->append ? 0 : offset,
+        .old_len = old_len,
+        .len = len,
+        .size = NO_SIZE,
+    };
+    size_t inside = len;
+    uint64_t id = 0;
+    int result = len == 0 && !e->append ? delete_at_once(e, offset, old_len) : -EFBIG;
+
+    if (result != -EFBIG) {
+        return result;
+    }
     if (len > message->size - sizeof edit) {
-        uint64_t staged;
-
-        result = vj_stage_data(e->fd, message, src, len, &staged);
-        id = staged;
+        result = vj_stage_data(e->fd, message, src, len, &id);
         edit.flags |= VARJFS_EDIT_STAGED;
         inside = 0;
     } else {
@@ -175,19 +321,11 @@ static int edit_step(const VjEdit *e, VjMessage *message, uint64_t offset,
         return result;
     }
     edit.stage_id = id;
-    memcpy(message->bytes, &edit, sizeof edit);
-    if (ioctl(e->fd, VARJFS_IOC_EDIT(inside), message->bytes) != 0) {
-        return -errno;
+    result = stage_and_carry_out(e, &edit, message->bytes, inside, at);
+    if (result != 0 && id != 0) {
+        vj_stage_drop(e->fd, id);
     }
-    memcpy(&edit, message->bytes, sizeof edit);
-    if (edit.size == NO_SIZE) {
-        return -ENOTTY; /* said yes and did nothing: the device's number is another's now */
-    }
-    *at = edit.offset;
-    if (old_len > len) {
-        tell_kernel_size(e->fd, edit.size);
-    }
-    return 0;
+    return result;
 }
 
 static int64_t edit_in_steps(VjEdit *e, VjMessage *message)
@@ -236,73 +374,36 @@ static int64_t edit_with_message(VjEdit *e)
 }
 
 /* A hole in place of old_len bytes, if something follows: one step however long it is. */
-static int hole_step(const VjEdit *e)
+static int hole_step(VjEdit *e)
 {
-    struct varjfs_edit edit = {.version = VARJFS_IOC_VERSION,
-                               .flags = VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE,
-                               .offset = e->offset,
-                               .old_len = e->old_len,
-                               .len = e->len,
-                               .size = NO_SIZE};
+    struct varjfs_edit edit = {
+        .version = VARJFS_IOC_VERSION,
+        .flags = VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE,
+        .offset = e->offset,
+        .old_len = e->old_len,
+        .len = e->len,
+        .size = NO_SIZE,
+    };
+    char bytes[sizeof edit];
+    uint64_t at;
 
-    if (ioctl(e->fd, VARJFS_IOC_EDIT(0), &edit) != 0) {
-        return -errno;
-    }
-    if (edit.size == NO_SIZE) {
-        return -ENOTTY;
-    }
-    if (e->old_len > e->len) {
-        tell_kernel_size(e->fd, edit.size);
-    }
-    return 0;
-}
-
-/* Only a process with a limit pays for looking at the size. */
-static int check_growth(VjEdit *e)
-{
-    struct stat st;
-    uint64_t size, old_len = 0;
-
-    if (vj_edit_check_limit(e, INT64_MAX) == 0) {
-        return 0;
-    }
-    e->over_limit = false;
-    if (fstat(e->fd, &st) != 0) {
-        return -errno;
-    }
-    size = (uint64_t)st.st_size;
-    if (e->hole && e->offset >= size) {
-        return 0; /* refused for another reason */
-    }
-    if (e->append || e->offset <= size) {
-        if (!e->append) {
-            old_len = e->old_len < size - e->offset ? e->old_len : size - e->offset;
-        }
-        return e->len > old_len ? vj_edit_check_limit(e, size - old_len + e->len) : 0;
-    }
-    return e->len > 0 ? vj_edit_check_limit(e, e->offset + e->len) : 0;
+    return stage_and_carry_out(e, &edit, bytes, 0, &at);
 }
 
 int64_t vj_edit_by_ioctl(VjEdit *e, VjDevice device)
 {
     bool known = is_known(device);
-    int version = known ? 1 : varjfs_version(e->fd, device);
+    int version = known ? VARJFS_IOC_VERSION : varjfs_version(e->fd, device);
     int64_t done;
 
     if (version <= 0) {
         return version == 0 ? -EOPNOTSUPP : version;
     }
-    done = check_growth(e);
-    if (done != 0) {
-        return done;
-    }
     done = e->hole ? hole_step(e) : edit_with_message(e);
-    if (done < 0 && (known || e->hole) && looks_foreign((int)-done)) {
+    if (done < 0 && known && looks_foreign((int)-done)) {
         version = varjfs_version(e->fd, device);
         if (version == 0) {
             atomic_store(&known_device, 0);
-        }
-        if (version == 0 || (e->hole && version > 0 && version < VARJFS_IOC_PING_HOLES)) {
             return -EOPNOTSUPP;
         }
         return version < 0 ? version : done;

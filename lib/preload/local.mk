@@ -6,13 +6,13 @@ rwrite_sources = \
 	lib/preload/by-ioctl.c \
 	lib/preload/by-tail.c \
 	lib/preload/copy-in.c \
+	lib/preload/next.c \
+	lib/preload/next.h \
 	lib/preload/rwrite-private.h \
 	lib/preload/rwrite.c
 librwrite_la_SOURCES = $(rwrite_sources) \
 	lib/preload/detect.c \
 	lib/preload/fallocate.c \
-	lib/preload/next.c \
-	lib/preload/next.h \
 	lib/preload/shift.c \
 	lib/preload/shift.h
 librwrite_la_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I$(top_srcdir)/include

@@ -23,6 +23,8 @@ typedef struct VjEdit {
     bool append;      /* at the end, whatever offset says; then old_len is 0 */
     bool hole;   /* len bytes of hole, no src: what fallocate(2) asks for, by its rules */
     uint64_t at; /* out: where it happened */
+    uint64_t mount; /* a number that no other mount ever has; 0: the kernel has none */
+    uint64_t ino;
     bool over_limit; /* out: with -EFBIG, the limit was the process's: SIGXFSZ is due */
 } VjEdit;
 
@@ -30,7 +32,7 @@ typedef struct VjEdit {
 typedef uint32_t VjDevice;
 
 /*
- * Fills e->flags and @device.  -EBADF not open for writing, -EISDIR, -EINVAL not a regular
+ * Fills e->flags, e->mount, e->ino and @device.  -EBADF not open for writing, -EISDIR, -EINVAL not a regular
  * file, or why it cannot be found out.
  */
 int vj_edit_check_descriptor(VjEdit *e, VjDevice *device);
@@ -54,8 +56,13 @@ typedef struct VjMessage {
     size_t size;
 } VjMessage;
 
+struct varjfs_carry;
+/* The call that the answer to a staged edit names.  0 or -errno. */
+int vj_carry_out(int fd, const struct varjfs_carry *carry);
+
 /* Stages @len bytes of the caller's; @id is 0 when there is no stage to drop.  0 or -errno. */
 int vj_stage_data(int fd, VjMessage *message, const char *src, size_t len, uint64_t *id);
+void vj_stage_drop(int fd, uint64_t id);
 
 /* copy-in.c: as the kernel's copy_from_user.  0, -EFAULT, or why there is no way to find out. */
 int vj_copy_from_caller(void *dst, const char *src, size_t len);

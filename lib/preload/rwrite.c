@@ -45,21 +45,40 @@ int vj_edit_check_limit(VjEdit *e, uint64_t reach)
     return 0;
 }
 
+/* Linux 6.8 and later; older headers have neither the bit nor the member of struct statx. */
+#ifndef STATX_MNT_ID_UNIQUE
+#define STATX_MNT_ID_UNIQUE 0x00004000u
+#endif
+#define STX_MNT_ID_AT 0x90
+
+static uint64_t mount_of(const struct statx *stx)
+{
+    uint64_t mount = 0;
+
+    if ((stx->stx_mask & STATX_MNT_ID_UNIQUE) != 0) {
+        memcpy(&mount, (const char *)stx + STX_MNT_ID_AT, sizeof mount);
+    }
+    return mount;
+}
+
 /*
- * Type and device of an open file, without asking a FUSE daemon: fstat may send it a
+ * Type, device, mount and number of an open file, without asking a FUSE daemon: fstat may send it a
  * request, which would double the cost of a small edit.
  */
-static int look_at(int fd, mode_t *mode, VjDevice *device)
+static int look_at(VjEdit *e, mode_t *mode, VjDevice *device)
 {
     struct statx stx;
     struct stat st;
     unsigned int major_number, minor_number;
 
-    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &stx) == 0) {
+    if (statx(e->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+              STATX_TYPE | STATX_INO | STATX_MNT_ID_UNIQUE, &stx) == 0) {
         *mode = stx.stx_mode;
+        e->ino = stx.stx_ino;
+        e->mount = mount_of(&stx);
         major_number = stx.stx_dev_major;
         minor_number = stx.stx_dev_minor;
-    } else if (fstat(fd, &st) == 0) {
+    } else if (fstat(e->fd, &st) == 0) {
         *mode = st.st_mode;
         major_number = major(st.st_dev);
         minor_number = minor(st.st_dev);
@@ -82,7 +101,7 @@ int vj_edit_check_descriptor(VjEdit *e, VjDevice *device)
     if ((e->flags & O_PATH) != 0) {
         return -EBADF;
     }
-    result = look_at(e->fd, &mode, device);
+    result = look_at(e, &mode, device);
     if (result != 0) {
         return result;
     }

@@ -13,6 +13,7 @@
  */
 #include "shift.h"
 #include "next.h"
+#include "rwrite-private.h"
 #include "varjfs/ioctl.h"
 
 #include <errno.h>
@@ -243,7 +244,16 @@ static int shift(Work *k, size_t at, size_t len, int64_t way, uint64_t change)
         return result;
     }
     memcpy(k->message.bytes, &io, sizeof io);
-    return ioctl(k->w->fd, VARJFS_IOC_SHIFT(inside), k->message.bytes) == 0 ? 0 : -errno;
+    if (ioctl(k->w->fd, VARJFS_IOC_SHIFT(inside), k->message.bytes) != 0) {
+        result = -errno;
+    } else {
+        memcpy(&io, k->message.bytes, sizeof io);
+        result = vj_carry_out(k->w->fd, &io.carry);
+    }
+    if (result != 0 && io.stage_id != 0) {
+        vj_stage_drop(k->w->fd, io.stage_id);
+    }
+    return result;
 }
 
 /*
@@ -329,12 +339,6 @@ static int64_t write_rest(Work *k, size_t done)
         } else {
             result += rest;
         }
-    }
-    if (done == w->len && done > 0) {
-        /* The kernel does not know of a shift: by this byte, which stands there, inotify(7)
-         * and the like learn of the write when it is done.  If it fails, nothing is lost. */
-        (void)!vj_next_pwrite64()(w->fd, w->src + done - 1, 1,
-                                  (int64_t)(w->offset + done - 1));
     }
     if (k->claimed && done + (size_t)rest < w->len) {
         (void)lseek(w->fd, (off_t)(w->offset + done + (size_t)rest), SEEK_SET);

@@ -83,7 +83,7 @@ VjChunkSizes vj_chunk_rabin_from_avg(uint32_t avg_bytes);
 #define VJ_CHUNK_X86 1
 
 /* How far ahead vector code asks for memory: bytes that no cache holds come half as fast
- * or slower without.  README.md, "Speed". */
+ * or slower without.  doc/measured/chunk.md. */
 #define VJ_CHUNK_AHEAD_BYTES 2048
 
 /*

@@ -5,14 +5,14 @@
  * "write=300,read=300": milliseconds.  read: before a READ; read_reply: between it and its
  * answer; write: before a WRITE; pages: before one from the page cache; write_reply: before the
  * answer to either; stale: before what it left stale is invalidated; apply: between the first invalidation of an edit and
- * applying it; edit: between that and the second one; fsync: before one.
+ * applying it; edit: between that and the second one; fsync: before one; flags: before what chattr(1)
+ * has dropped.
  *
  * hold=DIR: a request that comes to a point, say "write", while a test has the fifo DIR/write
  * open for reading, writes one byte to it and waits until it has read one from DIR/write.go, or
  * until nobody has that open for writing.
  *
- * threads: how many request threads there are at most.  quiet: milliseconds that a WRITE waits
- * for invalidations at most.
+ * threads: how many request threads there are at most.
  *
  * For scripts/bench options: idle: how many request threads may wait; background: of the kernel's
  * requests; io_kib: the largest READ and WRITE; off: capabilities that are not asked for, names
@@ -41,8 +41,8 @@ static const VjOptSpec delay_options[] = {
     [VJ_HOLD_EDIT] = POINT("edit"),
     [VJ_HOLD_FSYNC] = POINT("fsync"),
     [VJ_HOLD_ATTR_REPLY] = POINT("attr_reply"),
+    [VJ_HOLD_FLAGS] = POINT("flags"),
     {.name = "threads", .type = VJ_OPT_NUMBER, .min = 1, .max = 1024, .help = "count"},
-    {.name = "quiet", .type = VJ_OPT_NUMBER, .min = 1, .max = 600000, .help = "ms"},
     {.name = "idle", .type = VJ_OPT_NUMBER, .min = 1, .max = 1024, .help = "count"},
     {.name = "background", .type = VJ_OPT_NUMBER, .min = 4, .max = 1024, .help = "count"},
     {.name = "io_kib", .type = VJ_OPT_NUMBER, .min = 4, .max = 1024, .help = "KiB"},
@@ -91,8 +91,7 @@ bool vj_delays_parse(const char *text, VjDelays *out, GError **error)
     *out = (VjDelays){.threads = VJ_FRONT_THREADS_MAX,
                       .idle = VJ_FRONT_THREADS_IDLE,
                       .background = VJ_FRONT_BACKGROUND_MAX,
-                      .io_bytes = VJ_FRONT_IO_MAX,
-                      .quiet_us = VJ_FRONT_QUIET_WRITE_US};
+                      .io_bytes = VJ_FRONT_IO_MAX};
     if (text == NULL) {
         return true;
     }
@@ -109,9 +108,6 @@ bool vj_delays_parse(const char *text, VjDelays *out, GError **error)
     if (vj_opts_is_set(opts, "off") &&
         !parse_off(vj_opts_string(opts, "off"), out, error)) {
         return false;
-    }
-    if (vj_opts_is_set(opts, "quiet")) {
-        out->quiet_us = (int64_t)vj_opts_number(opts, "quiet") * 1000;
     }
     if (vj_opts_is_set(opts, "hold")) {
         out->dir = g_strdup(vj_opts_string(opts, "hold"));

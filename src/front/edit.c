@@ -1,59 +1,78 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * edit.c - the threads that may talk to the kernel about its page cache
+ * edit.c - carrying out edits, and the threads that invalidate the kernel's pages
  *
- * A notification waits for locked pages and makes the kernel write dirty ones back to us, so
- * whoever sends one must not be needed to serve requests, and must hold no lock.  Edits run
- * on a few threads, one at a time per inode:
+ * The call that carries an edit out comes while the kernel holds the lock of the inode.
+ * By fallocate(2):
  *
- *   invalidate from the offset   dirty mapped pages come back in old coordinates
- *   close the gate, apply, open  between requests
- *   invalidate again             pages that were read or dirtied meanwhile
- *   store the last byte          a growing edit: else an existing mapping gives SIGBUS there
- *   invalidate the old end       if its page has come back before the kernel knew of the new one
- *   reply
+ *   invalidate from the offset  where the kernel may hold pages there: dirty ones come
+ *   back
+ *                               in old coordinates
+ *   close, apply                READs of pages wait from here on.  Where one has brought a
+ *                               page since the invalidation began, once more from the
+ *                               start
+ *   answer, open                the kernel takes the size of the call
  *
- * An invalidation is left out where the gate knows that the kernel holds no page behind the edit;
- * its attributes alone are taken back then, which waits for nothing.  Such an edit is made by the
- * request thread itself (vj_editor_run): what is left to wait for is the lock of the page that
- * holds the last byte, which a READ or a WRITE under way may have, for as long as another request
- * thread takes to serve it.  There is one: before a thread serves a request serve.c sees to it that
- * another one waits for the next or has only to answer, or there are VJ_FRONT_THREADS_MAX, of which such edits take
- * VJ_FRONT_EDITS_HERE at most, or one could not be started, and then edits are made here no more.
+ * By ftruncate(2) the kernel drops all pages of the file when it has the answer, after it
+ * has written dirty ones back: those are in old coordinates (the window of coherence.c).
+ * While it waits for that answer it writes nothing back, and an invalidation that meets a
+ * dirty page would wait with it.  So what is dirty is written back before, by a
+ * fallocate(2) that does nothing else: under the lock of the inode, or the kernel may
+ * clear what somebody is appending (README.md, "Known limits").
  *
- * A few further threads invalidate ranges whose WRITE may have crossed an edit, one range of
- * an inode at a time.
+ * A notification waits for locked pages and makes the kernel write dirty ones back to us,
+ * so whoever sends one must not be needed to serve requests, and must hold no lock: a few
+ * threads do nothing else.  An edit before no cached page needs none, and is made by the
+ * request thread.
  */
 #include "front/front-private.h"
 
 #include "varjfs/ioctl.h"
 
-/* A range that is invalidated when the kernel is sure to know the new size. */
-typedef struct LateItem {
-    uint64_t ino, offset, len;
-    int64_t due_us;
-} LateItem;
+#include <fcntl.h>
 
-/* Ranges that wait for their time; beyond that the oldest is not waited for. */
-#define LATE_MAX 4096u
+/* Edits and direct WRITEs that wait for a thread; more edits are -ENOMEM. */
+#define JOBS_MAX 4096u
+/* Ranges that wait to be invalidated; those of one inode become one. */
+#define STALE_MAX 65536u
+/* How often an edit begins anew because a page has come meanwhile; then it is applied
+ * beside it. */
+#define TRIES_MAX 16u
+
+typedef struct VjJob {
+    VjCarry carry;     /* req NULL: the range is stale, and nobody waits */
+    VjFlagsJob *flags; /* instead of an edit; owned by itself (VjWait) */
+    bool is_flush;     /* the first of two calls: pages are written back */
+    size_t written;    /* by a direct WRITE that waits for the range; 0: it is none */
+    uint64_t ino, offset, len;
+} VjJob;
 
 struct VjEditor {
     VjFront *front;
     VjMutex lock; /* VJ_RANK_FRONT */
-    VjCond wake;  /* edit threads */
-    VjCond stale_wake;
+    VjCond wake;
     /* guarded by lock: */
-    GQueue ready;   /* of VjJob: each the only one of its inode */
-    GArray *stale;  /* inodes with ranges that wait; each at most once */
-    GQueue late;    /* of LateItem, rising by due_us */
-    unsigned count; /* edits taken and not yet answered */
-    unsigned here;  /* of these: made by request threads */
-    bool stop;      /* no more edits are taken */
-    bool stopped;   /* somebody has joined the threads, or is about to */
+    GQueue jobs;          /* of VjJob, for which somebody waits */
+    GQueue stale;         /* of VjJob, likewise */
+    GHashTable *stale_of; /* uint64_t* in VjJob → VjJob that waits */
+    unsigned count;       /* jobs that are not done */
+    bool stop;            /* no more jobs are taken */
+    bool stopped;         /* somebody has joined the threads, or is about to */
 
     GThread *threads[VJ_FRONT_EDIT_THREADS];
-    GThread *stale_threads[VJ_FRONT_STALE_THREADS];
 };
+
+/* ---- notifications ----------------------------------------------------------------- */
+
+/* -ENOENT: the kernel has forgotten the inode, with its pages.  The others: unmounted. */
+static void tell_trouble(uint64_t ino, const char *what, int r)
+{
+    if (r < 0 && r != -ENOENT && r != -ENODEV && r != -ENOTCONN && r != -EBADF) {
+        vj_log_warn("inode %" G_GUINT64_FORMAT
+                    ": the kernel's %s cannot be invalidated: %s",
+                    ino, what, g_strerror(-r));
+    }
+}
 
 /* From @offset to @offset + @len; len 0: to the end.  False: they may still be there. */
 static bool invalidate(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
@@ -66,296 +85,373 @@ static bool invalidate(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
              "ino %" G_GUINT64_FORMAT ": invalidate %" G_GUINT64_FORMAT
              "+%" G_GUINT64_FORMAT ": %d",
              ino, offset, len, r);
-    /* -ENOENT: the kernel has forgotten it, with its pages.  The others: unmounted. */
-    if (r < 0 && r != -ENOENT && r != -ENODEV && r != -ENOTCONN && r != -EBADF) {
-        vj_log_warn("inode %" G_GUINT64_FORMAT
-                    ": the kernel's pages cannot be invalidated: %s",
-                    ino, g_strerror(-r));
-    }
+    tell_trouble(ino, "pages", r);
     return r >= 0 || r == -ENOENT;
 }
 
-/* The kernel has no page to lose: it asks for size, times and mode again.  Waits for nothing. */
-static void invalidate_attributes(VjFront *f, uint64_t ino)
+void vj_front_attributes_stale(VjFront *f, uint64_t ino)
 {
     int r;
 
     vj_lock_assert_none();
     r = fuse_lowlevel_notify_inval_inode(f->session, ino, -1, 0);
     vj_trace(front, "ino %" G_GUINT64_FORMAT ": invalidate attributes: %d", ino, r);
-    if (r < 0 && r != -ENOENT && r != -ENODEV && r != -ENOTCONN && r != -EBADF) {
-        vj_log_warn("inode %" G_GUINT64_FORMAT
-                    ": the kernel's attributes cannot be invalidated: %s",
-                    ino, g_strerror(-r));
+    tell_trouble(ino, "attributes", r);
+}
+
+static void drop_pages(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
+{
+    VjDrop drop;
+
+    vj_coherence_drop_begin(f->coherence, ino, offset, len, &drop);
+    vj_coherence_drop_end(f->coherence, &drop, invalidate(f, ino, offset, len));
+}
+
+/* ---- one edit ---------------------------------------------------------------------- */
+
+/* What @s would do to the file as it is now. */
+static int look(const VjStaged *s, VjEdited *out)
+{
+    return s->shift.len > 0 ? vj_fs_shift_look(s->handle, &s->shift, out)
+                            : vj_fs_replace_look(s->handle, &s->edit, out);
+}
+
+/* Not as it was announced: the kernel would take a wrong size, or keep pages. */
+static bool is_overtaken(const VjCarry *c, const VjEdited *now)
+{
+    const VjStaged *s = c->staged;
+
+    if (c->is_truncate) {
+        return now->changed && now->size == now->old_size;
     }
-}
-
-/* The kernel's pages of a range that an edit moves; @len 0: all from @from on. */
-static void drop_pages(VjFront *f, const VjJob *job, uint64_t from, uint64_t len)
-{
-    bool ok;
-
-    vj_gate_forget_marks(f->gates, job->gate, from, len);
-    ok = invalidate(f, job->ino, from, len);
-    vj_gate_dropped(f->gates, job->gate, from, len, ok);
-}
-
-/* The last byte of the file, which nobody has changed if vj_gate_writes is still @writes. */
-static bool last_byte(VjFront *f, const VjJob *job, const VjEdited *edited,
-                      uint64_t writes, uint8_t *byte)
-{
-    size_t got;
-
-    if (vj_gate_end_byte(f->gates, job->gate, writes, byte)) {
-        return true;
+    if (s->carry.call != VARJFS_CARRY_FALLOCATE) {
+        /* The kernel is not told of the size before it has let go of the lock: appends to
+         * the old end would overwrite what is behind it. */
+        return s->carry.call == VARJFS_CARRY_FALLOCATE_SEEK && now->size > now->old_size;
     }
-    if (vj_fs_read(job->handle, edited->size - 1, byte, 1, &got) < 0 || got != 1) {
-        return false; /* truncated since, or damaged: a reader will be told */
-    }
-    vj_gate_end_known(f->gates, job->gate, writes, *byte);
-    return true;
+    /* fallocate(0) makes the kernel's size larger and never smaller. */
+    return s->carry.mode == 0 ? now->size != s->size || now->size <= now->old_size
+                              : now->size != now->old_size;
 }
 
-/* The page in which @at lies, and all behind it, are to be invalidated. */
-static void job_stale(VjJob *job, uint64_t at)
+/* From where on the kernel's pages change, and how many bytes; *len 0: to the end. */
+static void range_of(const VjStaged *s, const VjEdited *now, uint64_t *from,
+                     uint64_t *len)
 {
-    at -= at % VJ_PAGE_BYTES;
-    job->stale_from = job->stale ? MIN(job->stale_from, at) : at;
-    job->stale = true;
+    *from = MIN(now->at, now->old_size);
+    *len = s->shift.len > 0 && now->size == now->old_size ? s->shift.len : 0;
 }
 
-/* The byte at the new end: extends the kernel's idea of the size for existing mappings. */
-static void store_last_byte(VjFront *f, VjJob *job)
+/* The data that was sent before belongs to the edit from now on. */
+static int take_data(VjStaged *s)
 {
-    uint64_t at = job->edited.size - 1, old_size = job->edited.old_size;
-    uint64_t writes = vj_gate_writes(f->gates, job->gate);
-    uint8_t byte;
-    struct fuse_bufvec buf = FUSE_BUFVEC_INIT(1);
-    int r;
-
-    if (last_byte(f, job, &job->edited, writes, &byte)) {
-        buf.buf[0].mem = &byte;
-        vj_gate_note_store(f->gates, job->gate, at);
-        vj_lock_assert_none();
-        r = fuse_lowlevel_notify_store(f->session, job->ino, (off_t)at, &buf, 0);
-        vj_trace(front, "ino %" G_GUINT64_FORMAT ": store %" G_GUINT64_FORMAT ": %d",
-                 job->ino, at, r);
-        /* A WRITE that came between the two lines above may have changed that byte. */
-        if (vj_gate_writes(f->gates, job->gate) != writes) {
-            job_stale(job, at);
-        }
-    }
-    /* Written back before that, it has been cleared behind the end that the kernel knew. */
-    if (old_size % VJ_PAGE_BYTES != 0 &&
-        vj_gate_may_hold(f->gates, job->gate, old_size, 1)) {
-        job_stale(job, old_size);
-    }
-}
-
-static void reply_shift(const VjJob *job, const VjEdited *edited)
-{
-    struct varjfs_shift out = {
-        .version = VARJFS_IOC_VERSION,
-        .offset = edited->at,
-        .len = edited->len,
-        .data_len = job->shift.src_len,
-        .change = job->shift.change,
-        .size = edited->size,
-    };
-
-    fuse_reply_ioctl(job->req, 0, &out, sizeof out);
-}
-
-static void reply_edit(const VjJob *job, int r, const VjEdited *edited)
-{
-    struct varjfs_edit out = {
-        .version = VARJFS_IOC_VERSION,
-        .offset = edited->at,
-        .old_len = edited->old_len,
-        .len = edited->len,
-        .size = edited->size,
-    };
-
-    if (r < 0) {
-        fuse_reply_err(job->req, vj_front_errno(r));
-    } else if (job->shift.len > 0) {
-        reply_shift(job, edited);
-    } else {
-        fuse_reply_ioctl(job->req, 0, &out, sizeof out);
-    }
-}
-
-/* From where on the kernel's pages change, and how many bytes of them; *len 0: to the end. */
-static int edit_range(VjFront *f, const VjJob *job, uint64_t *from, uint64_t *len)
-{
-    VjAttr attr;
     int r = 0;
 
-    *from = job->edit.offset;
-    *len = 0;
-    if (job->shift.len > 0) {
-        *from = job->shift.offset;
-        *len = job->shift.len; /* what lies behind stays where it is */
-    } else if (job->edit.append) {
-        r = vj_fs_getattr(f->fs, job->ino, &attr);
-        *from = r == 0 ? (uint64_t)attr.st.st_size : 0;
+    if (s->data == NULL && s->stage_id != 0) {
+        r = vj_fs_stage_take(s->handle, s->stage_id, &s->data);
+        if (r == 0 &&
+            s->data->len != (s->shift.len > 0 ? s->shift.src_len : s->edit.len)) {
+            r = -EINVAL; /* it has grown since */
+        }
     }
-    return r == 0 && (*from > INT64_MAX || *len > INT64_MAX - *from) ? -EINVAL : r;
-}
-
-/* The last byte of the file, where the edit has brought it. */
-static const uint8_t *brought_end(const VjJob *job, const VjEdited *edited)
-{
-    static const uint8_t zero = 0;
-
-    if (job->shift.len > 0 || !edited->changed || edited->len == 0 ||
-        edited->at + edited->len != edited->size) {
-        return NULL;
-    }
-    return job->edit.hole ? &zero : (const uint8_t *)job->edit.src + (edited->len - 1);
-}
-
-static int apply(VjFront *f, VjJob *job)
-{
-    int r;
-
-    if (job->shift.len > 0) {
-        r = vj_fs_shift(f->fs, &job->who, job->handle, &job->shift, &job->edited);
-    } else {
-        r = vj_fs_replace(f->fs, &job->who, job->handle, &job->edit, &job->edited);
-    }
-    if (r < 0) {
-        job->edited.changed = false;
+    if (r == 0 && s->data != NULL) {
+        s->edit.src = s->shift.src = s->data->data;
     }
     return r;
 }
 
-/* Up to the opening of the gate behind the edit. */
-static void begin(VjFront *f, VjJob *job, bool may_invalidate)
+static int apply(VjFront *f, const VjCarry *c, VjEdited *out)
 {
-    const VjEdited *edited = &job->edited;
-    uint64_t from;
+    VjStaged *s = c->staged;
+    int r = take_data(s);
 
-    job->result = edit_range(f, job, &from, &job->reach);
-    vj_gate_edit_start(f->gates, job->gate);
-    if (job->result == 0) {
-        /* Not for the sake of what has come since vj_gate_edit_try: it is in the window. */
-        if (may_invalidate && vj_gate_may_hold(f->gates, job->gate, from, job->reach)) {
-            drop_pages(f, job, from, job->reach);
-        }
-        vj_front_hold(f, VJ_HOLD_APPLY);
-        vj_gate_close(f->gates, job->gate);
-        job->result = apply(f, job);
-        job->window = vj_gate_open(f->gates, job->gate, edited, brought_end(job, edited));
-        vj_trace(front,
-                 "ino %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT
-                 " bytes at %" G_GUINT64_FORMAT " become %" G_GUINT64_FORMAT ": %d",
-                 job->ino, edited->old_len, edited->at, edited->len, job->result);
+    *out = (VjEdited){.changed = false};
+    if (r == 0 && s->shift.len > 0) {
+        r = vj_fs_shift(f->fs, &c->who, s->handle, &s->shift, out);
+    } else if (r == 0) {
+        r = vj_fs_replace(f->fs, &c->who, s->handle, &s->edit, out);
     }
-    job->stage = VJ_JOB_APPLIED;
-    if (edited->changed) {
+    if (r < 0) {
+        out->changed = false;
+    }
+    vj_trace(front,
+             "ino %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT
+             " bytes at %" G_GUINT64_FORMAT " become %" G_GUINT64_FORMAT ": %d",
+             s->ino, out->old_len, out->at, out->len, r);
+    return r;
+}
+
+/* @attr is of before the edit, which has happened: where nothing newer can be read, that
+ * with another size will do.  The kernel asks again before it believes any of it. */
+static void look_again(VjFront *f, uint64_t ino, const VjEdited *edited, VjAttr *attr)
+{
+    VjAttr now;
+
+    if (vj_fs_getattr(f->fs, ino, &now) == 0) {
+        *attr = now;
+    } else if (edited->changed) {
+        attr->st.st_size = (off_t)edited->size;
+    }
+}
+
+/* Answers the call.  What is left of @c->staged is freed.  @attr: for an ftruncate(2) that
+ * succeeded. */
+static void answer(VjFront *f, VjCarry *c, int r, const VjEdited *edited,
+                   const VjAttr *attr)
+{
+    VjStaged *s = g_steal_pointer(&c->staged);
+    bool keeps_size = !c->is_truncate && s->carry.mode == FALLOC_FL_KEEP_SIZE;
+
+    if (r == 0 && s->edit.append && s->any_size &&
+        s->carry.call != VARJFS_CARRY_FALLOCATE) {
+        vj_stage_keep_result(f->staged, s, edited->at);
+    } else {
+        vj_staged_free(s);
+    }
+    if (keeps_size && edited->changed) {
+        vj_front_attributes_stale(f, c->ino);
+    }
+    vj_serve_answers();
+    if (c->is_truncate && r == 0) {
+        fuse_reply_attr(c->req, &attr->st, 0);
+    } else {
+        fuse_reply_err(c->req, r < 0 ? vj_front_errno(r) : 0);
+    }
+}
+
+/* READs wait.  Applies, answers, and lets them in again. */
+static void apply_and_answer(VjFront *f, VjCarry *c, VjPageState *state, bool may_hold)
+{
+    VjWindow window = VJ_WINDOW_NONE;
+    VjEdited edited = {.changed = false};
+    VjAttr attr;
+    int r;
+
+    vj_front_hold(f, VJ_HOLD_APPLY);
+    r = c->is_truncate ? vj_fs_getattr(f->fs, c->ino, &attr) : 0;
+    if (r == 0) {
+        r = apply(f, c, &edited);
+    }
+    if (edited.changed) {
         vj_front_hold(f, VJ_HOLD_EDIT);
     }
+    if (edited.changed && c->is_truncate) {
+        window = may_hold ? VJ_WINDOW_KERNEL : VJ_WINDOW_NONE;
+        vj_coherence_all_dropped(f->coherence, state);
+    }
+    if (edited.changed) {
+        vj_coherence_size(f->coherence, state, &edited, c->who.pid);
+    }
+    if (c->is_truncate && r == 0) {
+        look_again(f, c->ino, &edited, &attr);
+    }
+    answer(f, c, r, &edited, &attr);
+    vj_coherence_open(f->coherence, state, &edited, window);
 }
 
-/* Pages in old coordinates go, and the one that the last byte will be stored into; true: done. */
-static bool settle(VjFront *f, VjJob *job, bool may_invalidate)
+/* The same where READs bring pages faster than they are dropped. */
+static void apply_beside_pages(VjFront *f, VjCarry *c, VjPageState *state, uint64_t from,
+                               uint64_t len)
 {
-    const VjEdited *edited = &job->edited;
-    uint64_t from = MIN(edited->at, edited->old_size), reach = job->reach;
-    bool drop = edited->changed && job->window;
+    VjEdited edited;
+    int r = apply(f, c, &edited);
 
-    if (!drop && edited->changed && edited->size > edited->old_size &&
-        vj_gate_may_hold(f->gates, job->gate, edited->size - 1, 1)) {
-        /* It has come since, with what others have written or stored over that byte. */
-        from = edited->size - 1;
-        reach = 0;
-        drop = true;
+    vj_coherence_open(f->coherence, state, &edited,
+                      edited.changed ? VJ_WINDOW_EDIT : VJ_WINDOW_NONE);
+    if (edited.changed) {
+        vj_front_hold(f, VJ_HOLD_EDIT);
+        drop_pages(f, c->ino, from, len);
+        vj_coherence_locked(f->coherence, c->ino, 0, 0);
     }
-    if (drop && !may_invalidate) {
-        return false;
-    }
-    if (drop) {
-        drop_pages(f, job, from, reach);
-    } else if (edited->changed) {
-        invalidate_attributes(f, job->ino);
-    }
-    vj_gate_settle(f->gates, job->gate);
-    job->stage = VJ_JOB_SETTLED;
-    return true;
+    answer(f, c, r, &edited, NULL);
 }
 
-/* Of the new size. */
-static void tell(VjFront *f, VjJob *job)
+/* On a thread that may invalidate. */
+static void edit_with_pages(VjFront *f, VjCarry *c)
 {
-    const VjEdited *edited = &job->edited;
+    VjPageState *state;
+    uint64_t from, len;
+    VjEdited now;
+    bool may_hold;
+    int r = look(c->staged, &now);
 
-    if (edited->changed && edited->size > edited->old_size) {
-        store_last_byte(f, job);
-    } else if (edited->changed && edited->size < edited->old_size &&
-               vj_gate_raise_wait(f->gates, job->gate, job->who.pid)) {
-        /* What was read meanwhile shows a size that has been raised since. */
-        job_stale(job, edited->size);
+    if (r < 0) {
+        answer(f, c, r, &now, NULL);
+        return;
     }
-    job->stage = VJ_JOB_TOLD;
-}
-
-/* Answers @job.  Returns the next one of its inode, whose turn it is, or NULL. */
-static VjJob *finish(VjFront *f, const VjJob *job)
-{
-    VjJob *next;
-
-    if (job->edited.changed && job->edited.size < job->edited.old_size) {
-        vj_gate_untold(f->gates, job->gate, job->who.pid);
-    }
-    /* Before the answer: else the caller's next edit comes while this one is not over. */
-    next = vj_gate_edit_end(f->gates, job->gate);
-    reply_edit(job, job->result, &job->edited);
-    return next;
-}
-
-/*
- * Goes on with @job.  False: something is to be invalidated, and @may_invalidate says that this
- * thread must not; another one goes on.  True: it is answered, and *@next is the next one of its inode,
- * whose turn it is, or NULL.
- */
-static bool edit_run(VjFront *f, VjJob *job, bool may_invalidate, VjJob **next)
-{
-    if (job->stage == VJ_JOB_NEW) {
-        begin(f, job, may_invalidate);
-    }
-    if (job->stage == VJ_JOB_APPLIED && !settle(f, job, may_invalidate)) {
-        return false;
-    }
-    if (job->stage == VJ_JOB_SETTLED) {
-        tell(f, job);
-    }
-    if (job->stale) {
-        if (!may_invalidate) {
-            return false;
+    range_of(c->staged, &now, &from, &len);
+    for (unsigned i = 0;; i++) {
+        drop_pages(f, c->ino, from, len);
+        state = vj_coherence_close(f->coherence, c->ino, from, len, &may_hold);
+        if (!may_hold) {
+            apply_and_answer(f, c, state, false);
+            return;
         }
-        drop_pages(f, job, job->stale_from, 0);
+        if (i == TRIES_MAX) {
+            apply_beside_pages(f, c, state, from, len);
+            return;
+        }
+        vj_coherence_open(f->coherence, state, &now, VJ_WINDOW_NONE);
     }
-    *next = finish(f, job);
-    return true;
 }
 
-static void job_free(VjJob *job)
+static void submit(VjEditor *e, const VjJob *what);
+
+void vj_edit_carry_out(VjFront *f, VjCarry *c)
 {
-    vj_buf_unref(job->data);
-    g_free(job);
+    VjEdited now = {.changed = false};
+    int r = look(c->staged, &now);
+    VjPageState *state;
+    uint64_t from, len;
+    bool may_hold;
+
+    if (r == 0 && is_overtaken(c, &now)) {
+        r = -EAGAIN;
+    }
+    if (r < 0) {
+        answer(f, c, r, &now, NULL);
+        return;
+    }
+    range_of(c->staged, &now, &from, &len);
+    if (!c->is_truncate && c->staged->carry.call == VARJFS_CARRY_FALLOCATE_FTRUNCATE) {
+        submit(f->editor, &(VjJob){.carry = *c, .is_flush = true, .offset = from});
+        return;
+    }
+    state = vj_coherence_close(f->coherence, c->ino, from, len, &may_hold);
+    if (!may_hold || (c->is_truncate && !c->staged->is_single)) {
+        apply_and_answer(f, c, state, may_hold);
+        return;
+    }
+    vj_coherence_open(f->coherence, state, &now, VJ_WINDOW_NONE);
+    if (c->is_truncate) {
+        answer(f, c, -EFBIG, &now, NULL);
+        return;
+    }
+    submit(f->editor, &(VjJob){.carry = *c});
 }
 
-/* An edit of an inode is answered, and @next, if any, waits behind it. */
-static void edit_done(VjEditor *e, VjJob *next) VJ_REQUIRES(e->lock)
+/* ---- staging ----------------------------------------------------------------------- */
+
+static uint32_t call_for(const VjStaged *s, const VjEdited *now)
 {
-    e->count--;
-    if (next != NULL) {
-        g_queue_push_tail(&e->ready, next);
-        vj_cond_signal(&e->wake);
-    } else if (e->stop && e->count == 0) {
-        vj_cond_broadcast(&e->wake);
+    bool grows = now->size > now->old_size, shrinks = now->size < now->old_size;
+
+    /* The kernel compares what ftruncate(2) is asked for with the limit of the process,
+     * and drops no page where the size stays.  What grows must not leave the kernel with
+     * the old end for a moment: an append to that would overwrite it. */
+    if (s->limited || (!grows && !shrinks)) {
+        return shrinks || (!grows && s->any_size) ? VARJFS_CARRY_FALLOCATE_SEEK
+                                                  : VARJFS_CARRY_FALLOCATE;
     }
+    return shrinks || s->any_size ? VARJFS_CARRY_FTRUNCATE : VARJFS_CARRY_FALLOCATE;
+}
+
+static void stage_answer(VjFront *f, VjCarry *c)
+{
+    VjStaged *s = g_steal_pointer(&c->staged);
+    union {
+        struct varjfs_edit edit;
+        struct varjfs_shift shift;
+    } out = {.edit = {.version = VARJFS_IOC_VERSION}};
+    bool is_shift = s->shift.len > 0;
+    struct varjfs_carry *carry = is_shift ? &out.shift.carry : &out.edit.carry;
+    int r = 0;
+
+    if (is_shift) {
+        out.shift.offset = s->shift.offset;
+        out.shift.len = s->shift.len;
+        out.shift.data_len = s->shift.src_len;
+        out.shift.change = s->shift.change;
+        out.shift.size = s->size;
+    } else {
+        out.edit.offset = s->at;
+        out.edit.old_len = s->old_len;
+        out.edit.len = s->edit.len;
+        out.edit.size = s->size;
+    }
+    if (s->carry.call == VARJFS_CARRY_NOTHING) {
+        vj_staged_free(s);
+    } else {
+        r = vj_stage_put(f->staged, s, carry);
+    }
+    vj_serve_answers();
+    if (r < 0) {
+        fuse_reply_err(c->req, vj_front_errno(r));
+    } else {
+        fuse_reply_ioctl(c->req, 0, &out, is_shift ? sizeof out.shift : sizeof out.edit);
+    }
+}
+
+void vj_edit_stage(VjFront *f, VjCarry *c)
+{
+    VjStaged *s = c->staged;
+    uint64_t from, len;
+    VjEdited now;
+    int r = look(s, &now);
+
+    if (c->who.pid != 0) {
+        /* The one before ends, whatever becomes of this. */
+        vj_staged_free(vj_stage_take_any(f->staged, s->handle, c->who.pid));
+    }
+    if (r < 0) {
+        vj_staged_free(g_steal_pointer(&c->staged));
+        fuse_reply_err(c->req, vj_front_errno(r));
+        return;
+    }
+    s->at = now.at;
+    s->old_len = now.old_len;
+    s->size = now.size;
+    if (!now.changed && !s->any_size) {
+        s->carry.call = VARJFS_CARRY_NOTHING;
+        stage_answer(f, c);
+        return;
+    }
+    s->carry.call = call_for(s, &now);
+    if (s->carry.call != VARJFS_CARRY_FALLOCATE || now.size == now.old_size) {
+        s->carry.mode = FALLOC_FL_KEEP_SIZE;
+    }
+    range_of(s, &now, &from, &len);
+    if (s->carry.call == VARJFS_CARRY_FTRUNCATE &&
+        vj_coherence_may_hold(f->coherence, c->ino, from, len)) {
+        s->carry.call = VARJFS_CARRY_FALLOCATE_FTRUNCATE;
+    }
+    stage_answer(f, c);
+}
+
+/* ---- the threads ------------------------------------------------------------------- */
+
+static void run(VjFront *f, VjJob *job)
+{
+    if (job->flags != NULL) {
+        vj_front_flags_job(f, job->flags);
+    } else if (job->carry.req == NULL) {
+        vj_front_hold(f, VJ_HOLD_STALE);
+        drop_pages(f, job->ino, job->offset, job->len);
+    } else if (job->is_flush) {
+        drop_pages(f, job->carry.ino, job->offset, 0);
+        vj_stage_put_back(f->staged, g_steal_pointer(&job->carry.staged));
+        fuse_reply_err(job->carry.req, 0);
+    } else if (job->written > 0) {
+        drop_pages(f, job->carry.ino, job->offset, job->len);
+        vj_front_hold(f, VJ_HOLD_WRITE_REPLY);
+        fuse_reply_write(job->carry.req, job->written);
+    } else {
+        edit_with_pages(f, &job->carry);
+    }
+}
+
+/* Edits first: who makes one waits. */
+static VjJob *next_job(VjEditor *e) VJ_REQUIRES(e->lock)
+{
+    VjJob *job = g_queue_pop_head(&e->jobs);
+
+    if (job == NULL) {
+        job = g_queue_pop_head(&e->stale);
+        if (job != NULL) {
+            g_hash_table_remove(e->stale_of, &job->ino);
+        }
+    }
+    return job;
 }
 
 static gpointer edit_thread(gpointer data)
@@ -364,7 +460,7 @@ static gpointer edit_thread(gpointer data)
 
     vj_mutex_lock(&e->lock);
     for (;;) {
-        VjJob *job = g_queue_pop_head(&e->ready), *next = NULL;
+        VjJob *job = next_job(e);
 
         if (job == NULL) {
             if (e->stop && e->count == 0) {
@@ -374,75 +470,62 @@ static gpointer edit_thread(gpointer data)
             continue;
         }
         vj_mutex_unlock(&e->lock);
-        (void)edit_run(e->front, job, true, &next);
-        job_free(job);
+        run(e->front, job);
+        g_free(job);
         vj_mutex_lock(&e->lock);
-        edit_done(e, next);
+        e->count--;
+        if (e->stop && e->count == 0) {
+            vj_cond_broadcast(&e->wake);
+        }
     }
     vj_mutex_unlock(&e->lock);
     return NULL;
 }
 
-static void stale_push(VjEditor *e, uint64_t ino) VJ_REQUIRES(e->lock)
+static bool is_taken(VjEditor *e, const VjJob *what)
 {
-    g_array_append_val(e->stale, ino);
-    vj_cond_signal(&e->stale_wake);
-}
-
-/* Nothing is stale now: the next late range, if its time has come; else waits for something. */
-static LateItem *wait_for_stale(VjEditor *e) VJ_REQUIRES(e->lock)
-{
-    const LateItem *next = g_queue_peek_head(&e->late);
-
-    if (next == NULL) {
-        vj_cond_wait(&e->stale_wake, &e->lock);
-    } else if (next->due_us <= vj_clock_mono_us() ||
-               g_queue_get_length(&e->late) > LATE_MAX) {
-        return g_queue_pop_head(&e->late);
-    } else {
-        /* The timeout is the event: the range is due. */
-        (void)vj_cond_wait_until(&e->stale_wake, &e->lock, next->due_us);
-    }
-    return NULL;
-}
-
-static gpointer stale_thread(gpointer data)
-{
-    VjEditor *e = data;
+    bool taken;
 
     vj_mutex_lock(&e->lock);
-    for (;;) {
-        uint64_t ino, offset, len;
-        bool more;
-
-        if (e->stale->len == 0) {
-            g_autofree LateItem *late = NULL;
-
-            if (e->stop) {
-                break;
-            }
-            late = wait_for_stale(e);
-            if (late != NULL) {
-                vj_mutex_unlock(&e->lock);
-                invalidate(e->front, late->ino, late->offset, late->len);
-                vj_mutex_lock(&e->lock);
-            }
-            continue;
-        }
-        ino = g_array_index(e->stale, uint64_t, 0);
-        g_array_remove_index(e->stale, 0);
-        vj_mutex_unlock(&e->lock);
-        vj_gate_stale_take(e->front->gates, ino, &offset, &len);
-        vj_front_hold(e->front, VJ_HOLD_STALE);
-        invalidate(e->front, ino, offset, len);
-        more = vj_gate_stale_done(e->front->gates, ino);
-        vj_mutex_lock(&e->lock);
-        if (more) {
-            stale_push(e, ino);
-        }
+    taken = !e->stop && g_queue_get_length(&e->jobs) < JOBS_MAX;
+    if (taken) {
+        e->count++;
+        g_queue_push_tail(&e->jobs, g_memdup2(what, sizeof *what));
+        vj_cond_signal(&e->wake);
     }
     vj_mutex_unlock(&e->lock);
-    return NULL;
+    return taken;
+}
+
+static void submit(VjEditor *e, const VjJob *what)
+{
+    if (!is_taken(e, what)) {
+        vj_staged_free(what->carry.staged);
+        fuse_reply_err(what->carry.req, ENOMEM);
+    }
+}
+
+bool vj_edit_written_past(VjFront *f, fuse_req_t req, uint64_t ino, uint64_t offset,
+                          size_t size)
+{
+    VjJob job = {.carry = {.req = req, .ino = ino},
+                 .written = size,
+                 .offset = offset,
+                 .len = size};
+
+    if (!vj_coherence_written_past(f->coherence, ino, &job.offset, &job.len)) {
+        return false;
+    }
+    if (is_taken(f->editor, &job)) {
+        return true;
+    }
+    vj_editor_stale(f->editor, ino, offset, size);
+    return false;
+}
+
+bool vj_editor_flags(VjEditor *e, VjFlagsJob *job)
+{
+    return is_taken(e, &(VjJob){.flags = job});
 }
 
 VjEditor *vj_editor_new(VjFront *f)
@@ -452,15 +535,11 @@ VjEditor *vj_editor_new(VjFront *f)
     e->front = f;
     vj_mutex_init(&e->lock, VJ_RANK_FRONT, "front editor");
     vj_cond_init(&e->wake);
-    vj_cond_init(&e->stale_wake);
-    g_queue_init(&e->ready);
-    e->stale = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    g_queue_init(&e->late);
+    g_queue_init(&e->jobs);
+    g_queue_init(&e->stale);
+    e->stale_of = g_hash_table_new(g_int64_hash, g_int64_equal);
     for (unsigned i = 0; i < VJ_FRONT_EDIT_THREADS; i++) {
         e->threads[i] = g_thread_new("vj-edit", edit_thread, e);
-    }
-    for (unsigned i = 0; i < VJ_FRONT_STALE_THREADS; i++) {
-        e->stale_threads[i] = g_thread_new("vj-stale", stale_thread, e);
     }
     return e;
 }
@@ -473,160 +552,65 @@ void vj_editor_stop(VjEditor *e)
     again = e->stopped;
     e->stop = e->stopped = true;
     vj_cond_broadcast(&e->wake);
-    vj_cond_broadcast(&e->stale_wake);
     vj_mutex_unlock(&e->lock);
-    if (again) {
-        return;
-    }
-    for (unsigned i = 0; i < VJ_FRONT_EDIT_THREADS; i++) {
+    for (unsigned i = 0; i < VJ_FRONT_EDIT_THREADS && !again; i++) {
         g_thread_join(e->threads[i]);
-    }
-    for (unsigned i = 0; i < VJ_FRONT_STALE_THREADS; i++) {
-        g_thread_join(e->stale_threads[i]);
     }
 }
 
 void vj_editor_free(VjEditor *e)
 {
-    uint64_t offset, len;
-
     g_assert(e->stop && e->count == 0);
-    /* What came after the thread had ended: the mount is gone, and its pages with it. */
-    for (guint i = 0; i < e->stale->len; i++) {
-        uint64_t ino = g_array_index(e->stale, uint64_t, i);
-
-        do {
-            vj_gate_stale_take(e->front->gates, ino, &offset, &len);
-        } while (vj_gate_stale_done(e->front->gates, ino));
-    }
-    g_array_unref(e->stale);
-    g_queue_clear_full(&e->late, g_free);
+    g_hash_table_unref(e->stale_of);
     vj_cond_clear(&e->wake);
-    vj_cond_clear(&e->stale_wake);
     vj_mutex_clear(&e->lock);
     g_free(e);
 }
 
-/* What a request thread has begun and must not go on with; nothing in it is needed any more that
- * comes into the file. */
-static VjJob *rest_of(const VjJob *job)
+/* One range for each inode: it grows. */
+static bool stale_add(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len)
+    VJ_REQUIRES(e->lock)
 {
-    VjJob *rest = g_new(VjJob, 1);
+    VjJob *job = g_hash_table_lookup(e->stale_of, &ino);
+    uint64_t end = offset + len;
 
-    g_assert(job->data == NULL);
-    *rest = *job;
-    rest->edit.src = rest->shift.src = NULL;
-    return rest;
-}
-
-bool vj_editor_run(VjEditor *e, VjJob *job)
-{
-    VjFront *f = e->front;
-    VjJob *next = NULL;
-    uint64_t from, len;
-    bool may;
-
-    if (!vj_front_has_threads(f, VJ_FRONT_EDITS_HERE) ||
-        edit_range(f, job, &from, &len) < 0) {
-        return false;
-    }
-    vj_mutex_lock(&e->lock);
-    may = !e->stop && e->count < VJ_FRONT_EDITS_MAX && e->here < VJ_FRONT_EDITS_HERE;
-    if (may) {
-        e->count++;
-        e->here++;
-    }
-    vj_mutex_unlock(&e->lock);
-    if (!may) {
-        return false;
-    }
-    may = vj_gate_edit_try(f->gates, job->ino, from, len, &job->gate);
-    if (may && !edit_run(f, job, false, &next)) {
-        VjJob *rest = rest_of(job);
-
-        vj_mutex_lock(&e->lock);
-        e->here--;
-        g_queue_push_tail(&e->ready, rest); /* still counted */
-        vj_cond_signal(&e->wake);
-        vj_mutex_unlock(&e->lock);
+    if (job != NULL) {
+        end = MAX(end, job->offset + job->len);
+        job->offset = MIN(job->offset, offset);
+        job->len = end - job->offset;
         return true;
     }
-    vj_mutex_lock(&e->lock);
-    e->here--;
-    edit_done(e, next);
-    vj_mutex_unlock(&e->lock);
-    return may;
-}
-
-void vj_editor_submit(VjEditor *e, VjJob *job)
-{
-    bool refused;
-
-    vj_mutex_lock(&e->lock);
-    refused = e->stop || e->count >= VJ_FRONT_EDITS_MAX;
-    if (!refused) {
-        e->count++;
+    if (g_queue_get_length(&e->stale) >= STALE_MAX) {
+        return false;
     }
-    vj_mutex_unlock(&e->lock);
-    if (refused) {
-        fuse_reply_err(job->req, ENOMEM);
-        job_free(job);
-        return;
-    }
-    if (!vj_gate_edit_begin(e->front->gates, job->ino, job, &job->gate)) {
-        return;
-    }
-    vj_mutex_lock(&e->lock);
-    g_queue_push_tail(&e->ready, job);
+    job = g_new0(VjJob, 1);
+    job->ino = ino;
+    job->offset = offset;
+    job->len = len;
+    g_hash_table_insert(e->stale_of, &job->ino, job);
+    g_queue_push_tail(&e->stale, job);
+    e->count++;
     vj_cond_signal(&e->wake);
-    vj_mutex_unlock(&e->lock);
-}
-
-/* False: the threads have ended, and nobody will do it. */
-static bool stale_add(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len,
-                      uint64_t *ticket)
-{
-    bool queue, ended;
-
-    queue = vj_gate_stale_add(e->front->gates, ino, offset, len, ticket);
-    vj_mutex_lock(&e->lock);
-    ended = e->stop;
-    if (queue) {
-        stale_push(e, ino);
-    }
-    vj_mutex_unlock(&e->lock);
-    return !ended;
+    return true;
 }
 
 void vj_editor_stale(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len)
 {
-    uint64_t ticket;
+    bool added = true;
 
-    (void)stale_add(e, ino, offset, len, &ticket);
-}
-
-void vj_editor_fresh(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len,
-                     bool extending)
-{
-    VjGates *gates = e->front->gates;
-    LateItem *item;
-    uint64_t ticket;
-
-    if (len == 0 || !stale_add(e, ino, offset, len, &ticket) ||
-        vj_gate_stale_wait(gates, ino, ticket, e->front->delays.quiet_us)) {
+    if (len == 0) {
         return;
     }
-    vj_trace(front,
-             "ino %" G_GUINT64_FORMAT ": waited in vain for %" G_GUINT64_FORMAT
-             "+%" G_GUINT64_FORMAT,
-             ino, offset, len);
-    if (!extending || !vj_gate_stale_withdraw(gates, ino, ticket)) {
-        return;
-    }
-    item = g_new(LateItem, 1);
-    *item = (LateItem){ino, offset, len, vj_clock_mono_us() + VJ_FRONT_HOT_US};
     vj_mutex_lock(&e->lock);
-    g_queue_push_tail(&e->late, item);
-    vj_cond_signal(&e->stale_wake);
+    /* At the end the mount is gone, and its pages with it. */
+    if (!e->stop) {
+        added = stale_add(e, ino, offset, len);
+    }
     vj_mutex_unlock(&e->lock);
+    if (!added) {
+        vj_log_warn(
+            "inode %" G_GUINT64_FORMAT
+            ": too many pages could not be stored; the kernel shows some as if they were",
+            ino);
+    }
 }

@@ -10,9 +10,14 @@
 
 #include "front/front.h"
 
+#include "varjfs/ioctl.h"
+
 /* How long the kernel may believe names and attributes that nobody changes behind its
  * back, seconds. */
 #define VJ_FRONT_TIMEOUT_S 86400.0
+/* Since Linux 5.13 the kernel looks who sets flags before it asks a FUSE daemon; 5.14 was
+ * the first after it with a new number of the protocol, this one. */
+#define VJ_FRONT_MINOR_FILEATTR 34u
 /* Largest READ and WRITE, bytes. */
 #define VJ_FRONT_IO_MAX (1u << 20)
 /* Request threads; started when all others are busy. */
@@ -22,23 +27,9 @@
 #define VJ_FRONT_SYNC_THREADS_MAX 64
 #define VJ_FRONT_SYNCS_HERE 16u
 #define VJ_FRONT_BACKGROUND_MAX 64u
-/* Edits that wait; each holds at most 16 KiB or a stage.  More are -ENOMEM. */
-#define VJ_FRONT_EDITS_MAX 4096
-#define VJ_FRONT_EDIT_THREADS 4u
-/* Edits that request threads make themselves, at a time. */
-#define VJ_FRONT_EDITS_HERE 4u
-/* Threads that invalidate what a WRITE left stale: one that waits for a page of one inode
+/* Threads that invalidate pages of the kernel: one that waits for a page of one inode
  * does not keep the others waiting. */
-#define VJ_FRONT_STALE_THREADS 4u
-/* How long after an edit a plain WRITE may still come from before it, microseconds. */
-#define VJ_FRONT_HOT_US ((int64_t)1000000)
-
-/* How long others wait until the caller of an edit has told the kernel of a smaller size. */
-#define VJ_FRONT_TELL_US ((int64_t)10000)
-/* How long the kernel may need to take a size that it has been answered, and how long an edit
- * waits for that altogether. */
-#define VJ_FRONT_RAISE_US ((int64_t)2000)
-#define VJ_FRONT_RAISE_MOST_US ((int64_t)20000)
+#define VJ_FRONT_EDIT_THREADS 4u
 
 #define VJ_PAGE_BYTES 4096u
 
@@ -75,25 +66,18 @@ bool vj_ranges_add(GArray **ranges, guint most, VjPageRange r);
 /* Takes @r out.  Where one range would have to become two and there are @most, more stays. */
 void vj_ranges_remove(GArray *ranges, guint most, VjPageRange r);
 bool vj_ranges_meet(const GArray *ranges, VjPageRange r);
-/* Cuts @offset and @len down to where the set meets them; false: nowhere. */
-bool vj_ranges_common(const GArray *ranges, uint64_t *offset, uint64_t *len);
 
-/* ---- who is in a file while it is edited (gate.c) ------------------------------------ */
+/* ---- what the kernel may hold of a file (coherence.c) ------------------------------ */
 
-typedef struct VjGates VjGates;
-typedef struct VjGate VjGate;
-typedef struct VjJob VjJob;
+typedef struct VjCoherence VjCoherence;
+typedef struct VjPageState VjPageState;
 
-VjGates *vj_gates_new(void);
-void vj_gates_free(VjGates *gates);
+VjCoherence *vj_coherence_new(void);
+void vj_coherence_free(VjCoherence *c);
 
 typedef enum VjPassKind {
-    VJ_PASS_READ,
-    VJ_PASS_READ_DIRECT,  /* into the reader's memory: brings no page */
-    VJ_PASS_WRITE,        /* a plain WRITE, copy_file_range, fallocate: one at a time */
-    VJ_PASS_WRITE_DIRECT, /* from the writer's memory: several at a time */
-    VJ_PASS_WRITE_PAGE,   /* from the page cache: FUSE_WRITE_CACHE */
-    VJ_PASS_SIZE,         /* a change of size, whose pages the kernel handles itself */
+    VJ_PASS_READ,  /* of pages: not into the reader's memory */
+    VJ_PASS_PAGES, /* a WRITE of pages from the cache: FUSE_WRITE_CACHE */
 } VjPassKind;
 
 /* Bytes of a WRITE and where they belong now. */
@@ -104,168 +88,175 @@ typedef struct VjPassPart {
 } VjPassPart;
 
 typedef struct VjPass {
-    VjGate *gate;
-    uint64_t ino;
-    uint64_t offset, len;
-    uint64_t edits; /* that had begun when it came in */
-    VjPassKind kind;
-    bool hot;    /* an edit was being made or was recent */
-    bool raises; /* set before _leave: its answer may make the kernel's size larger */
-    uint64_t applied; /* edits, at that time */
-    GArray *parts;    /* of VjPassPart; NULL: the request as it stands */
-    /* Of a WRITE_PAGE: zeroes from here to the end of the page are not to be believed. */
-    uint64_t cleared_from;
-    uint64_t cleared_to; /* not above cleared_from: all are */
+    VjPageState *state;
+    GArray *parts; /* of VjPassPart; NULL: the request as it stands */
 } VjPass;
 
 /*
- * vj_gate_enter - a request begins to read or change @ino; waits while an edit is applied
+ * vj_coherence_enter - a READ of pages, or a WRITE of pages, begins
  *
- * A WRITE_PAGE in old coordinates gets @parts, without the bytes that the edit replaced.
- * Threads: any; waits only for requests that are inside and for one vj_fs_replace.
+ * Waits while an edit is applied and answered, and where @who reads the end of a file
+ * whose size the kernel is about to take.  Pages in old coordinates get @parts, without the
+ * bytes that the edit replaced.
+ * Threads: any.  Locks: none.
  */
-void vj_gate_enter(VjGates *gates, uint64_t ino, VjPassKind kind, uint64_t offset,
-                   uint64_t len, VjPass *pass);
+void vj_coherence_enter(VjCoherence *c, uint64_t ino, VjPassKind kind, uint64_t offset,
+                        uint64_t len, pid_t who, VjPass *pass);
+/* A READ is answered; a WRITE is done with the file. */
+void vj_coherence_leave(VjCoherence *c, VjPass *pass);
 /*
- * What of @parts of @buf is to be stored; free it with g_array_unref.  The kernel clears a page behind
- * the end that it knows before it sends it, and an edit has moved the end since: such zeroes are
- * nobody's.  One that is somebody's, in these microseconds, was stored beside the edit.
+ * A request has come that the kernel sends under the lock of the inode, so what it did
+ * for the one before is over.  @len bytes at @offset, if any, have filled pages: not
+ * those of a direct WRITE.
  */
-GArray *vj_pass_believed(const VjPass *pass, const char *buf, const VjPassPart *parts,
-                         size_t count);
-/* The request is done with the file.  True: what it wrote must be invalidated again; of a
- * WRITE, what @pass's offset and len are then. */
-bool vj_gate_leave(VjGates *gates, VjPass *pass);
+void vj_coherence_locked(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len);
 
-/* Edits of one inode, one at a time.  True: run @job now; false: it comes from _end. */
-bool vj_gate_edit_begin(VjGates *gates, uint64_t ino, VjJob *job, VjGate **out);
-/* As _begin, but only where nobody edits the inode and the kernel holds no page of the range
- * (@len 0: to its end).  True: the caller makes the edit and calls _end. */
-bool vj_gate_edit_try(VjGates *gates, uint64_t ino, uint64_t offset, uint64_t len,
-                      VjGate **out);
-/* From here on WRITEs are suspect. */
-void vj_gate_edit_start(VjGates *gates, VjGate *gate);
-/* Waits until nobody is inside and lets nobody in. */
-void vj_gate_close(VjGates *gates, VjGate *gate);
-/* Lets them in again; @edited: what was applied, or unchanged; @end: the last byte of the file
- * if that came with it, else NULL.  True: the kernel may hold pages in old coordinates, which are
- * to be invalidated; the window is open until _settle. */
-bool vj_gate_open(VjGates *gates, VjGate *gate, const VjEdited *edited,
-                  const uint8_t *end);
 /* Whether the kernel may hold a page of the range; @len 0: from @offset to the end. */
-bool vj_gate_may_hold(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len);
-/* After vj_gate_forget_marks: the range was invalidated; @ok: and all of it is gone. */
-void vj_gate_dropped(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len,
-                     bool ok);
+bool vj_coherence_may_hold(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len);
 /*
- * The last byte of the file, as vj_gate_end_known was told when vj_gate_writes was @writes; edits
- * before that byte do not change it.  False: somebody has to read it.
- */
-bool vj_gate_end_byte(VjGates *gates, VjGate *gate, uint64_t writes, uint8_t *byte);
-void vj_gate_end_known(VjGates *gates, VjGate *gate, uint64_t writes, uint8_t byte);
-/* The second invalidation has returned. */
-void vj_gate_settle(VjGates *gates, VjGate *gate);
-/* The byte at @at is about to be stored into the page cache. */
-void vj_gate_note_store(VjGates *gates, VjGate *gate, uint64_t at);
-/* A pass with raises has been answered, to @who.  Nothing for the others. */
-void vj_gate_answered(VjGates *gates, const VjPass *pass, pid_t who);
-/* Behind an edit of @who: the kernel has probably taken the sizes of answers from before the
- * edit.  True: it had to wait. */
-bool vj_gate_raise_wait(VjGates *gates, VjGate *gate, pid_t who);
-/*
- * After an edit that made the file shorter the kernel's size is too large.  @teller, the caller
- * of the edit, is to read the byte behind the new end, or to call stat(2): nobody else may be told
- * of the size until then.  Before the edit's answer.
- */
-void vj_gate_untold(VjGates *gates, VjGate *gate, pid_t teller);
-/* @pass, a READ of pages that met the end, is answered: the kernel has taken the size. */
-void vj_gate_told(VjGates *gates, const VjPass *pass);
-/* Before @who is told of the size: edits that have begun are over, and the kernel knows.  True:
- * it was not so, and what was found out about the inode before is old. */
-bool vj_gate_told_wait(VjGates *gates, uint64_t ino, pid_t who, int64_t most_us);
-/* WRITEs that came in or went out so far. */
-uint64_t vj_gate_writes(VjGates *gates, VjGate *gate);
-/* The edit is over.  Returns the next one that waits, whose turn it is, or NULL. */
-VjJob *vj_gate_edit_end(VjGates *gates, VjGate *gate);
-
-/* Pages that READs brought are about to be invalidated; @len 0: all from @offset on. */
-void vj_gate_forget_marks(VjGates *gates, VjGate *gate, uint64_t offset, uint64_t len);
-
-/*
- * Ranges to invalidate: a queue a gate, one at a time.
- * add: true when the caller has to queue @ino (the gate is then held until _done says that
- * nothing is left).  @ticket is what _wait wants.
- */
-bool vj_gate_stale_add(VjGates *gates, uint64_t ino, uint64_t offset, uint64_t len,
-                       uint64_t *ticket);
-void vj_gate_stale_take(VjGates *gates, uint64_t ino, uint64_t *offset, uint64_t *len);
-/* What was taken is invalidated.  True: there is more, queue @ino again. */
-bool vj_gate_stale_done(VjGates *gates, uint64_t ino);
-/* Waits until the range of @ticket and all before it are invalidated; false: not in time. */
-#define VJ_TICKET_ALL UINT64_MAX
-bool vj_gate_stale_wait(VjGates *gates, uint64_t ino, uint64_t ticket, int64_t most_us);
-/* Takes back what nobody has begun to invalidate; false: somebody has, or others want it. */
-bool vj_gate_stale_withdraw(VjGates *gates, uint64_t ino, uint64_t ticket);
-/*
- * How long requests wait for invalidations before their answer.  An end is needed because an
- * invalidation may wait for a page that is locked until that answer.
+ * vj_coherence_written_past - a direct WRITE of the range is in the file, but not answered
  *
- * GETATTR: the kernel drops the size in an answer that it asked for before an invalidation,
- * and after a shrinking edit its own would stay too large.
- * WRITE: whoever wrote must not read the pages that the invalidation takes away; and the kernel
- * must not take the new size while it writes dirty pages back (README.md).
+ * The kernel dropped the pages of the range before it sent the WRITE; behind it, it does
+ * so only where the caller waits for the write, and does not tell whether that is so.
+ * Returns   true: old pages may have come meanwhile, and @offset and @len are what to
+ *           invalidate before the answer: the range, or 0 and 0 for all
+ * Threads   any      Locks   none
  */
-#define VJ_FRONT_QUIET_GETATTR_US ((int64_t)1000000)
-#define VJ_FRONT_QUIET_WRITE_US ((int64_t)2000000)
+bool vj_coherence_written_past(VjCoherence *c, uint64_t ino, uint64_t *offset,
+                               uint64_t *len);
+/* Around an invalidation of the range; @ok: it is gone. */
+typedef struct VjDrop {
+    VjPageState *state;
+    uint64_t offset, len;
+    uint64_t number; /* of the inode, rising */
+} VjDrop;
+void vj_coherence_drop_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len,
+                             VjDrop *drop);
+void vj_coherence_drop_end(VjCoherence *c, VjDrop *drop, bool ok);
+
+/*
+ * vj_coherence_close - an edit of the range is about to be applied
+ *
+ * The kernel holds the lock of the inode.  Waits until nobody is inside and lets nobody in.
+ * @may_hold: as vj_coherence_may_hold, now.
+ */
+VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
+                                uint64_t len, bool *may_hold);
+
+/* Until when pages may come back that lie where their bytes were before the edit. */
+typedef enum VjWindow {
+    VJ_WINDOW_NONE,
+    VJ_WINDOW_EDIT,   /* vj_coherence_locked: they are invalidated */
+    VJ_WINDOW_KERNEL, /* the kernel drops them, and then lets go of the inode's lock */
+} VjWindow;
+/* Lets them in again.  @edited: what was applied; looked at where there is a @window. */
+void vj_coherence_open(VjCoherence *c, VjPageState *state, const VjEdited *edited,
+                       VjWindow window);
+/* Before it: the kernel drops all pages of the file when it has the answer. */
+void vj_coherence_all_dropped(VjCoherence *c, VjPageState *state);
+/* Before it: @who is told of the new size. */
+void vj_coherence_size(VjCoherence *c, VjPageState *state, const VjEdited *edited,
+                       pid_t who);
+
+/* ---- threads of other processes (thread-time.c) ------------------------------------ */
+
+/* Whether @tid has a processor or waits for one, and for how long it has had one since it
+ * began; false also where that is not known: it is gone, or /proc does not show it. */
+bool vj_thread_is_runnable(pid_t tid, uint64_t *run_ns);
+
+/* ---- edits that are announced (stage.c) ----------------------------------------------- */
+
+/* Offsets and sizes from here on name staged edits: no file is as long. */
+#define VJ_STAGED_BASE (UINT64_C(1) << 62)
+G_STATIC_ASSERT(VJ_STAGED_BASE > VJ_FILE_SIZE_MAX);
+
+typedef struct VjStaged {
+    VjHandle *handle;
+    uint64_t ino;
+    uid_t uid; /* whose share it is taken from */
+    pid_t tid; /* of the thread that carries it out; 0: of another pid namespace */
+    VjEdit edit;
+    VjFileShift shift; /* instead of the edit when its len is not 0 */
+    VjBuf *data;       /* owned; what was sent before, once it is taken from stage_id */
+    uint64_t stage_id; /* data that was sent before; 0: none */
+    bool any_size, limited;     /* VARJFS_EDIT_* */
+    uint64_t at, old_len, size; /* what becomes of it as the file is */
+    struct varjfs_carry carry;
+    uint64_t token; /* set by vj_stage_put; never used twice */
+    bool is_single; /* never announced: only where the kernel holds no page */
+    bool is_done;   /* edit.offset is where it happened */
+    size_t copied;  /* bytes of data that came with it */
+    uint8_t bytes[];
+} VjStaged;
+
+typedef struct VjStagedEdits VjStagedEdits;
+VjStagedEdits *vj_staged_edits_new(void);
+void vj_staged_edits_free(VjStagedEdits *e);
+/* With a copy of @src, and all else zero. */
+VjStaged *vj_staged_new(const void *src, size_t len);
+/* The delete that ftruncate(2) to @size stands for (VARJFS_DELETE_SIZE); NULL: none. */
+VjStaged *vj_staged_of_size(VjHandle *h, uint64_t ino, uint64_t size);
+void vj_staged_free(VjStaged *s); /* NULL is fine */
+/* Takes @s, in the place of what its thread has staged on the handle.  @out: the call
+ * that names it.  -ENOMEM: too many are, of threads that are alive. */
+int vj_stage_put(VjStagedEdits *e, VjStaged *s,
+                 struct varjfs_carry *out) G_GNUC_WARN_UNUSED_RESULT;
+/* Take out what a call names; owned.  NULL: none, and the call is what it says. */
+VjStaged *vj_stage_take_fallocate(VjStagedEdits *e, VjHandle *h, pid_t tid, int mode,
+                                  uint64_t offset, uint64_t len);
+VjStaged *vj_stage_take_ftruncate(VjStagedEdits *e, VjHandle *h, pid_t tid,
+                                  uint64_t size);
+/* Whatever the thread has, also what is done. */
+VjStaged *vj_stage_take_any(VjStagedEdits *e, VjHandle *h, pid_t tid);
+/* Takes @s, whose thread makes another call for it. */
+void vj_stage_put_back(VjStagedEdits *e, VjStaged *s);
+/* Takes @s, which happened @at: its thread will ask. */
+void vj_stage_keep_result(VjStagedEdits *e, VjStaged *s, uint64_t at);
+/* The handle ends. */
+void vj_stage_forget_handle(VjStagedEdits *e, VjHandle *h);
 
 /* ---- edits and invalidations (edit.c) ------------------------------------------------ */
 
-typedef enum VjJobStage {
-    VJ_JOB_NEW,
-    VJ_JOB_APPLIED, /* the second invalidation comes next */
-    VJ_JOB_SETTLED, /* the kernel's idea of the size comes next */
-    VJ_JOB_TOLD,    /* what that has left stale comes next */
-} VjJobStage;
-
-struct VjJob {
+/* A request that stages an edit or carries it out. */
+typedef struct VjCarry {
     fuse_req_t req;
     uint64_t ino;
-    VjHandle *handle; /* the request keeps it open */
     VjCaller who;
-    VjEdit edit;
-    VjFileShift shift; /* instead of the edit when its len is not 0 */
-    VjBuf *data;       /* owned; what comes into the file points into it.  NULL: a hole */
-    VjGate *gate;
-    VjJobStage stage;
-    /* From VJ_JOB_APPLIED on: */
-    int result; /* -errno */
-    VjEdited edited;
-    bool window;    /* the kernel may hold pages in old coordinates */
-    uint64_t reach; /* bytes from the edit on that its pages change in; 0: to the end */
-    bool stale;     /* from VJ_JOB_TOLD on: pages from stale_from on have to go */
-    uint64_t stale_from;
-};
+    VjStaged *staged; /* owned */
+    bool is_truncate; /* SETATTR, else FALLOCATE or the ioctl */
+} VjCarry;
 
 typedef struct VjEditor VjEditor;
+typedef struct VjFlagsJob VjFlagsJob; /* below */
 VjEditor *vj_editor_new(VjFront *f);
 /* Answers all that was submitted, then ends the threads; later edits are refused.  Needs
  * threads that serve requests.  Again is fine. */
 void vj_editor_stop(VjEditor *e);
 void vj_editor_free(VjEditor *e);
+/* Answer the request, perhaps later; c->staged is theirs.  Wait for requests that are
+ * being served and for nothing else. */
+void vj_edit_stage(VjFront *f, VjCarry *c);
+void vj_edit_carry_out(VjFront *f, VjCarry *c);
 /*
- * Makes the edit in the caller's request thread and answers it, where it has nothing to wait for
- * but requests that other request threads serve; where that turns out otherwise an edit thread does the
- * rest.  False: @job is to be submitted.  @job and what it points to are the caller's.
+ * vj_edit_written_past - @size bytes at @offset have come past the page cache
+ *
+ * They are in the file.
+ * Returns   true: @req is answered when the kernel holds no older page of them; false:
+ *           the caller answers, now
+ * Threads   any; waits for nothing      Locks   none
  */
-bool vj_editor_run(VjEditor *e, VjJob *job);
-/* Takes @job and answers its request, at once with -ENOMEM when too many wait. */
-void vj_editor_submit(VjEditor *e, VjJob *job);
+bool vj_edit_written_past(VjFront *f, fuse_req_t req, uint64_t ino, uint64_t offset,
+                          size_t size);
+/*
+ * The kernel asks for attributes again, also where an answer of before is on its way.
+ * Behind all that changes content and leaves the size: the kernel does not count that as
+ * a change.  Waits for nothing.
+ */
+void vj_front_attributes_stale(VjFront *f, uint64_t ino);
+/* Has a thread do it, before the editor stops.  False: refused, and @job is the caller's. */
+bool vj_editor_flags(VjEditor *e, VjFlagsJob *job);
 /* The kernel's pages of the range are stale.  Does not block. */
 void vj_editor_stale(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len);
-/* The same, and waits until they are gone, but not for ever.  @extending:
- * what was not begun by then is begun when the kernel is sure to have taken the new size. */
-void vj_editor_fresh(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len,
-                     bool extending);
 
 /* ---- the guard (guard.c), and what it does (mounter.c) -------------------------------- */
 
@@ -322,6 +313,14 @@ typedef struct VjWait {
     bool is_answered, is_interrupted;
 } VjWait;
 
+/* Flags that chattr(1) sets, behind an invalidation. */
+struct VjFlagsJob {
+    VjWait wait;
+    uint64_t ino;
+    uint32_t flags; /* VJ_INODE_CHATTR */
+    VjCaller who;
+};
+
 /* With one reference; from now on somebody else may answer.  No locks held. */
 void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h);
 /* True: the request has no answer yet, and this thread gives it.  No locks held. */
@@ -372,6 +371,7 @@ typedef enum VjHoldPoint {
     VJ_HOLD_EDIT,
     VJ_HOLD_FSYNC,
     VJ_HOLD_ATTR_REPLY, /* the answer to GETATTR, SETATTR or LINK is known */
+    VJ_HOLD_FLAGS,
     VJ_HOLD_POINTS,
 } VjHoldPoint;
 
@@ -379,9 +379,7 @@ typedef struct VjDelays {
     unsigned ms[VJ_HOLD_POINTS];
     unsigned threads;                         /* most request threads */
     unsigned idle, background, io_bytes, off; /* capabilities */
-    int64_t
-        quiet_us; /* how long a WRITE waits for invalidations: VJ_FRONT_QUIET_WRITE_US */
-    char *dir;    /* of the fifos; owned; NULL: none */
+    char *dir;                                /* of the fifos; owned; NULL: none */
 } VjDelays;
 
 bool vj_delays_parse(const char *text, VjDelays *out, GError **error);
@@ -394,16 +392,19 @@ struct VjFront {
     struct fuse_session *session;
     const char *mountpoint;
     VjKnown *known;
-    VjGates *gates;
+    VjCoherence *coherence;
+    VjStagedEdits *staged;
     VjEditor *editor;
     GThreadPool *syncers;
-    GThreadPool
-        *sync_reserve; /* one thread, from the start: for when no other can be started */
+    /* One thread, from the start: for when no other can be started. */
+    GThreadPool *sync_reserve;
     GThreadPool *watchers; /* one at most */
     VjDelays delays;
-    bool
-        maps_direct_files; /* by INIT: a file that is opened past the page cache has mmap */
-    bool clears_privileges; /* by INIT: what a change takes away is for us to find out */
+    /* By INIT: */
+    bool maps_direct_files;    /* a file that is opened past the page cache has mmap */
+    bool knows_who_sets_flags; /* the kernel looks at the caller of chattr(1) itself */
+    bool clears_privileges;    /* what a change takes away is for us to find out */
+
     gint short_of_threads; /* atomic; it stays so */
     gint syncs_here;       /* atomic: waits for durability in request threads */
 
@@ -467,6 +468,14 @@ void vj_front_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
                     size_t in_bufsz, size_t out_bufsz);
 /* A thread of the sync pool: answers the first of f->sync_jobs when it is durable. */
 void vj_front_sync_job(gpointer data, gpointer user_data);
+
+/* ---- what chattr(1) sends (ops-flags.c) -------------------------------------------- */
+
+/* True: @cmd is about flags, and was answered or will be. */
+bool vj_front_flags(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, const void *in,
+                    size_t in_len, size_t out_len);
+/* On an edit thread. */
+void vj_front_flags_job(VjFront *f, VjFlagsJob *job);
 
 /* Fills what the kernel wants to know of an inode and counts it as known. */
 void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e);

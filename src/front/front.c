@@ -4,7 +4,7 @@
  *
  *   main thread      mounts, waits for the request threads, unmounts, frees
  *   request threads  serve.c; started when all others are busy
- *   edit, stale      edit.c: may notify the kernel
+ *   edit threads     edit.c: may notify the kernel
  *   sync threads     wait for durability where request threads do not themselves; recode
  *   watch thread     interrupt.c: while callers of these have got signals
  *   control thread   tells that the mount is usable; waits for signals; serves no requests,
@@ -173,7 +173,8 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     f->awaited = g_hash_table_new(NULL, NULL);
     f->left = g_hash_table_new(NULL, NULL);
     f->known = vj_known_new();
-    f->gates = vj_gates_new();
+    f->coherence = vj_coherence_new();
+    f->staged = vj_staged_edits_new();
     return f;
 }
 
@@ -183,7 +184,8 @@ static void front_free(VjFront *f)
         fuse_session_destroy(f->session);
     }
     vj_delays_clear(&f->delays);
-    vj_gates_free(f->gates);
+    vj_staged_edits_free(f->staged);
+    vj_coherence_free(f->coherence);
     vj_known_free(f->known);
     g_hash_table_unref(f->handles);
     g_hash_table_unref(f->listings);

@@ -84,6 +84,7 @@ void vj_front_handle_drop(VjFront *f, VjHandle *h)
 {
     bool is_awaited;
 
+    vj_stage_forget_handle(f->staged, h);
     vj_mutex_lock(&f->lock);
     g_hash_table_remove(f->handles, h);
     is_awaited = g_hash_table_contains(f->awaited, h);

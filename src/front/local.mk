@@ -4,20 +4,23 @@
 noinst_LTLIBRARIES += src/front/libvj-front.la
 src_front_libvj_front_la_LIBADD = $(FUSE3_LIBS)
 src_front_libvj_front_la_SOURCES = \
+	src/front/coherence.c \
 	src/front/delay.c \
 	src/front/edit.c \
 	src/front/front-private.h \
 	src/front/front.c \
 	src/front/front.h \
-	src/front/gate.c \
 	src/front/guard-calls.c \
 	src/front/guard.c \
 	src/front/interrupt.c \
 	src/front/known.c \
 	src/front/mounter.c \
+	src/front/ops-flags.c \
 	src/front/ops-io.c \
 	src/front/ops-ioctl.c \
 	src/front/ops.c \
 	src/front/ranges.c \
 	src/front/serve.c \
+	src/front/stage.c \
+	src/front/thread-time.c \
 	src/front/utab.c

@@ -2,9 +2,10 @@
 /*
  * ops-io.c - requests on open files
  *
- * What reads or changes content passes the gate of its inode (gate.c), so that an edit is
- * applied between requests.  What a WRITE leaves stale in the page cache is gone before it is
- * answered; one from the page cache itself is answered first.
+ * What reads pages for the kernel or writes them back passes by coherence.c, so that an
+ * edit is applied between requests.  All else comes under the kernel's lock of the inode,
+ * as an edit does; but for asynchronous direct WRITEs, which it lets go of when they are
+ * sent.
  */
 #include "front/front-private.h"
 
@@ -175,10 +176,11 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
     vj_trace(front, "ino %" G_GUINT64_FORMAT ": read %" G_GUINT64_FORMAT "+%zu%s",
              (uint64_t)ino, (uint64_t)off, size, is_direct_read ? " past the cache" : "");
     vj_front_hold(f, VJ_HOLD_READ);
-    vj_gate_enter(f->gates, ino, is_direct_read ? VJ_PASS_READ_DIRECT : VJ_PASS_READ,
-                  (uint64_t)off, size, &pass);
+    if (!is_direct_read) {
+        vj_coherence_enter(f->coherence, ino, VJ_PASS_READ, (uint64_t)off, size,
+                           fuse_req_ctx(req)->pid, &pass);
+    }
     r = vj_fs_read(vj_front_handle(fi), (uint64_t)off, room, size, &got);
-    (void)vj_gate_leave(f->gates, &pass);
     vj_front_hold(f, VJ_HOLD_READ_REPLY);
     vj_serve_answers();
     if (r < 0) {
@@ -186,9 +188,8 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
     } else {
         fuse_reply_buf(req, room, got);
     }
-    if (r == 0 && got < size && pass.hot && !is_direct_read) {
-        /* The kernel has handled the answer to a READ of pages when we are back. */
-        vj_gate_told(f->gates, &pass);
+    if (!is_direct_read) {
+        vj_coherence_leave(f->coherence, &pass);
     }
     g_free(own);
 }
@@ -219,52 +220,6 @@ static int write_pages(VjFront *f, VjHandle *h, const char *buf, const VjPassPar
     return r;
 }
 
-typedef struct Range {
-    uint64_t from, to;
-} Range;
-
-static Range range_of(uint64_t offset, uint64_t len)
-{
-    return (Range){offset, offset + len};
-}
-
-/* What a WRITE leaves stale in the page cache. */
-typedef struct Stale {
-    Range written; /* where the kernel put the bytes */
-    Range moved;   /* where they went, if elsewhere */
-    Range last; /* page that the kernel may hold locked until the answer; empty: none */
-    bool last_is_fresh; /* it is known not to be stale */
-    bool extending;     /* the kernel will take a new size */
-    VjPass pass;
-} Stale;
-
-/* The page in which [@offset, @end) ends, unless it is written whole. */
-static Range last_page(uint64_t offset, uint64_t end)
-{
-    uint64_t page = (end - 1) / VJ_PAGE_BYTES * VJ_PAGE_BYTES;
-
-    return offset <= page && end == page + VJ_PAGE_BYTES
-               ? (Range){end, end}
-               : (Range){page, page + VJ_PAGE_BYTES};
-}
-
-/* A plain WRITE has left the gate. */
-static void stale_written(Stale *stale, const VjPass *pass, bool again, uint64_t offset,
-                          uint64_t size, uint64_t at)
-{
-    stale->last = last_page(offset, offset + size);
-    if (again) {
-        stale->written = range_of(pass->offset, pass->len);
-    }
-    /* Edits drop pages, and it was not read since: the kernel cannot have it whole. */
-    stale->last_is_fresh = pass->hot && stale->written.to <= stale->last.from;
-    if (at != offset) {
-        /* The kernel put the bytes where it believed the end to be. */
-        stale->written = range_of(offset, size);
-        stale->moved = range_of(at, size);
-    }
-}
-
 /* The bytes become the file's, or are copied. */
 static int write_bytes(VjHandle *h, const char *buf, size_t size, uint64_t off,
                        unsigned flags, uint64_t *at)
@@ -278,94 +233,30 @@ static int write_bytes(VjHandle *h, const char *buf, size_t size, uint64_t off,
     return r;
 }
 
-static int write_through_gate(VjFront *f, fuse_ino_t ino, const char *buf, size_t size,
-                              uint64_t off, const struct fuse_file_info *fi, Stale *stale)
+/* Pages that were stored into through a mapping.  @moved: where they went, where that is
+ * elsewhere. */
+static int write_back_pages(VjFront *f, fuse_ino_t ino, const char *buf, size_t size,
+                            uint64_t off, const struct fuse_file_info *fi,
+                            VjPassPart *moved)
 {
-    VjHandle *h = vj_front_handle(fi);
-    bool append = (fi->flags & O_APPEND) != 0, again;
-    VjPass *pass = &stale->pass;
-    uint64_t at = off;
-    VjAttr attr;
-    int r;
-
-    vj_gate_enter(f->gates, ino, is_direct(fi) ? VJ_PASS_WRITE_DIRECT : VJ_PASS_WRITE,
-                  off, size, pass);
-    stale->extending = pass->hot && vj_fs_getattr(f->fs, ino, &attr) == 0 &&
-                       off + size > (uint64_t)attr.st.st_size;
-    pass->raises = stale->extending;
-    r = write_bytes(h, buf, size, off, append ? VJ_WRITE_APPEND : 0, &at);
-    again = vj_gate_leave(f->gates, pass);
-    stale_written(stale, pass, again, off, size, at);
-    return r;
-}
-
-/* Dirty pages that come back. */
-static int pages_through_gate(VjFront *f, fuse_ino_t ino, const char *buf, size_t size,
-                              uint64_t off, const struct fuse_file_info *fi, Stale *stale)
-{
-    g_autoptr(GArray) believed = NULL;
     VjPassPart whole = {0, off, size};
     const VjPassPart *parts = &whole;
     size_t count = 1;
     VjPass pass;
     int r;
 
-    vj_gate_enter(f->gates, ino, VJ_PASS_WRITE_PAGE, off, size, &pass);
+    vj_coherence_enter(f->coherence, ino, VJ_PASS_PAGES, off, size, 0, &pass);
     if (pass.parts != NULL) {
         parts = (const VjPassPart *)(void *)pass.parts->data;
         count = pass.parts->len;
         if (count > 0) {
-            stale->moved.from = parts[0].offset;
-            stale->moved.to = parts[count - 1].offset + parts[count - 1].len;
+            moved->offset = parts[0].offset;
+            moved->len = parts[count - 1].offset + parts[count - 1].len - moved->offset;
         }
     }
-    if (pass.cleared_from < pass.cleared_to) {
-        believed = vj_pass_believed(&pass, buf, parts, count);
-        parts = (const VjPassPart *)(void *)believed->data;
-        count = believed->len;
-    }
     r = write_pages(f, vj_front_handle(fi), buf, parts, count);
-    (void)vj_gate_leave(f->gates, &pass);
+    vj_coherence_leave(f->coherence, &pass);
     return r;
-}
-
-/* The part of @r that lies in [@from, @to) is gone when it returns. */
-static void make_fresh(VjFront *f, fuse_ino_t ino, Range r, uint64_t from, uint64_t to,
-                       bool extending)
-{
-    from = MAX(from, r.from);
-    to = MIN(to, r.to);
-    if (from < to) {
-        vj_editor_fresh(f->editor, ino, from, to - from, extending);
-    }
-}
-
-/*
- * Before the answer to a plain WRITE: its stale pages are invalidated.
- *
- * The kernel unlocks the pages that it has whole before it sends a WRITE, and then nothing
- * keeps an invalidation.  A page that it does not have whole ends the WRITE that begins to
- * fill it, and stays locked until the answer: an invalidation waits for us, and we for it
- * as long as we do.  Such a page can be neither stale nor dirty, so that nothing is lost
- * when the answer comes first.  It comes last, so that the others are gone by then.
- */
-static void make_written_fresh(VjFront *f, fuse_ino_t ino, const Stale *s)
-{
-    make_fresh(f, ino, s->written, 0, s->last.from, s->extending);
-    make_fresh(f, ino, s->moved, 0, s->last.from, s->extending);
-    make_fresh(f, ino, s->written, s->last.to, UINT64_MAX, s->extending);
-    make_fresh(f, ino, s->moved, s->last.to, UINT64_MAX, s->extending);
-    if (!s->last_is_fresh) {
-        make_fresh(f, ino, s->written, s->last.from, s->last.to, s->extending);
-        make_fresh(f, ino, s->moved, s->last.from, s->last.to, s->extending);
-    }
-}
-
-static void make_stale(VjFront *f, fuse_ino_t ino, Range r)
-{
-    if (r.from < r.to) {
-        vj_editor_stale(f->editor, ino, r.from, r.to - r.from);
-    }
 }
 
 /* Where the kernel asks for it, because it cannot tell whether there are any. */
@@ -389,50 +280,82 @@ static int kill_privileges(fuse_req_t req, fuse_ino_t ino,
     return r;
 }
 
-void vj_front_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
-                    off_t off, struct fuse_file_info *fi)
+static void reply_write(fuse_req_t req, fuse_ino_t ino, const char *kind, int r,
+                        size_t size)
 {
-    VjFront *f = front_of(req);
-    const char *kind = fi->writepage ? "pages" : "write";
-    Stale stale = {.extending = false};
-    pid_t who = fuse_req_ctx(req)->pid;
-    int r;
-
-    vj_trace(front, "ino %" G_GUINT64_FORMAT ": %s %" G_GUINT64_FORMAT "+%zu",
-             (uint64_t)ino, kind, (uint64_t)off, size);
-    vj_front_hold(f, fi->writepage ? VJ_HOLD_PAGES : VJ_HOLD_WRITE);
-    r = size == 0 ? 0 : kill_privileges(req, ino, fi);
-    if (r < 0 || size == 0) {
-        /* nothing is written */
-    } else if (fi->writepage) {
-        r = pages_through_gate(f, ino, buf, size, (uint64_t)off, fi, &stale);
-        if (r < 0) {
-            /* The kernel tells msync(2) or fsync(2) and goes on to take the pages for good. */
-            stale.written = range_of((uint64_t)off, size);
-        }
-    } else {
-        r = write_through_gate(f, ino, buf, size, (uint64_t)off, fi, &stale);
-        if (r == 0 && (fi->flags & (O_SYNC | O_DSYNC))) {
-            r = vj_fs_fsync(vj_front_handle(fi));
-        }
-        make_written_fresh(f, ino, &stale);
-    }
-    vj_front_hold(f, VJ_HOLD_WRITE_REPLY);
-    vj_trace(front, "ino %" G_GUINT64_FORMAT ": %s %" G_GUINT64_FORMAT "+%zu: answer %d",
-             (uint64_t)ino, kind, (uint64_t)off, size, r);
-    if (!fi->writepage) {
-        vj_serve_answers();
-    }
+    vj_front_hold(front_of(req), VJ_HOLD_WRITE_REPLY);
+    vj_trace(front, "ino %" G_GUINT64_FORMAT ": %s of %zu: answer %d", (uint64_t)ino,
+             kind, size, r);
     if (r < 0) {
         fuse_reply_err(req, vj_front_errno(r));
     } else {
         fuse_reply_write(req, size);
     }
-    vj_gate_answered(f->gates, &stale.pass, who);
-    if (fi->writepage) {
-        /* After the answer: an invalidation waits for this very write-back. */
-        make_stale(f, ino, stale.moved);
-        make_stale(f, ino, stale.written);
+}
+
+static void write_pages_back(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
+                             uint64_t off, const struct fuse_file_info *fi)
+{
+    VjFront *f = front_of(req);
+    VjPassPart moved = {.len = 0};
+    int r = kill_privileges(req, ino, fi);
+
+    if (r == 0) {
+        r = write_back_pages(f, ino, buf, size, off, fi, &moved);
+    }
+    reply_write(req, ino, "pages", r, size);
+    /* After the answer: an invalidation waits for this very write-back. */
+    vj_editor_stale(f->editor, ino, moved.offset, moved.len);
+    if (r < 0) {
+        /* The kernel tells msync(2) or fsync(2) and goes on to take the pages for
+         * good. */
+        vj_editor_stale(f->editor, ino, off, size);
+    }
+}
+
+static void write_plain(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
+                        uint64_t off, const struct fuse_file_info *fi)
+{
+    VjFront *f = front_of(req);
+    VjHandle *h = vj_front_handle(fi);
+    unsigned flags = (fi->flags & O_APPEND) != 0 ? VJ_WRITE_APPEND : 0;
+    uint64_t at = off;
+    int r = kill_privileges(req, ino, fi);
+
+    if (!is_direct(fi)) {
+        vj_coherence_locked(f->coherence, ino, off, size);
+    }
+    if (r == 0) {
+        r = write_bytes(h, buf, size, off, flags, &at);
+    }
+    if (r == 0 && (fi->flags & (O_SYNC | O_DSYNC))) {
+        r = vj_fs_fsync(h);
+    }
+    vj_serve_answers();
+    if (r < 0 || !is_direct(fi) || !vj_edit_written_past(f, req, ino, at, size)) {
+        reply_write(req, ino, "write", r, size);
+    }
+    if (at != off) {
+        /* The kernel put the bytes where it believed the end to be. */
+        vj_editor_stale(f->editor, ino, off, size);
+        vj_editor_stale(f->editor, ino, at, size);
+    }
+}
+
+void vj_front_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
+                    off_t off, struct fuse_file_info *fi)
+{
+    VjFront *f = front_of(req);
+
+    vj_trace(front, "ino %" G_GUINT64_FORMAT ": %s %" G_GUINT64_FORMAT "+%zu",
+             (uint64_t)ino, fi->writepage ? "pages" : "write", (uint64_t)off, size);
+    vj_front_hold(f, fi->writepage ? VJ_HOLD_PAGES : VJ_HOLD_WRITE);
+    if (size == 0) {
+        fuse_reply_write(req, 0);
+    } else if (fi->writepage) {
+        write_pages_back(req, ino, buf, size, (uint64_t)off, fi);
+    } else {
+        write_plain(req, ino, buf, size, (uint64_t)off, fi);
     }
 }
 
@@ -442,8 +365,8 @@ void vj_front_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
                         off_t length, struct fuse_file_info *fi)
 {
     VjFront *f = front_of(req);
-    VjPass pass;
-    bool again;
+    VjHandle *h = vj_front_handle(fi);
+    VjCarry carry = {.req = req, .ino = ino};
     int r;
 
     if (offset < 0 || length <= 0) {
@@ -454,14 +377,17 @@ void vj_front_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
              "ino %" G_GUINT64_FORMAT ": fallocate %#x %" G_GUINT64_FORMAT
              "+%" G_GUINT64_FORMAT,
              (uint64_t)ino, (unsigned)mode, (uint64_t)offset, (uint64_t)length);
-    /* Some kernels do not lock the inode where the size stays. */
-    vj_gate_enter(f->gates, ino,
-                  mode == FALLOC_FL_KEEP_SIZE ? VJ_PASS_WRITE_DIRECT : VJ_PASS_WRITE,
-                  (uint64_t)offset, (uint64_t)length, &pass);
-    r = vj_fs_fallocate(vj_front_handle(fi), mode, (uint64_t)offset, (uint64_t)length);
-    again = vj_gate_leave(f->gates, &pass);
-    if (again && r == 0) {
-        vj_editor_fresh(f->editor, ino, pass.offset, pass.len, false);
+    vj_front_caller(req, &carry.who);
+    carry.staged = vj_stage_take_fallocate(f->staged, h, carry.who.pid, mode,
+                                           (uint64_t)offset, (uint64_t)length);
+    if (carry.staged != NULL) {
+        vj_edit_carry_out(f, &carry);
+        return;
+    }
+    vj_coherence_locked(f->coherence, ino, 0, 0);
+    r = vj_fs_fallocate(h, mode, (uint64_t)offset, (uint64_t)length);
+    if (r == 0 && (mode & FALLOC_FL_KEEP_SIZE) != 0) {
+        vj_front_attributes_stale(f, ino);
     }
     reply_status(req, r);
 }
@@ -473,8 +399,6 @@ void vj_front_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
 {
     VjFront *f = front_of(req);
     uint64_t copied;
-    VjPass pass;
-    bool again;
     int r;
 
     (void)ino_in;
@@ -484,13 +408,9 @@ void vj_front_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
     }
     vj_trace(front, "ino %" G_GUINT64_FORMAT ": copy here %" G_GUINT64_FORMAT "+%zu",
              (uint64_t)ino_out, (uint64_t)off_out, len);
-    vj_gate_enter(f->gates, ino_out, VJ_PASS_WRITE, (uint64_t)off_out, len, &pass);
+    vj_coherence_locked(f->coherence, ino_out, 0, 0);
     r = vj_fs_copy(vj_front_handle(fi_in), (uint64_t)off_in, vj_front_handle(fi_out),
                    (uint64_t)off_out, len, &copied);
-    again = vj_gate_leave(f->gates, &pass);
-    if (again && r == 0 && copied > 0) {
-        vj_editor_fresh(f->editor, ino_out, pass.offset, pass.len, false);
-    }
     if (r < 0) {
         fuse_reply_err(req, vj_front_errno(r));
     } else {

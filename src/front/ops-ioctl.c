@@ -7,8 +7,6 @@
  */
 #include "front/front-private.h"
 
-#include "varjfs/ioctl.h"
-
 static VjFront *front_of(fuse_req_t req)
 {
     return fuse_req_userdata(req);
@@ -30,21 +28,6 @@ typedef struct SyncJob {
     VjCaller who;
 } SyncJob;
 
-/*
- * What is stored for the file, and with it st_blocks, may be another now: the kernel asks
- * again.  Attributes alone: that waits for no page.
- */
-static void blocks_changed(VjFront *f, uint64_t ino)
-{
-    int r = fuse_lowlevel_notify_inval_inode(f->session, ino, -1, 0);
-
-    if (r < 0 && r != -ENOENT) {
-        vj_log_warn("inode %" G_GUINT64_FORMAT
-                    ": the kernel keeps an old number of blocks: %s",
-                    ino, g_strerror(-r));
-    }
-}
-
 static void recode_job(VjFront *f, SyncJob *job)
 {
     struct varjfs_recode *io = &job->recode;
@@ -52,7 +35,7 @@ static void recode_job(VjFront *f, SyncJob *job)
     int r = vj_fs_recode(job->wait.handle, &job->who, &step);
 
     if (r >= 0 && step.rewritten_bytes > 0) {
-        blocks_changed(f, vj_fs_handle_ino(job->wait.handle));
+        vj_front_attributes_stale(f, vj_fs_handle_ino(job->wait.handle)); /* st_blocks */
     }
     if (!vj_wait_claim(&job->wait)) {
         return;
@@ -258,59 +241,46 @@ typedef struct Argument {
     size_t len;
 } Argument;
 
-/*
- * The @len bytes of data of an edit, *@src: behind its structure of @head bytes, or what was
- * staged under @stage_id, which *@out keeps.  A stage that is named ends here, whatever comes of
- * the edit.
- */
-static int edit_data(const Argument *a, size_t head, uint64_t len, bool staged,
-                     uint64_t stage_id, VjBuf **out, const void **src)
+/* With a copy of what stands behind the structure of @head bytes. */
+static VjStaged *staged_of(const Argument *a, size_t head)
 {
-    size_t room = a->len - head;
-    int r;
-
-    *out = NULL;
-    *src = (const char *)a->bytes + head;
-    if (!staged) {
-        return stage_id != 0 || len != room ? -EINVAL : 0;
-    }
-    r = vj_fs_stage_take(a->handle, stage_id, out);
-    if (r == 0) {
-        *src = (*out)->data;
-    }
-    return r == 0 && ((*out)->len != len || room != 0) ? -EINVAL : r;
+    return vj_staged_new((const uint8_t *)a->bytes + head, a->len - head);
 }
 
-/* @data: NULL where the bytes are in the request, which is gone when its handler returns. */
-static void job_submit(const Argument *a, VjBuf *data, const VjEdit *edit,
-                       const VjFileShift *shift)
+/* The @len bytes of data of an edit: the copy, or what was sent under @stage_id. */
+static int edit_data(const Argument *a, uint64_t len, bool staged, uint64_t stage_id,
+                     VjStaged *s)
 {
-    VjEditor *editor = front_of(a->req)->editor;
-    VjJob job = {.req = a->req, .ino = a->ino, .handle = a->handle}, *waiting;
-    const void **src = edit != NULL ? &job.edit.src : &job.shift.src;
-    uint64_t len = edit != NULL ? edit->len : shift->src_len;
+    size_t room = s->copied;
 
-    vj_front_caller(a->req, &job.who);
-    if (edit != NULL) {
-        job.edit = *edit;
-    } else {
-        job.shift = *shift;
+    if (staged) {
+        s->stage_id = stage_id;
+        return stage_id == 0 || room != 0 ? -EINVAL
+                                          : vj_fs_stage_has(a->handle, stage_id, len);
     }
-    if (vj_editor_run(editor, &job)) {
+    if (stage_id != 0 || len != room) {
+        return -EINVAL;
+    }
+    s->edit.src = s->shift.src = s->bytes;
+    return 0;
+}
+
+/* Takes @s.  @r: what is wrong with it. */
+static void stage_submit(const Argument *a, VjStaged *s, int r)
+{
+    VjCarry carry = {.req = a->req, .ino = a->ino, .staged = s};
+
+    if (r < 0) {
+        vj_staged_free(s);
+        fuse_reply_err(a->req, vj_front_errno(r));
         return;
     }
-    if (data != NULL) {
-        job.data = vj_buf_ref(data);
-    } else if (*src != NULL) {
-        job.data = vj_buf_new_copy(*src, (size_t)len);
-        if (job.data == NULL) {
-            fuse_reply_err(a->req, ENOMEM);
-            return;
-        }
-        *src = job.data->data;
-    }
-    waiting = g_memdup2(&job, sizeof job);
-    vj_editor_submit(editor, waiting);
+    vj_front_caller(a->req, &carry.who);
+    s->handle = a->handle;
+    s->ino = a->ino;
+    s->uid = carry.who.uid;
+    s->tid = carry.who.pid;
+    vj_edit_stage(front_of(a->req), &carry);
 }
 
 /* True: the argument is not @size bytes at least, or not a file's, and was answered. */
@@ -326,48 +296,65 @@ static bool refused(const Argument *a, size_t size)
 
 static bool edit_flags_known(uint32_t flags)
 {
+    uint32_t kind = flags & ~(VARJFS_EDIT_ANY_SIZE | VARJFS_EDIT_LIMITED);
+
     /* A hole has no data; what is appended has nothing behind it. */
-    return (flags & ~(VARJFS_EDIT_APPEND | VARJFS_EDIT_STAGED)) == 0 ||
-           flags == VARJFS_EDIT_HOLE || flags == (VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE);
+    return (kind & ~(VARJFS_EDIT_APPEND | VARJFS_EDIT_STAGED)) == 0 ||
+           kind == VARJFS_EDIT_HOLE || kind == (VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE);
 }
 
 static void ioctl_edit(const Argument *a)
 {
     struct varjfs_edit in;
-    g_autoptr(VjBuf) data = NULL;
-    const void *src = NULL;
-    VjEdit edit;
-    bool hole;
-    int r = 0;
+    VjStaged *s;
+    int r;
 
     if (refused(a, sizeof in)) {
         return;
     }
     memcpy(&in, a->bytes, sizeof in);
-    hole = (in.flags & VARJFS_EDIT_HOLE) != 0;
-    if (!hole || (in.flags & VARJFS_EDIT_STAGED) != 0) {
-        r = edit_data(a, sizeof in, in.len, (in.flags & VARJFS_EDIT_STAGED) != 0,
-                      in.stage_id, &data, &src);
-    } else if (in.stage_id != 0 || a->len != sizeof in) {
-        r = -EINVAL;
-    }
-    if (in.version != VARJFS_IOC_VERSION || !edit_flags_known(in.flags)) {
-        r = -EINVAL;
-    }
-    if (r < 0) {
-        fuse_reply_err(a->req, vj_front_errno(r));
-        return;
-    }
-    edit = (VjEdit){
+    s = staged_of(a, sizeof in);
+    s->edit = (VjEdit){
         .offset = in.offset,
         .old_len = in.old_len,
-        .src = src,
         .len = in.len,
         .append = (in.flags & VARJFS_EDIT_APPEND) != 0,
-        .hole = hole,
+        .hole = (in.flags & VARJFS_EDIT_HOLE) != 0,
         .inside = (in.flags & VARJFS_EDIT_INSIDE) != 0,
     };
-    job_submit(a, data, &edit, NULL);
+    s->any_size = (in.flags & VARJFS_EDIT_ANY_SIZE) != 0;
+    s->limited = (in.flags & VARJFS_EDIT_LIMITED) != 0;
+    if (in.version != VARJFS_IOC_VERSION || !edit_flags_known(in.flags)) {
+        r = -EINVAL;
+    } else if (s->edit.hole) {
+        r = in.stage_id != 0 || a->len != sizeof in ? -EINVAL : 0;
+    } else {
+        r = edit_data(a, in.len, (in.flags & VARJFS_EDIT_STAGED) != 0, in.stage_id, s);
+    }
+    stage_submit(a, s, r);
+}
+
+static void ioctl_edit_drop(const Argument *a)
+{
+    struct varjfs_edit io;
+    VjStaged *s;
+
+    if (refused(a, sizeof io)) {
+        return;
+    }
+    memcpy(&io, a->bytes, sizeof io);
+    if (a->len != sizeof io || io.version != VARJFS_IOC_VERSION || io.flags != 0) {
+        fuse_reply_err(a->req, EINVAL);
+        return;
+    }
+    s = vj_stage_take_any(front_of(a->req)->staged, a->handle, fuse_req_ctx(a->req)->pid);
+    if (s == NULL) {
+        fuse_reply_err(a->req, ENOENT);
+        return;
+    }
+    io.offset = s->edit.offset;
+    vj_staged_free(s);
+    fuse_reply_ioctl(a->req, 0, &io, sizeof io);
 }
 
 static void ioctl_look(const Argument *a, struct varjfs_shift *io)
@@ -393,10 +380,7 @@ static void ioctl_look(const Argument *a, struct varjfs_shift *io)
 static void ioctl_shift(const Argument *a)
 {
     struct varjfs_shift in;
-    g_autoptr(VjBuf) data = NULL;
-    const void *src;
-    VjFileShift shift;
-    bool staged;
+    VjStaged *s;
     int r;
 
     if (refused(a, sizeof in)) {
@@ -407,25 +391,22 @@ static void ioctl_shift(const Argument *a)
         ioctl_look(a, &in);
         return;
     }
-    staged = (in.flags & VARJFS_SHIFT_STAGED) != 0;
-    r = edit_data(a, sizeof in, in.data_len, staged, in.stage_id, &data, &src);
-    if (in.version != VARJFS_IOC_VERSION ||
-        (in.flags & ~(VARJFS_SHIFT_DOWN | VARJFS_SHIFT_STAGED)) != 0 || in.len == 0) {
-        r = -EINVAL; /* a len of 0 would be no shift to the editor */
-    }
-    if (r < 0) {
-        fuse_reply_err(a->req, vj_front_errno(r));
-        return;
-    }
-    shift = (VjFileShift){
+    s = staged_of(a, sizeof in);
+    s->shift = (VjFileShift){
         .offset = in.offset,
         .len = in.len,
-        .src = src,
         .src_len = in.data_len,
         .down = (in.flags & VARJFS_SHIFT_DOWN) != 0,
         .change = in.change,
     };
-    job_submit(a, data, NULL, &shift);
+    if (in.version != VARJFS_IOC_VERSION ||
+        (in.flags & ~(VARJFS_SHIFT_DOWN | VARJFS_SHIFT_STAGED)) != 0 || in.len == 0) {
+        r = -EINVAL; /* a len of 0 would be no shift to the editor */
+    } else {
+        r = edit_data(a, in.data_len, (in.flags & VARJFS_SHIFT_STAGED) != 0, in.stage_id,
+                      s);
+    }
+    stage_submit(a, s, r);
 }
 
 static void ioctl_stage(const Argument *a)
@@ -547,6 +528,9 @@ void vj_front_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
     };
 
     (void)arg;
+    if (vj_front_flags(req, ino, cmd, in_buf, in_bufsz, out_bufsz)) {
+        return;
+    }
     if (out_bufsz < in_bufsz) {
         /* A command of ours whose direction is another's: there is no room for the answer,
          * the kernel would make EIO of it, and what was asked for would have happened. */
@@ -560,6 +544,9 @@ void vj_front_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
     case _IOC_NR(VARJFS_IOC_EDIT(0)):
         ioctl_edit(&a);
         break;
+    case _IOC_NR(VARJFS_IOC_EDIT_DROP):
+        ioctl_edit_drop(&a);
+        break;
     case _IOC_NR(VARJFS_IOC_STAGE(0)):
         ioctl_stage(&a);
         break;
@@ -567,7 +554,7 @@ void vj_front_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
         sync_submit(req, NULL, &(SyncJob){.all = true, .ioctl = true});
         break;
     case _IOC_NR(VARJFS_IOC_PING):
-        fuse_reply_ioctl(req, VARJFS_IOC_PING_HOLES, NULL, 0);
+        fuse_reply_ioctl(req, VARJFS_IOC_VERSION, NULL, 0);
         break;
     case _IOC_NR(VARJFS_IOC_RECODE):
         ioctl_recode(&a);

@@ -126,16 +126,6 @@ static void reply_attr(fuse_req_t req, int r, const VjAttr *attr, bool changed)
     }
 }
 
-/*
- * An answer with another size than the kernel's makes it clear the rest of a page without a lock
- * (README.md).  True: there was something to wait for.
- */
-static bool wait_for_size(fuse_req_t req, uint64_t ino)
-{
-    return vj_gate_told_wait(front_of(req)->gates, ino, fuse_req_ctx(req)->pid,
-                             VJ_FRONT_QUIET_GETATTR_US);
-}
-
 /* ---- names -------------------------------------------------------------------------- */
 
 static void front_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -148,9 +138,6 @@ static void front_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
     vj_front_caller(req, &who);
     r = vj_fs_lookup(front_of(req)->fs, &who, parent, name, &attr);
-    if (r == 0 && wait_for_size(req, attr.st.st_ino)) {
-        r = vj_fs_lookup(front_of(req)->fs, &who, parent, name, &attr);
-    }
     if (r == -ENOENT && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
         vj_serve_answers();
         fuse_reply_entry(req, &absent);
@@ -267,15 +254,6 @@ static void front_readlink(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- attributes --------------------------------------------------------------------- */
 
-/* Waits until the kernel may be told of a size. */
-static void before_size(fuse_req_t req, uint64_t ino)
-{
-    VjFront *f = front_of(req);
-
-    (void)wait_for_size(req, ino);
-    (void)vj_gate_stale_wait(f->gates, ino, VJ_TICKET_ALL, VJ_FRONT_QUIET_GETATTR_US);
-}
-
 static void front_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     VjFront *f = front_of(req);
@@ -283,7 +261,6 @@ static void front_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
     int r;
 
     (void)fi;
-    before_size(req, ino);
     r = vj_fs_getattr(f->fs, ino, &attr);
     reply_attr(req, r, &attr, false);
 }
@@ -306,7 +283,6 @@ static void front_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
     (void)flags;
     (void)mask;
     (void)fi;
-    before_size(req, ino);
     r = vj_fs_getattr(f->fs, ino, &attr);
     vj_serve_answers();
     if (r < 0) {
@@ -381,31 +357,50 @@ static void setattr_decode(const struct stat *st, int to_set, bool checked,
     }
 }
 
+/* The edit that ftruncate(2) to @size carries out; NULL: none. */
+static VjStaged *edit_of_size(VjFront *f, pid_t tid, uint64_t ino, VjHandle *h,
+                              uint64_t size)
+{
+    VjStaged *s;
+
+    if (h == NULL || size < VJ_STAGED_BASE) {
+        return NULL;
+    }
+    s = vj_stage_take_ftruncate(f->staged, h, tid, size);
+    if (s == NULL) {
+        s = vj_staged_of_size(h, ino, size);
+        if (s != NULL && vj_coherence_may_hold(f->coherence, ino, s->edit.offset, 0)) {
+            g_clear_pointer(&s, vj_staged_free);
+        }
+    }
+    return s;
+}
+
 static void front_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
                           struct fuse_file_info *fi)
 {
     VjFront *f = front_of(req);
     VjHandle *h = fi != NULL ? vj_front_handle(fi) : NULL;
+    VjCarry carry = {.req = req, .ino = ino, .is_truncate = true};
     VjSetattr set;
-    VjPass pass = {.raises = false};
-    VjCaller who;
     VjAttr attr;
     int r;
 
-    vj_front_caller(req, &who);
+    vj_front_caller(req, &carry.who);
     setattr_decode(st, to_set, f->clears_privileges, &set);
     if (set.what & VJ_SET_SIZE) {
         vj_trace(front, "ino %" G_GUINT64_FORMAT ": size %" G_GUINT64_FORMAT,
                  (uint64_t)ino, set.size);
-        vj_gate_enter(f->gates, ino, VJ_PASS_SIZE, 0, 0, &pass);
-        r = vj_fs_setattr(f->fs, &who, ino, h, &set, &attr);
-        pass.raises = pass.hot;
-        (void)vj_gate_leave(f->gates, &pass);
-    } else {
-        r = vj_fs_setattr(f->fs, &who, ino, h, &set, &attr);
+        vj_coherence_locked(f->coherence, ino, 0, 0);
+        carry.staged = edit_of_size(f, carry.who.pid, ino, h, set.size);
+        if (carry.staged != NULL) {
+            /* What else ftruncate(2) sets, the edit sets too. */
+            vj_edit_carry_out(f, &carry);
+            return;
+        }
     }
+    r = vj_fs_setattr(f->fs, &carry.who, ino, h, &set, &attr);
     reply_attr(req, r, &attr, true);
-    vj_gate_answered(f->gates, &pass, who.pid);
 }
 
 static void front_statfs(fuse_req_t req, fuse_ino_t ino)
@@ -569,17 +564,6 @@ static bool listing_visit(void *opaque, const VjDirent *d, const VjAttr *attr)
     return true;
 }
 
-/* Names of which files are edited: their attributes are looked at once more. */
-static bool listing_is_old(const Listing *l)
-{
-    bool waited = false;
-
-    for (guint i = 0; i < l->told->len; i++) {
-        waited = wait_for_size(l->req, g_array_index(l->told, uint64_t, i)) || waited;
-    }
-    return waited;
-}
-
 static void listing_forget(Listing *l)
 {
     for (guint i = 0; i < l->told->len; i++) {
@@ -595,7 +579,7 @@ static void read_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
     VjFront *f = front_of(req);
     g_autofree char *bytes = g_try_malloc(MAX(size, 1));
     Listing l = {.req = req, .bytes = bytes, .cap = size, .plus = plus};
-    uint64_t end = __atomic_load_n(listing_end(fi), __ATOMIC_RELAXED), first_end = end;
+    uint64_t end = __atomic_load_n(listing_end(fi), __ATOMIC_RELAXED);
     int r;
 
     if (bytes == NULL) {
@@ -604,11 +588,6 @@ static void read_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
     }
     l.told = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     r = vj_fs_readdir(f->fs, ino, (uint64_t)off, &end, size, plus, listing_visit, &l);
-    if (r == 0 && listing_is_old(&l)) {
-        listing_forget(&l);
-        end = first_end;
-        r = vj_fs_readdir(f->fs, ino, (uint64_t)off, &end, size, plus, listing_visit, &l);
-    }
     __atomic_store_n(listing_end(fi), end, __ATOMIC_RELAXED);
     if (r < 0 && l.used == 0) {
         fuse_reply_err(req, vj_front_errno(r));
@@ -685,6 +664,7 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
     want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP, true);
     f->maps_direct_files = (conn->want & FUSE_CAP_DIRECT_IO_ALLOW_MMAP) != 0;
 #endif
+    f->knows_who_sets_flags = conn->proto_minor >= VJ_FRONT_MINOR_FILEATTR;
     want(conn, f->delays.off, false);
     conn->max_write = f->delays.io_bytes;
     conn->max_readahead = f->delays.io_bytes;

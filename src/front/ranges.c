@@ -68,27 +68,6 @@ void vj_ranges_remove(GArray *ranges, guint most, VjPageRange r)
     }
 }
 
-bool vj_ranges_common(const GArray *ranges, uint64_t *offset, uint64_t *len)
-{
-    uint64_t from = UINT64_MAX, to = 0, end = *offset + *len;
-    VjPageRange r = vj_pages_of(*offset, *len);
-
-    for (guint i = 0; ranges != NULL && i < ranges->len; i++) {
-        const VjPageRange *t = &g_array_index(ranges, VjPageRange, i);
-
-        if (r.first <= t->last && t->first <= r.last) {
-            from = MIN(from, MAX(t->first, r.first));
-            to = MAX(to, MIN(t->last, r.last) + 1);
-        }
-    }
-    if (to == 0) {
-        return false;
-    }
-    *offset = MAX(*offset, from * VJ_PAGE_BYTES);
-    *len = MIN(end, to * VJ_PAGE_BYTES) - *offset;
-    return true;
-}
-
 bool vj_ranges_meet(const GArray *ranges, VjPageRange r)
 {
     for (guint i = 0; ranges != NULL && i < ranges->len; i++) {

@@ -168,7 +168,7 @@ static void are_too_few(VjFront *f)
 {
     if (g_atomic_int_compare_and_exchange(&f->short_of_threads, 0, 1)) {
         vj_log_warn(
-            "%s: a request thread cannot be started; edits take longer from now on",
+            "%s: a request thread cannot be started; fsync takes longer from now on",
             f->mountpoint);
     }
 }

@@ -10,6 +10,7 @@
  * each, the file is durable and its cached pages are dropped.  Both files end up equal.
  */
 #include <varjfs/ioctl.h>
+#include <varjfs/rwrite.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,16 +87,11 @@ static void settle(int fd)
 
 static double insert(int fd, uint64_t offset, const uint8_t *data)
 {
-    uint8_t arg[sizeof(struct varjfs_edit) + EDIT_BYTES];
-    struct varjfs_edit edit = {
-        .version = VARJFS_IOC_VERSION, .offset = offset, .len = EDIT_BYTES};
     double start;
 
-    memcpy(arg, &edit, sizeof edit);
-    memcpy(arg + sizeof edit, data, EDIT_BYTES);
     settle(fd);
     start = now_ms();
-    if (ioctl(fd, VARJFS_IOC_EDIT(EDIT_BYTES), arg) < 0 || fsync(fd) < 0) {
+    if (rpwrite(fd, data, EDIT_BYTES, (off_t)offset, 0) < 0 || fsync(fd) < 0) {
         die("insert");
     }
     return now_ms() - start;

@@ -45,6 +45,7 @@
 #include <unistd.h>
 
 #include <varjfs/ioctl.h>
+#include <varjfs/rwrite.h>
 
 #define PROCESS_MOST 64u
 
@@ -275,24 +276,16 @@ static void run_ping(const Job *job)
 
 static void run_edit(const Job *job)
 {
-    static uint8_t arg[VARJFS_IOC_MAX];
     int deletes = strcmp(job->work->name, "delete") == 0;
     int replaces = strcmp(job->work->name, "replace") == 0;
+    size_t len = deletes ? 0 : block_bytes;
+    size_t old_len = deletes ? block_bytes : replaces ? block_bytes / 2 : 0;
 
     for (uint64_t i = 0; i < count; i++) {
-        struct varjfs_edit edit = {.version = VARJFS_IOC_VERSION,
-                                   .offset =
-                                       edit_offset + mix(mix(seed) + i) % edit_range,
-                                   .old_len = deletes    ? block_bytes
-                                              : replaces ? block_bytes / 2
-                                                         : 0,
-                                   .len = deletes ? 0 : block_bytes};
-        double begin;
+        uint64_t offset = edit_offset + mix(mix(seed) + i) % edit_range;
+        double begin = now_us();
 
-        memcpy(arg, &edit, sizeof edit);
-        memcpy(arg + sizeof edit, block(i), edit.len);
-        begin = now_us();
-        if (ioctl(file, VARJFS_IOC_EDIT(edit.len), arg) < 0) {
+        if (rpwrite(file, block(i), len, (off_t)offset, old_len) != (ssize_t)len) {
             die(job->work->name);
         }
         sync_if_wanted();

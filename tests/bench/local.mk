@@ -9,7 +9,7 @@ tests_bench_bench_chunk_LDADD = $(LDADD_chunk) -lm
 noinst_PROGRAMS += tests/bench/bench-meta
 tests_bench_bench_meta_LDADD = $(LDADD_meta)
 noinst_PROGRAMS += tests/bench/bench-insert
-tests_bench_bench_insert_LDADD =
+tests_bench_bench_insert_LDADD = librwrite.la
 
 noinst_PROGRAMS += tests/bench/bench-store
 tests_bench_bench_store_LDADD = $(LDADD_store)
@@ -18,6 +18,6 @@ noinst_PROGRAMS += tests/bench/bench-index
 tests_bench_bench_index_LDADD = $(LDADD_file)
 # One round of one kind of work on any file system; no room of varjfs is in it.
 noinst_PROGRAMS += tests/bench/bench-io
-tests_bench_bench_io_LDADD =
+tests_bench_bench_io_LDADD = librwrite.la
 noinst_PROGRAMS += tests/bench/bench-flush
 tests_bench_bench_flush_LDADD = $(LDADD_meta)

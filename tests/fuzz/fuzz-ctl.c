@@ -42,7 +42,7 @@ static int answer(int fd, unsigned long request, ...)
 
     (void)fd;
     if (request == VARJFS_IOC_PING) {
-        return VARJFS_IOC_PING_HOLES;
+        return VARJFS_IOC_VERSION;
     }
     va_start(arguments, request);
     page = va_arg(arguments, struct varjfs_text *);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * ioctls as they reach the daemon: any command number, any argument, on a file that is open
- * for reading and writing, one that is open for reading, and a directory, by root and by a
- * user.  Each is answered exactly once, by an answer that fits it; then the file can be read.
+ * ioctls as they reach the daemon: any command number, any argument, on a file that is
+ * open for reading and writing, one that is open for reading, and a directory, by root
+ * and by a user.  Each is answered exactly once, by an answer that fits it; what an
+ * answer asks for is carried out, or with other numbers; then the file can be read.
  *
  * libfuse's functions that answer are replaced here.  The input: calls of who and what (1),
  * command (1), how long the argument is (2), the argument.
@@ -13,6 +14,7 @@
 #include "varjfs/ioctl.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 
 #define CALLS_MAX 12
 #define START_BYTES 16384u
@@ -22,9 +24,10 @@
 static struct {
     GMutex lock;
     GCond answered;
-    int answers;      /* to the call under way */
-    int error;        /* positive */
-    size_t out_bytes; /* of the answer */
+    int answers;                              /* to the call under way */
+    int error;                                /* positive */
+    size_t out_bytes;                         /* of the answer */
+    uint8_t out[sizeof(struct varjfs_shift)]; /* its beginning */
 } kernel;
 
 static VjFront *front;
@@ -58,7 +61,17 @@ int fuse_reply_ioctl(fuse_req_t req, int result, const void *buf, size_t size)
         sum ^= ((const uint8_t *)buf)[i]; /* all of it can be read */
     }
     (void)sum;
+    memset(kernel.out, 0, sizeof kernel.out);
+    if (size > 0) {
+        memcpy(kernel.out, buf, MIN(size, sizeof kernel.out));
+    }
     return reply(0, size);
+}
+
+int fuse_reply_attr(fuse_req_t req, const struct stat *attr, double timeout)
+{
+    g_assert((void *)req == &request && attr->st_size >= 0 && timeout >= 0);
+    return reply(0, 0);
 }
 
 void *fuse_req_userdata(fuse_req_t req)
@@ -87,15 +100,6 @@ int fuse_lowlevel_notify_inval_inode(struct fuse_session *session, fuse_ino_t in
     (void)session;
     (void)len;
     g_assert(ino != 0 && offset >= -1);
-    return 0;
-}
-
-int fuse_lowlevel_notify_store(struct fuse_session *session, fuse_ino_t ino, off_t offset,
-                               struct fuse_bufvec *buf, enum fuse_buf_copy_flags flags)
-{
-    (void)session;
-    (void)flags;
-    g_assert(ino != 0 && offset >= 0 && fuse_buf_size(buf) == 1);
     return 0;
 }
 
@@ -130,7 +134,8 @@ static void world_begin(void)
     front->handles = g_hash_table_new(NULL, NULL);
     front->awaited = g_hash_table_new(NULL, NULL);
     front->left = g_hash_table_new(NULL, NULL);
-    front->gates = vj_gates_new();
+    front->coherence = vj_coherence_new();
+    front->staged = vj_staged_edits_new();
     front->editor = vj_editor_new(front);
     front->syncers = g_thread_pool_new(vj_front_sync_job, front, 4, FALSE, NULL);
 }
@@ -158,10 +163,68 @@ static void close_files(void)
     g_assert(vj_fs_read(world.reader, 0, bytes, sizeof bytes, &got) == 0);
     vj_front_handle_drop(front, world.reader);
     vj_front_handle_drop(front, world.writer);
+    g_assert(vj_fs_set_flags(world.fs, NULL, world.ino, 0) == 0);
+    g_assert(vj_fs_set_flags(world.fs, NULL, VJ_INO_ROOT, 0) == 0);
     g_assert(vj_fs_unlink(world.fs, VJ_INO_ROOT, "f") == 0);
 }
 
 /* ---- calls ------------------------------------------------------------------------------------ */
+
+/* The kernel's own, whose numbers chance does not find. */
+static bool is_about_flags(uint8_t who, uint8_t number, unsigned *cmd)
+{
+    static const unsigned commands[] = {FS_IOC_GETFLAGS, FS_IOC_SETFLAGS,
+                                        FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR};
+
+    *cmd = commands[number % G_N_ELEMENTS(commands)];
+    return (who & 0x40) && number >= 0xf0;
+}
+
+static void call_begin(void)
+{
+    g_mutex_lock(&kernel.lock);
+    kernel.answers = 0;
+    g_mutex_unlock(&kernel.lock);
+}
+
+static void call_end(size_t room)
+{
+    g_mutex_lock(&kernel.lock);
+    while (kernel.answers == 0) {
+        g_cond_wait(&kernel.answered, &kernel.lock);
+    }
+    g_assert(kernel.answers == 1);
+    g_assert(kernel.out_bytes <= room);
+    g_assert(kernel.error != EIO);
+    g_mutex_unlock(&kernel.lock);
+}
+
+/* What the last answer names, or @number away from it. */
+static void carry_out(size_t carry_at, uint8_t number)
+{
+    struct fuse_file_info fi = {.fh = (uint64_t)(uintptr_t)world.writer};
+    struct varjfs_carry carry;
+    struct stat st = {.st_size = 0};
+
+    memcpy(&carry, kernel.out + carry_at, sizeof carry);
+    call_begin();
+    if (carry.call == VARJFS_CARRY_FALLOCATE_FTRUNCATE) {
+        vj_front_fallocate((fuse_req_t)&request, world.ino, (int)carry.mode,
+                           (off_t)(carry.offset ^ number), 1, &fi);
+        call_end(0);
+        call_begin();
+    }
+    if (carry.call == VARJFS_CARRY_FTRUNCATE ||
+        carry.call == VARJFS_CARRY_FALLOCATE_FTRUNCATE) {
+        st.st_size = (off_t)(carry.len ^ number);
+        vj_front_ops.setattr((fuse_req_t)&request, world.ino, &st, FUSE_SET_ATTR_SIZE,
+                             &fi);
+    } else {
+        vj_front_fallocate((fuse_req_t)&request, world.ino, (int)carry.mode,
+                           (off_t)(carry.offset ^ number), (off_t)carry.len, &fi);
+    }
+    call_end(0);
+}
 
 static void call(uint8_t who, uint8_t number, VjSlice argument)
 {
@@ -174,23 +237,27 @@ static void call(uint8_t who, uint8_t number, VjSlice argument)
     unsigned cmd = _IOC(room > 0 ? _IOC_READ | _IOC_WRITE : _IOC_WRITE, type, nr,
                         (unsigned)argument.len);
     g_autofree uint8_t *exact = g_memdup2(argument.data, argument.len);
+    unsigned flags_cmd;
+
+    if (is_about_flags(who, number, &flags_cmd)) {
+        cmd = flags_cmd;
+        front->knows_who_sets_flags = (who & 0x80) != 0;
+    }
 
     context = (struct fuse_ctx){.uid = who & 0x10 ? 0 : 1000, .gid = 1000};
     fi.fh = (uint64_t)(uintptr_t)((who & 3) == 2 ? world.reader : world.writer);
-    g_mutex_lock(&kernel.lock);
-    kernel.answers = 0;
-    g_mutex_unlock(&kernel.lock);
+    call_begin();
     vj_front_ioctl((fuse_req_t)&request, on_dir ? VJ_INO_ROOT : world.ino, cmd, NULL, &fi,
                    on_dir ? FUSE_IOCTL_DIR : 0, argument.len > 0 ? exact : NULL,
                    argument.len, room);
-    g_mutex_lock(&kernel.lock);
-    while (kernel.answers == 0) {
-        g_cond_wait(&kernel.answered, &kernel.lock);
+    call_end(room);
+    if (kernel.error == 0 && kernel.out_bytes == sizeof(struct varjfs_edit) &&
+        _IOC_NR(cmd) == _IOC_NR(VARJFS_IOC_EDIT(0))) {
+        carry_out(offsetof(struct varjfs_edit, carry), number / 12 % 4);
+    } else if (kernel.error == 0 && kernel.out_bytes == sizeof(struct varjfs_shift) &&
+               _IOC_NR(cmd) == _IOC_NR(VARJFS_IOC_SHIFT(0))) {
+        carry_out(offsetof(struct varjfs_shift, carry), number / 12 % 4);
     }
-    g_assert(kernel.answers == 1);
-    g_assert(kernel.out_bytes <= room);
-    g_assert(kernel.error != EIO);
-    g_mutex_unlock(&kernel.lock);
 }
 
 /* A right version, so that what lies behind it is reached. */

@@ -7,7 +7,7 @@
  *
  *   create   open(O_CREAT|O_EXCL) and close of a new file in the directory PATH; the
  * files are removed at the end stat     statx(AT_STATX_FORCE_SYNC) of PATH, so that the
- * file system has to answer insert   ioctl VARJFS_IOC_EDIT: BYTES at a random offset of
+ * file system has to answer insert   an edit: BYTES at a random offset of
  * the file PATH delete   the same: BYTES less at a random offset, until the file is
  * shorter than that write    pwrite of BYTES at a random offset of the file PATH, within
  * its length if that is BYTES or more append   pwrite of BYTES at the end of PATH.K in
@@ -34,7 +34,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "varjfs/ioctl.h"
+#include "raw-edit.h"
 
 #define PROCESS_MOST 256
 #define SAMPLE_MOST ((uint64_t)4000000) /* of all processes together */
@@ -133,7 +133,7 @@ static bool edit(Probe *p, uint64_t old_len, uint64_t len)
         .old_len = old_len,
         .len = len,
     };
-    if (ioctl(p->fd, VARJFS_IOC_EDIT(len), e) != 0) {
+    if (raw_edit(p->fd, e, len) != 0) {
         return say(p, p->path);
     }
     p->file_bytes += len - old_len;

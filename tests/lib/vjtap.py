@@ -127,17 +127,22 @@ def ioctl(fd, command, buf):
 # ---- <varjfs/ioctl.h> ---------------------------------------------------------------------
 
 IOC_MAX = 16383
-EDIT = struct.Struct("=IIQQQQQ")
+VERSION = 3
+EDIT = struct.Struct("=IIQQQQQIIQQ")
 STAGE = struct.Struct("=IIQQQ")
 EDIT_APPEND = 1
 EDIT_STAGED = 2
 EDIT_HOLE = 4
 EDIT_INSIDE = 8
-SHIFT = struct.Struct("=IIQQQQQQ")
+EDIT_ANY_SIZE = 16
+EDIT_LIMITED = 32
+SHIFT = struct.Struct("=IIQQQQQQIIQQ")
 SHIFT_LOOK = 1
 SHIFT_DOWN = 2
 SHIFT_STAGED = 4
 STAGE_DROP = 1
+CARRY_NOTHING, CARRY_FALLOCATE, CARRY_FTRUNCATE, CARRY_FALLOCATE_SEEK, \
+    CARRY_FALLOCATE_FTRUNCATE = range(5)
 
 
 def _ioc(direction, number, size):
@@ -149,39 +154,74 @@ IOC_PING = _ioc(0, 4, 0)
 IOC_TEXT = _ioc(3, 5, 4 + 4 + 8 + 8 + 8192)
 
 
-def edit(fd, offset, old_len, data=b"", flags=0, stage_id=0, version=1, length=None,
-         look=True):
-    """Returns (offset, size) as the ioctl fills them.  Like librwrite it calls fstat after a
-    shrinking edit, without which the kernel may go on to believe in the old size."""
+def carry_out(fd, call, mode, offset, length):
+    """The call that the answer to a staged edit names."""
+    if call == CARRY_FALLOCATE_FTRUNCATE:
+        fallocate(fd, mode, offset, 1)
+    if call in (CARRY_FTRUNCATE, CARRY_FALLOCATE_FTRUNCATE):
+        os.ftruncate(fd, length)
+    elif call != CARRY_NOTHING:
+        fallocate(fd, mode, offset, length)
+    if call == CARRY_FALLOCATE_SEEK:
+        try:
+            os.lseek(fd, -1 << 63, os.SEEK_END)
+        except OSError as e:
+            if e.errno != errno.EINVAL:
+                raise
+
+
+def stage_edit(fd, offset, old_len, data=b"", flags=0, stage_id=0, version=VERSION,
+               length=None):
+    """Returns the fields as the ioctl fills them: (offset, size, (call, mode, offset, length))."""
     head = EDIT.pack(version, flags, offset, old_len,
-                     len(data) if length is None else length, stage_id, 0)
+                     len(data) if length is None else length, stage_id, 0, 0, 0, 0, 0)
     body = b"" if flags & EDIT_STAGED else data
     buf = bytearray(head + body)
     ioctl(fd, _ioc(3, 1, len(buf)), buf)
     out = EDIT.unpack(buf[:EDIT.size])
-    if look and len(data) < old_len:
-        os.fstat(fd)
-    return out[2], out[6]
+    return out[2], out[6], out[7:]
+
+
+def edit_drop(fd):
+    """Where the ioctl says that the edit was, or would have been."""
+    buf = bytearray(EDIT.pack(VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+    ioctl(fd, _ioc(3, 11, len(buf)), buf)
+    return EDIT.unpack(buf)[2]
+
+
+def edit(fd, offset, old_len, data=b"", flags=0, stage_id=0, version=VERSION, length=None):
+    """Returns (offset, size) as the ioctl fills them."""
+    while True:
+        at, size, carry = stage_edit(fd, offset, old_len, data, flags, stage_id, version, length)
+        try:
+            carry_out(fd, *carry)
+            return at, size
+        except BlockingIOError:
+            pass
 
 
 def look(fd, **fields):
     """(change, size) as VARJFS_SHIFT_LOOK fills them."""
-    buf = bytearray(SHIFT.pack(fields.get("version", 1), SHIFT_LOOK | fields.get("flags", 0),
-                               fields.get("offset", 0), 0, 0, 0, 0, 0))
+    buf = bytearray(SHIFT.pack(fields.get("version", VERSION),
+                               SHIFT_LOOK | fields.get("flags", 0),
+                               fields.get("offset", 0), 0, 0, 0, 0, 0, 0, 0, 0, 0))
     ioctl(fd, _ioc(3, 10, len(buf)), buf)
     return SHIFT.unpack(buf)[6:8]
 
 
-def shift(fd, offset, length, data, change, flags=0, stage_id=0, version=1, data_len=None):
+def shift(fd, offset, length, data, change, flags=0, stage_id=0, version=VERSION,
+          data_len=None):
     """Returns the size of the file."""
     head = SHIFT.pack(version, flags, offset, length,
-                      len(data) if data_len is None else data_len, stage_id, change, 0)
+                      len(data) if data_len is None else data_len, stage_id, change, 0, 0, 0, 0, 0)
     buf = bytearray(head + (b"" if flags & SHIFT_STAGED else data))
     ioctl(fd, _ioc(3, 10, len(buf)), buf)
-    return SHIFT.unpack(buf[:SHIFT.size])[7]
+    out = SHIFT.unpack(buf[:SHIFT.size])
+    carry_out(fd, *out[8:])
+    return out[7]
 
 
-def stage(fd, stage_id, offset, data, flags=0, version=1):
+def stage(fd, stage_id, offset, data, flags=0, version=VERSION):
     buf = bytearray(STAGE.pack(version, flags, stage_id, offset, len(data)) + data)
     ioctl(fd, _ioc(3, 2, len(buf)), buf)
     return STAGE.unpack(buf[:STAGE.size])[2]
@@ -198,7 +238,7 @@ def big_edit(fd, offset, old_len, data, flags=0):
 def text(fd, what):
     out, cursor = b"", 0
     while cursor != (1 << 64) - 1:
-        buf = bytearray(struct.pack("=IIQQ", 1, what, cursor, 0) + bytes(8192))
+        buf = bytearray(struct.pack("=IIQQ", VERSION, what, cursor, 0) + bytes(8192))
         ioctl(fd, IOC_TEXT, buf)
         _, _, cursor, length = struct.unpack("=IIQQ", buf[:24])
         out += buf[24:24 + length]

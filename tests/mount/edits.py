@@ -24,7 +24,7 @@ def ping_and_unknown(d):
         if path != d:
             write_file(path, b"")
         fd = os.open(path, os.O_RDONLY)
-        eq(fcntl.ioctl(fd, IOC_PING), 2, "the version")
+        eq(fcntl.ioctl(fd, IOC_PING), VERSION, "the version")
         raises(errno.ENOTTY, fcntl.ioctl, fd, IOC_PING + 90)
         raises(errno.ENOTTY, fcntl.ioctl, fd, 0x5604)
         os.close(fd)
@@ -79,7 +79,7 @@ def holes(d):
     raises(errno.EFBIG, edit, fd, 10, 0, b"", EDIT_HOLE, length=(1 << 64) - 1)
     raises(errno.EINVAL, edit, fd, 1 << 63, 0, b"", EDIT_HOLE, length=1)
     for flags in (EDIT_INSIDE, EDIT_HOLE | EDIT_APPEND, EDIT_HOLE | EDIT_STAGED,
-                  EDIT_HOLE | 16):
+                  EDIT_HOLE | 64):
         raises(errno.EINVAL, edit, fd, 10, 0, b"", flags, length=0)
     raises(errno.EINVAL, edit, fd, 10, 0, b"data", EDIT_HOLE)
     raises(errno.EINVAL, edit, fd, 10, 0, b"", EDIT_HOLE, stage_id=1, length=1)
@@ -215,6 +215,7 @@ def staged(d):
     raises(errno.EINVAL, stage, fd, number, 2, b"x")
     raises(errno.ENOENT, stage, fd, number + 1, 0, b"x")
     raises(errno.EINVAL, edit, fd, 0, 0, b"abcd", EDIT_STAGED, number)
+    eq(edit(fd, 0, 0, b"abc", EDIT_STAGED, number)[0], 0)
     raises(errno.ENOENT, edit, fd, 0, 0, b"abc", EDIT_STAGED, number)
     number = stage(fd, 0, 0, b"abc")
     stage(fd, number, 0, b"", STAGE_DROP)
@@ -259,7 +260,7 @@ def errors(d):
     raises(errno.EINVAL, edit, fd, 0, 0, b"x", 0, 0, 2)
     raises(errno.EINVAL, edit, fd, 0, 0, b"x", 8)
     raises(errno.EINVAL, edit, fd, 0, 0, b"x", 0, 5)
-    raises(errno.EINVAL, edit, fd, 0, 0, b"x", 0, 0, 1, 2)
+    raises(errno.EINVAL, edit, fd, 0, 0, b"x", 0, 0, VERSION, 2)
     raises(errno.EFBIG, edit, fd, (1 << 63) - 2, 0, b"xyz")
     raises(errno.EINVAL, fcntl.ioctl, fd, 3 << 30 | 3 << 16 | 0x96 << 8 | 1, b"abc")
     os.close(fd)

@@ -85,20 +85,23 @@ umount_varjfs
 
 # ---- the superblock
 
-sed -i 's/^format = .*/format = 99/' "$SOURCE/varjfs.conf"
+edit_conf 's/^format = .*/format = 99/'
 mount_fails "a newer format" "$SOURCE/varjfs.conf: format 99 is newer than this program, which knows format 1"
 new_source
+sed -i 's/^format = .*/format = 98/' "$SOURCE/varjfs.conf"
+mount_fails "a digit of the format" "$SOURCE/varjfs.conf: its format line is damaged; fsck.varjfs -y looks for a copy of it"
+new_source
 sed -i 's/^label = .*/label = x/' "$SOURCE/varjfs.conf"
-mount_fails "an edited superblock" "$SOURCE/varjfs.conf: its checksum is wrong: it was damaged or edited"
+mount_fails "an edited superblock" "$SOURCE/varjfs.conf: its checksum is wrong: it was damaged or edited; fsck.varjfs -y looks for a copy of it"
 : >"$SOURCE/varjfs.conf"
-mount_fails "an empty superblock" "$SOURCE/varjfs.conf: it has no line \"format\""
+mount_fails "an empty superblock" "$SOURCE/varjfs.conf: it has no line \"format\"; fsck.varjfs -y looks for a copy of it"
 head -c 3000 /dev/zero >"$SOURCE/varjfs.conf"
-mount_fails "a superblock of zeroes" "$SOURCE/varjfs.conf: it is not text"
+mount_fails "a superblock of zeroes" "$SOURCE/varjfs.conf: it is not text; fsck.varjfs -y looks for a copy of it"
 head -c 3000000 /dev/zero | tr '\0' x >"$SOURCE/varjfs.conf"
-mount_fails "a superblock that is too long" "$SOURCE: varjfs.conf: longer than [0-9]+ bytes"
+mount_fails "a superblock that is too long" "$SOURCE/varjfs.conf: longer than [0-9]+ bytes; fsck.varjfs -y looks for a copy of it"
 new_source
 edit_conf 's/^hash = .*/hash = md5/'
-mount_fails "an unknown digest" "$SOURCE/varjfs.conf: unknown digest \"md5\""
+mount_fails "an unknown digest" "$SOURCE/varjfs.conf: unknown digest \"md5\"; fsck.varjfs -y looks for a copy of it"
 if mkfs.varjfs -o hash=blake3 "$T/blake3" 2>"$T/err"; then
     skip "a digest that is not built in" "all are built in"
 else
@@ -125,10 +128,10 @@ mount_fails "an unknown metadata engine" ".*cards.*"
 
 new_source
 rm -r "$SOURCE/meta"
-mount_fails "no metadata" "$SOURCE/meta: No such file or directory"
+mount_fails "no metadata" "$SOURCE/meta is missing: fsck.varjfs --restore puts the newest checkpoint in its place"
 new_source
 rm "$SOURCE/meta/data.mdb"
-mount_fails "no metadata file" "$SOURCE/meta: the metadata cannot be examined: No such file or directory"
+mount_fails "no metadata file" "$SOURCE/meta/data.mdb is missing: fsck.varjfs --restore puts the newest checkpoint in its place"
 new_source
 size=$(stat -c %s "$SOURCE/meta/data.mdb")
 head -c "$size" /dev/zero | tr '\0' x >"$SOURCE/meta/data.mdb"
@@ -152,7 +155,7 @@ mount_fails "another file system's objects" \
 
 # ---- what root can arrange in a mount namespace of its own
 
-if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+if can_own_namespace; then
     new_source
     # in-namespace ARRANGEMENT COMMAND...
     cat >"$T/in-namespace" <<-'END'
@@ -160,7 +163,7 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
 	shift
 	exec "$@"
 	END
-    in_namespace="unshare -m sh $T/in-namespace"
+    in_namespace="$T/own-namespace sh $T/in-namespace"
     # shellcheck disable=SC2086 # a command and its words
     fails "/dev/fuse may not be opened" 1 \
         "/dev/fuse: Permission denied \\(whoever mounts has to read and write it\\)" \
@@ -186,11 +189,11 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
 	varjfs "$T/mnt2/source" "$MNT"
 	status=\$?
 	# What cannot be set aside need not keep it from being mounted.
-	[ \$status != 0 ] || { touch "$MNT/file" 2>"$T/touch.err"; umount "$MNT"; }
+	[ \$status != 0 ] || { touch "$MNT/file" 2>"$T/touch.err"; umount -i "$MNT"; }
 	exit \$status
 	END
     status=0
-    timeout 120 unshare -m sh "$T/full" >"$T/out" 2>"$T/err" || status=$?
+    timeout 120 "$T/own-namespace" sh "$T/full" >"$T/out" 2>"$T/err" || status=$?
     is "no space: it mounts, or says so in one line" \
         "$([ $status = 0 ] || { [ $status = 1 ] && [ "$(grep -c '^varjfs: .*No space left' "$T/err")" = "$(wc -l <"$T/err")" ]; } &&
             echo yes)" yes

@@ -43,7 +43,7 @@ mkdir "$MNT"
 
 # ---- names inside SOURCE
 
-for what in meta/data.mdb meta/lock.mdb varjfs.conf varjfs.lock objects/format; do
+for what in meta/data.mdb varjfs.conf objects/format; do
     for kind in link fifo directory; do
         new_source
         rm -f "$SOURCE/$what"
@@ -72,6 +72,44 @@ for what in meta objects; do
     rm -rf "$T/elsewhere"
 done
 is "nothing was mounted" "$(mount_points_below "$T")" ""
+
+# LMDB opens what this name leads to: it leads to memory of the process, or away.
+for name in lmdb/lock.mdb lmdb/data.mdb lock.mdb; do
+    for kind in link fifo file; do
+        new_source
+        rm -f "$SOURCE/meta/$name"
+        case $kind in
+        link) ln -s "$T/victim" "$SOURCE/meta/$name" ;;
+        fifo) mkfifo "$SOURCE/meta/$name" ;;
+        file) printf 'no table of readers' >"$SOURCE/meta/$name" ;;
+        esac
+        check "meta/$name is a $kind: fsck -n" fsck.varjfs -n "$SOURCE"
+        mount_varjfs
+        check "meta/$name is a $kind: it is mounted and takes a file" sh -c "echo x >'$MNT/x' && sync '$MNT/x'"
+        umount_varjfs
+        is "meta/$name is a $kind: what is there then" \
+            "$(cd "$SOURCE/meta" && find . \( -name lock.mdb -o -path './lmdb/*' \) -printf '%p %l\n' | sort)" \
+            "./lmdb/data.mdb ../data.mdb
+./lmdb/lock.mdb /proc/self/fd/200"
+    done
+    victim_is_untouched "meta/$name is a link"
+done
+for kind in link file; do
+    new_source
+    rm -r "$SOURCE/meta/lmdb"
+    mkdir "$T/elsewhere"
+    case $kind in
+    link) ln -s "$T/elsewhere" "$SOURCE/meta/lmdb" ;;
+    file) touch "$SOURCE/meta/lmdb" ;;
+    esac
+    refused "meta/lmdb is a $kind: mount" varjfs "$SOURCE" "$MNT"
+    is "meta/lmdb is a $kind: nothing was made elsewhere" "$(ls "$T/elsewhere")" ""
+    rmdir "$T/elsewhere"
+done
+new_source
+rm "$SOURCE/meta/lmdb/lock.mdb"
+mkdir "$SOURCE/meta/lmdb/lock.mdb"
+refused "meta/lmdb/lock.mdb is a directory: mount" varjfs "$SOURCE" "$MNT"
 
 # ---- names and options on command lines
 
@@ -107,7 +145,7 @@ for line in open("/proc/self/mountinfo"):
 END
 )" "$SOURCE"
 check "umount.fuse.varjfs takes it down" umount.fuse.varjfs "$odd/mnt"
-check "and has waited" flock -n "$SOURCE/varjfs.lock" true
+check "and has waited" flock -n "$SOURCE" true
 check "nothing ran" [ ! -e "$T/ran" ]
 SOURCE=$T/source
 
@@ -149,12 +187,12 @@ done
 is "nothing was written there" "$(find "$SOURCE" -type f -exec sha256sum {} + | sort)" "$(cat "$T/sums")"
 check "log= beside SOURCE is taken" varjfs "$SOURCE" "$MNT" -o "log=$T/source-log"
 unmount "$MNT"
-wait_for 60 flock -n "$SOURCE/varjfs.lock" true
+wait_for 60 flock -n "$SOURCE" true
 rm "$T/conf-link"
-if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+if can_own_namespace; then
     # shellcheck disable=SC2016 # the other shell's arguments
     refused "log= in a bind mount of a part of SOURCE" \
-        unshare -m sh -c 'mount --bind "$1/objects" "$2" && exec varjfs "$1" "$3" -o "log=$2/new"' \
+        "$T/own-namespace" sh -c 'mount --bind "$1/objects" "$2" && exec varjfs "$1" "$3" -o "log=$2/new"' \
         sh "$SOURCE" "$T/dir" "$MNT"
 fi
 
@@ -162,7 +200,7 @@ fi
 
 new_source
 mkfifo "$T/release"
-flock "$SOURCE/varjfs.lock" sh -c ": >'$T/locked'; read -r word <'$T/release'" &
+flock "$SOURCE" sh -c ": >'$T/locked'; read -r word <'$T/release'" &
 wait_for 60 [ -e "$T/locked" ]
 fsck.varjfs -n "$SOURCE" >"$T/out" 2>&1 &
 checker=$!
@@ -210,7 +248,7 @@ check_fails "nothing was made then" [ -e "$T/none" ]
 if command -v strace >/dev/null && strace -o "$T/strace" true 2>/dev/null; then
     check "mkfs.varjfs makes one" strace -f -o "$T/strace" mkfs.varjfs "$T/made"
     is "it gives up privileges before it looks" \
-        "$(grep -oE 'PR_SET_NO_NEW_PRIVS|varjfs\.lock' "$T/strace" | head -n 1)" PR_SET_NO_NEW_PRIVS
+        "$(grep -oE 'PR_SET_NO_NEW_PRIVS|flock\(' "$T/strace" | head -n 1)" PR_SET_NO_NEW_PRIVS
     check "mkfs.varjfs --sandbox=off does not" strace -f -o "$T/strace" mkfs.varjfs --sandbox=off "$T/made2"
     check_fails "it keeps them" grep -q PR_SET_NO_NEW_PRIVS "$T/strace"
 else

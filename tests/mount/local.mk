@@ -7,6 +7,7 @@ MOUNT_TESTS += \
 	tests/mount/as-typed.sh \
 	tests/mount/attributes.sh \
 	tests/mount/cache.sh \
+	tests/mount/chattr.sh \
 	tests/mount/checkpoint.sh \
 	tests/mount/damage.sh \
 	tests/mount/edits.sh \
@@ -37,6 +38,7 @@ MOUNT_TESTS += \
 	tests/mount/superblock.sh \
 	tests/mount/transform-read.sh \
 	tests/mount/transform.sh \
+	tests/mount/two-calls.sh \
 	tests/mount/user.sh \
 	tests/mount/varjfsctl.sh
 
@@ -54,6 +56,10 @@ MOUNT_TESTS += tests/mount/thread-shortage.sh
 MOUNT_TESTS += tests/mount/write-back-errors.sh
 MOUNT_TESTS += tests/mount/full-at-umount.sh
 
+TEST_HELPERS += tests/mount/direct-write
+tests_mount_direct_write_LDADD = $(LDADD_base)
+MOUNT_TESTS += tests/mount/direct-write.sh
+
 TEST_HELPERS += tests/mount/plant-codec
 tests_mount_plant_codec_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
 
@@ -63,3 +69,7 @@ MOUNT_TESTS += tests/mount/failures.sh
 
 TEST_HELPERS += tests/mount/handle
 tests_mount_handle_LDADD =
+
+TEST_HELPERS += tests/mount/edit-signals
+tests_mount_edit_signals_SOURCES = $(rwrite_sources) tests/mount/edit-signals.c
+tests_mount_edit_signals_LDADD =

@@ -36,10 +36,31 @@ is "varjfsctl: a switch with a value" "$(complete_words varjfsctl scrub --ra)" "
 is "mkfs.varjfs: switches" "$(complete_words mkfs.varjfs --)" "--force --help --sandbox= --version"
 is "mkfs.varjfs: options" "$(complete_words mkfs.varjfs -o ha)" "hash="
 is "mkfs.varjfs: values" "$(complete_words mkfs.varjfs -o label=x,hash=sh)" \
-    "label=x,hash=sha1 label=x,hash=sha256"
+    "sha1 sha256"
+is "mkfs.varjfs: drivers" "$(complete_words mkfs.varjfs -o store=)" "null posix"
+is "mkfs.varjfs: the only engine" "$(complete_words mkfs.varjfs -o meta=)" "lmdb"
+is "mkfs.varjfs: transformations" "$(complete_words mkfs.varjfs -o transform=l)" "lz4"
+is "mkfs.varjfs: a size is typed" "$(complete_words mkfs.varjfs -o objects=)" ""
+is "varjfs: values" "$(complete_words varjfs "$T" "$T" -o ro,check=a)" "always auto"
 is "varjfs: options" "$(complete_words varjfs "$T" "$T" -o ro,al)" "ro,allow_other"
 is "varjfs: an option with a value" "$(complete_words varjfs -o com)" "commit="
-is "fsck.varjfs: switches" "$(complete_words fsck.varjfs -)" "--checkpoint= --help --quick --restore --sandbox= --version -V -h -n -y"
+is "fsck.varjfs: switches" "$(complete_words fsck.varjfs -)" "--checkpoint= --help --quick --restore --sandbox= --version -V -a -f -h -n -p -y"
+# As bash hands it over when a person types: "=" ends a word, and only the last one is replaced.
+typed_words()
+{
+    bash --norc -c '
+        . "$1/completions/varjfsctl" || exit 1
+        COMP_WORDBREAKS=$'"'"' \t\n"><=;|&(:'"'"'
+        COMP_LINE=$2
+        COMP_POINT=${#2}
+        COMP_WORDS=("" = "")
+        COMP_CWORD=2
+        _varjfs_program "${2%% *}" "${2##*=}" =
+        printf "%s\n" "${COMPREPLY[@]}"' bash "$contrib" "$1" | sort | xargs
+}
+is "typed: a value" "$(typed_words "mkfs.varjfs -o label=x,hash=sh")" "sha1 sha256"
+is "typed: a value of a mount" "$(typed_words "varjfs a b -o ro,safety=ne")" "network"
+is "typed: the next option" "$(typed_words "mkfs.varjfs -o hash=sha1,lab")" "sha1,label="
 mkdir -p "$T/words/directory"
 touch "$T/words/file"
 cd "$T/words" || exit 1
@@ -96,37 +117,27 @@ if findmnt --version >/dev/null 2>&1; then
     is "findmnt --verify has nothing against its form" "$(grep -c '^0 parse errors' "$T/findmnt")" 1
 fi
 
-# mount(8) looks for helpers in /sbin and for the daemon in its own PATH, whatever ours is; in a
-# namespace of our own they find the programs of the build tree.
 # shellcheck disable=SC2119 # the arguments are the file system's, not ours
 make_fs
 mkdir -p "$MNT"
 echo "$line" | sed "s|^[^ ]*|$SOURCE|; s|/srv/varjfs|$MNT|; s|/var/lib|$T|" >"$T/fstab"
 cat >"$T/in-namespace" <<-END
-	mount -t tmpfs none /usr/local/bin || exit 1
-	printf '#!/bin/sh\nexec "%s/varjfs" "\$@"\n' "$builddir" >/usr/local/bin/varjfs
-	chmod +x /usr/local/bin/varjfs
-	if cp -a /sbin/. "$T/sbin/"; then
-	    cp "$builddir/umount.fuse.varjfs" "$T/sbin/" || exit 2
-	    mount --bind "$T/sbin" "$(readlink -f /sbin)" || exit 3
-	fi
 	mount -T "$T/fstab" "$MNT" || exit 4
 	findmnt -no FSTYPE "$MNT" | grep -q '^fuse.varjfs$' || exit 5
 	head -c 3000000 /dev/urandom >"$MNT/file" || exit 6
 	umount "$MNT" || exit 7
-	flock -n "$SOURCE/varjfs.lock" true || exit 8
+	flock -n "$SOURCE" true || exit 8
 	END
-mkdir "$T/sbin"
-if unshare -m true 2>/dev/null && [ -x /sbin/mount.fuse ]; then
+if can_own_namespace; then
     check "mount by the fstab line; umount returns when the daemon has let go" \
-        unshare -m sh "$T/in-namespace"
+        as_installed sh "$T/in-namespace"
     fsck_clean "afterwards"
 else
-    skip "mount by the fstab line" "needs unshare and /sbin/mount.fuse"
+    skip "mount by the fstab line" "needs a mount namespace"
 fi
 mount_varjfs
 head -c 3000000 /dev/urandom >"$MNT/file"
 check "umount.fuse.varjfs waits for the daemon" umount.fuse.varjfs "$MNT"
-check "when it returns the daemon has let go" flock -n "$SOURCE/varjfs.lock" true
+check "when it returns the daemon has let go" flock -n "$SOURCE" true
 
 tap_done

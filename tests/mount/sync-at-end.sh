@@ -16,13 +16,41 @@ quiet()
 }
 
 # The thread that removes objects sleeps in a sync that is delayed, and in nothing else.
+# Without other processes, of which a loaded machine starts few in the time of the delay.
 reaper_syncs()
 {
-    local comm
-    for comm in /proc/"$(daemon_pid)"/task/*/comm; do
-        [ "$(cat "$comm")" = vj-reaper ] && grep -q nanosleep "${comm%/comm}/wchan" && return 0
-    done
+    local comm name
+    for comm in /proc/"$server"/task/*/comm; do
+        read -r name <"$comm"
+        [ "$name" = vj-reaper ] || continue
+        read -r name <"${comm%/comm}/wchan"
+        [[ $name != *nanosleep* ]] || return 0
+    done 2>/dev/null
     return 1
+}
+
+# They write and sync when nobody writes to the gate any more.
+start_syncers()
+{
+    local i
+    rm -f "$T/gate" "$T/ready"
+    mkfifo "$T/gate"
+    exec 6<>"$T/gate"
+    syncers=
+    for i in {1..8}; do
+        python3 -c "import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY)
+print('ready', flush=True)
+sys.stdin.read()
+os.write(fd, b'new')
+os.fsync(fd)" "$MNT/$i" <"$T/gate" 6>&- >>"$T/ready" 2>"$T/err.$i" &
+        syncers+=" $!"
+    done
+}
+
+all_ready()
+{
+    [ "$(grep -c ready "$T/ready")" = 8 ]
 }
 
 all_in_fsync()
@@ -39,7 +67,7 @@ end_by()
         check "kill: umount" wait_for 20 unmount "$MNT"
         ;;
     force)
-        timeout 60 umount -f "$MNT" 2>"$T/umount.log"
+        timeout 60 umount -i -f "$MNT" 2>"$T/umount.log"
         is_mounted "$MNT" && check "force: plain umount" wait_for 20 unmount "$MNT"
         ;;
     esac
@@ -52,22 +80,18 @@ crowd() # HOW
     VARJFS_TRACE=front delay_run "$control" varjfs -f "$SOURCE" "$MNT" 2>"$T/trace" &
     daemon=$!
     check "$1: mount" wait_for 60 is_mounted "$MNT"
+    server=$(daemon_pid)
     head -c 1000000 /dev/urandom >"$MNT/removed"
     for i in {1..8}; do
         echo "old" >"$MNT/$i"
     done
     check "$1: all is durable" wait_for 60 quiet
+    start_syncers
+    check "$1: there are those who will sync" wait_for 60 all_ready
     delay_set_ms "$control" 4000
     rm "$MNT/removed"
     check "$1: the thread that removes objects syncs" wait_for 60 reaper_syncs
-    syncers=
-    for i in {1..8}; do
-        python3 -c "import os, sys
-fd = os.open(sys.argv[1], os.O_WRONLY)
-os.write(fd, b'new')
-os.fsync(fd)" "$MNT/$i" 2>"$T/err.$i" &
-        syncers+=" $!"
-    done
+    exec 6>&-
     check "$1: others leave it to that" wait_for 60 all_in_fsync
     check "$1: which is not over" reaper_syncs
     head -c 100000 /dev/urandom >"$T/copy"

@@ -11,6 +11,7 @@ tests_posix_suite_SOURCES = \
 	tests/posix/chmod.c \
 	tests/posix/chown.c \
 	tests/posix/exec.c \
+	tests/posix/flags.c \
 	tests/posix/flock.c \
 	tests/posix/handle.c \
 	tests/posix/io.c \

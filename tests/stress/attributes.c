@@ -11,8 +11,8 @@
  * see its size and a later mtime than was seen before it, at the second look at the latest (the
  * first may take what the answer to a change of somebody else said).  Status 1 when somebody did not.
  */
+#include "../lib/raw-edit.h"
 #include "base/base.h"
-#include "varjfs/ioctl.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -182,7 +182,7 @@ static void edit_once(Worker *w)
     arg.edit = (struct varjfs_edit){
         .version = VARJFS_IOC_VERSION, .offset = offset, .old_len = old_len, .len = len};
     __atomic_fetch_add(&t->begun, 1, __ATOMIC_SEQ_CST);
-    if (ioctl(w->fd, VARJFS_IOC_EDIT(len), &arg) < 0) {
+    if (raw_edit(w->fd, &arg.edit, len) < 0) {
         die("edit");
     }
     if (arg.edit.size != size - old_len + len) {

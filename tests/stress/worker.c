@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "varjfs/ioctl.h"
+#include "../lib/raw-edit.h"
 
 #define PAGE 4096u
 #define FAR_WORDS 1024u        /* from the end: no page in which it moves */
@@ -154,27 +154,6 @@ static void stage(Worker *w, int fd, const uint8_t *src, size_t len, uint64_t *i
     }
 }
 
-/* That a file is shorter.  librwrite does the same, and says why. */
-static void tell_kernel_size(const Worker *w, int fd, uint64_t size)
-{
-    unsigned
-        left; /* of what the kernel believes, from the beginning: nobody seeks here */
-    struct stat st = {.st_size = (off_t)size};
-    char byte;
-
-    if (pread(fd, &byte, 1, st.st_size) < 0) {
-        load_fail(w->l, "read of the end: %s", strerror(errno));
-    }
-    for (unsigned i = 0; i < 32; i++) {
-        if (ioctl(fd, FIONREAD, &left) != 0 || left == (unsigned)st.st_size) {
-            return;
-        }
-        if (fstat(fd, &st) != 0) {
-            load_fail(w->l, "fstat: %s", strerror(errno));
-        }
-    }
-}
-
 static void edit(Worker *w, int fd, const struct varjfs_edit *want, const void *src,
                  struct varjfs_edit *got)
 {
@@ -188,13 +167,10 @@ static void edit(Worker *w, int fd, const struct varjfs_edit *want, const void *
     if (is_inline) {
         memcpy(argument.bytes + sizeof(argument.head), src, want->len);
     }
-    if (ioctl(fd, VARJFS_IOC_EDIT(is_inline ? want->len : 0), &argument) != 0) {
+    if (raw_edit(fd, &argument.head, is_inline ? want->len : 0) != 0) {
         load_fail(w->l, "edit: %s", strerror(errno));
     }
     *got = argument.head;
-    if (want->old_len > want->len) {
-        tell_kernel_size(w, fd, got->size);
-    }
 }
 
 static void edit_once(Worker *w, unsigned file, struct Logged *entry)
@@ -204,6 +180,7 @@ static void edit_once(Worker *w, unsigned file, struct Logged *entry)
                                .old_len = entry->e.old_len * WORD_BYTES,
                                .len = entry->e.len * WORD_BYTES},
                        got;
+    uint64_t size;
 
     if (want.len > VARJFS_EDIT_INLINE_MAX) {
         uint64_t id;
@@ -224,8 +201,13 @@ static void edit_once(Worker *w, unsigned file, struct Logged *entry)
         load_fail(w->l, "file %u has %llu bytes after an edit", file,
                   (unsigned long long)got.size);
     }
-    entry->e.size_after = (got.size - window_of(w, file)->phase) / WORD_BYTES;
-    size_is(w, file, entry->e.size_after);
+    size = (got.size - window_of(w, file)->phase) / WORD_BYTES;
+    size_is(w, file, size);
+    /* Only what grows is not carried out where the size has changed since it was staged. */
+    if (got.carry.call == VARJFS_CARRY_NOTHING ||
+        (got.carry.call == VARJFS_CARRY_FALLOCATE && got.carry.mode == 0)) {
+        entry->e.size_after = size;
+    }
     log_return(entry);
 }
 

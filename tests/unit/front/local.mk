@@ -3,8 +3,8 @@
 #   UNIT_TESTS += tests/unit/front/test-thing
 #   tests_unit_front_test_thing_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 
-UNIT_TESTS += tests/unit/front/test-gate
-tests_unit_front_test_gate_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/front/test-coherence
+tests_unit_front_test_coherence_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/front/test-guard-calls
 tests_unit_front_test_guard_calls_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
@@ -17,5 +17,11 @@ tests_unit_front_test_mounter_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 tests_unit_front_test_mounter_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=statx,--wrap=mount,--wrap=umount2
 
+UNIT_TESTS += tests/unit/front/test-stage
+tests_unit_front_test_stage_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/front/test-ranges
 tests_unit_front_test_ranges_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/front/test-thread-time
+tests_unit_front_test_thread_time_LDADD = $(LDADD_front) $(CMOCKA_LIBS)

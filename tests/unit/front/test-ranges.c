@@ -64,28 +64,6 @@ static void holds_more_without_room(void **state)
     run(2, 2, false);
 }
 
-static void is_cut_to_bytes(void **state)
-{
-    g_autoptr(GArray) ranges = NULL;
-    uint64_t offset = 100, len = 10 * VJ_PAGE_BYTES;
-
-    (void)state;
-    assert_false(vj_ranges_common(ranges, &offset, &len));
-    assert_true(vj_ranges_add(&ranges, 4, (VjPageRange){2, 3}));
-    assert_true(vj_ranges_add(&ranges, 4, (VjPageRange){6, 20}));
-    assert_true(vj_ranges_common(ranges, &offset, &len));
-    assert_int_equal(offset, 2 * VJ_PAGE_BYTES);
-    assert_int_equal(offset + len, 100 + 10 * VJ_PAGE_BYTES);
-    offset = 4 * VJ_PAGE_BYTES;
-    len = 2 * VJ_PAGE_BYTES;
-    assert_false(vj_ranges_common(ranges, &offset, &len));
-    offset = 3 * VJ_PAGE_BYTES + 7;
-    len = 5;
-    assert_true(vj_ranges_common(ranges, &offset, &len));
-    assert_int_equal(offset, 3 * VJ_PAGE_BYTES + 7);
-    assert_int_equal(len, 5);
-}
-
 static void pages_of_bytes(void **state)
 {
     VjPageRange r = vj_pages_of(2 * VJ_PAGE_BYTES - 1, 2);
@@ -108,7 +86,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_a_set_of_pages),
         cmocka_unit_test(holds_more_without_room),
-        cmocka_unit_test(is_cut_to_bytes),
         cmocka_unit_test(pages_of_bytes),
     };
 

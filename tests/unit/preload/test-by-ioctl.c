@@ -2,12 +2,14 @@
 /*
  * test-by-ioctl.c - what the library asks of varjfs, and when it does not ask
  *
- * fstatfs, ioctl, process_vm_readv, pwrite and pwritev2 of the library lead here.  The fake
- * varjfs holds the ioctl ABI's promises strictly (a request that breaks one fails the test)
- * and applies edits to a plain file.
+ * fstatfs, ioctl, fallocate, ftruncate, lseek, process_vm_readv, pwrite and pwritev2 of
+ * the library lead here.  The fake varjfs holds the ioctl ABI's promises strictly (a
+ * request that breaks one fails the test) and applies edits to a plain file, when they
+ * are carried out.
  */
 #include "rwrite-fixture.h"
 
+#include "../../../lib/preload/next.h"
 #include "../../../lib/preload/rwrite-private.h"
 #include "varjfs/ioctl.h"
 
@@ -37,9 +39,20 @@ static struct {
     int version;         /* what PING returns */
     unsigned hole_count; /* edits that bring a hole; nothing is applied */
     struct varjfs_edit hole;
-    unsigned unbelieving; /* so often the kernel goes on believing in the old end */
+    struct varjfs_edit staged; /* carry.call is NOTHING: none is */
+    uint8_t staged_data[VARJFS_IOC_MAX];
+    unsigned carry_count[4]; /* by VARJFS_CARRY_* */
+    unsigned seek_count, where_count;
+    unsigned at_once_count;
+    int at_once_errno;
+    unsigned overtaken; /* so often the size has changed when an edit is carried out */
+    uint64_t appended;  /* where the last append went */
 } fake;
 
+int __wrap_ftruncate64(int fd, off_t len);
+int __real_ftruncate64(int fd, off_t len);
+off_t __wrap_lseek64(int fd, off_t offset, int whence);
+off_t __real_lseek64(int fd, off_t offset, int whence);
 int __wrap_fstat64(int fd, struct stat64 *out);
 int __real_fstat64(int fd, struct stat64 *out);
 int __wrap_fstatfs64(int fd, struct statfs64 *out);
@@ -52,6 +65,7 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *to, unsigned long
 ssize_t __real_process_vm_readv(pid_t pid, const struct iovec *to, unsigned long to_count,
                                 const struct iovec *from, unsigned long from_count,
                                 unsigned long flags);
+VjFallocate64 *__wrap_vj_next_fallocate64(void);
 int __wrap_fallocate64(int fd, int mode, off_t offset, off_t len);
 int __real_fallocate64(int fd, int mode, off_t offset, off_t len);
 ssize_t __wrap_pwrite64(int fd, const void *src, size_t len, off_t offset);
@@ -132,34 +146,34 @@ static void apply(int fd, const struct varjfs_edit *edit, const uint8_t *src)
     none = (struct rlimit){.rlim_cur = callers.rlim_max, .rlim_max = callers.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
     assert_int_equal(__real_pwrite64(own, bytes->data, bytes->len, 0), bytes->len);
-    assert_int_equal(ftruncate(own, bytes->len), 0);
+    assert_int_equal(__real_ftruncate64(own, bytes->len), 0);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &callers), 0);
 }
 
+/* Stages @in; the second call applies it. */
 static int fake_edit(int fd, const struct varjfs_edit *in, size_t bytes,
                      struct varjfs_edit *out)
 {
-    const uint8_t *src = (const uint8_t *)(in + 1);
     struct stat st;
+    uint64_t old_len;
 
     *out = *in;
     assert_int_equal(in->version, VARJFS_IOC_VERSION);
-    assert_true((in->flags & ~(VARJFS_EDIT_APPEND | VARJFS_EDIT_STAGED)) == 0);
+    assert_true((in->flags & ~(VARJFS_EDIT_APPEND | VARJFS_EDIT_STAGED |
+                               VARJFS_EDIT_ANY_SIZE | VARJFS_EDIT_LIMITED)) == 0);
     assert_true(in->len <= VARJFS_EDIT_MAX);
     assert_true(in->offset <= INT64_MAX && in->old_len <= INT64_MAX - in->offset);
     if ((in->flags & VARJFS_EDIT_STAGED) != 0) {
         assert_int_equal(bytes, sizeof *in);
         assert_int_equal(in->stage_id, fake.stage_id);
         assert_int_equal(in->len, fake.stage->len);
-        src = fake.stage->data;
-        fake.stage_id = 0;
     } else {
         assert_int_equal(bytes, sizeof *in + in->len);
         assert_int_equal(in->stage_id, 0);
         assert_int_equal(fake.stage_id, 0);
+        memcpy(fake.staged_data, in + 1, in->len);
     }
     if (++fake.edit_count == fake.fail_edit) {
-        g_byte_array_set_size(fake.stage, 0);
         return fail_with(fake.fail_errno);
     }
     assert_int_equal(fstat(fd, &st), 0);
@@ -168,24 +182,127 @@ static int fake_edit(int fd, const struct varjfs_edit *in, size_t bytes,
         assert_int_equal(in->old_len, 0);
         out->offset = (uint64_t)st.st_size;
     }
-    apply(fd, out, src);
-    g_byte_array_set_size(fake.stage, 0);
-    assert_int_equal(fstat(fd, &st), 0);
-    out->size = (uint64_t)st.st_size;
+    old_len = out->offset < (uint64_t)st.st_size
+                  ? MIN(in->old_len, (uint64_t)st.st_size - out->offset)
+                  : 0;
+    out->old_len = old_len;
+    out->size =
+        MAX((uint64_t)st.st_size, out->len > 0 ? out->offset : 0) - old_len + out->len;
+    if (out->len == 0 && old_len == 0) {
+        out->size = (uint64_t)st.st_size;
+        out->carry = (struct varjfs_carry){.call = VARJFS_CARRY_NOTHING};
+        return 0;
+    }
+    if (out->size < (uint64_t)st.st_size ||
+        (in->flags & (VARJFS_EDIT_ANY_SIZE | VARJFS_EDIT_LIMITED)) ==
+            VARJFS_EDIT_ANY_SIZE) {
+        out->carry = (in->flags & VARJFS_EDIT_LIMITED) != 0
+                         ? (struct varjfs_carry){VARJFS_CARRY_FALLOCATE_SEEK, 1, 4711, 1}
+                         : (struct varjfs_carry){VARJFS_CARRY_FTRUNCATE, 0, 0, 4711};
+    } else {
+        out->carry = (struct varjfs_carry){
+            VARJFS_CARRY_FALLOCATE, out->size == (uint64_t)st.st_size ? 1 : 0, 4711, 1};
+    }
+    fake.staged = *out;
     return 0;
 }
 
-/* A daemon that knows no holes refuses the flag; one that does may refuse the place. */
+/* The one call that may follow; -1 and EAGAIN once in a while. */
+static int carry_staged(int fd, uint32_t call, uint32_t mode, off_t offset, off_t len)
+{
+    struct varjfs_edit edit = fake.staged;
+    const uint8_t *src =
+        (edit.flags & VARJFS_EDIT_STAGED) != 0 ? fake.stage->data : fake.staged_data;
+    struct rlimit limit;
+    sigset_t masked;
+
+    /* No handler may make an edit in between. */
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &masked), 0);
+    assert_int_equal(sigismember(&masked, SIGALRM), 1);
+    fake.staged.carry.call = VARJFS_CARRY_NOTHING;
+    fake.carry_count[edit.carry.call]++;
+    assert_int_equal(call == VARJFS_CARRY_FTRUNCATE,
+                     edit.carry.call == VARJFS_CARRY_FTRUNCATE);
+    assert_int_equal(mode, edit.carry.mode);
+    assert_int_equal(offset, edit.carry.offset);
+    assert_int_equal(len, edit.carry.len);
+    if (fake.overtaken > 0 && ((edit.flags & VARJFS_EDIT_ANY_SIZE) == 0 ||
+                               edit.carry.call == VARJFS_CARRY_FALLOCATE)) {
+        fake.overtaken--;
+        return fail_with(EAGAIN);
+    }
+    if (call == VARJFS_CARRY_FALLOCATE && mode == 0 &&
+        getrlimit(RLIMIT_FSIZE, &limit) == 0 && edit.size > limit.rlim_cur) {
+        raise(SIGXFSZ);
+        return fail_with(EFBIG);
+    }
+    apply(fd, &edit, src);
+    fake.appended = edit.offset;
+    if ((edit.flags & VARJFS_EDIT_STAGED) != 0) {
+        fake.stage_id = 0;
+        g_byte_array_set_size(fake.stage, 0);
+    }
+    return 0;
+}
+
+/* A delete that was not staged. */
+static int delete_at_once(int fd, uint64_t size)
+{
+    uint64_t rest = size - VARJFS_DELETE_SIZE_MARK;
+    struct varjfs_edit edit = {
+        .offset = rest >> VARJFS_DELETE_SIZE_LEN_BITS,
+        .old_len = rest % (1u << VARJFS_DELETE_SIZE_LEN_BITS) + 1,
+    };
+
+    fake.at_once_count++;
+    if (fake.at_once_errno != 0) {
+        return fail_with(fake.at_once_errno);
+    }
+    apply(fd, &edit, NULL);
+    return 0;
+}
+
+int __wrap_ftruncate64(int fd, off_t len)
+{
+    if ((uint64_t)len >= VARJFS_DELETE_SIZE_MARK) {
+        assert_int_equal(fake.staged.carry.call, VARJFS_CARRY_NOTHING);
+        return delete_at_once(fd, (uint64_t)len);
+    }
+    return fake.staged.carry.call == VARJFS_CARRY_NOTHING
+               ? __real_ftruncate64(fd, len)
+               : carry_staged(fd, VARJFS_CARRY_FTRUNCATE, 0, 0, len);
+}
+
+off_t __wrap_lseek64(int fd, off_t offset, int whence)
+{
+    fake.seek_count += offset == INT64_MIN;
+    return __real_lseek64(fd, offset, whence);
+}
+
+/* A daemon may refuse the place. */
 static int fake_hole(size_t bytes, struct varjfs_edit *out)
 {
     assert_int_equal(bytes, sizeof fake.hole);
     assert_int_equal(fake.hole.version, VARJFS_IOC_VERSION);
     assert_int_equal(fake.hole.flags, VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE);
     assert_int_equal(fake.hole.stage_id, 0);
-    if (fake.version < VARJFS_IOC_PING_HOLES || fake.fail_errno != 0) {
-        return fail_with(fake.fail_errno != 0 ? fake.fail_errno : EINVAL);
+    if (fake.fail_errno != 0) {
+        return fail_with(fake.fail_errno);
     }
     out->size = 1000;
+    out->carry.call = VARJFS_CARRY_NOTHING;
+    return 0;
+}
+
+static int fake_where(struct varjfs_edit *out)
+{
+    sigset_t masked;
+
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &masked), 0);
+    assert_int_equal(sigismember(&masked, SIGALRM), 1);
+    fake.where_count++;
+    assert_int_equal(out->version, VARJFS_IOC_VERSION);
+    out->offset = fake.appended;
     return 0;
 }
 
@@ -208,14 +325,6 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
         assert_true(fake.fuse); /* other file systems never see our numbers */
         return fake.foreign_errno == 0 ? 0 : fail_with(fake.foreign_errno);
     }
-    if (request == FIONREAD) {
-        result = __real_ioctl(fd, request, argument);
-        if (fake.unbelieving > 0) {
-            fake.unbelieving--;
-            *(int *)argument += 1;
-        }
-        return result;
-    }
     assert_int_equal(_IOC_TYPE(request), VARJFS_IOC_MAGIC);
     if (request == VARJFS_IOC_PING) {
         fake.ping_count++;
@@ -224,6 +333,9 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
     assert_int_equal(_IOC_DIR(request), _IOC_READ | _IOC_WRITE);
     assert_true(bytes <= VARJFS_IOC_MAX);
     memcpy(in, argument, bytes);
+    if (request == VARJFS_IOC_EDIT_DROP) {
+        return fake_where(argument);
+    }
     if (_IOC_NR(request) == _IOC_NR(VARJFS_IOC_STAGE(0))) {
         result = fake_stage((struct varjfs_stage *)(void *)in, bytes, &out.stage);
         memcpy(argument, &out.stage, sizeof out.stage);
@@ -250,8 +362,16 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *to, unsigned long
     return __real_process_vm_readv(pid, to, to_count, from, from_count, flags);
 }
 
+VjFallocate64 *__wrap_vj_next_fallocate64(void)
+{
+    return __wrap_fallocate64;
+}
+
 int __wrap_fallocate64(int fd, int mode, off_t offset, off_t len)
 {
+    if (fake.staged.carry.call != VARJFS_CARRY_NOTHING) {
+        return carry_staged(fd, VARJFS_CARRY_FALLOCATE, (uint32_t)mode, offset, len);
+    }
     return fake.fallocate_errno != 0 ? fail_with(fake.fallocate_errno)
                                      : __real_fallocate64(fd, mode, offset, len);
 }
@@ -278,7 +398,7 @@ static int setup(void **state)
     memset(&fake, 0, sizeof fake);
     fake.stage = g_byte_array_new();
     fake.fuse = fake.varjfs = true;
-    fake.version = VARJFS_IOC_PING_HOLES;
+    fake.version = VARJFS_IOC_VERSION;
     fake.foreign_errno = ENOTTY;
     return fixture_setup(state);
 }
@@ -292,7 +412,7 @@ static int teardown(void **state)
 
 /* ---- on varjfs ---------------------------------------------------------------------- */
 
-static void test_small_edit_is_one_ioctl(void **state)
+static void test_small_edit_is_two_calls(void **state)
 {
     Fixture *f = *state;
 
@@ -307,6 +427,73 @@ static void test_small_edit_is_one_ioctl(void **state)
     fixture_rpwrite(f, NULL, 0, 10, 500);
     fixture_expect_model(f);
     assert_int_equal(fake.edit_count, 2);
+    assert_int_equal(fake.carry_count[VARJFS_CARRY_FALLOCATE], 2);
+    assert_int_equal(fake.carry_count[VARJFS_CARRY_FTRUNCATE], 1);
+    /* Changes nothing. */
+    fixture_rpwrite(f, NULL, 0, 10000, VARJFS_DELETE_SIZE_LEN + 1);
+    assert_int_equal(fake.edit_count, 3);
+    assert_int_equal(fake.carry_count[VARJFS_CARRY_FTRUNCATE], 1);
+    fixture_expect_model(f);
+}
+
+/* Of the same file, where the kernel held no page behind the one before. */
+static void test_the_next_delete_is_one_call(void **state)
+{
+    Fixture *f = *state;
+    VjEdit e = {.fd = f->fd, .offset = 100, .old_len = 500, .mount = 77, .ino = 5},
+           big = e;
+    struct rlimit before, limit;
+
+    big.old_len = VARJFS_DELETE_SIZE_LEN + 1;
+    fixture_fill(f, 50000);
+#define DELETE(e)                                                                        \
+    do {                                                                                 \
+        assert_int_equal(vj_edit_by_ioctl(&(e), 99), 0);                                 \
+        model_replace(f->model, NULL, 0, (e).offset, (e).old_len);                       \
+        fixture_expect_model(f);                                                         \
+    } while (0)
+    DELETE(e);
+    assert_int_equal(fake.edit_count, 1);
+    DELETE(e);
+    e.old_len = VARJFS_DELETE_SIZE_LEN;
+    DELETE(e);
+    assert_int_equal(fake.edit_count, 1);
+    assert_int_equal(fake.at_once_count, 2);
+    /* Too long for the number; past its offsets. */
+    DELETE(big);
+    assert_int_equal(fake.edit_count, 2);
+    e.offset = (uint64_t)1 << VARJFS_DELETE_SIZE_OFFSET_BITS;
+    DELETE(e);
+    assert_int_equal(fake.edit_count, 3);
+    /* The kernel would compare the number with the limit. */
+    e.offset = 100;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = (struct rlimit){.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    DELETE(e);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(fake.edit_count, 4);
+    /* Pages were read meanwhile. */
+    fake.at_once_errno = EFBIG;
+    DELETE(e);
+    assert_int_equal(fake.edit_count, 5);
+    assert_int_equal(fake.at_once_count, 3);
+    fake.at_once_errno = EIO;
+    assert_int_equal(vj_edit_by_ioctl(&e, 99), -EIO);
+    assert_int_equal(fake.edit_count, 5);
+    /* Another file, another mount, and where mounts have no number. */
+    fake.at_once_errno = 0;
+    DELETE(e);
+    e.ino++;
+    DELETE(e);
+    e.mount++;
+    DELETE(e);
+    e.mount = 0;
+    DELETE(e);
+    DELETE(e);
+    assert_int_equal(fake.edit_count, 10);
+    assert_int_equal(fake.at_once_count, 4);
+#undef DELETE
 }
 
 /* What fallocate(2) becomes: one request, however long, and the device is remembered. */
@@ -327,57 +514,58 @@ static void test_holes(void **state)
     assert_int_equal(vj_edit_by_ioctl(&insert, device), -EINVAL);
     fake.fail_errno = ENOSPC;
     assert_int_equal(vj_edit_by_ioctl(&insert, device), -ENOSPC);
-    /* The kernel's answer holds where the daemon is too old, or the file is elsewhere. */
-    fake.fail_errno = 0;
-    fake.version = VARJFS_IOC_VERSION;
-    assert_int_equal(vj_edit_by_ioctl(&insert, device), -EOPNOTSUPP);
+    /* The kernel's answer holds where the daemon is of another version, or the file is
+     * elsewhere. */
+    fake.version = VARJFS_IOC_VERSION - 1;
     assert_int_equal(vj_edit_by_ioctl(&insert, device + 1), -EOPNOTSUPP);
+    fake.fail_errno = EINVAL;
+    assert_int_equal(vj_edit_by_ioctl(&insert, device), -EOPNOTSUPP);
+    fake.fail_errno = 0;
     fake.varjfs = false;
     assert_int_equal(vj_edit_by_ioctl(&insert, device), -EOPNOTSUPP);
     fake.fuse = false;
     assert_int_equal(vj_edit_by_ioctl(&insert, device + 2), -EOPNOTSUPP);
-    assert_int_equal(fake.hole_count, 6);
+    assert_int_equal(fake.hole_count, 5);
 }
 
-/* The kernel learns a smaller size from a read, so that fstat is not needed. */
-static void test_no_fstat_after_a_shorter_file(void **state)
+/* The size has changed since the edit was staged: again, with the data that was sent
+ * before, and in the end whatever becomes of the size. */
+static void test_overtaken(void **state)
 {
     Fixture *f = *state;
-    unsigned own; /* of the fake, for each edit */
+    g_autofree uint8_t *data = g_malloc0(100000);
 
     fixture_fill(f, 1000);
-    fixture_rpwrite(f, "insert", 6, 100, 0);
-    fake.fstat_count = 0;
-    fixture_rpwrite(f, "insert", 6, 100, 0);
-    own = fake.fstat_count;
-    fixture_rpwrite(f, "in", 2, 100, 6);
-    assert_int_equal(fake.fstat_count, 2 * own);
-    fixture_rpwrite(f, NULL, 0, 0, SIZE_MAX);
-    assert_int_equal(fake.fstat_count, 3 * own);
+    fixture_rpwrite(f, "known", 5, 0, 0);
+    memset(fake.carry_count, 0, sizeof fake.carry_count);
+    fake.edit_count = 0;
+    fake.overtaken = 3;
+    fixture_rpwrite(f, data, 100000, 100, 0);
     fixture_expect_model(f);
+    assert_int_equal(fake.edit_count, 4);
+    assert_int_equal(fake.carry_count[VARJFS_CARRY_FALLOCATE], 4);
+    fake.overtaken = 1000;
+    fixture_rpwrite(f, data, 100000, 100, 0);
+    fixture_expect_model(f);
+    assert_int_equal(fake.carry_count[VARJFS_CARRY_FTRUNCATE], 1);
+    assert_true(fake.overtaken > 900);
+    assert_int_equal(fake.drop_count, 0);
+    assert_int_equal(fake.where_count, 0);
 }
 
-/* A notification of the daemon may overtake the answer; then it is asked for the size. */
-static void test_fstat_until_the_kernel_believes(void **state)
+/* Where it went nobody knows but the daemon. */
+static void test_overtaken_append(void **state)
 {
     Fixture *f = *state;
-    unsigned own;
+    VJ_AUTO_FD fd = -1;
 
     fixture_fill(f, 1000);
-    fixture_rpwrite(f, "insert", 6, 100, 0);
-    fake.fstat_count = 0;
-    fixture_rpwrite(f, "insert", 6, 100, 0);
-    own = fake.fstat_count;
-    fake.unbelieving = 3;
-    fixture_rpwrite(f, "in", 2, 100, 6);
-    assert_int_equal(fake.unbelieving, 0);
-    assert_int_equal(fake.fstat_count, 2 * own + 3);
-
-    /* But not for ever: others may edit the file all the time. */
-    fake.unbelieving = 1000000;
-    fixture_rpwrite(f, NULL, 0, 100, 6);
-    assert_in_range(fake.unbelieving, 1000000 - 100, 1000000 - 2);
-    fake.unbelieving = 0;
+    fd = open(f->path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    fake.overtaken = 1000;
+    assert_int_equal(rwrite(fd, "end", 3, 0), 3);
+    model_replace(f->model, (const uint8_t *)"end", 3, 1000, 0);
+    assert_int_equal(fake.where_count, 1);
+    assert_int_equal(lseek(fd, 0, SEEK_CUR), 1003);
     fixture_expect_model(f);
 }
 
@@ -596,16 +784,47 @@ static void test_file_size_limit(void **state)
     FIXTURE_EXPECT_ERRNO(f, rpwrite(f->fd, "xx", 2, 4999, 20), EFBIG);
     FIXTURE_EXPECT_ERRNO(f, rpwrite(f->fd, "x", 1, 6000, 0), EFBIG);
     assert_int_equal(xfsz_count, 4);
+    assert_int_equal(fake.carry_count[VARJFS_CARRY_FALLOCATE], 4);
     fixture_rpwrite(f, "x", 1, 100, 2);
     fixture_rpwrite(f, NULL, 0, 6000, 2);
-    assert_int_equal(fake.edit_count, 2);
+    assert_int_equal(fake.carry_count[VARJFS_CARRY_FALLOCATE_SEEK], 1);
+    assert_int_equal(fake.seek_count, 1);
+    assert_int_equal(fake.carry_count[VARJFS_CARRY_FTRUNCATE], 0);
     unlimit_file_size(&limited);
     fixture_expect_model(f);
     limit_file_size(&limited, 3000); /* what makes it no longer is allowed all the same */
     fixture_rpwrite(f, "xx", 2, 100, 3);
     fixture_rpwrite(f, NULL, 0, 4000, 10);
     assert_int_equal(xfsz_count, 0);
+    /* Beside who changes the size too. */
+    fake.overtaken = 1000;
+    FIXTURE_EXPECT_ERRNO(f, rpwrite(f->fd, "xxxx", 4, 100, 1), EFBIG);
+    assert_int_equal(xfsz_count, 1);
     unlimit_file_size(&limited);
+    fake.overtaken = 0;
+    fixture_expect_model(f);
+}
+
+/* Who is overtaken each time gives up at last, with a word that is not "try again". */
+static void test_overtaken_for_ever(void **state)
+{
+    Fixture *f = *state;
+    Limited limited;
+
+    fixture_fill(f, 5000);
+    fake.overtaken = 900; /* without a limit of the process it does not come so far */
+    fixture_rpwrite(f, "xx", 2, 100, 1);
+    assert_true(fake.overtaken > 800);
+    limit_file_size(&limited, 100000);
+    fixture_rpwrite(f, "xx", 2, 100, 1);
+    assert_int_equal(fake.overtaken, 0);
+    fake.overtaken = 1000000;
+    FIXTURE_EXPECT_ERRNO(f, rpwrite(f->fd, "xx", 2, 100, 1), EBUSY);
+    FIXTURE_EXPECT_ERRNO(f, rpwrite(f->fd, f->model->data, 20000, 100, 1), EBUSY);
+    assert_true(fake.overtaken > 900000);
+    assert_int_equal(fake.stage_id, 0); /* what was sent before went too */
+    unlimit_file_size(&limited);
+    fake.overtaken = 0;
     fixture_expect_model(f);
 }
 
@@ -761,7 +980,7 @@ static int strict_child(const char *path)
         return 14;
     }
     fake.fuse = fake.varjfs = true;
-    fake.version = VARJFS_IOC_PING_HOLES;
+    fake.version = VARJFS_IOC_VERSION;
     fake.stage = g_byte_array_new();
     return rpwrite(fd, "insert", 6, 1, 0) == 6 ? 0 : 15;
 }
@@ -785,10 +1004,11 @@ static void test_strict(void **state)
 
 static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    TEST(test_small_edit_is_one_ioctl),
+    TEST(test_small_edit_is_two_calls),
+    TEST(test_the_next_delete_is_one_call),
     TEST(test_holes),
-    TEST(test_no_fstat_after_a_shorter_file),
-    TEST(test_fstat_until_the_kernel_believes),
+    TEST(test_overtaken),
+    TEST(test_overtaken_append),
     TEST(test_same_length_is_pwrite),
     TEST(test_inline_and_staged),
     TEST(test_long_edits_go_in_steps),
@@ -800,6 +1020,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_bad_buffer_drops_the_stage),
     TEST(test_without_process_vm_readv),
     TEST(test_file_size_limit),
+    TEST(test_overtaken_for_ever),
     TEST(test_others_see_no_ioctl),
     TEST(test_other_fuse_file_systems),
     TEST(test_append_mode_on_old_kernels),

@@ -1,0 +1,610 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * coherence.c - what the kernel's page cache may hold of a file, beside edits
+ *
+ * The kernel does not know that an edit moves bytes.  It is carried out under the
+ * kernel's lock of the inode, so no write, append, truncation or other edit is under way
+ * meanwhile.  What is left are READs of pages and WRITEs of pages that were stored into
+ * through a mapping, which take no such lock.  A state stands for each inode of which one
+ * of these is being served, and for each that was edited within the last second.  It
+ * knows
+ *
+ *   - who is inside, so that an edit is applied between requests, never under one;
+ *   - which pages behind an edit the kernel may hold, so that those are invalidated, and
+ *     nothing is where there are none;
+ *   - where pages in old coordinates may come back after the edit (the window), which pages
+ *     were read since, and so where the bytes of each belong now.
+ *
+ * Asynchronous direct WRITEs ask whether the kernel may have read pages of theirs
+ * meanwhile; by the second of these it is known where it has not.
+ *
+ * READs and WRITEs of pages wait while an edit is applied and until it is answered.  What
+ * they wait for (requests inside, one vj_fs_replace, the writing of an answer) never waits
+ * for the kernel's page cache.
+ * Locks: one a shard, held for a search of at most TOUCHED_MAX ranges.
+ */
+#include "front/front-private.h"
+
+#define SHARDS 32u
+/* Ranges of pages that a window remembers one by one. */
+#define TOUCHED_MAX 4096u
+/* Ranges that the kernel may hold, one by one; then the last one grows. */
+#define HELD_MAX 64u
+/* Old states looked at when a new one is made: more than one, so that they run out. */
+#define SWEEP 2u
+/* States without references that are kept in a shard. */
+#define RESTING_MAX 256u
+/* How long after an edit it is known what the kernel holds. */
+#define HOT_US ((int64_t)1000000)
+/* How long pages in old coordinates may come back after a change of size, if nothing
+ * shows earlier that the kernel is done: it drops a GiB of pages in 0.2 s. */
+#define WINDOW_US ((int64_t)60000000)
+/* How long a READ waits for the kernel to take another size before it looks whether the
+ * thread that is told of it has run, and then from look to look. */
+#define SIZED_US ((int64_t)1000)
+/* And how long at most: a thread that has a processor to itself may not be seen to run. */
+#define SIZED_MOST_US HOT_US
+/* Bits of a shard that say which inodes the kernel has had pages of. */
+#define PAGED_BITS 32768u
+/* Direct WRITEs that invalidate what they wrote, one after the other and no READ between
+ * them; then all pages go, so that it is known that there are none. */
+#define PAST_MAX 256u
+
+#define NO_PAGE UINT64_MAX
+
+struct VjPageState {
+    uint64_t ino;
+    unsigned refs;   /* requests, edits, invalidations */
+    unsigned inside; /* READs and WRITEs of pages that are being served */
+    bool closed;     /* an edit is being applied or answered, or waits for those inside */
+    bool resting;    /* in the shard's queue */
+    bool window;     /* pages in old coordinates may come back */
+    VjEdited edited; /* of the window */
+    GArray *touched; /* VjPageRange: read in the window; NULL until needed */
+    bool marking;    /* what brings pages is noted in `held` */
+    /* From this page on the kernel holds none but `held`.  NO_PAGE: that is not known. */
+    uint64_t bare_from;
+    uint64_t note_from; /* page: from there on that is noted; bare_from or before it */
+    GArray *held;       /* VjPageRange; NULL until needed */
+    GArray *leaving;    /* VjPageRange: what of them is being invalidated; likewise */
+    unsigned drops;     /* invalidations that are under way */
+    uint64_t drops_begun;
+    int64_t hot_until_us;
+    /* The kernel is taking another size: READs that go behind sized_from wait.  Behind a
+     * smaller end they would be shown zeroes up to the old one; the page of the old end
+     * is cleared behind it if it is stored into and written back before the kernel knows
+     * of a larger one. */
+    uint64_t sized_from;
+    int64_t sized_until_us; /* 0: it has taken it */
+    int64_t sized_us;       /* since when */
+    uint64_t sized_run_ns;  /* of sized_by, when it was looked at; 0: never */
+    uint64_t sized_number;  /* of such sizes */
+    pid_t sized_by;         /* whose next request shows that it has */
+    unsigned past;          /* direct WRITEs that had to invalidate since the last READ */
+};
+
+typedef struct Shard {
+    VjMutex lock; /* VJ_RANK_FRONT */
+    VjCond changed;
+    /* guarded by lock: */
+    GHashTable *states; /* uint64_t* in VjPageState → VjPageState */
+    GQueue resting;     /* states without references that may be hot, oldest first */
+    uint8_t paged[PAGED_BITS / 8]; /* by a hash of the inode; never cleared */
+} Shard;
+
+struct VjCoherence {
+    Shard shard[SHARDS];
+};
+
+static void state_free(gpointer data)
+{
+    VjPageState *s = data;
+
+    g_assert(s->refs == 0);
+    g_clear_pointer(&s->touched, g_array_unref);
+    g_clear_pointer(&s->held, g_array_unref);
+    g_clear_pointer(&s->leaving, g_array_unref);
+    g_free(s);
+}
+
+VjCoherence *vj_coherence_new(void)
+{
+    VjCoherence *c = g_new0(VjCoherence, 1);
+
+    for (unsigned i = 0; i < SHARDS; i++) {
+        Shard *shard = &c->shard[i];
+
+        vj_mutex_init(&shard->lock, VJ_RANK_FRONT, "front coherence");
+        vj_cond_init(&shard->changed);
+        shard->states =
+            g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, state_free);
+        g_queue_init(&shard->resting);
+    }
+    return c;
+}
+
+void vj_coherence_free(VjCoherence *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < SHARDS; i++) {
+        Shard *shard = &c->shard[i];
+
+        g_queue_clear(&shard->resting);
+        g_hash_table_unref(shard->states);
+        vj_cond_clear(&shard->changed);
+        vj_mutex_clear(&shard->lock);
+    }
+    g_free(c);
+}
+
+static uint64_t hash_of(uint64_t ino)
+{
+    return ino * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static Shard *shard_of(VjCoherence *c, uint64_t ino)
+{
+    return &c->shard[hash_of(ino) >> 59];
+}
+
+/* Frees states that have been cold for long enough, or are too many. */
+static void sweep(Shard *shard) VJ_REQUIRES(shard->lock)
+{
+    int64_t now_us = vj_clock_mono_us();
+
+    for (unsigned i = 0; i < SWEEP; i++) {
+        VjPageState *s = g_queue_peek_head(&shard->resting);
+        bool hot = s != NULL && s->hot_until_us > now_us;
+
+        if (s == NULL || (hot && g_queue_get_length(&shard->resting) <= RESTING_MAX)) {
+            return;
+        }
+        g_queue_pop_head(&shard->resting);
+        if (hot && s->window) {
+            g_queue_push_tail(&shard->resting, s); /* must not be forgotten yet */
+            continue;
+        }
+        s->resting = false;
+        if (s->refs == 0) {
+            g_hash_table_remove(shard->states, &s->ino);
+        }
+    }
+}
+
+static VjPageState *state_ref(Shard *shard, uint64_t ino) VJ_REQUIRES(shard->lock)
+{
+    VjPageState *s = g_hash_table_lookup(shard->states, &ino);
+
+    if (s == NULL) {
+        sweep(shard);
+        s = g_new0(VjPageState, 1);
+        s->ino = ino;
+        s->bare_from = s->note_from = NO_PAGE;
+        g_hash_table_insert(shard->states, &s->ino, s);
+    }
+    s->refs++;
+    return s;
+}
+
+static void state_unref(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
+{
+    g_assert(s->refs > 0);
+    if (--s->refs > 0 || s->resting) {
+        return;
+    }
+    if (s->hot_until_us > vj_clock_mono_us()) {
+        s->resting = true;
+        g_queue_push_tail(&shard->resting, s);
+    } else {
+        g_hash_table_remove(shard->states, &s->ino);
+    }
+}
+
+/* ---- the window -------------------------------------------------------------------- */
+
+static void touch(VjPageState *s, VjPageRange r)
+{
+    if (!vj_ranges_add(&s->touched, TOUCHED_MAX, r)) {
+        vj_log_warn(
+            "inode %" G_GUINT64_FORMAT
+            ": too many scattered reads during one edit to tell mapped pages apart",
+            s->ino);
+    }
+}
+
+static void part_add(GArray *parts, uint64_t skip, uint64_t offset, uint64_t len)
+{
+    VjPassPart part = {skip, offset, len};
+
+    if (len == 0) {
+        return;
+    }
+    if (parts->len > 0) {
+        VjPassPart *p = &g_array_index(parts, VjPassPart, parts->len - 1);
+
+        if (p->skip + p->len == skip && p->offset + p->len == offset) {
+            p->len += len;
+            return;
+        }
+    }
+    g_array_append_val(parts, part);
+}
+
+/* Old coordinates [from, to): what lay before the edit stays, what it replaced is gone,
+ * what lay behind has moved. */
+static void part_shift(GArray *parts, const VjEdited *e, uint64_t start, uint64_t from,
+                       uint64_t to)
+{
+    uint64_t gone_to = e->at + e->old_len, f = from, t = MIN(to, e->at);
+
+    if (f < t) {
+        part_add(parts, f - start, f, t - f);
+    }
+    f = MAX(from, gone_to);
+    if (f < to) {
+        part_add(parts, f - start, f - e->old_len + e->len, to - f);
+    }
+}
+
+/* Pages that come back in the window: page by page, old or new coordinates. */
+static GArray *split(const VjPageState *s, uint64_t offset, uint64_t len)
+{
+    GArray *parts = g_array_new(FALSE, FALSE, sizeof(VjPassPart));
+    uint64_t end = offset + len, at = offset;
+
+    while (at < end) {
+        uint64_t page = at / VJ_PAGE_BYTES;
+        uint64_t to = MIN(end, (page + 1) * VJ_PAGE_BYTES);
+
+        if (vj_ranges_meet(s->touched, (VjPageRange){page, page})) {
+            part_add(parts, at - offset, at, to - at);
+        } else {
+            part_shift(parts, &s->edited, offset, at, to);
+        }
+        at = to;
+    }
+    return parts;
+}
+
+static void window_end(VjPageState *s)
+{
+    s->window = false;
+    if (s->touched != NULL) {
+        g_array_set_size(s->touched, 0);
+    }
+}
+
+/* ---- what the kernel may hold ------------------------------------------------------ */
+
+/*
+ * Why it is known.  A page that the kernel can show or write back is up to date.  It
+ * becomes so by a READ or by a plain WRITE that fills it, and by nothing else.  Both are
+ * noted here: a READ when it comes in, a WRITE when it comes in, which is before the next
+ * edit, since both take the lock of the inode.  A READ that has not come in yet will be
+ * answered after the edit.  So a page that is not noted by the time that those inside
+ * have left shows nothing old.
+ *
+ * What the kernel held before this state was made is not known: an invalidation to the
+ * end of the file takes all that away.  It waits for locked pages, which are those of
+ * READs that came in before it began, so their notes go with it when it is over; what
+ * comes in later is noted anew, also where nothing was known before: the invalidation may
+ * have passed that page already.
+ */
+static bool may_hold(const VjPageState *s, VjPageRange r)
+{
+    if (!s->marking || r.first < s->bare_from) {
+        return true;
+    }
+    return vj_ranges_meet(s->held, r) || vj_ranges_meet(s->leaving, r);
+}
+
+static unsigned paged_bit(uint64_t ino)
+{
+    return (unsigned)(hash_of(ino) >> 44) % PAGED_BITS;
+}
+
+static void note_paged(Shard *shard, uint64_t ino) VJ_REQUIRES(shard->lock)
+{
+    unsigned bit = paged_bit(ino);
+
+    shard->paged[bit / 8] |= (uint8_t)(1u << bit % 8);
+}
+
+static bool was_paged(const Shard *shard, uint64_t ino) VJ_REQUIRES(shard->lock)
+{
+    unsigned bit = paged_bit(ino);
+
+    return (shard->paged[bit / 8] & (1u << bit % 8)) != 0;
+}
+
+static void note_held(VjPageState *s, VjPageRange r)
+{
+    if (s->marking && r.last >= s->note_from) {
+        (void)vj_ranges_add(&s->held, HELD_MAX, r);
+    }
+}
+
+bool vj_coherence_may_hold(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len)
+{
+    Shard *shard = shard_of(c, ino);
+    const VjPageState *s;
+    bool may;
+
+    vj_mutex_lock(&shard->lock);
+    s = g_hash_table_lookup(shard->states, &ino);
+    may = s == NULL || may_hold(s, vj_pages_from(offset, len));
+    vj_mutex_unlock(&shard->lock);
+    return may;
+}
+
+bool vj_coherence_written_past(VjCoherence *c, uint64_t ino, uint64_t *offset,
+                               uint64_t *len)
+{
+    Shard *shard = shard_of(c, ino);
+    bool may = false;
+    VjPageState *s;
+
+    vj_mutex_lock(&shard->lock);
+    if (was_paged(shard, ino)) {
+        s = state_ref(shard, ino);
+        s->hot_until_us = MAX(s->hot_until_us, vj_clock_mono_us() + HOT_US);
+        may = may_hold(s, vj_pages_of(*offset, *len));
+        if (may && ++s->past >= PAST_MAX) {
+            s->past = 0;
+            *offset = *len = 0;
+        }
+        state_unref(shard, s);
+    }
+    vj_mutex_unlock(&shard->lock);
+    return may;
+}
+
+void vj_coherence_drop_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len,
+                             VjDrop *drop)
+{
+    Shard *shard = shard_of(c, ino);
+    VjPageRange r = vj_pages_from(offset, len);
+    VjPageState *s;
+
+    vj_mutex_lock(&shard->lock);
+    s = state_ref(shard, ino);
+    s->marking = true;
+    for (guint i = 0; s->held != NULL && i < s->held->len; i++) {
+        VjPageRange t = g_array_index(s->held, VjPageRange, i);
+
+        if (t.first <= r.last && r.first <= t.last) {
+            (void)vj_ranges_add(
+                &s->leaving, HELD_MAX,
+                (VjPageRange){MAX(t.first, r.first), MIN(t.last, r.last)});
+        }
+    }
+    vj_ranges_remove(s->held, HELD_MAX, r);
+    if (len == 0) {
+        s->note_from = MIN(s->note_from, offset / VJ_PAGE_BYTES);
+    }
+    s->drops++;
+    *drop = (VjDrop){s, offset, len, ++s->drops_begun};
+    vj_mutex_unlock(&shard->lock);
+}
+
+/* What was noted before the invalidation began is gone with it, and nothing that came
+ * later. */
+static void drop_left(VjPageState *s, const VjDrop *drop)
+{
+    if (--s->drops == 0 && s->leaving != NULL) {
+        g_array_set_size(s->leaving, 0);
+    } else if (drop->number == s->drops_begun) {
+        vj_ranges_remove(s->leaving, HELD_MAX, vj_pages_from(drop->offset, drop->len));
+    }
+}
+
+void vj_coherence_drop_end(VjCoherence *c, VjDrop *drop, bool ok)
+{
+    VjPageState *s = drop->state;
+    Shard *shard = shard_of(c, s->ino);
+
+    vj_mutex_lock(&shard->lock);
+    drop_left(s, drop);
+    if (!ok) {
+        s->bare_from = NO_PAGE;
+    } else if (drop->len == 0) {
+        s->bare_from = MIN(s->bare_from, drop->offset / VJ_PAGE_BYTES);
+    }
+    s->hot_until_us = MAX(s->hot_until_us, vj_clock_mono_us() + HOT_US);
+    state_unref(shard, s);
+    vj_mutex_unlock(&shard->lock);
+}
+
+/* ---- requests ---------------------------------------------------------------------- */
+
+static void size_taken(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
+{
+    if (s->sized_until_us != 0) {
+        s->sized_until_us = 0;
+        vj_cond_broadcast(&shard->changed);
+    }
+}
+
+/*
+ * Whether the kernel has taken the size: the thread that was told of it does so as soon
+ * as it has a processor.  It is woken by the answer, so it has run if it sleeps again, or
+ * if its time goes on.
+ */
+static void look_for_size(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
+{
+    uint64_t number = s->sized_number, run_ns = 0;
+    pid_t tid = s->sized_by;
+    int64_t now_us;
+    bool waits;
+
+    vj_mutex_unlock(&shard->lock);
+    waits = vj_thread_is_runnable(tid, &run_ns);
+    vj_mutex_lock(&shard->lock);
+    now_us = vj_clock_mono_us();
+    if (s->sized_number != number || s->sized_until_us == 0) {
+        return;
+    }
+    if (!waits || (s->sized_run_ns != 0 && s->sized_run_ns != run_ns) ||
+        now_us - s->sized_us > SIZED_MOST_US) {
+        size_taken(shard, s);
+    } else {
+        s->sized_run_ns = run_ns;
+        s->sized_until_us = now_us + SIZED_US;
+    }
+}
+
+/* Until no edit is being applied, and a READ up to @end is not ahead of the kernel. */
+static void wait_to_enter(Shard *shard, VjPageState *s, VjPassKind kind, uint64_t end,
+                          pid_t who) VJ_REQUIRES(shard->lock)
+{
+    for (;;) {
+        if (s->closed) {
+            vj_cond_wait(&shard->changed, &shard->lock);
+        } else if (kind != VJ_PASS_READ || s->sized_until_us == 0 ||
+                   end <= s->sized_from || who == s->sized_by) {
+            return;
+        } else if (s->sized_until_us > vj_clock_mono_us()) {
+            (void)vj_cond_wait_until(&shard->changed, &shard->lock, s->sized_until_us);
+        } else {
+            look_for_size(shard, s);
+        }
+    }
+}
+
+void vj_coherence_enter(VjCoherence *c, uint64_t ino, VjPassKind kind, uint64_t offset,
+                        uint64_t len, pid_t who, VjPass *pass)
+{
+    Shard *shard = shard_of(c, ino);
+    VjPageState *s;
+
+    vj_mutex_lock(&shard->lock);
+    s = state_ref(shard, ino);
+    wait_to_enter(shard, s, kind, offset + len, who);
+    s->inside++;
+    *pass = (VjPass){.state = s};
+    if (kind == VJ_PASS_READ) {
+        note_paged(shard, ino);
+        s->past = 0;
+        note_held(s, vj_pages_of(offset, len));
+        if (s->window) {
+            touch(s, vj_pages_of(offset, len));
+        }
+    } else if (s->window) {
+        pass->parts = split(s, offset, len);
+    }
+    vj_mutex_unlock(&shard->lock);
+}
+
+void vj_coherence_leave(VjCoherence *c, VjPass *pass)
+{
+    VjPageState *s = pass->state;
+    Shard *shard = shard_of(c, s->ino);
+
+    g_clear_pointer(&pass->parts, g_array_unref);
+    vj_mutex_lock(&shard->lock);
+    g_assert(s->inside > 0);
+    if (--s->inside == 0 && s->closed) {
+        vj_cond_broadcast(&shard->changed);
+    }
+    state_unref(shard, s);
+    vj_mutex_unlock(&shard->lock);
+}
+
+void vj_coherence_locked(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len)
+{
+    Shard *shard = shard_of(c, ino);
+    VjPageState *s;
+
+    vj_mutex_lock(&shard->lock);
+    s = g_hash_table_lookup(shard->states, &ino);
+    if (len > 0) {
+        note_paged(shard, ino);
+    }
+    if (s != NULL) {
+        window_end(s);
+        size_taken(shard, s);
+        if (len > 0) {
+            note_held(s, vj_pages_of(offset, len));
+        }
+    }
+    vj_mutex_unlock(&shard->lock);
+}
+
+/* ---- edits ------------------------------------------------------------------------- */
+
+VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
+                                uint64_t len, bool *may)
+{
+    Shard *shard = shard_of(c, ino);
+    VjPageState *s;
+
+    vj_mutex_lock(&shard->lock);
+    s = state_ref(shard, ino);
+    /* The one before is answered, and just not over. */
+    while (s->closed) {
+        vj_cond_wait(&shard->changed, &shard->lock);
+    }
+    window_end(s);
+    size_taken(shard, s);
+    s->closed = true;
+    while (s->inside > 0) {
+        vj_cond_wait(&shard->changed, &shard->lock);
+    }
+    *may = may_hold(s, vj_pages_from(offset, len));
+    s->marking = true;
+    vj_mutex_unlock(&shard->lock);
+    return s;
+}
+
+void vj_coherence_open(VjCoherence *c, VjPageState *s, const VjEdited *edited,
+                       VjWindow window)
+{
+    Shard *shard = shard_of(c, s->ino);
+    bool has_window = window != VJ_WINDOW_NONE;
+
+    vj_mutex_lock(&shard->lock);
+    g_assert(s->closed && s->inside == 0 && !s->window);
+    s->closed = false;
+    s->window = has_window;
+    if (has_window) {
+        s->edited = *edited;
+    }
+    s->hot_until_us =
+        vj_clock_mono_us() + (window == VJ_WINDOW_KERNEL ? WINDOW_US : HOT_US);
+    vj_cond_broadcast(&shard->changed);
+    state_unref(shard, s);
+    vj_mutex_unlock(&shard->lock);
+}
+
+void vj_coherence_all_dropped(VjCoherence *c, VjPageState *s)
+{
+    Shard *shard = shard_of(c, s->ino);
+
+    vj_mutex_lock(&shard->lock);
+    g_assert(s->closed && s->inside == 0);
+    s->bare_from = s->note_from = 0;
+    if (s->held != NULL) {
+        g_array_set_size(s->held, 0);
+    }
+    vj_mutex_unlock(&shard->lock);
+}
+
+void vj_coherence_size(VjCoherence *c, VjPageState *s, const VjEdited *edited, pid_t who)
+{
+    Shard *shard = shard_of(c, s->ino);
+    uint64_t rest = edited->old_size % VJ_PAGE_BYTES;
+
+    vj_mutex_lock(&shard->lock);
+    if (edited->size < edited->old_size ||
+        (edited->size > edited->old_size && rest != 0)) {
+        s->sized_from = MIN(edited->size, edited->old_size - rest);
+        s->sized_us = vj_clock_mono_us();
+        s->sized_until_us = s->sized_us + SIZED_US;
+        s->sized_run_ns = 0;
+        s->sized_number++;
+        s->sized_by = who;
+    }
+    vj_mutex_unlock(&shard->lock);
+}
