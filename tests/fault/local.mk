@@ -29,6 +29,8 @@ tests_fault_sweep_LDADD = $(LDADD_fs)
 FAULT_TESTS += tests/fault/sweep.sh
 
 FAULT_TESTS += tests/fault/full-disk.sh
+FAULT_TESTS += tests/fault/full-rounds.sh
+FAULT_TESTS += tests/fault/eio-windows.sh
 if HAVE_CMOCKA
 TEST_HELPERS += tests/fault/test-hostile-records
 FAULT_TESTS += tests/fault/test-hostile-records
