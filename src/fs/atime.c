@@ -80,6 +80,7 @@ static void node_forget_read(VjFs *fs, VjNode *n)
     if (n->was_read) {
         n->was_read = false;
         g_atomic_int_inc(&n->reads_forgotten);
+        g_atomic_int_inc(&fs->settled_count); /* before read_count says 0 */
         (void)g_atomic_int_dec_and_test(&fs->read_count);
     }
 }

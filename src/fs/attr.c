@@ -36,14 +36,21 @@ void vj_fs_attr(const VjInode *inode, VjAttr *out)
 
 int vj_fs_getattr(VjFs *fs, uint64_t ino, VjAttr *out)
 {
+    gint settled;
     VjInode inode;
-    int r = vj_file_getattr(fs->volume, ino, &inode);
+    int r;
 
-    if (r == 0) {
+    /* Again where an atime may have left the memory behind our look at the record. */
+    do {
+        settled = g_atomic_int_get(&fs->settled_count);
+        r = vj_file_getattr(fs->volume, ino, &inode);
+        if (r < 0) {
+            return r;
+        }
         vj_fs_attr(&inode, out);
         vj_fs_show_read(fs, ino, out);
-    }
-    return r;
+    } while (g_atomic_int_get(&fs->settled_count) != settled);
+    return 0;
 }
 
 #define CAPABILITY_XATTR "security.capability"

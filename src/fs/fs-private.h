@@ -33,7 +33,8 @@ struct VjFs {
     VjFsKnows *knows;
     void *knows_opaque;
     bool noatime;
-    gint read_count; /* atomic: nodes with was_read */
+    gint read_count;    /* atomic: nodes with was_read */
+    gint settled_count; /* atomic: how often was_read ended */
 
     VjMutex lock; /* VJ_RANK_FS */
     /* guarded by lock: */

@@ -139,8 +139,7 @@ static int lookup_special(VjFs *fs, uint64_t parent, bool up, VjAttr *out)
     if (inode.nlink == 0) {
         return -ENOENT;
     }
-    vj_fs_attr(&inode, out);
-    return 0;
+    return vj_fs_getattr(fs, parent, out);
 }
 
 int vj_fs_lookup(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,

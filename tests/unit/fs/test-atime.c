@@ -103,6 +103,29 @@ static void test_set_while_closing(void **state)
     }
 }
 
+/* What stat(2) shows while the time goes from memory into the record: never the old one. */
+static void test_shown_while_closing(void **state)
+{
+    Fixture *x = *state;
+    VjSetattr set = {.what = VJ_SET_ATIME, .atime = {1000, 0}};
+
+    for (int i = 0; i < ROUNDS; i++) {
+        Release r = {.fs = x->fs};
+        GThread *thread;
+        VjAttr attr;
+
+        assert_int_equal(vj_fs_setattr(x->fs, &root_caller, file_ino, NULL, &set, &attr),
+                         0);
+        assert_int_equal(vj_fs_open(x->fs, &root_caller, file_ino, O_RDONLY, &r.h), 0);
+        read_byte(r.h);
+        thread = g_thread_new("release", release_main, &r);
+        do {
+            assert_int_not_equal(atime_of(x).tv_sec, 1000);
+        } while (g_atomic_int_get(&x->fs->read_count) > 0);
+        g_thread_join(thread);
+    }
+}
+
 /* Each close settles it: of the last two, at the same moment, neither would be the last. */
 static void test_first_of_two_closes(void **state)
 {
@@ -124,6 +147,7 @@ static void test_first_of_two_closes(void **state)
 static const struct CMUnitTest tests[] = {
     TEST(test_read_after_shift),
     TEST(test_set_while_closing),
+    TEST(test_shown_while_closing),
     TEST(test_first_of_two_closes),
 };
 
