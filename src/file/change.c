@@ -443,6 +443,16 @@ int vj_file_shift(VjFile *f, const VjFileShift *s)
     return r;
 }
 
+uint64_t vj_file_size(VjFile *f)
+{
+    uint64_t size;
+
+    vj_mutex_lock(&f->lock);
+    size = vj_pieces_length(f->active);
+    vj_mutex_unlock(&f->lock);
+    return size;
+}
+
 uint64_t vj_file_change_count(VjFile *f)
 {
     uint64_t count;

@@ -532,6 +532,7 @@ typedef struct VjFileShift {
  */
 int vj_file_shift(VjFile *f, const VjFileShift *shift) G_GNUC_WARN_UNUSED_RESULT;
 
+uint64_t vj_file_size(VjFile *f); /* bytes, with what is not written back yet */
 /* Another number after each change of the content, while the file is open. */
 uint64_t vj_file_change_count(VjFile *f);
 

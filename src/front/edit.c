@@ -160,16 +160,16 @@ static int take_data(VjStaged *s)
     return r;
 }
 
-static int apply(VjFront *f, const VjCarry *c, VjEdited *out)
+static int apply(const VjCarry *c, VjEdited *out)
 {
     VjStaged *s = c->staged;
     int r = take_data(s);
 
     *out = (VjEdited){.changed = false};
     if (r == 0 && s->shift.len > 0) {
-        r = vj_fs_shift(f->fs, &c->who, s->handle, &s->shift, out);
+        r = vj_fs_shift(&c->who, s->handle, &s->shift, out);
     } else if (r == 0) {
-        r = vj_fs_replace(f->fs, &c->who, s->handle, &s->edit, out);
+        r = vj_fs_replace(&c->who, s->handle, &s->edit, out);
     }
     if (r < 0) {
         out->changed = false;
@@ -230,7 +230,7 @@ static void apply_and_answer(VjFront *f, VjCarry *c, VjPageState *state, bool ma
     vj_front_hold(f, VJ_HOLD_APPLY);
     r = c->is_truncate ? vj_fs_getattr(f->fs, c->ino, &attr) : 0;
     if (r == 0) {
-        r = apply(f, c, &edited);
+        r = apply(c, &edited);
     }
     if (edited.changed) {
         vj_front_hold(f, VJ_HOLD_EDIT);
@@ -254,7 +254,7 @@ static void apply_beside_pages(VjFront *f, VjCarry *c, VjPageState *state, uint6
                                uint64_t len)
 {
     VjEdited edited;
-    int r = apply(f, c, &edited);
+    int r = apply(c, &edited);
 
     vj_coherence_open(f->coherence, state, &edited,
                       edited.changed ? VJ_WINDOW_EDIT : VJ_WINDOW_NONE);

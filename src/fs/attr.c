@@ -201,12 +201,26 @@ static int clear_privileges(VjFs *fs, const VjCaller *who, const VjInode *inode,
         return 0;
     }
     op.now = vj_clock_real();
-    return vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
+    r = vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
+    if (r == 0) {
+        vj_fs_record_changed(fs, inode->ino);
+    }
+    return r;
 }
 
-int vj_fs_clear_privileges_seen(VjFs *fs, const VjCaller *who, const VjInode *inode)
+int vj_fs_look_for_privileges(VjFs *fs, uint64_t ino, bool *out)
 {
-    return clear_privileges(fs, who, inode, KEEPS_MAYBE);
+    VjInode inode;
+    int r = vj_file_getattr(fs->volume, ino, &inode);
+
+    if (r < 0) {
+        return r;
+    }
+    if (set_id_bits(inode.mode, false) != 0) {
+        *out = true;
+        return 0;
+    }
+    return has_capability(fs, ino, out);
 }
 
 static int look_and_clear(VjFs *fs, const VjCaller *who, uint64_t ino, Keeps keeps)
@@ -220,6 +234,14 @@ static int look_and_clear(VjFs *fs, const VjCaller *who, uint64_t ino, Keeps kee
 int vj_fs_clear_privileges(VjFs *fs, const VjCaller *who, uint64_t ino)
 {
     return look_and_clear(fs, who, ino, KEEPS_NOT);
+}
+
+int vj_fs_clear_privileges_open(VjHandle *h, const VjCaller *who)
+{
+    bool has;
+    int r = vj_fs_has_privileges(h, &has);
+
+    return r < 0 || !has ? r : look_and_clear(h->fs, who, h->ino, KEEPS_MAYBE);
 }
 
 static Keeps what_is_kept(unsigned what)
@@ -313,6 +335,9 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
         r = vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
         if (r < 0) {
             return r;
+        }
+        if (set->what & VJ_SET_MODE) {
+            vj_fs_record_changed(fs, ino);
         }
     }
     return vj_fs_getattr(fs, ino, out);

@@ -4,9 +4,9 @@
  *
  * The kernel knows nothing of these flags of a FUSE file system: it looks at none of them
  * when it opens, writes, removes or changes, so all of that is refused here.  Operations
- * on names and attributes look at the records in their own transactions.  Writes have
- * none: for them an open inode remembers what its record says, until the record is
- * changed.
+ * on names and attributes look at the records in their own transactions.  Writes and
+ * edits have none: for them an open inode remembers what its records say, until one of
+ * them is changed; also whether a change of content has privileges to take away.
  *
  * As on ext4, a descriptor that was open before may go on with a file that becomes append
  * only, but not with one that becomes immutable.
@@ -15,33 +15,59 @@
 
 #include "fs/fs-private.h"
 
-/* VjNode's protection: what is known of the record, and how often it has changed. */
-#define PROTECTION_KNOWN 1u
-#define PROTECTION_CHANGE 0x400u
+/* VjNode's record: what is known, and how often it has changed. */
+#define KNOWN_PROTECTION 1u /* VJ_INODE_PROTECTED are as in the record */
+#define KNOWN_PRIVILEGES 2u /* so is HAS_PRIVILEGES */
+#define HAS_PRIVILEGES 4u   /* a set-id bit, or a security.capability */
+#define KNOWN_ALL                                                                        \
+    (KNOWN_PROTECTION | KNOWN_PRIVILEGES | HAS_PRIVILEGES | (guint)VJ_INODE_PROTECTED)
+#define RECORD_CHANGE 0x400u
 
-G_STATIC_ASSERT((VJ_INODE_PROTECTED & PROTECTION_KNOWN) == 0);
-G_STATIC_ASSERT(VJ_INODE_PROTECTED < PROTECTION_CHANGE);
+G_STATIC_ASSERT((VJ_INODE_PROTECTED &
+                 (KNOWN_PROTECTION | KNOWN_PRIVILEGES | HAS_PRIVILEGES)) == 0);
+G_STATIC_ASSERT(VJ_INODE_PROTECTED < RECORD_CHANGE);
+
+/* Of what was @seen before the records were read @found is known now. */
+static guint learn(VjHandle *h, guint seen, guint found)
+{
+    guint now = seen | found;
+
+    /* Unless a record was changed since: whoever comes next looks again. */
+    (void)g_atomic_int_compare_and_exchange(&h->node->record, (gint)seen, (gint)now);
+    return now;
+}
 
 int vj_fs_protection(VjHandle *h, uint32_t *out)
 {
-    gint *known = &h->node->protection;
-    guint seen = (guint)g_atomic_int_get(known);
+    guint seen = (guint)g_atomic_int_get(&h->node->record);
 
-    if (!(seen & PROTECTION_KNOWN)) {
+    if (!(seen & KNOWN_PROTECTION)) {
         VjInode inode;
-        guint now;
         int r = vj_file_getattr(h->fs->volume, h->ino, &inode);
 
         if (r < 0) {
             return r;
         }
-        now = (seen & ~(guint)VJ_INODE_PROTECTED) | PROTECTION_KNOWN |
-              (inode.flags & VJ_INODE_PROTECTED);
-        /* Unless the record was changed since: whoever comes next looks again. */
-        (void)g_atomic_int_compare_and_exchange(known, (gint)seen, (gint)now);
-        seen = now;
+        seen = learn(h, seen, KNOWN_PROTECTION | (inode.flags & VJ_INODE_PROTECTED));
     }
     *out = seen & VJ_INODE_PROTECTED;
+    return 0;
+}
+
+int vj_fs_has_privileges(VjHandle *h, bool *out)
+{
+    guint seen = (guint)g_atomic_int_get(&h->node->record);
+
+    if (!(seen & KNOWN_PRIVILEGES)) {
+        bool has;
+        int r = vj_fs_look_for_privileges(h->fs, h->ino, &has);
+
+        if (r < 0) {
+            return r;
+        }
+        seen = learn(h, seen, KNOWN_PRIVILEGES | (has ? HAS_PRIVILEGES : 0));
+    }
+    *out = (seen & HAS_PRIVILEGES) != 0;
     return 0;
 }
 
@@ -80,8 +106,7 @@ int vj_fs_may_open(VjHandle *h, int flags)
                : 0;
 }
 
-/* The record of @ino was changed. */
-static void protection_changed(VjFs *fs, uint64_t ino)
+void vj_fs_record_changed(VjFs *fs, uint64_t ino)
 {
     VjNode *n;
 
@@ -91,10 +116,9 @@ static void protection_changed(VjFs *fs, uint64_t ino)
         guint seen, now;
 
         do {
-            seen = (guint)g_atomic_int_get(&n->protection);
-            now = (seen & ~PROTECTION_KNOWN) + PROTECTION_CHANGE;
-        } while (
-            !g_atomic_int_compare_and_exchange(&n->protection, (gint)seen, (gint)now));
+            seen = (guint)g_atomic_int_get(&n->record);
+            now = (seen & ~KNOWN_ALL) + RECORD_CHANGE;
+        } while (!g_atomic_int_compare_and_exchange(&n->record, (gint)seen, (gint)now));
         g_atomic_int_set(&n->atime_is_new, 0);
     }
     vj_mutex_unlock(&fs->lock);
@@ -180,7 +204,7 @@ int vj_fs_set_flags(VjFs *fs, const VjCaller *who, uint64_t ino, uint32_t flags)
     }
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, flags_body, &op);
     if (r == 0) {
-        protection_changed(fs, ino);
+        vj_fs_record_changed(fs, ino);
     }
     return r;
 }

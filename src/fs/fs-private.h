@@ -22,7 +22,7 @@ typedef struct VjNode {
     bool forgotten; /* orphans: nobody outside names it */
     bool was_read;  /* at atime, which is not committed yet */
     struct timespec atime;
-    gint protection;      /* atomic: VJ_INODE_PROTECTED as far as it is known (flags.c) */
+    gint record;          /* atomic: what is known of its records (flags.c) */
     gint atime_is_new;    /* atomic: nothing changed since the last read */
     gint reads_forgotten; /* atomic: how often an atime was set that beats was_read */
 } VjNode;
@@ -94,11 +94,16 @@ void vj_fs_show_read(VjFs *fs, uint64_t ino, VjAttr *out);
 void vj_fs_forget_read(VjFs *fs, uint64_t ino);
 void vj_fs_settle_read(VjHandle *h);
 
-/* flags.c: what of @h's inode is protected; -EPERM unless it may be written to by @h
- * (@appends: at the end), opened with @flags. */
+/* flags.c: what of @h's inode is protected; whether a change of content may have
+ * privileges to take away (the set-id bits, security.capability); -EPERM unless it may be
+ * written to by @h (@appends: at the end), opened with @flags. */
 int vj_fs_protection(VjHandle *h, uint32_t *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_has_privileges(VjHandle *h, bool *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_may_write(VjHandle *h, bool appends) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_may_open(VjHandle *h, int flags) G_GNUC_WARN_UNUSED_RESULT;
+/* The flags, mode or security.capability of @ino were changed, which is committed: what is
+ * open looks again. */
+void vj_fs_record_changed(VjFs *fs, uint64_t ino);
 /* Attributes and names of @inode cannot be changed; of a directory: no name in it may
  * go. */
 static inline bool vj_is_protected(const VjInode *inode)
@@ -112,12 +117,12 @@ static inline bool vj_is_immutable(const VjInode *inode)
 }
 
 void vj_fs_attr(const VjInode *inode, VjAttr *out);
-/*
- * As vj_fs_clear_privileges, by who has just looked at @inode, where nobody has said yet
- * whether @who has CAP_FSETID.
- */
-int vj_fs_clear_privileges_seen(VjFs *fs, const VjCaller *who,
-                                const VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
+/* attr.c: as vj_fs_clear_privileges, where nobody has said yet whether @who has
+ * CAP_FSETID; whether @ino has any, for vj_fs_has_privileges. */
+int vj_fs_clear_privileges_open(VjHandle *h,
+                                const VjCaller *who) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_look_for_privileges(VjFs *fs, uint64_t ino,
+                              bool *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_name_check(const char *name) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_fs_time_later(struct timespec a, struct timespec b);
 

@@ -292,7 +292,7 @@ typedef struct VjEdited {
  */
 int vj_fs_replace_look(VjHandle *h, const VjEdit *edit,
                        VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
-int vj_fs_replace(VjFs *fs, const VjCaller *who, VjHandle *h, const VjEdit *edit,
+int vj_fs_replace(const VjCaller *who, VjHandle *h, const VjEdit *edit,
                   VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
@@ -306,7 +306,7 @@ int vj_fs_replace(VjFs *fs, const VjCaller *who, VjHandle *h, const VjEdit *edit
  */
 int vj_fs_shift_look(VjHandle *h, const VjFileShift *shift,
                      VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
-int vj_fs_shift(VjFs *fs, const VjCaller *who, VjHandle *h, const VjFileShift *shift,
+int vj_fs_shift(const VjCaller *who, VjHandle *h, const VjFileShift *shift,
                 VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
 /* The number for vj_fs_shift, and the size that belongs to it or is newer.  -EBADF, -EROFS. */
 int vj_fs_change_count(VjHandle *h, uint64_t *change,

@@ -280,54 +280,55 @@ int vj_fs_copy(VjHandle *src, uint64_t src_offset, VjHandle *dst, uint64_t dst_o
 
 /* ---- edits -------------------------------------------------------------------------- */
 
-/* What every edit asks first: a regular file, open for writing, that may be changed. */
-static int edit_look(VjHandle *h, VjInode *inode)
+/* What every edit asks first: open for writing, and a file that may be changed. */
+static int edit_look(VjHandle *h, uint32_t *protection, uint64_t *size)
 {
     int r = handle_may_write(h);
 
     if (r == 0) {
-        r = vj_file_getattr(h->fs->volume, h->ino, inode);
+        r = vj_fs_protection(h, protection);
     }
-    if (r == 0 && vj_is_immutable(inode)) {
+    if (r == 0 && (*protection & VJ_INODE_IMMUTABLE)) {
         r = -EPERM;
     }
-    return r == 0 && !S_ISREG(inode->mode) ? -EINVAL : r;
+    *size = vj_file_size(h->file);
+    return r;
 }
 
-/* What @edit makes of the file as it is; @inode: what its record says. */
-static int replace_plan(VjHandle *h, const VjEdit *edit, VjInode *inode, VjEdited *out)
+/* What @edit makes of the file as it is. */
+static int replace_plan(VjHandle *h, const VjEdit *edit, VjEdited *out)
 {
-    uint64_t offset;
-    int r = edit_look(h, inode);
+    uint64_t offset, size;
+    uint32_t protection;
+    int r = edit_look(h, &protection, &size);
 
     g_assert(edit->hole ? !edit->append : edit->len <= VJ_FILE_EDIT_MAX);
     if (r < 0) {
         return r;
     }
-    offset = edit->append ? inode->size : edit->offset;
+    offset = edit->append ? size : edit->offset;
     if (offset > INT64_MAX) {
         return -EINVAL;
     }
-    if (vj_is_protected(inode) && (offset != inode->size || edit->hole)) {
+    if (protection != 0 && (offset != size || edit->hole)) {
         return -EPERM;
     }
     *out = (VjEdited){
         .at = offset,
         .len = edit->len,
-        .old_size = inode->size,
-        .size = inode->size,
+        .old_size = size,
+        .size = size,
     };
-    if (offset < inode->size) {
-        out->old_len = MIN(edit->old_len, inode->size - offset);
+    if (offset < size) {
+        out->old_len = MIN(edit->old_len, size - offset);
     }
-    if (edit->inside &&
-        (offset >= inode->size || edit->old_len >= inode->size - offset)) {
+    if (edit->inside && (offset >= size || edit->old_len >= size - offset)) {
         return -EINVAL;
     }
     if (edit->len == 0 && out->old_len == 0) {
         return 0;
     }
-    if (!vj_add_u64(MAX(offset, inode->size) - out->old_len, edit->len, &out->size) ||
+    if (!vj_add_u64(MAX(offset, size) - out->old_len, edit->len, &out->size) ||
         out->size > VJ_FILE_SIZE_MAX) {
         return -EFBIG;
     }
@@ -337,21 +338,17 @@ static int replace_plan(VjHandle *h, const VjEdit *edit, VjInode *inode, VjEdite
 
 int vj_fs_replace_look(VjHandle *h, const VjEdit *edit, VjEdited *out)
 {
-    VjInode inode;
-
-    return replace_plan(h, edit, &inode, out);
+    return replace_plan(h, edit, out);
 }
 
-int vj_fs_replace(VjFs *fs, const VjCaller *who, VjHandle *h, const VjEdit *edit,
-                  VjEdited *out)
+int vj_fs_replace(const VjCaller *who, VjHandle *h, const VjEdit *edit, VjEdited *out)
 {
-    VjInode inode;
-    int r = replace_plan(h, edit, &inode, out);
+    int r = replace_plan(h, edit, out);
 
     if (r < 0 || !out->changed) {
         return r;
     }
-    r = vj_fs_clear_privileges_seen(fs, who, &inode);
+    r = vj_fs_clear_privileges_open(h, who);
     if (r == 0 && edit->hole) {
         r = vj_file_replace_by_hole(h->file, out->at, edit->old_len, edit->len,
                                     edit->inside);
@@ -381,11 +378,11 @@ int vj_fs_change_count(VjHandle *h, uint64_t *change, uint64_t *size)
 }
 
 /* Likewise. */
-static int shift_plan(VjHandle *h, const VjFileShift *shift, VjInode *inode,
-                      VjEdited *out)
+static int shift_plan(VjHandle *h, const VjFileShift *shift, VjEdited *out)
 {
-    uint64_t end;
-    int r = edit_look(h, inode);
+    uint64_t end, size;
+    uint32_t protection;
+    int r = edit_look(h, &protection, &size);
 
     if (r < 0) {
         return r;
@@ -399,29 +396,23 @@ static int shift_plan(VjHandle *h, const VjFileShift *shift, VjInode *inode,
     }
     *out = (VjEdited){
         .at = shift->offset,
-        .old_len = shift->offset < inode->size
-                       ? MIN(shift->len, inode->size - shift->offset)
-                       : 0,
+        .old_len = shift->offset < size ? MIN(shift->len, size - shift->offset) : 0,
         .len = shift->len,
-        .old_size = inode->size,
-        .size = MAX(inode->size, end),
+        .old_size = size,
+        .size = MAX(size, end),
         .changed = true,
     };
-    return vj_is_protected(inode) ? -EPERM : 0;
+    return protection != 0 ? -EPERM : 0;
 }
 
 int vj_fs_shift_look(VjHandle *h, const VjFileShift *shift, VjEdited *out)
 {
-    VjInode inode;
-
-    return shift_plan(h, shift, &inode, out);
+    return shift_plan(h, shift, out);
 }
 
-int vj_fs_shift(VjFs *fs, const VjCaller *who, VjHandle *h, const VjFileShift *shift,
-                VjEdited *out)
+int vj_fs_shift(const VjCaller *who, VjHandle *h, const VjFileShift *shift, VjEdited *out)
 {
-    VjInode inode;
-    int r = shift_plan(h, shift, &inode, out);
+    int r = shift_plan(h, shift, out);
 
     if (r < 0) {
         return r;
@@ -429,7 +420,7 @@ int vj_fs_shift(VjFs *fs, const VjCaller *who, VjHandle *h, const VjFileShift *s
     if (vj_file_change_count(h->file) != shift->change) {
         return -EBUSY;
     }
-    r = vj_fs_clear_privileges_seen(fs, who, &inode);
+    r = vj_fs_clear_privileges_open(h, who);
     if (r == 0) {
         r = vj_file_shift(h->file, shift);
     }

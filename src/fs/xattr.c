@@ -331,6 +331,9 @@ int vj_fs_setxattr(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name
         return -ENOMEM;
     }
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, xattr_body, &op);
+    if (r == 0) {
+        vj_fs_record_changed(fs, ino);
+    }
     g_free(op.record);
     return r;
 }

@@ -130,7 +130,7 @@ static void edit(const char *path, uint64_t offset, uint64_t old_len, const void
     VjHandle *h;
 
     MUST(vj_fs_open(fs, &root_caller, ino_of(path), O_RDWR, &h));
-    MUST(vj_fs_replace(fs, &root_caller, h, &e, &edited));
+    MUST(vj_fs_replace(&root_caller, h, &e, &edited));
     MUST(vj_fs_fsync(h));
     vj_fs_release(fs, h);
 }

@@ -382,7 +382,7 @@ static void change(Fixture *x)
 
     assert_int_equal(
         vj_fs_open(x->fs, &root_caller, look(x, "large").st.st_ino, O_RDWR, &h), 0);
-    assert_int_equal(vj_fs_replace(x->fs, &root_caller, h, &edit, &edited), 0);
+    assert_int_equal(vj_fs_replace(&root_caller, h, &edit, &edited), 0);
     assert_int_equal(vj_fs_fsync(h), 0);
     assert_int_equal(vj_fs_read(h, 3999999, got, sizeof got, &len), 0);
     assert_memory_equal(got, "xtodayx", 7);

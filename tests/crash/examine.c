@@ -398,7 +398,7 @@ static int write_on(VjFs *fs, uint64_t seed)
         r = vj_fs_fsync(h);
     }
     if (r == 0) {
-        r = vj_fs_replace(fs, &who, h, &edit, &edited);
+        r = vj_fs_replace(&who, h, &edit, &edited);
         memcpy(bytes + edit.offset, edit.src, edit.len);
     }
     if (r == 0) {

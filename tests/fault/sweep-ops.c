@@ -444,8 +444,7 @@ void world_replace(World *w, Node *n, size_t offset, size_t old_len, size_t len,
         return;
     }
     edit.old_len = MIN(old_len, world_size(n) - offset);
-    if (world_result(w, vj_fs_replace(w->fs, &world_root, n->h, &edit, &done),
-                     "replace")) {
+    if (world_result(w, vj_fs_replace(&world_root, n->h, &edit, &done), "replace")) {
         node_edit(n, offset, edit.old_len, bytes, len);
     }
 }

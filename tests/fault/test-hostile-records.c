@@ -272,7 +272,7 @@ static void use_file(Round *x, uint64_t ino)
     for (uint64_t at = 0; at < 3 * FILE_BYTES; at += 4096) {
         (void)!vj_fs_read(h, at, bytes, 4096, &got);
     }
-    (void)!vj_fs_replace(x->fs, &root_caller, h, &edit, &edited);
+    (void)!vj_fs_replace(&root_caller, h, &edit, &edited);
     (void)!vj_fs_write(h, 0, "tail", 4, VJ_WRITE_APPEND, NULL);
     (void)!vj_fs_fsync(h);
     (void)!vj_fs_setattr(x->fs, &root_caller, ino, h, &shorter, &attr);

@@ -560,7 +560,7 @@ static void call_replace(World *w, VjHandle *h)
         e.offset |= (uint64_t)1
                     << 63; /* a hole up to what a file can have is not compared */
     }
-    if (sound(vj_fs_replace(w->fs, &fuzz_root, h, &e, &edited)) == 0 && edited.changed) {
+    if (sound(vj_fs_replace(&fuzz_root, h, &e, &edited)) == 0 && edited.changed) {
         g_assert(edited.old_size == c->len);
         content_replace(c, edited.at, edited.old_len, e.src, edited.len);
         g_assert(edited.size == c->len);
@@ -622,7 +622,7 @@ static void call_shift(World *w, VjHandle *h)
     if (vj_read_u8(&w->in) == 7) {
         s.change ^= 1;
     }
-    if (sound(vj_fs_shift(w->fs, &fuzz_root, h, &s, &edited)) < 0) {
+    if (sound(vj_fs_shift(&fuzz_root, h, &s, &edited)) < 0) {
         return;
     }
     if (s.down) {

@@ -131,39 +131,38 @@ static void test_beside_settings(void **state)
 
 /* ---- content ----------------------------------------------------------------------- */
 
-static int edit(Fixture *x, VjHandle *h, uint64_t offset, uint64_t old_len,
-                const char *text)
+static int edit(VjHandle *h, uint64_t offset, uint64_t old_len, const char *text)
 {
     VjEdit e = {.offset = offset, .old_len = old_len, .src = text, .len = strlen(text)};
     VjEdited edited;
 
-    return vj_fs_replace(x->fs, &root_caller, h, &e, &edited);
+    return vj_fs_replace(&root_caller, h, &e, &edited);
 }
 
-static int append(Fixture *x, VjHandle *h, const char *text)
+static int append(VjHandle *h, const char *text)
 {
     VjEdit e = {.src = text, .len = strlen(text), .append = true};
     VjEdited edited;
 
-    return vj_fs_replace(x->fs, &root_caller, h, &e, &edited);
+    return vj_fs_replace(&root_caller, h, &e, &edited);
 }
 
-static int hole(Fixture *x, VjHandle *h, uint64_t offset, uint64_t len)
+static int hole(VjHandle *h, uint64_t offset, uint64_t len)
 {
     VjEdit e = {.offset = offset, .len = len, .hole = true};
     VjEdited edited;
 
-    return vj_fs_replace(x->fs, &root_caller, h, &e, &edited);
+    return vj_fs_replace(&root_caller, h, &e, &edited);
 }
 
-static int shift(Fixture *x, VjHandle *h)
+static int shift(VjHandle *h)
 {
     VjFileShift s = {.offset = 0, .len = 8, .src = "x", .src_len = 1};
     uint64_t size;
     VjEdited edited;
 
     assert_int_equal(vj_fs_change_count(h, &s.change, &size), 0);
-    return vj_fs_shift(x->fs, &root_caller, h, &s, &edited);
+    return vj_fs_shift(&root_caller, h, &s, &edited);
 }
 
 static void test_edits(void **state)
@@ -173,14 +172,14 @@ static void test_edits(void **state)
     uint64_t ino = make_file(x, &root_caller, "f", O_RDWR, &h), copied;
     VjFs *fs = x->fs;
 
-    assert_int_equal(edit(x, h, 0, 0, "0123456789"), 0);
+    assert_int_equal(edit(h, 0, 0, "0123456789"), 0);
     set(x, ino, VJ_INODE_IMMUTABLE);
-    assert_int_equal(edit(x, h, 3, 0, "in"), -EPERM);
-    assert_int_equal(edit(x, h, 3, 2, ""), -EPERM);
-    assert_int_equal(edit(x, h, 10, 0, "end"), -EPERM);
-    assert_int_equal(append(x, h, "end"), -EPERM);
-    assert_int_equal(hole(x, h, 3, 5), -EPERM);
-    assert_int_equal(shift(x, h), -EPERM);
+    assert_int_equal(edit(h, 3, 0, "in"), -EPERM);
+    assert_int_equal(edit(h, 3, 2, ""), -EPERM);
+    assert_int_equal(edit(h, 10, 0, "end"), -EPERM);
+    assert_int_equal(append(h, "end"), -EPERM);
+    assert_int_equal(hole(h, 3, 5), -EPERM);
+    assert_int_equal(shift(h), -EPERM);
     assert_int_equal(vj_fs_write(h, 0, "x", 1, 0, NULL), -EPERM);
     assert_int_equal(vj_fs_write(h, 0, "x", 1, VJ_WRITE_APPEND, NULL), -EPERM);
     assert_int_equal(vj_fs_fallocate(h, 0, 0, 100), -EPERM);
@@ -193,17 +192,17 @@ static void test_edits(void **state)
     assert_null(appender);
     assert_int_equal(vj_fs_open(fs, &root_caller, ino, O_WRONLY | O_APPEND, &appender),
                      0);
-    assert_int_equal(edit(x, appender, 3, 0, "in"), -EPERM);
-    assert_int_equal(edit(x, appender, 3, 2, ""), -EPERM);
-    assert_int_equal(edit(x, appender, 9, 1, "x"), -EPERM);
-    assert_int_equal(edit(x, appender, 11, 0, "x"), -EPERM);
-    assert_int_equal(edit(x, h, 3, 2, ""), -EPERM); /* also what was open before */
-    assert_int_equal(hole(x, appender, 10, 5), -EPERM);
-    assert_int_equal(shift(x, h), -EPERM);
+    assert_int_equal(edit(appender, 3, 0, "in"), -EPERM);
+    assert_int_equal(edit(appender, 3, 2, ""), -EPERM);
+    assert_int_equal(edit(appender, 9, 1, "x"), -EPERM);
+    assert_int_equal(edit(appender, 11, 0, "x"), -EPERM);
+    assert_int_equal(edit(h, 3, 2, ""), -EPERM); /* also what was open before */
+    assert_int_equal(hole(appender, 10, 5), -EPERM);
+    assert_int_equal(shift(h), -EPERM);
     assert_int_equal(vj_fs_write(appender, 0, "x", 1, 0, NULL), -EPERM);
     expect_content(h, "0123456789");
-    assert_int_equal(edit(x, appender, 10, 0, "a"), 0);
-    assert_int_equal(append(x, appender, "b"), 0);
+    assert_int_equal(edit(appender, 10, 0, "a"), 0);
+    assert_int_equal(append(appender, "b"), 0);
     assert_int_equal(vj_fs_write(appender, 0, "c", 1, VJ_WRITE_APPEND, NULL), 0);
     assert_int_equal(vj_fs_fallocate(appender, FALLOC_FL_KEEP_SIZE, 0, 4), 0);
     assert_int_equal(vj_fs_fallocate(h, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4),
@@ -213,7 +212,7 @@ static void test_edits(void **state)
     expect_content(h, "x123456789abc");
 
     set(x, ino, 0);
-    assert_int_equal(edit(x, appender, 0, 1, ""), 0);
+    assert_int_equal(edit(appender, 0, 1, ""), 0);
     expect_content(h, "123456789abc");
     vj_fs_release(fs, appender);
     vj_fs_release(fs, h);

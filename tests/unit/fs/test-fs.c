@@ -639,7 +639,7 @@ static void test_edits(void **state)
         assert_int_equal(vj_fs_write(h, 0, "0123456789", 10, 0, NULL), 0);
         assert_int_equal(
             vj_fs_setattr(x->fs, &root_caller, attr.st.st_ino, h, &cut, &attr), 0);
-        assert_int_equal(vj_fs_replace(x->fs, &root_caller, h, &cases[i].edit, &out), 0);
+        assert_int_equal(vj_fs_replace(&root_caller, h, &cases[i].edit, &out), 0);
         assert_int_equal(out.at, cases[i].out.at);
         assert_int_equal(out.old_len, cases[i].out.old_len);
         assert_int_equal(out.len, cases[i].out.len);
@@ -666,13 +666,13 @@ static void test_edit_refused(void **state)
     VjEdited out;
 
     assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDONLY, &h), 0);
-    assert_int_equal(vj_fs_replace(x->fs, &root_caller, h, &edit, &out), -EBADF);
+    assert_int_equal(vj_fs_replace(&root_caller, h, &edit, &out), -EBADF);
     vj_fs_release(x->fs, h);
     assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_WRONLY, &h), 0);
     edit.offset = (uint64_t)INT64_MAX + 1;
-    assert_int_equal(vj_fs_replace(x->fs, &root_caller, h, &edit, &out), -EINVAL);
+    assert_int_equal(vj_fs_replace(&root_caller, h, &edit, &out), -EINVAL);
     edit.offset = VJ_FILE_SIZE_MAX;
-    assert_int_equal(vj_fs_replace(x->fs, &root_caller, h, &edit, &out), -EFBIG);
+    assert_int_equal(vj_fs_replace(&root_caller, h, &edit, &out), -EFBIG);
     vj_fs_release(x->fs, h);
 }
 
@@ -694,7 +694,7 @@ static void test_set_id_bits(void **state)
 
         set = (VjSetattr){.what = VJ_SET_MODE | VJ_SET_CHECKED, .mode = 06777};
         assert_int_equal(vj_fs_setattr(x->fs, &root_caller, f, NULL, &set, &attr), 0);
-        assert_int_equal(vj_fs_replace(x->fs, who, h, &edit, &out), 0);
+        assert_int_equal(vj_fs_replace(who, h, &edit, &out), 0);
         assert_int_equal(vj_fs_getattr(x->fs, f, &attr), 0);
         assert_int_equal(attr.st.st_mode & 07777, by_user || !keeps ? 0777 : 06777);
     }
@@ -704,7 +704,7 @@ static void test_set_id_bits(void **state)
         assert_int_equal(vj_fs_setattr(x->fs, &root_caller, f, NULL, &set, &attr), 0);
         set = (VjSetattr){.what = VJ_SET_MODE | VJ_SET_CHECKED, .mode = 06764};
         assert_int_equal(vj_fs_setattr(x->fs, &root_caller, f, NULL, &set, &attr), 0);
-        assert_int_equal(vj_fs_replace(x->fs, &user_caller, h, &edit, &out), 0);
+        assert_int_equal(vj_fs_replace(&user_caller, h, &edit, &out), 0);
         assert_int_equal(vj_fs_getattr(x->fs, f, &attr), 0);
         assert_int_equal(attr.st.st_mode & 07777, member ? 02764 : 0764);
     }
@@ -1072,14 +1072,14 @@ static void test_privileges(void **state)
     assert_int_equal(
         vj_fs_setxattr(x->fs, &root_caller, f, "security.capability", "1", 1, 0), 0);
     assert_int_equal(vj_fs_setxattr(x->fs, &root_caller, f, "trusted.t", "1", 1, 0), 0);
-    assert_int_equal(vj_fs_replace(x->fs, &own, h, &edit, &edited), 0);
+    assert_int_equal(vj_fs_replace(&own, h, &edit, &edited), 0);
     assert_int_equal(mode_of(x, f), root ? 06711 : 0711); /* the capability always goes */
     assert_int_equal(vj_fs_listxattr(x->fs, &own, f, list, sizeof list, &len), 0);
     assert_int_equal(len, root ? sizeof "trusted.t" : 0);
     /* Who cannot be looked up has no capability, whatever user it is. */
     assert_int_equal(vj_fs_listxattr(x->fs, &root_caller, f, list, sizeof list, &len), 0);
     assert_int_equal(len, 0);
-    assert_int_equal(vj_fs_replace(x->fs, &root_caller, h, &edit, &edited), 0);
+    assert_int_equal(vj_fs_replace(&root_caller, h, &edit, &edited), 0);
     assert_int_equal(mode_of(x, f), 0711);
     /* What the kernel says is not looked up. */
     set = (VjSetattr){.what = VJ_SET_MODE | VJ_SET_CHECKED, .mode = 06711};
@@ -1090,6 +1090,37 @@ static void test_privileges(void **state)
     set.what |= VJ_SET_UNPRIVILEGED;
     assert_int_equal(vj_fs_setattr(x->fs, &own, f, NULL, &set, &attr), 0);
     assert_int_equal(mode_of(x, f), 0711);
+    vj_fs_release(x->fs, h);
+}
+
+/* What an open inode remembers of its records is forgotten when they change. */
+static void test_privileges_after_edits(void **state)
+{
+    Fixture *x = *state;
+    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    VjSetattr set = {.what = VJ_SET_MODE | VJ_SET_CHECKED, .mode = 04755};
+    VjEdit edit = {.src = "x", .len = 1};
+    VjEdited edited;
+    VjHandle *h;
+    VjAttr attr;
+    char list[100];
+    size_t len;
+
+    assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDWR, &h), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(vj_fs_replace(&user_caller, h, &edit, &edited), 0);
+        assert_int_equal(vj_fs_setattr(x->fs, &root_caller, f, NULL, &set, &attr), 0);
+        assert_int_equal(mode_of(x, f), 04755);
+        assert_int_equal(vj_fs_replace(&user_caller, h, &edit, &edited), 0);
+        assert_int_equal(mode_of(x, f), 0755);
+        assert_int_equal(vj_fs_replace(&user_caller, h, &edit, &edited), 0);
+        assert_int_equal(
+            vj_fs_setxattr(x->fs, &root_caller, f, "security.capability", "1", 1, 0), 0);
+        assert_int_equal(vj_fs_replace(&user_caller, h, &edit, &edited), 0);
+        assert_int_equal(vj_fs_listxattr(x->fs, &root_caller, f, list, sizeof list, &len),
+                         0);
+        assert_int_equal(len, 0);
+    }
     vj_fs_release(x->fs, h);
 }
 
@@ -1331,6 +1362,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_acl_inherited),
     TEST(test_acl_and_mode),
     TEST(test_privileges),
+    TEST(test_privileges_after_edits),
     TEST(test_privileges_at_size),
     TEST(test_inode_count),
     TEST(test_read_only),
