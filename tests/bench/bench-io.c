@@ -3,7 +3,7 @@
  * bench-io.c - one round of one kind of work on any file system
  *
  *   bench-io [-n COUNT] [-b BYTES] [-j PROCESSES] [-s SEED] [-o OFFSET] [-r RANGE] [-i INPUT] [-f]
- *            [-e] WORK PATH
+ *            [-e] [-p] WORK PATH
  *
  *   write      a new file PATH from end to end, COUNT blocks of BYTES; -f: the time ends with
  *              an fsync; -i: the blocks of INPUT instead (over again when it is shorter)
@@ -14,7 +14,8 @@
  *   append     COUNT times BYTES behind the end of PATH (made if missing); -f: fsync each
  *   ping       COUNT times the ioctl of varjfs that does nothing, on PATH
  *   insert, delete, replace    COUNT times BYTES at random in the RANGE (1 byte) from OFFSET by
- *              varjfs's ioctl; replace takes half as many away; -f: fsync each
+ *              librwrite; replace takes half as many away; -f: fsync each; -p: as many pings
+ *              besides, in turn, and their median as a second number
  *   create     COUNT files in the directory PATH for each process, BYTES written into each
  *   stat       of the files that create made, asked of the file system, four times
  *   rename     of these, there and back: 2 COUNT renames
@@ -68,7 +69,7 @@ static const char *path, *input;
 static uint64_t count = 1000, block_bytes = 4096, edit_offset, edit_range = 1;
 static uint64_t seed = 1;
 static unsigned job_count = 1;
-static int want_sync, own_files;
+static int want_sync, own_files, want_pings;
 static uint8_t *data; /* of all blocks that are written, or one */
 static uint64_t data_bytes;
 static int file = -1;
@@ -262,16 +263,24 @@ static void run_append(const Job *job)
 
 /* ---- edits ----------------------------------------------------------------------------- */
 
-static void run_ping(const Job *job)
+/* So many edits, then as many pings: where the processes run is the same for both. */
+#define EDITS_IN_TURN 20u
+
+static void time_pings(double *us, uint64_t n)
 {
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         double begin = now_us();
 
         if (ioctl(file, VARJFS_IOC_PING) < 0) {
             die("ping");
         }
-        job->us[i] = now_us() - begin;
+        us[i] = now_us() - begin;
     }
+}
+
+static void run_ping(const Job *job)
+{
+    time_pings(job->us, count);
 }
 
 static void run_edit(const Job *job)
@@ -290,6 +299,13 @@ static void run_edit(const Job *job)
         }
         sync_if_wanted();
         job->us[i] = now_us() - begin;
+        if (want_pings && (i + 1) % EDITS_IN_TURN == 0) {
+            time_pings(job->us + count + i + 1 - EDITS_IN_TURN, EDITS_IN_TURN);
+        }
+    }
+    if (want_pings) {
+        time_pings(job->us + count + count / EDITS_IN_TURN * EDITS_IN_TURN,
+                   count % EDITS_IN_TURN);
     }
 }
 
@@ -480,13 +496,22 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double median(double *us)
+{
+    qsort(us, count, sizeof *us, by_value);
+    return us[count / 2];
+}
+
 static void report(const Work *work, double *us)
 {
     double operations = (double)count * work->factor;
 
     if (work->unit == MICROSECONDS) {
-        qsort(us, count, sizeof *us, by_value);
-        printf("%.3f\n", us[count / 2]);
+        printf("%.3f", median(us));
+        if (want_pings) {
+            printf(" %.3f", median(us + count));
+        }
+        printf("\n");
     } else if (work->unit == MB_PER_S) {
         printf("%.3f\n", operations * (double)block_bytes / wall_us());
     } else if (work->run == run_random) {
@@ -500,7 +525,7 @@ static int usage(void)
 {
     fprintf(stderr,
             "usage: bench-io [-n COUNT] [-b BYTES] [-j PROCESSES] [-s SEED] [-o OFFSET] "
-            "[-r RANGE] [-i INPUT] [-f] [-e] WORK PATH\n");
+            "[-r RANGE] [-i INPUT] [-f] [-e] [-p] WORK PATH\n");
     return 2;
 }
 
@@ -510,7 +535,7 @@ int main(int argc, char **argv)
     double *us;
     int c;
 
-    while ((c = getopt(argc, argv, "n:b:j:s:o:r:i:fe")) != -1) {
+    while ((c = getopt(argc, argv, "n:b:j:s:o:r:i:fep")) != -1) {
         switch (c) {
         case 'n':
             count = strtoull(optarg, NULL, 10);
@@ -539,6 +564,9 @@ int main(int argc, char **argv)
         case 'e':
             own_files = 1;
             break;
+        case 'p':
+            want_pings = 1;
+            break;
         default:
             return usage();
         }
@@ -548,12 +576,12 @@ int main(int argc, char **argv)
     }
     if (work == NULL || count == 0 || block_bytes == 0 || edit_range == 0 ||
         job_count == 0 || job_count > PROCESS_MOST ||
-        (job_count > 1 && work->unit != PER_S)) {
+        (job_count > 1 && work->unit != PER_S) || (want_pings && work->run != run_edit)) {
         return usage();
     }
     path = argv[optind + 1];
     shared = pages(sizeof *shared);
-    us = pages(count * sizeof *us);
+    us = pages(2 * count * sizeof *us);
     prepare(work);
     run_jobs(work, us);
     report(work, us);
