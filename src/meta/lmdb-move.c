@@ -201,6 +201,9 @@ static void move_failed(VjLmdb *d, const VjGeneration *g, int rc) VJ_REQUIRES(&d
         d->retry_us = MAX(d->retry_us, d->renew_us);
     }
     d->retry_pause_us = MIN(d->retry_pause_us * 2, VJ_LMDB_RETRY_MAX_US);
+    if (d->retry_when_asked) {
+        d->retry_us = INT64_MAX;
+    }
     vj_log_error("meta lmdb: %s: the changes of %" G_GUINT64_FORMAT
                  " keys are not durable yet: %s; trying again",
                  d->path, g->overlay.entry_count, g_strerror(-rc));
@@ -499,6 +502,16 @@ void vj_lmdb_set_move_hook_for_test(VjMeta *m, VjLmdbMoveHook *hook, void *opaqu
     vj_mutex_lock(&d->state);
     d->hook_opaque = opaque;
     d->hook = hook;
+    vj_mutex_unlock(&d->state);
+}
+
+void vj_lmdb_retry_when_asked_for_test(VjMeta *m)
+{
+    VjLmdb *d = (VjLmdb *)m;
+
+    g_assert(m->ops == &vj_meta_lmdb_ops);
+    vj_mutex_lock(&d->state);
+    d->retry_when_asked = true;
     vj_mutex_unlock(&d->state);
 }
 

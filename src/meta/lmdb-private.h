@@ -179,6 +179,7 @@ typedef struct VjLmdb {
     uint64_t move_failures, moves; /* counts */
     int64_t retry_us;              /* not before; 0: at once */
     int64_t retry_pause_us;
+    bool retry_when_asked; /* tests: a failed move waits for a flush */
     bool stopping;
     uint64_t old_views, views; /* in use: taken before the last move, and since */
     uint64_t making;           /* views that are being made, without the lock; held */
@@ -395,6 +396,8 @@ int vj_lmdb_compact_finish(int dir_fd, const char *path);
 
 /* Tests: @m is the driver itself.  Set the hook before the first commit. */
 void vj_lmdb_set_move_hook_for_test(VjMeta *m, VjLmdbMoveHook *hook, void *opaque);
+/* A move that failed is repeated when a flush asks, and not after a time. */
+void vj_lmdb_retry_when_asked_for_test(VjMeta *m);
 uint64_t vj_lmdb_moves_for_test(VjMeta *m);    /* synchronous LMDB commits by the mover */
 uint64_t vj_lmdb_overruns_for_test(VjMeta *m); /* as the member */
 /* Pages that the file must have for a move of all that is visible; and those in use. */

@@ -107,6 +107,15 @@ static void assert_many(const Fixture *f, uint64_t first, uint64_t end)
     }
 }
 
+/* Nothing is moved but by a flush: how often a call fails does not depend on the time. */
+static Fixture fixture_asked(const char *spec)
+{
+    Fixture f = fixture_new(spec);
+
+    vj_lmdb_retry_when_asked_for_test(f.meta);
+    return f;
+}
+
 static void limit_file_size(rlim_t bytes)
 {
     struct rlimit limit;
@@ -126,7 +135,7 @@ static int lift_limit(void **state)
 /* The call fails for a while; then everything is made good without a reopening. */
 static void check_recovers(Call call, int error)
 {
-    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    Fixture f = fixture_asked("lmdb:redo=0,commit=3600");
 
     put_many(&f, 0, 100);
     assert_int_equal(vj_meta_flush(f.meta), 0);
@@ -163,7 +172,7 @@ static void test_data_fails(void **state)
  */
 static void test_write_cut_short(void **state)
 {
-    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    Fixture f = fixture_asked("lmdb:redo=0,commit=3600");
     int rc = -ENOSPC;
 
     (void)state;
@@ -184,7 +193,7 @@ static void test_write_cut_short(void **state)
 /* LMDB gives up until it is opened again: the driver does that. */
 static void test_meta_fails(void **state)
 {
-    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    Fixture f = fixture_asked("lmdb:redo=0,commit=3600");
 
     (void)state;
     put_many(&f, 0, 100);
@@ -212,7 +221,7 @@ static void test_meta_fails(void **state)
 /* A transaction that was open all the while goes on seeing what it saw; new ones wait for it. */
 static void test_meta_fails_beside_reader(void **state)
 {
-    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    Fixture f = fixture_asked("lmdb:redo=0,commit=3600");
     uint8_t key[8];
     VjSlice value;
     VjTxn *txn;
@@ -239,7 +248,7 @@ static void test_meta_fails_beside_reader(void **state)
 /* And when it is never good again, closing says so; the file is what it was. */
 static void test_meta_fails_for_good(void **state)
 {
-    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    Fixture f = fixture_asked("lmdb:redo=0,commit=3600");
 
     (void)state;
     put_many(&f, 0, 100);
@@ -269,7 +278,7 @@ static uint64_t data_file(const Fixture *f, int *fd)
  * new one. */
 static void check_new_file(Call call)
 {
-    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    Fixture f = fixture_asked("lmdb:redo=0,commit=3600");
     uint64_t before, after;
     int fd, fd_after;
 
@@ -289,7 +298,7 @@ static void check_new_file(Call call)
         assert_int_equal(vj_meta_flush(f.meta), -EIO);
         assert_many(&f, 0, 300);
     }
-    assert_in_range(g_atomic_int_get(&failed_count), 4, 5);
+    assert_int_equal(g_atomic_int_get(&failed_count), 4);
     set_failing(CALL_NONE, 0);
     assert_int_equal(vj_meta_flush(f.meta), 0);
     assert_int_equal(g_atomic_int_get(&late_writes), 0);
@@ -318,7 +327,7 @@ static void test_new_file(void **state)
  * one. */
 static void test_new_file_beside_work(void **state)
 {
-    Fixture f = fixture_new("lmdb:redo=0,commit=3600,overlay=64M");
+    Fixture f = fixture_asked("lmdb:redo=0,commit=3600,overlay=64M");
     uint64_t needed, used;
 
     (void)state;
@@ -342,7 +351,7 @@ static void test_new_file_beside_work(void **state)
 /* What a flush costs the device, and that nothing but a flush costs it anything. */
 static void test_syncs_are_counted(void **state)
 {
-    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    Fixture f = fixture_asked("lmdb:redo=0,commit=3600");
     gint before = g_atomic_int_get(&sync_count);
 
     (void)state;
