@@ -6,7 +6,8 @@
  * answer; write: before a WRITE; pages: before one from the page cache; write_reply: before the
  * answer to either; stale: before what it left stale is invalidated; apply: between the first invalidation of an edit and
  * applying it; edit: between that and the second one; fsync: before one; flags: before what chattr(1)
- * has dropped.
+ * has dropped; flushed: before the answer to the first of two calls of an edit, when its
+ * pages are written back.
  *
  * hold=DIR: a request that comes to a point, say "write", while a test has the fifo DIR/write
  * open for reading, writes one byte to it and waits until it has read one from DIR/write.go, or
@@ -42,6 +43,7 @@ static const VjOptSpec delay_options[] = {
     [VJ_HOLD_FSYNC] = POINT("fsync"),
     [VJ_HOLD_ATTR_REPLY] = POINT("attr_reply"),
     [VJ_HOLD_FLAGS] = POINT("flags"),
+    [VJ_HOLD_FLUSHED] = POINT("flushed"),
     {.name = "threads", .type = VJ_OPT_NUMBER, .min = 1, .max = 1024, .help = "count"},
     {.name = "idle", .type = VJ_OPT_NUMBER, .min = 1, .max = 1024, .help = "count"},
     {.name = "background", .type = VJ_OPT_NUMBER, .min = 4, .max = 1024, .help = "count"},

@@ -429,6 +429,7 @@ static void run(VjFront *f, VjJob *job)
         drop_pages(f, job->ino, job->offset, job->len);
     } else if (job->is_flush) {
         drop_pages(f, job->carry.ino, job->offset, 0);
+        vj_front_hold(f, VJ_HOLD_FLUSHED);
         vj_stage_put_back(f->staged, g_steal_pointer(&job->carry.staged));
         fuse_reply_err(job->carry.req, 0);
     } else if (job->written > 0) {

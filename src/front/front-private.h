@@ -372,6 +372,7 @@ typedef enum VjHoldPoint {
     VJ_HOLD_FSYNC,
     VJ_HOLD_ATTR_REPLY, /* the answer to GETATTR, SETATTR or LINK is known */
     VJ_HOLD_FLAGS,
+    VJ_HOLD_FLUSHED,
     VJ_HOLD_POINTS,
 } VjHoldPoint;
 

@@ -15,8 +15,7 @@ const char *const kernel_fault_names[KERNEL_FAULTS] = {
     [KERNEL_COPY] = "copy_file_range to a page that is stored into",
     [KERNEL_PUNCH] = "punch of a page that is stored into and written back",
     [KERNEL_DIRECT] = "direct write to a page that is stored into",
-    [KERNEL_GROWTH] = "a cached read beside a direct write that makes the file longer",
-    [KERNEL_SEVERAL] = "several of these at once"};
+    [KERNEL_GROWTH] = "a cached read beside a direct write that makes the file longer"};
 
 static bool overlap(const Op *a, const Op *b)
 {
@@ -258,13 +257,7 @@ static void make_damage(const Round *round, KernelFault fault, const Op *look,
                         Damage *damage)
 {
     memset(damage, 0, sizeof *damage);
-    if (fault != KERNEL_SEVERAL) {
-        add_damage(round, fault, look, damage);
-    } else {
-        for (unsigned one = KERNEL_NONE + 1; one < KERNEL_SEVERAL; one++) {
-            add_damage(round, (KernelFault)one, look, damage);
-        }
-    }
+    add_damage(round, fault, look, damage);
     spread(round, damage);
 }
 

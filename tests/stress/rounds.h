@@ -166,12 +166,11 @@ const char *round_name_fault(const Round *round, const Content *seen,
  */
 typedef enum KernelFault {
     KERNEL_NONE,
-    KERNEL_APPEND,  /* to a dirty page that is written back meanwhile */
-    KERNEL_COPY,    /* copy_file_range to a page that is stored into */
-    KERNEL_PUNCH,   /* of a page that is stored into and written back meanwhile */
-    KERNEL_DIRECT,  /* a direct write to a page that is stored into */
-    KERNEL_GROWTH,  /* a cached page is read while a direct write makes the file longer */
-    KERNEL_SEVERAL, /* of these */
+    KERNEL_APPEND, /* to a dirty page that is written back meanwhile */
+    KERNEL_COPY,   /* copy_file_range to a page that is stored into */
+    KERNEL_PUNCH,  /* of a page that is stored into and written back meanwhile */
+    KERNEL_DIRECT, /* a direct write to a page that is stored into */
+    KERNEL_GROWTH, /* a cached page is read while a direct write makes the file longer */
     KERNEL_FAULTS
 } KernelFault;
 

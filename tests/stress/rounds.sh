@@ -37,7 +37,13 @@ if [ -n "${1:-}" ]; then
 else
     run "the control: a file system in the kernel" "${memory_dir:-$T}/control" --seconds 2 --no-edits
     # Stores through mappings: on any FUSE file system the kernel loses some (README.md).
-    run "varjfs" "$MNT/rounds" --seconds 8 --ops=-store
+    run "varjfs" "$MNT/rounds" --seconds 6 --ops=-store
+    # Between the two calls of an edit there is time to store into pages: they come back in the
+    # coordinates of before it.
+    umount_varjfs
+    export VARJFS_TEST_DELAY=flushed=1
+    mount_varjfs
+    run "pages in old coordinates" "$MNT/rounds" --seconds 5 --ops=delete,replace,store,stat
 fi
 umount_varjfs
 fsck_clean "after the rounds"
