@@ -65,7 +65,7 @@ struct VjEditor {
 /* ---- notifications ----------------------------------------------------------------- */
 
 /* -ENOENT: the kernel has forgotten the inode, with its pages.  The others: unmounted. */
-static void tell_trouble(uint64_t ino, const char *what, int r)
+static void log_failure(uint64_t ino, const char *what, int r)
 {
     if (r < 0 && r != -ENOENT && r != -ENODEV && r != -ENOTCONN && r != -EBADF) {
         vj_log_warn("inode %" G_GUINT64_FORMAT
@@ -85,7 +85,7 @@ static bool invalidate(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
              "ino %" G_GUINT64_FORMAT ": invalidate %" G_GUINT64_FORMAT
              "+%" G_GUINT64_FORMAT ": %d",
              ino, offset, len, r);
-    tell_trouble(ino, "pages", r);
+    log_failure(ino, "pages", r);
     return r >= 0 || r == -ENOENT;
 }
 
@@ -96,7 +96,7 @@ void vj_front_attributes_stale(VjFront *f, uint64_t ino)
     vj_lock_assert_none();
     r = fuse_lowlevel_notify_inval_inode(f->session, ino, -1, 0);
     vj_trace(front, "ino %" G_GUINT64_FORMAT ": invalidate attributes: %d", ino, r);
-    tell_trouble(ino, "attributes", r);
+    log_failure(ino, "attributes", r);
 }
 
 static void drop_pages(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)

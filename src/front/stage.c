@@ -169,14 +169,14 @@ static bool is_full(VjStagedEdits *e, const VjStaged *s) VJ_REQUIRES(e->lock)
 }
 
 /* Whether a thread without a number has ended nobody can say: its descriptor's end counts. */
-static bool is_of_the_dead(const VjStaged *s)
+static bool is_abandoned(const VjStaged *s)
 {
     return s->tid != 0 && kill(s->tid, 0) != 0 && errno == ESRCH;
 }
 
 /* What nobody can carry out any more and is in the way of @s goes to @out.  Only where it is
  * full: a system call for each edit that is looked at. */
-static void bury_dead(VjStagedEdits *e, const VjStaged *s, GQueue *out)
+static void collect_abandoned(VjStagedEdits *e, const VjStaged *s, GQueue *out)
     VJ_REQUIRES(e->lock)
 {
     bool all = e->count >= STAGED_MAX;
@@ -189,8 +189,7 @@ static void bury_dead(VjStagedEdits *e, const VjStaged *s, GQueue *out)
             VjStaged *t = l->data;
 
             next = l->next;
-            if ((all || t->uid == s->uid || t->handle == s->handle) &&
-                is_of_the_dead(t)) {
+            if ((all || t->uid == s->uid || t->handle == s->handle) && is_abandoned(t)) {
                 g_queue_delete_link(queue, l);
                 count_locked(e, t->uid, -1);
                 g_queue_push_tail(out, t);
@@ -241,7 +240,7 @@ int vj_stage_put(VjStagedEdits *e, VjStaged *s, struct varjfs_carry *out)
     }
     full = is_full(e, s);
     if (full) {
-        bury_dead(e, s, &gone);
+        collect_abandoned(e, s, &gone);
         full = is_full(e, s);
     }
     if (!full) {
