@@ -79,11 +79,22 @@ skip_all()
     exit 77
 }
 
+# Where the output of a command goes: a file, because a process that the command left behind would keep
+# a pipe open for ever.  In a subshell, which is where it is called, the file is another one.
+output_of()
+{
+    local status=0 file=$T/.output.$BASHPID
+    ("$@") >"$file" 2>&1 || status=$?
+    out=$(<"$file")
+    rm -f "$file"
+    return $status
+}
+
 check()
 {
     local name=$1 status=0 out
     shift
-    out=$("$@" 2>&1) || status=$?
+    output_of "$@" || status=$?
     if [ $status = 0 ]; then
         pass "$name"
     else
@@ -97,7 +108,7 @@ check_fails()
 {
     local name=$1 status=0 out
     shift
-    out=$("$@" 2>&1) || status=$?
+    output_of "$@" || status=$?
     if [ $status != 0 ] && [ $status -lt 126 ]; then
         pass "$name"
     else

@@ -55,6 +55,11 @@ run 'pass "a"; (cd "$T/.." && touch begun && exec sleep 1000) & wait_for 50 test
 check "a process left behind is a failure" \
     grep -q '^not ok 2 - no process is left behind: sleep 1000' <<<"$out"
 
+run 'check "leaves one" bash -c "sleep 1000 & exit 3"; tap_done'
+check "a check does not wait for a process that its command has left behind" \
+    grep -q '^# status 3: bash -c sleep 1000' <<<"$out"
+check "which is a failure too" grep -q '^not ok 2 - no process is left behind: sleep 1000' <<<"$out"
+
 printf '#!/bin/sh\necho 1..2; echo ok 1 - a; echo "not ok 2 # SKIP b"; echo 1..1; echo ok 1 - c\n' \
     >"$T/cmocka"
 chmod +x "$T/cmocka"
