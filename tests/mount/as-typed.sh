@@ -7,7 +7,7 @@
 
 requires root
 requires_fuse
-requires command mount umount findmnt flock mountpoint
+requires command mount umount findmnt flock mountpoint unshare
 can_own_namespace || skip_all "needs a mount namespace"
 
 # as_typed NAME <COMMANDS: with $SOURCE, $MNT, $T and the functions below
@@ -21,6 +21,7 @@ cat >"$T/prelude" <<END
 SOURCE='$SOURCE' MNT='$MNT' T='$T' builddir='$builddir'
 PATH=$builddir:\$PATH
 set -eu
+trap 'kill \$(jobs -p) 2>/dev/null || true' EXIT
 options() { findmnt -no VFS-OPTIONS "\$MNT"; }
 END
 cat >>"$T/prelude" <<'END'
@@ -34,6 +35,19 @@ no_device_works() { rm -f "$MNT/null" && mknod "$MNT/null" c 1 3 && fails sh -c 
 until_unlisted() { for _ in $(seq 500); do grep -q x-varjfs /run/mount/utab || return 0; sleep 0.02; done; cat /run/mount/utab; exit 1; }
 content() { head -c 20000000 /dev/urandom >"$MNT/file"; }
 fstab() { echo "$SOURCE $MNT fuse.varjfs $1 0 0" >"$T/fstab"; }
+# holder COMMAND: a process in a mount namespace of its own, which runs COMMAND when "let_holder_go" lets it.
+# Both ends of "go" are open here, and "there" ends with the holder: if it dies, nobody waits for it.
+holder()
+{
+    mkfifo "$T/go" "$T/there"
+    exec 7<>"$T/go"
+    rm "$T/go"
+    unshare -m --propagation private bash -c "echo; exec >&2; read -r <&7; $1" holder "$T/" >"$T/there" &
+    holder=$!
+    read -r <"$T/there"
+    rm "$T/there"
+}
+let_holder_go() { echo >&7; exec 7>&-; }
 . "$1"
 END
 
@@ -202,10 +216,7 @@ END
 as_typed "a copy in another mount namespace: umount says who has it" <<'END'
 mount -t fuse.varjfs "$SOURCE" "$MNT"
 mount --make-private "$MNT"
-mkfifo "$T/go" "$T/there"
-unshare -m --propagation private bash -c 'echo >"$1/there"; read -r <"$1/go"' holder "$T" &
-holder=$!
-read -r <"$T/there"
+holder :
 echo before >"$MNT/file"
 status=0
 umount "$MNT" 2>"$T/err" || status=$?
@@ -213,9 +224,9 @@ umount "$MNT" 2>"$T/err" || status=$?
 grep -q "unmounted, but it stays mounted in another mount namespace, which process $holder (.*) has" "$T/err"
 is_used
 fails mountpoint -q "$MNT"
-[ "$(nsenter -t $holder -m cat "$MNT/file")" = before ]
+[ "$(cat "/proc/$holder/root$MNT/file")" = before ]
 # A new mount waits for the daemon, which ends when the holder has gone.
-echo >"$T/go"
+let_holder_go
 wait $holder
 mount -t fuse.varjfs "$SOURCE" "$MNT"
 [ "$(cat "$MNT/file")" = before ]
@@ -225,9 +236,8 @@ END
 as_typed "one that ends meanwhile is waited for" <<'END'
 mount -t fuse.varjfs "$SOURCE" "$MNT"
 mount --make-private "$MNT"
-unshare -m --propagation private bash -c 'echo >"$1/there"; read -r <"$1/go"; exec sleep 1' holder "$T" &
-read -r <"$T/there"
-echo >"$T/go"
+holder 'exec sleep 1'
+let_holder_go
 umount "$MNT"
 is_free
 wait
