@@ -86,6 +86,8 @@ copy_tree() # ROOT USER
 
 # inside ROOT USER [UNSHARE-OPTION...] <SCRIPT: a system of its own that ends with the script, which has to
 # be a file: a shell that reads it from its stdin would share that with its commands.
+# ROOT becomes the root of the mount namespace: with chroot(2) alone nobody may make a user namespace or
+# make mounts private, and what enters another mount namespace finds itself in the host's files.
 inside()
 {
     local root=$1 user=$2
@@ -93,11 +95,13 @@ inside()
     cat >"$root/var/tmp/script"
     # shellcheck disable=SC2016 # the shell inside expands it
     unshare --mount --pid --fork --kill-child "$@" bash -c '
-        mount -t proc proc "$1/proc" && mount -t sysfs sysfs "$1/sys" && mount -t tmpfs tmpfs "$1/run" &&
-        mount -t devpts -o newinstance,ptmxmode=666 devpts "$1/dev/pts" &&
-        { [ -e "$1/dev/ptmx" ] || ln -s pts/ptmx "$1/dev/ptmx"; } &&
-        mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm" &&
-        exec chroot "$1" su - "$2" -c "DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 bash -euxo pipefail /var/tmp/script </dev/null"' \
+        mount --bind "$1" "$1" && cd "$1" &&
+        mount -t proc proc proc && mount -t sysfs sysfs sys && mount -t tmpfs tmpfs run &&
+        mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts &&
+        { [ -e dev/ptmx ] || ln -s pts/ptmx dev/ptmx; } &&
+        mount -t tmpfs -o mode=1777 tmpfs dev/shm &&
+        if pivot_root . mnt 2>/dev/null; then umount -l /mnt; fi &&
+        exec chroot . su - "$2" -c "DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 bash -euxo pipefail /var/tmp/script </dev/null"' \
         inside "$root" "$user"
 }
 
