@@ -476,6 +476,9 @@ typedef struct Look {
     bool end_is_right;
     bool grows_by_pages; /* by something under way, on file systems that do it in parts */
     uint64_t least, most; /* sizes that it may have had */
+    /* Within a page: where writes under way may have stopped to fault their source in. */
+    uint64_t cuts[ROUND_OPS];
+    unsigned cut_count;
     /* By a truncation that is under way: behind it zeroes may be there already. */
     uint64_t shrunk_to;
     uint8_t explained[OP_BYTES];
@@ -507,6 +510,16 @@ static void look_at_read(Look *look, const Content *c)
     }
 }
 
+static bool is_cut(const Look *look, uint64_t size)
+{
+    bool is = size % ROUND_PAGE == 0;
+
+    for (unsigned i = 0; i < look->cut_count; i++) {
+        is |= size % ROUND_PAGE == look->cuts[i];
+    }
+    return is;
+}
+
 static void look_at_size(Look *look, const Content *c)
 {
     uint64_t size = (uint64_t)look->op->result;
@@ -514,7 +527,7 @@ static void look_at_size(Look *look, const Content *c)
     look->least = MIN(look->least, c->size);
     look->most = MAX(look->most, c->size);
     look->end_is_right |=
-        size == c->size || (look->grows_by_pages && size % ROUND_PAGE == 0 &&
+        size == c->size || (look->grows_by_pages && is_cut(look, size) &&
                             size > look->least && size < look->most);
 }
 
@@ -531,6 +544,15 @@ static void look_at(void *opaque, const Content *c, unsigned done)
         look_at_load(look, c);
     } else {
         look_at_read(look, c);
+    }
+}
+
+static void note_cut(Look *look, const Op *op)
+{
+    uint64_t at = op->position >= 0 ? (uint64_t)op->position - op->len : op->offset;
+
+    if (op_is_write(op) && !op->direct) {
+        look->cuts[look->cut_count++] = (at - (uintptr_t)op->bytes) % ROUND_PAGE;
     }
 }
 
@@ -554,6 +576,7 @@ static void look_init(Look *look, const Round *round, const Search *s, unsigned 
             look->must_not |= 1u << i;
         } else {
             look->grows_by_pages |= is_in_parts(other) || !op_classes[other->kind].edits;
+            note_cut(look, other);
             if (other->kind == OP_TRUNCATE) {
                 look->shrunk_to = MIN(look->shrunk_to, other->offset);
             }

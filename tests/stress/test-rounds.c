@@ -285,6 +285,9 @@ static void sizes(void **state)
     assert_int_equal(round_judge_look(&round_, 1, NULL), READ_RIGHT);
     round_.ops[1].result = 4097;
     assert_int_equal(round_judge_look(&round_, 1, NULL), READ_SIZE);
+    round_.ops[1].result =
+        100 + (int64_t)(ROUND_PAGE - (uintptr_t)op->bytes % ROUND_PAGE);
+    assert_int_equal(round_judge_look(&round_, 1, NULL), READ_RIGHT);
     op->old_len = 4999; /* an edit is one step */
     round_.ops[1].result = 4096;
     assert_int_equal(round_judge_look(&round_, 1, NULL), READ_SIZE);
