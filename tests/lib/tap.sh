@@ -79,12 +79,12 @@ skip_all()
     exit 77
 }
 
-# Where the output of a command goes: a file, because a process that the command left behind would keep
-# a pipe open for ever.  In a subshell, which is where it is called, the file is another one.
+# out=OUTPUT, by way of a file: a process that the command left behind would keep a pipe open for ever.  The
+# command runs in a command substitution, where "wait" still knows how the jobs of the test ended.
 output_of()
 {
     local status=0 file=$T/.output.$BASHPID
-    ("$@") >"$file" 2>&1 || status=$?
+    out=$(exec >"$file" 2>&1 && "$@") || status=$?
     out=$(<"$file")
     rm -f "$file"
     return $status
