@@ -39,11 +39,11 @@ else
     # Stores through mappings: on any FUSE file system the kernel loses some (README.md).
     run "varjfs" "$MNT/rounds" --seconds 6 --ops=-store
     # Between the two calls of an edit there is time to store into pages: they come back in the
-    # coordinates of before it.
+    # coordinates of before it.  One store a round: of two the one behind the new end may be lost.
     umount_varjfs
     export VARJFS_TEST_DELAY=flushed=1
     mount_varjfs
-    run "pages in old coordinates" "$MNT/rounds" --seconds 5 --ops=delete,replace,store,stat
+    run "pages in old coordinates" "$MNT/rounds" --seconds 5 --most 2 --ops=delete,replace,store
 fi
 umount_varjfs
 fsck_clean "after the rounds"
