@@ -436,13 +436,12 @@ static void look_for_size(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
 {
     uint64_t number = s->sized_number, run_ns = 0;
     pid_t tid = s->sized_by;
-    int64_t now_us;
+    int64_t now_us = vj_clock_mono_us();
     bool waits;
 
     vj_mutex_unlock(&shard->lock);
     waits = vj_thread_is_runnable(tid, &run_ns);
     vj_mutex_lock(&shard->lock);
-    now_us = vj_clock_mono_us();
     if (s->sized_number != number || s->sized_until_us == 0) {
         return;
     }
