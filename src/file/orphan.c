@@ -491,9 +491,13 @@ bool vj_dropper_open(VjVolume *v, VjDropper **out, GError **error)
         vj_dropper_close(d);
         return vj_error_set_errno(error, -r, "orphans of the last mount");
     }
-    d->thread = g_thread_new("varjfs-drop", dropper_main, d);
     *out = d;
     return true;
+}
+
+void vj_dropper_start(VjDropper *d)
+{
+    d->thread = g_thread_new("varjfs-drop", dropper_main, d);
 }
 
 void vj_dropper_close(VjDropper *d)

@@ -369,9 +369,13 @@ bool vj_remapper_open(VjVolume *v, uint64_t most_bytes, VjRemapper **out, GError
         vj_remapper_free(x);
         return vj_error_set_errno(error, -r, "fragments of the last mount");
     }
-    x->thread = g_thread_new("varjfs-remap", remapper_main, x);
     *out = x;
     return true;
+}
+
+void vj_remapper_start(VjRemapper *x)
+{
+    x->thread = g_thread_new("varjfs-remap", remapper_main, x);
 }
 
 void vj_remapper_stop(VjRemapper *x)

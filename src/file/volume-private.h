@@ -370,8 +370,10 @@ int vj_orphan_put_tree(VjTxn *txn, uint64_t ino,
 #define VJ_DROP_RETRY_US ((int64_t)5 * 1000 * 1000)
 
 typedef struct VjDropper VjDropper;
-/* Starts the thread and hands it every orphan of earlier mounts. */
+/* Lists the orphans of earlier mounts, which start() hands to the thread.  A thread uses what
+ * the volume has of both, so both are opened before either is started. */
 bool vj_dropper_open(VjVolume *v, VjDropper **out, GError **error);
+void vj_dropper_start(VjDropper *d);
 void vj_dropper_close(VjDropper *d);
 /* @node 0: an inode. */
 void vj_dropper_add(VjDropper *d, uint64_t ino, uint32_t node);
@@ -422,8 +424,10 @@ typedef struct VjRemapLimits {
 } VjRemapLimits;
 
 typedef struct VjRemapper VjRemapper;
-/* Counts the fragments of earlier mounts and starts the thread. */
+/* Counts the fragments of earlier mounts: before the dropper is started, which takes away
+ * from them. */
 bool vj_remapper_open(VjVolume *v, uint64_t most_bytes, VjRemapper **out, GError **error);
+void vj_remapper_start(VjRemapper *x);
 /* In this order; NULL is fine.  Between the two it only counts. */
 void vj_remapper_stop(VjRemapper *x);
 void vj_remapper_free(VjRemapper *x);

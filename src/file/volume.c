@@ -472,11 +472,14 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, GError **error)
     v->workers = g_thread_pool_new(vj_put_worker, v, (gint)v->worker_count, FALSE, NULL);
     v->read_ahead = vj_read_ahead_open(v, config.cache_bytes);
     v->flusher = vj_flusher_open(v, (int64_t)seconds * G_USEC_PER_SEC);
-    if (!config.read_only && !vj_dropper_open(v, &v->dropper, error)) {
+    if (!config.read_only &&
+        (!vj_dropper_open(v, &v->dropper, error) ||
+         !vj_remapper_open(v, fragment_bytes, &v->remapper, error))) {
         return false;
     }
-    if (!config.read_only && !vj_remapper_open(v, fragment_bytes, &v->remapper, error)) {
-        return false;
+    if (!config.read_only) {
+        vj_dropper_start(v->dropper);
+        vj_remapper_start(v->remapper);
     }
     if (!config.read_only && v->dir_fd >= 0) {
         v->checkpointer = vj_checkpointer_open(v, how->checkpoint_seconds);

@@ -220,6 +220,23 @@ static void an_orphan_drops_them(void **state)
     expect_fsck(x, NULL);
 }
 
+/* The fragments of earlier mounts are counted before any of them is dropped. */
+static void what_an_orphan_drops_is_counted(void **state)
+{
+    Fixture *x = *state;
+    uint32_t all;
+
+    for (unsigned i = 0; i < 50; i++) {
+        assert_int_equal(vj_meta_run(x->v->meta, VJ_RUN_DEFAULT, orphan_body, x), 0);
+        close_volume(x);
+        open_volume(x, false);
+        vj_dropper_drain(x->v->dropper);
+        (void)vj_remapper_count(x->v->remapper, x->ino, &all);
+        assert_int_equal(all, 0);
+        assert_int_equal(vj_meta_run(x->v->meta, VJ_RUN_DEFAULT, plant_body, x), 0);
+    }
+}
+
 static void a_copy_takes_the_bytes(void **state)
 {
     Fixture *x = *state;
@@ -314,6 +331,7 @@ static const struct CMUnitTest tests[] = {
     FRAGMENT_TEST(an_edit_makes_objects_of_them),
     FRAGMENT_TEST(cutting_drops_them),
     FRAGMENT_TEST(an_orphan_drops_them),
+    FRAGMENT_TEST(what_an_orphan_drops_is_counted),
     FRAGMENT_TEST(a_copy_takes_the_bytes),
     FRAGMENT_TEST(a_damaged_one_keeps_no_change_back),
     FRAGMENT_TEST(damage_is_found_and_the_rest_is_read),
