@@ -35,6 +35,8 @@
 #ifndef IS_SANITIZED
 #define IS_SANITIZED false
 #endif
+/* The directory that a sanitizer's log_path is in: it opens the file at its first report. */
+#define SANITIZER_REPORTS "VARJFS_SANITIZER_REPORTS"
 
 /* ---- capabilities ------------------------------------------------------------------- */
 
@@ -166,7 +168,7 @@ static size_t ruleset_bytes(long version)
  * Libraries read what they are made of late: character sets, certificates' configuration, the
  * time zone, the number of CPUs; and a request's caller is looked up in /proc.
  */
-static void allow_system(int ruleset)
+static void allow_system(int ruleset, const Ruleset *rules)
 {
     static const char *const read_only[] = {
         "/usr",  "/lib",     "/lib64",      "/etc/ld.so.cache",    "/etc/localtime",
@@ -178,7 +180,15 @@ static void allow_system(int ruleset)
     }
     allow_path(ruleset, "/dev/null", RIGHT_READ_FILE | RIGHT_WRITE_FILE);
     if (IS_SANITIZED) {
+        const char *reports = g_getenv(SANITIZER_REPORTS);
+
         allow_path(ruleset, "/", RIGHT_READ_FILE | RIGHT_READ_DIR);
+        if (reports != NULL) {
+            allow_path(
+                ruleset, reports,
+                (RIGHT_READ_FILE | RIGHT_WRITE_FILE | RIGHT_MAKE_REG | RIGHT_TRUNCATE) &
+                    rules->fs);
+        }
     }
 }
 
@@ -208,7 +218,7 @@ static const char *confine_files(const VjSandbox *plan)
                   RIGHT_REFER | RIGHT_TRUNCATE) &
                      rules.fs);
     }
-    allow_system(ruleset);
+    allow_system(ruleset, &rules);
     return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? g_strerror(errno) : NULL;
 }
 
