@@ -268,6 +268,26 @@ static GArray *split(const VjPageState *s, uint64_t offset, uint64_t len)
     return parts;
 }
 
+/* Pages that come back have been written.  Where they moved, a page may have been read since the
+ * edit and without them.  Nothing else is to be invalidated: the kernel writes back what is dirty of
+ * it, and no lock of the inode keeps that apart from what follows the edit. */
+static void note_stale(const VjPageState *s, VjPass *pass)
+{
+    uint64_t end = 0;
+
+    for (guint i = 0; i < pass->parts->len; i++) {
+        const VjPassPart *p = &g_array_index(pass->parts, VjPassPart, i);
+
+        if (p->offset == pass->offset + p->skip ||
+            (s->window && !vj_ranges_meet(s->touched, vj_pages_of(p->offset, p->len)))) {
+            continue;
+        }
+        pass->stale_offset = end == 0 ? p->offset : MIN(pass->stale_offset, p->offset);
+        end = MAX(end, p->offset + p->len);
+        pass->stale_len = end - pass->stale_offset;
+    }
+}
+
 static void window_end(VjPageState *s)
 {
     s->window = false;
@@ -482,7 +502,7 @@ void vj_coherence_enter(VjCoherence *c, uint64_t ino, VjPassKind kind, uint64_t 
     s = state_ref(shard, ino);
     wait_to_enter(shard, s, kind, offset + len, who);
     s->inside++;
-    *pass = (VjPass){.state = s};
+    *pass = (VjPass){.state = s, .offset = offset};
     if (kind == VJ_PASS_READ) {
         note_paged(shard, ino);
         s->past = 0;
@@ -501,8 +521,11 @@ void vj_coherence_leave(VjCoherence *c, VjPass *pass)
     VjPageState *s = pass->state;
     Shard *shard = shard_of(c, s->ino);
 
-    g_clear_pointer(&pass->parts, g_array_unref);
     vj_mutex_lock(&shard->lock);
+    if (pass->parts != NULL) {
+        note_stale(s, pass);
+        g_clear_pointer(&pass->parts, g_array_unref);
+    }
     g_assert(s->inside > 0);
     if (--s->inside == 0 && s->closed) {
         vj_cond_broadcast(&shard->changed);

@@ -89,7 +89,10 @@ typedef struct VjPassPart {
 
 typedef struct VjPass {
     VjPageState *state;
-    GArray *parts; /* of VjPassPart; NULL: the request as it stands */
+    GArray *parts;   /* of VjPassPart; NULL: the request as it stands */
+    uint64_t offset; /* of the request */
+    /* Set at the end: what may have been read without bytes that have moved there. */
+    uint64_t stale_offset, stale_len; /* bytes; 0: nothing */
 } VjPass;
 
 /*

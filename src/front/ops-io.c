@@ -233,29 +233,22 @@ static int write_bytes(VjHandle *h, const char *buf, size_t size, uint64_t off,
     return r;
 }
 
-/* Pages that were stored into through a mapping.  @moved: where they went, where that is
- * elsewhere. */
+/* Pages that were stored into through a mapping.  @pass: what is stale afterwards. */
 static int write_back_pages(VjFront *f, fuse_ino_t ino, const char *buf, size_t size,
-                            uint64_t off, const struct fuse_file_info *fi,
-                            VjPassPart *moved)
+                            uint64_t off, const struct fuse_file_info *fi, VjPass *pass)
 {
     VjPassPart whole = {0, off, size};
     const VjPassPart *parts = &whole;
     size_t count = 1;
-    VjPass pass;
     int r;
 
-    vj_coherence_enter(f->coherence, ino, VJ_PASS_PAGES, off, size, 0, &pass);
-    if (pass.parts != NULL) {
-        parts = (const VjPassPart *)(void *)pass.parts->data;
-        count = pass.parts->len;
-        if (count > 0) {
-            moved->offset = parts[0].offset;
-            moved->len = parts[count - 1].offset + parts[count - 1].len - moved->offset;
-        }
+    vj_coherence_enter(f->coherence, ino, VJ_PASS_PAGES, off, size, 0, pass);
+    if (pass->parts != NULL) {
+        parts = (const VjPassPart *)(void *)pass->parts->data;
+        count = pass->parts->len;
     }
     r = write_pages(f, vj_front_handle(fi), buf, parts, count);
-    vj_coherence_leave(f->coherence, &pass);
+    vj_coherence_leave(f->coherence, pass);
     return r;
 }
 
@@ -297,15 +290,15 @@ static void write_pages_back(fuse_req_t req, fuse_ino_t ino, const char *buf, si
                              uint64_t off, const struct fuse_file_info *fi)
 {
     VjFront *f = front_of(req);
-    VjPassPart moved = {.len = 0};
+    VjPass pass = {.stale_len = 0};
     int r = kill_privileges(req, ino, fi);
 
     if (r == 0) {
-        r = write_back_pages(f, ino, buf, size, off, fi, &moved);
+        r = write_back_pages(f, ino, buf, size, off, fi, &pass);
     }
     reply_write(req, ino, "pages", r, size);
     /* After the answer: an invalidation waits for this very write-back. */
-    vj_editor_stale(f->editor, ino, moved.offset, moved.len);
+    vj_editor_stale(f->editor, ino, pass.stale_offset, pass.stale_len);
     if (r < 0) {
         /* The kernel tells msync(2) or fsync(2) and goes on to take the pages for
          * good. */

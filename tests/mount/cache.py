@@ -854,6 +854,34 @@ def told_attributes_of_a_clean_file_are_kept_until_an_edit(p):
 
 
 @test
+def told_pages_that_stay_where_they_are(d):
+    """Pages are read after an edit by ftruncate(2), stored into and written back: they have not
+    moved, so nothing is invalidated behind them.  That would write back what is stored next, at any
+    time and beside any call."""
+    data = pattern(8 * PAGE)
+    fd = opened(d + "/f", data)
+    told = Invalidations(fd)
+    told.wanted += "%d+" % (2 * PAGE)
+    m = mmap.mmap(fd, 8 * PAGE)
+    for i in range(20):
+        with Hold("flushed") as held:
+            t = later(edit, fd, 10, 1, b"")
+            held.arrived()
+            eq(m[5 * PAGE:6 * PAGE], data[5 * PAGE:6 * PAGE])
+            held.release()
+            t.done()
+        data = data[:10] + data[11:]
+        eq(m[:4 * PAGE], data[:4 * PAGE])
+        m[2 * PAGE:2 * PAGE + 4] = b"%4d" % i
+        data = data[:2 * PAGE] + b"%4d" % i + data[2 * PAGE + 4:]
+        m.flush()
+    eq(stored(d + "/f", 8 * PAGE), data)
+    eq(told.count(), 0)
+    m.close()
+    os.close(fd)
+
+
+@test
 @unpaused
 def told_set_id_bits_go(p):
     if os.geteuid() != 0:

@@ -403,6 +403,59 @@ static void test_shift(void **state)
     expect_as_it_is(c);
 }
 
+/* From 10 on 70 bytes are gone: page 3 moves onto pages 2 and 3. */
+static const VjEdited cut = {.at = 10,
+                             .old_len = 70,
+                             .old_size = 10 * PAGE,
+                             .size = 10 * PAGE - 70,
+                             .changed = true};
+
+/* What is stale when pages from @first on have come back, and @between has happened meanwhile. */
+static void expect_stale(VjCoherence *c, uint64_t first, void (*between)(VjCoherence *c),
+                         uint64_t offset, uint64_t len)
+{
+    VjPass p;
+
+    vj_coherence_enter(c, INO, VJ_PASS_PAGES, first * PAGE, PAGE, 0, &p);
+    if (between != NULL) {
+        between(c);
+    }
+    vj_coherence_leave(c, &p);
+    assert_int_equal(p.stale_len, len);
+    if (len > 0) {
+        assert_int_equal(p.stale_offset, offset);
+    }
+}
+
+static void read_page_2(VjCoherence *c)
+{
+    read_pages(c, 2, 1);
+}
+
+static void end_window(VjCoherence *c)
+{
+    vj_coherence_locked(c, INO, 0, 0);
+}
+
+/* What is invalidated without need is written back beside whatever follows the edit. */
+static void test_what_moved_is_stale_where_it_was_read(void **state)
+{
+    VjCoherence *c = *state;
+
+    open_window(c, &cut);
+    expect_stale(c, 3, NULL, 0, 0);
+    read_page_2(c);
+    expect_stale(c, 3, NULL, 3 * PAGE - 70, PAGE);
+    expect_stale(c, 4, NULL, 0, 0);
+    expect_stale(c, 2, NULL, 0, 0); /* in new coordinates: it stays where it is */
+    end_window(c);
+    expect_stale(c, 3, NULL, 0, 0);
+    open_window(c, &cut);
+    expect_stale(c, 3, read_page_2, 3 * PAGE - 70, PAGE);
+    open_window(c, &cut);
+    expect_stale(c, 3, end_window, 3 * PAGE - 70, PAGE); /* who read it is not known */
+}
+
 static void test_the_next_edit_ends_the_window(void **state)
 {
     static const VjEdited edited = {.at = 0, .len = 30, .size = 30, .changed = true};
@@ -604,6 +657,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_direct_writes_find_out),
     TEST(test_it_is_forgotten_in_time),
     TEST(test_shift),
+    TEST(test_what_moved_is_stale_where_it_was_read),
     TEST(test_the_next_edit_ends_the_window),
     TEST(test_random_shifts),
     TEST(test_closed),
