@@ -60,7 +60,7 @@ struct varjfs_carry {
     __u64 len;    /* likewise; of ftruncate(2) for the calls named so */
 };
 
-#define VARJFS_CARRY_NOTHING 0   /* nothing is staged: the edit changes nothing */
+#define VARJFS_CARRY_NOTHING 0   /* nothing is staged: no bytes become none */
 #define VARJFS_CARRY_FALLOCATE 1 /* fallocate(fd, mode, offset, len) */
 #define VARJFS_CARRY_FTRUNCATE 2 /* ftruncate(fd, len) */
 /* As FALLOCATE; then lseek(fd, INT64_MIN, SEEK_END), which fails with EINVAL and moves

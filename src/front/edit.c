@@ -303,17 +303,20 @@ void vj_edit_carry_out(VjFront *f, VjCarry *c)
     int r = look(c->staged, &now);
     VjPageState *state;
     uint64_t from, len;
-    bool may_hold;
+    bool may_hold, is_first;
 
     if (r == 0 && is_overtaken(c, &now)) {
         r = -EAGAIN;
     }
-    if (r < 0) {
+    is_first =
+        !c->is_truncate && c->staged->carry.call == VARJFS_CARRY_FALLOCATE_FTRUNCATE;
+    if (r < 0 || (!now.changed && !c->is_truncate && !is_first)) {
+        vj_coherence_locked(f->coherence, c->ino, 0, 0);
         answer(f, c, r, &now, NULL);
         return;
     }
     range_of(c->staged, &now, &from, &len);
-    if (!c->is_truncate && c->staged->carry.call == VARJFS_CARRY_FALLOCATE_FTRUNCATE) {
+    if (is_first) {
         submit(f->editor, &(VjJob){.carry = *c, .is_flush = true, .offset = from});
         return;
     }
@@ -344,6 +347,12 @@ static uint32_t call_for(const VjStaged *s, const VjEdited *now)
                                                   : VARJFS_CARRY_FALLOCATE;
     }
     return shrinks || s->any_size ? VARJFS_CARRY_FTRUNCATE : VARJFS_CARRY_FALLOCATE;
+}
+
+/* Whatever the size is: what is nothing by that alone has to wait for who changes it. */
+static bool asks_nothing(const VjStaged *s)
+{
+    return s->shift.len == 0 && s->edit.len == 0 && s->edit.old_len == 0 && !s->any_size;
 }
 
 static void stage_answer(VjFront *f, VjCarry *c)
@@ -401,7 +410,7 @@ void vj_edit_stage(VjFront *f, VjCarry *c)
     s->at = now.at;
     s->old_len = now.old_len;
     s->size = now.size;
-    if (!now.changed && !s->any_size) {
+    if (asks_nothing(s)) {
         s->carry.call = VARJFS_CARRY_NOTHING;
         stage_answer(f, c);
         return;

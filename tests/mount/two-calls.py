@@ -234,6 +234,24 @@ def seen_what_would_grow_after_all_is_staged_anew(d):
     os.close(fd)
 
 
+@test
+def seen_what_is_nothing_by_the_size_alone(d):
+    """Another size may be under way: whoever asks for something waits for the lock of the inode."""
+    fd = opened(d + "/f", b"x" * 100)
+    changed_ns = os.fstat(fd).st_mtime_ns
+    eq(stage_edit(fd, 10, 0)[2][0], CARRY_NOTHING)
+    size, carry = stage_edit(fd, 100, 50)[1:]
+    eq((size, carry[0]), (100, CARRY_FALLOCATE))
+    carry_out(fd, *carry)
+    eq(os.fstat(fd).st_mtime_ns, changed_ns)
+    size, carry = stage_edit(fd, 100, 50)[1:]
+    os.pwrite(fd, b"y" * 50, 100)
+    raises(errno.EAGAIN, carry_out, fd, *carry)
+    edit(fd, 100, 50)
+    eq(read_file(d + "/f"), b"x" * 100)
+    os.close(fd)
+
+
 def drop_finds_nothing(fd):
     raises(errno.ENOENT, edit_drop, fd)
     return 0
