@@ -190,8 +190,13 @@ owned_by_root()
 for p in $(ls /usr/bin/varjfs* /usr/sbin/*.varjfs /usr/lib/*/librwrite.so.* /usr/lib/librwrite.so.* \
     /opt/varjfs/bin/* /opt/varjfs/sbin/* /opt/varjfs/lib/*.so* 2>/dev/null); do
     echo "$p"
-    { ldd "$p" 2>/dev/null || true; } | awk '/not found/ { print $1 } / => \// { print $3 }'
-done | sort -u >/tmp/loaded
+    # Scripts load nothing.
+    if [ "$(head -c 4 "$p" | tail -c 3)" = ELF ]; then
+        ldd "$p" >/tmp/ldd
+        awk '/not found/ { print $1 } / => \// { print $3 }' /tmp/ldd
+    fi
+done >/tmp/found
+sort -u /tmp/found >/tmp/loaded
 grep -q varjfs /tmp/loaded
 while read -r f; do
     f=$(realpath -e "$f")
@@ -200,7 +205,7 @@ while read -r f; do
         f=$(dirname "$f")
     done
 done </tmp/loaded
-rm /tmp/loaded
+rm /tmp/loaded /tmp/found /tmp/ldd
 END
 }
 
