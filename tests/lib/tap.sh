@@ -90,6 +90,14 @@ output_of()
     return $status
 }
 
+# status_of COMMAND [ARG...]: prints its exit status; what it says is in $T/out and $T/err
+status_of()
+{
+    local status=0
+    "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
+    echo $status
+}
+
 check()
 {
     local name=$1 status=0 out

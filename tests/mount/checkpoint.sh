@@ -11,13 +11,6 @@ requires program mkfs.varjfs fsck.varjfs varjfsctl
 
 META="$SOURCE/meta/data.mdb"
 
-status_of()
-{
-    local status=0
-    "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
-    echo $status
-}
-
 checkpoints()
 {
     find "$SOURCE/checkpoints" -type f -name '2*Z' -printf '%f\n' 2>/dev/null | sort

@@ -9,13 +9,6 @@
 requires_fuse
 requires command python3
 
-status_of()
-{
-    local status=0
-    "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
-    echo $status
-}
-
 object_of()
 {
     find "$SOURCE/objects" -name "$(awk -v n="$2" 'NR == n { print $4 }' "$T/$1.map").*"

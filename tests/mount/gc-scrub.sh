@@ -10,13 +10,6 @@ requires_fuse
 requires command python3
 [ "$(id -u)" = 0 ] || skip_all "gc and scrub are for root"
 
-status_of()
-{
-    local status=0
-    "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
-    echo $status
-}
-
 objects()
 {
     find "$SOURCE/objects" -type f ! -name format | wc -l

@@ -10,13 +10,6 @@ requires program mkfs.varjfs fsck.varjfs
 
 META="$SOURCE/meta/data.mdb"
 
-status_of()
-{
-    local status=0
-    "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
-    echo $status
-}
-
 # Bytes at an offset, in hexadecimal.
 poke()
 {

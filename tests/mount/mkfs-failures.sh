@@ -7,13 +7,6 @@
 
 requires program mkfs.varjfs fsck.varjfs
 
-status_of()
-{
-    local status=0
-    "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
-    echo $status
-}
-
 # What is in a directory with everything below, a line.
 tree()
 {

@@ -7,13 +7,6 @@
 
 requires program mkfs.varjfs fsck.varjfs
 
-status_of()
-{
-    local status=0
-    "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
-    echo $status
-}
-
 # One byte in the middle of a file becomes another one.
 damage()
 {

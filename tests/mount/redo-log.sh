@@ -12,13 +12,6 @@ requires command python3
 
 FILES=8
 
-status_of()
-{
-    local status=0
-    "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
-    echo $status
-}
-
 # Where the records of the round that has most begin, one a line; the others are left from the mount
 # before, whose log had another id.
 records()

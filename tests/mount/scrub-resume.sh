@@ -18,13 +18,6 @@ mkdir "$MNT/dir"
 head -c 36000000 /dev/urandom >"$MNT/dir/file"
 varjfsctl sync "$MNT"
 
-status_of()
-{
-    local status=0
-    "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
-    echo $status
-}
-
 # One value of a JSON object.
 number()
 {

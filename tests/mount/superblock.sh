@@ -13,13 +13,6 @@ requires command python3
 CONF=$SOURCE/varjfs.conf
 META=$SOURCE/meta/data.mdb
 
-status_of()
-{
-    local status=0
-    "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
-    echo $status
-}
-
 # says WORDS: on stdout or stderr of the last status_of
 says()
 {

@@ -25,13 +25,6 @@ ctl_from()
     varjfsctl "$@" <"$input"
 }
 
-status_of()
-{
-    local status=0
-    "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
-    echo $status
-}
-
 make_fs -o objects=64K
 mount_varjfs
 cd "$MNT" || exit 1
