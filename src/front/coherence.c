@@ -34,6 +34,8 @@
 #define SWEEP 2u
 /* States without references that are kept in a shard. */
 #define RESTING_MAX 256u
+/* Windows of a shard that may be open: beyond it an edit that needs one is to be tried again. */
+#define WINDOWS_MAX 1024u
 /* How long after an edit it is known what the kernel holds. */
 #define HOT_US ((int64_t)1000000)
 /* How long pages in old coordinates may come back after a change of size, if nothing
@@ -89,6 +91,7 @@ typedef struct Shard {
     /* guarded by lock: */
     GHashTable *states; /* uint64_t* in VjPageState → VjPageState */
     GQueue resting;     /* states without references that may be hot, oldest first */
+    unsigned windows;   /* states with one */
     uint8_t paged[PAGED_BITS / 8]; /* by a hash of the inode; never cleared */
 } Shard;
 
@@ -149,6 +152,12 @@ static Shard *shard_of(VjCoherence *c, uint64_t ino)
     return &c->shard[hash_of(ino) >> 59];
 }
 
+static void state_remove(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
+{
+    shard->windows -= s->window ? 1 : 0;
+    g_hash_table_remove(shard->states, &s->ino);
+}
+
 /* Frees states that have been cold for long enough, or are too many. */
 static void sweep(Shard *shard) VJ_REQUIRES(shard->lock)
 {
@@ -168,7 +177,7 @@ static void sweep(Shard *shard) VJ_REQUIRES(shard->lock)
         }
         s->resting = false;
         if (s->refs == 0) {
-            g_hash_table_remove(shard->states, &s->ino);
+            state_remove(shard, s);
         }
     }
 }
@@ -198,7 +207,7 @@ static void state_unref(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
         s->resting = true;
         g_queue_push_tail(&shard->resting, s);
     } else {
-        g_hash_table_remove(shard->states, &s->ino);
+        state_remove(shard, s);
     }
 }
 
@@ -288,8 +297,9 @@ static void note_stale(const VjPageState *s, VjPass *pass)
     }
 }
 
-static void window_end(VjPageState *s)
+static void window_end(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
 {
+    shard->windows -= s->window ? 1 : 0;
     s->window = false;
     if (s->touched != NULL) {
         g_array_set_size(s->touched, 0);
@@ -545,7 +555,7 @@ void vj_coherence_locked(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t
         note_paged(shard, ino);
     }
     if (s != NULL) {
-        window_end(s);
+        window_end(shard, s);
         size_taken(shard, s);
         if (len > 0) {
             note_held(s, vj_pages_of(offset, len));
@@ -568,7 +578,7 @@ VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
     while (s->closed) {
         vj_cond_wait(&shard->changed, &shard->lock);
     }
-    window_end(s);
+    window_end(shard, s);
     size_taken(shard, s);
     s->closed = true;
     while (s->inside > 0) {
@@ -578,6 +588,17 @@ VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
     s->marking = true;
     vj_mutex_unlock(&shard->lock);
     return s;
+}
+
+bool vj_coherence_has_room(VjCoherence *c, const VjPageState *s)
+{
+    Shard *shard = shard_of(c, s->ino);
+    bool has_room;
+
+    vj_mutex_lock(&shard->lock);
+    has_room = shard->windows < WINDOWS_MAX;
+    vj_mutex_unlock(&shard->lock);
+    return has_room;
 }
 
 void vj_coherence_open(VjCoherence *c, VjPageState *s, const VjEdited *edited,
@@ -591,6 +612,7 @@ void vj_coherence_open(VjCoherence *c, VjPageState *s, const VjEdited *edited,
     s->closed = false;
     s->window = has_window;
     if (has_window) {
+        shard->windows++;
         s->edited = *edited;
     }
     s->hot_until_us =

@@ -229,6 +229,9 @@ static void apply_and_answer(VjFront *f, VjCarry *c, VjPageState *state, bool ma
 
     vj_front_hold(f, VJ_HOLD_APPLY);
     r = c->is_truncate ? vj_fs_getattr(f->fs, c->ino, &attr) : 0;
+    if (r == 0 && may_hold && !vj_coherence_has_room(f->coherence, state)) {
+        r = -EAGAIN;
+    }
     if (r == 0) {
         r = apply(c, &edited);
     }

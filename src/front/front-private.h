@@ -152,6 +152,8 @@ typedef enum VjWindow {
     VJ_WINDOW_EDIT,   /* vj_coherence_locked: they are invalidated */
     VJ_WINDOW_KERNEL, /* the kernel drops them, and then lets go of the inode's lock */
 } VjWindow;
+/* Whether one more window may be open, which are bounded in number.  Between close and open. */
+bool vj_coherence_has_room(VjCoherence *c, const VjPageState *state);
 /* Lets them in again.  @edited: what was applied; looked at where there is a @window. */
 void vj_coherence_open(VjCoherence *c, VjPageState *state, const VjEdited *edited,
                        VjWindow window);

@@ -313,6 +313,14 @@ static void test_direct_writes_find_out(void **state)
     }
 }
 
+static void read_pages_of(VjCoherence *c, uint64_t ino)
+{
+    VjPass p;
+
+    vj_coherence_enter(c, ino, VJ_PASS_READ, 0, 1, SOMEBODY, &p);
+    vj_coherence_leave(c, &p);
+}
+
 static void test_it_is_forgotten_in_time(void **state)
 {
     VjCoherence *c = *state;
@@ -321,10 +329,7 @@ static void test_it_is_forgotten_in_time(void **state)
     set_clock(now_us + 2000000);
     read_pages(c, 0, 1); /* the last one to use it */
     for (uint64_t ino = 100; ino < 2000; ino++) {
-        VjPass p;
-
-        vj_coherence_enter(c, ino, VJ_PASS_READ, 0, 1, SOMEBODY, &p);
-        vj_coherence_leave(c, &p);
+        read_pages_of(c, ino);
     }
     assert_true(may_hold(c, 9));
 }
@@ -464,6 +469,45 @@ static void test_the_next_edit_ends_the_window(void **state)
     open_window(c, &edited);
     (void)edit(c, 0);
     expect_as_it_is(c);
+}
+
+/* Windows of other inodes, until there is no room for one more; how many. */
+static unsigned fill_windows(VjCoherence *c, uint64_t *ino)
+{
+    for (unsigned count = 0;; count++) {
+        bool may, has_room;
+        VjPageState *s = vj_coherence_close(c, ++*ino, 0, 0, &may);
+
+        has_room = vj_coherence_has_room(c, s);
+        vj_coherence_open(c, s, &cut, has_room ? VJ_WINDOW_KERNEL : VJ_WINDOW_NONE);
+        if (!has_room) {
+            return count;
+        }
+        assert_in_range(count, 0, 1 << 20);
+    }
+}
+
+static void test_windows_are_bounded(void **state)
+{
+    VjCoherence *c = *state;
+    uint64_t ino = INO, full;
+    unsigned count = fill_windows(c, &ino);
+    bool may;
+    VjPageState *s = vj_coherence_close(c, full = ino, 0, 0, &may);
+
+    assert_false(vj_coherence_has_room(c, s));
+    vj_coherence_open(c, s, &cut, VJ_WINDOW_NONE);
+    /* They end by the next request under the lock, */
+    for (uint64_t i = INO + 1; i < full; i++) {
+        vj_coherence_locked(c, i, 0, 0);
+    }
+    assert_in_range(fill_windows(c, &ino), count / 2, count * 2);
+    /* and in time. */
+    set_clock(now_us + 61000000);
+    for (uint64_t i = 0; i < count; i++) {
+        read_pages_of(c, ++ino);
+    }
+    assert_in_range(fill_windows(c, &ino), count / 2, count * 2);
 }
 
 /* Against bytes that say where they belong. */
@@ -659,6 +703,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_shift),
     TEST(test_what_moved_is_stale_where_it_was_read),
     TEST(test_the_next_edit_ends_the_window),
+    TEST(test_windows_are_bounded),
     TEST(test_random_shifts),
     TEST(test_closed),
     TEST(test_reads_behind_a_smaller_end),
