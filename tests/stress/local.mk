@@ -55,6 +55,7 @@ tests_stress_test_rounds_SOURCES = \
 	tests/stress/rounds-check.c \
 	tests/stress/rounds-kernel.c \
 	tests/stress/rounds-make.c \
+	tests/stress/rounds-report.c \
 	tests/stress/rounds.h \
 	tests/stress/test-rounds.c
 tests_stress_test_rounds_LDADD = $(LDADD_base) $(CMOCKA_LIBS)

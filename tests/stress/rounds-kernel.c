@@ -5,8 +5,8 @@
  * Each fault is a rule: which operations have to overlap in time, and where, and what
  * becomes of which bytes (README.md has the table, and where each was seen).  What is
  * wrong in a round is the kernel's if some order explains all of it but for these
- * bytes, and these are what the rule says.  In a round with an edit nothing is: what is
- * wrong there is ours.
+ * bytes, and these are what the rule says.  In a round with an edit only KERNEL_GROWTH is:
+ * what else is wrong there is ours.
  */
 #include "rounds.h"
 
@@ -15,7 +15,8 @@ const char *const kernel_fault_names[KERNEL_FAULTS] = {
     [KERNEL_COPY] = "copy_file_range to a page that is stored into",
     [KERNEL_PUNCH] = "punch of a page that is stored into and written back",
     [KERNEL_DIRECT] = "direct write to a page that is stored into",
-    [KERNEL_GROWTH] = "a cached read beside a direct write that makes the file longer"};
+    [KERNEL_GROWTH] =
+        "a cached read beside a direct write or an edit that makes the file longer"};
 
 static bool overlap(const Op *a, const Op *b)
 {
@@ -78,6 +79,12 @@ static bool is_direct_write(const Op *op)
     return op_is_write(op) && op->direct;
 }
 
+static bool is_growing_edit(const Op *op)
+{
+    return op_classes[op->kind].edits && !op_is_write(op) &&
+           op->result > (int64_t)op->old_len;
+}
+
 /* ---- zeroes behind an end that the kernel believes in for too long */
 
 typedef struct Growth {
@@ -86,8 +93,12 @@ typedef struct Growth {
     Damage *damage;
 } Growth;
 
+/* Of a write, or of an edit that makes the file longer. */
 static uint64_t end_behind(const Op *op, uint64_t size)
 {
+    if (op_classes[op->kind].edits && !op_is_write(op)) {
+        return op->result < 0 ? size : size + (uint64_t)op->result - op->old_len;
+    }
     return op->result <= 0
                ? size
                : (op->kind == OP_APPEND ? size : op->offset) + (uint64_t)op->result;
@@ -127,7 +138,8 @@ static void damage_appends(void *opaque, const Content *c, unsigned done)
 
 /*
  * A reader has brought the page of the end, zeroes behind it, and looks at the size
- * when the page is there: that is the new one, though the page is the old one.
+ * when the page is there.  If it loses the processor in between, that may be the new one,
+ * though the page is the old one, and may have been dropped by now.
  */
 static void damage_growth(void *opaque, const Content *c, unsigned done)
 {
@@ -136,7 +148,8 @@ static void damage_growth(void *opaque, const Content *c, unsigned done)
     for (unsigned i = 0; i < g->round->op_count; i++) {
         const Op *op = &g->round->ops[i];
 
-        if ((done & 1u << i) == 0 && is_direct_write(op) && overlap(op, g->look)) {
+        if ((done & 1u << i) == 0 && (is_direct_write(op) || is_growing_edit(op)) &&
+            overlap(op, g->look)) {
             zero_end_page(g->damage, op, c->size);
         }
     }
@@ -268,8 +281,10 @@ static KernelFault find_fault(const Round *round, const Op *look,
 {
     static Damage damage;
 
-    for (unsigned fault = KERNEL_NONE + 1; !has_edit(round) && fault < KERNEL_FAULTS;
-         fault++) {
+    for (unsigned fault = KERNEL_NONE + 1; fault < KERNEL_FAULTS; fault++) {
+        if (fault != KERNEL_GROWTH && has_edit(round)) {
+            continue;
+        }
         make_damage(round, (KernelFault)fault, look, &damage);
         if (explains(opaque, &damage)) {
             return (KernelFault)fault;

@@ -170,7 +170,7 @@ typedef enum KernelFault {
     KERNEL_COPY,   /* copy_file_range to a page that is stored into */
     KERNEL_PUNCH,  /* of a page that is stored into and written back meanwhile */
     KERNEL_DIRECT, /* a direct write to a page that is stored into */
-    KERNEL_GROWTH, /* a cached page is read while a direct write makes the file longer */
+    KERNEL_GROWTH, /* a cached page is read while a direct write or an edit makes the file longer */
     KERNEL_FAULTS
 } KernelFault;
 
@@ -241,7 +241,7 @@ bool view_shows_bytes_behind(const Content *mapped, uint64_t size);
 
 /* rounds-report.c */
 typedef struct Report {
-    uint64_t seed, round, violations, kernel_faults;
+    uint64_t seed, round, violations, kernel_faults, growths;
     uint64_t done[OP_KINDS];
     unsigned show;      /* of each kind, in full */
     GHashTable *counts; /* kind, and kind with operations -> uint64_t */

@@ -606,6 +606,47 @@ static void kernel_growth(void **state)
     assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_NONE);
 }
 
+static void kernel_growth_by_an_edit(void **state)
+{
+    Op *op;
+
+    (void)state;
+    begin(4);
+    op = add(OP_INSERT, 4, "XY", 10, 50);
+    add(OP_TAIL, 4, "", 15, 45)->result = 2;
+    round_.ops[1].len = 10;
+    assert_int_equal(round_judge_look(&round_, 1, NULL), READ_ZEROES);
+    assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_GROWTH);
+    round_.ops[1].bytes[0] = 'Y';
+    assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_NONE);
+    round_.ops[1].bytes[0] = 0;
+    op->returned_ns = 14; /* it was over when the reader came */
+    assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_NONE);
+    op->returned_ns = 50;
+    op->old_len = 2; /* no longer than before */
+    assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_NONE);
+}
+
+static void what_comes_too_often_is_ours(void **state)
+{
+    g_autoptr(GHashTable) counts =
+        g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    Report report = {.counts = counts};
+
+    (void)state;
+    begin(4);
+    for (; report.round < 50000; report.round += 10000) {
+        (void)report_violation(&report, &round_, "zeroes", KERNEL_GROWTH);
+    }
+    assert_int_equal(report.kernel_faults, 5);
+    assert_int_equal(report.violations, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        (void)report_violation(&report, &round_, "zeroes", KERNEL_GROWTH);
+    }
+    assert_int_equal(report.kernel_faults, 6);
+    assert_int_equal(report.violations, 2);
+}
+
 /* Whatever is drawn stays below the size that the checker has room for. */
 static void what_is_drawn(void **state)
 {
@@ -736,6 +777,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(kernel_views),
     cmocka_unit_test(kernel_looks),
     cmocka_unit_test(kernel_growth),
+    cmocka_unit_test(kernel_growth_by_an_edit),
+    cmocka_unit_test(what_comes_too_often_is_ours),
     cmocka_unit_test(no_blame),
     cmocka_unit_test(what_is_drawn),
 };
