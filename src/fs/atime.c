@@ -34,11 +34,12 @@ void vj_fs_note_read(VjHandle *h)
         vj_volume_read_only(fs->volume)) {
         return;
     }
-    if (vj_fs_getattr(fs, h->ino, &attr) < 0) {
-        return; /* the read itself has told */
-    }
     /* A change from now on makes it old again. */
     g_atomic_int_set(&n->atime_is_new, 1);
+    if (vj_fs_getattr(fs, h->ino, &attr) < 0) {
+        g_atomic_int_set(&n->atime_is_new, 0);
+        return; /* the read itself has told */
+    }
     now = vj_clock_real();
     if ((attr.flags & VJ_INODE_NOATIME) || !is_due(&attr.st, now)) {
         return;

@@ -336,9 +336,7 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
         if (r < 0) {
             return r;
         }
-        if (set->what & VJ_SET_MODE) {
-            vj_fs_record_changed(fs, ino);
-        }
+        vj_fs_record_changed(fs, ino);
     }
     return vj_fs_getattr(fs, ino, out);
 }

@@ -339,6 +339,7 @@ int vj_fs_link(VjFs *fs, uint64_t ino, uint64_t parent, const char *name, VjAttr
     if (r < 0) {
         return r;
     }
+    vj_fs_record_changed(fs, ino);
     if (op.was_orphan) {
         vj_fs_node_named(fs, ino);
     }

@@ -247,6 +247,9 @@ static int name_remove(VjFs *fs, uint64_t parent, const char *name, bool directo
     if (r == 0) {
         r = vj_fs_run(fs, VJ_RUN_RELEASE, remove_body, &op);
     }
+    if (r == 0) {
+        vj_fs_record_changed(fs, op.ino);
+    }
     if (r == 0 && op.orphaned) {
         vj_fs_node_orphaned(fs, op.ino, false);
     }

@@ -36,18 +36,6 @@ static int set_get(VjTxn *txn, InodeSet *set, uint64_t ino, InodeGet *get, VjIno
     return r;
 }
 
-static int set_put(VjTxn *txn, const InodeSet *set)
-{
-    for (unsigned i = 0; i < set->count; i++) {
-        int r = vj_inode_put(txn, &set->inode[i]);
-
-        if (r < 0) {
-            return r;
-        }
-    }
-    return 0;
-}
-
 typedef struct RenameOp {
     const VjFs *fs;
     const VjCaller *who;
@@ -56,9 +44,24 @@ typedef struct RenameOp {
     unsigned flags;
     struct timespec now;
     /* out: */
+    uint64_t changed[RENAME_INODES];
+    unsigned changed_count;
     uint64_t replaced; /* lost its last name; 0: none did */
     bool left_whiteout;
 } RenameOp;
+
+static int set_put(VjTxn *txn, const InodeSet *set, RenameOp *op)
+{
+    for (unsigned i = 0; i < set->count; i++) {
+        int r = vj_inode_put(txn, &set->inode[i]);
+
+        if (r < 0) {
+            return r;
+        }
+        op->changed[op->changed_count++] = set->inode[i].ino;
+    }
+    return 0;
+}
 
 /*
  * 1: @ino is @dir or above it; 0: it is not.  Damaged directories may form a ring: whoever
@@ -231,6 +234,7 @@ static int rename_body(VjTxn *txn, void *opaque)
     bool exists;
     int r;
 
+    op->changed_count = 0;
     op->replaced = 0;
     op->left_whiteout = false;
     r = set_get(txn, &set, op->parent, vj_dir_get, &dir);
@@ -277,7 +281,7 @@ static int rename_body(VjTxn *txn, void *opaque)
     }
     dir->mtime = dir->ctime = op->now;
     new_dir->mtime = new_dir->ctime = op->now;
-    return set_put(txn, &set);
+    return set_put(txn, &set, op);
 }
 
 static int content_commit(VjFs *fs, const VjDentry *d)
@@ -352,6 +356,9 @@ int vj_fs_rename(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
     }
     op.now = vj_clock_real();
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, rename_body, &op);
+    for (unsigned i = 0; r == 0 && i < op.changed_count; i++) {
+        vj_fs_record_changed(fs, op.changed[i]);
+    }
     if (r == 0 && op.left_whiteout) {
         vj_fs_node_made(fs);
     }

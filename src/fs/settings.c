@@ -186,6 +186,7 @@ static int run(VjFs *fs, SettingOp *op)
     if (r < 0) {
         return r;
     }
+    vj_fs_record_changed(fs, op->ino);
     /* It is set, whatever comes: only who has the file open does not see it yet. */
     r = vj_file_settings_changed(fs->volume, op->ino);
     if (r < 0 && r != -ENOENT) {
