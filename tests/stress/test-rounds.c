@@ -584,6 +584,18 @@ static void kernel_looks(void **state)
     assert_int_equal(round_kernel_fault_of_look(&round_, 2), KERNEL_NONE);
 }
 
+/* A tail behind "abcd" that takes zeroes for what the operation before it brings. */
+static void expect_growth(void)
+{
+    add(OP_TAIL, 4, "", 15, 45)->result = 2;
+    round_.ops[1].len = 10;
+    assert_int_equal(round_judge_look(&round_, 1, NULL), READ_ZEROES);
+    assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_GROWTH);
+    round_.ops[1].bytes[0] = 'Y';
+    assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_NONE);
+    round_.ops[1].bytes[0] = 0;
+}
+
 static void kernel_growth(void **state)
 {
     Op *op;
@@ -593,13 +605,7 @@ static void kernel_growth(void **state)
     op = add(OP_APPEND, 0, "XY", 10, 50);
     op->direct = true;
     op->position = 6;
-    add(OP_TAIL, 4, "", 15, 45)->result = 2;
-    round_.ops[1].len = 10;
-    assert_int_equal(round_judge_look(&round_, 1, NULL), READ_ZEROES);
-    assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_GROWTH);
-    round_.ops[1].bytes[0] = 'Y';
-    assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_NONE);
-    round_.ops[1].bytes[0] = 0;
+    expect_growth();
     op->direct = false;
     assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_NONE);
     op->direct = round_.ops[1].direct = true;
@@ -613,13 +619,7 @@ static void kernel_growth_by_an_edit(void **state)
     (void)state;
     begin(4);
     op = add(OP_INSERT, 4, "XY", 10, 50);
-    add(OP_TAIL, 4, "", 15, 45)->result = 2;
-    round_.ops[1].len = 10;
-    assert_int_equal(round_judge_look(&round_, 1, NULL), READ_ZEROES);
-    assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_GROWTH);
-    round_.ops[1].bytes[0] = 'Y';
-    assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_NONE);
-    round_.ops[1].bytes[0] = 0;
+    expect_growth();
     op->returned_ns = 14; /* it was over when the reader came */
     assert_int_equal(round_kernel_fault_of_look(&round_, 1), KERNEL_NONE);
     op->returned_ns = 50;
