@@ -40,7 +40,7 @@ start_syncers()
     for i in {1..8}; do
         python3 -c "import os, sys
 fd = os.open(sys.argv[1], os.O_WRONLY)
-print('ready', flush=True)
+os.write(1, b'ready\\n')
 sys.stdin.read()
 os.write(fd, b'new')
 os.fsync(fd)" "$MNT/$i" <"$T/gate" 6>&- >>"$T/ready" 2>"$T/err.$i" &
