@@ -224,12 +224,45 @@ static void name_call(VjStaged *s)
     }
 }
 
+/* Whether another edit of a thread without a number has the name of @s, whose length it is: each
+ * would carry out the other's. */
+static bool is_name_taken(const GQueue *queue, const VjStaged *s)
+{
+    for (const GList *l = queue != NULL && s->tid == 0 && s->carry.mode == 0 ? queue->head
+                                                                             : NULL;
+         l != NULL; l = l->next) {
+        const VjStaged *t = l->data;
+
+        if (t->tid == 0 && t->carry.mode == 0 && t->carry.offset == s->carry.offset &&
+            t->carry.len == s->carry.len) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The lengths of tokens in a row differ, as long as the size has others. */
+static bool find_name(VjStagedEdits *e, VjStaged *s) VJ_REQUIRES(e->lock)
+{
+    const GQueue *queue = g_hash_table_lookup(e->handles, s->handle);
+    guint others = queue != NULL ? queue->length : 0;
+
+    for (guint i = 0; i <= others; i++) {
+        s->token = ++e->last_token;
+        name_call(s);
+        if (!is_name_taken(queue, s)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int vj_stage_put(VjStagedEdits *e, VjStaged *s, struct varjfs_carry *out)
 {
     GQueue gone = G_QUEUE_INIT;
     VjStaged *before;
     GQueue *queue;
-    bool full;
+    int r = 0;
 
     vj_mutex_lock(&e->lock);
     queue = g_hash_table_lookup(e->handles, s->handle);
@@ -238,23 +271,23 @@ int vj_stage_put(VjStagedEdits *e, VjStaged *s, struct varjfs_carry *out)
         remove_locked(e, queue, before);
         g_queue_push_tail(&gone, before);
     }
-    full = is_full(e, s);
-    if (full) {
+    if (is_full(e, s)) {
         collect_abandoned(e, s, &gone);
-        full = is_full(e, s);
     }
-    if (!full) {
-        s->token = ++e->last_token;
-        name_call(s);
+    if (is_full(e, s)) {
+        r = -ENOMEM;
+    } else if (!find_name(e, s)) {
+        r = -EAGAIN;
+    } else {
         *out = s->carry;
         add_locked(e, s);
     }
     vj_mutex_unlock(&e->lock);
     g_queue_clear_full(&gone, (GDestroyNotify)vj_staged_free);
-    if (full) {
+    if (r < 0) {
         vj_staged_free(s);
     }
-    return full ? -ENOMEM : 0;
+    return r;
 }
 
 /* Takes out the edit of @h that @is_it says yes to. */

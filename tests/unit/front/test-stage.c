@@ -271,6 +271,26 @@ static void test_where_an_append_went(void **state)
     assert_null(vj_stage_take_any(*state, HANDLE(0), 5));
 }
 
+/* Threads that the daemon cannot see: were two edits named alike, each would carry out the other's. */
+static void test_threads_without_a_number_have_names_of_their_own(void **state)
+{
+    struct varjfs_carry carry[3], again;
+
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(put(*state, 0, 0, VARJFS_CARRY_FALLOCATE, 0, 3, &carry[i]), 0);
+        assert_int_equal(carry[i].offset + carry[i].len, 3);
+        for (unsigned j = 0; j < i; j++) {
+            assert_int_not_equal(carry[i].len, carry[j].len);
+        }
+    }
+    assert_int_equal(put(*state, 0, 0, VARJFS_CARRY_FALLOCATE, 0, 3, &again), -EAGAIN);
+    assert_int_equal(put(*state, 0, 0, VARJFS_CARRY_FTRUNCATE, 0, 3, &again), 0);
+    assert_int_equal(put(*state, 1, 0, VARJFS_CARRY_FALLOCATE, 0, 3, &again), 0);
+    assert_int_equal(carry_out(*state, 0, 0, &carry[1]), 3);
+    assert_int_equal(put(*state, 0, 0, VARJFS_CARRY_FALLOCATE, 0, 3, &again), 0);
+    assert_int_equal(again.len, carry[1].len);
+}
+
 static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     TEST(test_each_call_finds_its_own),
@@ -280,6 +300,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_too_many_of_a_handle),
     TEST(test_share_of_a_user),
     TEST(test_threads_that_are_gone),
+    TEST(test_threads_without_a_number_have_names_of_their_own),
     TEST(test_where_an_append_went),
 };
 
