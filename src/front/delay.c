@@ -5,7 +5,8 @@
  * "write=300,read=300": milliseconds.  read: before a READ; read_reply: between it and its
  * answer; write: before a WRITE; pages: before one from the page cache; write_reply: before the
  * answer to either; stale: before what it left stale is invalidated; apply: between the first invalidation of an edit and
- * applying it; edit: between that and the second one; fsync: before one; flags: before what chattr(1)
+ * applying it; dropped: between an invalidation of an edit and the look whether pages have
+ * come since; edit: between that and the second one; fsync: before one; flags: before what chattr(1)
  * has dropped; flushed: before the answer to the first of two calls of an edit, when its
  * pages are written back.
  *
@@ -13,7 +14,8 @@
  * open for reading, writes one byte to it and waits until it has read one from DIR/write.go, or
  * until nobody has that open for writing.
  *
- * threads: how many request threads there are at most.
+ * threads: how many request threads there are at most; tries: how often an edit begins anew
+ * because pages have come.
  *
  * For scripts/bench options: idle: how many request threads may wait; background: of the kernel's
  * requests; io_kib: the largest READ and WRITE; off: capabilities that are not asked for, names
@@ -44,7 +46,9 @@ static const VjOptSpec delay_options[] = {
     [VJ_HOLD_ATTR_REPLY] = POINT("attr_reply"),
     [VJ_HOLD_FLAGS] = POINT("flags"),
     [VJ_HOLD_FLUSHED] = POINT("flushed"),
+    [VJ_HOLD_DROPPED] = POINT("dropped"),
     {.name = "threads", .type = VJ_OPT_NUMBER, .min = 1, .max = 1024, .help = "count"},
+    {.name = "tries", .type = VJ_OPT_NUMBER, .max = 1024, .help = "count"},
     {.name = "idle", .type = VJ_OPT_NUMBER, .min = 1, .max = 1024, .help = "count"},
     {.name = "background", .type = VJ_OPT_NUMBER, .min = 4, .max = 1024, .help = "count"},
     {.name = "io_kib", .type = VJ_OPT_NUMBER, .min = 4, .max = 1024, .help = "KiB"},
@@ -91,6 +95,7 @@ bool vj_delays_parse(const char *text, VjDelays *out, GError **error)
     g_autoptr(VjOpts) opts = vj_opts_new(delay_options);
 
     *out = (VjDelays){.threads = VJ_FRONT_THREADS_MAX,
+                      .tries = VJ_FRONT_EDIT_TRIES,
                       .idle = VJ_FRONT_THREADS_IDLE,
                       .background = VJ_FRONT_BACKGROUND_MAX,
                       .io_bytes = VJ_FRONT_IO_MAX};
@@ -104,6 +109,7 @@ bool vj_delays_parse(const char *text, VjDelays *out, GError **error)
         out->ms[i] = (unsigned)vj_opts_number(opts, delay_options[i].name);
     }
     out->threads = number_or(opts, "threads", out->threads);
+    out->tries = number_or(opts, "tries", out->tries);
     out->idle = number_or(opts, "idle", out->idle);
     out->background = number_or(opts, "background", out->background);
     out->io_bytes = number_or(opts, "io_kib", out->io_bytes / 1024) * 1024;

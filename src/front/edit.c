@@ -35,9 +35,6 @@
 #define JOBS_MAX 4096u
 /* Ranges that wait to be invalidated; those of one inode become one. */
 #define STALE_MAX 65536u
-/* How often an edit begins anew because a page has come meanwhile; then it is applied
- * beside it. */
-#define TRIES_MAX 16u
 
 typedef struct VjJob {
     VjCarry carry;     /* req NULL: the range is stale, and nobody waits */
@@ -238,8 +235,10 @@ static void apply_and_answer(VjFront *f, VjCarry *c, VjPageState *state, bool ma
     if (edited.changed) {
         vj_front_hold(f, VJ_HOLD_EDIT);
     }
-    if (edited.changed && c->is_truncate) {
-        window = may_hold ? VJ_WINDOW_KERNEL : VJ_WINDOW_NONE;
+    if (edited.changed && c->is_truncate && may_hold) {
+        /* They go, unless the kernel believes in the new size already. */
+        window = VJ_WINDOW_KERNEL;
+    } else if (edited.changed && c->is_truncate) {
         vj_coherence_all_dropped(f->coherence, state);
     }
     if (edited.changed) {
@@ -269,12 +268,19 @@ static void apply_beside_pages(VjFront *f, VjCarry *c, VjPageState *state, uint6
     answer(f, c, r, &edited, NULL);
 }
 
+/* Until the kernel knows of the new end it clears the page of the old one behind that, when it
+ * writes it back: nobody may read that page before. */
+static bool clears_old_end(const VjEdited *now)
+{
+    return now->size > now->old_size && now->old_size % VJ_PAGE_BYTES != 0;
+}
+
 /* On a thread that may invalidate. */
 static void edit_with_pages(VjFront *f, VjCarry *c)
 {
     VjPageState *state;
     uint64_t from, len;
-    VjEdited now;
+    VjEdited now = {.changed = false};
     bool may_hold;
     int r = look(c->staged, &now);
 
@@ -284,17 +290,23 @@ static void edit_with_pages(VjFront *f, VjCarry *c)
     }
     range_of(c->staged, &now, &from, &len);
     for (unsigned i = 0;; i++) {
-        drop_pages(f, c->ino, from, len);
+        /* What comes meanwhile is known only behind one to the end. */
+        drop_pages(f, c->ino, from, i == 0 ? len : 0);
+        vj_front_hold(f, VJ_HOLD_DROPPED);
         state = vj_coherence_close(f->coherence, c->ino, from, len, &may_hold);
         if (!may_hold) {
             apply_and_answer(f, c, state, false);
             return;
         }
-        if (i == TRIES_MAX) {
+        if (i == f->delays.tries && !clears_old_end(&now)) {
             apply_beside_pages(f, c, state, from, len);
             return;
         }
         vj_coherence_open(f->coherence, state, &now, VJ_WINDOW_NONE);
+        if (i == f->delays.tries) {
+            answer(f, c, -EAGAIN, &now, NULL);
+            return;
+        }
     }
 }
 

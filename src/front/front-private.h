@@ -23,6 +23,9 @@
 /* Request threads; started when all others are busy. */
 #define VJ_FRONT_THREADS_MAX 256u
 #define VJ_FRONT_THREADS_IDLE 16u
+/* How often an edit begins anew because a page has come meanwhile; then it is applied beside it, or
+ * tried again by its caller. */
+#define VJ_FRONT_EDIT_TRIES 16u
 /* Threads that make FSYNC; before them so many request threads do. */
 #define VJ_FRONT_SYNC_THREADS_MAX 64
 #define VJ_FRONT_SYNCS_HERE 16u
@@ -203,7 +206,8 @@ VjStaged *vj_staged_new(const void *src, size_t len);
 VjStaged *vj_staged_of_size(VjHandle *h, uint64_t ino, uint64_t size);
 void vj_staged_free(VjStaged *s); /* NULL is fine */
 /* Takes @s, in the place of what its thread has staged on the handle.  @out: the call
- * that names it.  -ENOMEM: too many are, of threads that are alive. */
+ * that names it.  -ENOMEM: too many are, of threads that are alive.  -EAGAIN: threads without a
+ * number have taken all names for that size. */
 int vj_stage_put(VjStagedEdits *e, VjStaged *s,
                  struct varjfs_carry *out) G_GNUC_WARN_UNUSED_RESULT;
 /* Take out what a call names; owned.  NULL: none, and the call is what it says. */
@@ -378,12 +382,14 @@ typedef enum VjHoldPoint {
     VJ_HOLD_ATTR_REPLY, /* the answer to GETATTR, SETATTR or LINK is known */
     VJ_HOLD_FLAGS,
     VJ_HOLD_FLUSHED,
+    VJ_HOLD_DROPPED,
     VJ_HOLD_POINTS,
 } VjHoldPoint;
 
 typedef struct VjDelays {
     unsigned ms[VJ_HOLD_POINTS];
     unsigned threads;                         /* most request threads */
+    unsigned tries;                           /* of an edit */
     unsigned idle, background, io_bytes, off; /* capabilities */
     char *dir;                                /* of the fifos; owned; NULL: none */
 } VjDelays;

@@ -853,6 +853,55 @@ def told_attributes_of_a_clean_file_are_kept_until_an_edit(p):
             eq(after.st_ctime_ns > before.st_ctime_ns, True, "ctime")
 
 
+def carry_out_edit(fd, offset, old_len, data, error):
+    """One try, by the thread that stages it; @error: as which it fails."""
+    carry = stage_edit(fd, offset, old_len, data)[2]
+    if error == 0:
+        carry_out(fd, *carry)
+    else:
+        raises(error, carry_out, fd, *carry)
+
+
+@test
+def beside_growth_is_not_applied(d):
+    """Readers bring pages faster than an edit drops them.  The page of the old end, read before the
+    kernel knows the new one and written back, would be cleared behind it: so an edit that makes
+    the file longer is to be tried again, and others are applied beside the pages."""
+    data = pattern(PAGE + 1000)
+    fd = opened(d + "/f", data)
+    m = mmap.mmap(fd, PAGE + 1000)
+    for offset, old_len, new, error in ((10, 0, b"12345", errno.EAGAIN), (10, 5, b"abcde", 0)):
+        eq(m[PAGE:], data[PAGE:])
+        with Hold("dropped") as held:
+            t = later(carry_out_edit, fd, offset, old_len, new, error)
+            held.arrived()
+            eq(m[PAGE:], data[PAGE:])
+            held.release()
+            t.done()
+        if error == 0:
+            data = data[:offset] + new + data[offset + old_len:]
+        eq((stored(d + "/f", len(data)), m[:]), (data, data))
+    edit(fd, 10, 0, b"12345")
+    data = data[:10] + b"12345" + data[10:]
+    eq(os.pread(fd, 3 * PAGE, 0), data)
+    m.close()
+    os.close(fd)
+
+
+@test
+def told_an_edit_in_place_invalidates_twice_at_most(d):
+    """Pages behind it may be known or not: by the second time they are."""
+    data = pattern(8 * PAGE)
+    fd = opened(d + "/f", data)
+    eq(os.pread(fd, 8 * PAGE, 0), data)
+    told = Invalidations(fd)
+    shift(fd, 100, 5000, b"abc", look(fd)[0])
+    data = data[:100] + b"abc" + data[100:5097] + data[5100:]
+    eq(os.pread(fd, 8 * PAGE, 0), data)
+    eq(told.count() <= 3, True)  # with attributes
+    os.close(fd)
+
+
 @test
 def told_pages_that_stay_where_they_are(d):
     """Pages are read after an edit by ftruncate(2), stored into and written back: they have not
