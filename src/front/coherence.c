@@ -82,6 +82,7 @@ struct VjPageState {
     uint64_t sized_run_ns;  /* of sized_by, when it was looked at; 0: never */
     uint64_t sized_number;  /* of such sizes */
     pid_t sized_by;         /* whose next request shows that it has */
+    unsigned size_waiters;  /* READs */
     unsigned past;          /* direct WRITEs that had to invalidate since the last READ */
 };
 
@@ -484,6 +485,15 @@ static void look_for_size(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
     }
 }
 
+static void wait_for_size(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
+{
+    if (s->sized_until_us > vj_clock_mono_us()) {
+        (void)vj_cond_wait_until(&shard->changed, &shard->lock, s->sized_until_us);
+    } else {
+        look_for_size(shard, s);
+    }
+}
+
 /* Until no edit is being applied, and a READ up to @end is not ahead of the kernel. */
 static void wait_to_enter(Shard *shard, VjPageState *s, VjPassKind kind, uint64_t end,
                           pid_t who) VJ_REQUIRES(shard->lock)
@@ -492,12 +502,14 @@ static void wait_to_enter(Shard *shard, VjPageState *s, VjPassKind kind, uint64_
         if (s->closed) {
             vj_cond_wait(&shard->changed, &shard->lock);
         } else if (kind != VJ_PASS_READ || s->sized_until_us == 0 ||
-                   end <= s->sized_from || who == s->sized_by) {
+                   end <= s->sized_from || (who != 0 && who == s->sized_by)) {
             return;
-        } else if (s->sized_until_us > vj_clock_mono_us()) {
-            (void)vj_cond_wait_until(&shard->changed, &shard->lock, s->sized_until_us);
         } else {
-            look_for_size(shard, s);
+            s->size_waiters++;
+            wait_for_size(shard, s);
+            if (--s->size_waiters == 0) {
+                vj_cond_broadcast(&shard->changed);
+            }
         }
     }
 }
@@ -574,12 +586,19 @@ VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
 
     vj_mutex_lock(&shard->lock);
     s = state_ref(shard, ino);
-    /* The one before is answered, and just not over. */
-    while (s->closed) {
+    for (;;) {
+        /* The one before is answered, and just not over. */
+        while (s->closed) {
+            vj_cond_wait(&shard->changed, &shard->lock);
+        }
+        window_end(shard, s);
+        size_taken(shard, s);
+        if (s->size_waiters == 0) {
+            break;
+        }
+        /* They come in before this edit, or would wait for one after the other. */
         vj_cond_wait(&shard->changed, &shard->lock);
     }
-    window_end(shard, s);
-    size_taken(shard, s);
     s->closed = true;
     while (s->inside > 0) {
         vj_cond_wait(&shard->changed, &shard->lock);
@@ -596,6 +615,7 @@ bool vj_coherence_has_room(VjCoherence *c, const VjPageState *s)
     bool has_room;
 
     vj_mutex_lock(&shard->lock);
+    sweep(shard);
     has_room = shard->windows < WINDOWS_MAX;
     vj_mutex_unlock(&shard->lock);
     return has_room;
@@ -615,8 +635,7 @@ void vj_coherence_open(VjCoherence *c, VjPageState *s, const VjEdited *edited,
         shard->windows++;
         s->edited = *edited;
     }
-    s->hot_until_us =
-        vj_clock_mono_us() + (window == VJ_WINDOW_KERNEL ? WINDOW_US : HOT_US);
+    s->hot_until_us = vj_clock_mono_us() + (has_window ? WINDOW_US : HOT_US);
     vj_cond_broadcast(&shard->changed);
     state_unref(shard, s);
     vj_mutex_unlock(&shard->lock);

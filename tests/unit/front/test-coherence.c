@@ -20,7 +20,7 @@ static gint looks;       /* atomic */
 /* In place of thread-time.c. */
 bool vj_thread_is_runnable(pid_t tid, uint64_t *out)
 {
-    assert_int_equal(tid, SOMEBODY + 1);
+    assert_true(tid == SOMEBODY + 1 || tid == 0);
     g_atomic_int_inc(&looks);
     *out = (uint64_t)g_atomic_int_get(&run_ns);
     return g_atomic_int_get(&is_runnable) != 0;
@@ -502,12 +502,26 @@ static void test_windows_are_bounded(void **state)
         vj_coherence_locked(c, i, 0, 0);
     }
     assert_in_range(fill_windows(c, &ino), count / 2, count * 2);
-    /* and in time. */
+    /* and in time, also where no other inode comes. */
     set_clock(now_us + 61000000);
-    for (uint64_t i = 0; i < count; i++) {
-        read_pages_of(c, ++ino);
+    s = vj_coherence_close(c, ino, 0, 0, &may);
+    assert_true(vj_coherence_has_room(c, s));
+    vj_coherence_open(c, s, &cut, VJ_WINDOW_NONE);
+}
+
+/* Whoever is about to invalidate what an edit was applied beside may be late. */
+static void test_a_window_is_not_forgotten(void **state)
+{
+    VjCoherence *c = *state;
+    bool may;
+    VjPageState *s = vj_coherence_close(c, INO, 0, 0, &may);
+
+    vj_coherence_open(c, s, &cut, VJ_WINDOW_EDIT);
+    set_clock(now_us + 10000000);
+    for (uint64_t ino = 100; ino < 2000; ino++) {
+        read_pages_of(c, ino);
     }
-    assert_in_range(fill_windows(c, &ino), count / 2, count * 2);
+    expect_back(c, 3 * PAGE, PAGE, (VjPassPart[]){{0, 3 * PAGE - 70, PAGE}}, 1);
 }
 
 /* Against bytes that say where they belong. */
@@ -567,6 +581,7 @@ typedef struct Actor {
     VjCoherence *c;
     VjPageState *s;
     uint64_t offset;
+    pid_t who;
     gint is_done; /* atomic */
 } Actor;
 
@@ -585,7 +600,7 @@ static gpointer enter_thread(gpointer data)
     Actor *a = data;
     VjPass p;
 
-    vj_coherence_enter(a->c, INO, VJ_PASS_READ, a->offset, 1, SOMEBODY, &p);
+    vj_coherence_enter(a->c, INO, VJ_PASS_READ, a->offset, 1, a->who, &p);
     g_atomic_int_set(&a->is_done, 1);
     vj_coherence_leave(a->c, &p);
     return NULL;
@@ -617,14 +632,14 @@ static void test_closed(void **state)
     g_thread_join(threads[1]);
 }
 
-/* The edit of SOMEBODY + 1 makes the file end at PAGE, and is answered. */
-static void shrink(VjCoherence *c)
+/* An edit makes the file end at PAGE, and is answered: @who is told. */
+static void shrink(VjCoherence *c, pid_t who)
 {
     static const VjEdited edited = {.old_size = 2 * PAGE, .size = PAGE, .changed = true};
     bool may;
     VjPageState *s = vj_coherence_close(c, INO, 0, 0, &may);
 
-    vj_coherence_size(c, s, &edited, SOMEBODY + 1);
+    vj_coherence_size(c, s, &edited, who);
     vj_coherence_open(c, s, &edited, VJ_WINDOW_NONE);
 }
 
@@ -649,7 +664,7 @@ static void test_reads_behind_a_smaller_end(void **state)
 
     g_atomic_int_set(&is_runnable, 1);
     g_atomic_int_set(&run_ns, 5);
-    shrink(*state);
+    shrink(*state, SOMEBODY + 1);
     (void)enter_thread(&before);
     assert_int_equal(before.is_done, 1);
     /* Whoever made the edit is back from the call. */
@@ -671,18 +686,53 @@ static void test_the_end_of_waiting(void **state)
     GThread *thread;
 
     g_atomic_int_set(&is_runnable, 0);
-    shrink(*state);
+    shrink(*state, SOMEBODY + 1);
     thread = g_thread_new("enter", enter_thread, &asleep);
     let_look(&asleep);
     g_thread_join(thread);
     assert_int_equal(asleep.is_done, 1);
     g_atomic_int_set(&is_runnable, 1);
-    shrink(*state);
+    shrink(*state, SOMEBODY + 1);
     thread = g_thread_new("enter", enter_thread, &late);
     let_look(&late);
     assert_int_equal(g_atomic_int_get(&late.is_done), 0);
     vj_coherence_locked(*state, INO, 0, 0);
     let_look(&late);
+    g_thread_join(thread);
+}
+
+/* All callers whom the daemon cannot see have the number 0. */
+static void test_a_reader_without_a_number_waits(void **state)
+{
+    Actor behind = {.c = *state, .offset = PAGE};
+    GThread *thread;
+
+    g_atomic_int_set(&is_runnable, 1);
+    shrink(*state, 0);
+    thread = g_thread_new("enter", enter_thread, &behind);
+    let_look(&behind);
+    let_look(&behind);
+    assert_int_equal(g_atomic_int_get(&behind.is_done), 0);
+    vj_coherence_locked(*state, INO, 0, 0);
+    g_thread_join(thread);
+}
+
+/* One edit after the other, each with a size that the kernel is still to take. */
+static void test_readers_come_in_between_edits(void **state)
+{
+    static const VjEdited nothing = {.changed = false};
+    Actor behind = {.c = *state, .offset = PAGE};
+    GThread *thread;
+    VjPageState *s;
+    bool may;
+
+    g_atomic_int_set(&is_runnable, 1);
+    shrink(*state, SOMEBODY + 1);
+    thread = g_thread_new("enter", enter_thread, &behind);
+    let_look(&behind);
+    s = vj_coherence_close(*state, INO, 0, 0, &may);
+    assert_int_equal(g_atomic_int_get(&behind.is_done), 1);
+    vj_coherence_open(*state, s, &nothing, VJ_WINDOW_NONE);
     g_thread_join(thread);
 }
 
@@ -704,10 +754,13 @@ static const struct CMUnitTest tests[] = {
     TEST(test_what_moved_is_stale_where_it_was_read),
     TEST(test_the_next_edit_ends_the_window),
     TEST(test_windows_are_bounded),
+    TEST(test_a_window_is_not_forgotten),
     TEST(test_random_shifts),
     TEST(test_closed),
     TEST(test_reads_behind_a_smaller_end),
     TEST(test_the_end_of_waiting),
+    TEST(test_a_reader_without_a_number_waits),
+    TEST(test_readers_come_in_between_edits),
 };
 
 VJ_TEST_MAIN(tests)
