@@ -128,14 +128,19 @@ int vj_stage_data(int fd, VjMessage *message, const char *src, size_t len, uint6
     return 0;
 }
 
-int vj_carry_out(int fd, const struct varjfs_carry *carry)
+/* A call that did not come to the daemon leaves its edit there. */
+static void drop_staged(int fd)
+{
+    struct varjfs_edit edit = {.version = VARJFS_IOC_VERSION};
+
+    (void)!ioctl(fd, VARJFS_IOC_EDIT_DROP, &edit);
+}
+
+static int make_call(int fd, const struct varjfs_carry *carry)
 {
     bool is_first = carry->call == VARJFS_CARRY_FALLOCATE_FTRUNCATE;
     int saved_errno = errno, result;
 
-    if (carry->call == VARJFS_CARRY_NOTHING) {
-        return 0;
-    }
     if (carry->call == VARJFS_CARRY_FTRUNCATE) {
         return ftruncate(fd, (off_t)carry->len) == 0 ? 0 : -errno;
     }
@@ -148,6 +153,16 @@ int vj_carry_out(int fd, const struct varjfs_carry *carry)
         errno = saved_errno;
     }
     return result == 0 ? 0 : -errno;
+}
+
+int vj_carry_out(int fd, const struct varjfs_carry *carry)
+{
+    int result = carry->call == VARJFS_CARRY_NOTHING ? 0 : make_call(fd, carry);
+
+    if (result != 0 && result != -EAGAIN) {
+        drop_staged(fd);
+    }
+    return result;
 }
 
 /* Where an append went that nothing but the daemon knows. */
@@ -171,14 +186,6 @@ static bool is_limited(void)
     struct rlimit limit;
 
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-}
-
-/* A call that did not come to the daemon leaves its edit there. */
-static void drop_staged(int fd)
-{
-    struct varjfs_edit edit = {.version = VARJFS_IOC_VERSION};
-
-    (void)!ioctl(fd, VARJFS_IOC_EDIT_DROP, &edit);
 }
 
 /*
@@ -242,8 +249,6 @@ static int try_edit(const VjEdit *e, const struct varjfs_edit *edit, char *bytes
         }
         if (result == 0 && e->append && (edit->flags & VARJFS_EDIT_ANY_SIZE) != 0) {
             result = ask_where(e->fd, &out, at);
-        } else if (result != 0 && result != -EAGAIN) {
-            drop_staged(e->fd);
         }
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
