@@ -202,9 +202,7 @@ static int clear_privileges(VjFs *fs, const VjCaller *who, const VjInode *inode,
     }
     op.now = vj_clock_real();
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
-    if (r == 0) {
-        vj_fs_record_changed(fs, inode->ino);
-    }
+    vj_fs_record_changed(fs, inode->ino);
     return r;
 }
 
@@ -333,10 +331,10 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
             vj_file_forget_times(fs->volume, ino);
         }
         r = vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
+        vj_fs_record_changed(fs, ino);
         if (r < 0) {
             return r;
         }
-        vj_fs_record_changed(fs, ino);
     }
     return vj_fs_getattr(fs, ino, out);
 }

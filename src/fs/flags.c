@@ -203,8 +203,6 @@ int vj_fs_set_flags(VjFs *fs, const VjCaller *who, uint64_t ino, uint32_t flags)
         return -EOPNOTSUPP;
     }
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, flags_body, &op);
-    if (r == 0) {
-        vj_fs_record_changed(fs, ino);
-    }
+    vj_fs_record_changed(fs, ino);
     return r;
 }

@@ -101,7 +101,7 @@ int vj_fs_protection(VjHandle *h, uint32_t *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_has_privileges(VjHandle *h, bool *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_may_write(VjHandle *h, bool appends) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_may_open(VjHandle *h, int flags) G_GNUC_WARN_UNUSED_RESULT;
-/* The record of @ino or an attribute was changed, which is committed: what is open looks
+/* The record of @ino or an attribute was changed, or may have been: what is open looks
  * again, at what it may do and at whether a read is newer. */
 void vj_fs_record_changed(VjFs *fs, uint64_t ino);
 /* Attributes and names of @inode cannot be changed; of a directory: no name in it may

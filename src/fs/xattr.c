@@ -331,9 +331,7 @@ int vj_fs_setxattr(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name
         return -ENOMEM;
     }
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, xattr_body, &op);
-    if (r == 0) {
-        vj_fs_record_changed(fs, ino);
-    }
+    vj_fs_record_changed(fs, ino);
     g_free(op.record);
     return r;
 }
@@ -355,9 +353,7 @@ int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name)
         return s == NULL ? -ENODATA : vj_setting_remove(fs, ino, s);
     }
     r = vj_fs_run(fs, VJ_RUN_RELEASE, xattr_body, &op);
-    if (r == 0) {
-        vj_fs_record_changed(fs, ino);
-    }
+    vj_fs_record_changed(fs, ino);
     /* A list that is not there says what the mode says: nobody misses it. */
     return r == -ENODATA && vj_acl_is_name(name) ? 0 : r;
 }
