@@ -381,6 +381,20 @@ static bool mend(const Search *s, bool is_there, const char *damaged, bool repai
     return ok;
 }
 
+/* Or opening it will tell why.  Else @why says what is wrong with @text. */
+static bool is_not_to_be_mended(int dir_fd, char **text, GError **why)
+{
+    VjSuperblock super;
+
+    g_clear_error(why);
+    g_clear_pointer(text, g_free);
+    if (vj_superblock_read(dir_fd, text, &super, why)) {
+        vj_superblock_clear(&super);
+        return true;
+    }
+    return !vj_superblock_is_lost(dir_fd, *why);
+}
+
 bool vj_volume_mend_superblock(const char *source, bool repair, int64_t lock_wait_us,
                                VjMetaFlaw *note, void *opaque, VjSuperblockState *out,
                                GError **error)
@@ -390,21 +404,20 @@ bool vj_volume_mend_superblock(const char *source, bool repair, int64_t lock_wai
     Search s = {.dir_fd = dir_fd, .source = source, .say = note, .opaque = opaque};
     g_autoptr(GError) why = NULL;
     g_autofree char *text = NULL;
-    VjSuperblock super;
 
     *out = VJ_SUPERBLOCK_WHOLE;
     if (dir_fd < 0) {
         return false;
     }
-    if (vj_superblock_read(dir_fd, &text, &super, &why)) {
-        vj_superblock_clear(&super);
+    if (is_not_to_be_mended(dir_fd, &text, &why)) {
         return true;
-    }
-    if (!vj_superblock_is_lost(dir_fd, why)) {
-        return true; /* opening it tells why */
     }
     if (!vj_source_lock(dir_fd, source, lock_wait_us, &lock_fd, error)) {
         return false;
+    }
+    /* Another process may have mended it before this one had the lock. */
+    if (is_not_to_be_mended(dir_fd, &text, &why)) {
+        return true;
     }
     say(&s, "%s", why->message);
     return mend(&s, why->code != ENOENT, text, repair, out, error);

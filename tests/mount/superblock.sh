@@ -7,7 +7,7 @@
 
 requires_fuse
 requires program mkfs.varjfs fsck.varjfs varjfsctl tests/mount/reseal
-requires command python3
+requires command python3 flock
 [ "$(id -u)" = 0 ] || skip_all "varjfsctl checkpoint is root's"
 
 CONF=$SOURCE/varjfs.conf
@@ -124,6 +124,30 @@ cp "$CONF" "$T/newer"
 is "a newer format is left alone" "$(status_of fsck.varjfs -y "$SOURCE"; cmp "$CONF" "$T/newer" && echo same)" "8
 same"
 cp "$T/conf" "$CONF"
+
+# ---- repaired by another process meanwhile
+
+# It watches the directory; fsck.varjfs looks at a volume in a child.
+waits_for_lock()
+{
+    local child
+
+    child=$(cat "/proc/$late/task/$late/children") && [ -n "$child" ] || return 1
+    readlink "/proc/${child% }/fd/"* | grep -q inotify
+}
+
+status=0
+: >"$CONF"
+exec 8<"$SOURCE"
+flock 8
+fsck.varjfs -y "$SOURCE" >"$T/out" 2>"$T/err" 8<&- &
+late=$!
+check "fsck.varjfs -y waits for the lock" wait_for 20 waits_for_lock
+cp "$T/conf" "$CONF"
+exec 8<&-
+wait $late || status=$?
+is "it finds nothing to repair" $status 0
+check_fails "and puts nothing aside" ls "$CONF".damaged-*
 
 # ---- after a crash, when the last changes are in the log
 
