@@ -141,7 +141,7 @@ static void hold_signals(Make *make)
 static int wait_for(const Make *make, pid_t child, int *ended)
 {
     sigset_t awaited = make->ending;
-    int status = 0;
+    int status = EXIT_FAILURE << 8; /* where the child cannot be waited for */
 
     sigaddset(&awaited, SIGCHLD);
     *ended = 0;

@@ -4,11 +4,12 @@
  *
  * "write=300,read=300": milliseconds.  read: before a READ; read_reply: between it and its
  * answer; write: before a WRITE; pages: before one from the page cache; write_reply: before the
- * answer to either; stale: before what it left stale is invalidated; apply: between the first invalidation of an edit and
- * applying it; dropped: between an invalidation of an edit and the look whether pages have
- * come since; edit: between that and the second one; fsync: before one; flags: before what chattr(1)
- * has dropped; flushed: before the answer to the first of two calls of an edit, when its
- * pages are written back.
+ * answer to either; stale: before what it left stale is invalidated; dropped: between an
+ * invalidation of an edit and the look whether pages have come since; apply: before an edit is
+ * applied, while READs wait; edit: when it is, before its answer, or before the last
+ * invalidation where it was applied beside pages; fsync: before one; attr_reply: before the
+ * answer to GETATTR, SETATTR or LINK; flags: before what chattr(1) has dropped; flushed:
+ * before the answer to the first of two calls of an edit, when its pages are written back.
  *
  * hold=DIR: a request that comes to a point, say "write", while a test has the fifo DIR/write
  * open for reading, writes one byte to it and waits until it has read one from DIR/write.go, or

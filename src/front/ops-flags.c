@@ -85,8 +85,7 @@ static int set_now(VjFront *f, const VjCaller *who, uint64_t ino, uint32_t flags
     int r = vj_fs_set_flags(f->fs, f->knows_who_sets_flags ? NULL : who, ino, flags);
 
     if (r == 0) {
-        /* ctime is another.  Attributes alone: that waits for no page. */
-        (void)fuse_lowlevel_notify_inval_inode(f->session, (fuse_ino_t)ino, -1, 0);
+        vj_front_attributes_stale(f, ino); /* ctime is another */
     }
     return r;
 }
@@ -115,14 +114,11 @@ static void job_over(VjFlagsJob *job, int r)
  */
 void vj_front_flags_job(VjFront *f, VjFlagsJob *job)
 {
-    int r;
+    bool are_dropped;
 
     vj_front_hold(f, VJ_HOLD_FLAGS);
-    r = fuse_lowlevel_notify_inval_inode(f->session, (fuse_ino_t)job->ino, 0, 0);
-    if (r == 0 || r == -ENOENT) {
-        r = set_now(f, &job->who, job->ino, job->flags);
-    }
-    job_over(job, r);
+    are_dropped = vj_edit_drop_pages(f, job->ino, 0, 0);
+    job_over(job, are_dropped ? set_now(f, &job->who, job->ino, job->flags) : -EIO);
 }
 
 static void submit(fuse_req_t req, fuse_ino_t ino, uint32_t flags, const VjCaller *who)

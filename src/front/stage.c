@@ -6,12 +6,12 @@
  * the same descriptor.  That call has no room for more than two numbers, so it names the
  * edit by them:
  *
- *   fallocate(KEEP_SIZE) at, ftruncate to  VJ_STAGED_BASE + token: no file is as long,
- *   and
- *                                          where no such edit is staged, nothing happens
- *   fallocate(0) up to the size after it   the kernel takes that number for the size, so the
- *                                          length names the edit, among those of the
- *                                          caller
+ *   fallocate(KEEP_SIZE) at, ftruncate to  VJ_STAGED_BASE + token: no file is as
+ *                                          long, and where no such edit is
+ *                                          staged, nothing happens
+ *   fallocate(0) up to the size after it   the kernel takes that number for the
+ *                                          size, so the length names the edit,
+ *                                          among those of the caller
  *
  * A staged edit is never forgotten while its thread may call: the call would be a plain
  * one then.  Those of threads that have ended go when somebody needs the room.

@@ -254,7 +254,7 @@ rm -rf /opt/varjfs
 END
         list_files "$root" >"$T/after"
         # Directories that were there or not are of no account to "make uninstall".
-        is "no file is left" "$(comm -13 "$T/before" "$T/after" | while read -r f; do
+        is "no file is left" "$([ -s "$T/after" ] || echo "no list of what is there"; comm -13 "$T/before" "$T/after" | while read -r f; do
             [ -d "$root/$f" ] || echo "$f"
         done)" ""
     done

@@ -95,7 +95,7 @@ static void remove_attribute(Fixture *x)
 static void set_setting(Fixture *x)
 {
     assert_int_equal(vj_fs_setxattr(x->fs, &root_caller, file_ino,
-                                    "user.varjfs.transform", "lz4", 3, 0),
+                                    "user.varjfs.transform", "xor", 3, 0),
                      0);
 }
 
