@@ -49,9 +49,9 @@ extern "C" {
 /*
  * How a staged edit is carried out, by the same thread on the same descriptor.  The
  * call's own result is that of the edit: 0, or -1 and errno, and then nothing has
- * happened.  EAGAIN: the size of the file has changed since the edit was staged; stage it
- * again, at last with VARJFS_EDIT_ANY_SIZE, or a program that appends without end keeps
- * it from happening.
+ * happened.  EAGAIN: the size of the file has changed since the edit was staged, or the
+ * kernel has got pages of it that it had not; stage it again, at last with
+ * VARJFS_EDIT_ANY_SIZE, or a program that appends without end keeps it from happening.
  */
 struct varjfs_carry {
     __u32 call;   /* VARJFS_CARRY_* */
@@ -76,9 +76,11 @@ struct varjfs_carry {
  *
  * With len 0 and offset at or beyond the end nothing happens.  Beyond the end a hole
  * comes first, as with pwrite.  Errors, each with the file unchanged: EBADF the
- * descriptor is not open for writing; EISDIR; EINVAL not a regular file, unknown version
+ * descriptor is not open for writing; EISDIR; EPERM the file is immutable, or append only
+ * and the edit is no append (chattr(1)); EINVAL not a regular file, unknown version
  * or flag, an offset above 2^63 - 1, len above VARJFS_EDIT_MAX or not what follows or was
- * staged; ENOENT no such stage; ENOMEM too many edits are staged; EFBIG, ENOSPC, EROFS,
+ * staged; ENOENT no such stage; ENOMEM too many edits are staged; EAGAIN as from the call
+ * that carries it out; EFBIG, ENOSPC, EROFS,
  * EIO as write(2), those also from the call that carries the edit out.
  *
  * A thread has one edit staged on a descriptor: the next one takes its place.  It ends
@@ -123,7 +125,7 @@ struct varjfs_stage {
 
 /*
  * ftruncate(fd, VARJFS_DELETE_SIZE(offset, len)) deletes len bytes at offset at once, without
- * staging, if an edit of the file was carried out a moment ago and the kernel has read no page
+ * staging, if an edit of the file was carried out within the last second and the kernel has read no page
  * behind offset since.  Else it is EFBIG as for any size as large, and nothing has happened: stage
  * the delete.  @offset: below 2^40; @len: 1 to VARJFS_DELETE_SIZE_LEN.  On another file
  * system the file may get that size: be sure that it is varjfs.

@@ -83,6 +83,7 @@ struct VjPageState {
     uint64_t sized_number;  /* of such sizes */
     pid_t sized_by;         /* whose next request shows that it has */
     unsigned size_waiters;  /* READs */
+    unsigned tried;         /* edits that are to be tried again, since one was applied */
     unsigned past;          /* direct WRITEs that had to invalidate since the last READ */
 };
 
@@ -278,9 +279,9 @@ static GArray *split(const VjPageState *s, uint64_t offset, uint64_t len)
     return parts;
 }
 
-/* Pages that come back have been written.  Where they moved, a page may have been read since the
- * edit and without them.  Nothing else is to be invalidated: the kernel writes back what is dirty of
- * it, and no lock of the inode keeps that apart from what follows the edit. */
+/* A WRITE in old coordinates is in the file.  Where its bytes were moved to, a page that was
+ * read since the edit lacks them and is invalidated.  Nothing else is: the kernel would write
+ * its dirty pages back, and no lock orders that with what follows the edit. */
 static void note_stale(const VjPageState *s, VjPass *pass)
 {
     uint64_t end = 0;
@@ -609,6 +610,18 @@ VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
     return s;
 }
 
+bool vj_coherence_try_again(VjCoherence *c, VjPageState *s, unsigned most)
+{
+    Shard *shard = shard_of(c, s->ino);
+    bool again;
+
+    vj_mutex_lock(&shard->lock);
+    again = s->tried < most;
+    s->tried = again ? s->tried + 1 : 0;
+    vj_mutex_unlock(&shard->lock);
+    return again;
+}
+
 bool vj_coherence_has_room(VjCoherence *c, const VjPageState *s)
 {
     Shard *shard = shard_of(c, s->ino);
@@ -630,6 +643,7 @@ void vj_coherence_open(VjCoherence *c, VjPageState *s, const VjEdited *edited,
     vj_mutex_lock(&shard->lock);
     g_assert(s->closed && s->inside == 0 && !s->window);
     s->closed = false;
+    s->tried = edited->changed ? 0 : s->tried;
     s->window = has_window;
     if (has_window) {
         shard->windows++;

@@ -5,9 +5,8 @@
  * The call that carries an edit out comes while the kernel holds the lock of the inode.
  * By fallocate(2):
  *
- *   invalidate from the offset  where the kernel may hold pages there: dirty ones come
- *   back
- *                               in old coordinates
+ *   invalidate from the offset  where the kernel may hold pages there: dirty
+ *                               ones come back in old coordinates
  *   close, apply                READs of pages wait from here on.  Where one has brought a
  *                               page since the invalidation began, once more from the
  *                               start
@@ -96,12 +95,15 @@ void vj_front_attributes_stale(VjFront *f, uint64_t ino)
     log_failure(ino, "attributes", r);
 }
 
-static void drop_pages(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
+bool vj_edit_drop_pages(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
 {
+    bool are_dropped;
     VjDrop drop;
 
     vj_coherence_drop_begin(f->coherence, ino, offset, len, &drop);
-    vj_coherence_drop_end(f->coherence, &drop, invalidate(f, ino, offset, len));
+    are_dropped = invalidate(f, ino, offset, len);
+    vj_coherence_drop_end(f->coherence, &drop, are_dropped);
+    return are_dropped;
 }
 
 /* ---- one edit ---------------------------------------------------------------------- */
@@ -262,7 +264,7 @@ static void apply_beside_pages(VjFront *f, VjCarry *c, VjPageState *state, uint6
                       edited.changed ? VJ_WINDOW_EDIT : VJ_WINDOW_NONE);
     if (edited.changed) {
         vj_front_hold(f, VJ_HOLD_EDIT);
-        drop_pages(f, c->ino, from, len);
+        (void)vj_edit_drop_pages(f, c->ino, from, len);
         vj_coherence_locked(f->coherence, c->ino, 0, 0);
     }
     answer(f, c, r, &edited, NULL);
@@ -278,9 +280,10 @@ static bool clears_old_end(const VjEdited *now)
 /* On a thread that may invalidate. */
 static void edit_with_pages(VjFront *f, VjCarry *c)
 {
+    const VjEdited nothing = {.changed = false};
     VjPageState *state;
     uint64_t from, len;
-    VjEdited now = {.changed = false};
+    VjEdited now = nothing;
     bool may_hold;
     int r = look(c->staged, &now);
 
@@ -291,7 +294,7 @@ static void edit_with_pages(VjFront *f, VjCarry *c)
     range_of(c->staged, &now, &from, &len);
     for (unsigned i = 0;; i++) {
         /* What comes meanwhile is known only behind one to the end. */
-        drop_pages(f, c->ino, from, i == 0 ? len : 0);
+        (void)vj_edit_drop_pages(f, c->ino, from, i == 0 ? len : 0);
         vj_front_hold(f, VJ_HOLD_DROPPED);
         state = vj_coherence_close(f->coherence, c->ino, from, len, &may_hold);
         if (!may_hold) {
@@ -302,9 +305,9 @@ static void edit_with_pages(VjFront *f, VjCarry *c)
             apply_beside_pages(f, c, state, from, len);
             return;
         }
-        vj_coherence_open(f->coherence, state, &now, VJ_WINDOW_NONE);
+        vj_coherence_open(f->coherence, state, &nothing, VJ_WINDOW_NONE);
         if (i == f->delays.tries) {
-            answer(f, c, -EAGAIN, &now, NULL);
+            answer(f, c, -EAGAIN, &nothing, NULL);
             return;
         }
     }
@@ -312,9 +315,19 @@ static void edit_with_pages(VjFront *f, VjCarry *c)
 
 static void submit(VjEditor *e, const VjJob *what);
 
+/* Of pages that came between the two calls of an edit, the kernel drops what was stored into them
+ * behind a smaller end: so the two are made again, unless pages come each time. */
+static bool waits_for_pages(VjFront *f, const VjCarry *c, VjPageState *state)
+{
+    return !c->is_truncate || c->staged->is_single ||
+           vj_coherence_try_again(f->coherence, state,
+                                  MIN(f->delays.tries, VJ_FRONT_CARRY_TRIES));
+}
+
 void vj_edit_carry_out(VjFront *f, VjCarry *c)
 {
-    VjEdited now = {.changed = false};
+    const VjEdited nothing = {.changed = false};
+    VjEdited now = nothing;
     int r = look(c->staged, &now);
     VjPageState *state;
     uint64_t from, len;
@@ -336,13 +349,13 @@ void vj_edit_carry_out(VjFront *f, VjCarry *c)
         return;
     }
     state = vj_coherence_close(f->coherence, c->ino, from, len, &may_hold);
-    if (!may_hold || (c->is_truncate && !c->staged->is_single)) {
+    if (!may_hold || !waits_for_pages(f, c, state)) {
         apply_and_answer(f, c, state, may_hold);
         return;
     }
-    vj_coherence_open(f->coherence, state, &now, VJ_WINDOW_NONE);
+    vj_coherence_open(f->coherence, state, &nothing, VJ_WINDOW_NONE);
     if (c->is_truncate) {
-        answer(f, c, -EFBIG, &now, NULL);
+        answer(f, c, c->staged->is_single ? -EFBIG : -EAGAIN, &nothing, NULL);
         return;
     }
     submit(f->editor, &(VjJob){.carry = *c});
@@ -450,14 +463,14 @@ static void run(VjFront *f, VjJob *job)
         vj_front_flags_job(f, job->flags);
     } else if (job->carry.req == NULL) {
         vj_front_hold(f, VJ_HOLD_STALE);
-        drop_pages(f, job->ino, job->offset, job->len);
+        (void)vj_edit_drop_pages(f, job->ino, job->offset, job->len);
     } else if (job->is_flush) {
-        drop_pages(f, job->carry.ino, job->offset, 0);
+        (void)vj_edit_drop_pages(f, job->carry.ino, job->offset, 0);
         vj_front_hold(f, VJ_HOLD_FLUSHED);
         vj_stage_put_back(f->staged, g_steal_pointer(&job->carry.staged));
         fuse_reply_err(job->carry.req, 0);
     } else if (job->written > 0) {
-        drop_pages(f, job->carry.ino, job->offset, job->len);
+        (void)vj_edit_drop_pages(f, job->carry.ino, job->offset, job->len);
         vj_front_hold(f, VJ_HOLD_WRITE_REPLY);
         fuse_reply_write(job->carry.req, job->written);
     } else {

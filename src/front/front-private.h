@@ -26,6 +26,9 @@
 /* How often an edit begins anew because a page has come meanwhile; then it is applied beside it, or
  * tried again by its caller. */
 #define VJ_FRONT_EDIT_TRIES 16u
+/* How often in a row an edit of an inode by ftruncate(2) is to be tried again because a page came
+ * between the two calls. */
+#define VJ_FRONT_CARRY_TRIES 3u
 /* Threads that make FSYNC; before them so many request threads do. */
 #define VJ_FRONT_SYNC_THREADS_MAX 64
 #define VJ_FRONT_SYNCS_HERE 16u
@@ -155,9 +158,12 @@ typedef enum VjWindow {
     VJ_WINDOW_EDIT,   /* vj_coherence_locked: they are invalidated */
     VJ_WINDOW_KERNEL, /* the kernel drops them, and then lets go of the inode's lock */
 } VjWindow;
+/* Whether the edit is to be tried again because of pages that it may hold: not more than @most
+ * times before one of the inode is applied.  Between close and open. */
+bool vj_coherence_try_again(VjCoherence *c, VjPageState *state, unsigned most);
 /* Whether one more window may be open, which are bounded in number.  Between close and open. */
 bool vj_coherence_has_room(VjCoherence *c, const VjPageState *state);
-/* Lets them in again.  @edited: what was applied; looked at where there is a @window. */
+/* Lets them in again.  @edited: what was applied, if anything. */
 void vj_coherence_open(VjCoherence *c, VjPageState *state, const VjEdited *edited,
                        VjWindow window);
 /* Before it: the kernel drops all pages of the file when it has the answer. */
@@ -264,6 +270,9 @@ bool vj_edit_written_past(VjFront *f, fuse_req_t req, uint64_t ino, uint64_t off
 void vj_front_attributes_stale(VjFront *f, uint64_t ino);
 /* Has a thread do it, before the editor stops.  False: refused, and @job is the caller's. */
 bool vj_editor_flags(VjEditor *e, VjFlagsJob *job);
+/* Invalidates the kernel's pages of the range; @len 0: to the end.  False: they may still be there,
+ * and the log says why.  On a thread that serves no requests, with no lock. */
+bool vj_edit_drop_pages(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len);
 /* The kernel's pages of the range are stale.  Does not block. */
 void vj_editor_stale(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len);
 

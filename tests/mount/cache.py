@@ -459,7 +459,7 @@ def held_a_page_that_is_being_written_back(d):
 
 
 @test
-def plain_stores_between_stage_and_edit_move_with_it(d):
+def beside_stores_between_stage_and_edit_move_with_it(d):
     """By ftruncate(2) the kernel writes them back after the edit, in old coordinates."""
     p = d + "/f"
     for offset, old, new in KINDS + ((2 * PAGE + 104, PAGE, b""), (PAGE - 3, 10, b"abc")):
@@ -479,6 +479,48 @@ def plain_stores_between_stage_and_edit_move_with_it(d):
         m.close()
         os.close(fd)
         os.unlink(p)
+
+
+@test
+def held_a_store_between_the_two_calls_is_whole(d):
+    """It goes over the new end, behind which the kernel would drop what was stored."""
+    data = pattern(PAGE + 700)
+    fd = opened(d + "/f", data)
+    m = mmap.mmap(fd, len(data))
+    eq(m[:], data)
+    with Hold("flushed") as held:
+        t = later(edit, fd, 10, 2, b"")
+        held.arrived()
+        m[len(data) - 4:] = b"MARK"
+        held.release(2)
+        t.done()
+    data = data[:10] + data[12:-4] + b"MARK"
+    eq(stored(d + "/f", len(data)), data)
+    eq(os.pread(fd, 3 * PAGE, 0), data)
+    m.close()
+    os.close(fd)
+
+
+@test
+def held_an_edit_while_pages_come_each_time(d):
+    """It is tried again, but not without end."""
+    data = pattern(4 * PAGE)
+    fd = opened(d + "/f", data)
+    m = mmap.mmap(fd, 4 * PAGE)
+    for length in (2, 3):  # the second one is not the first one's fourth try
+        with Hold("flushed") as held:
+            eq(m[:len(data)], data)
+            t = later(edit, fd, 10, length, b"")
+            for _ in range(4):
+                held.arrived()
+                eq(m[PAGE:2 * PAGE], data[PAGE:2 * PAGE])
+                held.release()
+            t.done()
+            eq(held.has_arrived(), False)
+        data = data[:10] + data[10 + length:]
+        eq(os.pread(fd, 5 * PAGE, 0), data)
+    m.close()
+    os.close(fd)
 
 
 @test
@@ -903,7 +945,7 @@ def told_an_edit_in_place_invalidates_twice_at_most(d):
 
 
 @test
-def told_pages_that_stay_where_they_are(d):
+def beside_pages_that_stay_where_they_are(d):
     """Pages are read after an edit by ftruncate(2), stored into and written back: they have not
     moved, so nothing is invalidated behind them.  That would write back what is stored next, at any
     time and beside any call."""

@@ -29,11 +29,11 @@ rules plain ""
 rules few threads=4
 # Whatever the machine is busy with, a WRITE waits for its invalidation.
 rules held "hold=$T/hold"
-# As where pages come faster than they go.
-rules beside "hold=$T/hold,tries=0"
 # Where nothing is written back by itself.
 export VJ_TRACE=$T/varjfs.log
 VARJFS_TRACE=front rules told "hold=$T/hold" -o commit=3600
+# As where pages come faster than they go.
+VARJFS_TRACE=front rules beside "hold=$T/hold,tries=0" -o commit=3600
 unset VJ_TRACE
 
 mount_varjfs

@@ -38,12 +38,11 @@ else
     run "the control: a file system in the kernel" "${memory_dir:-$T}/control" --seconds 2 --no-edits
     # Stores through mappings: on any FUSE file system the kernel loses some (README.md).
     run "varjfs" "$MNT/rounds" --seconds 6 --ops=-store
-    # Between the two calls of an edit there is time to store into pages: they come back in the
-    # coordinates of before it.  One store a round: of two the one behind the new end may be lost.
+    # Between the two calls of an edit there is time to store into pages.
     umount_varjfs
     export VARJFS_TEST_DELAY=flushed=1
     mount_varjfs
-    run "pages in old coordinates" "$MNT/rounds" --seconds 5 --most 2 --ops=delete,replace,store
+    run "pages that come between two calls" "$MNT/rounds" --seconds 5 --most 2 --ops=delete,replace,store
 fi
 umount_varjfs
 fsck_clean "after the rounds"
