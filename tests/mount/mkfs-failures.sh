@@ -40,16 +40,17 @@ small()
     mount -t tmpfs -o "$1" none "$T/small"
 }
 
-# fails WHAT DIRECTORY: status 1 in one line, nothing left
+# is_failure WHAT STATUS LEFT: mkfs.varjfs ended with 1 and one line, and LEFT is what ls shows
+is_failure()
+{
+    is "$1: it fails in a line" "$2 $(wc -l <"$T/err")" "1 1" || note "$(cat "$T/err")"
+    is "$1: nothing is left" "$(ls -A "$T/small" "$T/small/empty" 2>&1)" "$3"
+}
+
+# fails WHAT DIRECTORY LEFT
 fails()
 {
-    local status
-    status=$(status_of mkfs.varjfs "$2")
-    if [ "$status" = 0 ]; then
-        return 1
-    fi
-    is "$1: it fails in a line" "$status $(wc -l <"$T/err")" "1 1" || note "$(cat "$T/err")"
-    is "$1: nothing is left" "$(ls -A "$T/small" "$T/small/empty" 2>&1)" "$3"
+    is_failure "$1" "$(status_of mkfs.varjfs "$2")" "$3"
 }
 
 mkdir "$T/small"
@@ -61,7 +62,9 @@ else
         small size=${kib}k
         is_new="ls: cannot access '$T/small/empty': No such file or directory
 $T/small:"
-        if fails "$kib KiB, a new directory" "$T/small/new" "$is_new"; then
+        status=$(status_of mkfs.varjfs "$T/small/new")
+        if [ "$status" != 0 ]; then
+            is_failure "$kib KiB, a new directory" "$status" "$is_new"
             failed=$((failed + 1))
             mkdir "$T/small/empty"
             fails "$kib KiB, an empty directory" "$T/small/empty" "$T/small:

@@ -60,7 +60,9 @@ root()
     "$@"
 }
 
-for operation in $(python3 "$T/change.py"); do
+operations=$(python3 "$T/change.py")
+check "there are operations" test "$(wc -w <<<"$operations")" -gt 5
+for operation in $operations; do
     is "$operation: a user takes set-id bits away" "$(changed 6777 70010 user "$operation")" 777
     is "$operation: so does root of a user namespace" "$(changed 6777 70010 contained "$operation")" 777
     is "$operation: root does not" "$(changed 6777 70010 root "$operation")" 6777

@@ -30,21 +30,23 @@ chmod 644 "$T/secret" "$T/own"
 # All that user 70001 is shown of his file, but its times and what the device says of its space.
 shown()
 {
-    varjfsctl sync "$MNT"
-    user varjfsctl map "$1"
-    user varjfsctl map --json "$1"
-    user varjfsctl status "$1"
-    user getfattr -n user.varjfs.status --only-values "$1"
-    user stat -c '%s %b' "$1"
-    user varjfsctl df "$MNT" | grep -v '^\(total\|free\|available\|reserved\|dirty\)_bytes \|^inodes '
-    user varjfsctl df --json "$MNT" | grep '"objects\|"object_\|"cache'
+    varjfsctl sync "$MNT" || echo "failed: sync"
+    user varjfsctl map "$1" || echo "failed: map"
+    user varjfsctl map --json "$1" || echo "failed: map --json"
+    user varjfsctl status "$1" || echo "failed: status"
+    user getfattr -n user.varjfs.status --only-values "$1" || echo "failed: getfattr"
+    user stat -c '%s %b' "$1" || echo "failed: stat"
+    user varjfsctl df "$MNT" | grep -v '^\(total\|free\|available\|reserved\|dirty\)_bytes \|^inodes ' ||
+        echo "failed: df"
+    user varjfsctl df --json "$MNT" | grep '"objects\|"object_\|"cache' || echo "failed: df --json"
 }
 
 # ---- his content becomes that of somebody else, and was that of somebody else
 
-user cp "$T/own" "$MNT/first"
+check "a user makes a file" user cp "$T/own" "$MNT/first"
 shown "$MNT/first" >"$T/alone"
-cp "$T/own" "$MNT/copy-of-root"
+is "each command succeeds" "$(grep failed: "$T/alone")" ""
+check "root makes a copy" cp "$T/own" "$MNT/copy-of-root"
 chmod 600 "$MNT/copy-of-root"
 shown "$MNT/first" >"$T/together"
 check "a copy that root makes shows in nothing" diff "$T/alone" "$T/together"
@@ -52,12 +54,12 @@ check "a copy that root makes shows in nothing" diff "$T/alone" "$T/together"
 cp "$T/secret" "$MNT/secret"
 chmod 600 "$MNT/secret"
 varjfsctl sync "$MNT"
-user cp "$T/secret" "$MNT/guess"
+check "a user guesses it" user cp "$T/secret" "$MNT/guess"
 shown "$MNT/guess" >"$T/guessed"
 rm "$MNT/secret"
 rm "$MNT/guess"
 varjfsctl gc "$MNT" >"$T/out"
-user cp "$T/secret" "$MNT/guess"
+check "and makes it anew" user cp "$T/secret" "$MNT/guess"
 shown "$MNT/guess" >"$T/new"
 check "content that root has looks as content that nobody has" diff "$T/guessed" "$T/new"
 

@@ -37,11 +37,15 @@ fsck_clean "afterwards"
 # ---- a daemon that cannot name its callers
 
 unshare --pid --fork --kill-child varjfs -f "$SOURCE" "$MNT" >"$T/varjfs.log" 2>&1 &
+starter=$!
 wait_for 60 is_mounted "$MNT" || fail "a mount from another pid namespace" "$(cat "$T/varjfs.log")"
+namespace=$(readlink "/proc/$(daemon_pid)/ns/pid")
 check "the daemon's pid namespace is another" \
-    test "$(readlink "/proc/$(daemon_pid)/ns/pid")" != "$(readlink /proc/self/ns/pid)"
+    test -n "$namespace" -a "$namespace" != "$(readlink /proc/self/ns/pid)"
 calls unnamed
 umount_varjfs
-wait
+status=0
+wait $starter || status=$?
+is "the daemon's exit status" $status 0
 fsck_clean "after edits of callers without a name"
 tap_done
