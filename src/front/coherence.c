@@ -610,13 +610,13 @@ VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
     return s;
 }
 
-bool vj_coherence_try_again(VjCoherence *c, VjPageState *s, unsigned most)
+bool vj_coherence_try_again(VjCoherence *c, VjPageState *s, uint64_t end, unsigned most)
 {
     Shard *shard = shard_of(c, s->ino);
     bool again;
 
     vj_mutex_lock(&shard->lock);
-    again = s->tried < most;
+    again = s->tried < most && may_hold(s, vj_pages_from(end, 0));
     s->tried = again ? s->tried + 1 : 0;
     vj_mutex_unlock(&shard->lock);
     return again;

@@ -316,11 +316,12 @@ static void edit_with_pages(VjFront *f, VjCarry *c)
 static void submit(VjEditor *e, const VjJob *what);
 
 /* Of pages that came between the two calls of an edit, the kernel drops what was stored into them
- * behind a smaller end: so the two are made again, unless pages come each time. */
-static bool waits_for_pages(VjFront *f, const VjCarry *c, VjPageState *state)
+ * behind a smaller end: so the two are made again, unless such pages come each time. */
+static bool waits_for_pages(VjFront *f, const VjCarry *c, VjPageState *state,
+                            const VjEdited *now)
 {
     return !c->is_truncate || c->staged->is_single ||
-           vj_coherence_try_again(f->coherence, state,
+           vj_coherence_try_again(f->coherence, state, MIN(now->size, now->old_size),
                                   MIN(f->delays.tries, VJ_FRONT_CARRY_TRIES));
 }
 
@@ -349,7 +350,7 @@ void vj_edit_carry_out(VjFront *f, VjCarry *c)
         return;
     }
     state = vj_coherence_close(f->coherence, c->ino, from, len, &may_hold);
-    if (!may_hold || !waits_for_pages(f, c, state)) {
+    if (!may_hold || !waits_for_pages(f, c, state, &now)) {
         apply_and_answer(f, c, state, may_hold);
         return;
     }
