@@ -32,9 +32,10 @@
 /* Each time an edit is staged so often, a change of the file's size meanwhile does not
  * matter: who appends without end would keep it from happening. */
 #define SIZED_TRIES 8u
-/* How often an edit is staged before it is given up: a fraction of a second of changes, each
- * of which came just in between. */
-#define TRIES_MAX 1024u
+/* How often at least an edit is staged, and for how long, before it is given up: each time a
+ * change came just in between.  On busy processors a thousand are over in a moment. */
+#define TRIES_MOST 1024u
+#define TRIES_MOST_S 5
 
 /* No file is as long: whoever makes an edit puts the file's size in its place. */
 #define NO_SIZE (~(__u64)0)
@@ -256,14 +257,26 @@ static int try_edit(const VjEdit *e, const struct varjfs_edit *edit, char *bytes
 }
 
 /* Who changes the size without end may do so in step with us, each time in between: pauses
- * of any length up to a third of a millisecond end that. */
+ * of any length up to a third of a millisecond, and later up to some, end that. */
 static void fall_out_of_step(unsigned tries)
 {
-    struct timespec pause = {.tv_nsec = (long)(tries * 7919u % 97u) * 3000};
+    unsigned longer = 1 + (tries < TRIES_MOST * 4 ? tries : TRIES_MOST * 4) / 256;
+    struct timespec pause = {.tv_nsec = (long)(tries * 7919u % 97u * longer) * 3000};
     int saved_errno = errno;
 
     (void)nanosleep(&pause, NULL);
     errno = saved_errno;
+}
+
+static bool is_given_up(unsigned tries, time_t begun_s)
+{
+    struct timespec now;
+
+    if (tries < TRIES_MOST) {
+        return false;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec - begun_s > TRIES_MOST_S;
 }
 
 /*
@@ -276,12 +289,16 @@ static int stage_and_carry_out(const VjEdit *e, const struct varjfs_edit *edit,
                                char *bytes, size_t inside, uint64_t *at)
 {
     struct varjfs_edit now = *edit;
+    struct timespec begun = {.tv_sec = 0};
     int result;
     unsigned i = 0;
 
     do {
         bool any_size;
 
+        if (i == SIZED_TRIES) {
+            clock_gettime(CLOCK_MONOTONIC, &begun);
+        }
         if (i >= SIZED_TRIES) {
             fall_out_of_step(i);
         }
@@ -292,7 +309,7 @@ static int stage_and_carry_out(const VjEdit *e, const struct varjfs_edit *edit,
             now.flags |= VARJFS_EDIT_LIMITED;
         }
         result = try_edit(e, &now, bytes, inside, at);
-    } while (result == -EAGAIN && i < TRIES_MAX);
+    } while (result == -EAGAIN && !is_given_up(i, begun.tv_sec));
     return result == -EAGAIN ? -EBUSY : result;
 }
 
