@@ -664,6 +664,8 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
     want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP, true);
     f->maps_direct_files = (conn->want & FUSE_CAP_DIRECT_IO_ALLOW_MMAP) != 0;
 #endif
+    vj_trace(front, "a direct read is one request: %s",
+             f->maps_direct_files ? "yes" : "no");
     f->knows_who_sets_flags = conn->proto_minor >= VJ_FRONT_MINOR_FILEATTR;
     want(conn, f->delays.off, false);
     conn->max_write = f->delays.io_bytes;

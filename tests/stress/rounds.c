@@ -3,10 +3,11 @@
  * rounds.c - rounds of at most four concurrent operations on one small file
  *
  *   rounds --dir DIR [--seed N] [--rounds N] [--seconds N] [--ops LIST] [--no-edits]
- *          [--load] [--keep-going] [--show N] [--most N] [--strict]
+ *          [--exact-reads] [--load] [--keep-going] [--show N] [--most N] [--strict]
  *
  * LIST: names of operations, or -NAME for all but these ("--ops=-store,-copy").
- * --no-edits: DIR is not on varjfs.  --load: a busy process for each processor.
+ * --no-edits: DIR is not on varjfs.  --exact-reads: it is, with a libfuse and a kernel that
+ * send a direct read by a descriptor without O_RDWR as one request.  --load: a busy process for each processor.
  * --keep-going: count, and go on with a new file.  --show: how many of each kind are told
  * in full (3).  --most: operations at once, to see which of them it takes.  --strict:
  * also direct writes beside stores through a mapping, which open(2) warns of.
@@ -46,7 +47,7 @@
 typedef struct Options {
     const char *dir;
     uint64_t rounds, seconds;
-    bool no_edits, load, keep_going;
+    bool no_edits, exact_reads, load, keep_going;
 } Options;
 
 typedef struct Runner {
@@ -523,8 +524,8 @@ static void run_round(Runner *r)
 static void usage(void)
 {
     fprintf(stderr, "usage: rounds --dir DIR [--seed N] [--rounds N] [--seconds N] "
-                    "[--ops LIST] [--no-edits] [--load] [--keep-going] [--show N] "
-                    "[--most N] [--strict]\n");
+                    "[--ops LIST] [--no-edits] [--exact-reads] [--load] [--keep-going] "
+                    "[--show N] [--most N] [--strict]\n");
     exit(2);
 }
 
@@ -567,6 +568,7 @@ static void parse_options(Runner *r, int argc, char **argv)
                                             {"seconds", required_argument, NULL, 't'},
                                             {"ops", required_argument, NULL, 'o'},
                                             {"no-edits", no_argument, NULL, 'n'},
+                                            {"exact-reads", no_argument, NULL, 'e'},
                                             {"load", no_argument, NULL, 'l'},
                                             {"keep-going", no_argument, NULL, 'k'},
                                             {"show", required_argument, NULL, 'w'},
@@ -600,6 +602,9 @@ static void parse_options(Runner *r, int argc, char **argv)
             break;
         case 'n':
             r->o.no_edits = true;
+            break;
+        case 'e':
+            r->o.exact_reads = true;
             break;
         case 'l':
             r->o.load = true;
@@ -658,7 +663,7 @@ static void start(Runner *r)
     close(r->views.fd);
     make_source(r);
     s->direct = r->choice.direct;
-    s->round.exact_reads = !r->o.no_edits;
+    s->round.exact_reads = r->o.exact_reads;
     for (unsigned i = 0; i < ROUND_OPS; i += THREADS) {
         start_process(r, i);
     }

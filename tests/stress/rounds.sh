@@ -29,20 +29,28 @@ run()
 }
 
 make_fs -o objects=1K
+exact=()
+VARJFS_TRACE=front mount_varjfs
+umount_varjfs
+if grep -q "a direct read is one request: yes" "$T/varjfs.log"; then
+    exact=(--exact-reads)
+else
+    note "direct reads of several requests: the kernel or libfuse is too old"
+fi
 mount_varjfs
 if [ -n "${1:-}" ]; then
     seconds=$1
     shift
-    run "$seconds seconds" "$MNT/rounds" --seconds "$seconds" "$@"
+    run "$seconds seconds" "$MNT/rounds" "${exact[@]}" --seconds "$seconds" "$@"
 else
     run "the control: a file system in the kernel" "${memory_dir:-$T}/control" --seconds 2 --no-edits
     # Stores through mappings: on any FUSE file system the kernel loses some (README.md).
-    run "varjfs" "$MNT/rounds" --seconds 6 --ops=-store
+    run "varjfs" "$MNT/rounds" "${exact[@]}" --seconds 6 --ops=-store
     # Between the two calls of an edit there is time to store into pages.
     umount_varjfs
     export VARJFS_TEST_DELAY=flushed=1
     mount_varjfs
-    run "pages that come between two calls" "$MNT/rounds" --seconds 5 --most 2 --ops=delete,replace,store
+    run "pages that come between two calls" "$MNT/rounds" "${exact[@]}" --seconds 5 --most 2 --ops=delete,replace,store
 fi
 umount_varjfs
 fsck_clean "after the rounds"
