@@ -84,7 +84,7 @@ struct varjfs_carry {
  * EIO as write(2), those also from the call that carries the edit out.
  *
  * A thread has one edit staged on a descriptor: the next one takes its place.  It ends
- * with the call that carries it out (but for EAGAIN), with VARJFS_IOC_EDIT_DROP, or when
+ * with the call that carries it out, whatever comes of it, with VARJFS_IOC_EDIT_DROP, or when
  * the description is closed.
  *
  * A hole reads as zeros, takes no space, and may be of any length: len is not bounded by

@@ -32,6 +32,9 @@
 /* Each time an edit is staged so often, a change of the file's size meanwhile does not
  * matter: who appends without end would keep it from happening. */
 #define SIZED_TRIES 8u
+/* The same of an edit that makes the file shorter, whatever the size: others may read its pages
+ * as often. */
+#define SHORTER_TRIES 3u
 /* How often at least an edit is staged, and for how long, before it is given up: each time a
  * change came just in between.  On busy processors a thousand are over in a moment. */
 #define TRIES_MOST 1024u
@@ -290,8 +293,9 @@ static int stage_and_carry_out(const VjEdit *e, const struct varjfs_edit *edit,
 {
     struct varjfs_edit now = *edit;
     struct timespec begun = {.tv_sec = 0};
-    int result;
+    unsigned most = edit->len < edit->old_len ? SHORTER_TRIES : SIZED_TRIES;
     unsigned i = 0;
+    int result;
 
     do {
         bool any_size;
@@ -302,7 +306,7 @@ static int stage_and_carry_out(const VjEdit *e, const struct varjfs_edit *edit,
         if (i >= SIZED_TRIES) {
             fall_out_of_step(i);
         }
-        any_size = ++i % SIZED_TRIES == 0;
+        any_size = ++i % most == 0;
         now.flags = edit->flags | (any_size ? VARJFS_EDIT_ANY_SIZE : 0);
         /* The limit matters only where ftruncate(2) may be the call. */
         if ((any_size || edit->len <= edit->old_len) && is_limited()) {

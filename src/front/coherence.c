@@ -83,7 +83,6 @@ struct VjPageState {
     uint64_t sized_number;  /* of such sizes */
     pid_t sized_by;         /* whose next request shows that it has */
     unsigned size_waiters;  /* READs */
-    unsigned tried;         /* edits that are to be tried again, since one was applied */
     unsigned past;          /* direct WRITEs that had to invalidate since the last READ */
 };
 
@@ -610,16 +609,15 @@ VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
     return s;
 }
 
-bool vj_coherence_try_again(VjCoherence *c, VjPageState *s, uint64_t end, unsigned most)
+bool vj_coherence_holds_from(VjCoherence *c, const VjPageState *s, uint64_t offset)
 {
     Shard *shard = shard_of(c, s->ino);
-    bool again;
+    bool may;
 
     vj_mutex_lock(&shard->lock);
-    again = s->tried < most && may_hold(s, vj_pages_from(end, 0));
-    s->tried = again ? s->tried + 1 : 0;
+    may = may_hold(s, vj_pages_from(offset, 0));
     vj_mutex_unlock(&shard->lock);
-    return again;
+    return may;
 }
 
 bool vj_coherence_has_room(VjCoherence *c, const VjPageState *s)
@@ -643,7 +641,6 @@ void vj_coherence_open(VjCoherence *c, VjPageState *s, const VjEdited *edited,
     vj_mutex_lock(&shard->lock);
     g_assert(s->closed && s->inside == 0 && !s->window);
     s->closed = false;
-    s->tried = edited->changed ? 0 : s->tried;
     s->window = has_window;
     if (has_window) {
         shard->windows++;

@@ -316,13 +316,20 @@ static void edit_with_pages(VjFront *f, VjCarry *c)
 static void submit(VjEditor *e, const VjJob *what);
 
 /* Of pages that came between the two calls of an edit, the kernel drops what was stored into them
- * behind a smaller end: so the two are made again, unless such pages come each time. */
+ * behind a smaller end: so the two are made again, until the caller says that it has to be. */
+static bool is_to_be_staged_again(VjFront *f, const VjCarry *c, VjPageState *state,
+                                  const VjEdited *now)
+{
+    return now->changed && !c->staged->any_size && f->delays.tries > 0 &&
+           vj_coherence_holds_from(f->coherence, state, MIN(now->size, now->old_size));
+}
+
+/* Until the kernel's pages are gone, where it may hold some. */
 static bool waits_for_pages(VjFront *f, const VjCarry *c, VjPageState *state,
                             const VjEdited *now)
 {
     return !c->is_truncate || c->staged->is_single ||
-           vj_coherence_try_again(f->coherence, state, MIN(now->size, now->old_size),
-                                  MIN(f->delays.tries, VJ_FRONT_CARRY_TRIES));
+           is_to_be_staged_again(f, c, state, now);
 }
 
 void vj_edit_carry_out(VjFront *f, VjCarry *c)

@@ -26,9 +26,6 @@
 /* How often an edit begins anew because a page has come meanwhile; then it is applied beside it, or
  * tried again by its caller. */
 #define VJ_FRONT_EDIT_TRIES 16u
-/* How often in a row an edit of an inode by ftruncate(2) is to be tried again because a page behind
- * the new end came between the two calls. */
-#define VJ_FRONT_CARRY_TRIES 1u
 /* Threads that make FSYNC; before them so many request threads do. */
 #define VJ_FRONT_SYNC_THREADS_MAX 64
 #define VJ_FRONT_SYNCS_HERE 16u
@@ -158,13 +155,11 @@ typedef enum VjWindow {
     VJ_WINDOW_EDIT,   /* vj_coherence_locked: they are invalidated */
     VJ_WINDOW_KERNEL, /* the kernel drops them, and then lets go of the inode's lock */
 } VjWindow;
-/* Whether the edit is to be tried again, because the kernel may hold pages from @end on: not
- * more than @most times before one of the inode is applied.  Between close and open. */
-bool vj_coherence_try_again(VjCoherence *c, VjPageState *state, uint64_t end,
-                            unsigned most);
+/* vj_coherence_may_hold from @offset to the end, between close and open. */
+bool vj_coherence_holds_from(VjCoherence *c, const VjPageState *state, uint64_t offset);
 /* Whether one more window may be open, which are bounded in number.  Between close and open. */
 bool vj_coherence_has_room(VjCoherence *c, const VjPageState *state);
-/* Lets them in again.  @edited: what was applied, if anything. */
+/* Lets them in again.  @edited: what was applied; looked at where there is a @window. */
 void vj_coherence_open(VjCoherence *c, VjPageState *state, const VjEdited *edited,
                        VjWindow window);
 /* Before it: the kernel drops all pages of the file when it has the answer. */

@@ -501,26 +501,50 @@ def held_a_store_between_the_two_calls_is_whole(d):
     os.close(fd)
 
 
+def begin_edit(fd, offset, old_len, flags=0):
+    """Stages it and makes the first of two calls, if there are two; returns what ftruncate(2) is told."""
+    call, mode, at, size = stage_edit(fd, offset, old_len, b"", flags)[2]
+    eq(call in (CARRY_FTRUNCATE, CARRY_FALLOCATE_FTRUNCATE), True)
+    if call == CARRY_FALLOCATE_FTRUNCATE:
+        fallocate(fd, mode, at, 1)
+    return size
+
+
 @test
-def held_an_edit_while_pages_come_each_time(d):
-    """It is tried again, but not without end."""
+def plain_pages_that_come_between_the_two_calls(d):
+    """Behind the new end they are a reason to begin anew, as often as they come and for whoever
+    has begun; where the caller says so it is carried out all the same."""
     data = pattern(4 * PAGE)
-    fd = opened(d + "/f", data)
-    m = mmap.mmap(fd, 4 * PAGE)
-    for length in (2, 3):  # the second edit is not a try of the first
-        with Hold("flushed") as held:
-            eq(m[:len(data)], data)
-            t = later(edit, fd, 10, length, b"")
-            for _ in range(2):
-                held.arrived()
-                eq(m[PAGE:2 * PAGE], data[PAGE:2 * PAGE])
-                held.release()
-            t.done()
-            eq(held.has_arrived(), False)
-        data = data[:10] + data[10 + length:]
-        eq(os.pread(fd, 5 * PAGE, 0), data)
+    fds = [opened(d + "/f", data), os.open(d + "/f", os.O_RDWR)]
+    m = mmap.mmap(fds[0], 4 * PAGE)
+    eq(m[:], data)
+    for i in range(5):
+        sizes = [begin_edit(fd, 10, 2) for fd in fds]
+        m[4 * PAGE - 4:] = b"MRK%d" % i
+        for fd, size in zip(fds, sizes):
+            raises(errno.EAGAIN, os.ftruncate, fd, size)
+        data = data[:-4] + b"MRK%d" % i
+        eq(stored(d + "/f", len(data)), data)
+    size = begin_edit(fds[0], 10, 2, EDIT_ANY_SIZE)
+    eq(m[3 * PAGE:], data[3 * PAGE:])
+    os.ftruncate(fds[0], size)
+    data = data[:10] + data[12:]
+    eq(os.pread(fds[0], 5 * PAGE, 0), data)
+    # Pages before the new end stay where they are.
+    os.posix_fadvise(fds[0], 0, 0, os.POSIX_FADV_RANDOM)
+    size = begin_edit(fds[0], 10, 2)
+    eq(os.pread(fds[0], 9, 0), data[:9])
+    os.ftruncate(fds[0], size)
+    data = data[:10] + data[12:]
+    eq(os.pread(fds[0], 5 * PAGE, 0), data)
     m.close()
-    os.close(fd)
+    size = begin_edit(fds[0], 2 * PAGE, 2)  # becomes nothing
+    os.truncate(d + "/f", PAGE + 5)
+    eq(os.pread(fds[0], 2 * PAGE, 0), data[:PAGE + 5])
+    os.ftruncate(fds[0], size)
+    eq(os.pread(fds[0], 2 * PAGE, 0), data[:PAGE + 5])
+    for fd in fds:
+        os.close(fd)
 
 
 @test
