@@ -701,7 +701,7 @@ static int copy_out(VjFile *src, uint64_t offset, uint64_t len, const VjTransfor
     VjVolume *v = src->volume;
     g_autoptr(GArray) segments = vj_segments_new();
     uint64_t size, memory = 0;
-    VjGuard guard;
+    VjReadGuard guard;
     int r;
 
     *taken = 0;

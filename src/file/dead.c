@@ -54,7 +54,7 @@ void vj_dead_clear(VjDead *d)
 
 /* ---- guards and pins --------------------------------------------------------------- */
 
-void vj_objects_guard_enter(VjObjects *o, VjGuard *g)
+void vj_objects_guard_enter(VjObjects *o, VjReadGuard *g)
 {
     VjDead *d = &o->dead;
 
@@ -64,7 +64,7 @@ void vj_objects_guard_enter(VjObjects *o, VjGuard *g)
     vj_mutex_unlock(&d->lock);
 }
 
-void vj_objects_guard_leave(VjObjects *o, VjGuard *g)
+void vj_objects_guard_leave(VjObjects *o, VjReadGuard *g)
 {
     VjDead *d = &o->dead;
 

@@ -87,11 +87,11 @@ int vj_objects_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
  * A guard keeps every object that a snapshot taken under it names from being removed.
  * Enter before vj_meta_begin_read, leave after the last read.  Short: one request.
  */
-typedef struct VjGuard {
+typedef struct VjReadGuard {
     unsigned epoch;
-} VjGuard;
-void vj_objects_guard_enter(VjObjects *o, VjGuard *g);
-void vj_objects_guard_leave(VjObjects *o, VjGuard *g);
+} VjReadGuard;
+void vj_objects_guard_enter(VjObjects *o, VjReadGuard *g);
+void vj_objects_guard_leave(VjObjects *o, VjReadGuard *g);
 
 /* A pin keeps one object for longer (pieces in memory).  Taken under a guard or a pin. */
 void vj_object_pin(VjObjects *o, uint64_t id);

@@ -227,7 +227,7 @@ static int look_up(VjObjects *o, const VjIndexKey *key, uint64_t *id, VjObject *
 /* 0: found, verified and pinned.  -ENOENT: to be put. */
 static int find(VjObjects *o, const VjIndexKey *key, const void *plain, VjObject *out)
 {
-    VjGuard guard;
+    VjReadGuard guard;
     uint64_t id;
     int rc;
 

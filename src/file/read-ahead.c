@@ -145,7 +145,7 @@ static void expect_range(VjReadAhead *a, const Job *job)
 {
     g_autoptr(GArray) segments = vj_segments_new();
     uint64_t size, seq, last = 0;
-    VjGuard guard;
+    VjReadGuard guard;
 
     vj_mutex_lock(&job->file->lock);
     seq = job->file->dirty_seq;

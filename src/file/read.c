@@ -99,7 +99,7 @@ int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size
         g_autoptr(GArray) segments = vj_segments_new();
         uint64_t size = 0;
         size_t done = 0;
-        VjGuard guard;
+        VjReadGuard guard;
 
         vj_objects_guard_enter(v->objects, &guard);
         r = vj_file_resolve(f, offset + *got, len - *got, READ_SEGMENTS, segments, &size);
@@ -162,7 +162,7 @@ int vj_file_seek(VjFile *f, uint64_t offset, bool data, uint64_t *out)
 
     for (;;) {
         g_autoptr(GArray) segments = vj_segments_new();
-        VjGuard guard;
+        VjReadGuard guard;
         int r;
 
         vj_objects_guard_enter(f->volume->objects, &guard);

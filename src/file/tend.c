@@ -239,7 +239,7 @@ int vj_volume_scrub(VjVolume *v, VjTend *t)
 {
     g_autoptr(GArray) objects = g_array_new(FALSE, FALSE, sizeof(VjObject));
     const VjTend before = *t;
-    VjGuard guard;
+    VjReadGuard guard;
     int rc;
 
     if (t->cursor == UINT64_MAX) {

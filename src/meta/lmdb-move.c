@@ -64,7 +64,7 @@ bool vj_lmdb_active_is_full(const VjLmdb *d)
 
 /* ---- One move -------------------------------------------------------------------- */
 
-static int write_entry(VjLmdb *d, MDB_txn *txn, VjSpace space, const VjEntry *e)
+static int write_entry(VjLmdb *d, MDB_txn *txn, VjSpace space, const VjOverlayEntry *e)
 {
     const VjVersion *v = e->newest;
     VjSlice slice = vj_entry_key(e);
@@ -98,7 +98,7 @@ static int write_entries(VjLmdb *d, MDB_txn *txn, const VjGeneration *g)
         return rc;
     }
     for (VjSpace space = 0; space < VJ_SPACE_COUNT; space++) {
-        for (const VjEntry *e = vj_overlay_first(&g->overlay, space); e != NULL;
+        for (const VjOverlayEntry *e = vj_overlay_first(&g->overlay, space); e != NULL;
              e = e->forward[0]) {
             rc = write_entry(d, txn, space, e);
             if (rc < 0) {

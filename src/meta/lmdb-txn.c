@@ -350,7 +350,7 @@ static const VjVersion *find_in_memory(const VjTxn *txn, VjSpace space, VjSlice 
     VjLmdb *d = driver_of(txn);
     const VjLmdbView *view = view_of(txn);
     const VjVersion *v = NULL;
-    const VjEntry *e;
+    const VjOverlayEntry *e;
 
     if (txn->write) {
         e = vj_overlay_find(&d->changes, space, key);
@@ -440,25 +440,25 @@ typedef struct Walk {
     VjLmdbView *view;
     VjSpace space;
     bool forward;
-    const VjEntry *own, *active, *frozen;
+    const VjOverlayEntry *own, *active, *frozen;
     const VjVersion *active_version; /* what is visible of @active */
     MDB_cursor *cursor;
     MDB_val file_key, file_value;
 } Walk;
 
-static const VjEntry *step(const Walk *w, const VjEntry *e)
+static const VjOverlayEntry *step(const Walk *w, const VjOverlayEntry *e)
 {
     return w->forward ? e->forward[0] : e->back;
 }
 
-static const VjEntry *seek(const Walk *w, const VjOverlay *o, VjSlice from)
+static const VjOverlayEntry *seek(const Walk *w, const VjOverlay *o, VjSlice from)
 {
     return w->forward ? vj_overlay_after(o, w->space, from)
                       : vj_overlay_before(o, w->space, from);
 }
 
 /* From @e on, the first entry of the active generation of which something is visible. */
-static void settle_active(Walk *w, const VjEntry *e) VJ_REQUIRES(&w->d->state)
+static void settle_active(Walk *w, const VjOverlayEntry *e) VJ_REQUIRES(&w->d->state)
 {
     w->active_version = NULL;
     while (e != NULL) {
@@ -585,7 +585,7 @@ static VjSlice walk_key(const Walk *w)
     return nearest;
 }
 
-static bool stands_at(const VjEntry *e, VjSlice key)
+static bool stands_at(const VjOverlayEntry *e, VjSlice key)
 {
     return e != NULL && vj_slice_compare(vj_entry_key(e), key) == 0;
 }

@@ -530,8 +530,8 @@ static int lmdb_close(VjMeta *m)
 }
 
 /* @e hides what the file has.  An LMDB code. */
-static int count_entry(const VjLmdb *d, MDB_txn *txn, VjSpace space, const VjEntry *e,
-                       uint64_t *count)
+static int count_entry(const VjLmdb *d, MDB_txn *txn, VjSpace space,
+                       const VjOverlayEntry *e, uint64_t *count)
 {
     VjSlice slice = vj_entry_key(e);
     MDB_val key = {.mv_size = slice.len, .mv_data = (void *)slice.data}, value;
@@ -563,7 +563,7 @@ static int lmdb_count(VjMeta *m, VjSpace space, uint64_t *out)
     }
     rc = mdb_stat(txn, d->dbi[space], &st);
     *out = rc == 0 ? st.ms_entries : 0;
-    for (const VjEntry *e = vj_overlay_first(&d->active->overlay, space);
+    for (const VjOverlayEntry *e = vj_overlay_first(&d->active->overlay, space);
          rc == 0 && e != NULL; e = e->forward[0]) {
         rc = count_entry(d, txn, space, e, out);
     }

@@ -30,16 +30,16 @@ struct VjVersion {
     uint8_t value[];
 };
 
-typedef struct VjEntry VjEntry;
-struct VjEntry {
-    VjVersion *newest;      /* never NULL */
-    VjEntry *back;          /* the entry before this one; NULL: none */
-    VjEntry *next_unlogged; /* while it is in the overlay's list of those */
+typedef struct VjOverlayEntry VjOverlayEntry;
+struct VjOverlayEntry {
+    VjVersion *newest;             /* never NULL */
+    VjOverlayEntry *back;          /* the entry before this one; NULL: none */
+    VjOverlayEntry *next_unlogged; /* while it is in the overlay's list of those */
     uint16_t key_bytes;
     uint8_t levels;
     uint8_t space;
     bool unlogged;
-    VjEntry *forward[]; /* levels pointers; the key follows them */
+    VjOverlayEntry *forward[]; /* levels pointers; the key follows them */
 };
 
 /*
@@ -55,8 +55,8 @@ typedef struct VjTally {
 } VjTally;
 
 typedef struct VjOverlayList {
-    VjEntry *head[VJ_OVERLAY_LEVELS];
-    VjEntry *last;
+    VjOverlayEntry *head[VJ_OVERLAY_LEVELS];
+    VjOverlayEntry *last;
     uint32_t levels; /* in use */
     VjTally tally;
 } VjOverlayList;
@@ -67,7 +67,7 @@ typedef struct VjOverlay {
     uint64_t entry_count;
     uint64_t coin; /* state of the generator that draws levels */
     /* What was merged since vj_overlay_take_unlogged, latest first; not in private overlays. */
-    VjEntry *unlogged;
+    VjOverlayEntry *unlogged;
     uint64_t unlogged_count;
     uint64_t
         unlogged_bytes; /* keys and newest values, VJ_OVERLAY_CHANGE_BYTES for each */
@@ -78,7 +78,7 @@ typedef struct VjOverlay {
 
 /* An entry and what was its newest version when it was taken. */
 typedef struct VjUnlogged {
-    const VjEntry *entry;
+    const VjOverlayEntry *entry;
     const VjVersion *version;
 } VjUnlogged;
 
@@ -130,16 +130,16 @@ void vj_overlay_merge(VjOverlay *dst, VjOverlay *src, uint64_t seq,
 void vj_overlay_take_unlogged(VjOverlay *o, VjUnlogged *out);
 
 /* NULL when there is none.  @key empty: the first, the last of all. */
-VjEntry *vj_overlay_find(const VjOverlay *o, VjSpace space, VjSlice key);
-VjEntry *vj_overlay_after(const VjOverlay *o, VjSpace space, VjSlice key);
-VjEntry *vj_overlay_before(const VjOverlay *o, VjSpace space, VjSlice key);
+VjOverlayEntry *vj_overlay_find(const VjOverlay *o, VjSpace space, VjSlice key);
+VjOverlayEntry *vj_overlay_after(const VjOverlay *o, VjSpace space, VjSlice key);
+VjOverlayEntry *vj_overlay_before(const VjOverlay *o, VjSpace space, VjSlice key);
 
-static inline VjEntry *vj_overlay_first(const VjOverlay *o, VjSpace space)
+static inline VjOverlayEntry *vj_overlay_first(const VjOverlay *o, VjSpace space)
 {
     return o->lists[space].head[0];
 }
 
-static inline VjSlice vj_entry_key(const VjEntry *e)
+static inline VjSlice vj_entry_key(const VjOverlayEntry *e)
 {
     return vj_slice(&e->forward[e->levels], e->key_bytes);
 }
@@ -150,7 +150,7 @@ static inline VjSlice vj_version_value(const VjVersion *v)
 }
 
 /* What a snapshot at @seq sees of @e; NULL: nothing, ask what lies below this overlay. */
-static inline const VjVersion *vj_entry_visible(const VjEntry *e, uint64_t seq)
+static inline const VjVersion *vj_entry_visible(const VjOverlayEntry *e, uint64_t seq)
 {
     const VjVersion *v = e->newest;
 

@@ -64,12 +64,12 @@ bool vj_snapshots_need(const VjSnapshots *all, uint64_t from, uint64_t until)
 
 static size_t entry_bytes(uint32_t levels, size_t key_bytes)
 {
-    return sizeof(VjEntry) + levels * sizeof(VjEntry *) + key_bytes;
+    return sizeof(VjOverlayEntry) + levels * sizeof(VjOverlayEntry *) + key_bytes;
 }
 
-static VjEntry *entry_new(VjSpace space, uint32_t levels, VjSlice key)
+static VjOverlayEntry *entry_new(VjSpace space, uint32_t levels, VjSlice key)
 {
-    VjEntry *e = g_try_malloc(entry_bytes(levels, key.len));
+    VjOverlayEntry *e = g_try_malloc(entry_bytes(levels, key.len));
 
     if (e == NULL) {
         return NULL;
@@ -103,7 +103,7 @@ static VjVersion *version_new(const VjSlice *value)
     return v;
 }
 
-static void account_entry(VjOverlay *o, const VjEntry *e, int sign)
+static void account_entry(VjOverlay *o, const VjOverlayEntry *e, int sign)
 {
     uint64_t bytes = entry_bytes(e->levels, e->key_bytes) + BLOCK_OVERHEAD;
 
@@ -119,7 +119,7 @@ static void account_version(VjOverlay *o, const VjVersion *v, int sign)
 }
 
 /* What a put of @v adds to a tally. */
-static VjTally tally_of(const VjEntry *e, const VjVersion *v)
+static VjTally tally_of(const VjOverlayEntry *e, const VjVersion *v)
 {
     VjTally t = {.puts = 1};
     uint64_t node = NODE_HEADER + e->key_bytes + (uint64_t)v->value_bytes;
@@ -136,7 +136,7 @@ static VjTally tally_of(const VjEntry *e, const VjVersion *v)
 }
 
 /* The newest version's share in the tally; older ones never reach the engine. */
-static void count_newest(VjOverlayList *l, const VjEntry *e, int sign)
+static void count_newest(VjOverlayList *l, const VjOverlayEntry *e, int sign)
 {
     uint64_t unit = sign > 0 ? 1 : UINT64_MAX;
     VjTally share;
@@ -174,17 +174,17 @@ static uint32_t draw_levels(VjOverlay *o)
  * The last entry with key < @key (or <= @key), NULL when there is none.  With @path, the
  * place on each level behind which a new entry goes.
  */
-static VjEntry *list_before(const VjOverlayList *l, VjSlice key, bool or_equal,
-                            VjEntry *const *path[])
+static VjOverlayEntry *list_before(const VjOverlayList *l, VjSlice key, bool or_equal,
+                                   VjOverlayEntry *const *path[])
 {
-    VjEntry *at = NULL;
-    const VjEntry *known = NULL; /* already found not to be before @key */
+    VjOverlayEntry *at = NULL;
+    const VjOverlayEntry *known = NULL; /* already found not to be before @key */
 
     for (uint32_t level = l->levels; level-- > 0;) {
-        VjEntry *const *links = at == NULL ? l->head : at->forward;
+        VjOverlayEntry *const *links = at == NULL ? l->head : at->forward;
 
         for (;;) {
-            VjEntry *to = links[level];
+            VjOverlayEntry *to = links[level];
 
             if (to == NULL || to == known) {
                 break;
@@ -207,15 +207,15 @@ static VjEntry *list_before(const VjOverlayList *l, VjSlice key, bool or_equal,
 
 /* Where a key is, or where it would go. */
 typedef struct Place {
-    VjEntry *entry;  /* NULL: the key is not there */
-    VjEntry *before; /* the entry in front of it; NULL: none */
-    VjEntry *const *path[VJ_OVERLAY_LEVELS];
+    VjOverlayEntry *entry;  /* NULL: the key is not there */
+    VjOverlayEntry *before; /* the entry in front of it; NULL: none */
+    VjOverlayEntry *const *path[VJ_OVERLAY_LEVELS];
 } Place;
 
 static Place list_place(const VjOverlayList *l, VjSlice key)
 {
     Place p;
-    VjEntry *next;
+    VjOverlayEntry *next;
 
     for (uint32_t level = l->levels; level < VJ_OVERLAY_LEVELS; level++) {
         p.path[level] = &l->head[level];
@@ -227,13 +227,13 @@ static Place list_place(const VjOverlayList *l, VjSlice key)
     return p;
 }
 
-static void list_insert(VjOverlayList *l, const Place *p, VjEntry *e)
+static void list_insert(VjOverlayList *l, const Place *p, VjOverlayEntry *e)
 {
     g_assert(p->entry == NULL);
     l->levels = MAX(l->levels, e->levels);
     for (uint32_t level = 0; level < e->levels; level++) {
         /* The search only reads; here the list is ours to change. */
-        VjEntry **link = (VjEntry **)p->path[level];
+        VjOverlayEntry **link = (VjOverlayEntry **)p->path[level];
 
         e->forward[level] = *link;
         *link = e;
@@ -268,8 +268,8 @@ void vj_overlay_init(VjOverlay *o)
 void vj_overlay_clear(VjOverlay *o)
 {
     for (size_t i = 0; i < VJ_SPACE_COUNT; i++) {
-        for (VjEntry *e = o->lists[i].head[0]; e != NULL;) {
-            VjEntry *next = e->forward[0];
+        for (VjOverlayEntry *e = o->lists[i].head[0]; e != NULL;) {
+            VjOverlayEntry *next = e->forward[0];
 
             for (VjVersion *v = e->newest; v != NULL;) {
                 VjVersion *older = v->older;
@@ -284,22 +284,22 @@ void vj_overlay_clear(VjOverlay *o)
     forget_entries(o);
 }
 
-VjEntry *vj_overlay_find(const VjOverlay *o, VjSpace space, VjSlice key)
+VjOverlayEntry *vj_overlay_find(const VjOverlay *o, VjSpace space, VjSlice key)
 {
-    VjEntry *e = list_before(&o->lists[space], key, true, NULL);
+    VjOverlayEntry *e = list_before(&o->lists[space], key, true, NULL);
 
     return e != NULL && vj_slice_compare(vj_entry_key(e), key) == 0 ? e : NULL;
 }
 
-VjEntry *vj_overlay_after(const VjOverlay *o, VjSpace space, VjSlice key)
+VjOverlayEntry *vj_overlay_after(const VjOverlay *o, VjSpace space, VjSlice key)
 {
     const VjOverlayList *l = &o->lists[space];
-    const VjEntry *e = key.len == 0 ? NULL : list_before(l, key, true, NULL);
+    const VjOverlayEntry *e = key.len == 0 ? NULL : list_before(l, key, true, NULL);
 
     return e == NULL ? l->head[0] : e->forward[0];
 }
 
-VjEntry *vj_overlay_before(const VjOverlay *o, VjSpace space, VjSlice key)
+VjOverlayEntry *vj_overlay_before(const VjOverlay *o, VjSpace space, VjSlice key)
 {
     const VjOverlayList *l = &o->lists[space];
 
@@ -311,7 +311,7 @@ int vj_overlay_set(VjOverlay *o, VjSpace space, VjSlice key, const VjSlice *valu
     VjOverlayList *l = &o->lists[space];
     VjVersion *v = version_new(value);
     Place place;
-    VjEntry *e;
+    VjOverlayEntry *e;
 
     g_assert(key.len > 0 && key.len <= VJ_META_KEY_MAX);
     if (v == NULL) {
@@ -340,7 +340,7 @@ int vj_overlay_set(VjOverlay *o, VjSpace space, VjSlice key, const VjSlice *valu
 }
 
 /* Frees what no snapshot can see of the chain behind @e's newest version. */
-static void prune(VjOverlay *o, VjEntry *e, const VjSnapshots *live)
+static void prune(VjOverlay *o, VjOverlayEntry *e, const VjSnapshots *live)
 {
     uint64_t until = e->newest->seq;
 
@@ -359,7 +359,7 @@ static void prune(VjOverlay *o, VjEntry *e, const VjSnapshots *live)
 }
 
 /* @older: the value that @e had in the list before; NULL: it was not in it. */
-static void add_unlogged(VjOverlay *o, VjEntry *e, const VjVersion *older)
+static void add_unlogged(VjOverlay *o, VjOverlayEntry *e, const VjVersion *older)
 {
     if (e->unlogged) {
         o->unlogged_bytes -= older->value_bytes;
@@ -376,10 +376,10 @@ static void add_unlogged(VjOverlay *o, VjEntry *e, const VjVersion *older)
 
 void vj_overlay_take_unlogged(VjOverlay *o, VjUnlogged *out)
 {
-    VjEntry *e = o->unlogged;
+    VjOverlayEntry *e = o->unlogged;
 
     for (uint64_t i = 0; i < o->unlogged_count; i++) {
-        VjEntry *next = e->next_unlogged;
+        VjOverlayEntry *next = e->next_unlogged;
 
         out[i] = (VjUnlogged){.entry = e, .version = e->newest};
         e->unlogged = false;
@@ -391,11 +391,11 @@ void vj_overlay_take_unlogged(VjOverlay *o, VjUnlogged *out)
     o->unlogged_count = o->unlogged_bytes = 0;
 }
 
-static void merge_entry(VjOverlay *dst, VjOverlayList *l, VjEntry *e,
+static void merge_entry(VjOverlay *dst, VjOverlayList *l, VjOverlayEntry *e,
                         const VjSnapshots *live)
 {
     Place place = list_place(l, vj_entry_key(e));
-    VjEntry *there = place.entry;
+    VjOverlayEntry *there = place.entry;
 
     if (there == NULL) {
         list_insert(l, &place, e);
@@ -421,8 +421,8 @@ void vj_overlay_merge(VjOverlay *dst, VjOverlay *src, uint64_t seq,
 {
     g_assert(seq > 0);
     for (VjSpace space = 0; space < VJ_SPACE_COUNT; space++) {
-        for (VjEntry *e = src->lists[space].head[0]; e != NULL;) {
-            VjEntry *next = e->forward[0];
+        for (VjOverlayEntry *e = src->lists[space].head[0]; e != NULL;) {
+            VjOverlayEntry *next = e->forward[0];
 
             g_assert(e->newest->older == NULL);
             e->newest->seq = seq;

@@ -48,7 +48,7 @@ static void test_a_guard_keeps_what_its_snapshot_names(void **state)
     g_autofree uint8_t *bytes = content(3, 9000);
     VjObject object, seen;
     GThread *pass;
-    VjGuard guard;
+    VjReadGuard guard;
 
     must_put(f, bytes, 9000, &object);
     settle(f);
@@ -69,7 +69,7 @@ static void test_a_pin_taken_under_the_guard_outlives_it(void **state)
     g_autofree uint8_t *bytes = content(3, 9000);
     VjObject object, seen;
     GThread *pass;
-    VjGuard guard;
+    VjReadGuard guard;
 
     must_put(f, bytes, 9000, &object);
     settle(f);
@@ -91,7 +91,7 @@ static void test_a_younger_guard_does_not_delay_the_pass(void **state)
     Fixture *f = *state;
     g_autofree uint8_t *bytes = content(3, 9000);
     VjObject object;
-    VjGuard older, younger;
+    VjReadGuard older, younger;
     GThread *pass;
 
     must_put(f, bytes, 9000, &object);
@@ -115,7 +115,7 @@ static void test_a_second_death_waits_for_its_own_readers(void **state)
     Fixture *f = *state;
     g_autofree uint8_t *bytes = content(3, 9000);
     VjObject object, seen;
-    VjGuard older, younger;
+    VjReadGuard older, younger;
     GThread *pass;
 
     must_put(f, bytes, 9000, &object);

@@ -143,7 +143,7 @@ static gpointer churn(gpointer opaque)
         } else {
             unsigned i = (unsigned)vj_rng_below(&rng, count);
             g_autofree uint8_t *bytes = content(seeds[i], 9000);
-            VjGuard guard;
+            VjReadGuard guard;
 
             vj_objects_guard_enter(w->f->objects, &guard);
             vj_object_pin(w->f->objects, held[i].id);

@@ -248,7 +248,7 @@ static gpointer reap_thread(gpointer opaque)
  * Starts a pass and returns when one waits for @older, which was inside before anything died.
  * That may be another, which the commit has asked for; then ours comes behind it.
  */
-static GThread *begin_pass(VjObjects *o, const VjGuard *older)
+static GThread *begin_pass(VjObjects *o, const VjReadGuard *older)
 {
     GThread *thread = g_thread_new("reap", reap_thread, o);
     unsigned now;
@@ -273,7 +273,7 @@ static void test_a_resolved_piece_keeps_its_object(void **state)
     g_autofree uint8_t *zeroes = g_malloc0(CONTENT_BYTES), *got = g_malloc(CONTENT_BYTES);
     g_autoptr(GArray) segments = vj_segments_new();
     uint64_t copied, size;
-    VjGuard older, younger;
+    VjReadGuard older, younger;
     VjFile *first, *second;
     GThread *pass;
 

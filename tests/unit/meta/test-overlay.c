@@ -34,7 +34,7 @@ static void commit(VjOverlay *o, uint64_t seq, const VjSnapshots *live, const ch
 
 static size_t chain_length(const VjOverlay *o, const char *key)
 {
-    const VjEntry *e = vj_overlay_find(o, SPACE, text(key));
+    const VjOverlayEntry *e = vj_overlay_find(o, SPACE, text(key));
     size_t length = 0;
 
     for (const VjVersion *v = e->newest; v != NULL; v = v->older) {
@@ -47,7 +47,7 @@ static size_t chain_length(const VjOverlay *o, const char *key)
 static void assert_sees(const VjOverlay *o, const char *key, uint64_t seq,
                         const char *value)
 {
-    const VjEntry *e = vj_overlay_find(o, SPACE, text(key));
+    const VjOverlayEntry *e = vj_overlay_find(o, SPACE, text(key));
     const VjVersion *v = e == NULL ? NULL : vj_entry_visible(e, seq);
 
     if (value == NULL) {
@@ -105,13 +105,14 @@ static void test_order(void **state)
         vj_be64_set(key, vj_rng_below(&rng, 1 << 16));
         assert_int_equal(vj_overlay_set(&o, SPACE, vj_slice(key, 8), &value), 0);
     }
-    for (VjEntry *e = vj_overlay_first(&o, SPACE); e != NULL; e = e->forward[0]) {
+    for (VjOverlayEntry *e = vj_overlay_first(&o, SPACE); e != NULL; e = e->forward[0]) {
         assert_true(vj_slice_compare(last, vj_entry_key(e)) < 0);
         assert_true(e->back == NULL || e->back->forward[0] == e);
         last = vj_entry_key(e);
         forward++;
     }
-    for (VjEntry *e = vj_overlay_before(&o, SPACE, text("")); e != NULL; e = e->back) {
+    for (VjOverlayEntry *e = vj_overlay_before(&o, SPACE, text("")); e != NULL;
+         e = e->back) {
         backward++;
     }
     assert_int_equal(forward, backward);
