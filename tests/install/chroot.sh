@@ -215,6 +215,15 @@ list_files() # ROOT
         -o -path ./var/tmp -o -path ./home -o -path ./tmp -o -path ./root \) -prune -o -print | sort)
 }
 
+# Directories that were there or not are of no account to "make uninstall".
+left_behind()
+{
+    local f
+    comm -13 "$T/before" "$T/after" | while read -r f; do
+        [ -d "$1/$f" ] || echo "$f"
+    done
+}
+
 stage_install()
 {
     local root=$T/install prefix options
@@ -253,10 +262,8 @@ ldconfig
 rm -rf /opt/varjfs
 END
         list_files "$root" >"$T/after"
-        # Directories that were there or not are of no account to "make uninstall".
-        is "no file is left" "$([ -s "$T/after" ] || echo "no list of what is there"; comm -13 "$T/before" "$T/after" | while read -r f; do
-            [ -d "$root/$f" ] || echo "$f"
-        done)" ""
+        check "there is a list of files" test -s "$T/after"
+        is "no file is left" "$(left_behind "$root")" ""
     done
 }
 

@@ -30,22 +30,30 @@ static inline int raw_carry_out(int fd, const struct varjfs_carry *carry)
     }
 }
 
+/* Changes that come between the two calls of an edit, before it is given up. */
+#define RAW_EDIT_TRIES 100000u
+
 /*
  * @edit with @inside bytes of data behind it, again while others change the size of the
- * file or read its end.  0, and @edit as the ioctl fills it; -1 and errno.
+ * file or read its end: each third time it is carried out all the same where it takes more
+ * than it brings.  0, and @edit as the ioctl fills it; -1 and errno.
  */
 static inline int raw_edit(int fd, struct varjfs_edit *edit, size_t inside)
 {
     struct varjfs_edit asked = *edit;
+    unsigned tries = 0;
     int result;
 
     do {
         *edit = asked;
+        if (++tries % 3 == 0 && asked.len < asked.old_len) {
+            edit->flags |= VARJFS_EDIT_ANY_SIZE;
+        }
         result = ioctl(fd, VARJFS_IOC_EDIT(inside), edit);
         if (result == 0) {
             result = raw_carry_out(fd, &edit->carry);
         }
-    } while (result != 0 && errno == EAGAIN);
+    } while (result != 0 && errno == EAGAIN && tries < RAW_EDIT_TRIES);
     return result;
 }
 

@@ -136,6 +136,8 @@ EDIT_HOLE = 4
 EDIT_INSIDE = 8
 EDIT_ANY_SIZE = 16
 EDIT_LIMITED = 32
+# Changes that come between the two calls of an edit, before it is given up.
+EDIT_TRIES = 100000
 SHIFT = struct.Struct("=IIQQQQQQIIQQ")
 SHIFT_LOOK = 1
 SHIFT_DOWN = 2
@@ -190,14 +192,18 @@ def edit_drop(fd):
 
 
 def edit(fd, offset, old_len, data=b"", flags=0, stage_id=0, version=VERSION, length=None):
-    """Returns (offset, size) as the ioctl fills them."""
-    while True:
-        at, size, carry = stage_edit(fd, offset, old_len, data, flags, stage_id, version, length)
+    """Returns (offset, size) as the ioctl fills them.  Again while others change the size or read the
+    end; each third time all the same where it takes more than it brings."""
+    is_less = (len(data) if length is None else length) < old_len
+    for tries in range(1, EDIT_TRIES):
+        any_size = EDIT_ANY_SIZE if is_less and tries % 3 == 0 else 0
+        at, size, carry = stage_edit(fd, offset, old_len, data, flags | any_size, stage_id, version, length)
         try:
             carry_out(fd, *carry)
             return at, size
         except BlockingIOError:
             pass
+    raise BlockingIOError(errno.EAGAIN, f"overtaken {EDIT_TRIES} times")
 
 
 def look(fd, **fields):

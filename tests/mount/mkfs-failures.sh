@@ -40,8 +40,8 @@ small()
     mount -t tmpfs -o "$1" none "$T/small"
 }
 
-# is_failure WHAT STATUS LEFT: mkfs.varjfs ended with 1 and one line, and LEFT is what ls shows
-is_failure()
+# expect_failure WHAT STATUS LEFT: mkfs.varjfs ended with 1 and one line, and LEFT is what ls shows
+expect_failure()
 {
     is "$1: it fails in a line" "$2 $(wc -l <"$T/err")" "1 1" || note "$(cat "$T/err")"
     is "$1: nothing is left" "$(ls -A "$T/small" "$T/small/empty" 2>&1)" "$3"
@@ -50,7 +50,7 @@ is_failure()
 # fails WHAT DIRECTORY LEFT
 fails()
 {
-    is_failure "$1" "$(status_of mkfs.varjfs "$2")" "$3"
+    expect_failure "$1" "$(status_of mkfs.varjfs "$2")" "$3"
 }
 
 mkdir "$T/small"
@@ -64,7 +64,7 @@ else
 $T/small:"
         status=$(status_of mkfs.varjfs "$T/small/new")
         if [ "$status" != 0 ]; then
-            is_failure "$kib KiB, a new directory" "$status" "$is_new"
+            expect_failure "$kib KiB, a new directory" "$status" "$is_new"
             failed=$((failed + 1))
             mkdir "$T/small/empty"
             fails "$kib KiB, an empty directory" "$T/small/empty" "$T/small:

@@ -45,23 +45,23 @@ shown()
 
 check "a user makes a file" user cp "$T/own" "$MNT/first"
 shown "$MNT/first" >"$T/alone"
-is "each command succeeds" "$(grep failed: "$T/alone")" ""
 check "root makes a copy" cp "$T/own" "$MNT/copy-of-root"
 chmod 600 "$MNT/copy-of-root"
 shown "$MNT/first" >"$T/together"
 check "a copy that root makes shows in nothing" diff "$T/alone" "$T/together"
 
-cp "$T/secret" "$MNT/secret"
+check "root has a secret" cp "$T/secret" "$MNT/secret"
 chmod 600 "$MNT/secret"
-varjfsctl sync "$MNT"
+check "which is stored" varjfsctl sync "$MNT"
 check "a user guesses it" user cp "$T/secret" "$MNT/guess"
 shown "$MNT/guess" >"$T/guessed"
 rm "$MNT/secret"
 rm "$MNT/guess"
-varjfsctl gc "$MNT" >"$T/out"
+check "nothing of it is left" varjfsctl gc "$MNT" >"$T/out"
 check "and makes it anew" user cp "$T/secret" "$MNT/guess"
 shown "$MNT/guess" >"$T/new"
 check "content that root has looks as content that nobody has" diff "$T/guessed" "$T/new"
+is "each command succeeded" "$(grep failed: "$T/alone" "$T/together" "$T/guessed" "$T/new")" ""
 
 # ---- the form of what is left out
 

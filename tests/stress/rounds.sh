@@ -32,11 +32,11 @@ make_fs -o objects=1K
 exact=()
 VARJFS_TRACE=front mount_varjfs
 umount_varjfs
-if grep -q "a direct read is one request: yes" "$T/varjfs.log"; then
-    exact=(--exact-reads)
-else
-    note "direct reads of several requests: the kernel or libfuse is too old"
-fi
+case $(grep -o "a direct read is one request: .*" "$T/varjfs.log") in
+*yes) exact=(--exact-reads) ;;
+*no) note "direct reads of several requests: the kernel or libfuse is too old" ;;
+*) fail "the daemon says whether a direct read is one request" "$(cat "$T/varjfs.log")" ;;
+esac
 mount_varjfs
 if [ -n "${1:-}" ]; then
     seconds=$1

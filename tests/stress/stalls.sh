@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: LGPL-3.0-or-later
 #
-# stalls.sh [SECONDS [LIMIT_MS]] - no write waits for long beside edits and programs that drop pages
+# stalls.sh [SECONDS [LIMIT_MS]] - how long writes wait beside edits and programs that drop pages
 #
-# SECONDS (3) with one of these programs and with two; a write takes LIMIT_MS, if given, at most.
-# Prints the latencies.
+# SECONDS (3) with one of these programs and with two.  All is to be written; with LIMIT_MS no write
+# may take longer.  Prints the latencies.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
 
