@@ -49,9 +49,10 @@ extern "C" {
 /*
  * How a staged edit is carried out, by the same thread on the same descriptor.  The
  * call's own result is that of the edit: 0, or -1 and errno, and then nothing has
- * happened.  EAGAIN: the size of the file has changed since the edit was staged, or the
- * kernel has got pages of it that it had not; stage it again, at last with
- * VARJFS_EDIT_ANY_SIZE, or a program that appends without end keeps it from happening.
+ * happened.  EAGAIN: the size of the file has changed since the edit was staged, or pages
+ * of it have come into the page cache; stage it again, and after some tries with
+ * VARJFS_EDIT_ANY_SIZE, or a program that appends, or reads the end, without end keeps it
+ * from happening.
  */
 struct varjfs_carry {
     __u32 call;   /* VARJFS_CARRY_* */
@@ -77,15 +78,15 @@ struct varjfs_carry {
  * With len 0 and offset at or beyond the end nothing happens.  Beyond the end a hole
  * comes first, as with pwrite.  Errors, each with the file unchanged: EBADF the
  * descriptor is not open for writing; EISDIR; EPERM the file is immutable, or append only
- * and the edit is no append (chattr(1)); EINVAL not a regular file, unknown version
- * or flag, an offset above 2^63 - 1, len above VARJFS_EDIT_MAX or not what follows or was
- * staged; ENOENT no such stage; ENOMEM too many edits are staged; EAGAIN as from the call
- * that carries it out; EFBIG, ENOSPC, EROFS,
- * EIO as write(2), those also from the call that carries the edit out.
+ * and the edit is no append (chattr(1)); EINVAL not a regular file, unknown version or
+ * flag, an offset above 2^63 - 1, len above VARJFS_EDIT_MAX or not what follows or was
+ * staged; ENOENT no such stage; ENOMEM too many edits are staged; EAGAIN threads outside of
+ * the daemon's PID namespace have staged as many edits for that size as can be told apart;
+ * EFBIG, ENOSPC, EROFS, EIO as write(2), those also from the call that carries the edit out.
  *
- * A thread has one edit staged on a descriptor: the next one takes its place.  It ends
- * with the call that carries it out, whatever comes of it, with VARJFS_IOC_EDIT_DROP, or when
- * the description is closed.
+ * A thread has one edit staged on a descriptor: the next one takes its place.  It ends with
+ * the call that carries it out, whatever comes of it, with VARJFS_IOC_EDIT_DROP, or when the
+ * description is closed.
  *
  * A hole reads as zeros, takes no space, and may be of any length: len is not bounded by
  * VARJFS_EDIT_MAX then.  VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE is fallocate(2) by bytes:
@@ -124,10 +125,10 @@ struct varjfs_stage {
 #define VARJFS_STAGE_DATA_MAX (VARJFS_IOC_MAX - sizeof(struct varjfs_stage))
 
 /*
- * ftruncate(fd, VARJFS_DELETE_SIZE(offset, len)) deletes len bytes at offset at once, without
- * staging, if an edit of the file was carried out within the last second and the kernel has read no page
- * behind offset since.  Else it is EFBIG as for any size as large, and nothing has happened: stage
- * the delete.  @offset: below 2^40; @len: 1 to VARJFS_DELETE_SIZE_LEN.  On another file
+ * ftruncate(fd, VARJFS_DELETE_SIZE(offset, len)) deletes len bytes at offset at once,
+ * without staging, if an edit of the file was carried out within the last second and the
+ * kernel has read no page behind offset since.  Else it is EFBIG as for any size as large,
+ * and nothing has happened: stage the delete.  @offset: below 2^40; @len: 1 to VARJFS_DELETE_SIZE_LEN.  On another file
  * system the file may get that size: be sure that it is varjfs.
  */
 #define VARJFS_DELETE_SIZE_LEN 8192

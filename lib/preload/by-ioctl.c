@@ -32,13 +32,15 @@
 /* Each time an edit is staged so often, a change of the file's size meanwhile does not
  * matter: who appends without end would keep it from happening. */
 #define SIZED_TRIES 8u
-/* The same of an edit that makes the file shorter, whatever the size: others may read its pages
- * as often. */
+/* The same of an edit that takes more than it brings: pages that others read between its two
+ * calls would keep it from happening. */
 #define SHORTER_TRIES 3u
-/* How often at least an edit is staged, and for how long, before it is given up: each time a
- * change came just in between.  On busy processors a thousand are over in a moment. */
-#define TRIES_MOST 1024u
-#define TRIES_MOST_S 5
+/* An edit is given up when it was staged so often, each time with a change just in between, and
+ * for so long.  On busy processors a thousand tries are over in a moment. */
+#define TRIES_LEAST 1024u
+#define GIVE_UP_AFTER_S 5
+/* Pauses become no longer after so many. */
+#define PAUSES_GROW 4096u
 
 /* No file is as long: whoever makes an edit puts the file's size in its place. */
 #define NO_SIZE (~(__u64)0)
@@ -259,11 +261,11 @@ static int try_edit(const VjEdit *e, const struct varjfs_edit *edit, char *bytes
     return result;
 }
 
-/* Who changes the size without end may do so in step with us, each time in between: pauses
- * of any length up to a third of a millisecond, and later up to some, end that. */
+/* A thread that changes the size without end may do so in step with us, each time in between.
+ * Pauses of uneven length end that: up to a third of a millisecond at first, up to five at last. */
 static void fall_out_of_step(unsigned tries)
 {
-    unsigned longer = 1 + (tries < TRIES_MOST * 4 ? tries : TRIES_MOST * 4) / 256;
+    unsigned longer = 1 + (tries < PAUSES_GROW ? tries : PAUSES_GROW) / 256;
     struct timespec pause = {.tv_nsec = (long)(tries * 7919u % 97u * longer) * 3000};
     int saved_errno = errno;
 
@@ -275,11 +277,11 @@ static bool is_given_up(unsigned tries, time_t begun_s)
 {
     struct timespec now;
 
-    if (tries < TRIES_MOST) {
+    if (tries < TRIES_LEAST) {
         return false;
     }
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec - begun_s > TRIES_MOST_S;
+    return now.tv_sec - begun_s > GIVE_UP_AFTER_S;
 }
 
 /*

@@ -136,16 +136,16 @@ static void hold_signals(Make *make)
     sigprocmask(SIG_BLOCK, &held, NULL);
 }
 
-/* Hands on the signals that arrive, the last one as *ended.  The child's status, as
- * waitpid(2) has it. */
-static int wait_for(const Make *make, pid_t child, int *ended)
+/* Hands on the signals that arrive, the last one as *ended.  *status: the child's, as
+ * waitpid(2) has it.  -errno: it cannot be waited for. */
+static int wait_for(const Make *make, pid_t child, int *status, int *ended)
 {
     sigset_t awaited = make->ending;
-    int status = EXIT_FAILURE << 8; /* where the child cannot be waited for */
+    pid_t gone;
 
     sigaddset(&awaited, SIGCHLD);
     *ended = 0;
-    while (waitpid(child, &status, WNOHANG) == 0) {
+    while ((gone = waitpid(child, status, WNOHANG)) == 0) {
         int number = sigwaitinfo(&awaited, NULL);
 
         if (number > 0 && number != SIGCHLD) {
@@ -153,7 +153,7 @@ static int wait_for(const Make *make, pid_t child, int *ended)
             kill(child, number);
         }
     }
-    return status;
+    return gone == child ? 0 : -errno;
 }
 
 /* As if nobody had held it up. */
@@ -170,7 +170,7 @@ static void end_by(int number)
 
 static int make_apart(Make *make, const char *source)
 {
-    int status, ended, pipe_fds[2] = {-1, -1};
+    int r, status, ended, pipe_fds[2] = {-1, -1};
     char byte;
     pid_t parent = getpid(), child;
 
@@ -187,7 +187,11 @@ static int make_apart(Make *make, const char *source)
         return getppid() == parent ? make_volume(make, source) : EXIT_FAILURE;
     }
     close(pipe_fds[1]);
-    status = wait_for(make, child, &ended);
+    r = wait_for(make, child, &status, &ended);
+    if (r < 0) {
+        close(pipe_fds[0]);
+        return vj_cmd_fail_errno(&command, "waitpid", -r);
+    }
     if (status != 0 && read(pipe_fds[0], &byte, 1) == 1) {
         (void)rmdir(source);
     }

@@ -381,8 +381,9 @@ static bool mend(const Search *s, bool is_there, const char *damaged, bool repai
     return ok;
 }
 
-/* Or opening it will tell why.  Else @why says what is wrong with @text. */
-static bool is_not_to_be_mended(int dir_fd, char **text, GError **why)
+/* @text: what could be read of it; @why: what is wrong with it; both replace what was there.
+ * False: it is whole, or it cannot be read for a reason that opening the volume tells. */
+static bool is_damaged(int dir_fd, char **text, GError **why)
 {
     VjSuperblock super;
 
@@ -390,9 +391,9 @@ static bool is_not_to_be_mended(int dir_fd, char **text, GError **why)
     g_clear_pointer(text, g_free);
     if (vj_superblock_read(dir_fd, text, &super, why)) {
         vj_superblock_clear(&super);
-        return true;
+        return false;
     }
-    return !vj_superblock_is_lost(dir_fd, *why);
+    return vj_superblock_is_lost(dir_fd, *why);
 }
 
 bool vj_volume_mend_superblock(const char *source, bool repair, int64_t lock_wait_us,
@@ -409,14 +410,14 @@ bool vj_volume_mend_superblock(const char *source, bool repair, int64_t lock_wai
     if (dir_fd < 0) {
         return false;
     }
-    if (is_not_to_be_mended(dir_fd, &text, &why)) {
+    if (!is_damaged(dir_fd, &text, &why)) {
         return true;
     }
     if (!vj_source_lock(dir_fd, source, lock_wait_us, &lock_fd, error)) {
         return false;
     }
     /* Another process may have mended it before this one had the lock. */
-    if (is_not_to_be_mended(dir_fd, &text, &why)) {
+    if (!is_damaged(dir_fd, &text, &why)) {
         return true;
     }
     say(&s, "%s", why->message);

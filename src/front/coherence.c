@@ -609,17 +609,6 @@ VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
     return s;
 }
 
-bool vj_coherence_holds_from(VjCoherence *c, const VjPageState *s, uint64_t offset)
-{
-    Shard *shard = shard_of(c, s->ino);
-    bool may;
-
-    vj_mutex_lock(&shard->lock);
-    may = may_hold(s, vj_pages_from(offset, 0));
-    vj_mutex_unlock(&shard->lock);
-    return may;
-}
-
 bool vj_coherence_has_room(VjCoherence *c, const VjPageState *s)
 {
     Shard *shard = shard_of(c, s->ino);

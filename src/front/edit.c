@@ -17,7 +17,8 @@
  * While it waits for that answer it writes nothing back, and an invalidation that meets a
  * dirty page would wait with it.  So what is dirty is written back before, by a
  * fallocate(2) that does nothing else: under the lock of the inode, or the kernel may
- * clear what somebody is appending (README.md, "Known limits").
+ * clear what somebody is appending (README.md, "Known limits").  Pages behind a smaller end
+ * that come between the two calls are a reason to refuse the second one (-EAGAIN).
  *
  * A notification waits for locked pages and makes the kernel write dirty ones back to us,
  * so whoever sends one must not be needed to serve requests, and must hold no lock: a few
@@ -315,21 +316,22 @@ static void edit_with_pages(VjFront *f, VjCarry *c)
 
 static void submit(VjEditor *e, const VjJob *what);
 
-/* Of pages that came between the two calls of an edit, the kernel drops what was stored into them
- * behind a smaller end: so the two are made again, until the caller says that it has to be. */
-static bool is_to_be_staged_again(VjFront *f, const VjCarry *c, VjPageState *state,
-                                  const VjEdited *now)
+/*
+ * Whether ftruncate(2) is refused because the kernel may hold pages: 0, -EFBIG a delete that
+ * was not staged, -EAGAIN they came between the two calls.  The kernel drops what was stored
+ * into those behind a smaller end, so the two are made again until the caller asks for the
+ * edit whatever comes.
+ */
+static int refusal_for_pages(VjFront *f, const VjCarry *c, const VjEdited *now)
 {
+    if (c->staged->is_single) {
+        return -EFBIG;
+    }
     return now->changed && !c->staged->any_size && f->delays.tries > 0 &&
-           vj_coherence_holds_from(f->coherence, state, MIN(now->size, now->old_size));
-}
-
-/* Until the kernel's pages are gone, where it may hold some. */
-static bool waits_for_pages(VjFront *f, const VjCarry *c, VjPageState *state,
-                            const VjEdited *now)
-{
-    return !c->is_truncate || c->staged->is_single ||
-           is_to_be_staged_again(f, c, state, now);
+                   vj_coherence_may_hold(f->coherence, c->ino,
+                                         MIN(now->size, now->old_size), 0)
+               ? -EAGAIN
+               : 0;
 }
 
 void vj_edit_carry_out(VjFront *f, VjCarry *c)
@@ -340,6 +342,7 @@ void vj_edit_carry_out(VjFront *f, VjCarry *c)
     VjPageState *state;
     uint64_t from, len;
     bool may_hold, is_first;
+    int refusal = 0;
 
     if (r == 0 && is_overtaken(c, &now)) {
         r = -EAGAIN;
@@ -357,13 +360,16 @@ void vj_edit_carry_out(VjFront *f, VjCarry *c)
         return;
     }
     state = vj_coherence_close(f->coherence, c->ino, from, len, &may_hold);
-    if (!may_hold || !waits_for_pages(f, c, state, &now)) {
+    if (may_hold && c->is_truncate) {
+        refusal = refusal_for_pages(f, c, &now);
+    }
+    if (!may_hold || (c->is_truncate && refusal == 0)) {
         apply_and_answer(f, c, state, may_hold);
         return;
     }
     vj_coherence_open(f->coherence, state, &nothing, VJ_WINDOW_NONE);
-    if (c->is_truncate) {
-        answer(f, c, c->staged->is_single ? -EFBIG : -EAGAIN, &nothing, NULL);
+    if (refusal != 0) {
+        answer(f, c, refusal, &nothing, NULL);
         return;
     }
     submit(f->editor, &(VjJob){.carry = *c});

@@ -155,8 +155,6 @@ typedef enum VjWindow {
     VJ_WINDOW_EDIT,   /* vj_coherence_locked: they are invalidated */
     VJ_WINDOW_KERNEL, /* the kernel drops them, and then lets go of the inode's lock */
 } VjWindow;
-/* vj_coherence_may_hold from @offset to the end, between close and open. */
-bool vj_coherence_holds_from(VjCoherence *c, const VjPageState *state, uint64_t offset);
 /* Whether one more window may be open, which are bounded in number.  Between close and open. */
 bool vj_coherence_has_room(VjCoherence *c, const VjPageState *state);
 /* Lets them in again.  @edited: what was applied; looked at where there is a @window. */
@@ -266,8 +264,8 @@ bool vj_edit_written_past(VjFront *f, fuse_req_t req, uint64_t ino, uint64_t off
 void vj_front_attributes_stale(VjFront *f, uint64_t ino);
 /* Has a thread do it, before the editor stops.  False: refused, and @job is the caller's. */
 bool vj_editor_flags(VjEditor *e, VjFlagsJob *job);
-/* Invalidates the kernel's pages of the range; @len 0: to the end.  False: they may still be there,
- * and the log says why.  On a thread that serves no requests, with no lock. */
+/* Invalidates the kernel's pages of the range; @len 0: to the end.  False: they may still be there;
+ * the log says why, unless the file system is unmounted.  On a thread that serves no requests, with no lock. */
 bool vj_edit_drop_pages(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len);
 /* The kernel's pages of the range are stale.  Does not block. */
 void vj_editor_stale(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len);

@@ -17,4 +17,5 @@ tests_unit_preload_test_by_ioctl_SOURCES = $(rwrite_sources) \
 tests_unit_preload_test_by_ioctl_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
 tests_unit_preload_test_by_ioctl_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=fallocate64,--wrap=fstat64,--wrap=fstatfs64,--wrap=ioctl,--wrap=process_vm_readv,--wrap=pwrite64 \
-	-Wl,--wrap=pwritev64v2,--wrap=vj_next_fallocate64,--wrap=ftruncate64,--wrap=lseek64
+	-Wl,--wrap=pwritev64v2,--wrap=vj_next_fallocate64,--wrap=ftruncate64,--wrap=lseek64 \
+	-Wl,--wrap=clock_gettime,--wrap=nanosleep

@@ -2,8 +2,8 @@
 /*
  * test-by-ioctl.c - what the library asks of varjfs, and when it does not ask
  *
- * fstatfs, ioctl, fallocate, ftruncate, lseek, process_vm_readv, pwrite and pwritev2 of
- * the library lead here.  The fake varjfs holds the ioctl ABI's promises strictly (a
+ * fstatfs, ioctl, fallocate, ftruncate, lseek, process_vm_readv, pwrite, pwritev2,
+ * clock_gettime and nanosleep of the library lead here.  The fake varjfs holds the ioctl ABI's promises strictly (a
  * request that breaks one fails the test) and applies edits to a plain file, when they
  * are carried out.
  */
@@ -47,6 +47,7 @@ static struct {
     int at_once_errno;
     unsigned overtaken; /* so often the size has changed when an edit is carried out */
     uint64_t appended;  /* where the last append went */
+    int64_t now_ns;     /* pauses take their time of this clock alone */
 } fake;
 
 int __wrap_ftruncate64(int fd, off_t len);
@@ -74,6 +75,25 @@ ssize_t __wrap_pwritev64v2(int fd, const struct iovec *iov, int count, off_t off
                            int flags);
 ssize_t __real_pwritev64v2(int fd, const struct iovec *iov, int count, off_t offset,
                            int flags);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __wrap_nanosleep(const struct timespec *pause, struct timespec *left);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+    assert_int_equal(clock, CLOCK_MONOTONIC);
+    *out = (struct timespec){.tv_sec = fake.now_ns / 1000000000,
+                             .tv_nsec = fake.now_ns % 1000000000};
+    return 0;
+}
+
+int __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
+{
+    assert_null(left);
+    assert_int_equal(pause->tv_sec, 0);
+    fake.now_ns += pause->tv_nsec;
+    return 0;
+}
 
 int __wrap_fstat64(int fd, struct stat64 *out)
 {
@@ -819,7 +839,10 @@ static void test_overtaken_for_ever(void **state)
     fixture_rpwrite(f, "xx", 2, 100, 1);
     assert_int_equal(fake.overtaken, 0);
     fake.overtaken = 1000000;
+    fake.now_ns = 0;
     FIXTURE_EXPECT_ERRNO(f, rpwrite(f->fd, "xx", 2, 100, 1), EBUSY);
+    assert_in_range(fake.now_ns, (int64_t)5000000000, (int64_t)7000000000);
+    assert_in_range(fake.overtaken, 1000000 - 10000, 1000000 - 1024);
     FIXTURE_EXPECT_ERRNO(f, rpwrite(f->fd, f->model->data, 20000, 100, 1), EBUSY);
     assert_true(fake.overtaken > 900000);
     assert_int_equal(fake.stage_id, 0); /* what was sent before went too */
