@@ -9,6 +9,7 @@ src_base_libvj_base_la_SOURCES = \
 	src/base/buf.h \
 	src/base/bytes.c \
 	src/base/bytes.h \
+	src/base/check.h \
 	src/base/checked.h \
 	src/base/clock.c \
 	src/base/clock.h \

@@ -23,25 +23,25 @@
 
 /* Every lock of the project has its rank here and its line in src/LOCKS.md. */
 typedef enum VjLockRank {
-    VJ_RANK_FRONT = 10,         /* front: request tables, edits in flight */
-    VJ_RANK_FRONT_INODE = 12,   /* front: known inodes */
-    VJ_RANK_FS = 20,            /* fs: open inodes, handles */
-    VJ_RANK_FS_HANDLE = 22,     /* fs: one handle */
-    VJ_RANK_FILE_TABLE = 30,    /* file: open files by inode */
-    VJ_RANK_FILE = 32,          /* file: pieces of one file */
-    VJ_RANK_FILE_BUDGET = 34,   /* file: dirty bytes, waiters */
-    VJ_RANK_FILE_FLUSHER = 36,  /* file: write-back queue */
-    VJ_RANK_FILE_INFLIGHT = 38, /* file: contents being put */
-    VJ_RANK_FILE_LEASE = 40,    /* file: object ids */
-    VJ_RANK_FILE_DEAD = 42,     /* file: dead objects, pins, epochs */
-    VJ_RANK_FILE_CACHE = 44,    /* file: object cache */
-    VJ_RANK_META_RUN = 50,      /* meta: one write transaction at a time */
-    VJ_RANK_META_STATE = 52,    /* meta: generations, sequence numbers */
-    VJ_RANK_META_WRAPPER = 56,  /* meta: wrappers' own counters */
-    VJ_RANK_STORE_WRAPPER = 60, /* store: wrappers' own counters */
-    VJ_RANK_STORE = 62,         /* store: one driver's state */
-    VJ_RANK_STORE_FLUSH = 64,   /* store: waiters for durability */
-    VJ_RANK_BASE = 90,          /* log, trace: may be taken under any other */
+    VJ_RANK_FRONT = 10,           /* front: request tables, edits in flight */
+    VJ_RANK_FRONT_INODE = 12,     /* front: known inodes */
+    VJ_RANK_FS = 20,              /* fs: open inodes, handles */
+    VJ_RANK_FS_HANDLE = 22,       /* fs: one handle */
+    VJ_RANK_FILE_TABLE = 30,      /* file: open files by inode */
+    VJ_RANK_FILE = 32,            /* file: pieces of one file */
+    VJ_RANK_FILE_BUDGET = 34,     /* file: dirty bytes, waiters */
+    VJ_RANK_FILE_FLUSHER = 36,    /* file: write-back queue */
+    VJ_RANK_OBJECT_INFLIGHT = 38, /* object: contents being put */
+    VJ_RANK_OBJECT_LEASE = 40,    /* object: object ids */
+    VJ_RANK_OBJECT_DEAD = 42,     /* object: dead objects, pins, epochs */
+    VJ_RANK_OBJECT_CACHE = 44,    /* object: object cache */
+    VJ_RANK_META_RUN = 50,        /* meta: one write transaction at a time */
+    VJ_RANK_META_STATE = 52,      /* meta: generations, sequence numbers */
+    VJ_RANK_META_WRAPPER = 56,    /* meta: wrappers' own counters */
+    VJ_RANK_STORE_WRAPPER = 60,   /* store: wrappers' own counters */
+    VJ_RANK_STORE = 62,           /* store: one driver's state */
+    VJ_RANK_STORE_FLUSH = 64,     /* store: waiters for durability */
+    VJ_RANK_BASE = 90,            /* log, trace: may be taken under any other */
 } VjLockRank;
 
 typedef struct VJ_TSA(capability("mutex")) VjMutex {

@@ -63,6 +63,8 @@ typedef enum VjTraceRoom {
     VJ_TRACE_rpc,
     VJ_TRACE_store,
     VJ_TRACE_meta,
+    VJ_TRACE_object,
+    VJ_TRACE_map,
     VJ_TRACE_file,
     VJ_TRACE_fs,
     VJ_TRACE_front,

@@ -15,10 +15,10 @@
 uint32_t vj_trace_mask;
 
 static const char *const room_names[VJ_TRACE_ROOMS] = {
-    [VJ_TRACE_base] = "base", [VJ_TRACE_chunk] = "chunk", [VJ_TRACE_codec] = "codec",
-    [VJ_TRACE_rpc] = "rpc",   [VJ_TRACE_store] = "store", [VJ_TRACE_meta] = "meta",
-    [VJ_TRACE_file] = "file", [VJ_TRACE_fs] = "fs",       [VJ_TRACE_front] = "front",
-    [VJ_TRACE_node] = "node",
+    [VJ_TRACE_base] = "base",     [VJ_TRACE_chunk] = "chunk", [VJ_TRACE_codec] = "codec",
+    [VJ_TRACE_rpc] = "rpc",       [VJ_TRACE_store] = "store", [VJ_TRACE_meta] = "meta",
+    [VJ_TRACE_object] = "object", [VJ_TRACE_map] = "map",     [VJ_TRACE_file] = "file",
+    [VJ_TRACE_fs] = "fs",         [VJ_TRACE_front] = "front", [VJ_TRACE_node] = "node",
 };
 
 /* The bits that @name turns on; 0: unknown. */

@@ -14,11 +14,11 @@
  *
  * Memory: a number for each object, and for each map node of the inode being looked at.
  */
-#include "file/check-private.h"
 #include "file/inode-format.h"
-#include "file/map-node-private.h"
 #include "file/repair.h"
 #include "file/scrub-format.h"
+#include "file/volume-private.h"
+#include "map/map-format.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>

@@ -11,15 +11,12 @@
 #ifndef VJ_FILE_FILE_H
 #define VJ_FILE_FILE_H
 
-#include "base/base.h"
-#include "meta/meta.h"
-#include "store/store.h"
+#include "base/check.h"
+#include "map/map.h"
+#include "object/object.h"
 
 /* The largest file, bytes: larger numbers name staged edits. */
 #define VJ_FILE_SIZE_MAX (((uint64_t)1 << 62) - 1)
-/* The largest in an inode record or a map: files could be longer once, and stay
- * readable. */
-#define VJ_FILE_SIZE_STORED_MAX (((uint64_t)1 << 63) - 1 - 4096)
 /* One replace that is a single visible and crash-atomic step, bytes. */
 #define VJ_FILE_EDIT_MAX ((size_t)8 << 20)
 /* Contents up to this length live in VJ_SPACE_INLINE, bytes. */
@@ -31,32 +28,12 @@
 
 /* ---- inode records ------------------------------------------------------------------ */
 
-/* How a file's bytes are transformed; decode needs codec and param alone. */
-typedef struct VjTransform {
-    uint8_t codec;   /* VjCodecOps.id; 0 = none */
-    uint8_t param;   /* what decoding needs (xor: the byte) */
-    int8_t level;    /* what encoding wants; 0 = the codec's default */
-    uint8_t mode;    /* VJ_MODE_* */
-    uint32_t key_id; /* 0: no key */
-} VjTransform;
-
-enum { VJ_MODE_CLIENT = 0, VJ_MODE_SERVER = 1, VJ_MODE_TRANSPORT = 2 };
-
 /* Where the committed content of an inode is. */
 typedef enum VjContent {
     VJ_CONTENT_EMPTY = 0,  /* size 0 or one hole of size bytes */
     VJ_CONTENT_INLINE = 1, /* the value of VJ_SPACE_INLINE */
     VJ_CONTENT_MAP = 2,    /* the tree at root */
 } VjContent;
-
-/* The root of a counted B+tree in VJ_SPACE_NODE (map-private.h). */
-typedef struct VjMapRoot {
-    uint32_t node;         /* 0: the tree is empty */
-    uint32_t next_node;    /* node numbers below were used; starts at 1 */
-    uint8_t height;        /* levels; 0 when empty, 1 when the root is a leaf */
-    uint64_t bytes;        /* sum of the entries' lengths */
-    uint64_t stored_bytes; /* sum of the entries' stored_bytes */
-} VjMapRoot;
 
 /* On disk. */
 enum {
@@ -417,14 +394,9 @@ bool vj_volume_sizes_set(const VjVolume *v, VjInode *inode, const char *text,
 /* What holds for @inode, as AVG or MIN:AVG:MAX in bytes; owned. */
 char *vj_volume_sizes_text(const VjVolume *v, const VjInode *inode);
 
-/*
- * The setting user.varjfs.transform: @text is what mkfs takes as transform=.  Changes all of @t
- * but its mode.  Unknown: EINVAL and one line that names what there is.
- */
-bool vj_transform_parse(const char *text, VjTransform *t, GError **error);
-/* The shortest text that means @t; "unknown-N" when codec N is not in this build; owned. */
-char *vj_transform_text(const VjTransform *t);
-
+/* The setting user.varjfs.transform, likewise; as vj_transform_parse and vj_transform_text. */
+bool vj_volume_transform_set(VjInode *inode, const char *text, GError **error);
+char *vj_volume_transform_text(const VjVolume *v, const VjInode *inode);
 /* What holds for @inode: its own, else the volume's. */
 VjTransform vj_volume_transform(const VjVolume *v, const VjInode *inode);
 
@@ -481,13 +453,6 @@ int vj_file_settings_changed(VjVolume *v, uint64_t ino) G_GNUC_WARN_UNUSED_RESUL
  */
 int vj_file_read(VjFile *f, uint64_t offset, void *dst, size_t len,
                  size_t *got) G_GNUC_WARN_UNUSED_RESULT;
-
-/* Why a range cannot be read, for a line that names the file: who knows names writes it. */
-typedef struct VjFault {
-    uint64_t object; /* 0: it is not about one */
-    uint64_t offset; /* of the range in the file */
-    char why[160];   /* "": nothing is known, or somebody else has logged it */
-} VjFault;
 
 /* The same; @fault takes what would be logged with the number of the object alone. */
 int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got,
@@ -644,27 +609,6 @@ int vj_file_extents(VjFile *f, uint64_t offset, VjExtentVisit *visit,
                     void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- check -------------------------------------------------------------------------- */
-
-typedef struct VjCheckReport VjCheckReport;
-struct VjCheckReport {
-    uint64_t inodes, names, map_nodes, map_entries, objects, index_entries,
-        stored_objects;
-    uint64_t bytes_verified;
-    uint64_t problems; /* violations of an invariant */
-    uint64_t leaks;    /* stored objects nobody names, outside what recovery removes */
-    uint64_t lost;     /* objects whose record says that they are damaged: no problem */
-    uint64_t pending;  /* orphans, dead objects and open leases: what a mount resumes */
-    uint64_t whole;    /* objects that are whole although their record says that */
-    /* Called now and then while the counts above grow; NULL: nobody watches. */
-    void (*tick)(void *opaque, const VjCheckReport *so_far);
-    void *tick_opaque;
-};
-
-/*
- * One line per problem, whatever names hold (vj_one_line).  @text begins with "inode N: " or
- * "object N: ", so that who knows names can add them.  Lines that only tell more of a problem are not counted.
- */
-typedef void VjCheckSay(void *opaque, const char *text);
 
 /*
  * vj_volume_check - verify every invariant of records, maps, references, index and store

@@ -7,7 +7,6 @@
  * older values.
  */
 #include "file/inode-format.h"
-#include "file/map-node-private.h"
 #include "file/volume-private.h"
 
 #include <sys/stat.h>
@@ -76,7 +75,7 @@ static bool disk_is_sane(const VjInodeDisk *d, uint64_t ino)
            GUINT64_FROM_LE(d->ino) == ino && ino != 0 && ino < VJ_INO_MAX &&
            d->content <= VJ_CONTENT_MAP &&
            flags_are_sane(GUINT16_FROM_LE(d->flags), GUINT32_FROM_LE(d->mode)) &&
-           d->reserved == 0 && GUINT64_FROM_LE(d->size) <= VJ_FILE_SIZE_STORED_MAX &&
+           d->reserved == 0 && GUINT64_FROM_LE(d->size) <= VJ_MAP_BYTES_MAX &&
            nsec_is_sane(GUINT32_FROM_LE(d->atime_nsec)) &&
            nsec_is_sane(GUINT32_FROM_LE(d->mtime_nsec)) &&
            nsec_is_sane(GUINT32_FROM_LE(d->ctime_nsec)) &&
@@ -201,7 +200,7 @@ int vj_inode_put(VjTxn *txn, const VjInode *inode)
     uint8_t key[8];
     VjInodeDisk d;
 
-    g_assert(inode->ino != 0 && inode->size <= VJ_FILE_SIZE_STORED_MAX);
+    g_assert(inode->ino != 0 && inode->size <= VJ_MAP_BYTES_MAX);
     g_assert(flags_are_sane(inode->flags, inode->mode));
     g_assert((inode->content == VJ_CONTENT_MAP) == (inode->root.node != 0));
     g_assert(inode->content != VJ_CONTENT_MAP || inode->root.bytes == inode->size);

@@ -7,13 +7,11 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/budget-private.h \
 	src/file/budget.c \
 	src/file/change.c \
-	src/file/check-private.h \
 	src/file/check.c \
 	src/file/checkpoint-file.c \
 	src/file/checkpoint-format.h \
 	src/file/checkpoint-private.h \
 	src/file/checkpoint.c \
-	src/file/dead.c \
 	src/file/file.c \
 	src/file/file.h \
 	src/file/flusher.c \
@@ -24,29 +22,7 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/inline.c \
 	src/file/inode-format.h \
 	src/file/inode.c \
-	src/file/lease.c \
 	src/file/make.c \
-	src/file/map-check.c \
-	src/file/map-cursor.c \
-	src/file/map-edit.c \
-	src/file/map-format.c \
-	src/file/map-format.h \
-	src/file/map-node-private.h \
-	src/file/map-node.c \
-	src/file/map-private.h \
-	src/file/map-settle.c \
-	src/file/map.c \
-	src/file/object-cache.c \
-	src/file/object-check.c \
-	src/file/object-format.h \
-	src/file/object-parts.h \
-	src/file/object-private.h \
-	src/file/object-read.c \
-	src/file/object-record.c \
-	src/file/object-refs.c \
-	src/file/object-store.c \
-	src/file/object-stray.c \
-	src/file/objects.c \
 	src/file/old-map.c \
 	src/file/orphan.c \
 	src/file/pieces-private.h \
@@ -77,8 +53,6 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/source-lock-private.h \
 	src/file/source-lock.c \
 	src/file/space.c \
-	src/file/stored-form.c \
-	src/file/stored-form.h \
 	src/file/superblock-copy.c \
 	src/file/superblock.c \
 	src/file/tend.c \

@@ -8,7 +8,6 @@
  * nothing and the next mount goes on.
  */
 #include "file/inode-format.h"
-#include "file/map-node-private.h"
 #include "file/volume-private.h"
 
 /* Orphans of this mount in memory; who has one more waits. */

@@ -16,7 +16,7 @@
 #define VJ_FILE_PIECES_PRIVATE_H
 
 #include "file/budget-private.h"
-#include "file/object-private.h"
+#include "object/object.h"
 
 /* Bytes written by somebody; those below len that a piece names never change. */
 typedef struct VjMem {

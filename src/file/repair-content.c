@@ -567,7 +567,7 @@ int vj_repair_content(VjTxn *txn, uint64_t ino, VjInode *inode, bool *found)
         return rc;
     }
     best = best_root(loose);
-    if (best == NULL || best->sums.bytes > VJ_FILE_SIZE_STORED_MAX) {
+    if (best == NULL || best->sums.bytes > VJ_MAP_BYTES_MAX) {
         return content_inline(txn, ino, inode, found);
     }
     inode->content = VJ_CONTENT_MAP;

@@ -178,7 +178,7 @@ static bool content_fits(VjRepair *r, VjObject *object, const VjDigest *expected
         return false;
     }
     iov = (struct iovec){.iov_base = plain->data, .iov_len = plain->len};
-    if (vj_digest_hash(r->v->objects->digest, &iov, 1, &digest) < 0) {
+    if (vj_digest_hash(r->v->super.digest, &iov, 1, &digest) < 0) {
         return false;
     }
     object->digest = digest;

@@ -10,10 +10,11 @@
 #ifndef VJ_FILE_REPAIR_PRIVATE_H
 #define VJ_FILE_REPAIR_PRIVATE_H
 
-#include "file/check-private.h"
-#include "file/map-node-private.h"
-#include "file/object-parts.h"
 #include "file/repair.h"
+#include "file/volume-private.h"
+#include "map/map-format.h"
+#include "object/object-check.h"
+#include "object/stored-form.h"
 
 struct VjRepair {
     VjVolume *v;

@@ -17,8 +17,8 @@
  */
 #include "file/checkpoint-private.h"
 #include "file/inode-format.h"
-#include "file/object-parts.h"
 #include "file/source-lock-private.h"
+#include "object/object-format.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -11,7 +11,6 @@
  * An open file keeps what holds for it in memory (VjFile.transform, sizes), because changes
  * look at it under the file's lock.
  */
-#include "codec/codec.h"
 #include "file/volume-private.h"
 
 #include <sys/stat.h>
@@ -65,31 +64,6 @@ char *vj_volume_sizes_text(const VjVolume *v, const VjInode *inode)
 
 /* ---- transformation ----------------------------------------------------------------- */
 
-bool vj_transform_parse(const char *text, VjTransform *t, GError **error)
-{
-    VjCodecSpec spec;
-
-    if (!vj_codec_parse(text, &spec, error)) {
-        return false;
-    }
-    t->codec = spec.ops->id;
-    t->param = spec.params.param;
-    t->level = spec.params.level;
-    t->key_id = 0;
-    return true;
-}
-
-char *vj_transform_text(const VjTransform *t)
-{
-    const VjCodecSpec spec = {.ops = vj_codec_by_id(t->codec),
-                              .params = {.param = t->param, .level = t->level}};
-
-    if (spec.ops == NULL) {
-        return g_strdup_printf("unknown-%u", t->codec);
-    }
-    return vj_codec_format(&spec);
-}
-
 VjTransform vj_volume_transform(const VjVolume *v, const VjInode *inode)
 {
     VjTransform t =
@@ -97,6 +71,18 @@ VjTransform vj_volume_transform(const VjVolume *v, const VjInode *inode)
 
     t.mode = inode->flags & VJ_INODE_MODE ? inode->transform.mode : VJ_MODE_CLIENT;
     return t;
+}
+
+bool vj_volume_transform_set(VjInode *inode, const char *text, GError **error)
+{
+    return vj_transform_parse(text, &inode->transform, error);
+}
+
+char *vj_volume_transform_text(const VjVolume *v, const VjInode *inode)
+{
+    const VjTransform t = vj_volume_transform(v, inode);
+
+    return vj_transform_text(&t);
 }
 
 /* ---- what begins with what ---------------------------------------------------------- */
@@ -129,7 +115,7 @@ void vj_file_settle_settings(VjFile *f, const VjInode *inode)
 {
     f->transform = vj_volume_transform(f->volume, inode);
     f->sizes = vj_volume_sizes(f->volume, inode);
-    f->is_unwritable = vj_codec_by_id(f->transform.codec) == NULL;
+    f->is_unwritable = !vj_transform_is_known(&f->transform);
 }
 
 /*

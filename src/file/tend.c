@@ -12,9 +12,9 @@
  * leaves the index, so that equal content is stored afresh.  The place is kept after each step
  * (scrub-record.c).
  */
-#include "file/object-parts.h"
 #include "file/scrub-format.h"
 #include "file/volume-private.h"
+#include "object/object-check.h"
 
 /* Ids of which one step of gc lists what is stored. */
 #define GC_IDS ((uint64_t)1 << 18)
@@ -32,14 +32,14 @@ static bool collect(void *opaque, const VjPut *object, int64_t mtime_us)
 }
 
 /* Keeps in @puts what lies in no open lease. */
-static void keep_unleased(VjObjects *o, GArray *puts)
+static void keep_unleased(VjVolume *v, GArray *puts)
 {
     guint kept = 0;
 
     for (guint i = 0; i < puts->len; i++) {
         VjPut put = g_array_index(puts, VjPut, i);
 
-        if (!vj_lease_is_open(o, put.id)) {
+        if (!vj_lease_is_open(v->objects, put.id)) {
             g_array_index(puts, VjPut, kept++) = put;
         }
     }
@@ -47,11 +47,11 @@ static void keep_unleased(VjObjects *o, GArray *puts)
 }
 
 /* Keeps in @puts what no record names, by a snapshot that is younger than the listing. */
-static int keep_unnamed(VjObjects *o, GArray *puts)
+static int keep_unnamed(VjVolume *v, GArray *puts)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
     guint kept = 0;
-    int rc = vj_meta_begin_read(o->meta, &txn);
+    int rc = vj_meta_begin_read(v->meta, &txn);
 
     for (guint i = 0; rc == 0 && i < puts->len; i++) {
         VjPut put = g_array_index(puts, VjPut, i);
@@ -72,14 +72,14 @@ static int keep_unnamed(VjObjects *o, GArray *puts)
     return rc;
 }
 
-static int remove_strays(VjObjects *o, const GArray *puts, VjTend *t)
+static int remove_strays(VjVolume *v, const GArray *puts, VjTend *t)
 {
     int rc = 0;
 
     for (guint i = 0; rc == 0 && i < puts->len; i++) {
         const VjPut *put = &g_array_index(puts, VjPut, i);
 
-        rc = vj_store_remove(o->store, put->id, put->loc);
+        rc = vj_store_remove(v->store, put->id, put->loc);
         if (rc == 0) {
             vj_log_info("object %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT
                         " bytes that no record names were removed",
@@ -105,11 +105,11 @@ static int gc_settle(VjVolume *v, VjTend *t)
     return rc;
 }
 
-static int last_id(VjObjects *o, uint64_t *last)
+static int last_id(VjVolume *v, uint64_t *last)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
     VjSlice value;
-    int rc = vj_meta_begin_read(o->meta, &txn);
+    int rc = vj_meta_begin_read(v->meta, &txn);
 
     *last = 1;
     if (rc == 0) {
@@ -135,7 +135,7 @@ int vj_volume_gc(VjVolume *v, VjTend *t)
         rc = gc_settle(v, t);
     }
     if (rc == 0) {
-        rc = last_id(v->objects, &t->total);
+        rc = last_id(v, &t->total);
     }
     /* The last step takes what lies behind the numbers that were given out, too. */
     last =
@@ -147,10 +147,10 @@ int vj_volume_gc(VjVolume *v, VjTend *t)
         return rc;
     }
     t->examined += puts->len;
-    keep_unleased(v->objects, puts);
-    rc = keep_unnamed(v->objects, puts);
+    keep_unleased(v, puts);
+    rc = keep_unnamed(v, puts);
     if (rc == 0) {
-        rc = remove_strays(v->objects, puts, t);
+        rc = remove_strays(v, puts, t);
     }
     t->cursor = last;
     return rc;
@@ -218,7 +218,7 @@ static int verify(VjVolume *v, const VjObject *object, VjTend *t)
     t->examined_bytes += object->stored_bytes;
     if (rc == 0) {
         iov = (struct iovec){.iov_base = plain->data, .iov_len = plain->len};
-        rc = vj_digest_hash(v->objects->digest, &iov, 1, &digest);
+        rc = vj_digest_hash(v->super.digest, &iov, 1, &digest);
     }
     if (rc == 0 && memcmp(&digest, &object->digest, sizeof digest) == 0) {
         return 0;

@@ -10,9 +10,9 @@
 
 #include "chunk/chunk.h"
 #include "file/file.h"
-#include "file/map-private.h"
-#include "file/object-private.h"
 #include "file/pieces-private.h"
+#include "map/map.h"
+#include "object/object.h"
 
 /* Inode numbers stay below, so that front can pack them. */
 #define VJ_INO_MAX ((uint64_t)1 << 48)

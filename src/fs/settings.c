@@ -29,14 +29,12 @@ static bool transform_set(const VjFs *fs, VjInode *inode, const char *value,
                           GError **error)
 {
     (void)fs;
-    return vj_transform_parse(value, &inode->transform, error);
+    return vj_volume_transform_set(inode, value, error);
 }
 
 static char *transform_get(const VjFs *fs, const VjInode *inode)
 {
-    const VjTransform t = vj_volume_transform(fs->volume, inode);
-
-    return vj_transform_text(&t);
+    return vj_volume_transform_text(fs->volume, inode);
 }
 
 static void transform_reset(VjInode *inode)

@@ -68,7 +68,7 @@ int vj_fs_status_text(VjFs *fs, uint64_t ino, char **out)
         }
     }
     transform = vj_volume_transform(fs->volume, &inode);
-    transform_name = vj_transform_text(&transform);
+    transform_name = vj_volume_transform_text(fs->volume, &inode);
     *out = g_strdup_printf("original_size=%" G_GUINT64_FORMAT "\n"
                            "stored_size=%" G_GUINT64_FORMAT "\n"
                            "objects=%" G_GUINT64_FORMAT "\n"

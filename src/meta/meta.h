@@ -23,7 +23,7 @@
 /* How often vj_meta_run tries before it gives up with -EIO and a log line. */
 #define VJ_META_RUN_TRIES 1000u
 
-/* The spaces; numbers are on disk and never reused.  Who owns which: src/file/README.md. */
+/* The spaces; numbers are on disk and never reused.  Who owns which: the READMEs of the rooms, src/file/README.md first. */
 typedef enum VjSpace {
     VJ_SPACE_SYSTEM = 0,   /* counters, volume state */
     VJ_SPACE_INODE = 1,    /* inode records */

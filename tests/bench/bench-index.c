@@ -29,8 +29,8 @@
 #include <unistd.h>
 
 #include "figure.h"
-#include "file/object-format.h"
 #include "meta/lmdb-private.h"
+#include "object/object-format.h"
 
 #define ROUNDS 7
 #define FILL_COMMIT 256u /* objects of a commit while filling */

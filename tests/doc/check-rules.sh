@@ -60,6 +60,8 @@ plant include-table src/base/bare.c:2 "$licence" '#include "base.h"'
 plant include-table lib/preload/glib.c:2 "$licence" '#include <glib.h>'
 plant include-table include/varjfs/inward.h:2 "$licence" '#include "base/base.h"'
 plant include-table src/attic/room.c:1 "$licence"
+plant room-calls src/fs/settings.c:+ 'bool f(VjTransform *t) { return vj_transform_parse("lz4", t, NULL); }'
+plant room-calls src/front/past.c:3 "$licence" '#include "fs/fs.h"' 'int f(VjMeta *m) { return vj_meta_flush(m); }'
 plant names src/base/Upper_Case.c:1 "$licence"
 plant names src/base/symbol.c:3 "$licence" '' 'int helper(int a)' '{' '    return a;' '}'
 plant names src/base/symbol.c:3 "$licence" '' 'const char *' 'helper(int a,' '       int b)' '{' '}'

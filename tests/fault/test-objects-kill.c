@@ -6,7 +6,7 @@
  * that is durable and of each drop before it begins.  The parent kills it after a number
  * of lines, opens the volume and looks.
  */
-#include "../unit/file/object-fixture.h"
+#include "../unit/object/object-fixture.h"
 
 #include <signal.h>
 

@@ -7,9 +7,9 @@
  * fault the objects are opened again without it: records, index, store and those counts
  * agree to the byte.
  */
-#include "../unit/file/object-fixture.h"
+#include "../unit/object/object-fixture.h"
 
-#include "file/object-parts.h"
+#include "object/object-private.h"
 
 static const VjTransform plain_none;
 

@@ -14,10 +14,10 @@
 
 #include "../lib/plant.h"
 
-#include "file/map-node-private.h"
-#include "file/object-format.h"
 #include "file/volume-private.h"
 #include "fs/fs-private.h"
+#include "map/map-private.h"
+#include "object/object-format.h"
 
 #include <dirent.h>
 #include <sys/stat.h>

@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "file/map-format.h"
+#include "map/map-format.h"
 
 static void expect_sound(const VjMapImage *image)
 {
@@ -24,7 +24,7 @@ static void expect_sound(const VjMapImage *image)
             sums.stored_bytes += image->children[i].sums.stored_bytes;
         }
     }
-    g_assert(sums.bytes == image->sums.bytes && sums.bytes <= VJ_FILE_SIZE_STORED_MAX);
+    g_assert(sums.bytes == image->sums.bytes && sums.bytes <= VJ_MAP_BYTES_MAX);
     g_assert(sums.stored_bytes == image->sums.stored_bytes);
 }
 

@@ -6,8 +6,8 @@
  */
 #include "fuzz.h"
 
-#include "file/object-format.h"
-#include "file/stored-form.h"
+#include "object/object-format.h"
+#include "object/stored-form.h"
 
 /* Where a record has its checksum. */
 static void put_right(uint8_t *bytes, size_t len)

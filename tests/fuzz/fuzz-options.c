@@ -14,7 +14,7 @@
 #include "file/volume-private.h"
 #include "front/front-private.h"
 
-#include "../unit/file/mem-meta.h"
+#include "../lib/mem-meta.h"
 
 /* The daemon's own parsers are static, and its usage goes nowhere. */
 static FILE *nowhere;

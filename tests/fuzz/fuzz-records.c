@@ -44,7 +44,7 @@ static void try_inode(VjSlice value)
     VjInode inode;
 
     if (vj_inode_decode(value, ino, &inode) == 0) {
-        g_assert(inode.ino == ino && ino != 0 && inode.size <= VJ_FILE_SIZE_STORED_MAX);
+        g_assert(inode.ino == ino && ino != 0 && inode.size <= VJ_MAP_BYTES_MAX);
         g_assert(inode.mtime.tv_nsec >= 0 && inode.mtime.tv_nsec < 1000000000);
         g_assert(!S_ISDIR(inode.mode) || (inode.parent != 0 && inode.next_cookie >= 3));
         g_assert((inode.content == VJ_CONTENT_MAP) == (inode.root.node != 0));
@@ -60,7 +60,7 @@ static void try_orphan(VjSlice key, VjSlice value)
 
     if (vj_orphan_decode(key, value, &ino, &root) == 0) {
         g_assert((root.node == 0) == (root.height == 0));
-        g_assert(root.bytes <= VJ_FILE_SIZE_STORED_MAX);
+        g_assert(root.bytes <= VJ_MAP_BYTES_MAX);
     }
 }
 

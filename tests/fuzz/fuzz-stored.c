@@ -11,9 +11,9 @@
  */
 #include "fuzz.h"
 
-#include "file/object-parts.h"
+#include "object/object-private.h"
 
-#include "../unit/file/mem-meta.h"
+#include "../lib/mem-meta.h"
 
 #define PLAIN_MAX ((uint32_t)300 << 10)
 

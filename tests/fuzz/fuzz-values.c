@@ -13,7 +13,7 @@
 #include "file/scrub-format.h"
 #include "file/volume-private.h"
 
-#include "../unit/file/mem-meta.h"
+#include "../lib/mem-meta.h"
 
 #define UUID "01234567-89ab-cdef-0123-456789abcdef"
 

@@ -66,7 +66,7 @@ tests_fuzz_fuzz_posix_names_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-values
 tests_fuzz_fuzz_values_SOURCES = tests/fuzz/fuzz-values.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_values_LDADD = tests/unit/file/libmem-meta.la $(LDADD_file)
+tests_fuzz_fuzz_values_LDADD = tests/lib/libmem-meta.la $(LDADD_file)
 tests_fuzz_fuzz_values_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-proc
@@ -82,7 +82,7 @@ tests_fuzz_fuzz_ctl_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-options
 tests_fuzz_fuzz_options_SOURCES = tests/fuzz/fuzz-options.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_options_LDADD = tests/unit/file/libmem-meta.la $(LDADD_cmd)
+tests_fuzz_fuzz_options_LDADD = tests/lib/libmem-meta.la $(LDADD_cmd)
 tests_fuzz_fuzz_options_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-fs
@@ -98,7 +98,7 @@ tests_fuzz_fuzz_ioctl_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS) -Wl,-z,muldefs
 
 FUZZ_TARGETS += tests/fuzz/fuzz-stored
 tests_fuzz_fuzz_stored_SOURCES = tests/fuzz/fuzz-stored.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_stored_LDADD = tests/unit/file/libmem-meta.la $(LDADD_file)
+tests_fuzz_fuzz_stored_LDADD = tests/lib/libmem-meta.la $(LDADD_file)
 tests_fuzz_fuzz_stored_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-repair

@@ -26,3 +26,9 @@ LIB_TESTS += tests/lib/test-bench.sh
 # A disk whose writes fail, and whose power goes, when a test says so: for a loop device.
 TEST_HELPERS += tests/lib/bad-disk
 tests_lib_bad_disk_LDADD = $(FUSE3_LIBS)
+
+# An engine in memory, for unit tests and fuzzers.
+check_LTLIBRARIES += tests/lib/libmem-meta.la
+tests_lib_libmem_meta_la_SOURCES = \
+	tests/lib/mem-meta.c \
+	tests/lib/mem-meta.h

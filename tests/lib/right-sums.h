@@ -7,9 +7,9 @@
 #ifndef VJ_TEST_LIB_RIGHT_SUMS_H
 #define VJ_TEST_LIB_RIGHT_SUMS_H
 
-#include "file/object-format.h"
 #include "fs/fs-format.h"
 #include "meta/meta.h"
+#include "object/object-format.h"
 
 /* Names and attributes: of the key, of the head before the sum, of what follows it. */
 static inline uint64_t vj_right_sum_of_parts(VjSlice key, const uint8_t *bytes,

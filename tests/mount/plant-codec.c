@@ -8,7 +8,7 @@
 
 #include "../lib/plant.h"
 #include "codec/codec.h"
-#include "file/object-format.h"
+#include "object/object-format.h"
 
 typedef struct Label {
     uint64_t id;

@@ -11,10 +11,10 @@
 #include "../../lib/plant.h"
 
 #include "file/inode-format.h"
-#include "file/map-node-private.h"
-#include "file/object-format.h"
 #include "file/repair.h"
 #include "file/volume-private.h"
+#include "map/map-private.h"
+#include "object/object-format.h"
 
 #include <dirent.h>
 #include <sys/stat.h>

@@ -7,13 +7,13 @@
  * is flipped, and refused under another's key.
  */
 #include "../../lib/golden.h"
+#include "../../lib/mem-meta.h"
 #include "../../lib/test.h"
-#include "mem-meta.h"
 
 #include "codec/codec.h"
 #include "file/inode-format.h"
-#include "file/map-format.h"
 #include "file/volume-private.h"
+#include "map/map-format.h"
 
 #include <sys/stat.h>
 
@@ -211,7 +211,7 @@ static void impossible_values(void **state)
     expect_refused(AT(next_cookie), 3, false);
     expect_refused(AT(root_node), 0, false);
     expect_refused(AT(root_next_node), 0xa1a2a3a4, false); /* the root's own number */
-    expect_refused(AT(size), VJ_FILE_SIZE_STORED_MAX + 1, false);
+    expect_refused(AT(size), VJ_MAP_BYTES_MAX + 1, false);
     expect_refused(AT(size), 5, false);
     expect_refused(AT(reserved), 1, false);
     expect_refused(AT(parent), 0, true);

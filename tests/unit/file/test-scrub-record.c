@@ -3,7 +3,7 @@
  * test-scrub-record.c - how far a scrub has come: its record, and passes that meet
  */
 #include "../../lib/golden.h"
-#include "mem-meta.h"
+#include "../../lib/mem-meta.h"
 
 #include "file/scrub-format.h"
 

@@ -6,7 +6,7 @@
  * changed.
  */
 #include "../../lib/golden.h"
-#include "mem-meta.h"
+#include "../../lib/mem-meta.h"
 
 #include "file/inode-format.h"
 #include "file/volume-private.h"

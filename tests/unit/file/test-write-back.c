@@ -6,8 +6,8 @@
 #include "../../lib/test.h"
 #include "../../lib/told.h"
 
-#include "file/object-parts.h"
 #include "file/volume-private.h"
+#include "object/object-private.h"
 
 #include <sys/stat.h>
 

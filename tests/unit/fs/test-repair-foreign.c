@@ -11,9 +11,9 @@
 #include "../../lib/plant.h"
 #include "codec/codec.h"
 #include "file/inode-format.h"
-#include "file/object-format.h"
-#include "file/stored-form.h"
 #include "fs/fs-private.h"
+#include "object/object-format.h"
+#include "object/stored-form.h"
 
 #include <ftw.h>
 

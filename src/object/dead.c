@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * dead.c - guards, pins, and the thread that removes the dead
+ *
+ * An object may be read as long as somebody can name it: a snapshot that a guard covers,
+ * or a pin.  The reaper removes bytes only when nobody can:
+ *
+ *   1. take dead records out of a snapshot: what begins later does not find them by index
+ *      or map;
+ *   2. meta flush: their death survives a crash;
+ *   3. begin a new epoch and wait until the guards of the old one have left: nobody who
+ *      saw them alive can still pin them;
+ *   4. of each that has no pin, read the record again.  It may have been revived by a pin
+ *      that is gone now, even died again since, and then younger snapshots may name it:
+ *      only the death that was seen in 1 (VjObject.deaths) counts;
+ *   5. remove the bytes so that they stay away, then delete the record.  A crash in between
+ *      repeats the removal.
+ *
+ * Between 4 and 5 nothing can revive it: that takes a pin, and a pin takes a pin or a
+ * guard.
+ */
+#include "object/object-private.h"
+
+/* Objects removed per transaction. */
+#define VJ_REAP_BATCH 256u
+/* How long a kick waits for company: each pass forces metadata to the device. */
+#define VJ_REAP_DELAY_US ((int64_t)200 * 1000)
+/* How long after a pass that failed the next one is tried. */
+#define VJ_REAP_RETRY_US ((int64_t)10 * 1000 * 1000)
+
+typedef struct VjPin {
+    guint64 id;
+    uint64_t count;
+    bool is_awaited; /* the reaper passed it over */
+} VjPin;
+
+void vj_dead_init(VjDead *d)
+{
+    vj_mutex_init(&d->lock, VJ_RANK_OBJECT_DEAD, "dead");
+    vj_cond_init(&d->changed);
+    d->pins = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    d->removing = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+}
+
+void vj_dead_clear(VjDead *d)
+{
+    g_assert(g_hash_table_size(d->pins) == 0 && g_hash_table_size(d->removing) == 0);
+    g_assert(d->guards[0] == 0 && d->guards[1] == 0);
+    g_hash_table_destroy(d->pins);
+    g_hash_table_destroy(d->removing);
+    vj_cond_clear(&d->changed);
+    vj_mutex_clear(&d->lock);
+}
+
+/* ---- guards and pins --------------------------------------------------------------- */
+
+void vj_objects_guard_enter(VjObjects *o, VjReadGuard *g)
+{
+    VjDead *d = &o->dead;
+
+    vj_mutex_lock(&d->lock);
+    g->epoch = d->epoch;
+    d->guards[g->epoch]++;
+    vj_mutex_unlock(&d->lock);
+}
+
+void vj_objects_guard_leave(VjObjects *o, VjReadGuard *g)
+{
+    VjDead *d = &o->dead;
+
+    vj_mutex_lock(&d->lock);
+    g_assert(g->epoch < 2 && d->guards[g->epoch] > 0);
+    d->guards[g->epoch]--;
+    if (d->guards[g->epoch] == 0 && g->epoch != d->epoch) {
+        vj_cond_broadcast(&d->changed);
+    }
+    vj_mutex_unlock(&d->lock);
+}
+
+void vj_object_pin(VjObjects *o, uint64_t id)
+{
+    VjDead *d = &o->dead;
+    guint64 key = id;
+    VjPin *pin;
+
+    vj_mutex_lock(&d->lock);
+    g_assert(!g_hash_table_contains(d->removing, &key));
+    pin = g_hash_table_lookup(d->pins, &key);
+    if (pin == NULL) {
+        pin = g_new0(VjPin, 1);
+        pin->id = id;
+        g_hash_table_insert(d->pins, &pin->id, pin);
+    }
+    pin->count++;
+    vj_mutex_unlock(&d->lock);
+}
+
+void vj_object_unpin(VjObjects *o, uint64_t id)
+{
+    VjDead *d = &o->dead;
+    guint64 key = id;
+    VjPin *pin;
+
+    vj_mutex_lock(&d->lock);
+    pin = g_hash_table_lookup(d->pins, &key);
+    g_assert(pin != NULL && pin->count > 0);
+    pin->count--;
+    if (pin->count == 0) {
+        if (pin->is_awaited) {
+            d->kicks++;
+            vj_cond_broadcast(&d->changed);
+        }
+        g_hash_table_remove(d->pins, &key);
+    }
+    vj_mutex_unlock(&d->lock);
+}
+
+/* ---- one pass ---------------------------------------------------------------------- */
+
+/* Up to VJ_REAP_BATCH dead records behind @after, in order of ids. */
+static int scan(VjObjects *o, uint64_t after_id, GArray *dead)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    uint8_t after[VJ_OBJECT_KEY_BYTES];
+    VjSlice key, value;
+    int rc = vj_meta_begin_read(o->meta, &txn);
+
+    vj_be64_set(after, after_id);
+    while (rc == 0 && dead->len < VJ_REAP_BATCH) {
+        VjObject object;
+
+        rc = vj_txn_next(txn, VJ_SPACE_DEAD, vj_slice(after, sizeof after), &key, &value);
+        if (rc < 0) {
+            break;
+        }
+        if (key.len != sizeof after) {
+            return -EBADMSG;
+        }
+        memcpy(after, key.data, sizeof after);
+        rc = vj_object_decode(value, VJ_SPACE_DEAD, vj_be64_get(after), &object);
+        if (rc == -EBADMSG) { /* fsck tells more; the others can go */
+            vj_log_error("object %" G_GUINT64_FORMAT ": its dead record is damaged",
+                         vj_be64_get(after));
+            rc = 0;
+        } else if (rc == 0) {
+            g_array_append_val(dead, object);
+        }
+    }
+    return rc == -ENOENT ? 0 : rc;
+}
+
+static void wait_for_older_guards(VjDead *d)
+{
+    unsigned old;
+
+    vj_mutex_lock(&d->lock);
+    old = d->epoch;
+    g_assert(d->guards[1 - old] == 0);
+    d->epoch = 1 - old;
+    while (d->guards[old] > 0) {
+        vj_cond_wait(&d->changed, &d->lock);
+    }
+    vj_mutex_unlock(&d->lock);
+}
+
+/* Keeps what has no pin; notes for the others that the reaper waits. */
+static void keep_unpinned(VjDead *d, GArray *dead)
+{
+    guint kept = 0;
+
+    vj_mutex_lock(&d->lock);
+    for (guint i = 0; i < dead->len; i++) {
+        VjObject object = g_array_index(dead, VjObject, i);
+        guint64 id = object.id;
+        VjPin *pin = g_hash_table_lookup(d->pins, &id);
+
+        if (pin != NULL) {
+            pin->is_awaited = true;
+        } else {
+            g_array_index(dead, VjObject, kept++) = object;
+        }
+    }
+    g_array_set_size(dead, kept);
+    vj_mutex_unlock(&d->lock);
+}
+
+/* Keeps those that are still as dead as they were seen, and marks them as being
+ * removed. */
+static int keep_still_dead(VjObjects *o, GArray *dead)
+{
+    VjDead *d = &o->dead;
+    VJ_AUTO_READ_TXN *txn = NULL;
+    guint kept = 0;
+    int rc = vj_meta_begin_read(o->meta, &txn);
+
+    for (guint i = 0; rc == 0 && i < dead->len; i++) {
+        VjObject object = g_array_index(dead, VjObject, i), now;
+
+        rc = vj_object_record_get(txn, VJ_SPACE_DEAD, object.id, &now);
+        if (rc == 0 && now.deaths == object.deaths) {
+            g_array_index(dead, VjObject, kept++) = object;
+        }
+        rc = rc == -ENOENT || rc == -EBADMSG ? 0 : rc;
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    g_array_set_size(dead, kept);
+    vj_mutex_lock(&d->lock);
+    for (guint i = 0; i < dead->len; i++) {
+        guint64 id = g_array_index(dead, VjObject, i).id;
+
+        g_assert(g_hash_table_lookup(d->pins, &id) == NULL);
+        g_hash_table_add(d->removing, g_memdup2(&id, sizeof id));
+    }
+    vj_mutex_unlock(&d->lock);
+    return 0;
+}
+
+typedef struct VjForgetDead {
+    VjObjects *objects;
+    const GArray *puts; /* of VjPut */
+} VjForgetDead;
+
+static int forget_body(VjTxn *txn, void *opaque)
+{
+    const VjForgetDead *f = opaque;
+
+    for (guint i = 0; i < f->puts->len; i++) {
+        int rc =
+            vj_object_record_del(txn, VJ_SPACE_DEAD, g_array_index(f->puts, VjPut, i).id);
+
+        if (rc < 0) { /* -ENOENT: no one else deletes it */
+            return rc == -ENOENT ? -EBADMSG : rc;
+        }
+    }
+    return vj_object_settle(f->objects, txn, NULL, 0,
+                            (const VjPut *)(void *)f->puts->data, f->puts->len);
+}
+
+/* The bytes first, the records of those that went second. */
+static int remove_all(VjObjects *o, const GArray *dead)
+{
+    g_autoptr(GArray) puts = g_array_sized_new(FALSE, FALSE, sizeof(VjPut), dead->len);
+    VjForgetDead f = {.objects = o, .puts = puts};
+    uint64_t bytes = 0;
+    int failed = 0, rc;
+
+    for (guint i = 0; i < dead->len; i++) {
+        VjPut put = vj_object_as_put(&g_array_index(dead, VjObject, i));
+
+        rc = vj_store_remove(o->store, put.id, put.loc);
+        if (rc ==
+            -EBADMSG) { /* nothing of this store: bytes, if any, are for fsck or gc */
+            vj_log_error("object %" G_GUINT64_FORMAT
+                         ": it is dead, and its record says nothing of where it was",
+                         put.id);
+            rc = 0;
+        }
+        if (rc == 0) {
+            vj_cache_drop(&o->cache, put.id);
+            g_array_append_val(puts, put);
+            bytes += put.stored_bytes;
+        } else {
+            vj_log_warn("object %" G_GUINT64_FORMAT ": cannot be removed yet: %s", put.id,
+                        g_strerror(-rc));
+            failed = rc;
+        }
+    }
+    if (puts->len == 0) {
+        return failed;
+    }
+    rc = vj_store_flush_removes(o->store);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = vj_meta_run(o->meta, VJ_RUN_RELEASE, forget_body, &f);
+    if (rc < 0) {
+        return rc;
+    }
+    vj_objects_count(o, removed, puts->len);
+    vj_objects_count(o, removed_bytes, bytes);
+    return failed;
+}
+
+static int reap_batch(VjObjects *o, GArray *dead)
+{
+    VjDead *d = &o->dead;
+    int rc = vj_meta_flush(o->meta);
+
+    if (rc < 0) {
+        return rc;
+    }
+    wait_for_older_guards(d);
+    keep_unpinned(d, dead);
+    rc = keep_still_dead(o, dead);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = remove_all(o, dead);
+    vj_mutex_lock(&d->lock);
+    g_hash_table_remove_all(d->removing);
+    vj_mutex_unlock(&d->lock);
+    return rc;
+}
+
+static bool must_stop(VjDead *d)
+{
+    bool stop;
+
+    vj_mutex_lock(&d->lock);
+    stop = d->stop;
+    vj_mutex_unlock(&d->lock);
+    return stop;
+}
+
+/* All the dead, unless the volume is being closed: the next mount goes on. */
+static int reap(VjObjects *o)
+{
+    uint64_t after = 0;
+    int failed = 0;
+
+    while (!must_stop(&o->dead)) {
+        g_autoptr(GArray) dead = g_array_new(FALSE, FALSE, sizeof(VjObject));
+        int rc = scan(o, after, dead);
+
+        if (rc < 0 || dead->len == 0) {
+            return rc < 0 ? rc : failed;
+        }
+        after = g_array_index(dead, VjObject, dead->len - 1).id;
+        rc = reap_batch(o, dead);
+        failed = rc < 0 ? rc : failed;
+    }
+    return failed;
+}
+
+/* ---- the thread -------------------------------------------------------------------- */
+
+/* With the lock held: waits for a reason to work; false: stop. */
+static bool wait_for_work(VjDead *d) VJ_REQUIRES(d->lock)
+{
+    int64_t due = INT64_MAX;
+
+    if (d->error < 0) {
+        due = vj_clock_mono_us() + VJ_REAP_RETRY_US;
+    }
+    while (!d->stop && d->kicks == d->passes_begun) {
+        if (due == INT64_MAX) {
+            vj_cond_wait(&d->changed, &d->lock);
+        } else if (!vj_cond_wait_until(&d->changed, &d->lock, due)) {
+            d->kicks++;
+        }
+    }
+    due = vj_clock_mono_us() + VJ_REAP_DELAY_US;
+    while (!d->stop && !d->hurry && vj_cond_wait_until(&d->changed, &d->lock, due)) {
+    }
+    return !d->stop;
+}
+
+static gpointer reaper_thread(gpointer opaque)
+{
+    VjObjects *o = opaque;
+    VjDead *d = &o->dead;
+
+    vj_mutex_lock(&d->lock);
+    while (wait_for_work(d)) {
+        uint64_t answers = d->kicks;
+        int rc;
+
+        d->passes_begun = answers;
+        d->hurry = false;
+        vj_mutex_unlock(&d->lock);
+        rc = reap(o);
+        vj_mutex_lock(&d->lock);
+        if (rc < 0 && d->error == 0) {
+            vj_log_warn("removing dead objects: %s; tried again later", g_strerror(-rc));
+        }
+        d->error = rc;
+        d->passes_done = answers;
+        vj_cond_broadcast(&d->changed);
+    }
+    vj_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+void vj_objects_kick(VjObjects *o)
+{
+    VjDead *d = &o->dead;
+
+    vj_mutex_lock(&d->lock);
+    /* Behind the first one the reaper is awake, or waits for company and looks then. */
+    if (d->kicks++ == d->passes_begun) {
+        vj_cond_broadcast(&d->changed);
+    }
+    vj_mutex_unlock(&d->lock);
+}
+
+int vj_objects_reap_now(VjObjects *o)
+{
+    VjDead *d = &o->dead;
+    uint64_t mine;
+    int rc;
+
+    if (o->read_only) {
+        return -EROFS;
+    }
+    vj_mutex_lock(&d->lock);
+    mine = ++d->kicks;
+    d->hurry = true;
+    vj_cond_broadcast(&d->changed);
+    while (d->passes_done < mine) {
+        vj_cond_wait(&d->changed, &d->lock);
+    }
+    rc = d->error;
+    vj_mutex_unlock(&d->lock);
+    return rc;
+}
+
+bool vj_dead_start(VjObjects *o, GError **error)
+{
+    VjDead *d = &o->dead;
+
+    g_assert(!o->read_only);
+    d->kicks = 1; /* what the last mount left */
+    d->thread = g_thread_try_new("vj-reaper", reaper_thread, o, error);
+    return d->thread != NULL;
+}
+
+void vj_dead_stop(VjObjects *o)
+{
+    VjDead *d = &o->dead;
+
+    vj_mutex_lock(&d->lock);
+    d->stop = true;
+    vj_cond_broadcast(&d->changed);
+    vj_mutex_unlock(&d->lock);
+    if (d->thread != NULL) {
+        g_thread_join(d->thread);
+        d->thread = NULL;
+    }
+}

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * lease.c - object ids, and what a crash leaves behind in the store
+ *
+ * A lease is a range of ids with a record in VJ_SPACE_LEASE.
+ *
+ *   - The record is durable before the first id of the lease is used: so after a crash
+ *     each put that no commit names has its id in an open lease, and the next open
+ *     removes it.
+ *   - The record goes when all ids were given out and each is resolved: its object is
+ *     referenced by a visible commit, or removed from the store so that it stays away
+ *     after a crash.  Commits become durable in order, so the deletion is never durable before the references.
+ *   - A lease with an id of which nobody knows whether bytes lie there stays for the next
+ *     open.
+ *   - Ids only grow: the counter is written with each lease, so no id is ever used twice.
+ *     Those that the store would rather not have are passed over: nobody ever asks for them.
+ */
+#include "object/object-private.h"
+
+typedef struct VjLeaseRange {
+    uint64_t first_id, last_id;
+} VjLeaseRange;
+
+/* ---- records ----------------------------------------------------------------------- */
+
+typedef struct VjLeaseNew {
+    uint64_t ids;
+    VjLeaseRange range;
+} VjLeaseNew;
+
+static int lease_new_body(VjTxn *txn, void *opaque)
+{
+    VjLeaseNew *n = opaque;
+    VjSlice counter = vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY));
+    uint8_t key[VJ_OBJECT_KEY_BYTES], next[VJ_NEXT_ID_BYTES], record[VJ_LEASE_BYTES];
+    VjSlice value;
+    int rc = vj_txn_get(txn, VJ_SPACE_SYSTEM, counter, &value);
+
+    n->range.first_id = 1;
+    if (rc == 0) {
+        rc = vj_next_id_decode(value, &n->range.first_id);
+    } else if (rc == -ENOENT) {
+        rc = 0;
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (!vj_add_u64(n->range.first_id, n->ids - 1, &n->range.last_id) ||
+        n->range.last_id == UINT64_MAX) {
+        return -EOVERFLOW;
+    }
+    vj_next_id_encode(n->range.last_id + 1, next);
+    rc = vj_txn_put(txn, VJ_SPACE_SYSTEM, counter, vj_slice(next, sizeof next));
+    if (rc < 0) {
+        return rc;
+    }
+    vj_be64_set(key, n->range.first_id);
+    vj_lease_encode(n->range.first_id, n->range.last_id, record);
+    return vj_txn_put(txn, VJ_SPACE_LEASE, vj_slice(key, sizeof key),
+                      vj_slice(record, sizeof record));
+}
+
+/* Durable when it returns 0. */
+static int lease_new(VjObjects *o, VjLease **out)
+{
+    VjLeaseNew n = {.ids = o->leases.lease_ids};
+    int rc;
+
+    *out = NULL;
+    rc = vj_meta_run(o->meta, VJ_RUN_DEFAULT, lease_new_body, &n);
+    if (rc == 0) {
+        rc = vj_meta_flush(o->meta);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    *out = g_new0(VjLease, 1);
+    (*out)->first_id = (*out)->next_id = n.range.first_id;
+    (*out)->last_id = n.range.last_id;
+    return 0;
+}
+
+/* @opaque: GArray of VjLeaseRange. */
+static int forget_body(VjTxn *txn, void *opaque)
+{
+    const GArray *ranges = opaque;
+
+    for (guint i = 0; i < ranges->len; i++) {
+        uint8_t key[VJ_OBJECT_KEY_BYTES];
+        int rc;
+
+        vj_be64_set(key, g_array_index(ranges, VjLeaseRange, i).first_id);
+        rc = vj_txn_del(txn, VJ_SPACE_LEASE, vj_slice(key, sizeof key));
+        if (rc < 0 && rc != -ENOENT) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int forget(VjObjects *o, GArray *ranges)
+{
+    int rc = 0;
+
+    if (ranges->len > 0) {
+        rc = vj_store_flush_removes(o->store);
+        rc = rc < 0 ? rc : vj_meta_run(o->meta, VJ_RUN_RELEASE, forget_body, ranges);
+    }
+    return rc;
+}
+
+/* ---- recovery ---------------------------------------------------------------------- */
+
+static int list_leases(VjObjects *o, GArray *ranges)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    uint8_t after[VJ_META_KEY_MAX];
+    VjSlice at = vj_slice(NULL, 0), key, value;
+    int rc = vj_meta_begin_read(o->meta, &txn);
+
+    while (rc == 0 && (rc = vj_txn_next(txn, VJ_SPACE_LEASE, at, &key, &value)) == 0) {
+        VjLeaseRange range;
+
+        if (vj_lease_decode(key, value, &range.first_id, &range.last_id) == 0) {
+            g_array_append_val(ranges, range);
+        } else { /* its numbers are not used again; what it covered is for fsck or gc */
+            vj_log_error("a lease of object ids is damaged and is passed over; "
+                         "fsck.varjfs -y removes it");
+        }
+        memcpy(after, key.data, key.len);
+        at = vj_slice(after, key.len);
+    }
+    return rc == -ENOENT ? 0 : rc;
+}
+
+static bool collect_put(void *opaque, const VjPut *object, int64_t mtime_us)
+{
+    (void)mtime_us;
+    g_array_append_vals(opaque, object, 1);
+    return true;
+}
+
+/* Keeps in @puts what no record names. */
+static int keep_unnamed(VjObjects *o, GArray *puts)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    guint kept = 0;
+    int rc = vj_meta_begin_read(o->meta, &txn);
+
+    for (guint i = 0; rc == 0 && i < puts->len; i++) {
+        VjPut put = g_array_index(puts, VjPut, i);
+        VjObject object;
+
+        rc = vj_object_get(txn, put.id, &object);
+        if (rc == -ENOENT) {
+            g_array_index(puts, VjPut, kept++) = put;
+            rc = 0;
+        } else if (rc == -EBADMSG) { /* damaged, but a record: the bytes stay */
+            rc = 0;
+        }
+    }
+    if (rc == 0) {
+        g_array_set_size(puts, kept);
+    }
+    return rc;
+}
+
+/* What the last mount put under ids of @range and did not commit is removed. */
+static int recover_range(VjObjects *o, const VjLeaseRange *range)
+{
+    g_autoptr(GArray) puts = g_array_new(FALSE, FALSE, sizeof(VjPut));
+    int rc = vj_store_each(o->store, range->first_id, range->last_id, collect_put, puts);
+
+    if (rc == 0) {
+        rc = keep_unnamed(o, puts);
+    }
+    for (guint i = 0; rc == 0 && i < puts->len; i++) {
+        const VjPut *put = &g_array_index(puts, VjPut, i);
+
+        rc = vj_store_remove(o->store, put->id, put->loc);
+        if (rc == 0) {
+            vj_objects_count(o, removed, 1);
+        }
+    }
+    if (rc == 0 && puts->len > 0) {
+        vj_log_info(
+            "removed %u objects that were being written when the last mount ended",
+            puts->len);
+    }
+    return rc;
+}
+
+static int recover(VjObjects *o)
+{
+    g_autoptr(GArray) ranges = g_array_new(FALSE, FALSE, sizeof(VjLeaseRange));
+    int rc = list_leases(o, ranges);
+
+    for (guint i = 0; rc == 0 && i < ranges->len;) {
+        const VjLeaseRange *range = &g_array_index(ranges, VjLeaseRange, i);
+        int failed = recover_range(o, range);
+
+        if (failed < 0) { /* the volume is usable all the same: the next open tries */
+            vj_log_warn("objects %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT
+                        ": leftovers of a crash stay until the next mount: %s",
+                        range->first_id, range->last_id, g_strerror(-failed));
+            g_array_remove_index(ranges, i);
+        } else {
+            i++;
+        }
+    }
+    if (rc == 0 && ranges->len > 0 && vj_store_flush_removes(o->store) < 0) {
+        return 0; /* the store has said why; the next open tries */
+    }
+    return rc < 0 ? rc : forget(o, ranges);
+}
+
+/* ---- in use ------------------------------------------------------------------------ */
+
+static bool is_over(const VjLeases *l, const VjLease *lease)
+{
+    return lease != l->current && lease != l->next && lease->unresolved == 0 &&
+           !lease->doubtful;
+}
+
+/* Takes leases that are over out of the table; returns their ranges. */
+static GArray *take_over(VjLeases *l)
+{
+    GArray *ranges = g_array_new(FALSE, FALSE, sizeof(VjLeaseRange));
+
+    vj_mutex_assert_held(&l->lock);
+    for (guint i = 0; i < l->open->len;) {
+        const VjLease *lease = g_ptr_array_index(l->open, i);
+
+        if (is_over(l, lease)) {
+            VjLeaseRange range = {lease->first_id, lease->last_id};
+
+            g_array_append_val(ranges, range);
+            g_ptr_array_remove_index_fast(l->open, i);
+        } else {
+            i++;
+        }
+    }
+    return ranges;
+}
+
+/* One round of the thread, with the lock held on entry and return.  False:
+ * nothing to do. */
+static bool work(VjObjects *o, VjLeases *l) VJ_REQUIRES(l->lock)
+{
+    g_autoptr(GArray) over = take_over(l);
+    VjLease *lease;
+    int rc;
+
+    if (over->len > 0) {
+        vj_mutex_unlock(&l->lock);
+        rc = forget(o, over);
+        if (rc < 0) {
+            vj_log_warn("leases of object ids stay until the next mount: %s",
+                        g_strerror(-rc));
+        }
+        vj_mutex_lock(&l->lock);
+        return true;
+    }
+    if (!l->wanted || l->next != NULL) {
+        return false;
+    }
+    vj_mutex_unlock(&l->lock);
+    rc = lease_new(o, &lease);
+    vj_mutex_lock(&l->lock);
+    l->wanted = false;
+    l->error = rc;
+    l->attempts++;
+    if (rc == 0) {
+        g_ptr_array_add(l->open, lease);
+        l->next = lease;
+    }
+    vj_cond_broadcast(&l->changed);
+    return true;
+}
+
+static gpointer lease_thread(gpointer opaque)
+{
+    VjObjects *o = opaque;
+    VjLeases *l = &o->leases;
+
+    vj_mutex_lock(&l->lock);
+    while (!l->stop) {
+        if (!work(o, l)) {
+            vj_cond_wait(&l->changed, &l->lock);
+        }
+    }
+    vj_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* Ask at a half, a quarter, … of the lease: after a failure again, but not each time. */
+static bool is_time_for_next(const VjLeases *l, uint64_t left)
+{
+    return l->next == NULL && left <= l->lease_ids / 2 && (left & (left - 1)) == 0;
+}
+
+static void want_next(VjLeases *l)
+{
+    l->wanted = true;
+    vj_cond_broadcast(&l->changed);
+}
+
+/* The next id is not below @preferred, or the first of another lease. */
+static void pass_over(VjLeases *l, uint64_t preferred)
+{
+    VjLease *lease;
+
+    vj_mutex_lock(&l->lock);
+    lease = l->current;
+    if (preferred > lease->next_id) {
+        lease->next_id = MIN(preferred, lease->last_id + 1);
+        if (l->next == NULL && lease->last_id + 1 - lease->next_id <= l->lease_ids / 2) {
+            want_next(l);
+        }
+    }
+    vj_mutex_unlock(&l->lock);
+}
+
+int vj_lease_take(VjObjects *o, uint64_t *id)
+{
+    VjLeases *l = &o->leases;
+    int rc = 0;
+
+    vj_mutex_lock(&l->lock);
+    while (rc == 0 && l->current->next_id > l->current->last_id) {
+        if (l->next != NULL) {
+            l->current = l->next;
+            l->next = NULL;
+            vj_cond_broadcast(&l->changed); /* the old one may be over */
+        } else {
+            uint64_t seen = l->attempts;
+
+            want_next(l);
+            while (l->attempts == seen && l->next == NULL) {
+                vj_cond_wait(&l->changed, &l->lock);
+            }
+            /* Another taker may have moved on to what this attempt brought. */
+            rc = l->attempts != seen ? l->error : 0;
+        }
+    }
+    if (rc == 0) {
+        VjLease *lease = l->current;
+
+        *id = lease->next_id++;
+        lease->unresolved++;
+        if (is_time_for_next(l, lease->last_id + 1 - lease->next_id)) {
+            want_next(l);
+        }
+    }
+    vj_mutex_unlock(&l->lock);
+    if (rc == 0) {
+        uint64_t preferred = vj_store_prefer(o->store, *id);
+
+        if (preferred > *id) { /* from the next one on: this one is taken */
+            pass_over(l, preferred);
+        }
+    }
+    return rc;
+}
+
+bool vj_lease_is_open(VjObjects *o, uint64_t id)
+{
+    VjLeases *l = &o->leases;
+    bool found = false;
+
+    vj_mutex_lock(&l->lock);
+    for (guint i = 0; !found && i < l->open->len; i++) {
+        const VjLease *lease = g_ptr_array_index(l->open, i);
+
+        found = id >= lease->first_id && id <= lease->last_id;
+    }
+    vj_mutex_unlock(&l->lock);
+    return found;
+}
+
+void vj_lease_resolve(VjObjects *o, uint64_t id, bool doubtful)
+{
+    VjLeases *l = &o->leases;
+    VjLease *lease = NULL;
+
+    vj_mutex_lock(&l->lock);
+    for (guint i = 0; lease == NULL; i++) {
+        g_assert(i < l->open->len);
+        lease = g_ptr_array_index(l->open, i);
+        if (id < lease->first_id || id > lease->last_id) {
+            lease = NULL;
+        }
+    }
+    g_assert(lease->unresolved > 0 && id < lease->next_id);
+    lease->unresolved--;
+    lease->doubtful = lease->doubtful || doubtful;
+    if (is_over(l, lease)) {
+        vj_cond_broadcast(&l->changed);
+    }
+    vj_mutex_unlock(&l->lock);
+}
+
+/* ---- open and close ---------------------------------------------------------------- */
+
+bool vj_leases_open(VjObjects *o, GError **error)
+{
+    VjLeases *l = &o->leases;
+    int rc;
+
+    l->open = g_ptr_array_new_with_free_func(g_free);
+    vj_mutex_init(&l->lock, VJ_RANK_OBJECT_LEASE, "object-lease");
+    vj_cond_init(&l->changed);
+    if (o->read_only) {
+        return true;
+    }
+    rc = recover(o);
+    if (rc == 0) {
+        rc = lease_new(o, &l->current);
+    }
+    if (rc == -EBADMSG) {
+        return vj_error_set(
+            error, EBADMSG,
+            "the counter of object numbers is damaged: fsck.varjfs -y sets "
+            "it anew, and a mount with ro does not need it");
+    }
+    if (rc < 0) {
+        return vj_error_set_errno(error, -rc, "leases of object ids");
+    }
+    g_ptr_array_add(l->open, l->current);
+    l->thread = g_thread_try_new("vj-lease", lease_thread, o, error);
+    return l->thread != NULL;
+}
+
+int vj_leases_close(VjObjects *o)
+{
+    VjLeases *l = &o->leases;
+    g_autoptr(GArray) over = NULL;
+    int rc;
+
+    vj_mutex_lock(&l->lock);
+    l->stop = true;
+    vj_cond_broadcast(&l->changed);
+    vj_mutex_unlock(&l->lock);
+    if (l->thread != NULL) {
+        g_thread_join(l->thread);
+    }
+    vj_mutex_lock(&l->lock);
+    l->current = l->next = NULL;
+    over = take_over(l);
+    vj_mutex_unlock(&l->lock);
+    rc = forget(o, over);
+    g_ptr_array_free(l->open, TRUE);
+    vj_cond_clear(&l->changed);
+    vj_mutex_clear(&l->lock);
+    return rc;
+}

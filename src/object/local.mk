@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Room object: add each source and header below, one a line, in order of names.
+
+noinst_LTLIBRARIES += src/object/libvj-object.la
+src_object_libvj_object_la_LIBADD =
+src_object_libvj_object_la_SOURCES = \
+	src/object/dead.c \
+	src/object/lease.c \
+	src/object/object-cache.c \
+	src/object/object-check.c \
+	src/object/object-check.h \
+	src/object/object-format.h \
+	src/object/object-private.h \
+	src/object/object-read.c \
+	src/object/object-record.c \
+	src/object/object-refs.c \
+	src/object/object-store.c \
+	src/object/object-stray.c \
+	src/object/object.h \
+	src/object/objects.c \
+	src/object/stored-form.c \
+	src/object/stored-form.h \
+	src/object/transform.c

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * object-check.h - what checking, repair, gc and scrub ask of objects beside the face
+ *
+ * Threads: any, unless a function says otherwise.  Locks: none.
+ */
+#ifndef VJ_OBJECT_OBJECT_CHECK_H
+#define VJ_OBJECT_OBJECT_CHECK_H
+
+#include "codec/codec.h"
+#include "object/object-format.h"
+
+/* @id may belong to a put whose commit is not visible yet. */
+bool vj_lease_is_open(VjObjects *o, uint64_t id);
+/* From the store: all of it, each block verified; the cache is not asked and not
+ * filled. */
+int vj_object_load(VjObjects *o, const VjObject *object,
+                   VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
+/* How @codec stores; @spec without parameters.  False: not in this build. */
+bool vj_object_shape(uint8_t codec, VjCodecSpec *spec,
+                     bool *varying) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Equal content shall be put afresh: out of the index, marked damaged.  Its own
+ * commit. */
+int vj_object_condemn(VjObjects *o, const VjIndexKey *key,
+                      uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
+/* Puts what the store settles for these into @txn. */
+int vj_object_settle(VjObjects *o, VjTxn *txn, const VjPut *added, size_t added_count,
+                     const VjPut *removed,
+                     size_t removed_count) G_GNUC_WARN_UNUSED_RESULT;
+
+static inline VjPut vj_object_as_put(const VjObject *object)
+{
+    return (VjPut){
+        .id = object->id, .loc = object->loc, .stored_bytes = object->stored_bytes};
+}
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * object-format.h - how objects, index, dead and leases are written down
+ *
+ * Values are little-endian, without padding, each with magic, version and a checksum that
+ * is compared before anything else is used.  Keys are big-endian so that they sort by
+ * number.
+ *
+ * VJ_SPACE_OBJECT and VJ_SPACE_DEAD: key BE64 id; value, VJ_OBJECT_RECORD_BYTES:
+ *      0   4  magic "VJob" (referenced) or "VJde" (dead)
+ *      4   1  version, 1
+ *      5   1  codec: what the bytes are encoded with
+ *      6   1  requested codec   7   1  its parameter
+ *      8   8  id, as in the key
+ *     16   4  plain bytes      20   4  stored bytes (data and trailer)
+ *     24   4  key id           28   4  flags, VJ_OBJECT_*
+ *     32   4  deaths           36   4  zero
+ *     40   8  references: > 0 in OBJECT, 0 in DEAD
+ *     48   8  checksum of the trailer (stored-form.h)
+ *     56  16  locator          72  32  digest, zero behind its length
+ *    104   8  checksum of bytes 0..103
+ *
+ * VJ_SPACE_INDEX: key, VJ_INDEX_KEY_BYTES:
+ *      0  32  digest, zero behind its length     32   4  plain bytes
+ *     36   1  requested codec  37   1  its parameter   38   4  key id
+ *   value, VJ_INDEX_VALUE_BYTES:
+ *      0   4  magic "VJix"      4   1  version, 1       5   3  zero
+ *      8   8  object id        16   8  checksum of the key followed by bytes 0..15
+ *
+ * VJ_SPACE_LEASE: key BE64 first id; value, VJ_LEASE_BYTES:
+ *      0   4  magic "VJle"      4   1  version, 1       5   3  zero
+ *      8   8  first id         16   8  last id         24   8  checksum of bytes 0..23
+ *
+ * VJ_SPACE_SYSTEM, key VJ_NEXT_ID_KEY; value, VJ_NEXT_ID_BYTES:
+ *      0   4  magic "VJno"      4   1  version, 1       5   3  zero
+ *      8   8  first id that no lease has held          16   8  checksum of bytes 0..15
+ */
+#ifndef VJ_OBJECT_OBJECT_FORMAT_H
+#define VJ_OBJECT_OBJECT_FORMAT_H
+
+#include "object/object.h"
+
+#define VJ_OBJECT_KEY_BYTES 8u
+#define VJ_OBJECT_RECORD_BYTES 112u
+#define VJ_INDEX_KEY_BYTES 42u
+#define VJ_INDEX_VALUE_BYTES 24u
+#define VJ_LEASE_BYTES 32u
+#define VJ_NEXT_ID_BYTES 24u
+#define VJ_NEXT_ID_KEY "object-next-id"
+
+#define VJ_OBJECT_FORMAT_VERSION 1u
+
+G_STATIC_ASSERT(VJ_OBJECT_RECORD_BYTES == 72u + VJ_DIGEST_MAX_BYTES + 8u);
+G_STATIC_ASSERT(VJ_INDEX_KEY_BYTES == VJ_DIGEST_MAX_BYTES + 4u + 1u + 1u + 4u);
+G_STATIC_ASSERT(VJ_LOC_BYTES == 16u);
+
+typedef struct VjIndexKey {
+    uint8_t bytes[VJ_INDEX_KEY_BYTES];
+} VjIndexKey;
+
+/* The key under which the index knows content with this digest. */
+void vj_index_key(const VjDigest *digest, uint32_t plain_bytes, uint8_t requested_codec,
+                  uint8_t param, uint32_t key_id, VjIndexKey *out);
+/* The same, of an object. */
+void vj_index_key_of(const VjObject *object, VjIndexKey *out);
+
+/* @space is VJ_SPACE_OBJECT or VJ_SPACE_DEAD; refs must fit it. */
+void vj_object_encode(const VjObject *object, VjSpace space,
+                      uint8_t out[VJ_OBJECT_RECORD_BYTES]);
+/* -EBADMSG: not a record of @id in @space. */
+int vj_object_decode(VjSlice value, VjSpace space, uint64_t id,
+                     VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
+
+void vj_index_encode(const VjIndexKey *key, uint64_t id,
+                     uint8_t out[VJ_INDEX_VALUE_BYTES]);
+int vj_index_decode(const VjIndexKey *key, VjSlice value,
+                    uint64_t *id) G_GNUC_WARN_UNUSED_RESULT;
+
+void vj_lease_encode(uint64_t first_id, uint64_t last_id, uint8_t out[VJ_LEASE_BYTES]);
+int vj_lease_decode(VjSlice key, VjSlice value, uint64_t *first_id,
+                    uint64_t *last_id) G_GNUC_WARN_UNUSED_RESULT;
+
+void vj_next_id_encode(uint64_t next_id, uint8_t out[VJ_NEXT_ID_BYTES]);
+int vj_next_id_decode(VjSlice value, uint64_t *next_id) G_GNUC_WARN_UNUSED_RESULT;
+
+/* In a transaction.  get: -ENOENT, -EBADMSG, errors of meta. */
+int vj_object_record_get(VjTxn *txn, VjSpace space, uint64_t id,
+                         VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_object_record_put(VjTxn *txn, VjSpace space,
+                         const VjObject *object) G_GNUC_WARN_UNUSED_RESULT;
+int vj_object_record_del(VjTxn *txn, VjSpace space,
+                         uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
+int vj_index_get(VjTxn *txn, const VjIndexKey *key,
+                 uint64_t *id) G_GNUC_WARN_UNUSED_RESULT;
+int vj_index_put(VjTxn *txn, const VjIndexKey *key,
+                 uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
+int vj_index_del(VjTxn *txn, const VjIndexKey *key) G_GNUC_WARN_UNUSED_RESULT;
+
+#endif

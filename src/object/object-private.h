@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * object-private.h - what VjObjects is made of
+ *
+ *     object-store.c  content → object: in-flight table, index, put, fresh
+ *     object-refs.c   reference counts, in the caller's transactions
+ *     object-read.c   verified reads      object-cache.c  what readers keep
+ *     lease.c         object ids          dead.c          guards, pins, the reaper
+ *     object-check.c  fsck                objects.c       open, close, counts
+ */
+#ifndef VJ_OBJECT_OBJECT_PRIVATE_H
+#define VJ_OBJECT_OBJECT_PRIVATE_H
+
+#include "codec/codec.h"
+#include "object/object-check.h"
+#include "object/stored-form.h"
+
+/* ---- lease.c ----------------------------------------------------------------------- */
+
+typedef struct VjLease {
+    uint64_t first_id, last_id;
+    uint64_t next_id;    /* last_id + 1: used up */
+    uint64_t unresolved; /* ids given out, their bytes neither referenced nor removed */
+    bool doubtful;       /* bytes may lie there that nobody knows: the next open looks */
+} VjLease;
+
+typedef struct VjLeases {
+    uint64_t lease_ids;
+    GThread *thread;
+    VjMutex lock; /* VJ_RANK_OBJECT_LEASE */
+    VjCond changed;
+    /* guarded by lock: */
+    GPtrArray *open;  /* of VjLease, owned; durable, all with a record */
+    VjLease *current; /* one of open */
+    VjLease *next;    /* one of open; NULL: not there yet */
+    bool wanted;      /* the thread shall fetch next */
+    uint64_t attempts;
+    int error; /* of the last attempt */
+    bool stop;
+} VjLeases;
+
+/* Removes what crashed puts left, forgets the old leases, takes a durable new one, starts
+ * the thread. */
+bool vj_leases_open(VjObjects *o, GError **error);
+/* Forgets each lease without open questions.  Not durable by itself. */
+int vj_leases_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
+/* An id for one put.  Blocks only when leases end faster than they are made durable. */
+int vj_lease_take(VjObjects *o, uint64_t *id) G_GNUC_WARN_UNUSED_RESULT;
+/* The put of @id is over: visibly referenced or removed; or (@doubtful) nobody knows. */
+void vj_lease_resolve(VjObjects *o, uint64_t id, bool doubtful);
+
+/* ---- dead.c ------------------------------------------------------------------------ */
+
+typedef struct VjDead {
+    GThread *thread;
+    VjMutex lock; /* VJ_RANK_OBJECT_DEAD */
+    VjCond changed;
+    /* guarded by lock: */
+    GHashTable *pins;      /* id → VjPin */
+    GHashTable *removing;  /* ids whose bytes are being removed */
+    unsigned epoch;        /* the parity of new guards */
+    uint64_t guards[2];    /* how many are inside, by parity */
+    uint64_t kicks;        /* passes asked for */
+    uint64_t passes_begun; /* the kicks that the last begun pass answers */
+    uint64_t passes_done;
+    bool hurry; /* do not wait for more to die */
+    int error;  /* of the last pass */
+    bool stop;
+} VjDead;
+
+void vj_dead_init(VjDead *d);
+void vj_dead_clear(VjDead *d);
+bool vj_dead_start(VjObjects *o, GError **error);
+void vj_dead_stop(VjObjects *o);
+
+/* ---- object-cache.c ---------------------------------------------------------------- */
+
+typedef struct VjCacheEntry VjCacheEntry;
+
+/* What is not in the cache any more: as many are remembered as it has entries, 16 bytes each,
+ * and no more than these slots. */
+#define VJ_CACHE_GONE_SLOTS 4096u
+
+typedef struct VjCacheGone {
+    uint64_t id;
+    uint64_t number; /* how many had gone by then */
+} VjCacheGone;
+
+typedef struct VjObjectCache {
+    uint64_t budget_bytes;
+    VjMutex lock; /* VJ_RANK_OBJECT_CACHE */
+    VjCond changed;
+    /* guarded by lock: */
+    GHashTable *entries; /* id → VjCacheEntry */
+    GQueue small, main;  /* of VjCacheEntry, the head came last */
+    uint64_t bytes, small_bytes;
+    VjCacheGone *gone; /* left the small queue, by id modulo VJ_CACHE_GONE_SLOTS */
+    uint64_t gone_count;
+    VjObjectsStats stats;
+} VjObjectCache;
+
+void vj_cache_init(VjObjectCache *c, uint64_t budget_bytes);
+void vj_cache_clear(VjObjectCache *c);
+/* Its plaintext is there, or somebody loads it. */
+bool vj_cache_has(VjObjectCache *c, uint64_t id);
+typedef enum VjCacheFind {
+    VJ_CACHE_NONE,
+    VJ_CACHE_COPIED,     /* what was asked for is in @dst */
+    VJ_CACHE_WORTH_WHOLE /* it is not there, but should be loaded whole now */
+} VjCacheFind;
+
+/*
+ * vj_cache_find - a read of content bytes [@start, @start + @len) of an object that is read past the cache
+ *
+ * Pieces that do not follow one another are counted.  When as much as the whole object has been read in
+ * pieces and it is asked for again, then nobody above keeps it, and it is worth its place here, if
+ * there is room: nothing else is put out for it.
+ */
+VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t start,
+                          uint32_t len, void *dst);
+/* @id is gone. */
+void vj_cache_drop(VjObjectCache *c, uint64_t id);
+
+typedef struct VjCacheRead {
+    uint32_t start, len; /* of the content; 0, 0: of a later reader */
+    bool whole; /* the plaintext is wanted; it may be missing when a part is damaged */
+} VjCacheRead;
+
+/*
+ * vj_cache_use - the entry of @id, with at least its trailer
+ *
+ * Loads what is missing; who asks meanwhile waits for that load.
+ * @read     what for
+ * @plain, @trailer   one of them is set; plain is owned (vj_buf_unref), trailer lives
+ *           until vj_cache_done
+ */
+int vj_cache_use(VjObjects *o, const VjObject *object, const VjCacheRead *read,
+                 VjCacheEntry **entry, VjBuf **plain,
+                 const VjTrailer **trailer) G_GNUC_WARN_UNUSED_RESULT;
+void vj_cache_done(VjObjectCache *c, VjCacheEntry *entry);
+
+/* ---- object-read.c ----------------------------------------------------------------- */
+
+/* From the store: the trailer alone. */
+int vj_object_load_trailer(VjObjects *o, const VjObject *object,
+                           VjTrailer **out) G_GNUC_WARN_UNUSED_RESULT;
+/* ---- object-store.c ---------------------------------------------------------------- */
+
+/* Ids remembered as verified or written since open, 8 bytes each. */
+#define VJ_VERIFIED_SLOTS 65536u
+
+typedef struct VjInflight {
+    VjMutex lock; /* VJ_RANK_OBJECT_INFLIGHT */
+    VjCond changed;
+    /* guarded by lock: */
+    GHashTable *contents; /* VjIndexKey → VjContentPut */
+    uint64_t *verified;   /* VJ_VERIFIED_SLOTS ids, by id modulo that */
+    uint64_t fresh_count;
+    GArray *strays; /* of VjStray: put, named by no record, and not removed yet */
+} VjInflight;
+
+/* Bytes that are to go; without a lease that covers them they would be a leak. */
+typedef struct VjStray {
+    uint64_t id;
+    VjLoc loc;
+    bool is_taken; /* a transaction tried to name them: a record may */
+} VjStray;
+
+/* As many are remembered; what is beyond waits for the next mount. */
+#define VJ_STRAYS_MAX 65536u
+
+void vj_inflight_init(VjInflight *t);
+void vj_inflight_clear(VjInflight *t);
+
+/* ---- object-stray.c ---------------------------------------------------------------- */
+
+/* Removes bytes that no record names, now or later.  Any thread; blocks. */
+void vj_stray_end(VjObjects *o, const VjStray *stray);
+/* Tries again what could not be removed.  Any thread; blocks. */
+void vj_strays_retry(VjObjects *o);
+/* The bytes of @id were found damaged: verify before the next use. */
+void vj_inflight_doubt(VjInflight *t, uint64_t id);
+
+/* ---- object-refs.c ----------------------------------------------------------------- */
+
+/* The first reference to bytes that were put: record, index and what the store
+ * settles. */
+int vj_object_create(VjObjects *o, VjTxn *txn, const VjObject *object,
+                     VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
+/* One more reference to a record of OBJECT. */
+int vj_object_add_ref(VjTxn *txn, VjObject *object) G_GNUC_WARN_UNUSED_RESULT;
+/* From DEAD back to OBJECT with one reference; into the index unless another has
+ * its key. */
+int vj_object_revive(VjTxn *txn, VjObject *object) G_GNUC_WARN_UNUSED_RESULT;
+/* ---- objects.c --------------------------------------------------------------------- */
+
+struct VjObjects {
+    VjMeta *meta;
+    VjStore *store;
+    const VjDigestOps *digest;
+    bool read_only;
+    VjLeases leases;
+    VjDead dead;
+    VjObjectCache cache;
+    VjInflight inflight;
+};
+
+/* Adds to one of the counts. */
+#define vj_objects_count(o, field, n)                                                    \
+    do {                                                                                 \
+        vj_mutex_lock(&(o)->cache.lock);                                                 \
+        (o)->cache.stats.field += (n);                                                   \
+        vj_mutex_unlock(&(o)->cache.lock);                                               \
+    } while (0)
+
+#endif

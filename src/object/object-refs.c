@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * object-refs.c - references to objects, in the transactions of those who hold them
+ *
+ * Everything here reads and changes the transaction alone, so that it may run again.
+ *
+ *   - refs > 0: the record is in OBJECT.  The last reference moves it to DEAD, the first
+ *     new one back.  It is never in both.
+ *   - a record in OBJECT without VJ_OBJECT_UNINDEXED is what the index names under its
+ *     key, and the index names nothing else.
+ *   - deaths grows with each move to DEAD: the reaper tells an old death from a new one.
+ */
+#include "object/object-private.h"
+
+int vj_object_get(VjTxn *txn, uint64_t id, VjObject *out)
+{
+    int rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, id, out);
+
+    return rc == -ENOENT ? vj_object_record_get(txn, VJ_SPACE_DEAD, id, out) : rc;
+}
+
+static int apply_change(VjTxn *txn, const VjStoreChange *change)
+{
+    VjSlice key = vj_slice(change->key, change->key_len);
+    int rc;
+
+    g_assert(change->key_len > 0 && change->key_len <= sizeof change->key);
+    g_assert(change->value_len <= sizeof change->value);
+    if (change->value_len > 0) {
+        return vj_txn_put(txn, VJ_SPACE_STORE, key,
+                          vj_slice(change->value, change->value_len));
+    }
+    rc = vj_txn_del(txn, VJ_SPACE_STORE, key);
+    return rc == -ENOENT ? 0 : rc;
+}
+
+int vj_object_settle(VjObjects *o, VjTxn *txn, const VjPut *added, size_t added_count,
+                     const VjPut *removed, size_t removed_count)
+{
+    g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
+    int rc =
+        vj_store_settle(o->store, added, added_count, removed, removed_count, changes);
+
+    for (guint i = 0; rc == 0 && i < changes->len; i++) {
+        rc = apply_change(txn, &g_array_index(changes, VjStoreChange, i));
+    }
+    return rc;
+}
+
+int vj_object_create(VjObjects *o, VjTxn *txn, const VjObject *object, VjObject *out)
+{
+    VjPut added = vj_object_as_put(object);
+    VjIndexKey key;
+    int rc;
+
+    g_assert(object->refs == 0 && object->flags == 0 && object->deaths == 0);
+    *out = *object;
+    out->refs = 1;
+    vj_index_key_of(out, &key);
+    rc = vj_object_record_put(txn, VJ_SPACE_OBJECT, out);
+    if (rc == 0) {
+        rc = vj_index_put(txn, &key, out->id);
+    }
+    return rc < 0 ? rc : vj_object_settle(o, txn, &added, 1, NULL, 0);
+}
+
+int vj_object_add_ref(VjTxn *txn, VjObject *object)
+{
+    g_assert(object->refs > 0);
+    if (object->refs == UINT64_MAX) {
+        return -EMLINK;
+    }
+    object->refs++;
+    return vj_object_record_put(txn, VJ_SPACE_OBJECT, object);
+}
+
+int vj_object_revive(VjTxn *txn, VjObject *object)
+{
+    VjIndexKey key;
+    uint64_t other;
+    int rc;
+
+    g_assert(object->refs == 0);
+    object->refs = 1;
+    if ((object->flags & VJ_OBJECT_DAMAGED) == 0) {
+        vj_index_key_of(object, &key);
+        rc = vj_index_get(txn, &key, &other);
+        if (rc == -ENOENT) {
+            object->flags &= ~(uint32_t)VJ_OBJECT_UNINDEXED;
+            rc = vj_index_put(txn, &key, object->id);
+        } else if (rc == 0 || rc == -EBADMSG) {
+            g_assert(rc < 0 || other != object->id);
+            object->flags |= VJ_OBJECT_UNINDEXED;
+            rc = 0;
+        }
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    rc = vj_object_record_del(txn, VJ_SPACE_DEAD, object->id);
+    return rc < 0 ? rc : vj_object_record_put(txn, VJ_SPACE_OBJECT, object);
+}
+
+int vj_object_ref(VjTxn *txn, uint64_t id, VjObject *out)
+{
+    int rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, id, out);
+
+    if (rc == 0) {
+        return vj_object_add_ref(txn, out);
+    }
+    if (rc == -ENOENT) {
+        rc = vj_object_record_get(txn, VJ_SPACE_DEAD, id, out);
+        if (rc == 0) {
+            rc = vj_object_revive(txn, out);
+        }
+    }
+    return rc;
+}
+
+static int die(VjTxn *txn, VjObject *object)
+{
+    VjIndexKey key;
+    uint64_t named;
+    int rc = 0;
+
+    object->deaths++;
+    if ((object->flags & VJ_OBJECT_UNINDEXED) == 0) {
+        vj_index_key_of(object, &key);
+        rc = vj_index_get(txn, &key, &named);
+        if (rc == -EBADMSG || (rc == 0 && named == object->id)) {
+            rc = vj_index_del(txn, &key);
+        } else if (rc == -ENOENT) {
+            rc = 0; /* its entry was damaged and is gone, or is a successor's by now */
+        }
+    }
+    if (rc == 0) {
+        rc = vj_object_record_del(txn, VJ_SPACE_OBJECT, object->id);
+    }
+    return rc < 0 ? rc : vj_object_record_put(txn, VJ_SPACE_DEAD, object);
+}
+
+int vj_object_unref(VjTxn *txn, uint64_t id, VjObject *out)
+{
+    int rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, id, out);
+
+    if (rc < 0) {
+        return rc;
+    }
+    out->refs--;
+    return out->refs == 0 ? die(txn, out)
+                          : vj_object_record_put(txn, VJ_SPACE_OBJECT, out);
+}
+
+typedef struct VjCondemn {
+    const VjIndexKey *key;
+    uint64_t id; /* 0: unknown, whatever the index says is not to be believed */
+} VjCondemn;
+
+static int condemn_body(VjTxn *txn, void *opaque)
+{
+    const VjCondemn *c = opaque;
+    VjObject object;
+    uint64_t id;
+    int rc = vj_index_get(txn, c->key, &id);
+
+    if (rc == -ENOENT || (rc == 0 && id != c->id)) {
+        return 0; /* another commit has seen to it */
+    }
+    if (rc < 0 && rc != -EBADMSG) {
+        return rc;
+    }
+    rc = vj_index_del(txn, c->key);
+    if (rc < 0 || c->id == 0) {
+        return rc;
+    }
+    rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, c->id, &object);
+    if (rc == -ENOENT || rc == -EBADMSG) {
+        return 0; /* nothing to mark; fsck tells */
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    object.flags |= VJ_OBJECT_UNINDEXED | VJ_OBJECT_DAMAGED;
+    return vj_object_record_put(txn, VJ_SPACE_OBJECT, &object);
+}
+
+int vj_object_condemn(VjObjects *o, const VjIndexKey *key, uint64_t id)
+{
+    VjCondemn c = {.key = key, .id = id};
+
+    return vj_meta_run(o->meta, VJ_RUN_RELEASE, condemn_body, &c);
+}

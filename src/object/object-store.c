@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * object-store.c - from plaintext to something that a transaction can refer to
+ *
+ * In order: digest; the file's own neighbours; the table of contents in flight; the
+ * index; encode and put.
+ *
+ *   - A content in flight (VjContentPut) lives from the first vj_object_store until the
+ *     last vj_fresh_free; equal content that comes meanwhile shares it, so it is looked
+ *     up and put once.  It pins its object: so the object may die but not go.
+ *   - An object that was not written or verified since open is read and compared before
+ *     it is shared.  One that is damaged leaves the index by a commit of its own.
+ *   - Bytes that were put and that no record names when the last holder is done are
+ *     removed (object-stray.c).
+ */
+#include "object/object-private.h"
+
+typedef enum VjContentState {
+    VJ_CONTENT_WORKING = 0, /* one thread finds or puts it; the others wait */
+    VJ_CONTENT_READY = 1,
+    VJ_CONTENT_FAILED = 2,
+} VjContentState;
+
+typedef struct VjContentPut {
+    VjIndexKey key;
+    /* guarded by the table's lock: */
+    VjContentState state;
+    uint64_t holders;
+    bool is_shared; /* stands in the table */
+    bool is_taken;  /* a transaction tried to name it */
+    /* do not change once READY: */
+    VjObject object; /* refs 0 when it was put */
+    bool is_put;
+} VjContentPut;
+
+struct VjFresh {
+    VjObjects *objects;
+    VjContentPut *content;
+    /* written by the transaction that takes it, read when that is over: */
+    bool is_taken;
+    bool is_stale; /* its object must not be shared again */
+};
+
+/* ---- the table --------------------------------------------------------------------- */
+
+static guint key_hash(gconstpointer key)
+{
+    return vj_le32_get(key); /* the first bytes of a digest */
+}
+
+static gboolean key_equal(gconstpointer a, gconstpointer b)
+{
+    return memcmp(a, b, sizeof(VjIndexKey)) == 0;
+}
+
+void vj_inflight_init(VjInflight *t)
+{
+    vj_mutex_init(&t->lock, VJ_RANK_OBJECT_INFLIGHT, "object-inflight");
+    vj_cond_init(&t->changed);
+    t->contents = g_hash_table_new(key_hash, key_equal);
+    t->verified = g_new0(uint64_t, VJ_VERIFIED_SLOTS);
+    t->strays = g_array_new(FALSE, FALSE, sizeof(VjStray));
+}
+
+void vj_inflight_clear(VjInflight *t)
+{
+    g_assert(g_hash_table_size(t->contents) == 0 && t->fresh_count == 0);
+    g_hash_table_destroy(t->contents);
+    g_free(t->verified);
+    g_array_unref(t->strays);
+    vj_cond_clear(&t->changed);
+    vj_mutex_clear(&t->lock);
+}
+
+void vj_inflight_doubt(VjInflight *t, uint64_t id)
+{
+    uint64_t *slot = &t->verified[id % VJ_VERIFIED_SLOTS];
+
+    vj_mutex_lock(&t->lock);
+    if (*slot == id) {
+        *slot = 0;
+    }
+    vj_mutex_unlock(&t->lock);
+}
+
+static void believe(VjInflight *t, uint64_t id)
+{
+    vj_mutex_lock(&t->lock);
+    t->verified[id % VJ_VERIFIED_SLOTS] = id;
+    vj_mutex_unlock(&t->lock);
+}
+
+static bool is_believed(VjInflight *t, uint64_t id)
+{
+    bool believed;
+
+    vj_mutex_lock(&t->lock);
+    believed = t->verified[id % VJ_VERIFIED_SLOTS] == id;
+    vj_mutex_unlock(&t->lock);
+    return believed;
+}
+
+static void leave_table(VjInflight *t, VjContentPut *c)
+{
+    vj_mutex_assert_held(&t->lock);
+    if (c->is_shared) {
+        g_hash_table_remove(t->contents, &c->key);
+        c->is_shared = false;
+    }
+}
+
+/*
+ * The content of @key in flight, with one holder more.  *is_new: the caller makes it
+ * READY or FAILED; else it is READY.
+ */
+static VjContentPut *join(VjInflight *t, const VjIndexKey *key, bool *is_new)
+{
+    VjContentPut *c;
+
+    vj_mutex_lock(&t->lock);
+    while ((c = g_hash_table_lookup(t->contents, key)) != NULL) {
+        c->holders++;
+        while (c->state == VJ_CONTENT_WORKING) {
+            vj_cond_wait(&t->changed, &t->lock);
+        }
+        if (c->state == VJ_CONTENT_READY) {
+            break;
+        }
+        if (--c->holders == 0) {
+            g_free(c); /* it failed; perhaps this caller has more luck */
+        }
+    }
+    *is_new = c == NULL;
+    if (c == NULL) {
+        c = g_new0(VjContentPut, 1);
+        c->key = *key;
+        c->holders = 1;
+        c->is_shared = true;
+        g_hash_table_insert(t->contents, &c->key, c);
+    }
+    vj_mutex_unlock(&t->lock);
+    return c;
+}
+
+static void settle_content(VjInflight *t, VjContentPut *c, int rc)
+{
+    vj_mutex_lock(&t->lock);
+    g_assert(c->state == VJ_CONTENT_WORKING);
+    c->state = rc == 0 ? VJ_CONTENT_READY : VJ_CONTENT_FAILED;
+    if (rc < 0) {
+        leave_table(t, c);
+        if (--c->holders == 0) {
+            g_free(c);
+        }
+    }
+    vj_cond_broadcast(&t->changed);
+    vj_mutex_unlock(&t->lock);
+}
+
+/* ---- finding ----------------------------------------------------------------------- */
+
+/*
+ * May @object (pinned) stand for @plain?  0 yes; -EBADMSG no, it is damaged; other
+ * errors: not known now.
+ */
+static int verify(VjObjects *o, const VjObject *object, const void *plain)
+{
+    g_autoptr(VjBuf) stored = NULL;
+    int rc;
+
+    if ((object->flags & VJ_OBJECT_DAMAGED) != 0) {
+        return -EBADMSG;
+    }
+    if (is_believed(&o->inflight, object->id)) {
+        return 0;
+    }
+    rc = vj_object_load(o, object, &stored);
+    if (rc == -ENOENT || rc == -EIO || rc == -EOPNOTSUPP) {
+        return -EBADMSG; /* what cannot be read is no better */
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    vj_objects_count(o, verified, 1);
+    if (memcmp(stored->data, plain, object->plain_bytes) != 0) {
+        vj_log_error("object %" G_GUINT64_FORMAT
+                     ": its content is not what the index says",
+                     object->id);
+        vj_objects_count(o, damaged, 1);
+        return -EBADMSG;
+    }
+    believe(&o->inflight, object->id);
+    return 0;
+}
+
+/* What the index names under @key, pinned.  -ENOENT; -EBADMSG with *id 0 or its
+ * number. */
+static int look_up(VjObjects *o, const VjIndexKey *key, uint64_t *id, VjObject *out)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    VjIndexKey named;
+    int rc = vj_meta_begin_read(o->meta, &txn);
+
+    *id = 0;
+    if (rc == 0) {
+        rc = vj_index_get(txn, key, id);
+    }
+    if (rc < 0) {
+        *id = rc == -EBADMSG ? 0 : *id;
+        return rc;
+    }
+    rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, *id, out);
+    if (rc == -ENOENT) {
+        return -EBADMSG; /* the index names nothing */
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    vj_index_key_of(out, &named);
+    if (!key_equal(&named, key)) {
+        return -EBADMSG;
+    }
+    vj_object_pin(o, *id);
+    return 0;
+}
+
+/* 0: found, verified and pinned.  -ENOENT: to be put. */
+static int find(VjObjects *o, const VjIndexKey *key, const void *plain, VjObject *out)
+{
+    VjReadGuard guard;
+    uint64_t id;
+    int rc;
+
+    vj_objects_guard_enter(o, &guard);
+    rc = look_up(o, key, &id, out);
+    vj_objects_guard_leave(o, &guard);
+    if (rc == 0) {
+        rc = verify(o, out, plain);
+        if (rc == 0) {
+            return 0;
+        }
+        vj_object_unpin(o, id);
+    }
+    if (rc != -EBADMSG) {
+        return rc;
+    }
+    vj_log_warn("object %" G_GUINT64_FORMAT ": damaged; equal content is stored afresh",
+                id);
+    rc = vj_object_condemn(o, key, id);
+    return rc < 0 ? rc : -ENOENT;
+}
+
+/* ---- putting ----------------------------------------------------------------------- */
+
+/* Data bytes of the varying shape that are fewer than those of `none`, trailers
+ * or not. */
+static uint32_t most_worth_it(uint32_t plain_bytes)
+{
+    uint32_t even = vj_trailer_bytes(false, plain_bytes);
+    uint32_t varying = vj_trailer_bytes(true, plain_bytes);
+    uint32_t more = varying > even ? varying - even : 0;
+
+    return plain_bytes > more + 1 ? plain_bytes - more - 1 : 0;
+}
+
+/*
+ * The blocks of @plain in the shape of @spec.  *data is NULL where they are @plain
+ * itself. -ENOSPC: the whole would not be smaller than `none` makes it (what keeps the
+ * length need not be: it was not chosen to save space).
+ */
+static int encode_blocks(const VjCodecSpec *spec, bool varying, const uint8_t *plain,
+                         uint32_t plain_bytes, VjBuf **data, VjTrailer **trailer)
+{
+    bool as_it_is = (spec->ops->flags & VJ_CODEC_IDENTITY) != 0;
+    uint32_t most = varying ? most_worth_it(plain_bytes) : plain_bytes;
+    g_autoptr(VjTrailer) t = vj_trailer_new(spec->ops->id, varying, plain_bytes);
+    g_autoptr(VjBuf) encoded = as_it_is ? NULL : vj_buf_new(most);
+    uint32_t at = 0;
+
+    if (t == NULL || (!as_it_is && encoded == NULL)) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < t->block_count; i++) {
+        const uint8_t *src = plain + (size_t)i * vj_stored_block_bytes(varying);
+        size_t len = vj_trailer_block_plain(t, i);
+
+        if (!as_it_is) {
+            int rc = vj_codec_encode(spec, src, len, encoded->data + at, most - at, &len);
+
+            if (rc < 0) {
+                return rc;
+            }
+            src = encoded->data + at;
+            at += (uint32_t)len;
+        }
+        vj_trailer_add(t, i, src, (uint32_t)len);
+    }
+    *data = g_steal_pointer(&encoded);
+    *trailer = g_steal_pointer(&t);
+    return 0;
+}
+
+/* As @want says, or as none; fills in what the record says of it. */
+static int encode(const void *plain, const VjTransform *want, VjObject *object,
+                  VjBuf **data, VjTrailer **trailer)
+{
+    VjCodecSpec spec;
+    bool varying;
+    int rc;
+
+    if (!vj_object_shape(want->codec, &spec, &varying)) {
+        return -EOPNOTSUPP;
+    }
+    spec.params = (VjCodecParams){.param = want->param, .level = want->level};
+    rc = encode_blocks(&spec, varying, plain, object->plain_bytes, data, trailer);
+    if (rc == -ENOSPC && vj_object_shape(VJ_CODEC_ID_NONE, &spec, &varying)) {
+        rc = encode_blocks(&spec, varying, plain, object->plain_bytes, data, trailer);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    object->trailer_checksum = vj_trailer_seal(*trailer);
+    object->codec = (*trailer)->codec;
+    object->stored_bytes = (*trailer)->data_bytes + (*trailer)->bytes;
+    return 0;
+}
+
+static void count_put(VjObjectCache *c, const VjObject *object, uint32_t data_bytes)
+{
+    vj_mutex_lock(&c->lock);
+    c->stats.puts++;
+    c->stats.put_bytes += object->stored_bytes;
+    if (object->codec != object->requested_codec) {
+        c->stats.unshrunk++;
+    } else if (object->codec != VJ_CODEC_ID_NONE) {
+        c->stats.encoded_in_bytes += object->plain_bytes;
+        c->stats.encoded_out_bytes += data_bytes;
+    }
+    vj_mutex_unlock(&c->lock);
+}
+
+/* @object has what was asked for and the digest; the rest is filled in.  Pinned on 0. */
+static int put_afresh(VjObjects *o, const void *plain, const VjTransform *want,
+                      VjObject *object)
+{
+    g_autoptr(VjTrailer) t = NULL;
+    g_autoptr(VjBuf) data = NULL;
+    struct iovec iov[2];
+    VjPut put;
+    int rc = encode(plain, want, object, &data, &t);
+
+    if (rc == 0) {
+        rc = vj_lease_take(o, &object->id);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    vj_object_pin(o, object->id);
+    iov[0].iov_base = data != NULL ? data->data : (void *)(uintptr_t)plain;
+    iov[0].iov_len = t->data_bytes;
+    iov[1] = (struct iovec){.iov_base = t->raw, .iov_len = t->bytes};
+    rc = vj_store_put(o->store, object->id, iov, G_N_ELEMENTS(iov), &put);
+    if (rc < 0) {
+        vj_object_unpin(o, object->id);
+        vj_lease_resolve(o, object->id, true);
+        return rc;
+    }
+    g_assert(put.id == object->id && put.stored_bytes == object->stored_bytes);
+    object->loc = put.loc;
+    believe(&o->inflight, object->id);
+    count_put(&o->cache, object, t->data_bytes);
+    return 0;
+}
+
+static int find_or_put(VjObjects *o, const void *plain, const VjTransform *want,
+                       const VjObject *what, VjContentPut *c)
+{
+    int rc = find(o, &c->key, plain, &c->object);
+
+    if (rc == 0) {
+        vj_objects_count(o, index_hits, 1);
+        return 0;
+    }
+    if (rc != -ENOENT) {
+        return rc;
+    }
+    c->object = *what;
+    c->is_put = true;
+    return put_afresh(o, plain, want, &c->object);
+}
+
+/* ---- the public part --------------------------------------------------------------- */
+
+static VjFresh *fresh_new(VjObjects *o, VjContentPut *c)
+{
+    VjFresh *fresh = g_new0(VjFresh, 1);
+
+    fresh->objects = o;
+    fresh->content = c;
+    vj_mutex_lock(&o->inflight.lock);
+    o->inflight.fresh_count++;
+    vj_mutex_unlock(&o->inflight.lock);
+    return fresh;
+}
+
+/* The fast track: one of the file's own objects around, which the caller has pinned. */
+static VjContentPut *find_neighbour(VjObjects *o, const VjIndexKey *key,
+                                    const void *plain, const VjObject *neighbours,
+                                    size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        VjIndexKey named;
+        VjContentPut *c;
+
+        vj_index_key_of(&neighbours[i], &named);
+        if (!key_equal(&named, key) || verify(o, &neighbours[i], plain) < 0) {
+            continue;
+        }
+        vj_object_pin(o, neighbours[i].id);
+        c = g_new0(VjContentPut, 1);
+        c->key = *key;
+        c->state = VJ_CONTENT_READY;
+        c->holders = 1;
+        c->object = neighbours[i];
+        return c;
+    }
+    return NULL;
+}
+
+int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
+                    const VjTransform *want, const VjObject *neighbours,
+                    size_t neighbour_count, VjFresh **out)
+{
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)plain, .iov_len = len};
+    VjObject what = {.plain_bytes = len,
+                     .requested_codec = want->codec,
+                     .param = want->param,
+                     .key_id = want->key_id};
+    VjContentPut *c;
+    VjIndexKey key;
+    bool is_new;
+    int rc;
+
+    *out = NULL;
+    g_assert(len > 0 && len <= VJ_OBJECT_PLAIN_MAX);
+    vj_lock_assert_none();
+    if (o->read_only) {
+        return -EROFS;
+    }
+    rc = vj_digest_hash(o->digest, &iov, 1, &what.digest);
+    if (rc < 0) {
+        return rc;
+    }
+    vj_objects_count(o, hashed_bytes, len);
+    vj_index_key_of(&what, &key);
+    c = find_neighbour(o, &key, plain, neighbours, neighbour_count);
+    if (c != NULL) {
+        vj_objects_count(o, fast_hits, 1);
+        *out = fresh_new(o, c);
+        return 0;
+    }
+    c = join(&o->inflight, &key, &is_new);
+    if (is_new) {
+        rc = find_or_put(o, plain, want, &what, c);
+        settle_content(&o->inflight, c, rc);
+        if (rc < 0) {
+            return rc;
+        }
+    } else {
+        vj_objects_count(o, inflight_hits, 1);
+    }
+    *out = fresh_new(o, c);
+    return 0;
+}
+
+bool vj_fresh_is_put(const VjFresh *fresh)
+{
+    return fresh->content->is_put;
+}
+
+/* The index does not know the content: the object of the fresh itself. */
+static int take_own(VjTxn *txn, VjFresh *fresh, VjObject *out)
+{
+    const VjContentPut *c = fresh->content;
+    int rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, c->object.id, out);
+
+    if (rc == 0 && (out->flags & VJ_OBJECT_DAMAGED) == 0) {
+        return vj_object_add_ref(txn, out);
+    }
+    if (rc == -ENOENT) {
+        rc = vj_object_record_get(txn, VJ_SPACE_DEAD, c->object.id, out);
+        if (rc == 0 && (out->flags & VJ_OBJECT_DAMAGED) == 0) {
+            return vj_object_revive(txn, out);
+        }
+        if (rc == -ENOENT && c->is_put) {
+            return vj_object_create(fresh->objects, txn, &c->object, out);
+        }
+    }
+    if (rc == 0 || rc == -ENOENT || rc == -EBADMSG) {
+        fresh->is_stale = true;
+        return -ESTALE;
+    }
+    return rc;
+}
+
+int vj_fresh_take(VjTxn *txn, VjFresh *fresh, VjObject *out)
+{
+    uint64_t id;
+    int rc = vj_index_get(txn, &fresh->content->key, &id);
+
+    fresh->is_taken = true;
+    if (rc == -ENOENT) {
+        return take_own(txn, fresh, out);
+    }
+    if (rc == 0) {
+        rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, id, out);
+    }
+    if (rc == 0) {
+        return vj_object_add_ref(txn, out);
+    }
+    if (rc == -ENOENT || rc == -EBADMSG) { /* storing it again mends the index */
+        fresh->is_stale = true;
+        return -ESTALE;
+    }
+    return rc;
+}
+
+void vj_fresh_free(VjObjects *o, VjFresh *fresh, bool committed)
+{
+    VjContentPut *c;
+    bool is_last;
+
+    if (fresh == NULL) {
+        return;
+    }
+    c = fresh->content;
+    g_assert(fresh->objects == o);
+    vj_trace(object, "fresh object=%" G_GUINT64_FORMAT " put=%d taken=%d committed=%d",
+             c->object.id, c->is_put, fresh->is_taken, committed);
+    vj_mutex_lock(&o->inflight.lock);
+    g_assert(c->state == VJ_CONTENT_READY && c->holders > 0 &&
+             o->inflight.fresh_count > 0);
+    o->inflight.fresh_count--;
+    c->is_taken = c->is_taken || fresh->is_taken;
+    c->holders--;
+    is_last = c->holders == 0;
+    if (is_last || fresh->is_stale || (c->is_put && !committed)) {
+        /* After a failed flush nobody else shall build on these bytes. */
+        leave_table(&o->inflight, c);
+    }
+    vj_mutex_unlock(&o->inflight.lock);
+    g_free(fresh);
+    if (!is_last) {
+        return;
+    }
+    if (c->is_put) {
+        VjStray stray = {
+            .id = c->object.id, .loc = c->object.loc, .is_taken = c->is_taken};
+
+        vj_stray_end(o, &stray);
+    }
+    vj_object_unpin(o, c->object.id);
+    g_free(c);
+}

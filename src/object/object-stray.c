@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * object-stray.c - bytes that were put for nothing
+ *
+ * A write-back that failed leaves objects which no record names.  They are removed on the
+ * spot; where that fails too, they are remembered and tried again before each flush of the
+ * store, because a store that has lost a put stays failed as long as that put exists.  Their
+ * lease stays open, so that a mount after a crash finds them as well.
+ */
+#include "object/object-private.h"
+
+/* 0: there are no such bytes any more, or a record names them. */
+static int end_one(VjObjects *o, const VjStray *s)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    VjObject object;
+    int rc = -ENOENT;
+
+    if (s->is_taken) {
+        /* Looked up and not concluded: the outcome of a failed commit may be unknown. */
+        rc = vj_meta_begin_read(o->meta, &txn);
+        if (rc == 0) {
+            rc = vj_object_get(txn, s->id, &object);
+        }
+        vj_txn_end(g_steal_pointer(&txn));
+    }
+    if (rc == -ENOENT) {
+        vj_cache_drop(&o->cache, s->id);
+        rc = vj_store_remove(o->store, s->id, s->loc);
+        if (rc == 0) {
+            vj_objects_count(o, removed, 1);
+        }
+    }
+    return rc;
+}
+
+static bool remember(VjInflight *t, const VjStray *s)
+{
+    bool room;
+
+    vj_mutex_lock(&t->lock);
+    room = t->strays->len < VJ_STRAYS_MAX;
+    if (room) {
+        g_array_append_vals(t->strays, s, 1);
+    }
+    vj_mutex_unlock(&t->lock);
+    return room;
+}
+
+void vj_stray_end(VjObjects *o, const VjStray *stray)
+{
+    int rc = end_one(o, stray);
+
+    if (rc < 0) {
+        vj_log_warn("object %" G_GUINT64_FORMAT ": not referenced, removed %s: %s",
+                    stray->id,
+                    remember(&o->inflight, stray) ? "later" : "at the next mount",
+                    g_strerror(-rc));
+    }
+    vj_lease_resolve(o, stray->id, rc < 0);
+}
+
+void vj_strays_retry(VjObjects *o)
+{
+    VjInflight *t = &o->inflight;
+    g_autoptr(GArray) strays = NULL;
+
+    vj_mutex_lock(&t->lock);
+    if (t->strays->len > 0) {
+        strays = t->strays;
+        t->strays = g_array_new(FALSE, FALSE, sizeof(VjStray));
+    }
+    vj_mutex_unlock(&t->lock);
+    for (guint i = 0; strays != NULL && i < strays->len; i++) {
+        const VjStray *s = &g_array_index(strays, VjStray, i);
+
+        if (end_one(o, s) < 0 && !remember(t, s)) {
+            vj_log_warn("object %" G_GUINT64_FORMAT ": removed at the next mount", s->id);
+        }
+    }
+}
+
+int vj_objects_flush(VjObjects *o)
+{
+    vj_strays_retry(o);
+    return vj_store_flush(o->store);
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * object.h - content under its digest: stored form, records, index, references, removal
+ *
+ * Plaintext goes in, an object id with a reference comes out; equal content under the
+ * same requested transformation is one object.  The order of durability of design section
+ * 4 is kept here and in write-back:
+ *     bytes put → store flushed → commit that refers to them;
+ *     commit that drops the last reference, durable → bytes removed.
+ *
+ * An object lives in VJ_SPACE_OBJECT (record, reference count) and VJ_SPACE_INDEX while
+ * it is referenced, in VJ_SPACE_DEAD from the commit that dropped the last reference
+ * until its bytes are removed.  A pinned dead object is not removed and may be referenced
+ * again.
+ */
+#ifndef VJ_OBJECT_OBJECT_H
+#define VJ_OBJECT_OBJECT_H
+
+#include "base/base.h"
+#include "base/check.h"
+#include "meta/meta.h"
+#include "store/store.h"
+
+/* Plaintext of one object, bytes. */
+#define VJ_OBJECT_PLAIN_MAX ((uint32_t)16 << 20)
+/* Ids of one lease. */
+#define VJ_LEASE_IDS ((uint64_t)65536)
+
+typedef struct VjObjects VjObjects;
+
+/* How a file's bytes are transformed; decode needs codec and param alone. */
+typedef struct VjTransform {
+    uint8_t codec;   /* VjCodecOps.id; 0 = none */
+    uint8_t param;   /* what decoding needs (xor: the byte) */
+    int8_t level;    /* what encoding wants; 0 = the codec's default */
+    uint8_t mode;    /* VJ_MODE_* */
+    uint32_t key_id; /* 0: no key */
+} VjTransform;
+
+enum { VJ_MODE_CLIENT = 0, VJ_MODE_SERVER = 1, VJ_MODE_TRANSPORT = 2 };
+
+/*
+ * The setting user.varjfs.transform: @text is what mkfs takes as transform=.  Changes all of @t
+ * but its mode.  Unknown: EINVAL and one line that names what there is.
+ */
+bool vj_transform_parse(const char *text, VjTransform *t, GError **error);
+/* The shortest text that means @t; "unknown-N" when codec N is not in this build; owned. */
+char *vj_transform_text(const VjTransform *t);
+/* It is in this build. */
+bool vj_transform_is_known(const VjTransform *t);
+
+/* Why a range cannot be read, for a line that names the file: who knows names writes it. */
+typedef struct VjFault {
+    uint64_t object; /* 0: it is not about one */
+    uint64_t offset; /* of the range in the file */
+    char why[160];   /* "": nothing is known, or somebody else has logged it */
+} VjFault;
+
+/* An object record in memory. */
+typedef struct VjObject {
+    uint64_t id;
+    VjLoc loc;
+    uint32_t plain_bytes;
+    uint32_t stored_bytes; /* data and trailer */
+    uint8_t codec; /* what the bytes are encoded with; none when it did not shrink */
+    uint8_t requested_codec; /* with param and key_id: what the index knows it under */
+    uint8_t param;
+    uint32_t key_id;
+    uint32_t flags;  /* VJ_OBJECT_* */
+    uint32_t deaths; /* how often its last reference went: tells deaths apart */
+    uint64_t trailer_checksum;
+    uint64_t refs;
+    VjDigest digest;
+    VjFault *fault; /* takes why it cannot be read; NULL, as decoded: the log does */
+} VjObject;
+
+enum {
+    /* The index does not name it: another object holds its key, or it is damaged. */
+    VJ_OBJECT_UNINDEXED = 1 << 0,
+    /* Its bytes were found damaged: readable where they are whole, never shared again. */
+    VJ_OBJECT_DAMAGED = 1 << 1,
+};
+
+/* What an entry of @length bytes of @o counts as stored, rounded up: at most all
+ * of it. */
+static inline uint32_t vj_object_share(const VjObject *o, uint64_t length)
+{
+    if (length == o->plain_bytes) {
+        return o->stored_bytes;
+    }
+    return (uint32_t)(((uint64_t)o->stored_bytes * length + o->plain_bytes - 1) /
+                      o->plain_bytes);
+}
+
+typedef struct VjObjectsConfig {
+    VjMeta *meta;   /* borrowed */
+    VjStore *store; /* borrowed */
+    const VjDigestOps *digest;
+    uint64_t cache_bytes; /* plaintext kept for readers */
+    uint64_t lease_ids;   /* ids of one lease; 0: VJ_LEASE_IDS; tests make them short */
+    bool read_only;       /* no recovery, no threads, no vj_object_store */
+} VjObjectsConfig;
+
+/*
+ * vj_objects_open - recovery and background work
+ *
+ * Unless read_only: objects whose id lies in an open lease and that have no record are
+ * removed from the store, the dead of the last mount are removed, a new lease is taken
+ * durably.  Starts the reaper thread.  Setup only.
+ */
+bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **error);
+/* Stops the reaper, closes leases (durable), frees.  0 or what failed. */
+int vj_objects_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- reading ----------------------------------------------------------------------- */
+
+/*
+ * A guard keeps every object that a snapshot taken under it names from being removed.
+ * Enter before vj_meta_begin_read, leave after the last read.  Short: one request.
+ */
+typedef struct VjReadGuard {
+    unsigned epoch;
+} VjReadGuard;
+void vj_objects_guard_enter(VjObjects *o, VjReadGuard *g);
+void vj_objects_guard_leave(VjObjects *o, VjReadGuard *g);
+
+/* A pin keeps one object for longer (pieces in memory).  Taken under a guard or a pin. */
+void vj_object_pin(VjObjects *o, uint64_t id);
+void vj_object_unpin(VjObjects *o, uint64_t id);
+
+/* The record of @id, referenced or dead.  -ENOENT; -EBADMSG. */
+int vj_object_get(VjTxn *txn, uint64_t id, VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * vj_object_read - plaintext bytes [start, start + len), verified
+ *
+ * @whole    a hint: the rest will be wanted soon, cache all of it; not followed where
+ *           that would be out of proportion to @len or to the cache
+ * Returns   0; -EBADMSG damaged (logged with object id; other ranges stay readable);
+ *           -EOPNOTSUPP a transformation that is not in this build (logged);
+ *           -ENOENT not in the store; -EIO, -ENOMEM
+ * Threads   any, under a guard or pin; blocks      Locks   none
+ */
+int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
+                   uint32_t len, bool whole) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * vj_object_expect - all of @object will be read soon
+ *
+ * True: nothing is left to do: the store has been told, or it is in the cache, or would not stay
+ * there.  False: vj_object_load_ahead(), which blocks, brings it into the cache.
+ * Threads   any, under a guard or pin      Locks   none
+ */
+bool vj_object_expect(VjObjects *o, const VjObject *object);
+/* Under a pin; what cannot be read is left to the reader to tell. */
+void vj_object_load_ahead(VjObjects *o, const VjObject *object);
+
+/* An error of vj_object_read() that will be the same next time, or cannot be told from that. */
+static inline bool vj_is_damage(int r)
+{
+    return r == -EBADMSG || r == -ENOENT || r == -EIO || r == -EOPNOTSUPP;
+}
+
+/* ---- writing ----------------------------------------------------------------------- */
+
+/* Content on its way to a reference: found, or put and not yet committed. */
+typedef struct VjFresh VjFresh;
+
+/*
+ * vj_object_store - make @plain storable: digest, neighbours, in flight, index, put
+ *
+ * @plain        contiguous, borrowed for the call, 1..VJ_OBJECT_PLAIN_MAX bytes
+ * @want         the requested transformation
+ * @neighbours   the file's old objects around (fast track); may be NULL
+ * @out          owned; give it to vj_fresh_free when its commit is over
+ * An index hit that was neither written nor verified since open is read and compared
+ * first; a damaged one leaves the index and the content is put afresh.
+ * Returns   0; -ENOSPC, -EDQUOT, -EIO, -ENOMEM; nothing is kept on failure
+ * Threads   any; blocks; equal content in flight is put once      Locks   none
+ * Crash     a put without a commit lies in an open lease: the next open removes it
+ */
+int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
+                    const VjTransform *want, const VjObject *neighbours,
+                    size_t neighbour_count, VjFresh **out) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * vj_fresh_take - in a write transaction: one reference for one map entry
+ *
+ * Insert-if-absent: when another commit brought equal content first, that object is taken
+ * (the one put here dies when the fresh is freed).  The caller has flushed the store
+ * since vj_object_store if vj_fresh_is_put says so.
+ * @out       the object referenced, with its new count
+ * Returns    0; -ESTALE the object that was found has died since: store the bytes again;
+ *            errors of meta
+ */
+int vj_fresh_take(VjTxn *txn, VjFresh *fresh, VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Bytes were put for it by this or an overlapping caller: flush the store before
+ * taking. */
+bool vj_fresh_is_put(const VjFresh *fresh);
+
+/*
+ * vj_fresh_free - the commit that took it is visible (@committed), or was given up
+ *
+ * An object that was put and is named by no commit is removed from the store, when its
+ * last holder frees it.  NULL is fine.
+ */
+void vj_fresh_free(VjObjects *o, VjFresh *fresh, bool committed);
+
+/* In a write transaction: one more entry names @id (it is pinned).  Revives a
+ * dead one. */
+int vj_object_ref(VjTxn *txn, uint64_t id, VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
+/* In a write transaction: one entry less.  The last one moves it to the dead. */
+int vj_object_unref(VjTxn *txn, uint64_t id, VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* References were dropped: let the reaper look soon.  Any thread; does not block. */
+void vj_objects_kick(VjObjects *o);
+/*
+ * vj_objects_flush - vj_store_flush, when nothing stands in its way that shall go
+ *
+ * After a failed flush a store stays failed until the puts that it may have lost are removed
+ * (store.h).  Those that could not be removed then are tried once more.  Any thread; blocks.
+ */
+int vj_objects_flush(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Waits until everything that is dead now, durable and not pinned is removed.
+ * Tests, gc. */
+int vj_objects_reap_now(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
+
+typedef struct VjObjectsStats {
+    uint64_t hashed_bytes;
+    uint64_t fast_hits, inflight_hits, index_hits, puts, put_bytes;
+    uint64_t removed, removed_bytes, verified, damaged;
+    uint64_t cache_hits, cache_misses, cache_bytes;
+    uint64_t reads, read_bytes; /* gets from the store */
+    uint64_t expected;          /* objects that were asked for ahead of readers */
+    /* Plain bytes given to a transformation and the data bytes that came out; objects
+     * that did not shrink and were stored as none are counted apart. */
+    uint64_t encoded_in_bytes, encoded_out_bytes, unshrunk;
+    uint64_t decoded_blocks, decoded_bytes; /* plain; not those of none */
+} VjObjectsStats;
+void vj_objects_stats(VjObjects *o, VjObjectsStats *out);
+
+/*
+ * Sums over all object records by walking them: a running total would be one key that
+ * every commit writes, and remote engines would conflict on it.
+ */
+int vj_objects_sum(VjTxn *txn, uint64_t *objects, uint64_t *plain_bytes,
+                   uint64_t *stored_bytes) G_GNUC_WARN_UNUSED_RESULT;
+
+/* What a check found of an object's bytes that its record does not say. */
+typedef enum VjCheckBytes {
+    VJ_CHECK_BYTES_BAD = 1,   /* missing, damaged or others */
+    VJ_CHECK_BYTES_WHOLE = 2, /* the record says that they are damaged */
+} VjCheckBytes;
+
+/*
+ * vj_objects_check - records, index and store agree, and with @counts
+ *
+ * @counts   object id → references found in all maps (GHashTable of gint64*, keys
+ *           gint64*), borrowed; entries that have no record are reported
+ * @found    gets id (gint64*, owned) → VjCheckBytes; NULL: not wanted
+ */
+int vj_objects_check(VjObjects *o, VjTxn *txn, GHashTable *counts, bool read_data,
+                     GHashTable *found, VjCheckSay *say, void *opaque,
+                     VjCheckReport *report) G_GNUC_WARN_UNUSED_RESULT;
+
+#endif

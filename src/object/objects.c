@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * objects.c - open and close, counts, sums
+ */
+#include "object/object-private.h"
+
+static void objects_free(VjObjects *o)
+{
+    vj_inflight_clear(&o->inflight);
+    vj_dead_clear(&o->dead);
+    vj_cache_clear(&o->cache);
+    g_free(o);
+}
+
+bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **error)
+{
+    VjObjects *o = g_new0(VjObjects, 1);
+
+    *out = NULL;
+    g_assert(config->meta != NULL && config->store != NULL && config->digest != NULL);
+    o->meta = config->meta;
+    o->store = config->store;
+    o->digest = config->digest;
+    o->read_only = config->read_only;
+    o->leases.lease_ids = config->lease_ids > 0 ? config->lease_ids : VJ_LEASE_IDS;
+    vj_cache_init(&o->cache, config->cache_bytes);
+    vj_dead_init(&o->dead);
+    vj_inflight_init(&o->inflight);
+    if (!vj_leases_open(o, error) || (!o->read_only && !vj_dead_start(o, error))) {
+        int rc = vj_leases_close(o);
+
+        if (rc < 0) {
+            vj_log_warn("leases of object ids stay until the next mount: %s",
+                        g_strerror(-rc));
+        }
+        objects_free(o);
+        return false;
+    }
+    *out = o;
+    return true;
+}
+
+int vj_objects_close(VjObjects *o)
+{
+    int rc;
+
+    g_assert(o->inflight.fresh_count == 0);
+    vj_dead_stop(o);
+    rc = vj_leases_close(o);
+    if (rc == 0 && !o->read_only) {
+        rc = vj_meta_flush(o->meta);
+    }
+    objects_free(o);
+    return rc;
+}
+
+void vj_objects_stats(VjObjects *o, VjObjectsStats *out)
+{
+    vj_mutex_lock(&o->cache.lock);
+    *out = o->cache.stats;
+    out->cache_bytes = o->cache.bytes;
+    vj_mutex_unlock(&o->cache.lock);
+}
+
+int vj_objects_sum(VjTxn *txn, uint64_t *objects, uint64_t *plain_bytes,
+                   uint64_t *stored_bytes)
+{
+    uint8_t after[VJ_OBJECT_KEY_BYTES] = {0};
+    VjSlice key, value;
+    int rc = 0;
+
+    *objects = *plain_bytes = *stored_bytes = 0;
+    while (rc == 0) {
+        VjObject object;
+
+        rc = vj_txn_next(txn, VJ_SPACE_OBJECT, vj_slice(after, sizeof after), &key,
+                         &value);
+        if (rc == 0 && key.len != sizeof after) {
+            rc = -EBADMSG;
+        }
+        if (rc < 0) {
+            break;
+        }
+        memcpy(after, key.data, sizeof after);
+        if (vj_object_decode(value, VJ_SPACE_OBJECT, vj_be64_get(after), &object) < 0) {
+            continue; /* fsck tells; a sum without it is better than none */
+        }
+        *objects += 1;
+        *plain_bytes += object.plain_bytes;
+        *stored_bytes += object.stored_bytes;
+    }
+    return rc == -ENOENT ? 0 : rc;
+}

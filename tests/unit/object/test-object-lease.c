@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-object-lease.c - ids, and what recovery does with what a crash left
+ */
+#include "object-fixture.h"
+
+#include "object/object-private.h"
+#include "store/posix-format.h"
+
+static int setup_short_leases(void **state)
+{
+    Fixture *f;
+
+    assert_int_equal(fixture_setup(state), 0);
+    f = *state;
+    fixture_close_objects(f);
+    f->lease_ids = 4;
+    fixture_open_objects(f);
+    return 0;
+}
+
+static void test_ids_grow_and_never_repeat(void **state)
+{
+    Fixture *f = *state;
+    uint64_t before = 0;
+
+    for (uint64_t i = 0; i < 30; i++) {
+        g_autofree uint8_t *bytes = content(i, 100);
+        VjObject object;
+
+        if (i % 7 == 3) {
+            fixture_reopen_objects(f);
+        }
+        must_put(f, bytes, 100, &object);
+        assert_true(object.id > before);
+        before = object.id;
+    }
+    assert_consistent(f);
+}
+
+static void test_leases_end_when_their_puts_are_settled(void **state)
+{
+    Fixture *f = *state;
+    const VjTransform want = {0};
+    g_autofree uint8_t *first = content(99, 100);
+    VjFresh *held;
+    VjObject out;
+
+    assert_int_equal(vj_object_store(f->objects, first, 100, &want, NULL, 0, &held), 0);
+    for (uint64_t i = 0; i < 40; i++) {
+        g_autofree uint8_t *bytes = content(i, 100);
+
+        must_put(f, bytes, 100, &out);
+    }
+    /* Of ten leases used up the first has an open question; beside it the one in use and
+     * perhaps the next, and what the thread has not come to. */
+    while (key_count(f, VJ_SPACE_LEASE) > 3) {
+        g_thread_yield();
+    }
+    assert_consistent(f);
+    assert_int_equal(commit_fresh(f, &held, 1, &out), 0);
+    while (key_count(f, VJ_SPACE_LEASE) > 2) {
+        g_thread_yield();
+    }
+    fixture_close_objects(f);
+    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 0);
+    fixture_open_objects(f);
+    assert_consistent(f);
+}
+
+static void test_no_lease_no_put(void **state)
+{
+    Fixture *f = *state;
+    int failures = 0;
+
+    fixture_faults(f, NULL, "kinds=flush,every=1");
+    for (uint64_t i = 0; i < 10; i++) {
+        g_autofree uint8_t *bytes = content(i, 100);
+        VjObject object;
+        int rc = put_content(f, bytes, 100, &object);
+
+        assert_true(rc == 0 || rc == -EIO);
+        failures += rc < 0;
+    }
+    assert_true(failures >= 6); /* 4 ids were there, at most */
+    fixture_faults(f, NULL, "");
+    for (uint64_t i = 0; i < 10; i++) {
+        g_autofree uint8_t *bytes = content(i, 100);
+        VjObject object;
+
+        must_put(f, bytes, 100, &object);
+    }
+    assert_consistent(f);
+}
+
+static int write_lease_body(VjTxn *txn, void *opaque)
+{
+    const uint64_t *range = opaque;
+    uint8_t key[8], record[VJ_LEASE_BYTES];
+
+    vj_be64_set(key, range[0]);
+    vj_lease_encode(range[0], range[1], record);
+    return vj_txn_put(txn, VJ_SPACE_LEASE, vj_slice(key, 8),
+                      vj_slice(record, sizeof record));
+}
+
+static void put_stray(Fixture *f, uint64_t id)
+{
+    struct iovec iov = {.iov_base = &id, .iov_len = sizeof id};
+    VjPut put;
+
+    assert_int_equal(vj_store_put(f->store, id, &iov, 1, &put), 0);
+}
+
+/* As a crash leaves it: an open lease, some of its ids named by records, others not. */
+static void leave_open_lease(Fixture *f, VjObject named[2])
+{
+    uint64_t range[2];
+
+    /* The pass that open starts is over: it does not come when one is dead. */
+    assert_int_equal(vj_objects_reap_now(f->objects), 0);
+    for (uint64_t i = 0; i < 2; i++) {
+        g_autofree uint8_t *bytes = content(i, 5000);
+
+        must_put(f, bytes, 5000, &named[i]);
+    }
+    assert_int_equal(drop_ref(f, named[1].id), 0); /* dead, but known */
+    fixture_close_objects(f);
+    range[0] = named[0].id;
+    range[1] = named[0].id + 3;
+    assert_true(named[1].id < range[1]);
+    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, write_lease_body, range), 0);
+    put_stray(f, range[1]);
+}
+
+static void test_recovery_removes_what_no_record_names(void **state)
+{
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(0, 5000);
+    VjObject named[2];
+
+    leave_open_lease(f, named);
+    assert_int_equal(stored_count(f), 3);
+    fixture_open_objects(f);
+    assert_int_equal(vj_objects_reap_now(f->objects), 0);
+    assert_int_equal(stored_count(f), 1);
+    assert_content(f, &named[0], bytes);
+    assert_consistent(f);
+    fixture_close_objects(f);
+    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 0);
+    fixture_open_objects(f);
+}
+
+static void test_a_check_calls_open_leases_pending_and_strays_leaks(void **state)
+{
+    Fixture *f = *state;
+    VjObject named[2];
+    VjCheckReport report = {.tick = NULL};
+    g_autofree char *said = NULL;
+
+    leave_open_lease(f, named);
+    f->lease_ids = 0;
+    {
+        VjObjectsConfig config = {.meta = f->meta,
+                                  .store = f->store,
+                                  .digest = vj_digest_default(),
+                                  .read_only = true};
+
+        assert_true(vj_objects_open(&config, &f->objects, NULL));
+    }
+    put_stray(f, 1000000);
+    report = check_objects(f, &said);
+    assert_int_equal(report.problems, 0);
+    assert_int_equal(report.leaks, 1);
+    assert_int_equal(report.pending, 2); /* the lease, the dead one */
+    assert_int_equal(report.stored_objects, 4);
+    assert_non_null(strstr(said, "object 1000000:"));
+    assert_int_equal(vj_objects_reap_now(f->objects), -EROFS);
+    fixture_close_objects(f);
+    assert_int_equal(stored_count(f), 4);
+    fixture_open_objects(f);
+}
+
+static void test_failed_recovery_is_done_by_the_next_mount(void **state)
+{
+    Fixture *f = *state;
+    VjObject named[2];
+
+    leave_open_lease(f, named);
+    fixture_faults(f, "kinds=remove,every=1", NULL);
+    fixture_open_objects(f);
+    fixture_close_objects(f);
+    fixture_faults(f, "kinds=each,every=1", NULL);
+    fixture_open_objects(f);
+    fixture_close_objects(f);
+    fixture_faults(f, "", NULL);
+    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 1);
+    fixture_open_objects(f);
+    assert_int_equal(vj_objects_reap_now(f->objects), 0);
+    assert_int_equal(stored_count(f), 1);
+}
+
+static int setup_posix_short_leases(void **state)
+{
+    Fixture *f;
+
+    assert_int_equal(fixture_setup_posix(state), 0);
+    f = *state;
+    fixture_close_objects(f);
+    f->lease_ids = 4;
+    fixture_open_objects(f);
+    return 0;
+}
+
+/* Many objects of the directory that @id lies in are removed. */
+static void crowd(Fixture *f, uint64_t id)
+{
+    uint64_t first_id = id / VJ_POSIX_DIR_IDS * VJ_POSIX_DIR_IDS + 1000;
+    struct iovec iov = {.iov_base = &id, .iov_len = sizeof id};
+
+    for (uint64_t i = 0; i < 600; i++) {
+        VjPut put;
+
+        assert_int_equal(vj_store_put(f->store, first_id + i, &iov, 1, &put), 0);
+        assert_int_equal(vj_store_remove(f->store, put.id, put.loc), 0);
+    }
+}
+
+static uint64_t put_next(Fixture *f, uint64_t seed)
+{
+    g_autofree uint8_t *bytes = content(seed, 100);
+    VjObject object;
+
+    must_put(f, bytes, 100, &object);
+    return object.id;
+}
+
+/* Leases are over although ids of theirs were passed over. */
+static void assert_leases_end(Fixture *f)
+{
+    assert_consistent(f);
+    fixture_close_objects(f);
+    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 0);
+    fixture_open_objects(f);
+    assert_consistent(f);
+}
+
+static void test_ids_of_a_crowded_directory_are_passed_over(void **state)
+{
+    Fixture *f = *state;
+    uint64_t first = put_next(f, 0), next;
+
+    assert_int_equal(put_next(f, 1), first + 1);
+    crowd(f, first);
+    assert_int_equal(put_next(f, 2), first + 2); /* it is told */
+    next = (first / VJ_POSIX_DIR_IDS + 1) * VJ_POSIX_DIR_IDS;
+    for (uint64_t i = 0; i < 10; i++) {
+        assert_int_equal(put_next(f, 3 + i), next + i);
+    }
+    assert_leases_end(f);
+}
+
+/* One lease at a time is passed over: the next one begins before the other directory. */
+static void test_short_leases_of_a_crowded_directory(void **state)
+{
+    Fixture *f = *state;
+    uint64_t before = put_next(f, 0);
+
+    crowd(f, before);
+    before = put_next(f, 1);
+    for (uint64_t i = 0; i < 10; i++) {
+        uint64_t id = put_next(f, 2 + i);
+
+        assert_int_equal(id / f->lease_ids, before / f->lease_ids + 1);
+        before = id;
+    }
+    assert_leases_end(f);
+}
+
+#define TEST(name)                                                                       \
+    cmocka_unit_test_setup_teardown(name, setup_short_leases, fixture_teardown)
+static const struct CMUnitTest tests[] = {
+    TEST(test_ids_grow_and_never_repeat),
+    TEST(test_leases_end_when_their_puts_are_settled),
+    TEST(test_no_lease_no_put),
+    TEST(test_recovery_removes_what_no_record_names),
+    TEST(test_a_check_calls_open_leases_pending_and_strays_leaks),
+    TEST(test_failed_recovery_is_done_by_the_next_mount),
+    cmocka_unit_test_setup_teardown(test_ids_of_a_crowded_directory_are_passed_over,
+                                    fixture_setup_posix, fixture_teardown),
+    cmocka_unit_test_setup_teardown(test_short_leases_of_a_crowded_directory,
+                                    setup_posix_short_leases, fixture_teardown),
+};
+
+VJ_TEST_MAIN(tests)
