@@ -161,6 +161,14 @@ static VjSlice last_key_of(uint64_t ino, uint8_t bytes[VJ_MAP_KEY_BYTES])
     return vj_slice(bytes, VJ_MAP_KEY_BYTES);
 }
 
+/* Nobody's number: what stands there is passed over. */
+static VjSlice number_zero(size_t len)
+{
+    static const uint8_t zero[VJ_MAP_KEY_BYTES];
+
+    return vj_slice(zero, len);
+}
+
 /* The next key of @ino behind (@ino, *@node); sets *@node.  -ENOENT: there is none. */
 static int next_of(Check *c, VjSpace space, uint64_t ino, uint32_t *node, VjSlice *key,
                    VjSlice *value)
@@ -346,22 +354,22 @@ typedef int InodeVisit(Check *c, uint64_t ino, VjSlice value);
 
 static int each_inode(Check *c, InodeVisit *visit)
 {
-    uint8_t after[8] = {0};
-    VjSlice key, value;
-    int r;
+    VjScan scan;
 
-    while ((r = vj_txn_next(c->txn, VJ_SPACE_INODE, vj_slice(after, sizeof after), &key,
-                            &value)) == 0) {
-        if (key.len != sizeof after) {
+    vj_scan_begin(&scan, c->txn, VJ_SPACE_INODE, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, number_zero(8));
+    while (vj_scan_next(&scan)) {
+        int r;
+
+        if (scan.key.len != 8) {
             return -EBADMSG;
         }
-        memcpy(after, key.data, sizeof after);
-        r = visit(c, vj_be64_get(after), value);
+        r = visit(c, vj_be64_get(scan.key.data), scan.value);
         if (r < 0) {
             return r;
         }
     }
-    return r == -ENOENT ? 0 : r;
+    return scan.error;
 }
 
 /* 0: there is a record; *@inode NULL when it is damaged.  -ENOENT. */
@@ -407,24 +415,23 @@ static int check_orphan(Check *c, VjSlice key, VjSlice value)
 /* All orphan records, and the subtrees whose inode is gone already. */
 static int check_orphans(Check *c)
 {
-    uint8_t after[VJ_MAP_KEY_BYTES] = {0};
     uint64_t walked = 0;
-    VjSlice key, value;
-    int r;
+    VjScan scan;
 
-    while ((r = vj_txn_next(c->txn, VJ_SPACE_ORPHAN, vj_slice(after, sizeof after), &key,
-                            &value)) == 0) {
+    vj_scan_begin(&scan, c->txn, VJ_SPACE_ORPHAN, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, number_zero(VJ_MAP_KEY_BYTES));
+    while (vj_scan_next(&scan)) {
         uint64_t ino;
         VjInode inode;
         bool damaged;
+        int r;
 
-        if (key.len != sizeof after) {
-            problem(c, 0, "an orphan record with a key of %zu bytes", key.len);
+        if (scan.key.len != VJ_MAP_KEY_BYTES) {
+            problem(c, 0, "an orphan record with a key of %zu bytes", scan.key.len);
             return 0;
         }
-        memcpy(after, key.data, sizeof after);
-        ino = vj_be64_get(after);
-        r = check_orphan(c, vj_slice(after, sizeof after), value);
+        ino = vj_be64_get(scan.key.data);
+        r = check_orphan(c, scan.key, scan.value);
         if (r == 0 && ino != walked) {
             walked = ino;
             r = find_inode(c, ino, &inode, &damaged);
@@ -436,28 +443,30 @@ static int check_orphans(Check *c)
             return r;
         }
     }
-    return r == -ENOENT ? 0 : r;
+    return scan.error;
 }
 
 /* Nodes of inodes that have neither a record nor a subtree to be dropped. */
 static int check_nodes(Check *c)
 {
-    uint8_t after[VJ_MAP_KEY_BYTES] = {0};
-    VjSlice key, value;
-    int r;
+    uint8_t last[VJ_MAP_KEY_BYTES];
+    VjScan scan;
 
-    while ((r = vj_txn_next(c->txn, VJ_SPACE_NODE, vj_slice(after, sizeof after), &key,
-                            &value)) == 0) {
+    vj_scan_begin(&scan, c->txn, VJ_SPACE_NODE, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, number_zero(VJ_MAP_KEY_BYTES));
+    while (vj_scan_next(&scan)) {
         uint32_t orphan = 0;
+        VjSlice key, value;
         VjInode inode;
         bool damaged;
         uint64_t ino;
+        int r;
 
-        if (key.len != sizeof after) {
-            problem(c, 0, "a map node with a key of %zu bytes", key.len);
+        if (scan.key.len != VJ_MAP_KEY_BYTES) {
+            problem(c, 0, "a map node with a key of %zu bytes", scan.key.len);
             return 0;
         }
-        ino = vj_be64_get(key.data);
+        ino = vj_be64_get(scan.key.data);
         r = find_inode(c, ino, &inode, &damaged);
         if (r == -ENOENT) {
             r = next_of(c, VJ_SPACE_ORPHAN, ino, &orphan, &key, &value);
@@ -467,63 +476,64 @@ static int check_nodes(Check *c)
         } else if (r < 0) {
             return r;
         }
-        last_key_of(ino, after);
+        vj_scan_behind(&scan, last_key_of(ino, last));
     }
-    return r == -ENOENT ? 0 : r;
+    return scan.error;
 }
 
 static int check_inlines(Check *c)
 {
-    uint8_t after[8] = {0};
-    VjSlice key, value;
-    int r;
+    VjScan scan;
 
-    while ((r = vj_txn_next(c->txn, VJ_SPACE_INLINE, vj_slice(after, sizeof after), &key,
-                            &value)) == 0) {
+    vj_scan_begin(&scan, c->txn, VJ_SPACE_INLINE, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, number_zero(8));
+    while (vj_scan_next(&scan)) {
         VjInode inode;
         bool damaged;
+        uint64_t ino;
+        int r;
 
-        if (key.len != sizeof after) {
-            problem(c, 0, "inline content with a key of %zu bytes", key.len);
+        if (scan.key.len != 8) {
+            problem(c, 0, "inline content with a key of %zu bytes", scan.key.len);
             return 0;
         }
-        memcpy(after, key.data, sizeof after);
-        r = find_inode(c, vj_be64_get(after), &inode, &damaged);
+        ino = vj_be64_get(scan.key.data);
+        r = find_inode(c, ino, &inode, &damaged);
         if (r == -ENOENT) {
-            problem(c, vj_be64_get(after), "inline content without an inode");
+            problem(c, ino, "inline content without an inode");
         } else if (r < 0) {
             return r;
         } else if (!damaged && inode.content != VJ_CONTENT_INLINE) {
             problem(c, inode.ino, "inline content beside other content");
         }
     }
-    return r == -ENOENT ? 0 : r;
+    return scan.error;
 }
 
 /* After all maps: each fragment that is stored was named by an entry. */
 static int check_fragments(Check *c)
 {
-    uint8_t last[VJ_MAP_KEY_BYTES];
-    VjSlice after = vj_slice(NULL, 0), key, value;
-    int r;
+    VjScan scan;
 
-    while ((r = vj_txn_next(c->txn, VJ_SPACE_FRAGMENT, after, &key, &value)) == 0) {
+    vj_scan_begin(&scan, c->txn, VJ_SPACE_FRAGMENT, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
         g_autofree char *name = NULL;
+        uint32_t number;
+        uint64_t ino;
 
-        if (key.len != sizeof last) {
-            problem(c, key.len >= 8 ? vj_be64_get(key.data) : 0,
-                    "a fragment's key has %zu bytes", key.len);
+        if (scan.key.len != VJ_MAP_KEY_BYTES) {
+            problem(c, scan.key.len >= 8 ? vj_be64_get(scan.key.data) : 0,
+                    "a fragment's key has %zu bytes", scan.key.len);
             return 0;
         }
-        memcpy(last, key.data, sizeof last);
-        after = vj_slice(last, sizeof last);
-        name = fragment_name(vj_be64_get(last), vj_be32_get(last + 8));
+        ino = vj_be64_get(scan.key.data);
+        number = vj_be32_get((const uint8_t *)scan.key.data + 8);
+        name = fragment_name(ino, number);
         if (!g_hash_table_contains(c->fragments, name)) {
-            problem(c, vj_be64_get(last), "no entry of a map names fragment %u",
-                    vj_be32_get(last + 8));
+            problem(c, ino, "no entry of a map names fragment %u", number);
         }
     }
-    return r == -ENOENT ? 0 : r;
+    return scan.error;
 }
 
 /* ---- objects --------------------------------------------------------------------- */

@@ -132,23 +132,19 @@ int vj_fragment_put(VjTxn *txn, uint64_t ino, uint32_t number, const VjTransform
 /* The lowest number from 1 on that is not used: the highest number is. */
 static int find_gap(VjTxn *txn, uint64_t ino, uint32_t *number)
 {
-    uint8_t last[12];
-    VjSlice key, value;
+    uint8_t zero[12];
     uint32_t expected = 1;
-    int r;
+    VjScan scan;
 
-    (void)fragment_key(ino, 0, last);
-    while ((r = vj_txn_next(txn, VJ_SPACE_FRAGMENT, vj_slice(last, sizeof last), &key,
-                            &value)) == 0) {
-        if (key.len != sizeof last || vj_be64_get(key.data) != ino ||
-            vj_be32_get((const uint8_t *)key.data + 8) != expected) {
-            break;
-        }
-        memcpy(last, key.data, sizeof last);
+    vj_scan_begin(&scan, txn, VJ_SPACE_FRAGMENT, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, fragment_key(ino, 0, zero));
+    while (vj_scan_next(&scan) && scan.key.len == sizeof zero &&
+           vj_be64_get(scan.key.data) == ino &&
+           vj_be32_get((const uint8_t *)scan.key.data + 8) == expected) {
         expected++;
     }
     *number = expected;
-    return r == -ENOENT ? 0 : expected == 0 ? -EFBIG : r;
+    return scan.error < 0 ? scan.error : expected == 0 ? -EFBIG : 0;
 }
 
 /*

@@ -148,31 +148,24 @@ static int drop_entries(VjTxn *txn, uint64_t ino, VjMapRoot *root, uint32_t *fra
 /* Up to XATTR_BATCH attributes; *more when there are others left. */
 static int drop_xattrs(VjTxn *txn, uint64_t ino, bool *more)
 {
-    uint8_t prefix[8], last[VJ_META_KEY_MAX];
-    VjSlice after = vj_ino_key(ino, prefix);
+    uint8_t prefix[8];
+    VjScan scan;
 
     *more = false;
-    for (unsigned i = 0;; i++) {
-        VjSlice key, value;
-        int r = vj_txn_next(txn, VJ_SPACE_XATTR, after, &key, &value);
+    vj_scan_begin(&scan, txn, VJ_SPACE_XATTR, vj_ino_key(ino, prefix));
+    for (unsigned i = 0; vj_scan_next(&scan); i++) {
+        int r;
 
-        if (r == -ENOENT || (r == 0 && (key.len < 8 || vj_be64_get(key.data) != ino))) {
-            return 0;
-        }
-        if (r < 0) {
-            return r;
-        }
         if (i == XATTR_BATCH) {
             *more = true;
             return 0;
         }
-        memcpy(last, key.data, key.len); /* borrowed only until the next del */
-        after = vj_slice(last, key.len);
-        r = vj_txn_del(txn, VJ_SPACE_XATTR, after);
+        r = vj_txn_del(txn, VJ_SPACE_XATTR, scan.key);
         if (r < 0) {
             return r;
         }
     }
+    return scan.error;
 }
 
 static int drop_inode(VjTxn *txn, Drop *d)

@@ -383,23 +383,18 @@ static int prune_body(VjTxn *txn, void *opaque)
 
 static int list_unnamed(VjTxn *txn, const Ino *i, GArray *numbers)
 {
-    uint8_t after[12];
-    VjSlice key, value;
-    int rc;
+    uint8_t prefix[8];
+    VjScan scan;
 
-    vj_be64_set(after, i->inode.ino);
-    vj_be32_set(after + 8, 0);
-    while ((rc = vj_txn_next(txn, VJ_SPACE_FRAGMENT, vj_slice(after, sizeof after), &key,
-                             &value)) == 0 &&
-           key.len == sizeof after && vj_be64_get(key.data) == i->inode.ino) {
-        uint32_t number = vj_be32_get((const uint8_t *)key.data + 8);
+    vj_scan_begin(&scan, txn, VJ_SPACE_FRAGMENT, vj_ino_key(i->inode.ino, prefix));
+    while (vj_scan_next(&scan) && scan.key.len == 12) {
+        uint32_t number = vj_be32_get((const uint8_t *)scan.key.data + 8);
 
-        memcpy(after, key.data, sizeof after);
         if (!g_hash_table_contains(i->fragments, GUINT_TO_POINTER(number))) {
             g_array_append_val(numbers, number);
         }
     }
-    return rc == -ENOENT ? 0 : rc;
+    return scan.error;
 }
 
 /* Fragments that neither the map nor what is being dropped names. */
@@ -459,22 +454,20 @@ static int sweep(VjRepair *r, const VjInode *inode)
 static int forget_body(VjTxn *txn, void *opaque)
 {
     const uint64_t *ino = opaque;
-    uint8_t after[12];
-    VjSlice key, value;
-    int rc;
+    uint8_t whole_inode[VJ_MAP_KEY_BYTES];
+    VjScan scan;
 
-    vj_be64_set(after, *ino);
-    vj_be32_set(after + 8, 0);
-    while ((rc = vj_txn_next(txn, VJ_SPACE_ORPHAN, vj_slice(after, sizeof after), &key,
-                             &value)) == 0 &&
-           key.len == sizeof after && vj_be64_get(key.data) == *ino) {
-        memcpy(after, key.data, sizeof after);
-        rc = vj_txn_del(txn, VJ_SPACE_ORPHAN, vj_slice(after, sizeof after));
+    vj_map_key_encode(*ino, 0, whole_inode); /* stays */
+    vj_scan_begin(&scan, txn, VJ_SPACE_ORPHAN, vj_slice(whole_inode, 8));
+    vj_scan_behind(&scan, vj_slice(whole_inode, sizeof whole_inode));
+    while (vj_scan_next(&scan) && scan.key.len == VJ_MAP_KEY_BYTES) {
+        int rc = vj_txn_del(txn, VJ_SPACE_ORPHAN, scan.key);
+
         if (rc < 0) {
             return rc;
         }
     }
-    return rc == -ENOENT ? 0 : rc;
+    return scan.error;
 }
 
 /* Subtrees that were to be dropped and are damaged: their nodes are nobody's now. */

@@ -191,26 +191,21 @@ int vj_salvage_loose_entries(VjSalvage *s, const GArray *loose, uint32_t below,
 /* Nodes that belong to subtrees which wait to be dropped. */
 int vj_salvage_orphans(VjSalvage *s, GHashTable *seen)
 {
-    uint8_t after[12];
-    uint32_t node = 0;
-    int rc = 0;
+    uint8_t prefix[8];
+    VjScan scan;
 
-    while (rc == 0) {
-        VjSlice key, value;
+    vj_scan_begin(&scan, s->txn, VJ_SPACE_ORPHAN, vj_ino_key(s->ino, prefix));
+    while (vj_scan_next(&scan) && scan.key.len == VJ_MAP_KEY_BYTES) {
         VjMapRoot root;
         uint64_t ino;
 
-        vj_be64_set(after, s->ino);
-        vj_be32_set(after + 8, node);
-        rc = vj_txn_next(s->txn, VJ_SPACE_ORPHAN, vj_slice(after, sizeof after), &key,
-                         &value);
-        if (rc < 0 || key.len != sizeof after || vj_be64_get(key.data) != s->ino) {
-            break;
-        }
-        node = vj_be32_get((const uint8_t *)key.data + 8);
-        if (vj_orphan_decode(key, value, &ino, &root) == 0 && root.node != 0) {
-            rc = vj_salvage_tree(s, &root, seen);
+        if (vj_orphan_decode(scan.key, scan.value, &ino, &root) == 0 && root.node != 0) {
+            int rc = vj_salvage_tree(s, &root, seen);
+
+            if (rc < 0) {
+                return rc == -ENOENT ? 0 : rc;
+            }
         }
     }
-    return rc == -ENOENT ? 0 : rc;
+    return scan.error;
 }

@@ -163,24 +163,23 @@ static int next_objects(VjTxn *txn, VjTend *t, GArray *objects)
 {
     uint8_t after[VJ_OBJECT_KEY_BYTES];
     uint64_t bytes = 0;
-    VjSlice key, value;
-    int rc = 0;
+    VjScan scan;
 
     vj_be64_set(after, t->cursor);
-    while (rc == 0 && bytes < SCRUB_BYTES && objects->len < SCRUB_OBJECTS) {
+    vj_scan_begin(&scan, txn, VJ_SPACE_OBJECT, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, vj_slice(after, sizeof after));
+    while (bytes < SCRUB_BYTES && objects->len < SCRUB_OBJECTS) {
         VjObject object;
 
-        rc = vj_txn_next(txn, VJ_SPACE_OBJECT, vj_slice(after, sizeof after), &key,
-                         &value);
-        if (rc == 0 && key.len != sizeof after) {
-            rc = -EBADMSG;
+        if (!vj_scan_next(&scan)) {
+            t->cursor = scan.error == 0 ? UINT64_MAX : t->cursor;
+            return scan.error;
         }
-        if (rc < 0) {
-            break;
+        if (scan.key.len != sizeof after) {
+            return -EBADMSG;
         }
-        memcpy(after, key.data, sizeof after);
-        t->cursor = vj_be64_get(after);
-        if (vj_object_decode(value, VJ_SPACE_OBJECT, t->cursor, &object) == 0) {
+        t->cursor = vj_be64_get(scan.key.data);
+        if (vj_object_decode(scan.value, VJ_SPACE_OBJECT, t->cursor, &object) == 0) {
             g_array_append_val(objects, object);
             bytes += object.stored_bytes;
         } else {
@@ -189,11 +188,7 @@ static int next_objects(VjTxn *txn, VjTend *t, GArray *objects)
                          t->cursor);
         }
     }
-    if (rc == -ENOENT) {
-        t->cursor = UINT64_MAX;
-        rc = 0;
-    }
-    return rc;
+    return 0;
 }
 
 static void note_bad(VjTend *t, const VjObject *object)

@@ -125,23 +125,24 @@ int vj_volume_space(VjVolume *v, VjStoreSpace *out, uint64_t *reserved_bytes)
 static int walk_usage(VjVolume *v, VjUsageSums *out)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
-    uint8_t key_bytes[8];
-    VjSlice after = vj_slice(NULL, 0), key, value;
     int r = vj_meta_begin_read(v->meta, &txn);
+    VjScan scan;
 
     *out = (VjUsageSums){0};
     if (r == 0) {
         r = vj_objects_sum(txn, &out->objects, &out->plain_bytes, &out->stored_bytes);
     }
-    while (r == 0 && (r = vj_txn_next(txn, VJ_SPACE_INODE, after, &key, &value)) == 0) {
-        if (key.len != sizeof key_bytes) {
+    if (r < 0) {
+        return r;
+    }
+    vj_scan_begin(&scan, txn, VJ_SPACE_INODE, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
+        if (scan.key.len != 8) {
             return -EBADMSG;
         }
         out->inodes++;
-        memcpy(key_bytes, key.data, sizeof key_bytes);
-        after = vj_slice(key_bytes, sizeof key_bytes);
     }
-    return r == -ENOENT ? 0 : r;
+    return scan.error;
 }
 
 /*

@@ -51,26 +51,17 @@ typedef int CheckRecord(Check *c, VjSlice key, VjSlice value);
 /* Calls @record for every key of @space; keys and values are borrowed for the call. */
 static int each_record(Check *c, VjSpace space, CheckRecord *record)
 {
-    uint8_t after[VJ_META_KEY_MAX];
-    size_t after_len = 0;
+    VjScan scan;
 
-    for (;;) {
-        VjSlice key, value;
-        int r = vj_txn_next(c->txn, space, vj_slice(after, after_len), &key, &value);
+    vj_scan_begin(&scan, c->txn, space, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
+        int r = record(c, scan.key, scan.value);
 
-        if (r == -ENOENT) {
-            return 0;
-        }
-        if (r < 0) {
-            return r;
-        }
-        memcpy(after, key.data, key.len);
-        after_len = key.len;
-        r = record(c, vj_slice(after, after_len), value);
         if (r < 0) {
             return r;
         }
     }
+    return scan.error;
 }
 
 static Seen *seen_find(Check *c, uint64_t ino)

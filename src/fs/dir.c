@@ -53,31 +53,24 @@ static void batch_add(DirBatch *b, VjDentry d, const void *name, size_t len)
  */
 static int batch_add_by_name(VjTxn *txn, uint64_t dir, uint64_t cookie, DirBatch *b)
 {
-    VjSlice found, value;
     bool is_damaged = false;
     VjFsKey key;
-    int r;
+    VjScan scan;
 
     vj_log_error("directory %" G_GUINT64_FORMAT ": the order of names is damaged", dir);
     vj_fs_key_name(&key, dir, "", 0);
-    while ((r = vj_txn_next(txn, VJ_SPACE_DENTRY, vj_fs_key_slice(&key), &found,
-                            &value)) == 0) {
+    vj_scan_begin(&scan, txn, VJ_SPACE_DENTRY, vj_fs_key_slice(&key));
+    while (vj_scan_next(&scan) && scan.key.len <= VJ_FS_KEY_MAX) {
         VjDentry d;
 
-        if (found.len <= 8 || found.len > VJ_FS_KEY_MAX ||
-            vj_be64_get(found.data) != dir) {
-            r = -ENOENT;
-            break;
-        }
-        vj_fs_key_name(&key, dir, (const char *)found.data + 8, found.len - 8);
-        if (vj_dentry_decode(vj_fs_key_slice(&key), value, &d) < 0) {
+        if (vj_dentry_decode(scan.key, scan.value, &d) < 0) {
             is_damaged = true;
         } else if (d.cookie == cookie) {
-            batch_add(b, d, key.bytes + 8, key.len - 8);
+            batch_add(b, d, (const uint8_t *)scan.key.data + 8, scan.key.len - 8);
             return 0;
         }
     }
-    return r != -ENOENT ? r : is_damaged ? -EBADMSG : 0;
+    return scan.error < 0 ? scan.error : is_damaged ? -EBADMSG : 0;
 }
 
 static int batch_fill(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,

@@ -58,25 +58,22 @@ static void keep_name(GHashTable *names, VjSlice key, const VjDentry *d)
 static int read_names(VjVolume *volume, GHashTable *wanted, GHashTable *names)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
-    VjSlice key, value;
-    VjFsKey after = {.len = 0};
     int r = vj_meta_begin_read(vj_volume_meta(volume), &txn);
+    VjScan scan;
 
-    while (r == 0 && (r = vj_txn_next(txn, VJ_SPACE_DENTRY, vj_fs_key_slice(&after), &key,
-                                      &value)) == 0) {
+    if (r < 0) {
+        return r;
+    }
+    vj_scan_begin(&scan, txn, VJ_SPACE_DENTRY, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
         VjDentry d;
 
-        if (vj_dentry_decode(key, value, &d) == 0 &&
+        if (vj_dentry_decode(scan.key, scan.value, &d) == 0 &&
             (d.type == DT_DIR || g_hash_table_contains(wanted, &d.ino))) {
-            keep_name(names, key, &d);
+            keep_name(names, scan.key, &d);
         }
-        if (key.len > sizeof after.bytes) {
-            return -EBADMSG;
-        }
-        memcpy(after.bytes, key.data, key.len);
-        after.len = key.len;
     }
-    return r == -ENOENT ? 0 : r;
+    return scan.error;
 }
 
 /* Owned.  What cannot be followed up to the root begins with "...". */
@@ -144,32 +141,25 @@ int vj_fs_find_paths(VjVolume *volume, const uint64_t *inodes, size_t count,
 /* A name of @ino in the directory *dir, or (0) in any, which is *dir then.  -ENOENT: none. */
 static int name_of(VjTxn *txn, uint64_t ino, uint64_t *dir, GString *path)
 {
-    VjSlice key, value;
-    VjFsKey after = {.len = 0};
-    int r;
+    uint8_t prefix[8];
+    VjScan scan;
 
-    if (*dir != 0) {
-        vj_be64_set(after.bytes, *dir);
-        after.len = 8;
-    }
-    while ((r = vj_txn_next(txn, VJ_SPACE_DENTRY, vj_fs_key_slice(&after), &key,
-                            &value)) == 0) {
+    vj_be64_set(prefix, *dir);
+    vj_scan_begin(&scan, txn, VJ_SPACE_DENTRY,
+                  *dir != 0 ? vj_slice(prefix, sizeof prefix) : VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
         VjDentry d;
 
-        if (key.len < 8 || key.len > sizeof after.bytes ||
-            (*dir != 0 && vj_be64_get(key.data) != *dir)) {
-            return -ENOENT;
-        }
-        if (vj_dentry_decode(key, value, &d) == 0 && d.ino == ino) {
-            *dir = vj_be64_get(key.data);
-            g_string_prepend_len(path, (const char *)key.data + 8, (gssize)(key.len - 8));
+        if (scan.key.len >= 8 && vj_dentry_decode(scan.key, scan.value, &d) == 0 &&
+            d.ino == ino) {
+            *dir = vj_be64_get(scan.key.data);
+            g_string_prepend_len(path, (const char *)scan.key.data + 8,
+                                 (gssize)(scan.key.len - 8));
             g_string_prepend_c(path, '/');
             return 0;
         }
-        memcpy(after.bytes, key.data, key.len);
-        after.len = key.len;
     }
-    return r;
+    return scan.error < 0 ? scan.error : -ENOENT;
 }
 
 /* One path of @ino, by the parents that directories know; owned, NULL: none is found. */

@@ -92,24 +92,19 @@ typedef struct Sought {
 /* The record in readdir's order that has this name. */
 static int seek_cookie(VjTxn *txn, uint64_t dir, VjSlice name, Sought *out)
 {
-    VjFsKey after;
-    int rc = 0;
+    VjFsKey zero;
+    VjScan scan;
 
-    vj_fs_key_number(&after, dir, 0);
-    while (rc == 0 && !out->found) {
-        VjSlice key, value, its_name;
+    vj_fs_key_number(&zero, dir, 0);
+    vj_scan_begin(&scan, txn, VJ_SPACE_COOKIE, vj_slice(zero.bytes, 8));
+    vj_scan_behind(&scan, vj_fs_key_slice(&zero));
+    while (!out->found && vj_scan_next(&scan) && scan.key.len == 16) {
+        VjSlice its_name;
 
-        rc = vj_txn_next(txn, VJ_SPACE_COOKIE, vj_fs_key_slice(&after), &key, &value);
-        if (rc < 0 || key.len != 16 || vj_repair_dir_of(key) != dir) {
-            break;
-        }
-        memcpy(after.bytes, key.data, key.len);
-        if (vj_cookie_decode(vj_fs_key_slice(&after), value, &out->d, &its_name) == 0 &&
-            vj_slice_compare(its_name, name) == 0) {
-            out->found = true;
-        }
+        out->found = vj_cookie_decode(scan.key, scan.value, &out->d, &its_name) == 0 &&
+                     vj_slice_compare(its_name, name) == 0;
     }
-    return rc == -ENOENT ? 0 : rc;
+    return scan.error;
 }
 
 void vj_repair_put_dentry(VjRepair *r, uint64_t dir, VjSlice name, const VjDentry *d)

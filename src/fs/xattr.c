@@ -138,6 +138,7 @@ static int list_fill(VjFs *fs, uint64_t ino, GString *names, GString *trusted)
     VJ_AUTO_READ_TXN *txn = NULL;
     VjInode inode;
     VjFsKey key;
+    VjScan scan;
     int r = vj_meta_begin_read(fs->meta, &txn);
 
     if (r < 0) {
@@ -149,32 +150,18 @@ static int list_fill(VjFs *fs, uint64_t ino, GString *names, GString *trusted)
     }
     vj_settings_list(&inode, OWN_PREFIX, names);
     vj_fs_key_name(&key, ino, "", 0);
-    for (;;) {
-        VjSlice found, value;
-        const char *name;
-        GString *to;
-        size_t len;
+    vj_scan_begin(&scan, txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key));
+    while (vj_scan_next(&scan) && scan.key.len <= VJ_FS_KEY_MAX) {
+        const char *name = (const char *)scan.key.data + 8;
+        size_t len = scan.key.len - 8;
+        GString *to = is_trusted(name, len) ? trusted : names;
 
-        r = vj_txn_next(txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key), &found, &value);
-        if (r == -ENOENT) {
-            return 0;
-        }
-        if (r < 0) {
-            return r;
-        }
-        if (found.len <= 8 || found.len > VJ_FS_KEY_MAX ||
-            vj_be64_get(found.data) != ino) {
-            return 0;
-        }
-        name = (const char *)found.data + 8;
-        len = found.len - 8;
-        to = is_trusted(name, len) ? trusted : names;
         if (to->len <= LIST_MAX) {
             g_string_append_len(to, name, (gssize)len);
             g_string_append_c(to, '\0');
         }
-        vj_fs_key_name(&key, ino, name, len);
     }
+    return scan.error;
 }
 
 int vj_fs_listxattr(VjFs *fs, const VjCaller *who, uint64_t ino, char *dst, size_t cap,

@@ -340,6 +340,45 @@ int vj_txn_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice
     return rc;
 }
 
+/* ---- Scans ----------------------------------------------------------------------- */
+
+void vj_scan_begin(VjScan *s, VjTxn *txn, VjSpace space, VjSlice prefix)
+{
+    s->txn = txn;
+    s->space = space;
+    s->prefix_bytes = 0;
+    s->error = 0;
+    vj_scan_behind(s, prefix);
+    s->prefix_bytes = prefix.len;
+}
+
+void vj_scan_behind(VjScan *s, VjSlice key)
+{
+    g_assert(key.len >= s->prefix_bytes && key.len <= sizeof s->at);
+    g_assert(s->prefix_bytes == 0 || memcmp(key.data, s->at, s->prefix_bytes) == 0);
+    if (key.len > 0) {
+        memmove(s->at, key.data, key.len);
+    }
+    s->key = vj_slice(s->at, key.len);
+}
+
+bool vj_scan_next(VjScan *s)
+{
+    VjSlice key;
+    int rc = vj_txn_next(s->txn, s->space, s->key, &key, &s->value);
+
+    if (rc < 0) {
+        s->error = rc == -ENOENT ? 0 : rc;
+        return false;
+    }
+    if (key.len <= s->prefix_bytes ||
+        (s->prefix_bytes > 0 && memcmp(key.data, s->at, s->prefix_bytes) != 0)) {
+        return false;
+    }
+    vj_scan_behind(s, key);
+    return true;
+}
+
 /* ---- Write transactions ---------------------------------------------------------- */
 
 int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)

@@ -232,6 +232,37 @@ static inline void vj_txn_end_auto(VjTxn **txn)
 /* A read transaction that ends with its scope. */
 #define VJ_AUTO_READ_TXN __attribute__((cleanup(vj_txn_end_auto))) VjTxn
 
+/*
+ * VjScan - the keys of a space in order, or those of it that go on behind a prefix
+ *
+ *     vj_scan_begin(&s, txn, VJ_SPACE_INODE, VJ_SCAN_ALL);
+ *     while (vj_scan_next(&s)) {
+ *         …s.key, s.value…
+ *     }
+ *     return s.error;
+ *
+ * The key is the scan's own, and stays until the next step; the value is borrowed as by
+ * vj_txn_get.  The caller may put and del meanwhile, also the key where it stands.
+ */
+typedef struct VjScan {
+    VjTxn *txn; /* borrowed */
+    VjSpace space;
+    size_t prefix_bytes;
+    uint8_t at[VJ_META_KEY_MAX];
+    VjSlice key; /* in at; before the first step what it begins behind */
+    VjSlice value;
+    int error; /* after the last step: 0 at the end, else as vj_txn_next */
+} VjScan;
+
+#define VJ_SCAN_ALL vj_slice(NULL, 0)
+
+/* @prefix is copied; a key that is no longer than it is not visited. */
+void vj_scan_begin(VjScan *s, VjTxn *txn, VjSpace space, VjSlice prefix);
+/* The next step is to the first key behind @key, which is copied and begins with the prefix. */
+void vj_scan_behind(VjScan *s, VjSlice key);
+/* False: there is no other, or it failed. */
+bool vj_scan_next(VjScan *s) G_GNUC_WARN_UNUSED_RESULT;
+
 /* Returns 0 to commit, anything negative to abort (and vj_meta_run returns it). */
 typedef int VjTxnBody(VjTxn *txn, void *opaque);
 

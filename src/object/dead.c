@@ -122,31 +122,30 @@ static int scan(VjObjects *o, uint64_t after_id, GArray *dead)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
     uint8_t after[VJ_OBJECT_KEY_BYTES];
-    VjSlice key, value;
     int rc = vj_meta_begin_read(o->meta, &txn);
+    VjScan scan;
 
+    if (rc < 0) {
+        return rc;
+    }
     vj_be64_set(after, after_id);
-    while (rc == 0 && dead->len < VJ_REAP_BATCH) {
+    vj_scan_begin(&scan, txn, VJ_SPACE_DEAD, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, vj_slice(after, sizeof after));
+    while (dead->len < VJ_REAP_BATCH && vj_scan_next(&scan)) {
         VjObject object;
+        uint64_t id;
 
-        rc = vj_txn_next(txn, VJ_SPACE_DEAD, vj_slice(after, sizeof after), &key, &value);
-        if (rc < 0) {
-            break;
-        }
-        if (key.len != sizeof after) {
+        if (scan.key.len != VJ_OBJECT_KEY_BYTES) {
             return -EBADMSG;
         }
-        memcpy(after, key.data, sizeof after);
-        rc = vj_object_decode(value, VJ_SPACE_DEAD, vj_be64_get(after), &object);
-        if (rc == -EBADMSG) { /* fsck tells more; the others can go */
-            vj_log_error("object %" G_GUINT64_FORMAT ": its dead record is damaged",
-                         vj_be64_get(after));
-            rc = 0;
-        } else if (rc == 0) {
+        id = vj_be64_get(scan.key.data);
+        if (vj_object_decode(scan.value, VJ_SPACE_DEAD, id, &object) == 0) {
             g_array_append_val(dead, object);
+        } else { /* fsck tells more; the others can go */
+            vj_log_error("object %" G_GUINT64_FORMAT ": its dead record is damaged", id);
         }
     }
-    return rc == -ENOENT ? 0 : rc;
+    return scan.error;
 }
 
 static void wait_for_older_guards(VjDead *d)

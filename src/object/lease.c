@@ -114,23 +114,24 @@ static int forget(VjObjects *o, GArray *ranges)
 static int list_leases(VjObjects *o, GArray *ranges)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
-    uint8_t after[VJ_META_KEY_MAX];
-    VjSlice at = vj_slice(NULL, 0), key, value;
     int rc = vj_meta_begin_read(o->meta, &txn);
+    VjScan scan;
 
-    while (rc == 0 && (rc = vj_txn_next(txn, VJ_SPACE_LEASE, at, &key, &value)) == 0) {
+    if (rc < 0) {
+        return rc;
+    }
+    vj_scan_begin(&scan, txn, VJ_SPACE_LEASE, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
         VjLeaseRange range;
 
-        if (vj_lease_decode(key, value, &range.first_id, &range.last_id) == 0) {
+        if (vj_lease_decode(scan.key, scan.value, &range.first_id, &range.last_id) == 0) {
             g_array_append_val(ranges, range);
         } else { /* its numbers are not used again; what it covered is for fsck or gc */
             vj_log_error("a lease of object ids is damaged and is passed over; "
                          "fsck.varjfs -y removes it");
         }
-        memcpy(after, key.data, key.len);
-        at = vj_slice(after, key.len);
     }
-    return rc == -ENOENT ? 0 : rc;
+    return scan.error;
 }
 
 static bool collect_put(void *opaque, const VjPut *object, int64_t mtime_us)

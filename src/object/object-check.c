@@ -279,27 +279,29 @@ static int check_live(VjObjectCheck *c, const VjObject *object)
     return 0;
 }
 
+/* Nobody's number. */
+static const uint8_t number_zero[VJ_OBJECT_KEY_BYTES];
+
 static int check_records(VjObjectCheck *c, VjSpace space)
 {
-    uint8_t after[VJ_OBJECT_KEY_BYTES] = {0};
-    VjSlice key, value;
-    int rc;
+    VjScan scan;
 
-    while ((rc = vj_txn_next(c->txn, space, vj_slice(after, sizeof after), &key,
-                             &value)) == 0) {
+    vj_scan_begin(&scan, c->txn, space, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, vj_slice(number_zero, sizeof number_zero));
+    while (vj_scan_next(&scan)) {
         VjObject object;
         uint64_t id;
+        int rc;
 
-        if (key.len != sizeof after) {
-            problem(c, 0, "a key of %zu bytes among the records", key.len);
+        if (scan.key.len != VJ_OBJECT_KEY_BYTES) {
+            problem(c, 0, "a key of %zu bytes among the records", scan.key.len);
             return 0;
         }
-        memcpy(after, key.data, sizeof after);
-        id = vj_be64_get(after);
+        id = vj_be64_get(scan.key.data);
         if (id >= c->next_id) {
             problem(c, id, "its number was never given out");
         }
-        rc = vj_object_decode(value, space, id, &object);
+        rc = vj_object_decode(scan.value, space, id, &object);
         if (rc < 0) {
             problem(c, id, "its record is damaged");
         } else if (space == VJ_SPACE_OBJECT) {
@@ -310,7 +312,7 @@ static int check_records(VjObjectCheck *c, VjSpace space)
         }
         c->report->pending += space == VJ_SPACE_DEAD;
     }
-    return rc == -ENOENT ? 0 : rc;
+    return scan.error;
 }
 
 /* Each object that a map names has a record. */
@@ -365,45 +367,44 @@ static int check_index_entry(VjObjectCheck *c, const VjIndexKey *key, VjSlice va
 
 static int check_index(VjObjectCheck *c)
 {
-    VjIndexKey key;
-    VjSlice after = vj_slice(NULL, 0), at, value;
-    int rc;
+    VjScan scan;
 
-    while ((rc = vj_txn_next(c->txn, VJ_SPACE_INDEX, after, &at, &value)) == 0) {
-        if (at.len != sizeof key) {
-            problem(c, 0, "a key of %zu bytes in the index", at.len);
+    vj_scan_begin(&scan, c->txn, VJ_SPACE_INDEX, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
+        VjIndexKey key;
+        int rc;
+
+        if (scan.key.len != sizeof key) {
+            problem(c, 0, "a key of %zu bytes in the index", scan.key.len);
             return 0;
         }
-        memcpy(&key, at.data, sizeof key);
-        after = vj_slice(&key, sizeof key);
-        rc = check_index_entry(c, &key, value);
+        memcpy(&key, scan.key.data, sizeof key);
+        rc = check_index_entry(c, &key, scan.value);
         if (rc < 0) {
             return rc;
         }
     }
-    return rc == -ENOENT ? 0 : rc;
+    return scan.error;
 }
 
 static int list_leases(VjObjectCheck *c)
 {
-    uint8_t after[VJ_OBJECT_KEY_BYTES] = {0};
-    VjSlice key, value;
     uint64_t before = 0;
-    int rc;
+    VjScan scan;
 
-    while ((rc = vj_txn_next(c->txn, VJ_SPACE_LEASE, vj_slice(after, sizeof after), &key,
-                             &value)) == 0) {
+    vj_scan_begin(&scan, c->txn, VJ_SPACE_LEASE, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, vj_slice(number_zero, sizeof number_zero));
+    while (vj_scan_next(&scan)) {
         uint64_t range[2];
 
         c->report->pending++;
-        if (key.len != sizeof after) {
-            problem(c, 0, "a key of %zu bytes among the leases", key.len);
+        if (scan.key.len != VJ_OBJECT_KEY_BYTES) {
+            problem(c, 0, "a key of %zu bytes among the leases", scan.key.len);
             return 0;
         }
-        memcpy(after, key.data, sizeof after);
-        if (vj_lease_decode(vj_slice(after, sizeof after), value, &range[0], &range[1]) <
-            0) {
-            problem(c, vj_be64_get(after), "the lease that begins here is damaged");
+        if (vj_lease_decode(scan.key, scan.value, &range[0], &range[1]) < 0) {
+            problem(c, vj_be64_get(scan.key.data),
+                    "the lease that begins here is damaged");
             continue;
         }
         if (range[0] <= before || range[1] >= c->next_id) {
@@ -415,7 +416,7 @@ static int list_leases(VjObjectCheck *c)
         before = range[1];
         g_array_append_vals(c->leases, range, 2);
     }
-    return rc == -ENOENT ? 0 : rc;
+    return scan.error;
 }
 
 static int read_next_id(VjObjectCheck *c)

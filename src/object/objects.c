@@ -65,29 +65,23 @@ void vj_objects_stats(VjObjects *o, VjObjectsStats *out)
 int vj_objects_sum(VjTxn *txn, uint64_t *objects, uint64_t *plain_bytes,
                    uint64_t *stored_bytes)
 {
-    uint8_t after[VJ_OBJECT_KEY_BYTES] = {0};
-    VjSlice key, value;
-    int rc = 0;
+    VjScan scan;
 
     *objects = *plain_bytes = *stored_bytes = 0;
-    while (rc == 0) {
+    vj_scan_begin(&scan, txn, VJ_SPACE_OBJECT, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
         VjObject object;
 
-        rc = vj_txn_next(txn, VJ_SPACE_OBJECT, vj_slice(after, sizeof after), &key,
-                         &value);
-        if (rc == 0 && key.len != sizeof after) {
-            rc = -EBADMSG;
+        if (scan.key.len != VJ_OBJECT_KEY_BYTES) {
+            return -EBADMSG;
         }
-        if (rc < 0) {
-            break;
-        }
-        memcpy(after, key.data, sizeof after);
-        if (vj_object_decode(value, VJ_SPACE_OBJECT, vj_be64_get(after), &object) < 0) {
+        if (vj_object_decode(scan.value, VJ_SPACE_OBJECT, vj_be64_get(scan.key.data),
+                             &object) < 0) {
             continue; /* fsck tells; a sum without it is better than none */
         }
         *objects += 1;
         *plain_bytes += object.plain_bytes;
         *stored_bytes += object.stored_bytes;
     }
-    return rc == -ENOENT ? 0 : rc;
+    return scan.error;
 }

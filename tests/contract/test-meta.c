@@ -427,6 +427,92 @@ static void test_large_values(void **state)
     }
 }
 
+/* What a scan of @prefix visits, separated by blanks; it begins behind @behind, if any, and deletes
+ * each key that it stands on with @del. */
+static char *scanned(VjTxn *txn, const char *prefix, const char *behind, bool del)
+{
+    GString *keys = g_string_new(NULL);
+    VjScan scan;
+
+    vj_scan_begin(&scan, txn, VJ_SPACE_DENTRY, text(prefix));
+    if (behind != NULL) {
+        vj_scan_behind(&scan, text(behind));
+    }
+    while (vj_scan_next(&scan)) {
+        assert_get(txn, "none", NULL); /* the key is the scan's own */
+        g_string_append_len(keys, scan.key.data, (gssize)scan.key.len);
+        g_string_append_c(keys, ' ');
+        assert_memory_equal(scan.value.data, "v", scan.value.len);
+        if (del) {
+            assert_int_equal(vj_txn_del(txn, VJ_SPACE_DENTRY, scan.key), 0);
+        }
+    }
+    assert_int_equal(scan.error, 0);
+    return g_string_free(keys, FALSE);
+}
+
+static int scan_body(VjTxn *txn, void *opaque)
+{
+    static const struct {
+        const char *prefix, *behind;
+        bool del;
+        const char *keys;
+    } scans[] = {
+        {"", NULL, false, "a aa ab abc b ba "},
+        {"", "ab", false, "abc b ba "},
+        {"", "zz", false, ""},
+        {"a", NULL, false, "aa ab abc "}, /* not the prefix itself */
+        {"a", "aaaa", false, "ab abc "},
+        {"ab", NULL, false, "abc "},
+        {"c", NULL, false, ""},
+        {"a", NULL, true, "aa ab abc "},
+        {"", NULL, false, "a b ba "},
+    };
+
+    (void)opaque;
+    for (size_t i = 0; i < G_N_ELEMENTS(scans); i++) {
+        g_autofree char *keys =
+            scanned(txn, scans[i].prefix, scans[i].behind, scans[i].del);
+
+        assert_string_equal(keys, scans[i].keys);
+    }
+    return 0;
+}
+
+static void test_scan(void **state)
+{
+    static const char *const keys[] = {"b", "a", "abc", "ab", "ba", "aa"};
+    Fixture *f = *state;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        put_text(f, keys[i], "v");
+        if (i == 2) {
+            reopen(f); /* some of them below the overlay, some in it */
+        }
+    }
+    assert_int_equal(vj_meta_run(f->meta, 0, scan_body, NULL), 0);
+}
+
+/* An error ends it, and is told apart from the end. */
+static void test_scan_fails(void **state)
+{
+    Fixture *f = *state;
+    VJ_AUTO_READ_TXN *txn = NULL;
+    VjMeta *faulty;
+    VjScan scan;
+
+    put_text(f, "a", "v");
+    put_text(f, "b", "v");
+    assert_true(vj_meta_wrap("fault", f->meta, &faulty, NULL));
+    f->meta = faulty;
+    assert_true(vj_meta_fault_set(f->meta, "kinds=next,fail=2", NULL));
+    assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
+    vj_scan_begin(&scan, txn, VJ_SPACE_DENTRY, VJ_SCAN_ALL);
+    assert_true(vj_scan_next(&scan));
+    assert_false(vj_scan_next(&scan));
+    assert_int_equal(scan.error, -EIO);
+}
+
 static void test_longest_key(void **state)
 {
     Fixture *f = *state;
@@ -1041,6 +1127,8 @@ static const struct CMUnitTest suite[] = {
     T(test_snapshot),
     T(test_large_values),
     T(test_longest_key),
+    T(test_scan),
+    T(test_scan_fails),
     T(test_read_only),
     T(test_missing_engine),
     T(test_model),
