@@ -46,32 +46,6 @@ static void keep_unleased(VjVolume *v, GArray *puts)
     g_array_set_size(puts, kept);
 }
 
-/* Keeps in @puts what no record names, by a snapshot that is younger than the listing. */
-static int keep_unnamed(VjVolume *v, GArray *puts)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    guint kept = 0;
-    int rc = vj_meta_begin_read(v->meta, &txn);
-
-    for (guint i = 0; rc == 0 && i < puts->len; i++) {
-        VjPut put = g_array_index(puts, VjPut, i);
-        VjObject object;
-
-        rc = vj_object_get(txn, put.id, &object);
-        if (rc == -ENOENT ||
-            (rc == 0 && memcmp(object.loc.bytes, put.loc.bytes, VJ_LOC_BYTES) != 0)) {
-            g_array_index(puts, VjPut, kept++) = put;
-            rc = 0;
-        } else if (rc == -EBADMSG) { /* damaged, but a record: the bytes stay */
-            rc = 0;
-        }
-    }
-    if (rc == 0) {
-        g_array_set_size(puts, kept);
-    }
-    return rc;
-}
-
 static int remove_strays(VjVolume *v, const GArray *puts, VjTend *t)
 {
     int rc = 0;
@@ -148,7 +122,7 @@ int vj_volume_gc(VjVolume *v, VjTend *t)
     }
     t->examined += puts->len;
     keep_unleased(v, puts);
-    rc = keep_unnamed(v, puts);
+    rc = vj_objects_keep_unnamed(v->objects, puts);
     if (rc == 0) {
         rc = remove_strays(v, puts, t);
     }

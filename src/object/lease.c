@@ -141,31 +141,6 @@ static bool collect_put(void *opaque, const VjPut *object, int64_t mtime_us)
     return true;
 }
 
-/* Keeps in @puts what no record names. */
-static int keep_unnamed(VjObjects *o, GArray *puts)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    guint kept = 0;
-    int rc = vj_meta_begin_read(o->meta, &txn);
-
-    for (guint i = 0; rc == 0 && i < puts->len; i++) {
-        VjPut put = g_array_index(puts, VjPut, i);
-        VjObject object;
-
-        rc = vj_object_get(txn, put.id, &object);
-        if (rc == -ENOENT) {
-            g_array_index(puts, VjPut, kept++) = put;
-            rc = 0;
-        } else if (rc == -EBADMSG) { /* damaged, but a record: the bytes stay */
-            rc = 0;
-        }
-    }
-    if (rc == 0) {
-        g_array_set_size(puts, kept);
-    }
-    return rc;
-}
-
 /* What the last mount put under ids of @range and did not commit is removed. */
 static int recover_range(VjObjects *o, const VjLeaseRange *range)
 {
@@ -173,7 +148,7 @@ static int recover_range(VjObjects *o, const VjLeaseRange *range)
     int rc = vj_store_each(o->store, range->first_id, range->last_id, collect_put, puts);
 
     if (rc == 0) {
-        rc = keep_unnamed(o, puts);
+        rc = vj_objects_keep_unnamed(o, puts);
     }
     for (guint i = 0; rc == 0 && i < puts->len; i++) {
         const VjPut *put = &g_array_index(puts, VjPut, i);

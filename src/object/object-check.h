@@ -12,6 +12,9 @@
 
 /* @id may belong to a put whose commit is not visible yet. */
 bool vj_lease_is_open(VjObjects *o, uint64_t id);
+/* Keeps in @puts (VjPut, of the store) what no record names, by a snapshot that is younger than the
+ * listing.  What may still be committed is the caller's to leave out, before.  Errors of meta. */
+int vj_objects_keep_unnamed(VjObjects *o, GArray *puts) G_GNUC_WARN_UNUSED_RESULT;
 /* From the store: all of it, each block verified; the cache is not asked and not
  * filled. */
 int vj_object_load(VjObjects *o, const VjObject *object,
