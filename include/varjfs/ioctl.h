@@ -41,7 +41,8 @@ extern "C" {
 #define VARJFS_EDIT_HOLE (1u << 2) /* there is no data: len bytes of hole come instead */
 #define VARJFS_EDIT_INSIDE                                                               \
     (1u << 3) /* EINVAL unless offset + old_len is below the size */
-/* Carried out whatever becomes of the file's size until then. */
+/* Carried out whatever becomes of the file's size until then, and of its pages; but for growth
+ * with VARJFS_EDIT_LIMITED, and an edit that leaves the size as it is. */
 #define VARJFS_EDIT_ANY_SIZE (1u << 4)
 /* The process has a limit of file sizes (RLIMIT_FSIZE). */
 #define VARJFS_EDIT_LIMITED (1u << 5)
@@ -50,9 +51,9 @@ extern "C" {
  * How a staged edit is carried out, by the same thread on the same descriptor.  The
  * call's own result is that of the edit: 0, or -1 and errno, and then nothing has
  * happened.  EAGAIN: the size of the file has changed since the edit was staged, or pages
- * of it have come into the page cache; stage it again, and after some tries with
- * VARJFS_EDIT_ANY_SIZE, or a program that appends, or reads the end, without end keeps it
- * from happening.
+ * of it have come into the page cache, or after a second may have; stage it again, and after
+ * some tries with VARJFS_EDIT_ANY_SIZE, or a program that appends, or reads the end, without
+ * end keeps it from happening.
  */
 struct varjfs_carry {
     __u32 call;   /* VARJFS_CARRY_* */
@@ -85,8 +86,8 @@ struct varjfs_carry {
  * EFBIG, ENOSPC, EROFS, EIO as write(2), those also from the call that carries the edit out.
  *
  * A thread has one edit staged on a descriptor: the next one takes its place.  It ends with
- * the call that carries it out, whatever comes of it, with VARJFS_IOC_EDIT_DROP, or when the
- * description is closed.
+ * the call that carries it out, whatever comes of it if the kernel has let it reach varjfs
+ * (RLIMIT_FSIZE), with VARJFS_IOC_EDIT_DROP, or when the description is closed.
  *
  * A hole reads as zeros, takes no space, and may be of any length: len is not bounded by
  * VARJFS_EDIT_MAX then.  VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE is fallocate(2) by bytes:
@@ -126,8 +127,8 @@ struct varjfs_stage {
 
 /*
  * ftruncate(fd, VARJFS_DELETE_SIZE(offset, len)) deletes len bytes at offset at once,
- * without staging, if an edit of the file was carried out within the last second and the
- * kernel has read no page behind offset since.  Else it is EFBIG as for any size as large,
+ * without staging, if an edit of the file was carried out within the last second and
+ * varjfs knows that the kernel holds no page behind offset.  Else it is EFBIG as for any size as large,
  * and nothing has happened: stage the delete.  @offset: below 2^40; @len: 1 to VARJFS_DELETE_SIZE_LEN.  On another file
  * system the file may get that size: be sure that it is varjfs.
  */
