@@ -641,19 +641,6 @@ void vj_coherence_open(VjCoherence *c, VjPageState *s, const VjEdited *edited,
     vj_mutex_unlock(&shard->lock);
 }
 
-void vj_coherence_all_dropped(VjCoherence *c, VjPageState *s)
-{
-    Shard *shard = shard_of(c, s->ino);
-
-    vj_mutex_lock(&shard->lock);
-    g_assert(s->closed && s->inside == 0);
-    s->bare_from = s->note_from = 0;
-    if (s->held != NULL) {
-        g_array_set_size(s->held, 0);
-    }
-    vj_mutex_unlock(&shard->lock);
-}
-
 void vj_coherence_size(VjCoherence *c, VjPageState *s, const VjEdited *edited, pid_t who)
 {
     Shard *shard = shard_of(c, s->ino);

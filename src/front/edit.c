@@ -241,8 +241,6 @@ static void apply_and_answer(VjFront *f, VjCarry *c, VjPageState *state, bool ma
     if (edited.changed && c->is_truncate && may_hold) {
         /* They go, unless the kernel believes in the new size already. */
         window = VJ_WINDOW_KERNEL;
-    } else if (edited.changed && c->is_truncate) {
-        vj_coherence_all_dropped(f->coherence, state);
     }
     if (edited.changed) {
         vj_coherence_size(f->coherence, state, &edited, c->who.pid);

@@ -160,8 +160,6 @@ bool vj_coherence_has_room(VjCoherence *c, const VjPageState *state);
 /* Lets them in again.  @edited: what was applied; looked at where there is a @window. */
 void vj_coherence_open(VjCoherence *c, VjPageState *state, const VjEdited *edited,
                        VjWindow window);
-/* Before it: the kernel drops all pages of the file when it has the answer. */
-void vj_coherence_all_dropped(VjCoherence *c, VjPageState *state);
 /* Before it: @who is told of the new size. */
 void vj_coherence_size(VjCoherence *c, VjPageState *state, const VjEdited *edited,
                        pid_t who);

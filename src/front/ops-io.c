@@ -306,12 +306,26 @@ static void write_pages_back(fuse_req_t req, fuse_ino_t ino, const char *buf, si
     }
 }
 
+/*
+ * An O_APPEND write(2): the kernel has found the end under the lock of the inode.  A direct one
+ * comes as many WRITEs at the same time, in any order: each goes where it says.  Others come
+ * one behind the other, and go to the daemon's end: the kernel's may be another, where a caller
+ * has ended between the two calls of an edit, or a direct write has failed in part.
+ */
+static unsigned append_flags(const struct fuse_file_info *fi)
+{
+    if ((fi->flags & O_APPEND) == 0) {
+        return 0;
+    }
+    return VJ_WRITE_APPEND | (is_direct(fi) ? VJ_WRITE_PLACED : 0);
+}
+
 static void write_plain(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
                         uint64_t off, const struct fuse_file_info *fi)
 {
     VjFront *f = front_of(req);
     VjHandle *h = vj_front_handle(fi);
-    unsigned flags = (fi->flags & O_APPEND) != 0 ? VJ_WRITE_APPEND : 0;
+    unsigned flags = append_flags(fi);
     uint64_t at = off;
     int r = kill_privileges(req, ino, fi);
 

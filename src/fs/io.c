@@ -132,7 +132,8 @@ int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len, size_t *got)
 static int write_to(VjHandle *h, uint64_t offset, void **block, const void *src,
                     size_t len, unsigned flags, uint64_t *at)
 {
-    bool append = (flags & VJ_WRITE_APPEND) != 0;
+    bool is_appender = (flags & VJ_WRITE_APPEND) != 0;
+    bool append = is_appender && !(flags & VJ_WRITE_PLACED);
     uint64_t where = offset, end;
     int r;
 
@@ -142,7 +143,7 @@ static int write_to(VjHandle *h, uint64_t offset, void **block, const void *src,
     if (!append && (!vj_add_u64(offset, len, &end) || end > VJ_FILE_SIZE_MAX)) {
         return -EFBIG;
     }
-    r = vj_fs_may_write(h, append);
+    r = vj_fs_may_write(h, is_appender);
     if (r < 0) {
         return r;
     }

@@ -17,6 +17,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -25,6 +26,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from vjtap import *  # noqa: E402,F403
 
 PAGE = 4096
+MIB = 1 << 20
+RWF_NOAPPEND = 0x20  # Linux 6.9
 
 
 def opened(path, data):
@@ -541,6 +544,50 @@ def plain_pages_that_come_between_the_two_calls(d):
 
 
 @test
+def plain_parts_of_a_direct_append_stay_in_order(d):
+    """The kernel sends a long one as many WRITEs at the same time."""
+    size = 16 * MIB
+    with mmap.mmap(-1, size) as data:
+        for at in range(0, size, 65536):
+            data[at:at + 65536] = struct.pack("<Q", at) * 8192
+        for i in range(12):
+            p = f"{d}/f{i}"
+            fd = os.open(p, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_DIRECT)
+            for _ in range(2):
+                eq(os.write(fd, data), size)
+            os.close(fd)
+            with open(p, "rb") as f:
+                eq(f.read() == data[:] + data[:], True, f"round {i}")
+            os.unlink(p)
+
+
+def needs_noappend():
+    with tempfile.TemporaryFile() as f:
+        try:
+            os.pwritev(f.fileno(), [b"x"], 0, RWF_NOAPPEND)
+        except OSError as e:
+            raise Skip("the kernel has no RWF_NOAPPEND") from e
+
+
+@test
+def plain_a_direct_write_of_an_appender_goes_where_it_says(d):
+    """pwritev2(2) with RWF_NOAPPEND."""
+    needs_noappend()
+    data = pattern(4 * PAGE)
+    fd = opened(d + "/f", data)
+    direct = os.open(d + "/f", os.O_RDWR | os.O_APPEND | os.O_DIRECT)
+    with mmap.mmap(-1, PAGE) as page:
+        page[:] = b"x" * PAGE
+        eq(os.pwritev(direct, [page], PAGE, RWF_NOAPPEND), PAGE)
+        data = data[:PAGE] + page[:] + data[2 * PAGE:]
+        eq(os.pread(fd, 5 * PAGE, 0), data)
+        eq(os.write(direct, page), PAGE)
+        eq(os.pread(fd, 6 * PAGE, 0), data + page[:])
+    os.close(direct)
+    os.close(fd)
+
+
+@test
 def plain_an_edit_that_is_overtaken(d):
     """The size is another when the edit is carried out: nothing happens, or it happens all the same."""
     p = d + "/f"
@@ -1008,6 +1055,27 @@ def plain_pages_before_the_new_end_come_between_the_two_calls(p):
             raise Paused from e
         raise
     data = data[:10] + data[12:]
+    eq(os.pread(fd, 5 * PAGE, 0), data)
+    os.close(fd)
+
+
+@test
+def told_pages_beside_a_size_that_the_kernel_does_not_know(d):
+    """pwritev2(2) with RWF_NOAPPEND and the page cache appends, and the kernel does not know of it.  An
+    edit that leaves the file as long as the kernel believes drops no page before it."""
+    needs_noappend()
+    data = pattern(4 * PAGE)
+    fd = os.open(d + "/f", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    os.write(fd, data)
+    os.fsync(fd)
+    told = Invalidations(fd)
+    eq(os.pwritev(fd, [b"x" * PAGE], 0, RWF_NOAPPEND), PAGE)
+    wait_for(lambda: told.count() > 0)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    eq(os.pread(fd, 100, PAGE), data[PAGE:PAGE + 100])
+    edit(fd, 3 * PAGE, PAGE)
+    edit(fd, 10, 0, b"!")
+    data = data[:10] + b"!" + data[10:3 * PAGE] + b"x" * PAGE
     eq(os.pread(fd, 5 * PAGE, 0), data)
     os.close(fd)
 
