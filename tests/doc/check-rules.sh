@@ -91,6 +91,18 @@ if command -v shellcheck >/dev/null; then
     plant shell tests/lib/unquoted.sh:2 '#!/bin/sh' 'rm -r $1'
 fi
 
+# Four files, each of which calls the next one.
+for i in 1 2 3 4; do
+    printf '%s\n' "$licence" "int vj_turn_$i(void)" '{' "    return vj_turn_$((i % 4 + 1))();" '}' \
+        >"$copy/src/base/turn-$i.c"
+done
+check "circles of files are named" \
+    grep -q 'turn-1.c:1: circle of 4 files (aim: 3): turn-1.c turn-2.c turn-3.c turn-4.c' \
+    <("$copy/scripts/check" --lengths)
+rm "$copy/src/base/turn-4.c"
+check_fails "three in a row are none" grep -q 'turn-1.c:1: circle' <("$copy/scripts/check" --lengths)
+rm "$copy"/src/base/turn-?.c
+
 # A rank without its line; a room without its page.
 sed -i 's/^\(    VJ_RANK_BASE = 90,\)/    VJ_RANK_NEW = 89,\n\1/' "$copy/src/base/lock.h"
 check "locks finds a rank that is not listed" \
