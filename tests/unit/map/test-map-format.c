@@ -4,7 +4,7 @@
  *
  * tests/compat/map-node-*.hex are what version 1 wrote; they are never changed.
  */
-#include "../../lib/test.h"
+#include "../../lib/golden.h"
 
 #include "map/map-format.h"
 
@@ -33,35 +33,9 @@ static void fill_inner(VjMapImage *image)
     image->children[1] = (VjMapChild){.node = 3, .sums = {1, 0}};
 }
 
-/* The bytes of a .hex file: hexadecimal digits and white space. */
-static GByteArray *read_hex(const char *name)
-{
-    g_autofree char *path = g_build_filename(TOP_SRCDIR, "tests/compat", name, NULL);
-    g_autofree char *text = NULL;
-    GByteArray *bytes = g_byte_array_new();
-    int high = -1;
-
-    assert_true(g_file_get_contents(path, &text, NULL, NULL));
-    for (const char *c = text; *c != '\0'; c++) {
-        if (g_ascii_isspace(*c)) {
-            continue;
-        }
-        assert_true(g_ascii_isxdigit(*c));
-        if (high < 0) {
-            high = g_ascii_xdigit_value(*c);
-        } else {
-            uint8_t byte = (uint8_t)(high << 4 | g_ascii_xdigit_value(*c));
-
-            g_byte_array_append(bytes, &byte, 1);
-            high = -1;
-        }
-    }
-    return bytes;
-}
-
 static void expect_golden(const char *name, const VjMapImage *expected)
 {
-    g_autoptr(GByteArray) golden = read_hex(name);
+    g_autoptr(GByteArray) golden = golden_load(name);
     uint8_t bytes[VJ_META_VALUE_CHEAP];
     g_autofree VjMapImage *image = g_new0(VjMapImage, 1);
     size_t len = vj_map_image_encode(expected, bytes);
