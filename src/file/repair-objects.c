@@ -46,7 +46,7 @@ static int made_body(VjTxn *txn, void *opaque)
     int rc = vj_object_record_put(txn, VJ_SPACE_OBJECT, &m->object);
 
     if (rc == 0 && m->was_put) {
-        rc = vj_object_settle(m->r->v->objects, txn, &put, 1, NULL, 0);
+        rc = vj_object_stage(m->r->v->objects, txn, &put, 1, NULL, 0);
     }
     if (rc == 0) {
         rc = vj_txn_del(txn, VJ_SPACE_DEAD, number_key(m->object.id, key));

@@ -233,8 +233,8 @@ static int forget_body(VjTxn *txn, void *opaque)
             return rc == -ENOENT ? -EBADMSG : rc;
         }
     }
-    return vj_object_settle(f->objects, txn, NULL, 0,
-                            (const VjPut *)(void *)f->puts->data, f->puts->len);
+    return vj_object_stage(f->objects, txn, NULL, 0, (const VjPut *)(void *)f->puts->data,
+                           f->puts->len);
 }
 
 /* The bytes first, the records of those that went second. */

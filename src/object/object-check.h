@@ -27,10 +27,9 @@ bool vj_object_shape(uint8_t codec, VjCodecSpec *spec,
  * commit. */
 int vj_object_condemn(VjObjects *o, const VjIndexKey *key,
                       uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
-/* Puts what the store settles for these into @txn. */
-int vj_object_settle(VjObjects *o, VjTxn *txn, const VjPut *added, size_t added_count,
-                     const VjPut *removed,
-                     size_t removed_count) G_GNUC_WARN_UNUSED_RESULT;
+/* Puts what the store stages for these into @txn. */
+int vj_object_stage(VjObjects *o, VjTxn *txn, const VjPut *added, size_t added_count,
+                    const VjPut *removed, size_t removed_count) G_GNUC_WARN_UNUSED_RESULT;
 
 static inline VjPut vj_object_as_put(const VjObject *object)
 {

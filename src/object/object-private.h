@@ -184,7 +184,7 @@ void vj_inflight_doubt(VjInflight *t, uint64_t id);
 /* ---- object-refs.c ----------------------------------------------------------------- */
 
 /* The first reference to bytes that were put: record, index and what the store
- * settles. */
+ * stages. */
 int vj_object_create(VjObjects *o, VjTxn *txn, const VjObject *object,
                      VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
 /* One more reference to a record of OBJECT. */

@@ -34,12 +34,12 @@ static int apply_change(VjTxn *txn, const VjStoreChange *change)
     return rc == -ENOENT ? 0 : rc;
 }
 
-int vj_object_settle(VjObjects *o, VjTxn *txn, const VjPut *added, size_t added_count,
-                     const VjPut *removed, size_t removed_count)
+int vj_object_stage(VjObjects *o, VjTxn *txn, const VjPut *added, size_t added_count,
+                    const VjPut *removed, size_t removed_count)
 {
     g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
     int rc =
-        vj_store_settle(o->store, added, added_count, removed, removed_count, changes);
+        vj_store_stage(o->store, added, added_count, removed, removed_count, changes);
 
     for (guint i = 0; rc == 0 && i < changes->len; i++) {
         rc = apply_change(txn, &g_array_index(changes, VjStoreChange, i));
@@ -61,7 +61,7 @@ int vj_object_create(VjObjects *o, VjTxn *txn, const VjObject *object, VjObject 
     if (rc == 0) {
         rc = vj_index_put(txn, &key, out->id);
     }
-    return rc < 0 ? rc : vj_object_settle(o, txn, &added, 1, NULL, 0);
+    return rc < 0 ? rc : vj_object_stage(o, txn, &added, 1, NULL, 0);
 }
 
 int vj_object_add_ref(VjTxn *txn, VjObject *object)

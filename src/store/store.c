@@ -251,8 +251,8 @@ int vj_store_flush_removes(VjStore *s)
     return result;
 }
 
-int vj_store_settle(VjStore *s, const VjPut *added, size_t added_count,
-                    const VjPut *removed, size_t removed_count, GArray *changes)
+int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
+                   const VjPut *removed, size_t removed_count, GArray *changes)
 {
     guint changes_before;
     int result;
@@ -261,11 +261,11 @@ int vj_store_settle(VjStore *s, const VjPut *added, size_t added_count,
     g_assert(g_array_get_element_size(changes) == sizeof(VjStoreChange));
     g_assert((added != NULL || added_count == 0) &&
              (removed != NULL || removed_count == 0));
-    if (s->ops->settle == NULL) {
+    if (s->ops->stage == NULL) {
         return 0;
     }
     changes_before = changes->len;
-    result = s->ops->settle(s, added, added_count, removed, removed_count, changes);
+    result = s->ops->stage(s, added, added_count, removed, removed_count, changes);
     g_assert(result_is_sound(result) && changes->len >= changes_before);
     for (guint i = changes_before; i < changes->len; i++) {
         const VjStoreChange *change = &g_array_index(changes, VjStoreChange, i);

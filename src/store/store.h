@@ -27,7 +27,7 @@ typedef struct VjLoc {
     uint8_t bytes[VJ_LOC_BYTES];
 } VjLoc;
 
-/* What is known of one stored object: the result of a put, the argument of settle. */
+/* What is known of one stored object: the result of a put, the argument of stage. */
 typedef struct VjPut {
     uint64_t id;
     VjLoc loc;
@@ -132,8 +132,8 @@ typedef struct VjStoreOps {
      * NULL: the driver has no state of its own.  Key changes that belong to these puts and
      * removes are appended to @changes (element type VjStoreChange).  No I/O; any thread.
      */
-    int (*settle)(VjStore *s, const VjPut *added, size_t added_count,
-                  const VjPut *removed, size_t removed_count, GArray *changes);
+    int (*stage)(VjStore *s, const VjPut *added, size_t added_count, const VjPut *removed,
+                 size_t removed_count, GArray *changes);
     /*
      * Visit each stored object with first_id <= id <= last_id, in no order; one that is put
      * or removed meanwhile may or may not be seen.  For recovery, fsck and gc.  Blocks.
@@ -189,9 +189,9 @@ uint64_t vj_store_prefer(VjStore *s, uint64_t id);
 int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_flush(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_flush_removes(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
-int vj_store_settle(VjStore *s, const VjPut *added, size_t added_count,
-                    const VjPut *removed, size_t removed_count,
-                    GArray *changes) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
+                   const VjPut *removed, size_t removed_count,
+                   GArray *changes) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;

@@ -25,7 +25,7 @@ typedef enum FaultKind {
     KIND_FLUSH = 1 << 3,
     KIND_EACH = 1 << 4,
     KIND_SPACE = 1 << 5,
-    KIND_SETTLE = 1 << 6,
+    KIND_STAGE = 1 << 6,
     KIND_FLUSH_REMOVES = 1 << 7,
 } FaultKind;
 
@@ -36,7 +36,7 @@ static const struct {
     {"put", KIND_PUT},       {"get", KIND_GET},
     {"remove", KIND_REMOVE}, {"flush", KIND_FLUSH},
     {"each", KIND_EACH},     {"space", KIND_SPACE},
-    {"settle", KIND_SETTLE}, {"flush_removes", KIND_FLUSH_REMOVES},
+    {"stage", KIND_STAGE},   {"flush_removes", KIND_FLUSH_REMOVES},
 };
 
 static const struct {
@@ -48,7 +48,7 @@ static const struct {
     {"ENOENT", ENOENT},
 };
 
-#define KINDS_DEFAULT "put+get+remove+flush+each+space+settle+flush_removes"
+#define KINDS_DEFAULT "put+get+remove+flush+each+space+stage+flush_removes"
 #define ERRORS "EIO|ENOSPC|EDQUOT|EROFS|ETIMEDOUT|EBADMSG|ENOENT"
 
 const VjOptSpec vj_store_fault_options[] = {
@@ -331,7 +331,7 @@ static Verdict judge(FaultStore *w, FaultKind kind, uint64_t len)
 
     vj_mutex_lock(&w->lock);
     counted = is_armed && (w->plan.kinds & kind) != 0;
-    if ((w->plan.kinds & kind) != 0 && kind != KIND_SETTLE) {
+    if ((w->plan.kinds & kind) != 0 && kind != KIND_STAGE) {
         v.hold = g_strdup(w->plan.hold);
     }
     throttled = w->plan.bytes_per_second > 0 && (kind & (KIND_PUT | KIND_GET)) != 0;
@@ -507,15 +507,15 @@ static int fault_flush_removes(VjStore *s)
 
 /* Changes memory alone, so nothing waits here; a lost answer would leave @changes behind.
  */
-static int fault_settle(VjStore *s, const VjPut *added, size_t added_count,
-                        const VjPut *removed, size_t removed_count, GArray *changes)
+static int fault_stage(VjStore *s, const VjPut *added, size_t added_count,
+                       const VjPut *removed, size_t removed_count, GArray *changes)
 {
-    Verdict v = judge((FaultStore *)s, KIND_SETTLE, 0);
+    Verdict v = judge((FaultStore *)s, KIND_STAGE, 0);
 
     if (v.failed != 0) {
         return v.failed;
     }
-    return vj_store_settle(s->next, added, added_count, removed, removed_count, changes);
+    return vj_store_stage(s->next, added, added_count, removed, removed_count, changes);
 }
 
 static int fault_each(VjStore *s, uint64_t first_id, uint64_t last_id,
@@ -553,7 +553,7 @@ const VjStoreOps vj_store_fault_ops = {
     .remove = fault_remove,
     .flush = fault_flush,
     .flush_removes = fault_flush_removes,
-    .settle = fault_settle,
+    .stage = fault_stage,
     .each = fault_each,
     .space = fault_space,
 };

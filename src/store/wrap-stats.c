@@ -98,13 +98,13 @@ static int stats_flush_removes(VjStore *s)
     return count_call(w, vj_store_flush_removes(s->next), NULL, NULL, 0);
 }
 
-static int stats_settle(VjStore *s, const VjPut *added, size_t added_count,
-                        const VjPut *removed, size_t removed_count, GArray *changes)
+static int stats_stage(VjStore *s, const VjPut *added, size_t added_count,
+                       const VjPut *removed, size_t removed_count, GArray *changes)
 {
     StatsStore *w = (StatsStore *)s;
 
     return count_call(
-        w, vj_store_settle(s->next, added, added_count, removed, removed_count, changes),
+        w, vj_store_stage(s->next, added, added_count, removed, removed_count, changes),
         NULL, NULL, 0);
 }
 
@@ -142,7 +142,7 @@ const VjStoreOps vj_store_stats_ops = {
     .remove = stats_remove,
     .flush = stats_flush,
     .flush_removes = stats_flush_removes,
-    .settle = stats_settle,
+    .stage = stats_stage,
     .each = stats_each,
     .space = stats_space,
 };

@@ -509,14 +509,14 @@ static void test_space(void **state)
 }
 
 /* None of these drivers has state of its own. */
-static void test_settle(void **state)
+static void test_stage(void **state)
 {
     Fixture *f = *state;
     g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
     VjPut put = put_one(f->s, 1, 100);
 
-    assert_int_equal(vj_store_settle(f->s, &put, 1, NULL, 0, changes), 0);
-    assert_int_equal(vj_store_settle(f->s, NULL, 0, &put, 1, changes), 0);
+    assert_int_equal(vj_store_stage(f->s, &put, 1, NULL, 0, changes), 0);
+    assert_int_equal(vj_store_stage(f->s, NULL, 0, &put, 1, changes), 0);
     assert_int_equal(changes->len, 0);
 }
 
@@ -656,7 +656,7 @@ static const struct {
     {"reopen", test_reopen},
     {"flush", test_flush},
     {"space", test_space},
-    {"settle", test_settle},
+    {"stage", test_stage},
     {"expect", test_expect},
     {"threads", test_threads},
 };

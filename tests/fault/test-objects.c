@@ -113,7 +113,7 @@ static void test_store_calls(void **state)
         "kinds=flush,fail=%u",
         "kinds=remove,fail=%u",
         "kinds=remove,after=yes,fail=%u",
-        "kinds=settle,fail=%u",
+        "kinds=stage,fail=%u",
         "kinds=get,damage=%u",
     };
 

@@ -150,11 +150,11 @@ static void test_kinds(void **state)
     assert_int_equal(vj_store_each(t->s, 0, 9, vj_store_test_count, &count), 0);
     assert_int_equal(count, 2);
     assert_int_equal(vj_store_space(t->s, &space), -EIO);
-    set(t, "kinds=settle,every=1");
+    set(t, "kinds=stage,every=1");
     assert_int_equal(vj_store_space(t->s, &space), 0);
-    assert_int_equal(vj_store_settle(t->s, &put, 1, NULL, 0, changes), -EIO);
+    assert_int_equal(vj_store_stage(t->s, &put, 1, NULL, 0, changes), -EIO);
     set(t, "kinds=get,every=1,errno=ENOENT");
-    assert_int_equal(vj_store_settle(t->s, &put, 1, NULL, 0, changes), 0);
+    assert_int_equal(vj_store_stage(t->s, &put, 1, NULL, 0, changes), 0);
     assert_int_equal(vj_store_test_get_byte(t->s, &put), -ENOENT);
 }
 
