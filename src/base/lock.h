@@ -30,7 +30,8 @@ typedef enum VjLockRank {
     VJ_RANK_FILE_TABLE = 30,      /* file: open files by inode */
     VJ_RANK_FILE = 32,            /* file: pieces of one file */
     VJ_RANK_FILE_BUDGET = 34,     /* file: dirty bytes, waiters */
-    VJ_RANK_FILE_FLUSHER = 36,    /* file: write-back queue */
+    VJ_RANK_VOLUME = 35,          /* volume: queues of its threads */
+    VJ_RANK_FILE_QUEUE = 36,      /* file: puts, fragments, read-ahead */
     VJ_RANK_OBJECT_INFLIGHT = 38, /* object: contents being put */
     VJ_RANK_OBJECT_LEASE = 40,    /* object: object ids */
     VJ_RANK_OBJECT_DEAD = 42,     /* object: dead objects, pins, epochs */

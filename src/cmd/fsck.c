@@ -6,10 +6,10 @@
  * the counts.  -y repairs and verifies in turn until nothing is found, or nothing more can
  * be done; what is left for a mount to finish is finished too.
  */
+#include "fsck/fsck.h"
 #include "cmd/cmd.h"
 #include "cmd/confine.h"
 #include "cmd/mount-table.h"
-#include "file/file.h"
 #include "fs/fs.h"
 
 #include <signal.h>
@@ -280,9 +280,9 @@ static int check_volume(Fsck *fsck, bool read_data, VjCheckReport *out)
     int r;
 
     *out = (VjCheckReport){.tick = tick, .tick_opaque = fsck};
-    r = vj_volume_check(fsck->volume, read_data, say, fsck, out);
+    r = vj_fsck_contents(fsck->volume, read_data, say, fsck, out);
     if (r == 0) {
-        r = vj_fs_check(fsck->volume, say, fsck, out);
+        r = vj_fsck_names(fsck->volume, say, fsck, out);
     }
     flush_lines(fsck);
     return r;
@@ -338,7 +338,7 @@ typedef struct Outcome {
 static int repair_once(Fsck *fsck, Outcome *out)
 {
     g_autoptr(VjRepair) repair = vj_repair_new(fsck->volume, say_repaired, fsck);
-    int r = vj_fs_repair_all(repair);
+    int r = vj_repair_all(repair);
 
     flush_lines(fsck);
     out->mended += vj_repair_count(repair);
@@ -361,7 +361,7 @@ static int repair_volume(Fsck *fsck, Outcome *out)
     int r = check_volume(fsck, !fsck->quick, &out->report);
     uint64_t bytes = out->report.bytes_verified;
 
-    out->mended += vj_repair_at_open(fsck->volume);
+    out->mended += vj_volume_mended_at_open(fsck->volume);
     for (unsigned round = 0;
          r == 0 && (out->report.problems > 0 || out->report.whole > 0) &&
          round < ROUNDS_MOST;

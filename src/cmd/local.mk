@@ -34,10 +34,10 @@ varjfsctl_SOURCES = $(rwrite_sources) \
 varjfsctl_LDADD = src/cmd/libvj-cmd.la $(LDADD_codec)
 
 mkfs_varjfs_SOURCES = src/cmd/mkfs.c
-mkfs_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_file)
+mkfs_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_volume)
 
 fsck_varjfs_SOURCES = src/cmd/fsck.c
-fsck_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_fs)
+fsck_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_fsck)
 
 # What mount(8) and umount(8) run for the type fuse.varjfs.
 mounthelper_PROGRAMS = umount.fuse.varjfs

@@ -8,7 +8,7 @@
  */
 #include "cmd/cmd.h"
 #include "cmd/confine.h"
-#include "file/file.h"
+#include "volume/volume.h"
 
 #include <signal.h>
 #include <stdio.h>

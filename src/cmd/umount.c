@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "cmd/mount-table.h"
-#include "file/file.h"
+#include "volume/volume.h"
 
 /* How often to look whether somebody else has mounted SOURCE by now, microseconds. */
 #define LOOK_US ((int64_t)1000000)

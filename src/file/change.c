@@ -5,47 +5,12 @@
  * A change waits for memory before it takes the lock, reserves the space that its write-back
  * may need, replaces a range of the active sequence and queues the file for write-back.
  */
-#include "file/volume-private.h"
+#include "file/file-private.h"
 
 /* A sequential writer's buffer grows up to this, bytes. */
 #define TAIL_MAX VJ_BUDGET_BLOCK
 /* Writes up to this are copied into the tail under the lock, bytes. */
 #define TAIL_COPY_MAX ((size_t)128 << 10)
-/* A file with so many pieces is written back before its age. */
-#define PIECES_MANY 16384u
-
-uint64_t vj_file_stored_at_worst(const VjFile *f, uint64_t len)
-{
-    uint64_t objects = len / (f->sizes.avg_bytes / 2) + 1;
-
-    return len + len / 256 + objects * VJ_SPACE_OBJECT_OVERHEAD;
-}
-
-uint64_t vj_file_worst_case(const VjFile *f, uint64_t len, bool sequential)
-{
-    uint64_t around = 4 * (uint64_t)f->sizes.avg_bytes;
-
-    return vj_file_stored_at_worst(f, len + (sequential ? 0 : around));
-}
-
-/* Reserves for one more change.  -ENOSPC.  Under f->lock. */
-static int reserve_locked(VjFile *f, size_t len, bool sequential)
-{
-    uint64_t size = vj_pieces_length(f->active) + len;
-    /* The whole file rewritten is the most that write-back ever puts. */
-    uint64_t whole = vj_file_stored_at_worst(f, size) + 64 * VJ_KIB;
-    uint64_t want = f->reserved_bytes + vj_file_worst_case(f, len, sequential);
-    int r = 0;
-
-    want = MIN(want, MAX(whole, f->reserved_bytes));
-    if (want > f->reserved_bytes) {
-        r = vj_space_try(&f->volume->space, want - f->reserved_bytes);
-        if (r == 0) {
-            f->reserved_bytes = want;
-        }
-    }
-    return r;
-}
 
 /* How many entries a commit of the active sequence may bring.  Under f->lock. */
 static uint64_t entries_estimate(const VjFile *f)
@@ -71,26 +36,6 @@ static int keep_committable(VjFile *f)
         }
         r = vj_file_write_back(f);
     }
-}
-
-void vj_volume_reclaim(VjVolume *v)
-{
-    if (v->dropper == NULL) {
-        return;
-    }
-    vj_dropper_drain(v->dropper); /* what has no name makes its objects dead */
-    if (vj_objects_reap_now(v->objects) < 0) {
-        vj_log_warn("store: dead objects cannot be removed yet");
-    }
-    vj_space_settle(&v->space, 0);
-}
-
-int vj_volume_make_space(VjVolume *v)
-{
-    int r = vj_volume_write_back(v);
-
-    vj_volume_reclaim(v);
-    return r;
 }
 
 /* May the file be changed at all?  Under f->lock. */
@@ -122,28 +67,10 @@ static void changed_locked(VjFile *f, bool appended)
     f->times_pending = true;
 }
 
-/* The file is not to wait for its age; whoever writes it back looks again.  Under f->lock. */
-static bool is_much_locked(const VjFile *f)
-{
-    return !f->writing && (vj_pieces_count(f->active) > PIECES_MANY ||
-                           vj_file_grown_locked(f) >= VJ_FILE_GROWN_MOST ||
-                           vj_budget_is_tight(&f->volume->dirty));
-}
-
-bool vj_file_is_much(VjFile *f)
-{
-    bool is_much;
-
-    vj_mutex_lock(&f->lock);
-    is_much = is_much_locked(f);
-    vj_mutex_unlock(&f->lock);
-    return is_much;
-}
-
 /* When the file is to be written back after a change.  Under f->lock. */
 static VjFlushWhen when_locked(const VjFile *f)
 {
-    if (is_much_locked(f)) {
+    if (vj_file_is_much_locked(f)) {
         return VJ_FLUSH_NOW;
     }
     return f->dirty_seq == f->committed_seq + 1 ? VJ_FLUSH_ANEW : VJ_FLUSH_AGED;
@@ -151,7 +78,7 @@ static VjFlushWhen when_locked(const VjFile *f)
 
 static void changed_unlocked(VjFile *f, VjFlushWhen when)
 {
-    vj_flusher_add(f->volume->flusher, f, when);
+    f->table->events->changed(f->table->opaque, f, when);
 }
 
 typedef struct Change {
@@ -205,7 +132,7 @@ static int change_pieces(VjFile *f, const Change *c, uint64_t offset, uint64_t o
         pieces[count++] = (VjPiece){.kind = VJ_PIECE_HOLE, .length = offset - size};
     }
     if (c->len > 0 && mem == NULL) {
-        mem = vj_mem_new(&f->volume->dirty, tail_capacity(f, offset, c->len));
+        mem = vj_mem_new(&f->table->dirty, tail_capacity(f, offset, c->len));
         if (mem == NULL) {
             return -ENOMEM;
         }
@@ -248,7 +175,7 @@ static int change_locked(VjFile *f, const Change *c, uint64_t *at)
     sequential = f->tail != NULL && vj_pieces_before(f->active, offset, &before) &&
                  before.kind == VJ_PIECE_MEMORY && before.mem == f->tail;
     if (c->len > 0) { /* deleting works on a full file system */
-        r = reserve_locked(f, c->len, sequential);
+        r = vj_file_reserve_locked(f, c->len, sequential);
         if (r < 0) {
             return r;
         }
@@ -265,19 +192,19 @@ static int change_locked(VjFile *f, const Change *c, uint64_t *at)
 
 static int change(VjFile *f, Change *c, uint64_t *at)
 {
-    VjVolume *v = f->volume;
+    VjFileTable *table = f->table;
     uint64_t where = c->offset, before, after;
     VjFlushWhen when = VJ_FLUSH_AGED;
     int r;
 
     g_assert(c->len <= VJ_FILE_EDIT_MAX && (c->src != NULL || c->len == 0));
-    if (vj_volume_read_only(v)) {
+    if (vj_file_table_read_only(table)) {
         return -EROFS;
     }
     if (!c->append && c->offset > VJ_FILE_SIZE_MAX) {
         return c->len > 0 ? -EFBIG : 0;
     }
-    r = vj_budget_wait(&v->dirty, c->len + 256);
+    r = vj_budget_wait(&table->dirty, c->len + 256);
     if (r == 0) {
         r = keep_committable(f);
     }
@@ -285,13 +212,13 @@ static int change(VjFile *f, Change *c, uint64_t *at)
         return r;
     }
     if (c->block != NULL) {
-        c->mem = vj_mem_new_from(&v->dirty, *c->block, c->src, c->len);
+        c->mem = vj_mem_new_from(&table->dirty, *c->block, c->src, c->len);
         if (c->mem == NULL) {
             return -ENOMEM;
         }
         *c->block = NULL;
     } else if (c->len > TAIL_COPY_MAX) {
-        c->mem = vj_mem_new(&v->dirty, c->len);
+        c->mem = vj_mem_new(&table->dirty, c->len);
         if (c->mem == NULL) {
             return -ENOMEM;
         }
@@ -308,7 +235,7 @@ static int change(VjFile *f, Change *c, uint64_t *at)
         if (r != -ENOSPC || attempt == 1) {
             break;
         }
-        if (vj_volume_make_space(v) < 0) {
+        if (vj_file_table_make_space(table) < 0) {
             vj_log_warn("inode %" G_GUINT64_FORMAT
                         ": write-back fails while space is short",
                         f->ino);
@@ -316,7 +243,7 @@ static int change(VjFile *f, Change *c, uint64_t *at)
     }
     vj_mem_unref(c->mem);
     if (r == 0 && before != after) {
-        vj_count(&v->bytes_in, c->len);
+        vj_count(&table->counters.bytes_in, c->len);
         changed_unlocked(f, when);
     }
     if (at != NULL) {
@@ -356,15 +283,15 @@ int vj_file_write_block(VjFile *f, uint64_t offset, void **block, const void *sr
     return change(f, &c, at);
 }
 
-void *vj_volume_block_new(VjVolume *v)
+void *vj_file_block_new(VjFileTable *table)
 {
-    return vj_budget_take_block(&v->dirty);
+    return vj_budget_take_block(&table->dirty);
 }
 
-void vj_volume_block_free(VjVolume *v, void *block)
+void vj_file_block_free(VjFileTable *table, void *block)
 {
     if (block != NULL) {
-        vj_budget_give_block(&v->dirty, block);
+        vj_budget_give_block(&table->dirty, block);
     }
 }
 
@@ -385,7 +312,7 @@ static int shift_locked(VjFile *f, const VjFileShift *s, VjMem *mem)
     if (end - (s->down ? 0 : s->src_len) > size) {
         return -EINVAL;
     }
-    r = reserve_locked(f, s->src_len, false);
+    r = vj_file_reserve_locked(f, s->src_len, false);
     if (r < 0) {
         return r;
     }
@@ -403,27 +330,27 @@ static int shift_locked(VjFile *f, const VjFileShift *s, VjMem *mem)
 
 int vj_file_shift(VjFile *f, const VjFileShift *s)
 {
-    VjVolume *v = f->volume;
+    VjFileTable *table = f->table;
     VjFlushWhen when = VJ_FLUSH_AGED;
     uint64_t end;
     VjMem *mem;
     int r;
 
     g_assert(s->src_len > 0 && s->src_len < s->len && s->src_len <= VJ_FILE_EDIT_MAX);
-    if (vj_volume_read_only(v)) {
+    if (vj_file_table_read_only(table)) {
         return -EROFS;
     }
     if (!vj_add_u64(s->offset, s->len, &end) || end > VJ_FILE_SIZE_MAX) {
         return -EFBIG;
     }
-    r = vj_budget_wait(&v->dirty, s->src_len + 512);
+    r = vj_budget_wait(&table->dirty, s->src_len + 512);
     if (r == 0) {
         r = keep_committable(f);
     }
     if (r < 0) {
         return r;
     }
-    mem = vj_mem_new(&v->dirty, s->src_len);
+    mem = vj_mem_new(&table->dirty, s->src_len);
     if (mem == NULL) {
         return -ENOMEM;
     }
@@ -435,9 +362,9 @@ int vj_file_shift(VjFile *f, const VjFileShift *s)
     vj_mutex_unlock(&f->lock);
     vj_mem_unref(mem);
     if (r == 0) {
-        vj_count(&v->bytes_in, s->src_len);
-        vj_count(&v->shifts, 1);
-        vj_count(&v->shifted_bytes, s->len - s->src_len);
+        vj_count(&table->counters.bytes_in, s->src_len);
+        vj_count(&table->counters.shifts, 1);
+        vj_count(&table->counters.shifted_bytes, s->len - s->src_len);
         changed_unlocked(f, when);
     }
     return r;
@@ -538,13 +465,13 @@ static int change_to_hole(VjFile *f, const HoleChange *c)
     uint64_t end;
     int r;
 
-    if (vj_volume_read_only(f->volume)) {
+    if (vj_file_table_read_only(f->table)) {
         return -EROFS;
     }
     if (!vj_add_u64(c->offset, c->len, &end) || end > VJ_FILE_SIZE_MAX) {
         return -EFBIG;
     }
-    r = vj_budget_wait(&f->volume->dirty, 256);
+    r = vj_budget_wait(&f->table->dirty, 256);
     if (r == 0) {
         r = keep_committable(f);
     }
@@ -604,8 +531,8 @@ static bool may_share(const VjSegment *s, const VjTransform *want)
 
 /* One segment, or the beginning of one, as a piece; it holds references of its own.  *memory, less
  * than COPY_MEMORY_MAX, grows. */
-static int segment_to_piece(VjVolume *v, const VjSegment *s, const VjTransform *want,
-                            uint64_t *memory, VjPiece *out)
+static int segment_to_piece(VjFileTable *table, const VjSegment *s,
+                            const VjTransform *want, uint64_t *memory, VjPiece *out)
 {
     uint64_t len = MIN(s->length, COPY_MEMORY_MAX - *memory);
     int r;
@@ -626,7 +553,7 @@ static int segment_to_piece(VjVolume *v, const VjSegment *s, const VjTransform *
         return s->error;
     }
     if (may_share(s, want)) {
-        vj_object_pin(v->objects, s->object.id);
+        vj_object_pin(table->objects, s->object.id);
         *out = (VjPiece){.kind = VJ_PIECE_OBJECT,
                          .length = s->length,
                          .start = s->start,
@@ -634,26 +561,26 @@ static int segment_to_piece(VjVolume *v, const VjSegment *s, const VjTransform *
         return 0;
     }
     *out = (VjPiece){.kind = VJ_PIECE_MEMORY, .length = len};
-    out->mem = vj_mem_new(&v->dirty, len);
+    out->mem = vj_mem_new(&table->dirty, len);
     if (out->mem == NULL) {
         return -ENOMEM;
     }
     out->mem->len = len;
     *memory += len;
-    r = vj_segment_read(v, s, 0, out->mem->data, len, true);
+    r = vj_segment_read(table, s, 0, out->mem->data, len, true);
     if (r < 0) {
         vj_mem_unref(out->mem);
     }
     return r;
 }
 
-static void pieces_release(VjVolume *v, VjPiece *pieces, size_t count)
+static void pieces_release(VjFileTable *table, VjPiece *pieces, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (pieces[i].kind == VJ_PIECE_MEMORY) {
             vj_mem_unref(pieces[i].mem);
         } else if (pieces[i].kind == VJ_PIECE_OBJECT) {
-            vj_object_unpin(v->objects, pieces[i].object);
+            vj_object_unpin(table->objects, pieces[i].object);
         }
     }
 }
@@ -672,7 +599,7 @@ static int copy_in(VjFile *dst, uint64_t offset, const VjPiece *pieces, size_t c
     vj_mutex_lock(&dst->lock);
     r = refusal_locked(dst);
     if (r == 0) {
-        r = reserve_locked(dst, memory, false);
+        r = vj_file_reserve_locked(dst, memory, false);
     }
     if (r == 0) {
         size = vj_pieces_length(dst->active);
@@ -698,26 +625,26 @@ static int copy_in(VjFile *dst, uint64_t offset, const VjPiece *pieces, size_t c
 static int copy_out(VjFile *src, uint64_t offset, uint64_t len, const VjTransform *want,
                     GArray *pieces, uint64_t *taken)
 {
-    VjVolume *v = src->volume;
+    VjFileTable *table = src->table;
     g_autoptr(GArray) segments = vj_segments_new();
     uint64_t size, memory = 0;
     VjReadGuard guard;
     int r;
 
     *taken = 0;
-    vj_objects_guard_enter(v->objects, &guard);
+    vj_objects_guard_enter(table->objects, &guard);
     r = vj_file_resolve(src, offset, len, COPY_PIECES, segments, &size);
     for (guint i = 0; r == 0 && i < segments->len && memory < COPY_MEMORY_MAX; i++) {
         VjPiece piece;
 
-        r = segment_to_piece(v, &g_array_index(segments, VjSegment, i), want, &memory,
+        r = segment_to_piece(table, &g_array_index(segments, VjSegment, i), want, &memory,
                              &piece);
         if (r == 0) {
             g_array_append_val(pieces, piece);
             *taken += piece.length;
         }
     }
-    vj_objects_guard_leave(v->objects, &guard);
+    vj_objects_guard_leave(table->objects, &guard);
     return *taken > 0 ? 0 : r; /* what came before an error is a short copy */
 }
 
@@ -730,7 +657,7 @@ int vj_file_copy(VjFile *src, uint64_t src_offset, VjFile *dst, uint64_t dst_off
     int r;
 
     *copied = 0;
-    if (vj_volume_read_only(dst->volume)) {
+    if (vj_file_table_read_only(dst->table)) {
         return -EROFS;
     }
     if (!vj_add_u64(dst_offset, len, &end) || end > VJ_FILE_SIZE_MAX) {
@@ -739,7 +666,7 @@ int vj_file_copy(VjFile *src, uint64_t src_offset, VjFile *dst, uint64_t dst_off
     if (src == dst && src_offset < dst_offset + len && dst_offset < src_offset + len) {
         return -EINVAL;
     }
-    r = vj_budget_wait(&dst->volume->dirty, COPY_MEMORY_MAX);
+    r = vj_budget_wait(&dst->table->dirty, COPY_MEMORY_MAX);
     if (r == 0) {
         r = keep_committable(dst);
     }
@@ -752,11 +679,11 @@ int vj_file_copy(VjFile *src, uint64_t src_offset, VjFile *dst, uint64_t dst_off
     if (r == 0 && *copied > 0) {
         r = copy_in(dst, dst_offset, (VjPiece *)(void *)pieces->data, pieces->len,
                     *copied);
-        if (r == -ENOSPC && vj_volume_make_space(dst->volume) == 0) {
+        if (r == -ENOSPC && vj_file_table_make_space(dst->table) == 0) {
             r = copy_in(dst, dst_offset, (VjPiece *)(void *)pieces->data, pieces->len,
                         *copied);
         }
     }
-    pieces_release(dst->volume, (VjPiece *)(void *)pieces->data, pieces->len);
+    pieces_release(dst->table, (VjPiece *)(void *)pieces->data, pieces->len);
     return r;
 }

@@ -12,7 +12,17 @@
  *   frozen == NULL and dirty_seq == committed_seq: active is the identity
  *   at most one thread writes back (writing), and only it replaces frozen
  */
-#include "file/volume-private.h"
+#include "file/file-private.h"
+
+bool vj_file_table_read_only(const VjFileTable *table)
+{
+    return g_atomic_int_get(&table->read_only) != 0;
+}
+
+void vj_file_table_set_read_only(VjFileTable *table, bool read_only)
+{
+    g_atomic_int_set(&table->read_only, read_only);
+}
 
 /* ---- life ---------------------------------------------------------------------------- */
 
@@ -35,9 +45,9 @@ void vj_frozen_unref(VjFrozen *z)
 
 static void file_free(VjFile *f)
 {
-    g_assert(f->frozen == NULL && !f->writing && f->due_queue == NULL);
+    g_assert(f->frozen == NULL && !f->writing && f->flush_link.queue == NULL);
     if (f->reserved_bytes > 0) {
-        vj_space_release(&f->volume->space, f->reserved_bytes);
+        vj_space_release(&f->table->space, f->reserved_bytes);
     }
     vj_pieces_free(f->active);
     vj_mem_unref(f->tail);
@@ -46,16 +56,16 @@ static void file_free(VjFile *f)
     g_free(f);
 }
 
-static VjFile *file_new(VjVolume *v, const VjInode *inode)
+static VjFile *file_new(VjFileTable *table, const VjInode *inode)
 {
     VjFile *f = g_new0(VjFile, 1);
 
-    f->volume = v;
+    f->table = table;
     f->ino = inode->ino;
     f->refs = 1;
     vj_mutex_init(&f->lock, VJ_RANK_FILE, "file");
     vj_cond_init(&f->idle);
-    f->active = vj_pieces_new(&v->dirty, v->objects, inode->size);
+    f->active = vj_pieces_new(&table->dirty, table->objects, inode->size);
     f->base_version = inode->map_version;
     f->append_from = f->turn_bytes = inode->size;
     vj_file_settle_settings(f, inode);
@@ -63,69 +73,84 @@ static VjFile *file_new(VjVolume *v, const VjInode *inode)
 }
 
 /* The file in the table, referenced, after whoever reads its record has put it there; NULL. */
-static VjFile *find_locked(VjVolume *v, uint64_t ino)
+static VjFile *find_locked(VjFileTable *table, uint64_t ino)
 {
     VjFile *f;
 
-    vj_mutex_assert_held(&v->table_lock);
-    while (g_hash_table_contains(v->opening, &ino)) {
-        vj_cond_wait(&v->opened, &v->table_lock);
+    vj_mutex_assert_held(&table->lock);
+    while (g_hash_table_contains(table->opening, &ino)) {
+        vj_cond_wait(&table->opened, &table->lock);
     }
-    f = g_hash_table_lookup(v->files, &ino);
+    f = g_hash_table_lookup(table->files, &ino);
     if (f != NULL) {
         g_atomic_int_inc(&f->refs);
     }
     return f;
 }
 
-VjFile *vj_volume_find(VjVolume *v, uint64_t ino)
+VjFile *vj_file_find(VjFileTable *table, uint64_t ino)
 {
     VjFile *f;
 
-    vj_mutex_lock(&v->table_lock);
-    f = find_locked(v, ino);
-    vj_mutex_unlock(&v->table_lock);
+    vj_mutex_lock(&table->lock);
+    f = find_locked(table, ino);
+    vj_mutex_unlock(&table->lock);
     return f;
 }
 
-static int read_inode(VjVolume *v, uint64_t ino, VjInode *out)
+GPtrArray *vj_file_table_list(VjFileTable *table)
+{
+    GPtrArray *files = g_ptr_array_new_with_free_func((GDestroyNotify)vj_file_unref);
+    GHashTableIter iter;
+    gpointer file;
+
+    vj_mutex_lock(&table->lock);
+    g_hash_table_iter_init(&iter, table->files);
+    while (g_hash_table_iter_next(&iter, NULL, &file)) {
+        g_ptr_array_add(files, vj_file_ref(file));
+    }
+    vj_mutex_unlock(&table->lock);
+    return files;
+}
+
+static int read_inode(VjFileTable *table, uint64_t ino, VjInode *out)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(v->meta, &txn);
+    int r = vj_meta_begin_read(table->meta, &txn);
 
     return r < 0 ? r : vj_inode_get(txn, ino, out);
 }
 
 /*
  * A file enters the table with the state of a snapshot that was taken while no other VjFile of
- * the inode could commit.  While it is read the number stands in v->opening, and who asks for
+ * the inode could commit.  While it is read the number stands in table->opening, and who asks for
  * that inode waits; the lock itself is not held meanwhile.
  */
-int vj_file_open(VjVolume *v, uint64_t ino, VjFile **out)
+int vj_file_open(VjFileTable *table, uint64_t ino, VjFile **out)
 {
     VjInode inode;
     int r;
 
-    vj_mutex_lock(&v->table_lock);
-    *out = find_locked(v, ino);
+    vj_mutex_lock(&table->lock);
+    *out = find_locked(table, ino);
     if (*out == NULL) {
-        g_hash_table_add(v->opening, &ino);
+        g_hash_table_add(table->opening, &ino);
     }
-    vj_mutex_unlock(&v->table_lock);
+    vj_mutex_unlock(&table->lock);
     if (*out != NULL) {
         return 0;
     }
-    r = read_inode(v, ino, &inode);
+    r = read_inode(table, ino, &inode);
     if (r == 0) {
-        *out = file_new(v, &inode);
+        *out = file_new(table, &inode);
     }
-    vj_mutex_lock(&v->table_lock);
+    vj_mutex_lock(&table->lock);
     if (r == 0) {
-        g_hash_table_insert(v->files, &(*out)->ino, *out);
+        g_hash_table_insert(table->files, &(*out)->ino, *out);
     }
-    g_hash_table_remove(v->opening, &ino);
-    vj_cond_broadcast(&v->opened);
-    vj_mutex_unlock(&v->table_lock);
+    g_hash_table_remove(table->opening, &ino);
+    vj_cond_broadcast(&table->opened);
+    vj_mutex_unlock(&table->lock);
     return r;
 }
 
@@ -137,13 +162,13 @@ VjFile *vj_file_ref(VjFile *f)
 
 void vj_file_unref(VjFile *f)
 {
-    VjVolume *v;
+    VjFileTable *table;
     bool last;
 
     if (f == NULL) {
         return;
     }
-    v = f->volume;
+    table = f->table;
     for (;;) {
         int refs = g_atomic_int_get(&f->refs);
 
@@ -155,15 +180,20 @@ void vj_file_unref(VjFile *f)
         }
     }
     /* The flusher's queue holds a reference while there are changes. */
-    vj_mutex_lock(&v->table_lock);
+    vj_mutex_lock(&table->lock);
     last = g_atomic_int_dec_and_test(&f->refs);
     if (last) {
-        g_hash_table_remove(v->files, &f->ino);
+        g_hash_table_remove(table->files, &f->ino);
     }
-    vj_mutex_unlock(&v->table_lock);
+    vj_mutex_unlock(&table->lock);
     if (last) {
         file_free(f);
     }
+}
+
+VjFlushLink *vj_file_flush_link(VjFile *f)
+{
+    return &f->flush_link;
 }
 
 uint64_t vj_file_ino(const VjFile *f)
@@ -177,9 +207,9 @@ uint64_t vj_file_ino(const VjFile *f)
  * The snapshot is begun under the file's lock: either it contains the commit of the frozen
  * sequence, then applying its times again changes nothing, or it does not.
  */
-int vj_file_getattr(VjVolume *v, uint64_t ino, VjInode *out)
+int vj_file_getattr(VjFileTable *table, uint64_t ino, VjInode *out)
 {
-    g_autoptr(VjFile) f = vj_volume_find(v, ino);
+    g_autoptr(VjFile) f = vj_file_find(table, ino);
     VJ_AUTO_READ_TXN *txn = NULL;
     bool pending = false;
     struct timespec changed = {0};
@@ -187,11 +217,11 @@ int vj_file_getattr(VjVolume *v, uint64_t ino, VjInode *out)
     int r;
 
     if (f == NULL) {
-        r = vj_meta_begin_read(v->meta, &txn);
+        r = vj_meta_begin_read(table->meta, &txn);
         return r < 0 ? r : vj_inode_get(txn, ino, out);
     }
     vj_mutex_lock(&f->lock);
-    r = vj_meta_begin_read(v->meta, &txn);
+    r = vj_meta_begin_read(table->meta, &txn);
     size = vj_pieces_length(f->active);
     if (f->times_pending) {
         pending = true;
@@ -226,9 +256,9 @@ int vj_file_getattr(VjVolume *v, uint64_t ino, VjInode *out)
     return r;
 }
 
-void vj_file_forget_times(VjVolume *v, uint64_t ino)
+void vj_file_forget_times(VjFileTable *table, uint64_t ino)
 {
-    g_autoptr(VjFile) f = vj_volume_find(v, ino);
+    g_autoptr(VjFile) f = vj_file_find(table, ino);
 
     if (f != NULL) {
         vj_mutex_lock(&f->lock);

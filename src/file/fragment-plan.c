@@ -318,7 +318,7 @@ static int plan_region(Plan *p, uint64_t x, uint64_t *settled)
     p->region.out_count = p->c->outs->len - p->region.first_out;
     g_assert(p->region.old_to >= p->region.old_from);
     g_array_append_val(p->c->regions, p->region);
-    vj_count(&p->c->v->regions, 1);
+    vj_count(&p->c->table->counters.regions, 1);
     return 0;
 }
 

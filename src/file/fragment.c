@@ -6,8 +6,8 @@
  * goes with that entry.  Its number is one that no other fragment of the inode has.  The value
  * is a head, the bytes and a checksum of both.
  */
+#include "file/file-private.h"
 #include "file/inode-format.h"
-#include "file/volume-private.h"
 
 #define CHECKSUM_BYTES sizeof(uint64_t)
 #define OVERHEAD (sizeof(VjFragmentHead) + CHECKSUM_BYTES)

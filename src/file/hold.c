@@ -11,10 +11,12 @@
  * every other change (append_from).  And nothing may stay for ever: a turn holds back only
  * what came since the one before, of a file that grew by a good deal meanwhile.
  */
-#include "file/volume-private.h"
+#include "file/file-private.h"
 
 /* A file that grew by less since its last turn is taken whole, bytes. */
 #define HOLD_LEAST (8 * VJ_MIB)
+/* A file with so many pieces is written back before its age. */
+#define PIECES_MANY 16384u
 /* From wherever the chunker begins, after so many chunks it cuts as from the start of the file. */
 #define HOLD_SCAN_CHUNKS 16u
 
@@ -94,7 +96,7 @@ uint64_t vj_file_hold_from(VjFile *f)
 {
     Tail tail = {.pieces = g_array_new(FALSE, FALSE, sizeof(VjPiece)), .is_memory = true};
     g_autoptr(VjChunker) chunker = NULL;
-    VjVolume *v = f->volume;
+    VjFileTable *table = f->table;
     VjChunkSizes sizes = {0};
     uint64_t from = 0, cut = 0;
 
@@ -109,7 +111,7 @@ uint64_t vj_file_hold_from(VjFile *f)
     }
     vj_mutex_unlock(&f->lock);
     if (tail.pieces->len > 0 && tail.is_memory &&
-        vj_chunker_new(v->super.chunker, sizes, v->super.chunk_seed, &chunker) == 0) {
+        vj_chunker_new(table->chunker, sizes, table->chunk_seed, &chunker) == 0) {
         cut = last_cut(chunker, &tail);
     }
     tail_clear(&tail);
@@ -125,7 +127,7 @@ bool vj_file_may_hold_locked(const VjFile *f, uint64_t from)
 VjPieces *vj_file_hold_locked(VjFile *f, VjFrozen *z, uint64_t from)
 {
     Tail tail = {.pieces = g_array_new(FALSE, FALSE, sizeof(VjPiece)), .is_memory = true};
-    VjPieces *active = vj_pieces_new(&f->volume->dirty, f->volume->objects, from);
+    VjPieces *active = vj_pieces_new(&f->table->dirty, f->table->objects, from);
     uint64_t len = vj_pieces_length(z->pieces) - from;
     const VjPiece *pieces;
 
@@ -133,9 +135,27 @@ VjPieces *vj_file_hold_locked(VjFile *f, VjFrozen *z, uint64_t from)
     g_assert(tail.is_memory && tail.pieces->len > 0);
     pieces = (const VjPiece *)(const void *)tail.pieces->data;
     vj_pieces_replace(active, from, 0, pieces, tail.pieces->len);
-    z->ahead = vj_pieces_new(&f->volume->dirty, f->volume->objects, 0);
+    z->ahead = vj_pieces_new(&f->table->dirty, f->table->objects, 0);
     vj_pieces_replace(z->ahead, 0, 0, pieces, tail.pieces->len);
     vj_pieces_replace(z->pieces, from, len, NULL, 0);
     tail_clear(&tail);
     return active;
+}
+
+/* The file is not to wait for its age; whoever writes it back looks again.  Under f->lock. */
+bool vj_file_is_much_locked(const VjFile *f)
+{
+    return !f->writing && (vj_pieces_count(f->active) > PIECES_MANY ||
+                           vj_file_grown_locked(f) >= VJ_FILE_GROWN_MOST ||
+                           vj_budget_is_tight(&f->table->dirty));
+}
+
+bool vj_file_is_much(VjFile *f)
+{
+    bool is_much;
+
+    vj_mutex_lock(&f->lock);
+    is_much = vj_file_is_much_locked(f);
+    vj_mutex_unlock(&f->lock);
+    return is_much;
 }

@@ -5,8 +5,8 @@
  * The value is a head, the bytes under the file's transformation and a checksum of both.  A
  * symlink's target is one too, as it is.
  */
+#include "file/file-private.h"
 #include "file/inode-format.h"
-#include "file/volume-private.h"
 
 #define OVERHEAD (sizeof(VjInlineHead) + VJ_INLINE_CHECKSUM_BYTES)
 

@@ -6,8 +6,8 @@
  * read is written back in the same transaction, so fs and file never carry each other's
  * older values.
  */
+#include "file/file-private.h"
 #include "file/inode-format.h"
-#include "file/volume-private.h"
 
 #include <sys/stat.h>
 

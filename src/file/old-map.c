@@ -11,9 +11,9 @@
 #define WINDOW_ENTRIES 64u
 #define WINDOW_BEFORE 8u
 
-void vj_old_map_init(VjOldMap *m, VjVolume *v, uint64_t ino, const VjMapRoot *root)
+void vj_old_map_init(VjOldMap *m, VjFileTable *table, uint64_t ino, const VjMapRoot *root)
 {
-    *m = (VjOldMap){.v = v, .ino = ino, .root = *root};
+    *m = (VjOldMap){.table = table, .ino = ino, .root = *root};
     m->window = g_array_new(FALSE, FALSE, sizeof(VjOldEntry));
 }
 
@@ -98,7 +98,7 @@ int vj_old_map_at(VjOldMap *m, uint64_t offset, VjOldEntry *out)
         return 0;
     }
     g_array_set_size(m->window, 0);
-    r = vj_meta_begin_read(m->v->meta, &txn);
+    r = vj_meta_begin_read(m->table->meta, &txn);
     if (r == 0) {
         r = load(m, txn, offset);
     }
@@ -119,12 +119,12 @@ int vj_old_entry_read(VjOldMap *m, const VjOldEntry *e, uint64_t skip, void *dst
         memset(dst, 0, len);
         return 0;
     case VJ_ENTRY_OBJECT:
-        return vj_object_read(m->v->objects, &e->object,
+        return vj_object_read(m->table->objects, &e->object,
                               (uint32_t)(e->entry.start + skip), dst, (uint32_t)len,
                               false);
     case VJ_ENTRY_FRAGMENT:
         break;
     }
-    r = vj_meta_begin_read(m->v->meta, &txn);
+    r = vj_meta_begin_read(m->table->meta, &txn);
     return r < 0 ? r : vj_fragment_get(txn, m->ino, &e->entry, skip, dst, len);
 }

@@ -22,10 +22,10 @@ typedef struct VjPutJob {
     VjObject neighbours[VJ_NEIGHBOURS];
 } VjPutJob;
 
-void vj_put_queue_init(VjPutQueue *q, VjVolume *v, const VjTransform *want)
+void vj_put_queue_init(VjPutQueue *q, VjFileTable *table, const VjTransform *want)
 {
-    *q = (VjPutQueue){.v = v, .want = *want};
-    vj_mutex_init(&q->lock, VJ_RANK_FILE_FLUSHER, "file.put-queue");
+    *q = (VjPutQueue){.table = table, .want = *want};
+    vj_mutex_init(&q->lock, VJ_RANK_FILE_QUEUE, "file.put-queue");
     vj_cond_init(&q->done);
 }
 
@@ -39,7 +39,7 @@ void vj_put_queue_clear(VjPutQueue *q)
 void vj_put_worker(gpointer data, gpointer volume)
 {
     VjPutJob *job = data;
-    VjVolume *v = volume;
+    VjFileTable *table = volume;
     VjPutQueue *q = g_atomic_pointer_get(&job->queue);
     bool skip;
     int r = 0;
@@ -48,7 +48,7 @@ void vj_put_worker(gpointer data, gpointer volume)
     skip = q->error != 0;
     vj_mutex_unlock(&q->lock);
     if (!skip) {
-        r = vj_object_store(v->objects, job->data, (uint32_t)job->len, &q->want,
+        r = vj_object_store(table->objects, job->data, (uint32_t)job->len, &q->want,
                             job->neighbours, job->neighbour_count, &job->out->fresh);
     }
     vj_buf_unref(job->holder);
@@ -70,7 +70,7 @@ static void hand_over(VjPutQueue *q)
     VjPutJob *job = g_steal_pointer(&q->held);
 
     if (job != NULL) {
-        g_thread_pool_push(q->v->workers, job,
+        g_thread_pool_push(q->table->workers, job,
                            NULL); /* queues even if no thread can start */
     }
 }
@@ -116,7 +116,7 @@ int vj_put_queue_drain(VjPutQueue *q)
     int r;
 
     if (q->held != NULL) {
-        vj_put_worker(g_steal_pointer(&q->held), q->v);
+        vj_put_worker(g_steal_pointer(&q->held), q->table);
     }
     vj_mutex_lock(&q->lock);
     while (q->waiting_jobs > 0) {

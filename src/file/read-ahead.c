@@ -13,7 +13,7 @@
  * file that was changed meanwhile is not looked at.  What waits to be decoded is pinned and
  * bounded by bytes.
  */
-#include "file/volume-private.h"
+#include "file/file-private.h"
 
 /* Reads below tell nothing: the kernel asks for more at a time when somebody reads on. */
 #define NOTED_LEAST ((size_t)64 << 10)
@@ -40,10 +40,10 @@ typedef struct Job {
 } Job;
 
 struct VjReadAhead {
-    VjVolume *v;
+    VjFileTable *table;
     uint64_t most_bytes;
     GThreadPool *threads;
-    VjMutex lock; /* VJ_RANK_FILE_FLUSHER */
+    VjMutex lock; /* VJ_RANK_FILE_QUEUE */
     VjCond idle;
     /* guarded by lock: */
     unsigned pending;       /* in the pool's queue, or being done */
@@ -96,12 +96,12 @@ static bool notice(VjFile *f, uint64_t offset, uint64_t len, uint64_t *from, uin
 
 /* ---- the jobs ------------------------------------------------------------------------- */
 
-static void job_free(VjVolume *v, Job *job)
+static void job_free(VjFileTable *table, Job *job)
 {
     if (job->file != NULL) {
         vj_file_unref(job->file);
     } else {
-        vj_object_unpin(v->objects, job->object.id);
+        vj_object_unpin(table->objects, job->object.id);
     }
     g_free(job);
 }
@@ -124,7 +124,7 @@ static void push(VjReadAhead *a, Job *job)
         g_thread_pool_push(a->threads, job,
                            NULL); /* queues even if no thread can start */
     } else {
-        job_free(a->v, job);
+        job_free(a->table, job);
     }
 }
 
@@ -132,12 +132,12 @@ static void expect_object(VjReadAhead *a, const VjObject *object)
 {
     Job *job;
 
-    if (vj_object_expect(a->v->objects, object)) {
+    if (vj_object_expect(a->table->objects, object)) {
         return;
     }
     job = g_new0(Job, 1);
     job->object = *object;
-    vj_object_pin(a->v->objects, object->id);
+    vj_object_pin(a->table->objects, object->id);
     push(a, job);
 }
 
@@ -153,7 +153,7 @@ static void expect_range(VjReadAhead *a, const Job *job)
     if (seq != job->seq) {
         return;
     }
-    vj_objects_guard_enter(a->v->objects, &guard);
+    vj_objects_guard_enter(a->table->objects, &guard);
     if (vj_file_resolve(job->file, job->from, job->to - job->from, SEGMENTS_MOST,
                         segments, &size) == 0) {
         for (guint i = 0; i < segments->len; i++) {
@@ -165,7 +165,7 @@ static void expect_range(VjReadAhead *a, const Job *job)
             }
         }
     }
-    vj_objects_guard_leave(a->v->objects, &guard);
+    vj_objects_guard_leave(a->table->objects, &guard);
 }
 
 static void run(gpointer data, gpointer unused)
@@ -182,9 +182,9 @@ static void run(gpointer data, gpointer unused)
     if (!stop && job->file != NULL) {
         expect_range(a, job);
     } else if (!stop) {
-        vj_object_load_ahead(a->v->objects, &job->object);
+        vj_object_load_ahead(a->table->objects, &job->object);
     }
-    job_free(a->v, job);
+    job_free(a->table, job);
     vj_mutex_lock(&a->lock);
     a->waiting_bytes -= bytes;
     a->pending--;
@@ -196,7 +196,7 @@ static void run(gpointer data, gpointer unused)
 
 void vj_read_ahead(VjFile *f, uint64_t offset, size_t len)
 {
-    VjReadAhead *a = f->volume->read_ahead;
+    VjReadAhead *a = f->table->read_ahead;
     Job *job = NULL;
     uint64_t from, to;
 
@@ -228,17 +228,18 @@ void vj_read_ahead_drain(VjReadAhead *a)
 
 void vj_read_ahead_hold(VjReadAhead *a, bool hold)
 {
-    g_thread_pool_set_max_threads(a->threads, hold ? 0 : (gint)a->v->worker_count, NULL);
+    g_thread_pool_set_max_threads(a->threads, hold ? 0 : (gint)a->table->worker_count,
+                                  NULL);
 }
 
-VjReadAhead *vj_read_ahead_open(VjVolume *v, uint64_t cache_bytes)
+VjReadAhead *vj_read_ahead_open(VjFileTable *table, uint64_t cache_bytes)
 {
     VjReadAhead *a = g_new0(VjReadAhead, 1);
 
-    a->v = v;
+    a->table = table;
     a->most_bytes = cache_bytes / CACHE_SHARE;
-    a->threads = g_thread_pool_new(run, NULL, (gint)v->worker_count, FALSE, NULL);
-    vj_mutex_init(&a->lock, VJ_RANK_FILE_FLUSHER, "file.read-ahead");
+    a->threads = g_thread_pool_new(run, NULL, (gint)table->worker_count, FALSE, NULL);
+    vj_mutex_init(&a->lock, VJ_RANK_FILE_QUEUE, "file.read-ahead");
     vj_cond_init(&a->idle);
     return a;
 }

@@ -2,7 +2,7 @@
 /*
  * read.c - read, seek and the committed map, on top of resolved ranges
  */
-#include "file/volume-private.h"
+#include "file/file-private.h"
 
 /* Segments resolved at a time; a read of more goes on with the next ones. */
 #define READ_SEGMENTS 16384u
@@ -26,7 +26,7 @@ static void tell_no_record(const VjSegment *s, VjFault *fault)
     }
 }
 
-static int segment_read(VjVolume *v, const VjSegment *s, uint64_t skip, void *dst,
+static int segment_read(VjFileTable *table, const VjSegment *s, uint64_t skip, void *dst,
                         size_t len, bool whole, VjFault *fault)
 {
     VjObject object;
@@ -43,7 +43,7 @@ static int segment_read(VjVolume *v, const VjSegment *s, uint64_t skip, void *ds
     case VJ_SEGMENT_OBJECT:
         object = s->object;
         object.fault = fault;
-        r = vj_object_read(v->objects, &object, (uint32_t)(s->start + skip), dst,
+        r = vj_object_read(table->objects, &object, (uint32_t)(s->start + skip), dst,
                            (uint32_t)len, whole);
         break;
     case VJ_SEGMENT_DAMAGED:
@@ -57,15 +57,15 @@ static int segment_read(VjVolume *v, const VjSegment *s, uint64_t skip, void *ds
     return r == -ENOENT || r == -EOPNOTSUPP ? -EBADMSG : r;
 }
 
-int vj_segment_read(VjVolume *v, const VjSegment *s, uint64_t skip, void *dst, size_t len,
-                    bool whole)
+int vj_segment_read(VjFileTable *table, const VjSegment *s, uint64_t skip, void *dst,
+                    size_t len, bool whole)
 {
-    return segment_read(v, s, skip, dst, len, whole, NULL);
+    return segment_read(table, s, skip, dst, len, whole, NULL);
 }
 
 /* Reads what the segments cover; *done bytes before an error. */
-static int read_segments(VjVolume *v, const GArray *segments, uint8_t *dst, bool whole,
-                         size_t *done, VjFault *fault)
+static int read_segments(VjFileTable *table, const GArray *segments, uint8_t *dst,
+                         bool whole, size_t *done, VjFault *fault)
 {
     int r = 0;
 
@@ -73,7 +73,7 @@ static int read_segments(VjVolume *v, const GArray *segments, uint8_t *dst, bool
     for (guint i = 0; r == 0 && i < segments->len; i++) {
         const VjSegment *s = &g_array_index(segments, VjSegment, i);
 
-        r = segment_read(v, s, 0, dst + *done, s->length, whole, fault);
+        r = segment_read(table, s, 0, dst + *done, s->length, whole, fault);
         if (r == 0) {
             *done += s->length;
         }
@@ -89,25 +89,26 @@ static int read_segments(VjVolume *v, const GArray *segments, uint8_t *dst, bool
 int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got,
                          VjFault *fault)
 {
-    VjVolume *v = f->volume;
+    VjFileTable *table = f->table;
     int r = 0;
 
     *got = 0;
     vj_read_ahead(f, offset, len);
-    vj_flusher_settle_soon(v->flusher); /* what is read puts others out of the cache */
+    table->events->memory_freed(
+        table->opaque); /* what is read puts others out of the cache */
     while (r == 0 && *got < len) {
         g_autoptr(GArray) segments = vj_segments_new();
         uint64_t size = 0;
         size_t done = 0;
         VjReadGuard guard;
 
-        vj_objects_guard_enter(v->objects, &guard);
+        vj_objects_guard_enter(table->objects, &guard);
         r = vj_file_resolve(f, offset + *got, len - *got, READ_SEGMENTS, segments, &size);
         if (r == 0) {
-            r = read_segments(v, segments, (uint8_t *)dst + *got, len >= READ_WHOLE_LEAST,
-                              &done, fault);
+            r = read_segments(table, segments, (uint8_t *)dst + *got,
+                              len >= READ_WHOLE_LEAST, &done, fault);
         }
-        vj_objects_guard_leave(v->objects, &guard);
+        vj_objects_guard_leave(table->objects, &guard);
         *got += done;
         if (done == 0 || offset + *got >= size) {
             break; /* an error, or the end: what is appended now belongs to another state */
@@ -165,9 +166,9 @@ int vj_file_seek(VjFile *f, uint64_t offset, bool data, uint64_t *out)
         VjReadGuard guard;
         int r;
 
-        vj_objects_guard_enter(f->volume->objects, &guard);
+        vj_objects_guard_enter(f->table->objects, &guard);
         r = vj_file_resolve(f, at, UINT64_MAX - at, SEEK_SEGMENTS, segments, &size);
-        vj_objects_guard_leave(f->volume->objects, &guard);
+        vj_objects_guard_leave(f->table->objects, &guard);
         if (r < 0) {
             return r;
         }
@@ -230,7 +231,7 @@ static int fill_extent(VjFile *f, VjTxn *txn, const VjEntry *entry, VjFileExtent
     e->stored_bytes = object.stored_bytes;
     e->refs = object.refs;
     e->digest = object.digest;
-    e->digest_len = f->volume->super.digest->len;
+    e->digest_len = f->table->digest->len;
     e->codec = object.codec;
     return 0;
 }
@@ -242,7 +243,7 @@ int vj_file_extents(VjFile *f, uint64_t offset, VjExtentVisit *visit, void *opaq
     VjInode inode;
     VjEntry entry;
     uint64_t at;
-    int r = vj_meta_begin_read(f->volume->meta, &txn);
+    int r = vj_meta_begin_read(f->table->meta, &txn);
 
     if (r == 0) {
         r = vj_inode_get(txn, f->ino, &inode);

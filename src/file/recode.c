@@ -172,7 +172,7 @@ static int take_entry(Step *s)
 
 static bool is_enough(const Step *s)
 {
-    return s->pos - s->plan->from >= s->c->v->recode_step_bytes ||
+    return s->pos - s->plan->from >= s->c->table->recode_step_bytes ||
            (s->entries >= STEP_ENTRIES && s->pos > s->plan->from);
 }
 

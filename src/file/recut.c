@@ -183,7 +183,7 @@ static int cut_decided(Region *g)
         run = vj_runs_first(&g->runs);
         if (run != NULL && run->holder != NULL && ++g->cuts_behind >= FORCE_AFTER &&
             vj_runs_next_boundary(&g->runs, &distance)) {
-            vj_count(&g->c->v->forced_cuts, 1);
+            vj_count(&g->c->table->counters.forced_cuts, 1);
             r = cut_all(g, distance);
             if (r == 0) {
                 check_agreement(g);
@@ -458,7 +458,7 @@ static int recut_region(VjRecut *c, uint64_t x, uint64_t lower, size_t *span,
         region.old_to = g.agreed_at;
         region.out_count = c->outs->len - region.first_out;
         g_array_append_val(c->regions, region);
-        vj_count(&c->v->regions, 1);
+        vj_count(&c->table->counters.regions, 1);
         *span = g.agreed_span;
         *settled = g.agreed_at;
     }

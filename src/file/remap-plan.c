@@ -48,7 +48,7 @@ static int add_fragment(Scan *s, VjTxn *txn, const VjEntry *entry)
     if (entry->length > VJ_FILE_INLINE_MAX) {
         return 0; /* as if it could not be read */
     }
-    mem = vj_mem_new(&s->old->v->dirty, entry->length);
+    mem = vj_mem_new(&s->old->table->dirty, entry->length);
     if (mem == NULL) {
         return -ENOMEM;
     }
@@ -85,7 +85,7 @@ static int scan_some(Scan *s)
     guint until = s->entries + SNAPSHOT_ENTRIES;
     VjEntry entry;
     uint64_t at;
-    int r = vj_meta_begin_read(s->old->v->meta, &txn);
+    int r = vj_meta_begin_read(s->old->table->meta, &txn);
 
     if (r < 0) {
         return r;

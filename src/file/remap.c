@@ -1,205 +1,31 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * remap.c - fragments are counted, and become objects in the background
- *
- * Every fragment is counted with its inode: each commit and each drop says how many it made and
- * dropped, and those of earlier mounts are counted when the volume is opened.  No commit makes
- * more than the bounds allow; beyond them a small change is stored as objects, as any other.
+ * remap.c - fragments become objects in the background
  *
  * One thread takes the file whose fragments have not changed for longest: when they have not for
  * VJ_REMAP_IDLE_US, or at once when a file or the volume has half of what it may have.  It works
  * in steps, each a turn of write-back and a commit of its own, and goes on where it stopped.
  */
-#include "file/volume-private.h"
-
-/* Of one inode that has fragments. */
-typedef struct Use {
-    uint64_t ino;
-    uint32_t count;
-    uint32_t reserved;
-    uint64_t offset; /* where the next step goes on */
-    uint64_t change; /* x->changes of its last change */
-    int64_t due_us;
-    GList *link; /* in due */
-    bool urgent; /* has more than half of what a file may have */
-    bool busy;   /* the thread has it */
-    bool
-        gone; /* it had no name when the thread looked: the dropper's, or somebody's who has it open */
-} Use;
-
-struct VjRemapper {
-    VjVolume *v;
-    GThread *thread;
-    VjMutex lock; /* VJ_RANK_FILE_FLUSHER */
-    VjCond wake;
-    /* guarded by lock: */
-    GHashTable *uses; /* uint64_t* in Use → Use, owned */
-    GQueue due;       /* Use: the urgent first, then rising by due_us */
-    uint32_t count, reserved;
-    VjRemapLimits limits;
-    uint32_t most; /* that there may be now: space may be short */
-    uint64_t changes;
-    bool stop;
-};
-
-/* ---- counting ------------------------------------------------------------------------------ */
-
-static Use *use_locked(VjRemapper *x, uint64_t ino)
-{
-    Use *u = g_hash_table_lookup(x->uses, &ino);
-
-    if (u == NULL) {
-        u = g_new0(Use, 1);
-        u->ino = ino;
-        g_hash_table_insert(x->uses, &u->ino, u);
-    }
-    return u;
-}
-
-static void unqueue_locked(VjRemapper *x, Use *u)
-{
-    if (u->link != NULL) {
-        g_queue_delete_link(&x->due, u->link);
-        u->link = NULL;
-    }
-}
-
-static void queue_locked(VjRemapper *x, Use *u, int64_t due_us)
-{
-    GList *link;
-
-    unqueue_locked(x, u);
-    link = x->due.tail;
-    u->due_us = due_us;
-    while (link != NULL && ((Use *)link->data)->due_us > u->due_us) {
-        link = link->prev;
-    }
-    if (link == NULL) {
-        g_queue_push_head(&x->due, u);
-        u->link = x->due.head;
-    } else {
-        g_queue_insert_after(&x->due, link, u);
-        u->link = link->next;
-    }
-    vj_cond_signal(&x->wake);
-}
-
-/* Forgets an inode that has no fragments. */
-static void release_locked(VjRemapper *x, Use *u)
-{
-    if (u->count == 0 && u->reserved == 0 && !u->busy) {
-        unqueue_locked(x, u);
-        g_hash_table_remove(x->uses, &u->ino);
-    }
-}
-
-/* Fragments that the volume may have: a page of metadata each. */
-static uint32_t most_locked(const VjRemapper *x, uint64_t available_bytes)
-{
-    return (uint32_t)MIN(x->limits.most,
-                         available_bytes / VJ_FRAGMENTS_SPACE_PART / VJ_FRAGMENT_PAGE);
-}
-
-bool vj_remapper_reserve(VjRemapper *x, uint64_t ino, uint32_t count)
-{
-    uint64_t available_bytes = vj_space_available(&x->v->space);
-    uint32_t now, most;
-    bool fits;
-    Use *u;
-
-    vj_mutex_lock(&x->lock);
-    x->most = most = most_locked(x, available_bytes);
-    u = g_hash_table_lookup(x->uses, &ino);
-    now = u != NULL ? u->count + u->reserved : 0;
-    fits = count <= most && x->count + x->reserved <= most - count &&
-           count <= x->limits.file_most && now <= x->limits.file_most - count;
-    if (fits && count > 0) {
-        use_locked(x, ino)->reserved += count;
-        x->reserved += count;
-    }
-    vj_mutex_unlock(&x->lock);
-    return fits;
-}
-
-void vj_remapper_settle(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t made,
-                        uint32_t dropped)
-{
-    Use *u;
-
-    if (x == NULL) {
-        return;
-    }
-    vj_mutex_lock(&x->lock);
-    u = use_locked(x, ino);
-    g_assert(u->reserved >= reserved && x->reserved >= reserved);
-    u->reserved -= reserved;
-    x->reserved -= reserved;
-    u->count += made;
-    x->count += made;
-    dropped = MIN(dropped, u->count); /* what is damaged may go twice */
-    u->count -= dropped;
-    x->count -= dropped;
-    u->urgent = u->count > x->limits.file_most / 2;
-    if (made > 0) {
-        u->change = ++x->changes;
-        if (!u->busy) {
-            queue_locked(x, u, u->urgent ? 0 : vj_clock_mono_us() + x->limits.idle_us);
-        }
-    }
-    release_locked(x, u);
-    vj_mutex_unlock(&x->lock);
-}
-
-void vj_remapper_limit(VjRemapper *x, const VjRemapLimits *limits)
-{
-    GHashTableIter each;
-    gpointer value;
-
-    vj_mutex_lock(&x->lock);
-    x->limits = *limits;
-    x->most = limits->most;
-    g_hash_table_iter_init(&each, x->uses);
-    while (g_hash_table_iter_next(&each, NULL, &value)) {
-        Use *u = value;
-
-        if (u->link != NULL && !u->urgent) {
-            queue_locked(x, u, vj_clock_mono_us() + limits->idle_us);
-        }
-    }
-    vj_mutex_unlock(&x->lock);
-}
-
-uint32_t vj_remapper_count(VjRemapper *x, uint64_t ino, uint32_t *all)
-{
-    const Use *u;
-    uint32_t count;
-
-    vj_mutex_lock(&x->lock);
-    u = g_hash_table_lookup(x->uses, &ino);
-    count = u != NULL ? u->count : 0;
-    *all = x->count;
-    vj_mutex_unlock(&x->lock);
-    return count;
-}
+#include "file/remap-private.h"
 
 /* ---- one file -------------------------------------------------------------------------------- */
 
-static int step_of(VjVolume *v, uint64_t ino, VjRemap *step)
+static int step_of(VjFileTable *table, uint64_t ino, VjRemap *step)
 {
     g_autoptr(VjFile) f = NULL;
-    int r = vj_file_open(v, ino, &f);
+    int r = vj_file_open(table, ino, &f);
 
     if (r == 0) {
         r = vj_file_remap(f, step);
     }
     if (r == 0) {
-        vj_count(&v->remap_steps, 1);
+        vj_count(&table->counters.remap_steps, 1);
     }
     return r;
 }
 
 /* Steps of a file that the thread has, as long as they are wanted.  False: nothing came of it. */
-static bool work(VjRemapper *x, Use *u) VJ_REQUIRES(x->lock)
+static bool work(VjRemapper *x, VjFragmentUse *u) VJ_REQUIRES(x->lock)
 {
     VjRemap step = {.offset = u->offset, .most_bytes = x->limits.step_bytes};
     bool from_start = u->offset == 0, found = false;
@@ -209,7 +35,7 @@ static bool work(VjRemapper *x, Use *u) VJ_REQUIRES(x->lock)
 
     while (wanted) {
         vj_mutex_unlock(&x->lock);
-        r = step_of(x->v, u->ino, &step);
+        r = step_of(x->table, u->ino, &step);
         vj_mutex_lock(&x->lock);
         found = found || step.found > 0;
         u->offset = r < 0 || step.done ? 0 : step.offset;
@@ -227,12 +53,12 @@ static bool work(VjRemapper *x, Use *u) VJ_REQUIRES(x->lock)
 }
 
 /* The next file, or NULL; its time may not have come. */
-static Use *next_locked(VjRemapper *x)
+static VjFragmentUse *next_locked(VjRemapper *x)
 {
     return g_queue_peek_head(&x->due);
 }
 
-static bool is_due_locked(const VjRemapper *x, const Use *u)
+static bool is_due_locked(const VjRemapper *x, const VjFragmentUse *u)
 {
     return u->due_us <= vj_clock_mono_us() || (!u->gone && x->count > x->most / 2);
 }
@@ -244,7 +70,7 @@ static gpointer remapper_main(gpointer opaque)
 
     vj_mutex_lock(&x->lock);
     while (!x->stop) {
-        Use *u = next_locked(x);
+        VjFragmentUse *u = next_locked(x);
         int64_t now_us = vj_clock_mono_us();
 
         if (u == NULL) {
@@ -256,7 +82,7 @@ static gpointer remapper_main(gpointer opaque)
         } else {
             bool went_well;
 
-            unqueue_locked(x, u);
+            vj_fragment_use_unqueue_locked(x, u);
             u->busy = true;
             went_well = work(x, u);
             u->busy = false;
@@ -265,18 +91,19 @@ static gpointer remapper_main(gpointer opaque)
                 if (!u->gone) {
                     rest_us = now_us + MIN(x->limits.idle_us, x->limits.retry_us);
                 }
-                queue_locked(x, u, now_us + x->limits.retry_us);
+                vj_fragment_use_queue_locked(x, u, now_us + x->limits.retry_us);
             } else {
-                queue_locked(x, u, u->urgent ? 0 : now_us + x->limits.idle_us);
+                vj_fragment_use_queue_locked(x, u,
+                                             u->urgent ? 0 : now_us + x->limits.idle_us);
             }
-            release_locked(x, u);
+            vj_fragment_use_release_locked(x, u);
         }
     }
     vj_mutex_unlock(&x->lock);
     return NULL;
 }
 
-int vj_volume_remap(VjVolume *v)
+int vj_file_table_remap(VjFileTable *table)
 {
     g_autoptr(GArray) inos = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     GHashTableIter iter;
@@ -284,22 +111,22 @@ int vj_volume_remap(VjVolume *v)
     gpointer use;
     int r = 0;
 
-    if (v->remapper == NULL) {
+    if (table->remapper == NULL) {
         return -EROFS;
     }
-    vj_mutex_lock(&v->remapper->lock);
-    step_bytes = v->remapper->limits.step_bytes;
-    g_hash_table_iter_init(&iter, v->remapper->uses);
+    vj_mutex_lock(&table->remapper->lock);
+    step_bytes = table->remapper->limits.step_bytes;
+    g_hash_table_iter_init(&iter, table->remapper->uses);
     while (g_hash_table_iter_next(&iter, NULL, &use)) {
-        g_array_append_val(inos, ((Use *)use)->ino);
+        g_array_append_val(inos, ((VjFragmentUse *)use)->ino);
     }
-    vj_mutex_unlock(&v->remapper->lock);
+    vj_mutex_unlock(&table->remapper->lock);
     for (guint i = 0; i < inos->len; i++) {
         VjRemap step = {.offset = 0, .most_bytes = step_bytes};
         int one = 0;
 
         while (one == 0 && !step.done) {
-            one = step_of(v, g_array_index(inos, uint64_t, i), &step);
+            one = step_of(table, g_array_index(inos, uint64_t, i), &step);
         }
         r = r == 0 && one != -ENOENT ? one : r;
     }
@@ -315,15 +142,15 @@ static int count_earlier(VjRemapper *x)
     VjSlice after = vj_slice(NULL, 0);
     int64_t due_us = vj_clock_mono_us() + x->limits.idle_us;
     uint64_t count = 0;
-    int r = vj_meta_count(x->v->meta, VJ_SPACE_FRAGMENT, &count);
+    int r = vj_meta_count(x->table->meta, VJ_SPACE_FRAGMENT, &count);
 
     while (r == 0 && count > 0) {
         VJ_AUTO_READ_TXN *txn = NULL;
         VjSlice key, value;
 
-        r = vj_meta_begin_read(x->v->meta, &txn);
+        r = vj_meta_begin_read(x->table->meta, &txn);
         for (unsigned i = 0; r == 0 && i < 4096; i++) {
-            Use *u;
+            VjFragmentUse *u;
 
             r = vj_txn_next(txn, VJ_SPACE_FRAGMENT, after, &key, &value);
             if (r == 0 && key.len != sizeof last) {
@@ -334,33 +161,34 @@ static int count_earlier(VjRemapper *x)
             }
             memcpy(last, key.data, sizeof last);
             after = vj_slice(last, sizeof last);
-            u = use_locked(x, vj_be64_get(last));
+            u = vj_fragment_use_locked(x, vj_be64_get(last));
             u->count++;
             x->count++;
             u->urgent = u->count > x->limits.file_most / 2;
             if (u->link == NULL) {
-                queue_locked(x, u, due_us);
+                vj_fragment_use_queue_locked(x, u, due_us);
             }
         }
     }
     return r == -ENOENT ? 0 : r;
 }
 
-bool vj_remapper_open(VjVolume *v, uint64_t most_bytes, VjRemapper **out, GError **error)
+bool vj_remapper_open(VjFileTable *table, uint64_t most_bytes, VjRemapper **out,
+                      GError **error)
 {
     uint64_t most = MIN(most_bytes / VJ_FRAGMENT_PAGE, UINT32_MAX / 2);
     VjRemapper *x = g_new0(VjRemapper, 1);
     int r;
 
     *out = NULL;
-    x->v = v;
+    x->table = table;
     x->limits = (VjRemapLimits){.most = (uint32_t)most,
                                 .file_most = (uint32_t)(most / 2),
                                 .idle_us = VJ_REMAP_IDLE_US,
                                 .retry_us = VJ_REMAP_RETRY_US,
                                 .step_bytes = VJ_REMAP_STEP_BYTES};
     x->most = x->limits.most;
-    vj_mutex_init(&x->lock, VJ_RANK_FILE_FLUSHER, "file.remapper");
+    vj_mutex_init(&x->lock, VJ_RANK_FILE_QUEUE, "file.remapper");
     vj_cond_init(&x->wake);
     x->uses = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     g_queue_init(&x->due);

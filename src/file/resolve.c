@@ -7,7 +7,7 @@
  * snapshot, immutable objects.  If the snapshot's map is one version newer than the frozen
  * sequence's base, the frozen sequence is in it already and is skipped.
  */
-#include "file/volume-private.h"
+#include "file/file-private.h"
 
 static void segment_clear(gpointer p)
 {
@@ -30,7 +30,7 @@ GArray *vj_segments_new(void)
 }
 
 typedef struct Resolve {
-    VjVolume *v;
+    VjFileTable *table;
     VjTxn *txn;
     VjInode inode;
     const VjPieces *frozen; /* NULL: BASE pieces of active are ranges of the map */
@@ -79,7 +79,7 @@ static bool add_piece(Resolve *r, const VjPiece *piece, uint64_t at)
             s.kind = VJ_SEGMENT_DAMAGED;
         } else {
             /* It may be dead in the snapshot already: the guard does not keep it. */
-            s.pinned_in = r->v->objects;
+            s.pinned_in = r->table->objects;
         }
         break;
     case VJ_PIECE_BASE:
@@ -94,7 +94,7 @@ static bool add_fragment(Resolve *r, const VjEntry *entry, uint64_t skip, uint64
     VjSegment s = {.kind = VJ_SEGMENT_MEMORY, .at = at, .length = len};
     bool more;
 
-    s.mem = len <= VJ_FILE_INLINE_MAX ? vj_mem_new(&r->v->dirty, len) : NULL;
+    s.mem = len <= VJ_FILE_INLINE_MAX ? vj_mem_new(&r->table->dirty, len) : NULL;
     if (s.mem == NULL) {
         s.error = len <= VJ_FILE_INLINE_MAX ? -ENOMEM : -EBADMSG;
     } else {
@@ -169,7 +169,7 @@ static bool add_map_range(Resolve *r, uint64_t start, uint64_t len, uint64_t at)
 static bool add_inline_range(Resolve *r, uint64_t start, uint64_t len, uint64_t at)
 {
     VjSegment s = {.kind = VJ_SEGMENT_MEMORY, .at = at, .length = len, .start = start};
-    VjMem *mem = vj_mem_new(&r->v->dirty, VJ_FILE_INLINE_MAX);
+    VjMem *mem = vj_mem_new(&r->table->dirty, VJ_FILE_INLINE_MAX);
     bool more;
     int e = -ENOMEM;
 
@@ -274,7 +274,7 @@ static int look(VjFile *f, uint64_t offset, uint64_t len, Copy *copy, VjTxn **tx
     int r;
 
     vj_mutex_lock(&f->lock);
-    r = vj_meta_begin_read(f->volume->meta, txn);
+    r = vj_meta_begin_read(f->table->meta, txn);
     if (r == 0) {
         *size = vj_pieces_length(f->active);
         *frozen = f->frozen != NULL ? vj_frozen_ref(f->frozen) : NULL;
@@ -287,9 +287,9 @@ static int look(VjFile *f, uint64_t offset, uint64_t len, Copy *copy, VjTxn **tx
 int vj_file_resolve(VjFile *f, uint64_t offset, uint64_t len, size_t most,
                     GArray *segments, uint64_t *size)
 {
-    Resolve r = {.v = f->volume, .segments = segments, .most = most};
+    Resolve r = {.table = f->table, .segments = segments, .most = most};
     Copy copy = {.pieces = g_array_new(FALSE, FALSE, sizeof(VjPiece)),
-                 .objects = f->volume->objects,
+                 .objects = f->table->objects,
                  .most = most};
     VjFrozen *frozen = NULL;
     uint64_t at = offset;

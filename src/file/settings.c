@@ -11,35 +11,35 @@
  * An open file keeps what holds for it in memory (VjFile.transform, sizes), because changes
  * look at it under the file's lock.
  */
-#include "file/volume-private.h"
+#include "file/file-private.h"
 
 #include <sys/stat.h>
 
 /* ---- object sizes ------------------------------------------------------------------- */
 
-static bool are_possible(const VjVolume *v, VjChunkSizes sizes)
+static bool are_possible(const VjFileTable *table, VjChunkSizes sizes)
 {
     g_autoptr(VjChunker) trial = NULL;
 
-    return vj_chunker_new(v->super.chunker, sizes, 0, &trial) == 0;
+    return vj_chunker_new(table->chunker, sizes, 0, &trial) == 0;
 }
 
-VjChunkSizes vj_volume_sizes(const VjVolume *v, const VjInode *inode)
+VjChunkSizes vj_file_sizes(const VjFileTable *table, const VjInode *inode)
 {
     const VjChunkSizes own = {.min_bytes = inode->object_min,
                               .avg_bytes = inode->object_avg,
                               .max_bytes = inode->object_max};
 
-    return (inode->flags & VJ_INODE_OBJECTS) && are_possible(v, own) ? own
-                                                                     : v->super.sizes;
+    return (inode->flags & VJ_INODE_OBJECTS) && are_possible(table, own) ? own
+                                                                         : table->sizes;
 }
 
-bool vj_volume_sizes_set(const VjVolume *v, VjInode *inode, const char *text,
-                         GError **error)
+bool vj_file_sizes_set(const VjFileTable *table, VjInode *inode, const char *text,
+                       GError **error)
 {
     VjChunkSizes sizes;
 
-    if (!vj_chunk_sizes_parse(v->super.chunker, text, &sizes, error)) {
+    if (!vj_chunk_sizes_parse(table->chunker, text, &sizes, error)) {
         return false;
     }
     inode->object_min = sizes.min_bytes;
@@ -48,14 +48,14 @@ bool vj_volume_sizes_set(const VjVolume *v, VjInode *inode, const char *text,
     return true;
 }
 
-char *vj_volume_sizes_text(const VjVolume *v, const VjInode *inode)
+char *vj_file_sizes_text(const VjFileTable *table, const VjInode *inode)
 {
-    const VjChunkSizes sizes = vj_volume_sizes(v, inode);
+    const VjChunkSizes sizes = vj_file_sizes(table, inode);
     g_autofree char *avg = g_strdup_printf("%u", sizes.avg_bytes);
     VjChunkSizes alone;
 
     /* The shortest text that means the same. */
-    if (vj_chunk_sizes_parse(v->super.chunker, avg, &alone, NULL) &&
+    if (vj_chunk_sizes_parse(table->chunker, avg, &alone, NULL) &&
         alone.min_bytes == sizes.min_bytes && alone.max_bytes == sizes.max_bytes) {
         return g_steal_pointer(&avg);
     }
@@ -64,30 +64,30 @@ char *vj_volume_sizes_text(const VjVolume *v, const VjInode *inode)
 
 /* ---- transformation ----------------------------------------------------------------- */
 
-VjTransform vj_volume_transform(const VjVolume *v, const VjInode *inode)
+VjTransform vj_file_transform(const VjFileTable *table, const VjInode *inode)
 {
     VjTransform t =
-        inode->flags & VJ_INODE_TRANSFORM ? inode->transform : v->super.transform;
+        inode->flags & VJ_INODE_TRANSFORM ? inode->transform : table->transform;
 
     t.mode = inode->flags & VJ_INODE_MODE ? inode->transform.mode : VJ_MODE_CLIENT;
     return t;
 }
 
-bool vj_volume_transform_set(VjInode *inode, const char *text, GError **error)
+bool vj_file_transform_set(VjInode *inode, const char *text, GError **error)
 {
     return vj_transform_parse(text, &inode->transform, error);
 }
 
-char *vj_volume_transform_text(const VjVolume *v, const VjInode *inode)
+char *vj_file_transform_text(const VjFileTable *table, const VjInode *inode)
 {
-    const VjTransform t = vj_volume_transform(v, inode);
+    const VjTransform t = vj_file_transform(table, inode);
 
     return vj_transform_text(&t);
 }
 
 /* ---- what begins with what ---------------------------------------------------------- */
 
-void vj_volume_inherit(const VjVolume *v, const VjInode *dir, VjInode *inode)
+void vj_file_inherit(const VjFileTable *table, const VjInode *dir, VjInode *inode)
 {
     const uint32_t settings = dir->flags & VJ_INODE_SETTINGS;
 
@@ -100,12 +100,12 @@ void vj_volume_inherit(const VjVolume *v, const VjInode *dir, VjInode *inode)
     inode->object_min = dir->object_min;
     inode->object_avg = dir->object_avg;
     inode->object_max = dir->object_max;
-    if (S_ISREG(inode->mode) && !(settings & VJ_INODE_TRANSFORM) && v->new_is_set) {
+    if (S_ISREG(inode->mode) && !(settings & VJ_INODE_TRANSFORM) && table->new_is_set) {
         inode->flags |= VJ_INODE_TRANSFORM | VJ_INODE_INHERITED(VJ_INODE_TRANSFORM);
-        inode->transform.codec = v->new_transform.codec;
-        inode->transform.param = v->new_transform.param;
-        inode->transform.level = v->new_transform.level;
-        inode->transform.key_id = v->new_transform.key_id;
+        inode->transform.codec = table->new_transform.codec;
+        inode->transform.param = table->new_transform.param;
+        inode->transform.level = table->new_transform.level;
+        inode->transform.key_id = table->new_transform.key_id;
     }
 }
 
@@ -113,8 +113,8 @@ void vj_volume_inherit(const VjVolume *v, const VjInode *dir, VjInode *inode)
 
 void vj_file_settle_settings(VjFile *f, const VjInode *inode)
 {
-    f->transform = vj_volume_transform(f->volume, inode);
-    f->sizes = vj_volume_sizes(f->volume, inode);
+    f->transform = vj_file_transform(f->table, inode);
+    f->sizes = vj_file_sizes(f->table, inode);
     f->is_unwritable = !vj_transform_is_known(&f->transform);
 }
 
@@ -122,9 +122,9 @@ void vj_file_settle_settings(VjFile *f, const VjInode *inode)
  * Of several that read the record at the same time the last to begin wins: its snapshot is the
  * newest.
  */
-int vj_file_settings_changed(VjVolume *v, uint64_t ino)
+int vj_file_settings_changed(VjFileTable *table, uint64_t ino)
 {
-    g_autoptr(VjFile) f = vj_volume_find(v, ino);
+    g_autoptr(VjFile) f = vj_file_find(table, ino);
     VJ_AUTO_READ_TXN *txn = NULL;
     VjInode inode;
     uint64_t mine;
@@ -134,7 +134,7 @@ int vj_file_settings_changed(VjVolume *v, uint64_t ino)
         return 0;
     }
     vj_mutex_lock(&f->lock);
-    r = vj_meta_begin_read(v->meta, &txn);
+    r = vj_meta_begin_read(table->meta, &txn);
     mine = ++f->settings_seq;
     vj_mutex_unlock(&f->lock);
     if (r == 0) {

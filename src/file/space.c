@@ -5,7 +5,7 @@
  * write(2) reserves the worst case that write-back may put for it; write-back measures the
  * store again before it gives the reserve back, so the sum never promises a byte twice.
  */
-#include "file/volume-private.h"
+#include "file/file-private.h"
 
 /*
  * The bytes that may be promised.  A promise of some bytes covers a number of objects, as each is

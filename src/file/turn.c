@@ -38,7 +38,7 @@ static void freeze_locked(VjFile *f, uint64_t hold)
         return;
     }
     f->active =
-        vj_pieces_new(&f->volume->dirty, f->volume->objects, vj_pieces_length(z->pieces));
+        vj_pieces_new(&f->table->dirty, f->table->objects, vj_pieces_length(z->pieces));
     f->reserved_bytes = 0;
     f->times_pending = false;
     f->turn_bytes = vj_pieces_length(z->pieces);
@@ -80,15 +80,15 @@ static bool turn_begin(VjFile *f, bool may_hold, VjFrozen **z)
 /* The turn is over with @r; takes @z.  @again: its caller tries once more at once. */
 static void turn_end(VjFile *f, VjFrozen *z, int r, bool again)
 {
-    VjVolume *v = f->volume;
+    VjFileTable *table = f->table;
     VjFrozen *done = NULL;
     bool changed_since = false;
 
-    vj_budget_set_failing(&v->dirty, r);
+    vj_budget_set_failing(&table->dirty, r);
     if (r == 0) {
-        vj_space_settle(&v->space, z->reserved_bytes);
+        vj_space_settle(&table->space, z->reserved_bytes);
     } else if (!again) {
-        vj_count(&v->write_back_errors, 1);
+        vj_count(&table->counters.write_back_errors, 1);
         vj_log_error("inode %" G_GUINT64_FORMAT
                      ": write-back failed: %s; it stays in memory "
                      "and is tried again",
@@ -107,7 +107,7 @@ static void turn_end(VjFile *f, VjFrozen *z, int r, bool again)
     vj_cond_broadcast(&f->idle);
     vj_mutex_unlock(&f->lock);
     if (changed_since) {
-        vj_flusher_committed(v->flusher, f, z->frozen_us);
+        table->events->committed(table->opaque, f, z->frozen_us);
     }
     vj_frozen_unref(done); /* frees memory: not under the lock */
     vj_frozen_unref(z);
@@ -134,8 +134,8 @@ typedef enum TurnFor {
 
 /* @was_short: set when there was no space.  Not NULL: who asks makes some then, and asks again;
  * nobody else is told. */
-static int write_back_many(VjVolume *v, VjFile *const *files, size_t count, TurnFor what,
-                           bool *was_short)
+static int write_back_many(VjFileTable *table, VjFile *const *files, size_t count,
+                           TurnFor what, bool *was_short)
 {
     Turn turns[VJ_WRITE_BACK_BATCH];
     bool flush = false;
@@ -148,14 +148,14 @@ static int write_back_many(VjVolume *v, VjFile *const *files, size_t count, Turn
 
         if (turn_begin(files[i], what == TURN_FOR_GROWN, &t->z)) {
             t->f = files[i];
-            t->r =
-                vj_write_back_objects(v, t->f->ino, t->z, what == TURN_FOR_WAITER, &t->w);
+            t->r = vj_write_back_objects(table, t->f->ino, t->z, what == TURN_FOR_WAITER,
+                                         &t->w);
             flush = flush || (t->r == 0 && vj_write_back_needs_flush(t->w));
             begun++;
         }
     }
     if (flush) {
-        flushed = vj_objects_flush(v->objects);
+        flushed = vj_objects_flush(table->objects);
     }
     for (size_t i = 0; i < begun; i++) {
         Turn *t = &turns[i];
@@ -185,26 +185,27 @@ static int write_back_many(VjVolume *v, VjFile *const *files, size_t count, Turn
     return first;
 }
 
-static int write_back_twice(VjVolume *v, VjFile *const *files, size_t count, TurnFor what)
+static int write_back_twice(VjFileTable *table, VjFile *const *files, size_t count,
+                            TurnFor what)
 {
     bool was_short = false;
-    int r = write_back_many(v, files, count, what, &was_short);
+    int r = write_back_many(table, files, count, what, &was_short);
 
     if (was_short) {
-        vj_volume_reclaim(v);
-        r = write_back_many(v, files, count, what, NULL);
+        vj_file_table_reclaim(table);
+        r = write_back_many(table, files, count, what, NULL);
     }
     return r;
 }
 
-int vj_file_write_back_many(VjVolume *v, VjFile *const *files, size_t count)
+int vj_file_write_back_many(VjFileTable *table, VjFile *const *files, size_t count)
 {
-    return write_back_twice(v, files, count, TURN_FOR_ALL);
+    return write_back_twice(table, files, count, TURN_FOR_ALL);
 }
 
-int vj_file_write_back_grown(VjVolume *v, VjFile *const *files, size_t count)
+int vj_file_write_back_grown(VjFileTable *table, VjFile *const *files, size_t count)
 {
-    return write_back_twice(v, files, count, TURN_FOR_GROWN);
+    return write_back_twice(table, files, count, TURN_FOR_GROWN);
 }
 
 /* All changes of before the call, whoever writes them back.  @waits, @was_short: as above. */
@@ -220,7 +221,7 @@ static int write_back(VjFile *f, bool waits, bool *was_short)
             vj_cond_wait(&f->idle, &f->lock);
         } else {
             vj_mutex_unlock(&f->lock);
-            r = write_back_many(f->volume, &f, 1, waits ? TURN_FOR_WAITER : TURN_FOR_ALL,
+            r = write_back_many(f->table, &f, 1, waits ? TURN_FOR_WAITER : TURN_FOR_ALL,
                                 was_short);
             vj_mutex_lock(&f->lock);
         }
@@ -237,7 +238,7 @@ static int write_back_all(VjFile *f, bool waits)
     /* What was deleted a moment ago is removed in the background: a full device is full only
      * when that is done. */
     if (was_short) {
-        vj_volume_reclaim(f->volume);
+        vj_file_table_reclaim(f->table);
         r = write_back(f, waits, NULL);
     }
     return r;
@@ -248,218 +249,30 @@ int vj_file_write_back(VjFile *f)
     return write_back_all(f, false);
 }
 
-/* ---- steps over content that stays: recoding, and fragments that become objects ----------- */
-
-/*
- * This thread may commit now, and nobody else: *version is that of the map.  What an earlier
- * write-back could not commit goes first.
- */
-static int claim(VjFile *f, uint64_t *version)
+int vj_file_table_write_back(VjFileTable *table)
 {
+    g_autoptr(GPtrArray) files = vj_file_table_list(table);
     int r = 0;
 
-    vj_mutex_lock(&f->lock);
-    while (r == 0 && (f->writing || f->frozen != NULL)) {
-        if (f->writing) {
-            vj_cond_wait(&f->idle, &f->lock);
-        } else {
-            vj_mutex_unlock(&f->lock);
-            r = vj_file_write_back_many(f->volume, &f, 1);
-            vj_mutex_lock(&f->lock);
-        }
+    for (guint i = 0; i < files->len; i += VJ_WRITE_BACK_BATCH) {
+        int one = vj_file_write_back_many(table, (VjFile *const *)files->pdata + i,
+                                          MIN(files->len - i, VJ_WRITE_BACK_BATCH));
+
+        r = r == 0 ? one : r;
     }
-    if (r == 0 && f->discarded) {
-        r = -ENOENT;
-    }
-    if (r == 0 && f->is_unwritable) {
-        r = -EIO;
-    }
-    if (r == 0) {
-        f->writing = true;
-        *version = f->base_version;
-    }
-    vj_mutex_unlock(&f->lock);
-    return r;
-}
+    for (guint i = 0; i < files->len; i++) { /* those that were in other hands */
+        int one = vj_file_write_back(files->pdata[i]);
 
-/* An identity between the active sequence and the map, which readers pass over either way: they
- * need it to tell the map before the commit from the one after it. */
-static VjFrozen *lay_identity(VjFile *f, uint64_t size)
-{
-    VjFrozen *z = g_new0(VjFrozen, 1);
-
-    z->refs = 1;
-    z->pieces = vj_pieces_new(&f->volume->dirty, f->volume->objects, size);
-    vj_mutex_lock(&f->lock);
-    z->base_version = f->base_version;
-    z->seq = f->committed_seq;
-    f->frozen = vj_frozen_ref(z);
-    vj_mutex_unlock(&f->lock);
-    return z;
-}
-
-static void give_up_claim(VjFile *f, bool committed)
-{
-    VjFrozen *z;
-
-    vj_mutex_lock(&f->lock);
-    z = g_steal_pointer(&f->frozen);
-    f->base_version += committed;
-    f->writing = false;
-    vj_cond_broadcast(&f->idle);
-    vj_mutex_unlock(&f->lock);
-    vj_frozen_unref(z);
-}
-
-/* Space for what one step of @most bytes puts at worst; 0 bytes are reserved on failure. */
-static int reserve_step(VjFile *f, uint64_t most, uint64_t size, uint64_t *bytes)
-{
-    int r;
-
-    vj_mutex_lock(&f->lock);
-    most += 4 * (uint64_t)f->sizes.avg_bytes;
-    most = vj_file_stored_at_worst(f, MIN(most, size));
-    r = vj_space_try(&f->volume->space, most);
-    vj_mutex_unlock(&f->lock);
-    *bytes = r == 0 ? most : 0;
-    return r;
-}
-
-static int committed_record(VjFile *f, VjInode *out)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(f->volume->meta, &txn);
-
-    return r < 0 ? r : vj_inode_get(txn, f->ino, out);
-}
-
-typedef struct Step {
-    /* Plans and puts the step over @z, the identity; the write-back is owned also on failure. */
-    int (*plan)(VjVolume *v, uint64_t ino, VjFrozen *z, void *plan, VjWriteBack **w);
-    void *its;           /* VjRecodePlan or VjRemapPlan */
-    uint64_t most_bytes; /* that it puts, about */
-    bool insists;        /* makes space when there is none */
-    /* out: */
-    bool begun;
-    bool committed;
-    uint64_t version, size; /* of the map that it began with, once begun */
-} Step;
-
-/* With the turn in this thread's hands. */
-static int step_in_turn(VjFile *f, Step *s, VjWriteBack **w)
-{
-    VjVolume *v = f->volume;
-    VjFrozen *z = lay_identity(f, s->size);
-    int r = s->plan(v, f->ino, z, s->its, w);
-
-    if (r == 0 && vj_write_back_needs_flush(*w)) {
-        r = vj_objects_flush(v->objects);
-    }
-    if (r == 0 && vj_write_back_changes(*w)) {
-        r = vj_write_back_commit(*w);
-        s->committed = r == 0;
-    }
-    vj_write_back_end(*w);
-    vj_frozen_unref(z);
-    return r;
-}
-
-static int step_run(VjFile *f, Step *s)
-{
-    VjVolume *v = f->volume;
-    VjWriteBack *w = NULL;
-    uint64_t reserved = 0;
-    VjInode inode;
-    int r = committed_record(f, &inode);
-
-    if (r == 0) {
-        r = reserve_step(f, s->most_bytes, inode.size, &reserved);
-    }
-    if (r == -ENOSPC && s->insists && vj_volume_make_space(v) == 0) {
-        r = reserve_step(f, s->most_bytes, inode.size, &reserved);
-    }
-    if (r == 0) {
-        r = claim(f, &s->version);
-    }
-    if (r == 0) {
-        r = committed_record(f, &inode);
-        if (r == 0) {
-            s->begun = true;
-            s->size = inode.size;
-            r = step_in_turn(f, s, &w);
-        }
-        give_up_claim(f, s->committed);
-    }
-    vj_space_settle(&v->space, reserved);
-    if (w != NULL) {
-        vj_write_back_free(w);
-    }
-    return r == -ESTALE ? -EIO : r;
-}
-
-static int plan_recode(VjVolume *v, uint64_t ino, VjFrozen *z, void *plan,
-                       VjWriteBack **w)
-{
-    return vj_write_back_recode(v, ino, z, plan, w);
-}
-
-int vj_file_recode(VjFile *f, VjRecode *step)
-{
-    VjVolume *v = f->volume;
-    VjRecodePlan plan = {.from = step->offset};
-    Step s = {.plan = plan_recode,
-              .its = &plan,
-              .most_bytes = v->recode_step_bytes,
-              .insists = true};
-    int r;
-
-    if (vj_volume_read_only(v)) {
-        return -EROFS;
-    }
-    r = step->offset == 0 ? vj_file_write_back(f) : 0;
-    if (r == 0) {
-        r = step_run(f, &s);
-    }
-    if (s.begun) {
-        step->changed = step->version != 0 && step->version != s.version;
-        step->version = s.version + s.committed;
-        step->size = s.size;
-    }
-    if (r == 0) {
-        step->examined_bytes = plan.to - MIN(plan.from, plan.to);
-        step->offset = plan.to;
-        step->rewritten_bytes = plan.rewritten_bytes;
-        step->unreadable_bytes = plan.unreadable_bytes;
-        step->done = plan.to >= step->size;
+        r = r == 0 ? one : r;
     }
     return r;
 }
 
-static int plan_remap(VjVolume *v, uint64_t ino, VjFrozen *z, void *plan, VjWriteBack **w)
+int vj_file_table_make_space(VjFileTable *table)
 {
-    return vj_write_back_remap(v, ino, z, plan, w);
-}
+    int r = vj_file_table_write_back(table);
 
-int vj_file_remap(VjFile *f, VjRemap *step)
-{
-    VjRemapPlan plan = {.from = step->offset, .most_bytes = step->most_bytes};
-    Step s = {.plan = plan_remap, .its = &plan, .most_bytes = 2 * step->most_bytes};
-    VjInode inode;
-    int r;
-
-    if (vj_volume_read_only(f->volume)) {
-        return -EROFS;
-    }
-    r = committed_record(f, &inode);
-    if (r == 0) {
-        /* What is being dropped is left to the dropper. */
-        r = inode.nlink == 0 ? -ENOENT : step_run(f, &s);
-    }
-    if (r == 0) {
-        step->offset = plan.to;
-        step->found = plan.found;
-        step->done = plan.to >= s.size;
-    }
+    vj_file_table_reclaim(table);
     return r;
 }
 
@@ -479,7 +292,7 @@ void vj_file_discard(VjFile *f)
     active = f->active;
     frozen = f->frozen;
     reserved = f->reserved_bytes + (frozen != NULL ? frozen->reserved_bytes : 0);
-    f->active = vj_pieces_new(&f->volume->dirty, f->volume->objects, 0);
+    f->active = vj_pieces_new(&f->table->dirty, f->table->objects, 0);
     f->frozen = NULL;
     f->reserved_bytes = 0;
     f->times_pending = false;
@@ -487,7 +300,16 @@ void vj_file_discard(VjFile *f)
     vj_mutex_unlock(&f->lock);
     vj_pieces_free(active);
     vj_frozen_unref(frozen);
-    vj_space_release(&f->volume->space, reserved);
+    vj_space_release(&f->table->space, reserved);
+}
+
+void vj_file_discard_ino(VjFileTable *table, uint64_t ino)
+{
+    g_autoptr(VjFile) f = vj_file_find(table, ino);
+
+    if (f != NULL) {
+        vj_file_discard(f);
+    }
 }
 
 int vj_file_commit(VjFile *f)
@@ -499,7 +321,7 @@ int vj_file_sync(VjFile *f)
 {
     int r = write_back_all(f, true);
 
-    return r < 0 ? r : vj_meta_flush(f->volume->meta);
+    return r < 0 ? r : vj_meta_flush(f->table->meta);
 }
 
 void vj_file_sync_join(VjFile *f, VjFlushWait *w)
@@ -509,7 +331,7 @@ void vj_file_sync_join(VjFile *f, VjFlushWait *w)
     if (r < 0) {
         w->done(w, r);
     } else {
-        vj_meta_flush_join(f->volume->meta, w);
+        vj_meta_flush_join(f->table->meta, w);
     }
 }
 
@@ -522,6 +344,6 @@ void vj_file_kick(VjFile *f)
     f->closed = dirty;
     vj_mutex_unlock(&f->lock);
     if (dirty) {
-        vj_flusher_add(f->volume->flusher, f, VJ_FLUSH_SOON);
+        f->table->events->changed(f->table->opaque, f, VJ_FLUSH_SOON);
     }
 }

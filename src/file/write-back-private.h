@@ -13,7 +13,7 @@
 #ifndef VJ_FILE_WRITE_BACK_PRIVATE_H
 #define VJ_FILE_WRITE_BACK_PRIVATE_H
 
-#include "file/volume-private.h"
+#include "file/file-private.h"
 
 /* ---- the old map (old-map.c) ---------------------------------------------------------- */
 
@@ -25,13 +25,14 @@ typedef struct VjOldEntry {
 
 /* The committed map below the sequence.  Only this write-back may change it. */
 typedef struct VjOldMap {
-    VjVolume *v;
+    VjFileTable *table;
     uint64_t ino;
     VjMapRoot root;
     GArray *window; /* VjOldEntry, consecutive */
 } VjOldMap;
 
-void vj_old_map_init(VjOldMap *m, VjVolume *v, uint64_t ino, const VjMapRoot *root);
+void vj_old_map_init(VjOldMap *m, VjFileTable *table, uint64_t ino,
+                     const VjMapRoot *root);
 void vj_old_map_clear(VjOldMap *m);
 /* The entry that holds @offset.  -ENOENT at or beyond the end; -EBADMSG. */
 int vj_old_map_at(VjOldMap *m, uint64_t offset,
@@ -58,10 +59,10 @@ typedef struct VjOut {
 #define VJ_NEIGHBOURS 12u
 
 typedef struct VjPutQueue {
-    VjVolume *v;
+    VjFileTable *table;
     VjTransform want;
     struct VjPutJob *held; /* not handed to a worker yet; of the thread that adds */
-    VjMutex lock;          /* VJ_RANK_FILE_FLUSHER */
+    VjMutex lock;          /* VJ_RANK_FILE_QUEUE */
     VjCond done;
     /* guarded by lock: */
     size_t waiting_bytes;
@@ -69,7 +70,7 @@ typedef struct VjPutQueue {
     int error;
 } VjPutQueue;
 
-void vj_put_queue_init(VjPutQueue *q, VjVolume *v, const VjTransform *want);
+void vj_put_queue_init(VjPutQueue *q, VjFileTable *table, const VjTransform *want);
 void vj_put_queue_clear(VjPutQueue *q);
 /*
  * Stores @data as @out->fresh in a worker, the last one in vj_put_queue_drain; waits while too much waits.  @holder keeps @data
@@ -131,7 +132,7 @@ typedef struct VjRegion {
 } VjRegion;
 
 typedef struct VjRecut {
-    VjVolume *v;
+    VjFileTable *table;
     VjOldMap *old;
     VjChunker *chunker;
     VjPutQueue *queue;

@@ -13,7 +13,7 @@
 #define STALE_TRIES 16u
 
 struct VjWriteBack {
-    VjVolume *v;
+    VjFileTable *table;
     uint64_t ino;
     VjFrozen *frozen;
     VjInode before;  /* the record when it began */
@@ -68,7 +68,7 @@ static bool collect_span(void *opaque, const VjPiece *piece, uint64_t at)
 static int load_before(WriteBack *w)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(w->v->meta, &txn);
+    int r = vj_meta_begin_read(w->table->meta, &txn);
 
     if (r == 0) {
         r = vj_inode_get(txn, w->ino, &w->before);
@@ -82,7 +82,7 @@ static int load_before(WriteBack *w)
         r = -EIO;
     }
     if (r == 0 && w->before.content == VJ_CONTENT_INLINE) {
-        w->base_mem = vj_mem_new(&w->v->dirty, VJ_FILE_INLINE_MAX);
+        w->base_mem = vj_mem_new(&w->table->dirty, VJ_FILE_INLINE_MAX);
         r = w->base_mem == NULL ? -ENOMEM
                                 : vj_inline_get(txn, &w->before, w->base_mem->data,
                                                 VJ_FILE_INLINE_MAX, NULL);
@@ -122,19 +122,19 @@ static int gather_object(WriteBack *w, const VjPiece *span, uint8_t *dst)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
     VjObject object;
-    int r = vj_meta_begin_read(w->v->meta, &txn);
+    int r = vj_meta_begin_read(w->table->meta, &txn);
 
     if (r == 0) {
         r = vj_object_get(txn, span->object, &object);
     }
     return r < 0 ? r
-                 : vj_object_read(w->v->objects, &object, (uint32_t)span->start, dst,
+                 : vj_object_read(w->table->objects, &object, (uint32_t)span->start, dst,
                                   (uint32_t)span->length, false);
 }
 
 static void make_inline(WriteBack *w, const uint8_t *bytes)
 {
-    const VjTransform want = vj_volume_transform(w->v, &w->before);
+    const VjTransform want = vj_file_transform(w->table, &w->before);
 
     vj_inline_make(w->ino, &want, bytes, w->size, &w->inline_record);
 }
@@ -199,7 +199,7 @@ static int add_fragment(WriteBack *w, VjTxn *txn, const VjFragment *fragment, Vj
  */
 static int copy_fragment(WriteBack *w, VjTxn *txn, GArray *kept, VjEntry *e)
 {
-    const VjTransform want = vj_volume_transform(w->v, &w->before);
+    const VjTransform want = vj_file_transform(w->table, &w->before);
     g_autofree VjFragment *copy = NULL;
     uint8_t bytes[VJ_FILE_INLINE_MAX];
     int r = e->length > sizeof bytes
@@ -419,7 +419,7 @@ static void outs_free(WriteBack *w, bool committed)
     for (guint i = 0; i < w->recut.outs->len; i++) {
         VjOut *out = w->recut.outs->pdata[i];
 
-        vj_fresh_free(w->v->objects, out->fresh, committed);
+        vj_fresh_free(w->table->objects, out->fresh, committed);
         g_free(out->fragment);
         g_free(out);
     }
@@ -432,7 +432,7 @@ static int new_chunker(WriteBack *w);
 static void give_back_fragments(WriteBack *w)
 {
     if (w->reserved_fragments > 0) {
-        vj_remapper_settle(w->v->remapper, w->ino, w->reserved_fragments, 0, 0);
+        vj_remapper_settle(w->table->remapper, w->ino, w->reserved_fragments, 0, 0);
         w->reserved_fragments = 0;
     }
 }
@@ -447,7 +447,7 @@ static int make_fragments(WriteBack *w, const VjTransform *want, bool *made)
     for (guint i = 0; i < w->recut.outs->len; i++) {
         count += ((const VjOut *)w->recut.outs->pdata[i])->fragment != NULL;
     }
-    if (r == 0 && vj_remapper_reserve(w->v->remapper, w->ino, count)) {
+    if (r == 0 && vj_remapper_reserve(w->table->remapper, w->ino, count)) {
         w->reserved_fragments = count;
         *made = true;
         return 0;
@@ -458,7 +458,7 @@ static int make_fragments(WriteBack *w, const VjTransform *want, bool *made)
 
 static int make_objects(WriteBack *w)
 {
-    const VjTransform want = vj_volume_transform(w->v, &w->before);
+    const VjTransform want = vj_file_transform(w->table, &w->before);
     VjPutQueue queue;
     int r = 0, drained;
 
@@ -474,7 +474,7 @@ static int make_objects(WriteBack *w)
             return r;
         }
     }
-    vj_put_queue_init(&queue, w->v, &want);
+    vj_put_queue_init(&queue, w->table, &want);
     w->recut.queue = &queue;
     r = w->recode != NULL ? vj_recode_plan(&w->recut, w->recode) : vj_recut(&w->recut);
     drained = vj_put_queue_drain(&queue);
@@ -487,10 +487,10 @@ static int commit(WriteBack *w)
 {
     /* At the unmount the reserve is better used up than what was accepted is lost. */
     bool may_use_reserve =
-        only_gives_back(w) || g_atomic_int_get(&w->v->last_chance) != 0;
+        only_gives_back(w) || g_atomic_int_get(&w->table->last_chance) != 0;
     VjRunFlags flags = may_use_reserve ? VJ_RUN_RELEASE : VJ_RUN_DEFAULT;
 
-    return vj_meta_run(w->v->meta, flags, commit_body, w);
+    return vj_meta_run(w->table->meta, flags, commit_body, w);
 }
 
 /* Objects once more, with a flush of their own. */
@@ -502,7 +502,7 @@ static int objects_again(WriteBack *w)
     outs_free(w, false);
     r = make_objects(w);
     if (r == 0 && any_put(w->recut.outs)) {
-        r = vj_objects_flush(w->v->objects);
+        r = vj_objects_flush(w->table->objects);
     }
     return r;
 }
@@ -524,7 +524,7 @@ static VjChunkSizes fit_sizes(const WriteBack *w, VjChunkSizes sizes)
         char text[16];
 
         g_snprintf(text, sizeof text, "%u", avg_bytes);
-        if (!vj_chunk_sizes_parse(w->v->super.chunker, text, &sizes, NULL)) {
+        if (!vj_chunk_sizes_parse(w->table->chunker, text, &sizes, NULL)) {
             g_assert_not_reached(); /* within the limits, and twice a size that was valid */
         }
     }
@@ -533,28 +533,28 @@ static VjChunkSizes fit_sizes(const WriteBack *w, VjChunkSizes sizes)
 
 static int new_chunker(WriteBack *w)
 {
-    VjChunkSizes sizes = vj_volume_sizes(w->v, &w->before);
+    VjChunkSizes sizes = vj_file_sizes(w->table, &w->before);
 
-    return vj_chunker_new(w->v->super.chunker, fit_sizes(w, sizes),
-                          w->v->super.chunk_seed, &w->recut.chunker);
+    return vj_chunker_new(w->table->chunker, fit_sizes(w, sizes), w->table->chunk_seed,
+                          &w->recut.chunker);
 }
 
 static void open_old_map(WriteBack *w)
 {
-    vj_old_map_init(&w->old, w->v, w->ino, &w->before.root);
-    w->recut.v = w->v;
+    vj_old_map_init(&w->old, w->table, w->ino, &w->before.root);
+    w->recut.table = w->table;
     w->recut.old = &w->old;
 }
 
 /* Few small changes of a file whose new bytes may lie beside the metadata. */
 static bool may_be_fragments(const WriteBack *w)
 {
-    const VjTransform want = vj_volume_transform(w->v, &w->before);
+    const VjTransform want = vj_file_transform(w->table, &w->before);
 
     size_t most =
         w->before.content == VJ_CONTENT_MAP ? VJ_SMALL_BYTES : VJ_SMALL_FILE_BYTES;
 
-    return w->v->remapper != NULL && want.key_id == 0 &&
+    return w->table->remapper != NULL && want.key_id == 0 &&
            vj_spans_are_small(w->recut.spans, w->recut.span_count, most);
 }
 
@@ -587,17 +587,17 @@ static int prepare(WriteBack *w, bool may_be_small)
 
 static void finish(WriteBack *w)
 {
-    vj_count(&w->v->commits, 1);
-    vj_count(&w->v->small_commits, w->as_fragments);
-    vj_count(&w->v->fragments_made, w->made_fragments);
-    vj_count(&w->v->fragments_dropped, w->dropped_fragments);
+    vj_count(&w->table->counters.commits, 1);
+    vj_count(&w->table->counters.small_commits, w->as_fragments);
+    vj_count(&w->table->counters.fragments_made, w->made_fragments);
+    vj_count(&w->table->counters.fragments_dropped, w->dropped_fragments);
     if (w->reserved_fragments + w->made_fragments + w->dropped_fragments > 0) {
-        vj_remapper_settle(w->v->remapper, w->ino, w->reserved_fragments,
+        vj_remapper_settle(w->table->remapper, w->ino, w->reserved_fragments,
                            w->made_fragments, w->dropped_fragments);
         w->reserved_fragments = 0;
     }
     if (w->freed) {
-        vj_objects_kick(w->v->objects);
+        vj_objects_kick(w->table->objects);
     }
     w->committed = true;
 }
@@ -614,11 +614,11 @@ static int tell(const WriteBack *w, int r)
     return r == -ESTALE ? -EIO : r;
 }
 
-static WriteBack *write_back_new(VjVolume *v, uint64_t ino, VjFrozen *z)
+static WriteBack *write_back_new(VjFileTable *table, uint64_t ino, VjFrozen *z)
 {
     WriteBack *w = g_new0(WriteBack, 1);
 
-    w->v = v;
+    w->table = table;
     w->ino = ino;
     w->frozen = z;
     w->size = vj_pieces_length(z->pieces);
@@ -631,10 +631,10 @@ static WriteBack *write_back_new(VjVolume *v, uint64_t ino, VjFrozen *z)
     return w;
 }
 
-int vj_write_back_objects(VjVolume *v, uint64_t ino, VjFrozen *z, bool may_be_small,
-                          VjWriteBack **out)
+int vj_write_back_objects(VjFileTable *table, uint64_t ino, VjFrozen *z,
+                          bool may_be_small, VjWriteBack **out)
 {
-    WriteBack *w = write_back_new(v, ino, z);
+    WriteBack *w = write_back_new(table, ino, z);
     int r;
 
     *out = w;
@@ -654,7 +654,7 @@ int vj_write_back_objects(VjVolume *v, uint64_t ino, VjFrozen *z, bool may_be_sm
 static int recode_inline(WriteBack *w)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(w->v->meta, &txn);
+    int r = vj_meta_begin_read(w->table->meta, &txn);
     bool is_same = false;
 
     make_inline(w, w->base_mem->data);
@@ -669,10 +669,10 @@ static int recode_inline(WriteBack *w)
     return r;
 }
 
-int vj_write_back_recode(VjVolume *v, uint64_t ino, VjFrozen *z, VjRecodePlan *plan,
-                         VjWriteBack **out)
+int vj_write_back_recode(VjFileTable *table, uint64_t ino, VjFrozen *z,
+                         VjRecodePlan *plan, VjWriteBack **out)
 {
-    WriteBack *w = write_back_new(v, ino, z);
+    WriteBack *w = write_back_new(table, ino, z);
     int r;
 
     *out = w;
@@ -696,10 +696,10 @@ int vj_write_back_recode(VjVolume *v, uint64_t ino, VjFrozen *z, VjRecodePlan *p
     return tell(w, r);
 }
 
-int vj_write_back_remap(VjVolume *v, uint64_t ino, VjFrozen *z, VjRemapPlan *plan,
+int vj_write_back_remap(VjFileTable *table, uint64_t ino, VjFrozen *z, VjRemapPlan *plan,
                         VjWriteBack **out)
 {
-    WriteBack *w = write_back_new(v, ino, z);
+    WriteBack *w = write_back_new(table, ino, z);
     int r;
 
     *out = w;
@@ -710,7 +710,7 @@ int vj_write_back_remap(VjVolume *v, uint64_t ino, VjFrozen *z, VjRemapPlan *pla
     if (r == 0 && w->before.content == VJ_CONTENT_MAP) {
         w->content = VJ_CONTENT_MAP;
         open_old_map(w);
-        r = vj_remap_plan(&w->old, plan, vj_volume_sizes(v, &w->before).avg_bytes,
+        r = vj_remap_plan(&w->old, plan, vj_file_sizes(table, &w->before).avg_bytes,
                           w->spans, w->mems);
         w->recut.spans = (const VjPiece *)(const void *)w->spans->data;
         w->recut.span_count = w->spans->len;
@@ -766,8 +766,9 @@ void vj_write_back_end(VjWriteBack *w)
 void vj_write_back_free(VjWriteBack *w)
 {
     for (guint i = 0; w->committed && i < w->detached->len; i++) {
-        vj_dropper_add(w->v->dropper, w->ino,
-                       g_array_index(w->detached, VjMapDetached, i).root.node);
+        w->table->events->orphaned(
+            w->table->opaque, w->ino,
+            g_array_index(w->detached, VjMapDetached, i).root.node);
     }
     g_assert(w->recut.outs->len == 0);
     vj_chunker_free(w->recut.chunker);

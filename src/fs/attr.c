@@ -43,7 +43,7 @@ int vj_fs_getattr(VjFs *fs, uint64_t ino, VjAttr *out)
     /* Again where an atime may have left the memory behind our look at the record. */
     do {
         settled = g_atomic_int_get(&fs->settled_count);
-        r = vj_file_getattr(fs->volume, ino, &inode);
+        r = vj_file_getattr(fs->files, ino, &inode);
         if (r < 0) {
             return r;
         }
@@ -209,7 +209,7 @@ static int clear_privileges(VjFs *fs, const VjCaller *who, const VjInode *inode,
 int vj_fs_look_for_privileges(VjFs *fs, uint64_t ino, bool *out)
 {
     VjInode inode;
-    int r = vj_file_getattr(fs->volume, ino, &inode);
+    int r = vj_file_getattr(fs->files, ino, &inode);
 
     if (r < 0) {
         return r;
@@ -224,7 +224,7 @@ int vj_fs_look_for_privileges(VjFs *fs, uint64_t ino, bool *out)
 static int look_and_clear(VjFs *fs, const VjCaller *who, uint64_t ino, Keeps keeps)
 {
     VjInode inode;
-    int r = vj_file_getattr(fs->volume, ino, &inode);
+    int r = vj_file_getattr(fs->files, ino, &inode);
 
     return r < 0 ? r : clear_privileges(fs, who, &inode, keeps);
 }
@@ -264,7 +264,7 @@ static int set_size(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
     if (size > VJ_FILE_SIZE_MAX) {
         return -EFBIG;
     }
-    r = vj_file_getattr(fs->volume, ino, &inode);
+    r = vj_file_getattr(fs->files, ino, &inode);
     if (r == 0) {
         r = vj_is_protected(&inode)
                 ? -EPERM
@@ -277,7 +277,7 @@ static int set_size(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
         vj_fs_note_change(h);
         return vj_file_truncate(h->file, size);
     }
-    r = vj_file_open(fs->volume, ino, &file);
+    r = vj_file_open(fs->files, ino, &file);
     return r < 0 ? r : vj_file_truncate(file, size);
 }
 
@@ -289,7 +289,7 @@ static int look_first(VjFs *fs, const VjCaller *who, SetOp *op)
     bool asked = (set->what & VJ_SET_MODE) && (set->mode & S_ISGID) &&
                  !(set->what & VJ_SET_CHECKED);
     VjInode inode;
-    int r = vj_file_getattr(fs->volume, op->ino, &inode);
+    int r = vj_file_getattr(fs->files, op->ino, &inode);
 
     op->member = true;
     if (r < 0) {
@@ -328,7 +328,7 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
             vj_fs_forget_read(fs, ino);
         }
         if (set->what & VJ_SET_MTIME) {
-            vj_file_forget_times(fs->volume, ino);
+            vj_file_forget_times(fs->files, ino);
         }
         r = vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
         vj_fs_record_changed(fs, ino);

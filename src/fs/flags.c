@@ -43,7 +43,7 @@ int vj_fs_protection(VjHandle *h, uint32_t *out)
 
     if (!(seen & KNOWN_PROTECTION)) {
         VjInode inode;
-        int r = vj_file_getattr(h->fs->volume, h->ino, &inode);
+        int r = vj_file_getattr(h->fs->files, h->ino, &inode);
 
         if (r < 0) {
             return r;
@@ -141,7 +141,7 @@ bool vj_fs_has_writers(VjFs *fs, uint64_t ino)
 int vj_fs_get_flags(VjFs *fs, uint64_t ino, uint32_t *out)
 {
     VjInode inode;
-    int r = vj_file_getattr(fs->volume, ino, &inode);
+    int r = vj_file_getattr(fs->files, ino, &inode);
 
     if (r == 0) {
         *out = inode.flags & VJ_INODE_CHATTR;

@@ -10,8 +10,8 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include "fs/fs-format.h"
 #include "fs/fs.h"
+#include "fs/records.h"
 
 /* An inode that is open or has lost its last name. */
 typedef struct VjNode {
@@ -29,6 +29,7 @@ typedef struct VjNode {
 
 struct VjFs {
     VjVolume *volume;
+    VjFileTable *files; /* of volume */
     VjMeta *meta;
     VjFsKnows *knows;
     void *knows_opaque;
@@ -126,16 +127,7 @@ int vj_fs_look_for_privileges(VjFs *fs, uint64_t ino,
 int vj_fs_name_check(const char *name) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_fs_time_later(struct timespec a, struct timespec b);
 
-static inline uint8_t vj_fs_type(mode_t mode)
-{
-    return (uint8_t)IFTODT(mode);
-}
-
-/* names.c: one name in a transaction.  @dir is changed, its caller puts it. */
-int vj_name_get(VjTxn *txn, uint64_t dir, const char *name,
-                VjDentry *out) G_GNUC_WARN_UNUSED_RESULT;
-int vj_name_add(VjTxn *txn, VjInode *dir, const char *name, uint64_t ino,
-                uint8_t type) G_GNUC_WARN_UNUSED_RESULT;
+/* names.c: more of one name in a transaction (records.h). */
 /* What vj_name_del() took, under another name of the same directory. */
 int vj_name_put_back(VjTxn *txn, VjInode *dir, const char *name,
                      const VjDentry *was) G_GNUC_WARN_UNUSED_RESULT;
@@ -164,14 +156,9 @@ bool vj_caller_capable(const VjCaller *who, unsigned capability);
 bool vj_caller_is_member(const VjCaller *who, const VjInode *inode);
 
 /* acl.c: in the caller's transaction; who changes the mode of @inode puts it. */
-bool vj_acl_is_name(const char *name);
-/* The permissions of an access list are those of @mode. */
-bool vj_acl_agrees(const VjAcl *acl, mode_t mode);
 /* @inode is about to be made in @dir with the mode that was asked for. */
 int vj_acl_inherit(VjTxn *txn, const VjInode *dir, mode_t umask,
                    VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
-/* The permissions in the mode of @inode are new. */
-int vj_acl_chmod(VjTxn *txn, const VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
 /* -EINVAL: @value is no list; -EOPNOTSUPP: a symlink; -EACCES: a default list of what is no
  * directory; -E2BIG. */
 int vj_acl_set(VjTxn *txn, VjInode *inode, const char *name, VjSlice value,
@@ -179,10 +166,9 @@ int vj_acl_set(VjTxn *txn, VjInode *inode, const char *name, VjSlice value,
 int vj_acl_remove(VjTxn *txn, const VjInode *inode,
                   const char *name) G_GNUC_WARN_UNUSED_RESULT; /* -ENODATA */
 
-/* xattr.c: whether @name is there; takes it away if it is. */
+/* xattr.c: whether @name is there. */
 int vj_xattr_exists(VjTxn *txn, uint64_t ino, const char *name,
                     bool *out) G_GNUC_WARN_UNUSED_RESULT;
-int vj_xattr_drop(VjTxn *txn, uint64_t ino, const char *name) G_GNUC_WARN_UNUSED_RESULT;
 
 /* text.c: the value of user.varjfs.status; owned. */
 int vj_fs_status_text(VjFs *fs, uint64_t ino, char **out) G_GNUC_WARN_UNUSED_RESULT;

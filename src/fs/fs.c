@@ -14,6 +14,7 @@ VjFs *vj_fs_new(VjVolume *volume)
 
     g_assert(volume != NULL);
     fs->volume = volume;
+    fs->files = vj_volume_files(volume);
     fs->meta = vj_volume_meta(volume);
     fs->nodes = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     fs->shown = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
@@ -201,7 +202,7 @@ int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags, VjHandle **out)
     int r;
 
     *out = NULL;
-    r = vj_file_open(fs->volume, ino, &file);
+    r = vj_file_open(fs->files, ino, &file);
     if (r < 0) {
         return r;
     }

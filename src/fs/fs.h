@@ -18,7 +18,7 @@
 #include <sys/statvfs.h>
 
 #include "file/file.h"
-#include "file/repair.h"
+#include "volume/volume.h"
 
 typedef struct VjFs VjFs;
 /* An open file description.  Whoever opened it releases it, once. */
@@ -368,23 +368,7 @@ int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
 int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what,
                VjTend *step) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- check -------------------------------------------------------------------------- */
-
-/*
- * vj_fs_check - verify every name, link count and attribute of a volume
- *
- * Adds to names and problems of @out.  The volume is open and at rest (fsck).  Blocks.
- */
-int vj_fs_check(VjVolume *volume, VjCheckSay *say, void *opaque,
-                VjCheckReport *out) G_GNUC_WARN_UNUSED_RESULT;
-
-/*
- * vj_fs_repair_all - put right what vj_volume_check and vj_fs_check found
- *
- * Everything but the store's strays (vj_repair_store).  What could not be put right, the next
- * check finds.  0, or what kept it from going on.
- */
-int vj_fs_repair_all(VjRepair *r) G_GNUC_WARN_UNUSED_RESULT;
+/* ---- names of inodes ------------------------------------------------------------------ */
 
 /* Names of one inode that are looked for. */
 #define VJ_FS_PATHS_MOST 8u

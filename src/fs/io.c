@@ -103,7 +103,7 @@ int vj_fs_recode(VjHandle *h, const VjCaller *who, VjRecode *step)
     int r = 0;
 
     if ((h->flags & O_ACCMODE) == O_RDONLY && who->uid != 0) {
-        r = vj_file_getattr(h->fs->volume, h->ino, &inode);
+        r = vj_file_getattr(h->fs->files, h->ino, &inode);
         if (r == 0 && inode.uid != who->uid) {
             r = -EBADF;
         }
@@ -174,12 +174,12 @@ int vj_fs_write_block(VjHandle *h, uint64_t offset, void **block, const void *sr
 
 void *vj_fs_block_new(VjFs *fs)
 {
-    return vj_volume_block_new(fs->volume);
+    return vj_file_block_new(fs->files);
 }
 
 void vj_fs_block_free(VjFs *fs, void *block)
 {
-    vj_volume_block_free(fs->volume, block);
+    vj_file_block_free(fs->files, block);
 }
 
 /* posix_fallocate(3): nothing can be reserved for content that is not there yet, but what
@@ -189,7 +189,7 @@ static int fallocate_extend(VjHandle *h, uint64_t end)
     VjStoreSpace space;
     uint64_t reserved;
     VjInode inode;
-    int r = vj_file_getattr(h->fs->volume, h->ino, &inode);
+    int r = vj_file_getattr(h->fs->files, h->ino, &inode);
 
     if (r < 0 || inode.size >= end) {
         return r;
@@ -371,7 +371,7 @@ int vj_fs_change_count(VjHandle *h, uint64_t *change, uint64_t *size)
         return r;
     }
     *change = vj_file_change_count(h->file);
-    r = vj_file_getattr(h->fs->volume, h->ino, &inode);
+    r = vj_file_getattr(h->fs->files, h->ino, &inode);
     if (r == 0) {
         *size = inode.size;
     }

@@ -8,7 +8,6 @@ src_fs_libvj_fs_la_SOURCES = \
 	src/fs/atime.c \
 	src/fs/attr.c \
 	src/fs/caller.c \
-	src/fs/check.c \
 	src/fs/dir.c \
 	src/fs/flags.c \
 	src/fs/fs-format.c \
@@ -20,10 +19,8 @@ src_fs_libvj_fs_la_SOURCES = \
 	src/fs/make.c \
 	src/fs/names.c \
 	src/fs/path.c \
+	src/fs/records.h \
 	src/fs/rename.c \
-	src/fs/repair-names.c \
-	src/fs/repair-private.h \
-	src/fs/repair.c \
 	src/fs/settings.c \
 	src/fs/text.c \
 	src/fs/xattr.c

@@ -4,13 +4,13 @@
  *
  * The inode, its name and the directory's record are one transaction.  What is made belongs
  * to the caller; in a set-gid directory to the directory's group, and directories made
- * there are set-gid too.  Settings are inherited (vj_volume_inherit), and permissions where the
+ * there are set-gid too.  Settings are inherited (vj_file_inherit), and permissions where the
  * directory has a default access control list; else the caller's umask limits them.
  */
 #include "fs/fs-private.h"
 
 typedef struct MakeOp {
-    const VjVolume *volume;
+    const VjFileTable *files;
     const VjCaller *who;
     uint64_t parent;
     const char *name; /* NULL: an orphan (O_TMPFILE) */
@@ -40,7 +40,7 @@ static void make_fill(const MakeOp *op, const VjInode *dir, uint64_t ino, VjInod
         .content = VJ_CONTENT_EMPTY,
         .root = {.next_node = 1},
     };
-    vj_volume_inherit(op->volume, dir, out);
+    vj_file_inherit(op->files, dir, out);
     if (dir->mode & S_ISGID) {
         out->gid = dir->gid;
         if (S_ISDIR(op->mode)) {
@@ -70,7 +70,7 @@ int vj_whiteout_make(VjTxn *txn, const VjFs *fs, const VjCaller *who, const VjIn
                      struct timespec now, uint64_t *ino)
 {
     MakeOp op = {
-        .volume = fs->volume,
+        .files = fs->files,
         .who = who,
         .parent = dir->ino,
         .name = "", /* the caller gives it the one that it takes from another */
@@ -144,7 +144,7 @@ static int make(VjFs *fs, MakeOp *op, VjAttr *out)
         }
     }
     op->now = vj_clock_real();
-    op->volume = fs->volume;
+    op->files = fs->files;
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, make_body, op);
     if (r == 0) {
         vj_fs_node_made(fs);

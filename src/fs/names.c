@@ -125,7 +125,7 @@ int vj_dir_get(VjTxn *txn, uint64_t ino, VjInode *out)
 static int lookup_special(VjFs *fs, uint64_t parent, bool up, VjAttr *out)
 {
     VjInode inode;
-    int r = vj_file_getattr(fs->volume, parent, &inode);
+    int r = vj_file_getattr(fs->files, parent, &inode);
 
     if (r < 0) {
         return r;

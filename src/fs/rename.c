@@ -288,12 +288,12 @@ static int content_commit(VjFs *fs, const VjDentry *d)
 {
     g_autoptr(VjFile) file = NULL;
     VjInode inode;
-    int r = d->type == DT_REG ? vj_file_getattr(fs->volume, d->ino, &inode) : -ENOENT;
+    int r = d->type == DT_REG ? vj_file_getattr(fs->files, d->ino, &inode) : -ENOENT;
 
     if (r < 0 || !inode.dirty) {
         return r == -ENOENT ? 0 : r;
     }
-    r = vj_file_open(fs->volume, d->ino, &file);
+    r = vj_file_open(fs->files, d->ino, &file);
     return r < 0 ? r : vj_file_commit(file);
 }
 

@@ -29,12 +29,12 @@ static bool transform_set(const VjFs *fs, VjInode *inode, const char *value,
                           GError **error)
 {
     (void)fs;
-    return vj_volume_transform_set(inode, value, error);
+    return vj_file_transform_set(inode, value, error);
 }
 
 static char *transform_get(const VjFs *fs, const VjInode *inode)
 {
-    return vj_volume_transform_text(fs->volume, inode);
+    return vj_file_transform_text(fs->files, inode);
 }
 
 static void transform_reset(VjInode *inode)
@@ -57,7 +57,7 @@ static bool mode_set(const VjFs *fs, VjInode *inode, const char *value, GError *
 
 static char *mode_get(const VjFs *fs, const VjInode *inode)
 {
-    return g_strdup(vj_fs_mode_name(vj_volume_transform(fs->volume, inode).mode));
+    return g_strdup(vj_fs_mode_name(vj_file_transform(fs->files, inode).mode));
 }
 
 static void mode_reset(VjInode *inode)
@@ -67,12 +67,12 @@ static void mode_reset(VjInode *inode)
 
 static bool objects_set(const VjFs *fs, VjInode *inode, const char *value, GError **error)
 {
-    return vj_volume_sizes_set(fs->volume, inode, value, error);
+    return vj_file_sizes_set(fs->files, inode, value, error);
 }
 
 static char *objects_get(const VjFs *fs, const VjInode *inode)
 {
-    return vj_volume_sizes_text(fs->volume, inode);
+    return vj_file_sizes_text(fs->files, inode);
 }
 
 static void objects_reset(VjInode *inode)
@@ -186,7 +186,7 @@ static int run(VjFs *fs, SettingOp *op)
     }
     vj_fs_record_changed(fs, op->ino);
     /* It is set, whatever comes: only who has the file open does not see it yet. */
-    r = vj_file_settings_changed(fs->volume, op->ino);
+    r = vj_file_settings_changed(fs->files, op->ino);
     if (r < 0 && r != -ENOENT) {
         vj_log_warn("inode %" G_GUINT64_FORMAT
                     ": its new settings hold from its next open on: %s",

@@ -49,14 +49,14 @@ int vj_fs_status_text(VjFs *fs, uint64_t ino, char **out)
     StatusSum sum = {.objects = 0};
     VjTransform transform;
     VjInode inode;
-    int r = vj_file_getattr(fs->volume, ino, &inode);
+    int r = vj_file_getattr(fs->files, ino, &inode);
 
     *out = NULL;
     if (r < 0) {
         return r;
     }
     if (S_ISREG(inode.mode)) {
-        r = vj_file_open(fs->volume, ino, &file);
+        r = vj_file_open(fs->files, ino, &file);
         if (r < 0) {
             return r;
         }
@@ -67,8 +67,8 @@ int vj_fs_status_text(VjFs *fs, uint64_t ino, char **out)
             return r;
         }
     }
-    transform = vj_volume_transform(fs->volume, &inode);
-    transform_name = vj_volume_transform_text(fs->volume, &inode);
+    transform = vj_file_transform(fs->files, &inode);
+    transform_name = vj_file_transform_text(fs->files, &inode);
     *out = g_strdup_printf("original_size=%" G_GUINT64_FORMAT "\n"
                            "stored_size=%" G_GUINT64_FORMAT "\n"
                            "objects=%" G_GUINT64_FORMAT "\n"
@@ -147,7 +147,7 @@ static int text_map(VjFs *fs, uint64_t ino, Page *p)
 {
     g_autoptr(VjFile) file = NULL;
     VjInode inode;
-    int r = vj_file_getattr(fs->volume, ino, &inode);
+    int r = vj_file_getattr(fs->files, ino, &inode);
 
     if (r < 0) {
         return r;
@@ -158,7 +158,7 @@ static int text_map(VjFs *fs, uint64_t ino, Page *p)
     if (p->from > inode.size) {
         return 0; /* cut off since the last page */
     }
-    r = vj_file_open(fs->volume, ino, &file);
+    r = vj_file_open(fs->files, ino, &file);
     return r < 0 ? r : vj_file_extents(file, p->from, map_visit, p);
 }
 

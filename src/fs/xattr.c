@@ -71,7 +71,7 @@ static int own_get(VjFs *fs, uint64_t ino, const char *name, char **out)
     if (s == NULL) {
         return -ENODATA;
     }
-    r = vj_file_getattr(fs->volume, ino, &inode);
+    r = vj_file_getattr(fs->files, ino, &inode);
     if (r < 0) {
         return r;
     }
@@ -275,7 +275,7 @@ static int xattr_body(VjTxn *txn, void *opaque)
 static int may_keep_set_gid(VjFs *fs, const VjCaller *who, uint64_t ino, bool *out)
 {
     VjInode inode;
-    int r = vj_file_getattr(fs->volume, ino, &inode);
+    int r = vj_file_getattr(fs->files, ino, &inode);
 
     if (r == 0) {
         *out = !(inode.mode & S_ISGID) || vj_caller_is_member(who, &inode);

@@ -20,4 +20,5 @@ src_object_libvj_object_la_SOURCES = \
 	src/object/objects.c \
 	src/object/stored-form.c \
 	src/object/stored-form.h \
+	src/object/record-codec.c \
 	src/object/transform.c

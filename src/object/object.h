@@ -265,4 +265,19 @@ int vj_objects_check(VjObjects *o, VjTxn *txn, GHashTable *counts, bool read_dat
                      GHashTable *found, VjCheckSay *say, void *opaque,
                      VjCheckReport *report) G_GNUC_WARN_UNUSED_RESULT;
 
+/* ---- bytes in records of other rooms (record-codec.c) ---------------------------------------- */
+
+/* How the bytes of a record are encoded. */
+typedef struct VjRecordCodec {
+    uint8_t codec, param;
+    uint32_t key_id;
+} VjRecordCodec;
+
+/* @len > 0 bytes as @want says, or as none (also with NULL); into at most @len bytes at @dst. */
+VjRecordCodec vj_record_encode(const VjTransform *want, const void *src, size_t len,
+                               void *dst, size_t *dst_len);
+/* -EBADMSG; -EOPNOTSUPP a transformation that is not in this build. */
+int vj_record_decode(VjRecordCodec how, const void *src, size_t len, void *dst,
+                     size_t plain_len) G_GNUC_WARN_UNUSED_RESULT;
+
 #endif

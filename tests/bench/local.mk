@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 # Programs that scripts/bench.d/NAME runs; "make" builds them, "make check" does not run them.
 #   noinst_PROGRAMS += tests/bench/bench-thing
-#   tests_bench_bench_thing_LDADD = $(LDADD_fs)
+#   tests_bench_bench_thing_LDADD = $(LDADD_fsck)
 # They print figures as figure.h has them.
 
 noinst_PROGRAMS += tests/bench/bench-chunk
@@ -15,7 +15,7 @@ noinst_PROGRAMS += tests/bench/bench-store
 tests_bench_bench_store_LDADD = $(LDADD_store)
 
 noinst_PROGRAMS += tests/bench/bench-index
-tests_bench_bench_index_LDADD = $(LDADD_file)
+tests_bench_bench_index_LDADD = $(LDADD_volume)
 # One round of one kind of work on any file system; no room of varjfs is in it.
 noinst_PROGRAMS += tests/bench/bench-io
 tests_bench_bench_io_LDADD = librwrite.la

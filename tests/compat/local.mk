@@ -11,12 +11,12 @@ tests_compat_test_codec_LDADD = $(LDADD_codec) $(CMOCKA_LIBS)
 TEST_HELPERS += tests/compat/make-volume
 tests_compat_make_volume_SOURCES = tests/compat/make-volume.c \
 	tests/compat/volume-content.c tests/compat/volume-content.h
-tests_compat_make_volume_LDADD = $(LDADD_fs)
+tests_compat_make_volume_LDADD = $(LDADD_fsck)
 
 UNIT_TESTS += tests/compat/test-volume
 tests_compat_test_volume_SOURCES = tests/compat/test-volume.c \
 	tests/compat/volume-content.c tests/compat/volume-content.h
 tests_compat_test_volume_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
-tests_compat_test_volume_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
+tests_compat_test_volume_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
 MOUNT_TESTS += tests/compat/mount-volume.sh tests/compat/mount-log-volume.sh

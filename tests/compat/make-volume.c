@@ -8,8 +8,8 @@
  */
 #include "volume-content.h"
 
-#include "file/volume-private.h"
 #include "fs/fs.h"
+#include "volume/volume-private.h"
 
 #include <fcntl.h>
 #include <stdio.h>

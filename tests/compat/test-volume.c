@@ -6,10 +6,11 @@
  * made easier for a later format: a difference means that volumes made before are lost.
  */
 #include "../lib/test.h"
+#include "fsck/fsck.h"
 #include "volume-content.h"
 
-#include "file/volume-private.h"
 #include "fs/fs.h"
+#include "volume/volume-private.h"
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -75,8 +76,8 @@ static void check(Fixture *x)
     VjCheckReport names = {0};
 
     open_volume(x, true, true);
-    assert_int_equal(vj_volume_check(x->v, true, say, NULL, &x->report), 0);
-    assert_int_equal(vj_fs_check(x->v, say, NULL, &names), 0);
+    assert_int_equal(vj_fsck_contents(x->v, true, say, NULL, &x->report), 0);
+    assert_int_equal(vj_fsck_names(x->v, say, NULL, &names), 0);
     close_volume(x);
     assert_int_equal(x->report.problems, 0);
     assert_int_equal(x->report.leaks, 0);
@@ -351,7 +352,8 @@ static void expect_sharing(Fixture *x, const char *path)
     g_autoptr(VjFile) file = NULL;
     unsigned shared = 0;
 
-    assert_int_equal(vj_file_open(x->v, look(x, path).st.st_ino, &file), 0);
+    assert_int_equal(vj_file_open(vj_volume_files(x->v), look(x, path).st.st_ino, &file),
+                     0);
     assert_int_equal(vj_file_extents(file, 0, count_shared, &shared), 0);
     assert_true(shared > 5);
 }

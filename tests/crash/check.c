@@ -12,7 +12,7 @@
  */
 #include "examine.h"
 
-#include "file/file.h"
+#include "volume/volume.h"
 
 #include <fcntl.h>
 #include <ftw.h>

@@ -11,9 +11,10 @@
  * it does not name.  Then reading gives an error, but never bytes that there were not.
  */
 #include "examine.h"
+#include "fsck/fsck.h"
 
-#include "file/file.h"
 #include "fs/fs.h"
+#include "volume/volume.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -67,8 +68,8 @@ static bool check(Examine *e, bool is_second)
         }
         return false;
     }
-    must(e, vj_volume_check(v, true, say_problem, e, &report), "check");
-    must(e, vj_fs_check(v, say_problem, e, &report), "check of names");
+    must(e, vj_fsck_contents(v, true, say_problem, e, &report), "check");
+    must(e, vj_fsck_names(v, say_problem, e, &report), "check of names");
     if (report.problems > 0) {
         say(e, "%" G_GUINT64_FORMAT " problems", report.problems);
     }

@@ -20,7 +20,7 @@ tests_crash_check_SOURCES = \
 	tests/crash/history.c \
 	tests/crash/history.h \
 	tests/crash/record.h
-tests_crash_check_LDADD = $(LDADD_fs)
+tests_crash_check_LDADD = $(LDADD_fsck)
 
 TEST_HELPERS += tests/crash/workload
 tests_crash_workload_SOURCES = \

@@ -16,6 +16,7 @@
  * The work is done in a child process, so that a crash costs one position.
  */
 #include "sweep.h"
+#include "fsck/fsck.h"
 
 #include <fcntl.h>
 #include <getopt.h>
@@ -124,9 +125,9 @@ static bool check_open(Sweep *s, bool repair, VjVolume **v, const char *when, bo
 
 static int check(Sweep *s, VjVolume *v, bool read_data, VjCheckReport *report)
 {
-    int r = vj_volume_check(v, read_data, say, s, report);
+    int r = vj_fsck_contents(v, read_data, say, s, report);
 
-    return r < 0 ? r : vj_fs_check(v, say, s, report);
+    return r < 0 ? r : vj_fsck_names(v, say, s, report);
 }
 
 static Verdict fsck_n(Sweep *s, const char *when, bool may_refuse)
@@ -183,7 +184,7 @@ static Verdict fsck_y(Sweep *s)
         }
         g_autoptr(VjRepair) repair = vj_repair_new(v, say, s);
 
-        r = vj_fs_repair_all(repair);
+        r = vj_repair_all(repair);
         if (r == 0 && vj_repair_count(repair) == 0) {
             break;
         }

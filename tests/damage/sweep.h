@@ -14,11 +14,11 @@
 #ifndef VJ_TEST_DAMAGE_SWEEP_H
 #define VJ_TEST_DAMAGE_SWEEP_H
 
-#include "file/volume-private.h"
 #include "fs/fs-format.h"
 #include "fs/fs.h"
 #include "map/map-private.h"
 #include "object/object-format.h"
+#include "volume/volume-private.h"
 
 #include <sys/stat.h>
 

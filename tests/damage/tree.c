@@ -4,7 +4,7 @@
  */
 #include "sweep.h"
 
-#include "file/scrub-format.h"
+#include "volume/scrub-format.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "fsck/fsck.h"
 #include "sweep-world.h"
 
 #include "varjfs/ioctl.h"
@@ -654,15 +655,15 @@ void world_repair(World *w)
         w->errors++;
         return;
     }
-    r = vj_volume_check(w->v, true, say_nothing, NULL, &report);
+    r = vj_fsck_contents(w->v, true, say_nothing, NULL, &report);
     if (r == 0) {
-        r = vj_fs_check(w->v, say_nothing, NULL, &report);
+        r = vj_fsck_names(w->v, say_nothing, NULL, &report);
     }
     if (r == 0 && report.problems > 0) {
         g_autoptr(VjRepair) repair = vj_repair_new(w->v, say_nothing, NULL);
 
         w->errors++;
-        r = vj_fs_repair_all(repair);
+        r = vj_repair_all(repair);
     }
     if (r == 0 && report.leaks > 0) {
         g_autoptr(VjRepair) repair = vj_repair_new(w->v, say_nothing, NULL);

@@ -11,6 +11,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "fsck/fsck.h"
 #include "sweep-world.h"
 
 /* Contents stay below. */
@@ -716,8 +717,8 @@ static void check_at(World *w, const char *source, const char *when, bool may_le
         w->v = before;
         return;
     }
-    if (vj_volume_check(w->v, true, say, w, &report) < 0 ||
-        vj_fs_check(w->v, say, w, &report) < 0) {
+    if (vj_fsck_contents(w->v, true, say, w, &report) < 0 ||
+        vj_fsck_names(w->v, say, w, &report) < 0) {
         world_problem(w, "%s: the check cannot run", when);
     }
     if (report.problems > 0 || report.lost > 0 || (report.leaks > 0 && !may_leak)) {

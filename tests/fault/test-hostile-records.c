@@ -12,9 +12,10 @@
 #include "../lib/right-sums.h"
 #include "../lib/test.h"
 
-#include "file/volume-private.h"
 #include "fs/fs-format.h"
 #include "fs/fs.h"
+#include "fsck/fsck.h"
+#include "volume/volume-private.h"
 
 #include <sys/stat.h>
 
@@ -357,8 +358,8 @@ static void check_volume(Round *x)
     if (!vj_volume_open(&how, &x->v, NULL)) {
         return;
     }
-    (void)!vj_volume_check(x->v, true, say, NULL, &report);
-    (void)!vj_fs_check(x->v, say, NULL, &report);
+    (void)!vj_fsck_contents(x->v, true, say, NULL, &report);
+    (void)!vj_fsck_names(x->v, say, NULL, &report);
     (void)!vj_volume_close(x->v);
 }
 
@@ -374,9 +375,9 @@ static void repair_volume(Round *x)
     for (unsigned i = 0; i < 2; i++) {
         g_autoptr(VjRepair) r = vj_repair_new(x->v, say, NULL);
 
-        (void)!vj_volume_check(x->v, i == 0, say, NULL, &report);
-        (void)!vj_fs_check(x->v, say, NULL, &report);
-        if (vj_fs_repair_all(r) == 0) {
+        (void)!vj_fsck_contents(x->v, i == 0, say, NULL, &report);
+        (void)!vj_fsck_names(x->v, say, NULL, &report);
+        if (vj_repair_all(r) == 0) {
             (void)!vj_repair_store(r);
         }
     }

@@ -14,10 +14,11 @@
 
 #include "../lib/plant.h"
 
-#include "file/volume-private.h"
 #include "fs/fs-private.h"
+#include "fsck/fsck.h"
 #include "map/map-private.h"
 #include "object/object-format.h"
+#include "volume/volume-private.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -375,10 +376,10 @@ static uint64_t repair(Fixture *x)
     uint64_t count = 0;
 
     open_volume(x, true);
-    count += vj_repair_at_open(x->v);
+    count += vj_volume_mended_at_open(x->v);
     for (unsigned i = 0;; i++) {
-        assert_int_equal(vj_volume_check(x->v, i == 0, say, x, &report), 0);
-        assert_int_equal(vj_fs_check(x->v, say, x, &report), 0);
+        assert_int_equal(vj_fsck_contents(x->v, i == 0, say, x, &report), 0);
+        assert_int_equal(vj_fsck_names(x->v, say, x, &report), 0);
         if (report.problems == 0 && report.whole == 0) {
             break;
         }
@@ -389,7 +390,7 @@ static uint64_t repair(Fixture *x)
         }
         g_autoptr(VjRepair) r = vj_repair_new(x->v, say_repaired, x);
 
-        assert_int_equal(vj_fs_repair_all(r), 0);
+        assert_int_equal(vj_repair_all(r), 0);
         count += vj_repair_count(r);
     }
     g_autoptr(VjRepair) r = vj_repair_new(x->v, say_repaired, x);
@@ -460,13 +461,13 @@ static size_t compare(Fixture *x, const Model *m)
     size_t lost = 0;
     VjInode inode;
 
-    assert_int_equal(vj_file_getattr(x->v, m->ino, &inode), 0);
+    assert_int_equal(vj_file_getattr(vj_volume_files(x->v), m->ino, &inode), 0);
     if (inode.size != m->len) {
         fail_msg("seed %" G_GUINT64_FORMAT ": %s has %" G_GUINT64_FORMAT
                  " bytes and had %zu:\n%s",
                  x->seed, m->path, inode.size, m->len, x->said->str);
     }
-    assert_int_equal(vj_file_open(x->v, m->ino, &f), 0);
+    assert_int_equal(vj_file_open(vj_volume_files(x->v), m->ino, &f), 0);
     for (size_t at = 0; at < m->len; at += 32) {
         uint8_t got[32];
         size_t want = MIN(sizeof got, m->len - at), len = 0;

@@ -13,7 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "file/file.h"
+#include "fsck/fsck.h"
+#include "volume/volume.h"
 
 /*
  * Nothing here has to reach a device: these stand in front of the C library's, also for the
@@ -96,7 +97,8 @@ static void open_files(Run *run)
                                &run->inos[i]) == 0,
                    "cannot create");
         }
-        expect(vj_file_open(run->v, run->inos[i], &run->files[i]) == 0, "cannot open");
+        expect(vj_file_open(vj_volume_files(run->v), run->inos[i], &run->files[i]) == 0,
+               "cannot open");
     }
 }
 
@@ -202,7 +204,7 @@ static void recode(Run *run)
 
     expect(vj_meta_run(vj_volume_meta(run->v), VJ_RUN_DEFAULT, choose_body,
                        &run->inos[0]) == 0 &&
-               vj_file_settings_changed(run->v, run->inos[0]) == 0,
+               vj_file_settings_changed(vj_volume_files(run->v), run->inos[0]) == 0,
            "cannot choose");
     while (r == 0 && !step.done) {
         r = vj_file_recode(run->files[0], &step);
@@ -245,7 +247,7 @@ static void check(Run *run)
         expect(false, "cannot open for the check");
         return;
     }
-    expect(vj_volume_check(run->v, true, say, NULL, &report) == 0,
+    expect(vj_fsck_contents(run->v, true, say, NULL, &report) == 0,
            "the check cannot run");
     expect(report.problems == 0, "the check finds problems");
     expect(report.leaks == 0, "the check finds leaks");

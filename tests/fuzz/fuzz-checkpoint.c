@@ -11,11 +11,12 @@
  * The input: how (1), bytes of the record (1) and those, then changes of the image: where (4), what
  * (1), a number (8).
  */
+#include "fsck/fsck.h"
 #include "fuzz-volume.h"
 
 #include <sys/mman.h>
 
-#include "file/checkpoint-private.h"
+#include "volume/checkpoint-private.h"
 
 #define CHANGES_MAX 16
 #define NAME "20261122T000000Z"
@@ -217,8 +218,8 @@ static void mount_it(bool is_restored)
         return;
     }
     if (is_restored && vj_volume_restored(v) == 0) {
-        (void)!vj_volume_check(v, true, fuzz_volume_say, NULL, &report);
-        (void)!vj_fs_check(v, fuzz_volume_say, NULL, &report);
+        (void)!vj_fsck_contents(v, true, fuzz_volume_say, NULL, &report);
+        (void)!vj_fsck_names(v, fuzz_volume_say, NULL, &report);
     }
     (void)!vj_volume_close(v);
 }

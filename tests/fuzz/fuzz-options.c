@@ -11,8 +11,8 @@
 
 #include "chunk/chunk.h"
 #include "codec/codec.h"
-#include "file/volume-private.h"
 #include "front/front-private.h"
+#include "volume/volume-private.h"
 
 #include "../lib/mem-meta.h"
 

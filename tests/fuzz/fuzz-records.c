@@ -8,8 +8,8 @@
 #include "fuzz.h"
 
 #include "file/inode-format.h"
-#include "file/volume-private.h"
 #include "fs/fs-format.h"
+#include "volume/volume-private.h"
 
 #include <sys/stat.h>
 

@@ -8,6 +8,7 @@
  * The input: how (1), then changes: space (1), which record (1), what (1), where (2), a number
  * (8).
  */
+#include "fsck/fsck.h"
 #include "fuzz-volume.h"
 
 #include <dirent.h>
@@ -320,8 +321,8 @@ static int check(VjVolume *v, bool read_data, VjCheckReport *out)
     int r;
 
     *out = (VjCheckReport){0};
-    r = vj_volume_check(v, read_data, say, NULL, out);
-    return r == 0 ? vj_fs_check(v, say, NULL, out) : r;
+    r = vj_fsck_contents(v, read_data, say, NULL, out);
+    return r == 0 ? vj_fsck_names(v, say, NULL, out) : r;
 }
 
 /* As fsck -y.  True: it says that all is well. */
@@ -341,7 +342,7 @@ static bool repair(void)
     for (unsigned n = 0; r == 0 && report.problems > 0 && n < ROUNDS_MOST; n++) {
         g_autoptr(VjRepair) p = vj_repair_new(v, say, NULL);
 
-        r = vj_fs_repair_all(p);
+        r = vj_repair_all(p);
         if (r < 0 || vj_repair_count(p) == 0) {
             break;
         }
@@ -361,8 +362,8 @@ static void expect_well(void)
     VjVolume *v = fuzz_volume_open(dir, true);
     VjCheckReport report = {0};
 
-    g_assert(vj_volume_check(v, true, fuzz_volume_say, NULL, &report) == 0);
-    g_assert(vj_fs_check(v, fuzz_volume_say, NULL, &report) == 0);
+    g_assert(vj_fsck_contents(v, true, fuzz_volume_say, NULL, &report) == 0);
+    g_assert(vj_fsck_names(v, fuzz_volume_say, NULL, &report) == 0);
     g_assert(report.problems == 0);
     g_assert(vj_volume_close(v) == 0);
 }

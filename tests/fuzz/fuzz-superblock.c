@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "file/volume-private.h"
+#include "volume/volume-private.h"
 
 static void try_parse(const char *text, size_t len)
 {

@@ -10,8 +10,8 @@
 
 #include "codec/codec.h"
 #include "file/inode-format.h"
-#include "file/scrub-format.h"
-#include "file/volume-private.h"
+#include "volume/scrub-format.h"
+#include "volume/volume-private.h"
 
 #include "../lib/mem-meta.h"
 

@@ -8,6 +8,7 @@
 #ifndef VJ_TEST_FUZZ_FUZZ_VOLUME_H
 #define VJ_TEST_FUZZ_FUZZ_VOLUME_H
 
+#include "fsck/fsck.h"
 #include "fuzz.h"
 
 #include <fcntl.h>
@@ -91,8 +92,8 @@ static inline void fuzz_volume_expect_clean(const char *dir)
     VjVolume *v = fuzz_volume_open(dir, true);
     VjCheckReport report = {0};
 
-    g_assert(vj_volume_check(v, true, fuzz_volume_say, NULL, &report) == 0);
-    g_assert(vj_fs_check(v, fuzz_volume_say, NULL, &report) == 0);
+    g_assert(vj_fsck_contents(v, true, fuzz_volume_say, NULL, &report) == 0);
+    g_assert(vj_fsck_names(v, fuzz_volume_say, NULL, &report) == 0);
     g_assert(report.problems == 0 && report.leaks == 0 && report.lost == 0);
     g_assert(vj_volume_close(v) == 0);
 }

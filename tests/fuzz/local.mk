@@ -36,22 +36,22 @@ tests_fuzz_fuzz_reader_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-map-node
 tests_fuzz_fuzz_map_node_SOURCES = tests/fuzz/fuzz-map-node.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_map_node_LDADD = $(LDADD_file)
+tests_fuzz_fuzz_map_node_LDADD = $(LDADD_volume)
 tests_fuzz_fuzz_map_node_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-object
 tests_fuzz_fuzz_object_SOURCES = tests/fuzz/fuzz-object.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_object_LDADD = $(LDADD_file)
+tests_fuzz_fuzz_object_LDADD = $(LDADD_volume)
 tests_fuzz_fuzz_object_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-superblock
 tests_fuzz_fuzz_superblock_SOURCES = tests/fuzz/fuzz-superblock.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_superblock_LDADD = $(LDADD_file)
+tests_fuzz_fuzz_superblock_LDADD = $(LDADD_volume)
 tests_fuzz_fuzz_superblock_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-records
 tests_fuzz_fuzz_records_SOURCES = tests/fuzz/fuzz-records.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_records_LDADD = $(LDADD_fs)
+tests_fuzz_fuzz_records_LDADD = $(LDADD_fsck)
 tests_fuzz_fuzz_records_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-chunker
@@ -66,12 +66,12 @@ tests_fuzz_fuzz_posix_names_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-values
 tests_fuzz_fuzz_values_SOURCES = tests/fuzz/fuzz-values.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_values_LDADD = tests/lib/libmem-meta.la $(LDADD_file)
+tests_fuzz_fuzz_values_LDADD = tests/lib/libmem-meta.la $(LDADD_volume)
 tests_fuzz_fuzz_values_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-proc
 tests_fuzz_fuzz_proc_SOURCES = tests/fuzz/fuzz-proc.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_proc_LDADD = $(LDADD_fs)
+tests_fuzz_fuzz_proc_LDADD = $(LDADD_fsck)
 tests_fuzz_fuzz_proc_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-ctl
@@ -87,7 +87,7 @@ tests_fuzz_fuzz_options_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-fs
 tests_fuzz_fuzz_fs_SOURCES = tests/fuzz/fuzz-fs.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_fs_LDADD = $(LDADD_fs)
+tests_fuzz_fuzz_fs_LDADD = $(LDADD_fsck)
 tests_fuzz_fuzz_fs_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-ioctl
@@ -98,22 +98,22 @@ tests_fuzz_fuzz_ioctl_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS) -Wl,-z,muldefs
 
 FUZZ_TARGETS += tests/fuzz/fuzz-stored
 tests_fuzz_fuzz_stored_SOURCES = tests/fuzz/fuzz-stored.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_stored_LDADD = tests/lib/libmem-meta.la $(LDADD_file)
+tests_fuzz_fuzz_stored_LDADD = tests/lib/libmem-meta.la $(LDADD_volume)
 tests_fuzz_fuzz_stored_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-repair
 tests_fuzz_fuzz_repair_SOURCES = tests/fuzz/fuzz-repair.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_repair_LDADD = $(LDADD_fs)
+tests_fuzz_fuzz_repair_LDADD = $(LDADD_fsck)
 tests_fuzz_fuzz_repair_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-lmdb
 tests_fuzz_fuzz_lmdb_SOURCES = tests/fuzz/fuzz-lmdb.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_lmdb_LDADD = $(LDADD_fs)
+tests_fuzz_fuzz_lmdb_LDADD = $(LDADD_fsck)
 tests_fuzz_fuzz_lmdb_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-checkpoint
 tests_fuzz_fuzz_checkpoint_SOURCES = tests/fuzz/fuzz-checkpoint.c $(FUZZ_MAIN)
-tests_fuzz_fuzz_checkpoint_LDADD = $(LDADD_fs)
+tests_fuzz_fuzz_checkpoint_LDADD = $(LDADD_fsck)
 tests_fuzz_fuzz_checkpoint_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-redo

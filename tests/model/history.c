@@ -124,7 +124,7 @@ static void read_once(Worker *w, ModelFile *f)
     size = f->states[before % STATES].len;
     pthread_mutex_unlock(&f->lock);
     offset = vj_rng_below(&w->rng, size + 100);
-    must(w, vj_file_open(w->m->v, ino, &file), "open of a reader");
+    must(w, vj_file_open(vj_volume_files(w->m->v), ino, &file), "open of a reader");
     do {
         r = vj_file_read(file, offset, w->back, len, &got);
     } while (r == -EIO && w->m->o.faults > 0);

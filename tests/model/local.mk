@@ -2,7 +2,7 @@
 # Seeded random edits against a plain byte array: MODEL_TESTS += tests/model/thing.sh, or a program:
 #   TEST_HELPERS += tests/model/test-thing
 #   MODEL_TESTS += tests/model/test-thing
-#   tests_model_test_thing_LDADD = $(LDADD_fs)
+#   tests_model_test_thing_LDADD = $(LDADD_fsck)
 
 TEST_HELPERS += tests/model/model
 tests_model_model_SOURCES = \
@@ -15,11 +15,11 @@ tests_model_model_SOURCES = \
 	tests/model/settings.c \
 	tests/model/shadow.c \
 	tests/model/shadow.h
-tests_model_model_LDADD = $(LDADD_file)
+tests_model_model_LDADD = $(LDADD_fsck)
 MODEL_TESTS += tests/model/in-process.sh
 
 TEST_HELPERS += tests/model/million
-tests_model_million_LDADD = $(LDADD_file)
+tests_model_million_LDADD = $(LDADD_fsck)
 MODEL_TESTS += tests/model/million
 
 TEST_HELPERS += tests/model/mount-model

@@ -11,7 +11,8 @@
  *
  * Prints TAP.
  */
-#include "file/file.h"
+#include "fsck/fsck.h"
+#include "volume/volume.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -102,7 +103,7 @@ static VjFile *create(void)
 
     must(vj_meta_run(vj_volume_meta(volume), VJ_RUN_DEFAULT, create_body, &ino),
          "create");
-    must(vj_file_open(volume, ino, &f), "open");
+    must(vj_file_open(vj_volume_files(volume), ino, &f), "open");
     return f;
 }
 
@@ -119,7 +120,7 @@ static uint64_t size_of(uint64_t ino)
 {
     VjInode inode;
 
-    must(vj_file_getattr(volume, ino, &inode), "getattr");
+    must(vj_file_getattr(vj_volume_files(volume), ino, &inode), "getattr");
     return inode.size;
 }
 
@@ -219,7 +220,7 @@ static uint64_t cost_of_read(uint64_t ino, uint64_t at)
     size_t got;
 
     vj_meta_stats(vj_volume_meta(volume), &before);
-    must(vj_file_open(volume, ino, &big), "open");
+    must(vj_file_open(vj_volume_files(volume), ino, &big), "open");
     must(vj_file_read(big, at, bytes, sizeof bytes, &got), "read");
     vj_meta_stats(vj_volume_meta(volume), &after);
     is_true("the read is whole", got == sizeof bytes);
@@ -253,7 +254,7 @@ static void insert(uint64_t ino)
 
     vj_rng_init(&rng, 3);
     vj_rng_bytes(&rng, bytes, sizeof bytes);
-    must(vj_file_open(volume, ino, &big), "open");
+    must(vj_file_open(vj_volume_files(volume), ino, &big), "open");
     vj_meta_stats(vj_volume_meta(volume), &before);
     must(vj_file_replace(big, at, 0, bytes, sizeof bytes, false, NULL), "insert");
     must(vj_file_sync(big), "sync");
@@ -277,7 +278,7 @@ static void check(void)
     VjCheckReport r = {0};
 
     volume_open(true);
-    must(vj_volume_check(volume, false, say, NULL, &r), "check");
+    must(vj_fsck_contents(volume, false, say, NULL, &r), "check");
     is_true("the volume is clean", r.problems == 0 && r.leaks == 0);
     must(vj_volume_close(volume), "close");
 }

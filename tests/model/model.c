@@ -12,8 +12,9 @@
  * background threads do in between is up to the clock.
  */
 #include "model.h"
+#include "fsck/fsck.h"
 
-#include "file/volume-private.h"
+#include "volume/volume-private.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -81,7 +82,8 @@ static void volume_open(Worker *w, bool check)
     if (!vj_volume_open(&how, &m->v, &error)) {
         fail(w, "open: %s", error->message);
     }
-    m->v->recode_step_bytes = m->o.size / 16; /* several for each file */
+    vj_file_table_set_recode_step(vj_volume_files(m->v),
+                                  m->o.size / 16); /* several for each file */
     /* Fragments in all stages: few wait, many wait, the bounds are met. */
     limits.step_bytes = m->o.size / 16;
     limits.idle_us = (int64_t)1000 << vj_rng_below(&w->rng, 10);
@@ -89,7 +91,7 @@ static void volume_open(Worker *w, bool check)
     limits.file_most = 8u << vj_rng_below(&w->rng, 8);
     limits.most = 4 * limits.file_most;
     if (!check) {
-        vj_remapper_limit(m->v->remapper, &limits);
+        vj_file_table_limit_fragments(vj_volume_files(m->v), &limits);
     }
 }
 
@@ -126,7 +128,7 @@ static void check(Worker *w, bool read_data, bool settled)
     VjCheckReport r = {0};
 
     volume_open(w, true);
-    must(w, vj_volume_check(w->m->v, read_data, say_problem, NULL, &r), "check");
+    must(w, vj_fsck_contents(w->m->v, read_data, say_problem, NULL, &r), "check");
     volume_close(w);
     if (r.problems > 0 || r.leaks > 0) {
         fail(w, "%" G_GUINT64_FORMAT " problems, %" G_GUINT64_FORMAT " leaks", r.problems,
@@ -174,7 +176,7 @@ static void file_close(Worker *w, ModelFile *f)
 
 static void file_open(Worker *w, ModelFile *f)
 {
-    must(w, vj_file_open(w->m->v, f->ino, &f->f), "open");
+    must(w, vj_file_open(vj_volume_files(w->m->v), f->ino, &f->f), "open");
     f->error_mark = vj_file_error_mark(f->f);
 }
 
@@ -267,11 +269,11 @@ static void remount(Worker *w)
 /* Everything that waits is done, then nothing may be left over. */
 static void settle(Worker *w)
 {
-    /* Nobody makes objects of fragments, and gives up old ones, behind the reaper. */
-    vj_remapper_stop(w->m->v->remapper);
+    /* Nobody makes objects of fragments, and gives up old ones, behind the reaper; nobody reads
+     * ahead, and pins what may be dead. */
+    vj_file_table_stop(vj_volume_files(w->m->v));
     must(w, vj_volume_sync(w->m->v), "sync");
     each_file(w, file_close);
-    vj_read_ahead_drain(w->m->v->read_ahead); /* it pins what may be dead */
     vj_dropper_drain(w->m->v->dropper);
     must(w, vj_meta_flush(w->m->v->meta), "flush");
     must(w, vj_objects_reap_now(w->m->v->objects), "reap");

@@ -11,7 +11,7 @@
 #define VJ_TEST_MODEL_MODEL_H
 
 #include "common.h"
-#include "file/file.h"
+#include "volume/volume.h"
 
 /* States of a file that are kept for concurrent readers. */
 #define STATES 12u

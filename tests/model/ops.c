@@ -4,7 +4,7 @@
  */
 #include "model.h"
 
-#include "file/volume-private.h"
+#include "volume/volume-private.h"
 
 #include <sys/stat.h>
 
@@ -26,7 +26,7 @@ void file_create(Worker *w, ModelFile *f)
     must(w, vj_meta_run(vj_volume_meta(w->m->v), VJ_RUN_DEFAULT, create_body, &ino),
          "create");
     choose_settings(w, f->number, ino);
-    must(w, vj_file_open(w->m->v, ino, &f->f), "open");
+    must(w, vj_file_open(vj_volume_files(w->m->v), ino, &f->f), "open");
     f->error_mark = vj_file_error_mark(f->f);
     shadow_truncate(&f->shadow, 0);
     f->last = 0;
@@ -334,7 +334,7 @@ void file_compare(Worker *w, ModelFile *f)
     VjInode inode;
     size_t step = edit_most(w);
 
-    must(w, vj_file_getattr(w->m->v, f->ino, &inode), "getattr");
+    must(w, vj_file_getattr(vj_volume_files(w->m->v), f->ino, &inode), "getattr");
     if (inode.size != f->shadow.len) {
         fail(w, "file %u: its size is %" G_GUINT64_FORMAT ", not %zu", f->number,
              inode.size, f->shadow.len);
@@ -397,7 +397,7 @@ static void op_remap(Worker *w, ModelFile *f)
 {
     (void)f;
     say(w, "remap");
-    MUST(w, "remap", vj_volume_remap(w->m->v));
+    MUST(w, "remap", vj_file_table_remap(vj_volume_files(w->m->v)));
 }
 
 static void op_commit(Worker *w, ModelFile *f)
@@ -423,7 +423,7 @@ static void op_reopen(Worker *w, ModelFile *f)
     }
     vj_file_kick(f->f);
     g_clear_pointer(&f->f, vj_file_unref);
-    must(w, vj_file_open(w->m->v, f->ino, &f->f), "open");
+    must(w, vj_file_open(vj_volume_files(w->m->v), f->ino, &f->f), "open");
     f->error_mark = vj_file_error_mark(f->f);
 }
 
@@ -431,7 +431,7 @@ static void op_getattr(Worker *w, ModelFile *f)
 {
     VjInode inode;
 
-    must(w, vj_file_getattr(w->m->v, f->ino, &inode), "getattr");
+    must(w, vj_file_getattr(vj_volume_files(w->m->v), f->ino, &inode), "getattr");
     if (inode.size != f->shadow.len) {
         fail(w, "file %u: its size is %" G_GUINT64_FORMAT ", not %zu", f->number,
              inode.size, f->shadow.len);

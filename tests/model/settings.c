@@ -8,7 +8,7 @@
  */
 #include "model.h"
 
-#include "file/volume-private.h"
+#include "volume/volume-private.h"
 
 typedef struct Choice {
     VjVolume *v;
@@ -31,7 +31,7 @@ static int choose_body(VjTxn *txn, void *opaque)
     inode.flags |= choice->has_transform ? VJ_INODE_TRANSFORM : 0;
     inode.transform = choice->transform;
     if (choice->objects != NULL &&
-        vj_volume_sizes_set(choice->v, &inode, choice->objects, NULL)) {
+        vj_file_sizes_set(vj_volume_files(choice->v), &inode, choice->objects, NULL)) {
         inode.flags |= VJ_INODE_OBJECTS;
     }
     return vj_inode_put(txn, &inode);
@@ -68,7 +68,7 @@ void choose_settings(Worker *w, unsigned number, uint64_t ino)
         objects != NULL ? objects : "of the volume");
     MUST(w, "choose",
          vj_meta_run(vj_volume_meta(w->m->v), VJ_RUN_DEFAULT, choose_body, &choice));
-    MUST(w, "choose", vj_file_settings_changed(w->m->v, ino));
+    MUST(w, "choose", vj_file_settings_changed(vj_volume_files(w->m->v), ino));
 }
 
 void op_choose(Worker *w, ModelFile *f)
@@ -143,7 +143,7 @@ static void recode_beside(Worker *w, ModelFile *f)
     pthread_mutex_lock(&f->lock);
     ino = f->ino;
     pthread_mutex_unlock(&f->lock);
-    must(w, vj_file_open(w->m->v, ino, &file), "open of a recoder");
+    must(w, vj_file_open(vj_volume_files(w->m->v), ino, &file), "open of a recoder");
     for (unsigned i = 0; r == 0 && i < steps && !step.done; i++) {
         r = vj_file_recode(file, &step);
     }

@@ -61,7 +61,7 @@ tests_mount_direct_write_LDADD = $(LDADD_base)
 MOUNT_TESTS += tests/mount/direct-write.sh
 
 TEST_HELPERS += tests/mount/plant-codec
-tests_mount_plant_codec_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
+tests_mount_plant_codec_LDADD = $(LDADD_volume) $(CMOCKA_LIBS)
 
 TEST_HELPERS += tests/mount/reseal
 tests_mount_reseal_LDADD = $(LDADD_base)

@@ -12,8 +12,8 @@
 
 #include "codec/codec.h"
 #include "file/inode-format.h"
-#include "file/volume-private.h"
 #include "map/map-format.h"
+#include "volume/volume-private.h"
 
 #include <sys/stat.h>
 

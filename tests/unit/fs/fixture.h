@@ -8,6 +8,7 @@
 #include "../../lib/test.h"
 
 #include "fs/fs-private.h"
+#include "fsck/fsck.h"
 
 typedef struct Fixture {
     char *dir;
@@ -70,7 +71,7 @@ static inline void fixture_expect_sound(const Fixture *x)
 {
     VjCheckReport report = {.names = 0};
 
-    assert_int_equal(vj_fs_check(x->v, fixture_say, NULL, &report), 0);
+    assert_int_equal(vj_fsck_names(x->v, fixture_say, NULL, &report), 0);
     assert_int_equal(report.problems, 0);
 }
 

@@ -1,25 +1,19 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-# Unit tests of room fs.  Two lines for each tests/unit/fs/test-thing.c:
+# Unit tests of room fs; their fixture also has fsck look at each volume.  Two lines for each tests/unit/fs/test-thing.c:
 #   UNIT_TESTS += tests/unit/fs/test-thing
-#   tests_unit_fs_test_thing_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
+#   tests_unit_fs_test_thing_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/fs/test-atime
-tests_unit_fs_test_atime_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
-
-UNIT_TESTS += tests/unit/fs/test-check
-tests_unit_fs_test_check_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
+tests_unit_fs_test_atime_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/fs/test-flags
-tests_unit_fs_test_flags_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
+tests_unit_fs_test_flags_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/fs/test-fs-format
 tests_unit_fs_test_fs_format_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
-tests_unit_fs_test_fs_format_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
+tests_unit_fs_test_fs_format_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/fs/test-fs
-tests_unit_fs_test_fs_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
-
-UNIT_TESTS += tests/unit/fs/test-repair-foreign
-tests_unit_fs_test_repair_foreign_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
+tests_unit_fs_test_fs_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/fs/test-settings
-tests_unit_fs_test_settings_LDADD = $(LDADD_fs) $(CMOCKA_LIBS)
+tests_unit_fs_test_settings_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * file-private.h - what the files of this room share
+ *
+ * The file (the edit buffer of one inode and its write-back), and the table of open files with
+ * what all of them use.
+ */
+#ifndef VJ_FILE_FILE_PRIVATE_H
+#define VJ_FILE_FILE_PRIVATE_H
+
+#include "file/pieces-private.h"
+#include "file/records.h"
+#include "file/table.h"
+
+/* ---- space for what was accepted (space.c) ------------------------------------------- */
+
+/* Kept free of objects for a store's own directories and for checkpoints. */
+#define VJ_SPACE_OBJECTS_MARGIN 64u
+/* Every object takes as much at least, beside its content: the rest of its last block, metadata. */
+#define VJ_SPACE_OBJECT_OVERHEAD 5120u
+
+typedef struct VjSpaceKeeper {
+    VjStore *store;
+    VjMutex lock;
+    /* guarded by lock: */
+    /* as measured last, less where objects run out before bytes */
+    uint64_t available_bytes;
+    /* for n objects never less than n * VJ_SPACE_OBJECT_OVERHEAD */
+    uint64_t reserved_bytes;
+} VjSpaceKeeper;
+
+int vj_space_init(VjSpaceKeeper *k, VjStore *store) G_GNUC_WARN_UNUSED_RESULT;
+void vj_space_clear(VjSpaceKeeper *k);
+/* Compares and adds; no I/O, so a file's lock may be held.  -ENOSPC. */
+int vj_space_try(VjSpaceKeeper *k, uint64_t bytes) G_GNUC_WARN_UNUSED_RESULT;
+/* Measures the store again, then gives @bytes back.  Blocks. */
+void vj_space_settle(VjSpaceKeeper *k, uint64_t bytes);
+/* Gives back without measuring: what was never put. */
+void vj_space_release(VjSpaceKeeper *k, uint64_t bytes);
+uint64_t vj_space_reserved(VjSpaceKeeper *k);
+/* As measured last, less what is promised. */
+uint64_t vj_space_available(VjSpaceKeeper *k);
+
+/* ---- file (file.c, read.c, write-back.c) --------------------------------------------- */
+
+/* A sequence that is being written back; nobody changes its pieces. */
+typedef struct VjFrozen {
+    gint refs;
+    VjPieces *pieces;
+    uint64_t base_version; /* of the map that its BASE pieces are ranges of */
+    uint64_t seq;          /* the last change in it */
+    uint64_t reserved_bytes;
+    bool
+        was_short; /* an attempt found no space: the next keeps parts of old objects as parts */
+    gint times_valid; /* cleared by an explicit utimens; atomic */
+    struct timespec changed;
+    int64_t frozen_us;
+    VjPieces *
+        ahead; /* memory that follows and is not part of it, for the chunker to look at; NULL: none */
+} VjFrozen;
+
+/* Reads that follow one another (read-ahead.c). */
+typedef struct VjStream {
+    uint64_t start, next; /* from where, and where the next one is to begin */
+    uint64_t run;         /* bytes that were read; 0: no stream */
+    uint64_t ahead;       /* asked for up to there */
+    uint64_t used_at;
+} VjStream;
+#define VJ_STREAMS 4u
+
+struct VjFile {
+    VjFileTable *table;
+    uint64_t ino;
+    gint refs; /* 1 → 0 under the table's lock */
+
+    VjMutex lock; /* VJ_RANK_FILE; never held across I/O */
+    VjCond idle;  /* writing became false */
+    /* guarded by lock: */
+    VjPieces *active; /* over the frozen sequence's output, or the committed map */
+    VjMem *tail;      /* where a sequential writer goes on; referenced */
+    VjFrozen *frozen;
+    uint64_t base_version;   /* of the committed map below frozen, or below active */
+    uint64_t dirty_seq;      /* of the last change */
+    uint64_t committed_seq;  /* every change up to it is committed */
+    uint64_t reserved_bytes; /* for active */
+    /* It was so long when it was changed last otherwise than by appending, and when a turn
+     * began last. */
+    uint64_t append_from, turn_bytes;
+    bool
+        closed; /* since the last turn that took all of it: nothing is held back (hold.c) */
+    struct timespec changed; /* of the last change in active */
+    bool times_pending;
+    bool writing;
+    bool discarded; /* an orphan being dropped: changes go nowhere */
+    uint32_t error_count;
+    int last_error;        /* -errno */
+    VjTransform transform; /* what holds for it (settings.c) */
+    VjChunkSizes sizes;    /* of its objects */
+    bool is_unwritable;    /* its transformation is not in this build */
+    uint64_t settings_seq; /* of the last look at its settings */
+    VjStream streams[VJ_STREAMS];
+    uint64_t stream_tick;
+    VjFlushLink flush_link; /* the flusher's */
+};
+
+/* What the record says of transformation and sizes.  Under f->lock, or before anybody else has
+ * @f. */
+void vj_file_settle_settings(VjFile *f, const VjInode *inode);
+
+VjFrozen *vj_frozen_ref(VjFrozen *z);
+void vj_frozen_unref(VjFrozen *z);
+
+/* Map entries that one commit may bring at the most: a transaction of the engine is bounded,
+ * and a sequence is committed as a whole.  A writer that comes to it writes back first. */
+#define VJ_FILE_ENTRIES_MOST 65536u
+
+/* Changes that are not committed.  Under f->lock. */
+static inline bool vj_file_dirty_locked(const VjFile *f)
+{
+    return f->dirty_seq > f->committed_seq;
+}
+
+/* ---- the end of a growing file stays for the next turn (hold.c) ------------------------- */
+
+/* Memory that was appended to a file in one go and no turn has taken; more of it is written back
+ * without waiting for its age, so that a stream is cut, hashed and put while it comes. */
+#define VJ_FILE_GROWN_MOST (16 * VJ_MIB)
+
+/* Bytes at the end that were only appended, and since the last turn began.  Under f->lock. */
+uint64_t vj_file_grown_locked(const VjFile *f);
+bool vj_file_is_much_locked(const VjFile *f);
+/* The cut before which a turn may end, or 0: it takes the whole file.  Reads some MiB. */
+uint64_t vj_file_hold_from(VjFile *f);
+/* It still may, after what was done to the file meanwhile.  Under f->lock. */
+bool vj_file_may_hold_locked(const VjFile *f, uint64_t from);
+/* Takes what lies from @from on off @z, which sees it as ahead.  Returns the sequence over @z that
+ * has it.  Under f->lock. */
+VjPieces *vj_file_hold_locked(VjFile *f, VjFrozen *z, uint64_t from);
+
+/*
+ * A frozen sequence on its way into a commit (write-back.c): objects, then the caller
+ * flushes the store if that is needed, then the commit.  *out is owned also on failure.
+ * Both: -ENOENT the inode is gone, and nothing else is; -EBADMSG what the change lies over is
+ * damaged or missing; -ENOSPC, -EIO, -ENOMEM.
+ */
+typedef struct VjWriteBack VjWriteBack;
+/* @may_be_small: somebody waits for it; a few small changes become fragments, not objects. */
+int vj_write_back_objects(VjFileTable *table, uint64_t ino, VjFrozen *z,
+                          bool may_be_small, VjWriteBack **out) G_GNUC_WARN_UNUSED_RESULT;
+/* The same for content that stays and is stored anew (write-back-private.h); @z is the identity. */
+typedef struct VjRecodePlan VjRecodePlan;
+int vj_write_back_recode(VjFileTable *table, uint64_t ino, VjFrozen *z,
+                         VjRecodePlan *plan, VjWriteBack **out) G_GNUC_WARN_UNUSED_RESULT;
+/* The same for content some of which is in fragments, which become objects. */
+typedef struct VjRemapPlan VjRemapPlan;
+int vj_write_back_remap(VjFileTable *table, uint64_t ino, VjFrozen *z, VjRemapPlan *plan,
+                        VjWriteBack **out) G_GNUC_WARN_UNUSED_RESULT;
+/* After vj_write_back_recode and _remap: false: there is nothing to commit. */
+bool vj_write_back_changes(const VjWriteBack *w);
+bool vj_write_back_needs_flush(const VjWriteBack *w);
+int vj_write_back_commit(VjWriteBack *w) G_GNUC_WARN_UNUSED_RESULT;
+/* Once, before the turn ends: what was put and not committed is removed. */
+void vj_write_back_end(VjWriteBack *w);
+/* Tells the volume of what a commit cut off (orphaned), which may wait for the turn of a file: so after all turns of this thread have ended. */
+void vj_write_back_free(VjWriteBack *w);
+
+/* A step of recoding is over behind so many bytes. */
+#define VJ_RECODE_STEP_BYTES (8 * VJ_MIB)
+
+/* ---- space for a change and its write-back (reserve.c) --------------------------------- */
+
+/* @len bytes as objects of this file, with their trailers and records.  Under f->lock. */
+uint64_t vj_file_stored_at_worst(const VjFile *f, uint64_t len);
+/* What write-back may have to put for a change of @len bytes, at worst.  Under f->lock. */
+uint64_t vj_file_worst_case(const VjFile *f, uint64_t len, bool sequential);
+/* Reserves for one more change.  -ENOSPC.  Under f->lock. */
+int vj_file_reserve_locked(VjFile *f, size_t len,
+                           bool sequential) G_GNUC_WARN_UNUSED_RESULT;
+/* Waits until what was deleted is removed from the store; what fails is tried again later. */
+void vj_file_table_reclaim(VjFileTable *table);
+/* When a reserve was refused: what is dirty is put (turn.c), what is dead is removed. */
+int vj_file_table_make_space(VjFileTable *table) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- resolved ranges (resolve.c) ------------------------------------------------------ */
+
+typedef enum VjSegmentKind {
+    VJ_SEGMENT_MEMORY, /* bytes at start of mem */
+    VJ_SEGMENT_HOLE,
+    VJ_SEGMENT_OBJECT,  /* bytes at start of object */
+    VJ_SEGMENT_DAMAGED, /* the map or a record there cannot be read: error */
+} VjSegmentKind;
+
+/* A range of a file with everything that is needed to read it. */
+typedef struct VjSegment {
+    VjSegmentKind kind;
+    uint64_t at, length; /* in the file, bytes */
+    uint64_t start;
+    VjMem *mem; /* referenced */
+    VjObject object;
+    VjObjects *pinned_in; /* of a piece: no snapshot need name it.  NULL: the guard's */
+    int error;
+} VjSegment;
+
+/* GArray of VjSegment that gives back its references. */
+GArray *vj_segments_new(void);
+
+/*
+ * vj_file_resolve - what [offset, offset + len) consists of now
+ *
+ * @most      stop after so many segments (the last then ends before offset + len)
+ * @size      the file's size at the same instant
+ * The caller has entered a guard and leaves it after reading the objects.
+ */
+int vj_file_resolve(VjFile *f, uint64_t offset, uint64_t len, size_t most,
+                    GArray *segments, uint64_t *size) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Bytes of one segment from its @skip on.  -EBADMSG damaged or missing; -EIO, -ENOMEM. */
+int vj_segment_read(VjFileTable *table, const VjSegment *s, uint64_t skip, void *dst,
+                    size_t len, bool whole) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- what comes next (read-ahead.c) ---------------------------------------------------- */
+
+typedef struct VjReadAhead VjReadAhead;
+/* @cache_bytes: of the object cache. */
+VjReadAhead *vj_read_ahead_open(VjFileTable *table, uint64_t cache_bytes);
+/* Nobody reads any more.  NULL is fine. */
+void vj_read_ahead_close(VjReadAhead *a);
+/* @f is about to be read there.  Does not wait. */
+void vj_read_ahead(VjFile *f, uint64_t offset, size_t len);
+/* As vj_file_table_drain_read_ahead and _hold_read_ahead. */
+void vj_read_ahead_drain(VjReadAhead *a);
+void vj_read_ahead_hold(VjReadAhead *a, bool hold);
+
+/* ---- fragments in the background (remap.c) -------------------------------------------- */
+
+typedef struct VjRemapper VjRemapper;
+/* Counts the fragments of earlier mounts: before the dropper is started, which takes away
+ * from them. */
+bool vj_remapper_open(VjFileTable *table, uint64_t most_bytes, VjRemapper **out,
+                      GError **error);
+void vj_remapper_start(VjRemapper *x);
+/* In this order; NULL is fine.  Between the two it only counts. */
+void vj_remapper_stop(VjRemapper *x);
+void vj_remapper_free(VjRemapper *x);
+/* True: @count more of @ino may be made; the caller settles them.  Any thread; no I/O. */
+bool vj_remapper_reserve(VjRemapper *x, uint64_t ino, uint32_t count);
+/* After a commit or none: what was reserved is given back, @made and @dropped are counted. */
+void vj_remapper_settle(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t made,
+                        uint32_t dropped);
+/* As vj_file_table_limit_fragments. */
+void vj_remapper_limit(VjRemapper *x, const VjRemapLimits *limits);
+/* As counted: of @ino, and of all. */
+uint32_t vj_remapper_count(VjRemapper *x, uint64_t ino, uint32_t *all);
+
+/* One step of making fragments into objects: content, size and times stay what they are. */
+typedef struct VjRemap {
+    uint64_t offset;     /* in: 0 at first; out: where the next step goes on */
+    uint64_t most_bytes; /* in: of objects, about */
+    bool done;           /* out: nothing is left behind the offset */
+    uint32_t found;      /* out: fragments that became objects */
+} VjRemap;
+/* -EROFS, -ENOSPC, -ENOENT the inode is gone or has no name; -EBADMSG; -EIO, -ENOMEM. */
+int vj_file_remap(VjFile *f, VjRemap *step) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- the table (file.c, table.c) ----------------------------------------------------------- */
+
+struct VjFileTable {
+    /* never change after open: */
+    VjMeta *meta;
+    VjObjects *objects;
+    VjRemapper *remapper; /* NULL: read-only, or a check; nothing is removed then */
+    VjReadAhead *read_ahead;
+    GThreadPool *workers;
+    unsigned worker_count;
+    const VjDigestOps *digest;
+    const VjChunkerOps *chunker;
+    VjChunkSizes sizes; /* of files that have none of their own */
+    uint64_t chunk_seed;
+    VjTransform transform; /* likewise */
+    bool new_is_set;       /* the mount chose new_transform for new files */
+    VjTransform new_transform;
+    const VjFileEvents *events;
+    void *opaque;               /* of events */
+    uint64_t recode_step_bytes; /* VJ_RECODE_STEP_BYTES; tests make it short */
+    VjBudget dirty;
+    VjSpaceKeeper space;
+    /* atomic: */
+    gint read_only;
+    gint last_chance; /* closing, and space was short */
+
+    VjMutex lock;  /* VJ_RANK_FILE_TABLE */
+    VjCond opened; /* a number left opening */
+    /* guarded by lock: */
+    GHashTable *files;   /* uint64_t* in VjFile → VjFile, not referenced */
+    GHashTable *opening; /* uint64_t*, borrowed: inodes whose record is being read */
+
+    VjFileCounters counters; /* atomic (vj_count) */
+};
+
+/* Atomic add to a counter of the table. */
+static inline void vj_count(guint64 *counter, uint64_t add)
+{
+    __atomic_fetch_add(counter, add, __ATOMIC_RELAXED);
+}
+
+/* The worker's function of the put queue (put-queue.c). */
+void vj_put_worker(gpointer job, gpointer table);
+/* The open file of @ino, referenced; NULL when it is not in memory. */
+VjFile *vj_file_find(VjFileTable *table, uint64_t ino);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * orphan-record.c - records of contents without a name
+ *
+ * Written in the transaction that takes the last name away, or that cuts a subtree off a map.
+ */
+#include "file/inode-format.h"
+#include "file/records.h"
+
+VjSlice vj_orphan_key(uint64_t ino, uint32_t node, uint8_t bytes[VJ_ORPHAN_KEY_BYTES])
+{
+    vj_be64_set(bytes, ino);
+    vj_be32_set(bytes + 8, node);
+    return vj_slice(bytes, VJ_ORPHAN_KEY_BYTES);
+}
+
+void vj_orphan_encode(uint64_t ino, const VjMapRoot *root, uint8_t out[VJ_ORPHAN_BYTES])
+{
+    VjOrphanDisk d = {
+        .magic = GUINT32_TO_LE(VJ_ORPHAN_MAGIC),
+        .node = GUINT32_TO_LE(root->node),
+        .ino = GUINT64_TO_LE(ino),
+        .bytes = GUINT64_TO_LE(root->bytes),
+        .stored_bytes = GUINT64_TO_LE(root->stored_bytes),
+        .height = root->height,
+    };
+
+    d.checksum = GUINT64_TO_LE(vj_checksum64(&d, offsetof(VjOrphanDisk, checksum)));
+    memcpy(out, &d, sizeof d);
+}
+
+static int record_put(VjTxn *txn, uint64_t ino, const VjMapRoot *root)
+{
+    uint8_t key[VJ_ORPHAN_KEY_BYTES], value[VJ_ORPHAN_BYTES];
+
+    vj_orphan_encode(ino, root, value);
+    return vj_txn_put(txn, VJ_SPACE_ORPHAN, vj_orphan_key(ino, root->node, key),
+                      vj_slice(value, sizeof value));
+}
+
+int vj_orphan_decode(VjSlice key, VjSlice value, uint64_t *ino, VjMapRoot *root)
+{
+    static const uint8_t zeroes[sizeof(((VjOrphanDisk *)0)->reserved)];
+    VjOrphanDisk d;
+
+    if (key.len != VJ_ORPHAN_KEY_BYTES || value.len != sizeof d) {
+        return -EBADMSG;
+    }
+    memcpy(&d, value.data, sizeof d);
+    if (GUINT32_FROM_LE(d.magic) != VJ_ORPHAN_MAGIC ||
+        GUINT64_FROM_LE(d.checksum) !=
+            vj_checksum64(&d, offsetof(VjOrphanDisk, checksum)) ||
+        vj_be64_get(key.data) != GUINT64_FROM_LE(d.ino) ||
+        vj_be32_get((const uint8_t *)key.data + 8) != GUINT32_FROM_LE(d.node) ||
+        memcmp(d.reserved, zeroes, sizeof zeroes) != 0) {
+        return -EBADMSG;
+    }
+    *ino = GUINT64_FROM_LE(d.ino);
+    *root = (VjMapRoot){.node = GUINT32_FROM_LE(d.node),
+                        .height = d.height,
+                        .bytes = GUINT64_FROM_LE(d.bytes),
+                        .stored_bytes = GUINT64_FROM_LE(d.stored_bytes)};
+    return vj_map_root_check(root);
+}
+
+int vj_orphan_put(VjTxn *txn, uint64_t ino)
+{
+    VjMapRoot none = {0};
+
+    return record_put(txn, ino, &none);
+}
+
+int vj_orphan_del(VjTxn *txn, uint64_t ino)
+{
+    uint8_t key[VJ_ORPHAN_KEY_BYTES];
+
+    return vj_txn_del(txn, VJ_SPACE_ORPHAN, vj_orphan_key(ino, 0, key));
+}
+
+int vj_orphan_put_tree(VjTxn *txn, uint64_t ino, const VjMapRoot *root)
+{
+    g_assert(root->node != 0);
+    return record_put(txn, ino, root);
+}

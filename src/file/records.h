@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * records.h - the records in which contents are kept, for the rooms that check and repair them
+ *
+ * Inodes and their numbers (inode.c), inline contents (inline.c), fragments (fragment.c) and
+ * orphans (orphan-record.c).
+ */
+#ifndef VJ_FILE_RECORDS_H
+#define VJ_FILE_RECORDS_H
+
+#include "file/file.h"
+
+/* ---- inodes ---------------------------------------------------------------------------- */
+
+/* Inode numbers stay below, so that front can pack them. */
+#define VJ_INO_MAX ((uint64_t)1 << 48)
+
+/* The first inode number that was never given out.  -EBADMSG. */
+int vj_ino_next(VjTxn *txn, uint64_t *next) G_GNUC_WARN_UNUSED_RESULT;
+/* The record of that counter. */
+#define VJ_NEXT_INO_BYTES 24u
+void vj_ino_next_encode(uint64_t next, uint8_t out[VJ_NEXT_INO_BYTES]);
+VjSlice vj_ino_key(uint64_t ino, uint8_t bytes[8]);
+int vj_inode_decode(VjSlice value, uint64_t ino, VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- inline contents --------------------------------------------------------------------- */
+
+/* Inline contents in a transaction.  *stored_bytes of the encoded content; NULL: not wanted. */
+int vj_inline_get(VjTxn *txn, const VjInode *inode, void *dst, size_t cap,
+                  uint64_t *stored_bytes) G_GNUC_WARN_UNUSED_RESULT;
+/* A record, made before its transaction: encoding takes time. */
+typedef struct VjInlineRecord {
+    uint64_t stored_bytes;
+    size_t len;
+    uint8_t bytes[24 + VJ_SYMLINK_MAX + 8];
+} VjInlineRecord;
+void vj_inline_make(uint64_t ino, const VjTransform *want, const void *src, size_t len,
+                    VjInlineRecord *out);
+int vj_inline_put(VjTxn *txn, uint64_t ino,
+                  const VjInlineRecord *record) G_GNUC_WARN_UNUSED_RESULT;
+/* *is_same: that very record is there. */
+int vj_inline_is(VjTxn *txn, uint64_t ino, const VjInlineRecord *record,
+                 bool *is_same) G_GNUC_WARN_UNUSED_RESULT;
+int vj_inline_del(VjTxn *txn, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- fragments: bytes that one map entry names and that are no object ------------------------ */
+
+/*
+ * Fragments (fragment.c): bytes that one map entry names and that are no object.
+ * get: @len bytes of the entry from its @skip on.  -EBADMSG; -EOPNOTSUPP an unknown
+ * transformation.
+ */
+int vj_fragment_get(VjTxn *txn, uint64_t ino, const VjEntry *entry, uint64_t skip,
+                    void *dst, size_t len) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fragment_put(VjTxn *txn, uint64_t ino, uint32_t number, const VjTransform *want,
+                    const void *src, size_t len) G_GNUC_WARN_UNUSED_RESULT;
+/* Most bytes of one that this version makes: its record takes one page of the metadata. */
+#define VJ_FRAGMENT_MOST (VJ_META_VALUE_CHEAP - 32u)
+/* One that is made before its transaction: encoding takes time. */
+typedef struct VjFragment {
+    VjRecordCodec how;
+    uint16_t plain_bytes, len;
+    uint8_t bytes[]; /* len, as encoded */
+} VjFragment;
+/* Owned; g_free. */
+VjFragment *vj_fragment_new(const VjTransform *want, const void *src, size_t len);
+/* Under a number that no fragment of @ino has.  -EFBIG: there is none; errors of meta. */
+int vj_fragment_add(VjTxn *txn, uint64_t ino, const VjFragment *fragment,
+                    uint32_t *number) G_GNUC_WARN_UNUSED_RESULT;
+/* In a transaction: what an entry that left a map named loses that name. */
+int vj_entry_drop(VjTxn *txn, uint64_t ino,
+                  const VjEntry *entry) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- orphans ----------------------------------------------------------------------------- */
+
+/* A record of VJ_SPACE_ORPHAN; root->node 0: an inode.  decode: -EBADMSG. */
+#define VJ_ORPHAN_BYTES 48u
+#define VJ_ORPHAN_KEY_BYTES 12u
+VjSlice vj_orphan_key(uint64_t ino, uint32_t node, uint8_t bytes[VJ_ORPHAN_KEY_BYTES]);
+void vj_orphan_encode(uint64_t ino, const VjMapRoot *root, uint8_t out[VJ_ORPHAN_BYTES]);
+int vj_orphan_decode(VjSlice key, VjSlice value, uint64_t *ino,
+                     VjMapRoot *root) G_GNUC_WARN_UNUSED_RESULT;
+/* In a transaction: a subtree that a replace cut off. */
+int vj_orphan_put_tree(VjTxn *txn, uint64_t ino,
+                       const VjMapRoot *root) G_GNUC_WARN_UNUSED_RESULT;
+
+#endif

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * repair-content.c - the content of all inodes: inline bytes, values, what has no inode
+ *
+ * Maps are repair-map.c's.  Inline bytes that are damaged become a map whose one range cannot be
+ * read.  Content of what cannot have any becomes a file of its own, and so does content whose
+ * inode is gone.
+ */
+#include "file/inode-format.h"
+#include "fsck/repair-map-private.h"
+
+#include <inttypes.h>
+#include <sys/stat.h>
+
+/* ---- what maps say of objects ------------------------------------------------------ */
+
+typedef struct Needs {
+    GHashTable *table;
+    bool whole; /* no node was damaged */
+} Needs;
+
+static void need(GHashTable *needs, const VjEntry *entry)
+{
+    gint64 id = (gint64)entry->id;
+    VjNeed *n = g_hash_table_lookup(needs, &id);
+
+    if (n == NULL) {
+        n = g_new0(VjNeed, 1);
+        n->id = id;
+        g_hash_table_insert(needs, &n->id, n);
+    }
+    n->entries++;
+    n->end = MAX(n->end, entry->start + entry->length);
+}
+
+static int see_node(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+{
+    Needs *n = opaque;
+    VjMapImage image;
+
+    (void)r;
+    (void)txn;
+    if (key.len != VJ_MAP_KEY_BYTES ||
+        vj_map_image_decode(value, vj_be64_get(key.data),
+                            vj_be32_get((const uint8_t *)key.data + 8), &image) < 0) {
+        n->whole = false;
+        return 0;
+    }
+    for (unsigned i = 0; image.level == 0 && i < image.count; i++) {
+        if (image.entries[i].kind == VJ_ENTRY_OBJECT) {
+            need(n->table, &image.entries[i]);
+        }
+    }
+    return 0;
+}
+
+int vj_repair_needs(VjRepair *r, GHashTable **needs, bool *whole)
+{
+    Needs n = {.table = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free),
+               .whole = true};
+    int rc = vj_repair_each(r, VJ_SPACE_NODE, see_node, &n);
+
+    *needs = n.table;
+    *whole = n.whole;
+    return rc;
+}
+
+/* ---- inline content ---------------------------------------------------------------- */
+
+static int get_inode(VjRepair *r, uint64_t ino, VjInode *out)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    uint8_t key[8];
+    VjSlice value;
+    int rc = vj_meta_begin_read(r->meta, &txn);
+
+    if (rc == 0) {
+        rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(ino, key), &value);
+    }
+    return rc < 0 ? rc : vj_inode_decode(value, ino, out);
+}
+
+/* The range of the whole file is lost. */
+static int lose_inline(VjRepair *r, const VjInode *inode)
+{
+    g_autoptr(GArray) entries = g_array_new(FALSE, FALSE, sizeof(VjEntry));
+    const VjEntry lost = {.kind = VJ_SALVAGE_LOST, .length = MAX(inode->size, 1)};
+    VjLay lay = {.ino = inode->ino,
+                 .root = {.next_node = MAX(inode->root.next_node, 1)},
+                 .clear_inline = true};
+    int rc;
+
+    g_array_append_val(entries, lost);
+    rc = vj_repair_build_map(r, inode->ino, entries, &lay.root);
+    if (rc == 0) {
+        rc = vj_repair_lay_map(r, &lay);
+    }
+    if (rc == 0) {
+        vj_repair_say(r,
+                      "inode %" PRIu64 ": its %" PRIu64 " bytes are lost and cannot be "
+                      "read%s",
+                      inode->ino, inode->size,
+                      S_ISLNK(inode->mode) ? "; the symlink became a file" : "");
+    }
+    return rc;
+}
+
+typedef enum InlineState {
+    INLINE_GOOD,
+    INLINE_LOST,
+    INLINE_SIZE,
+    INLINE_FOREIGN
+} InlineState;
+
+/* *size, *stored_bytes: what the record itself says. */
+static int look_at_inline(VjRepair *r, const VjInode *inode, InlineState *state,
+                          uint64_t *size, uint64_t *stored_bytes)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    uint8_t bytes[VJ_SYMLINK_MAX], key[8];
+    VjInlineHead head;
+    VjSlice value;
+    int rc = vj_meta_begin_read(r->meta, &txn);
+
+    *state = INLINE_LOST;
+    if (rc == 0) {
+        rc = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(inode->ino, key), &value);
+    }
+    if (rc < 0) {
+        return rc == -ENOENT ? 0 : rc;
+    }
+    if (!vj_repair_is_sealed(value) || value.len <= sizeof head) {
+        return 0;
+    }
+    memcpy(&head, value.data, sizeof head);
+    if (GUINT32_FROM_LE(head.magic) != VJ_INLINE_MAGIC ||
+        GUINT64_FROM_LE(head.ino) != inode->ino) {
+        return 0;
+    }
+    *size = GUINT16_FROM_LE(head.plain_bytes);
+    if (*size > 0 && *size <= VJ_SYMLINK_MAX && *size != inode->size) {
+        *state = INLINE_SIZE;
+        return 0;
+    }
+    rc = vj_inline_get(txn, inode, bytes, sizeof bytes, stored_bytes);
+    *state = rc == 0 ? INLINE_GOOD : rc == -EOPNOTSUPP ? INLINE_FOREIGN : INLINE_LOST;
+    return rc == -EBADMSG || rc == -EOPNOTSUPP ? 0 : rc;
+}
+
+static int repair_inline(VjRepair *r, VjInode *inode)
+{
+    InlineState state;
+    uint64_t size = inode->size, stored_bytes = inode->stored_bytes;
+    int rc = look_at_inline(r, inode, &state, &size, &stored_bytes);
+
+    if (rc == 0 && state == INLINE_LOST) {
+        rc = lose_inline(r, inode);
+        return rc < 0 ? rc : get_inode(r, inode->ino, inode);
+    }
+    if (rc == 0 && state == INLINE_SIZE) {
+        inode->size = size; /* its stored bytes are looked at in the next round */
+        rc = vj_repair_put_inode(r, inode);
+        if (rc == 0) {
+            vj_repair_say(
+                r, "inode %" PRIu64 ": its size is that of its %" PRIu64 " bytes inline",
+                inode->ino, size);
+        }
+    } else if (rc == 0 && state == INLINE_GOOD && stored_bytes != inode->stored_bytes) {
+        inode->stored_bytes = stored_bytes;
+        rc = vj_repair_put_inode(r, inode);
+        if (rc == 0) {
+            vj_repair_say(r, "inode %" PRIu64 ": its stored bytes were counted anew",
+                          inode->ino);
+        }
+    }
+    return rc;
+}
+
+/* ---- values ------------------------------------------------------------------------ */
+
+static bool is_known_type(mode_t mode)
+{
+    return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) ||
+           S_ISBLK(mode) || S_ISFIFO(mode) || S_ISSOCK(mode);
+}
+
+/* Moves what a directory or device cannot have to a file of its own. */
+static int evict_body(VjTxn *txn, void *opaque)
+{
+    VjInode *inode = opaque, file = vj_repair_nameless(0);
+    uint8_t bytes[VJ_SYMLINK_MAX];
+    VjInlineRecord record;
+    int rc = vj_inline_get(txn, inode, bytes, sizeof bytes, NULL);
+    bool is_lost = rc == -EBADMSG; /* nothing of it can be read */
+
+    if (rc == 0) {
+        rc = vj_ino_new(txn, &file.ino);
+    }
+    if (rc == 0) {
+        vj_inline_make(file.ino, NULL, bytes, inode->size, &record);
+        rc = vj_inline_put(txn, file.ino, &record);
+    }
+    if (rc == 0) {
+        file.content = VJ_CONTENT_INLINE;
+        file.size = file.stored_bytes = inode->size;
+        rc = vj_inode_put(txn, &file);
+    }
+    if (rc == 0 || is_lost) {
+        rc = vj_inline_del(txn, inode->ino);
+        rc = rc == -ENOENT ? 0 : rc;
+    }
+    if (rc == 0) {
+        VjInode without = *inode;
+
+        without.content = VJ_CONTENT_EMPTY;
+        without.size = without.stored_bytes = 0;
+        rc = vj_inode_put(txn, &without);
+    }
+    return rc;
+}
+
+static int evict_map(VjRepair *r, VjInode *inode)
+{
+    g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
+    g_autoptr(GHashTable) fragments = g_hash_table_new(NULL, NULL);
+    g_autoptr(GArray) entries = g_array_new(FALSE, FALSE, sizeof(VjEntry));
+    VjSalvage s = {.ino = inode->ino,
+                   .fragments = fragments,
+                   .foreign = r->foreign,
+                   .entries = entries,
+                   .loose = true};
+    int rc;
+
+    {
+        VJ_AUTO_READ_TXN *txn = NULL;
+
+        rc = vj_meta_begin_read(r->meta, &txn);
+        s.txn = txn;
+        rc = rc < 0 ? rc : vj_salvage_tree(&s, &inode->root, seen);
+    }
+    if (rc == 0 && entries->len > 0) {
+        rc = vj_repair_keep_entries(r, inode->ino, entries);
+    }
+    if (rc == 0) {
+        inode->content = VJ_CONTENT_EMPTY;
+        inode->size = inode->stored_bytes = 0;
+        inode->root = (VjMapRoot){.next_node = inode->root.next_node};
+        rc = vj_repair_put_inode(r, inode);
+    }
+    return rc;
+}
+
+/* -EOPNOTSUPP: only another build can read it. */
+static int evict_inline(VjRepair *r, const VjInode *inode)
+{
+    VjInode as_stored = *inode;
+    uint64_t size = inode->size, stored_bytes;
+    InlineState state;
+    int rc = look_at_inline(r, inode, &state, &size, &stored_bytes);
+
+    if (rc < 0) {
+        return rc;
+    }
+    if (state == INLINE_SIZE) {
+        as_stored.size = size; /* the record knows better */
+    }
+    return vj_meta_run(r->meta, VJ_RUN_RELEASE, evict_body, &as_stored);
+}
+
+static int evict(VjRepair *r, VjInode *inode)
+{
+    int rc =
+        inode->content == VJ_CONTENT_MAP ? evict_map(r, inode) : evict_inline(r, inode);
+
+    if (rc == -EOPNOTSUPP) {
+        return 0; /* stays as it is, and stays a problem */
+    }
+    if (rc == 0) {
+        inode->content = VJ_CONTENT_EMPTY;
+        vj_repair_say(r,
+                      "inode %" PRIu64 ": its content became a file of its own, it is "
+                      "no regular file",
+                      inode->ino);
+    }
+    return rc;
+}
+
+static int repair_values(VjRepair *r, VjInode *inode)
+{
+    VjInode was = *inode;
+
+    if (!is_known_type(inode->mode)) {
+        inode->mode = S_IFREG | (inode->mode & 07777);
+    }
+    if (inode->content == VJ_CONTENT_EMPTY && S_ISLNK(inode->mode) && inode->nlink > 0) {
+        inode->mode = S_IFREG | 0600;
+    }
+    if (inode->content == VJ_CONTENT_EMPTY) {
+        inode->stored_bytes = 0;
+    }
+    if (was.mode != inode->mode || was.stored_bytes != inode->stored_bytes) {
+        int rc = vj_repair_put_inode(r, inode);
+
+        if (rc < 0) {
+            return rc;
+        }
+        vj_repair_say(r, "inode %" PRIu64 ": %s", inode->ino,
+                      was.mode != inode->mode ? "it became a regular file"
+                                              : "its stored bytes were counted anew");
+    }
+    if (!S_ISREG(inode->mode) && !S_ISLNK(inode->mode) &&
+        inode->content != VJ_CONTENT_EMPTY) {
+        return evict(r, inode);
+    }
+    return 0;
+}
+
+/* Of one inode: what its record promises is there, nothing else is. */
+static int repair_inode(VjRepair *r, VjInode *inode)
+{
+    int rc = repair_values(r, inode);
+
+    if (rc == 0 && inode->content == VJ_CONTENT_INLINE) {
+        rc = repair_inline(r, inode);
+    }
+    return rc < 0 ? rc : vj_repair_map(r, inode);
+}
+
+/* ---- all of them ------------------------------------------------------------------- */
+
+/* The first inode behind *ino in one of the spaces that have one in their keys, which have
+ * the length of such keys.  There may be one of number 0, and *begun says that it was seen. */
+static int next_ino(VjRepair *r, VjSpace space, bool *begun, uint64_t *ino)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    uint8_t after[VJ_META_KEY_MAX];
+    VjSlice key, value;
+    int rc = vj_meta_begin_read(r->meta, &txn);
+
+    vj_be64_set(after, *ino);
+    memset(after + 8, 0xff, sizeof after - 8);
+    if (rc == 0) {
+        rc = vj_txn_next(
+            txn, space,
+            !*begun ? vj_slice(NULL, 0)
+                    : vj_slice(after, space == VJ_SPACE_NODE || space == VJ_SPACE_ORPHAN
+                                          ? VJ_MAP_KEY_BYTES
+                                          : 8),
+            &key, &value);
+    }
+    if (rc == 0) {
+        *begun = true;
+        *ino = key.len >= 8 ? vj_be64_get(key.data) : *ino + 1;
+    }
+    return rc;
+}
+
+static int repair_inodes(VjRepair *r)
+{
+    uint64_t ino = 0;
+    bool begun = false;
+    int rc;
+
+    while ((rc = next_ino(r, VJ_SPACE_INODE, &begun, &ino)) == 0) {
+        VjInode inode;
+
+        rc = get_inode(r, ino, &inode);
+        if (rc == 0) {
+            rc = repair_inode(r, &inode);
+        }
+        if (rc < 0 && rc != -EBADMSG && rc != -ENOENT) {
+            return rc;
+        }
+    }
+    return rc == -ENOENT ? 0 : rc;
+}
+
+typedef struct Found {
+    VjInode inode;
+    bool is_there, is_orphan, has_content;
+} Found;
+
+static int look_for(VjRepair *r, uint64_t ino, Found *f)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    uint8_t key[8], after[12];
+    VjSlice value, found;
+    int rc = vj_meta_begin_read(r->meta, &txn);
+
+    *f = (Found){.inode = vj_repair_nameless(ino)};
+    if (rc == 0) {
+        rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(ino, key), &value);
+    }
+    f->is_there = rc == 0;
+    if (rc == -ENOENT) {
+        vj_be64_set(after, ino - 1);
+        vj_be32_set(after + 8, UINT32_MAX);
+        rc = vj_txn_next(txn, VJ_SPACE_ORPHAN, vj_slice(after, sizeof after), &found,
+                         &value);
+        f->is_orphan = rc == 0 && found.len >= 8 && vj_be64_get(found.data) == ino;
+        rc = rc == -ENOENT ? 0 : rc;
+    }
+    if (rc == 0 && !f->is_there && !f->is_orphan) {
+        rc = vj_repair_content(txn, ino, &f->inode, &f->has_content);
+    }
+    return rc;
+}
+
+/* Content whose inode is gone becomes a file without a name, unless it is being dropped. */
+static int repair_ownerless(VjRepair *r, VjSpace space)
+{
+    uint64_t ino = 0;
+    bool begun = false;
+    int rc;
+
+    while ((rc = next_ino(r, space, &begun, &ino)) == 0) {
+        Found f;
+
+        if (ino == 0 || ino >= VJ_INO_MAX) {
+            continue;
+        }
+        rc = look_for(r, ino, &f);
+        if (rc == 0 && f.is_there) {
+            continue;
+        }
+        if (rc == 0 && f.has_content) {
+            rc = vj_repair_put_inode(r, &f.inode);
+            if (rc == 0) {
+                vj_repair_say(r,
+                              "inode %" PRIu64 ": its record is missing, its %" PRIu64
+                              " bytes are kept",
+                              ino, f.inode.size);
+            }
+        }
+        if (rc == 0) {
+            rc = vj_repair_map(r, &f.inode);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return rc == -ENOENT ? 0 : rc;
+}
+
+/* Bytes beside other content, or of nobody. */
+static int check_inline_use(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
+                            void *opaque)
+{
+    uint64_t ino = vj_be64_get(key.data);
+    uint8_t ino_key[8];
+    VjInode inode;
+    VjSlice record;
+    int rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(ino, ino_key), &record);
+
+    (void)value;
+    (void)opaque;
+    if (rc == 0 && (vj_inode_decode(record, ino, &inode) < 0 ||
+                    inode.content == VJ_CONTENT_INLINE)) {
+        return 0;
+    }
+    if (rc < 0 && rc != -ENOENT) {
+        return rc;
+    }
+    vj_repair_del(r, VJ_SPACE_INLINE, key);
+    vj_repair_say(r, "inode %" PRIu64 ": inline content that it does not use was removed",
+                  ino);
+    return 0;
+}
+
+/* Of an inode that is not there; those of others went with the look at their maps. */
+static int check_fragment_use(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
+                              void *opaque)
+{
+    uint64_t ino = vj_be64_get(key.data);
+    uint8_t ino_key[8];
+    VjSlice record;
+    int rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(ino, ino_key), &record);
+
+    (void)value;
+    (void)opaque;
+    if (rc == -ENOENT) {
+        vj_repair_del(r, VJ_SPACE_FRAGMENT, key);
+        vj_repair_say(r, "inode %" PRIu64 ": a fragment of nobody was removed", ino);
+        rc = 0;
+    }
+    return rc;
+}
+
+int vj_repair_contents(VjRepair *r)
+{
+    int rc = vj_repair_object_records(r);
+
+    if (rc == 0) {
+        rc = repair_inodes(r);
+    }
+    if (rc == 0) {
+        rc = repair_ownerless(r, VJ_SPACE_NODE);
+    }
+    if (rc == 0) {
+        rc = repair_ownerless(r, VJ_SPACE_INLINE);
+    }
+    if (rc == 0) {
+        rc = vj_repair_each(r, VJ_SPACE_INLINE, check_inline_use, NULL);
+    }
+    return rc < 0 ? rc : vj_repair_each(r, VJ_SPACE_FRAGMENT, check_fragment_use, NULL);
+}
+
+/* ---- an inode whose record is lost ------------------------------------------------- */
+
+/* Of the nodes that no other names: the highest, then the one with the most bytes. */
+static const VjLooseNode *best_root(const GArray *loose)
+{
+    const VjLooseNode *best = NULL;
+
+    for (guint i = 0; i < loose->len; i++) {
+        const VjLooseNode *one = &g_array_index(loose, VjLooseNode, i);
+
+        if (one->readable && !one->has_parent &&
+            (best == NULL || one->level > best->level ||
+             (one->level == best->level && one->sums.bytes > best->sums.bytes))) {
+            best = one;
+        }
+    }
+    return best;
+}
+
+static int content_inline(VjTxn *txn, uint64_t ino, VjInode *inode, bool *found)
+{
+    VjInlineHead head;
+    uint8_t key[8];
+    VjSlice value;
+    int rc = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(ino, key), &value);
+
+    if (rc < 0) {
+        return rc == -ENOENT ? 0 : rc;
+    }
+    if (vj_repair_is_sealed(value) &&
+        value.len > sizeof head + VJ_INLINE_CHECKSUM_BYTES) {
+        memcpy(&head, value.data, sizeof head);
+        inode->size = GUINT16_FROM_LE(head.plain_bytes);
+        *found = inode->size > 0 && inode->size <= VJ_SYMLINK_MAX &&
+                 GUINT64_FROM_LE(head.ino) == ino;
+    }
+    inode->content = *found ? VJ_CONTENT_INLINE : VJ_CONTENT_EMPTY;
+    inode->size = *found ? inode->size : 0;
+    inode->stored_bytes = *found ? value.len - sizeof head - VJ_INLINE_CHECKSUM_BYTES : 0;
+    return 0;
+}
+
+int vj_repair_content(VjTxn *txn, uint64_t ino, VjInode *inode, bool *found)
+{
+    g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
+    g_autoptr(GHashTable) fragments = g_hash_table_new(NULL, NULL);
+    g_autoptr(GArray) loose = g_array_new(FALSE, FALSE, sizeof(VjLooseNode));
+    VjSalvage s = {.txn = txn, .ino = ino, .fragments = fragments};
+    const VjLooseNode *best;
+    int rc = vj_salvage_orphans(&s, seen);
+
+    *found = false;
+    inode->content = VJ_CONTENT_EMPTY;
+    inode->size = inode->stored_bytes = 0;
+    inode->root = (VjMapRoot){0};
+    if (rc == 0) {
+        rc = vj_salvage_list_loose(txn, ino, seen, loose);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    best = best_root(loose);
+    if (best == NULL || best->sums.bytes > VJ_MAP_BYTES_MAX) {
+        return content_inline(txn, ino, inode, found);
+    }
+    inode->content = VJ_CONTENT_MAP;
+    inode->root = (VjMapRoot){
+        .node = best->node,
+        .next_node = g_array_index(loose, VjLooseNode, loose->len - 1).node + 1,
+        .height = (uint8_t)(best->level + 1),
+        .bytes = best->sums.bytes,
+        .stored_bytes = best->sums.stored_bytes};
+    inode->size = best->sums.bytes;
+    inode->stored_bytes = best->sums.stored_bytes;
+    *found = true;
+    return 0;
+}

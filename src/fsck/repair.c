@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * repair.c - walking and changing the records of a volume at rest
+ */
+#include "fsck/repair-private.h"
+
+#include <string.h>
+
+typedef struct Change {
+    VjSpace space;
+    GBytes *key, *value; /* value NULL: delete */
+} Change;
+
+static void change_clear(gpointer data)
+{
+    Change *c = data;
+
+    g_bytes_unref(c->key);
+    if (c->value != NULL) {
+        g_bytes_unref(c->value);
+    }
+}
+
+VjRepair *vj_repair_new(VjVolume *v, VjCheckSay *say, void *opaque)
+{
+    VjRepair *r = g_new0(VjRepair, 1);
+
+    g_assert(vj_volume_is_checked(v) && !vj_volume_read_only(v) && say != NULL);
+    r->v = v;
+    r->meta = vj_volume_meta(v);
+    r->store = vj_volume_store(v);
+    r->objects = vj_volume_objects(v);
+    r->digest = vj_volume_digest(v);
+    r->say = say;
+    r->opaque = opaque;
+    r->unread = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    r->foreign = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    r->changes = g_array_new(FALSE, FALSE, sizeof(Change));
+    g_array_set_clear_func(r->changes, change_clear);
+    return r;
+}
+
+void vj_repair_free(VjRepair *r)
+{
+    if (r != NULL) {
+        g_array_unref(r->changes);
+        g_hash_table_unref(r->unread);
+        g_hash_table_unref(r->foreign);
+        g_free(r);
+    }
+}
+
+void vj_repair_note_unread(VjRepair *r, uint64_t id)
+{
+    g_hash_table_add(r->unread, g_memdup2(&id, sizeof id));
+}
+
+VjVolume *vj_repair_volume(VjRepair *r)
+{
+    return r->v;
+}
+
+uint64_t vj_repair_count(const VjRepair *r)
+{
+    return r->mended;
+}
+
+void vj_repair_say(VjRepair *r, const char *format, ...)
+{
+    g_autofree char *line = NULL;
+    va_list args;
+
+    va_start(args, format);
+    line = g_strdup_vprintf(format, args);
+    va_end(args);
+    r->mended++;
+    r->say(r->opaque, line);
+}
+
+/* ---- changes ----------------------------------------------------------------------- */
+
+static void add_change(VjRepair *r, VjSpace space, VjSlice key, const VjSlice *value)
+{
+    Change c = {.space = space, .key = g_bytes_new(key.data, key.len)};
+
+    if (value != NULL) {
+        c.value = g_bytes_new(value->data, value->len);
+    }
+    g_array_append_val(r->changes, c);
+}
+
+void vj_repair_put(VjRepair *r, VjSpace space, VjSlice key, VjSlice value)
+{
+    add_change(r, space, key, &value);
+}
+
+void vj_repair_del(VjRepair *r, VjSpace space, VjSlice key)
+{
+    add_change(r, space, key, NULL);
+}
+
+static VjSlice slice_of(GBytes *bytes)
+{
+    gsize len;
+    const void *data = g_bytes_get_data(bytes, &len);
+
+    return vj_slice(data, len);
+}
+
+static int commit_body(VjTxn *txn, void *opaque)
+{
+    const GArray *changes = opaque;
+    int rc = 0;
+
+    for (guint i = 0; rc == 0 && i < changes->len; i++) {
+        const Change *c = &g_array_index(changes, Change, i);
+
+        if (c->value != NULL) {
+            rc = vj_txn_put(txn, c->space, slice_of(c->key), slice_of(c->value));
+        } else {
+            rc = vj_txn_del(txn, c->space, slice_of(c->key));
+            rc = rc == -ENOENT ? 0 : rc;
+        }
+    }
+    return rc;
+}
+
+int vj_repair_commit(VjRepair *r)
+{
+    int rc = r->changes->len == 0
+                 ? 0
+                 : vj_meta_run(r->meta, VJ_RUN_RELEASE, commit_body, r->changes);
+
+    g_array_set_size(r->changes, 0);
+    return rc;
+}
+
+/* ---- walks ------------------------------------------------------------------------- */
+
+/* Visits from behind *after until a visit has changed something.  -ENOENT: the end. */
+static int visit_some(VjRepair *r, VjSpace space, uint8_t *after, size_t *after_len,
+                      VjRepairVisit *visit, void *opaque)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    int rc = vj_meta_begin_read(r->meta, &txn);
+
+    while (rc == 0 && r->changes->len == 0) {
+        VjSlice key, value;
+
+        rc = vj_txn_next(txn, space, vj_slice(after, *after_len), &key, &value);
+        if (rc < 0) {
+            break;
+        }
+        g_assert(key.len > 0 && key.len <= VJ_META_KEY_MAX);
+        memcpy(after, key.data, key.len);
+        *after_len = key.len;
+        rc = visit(r, txn, vj_slice(after, *after_len), value, opaque);
+    }
+    return rc;
+}
+
+int vj_repair_each(VjRepair *r, VjSpace space, VjRepairVisit *visit, void *opaque)
+{
+    uint8_t after[VJ_META_KEY_MAX];
+    size_t after_len = 0;
+    int rc;
+
+    do {
+        rc = visit_some(r, space, after, &after_len, visit, opaque);
+        if (rc == 0 || rc == -ENOENT) {
+            int committed = vj_repair_commit(r);
+
+            rc = committed < 0 ? committed : rc;
+        }
+    } while (rc == 0);
+    g_array_set_size(r->changes, 0);
+    return rc == -ENOENT ? 0 : rc;
+}
+
+/* ---- bits -------------------------------------------------------------------------- */
+
+bool vj_repair_bit(VjRepair *r, VjSpace space, VjSlice key, VjSlice value,
+                   VjRepairIsGood *is_good, const char *what)
+{
+    uint8_t bytes[VJ_REPAIR_TRY_BYTES];
+
+    if (value.len == 0 || value.len > sizeof bytes || vj_repair_is_sealed(value) ||
+        r->tries >= VJ_REPAIR_TRIES_MAX) {
+        return false;
+    }
+    r->tries++;
+    memcpy(bytes, value.data, value.len);
+    for (size_t bit = 0; bit < 8 * value.len; bit++) {
+        uint8_t mask = (uint8_t)(1u << (bit & 7));
+
+        bytes[bit >> 3] ^= mask;
+        if (is_good(key, vj_slice(bytes, value.len))) {
+            vj_repair_put(r, space, key, vj_slice(bytes, value.len));
+            vj_repair_say(r, "%s: one wrong bit was put right", what);
+            return true;
+        }
+        bytes[bit >> 3] ^= mask;
+    }
+    return false;
+}
+
+bool vj_repair_is_sealed(VjSlice value)
+{
+    const uint8_t *bytes = value.data;
+
+    return value.len > 8 &&
+           vj_checksum64(bytes, value.len - 8) == vj_le64_get(bytes + value.len - 8);
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * flusher.c - write-back in the background: by age, by memory, at close
+ *
+ * Changed files in the order in which they are due, those that were closed and those that are wanted at once apart.
+ * A file in it is referenced by it, so a file with changes never leaves memory.  Two threads take from it, and neither
+ * waits for a file that somebody else is writing back: one large file on a slow device does
+ * not hold up the others.  The same threads give back freed memory, a second after something was
+ * changed or left the object cache.
+ *
+ * To wake a thread costs as much as to write a small file back.  So one of those that have nothing
+ * to do, the sentry, waits for the clock and is woken only by what is due before that; the
+ * others are woken when there is no sentry.  Files that are closed wait a moment for each other:
+ * a program that makes many small files wakes a thread once for all of a batch.
+ */
+#include "volume/volume-private.h"
+
+#define FLUSHER_THREADS 2u
+/* Freed memory is given back so much after a change, when it is more than this. */
+#define SETTLE_US ((int64_t)1000000)
+#define SPARE_BYTES (32 * VJ_MIB)
+/* After a failure a file is tried again so much later, microseconds. */
+#define RETRY_US ((int64_t)1000000)
+/* How long a file that is closed waits for others. */
+#define SOON_US ((int64_t)5000)
+
+struct VjFlusher {
+    VjFileTable *files;
+    int64_t age_us;
+    GThread *threads[FLUSHER_THREADS];
+    VjMutex lock; /* VJ_RANK_VOLUME */
+    VjCond wake;  /* of the sentry */
+    VjCond relief;
+    /* guarded by lock: */
+    GQueue urgent; /* VjFile, first come first */
+    GQueue closed; /* VjFile, rising by due_us */
+    GQueue due;    /* VjFile, rising by due_us */
+    bool has_sentry;
+    int64_t wake_us; /* when the sentry wakes */
+    bool pressure;   /* take the next file whatever its age */
+    bool stop;
+    int64_t settle_us; /* when to look for spare memory; 0: nothing was freed since */
+    bool settling;     /* a thread looks; it alone uses the keeper */
+    VjMemoryKeeper *memory;
+    gint settle_wanted; /* settle_us is set; atomic, for those who have no lock */
+};
+
+/* Its place in the queues.  Under lock. */
+static VjFlushLink *place(VjFile *f)
+{
+    return vj_file_flush_link(f);
+}
+
+/* Inserts from the end: nearly every file is due after all others. */
+static void push_locked(GQueue *queue, VjFile *f)
+{
+    GList *link = queue->tail;
+
+    while (link != NULL && place(link->data)->due_us > place(f)->due_us) {
+        link = link->prev;
+    }
+    if (link == NULL) {
+        g_queue_push_head(queue, f);
+        place(f)->link = queue->head;
+    } else {
+        g_queue_insert_after(queue, link, f);
+        place(f)->link = link->next;
+    }
+    place(f)->queue = queue;
+}
+
+/* There is something to do at @due_us. */
+static void call_locked(VjFlusher *x, int64_t due_us)
+{
+    if (!x->has_sentry) {
+        vj_cond_signal(&x->relief);
+    } else if (due_us < x->wake_us) {
+        x->wake_us = due_us; /* one signal is enough */
+        vj_cond_signal(&x->wake);
+    }
+}
+
+/* @f is in no queue, and referenced. */
+static void insert_locked(VjFlusher *x, GQueue *queue, VjFile *f, int64_t due_us)
+{
+    place(f)->due_us = due_us;
+    push_locked(queue, f);
+    call_locked(x, due_us);
+}
+
+static void settle_soon_locked(VjFlusher *x)
+{
+    if (x->settle_us == 0) {
+        x->settle_us = vj_clock_mono_us() + SETTLE_US;
+        g_atomic_int_set(&x->settle_wanted, 1);
+        call_locked(x, x->settle_us);
+    }
+}
+
+void vj_flusher_settle_soon(VjFlusher *x)
+{
+    if (g_atomic_int_get(&x->settle_wanted) != 0) {
+        return;
+    }
+    vj_mutex_lock(&x->lock);
+    settle_soon_locked(x);
+    vj_mutex_unlock(&x->lock);
+}
+
+static void remove_locked(VjFile *f)
+{
+    g_queue_delete_link(place(f)->queue, place(f)->link);
+    place(f)->link = NULL;
+    place(f)->queue = NULL;
+}
+
+void vj_flusher_add(VjFlusher *x, VjFile *f, VjFlushWhen when)
+{
+    GQueue *queue = &x->urgent;
+    int64_t due_us = 0;
+
+    if (when != VJ_FLUSH_NOW) {
+        queue = when == VJ_FLUSH_SOON ? &x->closed : &x->due;
+        due_us = vj_clock_mono_us() + (when == VJ_FLUSH_SOON ? SOON_US : x->age_us);
+    }
+    vj_mutex_lock(&x->lock);
+    settle_soon_locked(x);
+    if (place(f)->queue == NULL) {
+        insert_locked(x, queue, vj_file_ref(f), due_us);
+    } else if (due_us < place(f)->due_us ||
+               (when == VJ_FLUSH_ANEW && place(f)->queue == &x->due)) {
+        remove_locked(f);
+        insert_locked(x, queue, f, due_us);
+    }
+    vj_mutex_unlock(&x->lock);
+}
+
+void vj_flusher_committed(VjFlusher *x, VjFile *f, int64_t since_us)
+{
+    vj_mutex_lock(&x->lock);
+    if (place(f)->queue == &x->due && place(f)->due_us < since_us + x->age_us) {
+        remove_locked(f);
+        insert_locked(x, &x->due, f, since_us + x->age_us);
+    }
+    vj_mutex_unlock(&x->lock);
+}
+
+/* What goes next, due or not; NULL: no file has changes. */
+static VjFile *first_locked(VjFlusher *x)
+{
+    VjFile *urgent = g_queue_peek_head(&x->urgent);
+    VjFile *closed = g_queue_peek_head(&x->closed);
+    VjFile *due = g_queue_peek_head(&x->due);
+
+    if (urgent != NULL) {
+        return urgent;
+    }
+    if (closed == NULL || due == NULL) {
+        return closed != NULL ? closed : due;
+    }
+    return place(closed)->due_us <= place(due)->due_us ? closed : due;
+}
+
+void vj_flusher_pressure(VjFlusher *x)
+{
+    vj_mutex_lock(&x->lock);
+    x->pressure = true;
+    vj_cond_broadcast(&x->wake);
+    vj_cond_broadcast(&x->relief);
+    vj_mutex_unlock(&x->lock);
+}
+
+/* As the sentry, until @until_us. */
+static void watch_locked(VjFlusher *x, int64_t until_us) VJ_REQUIRES(x->lock)
+{
+    x->has_sentry = true;
+    x->wake_us = until_us;
+    if (until_us == INT64_MAX) {
+        vj_cond_wait(&x->wake, &x->lock);
+    } else {
+        /* The timeout is the event: a file becomes due. */
+        (void)vj_cond_wait_until(&x->wake, &x->lock, until_us);
+    }
+    x->has_sentry = false;
+}
+
+/* Gives freed memory back when it is time to.  Under lock, which it leaves meanwhile. */
+static void settle_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
+{
+    bool idle = first_locked(x) == NULL;
+
+    if (x->settling || x->settle_us == 0 || vj_clock_mono_us() < x->settle_us) {
+        return;
+    }
+    x->settling = true;
+    x->settle_us = 0;
+    g_atomic_int_set(&x->settle_wanted, 0);
+    vj_mutex_unlock(&x->lock);
+    if (idle) {
+        vj_file_table_trim(x->files);
+    }
+    (void)vj_memory_settle(x->memory, SPARE_BYTES);
+    vj_mutex_lock(&x->lock);
+    x->settling = false;
+    if (x->settle_us != 0) {
+        call_locked(x, x->settle_us); /* nobody waits for it while it is being done */
+    }
+}
+
+/* Waits until a file is due; false: stop.  Under lock. */
+static bool wait_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
+{
+    for (;;) {
+        VjFile *f;
+        int64_t until_us;
+
+        settle_locked(x);
+        f = first_locked(x);
+        if (x->stop) {
+            return false;
+        }
+        if (f == NULL) {
+            x->pressure = false;
+            if (vj_file_table_has_blocks(x->files)) {
+                settle_soon_locked(x); /* what came back after the last look */
+            }
+        } else if (x->pressure || place(f)->due_us <= vj_clock_mono_us()) {
+            return true;
+        }
+        until_us = f == NULL ? INT64_MAX : place(f)->due_us;
+        if (x->settle_us != 0 && !x->settling) {
+            until_us = MIN(until_us, x->settle_us);
+        }
+        if (x->has_sentry) {
+            vj_cond_wait(&x->relief, &x->lock);
+        } else {
+            watch_locked(x, until_us);
+        }
+    }
+}
+
+/* Takes what is due off the queue, under pressure the rest of a batch too.  Under lock. */
+static size_t take_locked(VjFlusher *x, VjFile *files[VJ_WRITE_BACK_BATCH])
+{
+    int64_t now_us = vj_clock_mono_us();
+    size_t count = 0;
+
+    while (count < VJ_WRITE_BACK_BATCH) {
+        VjFile *f = first_locked(x);
+
+        if (f == NULL || (!x->pressure && place(f)->due_us > now_us)) {
+            break;
+        }
+        remove_locked(f);
+        files[count++] = f;
+    }
+    x->pressure = false;
+    if (first_locked(x) != NULL && !x->has_sentry) {
+        vj_cond_signal(&x->relief); /* somebody else looks after the rest */
+    }
+    return count;
+}
+
+static gpointer flusher_main(gpointer opaque)
+{
+    VjFlusher *x = opaque;
+    VjFile *files[VJ_WRITE_BACK_BATCH];
+
+    vj_mutex_lock(&x->lock);
+    while (wait_locked(x)) {
+        size_t count = take_locked(x, files);
+        bool failed;
+
+        vj_mutex_unlock(&x->lock);
+        failed = vj_file_write_back_grown(x->files, files, count) < 0;
+        for (size_t i = 0; i < count; i++) {
+            VjFile *f = files[i];
+
+            /* Still dirty: it failed, somebody else has it, or it was changed again. */
+            if (vj_file_is_dirty(f)) {
+                bool at_once = !failed && vj_file_is_much(f);
+
+                vj_mutex_lock(&x->lock);
+                if (place(f)->queue == NULL && at_once) {
+                    insert_locked(x, &x->urgent, vj_file_ref(f), 0);
+                } else if (place(f)->queue == NULL) {
+                    insert_locked(x, &x->due, vj_file_ref(f),
+                                  vj_clock_mono_us() + (failed ? RETRY_US : x->age_us));
+                }
+                vj_mutex_unlock(&x->lock);
+            }
+            vj_file_unref(f);
+        }
+        vj_mutex_lock(&x->lock);
+    }
+    vj_mutex_unlock(&x->lock);
+    return NULL;
+}
+
+VjFlusher *vj_flusher_open(VjFileTable *files, int64_t age_us)
+{
+    VjFlusher *x = g_new0(VjFlusher, 1);
+
+    x->files = files;
+    x->age_us = age_us;
+    x->memory = vj_memory_keeper_new();
+    g_queue_init(&x->urgent);
+    g_queue_init(&x->closed);
+    g_queue_init(&x->due);
+    vj_mutex_init(&x->lock, VJ_RANK_VOLUME, "volume.flusher");
+    vj_cond_init(&x->wake);
+    vj_cond_init(&x->relief);
+    for (unsigned i = 0; i < FLUSHER_THREADS; i++) {
+        x->threads[i] = g_thread_new("varjfs-flush", flusher_main, x);
+    }
+    return x;
+}
+
+void vj_flusher_close(VjFlusher *x)
+{
+    if (x == NULL) {
+        return;
+    }
+    vj_mutex_lock(&x->lock);
+    x->stop = true;
+    vj_cond_broadcast(&x->wake);
+    vj_cond_broadcast(&x->relief);
+    vj_mutex_unlock(&x->lock);
+    for (unsigned i = 0; i < FLUSHER_THREADS; i++) {
+        g_thread_join(x->threads[i]);
+    }
+    /* What could not be written back is lost with the process: close() has reported it. */
+    for (VjFile *f; (f = first_locked(x)) != NULL;) {
+        remove_locked(f);
+        vj_file_discard(f);
+        vj_file_unref(f);
+    }
+    vj_memory_keeper_free(x->memory);
+    vj_cond_clear(&x->relief);
+    vj_cond_clear(&x->wake);
+    vj_mutex_clear(&x->lock);
+    g_free(x);
+}

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * orphan.c - contents without a name, dropped in the background
+ *
+ * An orphan record is written in the transaction that takes the last name away, or that
+ * cuts a subtree off a map.  One thread drops what they name, VJ_FILE_DROP_BATCH entries a
+ * transaction: each transaction leaves a smaller orphan, so a crash at any point loses
+ * nothing and the next mount goes on.
+ */
+#include "volume/volume-private.h"
+
+/* Orphans of this mount in memory; who has one more waits. */
+#define QUEUE_MAX 65536u
+/* How long the first orphan waits for others: to wake the thread costs more than to drop one. */
+#define COMPANY_US ((int64_t)10000)
+#define COMPANY_MAX 1024u
+/* Those of earlier mounts and those that failed, 16 bytes each; the next mount has the rest. */
+#define EARLIER_MAX (4u << 20)
+/* Those that failed are tried again after VjVolume.drop_retry_us, then after twice as long each
+ * time, up to this. */
+#define RETRY_MAX_US ((int64_t)300 * 1000 * 1000)
+/* Attributes and records of an inode that go in one transaction. */
+#define XATTR_BATCH 1000u
+
+typedef struct Orphan {
+    uint64_t ino;
+    uint32_t node; /* 0: the inode */
+} Orphan;
+
+struct VjDropper {
+    VjVolume *v;
+    GThread *thread;
+    VjMutex lock; /* VJ_RANK_VOLUME */
+    VjCond wake, idle;
+    /* guarded by lock: */
+    GQueue queue;    /* Orphan: of this mount */
+    GArray *earlier; /* Orphan: of earlier mounts, from the end */
+    GArray *failed;  /* Orphan: to be tried again at retry_us */
+    int64_t retry_us, retry_pause_us;
+    bool again;     /* somebody wants what failed to be tried now */
+    unsigned hurry; /* how many wait: no pause for company */
+    bool busy, stop;
+};
+
+/* ---- dropping ---------------------------------------------------------------------------- */
+
+typedef struct Drop {
+    Orphan orphan; /* what this transaction drops from; the body may run again */
+    /* out: */
+    uint32_t left_node; /* the root of what is left of a tree */
+    uint32_t fragments; /* that were dropped */
+    bool more;          /* another transaction is needed */
+} Drop;
+
+static int drop_entries(VjTxn *txn, uint64_t ino, VjMapRoot *root, uint32_t *fragments)
+{
+    g_autoptr(GArray) removed = g_array_new(FALSE, FALSE, sizeof(VjEntry));
+    int r = vj_map_drop(txn, ino, root, VJ_FILE_DROP_BATCH, removed);
+
+    for (guint i = 0; r == 0 && i < removed->len; i++) {
+        const VjEntry *e = &g_array_index(removed, VjEntry, i);
+
+        r = vj_entry_drop(txn, ino, e);
+        *fragments += e->kind == VJ_ENTRY_FRAGMENT;
+    }
+    return r;
+}
+
+/* Up to XATTR_BATCH attributes; *more when there are others left. */
+static int drop_xattrs(VjTxn *txn, uint64_t ino, bool *more)
+{
+    uint8_t prefix[8];
+    VjScan scan;
+
+    *more = false;
+    vj_scan_begin(&scan, txn, VJ_SPACE_XATTR, vj_ino_key(ino, prefix));
+    for (unsigned i = 0; vj_scan_next(&scan); i++) {
+        int r;
+
+        if (i == XATTR_BATCH) {
+            *more = true;
+            return 0;
+        }
+        r = vj_txn_del(txn, VJ_SPACE_XATTR, scan.key);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return scan.error;
+}
+
+static int drop_inode(VjTxn *txn, Drop *d)
+{
+    VjInode inode;
+    bool more;
+    int r = vj_inode_get(txn, d->orphan.ino, &inode);
+
+    if (r < 0) {
+        return r;
+    }
+    if (inode.nlink != 0) { /* has a name again */
+        return vj_orphan_del(txn, d->orphan.ino);
+    }
+    if (inode.content == VJ_CONTENT_MAP) {
+        r = drop_entries(txn, d->orphan.ino, &inode.root, &d->fragments);
+    } else if (inode.content == VJ_CONTENT_INLINE) {
+        r = vj_inline_del(txn, d->orphan.ino);
+    }
+    if (r < 0) {
+        return r;
+    }
+    r = drop_xattrs(txn, d->orphan.ino, &more);
+    if (r < 0) {
+        return r;
+    }
+    if (inode.root.node != 0 || more) {
+        d->more = true;
+        if (inode.root.node == 0) {
+            inode.content = VJ_CONTENT_EMPTY;
+        }
+        inode.size = inode.root.bytes;
+        inode.stored_bytes = inode.root.stored_bytes;
+        inode.map_version++;
+        return vj_inode_put(txn, &inode);
+    }
+    r = vj_inode_del(txn, d->orphan.ino);
+    return r < 0 ? r : vj_orphan_del(txn, d->orphan.ino);
+}
+
+static int drop_tree(VjTxn *txn, Drop *d)
+{
+    uint8_t key[VJ_ORPHAN_KEY_BYTES];
+    VjSlice value, k = vj_orphan_key(d->orphan.ino, d->orphan.node, key);
+    VjMapRoot root;
+    uint64_t ino;
+    int r = vj_txn_get(txn, VJ_SPACE_ORPHAN, k, &value);
+
+    if (r == 0) {
+        r = vj_orphan_decode(k, value, &ino, &root);
+    }
+    if (r < 0) {
+        return r;
+    }
+    r = drop_entries(txn, ino, &root, &d->fragments);
+    if (r < 0) {
+        return r;
+    }
+    r = vj_txn_del(txn, VJ_SPACE_ORPHAN, k);
+    if (r == 0 && root.node != 0) {
+        d->more = true;
+        d->left_node = root.node;
+        r = vj_orphan_put_tree(txn, ino, &root);
+    }
+    return r;
+}
+
+static int drop_body(VjTxn *txn, void *opaque)
+{
+    Drop *d = opaque;
+    uint8_t key[VJ_ORPHAN_KEY_BYTES];
+    VjSlice value;
+    int r = vj_txn_get(txn, VJ_SPACE_ORPHAN,
+                       vj_orphan_key(d->orphan.ino, d->orphan.node, key), &value);
+
+    d->more = false;
+    d->left_node = 0;
+    d->fragments = 0;
+    if (r == -ENOENT) {
+        return 0; /* done before, or it has a name again */
+    }
+    if (r < 0) {
+        return r;
+    }
+    return d->orphan.node == 0 ? drop_inode(txn, d) : drop_tree(txn, d);
+}
+
+/* False: it failed, and may succeed another time. */
+static bool drop(VjVolume *v, const Orphan *orphan)
+{
+    Drop d = {.orphan = *orphan, .more = true};
+
+    if (orphan->node == 0) {
+        vj_file_discard_ino(v->files, orphan->ino);
+    }
+    while (d.more) {
+        int r = vj_meta_run(v->meta, VJ_RUN_RELEASE, drop_body, &d);
+
+        if (r < 0) {
+            vj_log_error("inode %" G_GUINT64_FORMAT
+                         ": what it held cannot be dropped now: %s",
+                         orphan->ino, g_strerror(-r));
+            return r == -EBADMSG || r == -EROFS; /* damaged: fsck sees to it */
+        }
+        if (d.fragments > 0) {
+            vj_file_fragments_dropped(v->files, orphan->ino, d.fragments);
+        }
+        d.orphan.node = d.left_node;
+        vj_objects_kick(v->objects);
+    }
+    return true;
+}
+
+/* ---- the thread --------------------------------------------------------------------------- */
+
+/* What is to be dropped next, this mount's first: somebody may wait for its space.  False: there is
+ * nothing yet. */
+static bool next_locked(VjDropper *d, Orphan *out) VJ_REQUIRES(d->lock)
+{
+    Orphan *o = g_queue_pop_head(&d->queue);
+
+    if (o == NULL && d->earlier->len == 0) {
+        if (d->failed->len > 0 && (d->again || vj_clock_mono_us() >= d->retry_us)) {
+            GArray *empty = d->earlier;
+
+            d->earlier = d->failed;
+            d->failed = empty;
+        }
+        d->again = false;
+    }
+    if (o != NULL) {
+        *out = *o;
+        g_free(o);
+        return true;
+    }
+    if (d->earlier->len == 0) {
+        return false;
+    }
+    *out = g_array_index(d->earlier, Orphan, d->earlier->len - 1);
+    g_array_set_size(d->earlier, d->earlier->len - 1);
+    return true;
+}
+
+static bool is_hurried(VjDropper *d) VJ_REQUIRES(d->lock)
+{
+    return d->hurry > 0 || d->stop || d->again ||
+           g_queue_get_length(&d->queue) >= COMPANY_MAX;
+}
+
+static void wait_locked(VjDropper *d) VJ_REQUIRES(d->lock)
+{
+    int64_t until_us;
+
+    d->busy = false;
+    vj_cond_broadcast(&d->idle);
+    if (d->failed->len > 0) {
+        (void)vj_cond_wait_until(&d->wake, &d->lock, d->retry_us);
+    } else {
+        d->retry_pause_us = 0;
+        vj_cond_wait(&d->wake, &d->lock);
+    }
+    until_us = vj_clock_mono_us() + COMPANY_US;
+    while (!g_queue_is_empty(&d->queue) && !is_hurried(d) &&
+           vj_cond_wait_until(&d->wake, &d->lock, until_us)) {
+    }
+}
+
+static void failed_locked(VjDropper *d, const Orphan *o) VJ_REQUIRES(d->lock)
+{
+    if (d->failed->len == 0) {
+        d->retry_pause_us = d->retry_pause_us == 0
+                                ? d->v->drop_retry_us
+                                : MIN(2 * d->retry_pause_us, RETRY_MAX_US);
+        d->retry_us = vj_clock_mono_us() + d->retry_pause_us;
+    }
+    if (d->failed->len < EARLIER_MAX) {
+        g_array_append_vals(d->failed, o, 1);
+    }
+}
+
+static gpointer dropper_main(gpointer opaque)
+{
+    VjDropper *d = opaque;
+
+    vj_mutex_lock(&d->lock);
+    while (!d->stop) {
+        Orphan o;
+        bool done;
+
+        if (!next_locked(d, &o)) {
+            wait_locked(d);
+            continue;
+        }
+        d->busy = true;
+        vj_cond_broadcast(&d->idle);
+        vj_mutex_unlock(&d->lock);
+        done = drop(d->v, &o);
+        vj_mutex_lock(&d->lock);
+        if (!done) {
+            failed_locked(d, &o);
+        }
+    }
+    d->busy = false;
+    vj_cond_broadcast(&d->idle);
+    vj_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+void vj_dropper_add(VjDropper *d, uint64_t ino, uint32_t node)
+{
+    Orphan *o = g_new(Orphan, 1);
+
+    *o = (Orphan){.ino = ino, .node = node};
+    vj_mutex_lock(&d->lock);
+    while (g_queue_get_length(&d->queue) >= QUEUE_MAX && !d->stop) {
+        vj_cond_wait(&d->idle, &d->lock);
+    }
+    g_queue_push_tail(&d->queue, o);
+    if (g_queue_get_length(&d->queue) == 1 ||
+        g_queue_get_length(&d->queue) == COMPANY_MAX) {
+        vj_cond_signal(&d->wake);
+    }
+    vj_mutex_unlock(&d->lock);
+}
+
+void vj_dropper_drain(VjDropper *d)
+{
+    vj_mutex_lock(&d->lock);
+    d->again = d->again || d->failed->len > 0;
+    d->hurry++;
+    vj_cond_signal(&d->wake);
+    while (!d->stop &&
+           (d->busy || !g_queue_is_empty(&d->queue) || d->earlier->len > 0 || d->again)) {
+        vj_cond_wait(&d->idle, &d->lock);
+    }
+    d->hurry--;
+    vj_mutex_unlock(&d->lock);
+}
+
+/*
+ * Every orphan of earlier mounts: nobody has them open.  The thread is not there yet, and the
+ * mount does not wait for any of them to be dropped.
+ */
+static int list_earlier(VjDropper *d)
+{
+    uint8_t last[VJ_ORPHAN_KEY_BYTES];
+    VjSlice after = vj_slice(NULL, 0);
+    int r = 0;
+
+    while (r == 0) {
+        VJ_AUTO_READ_TXN *txn = NULL;
+        g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(Orphan));
+        VjSlice key, value;
+
+        r = vj_meta_begin_read(d->v->meta, &txn);
+        while (r == 0 && batch->len < VJ_FILE_DROP_BATCH) {
+            VjMapRoot root;
+            uint64_t ino;
+
+            r = vj_txn_next(txn, VJ_SPACE_ORPHAN, after, &key, &value);
+            if (r == 0 && key.len != sizeof last) {
+                r = -EBADMSG;
+            }
+            if (r < 0) {
+                break;
+            }
+            memcpy(last, key.data, sizeof last);
+            after = vj_slice(last, sizeof last);
+            if (vj_orphan_decode(after, value, &ino, &root) == 0) {
+                Orphan o = {.ino = ino, .node = root.node};
+
+                g_array_append_val(batch, o);
+            } else {
+                vj_log_error("an orphan record is damaged: fsck.varjfs tells more");
+            }
+        }
+        vj_txn_end(g_steal_pointer(&txn));
+        for (guint i = 0; i < batch->len; i++) {
+            const Orphan *o = &g_array_index(batch, Orphan, i);
+
+            if (o->node == 0 && d->v->inodes_at_open > 0) {
+                d->v->inodes_at_open--;
+            }
+        }
+        g_array_append_vals(d->earlier, batch->data, batch->len);
+        if (d->earlier->len >= EARLIER_MAX) {
+            vj_log_warn("more than %u removals wait from earlier mounts: the next mount "
+                        "has the rest",
+                        EARLIER_MAX);
+            break;
+        }
+    }
+    return r == -ENOENT ? 0 : r;
+}
+
+bool vj_dropper_open(VjVolume *v, VjDropper **out, GError **error)
+{
+    VjDropper *d = g_new0(VjDropper, 1);
+    int r;
+
+    *out = NULL;
+    d->v = v;
+    g_queue_init(&d->queue);
+    vj_mutex_init(&d->lock, VJ_RANK_VOLUME, "volume.dropper");
+    vj_cond_init(&d->wake);
+    vj_cond_init(&d->idle);
+    d->earlier = g_array_new(FALSE, FALSE, sizeof(Orphan));
+    d->failed = g_array_new(FALSE, FALSE, sizeof(Orphan));
+    r = list_earlier(d);
+    if (r < 0) {
+        vj_dropper_close(d);
+        return vj_error_set_errno(error, -r, "orphans of the last mount");
+    }
+    *out = d;
+    return true;
+}
+
+void vj_dropper_start(VjDropper *d)
+{
+    d->thread = g_thread_new("varjfs-drop", dropper_main, d);
+}
+
+void vj_dropper_close(VjDropper *d)
+{
+    if (d == NULL) {
+        return;
+    }
+    vj_mutex_lock(&d->lock);
+    d->stop = true;
+    vj_cond_broadcast(&d->wake);
+    vj_cond_broadcast(&d->idle);
+    vj_mutex_unlock(&d->lock);
+    if (d->thread != NULL) {
+        g_thread_join(d->thread);
+    }
+    g_queue_clear_full(&d->queue, g_free); /* their records wait for the next mount */
+    g_array_unref(d->earlier);
+    g_array_unref(d->failed);
+    vj_cond_clear(&d->idle);
+    vj_cond_clear(&d->wake);
+    vj_mutex_clear(&d->lock);
+    g_free(d);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * source-lock.c - one process at a time uses a SOURCE
+ *
+ * flock(2) on the directory SOURCE itself: the kernel lets go of it however the process
+ * ends, there is no name that could be removed with it, and it is the same lock by
+ * whatever path, bind mount or link one comes.
+ *
+ * Whoever may open the directory may lock it too, so a SOURCE that is served for writing
+ * is closed to others.
+ */
+#include "volume/source-lock-private.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define OTHERS_MAY_OPEN (S_IRGRP | S_IROTH)
+
+/* A daemon that was started before its program was replaced may still have the lock of
+ * then. */
+static bool has_old_lock(int dir_fd)
+{
+    VJ_AUTO_FD fd = openat(dir_fd, VJ_OLD_LOCK_NAME,
+                           O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+
+    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}
+
+void vj_source_close_to_others(int dir_fd, const char *source)
+{
+    struct stat st;
+
+    if (fstat(dir_fd, &st) == 0 && (st.st_mode & OTHERS_MAY_OPEN) == 0) {
+        return;
+    }
+    if (fchmod(dir_fd, st.st_mode & (mode_t)(07777 & ~OTHERS_MAY_OPEN)) < 0) {
+        vj_log_warn("%s: others may open it, and keep it locked: %s", source,
+                    g_strerror(errno));
+    } else {
+        vj_log_info("%s: its mode was %04o; others may not open it any more", source,
+                    st.st_mode & 07777);
+    }
+}
+
+/*
+ * What was opened by that name, and perhaps waited for, still has it.  Root's daemon has
+ * given up what would let it through the directories of others: there the kernel says
+ * what @fd is called.
+ */
+static bool is_still(int fd, const struct stat *st, const char *source)
+{
+    g_autofree char *link = NULL;
+    g_autofree char *name = NULL;
+    struct stat now;
+
+    if (stat(source, &now) == 0) {
+        return now.st_dev == st->st_dev && now.st_ino == st->st_ino;
+    }
+    if (errno != EACCES) {
+        return false;
+    }
+    link = g_strdup_printf("/proc/self/fd/%d", fd);
+    name = g_file_read_link(link, NULL);
+    return g_strcmp0(name, source) == 0;
+}
+
+bool vj_source_lock(int dir_fd, const char *source, int64_t wait_us, int *lock_fd,
+                    GError **error)
+{
+    /* A description of its own: the lock goes with its last descriptor. */
+    VJ_AUTO_FD fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+    int r;
+
+    if (fd < 0) {
+        return vj_error_set_errno(error, errno, "%s", source);
+    }
+    r = vj_fd_lock(fd, has_old_lock, vj_clock_mono_us() + wait_us);
+    if (r == -EWOULDBLOCK) {
+        return vj_error_set(error, EBUSY, "%s is in use by another varjfs process",
+                            source);
+    }
+    if (r < 0 || fstat(fd, &st) < 0) {
+        return vj_error_set_errno(error, r < 0 ? -r : errno, "%s: cannot be locked",
+                                  source);
+    }
+    if (!is_still(fd, &st, source)) {
+        return vj_error_set(error, EBUSY, "%s was replaced by something else meanwhile",
+                            source);
+    }
+    *lock_fd = vj_fd_steal(&fd);
+    return true;
+}
+
+/* Of a directory that a mount table names, so perhaps of one that its user chose. */
+bool vj_volume_wait_released(const char *source, int64_t wait_us, bool *foreign,
+                             GError **error)
+{
+    VJ_AUTO_FD fd = open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+    int r;
+
+    *foreign = false;
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        return vj_error_set_errno(error, errno, "%s", source);
+    }
+    *foreign = st.st_uid != geteuid() || (st.st_mode & OTHERS_MAY_OPEN) != 0;
+    r = vj_fd_lock(fd, has_old_lock, vj_clock_mono_us() + wait_us);
+    if (r == -EWOULDBLOCK) {
+        return vj_error_set(error, ETIMEDOUT, "%s is still in use", source);
+    }
+    return r == 0 || vj_error_set_errno(error, -r, "%s: cannot be locked", source);
+}
+
+int vj_source_open(const char *path, GError **error)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0) {
+        if (errno == ENOTDIR) {
+            vj_error_set(error, ENOTDIR,
+                         "%s is not a directory; volume files come with later versions",
+                         path);
+        } else {
+            vj_error_set_errno(error, errno, "%s", path);
+        }
+    }
+    return fd;
+}
+
+int vj_volume_open_sub_dir(int dir_fd, const char *source, const char *name, bool create,
+                           GError **error)
+{
+    int fd;
+
+    if (create && mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST) {
+        vj_error_set_errno(error, errno, "%s/%s", source, name);
+        return -1;
+    }
+    fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        vj_error_set_errno(error, errno, "%s/%s", source, name);
+    }
+    return fd;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * tend.c - gc and scrub of a volume in use, a step at a time
+ *
+ * gc removes what the store has and no record names.  The order makes it safe beside
+ * writers: the store is listed first, then the open leases are looked at, then the records.
+ * Bytes that are on their way to a commit lie in an open lease; one that was closed before
+ * we looked has its record in every later snapshot.  A listing that failed proves nothing,
+ * and the step fails with it.
+ *
+ * scrub reads objects and compares them with their checksums and digests; what is damaged
+ * leaves the index, so that equal content is stored afresh.  The place is kept after each step
+ * (scrub-record.c).
+ */
+#include "object/object-check.h"
+#include "volume/scrub-format.h"
+#include "volume/volume-private.h"
+
+/* Ids of which one step of gc lists what is stored. */
+#define GC_IDS ((uint64_t)1 << 18)
+/* Stored bytes, and objects, that one step of scrub reads. */
+#define SCRUB_BYTES (8 * VJ_MIB)
+#define SCRUB_OBJECTS 1024u
+
+/* ---- gc ---------------------------------------------------------------------------- */
+
+static bool collect(void *opaque, const VjPut *object, int64_t mtime_us)
+{
+    (void)mtime_us;
+    g_array_append_vals(opaque, object, 1);
+    return true;
+}
+
+/* Keeps in @puts what lies in no open lease. */
+static void keep_unleased(VjVolume *v, GArray *puts)
+{
+    guint kept = 0;
+
+    for (guint i = 0; i < puts->len; i++) {
+        VjPut put = g_array_index(puts, VjPut, i);
+
+        if (!vj_lease_is_open(v->objects, put.id)) {
+            g_array_index(puts, VjPut, kept++) = put;
+        }
+    }
+    g_array_set_size(puts, kept);
+}
+
+static int remove_strays(VjVolume *v, const GArray *puts, VjTend *t)
+{
+    int rc = 0;
+
+    for (guint i = 0; rc == 0 && i < puts->len; i++) {
+        const VjPut *put = &g_array_index(puts, VjPut, i);
+
+        rc = vj_store_remove(v->store, put->id, put->loc);
+        if (rc == 0) {
+            vj_log_info("object %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT
+                        " bytes that no record names were removed",
+                        put->id, put->stored_bytes);
+            t->found++;
+            t->found_bytes += put->stored_bytes;
+        }
+    }
+    return rc;
+}
+
+/* What died goes first: its records would keep the bytes from being strays. */
+static int gc_settle(VjVolume *v, VjTend *t)
+{
+    VjObjectsStats before, after;
+    int rc;
+
+    vj_objects_stats(v->objects, &before);
+    rc = vj_volume_settle(v);
+    vj_objects_stats(v->objects, &after);
+    t->found += after.removed - before.removed;
+    t->found_bytes += after.removed_bytes - before.removed_bytes;
+    return rc;
+}
+
+static int last_id(VjVolume *v, uint64_t *last)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    VjSlice value;
+    int rc = vj_meta_begin_read(v->meta, &txn);
+
+    *last = 1;
+    if (rc == 0) {
+        rc = vj_txn_get(txn, VJ_SPACE_SYSTEM,
+                        vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)), &value);
+    }
+    if (rc == 0) {
+        rc = vj_next_id_decode(value, last);
+    }
+    return rc == -ENOENT ? 0 : rc;
+}
+
+int vj_volume_gc(VjVolume *v, VjTend *t)
+{
+    g_autoptr(GArray) puts = g_array_new(FALSE, FALSE, sizeof(VjPut));
+    uint64_t first = t->cursor + 1, last;
+    int rc = 0;
+
+    if (vj_volume_read_only(v) || v->dropper == NULL) {
+        return -EROFS;
+    }
+    if (t->cursor == 0) {
+        rc = gc_settle(v, t);
+    }
+    if (rc == 0) {
+        rc = last_id(v, &t->total);
+    }
+    /* The last step takes what lies behind the numbers that were given out, too. */
+    last =
+        t->total > first && t->total - first > GC_IDS ? first + GC_IDS - 1 : UINT64_MAX;
+    if (rc == 0) {
+        rc = vj_store_each(v->store, first, last, collect, puts);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    t->examined += puts->len;
+    keep_unleased(v, puts);
+    rc = vj_objects_keep_unnamed(v->objects, puts);
+    if (rc == 0) {
+        rc = remove_strays(v, puts, t);
+    }
+    t->cursor = last;
+    return rc;
+}
+
+/* ---- scrub ------------------------------------------------------------------------- */
+
+/* The next objects behind the cursor, within the bounds of a step. */
+static int next_objects(VjTxn *txn, VjTend *t, GArray *objects)
+{
+    uint8_t after[VJ_OBJECT_KEY_BYTES];
+    uint64_t bytes = 0;
+    VjScan scan;
+
+    vj_be64_set(after, t->cursor);
+    vj_scan_begin(&scan, txn, VJ_SPACE_OBJECT, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, vj_slice(after, sizeof after));
+    while (bytes < SCRUB_BYTES && objects->len < SCRUB_OBJECTS) {
+        VjObject object;
+
+        if (!vj_scan_next(&scan)) {
+            t->cursor = scan.error == 0 ? UINT64_MAX : t->cursor;
+            return scan.error;
+        }
+        if (scan.key.len != sizeof after) {
+            return -EBADMSG;
+        }
+        t->cursor = vj_be64_get(scan.key.data);
+        if (vj_object_decode(scan.value, VJ_SPACE_OBJECT, t->cursor, &object) == 0) {
+            g_array_append_val(objects, object);
+            bytes += object.stored_bytes;
+        } else {
+            t->found++;
+            vj_log_error("object %" G_GUINT64_FORMAT ": its record is damaged",
+                         t->cursor);
+        }
+    }
+    return 0;
+}
+
+static void note_bad(VjTend *t, const VjObject *object)
+{
+    if (t->bad_count < VJ_TEND_BAD_MOST) {
+        t->bad[t->bad_count] = object->id;
+    }
+    t->bad_count++;
+    t->found++;
+    t->found_bytes += object->plain_bytes;
+}
+
+static int verify(VjVolume *v, const VjObject *object, VjTend *t)
+{
+    g_autoptr(VjBuf) plain = NULL;
+    VjIndexKey key;
+    struct iovec iov;
+    VjDigest digest;
+    int rc = vj_object_load(v->objects, object, &plain);
+
+    t->examined++;
+    t->examined_bytes += object->stored_bytes;
+    if (rc == 0) {
+        iov = (struct iovec){.iov_base = plain->data, .iov_len = plain->len};
+        rc = vj_digest_hash(v->super.digest, &iov, 1, &digest);
+    }
+    if (rc == 0 && memcmp(&digest, &object->digest, sizeof digest) == 0) {
+        return 0;
+    }
+    if (rc == -ENOMEM || rc == -EOPNOTSUPP) {
+        return rc == -ENOMEM ? rc : 0; /* another build can read it */
+    }
+    note_bad(t, object);
+    if (rc == -EIO || vj_volume_read_only(v) ||
+        (object->flags & VJ_OBJECT_UNINDEXED) != 0) {
+        return 0; /* the device may have a bad day; or the index does not name it */
+    }
+    vj_index_key_of(object, &key);
+    return vj_object_condemn(v->objects, &key, object->id);
+}
+
+int vj_volume_scrub(VjVolume *v, VjTend *t)
+{
+    g_autoptr(GArray) objects = g_array_new(FALSE, FALSE, sizeof(VjObject));
+    const VjTend before = *t;
+    VjReadGuard guard;
+    int rc;
+
+    if (t->cursor == UINT64_MAX) {
+        return 0; /* whoever asks on behind the end */
+    }
+    vj_objects_guard_enter(v->objects, &guard);
+    {
+        VJ_AUTO_READ_TXN *txn = NULL;
+
+        rc = vj_meta_begin_read(v->meta, &txn);
+        rc = rc < 0 ? rc : next_objects(txn, t, objects);
+    }
+    for (guint i = 0; rc == 0 && i < objects->len; i++) {
+        rc = verify(v, &g_array_index(objects, VjObject, i), t);
+    }
+    vj_objects_guard_leave(v->objects, &guard);
+    if (rc == 0 && !vj_volume_read_only(v)) {
+        VjScrubPass step = {.objects = t->examined - before.examined,
+                            .bytes = t->examined_bytes - before.examined_bytes,
+                            .damaged = t->found - before.found};
+
+        rc = vj_scrub_note(v->meta, before.cursor, t->cursor, &step);
+    }
+    return rc;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * volume-private.h - what the files of this room share
+ */
+#ifndef VJ_VOLUME_VOLUME_PRIVATE_H
+#define VJ_VOLUME_VOLUME_PRIVATE_H
+
+#include "chunk/chunk.h"
+#include "file/records.h"
+#include "file/table.h"
+#include "map/map.h"
+#include "object/object.h"
+#include "volume/volume.h"
+
+/* Defaults of the mount options, bytes and seconds. */
+#define VJ_CACHE_DEFAULT (256 * VJ_MIB)
+#define VJ_DIRTY_DEFAULT (256 * VJ_MIB)
+#define VJ_DIRTY_LEAST (32 * VJ_MIB)
+#define VJ_COMMIT_SECONDS_DEFAULT 1u
+
+/* ---- superblock (superblock.c) ------------------------------------------------------- */
+
+/* varjfs.conf in memory.  Strings are owned. */
+typedef struct VjSuperblock {
+    char *uuid, *label;
+    char *store, *meta; /* driver specs */
+    const VjDigestOps *digest;
+    const VjChunkerOps *chunker;
+    VjChunkSizes sizes;
+    uint64_t chunk_seed;
+    VjTransform transform;
+    char *text; /* of the file that it was read from; NULL: it is new */
+} VjSuperblock;
+
+/* It is called so until all that it describes is there (make.c). */
+#define VJ_MAKING_NAME "varjfs.making"
+#define VJ_SUPERBLOCK_MAX ((size_t)16 << 10)
+#define VJ_FORMAT_VERSION 1u
+
+void vj_superblock_clear(VjSuperblock *s);
+/* Owned text that ends with the checksum line. */
+char *vj_superblock_format(const VjSuperblock *s);
+bool vj_superblock_parse(const char *text, size_t len, VjSuperblock *out, GError **error);
+/* From the directory: varjfs.conf and what it says.  @text: as far as it could be read;
+ * owned.  On failure the line begins with "varjfs.conf". */
+bool vj_superblock_read(int dir_fd, char **text, VjSuperblock *out, GError **error);
+/* The same; the line says what to do about it. */
+bool vj_volume_read_superblock(int dir_fd, const char *source, VjSuperblock *out,
+                               GError **error);
+/* Whether @error of vj_superblock_read is damage of a file system that was there. */
+bool vj_superblock_is_lost(int dir_fd, const GError *error);
+/* The 16 bytes of "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; false: that is none. */
+bool vj_uuid_parse(const char *text, uint8_t bytes[16]);
+
+/* ---- copies of varjfs.conf (superblock-copy.c) ------------------------------------- */
+
+/* In the transaction that makes the root directory. */
+int vj_superblock_record_put(VjTxn *txn, const char *text) G_GNUC_WARN_UNUSED_RESULT;
+/* @text owned.  -ENOENT, -EBADMSG. */
+int vj_superblock_record_get(VjTxn *txn, char **text) G_GNUC_WARN_UNUSED_RESULT;
+/* The record says what varjfs.conf says.  What fails is logged: no volume is refused for
+ * a copy. */
+void vj_superblock_record_update(VjVolume *v);
+
+/* ---- whose metadata this is (volume-record.c) ----------------------------------------- */
+
+/* In the transaction that makes the root directory. */
+int vj_volume_record_put(VjTxn *txn, const char *uuid) G_GNUC_WARN_UNUSED_RESULT;
+/* -ENOENT, -EBADMSG */
+int vj_volume_record_get(VjMeta *m, uint8_t uuid[16]) G_GNUC_WARN_UNUSED_RESULT;
+/* The metadata at @path belong to the volume @uuid; else one line that says whose they are. */
+bool vj_volume_record_check(VjMeta *m, const char *uuid, const char *path,
+                            GError **error);
+/* A record that is missing or damaged is written anew; the store has agreed with @uuid. */
+bool vj_volume_record_mend(VjMeta *m, const char *uuid, bool *mended, GError **error);
+
+/* ---- whether the last user ended in order (in-use.c) ---------------------------------- */
+
+/* One file in SOURCE under one of two names. */
+#define VJ_IN_USE_NAME "varjfs.inuse"
+#define VJ_CLEAN_NAME "varjfs.clean"
+/* There from before a restore changes anything until the volume is usable again. */
+#define VJ_RESTORING_NAME "varjfs.restoring"
+
+/* False with EBADMSG: a restore was cut off. */
+bool vj_in_use_check_restore(const VjVolumeOpen *how, int dir_fd, GError **error);
+/* Under the lock of SOURCE.  When it is due: EBADMSG and one line if the engine could not read
+ * its file; the rest goes into the log. */
+bool vj_in_use_examine(const VjSuperblock *super, VjExamine when, int dir_fd,
+                       const char *source, const VjMetaPlace *place, GError **error);
+/* Durable before anything else in SOURCE is changed. */
+bool vj_in_use_begin(VjVolume *v, int dir_fd, const char *source, GError **error);
+/* After the last change is durable.  -errno. */
+int vj_in_use_end(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- checkpoints (checkpoint.c) -------------------------------------------------------- */
+
+#define VJ_CHECKPOINTS_NAME "checkpoints"
+
+typedef struct VjCheckpointer VjCheckpointer;
+/* @interval_s 0: none is made but on demand. */
+VjCheckpointer *vj_checkpointer_open(VjVolume *v, unsigned interval_s);
+/* In this order; NULL is fine.  last: makes one if it is due, when all is written back. */
+void vj_checkpointer_stop(VjCheckpointer *c);
+void vj_checkpointer_last(VjCheckpointer *c);
+void vj_checkpointer_free(VjCheckpointer *c);
+
+/* ---- orphans (orphan.c) --------------------------------------------------------------- */
+
+/* How long after a failure an orphan is dropped again. */
+#define VJ_DROP_RETRY_US ((int64_t)5 * 1000 * 1000)
+
+typedef struct VjDropper VjDropper;
+/* Lists the orphans of earlier mounts, which start() hands to the thread.  A thread uses what
+ * the volume has of both, so both are opened before either is started. */
+bool vj_dropper_open(VjVolume *v, VjDropper **out, GError **error);
+void vj_dropper_start(VjDropper *d);
+void vj_dropper_close(VjDropper *d);
+/* @node 0: an inode. */
+void vj_dropper_add(VjDropper *d, uint64_t ino, uint32_t node);
+/* Waits until everything that was added is dropped or has failed once. */
+void vj_dropper_drain(VjDropper *d);
+
+/* ---- background write-back (flusher.c) ------------------------------------------------ */
+
+typedef struct VjFlusher VjFlusher;
+VjFlusher *vj_flusher_open(VjFileTable *files, int64_t age_us);
+void vj_flusher_close(VjFlusher *x);
+/* The file has changes. */
+void vj_flusher_add(VjFlusher *x, VjFile *f, VjFlushWhen when);
+/* What was changed by @since_us is committed: what is not has no more than age_us from then on. */
+void vj_flusher_committed(VjFlusher *x, VjFile *f, int64_t since_us);
+/* Memory is short: write back without waiting for age. */
+void vj_flusher_pressure(VjFlusher *x);
+/* Memory was freed elsewhere: what the allocator keeps of it is given back within seconds. */
+void vj_flusher_settle_soon(VjFlusher *x);
+
+/* ---- volume (volume.c) ----------------------------------------------------------------- */
+
+/* Sums over all records, which take a walk. */
+typedef struct VjUsageSums {
+    uint64_t inodes, objects, plain_bytes, stored_bytes;
+} VjUsageSums;
+
+/* A walk that took longer than CHEAP is not repeated before REST times as long is over. */
+#define VJ_USAGE_CHEAP_US ((int64_t)50 * 1000)
+#define VJ_USAGE_REST 20
+
+struct VjVolume {
+    /* never change after open: */
+    VjSuperblock super;
+    VjMeta *meta;
+    VjStore *store;
+    VjObjects *objects;
+    VjFlusher *flusher;
+    VjDropper *dropper;
+    VjFileTable *files;
+    int lock_fd;
+    int dir_fd;                   /* of SOURCE, while it is marked as in use; else -1 */
+    VjCheckpointer *checkpointer; /* NULL: read-only, or a check */
+    bool restored;                /* vj_volume_restored has been */
+    bool check;
+    bool record_mended;      /* repair: that of volume-record.c */
+    bool copy_mended;        /* likewise of superblock-copy.c */
+    GHashTable *bytes_found; /* check: of vj_objects_check; kept for a repair */
+    int64_t close_retry_us;
+    int64_t drop_retry_us;   /* VJ_DROP_RETRY_US; tests make it short */
+    uint64_t inodes_at_open; /* but for those that the last mount left without a name */
+
+    VjMutex usage_lock; /* VJ_RANK_VOLUME */
+    /* guarded by usage_lock: */
+    VjUsageSums usage; /* of the last walk */
+    int64_t usage_at_us, usage_cost_us;
+    bool usage_walking;
+};
+
+#endif

@@ -1,0 +1,669 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * volume.c - a file system from open to close
+ *
+ * Opening: lock, superblock, metadata, store, objects (recovery of what the last crash left
+ * in the store), background threads, orphans.  Closing is the reverse, after everything was
+ * written back and made durable; whatever fails on the way is reported and the next mount
+ * recovers as after a crash.
+ */
+#include "volume/source-lock-private.h"
+#include "volume/volume-private.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WORKERS_MOST 64u
+
+/* ---- small things -------------------------------------------------------------------------- */
+
+VjFileTable *vj_volume_files(VjVolume *v)
+{
+    return v->files;
+}
+
+VjObjects *vj_volume_objects(VjVolume *v)
+{
+    return v->objects;
+}
+
+VjMeta *vj_volume_meta(VjVolume *v)
+{
+    return v->meta;
+}
+
+VjStore *vj_volume_store(VjVolume *v)
+{
+    return v->store;
+}
+
+const char *vj_volume_uuid(const VjVolume *v)
+{
+    return v->super.uuid;
+}
+
+const char *vj_volume_label(const VjVolume *v)
+{
+    return v->super.label != NULL ? v->super.label : "";
+}
+
+const VjDigestOps *vj_volume_digest(VjVolume *v)
+{
+    return v->super.digest;
+}
+
+bool vj_volume_is_checked(const VjVolume *v)
+{
+    return v->check;
+}
+
+uint64_t vj_volume_mended_at_open(const VjVolume *v)
+{
+    return (uint64_t)v->record_mended + v->copy_mended;
+}
+
+GHashTable *vj_volume_bytes_found(VjVolume *v)
+{
+    return v->bytes_found;
+}
+
+bool vj_volume_read_only(const VjVolume *v)
+{
+    return vj_file_table_read_only(v->files);
+}
+
+uint64_t vj_volume_inodes_at_open(const VjVolume *v)
+{
+    return v->inodes_at_open;
+}
+
+void vj_volume_set_read_only(VjVolume *v, bool read_only)
+{
+    vj_file_table_set_read_only(v->files, read_only);
+}
+
+void vj_volume_reap(VjVolume *v, uint64_t ino)
+{
+    if (v->dropper != NULL) {
+        vj_dropper_add(v->dropper, ino, 0);
+    }
+}
+
+int vj_volume_sync(VjVolume *v)
+{
+    int r = vj_file_table_write_back(v->files), flushed = vj_meta_flush(v->meta);
+
+    return r < 0 ? r : flushed;
+}
+
+int vj_volume_settle(VjVolume *v)
+{
+    if (v->dropper == NULL) {
+        return -EROFS;
+    }
+    vj_dropper_drain(v->dropper);
+    return vj_objects_reap_now(v->objects);
+}
+
+int vj_volume_space(VjVolume *v, VjStoreSpace *out, uint64_t *reserved_bytes)
+{
+    int r = vj_store_space(v->store, out);
+
+    *reserved_bytes = vj_file_table_reserved(v->files);
+    if (r == 0) {
+        out->available_bytes -= MIN(out->available_bytes, VJ_SPACE_MARGIN);
+    }
+    return r;
+}
+
+/* What is only known by walking all records. */
+static int walk_usage(VjVolume *v, VjUsageSums *out)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    int r = vj_meta_begin_read(v->meta, &txn);
+    VjScan scan;
+
+    *out = (VjUsageSums){0};
+    if (r == 0) {
+        r = vj_objects_sum(txn, &out->objects, &out->plain_bytes, &out->stored_bytes);
+    }
+    if (r < 0) {
+        return r;
+    }
+    vj_scan_begin(&scan, txn, VJ_SPACE_INODE, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
+        if (scan.key.len != 8) {
+            return -EBADMSG;
+        }
+        out->inodes++;
+    }
+    return scan.error;
+}
+
+/*
+ * Anybody may ask, as often as he likes: so a walk that took long is good for many times as
+ * long, and only one is under way.  On a small volume the figures are always fresh.
+ */
+static bool last_usage_is_good(VjVolume *v, VjUsageSums *out)
+{
+    int64_t age_us;
+    bool good;
+
+    vj_mutex_lock(&v->usage_lock);
+    age_us = vj_clock_mono_us() - v->usage_at_us;
+    good = v->usage_cost_us > VJ_USAGE_CHEAP_US &&
+           (v->usage_walking || age_us < VJ_USAGE_REST * v->usage_cost_us);
+    *out = v->usage;
+    v->usage_walking = v->usage_walking || !good;
+    vj_mutex_unlock(&v->usage_lock);
+    return good;
+}
+
+static int sum_usage(VjVolume *v, VjUsageSums *out)
+{
+    int64_t begun_us = vj_clock_mono_us();
+    int r;
+
+    if (last_usage_is_good(v, out)) {
+        return 0;
+    }
+    r = walk_usage(v, out);
+    vj_mutex_lock(&v->usage_lock);
+    v->usage_walking = false;
+    if (r == 0) {
+        v->usage = *out;
+        v->usage_at_us = vj_clock_mono_us();
+        v->usage_cost_us = v->usage_at_us - begun_us;
+    }
+    vj_mutex_unlock(&v->usage_lock);
+    return r;
+}
+
+int vj_volume_usage(VjVolume *v, VjVolumeUsage *out)
+{
+    VjObjectsStats objects;
+    VjUsageSums sums = {0};
+    int r;
+
+    *out = (VjVolumeUsage){.dirty_bytes = vj_file_table_dirty(v->files)};
+    vj_objects_stats(v->objects, &objects);
+    out->cache_bytes = objects.cache_bytes;
+    r = vj_volume_space(v, &out->space, &out->reserved_bytes);
+    if (r == 0) {
+        r = sum_usage(v, &sums);
+    }
+    out->inodes = sums.inodes;
+    out->objects = sums.objects;
+    out->object_plain_bytes = sums.plain_bytes;
+    out->object_stored_bytes = sums.stored_bytes;
+    return r;
+}
+
+void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
+{
+    VjFileCounters f;
+    VjObjectsStats o;
+    VjMetaStats m;
+    VjStoreStats s;
+
+    vj_file_table_counters(v->files, &f);
+    vj_objects_stats(v->objects, &o);
+    vj_meta_stats(v->meta, &m);
+    vj_store_stats(v->store, &s);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } counters[] = {
+        {"write_back_commits", f.commits},
+        {"write_back_regions", f.regions},
+        {"write_back_forced_cuts", f.forced_cuts},
+        {"write_back_errors", f.write_back_errors},
+        {"write_back_small", f.small_commits},
+        {"fragments_made", f.fragments_made},
+        {"fragments_dropped", f.fragments_dropped},
+        {"remap_steps", f.remap_steps},
+        {"bytes_in", f.bytes_in},
+        {"shifts", f.shifts},
+        {"shifted_bytes", f.shifted_bytes},
+        {"dirty_bytes", vj_file_table_dirty(v->files)},
+        {"reserved_bytes", vj_file_table_reserved(v->files)},
+        {"hashed_bytes", o.hashed_bytes},
+        {"dedup_fast_hits", o.fast_hits},
+        {"dedup_inflight_hits", o.inflight_hits},
+        {"dedup_index_hits", o.index_hits},
+        {"objects_put", o.puts},
+        {"object_bytes_put", o.put_bytes},
+        {"encoded_in_bytes", o.encoded_in_bytes},
+        {"encoded_out_bytes", o.encoded_out_bytes},
+        {"encoded_unshrunk", o.unshrunk},
+        {"decoded_blocks", o.decoded_blocks},
+        {"decoded_bytes", o.decoded_bytes},
+        {"objects_removed", o.removed},
+        {"object_bytes_removed", o.removed_bytes},
+        {"objects_verified", o.verified},
+        {"objects_damaged", o.damaged},
+        {"cache_hits", o.cache_hits},
+        {"cache_misses", o.cache_misses},
+        {"cache_bytes", o.cache_bytes},
+        {"objects_expected", o.expected},
+        {"store_puts", s.puts},
+        {"store_put_bytes", s.put_bytes},
+        {"store_gets", s.gets},
+        {"store_get_bytes", s.get_bytes},
+        {"store_removes", s.removes},
+        {"store_flushes", s.flushes},
+        {"store_failures", s.failures},
+        {"meta_commits", m.commits},
+        {"meta_conflicts", m.conflicts},
+        {"meta_flushes", m.flushes},
+        {"meta_moves", m.log.moves},
+        {"meta_log_records", m.log.records},
+        {"meta_log_bytes", m.log.bytes},
+        {"meta_log_failures", m.log.failures},
+        {"meta_log_replayed", m.log.replayed},
+        {"map_nodes_read", m.gets[VJ_SPACE_NODE]},
+        {"map_nodes_written", m.puts[VJ_SPACE_NODE]},
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(counters); i++) {
+        visit(opaque, counters[i].name, counters[i].value);
+    }
+}
+
+/* ---- directories and the superblock ---------------------------------------------------------- */
+
+static int open_same(const VjVolumeOpen *how, GError **error)
+{
+    int fd = openat(how->source_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0) {
+        vj_error_set_errno(error, errno, "%s", how->source);
+    }
+    return fd;
+}
+
+/* ---- engines ----------------------------------------------------------------------------------- */
+
+static bool wrap_all(VjVolume *v, const VjVolumeOpen *how, GError **error)
+{
+    g_auto(GStrv) metas =
+        g_strsplit(how->wrap_meta != NULL ? how->wrap_meta : "", ";", 16);
+    g_auto(GStrv) stores =
+        g_strsplit(how->wrap_store != NULL ? how->wrap_store : "", ";", 16);
+
+    for (size_t i = 0; metas[i] != NULL; i++) {
+        if (*metas[i] != '\0' && !vj_meta_wrap(metas[i], v->meta, &v->meta, error)) {
+            return false;
+        }
+    }
+    for (size_t i = 0; stores[i] != NULL; i++) {
+        if (*stores[i] != '\0' && !vj_store_wrap(stores[i], v->store, &v->store, error)) {
+            return false;
+        }
+    }
+    return vj_meta_wrap("stats", v->meta, &v->meta, error) &&
+           vj_store_wrap("stats", v->store, &v->store, error);
+}
+
+/* Nothing on the device may change. */
+static bool only_reads(const VjVolumeOpen *how)
+{
+    return how->read_only || (how->check && !how->repair);
+}
+
+static int open_meta_dir(int dir_fd, const char *source, GError **error)
+{
+    int fd = openat(dir_fd, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0 && errno == ENOENT) {
+        vj_error_set(error, EBADMSG,
+                     "%s/meta is missing: fsck.varjfs --restore puts the newest "
+                     "checkpoint in its place",
+                     source);
+    } else if (fd < 0) {
+        vj_error_set_errno(error, errno, "%s/meta", source);
+    }
+    return fd;
+}
+
+static bool update_copy(VjVolume *v, const VjVolumeOpen *how)
+{
+    if (!only_reads(how)) {
+        vj_superblock_record_update(v);
+    }
+    return true;
+}
+
+static bool open_engines(VjVolume *v, const VjVolumeOpen *how, int dir_fd, GError **error)
+{
+    g_autofree char *meta_path = g_build_filename(how->source, "meta", NULL);
+    g_autofree char *store_path = g_build_filename(how->source, "objects", NULL);
+    VJ_AUTO_FD meta_fd = open_meta_dir(dir_fd, how->source, error);
+    VJ_AUTO_FD store_fd = -1;
+    VjMetaPlace meta_place = {.dir_fd = meta_fd,
+                              .path = meta_path,
+                              .read_only = only_reads(how),
+                              .salvage = how->repair};
+    VjStorePlace store_place = {
+        .path = store_path, .volume = v->super.uuid, .read_only = only_reads(how)};
+
+    if (meta_fd < 0 ||
+        !vj_in_use_examine(&v->super, how->examine, dir_fd, how->source, &meta_place,
+                           error) ||
+        (!only_reads(how) && !vj_in_use_begin(v, dir_fd, how->source, error))) {
+        return false;
+    }
+    store_fd = vj_volume_open_sub_dir(dir_fd, how->source, "objects", false, error);
+    if (store_fd < 0) {
+        return false;
+    }
+    store_place.dir_fd = store_fd;
+    /* A repair believes the store where the metadata say nothing. */
+    return vj_meta_open(v->super.meta, &meta_place, &v->meta, error) &&
+           (how->repair ||
+            vj_volume_record_check(v->meta, v->super.uuid, meta_path, error)) &&
+           vj_store_open(v->super.store, &store_place, &v->store, error) &&
+           (!how->repair ||
+            (vj_volume_record_mend(v->meta, v->super.uuid, &v->record_mended, error) &&
+             vj_volume_record_check(v->meta, v->super.uuid, meta_path, error))) &&
+           update_copy(v, how) && wrap_all(v, how, error);
+}
+
+/* ---- what the files tell ------------------------------------------------------------------- */
+
+static void on_changed(void *opaque, VjFile *f, VjFlushWhen when)
+{
+    VjVolume *v = opaque;
+
+    vj_flusher_add(v->flusher, f, when);
+}
+
+static void on_committed(void *opaque, VjFile *f, int64_t since_us)
+{
+    VjVolume *v = opaque;
+
+    vj_flusher_committed(v->flusher, f, since_us);
+}
+
+static void on_pressure(void *opaque)
+{
+    VjVolume *v = opaque;
+
+    if (v->flusher != NULL) {
+        vj_flusher_pressure(v->flusher);
+    }
+}
+
+static void on_memory_freed(void *opaque)
+{
+    VjVolume *v = opaque;
+
+    vj_flusher_settle_soon(v->flusher);
+}
+
+static void on_orphaned(void *opaque, uint64_t ino, uint32_t node)
+{
+    VjVolume *v = opaque;
+
+    vj_dropper_add(v->dropper, ino, node);
+}
+
+static void on_drop_orphans(void *opaque)
+{
+    VjVolume *v = opaque;
+
+    vj_dropper_drain(v->dropper);
+}
+
+static const VjFileEvents file_events = {
+    .changed = on_changed,
+    .committed = on_committed,
+    .pressure = on_pressure,
+    .memory_freed = on_memory_freed,
+    .orphaned = on_orphaned,
+    .drop_orphans = on_drop_orphans,
+};
+
+/* ---- open and close ------------------------------------------------------------------------- */
+
+static uint64_t cache_bytes(const VjVolumeOpen *how)
+{
+    return how->cache_bytes != 0 ? how->cache_bytes : VJ_CACHE_DEFAULT;
+}
+
+static unsigned worker_count(unsigned wanted)
+{
+    unsigned cpus = g_get_num_processors();
+
+    return wanted != 0 ? MIN(wanted, WORKERS_MOST) : CLAMP(cpus, 2, 16);
+}
+
+static bool open_files(VjVolume *v, const VjVolumeOpen *how,
+                       const VjTransform *new_transform, GError **error)
+{
+    uint64_t dirty = how->dirty_bytes != 0 ? how->dirty_bytes : VJ_DIRTY_DEFAULT;
+    VjFileTableConfig config = {
+        .meta = v->meta,
+        .store = v->store,
+        .objects = v->objects,
+        .events = &file_events,
+        .opaque = v,
+        .digest = v->super.digest,
+        .chunker = v->super.chunker,
+        .sizes = v->super.sizes,
+        .chunk_seed = v->super.chunk_seed,
+        .transform = v->super.transform,
+        .new_transform = new_transform,
+        .dirty_bytes = MAX(dirty, VJ_DIRTY_LEAST),
+        .cache_bytes = cache_bytes(how),
+        .fragment_bytes =
+            how->fragment_bytes != 0 ? how->fragment_bytes : VJ_FRAGMENTS_DEFAULT,
+        .workers = worker_count(how->workers),
+        .read_only = only_reads(how),
+        .is_check = how->check,
+    };
+
+    if (how->no_fragments) {
+        config.fragment_bytes = 0;
+    }
+    if (!vj_file_table_open(&config, &v->files, error)) {
+        vj_error_prefix(error, "%s: ", how->source);
+        return false;
+    }
+    return true;
+}
+
+static bool start(VjVolume *v, const VjVolumeOpen *how, const VjTransform *new_transform,
+                  GError **error)
+{
+    VjObjectsConfig config = {
+        .meta = v->meta,
+        .store = v->store,
+        .digest = v->super.digest,
+        .cache_bytes = cache_bytes(how),
+        .read_only = how->read_only || how->check,
+    };
+    unsigned seconds =
+        how->commit_seconds != 0 ? how->commit_seconds : VJ_COMMIT_SECONDS_DEFAULT;
+    int r = vj_meta_count(v->meta, VJ_SPACE_INODE, &v->inodes_at_open);
+
+    if (r < 0) {
+        return vj_error_set_errno(error, -r, "%s: cannot count its inodes", how->source);
+    }
+    if (!vj_objects_open(&config, &v->objects, error) ||
+        !open_files(v, how, new_transform, error)) {
+        return false;
+    }
+    v->flusher = vj_flusher_open(v->files, (int64_t)seconds * G_USEC_PER_SEC);
+    if (config.read_only) {
+        return true;
+    }
+    if (!vj_dropper_open(v, &v->dropper, error)) {
+        return false;
+    }
+    vj_dropper_start(v->dropper);
+    vj_file_table_start(v->files);
+    if (v->dir_fd >= 0) {
+        v->checkpointer = vj_checkpointer_open(v, how->checkpoint_seconds);
+    }
+    return true;
+}
+
+static VjVolume *volume_new(const VjVolumeOpen *how)
+{
+    VjVolume *v = g_new0(VjVolume, 1);
+
+    v->lock_fd = v->dir_fd = -1;
+    v->check = how->check;
+    v->bytes_found = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    v->close_retry_us = how->close_retry_us;
+    v->drop_retry_us = VJ_DROP_RETRY_US;
+    vj_mutex_init(&v->usage_lock, VJ_RANK_VOLUME, "volume.usage");
+    return v;
+}
+
+/*
+ * Everything is durable or has been reported (@r); frees whatever start() got to.  Where
+ * something failed the mark stays: the next mount looks closer.
+ */
+static int teardown(VjVolume *v, int r)
+{
+    int one;
+
+    vj_file_table_stop(v->files);
+    vj_checkpointer_stop(v->checkpointer);
+    if (r == 0) {
+        vj_checkpointer_last(v->checkpointer);
+    }
+    vj_checkpointer_free(v->checkpointer);
+    vj_flusher_close(v->flusher); /* its threads add to the dropper */
+    vj_dropper_close(v->dropper);
+    vj_file_table_close(v->files);
+    if (v->objects != NULL) {
+        one = vj_objects_close(v->objects);
+        r = r < 0 ? r : one;
+    }
+    if (v->meta != NULL) {
+        one = vj_meta_close(v->meta);
+        r = r < 0 ? r : one;
+    }
+    vj_store_close(v->store);
+    if (r == 0) {
+        r = vj_in_use_end(v);
+    }
+    g_hash_table_unref(v->bytes_found);
+    vj_mutex_clear(&v->usage_lock);
+    vj_superblock_clear(&v->super);
+    vj_fd_close(&v->dir_fd);
+    vj_fd_close(&v->lock_fd);
+    g_free(v);
+    return r;
+}
+
+bool vj_volume_examine(const char *source, int64_t lock_wait_us, VjMetaFlaw *say,
+                       void *opaque, VjMetaExam *out, GError **error)
+{
+    g_autofree char *meta_path = g_build_filename(source, "meta", NULL);
+    VJ_AUTO_FD dir_fd = vj_source_open(source, error);
+    VJ_AUTO_FD lock_fd = -1;
+    VJ_AUTO_FD meta_fd = -1;
+    VjSuperblock super;
+    int r = 0;
+
+    *out = (VjMetaExam){0};
+    if (dir_fd < 0 || !vj_volume_read_superblock(dir_fd, source, &super, error)) {
+        return false;
+    }
+    if (!vj_source_lock(dir_fd, source, lock_wait_us, &lock_fd, error)) {
+        vj_superblock_clear(&super);
+        return false;
+    }
+    meta_fd = openat(dir_fd, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    r = meta_fd < 0 ? -errno : 0;
+    if (r == 0) {
+        VjMetaPlace place = {.dir_fd = meta_fd, .path = meta_path, .read_only = true};
+
+        r = vj_meta_examine(super.meta, &place, -1, say, opaque, out);
+    }
+    if (r == -ENOENT) {
+        out->flaws = 1;
+        say(opaque,
+            meta_fd < 0 ? "the directory that it was in is missing" : "it is missing");
+        r = 0;
+    }
+    vj_superblock_clear(&super);
+    return r == 0 || r == -EOPNOTSUPP || vj_error_set_errno(error, -r, "%s", meta_path);
+}
+
+bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
+{
+    VJ_AUTO_FD dir_fd =
+        how->has_source_fd ? open_same(how, error) : vj_source_open(how->source, error);
+    VjTransform new_transform;
+    VjVolume *v;
+
+    *out = NULL;
+    if (dir_fd < 0) {
+        return false;
+    }
+    if (how->transform != NULL &&
+        !vj_transform_parse(how->transform, &new_transform, error)) {
+        return false;
+    }
+    v = volume_new(how);
+    if (!vj_volume_read_superblock(dir_fd, how->source, &v->super, error) ||
+        !vj_source_lock(dir_fd, how->source, how->lock_wait_us, &v->lock_fd, error) ||
+        !vj_in_use_check_restore(how, dir_fd, error) ||
+        !open_engines(v, how, dir_fd, error) ||
+        !start(v, how, how->transform != NULL ? &new_transform : NULL, error)) {
+        (void)!teardown(v, -EIO); /* the first error is the one to tell */
+        return false;
+    }
+    if (!vj_volume_read_only(v)) {
+        vj_source_close_to_others(dir_fd, how->source);
+    }
+    *out = v;
+    return true;
+}
+
+/*
+ * The last chance of what is in memory: when the device is full from outside, or fails, it
+ * may come back.  Waits between attempts with nothing to be woken by but the time.
+ */
+static int last_sync(VjVolume *v)
+{
+    int64_t until_us = vj_clock_mono_us() + v->close_retry_us;
+    int r = vj_volume_sync(v);
+    VjMutex lock;
+    VjCond never;
+
+    if (r == -ENOSPC) {
+        vj_file_table_set_last_chance(v->files);
+        r = vj_volume_sync(v);
+    }
+    if (r == 0) {
+        return 0;
+    }
+    vj_log_error("what is in memory cannot be written back: %s; trying again for %d s",
+                 g_strerror(-r), (int)(v->close_retry_us / G_USEC_PER_SEC));
+    vj_mutex_init(&lock, VJ_RANK_VOLUME, "volume.close");
+    vj_cond_init(&never);
+    while (r < 0 && r != -EBADMSG && vj_clock_mono_us() < until_us) {
+        vj_mutex_lock(&lock);
+        (void)vj_cond_wait_until(&never, &lock, vj_clock_mono_us() + G_USEC_PER_SEC);
+        vj_mutex_unlock(&lock);
+        r = vj_volume_sync(v);
+    }
+    vj_cond_clear(&never);
+    vj_mutex_clear(&lock);
+    if (r < 0) {
+        vj_log_error("what was in memory is lost: %s", g_strerror(-r));
+    }
+    return r;
+}
+
+int vj_volume_close(VjVolume *v)
+{
+    return teardown(v, last_sync(v));
+}

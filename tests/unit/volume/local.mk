@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Unit tests of room volume; most have fsck look at their volume.  Two lines for each tests/unit/volume/test-thing.c:
+#   UNIT_TESTS += tests/unit/volume/test-thing
+#   tests_unit_volume_test_thing_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-file
+tests_unit_volume_test_file_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-write-back
+tests_unit_volume_test_write_back_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-checkpoint
+tests_unit_volume_test_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+tests_unit_volume_test_checkpoint_LDADD = tests/lib/libmem-meta.la $(LDADD_fsck) \
+	$(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-scrub-record
+tests_unit_volume_test_scrub_record_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+tests_unit_volume_test_scrub_record_LDADD = tests/lib/libmem-meta.la $(LDADD_fsck) \
+	$(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-superblock
+tests_unit_volume_test_superblock_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+tests_unit_volume_test_superblock_LDADD = tests/lib/libmem-meta.la $(LDADD_fsck) \
+	$(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-small
+tests_unit_volume_test_small_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-recode
+tests_unit_volume_test_recode_SOURCES = \
+	tests/unit/volume/settings-fixture.c \
+	tests/unit/volume/settings-fixture.h \
+	tests/unit/volume/test-recode.c
+tests_unit_volume_test_recode_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-transform
+tests_unit_volume_test_transform_SOURCES = \
+	tests/unit/volume/settings-fixture.c \
+	tests/unit/volume/settings-fixture.h \
+	tests/unit/volume/test-transform.c
+tests_unit_volume_test_transform_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-read-ahead
+tests_unit_volume_test_read_ahead_SOURCES = \
+	tests/unit/volume/settings-fixture.c \
+	tests/unit/volume/settings-fixture.h \
+	tests/unit/volume/test-read-ahead.c
+tests_unit_volume_test_read_ahead_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-orphan
+tests_unit_volume_test_orphan_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-fragment
+tests_unit_volume_test_fragment_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
