@@ -221,7 +221,7 @@ int vj_lmdb_env_fd(const VjLmdb *d);
 
 /* ---- lmdb-txn.c: members of the ops table, contracts there ----------------------- */
 
-int vj_lmdb_begin(VjMeta *m, bool write, bool release, VjTxn *txn);
+int vj_lmdb_begin(VjMeta *m, VjTxn *txn);
 int vj_lmdb_commit(VjTxn *txn);
 void vj_lmdb_abort(VjTxn *txn);
 int vj_lmdb_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);

@@ -259,13 +259,12 @@ static void end_write(VjLmdb *d, VjLmdbTxn *t)
     vj_mutex_unlock(&d->writer);
 }
 
-int vj_lmdb_begin(VjMeta *m, bool write, bool release, VjTxn *txn)
+int vj_lmdb_begin(VjMeta *m, VjTxn *txn)
 {
     VjLmdb *d = (VjLmdb *)m;
     VjLmdbTxn *t = (VjLmdbTxn *)txn;
 
-    (void)release;
-    return write ? begin_write(d, t) : view_take(d, true, &t->view);
+    return txn->write ? begin_write(d, t) : view_take(d, true, &t->view);
 }
 
 void vj_lmdb_publish(VjLmdb *d)

@@ -12,14 +12,21 @@ extern const VjMetaOps vj_meta_fault_ops;
 extern const VjMetaOps vj_meta_stats_ops;
 
 /*
- * Asserting callers of the members that vj_meta_run hides: for it and for wrappers. begin
- * allocates the transaction (zeroed, txn_size bytes, its first members set) and commit
- * and abort free it, so that no engine does.
+ * Asserting callers of the members that vj_meta_run hides: for it and for wrappers.  begin
+ * allocates the transaction (zeroed, txn_size bytes, its first members as in @like) and
+ * commit and abort free it, so that no engine does.
  */
-int vj_meta_begin(VjMeta *m, bool write, bool release,
-                  VjTxn **txn) G_GNUC_WARN_UNUSED_RESULT;
+int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn) G_GNUC_WARN_UNUSED_RESULT;
 int vj_txn_commit(VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;
-void vj_txn_abort(VjTxn *txn);
+/* True: a view whose body has to run again. */
+bool vj_txn_abort(VjTxn *txn);
+
+/* Of a wrapper: what the wrapped transaction's read returned, which may end the body. */
+static inline int vj_wrap_read(VjTxn *txn, int rc)
+{
+    txn->again = txn->next->again;
+    return rc;
+}
 
 void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * meta.c - opening and wrapping engines, the asserting callers, and vj_meta_run
+ * meta.c - opening and wrapping engines, the asserting callers, and the bodies' runs
  *
  * Nobody else calls through VjMetaOps: the callers here assert what the caller promised
  * before and what the engine promised after.
@@ -191,24 +191,26 @@ int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out)
 
 /* ---- Transactions ---------------------------------------------------------------- */
 
-int vj_meta_begin(VjMeta *m, bool write, bool release, VjTxn **txn)
+int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn)
 {
     g_autofree VjTxn *t = NULL;
     int rc;
 
-    g_assert(m != NULL && txn != NULL && (write || !release));
+    g_assert(m != NULL && txn != NULL);
+    g_assert(like->write ? !like->view : !like->release);
     *txn = NULL;
     t = g_try_malloc0(m->ops->txn_size);
     if (t == NULL) {
         return -ENOMEM;
     }
     t->meta = m;
-    t->write = write;
-    t->release = release;
-    rc = m->ops->begin(m, write, release, t);
+    t->write = like->write;
+    t->release = like->release;
+    t->view = like->view;
+    rc = m->ops->begin(m, t);
     g_assert(rc <= 0 && rc != -EAGAIN && rc != -EINTR);
     if (rc == 0) {
-        g_assert(t->meta == m && t->write == write);
+        g_assert(t->meta == m && t->write == like->write && !t->again);
         *txn = g_steal_pointer(&t);
     }
     return rc;
@@ -216,7 +218,7 @@ int vj_meta_begin(VjMeta *m, bool write, bool release, VjTxn **txn)
 
 int vj_meta_begin_read(VjMeta *m, VjTxn **txn)
 {
-    return vj_meta_begin(m, false, false, txn);
+    return vj_meta_begin(m, &(VjTxn){.write = false}, txn);
 }
 
 int vj_txn_commit(VjTxn *txn)
@@ -230,18 +232,23 @@ int vj_txn_commit(VjTxn *txn)
     return rc;
 }
 
-void vj_txn_abort(VjTxn *txn)
+bool vj_txn_abort(VjTxn *txn)
 {
+    bool again;
+
     g_assert(txn != NULL);
     txn->meta->ops->abort(txn);
+    again = txn->again;
+    g_assert(txn->view || !again);
     g_free(txn);
+    return again;
 }
 
 void vj_txn_end(VjTxn *txn)
 {
     if (txn != NULL) {
-        g_assert(!txn->write);
-        vj_txn_abort(txn);
+        g_assert(!txn->write && !txn->view);
+        (void)vj_txn_abort(txn);
     }
 }
 
@@ -284,13 +291,19 @@ static void assert_place(const VjTxn *txn, VjSpace space, VjSlice key, bool may_
     g_assert(key.len > 0 || may_be_empty);
 }
 
+/* What a read may return: -EAGAIN only where the body runs again for it. */
+static void assert_read(const VjTxn *txn, int rc)
+{
+    g_assert(rc <= 0 && (rc != -EAGAIN || txn->again));
+}
+
 int vj_txn_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
 {
     int rc;
 
     assert_place(txn, space, key, false);
     rc = txn->meta->ops->get(txn, space, key, value);
-    g_assert(rc <= 0 && rc != -EAGAIN);
+    assert_read(txn, rc);
     g_assert(rc != 0 || value->len <= VJ_META_VALUE_MAX);
     return rc;
 }
@@ -324,7 +337,7 @@ int vj_txn_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key, VjSlice 
 
     assert_place(txn, space, after, true);
     rc = txn->meta->ops->next(txn, space, after, key, value);
-    g_assert(rc <= 0 && rc != -EAGAIN);
+    assert_read(txn, rc);
     g_assert(rc != 0 || (key->len > 0 && key->len <= VJ_META_KEY_MAX));
     return rc;
 }
@@ -335,7 +348,7 @@ int vj_txn_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice
 
     assert_place(txn, space, before, true);
     rc = txn->meta->ops->prev(txn, space, before, key, value);
-    g_assert(rc <= 0 && rc != -EAGAIN);
+    assert_read(txn, rc);
     g_assert(rc != 0 || (key->len > 0 && key->len <= VJ_META_KEY_MAX));
     return rc;
 }
@@ -379,15 +392,46 @@ bool vj_scan_next(VjScan *s)
     return true;
 }
 
-/* ---- Write transactions ---------------------------------------------------------- */
+/* ---- Bodies that may run again ---------------------------------------------------- */
 
-int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)
+static int give_up(const VjMeta *m)
+{
+    vj_log_error("meta %s: a transaction met a conflict %u times and was given up",
+                 m->ops->name, VJ_META_RUN_TRIES);
+    return -EIO;
+}
+
+int vj_meta_view(VjMeta *m, VjTxnBody *body, void *opaque)
 {
     g_assert(m != NULL && body != NULL);
     vj_lock_assert_none();
     for (unsigned tries = 0; tries < VJ_META_RUN_TRIES; tries++) {
         VjTxn *txn;
-        int rc = vj_meta_begin(m, true, (flags & VJ_RUN_RELEASE) != 0, &txn);
+        int rc = vj_meta_begin(m, &(VjTxn){.view = true}, &txn);
+
+        if (rc < 0) {
+            return rc;
+        }
+        rc = body(txn, opaque);
+        g_assert(rc <= 0);
+        if (!vj_txn_abort(txn)) {
+            g_assert(rc != -EAGAIN);
+            return rc;
+        }
+        vj_trace(meta, "view: run again, try %u", tries + 1);
+    }
+    return give_up(m);
+}
+
+int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)
+{
+    const VjTxn kind = {.write = true, .release = (flags & VJ_RUN_RELEASE) != 0};
+
+    g_assert(m != NULL && body != NULL);
+    vj_lock_assert_none();
+    for (unsigned tries = 0; tries < VJ_META_RUN_TRIES; tries++) {
+        VjTxn *txn;
+        int rc = vj_meta_begin(m, &kind, &txn);
 
         if (rc < 0) {
             return rc;
@@ -395,7 +439,7 @@ int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)
         rc = body(txn, opaque);
         g_assert(rc <= 0);
         if (rc < 0) {
-            vj_txn_abort(txn);
+            (void)vj_txn_abort(txn);
             return rc;
         }
         rc = vj_txn_commit(txn);
@@ -404,9 +448,7 @@ int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)
         }
         vj_trace(meta, "run: conflict, try %u", tries + 1);
     }
-    vj_log_error("meta %s: a transaction met a conflict %u times and was given up",
-                 m->ops->name, VJ_META_RUN_TRIES);
-    return -EIO;
+    return give_up(m);
 }
 
 /*

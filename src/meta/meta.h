@@ -20,7 +20,7 @@
 #define VJ_META_VALUE_MAX (96u << 10) /* bytes */
 /* Values above this cost an engine an extra page; formats stay below. */
 #define VJ_META_VALUE_CHEAP 4080u
-/* How often vj_meta_run tries before it gives up with -EIO and a log line. */
+/* How often vj_meta_run and vj_meta_view try before they give up with -EIO and a log line. */
 #define VJ_META_RUN_TRIES 1000u
 
 /* The spaces; numbers are on disk and never reused.  Who owns which: the READMEs of the rooms, src/file/README.md first. */
@@ -115,17 +115,18 @@ typedef struct VjMetaOps {
      * and may use the reserve that is kept for such.  Threads: any; a transaction stays on
      * its thread, and a thread has at most one write transaction and no begin() of a second
      * kind within it.  -ENOSPC, -EIO, -ENOMEM, -EROFS.
-     * @txn: @txn_size bytes, zeroed but for its first members; the room allocates it and
-     * frees it after commit, abort or a failure.  End a read transaction soon: it keeps
-     * memory and pages of the engine from being used again.
+     * @txn: @txn_size bytes, zeroed but for its first members, which say what it is; the room
+     * allocates it and frees it after commit, abort or a failure.  End a read transaction
+     * soon: it keeps memory and pages of the engine from being used again.
      */
-    int (*begin)(VjMeta *m, bool write, bool release, VjTxn *txn);
+    int (*begin)(VjMeta *m, VjTxn *txn);
     /*
      * Ends @txn even on failure; visible on 0; nothing of it on failure.  -EAGAIN: conflict,
      * run again.  -ENOSPC: checked here, so that what was acknowledged can be made durable.
      */
     int (*commit)(VjTxn *txn);
-    void (*abort)(VjTxn *txn); /* also ends a read transaction */
+    /* Also ends a read transaction; of a view it may set @txn->again. */
+    void (*abort)(VjTxn *txn);
     /*
      * Setup only, before the first write transaction: how many keys @space holds.  Takes a
      * time that does not grow with their number.  -EIO, -ENOMEM.
@@ -139,7 +140,10 @@ typedef struct VjMetaOps {
      * NULL: flush, then @w->done.  Threads: any.
      */
     void (*flush_join)(VjMeta *m, VjFlushWait *w);
-    /* @value is borrowed until the next put/del in @txn, or its end.  -ENOENT; -EIO. */
+    /*
+     * @value is borrowed until the next put/del in @txn, or its end.  -ENOENT; -EIO; in a view
+     * -EAGAIN, as of next and prev: @txn->again is set, and the body will run once more.
+     */
     int (*get)(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);
     /* Replaces what is there.  Both are copied.  -ENOMEM (also: too large), -ENOSPC. */
     int (*put)(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value);
@@ -185,6 +189,8 @@ struct VjTxn {
     VjMeta *meta;
     bool write;
     bool release;
+    bool view;  /* of vj_meta_view: its reads may return -EAGAIN, if they set again too */
+    bool again; /* what it read is not one state: the body has to run again */
     VjTxn *next; /* the wrapped engine's transaction; NULL for a driver's */
 };
 
@@ -263,8 +269,24 @@ void vj_scan_behind(VjScan *s, VjSlice key);
 /* False: there is no other, or it failed. */
 bool vj_scan_next(VjScan *s) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Returns 0 to commit, anything negative to abort (and vj_meta_run returns it). */
+/*
+ * Returns 0, or what the caller of vj_meta_view or vj_meta_run is to get; for the latter 0
+ * commits and anything negative aborts.
+ */
 typedef int VjTxnBody(VjTxn *txn, void *opaque);
+
+/*
+ * vj_meta_view - run @body in a read transaction, on one state of all keys
+ *
+ * @body     reads only, and may run several times: each run begins anew and forgets what
+ *           the one before has put into @opaque.  What it borrowed it copies before it
+ *           returns.  When a read fails it ends, with any error: -EAGAIN says that the
+ *           engine cannot give it that state any more, and is never the caller's result
+ * Returns   what the last run of @body returned; -ENOMEM, -EIO
+ * Threads   any; waits for no writer and no device of an embedded engine
+ * Locks     none may be held
+ */
+int vj_meta_view(VjMeta *m, VjTxnBody *body, void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 
 typedef enum VjRunFlags {
     VJ_RUN_DEFAULT = 0,

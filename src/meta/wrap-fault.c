@@ -60,7 +60,8 @@ const VjOptSpec vj_meta_fault_options[] = {
      .type = VJ_OPT_NUMBER,
      .fallback = "0",
      .max = 999,
-     .help = "how many commits of a thousand meet a conflict, at random"},
+     .help = "how many commits of a thousand meet a conflict, and how many bodies of a"
+             " thousand that only read run again, at random"},
     {.name = "seed",
      .type = VJ_OPT_NUMBER,
      .fallback = "1",
@@ -80,6 +81,15 @@ typedef struct Fault {
     uint64_t calls;   /* of the chosen kinds, since the options were set */
     uint64_t commits; /* that were not made to fail, since then */
 } Fault;
+
+/* The reads of a view among which one is chosen to end it. */
+#define READS_DRAWN_MAX 4u
+
+typedef struct FaultTxn {
+    VjTxn txn;
+    uint64_t
+        reads_left; /* 0: it is not chosen; else the read that ends it, counted down */
+} FaultTxn;
 
 /* What all wrappers of the process did to calls; atomic. */
 static uint64_t hits;
@@ -185,6 +195,25 @@ static bool draw_conflict(VjMeta *m)
     return conflict;
 }
 
+/*
+ * Of a view: 0, or the number of the read that says that its body has to run again; after
+ * fewer reads the end of the body does.
+ */
+static uint64_t draw_reads(VjMeta *m)
+{
+    Fault *f = (Fault *)m;
+    uint64_t reads = 0;
+
+    vj_mutex_lock(&f->lock);
+    if (f->conflicts_permille > 0 &&
+        vj_rng_below(&f->rng, 1000) < f->conflicts_permille) {
+        reads = 1 + vj_rng_below(&f->rng, READS_DRAWN_MAX);
+        count_hit();
+    }
+    vj_mutex_unlock(&f->lock);
+    return reads;
+}
+
 static bool fault_open(VjMeta *m, const VjMetaPlace *place, const VjOpts *opts,
                        GError **error)
 {
@@ -206,16 +235,39 @@ static int fault_close(VjMeta *m)
     return 0;
 }
 
-static int fault_begin(VjMeta *m, bool write, bool release, VjTxn *txn)
+static int fault_begin(VjMeta *m, VjTxn *txn)
 {
+    FaultTxn *t = (FaultTxn *)txn;
     int rc = check(m, FAULT_BEGIN);
 
-    return rc < 0 ? rc : vj_meta_begin(m->next, write, release, &txn->next);
+    if (rc == 0) {
+        rc = vj_meta_begin(m->next, txn, &txn->next);
+    }
+    if (rc == 0 && txn->view) {
+        t->reads_left = draw_reads(m);
+    }
+    return rc;
 }
 
+/* A view that was to end before its body did ends now. */
 static void fault_abort(VjTxn *txn)
 {
-    vj_txn_abort(txn->next);
+    bool drawn = ((FaultTxn *)txn)->reads_left > 0;
+
+    txn->again = vj_txn_abort(txn->next) || txn->again || drawn;
+}
+
+/* @rc: of the wrapped read.  A body that has to run again is told in one of its reads. */
+static int read_result(VjTxn *txn, int rc)
+{
+    FaultTxn *t = (FaultTxn *)txn;
+
+    rc = vj_wrap_read(txn, rc);
+    if (t->reads_left > 0 && --t->reads_left == 0) {
+        txn->again = true;
+        return -EAGAIN;
+    }
+    return rc;
 }
 
 static int fault_commit(VjTxn *txn)
@@ -259,7 +311,7 @@ static int fault_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
 {
     int rc = check(txn->meta, FAULT_GET);
 
-    return rc < 0 ? rc : vj_txn_get(txn->next, space, key, value);
+    return rc < 0 ? rc : read_result(txn, vj_txn_get(txn->next, space, key, value));
 }
 
 static int fault_put(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value)
@@ -281,7 +333,8 @@ static int fault_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key,
 {
     int rc = check(txn->meta, FAULT_NEXT);
 
-    return rc < 0 ? rc : vj_txn_next(txn->next, space, after, key, value);
+    return rc < 0 ? rc
+                  : read_result(txn, vj_txn_next(txn->next, space, after, key, value));
 }
 
 static int fault_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key,
@@ -289,7 +342,8 @@ static int fault_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key,
 {
     int rc = check(txn->meta, FAULT_NEXT);
 
-    return rc < 0 ? rc : vj_txn_prev(txn->next, space, before, key, value);
+    return rc < 0 ? rc
+                  : read_result(txn, vj_txn_prev(txn->next, space, before, key, value));
 }
 
 bool vj_meta_fault_set(VjMeta *m, const char *options, GError **error)
@@ -317,7 +371,7 @@ const VjMetaOps vj_meta_fault_ops = {
     .name = "fault",
     .options = vj_meta_fault_options,
     .instance_size = sizeof(Fault),
-    .txn_size = sizeof(VjTxn),
+    .txn_size = sizeof(FaultTxn),
     .open = fault_open,
     .close = fault_close,
     .begin = fault_begin,

@@ -51,12 +51,12 @@ static int stats_close(VjMeta *m)
     return 0;
 }
 
-static int stats_begin(VjMeta *m, bool write, bool release, VjTxn *txn)
+static int stats_begin(VjMeta *m, VjTxn *txn)
 {
     Stats *s = (Stats *)m;
 
-    count(write ? &s->writes : &s->reads);
-    return vj_meta_begin(m->next, write, release, &txn->next);
+    count(txn->write ? &s->writes : &s->reads);
+    return vj_meta_begin(m->next, txn, &txn->next);
 }
 
 static int stats_commit(VjTxn *txn)
@@ -74,7 +74,7 @@ static int stats_commit(VjTxn *txn)
 
 static void stats_abort(VjTxn *txn)
 {
-    vj_txn_abort(txn->next);
+    txn->again = vj_txn_abort(txn->next);
 }
 
 static int stats_keys(VjMeta *m, VjSpace space, uint64_t *out)
@@ -97,7 +97,7 @@ static void stats_flush_join(VjMeta *m, VjFlushWait *w)
 static int stats_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
 {
     count(&stats_of(txn)->gets[space]);
-    return vj_txn_get(txn->next, space, key, value);
+    return vj_wrap_read(txn, vj_txn_get(txn->next, space, key, value));
 }
 
 static int stats_put(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value)
@@ -116,14 +116,14 @@ static int stats_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key,
                       VjSlice *value)
 {
     count(&stats_of(txn)->gets[space]);
-    return vj_txn_next(txn->next, space, after, key, value);
+    return vj_wrap_read(txn, vj_txn_next(txn->next, space, after, key, value));
 }
 
 static int stats_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key,
                       VjSlice *value)
 {
     count(&stats_of(txn)->gets[space]);
-    return vj_txn_prev(txn->next, space, before, key, value);
+    return vj_wrap_read(txn, vj_txn_prev(txn->next, space, before, key, value));
 }
 
 void vj_meta_stats(VjMeta *m, VjMetaStats *out)

@@ -355,6 +355,109 @@ static void test_snapshot(void **state)
     assert_now(f, "b", "again");
 }
 
+/* ---- Bodies that only read -------------------------------------------------------- */
+
+typedef struct Look {
+    const char *a, *b; /* what is expected; NULL: absent */
+    int result;        /* of the body */
+    unsigned runs;
+} Look;
+
+static int seen(VjTxn *txn, const char *key, const char *value)
+{
+    VjSlice got;
+    int rc = vj_txn_get(txn, VJ_SPACE_DENTRY, text(key), &got);
+
+    if (rc == -ENOENT) {
+        assert_null(value);
+        return 0;
+    }
+    if (rc == 0) {
+        assert_non_null(value);
+        assert_int_equal(got.len, strlen(value));
+        assert_memory_equal(got.data, value, got.len);
+    }
+    return rc;
+}
+
+static int look_body(VjTxn *txn, void *opaque)
+{
+    Look *look = opaque;
+    VjSlice key = vj_slice(NULL, 0), value;
+    int rc;
+
+    look->runs++;
+    rc = seen(txn, "a", look->a);
+    rc = rc == 0 ? seen(txn, "b", look->b) : rc;
+    for (unsigned keys = (look->a != NULL) + (look->b != NULL); rc == 0; keys--) {
+        rc = vj_txn_next(txn, VJ_SPACE_DENTRY, key, &key, &value);
+        if (rc == -ENOENT) {
+            assert_int_equal(keys, 0);
+        }
+    }
+    return rc == -ENOENT ? look->result : rc;
+}
+
+static void test_view(void **state)
+{
+    Fixture *f = *state;
+    Look look = {NULL, NULL, 0, 0};
+
+    assert_int_equal(vj_meta_view(f->meta, look_body, &look), 0);
+    put_text(f, "a", "one");
+    look = (Look){"one", NULL, -EDOM, 0};
+    assert_int_equal(vj_meta_view(f->meta, look_body, &look), -EDOM);
+    assert_int_equal(vj_meta_flush(f->meta), 0);
+    put_text(f, "b", "two");
+    look = (Look){"one", "two", -ENOENT, 0};
+    assert_int_equal(vj_meta_view(f->meta, look_body, &look), -ENOENT);
+    reopen(f);
+    look = (Look){"one", "two", 0, 0};
+    assert_int_equal(vj_meta_view(f->meta, look_body, &look), 0);
+    assert_true(look.runs >= 1);
+}
+
+/* A run that could not be finished leaves nothing: neither its result nor its error. */
+static void test_view_runs_again(void **state)
+{
+    Fixture *f = *state;
+    uint64_t hits = vj_meta_fault_hits();
+    unsigned runs = 0;
+    VjMeta *faulty;
+
+    put_text(f, "a", "one");
+    assert_int_equal(vj_meta_flush(f->meta), 0);
+    put_text(f, "b", "two");
+    assert_true(vj_meta_wrap("fault:conflicts=500,seed=9", f->meta, &faulty, NULL));
+    f->meta = faulty;
+    for (unsigned i = 0; i < 100; i++) {
+        Look look = {"one", "two", i % 2 == 0 ? 0 : -EDOM, 0};
+
+        assert_int_equal(vj_meta_view(f->meta, look_body, &look), look.result);
+        runs += look.runs;
+    }
+    assert_true(runs > 150);
+    assert_true(vj_meta_fault_hits() - hits >= runs - 100);
+}
+
+/* What fails for another reason is the caller's result. */
+static void test_view_fails(void **state)
+{
+    Fixture *f = *state;
+    Look look = {"one", NULL, 0, 0};
+    VjMeta *faulty;
+
+    put_text(f, "a", "one");
+    assert_true(vj_meta_wrap("fault", f->meta, &faulty, NULL));
+    f->meta = faulty;
+    assert_true(vj_meta_fault_set(f->meta, "kinds=get+next+begin,every=1", NULL));
+    assert_int_equal(vj_meta_view(f->meta, look_body, &look), -EIO);
+    assert_int_equal(look.runs, 0);
+    assert_true(vj_meta_fault_set(f->meta, "kinds=get,fail=2,errno=ENOMEM", NULL));
+    assert_int_equal(vj_meta_view(f->meta, look_body, &look), -ENOMEM);
+    assert_int_equal(look.runs, 1);
+}
+
 /* ---- Values ---------------------------------------------------------------------- */
 
 typedef struct Large {
@@ -1125,6 +1228,9 @@ static const struct CMUnitTest suite[] = {
     T(test_abort_leaves_nothing),
     T(test_own_writes),
     T(test_snapshot),
+    T(test_view),
+    T(test_view_runs_again),
+    T(test_view_fails),
     T(test_large_values),
     T(test_longest_key),
     T(test_scan),

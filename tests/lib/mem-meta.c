@@ -60,12 +60,12 @@ static bool fails(MemMeta *m)
     return m->fail_in > 0 && --m->fail_in == 0;
 }
 
-static int mem_begin(VjMeta *meta, bool write, bool release, VjTxn *base)
+static int mem_begin(VjMeta *meta, VjTxn *base)
 {
     MemMeta *m = (MemMeta *)meta;
     MemTxn *txn = (MemTxn *)base;
+    bool write = base->write;
 
-    (void)release;
     g_assert(!m->writing && (!write || m->readers == 0));
     txn->undo = g_array_new(FALSE, FALSE, sizeof(Undo));
     txn->lent = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);

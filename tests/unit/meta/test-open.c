@@ -141,7 +141,7 @@ static void test_long_value(void **state)
     assert_int_equal(
         vj_txn_next(txn, VJ_SPACE_INODE, vj_slice(NULL, 0), &found_key, &found),
         -EBADMSG);
-    vj_txn_abort(g_steal_pointer(&txn));
+    (void)vj_txn_abort(g_steal_pointer(&txn));
     fixture_free(&f);
 }
 
