@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * algorithms.c - the table of algorithms, and what they share
+ * algorithms.c - the table of algorithms
  *
  * A new algorithm is one row here and one file.  Rows may come and go with the build; ids
  * may not: chunk.h lists them for ever.
@@ -64,13 +64,4 @@ const VjChunkerOps *vj_chunk_by_id(uint8_t id)
         }
     }
     return NULL;
-}
-
-uint64_t vj_chunk_seed_next(uint64_t *x)
-{
-    uint64_t z = *x += 0x9e3779b97f4a7c15;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
 }

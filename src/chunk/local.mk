@@ -14,4 +14,5 @@ src_chunk_libvj_chunk_la_SOURCES = \
 	src/chunk/mincdc-x86.c \
 	src/chunk/mincdc.c \
 	src/chunk/rabin.c \
+	src/chunk/seed.c \
 	src/chunk/sizes.c
