@@ -4,11 +4,7 @@
  */
 #include "cmd/ctl.h"
 
-#include "varjfs/ioctl.h"
-
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 
 #define MANY 1000000
 /* Of a scrub, bytes a second: a disk has some time left for others. */
@@ -269,56 +265,4 @@ int main(int argc, char **argv)
         }
     }
     return vj_cmd_usage_error(&program, argv[1], "no such subcommand");
-}
-
-/* ---- what the subcommands share ----------------------------------------------------- */
-
-int vj_ctl_open(const VjCtl *ctl, const char *path, int flags)
-{
-    VJ_AUTO_FD fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    int version;
-
-    if (fd < 0) {
-        vj_cmd_fail_errno(ctl->cmd, path, errno);
-        return -1;
-    }
-    version = ioctl(fd, VARJFS_IOC_PING);
-    if (version < VARJFS_IOC_VERSION) {
-        if (version >= 0 || errno == ENOTTY || errno == EINVAL || errno == ENOSYS ||
-            errno == EOPNOTSUPP) {
-            fprintf(stderr, "%s: %s: not on a varjfs mount\n", ctl->cmd->name, path);
-        } else {
-            vj_cmd_fail_errno(ctl->cmd, path, errno);
-        }
-        return -1;
-    }
-    return vj_fd_steal(&fd);
-}
-
-char *vj_ctl_json_string(const char *text)
-{
-    g_autofree char *valid = g_utf8_make_valid(text, -1);
-    GString *out = g_string_new("\"");
-
-    for (const char *at = valid; *at != '\0'; at++) {
-        if (*at == '"' || *at == '\\') {
-            g_string_append_printf(out, "\\%c", *at);
-        } else if ((unsigned char)*at < ' ') {
-            g_string_append_printf(out, "\\u%04x", (unsigned)*at);
-        } else {
-            g_string_append_c(out, *at);
-        }
-    }
-    g_string_append_c(out, '"');
-    return g_string_free(out, FALSE);
-}
-
-char *vj_ctl_json_value(const char *text)
-{
-    size_t digits = strspn(text, "0123456789");
-
-    if (digits > 0 && text[digits] == '\0' && (text[0] != '0' || digits == 1)) {
-        return g_strdup(text);
-    }
-    return vj_ctl_json_string(text);
 }

@@ -24,6 +24,8 @@ varjfs_LDADD = $(LDADD_cmd)
 # With librwrite's code inside: it runs before and after the library is installed.
 varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-edit.c \
+	src/cmd/ctl-json.c \
+	src/cmd/ctl-open.c \
 	src/cmd/ctl-recode.c \
 	src/cmd/ctl-scrub.c \
 	src/cmd/ctl-show.c \
