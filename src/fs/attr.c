@@ -53,22 +53,6 @@ int vj_fs_getattr(VjFs *fs, uint64_t ino, VjAttr *out)
     return 0;
 }
 
-#define CAPABILITY_XATTR "security.capability"
-
-/* What a write takes away.  @member: the caller is in the file's group. */
-static mode_t set_id_bits(mode_t mode, bool member)
-{
-    if (S_ISDIR(mode)) {
-        return 0;
-    }
-    return mode & (S_ISUID | ((mode & S_IXGRP) || !member ? S_ISGID : 0));
-}
-
-static bool member_matters(mode_t mode)
-{
-    return set_id_bits(mode, true) != set_id_bits(mode, false);
-}
-
 typedef struct SetOp {
     uint64_t ino;
     const VjSetattr *set;
@@ -96,7 +80,7 @@ static bool is_touch(const VjSetattr *set)
  * append. */
 static bool is_of_write(const VjInode *inode, const VjSetattr *set)
 {
-    mode_t bits = set_id_bits(inode->mode, true);
+    mode_t bits = vj_set_id_bits(inode->mode, true);
 
     return (set->what & (SET_VALUES | VJ_SET_CHECKED)) == VJ_SET_MODE && bits != 0 &&
            ((set->mode ^ inode->mode) & 07777) == bits;
@@ -124,10 +108,10 @@ static int set_body(VjTxn *txn, void *opaque)
         return -EPERM;
     }
     if (op->clear || (set->what & (VJ_SET_UID | VJ_SET_GID))) {
-        inode.mode &= ~set_id_bits(inode.mode, op->member);
+        inode.mode &= ~vj_set_id_bits(inode.mode, op->member);
     }
     if (op->capability) {
-        r = vj_xattr_drop(txn, op->ino, CAPABILITY_XATTR);
+        r = vj_xattr_drop(txn, op->ino, VJ_CAPABILITY_XATTR);
         if (r < 0) {
             return r;
         }
@@ -162,14 +146,6 @@ static int set_body(VjTxn *txn, void *opaque)
     return vj_inode_put(txn, &inode);
 }
 
-static int has_capability(VjFs *fs, uint64_t ino, bool *out)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(fs->meta, &txn);
-
-    return r < 0 ? r : vj_xattr_exists(txn, ino, CAPABILITY_XATTR, out);
-}
-
 /* What is known of whether the caller has CAP_FSETID and so keeps the set-id bits. */
 typedef enum Keeps {
     KEEPS,       /* it has */
@@ -183,8 +159,8 @@ static int clear_privileges(VjFs *fs, const VjCaller *who, const VjInode *inode,
 {
     static const VjSetattr nothing;
     SetOp op = {.ino = inode->ino, .set = &nothing};
-    int r =
-        vj_is_immutable(inode) ? -EPERM : has_capability(fs, inode->ino, &op.capability);
+    int r = vj_is_immutable(inode) ? -EPERM
+                                   : vj_fs_has_capability(fs, inode->ino, &op.capability);
 
     if (r < 0) {
         return r;
@@ -194,8 +170,9 @@ static int clear_privileges(VjFs *fs, const VjCaller *who, const VjInode *inode,
     }
     if ((inode->mode & (S_ISUID | S_ISGID)) && keeps != KEEPS &&
         (keeps == KEEPS_NOT || !vj_caller_capable(who, CAP_FSETID))) {
-        op.member = member_matters(inode->mode) && vj_caller_is_member(who, inode);
-        op.clear = set_id_bits(inode->mode, op.member) != 0;
+        op.member =
+            vj_set_id_needs_member(inode->mode) && vj_caller_is_member(who, inode);
+        op.clear = vj_set_id_bits(inode->mode, op.member) != 0;
     }
     if (!op.clear && !op.capability) {
         return 0;
@@ -204,21 +181,6 @@ static int clear_privileges(VjFs *fs, const VjCaller *who, const VjInode *inode,
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
     vj_fs_record_changed(fs, inode->ino);
     return r;
-}
-
-int vj_fs_look_for_privileges(VjFs *fs, uint64_t ino, bool *out)
-{
-    VjInode inode;
-    int r = vj_file_getattr(fs->files, ino, &inode);
-
-    if (r < 0) {
-        return r;
-    }
-    if (set_id_bits(inode.mode, false) != 0) {
-        *out = true;
-        return 0;
-    }
-    return has_capability(fs, ino, out);
 }
 
 static int look_and_clear(VjFs *fs, const VjCaller *who, uint64_t ino, Keeps keeps)
@@ -299,7 +261,7 @@ static int look_first(VjFs *fs, const VjCaller *who, SetOp *op)
         return -EPERM;
     }
     if (asked ||
-        ((set->what & (VJ_SET_UID | VJ_SET_GID)) && member_matters(inode.mode))) {
+        ((set->what & (VJ_SET_UID | VJ_SET_GID)) && vj_set_id_needs_member(inode.mode))) {
         op->member = vj_caller_is_member(who, &inode);
     }
     return 0;

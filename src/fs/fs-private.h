@@ -73,7 +73,7 @@ struct VjHandle {
  */
 char *vj_fs_shown_name(VjFs *fs, uint64_t ino);
 
-/* vj_meta_run on a volume that may be written. */
+/* run.c: vj_meta_run on a volume that may be written. */
 int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body,
               void *op) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -119,15 +119,28 @@ static inline bool vj_is_immutable(const VjInode *inode)
 
 void vj_fs_attr(const VjInode *inode, VjAttr *out);
 /* attr.c: as vj_fs_clear_privileges, where nobody has said yet whether @who has
- * CAP_FSETID; whether @ino has any, for vj_fs_has_privileges. */
+ * CAP_FSETID. */
 int vj_fs_clear_privileges_open(VjHandle *h,
                                 const VjCaller *who) G_GNUC_WARN_UNUSED_RESULT;
+
+#define VJ_CAPABILITY_XATTR "security.capability"
+/* privileges.c: the bits of @mode that a write takes away.  @member: the caller is in the
+ * file's group. */
+mode_t vj_set_id_bits(mode_t mode, bool member);
+/* They depend on @member. */
+bool vj_set_id_needs_member(mode_t mode);
+int vj_fs_has_capability(VjFs *fs, uint64_t ino, bool *out) G_GNUC_WARN_UNUSED_RESULT;
+/* @ino has any of these; by its record, for vj_fs_has_privileges, which remembers. */
 int vj_fs_look_for_privileges(VjFs *fs, uint64_t ino,
                               bool *out) G_GNUC_WARN_UNUSED_RESULT;
-int vj_fs_name_check(const char *name) G_GNUC_WARN_UNUSED_RESULT;
-bool vj_fs_time_later(struct timespec a, struct timespec b);
 
-/* names.c: more of one name in a transaction (records.h). */
+static inline bool vj_fs_time_later(struct timespec a, struct timespec b)
+{
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+/* names.c: what may be a name; more of one name in a transaction (records.h). */
+int vj_fs_name_check(const char *name) G_GNUC_WARN_UNUSED_RESULT;
 /* What vj_name_del() took, under another name of the same directory. */
 int vj_name_put_back(VjTxn *txn, VjInode *dir, const char *name,
                      const VjDentry *was) G_GNUC_WARN_UNUSED_RESULT;
@@ -166,7 +179,7 @@ int vj_acl_set(VjTxn *txn, VjInode *inode, const char *name, VjSlice value,
 int vj_acl_remove(VjTxn *txn, const VjInode *inode,
                   const char *name) G_GNUC_WARN_UNUSED_RESULT; /* -ENODATA */
 
-/* xattr.c: whether @name is there. */
+/* xattr-record.c: whether @name is there. */
 int vj_xattr_exists(VjTxn *txn, uint64_t ino, const char *name,
                     bool *out) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -41,39 +41,6 @@ void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque)
     fs->knows_opaque = opaque;
 }
 
-int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
-{
-    int r;
-
-    if (vj_volume_read_only(fs->volume)) {
-        return -EROFS;
-    }
-    r = vj_meta_run(fs->meta, flags, body, op);
-    /* What was deleted a moment ago is removed in the background: then there may be space. */
-    if (r == -ENOSPC && vj_volume_settle(fs->volume) == 0) {
-        r = vj_meta_run(fs->meta, flags, body, op);
-    }
-    return r;
-}
-
-int vj_fs_name_check(const char *name)
-{
-    size_t len = strlen(name);
-
-    if (len > VJ_NAME_MAX) {
-        return -ENAMETOOLONG;
-    }
-    if (len == 0 || strchr(name, '/') != NULL) {
-        return -EINVAL;
-    }
-    return 0;
-}
-
-bool vj_fs_time_later(struct timespec a, struct timespec b)
-{
-    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
-}
-
 /* ---- nodes -------------------------------------------------------------------------- */
 
 static VjNode *node_get(VjFs *fs, uint64_t ino) VJ_REQUIRES(fs->lock)

@@ -19,8 +19,11 @@ src_fs_libvj_fs_la_SOURCES = \
 	src/fs/make.c \
 	src/fs/names.c \
 	src/fs/path.c \
+	src/fs/privileges.c \
 	src/fs/records.h \
 	src/fs/rename.c \
+	src/fs/run.c \
 	src/fs/settings.c \
 	src/fs/text.c \
+	src/fs/xattr-record.c \
 	src/fs/xattr.c

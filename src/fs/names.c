@@ -14,6 +14,19 @@ static int damaged(uint64_t dir, const char *what)
     return -EBADMSG;
 }
 
+int vj_fs_name_check(const char *name)
+{
+    size_t len = strlen(name);
+
+    if (len > VJ_NAME_MAX) {
+        return -ENAMETOOLONG;
+    }
+    if (len == 0 || strchr(name, '/') != NULL) {
+        return -EINVAL;
+    }
+    return 0;
+}
+
 int vj_name_get(VjTxn *txn, uint64_t dir, const char *name, VjDentry *out)
 {
     VjFsKey key;

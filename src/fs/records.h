@@ -28,7 +28,7 @@ bool vj_acl_is_name(const char *name);
 bool vj_acl_agrees(const VjAcl *acl, mode_t mode);
 /* The permissions in the mode of @inode are new. */
 int vj_acl_chmod(VjTxn *txn, const VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
-/* Takes the attribute away if it is there (xattr.c). */
+/* Takes the attribute away if it is there (xattr-record.c). */
 int vj_xattr_drop(VjTxn *txn, uint64_t ino, const char *name) G_GNUC_WARN_UNUSED_RESULT;
 
 #endif

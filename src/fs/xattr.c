@@ -114,18 +114,6 @@ int vj_fs_getxattr(VjFs *fs, uint64_t ino, const char *name, void *dst, size_t c
     return value_out(plain.data, plain.len, dst, cap, len);
 }
 
-int vj_xattr_exists(VjTxn *txn, uint64_t ino, const char *name, bool *out)
-{
-    VjFsKey key;
-    VjSlice value;
-    int r;
-
-    vj_fs_key_name(&key, ino, name, strlen(name));
-    r = vj_txn_get(txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key), &value);
-    *out = r == 0;
-    return r == -ENOENT ? 0 : r;
-}
-
 static bool is_trusted(const char *name, size_t len)
 {
     return len > strlen(TRUSTED_PREFIX) &&
@@ -224,16 +212,6 @@ static int plain_change(VjTxn *txn, const XattrOp *op)
     vj_xattr_encode(&key, op->src, op->len, op->record);
     return vj_txn_put(txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key),
                       vj_slice(op->record, sizeof(VjXattrDisk) + op->len));
-}
-
-int vj_xattr_drop(VjTxn *txn, uint64_t ino, const char *name)
-{
-    VjFsKey key;
-    int r;
-
-    vj_fs_key_name(&key, ino, name, strlen(name));
-    r = vj_txn_del(txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key));
-    return r == -ENOENT ? 0 : r;
 }
 
 static int acl_change(VjTxn *txn, const XattrOp *op, VjInode *inode)

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * run.c - one write transaction of an operation
+ */
+#include "fs/fs-private.h"
+
+int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
+{
+    int r;
+
+    if (vj_volume_read_only(fs->volume)) {
+        return -EROFS;
+    }
+    r = vj_meta_run(fs->meta, flags, body, op);
+    /* What was deleted a moment ago is removed in the background: then there may be space. */
+    if (r == -ENOSPC && vj_volume_settle(fs->volume) == 0) {
+        r = vj_meta_run(fs->meta, flags, body, op);
+    }
+    return r;
+}
