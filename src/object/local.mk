@@ -10,6 +10,7 @@ src_object_libvj_object_la_SOURCES = \
 	src/object/object-check.c \
 	src/object/object-check.h \
 	src/object/object-format.h \
+	src/object/object-load.c \
 	src/object/object-private.h \
 	src/object/object-read.c \
 	src/object/object-record.c \
@@ -18,7 +19,8 @@ src_object_libvj_object_la_SOURCES = \
 	src/object/object-stray.c \
 	src/object/object.h \
 	src/object/objects.c \
+	src/object/record-codec.c \
 	src/object/stored-form.c \
 	src/object/stored-form.h \
-	src/object/record-codec.c \
-	src/object/transform.c
+	src/object/transform.c \
+	src/object/verified.c

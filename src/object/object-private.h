@@ -139,22 +139,64 @@ int vj_cache_use(VjObjects *o, const VjObject *object, const VjCacheRead *read,
                  const VjTrailer **trailer) G_GNUC_WARN_UNUSED_RESULT;
 void vj_cache_done(VjObjectCache *c, VjCacheEntry *entry);
 
-/* ---- object-read.c ----------------------------------------------------------------- */
+/* ---- object-load.c ----------------------------------------------------------------- */
 
+/* vj_object_shape() and the parameter, when the lengths of the record are possible; else
+ * -EBADMSG, -EOPNOTSUPP, reported. */
+int vj_object_load_shape(VjObjects *o, const VjObject *object, VjCodecSpec *spec,
+                         bool *varying) G_GNUC_WARN_UNUSED_RESULT;
+/* Stored bytes [@offset, @offset + @len) as they are; errors are reported. */
+int vj_object_load_stored(VjObjects *o, const VjObject *object, uint32_t offset,
+                          void *dst, uint32_t len) G_GNUC_WARN_UNUSED_RESULT;
 /* From the store: the trailer alone. */
 int vj_object_load_trailer(VjObjects *o, const VjObject *object,
                            VjTrailer **out) G_GNUC_WARN_UNUSED_RESULT;
-/* ---- object-store.c ---------------------------------------------------------------- */
+/* Blocks [@first, @last], which begin at @stored, are what was stored; else -EBADMSG,
+ * reported. */
+int vj_object_verify_blocks(VjObjects *o, const VjObject *object, const VjTrailer *t,
+                            uint32_t first, uint32_t last,
+                            const uint8_t *stored) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * Content bytes [@start, @start + @len) out of the verified blocks from @first on.  A
+ * block that is wanted in part is decoded into a block of its own.
+ */
+int vj_object_decode_blocks(VjObjects *o, const VjObject *object, const VjCodecSpec *spec,
+                            const VjTrailer *t, uint32_t first, const uint8_t *stored,
+                            uint32_t start, uint8_t *dst,
+                            uint32_t len) G_GNUC_WARN_UNUSED_RESULT;
+/* The stored data is the content itself. */
+static inline bool vj_codec_is_identity(const VjCodecSpec *spec)
+{
+    return (spec->ops->flags & VJ_CODEC_IDENTITY) != 0;
+}
 
-/* Ids remembered as verified or written since open, 8 bytes each. */
+/* ---- verified.c -------------------------------------------------------------------- */
+
+/* Ids remembered, 8 bytes each. */
 #define VJ_VERIFIED_SLOTS 65536u
+
+typedef struct VjVerified {
+    VjMutex lock; /* VJ_RANK_OBJECT_VERIFIED */
+    /* guarded by lock: */
+    uint64_t *ids; /* VJ_VERIFIED_SLOTS of them, each at its value modulo that */
+} VjVerified;
+
+void vj_verified_init(VjVerified *v);
+void vj_verified_clear(VjVerified *v);
+/* The bytes of @id are what the record says. */
+void vj_verified_add(VjVerified *v, uint64_t id);
+/* They were found damaged: they are verified before the next use. */
+void vj_verified_drop(VjVerified *v, uint64_t id);
+/* True: added and not dropped since.  False also when another took its slot. */
+bool vj_verified_has(VjVerified *v, uint64_t id);
+
+/* ---- object-store.c ---------------------------------------------------------------- */
 
 typedef struct VjInflight {
     VjMutex lock; /* VJ_RANK_OBJECT_INFLIGHT */
     VjCond changed;
     /* guarded by lock: */
     GHashTable *contents; /* VjIndexKey → VjContentPut */
-    uint64_t *verified;   /* VJ_VERIFIED_SLOTS ids, by id modulo that */
     uint64_t fresh_count;
     GArray *strays; /* of VjStray: put, named by no record, and not removed yet */
 } VjInflight;
@@ -178,8 +220,6 @@ void vj_inflight_clear(VjInflight *t);
 void vj_stray_end(VjObjects *o, const VjStray *stray);
 /* Tries again what could not be removed.  Any thread; blocks. */
 void vj_strays_retry(VjObjects *o);
-/* The bytes of @id were found damaged: verify before the next use. */
-void vj_inflight_doubt(VjInflight *t, uint64_t id);
 
 /* ---- object-refs.c ----------------------------------------------------------------- */
 
@@ -203,6 +243,7 @@ struct VjObjects {
     VjDead dead;
     VjObjectCache cache;
     VjInflight inflight;
+    VjVerified verified;
 };
 
 /* Adds to one of the counts. */

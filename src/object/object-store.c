@@ -58,7 +58,6 @@ void vj_inflight_init(VjInflight *t)
     vj_mutex_init(&t->lock, VJ_RANK_OBJECT_INFLIGHT, "object-inflight");
     vj_cond_init(&t->changed);
     t->contents = g_hash_table_new(key_hash, key_equal);
-    t->verified = g_new0(uint64_t, VJ_VERIFIED_SLOTS);
     t->strays = g_array_new(FALSE, FALSE, sizeof(VjStray));
 }
 
@@ -66,38 +65,9 @@ void vj_inflight_clear(VjInflight *t)
 {
     g_assert(g_hash_table_size(t->contents) == 0 && t->fresh_count == 0);
     g_hash_table_destroy(t->contents);
-    g_free(t->verified);
     g_array_unref(t->strays);
     vj_cond_clear(&t->changed);
     vj_mutex_clear(&t->lock);
-}
-
-void vj_inflight_doubt(VjInflight *t, uint64_t id)
-{
-    uint64_t *slot = &t->verified[id % VJ_VERIFIED_SLOTS];
-
-    vj_mutex_lock(&t->lock);
-    if (*slot == id) {
-        *slot = 0;
-    }
-    vj_mutex_unlock(&t->lock);
-}
-
-static void believe(VjInflight *t, uint64_t id)
-{
-    vj_mutex_lock(&t->lock);
-    t->verified[id % VJ_VERIFIED_SLOTS] = id;
-    vj_mutex_unlock(&t->lock);
-}
-
-static bool is_believed(VjInflight *t, uint64_t id)
-{
-    bool believed;
-
-    vj_mutex_lock(&t->lock);
-    believed = t->verified[id % VJ_VERIFIED_SLOTS] == id;
-    vj_mutex_unlock(&t->lock);
-    return believed;
 }
 
 static void leave_table(VjInflight *t, VjContentPut *c)
@@ -171,7 +141,7 @@ static int verify(VjObjects *o, const VjObject *object, const void *plain)
     if ((object->flags & VJ_OBJECT_DAMAGED) != 0) {
         return -EBADMSG;
     }
-    if (is_believed(&o->inflight, object->id)) {
+    if (vj_verified_has(&o->verified, object->id)) {
         return 0;
     }
     rc = vj_object_load(o, object, &stored);
@@ -189,7 +159,7 @@ static int verify(VjObjects *o, const VjObject *object, const void *plain)
         vj_objects_count(o, damaged, 1);
         return -EBADMSG;
     }
-    believe(&o->inflight, object->id);
+    vj_verified_add(&o->verified, object->id);
     return 0;
 }
 
@@ -367,7 +337,7 @@ static int put_afresh(VjObjects *o, const void *plain, const VjTransform *want,
     }
     g_assert(put.id == object->id && put.stored_bytes == object->stored_bytes);
     object->loc = put.loc;
-    believe(&o->inflight, object->id);
+    vj_verified_add(&o->verified, object->id);
     count_put(&o->cache, object, t->data_bytes);
     return 0;
 }

@@ -85,28 +85,3 @@ int vj_objects_flush(VjObjects *o)
     vj_strays_retry(o);
     return vj_store_flush(o->store);
 }
-
-int vj_objects_keep_unnamed(VjObjects *o, GArray *puts)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    guint kept = 0;
-    int rc = vj_meta_begin_read(o->meta, &txn);
-
-    for (guint i = 0; rc == 0 && i < puts->len; i++) {
-        VjPut put = g_array_index(puts, VjPut, i);
-        VjObject object;
-
-        rc = vj_object_get(txn, put.id, &object);
-        if (rc == -ENOENT ||
-            (rc == 0 && memcmp(object.loc.bytes, put.loc.bytes, VJ_LOC_BYTES) != 0)) {
-            g_array_index(puts, VjPut, kept++) = put;
-            rc = 0;
-        } else if (rc == -EBADMSG) { /* damaged, but a record: the bytes stay */
-            rc = 0;
-        }
-    }
-    if (rc == 0) {
-        g_array_set_size(puts, kept);
-    }
-    return rc;
-}

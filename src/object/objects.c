@@ -7,6 +7,7 @@
 static void objects_free(VjObjects *o)
 {
     vj_inflight_clear(&o->inflight);
+    vj_verified_clear(&o->verified);
     vj_dead_clear(&o->dead);
     vj_cache_clear(&o->cache);
     g_free(o);
@@ -26,6 +27,7 @@ bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **er
     vj_cache_init(&o->cache, config->cache_bytes);
     vj_dead_init(&o->dead);
     vj_inflight_init(&o->inflight);
+    vj_verified_init(&o->verified);
     if (!vj_leases_open(o, error) || (!o->read_only && !vj_dead_start(o, error))) {
         int rc = vj_leases_close(o);
 
