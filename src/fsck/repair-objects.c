@@ -20,7 +20,7 @@ static int put_no_bytes(VjRepair *r, uint64_t id, VjPut *put)
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)no_bytes,
                         .iov_len = sizeof no_bytes - 1};
-    int rc = vj_store_put(r->store, id, &iov, 1, put);
+    int rc = vj_store_put_unaligned(r->store, id, &iov, 1, put);
 
     return rc < 0 ? rc : vj_store_flush(r->store);
 }
@@ -202,10 +202,10 @@ static bool try_codec(VjRepair *r, VjObject *object, uint8_t codec,
         return false;
     }
     raw = g_try_malloc(bytes);
-    if (!is_read(r, raw == NULL
-                        ? -ENOMEM
-                        : vj_store_get(r->store, object->id, object->loc,
-                                       object->stored_bytes - bytes, raw, bytes))) {
+    if (!is_read(r, raw == NULL ? -ENOMEM
+                                : vj_store_get_unaligned(
+                                      r->store, object->id, object->loc,
+                                      object->stored_bytes - bytes, raw, bytes))) {
         return false;
     }
     object->codec = codec;
@@ -234,9 +234,9 @@ static bool from_footer(VjRepair *r, VjObject *object)
     uint8_t footer[VJ_TRAILER_FOOTER_BYTES];
 
     if (object->stored_bytes <= sizeof footer ||
-        !is_read(r, vj_store_get(r->store, object->id, object->loc,
-                                 object->stored_bytes - sizeof footer, footer,
-                                 sizeof footer))) {
+        !is_read(r, vj_store_get_unaligned(r->store, object->id, object->loc,
+                                           object->stored_bytes - sizeof footer, footer,
+                                           sizeof footer))) {
         return false;
     }
     object->plain_bytes = vj_le32_get(footer + 4);
@@ -258,8 +258,9 @@ static bool is_foreign(VjRepair *r, const Wanted *w, const VjPut *put)
     if (w->is_indexed && vj_codec_by_id(w->key.bytes[36]) == NULL) {
         return true;
     }
-    return vj_store_get(r->store, put->id, put->loc, put->stored_bytes - sizeof footer,
-                        footer, sizeof footer) == 0 &&
+    return vj_store_get_unaligned(r->store, put->id, put->loc,
+                                  put->stored_bytes - sizeof footer, footer,
+                                  sizeof footer) == 0 &&
            memcmp(footer + 20, "VJtr", 4) == 0 && vj_codec_by_id(footer[12]) == NULL;
 }
 
@@ -700,7 +701,7 @@ int vj_repair_store(VjRepair *r)
     for (guint i = 0; rc == 0 && i < puts->len; i++) {
         const VjPut *put = &g_array_index(puts, VjPut, i);
 
-        rc = vj_store_remove(r->store, put->id, put->loc);
+        rc = vj_object_remove_unnamed(r->objects, put);
         if (rc == 0) {
             vj_repair_say(r,
                           "store: object %" PRIu64 ": %" PRIu64

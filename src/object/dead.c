@@ -277,6 +277,7 @@ static int remove_all(VjObjects *o, const GArray *dead)
     if (rc < 0) {
         return rc;
     }
+    vj_store_removes_committed(o->store, (const VjPut *)(void *)puts->data, puts->len);
     vj_objects_count(o, removed, puts->len);
     vj_objects_count(o, removed_bytes, bytes);
     return failed;

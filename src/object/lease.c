@@ -151,9 +151,7 @@ static int recover_range(VjObjects *o, const VjLeaseRange *range)
         rc = vj_objects_keep_unnamed(o, puts);
     }
     for (guint i = 0; rc == 0 && i < puts->len; i++) {
-        const VjPut *put = &g_array_index(puts, VjPut, i);
-
-        rc = vj_store_remove(o->store, put->id, put->loc);
+        rc = vj_object_remove_unnamed(o, &g_array_index(puts, VjPut, i));
         if (rc == 0) {
             vj_objects_count(o, removed, 1);
         }

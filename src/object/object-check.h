@@ -12,8 +12,9 @@
 
 /* @id may belong to a put whose commit is not visible yet. */
 bool vj_lease_is_open(VjObjects *o, uint64_t id);
-/* Keeps in @puts (VjPut, of the store) what no record names, by a snapshot that is younger than the
- * listing.  What may still be committed is the caller's to leave out, before.  Errors of meta. */
+/* Keeps in @puts (VjPut, of the store) what no record names, by a snapshot that is
+ * younger than the listing.  What may still be committed is the caller's to leave out,
+ * before.  Errors of meta. */
 int vj_objects_keep_unnamed(VjObjects *o, GArray *puts) G_GNUC_WARN_UNUSED_RESULT;
 /* From the store: all of it, each block verified; the cache is not asked and not
  * filled. */
@@ -30,6 +31,16 @@ int vj_object_condemn(VjObjects *o, const VjIndexKey *key,
 /* Puts what the store stages for these into @txn. */
 int vj_object_stage(VjObjects *o, VjTxn *txn, const VjPut *added, size_t added_count,
                     const VjPut *removed, size_t removed_count) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * vj_object_remove_unnamed - bytes that no record names, or will name
+ *
+ * From the store, and what the driver keeps of them in its own keys by a commit of its
+ * own.
+ * Returns   0, also when they are gone; errors of the store and of meta: try again later
+ * Threads   any; blocks      Locks   none
+ */
+int vj_object_remove_unnamed(VjObjects *o, const VjPut *put) G_GNUC_WARN_UNUSED_RESULT;
 
 static inline VjPut vj_object_as_put(const VjObject *object)
 {

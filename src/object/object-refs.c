@@ -34,6 +34,16 @@ static int apply_change(VjTxn *txn, const VjStoreChange *change)
     return rc == -ENOENT ? 0 : rc;
 }
 
+static int apply_changes(VjTxn *txn, const GArray *changes)
+{
+    int rc = 0;
+
+    for (guint i = 0; rc == 0 && i < changes->len; i++) {
+        rc = apply_change(txn, &g_array_index(changes, VjStoreChange, i));
+    }
+    return rc;
+}
+
 int vj_object_stage(VjObjects *o, VjTxn *txn, const VjPut *added, size_t added_count,
                     const VjPut *removed, size_t removed_count)
 {
@@ -41,8 +51,50 @@ int vj_object_stage(VjObjects *o, VjTxn *txn, const VjPut *added, size_t added_c
     int rc =
         vj_store_stage(o->store, added, added_count, removed, removed_count, changes);
 
-    for (guint i = 0; rc == 0 && i < changes->len; i++) {
-        rc = apply_change(txn, &g_array_index(changes, VjStoreChange, i));
+    return rc < 0 ? rc : apply_changes(txn, changes);
+}
+
+static int read_store_keys(void *from, VjStoreKeyVisit *visit, void *opaque)
+{
+    VJ_AUTO_READ_TXN *txn = NULL;
+    int rc = vj_meta_begin_read(from, &txn);
+    VjScan scan;
+
+    if (rc < 0) {
+        return rc;
+    }
+    vj_scan_begin(&scan, txn, VJ_SPACE_STORE, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
+        if (!visit(opaque, scan.key, scan.value)) {
+            return 0;
+        }
+    }
+    return scan.error;
+}
+
+VjStoreKeys vj_object_store_keys(VjMeta *meta)
+{
+    return (VjStoreKeys){.each = read_store_keys, .from = meta};
+}
+
+static int forget_put_body(VjTxn *txn, void *opaque)
+{
+    return apply_changes(txn, opaque);
+}
+
+int vj_object_remove_unnamed(VjObjects *o, const VjPut *put)
+{
+    g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
+    int rc = vj_store_remove(o->store, put->id, put->loc);
+
+    if (rc == 0) {
+        rc = vj_store_stage(o->store, NULL, 0, put, 1, changes);
+    }
+    if (rc == 0 && changes->len > 0) {
+        rc = vj_meta_run(o->meta, VJ_RUN_RELEASE, forget_put_body, changes);
+    }
+    if (rc == 0) {
+        vj_store_removes_committed(o->store, put, 1);
     }
     return rc;
 }

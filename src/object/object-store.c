@@ -329,7 +329,7 @@ static int put_afresh(VjObjects *o, const void *plain, const VjTransform *want,
     iov[0].iov_base = data != NULL ? data->data : (void *)(uintptr_t)plain;
     iov[0].iov_len = t->data_bytes;
     iov[1] = (struct iovec){.iov_base = t->raw, .iov_len = t->bytes};
-    rc = vj_store_put(o->store, object->id, iov, G_N_ELEMENTS(iov), &put);
+    rc = vj_store_put_unaligned(o->store, object->id, iov, G_N_ELEMENTS(iov), &put);
     if (rc < 0) {
         vj_object_unpin(o, object->id);
         vj_lease_resolve(o, object->id, true);

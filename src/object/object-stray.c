@@ -26,7 +26,7 @@ static int end_one(VjObjects *o, const VjStray *s)
     }
     if (rc == -ENOENT) {
         vj_cache_drop(&o->cache, s->id);
-        rc = vj_store_remove(o->store, s->id, s->loc);
+        rc = vj_object_remove_unnamed(o, &(VjPut){.id = s->id, .loc = s->loc});
         if (rc == 0) {
             vj_objects_count(o, removed, 1);
         }

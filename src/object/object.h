@@ -109,6 +109,9 @@ typedef struct VjObjectsConfig {
  * durably.  Starts the reaper thread.  Setup only.
  */
 bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **error);
+/* For the open of a store whose objects' records are in @meta: the driver's own keys there.
+ * Valid as long as @meta is open. */
+VjStoreKeys vj_object_store_keys(VjMeta *meta);
 /* Stops the reaper, closes leases (durable), frees.  0 or what failed. */
 int vj_objects_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 

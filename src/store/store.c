@@ -73,6 +73,7 @@ static bool open_with(const VjStoreOps *ops, const char *options, VjStore *next,
 
     g_assert(ops->instance_size >= sizeof(VjStore));
     g_assert(ops->align_bytes > 0 && (ops->align_bytes & (ops->align_bytes - 1)) == 0);
+    g_assert(ops->align_bytes <= VJ_BUF_ALIGN);
     if (opts == NULL) {
         return false;
     }
@@ -153,9 +154,15 @@ static bool result_is_sound(int result)
     return result <= 0 && result != -EINTR && result != -EAGAIN;
 }
 
+static bool is_aligned(uint32_t align_bytes, const void *address, uint64_t offset)
+{
+    return (((uintptr_t)address | offset) & (align_bytes - 1)) == 0;
+}
+
 int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                  VjPut *out)
 {
+    uint32_t align_bytes = vj_store_align_bytes(s);
     uint64_t put_bytes = 0;
     int result;
 
@@ -163,6 +170,8 @@ int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count
     g_assert(iov != NULL && iov_count > 0 && iov_count <= VJ_STORE_IOV_MAX);
     for (int i = 0; i < iov_count; i++) {
         g_assert(iov[i].iov_len <= VJ_STORE_OBJECT_MAX);
+        g_assert(is_aligned(align_bytes, iov[i].iov_base,
+                            i + 1 < iov_count ? iov[i].iov_len : 0));
         put_bytes += iov[i].iov_len;
     }
     g_assert(put_bytes <= VJ_STORE_OBJECT_MAX);
@@ -183,6 +192,7 @@ int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
     int result;
 
     g_assert(s != NULL && (dst != NULL || len == 0));
+    g_assert(is_aligned(vj_store_align_bytes(s), dst, offset));
     g_assert(vj_add_u64(offset, len, &end) && end <= VJ_STORE_OBJECT_MAX);
     vj_lock_assert_none();
 
@@ -274,6 +284,14 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
         g_assert(change->value_len <= sizeof change->value);
     }
     return result;
+}
+
+void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count)
+{
+    g_assert(s != NULL && (removed != NULL || removed_count == 0));
+    if (s->ops->removes_committed != NULL) {
+        s->ops->removes_committed(s, removed, removed_count);
+    }
 }
 
 /* Stands between driver and visitor, so that what the driver says is checked too. */

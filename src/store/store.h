@@ -2,9 +2,9 @@
 /*
  * store.h - immutable objects: the face of the room store
  *
- * A store keeps opaque bytes under a 64-bit object id that is unique for ever.  Objects are
- * put once and never change; replacing one is a put of another id.  Durability comes in
- * batches: what flush() covers survives a crash, anything else may or may not.
+ * A store keeps opaque bytes under a 64-bit object id that is unique for ever.  Objects
+ * are put once and never change; replacing one is a put of another id.  Durability comes
+ * in batches: what flush() covers survives a crash, anything else may or may not.
  *
  * Drivers stand in drivers.c; wrappers (fault, stats) are stores that call s->next.
  * Callers use the vj_store_ functions, which assert the request before and the result
@@ -22,7 +22,8 @@
 
 #define VJ_LOC_BYTES 16u
 
-/* Where a driver keeps an object.  Its own bytes; fresh for every put, even of equal bytes. */
+/* Where a driver keeps an object.  Its own bytes; fresh for every put, even of equal
+ * bytes. */
 typedef struct VjLoc {
     uint8_t bytes[VJ_LOC_BYTES];
 } VjLoc;
@@ -45,8 +46,9 @@ typedef struct VjStoreSpace {
 } VjStoreSpace;
 
 /*
- * A key change in the driver's own space (VJ_SPACE_STORE of meta) that has to be committed
- * together with the puts and removes that it belongs to.  value_len 0: delete the key.
+ * A key change in the driver's own space (VJ_SPACE_STORE of meta) that has to be
+ * committed together with the puts and removes that it belongs to.  value_len 0: delete
+ * the key.
  */
 typedef struct VjStoreChange {
     uint8_t key[64];
@@ -60,13 +62,26 @@ typedef struct VjStore VjStore;
 /* false: stop the walk.  @mtime_us: when it was put, microseconds of the wall clock. */
 typedef bool VjStoreVisit(void *opaque, const VjPut *object, int64_t mtime_us);
 
+/* One of a driver's own keys, borrowed for the call.  False: stop. */
+typedef bool VjStoreKeyVisit(void *opaque, VjSlice key, VjSlice value);
+
+/* Reads what stage() of earlier mounts said, out of the committed state. */
+typedef struct VjStoreKeys {
+    /* Visits each key in order.  0, also when it was stopped; errors of meta. */
+    int (*each)(void *from, VjStoreKeyVisit *visit, void *opaque);
+    void *from;
+} VjStoreKeys;
+
 /* The place a driver is opened on. */
 typedef struct VjStorePlace {
     int dir_fd; /* the directory SOURCE/objects, borrowed; -1: the driver needs none */
     const char *path; /* its path or the device's, for messages; borrowed */
-    /* The volume whose objects it keeps: create writes it down, any other open refuses the
-     * place of another volume.  Borrowed; NULL: nobody asks. */
+    /* The volume whose objects it keeps: create writes it down, any other open refuses
+     * the place of another volume.  Borrowed; NULL: nobody asks. */
     const char *volume;
+    /* The driver's own keys, for the time of open alone; borrowed.  NULL: there are none
+     * (mkfs), or the caller only asks whose place it is and uses no object. */
+    const VjStoreKeys *keys;
     bool create; /* mkfs: make what is missing; else a missing place is an error */
     bool read_only;
 } VjStorePlace;
@@ -75,12 +90,20 @@ typedef struct VjStoreOps {
     const char *name;         /* what "store=" selects; also names its man page */
     const VjOptSpec *options; /* ends with a NULL name; --help and man checks read it */
     size_t instance_size;     /* bytes; the instance begins with VjStore */
-    uint32_t align_bytes;     /* of buffer, offset, length; 1 = any */
+    /*
+     * What addresses of buffers, offsets, and the lengths of all pieces but the last of a
+     * put are multiples of; a power of 2 up to VJ_BUF_ALIGN; 1: any.  The last piece of a
+     * put and a get have any length, and their buffer room for the length rounded up: the
+     * driver may read (put) or write (get) all of that, and stored_bytes and errors go by
+     * the true length.
+     */
+    uint32_t align_bytes;
 
     /* Setup only; may block.  @opts was made from @options. */
     bool (*open)(VjStore *s, const VjStorePlace *place, const VjOpts *opts,
                  GError **error);
-    /* Setup only; every request has completed.  Never fails; what it cannot do, it logs. */
+    /* Setup only; every request has completed.  Never fails; what it cannot do, it logs.
+     */
     void (*close)(VjStore *s);
     /*
      * Keep the bytes of @iov as object @id.  @out: id, locator, stored length.
@@ -98,15 +121,15 @@ typedef struct VjStoreOps {
     int (*get)(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                size_t len);
     /*
-     * Somebody will ask for all of the object soon: begins to bring it nearer and waits for
-     * nothing that get() would wait for.  A hint: no failure is told, and none changes what a
-     * get() returns.  NULL: there is nothing to bring.  Threads: any.
+     * Somebody will ask for all of the object soon: begins to bring it nearer and waits
+     * for nothing that get() would wait for.  A hint: no failure is told, and none
+     * changes what a get() returns.  NULL: there is nothing to bring.  Threads: any.
      */
     void (*expect)(VjStore *s, uint64_t id, VjLoc loc);
     /*
-     * The lowest id from @id on that suits the driver for a new object; ids between are better
-     * left out.  Advice: a put takes any id.  Asked once for each put, with ids that mostly grow.  NULL:
-     * @id.  Threads: any; does not block.
+     * The lowest id from @id on that suits the driver for a new object; ids between are
+     * better left out.  Advice: a put takes any id.  Asked once for each put, with ids
+     * that mostly grow.  NULL: @id.  Threads: any; does not block.
      */
     uint64_t (*prefer)(VjStore *s, uint64_t id);
     /*
@@ -116,27 +139,39 @@ typedef struct VjStoreOps {
     int (*remove)(VjStore *s, uint64_t id, VjLoc loc);
     /*
      * Every put that returned before the call, and was not removed, survives a crash when
-     * this returns 0.  Threads: any; callers that overlap share one device sync.  -EIO (or
-     * -ENOSPC, -EDQUOT): which of the puts since the last good flush are on the device is
-     * unknown, and no later sync can tell.  So every flush fails until those puts are
-     * removed: put the bytes again under a new id, remove the old one, flush.
+     * this returns 0.  Threads: any; callers that overlap share one device sync.  -EIO
+     * (or -ENOSPC, -EDQUOT): which of the puts since the last good flush are on the
+     * device is unknown, and no later sync can tell.  So every flush fails until those
+     * puts are removed: put the bytes again under a new id, remove the old one, flush.
      */
     int (*flush)(VjStore *s);
     /*
-     * Every object whose remove returned before the call stays away after a crash when this
-     * returns 0; else it may be back.  NULL: no object survives its remove, or none survives
-     * the process.  Threads: any; blocks.  -EIO: as if it had not been called.
+     * Every object whose remove returned before the call stays away after a crash when
+     * this returns 0; else it may be back.  NULL: no object survives its remove, or none
+     * survives the process.  Threads: any; blocks.  -EIO: as if it had not been called.
      */
     int (*flush_removes)(VjStore *s);
     /*
-     * NULL: the driver has no state of its own.  Key changes that belong to these puts and
-     * removes are appended to @changes (element type VjStoreChange).  No I/O; any thread.
+     * NULL: the driver has no state of its own.  Key changes that belong to these puts
+     * and removes are appended to @changes (element type VjStoreChange); the caller
+     * commits them in the transaction that adds or drops the records of the objects,
+     * which may run again: the same puts and removes give the same changes.  Called after
+     * the put or remove, also for removed objects that were never added to any
+     * transaction.  No I/O; any thread.
      */
     int (*stage)(VjStore *s, const VjPut *added, size_t added_count, const VjPut *removed,
                  size_t removed_count, GArray *changes);
     /*
-     * Visit each stored object with first_id <= id <= last_id, in no order; one that is put
-     * or removed meanwhile may or may not be seen.  For recovery, fsck and gc.  Blocks.
+     * The transaction with what stage() said of these removes is committed: whatever a
+     * crash takes later, their keys do not come back alone, and their place may be used
+     * again.  Not called while that is unknown.  NULL: nothing to do.  No I/O; any
+     * thread.
+     */
+    void (*removes_committed)(VjStore *s, const VjPut *removed, size_t removed_count);
+    /*
+     * Visit each stored object with first_id <= id <= last_id, in no order; one that is
+     * put or removed meanwhile may or may not be seen.  For recovery, fsck and gc.
+     * Blocks.
      */
     int (*each)(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                 void *opaque);
@@ -176,7 +211,7 @@ bool vj_store_wrap(const char *spec, VjStore *next, VjStore **out, GError **erro
 /* Closes wrappers outside in.  NULL is fine.  Setup only. */
 void vj_store_close(VjStore *s);
 
-/* What buffer, offset and length of a get, and each piece of a put, are multiples of. */
+/* VjStoreOps.align_bytes of the driver. */
 uint32_t vj_store_align_bytes(VjStore *s);
 
 /* The asserting callers: contracts as in VjStoreOps. */
@@ -184,6 +219,12 @@ int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count
                  VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                  size_t len) G_GNUC_WARN_UNUSED_RESULT;
+/* As put and get, for pieces, buffers and offsets of any kind: by way of a buffer of
+ * their own where the driver asks for it.  -ENOMEM. */
+int vj_store_put_unaligned(VjStore *s, uint64_t id, const struct iovec *iov,
+                           int iov_count, VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_get_unaligned(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                           size_t len) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc);
 uint64_t vj_store_prefer(VjStore *s, uint64_t id);
 int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc) G_GNUC_WARN_UNUSED_RESULT;
@@ -192,6 +233,7 @@ int vj_store_flush_removes(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
                    const VjPut *removed, size_t removed_count,
                    GArray *changes) G_GNUC_WARN_UNUSED_RESULT;
+void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;
@@ -216,11 +258,11 @@ extern const VjOptSpec vj_store_fault_options[];
  */
 bool vj_store_fault_set(VjStore *s, const char *options, GError **error);
 uint64_t vj_store_fault_calls(VjStore *s);
-/* What the fault wrappers of this process did: calls failed, shortened, damaged.  Also those
- * of a store that has been closed. */
+/* What the fault wrappers of this process did: calls failed, shortened, damaged.  Also
+ * those of a store that has been closed. */
 uint64_t vj_store_fault_hits(void);
-/* Ids (uint64_t) that a power cut now could take: put, not removed, and no good flush since.
- * Owned. */
+/* Ids (uint64_t) that a power cut now could take: put, not removed, and no good flush
+ * since. Owned. */
 GArray *vj_store_fault_unflushed(VjStore *s);
 
 #endif

@@ -518,6 +518,12 @@ static int fault_stage(VjStore *s, const VjPut *added, size_t added_count,
     return vj_store_stage(s->next, added, added_count, removed, removed_count, changes);
 }
 
+static void fault_removes_committed(VjStore *s, const VjPut *removed,
+                                    size_t removed_count)
+{
+    vj_store_removes_committed(s->next, removed, removed_count);
+}
+
 static int fault_each(VjStore *s, uint64_t first_id, uint64_t last_id,
                       VjStoreVisit *visit, void *opaque)
 {
@@ -554,6 +560,7 @@ const VjStoreOps vj_store_fault_ops = {
     .flush = fault_flush,
     .flush_removes = fault_flush_removes,
     .stage = fault_stage,
+    .removes_committed = fault_removes_committed,
     .each = fault_each,
     .space = fault_space,
 };

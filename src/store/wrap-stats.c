@@ -108,6 +108,12 @@ static int stats_stage(VjStore *s, const VjPut *added, size_t added_count,
         NULL, NULL, 0);
 }
 
+static void stats_removes_committed(VjStore *s, const VjPut *removed,
+                                    size_t removed_count)
+{
+    vj_store_removes_committed(s->next, removed, removed_count);
+}
+
 static int stats_each(VjStore *s, uint64_t first_id, uint64_t last_id,
                       VjStoreVisit *visit, void *opaque)
 {
@@ -143,6 +149,7 @@ const VjStoreOps vj_store_stats_ops = {
     .flush = stats_flush,
     .flush_removes = stats_flush_removes,
     .stage = stats_stage,
+    .removes_committed = stats_removes_committed,
     .each = stats_each,
     .space = stats_space,
 };

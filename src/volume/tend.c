@@ -53,7 +53,7 @@ static int remove_strays(VjVolume *v, const GArray *puts, VjTend *t)
     for (guint i = 0; rc == 0 && i < puts->len; i++) {
         const VjPut *put = &g_array_index(puts, VjPut, i);
 
-        rc = vj_store_remove(v->store, put->id, put->loc);
+        rc = vj_object_remove_unnamed(v->objects, put);
         if (rc == 0) {
             vj_log_info("object %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT
                         " bytes that no record names were removed",

@@ -345,8 +345,11 @@ static bool open_engines(VjVolume *v, const VjVolumeOpen *how, int dir_fd, GErro
                               .path = meta_path,
                               .read_only = only_reads(how),
                               .salvage = how->repair};
-    VjStorePlace store_place = {
-        .path = store_path, .volume = v->super.uuid, .read_only = only_reads(how)};
+    VjStoreKeys store_keys;
+    VjStorePlace store_place = {.path = store_path,
+                                .volume = v->super.uuid,
+                                .keys = &store_keys,
+                                .read_only = only_reads(how)};
 
     if (meta_fd < 0 ||
         !vj_in_use_examine(&v->super, how->examine, dir_fd, how->source, &meta_place,
@@ -360,8 +363,11 @@ static bool open_engines(VjVolume *v, const VjVolumeOpen *how, int dir_fd, GErro
     }
     store_place.dir_fd = store_fd;
     /* A repair believes the store where the metadata say nothing. */
-    return vj_meta_open(v->super.meta, &meta_place, &v->meta, error) &&
-           (how->repair ||
+    if (!vj_meta_open(v->super.meta, &meta_place, &v->meta, error)) {
+        return false;
+    }
+    store_keys = vj_object_store_keys(v->meta);
+    return (how->repair ||
             vj_volume_record_check(v->meta, v->super.uuid, meta_path, error)) &&
            vj_store_open(v->super.store, &store_place, &v->store, error) &&
            (!how->repair ||

@@ -36,7 +36,7 @@ static void child(Fixture *f, int to, uint64_t seed)
     VjRng rng;
 
     f->lease_ids = 5;
-    fixture_open_seams(f, "posix", false);
+    fixture_open_seams(f, f->driver, false);
     fixture_open_objects(f);
     vj_rng_init(&rng, seed);
     for (;;) {
@@ -96,12 +96,15 @@ static void believe_records(Fixture *f)
 
 static void look(Fixture *f, const uint64_t ids[CONTENTS])
 {
-    fixture_open_seams(f, "posix", false);
+    fixture_open_seams(f, f->driver, false);
     fixture_open_objects(f);
     assert_int_equal(vj_objects_reap_now(f->objects), 0);
     believe_records(f);
     assert_consistent(f);
     assert_int_equal(stored_count(f), key_count(f, VJ_SPACE_OBJECT));
+    if (strcmp(f->driver, "aligned") == 0) {
+        assert_int_equal(key_count(f, VJ_SPACE_STORE), key_count(f, VJ_SPACE_OBJECT));
+    }
     for (uint64_t n = 0; n < CONTENTS; n++) {
         g_autofree uint8_t *bytes = content(n, 3000 + n);
         VjObject object;
@@ -171,8 +174,10 @@ static void test_a_kill_at_any_moment(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(test_a_kill_at_any_moment, fixture_setup_posix,
-                                    fixture_teardown),
+    {"posix: a_kill_at_any_moment", test_a_kill_at_any_moment, fixture_setup_posix,
+     fixture_teardown, NULL},
+    {"aligned: a_kill_at_any_moment", test_a_kill_at_any_moment, fixture_setup_aligned,
+     fixture_teardown, NULL},
 };
 
 VJ_TEST_MAIN(tests)

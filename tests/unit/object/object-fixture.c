@@ -43,15 +43,19 @@ static int meta_dir = -1, store_dir = -1;
 void fixture_open_seams(Fixture *f, const char *store, bool create)
 {
     VjMetaPlace meta_place = {.path = f->path, .create = create};
-    VjStorePlace store_place = {.path = f->path, .create = create};
+    VjStoreKeys keys;
+    VjStorePlace store_place = {.path = f->path, .keys = &keys, .create = create};
     g_autofree char *meta_path = g_build_filename(f->path, "meta", NULL);
     GError *error = NULL;
 
     meta_place.dir_fd = meta_dir = open_dir(f->path, "meta");
     meta_place.path = meta_path;
     store_place.dir_fd = store_dir = open_dir(f->path, "objects");
-    if (!vj_meta_open("lmdb", &meta_place, &f->meta, &error) ||
-        !vj_store_open(store, &store_place, &f->store, &error)) {
+    if (!vj_meta_open("lmdb", &meta_place, &f->meta, &error)) {
+        fail_msg("open: %s", error->message);
+    }
+    keys = vj_object_store_keys(f->meta);
+    if (!vj_store_open(store, &store_place, &f->store, &error)) {
         fail_msg("open: %s", error->message);
     }
     wrap_store(f, "fault");
@@ -110,6 +114,7 @@ static int setup_on(void **state, const char *store)
     Fixture *f = g_new0(Fixture, 1);
 
     f->path = vj_test_make_dir();
+    f->driver = store;
     vj_mutex_init(&f->lock, VJ_RANK_BASE, "fixture");
     f->counts = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     f->cache_bytes = 4 * VJ_MIB;
@@ -127,6 +132,11 @@ int fixture_setup(void **state)
 int fixture_setup_posix(void **state)
 {
     return setup_on(state, "posix");
+}
+
+int fixture_setup_aligned(void **state)
+{
+    return setup_on(state, "aligned");
 }
 
 int fixture_teardown(void **state)

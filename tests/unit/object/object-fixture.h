@@ -13,6 +13,7 @@
 
 typedef struct Fixture {
     char *path;
+    const char *driver; /* of the store */
     VjMeta *meta;
     VjStore *store;
     VjObjects *objects;
@@ -25,8 +26,9 @@ typedef struct Fixture {
 } Fixture;
 
 /* cmocka's setup and teardown; *state is the Fixture. */
-int fixture_setup(void **state);       /* store: memory */
-int fixture_setup_posix(void **state); /* store: posix */
+int fixture_setup(void **state);         /* store: memory */
+int fixture_setup_posix(void **state);   /* store: posix */
+int fixture_setup_aligned(void **state); /* store: aligned, with keys of its own */
 int fixture_teardown(void **state);
 
 /* The same in pieces: crash tests open one directory several times. */

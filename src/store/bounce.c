@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * bounce.c - put and get of bytes that do not stand as the driver wants them
+ *
+ * Where the driver has no wish, or the request meets it, these are put and get
+ * themselves.
+ */
+#include "store/store-private.h"
+
+/* Room for @len bytes as the driver may use it, aligned; NULL when memory is short. */
+static VjBuf *bounce_new(uint32_t align_bytes, size_t len)
+{
+    size_t rounded;
+
+    g_assert(align_bytes <= VJ_BUF_ALIGN && len <= VJ_STORE_OBJECT_MAX);
+    rounded = (len + align_bytes - 1) & ~(size_t)(align_bytes - 1);
+    return vj_buf_new(MAX(rounded, VJ_BUF_ALIGN)); /* a shorter one is not aligned */
+}
+
+int vj_store_put_unaligned(VjStore *s, uint64_t id, const struct iovec *iov,
+                           int iov_count, VjPut *out)
+{
+    uint32_t align_bytes = vj_store_align_bytes(s);
+    uint64_t put_bytes = vj_store_iov_bytes(iov, iov_count);
+    g_autoptr(VjBuf) bounce = NULL;
+    struct iovec whole;
+
+    if (align_bytes == 1) {
+        return vj_store_put(s, id, iov, iov_count, out);
+    }
+    /* Even when all is aligned: whether there is room behind the last piece is not known.
+     */
+    bounce = bounce_new(align_bytes, put_bytes);
+    if (bounce == NULL) {
+        return -ENOMEM;
+    }
+    for (int i = 0; i < iov_count; i++) {
+        if (iov[i].iov_len > 0) {
+            memcpy(bounce->data + bounce->len, iov[i].iov_base, iov[i].iov_len);
+            bounce->len += iov[i].iov_len;
+        }
+    }
+    memset(bounce->data + bounce->len, 0, bounce->cap - bounce->len);
+    whole = (struct iovec){.iov_base = bounce->data, .iov_len = bounce->len};
+    return vj_store_put(s, id, &whole, 1, out);
+}
+
+int vj_store_get_unaligned(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                           size_t len)
+{
+    uint32_t align_bytes = vj_store_align_bytes(s);
+    size_t skip = offset & (align_bytes - 1);
+    g_autoptr(VjBuf) bounce = NULL;
+    int result;
+
+    if ((((uintptr_t)dst | offset | len) & (align_bytes - 1)) == 0) {
+        return vj_store_get(s, id, loc, offset, dst, len);
+    }
+    g_assert(offset <= VJ_STORE_OBJECT_MAX && len <= VJ_STORE_OBJECT_MAX - offset);
+    bounce = bounce_new(align_bytes, skip + len);
+    if (bounce == NULL) {
+        return -ENOMEM;
+    }
+    result = vj_store_get(s, id, loc, offset - skip, bounce->data, skip + len);
+    if (result == 0 && len > 0) {
+        memcpy(dst, bounce->data + skip, len);
+    }
+    return result;
+}
