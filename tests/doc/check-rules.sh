@@ -103,6 +103,8 @@ rm "$copy/src/base/turn-4.c"
 check_fails "three in a row are none" grep -q 'turn-1.c:1: circle' <("$copy/scripts/check" --lengths)
 rm "$copy"/src/base/turn-?.c
 
+plant readmes src/base/unnamed.c:1 "$licence"
+
 # A rank without its line; a room without its page.
 sed -i 's/^\(    VJ_RANK_BASE = 90,\)/    VJ_RANK_NEW = 89,\n\1/' "$copy/src/base/lock.h"
 check "locks finds a rank that is not listed" \
