@@ -2,5 +2,6 @@
 # Tests of documents and of the rules: DOC_TESTS += tests/doc/thing.sh
 
 DOC_TESTS += tests/doc/check-rules.sh
+DOC_TESTS += tests/doc/hacking.sh
 DOC_TESTS += tests/doc/headers.sh
 DOC_TESTS += tests/doc/options.sh
