@@ -43,8 +43,7 @@ static int report_damage(VjObjects *o, const VjObject *object, const char *what,
 int vj_object_load_stored(VjObjects *o, const VjObject *object, uint32_t offset,
                           void *dst, uint32_t len)
 {
-    int rc =
-        vj_store_get_unaligned(o->store, object->id, object->loc, offset, dst, len);
+    int rc = vj_store_get_unaligned(o->store, object->id, object->loc, offset, dst, len);
 
     vj_mutex_lock(&o->cache.lock);
     o->cache.stats.reads++;
