@@ -41,6 +41,7 @@ typedef enum VjLockRank {
     VJ_RANK_META_STATE = 52,      /* meta: generations, sequence numbers */
     VJ_RANK_META_WRAPPER = 56,    /* meta: wrappers' own counters */
     VJ_RANK_STORE_WRAPPER = 60,   /* store: wrappers' own counters */
+    VJ_RANK_STORE_IO = 61,        /* store: requests in flight */
     VJ_RANK_STORE = 62,           /* store: one driver's state */
     VJ_RANK_STORE_FLUSH = 64,     /* store: waiters for durability */
     VJ_RANK_BASE = 90,            /* log, trace: may be taken under any other */

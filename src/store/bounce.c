@@ -7,14 +7,22 @@
  */
 #include "store/store-private.h"
 
-/* Room for @len bytes as the driver may use it, aligned; NULL when memory is short. */
-static VjBuf *bounce_new(uint32_t align_bytes, size_t len)
+size_t vj_store_room_bytes(size_t len)
 {
-    size_t rounded;
+    g_assert(len <= VJ_STORE_OBJECT_MAX + VJ_BUF_ALIGN);
+    return MAX(len + VJ_BUF_ALIGN - 1, VJ_BUF_ALIGN) / VJ_BUF_ALIGN * VJ_BUF_ALIGN;
+}
 
-    g_assert(align_bytes <= VJ_BUF_ALIGN && len <= VJ_STORE_OBJECT_MAX);
-    rounded = (len + align_bytes - 1) & ~(size_t)(align_bytes - 1);
-    return vj_buf_new(MAX(rounded, VJ_BUF_ALIGN)); /* a shorter one is not aligned */
+void vj_store_gather(VjBuf *buf, const struct iovec *iov, int iov_count)
+{
+    g_assert(buf->len == 0);
+    for (int i = 0; i < iov_count; i++) {
+        if (iov[i].iov_len > 0) {
+            memcpy(buf->data + buf->len, iov[i].iov_base, iov[i].iov_len);
+            buf->len += iov[i].iov_len;
+        }
+    }
+    memset(buf->data + buf->len, 0, buf->cap - buf->len);
 }
 
 int vj_store_put_unaligned(VjStore *s, uint64_t id, const struct iovec *iov,
@@ -30,17 +38,11 @@ int vj_store_put_unaligned(VjStore *s, uint64_t id, const struct iovec *iov,
     }
     /* Even when all is aligned: whether there is room behind the last piece is not known.
      */
-    bounce = bounce_new(align_bytes, put_bytes);
+    bounce = vj_buf_new(vj_store_room_bytes(put_bytes));
     if (bounce == NULL) {
         return -ENOMEM;
     }
-    for (int i = 0; i < iov_count; i++) {
-        if (iov[i].iov_len > 0) {
-            memcpy(bounce->data + bounce->len, iov[i].iov_base, iov[i].iov_len);
-            bounce->len += iov[i].iov_len;
-        }
-    }
-    memset(bounce->data + bounce->len, 0, bounce->cap - bounce->len);
+    vj_store_gather(bounce, iov, iov_count);
     whole = (struct iovec){.iov_base = bounce->data, .iov_len = bounce->len};
     return vj_store_put(s, id, &whole, 1, out);
 }
@@ -57,7 +59,7 @@ int vj_store_get_unaligned(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, 
         return vj_store_get(s, id, loc, offset, dst, len);
     }
     g_assert(offset <= VJ_STORE_OBJECT_MAX && len <= VJ_STORE_OBJECT_MAX - offset);
-    bounce = bounce_new(align_bytes, skip + len);
+    bounce = vj_buf_new(vj_store_room_bytes(skip + len));
     if (bounce == NULL) {
         return -ENOMEM;
     }

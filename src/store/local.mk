@@ -9,6 +9,7 @@ src_store_libvj_store_la_SOURCES = \
 	src/store/drivers.c \
 	src/store/fd-cache.c \
 	src/store/fd-cache.h \
+	src/store/io.c \
 	src/store/memory.c \
 	src/store/null.c \
 	src/store/posix-format.c \

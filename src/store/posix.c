@@ -854,6 +854,7 @@ static bool posix_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
         return false;
     }
     (void)vj_fd_steal(&fd); /* p owns it */
+    s->timeout_us = (int64_t)vj_opts_number(opts, "timeout") * G_USEC_PER_SEC;
     vj_mutex_init(&p->removed_lock, VJ_RANK_STORE, "store.posix.removed");
     vj_fd_cache_init(&p->dirs, DIR_CACHE_SLOTS, "store.posix.dirs");
     vj_fd_cache_init(&p->objects, most_open(vj_opts_number(opts, "open_files")),
@@ -908,6 +909,12 @@ static const VjOptSpec posix_options[] = {
      .min = 0,
      .max = VJ_FD_CACHE_MAX,
      .help = "most objects kept open for reading"},
+    {.name = "timeout",
+     .type = VJ_OPT_NUMBER,
+     .fallback = "0",
+     .min = 0,
+     .max = 86400,
+     .help = "seconds after which a call that hangs fails; 0: never"},
     {.name = NULL},
 };
 

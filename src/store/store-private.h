@@ -16,8 +16,46 @@ extern const VjStoreOps vj_store_aligned_ops;
 extern const VjStoreOps vj_store_fault_ops;
 extern const VjStoreOps vj_store_stats_ops;
 
+/* As vj_store_wrap, of ops that stand in no table: for tests. */
+bool vj_store_wrap_with(const VjStoreOps *ops, const char *options, VjStore *next,
+                        VjStore **out, GError **error);
+
 /* The first store of @s's chain whose ops are @ops; NULL when there is none. */
 VjStore *vj_store_find(VjStore *s, const VjStoreOps *ops);
+
+/* bounce.c: how long a buffer is that any driver can take @len bytes from, or put them
+ * into. */
+size_t vj_store_room_bytes(size_t len);
+/* The bytes of all pieces into the empty @buf, and zeros behind them up to its end. */
+void vj_store_gather(VjBuf *buf, const struct iovec *iov, int iov_count);
+
+/* What a data path member may return. */
+static inline bool vj_store_result_is_sound(int result)
+{
+    return result <= 0 && result != -EINTR && result != -EAGAIN;
+}
+
+/* store.c, for io.c: the driver's own put, get, remove or flush; submit; and cancel, if
+ * any. */
+int vj_store_call(VjStore *s, const VjIo *io, VjPut *put);
+void vj_store_call_submit(VjStore *s, VjIo *io);
+void vj_store_call_cancel(VjStore *s, VjIo *io);
+
+/* ---- io.c: requests in flight of one store -------------------------------------------
+ */
+
+typedef struct VjIoQueue VjIoQueue;
+
+/* Starts no thread yet.  Setup only. */
+VjIoQueue *vj_io_queue_new(VjStore *s);
+/* Waits until the driver has let go of each request.  NULL is fine. */
+void vj_io_queue_free(VjIoQueue *q);
+/* Submits, waits, and drops the reference of @io's caller, when @io is not wanted any
+ * more. Returns io->rc. */
+int vj_io_run(VjStore *s, VjIo *io);
+/* For wrappers: the same request to s->next; @done gets the child, whose opaque is @io.
+ */
+void vj_io_forward(VjStore *s, VjIo *io, void (*done)(VjIo *child));
 
 /* Bytes of all pieces.  The caller has checked that they are at most VJ_STORE_OBJECT_MAX.
  */

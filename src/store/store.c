@@ -80,7 +80,9 @@ static bool open_with(const VjStoreOps *ops, const char *options, VjStore *next,
     s = g_malloc0(ops->instance_size);
     s->ops = ops;
     s->next = next;
+    s->queue = vj_io_queue_new(s);
     if (!ops->open(s, place, opts, error)) {
+        vj_io_queue_free(s->queue);
         g_free(s);
         return vj_error_prefix(error, "store %s", ops->name);
     }
@@ -112,6 +114,18 @@ bool vj_store_spec_check(const char *spec, GError **error)
     return opts != NULL;
 }
 
+bool vj_store_wrap_with(const VjStoreOps *ops, const char *options, VjStore *next,
+                        VjStore **out, GError **error)
+{
+    if (!open_with(ops, options, next, NULL, out, error)) {
+        return false;
+    }
+    /* The outermost store keeps the time, of what is below it too. */
+    (*out)->timeout_us = next->timeout_us;
+    next->timeout_us = 0;
+    return true;
+}
+
 bool vj_store_wrap(const char *spec, VjStore *next, VjStore **out, GError **error)
 {
     const char *options = NULL;
@@ -120,10 +134,7 @@ bool vj_store_wrap(const char *spec, VjStore *next, VjStore **out, GError **erro
     g_assert(spec != NULL && next != NULL && out != NULL);
     *out = NULL;
     ops = find_ops(wrappers, "wrapper of a store", spec, &options, error);
-    if (ops == NULL) {
-        return false;
-    }
-    return open_with(ops, options, next, NULL, out, error);
+    return ops != NULL && vj_store_wrap_with(ops, options, next, out, error);
 }
 
 void vj_store_close(VjStore *s)
@@ -131,6 +142,7 @@ void vj_store_close(VjStore *s)
     while (s != NULL) {
         VjStore *next = s->next;
 
+        vj_io_queue_free(s->queue);
         s->ops->close(s);
         g_free(s);
         s = next;
@@ -148,15 +160,96 @@ uint32_t vj_store_align_bytes(VjStore *s)
     return align_bytes;
 }
 
-/* What a data path member may return. */
-static bool result_is_sound(int result)
-{
-    return result <= 0 && result != -EINTR && result != -EAGAIN;
-}
-
 static bool is_aligned(uint32_t align_bytes, const void *address, uint64_t offset)
 {
     return (((uintptr_t)address | offset) & (align_bytes - 1)) == 0;
+}
+
+/* ---- for io.c ------------------------------------------------------------------------
+ */
+
+int vj_store_call(VjStore *s, const VjIo *io, VjPut *put)
+{
+    struct iovec iov = {.iov_base = io->buf != NULL ? io->buf->data : NULL,
+                        .iov_len = io->len};
+
+    switch (io->op) {
+    case VJ_IO_PUT:
+        return s->ops->put(s, io->id, &iov, 1, put);
+    case VJ_IO_GET:
+        return s->ops->get(s, io->id, io->loc, io->offset, io->buf->data, io->len);
+    case VJ_IO_REMOVE:
+        return s->ops->remove(s, io->id, io->loc);
+    case VJ_IO_FLUSH:
+        return s->ops->flush(s);
+    }
+    g_assert_not_reached();
+}
+
+void vj_store_call_submit(VjStore *s, VjIo *io)
+{
+    s->ops->submit(s, io);
+}
+
+void vj_store_call_cancel(VjStore *s, VjIo *io)
+{
+    if (s->ops->cancel != NULL) {
+        s->ops->cancel(s, io);
+    }
+}
+
+/* ---- synchronous calls made of submit ------------------------------------------------
+ */
+
+static bool goes_by_submit(const VjStore *s, bool has_call)
+{
+    g_assert(has_call || s->ops->submit != NULL);
+    return !has_call || s->timeout_us > 0;
+}
+
+/* Takes @io. */
+static int run_and_drop(VjStore *s, VjIo *io)
+{
+    int rc = vj_io_run(s, io);
+
+    vj_io_unref(io);
+    return rc;
+}
+
+/* A copy: the driver may read it after the deadline. */
+static int put_by_submit(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
+                         uint64_t put_bytes, VjPut *out)
+{
+    g_autoptr(VjBuf) buf = vj_buf_new(vj_store_room_bytes(put_bytes));
+    VjIo *io;
+    int rc;
+
+    if (buf == NULL) {
+        return -ENOMEM;
+    }
+    vj_store_gather(buf, iov, iov_count);
+    io = vj_io_new_put(id, buf, put_bytes);
+    rc = vj_io_run(s, io);
+    *out = io->put;
+    vj_io_unref(io);
+    return rc;
+}
+
+static int get_by_submit(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                         size_t len)
+{
+    VjIo *io = vj_io_new_get(id, loc, offset, len);
+    int rc;
+
+    if (io == NULL) {
+        return -ENOMEM;
+    }
+    rc = vj_io_run(s, io);
+    if (rc == 0 && len > 0) {
+        memcpy(dst, io->buf->data, len);
+    }
+    vj_io_unref(io);
+    return rc;
 }
 
 int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
@@ -177,8 +270,11 @@ int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count
     g_assert(put_bytes <= VJ_STORE_OBJECT_MAX);
     vj_lock_assert_none();
 
+    if (goes_by_submit(s, s->ops->put != NULL)) {
+        return put_by_submit(s, id, iov, iov_count, put_bytes, out);
+    }
     result = s->ops->put(s, id, iov, iov_count, out);
-    g_assert(result_is_sound(result));
+    g_assert(vj_store_result_is_sound(result));
     if (result == 0) {
         g_assert(out->id == id && out->stored_bytes == put_bytes);
     }
@@ -196,8 +292,11 @@ int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
     g_assert(vj_add_u64(offset, len, &end) && end <= VJ_STORE_OBJECT_MAX);
     vj_lock_assert_none();
 
+    if (goes_by_submit(s, s->ops->get != NULL)) {
+        return get_by_submit(s, id, loc, offset, dst, len);
+    }
     result = s->ops->get(s, id, loc, offset, dst, len);
-    g_assert(result_is_sound(result));
+    g_assert(vj_store_result_is_sound(result));
     return result;
 }
 
@@ -230,8 +329,11 @@ int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc)
     g_assert(s != NULL);
     vj_lock_assert_none();
 
+    if (goes_by_submit(s, s->ops->remove != NULL)) {
+        return run_and_drop(s, vj_io_new_remove(id, loc));
+    }
     result = s->ops->remove(s, id, loc);
-    g_assert(result_is_sound(result) && result != -ENOENT);
+    g_assert(vj_store_result_is_sound(result) && result != -ENOENT);
     return result;
 }
 
@@ -242,8 +344,11 @@ int vj_store_flush(VjStore *s)
     g_assert(s != NULL);
     vj_lock_assert_none();
 
+    if (goes_by_submit(s, s->ops->flush != NULL)) {
+        return run_and_drop(s, vj_io_new_flush());
+    }
     result = s->ops->flush(s);
-    g_assert(result_is_sound(result));
+    g_assert(vj_store_result_is_sound(result));
     return result;
 }
 
@@ -257,7 +362,7 @@ int vj_store_flush_removes(VjStore *s)
         return 0;
     }
     result = s->ops->flush_removes(s);
-    g_assert(result_is_sound(result));
+    g_assert(vj_store_result_is_sound(result));
     return result;
 }
 
@@ -276,7 +381,7 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
     }
     changes_before = changes->len;
     result = s->ops->stage(s, added, added_count, removed, removed_count, changes);
-    g_assert(result_is_sound(result) && changes->len >= changes_before);
+    g_assert(vj_store_result_is_sound(result) && changes->len >= changes_before);
     for (guint i = changes_before; i < changes->len; i++) {
         const VjStoreChange *change = &g_array_index(changes, VjStoreChange, i);
 
@@ -323,7 +428,7 @@ int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit 
     vj_lock_assert_none();
 
     result = s->ops->each(s, first_id, last_id, check_visit, &walk);
-    g_assert(result_is_sound(result));
+    g_assert(vj_store_result_is_sound(result));
     return result;
 }
 
@@ -335,7 +440,7 @@ int vj_store_space(VjStore *s, VjStoreSpace *out)
     vj_lock_assert_none();
 
     result = s->ops->space(s, out);
-    g_assert(result_is_sound(result));
+    g_assert(vj_store_result_is_sound(result));
     if (result == 0) {
         g_assert(out->free_bytes <= out->total_bytes);
         g_assert(out->available_bytes <= out->free_bytes);

@@ -35,6 +35,47 @@ typedef struct VjPut {
     uint64_t stored_bytes; /* as put, without what the device rounds up */
 } VjPut;
 
+typedef struct VjStore VjStore;
+
+/*
+ * VjIo - one request in flight, with the buffer that it reads or fills
+ *
+ * Counted: the caller has one reference, the store one for as long as the driver may
+ * touch the buffer, which can be long after done() was called with -ETIMEDOUT or
+ * -ECANCELED.
+ */
+typedef enum VjIoOp { VJ_IO_PUT, VJ_IO_GET, VJ_IO_REMOVE, VJ_IO_FLUSH } VjIoOp;
+
+typedef struct VjIo VjIo;
+struct VjIo {
+    /* The request; does not change after submit. */
+    VjIoOp op;
+    uint64_t id;
+    VjLoc loc;           /* get, remove */
+    uint64_t offset;     /* get */
+    size_t len;          /* put, get */
+    VjBuf *buf;          /* put: len bytes; get: takes them; its own reference */
+    int64_t deadline_us; /* of vj_clock_mono_us; 0: as the store's timeout says */
+    /*
+     * Called once, perhaps before submit returns, by any thread: of the driver, the store
+     * or the caller.  Must not block, submit or close; no lock is held.  The caller's
+     * reference may be dropped in it.
+     */
+    void (*done)(VjIo *io);
+    void *opaque; /* the caller's */
+    /* The answer, from done() on: as of the synchronous call, -ETIMEDOUT or -ECANCELED.
+     */
+    int rc;
+    VjPut put; /* of a put with rc 0 */
+    /* the store's: */
+    gint refs;
+    VjStore *store;          /* that it was submitted to */
+    VjIo *child;             /* of a wrapper: what it submitted to the next store */
+    GSequenceIter *deadline; /* guarded by the queue's lock, as the rest: */
+    bool is_waiting;         /* for a worker */
+    bool is_answered;
+};
+
 /* The space of the place behind a store. */
 typedef struct VjStoreSpace {
     uint64_t total_bytes;
@@ -56,8 +97,6 @@ typedef struct VjStoreChange {
     uint8_t value[64];
     uint32_t value_len;
 } VjStoreChange;
-
-typedef struct VjStore VjStore;
 
 /* false: stop the walk.  @mtime_us: when it was put, microseconds of the wall clock. */
 typedef bool VjStoreVisit(void *opaque, const VjPut *object, int64_t mtime_us);
@@ -177,12 +216,33 @@ typedef struct VjStoreOps {
                 void *opaque);
     /* Free and total bytes now; cheap enough for once a second.  -EIO. */
     int (*space)(VjStore *s, VjStoreSpace *out);
+    /*
+     * Begins @io and calls vj_io_complete() once when it is over, before or after it
+     * returns; until then the request's fields and its buffer stay.  At most
+     * VJ_STORE_IN_FLIGHT_MAX at a time. The room watches the deadline and answers the
+     * caller.  Threads: any; does not block. NULL: threads of the room call put, get,
+     * remove and flush.  A driver that has submit may leave those four NULL.
+     */
+    void (*submit)(VjStore *s, VjIo *io);
+    /* The caller has cancelled @io and was answered: it may be given up, and is completed
+     * with any result.  A hint; may come when @io was completed just now.  NULL: nothing
+     * can be given up.  At a deadline it is not called: the driver knows
+     * @io->deadline_us. */
+    void (*cancel)(VjStore *s, VjIo *io);
 } VjStoreOps;
 
 struct VjStore {
     const VjStoreOps *ops;
     VjStore *next; /* the wrapped store; NULL for a driver */
+    /* the room's: */
+    struct VjIoQueue *queue;
+    int64_t timeout_us; /* of requests without a deadline; 0: none */
 };
+
+/* Requests of a store that its driver has not let go of. */
+#define VJ_STORE_IN_FLIGHT_MAX 1024u
+/* Threads that run requests of a driver without submit. */
+#define VJ_STORE_WORKERS_MAX 16u
 
 /* The table of drivers, NULL-terminated; wrappers are not in it. */
 extern const VjStoreOps *const vj_store_drivers[];
@@ -214,7 +274,8 @@ void vj_store_close(VjStore *s);
 /* VjStoreOps.align_bytes of the driver. */
 uint32_t vj_store_align_bytes(VjStore *s);
 
-/* The asserting callers: contracts as in VjStoreOps. */
+/* The asserting callers: contracts as in VjStoreOps.  Where the store has a timeout, put,
+ * get, remove and flush return -ETIMEDOUT at its end; the driver may finish later. */
 int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                  VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -237,6 +298,40 @@ void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- requests in flight --------------------------------------------------------------
+ */
+
+/* Returns owned.  @buf: @len bytes, a reference more is taken; aligned as the driver
+ *         asks. */
+VjIo *vj_io_new_put(uint64_t id, VjBuf *buf, size_t len);
+/* Returns owned, with a buffer of its own, io->buf, that has room for @len rounded up to
+ * VJ_BUF_ALIGN; NULL when memory is short. */
+VjIo *vj_io_new_get(uint64_t id, VjLoc loc, uint64_t offset, size_t len);
+VjIo *vj_io_new_remove(uint64_t id, VjLoc loc);
+VjIo *vj_io_new_flush(void);
+VjIo *vj_io_ref(VjIo *io);
+void vj_io_unref(VjIo *io);
+
+/*
+ * vj_store_submit - begin a request and go on
+ *
+ * @io       io->done is set; opaque and deadline_us where they are wanted
+ * Returns   true: io->done is called once, at its deadline at the latest, whatever the
+ *           driver does.  False: VJ_STORE_IN_FLIGHT_MAX are in flight, and nothing was
+ *           begun: again when
+ *           one is done, or by the synchronous call, which waits for its turn
+ * Threads   any; blocks only where no thread can be started      Locks   none
+ */
+bool vj_store_submit(VjStore *s, VjIo *io) G_GNUC_WARN_UNUSED_RESULT;
+/* Unless done was called or is being called, calls it with -ECANCELED before it returns.
+ * Only after vj_store_submit has returned true.  What the driver does of the request all
+ * the same is as after -ETIMEDOUT: a remove or flush may have happened; the bytes of a
+ * put are removed when it is over, as nobody has their locator. */
+void vj_store_cancel(VjStore *s, VjIo *io);
+/* For drivers: @io is over, and its buffer is not touched any more.  @put: of a put with
+ * rc 0. */
+void vj_io_complete(VjIo *io, int rc, const VjPut *put);
 
 /* Counts since open, of the outermost stats wrapper; all zero without one. */
 typedef struct VjStoreStats {

@@ -66,6 +66,37 @@ static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
                       &w->counts.gets, &w->counts.get_bytes, len);
 }
 
+static void count_done(VjIo *child)
+{
+    VjIo *io = child->opaque;
+    StatsStore *w = (StatsStore *)io->store;
+    uint64_t *const calls[] = {
+        [VJ_IO_PUT] = &w->counts.puts,
+        [VJ_IO_GET] = &w->counts.gets,
+        [VJ_IO_REMOVE] = &w->counts.removes,
+        [VJ_IO_FLUSH] = &w->counts.flushes,
+    };
+    uint64_t *const sums[] = {
+        [VJ_IO_PUT] = &w->counts.put_bytes,
+        [VJ_IO_GET] = &w->counts.get_bytes,
+        [VJ_IO_REMOVE] = NULL,
+        [VJ_IO_FLUSH] = NULL,
+    };
+
+    count_call(w, child->rc, calls[io->op], sums[io->op], io->len);
+    vj_io_complete(io, child->rc, &child->put);
+}
+
+static void stats_submit(VjStore *s, VjIo *io)
+{
+    vj_io_forward(s, io, count_done);
+}
+
+static void stats_cancel(VjStore *s, VjIo *io)
+{
+    vj_store_cancel(s->next, io->child);
+}
+
 static void stats_expect(VjStore *s, uint64_t id, VjLoc loc)
 {
     count(&((StatsStore *)s)->counts.expects, 1);
@@ -152,6 +183,8 @@ const VjStoreOps vj_store_stats_ops = {
     .removes_committed = stats_removes_committed,
     .each = stats_each,
     .space = stats_space,
+    .submit = stats_submit,
+    .cancel = stats_cancel,
 };
 
 static uint64_t read_count(const uint64_t *counter)

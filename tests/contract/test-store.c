@@ -7,7 +7,69 @@
  */
 #include "../lib/test.h"
 
-#include "store/store.h"
+#include "store/store-private.h"
+
+/* ---- a wrapper that has submit alone -------------------------------------------------- */
+
+static const VjOptSpec no_options[] = {{.name = NULL}};
+
+static bool async_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts,
+                       GError **error)
+{
+    (void)s, (void)place, (void)opts, (void)error;
+    return true;
+}
+
+static void async_close(VjStore *s)
+{
+    (void)s;
+}
+
+static void async_done(VjIo *child)
+{
+    vj_io_complete(child->opaque, child->rc, &child->put);
+}
+
+static void async_submit(VjStore *s, VjIo *io)
+{
+    vj_io_forward(s, io, async_done);
+}
+
+static int async_stage(VjStore *s, const VjPut *added, size_t added_count,
+                       const VjPut *removed, size_t removed_count, GArray *changes)
+{
+    return vj_store_stage(s->next, added, added_count, removed, removed_count, changes);
+}
+
+static void async_removes_committed(VjStore *s, const VjPut *removed, size_t count)
+{
+    vj_store_removes_committed(s->next, removed, count);
+}
+
+static int async_each(VjStore *s, uint64_t first_id, uint64_t last_id,
+                      VjStoreVisit *visit, void *opaque)
+{
+    return vj_store_each(s->next, first_id, last_id, visit, opaque);
+}
+
+static int async_space(VjStore *s, VjStoreSpace *out)
+{
+    return vj_store_space(s->next, out);
+}
+
+static const VjStoreOps async_ops = {
+    .name = "async",
+    .options = no_options,
+    .instance_size = sizeof(VjStore),
+    .align_bytes = 1,
+    .open = async_open,
+    .close = async_close,
+    .stage = async_stage,
+    .removes_committed = async_removes_committed,
+    .each = async_each,
+    .space = async_space,
+    .submit = async_submit,
+};
 
 typedef struct Stack {
     const char *name;
@@ -30,6 +92,9 @@ static const Stack stacks[] = {
     {"null+stats", "null", {"stats"}, false, false},
     {"aligned", "aligned", {NULL}, true, true},
     {"aligned+fault+stats", "aligned", {"fault", "stats"}, true, true},
+    {"posix with a timeout", "posix:timeout=86400", {"stats"}, true, true},
+    {"aligned+async+stats", "aligned", {"async", "stats"}, true, true},
+    {"memory+async", "memory", {"async"}, true, false},
 };
 
 typedef struct Fixture {
@@ -108,7 +173,10 @@ static void open_store(Fixture *f, bool create, bool read_only)
     for (size_t i = 0; i < G_N_ELEMENTS(f->stack->wraps); i++) {
         VjStore *outer = NULL;
 
-        if (f->stack->wraps[i] != NULL) {
+        if (g_strcmp0(f->stack->wraps[i], "async") == 0) {
+            assert_true(vj_store_wrap_with(&async_ops, "", f->s, &outer, &error));
+            f->s = outer;
+        } else if (f->stack->wraps[i] != NULL) {
             assert_true(vj_store_wrap(f->stack->wraps[i], f->s, &outer, &error));
             f->s = outer;
         }
@@ -768,6 +836,164 @@ static void test_threads(void **state)
     g_array_unref(seen.puts);
 }
 
+/* ---- requests in flight -------------------------------------------------------------- */
+
+typedef struct Flight {
+    VjMutex lock;
+    VjCond changed;
+    /* guarded by lock: */
+    unsigned pending;
+} Flight;
+
+static void flight_init(Flight *t)
+{
+    vj_mutex_init(&t->lock, VJ_RANK_BASE, "flight");
+    vj_cond_init(&t->changed);
+    t->pending = 0;
+}
+
+static void landed(VjIo *io)
+{
+    Flight *t = io->opaque;
+
+    vj_mutex_lock(&t->lock);
+    assert_true(t->pending > 0);
+    t->pending--;
+    vj_cond_broadcast(&t->changed);
+    vj_mutex_unlock(&t->lock);
+}
+
+static void take_off(const Fixture *f, Flight *t, VjIo *io)
+{
+    io->done = landed;
+    io->opaque = t;
+    vj_mutex_lock(&t->lock);
+    t->pending++;
+    vj_mutex_unlock(&t->lock);
+    assert_true(vj_store_submit(f->s, io));
+}
+
+static void flight_wait(Flight *t)
+{
+    vj_mutex_lock(&t->lock);
+    while (t->pending > 0) {
+        vj_cond_wait(&t->changed, &t->lock);
+    }
+    vj_mutex_unlock(&t->lock);
+}
+
+static void flight_clear(Flight *t)
+{
+    flight_wait(t);
+    vj_cond_clear(&t->changed);
+    vj_mutex_clear(&t->lock);
+}
+
+static VjIo *new_put(uint64_t id, size_t len)
+{
+    g_autoptr(VjBuf) buf = vj_buf_new(vj_store_room_bytes(len));
+
+    fill(buf->data, len, id);
+    return vj_io_new_put(id, buf, len);
+}
+
+static void clear_ios(VjIo **ios, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        vj_io_unref(ios[i]);
+    }
+}
+
+static void check_get(const Fixture *f, const VjIo *get)
+{
+    g_autofree uint8_t *want = g_malloc(get->len + 1);
+
+    assert_int_equal(get->rc, f->stack->keeps ? 0 : -ENOENT);
+    if (get->rc == 0) {
+        fill(want, get->len, get->id);
+        assert_memory_equal(get->buf->data, want, get->len);
+    }
+}
+
+/* What the synchronous calls answer, of many at once. */
+static void test_submit(void **state)
+{
+    enum { COUNT = 100 };
+    Fixture *f = *state;
+    VjIo *puts[COUNT], *gets[COUNT], *removes[COUNT], *flush = vj_io_new_flush();
+    Flight t;
+
+    flight_init(&t);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        take_off(f, &t, puts[i] = new_put(i, i * 191));
+    }
+    flight_wait(&t);
+    take_off(f, &t, flush);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        assert_int_equal(puts[i]->rc, 0);
+        assert_true(puts[i]->put.id == i && puts[i]->put.stored_bytes == i * 191);
+        commit(f, &puts[i]->put, 1, NULL, 0);
+        take_off(f, &t, gets[i] = vj_io_new_get(i, puts[i]->put.loc, 0, i * 191));
+    }
+    flight_wait(&t);
+    assert_int_equal(flush->rc, 0);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        check_get(f, gets[i]);
+        take_off(f, &t, removes[i] = vj_io_new_remove(i, puts[i]->put.loc));
+    }
+    flight_wait(&t);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        assert_int_equal(removes[i]->rc, 0);
+        commit(f, NULL, 0, &puts[i]->put, 1);
+        expect_absent(f, &puts[i]->put);
+    }
+    expect_each(f, NULL, 0, 0, UINT64_MAX);
+    clear_ios(puts, COUNT);
+    clear_ios(gets, COUNT);
+    clear_ios(removes, COUNT);
+    vj_io_unref(flush);
+    flight_clear(&t);
+}
+
+/* Whoever is first: each is answered once, and what was not put is not there. */
+static void test_cancel(void **state)
+{
+    enum { COUNT = 60 };
+    Fixture *f = *state;
+    VjPut kept[COUNT];
+    VjIo *puts[COUNT];
+    size_t kept_count = 0;
+    Flight t;
+
+    flight_init(&t);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        puts[i] = new_put(i, 20000);
+        puts[i]->deadline_us = i % 3 == 1 ? 1 : 0; /* has passed */
+        take_off(f, &t, puts[i]);
+        if (i % 3 == 0) {
+            vj_store_cancel(f->s, puts[i]);
+        }
+    }
+    flight_wait(&t);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        int refused = i % 3 == 0 ? -ECANCELED : i % 3 == 1 ? -ETIMEDOUT : 0;
+
+        assert_true(puts[i]->rc == 0 || puts[i]->rc == refused);
+        if (puts[i]->rc == 0) {
+            kept[kept_count++] = puts[i]->put;
+            commit(f, &puts[i]->put, 1, NULL, 0);
+            expect_object(f, &puts[i]->put);
+        }
+    }
+    clear_ios(puts, COUNT);
+    vj_store_close(f->s); /* waits for those that came too late, and they are removed */
+    open_store(f, false, false);
+    if (f->stack->outlives_close) {
+        expect_each(f, kept, kept_count, 0, UINT64_MAX);
+    }
+    flight_clear(&t);
+}
+
 static const struct {
     const char *name;
     CMUnitTestFunction run;
@@ -793,6 +1019,8 @@ static const struct {
     {"uncommitted", test_uncommitted},
     {"expect", test_expect},
     {"threads", test_threads},
+    {"submit", test_submit},
+    {"cancel", test_cancel},
 };
 
 int main(int argc, char **argv)

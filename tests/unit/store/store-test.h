@@ -9,6 +9,7 @@
 
 #include "store/posix-format.h"
 #include "store/posix-private.h"
+#include "store/store-private.h"
 
 #include <pthread.h>
 #include <sys/stat.h>

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * io.c - requests in flight of one store: threads that run them, deadlines, answers
+ *
+ *     vj_store_submit ──> driver's submit ──────────────> vj_io_complete
+ *                    └──> waiting ──> worker: put, get … ──┘     │
+ *                                                                v
+ *     deadline passed, vj_store_cancel ─────────────────────> answer: done(), once
+ *
+ * A request is in flight from submit until the driver lets go of it (vj_io_complete); it
+ * is answered at most once, by whoever comes first.  What comes later finds it answered
+ * and only drops the driver's reference.  So a driver that hangs keeps its buffers and
+ * its place among VJ_STORE_IN_FLIGHT_MAX, and nobody else.
+ *
+ * Threads start when they are needed.  Where none can be started, submit runs the request
+ *         itself, and a deadline may pass unseen (logged).
+ */
+#include "store/store-private.h"
+
+struct VjIoQueue {
+    VjStore *store;
+    VjMutex lock; /* VJ_RANK_STORE_IO */
+    VjCond work;  /* for workers */
+    VjCond timer_work;
+    VjCond let_go; /* one is not in flight any more */
+    /* guarded by lock: */
+    GQueue waiting;       /* of VjIo, for workers */
+    GSequence *deadlines; /* of VjIo, the next one first; not answered */
+    unsigned in_flight;
+    unsigned idle; /* workers that wait */
+    GPtrArray *threads;
+    unsigned workers;
+    bool has_timer;
+    bool stop;
+};
+
+/* ---- requests ------------------------------------------------------------------------
+ */
+
+static VjIo *io_new(VjIoOp op, uint64_t id)
+{
+    VjIo *io = g_new0(VjIo, 1);
+
+    io->op = op;
+    io->id = id;
+    io->refs = 1;
+    return io;
+}
+
+VjIo *vj_io_new_put(uint64_t id, VjBuf *buf, size_t len)
+{
+    VjIo *io = io_new(VJ_IO_PUT, id);
+
+    g_assert(buf != NULL && len <= buf->cap && len <= VJ_STORE_OBJECT_MAX);
+    io->buf = vj_buf_ref(buf);
+    io->len = len;
+    return io;
+}
+
+VjIo *vj_io_new_get(uint64_t id, VjLoc loc, uint64_t offset, size_t len)
+{
+    VjBuf *buf;
+    VjIo *io;
+
+    g_assert(offset <= VJ_STORE_OBJECT_MAX && len <= VJ_STORE_OBJECT_MAX - offset);
+    buf = vj_buf_new(vj_store_room_bytes(len));
+    if (buf == NULL) {
+        return NULL;
+    }
+    io = io_new(VJ_IO_GET, id);
+    io->loc = loc;
+    io->offset = offset;
+    io->len = len;
+    io->buf = buf;
+    return io;
+}
+
+VjIo *vj_io_new_remove(uint64_t id, VjLoc loc)
+{
+    VjIo *io = io_new(VJ_IO_REMOVE, id);
+
+    io->loc = loc;
+    return io;
+}
+
+VjIo *vj_io_new_flush(void)
+{
+    return io_new(VJ_IO_FLUSH, 0);
+}
+
+VjIo *vj_io_ref(VjIo *io)
+{
+    g_atomic_int_inc(&io->refs);
+    return io;
+}
+
+void vj_io_unref(VjIo *io)
+{
+    if (io != NULL && g_atomic_int_dec_and_test(&io->refs)) {
+        vj_io_unref(io->child);
+        vj_buf_unref(io->buf);
+        g_free(io);
+    }
+}
+
+/* ---- answers -------------------------------------------------------------------------
+ */
+
+/* False: somebody else has answered it. */
+static bool claim(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
+{
+    vj_mutex_assert_held(&q->lock);
+    if (io->is_answered) {
+        return false;
+    }
+    io->is_answered = true;
+    if (io->deadline != NULL) {
+        g_sequence_remove(g_steal_pointer(&io->deadline));
+    }
+    return true;
+}
+
+/* Of who claimed it. */
+static void answer(VjIo *io, int rc, const VjPut *put)
+{
+    io->rc = rc;
+    if (rc == 0 && io->op == VJ_IO_PUT) {
+        io->put = *put;
+    }
+    vj_trace(store, "io op=%d id=%" G_GUINT64_FORMAT " rc=%d", io->op, io->id, rc);
+    io->done(io);
+}
+
+/* The driver has done with it. */
+static void let_go(VjIoQueue *q, VjIo *io)
+{
+    vj_io_unref(io);
+    vj_mutex_lock(&q->lock);
+    g_assert(q->in_flight > 0);
+    q->in_flight--;
+    vj_cond_broadcast(&q->let_go);
+    vj_mutex_unlock(&q->lock);
+}
+
+static void forget(VjIo *io)
+{
+    vj_io_unref(io);
+}
+
+/* Put after all, too late: nobody has the locator.  What stays is for recovery or gc. */
+static void take_back(const VjIo *late, const VjPut *put)
+{
+    VjIo *io = vj_io_new_remove(put->id, put->loc);
+
+    vj_log_info("store %s: object %" G_GUINT64_FORMAT " was put when its writer had gone",
+                late->store->ops->name, put->id);
+    io->done = forget;
+    if (!vj_store_submit(late->store, io)) {
+        vj_io_unref(io);
+    }
+}
+
+void vj_io_complete(VjIo *io, int rc, const VjPut *put)
+{
+    VjIoQueue *q = io->store->queue;
+    bool is_mine;
+
+    g_assert(vj_store_result_is_sound(rc));
+    if (rc == 0 && io->op == VJ_IO_PUT) {
+        g_assert(put->id == io->id && put->stored_bytes == io->len);
+    }
+    vj_mutex_lock(&q->lock);
+    is_mine = claim(q, io);
+    vj_mutex_unlock(&q->lock);
+    if (is_mine) {
+        answer(io, rc, put);
+    } else if (rc == 0 && io->op == VJ_IO_PUT) {
+        take_back(io, put);
+    }
+    let_go(q, io);
+}
+
+/* As the deadline and cancel do; the caller holds a reference.  False: it was answered.
+ */
+static bool answer_early(VjIoQueue *q, VjIo *io, int rc)
+{
+    bool is_mine, was_waiting = false;
+
+    vj_mutex_lock(&q->lock);
+    is_mine = claim(q, io);
+    if (is_mine && io->is_waiting) {
+        was_waiting = g_queue_remove(&q->waiting, io);
+        io->is_waiting = false;
+    }
+    vj_mutex_unlock(&q->lock);
+    if (!is_mine) {
+        return false;
+    }
+    answer(io, rc, NULL);
+    if (was_waiting) {
+        let_go(q, io);
+    }
+    return true;
+}
+
+/* ---- threads -------------------------------------------------------------------------
+ */
+
+static void run(VjStore *s, VjIo *io)
+{
+    VjPut put = {0};
+    int rc = vj_store_call(s, io, &put);
+
+    vj_io_complete(io, rc, &put);
+}
+
+static gpointer work(gpointer opaque)
+{
+    VjIoQueue *q = opaque;
+
+    vj_mutex_lock(&q->lock);
+    while (!q->stop) {
+        VjIo *io = g_queue_pop_head(&q->waiting);
+
+        if (io == NULL) {
+            q->idle++;
+            vj_cond_wait(&q->work, &q->lock);
+            q->idle--;
+            continue;
+        }
+        io->is_waiting = false;
+        vj_mutex_unlock(&q->lock);
+        run(q->store, io);
+        vj_mutex_lock(&q->lock);
+    }
+    vj_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+/* Referenced: the first one whose deadline has passed.  NULL: none has, wait until
+ * *next_us. */
+static VjIo *overdue(VjIoQueue *q, int64_t *next_us) VJ_REQUIRES(q->lock)
+{
+    GSequenceIter *first = g_sequence_get_begin_iter(q->deadlines);
+    VjIo *io;
+
+    *next_us = INT64_MAX;
+    if (g_sequence_iter_is_end(first)) {
+        return NULL;
+    }
+    io = g_sequence_get(first);
+    *next_us = io->deadline_us;
+    return vj_clock_mono_us() >= io->deadline_us ? vj_io_ref(io) : NULL;
+}
+
+static gpointer watch_deadlines(gpointer opaque)
+{
+    VjIoQueue *q = opaque;
+
+    vj_mutex_lock(&q->lock);
+    while (!q->stop) {
+        int64_t next_us;
+        VjIo *io = overdue(q, &next_us);
+
+        if (io != NULL) {
+            vj_mutex_unlock(&q->lock);
+            (void)!answer_early(q, io, -ETIMEDOUT);
+            vj_io_unref(io);
+            vj_mutex_lock(&q->lock);
+        } else if (next_us == INT64_MAX) {
+            vj_cond_wait(&q->timer_work, &q->lock);
+        } else {
+            (void)!vj_cond_wait_until(&q->timer_work, &q->lock, next_us);
+        }
+    }
+    vj_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+static bool start_thread(VjIoQueue *q, const char *name, GThreadFunc body)
+    VJ_REQUIRES(q->lock)
+{
+    GThread *thread = g_thread_try_new(name, body, q, NULL);
+
+    if (thread != NULL) {
+        g_ptr_array_add(q->threads, thread);
+    }
+    return thread != NULL;
+}
+
+/* ---- submit and cancel ---------------------------------------------------------------
+ */
+
+static gint by_deadline(gconstpointer a, gconstpointer b, gpointer unused)
+{
+    int64_t x = ((const VjIo *)a)->deadline_us, y = ((const VjIo *)b)->deadline_us;
+
+    (void)unused;
+    return x < y ? -1 : x > y;
+}
+
+static void watch(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
+{
+    if (io->deadline_us == 0 && q->store->timeout_us > 0) {
+        io->deadline_us = vj_clock_mono_us() + q->store->timeout_us;
+    }
+    if (io->deadline_us == 0) {
+        return;
+    }
+    if (!q->has_timer) {
+        q->has_timer = start_thread(q, "store-deadlines", watch_deadlines);
+        if (!q->has_timer) {
+            vj_log_warn("store %s: no thread for deadlines: a request may take longer",
+                        q->store->ops->name);
+            return;
+        }
+    }
+    io->deadline = g_sequence_insert_sorted(q->deadlines, io, by_deadline, NULL);
+    vj_cond_signal(&q->timer_work);
+}
+
+/* False: no thread will come to it. */
+static bool leave_to_workers(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
+{
+    if (q->idle <= g_queue_get_length(&q->waiting) && q->workers < VJ_STORE_WORKERS_MAX &&
+        start_thread(q, "store-worker", work)) {
+        q->workers++;
+    }
+    if (q->workers == 0) {
+        return false;
+    }
+    io->is_waiting = true;
+    g_queue_push_tail(&q->waiting, io);
+    vj_cond_signal(&q->work);
+    return true;
+}
+
+bool vj_store_submit(VjStore *s, VjIo *io)
+{
+    VjIoQueue *q = s->queue;
+    bool is_waiting = false;
+
+    g_assert(io->done != NULL && io->store == NULL && io->deadline_us >= 0);
+    g_assert(io->buf == NULL || io->len <= io->buf->cap);
+    g_assert((io->offset & (vj_store_align_bytes(s) - 1)) == 0);
+    vj_lock_assert_none();
+
+    vj_mutex_lock(&q->lock);
+    g_assert(!q->stop);
+    if (q->in_flight >= VJ_STORE_IN_FLIGHT_MAX) {
+        vj_mutex_unlock(&q->lock);
+        return false;
+    }
+    q->in_flight++;
+    io->store = s;
+    vj_io_ref(io); /* the driver's */
+    watch(q, io);
+    if (s->ops->submit == NULL) {
+        is_waiting = leave_to_workers(q, io);
+    }
+    vj_mutex_unlock(&q->lock);
+    if (s->ops->submit != NULL) {
+        vj_store_call_submit(s, io);
+    } else if (!is_waiting) {
+        run(s, io);
+    }
+    return true;
+}
+
+void vj_store_cancel(VjStore *s, VjIo *io)
+{
+    g_assert(io->store == s);
+    vj_lock_assert_none();
+    vj_io_ref(io); /* done() may drop the caller's */
+    if (answer_early(s->queue, io, -ECANCELED)) {
+        vj_store_call_cancel(s, io);
+    }
+    vj_io_unref(io);
+}
+
+void vj_io_forward(VjStore *s, VjIo *io, void (*done)(VjIo *child))
+{
+    VjIo *child = io_new(io->op, io->id);
+
+    child->loc = io->loc;
+    child->offset = io->offset;
+    child->len = io->len;
+    child->buf = io->buf != NULL ? vj_buf_ref(io->buf) : NULL;
+    child->deadline_us = io->deadline_us;
+    child->done = done;
+    child->opaque = io;
+    io->child = child;
+    if (!vj_store_submit(s->next, child)) {
+        /* Others use s->next beside @s. */
+        vj_io_complete(io, -ENOMEM, NULL);
+    }
+}
+
+/* ---- synchronous calls ---------------------------------------------------------------
+ */
+
+typedef struct Waiter {
+    VjMutex lock; /* VJ_RANK_STORE_IO */
+    VjCond changed;
+    /* guarded by lock: */
+    bool is_done;
+} Waiter;
+
+static void wake(VjIo *io)
+{
+    Waiter *w = io->opaque;
+
+    vj_mutex_lock(&w->lock);
+    w->is_done = true;
+    vj_cond_broadcast(&w->changed);
+    vj_mutex_unlock(&w->lock);
+}
+
+/* False: none was let go before @deadline_us (0: no deadline). */
+static bool wait_for_room(VjIoQueue *q, int64_t deadline_us)
+{
+    bool in_time = true;
+
+    vj_mutex_lock(&q->lock);
+    while (in_time && q->in_flight >= VJ_STORE_IN_FLIGHT_MAX) {
+        if (deadline_us > 0) {
+            in_time = vj_cond_wait_until(&q->let_go, &q->lock, deadline_us);
+        } else {
+            vj_cond_wait(&q->let_go, &q->lock);
+        }
+    }
+    vj_mutex_unlock(&q->lock);
+    return in_time;
+}
+
+int vj_io_run(VjStore *s, VjIo *io)
+{
+    Waiter w = {.is_done = false};
+
+    if (s->timeout_us > 0) {
+        io->deadline_us = vj_clock_mono_us() + s->timeout_us;
+    }
+    vj_mutex_init(&w.lock, VJ_RANK_STORE_IO, "store.io.waiter");
+    vj_cond_init(&w.changed);
+    io->done = wake;
+    io->opaque = &w;
+    io->rc = -ETIMEDOUT;
+    while (!w.is_done && !vj_store_submit(s, io)) {
+        w.is_done = !wait_for_room(s->queue, io->deadline_us);
+    }
+    vj_mutex_lock(&w.lock);
+    while (!w.is_done) {
+        vj_cond_wait(&w.changed, &w.lock);
+    }
+    vj_mutex_unlock(&w.lock);
+    vj_cond_clear(&w.changed);
+    vj_mutex_clear(&w.lock);
+    return io->rc;
+}
+
+/* ---- setup ---------------------------------------------------------------------------
+ */
+
+VjIoQueue *vj_io_queue_new(VjStore *s)
+{
+    VjIoQueue *q = g_new0(VjIoQueue, 1);
+
+    q->store = s;
+    vj_mutex_init(&q->lock, VJ_RANK_STORE_IO, "store.io");
+    vj_cond_init(&q->work);
+    vj_cond_init(&q->timer_work);
+    vj_cond_init(&q->let_go);
+    g_queue_init(&q->waiting);
+    q->deadlines = g_sequence_new(NULL);
+    q->threads = g_ptr_array_new();
+    return q;
+}
+
+void vj_io_queue_free(VjIoQueue *q)
+{
+    if (q == NULL) {
+        return;
+    }
+    vj_mutex_lock(&q->lock);
+    while (q->in_flight > 0) {
+        vj_cond_wait(&q->let_go, &q->lock);
+    }
+    q->stop = true;
+    vj_cond_broadcast(&q->work);
+    vj_cond_broadcast(&q->timer_work);
+    vj_mutex_unlock(&q->lock);
+    for (guint i = 0; i < q->threads->len; i++) {
+        g_thread_join(g_ptr_array_index(q->threads, i));
+    }
+    g_ptr_array_unref(q->threads);
+    g_sequence_free(q->deadlines);
+    vj_cond_clear(&q->let_go);
+    vj_cond_clear(&q->timer_work);
+    vj_cond_clear(&q->work);
+    vj_mutex_clear(&q->lock);
+    g_free(q);
+}
