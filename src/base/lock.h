@@ -34,7 +34,7 @@ typedef enum VjLockRank {
     VJ_RANK_FILE_QUEUE = 36,      /* file: puts, fragments, read-ahead */
     VJ_RANK_OBJECT_INFLIGHT = 38, /* object: contents being put */
     VJ_RANK_OBJECT_VERIFIED = 39, /* object: ids verified since open */
-    VJ_RANK_OBJECT_LEASE = 40,    /* object: object ids */
+    VJ_RANK_OBJECT_IDS = 40,      /* object: object ids */
     VJ_RANK_OBJECT_DEAD = 42,     /* object: dead objects, pins, epochs */
     VJ_RANK_OBJECT_CACHE = 44,    /* object: object cache */
     VJ_RANK_META_RUN = 50,        /* meta: one write transaction at a time */

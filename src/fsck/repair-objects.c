@@ -53,7 +53,7 @@ static int made_body(VjTxn *txn, void *opaque)
         rc = rc == -ENOENT ? 0 : rc;
     }
     if (rc == 0 && m->leased != 0) {
-        rc = vj_txn_del(txn, VJ_SPACE_LEASE, number_key(m->leased, key));
+        rc = vj_txn_del(txn, VJ_SPACE_ID_BLOCK, number_key(m->leased, key));
         rc = rc == -ENOENT ? 0 : rc;
     }
     return rc;
@@ -62,7 +62,7 @@ static int made_body(VjTxn *txn, void *opaque)
 static int lease_body(VjTxn *txn, void *opaque)
 {
     uint64_t *id = opaque;
-    uint8_t key[VJ_OBJECT_KEY_BYTES], next[VJ_NEXT_ID_BYTES], lease[VJ_LEASE_BYTES];
+    uint8_t key[VJ_OBJECT_KEY_BYTES], next[VJ_NEXT_ID_BYTES], lease[VJ_ID_BLOCK_BYTES];
     VjSlice counter = vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)), value;
     int rc = vj_txn_get(txn, VJ_SPACE_SYSTEM, counter, &value);
 
@@ -77,10 +77,10 @@ static int lease_body(VjTxn *txn, void *opaque)
         return -EOVERFLOW;
     }
     vj_next_id_encode(*id + 1, next);
-    vj_lease_encode(*id, *id, lease);
+    vj_id_block_encode(*id, *id, lease);
     rc = vj_txn_put(txn, VJ_SPACE_SYSTEM, counter, vj_slice(next, sizeof next));
     return rc < 0 ? rc
-                  : vj_txn_put(txn, VJ_SPACE_LEASE, number_key(*id, key),
+                  : vj_txn_put(txn, VJ_SPACE_ID_BLOCK, number_key(*id, key),
                                vj_slice(lease, sizeof lease));
 }
 

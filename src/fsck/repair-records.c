@@ -73,7 +73,7 @@ static bool lease_is_good(VjSlice key, VjSlice value)
 {
     uint64_t first, last;
 
-    return vj_lease_decode(key, value, &first, &last) == 0;
+    return vj_id_block_decode(key, value, &first, &last) == 0;
 }
 
 /* The key that a whole record says it belongs to. */
@@ -125,7 +125,7 @@ static const Kind kinds[] = {
      number_at_8, false},
     {VJ_SPACE_DEAD, VJ_OBJECT_KEY_BYTES, "object", "its dead record", dead_is_good,
      number_at_8, false},
-    {VJ_SPACE_LEASE, VJ_OBJECT_KEY_BYTES, "object", "the lease that begins here",
+    {VJ_SPACE_ID_BLOCK, VJ_OBJECT_KEY_BYTES, "object", "the lease that begins here",
      lease_is_good, number_at_8, true},
     {VJ_SPACE_INDEX, VJ_INDEX_KEY_BYTES, NULL, "an index entry", index_is_good, NULL,
      true},
@@ -213,13 +213,13 @@ static int check_lease(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void
     uint64_t *behind = opaque, first, last;
 
     (void)txn;
-    if (vj_lease_decode(key, value, &first, &last) < 0) {
+    if (vj_id_block_decode(key, value, &first, &last) < 0) {
         return 0;
     }
     if (first < *behind) { /* the one before it covers it, or the store's walk does */
         vj_repair_say(r, "object %" PRIu64 ": a lease that overlaps another was removed",
                       first);
-        vj_repair_del(r, VJ_SPACE_LEASE, key);
+        vj_repair_del(r, VJ_SPACE_ID_BLOCK, key);
         return 0;
     }
     *behind = last == UINT64_MAX ? last : last + 1;
@@ -349,7 +349,7 @@ static int see_lease(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *
 
     (void)r;
     (void)txn;
-    if (vj_lease_decode(key, value, &first, &last) == 0) {
+    if (vj_id_block_decode(key, value, &first, &last) == 0) {
         *most = MAX(*most, last);
     }
     return 0;
@@ -399,7 +399,7 @@ static int check_next_id(VjRepair *r)
         rc = largest_of(r, spaces, G_N_ELEMENTS(spaces), &most);
     }
     if (rc == 0) {
-        rc = vj_repair_each(r, VJ_SPACE_LEASE, see_lease, &most);
+        rc = vj_repair_each(r, VJ_SPACE_ID_BLOCK, see_lease, &most);
     }
     if (rc == 0 && damaged) {
         rc = vj_repair_each(r, VJ_SPACE_INDEX, see_indexed, &most);
@@ -428,7 +428,7 @@ int vj_repair_records(VjRepair *r)
             vj_repair_each(r, kinds[i].space, check_record, (void *)(uintptr_t)&kinds[i]);
     }
     if (rc == 0) {
-        rc = vj_repair_each(r, VJ_SPACE_LEASE, check_lease, &behind);
+        rc = vj_repair_each(r, VJ_SPACE_ID_BLOCK, check_lease, &behind);
     }
     if (rc == 0) {
         rc = vj_repair_each(r, VJ_SPACE_ORPHAN, check_orphan, NULL);

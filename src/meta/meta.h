@@ -25,20 +25,20 @@
 
 /* The spaces; numbers are on disk and never reused.  Who owns which: the READMEs of the rooms, src/file/README.md first. */
 typedef enum VjSpace {
-    VJ_SPACE_SYSTEM = 0,   /* counters, volume state */
-    VJ_SPACE_INODE = 1,    /* inode records */
-    VJ_SPACE_DENTRY = 2,   /* names by (directory, name) */
-    VJ_SPACE_COOKIE = 3,   /* names by (directory, cookie): readdir order */
-    VJ_SPACE_XATTR = 4,    /* extended attributes by (inode, name) */
-    VJ_SPACE_NODE = 5,     /* map nodes by (inode, node number) */
-    VJ_SPACE_INLINE = 6,   /* small contents by inode */
-    VJ_SPACE_FRAGMENT = 7, /* bytes that are not yet an object */
-    VJ_SPACE_OBJECT = 8,   /* object records by object id */
-    VJ_SPACE_INDEX = 9,    /* digest and transformation → object id */
-    VJ_SPACE_DEAD = 10,    /* objects without references, not yet removed */
-    VJ_SPACE_ORPHAN = 11,  /* contents without a name, not yet dropped */
-    VJ_SPACE_LEASE = 12,   /* leases of object ids */
-    VJ_SPACE_STORE = 13,   /* the store driver's own keys */
+    VJ_SPACE_SYSTEM = 0,    /* counters, volume state */
+    VJ_SPACE_INODE = 1,     /* inode records */
+    VJ_SPACE_DENTRY = 2,    /* names by (directory, name) */
+    VJ_SPACE_COOKIE = 3,    /* names by (directory, cookie): readdir order */
+    VJ_SPACE_XATTR = 4,     /* extended attributes by (inode, name) */
+    VJ_SPACE_NODE = 5,      /* map nodes by (inode, node number) */
+    VJ_SPACE_INLINE = 6,    /* small contents by inode */
+    VJ_SPACE_FRAGMENT = 7,  /* bytes that are not yet an object */
+    VJ_SPACE_OBJECT = 8,    /* object records by object id */
+    VJ_SPACE_INDEX = 9,     /* digest and transformation → object id */
+    VJ_SPACE_DEAD = 10,     /* objects without references, not yet removed */
+    VJ_SPACE_ORPHAN = 11,   /* contents without a name, not yet dropped */
+    VJ_SPACE_ID_BLOCK = 12, /* blocks of object ids */
+    VJ_SPACE_STORE = 13,    /* the store driver's own keys */
     VJ_SPACE_COUNT = 14,
 } VjSpace;
 

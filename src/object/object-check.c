@@ -16,7 +16,7 @@ typedef struct VjObjectCheck {
     void *opaque;
     VjCheckReport *report;
     GArray *stored;    /* of VjPut, by id */
-    GArray *leases;    /* of first and last id in turn, uint64_t */
+    GArray *id_blocks; /* of first and last id in turn, uint64_t */
     uint64_t next_id;  /* no id from here on was ever given out */
     GHashTable *found; /* id → VjCheckBytes: what reading it showed; NULL: not wanted */
 } VjObjectCheck;
@@ -112,18 +112,18 @@ static const VjPut *find_stored(const GArray *stored, const VjObject *object)
     return NULL;
 }
 
-static bool is_leased(const VjObjectCheck *c, uint64_t id)
+static bool is_in_id_block(const VjObjectCheck *c, uint64_t id)
 {
-    for (guint i = 0; i < c->leases->len; i += 2) {
-        if (id >= g_array_index(c->leases, uint64_t, i) &&
-            id <= g_array_index(c->leases, uint64_t, i + 1)) {
+    for (guint i = 0; i < c->id_blocks->len; i += 2) {
+        if (id >= g_array_index(c->id_blocks, uint64_t, i) &&
+            id <= g_array_index(c->id_blocks, uint64_t, i + 1)) {
             return true;
         }
     }
     return false;
 }
 
-/* Each stored object is named by a record, or lies in an open lease. */
+/* Each stored object is named by a record, or lies in an open id block. */
 static int check_stored(VjObjectCheck *c)
 {
     for (guint i = 0; i < c->stored->len; i++) {
@@ -141,7 +141,7 @@ static int check_stored(VjObjectCheck *c)
         if (rc == 0 && memcmp(put->loc.bytes, object.loc.bytes, VJ_LOC_BYTES) != 0) {
             rc = -ENOENT; /* the record names other bytes */
         }
-        if (rc == -ENOENT && !is_leased(c, put->id)) {
+        if (rc == -ENOENT && !is_in_id_block(c, put->id)) {
             leak(c, put);
         }
     }
@@ -338,7 +338,7 @@ static int check_counts(VjObjectCheck *c)
     return 0;
 }
 
-/* ---- index and leases -------------------------------------------------------------- */
+/* ---- index and id blocks -------------------------------------------------------------- */
 
 static int check_index_entry(VjObjectCheck *c, const VjIndexKey *key, VjSlice value)
 {
@@ -387,34 +387,34 @@ static int check_index(VjObjectCheck *c)
     return scan.error;
 }
 
-static int list_leases(VjObjectCheck *c)
+static int list_blocks(VjObjectCheck *c)
 {
     uint64_t before = 0;
     VjScan scan;
 
-    vj_scan_begin(&scan, c->txn, VJ_SPACE_LEASE, VJ_SCAN_ALL);
+    vj_scan_begin(&scan, c->txn, VJ_SPACE_ID_BLOCK, VJ_SCAN_ALL);
     vj_scan_behind(&scan, vj_slice(number_zero, sizeof number_zero));
     while (vj_scan_next(&scan)) {
         uint64_t range[2];
 
         c->report->pending++;
         if (scan.key.len != VJ_OBJECT_KEY_BYTES) {
-            problem(c, 0, "a key of %zu bytes among the leases", scan.key.len);
+            problem(c, 0, "a key of %zu bytes among the id blocks", scan.key.len);
             return 0;
         }
-        if (vj_lease_decode(scan.key, scan.value, &range[0], &range[1]) < 0) {
+        if (vj_id_block_decode(scan.key, scan.value, &range[0], &range[1]) < 0) {
             problem(c, vj_be64_get(scan.key.data),
-                    "the lease that begins here is damaged");
+                    "the id block that begins here is damaged");
             continue;
         }
         if (range[0] <= before || range[1] >= c->next_id) {
             problem(c, range[0],
-                    "the lease from here to %" G_GUINT64_FORMAT
+                    "the id block from here to %" G_GUINT64_FORMAT
                     " overlaps another, or numbers not yet given out",
                     range[1]);
         }
         before = range[1];
-        g_array_append_vals(c->leases, range, 2);
+        g_array_append_vals(c->id_blocks, range, 2);
     }
     return scan.error;
 }
@@ -438,7 +438,7 @@ int vj_objects_check(VjObjects *o, VjTxn *txn, GHashTable *counts, bool read_dat
                      VjCheckReport *report)
 {
     g_autoptr(GArray) stored = g_array_new(FALSE, FALSE, sizeof(VjPut));
-    g_autoptr(GArray) leases = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    g_autoptr(GArray) id_blocks = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     VjObjectCheck c = {.objects = o,
                        .txn = txn,
                        .counts = counts,
@@ -448,7 +448,7 @@ int vj_objects_check(VjObjects *o, VjTxn *txn, GHashTable *counts, bool read_dat
                        .opaque = opaque,
                        .report = report,
                        .stored = stored,
-                       .leases = leases};
+                       .id_blocks = id_blocks};
     int rc;
 
     g_assert(counts != NULL && say != NULL && report != NULL);
@@ -459,7 +459,7 @@ int vj_objects_check(VjObjects *o, VjTxn *txn, GHashTable *counts, bool read_dat
     g_array_sort(stored, by_id);
     rc = read_next_id(&c);
     if (rc == 0) {
-        rc = list_leases(&c);
+        rc = list_blocks(&c);
     }
     if (rc == 0) {
         rc = check_records(&c, VJ_SPACE_OBJECT);

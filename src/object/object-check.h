@@ -11,7 +11,7 @@
 #include "object/object-format.h"
 
 /* @id may belong to a put whose commit is not visible yet. */
-bool vj_lease_is_open(VjObjects *o, uint64_t id);
+bool vj_id_block_is_open(VjObjects *o, uint64_t id);
 /* Keeps in @puts (VjPut, of the store) what no record names, by a snapshot that is
  * younger than the listing.  What may still be committed is the caller's to leave out,
  * before.  Errors of meta. */

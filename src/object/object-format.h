@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * object-format.h - how objects, index, dead and leases are written down
+ * object-format.h - how objects, index, dead and id blocks are written down
  *
  * Values are little-endian, without padding, each with magic, version and a checksum that
  * is compared before anything else is used.  Keys are big-endian so that they sort by
@@ -27,13 +27,13 @@
  *      0   4  magic "VJix"      4   1  version, 1       5   3  zero
  *      8   8  object id        16   8  checksum of the key followed by bytes 0..15
  *
- * VJ_SPACE_LEASE: key BE64 first id; value, VJ_LEASE_BYTES:
+ * VJ_SPACE_ID_BLOCK: key BE64 first id; value, VJ_ID_BLOCK_BYTES:
  *      0   4  magic "VJle"      4   1  version, 1       5   3  zero
  *      8   8  first id         16   8  last id         24   8  checksum of bytes 0..23
  *
  * VJ_SPACE_SYSTEM, key VJ_NEXT_ID_KEY; value, VJ_NEXT_ID_BYTES:
  *      0   4  magic "VJno"      4   1  version, 1       5   3  zero
- *      8   8  first id that no lease has held          16   8  checksum of bytes 0..15
+ *      8   8  first id that no id block has held          16   8  checksum of bytes 0..15
  */
 #ifndef VJ_OBJECT_OBJECT_FORMAT_H
 #define VJ_OBJECT_OBJECT_FORMAT_H
@@ -44,7 +44,7 @@
 #define VJ_OBJECT_RECORD_BYTES 112u
 #define VJ_INDEX_KEY_BYTES 42u
 #define VJ_INDEX_VALUE_BYTES 24u
-#define VJ_LEASE_BYTES 32u
+#define VJ_ID_BLOCK_BYTES 32u
 #define VJ_NEXT_ID_BYTES 24u
 #define VJ_NEXT_ID_KEY "object-next-id"
 
@@ -76,9 +76,10 @@ void vj_index_encode(const VjIndexKey *key, uint64_t id,
 int vj_index_decode(const VjIndexKey *key, VjSlice value,
                     uint64_t *id) G_GNUC_WARN_UNUSED_RESULT;
 
-void vj_lease_encode(uint64_t first_id, uint64_t last_id, uint8_t out[VJ_LEASE_BYTES]);
-int vj_lease_decode(VjSlice key, VjSlice value, uint64_t *first_id,
-                    uint64_t *last_id) G_GNUC_WARN_UNUSED_RESULT;
+void vj_id_block_encode(uint64_t first_id, uint64_t last_id,
+                        uint8_t out[VJ_ID_BLOCK_BYTES]);
+int vj_id_block_decode(VjSlice key, VjSlice value, uint64_t *first_id,
+                       uint64_t *last_id) G_GNUC_WARN_UNUSED_RESULT;
 
 void vj_next_id_encode(uint64_t next_id, uint8_t out[VJ_NEXT_ID_BYTES]);
 int vj_next_id_decode(VjSlice value, uint64_t *next_id) G_GNUC_WARN_UNUSED_RESULT;

@@ -5,7 +5,7 @@
  *     object-store.c  content → object: in-flight table, index, put, fresh
  *     object-refs.c   reference counts, in the caller's transactions
  *     object-read.c   verified reads      object-cache.c  what readers keep
- *     lease.c         object ids          dead.c          guards, pins, the reaper
+ *     id-block.c         object ids          dead.c          guards, pins, the reaper
  *     object-check.c  fsck                objects.c       open, close, counts
  */
 #ifndef VJ_OBJECT_OBJECT_PRIVATE_H
@@ -15,39 +15,39 @@
 #include "object/object-check.h"
 #include "object/stored-form.h"
 
-/* ---- lease.c ----------------------------------------------------------------------- */
+/* ---- id-block.c ----------------------------------------------------------------------- */
 
-typedef struct VjLease {
+typedef struct VjIdBlock {
     uint64_t first_id, last_id;
     uint64_t next_id;    /* last_id + 1: used up */
     uint64_t unresolved; /* ids given out, their bytes neither referenced nor removed */
     bool doubtful;       /* bytes may lie there that nobody knows: the next open looks */
-} VjLease;
+} VjIdBlock;
 
-typedef struct VjLeases {
-    uint64_t lease_ids;
+typedef struct VjIdBlocks {
+    uint64_t block_ids;
     GThread *thread;
-    VjMutex lock; /* VJ_RANK_OBJECT_LEASE */
+    VjMutex lock; /* VJ_RANK_OBJECT_IDS */
     VjCond changed;
     /* guarded by lock: */
-    GPtrArray *open;  /* of VjLease, owned; durable, all with a record */
-    VjLease *current; /* one of open */
-    VjLease *next;    /* one of open; NULL: not there yet */
-    bool wanted;      /* the thread shall fetch next */
+    GPtrArray *open;    /* of VjIdBlock, owned; durable, all with a record */
+    VjIdBlock *current; /* one of open */
+    VjIdBlock *next;    /* one of open; NULL: not there yet */
+    bool wanted;        /* the thread shall fetch next */
     uint64_t attempts;
     int error; /* of the last attempt */
     bool stop;
-} VjLeases;
+} VjIdBlocks;
 
-/* Removes what crashed puts left, forgets the old leases, takes a durable new one, starts
+/* Removes what crashed puts left, forgets the old id blocks, takes a durable new one, starts
  * the thread. */
-bool vj_leases_open(VjObjects *o, GError **error);
-/* Forgets each lease without open questions.  Not durable by itself. */
-int vj_leases_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
-/* An id for one put.  Blocks only when leases end faster than they are made durable. */
-int vj_lease_take(VjObjects *o, uint64_t *id) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_id_blocks_open(VjObjects *o, GError **error);
+/* Forgets each id block without open questions.  Not durable by itself. */
+int vj_id_blocks_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
+/* An id for one put.  Blocks only when id blocks end faster than they are made durable. */
+int vj_id_take(VjObjects *o, uint64_t *id) G_GNUC_WARN_UNUSED_RESULT;
 /* The put of @id is over: visibly referenced or removed; or (@doubtful) nobody knows. */
-void vj_lease_resolve(VjObjects *o, uint64_t id, bool doubtful);
+void vj_id_resolve(VjObjects *o, uint64_t id, bool doubtful);
 
 /* ---- dead.c ------------------------------------------------------------------------ */
 
@@ -201,7 +201,7 @@ typedef struct VjInflight {
     GArray *strays; /* of VjStray: put, named by no record, and not removed yet */
 } VjInflight;
 
-/* Bytes that are to go; without a lease that covers them they would be a leak. */
+/* Bytes that are to go; without an id block that covers them they would be a leak. */
 typedef struct VjStray {
     uint64_t id;
     VjLoc loc;
@@ -239,7 +239,7 @@ struct VjObjects {
     VjStore *store;
     const VjDigestOps *digest;
     bool read_only;
-    VjLeases leases;
+    VjIdBlocks id_blocks;
     VjDead dead;
     VjObjectCache cache;
     VjInflight inflight;

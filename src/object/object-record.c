@@ -12,7 +12,7 @@
 #define VJ_OBJECT_MAGIC VJ_MAGIC4('V', 'J', 'o', 'b')
 #define VJ_DEAD_MAGIC VJ_MAGIC4('V', 'J', 'd', 'e')
 #define VJ_INDEX_MAGIC VJ_MAGIC4('V', 'J', 'i', 'x')
-#define VJ_LEASE_MAGIC VJ_MAGIC4('V', 'J', 'l', 'e')
+#define VJ_ID_BLOCK_MAGIC VJ_MAGIC4('V', 'J', 'l', 'e')
 #define VJ_NEXT_ID_MAGIC VJ_MAGIC4('V', 'J', 'n', 'o')
 
 #define VJ_OBJECT_FLAGS_KNOWN ((uint32_t)(VJ_OBJECT_UNINDEXED | VJ_OBJECT_DAMAGED))
@@ -173,24 +173,25 @@ int vj_index_decode(const VjIndexKey *key, VjSlice value, uint64_t *id)
     return 0;
 }
 
-void vj_lease_encode(uint64_t first_id, uint64_t last_id, uint8_t out[VJ_LEASE_BYTES])
+void vj_id_block_encode(uint64_t first_id, uint64_t last_id,
+                        uint8_t out[VJ_ID_BLOCK_BYTES])
 {
-    VjWriter w = vj_writer(out, VJ_LEASE_BYTES);
+    VjWriter w = vj_writer(out, VJ_ID_BLOCK_BYTES);
 
     g_assert(first_id > 0 && first_id <= last_id);
-    write_head(&w, VJ_LEASE_MAGIC);
+    write_head(&w, VJ_ID_BLOCK_MAGIC);
     vj_write_u64(&w, first_id);
     vj_write_u64(&w, last_id);
-    vj_write_u64(&w, vj_checksum64(out, VJ_LEASE_BYTES - 8));
-    g_assert(!w.bad && w.used == VJ_LEASE_BYTES);
+    vj_write_u64(&w, vj_checksum64(out, VJ_ID_BLOCK_BYTES - 8));
+    g_assert(!w.bad && w.used == VJ_ID_BLOCK_BYTES);
 }
 
-int vj_lease_decode(VjSlice key, VjSlice value, uint64_t *first_id, uint64_t *last_id)
+int vj_id_block_decode(VjSlice key, VjSlice value, uint64_t *first_id, uint64_t *last_id)
 {
     VjReader r = vj_reader(value);
 
-    if (key.len != VJ_OBJECT_KEY_BYTES || !checksum_is_right(value, VJ_LEASE_BYTES) ||
-        !read_head(&r, VJ_LEASE_MAGIC)) {
+    if (key.len != VJ_OBJECT_KEY_BYTES || !checksum_is_right(value, VJ_ID_BLOCK_BYTES) ||
+        !read_head(&r, VJ_ID_BLOCK_MAGIC)) {
         return -EBADMSG;
     }
     *first_id = vj_read_u64(&r);

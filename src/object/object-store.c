@@ -320,7 +320,7 @@ static int put_afresh(VjObjects *o, const void *plain, const VjTransform *want,
     int rc = encode(plain, want, object, &data, &t);
 
     if (rc == 0) {
-        rc = vj_lease_take(o, &object->id);
+        rc = vj_id_take(o, &object->id);
     }
     if (rc < 0) {
         return rc;
@@ -332,7 +332,7 @@ static int put_afresh(VjObjects *o, const void *plain, const VjTransform *want,
     rc = vj_store_put_unaligned(o->store, object->id, iov, G_N_ELEMENTS(iov), &put);
     if (rc < 0) {
         vj_object_unpin(o, object->id);
-        vj_lease_resolve(o, object->id, true);
+        vj_id_resolve(o, object->id, true);
         return rc;
     }
     g_assert(put.id == object->id && put.stored_bytes == object->stored_bytes);

@@ -5,7 +5,7 @@
  * A write-back that failed leaves objects which no record names.  They are removed on the
  * spot; where that fails too, they are remembered and tried again before each flush of the
  * store, because a store that has lost a put stays failed as long as that put exists.  Their
- * lease stays open, so that a mount after a crash finds them as well.
+ * id block stays open, so that a mount after a crash finds them as well.
  */
 #include "object/object-private.h"
 
@@ -57,7 +57,7 @@ void vj_stray_end(VjObjects *o, const VjStray *stray)
                     remember(&o->inflight, stray) ? "later" : "at the next mount",
                     g_strerror(-rc));
     }
-    vj_lease_resolve(o, stray->id, rc < 0);
+    vj_id_resolve(o, stray->id, rc < 0);
 }
 
 void vj_strays_retry(VjObjects *o)

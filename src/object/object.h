@@ -23,8 +23,8 @@
 
 /* Plaintext of one object, bytes. */
 #define VJ_OBJECT_PLAIN_MAX ((uint32_t)16 << 20)
-/* Ids of one lease. */
-#define VJ_LEASE_IDS ((uint64_t)65536)
+/* Ids of one id block. */
+#define VJ_ID_BLOCK_IDS ((uint64_t)65536)
 
 typedef struct VjObjects VjObjects;
 
@@ -97,22 +97,23 @@ typedef struct VjObjectsConfig {
     VjStore *store; /* borrowed */
     const VjDigestOps *digest;
     uint64_t cache_bytes; /* plaintext kept for readers */
-    uint64_t lease_ids;   /* ids of one lease; 0: VJ_LEASE_IDS; tests make them short */
-    bool read_only;       /* no recovery, no threads, no vj_object_store */
+    uint64_t
+        block_ids;  /* ids of one id block; 0: VJ_ID_BLOCK_IDS; tests make them short */
+    bool read_only; /* no recovery, no threads, no vj_object_store */
 } VjObjectsConfig;
 
 /*
  * vj_objects_open - recovery and background work
  *
- * Unless read_only: objects whose id lies in an open lease and that have no record are
- * removed from the store, the dead of the last mount are removed, a new lease is taken
+ * Unless read_only: objects whose id lies in an open id block and that have no record are
+ * removed from the store, the dead of the last mount are removed, a new id block is taken
  * durably.  Starts the reaper thread.  Setup only.
  */
 bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **error);
 /* For the open of a store whose objects' records are in @meta: the driver's own keys there.
  * Valid as long as @meta is open. */
 VjStoreKeys vj_object_store_keys(VjMeta *meta);
-/* Stops the reaper, closes leases (durable), frees.  0 or what failed. */
+/* Stops the reaper, closes id blocks (durable), frees.  0 or what failed. */
 int vj_objects_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- reading ----------------------------------------------------------------------- */
@@ -180,7 +181,7 @@ typedef struct VjFresh VjFresh;
  * first; a damaged one leaves the index and the content is put afresh.
  * Returns   0; -ENOSPC, -EDQUOT, -EIO, -ENOMEM; nothing is kept on failure
  * Threads   any; blocks; equal content in flight is put once      Locks   none
- * Crash     a put without a commit lies in an open lease: the next open removes it
+ * Crash     a put without a commit lies in an open id block: the next open removes it
  */
 int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
                     const VjTransform *want, const VjObject *neighbours,

@@ -23,16 +23,16 @@ bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **er
     o->store = config->store;
     o->digest = config->digest;
     o->read_only = config->read_only;
-    o->leases.lease_ids = config->lease_ids > 0 ? config->lease_ids : VJ_LEASE_IDS;
+    o->id_blocks.block_ids = config->block_ids > 0 ? config->block_ids : VJ_ID_BLOCK_IDS;
     vj_cache_init(&o->cache, config->cache_bytes);
     vj_dead_init(&o->dead);
     vj_inflight_init(&o->inflight);
     vj_verified_init(&o->verified);
-    if (!vj_leases_open(o, error) || (!o->read_only && !vj_dead_start(o, error))) {
-        int rc = vj_leases_close(o);
+    if (!vj_id_blocks_open(o, error) || (!o->read_only && !vj_dead_start(o, error))) {
+        int rc = vj_id_blocks_close(o);
 
         if (rc < 0) {
-            vj_log_warn("leases of object ids stay until the next mount: %s",
+            vj_log_warn("blocks of object ids stay until the next mount: %s",
                         g_strerror(-rc));
         }
         objects_free(o);
@@ -48,7 +48,7 @@ int vj_objects_close(VjObjects *o)
 
     g_assert(o->inflight.fresh_count == 0);
     vj_dead_stop(o);
-    rc = vj_leases_close(o);
+    rc = vj_id_blocks_close(o);
     if (rc == 0 && !o->read_only) {
         rc = vj_meta_flush(o->meta);
     }

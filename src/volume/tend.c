@@ -39,7 +39,7 @@ static void keep_unleased(VjVolume *v, GArray *puts)
     for (guint i = 0; i < puts->len; i++) {
         VjPut put = g_array_index(puts, VjPut, i);
 
-        if (!vj_lease_is_open(v->objects, put.id)) {
+        if (!vj_id_block_is_open(v->objects, put.id)) {
             g_array_index(puts, VjPut, kept++) = put;
         }
     }

@@ -2,7 +2,7 @@
 /*
  * make-volume.c - make-volume DIR: the volume of volume-content.h, left as by a crash
  *
- * The process ends without closing the volume: a lease is open, one of its numbers has bytes
+ * The process ends without closing the volume: an id block is open, one of its numbers has bytes
  * and no record; an orphan of a file that was open and one of a part of a map are not dropped;
  * objects that nobody refers to are not removed, because the store refuses to.
  */

@@ -320,7 +320,7 @@ static void the_check_finds_no_problem(void **state)
     (void)state;
     unpack(&x);
     check(&x);
-    /* Two orphans, the lease, and the objects of the file that is gone. */
+    /* Two orphans, the id block, and the objects of the file that is gone. */
     assert_true(x.report.pending > 3);
     vj_test_remove_dir(x.dir);
 }

@@ -1118,7 +1118,7 @@ static int count_body(VjTxn *txn, void *opaque)
 
     /* Two keys in two spaces: both or none. */
     vj_be64_set(value, *number);
-    if (vj_txn_put(txn, VJ_SPACE_LEASE, account_key(*number, key),
+    if (vj_txn_put(txn, VJ_SPACE_ID_BLOCK, account_key(*number, key),
                    vj_slice(value, 8 + *number % 300)) < 0) {
         return -EIO;
     }
@@ -1179,7 +1179,7 @@ static uint64_t check_prefix(Fixture *f)
     int rc;
 
     assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
-    while (vj_txn_next(txn, VJ_SPACE_LEASE, key, &key, &value) == 0) {
+    while (vj_txn_next(txn, VJ_SPACE_ID_BLOCK, key, &key, &value) == 0) {
         count++;
         assert_int_equal(vj_be64_get(key.data), count);
         assert_int_equal(vj_be64_get(value.data), count);

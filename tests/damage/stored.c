@@ -248,7 +248,7 @@ static void add_extra(const Kept *k, const char *path, uint64_t at)
         "foreign.txt",                       /* no name of ours */
         "0000000000000001.0123456789abcdef", /* a second put of an object, or a wrong place */
         "0000000000000fff.0123456789abcdef", /* a number without a record */
-        "000000000002000a.0123456789abcdef", /* of the open lease, in a wrong place */
+        "000000000002000a.0123456789abcdef", /* of the open id block, in a wrong place */
         "0000000000000001.0123456789abcdeg", /* almost a name */
         "0ff",                               /* as a directory of numbers is called */
     };

@@ -274,7 +274,7 @@ static int plant_fragment(VjTxn *txn, uint64_t ino, const uint8_t *bytes)
 }
 
 /*
- * An inode without a name, a lease, a dead object and half a scrub, as a crash leaves them.  The dead one has
+ * An inode without a name, an id block, a dead object and half a scrub, as a crash leaves them.  The dead one has
  * a locator that no store made: it is to be forgotten all the same.
  */
 static int plant_leftovers(VjTxn *txn)
@@ -282,7 +282,7 @@ static int plant_leftovers(VjTxn *txn)
     VjInode orphan = {.ino = 0, .generation = 1, .mode = S_IFREG | 0600};
     VjObject dead = {.id = DEAD_ID, .plain_bytes = 100, .stored_bytes = 132};
     VjScrubStatus scrub = {.place = 1, .pass = {.begun_s = 1795209543, .objects = 1}};
-    uint8_t key[8], lease[VJ_LEASE_BYTES], next[VJ_NEXT_ID_BYTES];
+    uint8_t key[8], lease[VJ_ID_BLOCK_BYTES], next[VJ_NEXT_ID_BYTES];
     VjScrubDisk scrubbed;
     int r = vj_ino_new(txn, &orphan.ino);
 
@@ -304,9 +304,9 @@ static int plant_leftovers(VjTxn *txn)
                        vj_slice(&scrubbed, sizeof scrubbed));
     }
     vj_be64_set(key, LEASE_FIRST);
-    vj_lease_encode(LEASE_FIRST, LEASE_LAST, lease);
+    vj_id_block_encode(LEASE_FIRST, LEASE_LAST, lease);
     if (r == 0) {
-        r = vj_txn_put(txn, VJ_SPACE_LEASE, vj_slice(key, sizeof key),
+        r = vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, sizeof key),
                        vj_slice(lease, sizeof lease));
     }
     return r < 0 ? r : vj_object_record_put(txn, VJ_SPACE_DEAD, &dead);

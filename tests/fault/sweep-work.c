@@ -236,7 +236,7 @@ static void work_remounts(World *w)
     world_unlink(w, "gone");
     world_write(w, world_file(w, "a"), 30000, 30000, false);
     world_sync(w);
-    world_kill(w); /* an orphan, dead objects and open leases are left behind */
+    world_kill(w); /* an orphan, dead objects and open id blocks are left behind */
     (void)n;
     world_open(w);
     world_verify(w);

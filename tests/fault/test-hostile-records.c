@@ -87,17 +87,17 @@ static int plant_orphan(VjTxn *txn, void *opaque)
     return r < 0 ? r : vj_orphan_put(txn, orphan.ino);
 }
 
-/* A lease as a crash leaves it, and an object that nobody refers to any more. */
+/* An id block as a crash leaves it, and an object that nobody refers to any more. */
 static int plant_leftovers(VjTxn *txn, void *opaque)
 {
-    uint8_t key[8], lease[VJ_LEASE_BYTES];
+    uint8_t key[8], lease[VJ_ID_BLOCK_BYTES];
     VjObject object = {.id = 60000, .plain_bytes = 100, .stored_bytes = 132};
     int r;
 
     (void)opaque;
     vj_be64_set(key, 1);
-    vj_lease_encode(1, 65536, lease);
-    r = vj_txn_put(txn, VJ_SPACE_LEASE, vj_slice(key, sizeof key),
+    vj_id_block_encode(1, 65536, lease);
+    r = vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, sizeof key),
                    vj_slice(lease, sizeof lease));
     return r < 0 ? r : vj_object_record_put(txn, VJ_SPACE_DEAD, &object);
 }

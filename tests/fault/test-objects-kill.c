@@ -35,7 +35,7 @@ static void child(Fixture *f, int to, uint64_t seed)
     uint64_t ids[CONTENTS] = {0};
     VjRng rng;
 
-    f->lease_ids = 5;
+    f->block_ids = 5;
     fixture_open_seams(f, f->driver, false);
     fixture_open_objects(f);
     vj_rng_init(&rng, seed);

@@ -164,7 +164,7 @@ static void test_opening(void **state)
             assert_true(vj_objects_close(g_steal_pointer(&f->objects)) <= 0);
         } else {
             assert_null(f->objects);
-            vj_test_expect_error(&error, EIO, "leases of object ids");
+            vj_test_expect_error(&error, EIO, "blocks of object ids");
         }
         calls = vj_meta_fault_calls(f->meta);
         fixture_faults(f, "", "");

@@ -215,9 +215,9 @@ static void restore(Fixture *x)
 /* ---- damage ------------------------------------------------------------------------ */
 
 static const VjSpace spaces[] = {
-    VJ_SPACE_SYSTEM, VJ_SPACE_INODE, VJ_SPACE_INODE, VJ_SPACE_DENTRY, VJ_SPACE_COOKIE,
-    VJ_SPACE_XATTR,  VJ_SPACE_NODE,  VJ_SPACE_NODE,  VJ_SPACE_NODE,   VJ_SPACE_INLINE,
-    VJ_SPACE_OBJECT, VJ_SPACE_INDEX, VJ_SPACE_LEASE,
+    VJ_SPACE_SYSTEM, VJ_SPACE_INODE, VJ_SPACE_INODE,    VJ_SPACE_DENTRY, VJ_SPACE_COOKIE,
+    VJ_SPACE_XATTR,  VJ_SPACE_NODE,  VJ_SPACE_NODE,     VJ_SPACE_NODE,   VJ_SPACE_INLINE,
+    VJ_SPACE_OBJECT, VJ_SPACE_INDEX, VJ_SPACE_ID_BLOCK,
 };
 
 /* A key of @space at random; NULL: there is none. */

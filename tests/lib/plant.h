@@ -2,7 +2,7 @@
 /*
  * plant.h - wrong keys in the metadata of a closed volume, for tests of what checks find
  *
- * Through the engine alone: a volume would take leases, and wait for the device.  Behind
+ * Through the engine alone: a volume would take ids, and wait for the device.  Behind
  * test.h.
  */
 #ifndef VJ_TEST_LIB_PLANT_H

@@ -13,9 +13,9 @@ UNIT_TESTS += tests/unit/object/test-object-reap
 tests_unit_object_test_object_reap_SOURCES = tests/unit/object/test-object-reap.c $(object_fixture)
 tests_unit_object_test_object_reap_LDADD = $(LDADD_object) $(CMOCKA_LIBS)
 
-UNIT_TESTS += tests/unit/object/test-object-lease
-tests_unit_object_test_object_lease_SOURCES = tests/unit/object/test-object-lease.c $(object_fixture)
-tests_unit_object_test_object_lease_LDADD = $(LDADD_object) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/object/test-object-id-block
+tests_unit_object_test_object_id_block_SOURCES = tests/unit/object/test-object-id-block.c $(object_fixture)
+tests_unit_object_test_object_id_block_LDADD = $(LDADD_object) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/object/test-object-read
 tests_unit_object_test_object_read_SOURCES = tests/unit/object/test-object-read.c $(object_fixture)

@@ -78,7 +78,7 @@ void fixture_open_objects(Fixture *f)
                               .store = f->store,
                               .digest = vj_digest_default(),
                               .cache_bytes = f->cache_bytes,
-                              .lease_ids = f->lease_ids};
+                              .block_ids = f->block_ids};
     GError *error = NULL;
 
     if (!vj_objects_open(&config, &f->objects, &error)) {

@@ -18,7 +18,7 @@ typedef struct Fixture {
     VjStore *store;
     VjObjects *objects;
     uint64_t cache_bytes; /* for the next open_objects */
-    uint64_t lease_ids;
+    uint64_t block_ids;
     uint8_t codec; /* of what put_content stores */
     VjMutex lock;
     /* guarded by lock: */

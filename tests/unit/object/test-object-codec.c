@@ -280,7 +280,7 @@ static void test_a_decoder_that_refuses(void **state)
     forged.stored_bytes = t->data_bytes + t->bytes;
     iov[0] = (struct iovec){.iov_base = data, .iov_len = sizeof data};
     iov[1] = (struct iovec){.iov_base = t->raw, .iov_len = t->bytes};
-    assert_int_equal(vj_lease_take(f->objects, &forged.id), 0);
+    assert_int_equal(vj_id_take(f->objects, &forged.id), 0);
     assert_int_equal(vj_store_put(f->store, forged.id, iov, 2, &put), 0);
     forged.loc = put.loc;
     assert_int_equal(vj_object_read(f->objects, &forged, 100, got, 4096, false),
@@ -289,7 +289,7 @@ static void test_a_decoder_that_refuses(void **state)
     assert_int_equal(vj_object_read(f->objects, &forged, 65536, got, 4096, true), 0);
     assert_memory_equal(got, bytes + 65536, 4096);
     assert_int_equal(vj_store_remove(f->store, put.id, put.loc), 0);
-    vj_lease_resolve(f->objects, put.id, false);
+    vj_id_resolve(f->objects, put.id, false);
     vj_trailer_free(t);
 }
 
@@ -299,7 +299,7 @@ static int teardown(void **state)
 
     assert_consistent(f);
     fixture_close_objects(f);
-    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 0);
+    assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), 0);
     return fixture_teardown(state);
 }
 

@@ -250,12 +250,12 @@ static void test_a_wrong_index_entry_is_not_believed(void **state)
     forged.object.refs = 0;
     assert_int_equal(vj_digest_hash(vj_digest_default(), &iov, 1, &forged.object.digest),
                      0);
-    assert_int_equal(vj_lease_take(f->objects, &forged.object.id), 0);
+    assert_int_equal(vj_id_take(f->objects, &forged.object.id), 0);
     iov = (struct iovec){.iov_base = stored, .iov_len = object.stored_bytes};
     assert_int_equal(vj_store_put(f->store, forged.object.id, &iov, 1, &put), 0);
     forged.object.loc = put.loc;
     assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, forge_body, &forged), 0);
-    vj_lease_resolve(f->objects, forged.object.id, false);
+    vj_id_resolve(f->objects, forged.object.id, false);
 
     must_put(f, other, LEN, &out);
     assert_true(out.id != forged.object.id);
@@ -394,7 +394,7 @@ static void test_a_check_names_each_disagreement(void **state)
     assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, spoil_del_body, &record), 0);
     assert_int_equal(check_objects(f, &no_record).problems, 1);
     assert_non_null(strstr(no_record, "has no record"));
-    assert_int_equal(check_objects(f, NULL).leaks, 0); /* in the open lease */
+    assert_int_equal(check_objects(f, NULL).leaks, 0); /* in the open id block */
     g_hash_table_remove_all(f->counts);
     fixture_reopen_objects(f);
     assert_int_equal(check_objects(f, NULL).leaks, 1);

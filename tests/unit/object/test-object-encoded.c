@@ -286,7 +286,7 @@ static void flip_stored(Fixture *f, const VjObject *object, uint32_t at, VjObjec
         0);
     stored[at] ^= 0x20;
     *out = *object;
-    assert_int_equal(vj_lease_take(f->objects, &out->id), 0);
+    assert_int_equal(vj_id_take(f->objects, &out->id), 0);
     assert_int_equal(vj_store_put(f->store, out->id, &iov, 1, &put), 0);
     out->loc = put.loc;
 }
@@ -318,7 +318,7 @@ static void test_a_damaged_block_costs_its_range_alone(void **state)
         assert_int_equal(read_part(f, &damaged, bytes, bad * even - 10, 11, true),
                          -EBADMSG);
         assert_int_equal(vj_store_remove(f->store, damaged.id, damaged.loc), 0);
-        vj_lease_resolve(f->objects, damaged.id, false);
+        vj_id_resolve(f->objects, damaged.id, false);
     }
 }
 
@@ -392,7 +392,7 @@ static int teardown(void **state)
 
     assert_consistent(f);
     fixture_close_objects(f);
-    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 0);
+    assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), 0);
     return fixture_teardown(state);
 }
 

@@ -189,24 +189,24 @@ static void test_index_entries(void **state)
     assert_int_equal(vj_index_decode(&key, value, &id), -EBADMSG);
 }
 
-static void test_leases(void **state)
+static void test_id_blocks(void **state)
 {
-    uint8_t key[8], bytes[VJ_LEASE_BYTES], next[VJ_NEXT_ID_BYTES];
+    uint8_t key[8], bytes[VJ_ID_BLOCK_BYTES], next[VJ_NEXT_ID_BYTES];
     uint64_t first, last, next_id;
 
     (void)state;
     vj_be64_set(key, 0x1020304050607080);
-    vj_lease_encode(0x1020304050607080, 0x102030405060ffff, bytes);
+    vj_id_block_encode(0x1020304050607080, 0x102030405060ffff, bytes);
     expect_golden("object-lease-v1.hex", bytes, sizeof bytes);
-    assert_int_equal(
-        vj_lease_decode(vj_slice(key, 8), vj_slice(bytes, sizeof bytes), &first, &last),
-        0);
+    assert_int_equal(vj_id_block_decode(vj_slice(key, 8), vj_slice(bytes, sizeof bytes),
+                                        &first, &last),
+                     0);
     assert_int_equal(first, 0x1020304050607080);
     assert_int_equal(last, 0x102030405060ffff);
     key[7]++;
-    assert_int_equal(
-        vj_lease_decode(vj_slice(key, 8), vj_slice(bytes, sizeof bytes), &first, &last),
-        -EBADMSG);
+    assert_int_equal(vj_id_block_decode(vj_slice(key, 8), vj_slice(bytes, sizeof bytes),
+                                        &first, &last),
+                     -EBADMSG);
     vj_next_id_encode(0x1020304050610000, next);
     expect_golden("object-next-id-v1.hex", next, sizeof next);
     assert_int_equal(vj_next_id_decode(vj_slice(next, sizeof next), &next_id), 0);
@@ -324,7 +324,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_records),
     cmocka_unit_test(test_senseless_records),
     cmocka_unit_test(test_index_entries),
-    cmocka_unit_test(test_leases),
+    cmocka_unit_test(test_id_blocks),
     cmocka_unit_test(test_a_stored_none_object),
     cmocka_unit_test(test_a_varying_trailer),
     cmocka_unit_test(test_hostile_trailers),

@@ -228,13 +228,13 @@ static void test_the_loser_of_a_commit_takes_the_winner(void **state)
 
     assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &r.fresh),
                      0);
-    assert_int_equal(vj_lease_take(f->objects, &r.own.id), 0);
+    assert_int_equal(vj_id_take(f->objects, &r.own.id), 0);
     iov = (struct iovec){.iov_base = stored, .iov_len = r.own.stored_bytes};
     assert_int_equal(vj_store_put(f->store, r.own.id, &iov, 1, &put), 0);
     r.own.loc = put.loc;
     r.own.refs = 0;
     assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, rival_body, &r), 0);
-    vj_lease_resolve(f->objects, r.own.id, false);
+    vj_id_resolve(f->objects, r.own.id, false);
     refs = g_new(gint64, 1);
     *refs = 1;
     id = r.own.id;
@@ -323,7 +323,7 @@ test_a_failed_removal_of_abandoned_bytes_is_left_to_the_next_mount(void **state)
     vj_fresh_free(f->objects, fresh, false);
     fixture_faults(f, "", NULL);
     assert_int_equal(stored_count(f), 1);
-    assert_consistent(f); /* in an open lease: no leak */
+    assert_consistent(f); /* in an open id block: no leak */
     fixture_reopen_objects(f);
     assert_int_equal(stored_count(f), 0);
 }
@@ -335,7 +335,7 @@ static int teardown(void **state)
     settle(f);
     assert_consistent(f);
     fixture_close_objects(f);
-    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 0);
+    assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), 0);
     assert_int_equal(key_count(f, VJ_SPACE_DEAD), 0);
     return fixture_teardown(state);
 }

@@ -190,7 +190,7 @@ static void test_churn_against_the_reaper(void **state)
     GThread *thread;
 
     fixture_close_objects(f);
-    f->lease_ids = 8;
+    f->block_ids = 8;
     f->cache_bytes = 40000;
     fixture_open_objects(f);
     for (unsigned i = 0; i < THREADS; i++) {

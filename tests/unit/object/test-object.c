@@ -202,7 +202,7 @@ static int teardown(void **state)
     assert_int_equal(vj_objects_reap_now(f->objects), 0);
     assert_consistent(f);
     fixture_close_objects(f);
-    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 0);
+    assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), 0);
     return fixture_teardown(state);
 }
 

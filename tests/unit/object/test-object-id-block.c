@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-object-lease.c - ids, and what recovery does with what a crash left
+ * test-object-id-block.c - ids, and what recovery does with what a crash left
  */
 #include "object-fixture.h"
 
 #include "object/object-private.h"
 #include "store/posix-format.h"
 
-static int setup_short_leases(void **state)
+static int setup_short_id_blocks(void **state)
 {
     Fixture *f;
 
     assert_int_equal(fixture_setup(state), 0);
     f = *state;
     fixture_close_objects(f);
-    f->lease_ids = 4;
+    f->block_ids = 4;
     fixture_open_objects(f);
     return 0;
 }
@@ -38,7 +38,7 @@ static void test_ids_grow_and_never_repeat(void **state)
     assert_consistent(f);
 }
 
-static void test_leases_end_when_their_puts_are_settled(void **state)
+static void test_id_blocks_end_when_their_puts_are_settled(void **state)
 {
     Fixture *f = *state;
     const VjTransform want = {0};
@@ -52,23 +52,23 @@ static void test_leases_end_when_their_puts_are_settled(void **state)
 
         must_put(f, bytes, 100, &out);
     }
-    /* Of ten leases used up the first has an open question; beside it the one in use and
+    /* Of ten id blocks used up the first has an open question; beside it the one in use and
      * perhaps the next, and what the thread has not come to. */
-    while (key_count(f, VJ_SPACE_LEASE) > 3) {
+    while (key_count(f, VJ_SPACE_ID_BLOCK) > 3) {
         g_thread_yield();
     }
     assert_consistent(f);
     assert_int_equal(commit_fresh(f, &held, 1, &out), 0);
-    while (key_count(f, VJ_SPACE_LEASE) > 2) {
+    while (key_count(f, VJ_SPACE_ID_BLOCK) > 2) {
         g_thread_yield();
     }
     fixture_close_objects(f);
-    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 0);
+    assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), 0);
     fixture_open_objects(f);
     assert_consistent(f);
 }
 
-static void test_no_lease_no_put(void **state)
+static void test_no_id_block_no_put(void **state)
 {
     Fixture *f = *state;
     int failures = 0;
@@ -93,14 +93,14 @@ static void test_no_lease_no_put(void **state)
     assert_consistent(f);
 }
 
-static int write_lease_body(VjTxn *txn, void *opaque)
+static int write_id_block_body(VjTxn *txn, void *opaque)
 {
     const uint64_t *range = opaque;
-    uint8_t key[8], record[VJ_LEASE_BYTES];
+    uint8_t key[8], record[VJ_ID_BLOCK_BYTES];
 
     vj_be64_set(key, range[0]);
-    vj_lease_encode(range[0], range[1], record);
-    return vj_txn_put(txn, VJ_SPACE_LEASE, vj_slice(key, 8),
+    vj_id_block_encode(range[0], range[1], record);
+    return vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, 8),
                       vj_slice(record, sizeof record));
 }
 
@@ -112,8 +112,8 @@ static void put_stray(Fixture *f, uint64_t id)
     assert_int_equal(vj_store_put(f->store, id, &iov, 1, &put), 0);
 }
 
-/* As a crash leaves it: an open lease, some of its ids named by records, others not. */
-static void leave_open_lease(Fixture *f, VjObject named[2])
+/* As a crash leaves it: an open id block, some of its ids named by records, others not. */
+static void leave_open_id_block(Fixture *f, VjObject named[2])
 {
     uint64_t range[2];
 
@@ -129,7 +129,7 @@ static void leave_open_lease(Fixture *f, VjObject named[2])
     range[0] = named[0].id;
     range[1] = named[0].id + 3;
     assert_true(named[1].id < range[1]);
-    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, write_lease_body, range), 0);
+    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, write_id_block_body, range), 0);
     put_stray(f, range[1]);
 }
 
@@ -139,7 +139,7 @@ static void test_recovery_removes_what_no_record_names(void **state)
     g_autofree uint8_t *bytes = content(0, 5000);
     VjObject named[2];
 
-    leave_open_lease(f, named);
+    leave_open_id_block(f, named);
     assert_int_equal(stored_count(f), 3);
     fixture_open_objects(f);
     assert_int_equal(vj_objects_reap_now(f->objects), 0);
@@ -147,19 +147,19 @@ static void test_recovery_removes_what_no_record_names(void **state)
     assert_content(f, &named[0], bytes);
     assert_consistent(f);
     fixture_close_objects(f);
-    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 0);
+    assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), 0);
     fixture_open_objects(f);
 }
 
-static void test_a_check_calls_open_leases_pending_and_strays_leaks(void **state)
+static void test_a_check_calls_open_id_blocks_pending_and_strays_leaks(void **state)
 {
     Fixture *f = *state;
     VjObject named[2];
     VjCheckReport report = {.tick = NULL};
     g_autofree char *said = NULL;
 
-    leave_open_lease(f, named);
-    f->lease_ids = 0;
+    leave_open_id_block(f, named);
+    f->block_ids = 0;
     {
         VjObjectsConfig config = {.meta = f->meta,
                                   .store = f->store,
@@ -172,7 +172,7 @@ static void test_a_check_calls_open_leases_pending_and_strays_leaks(void **state
     report = check_objects(f, &said);
     assert_int_equal(report.problems, 0);
     assert_int_equal(report.leaks, 1);
-    assert_int_equal(report.pending, 2); /* the lease, the dead one */
+    assert_int_equal(report.pending, 2); /* the id block, the dead one */
     assert_int_equal(report.stored_objects, 4);
     assert_non_null(strstr(said, "object 1000000:"));
     assert_int_equal(vj_objects_reap_now(f->objects), -EROFS);
@@ -186,7 +186,7 @@ static void test_failed_recovery_is_done_by_the_next_mount(void **state)
     Fixture *f = *state;
     VjObject named[2];
 
-    leave_open_lease(f, named);
+    leave_open_id_block(f, named);
     fixture_faults(f, "kinds=remove,every=1", NULL);
     fixture_open_objects(f);
     fixture_close_objects(f);
@@ -194,20 +194,20 @@ static void test_failed_recovery_is_done_by_the_next_mount(void **state)
     fixture_open_objects(f);
     fixture_close_objects(f);
     fixture_faults(f, "", NULL);
-    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 1);
+    assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), 1);
     fixture_open_objects(f);
     assert_int_equal(vj_objects_reap_now(f->objects), 0);
     assert_int_equal(stored_count(f), 1);
 }
 
-static int setup_posix_short_leases(void **state)
+static int setup_posix_short_id_blocks(void **state)
 {
     Fixture *f;
 
     assert_int_equal(fixture_setup_posix(state), 0);
     f = *state;
     fixture_close_objects(f);
-    f->lease_ids = 4;
+    f->block_ids = 4;
     fixture_open_objects(f);
     return 0;
 }
@@ -235,12 +235,12 @@ static uint64_t put_next(Fixture *f, uint64_t seed)
     return object.id;
 }
 
-/* Leases are over although ids of theirs were passed over. */
-static void assert_leases_end(Fixture *f)
+/* Id blocks are over although ids of theirs were passed over. */
+static void assert_id_blocks_end(Fixture *f)
 {
     assert_consistent(f);
     fixture_close_objects(f);
-    assert_int_equal(key_count(f, VJ_SPACE_LEASE), 0);
+    assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), 0);
     fixture_open_objects(f);
     assert_consistent(f);
 }
@@ -257,11 +257,11 @@ static void test_ids_of_a_crowded_directory_are_passed_over(void **state)
     for (uint64_t i = 0; i < 10; i++) {
         assert_int_equal(put_next(f, 3 + i), next + i);
     }
-    assert_leases_end(f);
+    assert_id_blocks_end(f);
 }
 
-/* One lease at a time is passed over: the next one begins before the other directory. */
-static void test_short_leases_of_a_crowded_directory(void **state)
+/* One id block at a time is passed over: the next one begins before the other directory. */
+static void test_short_id_blocks_of_a_crowded_directory(void **state)
 {
     Fixture *f = *state;
     uint64_t before = put_next(f, 0);
@@ -271,25 +271,25 @@ static void test_short_leases_of_a_crowded_directory(void **state)
     for (uint64_t i = 0; i < 10; i++) {
         uint64_t id = put_next(f, 2 + i);
 
-        assert_int_equal(id / f->lease_ids, before / f->lease_ids + 1);
+        assert_int_equal(id / f->block_ids, before / f->block_ids + 1);
         before = id;
     }
-    assert_leases_end(f);
+    assert_id_blocks_end(f);
 }
 
 #define TEST(name)                                                                       \
-    cmocka_unit_test_setup_teardown(name, setup_short_leases, fixture_teardown)
+    cmocka_unit_test_setup_teardown(name, setup_short_id_blocks, fixture_teardown)
 static const struct CMUnitTest tests[] = {
     TEST(test_ids_grow_and_never_repeat),
-    TEST(test_leases_end_when_their_puts_are_settled),
-    TEST(test_no_lease_no_put),
+    TEST(test_id_blocks_end_when_their_puts_are_settled),
+    TEST(test_no_id_block_no_put),
     TEST(test_recovery_removes_what_no_record_names),
-    TEST(test_a_check_calls_open_leases_pending_and_strays_leaks),
+    TEST(test_a_check_calls_open_id_blocks_pending_and_strays_leaks),
     TEST(test_failed_recovery_is_done_by_the_next_mount),
     cmocka_unit_test_setup_teardown(test_ids_of_a_crowded_directory_are_passed_over,
                                     fixture_setup_posix, fixture_teardown),
-    cmocka_unit_test_setup_teardown(test_short_leases_of_a_crowded_directory,
-                                    setup_posix_short_leases, fixture_teardown),
+    cmocka_unit_test_setup_teardown(test_short_id_blocks_of_a_crowded_directory,
+                                    setup_posix_short_id_blocks, fixture_teardown),
 };
 
 VJ_TEST_MAIN(tests)

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * lease.c - object ids, and what a crash leaves behind in the store
+ * id-block.c - object ids, and what a crash leaves behind in the store
  *
- * A lease is a range of ids with a record in VJ_SPACE_LEASE.
+ * An id block is a range of ids with a record in VJ_SPACE_ID_BLOCK.
  *
- *   - The record is durable before the first id of the lease is used: so after a crash
- *     each put that no commit names has its id in an open lease, and the next open
+ *   - The record is durable before the first id of the id block is used: so after a crash
+ *     each put that no commit names has its id in an open block, and the next open
  *     removes it.
  *   - The record goes when all ids were given out and each is resolved: its object is
  *     referenced by a visible commit, or removed from the store so that it stays away
  *     after a crash.  Commits become durable in order, so the deletion is never durable before the references.
- *   - A lease with an id of which nobody knows whether bytes lie there stays for the next
+ *   - An id block with an id of which nobody knows whether bytes lie there stays for the next
  *     open.
- *   - Ids only grow: the counter is written with each lease, so no id is ever used twice.
+ *   - Ids only grow: the counter is written with each block, so no id is ever used twice.
  *     Those that the store would rather not have are passed over: nobody ever asks for them.
  */
 #include "object/object-private.h"
 
-typedef struct VjLeaseRange {
+typedef struct VjIdRange {
     uint64_t first_id, last_id;
-} VjLeaseRange;
+} VjIdRange;
 
 /* ---- records ----------------------------------------------------------------------- */
 
-typedef struct VjLeaseNew {
+typedef struct VjIdBlockNew {
     uint64_t ids;
-    VjLeaseRange range;
-} VjLeaseNew;
+    VjIdRange range;
+} VjIdBlockNew;
 
-static int lease_new_body(VjTxn *txn, void *opaque)
+static int block_new_body(VjTxn *txn, void *opaque)
 {
-    VjLeaseNew *n = opaque;
+    VjIdBlockNew *n = opaque;
     VjSlice counter = vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY));
-    uint8_t key[VJ_OBJECT_KEY_BYTES], next[VJ_NEXT_ID_BYTES], record[VJ_LEASE_BYTES];
+    uint8_t key[VJ_OBJECT_KEY_BYTES], next[VJ_NEXT_ID_BYTES], record[VJ_ID_BLOCK_BYTES];
     VjSlice value;
     int rc = vj_txn_get(txn, VJ_SPACE_SYSTEM, counter, &value);
 
@@ -55,32 +55,32 @@ static int lease_new_body(VjTxn *txn, void *opaque)
         return rc;
     }
     vj_be64_set(key, n->range.first_id);
-    vj_lease_encode(n->range.first_id, n->range.last_id, record);
-    return vj_txn_put(txn, VJ_SPACE_LEASE, vj_slice(key, sizeof key),
+    vj_id_block_encode(n->range.first_id, n->range.last_id, record);
+    return vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, sizeof key),
                       vj_slice(record, sizeof record));
 }
 
 /* Durable when it returns 0. */
-static int lease_new(VjObjects *o, VjLease **out)
+static int block_new(VjObjects *o, VjIdBlock **out)
 {
-    VjLeaseNew n = {.ids = o->leases.lease_ids};
+    VjIdBlockNew n = {.ids = o->id_blocks.block_ids};
     int rc;
 
     *out = NULL;
-    rc = vj_meta_run(o->meta, VJ_RUN_DEFAULT, lease_new_body, &n);
+    rc = vj_meta_run(o->meta, VJ_RUN_DEFAULT, block_new_body, &n);
     if (rc == 0) {
         rc = vj_meta_flush(o->meta);
     }
     if (rc < 0) {
         return rc;
     }
-    *out = g_new0(VjLease, 1);
+    *out = g_new0(VjIdBlock, 1);
     (*out)->first_id = (*out)->next_id = n.range.first_id;
     (*out)->last_id = n.range.last_id;
     return 0;
 }
 
-/* @opaque: GArray of VjLeaseRange. */
+/* @opaque: GArray of VjIdRange. */
 static int forget_body(VjTxn *txn, void *opaque)
 {
     const GArray *ranges = opaque;
@@ -89,8 +89,8 @@ static int forget_body(VjTxn *txn, void *opaque)
         uint8_t key[VJ_OBJECT_KEY_BYTES];
         int rc;
 
-        vj_be64_set(key, g_array_index(ranges, VjLeaseRange, i).first_id);
-        rc = vj_txn_del(txn, VJ_SPACE_LEASE, vj_slice(key, sizeof key));
+        vj_be64_set(key, g_array_index(ranges, VjIdRange, i).first_id);
+        rc = vj_txn_del(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, sizeof key));
         if (rc < 0 && rc != -ENOENT) {
             return rc;
         }
@@ -111,7 +111,7 @@ static int forget(VjObjects *o, GArray *ranges)
 
 /* ---- recovery ---------------------------------------------------------------------- */
 
-static int list_leases(VjObjects *o, GArray *ranges)
+static int list_blocks(VjObjects *o, GArray *ranges)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
     int rc = vj_meta_begin_read(o->meta, &txn);
@@ -120,14 +120,15 @@ static int list_leases(VjObjects *o, GArray *ranges)
     if (rc < 0) {
         return rc;
     }
-    vj_scan_begin(&scan, txn, VJ_SPACE_LEASE, VJ_SCAN_ALL);
+    vj_scan_begin(&scan, txn, VJ_SPACE_ID_BLOCK, VJ_SCAN_ALL);
     while (vj_scan_next(&scan)) {
-        VjLeaseRange range;
+        VjIdRange range;
 
-        if (vj_lease_decode(scan.key, scan.value, &range.first_id, &range.last_id) == 0) {
+        if (vj_id_block_decode(scan.key, scan.value, &range.first_id, &range.last_id) ==
+            0) {
             g_array_append_val(ranges, range);
         } else { /* its numbers are not used again; what it covered is for fsck or gc */
-            vj_log_error("a lease of object ids is damaged and is passed over; "
+            vj_log_error("a block of object ids is damaged and is passed over; "
                          "fsck.varjfs -y removes it");
         }
     }
@@ -142,7 +143,7 @@ static bool collect_put(void *opaque, const VjPut *object, int64_t mtime_us)
 }
 
 /* What the last mount put under ids of @range and did not commit is removed. */
-static int recover_range(VjObjects *o, const VjLeaseRange *range)
+static int recover_range(VjObjects *o, const VjIdRange *range)
 {
     g_autoptr(GArray) puts = g_array_new(FALSE, FALSE, sizeof(VjPut));
     int rc = vj_store_each(o->store, range->first_id, range->last_id, collect_put, puts);
@@ -166,11 +167,11 @@ static int recover_range(VjObjects *o, const VjLeaseRange *range)
 
 static int recover(VjObjects *o)
 {
-    g_autoptr(GArray) ranges = g_array_new(FALSE, FALSE, sizeof(VjLeaseRange));
-    int rc = list_leases(o, ranges);
+    g_autoptr(GArray) ranges = g_array_new(FALSE, FALSE, sizeof(VjIdRange));
+    int rc = list_blocks(o, ranges);
 
     for (guint i = 0; rc == 0 && i < ranges->len;) {
-        const VjLeaseRange *range = &g_array_index(ranges, VjLeaseRange, i);
+        const VjIdRange *range = &g_array_index(ranges, VjIdRange, i);
         int failed = recover_range(o, range);
 
         if (failed < 0) { /* the volume is usable all the same: the next open tries */
@@ -190,23 +191,23 @@ static int recover(VjObjects *o)
 
 /* ---- in use ------------------------------------------------------------------------ */
 
-static bool is_over(const VjLeases *l, const VjLease *lease)
+static bool is_over(const VjIdBlocks *l, const VjIdBlock *block)
 {
-    return lease != l->current && lease != l->next && lease->unresolved == 0 &&
-           !lease->doubtful;
+    return block != l->current && block != l->next && block->unresolved == 0 &&
+           !block->doubtful;
 }
 
-/* Takes leases that are over out of the table; returns their ranges. */
-static GArray *take_over(VjLeases *l)
+/* Takes id blocks that are over out of the table; returns their ranges. */
+static GArray *take_over(VjIdBlocks *l)
 {
-    GArray *ranges = g_array_new(FALSE, FALSE, sizeof(VjLeaseRange));
+    GArray *ranges = g_array_new(FALSE, FALSE, sizeof(VjIdRange));
 
     vj_mutex_assert_held(&l->lock);
     for (guint i = 0; i < l->open->len;) {
-        const VjLease *lease = g_ptr_array_index(l->open, i);
+        const VjIdBlock *block = g_ptr_array_index(l->open, i);
 
-        if (is_over(l, lease)) {
-            VjLeaseRange range = {lease->first_id, lease->last_id};
+        if (is_over(l, block)) {
+            VjIdRange range = {block->first_id, block->last_id};
 
             g_array_append_val(ranges, range);
             g_ptr_array_remove_index_fast(l->open, i);
@@ -219,17 +220,17 @@ static GArray *take_over(VjLeases *l)
 
 /* One round of the thread, with the lock held on entry and return.  False:
  * nothing to do. */
-static bool work(VjObjects *o, VjLeases *l) VJ_REQUIRES(l->lock)
+static bool work(VjObjects *o, VjIdBlocks *l) VJ_REQUIRES(l->lock)
 {
     g_autoptr(GArray) over = take_over(l);
-    VjLease *lease;
+    VjIdBlock *block;
     int rc;
 
     if (over->len > 0) {
         vj_mutex_unlock(&l->lock);
         rc = forget(o, over);
         if (rc < 0) {
-            vj_log_warn("leases of object ids stay until the next mount: %s",
+            vj_log_warn("blocks of object ids stay until the next mount: %s",
                         g_strerror(-rc));
         }
         vj_mutex_lock(&l->lock);
@@ -239,23 +240,23 @@ static bool work(VjObjects *o, VjLeases *l) VJ_REQUIRES(l->lock)
         return false;
     }
     vj_mutex_unlock(&l->lock);
-    rc = lease_new(o, &lease);
+    rc = block_new(o, &block);
     vj_mutex_lock(&l->lock);
     l->wanted = false;
     l->error = rc;
     l->attempts++;
     if (rc == 0) {
-        g_ptr_array_add(l->open, lease);
-        l->next = lease;
+        g_ptr_array_add(l->open, block);
+        l->next = block;
     }
     vj_cond_broadcast(&l->changed);
     return true;
 }
 
-static gpointer lease_thread(gpointer opaque)
+static gpointer id_block_thread(gpointer opaque)
 {
     VjObjects *o = opaque;
-    VjLeases *l = &o->leases;
+    VjIdBlocks *l = &o->id_blocks;
 
     vj_mutex_lock(&l->lock);
     while (!l->stop) {
@@ -267,37 +268,37 @@ static gpointer lease_thread(gpointer opaque)
     return NULL;
 }
 
-/* Ask at a half, a quarter, … of the lease: after a failure again, but not each time. */
-static bool is_time_for_next(const VjLeases *l, uint64_t left)
+/* Ask at a half, a quarter, … of the id block: after a failure again, but not each time. */
+static bool is_time_for_next(const VjIdBlocks *l, uint64_t left)
 {
-    return l->next == NULL && left <= l->lease_ids / 2 && (left & (left - 1)) == 0;
+    return l->next == NULL && left <= l->block_ids / 2 && (left & (left - 1)) == 0;
 }
 
-static void want_next(VjLeases *l)
+static void want_next(VjIdBlocks *l)
 {
     l->wanted = true;
     vj_cond_broadcast(&l->changed);
 }
 
-/* The next id is not below @preferred, or the first of another lease. */
-static void pass_over(VjLeases *l, uint64_t preferred)
+/* The next id is not below @preferred, or the first of another id block. */
+static void pass_over(VjIdBlocks *l, uint64_t preferred)
 {
-    VjLease *lease;
+    VjIdBlock *block;
 
     vj_mutex_lock(&l->lock);
-    lease = l->current;
-    if (preferred > lease->next_id) {
-        lease->next_id = MIN(preferred, lease->last_id + 1);
-        if (l->next == NULL && lease->last_id + 1 - lease->next_id <= l->lease_ids / 2) {
+    block = l->current;
+    if (preferred > block->next_id) {
+        block->next_id = MIN(preferred, block->last_id + 1);
+        if (l->next == NULL && block->last_id + 1 - block->next_id <= l->block_ids / 2) {
             want_next(l);
         }
     }
     vj_mutex_unlock(&l->lock);
 }
 
-int vj_lease_take(VjObjects *o, uint64_t *id)
+int vj_id_take(VjObjects *o, uint64_t *id)
 {
-    VjLeases *l = &o->leases;
+    VjIdBlocks *l = &o->id_blocks;
     int rc = 0;
 
     vj_mutex_lock(&l->lock);
@@ -318,11 +319,11 @@ int vj_lease_take(VjObjects *o, uint64_t *id)
         }
     }
     if (rc == 0) {
-        VjLease *lease = l->current;
+        VjIdBlock *block = l->current;
 
-        *id = lease->next_id++;
-        lease->unresolved++;
-        if (is_time_for_next(l, lease->last_id + 1 - lease->next_id)) {
+        *id = block->next_id++;
+        block->unresolved++;
+        if (is_time_for_next(l, block->last_id + 1 - block->next_id)) {
             want_next(l);
         }
     }
@@ -337,38 +338,38 @@ int vj_lease_take(VjObjects *o, uint64_t *id)
     return rc;
 }
 
-bool vj_lease_is_open(VjObjects *o, uint64_t id)
+bool vj_id_block_is_open(VjObjects *o, uint64_t id)
 {
-    VjLeases *l = &o->leases;
+    VjIdBlocks *l = &o->id_blocks;
     bool found = false;
 
     vj_mutex_lock(&l->lock);
     for (guint i = 0; !found && i < l->open->len; i++) {
-        const VjLease *lease = g_ptr_array_index(l->open, i);
+        const VjIdBlock *block = g_ptr_array_index(l->open, i);
 
-        found = id >= lease->first_id && id <= lease->last_id;
+        found = id >= block->first_id && id <= block->last_id;
     }
     vj_mutex_unlock(&l->lock);
     return found;
 }
 
-void vj_lease_resolve(VjObjects *o, uint64_t id, bool doubtful)
+void vj_id_resolve(VjObjects *o, uint64_t id, bool doubtful)
 {
-    VjLeases *l = &o->leases;
-    VjLease *lease = NULL;
+    VjIdBlocks *l = &o->id_blocks;
+    VjIdBlock *block = NULL;
 
     vj_mutex_lock(&l->lock);
-    for (guint i = 0; lease == NULL; i++) {
+    for (guint i = 0; block == NULL; i++) {
         g_assert(i < l->open->len);
-        lease = g_ptr_array_index(l->open, i);
-        if (id < lease->first_id || id > lease->last_id) {
-            lease = NULL;
+        block = g_ptr_array_index(l->open, i);
+        if (id < block->first_id || id > block->last_id) {
+            block = NULL;
         }
     }
-    g_assert(lease->unresolved > 0 && id < lease->next_id);
-    lease->unresolved--;
-    lease->doubtful = lease->doubtful || doubtful;
-    if (is_over(l, lease)) {
+    g_assert(block->unresolved > 0 && id < block->next_id);
+    block->unresolved--;
+    block->doubtful = block->doubtful || doubtful;
+    if (is_over(l, block)) {
         vj_cond_broadcast(&l->changed);
     }
     vj_mutex_unlock(&l->lock);
@@ -376,20 +377,20 @@ void vj_lease_resolve(VjObjects *o, uint64_t id, bool doubtful)
 
 /* ---- open and close ---------------------------------------------------------------- */
 
-bool vj_leases_open(VjObjects *o, GError **error)
+bool vj_id_blocks_open(VjObjects *o, GError **error)
 {
-    VjLeases *l = &o->leases;
+    VjIdBlocks *l = &o->id_blocks;
     int rc;
 
     l->open = g_ptr_array_new_with_free_func(g_free);
-    vj_mutex_init(&l->lock, VJ_RANK_OBJECT_LEASE, "object-lease");
+    vj_mutex_init(&l->lock, VJ_RANK_OBJECT_IDS, "object-ids");
     vj_cond_init(&l->changed);
     if (o->read_only) {
         return true;
     }
     rc = recover(o);
     if (rc == 0) {
-        rc = lease_new(o, &l->current);
+        rc = block_new(o, &l->current);
     }
     if (rc == -EBADMSG) {
         return vj_error_set(
@@ -398,16 +399,16 @@ bool vj_leases_open(VjObjects *o, GError **error)
             "it anew, and a mount with ro does not need it");
     }
     if (rc < 0) {
-        return vj_error_set_errno(error, -rc, "leases of object ids");
+        return vj_error_set_errno(error, -rc, "blocks of object ids");
     }
     g_ptr_array_add(l->open, l->current);
-    l->thread = g_thread_try_new("vj-lease", lease_thread, o, error);
+    l->thread = g_thread_try_new("vj-ids", id_block_thread, o, error);
     return l->thread != NULL;
 }
 
-int vj_leases_close(VjObjects *o)
+int vj_id_blocks_close(VjObjects *o)
 {
-    VjLeases *l = &o->leases;
+    VjIdBlocks *l = &o->id_blocks;
     g_autoptr(GArray) over = NULL;
     int rc;
 
