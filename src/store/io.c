@@ -168,6 +168,7 @@ void vj_io_complete(VjIo *io, int rc, const VjPut *put)
     g_assert(vj_store_result_is_sound(rc));
     if (rc == 0 && io->op == VJ_IO_PUT) {
         g_assert(put->id == io->id && put->stored_bytes == io->len);
+        vj_store_count_put(io->store, io->len);
     }
     vj_mutex_lock(&q->lock);
     is_mine = claim(q, io);

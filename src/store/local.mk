@@ -18,6 +18,7 @@ src_store_libvj_store_la_SOURCES = \
 	src/store/posix-sync.c \
 	src/store/posix-sync.h \
 	src/store/posix.c \
+	src/store/space.c \
 	src/store/store-private.h \
 	src/store/store.c \
 	src/store/store.h \

@@ -41,6 +41,29 @@ int vj_store_call(VjStore *s, const VjIo *io, VjPut *put);
 void vj_store_call_submit(VjStore *s, VjIo *io);
 void vj_store_call_cancel(VjStore *s, VjIo *io);
 
+/* ---- space.c: the last answer about free space -------------------------------------- */
+
+typedef struct VjSpaceCache VjSpaceCache;
+
+/* What was known when the driver was asked. */
+typedef struct VjSpaceAsk {
+    int64_t at_us;
+    uint64_t put_bytes, puts;
+} VjSpaceAsk;
+
+VjSpaceCache *vj_space_cache_new(void);
+void vj_space_cache_free(VjSpaceCache *c);
+/* So many bytes were put. */
+void vj_space_cache_put(VjSpaceCache *c, uint64_t bytes);
+/* False: the driver is to be asked, and vj_space_cache_set gets its answer with *ask. */
+bool vj_space_cache_get(VjSpaceCache *c, VjStoreSpace *out, VjSpaceAsk *ask);
+/* *space becomes what is left of it now, if it was given with @result 0. */
+void vj_space_cache_set(VjSpaceCache *c, const VjSpaceAsk *ask, int result,
+                        VjStoreSpace *space);
+
+/* A put went well: of store.c or io.c. */
+void vj_store_count_put(VjStore *s, uint64_t bytes);
+
 /* ---- io.c: requests in flight of one store -------------------------------------------
  */
 

@@ -81,8 +81,10 @@ static bool open_with(const VjStoreOps *ops, const char *options, VjStore *next,
     s->ops = ops;
     s->next = next;
     s->queue = vj_io_queue_new(s);
+    s->space = vj_space_cache_new();
     if (!ops->open(s, place, opts, error)) {
         vj_io_queue_free(s->queue);
+        vj_space_cache_free(s->space);
         g_free(s);
         return vj_error_prefix(error, "store %s", ops->name);
     }
@@ -123,6 +125,7 @@ bool vj_store_wrap_with(const VjStoreOps *ops, const char *options, VjStore *nex
     /* The outermost store keeps the time, of what is below it too. */
     (*out)->timeout_us = next->timeout_us;
     next->timeout_us = 0;
+    vj_space_cache_free(g_steal_pointer(&next->space));
     return true;
 }
 
@@ -144,6 +147,7 @@ void vj_store_close(VjStore *s)
 
         vj_io_queue_free(s->queue);
         s->ops->close(s);
+        vj_space_cache_free(s->space);
         g_free(s);
         s = next;
     }
@@ -195,6 +199,13 @@ void vj_store_call_cancel(VjStore *s, VjIo *io)
 {
     if (s->ops->cancel != NULL) {
         s->ops->cancel(s, io);
+    }
+}
+
+void vj_store_count_put(VjStore *s, uint64_t bytes)
+{
+    if (s->space != NULL) {
+        vj_space_cache_put(s->space, bytes);
     }
 }
 
@@ -276,6 +287,7 @@ int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count
     result = s->ops->put(s, id, iov, iov_count, out);
     g_assert(vj_store_result_is_sound(result));
     if (result == 0) {
+        vj_store_count_put(s, put_bytes);
         g_assert(out->id == id && out->stored_bytes == put_bytes);
     }
     return result;
@@ -434,16 +446,23 @@ int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit 
 
 int vj_store_space(VjStore *s, VjStoreSpace *out)
 {
+    VjSpaceAsk ask;
     int result;
 
     g_assert(s != NULL && out != NULL);
     vj_lock_assert_none();
 
+    if (s->space != NULL && vj_space_cache_get(s->space, out, &ask)) {
+        return 0;
+    }
     result = s->ops->space(s, out);
     g_assert(vj_store_result_is_sound(result));
     if (result == 0) {
         g_assert(out->free_bytes <= out->total_bytes);
         g_assert(out->available_bytes <= out->free_bytes);
+    }
+    if (s->space != NULL) {
+        vj_space_cache_set(s->space, &ask, result, out);
     }
     return result;
 }

@@ -236,7 +236,8 @@ struct VjStore {
     VjStore *next; /* the wrapped store; NULL for a driver */
     /* the room's: */
     struct VjIoQueue *queue;
-    int64_t timeout_us; /* of requests without a deadline; 0: none */
+    int64_t timeout_us;         /* of requests without a deadline; 0: none */
+    struct VjSpaceCache *space; /* NULL: a wrapper stands in front */
 };
 
 /* Requests of a store that its driver has not let go of. */
@@ -297,6 +298,8 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
 void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
+/* Of the last answer, for a second, what was put since is taken off; the driver is asked again
+ * earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- requests in flight --------------------------------------------------------------

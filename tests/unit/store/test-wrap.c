@@ -10,13 +10,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* memory, fault, stats from the inside out */
+/* A memory store, fault, stats from the inside out; the initial state is the spec. */
 static int setup(void **state)
 {
     VjStore *outer = NULL;
     VjStoreTest *t;
 
-    *state = (void *)"memory";
+    *state = *state != NULL ? *state : (void *)"memory";
     vj_store_test_setup(state);
     t = *state;
     assert_true(vj_store_wrap("fault", t->s, &outer, NULL));
@@ -115,6 +115,57 @@ static void test_unflushed(void **state)
     assert_int_equal(vj_store_flush(t->s), 0);
     flushed = vj_store_fault_unflushed(t->s);
     assert_int_equal(flushed->len, 0);
+}
+
+/* The driver is asked once a second; what was put meanwhile is taken off. */
+static void test_space_is_asked_once_a_second(void **state)
+{
+    VjStoreTest *t = *state;
+    struct timespec real = {.tv_sec = 1};
+    VjStoreSpace first, space;
+
+    vj_clock_set_for_test(&real, 5000000);
+    set(t, "kinds=space");
+    assert_int_equal(vj_store_space(t->s, &first), 0);
+    assert_int_equal(vj_store_fault_calls(t->s), 1);
+    assert_true(first.total_bytes == (uint64_t)4 << 30);
+    assert_int_equal(put_one(t, 1), 0);
+    vj_clock_set_for_test(&real, 5999999);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(vj_store_space(t->s, &space), 0);
+        assert_true(space.available_bytes <= first.available_bytes - 4096);
+        assert_true(space.available_bytes >= first.available_bytes - 3 * 4096);
+        assert_true(space.total_bytes == first.total_bytes);
+    }
+    assert_int_equal(vj_store_fault_calls(t->s), 1);
+    vj_clock_set_for_test(&real, 6000000);
+    assert_int_equal(vj_store_space(t->s, &space), 0);
+    assert_true(space.available_bytes == first.available_bytes - 100);
+    assert_int_equal(vj_store_space(t->s, &space), 0);
+    assert_int_equal(vj_store_fault_calls(t->s), 2);
+    /* An answer that failed is not kept. */
+    vj_clock_set_for_test(&real, 9000000);
+    set(t, "kinds=space,fail=1");
+    assert_int_equal(vj_store_space(t->s, &space), -EIO);
+    assert_int_equal(vj_store_space(t->s, &space), 0);
+    assert_int_equal(vj_store_fault_calls(t->s), 2);
+    vj_clock_set_for_test(NULL, 0);
+}
+
+/* Near the end each answer is the driver's. */
+static void test_little_space_is_asked_each_time(void **state)
+{
+    VjStoreTest *t = *state;
+    VjStoreSpace space;
+    VjPut put = vj_store_test_put(t->s, 1, 5000);
+
+    set(t, "kinds=space");
+    assert_int_equal(vj_store_space(t->s, &space), 0);
+    assert_true(space.available_bytes == (1 << 20) - 5000);
+    assert_int_equal(vj_store_remove(t->s, 1, put.loc), 0);
+    assert_int_equal(vj_store_space(t->s, &space), 0);
+    assert_true(space.available_bytes == 1 << 20);
+    assert_int_equal(vj_store_fault_calls(t->s), 2);
 }
 
 static void test_every(void **state)
@@ -388,6 +439,10 @@ static const struct CMUnitTest tests[] = {
     WRAP_TEST(test_only_if),
     WRAP_TEST(test_hold),
     WRAP_TEST(test_stats),
+    {"test_space_is_asked_once_a_second", test_space_is_asked_once_a_second, setup,
+     vj_store_test_teardown, (void *)"memory:size=4G"},
+    {"test_little_space_is_asked_each_time", test_little_space_is_asked_each_time, setup,
+     vj_store_test_teardown, (void *)"memory:size=1M"},
 };
 
 VJ_TEST_MAIN(tests)
