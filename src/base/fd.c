@@ -372,3 +372,10 @@ char *vj_file_read_small(int dir_fd, const char *name, size_t max_bytes, size_t 
     }
     return g_steal_pointer(&text);
 }
+
+void vj_fd_drop_pages(int fd)
+{
+    /* What cannot be written does not count, and whether it could the reader will see. */
+    (void)!fdatasync(fd);
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+}

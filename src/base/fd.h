@@ -54,6 +54,16 @@ bool vj_fd_is_in_place(int fd);
 /* The directory @dir_fd has that name, of whatever it is. */
 bool vj_fd_has(int dir_fd, const char *name);
 
+/*
+ * vj_fd_drop_pages - read the file from the device from now on
+ *
+ * After a program that was killed right behind a failed write the page cache may hold
+ * pages that the device does not, and ext4 would take the next write to them for one to a
+ * block that is written already.  So what is examined, and used after that, is what the
+ * device has.  Of a file that nobody has open for writing.
+ */
+void vj_fd_drop_pages(int fd);
+
 /* Whether somebody has @fd locked in another way, which flock(2) does not show. */
 typedef bool VjFdTaken(int fd);
 

@@ -39,6 +39,7 @@ typedef enum VjLockRank {
     VJ_RANK_OBJECT_CACHE = 44,    /* object: object cache */
     VJ_RANK_META_RUN = 50,        /* meta: one write transaction at a time */
     VJ_RANK_META_STATE = 52,      /* meta: generations, sequence numbers */
+    VJ_RANK_META_ENGINE = 54,     /* meta: one engine's state */
     VJ_RANK_META_WRAPPER = 56,    /* meta: wrappers' own counters */
     VJ_RANK_STORE_WRAPPER = 60,   /* store: wrappers' own counters */
     VJ_RANK_STORE_IO = 61,        /* store: requests in flight */

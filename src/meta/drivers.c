@@ -2,9 +2,10 @@
 /*
  * drivers.c - the table of metadata engines
  */
+#include "meta/engine.h"
 #include "meta/meta-private.h"
 
-const VjMetaOps *const vj_meta_drivers[] = {
-    &vj_meta_lmdb_ops,
+const VjEngineOps *const vj_engine_drivers[] = {
+    &vj_engine_lmdb_ops,
     NULL,
 };

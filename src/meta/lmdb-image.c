@@ -67,7 +67,7 @@ int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opa
             return fd;
         }
         own = fd;
-        vj_meta_drop_pages(own);
+        vj_fd_drop_pages(own);
     }
     /* The walk reads here and there: have it all on its way. */
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
@@ -75,7 +75,7 @@ int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opa
     exam_of(&w, out);
     vj_lmdb_walk_clear(&w);
     return rc == 0 && own >= 0 && out->flaws == 0
-               ? vj_lmdb_redo_examine(place, say, opaque, out)
+               ? vj_lmdb_log_examine(place, say, opaque, out)
                : rc;
 }
 
@@ -85,9 +85,9 @@ static int must_end(VjLmdb *d)
 {
     int rc;
 
-    vj_mutex_lock(&d->state);
+    vj_mutex_lock(&d->lock);
     rc = d->save_yields ? -ENOSPC : 0;
-    vj_mutex_unlock(&d->state);
+    vj_mutex_unlock(&d->lock);
     return rc;
 }
 
@@ -97,9 +97,10 @@ static int save_begin(VjLmdb *d)
     MDB_envinfo info;
     int rc;
 
-    vj_mutex_lock(&d->state);
+    vj_mutex_lock(&d->lock);
     g_assert(!d->saving);
-    rc = g_atomic_int_get(&d->broken) != 0 || d->reopening ? -EIO : 0;
+    rc = g_atomic_int_get(&d->broken) != 0 || g_atomic_int_get(&d->reopening) != 0 ? -EIO
+                                                                                   : 0;
     if (rc == 0 && mdb_env_info(d->env, &info) != 0) {
         rc = -EIO;
     }
@@ -108,28 +109,27 @@ static int save_begin(VjLmdb *d)
         d->save_yields = false;
         d->pin = MAX(info.me_last_txnid, 1);
     }
-    vj_mutex_unlock(&d->state);
+    vj_mutex_unlock(&d->lock);
     return rc;
 }
 
 static void save_end(VjLmdb *d)
 {
-    vj_mutex_lock(&d->state);
+    vj_mutex_lock(&d->lock);
     d->saving = false;
     d->pin = 0;
-    vj_cond_broadcast(&d->moved);
-    vj_cond_signal(&d->mover_wake);
-    vj_mutex_unlock(&d->state);
+    vj_cond_broadcast(&d->changed);
+    vj_mutex_unlock(&d->lock);
 }
 
 void vj_lmdb_save_yield(VjLmdb *d)
 {
-    vj_mutex_lock(&d->state);
+    vj_mutex_lock(&d->lock);
     while (d->saving) {
         d->save_yields = true;
-        vj_cond_wait(&d->moved, &d->state);
+        vj_cond_wait(&d->changed, &d->lock);
     }
-    vj_mutex_unlock(&d->state);
+    vj_mutex_unlock(&d->lock);
 }
 
 static void log_flaw(void *opaque, const char *text)
@@ -226,15 +226,12 @@ static int copy_pages(VjLmdb *d, const VjLmdbWalk *w, int fd)
     return rc;
 }
 
-int vj_lmdb_save(VjMeta *m, int fd, VjMetaSaved *out)
+int vj_lmdb_save(VjEngine *e, int fd, VjMetaSaved *out)
 {
-    VjLmdb *d = (VjLmdb *)m;
+    VjLmdb *d = (VjLmdb *)e;
     VjLmdbWalk w = {0};
-    int rc = d->read_only ? -EROFS : vj_lmdb_flush_moved(d);
+    int rc = save_begin(d);
 
-    if (rc == 0) {
-        rc = save_begin(d);
-    }
     *out = (VjMetaSaved){0};
     if (rc < 0) {
         return rc;
@@ -304,7 +301,7 @@ static bool make_new(const VjMetaPlace *place, int fd, uint64_t bytes, GError **
         rc = -EBADMSG;
     }
     if (rc == 0) {
-        rc = vj_lmdb_redo_forget(place->dir_fd, VJ_LMDB_NEW_FILE, bytes);
+        rc = vj_lmdb_log_forget(place->dir_fd, VJ_LMDB_NEW_FILE, bytes);
     }
     return rc == 0 || vj_error_set_errno(error, -rc, "%s/" VJ_LMDB_NEW_FILE, place->path);
 }

@@ -56,7 +56,7 @@ static void log_flaw(void *opaque, const char *text)
 
 void vj_lmdb_suspect(VjLmdb *d, int rc)
 {
-    vj_mutex_assert_held(&d->state);
+    vj_mutex_assert_held(&d->lock);
     if (!d->suspect) {
         d->suspect = true;
         d->renew_us = vj_clock_mono_us() + VJ_LMDB_RENEW_PAUSE_US;
@@ -205,7 +205,7 @@ static int renew_file(VjLmdb *d, uint64_t pages)
 /* ---- When -------------------------------------------------------------------------- */
 
 static void renewed(VjLmdb *d, uint64_t pages, const VjLmdbFile *file)
-    VJ_REQUIRES(&d->state)
+    VJ_REQUIRES(&d->lock)
 {
     d->suspect = false;
     d->file_number++;
@@ -218,7 +218,7 @@ static void renewed(VjLmdb *d, uint64_t pages, const VjLmdbFile *file)
 }
 
 /* What was set aside in the old file while the new one was made. */
-static void follow_space(VjLmdb *d, uint64_t before) VJ_REQUIRES(&d->state)
+static void follow_space(VjLmdb *d, uint64_t before) VJ_REQUIRES(&d->lock)
 {
     uint64_t pages = d->file_pages;
     int rc;
@@ -226,9 +226,9 @@ static void follow_space(VjLmdb *d, uint64_t before) VJ_REQUIRES(&d->state)
     if (before <= pages) {
         return;
     }
-    vj_mutex_unlock(&d->state);
+    vj_mutex_unlock(&d->lock);
     rc = vj_lmdb_space_follow(d, pages, before);
-    vj_mutex_lock(&d->state);
+    vj_mutex_lock(&d->lock);
     if (rc == 0) {
         d->file_pages = MAX(d->file_pages, before);
     }
@@ -242,16 +242,16 @@ int vj_lmdb_renew(VjLmdb *d)
     int rc;
 
     g_assert(d->suspect);
-    vj_mutex_unlock(&d->state);
+    vj_mutex_unlock(&d->lock);
     rc = renew_file(d, pages);
-    vj_mutex_lock(&d->state);
+    vj_mutex_lock(&d->lock);
     if (rc == 0) {
         rc = vj_lmdb_reopen(d);
     }
     if (rc == 0) {
-        vj_mutex_unlock(&d->state);
+        vj_mutex_unlock(&d->lock);
         rc = vj_lmdb_file_measure(d, &file);
-        vj_mutex_lock(&d->state);
+        vj_mutex_lock(&d->lock);
     }
     if (rc == 0) {
         before = d->file_pages;

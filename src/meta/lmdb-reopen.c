@@ -4,7 +4,7 @@
  *
  * After a failed write of its own meta page LMDB refuses every transaction, also those that
  * only read, until the file is opened anew.  That is one bad moment of a device, and a mount
- * goes on for months: so the mover opens it anew.  The file is what the last good commit left
+ * goes on for months: so apply opens it anew.  The file is what the last good commit left
  * (or the one whose end failed, if it reached the device after all); the generation that was
  * to be moved is still in memory and is moved again, whichever of the two it was.
  *
@@ -67,7 +67,7 @@ static int open_databases(VjLmdb *d)
 
 static void close_all(VjLmdb *d)
 {
-    vj_lmdb_views_clear(d);
+    vj_lmdb_snapshots_reset(d);
     if (d->measure_txn != NULL) {
         mdb_txn_abort(d->measure_txn);
         d->measure_txn = NULL;
@@ -120,21 +120,22 @@ static int open_again(VjLmdb *d)
     return 0;
 }
 
-static bool is_in_use(const VjLmdb *d)
+static bool is_in_use(const VjLmdb *d) VJ_REQUIRES(&d->lock)
 {
-    return d->old_views + d->views + d->making > 0 || d->saving;
+    return vj_lmdb_snapshots_in_use(d, true) || d->saving;
 }
 
 /* A transaction that is open may need another one before it ends: then there is no
  * waiting. */
-static bool wait_for_views(VjLmdb *d) VJ_REQUIRES(&d->state)
+static bool wait_for_snapshots(VjLmdb *d) VJ_REQUIRES(&d->lock)
 {
-    int64_t until_us = vj_clock_mono_us() + VJ_LMDB_VIEWS_WAIT_US;
+    int64_t until_us = vj_clock_mono_us() + VJ_LMDB_SNAPSHOTS_WAIT_US;
 
     d->save_yields = d->saving;
-    while (is_in_use(d) && !d->stopping &&
-           vj_cond_wait_until(&d->mover_wake, &d->state, until_us)) {
+    g_atomic_int_set(&d->waiting, 1);
+    while (is_in_use(d) && vj_cond_wait_until(&d->changed, &d->lock, until_us)) {
     }
+    g_atomic_int_set(&d->waiting, 0);
     return !is_in_use(d);
 }
 
@@ -142,15 +143,15 @@ int vj_lmdb_reopen(VjLmdb *d)
 {
     int rc = -EIO;
 
-    d->reopening = true;
-    if (wait_for_views(d)) {
-        vj_mutex_unlock(&d->state);
+    g_atomic_int_set(&d->reopening, 1);
+    if (wait_for_snapshots(d)) {
+        vj_mutex_unlock(&d->lock);
         rc = open_again(d);
-        vj_mutex_lock(&d->state);
+        vj_mutex_lock(&d->lock);
         g_atomic_int_set(&d->broken, rc != 0);
     }
-    d->reopening = false;
-    vj_cond_broadcast(&d->moved);
+    g_atomic_int_set(&d->reopening, 0);
+    vj_cond_broadcast(&d->changed);
     return rc;
 }
 

@@ -114,29 +114,15 @@ static bool tally_is_empty(const VjTally *t)
     return t->puts == 0 && t->dels == 0;
 }
 
-static void tally_add(VjTally *to, const VjTally *t)
-{
-    to->puts += t->puts;
-    to->dels += t->dels;
-    to->bytes += t->bytes;
-    to->pages += t->pages;
-    to->run_pages += t->run_pages;
-}
-
-/* One move of @a with @b (which may be NULL), on trees that it changes. */
-static void add_move(Need *need, VjLmdbFile *file, const VjOverlay *a, const VjOverlay *b)
+/* One batch of @tally, on trees that it changes. */
+static void add_batch(Need *need, VjLmdbFile *file, const VjTally tally[VJ_SPACE_COUNT])
 {
     uint64_t freed_before = need->freed;
     bool any = false;
 
     for (size_t i = 0; i < VJ_SPACE_COUNT; i++) {
-        VjTally t = a->lists[i].tally;
-
-        if (b != NULL) {
-            tally_add(&t, &b->lists[i].tally);
-        }
-        if (!tally_is_empty(&t)) {
-            add_space(need, &file->spaces[i], &t);
+        if (!tally_is_empty(&tally[i])) {
+            add_space(need, &file->spaces[i], &tally[i]);
             any = true;
         }
     }
@@ -148,21 +134,17 @@ static void add_move(Need *need, VjLmdbFile *file, const VjOverlay *a, const VjO
 }
 
 /*
- * Pages that the file must have so that both generations and @changes can be moved.
+ * Pages that the file must have so that all of @load can be applied.
  * @spare   set to the free pages inside the file that this leaves; may be NULL
  */
-static uint64_t pages_needed(const VjLmdb *d, const VjOverlay *changes,
-                             bool trust_freelist, uint64_t *spare)
+static uint64_t pages_needed(const VjLmdb *d, const VjLoad *load, bool trust_freelist,
+                             uint64_t *spare)
 {
     VjLmdbFile file = d->file;
     Need need = {.singles = 0};
 
-    if (d->frozen != NULL) {
-        add_move(&need, &file, &d->frozen->overlay, NULL);
-    }
-    if (d->active->overlay.entry_count > 0 || changes != NULL) {
-        add_move(&need, &file, &d->active->overlay, changes);
-    }
+    add_batch(&need, &file, load->first);
+    add_batch(&need, &file, load->second);
     if (spare != NULL) {
         *spare = file.free_pages - MIN(need.singles, file.free_pages);
     }
@@ -173,12 +155,14 @@ static uint64_t pages_needed(const VjLmdb *d, const VjOverlay *changes,
 }
 
 /* As add_space, without the splits that are possible but rare. */
-uint64_t vj_lmdb_likely_pages(const VjLmdb *d)
+uint64_t vj_lmdb_apply_bytes(VjEngine *e, const VjTally tally[VJ_SPACE_COUNT])
 {
+    VjLmdb *d = (VjLmdb *)e;
     uint64_t pages = 0;
 
+    vj_mutex_lock(&d->lock);
     for (size_t i = 0; i < VJ_SPACE_COUNT; i++) {
-        const VjTally *t = &d->active->overlay.lists[i].tally;
+        const VjTally *t = &tally[i];
         const VjLmdbTree *tree = &d->file.spaces[i];
         uint64_t touched = t->puts + t->dels;
 
@@ -187,12 +171,13 @@ uint64_t vj_lmdb_likely_pages(const VjLmdb *d)
                      MIN(touched, tree->branch_pages) + t->pages + t->run_pages;
         }
     }
-    return pages;
+    vj_mutex_unlock(&d->lock);
+    return pages * d->page_bytes;
 }
 
-bool vj_lmdb_space_is_tight(const VjLmdb *d)
+bool vj_lmdb_space_is_tight(const VjLmdb *d, const VjLoad *load)
 {
-    return pages_needed(d, NULL, false, NULL) > d->file_pages;
+    return pages_needed(d, load, false, NULL) > d->file_pages;
 }
 
 /* ---- The file -------------------------------------------------------------------- */
@@ -217,9 +202,9 @@ static uint64_t first_kept(VjLmdb *d, MDB_txn *txn)
 {
     uint64_t last = mdb_txn_id(txn), pin;
 
-    vj_mutex_lock(&d->state);
+    vj_mutex_lock(&d->lock);
     pin = d->pin;
-    vj_mutex_unlock(&d->state);
+    vj_mutex_unlock(&d->lock);
     return pin != 0 ? MIN(pin, last) : last;
 }
 
@@ -379,10 +364,10 @@ static uint64_t reserve_at_end(const VjLmdb *d, uint64_t need, uint64_t spare)
 }
 
 /*
- * No lock but the writer's is held over fallocate.  Meanwhile the mover may freeze, which
- * changes the sum a little: hence the loop, which ends as nobody else adds changes.
+ * No lock but the writer's is held over fallocate.  Meanwhile a batch may be applied, which
+ * changes the sum a little: hence the loop, which ends as the load stays what it is.
  */
-int vj_lmdb_space_claim(VjLmdb *d, bool release)
+static int claim(VjLmdb *d, const VjLoad *load, bool release)
 {
     uint64_t chunk = CHUNK_BYTES / d->page_bytes;
 
@@ -390,13 +375,13 @@ int vj_lmdb_space_claim(VjLmdb *d, bool release)
         uint64_t need, keep, least, have, got, spare, number;
         int rc;
 
-        vj_mutex_lock(&d->state);
+        vj_mutex_lock(&d->lock);
         number = d->file_number;
-        need = pages_needed(d, &d->changes, true, &spare);
+        need = pages_needed(d, load, true, &spare);
         have = d->file_pages;
         keep = need + d->reserve_pages;
         least = need + reserve_at_end(d, need, spare);
-        vj_mutex_unlock(&d->state);
+        vj_mutex_unlock(&d->lock);
         if (have >= keep) {
             return 0;
         }
@@ -413,13 +398,24 @@ int vj_lmdb_space_claim(VjLmdb *d, bool release)
         if (rc < 0) {
             return rc;
         }
-        vj_mutex_lock(&d->state);
+        vj_mutex_lock(&d->lock);
         /* Else it was the old file's. */
         if (number == d->file_number) {
             d->file_pages = MAX(d->file_pages, got);
         }
-        vj_mutex_unlock(&d->state);
+        vj_mutex_unlock(&d->lock);
     }
+}
+
+int vj_lmdb_reserve(VjEngine *e, const VjLoad *load, bool release)
+{
+    VjLmdb *d = (VjLmdb *)e;
+    int rc = claim(d, load, release);
+
+    if (rc == -ENOSPC) {
+        vj_lmdb_save_yield(d);
+    }
+    return rc;
 }
 
 int vj_lmdb_space_follow(VjLmdb *d, uint64_t pages, uint64_t want)
@@ -427,16 +423,16 @@ int vj_lmdb_space_follow(VjLmdb *d, uint64_t pages, uint64_t want)
     return set_aside(d, pages, want);
 }
 
-bool vj_lmdb_turn_helps(VjLmdb *d)
+bool vj_lmdb_empty_apply_helps(VjEngine *e)
 {
+    VjLmdb *d = (VjLmdb *)e;
     Need need = {.singles = 2};
     bool helps;
 
-    vj_mutex_lock(&d->state);
+    vj_mutex_lock(&d->lock);
     add_freelist(&need, &d->file, need.singles);
-    helps = d->file.fresh_pages > 0 && d->moved_seq == d->seq &&
-            d->file.end_page + need.singles <= d->file_pages;
-    vj_mutex_unlock(&d->state);
+    helps = d->file.fresh_pages > 0 && d->file.end_page + need.singles <= d->file_pages;
+    vj_mutex_unlock(&d->lock);
     return helps;
 }
 
@@ -512,13 +508,28 @@ void vj_lmdb_space_close(VjLmdb *d)
     }
 }
 
-void vj_lmdb_pages_for_test(VjMeta *m, uint64_t *needed, uint64_t *used)
-{
-    VjLmdb *d = (VjLmdb *)m;
+/* ---- Tests ----------------------------------------------------------------------- */
 
-    g_assert(m->ops == &vj_meta_lmdb_ops);
-    vj_mutex_lock(&d->state);
-    *needed = pages_needed(d, NULL, true, NULL);
+void vj_lmdb_pages_for_test(VjEngine *e, const VjLoad *load, uint64_t *needed,
+                            uint64_t *used)
+{
+    VjLmdb *d = (VjLmdb *)e;
+
+    g_assert(e->ops == &vj_engine_lmdb_ops);
+    vj_mutex_lock(&d->lock);
+    *needed = pages_needed(d, load, true, NULL);
     *used = d->file.end_page;
-    vj_mutex_unlock(&d->state);
+    vj_mutex_unlock(&d->lock);
+}
+
+uint64_t vj_lmdb_overruns_for_test(VjEngine *e)
+{
+    VjLmdb *d = (VjLmdb *)e;
+    uint64_t overruns;
+
+    g_assert(e->ops == &vj_engine_lmdb_ops);
+    vj_mutex_lock(&d->lock);
+    overruns = d->overruns;
+    vj_mutex_unlock(&d->lock);
+    return overruns;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * meta-private.h - what drivers and wrappers of the room share
+ * meta-private.h - what sessions, engines and wrappers share
  */
 #ifndef VJ_META_META_PRIVATE_H
 #define VJ_META_META_PRIVATE_H
 
-#include "meta/meta.h"
+#include "meta/engine.h"
 
-extern const VjMetaOps vj_meta_lmdb_ops;
+extern const VjEngineOps vj_engine_lmdb_ops;
 extern const VjMetaOps vj_meta_fault_ops;
 extern const VjMetaOps vj_meta_stats_ops;
 
@@ -32,9 +32,5 @@ void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out);
 
 /* The outermost wrapper in the chain of @m with these ops; NULL: there is none. */
 VjMeta *vj_meta_find(VjMeta *m, const VjMetaOps *ops);
-
-/* Of a file below meta/ that nobody else has open: it is read from the device from now
- * on. */
-void vj_meta_drop_pages(int fd);
 
 #endif

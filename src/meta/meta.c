@@ -5,10 +5,8 @@
  * Nobody else calls through VjMetaOps: the callers here assert what the caller promised
  * before and what the engine promised after.
  */
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "meta/meta-private.h"
+#include "meta/session-private.h"
 
 static const VjMetaOps *const wrappers[] = {
     &vj_meta_fault_ops,
@@ -18,7 +16,13 @@ static const VjMetaOps *const wrappers[] = {
 
 /* ---- Open, wrap, close ----------------------------------------------------------- */
 
-static const VjMetaOps *find_ops(const VjMetaOps *const table[], const char *name)
+/* @spec without its options. */
+static char *spec_name(const char *spec)
+{
+    return g_strndup(spec, strcspn(spec, ":"));
+}
+
+static const VjEngineOps *find_engine(const VjEngineOps *const table[], const char *name)
 {
     for (size_t i = 0; table[i] != NULL; i++) {
         if (strcmp(table[i]->name, name) == 0) {
@@ -28,74 +32,95 @@ static const VjMetaOps *find_ops(const VjMetaOps *const table[], const char *nam
     return NULL;
 }
 
-/* @spec without its options. */
-static char *spec_name(const char *spec)
+static const VjMetaOps *find_wrapper(const char *name)
 {
-    return g_strndup(spec, strcspn(spec, ":"));
+    for (size_t i = 0; wrappers[i] != NULL; i++) {
+        if (strcmp(wrappers[i]->name, name) == 0) {
+            return wrappers[i];
+        }
+    }
+    return NULL;
 }
 
-/* The engine that @spec names, and its options; owned, NULL with one line. */
-static VjOpts *read_spec(const VjMetaOps *const table[], const char *spec,
-                         const VjMetaOps **ops, GError **error)
+static bool refuse_name(const char *name, GError **error)
+{
+    return vj_error_set(error, EINVAL, "meta: there is no \"%s\"", name);
+}
+
+/* The options in @spec; owned, NULL with one line. */
+static VjOpts *read_options(const char *spec, const VjOptSpec *options, GError **error)
 {
     const char *colon = strchr(spec, ':');
-    g_autofree char *name = spec_name(spec);
-    g_autoptr(VjOpts) opts = NULL;
+    g_autoptr(VjOpts) opts = vj_opts_new(options);
 
-    *ops = find_ops(table, name);
-    if (*ops == NULL) {
-        vj_error_set(error, EINVAL, "meta: there is no \"%s\"", name);
-        return NULL;
-    }
-    opts = vj_opts_new((*ops)->options);
     if (colon != NULL && !vj_opts_parse(opts, colon + 1, error)) {
+        g_autofree char *name = spec_name(spec);
+
         vj_error_prefix(error, "meta %s", name);
         return NULL;
     }
     return g_steal_pointer(&opts);
 }
 
-static bool open_ops(const VjMetaOps *const table[], const char *spec,
-                     const VjMetaPlace *place, VjMeta *next, VjMeta **out, GError **error)
+bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
+                  GError **error)
 {
-    const VjMetaOps *ops;
-    g_autoptr(VjOpts) opts = read_spec(table, spec, &ops, error);
+    g_autofree char *name = spec_name(spec);
+    const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
+    g_autoptr(VjOpts) opts = NULL;
+
+    g_assert(place != NULL);
+    *out = NULL;
+    if (ops == NULL) {
+        return refuse_name(name, error);
+    }
+    opts = read_options(spec, ops->options, error);
+    return opts != NULL && (vj_session_open(ops, place, opts, out, error) ||
+                            vj_error_prefix(error, "meta %s", name));
+}
+
+bool vj_meta_spec_check(const char *spec, GError **error)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
+    g_autoptr(VjOpts) opts = NULL;
+
+    if (ops == NULL) {
+        return refuse_name(name, error);
+    }
+    opts = read_options(spec, ops->options, error);
+    return opts != NULL;
+}
+
+static bool wrap(const VjMetaOps *ops, const VjOpts *opts, VjMeta *next, VjMeta **out,
+                 GError **error)
+{
     g_autofree VjMeta *m = NULL;
 
-    *out = NULL;
-    if (opts == NULL) {
-        return false;
-    }
     g_assert(ops->instance_size >= sizeof(VjMeta) && ops->txn_size >= sizeof(VjTxn));
     m = g_malloc0(ops->instance_size);
     m->ops = ops;
     m->next = next;
-    if (!ops->open(m, place, opts, error)) {
+    if (!ops->open(m, opts, error)) {
         return vj_error_prefix(error, "meta %s", ops->name);
     }
     *out = g_steal_pointer(&m);
     return true;
 }
 
-bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
-                  GError **error)
-{
-    g_assert(spec != NULL && place != NULL);
-    return open_ops(vj_meta_drivers, spec, place, NULL, out, error);
-}
-
-bool vj_meta_spec_check(const char *spec, GError **error)
-{
-    const VjMetaOps *ops;
-    g_autoptr(VjOpts) opts = read_spec(vj_meta_drivers, spec, &ops, error);
-
-    return opts != NULL;
-}
-
 bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error)
 {
-    g_assert(spec != NULL && next != NULL);
-    return open_ops(wrappers, spec, NULL, next, out, error);
+    g_autofree char *name = spec_name(spec);
+    const VjMetaOps *ops = find_wrapper(name);
+    g_autoptr(VjOpts) opts = NULL;
+
+    g_assert(next != NULL);
+    *out = NULL;
+    if (ops == NULL) {
+        return refuse_name(name, error);
+    }
+    opts = read_options(spec, ops->options, error);
+    return opts != NULL && wrap(ops, opts, next, out, error);
 }
 
 int vj_meta_close(VjMeta *m)
@@ -128,7 +153,7 @@ int vj_meta_examine(const char *spec, const VjMetaPlace *place, int fd, VjMetaFl
                     void *opaque, VjMetaExam *out)
 {
     g_autofree char *name = spec_name(spec);
-    const VjMetaOps *ops = find_ops(vj_meta_drivers, name);
+    const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
     int rc;
 
     g_assert(place != NULL && out != NULL);
@@ -145,7 +170,7 @@ bool vj_meta_restore(const char *spec, const VjMetaPlace *place, int fd, uint64_
                      const char *keep, bool *replaced, GError **error)
 {
     g_autofree char *name = spec_name(spec);
-    const VjMetaOps *ops = find_ops(vj_meta_drivers, name);
+    const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
 
     g_assert(place != NULL && fd >= 0 && keep != NULL);
     *replaced = false;
@@ -156,8 +181,8 @@ bool vj_meta_restore(const char *spec, const VjMetaPlace *place, int fd, uint64_
            vj_error_prefix(error, "meta %s", name);
 }
 
-/* The driver; wrappers count and fail transactions, and none of these is one. */
-static VjMeta *driver_of(VjMeta *m)
+/* The session; wrappers count and fail transactions, and none of these is one. */
+static VjMeta *innermost(VjMeta *m)
 {
     while (m->next != NULL) {
         m = m->next;
@@ -168,7 +193,7 @@ static VjMeta *driver_of(VjMeta *m)
 void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out)
 {
     *out = (VjMetaLogStats){0};
-    m = driver_of(m);
+    m = innermost(m);
     if (m->ops->log_stats != NULL) {
         m->ops->log_stats(m, out);
     }
@@ -180,7 +205,7 @@ int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out)
 
     g_assert(fd >= 0 && out != NULL);
     vj_lock_assert_none();
-    m = driver_of(m);
+    m = innermost(m);
     if (m->ops->save == NULL) {
         return -EOPNOTSUPP;
     }
@@ -449,17 +474,4 @@ int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)
         vj_trace(meta, "run: conflict, try %u", tries + 1);
     }
     return give_up(m);
-}
-
-/*
- * After a daemon that was killed right behind a failed write the page cache may hold
- * pages that the device does not, and ext4 would take the next write to them for one to a
- * block that is written already (lmdb-renew.c).  So what is examined, and used after
- * that, is what the device has.
- */
-void vj_meta_drop_pages(int fd)
-{
-    /* What cannot be written does not count, and whether it could the reader will see. */
-    (void)!fdatasync(fd);
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }

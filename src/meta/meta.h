@@ -98,14 +98,15 @@ struct VjFlushWait {
     VjFlushWait *next;
 };
 
+/* What has transactions: a session, and the wrappers of one. */
 typedef struct VjMetaOps {
-    const char *name;         /* what "meta=" selects */
+    const char *name;         /* of a wrapper: what vj_meta_wrap selects */
     const VjOptSpec *options; /* ends with a NULL name */
     size_t instance_size;     /* bytes; the instance begins with VjMeta */
     size_t txn_size;          /* bytes; a transaction begins with VjTxn */
 
-    /* Setup only; may block.  Recovers whatever the last crash left. */
-    bool (*open)(VjMeta *m, const VjMetaPlace *place, const VjOpts *opts, GError **error);
+    /* Of a wrapper.  Setup only. */
+    bool (*open)(VjMeta *m, const VjOpts *opts, GError **error);
     /* Setup only; no transaction is open.  Makes everything visible durable first. */
     int (*close)(VjMeta *m);
     /*
@@ -156,33 +157,13 @@ typedef struct VjMetaOps {
     /* NULL: it counts nothing.  Any thread. */
     void (*log_stats)(VjMeta *m, VjMetaLogStats *out);
 
-    /* The next three: NULL where the engine keeps no file of its own. */
-    /*
-     * Reads @fd (-1: the engine's own files below @place) without believing any of it, and
-     * calls @say for what is damaged.  Nobody has it open.  What has no flaw can be opened
-     * and read; single records in it may still be damaged.  -EIO, -ENOENT, -ENOMEM;
-     * -EOPNOTSUPP: there is no such file but something else, which open refuses.
-     */
-    int (*examine)(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opaque,
-                   VjMetaExam *out);
-    /*
-     * Writes all that is durable, as one state, to the empty file @fd; not synced.  Others go
-     * on meanwhile, and nobody waits for it.  Any thread; one at a time; blocks.  -EBADMSG
-     * what is there is damaged; -ENOSPC also: somebody else needs the space; -EIO, -ENOMEM.
-     */
+    /* As vj_meta_save. */
     int (*save)(VjMeta *m, int fd, VjMetaSaved *out);
-    /*
-     * Puts the first @bytes of @fd, which save wrote, in the place of what is below @place;
-     * what was there is kept as @keep in the same directory.  Nobody has it open.  Durable on
-     * true; a crash leaves the one or the other, and so does a failure: *replaced says which.
-     */
-    bool (*restore)(const VjMetaPlace *place, int fd, uint64_t bytes, const char *keep,
-                    bool *replaced, GError **error);
 } VjMetaOps;
 
 struct VjMeta {
     const VjMetaOps *ops;
-    VjMeta *next; /* the wrapped engine; NULL for a driver */
+    VjMeta *next; /* what is wrapped; NULL for a session */
 };
 
 struct VjTxn {
@@ -191,16 +172,16 @@ struct VjTxn {
     bool release;
     bool view;  /* of vj_meta_view: its reads may return -EAGAIN, if they set again too */
     bool again; /* what it read is not one state: the body has to run again */
-    VjTxn *next; /* the wrapped engine's transaction; NULL for a driver's */
+    VjTxn *next; /* the wrapped transaction; NULL for a session's */
 };
 
-/* The table of drivers, NULL-terminated; wrappers are not in it. */
-extern const VjMetaOps *const vj_meta_drivers[];
-
-/* @spec: "name" or "name:K=V,…".  Setup only.  *out owned (vj_meta_close). */
+/* @spec: an engine, "name" or "name:K=V,…".  Setup only.  *out owned (vj_meta_close). */
 bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
                   GError **error);
-/* @spec: "stats" or "fault:K=V,…"; takes @next on success. */
+/*
+ * @spec: "stats" or "fault:K=V,…", around transactions, or "latency:K=V,…", around the
+ * engine: *out is then @next.  Setup only: no transaction is open.  Takes @next on success.
+ */
 bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error);
 /* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
 int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
@@ -208,11 +189,27 @@ int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 /* @spec names an engine of this build and options that it has.  Touches nothing. */
 bool vj_meta_spec_check(const char *spec, GError **error);
 
-/* @spec as for vj_meta_open; contracts as in VjMetaOps.  -EOPNOTSUPP: the engine has none. */
+/* The next three: @spec as for vj_meta_open; -EOPNOTSUPP: the engine keeps no file of its own. */
+/*
+ * Reads @fd (-1: the engine's own files below @place) without believing any of it, and
+ * calls @say for what is damaged.  Nobody has it open.  What has no flaw can be opened
+ * and read; single records in it may still be damaged.  -EIO, -ENOENT, -ENOMEM;
+ * -EOPNOTSUPP also: there is no such file but something else, which open refuses.
+ */
 int vj_meta_examine(const char *spec, const VjMetaPlace *place, int fd, VjMetaFlaw *say,
                     void *opaque, VjMetaExam *out) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * Puts the first @bytes of @fd, which save wrote, in the place of what is below @place;
+ * what was there is kept as @keep in the same directory.  Nobody has it open.  Durable on
+ * true; a crash leaves the one or the other, and so does a failure: *replaced says which.
+ */
 bool vj_meta_restore(const char *spec, const VjMetaPlace *place, int fd, uint64_t bytes,
                      const char *keep, bool *replaced, GError **error);
+/*
+ * Writes all that is durable, as one state, to the empty file @fd; not synced.  Others go
+ * on meanwhile, and nobody waits for it.  Any thread; one at a time; blocks.  -EBADMSG
+ * what is there is damaged; -ENOSPC also: a writer needs the space; -EIO, -ENOMEM.
+ */
 int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Asserting callers; contracts as in VjMetaOps. */
@@ -305,7 +302,7 @@ typedef enum VjRunFlags {
 int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body,
                 void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Counts since open, of the outermost stats wrapper (zero without one), and of the driver. */
+/* Counts since open, of the outermost stats wrapper (zero without one), and of the session. */
 typedef struct VjMetaStats {
     uint64_t reads, writes, commits, conflicts, flushes;
     uint64_t gets[VJ_SPACE_COUNT], puts[VJ_SPACE_COUNT], dels[VJ_SPACE_COUNT];

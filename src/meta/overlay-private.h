@@ -10,13 +10,13 @@
  * Ordered by skip lists, one per space: an entry moves from a private overlay into a
  * generation without a copy, and both neighbours of any key are one search away.
  *
- * Threads: one at a time, or several that only read.  Locks: none; lmdb-private.h says
+ * Threads: one at a time, or several that only read.  Locks: none; session-private.h says
  * what guards which overlay.
  */
 #ifndef VJ_META_OVERLAY_PRIVATE_H
 #define VJ_META_OVERLAY_PRIVATE_H
 
-#include "meta/meta.h"
+#include "meta/engine.h"
 
 /* With one entry of four promoted, 12 levels serve 4^12 entries. */
 #define VJ_OVERLAY_LEVELS 12u
@@ -42,35 +42,23 @@ struct VjOverlayEntry {
     VjOverlayEntry *forward[]; /* levels pointers; the key follows them */
 };
 
-/*
- * What an engine needs to know of a set of changes to bound the pages that they touch.
- * Counted for LMDB with pages of 4 KiB; with larger pages the bound is only less tight.
- */
-typedef struct VjTally {
-    uint64_t puts;      /* keys whose newest version is a value */
-    uint64_t dels;      /* keys whose newest version is a tombstone */
-    uint64_t bytes;     /* nodes of the puts as they stand in leaf pages */
-    uint64_t pages;     /* values with a page of their own */
-    uint64_t run_pages; /* pages of values that need several in a row */
-} VjTally;
-
 typedef struct VjOverlayList {
     VjOverlayEntry *head[VJ_OVERLAY_LEVELS];
     VjOverlayEntry *last;
     uint32_t levels; /* in use */
-    VjTally tally;
 } VjOverlayList;
 
 typedef struct VjOverlay {
     VjOverlayList lists[VJ_SPACE_COUNT];
-    uint64_t bytes; /* of memory, versions kept for snapshots included */
+    VjTally tally[VJ_SPACE_COUNT]; /* of the newest versions */
+    uint64_t bytes;                /* of memory, versions kept for snapshots included */
     uint64_t entry_count;
     uint64_t coin; /* state of the generator that draws levels */
     /* What was merged since vj_overlay_take_unlogged, latest first; not in private overlays. */
     VjOverlayEntry *unlogged;
     uint64_t unlogged_count;
-    uint64_t
-        unlogged_bytes; /* keys and newest values, VJ_OVERLAY_CHANGE_BYTES for each */
+    /* keys and newest values, VJ_OVERLAY_CHANGE_BYTES for each */
+    uint64_t unlogged_bytes;
 } VjOverlay;
 
 /* What a log needs for a change besides key and value. */

@@ -136,20 +136,20 @@ static VjTally tally_of(const VjOverlayEntry *e, const VjVersion *v)
 }
 
 /* The newest version's share in the tally; older ones never reach the engine. */
-static void count_newest(VjOverlayList *l, const VjOverlayEntry *e, int sign)
+static void count_newest(VjOverlay *o, const VjOverlayEntry *e, int sign)
 {
     uint64_t unit = sign > 0 ? 1 : UINT64_MAX;
-    VjTally share;
+    VjTally *tally = &o->tally[e->space], share;
 
     if (e->newest->tombstone) {
-        l->tally.dels += unit;
+        tally->dels += unit;
         return;
     }
     share = tally_of(e, e->newest);
-    l->tally.puts += unit;
-    l->tally.bytes += unit * share.bytes;
-    l->tally.pages += unit * share.pages;
-    l->tally.run_pages += unit * share.run_pages;
+    tally->puts += unit;
+    tally->bytes += unit * share.bytes;
+    tally->pages += unit * share.pages;
+    tally->run_pages += unit * share.run_pages;
 }
 
 /* ---- Lists ----------------------------------------------------------------------- */
@@ -253,6 +253,7 @@ static void list_insert(VjOverlayList *l, const Place *p, VjOverlayEntry *e)
 static void forget_entries(VjOverlay *o)
 {
     memset(o->lists, 0, sizeof o->lists);
+    memset(o->tally, 0, sizeof o->tally);
     o->bytes = 0;
     o->entry_count = 0;
     o->unlogged = NULL;
@@ -329,13 +330,13 @@ int vj_overlay_set(VjOverlay *o, VjSpace space, VjSlice key, const VjSlice *valu
         account_entry(o, e, 1);
     } else {
         g_assert(e->newest->older == NULL);
-        count_newest(l, e, -1);
+        count_newest(o, e, -1);
         account_version(o, e->newest, -1);
         g_free(e->newest);
     }
     e->newest = v;
     account_version(o, v, 1);
-    count_newest(l, e, 1);
+    count_newest(o, e, 1);
     return 0;
 }
 
@@ -401,16 +402,16 @@ static void merge_entry(VjOverlay *dst, VjOverlayList *l, VjOverlayEntry *e,
         list_insert(l, &place, e);
         account_entry(dst, e, 1);
         account_version(dst, e->newest, 1);
-        count_newest(l, e, 1);
+        count_newest(dst, e, 1);
         add_unlogged(dst, e, NULL);
         return;
     }
     g_assert(there->newest->seq < e->newest->seq);
-    count_newest(l, there, -1);
+    count_newest(dst, there, -1);
     e->newest->older = there->newest;
     there->newest = e->newest;
     account_version(dst, there->newest, 1);
-    count_newest(l, there, 1);
+    count_newest(dst, there, 1);
     add_unlogged(dst, there, there->newest->older);
     prune(dst, there, live);
     g_free(e);

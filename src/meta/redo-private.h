@@ -2,11 +2,12 @@
 /*
  * redo-private.h - the redo log as a file: made, written to, read without believing it
  *
- * redo-format.h says what is in it, lmdb-redo.c who writes what and when.
+ * redo-format.h says what is in it, redo-write.c who writes what and when.
  */
 #ifndef VJ_META_REDO_PRIVATE_H
 #define VJ_META_REDO_PRIVATE_H
 
+#include "meta/engine.h"
 #include "meta/meta-private.h"
 #include "meta/redo-format.h"
 
@@ -19,11 +20,11 @@ typedef struct VjRedo {
     uint64_t half_bytes;
 } VjRedo;
 
-/* What a metadata file says about its log. */
-typedef struct VjRedoPoint {
+/* What an engine says about its log. */
+struct VjRedoPoint {
     uint8_t id[VJ_REDO_ID_BYTES];
     uint64_t round, seq;
-} VjRedoPoint;
+};
 
 /* The first bytes of the file. */
 void vj_redo_head_encode(const VjRedo *log, VjRedoHead *out);
@@ -61,6 +62,10 @@ int vj_redo_keep(int dir_fd) G_GNUC_WARN_UNUSED_RESULT;
  * Durable when it returns.  -ENOSPC, -EIO, -EINVAL: @bytes is too little.
  */
 int vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out) G_GNUC_WARN_UNUSED_RESULT;
+/* What vj_redo_open returned: the records are gone, or may be, and asking again is no use. */
+bool vj_redo_is_lost(int rc);
+/* Of the log that @point names: why what vj_redo_open gave is not it.  NULL: it is. */
+const char *vj_redo_why_not(const VjRedo *log, int rc, const VjRedoPoint *point);
 void vj_redo_close(VjRedo *log); /* NULL is fine */
 /* Then vj_redo_begin makes a new file.  0, also where there is none; -errno. */
 int vj_redo_remove(int dir_fd) G_GNUC_WARN_UNUSED_RESULT;

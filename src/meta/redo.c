@@ -260,7 +260,7 @@ int vj_redo_open(int dir_fd, bool write, VjRedo **out)
         return errno == ELOOP || errno == ENXIO || errno == EISDIR ? -EBADMSG : -errno;
     }
     log = redo_new(fd);
-    vj_meta_drop_pages(fd);
+    vj_fd_drop_pages(fd);
     rc = read_head(log);
     if (rc < 0) {
         vj_redo_close(log);
@@ -296,7 +296,7 @@ int vj_redo_open_as(int dir_fd, const uint8_t id[VJ_REDO_ID_BYTES], VjRedo **out
         return -errno;
     }
     log = redo_new(fd);
-    vj_meta_drop_pages(fd);
+    vj_fd_drop_pages(fd);
     rc = fstat(fd, &st) != 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EBADMSG;
     if (rc == 0) {
         rc = read_at(log, &head, sizeof head, 0);
@@ -663,4 +663,25 @@ int vj_redo_read(const VjRedo *log, const VjRedoPoint *from, const VjRedoReader 
     out->last_seq = r.seq;
     g_free(r.body);
     return rc;
+}
+
+bool vj_redo_is_lost(int rc)
+{
+    return rc == 0 || rc == -ENOENT || rc == -EBADMSG;
+}
+
+const char *vj_redo_why_not(const VjRedo *log, int rc, const VjRedoPoint *point)
+{
+    if (rc == -ENOENT) {
+        return "it is missing";
+    }
+    if (rc == -EBADMSG) {
+        return "its head is damaged, or its end is missing";
+    }
+    if (rc < 0) {
+        return g_strerror(-rc);
+    }
+    return memcmp(log->id, point->id, VJ_REDO_ID_BYTES) == 0
+               ? NULL
+               : "it is not the one that the engine needs";
 }

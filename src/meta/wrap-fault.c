@@ -214,12 +214,10 @@ static uint64_t draw_reads(VjMeta *m)
     return reads;
 }
 
-static bool fault_open(VjMeta *m, const VjMetaPlace *place, const VjOpts *opts,
-                       GError **error)
+static bool fault_open(VjMeta *m, const VjOpts *opts, GError **error)
 {
     Fault *f = (Fault *)m;
 
-    (void)place;
     g_assert(m->next != NULL);
     vj_mutex_init(&f->lock, VJ_RANK_META_WRAPPER, "meta fault");
     if (!configure(f, opts, error)) {

@@ -35,10 +35,8 @@ static Stats *stats_of(VjTxn *txn)
     return (Stats *)txn->meta;
 }
 
-static bool stats_open(VjMeta *m, const VjMetaPlace *place, const VjOpts *opts,
-                       GError **error)
+static bool stats_open(VjMeta *m, const VjOpts *opts, GError **error)
 {
-    (void)place;
     (void)opts;
     (void)error;
     g_assert(m->next != NULL);

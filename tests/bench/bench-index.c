@@ -30,6 +30,7 @@
 
 #include "figure.h"
 #include "meta/lmdb-private.h"
+#include "meta/session-private.h"
 #include "object/object-format.h"
 
 #define ROUNDS 7
@@ -307,13 +308,13 @@ static void measure_inserts(bool cold)
             make_cold();
         }
         written = written_bytes();
-        moved = vj_lmdb_moves_for_test(meta);
+        moved = vj_session_moves_for_test(meta);
         begin_us = vj_clock_mono_us();
         insert(next_new, each, COMMIT);
         must(vj_meta_flush(meta), "flush");
         rate[round] = (double)each * 1e3 / (double)MAX(vj_clock_mono_us() - begin_us, 1);
         bytes[round] = (double)(written_bytes() - written) / (double)each;
-        moves[round] = (double)each / (double)(vj_lmdb_moves_for_test(meta) - moved);
+        moves[round] = (double)each / (double)(vj_session_moves_for_test(meta) - moved);
         next_new += each;
     }
     figure_print(cold ? "insert cold" : "insert warm", "thousand/s", rate, ROUNDS);

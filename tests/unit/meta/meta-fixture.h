@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * meta-fixture.h - an lmdb engine in a directory of its own, for the tests of this room
+ * meta-fixture.h - a session on an lmdb engine in a directory of its own, for the tests of this room
  */
 #ifndef VJ_TESTS_META_FIXTURE_H
 #define VJ_TESTS_META_FIXTURE_H
@@ -15,11 +15,12 @@
 #include <cmocka.h>
 
 #include "meta/lmdb-private.h"
+#include "meta/session-private.h"
 
 typedef struct Fixture {
     char *path;
     int dir_fd;
-    VjMeta *meta; /* the driver itself */
+    VjMeta *meta; /* the session, or what it is wrapped in */
 } Fixture;
 
 static inline void fixture_open(Fixture *f, const char *spec, bool create)
@@ -45,10 +46,27 @@ static inline Fixture fixture_new(const char *spec)
     return f;
 }
 
+static inline VjEngine *fixture_engine(const Fixture *f)
+{
+    return vj_session_of(f->meta)->engine;
+}
+
+/* Pages that the file must have so that all that is visible can be moved; those in use. */
+static inline void fixture_pages(const Fixture *f, uint64_t *needed, uint64_t *used)
+{
+    VjSession *s = vj_session_of(f->meta);
+    VjLoad load;
+
+    vj_mutex_lock(&s->state);
+    vj_session_load(s, NULL, &load);
+    vj_mutex_unlock(&s->state);
+    vj_lmdb_pages_for_test(s->engine, &load, needed, used);
+}
+
 /* Closes without an error, and finds that space was bounded rightly all the time. */
 static inline void fixture_close(Fixture *f)
 {
-    assert_int_equal(vj_lmdb_overruns_for_test(f->meta), 0);
+    assert_int_equal(vj_lmdb_overruns_for_test(fixture_engine(f)), 0);
     assert_int_equal(vj_meta_close(f->meta), 0);
     f->meta = NULL;
 }

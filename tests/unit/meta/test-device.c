@@ -112,7 +112,7 @@ static Fixture fixture_asked(const char *spec)
 {
     Fixture f = fixture_new(spec);
 
-    vj_lmdb_retry_when_asked_for_test(f.meta);
+    vj_session_retry_when_asked_for_test(f.meta);
     return f;
 }
 
@@ -339,8 +339,8 @@ static void test_new_file_beside_work(void **state)
     put_many(&f, 200, 20000);
     set_failing(CALL_NONE, 0);
     assert_int_equal(vj_meta_flush(f.meta), 0);
-    assert_int_equal(vj_lmdb_overruns_for_test(f.meta), 0);
-    vj_lmdb_pages_for_test(f.meta, &needed, &used);
+    assert_int_equal(vj_lmdb_overruns_for_test(fixture_engine(&f)), 0);
+    fixture_pages(&f, &needed, &used);
     assert_true(needed >= used && used > 2000);
     fixture_close(&f);
     fixture_open(&f, "lmdb", false);

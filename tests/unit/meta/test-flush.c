@@ -129,7 +129,7 @@ static void test_waiters_share(void **state)
 
     (void)state;
     gate_init(&gate, true, 0);
-    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
     thread = g_thread_new("first", waiter_main, &first);
     gate_wait_for(&gate, 1);
     crowd_start(&crowd, f.meta, 100);
@@ -140,10 +140,10 @@ static void test_waiters_share(void **state)
     for (size_t i = 0; i < WAITERS; i++) {
         assert_int_equal(crowd.waiters[i].result, 0);
     }
-    assert_int_equal(vj_lmdb_moves_for_test(f.meta), 2);
+    assert_int_equal(vj_session_moves_for_test(f.meta), 2);
     /* Nothing is left to do: no sync. */
     assert_int_equal(vj_meta_flush(f.meta), 0);
-    assert_int_equal(vj_lmdb_moves_for_test(f.meta), 2);
+    assert_int_equal(vj_session_moves_for_test(f.meta), 2);
     fixture_free(&f);
     gate_clear(&gate);
 }
@@ -158,7 +158,7 @@ static void test_work_goes_on_during_a_move(void **state)
 
     (void)state;
     gate_init(&gate, true, 0);
-    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
     thread = g_thread_new("first", waiter_main, &first);
     gate_wait_for(&gate, 1);
     for (uint64_t i = 2; i < 1000; i++) {
@@ -167,7 +167,7 @@ static void test_work_goes_on_during_a_move(void **state)
     }
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 0), 0);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), -ENOENT);
-    assert_int_equal(vj_lmdb_moves_for_test(f.meta), 0);
+    assert_int_equal(vj_session_moves_for_test(f.meta), 0);
     gate_set(&gate, false, 0);
     g_thread_join(thread);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), -ENOENT);
@@ -190,7 +190,7 @@ static void test_failed_move(void **state)
 
     (void)state;
     gate_init(&gate, true, -EIO);
-    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
     thread = g_thread_new("first", waiter_main, &first);
     gate_wait_for(&gate, 1);
     crowd_start(&crowd, f.meta, 100);
@@ -202,12 +202,12 @@ static void test_failed_move(void **state)
         assert_int_equal(crowd.waiters[i].result, -EIO);
         assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 100 + i), 100);
     }
-    assert_int_equal(vj_lmdb_moves_for_test(f.meta), 0);
+    assert_int_equal(vj_session_moves_for_test(f.meta), 0);
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 2, 77), 0);
     gate_set(&gate, false, 0);
     assert_int_equal(vj_meta_flush(f.meta), 0);
     /* The generation that had failed, and the one that came after it. */
-    assert_int_equal(vj_lmdb_moves_for_test(f.meta), 2);
+    assert_int_equal(vj_session_moves_for_test(f.meta), 2);
     fixture_close(&f);
     fixture_open(&f, "lmdb", false);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), 100);
@@ -227,7 +227,7 @@ static void test_close_reports(void **state)
     gate_init(&gate, false, -EIO);
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 10), 0);
     assert_int_equal(vj_meta_flush(f.meta), 0);
-    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 2, 10), 0);
     assert_int_equal(vj_meta_close(f.meta), -EIO);
     fixture_open(&f, "lmdb", false);
@@ -241,15 +241,15 @@ static void test_close_reports(void **state)
 static void test_commit_interval(void **state)
 {
     Fixture f = fixture_new("lmdb:redo=0");
-    VjLmdb *d = (VjLmdb *)f.meta;
+    VjSession *s = vj_session_of(f.meta);
     Gate gate;
 
     (void)state;
     gate_init(&gate, false, 0);
-    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
-    vj_mutex_lock(&d->state);
-    d->commit_interval_us = 20 * 1000;
-    vj_mutex_unlock(&d->state);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
+    vj_mutex_lock(&s->state);
+    s->commit_interval_us = 20 * 1000;
+    vj_mutex_unlock(&s->state);
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 10), 0);
     gate_wait_for(&gate, 1);
     fixture_free(&f);
@@ -264,7 +264,7 @@ static void test_full_half_moves(void **state)
 
     (void)state;
     gate_init(&gate, false, 0);
-    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
     for (uint64_t i = 0; i < 8; i++) {
         assert_int_equal(put_numbered(f.meta, VJ_SPACE_XATTR, i, 64 << 10), 0);
     }
@@ -291,21 +291,21 @@ static gpointer fill_main(gpointer opaque)
 static void test_back_pressure(void **state)
 {
     Fixture f = fixture_new("lmdb:redo=0,commit=3600,overlay=1M");
-    VjLmdb *d = (VjLmdb *)f.meta;
+    VjSession *s = vj_session_of(f.meta);
     Gate gate;
     Waiter filler = {.meta = f.meta};
     GThread *thread;
 
     (void)state;
     gate_init(&gate, true, 0);
-    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
     thread = g_thread_new("filler", fill_main, &filler);
     gate_wait_for(&gate, 1);
     /* Held at the gate: each generation has its half and at most one transaction more. */
-    vj_mutex_lock(&d->state);
-    assert_true(d->active->overlay.bytes + d->frozen->overlay.bytes <=
+    vj_mutex_lock(&s->state);
+    assert_true(s->active->overlay.bytes + s->frozen->overlay.bytes <=
                 (1 << 20) + 2 * (66 << 10));
-    vj_mutex_unlock(&d->state);
+    vj_mutex_unlock(&s->state);
     gate_set(&gate, false, 0);
     g_thread_join(thread);
     assert_int_equal(filler.result, 0);
@@ -327,7 +327,7 @@ static void test_back_pressure_error(void **state)
 
     (void)state;
     gate_init(&gate, false, -EIO);
-    vj_lmdb_set_move_hook_for_test(f.meta, gate_pass, &gate);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
     for (i = 0; rc == 0 && i < 100; i++) {
         rc = put_numbered(f.meta, VJ_SPACE_XATTR, i, 64 << 10);
     }

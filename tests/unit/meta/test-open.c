@@ -179,7 +179,7 @@ static void test_address_space(void **state)
     limit.rlim_cur = 8 * VJ_GIB;
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
     fixture_open(&f, "lmdb", false);
-    assert_true(((VjLmdb *)f.meta)->map_bytes <=
+    assert_true(((VjLmdb *)fixture_engine(&f))->map_bytes <=
                 2 * VJ_GIB); /* some is left for others */
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 10), 0);
     assert_int_equal(vj_meta_flush(f.meta), 0);
@@ -236,8 +236,8 @@ static void test_huge_transaction(void **state)
 
     (void)state;
     assert_int_equal(vj_meta_run(f.meta, VJ_RUN_DEFAULT, huge_body, &count), -ENOMEM);
-    assert_in_range(count, VJ_LMDB_TXN_BYTES_MAX / VJ_META_VALUE_MAX - 2,
-                    VJ_LMDB_TXN_BYTES_MAX / VJ_META_VALUE_MAX + 3);
+    assert_in_range(count, VJ_TXN_BYTES_MAX / VJ_META_VALUE_MAX - 2,
+                    VJ_TXN_BYTES_MAX / VJ_META_VALUE_MAX + 3);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_XATTR, 0), -ENOENT);
     fixture_free(&f);
 }

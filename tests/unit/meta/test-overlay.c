@@ -190,7 +190,7 @@ static void test_accounts(void **state)
 
     (void)state;
     vj_overlay_init(&o);
-    t = &o.lists[SPACE].tally;
+    t = &o.tally[SPACE];
     commit(&o, 1, &none, "k", "some value");
     assert_int_equal(t->puts, 1);
     assert_int_equal(t->bytes, 8 + 1 + 10 + 1 + 2);

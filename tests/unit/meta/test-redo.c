@@ -120,13 +120,13 @@ static void put_flushed(const Fixture *f, uint64_t first, uint64_t end)
 /* After a failure: the log has a new file, and the data file names it. */
 static void wait_until_log_serves(const Fixture *f)
 {
-    VjLmdb *d = (VjLmdb *)f->meta;
+    VjSession *s = vj_session_of(f->meta);
 
-    vj_mutex_lock(&d->state);
-    while (!d->redo.serves) {
-        vj_cond_wait(&d->moved, &d->state);
+    vj_mutex_lock(&s->state);
+    while (!s->redo.serves) {
+        vj_cond_wait(&s->moved, &s->state);
     }
-    vj_mutex_unlock(&d->state);
+    vj_mutex_unlock(&s->state);
 }
 
 /* Exactly those before @end are there. */
@@ -231,9 +231,9 @@ static void hurt(const Fixture *f, uint64_t at)
 /* Where the record of the n-th flush behind the first one stands: they take a block each. */
 static uint64_t place_of(const Fixture *f, unsigned n)
 {
-    VjLmdb *d = (VjLmdb *)f->meta;
+    VjSession *s = vj_session_of(f->meta);
 
-    return VJ_REDO_BLOCK_BYTES + d->redo.round % 2 * d->redo.log->half_bytes +
+    return VJ_REDO_BLOCK_BYTES + s->redo.round % 2 * s->redo.log->half_bytes +
            (uint64_t)n * VJ_REDO_BLOCK_BYTES;
 }
 
@@ -266,13 +266,13 @@ static void wait_for_committed(const gint *committed, gint count)
     vj_mutex_unlock(&device_lock);
 }
 
-static void wait_until_frozen(VjLmdb *d)
+static void wait_until_frozen(VjSession *s)
 {
-    vj_mutex_lock(&d->state);
-    while (d->frozen == NULL) {
-        vj_cond_wait(&d->moved, &d->state);
+    vj_mutex_lock(&s->state);
+    while (s->frozen == NULL) {
+        vj_cond_wait(&s->moved, &s->state);
     }
-    vj_mutex_unlock(&d->state);
+    vj_mutex_unlock(&s->state);
 }
 
 /* ---- tests --------------------------------------------------------------------------------- */
@@ -505,7 +505,7 @@ static void test_log_fails(void **state)
     assert_recovers(&copy, SPEC, 12);
     fixture_free(&copy);
     /* For good: it is given up, and nobody notices. */
-    for (unsigned i = 0; i < VJ_LMDB_REDO_FAILURES_MAX; i++) {
+    for (unsigned i = 0; i < VJ_SESSION_REDO_FAILURES_MAX; i++) {
         wait_until_log_serves(&f);
         device_set(false, true, false);
         put_flushed(&f, 12 + i, 13 + i);
@@ -536,7 +536,7 @@ static int hold_move(void *opaque)
 
 static gpointer move_main(gpointer opaque)
 {
-    return GINT_TO_POINTER(vj_lmdb_flush_moved(opaque));
+    return GINT_TO_POINTER(vj_session_flush_moved(opaque));
 }
 
 static gpointer flush_main(gpointer opaque)
@@ -554,12 +554,12 @@ static void test_log_fails_during_a_move(void **state)
 
     (void)state;
     put_flushed(&f, 0, 1);
-    vj_lmdb_set_move_hook_for_test(f.meta, hold_move, &hold);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), hold_move, &hold);
     before = log_syncs_now();
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, 1, 100), 0);
     device_set(false, true, false);
     mover = g_thread_new("mover", move_main, f.meta);
-    wait_until_frozen((VjLmdb *)f.meta);
+    wait_until_frozen(vj_session_of(f.meta));
     flusher = g_thread_new("flusher", flush_main, f.meta);
     wait_for_log_syncs(before + 1);
     vj_mutex_lock(&device_lock);

@@ -99,10 +99,10 @@ static void check_mix(const Mix *mix)
         uint64_t needed, used_before, used_after, ignored;
 
         assert_int_equal(vj_meta_run(f.meta, VJ_RUN_DEFAULT, batch_body, &batch), 0);
-        vj_lmdb_pages_for_test(f.meta, &needed, &used_before);
+        fixture_pages(&f, &needed, &used_before);
         assert_true(file_bytes(&f) >= needed * 4096);
         assert_int_equal(vj_meta_flush(f.meta), 0);
-        vj_lmdb_pages_for_test(f.meta, &ignored, &used_after);
+        fixture_pages(&f, &ignored, &used_after);
         if (used_after > needed) {
             fail_msg("%s: batch %u used %" G_GUINT64_FORMAT
                      " pages of %" G_GUINT64_FORMAT,

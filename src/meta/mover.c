@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * mover.c - from visible to durable
+ *
+ * One thread, the mover, freezes the active generation (a flush wants it, it fills half of
+ * the memory or of the log, or it is as old as the commit interval), puts an empty one in
+ * its place, and applies the frozen one to the engine in one step.  A generation is a run
+ * of whole commits and generations move in order, so the engine always holds a prefix of
+ * the commits.
+ *
+ * A failed move loses nothing: the generation stays, readers go on seeing it, and the next
+ * try applies all of it.
+ *
+ * With a log (redo-write.c) a flush writes what is not durable yet to that, and does not
+ * wait for a move; a move says to the engine which part of the log counts after it.
+ */
+#include "meta/session-private.h"
+
+/* ---- The mover ------------------------------------------------------------------- */
+
+static bool freeze_due(const VjSession *s, int64_t now_us)
+{
+    const VjGeneration *g = s->active;
+
+    if (s->frozen != NULL || g->overlay.entry_count == 0) {
+        return s->frozen == NULL && s->turn_wanted;
+    }
+    return (s->move_seq > s->moved_seq || now_us >= g->first_us + s->commit_interval_us ||
+            vj_session_is_full(s) || vj_session_redo_is_full(s));
+}
+
+static void freeze(VjSession *s) VJ_REQUIRES(&s->state)
+{
+    g_assert(s->frozen == NULL);
+    s->frozen = s->active;
+    s->frozen->last_seq = s->seq;
+    s->active = vj_generation_new();
+    vj_session_redo_frozen(s, s->frozen);
+    s->turn_wanted = false;
+    s->retry_us = 0;
+    s->retry_pause_us = VJ_MOVE_RETRY_FIRST_US;
+    vj_cond_broadcast(&s->moved);
+}
+
+static void move_succeeded(VjSession *s, VjGeneration *g) VJ_REQUIRES(&s->state)
+{
+    s->moves++;
+    s->moved_seq = g->last_seq;
+    s->durable_seq = MAX(s->durable_seq, s->moved_seq);
+    s->frozen = NULL;
+    vj_session_redo_moved(s);
+    vj_generation_unref(s, g);
+}
+
+static void move_failed(VjSession *s, const VjGeneration *g, int rc)
+    VJ_REQUIRES(&s->state)
+{
+    s->move_failures++;
+    s->last_failure = rc;
+    s->retry_us = vj_clock_mono_us() + s->retry_pause_us;
+    s->retry_pause_us = MIN(s->retry_pause_us * 2, VJ_MOVE_RETRY_MAX_US);
+    if (s->retry_when_asked) {
+        s->retry_us = INT64_MAX;
+    }
+    vj_log_error("meta %s: the changes of %" G_GUINT64_FORMAT
+                 " keys are not durable yet: %s; trying again",
+                 s->label, g->overlay.entry_count, g_strerror(-rc));
+}
+
+static void end_move(VjSession *s, VjGeneration *g, int rc) VJ_REQUIRES(&s->state)
+{
+    g_assert(s->frozen == g);
+    s->moving = false;
+    s->move_error = rc;
+    if (rc == 0) {
+        move_succeeded(s, g);
+    } else {
+        move_failed(s, g, rc);
+    }
+    vj_cond_broadcast(&s->moved);
+}
+
+/* The changes of a frozen generation, one after another. */
+static bool next_change(const VjBatch *batch, const void **at, VjChange *out)
+{
+    const VjGeneration *g = batch->changes;
+    const VjOverlayEntry *e = *at;
+    VjSpace space = e != NULL ? (VjSpace)e->space : 0;
+
+    e = e != NULL ? e->forward[0] : vj_overlay_first(&g->overlay, 0);
+    while (e == NULL && ++space < VJ_SPACE_COUNT) {
+        e = vj_overlay_first(&g->overlay, space);
+    }
+    if (e == NULL) {
+        return false;
+    }
+    *at = e;
+    *out = (VjChange){.space = space,
+                      .is_delete = e->newest->tombstone,
+                      .key = vj_entry_key(e),
+                      .value = vj_version_value(e->newest)};
+    return true;
+}
+
+/* Gives the state lock up meanwhile.  Frozen generations do not change. */
+static void move(VjSession *s) VJ_REQUIRES(&s->state)
+{
+    VjGeneration *g = s->frozen;
+    VjRedoPoint point;
+    VjLoad load;
+    VjBatch batch = {.next = next_change,
+                     .changes = g,
+                     .count = g->overlay.entry_count,
+                     .number = g->last_seq,
+                     .load = &load};
+    int rc;
+
+    if (vj_session_redo_point(s, g, &point)) {
+        batch.log = &point;
+    }
+    vj_session_load(s, NULL, &load);
+    s->applied_seq = g->last_seq;
+    s->moving = true;
+    vj_mutex_unlock(&s->state);
+    vj_trace(meta, "move: %" G_GUINT64_FORMAT " keys up to commit %" G_GUINT64_FORMAT,
+             batch.count, batch.number);
+    rc = vj_engine_apply(s->engine, &batch, NULL, VJ_NO_DEADLINE);
+    vj_mutex_lock(&s->state);
+    if (rc == 0) {
+        s->redo.claimed = batch.log != NULL;
+    }
+    end_move(s, g, rc);
+}
+
+/* Freeing a large generation takes milliseconds: without the lock. */
+static void free_dropped(VjSession *s) VJ_REQUIRES(&s->state)
+{
+    while (s->dropped != NULL) {
+        VjGeneration *g = s->dropped;
+
+        s->dropped = g->next_dropped;
+        vj_mutex_unlock(&s->state);
+        vj_generation_free(g);
+        vj_mutex_lock(&s->state);
+    }
+}
+
+static void wait_for_work(VjSession *s) VJ_REQUIRES(&s->state)
+{
+    int64_t until_us = INT64_MAX;
+
+    if (s->frozen != NULL) {
+        until_us = s->retry_us;
+    } else if (s->active->overlay.entry_count > 0) {
+        until_us = s->active->first_us + s->commit_interval_us;
+    }
+    if (vj_session_redo_renew_due(s, INT64_MAX)) {
+        until_us = MIN(until_us, s->redo.renew_us);
+    }
+    if (until_us < INT64_MAX) {
+        (void)vj_cond_wait_until(&s->mover_wake, &s->state, until_us);
+    } else {
+        vj_cond_wait(&s->mover_wake, &s->state);
+    }
+}
+
+static gpointer mover_main(gpointer opaque)
+{
+    VjSession *s = opaque;
+
+    vj_mutex_lock(&s->state);
+    while (!s->stopping) {
+        int64_t now_us = vj_clock_mono_us();
+
+        if (freeze_due(s, now_us)) {
+            freeze(s);
+        }
+        if (s->frozen != NULL && s->retry_us <= now_us) {
+            move(s);
+        } else if (vj_session_redo_renew_due(s, now_us)) {
+            vj_session_redo_renew(s);
+        } else if (s->dropped != NULL) {
+            free_dropped(s);
+        } else {
+            wait_for_work(s);
+        }
+    }
+    vj_mutex_unlock(&s->state);
+    return NULL;
+}
+
+void vj_mover_start(VjSession *s)
+{
+    g_assert(!s->read_only && s->mover == NULL);
+    s->mover = g_thread_new("vj-meta-move", mover_main, s);
+}
+
+void vj_mover_stop(VjSession *s)
+{
+    if (s->mover == NULL) {
+        return;
+    }
+    vj_mutex_lock(&s->state);
+    s->stopping = true;
+    vj_cond_signal(&s->mover_wake);
+    vj_mutex_unlock(&s->state);
+    g_thread_join(s->mover);
+    s->mover = NULL;
+}
+
+/* ---- Tests ----------------------------------------------------------------------- */
+
+void vj_session_retry_when_asked_for_test(VjMeta *m)
+{
+    VjSession *s = vj_session_of(m);
+
+    vj_mutex_lock(&s->state);
+    s->retry_when_asked = true;
+    vj_mutex_unlock(&s->state);
+}
+
+uint64_t vj_session_moves_for_test(VjMeta *m)
+{
+    VjSession *s = vj_session_of(m);
+    uint64_t moves;
+
+    vj_mutex_lock(&s->state);
+    moves = s->moves;
+    vj_mutex_unlock(&s->state);
+    return moves;
+}

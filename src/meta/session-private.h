@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * session-private.h - a session: transactions, and what is visible and not yet durable
+ *
+ *   session.c      open, close, the ops table
+ *   txn.c          write transactions; the members of the ops table for one key
+ *   view.c         what a transaction sees of what is committed; looking through the layers
+ *   generation.c   commits on their way to the engine; room for them
+ *   mover.c        the thread that applies generations to the engine
+ *   flush.c        waiting for durability, joined flushes
+ *   redo-write.c   the log in front of the engine: writing records
+ *   redo-replay.c  what is in it when the session begins
+ *
+ * Layers, from above: the writer's own changes, the active generation, the frozen one, the
+ * engine.  A generation's entries hide those of the layers below.
+ */
+#ifndef VJ_META_SESSION_PRIVATE_H
+#define VJ_META_SESSION_PRIVATE_H
+
+#include "meta/engine.h"
+#include "meta/meta-private.h"
+#include "meta/overlay-private.h"
+#include "meta/redo-private.h"
+
+/* Changes of one transaction, bytes of memory; one more fails with -ENOMEM. */
+#define VJ_TXN_BYTES_MAX ((uint64_t)64 << 20)
+/* Pause after a failed move, doubled up to the second; a flush ends it. */
+#define VJ_MOVE_RETRY_FIRST_US ((int64_t)100 * 1000)
+#define VJ_MOVE_RETRY_MAX_US ((int64_t)5 * 1000 * 1000)
+/* How often a transaction asks for a snapshot that an engine in trouble does not give. */
+#define VJ_SNAPSHOT_TRIES 3u
+/* Keys that a step through an engine without snapshots fetches at once. */
+#define VJ_VIEW_RUN_KEYS 64u
+
+/* A set of commits on their way to the engine. */
+typedef struct VjGeneration VjGeneration;
+struct VjGeneration {
+    /* guarded by state while active; never changes once frozen: */
+    VjOverlay overlay;
+    int64_t first_us;  /* when its first commit came */
+    uint64_t last_seq; /* set when frozen */
+    uint64_t
+        after_round; /* set when frozen: of the log, the first that counts after the move */
+    bool retires_log; /* set when frozen: none counts after the move */
+    /* guarded by state: */
+    uint32_t refs;
+    VjGeneration *next_dropped;
+};
+
+/* What was read in one call from an engine without snapshots. */
+typedef struct VjViewRun VjViewRun;
+struct VjViewRun {
+    VjViewRun *older;
+    VjItems items;
+    /* of a scan: */
+    VjSpace space;
+    bool forward, more;
+};
+
+/* What a transaction sees of what is committed.  Kept in a pool between transactions. */
+typedef struct VjView VjView;
+struct VjView {
+    VjView *next_idle;             /* guarded by state */
+    VjSnapshot snapshot;           /* links guarded by state; seq fixed while in use */
+    VjGeneration *active, *frozen; /* referenced; frozen may be NULL */
+    VjEngineSnapshot *engine;      /* owned; NULL: the engine has none */
+    VjViewRun *runs;               /* owned; what was read, the last first */
+    VjViewRun *scan;               /* of them: the last scan; NULL: there was none */
+};
+
+typedef struct VjSessionTxn {
+    VjTxn txn;
+    VjView *view;
+} VjSessionTxn;
+
+/* See redo-write.c. */
+typedef struct VjSessionRedo {
+    /* changes while it does not serve: */
+    VjRedo *log; /* NULL: there is none */
+    /* never changes after open: */
+    VjEngineLog place;
+    /* of setup and the mover: */
+    bool claimed;      /* the engine says that there is one */
+    VjRedoPoint point; /* what it said when it was opened; the id is kept true */
+    /* guarded by state: */
+    bool serves;          /* a flush may use it */
+    bool busy;            /* a flush writes a record */
+    bool recovering;      /* moves leave the log what it was */
+    bool retiring;        /* the next move makes it count no more */
+    uint64_t round;       /* of the active generation */
+    uint64_t offset;      /* in its half: where the next record goes */
+    uint64_t after_seq;   /* may be used when the engine has this commit, */
+    uint64_t after_round; /* and the round is not before this one */
+    unsigned misfortune;  /* failures in a row */
+    bool spoiled;         /* a write of its file failed: it gets a new one, */
+    int64_t renew_us;     /* not before this */
+    int64_t renew_pause_us;
+    VjMetaLogStats stats;
+    /* of the flush that is busy: */
+    VjUnlogged *items; /* owned */
+    uint8_t *bytes;    /* owned */
+    uint64_t item_room, byte_room;
+} VjSessionRedo;
+
+typedef struct VjSession {
+    VjMeta meta;
+
+    /* never change after open, but by vj_session_wrap_engine: */
+    VjEngine *engine; /* owned */
+    bool has_snapshots;
+    /* never change after open: */
+    char *path;  /* where the engine is, for messages; */
+    char *label; /* and with its name */
+    bool read_only;
+    bool has_log;
+    uint64_t generation_max_bytes; /* of keys and values; apply_bytes: twice that */
+    int64_t commit_interval_us;
+    GThread *mover; /* NULL when read_only */
+
+    /* Held from begin to the end of a write transaction. */
+    VjMutex writer;
+    /* guarded by writer: */
+    VjOverlay changes; /* of the open write transaction */
+
+    /* Brief; never across a call of the engine that may block. */
+    VjMutex state;
+    VjCond mover_wake; /* there may be something to do for the mover */
+    VjCond moved;      /* a move ended, well or badly, or a generation was frozen */
+    /* guarded by state: */
+    VjGeneration *active, *frozen; /* frozen: NULL when nothing is being moved */
+    VjGeneration *dropped;         /* without references, to be freed by the mover */
+    VjSnapshots snapshots;         /* of read transactions */
+    VjView *idle;
+    uint64_t views;       /* in use */
+    uint64_t seq;         /* of the last commit */
+    uint64_t durable_seq; /* every commit up to it is in the engine or in the log */
+    uint64_t moved_seq;   /* every commit up to it is in the engine */
+    uint64_t applied_seq; /* no commit beyond it is in the engine, nor on its way there */
+    uint64_t move_seq;    /* up to which a move was asked for */
+    bool moving;          /* the mover is in apply() */
+    bool turn_wanted;     /* a move is asked for although nothing waits to be moved */
+    int move_error;       /* 0, or why the last move failed */
+    int last_failure;     /* why the last move that failed did; not reset by others */
+    uint64_t move_failures, moves; /* counts */
+    int64_t retry_us;              /* not before; 0: at once */
+    int64_t retry_pause_us;
+    bool retry_when_asked; /* tests: a failed move waits for a flush */
+    bool stopping;
+    VjSessionRedo redo;
+    /* Borrowed: who is to be told what is durable.  Not NULL: a flush writes the log, or is
+     * about to look here. */
+    VjFlushWait *joined;
+} VjSession;
+
+extern const VjMetaOps vj_session_ops;
+
+/* The session behind @m, which may be wrapped. */
+VjSession *vj_session_of(VjMeta *m);
+
+/* ---- session.c ------------------------------------------------------------------- */
+
+/* @ops and @opts: of the engine, read from its spec.  Setup only.  *out owned. */
+bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjOpts *opts,
+                     VjMeta **out, GError **error);
+/* Puts a wrapper between @m's session and its engine.  Setup only: no transaction is open. */
+bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opts,
+                            GError **error);
+
+/* ---- generation.c ---------------------------------------------------------------- */
+
+VjGeneration *vj_generation_new(void);
+/* The last reference hands it to the mover for freeing. */
+void vj_generation_unref(VjSession *s, VjGeneration *g) VJ_REQUIRES(&s->state);
+/* No references are left. */
+void vj_generation_free(VjGeneration *g);
+/* True when the active generation has its share of memory. */
+bool vj_session_is_full(const VjSession *s);
+/* Makes the writer's changes visible.  Needs the writer lock. */
+void vj_session_publish(VjSession *s);
+/* What waits to be moved; with @changes, as if they were visible. */
+void vj_session_load(const VjSession *s, const VjOverlay *changes, VjLoad *out)
+    VJ_REQUIRES(&s->state);
+/*
+ * vj_session_reserve - make sure that s->changes can become durable when they are visible
+ *
+ * @release  may use what the engine keeps back
+ * Returns   0; -ENOSPC: not without moving what waits first, and perhaps not then
+ * Threads   the writer      Locks   writer held
+ */
+int vj_session_reserve(VjSession *s, bool release) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- view.c ---------------------------------------------------------------------- */
+
+/* @enlist: versions that it sees are kept; not for the writer, beside whom nobody commits. */
+int vj_view_take(VjSession *s, bool enlist, VjView **out) G_GNUC_WARN_UNUSED_RESULT;
+void vj_view_drop(VjSession *s, VjView *v, bool enlisted);
+/* Frees the pool; no transaction is open. */
+void vj_views_clear(VjSession *s);
+/* Members of the ops table, contracts there. */
+int vj_view_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);
+int vj_view_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key, VjSlice *value);
+int vj_view_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice *value);
+
+/* ---- txn.c: members of the ops table, contracts there ---------------------------- */
+
+int vj_session_begin(VjMeta *m, VjTxn *txn);
+int vj_session_commit(VjTxn *txn);
+void vj_session_abort(VjTxn *txn);
+int vj_session_put(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value);
+int vj_session_del(VjTxn *txn, VjSpace space, VjSlice key);
+
+/* ---- mover.c --------------------------------------------------------------------- */
+
+/* Starts and stops the mover; stopping moves nothing: flush before. */
+void vj_mover_start(VjSession *s);
+void vj_mover_stop(VjSession *s);
+
+/* ---- flush.c --------------------------------------------------------------------- */
+
+int vj_session_flush(VjMeta *m);
+void vj_session_flush_join(VjMeta *m, VjFlushWait *w);
+/* As flush, and in the engine. */
+int vj_session_flush_moved(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * vj_session_turn - apply() once more, without changes
+ *
+ * Nothing waits to be moved.  For what the engine gains by it, or is to remember.
+ * Threads   the writer, or setup      Locks   none but the writer
+ */
+int vj_session_turn(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- redo-write.c ---------------------------------------------------------------- */
+
+/* The file system of the log is not to be taken up by it: a log has at most this share. */
+#define VJ_SESSION_REDO_SHARE 64u
+/* After so many failures in a row it is not used any more. */
+#define VJ_SESSION_REDO_FAILURES_MAX 3u
+/* Pause after a new log could not be made, doubled up to the second. */
+#define VJ_SESSION_REDO_RENEW_FIRST_US ((int64_t)100 * 1000)
+#define VJ_SESSION_REDO_RENEW_MAX_US ((int64_t)60 * 1000 * 1000)
+/* Beyond it a record's memory is given back. */
+#define VJ_SESSION_REDO_KEPT_BYTES (256u << 10)
+
+/* A small or full file system gets a small one, or none.  0: none. */
+uint64_t vj_session_redo_fitting(const VjSession *s);
+/* Frees the log; nobody is busy. */
+void vj_session_redo_close(VjSession *s);
+/* True when there is room in the log for all that is visible and not durable. */
+bool vj_session_redo_fits(const VjSession *s) VJ_REQUIRES(&s->state);
+/* Writes what is visible and not durable; sets durable_seq, or serves to false. */
+void vj_session_redo_write(VjSession *s) VJ_REQUIRES(&s->state);
+/* A new file for a log whose writes failed, once the engine needs none.  By the mover. */
+bool vj_session_redo_renew_due(const VjSession *s, int64_t now_us) VJ_REQUIRES(&s->state);
+void vj_session_redo_renew(VjSession *s) VJ_REQUIRES(&s->state);
+/* True when what is left of the active generation's half is little. */
+bool vj_session_redo_is_full(const VjSession *s);
+void vj_session_redo_frozen(VjSession *s, VjGeneration *g) VJ_REQUIRES(&s->state);
+void vj_session_redo_moved(VjSession *s) VJ_REQUIRES(&s->state);
+/* What the engine is to say of the log when it has @g.  False: that none counts. */
+bool vj_session_redo_point(const VjSession *s, const VjGeneration *g, VjRedoPoint *out);
+
+/* ---- redo-replay.c --------------------------------------------------------------- */
+
+/*
+ * vj_session_redo_open - setup: takes over what is in the log, and makes one if it can
+ *
+ * The mover runs unless read_only.
+ */
+bool vj_session_redo_open(VjSession *s, const VjMetaPlace *place, GError **error);
+/* Moves all that is visible, after which the engine needs no log.  Before the mover ends. */
+int vj_session_redo_retire(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Tests: a move that failed is repeated when a flush asks, and not after a time. */
+void vj_session_retry_when_asked_for_test(VjMeta *m);
+uint64_t vj_session_moves_for_test(VjMeta *m); /* that succeeded */
+
+#endif

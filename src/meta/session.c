@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * session.c - memory in front of an engine: opening, closing, the ops table
+ *
+ * Commits are visible at once, and durable after flush() or the commit interval; what the
+ * engine holds is always a prefix of the commits.
+ */
+#include "meta/session-private.h"
+
+VjSession *vj_session_of(VjMeta *m)
+{
+    while (m->next != NULL) {
+        m = m->next;
+    }
+    g_assert(m->ops == &vj_session_ops);
+    return (VjSession *)m;
+}
+
+/* ---- Engines --------------------------------------------------------------------- */
+
+static void use_engine(VjSession *s, VjEngine *e)
+{
+    s->engine = e;
+    s->has_snapshots = e->ops->snapshot_new != NULL;
+}
+
+bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opts,
+                            GError **error)
+{
+    VjSession *s = vj_session_of(m);
+    VjEngine *e = vj_engine_open(ops, s->engine, NULL, opts, error);
+
+    if (e == NULL) {
+        return false;
+    }
+    vj_views_clear(s);
+    vj_mutex_lock(&s->state);
+    g_assert(s->views == 0);
+    while (s->moving) {
+        vj_cond_wait(&s->moved, &s->state);
+    }
+    use_engine(s, e);
+    vj_mutex_unlock(&s->state);
+    return true;
+}
+
+/* ---- Open and close -------------------------------------------------------------- */
+
+static VjSession *session_new(VjEngine *e, const VjMetaPlace *place, const VjOpts *opts)
+{
+    VjSession *s = g_new0(VjSession, 1);
+
+    s->meta.ops = &vj_session_ops;
+    use_engine(s, e);
+    s->path = g_strdup(place->path != NULL ? place->path : e->ops->name);
+    s->label = g_strdup_printf("%s: %s", e->ops->name, s->path);
+    s->read_only = place->read_only;
+    s->generation_max_bytes = vj_opts_number(opts, "overlay") / 2;
+    s->commit_interval_us = (int64_t)vj_opts_number(opts, "commit") * 1000 * 1000;
+    s->active = vj_generation_new();
+    vj_overlay_init(&s->changes);
+    vj_mutex_init(&s->writer, VJ_RANK_META_RUN, "meta writer");
+    vj_mutex_init(&s->state, VJ_RANK_META_STATE, "meta state");
+    vj_cond_init(&s->mover_wake);
+    vj_cond_init(&s->moved);
+    s->has_log = vj_engine_log(e, &s->redo.place, &s->redo.point);
+    s->redo.claimed = s->redo.place.claimed;
+    return s;
+}
+
+static void free_generations(VjSession *s)
+{
+    g_assert(s->frozen == NULL || s->frozen->refs == 1);
+    for (VjGeneration *g = s->dropped; g != NULL;) {
+        VjGeneration *next = g->next_dropped;
+
+        vj_generation_free(g);
+        g = next;
+    }
+    if (s->frozen != NULL) {
+        s->frozen->refs = 0;
+        vj_generation_free(s->frozen);
+    }
+    g_assert(s->active->refs == 1);
+    s->active->refs = 0;
+    vj_generation_free(s->active);
+}
+
+/* 0, or what the engine says. */
+static int session_free(VjSession *s, bool in_order)
+{
+    int rc;
+
+    vj_session_redo_close(s);
+    vj_views_clear(s);
+    rc = vj_engine_close(s->engine, in_order);
+    free_generations(s);
+    vj_overlay_clear(&s->changes);
+    vj_cond_clear(&s->moved);
+    vj_cond_clear(&s->mover_wake);
+    vj_mutex_clear(&s->state);
+    vj_mutex_clear(&s->writer);
+    g_free(s->label);
+    g_free(s->path);
+    return rc;
+}
+
+bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjOpts *opts,
+                     VjMeta **out, GError **error)
+{
+    VjEngine *e = vj_engine_open(ops, NULL, place, opts, error);
+    VjSession *s;
+
+    *out = NULL;
+    if (e == NULL) {
+        return false;
+    }
+    s = session_new(e, place, opts);
+    if (!s->read_only) {
+        vj_mover_start(s);
+    }
+    if (s->has_log && !vj_session_redo_open(s, place, error)) {
+        vj_mover_stop(s);
+        (void)session_free(s, false);
+        g_free(s);
+        return false;
+    }
+    *out = &s->meta;
+    return true;
+}
+
+/* What was flushed may be in the log alone; and what was not the last move may take. */
+static int session_close(VjMeta *m)
+{
+    VjSession *s = (VjSession *)m;
+    int flushed = vj_session_flush(m);
+    int rc = s->read_only ? flushed : vj_session_redo_retire(s), closed;
+
+    vj_mover_stop(s);
+    g_assert(s->snapshots.newest == NULL && s->views == 0 && s->joined == NULL);
+    closed = session_free(s, rc == 0 && !s->read_only);
+    return rc != 0 ? rc : closed;
+}
+
+/* ---- Members ---------------------------------------------------------------------- */
+
+/* @e hides what the engine has. */
+static int count_entry(VjSession *s, VjSpace space, const VjOverlayEntry *e,
+                       uint64_t *count)
+{
+    VjKey key = {.space = space, .key = vj_entry_key(e)};
+    VjItems items = {0};
+    int rc = vj_engine_get_many(s->engine, &key, 1, &items, VJ_NO_DEADLINE);
+
+    if (rc == 0) {
+        *count -= items.at[0].version != 0 && e->newest->tombstone;
+        *count += items.at[0].version == 0 && !e->newest->tombstone;
+    }
+    vj_items_clear(&items);
+    return rc;
+}
+
+/* What is in memory is what was replayed. */
+static int session_count(VjMeta *m, VjSpace space, uint64_t *out)
+{
+    VjSession *s = (VjSession *)m;
+    int rc = vj_engine_count(s->engine, space, out);
+
+    for (const VjOverlayEntry *e = vj_overlay_first(&s->active->overlay, space);
+         rc == 0 && e != NULL; e = e->forward[0]) {
+        rc = count_entry(s, space, e, out);
+    }
+    return rc;
+}
+
+static int session_save(VjMeta *m, int fd, VjMetaSaved *out)
+{
+    VjSession *s = (VjSession *)m;
+    int rc = s->read_only ? -EROFS : vj_session_flush_moved(s);
+
+    *out = (VjMetaSaved){0};
+    return rc < 0 ? rc : vj_engine_save(s->engine, fd, out);
+}
+
+static void session_log_stats(VjMeta *m, VjMetaLogStats *out)
+{
+    VjSession *s = (VjSession *)m;
+
+    vj_mutex_lock(&s->state);
+    *out = s->redo.stats;
+    vj_mutex_unlock(&s->state);
+}
+
+const VjMetaOps vj_session_ops = {
+    .name = "session",
+    .txn_size = sizeof(VjSessionTxn),
+    .close = session_close,
+    .begin = vj_session_begin,
+    .commit = vj_session_commit,
+    .abort = vj_session_abort,
+    .count = session_count,
+    .flush = vj_session_flush,
+    .flush_join = vj_session_flush_join,
+    .log_stats = session_log_stats,
+    .save = session_save,
+    .get = vj_view_get,
+    .put = vj_session_put,
+    .del = vj_session_del,
+    .next = vj_view_next,
+    .prev = vj_view_prev,
+};

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * txn.c - write transactions of a session: alone, on a frozen input, visible as a whole
+ */
+#include "meta/session-private.h"
+
+static VjSession *session_of(const VjTxn *txn)
+{
+    return (VjSession *)txn->meta;
+}
+
+/* ---- Begin and end --------------------------------------------------------------- */
+
+/* Back-pressure: 0 when there is memory for one more write transaction. */
+static int wait_for_memory(VjSession *s)
+{
+    int rc = 0;
+
+    vj_mutex_lock(&s->state);
+    while (rc == 0 && vj_session_is_full(s)) {
+        if (s->move_error != 0) {
+            rc = s->move_error;
+        } else {
+            vj_cond_signal(&s->mover_wake);
+            vj_cond_wait(&s->moved, &s->state);
+        }
+    }
+    vj_mutex_unlock(&s->state);
+    return rc;
+}
+
+/* The writer mutex stays locked until the transaction ends: more than the analysis can
+ * see. */
+static int begin_write(VjSession *s, VjSessionTxn *t) VJ_TSA(no_thread_safety_analysis);
+static int begin_write(VjSession *s, VjSessionTxn *t)
+{
+    int rc;
+
+    if (s->read_only) {
+        return -EROFS;
+    }
+    vj_mutex_lock(&s->writer);
+    g_assert(s->changes.entry_count == 0);
+    rc = wait_for_memory(s);
+    if (rc == 0) {
+        rc = vj_view_take(s, false, &t->view);
+    }
+    if (rc < 0) {
+        vj_mutex_unlock(&s->writer);
+    }
+    return rc;
+}
+
+static void end_write(VjSession *s, VjSessionTxn *t) VJ_TSA(no_thread_safety_analysis);
+static void end_write(VjSession *s, VjSessionTxn *t)
+{
+    vj_mutex_assert_held(&s->writer);
+    g_assert(s->changes.entry_count == 0);
+    if (t->view != NULL) {
+        vj_view_drop(s, t->view, false);
+    }
+    vj_mutex_unlock(&s->writer);
+}
+
+int vj_session_begin(VjMeta *m, VjTxn *txn)
+{
+    VjSession *s = (VjSession *)m;
+    VjSessionTxn *t = (VjSessionTxn *)txn;
+
+    if (txn->write) {
+        return begin_write(s, t);
+    }
+    /* Nobody would run it again. */
+    if (!s->has_snapshots && !txn->view) {
+        return -EOPNOTSUPP;
+    }
+    return vj_view_take(s, true, &t->view);
+}
+
+/*
+ * With what waits to be moved out of the way there may be room after all: the bound for
+ * it is generous.  The transaction's own view must not pin pages meanwhile, and is not
+ * needed any more.
+ */
+static int make_room(VjSession *s, VjSessionTxn *t)
+{
+    int rc;
+
+    vj_view_drop(s, t->view, false);
+    t->view = NULL;
+    rc = vj_session_flush_moved(s);
+    if (rc == 0) {
+        rc = vj_session_reserve(s, t->txn.release);
+    }
+    if (rc == -ENOSPC && vj_engine_empty_apply_helps(s->engine)) {
+        rc = vj_session_turn(s);
+        rc = rc < 0 ? rc : vj_session_reserve(s, t->txn.release);
+    }
+    return rc;
+}
+
+int vj_session_commit(VjTxn *txn)
+{
+    VjSession *s = session_of(txn);
+    VjSessionTxn *t = (VjSessionTxn *)txn;
+    int rc = 0;
+
+    if (s->changes.entry_count > 0) {
+        rc = vj_session_reserve(s, txn->release);
+        if (rc == -ENOSPC) {
+            rc = make_room(s, t);
+        }
+        if (rc == 0) {
+            vj_session_publish(s);
+        } else {
+            vj_overlay_clear(&s->changes);
+        }
+    }
+    end_write(s, t);
+    return rc;
+}
+
+void vj_session_abort(VjTxn *txn)
+{
+    VjSession *s = session_of(txn);
+    VjSessionTxn *t = (VjSessionTxn *)txn;
+
+    if (txn->write) {
+        vj_overlay_clear(&s->changes);
+        end_write(s, t);
+    } else {
+        vj_view_drop(s, t->view, true);
+    }
+}
+
+/* ---- One key --------------------------------------------------------------------- */
+
+static int set(VjSession *s, VjSpace space, VjSlice key, const VjSlice *value)
+{
+    if (s->changes.bytes > VJ_TXN_BYTES_MAX) {
+        vj_log_error("meta %s: a transaction of more than %" G_GUINT64_FORMAT " bytes",
+                     s->engine->ops->name, VJ_TXN_BYTES_MAX);
+        return -ENOMEM;
+    }
+    return vj_overlay_set(&s->changes, space, key, value);
+}
+
+int vj_session_put(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value)
+{
+    return set(session_of(txn), space, key, &value);
+}
+
+int vj_session_del(VjTxn *txn, VjSpace space, VjSlice key)
+{
+    VjSlice value;
+    int rc = vj_view_get(txn, space, key, &value);
+
+    return rc < 0 ? rc : set(session_of(txn), space, key, NULL);
+}
