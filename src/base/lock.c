@@ -100,6 +100,16 @@ void vj_lock_assert_none(void)
     }
 }
 
+const char *vj_lock_held(void)
+{
+    for (unsigned i = 0; i < held_count; i++) {
+        if (held[i].is_mutex) {
+            return held[i].name;
+        }
+    }
+    return NULL;
+}
+
 #else
 
 static inline void check_order(const char *name, int rank)
@@ -137,6 +147,11 @@ static inline void check_innermost(const VjMutex *m)
 
 void vj_lock_assert_none(void)
 {
+}
+
+const char *vj_lock_held(void)
+{
+    return NULL;
 }
 
 #endif

@@ -332,6 +332,26 @@ static void trylock_fails_while_another_holds(void **state)
     assert_non_null(g_thread_join(g_thread_new("try", try_outer, NULL)));
 }
 
+static void a_held_mutex_is_named(void **state)
+{
+    static VjRwLock rwlock;
+
+    (void)state;
+    vj_rwlock_init(&rwlock, VJ_RANK_FRONT, "rwlock");
+    assert_null(vj_lock_held());
+    vj_rwlock_read_lock(&rwlock);
+    assert_null(vj_lock_held()); /* a reader-writer lock does not count */
+    vj_mutex_lock(&outer);
+#ifdef VJ_LOCK_DEBUG
+    assert_string_equal(vj_lock_held(), "outer");
+#else
+    assert_null(vj_lock_held());
+#endif
+    vj_mutex_unlock(&outer);
+    vj_rwlock_read_unlock(&rwlock);
+    assert_null(vj_lock_held());
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_falling_rank_aborts),
     cmocka_unit_test(an_equal_rank_aborts),
@@ -344,6 +364,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_timed_wait_ends),
     cmocka_unit_test(writers_exclude_readers),
     cmocka_unit_test(trylock_fails_while_another_holds),
+    cmocka_unit_test(a_held_mutex_is_named),
 };
 
 VJ_TEST_MAIN(tests)
