@@ -29,6 +29,7 @@ typedef enum VjLockRank {
     VJ_RANK_FS_HANDLE = 22,       /* fs: one handle */
     VJ_RANK_FILE_TABLE = 30,      /* file: open files by inode */
     VJ_RANK_FILE = 32,            /* file: pieces of one file */
+    VJ_RANK_FILE_COMMITTED = 33,  /* file: kept entries of maps */
     VJ_RANK_FILE_BUDGET = 34,     /* file: dirty bytes, waiters */
     VJ_RANK_VOLUME = 35,          /* volume: queues of its threads */
     VJ_RANK_FILE_QUEUE = 36,      /* file: puts, fragments, read-ahead */

@@ -8,6 +8,7 @@
 #ifndef VJ_FILE_FILE_PRIVATE_H
 #define VJ_FILE_FILE_PRIVATE_H
 
+#include "file/committed-private.h"
 #include "file/pieces-private.h"
 #include "file/records.h"
 #include "file/table.h"
@@ -91,7 +92,11 @@ struct VjFile {
     struct timespec changed; /* of the last change in active */
     bool times_pending;
     bool writing;
-    bool discarded; /* an orphan being dropped: changes go nowhere */
+    bool committing; /* a commit of the content has begun, and may be visible */
+    VjCommitted
+        *committed; /* of base_version, while not committing; NULL: nothing is kept */
+    uint32_t times_forgotten; /* how often an explicit utimens came */
+    bool discarded;           /* an orphan being dropped: changes go nowhere */
     uint32_t error_count;
     int last_error;        /* -errno */
     VjTransform transform; /* what holds for it (settings.c) */
@@ -113,6 +118,13 @@ void vj_frozen_unref(VjFrozen *z);
 /* Map entries that one commit may bring at the most: a transaction of the engine is bounded,
  * and a sequence is committed as a whole.  A writer that comes to it writes back first. */
 #define VJ_FILE_ENTRIES_MOST 65536u
+
+/* Of the cache= of a mount, for what is kept of committed maps: one part in so many. */
+#define VJ_COMMITTED_PART 8u
+
+/* A commit of the content begins; over: it has been made, or not.  over: under f->lock. */
+void vj_file_commit_begins(VjFile *f);
+void vj_file_commit_is_over_locked(VjFile *f);
 
 /* Changes that are not committed.  Under f->lock. */
 static inline bool vj_file_dirty_locked(const VjFile *f)
@@ -284,6 +296,7 @@ struct VjFileTable {
     uint64_t recode_step_bytes; /* VJ_RECODE_STEP_BYTES; tests make it short */
     VjBudget dirty;
     VjSpaceKeeper space;
+    VjCommittedBudget committed;
     /* atomic: */
     gint read_only;
     gint last_chance; /* closing, and space was short */
@@ -305,6 +318,9 @@ static inline void vj_count(guint64 *counter, uint64_t add)
 
 /* The worker's function of the put queue (put-queue.c). */
 void vj_put_worker(gpointer job, gpointer table);
+/* The record of @ino as it is committed. */
+int vj_file_record(VjFileTable *table, uint64_t ino,
+                   VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
 /* The open file of @ino, referenced; NULL when it is not in memory. */
 VjFile *vj_file_find(VjFileTable *table, uint64_t ino);
 

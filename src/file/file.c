@@ -49,6 +49,7 @@ static void file_free(VjFile *f)
     if (f->reserved_bytes > 0) {
         vj_space_release(&f->table->space, f->reserved_bytes);
     }
+    vj_committed_unref(f->committed);
     vj_pieces_free(f->active);
     vj_mem_unref(f->tail);
     vj_cond_clear(&f->idle);
@@ -113,12 +114,39 @@ GPtrArray *vj_file_table_list(VjFileTable *table)
     return files;
 }
 
-static int read_inode(VjFileTable *table, uint64_t ino, VjInode *out)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(table->meta, &txn);
+typedef struct Record {
+    uint64_t ino;
+    VjInode *inode;
+} Record;
 
-    return r < 0 ? r : vj_inode_get(txn, ino, out);
+static int record_body(VjTxn *txn, void *opaque)
+{
+    const Record *record = opaque;
+
+    return vj_inode_get(txn, record->ino, record->inode);
+}
+
+int vj_file_record(VjFileTable *table, uint64_t ino, VjInode *out)
+{
+    Record record = {.ino = ino, .inode = out};
+
+    return vj_meta_view(table->meta, record_body, &record);
+}
+
+void vj_file_commit_begins(VjFile *f)
+{
+    VjCommitted *outdated;
+
+    vj_mutex_lock(&f->lock);
+    f->committing = true;
+    outdated = g_steal_pointer(&f->committed);
+    vj_mutex_unlock(&f->lock);
+    vj_committed_unref(outdated);
+}
+
+void vj_file_commit_is_over_locked(VjFile *f)
+{
+    f->committing = false;
 }
 
 /*
@@ -140,7 +168,7 @@ int vj_file_open(VjFileTable *table, uint64_t ino, VjFile **out)
     if (*out != NULL) {
         return 0;
     }
-    r = read_inode(table, ino, &inode);
+    r = vj_file_record(table, ino, &inode);
     if (r == 0) {
         *out = file_new(table, &inode);
     }
@@ -203,57 +231,103 @@ uint64_t vj_file_ino(const VjFile *f)
 
 /* ---- attributes ------------------------------------------------------------------------ */
 
+/* What memory says of a file at one instant. */
+typedef struct Overlay {
+    uint64_t size, memory_bytes;
+    uint64_t version; /* of the map that it lies on */
+    bool has_frozen;  /* or the version behind it */
+    bool any_version; /* nothing lies on it: the inode is being dropped */
+    bool dirty;
+    bool pending; /* changed is later than the record's times */
+    struct timespec changed;
+    uint32_t times_forgotten;
+} Overlay;
+
+static void look(VjFile *f, Overlay *o)
+{
+    *o = (Overlay){0};
+    vj_mutex_lock(&f->lock);
+    o->size = vj_pieces_length(f->active);
+    o->version = f->base_version;
+    o->has_frozen = f->frozen != NULL;
+    o->any_version = f->discarded;
+    o->dirty = vj_file_dirty_locked(f);
+    o->memory_bytes = vj_pieces_memory_bytes(f->active);
+    o->times_forgotten = f->times_forgotten;
+    if (f->times_pending) {
+        o->pending = true;
+        o->changed = f->changed;
+    } else if (f->frozen != NULL && g_atomic_int_get(&f->frozen->times_valid)) {
+        o->pending = true;
+        o->changed = f->frozen->changed;
+    }
+    if (f->frozen != NULL) {
+        o->memory_bytes += vj_pieces_memory_bytes(f->frozen->pieces);
+    }
+    vj_mutex_unlock(&f->lock);
+}
+
+/* The record that was read after @o was looked at is the one below it. */
+static bool fits(VjFile *f, const Overlay *o, const VjInode *inode)
+{
+    bool same_times;
+
+    vj_mutex_lock(&f->lock);
+    same_times = f->times_forgotten == o->times_forgotten;
+    vj_mutex_unlock(&f->lock);
+    return same_times && (o->any_version || inode->map_version == o->version ||
+                          (o->has_frozen && inode->map_version == o->version + 1));
+}
+
+static void lay_over(const Overlay *o, VjInode *out)
+{
+    out->dirty = o->dirty;
+    if (o->dirty) {
+        out->size = o->size;
+        out->stored_bytes = MAX(out->stored_bytes, MIN(o->memory_bytes, o->size));
+    }
+    if (!o->pending) {
+        return;
+    }
+    out->mtime = o->changed;
+    /* A chmod or rename since then was committed at once, and is later. */
+    if (o->changed.tv_sec > out->ctime.tv_sec ||
+        (o->changed.tv_sec == out->ctime.tv_sec &&
+         o->changed.tv_nsec > out->ctime.tv_nsec)) {
+        out->ctime = o->changed;
+    }
+}
+
 /*
- * The snapshot is begun under the file's lock: either it contains the commit of the frozen
- * sequence, then applying its times again changes nothing, or it does not.
+ * Memory first, then the record: either the record has the commit of the frozen sequence, then
+ * applying its times again changes nothing, or it has not.  With a later one all is looked at
+ * again.
  */
 int vj_file_getattr(VjFileTable *table, uint64_t ino, VjInode *out)
 {
     g_autoptr(VjFile) f = vj_file_find(table, ino);
-    VJ_AUTO_READ_TXN *txn = NULL;
-    bool pending = false;
-    struct timespec changed = {0};
-    uint64_t size = 0;
-    int r;
 
     if (f == NULL) {
-        r = vj_meta_begin_read(table->meta, &txn);
-        return r < 0 ? r : vj_inode_get(txn, ino, out);
+        return vj_file_record(table, ino, out);
     }
-    vj_mutex_lock(&f->lock);
-    r = vj_meta_begin_read(table->meta, &txn);
-    size = vj_pieces_length(f->active);
-    if (f->times_pending) {
-        pending = true;
-        changed = f->changed;
-    } else if (f->frozen != NULL && g_atomic_int_get(&f->frozen->times_valid)) {
-        pending = true;
-        changed = f->frozen->changed;
-    }
-    bool dirty = vj_file_dirty_locked(f);
-    uint64_t memory = vj_pieces_memory_bytes(f->active) +
-                      (f->frozen != NULL ? vj_pieces_memory_bytes(f->frozen->pieces) : 0);
-    vj_mutex_unlock(&f->lock);
-    if (r == 0) {
-        r = vj_inode_get(txn, ino, out);
-    }
-    if (r == 0) {
-        out->dirty = dirty;
-    }
-    if (r == 0 && dirty) {
-        out->size = size;
-        out->stored_bytes = MAX(out->stored_bytes, MIN(memory, size));
-    }
-    if (r == 0 && pending) {
-        out->mtime = changed;
-        /* A chmod or rename since then was committed at once, and is later. */
-        if (changed.tv_sec > out->ctime.tv_sec ||
-            (changed.tv_sec == out->ctime.tv_sec &&
-             changed.tv_nsec > out->ctime.tv_nsec)) {
-            out->ctime = changed;
+    for (unsigned i = 0; i < VJ_META_RUN_TRIES; i++) {
+        Overlay overlay;
+        int r;
+
+        look(f, &overlay);
+        r = vj_file_record(table, ino, out);
+        if (r < 0) {
+            return r;
+        }
+        if (fits(f, &overlay, out)) {
+            lay_over(&overlay, out);
+            return 0;
         }
     }
-    return r;
+    vj_log_error("inode %" G_GUINT64_FORMAT
+                 ": its content was committed %u times while it was looked at",
+                 ino, VJ_META_RUN_TRIES);
+    return -EIO;
 }
 
 void vj_file_forget_times(VjFileTable *table, uint64_t ino)
@@ -263,6 +337,7 @@ void vj_file_forget_times(VjFileTable *table, uint64_t ino)
     if (f != NULL) {
         vj_mutex_lock(&f->lock);
         f->times_pending = false;
+        f->times_forgotten++;
         if (f->frozen != NULL) {
             g_atomic_int_set(&f->frozen->times_valid, 0);
         }

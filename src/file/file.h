@@ -349,7 +349,8 @@ typedef struct VjFileExtent {
 
 typedef bool VjExtentVisit(void *opaque, const VjFileExtent *extent); /* false: stop */
 
-/* The committed map from @offset; sync first to see all.  One snapshot per call. */
+/* The committed map from @offset; sync first to see all.  Some thousand entries are of one state,
+ * those behind them may be of a later one. */
 int vj_file_extents(VjFile *f, uint64_t offset, VjExtentVisit *visit,
                     void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -78,6 +78,9 @@ int vj_fragment_get(VjTxn *txn, uint64_t ino, const VjEntry *entry, uint64_t ski
     if (r == 0) {
         r = plain(value, &head, bytes);
     }
+    if (r == -EAGAIN) {
+        return r; /* the caller's transaction begins anew */
+    }
     if (r < 0) {
         vj_log_error("inode %" G_GUINT64_FORMAT ": fragment %" G_GUINT64_FORMAT
                      " cannot be read: %s",

@@ -7,6 +7,8 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/budget-private.h \
 	src/file/budget.c \
 	src/file/change.c \
+	src/file/committed-private.h \
+	src/file/committed.c \
 	src/file/file-private.h \
 	src/file/file.c \
 	src/file/file.h \

@@ -64,13 +64,21 @@ static int add(VjOldMap *m, VjTxn *txn, const VjEntry *entry, uint64_t at)
     return r;
 }
 
-static int load(VjOldMap *m, VjTxn *txn, uint64_t offset)
+typedef struct Load {
+    VjOldMap *map;
+    uint64_t offset;
+} Load;
+
+static int load_body(VjTxn *txn, void *opaque)
 {
+    const Load *l = opaque;
+    VjOldMap *m = l->map;
     g_autoptr(VjMapCursor) cursor = vj_map_cursor_new(txn, m->ino, &m->root);
     VjEntry entry;
     uint64_t at;
-    int r = vj_map_cursor_seek(cursor, offset, &entry, &at);
+    int r = vj_map_cursor_seek(cursor, l->offset, &entry, &at);
 
+    g_array_set_size(m->window, 0);
     for (guint i = 0; r == 0 && i < WINDOW_BEFORE && at > 0; i++) {
         r = vj_map_cursor_prev(cursor, &entry, &at);
     }
@@ -88,7 +96,7 @@ static int load(VjOldMap *m, VjTxn *txn, uint64_t offset)
 
 int vj_old_map_at(VjOldMap *m, uint64_t offset, VjOldEntry *out)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
+    Load load = {.map = m, .offset = offset};
     int r;
 
     if (offset >= m->root.bytes) {
@@ -97,22 +105,33 @@ int vj_old_map_at(VjOldMap *m, uint64_t offset, VjOldEntry *out)
     if (find(m, offset, out)) {
         return 0;
     }
-    g_array_set_size(m->window, 0);
-    r = vj_meta_begin_read(m->table->meta, &txn);
-    if (r == 0) {
-        r = load(m, txn, offset);
-    }
+    r = vj_meta_view(m->table->meta, load_body, &load);
     if (r == 0 && !find(m, offset, out)) {
         r = -EBADMSG;
     }
     return r;
 }
 
+typedef struct Fragment {
+    uint64_t ino;
+    const VjEntry *entry;
+    uint64_t skip;
+    void *dst;
+    size_t len;
+} Fragment;
+
+static int fragment_body(VjTxn *txn, void *opaque)
+{
+    const Fragment *f = opaque;
+
+    return vj_fragment_get(txn, f->ino, f->entry, f->skip, f->dst, f->len);
+}
+
 int vj_old_entry_read(VjOldMap *m, const VjOldEntry *e, uint64_t skip, void *dst,
                       size_t len)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int r;
+    Fragment f = {
+        .ino = m->ino, .entry = &e->entry, .skip = skip, .dst = dst, .len = len};
 
     switch ((VjEntryKind)e->entry.kind) {
     case VJ_ENTRY_HOLE:
@@ -125,6 +144,5 @@ int vj_old_entry_read(VjOldMap *m, const VjOldEntry *e, uint64_t skip, void *dst
     case VJ_ENTRY_FRAGMENT:
         break;
     }
-    r = vj_meta_begin_read(m->table->meta, &txn);
-    return r < 0 ? r : vj_fragment_get(txn, m->ino, &e->entry, skip, dst, len);
+    return vj_meta_view(m->table->meta, fragment_body, &f);
 }

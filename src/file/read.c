@@ -196,20 +196,6 @@ int vj_file_seek(VjFile *f, uint64_t offset, bool data, uint64_t *out)
     return 0;
 }
 
-static int visit_inline(const VjInode *inode, uint64_t offset, VjExtentVisit *visit,
-                        void *opaque)
-{
-    VjFileExtent e = {.length = inode->size,
-                      .kind = inode->content == VJ_CONTENT_INLINE ? VJ_EXTENT_INLINE
-                                                                  : VJ_EXTENT_HOLE,
-                      .stored_bytes = inode->stored_bytes};
-
-    if (offset < inode->size) {
-        visit(opaque, &e);
-    }
-    return 0;
-}
-
 static int fill_extent(VjFile *f, VjTxn *txn, const VjEntry *entry, VjFileExtent *e)
 {
     VjObject object;
@@ -236,33 +222,81 @@ static int fill_extent(VjFile *f, VjTxn *txn, const VjEntry *entry, VjFileExtent
     return 0;
 }
 
-int vj_file_extents(VjFile *f, uint64_t offset, VjExtentVisit *visit, void *opaque)
+/* Extents that are read at a time. */
+#define EXTENTS_MOST 4096u
+
+typedef struct Extents {
+    VjFile *file;
+    uint64_t offset;
+    GArray *found; /* VjFileExtent */
+    bool more;     /* there are others behind them */
+} Extents;
+
+static int extents_of_map(VjTxn *txn, const VjInode *inode, Extents *x)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    g_autoptr(VjMapCursor) cursor = NULL;
-    VjInode inode;
+    g_autoptr(VjMapCursor) cursor = vj_map_cursor_new(txn, inode->ino, &inode->root);
     VjEntry entry;
     uint64_t at;
-    int r = vj_meta_begin_read(f->table->meta, &txn);
+    int r = vj_map_cursor_seek(cursor, x->offset, &entry, &at);
 
-    if (r == 0) {
-        r = vj_inode_get(txn, f->ino, &inode);
-    }
-    if (r < 0) {
-        return r;
-    }
-    if (inode.content != VJ_CONTENT_MAP) {
-        return visit_inline(&inode, offset, visit, opaque);
-    }
-    cursor = vj_map_cursor_new(txn, f->ino, &inode.root);
-    for (r = vj_map_cursor_seek(cursor, offset, &entry, &at); r == 0;
-         r = vj_map_cursor_next(cursor, &entry, &at)) {
+    while (r == 0) {
         VjFileExtent e = {.offset = at};
 
-        r = fill_extent(f, txn, &entry, &e);
-        if (r < 0 || !visit(opaque, &e)) {
-            break;
+        if (x->found->len == EXTENTS_MOST) {
+            x->more = true;
+            return 0;
+        }
+        r = fill_extent(x->file, txn, &entry, &e);
+        if (r == 0) {
+            g_array_append_val(x->found, e);
+            r = vj_map_cursor_next(cursor, &entry, &at);
         }
     }
     return r == -ENOENT ? 0 : r;
+}
+
+static int extents_body(VjTxn *txn, void *opaque)
+{
+    Extents *x = opaque;
+    VjInode inode;
+    int r = vj_inode_get(txn, x->file->ino, &inode);
+
+    g_array_set_size(x->found, 0);
+    x->more = false;
+    if (r < 0 || inode.size <= x->offset) {
+        return r;
+    }
+    if (inode.content != VJ_CONTENT_MAP) {
+        VjFileExtent e = {.length = inode.size,
+                          .kind = inode.content == VJ_CONTENT_INLINE ? VJ_EXTENT_INLINE
+                                                                     : VJ_EXTENT_HOLE,
+                          .stored_bytes = inode.stored_bytes};
+
+        g_array_append_val(x->found, e);
+        return 0;
+    }
+    return extents_of_map(txn, &inode, x);
+}
+
+int vj_file_extents(VjFile *f, uint64_t offset, VjExtentVisit *visit, void *opaque)
+{
+    g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(VjFileExtent));
+    Extents x = {.file = f, .offset = offset, .found = found, .more = true};
+
+    while (x.more) {
+        int r = vj_meta_view(f->table->meta, extents_body, &x);
+
+        for (guint i = 0; i < found->len; i++) {
+            const VjFileExtent *e = &g_array_index(found, VjFileExtent, i);
+
+            if (!visit(opaque, e)) {
+                return 0;
+            }
+            x.offset = e->offset + e->length;
+        }
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
 }

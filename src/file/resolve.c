@@ -2,10 +2,14 @@
 /*
  * resolve.c - from a range of a file to the bytes: the layers in memory over a snapshot
  *
- * Under the file's lock only the active pieces of the range are copied and a snapshot is
- * begun; everything else happens on things that do not change: the frozen sequence, the
- * snapshot, immutable objects.  If the snapshot's map is one version newer than the frozen
- * sequence's base, the frozen sequence is in it already and is skipped.
+ * Under the file's lock the active pieces of the range are copied, with the version of the
+ * map that they lie on; everything else happens on things that do not change: the frozen
+ * sequence, one state of the committed content, immutable objects.
+ *
+ * That state is what the file keeps of it (committed.c) where it keeps enough: then no
+ * transaction is begun.  Else it is read, and its version compared: if the map is one version
+ * newer than the frozen sequence's base, the frozen sequence is in it already and is skipped;
+ * any other version is that of a later commit, and all is looked at again.
  */
 #include "file/file-private.h"
 
@@ -31,16 +35,23 @@ GArray *vj_segments_new(void)
 
 typedef struct Resolve {
     VjFileTable *table;
-    VjTxn *txn;
-    VjInode inode;
+    VjTxn *txn; /* NULL: what is not kept is missing */
+    VjCommitted *committed;
+    bool missing;
+    const VjInode *inode;   /* of committed */
     const VjPieces *frozen; /* NULL: BASE pieces of active are ranges of the map */
     GArray *segments;
     size_t most;
     uint64_t shift; /* file offset minus position in the layer being visited; modular */
-    uint8_t *inline_bytes; /* loaded once; NULL: not yet */
     VjMapCursor *cursor;
-    int error;
 } Resolve;
+
+/* Something is not kept, and there is no transaction to read it in.  false: enough. */
+static bool miss(Resolve *r)
+{
+    r->missing = true;
+    return false;
+}
 
 static bool add_segment(Resolve *r, VjSegment *s)
 {
@@ -71,6 +82,9 @@ static bool add_piece(Resolve *r, const VjPiece *piece, uint64_t at)
         s.kind = VJ_SEGMENT_HOLE;
         break;
     case VJ_PIECE_OBJECT:
+        if (r->txn == NULL) {
+            return miss(r);
+        }
         s.kind = VJ_SEGMENT_OBJECT;
         s.error = vj_object_get(r->txn, piece->object, &s.object);
         if (s.error < 0) {
@@ -99,7 +113,7 @@ static bool add_fragment(Resolve *r, const VjEntry *entry, uint64_t skip, uint64
         s.error = len <= VJ_FILE_INLINE_MAX ? -ENOMEM : -EBADMSG;
     } else {
         s.mem->len = len;
-        s.error = vj_fragment_get(r->txn, r->inode.ino, entry, skip, s.mem->data, len);
+        s.error = vj_fragment_get(r->txn, r->inode->ino, entry, skip, s.mem->data, len);
     }
     if (s.error < 0) {
         vj_mem_unref(g_steal_pointer(&s.mem));
@@ -111,15 +125,20 @@ static bool add_fragment(Resolve *r, const VjEntry *entry, uint64_t skip, uint64
 }
 
 /* One entry of the map, trimmed to @skip .. @skip + @len of it. */
-static bool add_entry(Resolve *r, const VjEntry *entry, uint64_t skip, uint64_t len,
+static bool add_entry(Resolve *r, const VjCommittedAt *place, uint64_t skip, uint64_t len,
                       uint64_t at)
 {
     VjSegment s = {.kind = VJ_SEGMENT_HOLE, .at = at, .length = len};
+    uint64_t entry_at;
+    const VjEntry *entry = vj_committed_entry(place, &entry_at);
 
     if (entry->kind == VJ_ENTRY_OBJECT) {
         s.kind = VJ_SEGMENT_OBJECT;
         s.start = entry->start + skip;
-        s.error = vj_object_get(r->txn, entry->id, &s.object);
+        s.error = vj_committed_object(place, r->txn, &s.object);
+        if (s.error == -EAGAIN) {
+            return miss(r);
+        }
         if (s.error == 0 && s.start + len > s.object.plain_bytes) {
             s.error = -EBADMSG;
         }
@@ -129,53 +148,85 @@ static bool add_entry(Resolve *r, const VjEntry *entry, uint64_t skip, uint64_t 
             s.kind = VJ_SEGMENT_DAMAGED;
         }
     } else if (entry->kind == VJ_ENTRY_FRAGMENT) {
-        return add_fragment(r, entry, skip, len, at);
+        return r->txn != NULL ? add_fragment(r, entry, skip, len, at) : miss(r);
     }
     return add_segment(r, &s);
 }
 
+/* The entry that holds @start, kept or read.  -EAGAIN: neither. */
+static int find_entry(Resolve *r, uint64_t start, VjCommittedAt *out)
+{
+    if (vj_committed_find(r->committed, start, out)) {
+        return 0;
+    }
+    if (r->txn == NULL) {
+        return -EAGAIN;
+    }
+    if (r->cursor == NULL) {
+        r->cursor = vj_map_cursor_new(r->txn, r->inode->ino, &r->inode->root);
+    }
+    return vj_committed_load(r->committed, r->cursor, start, out);
+}
+
+/* [*start, *start + *len) as far as one run of entries has it. */
+static int add_run(Resolve *r, uint64_t *start, uint64_t *len, uint64_t *at, bool *enough)
+{
+    VjCommittedAt place;
+    int e = find_entry(r, *start, &place);
+
+    if (e < 0) {
+        return e;
+    }
+    do {
+        uint64_t entry_at;
+        const VjEntry *entry = vj_committed_entry(&place, &entry_at);
+        uint64_t skip = *start - entry_at, take = MIN(entry->length - skip, *len);
+
+        *enough = !add_entry(r, &place, skip, take, *at);
+        *start += take;
+        *at += take;
+        *len -= take;
+    } while (*len > 0 && !*enough && vj_committed_next(&place));
+    vj_committed_at_clear(&place);
+    return 0;
+}
+
 static bool add_map_range(Resolve *r, uint64_t start, uint64_t len, uint64_t at)
 {
-    VjEntry entry;
-    uint64_t entry_at;
-    int e;
+    VjSegment damaged = {.kind = VJ_SEGMENT_DAMAGED};
+    bool enough = false;
+    int e = 0;
 
-    if (r->cursor == NULL) {
-        r->cursor = vj_map_cursor_new(r->txn, r->inode.ino, &r->inode.root);
+    while (e == 0 && len > 0 && !enough) {
+        e = add_run(r, &start, &len, &at, &enough);
     }
-    for (e = vj_map_cursor_seek(r->cursor, start, &entry, &entry_at); e == 0;
-         e = vj_map_cursor_next(r->cursor, &entry, &entry_at)) {
-        uint64_t skip = start > entry_at ? start - entry_at : 0;
-        uint64_t take = MIN(entry.length - skip, len);
-
-        if (!add_entry(r, &entry, skip, take, at)) {
-            return false;
-        }
-        at += take;
-        len -= take;
-        if (len == 0) {
-            return true;
-        }
+    if (e == 0) {
+        return !enough;
+    }
+    if (e == -EAGAIN) {
+        return miss(r);
     }
     /* The map ends early or cannot be read: the rest of the range is damaged. */
-    VjSegment s = {.kind = VJ_SEGMENT_DAMAGED,
-                   .at = at,
-                   .length = len,
-                   .error = e == -ENOENT ? -EBADMSG : e};
-
-    return add_segment(r, &s);
+    damaged.at = at;
+    damaged.length = len;
+    damaged.error = e == -ENOENT ? -EBADMSG : e;
+    return add_segment(r, &damaged);
 }
 
 static bool add_inline_range(Resolve *r, uint64_t start, uint64_t len, uint64_t at)
 {
     VjSegment s = {.kind = VJ_SEGMENT_MEMORY, .at = at, .length = len, .start = start};
-    VjMem *mem = vj_mem_new(&r->table->dirty, VJ_FILE_INLINE_MAX);
+    VjMem *mem = NULL;
     bool more;
     int e = -ENOMEM;
 
+    if (r->txn == NULL) {
+        return miss(r);
+    }
+    mem = vj_mem_new(&r->table->dirty, VJ_FILE_INLINE_MAX);
     if (mem != NULL) {
-        e = vj_inline_get(r->txn, &r->inode, mem->data, VJ_FILE_INLINE_MAX, NULL);
-        mem->len = r->inode.size;
+        e = vj_inline_get(r->txn, r->inode, mem->data, VJ_FILE_INLINE_MAX, NULL);
+        mem->len = r->inode->size;
         if (e == 0 && start + len > mem->len) {
             e = -EBADMSG;
         }
@@ -194,7 +245,7 @@ static bool add_committed(Resolve *r, uint64_t start, uint64_t len, uint64_t at)
 {
     VjSegment hole = {.kind = VJ_SEGMENT_HOLE, .at = at, .length = len};
 
-    switch (r->inode.content) {
+    switch (r->inode->content) {
     case VJ_CONTENT_MAP:
         return add_map_range(r, start, len, at);
     case VJ_CONTENT_INLINE:
@@ -267,53 +318,155 @@ static void copies_free(Copy *c)
     g_array_unref(c->pieces);
 }
 
-/* What the lock is needed for.  *frozen is referenced. */
-static int look(VjFile *f, uint64_t offset, uint64_t len, Copy *copy, VjTxn **txn,
-                VjFrozen **frozen, uint64_t *size)
-{
-    int r;
+/* A file as it is at one instant. */
+typedef struct Look {
+    Copy copy;
+    VjFrozen *frozen; /* referenced; NULL: none */
+    uint64_t size;
+    uint64_t version; /* of the map that all of it lies on */
+    bool any_version; /* nothing lies on it: the inode is being dropped */
+    VjCommitted
+        *kept; /* of that version, referenced; NULL: none, or it may be outdated */
+} Look;
 
+static void look(VjFile *f, uint64_t offset, uint64_t len, size_t most, Look *l)
+{
+    *l = (Look){.copy = {.pieces = g_array_new(FALSE, FALSE, sizeof(VjPiece)),
+                         .objects = f->table->objects,
+                         .most = most}};
     vj_mutex_lock(&f->lock);
-    r = vj_meta_begin_read(f->table->meta, txn);
-    if (r == 0) {
-        *size = vj_pieces_length(f->active);
-        *frozen = f->frozen != NULL ? vj_frozen_ref(f->frozen) : NULL;
-        vj_pieces_visit(f->active, offset, len, copy_piece, copy);
+    l->size = vj_pieces_length(f->active);
+    l->frozen = f->frozen != NULL ? vj_frozen_ref(f->frozen) : NULL;
+    l->version = f->base_version;
+    l->any_version = f->discarded;
+    if (!f->committing && !f->discarded && f->committed != NULL) {
+        l->kept = vj_committed_ref(f->committed);
+    }
+    vj_pieces_visit(f->active, offset, len, copy_piece, &l->copy);
+    vj_mutex_unlock(&f->lock);
+}
+
+static void look_clear(Look *l)
+{
+    copies_free(&l->copy);
+    vj_frozen_unref(l->frozen);
+    vj_committed_unref(l->kept);
+}
+
+/* The layers over @c, whose version is one that @l can lie on. */
+static void expand(Resolve *r, const Look *l, uint64_t offset, VjCommitted *c)
+{
+    uint64_t at = offset;
+
+    r->committed = c;
+    r->inode = vj_committed_inode(c);
+    if (l->frozen != NULL && r->inode->map_version == l->frozen->base_version) {
+        r->frozen = l->frozen->pieces;
+    }
+    for (guint i = 0; i < l->copy.pieces->len; i++) {
+        const VjPiece *piece = &g_array_index(l->copy.pieces, VjPiece, i);
+
+        if (!expand_active(r, piece, at)) {
+            break;
+        }
+        at += piece->length;
+    }
+}
+
+typedef struct View {
+    VjFile *file;
+    const Look *look;
+    uint64_t offset;
+    size_t most;
+    GArray *segments;
+    /* out: */
+    VjCommitted *read; /* referenced; NULL: the snapshot has another version */
+} View;
+
+static int view_body(VjTxn *txn, void *opaque)
+{
+    View *v = opaque;
+    const Look *l = v->look;
+    Resolve r = {
+        .table = v->file->table, .txn = txn, .segments = v->segments, .most = v->most};
+    VjInode inode;
+    int rc = vj_inode_get(txn, v->file->ino, &inode);
+
+    g_array_set_size(v->segments, 0);
+    vj_committed_unref(g_steal_pointer(&v->read));
+    if (rc < 0) {
+        return rc;
+    }
+    if (l->kept != NULL && inode.map_version == l->version) {
+        v->read = vj_committed_ref(l->kept);
+    } else if (l->any_version || inode.map_version == l->version ||
+               (l->frozen != NULL && inode.map_version == l->version + 1)) {
+        v->read = vj_committed_new(&r.table->committed, &inode);
+    } else {
+        return 0;
+    }
+    expand(&r, l, v->offset, v->read);
+    vj_map_cursor_free(r.cursor);
+    return 0;
+}
+
+/* The file keeps @c, unless it has something else by now. */
+static void keep(VjFile *f, VjCommitted *c)
+{
+    vj_mutex_lock(&f->lock);
+    if (f->committed == NULL && !f->committing && !f->discarded &&
+        f->base_version == vj_committed_inode(c)->map_version) {
+        f->committed = vj_committed_ref(c);
     }
     vj_mutex_unlock(&f->lock);
-    return r;
+}
+
+/* One try.  *done: the segments are there, or the error is the result. */
+static int resolve_once(VjFile *f, uint64_t offset, uint64_t len, View *v, uint64_t *size,
+                        bool *done)
+{
+    Look l;
+    int e = 0;
+
+    look(f, offset, len, v->most, &l);
+    *size = l.size;
+    *done = false;
+    if (l.kept != NULL) {
+        Resolve r = {.table = f->table, .segments = v->segments, .most = v->most};
+
+        expand(&r, &l, offset, l.kept);
+        *done = !r.missing;
+    }
+    if (!*done) {
+        v->look = &l;
+        e = vj_meta_view(f->table->meta, view_body, v);
+        *done = e < 0 || v->read != NULL;
+    }
+    if (v->read != NULL) {
+        keep(f, v->read);
+        vj_committed_unref(g_steal_pointer(&v->read));
+    }
+    look_clear(&l);
+    return e;
 }
 
 int vj_file_resolve(VjFile *f, uint64_t offset, uint64_t len, size_t most,
                     GArray *segments, uint64_t *size)
 {
-    Resolve r = {.table = f->table, .segments = segments, .most = most};
-    Copy copy = {.pieces = g_array_new(FALSE, FALSE, sizeof(VjPiece)),
-                 .objects = f->table->objects,
-                 .most = most};
-    VjFrozen *frozen = NULL;
-    uint64_t at = offset;
-    int e;
+    View v = {.file = f, .offset = offset, .most = most, .segments = segments};
 
-    g_assert(most > 0);
-    e = look(f, offset, len, &copy, &r.txn, &frozen, size);
-    if (e == 0) {
-        e = vj_inode_get(r.txn, f->ino, &r.inode);
-    }
-    if (e == 0 && frozen != NULL && r.inode.map_version == frozen->base_version) {
-        r.frozen = frozen->pieces;
-    }
-    for (guint i = 0; e == 0 && i < copy.pieces->len; i++) {
-        const VjPiece *piece = &g_array_index(copy.pieces, VjPiece, i);
+    g_assert(most > 0 && segments->len == 0);
+    for (unsigned i = 0; i < VJ_META_RUN_TRIES; i++) {
+        bool done;
+        int e = resolve_once(f, offset, len, &v, size, &done);
 
-        if (!expand_active(&r, piece, at)) {
-            break;
+        if (done) {
+            return e;
         }
-        at += piece->length;
+        g_array_set_size(segments, 0);
     }
-    vj_map_cursor_free(r.cursor);
-    vj_txn_end(r.txn);
-    copies_free(&copy);
-    vj_frozen_unref(frozen);
-    return e;
+    vj_log_error("inode %" G_GUINT64_FORMAT
+                 ": its content was committed %u times while it was looked at",
+                 f->ino, VJ_META_RUN_TRIES);
+    return -EIO;
 }

@@ -119,13 +119,12 @@ void vj_file_settle_settings(VjFile *f, const VjInode *inode)
 }
 
 /*
- * Of several that read the record at the same time the last to begin wins: its snapshot is the
- * newest.
+ * Of several that read the record at the same time the last to begin wins: what was committed
+ * before any of them called is in what it reads.
  */
 int vj_file_settings_changed(VjFileTable *table, uint64_t ino)
 {
     g_autoptr(VjFile) f = vj_file_find(table, ino);
-    VJ_AUTO_READ_TXN *txn = NULL;
     VjInode inode;
     uint64_t mine;
     int r;
@@ -134,12 +133,9 @@ int vj_file_settings_changed(VjFileTable *table, uint64_t ino)
         return 0;
     }
     vj_mutex_lock(&f->lock);
-    r = vj_meta_begin_read(table->meta, &txn);
     mine = ++f->settings_seq;
     vj_mutex_unlock(&f->lock);
-    if (r == 0) {
-        r = vj_inode_get(txn, ino, &inode);
-    }
+    r = vj_file_record(table, ino, &inode);
     if (r < 0) {
         return r;
     }

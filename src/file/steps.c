@@ -63,6 +63,7 @@ static void give_up_claim(VjFile *f, bool committed)
     z = g_steal_pointer(&f->frozen);
     f->base_version += committed;
     f->writing = false;
+    vj_file_commit_is_over_locked(f);
     vj_cond_broadcast(&f->idle);
     vj_mutex_unlock(&f->lock);
     vj_frozen_unref(z);
@@ -80,14 +81,6 @@ static int reserve_step(VjFile *f, uint64_t most, uint64_t size, uint64_t *bytes
     vj_mutex_unlock(&f->lock);
     *bytes = r == 0 ? most : 0;
     return r;
-}
-
-static int committed_record(VjFile *f, VjInode *out)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(f->table->meta, &txn);
-
-    return r < 0 ? r : vj_inode_get(txn, f->ino, out);
 }
 
 typedef struct Step {
@@ -114,6 +107,7 @@ static int step_in_turn(VjFile *f, Step *s, VjWriteBack **w)
         r = vj_objects_flush(table->objects);
     }
     if (r == 0 && vj_write_back_changes(*w)) {
+        vj_file_commit_begins(f);
         r = vj_write_back_commit(*w);
         s->committed = r == 0;
     }
@@ -128,7 +122,7 @@ static int step_run(VjFile *f, Step *s)
     VjWriteBack *w = NULL;
     uint64_t reserved = 0;
     VjInode inode;
-    int r = committed_record(f, &inode);
+    int r = vj_file_record(f->table, f->ino, &inode);
 
     if (r == 0) {
         r = reserve_step(f, s->most_bytes, inode.size, &reserved);
@@ -140,7 +134,7 @@ static int step_run(VjFile *f, Step *s)
         r = claim(f, &s->version);
     }
     if (r == 0) {
-        r = committed_record(f, &inode);
+        r = vj_file_record(f->table, f->ino, &inode);
         if (r == 0) {
             s->begun = true;
             s->size = inode.size;
@@ -209,7 +203,7 @@ int vj_file_remap(VjFile *f, VjRemap *step)
     if (vj_file_table_read_only(f->table)) {
         return -EROFS;
     }
-    r = committed_record(f, &inode);
+    r = vj_file_record(f->table, f->ino, &inode);
     if (r == 0) {
         /* What is being dropped is left to the dropper. */
         r = inode.nlink == 0 ? -ENOENT : step_run(f, &s);

@@ -34,6 +34,7 @@ static VjFileTable *table_new(const VjFileTableConfig *config)
     table->recode_step_bytes = VJ_RECODE_STEP_BYTES;
     table->read_only = config->read_only;
     vj_budget_init(&table->dirty, config->dirty_bytes, on_pressure, table);
+    vj_committed_budget_init(&table->committed, config->cache_bytes / VJ_COMMITTED_PART);
     vj_mutex_init(&table->lock, VJ_RANK_FILE_TABLE, "file.table");
     vj_cond_init(&table->opened);
     table->files = g_hash_table_new(g_int64_hash, g_int64_equal);
@@ -97,6 +98,7 @@ void vj_file_table_close(VjFileTable *table)
     vj_cond_clear(&table->opened);
     vj_mutex_clear(&table->lock);
     vj_budget_clear(&table->dirty);
+    vj_committed_budget_clear(&table->committed);
     g_free(table);
 }
 

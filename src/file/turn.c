@@ -96,6 +96,7 @@ static void turn_end(VjFile *f, VjFrozen *z, int r, bool again)
     }
     vj_mutex_lock(&f->lock);
     f->writing = false;
+    vj_file_commit_is_over_locked(f);
     if (r == 0) {
         /* Not where the end of what was frozen is held back: that is older. */
         changed_since = z->seq > f->committed_seq && z->seq < f->dirty_seq;
@@ -164,6 +165,7 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
             t->r = flushed;
         }
         if (t->r == 0) {
+            vj_file_commit_begins(t->f);
             t->r = vj_write_back_commit(t->w);
         }
         if (is_no_space(t->r)) {
@@ -280,6 +282,7 @@ int vj_file_table_make_space(VjFileTable *table)
 
 void vj_file_discard(VjFile *f)
 {
+    VjCommitted *committed;
     VjPieces *active;
     VjFrozen *frozen;
     uint64_t reserved;
@@ -289,6 +292,7 @@ void vj_file_discard(VjFile *f)
     while (f->writing) {
         vj_cond_wait(&f->idle, &f->lock);
     }
+    committed = g_steal_pointer(&f->committed);
     active = f->active;
     frozen = f->frozen;
     reserved = f->reserved_bytes + (frozen != NULL ? frozen->reserved_bytes : 0);
@@ -298,6 +302,7 @@ void vj_file_discard(VjFile *f)
     f->times_pending = false;
     f->committed_seq = f->dirty_seq;
     vj_mutex_unlock(&f->lock);
+    vj_committed_unref(committed);
     vj_pieces_free(active);
     vj_frozen_unref(frozen);
     vj_space_release(&f->table->space, reserved);

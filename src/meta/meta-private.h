@@ -24,7 +24,7 @@ bool vj_txn_abort(VjTxn *txn);
 /* Of a wrapper: what the wrapped transaction's read returned, which may end the body. */
 static inline int vj_wrap_read(VjTxn *txn, int rc)
 {
-    txn->again = txn->next->again;
+    txn->again = txn->again || txn->next->again;
     return rc;
 }
 

@@ -53,3 +53,10 @@ tests_unit_volume_test_orphan_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/volume/test-fragment
 tests_unit_volume_test_fragment_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-committed
+tests_unit_volume_test_committed_SOURCES = \
+	tests/unit/volume/settings-fixture.c \
+	tests/unit/volume/settings-fixture.h \
+	tests/unit/volume/test-committed.c
+tests_unit_volume_test_committed_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
