@@ -67,6 +67,14 @@ static void changed_locked(VjFile *f, bool appended)
     f->times_pending = true;
 }
 
+/* @old_len bytes at @at became @len.  Under f->lock. */
+static void note_locked(VjFile *f, uint64_t at, uint64_t old_len, uint64_t len)
+{
+    if (f->append != NULL) {
+        vj_append_changed(f->append, at, old_len, len);
+    }
+}
+
 /* When the file is to be written back after a change.  Under f->lock. */
 static VjFlushWhen when_locked(const VjFile *f)
 {
@@ -86,9 +94,10 @@ typedef struct Change {
     const void *src;
     size_t len;
     bool append;
-    bool overwrite; /* old_len = len */
-    VjMem *mem;     /* the bytes, when they were copied before the lock */
-    void **block;   /* of the budget's, that they lie in: it may be taken; NULL: none */
+    bool overwrite;         /* old_len = len */
+    VjMem *mem;             /* the bytes, when they were copied before the lock */
+    const VjFilePart *part; /* of an append that comes in parts; NULL: it is whole */
+    void **block; /* of the budget's, that they lie in: it may be taken; NULL: none */
 } Change;
 
 /* Extends the tail of a sequential writer; false: it is none.  Under f->lock. */
@@ -164,6 +173,9 @@ static int change_locked(VjFile *f, const Change *c, uint64_t *at)
         return r;
     }
     offset = c->append ? size : c->offset;
+    if (c->part != NULL) {
+        offset = vj_append_place(f->append, c->part->offset, c->len, size);
+    }
     *at = offset;
     if (c->len == 0 && (offset >= size || c->old_len == 0)) {
         return 0; /* nothing there to delete */
@@ -186,7 +198,11 @@ static int change_locked(VjFile *f, const Change *c, uint64_t *at)
             return r;
         }
     }
-    changed_locked(f, c->overwrite && offset == size);
+    note_locked(f, MIN(offset, size), old_len, offset - MIN(offset, size) + c->len);
+    if (c->part != NULL) {
+        vj_append_placed(f->append, c->part->offset, c->len, offset);
+    }
+    changed_locked(f, (c->overwrite || c->part != NULL) && offset == size);
     return 0;
 }
 
@@ -283,6 +299,59 @@ int vj_file_write_block(VjFile *f, uint64_t offset, void **block, const void *sr
     return change(f, &c, at);
 }
 
+/* A part comes.  False: another append is under way, and it is one of its own.  No lock held. */
+static bool part_enter(VjFile *f, const VjFilePart *part)
+{
+    bool entered;
+
+    vj_mutex_lock(&f->lock);
+    if (f->append == NULL) {
+        f->append = g_new0(VjAppend, 1);
+    }
+    entered = vj_append_enter(f->append, part->who);
+    vj_mutex_unlock(&f->lock);
+    return entered;
+}
+
+static void part_leave(VjFile *f, const VjFilePart *part, int r)
+{
+    vj_mutex_lock(&f->lock);
+    vj_append_leave(f->append, part->offset, r < 0);
+    vj_mutex_unlock(&f->lock);
+}
+
+int vj_file_append_part(VjFile *f, VjFilePart *part, void **block, const void *src,
+                        size_t len)
+{
+    Change c = {
+        .src = src, .len = len, .append = true, .overwrite = true, .block = block};
+    bool entered = part_enter(f, part);
+    int r;
+
+    if (entered) {
+        c.part = part;
+        c.overwrite = false;
+    }
+    r = change(f, &c, &part->at);
+    part->at = r == 0 ? part->at : part->offset;
+    part->moved = false;
+    if (entered) {
+        part->moved = r == 0 && part->at + len < vj_file_size(f);
+        part_leave(f, part, r);
+    }
+    return r;
+}
+
+uint64_t vj_file_append_who(VjFile *f)
+{
+    uint64_t who;
+
+    vj_mutex_lock(&f->lock);
+    who = ++f->appenders;
+    vj_mutex_unlock(&f->lock);
+    return who;
+}
+
 void *vj_file_block_new(VjFileTable *table)
 {
     return vj_budget_take_block(&table->dirty);
@@ -318,11 +387,15 @@ static int shift_locked(VjFile *f, const VjFileShift *s, VjMem *mem)
     }
     if (s->down) {
         vj_pieces_replace(f->active, s->offset, s->src_len, NULL, 0);
+        note_locked(f, s->offset, s->src_len, 0);
         vj_pieces_replace(f->active, end - s->src_len, 0, &data, 1);
+        note_locked(f, end - s->src_len, 0, s->src_len);
     } else {
         lost = MIN(s->src_len, size + s->src_len - end);
         vj_pieces_replace(f->active, s->offset, 0, &data, 1);
+        note_locked(f, s->offset, 0, s->src_len);
         vj_pieces_replace(f->active, end, lost, NULL, 0);
+        note_locked(f, end, lost, 0);
     }
     changed_locked(f, false);
     return 0;
@@ -455,6 +528,7 @@ static int change_to_hole_locked(VjFile *f, const HoleChange *c)
     }
     vj_pieces_replace(f->active, MIN(c->offset, size), old_len, &hole,
                       hole.length > 0 ? 1 : 0);
+    note_locked(f, MIN(c->offset, size), old_len, hole.length);
     changed_locked(f, false);
     return 0;
 }
@@ -508,6 +582,27 @@ int vj_file_replace_by_hole(VjFile *f, uint64_t offset, uint64_t old_len, uint64
                                            .len = len,
                                            .old_len = old_len,
                                            .inside = inside});
+}
+
+bool vj_file_append_undo(VjFile *f, uint64_t who, uint64_t size)
+{
+    uint64_t at = 0, len = 0;
+    bool is_undo, cut_off = false;
+
+    vj_mutex_lock(&f->lock);
+    is_undo = who != 0 && f->append != NULL && f->append->who == who &&
+              vj_append_undo(f->append, size, &at, &len);
+    /* What others have put between or behind it stays, and it does too. */
+    if (is_undo && len > 0 && at + len == vj_pieces_length(f->active)) {
+        HoleChange cut = {.kind = HOLE_TRUNCATE, .offset = at};
+
+        cut_off = change_to_hole_locked(f, &cut) == 0;
+    }
+    vj_mutex_unlock(&f->lock);
+    if (cut_off) {
+        changed_unlocked(f, VJ_FLUSH_AGED);
+    }
+    return is_undo;
 }
 
 /* ---- copying --------------------------------------------------------------------------- */
@@ -611,6 +706,7 @@ static int copy_in(VjFile *dst, uint64_t offset, const VjPiece *pieces, size_t c
         }
         old_len = MIN(len, size - offset);
         vj_pieces_replace(dst->active, offset, old_len, pieces, count);
+        note_locked(dst, offset, old_len, len);
         changed_locked(dst, false);
     }
     when = when_locked(dst);

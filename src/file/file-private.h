@@ -8,6 +8,7 @@
 #ifndef VJ_FILE_FILE_PRIVATE_H
 #define VJ_FILE_FILE_PRIVATE_H
 
+#include "file/append-private.h"
 #include "file/committed-private.h"
 #include "file/pieces-private.h"
 #include "file/records.h"
@@ -94,7 +95,9 @@ struct VjFile {
     bool writing;
     bool committing; /* a commit of the content has begun, and may be visible */
     VjCommitted
-        *committed; /* of base_version, while not committing; NULL: nothing is kept */
+        *committed;     /* of base_version, while not committing; NULL: nothing is kept */
+    VjAppend *append;   /* NULL: nobody has appended in parts */
+    uint64_t appenders; /* as vj_file_append_who has counted */
     uint32_t times_forgotten; /* how often an explicit utimens came */
     bool discarded;           /* an orphan being dropped: changes go nowhere */
     uint32_t error_count;

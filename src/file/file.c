@@ -49,6 +49,7 @@ static void file_free(VjFile *f)
     if (f->reserved_bytes > 0) {
         vj_space_release(&f->table->space, f->reserved_bytes);
     }
+    g_free(f->append);
     vj_committed_unref(f->committed);
     vj_pieces_free(f->active);
     vj_mem_unref(f->tail);

@@ -262,6 +262,26 @@ void vj_file_block_free(VjFileTable *table, void *block); /* NULL is fine */
 int vj_file_write_block(VjFile *f, uint64_t offset, void **block, const void *src,
                         size_t len, bool append, uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
 
+/* One request of an append that comes as several at the same time (append-private.h). */
+typedef struct VjFilePart {
+    uint64_t who;    /* in: of vj_file_append_who */
+    uint64_t offset; /* in: tells the order of the parts alone */
+    uint64_t at;     /* out: where it went */
+    bool moved; /* out: what stands behind it now was there before, and is further down */
+} VjFilePart;
+
+/* A number for one caller whose appends follow one another. */
+uint64_t vj_file_append_who(VjFile *f);
+/* As vj_file_write_block; @block NULL: @src is copied. */
+int vj_file_append_part(VjFile *f, VjFilePart *part, void **block, const void *src,
+                        size_t len) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * The kernel cuts a file to where it believes that an append began of which a part has failed.
+ * True: @size is that; what is left of the append was cut off if it stands at the very end.
+ * False: it is a truncation like any other, nothing was done.
+ */
+bool vj_file_append_undo(VjFile *f, uint64_t who, uint64_t size);
+
 /* Cut or extend with a hole.  Updates mtime and ctime. */
 int vj_file_truncate(VjFile *f, uint64_t size) G_GNUC_WARN_UNUSED_RESULT;
 

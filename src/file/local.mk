@@ -4,6 +4,8 @@
 noinst_LTLIBRARIES += src/file/libvj-file.la
 src_file_libvj_file_la_LIBADD =
 src_file_libvj_file_la_SOURCES = \
+	src/file/append-private.h \
+	src/file/append.c \
 	src/file/budget-private.h \
 	src/file/budget.c \
 	src/file/change.c \

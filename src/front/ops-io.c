@@ -307,17 +307,18 @@ static void write_pages_back(fuse_req_t req, fuse_ino_t ino, const char *buf, si
 }
 
 /*
- * An O_APPEND write(2): the kernel has found the end under the lock of the inode.  A direct one
- * comes as many WRITEs at the same time, in any order: each goes where it says.  Others come
- * one behind the other, and go to the daemon's end: the kernel's may be another, where a caller
- * has ended between the two calls of an edit, or a direct write has failed in part.
+ * An O_APPEND write(2) goes to the end as the daemon knows it: the kernel's may be another, where
+ * a caller has ended between the two calls of an edit, or a write has failed in part.  A direct
+ * one comes as many WRITEs at the same time; their offsets say in which order they belong.
  */
-static unsigned append_flags(const struct fuse_file_info *fi)
+static int append_bytes(VjHandle *h, const char *buf, size_t size, VjFilePart *part)
 {
-    if ((fi->flags & O_APPEND) == 0) {
-        return 0;
-    }
-    return VJ_WRITE_APPEND | (is_direct(fi) ? VJ_WRITE_PLACED : 0);
+    VjLoan loan;
+    bool is_lent = vj_serve_lend(buf, size, &loan);
+    int r = vj_fs_append_part(h, part, is_lent ? &loan.block : NULL, buf, size);
+
+    vj_serve_lent(&loan);
+    return r;
 }
 
 static void write_plain(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
@@ -325,27 +326,32 @@ static void write_plain(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t 
 {
     VjFront *f = front_of(req);
     VjHandle *h = vj_front_handle(fi);
-    unsigned flags = append_flags(fi);
-    uint64_t at = off;
+    unsigned flags = (fi->flags & O_APPEND) != 0 ? VJ_WRITE_APPEND : 0;
+    VjFilePart part = {.offset = off, .at = off};
     int r = kill_privileges(req, ino, fi);
 
     if (!is_direct(fi)) {
         vj_coherence_locked(f->coherence, ino, off, size);
     }
-    if (r == 0) {
-        r = write_bytes(h, buf, size, off, flags, &at);
+    if (r == 0 && is_direct(fi) && flags != 0) {
+        r = append_bytes(h, buf, size, &part);
+    } else if (r == 0) {
+        r = write_bytes(h, buf, size, off, flags, &part.at);
     }
     if (r == 0 && (fi->flags & (O_SYNC | O_DSYNC))) {
         r = vj_fs_fsync(h);
     }
     vj_serve_answers();
-    if (r < 0 || !is_direct(fi) || !vj_edit_written_past(f, req, ino, at, size)) {
+    if (r < 0 || !is_direct(fi) || !vj_edit_written_past(f, req, ino, part.at, size)) {
         reply_write(req, ino, "write", r, size);
     }
-    if (at != off) {
+    if (part.at != off) {
         /* The kernel put the bytes where it believed the end to be. */
         vj_editor_stale(f->editor, ino, off, size);
-        vj_editor_stale(f->editor, ino, at, size);
+        vj_editor_stale(f->editor, ino, part.at, size);
+    }
+    if (part.moved) {
+        vj_editor_stale(f->editor, ino, part.at, 0);
     }
 }
 

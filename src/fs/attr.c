@@ -237,7 +237,7 @@ static int set_size(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
     }
     if (h != NULL) {
         vj_fs_note_change(h);
-        return vj_file_truncate(h->file, size);
+        return vj_fs_append_undo(h, size) ? 0 : vj_file_truncate(h->file, size);
     }
     r = vj_file_open(fs->files, ino, &file);
     return r < 0 ? r : vj_file_truncate(file, size);

@@ -61,6 +61,7 @@ struct VjHandle {
 
     VjMutex lock; /* VJ_RANK_FS_HANDLE */
     /* guarded by lock: */
+    uint64_t append_who; /* of vj_file_append_who; 0: it has not appended in parts */
     uint32_t error_mark;
     GArray *stages; /* of VjStage; NULL until the first */
     uint64_t last_stage_id;
@@ -94,6 +95,9 @@ void vj_fs_note_change(VjHandle *h);
 void vj_fs_show_read(VjFs *fs, uint64_t ino, VjAttr *out);
 void vj_fs_forget_read(VjFs *fs, uint64_t ino);
 void vj_fs_settle_read(VjHandle *h);
+
+/* io.c: as vj_file_append_undo. */
+bool vj_fs_append_undo(VjHandle *h, uint64_t size);
 
 /* flags.c: what of @h's inode is protected; whether a change of content may have
  * privileges to take away (the set-id bits, security.capability); -EPERM unless it may be

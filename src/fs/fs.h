@@ -228,8 +228,6 @@ int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len,
 
 #define VJ_WRITE_APPEND (1u << 0) /* at the end; @offset is ignored */
 #define VJ_WRITE_SYNC (1u << 1)   /* durable on 0 */
-/* With APPEND: who opened the file for it has found the end, and @offset is the place. */
-#define VJ_WRITE_PLACED (1u << 2)
 /* @at: where it went (NULL: not wanted).  May wait for memory. */
 int vj_fs_write(VjHandle *h, uint64_t offset, const void *src, size_t len, unsigned flags,
                 uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
@@ -244,6 +242,11 @@ void vj_fs_block_free(VjFs *fs, void *block); /* NULL is fine */
 /* As vj_fs_write; @src lies in *block.  *block becomes NULL when the file has taken it. */
 int vj_fs_write_block(VjHandle *h, uint64_t offset, void **block, const void *src,
                       size_t len, unsigned flags, uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
+
+/* One request of an append that comes as several at the same time: as vj_file_append_part, but for
+ * part->who, which is set here. */
+int vj_fs_append_part(VjHandle *h, VjFilePart *part, void **block, const void *src,
+                      size_t len) G_GNUC_WARN_UNUSED_RESULT;
 
 /* @mode as fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE; others -EOPNOTSUPP. */
 int vj_fs_fallocate(VjHandle *h, int mode, uint64_t offset,

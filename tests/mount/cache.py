@@ -8,6 +8,7 @@ the directory of the fifos."""
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import random
@@ -28,6 +29,7 @@ from vjtap import *  # noqa: E402,F403
 PAGE = 4096
 MIB = 1 << 20
 RWF_NOAPPEND = 0x20  # Linux 6.9
+FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_APPEND_FL = 0x80086601, 0x40086602, 0x20
 
 
 def opened(path, data):
@@ -569,22 +571,52 @@ def needs_noappend():
             raise Skip("the kernel has no RWF_NOAPPEND") from e
 
 
+def content(name):
+    """As somebody sees it who asks for the size first."""
+    os.stat(name)
+    with open(name, "rb") as f:
+        return f.read()
+
+
 @test
-def plain_a_direct_write_of_an_appender_goes_where_it_says(d):
-    """pwritev2(2) with RWF_NOAPPEND."""
+def plain_a_direct_append_overwrites_nobody(d):
+    """The kernel may believe in a smaller size, as behind pwritev2(2) with RWF_NOAPPEND."""
     needs_noappend()
     data = pattern(4 * PAGE)
-    fd = opened(d + "/f", data)
+    fd = os.open(d + "/f", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    eq(os.write(fd, data), len(data))
     direct = os.open(d + "/f", os.O_RDWR | os.O_APPEND | os.O_DIRECT)
-    with mmap.mmap(-1, PAGE) as page:
-        page[:] = b"x" * PAGE
-        eq(os.pwritev(direct, [page], PAGE, RWF_NOAPPEND), PAGE)
-        data = data[:PAGE] + page[:] + data[2 * PAGE:]
-        eq(os.pread(fd, 5 * PAGE, 0), data)
-        eq(os.write(direct, page), PAGE)
-        eq(os.pread(fd, 6 * PAGE, 0), data + page[:])
+    eq(os.pwritev(fd, [b"n" * PAGE], PAGE, RWF_NOAPPEND), PAGE)
+    os.fsync(fd)
+    with mmap.mmap(-1, 3 * MIB) as new:
+        new[:] = b"x" * MIB + b"y" * MIB + b"z" * MIB
+        eq(os.write(direct, new), 3 * MIB)
+        data += b"n" * PAGE + new[:]
+        eq(content(d + "/f") == data, True)
+        eq(os.pwritev(direct, [new], PAGE, RWF_NOAPPEND), 3 * MIB)
+        eq(content(d + "/f") == data + new[:], True)
     os.close(direct)
     os.close(fd)
+
+
+@test
+def plain_an_append_only_file_is_only_appended_to(d):
+    """chattr +a, whatever the flags of the call."""
+    needs_noappend()
+    fd = os.open(d + "/f", os.O_RDWR | os.O_CREAT)
+    os.write(fd, b"a" * 4 * PAGE)
+    old = struct.unpack("<L", fcntl.ioctl(fd, FS_IOC_GETFLAGS, b"\0" * 4))[0]
+    fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("<L", old | FS_APPEND_FL))
+    direct = os.open(d + "/f", os.O_WRONLY | os.O_APPEND | os.O_DIRECT)
+    try:
+        with mmap.mmap(-1, PAGE) as page:
+            page[:] = b"x" * PAGE
+            eq(os.pwritev(direct, [page], PAGE, RWF_NOAPPEND), PAGE)
+        eq(content(d + "/f") == b"a" * 4 * PAGE + b"x" * PAGE, True)
+    finally:
+        fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("<L", old))
+        os.close(direct)
+        os.close(fd)
 
 
 @test
@@ -1287,4 +1319,4 @@ def marked_attributes_that_cannot_be_read_after_an_edit(d):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1], prefix=sys.argv[2]))

@@ -58,6 +58,50 @@ space_is_back()
 }
 check "space comes back" wait_for 10 space_is_back
 check "and can be written" write_random again $((before * 7 * 1024 / 10))
+
+# A direct append that fails is cut off by the kernel where it believes that the file ended: what
+# another has appended meanwhile, without the kernel knowing, stays.
+rm "$MNT"/*
+wait_for 10 space_is_back
+direct_append_fails()
+{
+    python3 - "$MNT" <<'EOF'
+import mmap
+import os
+import sys
+
+PAGE, MIB, RWF_NOAPPEND = 4096, 1 << 20, 0x20
+name = sys.argv[1] + "/file"
+fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+direct = os.open(name, os.O_RDWR | os.O_APPEND | os.O_DIRECT)
+os.write(fd, b"a" * 4 * PAGE)
+os.fsync(fd)
+try:
+    os.pwritev(fd, [b"n" * PAGE], 0, RWF_NOAPPEND)
+except OSError:
+    sys.exit(77)
+os.fsync(fd)
+with mmap.mmap(-1, 96 * MIB) as data:
+    for at in range(0, len(data), MIB):
+        data[at:at + MIB] = os.urandom(MIB)
+    try:
+        sys.exit(f"{os.write(direct, data)} bytes were written")
+    except OSError as e:
+        print(e)
+with open(name, "rb") as f:
+    content = f.read()
+if content[:5 * PAGE] != b"a" * 4 * PAGE + b"n" * PAGE:
+    sys.exit(f"{len(content)} bytes: the appended page is gone")
+EOF
+}
+status=0
+direct_append_fails || status=$?
+if [ "$status" = 77 ]; then
+    skip "a direct append that fails leaves what others appended" "the kernel has no RWF_NOAPPEND"
+else
+    is "a direct append that fails leaves what others appended" "$status" 0
+fi
+rm "$MNT"/file
 umount_varjfs
 fsck_clean "after all that"
 

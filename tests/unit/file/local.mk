@@ -7,3 +7,6 @@ UNIT_TESTS += tests/unit/file/test-inode-format
 tests_unit_file_test_inode_format_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 tests_unit_file_test_inode_format_LDADD = tests/lib/libmem-meta.la $(LDADD_file) \
 	$(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/file/test-append
+tests_unit_file_test_append_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
