@@ -7,9 +7,11 @@
  */
 #include "base/base.h"
 
-static bool frozen;
+#include <stdatomic.h>
+
+static _Atomic bool frozen;
 static struct timespec frozen_real;
-static int64_t frozen_mono_us;
+static _Atomic int64_t frozen_mono_us;
 
 int64_t vj_clock_mono_us(void)
 {
@@ -39,10 +41,10 @@ struct timespec vj_clock_real(void)
 
 void vj_clock_set_for_test(const struct timespec *real, int64_t mono_us)
 {
-    frozen = real != NULL;
-    if (frozen) {
+    if (real != NULL) {
         g_assert(real->tv_nsec >= 0 && real->tv_nsec < 1000000000);
         frozen_real = *real;
         frozen_mono_us = mono_us;
     }
+    frozen = real != NULL;
 }

@@ -2,7 +2,8 @@
 /*
  * clock.h - the only source of time, so that tests can set it
  *
- * Threads: any; the setters are for tests, before threads start.  Locks: none.
+ * Threads: any; the setter is for tests, and only threads that do not read the wall clock
+ * run meanwhile.  Locks: none.
  */
 #ifndef VJ_BASE_CLOCK_H
 #define VJ_BASE_CLOCK_H
@@ -12,7 +13,8 @@
 /* Microseconds of a clock that never steps back. */
 int64_t vj_clock_mono_us(void);
 
-/* Wall clock for timestamps, nanoseconds; what the kernel would stamp (coarse or finer). */
+/* Wall clock for timestamps, nanoseconds; what the kernel would stamp (coarse or finer).
+ */
 struct timespec vj_clock_real(void);
 
 /* Tests: freeze both clocks at these values; NULL lets them run again. */

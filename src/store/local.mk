@@ -23,4 +23,5 @@ src_store_libvj_store_la_SOURCES = \
 	src/store/store.c \
 	src/store/store.h \
 	src/store/wrap-fault.c \
+	src/store/wrap-latency.c \
 	src/store/wrap-stats.c

@@ -2,10 +2,10 @@
 /*
  * space.c - the free space of a store, asked of the driver once a second
  *
- * Between two answers what was put since is taken off the last one.  So it is never too much
- * for a caller's own puts, and what removes give back is seen with the next answer.  Others who
- * use the same device are not known of meanwhile: where little is left, the driver is asked each
- * time.
+ * Between two answers what was put since is taken off the last one.  So it is never too
+ * much for a caller's own puts, and what removes give back is seen with the next answer.
+ * Others who use the same device are not known of meanwhile: where little is left, the
+ * driver is asked each time.
  */
 #include "store/store-private.h"
 
@@ -14,7 +14,8 @@
 /* With less left than that an answer is not kept. */
 #define LITTLE_BYTES ((uint64_t)1 << 30)
 #define LITTLE_OBJECTS 65536u
-/* What a put takes beside its bytes, rounded up: a name, and its part of an inode table. */
+/* What a put takes beside its bytes, rounded up: a name, and its part of an inode table.
+ */
 #define PUT_OVERHEAD_BYTES 4096u
 
 struct VjSpaceCache {

@@ -14,6 +14,7 @@ extern const VjStoreOps vj_store_aligned_ops;
 
 /* Wrappers: open() gets a NULL place, and s->next is set before it. */
 extern const VjStoreOps vj_store_fault_ops;
+extern const VjStoreOps vj_store_latency_ops;
 extern const VjStoreOps vj_store_stats_ops;
 
 /* As vj_store_wrap, of ops that stand in no table: for tests. */
@@ -41,7 +42,8 @@ int vj_store_call(VjStore *s, const VjIo *io, VjPut *put);
 void vj_store_call_submit(VjStore *s, VjIo *io);
 void vj_store_call_cancel(VjStore *s, VjIo *io);
 
-/* ---- space.c: the last answer about free space -------------------------------------- */
+/* ---- space.c: the last answer about free space --------------------------------------
+ */
 
 typedef struct VjSpaceCache VjSpaceCache;
 

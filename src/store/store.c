@@ -10,6 +10,7 @@
 
 static const VjStoreOps *const wrappers[] = {
     &vj_store_fault_ops,
+    &vj_store_latency_ops,
     &vj_store_stats_ops,
     NULL,
 };

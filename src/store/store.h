@@ -264,7 +264,7 @@ bool vj_store_spec_check(const char *spec, GError **error);
 /*
  * vj_store_wrap - put a wrapper in front of a store
  *
- * @spec     "stats" or "fault:K=V,…" (options: the wrapper's table)
+ * @spec     "stats", "latency:us=N" or "fault:K=V,…" (options: the wrapper's table)
  * @next     taken; closed when the wrapper is closed; still the caller's on failure
  */
 bool vj_store_wrap(const char *spec, VjStore *next, VjStore **out, GError **error);
@@ -298,8 +298,8 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
 void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
-/* Of the last answer, for a second, what was put since is taken off; the driver is asked again
- * earlier where less than 1 GiB, or 65536 objects, are left. */
+/* Of the last answer, for a second, what was put since is taken off; the driver is asked
+ * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- requests in flight --------------------------------------------------------------
@@ -346,6 +346,15 @@ typedef struct VjStoreStats {
 } VjStoreStats;
 
 void vj_store_stats(VjStore *s, VjStoreStats *out);
+
+/* Calls since open that the outermost latency wrapper made wait, by kind; there is one.
+ */
+typedef struct VjStoreLatencyCalls {
+    uint64_t puts, gets, removes, flushes;
+    uint64_t flush_removes, eaches, spaces;
+} VjStoreLatencyCalls;
+
+void vj_store_latency_calls(VjStore *s, VjStoreLatencyCalls *out);
 
 /* Options of the wrappers, for --help, man pages and tests. */
 extern const VjOptSpec vj_store_fault_options[];

@@ -95,6 +95,7 @@ static const Stack stacks[] = {
     {"posix with a timeout", "posix:timeout=86400", {"stats"}, true, true},
     {"aligned+async+stats", "aligned", {"async", "stats"}, true, true},
     {"memory+async", "memory", {"async"}, true, false},
+    {"aligned+latency+stats", "aligned", {"latency:us=1", "stats"}, true, true},
 };
 
 typedef struct Fixture {

@@ -420,6 +420,147 @@ static void test_stats(void **state)
     assert_int_equal(stats.puts, 0);
 }
 
+/* ---- latency ------------------------------------------------------------------------- */
+
+static void add_latency(VjStoreTest *t, const char *spec)
+{
+    VjStore *outer = NULL;
+    GError *error = NULL;
+
+    if (!vj_store_wrap(spec, t->s, &outer, &error)) {
+        fail_msg("%s", error->message);
+    }
+    t->s = outer;
+}
+
+static void test_latency_waits_and_counts(void **state)
+{
+    VjStoreTest *t = *state;
+    VjStoreLatencyCalls calls;
+    VjStoreSpace space;
+    int64_t before_us;
+    VjPut put;
+
+    add_latency(t, "latency:us=2000");
+    before_us = vj_clock_mono_us();
+    put = vj_store_test_put(t->s, 1, 100);
+    assert_true(vj_clock_mono_us() - before_us >= 2000);
+    assert_true(vj_store_test_matches(t->s, &put));
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_int_equal(vj_store_space(t->s, &space), 0);
+    assert_int_equal(vj_store_test_object_count(t->s), 1);
+    vj_store_expect(t->s, 1, put.loc);
+    assert_int_equal(vj_store_remove(t->s, 1, put.loc), 0);
+    assert_int_equal(vj_store_flush_removes(t->s), 0);
+    assert_true(vj_clock_mono_us() - before_us >= 7 * 2000);
+    vj_store_latency_calls(t->s, &calls);
+    assert_int_equal(calls.puts, 1);
+    assert_int_equal(calls.gets, 1);
+    assert_int_equal(calls.flushes, 1);
+    assert_int_equal(calls.spaces, 1);
+    assert_int_equal(calls.eaches, 1);
+    assert_int_equal(calls.removes, 1);
+    assert_int_equal(calls.flush_removes, 1);
+}
+
+typedef struct Landing {
+    VjMutex lock;
+    VjCond changed;
+    /* guarded by lock: */
+    unsigned pending;
+    int failed;
+} Landing;
+
+static void land(VjIo *io)
+{
+    Landing *l = io->opaque;
+
+    vj_mutex_lock(&l->lock);
+    l->failed = io->rc < 0 ? io->rc : l->failed;
+    l->pending--;
+    vj_cond_broadcast(&l->changed);
+    vj_mutex_unlock(&l->lock);
+    vj_io_unref(io);
+}
+
+/*
+ * With the clock that the wrapper reads stopped nothing is due; all that was submitted is in
+ * flight then, and no thread waits for each.
+ */
+static void test_latency_of_requests_in_flight(void **state)
+{
+    enum { COUNT = 500 };
+    VjStoreTest *t = *state;
+    Landing l = {.pending = COUNT};
+    struct timespec real = {.tv_sec = 1};
+    VjStoreLatencyCalls calls;
+    VjPut put = vj_store_test_put(t->s, 1, 100);
+
+    vj_mutex_init(&l.lock, VJ_RANK_BASE, "landing");
+    vj_cond_init(&l.changed);
+    add_latency(t, "latency:us=1000");
+    vj_clock_set_for_test(&real, 1000000);
+    for (unsigned i = 0; i < COUNT; i++) {
+        VjIo *io = vj_io_new_get(1, put.loc, 0, 100);
+
+        io->done = land;
+        io->opaque = &l;
+        assert_true(vj_store_submit(t->s, io));
+    }
+    vj_store_latency_calls(t->s, &calls);
+    assert_int_equal(calls.gets, COUNT);
+    vj_mutex_lock(&l.lock);
+    assert_int_equal(l.pending, COUNT);
+    vj_mutex_unlock(&l.lock);
+    vj_clock_set_for_test(&real, 1001000); /* all are due at once */
+    vj_mutex_lock(&l.lock);
+    while (l.pending > 0) {
+        vj_cond_wait(&l.changed, &l.lock);
+    }
+    assert_int_equal(l.failed, 0);
+    vj_mutex_unlock(&l.lock);
+    vj_clock_set_for_test(NULL, 0);
+    vj_cond_clear(&l.changed);
+    vj_mutex_clear(&l.lock);
+}
+
+#ifdef VJ_LOCK_DEBUG
+static VjMutex held = VJ_MUTEX_INIT(VJ_RANK_FRONT, "held by a caller");
+static VjStore *latent;
+
+VJ_TSA(no_thread_safety_analysis) static void flush_under_a_lock(void)
+{
+    vj_mutex_lock(&held);
+    (void)!latent->ops->flush(latent);
+}
+
+VJ_TSA(no_thread_safety_analysis) static void submit_under_a_lock(void)
+{
+    VjIo *io = vj_io_new_flush();
+
+    vj_mutex_lock(&held);
+    latent->ops->submit(latent, io);
+}
+#endif
+
+static void test_latency_aborts_under_a_lock(void **state)
+{
+#ifdef VJ_LOCK_DEBUG
+    VjStoreTest *t = *state;
+
+    add_latency(t, "latency:us=0");
+    latent = t->s;
+    vj_test_expect_abort(flush_under_a_lock, "store latency: flushes while holding",
+                         "held by a caller");
+    vj_test_expect_abort(submit_under_a_lock, "store latency: submit while holding",
+                         "held by a caller");
+#else
+    (void)state;
+    print_message("# needs configure --enable-developer\n");
+    skip();
+#endif
+}
+
 #define WRAP_TEST(name)                                                                  \
     cmocka_unit_test_setup_teardown(name, setup, vj_store_test_teardown)
 
@@ -439,6 +580,9 @@ static const struct CMUnitTest tests[] = {
     WRAP_TEST(test_only_if),
     WRAP_TEST(test_hold),
     WRAP_TEST(test_stats),
+    WRAP_TEST(test_latency_waits_and_counts),
+    WRAP_TEST(test_latency_of_requests_in_flight),
+    WRAP_TEST(test_latency_aborts_under_a_lock),
     {"test_space_is_asked_once_a_second", test_space_is_asked_once_a_second, setup,
      vj_store_test_teardown, (void *)"memory:size=4G"},
     {"test_little_space_is_asked_each_time", test_little_space_is_asked_each_time, setup,

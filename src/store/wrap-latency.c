@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * wrap-latency.c - the wrapper that makes each call cost a round trip, for tests and
+ * measurements
+ *
+ * A call waits us= microseconds and is passed on then.  Synchronous ones wait in their
+ * thread. Requests in flight wait beside each other, in one queue and for one thread: as
+ * all wait equally long, the one that came first is due first.  Each is counted by its
+ * kind when it comes.
+ *
+ * What a network would not be asked for costs nothing: stage, removes_committed, prefer.
+ * There is no expect: nothing can be brought nearer but by getting it.
+ *
+ * A caller that holds a mutex aborts, where locks are known (debug builds): the round
+ * trip would keep everybody who wants that mutex.
+ */
+#include "store/store-private.h"
+
+typedef struct Due {
+    int64_t at_us;
+    VjIo *io; /* the driver's reference */
+} Due;
+
+typedef struct LatencyStore {
+    VjStore base;
+    int64_t latency_us;
+    VjStoreLatencyCalls calls; /* atomic, field by field */
+
+    VjMutex lock; /* VJ_RANK_STORE_WRAPPER */
+    VjCond changed;
+    /* guarded by lock: */
+    GQueue due;      /* of Due, the first one first */
+    GThread *thread; /* NULL: nothing was submitted yet, or it could not be started */
+    bool stop;
+} LatencyStore;
+
+static void count_call(uint64_t *counter, const char *what)
+{
+    const char *held = vj_lock_held();
+
+    if (held != NULL) {
+        vj_log_error("store latency: %s while holding the mutex \"%s\"", what, held);
+        abort();
+    }
+    __atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
+}
+
+/* The wait is what is simulated here: it stands for nothing that could be waited for. */
+static void wait_until(int64_t until_us)
+{
+    int64_t left_us = until_us - vj_clock_mono_us();
+
+    if (left_us > 0) {
+        g_usleep((gulong)left_us);
+    }
+}
+
+/* A synchronous call. */
+static void round_trip(VjStore *s, uint64_t *counter, const char *what)
+{
+    LatencyStore *w = (LatencyStore *)s;
+
+    count_call(counter, what);
+    wait_until(vj_clock_mono_us() + w->latency_us);
+}
+
+#define CALL(s, field) round_trip(s, &((LatencyStore *)(s))->calls.field, #field)
+
+static bool latency_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts,
+                         GError **error)
+{
+    LatencyStore *w = (LatencyStore *)s;
+
+    (void)place, (void)error;
+    w->latency_us = (int64_t)vj_opts_number(opts, "us");
+    vj_mutex_init(&w->lock, VJ_RANK_STORE_WRAPPER, "store.latency");
+    vj_cond_init(&w->changed);
+    g_queue_init(&w->due);
+    return true;
+}
+
+static void latency_close(VjStore *s)
+{
+    LatencyStore *w = (LatencyStore *)s;
+
+    vj_mutex_lock(&w->lock);
+    g_assert(w->due.length == 0);
+    w->stop = true;
+    vj_cond_signal(&w->changed);
+    vj_mutex_unlock(&w->lock);
+    if (w->thread != NULL) {
+        g_thread_join(w->thread);
+    }
+    vj_cond_clear(&w->changed);
+    vj_mutex_clear(&w->lock);
+}
+
+/* ---- synchronous calls ---------------------------------------------------------------
+ */
+
+static int latency_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
+                       VjPut *out)
+{
+    CALL(s, puts);
+    return vj_store_put(s->next, id, iov, iov_count, out);
+}
+
+static int latency_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                       size_t len)
+{
+    CALL(s, gets);
+    return vj_store_get(s->next, id, loc, offset, dst, len);
+}
+
+static int latency_remove(VjStore *s, uint64_t id, VjLoc loc)
+{
+    CALL(s, removes);
+    return vj_store_remove(s->next, id, loc);
+}
+
+static int latency_flush(VjStore *s)
+{
+    CALL(s, flushes);
+    return vj_store_flush(s->next);
+}
+
+static int latency_flush_removes(VjStore *s)
+{
+    CALL(s, flush_removes);
+    return vj_store_flush_removes(s->next);
+}
+
+static int latency_each(VjStore *s, uint64_t first_id, uint64_t last_id,
+                        VjStoreVisit *visit, void *opaque)
+{
+    CALL(s, eaches);
+    return vj_store_each(s->next, first_id, last_id, visit, opaque);
+}
+
+static int latency_space(VjStore *s, VjStoreSpace *out)
+{
+    CALL(s, spaces);
+    return vj_store_space(s->next, out);
+}
+
+/* ---- what costs nothing --------------------------------------------------------------
+ */
+
+static uint64_t latency_prefer(VjStore *s, uint64_t id)
+{
+    return vj_store_prefer(s->next, id);
+}
+
+static int latency_stage(VjStore *s, const VjPut *added, size_t added_count,
+                         const VjPut *removed, size_t removed_count, GArray *changes)
+{
+    return vj_store_stage(s->next, added, added_count, removed, removed_count, changes);
+}
+
+static void latency_removes_committed(VjStore *s, const VjPut *removed,
+                                      size_t removed_count)
+{
+    vj_store_removes_committed(s->next, removed, removed_count);
+}
+
+/* ---- requests in flight --------------------------------------------------------------
+ */
+
+static void complete(VjIo *child)
+{
+    vj_io_complete(child->opaque, child->rc, &child->put);
+}
+
+static gpointer pass_on_when_due(gpointer opaque)
+{
+    LatencyStore *w = opaque;
+
+    vj_mutex_lock(&w->lock);
+    while (!w->stop) {
+        Due *first = g_queue_peek_head(&w->due);
+
+        if (first == NULL) {
+            vj_cond_wait(&w->changed, &w->lock);
+        } else if (vj_clock_mono_us() < first->at_us) {
+            (void)!vj_cond_wait_until(&w->changed, &w->lock, first->at_us);
+        } else {
+            g_queue_pop_head(&w->due);
+            vj_mutex_unlock(&w->lock);
+            vj_io_forward(&w->base, first->io, complete);
+            g_free(first);
+            vj_mutex_lock(&w->lock);
+        }
+    }
+    vj_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static void latency_submit(VjStore *s, VjIo *io)
+{
+    LatencyStore *w = (LatencyStore *)s;
+    uint64_t *const counters[] = {
+        [VJ_IO_PUT] = &w->calls.puts,
+        [VJ_IO_GET] = &w->calls.gets,
+        [VJ_IO_REMOVE] = &w->calls.removes,
+        [VJ_IO_FLUSH] = &w->calls.flushes,
+    };
+    Due *due = g_new(Due, 1);
+    bool has_thread;
+
+    count_call(counters[io->op], "submit");
+    vj_mutex_lock(&w->lock);
+    if (w->thread == NULL) {
+        w->thread = g_thread_try_new("store-latency", pass_on_when_due, w, NULL);
+    }
+    has_thread = w->thread != NULL;
+    *due = (Due){.at_us = vj_clock_mono_us() + w->latency_us, .io = io};
+    if (has_thread) {
+        g_queue_push_tail(&w->due, due);
+        vj_cond_signal(&w->changed);
+    }
+    vj_mutex_unlock(&w->lock);
+    if (!has_thread) {
+        wait_until(due->at_us);
+        g_free(due);
+        vj_io_forward(s, io, complete);
+    }
+}
+
+static const VjOptSpec latency_options[] = {
+    {.name = "us",
+     .type = VJ_OPT_NUMBER,
+     .fallback = "1000",
+     .min = 0,
+     .max = 60 * G_USEC_PER_SEC,
+     .help = "microseconds that each call takes longer"},
+    {.name = NULL},
+};
+
+const VjStoreOps vj_store_latency_ops = {
+    .name = "latency",
+    .options = latency_options,
+    .instance_size = sizeof(LatencyStore),
+    .align_bytes = 1,
+    .open = latency_open,
+    .close = latency_close,
+    .put = latency_put,
+    .get = latency_get,
+    .prefer = latency_prefer,
+    .remove = latency_remove,
+    .flush = latency_flush,
+    .flush_removes = latency_flush_removes,
+    .stage = latency_stage,
+    .removes_committed = latency_removes_committed,
+    .each = latency_each,
+    .space = latency_space,
+    .submit = latency_submit,
+};
+
+static uint64_t read_count(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+void vj_store_latency_calls(VjStore *s, VjStoreLatencyCalls *out)
+{
+    const LatencyStore *w = (LatencyStore *)vj_store_find(s, &vj_store_latency_ops);
+
+    g_assert(w != NULL);
+    *out = (VjStoreLatencyCalls){
+        .puts = read_count(&w->calls.puts),
+        .gets = read_count(&w->calls.gets),
+        .removes = read_count(&w->calls.removes),
+        .flushes = read_count(&w->calls.flushes),
+        .flush_removes = read_count(&w->calls.flush_removes),
+        .eaches = read_count(&w->calls.eaches),
+        .spaces = read_count(&w->calls.spaces),
+    };
+}
