@@ -49,7 +49,7 @@ void vj_put_worker(gpointer data, gpointer volume)
     vj_mutex_unlock(&q->lock);
     if (!skip) {
         r = vj_object_store(table->objects, job->data, (uint32_t)job->len, &q->want,
-                            job->neighbours, job->neighbour_count, &job->out->fresh);
+                            job->neighbours, job->neighbour_count, &job->out->pending);
     }
     vj_buf_unref(job->holder);
     vj_mutex_lock(&q->lock);

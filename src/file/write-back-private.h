@@ -47,9 +47,9 @@ int vj_old_entry_read(VjOldMap *m, const VjOldEntry *e, uint64_t skip, void *dst
 typedef struct VjOut {
     VjEntryKind kind;
     uint64_t length;
-    VjFresh *fresh;       /* OBJECT from bytes; owned */
-    VjFragment *fragment; /* FRAGMENT that is new; owned */
-    uint64_t stored; /* OBJECT that exists, when fresh is NULL; FRAGMENT of this file */
+    VjPendingObject *pending; /* OBJECT from bytes; owned */
+    VjFragment *fragment;     /* FRAGMENT that is new; owned */
+    uint64_t stored; /* OBJECT that exists, when pending is NULL; FRAGMENT of this file */
     uint32_t start;
 } VjOut;
 
@@ -73,7 +73,7 @@ typedef struct VjPutQueue {
 void vj_put_queue_init(VjPutQueue *q, VjFileTable *table, const VjTransform *want);
 void vj_put_queue_clear(VjPutQueue *q);
 /*
- * Stores @data as @out->fresh in a worker, the last one in vj_put_queue_drain; waits while too much waits.  @holder keeps @data
+ * Stores @data as @out->pending in a worker, the last one in vj_put_queue_drain; waits while too much waits.  @holder keeps @data
  * alive (taken; NULL: it outlives the queue).  The error of an earlier job.
  */
 int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,

@@ -245,8 +245,8 @@ static int take_all(WriteBack *w, VjTxn *txn, GArray *kept, VjEntry *entries)
             r = take_fragment(w, txn, out, kept, e);
             continue;
         }
-        r = out->fresh != NULL ? vj_fresh_take(txn, out->fresh, &object)
-                               : vj_object_ref(txn, out->stored, &object);
+        r = out->pending != NULL ? vj_pending_take(txn, out->pending, &object)
+                                 : vj_object_ref(txn, out->stored, &object);
         if (r == 0 && out->start + out->length > object.plain_bytes) {
             vj_log_error("inode %" G_GUINT64_FORMAT ": object %" G_GUINT64_FORMAT
                          " is shorter than its map says",
@@ -384,7 +384,7 @@ static bool any_put(const GPtrArray *outs)
     for (guint i = 0; i < outs->len; i++) {
         const VjOut *out = outs->pdata[i];
 
-        if (out->fresh != NULL && vj_fresh_is_put(out->fresh)) {
+        if (out->pending != NULL && vj_pending_is_put(out->pending)) {
             return true;
         }
     }
@@ -399,7 +399,7 @@ static bool any_put(const GPtrArray *outs)
 static bool only_gives_back(const WriteBack *w)
 {
     for (guint i = 0; i < w->recut.outs->len; i++) {
-        if (((const VjOut *)w->recut.outs->pdata[i])->fresh != NULL) {
+        if (((const VjOut *)w->recut.outs->pdata[i])->pending != NULL) {
             return false;
         }
     }
@@ -419,7 +419,7 @@ static void outs_free(WriteBack *w, bool committed)
     for (guint i = 0; i < w->recut.outs->len; i++) {
         VjOut *out = w->recut.outs->pdata[i];
 
-        vj_fresh_free(w->table->objects, out->fresh, committed);
+        vj_pending_free(w->table->objects, out->pending, committed);
         g_free(out->fragment);
         g_free(out);
     }

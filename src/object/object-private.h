@@ -2,7 +2,7 @@
 /*
  * object-private.h - what VjObjects is made of
  *
- *     object-store.c  content → object: in-flight table, index, put, fresh
+ *     object-store.c  content → object: in-flight table, index, put, pending objects
  *     object-refs.c   reference counts, in the caller's transactions
  *     object-read.c   verified reads      object-cache.c  what readers keep
  *     id-block.c         object ids          dead.c          guards, pins, the reaper
@@ -197,7 +197,7 @@ typedef struct VjInflight {
     VjCond changed;
     /* guarded by lock: */
     GHashTable *contents; /* VjIndexKey → VjContentPut */
-    uint64_t fresh_count;
+    uint64_t pending_count;
     GArray *strays; /* of VjStray: put, named by no record, and not removed yet */
 } VjInflight;
 

@@ -6,7 +6,7 @@
  * index; encode and put.
  *
  *   - A content in flight (VjContentPut) lives from the first vj_object_store until the
- *     last vj_fresh_free; equal content that comes meanwhile shares it, so it is looked
+ *     last vj_pending_free; equal content that comes meanwhile shares it, so it is looked
  *     up and put once.  It pins its object: so the object may die but not go.
  *   - An object that was not written or verified since open is read and compared before
  *     it is shared.  One that is damaged leaves the index by a commit of its own.
@@ -33,7 +33,7 @@ typedef struct VjContentPut {
     bool is_put;
 } VjContentPut;
 
-struct VjFresh {
+struct VjPendingObject {
     VjObjects *objects;
     VjContentPut *content;
     /* written by the transaction that takes it, read when that is over: */
@@ -63,7 +63,7 @@ void vj_inflight_init(VjInflight *t)
 
 void vj_inflight_clear(VjInflight *t)
 {
-    g_assert(g_hash_table_size(t->contents) == 0 && t->fresh_count == 0);
+    g_assert(g_hash_table_size(t->contents) == 0 && t->pending_count == 0);
     g_hash_table_destroy(t->contents);
     g_array_unref(t->strays);
     vj_cond_clear(&t->changed);
@@ -361,16 +361,16 @@ static int find_or_put(VjObjects *o, const void *plain, const VjTransform *want,
 
 /* ---- the public part --------------------------------------------------------------- */
 
-static VjFresh *fresh_new(VjObjects *o, VjContentPut *c)
+static VjPendingObject *pending_new(VjObjects *o, VjContentPut *c)
 {
-    VjFresh *fresh = g_new0(VjFresh, 1);
+    VjPendingObject *pending = g_new0(VjPendingObject, 1);
 
-    fresh->objects = o;
-    fresh->content = c;
+    pending->objects = o;
+    pending->content = c;
     vj_mutex_lock(&o->inflight.lock);
-    o->inflight.fresh_count++;
+    o->inflight.pending_count++;
     vj_mutex_unlock(&o->inflight.lock);
-    return fresh;
+    return pending;
 }
 
 /* The fast track: one of the file's own objects around, which the caller has pinned. */
@@ -399,7 +399,7 @@ static VjContentPut *find_neighbour(VjObjects *o, const VjIndexKey *key,
 
 int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
                     const VjTransform *want, const VjObject *neighbours,
-                    size_t neighbour_count, VjFresh **out)
+                    size_t neighbour_count, VjPendingObject **out)
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)plain, .iov_len = len};
     VjObject what = {.plain_bytes = len,
@@ -426,7 +426,7 @@ int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
     c = find_neighbour(o, &key, plain, neighbours, neighbour_count);
     if (c != NULL) {
         vj_objects_count(o, fast_hits, 1);
-        *out = fresh_new(o, c);
+        *out = pending_new(o, c);
         return 0;
     }
     c = join(&o->inflight, &key, &is_new);
@@ -439,19 +439,19 @@ int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
     } else {
         vj_objects_count(o, inflight_hits, 1);
     }
-    *out = fresh_new(o, c);
+    *out = pending_new(o, c);
     return 0;
 }
 
-bool vj_fresh_is_put(const VjFresh *fresh)
+bool vj_pending_is_put(const VjPendingObject *pending)
 {
-    return fresh->content->is_put;
+    return pending->content->is_put;
 }
 
-/* The index does not know the content: the object of the fresh itself. */
-static int take_own(VjTxn *txn, VjFresh *fresh, VjObject *out)
+/* The index does not know the content: the object of the pending object itself. */
+static int take_own(VjTxn *txn, VjPendingObject *pending, VjObject *out)
 {
-    const VjContentPut *c = fresh->content;
+    const VjContentPut *c = pending->content;
     int rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, c->object.id, out);
 
     if (rc == 0 && (out->flags & VJ_OBJECT_DAMAGED) == 0) {
@@ -463,24 +463,24 @@ static int take_own(VjTxn *txn, VjFresh *fresh, VjObject *out)
             return vj_object_revive(txn, out);
         }
         if (rc == -ENOENT && c->is_put) {
-            return vj_object_create(fresh->objects, txn, &c->object, out);
+            return vj_object_create(pending->objects, txn, &c->object, out);
         }
     }
     if (rc == 0 || rc == -ENOENT || rc == -EBADMSG) {
-        fresh->is_stale = true;
+        pending->is_stale = true;
         return -ESTALE;
     }
     return rc;
 }
 
-int vj_fresh_take(VjTxn *txn, VjFresh *fresh, VjObject *out)
+int vj_pending_take(VjTxn *txn, VjPendingObject *pending, VjObject *out)
 {
     uint64_t id;
-    int rc = vj_index_get(txn, &fresh->content->key, &id);
+    int rc = vj_index_get(txn, &pending->content->key, &id);
 
-    fresh->is_taken = true;
+    pending->is_taken = true;
     if (rc == -ENOENT) {
-        return take_own(txn, fresh, out);
+        return take_own(txn, pending, out);
     }
     if (rc == 0) {
         rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, id, out);
@@ -489,37 +489,37 @@ int vj_fresh_take(VjTxn *txn, VjFresh *fresh, VjObject *out)
         return vj_object_add_ref(txn, out);
     }
     if (rc == -ENOENT || rc == -EBADMSG) { /* storing it again mends the index */
-        fresh->is_stale = true;
+        pending->is_stale = true;
         return -ESTALE;
     }
     return rc;
 }
 
-void vj_fresh_free(VjObjects *o, VjFresh *fresh, bool committed)
+void vj_pending_free(VjObjects *o, VjPendingObject *pending, bool committed)
 {
     VjContentPut *c;
     bool is_last;
 
-    if (fresh == NULL) {
+    if (pending == NULL) {
         return;
     }
-    c = fresh->content;
-    g_assert(fresh->objects == o);
-    vj_trace(object, "fresh object=%" G_GUINT64_FORMAT " put=%d taken=%d committed=%d",
-             c->object.id, c->is_put, fresh->is_taken, committed);
+    c = pending->content;
+    g_assert(pending->objects == o);
+    vj_trace(object, "pending object=%" G_GUINT64_FORMAT " put=%d taken=%d committed=%d",
+             c->object.id, c->is_put, pending->is_taken, committed);
     vj_mutex_lock(&o->inflight.lock);
     g_assert(c->state == VJ_CONTENT_READY && c->holders > 0 &&
-             o->inflight.fresh_count > 0);
-    o->inflight.fresh_count--;
-    c->is_taken = c->is_taken || fresh->is_taken;
+             o->inflight.pending_count > 0);
+    o->inflight.pending_count--;
+    c->is_taken = c->is_taken || pending->is_taken;
     c->holders--;
     is_last = c->holders == 0;
-    if (is_last || fresh->is_stale || (c->is_put && !committed)) {
+    if (is_last || pending->is_stale || (c->is_put && !committed)) {
         /* After a failed flush nobody else shall build on these bytes. */
         leave_table(&o->inflight, c);
     }
     vj_mutex_unlock(&o->inflight.lock);
-    g_free(fresh);
+    g_free(pending);
     if (!is_last) {
         return;
     }

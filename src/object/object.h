@@ -168,7 +168,7 @@ static inline bool vj_is_damage(int r)
 /* ---- writing ----------------------------------------------------------------------- */
 
 /* Content on its way to a reference: found, or put and not yet committed. */
-typedef struct VjFresh VjFresh;
+typedef struct VjPendingObject VjPendingObject;
 
 /*
  * vj_object_store - make @plain storable: digest, neighbours, in flight, index, put
@@ -176,7 +176,7 @@ typedef struct VjFresh VjFresh;
  * @plain        contiguous, borrowed for the call, 1..VJ_OBJECT_PLAIN_MAX bytes
  * @want         the requested transformation
  * @neighbours   the file's old objects around (fast track); may be NULL
- * @out          owned; give it to vj_fresh_free when its commit is over
+ * @out          owned; give it to vj_pending_free when its commit is over
  * An index hit that was neither written nor verified since open is read and compared
  * first; a damaged one leaves the index and the content is put afresh.
  * Returns   0; -ENOSPC, -EDQUOT, -EIO, -ENOMEM; nothing is kept on failure
@@ -185,31 +185,33 @@ typedef struct VjFresh VjFresh;
  */
 int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
                     const VjTransform *want, const VjObject *neighbours,
-                    size_t neighbour_count, VjFresh **out) G_GNUC_WARN_UNUSED_RESULT;
+                    size_t neighbour_count,
+                    VjPendingObject **out) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * vj_fresh_take - in a write transaction: one reference for one map entry
+ * vj_pending_take - in a write transaction: one reference for one map entry
  *
  * Insert-if-absent: when another commit brought equal content first, that object is taken
- * (the one put here dies when the fresh is freed).  The caller has flushed the store
- * since vj_object_store if vj_fresh_is_put says so.
+ * (the one put here dies when the pending object is freed).  The caller has flushed the store
+ * since vj_object_store if vj_pending_is_put says so.
  * @out       the object referenced, with its new count
  * Returns    0; -ESTALE the object that was found has died since: store the bytes again;
  *            errors of meta
  */
-int vj_fresh_take(VjTxn *txn, VjFresh *fresh, VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_pending_take(VjTxn *txn, VjPendingObject *pending,
+                    VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Bytes were put for it by this or an overlapping caller: flush the store before
  * taking. */
-bool vj_fresh_is_put(const VjFresh *fresh);
+bool vj_pending_is_put(const VjPendingObject *pending);
 
 /*
- * vj_fresh_free - the commit that took it is visible (@committed), or was given up
+ * vj_pending_free - the commit that took it is visible (@committed), or was given up
  *
  * An object that was put and is named by no commit is removed from the store, when its
  * last holder frees it.  NULL is fine.
  */
-void vj_fresh_free(VjObjects *o, VjFresh *fresh, bool committed);
+void vj_pending_free(VjObjects *o, VjPendingObject *pending, bool committed);
 
 /* In a write transaction: one more entry names @id (it is pinned).  Revives a
  * dead one. */

@@ -46,7 +46,7 @@ int vj_objects_close(VjObjects *o)
 {
     int rc;
 
-    g_assert(o->inflight.fresh_count == 0);
+    g_assert(o->inflight.pending_count == 0);
     vj_dead_stop(o);
     rc = vj_id_blocks_close(o);
     if (rc == 0 && !o->read_only) {

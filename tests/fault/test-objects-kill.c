@@ -43,27 +43,27 @@ static void child(Fixture *f, int to, uint64_t seed)
         uint64_t n = vj_rng_below(&rng, CONTENTS);
         g_autofree uint8_t *bytes = content(n, 3000 + n);
         VjObject object;
-        VjFresh *fresh;
+        VjPendingObject *pending;
 
         if (vj_object_store(f->objects, bytes, (uint32_t)(3000 + n), &plain_none, NULL, 0,
-                            &fresh) < 0) {
+                            &pending) < 0) {
             _exit(1);
         }
         if (vj_rng_below(&rng, 4) == 0) {
             if (vj_rng_below(&rng, 2) == 0) {
-                vj_fresh_free(f->objects, fresh, false);
+                vj_pending_free(f->objects, pending, false);
             } /* else: in flight when the end comes */
             continue;
         }
         if (ids[n] != 0) {
-            vj_fresh_free(f->objects, fresh, false);
+            vj_pending_free(f->objects, pending, false);
             tell(to, '-', n, ids[n]);
             if (drop_ref(f, ids[n]) < 0) {
                 _exit(1);
             }
             vj_objects_kick(f->objects);
             ids[n] = 0;
-        } else if (commit_fresh(f, &fresh, 1, &object) < 0 ||
+        } else if (commit_pending(f, &pending, 1, &object) < 0 ||
                    vj_meta_flush(f->meta) < 0) {
             _exit(1);
         } else {

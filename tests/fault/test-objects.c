@@ -22,7 +22,7 @@ static void try_reap(Fixture *f)
 static void work(Fixture *f)
 {
     VjObject a, b, c, out;
-    VjFresh *fresh[2] = {NULL, NULL};
+    VjPendingObject *pending[2] = {NULL, NULL};
     g_autofree uint8_t *one = content(1, 50000), *two = content(2, 300);
     g_autofree uint8_t *three = content(3, 9000);
     int got_a = put_content(f, one, 50000, &a), got_b = put_content(f, two, 300, &b);
@@ -46,17 +46,18 @@ static void work(Fixture *f)
         (void)drop_ref(f, b.id);
     }
     try_reap(f);
-    if (vj_object_store(f->objects, three, 9000, &plain_none, NULL, 0, &fresh[0]) == 0 &&
-        vj_object_store(f->objects, two, 300, &plain_none, NULL, 0, &fresh[1]) == 0) {
+    if (vj_object_store(f->objects, three, 9000, &plain_none, NULL, 0, &pending[0]) ==
+            0 &&
+        vj_object_store(f->objects, two, 300, &plain_none, NULL, 0, &pending[1]) == 0) {
         VjObject both[2];
 
-        (void)commit_fresh(f, fresh, 2, both);
+        (void)commit_pending(f, pending, 2, both);
     }
-    vj_fresh_free(f->objects, fresh[0], false);
-    vj_fresh_free(f->objects, fresh[1], false);
-    got_c = vj_object_store(f->objects, one, 777, &plain_none, NULL, 0, &fresh[0]);
+    vj_pending_free(f->objects, pending[0], false);
+    vj_pending_free(f->objects, pending[1], false);
+    got_c = vj_object_store(f->objects, one, 777, &plain_none, NULL, 0, &pending[0]);
     if (got_c == 0) {
-        vj_fresh_free(f->objects, fresh[0], false);
+        vj_pending_free(f->objects, pending[0], false);
     }
     got_c = put_content(f, three, 9000, &c);
     if (got_c == 0) {
@@ -207,20 +208,21 @@ static void test_after_a_failed_flush_the_bytes_are_put_again(void **state)
 {
     Fixture *f;
     g_autofree uint8_t *bytes = content(1, 5000);
-    VjFresh *fresh[2];
+    VjPendingObject *pending[2];
     VjObject out, other;
 
     assert_int_equal(fixture_setup(state), 0);
     f = *state;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(
-            vj_object_store(f->objects, bytes, 5000, &plain_none, NULL, 0, &fresh[i]), 0);
+            vj_object_store(f->objects, bytes, 5000, &plain_none, NULL, 0, &pending[i]),
+            0);
     }
     fixture_faults(f, "kinds=flush,fail=1", NULL);
-    assert_int_equal(commit_fresh(f, &fresh[0], 1, &out), -EIO);
+    assert_int_equal(commit_pending(f, &pending[0], 1, &out), -EIO);
     must_put(f, bytes, 5000, &out); /* does not join what the second still holds */
     assert_int_equal(stats_of(f).puts, 2);
-    assert_int_equal(commit_fresh(f, &fresh[1], 1, &other), 0);
+    assert_int_equal(commit_pending(f, &pending[1], 1, &other), 0);
     assert_int_equal(other.id, out.id);
     judge(f);
     assert_int_equal(fixture_teardown(state), 0);
@@ -232,14 +234,14 @@ static void test_a_removal_that_failed_is_tried_again(void **state)
 {
     Fixture *f;
     g_autofree uint8_t *bytes = content(1, 5000);
-    VjFresh *fresh;
+    VjPendingObject *pending;
 
     assert_int_equal(fixture_setup(state), 0);
     f = *state;
     fixture_faults(f, "kinds=remove,fail=1,times=2", NULL);
     assert_int_equal(
-        vj_object_store(f->objects, bytes, 5000, &plain_none, NULL, 0, &fresh), 0);
-    vj_fresh_free(f->objects, fresh, false);
+        vj_object_store(f->objects, bytes, 5000, &plain_none, NULL, 0, &pending), 0);
+    vj_pending_free(f->objects, pending, false);
     assert_int_equal(stored_count(f), 1);
     assert_int_equal(vj_objects_flush(f->objects), 0);
     assert_int_equal(stored_count(f), 1);

@@ -185,7 +185,7 @@ static void count(Fixture *f, uint64_t id, gint64 by)
 }
 
 typedef struct Take {
-    VjFresh **fresh;
+    VjPendingObject **pending;
     size_t count;
     VjObject *out;
 } Take;
@@ -196,19 +196,19 @@ static int take_body(VjTxn *txn, void *opaque)
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < t->count; i++) {
-        rc = vj_fresh_take(txn, t->fresh[i], &t->out[i]);
+        rc = vj_pending_take(txn, t->pending[i], &t->out[i]);
     }
     return rc;
 }
 
-int commit_fresh(Fixture *f, VjFresh **fresh, size_t n, VjObject *out)
+int commit_pending(Fixture *f, VjPendingObject **pending, size_t n, VjObject *out)
 {
-    Take t = {.fresh = fresh, .count = n, .out = out};
+    Take t = {.pending = pending, .count = n, .out = out};
     bool must_flush = false;
     int rc = 0;
 
     for (size_t i = 0; i < n; i++) {
-        must_flush = must_flush || vj_fresh_is_put(fresh[i]);
+        must_flush = must_flush || vj_pending_is_put(pending[i]);
     }
     if (must_flush) {
         rc = vj_store_flush(f->store);
@@ -220,8 +220,8 @@ int commit_fresh(Fixture *f, VjFresh **fresh, size_t n, VjObject *out)
         count(f, out[i].id, 1);
     }
     for (size_t i = 0; i < n; i++) {
-        vj_fresh_free(f->objects, fresh[i], rc == 0);
-        fresh[i] = NULL;
+        vj_pending_free(f->objects, pending[i], rc == 0);
+        pending[i] = NULL;
     }
     return rc;
 }
@@ -229,10 +229,10 @@ int commit_fresh(Fixture *f, VjFresh **fresh, size_t n, VjObject *out)
 int put_content(Fixture *f, const void *plain, uint32_t len, VjObject *out)
 {
     const VjTransform want = {.codec = f->codec};
-    VjFresh *fresh;
-    int rc = vj_object_store(f->objects, plain, len, &want, NULL, 0, &fresh);
+    VjPendingObject *pending;
+    int rc = vj_object_store(f->objects, plain, len, &want, NULL, 0, &pending);
 
-    return rc < 0 ? rc : commit_fresh(f, &fresh, 1, out);
+    return rc < 0 ? rc : commit_pending(f, &pending, 1, out);
 }
 
 void must_put(Fixture *f, const void *plain, uint32_t len, VjObject *out)

@@ -43,7 +43,7 @@ void fixture_faults(Fixture *f, const char *store, const char *meta); /* NULL: a
 uint8_t *content(uint64_t seed, size_t len);
 
 /* Flushes if needed, takes each, commits, frees each.  0 or the first error. */
-int commit_fresh(Fixture *f, VjFresh **fresh, size_t n, VjObject *out);
+int commit_pending(Fixture *f, VjPendingObject **pending, size_t n, VjObject *out);
 /* Store and commit in one go. */
 int put_content(Fixture *f, const void *plain, uint32_t len, VjObject *out);
 void must_put(Fixture *f, const void *plain, uint32_t len, VjObject *out);

@@ -127,10 +127,10 @@ static uint8_t *pairs(uint64_t seed, size_t len)
 static void put_as(Fixture *f, const void *plain, uint32_t len, const VjTransform *want,
                    VjObject *out)
 {
-    VjFresh *fresh;
+    VjPendingObject *pending;
 
-    assert_int_equal(vj_object_store(f->objects, plain, len, want, NULL, 0, &fresh), 0);
-    assert_int_equal(commit_fresh(f, &fresh, 1, out), 0);
+    assert_int_equal(vj_object_store(f->objects, plain, len, want, NULL, 0, &pending), 0);
+    assert_int_equal(commit_pending(f, &pending, 1, out), 0);
 }
 
 static void read_everywhere(Fixture *f, const VjObject *object, const uint8_t *plain)
@@ -244,12 +244,12 @@ static void test_an_unknown_codec_is_refused(void **state)
     const VjTransform want = {.codec = 250};
     Fixture *f = *state;
     g_autofree uint8_t *bytes = pairs(1, 5000), *got = g_malloc(5000);
-    VjFresh *fresh;
+    VjPendingObject *pending;
     VjObject object;
 
-    assert_int_equal(vj_object_store(f->objects, bytes, 5000, &want, NULL, 0, &fresh),
+    assert_int_equal(vj_object_store(f->objects, bytes, 5000, &want, NULL, 0, &pending),
                      -EOPNOTSUPP);
-    assert_null(fresh);
+    assert_null(pending);
     must_put(f, bytes, 5000, &object);
     object.codec = 250;
     assert_int_equal(vj_object_read(f->objects, &object, 0, got, 5000, true),

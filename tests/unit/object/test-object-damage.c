@@ -132,18 +132,18 @@ static void test_equal_content_is_stored_afresh(void **state)
 {
     Fixture *f = *state;
     g_autofree uint8_t *bytes = content(1, LEN);
-    VjObject damaged, fresh, again;
+    VjObject damaged, stored_anew, again;
 
     must_put(f, bytes, LEN, &damaged);
     flip(f, &damaged, 50000);
     /* Written since open: believed until somebody reads it. */
     assert_int_equal(read_block(f, &damaged, bytes, 50000 / 4096, false), -EBADMSG);
-    must_put(f, bytes, LEN, &fresh);
-    assert_true(fresh.id != damaged.id);
-    assert_int_equal(fresh.refs, 1);
-    assert_content(f, &fresh, bytes);
+    must_put(f, bytes, LEN, &stored_anew);
+    assert_true(stored_anew.id != damaged.id);
+    assert_int_equal(stored_anew.refs, 1);
+    assert_content(f, &stored_anew, bytes);
     must_put(f, bytes, LEN, &again);
-    assert_int_equal(again.id, fresh.id);
+    assert_int_equal(again.id, stored_anew.id);
     assert_int_equal(get_object(f, damaged.id, &damaged), 0);
     assert_true((damaged.flags & VJ_OBJECT_DAMAGED) != 0);
     assert_int_equal(damaged.refs, 1);
@@ -160,14 +160,14 @@ static void test_the_next_mount_verifies_before_it_shares(void **state)
 {
     Fixture *f = *state;
     g_autofree uint8_t *bytes = content(1, LEN);
-    VjObject damaged, fresh;
+    VjObject damaged, stored_anew;
 
     must_put(f, bytes, LEN, &damaged);
     flip(f, &damaged, 0);
     fixture_reopen_objects(f);
-    must_put(f, bytes, LEN, &fresh);
-    assert_true(fresh.id != damaged.id);
-    assert_content(f, &fresh, bytes);
+    must_put(f, bytes, LEN, &stored_anew);
+    assert_true(stored_anew.id != damaged.id);
+    assert_content(f, &stored_anew, bytes);
     assert_int_equal(drop_ref(f, damaged.id), 0);
     assert_int_equal(vj_objects_reap_now(f->objects), 0);
     assert_consistent(f);
@@ -178,18 +178,18 @@ static void test_a_damaged_neighbour_is_not_shared(void **state)
     const VjTransform want = {0};
     Fixture *f = *state;
     g_autofree uint8_t *bytes = content(1, LEN);
-    VjObject damaged, fresh_object;
-    VjFresh *fresh;
+    VjObject damaged, pending_object;
+    VjPendingObject *pending;
 
     must_put(f, bytes, LEN, &damaged);
     flip(f, &damaged, 0);
     fixture_reopen_objects(f);
     vj_object_pin(f->objects, damaged.id);
-    assert_int_equal(vj_object_store(f->objects, bytes, LEN, &want, &damaged, 1, &fresh),
-                     0);
-    assert_true(vj_fresh_is_put(fresh));
-    assert_int_equal(commit_fresh(f, &fresh, 1, &fresh_object), 0);
-    assert_true(fresh_object.id != damaged.id);
+    assert_int_equal(
+        vj_object_store(f->objects, bytes, LEN, &want, &damaged, 1, &pending), 0);
+    assert_true(vj_pending_is_put(pending));
+    assert_int_equal(commit_pending(f, &pending, 1, &pending_object), 0);
+    assert_true(pending_object.id != damaged.id);
     vj_object_unpin(f->objects, damaged.id);
 }
 
@@ -201,18 +201,18 @@ static void test_a_condemned_object_is_stale(void **state)
     g_autofree uint8_t *bytes = content(1, LEN);
     VjObject damaged, out;
     VjIndexKey key;
-    VjFresh *held, *other;
+    VjPendingObject *held, *other;
 
     must_put(f, bytes, LEN, &damaged);
     assert_int_equal(vj_object_store(f->objects, bytes, LEN, &want, NULL, 0, &held), 0);
     assert_int_equal(vj_object_store(f->objects, bytes, LEN, &want, NULL, 0, &other), 0);
     vj_index_key_of(&damaged, &key);
     assert_int_equal(vj_object_condemn(f->objects, &key, damaged.id), 0);
-    assert_int_equal(commit_fresh(f, &held, 1, &out), -ESTALE);
+    assert_int_equal(commit_pending(f, &held, 1, &out), -ESTALE);
     /* Although the other still holds it, a new store does not join it. */
     must_put(f, bytes, LEN, &out);
     assert_true(out.id != damaged.id);
-    assert_int_equal(commit_fresh(f, &other, 1, &out), 0); /* takes the successor */
+    assert_int_equal(commit_pending(f, &other, 1, &out), 0); /* takes the successor */
     assert_true(out.id != damaged.id);
     assert_int_equal(out.refs, 2);
     assert_consistent(f);

@@ -64,10 +64,11 @@ static void put_as(Fixture *f, const void *plain, uint32_t len, const char *text
                    VjObject *out)
 {
     const VjTransform want = transform_of(text);
-    VjFresh *fresh;
+    VjPendingObject *pending;
 
-    assert_int_equal(vj_object_store(f->objects, plain, len, &want, NULL, 0, &fresh), 0);
-    assert_int_equal(commit_fresh(f, &fresh, 1, out), 0);
+    assert_int_equal(vj_object_store(f->objects, plain, len, &want, NULL, 0, &pending),
+                     0);
+    assert_int_equal(commit_pending(f, &pending, 1, out), 0);
 }
 
 static int read_part(Fixture *f, const VjObject *object, const uint8_t *plain,

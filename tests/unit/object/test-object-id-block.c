@@ -43,7 +43,7 @@ static void test_id_blocks_end_when_their_puts_are_settled(void **state)
     Fixture *f = *state;
     const VjTransform want = {0};
     g_autofree uint8_t *first = content(99, 100);
-    VjFresh *held;
+    VjPendingObject *held;
     VjObject out;
 
     assert_int_equal(vj_object_store(f->objects, first, 100, &want, NULL, 0, &held), 0);
@@ -58,7 +58,7 @@ static void test_id_blocks_end_when_their_puts_are_settled(void **state)
         g_thread_yield();
     }
     assert_consistent(f);
-    assert_int_equal(commit_fresh(f, &held, 1, &out), 0);
+    assert_int_equal(commit_pending(f, &held, 1, &out), 0);
     while (key_count(f, VJ_SPACE_ID_BLOCK) > 2) {
         g_thread_yield();
     }

@@ -176,15 +176,16 @@ static void test_fresh_content_revives_what_died_meanwhile(void **state)
     const VjTransform want = {0};
     g_autofree uint8_t *bytes = content(3, 9000);
     VjObject object, out;
-    VjFresh *fresh;
+    VjPendingObject *pending;
 
     must_put(f, bytes, 9000, &object);
-    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &fresh), 0);
-    assert_false(vj_fresh_is_put(fresh));
+    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &pending),
+                     0);
+    assert_false(vj_pending_is_put(pending));
     assert_int_equal(drop_ref(f, object.id), 0);
     settle(f);
     assert_int_equal(stored_count(f), 1);
-    assert_int_equal(commit_fresh(f, &fresh, 1, &out), 0);
+    assert_int_equal(commit_pending(f, &pending, 1, &out), 0);
     assert_int_equal(out.id, object.id);
     assert_int_equal(out.refs, 1);
     assert_content(f, &out, bytes);
@@ -192,7 +193,7 @@ static void test_fresh_content_revives_what_died_meanwhile(void **state)
 
 typedef struct Rival {
     Fixture *f;
-    VjFresh *fresh;
+    VjPendingObject *pending;
     VjObject own, out;
 } Rival;
 
@@ -216,9 +217,9 @@ static void test_the_loser_of_a_commit_takes_the_winner(void **state)
     guint64 id;
     VjPut put;
 
-    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &r.fresh),
+    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &r.pending),
                      0);
-    assert_int_equal(commit_fresh(f, &r.fresh, 1, &r.own), 0);
+    assert_int_equal(commit_pending(f, &r.pending, 1, &r.own), 0);
     stored = g_malloc(r.own.stored_bytes);
     assert_int_equal(
         vj_store_get(f->store, r.own.id, r.own.loc, 0, stored, r.own.stored_bytes), 0);
@@ -226,7 +227,7 @@ static void test_the_loser_of_a_commit_takes_the_winner(void **state)
     settle(f);
     assert_int_equal(stored_count(f), 0);
 
-    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &r.fresh),
+    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &r.pending),
                      0);
     assert_int_equal(vj_id_take(f->objects, &r.own.id), 0);
     iov = (struct iovec){.iov_base = stored, .iov_len = r.own.stored_bytes};
@@ -241,7 +242,7 @@ static void test_the_loser_of_a_commit_takes_the_winner(void **state)
     g_hash_table_insert(f->counts, g_memdup2(&id, sizeof id), refs);
     assert_int_equal(stored_count(f), 2);
 
-    assert_int_equal(commit_fresh(f, &r.fresh, 1, &out), 0);
+    assert_int_equal(commit_pending(f, &r.pending, 1, &out), 0);
     assert_int_equal(out.id, r.own.id);
     assert_int_equal(out.refs, 2);
     assert_int_equal(stored_count(f), 1); /* the loser's bytes are gone */
@@ -316,11 +317,12 @@ test_a_failed_removal_of_abandoned_bytes_is_left_to_the_next_mount(void **state)
     Fixture *f = *state;
     const VjTransform want = {0};
     g_autofree uint8_t *bytes = content(3, 9000);
-    VjFresh *fresh;
+    VjPendingObject *pending;
 
-    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &fresh), 0);
+    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &pending),
+                     0);
     fixture_faults(f, "kinds=remove,every=1", NULL);
-    vj_fresh_free(f->objects, fresh, false);
+    vj_pending_free(f->objects, pending, false);
     fixture_faults(f, "", NULL);
     assert_int_equal(stored_count(f), 1);
     assert_consistent(f); /* in an open id block: no leak */

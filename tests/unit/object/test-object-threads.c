@@ -54,7 +54,7 @@ static void test_equal_content_in_flight_is_put_once(void **state)
     g_autofree uint8_t *first = content(0, 20000);
     VjStoreStats stats;
     VjObject object;
-    VjFresh *held;
+    VjPendingObject *held;
 
     /* This one is in flight until all of them have met it; of the others it depends. */
     assert_int_equal(
@@ -62,7 +62,7 @@ static void test_equal_content_in_flight_is_put_once(void **state)
     fixture_faults(f, "kinds=put,delay_us=2000", NULL);
     run(f, store_same, workers);
     assert_true(stats_of(f).inflight_hits >= THREADS);
-    assert_int_equal(commit_fresh(f, &held, 1, &object), 0);
+    assert_int_equal(commit_pending(f, &held, 1, &object), 0);
     assert_int_equal(object.refs, THREADS + 1);
     vj_store_stats(f->store, &stats);
     assert_int_equal(stats.puts, CONTENTS);
@@ -129,12 +129,12 @@ static gpointer churn(gpointer opaque)
             count++;
         } else if (dice < 6) {
             g_autofree uint8_t *bytes = content(vj_rng_below(&rng, CONTENTS), 9000);
-            VjFresh *fresh;
+            VjPendingObject *pending;
 
-            assert_int_equal(
-                vj_object_store(w->f->objects, bytes, 9000, &plain_none, NULL, 0, &fresh),
-                0);
-            vj_fresh_free(w->f->objects, fresh, false);
+            assert_int_equal(vj_object_store(w->f->objects, bytes, 9000, &plain_none,
+                                             NULL, 0, &pending),
+                             0);
+            vj_pending_free(w->f->objects, pending, false);
         } else if (dice < 8) {
             unsigned i = (unsigned)vj_rng_below(&rng, count);
             g_autofree uint8_t *bytes = content(seeds[i], 9000);

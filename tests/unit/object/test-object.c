@@ -73,18 +73,19 @@ static void test_a_neighbour_needs_no_index(void **state)
     Fixture *f = *state;
     g_autofree uint8_t *bytes = content(7, 5000), *other = content(8, 5000);
     VjObject neighbours[2], out;
-    VjFresh *fresh;
+    VjPendingObject *pending;
 
     must_put(f, other, 5000, &neighbours[0]);
     must_put(f, bytes, 5000, &neighbours[1]);
     vj_object_pin(f->objects, neighbours[1].id);
     assert_int_equal(
-        vj_object_store(f->objects, bytes, 5000, &plain_none, neighbours, 2, &fresh), 0);
-    assert_false(vj_fresh_is_put(fresh));
+        vj_object_store(f->objects, bytes, 5000, &plain_none, neighbours, 2, &pending),
+        0);
+    assert_false(vj_pending_is_put(pending));
     assert_int_equal(stats_of(f).fast_hits, 1);
     assert_int_equal(stats_of(f).index_hits, 0);
     vj_object_unpin(f->objects, neighbours[1].id);
-    assert_int_equal(commit_fresh(f, &fresh, 1, &out), 0);
+    assert_int_equal(commit_pending(f, &pending, 1, &out), 0);
     assert_int_equal(out.id, neighbours[1].id);
     assert_int_equal(out.refs, 2);
 }
@@ -93,32 +94,32 @@ static void test_given_up_content_leaves_nothing(void **state)
 {
     Fixture *f = *state;
     g_autofree uint8_t *bytes = content(9, 70000);
-    VjFresh *fresh;
+    VjPendingObject *pending;
 
     assert_int_equal(
-        vj_object_store(f->objects, bytes, 70000, &plain_none, NULL, 0, &fresh), 0);
-    assert_true(vj_fresh_is_put(fresh));
+        vj_object_store(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending), 0);
+    assert_true(vj_pending_is_put(pending));
     assert_int_equal(stored_count(f), 1);
-    vj_fresh_free(f->objects, fresh, false);
+    vj_pending_free(f->objects, pending, false);
     assert_int_equal(stored_count(f), 0);
     assert_int_equal(key_count(f, VJ_SPACE_OBJECT), 0);
-    vj_fresh_free(f->objects, NULL, false);
+    vj_pending_free(f->objects, NULL, false);
 }
 
 static void test_two_entries_of_one_commit_share(void **state)
 {
     Fixture *f = *state;
     g_autofree uint8_t *bytes = content(9, 70000);
-    VjFresh *fresh[2];
+    VjPendingObject *pending[2];
     VjObject out[2];
 
     for (int i = 0; i < 2; i++) {
         assert_int_equal(
-            vj_object_store(f->objects, bytes, 70000, &plain_none, NULL, 0, &fresh[i]),
+            vj_object_store(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending[i]),
             0);
     }
-    assert_true(vj_fresh_is_put(fresh[1]));
-    assert_int_equal(commit_fresh(f, fresh, 2, out), 0);
+    assert_true(vj_pending_is_put(pending[1]));
+    assert_int_equal(commit_pending(f, pending, 2, out), 0);
     assert_int_equal(out[0].id, out[1].id);
     assert_int_equal(out[1].refs, 2);
     assert_int_equal(stats_of(f).puts, 1);
@@ -130,17 +131,17 @@ static void test_a_holder_that_gives_up_leaves_the_others_their_bytes(void **sta
 {
     Fixture *f = *state;
     g_autofree uint8_t *bytes = content(9, 70000);
-    VjFresh *fresh[2];
+    VjPendingObject *pending[2];
     VjObject out;
 
     for (int i = 0; i < 2; i++) {
         assert_int_equal(
-            vj_object_store(f->objects, bytes, 70000, &plain_none, NULL, 0, &fresh[i]),
+            vj_object_store(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending[i]),
             0);
     }
-    vj_fresh_free(f->objects, fresh[0], false);
+    vj_pending_free(f->objects, pending[0], false);
     assert_int_equal(stored_count(f), 1);
-    assert_int_equal(commit_fresh(f, &fresh[1], 1, &out), 0);
+    assert_int_equal(commit_pending(f, &pending[1], 1, &out), 0);
     assert_content(f, &out, bytes);
     assert_int_equal(stored_count(f), 1);
 }
