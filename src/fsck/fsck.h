@@ -68,7 +68,7 @@ int vj_repair_store(VjRepair *r) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * vj_repair_all - put right what vj_fsck_contents and vj_fsck_names found
  *
- * Everything but the store's strays (vj_repair_store).  What could not be put right, the next
+ * Everything but the store's unreferenced puts (vj_repair_store).  What could not be put right, the next
  * check finds.  0, or what kept it from going on.
  */
 int vj_repair_all(VjRepair *r) G_GNUC_WARN_UNUSED_RESULT;

@@ -16,11 +16,11 @@ src_object_libvj_object_la_SOURCES = \
 	src/object/object-record.c \
 	src/object/object-refs.c \
 	src/object/object-store.c \
-	src/object/object-stray.c \
 	src/object/object.h \
 	src/object/objects.c \
 	src/object/record-codec.c \
 	src/object/stored-form.c \
 	src/object/stored-form.h \
 	src/object/transform.c \
+	src/object/unreferenced-put.c \
 	src/object/verified.c

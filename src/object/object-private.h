@@ -198,28 +198,29 @@ typedef struct VjInflight {
     /* guarded by lock: */
     GHashTable *contents; /* VjIndexKey → VjContentPut */
     uint64_t pending_count;
-    GArray *strays; /* of VjStray: put, named by no record, and not removed yet */
+    GArray *
+        unreferenced; /* of VjUnreferencedPut: put, named by no record, and not removed yet */
 } VjInflight;
 
 /* Bytes that are to go; without an id block that covers them they would be a leak. */
-typedef struct VjStray {
+typedef struct VjUnreferencedPut {
     uint64_t id;
     VjLoc loc;
     bool is_taken; /* a transaction tried to name them: a record may */
-} VjStray;
+} VjUnreferencedPut;
 
 /* As many are remembered; what is beyond waits for the next mount. */
-#define VJ_STRAYS_MAX 65536u
+#define VJ_UNREFERENCED_PUTS_MAX 65536u
 
 void vj_inflight_init(VjInflight *t);
 void vj_inflight_clear(VjInflight *t);
 
-/* ---- object-stray.c ---------------------------------------------------------------- */
+/* ---- unreferenced-put.c ---------------------------------------------------------------- */
 
 /* Removes bytes that no record names, now or later.  Any thread; blocks. */
-void vj_stray_end(VjObjects *o, const VjStray *stray);
+void vj_unreferenced_put_end(VjObjects *o, const VjUnreferencedPut *put);
 /* Tries again what could not be removed.  Any thread; blocks. */
-void vj_strays_retry(VjObjects *o);
+void vj_unreferenced_puts_retry(VjObjects *o);
 
 /* ---- object-refs.c ----------------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
  *   - An object that was not written or verified since open is read and compared before
  *     it is shared.  One that is damaged leaves the index by a commit of its own.
  *   - Bytes that were put and that no record names when the last holder is done are
- *     removed (object-stray.c).
+ *     removed (unreferenced-put.c).
  */
 #include "object/object-private.h"
 
@@ -58,14 +58,14 @@ void vj_inflight_init(VjInflight *t)
     vj_mutex_init(&t->lock, VJ_RANK_OBJECT_INFLIGHT, "object-inflight");
     vj_cond_init(&t->changed);
     t->contents = g_hash_table_new(key_hash, key_equal);
-    t->strays = g_array_new(FALSE, FALSE, sizeof(VjStray));
+    t->unreferenced = g_array_new(FALSE, FALSE, sizeof(VjUnreferencedPut));
 }
 
 void vj_inflight_clear(VjInflight *t)
 {
     g_assert(g_hash_table_size(t->contents) == 0 && t->pending_count == 0);
     g_hash_table_destroy(t->contents);
-    g_array_unref(t->strays);
+    g_array_unref(t->unreferenced);
     vj_cond_clear(&t->changed);
     vj_mutex_clear(&t->lock);
 }
@@ -524,10 +524,10 @@ void vj_pending_free(VjObjects *o, VjPendingObject *pending, bool committed)
         return;
     }
     if (c->is_put) {
-        VjStray stray = {
+        VjUnreferencedPut put = {
             .id = c->object.id, .loc = c->object.loc, .is_taken = c->is_taken};
 
-        vj_stray_end(o, &stray);
+        vj_unreferenced_put_end(o, &put);
     }
     vj_object_unpin(o, c->object.id);
     g_free(c);

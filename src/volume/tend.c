@@ -65,7 +65,7 @@ static int remove_strays(VjVolume *v, const GArray *puts, VjTend *t)
     return rc;
 }
 
-/* What died goes first: its records would keep the bytes from being strays. */
+/* What died goes first: its records would keep the bytes from being unreferenced puts. */
 static int gc_settle(VjVolume *v, VjTend *t)
 {
     VjObjectsStats before, after;

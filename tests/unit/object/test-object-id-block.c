@@ -104,7 +104,7 @@ static int write_id_block_body(VjTxn *txn, void *opaque)
                       vj_slice(record, sizeof record));
 }
 
-static void put_stray(Fixture *f, uint64_t id)
+static void put_unreferenced(Fixture *f, uint64_t id)
 {
     struct iovec iov = {.iov_base = &id, .iov_len = sizeof id};
     VjPut put;
@@ -130,7 +130,7 @@ static void leave_open_id_block(Fixture *f, VjObject named[2])
     range[1] = named[0].id + 3;
     assert_true(named[1].id < range[1]);
     assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, write_id_block_body, range), 0);
-    put_stray(f, range[1]);
+    put_unreferenced(f, range[1]);
 }
 
 static void test_recovery_removes_what_no_record_names(void **state)
@@ -151,7 +151,8 @@ static void test_recovery_removes_what_no_record_names(void **state)
     fixture_open_objects(f);
 }
 
-static void test_a_check_calls_open_id_blocks_pending_and_strays_leaks(void **state)
+static void
+test_a_check_calls_open_id_blocks_pending_and_unreferenced_puts_leaks(void **state)
 {
     Fixture *f = *state;
     VjObject named[2];
@@ -168,7 +169,7 @@ static void test_a_check_calls_open_id_blocks_pending_and_strays_leaks(void **st
 
         assert_true(vj_objects_open(&config, &f->objects, NULL));
     }
-    put_stray(f, 1000000);
+    put_unreferenced(f, 1000000);
     report = check_objects(f, &said);
     assert_int_equal(report.problems, 0);
     assert_int_equal(report.leaks, 1);
@@ -284,7 +285,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_id_blocks_end_when_their_puts_are_settled),
     TEST(test_no_id_block_no_put),
     TEST(test_recovery_removes_what_no_record_names),
-    TEST(test_a_check_calls_open_id_blocks_pending_and_strays_leaks),
+    TEST(test_a_check_calls_open_id_blocks_pending_and_unreferenced_puts_leaks),
     TEST(test_failed_recovery_is_done_by_the_next_mount),
     cmocka_unit_test_setup_teardown(test_ids_of_a_crowded_directory_are_passed_over,
                                     fixture_setup_posix, fixture_teardown),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * object-stray.c - bytes that were put for nothing
+ * unreferenced-put.c - bytes that were put for nothing
  *
  * A write-back that failed leaves objects which no record names.  They are removed on the
  * spot; where that fails too, they are remembered and tried again before each flush of the
@@ -10,7 +10,7 @@
 #include "object/object-private.h"
 
 /* 0: there are no such bytes any more, or a record names them. */
-static int end_one(VjObjects *o, const VjStray *s)
+static int end_one(VjObjects *o, const VjUnreferencedPut *s)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
     VjObject object;
@@ -34,45 +34,44 @@ static int end_one(VjObjects *o, const VjStray *s)
     return rc;
 }
 
-static bool remember(VjInflight *t, const VjStray *s)
+static bool remember(VjInflight *t, const VjUnreferencedPut *s)
 {
     bool room;
 
     vj_mutex_lock(&t->lock);
-    room = t->strays->len < VJ_STRAYS_MAX;
+    room = t->unreferenced->len < VJ_UNREFERENCED_PUTS_MAX;
     if (room) {
-        g_array_append_vals(t->strays, s, 1);
+        g_array_append_vals(t->unreferenced, s, 1);
     }
     vj_mutex_unlock(&t->lock);
     return room;
 }
 
-void vj_stray_end(VjObjects *o, const VjStray *stray)
+void vj_unreferenced_put_end(VjObjects *o, const VjUnreferencedPut *put)
 {
-    int rc = end_one(o, stray);
+    int rc = end_one(o, put);
 
     if (rc < 0) {
         vj_log_warn("object %" G_GUINT64_FORMAT ": not referenced, removed %s: %s",
-                    stray->id,
-                    remember(&o->inflight, stray) ? "later" : "at the next mount",
+                    put->id, remember(&o->inflight, put) ? "later" : "at the next mount",
                     g_strerror(-rc));
     }
-    vj_id_resolve(o, stray->id, rc < 0);
+    vj_id_resolve(o, put->id, rc < 0);
 }
 
-void vj_strays_retry(VjObjects *o)
+void vj_unreferenced_puts_retry(VjObjects *o)
 {
     VjInflight *t = &o->inflight;
-    g_autoptr(GArray) strays = NULL;
+    g_autoptr(GArray) puts = NULL;
 
     vj_mutex_lock(&t->lock);
-    if (t->strays->len > 0) {
-        strays = t->strays;
-        t->strays = g_array_new(FALSE, FALSE, sizeof(VjStray));
+    if (t->unreferenced->len > 0) {
+        puts = t->unreferenced;
+        t->unreferenced = g_array_new(FALSE, FALSE, sizeof(VjUnreferencedPut));
     }
     vj_mutex_unlock(&t->lock);
-    for (guint i = 0; strays != NULL && i < strays->len; i++) {
-        const VjStray *s = &g_array_index(strays, VjStray, i);
+    for (guint i = 0; puts != NULL && i < puts->len; i++) {
+        const VjUnreferencedPut *s = &g_array_index(puts, VjUnreferencedPut, i);
 
         if (end_one(o, s) < 0 && !remember(t, s)) {
             vj_log_warn("object %" G_GUINT64_FORMAT ": removed at the next mount", s->id);
@@ -82,6 +81,6 @@ void vj_strays_retry(VjObjects *o)
 
 int vj_objects_flush(VjObjects *o)
 {
-    vj_strays_retry(o);
+    vj_unreferenced_puts_retry(o);
     return vj_store_flush(o->store);
 }
