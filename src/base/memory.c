@@ -65,7 +65,7 @@ static size_t spare_now(const VjMemoryKeeper *k)
     return anonymous > used ? anonymous - used : 0;
 }
 
-bool vj_memory_settle(VjMemoryKeeper *k, size_t spare_bytes)
+bool vj_memory_give_back(VjMemoryKeeper *k, size_t spare_bytes)
 {
     if (k->statm_fd < 0 || spare_now(k) <= k->floor_bytes + spare_bytes) {
         return false;
@@ -96,7 +96,7 @@ void vj_memory_keeper_free(VjMemoryKeeper *k)
     g_free(k);
 }
 
-bool vj_memory_settle(VjMemoryKeeper *k, size_t spare_bytes)
+bool vj_memory_give_back(VjMemoryKeeper *k, size_t spare_bytes)
 {
     (void)k;
     (void)spare_bytes;

@@ -27,6 +27,6 @@ void vj_memory_keeper_free(VjMemoryKeeper *k);
 /* When resident anonymous memory exceeds what is in use by more than @spare_bytes, and by as
  * much more than after the last time, gives what is free to the system.  The look takes some
  * 0.1 ms, the work milliseconds for each GiB.  True: it did. */
-bool vj_memory_settle(VjMemoryKeeper *k, size_t spare_bytes);
+bool vj_memory_give_back(VjMemoryKeeper *k, size_t spare_bytes);
 
 #endif

@@ -400,16 +400,16 @@ static int finish_pending(Fsck *fsck)
     VjVolumeOpen how = {.source = fsck->source};
     g_autoptr(GError) error = NULL;
     VjVolume *volume;
-    int settled, closed;
+    int synced, closed;
 
     if (!vj_volume_open(&how, &volume, &error)) {
         vj_cmd_fail(&command, error);
         return FSCK_UNCORRECTED;
     }
-    settled = vj_volume_settle(volume);
+    synced = vj_volume_settle(volume);
     closed = vj_volume_close(volume);
-    if (settled < 0 || closed < 0) {
-        vj_cmd_fail_errno(&command, fsck->source, settled < 0 ? -settled : -closed);
+    if (synced < 0 || closed < 0) {
+        vj_cmd_fail_errno(&command, fsck->source, synced < 0 ? -synced : -closed);
         return FSCK_UNCORRECTED;
     }
     return FSCK_CLEAN;

@@ -93,7 +93,7 @@ static size_t encode_level(ZSTD_CCtx *context, int level, VjSlice src, void *dst
 }
 
 /* Level 1 has said all that there is to say about these bytes. */
-static bool is_settled(size_t got, size_t src_len, size_t cap)
+static bool is_decided(size_t got, size_t src_len, size_t cap)
 {
     return ZSTD_isError(got) ? cap >= src_len : got >= src_len;
 }
@@ -110,7 +110,7 @@ static int zstd_encode(const VjCodecParams *params, const void *src, size_t src_
         return -ENOMEM;
     }
     got = encode_level(context, probe ? 1 : params->level, bytes, dst, cap);
-    if (probe && !is_settled(got, src_len, cap)) {
+    if (probe && !is_decided(got, src_len, cap)) {
         got = encode_level(context, params->level, bytes, dst, cap);
     }
     if (ZSTD_sizeof_CCtx(context) > VJ_CODEC_KEPT_MAX) {

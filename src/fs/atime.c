@@ -81,7 +81,7 @@ static void node_forget_read(VjFs *fs, VjNode *n)
     if (n->was_read) {
         n->was_read = false;
         g_atomic_int_inc(&n->reads_forgotten);
-        g_atomic_int_inc(&fs->settled_count); /* before read_count says 0 */
+        g_atomic_int_inc(&fs->read_end_count); /* before read_count says 0 */
         (void)g_atomic_int_dec_and_test(&fs->read_count);
     }
 }
@@ -124,7 +124,7 @@ static int read_body(VjTxn *txn, void *opaque)
     return vj_inode_put(txn, &inode);
 }
 
-void vj_fs_settle_read(VjHandle *h)
+void vj_fs_commit_read(VjHandle *h)
 {
     VjFs *fs = h->fs;
     VjNode *n = h->node;

@@ -36,20 +36,20 @@ void vj_fs_attr(const VjInode *inode, VjAttr *out)
 
 int vj_fs_getattr(VjFs *fs, uint64_t ino, VjAttr *out)
 {
-    gint settled;
+    gint read_ends;
     VjInode inode;
     int r;
 
     /* Again where an atime may have left the memory behind our look at the record. */
     do {
-        settled = g_atomic_int_get(&fs->settled_count);
+        read_ends = g_atomic_int_get(&fs->read_end_count);
         r = vj_file_getattr(fs->files, ino, &inode);
         if (r < 0) {
             return r;
         }
         vj_fs_attr(&inode, out);
         vj_fs_show_read(fs, ino, out);
-    } while (g_atomic_int_get(&fs->settled_count) != settled);
+    } while (g_atomic_int_get(&fs->read_end_count) != read_ends);
     return 0;
 }
 

@@ -34,8 +34,8 @@ struct VjFs {
     VjFsKnows *knows;
     void *knows_opaque;
     bool noatime;
-    gint read_count;    /* atomic: nodes with was_read */
-    gint settled_count; /* atomic: how often was_read ended */
+    gint read_count;     /* atomic: nodes with was_read */
+    gint read_end_count; /* atomic: how often was_read ended */
 
     VjMutex lock; /* VJ_RANK_FS */
     /* guarded by lock: */
@@ -94,7 +94,7 @@ void vj_fs_note_read(VjHandle *h);
 void vj_fs_note_change(VjHandle *h);
 void vj_fs_show_read(VjFs *fs, uint64_t ino, VjAttr *out);
 void vj_fs_forget_read(VjFs *fs, uint64_t ino);
-void vj_fs_settle_read(VjHandle *h);
+void vj_fs_commit_read(VjHandle *h);
 
 /* io.c: as vj_file_append_undo. */
 bool vj_fs_append_undo(VjHandle *h, uint64_t size);

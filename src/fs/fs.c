@@ -72,7 +72,7 @@ static void node_count_again(VjFs *fs, const VjNode *n, unsigned before)
 }
 
 /* Takes @n away when nothing holds it; true: it was an orphan, the caller reaps it. */
-static bool node_settle(VjFs *fs, VjNode *n) VJ_REQUIRES(fs->lock)
+static bool node_drop_unused(VjFs *fs, VjNode *n) VJ_REQUIRES(fs->lock)
 {
     bool reap = n->orphan && n->forgotten;
 
@@ -106,7 +106,7 @@ void vj_fs_node_orphaned(VjFs *fs, uint64_t ino, bool held)
     n = g_hash_table_lookup(fs->nodes, &ino);
     if (n != NULL && n->orphan) {
         n->forgotten = true;
-        reap = node_settle(fs, n);
+        reap = node_drop_unused(fs, n);
     }
     vj_mutex_unlock(&fs->lock);
     if (reap) {
@@ -125,7 +125,7 @@ void vj_fs_node_named(VjFs *fs, uint64_t ino)
 
         n->orphan = false;
         node_count_again(fs, n, before);
-        (void)node_settle(fs, n);
+        (void)node_drop_unused(fs, n);
     }
     vj_mutex_unlock(&fs->lock);
 }
@@ -146,7 +146,7 @@ void vj_fs_forgotten(VjFs *fs, uint64_t ino)
     n = g_hash_table_lookup(fs->nodes, &ino);
     if (n != NULL && n->orphan) {
         n->forgotten = true;
-        reap = node_settle(fs, n);
+        reap = node_drop_unused(fs, n);
     }
     vj_mutex_unlock(&fs->lock);
     if (reap) {
@@ -201,7 +201,7 @@ void vj_fs_release(VjFs *fs, VjHandle *h)
     VjNode *n;
     bool reap;
 
-    vj_fs_settle_read(h);
+    vj_fs_commit_read(h);
     if (h->stages != NULL) {
         for (guint i = 0; i < h->stages->len; i++) {
             vj_buf_unref(g_array_index(h->stages, VjStage, i).data);
@@ -218,7 +218,7 @@ void vj_fs_release(VjFs *fs, VjHandle *h)
     n->handles--;
     n->writers -= handle_writes(h);
     node_count_again(fs, n, before);
-    reap = node_settle(fs, n);
+    reap = node_drop_unused(fs, n);
     vj_mutex_unlock(&fs->lock);
     if (reap) {
         vj_trace(fs, "ino %" G_GUINT64_FORMAT ": released, reaped", ino);

@@ -302,7 +302,7 @@ static int content_commit(VjFs *fs, const VjDentry *d)
  * exchanged.  Commits become durable in order, so after a crash a name never shows less than
  * it showed here.
  */
-static int rename_settle(VjFs *fs, const RenameOp *op)
+static int commit_contents_first(VjFs *fs, const RenameOp *op)
 {
     VjDentry a, b;
     int r;
@@ -349,7 +349,7 @@ int vj_fs_rename(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
         r = -EROFS;
     }
     if (r == 0) {
-        r = rename_settle(fs, &op);
+        r = commit_contents_first(fs, &op);
     }
     if (r < 0) {
         return r;

@@ -4,6 +4,7 @@
 noinst_LTLIBRARIES += src/map/libvj-map.la
 src_map_libvj_map_la_LIBADD =
 src_map_libvj_map_la_SOURCES = \
+	src/map/map-balance.c \
 	src/map/map-check.c \
 	src/map/map-cursor.c \
 	src/map/map-edit.c \
@@ -11,6 +12,5 @@ src_map_libvj_map_la_SOURCES = \
 	src/map/map-format.h \
 	src/map/map-node.c \
 	src/map/map-private.h \
-	src/map/map-settle.c \
 	src/map/map.c \
 	src/map/map.h

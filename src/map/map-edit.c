@@ -24,7 +24,7 @@ static int load(VjMapEdit *e, const VjMapChild *child, uint8_t level, VjMapNode 
     }
     n = vj_map_node_new(level);
     n->number = child->node;
-    n->settled = true;
+    n->balanced = true;
     n->sums = image->sums;
     if (level == 0) {
         g_array_append_vals(n->items, image->entries, image->count);
@@ -232,7 +232,7 @@ static VjMapRoot root_of(const VjMapChild *child, uint8_t level)
 
 static int commit_tree(VjMapEdit *e, VjMapNode **tree, VjMapRoot *root)
 {
-    int rc = vj_map_settle(e, tree);
+    int rc = vj_map_balance(e, tree);
 
     *root = (VjMapRoot){0};
     if (rc == 0 && *tree != NULL) {

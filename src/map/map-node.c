@@ -115,6 +115,6 @@ void vj_map_node_sum(VjMapNode *n)
 
 void vj_map_node_touch(VjMapNode *n)
 {
-    n->settled = false;
+    n->balanced = false;
     vj_map_node_sum(n);
 }

@@ -25,8 +25,8 @@ typedef struct VjMapItem {
 struct VjMapNode {
     uint32_t number; /* 0: new, gets one when it is written */
     uint8_t level;
-    bool dirty;   /* differs from what is stored */
-    bool settled; /* its fill and that of all below was found right */
+    bool dirty;    /* differs from what is stored */
+    bool balanced; /* its fill and that of all below was found right */
     VjMapSums sums;
     GArray *items; /* VjEntry in a leaf, else VjMapItem */
 };
@@ -103,10 +103,10 @@ void vj_map_edit_discard(VjMapEdit *e, VjMapNode *n);
 /* @item, whose node is at @level, is no longer part of the tree: it is dropped later. */
 void vj_map_edit_cut(VjMapEdit *e, const VjMapItem *item, uint8_t level);
 
-/* ---- map-settle.c -------------------------------------------------------------------
+/* ---- map-balance.c -------------------------------------------------------------------
  */
 
 /* Brings every touched node of a tree to its fill; it grows or loses levels for it. */
-int vj_map_settle(VjMapEdit *e, VjMapNode **root) G_GNUC_WARN_UNUSED_RESULT;
+int vj_map_balance(VjMapEdit *e, VjMapNode **root) G_GNUC_WARN_UNUSED_RESULT;
 
 #endif

@@ -4,7 +4,7 @@
  *
  * A replace works in three steps on the nodes in memory: the range is taken out (whole
  * subtrees unread, the rest entry by entry), the new entries are put where it was, then
- * the nodes are settled and written.  What went wrong before the last step has changed
+ * the nodes are balanced and written.  What went wrong before the last step has changed
  * nothing.
  */
 #include "map/map-private.h"
@@ -172,7 +172,7 @@ static unsigned choose_child(const VjMapNode *n, uint64_t *offset)
         const VjMapNode *here = vj_map_item_at(n, i)->node;
         const VjMapNode *there = vj_map_item_at(n, i + 1)->node;
 
-        if (there != NULL && !there->settled && (here == NULL || here->settled)) {
+        if (there != NULL && !there->balanced && (here == NULL || here->balanced)) {
             *offset = 0;
             i++;
         }

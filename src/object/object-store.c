@@ -112,7 +112,7 @@ static VjContentPut *join(VjInflight *t, const VjIndexKey *key, bool *is_new)
     return c;
 }
 
-static void settle_content(VjInflight *t, VjContentPut *c, int rc)
+static void end_content(VjInflight *t, VjContentPut *c, int rc)
 {
     vj_mutex_lock(&t->lock);
     g_assert(c->state == VJ_CONTENT_WORKING);
@@ -432,7 +432,7 @@ int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
     c = join(&o->inflight, &key, &is_new);
     if (is_new) {
         rc = find_or_put(o, plain, want, &what, c);
-        settle_content(&o->inflight, c, rc);
+        end_content(&o->inflight, c, rc);
         if (rc < 0) {
             return rc;
         }

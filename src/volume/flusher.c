@@ -199,7 +199,7 @@ static void settle_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
     if (idle) {
         vj_file_table_trim(x->files);
     }
-    (void)vj_memory_settle(x->memory, SPARE_BYTES);
+    (void)vj_memory_give_back(x->memory, SPARE_BYTES);
     vj_mutex_lock(&x->lock);
     x->settling = false;
     if (x->settle_us != 0) {

@@ -53,15 +53,15 @@ static void what_was_freed_is_given_back(void **state)
     }
     full = resident_bytes();
     assert_true(full - before > (size_t)BLOCKS * BLOCK_BYTES * 9 / 10);
-    assert_false(vj_memory_settle(k, 32u << 20)); /* all of it is in use */
+    assert_false(vj_memory_give_back(k, 32u << 20)); /* all of it is in use */
     for (unsigned i = 0; i < BLOCKS; i++) {
         if (i % KEPT_EACH != 0) {
             g_free(g_steal_pointer(&blocks[i]));
         }
     }
-    assert_true(vj_memory_settle(k, 32u << 20));
+    assert_true(vj_memory_give_back(k, 32u << 20));
     assert_true(full - resident_bytes() > (size_t)BLOCKS * BLOCK_BYTES * 8 / 10);
-    assert_false(vj_memory_settle(k, 32u << 20));
+    assert_false(vj_memory_give_back(k, 32u << 20));
     for (unsigned i = 0; i < BLOCKS; i += KEPT_EACH) {
         for (unsigned at = 0; at < BLOCK_BYTES; at++) {
             if (blocks[i][at] != i % 251) {
@@ -80,7 +80,7 @@ static void little_is_left_alone(void **state)
 
     (void)state;
     g_free(g_malloc(BLOCK_BYTES));
-    assert_false(vj_memory_settle(k, 256u << 20));
+    assert_false(vj_memory_give_back(k, 256u << 20));
     vj_memory_keeper_free(k);
     vj_memory_keeper_free(NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * map-settle.c - after a change: every node between a quarter and all of its room
+ * map-balance.c - after a change: every node between a quarter and all of its room
  *
  * Only touched nodes and, where one is too empty, one neighbour are looked at.  Work goes
  * from the leaves up; a join above can give a lonely child neighbours, so a node is gone
@@ -144,13 +144,14 @@ static int join(VjMapEdit *e, VjMapNode *n, unsigned i)
     return 0;
 }
 
-static int settle_below(VjMapEdit *e, VjMapNode *n, bool is_last);
+static int balance_below(VjMapEdit *e, VjMapNode *n, bool is_last);
 
 /* Looks at the child @i of @n; @again: the children of @n are not what they were. */
-static int settle_child(VjMapEdit *e, VjMapNode *n, unsigned i, bool is_last, bool *again)
+static int balance_child(VjMapEdit *e, VjMapNode *n, unsigned i, bool is_last,
+                         bool *again)
 {
     VjMapNode *child = vj_map_item_at(n, i)->node;
-    int rc = settle_below(e, child, is_last);
+    int rc = balance_below(e, child, is_last);
 
     if (rc < 0) {
         return rc;
@@ -164,10 +165,10 @@ static int settle_child(VjMapEdit *e, VjMapNode *n, unsigned i, bool is_last, bo
             split(n, i, is_last && e->at_end);
         }
     } else if (is_last || child->items->len >= vj_map_least(child->level)) {
-        child->settled = true;
+        child->balanced = true;
         return 0;
     } else if (n->items->len == 1) {
-        return 0; /* it stays unsettled until a join above gives it a neighbour */
+        return 0; /* it stays unbalanced until a join above gives it a neighbour */
     } else {
         rc = join(e, n, i);
     }
@@ -175,7 +176,7 @@ static int settle_child(VjMapEdit *e, VjMapNode *n, unsigned i, bool is_last, bo
     return rc;
 }
 
-static int settle_below(VjMapEdit *e, VjMapNode *n, bool is_last)
+static int balance_below(VjMapEdit *e, VjMapNode *n, bool is_last)
 {
     bool again = n->level > 0;
 
@@ -185,10 +186,10 @@ static int settle_below(VjMapEdit *e, VjMapNode *n, bool is_last)
             VjMapNode *child = vj_map_item_at(n, i)->node;
             int rc;
 
-            if (child == NULL || child->settled) {
+            if (child == NULL || child->balanced) {
                 continue;
             }
-            rc = settle_child(e, n, i, is_last && i + 1 == n->items->len, &again);
+            rc = balance_child(e, n, i, is_last && i + 1 == n->items->len, &again);
             if (rc < 0) {
                 return rc;
             }
@@ -204,7 +205,7 @@ static int grow(VjMapNode **root)
     if ((*root)->level + 1u >= VJ_MAP_HEIGHT_MAX) {
         return -EFBIG;
     }
-    (*root)->settled = false;
+    (*root)->balanced = false;
     *root = vj_map_node_new((uint8_t)((*root)->level + 1));
     g_array_append_val((*root)->items, item);
     changed(*root);
@@ -225,11 +226,11 @@ static int shrink(VjMapEdit *e, VjMapNode **root)
     return 0;
 }
 
-int vj_map_settle(VjMapEdit *e, VjMapNode **root)
+int vj_map_balance(VjMapEdit *e, VjMapNode **root)
 {
     while (*root != NULL) {
         VjMapNode *n = *root;
-        int rc = settle_below(e, n, true);
+        int rc = balance_below(e, n, true);
 
         if (rc == 0 && n->items->len == 0) {
             vj_map_edit_discard(e, g_steal_pointer(root));
