@@ -22,8 +22,8 @@ struct VjChunker {
     VjChunkSizes sizes;
     uint64_t seed;
     VjChunkCode code; /* vj_chunk_code_best(), unless a test says less */
-    uint64_t
-        fed_bytes; /* of the chunk under way, before the present scan(); the wrapper's */
+    /* Of the chunk under way, before the present scan(); the wrapper's. */
+    uint64_t fed_bytes;
     max_align_t state[]; /* the algorithm's: ops->state_size bytes */
 };
 

@@ -27,12 +27,12 @@ typedef struct VjCmd {
     const char *name;     /* as in messages: "mkfs.varjfs", "varjfsctl map" */
     const char *operands; /* behind the name in the usage line: "[-f] SOURCE" */
     const char *summary;  /* one or more lines, no line break at the end */
-    const VjCmdSwitch
-        *switches; /* ends with a NULL help; --help and --version are implied */
+    /* Ends with a NULL help; --help and --version are implied. */
+    const VjCmdSwitch *switches;
     const VjOptSpec *options; /* what -o takes; NULL: there is no -o */
     const char *more;         /* printed behind it all by --help; NULL: nothing */
-    char *(*more_of)(
-        void); /* the same, made when it is asked for; owned; NULL: nothing */
+    /* The same, made when it is asked for; owned; NULL: nothing. */
+    char *(*more_of)(void);
 } VjCmd;
 
 /*

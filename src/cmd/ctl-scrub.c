@@ -39,10 +39,10 @@ typedef struct Scrub {
     int64_t begun_us, shown_us;
     uint64_t examined, examined_bytes, found;
     bool complete;
-    sigset_t
-        stopping;    /* blocked during the steps: signals that end a scrub between two */
-    int stopped_by;  /* one that came; 0: none */
-    GHashTable *bad; /* ids, as text of the map: 16 hexadecimal digits */
+    /* Blocked during the steps: signals that end a scrub between two. */
+    sigset_t stopping;
+    int stopped_by;     /* one that came; 0: none */
+    GHashTable *bad;    /* ids, as text of the map: 16 hexadecimal digits */
     uint64_t bad_files; /* that were shown */
     bool failed;
 } Scrub;

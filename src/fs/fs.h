@@ -112,8 +112,8 @@ enum {
     VJ_SET_SIZE = 1 << 3,
     VJ_SET_ATIME = 1 << 4,
     VJ_SET_MTIME = 1 << 5,
-    VJ_SET_UNPRIVILEGED =
-        1 << 6,              /* vj_fs_clear_privileges: the caller has no CAP_FSETID */
+    /* vj_fs_clear_privileges: the caller has no CAP_FSETID. */
+    VJ_SET_UNPRIVILEGED = 1 << 6,
     VJ_SET_CHANGES = 1 << 7, /* it has none, or security.capability is set */
     /* The kernel has looked: the caller may have this mode, and has CAP_FSETID unless it
      * is said. */
@@ -270,8 +270,8 @@ typedef struct VjEdit {
     uint64_t offset;
     uint64_t old_len; /* clipped at the end */
     const void *src;
-    uint64_t
-        len; /* bytes, at most VJ_FILE_EDIT_MAX; of a hole as many as a file may have */
+    /* Bytes, at most VJ_FILE_EDIT_MAX; of a hole as many as a file may have. */
+    uint64_t len;
     bool append; /* at the end; offset is ignored */
     bool hole;   /* len bytes of hole come, src is not looked at; not with append */
     bool inside; /* with hole: -EINVAL unless offset + old_len is below the size */

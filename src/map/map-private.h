@@ -17,8 +17,8 @@ typedef struct VjMapNode VjMapNode;
 
 /* An item of an inner node. */
 typedef struct VjMapItem {
-    VjMapChild
-        stored;      /* what the parent's bytes say; behind the times while node is set */
+    /* What the parent's bytes say; behind the times while node is set. */
+    VjMapChild stored;
     VjMapNode *node; /* the child in memory, owned; NULL: not loaded */
 } VjMapItem;
 

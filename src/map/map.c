@@ -386,8 +386,8 @@ int vj_map_drop(VjTxn *txn, uint64_t ino, VjMapRoot *root, size_t most, GArray *
         rc = vj_map_edit_commit(e, root);
     }
     if (rc == 0) {
-        root->next_node =
-            next_node; /* no node is made here; of a detached tree it is 0 */
+        /* No node is made here; of a detached tree it is 0. */
+        root->next_node = next_node;
     }
     return rc;
 }

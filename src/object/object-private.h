@@ -198,8 +198,8 @@ typedef struct VjInflight {
     /* guarded by lock: */
     GHashTable *contents; /* VjIndexKey → VjContentPut */
     uint64_t pending_count;
-    GArray *
-        unreferenced; /* of VjUnreferencedPut: put, named by no record, and not removed yet */
+    /* Of VjUnreferencedPut: put, named by no record, and not removed yet. */
+    GArray *unreferenced;
 } VjInflight;
 
 /* Bytes that are to go; without an id block that covers them they would be a leak. */

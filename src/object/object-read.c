@@ -79,8 +79,8 @@ static int read_cached(VjObjects *o, const VjObject *object, uint32_t start, voi
  */
 typedef struct Straight {
     uint32_t first, last; /* blocks */
-    uint32_t from,
-        to; /* stored bytes, of whole blocks; from up to start and beyond the end */
+    /* Stored bytes, of whole blocks; from up to start and beyond the end. */
+    uint32_t from, to;
     uint32_t whole_from, whole_to; /* of them, those in dst; empty: all are in spill */
     uint8_t spill[SPILL_BYTES];    /* all; or the first block, then the last one */
 } Straight;

@@ -97,8 +97,8 @@ typedef struct VjObjectsConfig {
     VjStore *store; /* borrowed */
     const VjDigestOps *digest;
     uint64_t cache_bytes; /* plaintext kept for readers */
-    uint64_t
-        block_ids;  /* ids of one id block; 0: VJ_ID_BLOCK_IDS; tests make them short */
+    /* Ids of one id block; 0: VJ_ID_BLOCK_IDS; tests make them short. */
+    uint64_t block_ids;
     bool read_only; /* no recovery, no threads, no vj_object_store */
 } VjObjectsConfig;
 

@@ -63,8 +63,8 @@ typedef enum CutKind {
 
 typedef struct Cut {
     CutKind kind;
-    uint32_t
-        tear_bytes; /* 0, 512 or 4096: what survives of a write may be some of its parts */
+    /* 0, 512 or 4096: what survives of a write may be some of its parts. */
+    uint32_t tear_bytes;
     unsigned keep_percent;
     bool sizes; /* a lost write beyond the end may have made the file longer */
     bool stale; /* such room holds what the device held before, not zeroes */

@@ -15,8 +15,8 @@ typedef struct Examine {
     CutAt at;
     uint64_t seed;
     bool in_the_making; /* mkfs has not returned: there may be no file system yet */
-    const char
-        *export_to; /* an empty directory that gets a copy of all files; NULL: none */
+    /* An empty directory that gets a copy of all files; NULL: none. */
+    const char *export_to;
     /* out: */
     uint64_t leaks, pending, objects, names, bytes, unreadable;
     unsigned told;

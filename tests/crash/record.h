@@ -18,11 +18,11 @@
 
 enum {
     VJ_RECORD_START = 'G', /* a process begins; ino: of the directory that is recorded */
-    VJ_RECORD_CREATE =
-        'C',               /* ino, a new empty file, as name in dir (0: without a name) */
-    VJ_RECORD_MKDIR = 'M', /* ino, a new directory, as name in dir */
-    VJ_RECORD_SYMLINK = 'Y', /* ino, a new link that leads to name2, as name in dir */
-    VJ_RECORD_LINK = 'L',  /* ino also as name in dir */
+    /* ino, a new empty file, as name in dir (0: without a name). */
+    VJ_RECORD_CREATE = 'C',
+    VJ_RECORD_MKDIR = 'M',    /* ino, a new directory, as name in dir */
+    VJ_RECORD_SYMLINK = 'Y',  /* ino, a new link that leads to name2, as name in dir */
+    VJ_RECORD_LINK = 'L',     /* ino also as name in dir */
     VJ_RECORD_UNLINK = 'U',   /* name of dir goes; also of an empty directory */
     VJ_RECORD_RENAME = 'R',   /* name of dir becomes name2 of dir2 */
     VJ_RECORD_EXCHANGE = 'X', /* both names change places */
@@ -32,8 +32,8 @@ enum {
     VJ_RECORD_SYNC = 'S',     /* ino: a sync of it begins, under number */
     VJ_RECORD_SYNC_ALL = 'A', /* one of the whole file system */
     VJ_RECORD_SYNCED = 'E',   /* the sync of number returned 0 */
-    VJ_RECORD_UNSYNCED =
-        'N', /* it failed: what it was to cover no later sync covers, unless it is written again */
+    /* It failed: what it was to cover no later sync covers, unless it is written again */
+    VJ_RECORD_UNSYNCED = 'N',
     VJ_RECORD_DURABLE = 'D', /* the write of number, through O_DSYNC, returned */
     VJ_RECORD_MARK = 'K', /* bytes: a line of the program under which all this happens */
 };

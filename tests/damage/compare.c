@@ -200,8 +200,8 @@ static bool compare_record(Compare *c, const Thing *thing, uint64_t bit, uint64_
     }
     if (c->after && S_ISLNK(thing->mode) && (c->h->contents & bits) != 0 &&
         S_ISREG(st.st_mode)) {
-        c->loss->contents |=
-            bits; /* a link without a target becomes an unreadable file */
+        /* A link without a target becomes an unreadable file. */
+        c->loss->contents |= bits;
         return false;
     }
     if ((st.st_mode & S_IFMT) != thing->mode || st.st_ino != thing->ino) {

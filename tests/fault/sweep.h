@@ -47,10 +47,10 @@ uint64_t sweep_faults_hits(void);
 
 typedef struct Node {
     uint64_t ino;
-    GPtrArray
-        *states;     /* of GBytes: contents since the last that is durable; never empty */
+    /* Of GBytes: contents since the last that is durable; never empty. */
+    GPtrArray *states;
     GPtrArray *perhaps; /* GBytes: the contents if operations that failed were done */
-    VjHandle *h;     /* NULL: not open */
+    VjHandle *h;        /* NULL: not open */
 } Node;
 
 typedef struct World {

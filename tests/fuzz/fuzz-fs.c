@@ -557,8 +557,8 @@ static void call_replace(World *w, VjHandle *h)
     e.src = e.hole ? NULL : data;
     e.len = len;
     if (e.offset > SIZE_MAX_BYTES) {
-        e.offset |= (uint64_t)1
-                    << 63; /* a hole up to what a file can have is not compared */
+        /* A hole up to what a file can have is not compared. */
+        e.offset |= (uint64_t)1 << 63;
     }
     if (sound(vj_fs_replace(&fuzz_root, h, &e, &edited)) == 0 && edited.changed) {
         g_assert(edited.old_size == c->len);

@@ -67,8 +67,8 @@ _Static_assert(sizeof(struct Control) == 104, "words of 8 bytes");
 static struct Control *control;
 static char prefix[PATH_MAX];
 static size_t prefix_len;
-static _Atomic int64_t
-    device_free_ns; /* when the slow device has taken all writes so far */
+/* When the slow device has taken all writes so far. */
+static _Atomic int64_t device_free_ns;
 
 static struct {
     int (*fsync)(int);

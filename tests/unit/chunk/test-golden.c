@@ -19,8 +19,8 @@ typedef struct Golden {
     const char *data;    /* "random", or "digits": random ones of 0 … 9 */
     uint64_t data_seed;  /* of VjRng */
     uint64_t len;        /* bytes of data */
-    uint64_t
-        checksum; /* vj_checksum64() of the data: is it the generator that changed? */
+    /* vj_checksum64() of the data: is it the generator that changed?. */
+    uint64_t checksum;
     uint32_t lengths[80]; /* of all chunks; 0 ends the list */
 } Golden;
 

@@ -48,8 +48,8 @@ static void expect_golden(const char *name, const void *bytes, size_t len)
 {
     size_t golden_len;
     g_autofree uint8_t *golden = NULL;
-    const char *write_to =
-        g_getenv("VARJFS_WRITE_GOLDEN"); /* a directory: for a new version */
+    /* A directory: for a new version. */
+    const char *write_to = g_getenv("VARJFS_WRITE_GOLDEN");
 
     if (write_to != NULL) {
         g_autofree char *path = g_build_filename(write_to, name, NULL);

@@ -134,8 +134,8 @@ static void test_pieces_that_are_wanted_again_are_kept(void **state)
     must_put(f, bytes, BIG, &object);
     assert_int_equal(read_pieces(f, &object, bytes, 5), blocks + 1);
     assert_true(stats_of(f).cache_bytes < 8192);
-    assert_true(read_pieces(f, &object, bytes, 5) <=
-                4); /* then as much was read as there is */
+    /* Then as much was read as there is. */
+    assert_true(read_pieces(f, &object, bytes, 5) <= 4);
     assert_true(stats_of(f).cache_bytes >= BIG);
     assert_int_equal(read_pieces(f, &object, bytes, 7), 0);
 }

@@ -117,8 +117,8 @@ static void two_readers_are_two_streams(void **state)
         read_step(f, bytes, at, STEP);
         read_step(f, bytes, LEN / 2 + at, STEP);
     }
-    assert_true(stats_of(x).decoded_bytes >= (size_t)7
-                                                 << 19); /* 2 MiB read, 2 MiB ahead */
+    /* 2 MiB read, 2 MiB ahead. */
+    assert_true(stats_of(x).decoded_bytes >= (size_t)7 << 19);
     vj_file_unref(f);
 }
 

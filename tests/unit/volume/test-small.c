@@ -369,8 +369,8 @@ static void a_file_without_a_name_keeps_none_waiting(void **state)
     assert_int_equal(vj_file_write(other.f, 0, x.bytes, x.len, false, NULL), 0);
     assert_int_equal(vj_file_commit(other.f), 0);
     (void)vj_file_table_fragments(vj_volume_files(x.v), x.ino, &all);
-    limits.most =
-        2 * all - 1; /* that is more than half: at once, whatever was due when */
+    /* That is more than half: at once, whatever was due when. */
+    limits.most = 2 * all - 1;
     vj_file_table_limit_fragments(vj_volume_files(x.v), &limits);
     assert_int_equal(vj_file_replace(other.f, 5000, 0, x.bytes, PIECE, false, NULL), 0);
     assert_int_equal(vj_file_sync(other.f), 0);
