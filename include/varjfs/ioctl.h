@@ -12,8 +12,8 @@
  * Data that does not fit is sent first (VARJFS_IOC_STAGE) and then named by the edit.
  *
  * All integers are in host order; the structures have no padding and the same layout for
- * 32- and 64-bit callers.  Unknown flags and versions are EINVAL.  On a file that is not on
- * varjfs the kernel answers ENOTTY.  See varjfs-ioctl(2).
+ * 32- and 64-bit callers.  Unknown flags and versions are EINVAL.  On a file that is not
+ * on varjfs the kernel answers ENOTTY.  See varjfs-ioctl(2).
  */
 #ifndef VARJFS_IOCTL_H
 #define VARJFS_IOCTL_H
@@ -41,8 +41,8 @@ extern "C" {
 #define VARJFS_EDIT_HOLE (1u << 2) /* there is no data: len bytes of hole come instead */
 #define VARJFS_EDIT_INSIDE                                                               \
     (1u << 3) /* EINVAL unless offset + old_len is below the size */
-/* Carried out whatever becomes of the file's size until then, and of its pages; but for growth
- * with VARJFS_EDIT_LIMITED, and an edit that leaves the size as it is. */
+/* Carried out whatever becomes of the file's size until then, and of its pages; but for
+ * growth with VARJFS_EDIT_LIMITED, and an edit that leaves the size as it is. */
 #define VARJFS_EDIT_ANY_SIZE (1u << 4)
 /* The process has a limit of file sizes (RLIMIT_FSIZE). */
 #define VARJFS_EDIT_LIMITED (1u << 5)
@@ -51,9 +51,9 @@ extern "C" {
  * How a staged edit is carried out, by the same thread on the same descriptor.  The
  * call's own result is that of the edit: 0, or -1 and errno, and then nothing has
  * happened.  EAGAIN: the size of the file has changed since the edit was staged, or pages
- * of it have come into the page cache, or after a second may have; stage it again, and after
- * some tries with VARJFS_EDIT_ANY_SIZE, or a program that appends, or reads the end, without
- * end keeps it from happening.
+ * of it have come into the page cache, or after a second may have; stage it again, and
+ * after some tries with VARJFS_EDIT_ANY_SIZE, or a program that appends, or reads the
+ * end, without end keeps it from happening.
  */
 struct varjfs_carry {
     __u32 call;   /* VARJFS_CARRY_* */
@@ -81,13 +81,14 @@ struct varjfs_carry {
  * descriptor is not open for writing; EISDIR; EPERM the file is immutable, or append only
  * and the edit is no append (chattr(1)); EINVAL not a regular file, unknown version or
  * flag, an offset above 2^63 - 1, len above VARJFS_EDIT_MAX or not what follows or was
- * staged; ENOENT no such stage; ENOMEM too many edits are staged; EAGAIN threads outside of
- * the daemon's PID namespace have staged as many edits for that size as can be told apart;
- * EFBIG, ENOSPC, EROFS, EIO as write(2), those also from the call that carries the edit out.
+ * staged; ENOENT no such stage; ENOMEM too many edits are staged; EAGAIN threads outside
+ * of the daemon's PID namespace have staged as many edits for that size as can be told
+ * apart; EFBIG, ENOSPC, EROFS, EIO as write(2), those also from the call that carries the
+ * edit out.
  *
- * A thread has one edit staged on a descriptor: the next one takes its place.  It ends with
- * the call that carries it out, whatever comes of it if the kernel has let it reach varjfs
- * (RLIMIT_FSIZE), with VARJFS_IOC_EDIT_DROP, or when the description is closed.
+ * A thread has one edit staged on a descriptor: the next one takes its place.  It ends
+ * with the call that carries it out, whatever comes of it if the kernel has let it reach
+ * varjfs (RLIMIT_FSIZE), with VARJFS_IOC_EDIT_DROP, or when the description is closed.
  *
  * A hole reads as zeros, takes no space, and may be of any length: len is not bounded by
  * VARJFS_EDIT_MAX then.  VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE is fallocate(2) by bytes:
@@ -128,9 +129,10 @@ struct varjfs_stage {
 /*
  * ftruncate(fd, VARJFS_DELETE_SIZE(offset, len)) deletes len bytes at offset at once,
  * without staging, if an edit of the file was carried out within the last second and
- * varjfs knows that the kernel holds no page behind offset.  Else it is EFBIG as for any size as large,
- * and nothing has happened: stage the delete.  @offset: below 2^40; @len: 1 to VARJFS_DELETE_SIZE_LEN.  On another file
- * system the file may get that size: be sure that it is varjfs.
+ * varjfs knows that the kernel holds no page behind offset.  Else it is EFBIG as for any
+ * size as large, and nothing has happened: stage the delete.  @offset: below 2^40; @len:
+ * 1 to VARJFS_DELETE_SIZE_LEN.  On another file system the file may get that size: be
+ * sure that it is varjfs.
  */
 #define VARJFS_DELETE_SIZE_LEN 8192
 #define VARJFS_DELETE_SIZE_OFFSET_BITS 40
@@ -166,15 +168,15 @@ struct varjfs_stage {
 /*
  * Text about the file or the mount, page by page, for varjfsctl and monitors.
  *
- * @what is the kind.  @cursor starts at 0; a call fills text[0 … len) with whole lines, each
- * ending in '\n' (no NUL follows), and sets @cursor to where the next call goes on, or to
- * VARJFS_TEXT_END after the last line.  Cursors are opaque.  A page before the last holds at
- * least one line; the whole text may be empty (the map of an empty file).  Each page is a
- * snapshot of its own.  Any descriptor of the mount will do, also one opened read-only and,
- * except for MAP, one of a directory.  Numbers are decimal and unsigned.
+ * @what is the kind.  @cursor starts at 0; a call fills text[0 … len) with whole lines,
+ * each ending in '\n' (no NUL follows), and sets @cursor to where the next call goes on,
+ * or to VARJFS_TEXT_END after the last line.  Cursors are opaque.  A page before the last
+ * holds at least one line; the whole text may be empty (the map of an empty file).  Each
+ * page is a snapshot of its own.  Any descriptor of the mount will do, also one opened
+ * read-only and, except for MAP, one of a directory.  Numbers are decimal and unsigned.
  *
- * DF and STATS: lines "key=value", keys of [a-z0-9_].  Keys may be added, readers skip those
- * that they do not know; none is taken away or changes its unit.
+ * DF and STATS: lines "key=value", keys of [a-z0-9_].  Keys may be added, readers skip
+ * those that they do not know; none is taken away or changes its unit.
  *
  *   DF, always all of these, in this order (bytes unless the name says otherwise):
  *     total_bytes         size of the store
@@ -192,8 +194,8 @@ struct varjfs_stage {
  *
  * VOLUME: lines "key=value" of text: uuid, and label (may be empty).
  *
- * SCRUB, as DF; times are seconds since 1970.  pass_* is 0 when no scrub is under way, last_* and
- * finished when none was complete.  An older daemon answers EINVAL.
+ * SCRUB, as DF; times are seconds since 1970.  pass_* is 0 when no scrub is under way,
+ * last_* and finished when none was complete.  An older daemon answers EINVAL.
  *     place          cursor with which VARJFS_TEND_SCRUB goes on; 0: begin a new one
  *     pass_begun     when the one under way began, then what it has read so far
  *     pass_objects, pass_bytes, pass_damaged
@@ -201,10 +203,12 @@ struct varjfs_stage {
  *     last_begun     when that one began, then what it read
  *     last_objects, last_bytes, last_damaged
  *
- * MAP: one line per entry of the file's map as it was last written back (VARJFS_IOC_SYNC or
- * fsync first to see all), ascending and without gaps; ten fields with one space between:
+ * MAP: one line per entry of the file's map as it was last written back (VARJFS_IOC_SYNC
+ * or fsync first to see all), ascending and without gaps; ten fields with one space
+ * between:
  *
- *     offset length kind object_id object_start object_bytes stored_bytes refs digest codec
+ *     offset length kind object_id object_start object_bytes stored_bytes refs digest
+ *     codec
  *
  *   offset        bytes from the start of the file
  *   length        bytes of the file that this entry covers
@@ -246,20 +250,20 @@ struct varjfs_text {
 
 /*
  * One step of storing a file anew, under the transformation and the object sizes that its
- * attributes user.varjfs.* say.  What was written before they were set is stored as it was until
- * then.  A step is one commit of about 8 MiB of the file; it changes neither content nor times, and
- * other users of the file go on meanwhile.
+ * attributes user.varjfs.* say.  What was written before they were set is stored as it
+ * was until then.  A step is one commit of about 8 MiB of the file; it changes neither
+ * content nor times, and other users of the file go on meanwhile.
  *
  * @cursor and @state are 0 at first; each call sets them for the next, and @cursor to
- * VARJFS_RECODE_END after the last step.  The first one writes the file back.  To run again from 0
- * is harmless at any time: what is stored right is left alone.  The descriptor is open for
- * writing, or the caller is the file's owner or root.
+ * VARJFS_RECODE_END after the last step.  The first one writes the file back.  To run
+ * again from 0 is harmless at any time: what is stored right is left alone.  The
+ * descriptor is open for writing, or the caller is the file's owner or root.
  *
- * Errors, each with nothing done: EBADF neither of these; EISDIR; EINVAL unknown version or
- * flags, or a cursor that is no offset; EROFS, ENOSPC, EIO as write(2).
+ * Errors, each with nothing done: EBADF neither of these; EISDIR; EINVAL unknown version
+ * or flags, or a cursor that is no offset; EROFS, ENOSPC, EIO as write(2).
  */
-/* varjfs_recode.flags, out: the file was changed since the step before, so what moved to before
- * the cursor was not looked at.  Begin again to be sure of all. */
+/* varjfs_recode.flags, out: the file was changed since the step before, so what moved to
+ * before the cursor was not looked at.  Begin again to be sure of all. */
 #define VARJFS_RECODE_CHANGED (1u << 0)
 #define VARJFS_RECODE_END (~(__u64)0)
 
@@ -277,21 +281,23 @@ struct varjfs_recode {
 #define VARJFS_IOC_RECODE _IOWR(VARJFS_IOC_MAGIC, 6, struct varjfs_recode)
 
 /*
- * One step of looking after the whole volume; for root.  Any descriptor of the mount will do.
+ * One step of looking after the whole volume; for root.  Any descriptor of the mount will
+ * do.
  *
- *   GC     objects in the store that belong to nothing are removed, and what waits for its
- *          removal
- *   SCRUB  objects are read and verified, about 8 MiB a step; the ids of up to 16 that are
- *          damaged are in bad (more of them are counted).  The daemon keeps the place in the
- *          metadata unless the mount is read only: VARJFS_TEXT_SCRUB has the cursor with which
- *          a scrub that was cut off, by whatever, goes on
- *   CHECKPOINT  the metadata are copied into SOURCE/checkpoints, in one step; found_bytes is
- *          what the copy has. ENOSPC: too little space would be left
+ *   GC     objects in the store that belong to nothing are removed, and what waits for
+ *          its removal
+ *   SCRUB  objects are read and verified, about 8 MiB a step; the ids of up to 16 that
+ *          are damaged are in bad (more of them are counted).  The daemon keeps the place
+ *          in the metadata unless the mount is read only: VARJFS_TEXT_SCRUB has the
+ *          cursor with which a scrub that was cut off, by whatever, goes on
+ *   CHECKPOINT  the metadata are copied into SOURCE/checkpoints, in one step; found_bytes
+ *          is what the copy has. ENOSPC: too little space would be left
  *
- * @cursor is 0 at first; each call sets it for the next, VARJFS_TEND_END after the last step.
- * The figures are those of the one step.
+ * @cursor is 0 at first; each call sets it for the next, VARJFS_TEND_END after the last
+ * step.  The figures are those of the one step.
  *
- * Errors: EPERM the caller is not root; EINVAL unknown version or kind; EROFS (GC, CHECKPOINT); EIO.
+ * Errors: EPERM the caller is not root; EINVAL unknown version or kind; EROFS (GC,
+ * CHECKPOINT); EIO.
  */
 #define VARJFS_TEND_GC 1
 #define VARJFS_TEND_SCRUB 2
@@ -316,13 +322,14 @@ struct varjfs_tend {
 
 /*
  * A write of bytes most of which stand there already, a little further up or down.  (A
- * program that inserts by reading the tail of a file and writing it back makes such writes;
- * librwrite recognises them when RWRITE_DETECT=1.)
+ * program that inserts by reading the tail of a file and writing it back makes such
+ * writes; librwrite recognises them when RWRITE_DETECT=1.)
  *
  * [offset, offset + len) becomes what pwrite(2) of these len bytes would make of it:
  *   up (no flag)   the data, then what stood in [offset, offset + len - data_len)
  *   DOWN           what stood in [offset + data_len, offset + len), then the data
- * What lies behind offset + len stays where it is; up, the file grows if its end was passed.
+ * What lies behind offset + len stays where it is; up, the file grows if its end was
+ * passed.
  *
  * It is staged as an edit is, and carried out by the call that carry names.
  *
@@ -332,9 +339,9 @@ struct varjfs_tend {
  * happened, if the file's content was changed by anybody in between.  change means
  * nothing to another open of the file.
  *
- * Up to VARJFS_EDIT_MAX bytes of data stand behind the structure or were staged.  Errors as
- * VARJFS_IOC_EDIT, and EINVAL where the bytes that are to move are not all in the file, or
- * data_len is 0 or not below len.
+ * Up to VARJFS_EDIT_MAX bytes of data stand behind the structure or were staged.  Errors
+ * as VARJFS_IOC_EDIT, and EINVAL where the bytes that are to move are not all in the
+ * file, or data_len is 0 or not below len.
  */
 #define VARJFS_SHIFT_LOOK (1u << 0)
 #define VARJFS_SHIFT_DOWN (1u << 1)

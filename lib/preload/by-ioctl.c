@@ -32,11 +32,11 @@
 /* Each time an edit is staged so often, a change of the file's size meanwhile does not
  * matter: who appends without end would keep it from happening. */
 #define SIZED_TRIES 8u
-/* The same of an edit that takes more than it brings: pages that others read between its two
- * calls would keep it from happening. */
+/* The same of an edit that takes more than it brings: pages that others read between its
+ * two calls would keep it from happening. */
 #define SHORTER_TRIES 3u
-/* An edit is given up when it was staged so often, each time with a change just in between, and
- * for so long.  On busy processors a thousand tries are over in a moment. */
+/* An edit is given up when it was staged so often, each time with a change just in
+ * between, and for so long.  On busy processors a thousand tries are over in a moment. */
 #define TRIES_LEAST 1024u
 #define GIVE_UP_AFTER_S 5
 /* Pauses become no longer after so many. */
@@ -47,20 +47,21 @@
 
 /*
  * The device on which a PING succeeded last.  fstatfs asks the daemon, so that it is not
- * called for every edit.  A number that now belongs to another file system is found out by
- * that one's answer to the edit: looks_foreign().
+ * called for every edit.  A number that now belongs to another file system is found out
+ * by that one's answer to the edit: looks_foreign().
  */
 static _Atomic VjDevice known_device;
 
-/* Answers of file systems that do not know our ioctls (the kernel's, or a FUSE daemon's). */
+/* Answers of file systems that do not know our ioctls (the kernel's, or a FUSE
+ * daemon's). */
 static bool looks_foreign(int error)
 {
     return error == ENOTTY || error == EINVAL || error == ENOSYS || error == EOPNOTSUPP ||
            error == EPERM || error == EACCES;
 }
 
-/* The version that its daemon speaks, 0 if it is none, or -errno when that cannot be found
- * out now. */
+/* The version that its daemon speaks, 0 if it is none, or -errno when that cannot be
+ * found out now. */
 static int varjfs_version(int fd, VjDevice device)
 {
     struct statfs fs;
@@ -195,10 +196,11 @@ static bool is_limited(void)
 }
 
 /*
- * What this thread deleted from last, by a staged edit behind which the kernel held no page: such
- * a file can have the next delete by one call.  The mount's number shows that it is varjfs still.
- * In the block that a thread gets at its start: another would be allocated in the midst of
- * a call, by the dynamic linker, of which the library asks nothing else.
+ * What this thread deleted from last, by a staged edit behind which the kernel held no
+ * page: such a file can have the next delete by one call.  The mount's number shows that
+ * it is varjfs still.  In the block that a thread gets at its start: another would be
+ * allocated in the midst of a call, by the dynamic linker, of which the library asks
+ * nothing else.
  */
 static _Thread_local struct {
     uint64_t mount, ino;
@@ -227,7 +229,8 @@ static int delete_at_once(const VjEdit *e, uint64_t offset, uint64_t len)
 }
 
 /*
- * Stages @edit, whose @inside bytes of data stand behind it in @bytes, and carries it out.
+ * Stages @edit, whose @inside bytes of data stand behind it in @bytes, and carries it
+ * out.
  * @at is where it happened.  No signal comes in between: a handler may make an edit too,
  * which would take the place of this one.
  */
@@ -261,8 +264,9 @@ static int try_edit(const VjEdit *e, const struct varjfs_edit *edit, char *bytes
     return result;
 }
 
-/* A thread that changes the size without end may do so in step with us, each time in between.
- * Pauses of uneven length end that: up to a third of a millisecond at first, up to five at last. */
+/* A thread that changes the size without end may do so in step with us, each time in
+ * between.  Pauses of uneven length end that: up to a third of a millisecond at first, up
+ * to five at last. */
 static void fall_out_of_step(unsigned tries)
 {
     unsigned longer = 1 + (tries < PAUSES_GROW ? tries : PAUSES_GROW) / 256;
@@ -287,8 +291,8 @@ static bool is_given_up(unsigned tries, time_t begun_s)
 /*
  * The same until nobody has changed the size of the file in between.  With ANY_SIZE that
  * matters still for growth of a process with a limit, which the kernel compares with the
- * size that it is told before, and for an edit by ftruncate(2) that turns out to leave the
- * size, as the kernel would keep the pages.
+ * size that it is told before, and for an edit by ftruncate(2) that turns out to leave
+ * the size, as the kernel would keep the pages.
  */
 static int stage_and_carry_out(const VjEdit *e, const struct varjfs_edit *edit,
                                char *bytes, size_t inside, uint64_t *at)

@@ -3,11 +3,11 @@
  * by-tail.c - the edit on other file systems: the tail of the file is moved
  *
  * A longer replacement: reserve the space, move the tail from its end, write the data.  A
- * shorter one: write the data, move the tail from its start, cut the file.  Neither atomic
- * nor safe against crashes, and holes in the tail become zeros.  When something fails, the
- * file is brought to the state that the return value describes: the first n bytes of the
- * data stand in place of min(n, old_len) old ones.  Only if a shorter replacement fails in
- * its second half, or putting back fails too, the tail is lost.
+ * shorter one: write the data, move the tail from its start, cut the file.  Neither
+ * atomic nor safe against crashes, and holes in the tail become zeros.  When something
+ * fails, the file is brought to the state that the return value describes: the first n
+ * bytes of the data stand in place of min(n, old_len) old ones.  Only if a shorter
+ * replacement fails in its second half, or putting back fails too, the tail is lost.
  *
  * Some descriptors cannot do this themselves: write-only ones cannot read the tail, and
  * O_DIRECT wants alignment.  For them the file is opened again by its entry in /proc.
@@ -142,10 +142,12 @@ static int move_right(Tail *t, uint64_t from, uint64_t to, uint64_t len, uint64_
     return 0;
 }
 
-/* After a failure: what moved goes back to where @to says, and the file ends behind it. */
+/* After a failure: what moved goes back to where @to says, and the file ends behind
+ * it. */
 static void put_back(Tail *t, uint64_t from, uint64_t to, uint64_t len)
 {
-    /* If this fails as well there is nothing left to try; the caller has the first error. */
+    /* If this fails as well there is nothing left to try; the caller has the first
+     * error. */
     if (move_left(t, from, to, len) == 0) {
         (void)!ftruncate(t->fd, (off_t)(to + len));
     }
@@ -160,7 +162,8 @@ static int64_t replace_by_longer(Tail *t, uint64_t old_len)
     uint64_t left, done;
     int result;
 
-    /* Running out of space is found before anything has moved, where that is supported. */
+    /* Running out of space is found before anything has moved, where that is
+     * supported. */
     if (fallocate(t->fd, 0, (off_t)t->size, (off_t)grow) != 0 &&
         (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
         result = -errno;

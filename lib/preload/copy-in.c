@@ -2,11 +2,11 @@
 /*
  * copy-in.c - read the caller's buffer without dying of it
  *
- * write(2) answers a bad address with EFAULT, and so must rwrite.  An ioctl argument is one
- * piece of memory, header and data, so the data is copied, and the kernel does the copying.
- * process_vm_readv() on ourselves is one call for any length.  Where it does not work (a
- * seccomp filter, a kernel without it) or does not succeed (it cannot read device memory,
- * which write(2) can) the bytes go through a pipe.
+ * write(2) answers a bad address with EFAULT, and so must rwrite.  An ioctl argument is
+ * one piece of memory, header and data, so the data is copied, and the kernel does the
+ * copying.  process_vm_readv() on ourselves is one call for any length.  Where it does
+ * not work (a seccomp filter, a kernel without it) or does not succeed (it cannot read
+ * device memory, which write(2) can) the bytes go through a pipe.
  */
 #include "rwrite-private.h"
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * detect.c - RWRITE_DETECT=1: programs that insert or delete by rewriting the tail of a file
+ * detect.c - RWRITE_DETECT=1: programs that insert or delete by rewriting the tail of a
+ * file
  *
- * Watches where a program has read and written, and lets shift.c look at each longer write
- * to a place that the program has read.  What is remembered are guesses and nothing else:
- * descriptors may be closed, duplicated, inherited and used by several threads without our
- * knowing, and the worst that a wrong guess does is to compare a few bytes in vain.
+ * Watches where a program has read and written, and lets shift.c look at each longer
+ * write to a place that the program has read.  What is remembered are guesses and nothing
+ * else: descriptors may be closed, duplicated, inherited and used by several threads
+ * without our knowing, and the worst that a wrong guess does is to compare a few bytes in
+ * vain.
  *
- * The memory is fixed.  A slot is used by one thread at a time; a thread that finds it taken
- * (or a signal handler that has interrupted the thread which holds it) does without.
+ * The memory is fixed.  A slot is used by one thread at a time; a thread that finds it
+ * taken (or a signal handler that has interrupted the thread which holds it) does
+ * without.
  */
 #include "next.h"
 #include "shift.h"
@@ -128,8 +131,8 @@ static void guess(VjShiftWrite *w, int64_t way)
     }
 }
 
-/* How far bytes may have gone: as the last time; since they were read; by what was written
- * in front of them. */
+/* How far bytes may have gone: as the last time; since they were read; by what was
+ * written in front of them. */
 static void guess_ways(const Slot *s, VjShiftWrite *w)
 {
     guess(w, s->way);
@@ -165,8 +168,8 @@ static bool is_candidate(size_t len)
 }
 
 /*
- * True: done, *result and errno are what the program gets.  @s is taken.  Signals wait as they
- * do for a write(2) that is being made: a handler that never returns would leave the
+ * True: done, *result and errno are what the program gets.  @s is taken.  Signals wait as
+ * they do for a write(2) that is being made: a handler that never returns would leave the
  * descriptor's offset moved and the bytes unwritten.
  */
 static bool shifted(Slot *s, VjShiftWrite *w, int saved_errno, ssize_t *result)
@@ -213,7 +216,8 @@ static ssize_t detect_write(int fd, const void *src, size_t len)
         at = (off_t)w.offset;
     }
     if (s != NULL && !done) {
-        /* Given back first: the plain write may be cancelled, or a signal handler write. */
+        /* Given back first: the plain write may be cancelled, or a signal handler
+         * write. */
         if (at >= 0) {
             note_write(s, (uint64_t)at, len);
         }
@@ -258,7 +262,7 @@ static void note_read_before(int fd, size_t len)
     }
 }
 
-/* ---- the names that programs call ---------------------------------------------------- */
+/* ---- the names that programs call -------------------------------------------------- */
 
 VJ_PUBLIC ssize_t vj_read(int fd, void *dst, size_t len) __asm__("read");
 VJ_PUBLIC ssize_t vj_pread(int fd, void *dst, size_t len, long offset) __asm__("pread");

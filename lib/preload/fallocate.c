@@ -2,11 +2,11 @@
 /*
  * fallocate.c - FALLOC_FL_INSERT_RANGE and FALLOC_FL_COLLAPSE_RANGE on varjfs
  *
- * Every call goes to the kernel first, as it is: it applies the rules of fallocate(2) about
- * descriptors and arguments, and on other file systems that is all.  Its FUSE client then
- * answers these two modes with EOPNOTSUPP and asks nobody; that answer, for a file on varjfs,
- * is what is turned into an edit.  What depends on the file's size the daemon decides, in
- * the same step as the edit.
+ * Every call goes to the kernel first, as it is: it applies the rules of fallocate(2)
+ * about descriptors and arguments, and on other file systems that is all.  Its FUSE
+ * client then answers these two modes with EOPNOTSUPP and asks nobody; that answer, for a
+ * file on varjfs, is what is turned into an edit.  What depends on the file's size the
+ * daemon decides, in the same step as the edit.
  */
 #include "next.h"
 #include "rwrite-private.h"
@@ -28,7 +28,8 @@ static int edit_range(VjEdit *e, int mode)
         return -EOPNOTSUPP;
     }
     if (mode != FALLOC_FL_INSERT_RANGE && mode != FALLOC_FL_COLLAPSE_RANGE) {
-        /* Some kernels say EOPNOTSUPP to a mixture of flags, others what the manual says. */
+        /* Some kernels say EOPNOTSUPP to a mixture of flags, others what the manual
+         * says. */
         return vj_is_varjfs(e->fd, device) ? -EINVAL : -EOPNOTSUPP;
     }
     return (int)vj_edit_by_ioctl(e, device);

@@ -2,9 +2,9 @@
 /*
  * next.h - the functions that ours stand in front of
  *
- * Names that the library exports so that they come before those of the C library (or of the
- * next preloaded library).  They carry no symbol version: a reference to any version of the
- * name finds them, on every machine.
+ * Names that the library exports so that they come before those of the C library (or of
+ * the next preloaded library).  They carry no symbol version: a reference to any version
+ * of the name finds them, on every machine.
  */
 #ifndef VARJFS_RWRITE_NEXT_H
 #define VARJFS_RWRITE_NEXT_H
@@ -26,8 +26,8 @@ typedef ssize_t VjPwrite64(int fd, const void *src, size_t len, int64_t offset);
 
 /*
  * Looked up once, when the library is loaded; a caller that is earlier (another library's
- * constructor) looks it up itself.  Never NULL: a name that is nowhere is the system call.
- * Threads: any.  Safe in a signal handler after the library was loaded.
+ * constructor) looks it up itself.  Never NULL: a name that is nowhere is the system
+ * call.  Threads: any.  Safe in a signal handler after the library was loaded.
  */
 VjFallocate *vj_next_fallocate(void);
 VjFallocate64 *vj_next_fallocate64(void);

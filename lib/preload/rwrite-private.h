@@ -32,8 +32,8 @@ typedef struct VjEdit {
 typedef uint32_t VjDevice;
 
 /*
- * Fills e->flags, e->mount, e->ino and @device.  -EBADF not open for writing, -EISDIR, -EINVAL not a regular
- * file, or why it cannot be found out.
+ * Fills e->flags, e->mount, e->ino and @device.  -EBADF not open for writing, -EISDIR,
+ * -EINVAL not a regular file, or why it cannot be found out.
  */
 int vj_edit_check_descriptor(VjEdit *e, VjDevice *device);
 
@@ -41,9 +41,9 @@ int vj_edit_check_descriptor(VjEdit *e, VjDevice *device);
 bool vj_is_varjfs(int fd, VjDevice device);
 
 /*
- * The edit through the ioctls of varjfs.  Bytes of src that are in the file (all, or fewer
- * after an error; 0 for a hole), -errno when nothing happened, or -EOPNOTSUPP when this is not
- * varjfs, or one that is too old for holes.
+ * The edit through the ioctls of varjfs.  Bytes of src that are in the file (all, or
+ * fewer after an error; 0 for a hole), -errno when nothing happened, or -EOPNOTSUPP when
+ * this is not varjfs, or one that is too old for holes.
  */
 int64_t vj_edit_by_ioctl(VjEdit *e, VjDevice device);
 
@@ -60,11 +60,13 @@ struct varjfs_carry;
 /* The call that the answer to a staged edit names.  0 or -errno. */
 int vj_carry_out(int fd, const struct varjfs_carry *carry);
 
-/* Stages @len bytes of the caller's; @id is 0 when there is no stage to drop.  0 or -errno. */
+/* Stages @len bytes of the caller's; @id is 0 when there is no stage to drop.  0 or
+ * -errno. */
 int vj_stage_data(int fd, VjMessage *message, const char *src, size_t len, uint64_t *id);
 void vj_stage_drop(int fd, uint64_t id);
 
-/* copy-in.c: as the kernel's copy_from_user.  0, -EFAULT, or why there is no way to find out. */
+/* copy-in.c: as the kernel's copy_from_user.  0, -EFAULT, or why there is no way to find
+ * out. */
 int vj_copy_from_caller(void *dst, const char *src, size_t len);
 
 /*

@@ -2,9 +2,9 @@
 /*
  * rwrite.c - rwrite and rpwrite: the checks, the descriptor's offset, and which way
  *
- * Invariants: nothing in the file changes before all checks have passed; errno changes only
- * when a call fails; the calls that these stand for (write, pwrite) are used wherever they
- * mean the same.
+ * Invariants: nothing in the file changes before all checks have passed; errno changes
+ * only when a call fails; the calls that these stand for (write, pwrite) are used
+ * wherever they mean the same.
  */
 #include "varjfs/rwrite.h"
 #include "rwrite-private.h"
@@ -45,7 +45,8 @@ int vj_edit_check_limit(VjEdit *e, uint64_t reach)
     return 0;
 }
 
-/* Linux 6.8 and later; older headers have neither the bit nor the member of struct statx. */
+/* Linux 6.8 and later; older headers have neither the bit nor the member of struct
+ * statx. */
 #ifndef STATX_MNT_ID_UNIQUE
 #define STATX_MNT_ID_UNIQUE 0x00004000u
 #endif
@@ -62,8 +63,8 @@ static uint64_t mount_of(const struct statx *stx)
 }
 
 /*
- * Type, device, mount and number of an open file, without asking a FUSE daemon: fstat may send it a
- * request, which would double the cost of a small edit.
+ * Type, device, mount and number of an open file, without asking a FUSE daemon: fstat may
+ * send it a request, which would double the cost of a small edit.
  */
 static int look_at(VjEdit *e, mode_t *mode, VjDevice *device)
 {
@@ -115,7 +116,8 @@ int vj_edit_check_descriptor(VjEdit *e, VjDevice *device)
     return result == O_WRONLY || result == O_RDWR ? 0 : -EBADF;
 }
 
-/* The sums that later code forms must fit; old bytes beyond the largest offset do not exist. */
+/* The sums that later code forms must fit; old bytes beyond the largest offset do not
+ * exist. */
 static int check_range(VjEdit *e)
 {
     if (e->len > SSIZE_MAX) {
@@ -192,7 +194,8 @@ static int64_t edit_at_offset(VjEdit *e, off_t offset)
     if (done != 0 || (e->len == 0 && e->old_len == 0)) {
         return done;
     }
-    /* Linux appends with pwrite too when the descriptor has O_APPEND: not what rpwrite says. */
+    /* Linux appends with pwrite too when the descriptor has O_APPEND: not what rpwrite
+     * says. */
     if (as_pwrite && (e->flags & O_APPEND) == 0) {
         done = pwrite(e->fd, e->src, e->len, offset);
         return done < 0 ? -errno : done;

@@ -2,11 +2,11 @@
 /*
  * shift.c - finds how the bytes of a write stand in the file already, and moves them
  *
- * Nothing that is known of the program decides what is written: guesses say where to look,
- * then the bytes themselves are compared, and the daemon moves them only if nobody has
- * changed the file since before the comparison (varjfs/ioctl.h, VARJFS_IOC_SHIFT).  What
- * does not stand there is written as it is.  So after each step the file is what plain writes
- * of the same bytes would have made of it.
+ * Nothing that is known of the program decides what is written: guesses say where to
+ * look, then the bytes themselves are compared, and the daemon moves them only if nobody
+ * has changed the file since before the comparison (varjfs/ioctl.h, VARJFS_IOC_SHIFT).
+ * What does not stand there is written as it is.  So after each step the file is what
+ * plain writes of the same bytes would have made of it.
  *
  * A write is taken in segments: bytes that are the same in place, then bytes that stand
  * nowhere (the lead), then bytes that have moved.
@@ -108,7 +108,8 @@ static size_t match(Work *k, size_t at, uint64_t place, size_t most)
     return same;
 }
 
-/* The same for bytes that have gone @way, from @at on; @most counts those that have moved. */
+/* The same for bytes that have gone @way, from @at on; @most counts those that have
+ * moved. */
 static size_t match_moved(Work *k, size_t at, int64_t way, size_t most)
 {
     uint64_t place = k->w->offset + at;
@@ -257,9 +258,10 @@ static int shift(Work *k, size_t at, size_t len, int64_t way, uint64_t change)
 }
 
 /*
- * Before the first change: the bytes get their place, and the descriptor's offset goes behind
- * them in one step, as that of write(2) does for all who share the description.  False:
- * somebody else has moved it since we looked; the write has its place where it was then.
+ * Before the first change: the bytes get their place, and the descriptor's offset goes
+ * behind them in one step, as that of write(2) does for all who share the description.
+ * False: somebody else has moved it since we looked; the write has its place where it was
+ * then.
  */
 static bool claim(Work *k)
 {
@@ -282,8 +284,8 @@ static bool claim(Work *k)
 }
 
 /*
- * One segment of the write from *done on.  True: *done has moved on and there may be more.
- * False: the rest, from *done on, is for a plain write.
+ * One segment of the write from *done on.  True: *done has moved on and there may be
+ * more.  False: the rest, from *done on, is for a plain write.
  */
 static bool do_segment(Work *k, size_t *done)
 {

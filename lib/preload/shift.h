@@ -23,8 +23,8 @@ typedef struct VjShiftWrite {
 } VjShiftWrite;
 
 /*
- * True: the write was done; @result as of write(2), or -errno.  False: nothing has happened
- * and the caller writes.
+ * True: the write was done; @result as of write(2), or -errno.  False: nothing has
+ * happened and the caller writes.
  */
 bool vj_shift_write(VjShiftWrite *w, int64_t *result);
 

@@ -18,7 +18,8 @@ typedef struct VjBuf {
     gint refs;     /* vj_buf_ref, vj_buf_unref alone */
 } VjBuf;
 
-/* Returns owned, len 0, contents undefined; NULL when memory is short (failing allocator). */
+/* Returns owned, len 0, contents undefined; NULL when memory is short (failing
+ * allocator). */
 VjBuf *vj_buf_new(size_t cap);
 /* Returns owned with a copy of the bytes, len set; NULL when memory is short. */
 VjBuf *vj_buf_new_copy(const void *src, size_t len);

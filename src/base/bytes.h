@@ -111,7 +111,8 @@ void vj_write_u32(VjWriter *w, uint32_t v);
 void vj_write_u64(VjWriter *w, uint64_t v);
 void vj_write_bytes(VjWriter *w, const void *src, size_t len);
 
-/* XXH3-64, seed 0: the checksum of records, nodes and stored blocks.  Source: digest.c. */
+/* XXH3-64, seed 0: the checksum of records, nodes and stored blocks.  Source:
+ * digest.c. */
 uint64_t vj_checksum64(const void *src, size_t len);
 
 #endif

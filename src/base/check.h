@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * check.h - what a check of stored state counts and says; every room that checks its own fills it
+ * check.h - what a check of stored state counts and says; every room that checks its own
+ * fills it
  */
 #ifndef VJ_BASE_CHECK_H
 #define VJ_BASE_CHECK_H
@@ -24,8 +25,9 @@ struct VjCheckReport {
 };
 
 /*
- * One line per problem, whatever names hold (vj_one_line).  @text begins with "inode N: " or
- * "object N: ", so that who knows names can add them.  Lines that only tell more of a problem are not counted.
+ * One line per problem, whatever names hold (vj_one_line).  @text begins with "inode N: "
+ * or "object N: ", so that who knows names can add them.  Lines that only tell more of a
+ * problem are not counted.
  */
 typedef void VjCheckSay(void *opaque, const char *text);
 

@@ -16,7 +16,8 @@ typedef enum VjDigestId {
     VJ_DIGEST_BLAKE3 = 3, /* 32 bytes */
 } VjDigestId;
 
-/* A digest in memory; bytes beyond the algorithm's length are zero, so memcmp compares. */
+/* A digest in memory; bytes beyond the algorithm's length are zero, so memcmp
+ * compares. */
 typedef struct VjDigest {
     uint8_t bytes[VJ_DIGEST_MAX_BYTES];
 } VjDigest;

@@ -30,7 +30,8 @@ void vj_fd_close(int *fd)
     errno = saved;
 }
 
-/* Directories between one and the root: more than a path that fits into PATH_MAX can name. */
+/* Directories between one and the root: more than a path that fits into PATH_MAX can
+ * name. */
 #define DEPTH_MAX 4096u
 
 static bool is_same(const struct stat *a, const struct stat *b)

@@ -23,10 +23,10 @@ static inline int vj_fd_steal(int *fd)
 /*
  * vj_fd_check_alive - after a sync that returned 0: had the file system given up before?
  *
- * An ext4 whose journal was aborted by a commit in the background returns 0 to an fsync of
- * what that commit should have brought, until something begins a new transaction and finds
- * out.  So this does: it sets the mode of @fd, ours, to what it is.  What does not tell
- * that the file system is dead is no error.
+ * An ext4 whose journal was aborted by a commit in the background returns 0 to an fsync
+ * of what that commit should have brought, until something begins a new transaction and
+ * finds out.  So this does: it sets the mode of @fd, ours, to what it is.  What does not
+ * tell that the file system is dead is no error.
  *
  * Returns   0; -EIO, -EROFS: what was synced before may not be durable
  * Threads   any; blocks      Locks   none
@@ -40,8 +40,9 @@ int vj_fd_pwritev_all(int fd, const struct iovec *iov, int iov_count,
                       uint64_t offset) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fd_write_all(int fd, const void *src, size_t len) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Whether the directory @dir_fd is @root_fd or lies somewhere below it, whatever names led there, also
- * through another mount of @root_fd; not through one of a directory below it alone.  -errno. */
+/* Whether the directory @dir_fd is @root_fd or lies somewhere below it, whatever names
+ * led there, also through another mount of @root_fd; not through one of a directory below
+ * it alone.  -errno. */
 int vj_fd_is_inside(int dir_fd, int root_fd, bool *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Files that are made below @dir_fd from now on are written in place, where a file system

@@ -2,10 +2,10 @@
 /*
  * lock.h - mutexes that know their rank, conditions and reader-writer locks
  *
- * A thread takes locks in rising rank only (outermost = smallest number); two locks of one
- * rank are never held together.  src/LOCKS.md lists them all.  Debug builds
- * (VJ_LOCK_DEBUG, set by --enable-developer) abort with both names on a wrong order.
- * No lock is held across I/O or a callback into another room.
+ * A thread takes locks in rising rank only (outermost = smallest number); two locks of
+ * one rank are never held together.  src/LOCKS.md lists them all.  Debug builds
+ * (VJ_LOCK_DEBUG, set by --enable-developer) abort with both names on a wrong order.  No
+ * lock is held across I/O or a callback into another room.
  */
 #ifndef VJ_BASE_LOCK_H
 #define VJ_BASE_LOCK_H
@@ -83,7 +83,8 @@ bool vj_cond_wait_until(VjCond *c, VjMutex *m, int64_t until_mono_us) VJ_REQUIRE
 void vj_cond_signal(VjCond *c);
 void vj_cond_broadcast(VjCond *c);
 
-/* Readers share; the same rank rules.  May be held across I/O only where LOCKS.md says so. */
+/* Readers share; the same rank rules.  May be held across I/O only where LOCKS.md says
+ * so. */
 typedef struct VJ_TSA(capability("rwlock")) VjRwLock {
     pthread_rwlock_t rwlock;
     const char *name;

@@ -4,8 +4,8 @@
  *
  * A line is built in memory and leaves in one write(2), so lines of several threads do
  * not mix.  The lock guards the counters of call sites alone and is not held while
- * writing.  Whatever is not printable is shown as \xNN: names come from users, and one line
- * must stay one line and command no terminal.
+ * writing.  Whatever is not printable is shown as \xNN: names come from users, and one
+ * line must stay one line and command no terminal.
  */
 #include "base/base.h"
 
@@ -225,8 +225,8 @@ static void set_program(const char *program)
 }
 
 /*
- * The directory that @path names a file in, if it is none of @outside and in none of them; @name:
- * of the file there.
+ * The directory that @path names a file in, if it is none of @outside and in none of
+ * them; @name: of the file there.
  */
 static int open_log_dir(const char *path, const int *outside, unsigned count,
                         const char **name, GError **error)
@@ -264,8 +264,8 @@ static bool may_be_of(const struct stat *st, const int *outside, unsigned count)
 }
 
 /*
- * Where somebody else may write into the directory, a name is his: a link would have us write
- * into another file, a fifo would have us wait.
+ * Where somebody else may write into the directory, a name is his: a link would have us
+ * write into another file, a fifo would have us wait.
  */
 static int open_log_file(const char *path, const int *outside, unsigned count,
                          GError **error)

@@ -5,7 +5,8 @@
  * Log: "varjfs: level: text" on stderr until vj_log_open() chose a file or syslog.
  * Repeats of one call site beyond 10 a second are counted and summarised.
  * Trace: off by default; VARJFS_TRACE=store,meta (or "all") turns rooms on.  Where
- * <sys/sdt.h> exists each site is also the USDT probe varjfs:ROOM, its argument the format.  Threads: any.  Locks: VJ_RANK_BASE.
+ * <sys/sdt.h> exists each site is also the USDT probe varjfs:ROOM, its argument the
+ * format.  Threads: any.  Locks: VJ_RANK_BASE.
  */
 #ifndef VJ_BASE_LOG_H
 #define VJ_BASE_LOG_H
@@ -20,17 +21,19 @@ typedef enum VjLogLevel {
 /* @text as one line: each byte that is no printable UTF-8 is shown as \xNN; cut at some
  * length; owned. */
 char *vj_one_line(const char *text);
-/* "program: text" on stderr, in one line whatever the arguments hold: why a program ends. */
+/* "program: text" on stderr, in one line whatever the arguments hold: why a program
+ * ends. */
 void vj_complain(const char *program, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
 /* @target: "stderr", "syslog" or a file's path (appended).  Setup only. */
 bool vj_log_open(const char *program, const char *target, VjLogLevel most,
                  GError **error);
 /*
- * vj_log_open_outside - the same, and a file must lie neither in the directories @outside nor below
+ * vj_log_open_outside - the same, and a file must lie neither in the directories @outside
+ * nor below
  *
- * A line of ours in somebody's data would damage them.  A regular file with several names on the
- * device of one of them is refused as well: one of the names may be there.
+ * A line of ours in somebody's data would damage them.  A regular file with several names
+ * on the device of one of them is refused as well: one of the names may be there.
  */
 bool vj_log_open_outside(const char *program, const char *target, VjLogLevel most,
                          const int *outside, unsigned count, GError **error);

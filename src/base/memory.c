@@ -18,7 +18,8 @@ struct VjMemoryKeeper {
 
 void vj_memory_init(void)
 {
-    /* Another allocator in its place (a sanitizer's) has no arenas: nothing is lost by that. */
+    /* Another allocator in its place (a sanitizer's) has no arenas: nothing is lost by
+     * that. */
     (void)mallopt(M_ARENA_MAX, ARENAS_PER_CPU * (int)g_get_num_processors());
 }
 

@@ -3,8 +3,8 @@
  * opts.h - "K=V,K=V" by table: one table feeds parser, --help and the man-page check
  *
  * Values are kept as text and checked against the table when parsed, so that a driver's
- * open() reads only valid ones.  A comma or backslash inside a value is written "\," "\\".
- * Threads: any once parsed (read-only).  Locks: none.
+ * open() reads only valid ones.  A comma or backslash inside a value is written "\,"
+ * "\\".  Threads: any once parsed (read-only).  Locks: none.
  */
 #ifndef VJ_BASE_OPTS_H
 #define VJ_BASE_OPTS_H
@@ -32,7 +32,8 @@ VjOpts *vj_opts_new(const VjOptSpec *specs); /* specs are borrowed for ever (sta
 void vj_opts_free(VjOpts *o);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjOpts, vj_opts_free)
 
-/* Later settings win; those before a mistake stay.  Unknown name, wrong type or range: false and one clear line. */
+/* Later settings win; those before a mistake stay.  Unknown name, wrong type or range:
+ * false and one clear line. */
 bool vj_opts_parse(VjOpts *o, const char *text, GError **error);
 /* @value is the plain text, nothing escaped; NULL: as "name" without "=". */
 bool vj_opts_set(VjOpts *o, const char *name, const char *value, GError **error);

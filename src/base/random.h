@@ -11,7 +11,8 @@
 void vj_random_bytes(void *dst, size_t len);
 uint64_t vj_random_u64(void);
 
-/* xoshiro256** seeded through splitmix64: the same seed gives the same numbers for ever. */
+/* xoshiro256** seeded through splitmix64: the same seed gives the same numbers for
+ * ever. */
 typedef struct VjRng {
     uint64_t s[4];
 } VjRng;

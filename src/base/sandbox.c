@@ -2,11 +2,12 @@
 /*
  * sandbox.c - capabilities, Landlock, seccomp, by the kernel's own interface
  *
- * Each part is best effort: a kernel without it is served without it.  What is forbidden fails
- * with EPERM or EACCES and never kills, so that a library which tries something harmless goes on.
+ * Each part is best effort: a kernel without it is served without it.  What is forbidden
+ * fails with EPERM or EACCES and never kills, so that a library which tries something
+ * harmless goes on.
  *
- * Builds with a sanitizer go without seccomp and stay dumpable: leak checking traces its own
- * process, and reports read the program's files.
+ * Builds with a sanitizer go without seccomp and stay dumpable: leak checking traces its
+ * own process, and reports read the program's files.
  */
 #include "base/base.h"
 
@@ -35,10 +36,11 @@
 #ifndef IS_SANITIZED
 #define IS_SANITIZED false
 #endif
-/* The directory that a sanitizer's log_path is in: it opens the file at its first report. */
+/* The directory that a sanitizer's log_path is in: it opens the file at its first
+ * report. */
 #define SANITIZER_REPORTS "VARJFS_SANITIZER_REPORTS"
 
-/* ---- capabilities ------------------------------------------------------------------- */
+/* ---- capabilities ------------------------------------------------------------------ */
 
 static uint64_t kept_mask(VjSandboxKeep keep)
 {
@@ -82,11 +84,11 @@ void vj_sandbox_drop_capabilities(VjSandboxKeep keep)
     }
 }
 
-/* ---- Landlock ----------------------------------------------------------------------- */
+/* ---- Landlock ---------------------------------------------------------------------- */
 
 /*
- * Of the kernel's interface, which headers of older systems do not have in full.  A right is
- * handled where the version that brought it is there; the numbers never change.
+ * Of the kernel's interface, which headers of older systems do not have in full.  A right
+ * is handled where the version that brought it is there; the numbers never change.
  */
 enum {
     RIGHT_EXECUTE = 1 << 0,
@@ -152,7 +154,8 @@ static Ruleset ruleset_of(long version)
     r.fs |= version >= 3 ? RIGHT_TRUNCATE : 0;
     r.fs |= version >= 5 ? RIGHT_IOCTL_DEV : 0;
     r.net = version >= 4 ? RIGHTS_NET : 0;
-    /* Signals are not confined: the kernel sends the guard one in our name when we die. */
+    /* Signals are not confined: the kernel sends the guard one in our name when we
+     * die. */
     r.scoped = version >= 6 ? SCOPE_ABSTRACT_SOCKET : 0;
     return r;
 }
@@ -165,8 +168,8 @@ static size_t ruleset_bytes(long version)
 }
 
 /*
- * Libraries read what they are made of late: character sets, certificates' configuration, the
- * time zone, the number of CPUs; and a request's caller is looked up in /proc.
+ * Libraries read what they are made of late: character sets, certificates' configuration,
+ * the time zone, the number of CPUs; and a request's caller is looked up in /proc.
  */
 static void allow_system(int ruleset, const Ruleset *rules)
 {
@@ -222,7 +225,7 @@ static const char *confine_files(const VjSandbox *plan)
     return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? g_strerror(errno) : NULL;
 }
 
-/* ---- seccomp ------------------------------------------------------------------------ */
+/* ---- seccomp ----------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 #define OWN_ARCH AUDIT_ARCH_X86_64
@@ -237,7 +240,8 @@ static const char *confine_files(const VjSandbox *plan)
  * libraries of all kinds, and one that lets pass what is listed, for a small one.
  */
 
-/* Of no use to a file system.  io_uring is among them because its requests pass by here. */
+/* Of no use to a file system.  io_uring is among them because its requests pass by
+ * here. */
 static const unsigned forbidden[] = {
     SYS_execve,
     SYS_execveat,
@@ -479,7 +483,7 @@ static const char *why_left_out(int r)
                               : g_strerror(-r);
 }
 
-/* ---- all of it ---------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------- */
 
 /* What libraries look up once, they look up now. */
 static void warm_up(void)

@@ -2,10 +2,10 @@
 /*
  * sandbox.h - what a process gives up before it reads what others wrote
  *
- * For a process that serves a directory and nothing else: capabilities, privileges by exec,
- * core files, and, as far as the kernel has Landlock and seccomp, every file but those below a
- * few directories, and the system calls that are of use to intruders alone.  All of it is for
- * good, and for the threads that are started from then on.
+ * For a process that serves a directory and nothing else: capabilities, privileges by
+ * exec, core files, and, as far as the kernel has Landlock and seccomp, every file but
+ * those below a few directories, and the system calls that are of use to intruders alone.
+ * All of it is for good, and for the threads that are started from then on.
  */
 #ifndef VJ_BASE_SANDBOX_H
 #define VJ_BASE_SANDBOX_H
@@ -38,11 +38,11 @@ typedef struct VjSandbox {
 void vj_sandbox_enter(const VjSandbox *plan);
 
 /*
- * vj_sandbox_refuse - ends the program with status 1 and a line when it has more privileges than
- * its caller
+ * vj_sandbox_refuse - ends the program with status 1 and a line when it has more
+ * privileges than its caller
  *
- * A set-user-ID program believes an environment, a directory and descriptors that others chose;
- * ours were not made for that.  The first call of main().
+ * A set-user-ID program believes an environment, a directory and descriptors that others
+ * chose; ours were not made for that.  The first call of main().
  */
 void vj_sandbox_refuse(const char *program);
 

@@ -53,7 +53,8 @@ VjChunkCode vj_chunk_code_best(void);
 
 const char *vj_chunk_code_name(VjChunkCode code);
 
-/* For tests and measurements: @code is at most vj_chunk_code_best().  At a chunk's start. */
+/* For tests and measurements: @code is at most vj_chunk_code_best().  At a chunk's
+ * start. */
 void vj_chunker_use(VjChunker *c, VjChunkCode code);
 
 /* What mincdc takes from the seed. */
@@ -75,7 +76,7 @@ VjChunkSizes vj_chunk_gear_from_avg(uint32_t avg_bytes);
 extern const VjChunkerOps vj_chunk_rabin;
 VjChunkSizes vj_chunk_rabin_from_avg(uint32_t avg_bytes);
 
-/* ---- vector code ---------------------------------------------------------------------- */
+/* ---- vector code ------------------------------------------------------------------- */
 
 #define VJ_CHUNK_MINCDC_BLOCK 256u
 
@@ -97,9 +98,9 @@ uint32_t vj_chunk_mincdc_skip_avx512(const VjMincdcKey *k, const uint8_t *p,
                                      uint32_t count, uint32_t best_hash);
 
 /*
- * How many of the @count bytes at @p stand before the first behind which the low 16 bits of
- * gear's hash are zero where @mask is not, or before what is less than a vector.  At least
- * 64 more bytes stand before @p.
+ * How many of the @count bytes at @p stand before the first behind which the low 16 bits
+ * of gear's hash are zero where @mask is not, or before what is less than a vector.  At
+ * least 64 more bytes stand before @p.
  */
 size_t vj_chunk_gear_skip_avx2(const VjGearNibbles *n, const uint8_t *p, size_t count,
                                uint16_t mask);

@@ -53,7 +53,8 @@ enum {
 };
 
 /*
- * What the algorithms do; mincdc.c, gear.c and rabin.c give the formulas, which are frozen.
+ * What the algorithms do; mincdc.c, gear.c and rabin.c give the formulas, which are
+ * frozen.
  *
  * mincdc   cuts before the smallest hash of the last 16 bytes among all positions in
  *          [avg/2, 3 avg/2], the leftmost of equal ones; when fewer bytes than that are
@@ -123,8 +124,8 @@ const VjChunkerOps *vj_chunk_nth(size_t i);
 /*
  * vj_chunk_sizes_default - what @ops uses when nobody says anything
  *
- * mincdc: mean 256 KiB.  gear: 64 KiB, 256 KiB, 1 MiB.  rabin: 2 KiB, 1 MiB, 8 MiB, as in the
- * VarFS paper.
+ * mincdc: mean 256 KiB.  gear: 64 KiB, 256 KiB, 1 MiB.  rabin: 2 KiB, 1 MiB, 8 MiB, as in
+ * the VarFS paper.
  */
 VjChunkSizes vj_chunk_sizes_default(const VjChunkerOps *ops);
 
@@ -132,11 +133,12 @@ VjChunkSizes vj_chunk_sizes_default(const VjChunkerOps *ops);
  * vj_chunk_sizes_parse - the value of "objects="
  *
  * @text     "AVG" or "MIN:AVG:MAX", each with an optional suffix K or M.  mincdc takes
- * AVG alone and gives avg/2 (rounded down) and that plus avg.  AVG alone for rabin gives
- *           min avg/512 and max 8 avg, for gear avg/4 and 4 avg, within the limits; their AVG
- *           is a power of two
+ *           AVG alone and gives avg/2 (rounded down) and that plus avg.  AVG alone for
+ *           rabin gives min avg/512 and max 8 avg, for gear avg/4 and 4 avg, within the
+ *           limits; their AVG is a power of two
  * Returns   true and @sizes, with which vj_chunker_new() succeeds; false and one clear
- * line (EINVAL).  Nothing is rounded behind the user's back Threads   any      Locks none
+ *           line (EINVAL).  Nothing is rounded behind the user's back
+ * Threads   any      Locks   none
  */
 bool vj_chunk_sizes_parse(const VjChunkerOps *ops, const char *text, VjChunkSizes *sizes,
                           GError **error);
@@ -184,8 +186,8 @@ VjChunkSizes vj_chunker_sizes(const VjChunker *c);
 /*
  * vj_chunker_lookahead_bytes - how far past its cut a decision may look
  *
- * 0 for gear and rabin; max_bytes - min_bytes for mincdc.  A bound for all cuts; the next function
- * is exact for one.  Constant for the life of @c.
+ * 0 for gear and rabin; max_bytes - min_bytes for mincdc.  A bound for all cuts; the next
+ * function is exact for one.  Constant for the life of @c.
  */
 uint32_t vj_chunker_lookahead_bytes(const VjChunker *c);
 

@@ -3,17 +3,17 @@
  * gear-x86.c - where the low 16 bits of the Gear hash ask for a closer look, for AVX2 and
  * AVX-512
  *
- * g is the table's low 16 bits for a byte, looked up by its two halves; everything below is
- * modulo 2^16 in lanes of 16 bits, of which each stands for two bytes: "even" and "odd"
- * are g of the first and of the second.  With h(k) the hash of the last k bytes behind the
- * second one, and x[-i] the lane i before,
+ * g is the table's low 16 bits for a byte, looked up by its two halves; everything below
+ * is modulo 2^16 in lanes of 16 bits, of which each stands for two bytes: "even" and
+ * "odd" are g of the first and of the second.  With h(k) the hash of the last k bytes
+ * behind the second one, and x[-i] the lane i before,
  *
  *   h(2) = odd + 2 even               h(4) = h(2) + 4 h(2)[-1]
  *   h(8) = h(4) + 16 h(4)[-2]         h(16) = h(8) + 256 h(8)[-4]
  *
  * is the hash behind the second byte, and even + 2 h(16)[-1] that behind the first: what
- * stands 17 bytes before has been shifted out.  The first vector is that before the bytes in
- * question; it has no lanes before its own, and nobody asks for its first 16 bytes.
+ * stands 17 bytes before has been shifted out.  The first vector is that before the bytes
+ * in question; it has no lanes before its own, and nobody asks for its first 16 bytes.
  */
 #include "chunk/chunk-private.h"
 
@@ -24,7 +24,7 @@
 #define AVX2 __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f,avx512bw")))
 
-/* ---- AVX-512: 64 bytes ------------------------------------------------------------------ */
+/* ---- AVX-512: 64 bytes ------------------------------------------------------------- */
 
 typedef struct Tables512 {
     __m512i low[2], high[2]; /* bytes of A and of B */
@@ -108,7 +108,7 @@ AVX512 size_t vj_chunk_gear_skip_avx512(const VjGearNibbles *n, const uint8_t *p
     return at;
 }
 
-/* ---- AVX2: 32 bytes --------------------------------------------------------------------- */
+/* ---- AVX2: 32 bytes ---------------------------------------------------------------- */
 
 typedef struct Tables256 {
     __m256i low[2], high[2];

@@ -7,20 +7,20 @@
  *   h = 2 h + T[b]    modulo 2^64, so that h depends on the last 64 bytes alone
  *
  * A chunk is c bytes long, where c is the first of min … max - 1 at which h, of the bytes
- * before position c, has zeroes in all bits of a mask, else max.  avg is 2^n; the mask has
- * n + 2 bits where c is below turn and n - 2 bits from there on, which brings the lengths
- * closer to the mean ("normalised").  With
+ * before position c, has zeroes in all bits of a mask, else max.  avg is 2^n; the mask
+ * has n + 2 bits where c is below turn and n - 2 bits from there on, which brings the
+ * lengths closer to the mean ("normalised").  With
  *
  *   turn = avg - avg / 8 - min / 4    rounded towards 0 in each division
  *
  * random content comes to avg within 3 % (to min + avg / 4 if min is above 3/4 avg).  A
- * mask of k bits: of the hash's bits 15, 14, … 4 as many as k asks for, and what it asks for
- * beyond these 12 from bit 63 downwards.
+ * mask of k bits: of the hash's bits 15, 14, … 4 as many as k asks for, and what it asks
+ * for beyond these 12 from bit 63 downwards.
  *
- * Bits 0 … 15 of h depend on 16 bytes alone, and T is made so that their part of it is two
- * tables of 16 entries: vector code finds the few positions where the mask's low bits are
- * zero ("split Gear"), and the whole hash is computed at these.  Bits 0 … 3 are not asked
- * for, since they depend on up to 4 bytes and are constant in much content.
+ * Bits 0 … 15 of h depend on 16 bytes alone, and T is made so that their part of it is
+ * two tables of 16 entries: vector code finds the few positions where the mask's low bits
+ * are zero ("split Gear"), and the whole hash is computed at these.  Bits 0 … 3 are not
+ * asked for, since they depend on up to 4 bytes and are constant in much content.
  *
  * The table comes from the seed and is frozen on disk.  z(0), z(1), … are the numbers of
  * splitmix64 from the seed; for i = 0 … 15
@@ -29,8 +29,8 @@
  *   B[i] = (z(272 + i) & 0xfff0) | (7 i & 15)
  *   T[b] = (z(b) & ~0xffff) | (A[b & 15] ^ B[b >> 4])
  *
- * The lowest bits of A and B let bytes that differ in one half alone differ there, so that in
- * text of two such letters no bit that is asked for is constant.
+ * The lowest bits of A and B let bytes that differ in one half alone differ there, so
+ * that in text of two such letters no bit that is asked for is constant.
  *
  * Invariant between calls: hash is that of the bytes from min - 64 up to fed_bytes.
  */
@@ -116,8 +116,8 @@ static uint64_t roll(const VjGear *g, uint64_t hash, const uint8_t *p, size_t co
     return hash;
 }
 
-/* Takes in @count bytes, or up to and with the first behind which the mask's bits are zero
- * (*@hit).  Returns how many. */
+/* Takes in @count bytes, or up to and with the first behind which the mask's bits are
+ * zero (*@hit).  Returns how many. */
 static size_t try_bytes(VjGear *g, const uint8_t *p, size_t count, uint64_t mask,
                         bool *hit)
 {
@@ -133,8 +133,8 @@ static size_t try_bytes(VjGear *g, const uint8_t *p, size_t count, uint64_t mask
     return i;
 }
 
-/* How many of the @count bytes at @p, behind WINDOW_BYTES others, cannot be a chunk's last,
- * so far as @code finds out at once. */
+/* How many of the @count bytes at @p, behind WINDOW_BYTES others, cannot be a chunk's
+ * last, so far as @code finds out at once. */
 static size_t skip_bytes(const VjGear *g, VjChunkCode code, const uint8_t *p,
                          size_t count, uint64_t mask)
 {

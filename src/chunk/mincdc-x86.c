@@ -3,13 +3,14 @@
  * mincdc-x86.c - which windows need not be tried one by one, for AVX2 and AVX-512
  *
  * Vector code only says that no window of a block has a hash below the smallest one so
- * far; a block that has one is left to mincdc.c, which is so the only code that says where
- * a cut is.  It happens about ln(blocks) times a chunk.
+ * far; a block that has one is left to mincdc.c, which is so the only code that says
+ * where a cut is.  It happens about ln(blocks) times a chunk.
  *
- * A vector holds every fourth window as 32-bit lanes; four of them, moved by one byte each, are all.  The unit
- * 8 bytes behind a window's is that of two lanes on.  AVX2 loads each of the eight vectors that this takes (bytes 0 to 3
- * and 4 to 7 of a unit); AVX-512 loads each byte once and shifts: a load of 64 bytes that is not
- * aligned lies in two cache lines, and eight of them waited for memory at a third of the rate.
+ * A vector holds every fourth window as 32-bit lanes; four of them, moved by one byte
+ * each, are all.  The unit 8 bytes behind a window's is that of two lanes on.  AVX2 loads
+ * each of the eight vectors that this takes (bytes 0 to 3 and 4 to 7 of a unit); AVX-512
+ * loads each byte once and shifts: a load of 64 bytes that is not aligned lies in two
+ * cache lines, and eight of them waited for memory at a third of the rate.
  */
 #include "chunk/chunk-private.h"
 
@@ -23,7 +24,7 @@
 #define AVX2 __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f,avx512bw")))
 
-/* ---- AVX-512: 64 windows are four vectors -------------------------------------------- */
+/* ---- AVX-512: 64 windows are four vectors ------------------------------------------ */
 
 #define LANES 4
 
@@ -31,8 +32,8 @@ typedef struct Key512 {
     __m512i xor_word, mul_late, mul_early;
 } Key512;
 
-/* The units that begin at each fourth byte from the one @skip bytes into @line on; @ahead: @line and what
- * follows it, from byte 16 on. */
+/* The units that begin at each fourth byte from the one @skip bytes into @line on;
+ * @ahead: @line and what follows it, from byte 16 on. */
 #define UNITS_512(line, ahead, skip, key)                                                \
     _mm512_add_epi32(                                                                    \
         _mm512_xor_si512(_mm512_alignr_epi8(ahead, line, (skip) + 4), (key)->xor_word),  \
@@ -49,7 +50,8 @@ AVX512 static inline void units_512(__m512i line, __m512i next, const Key512 *ke
     units[3] = UNITS_512(line, ahead, 3, key);
 }
 
-/* The 64 windows of @early, whose late units begin two lanes on; @next: the units of the 64 bytes behind. */
+/* The 64 windows of @early, whose late units begin two lanes on; @next: the units of the
+ * 64 bytes behind. */
 AVX512 static inline __m512i least_512(__m512i least, const __m512i early[LANES],
                                        const __m512i next[LANES], const Key512 *key)
 {
@@ -109,7 +111,7 @@ AVX512 uint32_t vj_chunk_mincdc_skip_avx512(const VjMincdcKey *k, const uint8_t 
     return at;
 }
 
-/* ---- AVX2: the same with 32 windows --------------------------------------------------- */
+/* ---- AVX2: the same with 32 windows ------------------------------------------------ */
 
 typedef struct Key256 {
     __m256i xor_word, mul_late, mul_early;

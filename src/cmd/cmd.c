@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* getopt_long wants a number for each switch: its place in the table, above all letters. */
+/* getopt_long wants a number for each switch: its place in the table, above all
+ * letters. */
 #define FIRST_NUMBER 256
 #define SWITCHES_MAX 32
 
@@ -116,7 +117,7 @@ int vj_cmd_flush(const VjCmd *cmd, int status)
     return status;
 }
 
-/* ---- parsing ------------------------------------------------------------------------ */
+/* ---- parsing ----------------------------------------------------------------------- */
 
 typedef struct Grammar {
     char letters[2 * SWITCHES_MAX + 8];

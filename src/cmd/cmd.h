@@ -59,7 +59,8 @@ void vj_cmd_help(const VjCmd *cmd);
 /* For more_of: the transformations of this build. */
 char *vj_cmd_transforms(void);
 
-/* "name: what: why" (or "name: why" with @what NULL) on stderr, then the usage line; VJ_EXIT_USAGE. */
+/* "name: what: why" (or "name: why" with @what NULL) on stderr, then the usage line;
+ * VJ_EXIT_USAGE. */
 int vj_cmd_usage_error(const VjCmd *cmd, const char *what, const char *why);
 
 /* "name: message" on stderr; EXIT_FAILURE. */

@@ -2,8 +2,8 @@
 /*
  * confine.c - a program that from now on needs SOURCE alone
  *
- * What is below SOURCE by itself is named by itself: it may be mounted there, and such a mount can
- * be taken away and come back.
+ * What is below SOURCE by itself is named by itself: it may be mounted there, and such a
+ * mount can be taken away and come back.
  */
 #include "cmd/confine.h"
 

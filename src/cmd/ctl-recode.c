@@ -2,9 +2,9 @@
 /*
  * ctl-recode.c - varjfsctl recode: files stored anew under what their attributes say
  *
- * The daemon does one step at a time (VARJFS_IOC_RECODE), so the command may be interrupted
- * and run again at any time.  A file that others change meanwhile is gone through once more, because
- * content may have moved to where the steps had been already.
+ * The daemon does one step at a time (VARJFS_IOC_RECODE), so the command may be
+ * interrupted and run again at any time.  A file that others change meanwhile is gone
+ * through once more, because content may have moved to where the steps had been already.
  */
 #include "cmd/ctl.h"
 
@@ -33,7 +33,7 @@ typedef struct Figures {
     bool is_complete; /* nobody changed it during the last pass */
 } Figures;
 
-/* ---- one file ------------------------------------------------------------------------- */
+/* ---- one file ---------------------------------------------------------------------- */
 
 static void show_progress(const Recode *r, const char *path,
                           const struct varjfs_recode *io)
@@ -52,8 +52,8 @@ static void clear_progress(const Recode *r)
 }
 
 /*
- * Reading is enough for the owner, and disturbs nobody who wants to execute the file; others
- * open it for writing.  -1 after a message.
+ * Reading is enough for the owner, and disturbs nobody who wants to execute the file;
+ * others open it for writing.  -1 after a message.
  */
 static int open_file(const Recode *r, const char *path)
 {
@@ -144,7 +144,7 @@ static bool recode_file(Recode *r, const char *path)
     return sum.is_complete && sum.unreadable_bytes == 0;
 }
 
-/* ---- operands --------------------------------------------------------------------------- */
+/* ---- operands ---------------------------------------------------------------------- */
 
 /* Every regular file below @path on its file system; links are not followed. */
 static bool recode_tree(Recode *r, char *path)

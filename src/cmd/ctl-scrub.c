@@ -2,10 +2,10 @@
 /*
  * ctl-scrub.c - varjfsctl scrub: read and verify all objects, now or a part each night
  *
- * The daemon does one step at a time and keeps the place; between the steps a scrub waits, so
- * that it reads no faster than it was told to.  A budget that is used up, and a signal, end it
- * there: a step is never cut off, so no finding goes astray.  Damaged objects become names of
- * files by walking the mount, and only when there are any.
+ * The daemon does one step at a time and keeps the place; between the steps a scrub
+ * waits, so that it reads no faster than it was told to.  A budget that is used up, and a
+ * signal, end it there: a step is never cut off, so no finding goes astray.  Damaged
+ * objects become names of files by walking the mount, and only when there are any.
  */
 #include "cmd/ctl.h"
 
@@ -47,7 +47,7 @@ typedef struct Scrub {
     bool failed;
 } Scrub;
 
-/* ---- what the daemon knows --------------------------------------------------------------- */
+/* ---- what the daemon knows --------------------------------------------------------- */
 
 static bool known_line(void *opaque, char *line)
 {
@@ -145,7 +145,7 @@ static int show_status(const VjCtl *ctl, const char *path, int fd)
     return EXIT_SUCCESS;
 }
 
-/* ---- progress ---------------------------------------------------------------------------- */
+/* ---- progress ---------------------------------------------------------------------- */
 
 static void clear_progress(const Scrub *s)
 {
@@ -186,7 +186,7 @@ static void show_progress(Scrub *s, bool at_end)
     }
 }
 
-/* ---- between two steps ------------------------------------------------------------------- */
+/* ---- between two steps ------------------------------------------------------------- */
 
 /* Signals that the parent has us ignore (nohup) stay ignored. */
 static void block_signals(Scrub *s)
@@ -239,7 +239,7 @@ static bool keep_pace(Scrub *s)
            (s->ctl->max_bytes == 0 || s->examined_bytes < s->ctl->max_bytes);
 }
 
-/* ---- steps ------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------- */
 
 static void note_bad(Scrub *s, const struct varjfs_tend *io)
 {
@@ -294,7 +294,7 @@ static bool look_around(Scrub *s, int fd)
                        &s->expected_bytes);
 }
 
-/* ---- the files of damaged objects ----------------------------------------------------- */
+/* ---- the files of damaged objects -------------------------------------------------- */
 
 typedef struct BadFile {
     Scrub *s;
@@ -368,7 +368,7 @@ static void name_files(Scrub *s)
     fts_close(walk);
 }
 
-/* ---- the whole --------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------- */
 
 static void print_result(const Scrub *s)
 {

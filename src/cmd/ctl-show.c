@@ -2,9 +2,8 @@
 /*
  * ctl-show.c - varjfsctl sync, status, map
  *
- * The daemon answers in lines (varjfs/ioctl.h); here they become columns or JSON.  Unknown
- * keys pass through, so that an older varjfsctl shows what
- * a newer daemon counts.
+ * The daemon answers in lines (varjfs/ioctl.h); here they become columns or JSON.
+ * Unknown keys pass through, so that an older varjfsctl shows what a newer daemon counts.
  */
 #include "cmd/ctl.h"
 
@@ -22,7 +21,7 @@
 #define STATUS_MAX_BYTES 65536u
 #define MAP_FIELDS 10
 
-/* ---- lines of the daemon ------------------------------------------------------------ */
+/* ---- lines of the daemon ----------------------------------------------------------- */
 
 static bool page_visit(struct varjfs_text *page, VjCtlLine *visit, void *opaque)
 {
@@ -78,7 +77,7 @@ char *vj_ctl_split_pair(char *line)
     return line + key_len + 1;
 }
 
-/* ---- sync --------------------------------------------------------------------------- */
+/* ---- sync -------------------------------------------------------------------------- */
 
 int vj_ctl_sync(const VjCtl *ctl)
 {
@@ -88,7 +87,8 @@ int vj_ctl_sync(const VjCtl *ctl)
         if (fd < 0) {
             return EXIT_FAILURE;
         }
-        /* The kernel hands over what was stored through mappings; the daemon does the rest. */
+        /* The kernel hands over what was stored through mappings; the daemon does the
+         * rest. */
         if (syncfs(fd) != 0 || ioctl(fd, VARJFS_IOC_SYNC) != 0) {
             return vj_cmd_fail_errno(ctl->cmd, *path, errno);
         }
@@ -96,7 +96,7 @@ int vj_ctl_sync(const VjCtl *ctl)
     return EXIT_SUCCESS;
 }
 
-/* ---- status ------------------------------------------------------------------------- */
+/* ---- status ------------------------------------------------------------------------ */
 
 /* The file with its changes written back, unless --no-sync; -1 after a message. */
 static int open_written_back(const VjCtl *ctl, const char *path)
@@ -169,7 +169,7 @@ int vj_ctl_status(const VjCtl *ctl)
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* ---- map ---------------------------------------------------------------------------- */
+/* ---- map --------------------------------------------------------------------------- */
 
 typedef struct MapPrinter {
     const VjCtl *ctl;

@@ -2,8 +2,9 @@
 /*
  * ctl-stats.c - varjfsctl df and stats: figures as columns, JSON or for Prometheus
  *
- * A counter that is not in the table is shown all the same, so that an older varjfsctl can
- * talk to a newer daemon; the page varjfsctl(1) names each one (tests/mount/varjfsctl.sh).
+ * A counter that is not in the table is shown all the same, so that an older varjfsctl
+ * can talk to a newer daemon; the page varjfsctl(1) names each one
+ * (tests/mount/varjfsctl.sh).
  */
 #include "cmd/ctl.h"
 
@@ -78,7 +79,7 @@ typedef struct PairPrinter {
     uint64_t pairs;
 } PairPrinter;
 
-/* ---- Prometheus ------------------------------------------------------------------------- */
+/* ---- Prometheus -------------------------------------------------------------------- */
 
 /* As a label value: quoted, with backslash, quote and line break escaped; owned. */
 static char *label_value(const char *text)
@@ -146,7 +147,7 @@ static char *volume_labels(const VjCtl *ctl, const char *path, int fd)
     return g_string_free(labels, FALSE);
 }
 
-/* ---- df, stats -------------------------------------------------------------------------- */
+/* ---- df, stats --------------------------------------------------------------------- */
 
 static void print_pair_text(const char *key, const char *value)
 {

@@ -35,7 +35,7 @@ bool vj_ctl_tend_step(const VjCtl *ctl, const char *path, int fd, uint32_t what,
     return true;
 }
 
-/* ---- gc ------------------------------------------------------------------------------- */
+/* ---- gc ---------------------------------------------------------------------------- */
 
 typedef struct Gc {
     uint64_t examined, removed, removed_bytes;
@@ -100,7 +100,7 @@ int vj_ctl_gc(const VjCtl *ctl)
     return EXIT_SUCCESS;
 }
 
-/* ---- checkpoint ----------------------------------------------------------------------- */
+/* ---- checkpoint -------------------------------------------------------------------- */
 
 int vj_ctl_checkpoint(const VjCtl *ctl)
 {

@@ -163,7 +163,7 @@ static const VjCmd program = {
     .switches = no_switches,
 };
 
-/* ---- help --------------------------------------------------------------------------- */
+/* ---- help -------------------------------------------------------------------------- */
 
 static void print_help(void)
 {
@@ -182,7 +182,7 @@ static void print_help(void)
     printf("\n%s\n", transforms);
 }
 
-/* ---- one subcommand ----------------------------------------------------------------- */
+/* ---- one subcommand ---------------------------------------------------------------- */
 
 static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
                        GError **error)

@@ -58,9 +58,9 @@ bool vj_ctl_text(const VjCtl *ctl, const char *path, int fd, uint32_t what,
 int vj_ctl_open(const VjCtl *ctl, const char *path, int flags);
 
 /*
- * Splits "key=value" in place and returns the value; NULL when it is none.  A key is lower-case
- * letters, digits and "_", so that it can be printed as a name in JSON and for Prometheus,
- * whoever serves the mount.
+ * Splits "key=value" in place and returns the value; NULL when it is none.  A key is
+ * lower-case letters, digits and "_", so that it can be printed as a name in JSON and for
+ * Prometheus, whoever serves the mount.
  */
 char *vj_ctl_split_pair(char *line);
 
@@ -69,7 +69,8 @@ struct varjfs_tend;
 bool vj_ctl_tend_step(const VjCtl *ctl, const char *path, int fd, uint32_t what,
                       struct varjfs_tend *io);
 
-/* @text as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD; owned. */
+/* @text as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD;
+ * owned. */
 char *vj_ctl_json_string(const char *text);
 
 /* A value that is all decimal digits is a JSON number, anything else a string; owned. */

@@ -2,9 +2,9 @@
 /*
  * fsck.c - fsck.varjfs: verify, and with -y repair, a file system that is not mounted
  *
- * One line on stdout for each problem, with the names of the inodes that it is about, then
- * the counts.  -y repairs and verifies in turn until nothing is found, or nothing more can
- * be done; what is left for a mount to finish is finished too.
+ * One line on stdout for each problem, with the names of the inodes that it is about,
+ * then the counts.  -y repairs and verifies in turn until nothing is found, or nothing
+ * more can be done; what is left for a mount to finish is finished too.
  */
 #include "fsck/fsck.h"
 #include "cmd/cmd.h"
@@ -288,8 +288,8 @@ static int check_volume(Fsck *fsck, bool read_data, VjCheckReport *out)
     return r;
 }
 
-/* False, and told: files of somebody else are in the way.  The store, which cannot know whose they
- * should be, would call it an error of the device. */
+/* False, and told: files of somebody else are in the way.  The store, which cannot know
+ * whose they should be, would call it an error of the device. */
 static bool is_ours(const Fsck *fsck)
 {
     g_autoptr(GError) error = NULL;
@@ -543,8 +543,8 @@ static int log_is_damaged(Fsck *fsck)
 }
 
 /*
- * The metadata engine maps its file and believes it, so that a damaged page ends the process or
- * gives a wrong answer: we read it first.  -1: go on; else the exit code.
+ * The metadata engine maps its file and believes it, so that a damaged page ends the
+ * process or gives a wrong answer: we read it first.  -1: go on; else the exit code.
  */
 static int examine(Fsck *fsck, int64_t wait_us)
 {
@@ -623,20 +623,22 @@ static int run(Fsck *fsck)
                                                                 : FSCK_CANNOT_RUN;
 }
 
-/* Somebody else may have written what is there.  What cannot be opened is told by who needs it. */
+/* Somebody else may have written what is there.  What cannot be opened is told by who
+ * needs it. */
 static void confine(const Fsck *fsck)
 {
     VJ_AUTO_FD source_fd = fsck->is_bare ? -1 : vj_source_open(fsck->source, NULL);
 
-    /* Whose all the objects are is not looked at, and what may not be read would count as lost. */
+    /* Whose all the objects are is not looked at, and what may not be read would count as
+     * lost. */
     if (source_fd >= 0) {
         vj_confine(source_fd, (VjSourceOwners){true, true}, -1);
     }
 }
 
 /*
- * The metadata engine maps its file and trusts it: pages that are damaged in the wrong place
- * end the process.  So another one reads, and this one tells what became of it.
+ * The metadata engine maps its file and trusts it: pages that are damaged in the wrong
+ * place end the process.  So another one reads, and this one tells what became of it.
  */
 static int run_apart(Fsck *fsck)
 {
@@ -703,7 +705,8 @@ int main(int argc, char **argv)
     }
     fsck.quick = fsck.quick || (fsck.preen && !fsck.force);
     fsck.source = argv[first];
-    /* Lines of the rooms below begin like ours; what is left out of the sandbox is no news here. */
+    /* Lines of the rooms below begin like ours; what is left out of the sandbox is no
+     * news here. */
     (void)vj_log_open(command.name, "stderr", VJ_LOG_WARN, NULL);
     if (!is_ours(&fsck)) {
         return FSCK_CANNOT_RUN;

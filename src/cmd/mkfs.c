@@ -112,7 +112,8 @@ static int make_volume(Make *make, const char *source)
     if (vj_volume_make(&make->how, &error)) {
         return EXIT_SUCCESS;
     }
-    /* What only the drivers and the chunker know about a value is wrong usage all the same. */
+    /* What only the drivers and the chunker know about a value is wrong usage all the
+     * same. */
     return error->code == EINVAL ? vj_cmd_usage_error(&command, NULL, error->message)
                                  : vj_cmd_fail(&command, error);
 }

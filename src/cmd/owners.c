@@ -56,9 +56,10 @@ VjSourceOwners vj_source_owners(int source_fd)
     return out;
 }
 
-/* ---- what is closed to us -------------------------------------------------------------- */
+/* ---- what is closed to us ---------------------------------------------------------- */
 
-/* The first entry of the directory @fd, which is taken, that is closed; owned, NULL: none. */
+/* The first entry of the directory @fd, which is taken, that is closed; owned, NULL:
+ * none. */
 static char *find_closed(int fd, const char *path, int mode, unsigned depth)
 {
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);

@@ -13,8 +13,9 @@ typedef struct VjSourceOwners {
 } VjSourceOwners;
 
 /*
- * Looks at SOURCE, what is in it, and what is in meta/, objects/ and checkpoints/ (not at the objects: those of
- * one directory have one owner).  What cannot be looked at is another user's.
+ * Looks at SOURCE, what is in it, and what is in meta/, objects/ and checkpoints/ (not at
+ * the objects: those of one directory have one owner).  What cannot be looked at is
+ * another user's.
  */
 VjSourceOwners vj_source_owners(int source_fd);
 

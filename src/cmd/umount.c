@@ -2,9 +2,9 @@
 /*
  * umount.c - umount.fuse.varjfs: unmount, and return when the daemon has let go of SOURCE
  *
- * umount(8) runs it as: umount.fuse.varjfs MOUNTPOINT [-flnrv] [-N NAMESPACE] [-t TYPE].  The
- * kernel's umount returns while the daemon still writes back; whoever unplugs the disk or
- * copies SOURCE next needs it done.
+ * umount(8) runs it as: umount.fuse.varjfs MOUNTPOINT [-flnrv] [-N NAMESPACE] [-t TYPE].
+ * The kernel's umount returns while the daemon still writes back; whoever unplugs the
+ * disk or copies SOURCE next needs it done.
  */
 #include "base/base.h"
 

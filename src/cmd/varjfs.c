@@ -2,8 +2,9 @@
 /*
  * varjfs.c - the FUSE daemon: varjfs SOURCE MOUNTPOINT [-f] [-d] [-o OPTION,…]
  *
- * Also what mount(8) runs for -t fuse.varjfs.  The process that was started waits on a pipe
- * until its child serves the mount, so that a script may use it at once and sees a failure.
+ * Also what mount(8) runs for -t fuse.varjfs.  The process that was started waits on a
+ * pipe until its child serves the mount, so that a script may use it at once and sees a
+ * failure.
  */
 #include "base/base.h"
 
@@ -226,7 +227,7 @@ static bool options_parse(Command *c, const char *text, GError **error)
     }
 }
 
-/* ---- serving ------------------------------------------------------------------------ */
+/* ---- serving ----------------------------------------------------------------------- */
 
 static void tell_ready(void *opaque)
 {
@@ -330,7 +331,8 @@ static bool open_log(const Command *c, GError **error)
 {
     const char *target = vj_opts_string(c->opts, "log");
 
-    /* The two below SOURCE by themselves: they may be mounts that are elsewhere as well. */
+    /* The two below SOURCE by themselves: they may be mounts that are elsewhere as
+     * well. */
     VJ_AUTO_FD meta_fd = open_in_source(c, "meta");
     VJ_AUTO_FD objects_fd = open_in_source(c, "objects");
     int fds[] = {c->source_fd, meta_fd, objects_fd};
@@ -349,7 +351,8 @@ static bool open_log(const Command *c, GError **error)
                                outside, count, error);
 }
 
-/* What the caller's shell is limited to says nothing about what others do in the mount. */
+/* What the caller's shell is limited to says nothing about what others do in the
+ * mount. */
 static void lift_limit(int resource)
 {
     struct rlimit limit;
@@ -370,8 +373,8 @@ static bool is_confined(const Command *c)
 }
 
 /*
- * What the daemon itself opens from now on lies below SOURCE.  Before it reads anything there:
- * somebody else may have written it.
+ * What the daemon itself opens from now on lies below SOURCE.  Before it reads anything
+ * there: somebody else may have written it.
  */
 static void enter_sandbox(const Command *c)
 {
@@ -405,9 +408,9 @@ static bool start_guard(Command *c, GError **error)
 }
 
 /*
- * Whoever needs memory while there is little may have to wait until dirty pages are written;
- * ours are written by us.  Threads inherit this; without CAP_SYS_RESOURCE it is refused, and
- * the manual page says what that means.
+ * Whoever needs memory while there is little may have to wait until dirty pages are
+ * written; ours are written by us.  Threads inherit this; without CAP_SYS_RESOURCE it is
+ * refused, and the manual page says what that means.
  */
 static void never_wait_for_own_pages(void)
 {
@@ -477,8 +480,9 @@ static int wait_ready(int fd, pid_t child)
 }
 
 /*
- * What the caller had open is not ours to keep: a pipe would never end, a lock never be given
- * back.  Stays: @ready_fd, and the connection that mount.fuse3 hands over as /dev/fd/N.
+ * What the caller had open is not ours to keep: a pipe would never end, a lock never be
+ * given back.  Stays: @ready_fd, and the connection that mount.fuse3 hands over as
+ * /dev/fd/N.
  */
 static void close_inherited(const char *mountpoint, int ready_fd)
 {
@@ -528,7 +532,7 @@ static int run_in_background(Command *c)
     return run(c);
 }
 
-/* ---- remount ------------------------------------------------------------------------ */
+/* ---- remount ----------------------------------------------------------------------- */
 
 /*
  * The kernel's part is all there is: a read-only mount sends no changes.
@@ -559,7 +563,7 @@ static int remount(const Command *c)
     return EXIT_SUCCESS;
 }
 
-/* ---- the command line --------------------------------------------------------------- */
+/* ---- the command line -------------------------------------------------------------- */
 
 /* In the background the working directory is another one. */
 static bool resolve_paths(Command *c, const char *source, const char *mountpoint,
@@ -599,7 +603,8 @@ static bool resolve_paths(Command *c, const char *source, const char *mountpoint
     return true;
 }
 
-/* Arguments stand in any order, as mount(8) puts -o last. -1: go on; else the exit code. */
+/* Arguments stand in any order, as mount(8) puts -o last. -1: go on; else the exit
+ * code. */
 static int parse_arguments(Command *c, int argc, char **argv, const char **place)
 {
     g_autoptr(GError) error = NULL;

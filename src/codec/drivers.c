@@ -2,8 +2,8 @@
 /*
  * drivers.c - the codecs of this build, one row each
  *
- * A codec that needs a library stands here between #ifdef HAVE_... and #endif; without the
- * library its name stands among those that are left out.
+ * A codec that needs a library stands here between #ifdef HAVE_... and #endif; without
+ * the library its name stands among those that are left out.
  */
 #include "codec/codec-private.h"
 

@@ -11,10 +11,10 @@
  * A decoder takes any sequence of tokens that gives exactly the bytes asked for and ends
  * where the input does.  That is frozen (tests/compat/codec-rle-v1.hex).
  *
- * Growth is bounded: the encoder makes a run only of 3 equal bytes or more, so a run saves
- * at least the byte that the next group of unequal ones costs, and only the first of each
- * 128 unequal bytes costs one: n bytes become at most n + (n + 127) / 128.  Bytes that
- * alternate are one group of unequal ones after another.
+ * Growth is bounded: the encoder makes a run only of 3 equal bytes or more, so a run
+ * saves at least the byte that the next group of unequal ones costs, and only the first
+ * of each 128 unequal bytes costs one: n bytes become at most n + (n + 127) / 128.  Bytes
+ * that alternate are one group of unequal ones after another.
  */
 #include "codec/codec-private.h"
 

@@ -10,7 +10,8 @@
  *     1..22      smaller and slower to encode; those above 19 hardly differ from it here
  *
  * The slow levels search bytes that cannot be made smaller as long as any.  So from level
- * VJ_ZSTD_PROBE_FROM on level 1 goes first, and where it saves nothing its result is taken.
+ * VJ_ZSTD_PROBE_FROM on level 1 goes first, and where it saves nothing its result is
+ * taken.
  *
  * The window is never longer than VJ_ZSTD_WINDOW_LOG says, which bounds what a thread
  * needs and keeps for encoding; decoding needs the same for every level.  Decoding takes

@@ -2,11 +2,11 @@
 /*
  * acl.c - access control lists: inheritance, and their agreement with the mode
  *
- * Who may do what is decided by the kernel, which asks for a list by getxattr.  What is kept
- * here is the invariant that check.c verifies: the owner's, the mask's (without a mask: the
- * owning group's) and the others' permissions of an access list are those of the mode.  So
- * setting a list changes the mode, chmod changes the list, and a list that says no more than
- * the mode is not kept.
+ * Who may do what is decided by the kernel, which asks for a list by getxattr.  What is
+ * kept here is the invariant that check.c verifies: the owner's, the mask's (without a
+ * mask: the owning group's) and the others' permissions of an access list are those of
+ * the mode.  So setting a list changes the mode, chmod changes the list, and a list that
+ * says no more than the mode is not kept.
  */
 #include "fs/fs-private.h"
 
@@ -55,8 +55,8 @@ static int list_del(VjTxn *txn, uint64_t ino, const char *name)
     return r == -ENOENT ? -ENODATA : r;
 }
 
-/* The entries that stand for the three classes of a mode.  @class: the mask counts for the
- * group where there is one. */
+/* The entries that stand for the three classes of a mode.  @class: the mask counts for
+ * the group where there is one. */
 typedef struct Classes {
     VjAclEntry *owner, *group, *other;
     bool extended; /* there is more than a mode says */

@@ -11,7 +11,8 @@
 #define VJ_DIR_PARENT_COOKIE 2u
 /* Most names of one call, whatever room there is. */
 #define VJ_DIR_BATCH_MAX 4096u
-/* Bytes that a name takes at a reader beside itself: a lower bound, so that room fills. */
+/* Bytes that a name takes at a reader beside itself: a lower bound, so that room
+ * fills. */
 #define VJ_DIR_ENTRY_BYTES 24u
 #define VJ_DIR_ENTRY_PLUS_BYTES 152u
 
@@ -47,9 +48,9 @@ static void batch_add(DirBatch *b, VjDentry d, const void *name, size_t len)
 }
 
 /*
- * The record at @cookie is damaged.  A name has two, and the key of this one says which name
- * it is: so the other is looked for, and nothing of the directory is lost.  0 also when no
- * name has that cookie; -EBADMSG when names are damaged that may be it.
+ * The record at @cookie is damaged.  A name has two, and the key of this one says which
+ * name it is: so the other is looked for, and nothing of the directory is lost.  0 also
+ * when no name has that cookie; -EBADMSG when names are damaged that may be it.
  */
 static int batch_add_by_name(VjTxn *txn, uint64_t dir, uint64_t cookie, DirBatch *b)
 {

@@ -162,7 +162,7 @@ int vj_xattr_decode(VjSlice key, VjSlice value, VjSlice *out)
     return 0;
 }
 
-/* ---- access control lists ----------------------------------------------------------- */
+/* ---- access control lists ---------------------------------------------------------- */
 
 size_t vj_acl_encode(const VjAcl *acl, uint8_t *out)
 {
@@ -190,7 +190,8 @@ static bool names_somebody(const VjAclEntry *e)
     return e->tag == VJ_ACL_USER || e->tag == VJ_ACL_GROUP;
 }
 
-/* Tags are single bits that grow from entry to entry; only users and groups may repeat. */
+/* Tags are single bits that grow from entry to entry; only users and groups may
+ * repeat. */
 static int acl_check(const VjAcl *acl)
 {
     const unsigned needed = VJ_ACL_OWNER | VJ_ACL_OWNING_GROUP | VJ_ACL_OTHER;

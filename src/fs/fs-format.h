@@ -65,7 +65,8 @@ _Static_assert(offsetof(VjXattrDisk, checksum) == 8, "attribute layout");
 /* The kernel reads and writes at most a page. */
 #define VJ_ACL_ENTRIES_MAX 511u
 
-/* Tags, in the order in which entries stand; ids grow within users and groups or do not. */
+/* Tags, in the order in which entries stand; ids grow within users and groups or do
+ * not. */
 #define VJ_ACL_OWNER 0x01u
 #define VJ_ACL_USER 0x02u
 #define VJ_ACL_OWNING_GROUP 0x04u
@@ -144,9 +145,9 @@ typedef struct VjAcl {
 /* @out holds VJ_ACL_MAX_BYTES bytes; returns the length used. */
 size_t vj_acl_encode(const VjAcl *acl, uint8_t *out);
 /*
- * The owner, users, the owning group, groups, the mask, the others, in this order; one each
- * of owner, owning group and others, a mask where there are users or groups.  Anything else
- * is -EINVAL, more entries than fit -E2BIG.
+ * The owner, users, the owning group, groups, the mask, the others, in this order; one
+ * each of owner, owning group and others, a mask where there are users or groups.
+ * Anything else is -EINVAL, more entries than fit -E2BIG.
  */
 int vj_acl_decode(VjSlice value, VjAcl *out) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -69,8 +69,9 @@ struct VjHandle {
 };
 
 /*
- * "inode 7 (/a/b)", owned; "inode 7" where it has no name, and where all names would be read too
- * often (path.c).  For the log alone: no thread is to be in a transaction, or hold a lock.
+ * "inode 7 (/a/b)", owned; "inode 7" where it has no name, and where all names would be
+ * read too often (path.c).  For the log alone: no thread is to be in a transaction, or
+ * hold a lock.
  */
 char *vj_fs_shown_name(VjFs *fs, uint64_t ino);
 
@@ -88,8 +89,8 @@ void vj_fs_node_named(VjFs *fs, uint64_t ino);
 /* A committed transaction made an inode. */
 void vj_fs_node_made(VjFs *fs);
 
-/* atime.c: a READ came; the content changed; what stat shows; a time was set; the last handle
- * goes. */
+/* atime.c: a READ came; the content changed; what stat shows; a time was set; the last
+ * handle goes. */
 void vj_fs_note_read(VjHandle *h);
 void vj_fs_note_change(VjHandle *h);
 void vj_fs_show_read(VjFs *fs, uint64_t ino, VjAttr *out);
@@ -176,8 +177,8 @@ bool vj_caller_is_member(const VjCaller *who, const VjInode *inode);
 /* @inode is about to be made in @dir with the mode that was asked for. */
 int vj_acl_inherit(VjTxn *txn, const VjInode *dir, mode_t umask,
                    VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;
-/* -EINVAL: @value is no list; -EOPNOTSUPP: a symlink; -EACCES: a default list of what is no
- * directory; -E2BIG. */
+/* -EINVAL: @value is no list; -EOPNOTSUPP: a symlink; -EACCES: a default list of what is
+ * no directory; -E2BIG. */
 int vj_acl_set(VjTxn *txn, VjInode *inode, const char *name, VjSlice value,
                bool keep_set_gid) G_GNUC_WARN_UNUSED_RESULT;
 int vj_acl_remove(VjTxn *txn, const VjInode *inode,

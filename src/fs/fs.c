@@ -2,9 +2,9 @@
 /*
  * fs.c - the file system as a whole: open inodes, orphans, space
  *
- * An inode without a name lives on while a handle is open or the kernel knows it.  It is a
- * VjNode from the moment its last name went, and it is reaped by whoever takes the node out
- * of the table: the last release, the kernel's forget, or the unlink itself.
+ * An inode without a name lives on while a handle is open or the kernel knows it.  It is
+ * a VjNode from the moment its last name went, and it is reaped by whoever takes the node
+ * out of the table: the last release, the kernel's forget, or the unlink itself.
  */
 #include "fs/fs-private.h"
 
@@ -41,7 +41,7 @@ void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque)
     fs->knows_opaque = opaque;
 }
 
-/* ---- nodes -------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------- */
 
 static VjNode *node_get(VjFs *fs, uint64_t ino) VJ_REQUIRES(fs->lock)
 {
@@ -233,7 +233,7 @@ uint64_t vj_fs_handle_ino(const VjHandle *h)
     return h->ino;
 }
 
-/* ---- the volume --------------------------------------------------------------------- */
+/* ---- the volume -------------------------------------------------------------------- */
 
 /* An inode for each block that is left is what is promised, and an object for each. */
 int vj_fs_statfs(VjFs *fs, struct statvfs *out)

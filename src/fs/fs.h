@@ -4,12 +4,13 @@
  *
  * Plain functions over inode numbers and handles, called by front and by tests.  Nothing
  * here knows FUSE.  Who may do what is the kernel's business (default_permissions): the
- * caller's identity decides who owns what is made and which privileges an edit takes away.
+ * caller's identity decides who owns what is made and which privileges an edit takes
+ * away.
  *
  * Unless said otherwise: functions return 0 or -errno; any thread; no locks may be held;
  * they block on metadata in memory only, those that say "blocks" on the store too.  What
- * changes something is -EROFS on a read-only volume.  A name that is longer than 255 bytes
- * is -ENAMETOOLONG; -EBADMSG means a damaged record, which has been logged.
+ * changes something is -EROFS on a read-only volume.  A name that is longer than 255
+ * bytes is -ENAMETOOLONG; -EBADMSG means a damaged record, which has been logged.
  */
 #ifndef VJ_FS_FS_H
 #define VJ_FS_FS_H
@@ -64,7 +65,7 @@ void vj_fs_set_noatime(VjFs *fs);
 /* Nobody outside names @ino any more: an orphan without handles is dropped now. */
 void vj_fs_forgotten(VjFs *fs, uint64_t ino);
 
-/* ---- names -------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------- */
 
 /* "." and ".." are names too (for file handles that outlive the kernel's cache). */
 int vj_fs_lookup(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
@@ -101,7 +102,7 @@ int vj_fs_rename(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
                  uint64_t new_parent, const char *new_name,
                  unsigned flags) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- attributes --------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------- */
 
 int vj_fs_getattr(VjFs *fs, uint64_t ino, VjAttr *out) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -162,7 +163,7 @@ bool vj_fs_has_writers(VjFs *fs, uint64_t ino);
 
 int vj_fs_statfs(VjFs *fs, struct statvfs *out) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- directories -------------------------------------------------------------------- */
+/* ---- directories ------------------------------------------------------------------- */
 
 typedef struct VjDirent {
     const char *name; /* borrowed for the call */
@@ -179,8 +180,8 @@ typedef bool VjFsVisit(void *opaque, const VjDirent *entry, const VjAttr *attr);
  *
  * Cookies grow within a directory and are never used twice: a name that is there all the
  * time is seen once, whatever is made and removed meanwhile.
- * @end           names from this cookie on are left out; set when @cookie is 0, so that who makes
- *                or renames what he reads comes to an end.  NULL: all names
+ * @end           names from this cookie on are left out; set when @cookie is 0, so that
+ *                who makes or renames what he reads comes to an end.  NULL: all names
  * @about_bytes   how much the caller has room for; fewer names may be given
  * No transaction is open while @visit runs.
  */
@@ -194,7 +195,7 @@ int vj_fs_sync_all(VjFs *fs) G_GNUC_WARN_UNUSED_RESULT;
 /* As vj_fs_sync_names, but @w is told, as by vj_meta_flush_join.  Any thread. */
 void vj_fs_sync_names_join(VjFs *fs, VjFlushWait *w);
 
-/* ---- open files --------------------------------------------------------------------- */
+/* ---- open files -------------------------------------------------------------------- */
 
 /* @flags as open(2): O_TRUNC, O_EXCL and the access mode count. */
 int vj_fs_open(VjFs *fs, const VjCaller *who, uint64_t ino, int flags,
@@ -211,14 +212,17 @@ uint64_t vj_fs_handle_ino(const VjHandle *h);
 /* It was opened for reading. */
 bool vj_fs_handle_readable(const VjHandle *h);
 
-/* At each close(2) of a writer: starts write-back; tells an error of earlier ones, once a handle. */
+/* At each close(2) of a writer: starts write-back; tells an error of earlier ones, once a
+ * handle. */
 int vj_fs_flush(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
-/* Durable on 0; blocks.  Tells an error of earlier write-back too, as vj_fs_flush does. */
+/* Durable on 0; blocks.  Tells an error of earlier write-back too, as vj_fs_flush
+ * does. */
 int vj_fs_fsync(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
-/* Its two halves: durable on 0, and the error of earlier write-back that is to be told. */
+/* Its two halves: durable on 0, and the error of earlier write-back that is to be
+ * told. */
 int vj_fs_sync(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
-/* As vj_fs_sync, but @w is told, as by vj_meta_flush_join, until when @h stays.  Any thread; waits for the
- * write-back. */
+/* As vj_fs_sync, but @w is told, as by vj_meta_flush_join, until when @h stays.  Any
+ * thread; waits for the write-back. */
 void vj_fs_sync_join(VjHandle *h, VjFlushWait *w);
 int vj_fs_take_error(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -233,13 +237,14 @@ int vj_fs_write(VjHandle *h, uint64_t offset, const void *src, size_t len, unsig
                 uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * Memory that a write may give away instead of having it copied: VJ_FS_BLOCK_BYTES, at a page
- * boundary.  NULL: there is none.
+ * Memory that a write may give away instead of having it copied: VJ_FS_BLOCK_BYTES, at a
+ * page boundary.  NULL: there is none.
  */
 #define VJ_FS_BLOCK_BYTES VJ_FILE_BLOCK_BYTES
 void *vj_fs_block_new(VjFs *fs);
 void vj_fs_block_free(VjFs *fs, void *block); /* NULL is fine */
-/* As vj_fs_write; @src lies in *block.  *block becomes NULL when the file has taken it. */
+/* As vj_fs_write; @src lies in *block.  *block becomes NULL when the file has taken
+ * it. */
 int vj_fs_write_block(VjHandle *h, uint64_t offset, void **block, const void *src,
                       size_t len, unsigned flags, uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -258,13 +263,13 @@ int vj_fs_copy(VjHandle *src, uint64_t src_offset, VjHandle *dst, uint64_t dst_o
                uint64_t len, uint64_t *copied) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * A step of vj_file_recode (file.h).  -EBADF: @h is not open for writing, and @who is neither
- * owner nor root.  Blocks.
+ * A step of vj_file_recode (file.h).  -EBADF: @h is not open for writing, and @who is
+ * neither owner nor root.  Blocks.
  */
 int vj_fs_recode(VjHandle *h, const VjCaller *who,
                  VjRecode *step) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- edits -------------------------------------------------------------------------- */
+/* ---- edits ------------------------------------------------------------------------- */
 
 typedef struct VjEdit {
     uint64_t offset;
@@ -292,8 +297,9 @@ typedef struct VjEdited {
  *
  * Clears set-id bits as a write does.  -EBADF not open for writing; -EINVAL offset beyond
  * what a file can have; -EFBIG, -ENOSPC, -EIO.
- * The figures of @out are exact when nobody else changes the file's length during the call:
- * callers that need them keep others out.  _look: what it would do, as the file is now.
+ * The figures of @out are exact when nobody else changes the file's length during the
+ * call: callers that need them keep others out.  _look: what it would do, as the file is
+ * now.
  */
 int vj_fs_replace_look(VjHandle *h, const VjEdit *edit,
                        VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
@@ -305,23 +311,24 @@ int vj_fs_replace(const VjCaller *who, VjHandle *h, const VjEdit *edit,
  *
  * @shift    change: from vj_fs_change_count; src_len at most VJ_FILE_EDIT_MAX
  * Clears set-id bits.  -EBUSY the content was changed since; -EINVAL src_len is 0 or not
- * below len, or what is to move is not in the file; else as vj_fs_replace.  @out: as of an
- * edit that replaces all of [offset, offset + len).
- * _look: what it would do, but for -EBUSY.
+ * below len, or what is to move is not in the file; else as vj_fs_replace.  @out: as of
+ * an edit that replaces all of [offset, offset + len).  _look: what it would do, but for
+ * -EBUSY.
  */
 int vj_fs_shift_look(VjHandle *h, const VjFileShift *shift,
                      VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_shift(const VjCaller *who, VjHandle *h, const VjFileShift *shift,
                 VjEdited *out) G_GNUC_WARN_UNUSED_RESULT;
-/* The number for vj_fs_shift, and the size that belongs to it or is newer.  -EBADF, -EROFS. */
+/* The number for vj_fs_shift, and the size that belongs to it or is newer.  -EBADF,
+ * -EROFS. */
 int vj_fs_change_count(VjHandle *h, uint64_t *change,
                        uint64_t *size) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
  * Data that is too long for one call is staged under an id of the handle.  add: @id 0
  * makes a stage and sets it; @offset must be the stage's length so far (-EINVAL).
- * -ENOENT no such stage; -EFBIG the handle has staged VJ_FS_STAGE_MAX, or in VJ_FS_STAGES_MAX
- * stages; -ENOMEM all have.
+ * -ENOENT no such stage; -EFBIG the handle has staged VJ_FS_STAGE_MAX, or in
+ * VJ_FS_STAGES_MAX stages; -ENOMEM all have.
  */
 int vj_fs_stage_add(VjHandle *h, uint64_t *id, uint64_t offset, const void *src,
                     size_t len) G_GNUC_WARN_UNUSED_RESULT;
@@ -331,13 +338,14 @@ int vj_fs_stage_drop(VjHandle *h, uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
 /* Ends the stage; @out is owned, and counts as staged no more. */
 int vj_fs_stage_take(VjHandle *h, uint64_t id, VjBuf **out) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- extended attributes ------------------------------------------------------------ */
+/* ---- extended attributes ----------------------------------------------------------- */
 
 /*
  * user.* (of regular files and directories), trusted.*, security.* and the access control
- * lists system.posix_acl_*; others are -EOPNOTSUPP.  Who may is decided by the kernel, but a
- * list shows trusted.* only to who has CAP_SYS_ADMIN.  user.varjfs.* are settings: checked,
- * kept in the inode.  get, list: @cap 0 asks for the length; -ERANGE when it does not fit.
+ * lists system.posix_acl_*; others are -EOPNOTSUPP.  Who may is decided by the kernel,
+ * but a list shows trusted.* only to who has CAP_SYS_ADMIN.  user.varjfs.* are settings:
+ * checked, kept in the inode.  get, list: @cap 0 asks for the length; -ERANGE when it
+ * does not fit.
  */
 int vj_fs_getxattr(VjFs *fs, uint64_t ino, const char *name, void *dst, size_t cap,
                    size_t *len) G_GNUC_WARN_UNUSED_RESULT;
@@ -349,7 +357,7 @@ int vj_fs_listxattr(VjFs *fs, const VjCaller *who, uint64_t ino, char *dst, size
                     size_t *len) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- text for varjfsctl ------------------------------------------------------------- */
+/* ---- text for varjfsctl ------------------------------------------------------------ */
 
 /*
  * vj_fs_text - one page of VARJFS_TEXT_* (include/varjfs/ioctl.h says what the lines are)
@@ -366,12 +374,13 @@ int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
 /*
  * vj_fs_tend - one step of VARJFS_TEND_* (include/varjfs/ioctl.h)
  *
- * As vj_volume_gc and vj_volume_scrub (file.h); -EPERM: @who is not root; -EINVAL: unknown.
+ * As vj_volume_gc and vj_volume_scrub (file.h); -EPERM: @who is not root; -EINVAL:
+ * unknown.
  */
 int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what,
                VjTend *step) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- names of inodes ------------------------------------------------------------------ */
+/* ---- names of inodes --------------------------------------------------------------- */
 
 /* Names of one inode that are looked for. */
 #define VJ_FS_PATHS_MOST 8u
@@ -382,8 +391,8 @@ typedef void VjFsPathVisit(void *opaque, uint64_t ino, const char *path);
 /*
  * vj_fs_find_paths - the names of some inodes, for messages
  *
- * Visits them in their order, one with several names several times (VJ_FS_PATHS_MOST).  Reads
- * all names of the volume, which is at rest, once; memory grows with the number of
+ * Visits them in their order, one with several names several times (VJ_FS_PATHS_MOST).
+ * Reads all names of the volume, which is at rest, once; memory grows with the number of
  * directories.  Blocks.
  */
 int vj_fs_find_paths(VjVolume *volume, const uint64_t *inodes, size_t count,

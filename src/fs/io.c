@@ -314,7 +314,7 @@ int vj_fs_copy(VjHandle *src, uint64_t src_offset, VjHandle *dst, uint64_t dst_o
     return r;
 }
 
-/* ---- edits -------------------------------------------------------------------------- */
+/* ---- edits ------------------------------------------------------------------------- */
 
 /* What every edit asks first: open for writing, and a file that may be changed. */
 static int edit_look(VjHandle *h, uint32_t *protection, uint64_t *size)
@@ -465,7 +465,7 @@ int vj_fs_shift(const VjCaller *who, VjHandle *h, const VjFileShift *shift, VjEd
     return r;
 }
 
-/* ---- staged data -------------------------------------------------------------------- */
+/* ---- staged data ------------------------------------------------------------------- */
 
 static VjStage *stage_find(VjHandle *h, uint64_t id, guint *index) VJ_REQUIRES(h->lock)
 {

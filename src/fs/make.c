@@ -2,10 +2,11 @@
 /*
  * make.c - inodes come into being: files, directories, symlinks, devices, further links
  *
- * The inode, its name and the directory's record are one transaction.  What is made belongs
- * to the caller; in a set-gid directory to the directory's group, and directories made
- * there are set-gid too.  Settings are inherited (vj_file_inherit), and permissions where the
- * directory has a default access control list; else the caller's umask limits them.
+ * The inode, its name and the directory's record are one transaction.  What is made
+ * belongs to the caller; in a set-gid directory to the directory's group, and directories
+ * made there are set-gid too.  Settings are inherited (vj_file_inherit), and permissions
+ * where the directory has a default access control list; else the caller's umask limits
+ * them.
  */
 #include "fs/fs-private.h"
 
@@ -279,7 +280,7 @@ int vj_fs_tmpfile(VjFs *fs, const VjCaller *who, uint64_t parent, mode_t mode, i
     return r;
 }
 
-/* ---- further links ------------------------------------------------------------------ */
+/* ---- further links ----------------------------------------------------------------- */
 
 typedef struct LinkOp {
     uint64_t ino, parent;

@@ -183,7 +183,7 @@ int vj_fs_lookup(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
     return vj_fs_getattr(fs, d.ino, out);
 }
 
-/* ---- removing ----------------------------------------------------------------------- */
+/* ---- removing ---------------------------------------------------------------------- */
 
 typedef struct RemoveOp {
     uint64_t parent;

@@ -2,8 +2,8 @@
 /*
  * path.c - from inode numbers back to names, for messages
  *
- * One pass over all names keeps those of directories and of the inodes that are asked for.
- * Records that do not decode are skipped: vj_fsck_names tells of them.
+ * One pass over all names keeps those of directories and of the inodes that are asked
+ * for.  Records that do not decode are skipped: vj_fsck_names tells of them.
  */
 #include <dirent.h>
 
@@ -130,15 +130,17 @@ int vj_fs_find_paths(VjVolume *volume, const uint64_t *inodes, size_t count,
     return r;
 }
 
-/* ---- names in the log ------------------------------------------------------------------ */
+/* ---- names in the log -------------------------------------------------------------- */
 
-/* A look through all names costs what it costs: at most this share of the time goes there. */
+/* A look through all names costs what it costs: at most this share of the time goes
+ * there. */
 #define LOOK_SHARE 20
 /* Names may change; and those that are kept at once. */
 #define SHOWN_US ((int64_t)10 * 1000 * 1000)
 #define SHOWN_MOST 64u
 
-/* A name of @ino in the directory *dir, or (0) in any, which is *dir then.  -ENOENT: none. */
+/* A name of @ino in the directory *dir, or (0) in any, which is *dir then.  -ENOENT:
+ * none. */
 static int name_of(VjTxn *txn, uint64_t ino, uint64_t *dir, GString *path)
 {
     uint8_t prefix[8];

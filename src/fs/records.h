@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * records.h - names and attributes in a transaction, for the rooms that check and repair them
+ * records.h - names and attributes in a transaction, for the rooms that check and repair
+ * them
  */
 #ifndef VJ_FS_RECORDS_H
 #define VJ_FS_RECORDS_H

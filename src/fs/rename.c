@@ -3,8 +3,8 @@
  * rename.c - move, replace and exchange names in one transaction, and leave whiteouts
  *
  * Up to four inode records take part, and some may be the same one (both directories; an
- * empty directory replaced below its own parent): a transaction reads each record once into
- * a set and writes the set back, so that no change is lost to an older copy.
+ * empty directory replaced below its own parent): a transaction reads each record once
+ * into a set and writes the set back, so that no change is lost to an older copy.
  */
 #include "fs/fs-private.h"
 
@@ -64,8 +64,8 @@ static int set_put(VjTxn *txn, const InodeSet *set, RenameOp *op)
 }
 
 /*
- * 1: @ino is @dir or above it; 0: it is not.  Damaged directories may form a ring: whoever
- * comes back to the landmark, which moves at doubling distances, is in one.
+ * 1: @ino is @dir or above it; 0: it is not.  Damaged directories may form a ring:
+ * whoever comes back to the landmark, which moves at doubling distances, is in one.
  */
 static int is_above(VjTxn *txn, uint64_t ino, uint64_t dir)
 {
@@ -298,9 +298,9 @@ static int content_commit(VjFs *fs, const VjDentry *d)
 }
 
 /*
- * Commits the content of the file that is about to replace another one, of both when they are
- * exchanged.  Commits become durable in order, so after a crash a name never shows less than
- * it showed here.
+ * Commits the content of the file that is about to replace another one, of both when they
+ * are exchanged.  Commits become durable in order, so after a crash a name never shows
+ * less than it showed here.
  */
 static int commit_contents_first(VjFs *fs, const RenameOp *op)
 {

@@ -12,7 +12,8 @@ int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
         return -EROFS;
     }
     r = vj_meta_run(fs->meta, flags, body, op);
-    /* What was deleted a moment ago is removed in the background: then there may be space. */
+    /* What was deleted a moment ago is removed in the background: then there may be
+     * space. */
     if (r == -ENOSPC && vj_volume_settle(fs->volume) == 0) {
         r = vj_meta_run(fs->meta, flags, body, op);
     }

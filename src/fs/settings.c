@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * settings.c - the attributes user.varjfs.*, which are choices for what is written from now on
+ * settings.c - the attributes user.varjfs.*, which are choices for what is written from
+ * now on
  *
- * They live in the inode and are inherited when it is made.  get shows the effective value; list
- * shows what was set here and not what was inherited, so that cp -a keeps choices and not
- * their consequences; remove goes back to the volume's.
+ * They live in the inode and are inherited when it is made.  get shows the effective
+ * value; list shows what was set here and not what was inherited, so that cp -a keeps
+ * choices and not their consequences; remove goes back to the volume's.
  */
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -23,7 +24,7 @@ struct VjSetting {
     void (*reset)(VjInode *inode);
 };
 
-/* ---- each of them --------------------------------------------------------------------- */
+/* ---- each of them ------------------------------------------------------------------ */
 
 static bool transform_set(const VjFs *fs, VjInode *inode, const char *value,
                           GError **error)
@@ -86,7 +87,7 @@ static const VjSetting settings[] = {
     {"objects", VJ_INODE_OBJECTS, objects_set, objects_get, objects_reset},
 };
 
-/* ---- looking -------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------- */
 
 const VjSetting *vj_setting_find(const char *name)
 {
@@ -119,7 +120,7 @@ void vj_settings_list(const VjInode *inode, const char *prefix, GString *names)
     }
 }
 
-/* ---- changing ------------------------------------------------------------------------- */
+/* ---- changing ---------------------------------------------------------------------- */
 
 typedef struct SettingOp {
     const VjFs *fs;

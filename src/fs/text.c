@@ -14,7 +14,7 @@ const char *vj_fs_mode_name(uint8_t mode)
     return mode < G_N_ELEMENTS(names) ? names[mode] : "unknown";
 }
 
-/* ---- user.varjfs.status ------------------------------------------------------------- */
+/* ---- user.varjfs.status ------------------------------------------------------------ */
 
 typedef struct StatusSum {
     GHashTable *own; /* int64 object id → entries of this file that name it */
@@ -41,7 +41,8 @@ static bool status_visit(void *opaque, const VjFileExtent *e)
     return true;
 }
 
-/* Counts entries that are objects, and distinct objects among them; walks the whole map. */
+/* Counts entries that are objects, and distinct objects among them; walks the whole
+ * map. */
 int vj_fs_status_text(VjFs *fs, uint64_t ino, char **out)
 {
     g_autoptr(VjFile) file = NULL;
@@ -86,7 +87,7 @@ static bool is_owner(const VjCaller *who)
     return who->uid == 0 || who->uid == geteuid();
 }
 
-/* ---- pages -------------------------------------------------------------------------- */
+/* ---- pages ------------------------------------------------------------------------- */
 
 /* Whole lines up to cap; what did not fit is the next page's. */
 typedef struct Page {

@@ -41,7 +41,7 @@ static int xattr_name_check(const char *name)
     return vj_acl_is_name(name) ? 0 : -EOPNOTSUPP;
 }
 
-/* ---- reading ------------------------------------------------------------------------ */
+/* ---- reading ----------------------------------------------------------------------- */
 
 static int value_out(const void *src, size_t src_len, void *dst, size_t cap, size_t *len)
 {
@@ -120,7 +120,8 @@ static bool is_trusted(const char *name, size_t len)
            memcmp(name, TRUSTED_PREFIX, strlen(TRUSTED_PREFIX)) == 0;
 }
 
-/* @trusted: names that only some may see.  Each list ends with the name that is beyond LIST_MAX. */
+/* @trusted: names that only some may see.  Each list ends with the name that is beyond
+ * LIST_MAX. */
 static int list_fill(VjFs *fs, uint64_t ino, GString *names, GString *trusted)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
@@ -172,7 +173,7 @@ int vj_fs_listxattr(VjFs *fs, const VjCaller *who, uint64_t ino, char *dst, size
     return r;
 }
 
-/* ---- changing ----------------------------------------------------------------------- */
+/* ---- changing ---------------------------------------------------------------------- */
 
 typedef struct XattrOp {
     uint64_t ino;

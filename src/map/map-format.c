@@ -37,8 +37,9 @@ static bool add_sums(VjMapSums *sums, uint64_t bytes, uint64_t stored_bytes)
 }
 
 /*
- * The items are taken at once, and then by their offsets: every read of content decodes a node of
- * each level, and with a look at the end for each field that took 1.3 µs, without 0.5.
+ * The items are taken at once, and then by their offsets: every read of content decodes a
+ * node of each level, and with a look at the end for each field that took 1.3 µs, without
+ * 0.5.
  */
 static bool decode_entries(VjReader *r, VjMapImage *out)
 {

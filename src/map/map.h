@@ -21,8 +21,8 @@
 #include "base/check.h"
 #include "meta/meta.h"
 
-/* The largest sum of the entries' lengths, and so the largest size in an inode record: files
- * could be longer once than VJ_FILE_SIZE_MAX, and stay readable. */
+/* The largest sum of the entries' lengths, and so the largest size in an inode record:
+ * files could be longer once than VJ_FILE_SIZE_MAX, and stay readable. */
 #define VJ_MAP_BYTES_MAX (((uint64_t)1 << 63) - 1 - 4096)
 
 /* The root of a counted B+tree in VJ_SPACE_NODE. */

@@ -13,8 +13,8 @@
  *   4. of each that has no pin, read the record again.  It may have been revived by a pin
  *      that is gone now, even died again since, and then younger snapshots may name it:
  *      only the death that was seen in 1 (VjObject.deaths) counts;
- *   5. remove the bytes so that they stay away, then delete the record.  A crash in between
- *      repeats the removal.
+ *   5. remove the bytes so that they stay away, then delete the record.  A crash in
+ *      between repeats the removal.
  *
  * Between 4 and 5 nothing can revive it: that takes a pin, and a pin takes a pin or a
  * guard.

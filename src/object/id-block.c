@@ -9,11 +9,13 @@
  *     removes it.
  *   - The record goes when all ids were given out and each is resolved: its object is
  *     referenced by a visible commit, or removed from the store so that it stays away
- *     after a crash.  Commits become durable in order, so the deletion is never durable before the references.
- *   - An id block with an id of which nobody knows whether bytes lie there stays for the next
- *     open.
+ *     after a crash.  Commits become durable in order, so the deletion is never durable
+ *     before the references.
+ *   - An id block with an id of which nobody knows whether bytes lie there stays for the
+ *     next open.
  *   - Ids only grow: the counter is written with each block, so no id is ever used twice.
- *     Those that the store would rather not have are passed over: nobody ever asks for them.
+ *     Those that the store would rather not have are passed over: nobody ever asks for
+ *     them.
  */
 #include "object/object-private.h"
 
@@ -268,7 +270,8 @@ static gpointer id_block_thread(gpointer opaque)
     return NULL;
 }
 
-/* Ask at a half, a quarter, … of the id block: after a failure again, but not each time. */
+/* Ask at a half, a quarter, … of the id block: after a failure again, but not each
+ * time. */
 static bool is_time_for_next(const VjIdBlocks *l, uint64_t left)
 {
     return l->next == NULL && left <= l->block_ids / 2 && (left & (left - 1)) == 0;

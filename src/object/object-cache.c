@@ -2,12 +2,13 @@
 /*
  * object-cache.c - trailers and plaintext that readers keep, but not those of a scan
  *
- * S3-FIFO (Yang and others, SOSP 2023).  What is new enters a small queue; what was used again
- * when it comes to the end of that goes on to the main queue, anything else goes, and only its
- * number is remembered for a while: if that is wanted again, it enters the main queue at
- * once.  In the main queue what was used goes round again, up to three times.  So content that
- * is read once passes through the small queue alone, however much it is.  A read that goes on
- * where the last one ended is the same use: one of an object in parts is no use again.
+ * S3-FIFO (Yang and others, SOSP 2023).  What is new enters a small queue; what was used
+ * again when it comes to the end of that goes on to the main queue, anything else goes,
+ * and only its number is remembered for a while: if that is wanted again, it enters the
+ * main queue at once.  In the main queue what was used goes round again, up to three
+ * times.  So content that is read once passes through the small queue alone, however much
+ * it is.  A read that goes on where the last one ended is the same use: one of an object
+ * in parts is no use again.
  *
  *   - An entry holds what was verified: plaintext, or the trailer, or neither while it
  *     loads.
@@ -200,8 +201,8 @@ bool vj_cache_has(VjObjectCache *c, uint64_t id)
 }
 
 /*
- * A piece of @e is not there: true: load all of it.  Where there is room by then: what others load at
- * the same time may take it, and something is put out.
+ * A piece of @e is not there: true: load all of it.  Where there is room by then: what
+ * others load at the same time may take it, and something is put out.
  */
 static bool count_piece(const VjObjectCache *c, VjCacheEntry *e, const VjObject *object,
                         uint32_t start, uint32_t len)

@@ -35,7 +35,8 @@ static void G_GNUC_PRINTF(3, 4)
     c->say(c->opaque, line);
 }
 
-/* Damage that the record admits is no problem of the file system, and a loss all the same. */
+/* Damage that the record admits is no problem of the file system, and a loss all the
+ * same. */
 static void lost(VjObjectCheck *c, const VjObject *object)
 {
     g_autofree char *line = g_strdup_printf("object %" G_GUINT64_FORMAT
@@ -338,7 +339,7 @@ static int check_counts(VjObjectCheck *c)
     return 0;
 }
 
-/* ---- index and id blocks -------------------------------------------------------------- */
+/* ---- index and id blocks ----------------------------------------------------------- */
 
 static int check_index_entry(VjObjectCheck *c, const VjIndexKey *key, VjSlice value)
 {

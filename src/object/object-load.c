@@ -2,9 +2,9 @@
 /*
  * object-load.c - stored bytes of an object, verified and decoded
  *
- * What comes from the store is compared with the checksums that the record and the trailer
- * hold before anything else looks at it.  A block that is not what was stored fails the
- * ranges that touch it and no others.
+ * What comes from the store is compared with the checksums that the record and the
+ * trailer hold before anything else looks at it.  A block that is not what was stored
+ * fails the ranges that touch it and no others.
  */
 #include "object/object-private.h"
 

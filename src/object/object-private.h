@@ -15,7 +15,7 @@
 #include "object/object-check.h"
 #include "object/stored-form.h"
 
-/* ---- id-block.c ----------------------------------------------------------------------- */
+/* ---- id-block.c -------------------------------------------------------------------- */
 
 typedef struct VjIdBlock {
     uint64_t first_id, last_id;
@@ -39,12 +39,13 @@ typedef struct VjIdBlocks {
     bool stop;
 } VjIdBlocks;
 
-/* Removes what crashed puts left, forgets the old id blocks, takes a durable new one, starts
- * the thread. */
+/* Removes what crashed puts left, forgets the old id blocks, takes a durable new one,
+ * starts the thread. */
 bool vj_id_blocks_open(VjObjects *o, GError **error);
 /* Forgets each id block without open questions.  Not durable by itself. */
 int vj_id_blocks_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
-/* An id for one put.  Blocks only when id blocks end faster than they are made durable. */
+/* An id for one put.  Blocks only when id blocks end faster than they are made
+ * durable. */
 int vj_id_take(VjObjects *o, uint64_t *id) G_GNUC_WARN_UNUSED_RESULT;
 /* The put of @id is over: visibly referenced or removed; or (@doubtful) nobody knows. */
 void vj_id_resolve(VjObjects *o, uint64_t id, bool doubtful);
@@ -77,8 +78,8 @@ void vj_dead_stop(VjObjects *o);
 
 typedef struct VjCacheEntry VjCacheEntry;
 
-/* What is not in the cache any more: as many are remembered as it has entries, 16 bytes each,
- * and no more than these slots. */
+/* What is not in the cache any more: as many are remembered as it has entries, 16 bytes
+ * each, and no more than these slots. */
 #define VJ_CACHE_GONE_SLOTS 4096u
 
 typedef struct VjCacheGone {
@@ -110,11 +111,12 @@ typedef enum VjCacheFind {
 } VjCacheFind;
 
 /*
- * vj_cache_find - a read of content bytes [@start, @start + @len) of an object that is read past the cache
+ * vj_cache_find - a read of content bytes [@start, @start + @len) of an object that is
+ * read past the cache
  *
- * Pieces that do not follow one another are counted.  When as much as the whole object has been read in
- * pieces and it is asked for again, then nobody above keeps it, and it is worth its place here, if
- * there is room: nothing else is put out for it.
+ * Pieces that do not follow one another are counted.  When as much as the whole object
+ * has been read in pieces and it is asked for again, then nobody above keeps it, and it
+ * is worth its place here, if there is room: nothing else is put out for it.
  */
 VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t start,
                           uint32_t len, void *dst);
@@ -215,7 +217,7 @@ typedef struct VjUnreferencedPut {
 void vj_inflight_init(VjInflight *t);
 void vj_inflight_clear(VjInflight *t);
 
-/* ---- unreferenced-put.c ---------------------------------------------------------------- */
+/* ---- unreferenced-put.c ------------------------------------------------------------ */
 
 /* Removes bytes that no record names, now or later.  Any thread; blocks. */
 void vj_unreferenced_put_end(VjObjects *o, const VjUnreferencedPut *put);

@@ -73,9 +73,10 @@ static int read_cached(VjObjects *o, const VjObject *object, uint32_t start, voi
 #define SPILL_BYTES (4 * VJ_STORED_EVEN_BYTES)
 
 /*
- * Content that stands in the store as it is goes straight to @dst: keeping it would be a copy more and
- * fresh memory, where the store's own file system keeps it too.  Blocks at the ends that are wanted
- * in part come by way of @spill; a short read does so altogether.
+ * Content that stands in the store as it is goes straight to @dst: keeping it would be a
+ * copy more and fresh memory, where the store's own file system keeps it too.  Blocks at
+ * the ends that are wanted in part come by way of @spill; a short read does so
+ * altogether.
  */
 typedef struct Straight {
     uint32_t first, last; /* blocks */
@@ -154,7 +155,8 @@ static int straight_verify(VjObjects *o, const VjObject *object, const VjTrailer
                                             dst + (s->whole_from - start));
 }
 
-/* The content first: so the store's file system has read on when the trailer is wanted. */
+/* The content first: so the store's file system has read on when the trailer is
+ * wanted. */
 static int read_straight(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
                          uint32_t len)
 {

@@ -40,16 +40,18 @@ typedef struct VjTransform {
 enum { VJ_MODE_CLIENT = 0, VJ_MODE_SERVER = 1, VJ_MODE_TRANSPORT = 2 };
 
 /*
- * The setting user.varjfs.transform: @text is what mkfs takes as transform=.  Changes all of @t
- * but its mode.  Unknown: EINVAL and one line that names what there is.
+ * The setting user.varjfs.transform: @text is what mkfs takes as transform=.  Changes all
+ * of @t but its mode.  Unknown: EINVAL and one line that names what there is.
  */
 bool vj_transform_parse(const char *text, VjTransform *t, GError **error);
-/* The shortest text that means @t; "unknown-N" when codec N is not in this build; owned. */
+/* The shortest text that means @t; "unknown-N" when codec N is not in this build;
+ * owned. */
 char *vj_transform_text(const VjTransform *t);
 /* It is in this build. */
 bool vj_transform_is_known(const VjTransform *t);
 
-/* Why a range cannot be read, for a line that names the file: who knows names writes it. */
+/* Why a range cannot be read, for a line that names the file: who knows names writes
+ * it. */
 typedef struct VjFault {
     uint64_t object; /* 0: it is not about one */
     uint64_t offset; /* of the range in the file */
@@ -110,8 +112,8 @@ typedef struct VjObjectsConfig {
  * durably.  Starts the reaper thread.  Setup only.
  */
 bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **error);
-/* For the open of a store whose objects' records are in @meta: the driver's own keys there.
- * Valid as long as @meta is open. */
+/* For the open of a store whose objects' records are in @meta: the driver's own keys
+ * there.  Valid as long as @meta is open. */
 VjStoreKeys vj_object_store_keys(VjMeta *meta);
 /* Stops the reaper, closes id blocks (durable), frees.  0 or what failed. */
 int vj_objects_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
@@ -151,15 +153,16 @@ int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *d
 /*
  * vj_object_expect - all of @object will be read soon
  *
- * True: nothing is left to do: the store has been told, or it is in the cache, or would not stay
- * there.  False: vj_object_load_ahead(), which blocks, brings it into the cache.
+ * True: nothing is left to do: the store has been told, or it is in the cache, or would
+ * not stay there.  False: vj_object_load_ahead(), which blocks, brings it into the cache.
  * Threads   any, under a guard or pin      Locks   none
  */
 bool vj_object_expect(VjObjects *o, const VjObject *object);
 /* Under a pin; what cannot be read is left to the reader to tell. */
 void vj_object_load_ahead(VjObjects *o, const VjObject *object);
 
-/* An error of vj_object_read() that will be the same next time, or cannot be told from that. */
+/* An error of vj_object_read() that will be the same next time, or cannot be told from
+ * that. */
 static inline bool vj_is_damage(int r)
 {
     return r == -EBADMSG || r == -ENOENT || r == -EIO || r == -EOPNOTSUPP;
@@ -192,8 +195,8 @@ int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
  * vj_pending_take - in a write transaction: one reference for one map entry
  *
  * Insert-if-absent: when another commit brought equal content first, that object is taken
- * (the one put here dies when the pending object is freed).  The caller has flushed the store
- * since vj_object_store if vj_pending_is_put says so.
+ * (the one put here dies when the pending object is freed).  The caller has flushed the
+ * store since vj_object_store if vj_pending_is_put says so.
  * @out       the object referenced, with its new count
  * Returns    0; -ESTALE the object that was found has died since: store the bytes again;
  *            errors of meta
@@ -224,8 +227,9 @@ void vj_objects_kick(VjObjects *o);
 /*
  * vj_objects_flush - vj_store_flush, when nothing stands in its way that shall go
  *
- * After a failed flush a store stays failed until the puts that it may have lost are removed
- * (store.h).  Those that could not be removed then are tried once more.  Any thread; blocks.
+ * After a failed flush a store stays failed until the puts that it may have lost are
+ * removed (store.h).  Those that could not be removed then are tried once more.  Any
+ * thread; blocks.
  */
 int vj_objects_flush(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -271,7 +275,7 @@ int vj_objects_check(VjObjects *o, VjTxn *txn, GHashTable *counts, bool read_dat
                      GHashTable *found, VjCheckSay *say, void *opaque,
                      VjCheckReport *report) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- bytes in records of other rooms (record-codec.c) ---------------------------------------- */
+/* ---- bytes in records of other rooms (record-codec.c) ------------------------------ */
 
 /* How the bytes of a record are encoded. */
 typedef struct VjRecordCodec {
@@ -279,7 +283,8 @@ typedef struct VjRecordCodec {
     uint32_t key_id;
 } VjRecordCodec;
 
-/* @len > 0 bytes as @want says, or as none (also with NULL); into at most @len bytes at @dst. */
+/* @len > 0 bytes as @want says, or as none (also with NULL); into at most @len bytes at
+ * @dst. */
 VjRecordCodec vj_record_encode(const VjTransform *want, const void *src, size_t len,
                                void *dst, size_t *dst_len);
 /* -EBADMSG; -EOPNOTSUPP a transformation that is not in this build. */

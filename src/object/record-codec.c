@@ -2,9 +2,10 @@
 /*
  * record-codec.c - the bytes in inline and fragment records under a transformation
  *
- * They are at most a few KiB and read as a whole, so there are no blocks: one run, whose length is
- * what is left of the record.  As with objects, what does not become smaller is stored as none,
- * unless the codec keeps the length of all it gets; encoded bytes are never more than plain ones.
+ * They are at most a few KiB and read as a whole, so there are no blocks: one run, whose
+ * length is what is left of the record.  As with objects, what does not become smaller is
+ * stored as none, unless the codec keeps the length of all it gets; encoded bytes are
+ * never more than plain ones.
  */
 #include "codec/codec.h"
 #include "object/object.h"

@@ -3,9 +3,9 @@
  * unreferenced-put.c - bytes that were put for nothing
  *
  * A write-back that failed leaves objects which no record names.  They are removed on the
- * spot; where that fails too, they are remembered and tried again before each flush of the
- * store, because a store that has lost a put stays failed as long as that put exists.  Their
- * id block stays open, so that a mount after a crash finds them as well.
+ * spot; where that fails too, they are remembered and tried again before each flush of
+ * the store, because a store that has lost a put stays failed as long as that put exists.
+ * Their id block stays open, so that a mount after a crash finds them as well.
  */
 #include "object/object-private.h"
 

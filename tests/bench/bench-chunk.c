@@ -2,12 +2,14 @@
 /*
  * bench-chunk.c - how fast do the chunkers cut, how even, and what do they find again?
  *
- *   bench-chunk                  speed: 64 MiB of random bytes, each algorithm with each code that
- *                                this processor has, and memcpy.  Each round runs every one once.
+ *   bench-chunk                  speed: 64 MiB of random bytes, each algorithm with each
+ *                                code that this processor has, and memcpy.  Each round
+ *                                runs every one once.
  *   bench-chunk lengths          of the chunks of such bytes, for 8 seeds
- *   bench-chunk inserts          4 KiB at random places of them: how many chunks did not exist
- *                                before, and what do they hold?
- *   bench-chunk twins FILE FILE  the part of their bytes that is in chunks which came before
+ *   bench-chunk inserts          4 KiB at random places of them: how many chunks did not
+ *                                exist before, and what do they hold?
+ *   bench-chunk twins FILE FILE  the part of their bytes that is in chunks which came
+ *                                before
  *
  * The speed is that of the thread's processor time: other programs may run.
  */
@@ -63,7 +65,7 @@ static uint64_t next_cut(VjChunker *c, const uint8_t *bytes, size_t len)
     return cut;
 }
 
-/* ---- speed ----------------------------------------------------------------------------- */
+/* ---- speed ------------------------------------------------------------------------- */
 
 static double thread_seconds(void)
 {
@@ -165,7 +167,7 @@ static void measure_speed(const uint8_t *source)
     }
 }
 
-/* ---- lengths --------------------------------------------------------------------------- */
+/* ---- lengths ----------------------------------------------------------------------- */
 
 /* Ends of all chunks. */
 static GArray *cut_all(VjChunker *c, const uint8_t *bytes, size_t len)
@@ -229,7 +231,7 @@ static void measure_lengths(const VjChunkerOps *ops, const char *mean, void *opa
     }
 }
 
-/* ---- inserts --------------------------------------------------------------------------- */
+/* ---- inserts ----------------------------------------------------------------------- */
 
 /* Is @end among the sorted @ends? */
 static bool is_end(const GArray *ends, uint64_t end)
@@ -311,7 +313,7 @@ static void measure_inserts(const VjChunkerOps *ops, const char *mean, void *opa
     print(ops, mean, "in new chunks", "KiB", held, INSERTS);
 }
 
-/* ---- twins ----------------------------------------------------------------------------- */
+/* ---- twins ------------------------------------------------------------------------- */
 
 static const uint8_t *map_file(const char *path, size_t *len)
 {

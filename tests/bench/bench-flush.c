@@ -2,11 +2,11 @@
 /*
  * bench-flush.c - what does it cost to make a small transaction durable?
  *
- * With the redo log and without it, in $TMPDIR, beside an append of 4 KiB and fdatasync there;
- * rounds are interleaved, figures are medians of 7.  A transaction is that of a file's creation
- * (bench-meta.c): four puts of 100 bytes, one at random.  Then: how long creations take that
- * nobody flushes, beside four threads that do; and how long it takes to open what a crash
- * left, by what was in the log.
+ * With the redo log and without it, in $TMPDIR, beside an append of 4 KiB and fdatasync
+ * there; rounds are interleaved, figures are medians of 7.  A transaction is that of a
+ * file's creation (bench-meta.c): four puts of 100 bytes, one at random.  Then: how long
+ * creations take that nobody flushes, beside four threads that do; and how long it takes
+ * to open what a crash left, by what was in the log.
  */
 #include <fcntl.h>
 #include <stdio.h>

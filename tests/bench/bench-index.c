@@ -4,21 +4,24 @@
  *
  *   bench-index [-n OBJECTS] [-q COUNT] [-P PASSES] [-m ENGINE] [-k] DIRECTORY
  *
- * DIRECTORY/meta is filled with the index entry and the record of each object, by the record
- * code of the file room, in PASSES (8) passes over the whole range of digests, each in their order:
- * that leaves the pages as full as random order does, and takes minutes for 10^8 objects.
- * Then, with the engine as a mount opens it ("lmdb" or ENGINE), 7 rounds of each:
+ * DIRECTORY/meta is filled with the index entry and the record of each object, by the
+ * record code of the file room, in PASSES (8) passes over the whole range of digests,
+ * each in their order: that leaves the pages as full as random order does, and takes
+ * minutes for 10^8 objects.  Then, with the engine as a mount opens it ("lmdb" or
+ * ENGINE), 7 rounds of each:
  *
- *   lookup   index entry and record of an object there is, by its digest; a transaction each
+ *   lookup   index entry and record of an object there is, by its digest; a transaction
+ *            each
  *   absent   index entry of a digest that there is not, as for new content
- *   insert   new objects at random digests, 16 to a commit as a write-back makes them; the
- *            time until all are durable counts
+ *   insert   new objects at random digests, 16 to a commit as a write-back makes them;
+ *            the time until all are durable counts
  *   flush-K  K new objects in one commit, and the flush that makes them durable: its
  *            milliseconds alone
  *
- * COUNT (20000) calls each in all rounds together.  "cold": the file was closed and has left
- * the page cache; "warm": all of it was read, as far as memory has room.  Lines as figure.h has them.  -k keeps what was made, and uses it
- * again; with -q 0 nothing else is done.
+ * COUNT (20000) calls each in all rounds together.  "cold": the file was closed and has
+ * left the page cache; "warm": all of it was read, as far as memory has room.  Lines as
+ * figure.h has them.  -k keeps what was made, and uses it again; with -q 0 nothing else
+ * is done.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -62,8 +65,8 @@ static uint64_t mix(uint64_t x)
 }
 
 /*
- * Object @number, from 0.  In each pass digests ascend, and lie at random within steps of equal
- * width; those after the last pass are wholly at random.
+ * Object @number, from 0.  In each pass digests ascend, and lie at random within steps of
+ * equal width; those after the last pass are wholly at random.
  */
 static VjObject object_of(uint64_t number)
 {
@@ -123,7 +126,7 @@ static void insert(uint64_t first, uint64_t count, uint64_t of_commit)
     }
 }
 
-/* ---- the file ----------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------- */
 
 static void meta_open(const char *spec, bool create)
 {
@@ -177,7 +180,7 @@ static void make_warm(void)
     close(fd);
 }
 
-/* ---- what the process and the file take --------------------------------------------- */
+/* ---- what the process and the file take -------------------------------------------- */
 
 static uint64_t number_after(const char *file, const char *key)
 {
@@ -206,7 +209,7 @@ static void single(const char *name, const char *unit, double value)
     figure_print(name, unit, &value, 1);
 }
 
-/* ---- lookups ------------------------------------------------------------------------ */
+/* ---- lookups ----------------------------------------------------------------------- */
 
 typedef struct Reader {
     uint64_t seed, count;
@@ -293,7 +296,7 @@ static void measure_lookups(bool cold)
     figure_print(cold ? "absent cold" : "absent warm", "thousand/s", absent, ROUNDS);
 }
 
-/* ---- inserts ------------------------------------------------------------------------ */
+/* ---- inserts ----------------------------------------------------------------------- */
 
 static void measure_inserts(bool cold)
 {
@@ -342,7 +345,7 @@ static void measure_flush(uint64_t count)
     figure_print(name, "ms", ms, ROUNDS);
 }
 
-/* ---- all of it ---------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------- */
 
 static void fill(void)
 {

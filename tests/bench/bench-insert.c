@@ -4,10 +4,11 @@
  *
  *   bench-insert DIR [MIB [RUNS]]
  *
- * DIR is on a varjfs mount.  A file of MIB (1024) of random data; in turn, RUNS (9) times:
- * insert 4 KiB in the middle by the ioctl + fsync, and the same by reading the tail and
- * writing it back 4 KiB further + fsync, which is what a program does elsewhere.  Before
- * each, the file is durable and its cached pages are dropped.  Both files end up equal.
+ * DIR is on a varjfs mount.  A file of MIB (1024) of random data; in turn, RUNS (9)
+ * times: insert 4 KiB in the middle by the ioctl + fsync, and the same by reading the
+ * tail and writing it back 4 KiB further + fsync, which is what a program does elsewhere.
+ * Before each, the file is durable and its cached pages are dropped.  Both files end up
+ * equal.
  */
 #include <varjfs/ioctl.h>
 #include <varjfs/rwrite.h>

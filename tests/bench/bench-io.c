@@ -2,30 +2,35 @@
 /*
  * bench-io.c - one round of one kind of work on any file system
  *
- *   bench-io [-n COUNT] [-b BYTES] [-j PROCESSES] [-s SEED] [-o OFFSET] [-r RANGE] [-i INPUT] [-f]
+ *   bench-io [-n COUNT] [-b BYTES] [-j PROCESSES] [-s SEED] [-o OFFSET] [-r RANGE] [-i
+ *   INPUT] [-f]
  *            [-e] [-p] WORK PATH
  *
- *   write      a new file PATH from end to end, COUNT blocks of BYTES; -f: the time ends with
- *              an fsync; -i: the blocks of INPUT instead (over again when it is shorter)
+ *   write      a new file PATH from end to end, COUNT blocks of BYTES; -f: the time ends
+ *              with an fsync; -i: the blocks of INPUT instead (over again when it is
+ *              shorter)
  *   read       the file PATH from end to end, BYTES at a time
- *   randread   COUNT blocks of the file PATH in random order, none twice; each of the PROCESSES has
- *   randwrite  its share of them; -f: an fdatasync after each write; -e: each in a file of its
- *              own, PATH.0, PATH.1, ...
+ *   randread   COUNT blocks of the file PATH in random order, none twice; each of the
+ *              PROCESSES has
+ *   randwrite  its share of them; -f: an fdatasync after each write; -e: each in a file
+ *              of its own, PATH.0, PATH.1, ...
  *   append     COUNT times BYTES behind the end of PATH (made if missing); -f: fsync each
  *   ping       COUNT times the ioctl of varjfs that does nothing, on PATH
- *   insert, delete, replace    COUNT times BYTES at random in the RANGE (1 byte) from OFFSET by
- *              librwrite; replace takes half as many away; -f: fsync each; -p: as many pings
- *              besides, in turn, and their median as a second number
- *   create     COUNT files in the directory PATH for each process, BYTES written into each
+ *   insert, delete, replace    COUNT times BYTES at random in the RANGE (1 byte) from
+ *              OFFSET by librwrite; replace takes half as many away; -f: fsync each; -p:
+ *              as many pings besides, in turn, and their median as a second number
+ *   create     COUNT files in the directory PATH for each process, BYTES written into
+ *              each
  *   stat       of the files that create made, asked of the file system, four times
  *   rename     of these, there and back: 2 COUNT renames
  *   unlink     of these
  *   list       the names in the directory PATH, read from end to end
  *   mknod      COUNT empty files in the directory PATH, no process beside another
  *
- * Prints one number: MB/s of write and read; operations a second of all processes, for what may
- * have several; else the median of microseconds of an operation.  What is written is random, differs
- * with SEED and never repeats; it is made before the clock runs.
+ * Prints one number: MB/s of write and read; operations a second of all processes, for
+ * what may have several; else the median of microseconds of an operation.  What is
+ * written is random, differs with SEED and never repeats; it is made before the clock
+ * runs.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -177,7 +182,7 @@ static void sync_if_wanted(void)
     }
 }
 
-/* ---- files ----------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------- */
 
 static void run_write(const Job *job)
 {
@@ -199,7 +204,8 @@ static void run_read(const Job *job)
     must(got, 0, "read");
 }
 
-/* The @i-th of @n numbers in an order that looks random: a step without a common divisor. */
+/* The @i-th of @n numbers in an order that looks random: a step without a common
+ * divisor. */
 static uint64_t shuffled(uint64_t i, uint64_t n)
 {
     uint64_t step = mix(seed) % n | 1, a, b;
@@ -261,7 +267,7 @@ static void run_append(const Job *job)
     }
 }
 
-/* ---- edits ----------------------------------------------------------------------------- */
+/* ---- edits ------------------------------------------------------------------------- */
 
 /* So many edits, then as many pings: where the processes run is the same for both. */
 #define EDITS_IN_TURN 20u
@@ -309,7 +315,7 @@ static void run_edit(const Job *job)
     }
 }
 
-/* ---- names ----------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------- */
 
 static void name_of(char *out, size_t size, const Job *job, uint64_t i,
                     const char *suffix)
@@ -395,7 +401,7 @@ static void run_mknod(const Job *job)
     }
 }
 
-/* ---- all of it ------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------- */
 
 static const Work works[] = {
     {"write", run_write, MB_PER_S, 1},

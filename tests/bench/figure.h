@@ -6,8 +6,9 @@
  *
  *     figure<TAB>NAME<TAB>UNIT<TAB>VALUE VALUE …[<TAB>lower|higher<TAB>BASELINE<TAB>AIM]
  *
- * BASELINE is the name of another figure of the same program; AIM is what the ratio is to be, such as
- * ">= 0.9", or empty.  tests/lib/vjbench.py reads these lines; "vjbench.py run PROGRAM" shows them.
+ * BASELINE is the name of another figure of the same program; AIM is what the ratio is to
+ * be, such as ">= 0.9", or empty.  tests/lib/vjbench.py reads these lines; "vjbench.py
+ * run PROGRAM" shows them.
  */
 #ifndef VJ_TESTS_BENCH_FIGURE_H
 #define VJ_TESTS_BENCH_FIGURE_H

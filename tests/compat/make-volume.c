@@ -2,9 +2,10 @@
 /*
  * make-volume.c - make-volume DIR: the volume of volume-content.h, left as by a crash
  *
- * The process ends without closing the volume: an id block is open, one of its numbers has bytes
- * and no record; an orphan of a file that was open and one of a part of a map are not dropped;
- * objects that nobody refers to are not removed, because the store refuses to.
+ * The process ends without closing the volume: an id block is open, one of its numbers
+ * has bytes and no record; an orphan of a file that was open and one of a part of a map
+ * are not dropped; objects that nobody refers to are not removed, because the store
+ * refuses to.
  */
 #include "volume-content.h"
 
@@ -230,7 +231,7 @@ static void make_attributes(void)
     MUST(vj_fs_setattr(fs, &root_caller, ino, NULL, &rest, &attr));
 }
 
-/* ---- what a crash leaves --------------------------------------------------------------- */
+/* ---- what a crash leaves ----------------------------------------------------------- */
 
 static void sync_all(void)
 {
@@ -249,8 +250,8 @@ static VjHandle *make_contents(const char *path, Part part)
     return h;
 }
 
-/* All of its map is cut off, and the part that one node does not hold is left to the dropper,
- * who does not hear of it. */
+/* All of its map is cut off, and the part that one node does not hold is left to the
+ * dropper, who does not hear of it. */
 static int cut_body(VjTxn *txn, void *opaque)
 {
     const uint64_t *ino = opaque;

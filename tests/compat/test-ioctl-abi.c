@@ -3,8 +3,8 @@
  * test-ioctl-abi.c - version 3 of varjfs/ioctl.h as programs were built against it
  *
  * The numbers are those of the day the ABI was frozen; none of them ever changes.  Each
- * offset is a multiple of its field's size and each structure of 8, so 32-bit programs, where
- * __u64 is aligned to 4, see the same; the makefile has no 32-bit compiler to ask.
+ * offset is a multiple of its field's size and each structure of 8, so 32-bit programs,
+ * where __u64 is aligned to 4, see the same; the makefile has no 32-bit compiler to ask.
  */
 #include "../lib/test.h"
 

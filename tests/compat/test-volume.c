@@ -2,8 +2,9 @@
 /*
  * test-volume.c - a volume of format 1, as a crash left it, is read by today's build
  *
- * volume-v1.tar.gz was made once by make-image.sh and is never changed.  Nothing here may be
- * made easier for a later format: a difference means that volumes made before are lost.
+ * volume-v1.tar.gz was made once by make-image.sh and is never changed.  Nothing here may
+ * be made easier for a later format: a difference means that volumes made before are
+ * lost.
  */
 #include "../lib/test.h"
 #include "fsck/fsck.h"
@@ -84,7 +85,7 @@ static void check(Fixture *x)
     assert_int_equal(names.problems, 0);
 }
 
-/* ---- comparing ----------------------------------------------------------------------- */
+/* ---- comparing --------------------------------------------------------------------- */
 
 static VjAttr look(const Fixture *x, const char *path)
 {
@@ -311,7 +312,7 @@ static void expect_all(const Fixture *x)
     expect_absent(x, VJ_INO_ROOT, "orphan");
 }
 
-/* ---- tests --------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------- */
 
 static void the_check_finds_no_problem(void **state)
 {

@@ -2,8 +2,9 @@
 /*
  * volume-content.h - what the volume in volume-v1.tar.gz holds
  *
- * make-volume makes such a volume, test-volume compares a copy of the committed one with it.
- * What is in the committed volume never changes; a new version adds a volume of its own.
+ * make-volume makes such a volume, test-volume compares a copy of the committed one with
+ * it.  What is in the committed volume never changes; a new version adds a volume of its
+ * own.
  */
 #ifndef VJ_TESTS_COMPAT_VOLUME_CONTENT_H
 #define VJ_TESTS_COMPAT_VOLUME_CONTENT_H
@@ -13,8 +14,8 @@
 #define VOLUME_OPTIONS                                                                   \
     "hash=sha256,chunker=mincdc,objects=1K,label=compat v1,transform=none"
 
-/* Pseudo-random bytes [skip, skip + length) of the sequence @seed, one byte again and again,
- * or nothing. */
+/* Pseudo-random bytes [skip, skip + length) of the sequence @seed, one byte again and
+ * again, or nothing. */
 typedef enum PartKind { PART_END = 0, PART_RANDOM, PART_FILL, PART_HOLE } PartKind;
 
 typedef struct Part {

@@ -530,8 +530,8 @@ static void test_large_values(void **state)
     }
 }
 
-/* What a scan of @prefix visits, separated by blanks; it begins behind @behind, if any, and deletes
- * each key that it stands on with @del. */
+/* What a scan of @prefix visits, separated by blanks; it begins behind @behind, if any,
+ * and deletes each key that it stands on with @del. */
 static char *scanned(VjTxn *txn, const char *prefix, const char *behind, bool del)
 {
     GString *keys = g_string_new(NULL);

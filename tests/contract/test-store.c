@@ -9,7 +9,7 @@
 
 #include "store/store-private.h"
 
-/* ---- a wrapper that has submit alone -------------------------------------------------- */
+/* ---- a wrapper that has submit alone ----------------------------------------------- */
 
 static const VjOptSpec no_options[] = {{.name = NULL}};
 
@@ -108,7 +108,7 @@ typedef struct Fixture {
     GTree *keys; /* GBytes → GBytes */
 } Fixture;
 
-/* ---- the caller's part of stage() --------------------------------------------------- */
+/* ---- the caller's part of stage() -------------------------------------------------- */
 
 static gint compare_keys(gconstpointer a, gconstpointer b, gpointer unused)
 {
@@ -837,7 +837,7 @@ static void test_threads(void **state)
     g_array_unref(seen.puts);
 }
 
-/* ---- requests in flight -------------------------------------------------------------- */
+/* ---- requests in flight ------------------------------------------------------------ */
 
 typedef struct Flight {
     VjMutex lock;

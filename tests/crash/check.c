@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * check.c - makes states that a power cut may leave of a recorded mount, and examines them
+ * check.c - makes states that a power cut may leave of a recorded mount, and examines
+ * them
  *
  *   check states LOG --dir DIR [OPTION...]    N states at cuts all over the log
  *   check replay LOG DIR                      the whole log, into the empty directory DIR
@@ -8,7 +9,8 @@
  *   check count LOG                           what is in it
  *   check pid LOG                             the last process that was recorded
  *
- * Every state is made and examined by a process of its own, so that one that dies is a finding.
+ * Every state is made and examined by a process of its own, so that one that dies is a
+ * finding.
  */
 #include "examine.h"
 
@@ -69,7 +71,7 @@ static int fail(const char *what, const GError *error)
     return EXIT_FAILURE;
 }
 
-/* ---- one state, in its own process --------------------------------------------------- */
+/* ---- one state, in its own process ------------------------------------------------- */
 
 /* What cannot be removed is told by the rmdir of its parent. */
 static int remove_one(const char *path, const struct stat *st, int kind,
@@ -224,7 +226,7 @@ static void be_job(Run *run, Job *job, Result *result, bool with_hook, bool with
     _exit(ok ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
-/* ---- jobs ---------------------------------------------------------------------------- */
+/* ---- jobs -------------------------------------------------------------------------- */
 
 static void show_violation(const Run *run, const Job *job, int status)
 {
@@ -327,7 +329,7 @@ static void start_job(Run *run, size_t cut, uint64_t seed)
     }
 }
 
-/* ---- where to cut -------------------------------------------------------------------- */
+/* ---- where to cut ------------------------------------------------------------------ */
 
 /* Before and after what makes durable there is more to go wrong. */
 static unsigned weight(const Run *run, size_t i)
@@ -388,7 +390,8 @@ static void move_near(const Run *run, size_t *cuts, size_t count, VjRng *rng)
     }
 }
 
-/* Rising numbers of records, each a cut behind so many.  One in 30 lies before "begin". */
+/* Rising numbers of records, each a cut behind so many.  One in 30 lies before
+ * "begin". */
 static size_t *choose_cuts(const Run *run, size_t count, VjRng *rng)
 {
     size_t records = crash_log_count(&run->log);
@@ -470,7 +473,7 @@ static bool run_states(Run *run)
     return ok;
 }
 
-/* ---- commands ------------------------------------------------------------------------ */
+/* ---- commands ---------------------------------------------------------------------- */
 
 static int run_all(Run *run)
 {

@@ -4,15 +4,16 @@
  *
  * The model is what POSIX promises and no more:
  *
- * - fsync and fdatasync of a file cover its writes and its size up to the call's begin, of a
- *   directory its entries.  syncfs covers everything.  A write through O_DSYNC covers itself.
- *   Nothing else makes anything durable: not close, not rename, not the sync of another file,
- *   not sync_file_range.
- * - What a failed sync was to cover no later sync covers: its pages count as clean.  Writing it again does.
+ * - fsync and fdatasync of a file cover its writes and its size up to the call's begin,
+ *   of a directory its entries.  syncfs covers everything.  A write through O_DSYNC
+ *   covers itself.  Nothing else makes anything durable: not close, not rename, not the
+ *   sync of another file, not sync_file_range.
+ * - What a failed sync was to cover no later sync covers: its pages count as clean.
+ *   Writing it again does.
  * - What is not covered survives in any subset and any order, a write also in parts.
  * - A rename is two changes, each of which survives by itself.
- * - A file whose name survives without its contents is empty, or as long as it was with any
- *   contents.
+ * - A file whose name survives without its contents is empty, or as long as it was with
+ *   any contents.
  *
  */
 #include "disk.h"
@@ -25,7 +26,7 @@
 #define STALE_BYTE 0xdb
 #define PAGE 4096u
 
-/* ---- the log ------------------------------------------------------------------------ */
+/* ---- the log ----------------------------------------------------------------------- */
 
 bool crash_log_open(CrashLog *log, const char *path, GError **error)
 {
@@ -84,13 +85,13 @@ CrashRecord crash_log_get(const CrashLog *log, size_t i)
     return r;
 }
 
-/* ---- nodes -------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------- */
 
 typedef struct Node Node;
 
 /*
- * A change that is not covered: of a file, the record; of a directory, one name.  Or one that is,
- * behind one that is not: what is in doubt does not come to lie over it.
+ * A change that is not covered: of a file, the record; of a directory, one name.  Or one
+ * that is, behind one that is not: what is in doubt does not come to lie over it.
  */
 typedef struct Pending {
     size_t at; /* the record */
@@ -226,7 +227,7 @@ static void apply(Disk *d, Node *n, const Pending *p)
     }
 }
 
-/* ---- feeding ------------------------------------------------------------------------ */
+/* ---- feeding ----------------------------------------------------------------------- */
 
 Disk *disk_new(const CrashLog *log)
 {
@@ -394,7 +395,8 @@ static bool feed_unsynced(Disk *d, const CrashRecord *r)
         return false;
     }
     begin = crash_log_get(d->log, at);
-    /* Where a file is open its next sync tells the error as well, and what is no object is. */
+    /* Where a file is open its next sync tells the error as well, and what is no object
+     * is. */
     for (guint i = 0; begin.head.kind == VJ_RECORD_SYNC_ALL && i < d->dirty->len; i++) {
         Node *dirty = d->dirty->pdata[i];
 
@@ -556,7 +558,7 @@ bool disk_feed(Disk *d, GError **error)
     return true;
 }
 
-/* ---- the cut ------------------------------------------------------------------------ */
+/* ---- the cut ----------------------------------------------------------------------- */
 
 void cut_choose(Cut *cut, VjRng *rng)
 {
@@ -682,7 +684,7 @@ void disk_cut(Disk *d, const Cut *cut, VjRng *rng)
     }
 }
 
-/* ---- writing it out ----------------------------------------------------------------- */
+/* ---- writing it out ---------------------------------------------------------------- */
 
 /* Runs of zeroes stay holes. */
 static bool write_bytes(int fd, const Node *n)

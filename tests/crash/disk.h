@@ -2,9 +2,10 @@
 /*
  * disk.h - what a device may hold after a power cut, from the log of a recorder
  *
- * A disk is fed with the records of a log, one by one.  It keeps what is durable, and apart from
- * it, in order, each change that no sync has covered yet.  disk_cut() decides for every one
- * of those whether it survives; what is then there can be written to a directory.
+ * A disk is fed with the records of a log, one by one.  It keeps what is durable, and
+ * apart from it, in order, each change that no sync has covered yet.  disk_cut() decides
+ * for every one of those whether it survives; what is then there can be written to a
+ * directory.
  *
  * Threads: one at a time.
  */
@@ -14,7 +15,7 @@
 #include "base/base.h"
 #include "record.h"
 
-/* ---- the log ------------------------------------------------------------------------ */
+/* ---- the log ----------------------------------------------------------------------- */
 
 typedef struct CrashRecord {
     VjRecordHead head;
@@ -33,11 +34,12 @@ void crash_log_close(CrashLog *log);
 size_t crash_log_count(const CrashLog *log);
 CrashRecord crash_log_get(const CrashLog *log, size_t i);
 
-/* ---- the disk ----------------------------------------------------------------------- */
+/* ---- the disk ---------------------------------------------------------------------- */
 
 typedef struct Disk Disk;
 
-/* @log is borrowed.  The first record says which directory is the root; it is empty then. */
+/* @log is borrowed.  The first record says which directory is the root; it is empty
+ * then. */
 Disk *disk_new(const CrashLog *log);
 void disk_free(Disk *d);
 /* The next record.  false: a log that cannot be. */

@@ -3,12 +3,13 @@
  * examine.c - see examine.h
  *
  * 1. Read-only, with nothing repaired or recovered: all that fsck.varjfs -n looks at.
- * 2. Opened as a mount opens it: names and contents are compared with the history; gc; the same
- *    again; then the volume is written to, synced and closed.
+ * 2. Opened as a mount opens it: names and contents are compared with the history; gc;
+ *    the same again; then the volume is written to, synced and closed.
  * 3. As 1: and nothing leaks any more.
  *
- * Where a checkpoint was restored, objects may be missing that it names, and objects be there that
- * it does not name.  Then reading gives an error, but never bytes that there were not.
+ * Where a checkpoint was restored, objects may be missing that it names, and objects be
+ * there that it does not name.  Then reading gives an error, but never bytes that there
+ * were not.
  */
 #include "examine.h"
 #include "fsck/fsck.h"
@@ -42,7 +43,7 @@ static void must(Examine *e, int r, const char *what)
     }
 }
 
-/* ---- 1 and 3: the check ------------------------------------------------------------- */
+/* ---- 1 and 3: the check ------------------------------------------------------------ */
 
 /* Only told: what is counted decides. */
 static void say_problem(void *opaque, const char *text)
@@ -90,7 +91,7 @@ static bool check(Examine *e, bool is_second)
     return true;
 }
 
-/* ---- 2: names ----------------------------------------------------------------------- */
+/* ---- 2: names ---------------------------------------------------------------------- */
 
 typedef struct Tree {
     Examine *e;
@@ -195,7 +196,7 @@ static size_t find_step(const Stream *s, uint64_t sum, size_t least, size_t most
     return SIZE_MAX;
 }
 
-/* ---- 2: contents -------------------------------------------------------------------- */
+/* ---- 2: contents ------------------------------------------------------------------- */
 
 static int read_file(VjFs *fs, uint64_t ino, GByteArray *out)
 {
@@ -316,7 +317,7 @@ static void check_history(Examine *e, VjFs *fs)
     }
 }
 
-/* ---- 2: a copy ---------------------------------------------------------------------- */
+/* ---- 2: a copy --------------------------------------------------------------------- */
 
 typedef struct Export {
     VjFs *fs;
@@ -374,7 +375,7 @@ static void export_all(Examine *e, VjFs *fs)
     must(e, fd < 0 ? -errno : export_dir(fs, VJ_INO_ROOT, fd), "copying the tree");
 }
 
-/* ---- 2: it goes on ------------------------------------------------------------------ */
+/* ---- 2: it goes on ----------------------------------------------------------------- */
 
 /* Writes, edits, syncs, replaces and removes. */
 static int write_on(VjFs *fs, uint64_t seed)

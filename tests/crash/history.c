@@ -11,7 +11,7 @@ uint64_t history_name_sum(const char *path, uint64_t file)
     return vj_checksum64(text, strlen(text));
 }
 
-/* ---- streams ------------------------------------------------------------------------ */
+/* ---- streams ----------------------------------------------------------------------- */
 
 static void step_clear(gpointer opaque)
 {
@@ -85,7 +85,7 @@ static StreamFile *file_get(Stream *s, guint64 number)
     return f;
 }
 
-/* ---- marks -------------------------------------------------------------------------- */
+/* ---- marks ------------------------------------------------------------------------- */
 
 static bool number(const char *text, uint64_t *out)
 {
@@ -276,7 +276,7 @@ void history_clear(History *h)
     g_ptr_array_unref(h->streams);
 }
 
-/* ---- at a cut ----------------------------------------------------------------------- */
+/* ---- at a cut ---------------------------------------------------------------------- */
 
 static size_t highest(const GArray *floors, size_t cut)
 {

@@ -2,16 +2,17 @@
 /*
  * history.h - what a workload did and was promised, from the marks in a log
  *
- * A mark is one line.  "begin" alone: the file system is made and mounted.  Lines that begin
- * with '!' are for whoever checks states by a program of his own.  All others belong to a
- * stream, a directory below the root whose name they begin with; in it one thread does one thing
- * after the other:
+ * A mark is one line.  "begin" alone: the file system is made and mounted.  Lines that
+ * begin with '!' are for whoever checks states by a program of his own.  All others
+ * belong to a stream, a directory below the root whose name they begin with; in it one
+ * thread does one thing after the other:
  *
- *   S c F V BYTES SUM   before a call that may bring content V of file F; V counts from 0 (empty)
+ *   S c F V BYTES SUM   before a call that may bring content V of file F; V counts from 0
+ *                       (empty)
  *   S n CHANGE...       before a call that changes names, all CHANGEs in one step:
  *                       +PATH=F  PATH (below S) names file F     +PATH=d  ... a directory
- *                       -PATH    nothing                          ^F=V     where this step is seen,
- *                                                                 F has content V or a later one
+ *                       -PATH    nothing  ^F=V  where this step is seen, F has content V
+ *                                                                 or a later one
  *   S i F INO           after F was made: its inode
  *   S d F V             after a sync: content V of F is durable (or a later one)
  *   S D N               after a sync: the first N steps of names are durable
@@ -29,7 +30,8 @@ typedef struct Version {
     uint64_t bytes, sum;
 } Version;
 
-/* From this mark on, F has content V or a later one; of a step: where the step is seen. */
+/* From this mark on, F has content V or a later one; of a step: where the step is
+ * seen. */
 typedef struct Floor {
     size_t at;
     guint64 file;

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * record.c - LD_PRELOAD: each call of this process that changes a directory tree goes to a log
+ * record.c - LD_PRELOAD: each call of this process that changes a directory tree goes to
+ * a log
  *
  * VJ_RECORD_LOG     the log (record.h), appended to
  * VJ_RECORD_BELOW   the directory whose tree is recorded
- * VJ_RECORD_FAIL    N: one of N writes of LMDB's meta page and syncs of its file fails with EIO, in turn
- *                   a write that is not made, one that is made and whose sync fails, a sync
- *                   N:store: one of N syncs of anything else fails
+ * VJ_RECORD_FAIL    N: one of N writes of LMDB's meta page and syncs of its file fails
+ *                   with EIO, in turn a write that is not made, one that is made and
+ *                   whose sync fails, a sync N:store: one of N syncs of anything else
+ *                   fails
  *
  * What makes the log whole:
  *
- * - A change and its record are made under one mutex, so that their order is the same.  A sync
- *   is two records, when it begins and when it has returned, without the mutex: what it covers
- *   was made before the first.
- * - All system calls of this library are made by one instruction at a fixed address, and a
- *   seccomp filter traps those that can change files and come from anywhere else (libc's own,
- *   another library's).  The trap makes the call if it does not touch the tree, and ends the
- *   process with a message if it does: a call that this library does not know is never unseen.
- *   io_uring, libaio and shared writable mappings of files in the tree end it too.
+ * - A change and its record are made under one mutex, so that their order is the same.  A
+ *   sync is two records, when it begins and when it has returned, without the mutex: what
+ *   it covers was made before the first.
+ * - All system calls of this library are made by one instruction at a fixed address, and
+ *   a seccomp filter traps those that can change files and come from anywhere else
+ *   (libc's own, another library's).  The trap makes the call if it does not touch the
+ *   tree, and ends the process with a message if it does: a call that this library does
+ *   not know is never unseen.  io_uring, libaio and shared writable mappings of files in
+ *   the tree end it too.
  *
  * No GLib, no sanitizers: this runs in other programs.  x86-64 alone.
  */
@@ -50,8 +53,8 @@
 #error "the recorder's filter is written for x86-64"
 #endif
 
-/* Below everything that a program or a sanitizer maps; the same in each process, because a
- * filter is inherited. */
+/* Below everything that a program or a sanitizer maps; the same in each process, because
+ * a filter is inherited. */
 #define STUB_ADDRESS 0x10000000ul
 #define STUB_AFTER_SYSCALL (STUB_ADDRESS + 25)
 
@@ -82,13 +85,14 @@ static bool has_stub;
 
 static void map_stub(void);
 
-/* ---- calls --------------------------------------------------------------------------- */
+/* ---- calls ------------------------------------------------------------------------- */
 
 static long call(long number, long a, long b, long c, long d, long e, long f)
 {
     long r;
 
-    /* Constructors of other libraries may come before ours; they run one after another. */
+    /* Constructors of other libraries may come before ours; they run one after
+     * another. */
     if (!has_stub) {
         map_stub();
     }
@@ -114,7 +118,7 @@ static void die(const char *what, const char *of)
     abort();
 }
 
-/* ---- what lies below ----------------------------------------------------------------- */
+/* ---- what lies below --------------------------------------------------------------- */
 
 static bool path_is_below(const char *path)
 {
@@ -137,8 +141,9 @@ static bool fd_path(int fd, char *path)
 }
 
 /*
- * What is known of inode numbers of the device, so that not each write asks for a path.  An
- * inode that was looked at stays on its side: names are moved neither in nor out (rename dies).
+ * What is known of inode numbers of the device, so that not each write asks for a path.
+ * An inode that was looked at stays on its side: names are moved neither in nor out
+ * (rename dies).
  */
 typedef struct Known {
     uint64_t ino;
@@ -170,7 +175,7 @@ static bool fd_is_below(int fd, uint64_t *ino)
     return slot->is_below;
 }
 
-/* ---- the log ------------------------------------------------------------------------- */
+/* ---- the log ----------------------------------------------------------------------- */
 
 static void append(VjRecordHead *head, const char *name, const char *name2,
                    const struct iovec *data, int data_count)
@@ -210,7 +215,7 @@ static void record(VjRecordHead head, const char *name, const char *name2)
     append(&head, name, name2, NULL, 0);
 }
 
-/* ---- a device that fails ------------------------------------------------------------- */
+/* ---- a device that fails ----------------------------------------------------------- */
 
 #define META_PAGES_END 8192
 
@@ -268,7 +273,7 @@ static enum Fault choose_fault(int fd, bool is_sync, off_t offset)
     return due;
 }
 
-/* ---- writes -------------------------------------------------------------------------- */
+/* ---- writes ------------------------------------------------------------------------ */
 
 /* The first @len bytes of @iov. */
 static int cut_iov(const struct iovec *iov, int count, uint64_t len, struct iovec *out)
@@ -440,7 +445,7 @@ int fallocate(int fd, int mode, off_t offset, off_t len)
     return fallocate64(fd, mode, offset, len);
 }
 
-/* ---- syncs --------------------------------------------------------------------------- */
+/* ---- syncs ------------------------------------------------------------------------- */
 
 static int do_sync(long number, int fd, uint8_t kind, long a, long b, long c)
 {
@@ -483,7 +488,7 @@ int syncfs(int fd)
     return do_sync(SYS_syncfs, fd, VJ_RECORD_SYNC_ALL, 0, 0, 0);
 }
 
-/* ---- names --------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------- */
 
 typedef struct Place {
     uint64_t dir; /* inode of the directory */
@@ -783,7 +788,7 @@ int close_range(unsigned first, unsigned last, int flags)
     return ours == last ? 0 : (int)CALL(SYS_close_range, ours + 1, last, flags);
 }
 
-/* ---- the trap ------------------------------------------------------------------------ */
+/* ---- the trap ---------------------------------------------------------------------- */
 
 enum Subject { FD, PATH, AT_PATH, OPEN, OPEN_AT, MAP, NEVER };
 
@@ -875,7 +880,8 @@ static void on_trap(int signal_number, siginfo_t *info, void *opaque)
 
     (void)signal_number;
     for (size_t i = 0; i < TRAPPED_COUNT; i++) {
-        /* A thread that holds the mutex makes no such call, so it is free or another's. */
+        /* A thread that holds the mutex makes no such call, so it is free or
+         * another's. */
         if (trapped[i].number == info->si_syscall) {
             bool ours;
 
@@ -948,7 +954,7 @@ static void set_trap(void)
     }
 }
 
-/* ---- setting up ---------------------------------------------------------------------- */
+/* ---- setting up -------------------------------------------------------------------- */
 
 static void map_stub(void)
 {

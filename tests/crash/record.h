@@ -2,10 +2,10 @@
 /*
  * record.h - the log of a recorded mount: every change below a directory, in one order
  *
- * A log is a row of records, each a head, its name and name2 (no NUL) and its bytes, without
- * padding.  Several processes append to it; each record is one write(2) to a descriptor that is
- * open with O_APPEND, so records never mix and their order is one for all.  Host byte order:
- * a log is read on the machine that wrote it.
+ * A log is a row of records, each a head, its name and name2 (no NUL) and its bytes,
+ * without padding.  Several processes append to it; each record is one write(2) to a
+ * descriptor that is open with O_APPEND, so records never mix and their order is one for
+ * all.  Host byte order: a log is read on the machine that wrote it.
  *
  * Plain C without GLib: the recorder runs in other programs.
  */

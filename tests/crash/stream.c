@@ -17,7 +17,7 @@
 #define PAGE_BYTES 4096u
 #define TRIES_MOST 1000u
 
-/* ---- marks -------------------------------------------------------------------------- */
+/* ---- marks ------------------------------------------------------------------------- */
 
 void stream_failed(const StreamWriter *w, const char *format, ...)
 {
@@ -92,9 +92,10 @@ static void mark_names_durable(StreamWriter *w, uint64_t steps)
     mark(w, "D %" G_GUINT64_FORMAT, steps);
 }
 
-/* ---- a device that fails ------------------------------------------------------------- */
+/* ---- a device that fails ----------------------------------------------------------- */
 
-/* A flush makes the daemon try at once what failed; whether that fails too does not matter. */
+/* A flush makes the daemon try at once what failed; whether that fails too does not
+ * matter. */
 static bool try_again(StreamWriter *w, unsigned *tries)
 {
     if (!w->repeats || errno != EIO || ++*tries > TRIES_MOST) {
@@ -116,7 +117,7 @@ static bool try_again(StreamWriter *w, unsigned *tries)
         r_;                                                                              \
     })
 
-/* ---- streams and files -------------------------------------------------------------- */
+/* ---- streams and files ------------------------------------------------------------- */
 
 void stream_open(StreamWriter *w, const char *mount_point, const char *name, int log_fd,
                  const DataPool *pool, uint64_t seed)
@@ -196,7 +197,7 @@ void stream_drop(StreamWriter *w, WFile *f)
     g_free(f);
 }
 
-/* ---- contents ----------------------------------------------------------------------- */
+/* ---- contents ---------------------------------------------------------------------- */
 
 static uint8_t *some_bytes(StreamWriter *w, size_t len)
 {
@@ -218,8 +219,8 @@ void stream_replace(StreamWriter *w, WFile *f, size_t offset, size_t old_len, si
 }
 
 /*
- * The kernel makes two requests of a write that begins within a page which it does not have and
- * ends behind it: that page's part alone is a content too.
+ * The kernel makes two requests of a write that begins within a page which it does not
+ * have and ends behind it: that page's part alone is a content too.
  */
 static void do_write(StreamWriter *w, WFile *f, size_t offset, size_t len, int flags)
 {
@@ -425,7 +426,7 @@ void stream_reopen(StreamWriter *w)
     all_durable(w);
 }
 
-/* ---- names -------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------- */
 
 void stream_mkdir(StreamWriter *w, const char *path)
 {

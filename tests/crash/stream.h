@@ -2,8 +2,8 @@
 /*
  * stream.h - system calls in one directory of a mount, each with its marks (history.h)
  *
- * A stream is a directory that one thread changes.  Every call below first notes what it is going
- * to do, then does it; what fails ends the program.
+ * A stream is a directory that one thread changes.  Every call below first notes what it
+ * is going to do, then does it; what fails ends the program.
  *
  * Threads: one at a time for each stream.
  */
@@ -23,8 +23,8 @@ typedef struct StreamWriter {
     const DataPool *pool;
     uint64_t files, steps;
     GPtrArray *open; /* WFile */
-    /* The device fails now and then: what gives EIO is done again.  A sync that returns 0 then
-     * promises the same as one that did not fail before. */
+    /* The device fails now and then: what gives EIO is done again.  A sync that returns 0
+     * then promises the same as one that did not fail before. */
     bool repeats;
 } StreamWriter;
 
@@ -42,7 +42,7 @@ void stream_close(StreamWriter *w);
 void G_GNUC_PRINTF(2, 3) G_GNUC_NORETURN
     stream_failed(const StreamWriter *w, const char *format, ...);
 
-/* ---- contents ----------------------------------------------------------------------- */
+/* ---- contents ---------------------------------------------------------------------- */
 
 /* A new file under a new name, open. */
 WFile *stream_create(StreamWriter *w, const char *path);
@@ -64,16 +64,17 @@ void stream_fsync(StreamWriter *w, WFile *f, bool data_only);
 /* Everything of this stream is durable: varjfsctl sync. */
 void stream_sync_all(StreamWriter *w);
 /*
- * What a checkpoint has at least that is made from now on: to be given to stream_kept when it
- * has been made, by any thread.
+ * What a checkpoint has at least that is made from now on: to be given to stream_kept
+ * when it has been made, by any thread.
  */
 GPtrArray *stream_to_keep(const StreamWriter *w);
 void stream_kept(const StreamWriter *w, GPtrArray *to_keep);
-/* Around an unmount in good order, which makes everything durable.  Every file has a name. */
+/* Around an unmount in good order, which makes everything durable.  Every file has a
+ * name. */
 void stream_close_files(StreamWriter *w);
 void stream_reopen(StreamWriter *w);
 
-/* ---- names -------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------- */
 
 void stream_mkdir(StreamWriter *w, const char *path);
 void stream_rmdir(StreamWriter *w, const char *path);

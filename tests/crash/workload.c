@@ -4,8 +4,8 @@
  *
  *   workload NAME --dir MNT --log LOG [--seed N] [--ops N] [--remount COMMAND]
  *
- * Every call is noted in the log before it is made (stream.h).  At random, but the same for the
- * same seed.
+ * Every call is noted in the log before it is made (stream.h).  At random, but the same
+ * for the same seed.
  */
 #include "stream.h"
 
@@ -47,7 +47,7 @@ static void run_command(StreamWriter *w, const char *command)
     }
 }
 
-/* ---- edits -------------------------------------------------------------------------- */
+/* ---- edits ------------------------------------------------------------------------- */
 
 static void sync_some(StreamWriter *w, WFile *f)
 {
@@ -90,7 +90,8 @@ static void run_edits(StreamWriter *w, const Options *o)
     }
 }
 
-/* Small edits, most of them made durable at once: fragments, which become objects beside them. */
+/* Small edits, most of them made durable at once: fragments, which become objects beside
+ * them. */
 static void run_fragments(StreamWriter *w, const Options *o)
 {
     WFile *files[EDIT_FILES];
@@ -108,7 +109,7 @@ static void run_fragments(StreamWriter *w, const Options *o)
     }
 }
 
-/* ---- editors ------------------------------------------------------------------------ */
+/* ---- editors ----------------------------------------------------------------------- */
 
 #define DOCUMENTS 5u
 
@@ -176,7 +177,7 @@ static void run_editors(StreamWriter *w, const Options *o)
     }
 }
 
-/* ---- many small files --------------------------------------------------------------- */
+/* ---- many small files -------------------------------------------------------------- */
 
 #define SMALL_FILES 40u
 #define SMALL_DIRS 4u
@@ -305,8 +306,9 @@ static void run_small(StreamWriter *w, const Options *o)
 }
 
 /*
- * More than a thousand commits and no flush between: each replacing is three at least.  Mounted
- * with a long commit=; what is so small lies inline, so nothing dies that the reaper would flush for.
+ * More than a thousand commits and no flush between: each replacing is three at least.
+ * Mounted with a long commit=; what is so small lies inline, so nothing dies that the
+ * reaper would flush for.
  */
 static void run_commits(StreamWriter *w, const Options *o)
 {
@@ -326,7 +328,7 @@ static void run_commits(StreamWriter *w, const Options *o)
     }
 }
 
-/* ---- recode, gc, orphans ------------------------------------------------------------- */
+/* ---- recode, gc, orphans ----------------------------------------------------------- */
 
 static void run_recode(StreamWriter *w, const Options *o)
 {
@@ -429,7 +431,7 @@ static void run_orphans(StreamWriter *w, const Options *o)
     stream_sync_all(w);
 }
 
-/* ---- remounts ------------------------------------------------------------------------ */
+/* ---- remounts ---------------------------------------------------------------------- */
 
 static void remount(StreamWriter *w, const Options *o)
 {
@@ -464,13 +466,14 @@ static void run_remounts(StreamWriter *w, const Options *o)
     }
 }
 
-/* ---- the metadata file is written anew ------------------------------------------------ */
+/* ---- the metadata file is written anew --------------------------------------------- */
 
 #define BALLAST_FILES 26u
 #define BALLAST_VALUES 40u
 #define BALLAST_VALUE_BYTES ((size_t)64 << 10)
 
-/* Metadata beside the stream, in bulk: attributes of zeroes, which take no room in a state. */
+/* Metadata beside the stream, in bulk: attributes of zeroes, which take no room in a
+ * state. */
 static void load_ballast(StreamWriter *w, const Options *o)
 {
     g_autofree char *value = g_malloc0(BALLAST_VALUE_BYTES);
@@ -504,8 +507,8 @@ static void drop_ballast(StreamWriter *w, const Options *o)
 }
 
 /*
- * Most of the metadata goes, so that the unmount writes the rest to a new file; with many ops
- * twice.  Around that names and contents are made, some of them not synced before.
+ * Most of the metadata goes, so that the unmount writes the rest to a new file; with many
+ * ops twice.  Around that names and contents are made, some of them not synced before.
  */
 static void run_compact(StreamWriter *w, const Options *o)
 {
@@ -543,7 +546,7 @@ static void run_compact(StreamWriter *w, const Options *o)
     }
 }
 
-/* ---- checkpoints ---------------------------------------------------------------------- */
+/* ---- checkpoints ------------------------------------------------------------------- */
 
 typedef struct Checkpoint {
     StreamWriter *w;
@@ -607,7 +610,7 @@ static void run_checkpoint(StreamWriter *w, const Options *o)
     end_checkpoint(&c);
 }
 
-/* ---- a device that fails --------------------------------------------------------------- */
+/* ---- a device that fails ----------------------------------------------------------- */
 
 static void run_faults(StreamWriter *w, const Options *o)
 {
@@ -630,7 +633,7 @@ static void run_faults(StreamWriter *w, const Options *o)
     }
 }
 
-/* ---- all at once --------------------------------------------------------------------- */
+/* ---- all at once ------------------------------------------------------------------- */
 
 typedef struct Part {
     StreamWriter w;
@@ -672,7 +675,7 @@ static void run_mixed(StreamWriter *w, const Options *o)
     }
 }
 
-/* -------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------ */
 
 static const Workload workloads[] = {
     {"edits", 500, run_edits},

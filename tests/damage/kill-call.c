@@ -2,11 +2,12 @@
 /*
  * kill-call.c - fsck.varjfs that dies of SIGKILL at its N-th call that changes SOURCE
  *
- * Linked in front of what fsck.varjfs consists of, with --wrap.  VARJFS_KILL_COUNTER names a file of
- * eight bytes in which the processes count their calls, VARJFS_KILL_AT says before which one they
- * die (0: never).  With VARJFS_KILL_EAGER each commit is durable at once, as if the engine's thread
- * were fast: then the calls before the N-th have all left their mark.  Without it they are in
- * memory until a flush, and most of them are lost.
+ * Linked in front of what fsck.varjfs consists of, with --wrap.  VARJFS_KILL_COUNTER
+ * names a file of eight bytes in which the processes count their calls, VARJFS_KILL_AT
+ * says before which one they die (0: never).  With VARJFS_KILL_EAGER each commit is
+ * durable at once, as if the engine's thread were fast: then the calls before the N-th
+ * have all left their mark.  Without it they are in memory until a flush, and most of
+ * them are lost.
  */
 #include "file/file.h"
 #include "store/store.h"

@@ -2,13 +2,13 @@
 /*
  * killed.c - fsck.varjfs -y is killed while it repairs, and run again
  *
- * A round hurts the volume of the sweep at several positions and lets fsck.varjfs -y repair it
- * undisturbed: that is what has to come out.  Then, for chosen N, the hurt volume is brought back, the
- * repair dies of SIGKILL before its N-th call that changes SOURCE (kill-call.c), every other time a
- * second one dies of it too, and the last one runs to its end.  It ends as the undisturbed one
- * did, fsck.varjfs -n tells of the same lost ranges, and each file has the same bytes and the
- * same errors.  Only in lost+found there may be more: what the killed one had put there already, the
- * next one finds again.
+ * A round hurts the volume of the sweep at several positions and lets fsck.varjfs -y
+ * repair it undisturbed: that is what has to come out.  Then, for chosen N, the hurt
+ * volume is brought back, the repair dies of SIGKILL before its N-th call that changes
+ * SOURCE (kill-call.c), every other time a second one dies of it too, and the last one
+ * runs to its end.  It ends as the undisturbed one did, fsck.varjfs -n tells of the same
+ * lost ranges, and each file has the same bytes and the same errors.  Only in lost+found
+ * there may be more: what the killed one had put there already, the next one finds again.
  */
 #include "sweep.h"
 
@@ -36,7 +36,7 @@ typedef struct Killed {
     VjRng rng;
 } Killed;
 
-/* ---- hurting ---------------------------------------------------------------------------- */
+/* ---- hurting ----------------------------------------------------------------------- */
 
 /* With these, what is left is another thing than damage, or says anything. */
 static bool is_usable(const Class *c)
@@ -61,7 +61,8 @@ static bool is_of_one_kind(const char *a, const char *b)
     return strncmp(a, b, len + 1) == 0;
 }
 
-/* One position each of several classes, none of a kind: they do not meet in one record. */
+/* One position each of several classes, none of a kind: they do not meet in one
+ * record. */
 static char *hurt(Killed *k, const GArray *classes)
 {
     unsigned wanted = 2 + (unsigned)vj_rng_below(&k->rng, HURTS_MOST - 1);
@@ -103,7 +104,7 @@ static void copy(const char *from, const char *to)
     g_assert(r == 0);
 }
 
-/* ---- running ---------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------- */
 
 typedef struct Run {
     int status;     /* exit status; -1: a signal */
@@ -147,7 +148,7 @@ static void fsck(Killed *k, const char *option, uint64_t kill_at, Run *out)
     k->runs++;
 }
 
-/* ---- what there is in the end ----------------------------------------------------------- */
+/* ---- what there is in the end ------------------------------------------------------ */
 
 static gint by_text(gconstpointer a, gconstpointer b)
 {
@@ -235,7 +236,8 @@ static void describe(View *v, const char *path, GPtrArray *lines)
     }
 }
 
-/* Ranges of files that have names, without the numbers of objects: new ones stand for lost. */
+/* Ranges of files that have names, without the numbers of objects: new ones stand for
+ * lost. */
 static void add_losses(const char *said, GPtrArray *lines)
 {
     g_auto(GStrv) all = g_strsplit(said, "\n", 0);
@@ -281,7 +283,7 @@ static char *outcome(Killed *k, int *status)
     return g_strjoinv("\n", (char **)lines->pdata);
 }
 
-/* ---- rounds ----------------------------------------------------------------------------- */
+/* ---- rounds ------------------------------------------------------------------------ */
 
 /* The lines of @text that @other lacks are shown with @mark (0: not); their number. */
 static unsigned differing(const char *text, const char *other, bool with_found, char mark)
@@ -386,7 +388,7 @@ static void one_round(Killed *k, const GArray *classes, uint64_t seed)
     fflush(stdout);
 }
 
-/* ---- main ------------------------------------------------------------------------------- */
+/* ---- main -------------------------------------------------------------------------- */
 
 static bool parse(Killed *k, int argc, char **argv)
 {

@@ -33,7 +33,7 @@ static const char *const spaces[VJ_SPACE_COUNT] = {
     [VJ_SPACE_ID_BLOCK] = "lease",
 };
 
-/* ---- positions -------------------------------------------------------------------------- */
+/* ---- positions --------------------------------------------------------------------- */
 
 static uint64_t positions_in(const Record *r, How how)
 {
@@ -79,7 +79,7 @@ static const Record *find(const Tree *t, const Class *c, uint64_t *at)
     g_assert_not_reached();
 }
 
-/* ---- what a record stands for ----------------------------------------------------------- */
+/* ---- what a record stands for ------------------------------------------------------ */
 
 static uint64_t thing_named(const Tree *t, uint64_t dir, const char *name, size_t len)
 {
@@ -207,7 +207,7 @@ static void hit_record(const Tree *t, const Record *r, How how, Hit *h)
     }
 }
 
-/* ---- another value ---------------------------------------------------------------------- */
+/* ---- another value ----------------------------------------------------------------- */
 
 /* A bit, an extreme byte, or a field of them. */
 static void mutate(VjRng *rng, uint8_t *bytes, size_t len, size_t at)
@@ -227,7 +227,7 @@ static void mutate(VjRng *rng, uint8_t *bytes, size_t len, size_t at)
     }
 }
 
-/* ---- doing it --------------------------------------------------------------------------- */
+/* ---- doing it ---------------------------------------------------------------------- */
 
 typedef struct Change {
     VjRng *rng;

@@ -39,7 +39,7 @@ typedef enum Kind {
     META_DIR,  /* meta/ */
 } Kind;
 
-/* ---- which files ------------------------------------------------------------------------ */
+/* ---- which files ------------------------------------------------------------------- */
 
 static bool is_of(const Kept *k, Kind kind)
 {
@@ -120,7 +120,7 @@ static const Kept *find(const Tree *t, const Class *c, uint64_t *at)
     g_assert_not_reached();
 }
 
-/* ---- what they stand for ---------------------------------------------------------------- */
+/* ---- what they stand for ----------------------------------------------------------- */
 
 /* The content of the block that holds byte @at of the object's data. */
 static void hit_block(const Tree *t, Hit *h, const Kept *k, uint64_t at)
@@ -183,7 +183,7 @@ static void hit_kind(const Tree *t, const Class *c, const Kept *k, uint64_t at, 
     }
 }
 
-/* ---- doing it --------------------------------------------------------------------------- */
+/* ---- doing it ---------------------------------------------------------------------- */
 
 static void write_at(const char *path, uint64_t at, const void *bytes, size_t len)
 {
@@ -246,7 +246,7 @@ static void add_extra(const Kept *k, const char *path, uint64_t at)
     g_autofree char *dir = k->bytes == NULL ? g_strdup(path) : g_path_get_dirname(path);
     static const char *const names[] = {
         "foreign.txt",                       /* no name of ours */
-        "0000000000000001.0123456789abcdef", /* a second put of an object, or a wrong place */
+        "0000000000000001.0123456789abcdef", /* a second put of an object, or misplaced */
         "0000000000000fff.0123456789abcdef", /* a number without a record */
         "000000000002000a.0123456789abcdef", /* of the open id block, in a wrong place */
         "0000000000000001.0123456789abcdeg", /* almost a name */

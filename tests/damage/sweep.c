@@ -2,16 +2,16 @@
 /*
  * sweep.c - damage at one position at a time, and what comes of it
  *
- * For each position: SOURCE as it was made is hurt there.  fsck -n finds something or not.
- * The volume is opened (or mounted) and each file read, listed, looked up.  fsck -y repairs,
- * fsck -n finds nothing any more, and everything is read again.  Outcomes:
+ * For each position: SOURCE as it was made is hurt there.  fsck -n finds something or
+ * not.  The volume is opened (or mounted) and each file read, listed, looked up.  fsck -y
+ * repairs, fsck -n finds nothing any more, and everything is read again.  Outcomes:
  *
  *     found      fsck -n tells of it
  *     harmless   it does not, and everything is right
  *     refused    the volume cannot be opened, and one line says why
  *
- * Anything else is a violation: a crash or hang, a wrong byte, a loss that is found by nobody
- * or was not hit, a file that is not named, damage that is left after the repair.
+ * Anything else is a violation: a crash or hang, a wrong byte, a loss that is found by
+ * nobody or was not hit, a file that is not named, damage that is left after the repair.
  *
  * The work is done in a child process, so that a crash costs one position.
  */
@@ -68,7 +68,7 @@ typedef struct Sweep {
     GString *wrong; /* violations of this position */
 } Sweep;
 
-/* ---- fsck ------------------------------------------------------------------------------- */
+/* ---- fsck -------------------------------------------------------------------------- */
 
 static void say(void *opaque, const char *text)
 {
@@ -206,7 +206,7 @@ static Verdict fsck_y(Sweep *s)
     return report.problems == 0 ? CLEAN : DIRTY;
 }
 
-/* ---- the programs ----------------------------------------------------------------------- */
+/* ---- the programs ------------------------------------------------------------------ */
 
 /* Its output, both streams, is added to what was said.  The exit status; -1: a signal. */
 static int program(Sweep *s, const char *name, const char *const *arguments)
@@ -253,7 +253,7 @@ static Verdict run_fsck(Sweep *s, const char *option, bool may_refuse)
     return status == 0 ? CLEAN : status == 1 ? CLEAN : DIRTY;
 }
 
-/* ---- reading ---------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------- */
 
 static bool open_to_read(Sweep *s, bool after, VjVolume **v, View *view)
 {
@@ -328,7 +328,7 @@ static bool read_all(Sweep *s, bool after, Loss *loss)
     return true;
 }
 
-/* ---- one position ----------------------------------------------------------------------- */
+/* ---- one position ------------------------------------------------------------------ */
 
 /* A line names the inode; with the program it names the path, too. */
 static bool is_named(const Sweep *s, const Thing *thing)
@@ -424,7 +424,7 @@ static void one_position(Sweep *s, const Class *c, uint64_t at)
     }
 }
 
-/* ---- a class, in a child ---------------------------------------------------------------- */
+/* ---- a class, in a child ----------------------------------------------------------- */
 
 static void tell(Sweep *s, const char *what)
 {
@@ -539,7 +539,7 @@ static void run_class(Sweep *s, const Class *c)
     }
 }
 
-/* ---- the table -------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------- */
 
 static void print_row(const char *name, uint64_t positions, const Counts *c)
 {
@@ -596,7 +596,7 @@ static uint64_t run_all(Sweep *s)
     return sum.violations;
 }
 
-/* ---- main ------------------------------------------------------------------------------- */
+/* ---- main -------------------------------------------------------------------------- */
 
 static int usage(const char *name)
 {
@@ -672,7 +672,8 @@ int main(int argc, char **argv)
     if (!parse(&s, argc, argv)) {
         return usage(argv[0]);
     }
-    /* A pool of a child would wait for an idle thread, and all of them are its parent's. */
+    /* A pool of a child would wait for an idle thread, and all of them are its
+     * parent's. */
     g_thread_pool_set_max_unused_threads(0);
     dir = scratch();
     source = g_build_filename(dir, "source", NULL);

@@ -9,7 +9,8 @@
  *     compare.c   is what he sees right, and is what fails what was hurt?
  *     sweep.c     positions, outcomes, the table at the end
  *
- * A harness error aborts; a fault of the program under test is a violation and is counted.
+ * A harness error aborts; a fault of the program under test is a violation and is
+ * counted.
  */
 #ifndef VJ_TEST_DAMAGE_SWEEP_H
 #define VJ_TEST_DAMAGE_SWEEP_H
@@ -24,7 +25,7 @@
 
 #define LENGTH_MOST ((size_t)262144)
 
-/* ---- what is in the volume -------------------------------------------------------------- */
+/* ---- what is in the volume --------------------------------------------------------- */
 
 typedef struct Thing {
     const char *path; /* "/d/plain" */
@@ -79,7 +80,7 @@ uint64_t things_of(const Tree *t, uint64_t ino);
 /* The things below a directory, and itself. */
 uint64_t things_below(const Tree *t, uint64_t ino);
 
-/* ---- what was hurt ---------------------------------------------------------------------- */
+/* ---- what was hurt ----------------------------------------------------------------- */
 
 typedef struct Hit {
     GString *what;
@@ -103,7 +104,7 @@ Hit *hit_new(void);
 void hit_free(Hit *h);
 void hit_object(const Tree *t, Hit *h, uint64_t id, uint64_t from, uint64_t to);
 
-/* ---- classes ---------------------------------------------------------------------------- */
+/* ---- classes ----------------------------------------------------------------------- */
 
 typedef struct Class Class;
 struct Class {
@@ -116,7 +117,7 @@ struct Class {
 void record_classes(GArray *classes);
 void stored_classes(GArray *classes);
 
-/* ---- what a user sees ------------------------------------------------------------------- */
+/* ---- what a user sees -------------------------------------------------------------- */
 
 typedef struct View View;
 struct View {
@@ -136,7 +137,7 @@ struct View {
 void view_of_fs(View *v, VjFs *fs);
 void view_of_mount(View *v, const char *root);
 
-/* ---- comparison ------------------------------------------------------------------------- */
+/* ---- comparison -------------------------------------------------------------------- */
 
 typedef struct Loss {
     uint64_t names, contents, attrs, listing; /* things, as bits */

@@ -22,7 +22,7 @@ static const VjCaller root_caller = {.umask = 022};
 #define LEASE_LAST ((uint64_t)196608)
 #define DEAD_ID ((uint64_t)262145)
 
-/* ---- contents --------------------------------------------------------------------------- */
+/* ---- contents ---------------------------------------------------------------------- */
 
 typedef enum Fill { RANDOM, REPEATED, TEXT, SAME_AS_PLAIN, LETTERS } Fill;
 
@@ -81,7 +81,7 @@ static void fill(Tree *t, const Plan *p, uint8_t *bytes)
     }
 }
 
-/* ---- making it -------------------------------------------------------------------------- */
+/* ---- making it --------------------------------------------------------------------- */
 
 static uint64_t ino_of(const Tree *t, const char *path)
 {
@@ -246,7 +246,7 @@ static void make_things(Tree *t)
     g_assert(r == 0 && t->things->len <= 64);
 }
 
-/* ---- what no user makes by himself ------------------------------------------------------ */
+/* ---- what no user makes by himself ------------------------------------------------- */
 
 static int plant_fragment(VjTxn *txn, uint64_t ino, const uint8_t *bytes)
 {
@@ -274,8 +274,9 @@ static int plant_fragment(VjTxn *txn, uint64_t ino, const uint8_t *bytes)
 }
 
 /*
- * An inode without a name, an id block, a dead object and half a scrub, as a crash leaves them.  The dead one has
- * a locator that no store made: it is to be forgotten all the same.
+ * An inode without a name, an id block, a dead object and half a scrub, as a crash leaves
+ * them.  The dead one has a locator that no store made: it is to be forgotten all the
+ * same.
  */
 static int plant_leftovers(VjTxn *txn)
 {
@@ -352,7 +353,7 @@ static void make_mixed(Tree *t)
     }
 }
 
-/* ---- where things are ------------------------------------------------------------------- */
+/* ---- where things are -------------------------------------------------------------- */
 
 static void note_node(Tree *t, VjTxn *txn, uint64_t ino, uint32_t node, uint64_t at)
 {
@@ -439,7 +440,7 @@ static void note_all(Tree *t)
     g_assert(r == 0);
 }
 
-/* ---- SOURCE, kept in memory ------------------------------------------------------------- */
+/* ---- SOURCE, kept in memory -------------------------------------------------------- */
 
 static Tree *keeping; /* nftw() takes no argument */
 
@@ -534,7 +535,7 @@ void tree_restore(Tree *t)
     }
 }
 
-/* ---- the whole of it -------------------------------------------------------------------- */
+/* ---- the whole of it --------------------------------------------------------------- */
 
 static void record_clear(gpointer data)
 {
@@ -630,7 +631,7 @@ uint64_t things_below(const Tree *t, uint64_t ino)
     return bits;
 }
 
-/* ---- what was hurt ---------------------------------------------------------------------- */
+/* ---- what was hurt ----------------------------------------------------------------- */
 
 Hit *hit_new(void)
 {

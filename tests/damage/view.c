@@ -11,7 +11,7 @@
 
 static const VjCaller root_caller = {.umask = 022};
 
-/* ---- in this process -------------------------------------------------------------------- */
+/* ---- in this process --------------------------------------------------------------- */
 
 static int fs_find(VjFs *fs, const char *path, VjAttr *attr)
 {
@@ -129,7 +129,7 @@ void view_of_fs(View *v, VjFs *fs)
                 .fs = fs};
 }
 
-/* ---- through a mount -------------------------------------------------------------------- */
+/* ---- through a mount --------------------------------------------------------------- */
 
 static char *full(const View *v, const char *path)
 {

@@ -128,9 +128,10 @@ static bool sys_fails(unsigned can)
     return true;
 }
 
-/* ---- system calls ---------------------------------------------------------------------- */
+/* ---- system calls ------------------------------------------------------------------ */
 
-/* config.h may make the plain names those of 64-bit offsets; the engine calls the others. */
+/* config.h may make the plain names those of 64-bit offsets; the engine calls the
+ * others. */
 #ifdef _FILE_OFFSET_BITS
 #define PLAIN(type, name, params, args)                                                  \
     type plain_##name params __asm__(#name);                                             \
@@ -220,7 +221,7 @@ int unlinkat(int fd, const char *name, int flags)
     return sys_fails(0) ? -1 : (int)syscall(SYS_unlinkat, fd, name, flags);
 }
 
-/* ---- allocators ------------------------------------------------------------------------ */
+/* ---- allocators -------------------------------------------------------------------- */
 
 gpointer(g_try_malloc)(gsize len)
 {

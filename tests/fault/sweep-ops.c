@@ -16,7 +16,7 @@
 /* Which step of gc or scrub is one too many. */
 enum { STEPS_MAX = 10000 };
 
-/* ---- names ----------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------- */
 
 static const char *name_of(const char *path)
 {
@@ -246,7 +246,8 @@ void world_unlink(World *w, const char *path)
     settle_tree(w, r, after, "unlink");
 }
 
-/* What is at @path now, if the rename happened.  The fault may come in the question, too. */
+/* What is at @path now, if the rename happened.  The fault may come in the question,
+ * too. */
 static void whiteout_left(World *w, GHashTable *after, const char *path)
 {
     VjAttr attr;
@@ -342,7 +343,7 @@ void world_removexattr(World *w, const char *path, const char *name)
     settle_tree(w, r, after, "removexattr");
 }
 
-/* ---- contents -------------------------------------------------------------------------- */
+/* ---- contents ---------------------------------------------------------------------- */
 
 Node *world_file(World *w, const char *path)
 {
@@ -564,7 +565,7 @@ void world_tend(World *w, unsigned what)
     }
 }
 
-/* ---- durability ------------------------------------------------------------------------ */
+/* ---- durability -------------------------------------------------------------------- */
 
 /* After the first error, and after the first sync behind it, a mount of what there is. */
 static void look_at_copy(World *w, int r)
@@ -633,7 +634,7 @@ void world_sync_names(World *w)
     look_at_copy(w, r);
 }
 
-/* ---- fsck -y --------------------------------------------------------------------------- */
+/* ---- fsck -y ----------------------------------------------------------------------- */
 
 static void say_nothing(void *opaque, const char *text)
 {
@@ -641,7 +642,8 @@ static void say_nothing(void *opaque, const char *text)
     (void)text;
 }
 
-/* As fsck.varjfs -y does it, with the fault in it; errors are fine, and whatever it does. */
+/* As fsck.varjfs -y does it, with the fault in it; errors are fine, and whatever it
+ * does. */
 void world_repair(World *w)
 {
     bool faulty = w->segment++ == w->fault_segment && !w->faults_ended;

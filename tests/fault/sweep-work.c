@@ -16,7 +16,7 @@ static char *numbered(const char *format, unsigned i)
     return g_strdup_printf(format, i);
 }
 
-/* ---- edits: two files, inserts, deletions, copies, holes, fsync after each -------------- */
+/* ---- edits: two files, inserts, deletions, copies, holes, fsync after each --------- */
 
 static void prepare_edits(World *w)
 {
@@ -64,7 +64,7 @@ static void work_edits(World *w)
     world_sync(w);
 }
 
-/* ---- names: many small files, as programs make, rename and remove them ------------------ */
+/* ---- names: many small files, as programs make, rename and remove them ------------- */
 
 static void prepare_names(World *w)
 {
@@ -130,7 +130,7 @@ static void work_names(World *w)
     world_sync(w);
 }
 
-/* ---- attributes ------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------- */
 
 static void prepare_attributes(World *w)
 {
@@ -174,7 +174,7 @@ static void work_attributes(World *w)
     world_sync(w);
 }
 
-/* ---- recode, gc and scrub --------------------------------------------------------------- */
+/* ---- recode, gc and scrub ---------------------------------------------------------- */
 
 static void prepare_recode(World *w)
 {
@@ -218,7 +218,7 @@ static void work_recode(World *w)
     world_sync(w);
 }
 
-/* ---- remounts: closing, opening, recovery ------------------------------------------------ */
+/* ---- remounts: closing, opening, recovery ------------------------------------------ */
 
 static void prepare_remounts(World *w)
 {
@@ -249,7 +249,7 @@ static void work_remounts(World *w)
     world_sync(w);
 }
 
-/* ---- fsck -y of a volume that is whole --------------------------------------------------- */
+/* ---- fsck -y of a volume that is whole --------------------------------------------- */
 
 static void prepare_fsck(World *w)
 {

@@ -35,7 +35,7 @@ bool world_hit(const World *w)
     return sweep_faults_hits() > w->hits_before;
 }
 
-/* ---- trees ----------------------------------------------------------------------------- */
+/* ---- trees ------------------------------------------------------------------------- */
 
 GHashTable *world_tree_new(void)
 {
@@ -231,7 +231,7 @@ void world_tree_is(World *w, GHashTable *tree)
     g_array_append_val(w->trees, sum);
 }
 
-/* ---- nodes ----------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------- */
 
 static void node_free(gpointer opaque)
 {
@@ -316,7 +316,8 @@ static bool is_fault_error(int r)
            r == -ETIMEDOUT || r == -EDQUOT || r == -EFBIG || r == -EMFILE;
 }
 
-/* What an operation that may have met the fault returned; true: it did what it was to do. */
+/* What an operation that may have met the fault returned; true: it did what it was to
+ * do. */
 bool world_result(World *w, int r, const char *what)
 {
     if (r == 0) {
@@ -397,7 +398,7 @@ void world_verify(World *w)
     world_each_file(w, verify_file);
 }
 
-/* ---- after an unmount that failed, or kill -9 ------------------------------------------ */
+/* ---- after an unmount that failed, or kill -9 -------------------------------------- */
 
 static void adopt_file(World *w, const char *path, Node *n)
 {
@@ -448,7 +449,7 @@ void world_adopt(World *w, const char *when)
     world_each_file(w, adopt_file);
 }
 
-/* ---- opening and closing --------------------------------------------------------------- */
+/* ---- opening and closing ----------------------------------------------------------- */
 
 static char *wrap_text(const World *w, Layer layer, bool faulty)
 {
@@ -586,7 +587,7 @@ void world_calm(World *w)
     w->faults_ended = true;
 }
 
-/* ---- a daemon that is killed ----------------------------------------------------------- */
+/* ---- a daemon that is killed ------------------------------------------------------- */
 
 static bool copy_file(const char *from, const char *to)
 {
@@ -681,7 +682,8 @@ static void read_roots(World *w, uint8_t bytes[8192])
     g_assert(fd >= 0 && read(fd, bytes, 8192) == 8192);
 }
 
-/* SOURCE as it would be if the power went now and took what no flush of the store covered. */
+/* SOURCE as it would be if the power went now and took what no flush of the store
+ * covered. */
 static void copy_source(World *w)
 {
     g_autofree char *objects = g_build_filename(w->copy, "objects", NULL);
@@ -750,8 +752,8 @@ void world_check(World *w, const char *when)
         b = swapped;                                                                     \
     } while (0)
 
-/* A copy of the model is compared with the copy of SOURCE.  @follow: what is there is what the
- * model knows from then on; nothing is open. */
+/* A copy of the model is compared with the copy of SOURCE.  @follow: what is there is
+ * what the model knows from then on; nothing is open. */
 static void try_copy(World *w, const char *when, bool follow)
 {
     World other = {
@@ -834,7 +836,7 @@ void world_kill(World *w)
     w->copy = source;
 }
 
-/* ---- a whole run ----------------------------------------------------------------------- */
+/* ---- a whole run ------------------------------------------------------------------- */
 
 void world_new(World *w, const Kind *kind, uint64_t number, unsigned segment,
                const char *make_options, uint64_t seed)

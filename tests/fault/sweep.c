@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Whole workloads in which the n-th call below fails, n = 1, 2, … until one ends before it
- * comes to call n.  Below are the store, the metadata engine, their system calls, and the
- * allocators that may fail; the kinds of faults stand in sweep-faults.c, the workloads in
- * sweep-work.c.  For each run:
+ * Whole workloads in which the n-th call below fails, n = 1, 2, … until one ends before
+ * it comes to call n.  Below are the store, the metadata engine, their system calls, and
+ * the allocators that may fail; the kinds of faults stand in sweep-faults.c, the
+ * workloads in sweep-work.c.  For each run:
  *
- *   - an operation that fails says an error that fits, and has left nothing, or everything;
+ *   - an operation that fails says an error that fits, and has left nothing, or
+ *     everything;
  *   - what succeeds is right, at once and in the end;
- *   - a kill after the fault, and after the first sync behind it, with all objects lost that
- *     no flush covered: mounts, fsck finds nothing, and what was synced is there;
- *   - when calls work again, so does the file system: everything accepted becomes durable,
- *     deletes, renames and writes go on, nothing waits to be removed for ever;
- *   - unmounted, fsck finds neither problems nor leaks; mounted again, every byte is right.
+ *   - a kill after the fault, and after the first sync behind it, with all objects lost
+ *     that no flush covered: mounts, fsck finds nothing, and what was synced is there;
+ *   - when calls work again, so does the file system: everything accepted becomes
+ *     durable, deletes, renames and writes go on, nothing waits to be removed for ever;
+ *   - unmounted, fsck finds neither problems nor leaks; mounted again, every byte is
+ *     right.
  *
- * usage: sweep [--workload NAME] [--kind NAME] [--first N] [--last N] [--points P] [--seed S]
+ * usage: sweep [--workload NAME] [--kind NAME] [--first N] [--last N] [--points P]
+ * [--seed S]
  *              [--part I/N]
  *   --points P   at most P numbers for each workload and kind, spread by the seed; 0: all
- *   --part I/N   each N-th of the pairs of workload and kind, beginning with the I-th (from 0)
+ *   --part I/N   each N-th of the pairs of workload and kind, beginning with the I-th
+ *                (from 0)
  * Prints the table of points.  A failure prints the options that repeat it.
  */
 #include <getopt.h>

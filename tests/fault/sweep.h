@@ -3,16 +3,17 @@
  * sweep.h - a volume beside a model of it, on which one call below fails
  *
  * The world runs operations of the room fs and knows what each has to leave behind.  An
- * operation that fails has changed nothing, or all that it had to change.  For each content
- * and for the tree of names and attributes it keeps the states since they were last durable:
- * one of those is what is there after an unmount that failed, and after kill -9.
+ * operation that fails has changed nothing, or all that it had to change.  For each
+ * content and for the tree of names and attributes it keeps the states since they were
+ * last durable: one of those is what is there after an unmount that failed, and after
+ * kill -9.
  */
 #ifndef VJ_TEST_FAULT_SWEEP_H
 #define VJ_TEST_FAULT_SWEEP_H
 
 #include "fs/fs.h"
 
-/* ---- what fails (sweep-faults.c) ------------------------------------------------------- */
+/* ---- what fails (sweep-faults.c) --------------------------------------------------- */
 
 typedef enum Layer {
     LAYER_STORE, /* calls of the room file to its store */
@@ -43,7 +44,7 @@ uint64_t sweep_faults_calls(void);
 /* How many calls of any layer were made to fail so far. */
 uint64_t sweep_faults_hits(void);
 
-/* ---- the world (sweep-world.c) --------------------------------------------------------- */
+/* ---- the world (sweep-world.c) ----------------------------------------------------- */
 
 typedef struct Node {
     uint64_t ino;
@@ -84,10 +85,12 @@ void world_free(World *w);
 void world_problem(World *w, const char *format, ...) G_GNUC_PRINTF(2, 3);
 bool world_hit(const World *w);
 
-/* Opens or closes the volume; a fault may be in it, and is over when it kept it from opening. */
+/* Opens or closes the volume; a fault may be in it, and is over when it kept it from
+ * opening. */
 void world_open(World *w);
 void world_close(World *w);
-/* What a mount of a SOURCE finds whose daemon was killed now takes the place of this one. */
+/* What a mount of a SOURCE finds whose daemon was killed now takes the place of this
+ * one. */
 void world_kill(World *w);
 /* From now on nothing fails. */
 void world_calm(World *w);
@@ -123,7 +126,7 @@ void world_verify(World *w);
 void world_check(World *w, const char *when);
 void world_repair(World *w);
 
-/* ---- what is done (sweep-work.c) ------------------------------------------------------- */
+/* ---- what is done (sweep-work.c) --------------------------------------------------- */
 
 typedef struct Workload {
     const char *name, *make_options;

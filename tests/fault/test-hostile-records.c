@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-hostile-records.c - records that somebody wrote with care: right checksums, wrong values
+ * test-hostile-records.c - records that somebody wrote with care: right checksums, wrong
+ * values
  *
- * A round changes a few bytes of one record of a small volume and makes its checksum right
- * again.  Then the volume is mounted, read, changed, unmounted and checked.  Nothing has to
- * come out right; but nothing may crash, hang, read outside of a buffer (the sanitizers tell)
- * or take memory without bounds.
+ * A round changes a few bytes of one record of a small volume and makes its checksum
+ * right again.  Then the volume is mounted, read, changed, unmounted and checked.
+ * Nothing has to come out right; but nothing may crash, hang, read outside of a buffer
+ * (the sanitizers tell) or take memory without bounds.
  *
  * VARJFS_HOSTILE_ROUNDS and VARJFS_HOSTILE_SEED choose a longer or another run.
  */
@@ -34,7 +35,7 @@ typedef struct Round {
     VjRng rng;
 } Round;
 
-/* ---- a small volume with each kind of record ------------------------------------------- */
+/* ---- a small volume with each kind of record --------------------------------------- */
 
 static VjHandle *make_file(Round *x, uint64_t dir, const char *name, size_t len)
 {
@@ -175,7 +176,7 @@ static void make_volume(Round *x)
     close_volume(x);
 }
 
-/* ---- one record ------------------------------------------------------------------------ */
+/* ---- one record -------------------------------------------------------------------- */
 
 static void mutate(Round *x, uint8_t *bytes, size_t len)
 {
@@ -255,7 +256,7 @@ static void change_record(Round *x)
     assert_int_equal(vj_meta_close(meta), 0);
 }
 
-/* ---- what a user does with it ---------------------------------------------------------- */
+/* ---- what a user does with it ------------------------------------------------------ */
 
 static void use_file(Round *x, uint64_t ino)
 {

@@ -228,8 +228,8 @@ static void test_after_a_failed_flush_the_bytes_are_put_again(void **state)
     assert_int_equal(fixture_teardown(state), 0);
 }
 
-/* What a failed write-back leaves, and what could not be removed then, does not stay for ever:
- * a store that lost it would go on failing. */
+/* What a failed write-back leaves, and what could not be removed then, does not stay for
+ * ever: a store that lost it would go on failing. */
 static void test_a_removal_that_failed_is_tried_again(void **state)
 {
     Fixture *f;

@@ -2,11 +2,11 @@
 /*
  * test-repair.c - random damage to records and objects, then what fsck.varjfs -y does
  *
- * A round takes a sound volume, damages some records (bits, bytes, whole records gone) and
- * some objects, and repairs it: in one go, or cut off by SIGKILL after the N-th thing that
- * was mended and run again.  Then nothing is wrong any more, a second repair finds nothing
- * to do, and each file is as it was: each byte that can be read is the right one, and only
- * what the damage hit can be missing.
+ * A round takes a sound volume, damages some records (bits, bytes, whole records gone)
+ * and some objects, and repairs it: in one go, or cut off by SIGKILL after the N-th thing
+ * that was mended and run again.  Then nothing is wrong any more, a second repair finds
+ * nothing to do, and each file is as it was: each byte that can be read is the right one,
+ * and only what the damage hit can be missing.
  *
  * VARJFS_REPAIR_ROUNDS and VARJFS_REPAIR_SEED choose a longer or another run.
  */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Fails the N-th system call of the posix store, N = 1, 2, … until a run makes fewer calls,
- * with each of several errors.  After each run, with calls that work again:
+ * Fails the N-th system call of the posix store, N = 1, 2, … until a run makes fewer
+ * calls, with each of several errors.  After each run, with calls that work again:
  *
  *   - what a successful flush covered, and was not removed, is there and whole;
  *   - what was removed with success is gone;
  *   - flush succeeds once the objects that it may have complained about are removed;
- *   - each() shows no object but those that the run knows, or that it said it left behind;
+ *   - each() shows no object but those that the run knows, or that it said it left
+ *     behind;
  *   - no descriptor is left open;
- *   - what begins the writing of an object failed: the put or a flush has.  Nobody else says it.
+ *   - what begins the writing of an object failed: the put or a flush has.  Nobody else
+ *     says it.
  *
  * The linker hands the calls of the code under test to the __wrap_ functions below.
  */
@@ -22,7 +24,7 @@
 
 #include "store/store.h"
 
-/* ---- Calls that fail ------------------------------------------------------------------ */
+/* ---- Calls that fail --------------------------------------------------------------- */
 
 static bool counting;
 static unsigned call_count, fail_at;
@@ -91,7 +93,7 @@ int __wrap_close(int fd)
     return call_fails("close") ? -1 : result;
 }
 
-/* ---- One run ---------------------------------------------------------------------------- */
+/* ---- One run ----------------------------------------------------------------------- */
 
 enum { OBJECTS = 24, OBJECT_BYTES_MOST = 70000 };
 
@@ -226,7 +228,8 @@ static void walk(Run *run, bool must_work)
         expect(run->states[i] != REMOVED || census.seen[i] == 0,
                "a removed object is seen");
     }
-    /* A put that failed, and whose file could not be removed either, is said in the log. */
+    /* A put that failed, and whose file could not be removed either, is said in the
+     * log. */
     expect(census.strangers == 0, "a failed put left an object");
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Fails the N-th call that a volume makes to its store, N = 1, 2, … until a run makes fewer
- * calls.  A run writes, shares, edits, cuts and syncs two files of many small objects and
- * compares them with byte arrays.  A call of the volume may fail, but then it has changed
- * nothing.  After the run, with a store that works again: a sync succeeds, every byte is
- * right, also after a remount, and the check finds neither problems nor leaks.
+ * Fails the N-th call that a volume makes to its store, N = 1, 2, … until a run makes
+ * fewer calls.  A run writes, shares, edits, cuts and syncs two files of many small
+ * objects and compares them with byte arrays.  A call of the volume may fail, but then it
+ * has changed nothing.  After the run, with a store that works again: a sync succeeds,
+ * every byte is right, also after a remount, and the check finds neither problems nor
+ * leaks.
  *
  * usage: test-volume-store [FIRST [LAST]]   numbers N to try
  */
@@ -17,8 +18,8 @@
 #include "volume/volume.h"
 
 /*
- * Nothing here has to reach a device: these stand in front of the C library's, also for the
- * metadata engine's shared library.
+ * Nothing here has to reach a device: these stand in front of the C library's, also for
+ * the metadata engine's shared library.
  */
 int fsync(int fd)
 {
@@ -196,7 +197,8 @@ static int choose_body(VjTxn *txn, void *opaque)
     return r < 0 ? r : vj_inode_put(txn, &inode);
 }
 
-/* All of the first file under another transformation; a failed step leaves what there was. */
+/* All of the first file under another transformation; a failed step leaves what there
+ * was. */
 static void recode(Run *run)
 {
     VjRecode step = {0};
@@ -282,7 +284,8 @@ static void make_volume(Run *run)
         g_error("%s", error->message);
     }
     vj_rng_init(&run->rng, 1);
-    /* What recovery finds: an unclean end would leave more, this at least a used volume. */
+    /* What recovery finds: an unclean end would leave more, this at least a used
+     * volume. */
     expect(open_volume(run, NULL, false), "cannot open the new volume");
     open_files(run);
     replace(run, 1, 0, 0, 20000);

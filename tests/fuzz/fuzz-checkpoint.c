@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * A checkpoint from anybody, in a volume whose metadata are to be restored from it.  One that the
- * engine wrote is changed as the input says, in its image and in the record at its end; what
- * was changed is mostly made right again, so that what lies behind it is reached.
+ * A checkpoint from anybody, in a volume whose metadata are to be restored from it.  One
+ * that the engine wrote is changed as the input says, in its image and in the record at
+ * its end; what was changed is mostly made right again, so that what lies behind it is
+ * reached.
  *
- * A record that is accepted is written as the same bytes.  Either the restore changes nothing, and the
- * volume can be mounted as before, or the metadata are the image, the old ones are kept, and the
- * repair that follows comes to an end.
+ * A record that is accepted is written as the same bytes.  Either the restore changes
+ * nothing, and the volume can be mounted as before, or the metadata are the image, the
+ * old ones are kept, and the repair that follows comes to an end.
  *
- * The input: how (1), bytes of the record (1) and those, then changes of the image: where (4), what
- * (1), a number (8).
+ * The input: how (1), bytes of the record (1) and those, then changes of the image: where
+ * (4), what (1), a number (8).
  */
 #include "fsck/fsck.h"
 #include "fuzz-volume.h"
@@ -27,7 +28,7 @@ static char *dir;
 static GByteArray *image;
 static VjCheckpointEnd right; /* what stands behind it */
 
-/* ---- the volume ------------------------------------------------------------------------- */
+/* ---- the volume -------------------------------------------------------------------- */
 
 static void end(void)
 {
@@ -101,7 +102,7 @@ static bool metadata_are_old(void)
     return metadata_are(bytes, len);
 }
 
-/* ---- the checkpoint ----------------------------------------------------------------------- */
+/* ---- the checkpoint ---------------------------------------------------------------- */
 
 static void change(VjReader *in, uint8_t *bytes, size_t len)
 {
@@ -199,7 +200,7 @@ static GByteArray *make_checkpoint(VjReader *in, uint8_t *how)
     return bytes;
 }
 
-/* ---- restoring it ------------------------------------------------------------------------- */
+/* ---- restoring it ------------------------------------------------------------------ */
 
 static void mount_it(bool is_restored)
 {

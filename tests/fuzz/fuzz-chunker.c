@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * Chunkers against the formulas that their files freeze, written down once more without
- * tables, windows in rings and blocks.  The same bytes are cut in one piece, in the pieces that
- * the input says, and with what stands behind a decision changed; with each vector code that
- * this processor has.
+ * tables, windows in rings and blocks.  The same bytes are cut in one piece, in the
+ * pieces that the input says, and with what stands behind a decision changed; with each
+ * vector code that this processor has.
  *
- * The input: algorithm (1), sizes (1), seed (8), pieces (4), then steps of three bytes which
- * make the content: what (1), how much (2).
+ * The input: algorithm (1), sizes (1), seed (8), pieces (4), then steps of three bytes
+ * which make the content: what (1), how much (2).
  */
 #include "fuzz.h"
 
@@ -15,7 +15,7 @@
 
 #define CONTENT_MAX ((size_t)48 << 10)
 
-/* ---- feeding -------------------------------------------------------------------------- */
+/* ---- feeding ----------------------------------------------------------------------- */
 
 /* The length of the chunk at @p, fed in pieces whose lengths @r draws. */
 static size_t cut_in_pieces(VjChunker *c, VjRng *r, const uint8_t *p, size_t len)
@@ -84,7 +84,7 @@ static void try_content(const VjChunkerOps *ops, VjChunker *c, uint64_t seed, Vj
     }
 }
 
-/* ---- inputs ---------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------ */
 
 static void make_content(VjReader *in, GByteArray *out)
 {

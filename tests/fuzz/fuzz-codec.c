@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * Every decoder on any bytes, and every codec's text.  The input: which row of the table,
- * the parameters (2 bytes), the length to decode to (2 bytes), then the encoded bytes.  What
- * decodes is encoded again and decodes to the same; where ranges can be decoded, they are what
- * the whole has there.
+ * the parameters (2 bytes), the length to decode to (2 bytes), then the encoded bytes.
+ * What decodes is encoded again and decodes to the same; where ranges can be decoded,
+ * they are what the whole has there.
  */
 #include "fuzz.h"
 

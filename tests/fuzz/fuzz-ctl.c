@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * What varjfsctl makes of texts that a daemon or a user chose: answers to its ioctls, JSON
- * strings and values, command lines.  What it prints as JSON is JSON.
+ * What varjfsctl makes of texts that a daemon or a user chose: answers to its ioctls,
+ * JSON strings and values, command lines.  What it prints as JSON is JSON.
  *
- * The first byte says which.  Its files are compiled in here with an ioctl that answers what
- * the input says, and a standard output in memory.
+ * The first byte says which.  Its files are compiled in here with an ioctl that answers
+ * what the input says, and a standard output in memory.
  */
 #include "fuzz.h"
 
@@ -86,9 +86,10 @@ int ctl_main(int argc, char **argv);
 #include "../../src/cmd/ctl-stats.c"
 #undef printf
 
-/* ---- JSON ------------------------------------------------------------------------------ */
+/* ---- JSON -------------------------------------------------------------------------- */
 
-/* One string from @at on; the text that it means is appended to @out.  NULL: it is none. */
+/* One string from @at on; the text that it means is appended to @out.  NULL: it is
+ * none. */
 static const char *json_string_read(const char *at, GString *out)
 {
     if (*at++ != '"') {
@@ -192,7 +193,8 @@ static void expect_json(const char *text)
     g_assert(g_utf8_validate(text, -1, NULL));
 }
 
-/* "name{labels} number", and lines that say what it is; nothing that a text has put there. */
+/* "name{labels} number", and lines that say what it is; nothing that a text has put
+ * there. */
 static void expect_metrics(const char *text)
 {
     g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
@@ -204,7 +206,7 @@ static void expect_metrics(const char *text)
     }
 }
 
-/* ---- answers ---------------------------------------------------------------------------- */
+/* ---- answers ----------------------------------------------------------------------- */
 
 static int (*const shows[])(const VjCtl *ctl) = {vj_ctl_df, vj_ctl_stats, vj_ctl_map,
                                                  vj_ctl_status};
@@ -241,9 +243,10 @@ static void try_answers(uint8_t how)
     free(text);
 }
 
-/* ---- command lines --------------------------------------------------------------------- */
+/* ---- command lines ----------------------------------------------------------------- */
 
-/* Words end with a NUL.  None of them names something that is there: a subcommand may walk. */
+/* Words end with a NUL.  None of them names something that is there: a subcommand may
+ * walk. */
 static void try_words(const uint8_t *data, size_t len)
 {
     g_autoptr(GPtrArray) words = g_ptr_array_new_with_free_func(g_free);
@@ -268,7 +271,7 @@ static void try_words(const uint8_t *data, size_t len)
     free(text);
 }
 
-/* ---- inputs ---------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------ */
 
 /* Messages are for users: not beside what the fuzzer says. */
 static FILE *silence(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * A history of calls of the room fs, chosen by the input, on a volume of its own.  Contents
- * are compared with byte arrays after each read, at the end, and once more after the volume
- * was closed, checked as fsck does and opened again.  Nothing is damaged, so no call says that
- * something is, and nothing aborts.
+ * A history of calls of the room fs, chosen by the input, on a volume of its own.
+ * Contents are compared with byte arrays after each read, at the end, and once more after
+ * the volume was closed, checked as fsck does and opened again.  Nothing is damaged, so
+ * no call says that something is, and nothing aborts.
  *
  * The input: options of mkfs (1), then calls: which (1), then what each takes.
  */
@@ -32,7 +32,7 @@ typedef struct World {
     char name[2][VJ_NAME_MAX + 8];
 } World;
 
-/* ---- what the input chooses -------------------------------------------------------------- */
+/* ---- what the input chooses -------------------------------------------------------- */
 
 static uint64_t pick_inode(World *w)
 {
@@ -126,7 +126,7 @@ static uint8_t *pick_data(World *w, uint32_t *len)
     return bytes;
 }
 
-/* ---- contents ---------------------------------------------------------------------------- */
+/* ---- contents ---------------------------------------------------------------------- */
 
 static GByteArray *content_of(World *w, uint64_t ino)
 {
@@ -230,7 +230,7 @@ static int sound(int r)
     return r;
 }
 
-/* ---- names ------------------------------------------------------------------------------ */
+/* ---- names ------------------------------------------------------------------------- */
 
 static void made(World *w, int r, const VjAttr *attr)
 {
@@ -328,7 +328,7 @@ static void call_readdir(World *w)
                               visit_name, NULL));
 }
 
-/* ---- attributes -------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------- */
 
 static bool is_regular(World *w, uint64_t ino)
 {
@@ -453,7 +453,7 @@ static void call_xattr(World *w)
     }
 }
 
-/* ---- open files --------------------------------------------------------------------------- */
+/* ---- open files -------------------------------------------------------------------- */
 
 static void put_handle(World *w, int r, VjHandle *h, VjHandle **at)
 {
@@ -682,7 +682,7 @@ static void call_other(World *w, VjHandle *h)
     }
 }
 
-/* ---- the whole ---------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------- */
 
 static void call_volume(World *w)
 {

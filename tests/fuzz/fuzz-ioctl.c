@@ -5,8 +5,8 @@
  * and by a user.  Each is answered exactly once, by an answer that fits it; what an
  * answer asks for is carried out, or with other numbers; then the file can be read.
  *
- * libfuse's functions that answer are replaced here.  The input: calls of who and what (1),
- * command (1), how long the argument is (2), the argument.
+ * libfuse's functions that answer are replaced here.  The input: calls of who and what
+ * (1), command (1), how long the argument is (2), the argument.
  */
 #include "fuzz-volume.h"
 
@@ -19,7 +19,7 @@
 #define CALLS_MAX 12
 #define START_BYTES 16384u
 
-/* ---- the kernel ---------------------------------------------------------------------------- */
+/* ---- the kernel -------------------------------------------------------------------- */
 
 static struct {
     GMutex lock;
@@ -103,7 +103,7 @@ int fuse_lowlevel_notify_inval_inode(struct fuse_session *session, fuse_ino_t in
     return 0;
 }
 
-/* ---- the daemon ----------------------------------------------------------------------------- */
+/* ---- the daemon -------------------------------------------------------------------- */
 
 static struct {
     char *dir;
@@ -168,7 +168,7 @@ static void close_files(void)
     g_assert(vj_fs_unlink(world.fs, VJ_INO_ROOT, "f") == 0);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------ */
+/* ---- calls ------------------------------------------------------------------------- */
 
 /* The kernel's own, whose numbers chance does not find. */
 static bool is_about_flags(uint8_t who, uint8_t number, unsigned *cmd)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Pages of an LMDB file from anybody.  A file that the engine wrote is changed as the input
- * says and examined.  What the walk finds sound LMDB can open and read to the last key: it
- * would end the process, or never end, where that is not so.
+ * Pages of an LMDB file from anybody.  A file that the engine wrote is changed as the
+ * input says and examined.  What the walk finds sound LMDB can open and read to the last
+ * key: it would end the process, or never end, where that is not so.
  *
  * The input: changes of a page (2), what (1), where (2), a number (8).
  */
@@ -21,7 +21,7 @@ static char *file_path;
 static GByteArray *sound; /* the file */
 static uint64_t page_bytes, page_count;
 
-/* ---- the file -------------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------- */
 
 static int fill_body(VjTxn *txn, void *opaque)
 {
@@ -99,7 +99,7 @@ static void begin(void)
     atexit(end);
 }
 
-/* ---- changes ---------------------------------------------------------------------------- */
+/* ---- changes ----------------------------------------------------------------------- */
 
 static void change(VjReader *in, uint8_t *bytes)
 {
@@ -140,7 +140,7 @@ static void change(VjReader *in, uint8_t *bytes)
     }
 }
 
-/* ---- reading ------------------------------------------------------------------------------ */
+/* ---- reading ----------------------------------------------------------------------- */
 
 static void expect_flaw_line(void *opaque, const char *text)
 {

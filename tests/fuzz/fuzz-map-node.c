@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * A map node from any bytes, under the inode and number that its own head names: as it is,
- * and again with the checksum put right, so that what lies behind the checksum is reached.
- * What is accepted encodes to the same bytes.
+ * A map node from any bytes, under the inode and number that its own head names: as it
+ * is, and again with the checksum put right, so that what lies behind the checksum is
+ * reached.  What is accepted encodes to the same bytes.
  */
 #include "fuzz.h"
 

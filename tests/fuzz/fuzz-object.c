@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * The records of objects and the trailer of stored bytes from any bytes: the first says
- * which.  Checksums are put right, so that what lies behind them is reached.  A record that
- * is accepted encodes to the same bytes; a trailer that is accepted has its blocks in order.
+ * which.  Checksums are put right, so that what lies behind them is reached.  A record
+ * that is accepted encodes to the same bytes; a trailer that is accepted has its blocks
+ * in order.
  */
 #include "fuzz.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Every text that chooses something: mount options and the daemon's command line, options of
- * mkfs, specifications of drivers and wrappers, object sizes, transformations, test switches.
- * The first byte says which.  Each is taken, or refused in one line; what was taken and is
- * written out means the same.
+ * Every text that chooses something: mount options and the daemon's command line, options
+ * of mkfs, specifications of drivers and wrappers, object sizes, transformations, test
+ * switches.  The first byte says which.  Each is taken, or refused in one line; what was
+ * taken and is written out means the same.
  */
 #include "fuzz.h"
 
@@ -60,7 +60,8 @@ static void try_daemon(const uint8_t *data, size_t len)
     g_string_free(c.passed, TRUE);
 }
 
-/* Nothing but known words is passed on, so that no option of libfuse can be slipped in. */
+/* Nothing but known words is passed on, so that no option of libfuse can be slipped
+ * in. */
 static void try_mount(const char *text)
 {
     g_autoptr(GError) error = NULL;

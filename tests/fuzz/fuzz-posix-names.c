@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * File names and locators of the posix store from any bytes: what is taken for one is what
- * the store would make of the same id, and nothing else is.
+ * File names and locators of the posix store from any bytes: what is taken for one is
+ * what the store would make of the same id, and nothing else is.
  */
 #include "fuzz.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Texts of /proc: a caller's status, where a process chooses its own name, and the table of
- * mounts, where users choose paths.  The files under test are compiled in here with a file
- * system that holds the input.
+ * Texts of /proc: a caller's status, where a process chooses its own name, and the table
+ * of mounts, where users choose paths.  The files under test are compiled in here with a
+ * file system that holds the input.
  */
 #include "fuzz.h"
 
@@ -43,7 +43,8 @@ static gboolean proc_contents(const char *path, char **text, gsize *len, GError 
 #define openat(dir, name, flags) proc_open(name)
 #include "../../src/fs/caller.c"
 
-/* What the kernel writes for a process that is called as @name says: it escapes line breaks. */
+/* What the kernel writes for a process that is called as @name says: it escapes line
+ * breaks. */
 static void try_name(const uint8_t *data, size_t len)
 {
     const VjCaller who = {.uid = 1000, .gid = 1000, .pid = 7};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Inode, orphan, name and attribute records from any bytes.  The first byte says which, the
- * next how long its key is; then come key and value.  Each is tried as it is and with its
- * checksum put right.  What is accepted holds what the rooms above rely on,
- * and a name, a cookie, an attribute or an access list is encoded as it was.
+ * Inode, orphan, name and attribute records from any bytes.  The first byte says which,
+ * the next how long its key is; then come key and value.  Each is tried as it is and with
+ * its checksum put right.  What is accepted holds what the rooms above rely on, and a
+ * name, a cookie, an attribute or an access list is encoded as it was.
  */
 #include "fuzz.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * A redo log from anybody.  A log of two rounds is changed as the input says, and what was
- * changed is made right again where it says so; then it is opened and read.  Whatever is visited lies
- * within the limits of keys and values, commits never go back, what is said is one line, and
- * nothing is visited behind a flaw.
+ * A redo log from anybody.  A log of two rounds is changed as the input says, and what
+ * was changed is made right again where it says so; then it is opened and read.  Whatever
+ * is visited lies within the limits of keys and values, commits never go back, what is
+ * said is one line, and nothing is visited behind a flaw.
  *
  * The input: the point (2), then changes: where (2), what (1), a number (8).
  */
@@ -84,7 +84,8 @@ static void begin(void)
     atexit(end);
 }
 
-/* Checksums as a program would write them; the body's too when it lies within the file. */
+/* Checksums as a program would write them; the body's too when it lies within the
+ * file. */
 static void make_right(uint8_t *bytes, size_t block)
 {
     VjRedoRecord *r = (VjRedoRecord *)(bytes + block * VJ_REDO_BLOCK_BYTES);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * A sound volume, some of whose records and objects are made wrong as the input says, mostly
- * with right checksums: such as no device makes, but somebody who wants to harm.  It is
- * checked, mounted as it is and used, repaired, and mounted and used again.  Whatever it is, no
- * step crashes; after a repair that says that all is well, all is.
+ * A sound volume, some of whose records and objects are made wrong as the input says,
+ * mostly with right checksums: such as no device makes, but somebody who wants to harm.
+ * It is checked, mounted as it is and used, repaired, and mounted and used again.
+ * Whatever it is, no step crashes; after a repair that says that all is well, all is.
  *
- * The input: how (1), then changes: space (1), which record (1), what (1), where (2), a number
- * (8).
+ * The input: how (1), then changes: space (1), which record (1), what (1), where (2), a
+ * number (8).
  */
 #include "fsck/fsck.h"
 #include "fuzz-volume.h"
@@ -20,7 +20,7 @@
 #define ROUNDS_MOST 8u
 #define READ_MAX ((size_t)64 << 10)
 
-/* ---- the sound volume ------------------------------------------------------------------- */
+/* ---- the sound volume -------------------------------------------------------------- */
 
 static char *dir; /* where it lies */
 
@@ -84,7 +84,7 @@ static void begin(void)
     atexit(end);
 }
 
-/* ---- changes ------------------------------------------------------------------------------ */
+/* ---- changes ----------------------------------------------------------------------- */
 
 typedef struct Change {
     uint8_t space, which, what;
@@ -191,7 +191,7 @@ static void change_metadata(const Change *changes, unsigned count)
     g_assert(vj_meta_close(meta) == 0);
 }
 
-/* ---- use ------------------------------------------------------------------------------------ */
+/* ---- use --------------------------------------------------------------------------- */
 
 typedef struct Listing {
     VjFs *fs;
@@ -308,7 +308,7 @@ static bool use_volume(void)
     return true;
 }
 
-/* ---- repair ----------------------------------------------------------------------------------- */
+/* ---- repair ------------------------------------------------------------------------ */
 
 static void say(void *opaque, const char *text)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Whole objects out of the store: data, trailer and record fit each other by their checksums,
- * but the blocks need not be what any codec made.  All of it is read at once and in parts, from
- * a full cache and from an empty one: each way gives the same bytes or the same refusal, and a
- * part that touches no bad block is always there.
+ * Whole objects out of the store: data, trailer and record fit each other by their
+ * checksums, but the blocks need not be what any codec made.  All of it is read at once
+ * and in parts, from a full cache and from an empty one: each way gives the same bytes or
+ * the same refusal, and a part that touches no bad block is always there.
  *
- * The input: codec (1), parameter (1), plain length (4), how many bytes of the input are the
- * data (4), one byte to damage after all was sealed (4: where, 0 for none), parts to read (2),
- * then lengths of blocks (2 each), then the data.
+ * The input: codec (1), parameter (1), plain length (4), how many bytes of the input are
+ * the data (4), one byte to damage after all was sealed (4: where, 0 for none), parts to
+ * read (2), then lengths of blocks (2 each), then the data.
  */
 #include "fuzz.h"
 
@@ -26,9 +26,10 @@ typedef struct Input {
     VjReader rest;
 } Input;
 
-/* ---- what is stored -------------------------------------------------------------------- */
+/* ---- what is stored ---------------------------------------------------------------- */
 
-/* The length that the input gives the block, of at most @left bytes; the last takes all. */
+/* The length that the input gives the block, of at most @left bytes; the last takes
+ * all. */
 static uint32_t block_length(Input *in, const VjTrailer *t, uint32_t i, uint32_t left)
 {
     uint32_t plain = vj_trailer_block_plain(t, i), after = t->block_count - 1 - i;
@@ -104,7 +105,7 @@ static bool make_object(Input *in, VjObject *object)
     return true;
 }
 
-/* ---- reading ---------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------- */
 
 static VjObjects *open_objects(VjMeta *meta)
 {
@@ -128,7 +129,8 @@ static int read_part(VjObjects *o, const VjObject *object, uint32_t from, uint8_
     return r;
 }
 
-/* Whether each block can be read by itself, from an empty cache; its bytes go to @plain. */
+/* Whether each block can be read by itself, from an empty cache; its bytes go to
+ * @plain. */
 static void read_blocks(VjMeta *meta, const VjObject *object, uint32_t block,
                         uint8_t *plain, bool *good)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * A superblock from any bytes: as they are, and again with a checksum line put right, so that
- * what lies behind it is reached.  What is accepted is written so that it is accepted again
- * with the same meaning.
+ * A superblock from any bytes: as they are, and again with a checksum line put right, so
+ * that what lies behind it is reached.  What is accepted is written so that it is
+ * accepted again with the same meaning.
  */
 #include "fuzz.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Records that are only read through a transaction: inline contents, fragments, the counter
- * of inodes, the name of the volume, how far a scrub has come.  The input: which (1), inode (8), number of the fragment
- * (4), what is asked for (4) and from where (2), then the value.  It is tried as it is and
- * with its checksum put right.  A part is what the whole has there; what was read and is
- * written again reads the same.
+ * Records that are only read through a transaction: inline contents, fragments, the
+ * counter of inodes, the name of the volume, how far a scrub has come.  The input: which
+ * (1), inode (8), number of the fragment (4), what is asked for (4) and from where (2),
+ * then the value.  It is tried as it is and with its checksum put right.  A part is what
+ * the whole has there; what was read and is written again reads the same.
  */
 #include "fuzz.h"
 
@@ -45,7 +45,7 @@ static int put_body(VjTxn *txn, void *opaque)
     return vj_txn_put(txn, spaces[in->kind], where, in->value);
 }
 
-/* ---- inline ---------------------------------------------------------------------------- */
+/* ---- inline ------------------------------------------------------------------------ */
 
 static void try_inline(VjTxn *txn, const Input *in)
 {
@@ -80,7 +80,7 @@ static void encode_again(VjMeta *m, const Input *in, const uint8_t *plain, size_
     g_assert(memcmp(dst, plain, len) == 0);
 }
 
-/* ---- fragments ------------------------------------------------------------------------- */
+/* ---- fragments --------------------------------------------------------------------- */
 
 static void try_fragment(VjTxn *txn, const Input *in)
 {
@@ -107,7 +107,7 @@ static void try_fragment(VjTxn *txn, const Input *in)
     g_assert(vj_fragment_get(txn, in->ino, &e, 0, part, 1) == -EBADMSG);
 }
 
-/* ---- the rest --------------------------------------------------------------------------- */
+/* ---- the rest ---------------------------------------------------------------------- */
 
 static void try_next_ino(VjTxn *txn)
 {

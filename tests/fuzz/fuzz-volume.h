@@ -20,9 +20,9 @@
 #include "fs/fs.h"
 
 /*
- * The threads of a volume that was closed may still be on their way out, and what they keep
- * for themselves is nobody's then: that is no leak, but looks like one.  (The name is the
- * sanitizer's.)
+ * The threads of a volume that was closed may still be on their way out, and what they
+ * keep for themselves is nobody's then: that is no leak, but looks like one.  (The name
+ * is the sanitizer's.)
  */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
@@ -98,7 +98,7 @@ static inline void fuzz_volume_expect_clean(const char *dir)
     g_assert(vj_volume_close(v) == 0);
 }
 
-/* ---- a volume as it was ----------------------------------------------------------------- */
+/* ---- a volume as it was ------------------------------------------------------------ */
 
 static GHashTable *fuzz_kept; /* path → GBytes: each file of it */
 

@@ -14,7 +14,8 @@
 /* Returns 0.  The name and the type are libFuzzer's. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-/* How many mutations of each file replay.c tries: a target whose inputs take long has few. */
+/* How many mutations of each file replay.c tries: a target whose inputs take long has
+ * few. */
 extern const int fuzz_mutations;
 #define FUZZ_MUTATIONS(count_) const int fuzz_mutations = (count_)
 

@@ -2,7 +2,8 @@
 /*
  * replay.c - main() of a fuzz target without libFuzzer
  *
- *   fuzz-NAME            the files of tests/fuzz/corpus/NAME, each with fuzz_mutations others
+ *   fuzz-NAME            the files of tests/fuzz/corpus/NAME, each with fuzz_mutations
+ *                        others
  *   fuzz-NAME FILE...    these files as they are: to look at one that failed
  *
  * Mutations come from a fixed seed, so a failure comes again.  The input lies in memory

@@ -13,8 +13,8 @@
  *                    what such a write brought all, nothing, or some blocks are there all
  *                    the same
  *     well           none fails any more
- *     cut            the power goes: of what was not flushed some blocks stay, and from now
- *                    on every request fails
+ *     cut            the power goes: of what was not flushed some blocks stay, and from
+ *                    now on every request fails
  *     revive         the power is back
  *
  * A read of MNT/control gives "name=count" for all requests, flushes, and those of each

@@ -2,9 +2,9 @@
 /*
  * golden.h - bytes that a format's version 1 wrote, kept as tests/compat/NAME.hex
  *
- * The files are never changed: a difference means that volumes made before cannot be read.
- * VARJFS_WRITE_GOLDEN=DIR writes what the test has instead, for records that are new.
- * TOP_SRCDIR is defined by the makefile.
+ * The files are never changed: a difference means that volumes made before cannot be
+ * read.  VARJFS_WRITE_GOLDEN=DIR writes what the test has instead, for records that are
+ * new.  TOP_SRCDIR is defined by the makefile.
  */
 #ifndef VJ_TESTS_LIB_GOLDEN_H
 #define VJ_TESTS_LIB_GOLDEN_H

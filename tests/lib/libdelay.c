@@ -2,9 +2,9 @@
 /*
  * libdelay.c - LD_PRELOAD: this process has a slow device
  *
- * VJ_TEST_SYNC_DELAY_MS   every sync (fsync, fdatasync, sync_file_range that waits, syncfs,
- *                         sync, msync with MS_SYNC, and a write through O_SYNC, O_DSYNC
- *                         or RWF_DSYNC) takes so many milliseconds longer
+ * VJ_TEST_SYNC_DELAY_MS   every sync (fsync, fdatasync, sync_file_range that waits,
+ *                         syncfs, sync, msync with MS_SYNC, and a write through O_SYNC,
+ *                         O_DSYNC or RWF_DSYNC) takes so many milliseconds longer
  *
  * VJ_TEST_WRITE_BPS       writes to regular files below VJ_TEST_WRITE_PREFIX pass at so
  *                         many bytes per second, all of the process together, as through
@@ -13,8 +13,8 @@
  * VJ_TEST_WRITE_PREFIX    a directory's absolute path; not set: all regular files
  *
  * VJ_TEST_SYNC_COUNT      a file of little-endian 64-bit words, made if missing, that is
- *                         mapped: a test reads counts there and turns the delay on and off
- *                         (delay.sh).  Words as in struct Control
+ *                         mapped: a test reads counts there and turns the delay on and
+ *                         off (delay.sh).  Words as in struct Control
  *
  * VJ_TEST_READ_BPS        the same of pread(2), through the same device
  *

@@ -35,8 +35,8 @@ static inline int raw_carry_out(int fd, const struct varjfs_carry *carry)
 
 /*
  * @edit with @inside bytes of data behind it, again while others change the size of the
- * file or read its end: each third time it is carried out all the same where it takes more
- * than it brings.  0, and @edit as the ioctl fills it; -1 and errno.
+ * file or read its end: each third time it is carried out all the same where it takes
+ * more than it brings.  0, and @edit as the ioctl fills it; -1 and errno.
  */
 static inline int raw_edit(int fd, struct varjfs_edit *edit, size_t inside)
 {

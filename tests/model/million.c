@@ -22,8 +22,9 @@
 /* What the assertions allow. */
 #define NODES_WRITTEN_MOST 8u
 #define READS_MOST 6u
-/* A quarter of what the map's entries take when all are loaded.  A worker that has its first turn
- * here brings its buffers and its part of the heap, 2 MiB or so; how many do is the scheduler's. */
+/* A quarter of what the map's entries take when all are loaded.  A worker that has its
+ * first turn here brings its buffers and its part of the heap, 2 MiB or so; how many do
+ * is the scheduler's. */
 #define MEMORY_KIB_MOST(entries) ((entries)*ENTRY_BYTES / 4 / 1024)
 #define ENTRY_BYTES 32u
 
@@ -227,8 +228,8 @@ static uint64_t cost_of_read(uint64_t ino, uint64_t at)
     return sum_of_gets(&before, &after);
 }
 
-/* In places of their own, so each is as cold as the first; the volume's threads, which tidy up
- * behind what was written before, can only add to a figure. */
+/* In places of their own, so each is as cold as the first; the volume's threads, which
+ * tidy up behind what was written before, can only add to a figure. */
 static void cold_read(uint64_t ino)
 {
     uint64_t size = size_of(ino), least = UINT64_MAX;

@@ -269,8 +269,8 @@ static void remount(Worker *w)
 /* Everything that waits is done, then nothing may be left over. */
 static void settle(Worker *w)
 {
-    /* Nobody makes objects of fragments, and gives up old ones, behind the reaper; nobody reads
-     * ahead, and pins what may be dead. */
+    /* Nobody makes objects of fragments, and gives up old ones, behind the reaper; nobody
+     * reads ahead, and pins what may be dead. */
     vj_file_table_stop(vj_volume_files(w->m->v));
     must(w, vj_volume_sync(w->m->v), "sync");
     each_file(w, file_close);

@@ -145,8 +145,8 @@ static void op_delete(Process *p, MountFile *f)
 }
 
 /*
- * write(2) is as many steps as the kernel makes of it: it sends the rest of a page that it
- * has not in its cache by itself.  An edit is one step.
+ * write(2) is as many steps as the kernel makes of it: it sends the rest of a page that
+ * it has not in its cache by itself.  An edit is one step.
  */
 static void shadow_plain_write(Process *p, MountFile *f, size_t offset, size_t len)
 {
@@ -160,9 +160,9 @@ static void shadow_plain_write(Process *p, MountFile *f, size_t offset, size_t l
 }
 
 /*
- * Before write(2) makes the file longer: the page that holds the end is clean.  When it is written
- * back at that moment, by whatever, the kernel clears what lies behind the end that it knows, in
- * any FUSE file system (src/front/README.md, "Known limits").
+ * Before write(2) makes the file longer: the page that holds the end is clean.  When it
+ * is written back at that moment, by whatever, the kernel clears what lies behind the end
+ * that it knows, in any FUSE file system (src/front/README.md, "Known limits").
  */
 static void clean_end(Process *p, const MountFile *f)
 {

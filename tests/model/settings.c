@@ -2,9 +2,9 @@
 /*
  * settings.c - files that change their transformation and object sizes, and are recoded
  *
- * Settings hold for what is written from then on, so files of several transformations and sizes are
- * what all the other operations work on.  Recoding changes no byte: the comparisons of the
- * other operations are what checks it.
+ * Settings hold for what is written from then on, so files of several transformations and
+ * sizes are what all the other operations work on.  Recoding changes no byte: the
+ * comparisons of the other operations are what checks it.
  */
 #include "model.h"
 
@@ -76,7 +76,7 @@ void op_choose(Worker *w, ModelFile *f)
     choose_settings(w, f->number, f->ino);
 }
 
-/* ---- recoding -------------------------------------------------------------------------- */
+/* ---- recoding ---------------------------------------------------------------------- */
 
 /* A few steps from where the last ones ended; other operations come in between. */
 void op_recode(Worker *w, ModelFile *f)
@@ -120,7 +120,8 @@ void op_recode_all(Worker *w, ModelFile *f)
     say(w, "recode all of %u", f->number);
     (void)recode_all(w, f, &changed);
     again = recode_all(w, f, &changed_again);
-    /* A store that fails makes objects unreadable for a while; another thread recodes too. */
+    /* A store that fails makes objects unreadable for a while; another thread recodes
+     * too. */
     if (again > 0 && !changed && !changed_again && w->m->o.faults == 0 &&
         w->m->o.recoders == 0) {
         fail(w,
@@ -129,7 +130,7 @@ void op_recode_all(Worker *w, ModelFile *f)
     }
 }
 
-/* ---- beside the writers ------------------------------------------------------------------ */
+/* ---- beside the writers ------------------------------------------------------------ */
 
 static void recode_beside(Worker *w, ModelFile *f)
 {

@@ -6,8 +6,8 @@
  *       io_submit(2) with O_DIRECT, beside two threads that read them through the page
  *       cache; reads them itself when each write is complete.  Prints how often it got
  *       others than were written, and fails then
- *   direct-write one FILE LETTER          one such write, of the first block of FILE, until
- *       it is complete
+ *   direct-write one FILE LETTER          one such write, of the first block of FILE,
+ *       until it is complete
  *   direct-write rate DIR SECONDS DEPTH   writes blocks of 4 KiB anywhere in a file of 64
  *       MiB, DEPTH at a time, with nobody else; prints how many there were in a second
  *
@@ -57,7 +57,7 @@ static int opened(const char *path, int flags)
     return fd;
 }
 
-/* ---- the kernel's own calls --------------------------------------------------------------- */
+/* ---- the kernel's own calls -------------------------------------------------------- */
 
 static aio_context_t aio_begin(void)
 {
@@ -100,7 +100,7 @@ static struct iocb *aio_done(aio_context_t aio)
     return io;
 }
 
-/* ---- readers beside ------------------------------------------------------------------------ */
+/* ---- readers beside ---------------------------------------------------------------- */
 
 typedef struct Reader {
     const char *path;
@@ -192,7 +192,7 @@ static int run_rounds(const char *dir, uint64_t rounds)
     return stale > 0;
 }
 
-/* ---- one write, and many ------------------------------------------------------------------- */
+/* ---- one write, and many ----------------------------------------------------------- */
 
 static int run_one(const char *path, char letter)
 {

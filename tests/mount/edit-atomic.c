@@ -3,13 +3,15 @@
  * edit-atomic.c - an edit happens entirely or not at all
  *
  *   edit-atomic init FILE SEED        makes the file
- *   edit-atomic edit FILE SEED COUNT  COUNT edits; one line for each when COUNT is 0: for ever
+ *   edit-atomic edit FILE SEED COUNT  COUNT edits; one line for each when COUNT is 0: for
+ *                                     ever
  *   edit-atomic read FILE SEED COUNT  COUNT reads in one request each; counts states seen
  *   edit-atomic check FILE SEED       reads the file once, as anybody would
  *
- * The file is a run of one letter and then TAIL_BYTES of 'T'.  Each edit replaces the whole
- * run by that of another letter; how long the run of a letter is follows from the seed.  So a
- * reader that sees two letters, or a run of another length, has seen a part of an edit.
+ * The file is a run of one letter and then TAIL_BYTES of 'T'.  Each edit replaces the
+ * whole run by that of another letter; how long the run of a letter is follows from the
+ * seed.  So a reader that sees two letters, or a run of another length, has seen a part
+ * of an edit.
  *
  * The reads stay within the file, which is always longer: at the end of a file that grows
  * meanwhile some kernels make two requests of one read (cache.py looks at the end).

@@ -2,7 +2,8 @@
 /*
  * plant-codec SOURCE OBJECT CODEC - say in an object's record that it has another
  * transformation, as a later version of varjfs might write it; nothing may be mounted
- * plant-codec --id NAME           - the number of a transformation; fails where this build lacks it
+ * plant-codec --id NAME  - the number of a transformation; fails where this build lacks
+ * it
  */
 #include "../lib/test.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * reseal.c - reseal FILE: a superblock that a test has edited gets the checksum that fits it
+ * reseal.c - reseal FILE: a superblock that a test has edited gets the checksum that fits
+ * it
  */
 #include "base/base.h"
 

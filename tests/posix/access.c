@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * access.c - who may do what: each call that asks for permission, with each combination of
- * bits, for the owner, a member of the group, others and root
+ * access.c - who may do what: each call that asks for permission, with each combination
+ * of bits, for the owner, a member of the group, others and root
  *
- * The other two classes always have the opposite bits, so that a right taken from the wrong
- * class shows.
+ * The other two classes always have the opposite bits, so that a right taken from the
+ * wrong class shows.
  */
 #include <dirent.h>
 #include <sys/wait.h>
@@ -207,7 +207,7 @@ static void special_files(const Class *c, unsigned bits)
     }
 }
 
-/* ---- directories -------------------------------------------------------------------- */
+/* ---- directories ------------------------------------------------------------------- */
 
 static int do_opendir(const char *p)
 {
@@ -330,7 +330,7 @@ static void directories(const Class *c, unsigned bits)
     directory_clear(dir);
 }
 
-/* ---- root, and the ordinary user alone ---------------------------------------------- */
+/* ---- root, and the ordinary user alone --------------------------------------------- */
 
 /* Root reads and writes all; executes what anybody may execute; searches everything. */
 static void root_may(void)

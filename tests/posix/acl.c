@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* acl.c - access control lists: their form, the mode beside them, inheritance, who gets in */
+/* acl.c - access control lists: their form, the mode beside them, inheritance, who gets
+ * in */
 #include <sys/xattr.h>
 
 #include "posix.h"
@@ -19,8 +20,8 @@ typedef struct List {
 } List;
 
 /*
- * "o7 u70002:6 g5 G70010:4 m7 r0": owner, user, owning group, group, mask, others, each with
- * its permissions.  Gives the bytes of the attribute.
+ * "o7 u70002:6 g5 G70010:4 m7 r0": owner, user, owning group, group, mask, others, each
+ * with its permissions.  Gives the bytes of the attribute.
  */
 static size_t parse(const char *text, List *list)
 {
@@ -66,7 +67,7 @@ static bool has(const char *name, const char *attribute, const char *text)
            memcmp(&wanted, &got, (size_t)len) == 0;
 }
 
-/* ---- the mode ----------------------------------------------------------------------- */
+/* ---- the mode ---------------------------------------------------------------------- */
 
 static void list_sets_mode(Kind kind)
 {
@@ -137,7 +138,7 @@ static void chmod_changes_list(void)
     OK(removexattr(n, DEFAULT));
 }
 
-/* ---- what is no list ---------------------------------------------------------------- */
+/* ---- what is no list --------------------------------------------------------------- */
 
 static void refused_values(void)
 {
@@ -220,7 +221,7 @@ TOPIC(acl_form)
     other_types();
 }
 
-/* ---- inheritance -------------------------------------------------------------------- */
+/* ---- inheritance ------------------------------------------------------------------- */
 
 static int make_with(Kind kind, const char *name, mode_t mode)
 {
@@ -342,7 +343,7 @@ TOPIC(acl_inherit)
     IS_TRUE(has(n, ACCESS, NULL));
 }
 
-/* ---- who may ------------------------------------------------------------------------ */
+/* ---- who may ----------------------------------------------------------------------- */
 
 static int may(const char *name, int mode)
 {

@@ -149,7 +149,8 @@ static void by_users(void)
     }
 }
 
-/* Set-id bits go from what is no directory; set-group-ID stays where it means no execution. */
+/* Set-id bits go from what is no directory; set-group-ID stays where it means no
+ * execution. */
 static void set_id(void)
 {
     static const mode_t modes[] = {04755, 02755, 06755, 06777, 04644, 02644,

@@ -11,7 +11,7 @@
 
 static void *volatile nowhere = (void *)1;
 
-/* ---- two processes ------------------------------------------------------------------ */
+/* ---- two processes ----------------------------------------------------------------- */
 
 typedef struct Helper {
     int pid, to, from;
@@ -134,7 +134,7 @@ static void interruptible(int number)
     sigaction(number, &action, NULL); /* without SA_RESTART */
 }
 
-/* ---- flock -------------------------------------------------------------------------- */
+/* ---- flock ------------------------------------------------------------------------- */
 
 static int flock_act(char what, int fd)
 {
@@ -215,7 +215,7 @@ TOPIC(flock)
     close(c);
 }
 
-/* ---- fcntl -------------------------------------------------------------------------- */
+/* ---- fcntl ------------------------------------------------------------------------- */
 
 static int lock(int fd, int command, short type, off_t start, off_t len)
 {
@@ -320,8 +320,8 @@ TOPIC(posix_locks)
 
     regions(a, &h);
     wrong_calls(n, a);
-    /* The lock is the process's: its other descriptors do not conflict, and closing any of
-     * them gives all up. */
+    /* The lock is the process's: its other descriptors do not conflict, and closing any
+     * of them gives all up. */
     OK(lock(a, F_SETLK, F_WRLCK, 0, 0));
     OK(lock(b, F_SETLK, F_WRLCK, 0, 0));
     EQ(F_UNLCK, in_the_way(b, F_GETLK, 0, 0).l_type);

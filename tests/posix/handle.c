@@ -189,8 +189,8 @@ static void forged(void)
     unsigned opened = 0;
 
     MUST(handle_of(n, &good));
-    /* Every bit counts: what it leads to is gone, or another file.  O_PATH, as that may be the FIFO or the
-     * socket of a test beside this one. */
+    /* Every bit counts: what it leads to is gone, or another file.  O_PATH, as that may
+     * be the FIFO or the socket of a test beside this one. */
     for (unsigned bit = 0; bit < good.head.handle_bytes * 8; bit++) {
         int fd;
 

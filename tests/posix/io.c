@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* io.c - copy_file_range, vectors, flags of preadv2 and pwritev2, splice, large offsets */
+/* io.c - copy_file_range, vectors, flags of preadv2 and pwritev2, splice, large
+ * offsets */
 #include <limits.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>

@@ -98,9 +98,10 @@ TOPIC(unix_socket)
     close(server);
 }
 
-/* ---- inotify ------------------------------------------------------------------------ */
+/* ---- inotify ----------------------------------------------------------------------- */
 
-/* All events that wait, of any name.  Who looks into a directory in passing is not of ours. */
+/* All events that wait, of any name.  Who looks into a directory in passing is not of
+ * ours. */
 static uint32_t events(int fd)
 {
     char bytes[16384] __attribute__((aligned(8)));

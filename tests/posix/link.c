@@ -268,7 +268,8 @@ static void many(void)
     OK(rmdir("subs"));
 }
 
-/* What fs.protected_hardlinks allows everybody: his own, and what he may read and write. */
+/* What fs.protected_hardlinks allows everybody: his own, and what he may read and
+ * write. */
 static void by_others(void)
 {
     const char *mine = made_for(REGULAR, 0600, 70002, GROUP_BOB);

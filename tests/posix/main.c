@@ -3,9 +3,10 @@
  * main.c - runs topics on a directory: suite [-u USER] [-j JOBS] [-l] DIR [TOPIC...]
  *          suite -p DIR: makes a tree; suite -R DIR: checks it when DIR is read-only
  *
- * USER is a name or a number; without it the topics run as whoever calls.  Each topic runs in a
- * child, writes its lines to a file in /tmp, and works in a directory of its own below DIR.
- * Prints TAP.  0: all passed; 1: some did not; 2: bad usage; 77: nothing could be tried.
+ * USER is a name or a number; without it the topics run as whoever calls.  Each topic
+ * runs in a child, writes its lines to a file in /tmp, and works in a directory of its
+ * own below DIR.  Prints TAP.  0: all passed; 1: some did not; 2: bad usage; 77: nothing
+ * could be tried.
  */
 #include <dirent.h>
 #include <grp.h>
@@ -62,7 +63,7 @@ static void die(const char *what)
     exit(2);
 }
 
-/* ---- the directory of a topic ------------------------------------------------------- */
+/* ---- the directory of a topic ------------------------------------------------------ */
 
 /* Everything below @dir, whatever modes it has.  False: something stays. */
 static bool clear(int parent, const char *name)
@@ -99,7 +100,7 @@ static bool clear(int parent, const char *name)
     return all;
 }
 
-/* ---- running ------------------------------------------------------------------------ */
+/* ---- running ----------------------------------------------------------------------- */
 
 static void topic_start(Topic *t)
 {
@@ -205,7 +206,7 @@ static void run_all(unsigned jobs)
     }
 }
 
-/* ---- who runs it -------------------------------------------------------------------- */
+/* ---- who runs it ------------------------------------------------------------------- */
 
 /* A name, or a number that needs no line in passwd. */
 static bool find_user(const char *text, Who *out)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * make.c - what open O_CREAT, mkdir, mknod, mkfifo, symlink and O_TMPFILE make: owner, mode
- * and umask, times, link counts; and the errors of making
+ * make.c - what open O_CREAT, mkdir, mknod, mkfifo, symlink and O_TMPFILE make: owner,
+ * mode and umask, times, link counts; and the errors of making
  */
 #include <limits.h>
 #include <sys/socket.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* open.c - open and openat: flags, types, errors; what O_PATH, O_TMPFILE and O_APPEND mean */
+/* open.c - open and openat: flags, types, errors; what O_PATH, O_TMPFILE and O_APPEND
+ * mean */
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

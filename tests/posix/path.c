@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * path.c - what every call that takes a path makes of paths: each call, each kind of fault
+ * path.c - what every call that takes a path makes of paths: each call, each kind of
+ * fault
  *
- * The table says of each call what its last component has to be, and what it answers where
- * calls differ; the functions below it are one fault each.
+ * The table says of each call what its last component has to be, and what it answers
+ * where calls differ; the functions below it are one fault each.
  */
 #include <dirent.h>
 #include <limits.h>

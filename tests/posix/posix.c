@@ -2,8 +2,8 @@
 /*
  * posix.c - checks, identities, files and times for the topics
  *
- * A line is one write(2) to a file that was opened for appending, so that children of a topic
- * print theirs too and nothing is lost when one of them ends by a signal.
+ * A line is one write(2) to a file that was opened for appending, so that children of a
+ * topic print theirs too and nothing is lost when one of them ends by a signal.
  */
 #include "posix.h"
 
@@ -54,7 +54,7 @@ void suite_begin(const char *topic, int out)
     suite.out = out;
 }
 
-/* ---- lines -------------------------------------------------------------------------- */
+/* ---- lines ------------------------------------------------------------------------- */
 
 static void line_out(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -165,7 +165,7 @@ void skip(const char *format, ...)
     line_out("ok - %s: %s # SKIP %s", suite.topic, suite.about, why);
 }
 
-/* ---- who ---------------------------------------------------------------------------- */
+/* ---- who --------------------------------------------------------------------------- */
 
 bool am_root(void)
 {
@@ -246,7 +246,7 @@ int wait_for_child(void)
     return waitpid(-1, &status, 0) > 0 ? status : -1;
 }
 
-/* ---- files -------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------- */
 
 const char *const kind_names[KIND_COUNT] = {
     "regular file", "directory",        "symlink",      "fifo",
@@ -394,7 +394,7 @@ int names_in(const char *dir)
     return count;
 }
 
-/* ---- time --------------------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------------------------- */
 
 bool later(struct timespec a, struct timespec b)
 {

@@ -17,14 +17,15 @@
  *       EQ(0600, mode_of(n));
  *   }
  *
- * Each topic runs in a process of its own, in an empty directory that anybody may write to,
- * with umask 0; what it leaves behind is removed.  It is run once as root and once as an ordinary
- * user, on any file system; nothing here knows varjfs.  A check prints one line: where it stands,
- * what about() said last, the call, and what it wants.  These words are the check's name when two
- * file systems are compared: no random numbers, no paths of this run.
+ * Each topic runs in a process of its own, in an empty directory that anybody may write
+ * to, with umask 0; what it leaves behind is removed.  It is run once as root and once as
+ * an ordinary user, on any file system; nothing here knows varjfs.  A check prints one
+ * line: where it stands, what about() said last, the call, and what it wants.  These
+ * words are the check's name when two file systems are compared: no random numbers, no
+ * paths of this run.
  *
- * Identities change in the process itself (as the saved user it stays root), so an AS block
- * is left at its end alone: no break, return or goto, and none within another.
+ * Identities change in the process itself (as the saved user it stays root), so an AS
+ * block is left at its end alone: no break, return or goto, and none within another.
  */
 #ifndef POSIX_H
 #define POSIX_H
@@ -41,7 +42,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- topics ------------------------------------------------------------------------- */
+/* ---- topics ------------------------------------------------------------------------ */
 
 void topic_add(const char *name, void (*run)(void), bool alone);
 
@@ -56,7 +57,7 @@ void topic_add(const char *name, void (*run)(void), bool alone);
 /* Runs when no other topic does. */
 #define TOPIC_ALONE(name) TOPIC_WITH(name, true)
 
-/* ---- checks ------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------ */
 
 /* The functions take errno as the call, their last argument, left it. */
 
@@ -89,7 +90,7 @@ void about(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* One check that cannot be made here. */
 void skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* ---- who ---------------------------------------------------------------------------- */
+/* ---- who --------------------------------------------------------------------------- */
 
 #define WHO_GROUPS_MAX 8
 
@@ -106,7 +107,8 @@ typedef struct Who {
 #define GROUP_CAROL 70003
 #define GROUP_TEAM 70010
 
-/* Alice and Dave are in the team, Dave by his main group.  Numbers, no names: no passwd. */
+/* Alice and Dave are in the team, Dave by his main group.  Numbers, no names: no
+ * passwd. */
 extern const Who ROOT, ALICE, BOB, CAROL, DAVE;
 /* Who runs the topic: root, or the user of --user. */
 extern Who ME;
@@ -141,7 +143,7 @@ int wait_for_child(void);
 int child_begin(void);
 int child_end(int pid);
 
-/* ---- files -------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------- */
 
 typedef enum Kind { REGULAR, DIRECTORY, SYMLINK, FIFO, SOCKET, CHARDEV, BLOCKDEV } Kind;
 
@@ -158,7 +160,8 @@ extern const mode_t kind_modes[KIND_COUNT]; /* S_IFREG, … */
 const char *fresh(void);
 /* Like printf; kept until the topic ends. */
 const char *path(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* 0 or -1.  Symlinks lead to "nowhere" and have no mode; the others have exactly @mode. */
+/* 0 or -1.  Symlinks lead to "nowhere" and have no mode; the others have exactly
+ * @mode. */
 int make(Kind kind, const char *name, mode_t mode);
 int give(const char *name, uid_t uid, gid_t gid);
 /* Unlinks or rmdirs. */
@@ -176,7 +179,7 @@ mode_t mode_of(const char *name); /* 07777 of it */
 bool exists(const char *name);
 int names_in(const char *dir); /* but "." and ".."; -1 */
 
-/* ---- time --------------------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------------------------- */
 
 bool later(struct timespec a, struct timespec b); /* a > b */
 bool same_time(struct timespec a, struct timespec b);

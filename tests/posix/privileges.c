@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* privileges.c - what a change of content takes from a file: set-id bits, file capabilities */
+/* privileges.c - what a change of content takes from a file: set-id bits, file
+ * capabilities */
 #include <linux/capability.h>
 #include <linux/falloc.h>
 #include <sys/xattr.h>
@@ -25,7 +26,7 @@ static bool has_capability(const char *name)
     return getxattr(name, CAPABILITY, bytes, sizeof bytes) > 0;
 }
 
-/* ---- ways to change a file ---------------------------------------------------------- */
+/* ---- ways to change a file --------------------------------------------------------- */
 
 static int by_write(const char *name)
 {

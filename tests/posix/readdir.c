@@ -2,8 +2,8 @@
 /*
  * readdir.c - listing: every name once, whatever comes and goes; positions; types
  *
- * POSIX_ENTRIES in the environment says how many names the large directory has; without it
- * 20000, and 5000 for an ordinary user.
+ * POSIX_ENTRIES in the environment says how many names the large directory has; without
+ * it 20000, and 5000 for an ordinary user.
  */
 #include <dirent.h>
 #include <sys/syscall.h>

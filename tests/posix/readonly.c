@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * readonly.c - file systems that may only be read: EROFS for each change, and what must work
- * all the same
+ * readonly.c - file systems that may only be read: EROFS for each change, and what must
+ * work all the same
  *
- * "suite -p DIR" makes the tree, "suite -R DIR" checks it once DIR is read-only; the topic does
- * both with a remount of its own where POSIX_OWN_DEVICE says that nobody else is there.
+ * "suite -p DIR" makes the tree, "suite -R DIR" checks it once DIR is read-only; the
+ * topic does both with a remount of its own where POSIX_OWN_DEVICE says that nobody else
+ * is there.
  */
 #include <dirent.h>
 #include <sys/file.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * rename.c - rename and renameat2: every type over every type, what moves with it, what else
- * changes, and what may not be
+ * rename.c - rename and renameat2: every type over every type, what moves with it, what
+ * else changes, and what may not be
  */
 #include <limits.h>
 #include <sys/syscall.h>
@@ -441,7 +441,8 @@ static void directories_in_use(void)
     close(here);
 }
 
-/* The parents need not be writable by a mover who may write to neither: EACCES before all. */
+/* The parents need not be writable by a mover who may write to neither: EACCES before
+ * all. */
 static void permissions(void)
 {
     const char *from = made_for(DIRECTORY, 0755, 70001, GROUP_ALICE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * setid.c - set-user-ID and set-group-ID: who may write takes them away, who is root does not;
- * and directories that hand their group down
+ * setid.c - set-user-ID and set-group-ID: who may write takes them away, who is root does
+ * not; and directories that hand their group down
  */
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
@@ -202,7 +202,7 @@ static void without_change(void)
     close(fd);
 }
 
-/* ---- directories -------------------------------------------------------------------- */
+/* ---- directories ------------------------------------------------------------------- */
 
 static void make_in(Kind k, const char *n, mode_t mode)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* sparse.c - holes: SEEK_HOLE and SEEK_DATA, fallocate, truncate, offsets up to the limit */
+/* sparse.c - holes: SEEK_HOLE and SEEK_DATA, fallocate, truncate, offsets up to the
+ * limit */
 #include <linux/falloc.h>
 
 #include "posix.h"
@@ -114,7 +115,8 @@ TOPIC(seek_hole)
     close(fd);
 }
 
-/* Ranges that are no blocks: zeroes inside, nothing else changes, whatever is a hole then. */
+/* Ranges that are no blocks: zeroes inside, nothing else changes, whatever is a hole
+ * then. */
 TOPIC(punch)
 {
     static const struct {

@@ -63,7 +63,8 @@ static long long inodes_used(const struct statvfs *s)
     return (long long)(s->f_files - s->f_ffree);
 }
 
-/* What @files files, and a directory for them, add to the inodes in use, and take away again. */
+/* What @files files, and a directory for them, add to the inodes in use, and take away
+ * again. */
 static void count_inodes(int files, long long *added, long long *removed)
 {
     struct statvfs then = space(), with, after;
@@ -86,9 +87,9 @@ static void count_inodes(int files, long long *added, long long *removed)
 }
 
 /*
- * Each file takes one of the inodes, and gives it back.  close(2) returns before a FUSE daemon
- * hears of it, so a file of an earlier topic that was removed while it was open may be given back
- * in the middle: then it is counted once more.
+ * Each file takes one of the inodes, and gives it back.  close(2) returns before a FUSE
+ * daemon hears of it, so a file of an earlier topic that was removed while it was open
+ * may be given back in the middle: then it is counted once more.
  */
 static void inodes(void)
 {
@@ -103,7 +104,8 @@ static void inodes(void)
     EQ(FILES + 1, removed);
 }
 
-/* Appends @mibs MiB that nothing can make smaller to @fd; what is free less by then, in bytes. */
+/* Appends @mibs MiB that nothing can make smaller to @fd; what is free less by then, in
+ * bytes. */
 static long long use_space(int fd, int mibs)
 {
     enum { MIB = 1 << 20 };
@@ -131,9 +133,10 @@ static long long use_space(int fd, int mibs)
 }
 
 /*
- * What is written is gone from what is free.  Only where nobody else uses the device meanwhile:
- * POSIX_OWN_DEVICE in the environment says so.  What was removed before may become free in the
- * middle, as file systems do that in the background: then it is tried once more.
+ * What is written is gone from what is free.  Only where nobody else uses the device
+ * meanwhile: POSIX_OWN_DEVICE in the environment says so.  What was removed before may
+ * become free in the middle, as file systems do that in the background: then it is tried
+ * once more.
  */
 static void content(void)
 {

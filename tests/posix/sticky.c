@@ -3,8 +3,8 @@
  * sticky.c - directories with the sticky bit: names may be taken away by the owner of the
  * directory, the owner of the file, and root
  *
- * Each type of file, each relation of the one who tries to directory and file, each way of
- * taking a name away.
+ * Each type of file, each relation of the one who tries to directory and file, each way
+ * of taking a name away.
  */
 #include <sys/syscall.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* symlink.c - symlink, readlink: targets of any bytes and lengths, who follows and who does not */
+/* symlink.c - symlink, readlink: targets of any bytes and lengths, who follows and who
+ * does not */
 #include <limits.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>

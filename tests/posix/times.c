@@ -2,8 +2,9 @@
 /*
  * times.c - which call moves which time of the file and of the directories around it
  *
- * For each call: the marks that POSIX wants on the file, its directory and a second directory;
- * whatever is not marked stays. atime by reading is left out: relatime and the cache decide.
+ * For each call: the marks that POSIX wants on the file, its directory and a second
+ * directory; whatever is not marked stays. atime by reading is left out: relatime and the
+ * cache decide.
  */
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
@@ -15,7 +16,8 @@
 #define MC (TIME_M | TIME_C)
 #define C TIME_C
 
-/* In the directory "d": "f" of the type, opened as fd where it can be; "e": another directory. */
+/* In the directory "d": "f" of the type, opened as fd where it can be; "e": another
+ * directory. */
 typedef struct Change {
     const char *name;
     int (*call)(int fd);

@@ -127,7 +127,8 @@ static void bad_sizes(void)
     close(pipe_fds[1]);
 }
 
-/* The largest offset is 2^63 - 1, so a file that can be so large holds it, or says EFBIG. */
+/* The largest offset is 2^63 - 1, so a file that can be so large holds it, or says
+ * EFBIG. */
 static void largest(void)
 {
     const char *n = made(REGULAR, 0600);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * utimens.c - utimensat, futimens, utimes, utime: what is set, by whom, and what errors come
+ * utimens.c - utimensat, futimens, utimes, utime: what is set, by whom, and what errors
+ * come
  */
 #include <limits.h>
 #include <sys/syscall.h>

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * append.c - what becomes of appends to a page that is stored into and written back meanwhile
+ * append.c - what becomes of appends to a page that is stored into and written back
+ * meanwhile
  *
  *     append DIR SECONDS close|sync_file_range|fdatasync|nothing
  *
- * One process stores a byte into the last page of a file in DIR through a mapping, appends with
- * write(2) and reads what it has appended, again and again; another one does what the last
- * argument says to the file, all the while.  Prints how many appends there were, how many of them
- * read back wrong, and how many of these are wrong past the page cache too.  Status 1 when there
- * were any: src/front/README.md, "Known limits".
+ * One process stores a byte into the last page of a file in DIR through a mapping,
+ * appends with write(2) and reads what it has appended, again and again; another one does
+ * what the last argument says to the file, all the while.  Prints how many appends there
+ * were, how many of them read back wrong, and how many of these are wrong past the page
+ * cache too.  Status 1 when there were any: src/front/README.md, "Known limits".
  */
 #include "base/base.h"
 

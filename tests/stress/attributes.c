@@ -4,12 +4,13 @@
  *
  *     attributes DIR SECONDS SEED
  *
- * One process edits a file in DIR and asks for its attributes; others ask for them too, by
- * descriptor, by name, in a listing and by the name of a link, and change them with chmod(2),
- * utimensat(2) of atime alone and link(2); one calls fsync(2), so that the kernel may keep
- * what it is told.  Nobody else changes size or mtime: whoever asks when an edit has been answered must
- * see its size and a later mtime than was seen before it, at the second look at the latest (the
- * first may take what the answer to a change of somebody else said).  Status 1 when somebody did not.
+ * One process edits a file in DIR and asks for its attributes; others ask for them too,
+ * by descriptor, by name, in a listing and by the name of a link, and change them with
+ * chmod(2), utimensat(2) of atime alone and link(2); one calls fsync(2), so that the
+ * kernel may keep what it is told.  Nobody else changes size or mtime: whoever asks when
+ * an edit has been answered must see its size and a later mtime than was seen before it,
+ * at the second look at the latest (the first may take what the answer to a change of
+ * somebody else said).  Status 1 when somebody did not.
  */
 #include "../lib/raw-edit.h"
 #include "base/base.h"
@@ -88,7 +89,8 @@ static bool look_in_listing(const Worker *w, struct stat *st)
     return fstatat(w->dir_fd, w->name, st, 0) == 0;
 }
 
-/* Forces a LOOKUP: the kernel does not take its own word for it that the name is there. */
+/* Forces a LOOKUP: the kernel does not take its own word for it that the name is
+ * there. */
 static bool look_by_name(const Worker *w, struct stat *st)
 {
     if (open(w->file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0 ||
@@ -115,9 +117,9 @@ static bool look_once(const Worker *w, unsigned how, struct stat *st)
 }
 
 /*
- * What the kernel should not have kept is there again at the next look.  Once is not enough: the
- * answers to SETATTR and LINK set its size whatever has come since it asked, and who has found
- * what it keeps to be valid in that moment takes it from there.
+ * What the kernel should not have kept is there again at the next look.  Once is not
+ * enough: the answers to SETATTR and LINK set its size whatever has come since it asked,
+ * and who has found what it keeps to be valid in that moment takes it from there.
  */
 static void look(Worker *w, unsigned how)
 {
@@ -134,7 +136,8 @@ static void look(Worker *w, unsigned how)
         }
         begun = __atomic_load_n(&t->begun, __ATOMIC_SEQ_CST);
         size_is_right = size_is_right || begun != done || (uint64_t)st.st_size == size;
-        /* An edit that was answered before this look had not begun when the last one came back. */
+        /* An edit that was answered before this look had not begun when the last one came
+         * back. */
         mtime_is_right =
             mtime_is_right || done <= w->mtime_by || is_later(st.st_mtim, w->mtime);
     }
@@ -242,7 +245,8 @@ static void change_all(Worker *w)
             break;
         default:
             (void)unlink(w->link);
-            /* ENOENT: the kernel believes for a moment that the last name is gone (front/README.md). */
+            /* ENOENT: the kernel believes for a moment that the last name is gone
+             * (front/README.md). */
             if (link(w->file, w->link) < 0 && errno != ENOENT) {
                 die("link");
             }

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * beside.c - what a call that holds the lock of an inode does to others, on any file system
+ * beside.c - what a call that holds the lock of an inode does to others, on any file
+ * system
  *
  *     beside DIR SECONDS fsync|read|store
  *
  * fsync: one thread writes 4 MiB and syncs them, again and again, another one changes the
  * size of the file by a byte when each fsync(2) has been under way for a millisecond.
  * Prints how many of the changes were done another millisecond before the fsync(2).
- * read: one thread deletes the file but for its first page and writes it anew, another one
- * reads behind that page.  Prints how many reads saw zeroes, which nobody has written.
- * store: one thread stores into a mapping, another one makes the file shorter and then
- * longer.  Prints how many stores were made while it was being made shorter, and how many
- * of them are not there.
+ * read: one thread deletes the file but for its first page and writes it anew, another
+ * one reads behind that page.  Prints how many reads saw zeroes, which nobody has
+ * written.  store: one thread stores into a mapping, another one makes the file shorter
+ * and then longer.  Prints how many stores were made while it was being made shorter, and
+ * how many of them are not there.
  *
  * The figures: doc/measured/front.md, "What the kernel loses on any FUSE file system".
  */
@@ -61,7 +62,7 @@ static void fill(int fd, uint8_t letter, size_t from, size_t to)
     }
 }
 
-/* ---- fsync ----------------------------------------------------------------------------------- */
+/* ---- fsync ------------------------------------------------------------------------- */
 
 static gpointer sync_on(gpointer data)
 {
@@ -102,8 +103,8 @@ static int64_t next_sync(Beside *b, int64_t until_us, gint last)
     return now;
 }
 
-/* One change of the size beside each fsync(2): whoever makes them without a pause takes the
- * lock first. */
+/* One change of the size beside each fsync(2): whoever makes them without a pause takes
+ * the lock first. */
 static void beside_fsync(Beside *b, int64_t until_us)
 {
     g_autoptr(GArray) ended_us = g_array_new(FALSE, FALSE, sizeof(int64_t));
@@ -135,7 +136,7 @@ static void beside_fsync(Beside *b, int64_t until_us)
            calls->len, before);
 }
 
-/* ---- read ------------------------------------------------------------------------------------ */
+/* ---- read -------------------------------------------------------------------------- */
 
 static gpointer shorten_on(gpointer data)
 {
@@ -173,7 +174,7 @@ static void beside_read(Beside *b, int64_t until_us)
            reads, b->call, zeroes);
 }
 
-/* ---- store ----------------------------------------------------------------------------------- */
+/* ---- store ------------------------------------------------------------------------- */
 
 static sigjmp_buf behind_the_end;
 

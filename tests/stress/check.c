@@ -29,9 +29,10 @@ static bool is_change(const Event *e)
 }
 
 /*
- * After an edit beside a change of size that the kernel makes itself, the kernel may go on with
- * another size until somebody calls stat, and may clear the rest of a page behind the smaller one:
- * a caller that has not yet looked at its answer comes late (src/front/README.md).
+ * After an edit beside a change of size that the kernel makes itself, the kernel may go
+ * on with another size until somebody calls stat, and may clear the rest of a page behind
+ * the smaller one: a caller that has not yet looked at its answer comes late
+ * (src/front/README.md).
  */
 static bool is_size_loose(const GArray *changes)
 {
@@ -66,8 +67,8 @@ static void add_parts(const Event *e, GArray *events)
 }
 
 /*
- * Of several stores into mappings beside one edit some may be lost (src/front/README.md): a
- * page that is written back brings all its bytes.
+ * Of several stores into mappings beside one edit some may be lost (src/front/README.md):
+ * a page that is written back brings all its bytes.
  */
 static void forgive_stores(GArray *changes)
 {
@@ -86,8 +87,9 @@ static void forgive_stores(GArray *changes)
 }
 
 /*
- * Where attributes are asked for while a name of the inode goes, the kernel counts that name twice and refuses
- * the next link, until it asks again: such a failure says nothing about the directory.
+ * Where attributes are asked for while a name of the inode goes, the kernel counts that
+ * name twice and refuses the next link, until it asks again: such a failure says nothing
+ * about the directory.
  */
 static void forgive_links(GArray *events)
 {

@@ -2,13 +2,13 @@
 /*
  * history.h - what was called and what came back, and whether one order explains it
  *
- * A file is a sequence of words.  Each word that an operation writes carries the number of the
- * operation and its index in it, so that whoever reads it knows where it comes from; a hole is
- * operation 0.  A directory is a table of names.
+ * A file is a sequence of words.  Each word that an operation writes carries the number
+ * of the operation and its index in it, so that whoever reads it knows where it comes
+ * from; a hole is operation 0.  A directory is a table of names.
  *
  * A history is the list of all events of one file (or directory) between two moments when
- * nobody did anything.  history_check looks for an order of its events that keeps to what is
- * `before` what in time, and in which each event returns what it returned.
+ * nobody did anything.  history_check looks for an order of its events that keeps to what
+ * is `before` what in time, and in which each event returns what it returned.
  */
 #ifndef VJ_TEST_STRESS_HISTORY_H
 #define VJ_TEST_STRESS_HISTORY_H
@@ -20,7 +20,8 @@
 #define NO_SIZE UINT64_MAX
 #define NAMES 8u
 
-/* Words next to each other of one operation: index, index + 1, ...  Zeroes all have index 0. */
+/* Words next to each other of one operation: index, index + 1, ...  Zeroes all have index
+ * 0. */
 typedef struct Run {
     uint32_t op;
     uint32_t index;
@@ -66,7 +67,8 @@ typedef struct Event {
     unsigned seen_count;
     unsigned a, b; /* names */
     uint64_t inode;
-    uint64_t since_ns; /* a SLICE: whatever returned before this must be seen; a LINK: opened */
+    /* A SLICE: whatever returned before this must be seen; a LINK: opened. */
+    uint64_t since_ns;
     GArray *loose_ops; /* a SLICE: operations of which it may see any part */
     GArray *late_ops;  /* a SLICE: stores that it need not see yet */
 } Event;
@@ -117,10 +119,10 @@ void found_clear(Found *found);
  * @read    the whole read, of kind READ
  * @others  the operations of the same file, among which are all that it may have seen
  * @phase   bytes before word 0 in the file
- * @sizes   what the kernel knows of the size may be too large, or a page may have been cleared
- *          behind a smaller one: zeroes are let pass, and the end
- * @strict  nothing writes through the page cache meanwhile: a page is of one moment not before
- *          the last change that returned before the read was called
+ * @sizes   what the kernel knows of the size may be too large, or a page may have been
+ *          cleared behind a smaller one: zeroes are let pass, and the end
+ * @strict  nothing writes through the page cache meanwhile: a page is of one moment not
+ *          before the last change that returned before the read was called
  * @keep    gets the arrays that the slices point into
  * @out     of Event: gets slices
  */

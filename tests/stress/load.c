@@ -3,12 +3,14 @@
  * load.c - processes and threads on the same few files, and whether what they saw can be
  *
  *   load --dir DIR [--seconds N] [--seed N] [--processes N] [--threads N] [--files N]
- *        [--mix edits|writes|mixed|mapped] [--plant torn|stale|early|lost|absent] [--no-kill] [--strict]
+ *        [--mix edits|writes|mixed|mapped] [--plant torn|stale|early|lost|absent]
+ *        [--no-kill] [--strict]
  *
- * Windows follow each other.  In each all threads do some dozens of operations and note when
- * each was called, when it returned, and what it saw; now and then a process is killed.  Then
- * everybody waits while each file is read in three ways, which must agree.  A process that runs
- * beside the next window looks for an order that explains the history of each file.
+ * Windows follow each other.  In each all threads do some dozens of operations and note
+ * when each was called, when it returned, and what it saw; now and then a process is
+ * killed.  Then everybody waits while each file is read in three ways, which must agree.
+ * A process that runs beside the next window looks for an order that explains the history
+ * of each file.
  *
  * Exit status: 0 no difference; 1 a difference, or a call that failed; 3 a hang.
  */

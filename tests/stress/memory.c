@@ -2,10 +2,12 @@
 /*
  * memory.c - what makes a daemon need memory
  *
- *   memory files DIR COUNT PROCESSES DAEMON   makes, reads and removes COUNT files; prints the
- *                                             most RssAnon, KiB, that process DAEMON had
- *   memory maps DIR BYTES PROCESSES SECONDS   each process writes a file of BYTES through a
- *                                             mapping, again and again, and reads it back
+ *   memory files DIR COUNT PROCESSES DAEMON   makes, reads and removes COUNT files;
+ *                                             prints the most RssAnon, KiB, that process
+ *                                             DAEMON had
+ *   memory maps DIR BYTES PROCESSES SECONDS   each process writes a file of BYTES through
+ *                                             a mapping, again and again, and reads it
+ *                                             back
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -87,7 +89,8 @@ static void read_file(const char *path, uint64_t i, char *bytes)
     }
 }
 
-/* A directory at a time is made and read; what was made before the last ten is removed. */
+/* A directory at a time is made and read; what was made before the last ten is
+ * removed. */
 static void churn(const char *dir, uint64_t directories, unsigned process)
 {
     g_autofree char *bytes = g_malloc(32768);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * order.c - the search for an order (after Wing and Gong, and Lowe's memory of where it was)
+ * order.c - the search for an order (after Wing and Gong, and Lowe's memory of where it
+ * was)
  *
  * A node of the search is the set of the events that have been put in order and the state
  * behind them; a node is looked at once.  A read that fits is taken at once: it changes
- * nothing, so whatever follows from here without it follows with it.  Hence there is only a
- * choice among changes.  An event that was killed may be left out.
+ * nothing, so whatever follows from here without it follows with it.  Hence there is only
+ * a choice among changes.  An event that was killed may be left out.
  */
 #include "history.h"
 
@@ -55,8 +56,8 @@ static bool is_change(const Event *e)
 
 /*
  * While an edit is under way a mapping may have some pages from before it and some from
- * behind it, whatever else was seen meanwhile.  So a store is ordered to edits, and to what
- * reads it, but not to what only shows that the edit has begun.
+ * behind it, whatever else was seen meanwhile.  So a store is ordered to edits, and to
+ * what reads it, but not to what only shows that the edit has begun.
  */
 static bool has_order_to_store(const Event *a, const Event *b)
 {
@@ -118,8 +119,8 @@ static bool is_ready(const Search *s, const uint64_t *done, unsigned i)
         }
     }
     /*
-     * What was killed stands before nothing by force, but not behind changes that came after
-     * it.  (Reads that came after it have been taken for granted without asking.)
+     * What was killed stands before nothing by force, but not behind changes that came
+     * after it.  (Reads that came after it have been taken for granted without asking.)
      */
     for (unsigned k = 0; !s->events[i].has_returned && k < s->count; k++) {
         if (has(done, k) && is_change(&s->events[k]) &&

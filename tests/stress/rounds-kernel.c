@@ -5,8 +5,8 @@
  * Each fault is a rule: which operations have to overlap in time, and where, and what
  * becomes of which bytes (README.md has the table, and where each was seen).  What is
  * wrong in a round is the kernel's if some order explains all of it but for these
- * bytes, and these are what the rule says.  In a round with an edit only KERNEL_GROWTH is:
- * what else is wrong there is ours.
+ * bytes, and these are what the rule says.  In a round with an edit only KERNEL_GROWTH
+ * is: what else is wrong there is ours.
  */
 #include "rounds.h"
 

@@ -112,8 +112,8 @@ static char *ops_text(const Round *round)
     return g_strjoinv(" | ", names);
 }
 
-/* KERNEL_GROWTH takes a reader that loses the processor in one certain moment: what comes more
- * often than once in so many rounds is ours. */
+/* KERNEL_GROWTH takes a reader that loses the processor in one certain moment: what comes
+ * more often than once in so many rounds is ours. */
 #define GROWTH_ROUNDS 10000u
 
 static bool is_too_often(Report *r, KernelFault by_kernel)

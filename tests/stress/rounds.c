@@ -6,12 +6,12 @@
  *          [--exact-reads] [--load] [--keep-going] [--show N] [--most N] [--strict]
  *
  * LIST: names of operations, or -NAME for all but these ("--ops=-store,-copy").
- * --no-edits: DIR is not on varjfs.  --exact-reads: it is, with a libfuse and a kernel that
- * send a direct read by a descriptor without O_RDWR as one request.  --load: a busy process
- * for each processor.
- * --keep-going: count, and go on with a new file.  --show: how many of each kind are told
- * in full (3).  --most: operations at once, to see which of them it takes.  --strict:
- * also direct writes beside stores through a mapping, which open(2) warns of.
+ * --no-edits: DIR is not on varjfs.  --exact-reads: it is, with a libfuse and a kernel
+ * that send a direct read by a descriptor without O_RDWR as one request.  --load: a busy
+ * process for each processor.  --keep-going: count, and go on with a new file.  --show:
+ * how many of each kind are told in full (3).  --most: operations at once, to see which
+ * of them it takes.  --strict: also direct writes beside stores through a mapping, which
+ * open(2) warns of.
  *
  * Two processes with two threads each do the operations of a round at the same time.
  * Then everybody waits while the file is looked at through every view: they must agree,

@@ -104,7 +104,8 @@ typedef struct Nearest {
 
 typedef enum Verdict {
     VERDICT_RIGHT,
-    VERDICT_POSITION, /* the content is right, where an append says that it stands is not */
+    /* The content is right, where an append says that it stands is not. */
+    VERDICT_POSITION,
     VERDICT_RESULT,   /* the content is right, what the calls returned is not */
     VERDICT_WRONG
 } Verdict;
@@ -170,7 +171,8 @@ typedef enum KernelFault {
     KERNEL_COPY,   /* copy_file_range to a page that is stored into */
     KERNEL_PUNCH,  /* of a page that is stored into and written back meanwhile */
     KERNEL_DIRECT, /* a direct write to a page that is stored into */
-    KERNEL_GROWTH, /* a cached page is read while a direct write or an edit makes the file longer */
+    /* A cached page is read while a direct write or an edit makes the file longer. */
+    KERNEL_GROWTH,
     KERNEL_FAULTS
 } KernelFault;
 

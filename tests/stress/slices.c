@@ -2,16 +2,16 @@
 /*
  * slices.c - what a read through the page cache promises
  *
- * The kernel has a page as the daemon had it at some moment, and with what writes through the
- * cache have put on top since, which reach the daemon later.  Once an operation has returned,
- * all pages are as if they had been read after it.  So
+ * The kernel has a page as the daemon had it at some moment, and with what writes through
+ * the cache have put on top since, which reach the daemon later.  Once an operation has
+ * returned, all pages are as if they had been read after it.  So
  *
- * - each page of a read(2), each word of a mapping is of one moment, which lies behind all that had returned when the
- *   read was called.  It may lie before the call;
- * - while writes through the cache are under way, their words may be seen before their turn,
- *   and over a page that is still from before another operation under way;
- * - a store into a mapping beside an edit lies in a page that comes back when the edit ends: until then
- *   the page to which the edit moves it may be read without it.
+ * - each page of a read(2), each word of a mapping is of one moment, which lies behind
+ *   all that had returned when the read was called.  It may lie before the call;
+ * - while writes through the cache are under way, their words may be seen before their
+ *   turn, and over a page that is still from before another operation under way;
+ * - a store into a mapping beside an edit lies in a page that comes back when the edit
+ *   ends: until then the page to which the edit moves it may be read without it.
  */
 #include "history.h"
 
@@ -29,9 +29,10 @@ static bool overlaps(const Event *e, uint64_t from_ns, uint64_t to_ns)
 }
 
 /*
- * When the oldest of the changes that were under way at the call was called.  With @strict only
- * of those that the kernel makes: it drops the pages behind an answer (copy_file_range, a cut, a
- * direct write), when an edit behind it may have returned already.
+ * When the oldest of the changes that were under way at the call was called.  With
+ * @strict only of those that the kernel makes: it drops the pages behind an answer
+ * (copy_file_range, a cut, a direct write), when an edit behind it may have returned
+ * already.
  */
 static uint64_t oldest_under_way(const Event *read, const Event *others, unsigned count,
                                  bool strict)
@@ -59,7 +60,8 @@ static bool find_loose(Event *slice, const Event *read, const Event *others,
             continue;
         }
         slice->end_is_loose = true;
-        /* The kernel clears its last page when it hears of a size, whatever the page holds. */
+        /* The kernel clears its last page when it hears of a size, whatever the page
+         * holds. */
         if (op == OP_HOLE || !strict) {
             g_array_append_val(slice->loose_ops, op);
         }

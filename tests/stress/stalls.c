@@ -4,14 +4,15 @@
  *
  *     stalls DIR SECONDS DROPPERS [LIMIT_MS]
  *
- * One process writes 4096 bytes at random places of a file in DIR, one inserts and deletes 565
- * bytes there by librwrite, and DROPPERS (at most 8) read it and drop its pages by
- * posix_fadvise(2).  Prints for writes and edits
+ * One process writes 4096 bytes at random places of a file in DIR, one inserts and
+ * deletes 565 bytes there by librwrite, and DROPPERS (at most 8) read it and drop its
+ * pages by posix_fadvise(2).  Prints for writes and edits
  *
  *     WHAT count=N p50_us=N p99_us=N max_us=N
  *
- * and how often pages were dropped.  Exit: 0; 1 a write took longer than LIMIT_MS, or the file has
- * another size than the edits leave; 2 something failed, or a process had nothing done.
+ * and how often pages were dropped.  Exit: 0; 1 a write took longer than LIMIT_MS, or the
+ * file has another size than the edits leave; 2 something failed, or a process had
+ * nothing done.
  */
 #include "base/base.h"
 #include "varjfs/rwrite.h"

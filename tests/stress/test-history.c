@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* test-history.c - what the checker of histories accepts and what it finds, by small histories */
+/* test-history.c - what the checker of histories accepts and what it finds, by small
+ * histories */
 #include "../lib/test.h"
 
 #include "history.h"
@@ -164,7 +165,8 @@ static Verdict check_cached(const Event *others, unsigned count, const Event *re
     return check((const Event *)(const void *)all->data, all->len);
 }
 
-/* Through the page cache: not before what had returned, page by page, never torn in a page. */
+/* Through the page cache: not before what had returned, page by page, never torn in a
+ * page. */
 static void the_page_cache(void **state)
 {
     Event changes[] = {
@@ -194,7 +196,8 @@ static void the_page_cache(void **state)
     assert_int_equal(check_cached(changes, 2, &read, true), UNEXPLAINED);
 }
 
-/* A write through the cache is seen before it has arrived, but not after something newer. */
+/* A write through the cache is seen before it has arrived, but not after something
+ * newer. */
 static void words_on_their_way(void **state)
 {
     Event changes[] = {

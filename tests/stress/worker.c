@@ -203,7 +203,8 @@ static void edit_once(Worker *w, unsigned file, struct Logged *entry)
     }
     size = (got.size - window_of(w, file)->phase) / WORD_BYTES;
     size_is(w, file, size);
-    /* Only what grows is not carried out where the size has changed since it was staged. */
+    /* Only what grows is not carried out where the size has changed since it was
+     * staged. */
     if (got.carry.call == VARJFS_CARRY_NOTHING ||
         (got.carry.call == VARJFS_CARRY_FALLOCATE && got.carry.mode == 0)) {
         entry->e.size_after = size;
@@ -593,7 +594,8 @@ static void run_name(Worker *w)
 
     e->a = (unsigned)(a[1] - '0');
     e->b = (unsigned)(b[1] - '0');
-    /* linkat(2) by name would look the name up first, which is an operation of its own. */
+    /* linkat(2) by name would look the name up first, which is an operation of its
+     * own. */
     if (e->kind == LINK) {
         e->since_ns = load_now_ns();
         fd = openat(w->names, a, O_PATH | O_CLOEXEC);

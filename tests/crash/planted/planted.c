@@ -7,12 +7,14 @@
  *   late-flush       metadata are made durable before the objects that they name
  *   remap-unflushed  fragments go before the objects made of them are durable
  *   nosync           MDB_NOSYNC: LMDB's commits are not synced
- *   no-rename-rule   a rename over a file does not commit the content of the new one first
+ *   no-rename-rule   a rename over a file does not commit the content of the new one
+ *                    first
  *   no-error         a sync succeeds, whatever the device says of the metadata
  *   sync-again       where a sync failed it is made again, and the second one believed
  *   log-unsynced     records of the redo log are not synced
  *   log-id           every redo log has the same id: records of an earlier one count
- *   no-fsync         fsync of a file does nothing: all is sound, and what was promised is not there
+ *   no-fsync         fsync of a file does nothing: all is sound, and what was promised is
+ *                    not there
  */
 #include "fs/fs.h"
 #include "meta/redo-private.h"

@@ -93,8 +93,8 @@ static void one_message_is_one_line(void **state)
     vj_log_warn("name %s", "a\nerror: forged\r\033[31m\x7f");
     vj_log_warn("%s", huge);
     vj_log_warn("caf\xc3\xa9");
-    /* A control sequence of terminals in eight bits, as a character and as a byte; a line of
-     * its own and a change of direction in Unicode. */
+    /* A control sequence of terminals in eight bits, as a character and as a byte; a line
+     * of its own and a change of direction in Unicode. */
     vj_log_warn("\xc2\x9b"
                 "31m \x9b \xe2\x80\xa8 \xe2\x80\xae");
     lines = lines_of(place);

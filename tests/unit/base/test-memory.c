@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Freed memory that the allocator keeps goes back to the system, and what is in use stays. */
+/* Freed memory that the allocator keeps goes back to the system, and what is in use
+ * stays. */
 #include "../../lib/test.h"
 
 #include <malloc.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * naive.h - the formulas of mincdc.c, gear.c and rabin.c once more, as plainly as they can be
- * written: no state, no tables kept, no blocks
+ * naive.h - the formulas of mincdc.c, gear.c and rabin.c once more, as plainly as they
+ * can be written: no state, no tables kept, no blocks
  *
  * A function takes the bytes from a chunk's start to the file's end and gives the chunk's
  * length.
@@ -20,7 +20,7 @@ static uint64_t naive_splitmix64(uint64_t *x)
     return z ^ (z >> 31);
 }
 
-/* ---- mincdc ---------------------------------------------------------------------------- */
+/* ---- mincdc ------------------------------------------------------------------------ */
 
 static uint32_t naive_le32(const uint8_t *p)
 {
@@ -64,7 +64,7 @@ static size_t naive_mincdc_cut(VjChunkSizes sizes, uint64_t seed, const uint8_t 
     return cut;
 }
 
-/* ---- gear ------------------------------------------------------------------------------ */
+/* ---- gear -------------------------------------------------------------------------- */
 
 static void naive_gear_table(uint64_t seed, uint64_t table[256])
 {
@@ -119,7 +119,7 @@ static size_t naive_gear_cut(VjChunkSizes sizes, uint64_t seed, const uint8_t *p
     return most;
 }
 
-/* ---- rabin ----------------------------------------------------------------------------- */
+/* ---- rabin ------------------------------------------------------------------------- */
 
 /* @f with @bits zeroes behind it, modulo the polynomial. */
 static uint64_t naive_rabin_shift(uint64_t f, unsigned bits)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-code.c - every algorithm with every vector code that this processor has, against the
- * naive formulas: any content, in one piece, in pieces, and between two guard pages
+ * test-code.c - every algorithm with every vector code that this processor has, against
+ * the naive formulas: any content, in one piece, in pieces, and between two guard pages
  */
 #include <sys/mman.h>
 #include <unistd.h>

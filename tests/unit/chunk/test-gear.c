@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-gear.c - what is particular to gear: where candidates begin and end, its table, few
- * symbols, its sizes.  That it cuts as its formula says is in test-code.c
+ * test-gear.c - what is particular to gear: where candidates begin and end, its table,
+ * few symbols, its sizes.  That it cuts as its formula says is in test-code.c
  */
 #include "../../lib/test.h"
 
@@ -18,7 +18,8 @@ static VjChunker *new_chunker(VjChunkSizes sizes, uint64_t seed)
     return c;
 }
 
-/* 64 bytes whose hash is a candidate where @bits are asked for, and fewer than @not_bits. */
+/* 64 bytes whose hash is a candidate where @bits are asked for, and fewer than
+ * @not_bits. */
 static void find_window(uint8_t window[64], int bits, int not_bits, VjRng *rng)
 {
     uint64_t table[256], hash;
@@ -33,7 +34,8 @@ static void find_window(uint8_t window[64], int bits, int not_bits, VjRng *rng)
     } while (!naive_gear_asks(hash, bits) || naive_gear_asks(hash, not_bits));
 }
 
-/* A window is put where it is the first that may be a candidate, and beside that place. */
+/* A window is put where it is the first that may be a candidate, and beside that
+ * place. */
 static void limits_of_candidates(void **state)
 {
     VjChunkSizes sizes = {512, 1024, 1536};

@@ -71,7 +71,7 @@ static VjInode sample_directory(void)
     };
 }
 
-/* ---- records, each as bytes ---------------------------------------------------------- */
+/* ---- records, each as bytes -------------------------------------------------------- */
 
 /* What a test does with a space: one record under one key. */
 typedef struct Record {
@@ -106,8 +106,8 @@ static void run(VjMeta *m, Body *body, void *opaque)
 }
 
 /*
- * The record that @record names is the golden one, and no other that differs by one bit is
- * believed: @read says -EBADMSG.
+ * The record that @record names is the golden one, and no other that differs by one bit
+ * is believed: @read says -EBADMSG.
  */
 static void expect_golden(VjMeta *m, Record *record, const char *name, Body *read,
                           void *opaque)
@@ -131,7 +131,7 @@ static void expect_golden(VjMeta *m, Record *record, const char *name, Body *rea
     }
 }
 
-/* ---- inodes -------------------------------------------------------------------------- */
+/* ---- inodes ------------------------------------------------------------------------ */
 
 static int put_inode(VjTxn *txn, void *opaque)
 {
@@ -260,7 +260,7 @@ static void foreign_key(void **state)
                      -EBADMSG);
 }
 
-/* ---- inline content ------------------------------------------------------------------ */
+/* ---- inline content ---------------------------------------------------------------- */
 
 #define INLINE_TEXT "inline content"
 
@@ -331,7 +331,7 @@ static void inline_records(void **state)
     assert_int_equal(vj_meta_close(m), 0);
 }
 
-/* ---- fragments ----------------------------------------------------------------------- */
+/* ---- fragments --------------------------------------------------------------------- */
 
 #define FRAGMENT 0x51525354u
 
@@ -385,7 +385,7 @@ static void fragment_records(void **state)
     assert_int_equal(vj_meta_close(m), 0);
 }
 
-/* ---- orphans ------------------------------------------------------------------------- */
+/* ---- orphans ----------------------------------------------------------------------- */
 
 static const VjMapRoot orphan_root = {.node = 0x51525354,
                                       .height = 2,
@@ -427,7 +427,7 @@ static void orphan_records(void **state)
     assert_int_equal(vj_meta_close(m), 0);
 }
 
-/* ---- the counter --------------------------------------------------------------------- */
+/* ---- the counter ------------------------------------------------------------------- */
 
 static int next_ino(VjTxn *txn, void *opaque)
 {

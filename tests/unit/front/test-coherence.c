@@ -185,8 +185,8 @@ static void test_the_later_of_two_may_end_first(void **state)
     assert_false(may_hold(c, 0));
 }
 
-/* By ftruncate(2) the kernel drops them all, but where it believes in the new size already: so
- * those before the edit are taken for held. */
+/* By ftruncate(2) the kernel drops them all, but where it believes in the new size
+ * already: so those before the edit are taken for held. */
 static void test_pages_before_a_truncation(void **state)
 {
     static const VjEdited edited = {
@@ -203,7 +203,8 @@ static void test_pages_before_a_truncation(void **state)
     assert_false(may_hold(c, 5));
 }
 
-/* What a direct WRITE of page @first has to invalidate: pages; 0: nothing; UINT64_MAX: all. */
+/* What a direct WRITE of page @first has to invalidate: pages; 0: nothing; UINT64_MAX:
+ * all. */
 static uint64_t write_past(VjCoherence *c, uint64_t first)
 {
     uint64_t offset = first * PAGE, len = PAGE;
@@ -237,7 +238,8 @@ static void test_direct_writes_where_nobody_reads(void **state)
     }
 }
 
-/* A READ is noted before it reads, a direct WRITE asks when it is in the file: whichever of the two comes first. */
+/* A READ is noted before it reads, a direct WRITE asks when it is in the file: whichever
+ * of the two comes first. */
 static void test_direct_writes_beside_reads(void **state)
 {
     VjCoherence *c = *state;
@@ -415,7 +417,8 @@ static const VjEdited cut = {.at = 10,
                              .size = 10 * PAGE - 70,
                              .changed = true};
 
-/* What is stale when pages from @first on have come back, and @between has happened meanwhile. */
+/* What is stale when pages from @first on have come back, and @between has happened
+ * meanwhile. */
 static void expect_stale(VjCoherence *c, uint64_t first, void (*between)(VjCoherence *c),
                          uint64_t offset, uint64_t len)
 {
@@ -643,7 +646,8 @@ static void shrink(VjCoherence *c, pid_t who)
     vj_coherence_open(c, s, &edited, VJ_WINDOW_NONE);
 }
 
-/* Lets a millisecond pass, and waits until @reader has looked at the thread for it or is done. */
+/* Lets a millisecond pass, and waits until @reader has looked at the thread for it or is
+ * done. */
 static void let_look(const Actor *reader)
 {
     int before = g_atomic_int_get(&looks);
@@ -679,7 +683,8 @@ static void test_reads_behind_a_smaller_end(void **state)
     g_thread_join(thread);
 }
 
-/* It sleeps again, or nobody knows; and an edit that follows shows that it is done with this one. */
+/* It sleeps again, or nobody knows; and an edit that follows shows that it is done with
+ * this one. */
 static void test_the_end_of_waiting(void **state)
 {
     Actor asleep = {.c = *state, .offset = PAGE}, late = asleep;

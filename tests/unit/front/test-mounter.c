@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * What the guard mounts and detaches, when the device of what is mounted cannot be told.  The
- * linker hands mount(2), umount2(2) and statx(2) of the code under test to the functions below.
+ * What the guard mounts and detaches, when the device of what is mounted cannot be told.
+ * The linker hands mount(2), umount2(2) and statx(2) of the code under test to the
+ * functions below.
  */
 #include "../../lib/test.h"
 
@@ -119,7 +120,8 @@ static void what_is_not_known_is_not_detached(void **state)
     assert_int_equal(vj_mounter_sync(&plan, 0), 0);
 }
 
-/* What the kernel does first when it ends a daemon: its files are closed, no word is said. */
+/* What the kernel does first when it ends a daemon: its files are closed, no word is
+ * said. */
 static void a_pipe_that_ends_is_a_death(void **state)
 {
     const VjMountPlan taken = {

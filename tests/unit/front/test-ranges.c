@@ -16,7 +16,8 @@ static VjPageRange any_range(VjRng *rng)
     return (VjPageRange){first, first + vj_rng_below(rng, PAGES - first)};
 }
 
-/* With room for all the set is what was added and not taken out; without, it has that and more. */
+/* With room for all the set is what was added and not taken out; without, it has that and
+ * more. */
 static void check(const GArray *ranges, const bool *has, bool exact)
 {
     for (uint64_t page = 0; page < PAGES; page++) {

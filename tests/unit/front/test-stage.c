@@ -148,7 +148,8 @@ static void test_one_for_each_thread(void **state)
     assert_int_equal(carry_out(*state, 0, 0, &second), 5);
 }
 
-/* So many as there is room for.  Nobody knows whether a thread without a number is alive. */
+/* So many as there is room for.  Nobody knows whether a thread without a number is
+ * alive. */
 static unsigned fill(VjStagedEdits *e, uid_t uid, unsigned handle)
 {
     struct varjfs_carry carry;
@@ -271,7 +272,8 @@ static void test_where_an_append_went(void **state)
     assert_null(vj_stage_take_any(*state, HANDLE(0), 5));
 }
 
-/* Threads that the daemon cannot see: were two edits named alike, each would carry out the other's. */
+/* Threads that the daemon cannot see: were two edits named alike, each would carry out
+ * the other's. */
 static void test_threads_without_a_number_have_names_of_their_own(void **state)
 {
     struct varjfs_carry carry[3], again;

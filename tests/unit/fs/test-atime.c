@@ -181,7 +181,8 @@ static void test_set_while_closing(void **state)
     }
 }
 
-/* What stat(2) shows while the time goes from memory into the record: never the old one. */
+/* What stat(2) shows while the time goes from memory into the record: never the old
+ * one. */
 static void test_shown_while_closing(void **state)
 {
     Fixture *x = *state;
@@ -204,7 +205,8 @@ static void test_shown_while_closing(void **state)
     }
 }
 
-/* Each close settles it: of the last two, at the same moment, neither would be the last. */
+/* Each close settles it: of the last two, at the same moment, neither would be the
+ * last. */
 static void test_first_of_two_closes(void **state)
 {
     Fixture *x = *state;

@@ -2,7 +2,8 @@
 /*
  * test-fs-format.c - names and extended attributes, byte by byte
  *
- * tests/compat/dentry-v1.hex and its like are what version 1 wrote; they are never changed.
+ * tests/compat/dentry-v1.hex and its like are what version 1 wrote; they are never
+ * changed.
  */
 #include "../../lib/golden.h"
 

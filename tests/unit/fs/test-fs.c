@@ -85,7 +85,7 @@ static bool is_gone(Fixture *x, uint64_t ino)
     return false;
 }
 
-/* ---- names -------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------- */
 
 static void test_names(void **state)
 {
@@ -219,7 +219,7 @@ static void test_symlinks(void **state)
     assert_int_equal(vj_fs_readlink(x->fs, VJ_INO_ROOT, got), -EINVAL);
 }
 
-/* ---- rename ------------------------------------------------------------------------- */
+/* ---- rename ------------------------------------------------------------------------ */
 
 static void test_rename_rules(void **state)
 {
@@ -399,7 +399,8 @@ static int ring_body(VjTxn *txn, void *opaque)
     return r < 0 ? r : vj_inode_put(txn, &inode);
 }
 
-/* Damaged directories that are each other's parents: an error, not a search without end. */
+/* Damaged directories that are each other's parents: an error, not a search without
+ * end. */
 static void test_rename_below_a_ring(void **state)
 {
     Fixture *x = *state;
@@ -417,7 +418,7 @@ static void test_rename_below_a_ring(void **state)
         vj_fs_rename(x->fs, &root_caller, VJ_INO_ROOT, "moved", c, "moved", 0), 0);
 }
 
-/* ---- directories -------------------------------------------------------------------- */
+/* ---- directories ------------------------------------------------------------------- */
 
 typedef struct Seen {
     GHashTable *names;
@@ -494,7 +495,7 @@ static void test_readdir_under_change(void **state)
     g_hash_table_unref(s.names);
 }
 
-/* ---- orphans ------------------------------------------------------------------------ */
+/* ---- orphans ----------------------------------------------------------------------- */
 
 static void test_orphans(void **state)
 {
@@ -562,7 +563,7 @@ static void test_tmpfile(void **state)
                      -ENOENT);
 }
 
-/* ---- handles ------------------------------------------------------------------------ */
+/* ---- handles ----------------------------------------------------------------------- */
 
 static void store_fails(Fixture *x, const char *how)
 {
@@ -782,7 +783,7 @@ static void test_stages_of_all(void **state)
     vj_fs_release(x->fs, h);
 }
 
-/* ---- attributes --------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------- */
 
 static void test_times(void **state)
 {
@@ -930,7 +931,7 @@ static void test_tend_from_the_end(void **state)
     }
 }
 
-/* ---- access control lists ----------------------------------------------------------- */
+/* ---- access control lists ---------------------------------------------------------- */
 
 /* "o7 u1000:6 g5 G100:4 m7 r0": owner, user, owning group, group, mask, others. */
 static VjSlice acl_bytes(const char *text, uint8_t bytes[VJ_ACL_MAX_BYTES])
@@ -1187,7 +1188,7 @@ static void test_read_only(void **state)
     open_volume(x, false);
 }
 
-/* ---- everything at random ----------------------------------------------------------- */
+/* ---- everything at random ---------------------------------------------------------- */
 
 static void random_step(Fixture *x, VjRng *rng, const uint64_t *dirs, size_t count)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-repair-foreign.c - an object without a record, or inline content where there can be none,
- * whose bytes only another build can read
+ * test-repair-foreign.c - an object without a record, or inline content where there can
+ * be none, whose bytes only another build can read
  *
  * Repair leaves its bytes and all that names it alone and goes on saying what is wrong; a
  * build that knows the transformation makes the record again.
@@ -127,7 +127,8 @@ static void relabel_objects(const char *dir, uint8_t codec)
     assert_int_equal(labelled, 1);
 }
 
-/* Rounds as fsck.varjfs -y makes them; the problems that are left.  *mended things changed. */
+/* Rounds as fsck.varjfs -y makes them; the problems that are left.  *mended things
+ * changed. */
 static uint64_t repair(char *dir, uint64_t *mended)
 {
     VjVolume *v = open_volume(dir, true);
@@ -205,7 +206,7 @@ static void a_store_that_fails_loses_nothing(void **state)
     vj_test_remove_dir(dir);
 }
 
-/* ---- inline content of what is no file ------------------------------------------------- */
+/* ---- inline content of what is no file --------------------------------------------- */
 
 typedef struct Inline {
     uint64_t ino; /* of a file with 5 bytes in it, which becomes a device */

@@ -167,8 +167,8 @@ static void test_data_fails(void **state)
 }
 
 /*
- * A limit of the size of files amid a page cuts one write short before it refuses the next.  LMDB
- * says EIO to the first, which is a lack of space all the same.
+ * A limit of the size of files amid a page cuts one write short before it refuses the
+ * next.  LMDB says EIO to the first, which is a lack of space all the same.
  */
 static void test_write_cut_short(void **state)
 {
@@ -218,7 +218,8 @@ static void test_meta_fails(void **state)
     fixture_free(&f);
 }
 
-/* A transaction that was open all the while goes on seeing what it saw; new ones wait for it. */
+/* A transaction that was open all the while goes on seeing what it saw; new ones wait for
+ * it. */
 static void test_meta_fails_beside_reader(void **state)
 {
     Fixture f = fixture_asked("lmdb:redo=0,commit=3600");

@@ -2,8 +2,9 @@
 /*
  * test-redo.c - the log in front of the file: what a flush costs, and what a crash leaves
  *
- * A crash is a copy of both files.  fdatasync and pwritev are defined here, so that syncs of the log can be
- * held, counted and made to fail, and writes past the page cache be refused.
+ * A crash is a copy of both files.  fdatasync and pwritev are defined here, so that syncs
+ * of the log can be held, counted and made to fail, and writes past the page cache be
+ * refused.
  */
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,7 +15,7 @@
 #define WAITERS 16
 #define SPEC "lmdb:commit=3600,redo=1M"
 
-/* ---- the device ---------------------------------------------------------------------------- */
+/* ---- the device -------------------------------------------------------------------- */
 
 static VjMutex device_lock = VJ_MUTEX_INIT(VJ_RANK_META_WRAPPER, "device");
 static VjCond device_changed;
@@ -99,7 +100,7 @@ static void wait_for_log_syncs(unsigned count)
     vj_mutex_unlock(&device_lock);
 }
 
-/* ---- helpers ------------------------------------------------------------------------------- */
+/* ---- helpers ----------------------------------------------------------------------- */
 
 static VjMetaLogStats stats_of(const Fixture *f)
 {
@@ -228,7 +229,8 @@ static void hurt(const Fixture *f, uint64_t at)
     close(fd);
 }
 
-/* Where the record of the n-th flush behind the first one stands: they take a block each. */
+/* Where the record of the n-th flush behind the first one stands: they take a block
+ * each. */
 static uint64_t place_of(const Fixture *f, unsigned n)
 {
     VjSession *s = vj_session_of(f->meta);
@@ -275,9 +277,10 @@ static void wait_until_frozen(VjSession *s)
     vj_mutex_unlock(&s->state);
 }
 
-/* ---- tests --------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------- */
 
-/* The first flush says in the file that there is a log; all others are one sync of the log. */
+/* The first flush says in the file that there is a log; all others are one sync of the
+ * log. */
 static void test_flush_is_one_sync(void **state)
 {
     Fixture f = fixture_new(SPEC);
@@ -297,7 +300,8 @@ static void test_flush_is_one_sync(void **state)
     fixture_free(&f);
 }
 
-/* One waiter's sync runs; sixteen more commit and flush meanwhile: one more for all of them. */
+/* One waiter's sync runs; sixteen more commit and flush meanwhile: one more for all of
+ * them. */
 static void test_waiters_share(void **state)
 {
     Fixture f = fixture_new(SPEC);
@@ -333,7 +337,8 @@ static void test_waiters_share(void **state)
     fixture_free(&f);
 }
 
-/* Of a key that changed between two flushes the log has the last value; of one that went, that. */
+/* Of a key that changed between two flushes the log has the last value; of one that went,
+ * that. */
 static void test_crash(void **state)
 {
     Fixture f = fixture_new(SPEC), copy;
@@ -365,7 +370,8 @@ static void test_crash(void **state)
     fixture_free(&f);
 }
 
-/* The device fails while the log is replayed: it stays as it was, and is replayed again. */
+/* The device fails while the log is replayed: it stays as it was, and is replayed
+ * again. */
 static void test_recovery_is_repeated(void **state)
 {
     Fixture f = fixture_new(SPEC), copy;
@@ -387,8 +393,9 @@ static void test_recovery_is_repeated(void **state)
 }
 
 /*
- * The mover takes all that was replayed before the replaying is over, and is done with it after
- * that: the file goes on saying that the old rounds count, so the log is not to be used yet.
+ * The mover takes all that was replayed before the replaying is over, and is done with it
+ * after that: the file goes on saying that the old rounds count, so the log is not to be
+ * used yet.
  */
 static void test_moved_while_replaying(void **state)
 {
@@ -407,7 +414,8 @@ static void test_moved_while_replaying(void **state)
     vj_mutex_lock(&device_lock);
     data_failures = 1;
     vj_mutex_unlock(&device_lock);
-    /* Where the failure comes so late that it is the opening's, this is a test of something else. */
+    /* Where the failure comes so late that it is the opening's, this is a test of
+     * something else. */
     if (!try_open(&copy, "lmdb:commit=3600,overlay=1M", false, false, &code)) {
         assert_int_equal(code, EIO);
         assert_true(try_open(&copy, "lmdb:commit=3600,overlay=1M", false, false, &code));
@@ -423,7 +431,8 @@ static void test_moved_while_replaying(void **state)
     fixture_free(&f);
 }
 
-/* Rounds follow one another in blocks that are used again, and each crash leaves a sound log. */
+/* Rounds follow one another in blocks that are used again, and each crash leaves a sound
+ * log. */
 static void test_rounds(void **state)
 {
     Fixture f = fixture_new("lmdb:commit=3600,redo=256K"), copy;
@@ -544,7 +553,8 @@ static gpointer flush_main(gpointer opaque)
     return GINT_TO_POINTER(vj_meta_flush(opaque));
 }
 
-/* What failed was of the generation that is being moved: the round of the next one is spent too. */
+/* What failed was of the generation that is being moved: the round of the next one is
+ * spent too. */
 static void test_log_fails_during_a_move(void **state)
 {
     Fixture f = fixture_new(SPEC), copy;
@@ -602,7 +612,8 @@ static void test_both_fail(void **state)
     fixture_free(&f);
 }
 
-/* The file fails and the log does not: what was flushed is there, and closing says what failed. */
+/* The file fails and the log does not: what was flushed is there, and closing says what
+ * failed. */
 static void test_file_fails(void **state)
 {
     Fixture f = fixture_new(SPEC);
@@ -630,7 +641,8 @@ static unsigned count_kept(const Fixture *f)
     return count;
 }
 
-/* The last record may have been cut off; damage before it is told, and kept from being used. */
+/* The last record may have been cut off; damage before it is told, and kept from being
+ * used. */
 static void test_damage(void **state)
 {
     Fixture f = fixture_new(SPEC), copy;
@@ -659,7 +671,8 @@ static void test_damage(void **state)
     fixture_free(&f);
 }
 
-/* A log that is gone, cut off, of somebody else, or of an earlier mount.  A repair takes what is still there, and never writes to a log of which something was given up. */
+/* A log that is gone, cut off, of somebody else, or of an earlier mount.  A repair takes
+ * what is still there, and never writes to a log of which something was given up. */
 static void test_wrong_log(void **state)
 {
     Fixture f = fixture_new(SPEC), other = fixture_new(SPEC), copy;
@@ -722,7 +735,7 @@ static void test_log_of_another_time(void **state)
     fixture_free(&f);
 }
 
-/* ---- who does not wait ---------------------------------------------------------------------- */
+/* ---- who does not wait ------------------------------------------------------------- */
 
 typedef struct Note {
     VjFlushWait wait;
@@ -785,7 +798,8 @@ static gpointer leader_main(gpointer opaque)
     return NULL;
 }
 
-/* Number 1 is being synced by a thread, sixteen more have joined; then the device answers. */
+/* Number 1 is being synced by a thread, sixteen more have joined; then the device
+ * answers. */
 static int join_a_leader(const Fixture *f, Note *first, Note notes[WAITERS], bool fails)
 {
     Leader leader = {f->meta, first};
@@ -804,7 +818,8 @@ static int join_a_leader(const Fixture *f, Note *first, Note notes[WAITERS], boo
     return GPOINTER_TO_INT(g_thread_join(thread));
 }
 
-/* Whoever finds nobody at work is told before the call returns: with and without the log. */
+/* Whoever finds nobody at work is told before the call returns: with and without the
+ * log. */
 static void test_join_alone(void **state)
 {
     Fixture f = fixture_new(SPEC), copy;
@@ -869,7 +884,8 @@ static void join_and_be_sent_away(bool waits, bool fails)
     fixture_free(&f);
 }
 
-/* Who syncs for himself does not stay for the others; when the log fails nobody does it for them. */
+/* Who syncs for himself does not stay for the others; when the log fails nobody does it
+ * for them. */
 static void test_joined_are_sent_away(void **state)
 {
     (void)state;
@@ -930,9 +946,10 @@ static void test_crowd(void **state)
     fixture_free(&f);
 }
 
-/* ---- past the page cache --------------------------------------------------------------------- */
+/* ---- past the page cache ----------------------------------------------------------- */
 
-/* Counts what is written to the log that way; refuses it, as a device with larger blocks does. */
+/* Counts what is written to the log that way; refuses it, as a device with larger blocks
+ * does. */
 ssize_t pwritev(int fd, const struct iovec *iov, int count, off_t offset)
 {
     ssize_t put;
@@ -963,7 +980,8 @@ static bool has_direct_writes(const Fixture *f)
     return fd >= 0;
 }
 
-/* A record is one write past the page cache; a device that refuses the first gets all by the cache. */
+/* A record is one write past the page cache; a device that refuses the first gets all by
+ * the cache. */
 static void test_direct(void **state)
 {
     (void)state;

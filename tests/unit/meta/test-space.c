@@ -215,8 +215,8 @@ static int removal_body(VjTxn *txn, void *opaque)
 }
 
 /*
- * Large values stand in rows of pages, and removing them gives free pages, not a shorter file.
- * Whatever deleting took of the reserve, small changes go on then, for ever.
+ * Large values stand in rows of pages, and removing them gives free pages, not a shorter
+ * file.  Whatever deleting took of the reserve, small changes go on then, for ever.
  */
 static void test_rows_given_back(void **state)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-walk.c - files of the lmdb driver examined, copied while in use, put back, made smaller
+ * test-walk.c - files of the lmdb driver examined, copied while in use, put back, made
+ * smaller
  *
  * The property that matters: what the walk finds whole, LMDB reads without harm.
  */
@@ -149,7 +150,7 @@ static void test_sound(void **state)
     fixture_free(&f);
 }
 
-/* ---- damage ---------------------------------------------------------------------------- */
+/* ---- damage ------------------------------------------------------------------------ */
 
 typedef struct Image {
     uint8_t *bytes;
@@ -295,7 +296,7 @@ static void test_damage(void **state)
     fixture_free(&f);
 }
 
-/* ---- copies ---------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------ */
 
 static int new_file(const Fixture *f)
 {
@@ -380,7 +381,7 @@ static void test_copy(void **state)
     fixture_free(&f);
 }
 
-/* ---- size ------------------------------------------------------------------------------ */
+/* ---- size -------------------------------------------------------------------------- */
 
 static off_t file_bytes(const Fixture *f)
 {

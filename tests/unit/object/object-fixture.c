@@ -84,7 +84,8 @@ void fixture_open_objects(Fixture *f)
     if (!vj_objects_open(&config, &f->objects, &error)) {
         fail_msg("open: %s", error->message);
     }
-    /* The pass that this starts does not come beside a check, or when a test has the dead. */
+    /* The pass that this starts does not come beside a check, or when a test has the
+     * dead. */
     (void)!vj_objects_reap_now(f->objects);
 }
 

@@ -229,7 +229,7 @@ static void test_counters_tell_what_was_saved(void **state)
     assert_int_equal(stats_of(f).decoded_blocks, before.decoded_blocks);
 }
 
-/* ---- sizes of reads and of the cache ------------------------------------------------ */
+/* ---- sizes of reads and of the cache ----------------------------------------------- */
 
 static void test_a_large_object_is_loaded_whole_for_large_reads_alone(void **state)
 {
@@ -274,7 +274,7 @@ static void test_a_small_cache_does_not_load_the_same_object_again_and_again(voi
     assert_int_equal(stats_of(f).decoded_blocks, OBJECT_BYTES / BLOCK);
 }
 
-/* ---- damage, and what other builds wrote -------------------------------------------- */
+/* ---- damage, and what other builds wrote ------------------------------------------- */
 
 static void flip_stored(Fixture *f, const VjObject *object, uint32_t at, VjObject *out)
 {
@@ -369,7 +369,8 @@ static void test_an_unknown_transformation_on_disk(void **state)
     assert_content(f, &object, bytes);
 }
 
-/* What is stored is what was asked for, or none: everything else is a fault of the daemon. */
+/* What is stored is what was asked for, or none: everything else is a fault of the
+ * daemon. */
 static void test_fsck_compares_what_is_stored_with_what_was_asked_for(void **state)
 {
     Fixture *f = *state;

@@ -52,8 +52,8 @@ static void test_id_blocks_end_when_their_puts_are_settled(void **state)
 
         must_put(f, bytes, 100, &out);
     }
-    /* Of ten id blocks used up the first has an open question; beside it the one in use and
-     * perhaps the next, and what the thread has not come to. */
+    /* Of ten id blocks used up the first has an open question; beside it the one in use
+     * and perhaps the next, and what the thread has not come to. */
     while (key_count(f, VJ_SPACE_ID_BLOCK) > 3) {
         g_thread_yield();
     }
@@ -112,7 +112,8 @@ static void put_unreferenced(Fixture *f, uint64_t id)
     assert_int_equal(vj_store_put(f->store, id, &iov, 1, &put), 0);
 }
 
-/* As a crash leaves it: an open id block, some of its ids named by records, others not. */
+/* As a crash leaves it: an open id block, some of its ids named by records, others
+ * not. */
 static void leave_open_id_block(Fixture *f, VjObject named[2])
 {
     uint64_t range[2];
@@ -261,7 +262,8 @@ static void test_ids_of_a_crowded_directory_are_passed_over(void **state)
     assert_id_blocks_end(f);
 }
 
-/* One id block at a time is passed over: the next one begins before the other directory. */
+/* One id block at a time is passed over: the next one begins before the other
+ * directory. */
 static void test_short_id_blocks_of_a_crowded_directory(void **state)
 {
     Fixture *f = *state;

@@ -110,7 +110,8 @@ static void test_plain_content_goes_straight(void **state)
     assert_true(stats_of(f).cache_bytes < 8192);
 }
 
-/* Reads the whole blocks of BIG bytes one by one: block @step comes after block 0; store gets that it took. */
+/* Reads the whole blocks of BIG bytes one by one: block @step comes after block 0; store
+ * gets that it took. */
 static uint64_t read_pieces(Fixture *f, const VjObject *object, const uint8_t *bytes,
                             uint32_t step)
 {
@@ -265,7 +266,8 @@ static void read_many(Fixture *f, uint8_t *bytes, const VjObject *objects, unsig
     }
 }
 
-/* What is read again and again stays, beside a scan of many times what the cache holds. */
+/* What is read again and again stays, beside a scan of many times what the cache
+ * holds. */
 static void test_a_scan_does_not_put_out_what_is_used(void **state)
 {
     enum { MANY = 1000 };

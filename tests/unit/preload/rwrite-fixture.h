@@ -2,7 +2,8 @@
 /*
  * rwrite-fixture.h - a file and the bytes that it ought to hold
  *
- * The directory is VARJFS_TEST_DIR (a mount, when tests/mount runs these tests) or a new one.
+ * The directory is VARJFS_TEST_DIR (a mount, when tests/mount runs these tests) or a new
+ * one.
  */
 #ifndef VJ_TEST_RWRITE_FIXTURE_H
 #define VJ_TEST_RWRITE_FIXTURE_H

@@ -3,9 +3,9 @@
  * test-by-ioctl.c - what the library asks of varjfs, and when it does not ask
  *
  * fstatfs, ioctl, fallocate, ftruncate, lseek, process_vm_readv, pwrite, pwritev2,
- * clock_gettime and nanosleep of the library lead here.  The fake varjfs holds the ioctl ABI's promises strictly (a
- * request that breaks one fails the test) and applies edits to a plain file, when they
- * are carried out.
+ * clock_gettime and nanosleep of the library lead here.  The fake varjfs holds the ioctl
+ * ABI's promises strictly (a request that breaks one fails the test) and applies edits to
+ * a plain file, when they are carried out.
  */
 #include "rwrite-fixture.h"
 
@@ -430,7 +430,7 @@ static int teardown(void **state)
     return fixture_teardown(state);
 }
 
-/* ---- on varjfs ---------------------------------------------------------------------- */
+/* ---- on varjfs --------------------------------------------------------------------- */
 
 static void test_small_edit_is_two_calls(void **state)
 {
@@ -634,7 +634,8 @@ static void test_long_edits_go_in_steps(void **state)
     fixture_expect_model(f);
 }
 
-/* The first step is in the file, with as many old bytes gone; going on completes the call. */
+/* The first step is in the file, with as many old bytes gone; going on completes the
+ * call. */
 static void test_short_return(void **state)
 {
     Fixture *f = *state;
@@ -851,7 +852,7 @@ static void test_overtaken_for_ever(void **state)
     fixture_expect_model(f);
 }
 
-/* ---- elsewhere ---------------------------------------------------------------------- */
+/* ---- elsewhere --------------------------------------------------------------------- */
 
 /* The library may remember our device: one foreign answer makes it forget. */
 static void go_elsewhere(Fixture *f)
@@ -957,7 +958,8 @@ static void test_limit_of_moves(void **state)
     fixture_expect_model(f);
 }
 
-/* No space is found before the first byte moves; a file system without fallocate will do. */
+/* No space is found before the first byte moves; a file system without fallocate will
+ * do. */
 static void test_space_is_reserved_first(void **state)
 {
     static const int none[] = {EOPNOTSUPP, ENOSYS};

@@ -2,8 +2,8 @@
 /*
  * test-rwrite.c - what rwrite(2) says, on whatever file system is below
  *
- * In the build tree that is a plain one (the tail is moved); tests/mount/rwrite.sh runs the
- * same program on varjfs.  The seed is VARJFS_TEST_SEED or fixed, and printed.
+ * In the build tree that is a plain one (the tail is moved); tests/mount/rwrite.sh runs
+ * the same program on varjfs.  The seed is VARJFS_TEST_SEED or fixed, and printed.
  */
 #include "rwrite-fixture.h"
 
@@ -39,7 +39,7 @@ static unsigned calls(unsigned normal)
     return text != NULL ? (unsigned)atoi(text) : normal;
 }
 
-/* ---- the table of rwrite(2) --------------------------------------------------------- */
+/* ---- the table of rwrite(2) -------------------------------------------------------- */
 
 static void test_insert(void **state)
 {
@@ -326,7 +326,7 @@ static void test_random_calls(void **state)
     fixture_expect_model(f);
 }
 
-/* ---- what others see ---------------------------------------------------------------- */
+/* ---- what others see --------------------------------------------------------------- */
 
 static void test_other_descriptors_see_it(void **state)
 {
@@ -496,7 +496,7 @@ static void test_small_stack(void **state)
     fixture_expect_model(f);
 }
 
-/* ---- errors ------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------ */
 
 static void test_bad_descriptors(void **state)
 {

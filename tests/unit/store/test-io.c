@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Requests in flight over a store that hangs: deadlines, cancelling, the limit, what comes too
- * late, and close.  The fault wrapper's hold= makes calls wait as long as the test has a file
- * locked.
+ * Requests in flight over a store that hangs: deadlines, cancelling, the limit, what
+ * comes too late, and close.  The fault wrapper's hold= makes calls wait as long as the
+ * test has a file locked.
  */
 #include "store-test.h"
 
@@ -173,7 +173,8 @@ static void test_limit(void **state)
     hung_clear(&h);
 }
 
-/* The synchronous calls of a store with a timeout, which the wrappers in front inherit. */
+/* The synchronous calls of a store with a timeout, which the wrappers in front
+ * inherit. */
 static void test_timeout(void **state)
 {
     VjStoreTest *t = *state;

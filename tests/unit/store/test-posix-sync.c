@@ -553,7 +553,8 @@ static void test_close_fails_during_sync(void **state)
     bare_clear(&b);
 }
 
-/* One sync of each directory that lost a name, none twice, and after an error of everything. */
+/* One sync of each directory that lost a name, none twice, and after an error of
+ * everything. */
 static void test_flush_removes(void **state)
 {
     VjStoreTest *t = *state;

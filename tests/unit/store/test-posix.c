@@ -105,7 +105,8 @@ static void put_and_remove(VjStoreTest *t, uint64_t first_id, unsigned count)
     }
 }
 
-/* Where the newest directory lost many names, what comes next had better lie in another one. */
+/* Where the newest directory lost many names, what comes next had better lie in another
+ * one. */
 static void test_crowded_directories_are_left(void **state)
 {
     VjStoreTest *t = *state;
@@ -463,7 +464,8 @@ static int count_open(void)
     return dir == NULL ? -1 : count;
 }
 
-/* Opened under that limit it leaves the others of the process a half, but for its directories. */
+/* Opened under that limit it leaves the others of the process a half, but for its
+ * directories. */
 static int use_a_part(VjStoreTest *t)
 {
     int before;

@@ -108,7 +108,7 @@ static void small_file(void **state)
     done(&x);
 }
 
-/* ---- random edits against a byte array ---------------------------------------------------- */
+/* ---- random edits against a byte array --------------------------------------------- */
 
 #define MODEL_MAX ((size_t)192 << 10)
 
@@ -235,7 +235,7 @@ static void random_edits_gear(void **state)
     run_model("chunker=gear,objects=1K", 3, 400);
 }
 
-/* ---- object sizes ------------------------------------------------------------------------- */
+/* ---- object sizes ------------------------------------------------------------------ */
 
 typedef struct SetSizes {
     VjVolume *v;
@@ -268,8 +268,8 @@ static bool count_extent(void *opaque, const VjFileExtent *e)
     return true;
 }
 
-/* A file keeps to the sizes that were set for it; impossible ones do not keep it from being
- * written. */
+/* A file keeps to the sizes that were set for it; impossible ones do not keep it from
+ * being written. */
 static void own_object_sizes(void **state)
 {
     static const struct {
@@ -307,7 +307,8 @@ static void own_object_sizes(void **state)
     done(&x);
 }
 
-/* qemu-img ends itself where a hole begins or ends within a sector, before the end of the file. */
+/* qemu-img ends itself where a hole begins or ends within a sector, before the end of the
+ * file. */
 static void expect_seek(VjFile *f, uint64_t offset, bool data, int64_t want)
 {
     uint64_t at = 0;
@@ -370,7 +371,8 @@ static void reads_of_many_pieces_are_whole(void **state)
     (void)state;
     make_volume(&x, "objects=16K");
     s.f = create(&x);
-    /* Each byte comes in front of the last one, so that no two of them can be one piece. */
+    /* Each byte comes in front of the last one, so that no two of them can be one
+     * piece. */
     for (size_t i = 0; i < PIECES; i++) {
         byte = (uint8_t)(i % 251);
         assert_int_equal(vj_file_replace(s.f, 0, 0, &byte, 1, false, NULL), 0);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-fragment.c - maps that name fragments in ways that this version does not leave them
+ * test-fragment.c - maps that name fragments in ways that this version does not leave
+ * them
  *
- * The tests plant them in a transaction of their own.  What small changes leave: test-small.c.
+ * The tests plant them in a transaction of their own.  What small changes leave:
+ * test-small.c.
  */
 #include "../../lib/test.h"
 
@@ -291,8 +293,8 @@ static void damage_is_found_and_the_rest_is_read(void **state)
     expect_fsck(x, "names fragment");
 }
 
-/* A write beside it, over a part of it, into its middle: all become durable, what is left of it
- * still cannot be read, and it goes with its last entry. */
+/* A write beside it, over a part of it, into its middle: all become durable, what is left
+ * of it still cannot be read, and it goes with its last entry. */
 static void a_damaged_one_keeps_no_change_back(void **state)
 {
     static const uint64_t at[] = {FRAGMENT_BYTES + 5, FRAGMENT_BYTES - 10, 1000};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-orphan.c - what has no name is dropped: of this mount and of earlier ones, also when it
- * fails at first
+ * test-orphan.c - what has no name is dropped: of this mount and of earlier ones, also
+ * when it fails at first
  */
 #include "../../lib/test.h"
 

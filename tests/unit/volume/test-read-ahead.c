@@ -55,7 +55,8 @@ static void a_reader_from_end_to_end_finds_what_comes_next(void **state)
         read_step(f, bytes, at, STEP);
         s = stats_of(x);
         if (at + STEP >= LEN / 2) {
-            /* As much again as was read: all.  A short last object may not be encoded at all. */
+            /* As much again as was read: all.  A short last object may not be encoded at
+             * all. */
             assert_int_equal(s.reads, map->len);
         } else if (at + STEP >= (size_t)1 << 20) {
             assert_true(s.decoded_bytes >= (at + STEP) * 5 / 4);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-recode.c - files whose transformation or object sizes change, and that are stored anew
+ * test-recode.c - files whose transformation or object sizes change, and that are stored
+ * anew
  */
 #include "settings-fixture.h"
 

@@ -127,7 +127,8 @@ static int put_rubbish(VjTxn *txn, void *opaque)
                       vj_slice("rubbish", 7));
 }
 
-/* A damaged record is told, keeps nobody from scrubbing, and the next pass writes it anew. */
+/* A damaged record is told, keeps nobody from scrubbing, and the next pass writes it
+ * anew. */
 static void damaged_record(void **state)
 {
     const VjScrubPass step = {.objects = 5, .bytes = 5};

@@ -145,8 +145,8 @@ static unsigned count_records(Fixture *x)
 }
 
 /*
- * Those that are stored; the counts in memory say the same.  Where the thread may be at work
- * (bounds_hold), it commits first and counts then: they agree once it has.
+ * Those that are stored; the counts in memory say the same.  Where the thread may be at
+ * work (bounds_hold), it commits first and counts then: they agree once it has.
  */
 static unsigned count_fragments(Fixture *x)
 {
@@ -386,7 +386,8 @@ static void a_file_without_a_name_keeps_none_waiting(void **state)
     done(&x);
 }
 
-/* Else a small change becomes objects whenever the first one since the mount has its age. */
+/* Else a small change becomes objects whenever the first one since the mount has its
+ * age. */
 static void what_is_durable_does_not_hurry_the_next_change(void **state)
 {
     int64_t due_us, now_us;
@@ -475,7 +476,8 @@ static void other_changes_meet_fragments(void **state)
     done(&x);
 }
 
-/* Deleting works on a full store, also out of fragments, and making objects of them waits. */
+/* Deleting works on a full store, also out of fragments, and making objects of them
+ * waits. */
 static void a_full_store(void **state)
 {
     Fixture x;
@@ -505,7 +507,8 @@ static void a_full_store(void **state)
     done(&x);
 }
 
-/* What is left of a fragment stays, though all of the map around it is cut off as one tree. */
+/* What is left of a fragment stays, though all of the map around it is cut off as one
+ * tree. */
 static void a_full_store_and_a_large_cut(void **state)
 {
     Fixture x;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-superblock.c - varjfs.conf, and that its volume, metadata and objects belong together
+ * test-superblock.c - varjfs.conf, and that its volume, metadata and objects belong
+ * together
  *
- * tests/compat/varjfs-conf*-v1.txt and volume-v1.hex are what version 1 wrote; they are never
- * changed.
+ * tests/compat/varjfs-conf*-v1.txt and volume-v1.hex are what version 1 wrote; they are
+ * never changed.
  */
 #include "../../lib/golden.h"
 #include "../../lib/mem-meta.h"
@@ -99,7 +100,8 @@ static void damaged_superblock(void **state)
     }
 }
 
-/* The golden text with @old replaced by @now and a right checksum is refused with @part. */
+/* The golden text with @old replaced by @now and a right checksum is refused with
+ * @part. */
 static void expect_refused(const char *old, const char *now, int positive_errno,
                            const char *part)
 {
@@ -172,7 +174,7 @@ static void newer_superblock(void **state)
     vj_test_expect_error(&error, EPROTO, "format 12 is newer");
 }
 
-/* ---- what belongs together ------------------------------------------------------------ */
+/* ---- what belongs together --------------------------------------------------------- */
 
 static int record_body(VjTxn *txn, void *opaque)
 {

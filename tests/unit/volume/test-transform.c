@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-transform.c - what is stored is what the user chose: index, copies, mixed files, records
+ * test-transform.c - what is stored is what the user chose: index, copies, mixed files,
+ * records
  */
 #include "settings-fixture.h"
 
@@ -32,8 +33,8 @@ static VjFile *make(Fixture *x, const char *transform, const uint8_t *bytes, siz
     return f;
 }
 
-/* The index knows content under what was asked for and what decoding needs, not under how hard
- * the encoder tried. */
+/* The index knows content under what was asked for and what decoding needs, not under how
+ * hard the encoder tried. */
 static void equal_content_is_one_object_where_the_choice_is_equal(void **state)
 {
     static const struct {
@@ -139,7 +140,8 @@ static void copies_share_where_the_choice_is_equal(void **state)
     expect_sound(x);
 }
 
-/* A change of mind holds for what is written; the rest stays readable.  Edits in the middle. */
+/* A change of mind holds for what is written; the rest stays readable.  Edits in the
+ * middle. */
 static void mixed_files(void **state)
 {
     static const char *const transforms[] = {"lz4", "xor", "none", "zstd", "rle"};
@@ -177,7 +179,8 @@ static void mixed_files(void **state)
     expect_sound(x);
 }
 
-/* Small contents are encoded in their record, for every length around what a codec can do. */
+/* Small contents are encoded in their record, for every length around what a codec can
+ * do. */
 static void small_contents(void **state)
 {
     static const char *const transforms[] = {"none", "xor:5a", "rle", "lz4", "zstd:3"};

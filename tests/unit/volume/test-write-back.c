@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-write-back.c - what write-back, readers and the dropper may never do: take damage for
- * success, lose an object that is being read, forget an orphan
+ * test-write-back.c - what write-back, readers and the dropper may never do: take damage
+ * for success, lose an object that is being read, forget an orphan
  */
 #include "../../lib/test.h"
 #include "../../lib/told.h"
@@ -89,7 +89,7 @@ static uint64_t count_keys(VjMeta *m, VjSpace space)
     return count;
 }
 
-/* ---- damage below an edit ----------------------------------------------------------------- */
+/* ---- damage below an edit ---------------------------------------------------------- */
 
 static int lose_records_body(VjTxn *txn, void *opaque)
 {
@@ -151,7 +151,7 @@ static void test_a_lost_record_fails_the_write_back(void **state)
     vj_test_remove_dir(x.dir);
 }
 
-/* ---- a full store --------------------------------------------------------------------------- */
+/* ---- a full store ------------------------------------------------------------------ */
 
 /* Deleting needs no byte of space, whether the device or a quota is full. */
 static void test_truncating_puts_nothing_when_there_is_no_space(void **state)
@@ -183,7 +183,7 @@ static void test_truncating_puts_nothing_when_there_is_no_space(void **state)
     }
 }
 
-/* ---- full metadata -------------------------------------------------------------------------- */
+/* ---- full metadata ----------------------------------------------------------------- */
 
 #define SMALL_FILES 20000u
 
@@ -242,7 +242,7 @@ static void test_small_contents_leave_the_reserve(void **state)
     vj_test_remove_dir(x.dir);
 }
 
-/* ---- a reader and a pin that goes ---------------------------------------------------------- */
+/* ---- a reader and a pin that goes -------------------------------------------------- */
 
 static gpointer reap_thread(gpointer opaque)
 {
@@ -250,8 +250,8 @@ static gpointer reap_thread(gpointer opaque)
 }
 
 /*
- * Starts a pass and returns when one waits for @older, which was inside before anything died.
- * That may be another, which the commit has asked for; then ours comes behind it.
+ * Starts a pass and returns when one waits for @older, which was inside before anything
+ * died.  That may be another, which the commit has asked for; then ours comes behind it.
  */
 static GThread *begin_pass(VjObjects *o, const VjReadGuard *older)
 {
@@ -268,9 +268,9 @@ static GThread *begin_pass(VjObjects *o, const VjReadGuard *older)
 }
 
 /*
- * The second file shares an object of the first in memory alone, and the first lets it go:
- * only the pin of that piece keeps it.  A reader resolves the piece, then it is overwritten,
- * while a pass that saw the object dead waits for older guards.
+ * The second file shares an object of the first in memory alone, and the first lets it
+ * go: only the pin of that piece keeps it.  A reader resolves the piece, then it is
+ * overwritten, while a pass that saw the object dead waits for older guards.
  */
 static void test_a_resolved_piece_keeps_its_object(void **state)
 {
@@ -317,7 +317,7 @@ static void test_a_resolved_piece_keeps_its_object(void **state)
     vj_test_remove_dir(x.dir);
 }
 
-/* ---- dropping under conflicts --------------------------------------------------------------- */
+/* ---- dropping under conflicts ------------------------------------------------------ */
 
 static void test_conflicts_leave_no_orphan(void **state)
 {
@@ -336,7 +336,7 @@ static void test_conflicts_leave_no_orphan(void **state)
     vj_test_remove_dir(x.dir);
 }
 
-/* ---- the end of a growing file ---------------------------------------------------------------- */
+/* ---- the end of a growing file ----------------------------------------------------- */
 
 #define STREAM_STEP                                                                      \
     ((size_t)12 << 20) /* enough to be held back, not to be taken at once */
@@ -482,7 +482,8 @@ static void test_what_is_held_back_is_changed(void **state)
     assert_int_equal(vj_file_write_back_grown(vj_volume_files(x.v), &f, 1), 0);
     held = committed_bytes(&x, f);
     assert_true(held > 0 && held < STREAM_STEP - 1);
-    /* Across the end of what is committed, in the rest, and shorter than what is committed. */
+    /* Across the end of what is committed, in the rest, and shorter than what is
+     * committed. */
     memset(bytes + held - 1, 0xa5, 2);
     append(f, held - 1, bytes + held - 1, 2);
     bytes[STREAM_STEP - 1] ^= 1;
