@@ -101,8 +101,8 @@ void vj_rwlock_write_unlock(VjRwLock *l) VJ_TSA(release_capability(*l));
 /* Debug builds abort when the calling thread holds any VjMutex: put it before I/O.  A
  * VjRwLock does not count: LOCKS.md says which of them may be held there. */
 void vj_lock_assert_none(void);
-/* The name of a VjMutex that the calling thread holds, for a message.  NULL: none, or not a debug
- * build, which does not know. */
+/* The name of a VjMutex that the calling thread holds, for a message.  NULL: none, or not
+ * a debug build, which does not know. */
 const char *vj_lock_held(void);
 
 #endif

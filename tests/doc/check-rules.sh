@@ -73,6 +73,7 @@ plant formats src/base/x-format.h:3 "$licence" '' 'struct VjXFormat {' '    int 
 plant formats src/base/x-format.h:1 "$licence" '' 'struct VjX {' '    int a;' '};'
 plant ops-calls src/store/calls.c:4 "$licence" 'int f(void)' '{' '    return s->ops->get(s);' '}'
 plant gotos src/store/jump.c:2 "$licence" '    goto again;'
+plant widths src/base/wide.c:2 "$licence" "/* $(printf '%085d' 0) */"
 plant braces src/store/bare.c:2 "$licence" '    if (f(1,' '          2))' '        g();'
 plant braces src/store/bare.c:3 "$licence" '    if (a) {' '    } else' '        g();'
 plant only-base src/store/clock.c:2 "$licence" '    usleep(1000);'

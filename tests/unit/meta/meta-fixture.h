@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * meta-fixture.h - a session on an lmdb engine in a directory of its own, for the tests of this room
+ * meta-fixture.h - a session on an lmdb engine in a directory of its own, for the tests
+ * of this room
  */
 #ifndef VJ_TESTS_META_FIXTURE_H
 #define VJ_TESTS_META_FIXTURE_H
@@ -51,7 +52,8 @@ static inline VjEngine *fixture_engine(const Fixture *f)
     return vj_session_of(f->meta)->engine;
 }
 
-/* Pages that the file must have so that all that is visible can be moved; those in use. */
+/* Pages that the file must have so that all that is visible can be moved; those in
+ * use. */
 static inline void fixture_pages(const Fixture *f, uint64_t *needed, uint64_t *used)
 {
     VjSession *s = vj_session_of(f->meta);
