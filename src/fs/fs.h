@@ -248,8 +248,8 @@ void vj_fs_block_free(VjFs *fs, void *block); /* NULL is fine */
 int vj_fs_write_block(VjHandle *h, uint64_t offset, void **block, const void *src,
                       size_t len, unsigned flags, uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
 
-/* One request of an append that comes as several at the same time: as vj_file_append_part, but for
- * part->who, which is set here. */
+/* One request of an append that comes as several at the same time: as
+ * vj_file_append_part, but for part->who, which is set here. */
 int vj_fs_append_part(VjHandle *h, VjFilePart *part, void **block, const void *src,
                       size_t len) G_GNUC_WARN_UNUSED_RESULT;
 

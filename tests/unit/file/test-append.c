@@ -100,7 +100,8 @@ static void edits_in_front_move_it(void **state)
     part(&w, 1, 8, "ab");
     assert_string_equal(w.file->str, "yzabcdef");
     leave(&w, 3);
-    /* It was cut: the next append of the same caller has lower numbers and goes to the end. */
+    /* It was cut: the next append of the same caller has lower numbers and goes to the
+     * end. */
     part(&w, 1, 4, "gh");
     assert_string_equal(w.file->str, "yzabcdefgh");
     leave(&w, 1);
@@ -195,7 +196,8 @@ static void what_failed_is_undone_once(void **state)
     world_free(&w);
 }
 
-/* Letters a to z in parts of random length and order, beside edits in front and others' appends. */
+/* Letters a to z in parts of random length and order, beside edits in front and others'
+ * appends. */
 static void random_orders(void **state)
 {
     VjRng rng;

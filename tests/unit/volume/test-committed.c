@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-committed.c - who reads again asks the metadata nothing, and never sees an older state
+ * test-committed.c - who reads again asks the metadata nothing, and never sees an older
+ * state
  */
 #include "file/file-private.h"
 #include "settings-fixture.h"
@@ -63,8 +64,8 @@ static void a_warm_read_asks_nothing(void **state)
     vj_file_unref(f);
 }
 
-/* What waits in memory lies over it, and what was committed is read anew.  (More than may become
- * fragments, whose bytes are in the metadata.) */
+/* What waits in memory lies over it, and what was committed is read anew.  (More than may
+ * become fragments, whose bytes are in the metadata.) */
 static void a_change_is_seen_at_once_and_after_its_commit(void **state)
 {
     Fixture *x = *state;
