@@ -97,7 +97,7 @@ void vj_fs_show_read(VjFs *fs, uint64_t ino, VjAttr *out);
 void vj_fs_forget_read(VjFs *fs, uint64_t ino);
 void vj_fs_commit_read(VjHandle *h);
 
-/* io.c: as vj_file_append_undo. */
+/* append.c: as vj_file_append_undo. */
 bool vj_fs_append_undo(VjHandle *h, uint64_t size);
 
 /* flags.c: what of @h's inode is protected; whether a change of content may have
