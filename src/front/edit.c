@@ -472,7 +472,7 @@ void vj_edit_stage(VjFront *f, VjCarry *c)
 static void run(VjFront *f, VjJob *job)
 {
     if (job->flags != NULL) {
-        vj_front_flags_job(f, job->flags);
+        job->flags->run(f, job->flags);
     } else if (job->carry.req == NULL) {
         vj_front_hold(f, VJ_HOLD_STALE);
         (void)vj_edit_drop_pages(f, job->ino, job->offset, job->len);

@@ -326,6 +326,8 @@ typedef struct VjWait {
 /* Flags that chattr(1) sets, behind an invalidation. */
 struct VjFlagsJob {
     VjWait wait;
+    /* On an edit thread, with no lock held; gives the reference back. */
+    void (*run)(VjFront *f, VjFlagsJob *job);
     uint64_t ino;
     uint32_t flags; /* VJ_INODE_CHATTR */
     VjCaller who;
@@ -436,9 +438,6 @@ struct VjFront {
     unsigned waits;         /* VjWait that are not freed yet */
 };
 
-/* The one table from the errors of the rooms below to what the kernel sees; positive. */
-int vj_front_errno(int negative_errno);
-void vj_front_caller(fuse_req_t req, VjCaller *out);
 /* While a thread serves a request another one waits for the next, or there are all that there may be: four
  * times @busy at least.  False once one could not be started. */
 bool vj_front_has_threads(VjFront *f, unsigned busy);
@@ -487,11 +486,18 @@ void vj_front_sync_job(gpointer data, gpointer user_data);
 /* True: @cmd is about flags, and was answered or will be. */
 bool vj_front_flags(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, const void *in,
                     size_t in_len, size_t out_len);
-/* On an edit thread. */
-void vj_front_flags_job(VjFront *f, VjFlagsJob *job);
+/* ---- what handlers share (request.c) ----------------------------------------------- */
 
-/* Fills what the kernel wants to know of an inode and counts it as known. */
+/* The one table from the errors of the rooms below to what the kernel sees; positive. */
+int vj_front_errno(int negative_errno);
+void vj_front_caller(fuse_req_t req, VjCaller *out);
+/* How long the kernel may believe attributes, seconds. */
+double vj_front_attr_timeout(const VjAttr *attr);
+/* What the kernel wants to know of an inode; its lookup count stays. */
+void vj_front_entry_fill(const VjAttr *attr, struct fuse_entry_param *e);
+/* The same, and counts one lookup more, to be taken back if the answer does not arrive. */
 void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e);
+/* The kernel forgot @count lookups of @ino, or never got the answers that named it. */
 void vj_front_forget_one(VjFront *f, uint64_t ino, uint64_t count);
 
 #endif

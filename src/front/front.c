@@ -25,13 +25,6 @@ typedef struct Control {
     bool detached; /* by us */
 } Control;
 
-void vj_front_handle_add(VjFront *f, VjHandle *h)
-{
-    vj_mutex_lock(&f->lock);
-    g_hash_table_add(f->handles, h);
-    vj_mutex_unlock(&f->lock);
-}
-
 static bool front_knows(void *opaque, uint64_t ino)
 {
     VjFront *f = opaque;
@@ -241,11 +234,6 @@ static void fuse_log_line(enum fuse_log_level level, const char *format, va_list
     } else {
         fprintf(stderr, "%s\n", text); /* -d asked for it */
     }
-}
-
-bool vj_front_has_threads(VjFront *f, unsigned busy)
-{
-    return f->delays.threads >= 4 * busy && g_atomic_int_get(&f->short_of_threads) == 0;
 }
 
 static bool session_take(VjFront *f, const char *connection, GError **error)

@@ -80,6 +80,13 @@ static unsigned count_locked(VjFront *f, VjHandle *h, int change) VJ_REQUIRES(f-
     return count;
 }
 
+void vj_front_handle_add(VjFront *f, VjHandle *h)
+{
+    vj_mutex_lock(&f->lock);
+    g_hash_table_add(f->handles, h);
+    vj_mutex_unlock(&f->lock);
+}
+
 void vj_front_handle_drop(VjFront *f, VjHandle *h)
 {
     bool is_awaited;

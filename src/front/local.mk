@@ -20,6 +20,7 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/ops-ioctl.c \
 	src/front/ops.c \
 	src/front/ranges.c \
+	src/front/request.c \
 	src/front/serve.c \
 	src/front/stage.c \
 	src/front/thread-time.c \

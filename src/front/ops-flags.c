@@ -112,7 +112,7 @@ static void job_over(VjFlagsJob *job, int r)
  * no page stays that could be stored into without a request.  Waits for pages, so no
  * request thread; and at the end of the mount requests are served until it is done.
  */
-void vj_front_flags_job(VjFront *f, VjFlagsJob *job)
+static void flags_job(VjFront *f, VjFlagsJob *job)
 {
     bool are_dropped;
 
@@ -126,6 +126,7 @@ static void submit(fuse_req_t req, fuse_ino_t ino, uint32_t flags, const VjCalle
     VjFront *f = front_of(req);
     VjFlagsJob *job = g_new0(VjFlagsJob, 1);
 
+    job->run = flags_job;
     job->ino = ino;
     job->flags = flags;
     job->who = *who;

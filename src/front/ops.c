@@ -13,32 +13,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-int vj_front_errno(int r)
-{
-    switch (r) {
-    case -EBADMSG: /* damaged */
-    case -EPROTO:
-    case -ETIMEDOUT:
-    case -ESTALE:
-        return EIO;
-    default:
-        g_assert(r < 0);
-        return -r;
-    }
-}
-
-void vj_front_caller(fuse_req_t req, VjCaller *out)
-{
-    const struct fuse_ctx *ctx = fuse_req_ctx(req);
-
-    *out = (VjCaller){
-        .uid = ctx->uid,
-        .gid = ctx->gid,
-        .umask = ctx->umask,
-        .pid = ctx->pid,
-    };
-}
-
 static VjFront *front_of(fuse_req_t req)
 {
     return fuse_req_userdata(req);
@@ -51,42 +25,13 @@ static void reply_status(fuse_req_t req, int r)
     fuse_reply_err(req, r < 0 ? vj_front_errno(r) : 0);
 }
 
-void vj_front_forget_one(VjFront *f, uint64_t ino, uint64_t count)
-{
-    if (vj_known_sub(f->known, ino, count)) {
-        vj_fs_forgotten(f->fs, ino);
-    }
-}
-
-static double attr_timeout(const VjAttr *attr)
-{
-    return attr->dirty ? 0 : VJ_FRONT_TIMEOUT_S;
-}
-
-static void entry_fill(const VjAttr *attr, struct fuse_entry_param *e)
-{
-    *e = (struct fuse_entry_param){
-        .ino = attr->st.st_ino,
-        .generation = attr->generation,
-        .attr = attr->st,
-        .attr_timeout = attr_timeout(attr),
-        .entry_timeout = VJ_FRONT_TIMEOUT_S,
-    };
-}
-
-void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e)
-{
-    entry_fill(attr, e);
-    vj_known_add(f->known, attr->st.st_ino);
-}
-
 /*
  * The kernel takes the answer to LINK (6.18 too), and an older one that to SETATTR, also where attributes were
  * invalidated after it had asked: it is not to keep them.
  */
 static double timeout_after_change(const VjAttr *attr)
 {
-    return S_ISREG(attr->st.st_mode) ? 0 : attr_timeout(attr);
+    return S_ISREG(attr->st.st_mode) ? 0 : vj_front_attr_timeout(attr);
 }
 
 /* @changed: it was there before, and the kernel did not ask for a look alone. */
@@ -122,7 +67,8 @@ static void reply_attr(fuse_req_t req, int r, const VjAttr *attr, bool changed)
         fuse_reply_err(req, vj_front_errno(r));
     } else {
         fuse_reply_attr(req, &attr->st,
-                        changed ? timeout_after_change(attr) : attr_timeout(attr));
+                        changed ? timeout_after_change(attr)
+                                : vj_front_attr_timeout(attr));
     }
 }
 
@@ -306,7 +252,7 @@ static void front_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
         .stx_rdev_major = major(attr.st.st_rdev),
         .stx_rdev_minor = minor(attr.st.st_rdev),
     };
-    fuse_reply_statx(req, 0, &x, attr_timeout(&attr));
+    fuse_reply_statx(req, 0, &x, vj_front_attr_timeout(&attr));
 }
 #endif
 
@@ -548,7 +494,7 @@ static bool listing_visit(void *opaque, const VjDirent *d, const VjAttr *attr)
         bool counts = attr != NULL && !is_dot(d->name);
 
         if (counts) {
-            entry_fill(attr, &e);
+            vj_front_entry_fill(attr, &e);
         }
         need = fuse_add_direntry_plus(l->req, l->bytes + l->used, room, d->name, &e,
                                       (off_t)d->cookie);

@@ -164,6 +164,11 @@ static int start_worker(VjServer *s)
     return 0;
 }
 
+bool vj_front_has_threads(VjFront *f, unsigned busy)
+{
+    return f->delays.threads >= 4 * busy && g_atomic_int_get(&f->short_of_threads) == 0;
+}
+
 static void are_too_few(VjFront *f)
 {
     if (g_atomic_int_compare_and_exchange(&f->short_of_threads, 0, 1)) {

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * request.c - what the handlers of all requests share: the caller, the errors that the
+ * kernel sees, and the attributes and lookup count of an inode that an answer names
+ *
+ * Calls no handler.
+ */
+#include "front/front-private.h"
+
+int vj_front_errno(int r)
+{
+    switch (r) {
+    case -EBADMSG: /* damaged */
+    case -EPROTO:
+    case -ETIMEDOUT:
+    case -ESTALE:
+        return EIO;
+    default:
+        g_assert(r < 0);
+        return -r;
+    }
+}
+
+void vj_front_caller(fuse_req_t req, VjCaller *out)
+{
+    const struct fuse_ctx *ctx = fuse_req_ctx(req);
+
+    *out = (VjCaller){
+        .uid = ctx->uid,
+        .gid = ctx->gid,
+        .umask = ctx->umask,
+        .pid = ctx->pid,
+    };
+}
+
+void vj_front_forget_one(VjFront *f, uint64_t ino, uint64_t count)
+{
+    if (vj_known_sub(f->known, ino, count)) {
+        vj_fs_forgotten(f->fs, ino);
+    }
+}
+
+double vj_front_attr_timeout(const VjAttr *attr)
+{
+    return attr->dirty ? 0 : VJ_FRONT_TIMEOUT_S;
+}
+
+void vj_front_entry_fill(const VjAttr *attr, struct fuse_entry_param *e)
+{
+    *e = (struct fuse_entry_param){
+        .ino = attr->st.st_ino,
+        .generation = attr->generation,
+        .attr = attr->st,
+        .attr_timeout = vj_front_attr_timeout(attr),
+        .entry_timeout = VJ_FRONT_TIMEOUT_S,
+    };
+}
+
+void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e)
+{
+    vj_front_entry_fill(attr, e);
+    vj_known_add(f->known, attr->st.st_ino);
+}
