@@ -35,6 +35,7 @@ MOUNT_TESTS += \
 	tests/mount/scrub-resume.sh \
 	tests/mount/settings-log.sh \
 	tests/mount/space-tools.sh \
+	tests/mount/store-timeout.sh \
 	tests/mount/superblock.sh \
 	tests/mount/transform-read.sh \
 	tests/mount/transform.sh \
