@@ -81,6 +81,7 @@ static bool open_with(const VjStoreOps *ops, const char *options, VjStore *next,
     s = g_malloc0(ops->instance_size);
     s->ops = ops;
     s->next = next;
+    s->align_bytes = MAX(ops->align_bytes, next != NULL ? next->align_bytes : 1);
     s->queue = vj_io_queue_new(s);
     s->space = vj_space_cache_new();
     if (!ops->open(s, place, opts, error)) {
@@ -156,13 +157,8 @@ void vj_store_close(VjStore *s)
 
 uint32_t vj_store_align_bytes(VjStore *s)
 {
-    uint32_t align_bytes = 1;
-
     g_assert(s != NULL);
-    for (; s != NULL; s = s->next) {
-        align_bytes = MAX(align_bytes, s->ops->align_bytes);
-    }
-    return align_bytes;
+    return s->align_bytes;
 }
 
 static bool is_aligned(uint32_t align_bytes, const void *address, uint64_t offset)

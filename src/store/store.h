@@ -235,6 +235,7 @@ struct VjStore {
     const VjStoreOps *ops;
     VjStore *next; /* the wrapped store; NULL for a driver */
     /* the room's: */
+    uint32_t align_bytes; /* the largest of its own and of those below */
     struct VjIoQueue *queue;
     int64_t timeout_us;         /* of requests without a deadline; 0: none */
     struct VjSpaceCache *space; /* NULL: a wrapper stands in front */
