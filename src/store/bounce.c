@@ -7,24 +7,6 @@
  */
 #include "store/store-private.h"
 
-size_t vj_store_room_bytes(size_t len)
-{
-    g_assert(len <= VJ_STORE_OBJECT_MAX + VJ_BUF_ALIGN);
-    return MAX(len + VJ_BUF_ALIGN - 1, VJ_BUF_ALIGN) / VJ_BUF_ALIGN * VJ_BUF_ALIGN;
-}
-
-void vj_store_gather(VjBuf *buf, const struct iovec *iov, int iov_count)
-{
-    g_assert(buf->len == 0);
-    for (int i = 0; i < iov_count; i++) {
-        if (iov[i].iov_len > 0) {
-            memcpy(buf->data + buf->len, iov[i].iov_base, iov[i].iov_len);
-            buf->len += iov[i].iov_len;
-        }
-    }
-    memset(buf->data + buf->len, 0, buf->cap - buf->len);
-}
-
 int vj_store_put_unaligned(VjStore *s, uint64_t id, const struct iovec *iov,
                            int iov_count, VjPut *out)
 {

@@ -4,6 +4,7 @@
 noinst_LTLIBRARIES += src/store/libvj-store.la
 src_store_libvj_store_la_LIBADD =
 src_store_libvj_store_la_SOURCES = \
+	src/store/align.c \
 	src/store/aligned.c \
 	src/store/bounce.c \
 	src/store/drivers.c \

@@ -24,7 +24,7 @@ bool vj_store_wrap_with(const VjStoreOps *ops, const char *options, VjStore *nex
 /* The first store of @s's chain whose ops are @ops; NULL when there is none. */
 VjStore *vj_store_find(VjStore *s, const VjStoreOps *ops);
 
-/* bounce.c: how long a buffer is that any driver can take @len bytes from, or put them
+/* align.c: how long a buffer is that any driver can take @len bytes from, or put them
  * into. */
 size_t vj_store_room_bytes(size_t len);
 /* The bytes of all pieces into the empty @buf, and zeros behind them up to its end. */

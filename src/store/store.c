@@ -155,12 +155,6 @@ void vj_store_close(VjStore *s)
     }
 }
 
-uint32_t vj_store_align_bytes(VjStore *s)
-{
-    g_assert(s != NULL);
-    return s->align_bytes;
-}
-
 static bool is_aligned(uint32_t align_bytes, const void *address, uint64_t offset)
 {
     return (((uintptr_t)address | offset) & (align_bytes - 1)) == 0;

@@ -98,10 +98,10 @@ for i in 1 2 3 4; do
         >"$copy/src/base/turn-$i.c"
 done
 check "circles of files are named" \
-    grep -q 'turn-1.c:1: circle of 4 files (aim: 3): turn-1.c turn-2.c turn-3.c turn-4.c' \
-    <("$copy/scripts/check" --lengths)
+    grep -q 'turn-1.c:1: circles: circle of 4 files: turn-1.c turn-2.c turn-3.c turn-4.c' \
+    <("$copy/scripts/check" circles)
 rm "$copy/src/base/turn-4.c"
-check_fails "three in a row are none" grep -q 'turn-1.c:1: circle' <("$copy/scripts/check" --lengths)
+check_fails "three in a row are none" grep -q 'turn-1.c:1: circles' <("$copy/scripts/check" circles)
 rm "$copy"/src/base/turn-?.c
 
 plant readmes src/base/unnamed.c:1 "$licence"
