@@ -97,7 +97,7 @@ for i in 1 2 3 4; do
     printf '%s\n' "$licence" "int vj_turn_$i(void)" '{' "    return vj_turn_$((i % 4 + 1))();" '}' \
         >"$copy/src/base/turn-$i.c"
 done
-check "circles of files are named" \
+check "circles finds four files" \
     grep -q 'turn-1.c:1: circles: circle of 4 files: turn-1.c turn-2.c turn-3.c turn-4.c' \
     <("$copy/scripts/check" circles)
 rm "$copy/src/base/turn-4.c"
