@@ -2,10 +2,11 @@
 /*
  * append-private.h - one append that comes in several parts, in any order
  *
- * A direct write(2) at the end comes from the kernel as many requests at the same time.  Where
- * the end is only this room knows for certain, so the offset of a part says nothing but which of
- * the parts it stands behind.  A part goes to the end of the file, or in front of those parts that
- * follow it and were faster.  So no byte of anybody is overwritten, and none is missing between.
+ * A direct write(2) at the end comes from the kernel as many requests at the same time.
+ * Where the end is only this room knows for certain, so the offset of a part says nothing
+ * but which of the parts it stands behind.  A part goes to the end of the file, or in
+ * front of those parts that follow it and were faster.  So no byte of anybody is
+ * overwritten, and none is missing between.
  *
  * All under the file's lock.
  */
@@ -43,9 +44,9 @@ void vj_append_placed(VjAppend *a, uint64_t from, uint64_t len, uint64_t at);
 /* Any change of the file: @old_len bytes at @at became @len. */
 void vj_append_changed(VjAppend *a, uint64_t at, uint64_t old_len, uint64_t len);
 /*
- * Once after a failure: the append is to be undone from @from on.  [*at, *at + *len) is what
- * there is of that part of it; *len 0: nothing, or it does not stand together.  False: @from is
- * not where an append that has failed began.
+ * Once after a failure: the append is to be undone from @from on.  [*at, *at + *len) is
+ * what there is of that part of it; *len 0: nothing, or it does not stand together.
+ * False: @from is not where an append that has failed began.
  */
 bool vj_append_undo(VjAppend *a, uint64_t from, uint64_t *at, uint64_t *len);
 

@@ -2,10 +2,11 @@
 /*
  * append.c - see append-private.h
  *
- * Threads that serve take the parts in the order in which they were sent, and may be overtaken
- * after that; so what follows a part may be there before it, even when nothing else of the
- * append is under way.  The next append of the same caller begins where the one before it ended,
- * or behind, as long as the file has not become shorter: then what is known is forgotten.
+ * Threads that serve take the parts in the order in which they were sent, and may be
+ * overtaken after that; so what follows a part may be there before it, even when nothing
+ * else of the append is under way.  The next append of the same caller begins where the
+ * one before it ended, or behind, as long as the file has not become shorter: then what
+ * is known is forgotten.
  */
 #include "file/append-private.h"
 

@@ -2,12 +2,13 @@
 /*
  * budget-private.h - how much may be changed and not yet written back
  *
- * Two promises: memory stays within dirty=BYTES, and what write(2) accepted finds space in
- * the store.  Charges follow the memory itself (VjMem, tree nodes); a writer asks before it
- * allocates, and waits while others' bytes are being written back.
+ * Two promises: memory stays within dirty=BYTES, and what write(2) accepted finds space
+ * in the store.  Charges follow the memory itself (VjMem, tree nodes); a writer asks
+ * before it allocates, and waits while others' bytes are being written back.
  *
- * Blocks of a stream are kept for the next write, within the same limit, until nothing was
- * written for a while: to have fresh pages cleared by the kernel costs more than to fill them.
+ * Blocks of a stream are kept for the next write, within the same limit, until nothing
+ * was written for a while: to have fresh pages cleared by the kernel costs more than to
+ * fill them.
  *
  * Threads: any.  Locks: VJ_RANK_FILE_BUDGET inside.
  */
@@ -29,10 +30,11 @@ typedef struct VjBudget {
     int failing; /* -errno while write-back keeps failing, else 0 */
 } VjBudget;
 
-/* Requests up to this size may exceed the limit by an eighth, so that a small edit need not
- * stand in line behind a stream; bytes. */
+/* Requests up to this size may exceed the limit by an eighth, so that a small edit need
+ * not stand in line behind a stream; bytes. */
 #define VJ_BUDGET_SMALL ((size_t)64 << 10)
-/* The one size of memory that is kept: the largest write, and the buffer of a stream; bytes. */
+/* The one size of memory that is kept: the largest write, and the buffer of a stream;
+ * bytes. */
 #define VJ_BUDGET_BLOCK ((size_t)1 << 20)
 /* What is allocated for it: a request's head stands in the page before (front). */
 #define VJ_BUDGET_BLOCK_ALLOCATED (VJ_BUDGET_BLOCK + 4096)
@@ -51,8 +53,8 @@ int vj_budget_wait(VjBudget *b, size_t bytes) G_GNUC_WARN_UNUSED_RESULT;
 
 void vj_budget_charge(VjBudget *b, size_t bytes);
 void vj_budget_release(VjBudget *b, size_t bytes);
-/* A block of VJ_BUDGET_BLOCK_ALLOCATED bytes at a page boundary, one that was kept or a new one; not
- * charged.  NULL: no memory. */
+/* A block of VJ_BUDGET_BLOCK_ALLOCATED bytes at a page boundary, one that was kept or a
+ * new one; not charged.  NULL: no memory. */
 void *vj_budget_take_block(VjBudget *b);
 /* Takes such a block, no longer charged: keeps or frees it. */
 void vj_budget_give_block(VjBudget *b, void *block);

@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-/* Part of the limit that blocks may take: as much as one write-back of a stream gives back. */
+/* Part of the limit that blocks may take: as much as one write-back of a stream gives
+ * back. */
 #define SPARE_SHARE 2u
 /* AddressSanitizer finds what is used after it was freed only if it is freed. */
 #ifdef __SANITIZE_ADDRESS__

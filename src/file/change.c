@@ -2,8 +2,9 @@
 /*
  * change.c - every way to change a file: cut and join pieces under its lock
  *
- * A change waits for memory before it takes the lock, reserves the space that its write-back
- * may need, replaces a range of the active sequence and queues the file for write-back.
+ * A change waits for memory before it takes the lock, reserves the space that its
+ * write-back may need, replaces a range of the active sequence and queues the file for
+ * write-back.
  */
 #include "file/file-private.h"
 
@@ -54,8 +55,8 @@ static int refusal_locked(const VjFile *f)
 }
 
 /*
- * A change was made; @appended: it left alone what was there.  Under f->lock; the caller calls
- * changed_unlocked() afterwards.
+ * A change was made; @appended: it left alone what was there.  Under f->lock; the caller
+ * calls changed_unlocked() afterwards.
  */
 static void changed_locked(VjFile *f, bool appended)
 {
@@ -299,7 +300,8 @@ int vj_file_write_block(VjFile *f, uint64_t offset, void **block, const void *sr
     return change(f, &c, at);
 }
 
-/* A part comes.  False: another append is under way, and it is one of its own.  No lock held. */
+/* A part comes.  False: another append is under way, and it is one of its own.  No lock
+ * held. */
 static bool part_enter(VjFile *f, const VjFilePart *part)
 {
     bool entered;
@@ -477,7 +479,8 @@ typedef struct HoleChange {
     bool inside;      /* REPLACE: only if something follows */
 } HoleChange;
 
-/* What becomes of a file of @size bytes: *old_len bytes at MIN(offset, size) go, *hole come. */
+/* What becomes of a file of @size bytes: *old_len bytes at MIN(offset, size) go, *hole
+ * come. */
 static int hole_measure(const HoleChange *c, uint64_t size, uint64_t *old_len,
                         uint64_t *hole)
 {
@@ -605,16 +608,18 @@ bool vj_file_append_undo(VjFile *f, uint64_t who, uint64_t size)
     return is_undo;
 }
 
-/* ---- copying --------------------------------------------------------------------------- */
+/* ---- copying ----------------------------------------------------------------------- */
 
-/* Pieces of one vj_file_copy at the most: bounds its memory and its time under the lock. */
+/* Pieces of one vj_file_copy at the most: bounds its memory and its time under the
+ * lock. */
 #define COPY_PIECES 1024u
 /* A part of an object smaller than this is copied as bytes instead of shared. */
 #define COPY_SHARE_LEAST 16384u
 /* Bytes that one copy may bring into memory. */
 #define COPY_MEMORY_MAX ((uint64_t)4 << 20)
 
-/* What is stored is what the target's user chose: an object is shared where both chose alike. */
+/* What is stored is what the target's user chose: an object is shared where both chose
+ * alike. */
 static bool may_share(const VjSegment *s, const VjTransform *want)
 {
     bool whole = s->start == 0 && s->length == s->object.plain_bytes;
@@ -624,8 +629,8 @@ static bool may_share(const VjSegment *s, const VjTransform *want)
            s->object.key_id == want->key_id;
 }
 
-/* One segment, or the beginning of one, as a piece; it holds references of its own.  *memory, less
- * than COPY_MEMORY_MAX, grows. */
+/* One segment, or the beginning of one, as a piece; it holds references of its own.
+ * *memory, less than COPY_MEMORY_MAX, grows. */
 static int segment_to_piece(VjFileTable *table, const VjSegment *s,
                             const VjTransform *want, uint64_t *memory, VjPiece *out)
 {

@@ -2,13 +2,15 @@
 /*
  * committed-private.h - what is committed of open files, kept by map version
  *
- * A VjCommitted is the record, map entries and object records of one file as one commit left
- * them.  It is filled by readers as they go, in runs of neighbouring entries; the runs of all
- * files of a table share a budget, and the one that was used longest ago goes first.  A file
- * has one (VjFile.committed), and drops it when a commit of its content begins.
+ * A VjCommitted is the record, map entries and object records of one file as one commit
+ * left them.  It is filled by readers as they go, in runs of neighbouring entries; the
+ * runs of all files of a table share a budget, and the one that was used longest ago goes
+ * first.  A file has one (VjFile.committed), and drops it when a commit of its content
+ * begins.
  *
- * Who reads without a transaction from one that a file has, was inside of a guard before it
- * took it, under the file's lock: no commit that could let go of its objects had begun.
+ * Who reads without a transaction from one that a file has, was inside of a guard before
+ * it took it, under the file's lock: no commit that could let go of its objects had
+ * begun.
  *
  * Threads: any.  Locks: VJ_RANK_FILE_COMMITTED inside.
  */
@@ -54,12 +56,12 @@ bool vj_committed_next(VjCommittedAt *a);
 
 /* The entry that holds @offset; false: it is not kept. */
 bool vj_committed_find(VjCommitted *c, uint64_t offset, VjCommittedAt *out);
-/* The same, read with @cursor, which is of a snapshot with the version of @c.  -ENOENT: @offset is
- * behind the end; -EBADMSG, errors of meta. */
+/* The same, read with @cursor, which is of a snapshot with the version of @c.  -ENOENT:
+ * @offset is behind the end; -EBADMSG, errors of meta. */
 int vj_committed_load(VjCommitted *c, VjMapCursor *cursor, uint64_t offset,
                       VjCommittedAt *out) G_GNUC_WARN_UNUSED_RESULT;
-/* The record of the entry's object.  @txn: of a snapshot as above; NULL: -EAGAIN where it is not
- * kept. */
+/* The record of the entry's object.  @txn: of a snapshot as above; NULL: -EAGAIN where it
+ * is not kept. */
 int vj_committed_object(const VjCommittedAt *a, VjTxn *txn,
                         VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -2,8 +2,8 @@
 /*
  * committed.c - see committed-private.h
  *
- * A run never changes but for the records of objects, which are put in once each (atomically).
- * The runs of one file do not overlap and stand in rising order.
+ * A run never changes but for the records of objects, which are put in once each
+ * (atomically).  The runs of one file do not overlap and stand in rising order.
  */
 #include "file/committed-private.h"
 
@@ -43,7 +43,7 @@ void vj_committed_budget_clear(VjCommittedBudget *b)
     vj_mutex_clear(&b->lock);
 }
 
-/* ---- runs ------------------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------------------- */
 
 static uint64_t run_bytes(unsigned count)
 {
@@ -129,7 +129,7 @@ static unsigned slot_of(const VjCommittedRun *run, uint64_t offset)
     return low;
 }
 
-/* ---- one file ---------------------------------------------------------------------------- */
+/* ---- one file ---------------------------------------------------------------------- */
 
 VjCommitted *vj_committed_new(VjCommittedBudget *budget, const VjInode *inode)
 {

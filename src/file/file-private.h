@@ -2,8 +2,8 @@
 /*
  * file-private.h - what the files of this room share
  *
- * The file (the edit buffer of one inode and its write-back), and the table of open files with
- * what all of them use.
+ * The file (the edit buffer of one inode and its write-back), and the table of open files
+ * with what all of them use.
  */
 #ifndef VJ_FILE_FILE_PRIVATE_H
 #define VJ_FILE_FILE_PRIVATE_H
@@ -14,11 +14,12 @@
 #include "file/records.h"
 #include "file/table.h"
 
-/* ---- space for what was accepted (space.c) ------------------------------------------- */
+/* ---- space for what was accepted (space.c) ----------------------------------------- */
 
 /* Kept free of objects for a store's own directories and for checkpoints. */
 #define VJ_SPACE_OBJECTS_MARGIN 64u
-/* Every object takes as much at least, beside its content: the rest of its last block, metadata. */
+/* Every object takes as much at least, beside its content: the rest of its last block,
+ * metadata. */
 #define VJ_SPACE_OBJECT_OVERHEAD 5120u
 
 typedef struct VjSpaceKeeper {
@@ -43,7 +44,7 @@ uint64_t vj_space_reserved(VjSpaceKeeper *k);
 /* As measured last, less what is promised. */
 uint64_t vj_space_available(VjSpaceKeeper *k);
 
-/* ---- file (file.c, read.c, write-back.c) --------------------------------------------- */
+/* ---- file (file.c, read.c, write-back.c) ------------------------------------------- */
 
 /* A sequence that is being written back; nobody changes its pieces. */
 typedef struct VjFrozen {
@@ -52,13 +53,14 @@ typedef struct VjFrozen {
     uint64_t base_version; /* of the map that its BASE pieces are ranges of */
     uint64_t seq;          /* the last change in it */
     uint64_t reserved_bytes;
-    bool
-        was_short; /* an attempt found no space: the next keeps parts of old objects as parts */
+    /* An attempt found no space: the next keeps parts of old objects as parts. */
+    bool was_short;
     gint times_valid; /* cleared by an explicit utimens; atomic */
     struct timespec changed;
     int64_t frozen_us;
-    VjPieces *
-        ahead; /* memory that follows and is not part of it, for the chunker to look at; NULL: none */
+    /* Memory that follows and is not part of it, for the chunker to look at; NULL:
+     * none. */
+    VjPieces *ahead;
 } VjFrozen;
 
 /* Reads that follow one another (read-ahead.c). */
@@ -85,11 +87,11 @@ struct VjFile {
     uint64_t dirty_seq;      /* of the last change */
     uint64_t committed_seq;  /* every change up to it is committed */
     uint64_t reserved_bytes; /* for active */
-    /* It was so long when it was changed last otherwise than by appending, and when a turn
-     * began last. */
+    /* It was so long when it was changed last otherwise than by appending, and when a
+     * turn began last. */
     uint64_t append_from, turn_bytes;
-    bool
-        closed; /* since the last turn that took all of it: nothing is held back (hold.c) */
+    /* Since the last turn that took all of it: nothing is held back (hold.c). */
+    bool closed;
     struct timespec changed; /* of the last change in active */
     bool times_pending;
     bool writing;
@@ -111,21 +113,24 @@ struct VjFile {
     VjFlushLink flush_link; /* the flusher's */
 };
 
-/* What the record says of transformation and sizes.  Under f->lock, or before anybody else has
+/* What the record says of transformation and sizes.  Under f->lock, or before anybody
+ * else has
  * @f. */
 void vj_file_settle_settings(VjFile *f, const VjInode *inode);
 
 VjFrozen *vj_frozen_ref(VjFrozen *z);
 void vj_frozen_unref(VjFrozen *z);
 
-/* Map entries that one commit may bring at the most: a transaction of the engine is bounded,
- * and a sequence is committed as a whole.  A writer that comes to it writes back first. */
+/* Map entries that one commit may bring at the most: a transaction of the engine is
+ * bounded, and a sequence is committed as a whole.  A writer that comes to it writes back
+ * first. */
 #define VJ_FILE_ENTRIES_MOST 65536u
 
 /* Of the cache= of a mount, for what is kept of committed maps: one part in so many. */
 #define VJ_COMMITTED_PART 8u
 
-/* A commit of the content begins; over: it has been made, or not.  over: under f->lock. */
+/* A commit of the content begins; over: it has been made, or not.  over: under
+ * f->lock. */
 void vj_file_commit_begins(VjFile *f);
 void vj_file_commit_is_over_locked(VjFile *f);
 
@@ -135,34 +140,38 @@ static inline bool vj_file_dirty_locked(const VjFile *f)
     return f->dirty_seq > f->committed_seq;
 }
 
-/* ---- the end of a growing file stays for the next turn (hold.c) ------------------------- */
+/* ---- the end of a growing file stays for the next turn (hold.c) -------------------- */
 
-/* Memory that was appended to a file in one go and no turn has taken; more of it is written back
- * without waiting for its age, so that a stream is cut, hashed and put while it comes. */
+/* Memory that was appended to a file in one go and no turn has taken; more of it is
+ * written back without waiting for its age, so that a stream is cut, hashed and put while
+ * it comes. */
 #define VJ_FILE_GROWN_MOST (16 * VJ_MIB)
 
-/* Bytes at the end that were only appended, and since the last turn began.  Under f->lock. */
+/* Bytes at the end that were only appended, and since the last turn began.  Under
+ * f->lock. */
 uint64_t vj_file_grown_locked(const VjFile *f);
 bool vj_file_is_much_locked(const VjFile *f);
 /* The cut before which a turn may end, or 0: it takes the whole file.  Reads some MiB. */
 uint64_t vj_file_hold_from(VjFile *f);
 /* It still may, after what was done to the file meanwhile.  Under f->lock. */
 bool vj_file_may_hold_locked(const VjFile *f, uint64_t from);
-/* Takes what lies from @from on off @z, which sees it as ahead.  Returns the sequence over @z that
- * has it.  Under f->lock. */
+/* Takes what lies from @from on off @z, which sees it as ahead.  Returns the sequence
+ * over @z that has it.  Under f->lock. */
 VjPieces *vj_file_hold_locked(VjFile *f, VjFrozen *z, uint64_t from);
 
 /*
  * A frozen sequence on its way into a commit (write-back.c): objects, then the caller
  * flushes the store if that is needed, then the commit.  *out is owned also on failure.
- * Both: -ENOENT the inode is gone, and nothing else is; -EBADMSG what the change lies over is
- * damaged or missing; -ENOSPC, -EIO, -ENOMEM.
+ * Both: -ENOENT the inode is gone, and nothing else is; -EBADMSG what the change lies
+ * over is damaged or missing; -ENOSPC, -EIO, -ENOMEM.
  */
 typedef struct VjWriteBack VjWriteBack;
-/* @may_be_small: somebody waits for it; a few small changes become fragments, not objects. */
+/* @may_be_small: somebody waits for it; a few small changes become fragments, not
+ * objects. */
 int vj_write_back_objects(VjFileTable *table, uint64_t ino, VjFrozen *z,
                           bool may_be_small, VjWriteBack **out) G_GNUC_WARN_UNUSED_RESULT;
-/* The same for content that stays and is stored anew (write-back-private.h); @z is the identity. */
+/* The same for content that stays and is stored anew (write-back-private.h); @z is the
+ * identity. */
 typedef struct VjRecodePlan VjRecodePlan;
 int vj_write_back_recode(VjFileTable *table, uint64_t ino, VjFrozen *z,
                          VjRecodePlan *plan, VjWriteBack **out) G_GNUC_WARN_UNUSED_RESULT;
@@ -176,27 +185,30 @@ bool vj_write_back_needs_flush(const VjWriteBack *w);
 int vj_write_back_commit(VjWriteBack *w) G_GNUC_WARN_UNUSED_RESULT;
 /* Once, before the turn ends: what was put and not committed is removed. */
 void vj_write_back_end(VjWriteBack *w);
-/* Tells the volume of what a commit cut off (orphaned), which may wait for the turn of a file: so after all turns of this thread have ended. */
+/* Tells the volume of what a commit cut off (orphaned), which may wait for the turn of a
+ * file: so after all turns of this thread have ended. */
 void vj_write_back_free(VjWriteBack *w);
 
 /* A step of recoding is over behind so many bytes. */
 #define VJ_RECODE_STEP_BYTES (8 * VJ_MIB)
 
-/* ---- space for a change and its write-back (reserve.c) --------------------------------- */
+/* ---- space for a change and its write-back (reserve.c) ----------------------------- */
 
 /* @len bytes as objects of this file, with their trailers and records.  Under f->lock. */
 uint64_t vj_file_stored_at_worst(const VjFile *f, uint64_t len);
-/* What write-back may have to put for a change of @len bytes, at worst.  Under f->lock. */
+/* What write-back may have to put for a change of @len bytes, at worst.  Under
+ * f->lock. */
 uint64_t vj_file_worst_case(const VjFile *f, uint64_t len, bool sequential);
 /* Reserves for one more change.  -ENOSPC.  Under f->lock. */
 int vj_file_reserve_locked(VjFile *f, size_t len,
                            bool sequential) G_GNUC_WARN_UNUSED_RESULT;
-/* Waits until what was deleted is removed from the store; what fails is tried again later. */
+/* Waits until what was deleted is removed from the store; what fails is tried again
+ * later. */
 void vj_file_table_reclaim(VjFileTable *table);
 /* When a reserve was refused: what is dirty is put (turn.c), what is dead is removed. */
 int vj_file_table_make_space(VjFileTable *table) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- resolved ranges (resolve.c) ------------------------------------------------------ */
+/* ---- resolved ranges (resolve.c) --------------------------------------------------- */
 
 typedef enum VjSegmentKind {
     VJ_SEGMENT_MEMORY, /* bytes at start of mem */
@@ -233,7 +245,7 @@ int vj_file_resolve(VjFile *f, uint64_t offset, uint64_t len, size_t most,
 int vj_segment_read(VjFileTable *table, const VjSegment *s, uint64_t skip, void *dst,
                     size_t len, bool whole) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- what comes next (read-ahead.c) ---------------------------------------------------- */
+/* ---- what comes next (read-ahead.c) ------------------------------------------------ */
 
 typedef struct VjReadAhead VjReadAhead;
 /* @cache_bytes: of the object cache. */
@@ -246,7 +258,7 @@ void vj_read_ahead(VjFile *f, uint64_t offset, size_t len);
 void vj_read_ahead_drain(VjReadAhead *a);
 void vj_read_ahead_hold(VjReadAhead *a, bool hold);
 
-/* ---- fragments in the background (remap.c) -------------------------------------------- */
+/* ---- fragments in the background (remap.c) ----------------------------------------- */
 
 typedef struct VjRemapper VjRemapper;
 /* Counts the fragments of earlier mounts: before the dropper is started, which takes away
@@ -259,7 +271,8 @@ void vj_remapper_stop(VjRemapper *x);
 void vj_remapper_free(VjRemapper *x);
 /* True: @count more of @ino may be made; the caller settles them.  Any thread; no I/O. */
 bool vj_remapper_reserve(VjRemapper *x, uint64_t ino, uint32_t count);
-/* After a commit or none: what was reserved is given back, @made and @dropped are counted. */
+/* After a commit or none: what was reserved is given back, @made and @dropped are
+ * counted. */
 void vj_remapper_settle(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t made,
                         uint32_t dropped);
 /* As vj_file_table_limit_fragments. */
@@ -267,7 +280,8 @@ void vj_remapper_limit(VjRemapper *x, const VjRemapLimits *limits);
 /* As counted: of @ino, and of all. */
 uint32_t vj_remapper_count(VjRemapper *x, uint64_t ino, uint32_t *all);
 
-/* One step of making fragments into objects: content, size and times stay what they are. */
+/* One step of making fragments into objects: content, size and times stay what they
+ * are. */
 typedef struct VjRemap {
     uint64_t offset;     /* in: 0 at first; out: where the next step goes on */
     uint64_t most_bytes; /* in: of objects, about */
@@ -277,7 +291,7 @@ typedef struct VjRemap {
 /* -EROFS, -ENOSPC, -ENOENT the inode is gone or has no name; -EBADMSG; -EIO, -ENOMEM. */
 int vj_file_remap(VjFile *f, VjRemap *step) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- the table (file.c, table.c) ----------------------------------------------------------- */
+/* ---- the table (file.c, table.c) --------------------------------------------------- */
 
 struct VjFileTable {
     /* never change after open: */

@@ -2,10 +2,10 @@
 /*
  * file.c - the content of one inode in memory: its life and its attributes
  *
- * Layers, top down: active (changed by writers, change.c) over frozen (being written back, if
- * any, turn.c) over the committed map.  base_version says which version of the map the lowest
- * layer in memory lies on; a reader compares it with the version in its snapshot
- * (resolve.c), so nobody has to hold the lock while a commit becomes visible.
+ * Layers, top down: active (changed by writers, change.c) over frozen (being written
+ * back, if any, turn.c) over the committed map.  base_version says which version of the
+ * map the lowest layer in memory lies on; a reader compares it with the version in its
+ * snapshot (resolve.c), so nobody has to hold the lock while a commit becomes visible.
  *
  * Invariants, under lock:
  *   committed_seq <= (frozen ? frozen->seq : committed_seq) <= dirty_seq
@@ -24,7 +24,7 @@ void vj_file_table_set_read_only(VjFileTable *table, bool read_only)
     g_atomic_int_set(&table->read_only, read_only);
 }
 
-/* ---- life ---------------------------------------------------------------------------- */
+/* ---- life -------------------------------------------------------------------------- */
 
 VjFrozen *vj_frozen_ref(VjFrozen *z)
 {
@@ -74,7 +74,8 @@ static VjFile *file_new(VjFileTable *table, const VjInode *inode)
     return f;
 }
 
-/* The file in the table, referenced, after whoever reads its record has put it there; NULL. */
+/* The file in the table, referenced, after whoever reads its record has put it there;
+ * NULL. */
 static VjFile *find_locked(VjFileTable *table, uint64_t ino)
 {
     VjFile *f;
@@ -151,9 +152,10 @@ void vj_file_commit_is_over_locked(VjFile *f)
 }
 
 /*
- * A file enters the table with the state of a snapshot that was taken while no other VjFile of
- * the inode could commit.  While it is read the number stands in table->opening, and who asks for
- * that inode waits; the lock itself is not held meanwhile.
+ * A file enters the table with the state of a snapshot that was taken while no other
+ * VjFile of the inode could commit.  While it is read the number stands in
+ * table->opening, and who asks for that inode waits; the lock itself is not held
+ * meanwhile.
  */
 int vj_file_open(VjFileTable *table, uint64_t ino, VjFile **out)
 {
@@ -230,7 +232,7 @@ uint64_t vj_file_ino(const VjFile *f)
     return f->ino;
 }
 
-/* ---- attributes ------------------------------------------------------------------------ */
+/* ---- attributes -------------------------------------------------------------------- */
 
 /* What memory says of a file at one instant. */
 typedef struct Overlay {
@@ -300,9 +302,9 @@ static void lay_over(const Overlay *o, VjInode *out)
 }
 
 /*
- * Memory first, then the record: either the record has the commit of the frozen sequence, then
- * applying its times again changes nothing, or it has not.  With a later one all is looked at
- * again.
+ * Memory first, then the record: either the record has the commit of the frozen sequence,
+ * then applying its times again changes nothing, or it has not.  With a later one all is
+ * looked at again.
  */
 int vj_file_getattr(VjFileTable *table, uint64_t ino, VjInode *out)
 {

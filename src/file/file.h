@@ -4,8 +4,9 @@
  *
  * A VjFile is the content of one inode that is open, changed or being written back; a
  * VjFileTable has those of one volume.  This room knows inodes by number and contents by
- * offset; names, permissions and handles belong to the room fs, which runs its own transactions over VJ_SPACE_INODE (through
- * vj_inode_get/put), VJ_SPACE_DENTRY, VJ_SPACE_COOKIE and VJ_SPACE_XATTR.
+ * offset; names, permissions and handles belong to the room fs, which runs its own
+ * transactions over VJ_SPACE_INODE (through vj_inode_get/put), VJ_SPACE_DENTRY,
+ * VJ_SPACE_COOKIE and VJ_SPACE_XATTR.
  */
 #ifndef VJ_FILE_FILE_H
 #define VJ_FILE_FILE_H
@@ -25,7 +26,7 @@
 
 #define VJ_INO_ROOT ((uint64_t)1)
 
-/* ---- inode records ------------------------------------------------------------------ */
+/* ---- inode records ----------------------------------------------------------------- */
 
 /* Where the committed content of an inode is. */
 typedef enum VjContent {
@@ -53,9 +54,9 @@ enum {
 #define VJ_INODE_INHERITED(settings) ((uint32_t)(settings) << 3)
 
 /*
- * An inode as it is committed.  fs owns the POSIX part, file the content part; both change
- * a record only by reading it and writing it back in one transaction, so that neither
- * carries the other's older values.
+ * An inode as it is committed.  fs owns the POSIX part, file the content part; both
+ * change a record only by reading it and writing it back in one transaction, so that
+ * neither carries the other's older values.
  */
 typedef struct VjInode {
     uint64_t ino;
@@ -93,23 +94,23 @@ int vj_inode_del(VjTxn *txn, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
 #define VJ_SYMLINK_MAX 4095u
 
 /*
- * A symlink's target, in the caller's transaction: put stores it as inline content and sets
- * content and size of @inode, which the caller then puts.  get: @dst holds VJ_SYMLINK_MAX
- * bytes, @len is set, nothing is terminated; -EBADMSG.
+ * A symlink's target, in the caller's transaction: put stores it as inline content and
+ * sets content and size of @inode, which the caller then puts.  get: @dst holds
+ * VJ_SYMLINK_MAX bytes, @len is set, nothing is terminated; -EBADMSG.
  */
 int vj_symlink_put(VjTxn *txn, VjInode *inode, const char *target,
                    size_t len) G_GNUC_WARN_UNUSED_RESULT;
 int vj_symlink_get(VjTxn *txn, const VjInode *inode, char *dst,
                    size_t *len) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- the table of open files ------------------------------------------------------------- */
+/* ---- the table of open files ------------------------------------------------------- */
 
 /* Opened and closed with the volume (table.h). */
 typedef struct VjFileTable VjFileTable;
 
 bool vj_file_table_read_only(const VjFileTable *table);
 
-/* ---- inode numbers, and inodes without a name ------------------------------------------- */
+/* ---- inode numbers, and inodes without a name -------------------------------------- */
 
 /* A fresh inode number, never used before.  In the caller's transaction. */
 int vj_ino_new(VjTxn *txn, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
@@ -117,12 +118,13 @@ int vj_ino_new(VjTxn *txn, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * vj_orphan_put - in the caller's transaction: @ino has no name any more
  *
- * The record that survives a crash; the content stays until it is dropped.  vj_orphan_del takes it back (linkat of an O_TMPFILE).  -ENOENT from del.
+ * The record that survives a crash; the content stays until it is dropped.  vj_orphan_del
+ * takes it back (linkat of an O_TMPFILE).  -ENOENT from del.
  */
 int vj_orphan_put(VjTxn *txn, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
 int vj_orphan_del(VjTxn *txn, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- settings (settings.c) ----------------------------------------------------------- */
+/* ---- settings (settings.c) --------------------------------------------------------- */
 
 /*
  * The setting user.varjfs.objects of an inode: @text is what mkfs takes as objects=.  set
@@ -137,7 +139,8 @@ VjChunkSizes vj_file_sizes(const VjFileTable *table, const VjInode *inode);
 /* What holds for @inode, as AVG or MIN:AVG:MAX in bytes; owned. */
 char *vj_file_sizes_text(const VjFileTable *table, const VjInode *inode);
 
-/* The setting user.varjfs.transform, likewise; as vj_transform_parse and vj_transform_text. */
+/* The setting user.varjfs.transform, likewise; as vj_transform_parse and
+ * vj_transform_text. */
 bool vj_file_transform_set(VjInode *inode, const char *text, GError **error);
 char *vj_file_transform_text(const VjFileTable *table, const VjInode *inode);
 /* What holds for @inode: its own, else the volume's. */
@@ -151,7 +154,7 @@ VjTransform vj_file_transform(const VjFileTable *table, const VjInode *inode);
  */
 void vj_file_inherit(const VjFileTable *table, const VjInode *dir, VjInode *inode);
 
-/* ---- contents ----------------------------------------------------------------------- */
+/* ---- contents ---------------------------------------------------------------------- */
 
 typedef struct VjFile VjFile;
 
@@ -184,8 +187,8 @@ void vj_file_forget_times(VjFileTable *table, uint64_t ino);
 /*
  * vj_file_settings_changed - a transaction that changed the settings of @ino is visible
  *
- * What is written back from now on follows them.  0 also when the file is not open; errors of
- * reading its record.  Any thread.
+ * What is written back from now on follows them.  0 also when the file is not open;
+ * errors of reading its record.  Any thread.
  */
 int vj_file_settings_changed(VjFileTable *table, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -206,11 +209,12 @@ int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size
 /*
  * vj_file_replace - one visible step: @old_len bytes at @offset become @len bytes
  *
- * Clipped at the end; beyond the end a hole comes first, as with pwrite; with len 0 beyond
- * the end nothing happens.  len <= VJ_FILE_EDIT_MAX.
+ * Clipped at the end; beyond the end a hole comes first, as with pwrite; with len 0
+ * beyond the end nothing happens.  len <= VJ_FILE_EDIT_MAX.
  * @append   the offset is ignored: the end of the file, atomically
  * @at       where it happened (NULL: not wanted)
- * Returns   0; -ENOSPC, -EFBIG, -EIO (write-back keeps failing and memory is full), -EROFS
+ * Returns   0; -ENOSPC, -EFBIG, -EIO (write-back keeps failing and memory is full),
+ *           -EROFS
  * Threads   any; may wait for memory      Crash: whole or not at all, after fsync whole
  */
 int vj_file_replace(VjFile *f, uint64_t offset, uint64_t old_len, const void *src,
@@ -219,13 +223,14 @@ int vj_file_replace(VjFile *f, uint64_t offset, uint64_t old_len, const void *sr
 /*
  * vj_file_replace_by_hole - as replace, by a hole of @len bytes, however long
  *
- * With len 0 a delete.  @inside: -EINVAL unless offset + old_len is below the size, decided
- * in the same step (what fallocate(2) demands).
+ * With len 0 a delete.  @inside: -EINVAL unless offset + old_len is below the size,
+ * decided in the same step (what fallocate(2) demands).
  */
 int vj_file_replace_by_hole(VjFile *f, uint64_t offset, uint64_t old_len, uint64_t len,
                             bool inside) G_GNUC_WARN_UNUSED_RESULT;
 
-/* A write of bytes most of which stand there already, src_len bytes further down or up. */
+/* A write of bytes most of which stand there already, src_len bytes further down or
+ * up. */
 typedef struct VjFileShift {
     uint64_t offset, len; /* the range that is written */
     const void *src;      /* the bytes that do not stand there: first if up, else last */
@@ -237,8 +242,8 @@ typedef struct VjFileShift {
 /*
  * vj_file_shift - one visible step; no byte is read or copied but @src
  *
- * Returns   0; -EBUSY the content was changed since, nothing happened; -EINVAL the bytes that
- *           are to move are not all in the file; else as replace
+ * Returns   0; -EBUSY the content was changed since, nothing happened; -EINVAL the bytes
+ *           that are to move are not all in the file; else as replace
  */
 int vj_file_shift(VjFile *f, const VjFileShift *shift) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -251,14 +256,14 @@ int vj_file_write(VjFile *f, uint64_t offset, const void *src, size_t len, bool 
                   uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * Blocks: memory for a write that the file may keep instead of a copy.  They are handed round: the
- * kernel clears a page only once.  new: at a page boundary; NULL: no memory.
+ * Blocks: memory for a write that the file may keep instead of a copy.  They are handed
+ * round: the kernel clears a page only once.  new: at a page boundary; NULL: no memory.
  */
 #define VJ_FILE_BLOCK_BYTES ((size_t)VJ_MIB + 4096)
 void *vj_file_block_new(VjFileTable *table);
 void vj_file_block_free(VjFileTable *table, void *block); /* NULL is fine */
-/* As vj_file_write, of 1 to VJ_MIB bytes; @src lies in *block, not above the second page.  *block is NULL
- * when it was taken, also on failure. */
+/* As vj_file_write, of 1 to VJ_MIB bytes; @src lies in *block, not above the second page.
+ * *block is NULL when it was taken, also on failure. */
 int vj_file_write_block(VjFile *f, uint64_t offset, void **block, const void *src,
                         size_t len, bool append, uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -276,9 +281,9 @@ uint64_t vj_file_append_who(VjFile *f);
 int vj_file_append_part(VjFile *f, VjFilePart *part, void **block, const void *src,
                         size_t len) G_GNUC_WARN_UNUSED_RESULT;
 /*
- * The kernel cuts a file to where it believes that an append began of which a part has failed.
- * True: @size is that; what is left of the append was cut off if it stands at the very end.
- * False: it is a truncation like any other, nothing was done.
+ * The kernel cuts a file to where it believes that an append began of which a part has
+ * failed.  True: @size is that; what is left of the append was cut off if it stands at
+ * the very end.  False: it is a truncation like any other, nothing was done.
  */
 bool vj_file_append_undo(VjFile *f, uint64_t who, uint64_t size);
 
@@ -298,8 +303,8 @@ int vj_file_punch(VjFile *f, uint64_t offset, uint64_t len,
 int vj_file_copy(VjFile *src, uint64_t src_offset, VjFile *dst, uint64_t dst_offset,
                  uint64_t len, uint64_t *copied) G_GNUC_WARN_UNUSED_RESULT;
 
-/* SEEK_DATA (@data) or SEEK_HOLE from @offset, in blocks of 4 KiB: one with a byte of data in it
- * is no hole.  -ENXIO as lseek(2). */
+/* SEEK_DATA (@data) or SEEK_HOLE from @offset, in blocks of 4 KiB: one with a byte of
+ * data in it is no hole.  -ENXIO as lseek(2). */
 int vj_file_seek(VjFile *f, uint64_t offset, bool data,
                  uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -310,11 +315,12 @@ int vj_file_seek(VjFile *f, uint64_t offset, bool data,
  * is that of this attempt; what failed stays dirty.
  */
 int vj_file_sync(VjFile *f) G_GNUC_WARN_UNUSED_RESULT;
-/* The same, but @w is told, as by vj_meta_flush_join, until when @f stays open.  Any thread; waits for
- * the write-back. */
+/* The same, but @w is told, as by vj_meta_flush_join, until when @f stays open.  Any
+ * thread; waits for the write-back. */
 void vj_file_sync_join(VjFile *f, VjFlushWait *w);
 
-/* As sync, but visible in metadata is enough: for the order of a rename after its data. */
+/* As sync, but visible in metadata is enough: for the order of a rename after its
+ * data. */
 int vj_file_commit(VjFile *f) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Start write-back, do not wait (close). */
@@ -333,12 +339,13 @@ typedef struct VjRecode {
 /*
  * vj_file_recode - store the content from @step->offset on as the file's settings say
  *
- * Writes back first when the offset is 0.  About 8 MiB a step, which is one commit; content,
- * size and times stay what they are.  What is stored right already is read and left alone, what
- * cannot be read stays as it is.  Offsets are those of the committed content: when it changed
- * between two steps, what moved to before the offset was not looked at.
- * Returns   0; -EROFS, -ENOSPC, -ENOENT the inode is gone; -EBADMSG its map is damaged; -EIO,
- *           -ENOMEM; nothing of the step is visible on failure
+ * Writes back first when the offset is 0.  About 8 MiB a step, which is one commit;
+ * content, size and times stay what they are.  What is stored right already is read and
+ * left alone, what cannot be read stays as it is.  Offsets are those of the committed
+ * content: when it changed between two steps, what moved to before the offset was not
+ * looked at.
+ * Returns   0; -EROFS, -ENOSPC, -ENOENT the inode is gone; -EBADMSG its map is damaged;
+ *           -EIO, -ENOMEM; nothing of the step is visible on failure
  * Threads   any; blocks; other write-backs of the file wait for the step
  * Crash     the step is there or not
  */
@@ -369,8 +376,8 @@ typedef struct VjFileExtent {
 
 typedef bool VjExtentVisit(void *opaque, const VjFileExtent *extent); /* false: stop */
 
-/* The committed map from @offset; sync first to see all.  Some thousand entries are of one state,
- * those behind them may be of a later one. */
+/* The committed map from @offset; sync first to see all.  Some thousand entries are of
+ * one state, those behind them may be of a later one. */
 int vj_file_extents(VjFile *f, uint64_t offset, VjExtentVisit *visit,
                     void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 

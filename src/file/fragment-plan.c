@@ -2,17 +2,18 @@
 /*
  * fragment-plan.c - from a few small changes to the regions of the map that change
  *
- * Whoever waits for an fsync shall not wait for objects: new bytes become fragments, and the old
- * objects that a change cuts are named in parts.
+ * Whoever waits for an fsync shall not wait for objects: new bytes become fragments, and
+ * the old objects that a change cuts are named in parts.
  *
  *   old   …|------------------|-----------------|…        '|' old boundaries
- *   new   …|-----A1-----|NNNN|--A2--|-----------|…        A1, A2: parts of an object, N: fragments
+ *   new   …|-----A1-----|NNNN|--A2--|-----------|…  A1, A2: parts of an object, N:
+ *         fragments
  *
- * Every cut through an object has a fragment beside it, for a mere delete one of a few old
- * bytes: remap.c finds by them what is to be cut as objects later, and nothing else has to be
- * remembered.  A fragment is named by one entry: what is left of one that is cut becomes part of
- * the new ones.  Short neighbours are taken in, so that what grows byte by byte does not leave a
- * record for each.
+ * Every cut through an object has a fragment beside it, for a mere delete one of a few
+ * old bytes: remap.c finds by them what is to be cut as objects later, and nothing else
+ * has to be remembered.  A fragment is named by one entry: what is left of one that is
+ * cut becomes part of the new ones.  Short neighbours are taken in, so that what grows
+ * byte by byte does not leave a record for each.
  */
 #include "file/write-back-private.h"
 
@@ -35,7 +36,7 @@ typedef struct Plan {
     bool owes;      /* that out has no fragment behind it yet */
 } Plan;
 
-/* ---- output ------------------------------------------------------------------------------ */
+/* ---- output ------------------------------------------------------------------------ */
 
 static void flush_data(Plan *p)
 {
@@ -173,7 +174,7 @@ static int add_part(Plan *p, const VjOldEntry *e, uint64_t skip, uint64_t len)
     return r;
 }
 
-/* ---- regions ------------------------------------------------------------------------------ */
+/* ---- regions ----------------------------------------------------------------------- */
 
 static bool may_join(const Plan *p, const VjOldEntry *e)
 {
@@ -181,7 +182,8 @@ static bool may_join(const Plan *p, const VjOldEntry *e)
            p->data->len + e->entry.length <= VJ_FRAGMENT_MOST;
 }
 
-/* Bytes of memory at the current place of the spans: what a neighbour could be joined with. */
+/* Bytes of memory at the current place of the spans: what a neighbour could be joined
+ * with. */
 static uint64_t memory_here(const Plan *p)
 {
     const VjPiece *span = &p->c->spans[p->span];
@@ -346,7 +348,7 @@ static int plan_all(Plan *p)
     return r;
 }
 
-/* ---- public -------------------------------------------------------------------------------- */
+/* ---- public ------------------------------------------------------------------------ */
 
 bool vj_spans_are_small(const VjPiece *spans, size_t count, size_t most_bytes)
 {

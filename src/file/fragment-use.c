@@ -2,9 +2,9 @@
 /*
  * fragment-use.c - how many fragments each inode has
  *
- * Each commit and each drop says how many it made and dropped; those of earlier mounts are counted
- * when the volume is opened (remap.c).  No commit makes more than the bounds allow; beyond them a
- * small change is stored as objects, as any other.
+ * Each commit and each drop says how many it made and dropped; those of earlier mounts
+ * are counted when the volume is opened (remap.c).  No commit makes more than the bounds
+ * allow; beyond them a small change is stored as objects, as any other.
  */
 #include "file/remap-private.h"
 

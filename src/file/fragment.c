@@ -2,9 +2,9 @@
 /*
  * fragment.c - bytes of a file that are not yet an object, beside its map
  *
- * A fragment is named by exactly one map entry of its inode, which may use a part of it, and
- * goes with that entry.  Its number is one that no other fragment of the inode has.  The value
- * is a head, the bytes and a checksum of both.
+ * A fragment is named by exactly one map entry of its inode, which may use a part of it,
+ * and goes with that entry.  Its number is one that no other fragment of the inode has.
+ * The value is a head, the bytes and a checksum of both.
  */
 #include "file/file-private.h"
 #include "file/inode-format.h"
@@ -151,8 +151,9 @@ static int find_gap(VjTxn *txn, uint64_t ino, uint32_t *number)
 }
 
 /*
- * One above the highest that is there.  As fragments become objects sooner or later, numbers
- * begin at 1 again and again: a file that is changed for years does not use them up.
+ * One above the highest that is there.  As fragments become objects sooner or later,
+ * numbers begin at 1 again and again: a file that is changed for years does not use them
+ * up.
  */
 static int free_number(VjTxn *txn, uint64_t ino, uint32_t *number)
 {
@@ -181,8 +182,8 @@ int vj_fragment_add(VjTxn *txn, uint64_t ino, const VjFragment *fragment,
     return r < 0 ? r : put(txn, ino, *number, fragment);
 }
 
-/* What an entry named and now gives up: logged and passed over when it is damaged or gone, so
- * that the rest of the file can still be written and dropped. */
+/* What an entry named and now gives up: logged and passed over when it is damaged or
+ * gone, so that the rest of the file can still be written and dropped. */
 int vj_entry_drop(VjTxn *txn, uint64_t ino, const VjEntry *entry)
 {
     const char *what = "object";

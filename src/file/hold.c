@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * hold.c - what a turn in the background leaves to the next one: the end of a growing file
+ * hold.c - what a turn in the background leaves to the next one: the end of a growing
+ * file
  *
- * A turn cuts its sequence as if the file ended there.  While somebody still appends, the last
- * object of it would be put only to be cut anew by the next turn, and a second copy of known
- * content would bring an object that nobody knows.  So a turn that nobody waits for ends at a cut
- * that the chunker has decided, and the bytes behind it stay in the active sequence.
+ * A turn cuts its sequence as if the file ended there.  While somebody still appends, the
+ * last object of it would be put only to be cut anew by the next turn, and a second copy
+ * of known content would bring an object that nobody knows.  So a turn that nobody waits
+ * for ends at a cut that the chunker has decided, and the bytes behind it stay in the
+ * active sequence.
  *
- * Nobody may see by that a state that the file never had: what stays was only appended, after
- * every other change (append_from).  And nothing may stay for ever: a turn holds back only
- * what came since the one before, of a file that grew by a good deal meanwhile.
+ * Nobody may see by that a state that the file never had: what stays was only appended,
+ * after every other change (append_from).  And nothing may stay for ever: a turn holds
+ * back only what came since the one before, of a file that grew by a good deal meanwhile.
  */
 #include "file/file-private.h"
 
@@ -17,10 +19,12 @@
 #define HOLD_LEAST (8 * VJ_MIB)
 /* A file with so many pieces is written back before its age. */
 #define PIECES_MANY 16384u
-/* From wherever the chunker begins, after so many chunks it cuts as from the start of the file. */
+/* From wherever the chunker begins, after so many chunks it cuts as from the start of the
+ * file. */
 #define HOLD_SCAN_CHUNKS 16u
 
-/* What was appended since the last turn and every other change begins here.  Under f->lock. */
+/* What was appended since the last turn and every other change begins here.  Under
+ * f->lock. */
 static uint64_t grown_from(const VjFile *f)
 {
     return MAX(f->append_from, f->turn_bytes);
@@ -142,7 +146,8 @@ VjPieces *vj_file_hold_locked(VjFile *f, VjFrozen *z, uint64_t from)
     return active;
 }
 
-/* The file is not to wait for its age; whoever writes it back looks again.  Under f->lock. */
+/* The file is not to wait for its age; whoever writes it back looks again.  Under
+ * f->lock. */
 bool vj_file_is_much_locked(const VjFile *f)
 {
     return !f->writing && (vj_pieces_count(f->active) > PIECES_MANY ||

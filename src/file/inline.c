@@ -2,8 +2,8 @@
 /*
  * inline.c - contents small enough to live beside their inode
  *
- * The value is a head, the bytes under the file's transformation and a checksum of both.  A
- * symlink's target is one too, as it is.
+ * The value is a head, the bytes under the file's transformation and a checksum of both.
+ * A symlink's target is one too, as it is.
  */
 #include "file/file-private.h"
 #include "file/inode-format.h"

@@ -5,16 +5,17 @@
  * Integers are little-endian.  Keys are big-endian, so that they sort by number:
  *   VJ_SPACE_INODE   ino (8)
  *   VJ_SPACE_INLINE  ino (8): VjInlineHead, the bytes, checksum (8) of all before it
- *   VJ_SPACE_FRAGMENT  ino (8), number (4): VjFragmentHead, the bytes, checksum (8); the number
- *                    is above 0 and no other fragment of the inode has it
+ *   VJ_SPACE_FRAGMENT  ino (8), number (4): VjFragmentHead, the bytes, checksum (8); the
+ *                    number is above 0 and no other fragment of the inode has it
  *   VJ_SPACE_ORPHAN  ino (8), node (4): node 0 is a whole inode, else a cut-off subtree
  *   VJ_SPACE_SYSTEM  VJ_NEXT_INO_KEY: VjNextInoDisk; VJ_VOLUME_KEY: VjVolumeDisk;
  *                    VJ_SUPERBLOCK_KEY: VjSuperblockHead, the text of varjfs.conf,
  *                    checksum (8) of all before it
  *
- * The last byte of a magic is the version of its record.  A record repeats its key and its
- * checksum covers both, so one that lies under another's key is found out.  What is reserved
- * is 0; a decoder refuses anything else, because only a later version gives it a meaning.
+ * The last byte of a magic is the version of its record.  A record repeats its key and
+ * its checksum covers both, so one that lies under another's key is found out.  What is
+ * reserved is 0; a decoder refuses anything else, because only a later version gives it a
+ * meaning.
  */
 #ifndef VJ_FILE_INODE_FORMAT_H
 #define VJ_FILE_INODE_FORMAT_H
@@ -87,7 +88,8 @@ _Static_assert(sizeof(VjInlineHead) == 24, "inline head has a fixed size");
 _Static_assert(offsetof(VjInlineHead, ino) == 8, "inline head layout");
 #define VJ_INLINE_CHECKSUM_BYTES 8u
 
-/* In front of a fragment's bytes: content that one map entry names and that is no object. */
+/* In front of a fragment's bytes: content that one map entry names and that is no
+ * object. */
 typedef struct VjFragmentHead {
     uint32_t magic;
     uint8_t codec; /* of the bytes that follow; 0 = none */

@@ -32,7 +32,8 @@ static struct timespec time_get(int64_t sec, uint32_t nsec)
                              .tv_nsec = (long)GUINT32_FROM_LE(nsec)};
 }
 
-/* Directories have a parent and cookies behind those of "." and ".."; others have neither. */
+/* Directories have a parent and cookies behind those of "." and ".."; others have
+ * neither. */
 static bool directory_is_sane(const VjInodeDisk *d)
 {
     uint64_t parent = GUINT64_FROM_LE(d->parent),

@@ -2,7 +2,8 @@
 /*
  * orphan-record.c - records of contents without a name
  *
- * Written in the transaction that takes the last name away, or that cuts a subtree off a map.
+ * Written in the transaction that takes the last name away, or that cuts a subtree off a
+ * map.
  */
 #include "file/inode-format.h"
 #include "file/records.h"

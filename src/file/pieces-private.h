@@ -2,10 +2,11 @@
 /*
  * pieces-private.h - the edit buffer: a changed file as a sequence of pieces
  *
- * A piece is a range of what lies below (the committed map, or the frozen sequence that is
- * being written back), a range of memory, a hole, or a range of an object that
- * copy_file_range shared.  The sequence is a counted tree (a treap), so cutting and joining
- * costs O(log pieces) wherever it happens.  Ranges of what lies below never change order.
+ * A piece is a range of what lies below (the committed map, or the frozen sequence that
+ * is being written back), a range of memory, a hole, or a range of an object that
+ * copy_file_range shared.  The sequence is a counted tree (a treap), so cutting and
+ * joining costs O(log pieces) wherever it happens.  Ranges of what lies below never
+ * change order.
  *
  * Memory and tree nodes are charged to a VjBudget while they live.
  *
@@ -30,7 +31,8 @@ typedef struct VjMem {
 
 /* Returns owned with len 0; NULL when memory is short. */
 VjMem *vj_mem_new(VjBudget *budget, size_t cap);
-/* @len bytes at @data, which lies in @block of the budget's: takes that.  NULL: memory is short. */
+/* @len bytes at @data, which lies in @block of the budget's: takes that.  NULL: memory is
+ * short. */
 VjMem *vj_mem_new_from(VjBudget *budget, void *block, const void *data, size_t len);
 VjMem *vj_mem_ref(VjMem *m);
 void vj_mem_unref(VjMem *m);
@@ -52,7 +54,8 @@ typedef struct VjPiece {
 
 typedef struct VjPieces VjPieces;
 
-/* A sequence of one BASE piece of @base_bytes (none when 0).  @objects: where pins are. */
+/* A sequence of one BASE piece of @base_bytes (none when 0).  @objects: where pins
+ * are. */
 VjPieces *vj_pieces_new(VjBudget *budget, VjObjects *objects, uint64_t base_bytes);
 void vj_pieces_free(VjPieces *p);
 
@@ -65,7 +68,8 @@ bool vj_pieces_is_identity(const VjPieces *p);
 /*
  * vj_pieces_replace - [offset, offset + old_len) becomes @pieces
  *
- * References and pins of @pieces are taken anew by the sequence; the caller keeps its own.
+ * References and pins of @pieces are taken anew by the sequence; the caller keeps its
+ * own.
  */
 void vj_pieces_replace(VjPieces *p, uint64_t offset, uint64_t old_len,
                        const VjPiece *pieces, size_t count);
@@ -82,7 +86,8 @@ bool vj_pieces_extend_memory(VjPieces *p, uint64_t offset, uint64_t over, VjMem 
 /* The piece that holds the byte before @offset; false when there is none. */
 bool vj_pieces_before(const VjPieces *p, uint64_t offset, VjPiece *out);
 
-/* Visits pieces of [offset, offset + len), trimmed; borrowed.  false from @visit: stop. */
+/* Visits pieces of [offset, offset + len), trimmed; borrowed.  false from @visit:
+ * stop. */
 typedef bool VjPieceVisit(void *opaque, const VjPiece *piece, uint64_t at);
 void vj_pieces_visit(const VjPieces *p, uint64_t offset, uint64_t len,
                      VjPieceVisit *visit, void *opaque);

@@ -3,8 +3,9 @@
  * put-queue.c - chunks of one write-back in the volume's workers
  *
  * A worker hashes, looks up, transforms and puts (object-store.c).  The queue of one
- * write-back is bounded by bytes; the pool is shared by all of them.  The thread that cuts keeps
- * the last chunk and stores it itself: it would only wait, and a small file wakes nobody.
+ * write-back is bounded by bytes; the pool is shared by all of them.  The thread that
+ * cuts keeps the last chunk and stores it itself: it would only wait, and a small file
+ * wakes nobody.
  */
 #include "file/write-back-private.h"
 

@@ -3,21 +3,22 @@
  * read-ahead.c - the next objects of a file that is read from end to end
  *
  * The kernel reads a file ahead by a request or two, and a request of a file is several
- * objects, one after another.  So a device below waits for us between two objects, and one
- * thread decodes while others could.  Here reads that follow one another are noticed, and what
- * comes next is brought nearer before it is asked for: the store is told of objects that are
- * stored as they are (its file system caches them), the others are decoded into the object cache,
- * each by a worker.
+ * objects, one after another.  So a device below waits for us between two objects, and
+ * one thread decodes while others could.  Here reads that follow one another are noticed,
+ * and what comes next is brought nearer before it is asked for: the store is told of
+ * objects that are stored as they are (its file system caches them), the others are
+ * decoded into the object cache, each by a worker.
  *
- * Nothing here is content: objects never change, so what was brought in vain is only that.  A
- * file that was changed meanwhile is not looked at.  What waits to be decoded is pinned and
- * bounded by bytes.
+ * Nothing here is content: objects never change, so what was brought in vain is only
+ * that.  A file that was changed meanwhile is not looked at.  What waits to be decoded is
+ * pinned and bounded by bytes.
  */
 #include "file/file-private.h"
 
 /* Reads below tell nothing: the kernel asks for more at a time when somebody reads on. */
 #define NOTED_LEAST ((size_t)64 << 10)
-/* The kernel's requests overtake each other: one that begins so near belongs to the stream. */
+/* The kernel's requests overtake each other: one that begins so near belongs to the
+ * stream. */
 #define NEAR_BYTES (2 * VJ_MIB)
 /* So much was read on before anything is brought: small files are not worth it. */
 #define RUN_LEAST VJ_MIB
@@ -51,7 +52,7 @@ struct VjReadAhead {
     bool stop;              /* what waits is dropped */
 };
 
-/* ---- noticing: under the file's lock ------------------------------------------------- */
+/* ---- noticing: under the file's lock ----------------------------------------------- */
 
 static VjStream *stream_of(VjFile *f, uint64_t offset)
 {
@@ -94,7 +95,7 @@ static bool notice(VjFile *f, uint64_t offset, uint64_t len, uint64_t *from, uin
     return true;
 }
 
-/* ---- the jobs ------------------------------------------------------------------------- */
+/* ---- the jobs ---------------------------------------------------------------------- */
 
 static void job_free(VjFileTable *table, Job *job)
 {

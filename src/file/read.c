@@ -53,7 +53,8 @@ static int segment_read(VjFileTable *table, const VjSegment *s, uint64_t skip, v
     if (r < 0 && fault != NULL) {
         fault->offset = s->at + skip;
     }
-    /* The file is there, a part of it is not, or is in a form that this build cannot read. */
+    /* The file is there, a part of it is not, or is in a form that this build cannot
+     * read. */
     return r == -ENOENT || r == -EOPNOTSUPP ? -EBADMSG : r;
 }
 
@@ -82,9 +83,9 @@ static int read_segments(VjFileTable *table, const GArray *segments, uint8_t *ds
 }
 
 /*
- * The whole range is resolved at one instant when it has at most READ_SEGMENTS segments: 64
- * bytes each in the largest request that the kernel sends.  Beyond that a read is several steps,
- * as a read of several pages is anyway.
+ * The whole range is resolved at one instant when it has at most READ_SEGMENTS segments:
+ * 64 bytes each in the largest request that the kernel sends.  Beyond that a read is
+ * several steps, as a read of several pages is anyway.
  */
 int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got,
                          VjFault *fault)
@@ -111,7 +112,8 @@ int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size
         vj_objects_guard_leave(table->objects, &guard);
         *got += done;
         if (done == 0 || offset + *got >= size) {
-            break; /* an error, or the end: what is appended now belongs to another state */
+            /* An error, or the end: what is appended now belongs to another state. */
+            break;
         }
     }
     return r; /* never short before the end: the kernel would fill the rest with zeroes */
@@ -123,8 +125,9 @@ int vj_file_read(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got)
 }
 
 /*
- * What SEEK_DATA and SEEK_HOLE see: blocks, as on every other file system.  A block is a hole only
- * if all of it is: programs that read in sectors rely on holes that begin and end between them.
+ * What SEEK_DATA and SEEK_HOLE see: blocks, as on every other file system.  A block is a
+ * hole only if all of it is: programs that read in sectors rely on holes that begin and
+ * end between them.
  */
 enum { SEEK_BLOCK = 4096 };
 

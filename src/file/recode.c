@@ -2,17 +2,18 @@
 /*
  * recode.c - content that does not change, stored anew under the file's settings
  *
- * A step goes through the old map from an offset on, cuts its bytes as the file's object sizes
- * say, and replaces what is not an object of exactly such a chunk under the transformation asked for:
+ * A step goes through the old map from an offset on, cuts its bytes as the file's object
+ * sizes say, and replaces what is not an object of exactly such a chunk under the
+ * transformation asked for:
  *
  *   old   …|------|------|------|------|…      '|' old boundaries
  *   new   …|---KKKKKK|KKKKKK|KKK~~~~~~~|…      K stored anew, ~ the rest of an old object
  *            from             to
  *
- * It ends with a chunk of the new cuts and not with an old boundary: then every step cuts where
- * a writer of the whole file would have cut, and a second run finds nothing to do.  What is left
- * of the old object there is named by the map until the next step takes it.  Holes, and what
- * cannot be read, are barriers as in recut.c and stay.
+ * It ends with a chunk of the new cuts and not with an old boundary: then every step cuts
+ * where a writer of the whole file would have cut, and a second run finds nothing to do.
+ * What is left of the old object there is named by the map until the next step takes it.
+ * Holes, and what cannot be read, are barriers as in recut.c and stay.
  */
 #include "file/write-back-private.h"
 

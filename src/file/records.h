@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * records.h - the records in which contents are kept, for the rooms that check and repair them
+ * records.h - the records in which contents are kept, for the rooms that check and repair
+ * them
  *
- * Inodes and their numbers (inode.c), inline contents (inline.c), fragments (fragment.c) and
- * orphans (orphan-record.c).
+ * Inodes and their numbers (inode.c), inline contents (inline.c), fragments (fragment.c)
+ * and orphans (orphan-record.c).
  */
 #ifndef VJ_FILE_RECORDS_H
 #define VJ_FILE_RECORDS_H
 
 #include "file/file.h"
 
-/* ---- inodes ---------------------------------------------------------------------------- */
+/* ---- inodes ------------------------------------------------------------------------ */
 
 /* Inode numbers stay below, so that front can pack them. */
 #define VJ_INO_MAX ((uint64_t)1 << 48)
@@ -23,9 +24,10 @@ void vj_ino_next_encode(uint64_t next, uint8_t out[VJ_NEXT_INO_BYTES]);
 VjSlice vj_ino_key(uint64_t ino, uint8_t bytes[8]);
 int vj_inode_decode(VjSlice value, uint64_t ino, VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- inline contents --------------------------------------------------------------------- */
+/* ---- inline contents --------------------------------------------------------------- */
 
-/* Inline contents in a transaction.  *stored_bytes of the encoded content; NULL: not wanted. */
+/* Inline contents in a transaction.  *stored_bytes of the encoded content; NULL: not
+ * wanted. */
 int vj_inline_get(VjTxn *txn, const VjInode *inode, void *dst, size_t cap,
                   uint64_t *stored_bytes) G_GNUC_WARN_UNUSED_RESULT;
 /* A record, made before its transaction: encoding takes time. */
@@ -43,7 +45,7 @@ int vj_inline_is(VjTxn *txn, uint64_t ino, const VjInlineRecord *record,
                  bool *is_same) G_GNUC_WARN_UNUSED_RESULT;
 int vj_inline_del(VjTxn *txn, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- fragments: bytes that one map entry names and that are no object ------------------------ */
+/* ---- fragments: bytes that one map entry names and that are no object -------------- */
 
 /*
  * Fragments (fragment.c): bytes that one map entry names and that are no object.
@@ -54,7 +56,8 @@ int vj_fragment_get(VjTxn *txn, uint64_t ino, const VjEntry *entry, uint64_t ski
                     void *dst, size_t len) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fragment_put(VjTxn *txn, uint64_t ino, uint32_t number, const VjTransform *want,
                     const void *src, size_t len) G_GNUC_WARN_UNUSED_RESULT;
-/* Most bytes of one that this version makes: its record takes one page of the metadata. */
+/* Most bytes of one that this version makes: its record takes one page of the
+ * metadata. */
 #define VJ_FRAGMENT_MOST (VJ_META_VALUE_CHEAP - 32u)
 /* One that is made before its transaction: encoding takes time. */
 typedef struct VjFragment {
@@ -71,7 +74,7 @@ int vj_fragment_add(VjTxn *txn, uint64_t ino, const VjFragment *fragment,
 int vj_entry_drop(VjTxn *txn, uint64_t ino,
                   const VjEntry *entry) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- orphans ----------------------------------------------------------------------------- */
+/* ---- orphans ----------------------------------------------------------------------- */
 
 /* A record of VJ_SPACE_ORPHAN; root->node 0: an inode.  decode: -EBADMSG. */
 #define VJ_ORPHAN_BYTES 48u

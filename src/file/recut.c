@@ -9,16 +9,16 @@
  *   new   …|------|------|--NNNNNNNN--|------|------|…
  *                 r                   q
  *
- * r is the last old boundary whose cut was decided without looking at bytes behind x.  From
- * r on the new bytes are chunked until a cut falls on an old boundary q behind the change:
- * from there on the old cuts are the right ones.  After FORCE_AFTER chunks behind the
- * change without such a cut, the next old boundary is made one, so that an edit costs a
- * bounded number of objects for any data.
+ * r is the last old boundary whose cut was decided without looking at bytes behind x.
+ * From r on the new bytes are chunked until a cut falls on an old boundary q behind the
+ * change: from there on the old cuts are the right ones.  After FORCE_AFTER chunks behind
+ * the change without such a cut, the next old boundary is made one, so that an edit costs
+ * a bounded number of objects for any data.
  *
- * Holes and shared ranges of objects are barriers: data before them is cut as at the end of
- * a file, data behind them as at its beginning.  So are old objects and fragments that cannot be
- * read: the map goes on naming what is left of them, and their loss keeps no other change from
- * becoming durable.
+ * Holes and shared ranges of objects are barriers: data before them is cut as at the end
+ * of a file, data behind them as at its beginning.  So are old objects and fragments that
+ * cannot be read: the map goes on naming what is left of them, and their loss keeps no
+ * other change from becoming durable.
  */
 #include "file/write-back-private.h"
 
@@ -62,7 +62,7 @@ typedef struct Region {
     size_t agreed_span;
 } Region;
 
-/* ---- output ---------------------------------------------------------------------------- */
+/* ---- output ------------------------------------------------------------------------ */
 
 VjOut *vj_out_new(VjRecut *c, VjEntryKind kind, uint64_t length)
 {
@@ -97,7 +97,7 @@ static int put_chunk(Region *g, size_t len)
                                     g->neighbour_count);
 }
 
-/* ---- the chunker over the runs ---------------------------------------------------------- */
+/* ---- the chunker over the runs ----------------------------------------------------- */
 
 /* Cuts the first @limit bytes of the runs up entirely: a file could end there. */
 static int cut_all(Region *g, uint64_t limit)
@@ -193,7 +193,7 @@ static int cut_decided(Region *g)
     return r;
 }
 
-/* ---- the source ------------------------------------------------------------------------- */
+/* ---- the source -------------------------------------------------------------------- */
 
 /* [from, from + len) of old entry @e as a source. */
 static int source_from_entry(Region *g, const VjOldEntry *e, uint64_t from, uint64_t len,
@@ -342,9 +342,10 @@ static int take_source(Region *g, Source *s)
     return 0;
 }
 
-/* ---- the start of a region -------------------------------------------------------------- */
+/* ---- the start of a region --------------------------------------------------------- */
 
-/* True when the byte behind the change belongs to no run: no cut before it depends on it. */
+/* True when the byte behind the change belongs to no run: no cut before it depends on
+ * it. */
 static bool barrier_follows(const Region *g)
 {
     const VjPiece *span;

@@ -2,10 +2,10 @@
 /*
  * remap-plan.c - which fragments of a file one step makes into objects
  *
- * The content of a step does not change.  What lies in fragments is given to recut.c as memory,
- * as if it had just been written: so it is cut with what is around it, where a writer of the whole
- * file would have cut, and ends as soon as the cuts agree with old ones.  Fragments that cannot be
- * read are left to the map.
+ * The content of a step does not change.  What lies in fragments is given to recut.c as
+ * memory, as if it had just been written: so it is cut with what is around it, where a
+ * writer of the whole file would have cut, and ends as soon as the cuts agree with old
+ * ones.  Fragments that cannot be read are left to the map.
  */
 #include "file/write-back-private.h"
 

@@ -20,8 +20,9 @@ typedef struct VjFragmentUse {
     GList *link; /* in due */
     bool urgent; /* has more than half of what a file may have */
     bool busy;   /* the thread has it */
-    bool
-        gone; /* it had no name when the thread looked: the dropper's, or somebody's who has it open */
+    /* It had no name when the thread looked: the dropper's, or somebody's who has it
+     * open. */
+    bool gone;
 } VjFragmentUse;
 
 struct VjRemapper {

@@ -2,13 +2,14 @@
 /*
  * remap.c - fragments become objects in the background
  *
- * One thread takes the file whose fragments have not changed for longest: when they have not for
- * VJ_REMAP_IDLE_US, or at once when a file or the volume has half of what it may have.  It works
- * in steps, each a turn of write-back and a commit of its own, and goes on where it stopped.
+ * One thread takes the file whose fragments have not changed for longest: when they have
+ * not for VJ_REMAP_IDLE_US, or at once when a file or the volume has half of what it may
+ * have.  It works in steps, each a turn of write-back and a commit of its own, and goes
+ * on where it stopped.
  */
 #include "file/remap-private.h"
 
-/* ---- one file -------------------------------------------------------------------------------- */
+/* ---- one file ---------------------------------------------------------------------- */
 
 static int step_of(VjFileTable *table, uint64_t ino, VjRemap *step)
 {
@@ -24,7 +25,8 @@ static int step_of(VjFileTable *table, uint64_t ino, VjRemap *step)
     return r;
 }
 
-/* Steps of a file that the thread has, as long as they are wanted.  False: nothing came of it. */
+/* Steps of a file that the thread has, as long as they are wanted.  False: nothing came
+ * of it. */
 static bool work(VjRemapper *x, VjFragmentUse *u) VJ_REQUIRES(x->lock)
 {
     VjRemap step = {.offset = u->offset, .most_bytes = x->limits.step_bytes};
@@ -133,7 +135,7 @@ int vj_file_table_remap(VjFileTable *table)
     return r;
 }
 
-/* ---- open and close -------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------- */
 
 /* Every fragment of earlier mounts. */
 static int count_earlier(VjRemapper *x)

@@ -2,8 +2,8 @@
 /*
  * reserve.c - space that a change and its write-back may take
  *
- * A change reserves the most that its write-back can put, before it is accepted (space.c keeps
- * the sum).  The reserve is given back when that write-back is over.
+ * A change reserves the most that its write-back can put, before it is accepted (space.c
+ * keeps the sum).  The reserve is given back when that write-back is over.
  */
 #include "file/file-private.h"
 

@@ -2,14 +2,14 @@
 /*
  * resolve.c - from a range of a file to the bytes: the layers in memory over a snapshot
  *
- * Under the file's lock the active pieces of the range are copied, with the version of the
- * map that they lie on; everything else happens on things that do not change: the frozen
- * sequence, one state of the committed content, immutable objects.
+ * Under the file's lock the active pieces of the range are copied, with the version of
+ * the map that they lie on; everything else happens on things that do not change: the
+ * frozen sequence, one state of the committed content, immutable objects.
  *
  * That state is what the file keeps of it (committed.c) where it keeps enough: then no
- * transaction is begun.  Else it is read, and its version compared: if the map is one version
- * newer than the frozen sequence's base, the frozen sequence is in it already and is skipped;
- * any other version is that of a later commit, and all is looked at again.
+ * transaction is begun.  Else it is read, and its version compared: if the map is one
+ * version newer than the frozen sequence's base, the frozen sequence is in it already and
+ * is skipped; any other version is that of a later commit, and all is looked at again.
  */
 #include "file/file-private.h"
 

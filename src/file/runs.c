@@ -2,9 +2,10 @@
 /*
  * runs.c - bytes on their way into chunks: runs in memory, and the chunker over them
  *
- * Bytes come in runs (a written range, the content of an old entry) and leave in chunks, which are
- * copied only where they are scattered over several runs.  The chunker looks ahead: it may
- * have seen more bytes than were cut, and what is given up before its cut is fed to it anew.
+ * Bytes come in runs (a written range, the content of an old entry) and leave in chunks,
+ * which are copied only where they are scattered over several runs.  The chunker looks
+ * ahead: it may have seen more bytes than were cut, and what is given up before its cut
+ * is fed to it anew.
  */
 #include "file/write-back-private.h"
 

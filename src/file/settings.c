@@ -2,20 +2,20 @@
 /*
  * settings.c - what a user chose for a file: transformation and object sizes
  *
- * An inode has settings of its own (set, or inherited when it was made) or the volume's.  The
- * numbers in its record come from a user and from disk.  Sizes that the chunker cannot keep are
- * not used, so that no setting can make a file impossible to write; a transformation that
- * is not in this build is kept, and refuses writes: storing the bytes otherwise would not be what
- * was asked for.
+ * An inode has settings of its own (set, or inherited when it was made) or the volume's.
+ * The numbers in its record come from a user and from disk.  Sizes that the chunker
+ * cannot keep are not used, so that no setting can make a file impossible to write; a
+ * transformation that is not in this build is kept, and refuses writes: storing the bytes
+ * otherwise would not be what was asked for.
  *
- * An open file keeps what holds for it in memory (VjFile.transform, sizes), because changes
- * look at it under the file's lock.
+ * An open file keeps what holds for it in memory (VjFile.transform, sizes), because
+ * changes look at it under the file's lock.
  */
 #include "file/file-private.h"
 
 #include <sys/stat.h>
 
-/* ---- object sizes ------------------------------------------------------------------- */
+/* ---- object sizes ------------------------------------------------------------------ */
 
 static bool are_possible(const VjFileTable *table, VjChunkSizes sizes)
 {
@@ -62,7 +62,7 @@ char *vj_file_sizes_text(const VjFileTable *table, const VjInode *inode)
     return g_strdup_printf("%u:%u:%u", sizes.min_bytes, sizes.avg_bytes, sizes.max_bytes);
 }
 
-/* ---- transformation ----------------------------------------------------------------- */
+/* ---- transformation ---------------------------------------------------------------- */
 
 VjTransform vj_file_transform(const VjFileTable *table, const VjInode *inode)
 {
@@ -85,7 +85,7 @@ char *vj_file_transform_text(const VjFileTable *table, const VjInode *inode)
     return vj_transform_text(&t);
 }
 
-/* ---- what begins with what ---------------------------------------------------------- */
+/* ---- what begins with what --------------------------------------------------------- */
 
 void vj_file_inherit(const VjFileTable *table, const VjInode *dir, VjInode *inode)
 {
@@ -109,7 +109,7 @@ void vj_file_inherit(const VjFileTable *table, const VjInode *dir, VjInode *inod
     }
 }
 
-/* ---- an open file's ------------------------------------------------------------------- */
+/* ---- an open file's ---------------------------------------------------------------- */
 
 void vj_file_settle_settings(VjFile *f, const VjInode *inode)
 {
@@ -119,8 +119,8 @@ void vj_file_settle_settings(VjFile *f, const VjInode *inode)
 }
 
 /*
- * Of several that read the record at the same time the last to begin wins: what was committed
- * before any of them called is in what it reads.
+ * Of several that read the record at the same time the last to begin wins: what was
+ * committed before any of them called is in what it reads.
  */
 int vj_file_settings_changed(VjFileTable *table, uint64_t ino)
 {

@@ -2,14 +2,16 @@
 /*
  * space.c - what was accepted finds space in the store
  *
- * write(2) reserves the worst case that write-back may put for it; write-back measures the
- * store again before it gives the reserve back, so the sum never promises a byte twice.
+ * write(2) reserves the worst case that write-back may put for it; write-back measures
+ * the store again before it gives the reserve back, so the sum never promises a byte
+ * twice.
  */
 #include "file/file-private.h"
 
 /*
- * The bytes that may be promised.  A promise of some bytes covers a number of objects, as each is
- * counted with its overhead: where the store can hold few more objects, fewer bytes are promised.
+ * The bytes that may be promised.  A promise of some bytes covers a number of objects, as
+ * each is counted with its overhead: where the store can hold few more objects, fewer
+ * bytes are promised.
  */
 static int measure(VjStore *store, uint64_t *available_bytes)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * steps.c - content that stays and is stored otherwise: recoding, and fragments that become objects
+ * steps.c - content that stays and is stored otherwise: recoding, and fragments that
+ * become objects
  *
- * One step is one commit.  It has the file to itself as a turn of write-back has (turn.c), but
- * changes nothing that a reader could see, so changes go on meanwhile.
+ * One step is one commit.  It has the file to itself as a turn of write-back has
+ * (turn.c), but changes nothing that a reader could see, so changes go on meanwhile.
  */
 #include "file/write-back-private.h"
 
 /*
- * This thread may commit now, and nobody else: *version is that of the map.  What an earlier
- * write-back could not commit goes first.
+ * This thread may commit now, and nobody else: *version is that of the map.  What an
+ * earlier write-back could not commit goes first.
  */
 static int claim(VjFile *f, uint64_t *version)
 {
@@ -39,8 +40,8 @@ static int claim(VjFile *f, uint64_t *version)
     return r;
 }
 
-/* An identity between the active sequence and the map, which readers pass over either way: they
- * need it to tell the map before the commit from the one after it. */
+/* An identity between the active sequence and the map, which readers pass over either
+ * way: they need it to tell the map before the commit from the one after it. */
 static VjFrozen *lay_identity(VjFile *f, uint64_t size)
 {
     VjFrozen *z = g_new0(VjFrozen, 1);
@@ -69,7 +70,8 @@ static void give_up_claim(VjFile *f, bool committed)
     vj_frozen_unref(z);
 }
 
-/* Space for what one step of @most bytes puts at worst; 0 bytes are reserved on failure. */
+/* Space for what one step of @most bytes puts at worst; 0 bytes are reserved on
+ * failure. */
 static int reserve_step(VjFile *f, uint64_t most, uint64_t size, uint64_t *bytes)
 {
     int r;
@@ -84,7 +86,8 @@ static int reserve_step(VjFile *f, uint64_t most, uint64_t size, uint64_t *bytes
 }
 
 typedef struct Step {
-    /* Plans and puts the step over @z, the identity; the write-back is owned also on failure. */
+    /* Plans and puts the step over @z, the identity; the write-back is owned also on
+     * failure. */
     int (*plan)(VjFileTable *table, uint64_t ino, VjFrozen *z, void *plan,
                 VjWriteBack **w);
     void *its;           /* VjRecodePlan or VjRemapPlan */

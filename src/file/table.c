@@ -2,8 +2,8 @@
 /*
  * table.c - the table of open files: open, close, figures
  *
- * The threads that read it begin with open(); the one that changes something of its own accord
- * (remap.c) waits for start(), when everything that events calls is there.
+ * The threads that read it begin with open(); the one that changes something of its own
+ * accord (remap.c) waits for start(), when everything that events calls is there.
  */
 #include "file/file-private.h"
 
@@ -143,7 +143,7 @@ void vj_file_fragments_dropped(VjFileTable *table, uint64_t ino, uint32_t count)
     vj_remapper_settle(table->remapper, ino, 0, 0, count);
 }
 
-/* ---- for tests ---------------------------------------------------------------------------- */
+/* ---- for tests --------------------------------------------------------------------- */
 
 void vj_file_table_limit_fragments(VjFileTable *table, const VjRemapLimits *limits)
 {

@@ -2,10 +2,10 @@
 /*
  * table.h - the table of open files: what the volume that has one may do with all of them
  *
- * A VjFileTable has every VjFile of one volume and what they share: metadata, objects, memory
- * for changes, space that was promised, workers.  It starts the threads that read ahead and that
- * make fragments into objects.  When files are written back is decided by the volume (its
- * flusher), which learns of changes through VjFileEvents.
+ * A VjFileTable has every VjFile of one volume and what they share: metadata, objects,
+ * memory for changes, space that was promised, workers.  It starts the threads that read
+ * ahead and that make fragments into objects.  When files are written back is decided by
+ * the volume (its flusher), which learns of changes through VjFileEvents.
  */
 #ifndef VJ_FILE_TABLE_H
 #define VJ_FILE_TABLE_H
@@ -13,12 +13,12 @@
 #include "chunk/chunk.h"
 #include "file/file.h"
 
-/* ---- open and close ------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------- */
 
 typedef enum VjFlushWhen {
     VJ_FLUSH_AGED, /* after the age at which changes are written back */
-    VJ_FLUSH_ANEW, /* the same from now on, also where an earlier change that is committed by
-                    * now asked for less */
+    VJ_FLUSH_ANEW, /* the same from now on, also where an earlier change that is committed
+                    * by now asked for less */
     VJ_FLUSH_SOON, /* with others that are closed within the same few milliseconds */
     VJ_FLUSH_NOW,
 } VjFlushWhen;
@@ -33,7 +33,8 @@ typedef struct VjFileEvents {
     void (*pressure)(void *opaque);
     /* Memory was freed: what the allocator keeps of it is given back within seconds. */
     void (*memory_freed)(void *opaque);
-    /* A commit put the orphan (@ino, @node) into the metadata.  May wait for the turn of a file. */
+    /* A commit put the orphan (@ino, @node) into the metadata.  May wait for the turn of
+     * a file. */
     void (*orphaned)(void *opaque, uint64_t ino, uint32_t node);
     /* Drops every orphan that can be dropped; waits for it. */
     void (*drop_orphans)(void *opaque);
@@ -76,7 +77,7 @@ void vj_file_table_set_read_only(VjFileTable *table, bool read_only); /* remount
 /* Closing, and space was short: what is put may use what is kept free of data. */
 void vj_file_table_set_last_chance(VjFileTable *table);
 
-/* ---- all files ------------------------------------------------------------------------ */
+/* ---- all files --------------------------------------------------------------------- */
 
 /* Every file in memory, referenced; owned (GPtrArray of VjFile). */
 GPtrArray *vj_file_table_list(VjFileTable *table);
@@ -104,7 +105,7 @@ typedef struct VjFileCounters {
 
 void vj_file_table_counters(VjFileTable *table, VjFileCounters *out);
 
-/* ---- one file ------------------------------------------------------------------------- */
+/* ---- one file ---------------------------------------------------------------------- */
 
 /* The flusher's place in each file; guarded by the flusher's lock, zeroes at first. */
 typedef struct VjFlushLink {
@@ -118,8 +119,8 @@ VjFlushLink *vj_file_flush_link(VjFile *f);
 /* Everything up to now is committed on 0; the flusher's and fsync's common step. */
 int vj_file_write_back(VjFile *f) G_GNUC_WARN_UNUSED_RESULT;
 /*
- * One turn of write-back for each of @files that has changes and is in nobody's hands, with
- * one flush of the store for all of them.  *first_error; which one failed is in its
+ * One turn of write-back for each of @files that has changes and is in nobody's hands,
+ * with one flush of the store for all of them.  *first_error; which one failed is in its
  * last_error.  At most VJ_WRITE_BACK_BATCH files.
  */
 #define VJ_WRITE_BACK_BATCH 128u
@@ -128,23 +129,25 @@ int vj_file_write_back_many(VjFileTable *table, VjFile *const *files,
 /* The same, for a file that grows without its end (hold.c), which stays dirty then. */
 int vj_file_write_back_grown(VjFileTable *table, VjFile *const *files,
                              size_t count) G_GNUC_WARN_UNUSED_RESULT;
-/* It has so many changes that it is not to wait for its age, and nobody writes it back. */
+/* It has so many changes that it is not to wait for its age, and nobody writes it
+ * back. */
 bool vj_file_is_much(VjFile *f);
 
-/* Throws away what is changed and everything changed from now on: an orphan is dropped.  *ino*
- * need not be open. */
+/* Throws away what is changed and everything changed from now on: an orphan is dropped.
+ * *ino* need not be open. */
 void vj_file_discard(VjFile *f);
 void vj_file_discard_ino(VjFileTable *table, uint64_t ino);
 /* So many fragments of @ino were dropped. */
 void vj_file_fragments_dropped(VjFileTable *table, uint64_t ino, uint32_t count);
 
-/* ---- for tests ------------------------------------------------------------------------ */
+/* ---- for tests --------------------------------------------------------------------- */
 
 /* Metadata that fragments of a volume may take; one file may have half of it. */
 #define VJ_FRAGMENTS_DEFAULT (256 * VJ_MIB)
 /* A fragment takes a page of it at most. */
 #define VJ_FRAGMENT_PAGE 4096u
-/* The metadata may take so much of the space that is left for them: one part in so many. */
+/* The metadata may take so much of the space that is left for them: one part in so
+ * many. */
 #define VJ_FRAGMENTS_SPACE_PART 16u
 /* A file whose fragments did not change for so long has them made into objects. */
 #define VJ_REMAP_IDLE_US ((int64_t)5 * 1000 * 1000)

@@ -2,15 +2,16 @@
 /*
  * turn.c - write-back by turns: one thread at a time freezes a file and writes it back
  *
- * Whoever needs it first does it (fsync, a flusher thread, a writer that is short of space);
- * others wait for that turn and look whether it covered them.  Several files share one flush
- * of the store.
+ * Whoever needs it first does it (fsync, a flusher thread, a writer that is short of
+ * space); others wait for that turn and look whether it covered them.  Several files
+ * share one flush of the store.
  */
 #include "file/write-back-private.h"
 
 /*
- * active becomes frozen, an identity over it becomes active.  @hold: but what lies there and
- * behind, which comes after everything else, stays in active; 0: nothing.  Under f->lock.
+ * active becomes frozen, an identity over it becomes active.  @hold: but what lies there
+ * and behind, which comes after everything else, stays in active; 0: nothing.  Under
+ * f->lock.
  */
 static void freeze_locked(VjFile *f, uint64_t hold)
 {
@@ -47,7 +48,8 @@ static void freeze_locked(VjFile *f, uint64_t hold)
     f->tail = NULL;
 }
 
-/* The frozen sequence is the committed map now.  Under f->lock; returns it to be freed. */
+/* The frozen sequence is the committed map now.  Under f->lock; returns it to be
+ * freed. */
 static VjFrozen *thaw_locked(VjFile *f)
 {
     VjFrozen *z = f->frozen;
@@ -133,8 +135,8 @@ typedef enum TurnFor {
     TURN_FOR_GROWN,  /* what is old enough, or too much */
 } TurnFor;
 
-/* @was_short: set when there was no space.  Not NULL: who asks makes some then, and asks again;
- * nobody else is told. */
+/* @was_short: set when there was no space.  Not NULL: who asks makes some then, and asks
+ * again; nobody else is told. */
 static int write_back_many(VjFileTable *table, VjFile *const *files, size_t count,
                            TurnFor what, bool *was_short)
 {
@@ -210,7 +212,8 @@ int vj_file_write_back_grown(VjFileTable *table, VjFile *const *files, size_t co
     return write_back_twice(table, files, count, TURN_FOR_GROWN);
 }
 
-/* All changes of before the call, whoever writes them back.  @waits, @was_short: as above. */
+/* All changes of before the call, whoever writes them back.  @waits, @was_short: as
+ * above. */
 static int write_back(VjFile *f, bool waits, bool *was_short)
 {
     uint64_t want;
@@ -237,8 +240,8 @@ static int write_back_all(VjFile *f, bool waits)
     bool was_short = false;
     int r = write_back(f, waits, &was_short);
 
-    /* What was deleted a moment ago is removed in the background: a full device is full only
-     * when that is done. */
+    /* What was deleted a moment ago is removed in the background: a full device is full
+     * only when that is done. */
     if (was_short) {
         vj_file_table_reclaim(f->table);
         r = write_back(f, waits, NULL);
@@ -278,7 +281,7 @@ int vj_file_table_make_space(VjFileTable *table)
     return r;
 }
 
-/* ---- the rest --------------------------------------------------------------------------- */
+/* ---- the rest ---------------------------------------------------------------------- */
 
 void vj_file_discard(VjFile *f)
 {

@@ -6,7 +6,8 @@
  * runs.c       bytes that wait to be cut, and the chunker over them
  * recut.c      decides what changes: where to start again, where to cut, where to stop
  * recode.c     the same for content that does not change, and is stored anew
- * fragment-plan.c  the same for a few small changes that somebody waits for: no object is made
+ * fragment-plan.c  the same for a few small changes that somebody waits for: no object is
+ *                  made
  * put-queue.c  hands finished chunks to the volume's workers
  * write-back.c puts it together and commits
  */
@@ -15,7 +16,7 @@
 
 #include "file/file-private.h"
 
-/* ---- the old map (old-map.c) ---------------------------------------------------------- */
+/* ---- the old map (old-map.c) ------------------------------------------------------- */
 
 typedef struct VjOldEntry {
     VjEntry entry;
@@ -41,7 +42,7 @@ int vj_old_map_at(VjOldMap *m, uint64_t offset,
 int vj_old_entry_read(VjOldMap *m, const VjOldEntry *e, uint64_t skip, void *dst,
                       size_t len) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- what is put (put-queue.c) --------------------------------------------------------- */
+/* ---- what is put (put-queue.c) ----------------------------------------------------- */
 
 /* One entry of the new map. */
 typedef struct VjOut {
@@ -53,8 +54,8 @@ typedef struct VjOut {
     uint32_t start;
 } VjOut;
 
-/* Bytes of one write-back that wait in the workers' queue: an fsync of another file stands
- * behind them. */
+/* Bytes of one write-back that wait in the workers' queue: an fsync of another file
+ * stands behind them. */
 #define VJ_PUT_QUEUE_MAX ((size_t)8 << 20)
 #define VJ_NEIGHBOURS 12u
 
@@ -73,8 +74,9 @@ typedef struct VjPutQueue {
 void vj_put_queue_init(VjPutQueue *q, VjFileTable *table, const VjTransform *want);
 void vj_put_queue_clear(VjPutQueue *q);
 /*
- * Stores @data as @out->pending in a worker, the last one in vj_put_queue_drain; waits while too much waits.  @holder keeps @data
- * alive (taken; NULL: it outlives the queue).  The error of an earlier job.
+ * Stores @data as @out->pending in a worker, the last one in vj_put_queue_drain; waits
+ * while too much waits.  @holder keeps @data alive (taken; NULL: it outlives the queue).
+ * The error of an earlier job.
  */
 int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,
                      VjBuf *holder, const VjObject *neighbours,
@@ -82,7 +84,7 @@ int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,
 /* Waits for all jobs; the first error. */
 int vj_put_queue_drain(VjPutQueue *q) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- what is cut (runs.c) --------------------------------------------------------------- */
+/* ---- what is cut (runs.c) ---------------------------------------------------------- */
 
 typedef struct VjRun {
     const uint8_t *data;
@@ -113,17 +115,17 @@ const VjRun *vj_runs_first(const VjRuns *r);
 /* Bytes before the first old boundary that is not at their very front. */
 bool vj_runs_next_boundary(const VjRuns *r, uint64_t *distance);
 void vj_runs_drop(VjRuns *r, size_t len);
-/* The first @len bytes in one piece, which leave the runs; *holder (owned, may be NULL) keeps them.
- * -ENOMEM. */
+/* The first @len bytes in one piece, which leave the runs; *holder (owned, may be NULL)
+ * keeps them.  -ENOMEM. */
 int vj_runs_take(VjRuns *r, size_t len, const uint8_t **data,
                  VjBuf **holder) G_GNUC_WARN_UNUSED_RESULT;
 /*
- * Feeds the first @limit bytes, as far as they were not fed before.  True: *cut is set, and the
- * chunker has forgotten everything.  @at_end: nothing follows them.
+ * Feeds the first @limit bytes, as far as they were not fed before.  True: *cut is set,
+ * and the chunker has forgotten everything.  @at_end: nothing follows them.
  */
 bool vj_runs_scan(VjRuns *r, uint64_t limit, bool at_end, uint64_t *cut);
 
-/* ---- what changes (recut.c) ------------------------------------------------------------ */
+/* ---- what changes (recut.c) -------------------------------------------------------- */
 
 /* [old_from, old_to) of the old map becomes outs[first_out .. first_out + out_count). */
 typedef struct VjRegion {
@@ -155,10 +157,10 @@ VjOut *vj_out_new(VjRecut *c, VjEntryKind kind, uint64_t length);
  */
 int vj_recut(VjRecut *c) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- what becomes fragments (fragment-plan.c) -------------------------------------------- */
+/* ---- what becomes fragments (fragment-plan.c) -------------------------------------- */
 
-/* New bytes, and changed places, that one commit may bring as fragments; bytes of a file that has no
- * objects yet: nothing would be cut anew for them. */
+/* New bytes, and changed places, that one commit may bring as fragments; bytes of a file
+ * that has no objects yet: nothing would be cut anew for them. */
 #define VJ_SMALL_BYTES ((size_t)128 << 10)
 #define VJ_SMALL_PLACES 128u
 #define VJ_SMALL_FILE_BYTES ((size_t)16 << 10)
@@ -166,14 +168,15 @@ int vj_recut(VjRecut *c) G_GNUC_WARN_UNUSED_RESULT;
 /* Few enough and small enough, by what the sequence says. */
 bool vj_spans_are_small(const VjPiece *spans, size_t count, size_t most_bytes);
 /*
- * vj_fragment_plan - fill outs and regions; no object is made, but existing ones are named in parts
+ * vj_fragment_plan - fill outs and regions; no object is made, but existing ones are
+ * named in parts
  *
  * @want     the transformation of new fragments
  * Returns   0; -E2BIG: it is too much after all; else as vj_recut
  */
 int vj_fragment_plan(VjRecut *c, const VjTransform *want) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- what fragments become (remap.c) ----------------------------------------------------- */
+/* ---- what fragments become (remap.c) ----------------------------------------------- */
 
 struct VjRemapPlan {
     uint64_t from;       /* in the map */
@@ -183,14 +186,15 @@ struct VjRemapPlan {
 };
 
 /*
- * vj_remap_plan - the content as spans: fragments of one step are memory, all else is the map's
+ * vj_remap_plan - the content as spans: fragments of one step are memory, all else is the
+ * map's
  *
  * @spans    VjPiece, appended; @mems (VjMem) keeps what they name
  */
 int vj_remap_plan(VjOldMap *old, VjRemapPlan *plan, uint32_t avg_bytes, GArray *spans,
                   GPtrArray *mems) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- what is stored anew (recode.c) ------------------------------------------------------ */
+/* ---- what is stored anew (recode.c) ------------------------------------------------ */
 
 struct VjRecodePlan {
     uint64_t from; /* in the old map; becomes the start of the entry that holds it */

@@ -4,8 +4,8 @@
  *
  * Order of durability: objects are put, the store is flushed, then one transaction brings
  * the map, the references, the size and the times; never a part of them.  On failure
- * nothing of it is visible, what was put is removed, and the sequence stays frozen: the next
- * attempt does it all again.
+ * nothing of it is visible, what was put is removed, and the sequence stays frozen: the
+ * next attempt does it all again.
  */
 #include "file/write-back-private.h"
 
@@ -37,7 +37,7 @@ struct VjWriteBack {
 
 typedef VjWriteBack WriteBack;
 
-/* ---- what the new content consists of --------------------------------------------------- */
+/* ---- what the new content consists of ---------------------------------------------- */
 
 static bool collect_span(void *opaque, const VjPiece *piece, uint64_t at)
 {
@@ -169,7 +169,7 @@ static int gather_inline(WriteBack *w)
     return r;
 }
 
-/* ---- the transaction ---------------------------------------------------------------------- */
+/* ---- the transaction --------------------------------------------------------------- */
 
 /* Numbers of the damaged fragments that new entries go on naming. */
 static bool is_kept(const GArray *kept, uint64_t number)
@@ -194,8 +194,8 @@ static int add_fragment(WriteBack *w, VjTxn *txn, const VjFragment *fragment, Vj
 }
 
 /*
- * A part of an old fragment becomes one of its own: the old one goes with its entry, which may lie
- * in a subtree that is dropped later.
+ * A part of an old fragment becomes one of its own: the old one goes with its entry,
+ * which may lie in a subtree that is dropped later.
  */
 static int copy_fragment(WriteBack *w, VjTxn *txn, GArray *kept, VjEntry *e)
 {
@@ -377,7 +377,7 @@ static int commit_body(VjTxn *txn, void *opaque)
     return vj_inode_put(txn, &inode);
 }
 
-/* ---- putting it together -------------------------------------------------------------------- */
+/* ---- putting it together ----------------------------------------------------------- */
 
 static bool any_put(const GPtrArray *outs)
 {
@@ -392,9 +392,9 @@ static bool any_put(const GPtrArray *outs)
 }
 
 /*
- * The content is what was there, less of it, or holes: such a commit may use the reserve.  One
- * that brings bytes or shares objects may not, although it stores nothing afresh: its entries
- * would take what a full file system needs for deleting.
+ * The content is what was there, less of it, or holes: such a commit may use the reserve.
+ * One that brings bytes or shares objects may not, although it stores nothing afresh: its
+ * entries would take what a full file system needs for deleting.
  */
 static bool only_gives_back(const WriteBack *w)
 {
@@ -508,8 +508,8 @@ static int objects_again(WriteBack *w)
 }
 
 /*
- * A commit is bounded (VJ_FILE_ENTRIES_MOST).  Object sizes that were set small for a file
- * after much of it was changed give way: this write-back cuts larger ones.
+ * A commit is bounded (VJ_FILE_ENTRIES_MOST).  Object sizes that were set small for a
+ * file after much of it was changed give way: this write-back cuts larger ones.
  */
 static VjChunkSizes fit_sizes(const WriteBack *w, VjChunkSizes sizes)
 {
@@ -525,7 +525,8 @@ static VjChunkSizes fit_sizes(const WriteBack *w, VjChunkSizes sizes)
 
         g_snprintf(text, sizeof text, "%u", avg_bytes);
         if (!vj_chunk_sizes_parse(w->table->chunker, text, &sizes, NULL)) {
-            g_assert_not_reached(); /* within the limits, and twice a size that was valid */
+            /* Within the limits, and twice a size that was valid. */
+            g_assert_not_reached();
         }
     }
     return sizes;
@@ -603,8 +604,8 @@ static void finish(WriteBack *w)
 }
 
 /*
- * The one -ENOENT that callers see says that the inode is gone.  An object, a record or a map
- * node that is missing is damage below the change: it must not pass for that.
+ * The one -ENOENT that callers see says that the inode is gone.  An object, a record or a
+ * map node that is missing is damage below the change: it must not pass for that.
  */
 static int tell(const WriteBack *w, int r)
 {

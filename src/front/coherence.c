@@ -12,16 +12,16 @@
  *   - who is inside, so that an edit is applied between requests, never under one;
  *   - which pages behind an edit the kernel may hold, so that those are invalidated, and
  *     nothing is where there are none;
- *   - where pages in old coordinates may come back after the edit (the window), which pages
- *     were read since, and so where the bytes of each belong now.
+ *   - where pages in old coordinates may come back after the edit (the window), which
+ *     pages were read since, and so where the bytes of each belong now.
  *
  * Asynchronous direct WRITEs ask whether the kernel may have read pages of theirs
  * meanwhile; by the second of these it is known where it has not.
  *
  * READs and WRITEs of pages wait while an edit is applied and until it is answered.  What
- * they wait for (requests inside, one vj_fs_replace, the writing of an answer) never waits
- * for the kernel's page cache.
- * Locks: one a shard, held for a search of at most TOUCHED_MAX ranges.
+ * they wait for (requests inside, one vj_fs_replace, the writing of an answer) never
+ * waits for the kernel's page cache.  Locks: one a shard, held for a search of at most
+ * TOUCHED_MAX ranges.
  */
 #include "front/front-private.h"
 
@@ -34,7 +34,8 @@
 #define SWEEP 2u
 /* States without references that are kept in a shard. */
 #define RESTING_MAX 256u
-/* Windows of a shard that may be open: beyond it an edit that needs one is to be tried again. */
+/* Windows of a shard that may be open: beyond it an edit that needs one is to be tried
+ * again. */
 #define WINDOWS_MAX 1024u
 /* How long after an edit it is known what the kernel holds. */
 #define HOT_US ((int64_t)1000000)
@@ -44,7 +45,8 @@
 /* How long a READ waits for the kernel to take another size before it looks whether the
  * thread that is told of it has run, and then from look to look. */
 #define SIZED_US ((int64_t)1000)
-/* And how long at most: a thread that has a processor to itself may not be seen to run. */
+/* And how long at most: a thread that has a processor to itself may not be seen to
+ * run. */
 #define SIZED_MOST_US HOT_US
 /* Bits of a shard that say which inodes the kernel has had pages of. */
 #define PAGED_BITS 32768u
@@ -278,9 +280,10 @@ static GArray *split(const VjPageState *s, uint64_t offset, uint64_t len)
     return parts;
 }
 
-/* A WRITE in old coordinates is in the file.  Where its bytes were moved to, a page that was
- * read since the edit lacks them and is invalidated.  Nothing else is: the kernel would write
- * its dirty pages back, and no lock orders that with what follows the edit. */
+/* A WRITE in old coordinates is in the file.  Where its bytes were moved to, a page that
+ * was read since the edit lacks them and is invalidated.  Nothing else is: the kernel
+ * would write its dirty pages back, and no lock orders that with what follows the
+ * edit. */
 static void note_stale(const VjPageState *s, VjPass *pass)
 {
     uint64_t end = 0;

@@ -2,25 +2,26 @@
 /*
  * delay.c - VARJFS_TEST_DELAY: requests that are held up, so that tests can force races
  *
- * "write=300,read=300": milliseconds.  read: before a READ; read_reply: between it and its
- * answer; write: before a WRITE; pages: before one from the page cache; write_reply: before the
- * answer to either; stale: before what it left stale is invalidated; dropped: between an
- * invalidation of an edit and the look whether pages have come since; apply: before an edit is
- * applied, while READs wait; edit: when it is, before its answer, or before the last
- * invalidation where it was applied beside pages; fsync: before one; attr_reply: before the
- * answer to GETATTR, SETATTR or LINK; flags: before chattr(1) has pages dropped; flushed:
- * before the answer to the first of two calls of an edit, when its pages are written back.
+ * "write=300,read=300": milliseconds.  read: before a READ; read_reply: between it and
+ * its answer; write: before a WRITE; pages: before one from the page cache; write_reply:
+ * before the answer to either; stale: before what it left stale is invalidated; dropped:
+ * between an invalidation of an edit and the look whether pages have come since; apply:
+ * before an edit is applied, while READs wait; edit: when it is, before its answer, or
+ * before the last invalidation where it was applied beside pages; fsync: before one;
+ * attr_reply: before the answer to GETATTR, SETATTR or LINK; flags: before chattr(1) has
+ * pages dropped; flushed: before the answer to the first of two calls of an edit, when
+ * its pages are written back.
  *
- * hold=DIR: a request that comes to a point, say "write", while a test has the fifo DIR/write
- * open for reading, writes one byte to it and waits until it has read one from DIR/write.go, or
- * until nobody has that open for writing.
+ * hold=DIR: a request that comes to a point, say "write", while a test has the fifo
+ * DIR/write open for reading, writes one byte to it and waits until it has read one from
+ * DIR/write.go, or until nobody has that open for writing.
  *
- * threads: how many request threads there are at most; tries: how often an edit begins anew
- * because pages have come; 0: it is applied beside them, also by ftruncate(2).
+ * threads: how many request threads there are at most; tries: how often an edit begins
+ * anew because pages have come; 0: it is applied beside them, also by ftruncate(2).
  *
- * For scripts/bench options: idle: how many request threads may wait; background: of the kernel's
- * requests; io_kib: the largest READ and WRITE; off: capabilities that are not asked for, names
- * of off_names joined by "+".
+ * For scripts/bench options: idle: how many request threads may wait; background: of the
+ * kernel's requests; io_kib: the largest READ and WRITE; off: capabilities that are not
+ * asked for, names of off_names joined by "+".
  */
 #include "front/front-private.h"
 

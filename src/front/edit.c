@@ -7,8 +7,8 @@
  *
  *   invalidate from the offset  where the kernel may hold pages there: dirty
  *                               ones come back in old coordinates
- *   close, apply                READs of pages wait from here on.  Where one has brought a
- *                               page since the invalidation began, once more from the
+ *   close, apply                READs of pages wait from here on.  Where one has brought
+ *                               a page since the invalidation began, once more from the
  *                               start
  *   answer, open                the kernel takes the size of the call
  *
@@ -17,8 +17,8 @@
  * While it waits for that answer it writes nothing back, and an invalidation that meets a
  * dirty page would wait with it.  So what is dirty is written back before, by a
  * fallocate(2) that does nothing else: under the lock of the inode, or the kernel may
- * clear what somebody is appending (README.md, "Known limits").  Pages behind a smaller end
- * that come between the two calls are a reason to refuse the second one (-EAGAIN).
+ * clear what somebody is appending (README.md, "Known limits").  Pages behind a smaller
+ * end that come between the two calls are a reason to refuse the second one (-EAGAIN).
  *
  * A notification waits for locked pages and makes the kernel write dirty ones back to us,
  * so whoever sends one must not be needed to serve requests, and must hold no lock: a few
@@ -194,8 +194,8 @@ static void look_again(VjFront *f, uint64_t ino, const VjEdited *edited, VjAttr 
     }
 }
 
-/* Answers the call.  What is left of @c->staged is freed.  @attr: for an ftruncate(2) that
- * succeeded. */
+/* Answers the call.  What is left of @c->staged is freed.  @attr: for an ftruncate(2)
+ * that succeeded. */
 static void answer(VjFront *f, VjCarry *c, int r, const VjEdited *edited,
                    const VjAttr *attr)
 {
@@ -269,8 +269,8 @@ static void apply_beside_pages(VjFront *f, VjCarry *c, VjPageState *state, uint6
     answer(f, c, r, &edited, NULL);
 }
 
-/* Until the kernel knows of the new end it clears the page of the old one behind that, when it
- * writes it back: nobody may read that page before. */
+/* Until the kernel knows of the new end it clears the page of the old one behind that,
+ * when it writes it back: nobody may read that page before. */
 static bool clears_old_end(const VjEdited *now)
 {
     return now->size > now->old_size && now->old_size % VJ_PAGE_BYTES != 0;
@@ -315,10 +315,10 @@ static void edit_with_pages(VjFront *f, VjCarry *c)
 static void submit(VjEditor *e, const VjJob *what);
 
 /*
- * Whether ftruncate(2) is refused because the kernel may hold pages: 0, -EFBIG a delete that
- * was not staged, -EAGAIN they came between the two calls.  The kernel drops what was stored
- * into those behind a smaller end, so the two are made again until the caller asks for the
- * edit whatever comes.
+ * Whether ftruncate(2) is refused because the kernel may hold pages: 0, -EFBIG a delete
+ * that was not staged, -EAGAIN they came between the two calls.  The kernel drops what
+ * was stored into those behind a smaller end, so the two are made again until the caller
+ * asks for the edit whatever comes.
  */
 static int refusal_for_pages(VjFront *f, const VjCarry *c, const VjEdited *now)
 {

@@ -23,8 +23,8 @@
 /* Request threads; started when all others are busy. */
 #define VJ_FRONT_THREADS_MAX 256u
 #define VJ_FRONT_THREADS_IDLE 16u
-/* How often an edit begins anew because a page has come meanwhile; then it is applied beside it, or
- * tried again by its caller. */
+/* How often an edit begins anew because a page has come meanwhile; then it is applied
+ * beside it, or tried again by its caller. */
 #define VJ_FRONT_EDIT_TRIES 16u
 /* Threads that make FSYNC; before them so many request threads do. */
 #define VJ_FRONT_SYNC_THREADS_MAX 64
@@ -38,7 +38,7 @@
 
 typedef struct VjFront VjFront;
 
-/* ---- inodes that the kernel knows (known.c) ------------------------------------------ */
+/* ---- inodes that the kernel knows (known.c) ---------------------------------------- */
 
 typedef struct VjKnown VjKnown;
 VjKnown *vj_known_new(void);
@@ -51,7 +51,7 @@ bool vj_known_has(VjKnown *k, uint64_t ino);
 /* Inodes, and the bytes that the tables take. */
 void vj_known_size(VjKnown *k, uint64_t *inodes, uint64_t *bytes);
 
-/* ---- ranges of pages (ranges.c) ------------------------------------------------------ */
+/* ---- ranges of pages (ranges.c) ---------------------------------------------------- */
 
 typedef struct VjPageRange {
     uint64_t first, last; /* page numbers, inclusive */
@@ -62,11 +62,13 @@ VjPageRange vj_pages_of(uint64_t offset, uint64_t len);
 /* The same; @len 0: to the end of any file. */
 VjPageRange vj_pages_from(uint64_t offset, uint64_t len);
 
-/* A set of pages: a GArray of VjPageRange, which the caller locks, or NULL while it is empty. */
-/* Adds @r, and makes the set if need be; false: there are @most ranges already, and the last one
- * grew to hold it. */
+/* A set of pages: a GArray of VjPageRange, which the caller locks, or NULL while it is
+ * empty. */
+/* Adds @r, and makes the set if need be; false: there are @most ranges already, and the
+ * last one grew to hold it. */
 bool vj_ranges_add(GArray **ranges, guint most, VjPageRange r);
-/* Takes @r out.  Where one range would have to become two and there are @most, more stays. */
+/* Takes @r out.  Where one range would have to become two and there are @most, more
+ * stays. */
 void vj_ranges_remove(GArray *ranges, guint most, VjPageRange r);
 bool vj_ranges_meet(const GArray *ranges, VjPageRange r);
 
@@ -102,9 +104,8 @@ typedef struct VjPass {
  * vj_coherence_enter - a READ of pages, or a WRITE of pages, begins
  *
  * Waits while an edit is applied and answered, and where @who reads the end of a file
- * whose size the kernel is about to take.  Pages in old coordinates get @parts, without the
- * bytes that the edit replaced.
- * Threads: any.  Locks: none.
+ * whose size the kernel is about to take.  Pages in old coordinates get @parts, without
+ * the bytes that the edit replaced.  Threads: any.  Locks: none.
  */
 void vj_coherence_enter(VjCoherence *c, uint64_t ino, VjPassKind kind, uint64_t offset,
                         uint64_t len, pid_t who, VjPass *pass);
@@ -120,7 +121,8 @@ void vj_coherence_locked(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t
 /* Whether the kernel may hold a page of the range; @len 0: from @offset to the end. */
 bool vj_coherence_may_hold(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len);
 /*
- * vj_coherence_written_past - a direct WRITE of the range is in the file, but not answered
+ * vj_coherence_written_past - a direct WRITE of the range is in the file, but not
+ * answered
  *
  * The kernel dropped the pages of the range before it sent the WRITE; behind it, it does
  * so only where the caller waits for the write, and does not tell whether that is so.
@@ -143,7 +145,8 @@ void vj_coherence_drop_end(VjCoherence *c, VjDrop *drop, bool ok);
 /*
  * vj_coherence_close - an edit of the range is about to be applied
  *
- * The kernel holds the lock of the inode.  Waits until nobody is inside and lets nobody in.
+ * The kernel holds the lock of the inode.  Waits until nobody is inside and lets nobody
+ * in.
  * @may_hold: as vj_coherence_may_hold, now.
  */
 VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
@@ -155,7 +158,8 @@ typedef enum VjWindow {
     VJ_WINDOW_EDIT,   /* vj_coherence_locked: they are invalidated */
     VJ_WINDOW_KERNEL, /* the kernel drops them, and then lets go of the inode's lock */
 } VjWindow;
-/* Whether one more window may be open, which are bounded in number.  Between close and open. */
+/* Whether one more window may be open, which are bounded in number.  Between close and
+ * open. */
 bool vj_coherence_has_room(VjCoherence *c, const VjPageState *state);
 /* Lets them in again.  @edited: what was applied; looked at where there is a @window. */
 void vj_coherence_open(VjCoherence *c, VjPageState *state, const VjEdited *edited,
@@ -170,7 +174,7 @@ void vj_coherence_size(VjCoherence *c, VjPageState *state, const VjEdited *edite
  * began; false also where that is not known: it is gone, or /proc does not show it. */
 bool vj_thread_is_runnable(pid_t tid, uint64_t *run_ns);
 
-/* ---- edits that are announced (stage.c) ----------------------------------------------- */
+/* ---- edits that are announced (stage.c) -------------------------------------------- */
 
 /* Offsets and sizes from here on name staged edits: no file is as long. */
 #define VJ_STAGED_BASE (UINT64_C(1) << 62)
@@ -204,8 +208,8 @@ VjStaged *vj_staged_new(const void *src, size_t len);
 VjStaged *vj_staged_of_size(VjHandle *h, uint64_t ino, uint64_t size);
 void vj_staged_free(VjStaged *s); /* NULL is fine */
 /* Takes @s, in the place of what its thread has staged on the handle.  @out: the call
- * that names it.  -ENOMEM: too many are, of threads that are alive.  -EAGAIN: threads without a
- * number have taken all names for that size. */
+ * that names it.  -ENOMEM: too many are, of threads that are alive.  -EAGAIN: threads
+ * without a number have taken all names for that size. */
 int vj_stage_put(VjStagedEdits *e, VjStaged *s,
                  struct varjfs_carry *out) G_GNUC_WARN_UNUSED_RESULT;
 /* Take out what a call names; owned.  NULL: none, and the call is what it says. */
@@ -222,7 +226,7 @@ void vj_stage_keep_result(VjStagedEdits *e, VjStaged *s, uint64_t at);
 /* The handle ends. */
 void vj_stage_forget_handle(VjStagedEdits *e, VjHandle *h);
 
-/* ---- edits and invalidations (edit.c) ------------------------------------------------ */
+/* ---- edits and invalidations (edit.c) ---------------------------------------------- */
 
 /* A request that stages an edit or carries it out. */
 typedef struct VjCarry {
@@ -260,15 +264,17 @@ bool vj_edit_written_past(VjFront *f, fuse_req_t req, uint64_t ino, uint64_t off
  * a change.  Waits for nothing.
  */
 void vj_front_attributes_stale(VjFront *f, uint64_t ino);
-/* Has a thread do it, before the editor stops.  False: refused, and @job is the caller's. */
+/* Has a thread do it, before the editor stops.  False: refused, and @job is the
+ * caller's. */
 bool vj_editor_flags(VjEditor *e, VjFlagsJob *job);
-/* Invalidates the kernel's pages of the range; @len 0: to the end.  False: they may still be there;
- * the log says why, unless the file system is unmounted.  On a thread that serves no requests, with no lock. */
+/* Invalidates the kernel's pages of the range; @len 0: to the end.  False: they may still
+ * be there; the log says why, unless the file system is unmounted.  On a thread that
+ * serves no requests, with no lock. */
 bool vj_edit_drop_pages(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len);
 /* The kernel's pages of the range are stale.  Does not block. */
 void vj_editor_stale(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len);
 
-/* ---- the guard (guard.c), and what it does (mounter.c) -------------------------------- */
+/* ---- the guard (guard.c), and what it does (mounter.c) ----------------------------- */
 
 #define VJ_MOUNTED_TEXT_MAX 400
 
@@ -302,14 +308,15 @@ bool vj_mount_has_word(const char *options, const char *word);
 
 /* Mounts.  The connection, which the caller owns; -1 and why not.  Once. */
 int vj_guard_mount(VjGuard *g, GError **error);
-/* The connection is there and served: waits until the mount answers, has the guard watch over
- * it, or says in the log why it cannot.  False and @why, owned: the mount does not answer. */
+/* The connection is there and served: waits until the mount answers, has the guard watch
+ * over it, or says in the log why it cannot.  False and @why, owned: the mount does not
+ * answer. */
 bool vj_guard_watch(const VjGuard *g, const VjFront *f, char **why);
 /* The end on a signal; each says in the log what it could not do. */
 void vj_guard_sync(const VjGuard *g);
 void vj_guard_detach(const VjGuard *g);
 
-/* ---- waits that a killed caller leaves (interrupt.c) ---------------------------------- */
+/* ---- waits that a killed caller leaves (interrupt.c) ------------------------------- */
 
 /* First member of what g_new made for a request that waits for durability. */
 typedef struct VjWait {
@@ -339,23 +346,26 @@ void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h);
 bool vj_wait_claim(VjWait *w);
 /* The last reference frees it, and the handle if that was dropped meanwhile. */
 void vj_wait_unref(VjWait *w);
-/* At the end, until none is left: a thread of the rooms below may still have one to answer.  No locks held. */
+/* At the end, until none is left: a thread of the rooms below may still have one to
+ * answer.  No locks held. */
 void vj_front_await_waits(VjFront *f);
 /* A thread of its own while there are interrupted requests. */
 void vj_front_watch(gpointer data, gpointer user_data);
-/* The kernel does not use @h any more: forgets and releases it, now or when the last wait for it is over. */
+/* The kernel does not use @h any more: forgets and releases it, now or when the last wait
+ * for it is over. */
 void vj_front_handle_drop(VjFront *f, VjHandle *h);
 
-/* ---- request threads (serve.c) --------------------------------------------------------- */
+/* ---- request threads (serve.c) ----------------------------------------------------- */
 
 /* Takes a thread out of a wait in the kernel; its handler does nothing. */
 #define VJ_FRONT_WAKE_SIGNAL SIGUSR2
 
-/* Serves with up to @most threads until the connection or the session ends, or f->ending. -errno. */
+/* Serves with up to @most threads until the connection or the session ends, or f->ending.
+ * -errno. */
 int vj_serve(VjFront *f, unsigned most) G_GNUC_WARN_UNUSED_RESULT;
 
-/* The thread that calls does nothing from now on that waits for another request: it answers, and counts
- * as one that waits.  Threads: any. */
+/* The thread that calls does nothing from now on that waits for another request: it
+ * answers, and counts as one that waits.  Threads: any. */
 void vj_serve_answers(void);
 
 /* The buffer of a WRITE on its way into a file. */
@@ -364,12 +374,13 @@ typedef struct VjLoan {
     void *next;  /* what the thread goes on with then */
 } VjLoan;
 
-/* In the request's thread: true when @src, as libfuse gives it, stands in a buffer that may be given
- * away.  vj_serve_lent() follows in any case, and @src is not looked at any more. */
+/* In the request's thread: true when @src, as libfuse gives it, stands in a buffer that
+ * may be given away.  vj_serve_lent() follows in any case, and @src is not looked at any
+ * more. */
 bool vj_serve_lend(const char *src, size_t len, VjLoan *loan);
 void vj_serve_lent(VjLoan *loan);
 
-/* ---- the rest ------------------------------------------------------------------------ */
+/* ---- the rest ---------------------------------------------------------------------- */
 
 /* Where tests may hold a request up to force races (VARJFS_TEST_DELAY; delay.c). */
 typedef enum VjHoldPoint {
@@ -438,8 +449,8 @@ struct VjFront {
     unsigned waits;         /* VjWait that are not freed yet */
 };
 
-/* While a thread serves a request another one waits for the next, or there are all that there may be: four
- * times @busy at least.  False once one could not be started. */
+/* While a thread serves a request another one waits for the next, or there are all that
+ * there may be: four times @busy at least.  False once one could not be started. */
 bool vj_front_has_threads(VjFront *f, unsigned busy);
 static inline VjHandle *vj_front_handle(const struct fuse_file_info *fi)
 {
@@ -495,7 +506,8 @@ void vj_front_caller(fuse_req_t req, VjCaller *out);
 double vj_front_attr_timeout(const VjAttr *attr);
 /* What the kernel wants to know of an inode; its lookup count stays. */
 void vj_front_entry_fill(const VjAttr *attr, struct fuse_entry_param *e);
-/* The same, and counts one lookup more, to be taken back if the answer does not arrive. */
+/* The same, and counts one lookup more, to be taken back if the answer does not
+ * arrive. */
 void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e);
 /* The kernel forgot @count lookups of @ino, or never got the answers that named it. */
 void vj_front_forget_one(VjFront *f, uint64_t ino, uint64_t count);

@@ -7,8 +7,8 @@
  *   edit threads     edit.c: may notify the kernel
  *   sync threads     wait for durability where request threads do not themselves; recode
  *   watch thread     interrupt.c: while callers of these have got signals
- *   control thread   tells that the mount is usable; waits for signals; serves no requests,
- *                    so it may sync the mount and wait for what is in flight
+ *   control thread   tells that the mount is usable; waits for signals; serves no
+ *                    requests, so it may sync the mount and wait for what is in flight
  */
 #include "front/front-private.h"
 
@@ -32,7 +32,7 @@ static bool front_knows(void *opaque, uint64_t ino)
     return vj_known_has(f->known, ino);
 }
 
-/* ---- the control thread ------------------------------------------------------------- */
+/* ---- the control thread ------------------------------------------------------------ */
 
 static bool is_fd_path(const char *path)
 {
@@ -113,7 +113,7 @@ static gpointer control_thread(gpointer data)
     return NULL;
 }
 
-/* ---- the session -------------------------------------------------------------------- */
+/* ---- the session ------------------------------------------------------------------- */
 
 static void wake_handler(int signal_number)
 {
@@ -143,7 +143,8 @@ static void release_left_handles(VjFront *f)
     GHashTableIter iter;
     gpointer h;
 
-    /* The kernel is gone, and vj_front_await_waits has returned: nobody else adds or takes any more. */
+    /* The kernel is gone, and vj_front_await_waits has returned: nobody else adds or
+     * takes any more. */
     g_hash_table_iter_init(&iter, f->handles);
     while (g_hash_table_iter_next(&iter, &h, NULL)) {
         vj_fs_release(f->fs, h);
@@ -317,7 +318,8 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     pthread_kill(thread, SIGTERM);
     pthread_join(thread, NULL);
     vj_front_await_waits(f);
-    /* Nobody waits: at most calls are left for which no thread was there, and nothing to do. */
+    /* Nobody waits: at most calls are left for which no thread was there, and nothing to
+     * do. */
     g_thread_pool_free(f->syncers, TRUE, TRUE);
     g_thread_pool_free(f->sync_reserve, TRUE, TRUE);
     g_thread_pool_free(f->watchers, FALSE, TRUE);

@@ -44,8 +44,8 @@ void vj_front_block_signals(void);
 /*
  * vj_guard_start - fork the guard, which mounts, detaches, and outlives a killed daemon
  *
- * It keeps the privileges that this takes; the caller may give up its own.  @plan is borrowed
- * for the call.  False also where /dev/fuse cannot be opened.
+ * It keeps the privileges that this takes; the caller may give up its own.  @plan is
+ * borrowed for the call.  False also where /dev/fuse cannot be opened.
  * Threads   the main thread, before the process starts another one and after
  *           vj_front_block_signals
  */
@@ -53,14 +53,17 @@ VjGuard *vj_guard_start(const VjMountPlan *plan, GError **error);
 /* Ends it; after vj_front_run.  NULL is fine. */
 void vj_guard_end(VjGuard *g);
 
-/* Flags of mount(2) by the words in @options, the last one of a kind; others stay as in @flags. */
+/* Flags of mount(2) by the words in @options, the last one of a kind; others stay as in
+ * @flags. */
 unsigned long vj_mount_flags(const char *options, unsigned long flags);
 
-/* The directory that VARJFS_TEST_DELAY says requests are held up by; NULL: none.  Owned. */
+/* The directory that VARJFS_TEST_DELAY says requests are held up by; NULL: none.
+ * Owned. */
 char *vj_front_test_directory(void);
 
 /*
- * vj_front_run - mount, serve until unmounted or told to stop by SIGTERM, SIGINT or SIGHUP
+ * vj_front_run - mount, serve until unmounted or told to stop by SIGTERM, SIGINT or
+ * SIGHUP
  *
  * On a signal dirty mapped pages are synced and the mount is detached first.  When it
  * returns no request is being served and every handle has been released.

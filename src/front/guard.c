@@ -2,29 +2,30 @@
 /*
  * guard.c - the process that keeps what the daemon gives up, and outlives it
  *
- * The daemon reads what others wrote and answers whoever asks, so it has no privileges.  What
- * takes some is done by the guard: it mounts and detaches the one mount point that it was
- * started with, and opens the switch that ends the kernel's connection.
+ * The daemon reads what others wrote and answers whoever asks, so it has no privileges.
+ * What takes some is done by the guard: it mounts and detaches the one mount point that
+ * it was started with, and opens the switch that ends the kernel's connection.
  *
- * That switch is for a daemon that is killed.  It may keep a thread that waits in the kernel,
- * unkillable, for a page that stays locked until a request is answered which nobody answers any
- * more.  That thread keeps /dev/fuse open, so the kernel does not end the connection by itself,
- * and everybody who uses the mount waits too.  The kernel signals the guard when the daemon's main
- * thread dies of whatever cause; it aborts the connection through fusectl, which wakes all.
+ * That switch is for a daemon that is killed.  It may keep a thread that waits in the
+ * kernel, unkillable, for a page that stays locked until a request is answered which
+ * nobody answers any more.  That thread keeps /dev/fuse open, so the kernel does not end
+ * the connection by itself, and everybody who uses the mount waits too.  The kernel
+ * signals the guard when the daemon's main thread dies of whatever cause; it aborts the
+ * connection through fusectl, which wakes all.
  *
  * It is forked before the daemon has threads, files or memory worth speaking of, holds a
- * pipe and the connection's abort file alone, and ends when the daemon says so.  The pipe's end
- * without that is a death as well: the kernel closes files before it sends the signal.
- * The open abort file belongs to this one connection: once that has ended, writing to it does
- * nothing, whoever got its number next.
+ * pipe and the connection's abort file alone, and ends when the daemon says so.  The
+ * pipe's end without that is a death as well: the kernel closes files before it sends the
+ * signal.  The open abort file belongs to this one connection: once that has ended,
+ * writing to it does nothing, whoever got its number next.
  *
  * Once it has mounted, it can make the system calls of guard-calls.c alone.  Not where
  * fusermount3 has: without privileges of its own a process gets a filter only with
  * no_new_privs, and fusermount3, which is to unmount as well, would then be no more than
  * the user.
  *
- * The end of the pipe would not tell of a kill: the waiting thread keeps the daemon's side of
- * it open as well.
+ * The end of the pipe would not tell of a kill: the waiting thread keeps the daemon's
+ * side of it open as well.
  */
 #include "front/front-private.h"
 
@@ -77,9 +78,10 @@ struct VjGuard {
     char *mountpoint;
 };
 
-/* ---- the guard ---------------------------------------------------------------------- */
+/* ---- the guard --------------------------------------------------------------------- */
 
-/* What the daemon may ask for is what it needs once, in case somebody else speaks for it. */
+/* What the daemon may ask for is what it needs once, in case somebody else speaks for
+ * it. */
 typedef struct Guard {
     VjMountPlan plan;
     dev_t dev;       /* of the mount; 0: none yet, or somebody else made it */
@@ -107,7 +109,8 @@ static unsigned number_of(dev_t dev)
     return major(dev) << 20 | minor(dev);
 }
 
-/* The connection to watch over: there is one, and it is that of our mount if we made it. */
+/* The connection to watch over: there is one, and it is that of our mount if we made
+ * it. */
 static int watch(Guard *g, unsigned number)
 {
     char path[sizeof FUSECTL + 32];
@@ -325,7 +328,7 @@ static void guard_run(int fds[GUARD_FDS], pid_t daemon, const VjMountPlan *plan)
     }
 }
 
-/* ---- the daemon --------------------------------------------------------------------- */
+/* ---- the daemon -------------------------------------------------------------------- */
 
 static int open_fuse(GError **error)
 {

@@ -2,19 +2,21 @@
 /*
  * interrupt.c - a caller that is killed need not wait for durability to the end
  *
- * A thread that waits for an answer of ours cannot even be killed: on the first signal the kernel
- * sends INTERRUPT, and then it waits, whatever else comes, until the request is answered.  With a
- * store that hangs that would be for ever.  But a signal that is caught must not end an fsync(2):
- * on other local file systems none does, and databases take any error of it for lost data.  So the
- * request is answered, with EINTR, which nobody reads any more, as soon as the caller has a signal
- * pending that ends it.  The kernel does not say which signal came, and tells of the first one
- * alone; hence somebody looks at /proc as long as there are interrupted requests.
+ * A thread that waits for an answer of ours cannot even be killed: on the first signal
+ * the kernel sends INTERRUPT, and then it waits, whatever else comes, until the request
+ * is answered.  With a store that hangs that would be for ever.  But a signal that is
+ * caught must not end an fsync(2): on other local file systems none does, and databases
+ * take any error of it for lost data.  So the request is answered, with EINTR, which
+ * nobody reads any more, as soon as the caller has a signal pending that ends it.  The
+ * kernel does not say which signal came, and tells of the first one alone; hence somebody
+ * looks at /proc as long as there are interrupted requests.
  *
- * The wait itself goes on: what was asked for becomes durable.  It keeps the handle, which the
- * dying caller closes, and leaves an error for others who have the same descriptor.
+ * The wait itself goes on: what was asked for becomes durable.  It keeps the handle,
+ * which the dying caller closes, and leaves an error for others who have the same
+ * descriptor.
  *
- * Where the daemon does not see the caller in /proc (another pid namespace, hidepid) there is
- * no knowing, and the caller waits.
+ * Where the daemon does not see the caller in /proc (another pid namespace, hidepid)
+ * there is no knowing, and the caller waits.
  */
 #include "front/front-private.h"
 
@@ -24,7 +26,7 @@
 /* How often somebody looks whether an interrupted caller is to die. */
 #define LOOK_US ((int64_t)100000)
 
-/* ---- the caller --------------------------------------------------------------------- */
+/* ---- the caller -------------------------------------------------------------------- */
 
 /* Signals that do not end a process which has said nothing about them. */
 static uint64_t harmless_signals(void)
@@ -47,8 +49,8 @@ static uint64_t signal_set(const char *status, const char *name)
     return at == NULL ? 0 : g_ascii_strtoull(at + strlen(name), NULL, 16);
 }
 
-/* Thread @tid has a signal pending that ends it.  Of those that leave no core the kernel makes
- * a SIGKILL for each thread. */
+/* Thread @tid has a signal pending that ends it.  Of those that leave no core the kernel
+ * makes a SIGKILL for each thread. */
 static bool is_dying(pid_t tid)
 {
     g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)tid);
@@ -64,7 +66,7 @@ static bool is_dying(pid_t tid)
     return (pending & ~kept) != 0;
 }
 
-/* ---- handles ------------------------------------------------------------------------ */
+/* ---- handles ----------------------------------------------------------------------- */
 
 /* One wait more, or less, that needs @h.  Under f->lock; returns how many there are. */
 static unsigned count_locked(VjFront *f, VjHandle *h, int change) VJ_REQUIRES(f->lock)
@@ -104,7 +106,7 @@ void vj_front_handle_drop(VjFront *f, VjHandle *h)
     }
 }
 
-/* ---- waits -------------------------------------------------------------------------- */
+/* ---- waits ------------------------------------------------------------------------- */
 
 static void watch_push(VjFront *f)
 {
@@ -223,7 +225,8 @@ static void answer_dying(VjFront *f, VjWait *w)
     }
 }
 
-/* Those that are answered leave the list, others are copied with a reference.  Under f->lock. */
+/* Those that are answered leave the list, others are copied with a reference.  Under
+ * f->lock. */
 static void sort_locked(VjFront *f, GPtrArray *open, GPtrArray *answered)
     VJ_REQUIRES(f->lock)
 {

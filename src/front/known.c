@@ -185,7 +185,8 @@ void vj_known_add(VjKnown *k, uint64_t ino)
             shard_resize(s, s->slot_count + s->slot_count / 2);
             slot = slot_find(s, ino);
         }
-        /* Searches end at an empty slot.  The kernel names this inode: no error can be told. */
+        /* Searches end at an empty slot.  The kernel names this inode: no error can be
+         * told. */
         g_assert(s->used + 1 < s->slot_count);
         *slot = ino | (UINT64_C(1) << INO_BITS);
         s->used++;

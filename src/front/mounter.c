@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * mounter.c - mount, sync and detach: what the guard does with the privileges that it keeps
+ * mounter.c - mount, sync and detach: what the guard does with the privileges that it
+ * keeps
  *
- * Runs in the guard's process alone, which has one thread and nothing of the file system's.  By
- * mount(2) where that is allowed, else through fusermount3, which is set-user-ID root and decides
- * what an ordinary user may.
+ * Runs in the guard's process alone, which has one thread and nothing of the file
+ * system's.  By mount(2) where that is allowed, else through fusermount3, which is
+ * set-user-ID root and decides what an ordinary user may.
  *
- * Somebody may have renamed a directory above the mount point since.  So what is detached is what
- * was opened, and only if it is the mount that was made.
+ * Somebody may have renamed a directory above the mount point since.  So what is detached
+ * is what was opened, and only if it is the mount that was made.
  */
 #include "front/front-private.h"
 
@@ -71,7 +72,7 @@ static void fail(VjMounted *out, int error, const char *what)
     g_strlcpy(out->text, what, sizeof out->text);
 }
 
-/* ---- fusermount3 -------------------------------------------------------------------- */
+/* ---- fusermount3 ------------------------------------------------------------------- */
 
 /* Never returns.  @comm_fd: where fusermount3 hands over the connection; -1: nowhere. */
 static void exec_fusermount(char *const argv[], int comm_fd, int said_fd)
@@ -207,9 +208,10 @@ static void mount_by_helper(const VjMountPlan *plan, int comm_fd, VjMounted *out
     run_fusermount(argv, comm_fd, out);
 }
 
-/* ---- the mount point ---------------------------------------------------------------- */
+/* ---- the mount point --------------------------------------------------------------- */
 
-/* What is mounted there, without asking the daemon for anything.  False: cannot be told. */
+/* What is mounted there, without asking the daemon for anything.  False: cannot be
+ * told. */
 static bool device_of(int fd, dev_t *out)
 {
     struct statx st;
@@ -221,7 +223,8 @@ static bool device_of(int fd, dev_t *out)
     return *out != 0;
 }
 
-/* What has just been mounted; without its device it could not be told from another's later. */
+/* What has just been mounted; without its device it could not be told from another's
+ * later. */
 static void take_device(const VjMountPlan *plan, VjMounted *out)
 {
     VJ_AUTO_FD fd = open(plan->mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -246,7 +249,7 @@ static int open_own(const VjMountPlan *plan, dev_t dev, int flags)
     return fd >= 0 && device_of(fd, &found) && found == dev ? vj_fd_steal(&fd) : -1;
 }
 
-/* ---- mount(2) ----------------------------------------------------------------------- */
+/* ---- mount(2) ---------------------------------------------------------------------- */
 
 void vj_mounter_mount(const VjMountPlan *plan, int fuse_fd, int comm_fd, VjMounted *out)
 {
@@ -296,7 +299,7 @@ void vj_mounter_look(const VjMountPlan *plan, VjMounted *out)
     raise_readahead(st.st_dev);
 }
 
-/* ---- the end ------------------------------------------------------------------------ */
+/* ---- the end ----------------------------------------------------------------------- */
 
 int vj_mounter_sync(const VjMountPlan *plan, dev_t dev)
 {

@@ -108,8 +108,8 @@ static void job_over(VjFlagsJob *job, int r)
 }
 
 /*
- * What was stored through mappings until now comes in before the flag would refuse it, and
- * no page stays that could be stored into without a request.  Waits for pages, so no
+ * What was stored through mappings until now comes in before the flag would refuse it,
+ * and no page stays that could be stored into without a request.  Waits for pages, so no
  * request thread; and at the end of the mount requests are served until it is done.
  */
 static void flags_job(VjFront *f, VjFlagsJob *job)

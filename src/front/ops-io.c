@@ -26,18 +26,19 @@ static void open_flags(const VjFront *f, VjHandle *h, struct fuse_file_info *fi)
 {
     fi->fh = (uintptr_t)h;
     /*
-     * Else the kernel reads what lies behind the end that we told through the page cache, if it
-     * knows of a later end by then, and one read(2) is half old and half new.  Not for writers:
-     * not every kernel drops the pages that were read in while such a WRITE was under way.
+     * Else the kernel reads what lies behind the end that we told through the page cache,
+     * if it knows of a later end by then, and one read(2) is half old and half new.  Not
+     * for writers: not every kernel drops the pages that were read in while such a WRITE
+     * was under way.
      */
     fi->direct_io = (fi->flags & O_DIRECT) != 0 && (fi->flags & O_ACCMODE) == O_RDONLY &&
                     f->maps_direct_files;
     /* Whoever changes content invalidates it, so pages stay good over close and open. */
     fi->keep_cache = 1;
     /*
-     * Else each close(2) of a reader makes the kernel write back what others have stored through a
-     * mapping, which may clear what somebody is appending (README, "Known limits"); and it costs
-     * a request.  A writer's close(2) tells errors.
+     * Else each close(2) of a reader makes the kernel write back what others have stored
+     * through a mapping, which may clear what somebody is appending (README, "Known
+     * limits"); and it costs a request.  A writer's close(2) tells errors.
      */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
 #ifdef HAVE_STRUCT_FUSE_FILE_INFO_PARALLEL_DIRECT_WRITES
@@ -128,12 +129,12 @@ void vj_front_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     reply_status(req, vj_fs_flush(vj_front_handle(fi)));
 }
 
-/* ---- read and write ----------------------------------------------------------------- */
+/* ---- read and write ---------------------------------------------------------------- */
 
 /*
- * Between the daemon and the caller's memory, past the page cache.  The kernel names the owner of
- * locks in such READs and WRITEs alone; O_DIRECT in the flags also comes with pages that are
- * read through a mapping or behind an end that moved.
+ * Between the daemon and the caller's memory, past the page cache.  The kernel names the
+ * owner of locks in such READs and WRITEs alone; O_DIRECT in the flags also comes with
+ * pages that are read through a mapping or behind an end that moved.
  */
 static bool is_direct(const struct fuse_file_info *fi)
 {
@@ -307,9 +308,10 @@ static void write_pages_back(fuse_req_t req, fuse_ino_t ino, const char *buf, si
 }
 
 /*
- * An O_APPEND write(2) goes to the end as the daemon knows it: the kernel's may be another, where
- * a caller has ended between the two calls of an edit, or a write has failed in part.  A direct
- * one comes as many WRITEs at the same time; their offsets say in which order they belong.
+ * An O_APPEND write(2) goes to the end as the daemon knows it: the kernel's may be
+ * another, where a caller has ended between the two calls of an edit, or a write has
+ * failed in part.  A direct one comes as many WRITEs at the same time; their offsets say
+ * in which order they belong.
  */
 static int append_bytes(VjHandle *h, const char *buf, size_t size, VjFilePart *part)
 {
@@ -372,7 +374,7 @@ void vj_front_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size
     }
 }
 
-/* ---- the rest of content ------------------------------------------------------------ */
+/* ---- the rest of content ----------------------------------------------------------- */
 
 void vj_front_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
                         off_t length, struct fuse_file_info *fi)

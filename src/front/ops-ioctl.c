@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * ops-ioctl.c - edits, staged data, text, recoding, and everything that waits for durability
+ * ops-ioctl.c - edits, staged data, text, recoding, and everything that waits for
+ * durability
  *
  * The command number carries the size of its argument, so commands are told apart by type
  * and number, and every size and length is checked here against what arrived.
@@ -12,7 +13,7 @@ static VjFront *front_of(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
-/* ---- durability: on threads that may wait ------------------------------------------- */
+/* ---- durability: on threads that may wait ------------------------------------------ */
 
 typedef struct SyncJob {
     VjWait wait; /* no handle: see all */
@@ -143,13 +144,15 @@ static SyncJob *sync_job_new(fuse_req_t req, VjHandle *h, const SyncJob *what)
     return job;
 }
 
-/* Jobs wait in a queue of ours, under a lock that race checkers see; the pool's counts them.
- * The queue is bounded by the kernel: one entry for each thread that sits in fsync(2). */
+/* Jobs wait in a queue of ours, under a lock that race checkers see; the pool's counts
+ * them.  The queue is bounded by the kernel: one entry for each thread that sits in
+ * fsync(2). */
 static void sync_push(VjFront *f, SyncJob *job)
 {
     vj_mutex_lock(&f->lock);
     g_queue_push_tail(&f->sync_jobs, job);
-    /* Under the lock: once somebody has done the job, the pools may go (vj_front_await_waits). */
+    /* Under the lock: once somebody has done the job, the pools may go
+     * (vj_front_await_waits). */
     if (!g_thread_pool_push(f->syncers, f, NULL)) {
         /* Queued, but no thread could be started for it. */
         (void)g_thread_pool_push(f->sync_reserve, f, NULL);
@@ -189,9 +192,9 @@ static bool take_one(gint *count, gint most)
 }
 
 /*
- * Durability never waits for another request, so the request thread sees to it itself, which saves
- * two wake-ups; a few do at a time, so that a store that hangs leaves enough of them.  Where one syncs
- * already, it answers for the others too.
+ * Durability never waits for another request, so the request thread sees to it itself,
+ * which saves two wake-ups; a few do at a time, so that a store that hangs leaves enough
+ * of them.  Where one syncs already, it answers for the others too.
  */
 static void durable_submit(fuse_req_t req, VjHandle *h)
 {
@@ -231,7 +234,7 @@ void vj_front_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
     durable_submit(req, NULL);
 }
 
-/* ---- edits -------------------------------------------------------------------------- */
+/* ---- edits ------------------------------------------------------------------------- */
 
 typedef struct Argument {
     fuse_req_t req;
@@ -532,8 +535,9 @@ void vj_front_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
         return;
     }
     if (out_bufsz < in_bufsz) {
-        /* A command of ours whose direction is another's: there is no room for the answer,
-         * the kernel would make EIO of it, and what was asked for would have happened. */
+        /* A command of ours whose direction is another's: there is no room for the
+         * answer, the kernel would make EIO of it, and what was asked for would have
+         * happened. */
         a.len = 0;
     }
     if (_IOC_TYPE(cmd) != VARJFS_IOC_MAGIC) {

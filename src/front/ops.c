@@ -3,8 +3,8 @@
  * ops.c - the table of requests, and those about names and attributes
  *
  * A handler decodes, calls one function of fs, and replies exactly once.  Before a reply
- * that tells the kernel of an inode, the inode is counted as known; when the reply does not
- * arrive, it is forgotten again.
+ * that tells the kernel of an inode, the inode is counted as known; when the reply does
+ * not arrive, it is forgotten again.
  */
 #include "front/front-private.h"
 
@@ -26,8 +26,8 @@ static void reply_status(fuse_req_t req, int r)
 }
 
 /*
- * The kernel takes the answer to LINK (6.18 too), and an older one that to SETATTR, also where attributes were
- * invalidated after it had asked: it is not to keep them.
+ * The kernel takes the answer to LINK (6.18 too), and an older one that to SETATTR, also
+ * where attributes were invalidated after it had asked: it is not to keep them.
  */
 static double timeout_after_change(const VjAttr *attr)
 {
@@ -72,7 +72,7 @@ static void reply_attr(fuse_req_t req, int r, const VjAttr *attr, bool changed)
     }
 }
 
-/* ---- names -------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------- */
 
 static void front_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
@@ -198,7 +198,7 @@ static void front_readlink(fuse_req_t req, fuse_ino_t ino)
     }
 }
 
-/* ---- attributes --------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------- */
 
 static void front_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
@@ -362,7 +362,7 @@ static void front_statfs(fuse_req_t req, fuse_ino_t ino)
     }
 }
 
-/* ---- extended attributes ------------------------------------------------------------ */
+/* ---- extended attributes ----------------------------------------------------------- */
 
 /* The kernel asks for a length (size 0) or for the bytes. */
 static void reply_xattr(fuse_req_t req, int r, size_t size, const char *value, size_t len)
@@ -428,9 +428,10 @@ static void front_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     reply_status(req, vj_fs_removexattr(front_of(req)->fs, ino, name));
 }
 
-/* ---- directories -------------------------------------------------------------------- */
+/* ---- directories ------------------------------------------------------------------- */
 
-/* An open directory is where its listing ends; the kernel sends one READDIR of it at a time. */
+/* An open directory is where its listing ends; the kernel sends one READDIR of it at a
+ * time. */
 static uint64_t *listing_end(const struct fuse_file_info *fi)
 {
     return (uint64_t *)(uintptr_t)fi->fh;
@@ -555,7 +556,7 @@ static void front_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t
     read_directory(req, ino, size, off, fi, true);
 }
 
-/* ---- the connection ----------------------------------------------------------------- */
+/* ---- the connection ---------------------------------------------------------------- */
 
 /* Sets what is wanted among what the kernel offers. */
 static void want(struct fuse_conn_info *conn, unsigned flag, bool on)
@@ -584,10 +585,12 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
 #endif
     want(conn, FUSE_CAP_ASYNC_READ, true);
     want(conn, FUSE_CAP_ASYNC_DIO, true);
-    /* The kernel would send O_TRUNC with OPEN, and refuse a running program only after it. */
+    /* The kernel would send O_TRUNC with OPEN, and refuse a running program only after
+     * it. */
     want(conn, FUSE_CAP_ATOMIC_O_TRUNC, false);
     want(conn, FUSE_CAP_EXPORT_SUPPORT, true);
-    /* Access control lists: the kernel checks them, and a default list beats the umask. */
+    /* Access control lists: the kernel checks them, and a default list beats the
+     * umask. */
     want(conn, FUSE_CAP_POSIX_ACL, true);
     want(conn, FUSE_CAP_DONT_MASK, true);
     want(conn, FUSE_CAP_IOCTL_DIR, true);
@@ -603,7 +606,8 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
     want(conn, FUSE_CAP_SPLICE_WRITE, false);
     want(conn, FUSE_CAP_SPLICE_MOVE, false);
 #ifdef HAVE_FUSE_URING
-    /* libfuse would take them where its variable FUSE_URING_ENABLE says so; see README.md. */
+    /* libfuse would take them where its variable FUSE_URING_ENABLE says so; see
+     * README.md. */
     want(conn, FUSE_CAP_OVER_IO_URING, false);
 #endif
 #ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP

@@ -2,12 +2,14 @@
 /*
  * serve.c - request threads: receive, handle, receive again
  *
- * As libfuse's own loop, but the buffers are ours: one that a WRITE arrived in is handed over to the
- * file with its bytes, which stand at the beginning of a page there, and the thread
- * takes another one.  To copy a MiB costs as much as half of the rest of such a request.
+ * As libfuse's own loop, but the buffers are ours: one that a WRITE arrived in is handed
+ * over to the file with its bytes, which stand at the beginning of a page there, and the
+ * thread takes another one.  To copy a MiB costs as much as half of the rest of such a
+ * request.
  *
- * A thread is started when the last one that waited has got a request, and ends when enough others wait.
- * One that has nothing left to do but to answer counts as one that waits.
+ * A thread is started when the last one that waited has got a request, and ends when
+ * enough others wait.  One that has nothing left to do but to answer counts as one that
+ * waits.
  */
 #include "front/front-private.h"
 
@@ -30,8 +32,8 @@ typedef struct VjServer VjServer;
 typedef struct Worker {
     VjServer *server;
     pthread_t thread;
-    GThread *
-        handle; /* guarded by front->lock: to be joined; NULL: its maker has not got it yet */
+    /* Guarded by front->lock: to be joined; NULL: its maker has not got it yet. */
+    GThread *handle;
     uint8_t *block; /* of VJ_FS_BLOCK_BYTES; the request stands from HEAD_SKIP on */
     bool waits;     /* counted already: it has nothing left to do but to answer */
     gint receives;  /* atomic: it waits for a request, or is about to */
@@ -53,7 +55,7 @@ static _Thread_local Worker *this_worker;
 
 static gpointer worker_main(gpointer opaque);
 
-/* ---- one thread ------------------------------------------------------------------------- */
+/* ---- one thread -------------------------------------------------------------------- */
 
 static void tell_over(VjServer *s, int error)
 {
@@ -179,9 +181,9 @@ static void are_too_few(VjFront *f)
 }
 
 /*
- * After a request: true: the thread waits for another one, and is counted; false: enough others do.
- * One that ends is not counted for a moment either: others would believe that it waits, and start
- * nobody.
+ * After a request: true: the thread waits for another one, and is counted; false: enough
+ * others do.  One that ends is not counted for a moment either: others would believe that
+ * it waits, and start nobody.
  */
 static bool go_on(VjServer *s)
 {
@@ -217,9 +219,9 @@ static void serve(VjServer *s, Worker *w)
 }
 
 /*
- * Whom the answer wakes often sends the next request before the thread that gave it is back: on the
- * same processor, or because to wake somebody takes long.  Counted only then, a thread was started
- * and ended for nothing.
+ * Whom the answer wakes often sends the next request before the thread that gave it is
+ * back: on the same processor, or because to wake somebody takes long.  Counted only
+ * then, a thread was started and ended for nothing.
  */
 void vj_serve_answers(void)
 {
@@ -244,7 +246,8 @@ static gpointer worker_main(gpointer opaque)
     serve(s, w);
     vj_fs_block_free(f->fs, w->block);
     vj_mutex_lock(&f->lock);
-    /* GLib makes the lock of a thread when that runs already: who joins it earlier breaks it. */
+    /* GLib makes the lock of a thread when that runs already: who joins it earlier breaks
+     * it. */
     while (w->handle == NULL) {
         vj_cond_wait(&f->changed, &f->lock);
     }
@@ -257,7 +260,7 @@ static gpointer worker_main(gpointer opaque)
     return NULL;
 }
 
-/* ---- the bytes of a WRITE ------------------------------------------------------------------ */
+/* ---- the bytes of a WRITE ---------------------------------------------------------- */
 
 bool vj_serve_lend(const char *src, size_t len, VjLoan *loan)
 {
@@ -288,10 +291,10 @@ void vj_serve_lent(VjLoan *loan)
     }
 }
 
-/* ---- all of them --------------------------------------------------------------------------- */
+/* ---- all of them ------------------------------------------------------------------- */
 
-/* Until all have ended; who waits for a request does not see that by itself.  One that has just got a request
- * may be met too: what is done for it bears EINTR. */
+/* Until all have ended; who waits for a request does not see that by itself.  One that
+ * has just got a request may be met too: what is done for it bears EINTR. */
 static void end_workers(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
 {
     while (s->count > 0) {

@@ -23,8 +23,8 @@
 #include <fcntl.h>
 #include <signal.h>
 
-/* Edits that are staged at one time, of all, of one user and of one handle; 16 KiB each at
- * most. */
+/* Edits that are staged at one time, of all, of one user and of one handle; 16 KiB each
+ * at most. */
 #define STAGED_MAX 4096u
 #define STAGED_UID_MAX (STAGED_MAX / 4)
 #define STAGED_HANDLE_MAX 512u
@@ -168,14 +168,15 @@ static bool is_full(VjStagedEdits *e, const VjStaged *s) VJ_REQUIRES(e->lock)
            (queue != NULL && g_queue_get_length(queue) >= STAGED_HANDLE_MAX);
 }
 
-/* Whether a thread without a number has ended nobody can say: its descriptor's end counts. */
+/* Whether a thread without a number has ended nobody can say: its descriptor's end
+ * counts. */
 static bool is_abandoned(const VjStaged *s)
 {
     return s->tid != 0 && kill(s->tid, 0) != 0 && errno == ESRCH;
 }
 
-/* What nobody can carry out any more and is in the way of @s goes to @out.  Only where it is
- * full: a system call for each edit that is looked at. */
+/* What nobody can carry out any more and is in the way of @s goes to @out.  Only where it
+ * is full: a system call for each edit that is looked at. */
 static void collect_abandoned(VjStagedEdits *e, const VjStaged *s, GQueue *out)
     VJ_REQUIRES(e->lock)
 {
@@ -224,8 +225,8 @@ static void name_call(VjStaged *s)
     }
 }
 
-/* Whether another edit of a thread without a number has the name of @s, whose length it is: each
- * would carry out the other's. */
+/* Whether another edit of a thread without a number has the name of @s, whose length it
+ * is: each would carry out the other's. */
 static bool is_name_taken(const GQueue *queue, const VjStaged *s)
 {
     for (const GList *l = queue != NULL && s->tid == 0 && s->carry.mode == 0 ? queue->head

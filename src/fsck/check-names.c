@@ -3,10 +3,10 @@
  * check.c - fsck of names: every invariant of names.c, make.c and rename.c
  *
  * One pass over each space.  What is kept per inode is a few words; a volume at rest is
- * assumed.  The invariants: the two records of a name agree; the inode is there and of that
- * type; entry_count, next_cookie, nlink and parent agree with the names; an inode without
- * names is an orphan; attributes are whole and their inode is there; access control lists are
- * such and agree with the mode.
+ * assumed.  The invariants: the two records of a name agree; the inode is there and of
+ * that type; entry_count, next_cookie, nlink and parent agree with the names; an inode
+ * without names is an orphan; attributes are whole and their inode is there; access
+ * control lists are such and agree with the mode.
  */
 #include "fs/records.h"
 #include "fsck/fsck.h"

@@ -20,13 +20,14 @@
 #include "base/check.h"
 #include "volume/volume.h"
 
-/* ---- check -------------------------------------------------------------------------- */
+/* ---- check ------------------------------------------------------------------------- */
 
 /*
  * vj_fsck_contents - verify every invariant of records, maps, references, index and store
  *
  * @read_data   also read every object and compare checksums and digests
- * The volume was opened with check = true.  0 even with problems; -EIO when it cannot run.
+ * The volume was opened with check = true.  0 even with problems; -EIO when it cannot
+ * run.
  */
 int vj_fsck_contents(VjVolume *v, bool read_data, VjCheckSay *say, void *opaque,
                      VjCheckReport *out) G_GNUC_WARN_UNUSED_RESULT;
@@ -39,7 +40,7 @@ int vj_fsck_contents(VjVolume *v, bool read_data, VjCheckSay *say, void *opaque,
 int vj_fsck_names(VjVolume *volume, VjCheckSay *say, void *opaque,
                   VjCheckReport *out) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- repair ------------------------------------------------------------------------- */
+/* ---- repair ------------------------------------------------------------------------ */
 
 typedef struct VjRepair VjRepair;
 
@@ -68,8 +69,8 @@ int vj_repair_store(VjRepair *r) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * vj_repair_all - put right what vj_fsck_contents and vj_fsck_names found
  *
- * Everything but the store's unreferenced puts (vj_repair_store).  What could not be put right, the next
- * check finds.  0, or what kept it from going on.
+ * Everything but the store's unreferenced puts (vj_repair_store).  What could not be put
+ * right, the next check finds.  0, or what kept it from going on.
  */
 int vj_repair_all(VjRepair *r) G_GNUC_WARN_UNUSED_RESULT;
 

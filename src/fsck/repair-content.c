@@ -2,9 +2,9 @@
 /*
  * repair-content.c - the content of all inodes: inline bytes, values, what has no inode
  *
- * Maps are repair-map.c's.  Inline bytes that are damaged become a map whose one range cannot be
- * read.  Content of what cannot have any becomes a file of its own, and so does content whose
- * inode is gone.
+ * Maps are repair-map.c's.  Inline bytes that are damaged become a map whose one range
+ * cannot be read.  Content of what cannot have any becomes a file of its own, and so does
+ * content whose inode is gone.
  */
 #include "file/inode-format.h"
 #include "fsck/repair-map-private.h"
@@ -328,8 +328,9 @@ static int repair_inode(VjRepair *r, VjInode *inode)
 
 /* ---- all of them ------------------------------------------------------------------- */
 
-/* The first inode behind *ino in one of the spaces that have one in their keys, which have
- * the length of such keys.  There may be one of number 0, and *begun says that it was seen. */
+/* The first inode behind *ino in one of the spaces that have one in their keys, which
+ * have the length of such keys.  There may be one of number 0, and *begun says that it
+ * was seen. */
 static int next_ino(VjRepair *r, VjSpace space, bool *begun, uint64_t *ino)
 {
     VJ_AUTO_READ_TXN *txn = NULL;
@@ -406,7 +407,8 @@ static int look_for(VjRepair *r, uint64_t ino, Found *f)
     return rc;
 }
 
-/* Content whose inode is gone becomes a file without a name, unless it is being dropped. */
+/* Content whose inode is gone becomes a file without a name, unless it is being
+ * dropped. */
 static int repair_ownerless(VjRepair *r, VjSpace space)
 {
     uint64_t ino = 0;

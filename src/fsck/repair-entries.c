@@ -363,7 +363,8 @@ static int see_name(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *o
     return rc;
 }
 
-/* What the record has to be, as far as anybody knows; *keep: there is something to keep. */
+/* What the record has to be, as far as anybody knows; *keep: there is something to
+ * keep. */
 static int remake(VjTxn *txn, const Broken *b, VjInode *out, bool *keep)
 {
     static const struct {

@@ -2,9 +2,11 @@
 /*
  * repair-map-private.h - what the files that repair the content of inodes share
  *
- *     repair-salvage.c  reading: what can be reached of a damaged map, and what leads nowhere
- *     repair-map.c      the map of one inode is made anew, what is left of the old one goes
- *     repair-content.c  inline bytes, values, content without an inode; each inode in turn
+ *     repair-salvage.c  reading: what can be reached of a damaged map, and what leads
+ *                       nowhere
+ *     repair-map.c      the map of one inode is made anew, what is left of it goes
+ *     repair-content.c  inline bytes, values, content without an inode; each inode in
+ *                       turn
  */
 #ifndef VJ_FSCK_REPAIR_MAP_PRIVATE_H
 #define VJ_FSCK_REPAIR_MAP_PRIVATE_H
@@ -14,7 +16,7 @@
 /* Stands for a lost range in a list of entries. */
 #define VJ_SALVAGE_LOST 0
 
-/* ---- repair-salvage.c ---------------------------------------------------------------- */
+/* ---- repair-salvage.c -------------------------------------------------------------- */
 
 /* Walks over trees of one inode; the caller sets what says so. */
 typedef struct VjSalvage {
@@ -47,12 +49,12 @@ typedef struct VjLooseNode {
 /* The nodes of @ino that are not in @seen, as VjLooseNode by number. */
 int vj_salvage_list_loose(VjTxn *txn, uint64_t ino, GHashTable *seen,
                           GArray *loose) G_GNUC_WARN_UNUSED_RESULT;
-/* Entries of loose subtrees with numbers below @below, in the order in which their roots were
- * made. */
+/* Entries of loose subtrees with numbers below @below, in the order in which their roots
+ * were made. */
 int vj_salvage_loose_entries(VjSalvage *s, const GArray *loose, uint32_t below,
                              GHashTable *seen) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- repair-map.c -------------------------------------------------------------------- */
+/* ---- repair-map.c ------------------------------------------------------------------ */
 
 /* Writes the nodes of a map with these entries behind *root; *root says where. */
 int vj_repair_build_map(VjRepair *r, uint64_t ino, const GArray *entries,
@@ -75,7 +77,8 @@ int vj_repair_keep_entries(VjRepair *r, uint64_t of,
                            const GArray *entries) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * vj_repair_map - nodes, entries and fragments of one inode, and what is being dropped of it
+ * vj_repair_map - nodes, entries and fragments of one inode, and what is being dropped of
+ * it
  *
  * @inode    its record, or what was made up for one that is gone
  */

@@ -185,7 +185,7 @@ int vj_repair_keep_entries(VjRepair *r, uint64_t of, const GArray *entries)
     return rc;
 }
 
-/* ---- nodes that go ------------------------------------------------------------------ */
+/* ---- nodes that go ----------------------------------------------------------------- */
 
 typedef struct Delete {
     uint64_t ino;

@@ -309,7 +309,8 @@ typedef struct Attach {
     char name[64];
 } Attach;
 
-/* /lost+found, made when it is not there, under another name when that is no directory. */
+/* /lost+found, made when it is not there, under another name when that is no
+ * directory. */
 static int lost_found(VjTxn *txn, uint64_t *out)
 {
     struct timespec now = vj_clock_real();

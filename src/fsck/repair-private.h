@@ -4,7 +4,9 @@
  *
  *     repair.c          changes, walks, bits
  *     repair-records.c  spaces record by record, counters
- *     repair-salvage.c, repair-map.c, repair-content.c (repair-map-private.h)  maps and inline bytes
+ *     repair-salvage.c, repair-map.c, repair-content.c (repair-map-private.h)  maps and
+ *                                                                              inline
+ *                                                                              bytes
  *     repair-objects.c  objects, index, store
  */
 #ifndef VJ_FSCK_REPAIR_PRIVATE_H
@@ -31,7 +33,8 @@ struct VjRepair {
     void *opaque;
     GArray *changes;    /* Change of repair.c */
     GHashTable *unread; /* gint64*, owned: objects whose record the check could not use */
-    /* Likewise: no record, and bytes that another build can read, or this one another time. */
+    /* Likewise: no record, and bytes that another build can read, or this one another
+     * time. */
     GHashTable *foreign;
     int store_error; /* why bytes could not be read that may be whole; 0: they could */
     uint64_t mended;
@@ -52,7 +55,8 @@ void vj_repair_del(VjRepair *r, VjSpace space, VjSlice key);
 /* Commits them now; outside of a visit. */
 int vj_repair_commit(VjRepair *r) G_GNUC_WARN_UNUSED_RESULT;
 
-/* @key and @value are borrowed for the call; @txn is a snapshot with all earlier changes. */
+/* @key and @value are borrowed for the call; @txn is a snapshot with all earlier
+ * changes. */
 typedef int VjRepairVisit(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
                           void *opaque);
 
@@ -67,8 +71,8 @@ typedef bool VjRepairIsGood(VjSlice key, VjSlice value);
  * vj_repair_bit - a record with one flipped bit is put right
  *
  * @value    not good
- * Returns   true: the right value is queued (vj_repair_put), and told; its checksum proves
- *           it.  False: more than that is wrong.
+ * Returns   true: the right value is queued (vj_repair_put), and told; its checksum
+ *           proves it.  False: more than that is wrong.
  */
 bool vj_repair_bit(VjRepair *r, VjSpace space, VjSlice key, VjSlice value,
                    VjRepairIsGood *is_good, const char *what);

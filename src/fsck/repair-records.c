@@ -11,7 +11,8 @@
 
 #include <inttypes.h>
 
-/* Numbers that are passed over when a counter is lost: what it said may have been more. */
+/* Numbers that are passed over when a counter is lost: what it said may have been
+ * more. */
 #define COUNTER_MARGIN 65536u
 
 /* ---- what is good ------------------------------------------------------------------ */
@@ -31,7 +32,8 @@ static bool node_is_good(VjSlice key, VjSlice value)
                                vj_be32_get((const uint8_t *)key.data + 8), &image) == 0;
 }
 
-/* Inline bytes and fragments: what else they hold depends on the inode, and on the build. */
+/* Inline bytes and fragments: what else they hold depends on the inode, and on the
+ * build. */
 static bool is_sealed(VjSlice key, VjSlice value)
 {
     (void)key;
@@ -132,8 +134,8 @@ static const Kind kinds[] = {
 };
 
 /*
- * A whole record under a key that is not its own: it goes back to where it belongs, or, when
- * that place is taken, it goes.  1: it was one; 0, or an error of meta.
+ * A whole record under a key that is not its own: it goes back to where it belongs, or,
+ * when that place is taken, it goes.  1: it was one; 0, or an error of meta.
  */
 static int put_back(VjRepair *r, VjTxn *txn, const Kind *k, VjSlice key, VjSlice value)
 {
@@ -235,7 +237,8 @@ static int find_inode(VjTxn *txn, uint64_t ino, VjInode *out)
     return rc < 0 ? rc : vj_inode_decode(value, ino, out);
 }
 
-/* What an orphan record is about has to be there, and an inode that has a name is none. */
+/* What an orphan record is about has to be there, and an inode that has a name is
+ * none. */
 static int check_orphan(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
 {
     uint64_t ino = vj_be64_get(key.data);

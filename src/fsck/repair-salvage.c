@@ -2,9 +2,9 @@
 /*
  * repair-salvage.c - what can be read of a damaged map
  *
- * The entries that can be reached are kept in their order; a range between them that is lost is an
- * entry that says so.  Nodes that no tree leads to are listed, with those of them that are roots of
- * something.  Nothing is changed here.
+ * The entries that can be reached are kept in their order; a range between them that is
+ * lost is an entry that says so.  Nodes that no tree leads to are listed, with those of
+ * them that are roots of something.  Nothing is changed here.
  */
 #include "fsck/repair-map-private.h"
 
@@ -186,7 +186,7 @@ int vj_salvage_loose_entries(VjSalvage *s, const GArray *loose, uint32_t below,
     return rc;
 }
 
-/* ---- what is being dropped ---------------------------------------------------------- */
+/* ---- what is being dropped --------------------------------------------------------- */
 
 /* Nodes that belong to subtrees which wait to be dropped. */
 int vj_salvage_orphans(VjSalvage *s, GHashTable *seen)

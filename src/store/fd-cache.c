@@ -3,7 +3,8 @@
  * fd-cache.c - see fd-cache.h
  *
  * Invariants: a key is in at most one slot that is not dropped; users > 0 implies fd >=
- * 0. The slots that may hold a key are searched one after the other: all of a small cache, a
+ * 0. The slots that may hold a key are searched one after the other: all of a small
+ *    cache, a
  * set of WAYS in a large one.
  */
 #include "store/fd-cache.h"

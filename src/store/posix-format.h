@@ -9,7 +9,8 @@
  * remove of an earlier put names another file.
  *
  * The file "format" in objects/ says whose directory this is: the first line is
- * VJ_POSIX_FORMAT_TEXT; a second, "volume = " and its uuid, is there when the maker named one.
+ * VJ_POSIX_FORMAT_TEXT; a second, "volume = " and its uuid, is there when the maker named
+ * one.
  */
 #ifndef VJ_STORE_POSIX_FORMAT_H
 #define VJ_STORE_POSIX_FORMAT_H

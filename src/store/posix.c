@@ -29,7 +29,8 @@
 #define DIR_CACHE_SLOTS 16u
 /* Directories that flush_removes() syncs one by one; more of them by one syncfs. */
 #define REMOVED_DIRS_MAX 8u
-/* So many names that a directory lost make another one the better place for new objects. */
+/* So many names that a directory lost make another one the better place for new
+ * objects. */
 #define CROWDED_REMOVES 512u
 /* Smaller objects are left to the flush, which writes many of them together. */
 #define WRITE_OUT_LEAST 65536u
@@ -142,10 +143,11 @@ static int open_or_make_directory(PosixStore *p, int dir_fd, const char *name)
 }
 
 /*
- * ext4 places what is made in a directory near it, also directories, unless this flag says that those
- * have nothing to do with each other.  Then each directory of objects begins where few others are, and
- * what was removed a moment ago stands nowhere in the way: without a journal ext4 passes over the
- * inodes of five minutes, one by one, to make a file.  Elsewhere it is an error, and nothing is lost.
+ * ext4 places what is made in a directory near it, also directories, unless this flag
+ * says that those have nothing to do with each other.  Then each directory of objects
+ * begins where few others are, and what was removed a moment ago stands nowhere in the
+ * way: without a journal ext4 passes over the inodes of five minutes, one by one, to make
+ * a file.  Elsewhere it is an error, and nothing is lost.
  */
 static void spread_directories(int fd)
 {
@@ -420,8 +422,9 @@ static void note_removed(PosixStore *p, uint64_t id, bool now)
 }
 
 /*
- * Where many names went a file system may be slow to make others: an ext4 without a journal looks
- * at each inode that was freed near a directory in the last minutes before it makes a file there.
+ * Where many names went a file system may be slow to make others: an ext4 without a
+ * journal looks at each inode that was freed near a directory in the last minutes before
+ * it makes a file there.
  */
 static uint64_t posix_prefer(VjStore *s, uint64_t id)
 {
@@ -448,8 +451,8 @@ static void note_removed_anywhere(PosixStore *p)
 }
 
 /*
- * Through descriptors of its own: the kernel tells an error once to each descriptor, and those of
- * put and flush have to hear theirs.
+ * Through descriptors of its own: the kernel tells an error once to each descriptor, and
+ * those of put and flush have to hear theirs.
  */
 static int sync_directory_of(PosixStore *p, uint64_t id)
 {

@@ -2,8 +2,9 @@
 /*
  * checkpoint-file.c - the files in SOURCE/checkpoints
  *
- * Their names are the times at which they were made, so that they sort by age; what else lies
- * there is not looked at.  The record at the end says whose they are, and the checksum of all.
+ * Their names are the times at which they were made, so that they sort by age; what else
+ * lies there is not looked at.  The record at the end says whose they are, and the
+ * checksum of all.
  */
 #include "volume/checkpoint-private.h"
 

@@ -13,8 +13,9 @@
 #define VJ_CHECKPOINT_MAGIC "VJFSCKPT"
 #define VJ_CHECKPOINT_VERSION 2u
 #define VJ_CHECKPOINT_VERSION_BARE 1u
-/* The image is summed up in pieces of so many bytes, the last one what is left: the checksum of
- * a piece is that of the checksum before it (0 at first; 8 bytes), then the piece. */
+/* The image is summed up in pieces of so many bytes, the last one what is left: the
+ * checksum of a piece is that of the checksum before it (0 at first; 8 bytes), then the
+ * piece. */
 #define VJ_CHECKPOINT_PIECE_BYTES ((size_t)1 << 20)
 
 typedef struct VjCheckpointDisk {

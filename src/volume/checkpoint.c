@@ -2,8 +2,8 @@
 /*
  * checkpoint.c - copies of the metadata while the volume is in use
  *
- * A thread makes one when the last is as old as the mount wants it; so does the end of the
- * mount, and whoever asks.  The engine copies beside all other work (vj_meta_save); a
+ * A thread makes one when the last is as old as the mount wants it; so does the end of
+ * the mount, and whoever asks.  The engine copies beside all other work (vj_meta_save); a
  * file gets its name when all of it is durable, and then the oldest go.  Where the device
  * has little room left none is made: a copy is worth less than what people want to write.
  */
@@ -40,7 +40,7 @@ static int64_t now_s(void)
     return (int64_t)vj_clock_real().tv_sec;
 }
 
-/* ---- one copy -------------------------------------------------------------------------- */
+/* ---- one copy ---------------------------------------------------------------------- */
 
 /* The copy is not larger than the file that it is of. */
 static int check_room(const VjVolume *v)
@@ -214,7 +214,7 @@ int vj_volume_checkpoint(VjVolume *v, uint64_t *stored_bytes)
     return r;
 }
 
-/* ---- when they are due ----------------------------------------------------------------- */
+/* ---- when they are due ------------------------------------------------------------- */
 
 /* Microseconds until the next one is due, by clocks of which the one may jump. */
 static int64_t due_in_us(const VjCheckpointer *c)
@@ -254,7 +254,7 @@ static gpointer checkpoint_thread(gpointer opaque)
     return NULL;
 }
 
-/* ---- open and close -------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------- */
 
 static int64_t last_made(const VjVolume *v)
 {

@@ -2,16 +2,18 @@
 /*
  * flusher.c - write-back in the background: by age, by memory, at close
  *
- * Changed files in the order in which they are due, those that were closed and those that are wanted at once apart.
- * A file in it is referenced by it, so a file with changes never leaves memory.  Two threads take from it, and neither
- * waits for a file that somebody else is writing back: one large file on a slow device does
- * not hold up the others.  The same threads give back freed memory, a second after something was
- * changed or left the object cache.
+ * Changed files in the order in which they are due, those that were closed and those that
+ * are wanted at once apart.  A file in it is referenced by it, so a file with changes
+ * never leaves memory.  Two threads take from it, and neither waits for a file that
+ * somebody else is writing back: one large file on a slow device does not hold up the
+ * others.  The same threads give back freed memory, a second after something was changed
+ * or left the object cache.
  *
- * To wake a thread costs as much as to write a small file back.  So one of those that have nothing
- * to do, the sentry, waits for the clock and is woken only by what is due before that; the
- * others are woken when there is no sentry.  Files that are closed wait a moment for each other:
- * a program that makes many small files wakes a thread once for all of a batch.
+ * To wake a thread costs as much as to write a small file back.  So one of those that
+ * have nothing to do, the sentry, waits for the clock and is woken only by what is due
+ * before that; the others are woken when there is no sentry.  Files that are closed wait
+ * a moment for each other: a program that makes many small files wakes a thread once for
+ * all of a batch.
  */
 #include "volume/volume-private.h"
 
@@ -239,7 +241,8 @@ static bool wait_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
     }
 }
 
-/* Takes what is due off the queue, under pressure the rest of a batch too.  Under lock. */
+/* Takes what is due off the queue, under pressure the rest of a batch too.  Under
+ * lock. */
 static size_t take_locked(VjFlusher *x, VjFile *files[VJ_WRITE_BACK_BATCH])
 {
     int64_t now_us = vj_clock_mono_us();
@@ -329,7 +332,8 @@ void vj_flusher_close(VjFlusher *x)
     for (unsigned i = 0; i < FLUSHER_THREADS; i++) {
         g_thread_join(x->threads[i]);
     }
-    /* What could not be written back is lost with the process: close() has reported it. */
+    /* What could not be written back is lost with the process: close() has reported
+     * it. */
     for (VjFile *f; (f = first_locked(x)) != NULL;) {
         remove_locked(f);
         vj_file_discard(f);

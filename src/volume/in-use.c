@@ -4,9 +4,10 @@
  *
  * An empty file in SOURCE says whether its last user closed it in order: it is called
  * varjfs.inuse from before the first change until after the last one is durable, and
- * varjfs.clean otherwise.  Only its name changes, which takes no space: a full device can be
- * mounted.  Whoever finds the first name while he holds the lock comes after a crash, and
- * has the metadata examined before the engine, which believes what it reads, opens them.
+ * varjfs.clean otherwise.  Only its name changes, which takes no space: a full device can
+ * be mounted.  Whoever finds the first name while he holds the lock comes after a crash,
+ * and has the metadata examined before the engine, which believes what it reads, opens
+ * them.
  */
 #include "volume/volume-private.h"
 
@@ -18,7 +19,7 @@
 /* Files up to this size are examined at each mount: it takes about 0.1 s. */
 #define EXAMINE_ALWAYS_BYTES (256 * VJ_MIB)
 
-/* ---- the mark -------------------------------------------------------------------------- */
+/* ---- the mark ---------------------------------------------------------------------- */
 
 static int make_mark(int dir_fd)
 {
@@ -92,7 +93,7 @@ bool vj_in_use_check_restore(const VjVolumeOpen *how, int dir_fd, GError **error
                         how->source);
 }
 
-/* ---- examining ------------------------------------------------------------------------- */
+/* ---- examining --------------------------------------------------------------------- */
 
 typedef struct Flaws {
     const char *source;

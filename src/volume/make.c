@@ -58,7 +58,7 @@ const VjOptSpec vj_volume_make_options[] = {
     {0},
 };
 
-/* ---- what the options mean ------------------------------------------------------------------- */
+/* ---- what the options mean --------------------------------------------------------- */
 
 static bool has_line_break(const char *text)
 {
@@ -128,7 +128,7 @@ static bool choose(const VjOpts *o, VjSuperblock *s, GError **error)
     return true;
 }
 
-/* ---- the directory ----------------------------------------------------------------------------- */
+/* ---- the directory ----------------------------------------------------------------- */
 
 static bool is_cancelled(const VjVolumeMake *how)
 {
@@ -314,7 +314,7 @@ static bool clear_way(int dir_fd, const VjVolumeMake *how, GError **error)
                               how->source);
 }
 
-/* ---- the contents -------------------------------------------------------------------------------- */
+/* ---- the contents ------------------------------------------------------------------ */
 
 static int root_body(VjTxn *txn, void *opaque)
 {

@@ -3,21 +3,23 @@
  * orphan.c - contents without a name, dropped in the background
  *
  * An orphan record is written in the transaction that takes the last name away, or that
- * cuts a subtree off a map.  One thread drops what they name, VJ_FILE_DROP_BATCH entries a
- * transaction: each transaction leaves a smaller orphan, so a crash at any point loses
+ * cuts a subtree off a map.  One thread drops what they name, VJ_FILE_DROP_BATCH entries
+ * a transaction: each transaction leaves a smaller orphan, so a crash at any point loses
  * nothing and the next mount goes on.
  */
 #include "volume/volume-private.h"
 
 /* Orphans of this mount in memory; who has one more waits. */
 #define QUEUE_MAX 65536u
-/* How long the first orphan waits for others: to wake the thread costs more than to drop one. */
+/* How long the first orphan waits for others: to wake the thread costs more than to drop
+ * one. */
 #define COMPANY_US ((int64_t)10000)
 #define COMPANY_MAX 1024u
-/* Those of earlier mounts and those that failed, 16 bytes each; the next mount has the rest. */
+/* Those of earlier mounts and those that failed, 16 bytes each; the next mount has the
+ * rest. */
 #define EARLIER_MAX (4u << 20)
-/* Those that failed are tried again after VjVolume.drop_retry_us, then after twice as long each
- * time, up to this. */
+/* Those that failed are tried again after VjVolume.drop_retry_us, then after twice as
+ * long each time, up to this. */
 #define RETRY_MAX_US ((int64_t)300 * 1000 * 1000)
 /* Attributes and records of an inode that go in one transaction. */
 #define XATTR_BATCH 1000u
@@ -42,7 +44,7 @@ struct VjDropper {
     bool busy, stop;
 };
 
-/* ---- dropping ---------------------------------------------------------------------------- */
+/* ---- dropping ---------------------------------------------------------------------- */
 
 typedef struct Drop {
     Orphan orphan; /* what this transaction drops from; the body may run again */
@@ -200,10 +202,10 @@ static bool drop(VjVolume *v, const Orphan *orphan)
     return true;
 }
 
-/* ---- the thread --------------------------------------------------------------------------- */
+/* ---- the thread -------------------------------------------------------------------- */
 
-/* What is to be dropped next, this mount's first: somebody may wait for its space.  False: there is
- * nothing yet. */
+/* What is to be dropped next, this mount's first: somebody may wait for its space.
+ * False: there is nothing yet. */
 static bool next_locked(VjDropper *d, Orphan *out) VJ_REQUIRES(d->lock)
 {
     Orphan *o = g_queue_pop_head(&d->queue);
@@ -327,8 +329,8 @@ void vj_dropper_drain(VjDropper *d)
 }
 
 /*
- * Every orphan of earlier mounts: nobody has them open.  The thread is not there yet, and the
- * mount does not wait for any of them to be dropped.
+ * Every orphan of earlier mounts: nobody has them open.  The thread is not there yet, and
+ * the mount does not wait for any of them to be dropped.
  */
 static int list_earlier(VjDropper *d)
 {

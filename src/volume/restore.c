@@ -2,18 +2,18 @@
 /*
  * restore.c - a checkpoint takes the place of the metadata
  *
- * The store is newer than the metadata then: it has objects that these do not know, and lacks
- * some that they know.  Neither may give a wrong byte.  The first lie under numbers that the
- * counter in the checkpoint would hand out again: so it is raised above all that the store
- * has.  The second are found by the check that follows, which takes them out of the index and
- * marks them as lost.  Inode numbers that were handed out since are not known any more; the
- * counter is raised by more than there can have been, so that no client finds another file
- * under a number that it remembers.
+ * The store is newer than the metadata then: it has objects that these do not know, and
+ * lacks some that they know.  Neither may give a wrong byte.  The first lie under numbers
+ * that the counter in the checkpoint would hand out again: so it is raised above all that
+ * the store has.  The second are found by the check that follows, which takes them out of
+ * the index and marks them as lost.  Inode numbers that were handed out since are not
+ * known any more; the counter is raised by more than there can have been, so that no
+ * client finds another file under a number that it remembers.
  *
- * A file in SOURCE, durable before anything is changed, keeps everybody else out until that
- * has been done.  In it stands, once they are in place, which file the metadata from the checkpoint
- * are, and under which name the old ones were kept: when the rest is cut off and begun again, that
- * file is none that anybody needs, and is not kept beside them.
+ * A file in SOURCE, durable before anything is changed, keeps everybody else out until
+ * that has been done.  In it stands, once they are in place, which file the metadata from
+ * the checkpoint are, and under which name the old ones were kept: when the rest is cut
+ * off and begun again, that file is none that anybody needs, and is not kept beside them.
  */
 #include "file/inode-format.h"
 #include "object/object-format.h"
@@ -30,7 +30,7 @@
 /* Objects that were made and removed again since. */
 #define OBJECTS_SINCE ((uint64_t)1 << 24)
 
-/* ---- choosing -------------------------------------------------------------------------- */
+/* ---- choosing ---------------------------------------------------------------------- */
 
 GArray *vj_volume_checkpoints(const char *source, GError **error)
 {
@@ -83,9 +83,10 @@ static bool choose(int dir, const char *wanted, const VjSuperblock *super,
                : vj_error_set(error, ENOENT, "there is no checkpoint");
 }
 
-/* ---- putting it in place --------------------------------------------------------------- */
+/* ---- putting it in place ----------------------------------------------------------- */
 
-/* Nobody else uses the volume from now on.  @was_there: an earlier restore was cut off. */
+/* Nobody else uses the volume from now on.  @was_there: an earlier restore was cut
+ * off. */
 static bool mark(int dir_fd, bool *was_there, GError **error)
 {
     VJ_AUTO_FD fd = -1;
@@ -105,7 +106,8 @@ static void unmark(int dir_fd)
     }
 }
 
-/* Restores within one second; also what is damaged may answer that every name is taken. */
+/* Restores within one second; also what is damaged may answer that every name is
+ * taken. */
 #define KEPT_NAMES_MOST 100u
 
 #define KEPT_PREFIX "data.mdb.damaged-"
@@ -138,7 +140,8 @@ static bool is_same_file(int meta_fd, const char *name, const char *other)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Which file the metadata are, also where another one gets its number; owned, NULL: nobody knows. */
+/* Which file the metadata are, also where another one gets its number; owned, NULL:
+ * nobody knows. */
 static char *identity(int meta_fd)
 {
     struct statx st;
@@ -169,7 +172,8 @@ static void note_restored(int dir_fd, int meta_fd, const char *kept)
     }
 }
 
-/* What an earlier restore kept, if the metadata now are what that restore made; owned, else NULL. */
+/* What an earlier restore kept, if the metadata now are what that restore made; owned,
+ * else NULL. */
 static char *kept_before(int dir_fd, int meta_fd)
 {
     g_autofree char *text =
@@ -191,7 +195,8 @@ static char *kept_before(int dir_fd, int meta_fd)
     return g_steal_pointer(&text);
 }
 
-/* @name is what nobody needs: half a restore, or a second name of the metadata that stay. */
+/* @name is what nobody needs: half a restore, or a second name of the metadata that
+ * stay. */
 static void forget(int meta_fd, const char *name)
 {
     if (unlinkat(meta_fd, name, 0) != 0 || fsync(meta_fd) != 0) {
@@ -278,7 +283,7 @@ bool vj_volume_restore(const char *source, const char *name, int64_t lock_wait_u
     return ok;
 }
 
-/* ---- numbers --------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------- */
 
 static bool see_stored(void *opaque, const VjPut *object, int64_t mtime_us)
 {

@@ -2,8 +2,9 @@
 /*
  * scrub-format.h - how far a scrub has come, and what the last complete one found
  *
- * VJ_SPACE_SYSTEM, key VJ_SCRUB_KEY.  Little-endian; the last byte of the magic is the version.
- * A volume without the record was never scrubbed.  Programs that do not know it leave it alone.
+ * VJ_SPACE_SYSTEM, key VJ_SCRUB_KEY.  Little-endian; the last byte of the magic is the
+ * version.  A volume without the record was never scrubbed.  Programs that do not know it
+ * leave it alone.
  */
 #ifndef VJ_VOLUME_SCRUB_FORMAT_H
 #define VJ_VOLUME_SCRUB_FORMAT_H
@@ -46,10 +47,11 @@ int vj_scrub_get(VjTxn *txn, VjScrubStatus *out) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * vj_scrub_note - one step was done: the place moves on
  *
- * @from     where the step began; 0 begins a pass.  Another place than that of the record: the
- *           step belongs to a pass that another one has overtaken, and nothing is noted
- * @to       where the next step begins; UINT64_MAX: the pass is complete, and that is durable
- *           when this returns
+ * @from     where the step began; 0 begins a pass.  Another place than that of the
+ *           record: the step belongs to a pass that another one has overtaken, and
+ *           nothing is noted
+ * @to       where the next step begins; UINT64_MAX: the pass is complete, and that is
+ *           durable when this returns
  * @step     its figures
  * Returns   0; errors of meta
  */

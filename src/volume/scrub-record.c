@@ -2,9 +2,10 @@
 /*
  * scrub-record.c - where a scrub goes on when it was interrupted
  *
- * Each step writes its place in a commit of its own, which becomes durable as any other does:
- * a crash costs what was read since.  The steps of a pass follow each other by their places,
- * so that two passes at the same time, or an old one that somebody goes on with, do not mix.
+ * Each step writes its place in a commit of its own, which becomes durable as any other
+ * does: a crash costs what was read since.  The steps of a pass follow each other by
+ * their places, so that two passes at the same time, or an old one that somebody goes on
+ * with, do not mix.
  */
 #include "volume/scrub-format.h"
 #include "volume/volume-private.h"
@@ -14,7 +15,7 @@ static VjSlice record_key(void)
     return vj_slice(VJ_SCRUB_KEY, strlen(VJ_SCRUB_KEY));
 }
 
-/* ---- bytes --------------------------------------------------------------------------- */
+/* ---- bytes ------------------------------------------------------------------------- */
 
 static void encode_pass(const VjScrubPass *pass, VjScrubPassDisk *out)
 {
@@ -82,7 +83,7 @@ int vj_scrub_get(VjTxn *txn, VjScrubStatus *out)
     return rc == -ENOENT ? 0 : rc;
 }
 
-/* ---- steps ----------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------- */
 
 typedef struct Step {
     uint64_t from, to, now_s;

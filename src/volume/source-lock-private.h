@@ -16,8 +16,8 @@
  * @source    by which name it was opened
  * @wait_us   how long to wait for another process
  * @lock_fd   owned; closing it lets go
- * Returns    true; false with EBUSY while somebody else has it, or where @source is another
- *            directory by now
+ * Returns    true; false with EBUSY while somebody else has it, or where @source is
+ *            another directory by now
  */
 bool vj_source_lock(int dir_fd, const char *source, int64_t wait_us, int *lock_fd,
                     GError **error);

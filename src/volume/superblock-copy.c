@@ -381,8 +381,9 @@ static bool mend(const Search *s, bool is_there, const char *damaged, bool repai
     return ok;
 }
 
-/* @text: what could be read of it; @why: what is wrong with it; both replace what was there.
- * False: it is whole, or it cannot be read for a reason that opening the volume tells. */
+/* @text: what could be read of it; @why: what is wrong with it; both replace what was
+ * there.  False: it is whole, or it cannot be read for a reason that opening the volume
+ * tells. */
 static bool is_damaged(int dir_fd, char **text, GError **why)
 {
     VjSuperblock super;

@@ -3,9 +3,9 @@
  * superblock.c - varjfs.conf: what mkfs decided, as readable text with a checksum
  *
  * "key = value" lines in a fixed order; the last line is the XXH3-64 of all bytes before
- * it.  A value never contains a line break.  What a later version adds is a line with a key
- * of its own: one that is not known here means that this program would misread the volume,
- * so it is refused, unless the key begins with "x-".
+ * it.  A value never contains a line break.  What a later version adds is a line with a
+ * key of its own: one that is not known here means that this program would misread the
+ * volume, so it is refused, unless the key begins with "x-".
  */
 #include "volume/volume-private.h"
 

@@ -3,14 +3,14 @@
  * tend.c - gc and scrub of a volume in use, a step at a time
  *
  * gc removes what the store has and no record names.  The order makes it safe beside
- * writers: the store is listed first, then the open leases are looked at, then the records.
- * Bytes that are on their way to a commit lie in an open lease; one that was closed before
- * we looked has its record in every later snapshot.  A listing that failed proves nothing,
- * and the step fails with it.
+ * writers: the store is listed first, then the open leases are looked at, then the
+ * records.  Bytes that are on their way to a commit lie in an open lease; one that was
+ * closed before we looked has its record in every later snapshot.  A listing that failed
+ * proves nothing, and the step fails with it.
  *
  * scrub reads objects and compares them with their checksums and digests; what is damaged
- * leaves the index, so that equal content is stored afresh.  The place is kept after each step
- * (scrub-record.c).
+ * leaves the index, so that equal content is stored afresh.  The place is kept after each
+ * step (scrub-record.c).
  */
 #include "object/object-check.h"
 #include "volume/scrub-format.h"

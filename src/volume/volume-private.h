@@ -18,7 +18,7 @@
 #define VJ_DIRTY_LEAST (32 * VJ_MIB)
 #define VJ_COMMIT_SECONDS_DEFAULT 1u
 
-/* ---- superblock (superblock.c) ------------------------------------------------------- */
+/* ---- superblock (superblock.c) ----------------------------------------------------- */
 
 /* varjfs.conf in memory.  Strings are owned. */
 typedef struct VjSuperblock {
@@ -62,19 +62,21 @@ int vj_superblock_record_get(VjTxn *txn, char **text) G_GNUC_WARN_UNUSED_RESULT;
  * a copy. */
 void vj_superblock_record_update(VjVolume *v);
 
-/* ---- whose metadata this is (volume-record.c) ----------------------------------------- */
+/* ---- whose metadata this is (volume-record.c) -------------------------------------- */
 
 /* In the transaction that makes the root directory. */
 int vj_volume_record_put(VjTxn *txn, const char *uuid) G_GNUC_WARN_UNUSED_RESULT;
 /* -ENOENT, -EBADMSG */
 int vj_volume_record_get(VjMeta *m, uint8_t uuid[16]) G_GNUC_WARN_UNUSED_RESULT;
-/* The metadata at @path belong to the volume @uuid; else one line that says whose they are. */
+/* The metadata at @path belong to the volume @uuid; else one line that says whose they
+ * are. */
 bool vj_volume_record_check(VjMeta *m, const char *uuid, const char *path,
                             GError **error);
-/* A record that is missing or damaged is written anew; the store has agreed with @uuid. */
+/* A record that is missing or damaged is written anew; the store has agreed with
+ * @uuid. */
 bool vj_volume_record_mend(VjMeta *m, const char *uuid, bool *mended, GError **error);
 
-/* ---- whether the last user ended in order (in-use.c) ---------------------------------- */
+/* ---- whether the last user ended in order (in-use.c) ------------------------------- */
 
 /* One file in SOURCE under one of two names. */
 #define VJ_IN_USE_NAME "varjfs.inuse"
@@ -84,8 +86,8 @@ bool vj_volume_record_mend(VjMeta *m, const char *uuid, bool *mended, GError **e
 
 /* False with EBADMSG: a restore was cut off. */
 bool vj_in_use_check_restore(const VjVolumeOpen *how, int dir_fd, GError **error);
-/* Under the lock of SOURCE.  When it is due: EBADMSG and one line if the engine could not read
- * its file; the rest goes into the log. */
+/* Under the lock of SOURCE.  When it is due: EBADMSG and one line if the engine could not
+ * read its file; the rest goes into the log. */
 bool vj_in_use_examine(const VjSuperblock *super, VjExamine when, int dir_fd,
                        const char *source, const VjMetaPlace *place, GError **error);
 /* Durable before anything else in SOURCE is changed. */
@@ -93,26 +95,27 @@ bool vj_in_use_begin(VjVolume *v, int dir_fd, const char *source, GError **error
 /* After the last change is durable.  -errno. */
 int vj_in_use_end(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- checkpoints (checkpoint.c) -------------------------------------------------------- */
+/* ---- checkpoints (checkpoint.c) ---------------------------------------------------- */
 
 #define VJ_CHECKPOINTS_NAME "checkpoints"
 
 typedef struct VjCheckpointer VjCheckpointer;
 /* @interval_s 0: none is made but on demand. */
 VjCheckpointer *vj_checkpointer_open(VjVolume *v, unsigned interval_s);
-/* In this order; NULL is fine.  last: makes one if it is due, when all is written back. */
+/* In this order; NULL is fine.  last: makes one if it is due, when all is written
+ * back. */
 void vj_checkpointer_stop(VjCheckpointer *c);
 void vj_checkpointer_last(VjCheckpointer *c);
 void vj_checkpointer_free(VjCheckpointer *c);
 
-/* ---- orphans (orphan.c) --------------------------------------------------------------- */
+/* ---- orphans (orphan.c) ------------------------------------------------------------ */
 
 /* How long after a failure an orphan is dropped again. */
 #define VJ_DROP_RETRY_US ((int64_t)5 * 1000 * 1000)
 
 typedef struct VjDropper VjDropper;
-/* Lists the orphans of earlier mounts, which start() hands to the thread.  A thread uses what
- * the volume has of both, so both are opened before either is started. */
+/* Lists the orphans of earlier mounts, which start() hands to the thread.  A thread uses
+ * what the volume has of both, so both are opened before either is started. */
 bool vj_dropper_open(VjVolume *v, VjDropper **out, GError **error);
 void vj_dropper_start(VjDropper *d);
 void vj_dropper_close(VjDropper *d);
@@ -121,28 +124,31 @@ void vj_dropper_add(VjDropper *d, uint64_t ino, uint32_t node);
 /* Waits until everything that was added is dropped or has failed once. */
 void vj_dropper_drain(VjDropper *d);
 
-/* ---- background write-back (flusher.c) ------------------------------------------------ */
+/* ---- background write-back (flusher.c) --------------------------------------------- */
 
 typedef struct VjFlusher VjFlusher;
 VjFlusher *vj_flusher_open(VjFileTable *files, int64_t age_us);
 void vj_flusher_close(VjFlusher *x);
 /* The file has changes. */
 void vj_flusher_add(VjFlusher *x, VjFile *f, VjFlushWhen when);
-/* What was changed by @since_us is committed: what is not has no more than age_us from then on. */
+/* What was changed by @since_us is committed: what is not has no more than age_us from
+ * then on. */
 void vj_flusher_committed(VjFlusher *x, VjFile *f, int64_t since_us);
 /* Memory is short: write back without waiting for age. */
 void vj_flusher_pressure(VjFlusher *x);
-/* Memory was freed elsewhere: what the allocator keeps of it is given back within seconds. */
+/* Memory was freed elsewhere: what the allocator keeps of it is given back within
+ * seconds. */
 void vj_flusher_settle_soon(VjFlusher *x);
 
-/* ---- volume (volume.c) ----------------------------------------------------------------- */
+/* ---- volume (volume.c) ------------------------------------------------------------- */
 
 /* Sums over all records, which take a walk. */
 typedef struct VjUsageSums {
     uint64_t inodes, objects, plain_bytes, stored_bytes;
 } VjUsageSums;
 
-/* A walk that took longer than CHEAP is not repeated before REST times as long is over. */
+/* A walk that took longer than CHEAP is not repeated before REST times as long is
+ * over. */
 #define VJ_USAGE_CHEAP_US ((int64_t)50 * 1000)
 #define VJ_USAGE_REST 20
 

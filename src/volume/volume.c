@@ -2,10 +2,10 @@
 /*
  * volume.c - a file system from open to close
  *
- * Opening: lock, superblock, metadata, store, objects (recovery of what the last crash left
- * in the store), background threads, orphans.  Closing is the reverse, after everything was
- * written back and made durable; whatever fails on the way is reported and the next mount
- * recovers as after a crash.
+ * Opening: lock, superblock, metadata, store, objects (recovery of what the last crash
+ * left in the store), background threads, orphans.  Closing is the reverse, after
+ * everything was written back and made durable; whatever fails on the way is reported and
+ * the next mount recovers as after a crash.
  */
 #include "volume/source-lock-private.h"
 #include "volume/volume-private.h"
@@ -16,7 +16,7 @@
 
 #define WORKERS_MOST 64u
 
-/* ---- small things -------------------------------------------------------------------------- */
+/* ---- small things ------------------------------------------------------------------ */
 
 VjFileTable *vj_volume_files(VjVolume *v)
 {
@@ -142,8 +142,8 @@ static int walk_usage(VjVolume *v, VjUsageSums *out)
 }
 
 /*
- * Anybody may ask, as often as he likes: so a walk that took long is good for many times as
- * long, and only one is under way.  On a small volume the figures are always fresh.
+ * Anybody may ask, as often as he likes: so a walk that took long is good for many times
+ * as long, and only one is under way.  On a small volume the figures are always fresh.
  */
 static bool last_usage_is_good(VjVolume *v, VjUsageSums *out)
 {
@@ -271,7 +271,7 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
     }
 }
 
-/* ---- directories and the superblock ---------------------------------------------------------- */
+/* ---- directories and the superblock ------------------------------------------------ */
 
 static int open_same(const VjVolumeOpen *how, GError **error)
 {
@@ -283,7 +283,7 @@ static int open_same(const VjVolumeOpen *how, GError **error)
     return fd;
 }
 
-/* ---- engines ----------------------------------------------------------------------------------- */
+/* ---- engines ----------------------------------------------------------------------- */
 
 static bool wrap_all(VjVolume *v, const VjVolumeOpen *how, GError **error)
 {
@@ -376,7 +376,7 @@ static bool open_engines(VjVolume *v, const VjVolumeOpen *how, int dir_fd, GErro
            update_copy(v, how) && wrap_all(v, how, error);
 }
 
-/* ---- what the files tell ------------------------------------------------------------------- */
+/* ---- what the files tell ----------------------------------------------------------- */
 
 static void on_changed(void *opaque, VjFile *f, VjFlushWhen when)
 {
@@ -431,7 +431,7 @@ static const VjFileEvents file_events = {
     .drop_orphans = on_drop_orphans,
 };
 
-/* ---- open and close ------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------- */
 
 static uint64_t cache_bytes(const VjVolumeOpen *how)
 {
@@ -634,8 +634,8 @@ bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
 }
 
 /*
- * The last chance of what is in memory: when the device is full from outside, or fails, it
- * may come back.  Waits between attempts with nothing to be woken by but the time.
+ * The last chance of what is in memory: when the device is full from outside, or fails,
+ * it may come back.  Waits between attempts with nothing to be woken by but the time.
  */
 static int last_sync(VjVolume *v)
 {

@@ -2,16 +2,16 @@
 /*
  * volume.h - one file system: the face of the room volume
  *
- * A volume is what mkfs made: its metadata engine, its store, its chunker and digest, and the
- * files that are open.  It is opened and closed here; its background threads write back, drop
- * orphans, copy the metadata.
+ * A volume is what mkfs made: its metadata engine, its store, its chunker and digest, and
+ * the files that are open.  It is opened and closed here; its background threads write
+ * back, drop orphans, copy the metadata.
  */
 #ifndef VJ_VOLUME_VOLUME_H
 #define VJ_VOLUME_VOLUME_H
 
 #include "file/file.h"
 
-/* ---- volume ------------------------------------------------------------------------- */
+/* ---- volume ------------------------------------------------------------------------ */
 
 #define VJ_SUPERBLOCK_NAME "varjfs.conf"
 
@@ -41,7 +41,8 @@ typedef enum VjExamine {
 typedef struct VjVolumeOpen {
     const char *source;
     VjExamine examine;
-    /* The directory itself where has_source_fd: borrowed, and the name is for messages alone. */
+    /* The directory itself where has_source_fd: borrowed, and the name is for messages
+     * alone. */
     int source_fd;
     bool has_source_fd;
     bool read_only;
@@ -53,7 +54,8 @@ typedef struct VjVolumeOpen {
     bool no_fragments; /* small changes that somebody waits for become objects too */
     unsigned workers;  /* 0: from the CPU count */
     unsigned commit_seconds; /* 0: default (1) */
-    /* Of new files whose directory says nothing; as vj_transform_parse.  NULL: the volume's. */
+    /* Of new files whose directory says nothing; as vj_transform_parse.  NULL: the
+     * volume's. */
     const char *transform;
     const char
         *wrap_store; /* wrapper specs separated by ';', innermost first; NULL: none */
@@ -88,7 +90,8 @@ bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error);
 /* The directory SOURCE, for VjVolumeOpen.source_fd; -1 and why not. */
 int vj_source_open(const char *source, GError **error);
 
-/* Writes everything back and makes it durable.  0 or the first error; frees @v all the same. */
+/* Writes everything back and makes it durable.  0 or the first error; frees @v all the
+ * same. */
 int vj_volume_close(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Its last user closed it in order, and since then nobody has used it. */
@@ -97,9 +100,10 @@ bool vj_volume_is_clean(const char *source);
 /*
  * vj_volume_wait_released - until no process holds SOURCE (umount.fuse.varjfs)
  *
- * True when it was free; false with ETIMEDOUT after wait_us, or what kept it from looking.
- * @source may be anybody's.  @foreign: another user may open it, and so hold it as long as
- * he likes.
+ * True when it was free; false with ETIMEDOUT after wait_us, or what kept it from
+ * looking.
+ * @source may be anybody's.  @foreign: another user may open it, and so hold it as long
+ * as he likes.
  */
 bool vj_volume_wait_released(const char *source, int64_t wait_us, bool *foreign,
                              GError **error);
@@ -134,7 +138,7 @@ bool vj_volume_mend_superblock(const char *source, bool repair, int64_t lock_wai
                                VjMetaFlaw *say, void *opaque, VjSuperblockState *out,
                                GError **error);
 
-/* ---- checkpoints (checkpoint.c, restore.c) ------------------------------------------ */
+/* ---- checkpoints (checkpoint.c, restore.c) ----------------------------------------- */
 
 /* Copies of the metadata that stay; older ones go when a new one is made. */
 #define VJ_CHECKPOINTS_KEPT 2u
@@ -163,8 +167,9 @@ GArray *vj_volume_checkpoints(const char *source, GError **error);
 /*
  * vj_volume_restore - put a checkpoint in the place of the metadata
  *
- * What was there is kept beside it.  Afterwards the volume is refused until it has been opened with
- * restoring and closed (vj_volume_restored): the store is newer than the metadata then.
+ * What was there is kept beside it.  Afterwards the volume is refused until it has been
+ * opened with restoring and closed (vj_volume_restored): the store is newer than the
+ * metadata then.
  * @name     NULL: the newest that is whole
  * @out      which one it was
  * @kept     what the metadata are called now; owned
@@ -174,8 +179,8 @@ bool vj_volume_restore(const char *source, const char *name, int64_t lock_wait_u
                        VjCheckpoint *out, char **kept, GError **error);
 
 /*
- * vj_volume_restored - nothing that is made from now on has a number that the store or a client
- * has seen
+ * vj_volume_restored - nothing that is made from now on has a number that the store or a
+ * client has seen
  *
  * @v is open with restoring.  The next close without an error makes the volume usable.
  */
@@ -207,8 +212,8 @@ int vj_volume_sync(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * vj_volume_settle - nothing waits to be removed any more
  *
- * Orphans that nobody has open are dropped, the dead that are not pinned are removed.  What
- * fails is told and tried again later; then its error.  Any thread; blocks.
+ * Orphans that nobody has open are dropped, the dead that are not pinned are removed.
+ * What fails is told and tried again later; then its error.  Any thread; blocks.
  */
 int vj_volume_settle(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -230,8 +235,8 @@ typedef struct VjTend {
 /*
  * vj_volume_gc - remove what the store has and no record names
  *
- * The first step also waits until orphans are dropped and the dead removed.  Beside anything
- * else that happens; never touches what is, or is about to be, referenced.
+ * The first step also waits until orphans are dropped and the dead removed.  Beside
+ * anything else that happens; never touches what is, or is about to be, referenced.
  * Returns   0; -EROFS; what the store says: then nothing of that step was removed unseen
  * Threads   any; blocks      Locks   none
  */
@@ -240,9 +245,10 @@ int vj_volume_gc(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * vj_volume_scrub - read and verify some objects, past all caches
  *
- * What is damaged is put into the log, into @t, and out of the index.  -ENOMEM, errors of meta.
- * Unless the volume is read only, the place is kept with the metadata: a pass that was cut off
- * goes on when the caller begins with it (vj_volume_scrub_status).  With cursor 0 a new one begins.
+ * What is damaged is put into the log, into @t, and out of the index.  -ENOMEM, errors of
+ * meta.  Unless the volume is read only, the place is kept with the metadata: a pass that
+ * was cut off goes on when the caller begins with it (vj_volume_scrub_status).  With
+ * cursor 0 a new one begins.
  * Threads   any; blocks      Locks   none
  */
 int vj_volume_scrub(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
@@ -272,23 +278,25 @@ typedef struct VjVolumeUsage {
     uint64_t dirty_bytes, cache_bytes;
 } VjVolumeUsage;
 
-/* Walks all records, on a large volume now and then alone: for varjfsctl df, not for statfs. */
+/* Walks all records, on a large volume now and then alone: for varjfsctl df, not for
+ * statfs. */
 int vj_volume_usage(VjVolume *v, VjVolumeUsage *out) G_GNUC_WARN_UNUSED_RESULT;
-/* The store's space, and what is promised to dirty data: cheap, for statfs.  What is available
- * is without the margin that no data may take. */
+/* The store's space, and what is promised to dirty data: cheap, for statfs.  What is
+ * available is without the margin that no data may take. */
 int vj_volume_space(VjVolume *v, VjStoreSpace *out,
                     uint64_t *reserved_bytes) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Name → value counters since mount, for varjfsctl stats and tests; visits in fixed order. */
+/* Name → value counters since mount, for varjfsctl stats and tests; visits in fixed
+ * order. */
 typedef void VjCounterVisit(void *opaque, const char *name, uint64_t value);
 void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque);
 
 /*
  * vj_volume_reap - nobody can reach the orphan @ino any more
  *
- * Its content, xattrs and record are dropped in the background, VJ_FILE_DROP_BATCH entries
- * a transaction.  Does nothing when there is no orphan record.  Any thread; waits only while
- * 65536 others wait to be dropped.
+ * Its content, xattrs and record are dropped in the background, VJ_FILE_DROP_BATCH
+ * entries a transaction.  Does nothing when there is no orphan record.  Any thread; waits
+ * only while 65536 others wait to be dropped.
  */
 void vj_volume_reap(VjVolume *v, uint64_t ino);
 

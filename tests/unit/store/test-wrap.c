@@ -420,7 +420,7 @@ static void test_stats(void **state)
     assert_int_equal(stats.puts, 0);
 }
 
-/* ---- latency ------------------------------------------------------------------------- */
+/* ---- latency ----------------------------------------------------------------------- */
 
 static void add_latency(VjStoreTest *t, const char *spec)
 {
@@ -484,8 +484,8 @@ static void land(VjIo *io)
 }
 
 /*
- * With the clock that the wrapper reads stopped nothing is due; all that was submitted is in
- * flight then, and no thread waits for each.
+ * With the clock that the wrapper reads stopped nothing is due; all that was submitted is
+ * in flight then, and no thread waits for each.
  */
 static void test_latency_of_requests_in_flight(void **state)
 {
