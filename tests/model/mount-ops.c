@@ -162,7 +162,7 @@ static void shadow_plain_write(Process *p, MountFile *f, size_t offset, size_t l
 /*
  * Before write(2) makes the file longer: the page that holds the end is clean.  When it
  * is written back at that moment, by whatever, the kernel clears what lies behind the end
- * that it knows, in any FUSE file system (src/front/README.md, "Known limits").
+ * that it knows, in any FUSE file system (doc/page-cache.md, "Known limits").
  */
 static void clean_end(Process *p, const MountFile *f)
 {

@@ -9,7 +9,7 @@
  * appends with write(2) and reads what it has appended, again and again; another one does
  * what the last argument says to the file, all the while.  Prints how many appends there
  * were, how many of them read back wrong, and how many of these are wrong past the page
- * cache too.  Status 1 when there were any: src/front/README.md, "Known limits".
+ * cache too.  Status 1 when there were any: doc/page-cache.md, "Known limits".
  */
 #include "base/base.h"
 

@@ -246,7 +246,7 @@ static void change_all(Worker *w)
         default:
             (void)unlink(w->link);
             /* ENOENT: the kernel believes for a moment that the last name is gone
-             * (front/README.md). */
+             * (doc/page-cache.md). */
             if (link(w->file, w->link) < 0 && errno != ENOENT) {
                 die("link");
             }

@@ -32,7 +32,7 @@ static bool is_change(const Event *e)
  * After an edit beside a change of size that the kernel makes itself, the kernel may go
  * on with another size until somebody calls stat, and may clear the rest of a page behind
  * the smaller one: a caller that has not yet looked at its answer comes late
- * (src/front/README.md).
+ * (doc/page-cache.md).
  */
 static bool is_size_loose(const GArray *changes)
 {
@@ -67,7 +67,7 @@ static void add_parts(const Event *e, GArray *events)
 }
 
 /*
- * Of several stores into mappings beside one edit some may be lost (src/front/README.md):
+ * Of several stores into mappings beside one edit some may be lost (doc/page-cache.md):
  * a page that is written back brings all its bytes.
  */
 static void forgive_stores(GArray *changes)

@@ -4,7 +4,7 @@
 # load.sh [SECONDS [OPTION...]] - many users of the same files and names (README.md)
 #
 # Without SECONDS: the planted faults, each of which must be found.  A run without one is a command and
-# not part of "make check": every few minutes of it meet a limit of src/front/README.md.  OPTIONs are
+# not part of "make check": every few minutes of it meet a limit of doc/page-cache.md.  OPTIONs are
 # those of tests/stress/load.  Seeds are random and printed; VARJFS_MODEL_SEED=N repeats one.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
