@@ -104,5 +104,7 @@ void vj_lock_assert_none(void);
 /* The name of a VjMutex that the calling thread holds, for a message.  NULL: none, or not
  * a debug build, which does not know. */
 const char *vj_lock_held(void);
+/* The same, of those that are not of @rank. */
+const char *vj_lock_held_besides(VjLockRank rank);
 
 #endif

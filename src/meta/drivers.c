@@ -7,5 +7,6 @@
 
 const VjEngineOps *const vj_engine_drivers[] = {
     &vj_engine_lmdb_ops,
+    &vj_engine_memory_ops,
     NULL,
 };

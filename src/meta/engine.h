@@ -73,6 +73,14 @@ typedef struct VjRange {
     VjSlice to; /* not as far as it; empty: to the other end */
 } VjRange;
 
+/* True: @key, which comes in the direction of the scan, is not in @range any more. */
+static inline bool vj_range_ends(const VjRange *range, VjSlice key)
+{
+    int order = range->to.len == 0 ? 0 : vj_slice_compare(key, range->to);
+
+    return range->to.len > 0 && (range->backward ? order <= 0 : order >= 0);
+}
+
 typedef struct VjChange {
     VjSpace space;
     bool is_delete; /* of a key that need not be there */

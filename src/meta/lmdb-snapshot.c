@@ -380,13 +380,6 @@ int vj_lmdb_get_many(VjEngine *e, const VjKey *keys, size_t count, VjItems *out,
     return rc;
 }
 
-static bool is_beyond(const VjRange *range, VjSlice key)
-{
-    int order = range->to.len == 0 ? 0 : vj_slice_compare(key, range->to);
-
-    return range->to.len > 0 && (range->backward ? order <= 0 : order >= 0);
-}
-
 int vj_lmdb_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems *out,
                  bool *more, int64_t deadline_us)
 {
@@ -401,7 +394,7 @@ int vj_lmdb_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems *out,
     for (size_t i = 0; rc == 0; i++) {
         rc = vj_lmdb_snapshot_near(s, range->space, item.key, !range->backward, &item.key,
                                    &item.value);
-        if (rc < 0 || is_beyond(range, item.key)) {
+        if (rc < 0 || vj_range_ends(range, item.key)) {
             break;
         }
         if (i == limit) {

@@ -191,7 +191,7 @@ static int lmdb_close(VjEngine *e, bool in_order)
     int rc = 0;
 
     g_assert(!d->saving);
-    if (in_order) {
+    if (in_order && !d->read_only) {
         rc = vj_lmdb_compact(d, &compacted);
         vj_lmdb_space_close(d);
     }

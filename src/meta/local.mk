@@ -25,6 +25,7 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/lmdb-walk.c \
 	src/meta/lmdb-walk.h \
 	src/meta/lmdb.c \
+	src/meta/memory.c \
 	src/meta/meta-private.h \
 	src/meta/meta.c \
 	src/meta/meta.h \
@@ -41,4 +42,5 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/txn.c \
 	src/meta/view.c \
 	src/meta/wrap-fault.c \
+	src/meta/wrap-latency.c \
 	src/meta/wrap-stats.c

@@ -8,6 +8,9 @@
 #include "meta/engine.h"
 
 extern const VjEngineOps vj_engine_lmdb_ops;
+extern const VjEngineOps vj_engine_memory_ops;
+/* Around an engine; not in the table of drivers. */
+extern const VjEngineOps vj_engine_latency_ops;
 extern const VjMetaOps vj_meta_fault_ops;
 extern const VjMetaOps vj_meta_stats_ops;
 
@@ -29,6 +32,9 @@ static inline int vj_wrap_read(VjTxn *txn, int rc)
 }
 
 void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out);
+
+/* All zero where @e is not wrapped. */
+void vj_engine_latency_calls(const VjEngine *e, VjMetaCalls *out);
 
 /* The outermost wrapper in the chain of @m with these ops; NULL: there is none. */
 VjMeta *vj_meta_find(VjMeta *m, const VjMetaOps *ops);

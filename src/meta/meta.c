@@ -22,6 +22,11 @@ static char *spec_name(const char *spec)
     return g_strndup(spec, strcspn(spec, ":"));
 }
 
+static const VjEngineOps *const engine_wrappers[] = {
+    &vj_engine_latency_ops,
+    NULL,
+};
+
 static const VjEngineOps *find_engine(const VjEngineOps *const table[], const char *name)
 {
     for (size_t i = 0; table[i] != NULL; i++) {
@@ -92,6 +97,14 @@ bool vj_meta_spec_check(const char *spec, GError **error)
     return opts != NULL;
 }
 
+bool vj_meta_forgets(const char *spec)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
+
+    return ops != NULL && (ops->needs & VJ_ENGINE_FORGETS) != 0;
+}
+
 static bool wrap(const VjMetaOps *ops, const VjOpts *opts, VjMeta *next, VjMeta **out,
                  GError **error)
 {
@@ -108,14 +121,30 @@ static bool wrap(const VjMetaOps *ops, const VjOpts *opts, VjMeta *next, VjMeta 
     return true;
 }
 
+static bool wrap_engine(const char *spec, const VjEngineOps *ops, VjMeta *m, VjMeta **out,
+                        GError **error)
+{
+    g_autoptr(VjOpts) opts = read_options(spec, ops->options, error);
+
+    if (opts == NULL || !vj_session_wrap_engine(m, ops, opts, error)) {
+        return false;
+    }
+    *out = m;
+    return true;
+}
+
 bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error)
 {
     g_autofree char *name = spec_name(spec);
     const VjMetaOps *ops = find_wrapper(name);
+    const VjEngineOps *below = find_engine(engine_wrappers, name);
     g_autoptr(VjOpts) opts = NULL;
 
     g_assert(next != NULL);
     *out = NULL;
+    if (below != NULL) {
+        return wrap_engine(spec, below, next, out, error);
+    }
     if (ops == NULL) {
         return refuse_name(name, error);
     }
@@ -197,6 +226,11 @@ void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out)
     if (m->ops->log_stats != NULL) {
         m->ops->log_stats(m, out);
     }
+}
+
+void vj_meta_calls(VjMeta *m, VjMetaCalls *out)
+{
+    vj_engine_latency_calls(vj_session_of(m)->engine, out);
 }
 
 int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out)

@@ -183,6 +183,8 @@ bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
  * engine: *out is then @next.  Setup only: no transaction is open.  Takes @next on success.
  */
 bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error);
+/* @spec names an engine that keeps nothing when the process ends. */
+bool vj_meta_forgets(const char *spec);
 /* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
 int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -310,6 +312,13 @@ typedef struct VjMetaStats {
 } VjMetaStats;
 
 void vj_meta_stats(VjMeta *m, VjMetaStats *out);
+
+/* Round trips since the latency wrapper was put around the engine; all zero without one. */
+typedef struct VjMetaCalls {
+    uint64_t get_many, scan, apply, clock, count;
+} VjMetaCalls;
+
+void vj_meta_calls(VjMeta *m, VjMetaCalls *out);
 
 extern const VjOptSpec vj_meta_fault_options[];
 /* Fault wrapper, for tests: as vj_store_fault_set, _calls and _hits. */

@@ -103,7 +103,7 @@ static bool choose_sizes(const VjOpts *o, VjSuperblock *s, GError **error)
     return objects == NULL || vj_chunk_sizes_parse(s->chunker, objects, &s->sizes, error);
 }
 
-static bool choose(const VjOpts *o, VjSuperblock *s, GError **error)
+static bool choose(const VjOpts *o, bool may_forget, VjSuperblock *s, GError **error)
 {
     static const char *const texts[] = {"store", "meta", "label"};
 
@@ -125,7 +125,9 @@ static bool choose(const VjOpts *o, VjSuperblock *s, GError **error)
         !vj_transform_parse(vj_opts_string(o, "transform"), &s->transform, error)) {
         return false;
     }
-    return true;
+    return may_forget || !vj_meta_forgets(s->meta) ||
+           vj_error_set(error, EINVAL,
+                        "meta=%s: nothing of it would be left to be mounted", s->meta);
 }
 
 /* ---- the directory ----------------------------------------------------------------- */
@@ -479,7 +481,7 @@ bool vj_volume_make(const VjVolumeMake *how, GError **error)
     if (how->options != NULL && !vj_opts_parse(opts, how->options, error)) {
         return false;
     }
-    if (!choose(opts, &super, error)) {
+    if (!choose(opts, how->may_forget, &super, error)) {
         vj_superblock_clear(&super);
         return false;
     }

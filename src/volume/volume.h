@@ -22,6 +22,7 @@ typedef struct VjVolumeMake {
     const char *source;  /* directory (created if missing) */
     const char *options; /* "K=V,…" of mkfs.varjfs -o; NULL: defaults */
     bool force;          /* overwrite a file system that is there */
+    bool may_forget;     /* the process goes on: metadata in its memory will do */
     /* SOURCE is there and has not been looked into; @is_new: it was made.  NULL: nothing
      * to do. */
     void (*opened)(void *opaque, int source_fd, bool is_new);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-meta.c - the contract of meta.h, run for the driver and for each wrapper
+ * test-meta.c - the contract of meta.h, run for a session on each engine and for each wrapper
  *
  * The model test compares every answer with a plain sorted structure; its seed is printed
  * and can be set with VARJFS_TEST_SEED.
@@ -19,7 +19,7 @@
 #include "../lib/told.h"
 #include "meta/meta.h"
 
-/* What a suite runs on: a driver's spec, and the wrappers from the inside out. */
+/* What a suite runs on: an engine's spec, and the wrappers from the inside out. */
 typedef struct Flavour {
     const char *name;
     const char *driver;
@@ -32,6 +32,16 @@ static const Flavour flavours[] = {
     {"lmdb, small overlay", "lmdb:overlay=1M", 6700, {NULL}},
     {"stats of lmdb", "lmdb", 500, {"stats", NULL}},
     {"conflicts over lmdb", "lmdb", 2000, {"fault:conflicts=300,seed=5", NULL}},
+    {"lmdb far away", "lmdb:redo=0", 500, {"latency:us=0", NULL}},
+    {"memory", "memory", 2000, {NULL}},
+    {"memory, small overlay", "memory:overlay=1M", 6700, {NULL}},
+    {"stats of memory", "memory", 500, {"stats", NULL}},
+    {"conflicts over memory", "memory", 500, {"fault:conflicts=300,seed=6", NULL}},
+    {"memory far away", "memory:overlay=1M", 2000, {"latency:us=0", NULL}},
+    {"conflicts over latency over memory",
+     "memory",
+     500,
+     {"latency:us=5", "fault:conflicts=300,seed=7", NULL}},
 };
 
 typedef struct Fixture {
@@ -107,6 +117,17 @@ static int teardown(void **state)
     return 0;
 }
 
+static bool is_far(const Fixture *f)
+{
+    return f->flavour->wrappers[0] != NULL &&
+           g_str_has_prefix(f->flavour->wrappers[0], "latency");
+}
+
+static bool is_durable(const Fixture *f)
+{
+    return g_str_has_prefix(f->flavour->driver, "lmdb");
+}
+
 /* ---- Small helpers --------------------------------------------------------------- */
 
 static VjSlice text(const char *s)
@@ -153,12 +174,39 @@ static void assert_get(VjTxn *txn, const char *key, const char *value)
     assert_memory_equal(got.data, value, got.len);
 }
 
+static int seen(VjTxn *txn, const char *key, const char *value)
+{
+    VjSlice got;
+    int rc = vj_txn_get(txn, VJ_SPACE_DENTRY, text(key), &got);
+
+    if (rc == -ENOENT) {
+        assert_null(value);
+        return 0;
+    }
+    if (rc == 0) {
+        assert_non_null(value);
+        assert_int_equal(got.len, strlen(value));
+        assert_memory_equal(got.data, value, got.len);
+    }
+    return rc;
+}
+
+typedef struct Now {
+    const char *key, *value;
+} Now;
+
+static int now_body(VjTxn *txn, void *opaque)
+{
+    const Now *now = opaque;
+
+    return seen(txn, now->key, now->value);
+}
+
 static void assert_now(Fixture *f, const char *key, const char *value)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
+    Now now = {key, value};
 
-    assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
-    assert_get(txn, key, value);
+    assert_int_equal(vj_meta_view(f->meta, now_body, &now), 0);
 }
 
 /* ---- One transaction ------------------------------------------------------------- */
@@ -240,6 +288,25 @@ static void test_flush_that_nobody_waits_for(void **state)
     assert_now(f, "a", "one");
 }
 
+static int spaces_body(VjTxn *txn, void *opaque)
+{
+    VjSlice got;
+    int rc = seen(txn, "k", NULL);
+
+    (void)opaque;
+    if (rc == 0) {
+        rc = vj_txn_get(txn, VJ_SPACE_SYSTEM, text("k"), &got);
+    }
+    if (rc == 0) {
+        assert_int_equal(got.len, 6);
+        rc = vj_txn_get(txn, VJ_SPACE_STORE, text("k"), &got);
+    }
+    if (rc == 0) {
+        assert_int_equal(got.len, 5);
+    }
+    return rc;
+}
+
 static void test_spaces_are_apart(void **state)
 {
     Fixture *f = *state;
@@ -249,16 +316,7 @@ static void test_spaces_are_apart(void **state)
 
     assert_int_equal(vj_meta_run(f->meta, 0, write_body, writes), 0);
     for (int pass = 0; pass < 2; pass++) {
-        VJ_AUTO_READ_TXN *txn = NULL;
-        VjSlice got;
-
-        assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
-        assert_get(txn, "k", NULL);
-        assert_int_equal(vj_txn_get(txn, VJ_SPACE_SYSTEM, text("k"), &got), 0);
-        assert_int_equal(got.len, 6);
-        assert_int_equal(vj_txn_get(txn, VJ_SPACE_STORE, text("k"), &got), 0);
-        assert_int_equal(got.len, 5);
-        vj_txn_end(g_steal_pointer(&txn));
+        assert_int_equal(vj_meta_view(f->meta, spaces_body, NULL), 0);
         reopen(f);
     }
 }
@@ -328,6 +386,11 @@ static void test_snapshot(void **state)
 
     put_text(f, "a", "one");
     put_text(f, "b", "gone later");
+    if (is_far(f)) {
+        assert_int_equal(vj_meta_begin_read(f->meta, &old), -EOPNOTSUPP);
+        assert_null(old);
+        return;
+    }
     assert_int_equal(vj_meta_begin_read(f->meta, &old), 0);
     assert_int_equal(vj_txn_get(old, VJ_SPACE_DENTRY, text("a"), &borrowed), 0);
     for (int round = 0; round < 3; round++) {
@@ -362,23 +425,6 @@ typedef struct Look {
     int result;        /* of the body */
     unsigned runs;
 } Look;
-
-static int seen(VjTxn *txn, const char *key, const char *value)
-{
-    VjSlice got;
-    int rc = vj_txn_get(txn, VJ_SPACE_DENTRY, text(key), &got);
-
-    if (rc == -ENOENT) {
-        assert_null(value);
-        return 0;
-    }
-    if (rc == 0) {
-        assert_non_null(value);
-        assert_int_equal(got.len, strlen(value));
-        assert_memory_equal(got.data, value, got.len);
-    }
-    return rc;
-}
 
 static int look_body(VjTxn *txn, void *opaque)
 {
@@ -440,6 +486,54 @@ static void test_view_runs_again(void **state)
     assert_true(vj_meta_fault_hits() - hits >= runs - 100);
 }
 
+typedef struct Moving {
+    Fixture *f;
+    unsigned runs;
+    bool is_new; /* what the last run saw */
+} Moving;
+
+/* In its first run the keys change under it, down to the engine. */
+static int moving_body(VjTxn *txn, void *opaque)
+{
+    Moving *m = opaque;
+    VjSlice a, b;
+    int rc = vj_txn_get(txn, VJ_SPACE_DENTRY, text("a"), &a);
+
+    if (rc == 0 && m->runs++ == 0) {
+        Write writes[] = {{VJ_SPACE_DENTRY, "a", "new", 0},
+                          {VJ_SPACE_DENTRY, "b", "new", 0},
+                          {.key = NULL}};
+
+        assert_int_equal(vj_meta_run(m->f->meta, 0, write_body, writes), 0);
+        assert_int_equal(vj_meta_flush(m->f->meta), 0);
+    }
+    if (rc == 0) {
+        rc = vj_txn_get(txn, VJ_SPACE_DENTRY, text("b"), &b);
+    }
+    if (rc == 0) {
+        assert_int_equal(vj_slice_compare(a, b), 0);
+        m->is_new = vj_slice_compare(a, text("new")) == 0;
+    }
+    return rc;
+}
+
+/* One state: from a snapshot, or because the body runs again. */
+static void test_view_while_keys_move(void **state)
+{
+    Fixture *f = *state;
+    Moving moving = {.f = f};
+
+    put_text(f, "a", "old");
+    put_text(f, "b", "old");
+    assert_int_equal(vj_meta_flush(f->meta), 0);
+    assert_int_equal(vj_meta_view(f->meta, moving_body, &moving), 0);
+    if (is_far(f)) {
+        assert_true(moving.runs >= 2 && moving.is_new);
+    } else if (f->flavour->wrappers[0] == NULL) {
+        assert_true(moving.runs == 1 && !moving.is_new);
+    }
+}
+
 /* What fails for another reason is the caller's result. */
 static void test_view_fails(void **state)
 {
@@ -498,6 +592,24 @@ static int large_body(VjTxn *txn, void *opaque)
     return 0;
 }
 
+static int large_seen_body(VjTxn *txn, void *opaque)
+{
+    const uint8_t *bytes = opaque;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < G_N_ELEMENTS(large_sizes); i++) {
+        char key[32];
+        VjSlice got;
+
+        rc = vj_txn_get(txn, VJ_SPACE_XATTR, large_key(&large_sizes[i], key), &got);
+        if (rc == 0) {
+            assert_int_equal(got.len, large_sizes[i]);
+            assert_memory_equal(got.data, bytes + i, got.len);
+        }
+    }
+    return rc;
+}
+
 static void test_large_values(void **state)
 {
     Fixture *f = *state;
@@ -508,20 +620,7 @@ static void test_large_values(void **state)
     vj_rng_bytes(&rng, bytes, VJ_META_VALUE_MAX + 64);
     assert_int_equal(vj_meta_run(f->meta, 0, large_body, bytes), 0);
     for (int pass = 0; pass < 3; pass++) {
-        VJ_AUTO_READ_TXN *txn = NULL;
-        char key[32];
-
-        assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
-        for (size_t i = 0; i < G_N_ELEMENTS(large_sizes); i++) {
-            VjSlice got;
-
-            assert_int_equal(
-                vj_txn_get(txn, VJ_SPACE_XATTR, large_key(&large_sizes[i], key), &got),
-                0);
-            assert_int_equal(got.len, large_sizes[i]);
-            assert_memory_equal(got.data, bytes + i, got.len);
-        }
-        vj_txn_end(g_steal_pointer(&txn));
+        assert_int_equal(vj_meta_view(f->meta, large_seen_body, bytes), 0);
         if (pass == 0) {
             assert_int_equal(vj_meta_flush(f->meta), 0);
         } else {
@@ -596,24 +695,32 @@ static void test_scan(void **state)
     assert_int_equal(vj_meta_run(f->meta, 0, scan_body, NULL), 0);
 }
 
+static int failing_scan_body(VjTxn *txn, void *opaque)
+{
+    VjScan scan;
+
+    (void)opaque;
+    vj_scan_begin(&scan, txn, VJ_SPACE_DENTRY, VJ_SCAN_ALL);
+    assert_true(vj_scan_next(&scan) || scan.error == -EAGAIN);
+    assert_false(scan.error == 0 && vj_scan_next(&scan));
+    return scan.error;
+}
+
 /* An error ends it, and is told apart from the end. */
 static void test_scan_fails(void **state)
 {
     Fixture *f = *state;
-    VJ_AUTO_READ_TXN *txn = NULL;
     VjMeta *faulty;
-    VjScan scan;
 
     put_text(f, "a", "v");
     put_text(f, "b", "v");
+    close_meta(f);
+    f->flavour = &flavours[is_durable(f) ? 0 : 5]; /* a body that does not run again */
+    open_meta(f, false, false);
     assert_true(vj_meta_wrap("fault", f->meta, &faulty, NULL));
     f->meta = faulty;
     assert_true(vj_meta_fault_set(f->meta, "kinds=next,fail=2", NULL));
-    assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
-    vj_scan_begin(&scan, txn, VJ_SPACE_DENTRY, VJ_SCAN_ALL);
-    assert_true(vj_scan_next(&scan));
-    assert_false(vj_scan_next(&scan));
-    assert_int_equal(scan.error, -EIO);
+    assert_int_equal(vj_meta_view(f->meta, failing_scan_body, NULL), -EIO);
 }
 
 static void test_longest_key(void **state)
@@ -653,6 +760,15 @@ static void test_missing_engine(void **state)
     VjMeta *m;
 
     close_meta(f);
+    if (!is_durable(f)) {
+        g_autofree char *spec =
+            g_strdup_printf("%s%sname=unheard of", f->flavour->driver,
+                            strchr(f->flavour->driver, ':') ? "," : ":");
+
+        assert_false(vj_meta_open(spec, &place, &m, &error));
+        assert_int_equal(error->code, ENOENT);
+        return;
+    }
     assert_int_equal(unlinkat(f->dir_fd, "data.mdb", 0), 0);
     assert_false(vj_meta_open(f->flavour->driver, &place, &m, &error));
     assert_int_equal(error->code, ENOENT);
@@ -862,19 +978,32 @@ static int step_body(VjTxn *txn, void *opaque)
     return s->give_up ? -EDOM : 0;
 }
 
-static void compare_all(VjTxn *txn, Model *m)
+/* A body. */
+static int compare_all(VjTxn *txn, void *opaque)
 {
+    const Model *m = opaque;
+
     for (size_t i = 0; i < 2; i++) {
         VjSlice key = vj_slice(NULL, 0), value;
+        int rc;
 
         for (size_t at = 0; at < m->pairs[i]->len; at++) {
-            assert_int_equal(vj_txn_next(txn, model_spaces[i], key, &key, &value), 0);
+            rc = vj_txn_next(txn, model_spaces[i], key, &key, &value);
+            if (rc == -EAGAIN) {
+                return rc;
+            }
+            assert_int_equal(rc, 0);
             assert_int_equal(vj_slice_compare(key, pair_key(pair_at(m->pairs[i], at))),
                              0);
             assert_value(value, pair_at(m->pairs[i], at)->value);
         }
-        assert_int_equal(vj_txn_next(txn, model_spaces[i], key, &key, &value), -ENOENT);
+        rc = vj_txn_next(txn, model_spaces[i], key, &key, &value);
+        if (rc == -EAGAIN) {
+            return rc;
+        }
+        assert_int_equal(rc, -ENOENT);
     }
+    return 0;
 }
 
 /* An old snapshot, with the model as it was. */
@@ -886,7 +1015,7 @@ typedef struct Past {
 static void past_end(Past *p)
 {
     if (p->txn != NULL) {
-        compare_all(p->txn, p->model);
+        assert_int_equal(compare_all(p->txn, p->model), 0);
         vj_txn_end(g_steal_pointer(&p->txn));
         g_clear_pointer(&p->model, model_free);
     }
@@ -895,8 +1024,10 @@ static void past_end(Past *p)
 static void past_begin(Past *p, Fixture *f, const Model *now)
 {
     past_end(p);
-    assert_int_equal(vj_meta_begin_read(f->meta, &p->txn), 0);
-    p->model = model_copy(now);
+    if (!is_far(f)) {
+        assert_int_equal(vj_meta_begin_read(f->meta, &p->txn), 0);
+        p->model = model_copy(now);
+    }
 }
 
 static uint64_t test_seed(void)
@@ -937,6 +1068,8 @@ static void test_model(void **state)
         model = model_step(f, model, &rng);
         if (what < 20) {
             assert_int_equal(vj_meta_flush(f->meta), 0);
+        } else if (what >= 950) {
+            assert_int_equal(vj_meta_view(f->meta, compare_all, model), 0);
         } else if (what < 23) {
             for (size_t p = 0; p < G_N_ELEMENTS(past); p++) {
                 past_end(&past[p]);
@@ -956,8 +1089,7 @@ static void test_model(void **state)
         past_end(&past[p]);
     }
     reopen(f);
-    past_begin(&past[0], f, model);
-    past_end(&past[0]);
+    assert_int_equal(vj_meta_view(f->meta, compare_all, model), 0);
     model_free(model);
 }
 
@@ -1071,17 +1203,26 @@ static gpointer writer_main(gpointer opaque)
     return NULL;
 }
 
+static int sums_body(VjTxn *txn, void *opaque)
+{
+    (void)opaque;
+    for (int pass = 0; pass < 4; pass++) {
+        uint64_t sum = sum_of(txn, pass % 2 == 0);
+
+        if (txn->again) {
+            return -EAGAIN;
+        }
+        g_assert(sum == ACCOUNTS * ACCOUNT_START);
+    }
+    return 0;
+}
+
 static gpointer reader_main(gpointer opaque)
 {
     Bank *bank = opaque;
 
     do {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        g_assert(vj_meta_begin_read(bank->meta, &txn) == 0);
-        for (int pass = 0; pass < 4; pass++) {
-            g_assert(sum_of(txn, pass % 2 == 0) == ACCOUNTS * ACCOUNT_START);
-        }
+        g_assert(vj_meta_view(bank->meta, sums_body, NULL) == 0);
     } while (g_atomic_int_get(&bank->running) > 0);
     return NULL;
 }
@@ -1100,11 +1241,7 @@ static void test_threads(void **state)
         g_thread_join(threads[i]);
     }
     for (int pass = 0; pass < 2; pass++) {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
-        assert_int_equal(sum_of(txn, true), ACCOUNTS * ACCOUNT_START);
-        vj_txn_end(g_steal_pointer(&txn));
+        assert_int_equal(vj_meta_view(f->meta, sums_body, NULL), 0);
         reopen(f);
     }
 }
@@ -1171,25 +1308,37 @@ static uint64_t run_and_kill(Fixture *f, uint64_t first, uint64_t acks)
 }
 
 /* The numbers are 1, 2, 3, … without a gap, and the record of the last one agrees. */
-static uint64_t check_prefix(Fixture *f)
+static int prefix_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
     VjSlice key = vj_slice(NULL, 0), value;
     uint64_t count = 0;
     int rc;
 
-    assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
-    while (vj_txn_next(txn, VJ_SPACE_ID_BLOCK, key, &key, &value) == 0) {
+    while ((rc = vj_txn_next(txn, VJ_SPACE_ID_BLOCK, key, &key, &value)) == 0) {
         count++;
         assert_int_equal(vj_be64_get(key.data), count);
         assert_int_equal(vj_be64_get(value.data), count);
         assert_int_equal(value.len, 8 + count % 300);
     }
-    rc = vj_txn_get(txn, VJ_SPACE_SYSTEM, text("last"), &value);
+    if (rc == -ENOENT) {
+        rc = vj_txn_get(txn, VJ_SPACE_SYSTEM, text("last"), &value);
+    }
+    if (rc == -EAGAIN) {
+        return rc;
+    }
     assert_int_equal(rc, count > 0 ? 0 : -ENOENT);
     if (rc == 0) {
         assert_int_equal(vj_be64_get(value.data), count);
     }
+    *(uint64_t *)opaque = count;
+    return 0;
+}
+
+static uint64_t check_prefix(Fixture *f)
+{
+    uint64_t count = 0;
+
+    assert_int_equal(vj_meta_view(f->meta, prefix_body, &count), 0);
     return count;
 }
 
@@ -1230,6 +1379,7 @@ static const struct CMUnitTest suite[] = {
     T(test_snapshot),
     T(test_view),
     T(test_view_runs_again),
+    T(test_view_while_keys_move),
     T(test_view_fails),
     T(test_large_values),
     T(test_longest_key),
@@ -1239,7 +1389,7 @@ static const struct CMUnitTest suite[] = {
     T(test_missing_engine),
     T(test_model),
     T(test_threads),
-    T(test_killed),
+    T(test_killed), /* the last: of what a process leaves, where it leaves something */
 };
 
 int main(void)
@@ -1247,14 +1397,15 @@ int main(void)
     int failed = 0;
 
     for (size_t i = 0; i < G_N_ELEMENTS(flavours); i++) {
+        size_t count =
+            G_N_ELEMENTS(suite) - !g_str_has_prefix(flavours[i].driver, "lmdb");
         struct CMUnitTest tests[G_N_ELEMENTS(suite)];
 
         memcpy(tests, suite, sizeof suite);
-        for (size_t t = 0; t < G_N_ELEMENTS(tests); t++) {
+        for (size_t t = 0; t < count; t++) {
             tests[t].initial_state = (void *)&flavours[i];
         }
-        failed += _cmocka_run_group_tests(flavours[i].name, tests, G_N_ELEMENTS(tests),
-                                          NULL, NULL);
+        failed += _cmocka_run_group_tests(flavours[i].name, tests, count, NULL, NULL);
     }
     return failed == 0 ? 0 : 1;
 }

@@ -20,7 +20,7 @@ echo precious >"$T/beside/file"
 
 make_fs -o label=old
 before=$(tree "$SOURCE")
-for wrong in store=floppy store=posix:colour=red meta=floppy meta=lmdb:map=1 hash=md5 transform=zip \
+for wrong in store=floppy store=posix:colour=red meta=floppy meta=memory meta=lmdb:map=1 hash=md5 transform=zip \
     objects=1 chunker=scissors; do
     is "$wrong is wrong usage" "$(status_of mkfs.varjfs -o $wrong "$T/new")" 2
     is "and makes no directory" "$([ -e "$T/new" ]; echo $?)" 1

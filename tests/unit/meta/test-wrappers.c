@@ -236,6 +236,58 @@ static void refuse(const Fixture *f, const char *spec, const char *says)
     assert_non_null(strstr(error->message, says));
 }
 
+/* Of 130 keys: reads one, or goes through all. */
+static int look_body(VjTxn *txn, void *opaque)
+{
+    const bool *all = opaque;
+    uint8_t key[8];
+    VjSlice value;
+    VjScan scan;
+    unsigned count = 0;
+
+    if (!*all) {
+        return vj_txn_get(txn, VJ_SPACE_INODE, numbered_key(7, key), &value);
+    }
+    vj_scan_begin(&scan, txn, VJ_SPACE_INODE, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
+        count++;
+    }
+    assert_int_equal(count, 130);
+    return scan.error;
+}
+
+/* How often each operation of a session asks an engine that is far away. */
+static void test_round_trips(void **state)
+{
+    VjMetaPlace place = {.dir_fd = -1, .create = true};
+    bool all = false;
+    VjMetaCalls calls;
+    VjMeta *m;
+
+    (void)state;
+    assert_true(vj_meta_open("memory:commit=3600", &place, &m, NULL));
+    vj_meta_calls(m, &calls);
+    m = wrap("latency:us=10", wrap("stats", m));
+    for (uint64_t i = 0; i < 130; i++) {
+        assert_int_equal(put_numbered(m, VJ_SPACE_INODE, i, 100), 0);
+    }
+    vj_meta_calls(m, &calls);
+    assert_int_equal(calls.get_many + calls.scan + calls.apply + calls.count, 0);
+    assert_int_equal(vj_meta_view(m, look_body, &all), 0); /* in the overlay */
+    assert_int_equal(vj_meta_flush(m), 0);
+    assert_int_equal(vj_meta_flush(m), 0);
+    vj_meta_calls(m, &calls);
+    assert_int_equal(calls.apply, 1);
+    assert_int_equal(calls.get_many, 0);
+    assert_int_equal(vj_meta_view(m, look_body, &all), 0);
+    all = true;
+    assert_int_equal(vj_meta_view(m, look_body, &all), 0);
+    vj_meta_calls(m, &calls);
+    assert_int_equal(calls.get_many, 1);
+    assert_int_equal(calls.scan, 3); /* 64 keys at once */
+    assert_int_equal(vj_meta_close(m), 0);
+}
+
 static void test_bad_specs(void **state)
 {
     Fixture f = fixture_new("lmdb");
@@ -248,6 +300,7 @@ static void test_bad_specs(void **state)
     refuse(&f, "fault:kinds=get+sleep", "sleep");
     refuse(&f, "fault:errno=EWHAT", "errno");
     refuse(&f, "fault:conflicts=1000", "conflicts");
+    refuse(&f, "latency:us=never", "us");
     assert_false(vj_meta_open("lmdb:overlay=1", &place, &m, &error));
     assert_non_null(strstr(error->message, "overlay"));
     fixture_free(&f);
@@ -259,7 +312,7 @@ int main(void)
         cmocka_unit_test(test_kinds),          cmocka_unit_test(test_fail_nth),
         cmocka_unit_test(test_failing_commit), cmocka_unit_test(test_conflicts),
         cmocka_unit_test(test_times),          cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_bad_specs),
+        cmocka_unit_test(test_round_trips),    cmocka_unit_test(test_bad_specs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
