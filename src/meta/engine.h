@@ -2,9 +2,10 @@
 /*
  * engine.h - where ordered keys live: what stands behind a session
  *
- * A session (session-private.h) has the transactions, what is visible and not yet durable,
- * and the flushes; it is one code above every engine.  An engine keeps keys with values,
- * finds them in order, and changes many of them in one step.  It knows no transactions.
+ * A session (session-private.h) has the transactions, what is visible and not yet
+ * durable, and the flushes; it is one code above every engine.  An engine keeps keys with
+ * values, finds them in order, and changes many of them in one step.  It knows no
+ * transactions.
  *
  * Two ways to use one:
  * - Exclusive (today's): the session is the only writer.  What it commits is visible at
@@ -12,9 +13,10 @@
  *   apply() each, without checks.  Reads go to a snapshot where the engine has such.
  *   Where it has none they go to what is there now, and the session makes a reading body
  *   run again when an apply() has gone beyond the commit that the body sees.
- * - Shared: several sessions.  A transaction keeps the versions of what it read and is one
- *   apply() that checks them; on -EAGAIN it runs again with the values that came back.
- *   The fence is the session's own record: who changes that has shut the session out.
+ * - Shared: several sessions.  A transaction keeps the versions of what it read and is
+ *   one apply() that checks them; on -EAGAIN it runs again with the values that came
+ *   back.  The fence is the session's own record: who changes that has shut the session
+ *   out.
  *
  * Wherever a deadline is given: microseconds on the clock of vj_clock_mono_us, INT64_MAX:
  * none.  A call that is late returns -ETIMEDOUT; a read has then done nothing, an apply()
@@ -68,8 +70,8 @@ void vj_items_clear(VjItems *items);
 typedef struct VjRange {
     VjSpace space;
     bool backward;
-    VjSlice
-        from; /* behind it, in the direction of the scan; empty: from the end of the space */
+    /* Behind it, in the direction of the scan; empty: from the end of the space. */
+    VjSlice from;
     VjSlice to; /* not as far as it; empty: to the other end */
 } VjRange;
 
@@ -123,8 +125,8 @@ struct VjBatch {
     const VjCheck *fence; /* NULL: none */
     /*
      * One change after another, in order of space and key, each key at most once.  *at is
-     * NULL before the first and is next's own.  False: there is no other.  What @out has is
-     * borrowed for the call of apply().  Threads: any, one at a time.
+     * NULL before the first and is next's own.  False: there is no other.  What @out has
+     * is borrowed for the call of apply().  Threads: any, one at a time.
      */
     bool (*next)(const VjBatch *batch, const void **at, VjChange *out);
     const void *changes; /* of next */
@@ -168,23 +170,24 @@ struct VjEngineOps {
     size_t instance_size; /* bytes; the instance begins with VjEngine */
 
     /*
-     * Setup only; may block.  Recovers whatever the last crash left, to the state after some
-     * apply() that is not before the last one which returned 0.  @place borrowed; NULL for
-     * a wrapper.  On false nothing is left open, and close is not called.
+     * Setup only; may block.  Recovers whatever the last crash left, to the state after
+     * some apply() that is not before the last one which returned 0.  @place borrowed;
+     * NULL for a wrapper.  On false nothing is left open, and close is not called.
      */
     bool (*open)(VjEngine *e, const VjMetaPlace *place, const VjOpts *opts,
                  GError **error);
     /*
-     * Setup only; no call is running, no snapshot left.  @in_order: what was committed has
-     * been applied, so there is time to tidy up.  0, or what keeps the next open from it.
+     * Setup only; no call is running, no snapshot left.  @in_order: what was committed
+     * has been applied, so there is time to tidy up.  0, or what keeps the next open from
+     * it.
      */
     int (*close)(VjEngine *e, bool in_order);
 
     /*
      * Items for @keys, in their order, appended to @out, which owns them; one that is not
      * there has version 0 and an empty value.  They are of one state, and later than each
-     * apply() that returned before the call.  Threads: any; may block.  Locks: none but the
-     * session's writer.  -EIO, -EBADMSG, -ENOMEM, -ETIMEDOUT; @out is then as before.
+     * apply() that returned before the call.  Threads: any; may block.  Locks: none but
+     * the session's writer.  -EIO, -EBADMSG, -ENOMEM, -ETIMEDOUT; @out is then as before.
      */
     int (*get_many)(VjEngine *e, const VjKey *keys, size_t count, VjItems *out,
                     int64_t deadline_us);
@@ -198,48 +201,50 @@ struct VjEngineOps {
                 int64_t deadline_us);
     /*
      * All of @batch or nothing.  On 0 it is there for every call that begins later, and
-     * survives a crash (of an engine that forgets: it does not).  -ESTALE: the fence's key
-     * has another version.  -EAGAIN: a check failed, and @fresh (may be NULL without
+     * survives a crash (of an engine that forgets: it does not).  -ESTALE: the fence's
+     * key has another version.  -EAGAIN: a check failed, and @fresh (may be NULL without
      * checks) has got an item for each key that was checked, of one state.  Both: nothing
      * was done.  -EIO, -ENOSPC, -ENOMEM, -ETIMEDOUT, -EROFS: what a crash finds is the
      * state before or after it; the same batch, or one that contains it, may be applied
      * again.  After a failure it may wait as long as the last try took, so that an engine
-     * in trouble is not asked without a pause.
-     * Threads: one at a time for a session; blocks.  Locks: none.
+     * in trouble is not asked without a pause.  Threads: one at a time for a session;
+     * blocks.  Locks: none.
      */
     int (*apply)(VjEngine *e, const VjBatch *batch, VjItems *fresh, int64_t deadline_us);
     /*
-     * Microseconds since 1970 by the engine's own clock, the same for all sessions; for the
-     * ends of their leases.  Negative: -EIO, -ETIMEDOUT.  Threads: any.  Locks: none.
+     * Microseconds since 1970 by the engine's own clock, the same for all sessions; for
+     * the ends of their leases.  Negative: -EIO, -ETIMEDOUT.  Threads: any.  Locks: none.
      */
     int64_t (*clock_us)(VjEngine *e, int64_t deadline_us);
     /*
      * From now on calls @changed for keys that others have changed, from a thread of the
-     * engine's that holds no lock, and with a NULL key when some may have been missed.  NULL
-     * @changed ends it, and waits for a call that runs.  NULL: it cannot; what is cached of
-     * a shared engine is then good for a second.
+     * engine's that holds no lock, and with a NULL key when some may have been missed.
+     * NULL
+     * @changed ends it, and waits for a call that runs.  NULL: it cannot; what is cached
+     * of a shared engine is then good for a second.
      */
     int (*watch)(VjEngine *e, void (*changed)(void *opaque, const VjKey *key),
                  void *opaque);
-    /* How many keys @space has; takes a time that does not grow with them.  As get_many. */
+    /* How many keys @space has; takes a time that does not grow with them.  As
+     * get_many. */
     int (*count)(VjEngine *e, VjSpace space, uint64_t *out);
 
     /*
-     * Snapshots: all of the next seven, or NULL for all of them, and then the session reads
-     * with get_many and scan.  A snapshot is made once and used many times, by one thread
-     * at a time; while it is taken it sees one state.
+     * Snapshots: all of the next seven, or NULL for all of them, and then the session
+     * reads with get_many and scan.  A snapshot is made once and used many times, by one
+     * thread at a time; while it is taken it sees one state.
      */
     /* 0 and *out owned (snapshot_free); -ENOMEM.  Threads: any. */
     int (*snapshot_new)(VjEngine *e, VjEngineSnapshot **out);
     /*
-     * Makes that the next snapshot_take can succeed: may wait for the engine to recover, and
-     * do I/O.  -EIO, -ENOMEM.  Threads: any.  Locks: none but the session's writer.
+     * Makes that the next snapshot_take can succeed: may wait for the engine to recover,
+     * and do I/O.  -EIO, -ENOMEM.  Threads: any.  Locks: none but the session's writer.
      */
     int (*snapshot_prepare)(VjEngineSnapshot *s);
     /*
-     * From now on @s sees the state after the last apply() that returned 0, or one that is
-     * running.  Called with the session's state lock held: does no I/O and waits for nobody.
-     * -EAGAIN: it must be prepared.
+     * From now on @s sees the state after the last apply() that returned 0, or one that
+     * is running.  Called with the session's state lock held: does no I/O and waits for
+     * nobody.  -EAGAIN: it must be prepared.
      */
     int (*snapshot_take)(VjEngineSnapshot *s);
     /* Ends what was taken; all that was borrowed from it is void.  Threads: any. */
@@ -248,9 +253,9 @@ struct VjEngineOps {
     /* @value is borrowed from @s until it is released.  -ENOENT; -EBADMSG, -EIO. */
     int (*snapshot_get)(VjEngineSnapshot *s, VjSpace space, VjSlice key, VjSlice *value);
     /*
-     * The first key behind @from in that direction (empty: the first, the last of all), with
-     * its value, borrowed as in snapshot_get.  Asked for the key behind the one that it gave
-     * last, it does not search again.  -ENOENT; -EBADMSG, -EIO.
+     * The first key behind @from in that direction (empty: the first, the last of all),
+     * with its value, borrowed as in snapshot_get.  Asked for the key behind the one that
+     * it gave last, it does not search again.  -ENOENT; -EBADMSG, -EIO.
      */
     int (*snapshot_near)(VjEngineSnapshot *s, VjSpace space, VjSlice from, bool forward,
                          VjSlice *key, VjSlice *value);
@@ -258,8 +263,8 @@ struct VjEngineOps {
     /*
      * Room: NULL where an apply() cannot fail for want of space.
      *
-     * Sees to it that all of @load can be applied, now or after a crash; @release: may use
-     * what is kept back so that deleting works when the device is full.  -ENOSPC: not
+     * Sees to it that all of @load can be applied, now or after a crash; @release: may
+     * use what is kept back so that deleting works when the device is full.  -ENOSPC: not
      * before what was promised earlier has been applied, and perhaps not then; a save()
      * that was running has ended by then.  -EIO.  Threads: the writer.  Locks: its.
      */
@@ -267,19 +272,20 @@ struct VjEngineOps {
     /* With reserve: an apply() of no changes would gain space.  Any thread, no locks. */
     bool (*empty_apply_helps)(VjEngine *e);
     /*
-     * Bytes of memory that applying changes of @tally takes besides theirs.  NULL: few.  Called
-     * with the session's state lock held: waits for nobody.
+     * Bytes of memory that applying changes of @tally takes besides theirs.  NULL: few.
+     * Called with the session's state lock held: waits for nobody.
      */
     uint64_t (*apply_bytes)(VjEngine *e, const VjTally tally[VJ_SPACE_COUNT]);
 
     /*
-     * A log beside the engine, in which the session makes durable what is not applied yet:
-     * what is known of it, and with *point (undefined when not claimed) which part of it
-     * counts.  Setup only.  NULL: flushes wait for an apply().
+     * A log beside the engine, in which the session makes durable what is not applied
+     * yet: what is known of it, and with *point (undefined when not claimed) which part
+     * of it counts.  Setup only.  NULL: flushes wait for an apply().
      */
     void (*log)(VjEngine *e, VjEngineLog *out, VjRedoPoint *point);
 
-    /* As the members of the same names of VjMetaOps; NULL: it keeps no file of its own. */
+    /* As the members of the same names of VjMetaOps; NULL: it keeps no file of its
+     * own. */
     int (*examine)(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opaque,
                    VjMetaExam *out);
     int (*save)(VjEngine *e, int fd, VjMetaSaved *out); /* what has been applied */

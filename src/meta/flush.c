@@ -2,9 +2,9 @@
 /*
  * flush.c - waiting until what is visible is durable
  *
- * With a log a flush writes it itself (no wake-up lies between fsync and the write), for all
- * that is visible by then; without one, or where that has no room or failed, it waits for
- * the mover.  It never calls the mover: it leaves what it wants under the state lock.
+ * With a log a flush writes it itself (no wake-up lies between fsync and the write), for
+ * all that is visible by then; without one, or where that has no room or failed, it waits
+ * for the mover.  It never calls the mover: it leaves what it wants under the state lock.
  */
 #include "meta/session-private.h"
 
@@ -19,8 +19,8 @@ typedef struct Ask {
 /*
  * Waiters whose commits are in the running move wait for that one; all others share the
  * next. A move that fails while one waits is that waiter's error: moves go in order, so
- * its own commits were not made durable either.  Before the waiter runs again the mover may
- * have moved that generation after all, but not yet the waiter's: hence last_failure.
+ * its own commits were not made durable either.  Before the waiter runs again the mover
+ * may have moved that generation after all, but not yet the waiter's: hence last_failure.
  */
 static int wait_for_move(VjSession *s, uint64_t wanted, Ask *ask) VJ_REQUIRES(&s->state)
 {
@@ -56,8 +56,8 @@ int vj_session_flush_moved(VjSession *s)
 }
 
 /*
- * Tells those who joined and have what they want; @all: the others that they are to flush for themselves.
- * True: there were some, and the lock was dropped meanwhile.
+ * Tells those who joined and have what they want; @all: the others that they are to flush
+ * for themselves.  True: there were some, and the lock was dropped meanwhile.
  */
 static bool tell_joined(VjSession *s, bool all) VJ_REQUIRES(&s->state)
 {
@@ -86,9 +86,9 @@ static bool tell_joined(VjSession *s, bool all) VJ_REQUIRES(&s->state)
 }
 
 /*
- * The first who comes writes the log for all that is visible by then; who comes meanwhile waits,
- * and one of those writes for all of them.  Where the log has no room or failed, the move is
- * waited for.
+ * The first who comes writes the log for all that is visible by then; who comes meanwhile
+ * waits, and one of those writes for all of them.  Where the log has no room or failed,
+ * the move is waited for.
  */
 int vj_session_flush(VjMeta *m)
 {
@@ -116,8 +116,8 @@ int vj_session_flush(VjMeta *m)
 }
 
 /*
- * Who comes while somebody writes the log leaves a note and goes.  Who writes for such notes writes again
- * as long as there are some.
+ * Who comes while somebody writes the log leaves a note and goes.  Who writes for such
+ * notes writes again as long as there are some.
  */
 void vj_session_flush_join(VjMeta *m, VjFlushWait *w)
 {

@@ -2,8 +2,8 @@
 /*
  * generation.c - commits on their way to the engine, and room for them
  *
- * A generation is a run of whole commits.  Commits go to the active one; the mover freezes
- * it and applies it to the engine while another takes new commits.
+ * A generation is a run of whole commits.  Commits go to the active one; the mover
+ * freezes it and applies it to the engine while another takes new commits.
  */
 #include "meta/session-private.h"
 

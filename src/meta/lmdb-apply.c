@@ -2,9 +2,9 @@
 /*
  * lmdb-apply.c - one batch into the file, in one synchronous LMDB transaction
  *
- * A batch that failed leaves LMDB's file as it was.  Where LMDB gives up, the file is opened
- * anew (lmdb-reopen.c); where a write of it failed, the next try writes into a new file
- * (lmdb-renew.c), as the pages of the old one cannot be relied upon any more.
+ * A batch that failed leaves LMDB's file as it was.  Where LMDB gives up, the file is
+ * opened anew (lmdb-reopen.c); where a write of it failed, the next try writes into a new
+ * file (lmdb-renew.c), as the pages of the old one cannot be relied upon any more.
  */
 #include "meta/lmdb-format.h"
 #include "meta/lmdb-private.h"

@@ -16,8 +16,9 @@
 /* ---- Errors ---------------------------------------------------------------------- */
 
 /*
- * To a write that is cut short LMDB says EIO.  The file's space is set aside, so that a limit of
- * the size of files is what does this, and one that the file has outgrown does it to all of them.
+ * To a write that is cut short LMDB says EIO.  The file's space is set aside, so that a
+ * limit of the size of files is what does this, and one that the file has outgrown does
+ * it to all of them.
  */
 static bool is_cut_short(const VjLmdb *d)
 {
@@ -82,9 +83,10 @@ static int describe_env(VjLmdb *d)
 }
 
 /*
- * The kernel reads 128 KiB around each page that is not in memory.  A file that memory has room
- * for is there all the sooner; of a larger one a look at a random digest throws out more than it
- * brings (figures in doc/measured/meta.md).  Asked when a file is opened: it may grow meanwhile.
+ * The kernel reads 128 KiB around each page that is not in memory.  A file that memory
+ * has room for is there all the sooner; of a larger one a look at a random digest throws
+ * out more than it brings (figures in doc/measured/meta.md).  Asked when a file is
+ * opened: it may grow meanwhile.
  */
 static bool memory_has_room(const VjLmdb *d)
 {

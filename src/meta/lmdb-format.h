@@ -16,8 +16,9 @@
 #define VJ_LMDB_FORMAT_MAGIC "VJFSMETA"
 #define VJ_LMDB_FORMAT_VERSION 1u
 /*
- * The same, but that there is a log in front of the file (VjRedoState under VJ_LMDB_REDO_KEY): the
- * file alone is not all that was made durable.  Closing it in order makes it 1 again.
+ * The same, but that there is a log in front of the file (VjRedoState under
+ * VJ_LMDB_REDO_KEY): the file alone is not all that was made durable.  Closing it in
+ * order makes it 1 again.
  */
 #define VJ_LMDB_FORMAT_LOGGED 2u
 #define VJ_LMDB_REDO_KEY "varjfs.redo"

@@ -2,12 +2,12 @@
 /*
  * lmdb-image.c - a file of the lmdb driver from outside: examined, copied, put back
  *
- * A copy (save) is an LMDB file: the pages that one commit reaches, at their places, and holes
- * where the others were.  The pages are found by the walk that examines a file too, so what
- * is copied is known to be readable.  While it runs a read transaction keeps LMDB from using
- * those pages again; what is freed meanwhile does not count as free (first_kept in
- * lmdb-space.c), so that the file grows by what is written meanwhile.  Who runs out of
- * space stops the copy before he gives up.
+ * A copy (save) is an LMDB file: the pages that one commit reaches, at their places, and
+ * holes where the others were.  The pages are found by the walk that examines a file too,
+ * so what is copied is known to be readable.  While it runs a read transaction keeps LMDB
+ * from using those pages again; what is freed meanwhile does not count as free
+ * (first_kept in lmdb-space.c), so that the file grows by what is written meanwhile.  Who
+ * runs out of space stops the copy before he gives up.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,14 +17,15 @@
 #include "meta/lmdb-private.h"
 #include "meta/lmdb-walk.h"
 
-/* Pages are copied in pieces of so many bytes, and synced after some of them, so that a sync of
- * somebody else does not find all of it waiting. */
+/* Pages are copied in pieces of so many bytes, and synced after some of them, so that a
+ * sync of somebody else does not find all of it waiting. */
 #define PIECE_BYTES VJ_MIB
 #define SYNC_BYTES (16 * VJ_MIB)
-/* The commit that a reader got is not in the file any more when two others came at once. */
+/* The commit that a reader got is not in the file any more when two others came at
+ * once. */
 #define SNAPSHOT_TRIES 100u
 
-/* ---- examine --------------------------------------------------------------------------- */
+/* ---- examine ----------------------------------------------------------------------- */
 
 static void exam_of(const VjLmdbWalk *w, VjMetaExam *out)
 {
@@ -37,7 +38,8 @@ static void exam_of(const VjLmdbWalk *w, VjMetaExam *out)
     };
 }
 
-/* The file below @place; -EOPNOTSUPP: what stands there is none, as opening it will tell. */
+/* The file below @place; -EOPNOTSUPP: what stands there is none, as opening it will
+ * tell. */
 static int open_own(const VjMetaPlace *place)
 {
     int fd = openat(place->dir_fd, VJ_LMDB_FILE,
@@ -79,7 +81,7 @@ int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opa
                : rc;
 }
 
-/* ---- save ------------------------------------------------------------------------------ */
+/* ---- save -------------------------------------------------------------------------- */
 
 static int must_end(VjLmdb *d)
 {
@@ -185,7 +187,8 @@ static int write_metas(const VjLmdbWalk *w, int fd)
     return vj_fd_pwritev_all(fd, &iov, 1, 0);
 }
 
-/* The next run of used pages from @page on, not longer than a piece.  0: there is none. */
+/* The next run of used pages from @page on, not longer than a piece.  0: there is
+ * none. */
 static uint64_t next_run(const VjLmdbWalk *w, uint64_t *page)
 {
     uint64_t most = MAX(PIECE_BYTES / w->page_bytes, 1), count = 0;
@@ -255,7 +258,7 @@ int vj_lmdb_save(VjEngine *e, int fd, VjMetaSaved *out)
     return rc == -EDQUOT || rc == -EFBIG ? -ENOSPC : rc;
 }
 
-/* ---- restore --------------------------------------------------------------------------- */
+/* ---- restore ----------------------------------------------------------------------- */
 
 static bool is_zero(const uint8_t *bytes, size_t len)
 {

@@ -2,9 +2,9 @@
 /*
  * lmdb-log.c - what the LMDB file says of the log beside it
  *
- * The first apply of a mount says in the file that there is a log, by a version that older
- * programs refuse, and only then the log is used; the last one takes that back.  Which part
- * of the log counts is written in the same LMDB transaction as the batch.
+ * The first apply of a mount says in the file that there is a log, by a version that
+ * older programs refuse, and only then the log is used; the last one takes that back.
+ * Which part of the log counts is written in the same LMDB transaction as the batch.
  */
 #include "meta/lmdb-format.h"
 #include "meta/lmdb-private.h"
@@ -65,7 +65,7 @@ int vj_lmdb_log_read_point(MDB_txn *txn, MDB_dbi unnamed, VjRedoPoint *point)
     return vj_redo_point_decode(vj_slice(value.mv_data, value.mv_size), point);
 }
 
-/* ---- Files that nobody has open -------------------------------------------------------- */
+/* ---- Files that nobody has open ---------------------------------------------------- */
 
 /* An environment of one file and one transaction. */
 typedef struct Peek {

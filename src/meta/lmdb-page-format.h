@@ -2,20 +2,22 @@
 /*
  * lmdb-page-format.h - how LMDB 0.9 lays out its file, as far as we read it ourselves
  *
- * Everything is in the byte order of the host.  Pages are numbered from 0; the first two hold
- * a meta record each, of the last commit and of the one before it: that of commit n lies in
- * page n & 1.
+ * Everything is in the byte order of the host.  Pages are numbered from 0; the first two
+ * hold a meta record each, of the last commit and of the one before it: that of commit n
+ * lies in page n & 1.
  *
  *   page    number (8), unused (2), flags (2), then
- *           branch, leaf: end of the offsets (2), start of the nodes (2), offsets (2 each)
- *           overflow: number of pages of the run (4); the value follows from byte 16 on
- *   node    low and high half of a number (2 each), flags (2), key length (2), the key, then
- *           in a leaf the value, or the page where its run begins (8).  The number is the
- *           value's length; in a branch that of the child, whose top are the flags.
+ *           branch, leaf: end of the offsets (2), start of nodes (2), offsets (2 each)
+ *           overflow: number of pages of the run (4); the value follows from byte 16
+ *   node    low and high half of a number (2 each), flags (2), key length (2), the key,
+ *           then in a leaf the value, or the page where its run begins (8).  The number
+ *           is the value's length; in a branch that of the child, whose top are the
+ *           flags.
  *   tree    key length or page size (4), flags (2), depth (2), branch, leaf and overflow
  *           pages, entries, root (8 each)
- *   meta    magic (4), version (4), address (8), map size (8), the trees of the free pages and
- *           of the names of the others (48 each), last page (8), number of the commit (8)
+ *   meta    magic (4), version (4), address (8), map size (8), the trees of the free
+ *           pages and of the names of the others (48 each), last page (8), number of the
+ *           commit (8)
  */
 #ifndef VJ_META_LMDB_PAGE_FORMAT_H
 #define VJ_META_LMDB_PAGE_FORMAT_H

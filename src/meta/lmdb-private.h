@@ -98,7 +98,8 @@ typedef struct VjLmdb {
     bool read_only;
     uint64_t map_bytes;
     uint64_t redo_bytes; /* of a log, at most */
-    int fd; /* of the data file, opened apart from LMDB's: it hears of each failed write */
+    /* Of the data file, opened apart from LMDB's: it hears of each failed write. */
+    int fd;
     int dir_fd;          /* of the directory that it is in, our own */
     int env_fd, lock_fd; /* see lmdb-lock.c; -1 when read_only */
     uint32_t page_bytes;
@@ -250,9 +251,10 @@ void vj_lmdb_metas_encode(const VjLmdbWalk *w, uint8_t *pages);
 /* When a save runs: ends it and waits for that, so that its pages become free. */
 void vj_lmdb_save_yield(VjLmdb *d);
 
-/* ---- lmdb-compact.c ------------------------------------------------------------------ */
+/* ---- lmdb-compact.c ---------------------------------------------------------------- */
 
-/* More than so many bytes, and more than half of the file, are free: it is written anew. */
+/* More than so many bytes, and more than half of the file, are free: it is written
+ * anew. */
 #define VJ_LMDB_COMPACT_MIN_BYTES (64 * VJ_MIB)
 
 /*

@@ -10,8 +10,8 @@
  * failed write has touched (LMDB never writes over the pages of its last commit), is
  * brought into a new file:
  *
- * 1. the pages of that commit, found and checked by the walk, at their places; every other
- *    byte is written as zero, so that no block of the file is left unwritten;
+ * 1. the pages of that commit, found and checked by the walk, at their places; every
+ *    other byte is written as zero, so that no block of the file is left unwritten;
  * 2. fsync; what is read back, past the page cache, is compared with what was written;
  * 3. rename over the old name, fsync of the directory: only now the old file is given up;
  * 4. LMDB opens the new file.  What was to be moved is moved again, from memory.

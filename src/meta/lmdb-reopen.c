@@ -2,11 +2,12 @@
 /*
  * lmdb-reopen.c - when LMDB has given its environment up
  *
- * After a failed write of its own meta page LMDB refuses every transaction, also those that
- * only read, until the file is opened anew.  That is one bad moment of a device, and a mount
- * goes on for months: so apply opens it anew.  The file is what the last good commit left
- * (or the one whose end failed, if it reached the device after all); the generation that was
- * to be moved is still in memory and is moved again, whichever of the two it was.
+ * After a failed write of its own meta page LMDB refuses every transaction, also those
+ * that only read, until the file is opened anew.  That is one bad moment of a device, and
+ * a mount goes on for months: so apply opens it anew.  The file is what the last good
+ * commit left (or the one whose end failed, if it reached the device after all); the
+ * generation that was to be moved is still in memory and is moved again, whichever of the
+ * two it was.
  *
  * After that the file is read; it is not written to any more (lmdb-renew.c): the write
  * that failed may have reached the device or not, and LMDB puts an old meta page back

@@ -2,8 +2,8 @@
 /*
  * lmdb-snapshot.c - reading the LMDB file
  *
- * A snapshot is a read transaction of LMDB that keeps its slot in the table of readers, so
- * that taking it again costs neither a lock nor I/O.
+ * A snapshot is a read transaction of LMDB that keeps its slot in the table of readers,
+ * so that taking it again costs neither a lock nor I/O.
  *
  * A reopening (lmdb-reopen.c) must find no snapshot in use.  Each has a flag of its own:
  * who wants to use it sets the flag and then looks whether a reopening runs; a reopening
@@ -208,7 +208,8 @@ void vj_lmdb_snapshot_release(VjEngineSnapshot *base)
 
 /* ---- One key --------------------------------------------------------------------- */
 
-/* LMDB has no checksums: lengths that this engine never wrote come from a damaged page. */
+/* LMDB has no checksums: lengths that this engine never wrote come from a damaged
+ * page. */
 static int check_read(const VjLmdb *d, const MDB_val *key, const MDB_val *value)
 {
     if (value->mv_size <= VJ_META_VALUE_MAX && key->mv_size <= VJ_META_KEY_MAX &&

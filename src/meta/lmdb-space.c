@@ -33,7 +33,8 @@
 
 /* Set aside beyond what is needed, so that few commits pay for a call: */
 #define CHUNK_BYTES (4 * VJ_MIB)
-/* But only where so much is free: of a device that is almost full, data was promised the rest. */
+/* But only where so much is free: of a device that is almost full, data was promised the
+ * rest. */
 #define PLENTY_BYTES (8 * CHUNK_BYTES)
 /* A branch page holds at least seven of the longest keys; a half of one, three. */
 #define BRANCH_HALF_MIN 3u
@@ -197,7 +198,8 @@ static int measure_tree(VjLmdb *d, MDB_txn *txn, MDB_dbi dbi, VjLmdbTree *tree)
     return 0;
 }
 
-/* The first commit whose freed pages are not to be had: the last, or what a save reads. */
+/* The first commit whose freed pages are not to be had: the last, or what a save
+ * reads. */
 static uint64_t first_kept(VjLmdb *d, MDB_txn *txn)
 {
     uint64_t last = mdb_txn_id(txn), pin;
@@ -349,11 +351,11 @@ static int extend(VjLmdb *d, uint64_t have, uint64_t least, uint64_t most, uint6
 }
 
 /*
- * Pages of the reserve that must stand at the end of the file, behind @need.  Deleting takes
- * mostly single pages, which free ones inside the file give as well: where these are as many
- * as the reserve, half of it is left for rows.  What takes nothing of the end then goes on
- * even if deleting has used that up: LMDB's file does not become shorter, and a device that
- * was full of metadata would stay so for ever.
+ * Pages of the reserve that must stand at the end of the file, behind @need.  Deleting
+ * takes mostly single pages, which free ones inside the file give as well: where these
+ * are as many as the reserve, half of it is left for rows.  What takes nothing of the end
+ * then goes on even if deleting has used that up: LMDB's file does not become shorter,
+ * and a device that was full of metadata would stay so for ever.
  */
 static uint64_t reserve_at_end(const VjLmdb *d, uint64_t need, uint64_t spare)
 {
@@ -364,8 +366,9 @@ static uint64_t reserve_at_end(const VjLmdb *d, uint64_t need, uint64_t spare)
 }
 
 /*
- * No lock but the writer's is held over fallocate.  Meanwhile a batch may be applied, which
- * changes the sum a little: hence the loop, which ends as the load stays what it is.
+ * No lock but the writer's is held over fallocate.  Meanwhile a batch may be applied,
+ * which changes the sum a little: hence the loop, which ends as the load stays what it
+ * is.
  */
 static int claim(VjLmdb *d, const VjLoad *load, bool release)
 {
@@ -442,7 +445,8 @@ bool vj_lmdb_empty_apply_helps(VjEngine *e)
  * What an earlier mount had set aside is still there, unless the file was copied with
  * holes: asking again for all of it costs nothing in the first case and fills the second.
  */
-/* XFS wants as much free space as it is asked for, also where all of it is there already. */
+/* XFS wants as much free space as it is asked for, also where all of it is there
+ * already. */
 static bool is_set_aside(const VjLmdb *d, const struct stat *st)
 {
     uint64_t pages = (uint64_t)st->st_size / d->page_bytes;

@@ -2,12 +2,13 @@
 /*
  * lmdb-walk.c - reading an LMDB file without believing it
  *
- * LMDB follows whatever number it finds in its file: a damaged one ends the program or gives a
- * wrong answer.  So this reads the same pages first, and what it finds whole LMDB can read:
+ * LMDB follows whatever number it finds in its file: a damaged one ends the program or
+ * gives a wrong answer.  So this reads the same pages first, and what it finds whole LMDB
+ * can read:
  *
  *   - both meta pages, and that their commits follow one another;
  *   - each page that the last commit reaches: its number, its kind for its level, the
- *     offsets and lengths of its nodes, which fill the page to its end without gap or overlap;
+ *     offsets and lengths of its nodes, which fill the page to its end without a gap;
  *   - the order of all keys, within a page and against the keys of the pages above;
  *   - the counts of pages and keys that each tree carries;
  *   - that no page is used twice, nor is both used and free, nor lies beyond the end.
@@ -56,7 +57,7 @@ typedef struct Walk {
     uint32_t *lengths; /* of the node that begins at twice the place; 0: none */
 } Walk;
 
-/* ---- small things ---------------------------------------------------------------------- */
+/* ---- small things ------------------------------------------------------------------ */
 
 static void flaw(Walk *w, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
@@ -130,7 +131,7 @@ static bool claim(Walk *w, uint64_t page, uint64_t count, uint64_t from)
     return true;
 }
 
-/* ---- nodes ----------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------- */
 
 typedef struct Node {
     VjLmdbNodeHead head;
@@ -189,7 +190,8 @@ static bool fill_page(Walk *w, const Page *p, size_t count)
     return at == psize(w) && seen == count;
 }
 
-/* Notes how long each node is, where it begins; false: entry *wrong has no place of its own. */
+/* Notes how long each node is, where it begins; false: entry *wrong has no place of its
+ * own. */
 static bool note_lengths(Walk *w, const Page *p, size_t count, size_t *wrong)
 {
     size_t bytes;
@@ -230,7 +232,7 @@ static bool check_nodes(Walk *w, const Page *p)
     return true;
 }
 
-/* ---- order ----------------------------------------------------------------------------- */
+/* ---- order ------------------------------------------------------------------------- */
 
 static int compare(const Tree *t, VjSlice a, VjSlice b)
 {
@@ -277,7 +279,7 @@ static bool check_order(Walk *w, const Tree *t, const Page *p, const Range *rang
     return true;
 }
 
-/* ---- leaves ---------------------------------------------------------------------------- */
+/* ---- leaves ------------------------------------------------------------------------ */
 
 /* The run of pages behind @n; *first_page. */
 static bool check_run(Walk *w, Tree *t, const Page *p, const Node *n,
@@ -418,7 +420,7 @@ static int walk_leaf(Walk *w, Tree *t, const Page *p)
     return rc;
 }
 
-/* ---- trees ----------------------------------------------------------------------------- */
+/* ---- trees ------------------------------------------------------------------------- */
 
 static bool read_page(Walk *w, uint64_t number, unsigned level, uint64_t from, Page *p,
                       int *rc)
@@ -541,7 +543,7 @@ static int walk_trees(Walk *w)
     return rc < 0 ? rc : walk_tree(w, &free_pages);
 }
 
-/* ---- meta pages ------------------------------------------------------------------------ */
+/* ---- meta pages -------------------------------------------------------------------- */
 
 typedef struct MetaPage {
     VjLmdbPageHead head;
@@ -657,7 +659,7 @@ static bool check_end(Walk *w)
     return true;
 }
 
-/* ---- the whole ------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------- */
 
 static bool take_memory(Walk *w)
 {

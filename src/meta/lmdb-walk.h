@@ -28,12 +28,12 @@ typedef struct VjLmdbWalk {
 /*
  * vj_lmdb_walk - follow every page that a commit refers to, and compare what is there
  *
- * Reads with pread(2), trusts no number, follows no page twice; needs memory for two bits a page
- * and a page a level.
+ * Reads with pread(2), trusts no number, follows no page twice; needs memory for two bits
+ * a page and a page a level.
  * @commit    which one; UINT64_MAX: the last
  * @say       is called for each flaw, up to VJ_LMDB_FLAWS_TOLD; NULL: nobody listens
- * Returns    0, also when there are flaws; -EIO the device; -ENOMEM; -ESTALE the file has no
- *            meta record of @commit (any more)
+ * Returns    0, also when there are flaws; -EIO the device; -ENOMEM; -ESTALE the file has
+ *            no meta record of @commit (any more)
  * Threads    any; beside an LMDB that writes, while a reader of @commit pins it
  */
 int vj_lmdb_walk(int fd, uint64_t commit, VjMetaFlaw *say, void *opaque,

@@ -76,9 +76,10 @@ static bool check_place(const VjMetaPlace *place, GError **error)
 }
 
 /*
- * A file that lost its end (a copy that was broken off) would end the program with SIGBUS, or
- * get pages of zeroes where its records were.  A few pages may be missing rightly where
- * space cannot be set aside: LMDB does not write those that a transaction took and gave back.
+ * A file that lost its end (a copy that was broken off) would end the program with
+ * SIGBUS, or get pages of zeroes where its records were.  A few pages may be missing
+ * rightly where space cannot be set aside: LMDB does not write those that a transaction
+ * took and gave back.
  */
 static bool check_length(VjLmdb *d, GError **error)
 {

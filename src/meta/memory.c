@@ -2,14 +2,15 @@
 /*
  * memory.c - an engine in memory, for tests of what stands above engines
  *
- * Durability: none.  The keys live as long as the process: who closes the engine and opens
- * it again for the same directory, or with the same name=, finds them; so do several
- * sessions at one time.  A crash of a session is to close it with what it did not flush.
+ * Durability: none.  The keys live as long as the process: who closes the engine and
+ * opens it again for the same directory, or with the same name=, finds them; so do
+ * several sessions at one time.  A crash of a session is to close it with what it did not
+ * flush.
  *
  * The keys of a space stand in a treap whose nodes are shared between states and never
- * change once they are: a batch copies the paths to what it changes, and becomes the state
- * with one store of a pointer.  So a snapshot is a reference on a state, and a batch that is
- * refused leaves nothing.
+ * change once they are: a batch copies the paths to what it changes, and becomes the
+ * state with one store of a pointer.  So a snapshot is a reference on a state, and a
+ * batch that is refused leaves nothing.
  */
 #include <sys/stat.h>
 
@@ -158,7 +159,7 @@ static Node *unshared(Node *n)
     return copy;
 }
 
-/* ---- Trees: each of these takes the trees that it is given and returns one ----------- */
+/* ---- Trees: each of these takes the trees that it is given and returns one --------- */
 
 static Node *tree_put(Node *n, Entry *e, bool *added)
 {

@@ -15,9 +15,9 @@ extern const VjMetaOps vj_meta_fault_ops;
 extern const VjMetaOps vj_meta_stats_ops;
 
 /*
- * Asserting callers of the members that vj_meta_run hides: for it and for wrappers.  begin
- * allocates the transaction (zeroed, txn_size bytes, its first members as in @like) and
- * commit and abort free it, so that no engine does.
+ * Asserting callers of the members that vj_meta_run hides: for it and for wrappers.
+ * begin allocates the transaction (zeroed, txn_size bytes, its first members as in @like)
+ * and commit and abort free it, so that no engine does.
  */
 int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn) G_GNUC_WARN_UNUSED_RESULT;
 int vj_txn_commit(VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;

@@ -2,10 +2,10 @@
 /*
  * meta.h - ordered keys in named spaces, under transactions: the face of the room meta
  *
- * Visible and durable are two things.  commit() makes a transaction visible to every later
- * transaction; flush() makes all visible ones durable.  Order: if a commit is durable, each
- * commit before it is durable.  A crash loses a suffix of the commits, never one out of the
- * middle and never a part of one.
+ * Visible and durable are two things.  commit() makes a transaction visible to every
+ * later transaction; flush() makes all visible ones durable.  Order: if a commit is
+ * durable, each commit before it is durable.  A crash loses a suffix of the commits,
+ * never one out of the middle and never a part of one.
  *
  * A write transaction is a function that may run again (vj_meta_run): it reads a frozen
  * input, changes nothing but the transaction, and its caller changes memory only after
@@ -20,10 +20,12 @@
 #define VJ_META_VALUE_MAX (96u << 10) /* bytes */
 /* Values above this cost an engine an extra page; formats stay below. */
 #define VJ_META_VALUE_CHEAP 4080u
-/* How often vj_meta_run and vj_meta_view try before they give up with -EIO and a log line. */
+/* How often vj_meta_run and vj_meta_view try before they give up with -EIO and a log
+ * line. */
 #define VJ_META_RUN_TRIES 1000u
 
-/* The spaces; numbers are on disk and never reused.  Who owns which: the READMEs of the rooms, src/file/README.md first. */
+/* The spaces; numbers are on disk and never reused.  Who owns which: the READMEs of the
+ * rooms, src/file/README.md first. */
 typedef enum VjSpace {
     VJ_SPACE_SYSTEM = 0,    /* counters, volume state */
     VJ_SPACE_INODE = 1,     /* inode records */
@@ -88,9 +90,10 @@ typedef struct VjMetaLogStats {
 typedef struct VjFlushWait VjFlushWait;
 struct VjFlushWait {
     /*
-     * Called once, perhaps before the call that took @w returns.  0: as flush.  -EAGAIN: whoever
-     * synced does not do it for @w, and flush is to be called; others as flush.
-     * Threads: any, also one of the engine's callers that syncs.  Locks: none.  Must not call flush.
+     * Called once, perhaps before the call that took @w returns.  0: as flush.  -EAGAIN:
+     * whoever synced does not do it for @w, and flush is to be called; others as flush.
+     * Threads: any, also one of the engine's callers that syncs.  Locks: none.  Must not
+     * call flush.
      */
     void (*done)(VjFlushWait *w, int rc);
     /* the engine's: */
@@ -113,43 +116,47 @@ typedef struct VjMetaOps {
      * Read: a snapshot of all commits so far; never waits for a writer or a device.
      * Write: alone among writers or optimistic; may wait while the engine's memory for
      * what is not yet durable is full.  @release: the transaction only gives space back
-     * and may use the reserve that is kept for such.  Threads: any; a transaction stays on
-     * its thread, and a thread has at most one write transaction and no begin() of a second
-     * kind within it.  -ENOSPC, -EIO, -ENOMEM, -EROFS.
-     * @txn: @txn_size bytes, zeroed but for its first members, which say what it is; the room
-     * allocates it and frees it after commit, abort or a failure.  End a read transaction
-     * soon: it keeps memory and pages of the engine from being used again.
+     * and may use the reserve that is kept for such.  Threads: any; a transaction stays
+     * on its thread, and a thread has at most one write transaction and no begin() of a
+     * second kind within it.  -ENOSPC, -EIO, -ENOMEM, -EROFS.
+     * @txn: @txn_size bytes, zeroed but for its first members, which say what it is; the
+     * room allocates it and frees it after commit, abort or a failure.  End a read
+     * transaction soon: it keeps memory and pages of the engine from being used again.
      */
     int (*begin)(VjMeta *m, VjTxn *txn);
     /*
-     * Ends @txn even on failure; visible on 0; nothing of it on failure.  -EAGAIN: conflict,
-     * run again.  -ENOSPC: checked here, so that what was acknowledged can be made durable.
+     * Ends @txn even on failure; visible on 0; nothing of it on failure.  -EAGAIN:
+     * conflict, run again.  -ENOSPC: checked here, so that what was acknowledged can be
+     * made durable.
      */
     int (*commit)(VjTxn *txn);
     /* Also ends a read transaction; of a view it may set @txn->again. */
     void (*abort)(VjTxn *txn);
     /*
-     * Setup only, before the first write transaction: how many keys @space holds.  Takes a
-     * time that does not grow with their number.  -EIO, -ENOMEM.
+     * Setup only, before the first write transaction: how many keys @space holds.  Takes
+     * a time that does not grow with their number.  -EIO, -ENOMEM.
      */
     int (*count)(VjMeta *m, VjSpace space, uint64_t *out);
-    /* Every commit that returned before it survives; callers that overlap share one sync. */
+    /* Every commit that returned before it survives; callers that overlap share one
+     * sync. */
     int (*flush)(VjMeta *m);
     /*
-     * As flush, but where another thread syncs already it does not wait: that one calls @w->done.
-     * May sync for others as long as some join: who uses it has other threads for other work.
-     * NULL: flush, then @w->done.  Threads: any.
+     * As flush, but where another thread syncs already it does not wait: that one calls
+     * @w->done.  May sync for others as long as some join: who uses it has other threads
+     * for other work.  NULL: flush, then @w->done.  Threads: any.
      */
     void (*flush_join)(VjMeta *m, VjFlushWait *w);
     /*
-     * @value is borrowed until the next put/del in @txn, or its end.  -ENOENT; -EIO; in a view
-     * -EAGAIN, as of next and prev: @txn->again is set, and the body will run once more.
+     * @value is borrowed until the next put/del in @txn, or its end.  -ENOENT; -EIO; in a
+     * view -EAGAIN, as of next and prev: @txn->again is set, and the body will run once
+     * more.
      */
     int (*get)(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);
     /* Replaces what is there.  Both are copied.  -ENOMEM (also: too large), -ENOSPC. */
     int (*put)(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value);
     int (*del)(VjTxn *txn, VjSpace space, VjSlice key); /* -ENOENT */
-    /* The first key > @after (empty: the first of all), both borrowed as in get.  -ENOENT. */
+    /* The first key > @after (empty: the first of all), both borrowed as in get.
+     * -ENOENT. */
     int (*next)(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key, VjSlice *value);
     /* The last key < @before (empty: the last of all).  -ENOENT. */
     int (*prev)(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice *value);
@@ -180,7 +187,8 @@ bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
                   GError **error);
 /*
  * @spec: "stats" or "fault:K=V,…", around transactions, or "latency:K=V,…", around the
- * engine: *out is then @next.  Setup only: no transaction is open.  Takes @next on success.
+ * engine: *out is then @next.  Setup only: no transaction is open.  Takes @next on
+ * success.
  */
 bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error);
 /* @spec names an engine that keeps nothing when the process ends. */
@@ -191,7 +199,8 @@ int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 /* @spec names an engine of this build and options that it has.  Touches nothing. */
 bool vj_meta_spec_check(const char *spec, GError **error);
 
-/* The next three: @spec as for vj_meta_open; -EOPNOTSUPP: the engine keeps no file of its own. */
+/* The next three: @spec as for vj_meta_open; -EOPNOTSUPP: the engine keeps no file of its
+ * own. */
 /*
  * Reads @fd (-1: the engine's own files below @place) without believing any of it, and
  * calls @say for what is damaged.  Nobody has it open.  What has no flaw can be opened
@@ -263,14 +272,15 @@ typedef struct VjScan {
 
 /* @prefix is copied; a key that is no longer than it is not visited. */
 void vj_scan_begin(VjScan *s, VjTxn *txn, VjSpace space, VjSlice prefix);
-/* The next step is to the first key behind @key, which is copied and begins with the prefix. */
+/* The next step is to the first key behind @key, which is copied and begins with the
+ * prefix. */
 void vj_scan_behind(VjScan *s, VjSlice key);
 /* False: there is no other, or it failed. */
 bool vj_scan_next(VjScan *s) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * Returns 0, or what the caller of vj_meta_view or vj_meta_run is to get; for the latter 0
- * commits and anything negative aborts.
+ * Returns 0, or what the caller of vj_meta_view or vj_meta_run is to get; for the latter
+ * 0 commits and anything negative aborts.
  */
 typedef int VjTxnBody(VjTxn *txn, void *opaque);
 
@@ -298,13 +308,15 @@ typedef enum VjRunFlags {
  *
  * @body     may run several times; see the top of this file
  * Returns   0 committed and visible; what @body returned; -ENOSPC, -EIO
- * Threads   any; may wait for other writers' bodies, never for a device unless the engine's
+ * Threads   any; may wait for other writers' bodies, never for a device unless the
+ *           engine's
  *           memory is full      Locks   none may be held
  */
 int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body,
                 void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Counts since open, of the outermost stats wrapper (zero without one), and of the session. */
+/* Counts since open, of the outermost stats wrapper (zero without one), and of the
+ * session. */
 typedef struct VjMetaStats {
     uint64_t reads, writes, commits, conflicts, flushes;
     uint64_t gets[VJ_SPACE_COUNT], puts[VJ_SPACE_COUNT], dels[VJ_SPACE_COUNT];
@@ -313,7 +325,8 @@ typedef struct VjMetaStats {
 
 void vj_meta_stats(VjMeta *m, VjMetaStats *out);
 
-/* Round trips since the latency wrapper was put around the engine; all zero without one. */
+/* Round trips since the latency wrapper was put around the engine; all zero without
+ * one. */
 typedef struct VjMetaCalls {
     uint64_t get_many, scan, apply, clock, count;
 } VjMetaCalls;

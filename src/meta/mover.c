@@ -2,14 +2,14 @@
 /*
  * mover.c - from visible to durable
  *
- * One thread, the mover, freezes the active generation (a flush wants it, it fills half of
- * the memory or of the log, or it is as old as the commit interval), puts an empty one in
- * its place, and applies the frozen one to the engine in one step.  A generation is a run
- * of whole commits and generations move in order, so the engine always holds a prefix of
- * the commits.
+ * One thread, the mover, freezes the active generation (a flush wants it, it fills half
+ * of the memory or of the log, or it is as old as the commit interval), puts an empty one
+ * in its place, and applies the frozen one to the engine in one step.  A generation is a
+ * run of whole commits and generations move in order, so the engine always holds a prefix
+ * of the commits.
  *
- * A failed move loses nothing: the generation stays, readers go on seeing it, and the next
- * try applies all of it.
+ * A failed move loses nothing: the generation stays, readers go on seeing it, and the
+ * next try applies all of it.
  *
  * With a log (redo-write.c) a flush writes what is not durable yet to that, and does not
  * wait for a move; a move says to the engine which part of the log counts after it.

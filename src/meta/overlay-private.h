@@ -54,7 +54,8 @@ typedef struct VjOverlay {
     uint64_t bytes;                /* of memory, versions kept for snapshots included */
     uint64_t entry_count;
     uint64_t coin; /* state of the generator that draws levels */
-    /* What was merged since vj_overlay_take_unlogged, latest first; not in private overlays. */
+    /* What was merged since vj_overlay_take_unlogged, latest first; not in private
+     * overlays. */
     VjOverlayEntry *unlogged;
     uint64_t unlogged_count;
     /* keys and newest values, VJ_OVERLAY_CHANGE_BYTES for each */
@@ -113,7 +114,8 @@ void vj_overlay_merge(VjOverlay *dst, VjOverlay *src, uint64_t seq,
  * vj_overlay_take_unlogged - what was merged since the last call, in no order
  *
  * @out      room for o->unlogged_count
- * The versions stay as long as a snapshot of the last merge lives, the entries as the overlay.
+ * The versions stay as long as a snapshot of the last merge lives, the entries as the
+ * overlay.
  */
 void vj_overlay_take_unlogged(VjOverlay *o, VjUnlogged *out);
 

@@ -3,8 +3,8 @@
  * overlay.c - an ordered map in memory, with versions for snapshots
  *
  * Invariants: each list is sorted by key without duplicates on every level; back mirrors
- * forward[0]; chains fall strictly by seq; bytes, tally and the figures of what is unlogged are
- * what a walk would count.
+ * forward[0]; chains fall strictly by seq; bytes, tally and the figures of what is
+ * unlogged are what a walk would count.
  */
 #include "meta/overlay-private.h"
 

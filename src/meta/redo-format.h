@@ -2,29 +2,30 @@
 /*
  * redo-format.h - the log in front of the metadata file: meta/redo.log
  *
- * A head in the first block, then two halves of half_bytes each.  Round r of the log is a row of
- * records from the start of half r % 2; a record begins at a block, so that writing one never
- * touches a block of another, and zeroes fill its last block.
+ * A head in the first block, then two halves of half_bytes each.  Round r of the log is a
+ * row of records from the start of half r % 2; a record begins at a block, so that
+ * writing one never touches a block of another, and zeroes fill its last block.
  *
- * A record holds all that a run of commits changed, with the values that the last of them left:
- * replaying it twice is the same as once.  It is written when every record before it, of this round
- * and of the round before, is known to be durable; after a write or a sync that failed the round
- * gets no record any more, nor does the next one until the file has all that the failed
- * round held.  Hence:
+ * A record holds all that a run of commits changed, with the values that the last of them
+ * left: replaying it twice is the same as once.  It is written when every record before
+ * it, of this round and of the round before, is known to be durable; after a write or a
+ * sync that failed the round gets no record any more, nor does the next one until the
+ * file has all that the failed round held.  Hence:
  *
- * - Behind what does not decode there is no record of that round: the log was cut off there, and
- *   nobody was promised anything of it.
- * - If there is one, or if the commits of the records do not follow one another, what was there had
- *   been durable: the log is damaged.
+ * - Behind what does not decode there is no record of that round: the log was cut off
+ *   there, and nobody was promised anything of it.
+ * - If there is one, or if the commits of the records do not follow one another, what was
+ *   there had been durable: the log is damaged.
  * - A later round than those two: the metadata file is an old one.
  *
- * Which rounds count the metadata file says, in a record of its own (VjRedoState) that each move
- * into it writes: those from @round on, hence at most two, of the log with @id; and of their
- * commits those behind @seq.  Every log has an id of its own, a mount that finds the last one
- * empty begins a new one, and round numbers only grow: what an earlier one left in the blocks
- * is never taken for a record of this one.
+ * Which rounds count the metadata file says, in a record of its own (VjRedoState) that
+ * each move into it writes: those from @round on, hence at most two, of the log with @id;
+ * and of their commits those behind @seq.  Every log has an id of its own, a mount that
+ * finds the last one empty begins a new one, and round numbers only grow: what an earlier
+ * one left in the blocks is never taken for a record of this one.
  *
- * Little-endian.  vj_checksum64 throughout; that of a record's head covers the id before it.
+ * Little-endian.  vj_checksum64 throughout; that of a record's head covers the id before
+ * it.
  */
 #ifndef VJ_META_REDO_FORMAT_H
 #define VJ_META_REDO_FORMAT_H
@@ -89,7 +90,8 @@ G_STATIC_ASSERT(sizeof(VjRedoChange) == 8);
 #define VJ_REDO_PUT 1u
 #define VJ_REDO_DELETE 2u
 
-/* In the metadata file: with which log it belongs together, and up to where it needs none. */
+/* In the metadata file: with which log it belongs together, and up to where it needs
+ * none. */
 #define VJ_REDO_STATE_MAGIC "VRS1"
 
 typedef struct VjRedoState {

@@ -35,21 +35,24 @@ int vj_redo_point_decode(VjSlice bytes, VjRedoPoint *out) G_GNUC_WARN_UNUSED_RES
 /*
  * vj_redo_open - the log below a directory
  *
- * Returns   0 and *out owned (vj_redo_close); -ENOENT; -EBADMSG: it is none, or its head is
- *           damaged; -EPROTONOSUPPORT: of a later version; -EIO, …
+ * Returns   0 and *out owned (vj_redo_close); -ENOENT; -EBADMSG: it is none, or its head
+ *           is damaged; -EPROTONOSUPPORT: of a later version; -EIO, …
  */
 int vj_redo_open(int dir_fd, bool write, VjRedo **out) G_GNUC_WARN_UNUSED_RESULT;
 /*
- * vj_redo_open_as - a repair: a log whose head is damaged or whose end is missing, only to be read
+ * vj_redo_open_as - a repair: a log whose head is damaged or whose end is missing, only
+ * to be read
  *
- * The head says nothing that cannot be known without it: @id, from the metadata file, and the
- * length of the halves, from the file's.  Each record still has to prove that it is one of @id.
+ * The head says nothing that cannot be known without it: @id, from the metadata file, and
+ * the length of the halves, from the file's.  Each record still has to prove that it is
+ * one of @id.
  * Returns   0; -ENOENT; -EBADMSG: it has neither a head nor the length of a log; -EIO
  */
 int vj_redo_open_as(int dir_fd, const uint8_t id[VJ_REDO_ID_BYTES],
                     VjRedo **out) G_GNUC_WARN_UNUSED_RESULT;
 /*
- * vj_redo_keep - "redo.log.damaged-TIME" beside it: the same file, which is then never written again
+ * vj_redo_keep - "redo.log.damaged-TIME" beside it: the same file, which is then never
+ * written again
  *
  * Returns   0, durable; -ENOENT, -EEXIST, -EPERM (no hard links), -EIO
  */
@@ -58,11 +61,12 @@ int vj_redo_keep(int dir_fd) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * vj_redo_begin - an empty log with an id of its own, for which the blocks are there
  *
- * Uses the file that there is, when it is one of about @bytes; nothing in it counts any more.
- * Durable when it returns.  -ENOSPC, -EIO, -EINVAL: @bytes is too little.
+ * Uses the file that there is, when it is one of about @bytes; nothing in it counts any
+ * more.  Durable when it returns.  -ENOSPC, -EIO, -EINVAL: @bytes is too little.
  */
 int vj_redo_begin(int dir_fd, uint64_t bytes, VjRedo **out) G_GNUC_WARN_UNUSED_RESULT;
-/* What vj_redo_open returned: the records are gone, or may be, and asking again is no use. */
+/* What vj_redo_open returned: the records are gone, or may be, and asking again is no
+ * use. */
 bool vj_redo_is_lost(int rc);
 /* Of the log that @point names: why what vj_redo_open gave is not it.  NULL: it is. */
 const char *vj_redo_why_not(const VjRedo *log, int rc, const VjRedoPoint *point);
@@ -86,13 +90,15 @@ typedef struct VjRedoRun {
     uint32_t body_bytes;
 } VjRedoRun;
 
-/* Room for a record of so many bytes, as vj_redo_record_bytes gives them, to be freed by free(3); NULL: there is none. */
+/* Room for a record of so many bytes, as vj_redo_record_bytes gives them, to be freed by
+ * free(3); NULL: there is none. */
 uint8_t *vj_redo_room_new(uint64_t record_bytes) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
  * vj_redo_append - one record, durable when it returns
  *
- * @bytes    from vj_redo_room_new: room for the head, then the body; the rest is made zero
+ * @bytes    from vj_redo_room_new: room for the head, then the body; the rest is made
+ *           zero
  * Threads   one at a time; blocks      Locks   none
  */
 int vj_redo_append(VjRedo *log, const VjRedoRun *run,
@@ -122,9 +128,10 @@ typedef struct VjRedoFound {
 /*
  * vj_redo_read - the records that count, in their order
  *
- * A record is decoded as a whole before its first change is visited.  What the log says is bounded
- * before it is used; memory: one body.
- * Returns   0, also when there are flaws; what a function of @reader returned; -EIO, -ENOMEM
+ * A record is decoded as a whole before its first change is visited.  What the log says
+ * is bounded before it is used; memory: one body.
+ * Returns   0, also when there are flaws; what a function of @reader returned; -EIO,
+ *           -ENOMEM
  */
 int vj_redo_read(const VjRedo *log, const VjRedoPoint *from, const VjRedoReader *reader,
                  VjRedoFound *out) G_GNUC_WARN_UNUSED_RESULT;

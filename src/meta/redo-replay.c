@@ -2,10 +2,10 @@
 /*
  * redo-replay.c - taking over the log when a session begins, and giving it up at the end
  *
- * Each record becomes one commit of the overlay, and these are moved as always; meanwhile the
- * engine goes on saying that the same rounds count, with the number of the last commit that
- * it has.  So it can be cut off anywhere and done again.  A session that may not write keeps
- * them in the overlay.
+ * Each record becomes one commit of the overlay, and these are moved as always; meanwhile
+ * the engine goes on saying that the same rounds count, with the number of the last
+ * commit that it has.  So it can be cut off anywhere and done again.  A session that may
+ * not write keeps them in the overlay.
  */
 #include "meta/session-private.h"
 
@@ -34,8 +34,8 @@ static int replay_change(void *opaque, VjSpace space, VjSlice key, const VjSlice
 }
 
 /*
- * When they were acknowledged, space was set aside for these commits.  If that did not survive, and
- * the device is full by now, a move may fail; nothing is lost by that.
+ * When they were acknowledged, space was set aside for these commits.  If that did not
+ * survive, and the device is full by now, a move may fail; nothing is lost by that.
  */
 static int replay_room(VjSession *s)
 {
@@ -152,7 +152,8 @@ static bool recover_rest(VjSession *s, const char *why, GError **error)
     return ok;
 }
 
-/* Takes over the log that the file names.  *log: NULL when there is none to go on with. */
+/* Takes over the log that the file names.  *log: NULL when there is none to go on
+ * with. */
 static bool recover(VjSession *s, bool salvage, VjRedo **log, GError **error)
 {
     bool lost = s->redo.place.point_is_lost;
@@ -185,7 +186,7 @@ static bool recover(VjSession *s, bool salvage, VjRedo **log, GError **error)
     return true;
 }
 
-/* ---- Open and close -------------------------------------------------------------------- */
+/* ---- Open and close ---------------------------------------------------------------- */
 
 static void begin_log(VjSession *s, VjRedo **log)
 {

@@ -2,18 +2,19 @@
 /*
  * redo-write.c - the log in front of the engine: who writes what and when
  *
- * A flush writes one record with all that changed since the last one: keys and the values that the
- * last commit left them, out of both generations.  One waiter writes, with no lock held; those
- * who come meanwhile wait, and the next record is for all of them.  What does not fit, or is too
- * much for a record, is moved into the file instead, as without a log.
+ * A flush writes one record with all that changed since the last one: keys and the values
+ * that the last commit left them, out of both generations.  One waiter writes, with no
+ * lock held; those who come meanwhile wait, and the next record is for all of them.  What
+ * does not fit, or is too much for a record, is moved into the file instead, as without a
+ * log.
  *
- * The rounds of the log (redo-format.h) are the generations.  Records go to the round of the
- * active one.  A generation is frozen when the one before it has been moved; by then no record of
- * the round before counts, and its half takes those of the new round.  Records of a round may hold
- * commits of the generation before: that is moved first.
+ * The rounds of the log (redo-format.h) are the generations.  Records go to the round of
+ * the active one.  A generation is frozen when the one before it has been moved; by then
+ * no record of the round before counts, and its half takes those of the new round.
+ * Records of a round may hold commits of the generation before: that is moved first.
  *
- * The first move of a mount says in the file that there is a log, by a version that older programs
- * refuse, and only then the log is used; closing takes that back.
+ * The first move of a mount says in the file that there is a log, by a version that older
+ * programs refuse, and only then the log is used; closing takes that back.
  *
  * A failed write or sync: no record is written to this log any more.  Where the failed
  * one stands, records of that round end; it may be there or not, as nobody was promised
@@ -27,7 +28,7 @@
 
 #include "meta/session-private.h"
 
-/* ---- Writing --------------------------------------------------------------------------- */
+/* ---- Writing ----------------------------------------------------------------------- */
 
 static uint64_t unlogged_bytes(const VjSession *s)
 {
@@ -201,7 +202,7 @@ void vj_session_redo_write(VjSession *s)
     vj_cond_broadcast(&s->moved);
 }
 
-/* ---- Beside moves ---------------------------------------------------------------------- */
+/* ---- Beside moves ------------------------------------------------------------------ */
 
 void vj_session_redo_frozen(VjSession *s, VjGeneration *g)
 {

@@ -2,9 +2,10 @@
 /*
  * redo.c - the redo log as a file: made, written to, read without believing it
  *
- * The blocks are written with zeroes once, when the file is made: a sync after a write to a block
- * that was set aside and never written has to wait for the file system's own journal.  Records go past
- * the page cache where they may: to write a page back costs as much as all else in a small sync.
+ * The blocks are written with zeroes once, when the file is made: a sync after a write to
+ * a block that was set aside and never written has to wait for the file system's own
+ * journal.  Records go past the page cache where they may: to write a page back costs as
+ * much as all else in a small sync.
  */
 #include "meta/redo-private.h"
 
@@ -15,7 +16,7 @@
 
 #define PIECE_BYTES VJ_MIB
 
-/* ---- Records in memory --------------------------------------------------------------- */
+/* ---- Records in memory ------------------------------------------------------------- */
 
 void vj_redo_point_encode(const VjRedoPoint *p, VjRedoState *out)
 {
@@ -208,7 +209,7 @@ static int visit_body(const VjRedoRun *run, const uint8_t *body, VjRedoVisit *vi
     return rc < 0 ? rc : vj_reader_done(&r) ? 0 : -EBADMSG;
 }
 
-/* ---- The file ------------------------------------------------------------------------- */
+/* ---- The file ---------------------------------------------------------------------- */
 
 void vj_redo_close(VjRedo *log)
 {
@@ -468,7 +469,8 @@ int vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes)
     record_encode(log, run, bytes + sizeof(VjRedoRecord), (VjRedoRecord *)bytes);
     rc = vj_fd_pwritev_all(log->fd, &iov, 1, start);
     if (rc == -EINVAL && log->is_direct && set_direct(log, false)) {
-        /* Its device wants larger blocks, or a file system below it nothing of the kind. */
+        /* Its device wants larger blocks, or a file system below it nothing of the
+         * kind. */
         log->is_direct = false;
         vj_trace(meta, "redo: direct I/O is refused, the page cache is used");
         rc = vj_fd_pwritev_all(log->fd, &iov, 1, start);
@@ -476,7 +478,7 @@ int vj_redo_append(VjRedo *log, const VjRedoRun *run, uint8_t *bytes)
     return rc < 0 ? rc : fdatasync(log->fd) == 0 ? 0 : -errno;
 }
 
-/* ---- Reading -------------------------------------------------------------------------- */
+/* ---- Reading ----------------------------------------------------------------------- */
 
 typedef struct Reading {
     const VjRedo *log;

@@ -4,15 +4,15 @@
  *
  *   session.c      open, close, the ops table
  *   txn.c          write transactions; the members of the ops table for one key
- *   view.c         what a transaction sees of what is committed; looking through the layers
+ *   view.c         what a transaction sees of what is committed; a look through the layers
  *   generation.c   commits on their way to the engine; room for them
  *   mover.c        the thread that applies generations to the engine
  *   flush.c        waiting for durability, joined flushes
  *   redo-write.c   the log in front of the engine: writing records
  *   redo-replay.c  what is in it when the session begins
  *
- * Layers, from above: the writer's own changes, the active generation, the frozen one, the
- * engine.  A generation's entries hide those of the layers below.
+ * Layers, from above: the writer's own changes, the active generation, the frozen one,
+ * the engine.  A generation's entries hide those of the layers below.
  */
 #ifndef VJ_META_SESSION_PRIVATE_H
 #define VJ_META_SESSION_PRIVATE_H
@@ -39,8 +39,8 @@ struct VjGeneration {
     VjOverlay overlay;
     int64_t first_us;  /* when its first commit came */
     uint64_t last_seq; /* set when frozen */
-    uint64_t
-        after_round; /* set when frozen: of the log, the first that counts after the move */
+    /* Set when frozen: of the log, the first that counts after the move. */
+    uint64_t after_round;
     bool retires_log; /* set when frozen: none counts after the move */
     /* guarded by state: */
     uint32_t refs;
@@ -147,8 +147,8 @@ typedef struct VjSession {
     bool retry_when_asked; /* tests: a failed move waits for a flush */
     bool stopping;
     VjSessionRedo redo;
-    /* Borrowed: who is to be told what is durable.  Not NULL: a flush writes the log, or is
-     * about to look here. */
+    /* Borrowed: who is to be told what is durable.  Not NULL: a flush writes the log, or
+     * is about to look here. */
     VjFlushWait *joined;
 } VjSession;
 
@@ -162,7 +162,8 @@ VjSession *vj_session_of(VjMeta *m);
 /* @ops and @opts: of the engine, read from its spec.  Setup only.  *out owned. */
 bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjOpts *opts,
                      VjMeta **out, GError **error);
-/* Puts a wrapper between @m's session and its engine.  Setup only: no transaction is open. */
+/* Puts a wrapper between @m's session and its engine.  Setup only: no transaction is
+ * open. */
 bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opts,
                             GError **error);
 
@@ -191,7 +192,8 @@ int vj_session_reserve(VjSession *s, bool release) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- view.c ---------------------------------------------------------------------- */
 
-/* @enlist: versions that it sees are kept; not for the writer, beside whom nobody commits. */
+/* @enlist: versions that it sees are kept; not for the writer, beside whom nobody
+ * commits. */
 int vj_view_take(VjSession *s, bool enlist, VjView **out) G_GNUC_WARN_UNUSED_RESULT;
 void vj_view_drop(VjSession *s, VjView *v, bool enlisted);
 /* Frees the pool; no transaction is open. */
@@ -231,7 +233,8 @@ int vj_session_turn(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- redo-write.c ---------------------------------------------------------------- */
 
-/* The file system of the log is not to be taken up by it: a log has at most this share. */
+/* The file system of the log is not to be taken up by it: a log has at most this
+ * share. */
 #define VJ_SESSION_REDO_SHARE 64u
 /* After so many failures in a row it is not used any more. */
 #define VJ_SESSION_REDO_FAILURES_MAX 3u
@@ -267,7 +270,8 @@ bool vj_session_redo_point(const VjSession *s, const VjGeneration *g, VjRedoPoin
  * The mover runs unless read_only.
  */
 bool vj_session_redo_open(VjSession *s, const VjMetaPlace *place, GError **error);
-/* Moves all that is visible, after which the engine needs no log.  Before the mover ends. */
+/* Moves all that is visible, after which the engine needs no log.  Before the mover
+ * ends. */
 int vj_session_redo_retire(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Tests: a move that failed is repeated when a flush asks, and not after a time. */

@@ -9,17 +9,17 @@
  * which it sees are kept; that of a write transaction need not be, as nobody else commits
  * while it runs.
  *
- * Generations, snapshot and number are taken in one step under the state lock, and a moved
- * generation is dropped under it, after the engine has it.  Between the two a reader sees
- * the same changes in both places, which is the same as once; the other order would hide
- * them.
+ * Generations, snapshot and number are taken in one step under the state lock, and a
+ * moved generation is dropped under it, after the engine has it.  Between the two a
+ * reader sees the same changes in both places, which is the same as once; the other order
+ * would hide them.
  *
- * Where the engine has no snapshots, a read finds what is there now.  That is what the view
- * may see as long as no commit beyond its number is on its way to the engine, which is
- * asked after each read; later the body runs again.
+ * Where the engine has no snapshots, a read finds what is there now.  That is what the
+ * view may see as long as no commit beyond its number is on its way to the engine, which
+ * is asked after each read; later the body runs again.
  *
- * The state lock is taken to look into the active generation, which grows; frozen ones are
- * read without a lock, and the engine never under one.
+ * The state lock is taken to look into the active generation, which grows; frozen ones
+ * are read without a lock, and the engine never under one.
  */
 #include "meta/session-private.h"
 

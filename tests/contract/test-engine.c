@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-engine.c - the contract of meta/engine.h, run for each engine and with each wrapper
+ * test-engine.c - the contract of meta/engine.h, run for each engine and with each
+ * wrapper
  */
 #include <fcntl.h>
 #include <setjmp.h>

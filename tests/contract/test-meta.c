@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-meta.c - the contract of meta.h, run for a session on each engine and for each wrapper
+ * test-meta.c - the contract of meta.h, run for a session on each engine and for each
+ * wrapper
  *
  * The model test compares every answer with a plain sorted structure; its seed is printed
  * and can be set with VARJFS_TEST_SEED.
