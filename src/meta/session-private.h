@@ -4,7 +4,7 @@
  *
  *   session.c      open, close, the ops table
  *   txn.c          write transactions; the members of the ops table for one key
- *   view.c         what a transaction sees of what is committed; a look through the layers
+ *   view.c         what a transaction sees of what is committed, through the layers
  *   generation.c   commits on their way to the engine; room for them
  *   mover.c        the thread that applies generations to the engine
  *   flush.c        waiting for durability, joined flushes
