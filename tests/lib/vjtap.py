@@ -27,9 +27,9 @@ class Skip(Exception):
     """Raised by a test that cannot run here; says why."""
 
 
-def main(top, only="", prefix=""):
+def main(top, only=None, prefix=""):
     failed = 0
-    chosen = [t for t in TESTS if only in t.__name__ and t.__name__.startswith(prefix)]
+    chosen = [t for t in TESTS if (only or "") in t.__name__ and t.__name__.startswith(prefix)]
     for number, function in enumerate(chosen, 1):
         directory = os.path.join(top, function.__name__)
         name = function.__name__.replace("_", " ")
