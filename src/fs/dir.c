@@ -74,70 +74,83 @@ static int batch_add_by_name(VjTxn *txn, uint64_t dir, uint64_t cookie, DirBatch
     return scan.error < 0 ? scan.error : is_damaged ? -EBADMSG : 0;
 }
 
-static int batch_fill(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
-                      size_t about_bytes, size_t entry_bytes, DirBatch *b)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjInode inode;
-    VjFsKey key;
-    size_t used = 0;
-    int r = vj_meta_begin_read(fs->meta, &txn);
+/* What a batch is to be filled with. */
+typedef struct Fill {
+    uint64_t dir, cookie;
+    uint64_t *end; /* as in vj_fs_readdir */
+    size_t about_bytes, entry_bytes;
+    DirBatch *batch;
+} Fill;
 
-    if (r < 0) {
-        return r;
+/* Up to about_bytes of names behind @cookie. */
+static int fill_names(VjTxn *txn, const Fill *f, uint64_t cookie)
+{
+    DirBatch *b = f->batch;
+    size_t used = 0;
+    uint8_t prefix[8];
+    VjFsKey key;
+    VjScan scan;
+
+    vj_be64_set(prefix, f->dir);
+    vj_fs_key_number(&key, f->dir, cookie);
+    vj_scan_begin(&scan, txn, VJ_SPACE_COOKIE, vj_slice(prefix, sizeof prefix));
+    vj_scan_behind(&scan, vj_fs_key_slice(&key));
+    while (used < f->about_bytes && b->items->len < VJ_DIR_BATCH_MAX &&
+           vj_scan_next(&scan)) {
+        VjSlice name;
+        uint64_t at;
+        VjDentry d;
+        int r;
+
+        if (scan.key.len != 16) {
+            return 0;
+        }
+        at = vj_be64_get((const uint8_t *)scan.key.data + 8);
+        if (f->end != NULL && at >= *f->end) {
+            return 0;
+        }
+        if (vj_cookie_decode(scan.key, scan.value, &d, &name) == 0) {
+            batch_add(b, d, name.data, name.len);
+            used += f->entry_bytes + name.len;
+            continue;
+        }
+        r = batch_add_by_name(txn, f->dir, at, b);
+        if (r < 0) {
+            return r;
+        }
+        used += f->entry_bytes + VJ_NAME_MAX;
     }
-    r = vj_inode_get(txn, dir, &inode);
+    return scan.error;
+}
+
+static int fill_body(VjTxn *txn, void *opaque)
+{
+    const Fill *f = opaque;
+    DirBatch *b = f->batch;
+    VjInode inode;
+    int r = vj_inode_get(txn, f->dir, &inode);
+
+    g_array_set_size(b->items, 0);
+    g_byte_array_set_size(b->names, 0);
     if (r < 0) {
         return r;
     }
     if (!S_ISDIR(inode.mode)) {
         return -ENOTDIR;
     }
-    if (cookie == 0 && end != NULL) {
-        *end = inode.next_cookie;
+    if (f->cookie == 0 && f->end != NULL) {
+        *f->end = inode.next_cookie;
     }
     if (inode.nlink == 0) {
         return 0; /* removed while open: empty */
     }
-    if (cookie < VJ_DIR_SELF_COOKIE) {
-        batch_add(b, (VjDentry){dir, VJ_DIR_SELF_COOKIE, DT_DIR}, ".", 1);
+    if (f->cookie < VJ_DIR_SELF_COOKIE) {
+        batch_add(b, (VjDentry){f->dir, VJ_DIR_SELF_COOKIE, DT_DIR}, ".", 1);
     }
-    if (cookie < VJ_DIR_PARENT_COOKIE) {
+    if (f->cookie < VJ_DIR_PARENT_COOKIE) {
         batch_add(b, (VjDentry){inode.parent, VJ_DIR_PARENT_COOKIE, DT_DIR}, "..", 2);
     }
-    vj_fs_key_number(&key, dir, MAX(cookie, VJ_DIR_PARENT_COOKIE));
-    while (used < about_bytes && b->items->len < VJ_DIR_BATCH_MAX) {
-        VjSlice found, value, name;
-        uint64_t at;
-        VjDentry d;
-
-        r = vj_txn_next(txn, VJ_SPACE_COOKIE, vj_fs_key_slice(&key), &found, &value);
-        if (r == -ENOENT) {
-            break;
-        }
-        if (r < 0) {
-            return r;
-        }
-        if (found.len != 16 || vj_be64_get(found.data) != dir) {
-            break;
-        }
-        at = vj_be64_get((const uint8_t *)found.data + 8);
-        if (end != NULL && at >= *end) {
-            break;
-        }
-        vj_fs_key_number(&key, dir, at);
-        if (vj_cookie_decode(found, value, &d, &name) == 0) {
-            batch_add(b, d, name.data, name.len);
-            used += entry_bytes + name.len;
-            continue;
-        }
-        r = batch_add_by_name(txn, dir, at, b);
-        if (r < 0) {
-            return r;
-        }
-        used += entry_bytes + VJ_NAME_MAX;
-    }
-    return 0;
+    return fill_names(txn, f, MAX(f->cookie, VJ_DIR_PARENT_COOKIE));
 }
 
 int vj_fs_readdir(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
@@ -147,8 +160,15 @@ int vj_fs_readdir(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
         .items = g_array_new(FALSE, FALSE, sizeof(DirItem)),
         .names = g_byte_array_new(),
     };
-    int r = batch_fill(fs, dir, cookie, end, about_bytes,
-                       with_attr ? VJ_DIR_ENTRY_PLUS_BYTES : VJ_DIR_ENTRY_BYTES, &b);
+    Fill fill = {
+        .dir = dir,
+        .cookie = cookie,
+        .end = end,
+        .about_bytes = about_bytes,
+        .entry_bytes = with_attr ? VJ_DIR_ENTRY_PLUS_BYTES : VJ_DIR_ENTRY_BYTES,
+        .batch = &b,
+    };
+    int r = vj_meta_view(fs->meta, fill_body, &fill);
 
     for (guint i = 0; r == 0 && i < b.items->len; i++) {
         const DirItem *item = &g_array_index(b.items, DirItem, i);

@@ -203,30 +203,38 @@ int vj_fs_symlink(VjFs *fs, const VjCaller *who, uint64_t parent, const char *na
     return make(fs, &op, out);
 }
 
-int vj_fs_readlink(VjFs *fs, uint64_t ino, char *dst)
+typedef struct Readlink {
+    uint64_t ino;
+    char *dst; /* VJ_SYMLINK_MAX bytes and a NUL */
+} Readlink;
+
+static int readlink_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
+    const Readlink *l = opaque;
     VjInode inode;
     size_t len;
-    int r = vj_meta_begin_read(fs->meta, &txn);
+    int r = vj_inode_get(txn, l->ino, &inode);
 
-    if (r < 0) {
-        return r;
-    }
-    r = vj_inode_get(txn, ino, &inode);
     if (r < 0) {
         return r;
     }
     if (!S_ISLNK(inode.mode)) {
         return -EINVAL;
     }
-    r = vj_symlink_get(txn, &inode, dst, &len);
+    r = vj_symlink_get(txn, &inode, l->dst, &len);
     if (r < 0) {
         return r;
     }
     g_assert(len <= VJ_SYMLINK_MAX);
-    dst[len] = '\0';
+    l->dst[len] = '\0';
     return 0;
+}
+
+int vj_fs_readlink(VjFs *fs, uint64_t ino, char *dst)
+{
+    Readlink l = {.ino = ino, .dst = dst};
+
+    return vj_meta_view(fs->meta, readlink_body, &l);
 }
 
 int vj_fs_create(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,

@@ -155,10 +155,23 @@ static int lookup_special(VjFs *fs, uint64_t parent, bool up, VjAttr *out)
     return vj_fs_getattr(fs, parent, out);
 }
 
+typedef struct Lookup {
+    uint64_t parent;
+    const char *name;
+    VjDentry found;
+} Lookup;
+
+static int lookup_body(VjTxn *txn, void *opaque)
+{
+    Lookup *l = opaque;
+
+    return vj_name_get(txn, l->parent, l->name, &l->found);
+}
+
 int vj_fs_lookup(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
                  VjAttr *out)
 {
-    VjDentry d;
+    Lookup l = {.parent = parent, .name = name};
     int r = vj_fs_name_check(name);
 
     (void)who;
@@ -168,19 +181,8 @@ int vj_fs_lookup(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
         return lookup_special(fs, parent, name[1] == '.', out);
     }
-    {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        r = vj_meta_begin_read(fs->meta, &txn);
-        if (r < 0) {
-            return r;
-        }
-        r = vj_name_get(txn, parent, name, &d);
-        if (r < 0) {
-            return r;
-        }
-    }
-    return vj_fs_getattr(fs, d.ino, out);
+    r = vj_meta_view(fs->meta, lookup_body, &l);
+    return r < 0 ? r : vj_fs_getattr(fs, l.found.ino, out);
 }
 
 /* ---- removing ---------------------------------------------------------------------- */

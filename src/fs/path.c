@@ -55,25 +55,33 @@ static void keep_name(GHashTable *names, VjSlice key, const VjDentry *d)
     }
 }
 
-static int read_names(VjVolume *volume, GHashTable *wanted, GHashTable *names)
+typedef struct ReadNames {
+    GHashTable *wanted, *names;
+} ReadNames;
+
+static int read_names_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(vj_volume_meta(volume), &txn);
+    const ReadNames *r = opaque;
     VjScan scan;
 
-    if (r < 0) {
-        return r;
-    }
+    g_hash_table_remove_all(r->names);
     vj_scan_begin(&scan, txn, VJ_SPACE_DENTRY, VJ_SCAN_ALL);
     while (vj_scan_next(&scan)) {
         VjDentry d;
 
         if (vj_dentry_decode(scan.key, scan.value, &d) == 0 &&
-            (d.type == DT_DIR || g_hash_table_contains(wanted, &d.ino))) {
-            keep_name(names, scan.key, &d);
+            (d.type == DT_DIR || g_hash_table_contains(r->wanted, &d.ino))) {
+            keep_name(r->names, scan.key, &d);
         }
     }
     return scan.error;
+}
+
+static int read_names(VjVolume *volume, GHashTable *wanted, GHashTable *names)
+{
+    ReadNames r = {.wanted = wanted, .names = names};
+
+    return vj_meta_view(vj_volume_meta(volume), read_names_body, &r);
 }
 
 /* Owned.  What cannot be followed up to the root begins with "...". */
@@ -164,24 +172,39 @@ static int name_of(VjTxn *txn, uint64_t ino, uint64_t *dir, GString *path)
     return scan.error < 0 ? scan.error : -ENOENT;
 }
 
-/* One path of @ino, by the parents that directories know; owned, NULL: none is found. */
-static char *find_path(VjFs *fs, uint64_t ino)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    g_autoptr(GString) path = g_string_new(NULL);
-    VjInode inode;
-    int r = vj_meta_begin_read(fs->meta, &txn);
+typedef struct FindPath {
+    uint64_t ino;
+    GString *path;
+} FindPath;
 
+static int find_path_body(VjTxn *txn, void *opaque)
+{
+    const FindPath *f = opaque;
+    uint64_t ino = f->ino;
+    int r = 0;
+
+    g_string_truncate(f->path, 0);
     for (unsigned depth = 0; r == 0 && ino != VJ_INO_ROOT; depth++) {
+        VjInode inode;
         uint64_t dir = 0;
 
         r = depth < PATH_DEPTH_MAX ? vj_inode_get(txn, ino, &inode) : -ELOOP;
         if (r == 0) {
             dir = S_ISDIR(inode.mode) ? inode.parent : 0;
-            r = name_of(txn, ino, &dir, path);
+            r = name_of(txn, ino, &dir, f->path);
             ino = dir;
         }
     }
+    return r;
+}
+
+/* One path of @ino, by the parents that directories know; owned, NULL: none is found. */
+static char *find_path(VjFs *fs, uint64_t ino)
+{
+    g_autoptr(GString) path = g_string_new(NULL);
+    FindPath f = {.ino = ino, .path = path};
+    int r = vj_meta_view(fs->meta, find_path_body, &f);
+
     return r == 0 ? g_strdup(path->len > 0 ? path->str : "/") : NULL;
 }
 

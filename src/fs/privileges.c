@@ -17,12 +17,23 @@ bool vj_set_id_needs_member(mode_t mode)
     return vj_set_id_bits(mode, true) != vj_set_id_bits(mode, false);
 }
 
+typedef struct HasCapability {
+    uint64_t ino;
+    bool *out;
+} HasCapability;
+
+static int has_capability_body(VjTxn *txn, void *opaque)
+{
+    const HasCapability *h = opaque;
+
+    return vj_xattr_exists(txn, h->ino, VJ_CAPABILITY_XATTR, h->out);
+}
+
 int vj_fs_has_capability(VjFs *fs, uint64_t ino, bool *out)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(fs->meta, &txn);
+    HasCapability h = {.ino = ino, .out = out};
 
-    return r < 0 ? r : vj_xattr_exists(txn, ino, VJ_CAPABILITY_XATTR, out);
+    return vj_meta_view(fs->meta, has_capability_body, &h);
 }
 
 int vj_fs_look_for_privileges(VjFs *fs, uint64_t ino, bool *out)

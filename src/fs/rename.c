@@ -297,6 +297,19 @@ static int content_commit(VjFs *fs, const VjDentry *d)
     return r < 0 ? r : vj_file_commit(file);
 }
 
+typedef struct BothNames {
+    const RenameOp *op;
+    VjDentry a, b; /* the name, and that of the target */
+} BothNames;
+
+static int both_names_body(VjTxn *txn, void *opaque)
+{
+    BothNames *n = opaque;
+    int r = vj_name_get(txn, n->op->parent, n->op->name, &n->a);
+
+    return r < 0 ? r : vj_name_get(txn, n->op->new_parent, n->op->new_name, &n->b);
+}
+
 /*
  * Commits the content of the file that is about to replace another one, of both when they
  * are exchanged.  Commits become durable in order, so after a crash a name never shows
@@ -304,23 +317,14 @@ static int content_commit(VjFs *fs, const VjDentry *d)
  */
 static int commit_contents_first(VjFs *fs, const RenameOp *op)
 {
-    VjDentry a, b;
+    BothNames n = {.op = op};
     int r;
 
-    {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        r = vj_meta_begin_read(fs->meta, &txn);
-        if (r < 0) {
-            return r;
-        }
-        if (vj_name_get(txn, op->parent, op->name, &a) < 0 ||
-            vj_name_get(txn, op->new_parent, op->new_name, &b) < 0) {
-            return 0; /* the transaction decides */
-        }
+    if (vj_meta_view(fs->meta, both_names_body, &n) < 0) {
+        return 0; /* the transaction decides */
     }
-    r = content_commit(fs, &a);
-    return r == 0 && (op->flags & VJ_RENAME_EXCHANGE) ? content_commit(fs, &b) : r;
+    r = content_commit(fs, &n.a);
+    return r == 0 && (op->flags & VJ_RENAME_EXCHANGE) ? content_commit(fs, &n.b) : r;
 }
 
 int vj_fs_rename(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,

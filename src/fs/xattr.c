@@ -79,12 +79,38 @@ static int own_get(VjFs *fs, uint64_t ino, const char *name, char **out)
     return 0;
 }
 
+typedef struct GetXattr {
+    uint64_t ino;
+    const char *name;
+    void *dst;
+    size_t cap, *len;
+} GetXattr;
+
+static int getxattr_body(VjTxn *txn, void *opaque)
+{
+    const GetXattr *g = opaque;
+    VjSlice value, plain;
+    VjFsKey key;
+    int r;
+
+    vj_fs_key_name(&key, g->ino, g->name, strlen(g->name));
+    r = vj_txn_get(txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key), &value);
+    if (r < 0) {
+        return r == -ENOENT ? -ENODATA : r;
+    }
+    r = vj_xattr_decode(vj_fs_key_slice(&key), value, &plain);
+    if (r < 0) {
+        vj_log_error("inode %" G_GUINT64_FORMAT ": an extended attribute is damaged",
+                     g->ino);
+        return r;
+    }
+    return value_out(plain.data, plain.len, g->dst, g->cap, g->len);
+}
+
 int vj_fs_getxattr(VjFs *fs, uint64_t ino, const char *name, void *dst, size_t cap,
                    size_t *len)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjFsKey key;
-    VjSlice value, plain;
+    GetXattr g = {.ino = ino, .name = name, .dst = dst, .cap = cap, .len = len};
     int r = xattr_name_check(name);
 
     if (r < 0) {
@@ -96,22 +122,7 @@ int vj_fs_getxattr(VjFs *fs, uint64_t ino, const char *name, void *dst, size_t c
         r = own_get(fs, ino, name, &text);
         return r < 0 ? r : value_out(text, strlen(text), dst, cap, len);
     }
-    r = vj_meta_begin_read(fs->meta, &txn);
-    if (r < 0) {
-        return r;
-    }
-    vj_fs_key_name(&key, ino, name, strlen(name));
-    r = vj_txn_get(txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key), &value);
-    if (r < 0) {
-        return r == -ENOENT ? -ENODATA : r;
-    }
-    r = vj_xattr_decode(vj_fs_key_slice(&key), value, &plain);
-    if (r < 0) {
-        vj_log_error("inode %" G_GUINT64_FORMAT ": an extended attribute is damaged",
-                     ino);
-        return r;
-    }
-    return value_out(plain.data, plain.len, dst, cap, len);
+    return vj_meta_view(fs->meta, getxattr_body, &g);
 }
 
 static bool is_trusted(const char *name, size_t len)
@@ -120,30 +131,31 @@ static bool is_trusted(const char *name, size_t len)
            memcmp(name, TRUSTED_PREFIX, strlen(TRUSTED_PREFIX)) == 0;
 }
 
-/* @trusted: names that only some may see.  Each list ends with the name that is beyond
- * LIST_MAX. */
-static int list_fill(VjFs *fs, uint64_t ino, GString *names, GString *trusted)
+typedef struct ListFill {
+    uint64_t ino;
+    GString *names, *trusted;
+} ListFill;
+
+static int list_fill_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
+    const ListFill *l = opaque;
     VjInode inode;
     VjFsKey key;
     VjScan scan;
-    int r = vj_meta_begin_read(fs->meta, &txn);
+    int r = vj_inode_get(txn, l->ino, &inode);
 
+    g_string_truncate(l->names, 0);
+    g_string_truncate(l->trusted, 0);
     if (r < 0) {
         return r;
     }
-    r = vj_inode_get(txn, ino, &inode);
-    if (r < 0) {
-        return r;
-    }
-    vj_settings_list(&inode, OWN_PREFIX, names);
-    vj_fs_key_name(&key, ino, "", 0);
+    vj_settings_list(&inode, OWN_PREFIX, l->names);
+    vj_fs_key_name(&key, l->ino, "", 0);
     vj_scan_begin(&scan, txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key));
     while (vj_scan_next(&scan) && scan.key.len <= VJ_FS_KEY_MAX) {
         const char *name = (const char *)scan.key.data + 8;
         size_t len = scan.key.len - 8;
-        GString *to = is_trusted(name, len) ? trusted : names;
+        GString *to = is_trusted(name, len) ? l->trusted : l->names;
 
         if (to->len <= LIST_MAX) {
             g_string_append_len(to, name, (gssize)len);
@@ -151,6 +163,15 @@ static int list_fill(VjFs *fs, uint64_t ino, GString *names, GString *trusted)
         }
     }
     return scan.error;
+}
+
+/* @trusted: names that only some may see.  Each list ends with the name that is beyond
+ * LIST_MAX. */
+static int list_fill(VjFs *fs, uint64_t ino, GString *names, GString *trusted)
+{
+    ListFill l = {.ino = ino, .names = names, .trusted = trusted};
+
+    return vj_meta_view(fs->meta, list_fill_body, &l);
 }
 
 int vj_fs_listxattr(VjFs *fs, const VjCaller *who, uint64_t ino, char *dst, size_t cap,
