@@ -65,15 +65,13 @@ static bool collect_span(void *opaque, const VjPiece *piece, uint64_t at)
     return true;
 }
 
-static int load_before(WriteBack *w)
+static int load_before_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(w->table->meta, &txn);
+    WriteBack *w = opaque;
+    int r = vj_inode_get(txn, w->ino, &w->before);
 
-    if (r == 0) {
-        r = vj_inode_get(txn, w->ino, &w->before);
-        w->gone = r == -ENOENT;
-    }
+    vj_mem_unref(g_steal_pointer(&w->base_mem));
+    w->gone = r == -ENOENT;
     if (r == 0 && w->before.map_version != w->frozen->base_version) {
         vj_log_error("inode %" G_GUINT64_FORMAT
                      ": its map is at version %" G_GUINT64_FORMAT
@@ -88,6 +86,11 @@ static int load_before(WriteBack *w)
                                                 VJ_FILE_INLINE_MAX, NULL);
     }
     return r;
+}
+
+static int load_before(WriteBack *w)
+{
+    return vj_meta_view(w->table->meta, load_before_body, w);
 }
 
 static bool is_all_hole(const GArray *spans)
@@ -117,19 +120,27 @@ static int gather_old(WriteBack *w, uint64_t offset, uint8_t *dst, size_t len)
     return r;
 }
 
+typedef struct GetObject {
+    uint64_t id;
+    VjObject found;
+} GetObject;
+
+static int get_object_body(VjTxn *txn, void *opaque)
+{
+    GetObject *g = opaque;
+
+    return vj_object_get(txn, g->id, &g->found);
+}
+
 /* Bytes of a pinned object. */
 static int gather_object(WriteBack *w, const VjPiece *span, uint8_t *dst)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjObject object;
-    int r = vj_meta_begin_read(w->table->meta, &txn);
+    GetObject get = {.id = span->object};
+    int r = vj_meta_view(w->table->meta, get_object_body, &get);
 
-    if (r == 0) {
-        r = vj_object_get(txn, span->object, &object);
-    }
     return r < 0 ? r
-                 : vj_object_read(w->table->objects, &object, (uint32_t)span->start, dst,
-                                  (uint32_t)span->length, false);
+                 : vj_object_read(w->table->objects, &get.found, (uint32_t)span->start,
+                                  dst, (uint32_t)span->length, false);
 }
 
 static void make_inline(WriteBack *w, const uint8_t *bytes)
@@ -651,18 +662,28 @@ int vj_write_back_objects(VjFileTable *table, uint64_t ino, VjFrozen *z,
     return tell(w, r);
 }
 
+typedef struct InlineIs {
+    const WriteBack *w;
+    bool is_same;
+} InlineIs;
+
+static int inline_is_body(VjTxn *txn, void *opaque)
+{
+    InlineIs *i = opaque;
+
+    i->is_same = false;
+    return vj_inline_is(txn, i->w->ino, &i->w->inline_record, &i->is_same);
+}
+
 /* Leaves no inline record when it would be what is there. */
 static int recode_inline(WriteBack *w)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(w->table->meta, &txn);
-    bool is_same = false;
+    InlineIs i = {.w = w};
+    int r;
 
     make_inline(w, w->base_mem->data);
-    if (r == 0) {
-        r = vj_inline_is(txn, w->ino, &w->inline_record, &is_same);
-    }
-    if (is_same) {
+    r = vj_meta_view(w->table->meta, inline_is_body, &i);
+    if (i.is_same) {
         w->inline_record.len = 0;
     } else {
         w->recode->rewritten_bytes = w->size;
