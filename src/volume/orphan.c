@@ -328,44 +328,62 @@ void vj_dropper_drain(VjDropper *d)
     vj_mutex_unlock(&d->lock);
 }
 
+typedef struct Earlier {
+    uint8_t after[VJ_ORPHAN_KEY_BYTES]; /* the last one of the batch before */
+    size_t after_bytes;                 /* 0: it is the first batch */
+    GArray *batch;                      /* Orphan */
+    uint8_t last[VJ_ORPHAN_KEY_BYTES];  /* of this batch */
+    bool more;
+} Earlier;
+
+static int earlier_body(VjTxn *txn, void *opaque)
+{
+    Earlier *e = opaque;
+    VjScan scan;
+
+    g_array_set_size(e->batch, 0);
+    e->more = false;
+    vj_scan_begin(&scan, txn, VJ_SPACE_ORPHAN, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, vj_slice(e->after, e->after_bytes));
+    while (vj_scan_next(&scan)) {
+        VjMapRoot root;
+        Orphan o;
+
+        if (scan.key.len != sizeof e->last) {
+            return -EBADMSG;
+        }
+        memcpy(e->last, scan.key.data, sizeof e->last);
+        if (vj_orphan_decode(scan.key, scan.value, &o.ino, &root) == 0) {
+            o.node = root.node;
+            g_array_append_val(e->batch, o);
+        } else {
+            vj_log_error("an orphan record is damaged: fsck.varjfs tells more");
+        }
+        if (e->batch->len == VJ_FILE_DROP_BATCH) {
+            e->more = true;
+            break;
+        }
+    }
+    return scan.error;
+}
+
 /*
  * Every orphan of earlier mounts: nobody has them open.  The thread is not there yet, and
  * the mount does not wait for any of them to be dropped.
  */
 static int list_earlier(VjDropper *d)
 {
-    uint8_t last[VJ_ORPHAN_KEY_BYTES];
-    VjSlice after = vj_slice(NULL, 0);
-    int r = 0;
+    g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(Orphan));
+    Earlier e = {.batch = batch, .more = true};
 
-    while (r == 0) {
-        VJ_AUTO_READ_TXN *txn = NULL;
-        g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(Orphan));
-        VjSlice key, value;
+    while (e.more) {
+        int r = vj_meta_view(d->v->meta, earlier_body, &e);
 
-        r = vj_meta_begin_read(d->v->meta, &txn);
-        while (r == 0 && batch->len < VJ_FILE_DROP_BATCH) {
-            VjMapRoot root;
-            uint64_t ino;
-
-            r = vj_txn_next(txn, VJ_SPACE_ORPHAN, after, &key, &value);
-            if (r == 0 && key.len != sizeof last) {
-                r = -EBADMSG;
-            }
-            if (r < 0) {
-                break;
-            }
-            memcpy(last, key.data, sizeof last);
-            after = vj_slice(last, sizeof last);
-            if (vj_orphan_decode(after, value, &ino, &root) == 0) {
-                Orphan o = {.ino = ino, .node = root.node};
-
-                g_array_append_val(batch, o);
-            } else {
-                vj_log_error("an orphan record is damaged: fsck.varjfs tells more");
-            }
+        if (r < 0) {
+            return r;
         }
-        vj_txn_end(g_steal_pointer(&txn));
+        memcpy(e.after, e.last, sizeof e.after);
+        e.after_bytes = sizeof e.after;
         for (guint i = 0; i < batch->len; i++) {
             const Orphan *o = &g_array_index(batch, Orphan, i);
 
@@ -374,14 +392,14 @@ static int list_earlier(VjDropper *d)
             }
         }
         g_array_append_vals(d->earlier, batch->data, batch->len);
-        if (d->earlier->len >= EARLIER_MAX) {
+        if (e.more && d->earlier->len >= EARLIER_MAX) {
             vj_log_warn("more than %u removals wait from earlier mounts: the next mount "
                         "has the rest",
                         EARLIER_MAX);
             break;
         }
     }
-    return r == -ENOENT ? 0 : r;
+    return 0;
 }
 
 bool vj_dropper_open(VjVolume *v, VjDropper **out, GError **error)

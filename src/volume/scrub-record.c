@@ -136,10 +136,12 @@ int vj_scrub_note(VjMeta *m, uint64_t from, uint64_t to, const VjScrubPass *step
     return rc == 0 && to == UINT64_MAX ? vj_meta_flush(m) : rc;
 }
 
+static int scrub_get_body(VjTxn *txn, void *opaque)
+{
+    return vj_scrub_get(txn, opaque);
+}
+
 int vj_volume_scrub_status(VjVolume *v, VjScrubStatus *out)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int rc = vj_meta_begin_read(v->meta, &txn);
-
-    return rc < 0 ? rc : vj_scrub_get(txn, out);
+    return vj_meta_view(v->meta, scrub_get_body, out);
 }

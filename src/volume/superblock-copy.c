@@ -82,13 +82,19 @@ static int put_body(VjTxn *txn, void *opaque)
     return vj_superblock_record_put(txn, opaque);
 }
 
+static int get_record_body(VjTxn *txn, void *opaque)
+{
+    char **text = opaque;
+
+    g_free(*text);
+    *text = NULL;
+    return vj_superblock_record_get(txn, text);
+}
+
 static int read_record(VjMeta *m, char **text)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(m, &txn);
-
     *text = NULL;
-    return r < 0 ? r : vj_superblock_record_get(txn, text);
+    return vj_meta_view(m, get_record_body, text);
 }
 
 void vj_superblock_record_update(VjVolume *v)

@@ -79,20 +79,21 @@ static int gc_settle(VjVolume *v, VjTend *t)
     return rc;
 }
 
-static int last_id(VjVolume *v, uint64_t *last)
+static int last_id_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
+    uint64_t *last = opaque;
     VjSlice value;
-    int rc = vj_meta_begin_read(v->meta, &txn);
+    int rc = vj_txn_get(txn, VJ_SPACE_SYSTEM,
+                        vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)), &value);
 
     *last = 1;
-    if (rc == 0) {
-        rc = vj_txn_get(txn, VJ_SPACE_SYSTEM,
-                        vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)), &value);
-    }
-    if (rc == 0) {
-        rc = vj_next_id_decode(value, last);
-    }
+    return rc == 0 ? vj_next_id_decode(value, last) : rc;
+}
+
+static int last_id(VjVolume *v, uint64_t *last)
+{
+    int rc = vj_meta_view(v->meta, last_id_body, last);
+
     return rc == -ENOENT ? 0 : rc;
 }
 
@@ -204,6 +205,21 @@ static int verify(VjVolume *v, const VjObject *object, VjTend *t)
     return vj_object_condemn(v->objects, &key, object->id);
 }
 
+typedef struct NextObjects {
+    const VjTend *before;
+    VjTend *tend;
+    GArray *objects;
+} NextObjects;
+
+static int next_objects_body(VjTxn *txn, void *opaque)
+{
+    const NextObjects *n = opaque;
+
+    *n->tend = *n->before;
+    g_array_set_size(n->objects, 0);
+    return next_objects(txn, n->tend, n->objects);
+}
+
 int vj_volume_scrub(VjVolume *v, VjTend *t)
 {
     g_autoptr(GArray) objects = g_array_new(FALSE, FALSE, sizeof(VjObject));
@@ -215,12 +231,8 @@ int vj_volume_scrub(VjVolume *v, VjTend *t)
         return 0; /* whoever asks on behind the end */
     }
     vj_objects_guard_enter(v->objects, &guard);
-    {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        rc = vj_meta_begin_read(v->meta, &txn);
-        rc = rc < 0 ? rc : next_objects(txn, t, objects);
-    }
+    rc = vj_meta_view(v->meta, next_objects_body,
+                      &(NextObjects){.before = &before, .tend = t, .objects = objects});
     for (guint i = 0; rc == 0 && i < objects->len; i++) {
         rc = verify(v, &g_array_index(objects, VjObject, i), t);
     }

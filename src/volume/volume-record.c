@@ -25,16 +25,13 @@ int vj_volume_record_put(VjTxn *txn, const char *uuid)
     return vj_txn_put(txn, VJ_SPACE_SYSTEM, record_key(), vj_slice(&d, sizeof d));
 }
 
-int vj_volume_record_get(VjMeta *m, uint8_t uuid[16])
+static int get_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
+    uint8_t *uuid = opaque;
     VjVolumeDisk d;
     VjSlice value;
-    int r = vj_meta_begin_read(m, &txn);
+    int r = vj_txn_get(txn, VJ_SPACE_SYSTEM, record_key(), &value);
 
-    if (r == 0) {
-        r = vj_txn_get(txn, VJ_SPACE_SYSTEM, record_key(), &value);
-    }
     if (r < 0) {
         return r;
     }
@@ -48,6 +45,11 @@ int vj_volume_record_get(VjMeta *m, uint8_t uuid[16])
                        vj_checksum64(&d, offsetof(VjVolumeDisk, checksum))
                ? 0
                : -EBADMSG;
+}
+
+int vj_volume_record_get(VjMeta *m, uint8_t uuid[16])
+{
+    return vj_meta_view(m, get_body, uuid);
 }
 
 static int mend_body(VjTxn *txn, void *opaque)

@@ -117,17 +117,14 @@ int vj_volume_space(VjVolume *v, VjStoreSpace *out, uint64_t *reserved_bytes)
     return r;
 }
 
-/* What is only known by walking all records. */
-static int walk_usage(VjVolume *v, VjUsageSums *out)
+static int walk_usage_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int r = vj_meta_begin_read(v->meta, &txn);
+    VjUsageSums *out = opaque;
     VjScan scan;
+    int r;
 
     *out = (VjUsageSums){0};
-    if (r == 0) {
-        r = vj_objects_sum(txn, &out->objects, &out->plain_bytes, &out->stored_bytes);
-    }
+    r = vj_objects_sum(txn, &out->objects, &out->plain_bytes, &out->stored_bytes);
     if (r < 0) {
         return r;
     }
@@ -139,6 +136,12 @@ static int walk_usage(VjVolume *v, VjUsageSums *out)
         out->inodes++;
     }
     return scan.error;
+}
+
+/* What is only known by walking all records. */
+static int walk_usage(VjVolume *v, VjUsageSums *out)
+{
+    return vj_meta_view(v->meta, walk_usage_body, out);
 }
 
 /*
