@@ -273,13 +273,14 @@ static void state_unref(State *s)
 /* What comes after @old, to be changed. */
 static State *state_after(const State *old)
 {
-    State *s = g_new(State, 1);
+    State *s = g_new0(State, 1);
 
-    *s = *old;
+    /* Not its count of references: readers take and drop them meanwhile. */
     s->refs = 1;
-    s->version++;
+    s->version = old->version + 1;
     for (size_t i = 0; i < VJ_SPACE_COUNT; i++) {
-        (void)node_ref(s->roots[i]);
+        s->roots[i] = node_ref(old->roots[i]);
+        s->counts[i] = old->counts[i];
     }
     return s;
 }
