@@ -22,6 +22,7 @@
 typedef struct VjAppendRun {
     uint64_t from, to; /* in the append: as the parts are numbered */
     uint64_t at;       /* in the file */
+    uint64_t came;     /* the last of its parts, among all parts */
 } VjAppendRun;
 
 typedef struct VjAppend {
@@ -30,6 +31,7 @@ typedef struct VjAppend {
     bool was_cut;    /* the file became shorter since it began */
     bool has_failed; /* a part of it was refused: */
     uint64_t failed; /* the lowest of those */
+    uint64_t parts;  /* that have been placed */
     unsigned count;
     VjAppendRun runs[VJ_APPEND_RUNS]; /* rising */
 } VjAppend;
@@ -37,8 +39,9 @@ typedef struct VjAppend {
 /* A part of the append of @who comes.  False: another append is under way. */
 bool vj_append_enter(VjAppend *a, uint64_t who);
 void vj_append_leave(VjAppend *a, uint64_t from, bool has_failed);
-/* Where it goes, in a file of @size bytes. */
-uint64_t vj_append_place(const VjAppend *a, uint64_t from, uint64_t len, uint64_t size);
+/* Where it goes, in a file of @size bytes.  Forgets an earlier append whose numbers come
+ * again. */
+uint64_t vj_append_place(VjAppend *a, uint64_t from, uint64_t len, uint64_t size);
 /* It went to @at; vj_append_changed has been called. */
 void vj_append_placed(VjAppend *a, uint64_t from, uint64_t len, uint64_t at);
 /* Any change of the file: @old_len bytes at @at became @len. */

@@ -6,7 +6,9 @@
  * overtaken after that; so what follows a part may be there before it, even when nothing
  * else of the append is under way.  The next append of the same caller begins where the
  * one before it ended, or behind, as long as the file has not become shorter: then what
- * is known is forgotten.
+ * is known is forgotten.  With RWF_NOAPPEND it begins wherever the caller likes; that the
+ * earlier one is over shows as soon as a number comes twice.  Not seen: one whose numbers
+ * are all lower.
  */
 #include "file/append-private.h"
 
@@ -58,16 +60,60 @@ static unsigned behind(const VjAppend *a, uint64_t from)
     return i;
 }
 
-uint64_t vj_append_place(const VjAppend *a, uint64_t from, uint64_t len, uint64_t size)
+static void drop(VjAppend *a, unsigned i)
 {
-    unsigned i = behind(a, from);
-    uint64_t end;
+    a->count--;
+    memmove(&a->runs[i], &a->runs[i + 1], (a->count - i) * sizeof a->runs[0]);
+}
 
-    if (i == a->count || !vj_add_u64(from, len, &end) || end > a->runs[i].from ||
-        (i > 0 && a->runs[i - 1].to > from)) {
+static bool overlaps(const VjAppendRun *run, uint64_t from, uint64_t to)
+{
+    return run->from < to && from < run->to;
+}
+
+/* When the last part came of those that stand together with run @i without a gap. */
+static uint64_t last_came(const VjAppend *a, unsigned i)
+{
+    uint64_t came = a->runs[i].came;
+
+    for (unsigned k = i; k > 0 && a->runs[k - 1].to == a->runs[k].from; k--) {
+        came = MAX(came, a->runs[k - 1].came);
+    }
+    for (unsigned k = i; k + 1 < a->count && a->runs[k].to == a->runs[k + 1].from; k++) {
+        came = MAX(came, a->runs[k + 1].came);
+    }
+    return came;
+}
+
+/* Numbers within [from, to) that are known are those of an append that is over; so are
+ * its other parts, and whatever came before them. */
+static void forget_older(VjAppend *a, uint64_t from, uint64_t to)
+{
+    uint64_t over = 0;
+
+    for (unsigned i = 0; i < a->count; i++) {
+        if (overlaps(&a->runs[i], from, to)) {
+            over = MAX(over, last_came(a, i));
+        }
+    }
+    for (unsigned i = a->count; i > 0; i--) {
+        if (a->runs[i - 1].came <= over) {
+            drop(a, i - 1);
+        }
+    }
+}
+
+uint64_t vj_append_place(VjAppend *a, uint64_t from, uint64_t len, uint64_t size)
+{
+    uint64_t end;
+    unsigned i;
+
+    if (!vj_add_u64(from, len, &end)) {
         return size;
     }
-    return a->runs[i].at;
+    forget_older(a, from, end);
+    i = behind(a, from);
+    return i < a->count ? a->runs[i].at : size;
 }
 
 static void merge(VjAppend *a, unsigned i)
@@ -77,27 +123,43 @@ static void merge(VjAppend *a, unsigned i)
     if (i + 1 < a->count && run->to == run[1].from &&
         run->at + run_bytes(run) == run[1].at) {
         run->to = run[1].to;
-        a->count--;
-        memmove(&run[1], &run[2], (a->count - i - 1) * sizeof *run);
+        run->came = MAX(run->came, run[1].came);
+        drop(a, i + 1);
     }
+}
+
+/* Runs are merged only now: each is remembered by when it came, as long as there is
+ * room. */
+static void make_room(VjAppend *a)
+{
+    unsigned oldest = 0;
+
+    for (unsigned i = a->count; i > 0; i--) {
+        merge(a, i - 1);
+    }
+    if (a->count < VJ_APPEND_RUNS) {
+        return;
+    }
+    for (unsigned i = 1; i < a->count; i++) {
+        if (a->runs[i].came < a->runs[oldest].came) {
+            oldest = i;
+        }
+    }
+    drop(a, oldest);
 }
 
 void vj_append_placed(VjAppend *a, uint64_t from, uint64_t len, uint64_t at)
 {
     unsigned i;
 
-    if (a->count == VJ_APPEND_RUNS) { /* the lowest: of an append of long ago, mostly */
-        a->count--;
-        memmove(&a->runs[0], &a->runs[1], a->count * sizeof a->runs[0]);
+    if (a->count == VJ_APPEND_RUNS) {
+        make_room(a);
     }
     i = behind(a, from);
     memmove(&a->runs[i + 1], &a->runs[i], (a->count - i) * sizeof a->runs[0]);
-    a->runs[i] = (VjAppendRun){.from = from, .to = from + len, .at = at};
+    a->runs[i] =
+        (VjAppendRun){.from = from, .to = from + len, .at = at, .came = ++a->parts};
     a->count++;
-    merge(a, i);
-    if (i > 0) {
-        merge(a, i - 1);
-    }
 }
 
 void vj_append_changed(VjAppend *a, uint64_t at, uint64_t old_len, uint64_t len)

@@ -138,6 +138,74 @@ static void another_caller_waits_for_nobody(void **state)
     world_free(&w);
 }
 
+/* pwritev2(2) with RWF_NOAPPEND begins wherever it likes: here, within the append
+ * before it. */
+static void numbers_that_come_again(void **state)
+{
+    static const unsigned orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                         {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static const char *const first[] = {"ab", "cd", "ef"};
+    static const char *const second[] = {"gh", "ij", "kl"};
+    const unsigned ways = G_N_ELEMENTS(orders) * G_N_ELEMENTS(orders);
+
+    (void)state;
+    for (unsigned i = 0; i < ways * 4; i++) {
+        const unsigned *one = orders[i % 6], *two = orders[i / 6 % 6];
+        unsigned shift = i / ways % 2, left_between = i / ways / 2;
+        World w = world_new("xyz");
+
+        for (unsigned k = 0; k < 3; k++) {
+            part(&w, 1, 10 + 2 * one[k], first[one[k]]);
+            leave(&w, left_between);
+        }
+        leave(&w, w.a.active);
+        for (unsigned k = 0; k < 3; k++) {
+            part(&w, 1, 10 - shift + 2 * two[k], second[two[k]]);
+            leave(&w, left_between);
+        }
+        leave(&w, w.a.active);
+        assert_string_equal(w.file->str, "xyzabcdefghijkl");
+        world_free(&w);
+    }
+}
+
+/* A part that shares no number with the earlier append comes before those that do. */
+static void numbers_that_come_again_late(void **state)
+{
+    World w = world_new("");
+
+    (void)state;
+    part(&w, 1, 7, "Z");
+    part(&w, 1, 10, "ab");
+    leave(&w, 2);
+    part(&w, 1, 13, "gh");
+    part(&w, 1, 11, "ef");
+    part(&w, 1, 9, "cd");
+    part(&w, 1, 15, "i");
+    leave(&w, 4);
+    assert_string_equal(w.file->str, "Zabcdefghi");
+    world_free(&w);
+}
+
+static void a_failed_long_one_is_undone(void **state)
+{
+    World w = world_new("xyz");
+    uint64_t at, len;
+
+    (void)state;
+    for (unsigned i = 0; i < 3 * VJ_APPEND_RUNS; i++) {
+        part(&w, 1, 3 + 2 * i, "ab");
+        assert_true(w.a.count <= VJ_APPEND_RUNS);
+    }
+    leave(&w, 3 * VJ_APPEND_RUNS);
+    assert_true(vj_append_enter(&w.a, 1));
+    vj_append_leave(&w.a, 3 + 6 * VJ_APPEND_RUNS, true);
+    assert_true(vj_append_undo(&w.a, 3, &at, &len));
+    assert_int_equal(at, 3);
+    assert_int_equal(len, 6 * VJ_APPEND_RUNS);
+    world_free(&w);
+}
+
 static void more_pieces_than_are_known(void **state)
 {
     World w = world_new("");
@@ -262,6 +330,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(edits_in_front_move_it),
     cmocka_unit_test(an_edit_of_its_bytes_ends_it),
     cmocka_unit_test(another_caller_waits_for_nobody),
+    cmocka_unit_test(numbers_that_come_again),
+    cmocka_unit_test(numbers_that_come_again_late),
+    cmocka_unit_test(a_failed_long_one_is_undone),
     cmocka_unit_test(more_pieces_than_are_known),
     cmocka_unit_test(what_failed_is_undone_once),
     cmocka_unit_test(random_orders),
