@@ -5,6 +5,7 @@
  * A call collects names in one snapshot, ends the transaction, and then visits: visitors
  * may be slow, and attributes need transactions of their own.
  */
+#include "file/records.h"
 #include "fs/fs-private.h"
 
 #define VJ_DIR_SELF_COOKIE 1u
@@ -15,6 +16,8 @@
  * fills. */
 #define VJ_DIR_ENTRY_BYTES 24u
 #define VJ_DIR_ENTRY_PLUS_BYTES 152u
+/* Where keys are far, so many names and inodes are brought nearer at a time. */
+#define VJ_DIR_AHEAD 1024u
 
 typedef struct DirItem {
     uint64_t ino, cookie;
@@ -79,13 +82,95 @@ typedef struct Fill {
     uint64_t dir, cookie;
     uint64_t *end; /* as in vj_fs_readdir */
     size_t about_bytes, entry_bytes;
+    bool with_attr;
     DirBatch *batch;
 } Fill;
 
-/* Up to about_bytes of names behind @cookie. */
-static int fill_names(VjTxn *txn, const Fill *f, uint64_t cookie)
+/* ---- Where keys are far ----------------------------------------------------------- */
+
+typedef struct InodeKeys {
+    size_t count;
+    VjKey keys[VJ_DIR_AHEAD];
+    uint8_t bytes[VJ_DIR_AHEAD][8];
+} InodeKeys;
+
+static void keys_add(InodeKeys *all, uint64_t ino)
 {
-    DirBatch *b = f->batch;
+    all->keys[all->count] = (VjKey){
+        .space = VJ_SPACE_INODE,
+        .key = vj_ino_key(ino, all->bytes[all->count]),
+    };
+    all->count++;
+}
+
+static bool has_far_inode(VjTxn *txn, const DirBatch *b)
+{
+    for (guint i = 0; i < b->items->len; i++) {
+        uint8_t bytes[8];
+        VjSlice key = vj_ino_key(g_array_index(b->items, DirItem, i).ino, bytes);
+
+        if (vj_txn_is_far(txn, (VjKey){.space = VJ_SPACE_INODE, .key = key})) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The inodes of the batch, and of the names behind it, will be asked for. */
+static void expect_inodes(VjTxn *txn, const DirBatch *b, VjScan *scan,
+                          uint64_t entry_count)
+{
+    g_autofree InodeKeys *all = NULL;
+    VjSlice name;
+    VjDentry d;
+
+    if (!has_far_inode(txn, b)) {
+        return;
+    }
+    all = g_new0(InodeKeys, 1);
+    for (guint i = 0; i < b->items->len && all->count < VJ_DIR_AHEAD; i++) {
+        keys_add(all, g_array_index(b->items, DirItem, i).ino);
+    }
+    while (all->count < MIN(entry_count, VJ_DIR_AHEAD)) {
+        vj_txn_expect_run(txn, VJ_SPACE_COOKIE, scan->key,
+                          MIN(entry_count, VJ_DIR_AHEAD));
+        if (!vj_scan_next(scan) ||
+            vj_cookie_decode(scan->key, scan->value, &d, &name) < 0) {
+            break;
+        }
+        keys_add(all, d.ino);
+    }
+    vj_txn_expect(txn, all->keys, all->count);
+}
+
+/* ---- One call ---------------------------------------------------------------------- */
+
+/* The name at which @scan stands.  1: no more are wanted. */
+static int fill_name(VjTxn *txn, const Fill *f, const VjScan *scan, size_t *used)
+{
+    VjSlice name;
+    uint64_t at;
+    VjDentry d;
+
+    if (scan->key.len != 16) {
+        return 1;
+    }
+    at = vj_be64_get((const uint8_t *)scan->key.data + 8);
+    if (f->end != NULL && at >= *f->end) {
+        return 1;
+    }
+    if (vj_cookie_decode(scan->key, scan->value, &d, &name) == 0) {
+        batch_add(f->batch, d, name.data, name.len);
+        *used += f->entry_bytes + name.len;
+        return 0;
+    }
+    *used += f->entry_bytes + VJ_NAME_MAX;
+    return batch_add_by_name(txn, f->dir, at, f->batch);
+}
+
+/* Up to about_bytes of names behind @cookie. */
+static int fill_names(VjTxn *txn, const Fill *f, uint64_t cookie, uint64_t entry_count)
+{
     size_t used = 0;
     uint8_t prefix[8];
     VjFsKey key;
@@ -95,32 +180,25 @@ static int fill_names(VjTxn *txn, const Fill *f, uint64_t cookie)
     vj_fs_key_number(&key, f->dir, cookie);
     vj_scan_begin(&scan, txn, VJ_SPACE_COOKIE, vj_slice(prefix, sizeof prefix));
     vj_scan_behind(&scan, vj_fs_key_slice(&key));
-    while (used < f->about_bytes && b->items->len < VJ_DIR_BATCH_MAX &&
-           vj_scan_next(&scan)) {
-        VjSlice name;
-        uint64_t at;
-        VjDentry d;
+    while (used < f->about_bytes && f->batch->items->len < VJ_DIR_BATCH_MAX) {
         int r;
 
-        if (scan.key.len != 16) {
-            return 0;
+        vj_txn_expect_run(txn, VJ_SPACE_COOKIE, scan.key, MIN(entry_count, VJ_DIR_AHEAD));
+        if (!vj_scan_next(&scan)) {
+            break;
         }
-        at = vj_be64_get((const uint8_t *)scan.key.data + 8);
-        if (f->end != NULL && at >= *f->end) {
-            return 0;
+        r = fill_name(txn, f, &scan, &used);
+        if (r != 0) {
+            return MIN(r, 0);
         }
-        if (vj_cookie_decode(scan.key, scan.value, &d, &name) == 0) {
-            batch_add(b, d, name.data, name.len);
-            used += f->entry_bytes + name.len;
-            continue;
-        }
-        r = batch_add_by_name(txn, f->dir, at, b);
-        if (r < 0) {
-            return r;
-        }
-        used += f->entry_bytes + VJ_NAME_MAX;
     }
-    return scan.error;
+    if (scan.error < 0) {
+        return scan.error;
+    }
+    if (f->with_attr) {
+        expect_inodes(txn, f->batch, &scan, entry_count);
+    }
+    return 0;
 }
 
 static int fill_body(VjTxn *txn, void *opaque)
@@ -150,7 +228,7 @@ static int fill_body(VjTxn *txn, void *opaque)
     if (f->cookie < VJ_DIR_PARENT_COOKIE) {
         batch_add(b, (VjDentry){inode.parent, VJ_DIR_PARENT_COOKIE, DT_DIR}, "..", 2);
     }
-    return fill_names(txn, f, MAX(f->cookie, VJ_DIR_PARENT_COOKIE));
+    return fill_names(txn, f, MAX(f->cookie, VJ_DIR_PARENT_COOKIE), inode.entry_count);
 }
 
 int vj_fs_readdir(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
@@ -166,6 +244,7 @@ int vj_fs_readdir(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
         .end = end,
         .about_bytes = about_bytes,
         .entry_bytes = with_attr ? VJ_DIR_ENTRY_PLUS_BYTES : VJ_DIR_ENTRY_BYTES,
+        .with_attr = with_attr,
         .batch = &b,
     };
     int r = vj_meta_view(fs->meta, fill_body, &fill);

@@ -39,11 +39,6 @@ struct VjEngine {
     VjEngine *next; /* the wrapped engine; NULL for a driver */
 };
 
-typedef struct VjKey {
-    VjSpace space;
-    VjSlice key;
-} VjKey;
-
 /* One key as it is in the engine. */
 typedef struct VjItem {
     VjSpace space;
@@ -160,6 +155,7 @@ typedef struct VjEngineSnapshot {
 enum {
     VJ_ENGINE_NEEDS_FILES = 1 << 0, /* the directory of VjMetaPlace */
     VJ_ENGINE_FORGETS = 1 << 1,     /* nothing is left when it is closed */
+    VJ_ENGINE_IS_NEAR = 1 << 2, /* a read costs no round trip: nothing is kept of it */
 };
 
 struct VjEngineOps {

@@ -31,6 +31,11 @@ static inline int vj_wrap_read(VjTxn *txn, int rc)
     return rc;
 }
 
+/* The members of a wrapper that passes hints on. */
+void vj_wrap_expect(VjTxn *txn, const VjKey *keys, size_t count);
+bool vj_wrap_is_far(VjTxn *txn, VjKey key);
+void vj_wrap_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count);
+
 void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out);
 
 /* All zero where @e is not wrapped. */

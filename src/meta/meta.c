@@ -412,6 +412,45 @@ int vj_txn_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice
     return rc;
 }
 
+void vj_txn_expect(VjTxn *txn, const VjKey *keys, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_place(txn, keys[i].space, keys[i].key, false);
+    }
+    if (count > 0 && txn->meta->ops->expect != NULL) {
+        txn->meta->ops->expect(txn, keys, count);
+    }
+}
+
+void vj_txn_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count)
+{
+    assert_place(txn, space, after, true);
+    if (count > 0 && txn->meta->ops->expect_run != NULL) {
+        txn->meta->ops->expect_run(txn, space, after, count);
+    }
+}
+
+bool vj_txn_is_far(VjTxn *txn, VjKey key)
+{
+    assert_place(txn, key.space, key.key, false);
+    return txn->meta->ops->is_far != NULL && txn->meta->ops->is_far(txn, key);
+}
+
+void vj_wrap_expect(VjTxn *txn, const VjKey *keys, size_t count)
+{
+    vj_txn_expect(txn->next, keys, count);
+}
+
+bool vj_wrap_is_far(VjTxn *txn, VjKey key)
+{
+    return vj_txn_is_far(txn->next, key);
+}
+
+void vj_wrap_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count)
+{
+    vj_txn_expect_run(txn->next, space, after, count);
+}
+
 /* ---- Scans ----------------------------------------------------------------------- */
 
 void vj_scan_begin(VjScan *s, VjTxn *txn, VjSpace space, VjSlice prefix)

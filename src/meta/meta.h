@@ -47,6 +47,11 @@ typedef enum VjSpace {
 typedef struct VjMeta VjMeta;
 typedef struct VjTxn VjTxn;
 
+typedef struct VjKey {
+    VjSpace space;
+    VjSlice key;
+} VjKey;
+
 typedef struct VjMetaPlace {
     int dir_fd;       /* the directory SOURCE/meta, borrowed; -1: the driver needs none */
     const char *path; /* its path, for messages and for engines that want one; borrowed */
@@ -160,6 +165,16 @@ typedef struct VjMetaOps {
     int (*next)(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key, VjSlice *value);
     /* The last key < @before (empty: the last of all).  -ENOENT. */
     int (*prev)(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice *value);
+    /* Reading @key now would be a round trip.  NULL: none is. */
+    bool (*is_far)(VjTxn *txn, VjKey key);
+    /*
+     * Hints: what will be read soon, in this transaction or a later one, and is far, is
+     * brought nearer by one round trip.  No failure is told, and none changes what get
+     * and next return.  May block as get.  expect_run: if the key next behind @after is
+     * far, @count keys from there on.  NULL: nothing is far.
+     */
+    void (*expect)(VjTxn *txn, const VjKey *keys, size_t count);
+    void (*expect_run)(VjTxn *txn, VjSpace space, VjSlice after, size_t count);
 
     /* NULL: it counts nothing.  Any thread. */
     void (*log_stats)(VjMeta *m, VjMetaLogStats *out);
@@ -238,6 +253,10 @@ int vj_txn_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key,
                 VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;
 int vj_txn_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key,
                 VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;
+
+void vj_txn_expect(VjTxn *txn, const VjKey *keys, size_t count);
+void vj_txn_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count);
+bool vj_txn_is_far(VjTxn *txn, VjKey key) G_GNUC_WARN_UNUSED_RESULT;
 
 static inline void vj_txn_end_auto(VjTxn **txn)
 {

@@ -125,6 +125,9 @@ static void move(VjSession *s) VJ_REQUIRES(&s->state)
     vj_trace(meta, "move: %" G_GUINT64_FORMAT " keys up to commit %" G_GUINT64_FORMAT,
              batch.count, batch.number);
     rc = vj_engine_apply(s->engine, &batch, NULL, VJ_NO_DEADLINE);
+    if (rc == 0 && s->cache != NULL) {
+        vj_item_cache_apply(s->cache, &batch); /* while the generation still hides it */
+    }
     vj_mutex_lock(&s->state);
     if (rc == 0) {
         s->redo.claimed = batch.log != NULL;

@@ -18,6 +18,7 @@
 #define VJ_META_SESSION_PRIVATE_H
 
 #include "meta/engine.h"
+#include "meta/item-cache-private.h"
 #include "meta/meta-private.h"
 #include "meta/overlay-private.h"
 #include "meta/redo-private.h"
@@ -31,6 +32,10 @@
 #define VJ_SNAPSHOT_TRIES 3u
 /* Keys that a step through an engine without snapshots fetches at once. */
 #define VJ_VIEW_RUN_KEYS 64u
+/* Memory for what was read from an engine that is far away. */
+#define VJ_ITEM_CACHE_BYTES ((uint64_t)64 << 20)
+/* Keys that are asked for in one call ahead of their readers. */
+#define VJ_VIEW_EXPECT_KEYS 1024u
 
 /* A set of commits on their way to the engine. */
 typedef struct VjGeneration VjGeneration;
@@ -55,6 +60,7 @@ struct VjViewRun {
     /* of a scan: */
     VjSpace space;
     bool forward, more;
+    size_t next; /* the item that was found last */
 };
 
 /* What a transaction sees of what is committed.  Kept in a pool between transactions. */
@@ -108,6 +114,7 @@ typedef struct VjSession {
     /* never change after open, but by vj_session_wrap_engine: */
     VjEngine *engine; /* owned */
     bool has_snapshots;
+    VjItemCache *cache; /* owned; NULL: reading the engine costs no round trip */
     /* never change after open: */
     char *path;  /* where the engine is, for messages; */
     char *label; /* and with its name */
@@ -202,6 +209,9 @@ void vj_views_clear(VjSession *s);
 int vj_view_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);
 int vj_view_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key, VjSlice *value);
 int vj_view_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key, VjSlice *value);
+void vj_view_expect(VjTxn *txn, const VjKey *keys, size_t count);
+bool vj_view_is_far(VjTxn *txn, VjKey key);
+void vj_view_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count);
 
 /* ---- txn.c: members of the ops table, contracts there ---------------------------- */
 

@@ -22,6 +22,10 @@ static void use_engine(VjSession *s, VjEngine *e)
 {
     s->engine = e;
     s->has_snapshots = e->ops->snapshot_new != NULL;
+    if (!s->has_snapshots && (e->ops->needs & VJ_ENGINE_IS_NEAR) == 0 &&
+        s->cache == NULL) {
+        s->cache = vj_item_cache_new(VJ_ITEM_CACHE_BYTES);
+    }
 }
 
 bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opts,
@@ -96,6 +100,7 @@ static int session_free(VjSession *s, bool in_order)
     rc = vj_engine_close(s->engine, in_order);
     free_generations(s);
     vj_overlay_clear(&s->changes);
+    vj_item_cache_free(s->cache);
     vj_cond_clear(&s->moved);
     vj_cond_clear(&s->mover_wake);
     vj_mutex_clear(&s->state);
@@ -208,4 +213,7 @@ const VjMetaOps vj_session_ops = {
     .del = vj_session_del,
     .next = vj_view_next,
     .prev = vj_view_prev,
+    .is_far = vj_view_is_far,
+    .expect = vj_view_expect,
+    .expect_run = vj_view_expect_run,
 };

@@ -207,22 +207,53 @@ static VjViewRun *run_add(VjView *v)
     return run;
 }
 
+/* Items for @keys, from the engine, and kept. */
+static int ask(VjSession *s, const VjKey *keys, size_t count, VjItems *out)
+{
+    uint64_t ticket = s->cache != NULL ? vj_item_cache_ticket(s->cache) : 0;
+    int rc = vj_engine_get_many(s->engine, keys, count, out, VJ_NO_DEADLINE);
+
+    if (rc == 0 && s->cache != NULL) {
+        vj_item_cache_add(s->cache, ticket, keys, &out->at[out->count - count], count);
+    }
+    return rc;
+}
+
+/* The same for a scan to the end of the space. */
+static int ask_range(VjSession *s, const VjRange *range, size_t limit, VjItems *out,
+                     bool *more)
+{
+    uint64_t ticket = s->cache != NULL ? vj_item_cache_ticket(s->cache) : 0;
+    int rc = vj_engine_scan(s->engine, range, limit, out, more, VJ_NO_DEADLINE);
+
+    if (rc == 0 && s->cache != NULL) {
+        vj_item_cache_add_run(s->cache, ticket, range, out->at, out->count, *more);
+    }
+    return rc;
+}
+
 static int fetch(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
 {
     VjSession *s = session_of(txn);
     VjKey wanted = {.space = space, .key = key};
     VjViewRun *run = run_add(view_of(txn));
-    int rc;
+    int rc = -EAGAIN, seen;
 
     if (run == NULL) {
         return -ENOMEM;
     }
-    rc = vj_engine_get_many(s->engine, &wanted, 1, &run->items, VJ_NO_DEADLINE);
-    if (rc == 0) {
-        rc = still_sees(s, txn);
+    if (s->cache != NULL) {
+        rc = vj_item_cache_get(s->cache, wanted, &run->items);
     }
-    if (rc < 0) {
+    if (rc == -EAGAIN) {
+        rc = ask(s, &wanted, 1, &run->items);
+    }
+    if (rc < 0 && rc != -ENOENT) {
         return rc;
+    }
+    seen = still_sees(s, txn);
+    if (seen < 0 || rc < 0) {
+        return seen < 0 ? seen : rc;
     }
     *value = run->items.at[0].value;
     return run->items.at[0].version == 0 ? -ENOENT : 0;
@@ -232,22 +263,22 @@ static int fetch(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
 static const VjItem *scanned_behind(const VjView *v, VjSpace space, VjSlice from,
                                     bool forward, bool *ended)
 {
-    const VjViewRun *run = v->scan;
+    VjViewRun *run = v->scan;
 
     *ended = false;
-    if (run == NULL || run->space != space || run->forward != forward) {
+    if (run == NULL || run->space != space || run->forward != forward ||
+        run->next == run->items.count ||
+        vj_slice_compare(run->items.at[run->next].key, from) != 0) {
         return NULL;
     }
-    for (size_t i = 0; i < run->items.count; i++) {
-        if (vj_slice_compare(run->items.at[i].key, from) == 0) {
-            *ended = i + 1 == run->items.count && !run->more;
-            return i + 1 < run->items.count ? &run->items.at[i + 1] : NULL;
-        }
+    if (run->next + 1 == run->items.count) {
+        *ended = !run->more;
+        return NULL;
     }
-    return NULL;
+    return &run->items.at[++run->next];
 }
 
-/* A scan from behind @from on: its first item, NULL when there is none. */
+/* The first item behind @from, NULL when there is none. */
 static int scan(VjTxn *txn, VjSpace space, VjSlice from, bool forward,
                 const VjItem **item)
 {
@@ -255,7 +286,7 @@ static int scan(VjTxn *txn, VjSpace space, VjSlice from, bool forward,
     VjView *v = view_of(txn);
     VjRange range = {.space = space, .backward = !forward, .from = from};
     VjViewRun *run = run_add(v);
-    int rc;
+    int rc = -EAGAIN;
 
     *item = NULL;
     if (run == NULL) {
@@ -263,13 +294,17 @@ static int scan(VjTxn *txn, VjSpace space, VjSlice from, bool forward,
     }
     run->space = space;
     run->forward = forward;
-    rc = vj_engine_scan(s->engine, &range, VJ_VIEW_RUN_KEYS, &run->items, &run->more,
-                        VJ_NO_DEADLINE);
-    if (rc == 0) {
+    if (s->cache != NULL) {
+        rc = vj_item_cache_near(s->cache, space, from, forward, &run->items);
+    }
+    if (rc == -EAGAIN) {
+        rc = ask_range(s, &range, VJ_VIEW_RUN_KEYS, &run->items, &run->more);
+        v->scan = rc == 0 ? run : NULL;
+    }
+    if (rc == 0 || rc == -ENOENT) {
         rc = still_sees(s, txn);
     }
     if (rc == 0) {
-        v->scan = run;
         *item = run->items.count > 0 ? &run->items.at[0] : NULL;
     }
     return rc;
@@ -333,6 +368,53 @@ int vj_view_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
     }
     return engine != NULL ? vj_engine_snapshot_get(engine, space, key, value)
                           : fetch(txn, space, key, value);
+}
+
+/* ---- Hints ------------------------------------------------------------------------ */
+
+bool vj_view_is_far(VjTxn *txn, VjKey key)
+{
+    VjItemCache *cache = session_of(txn)->cache;
+
+    return cache != NULL && find_in_memory(txn, key.space, key.key) == NULL &&
+           !vj_item_cache_knows(cache, key);
+}
+
+void vj_view_expect(VjTxn *txn, const VjKey *keys, size_t count)
+{
+    VjSession *s = session_of(txn);
+    g_autofree VjKey *far = s->cache != NULL ? g_try_new(VjKey, count) : NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; far != NULL && i < count; i++) {
+        if (vj_view_is_far(txn, keys[i])) {
+            far[n++] = keys[i];
+        }
+    }
+    for (size_t i = 0; i < n; i += VJ_VIEW_EXPECT_KEYS) {
+        VjItems items = {0};
+        int rc = ask(s, far + i, MIN(n - i, VJ_VIEW_EXPECT_KEYS), &items);
+
+        vj_items_clear(&items);
+        if (rc < 0) {
+            break; /* whoever reads finds out */
+        }
+    }
+}
+
+void vj_view_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count)
+{
+    VjSession *s = session_of(txn);
+    VjRange range = {.space = space, .from = after};
+
+    if (s->cache != NULL && !vj_item_cache_knows_next(s->cache, space, after)) {
+        VjItems items = {0};
+        bool more;
+
+        /* A failure is for whoever reads. */
+        (void)ask_range(s, &range, MIN(count, VJ_SCAN_ITEMS_MAX), &items, &more);
+        vj_items_clear(&items);
+    }
 }
 
 /* ---- Walks ----------------------------------------------------------------------- */

@@ -383,4 +383,7 @@ const VjMetaOps vj_meta_fault_ops = {
     .del = fault_del,
     .next = fault_next,
     .prev = fault_prev,
+    .is_far = vj_wrap_is_far,
+    .expect = vj_wrap_expect,
+    .expect_run = vj_wrap_expect_run,
 };

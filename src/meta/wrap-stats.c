@@ -163,4 +163,7 @@ const VjMetaOps vj_meta_stats_ops = {
     .del = stats_del,
     .next = stats_next,
     .prev = stats_prev,
+    .is_far = vj_wrap_is_far,
+    .expect = vj_wrap_expect,
+    .expect_run = vj_wrap_expect_run,
 };
