@@ -56,9 +56,9 @@ bool vj_committed_next(VjCommittedAt *a);
 
 /* The entry that holds @offset; false: it is not kept. */
 bool vj_committed_find(VjCommitted *c, uint64_t offset, VjCommittedAt *out);
-/* The same, read with @cursor, which is of a snapshot with the version of @c.  -ENOENT:
+/* The same, read with @cursor in @txn, whose snapshot has the version of @c.  -ENOENT:
  * @offset is behind the end; -EBADMSG, errors of meta. */
-int vj_committed_load(VjCommitted *c, VjMapCursor *cursor, uint64_t offset,
+int vj_committed_load(VjCommitted *c, VjTxn *txn, VjMapCursor *cursor, uint64_t offset,
                       VjCommittedAt *out) G_GNUC_WARN_UNUSED_RESULT;
 /* The record of the entry's object.  @txn: of a snapshot as above; NULL: -EAGAIN where it
  * is not kept. */

@@ -216,6 +216,23 @@ bool vj_committed_find(VjCommitted *c, uint64_t offset, VjCommittedAt *out)
     return found;
 }
 
+/* The records of the objects that @run names will be asked for. */
+static void expect_objects(const VjCommittedRun *run, VjTxn *txn)
+{
+    uint64_t ids[VJ_COMMITTED_RUN];
+    size_t count = 0;
+
+    for (unsigned i = 0; i < run->count; i++) {
+        const VjEntry *entry = &run->slots[i].entry;
+
+        if (entry->kind == VJ_ENTRY_OBJECT &&
+            (count == 0 || ids[count - 1] != entry->id)) {
+            ids[count++] = entry->id;
+        }
+    }
+    vj_object_expect_records(txn, ids, count);
+}
+
 /* The entries from the one that holds @offset on.  Owned. */
 static int read_run(VjMapCursor *cursor, uint64_t offset, VjCommittedRun **out)
 {
@@ -241,7 +258,7 @@ static int read_run(VjMapCursor *cursor, uint64_t offset, VjCommittedRun **out)
     return 0;
 }
 
-int vj_committed_load(VjCommitted *c, VjMapCursor *cursor, uint64_t offset,
+int vj_committed_load(VjCommitted *c, VjTxn *txn, VjMapCursor *cursor, uint64_t offset,
                       VjCommittedAt *out)
 {
     g_autoptr(GPtrArray) gone = g_ptr_array_new_with_free_func(run_unref);
@@ -252,6 +269,7 @@ int vj_committed_load(VjCommitted *c, VjMapCursor *cursor, uint64_t offset,
     if (r < 0) {
         return r;
     }
+    expect_objects(run, txn);
     vj_mutex_lock(&c->budget->lock);
     if (find_locked(c, offset, out)) { /* another reader was faster */
         g_ptr_array_add(gone, run);

@@ -165,7 +165,7 @@ static int find_entry(Resolve *r, uint64_t start, VjCommittedAt *out)
     if (r->cursor == NULL) {
         r->cursor = vj_map_cursor_new(r->txn, r->inode->ino, &r->inode->root);
     }
-    return vj_committed_load(r->committed, r->cursor, start, out);
+    return vj_committed_load(r->committed, r->txn, r->cursor, start, out);
 }
 
 /* [*start, *start + *len) as far as one run of entries has it. */

@@ -276,3 +276,23 @@ int vj_index_del(VjTxn *txn, const VjIndexKey *key)
 {
     return vj_txn_del(txn, VJ_SPACE_INDEX, vj_slice(key->bytes, sizeof key->bytes));
 }
+
+/* Records that are asked for at a time. */
+#define EXPECT_MOST 64u
+
+void vj_object_expect_records(VjTxn *txn, const uint64_t *ids, size_t count)
+{
+    uint8_t bytes[EXPECT_MOST][VJ_OBJECT_KEY_BYTES];
+    VjKey keys[EXPECT_MOST];
+
+    for (size_t done = 0; done < count;) {
+        size_t n = 0;
+
+        for (; n < EXPECT_MOST && done < count; n++, done++) {
+            vj_be64_set(bytes[n], ids[done]);
+            keys[n] = (VjKey){.space = VJ_SPACE_OBJECT,
+                              .key = vj_slice(bytes[n], VJ_OBJECT_KEY_BYTES)};
+        }
+        vj_txn_expect(txn, keys, n);
+    }
+}

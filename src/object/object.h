@@ -136,6 +136,8 @@ void vj_object_unpin(VjObjects *o, uint64_t id);
 
 /* The record of @id, referenced or dead.  -ENOENT; -EBADMSG. */
 int vj_object_get(VjTxn *txn, uint64_t id, VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
+/* These records will be asked for: as vj_txn_expect. */
+void vj_object_expect_records(VjTxn *txn, const uint64_t *ids, size_t count);
 
 /*
  * vj_object_read - plaintext bytes [start, start + len), verified
