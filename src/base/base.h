@@ -28,6 +28,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
+#include "base/cancel.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/digest.h"

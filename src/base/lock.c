@@ -100,24 +100,14 @@ void vj_lock_assert_none(void)
     }
 }
 
-static const char *first_held(int besides)
+const char *vj_lock_held(void)
 {
     for (unsigned i = 0; i < held_count; i++) {
-        if (held[i].is_mutex && held[i].rank != besides) {
+        if (held[i].is_mutex) {
             return held[i].name;
         }
     }
     return NULL;
-}
-
-const char *vj_lock_held(void)
-{
-    return first_held(0);
-}
-
-const char *vj_lock_held_besides(VjLockRank rank)
-{
-    return first_held((int)rank);
 }
 
 #else
@@ -161,12 +151,6 @@ void vj_lock_assert_none(void)
 
 const char *vj_lock_held(void)
 {
-    return NULL;
-}
-
-const char *vj_lock_held_besides(VjLockRank rank)
-{
-    (void)rank;
     return NULL;
 }
 

@@ -38,7 +38,6 @@ typedef enum VjLockRank {
     VJ_RANK_OBJECT_IDS = 40,      /* object: object ids */
     VJ_RANK_OBJECT_DEAD = 42,     /* object: dead objects, pins, epochs */
     VJ_RANK_OBJECT_CACHE = 44,    /* object: object cache */
-    VJ_RANK_META_RUN = 50,        /* meta: one write transaction at a time */
     VJ_RANK_META_STATE = 52,      /* meta: generations, sequence numbers */
     VJ_RANK_META_ENGINE = 54,     /* meta: one engine's state */
     VJ_RANK_META_WRAPPER = 56,    /* meta: wrappers' own counters */
@@ -104,7 +103,5 @@ void vj_lock_assert_none(void);
 /* The name of a VjMutex that the calling thread holds, for a message.  NULL: none, or not
  * a debug build, which does not know. */
 const char *vj_lock_held(void);
-/* The same, of those that are not of @rank. */
-const char *vj_lock_held_besides(VjLockRank rank);
 
 #endif

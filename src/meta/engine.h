@@ -20,7 +20,8 @@
  *
  * Wherever a deadline is given: microseconds on the clock of vj_clock_mono_us, INT64_MAX:
  * none.  A call that is late returns -ETIMEDOUT; a read has then done nothing, an apply()
- * may have been done or not, and may still be done later.
+ * may have been done or not, and may still be done later.  A read that waits ends with
+ * -ECANCELED when its thread's VjCancel is fired (base/cancel.h).
  */
 #ifndef VJ_META_ENGINE_H
 #define VJ_META_ENGINE_H
@@ -182,8 +183,8 @@ struct VjEngineOps {
     /*
      * Items for @keys, in their order, appended to @out, which owns them; one that is not
      * there has version 0 and an empty value.  They are of one state, and later than each
-     * apply() that returned before the call.  Threads: any; may block.  Locks: none but
-     * the session's writer.  -EIO, -EBADMSG, -ENOMEM, -ETIMEDOUT; @out is then as before.
+     * apply() that returned before the call.  Threads: any; may block.  Locks: none.
+     * -EIO, -EBADMSG, -ENOMEM, -ETIMEDOUT; @out is then as before.
      */
     int (*get_many)(VjEngine *e, const VjKey *keys, size_t count, VjItems *out,
                     int64_t deadline_us);
@@ -234,7 +235,7 @@ struct VjEngineOps {
     int (*snapshot_new)(VjEngine *e, VjEngineSnapshot **out);
     /*
      * Makes that the next snapshot_take can succeed: may wait for the engine to recover,
-     * and do I/O.  -EIO, -ENOMEM.  Threads: any.  Locks: none but the session's writer.
+     * and do I/O.  -EIO, -ENOMEM.  Threads: any.  Locks: none.
      */
     int (*snapshot_prepare)(VjEngineSnapshot *s);
     /*
@@ -262,7 +263,7 @@ struct VjEngineOps {
      * Sees to it that all of @load can be applied, now or after a crash; @release: may
      * use what is kept back so that deleting works when the device is full.  -ENOSPC: not
      * before what was promised earlier has been applied, and perhaps not then; a save()
-     * that was running has ended by then.  -EIO.  Threads: the writer.  Locks: its.
+     * that was running has ended by then.  -EIO.  Threads: the writer.  Locks: none.
      */
     int (*reserve)(VjEngine *e, const VjLoad *load, bool release);
     /* With reserve: an apply() of no changes would gain space.  Any thread, no locks. */

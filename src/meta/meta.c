@@ -219,6 +219,11 @@ static VjMeta *innermost(VjMeta *m)
     return m;
 }
 
+bool vj_meta_is_far(VjMeta *m)
+{
+    return vj_session_of(m)->cache != NULL;
+}
+
 void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out)
 {
     *out = (VjMetaLogStats){0};

@@ -211,6 +211,8 @@ bool vj_meta_forgets(const char *spec);
 /* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
 int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 
+/* What is read of its engine takes round trips: how long, nobody knows. */
+bool vj_meta_is_far(VjMeta *m);
 /* @spec names an engine of this build and options that it has.  Touches nothing. */
 bool vj_meta_spec_check(const char *spec, GError **error);
 

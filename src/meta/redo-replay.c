@@ -85,9 +85,6 @@ static void keep_log(const VjSession *s)
     }
 }
 
-/* The writer's lock: more than the analysis can see. */
-static bool replay(VjSession *s, const VjRedo *log, bool salvage, GError **error)
-    VJ_TSA(no_thread_safety_analysis);
 static bool replay(VjSession *s, const VjRedo *log, bool salvage, GError **error)
 {
     Replay r = {.s = s};
@@ -97,10 +94,11 @@ static bool replay(VjSession *s, const VjRedo *log, bool salvage, GError **error
     VjRedoFound found;
     int rc;
 
-    vj_mutex_lock(&s->writer);
+    rc = vj_session_writer_begin(s);
+    g_assert(rc == 0); /* nobody else is there */
     rc = vj_redo_read(log, &s->redo.point, &reader, &found);
     vj_overlay_clear(&s->changes);
-    vj_mutex_unlock(&s->writer);
+    vj_session_writer_end(s);
     flaw = r.flaw;
     if (rc < 0) {
         return vj_error_set_errno(error, -rc, "%s/" VJ_REDO_FILE ": replaying it",

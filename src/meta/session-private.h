@@ -124,16 +124,15 @@ typedef struct VjSession {
     int64_t commit_interval_us;
     GThread *mover; /* NULL when read_only */
 
-    /* Held from begin to the end of a write transaction. */
-    VjMutex writer;
-    /* guarded by writer: */
-    VjOverlay changes; /* of the open write transaction */
+    VjOverlay changes; /* the writer's: of the open write transaction */
 
     /* Brief; never across a call of the engine that may block. */
     VjMutex state;
     VjCond mover_wake; /* there may be something to do for the mover */
     VjCond moved;      /* a move ended, well or badly, or a generation was frozen */
+    VjCond writer_ended;
     /* guarded by state: */
+    bool has_writer;               /* a write transaction is open */
     VjGeneration *active, *frozen; /* frozen: NULL when nothing is being moved */
     VjGeneration *dropped;         /* without references, to be freed by the mover */
     VjSnapshots snapshots;         /* of read transactions */
@@ -183,7 +182,7 @@ void vj_generation_unref(VjSession *s, VjGeneration *g) VJ_REQUIRES(&s->state);
 void vj_generation_free(VjGeneration *g);
 /* True when the active generation has its share of memory. */
 bool vj_session_is_full(const VjSession *s);
-/* Makes the writer's changes visible.  Needs the writer lock. */
+/* Makes the writer's changes visible. */
 void vj_session_publish(VjSession *s);
 /* What waits to be moved; with @changes, as if they were visible. */
 void vj_session_load(const VjSession *s, const VjOverlay *changes, VjLoad *out)
@@ -193,7 +192,7 @@ void vj_session_load(const VjSession *s, const VjOverlay *changes, VjLoad *out)
  *
  * @release  may use what the engine keeps back
  * Returns   0; -ENOSPC: not without moving what waits first, and perhaps not then
- * Threads   the writer      Locks   writer held
+ * Threads   the writer      Locks   none
  */
 int vj_session_reserve(VjSession *s, bool release) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -213,7 +212,13 @@ void vj_view_expect(VjTxn *txn, const VjKey *keys, size_t count);
 bool vj_view_is_far(VjTxn *txn, VjKey key);
 void vj_view_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count);
 
-/* ---- txn.c: members of the ops table, contracts there ---------------------------- */
+/* ---- txn.c ----------------------------------------------------------------------- */
+
+/* The calling thread is the writer from now on, when the one before has ended.
+ * -ECANCELED, -ETIMEDOUT. */
+int vj_session_writer_begin(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
+void vj_session_writer_end(VjSession *s);
+/* Members of the ops table, contracts there. */
 
 int vj_session_begin(VjMeta *m, VjTxn *txn);
 int vj_session_commit(VjTxn *txn);
@@ -237,7 +242,7 @@ int vj_session_flush_moved(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
  * vj_session_turn - apply() once more, without changes
  *
  * Nothing waits to be moved.  For what the engine gains by it, or is to remember.
- * Threads   the writer, or setup      Locks   none but the writer
+ * Threads   the writer, or setup      Locks   none
  */
 int vj_session_turn(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -63,10 +63,10 @@ static VjSession *session_new(VjEngine *e, const VjMetaPlace *place, const VjOpt
     s->commit_interval_us = (int64_t)vj_opts_number(opts, "commit") * 1000 * 1000;
     s->active = vj_generation_new();
     vj_overlay_init(&s->changes);
-    vj_mutex_init(&s->writer, VJ_RANK_META_RUN, "meta writer");
     vj_mutex_init(&s->state, VJ_RANK_META_STATE, "meta state");
     vj_cond_init(&s->mover_wake);
     vj_cond_init(&s->moved);
+    vj_cond_init(&s->writer_ended);
     s->has_log = vj_engine_log(e, &s->redo.place, &s->redo.point);
     s->redo.claimed = s->redo.place.claimed;
     return s;
@@ -104,7 +104,7 @@ static int session_free(VjSession *s, bool in_order)
     vj_cond_clear(&s->moved);
     vj_cond_clear(&s->mover_wake);
     vj_mutex_clear(&s->state);
-    vj_mutex_clear(&s->writer);
+    vj_cond_clear(&s->writer_ended);
     g_free(s->label);
     g_free(s->path);
     return rc;

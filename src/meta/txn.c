@@ -11,6 +11,32 @@ static VjSession *session_of(const VjTxn *txn)
 
 /* ---- Begin and end --------------------------------------------------------------- */
 
+int vj_session_writer_begin(VjSession *s)
+{
+    int rc = 0;
+
+    vj_mutex_lock(&s->state);
+    while (rc == 0 && s->has_writer) {
+        rc = vj_cond_wait_or_cancel(&s->writer_ended, &s->state);
+    }
+    if (rc == 0) {
+        s->has_writer = true;
+    } else {
+        vj_cond_signal(&s->writer_ended); /* the next one may do what this one does not */
+    }
+    vj_mutex_unlock(&s->state);
+    return rc;
+}
+
+void vj_session_writer_end(VjSession *s)
+{
+    vj_mutex_lock(&s->state);
+    g_assert(s->has_writer && s->changes.entry_count == 0);
+    s->has_writer = false;
+    vj_cond_signal(&s->writer_ended);
+    vj_mutex_unlock(&s->state);
+}
+
 /* Back-pressure: 0 when there is memory for one more write transaction. */
 static int wait_for_memory(VjSession *s)
 {
@@ -22,16 +48,13 @@ static int wait_for_memory(VjSession *s)
             rc = s->move_error;
         } else {
             vj_cond_signal(&s->mover_wake);
-            vj_cond_wait(&s->moved, &s->state);
+            rc = vj_cond_wait_or_cancel(&s->moved, &s->state);
         }
     }
     vj_mutex_unlock(&s->state);
     return rc;
 }
 
-/* The writer mutex stays locked until the transaction ends: more than the analysis can
- * see. */
-static int begin_write(VjSession *s, VjSessionTxn *t) VJ_TSA(no_thread_safety_analysis);
 static int begin_write(VjSession *s, VjSessionTxn *t)
 {
     int rc;
@@ -39,27 +62,26 @@ static int begin_write(VjSession *s, VjSessionTxn *t)
     if (s->read_only) {
         return -EROFS;
     }
-    vj_mutex_lock(&s->writer);
-    g_assert(s->changes.entry_count == 0);
+    rc = vj_session_writer_begin(s);
+    if (rc < 0) {
+        return rc;
+    }
     rc = wait_for_memory(s);
     if (rc == 0) {
         rc = vj_view_take(s, false, &t->view);
     }
     if (rc < 0) {
-        vj_mutex_unlock(&s->writer);
+        vj_session_writer_end(s);
     }
     return rc;
 }
 
-static void end_write(VjSession *s, VjSessionTxn *t) VJ_TSA(no_thread_safety_analysis);
 static void end_write(VjSession *s, VjSessionTxn *t)
 {
-    vj_mutex_assert_held(&s->writer);
-    g_assert(s->changes.entry_count == 0);
     if (t->view != NULL) {
         vj_view_drop(s, t->view, false);
     }
-    vj_mutex_unlock(&s->writer);
+    vj_session_writer_end(s);
 }
 
 int vj_session_begin(VjMeta *m, VjTxn *txn)

@@ -211,7 +211,7 @@ static VjViewRun *run_add(VjView *v)
 static int ask(VjSession *s, const VjKey *keys, size_t count, VjItems *out)
 {
     uint64_t ticket = s->cache != NULL ? vj_item_cache_ticket(s->cache) : 0;
-    int rc = vj_engine_get_many(s->engine, keys, count, out, VJ_NO_DEADLINE);
+    int rc = vj_engine_get_many(s->engine, keys, count, out, vj_cancel_deadline_us());
 
     if (rc == 0 && s->cache != NULL) {
         vj_item_cache_add(s->cache, ticket, keys, &out->at[out->count - count], count);
@@ -224,7 +224,7 @@ static int ask_range(VjSession *s, const VjRange *range, size_t limit, VjItems *
                      bool *more)
 {
     uint64_t ticket = s->cache != NULL ? vj_item_cache_ticket(s->cache) : 0;
-    int rc = vj_engine_scan(s->engine, range, limit, out, more, VJ_NO_DEADLINE);
+    int rc = vj_engine_scan(s->engine, range, limit, out, more, vj_cancel_deadline_us());
 
     if (rc == 0 && s->cache != NULL) {
         vj_item_cache_add_run(s->cache, ticket, range, out->at, out->count, *more);

@@ -4,14 +4,16 @@
  *
  * For tests.  Each call that would be a round trip takes a set time and is counted.  A
  * thread that makes one with a lock held ends the process: on the way to another machine
- * everybody who wants that lock would wait.  The session's writer lock does not count: it
- * is held across a body, and LOCKS.md says so.
+ * everybody who wants that lock would wait.  With hold=FILE it is an engine that hangs as
+ * long as somebody else has that file locked (flock).
  *
  * It has no snapshots, as an engine on another machine has none.  What a session asks
  * without a round trip (reserve, apply_bytes, the log, copies) is passed on.
  */
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/file.h>
 
 #include "meta/meta-private.h"
 
@@ -30,6 +32,12 @@ typedef struct Latency {
     VjEngine engine;
     int64_t cost_us; /* never changes after open */
     _Atomic uint64_t calls[CALL_KINDS];
+    char *hold; /* owned; NULL: it never hangs */
+    VjMutex lock;
+    VjCond changed;
+    /* guarded by lock: */
+    bool is_held;   /* the file was locked when somebody looked, */
+    GThread *waits; /* and this thread waits until it is not; NULL: never yet */
 } Latency;
 
 static const VjOptSpec latency_options[] = {
@@ -38,32 +46,99 @@ static const VjOptSpec latency_options[] = {
      .fallback = "1000",
      .max = 10 * 1000 * 1000,
      .help = "microseconds that each call of the engine takes"},
+    {.name = "hold",
+     .type = VJ_OPT_STRING,
+     .help = "no call is made as long as this file is locked; default: none"},
     {.name = NULL},
 };
 
 static bool latency_open(VjEngine *e, const VjMetaPlace *place, const VjOpts *opts,
                          GError **error)
 {
+    Latency *l = (Latency *)e;
+    const char *hold = vj_opts_string(opts, "hold");
+
     (void)place;
     (void)error;
     g_assert(e->next != NULL);
-    ((Latency *)e)->cost_us = (int64_t)vj_opts_number(opts, "us");
+    l->cost_us = (int64_t)vj_opts_number(opts, "us");
+    l->hold = hold != NULL && hold[0] != '\0' ? g_strdup(hold) : NULL;
+    vj_mutex_init(&l->lock, VJ_RANK_META_WRAPPER, "meta latency");
+    vj_cond_init(&l->changed);
     return true;
 }
 
 static int latency_close(VjEngine *e, bool in_order)
 {
-    (void)e;
+    Latency *l = (Latency *)e;
+
     (void)in_order;
+    if (l->waits != NULL) {
+        g_thread_join(l->waits);
+    }
+    vj_cond_clear(&l->changed);
+    vj_mutex_clear(&l->lock);
+    g_free(l->hold);
     return 0;
 }
 
-/* The way there and back.  -ETIMEDOUT: it is too long, and nothing is asked. */
+/* ---- An engine that hangs ---------------------------------------------------------- */
+
+/* Opened for itself each time: locks of flock(2) belong to what was opened. */
+static bool try_hold(const char *path, int how)
+{
+    VJ_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
+    int rc;
+
+    do {
+        rc = fd < 0 ? 0 : flock(fd, how);
+    } while (rc < 0 && errno == EINTR);
+    return rc == 0;
+}
+
+static gpointer wait_for_holder(gpointer opaque)
+{
+    Latency *l = opaque;
+
+    (void)try_hold(l->hold, LOCK_SH);
+    vj_mutex_lock(&l->lock);
+    l->is_held = false;
+    vj_cond_broadcast(&l->changed);
+    vj_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* Until nobody has the file locked.  -ETIMEDOUT, -ECANCELED. */
+static int wait_while_held(Latency *l)
+{
+    int rc = 0;
+
+    if (l->hold == NULL) {
+        return 0;
+    }
+    vj_mutex_lock(&l->lock);
+    if (!l->is_held && !try_hold(l->hold, LOCK_SH | LOCK_NB)) {
+        if (l->waits != NULL) {
+            g_thread_join(l->waits); /* it has ended, but for its last steps */
+        }
+        l->is_held = true;
+        l->waits = g_thread_new("vj-meta-hold", wait_for_holder, l);
+    }
+    while (rc == 0 && l->is_held) {
+        rc = vj_cond_wait_or_cancel(&l->changed, &l->lock);
+    }
+    vj_mutex_unlock(&l->lock);
+    return rc;
+}
+
+/* The way there and back.  -ETIMEDOUT: it is too long, and nothing is asked;
+ * -ECANCELED. */
 static int travel(VjEngine *e, LatencyCall call, int64_t deadline_us)
 {
     Latency *l = (Latency *)e;
-    const char *held = vj_lock_held_besides(VJ_RANK_META_RUN);
+    const char *held = vj_lock_held();
     int64_t left_us;
+    int rc;
 
     if (held != NULL) {
         vj_log_error("meta latency: %s is called with lock \"%s\" held", call_names[call],
@@ -71,8 +146,9 @@ static int travel(VjEngine *e, LatencyCall call, int64_t deadline_us)
         abort();
     }
     atomic_fetch_add_explicit(&l->calls[call], 1, memory_order_relaxed);
-    if (l->cost_us == 0) {
-        return 0;
+    rc = wait_while_held(l);
+    if (rc < 0 || l->cost_us == 0) {
+        return rc;
     }
     left_us =
         deadline_us == VJ_NO_DEADLINE ? VJ_NO_DEADLINE : deadline_us - vj_clock_mono_us();

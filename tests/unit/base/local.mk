@@ -9,6 +9,8 @@ tests_unit_base_test_buf_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/base/test-bytes
 tests_unit_base_test_bytes_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/base/test-cancel
+tests_unit_base_test_cancel_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/base/test-clock
 tests_unit_base_test_clock_LDADD = $(LDADD_base) $(CMOCKA_LIBS)

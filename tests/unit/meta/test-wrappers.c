@@ -2,6 +2,8 @@
 /*
  * test-wrappers.c - fault fails what it was told to, stats counts, vj_meta_run ends
  */
+#include <sys/file.h>
+
 #include "../../lib/told.h"
 #include "meta-fixture.h"
 
@@ -347,6 +349,90 @@ static void test_round_trips(void **state)
     assert_int_equal(vj_meta_close(m), 0);
 }
 
+/* ---- An engine that hangs --------------------------------------------------------- */
+
+typedef struct Stuck {
+    VjMeta *m;
+    VjCancel cancel;
+    bool writes;
+    int result;
+} Stuck;
+
+static int far_body(VjTxn *txn, void *opaque)
+{
+    uint8_t key[8];
+    VjSlice value;
+
+    (void)opaque;
+    return vj_txn_get(txn, VJ_SPACE_INODE, numbered_key(7, key), &value);
+}
+
+static gpointer stuck_main(gpointer opaque)
+{
+    Stuck *s = opaque;
+
+    vj_cancel_enter(&s->cancel);
+    s->result = s->writes ? vj_meta_run(s->m, VJ_RUN_DEFAULT, far_body, NULL)
+                          : vj_meta_view(s->m, far_body, NULL);
+    vj_cancel_leave();
+    return NULL;
+}
+
+static void wait_for_calls(VjMeta *m, uint64_t gets)
+{
+    VjMetaCalls calls;
+
+    do {
+        g_thread_yield();
+        vj_meta_calls(m, &calls);
+    } while (calls.get_many < gets);
+}
+
+/* Who reads, who writes, and who waits for that one: each can be cancelled. */
+static void test_hanging(void **state)
+{
+    g_autofree char *hold = g_build_filename(g_get_tmp_dir(), "meta-hold-XXXXXX", NULL);
+    VjMetaPlace place = {.dir_fd = -1, .create = true};
+    Stuck stuck[3] = {{.writes = false}, {.writes = true}, {.writes = true}};
+    GThread *threads[3];
+    g_autofree char *spec = NULL;
+    int fd = g_mkstemp(hold);
+    VjMeta *m;
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_true(vj_meta_open("memory:commit=3600", &place, &m, NULL));
+    spec = g_strdup_printf("latency:us=0,hold=%s", hold);
+    m = wrap(spec, m);
+    for (unsigned i = 0; i < 3; i++) {
+        stuck[i].m = m;
+        vj_cancel_init(&stuck[i].cancel);
+        threads[i] = g_thread_new("stuck", stuck_main, &stuck[i]);
+        wait_for_calls(m, MIN(i + 1, 2)); /* the third waits for the second to end */
+    }
+    for (unsigned i = 3; i-- > 0;) {
+        vj_cancel_fire(&stuck[i].cancel);
+        g_thread_join(threads[i]);
+        assert_int_equal(stuck[i].result, -ECANCELED);
+    }
+    vj_cancel_reset(&stuck[0].cancel, vj_clock_mono_us() + 1000);
+    (void)stuck_main(&stuck[0]);
+    assert_int_equal(stuck[0].result, -ETIMEDOUT);
+    assert_int_equal(put_numbered(m, VJ_SPACE_INODE, 8, 100), 0); /* waits for nobody */
+    vj_cancel_reset(&stuck[1].cancel, INT64_MAX);
+    threads[1] = g_thread_new("stuck", stuck_main, &stuck[1]);
+    assert_int_equal(flock(fd, LOCK_UN), 0);
+    g_thread_join(threads[1]);
+    assert_int_equal(stuck[1].result, -ENOENT); /* it went on */
+    for (unsigned i = 0; i < 3; i++) {
+        vj_cancel_clear(&stuck[i].cancel);
+    }
+    assert_int_equal(vj_meta_close(m), 0);
+    assert_int_equal(unlink(hold), 0);
+    close(fd);
+}
+
 static void test_bad_specs(void **state)
 {
     Fixture f = fixture_new("lmdb");
@@ -371,7 +457,8 @@ int main(void)
         cmocka_unit_test(test_kinds),          cmocka_unit_test(test_fail_nth),
         cmocka_unit_test(test_failing_commit), cmocka_unit_test(test_conflicts),
         cmocka_unit_test(test_times),          cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_round_trips),    cmocka_unit_test(test_bad_specs),
+        cmocka_unit_test(test_round_trips),    cmocka_unit_test(test_hanging),
+        cmocka_unit_test(test_bad_specs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
