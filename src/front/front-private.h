@@ -349,6 +349,28 @@ void vj_wait_unref(VjWait *w);
 /* At the end, until none is left: a thread of the rooms below may still have one to
  * answer.  No locks held. */
 void vj_front_await_waits(VjFront *f);
+/* ---- requests that wait for another machine (interrupt.c) -------------------------- */
+
+/* What one request thread works on. */
+typedef struct VjServed {
+    VjCancel cancel;
+    /* guarded by front->lock: */
+    uint64_t unique; /* of the request; 0: none */
+    pid_t tid;       /* who waits; 0: somebody whom this process cannot see */
+    bool is_interrupted;
+} VjServed;
+
+/* Of a request thread. */
+void vj_served_init(VjServed *s, VjFront *f);
+void vj_served_clear(VjServed *s, VjFront *f);
+/* The thread works on request @unique of @tid from now on, and not any more. */
+void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid);
+void vj_served_end(VjServed *s, VjFront *f);
+/* INTERRUPT of the request @unique, which may not have begun yet. */
+void vj_served_interrupt(VjFront *f, uint64_t unique);
+/* At the end: none is to be waited for.  Under f->lock. */
+void vj_served_cancel_all(VjFront *f);
+
 /* A thread of its own while there are interrupted requests. */
 void vj_front_watch(gpointer data, gpointer user_data);
 /* The kernel does not use @h any more: forgets and releases it, now or when the last wait
@@ -413,6 +435,11 @@ void vj_delays_clear(VjDelays *d);
 /* A request comes past @point. */
 void vj_front_hold(VjFront *f, VjHoldPoint point);
 
+/* INTERRUPTs that are remembered until their request comes. */
+#define VJ_FRONT_EARLY_MAX 64u
+/* A request that waits for another machine is given up then, microseconds. */
+#define VJ_FRONT_FAR_US ((int64_t)60 * 1000 * 1000)
+
 struct VjFront {
     VjFs *fs;
     struct fuse_session *session;
@@ -430,6 +457,7 @@ struct VjFront {
     bool maps_direct_files;    /* a file that is opened past the page cache has mmap */
     bool knows_who_sets_flags; /* the kernel looks at the caller of chattr(1) itself */
     bool clears_privileges;    /* what a change takes away is for us to find out */
+    bool is_far;               /* never changes: vj_fs_is_far */
 
     gint short_of_threads; /* atomic; it stays so */
     gint syncs_here;       /* atomic: waits for durability in request threads */
@@ -444,9 +472,12 @@ struct VjFront {
     GHashTable *listings;   /* of open directories: uint64_t, owned */
     GQueue sync_jobs;       /* what the sync threads are to do; begins with a VjWait */
     GPtrArray *interrupted; /* VjWait whose caller got a signal; with a reference */
-    GHashTable *awaited;    /* VjHandle to the number of its VjWait */
-    GHashTable *left;       /* VjHandle of these that the kernel does not use any more */
-    unsigned waits;         /* VjWait that are not freed yet */
+    GPtrArray *served;      /* VjServed of the request threads */
+    uint64_t early[VJ_FRONT_EARLY_MAX]; /* requests of INTERRUPTs that came before them */
+    unsigned early_next;
+    GHashTable *awaited; /* VjHandle to the number of its VjWait */
+    GHashTable *left;    /* VjHandle of these that the kernel does not use any more */
+    unsigned waits;      /* VjWait that are not freed yet */
 };
 
 /* While a thread serves a request another one waits for the next, or there are all that

@@ -164,6 +164,8 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     f->listings = g_hash_table_new_full(NULL, NULL, g_free, NULL);
     g_queue_init(&f->sync_jobs);
     f->interrupted = g_ptr_array_new();
+    f->served = g_ptr_array_new();
+    f->is_far = vj_fs_is_far(fs);
     f->awaited = g_hash_table_new(NULL, NULL);
     f->left = g_hash_table_new(NULL, NULL);
     f->known = vj_known_new();
@@ -184,6 +186,7 @@ static void front_free(VjFront *f)
     g_hash_table_unref(f->handles);
     g_hash_table_unref(f->listings);
     g_ptr_array_unref(f->interrupted);
+    g_ptr_array_unref(f->served);
     g_hash_table_unref(f->awaited);
     g_hash_table_unref(f->left);
     vj_cond_clear(&f->changed);

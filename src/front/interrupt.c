@@ -15,6 +15,10 @@
  * which the dying caller closes, and leaves an error for others who have the same
  * descriptor.
  *
+ * Where metadata are on another machine any request may wait for long: then each thread's
+ * request is known here, and one whose caller dies is cancelled, so that the thread is
+ * free too.
+ *
  * Where the daemon does not see the caller in /proc (another pid namespace, hidepid)
  * there is no knowing, and the caller waits.
  */
@@ -242,6 +246,133 @@ static void sort_locked(VjFront *f, GPtrArray *open, GPtrArray *answered)
     }
 }
 
+/* ---- requests that wait for another machine ---------------------------------------- */
+
+void vj_served_init(VjServed *s, VjFront *f)
+{
+    *s = (VjServed){.unique = 0};
+    vj_cancel_init(&s->cancel);
+    vj_mutex_lock(&f->lock);
+    g_ptr_array_add(f->served, s);
+    vj_mutex_unlock(&f->lock);
+}
+
+void vj_served_clear(VjServed *s, VjFront *f)
+{
+    vj_mutex_lock(&f->lock);
+    g_ptr_array_remove_fast(f->served, s);
+    vj_mutex_unlock(&f->lock);
+    vj_cancel_clear(&s->cancel);
+}
+
+/* Its INTERRUPT has come already. */
+static bool take_early_locked(VjFront *f, uint64_t unique) VJ_REQUIRES(f->lock)
+{
+    for (unsigned i = 0; i < VJ_FRONT_EARLY_MAX; i++) {
+        if (f->early[i] == unique) {
+            f->early[i] = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid)
+{
+    bool watch;
+
+    vj_cancel_reset(&s->cancel, vj_clock_mono_us() + VJ_FRONT_FAR_US);
+    vj_mutex_lock(&f->lock);
+    s->unique = unique;
+    s->tid = tid;
+    s->is_interrupted = watch = take_early_locked(f, unique);
+    vj_mutex_unlock(&f->lock);
+    if (watch) {
+        watch_push(f);
+    }
+    vj_cancel_enter(&s->cancel);
+}
+
+void vj_served_end(VjServed *s, VjFront *f)
+{
+    vj_cancel_leave();
+    vj_mutex_lock(&f->lock);
+    s->unique = 0;
+    vj_mutex_unlock(&f->lock);
+}
+
+void vj_served_interrupt(VjFront *f, uint64_t unique)
+{
+    bool found = false;
+
+    vj_mutex_lock(&f->lock);
+    for (guint i = 0; i < f->served->len; i++) {
+        VjServed *s = f->served->pdata[i];
+
+        if (s->unique == unique) {
+            s->is_interrupted = found = true;
+        }
+    }
+    if (!found) {
+        f->early[f->early_next++ % VJ_FRONT_EARLY_MAX] = unique;
+    }
+    vj_mutex_unlock(&f->lock);
+    if (found) {
+        watch_push(f);
+    }
+}
+
+void vj_served_cancel_all(VjFront *f)
+{
+    for (guint i = 0; i < f->served->len; i++) {
+        VjServed *s = f->served->pdata[i];
+
+        if (s->unique != 0) {
+            vj_cancel_fire(&s->cancel);
+        }
+    }
+}
+
+typedef struct Interrupted {
+    uint64_t unique;
+    pid_t tid;
+} Interrupted;
+
+/* The requests that were interrupted and still are worked on.  Under f->lock. */
+static GArray *interrupted_locked(VjFront *f) VJ_REQUIRES(f->lock)
+{
+    GArray *found = g_array_new(FALSE, FALSE, sizeof(Interrupted));
+
+    for (guint i = 0; i < f->served->len; i++) {
+        const VjServed *s = f->served->pdata[i];
+        Interrupted one = {s->unique, s->tid};
+
+        if (s->unique != 0 && s->is_interrupted) {
+            g_array_append_val(found, one);
+        }
+    }
+    return found;
+}
+
+static void cancel_dying(VjFront *f, const Interrupted *one)
+{
+    if (!is_dying(one->tid)) {
+        return;
+    }
+    vj_trace(front, "a caller is killed: %d", (int)one->tid);
+    vj_mutex_lock(&f->lock);
+    for (guint i = 0; i < f->served->len; i++) {
+        VjServed *s = f->served->pdata[i];
+
+        if (s->unique == one->unique) {
+            vj_cancel_fire(&s->cancel);
+        }
+    }
+    vj_mutex_unlock(&f->lock);
+}
+
+/* ---- the thread that looks --------------------------------------------------------- */
+
 void vj_front_watch(gpointer data, gpointer user_data)
 {
     VjFront *f = user_data;
@@ -251,12 +382,17 @@ void vj_front_watch(gpointer data, gpointer user_data)
     while (!is_over) {
         g_autoptr(GPtrArray) open = g_ptr_array_new();
         g_autoptr(GPtrArray) answered = g_ptr_array_new();
+        g_autoptr(GArray) served = NULL;
         int64_t until_us = vj_clock_mono_us() + LOOK_US;
 
         vj_mutex_lock(&f->lock);
         sort_locked(f, open, answered);
-        is_over = f->interrupted->len == 0;
+        served = interrupted_locked(f);
+        is_over = f->interrupted->len == 0 && served->len == 0;
         vj_mutex_unlock(&f->lock);
+        for (guint i = 0; i < served->len; i++) {
+            cancel_dying(f, &g_array_index(served, Interrupted, i));
+        }
         for (guint i = 0; i < open->len; i++) {
             VjWait *w = g_ptr_array_index(open, i);
 

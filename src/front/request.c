@@ -10,6 +10,8 @@
 int vj_front_errno(int r)
 {
     switch (r) {
+    case -ECANCELED: /* by a signal that ends the caller: nobody reads it */
+        return EINTR;
     case -EBADMSG: /* damaged */
     case -EPROTO:
     case -ETIMEDOUT:

@@ -35,8 +35,9 @@ typedef struct Worker {
     /* Guarded by front->lock: to be joined; NULL: its maker has not got it yet. */
     GThread *handle;
     uint8_t *block; /* of VJ_FS_BLOCK_BYTES; the request stands from HEAD_SKIP on */
-    bool waits;     /* counted already: it has nothing left to do but to answer */
-    gint receives;  /* atomic: it waits for a request, or is about to */
+    VjServed served;
+    bool waits;    /* counted already: it has nothing left to do but to answer */
+    gint receives; /* atomic: it waits for a request, or is about to */
 } Worker;
 
 struct VjServer {
@@ -105,12 +106,65 @@ static size_t receive(VjServer *s, Worker *w)
     }
 }
 
-static bool is_forget(const Worker *w)
+static struct fuse_in_header head_of(const Worker *w)
 {
     struct fuse_in_header head;
 
     memcpy(&head, w->block + HEAD_SKIP, sizeof head);
-    return head.opcode == FUSE_FORGET || head.opcode == FUSE_BATCH_FORGET;
+    return head;
+}
+
+static bool is_forget(const Worker *w)
+{
+    uint32_t opcode = head_of(w).opcode;
+
+    return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET;
+}
+
+/* What nobody waits for is carried through. */
+static bool may_be_cancelled(uint32_t opcode)
+{
+    switch (opcode) {
+    case FUSE_FORGET:
+    case FUSE_BATCH_FORGET:
+    case FUSE_RELEASE:
+    case FUSE_RELEASEDIR:
+    case FUSE_INTERRUPT:
+    case FUSE_INIT:
+    case FUSE_DESTROY:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static void note_interrupt(VjFront *f, const Worker *w, size_t len)
+{
+    struct fuse_interrupt_in interrupt;
+
+    if (len >= sizeof(struct fuse_in_header) + sizeof interrupt) {
+        memcpy(&interrupt, w->block + HEAD_SKIP + sizeof(struct fuse_in_header),
+               sizeof interrupt);
+        vj_served_interrupt(f, interrupt.unique);
+    }
+}
+
+static void process(VjFront *f, Worker *w, size_t len)
+{
+    struct fuse_buf request = {.mem = w->block + HEAD_SKIP, .size = len};
+    struct fuse_in_header head = head_of(w);
+    bool is_cancellable = f->is_far && may_be_cancelled(head.opcode);
+
+    if (f->is_far && head.opcode == FUSE_INTERRUPT) {
+        note_interrupt(f, w, len);
+    }
+    if (is_cancellable) {
+        vj_served_begin(&w->served, f, head.unique, (pid_t)head.pid);
+    }
+    fuse_session_process_buf(f->session, &request);
+    if (is_cancellable) {
+        vj_served_end(&w->served, f);
+    }
 }
 
 /* Those that have ended are gone when it returns. */
@@ -204,13 +258,11 @@ static void serve(VjServer *s, Worker *w)
 
     g_atomic_int_inc(&s->idle);
     while ((len = receive(s, w)) > 0) {
-        struct fuse_buf request = {.mem = w->block + HEAD_SKIP, .size = len};
-
         if (g_atomic_int_dec_and_test(&s->idle) && !is_forget(w) &&
             start_worker(s) == -ENOMEM) {
             are_too_few(s->front); /* those that there are do it all */
         }
-        fuse_session_process_buf(s->front->session, &request);
+        process(s->front, w, len);
         if (!w->waits && !go_on(s)) {
             return;
         }
@@ -243,7 +295,9 @@ static gpointer worker_main(gpointer opaque)
     g_ptr_array_add(s->workers, w);
     vj_mutex_unlock(&f->lock);
     this_worker = w;
+    vj_served_init(&w->served, f);
     serve(s, w);
+    vj_served_clear(&w->served, f);
     vj_fs_block_free(f->fs, w->block);
     vj_mutex_lock(&f->lock);
     /* GLib makes the lock of a thread when that runs already: who joins it earlier breaks
@@ -298,6 +352,7 @@ void vj_serve_lent(VjLoan *loan)
 static void end_workers(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
 {
     while (s->count > 0) {
+        vj_served_cancel_all(f);
         for (guint i = 0; i < s->workers->len; i++) {
             const Worker *w = s->workers->pdata[i];
 

@@ -35,6 +35,11 @@ void vj_fs_free(VjFs *fs)
     g_free(fs);
 }
 
+bool vj_fs_is_far(VjFs *fs)
+{
+    return vj_meta_is_far(fs->meta);
+}
+
 void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque)
 {
     fs->knows = knows;

@@ -62,6 +62,11 @@ void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque);
 /* Setup only.  Reads leave no trace; without it atime follows them as relatime has it. */
 void vj_fs_set_noatime(VjFs *fs);
 
+/* Setup only.  Its functions may wait for another machine: where they do they end with
+ * -ECANCELED when the thread's VjCancel is fired, -ETIMEDOUT at its deadline, and have
+ * done nothing. */
+bool vj_fs_is_far(VjFs *fs);
+
 /* Nobody outside names @ino any more: an orphan without handles is dropped now. */
 void vj_fs_forgotten(VjFs *fs, uint64_t ino);
 
