@@ -261,8 +261,8 @@ void vj_read_ahead_hold(VjReadAhead *a, bool hold);
 /* ---- fragments in the background (remap.c) ----------------------------------------- */
 
 typedef struct VjRemapper VjRemapper;
-/* Counts the fragments of earlier mounts: before the dropper is started, which takes away
- * from them. */
+/* Counts the fragments of earlier mounts: before the orphan purge is started, which takes
+ * away from them. */
 bool vj_remapper_open(VjFileTable *table, uint64_t most_bytes, VjRemapper **out,
                       GError **error);
 void vj_remapper_start(VjRemapper *x);

@@ -208,7 +208,7 @@ int vj_file_remap(VjFile *f, VjRemap *step)
     }
     r = vj_file_record(f->table, f->ino, &inode);
     if (r == 0) {
-        /* What is being dropped is left to the dropper. */
+        /* What is being dropped is left to the orphan purge. */
         r = inode.nlink == 0 ? -ENOENT : step_run(f, &s);
     }
     if (r == 0) {

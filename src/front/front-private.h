@@ -38,18 +38,18 @@
 
 typedef struct VjFront VjFront;
 
-/* ---- inodes that the kernel knows (known.c) ---------------------------------------- */
+/* ---- inodes that the kernel knows (lookup-count.c) --------------------------------- */
 
-typedef struct VjKnown VjKnown;
-VjKnown *vj_known_new(void);
-void vj_known_free(VjKnown *k);
+typedef struct VjLookupCounts VjLookupCounts;
+VjLookupCounts *vj_lookup_counts_new(void);
+void vj_lookup_counts_free(VjLookupCounts *k);
 /* The kernel was told of @ino once more.  Any thread. */
-void vj_known_add(VjKnown *k, uint64_t ino);
+void vj_lookup_counts_add(VjLookupCounts *k, uint64_t ino);
 /* It forgot @count of them; true: the last one. */
-bool vj_known_sub(VjKnown *k, uint64_t ino, uint64_t count);
-bool vj_known_has(VjKnown *k, uint64_t ino);
+bool vj_lookup_counts_sub(VjLookupCounts *k, uint64_t ino, uint64_t count);
+bool vj_lookup_counts_has(VjLookupCounts *k, uint64_t ino);
 /* Inodes, and the bytes that the tables take. */
-void vj_known_size(VjKnown *k, uint64_t *inodes, uint64_t *bytes);
+void vj_lookup_counts_size(VjLookupCounts *k, uint64_t *inodes, uint64_t *bytes);
 
 /* ---- ranges of pages (ranges.c) ---------------------------------------------------- */
 
@@ -391,16 +391,16 @@ int vj_serve(VjFront *f, unsigned most) G_GNUC_WARN_UNUSED_RESULT;
 void vj_serve_answers(void);
 
 /* The buffer of a WRITE on its way into a file. */
-typedef struct VjLoan {
+typedef struct VjHandOff {
     void *block; /* for vj_fs_write_block(), which takes it or not */
     void *next;  /* what the thread goes on with then */
-} VjLoan;
+} VjHandOff;
 
 /* In the request's thread: true when @src, as libfuse gives it, stands in a buffer that
- * may be given away.  vj_serve_lent() follows in any case, and @src is not looked at any
- * more. */
-bool vj_serve_lend(const char *src, size_t len, VjLoan *loan);
-void vj_serve_lent(VjLoan *loan);
+ * may be given away.  vj_serve_handed_off() follows in any case, and @src is not looked
+ * at any more. */
+bool vj_serve_hand_off(const char *src, size_t len, VjHandOff *hand_off);
+void vj_serve_handed_off(VjHandOff *hand_off);
 
 /* ---- the rest ---------------------------------------------------------------------- */
 
@@ -444,7 +444,7 @@ struct VjFront {
     VjFs *fs;
     struct fuse_session *session;
     const char *mountpoint;
-    VjKnown *known;
+    VjLookupCounts *lookups;
     VjCoherence *coherence;
     VjStagedEdits *staged;
     VjEditor *editor;

@@ -29,7 +29,7 @@ static bool front_knows(void *opaque, uint64_t ino)
 {
     VjFront *f = opaque;
 
-    return vj_known_has(f->known, ino);
+    return vj_lookup_counts_has(f->lookups, ino);
 }
 
 /* ---- the control thread ------------------------------------------------------------ */
@@ -168,7 +168,7 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     f->is_far = vj_fs_is_far(fs);
     f->awaited = g_hash_table_new(NULL, NULL);
     f->left = g_hash_table_new(NULL, NULL);
-    f->known = vj_known_new();
+    f->lookups = vj_lookup_counts_new();
     f->coherence = vj_coherence_new();
     f->staged = vj_staged_edits_new();
     return f;
@@ -182,7 +182,7 @@ static void front_free(VjFront *f)
     vj_delays_clear(&f->delays);
     vj_staged_edits_free(f->staged);
     vj_coherence_free(f->coherence);
-    vj_known_free(f->known);
+    vj_lookup_counts_free(f->lookups);
     g_hash_table_unref(f->handles);
     g_hash_table_unref(f->listings);
     g_ptr_array_unref(f->interrupted);

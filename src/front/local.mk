@@ -13,7 +13,7 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/guard-calls.c \
 	src/front/guard.c \
 	src/front/interrupt.c \
-	src/front/known.c \
+	src/front/lookup-count.c \
 	src/front/mounter.c \
 	src/front/ops-flags.c \
 	src/front/ops-io.c \

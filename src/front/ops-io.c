@@ -225,12 +225,12 @@ static int write_pages(VjFront *f, VjHandle *h, const char *buf, const VjPassPar
 static int write_bytes(VjHandle *h, const char *buf, size_t size, uint64_t off,
                        unsigned flags, uint64_t *at)
 {
-    VjLoan loan;
-    int r = vj_serve_lend(buf, size, &loan)
-                ? vj_fs_write_block(h, off, &loan.block, buf, size, flags, at)
+    VjHandOff hand_off;
+    int r = vj_serve_hand_off(buf, size, &hand_off)
+                ? vj_fs_write_block(h, off, &hand_off.block, buf, size, flags, at)
                 : vj_fs_write(h, off, buf, size, flags, at);
 
-    vj_serve_lent(&loan);
+    vj_serve_handed_off(&hand_off);
     return r;
 }
 
@@ -315,11 +315,11 @@ static void write_pages_back(fuse_req_t req, fuse_ino_t ino, const char *buf, si
  */
 static int append_bytes(VjHandle *h, const char *buf, size_t size, VjFilePart *part)
 {
-    VjLoan loan;
-    bool is_lent = vj_serve_lend(buf, size, &loan);
-    int r = vj_fs_append_part(h, part, is_lent ? &loan.block : NULL, buf, size);
+    VjHandOff hand_off;
+    bool is_handed_off = vj_serve_hand_off(buf, size, &hand_off);
+    int r = vj_fs_append_part(h, part, is_handed_off ? &hand_off.block : NULL, buf, size);
 
-    vj_serve_lent(&loan);
+    vj_serve_handed_off(&hand_off);
     return r;
 }
 

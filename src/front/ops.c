@@ -500,7 +500,7 @@ static bool listing_visit(void *opaque, const VjDirent *d, const VjAttr *attr)
         need = fuse_add_direntry_plus(l->req, l->bytes + l->used, room, d->name, &e,
                                       (off_t)d->cookie);
         if (need <= room && counts) {
-            vj_known_add(front_of(l->req)->known, e.ino);
+            vj_lookup_counts_add(front_of(l->req)->lookups, e.ino);
             g_array_append_val(l->told, e.ino);
         }
     }

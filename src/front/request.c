@@ -37,7 +37,7 @@ void vj_front_caller(fuse_req_t req, VjCaller *out)
 
 void vj_front_forget_one(VjFront *f, uint64_t ino, uint64_t count)
 {
-    if (vj_known_sub(f->known, ino, count)) {
+    if (vj_lookup_counts_sub(f->lookups, ino, count)) {
         vj_fs_forgotten(f->fs, ino);
     }
 }
@@ -61,5 +61,5 @@ void vj_front_entry_fill(const VjAttr *attr, struct fuse_entry_param *e)
 void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e)
 {
     vj_front_entry_fill(attr, e);
-    vj_known_add(f->known, attr->st.st_ino);
+    vj_lookup_counts_add(f->lookups, attr->st.st_ino);
 }

@@ -316,32 +316,32 @@ static gpointer worker_main(gpointer opaque)
 
 /* ---- the bytes of a WRITE ---------------------------------------------------------- */
 
-bool vj_serve_lend(const char *src, size_t len, VjLoan *loan)
+bool vj_serve_hand_off(const char *src, size_t len, VjHandOff *hand_off)
 {
     Worker *w = this_worker;
 
-    *loan = (VjLoan){.block = NULL};
+    *hand_off = (VjHandOff){.block = NULL};
     if (w == NULL || len < HAND_OVER_LEAST ||
         (const uint8_t *)src != w->block + VJ_PAGE_BYTES) {
         return false;
     }
     /* First of all the next one: without memory the thread keeps what it has. */
-    loan->next = vj_fs_block_new(w->server->front->fs);
-    loan->block = loan->next != NULL ? w->block : NULL;
-    return loan->block != NULL;
+    hand_off->next = vj_fs_block_new(w->server->front->fs);
+    hand_off->block = hand_off->next != NULL ? w->block : NULL;
+    return hand_off->block != NULL;
 }
 
-void vj_serve_lent(VjLoan *loan)
+void vj_serve_handed_off(VjHandOff *hand_off)
 {
     Worker *w = this_worker;
 
-    if (loan->next == NULL) {
+    if (hand_off->next == NULL) {
         return;
     }
-    if (loan->block == NULL) {
-        w->block = loan->next;
+    if (hand_off->block == NULL) {
+        w->block = hand_off->next;
     } else {
-        vj_fs_block_free(w->server->front->fs, loan->next);
+        vj_fs_block_free(w->server->front->fs, hand_off->next);
     }
 }
 

@@ -10,8 +10,8 @@
  * or left the object cache.
  *
  * To wake a thread costs as much as to write a small file back.  So one of those that
- * have nothing to do, the sentry, waits for the clock and is woken only by what is due
- * before that; the others are woken when there is no sentry.  Files that are closed wait
+ * have nothing to do, the leader, waits for the clock and is woken only by what is due
+ * before that; the others are woken when there is no leader.  Files that are closed wait
  * a moment for each other: a program that makes many small files wakes a thread once for
  * all of a batch.
  */
@@ -31,14 +31,14 @@ struct VjFlusher {
     int64_t age_us;
     GThread *threads[FLUSHER_THREADS];
     VjMutex lock; /* VJ_RANK_VOLUME */
-    VjCond wake;  /* of the sentry */
+    VjCond wake;  /* of the leader */
     VjCond relief;
     /* guarded by lock: */
     GQueue urgent; /* VjFile, first come first */
     GQueue closed; /* VjFile, rising by due_us */
     GQueue due;    /* VjFile, rising by due_us */
-    bool has_sentry;
-    int64_t wake_us; /* when the sentry wakes */
+    bool has_leader;
+    int64_t wake_us; /* when the leader wakes */
     bool pressure;   /* take the next file whatever its age */
     bool stop;
     int64_t settle_us; /* when to look for spare memory; 0: nothing was freed since */
@@ -74,7 +74,7 @@ static void push_locked(GQueue *queue, VjFile *f)
 /* There is something to do at @due_us. */
 static void call_locked(VjFlusher *x, int64_t due_us)
 {
-    if (!x->has_sentry) {
+    if (!x->has_leader) {
         vj_cond_signal(&x->relief);
     } else if (due_us < x->wake_us) {
         x->wake_us = due_us; /* one signal is enough */
@@ -172,10 +172,10 @@ void vj_flusher_pressure(VjFlusher *x)
     vj_mutex_unlock(&x->lock);
 }
 
-/* As the sentry, until @until_us. */
+/* As the leader, until @until_us. */
 static void watch_locked(VjFlusher *x, int64_t until_us) VJ_REQUIRES(x->lock)
 {
-    x->has_sentry = true;
+    x->has_leader = true;
     x->wake_us = until_us;
     if (until_us == INT64_MAX) {
         vj_cond_wait(&x->wake, &x->lock);
@@ -183,7 +183,7 @@ static void watch_locked(VjFlusher *x, int64_t until_us) VJ_REQUIRES(x->lock)
         /* The timeout is the event: a file becomes due. */
         (void)vj_cond_wait_until(&x->wake, &x->lock, until_us);
     }
-    x->has_sentry = false;
+    x->has_leader = false;
 }
 
 /* Gives freed memory back when it is time to.  Under lock, which it leaves meanwhile. */
@@ -233,7 +233,7 @@ static bool wait_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
         if (x->settle_us != 0 && !x->settling) {
             until_us = MIN(until_us, x->settle_us);
         }
-        if (x->has_sentry) {
+        if (x->has_leader) {
             vj_cond_wait(&x->relief, &x->lock);
         } else {
             watch_locked(x, until_us);
@@ -258,7 +258,7 @@ static size_t take_locked(VjFlusher *x, VjFile *files[VJ_WRITE_BACK_BATCH])
         files[count++] = f;
     }
     x->pressure = false;
-    if (first_locked(x) != NULL && !x->has_sentry) {
+    if (first_locked(x) != NULL && !x->has_leader) {
         vj_cond_signal(&x->relief); /* somebody else looks after the rest */
     }
     return count;

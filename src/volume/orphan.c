@@ -29,7 +29,7 @@ typedef struct Orphan {
     uint32_t node; /* 0: the inode */
 } Orphan;
 
-struct VjDropper {
+struct VjOrphanPurge {
     VjVolume *v;
     GThread *thread;
     VjMutex lock; /* VJ_RANK_VOLUME */
@@ -206,7 +206,7 @@ static bool drop(VjVolume *v, const Orphan *orphan)
 
 /* What is to be dropped next, this mount's first: somebody may wait for its space.
  * False: there is nothing yet. */
-static bool next_locked(VjDropper *d, Orphan *out) VJ_REQUIRES(d->lock)
+static bool next_locked(VjOrphanPurge *d, Orphan *out) VJ_REQUIRES(d->lock)
 {
     Orphan *o = g_queue_pop_head(&d->queue);
 
@@ -232,13 +232,13 @@ static bool next_locked(VjDropper *d, Orphan *out) VJ_REQUIRES(d->lock)
     return true;
 }
 
-static bool is_hurried(VjDropper *d) VJ_REQUIRES(d->lock)
+static bool is_hurried(VjOrphanPurge *d) VJ_REQUIRES(d->lock)
 {
     return d->hurry > 0 || d->stop || d->again ||
            g_queue_get_length(&d->queue) >= COMPANY_MAX;
 }
 
-static void wait_locked(VjDropper *d) VJ_REQUIRES(d->lock)
+static void wait_locked(VjOrphanPurge *d) VJ_REQUIRES(d->lock)
 {
     int64_t until_us;
 
@@ -256,7 +256,7 @@ static void wait_locked(VjDropper *d) VJ_REQUIRES(d->lock)
     }
 }
 
-static void failed_locked(VjDropper *d, const Orphan *o) VJ_REQUIRES(d->lock)
+static void failed_locked(VjOrphanPurge *d, const Orphan *o) VJ_REQUIRES(d->lock)
 {
     if (d->failed->len == 0) {
         d->retry_pause_us = d->retry_pause_us == 0
@@ -269,9 +269,9 @@ static void failed_locked(VjDropper *d, const Orphan *o) VJ_REQUIRES(d->lock)
     }
 }
 
-static gpointer dropper_main(gpointer opaque)
+static gpointer purge_main(gpointer opaque)
 {
-    VjDropper *d = opaque;
+    VjOrphanPurge *d = opaque;
 
     vj_mutex_lock(&d->lock);
     while (!d->stop) {
@@ -297,7 +297,7 @@ static gpointer dropper_main(gpointer opaque)
     return NULL;
 }
 
-void vj_dropper_add(VjDropper *d, uint64_t ino, uint32_t node)
+void vj_orphan_purge_add(VjOrphanPurge *d, uint64_t ino, uint32_t node)
 {
     Orphan *o = g_new(Orphan, 1);
 
@@ -314,7 +314,7 @@ void vj_dropper_add(VjDropper *d, uint64_t ino, uint32_t node)
     vj_mutex_unlock(&d->lock);
 }
 
-void vj_dropper_drain(VjDropper *d)
+void vj_orphan_purge_drain(VjOrphanPurge *d)
 {
     vj_mutex_lock(&d->lock);
     d->again = d->again || d->failed->len > 0;
@@ -371,7 +371,7 @@ static int earlier_body(VjTxn *txn, void *opaque)
  * Every orphan of earlier mounts: nobody has them open.  The thread is not there yet, and
  * the mount does not wait for any of them to be dropped.
  */
-static int list_earlier(VjDropper *d)
+static int list_earlier(VjOrphanPurge *d)
 {
     g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(Orphan));
     Earlier e = {.batch = batch, .more = true};
@@ -402,34 +402,34 @@ static int list_earlier(VjDropper *d)
     return 0;
 }
 
-bool vj_dropper_open(VjVolume *v, VjDropper **out, GError **error)
+bool vj_orphan_purge_open(VjVolume *v, VjOrphanPurge **out, GError **error)
 {
-    VjDropper *d = g_new0(VjDropper, 1);
+    VjOrphanPurge *d = g_new0(VjOrphanPurge, 1);
     int r;
 
     *out = NULL;
     d->v = v;
     g_queue_init(&d->queue);
-    vj_mutex_init(&d->lock, VJ_RANK_VOLUME, "volume.dropper");
+    vj_mutex_init(&d->lock, VJ_RANK_VOLUME, "volume.orphan-purge");
     vj_cond_init(&d->wake);
     vj_cond_init(&d->idle);
     d->earlier = g_array_new(FALSE, FALSE, sizeof(Orphan));
     d->failed = g_array_new(FALSE, FALSE, sizeof(Orphan));
     r = list_earlier(d);
     if (r < 0) {
-        vj_dropper_close(d);
+        vj_orphan_purge_close(d);
         return vj_error_set_errno(error, -r, "orphans of the last mount");
     }
     *out = d;
     return true;
 }
 
-void vj_dropper_start(VjDropper *d)
+void vj_orphan_purge_start(VjOrphanPurge *d)
 {
-    d->thread = g_thread_new("varjfs-drop", dropper_main, d);
+    d->thread = g_thread_new("varjfs-purge", purge_main, d);
 }
 
-void vj_dropper_close(VjDropper *d)
+void vj_orphan_purge_close(VjOrphanPurge *d)
 {
     if (d == NULL) {
         return;

@@ -103,7 +103,7 @@ int vj_volume_gc(VjVolume *v, VjTend *t)
     uint64_t first = t->cursor + 1, last;
     int rc = 0;
 
-    if (vj_volume_read_only(v) || v->dropper == NULL) {
+    if (vj_volume_read_only(v) || v->purge == NULL) {
         return -EROFS;
     }
     if (t->cursor == 0) {

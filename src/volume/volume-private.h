@@ -113,16 +113,16 @@ void vj_checkpointer_free(VjCheckpointer *c);
 /* How long after a failure an orphan is dropped again. */
 #define VJ_DROP_RETRY_US ((int64_t)5 * 1000 * 1000)
 
-typedef struct VjDropper VjDropper;
+typedef struct VjOrphanPurge VjOrphanPurge;
 /* Lists the orphans of earlier mounts, which start() hands to the thread.  A thread uses
  * what the volume has of both, so both are opened before either is started. */
-bool vj_dropper_open(VjVolume *v, VjDropper **out, GError **error);
-void vj_dropper_start(VjDropper *d);
-void vj_dropper_close(VjDropper *d);
+bool vj_orphan_purge_open(VjVolume *v, VjOrphanPurge **out, GError **error);
+void vj_orphan_purge_start(VjOrphanPurge *d);
+void vj_orphan_purge_close(VjOrphanPurge *d);
 /* @node 0: an inode. */
-void vj_dropper_add(VjDropper *d, uint64_t ino, uint32_t node);
+void vj_orphan_purge_add(VjOrphanPurge *d, uint64_t ino, uint32_t node);
 /* Waits until everything that was added is dropped or has failed once. */
-void vj_dropper_drain(VjDropper *d);
+void vj_orphan_purge_drain(VjOrphanPurge *d);
 
 /* ---- background write-back (flusher.c) --------------------------------------------- */
 
@@ -159,7 +159,7 @@ struct VjVolume {
     VjStore *store;
     VjObjects *objects;
     VjFlusher *flusher;
-    VjDropper *dropper;
+    VjOrphanPurge *purge;
     VjFileTable *files;
     int lock_fd;
     int dir_fd;                   /* of SOURCE, while it is marked as in use; else -1 */

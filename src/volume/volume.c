@@ -85,8 +85,8 @@ void vj_volume_set_read_only(VjVolume *v, bool read_only)
 
 void vj_volume_reap(VjVolume *v, uint64_t ino)
 {
-    if (v->dropper != NULL) {
-        vj_dropper_add(v->dropper, ino, 0);
+    if (v->purge != NULL) {
+        vj_orphan_purge_add(v->purge, ino, 0);
     }
 }
 
@@ -99,10 +99,10 @@ int vj_volume_sync(VjVolume *v)
 
 int vj_volume_settle(VjVolume *v)
 {
-    if (v->dropper == NULL) {
+    if (v->purge == NULL) {
         return -EROFS;
     }
-    vj_dropper_drain(v->dropper);
+    vj_orphan_purge_drain(v->purge);
     return vj_objects_reap_now(v->objects);
 }
 
@@ -415,14 +415,14 @@ static void on_orphaned(void *opaque, uint64_t ino, uint32_t node)
 {
     VjVolume *v = opaque;
 
-    vj_dropper_add(v->dropper, ino, node);
+    vj_orphan_purge_add(v->purge, ino, node);
 }
 
 static void on_drop_orphans(void *opaque)
 {
     VjVolume *v = opaque;
 
-    vj_dropper_drain(v->dropper);
+    vj_orphan_purge_drain(v->purge);
 }
 
 static const VjFileEvents file_events = {
@@ -508,10 +508,10 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, const VjTransform *new_t
     if (config.read_only) {
         return true;
     }
-    if (!vj_dropper_open(v, &v->dropper, error)) {
+    if (!vj_orphan_purge_open(v, &v->purge, error)) {
         return false;
     }
-    vj_dropper_start(v->dropper);
+    vj_orphan_purge_start(v->purge);
     vj_file_table_start(v->files);
     if (v->dir_fd >= 0) {
         v->checkpointer = vj_checkpointer_open(v, how->checkpoint_seconds);
@@ -546,8 +546,8 @@ static int teardown(VjVolume *v, int r)
         vj_checkpointer_last(v->checkpointer);
     }
     vj_checkpointer_free(v->checkpointer);
-    vj_flusher_close(v->flusher); /* its threads add to the dropper */
-    vj_dropper_close(v->dropper);
+    vj_flusher_close(v->flusher); /* its threads add to the orphan purge */
+    vj_orphan_purge_close(v->purge);
     vj_file_table_close(v->files);
     if (v->objects != NULL) {
         one = vj_objects_close(v->objects);

@@ -236,7 +236,7 @@ static void make_attributes(void)
 static void sync_all(void)
 {
     MUST(vj_fs_sync_all(fs));
-    vj_dropper_drain(volume->dropper);
+    vj_orphan_purge_drain(volume->purge);
     MUST(vj_store_flush(volume->store));
     MUST(vj_meta_flush(volume->meta));
 }
@@ -251,7 +251,7 @@ static VjHandle *make_contents(const char *path, Part part)
 }
 
 /* All of its map is cut off, and the part that one node does not hold is left to the
- * dropper, who does not hear of it. */
+ * orphan purge, which does not hear of it. */
 static int cut_body(VjTxn *txn, void *opaque)
 {
     const uint64_t *ino = opaque;

@@ -398,7 +398,7 @@ static void change(Fixture *x)
 /* What a mount does in the background. */
 static void finish(Fixture *x)
 {
-    vj_dropper_drain(x->v->dropper);
+    vj_orphan_purge_drain(x->v->purge);
     assert_int_equal(vj_objects_reap_now(x->v->objects), 0);
 }
 

@@ -342,7 +342,7 @@ static void use_volume(Round *x)
         (void)!vj_fs_unlink(x->fs, VJ_INO_ROOT, names[i]);
     }
     (void)!vj_fs_sync_all(x->fs);
-    vj_dropper_drain(x->v->dropper);
+    vj_orphan_purge_drain(x->v->purge);
 }
 
 static void say(void *opaque, const char *text)

@@ -274,7 +274,7 @@ static void settle(Worker *w)
     vj_file_table_stop(vj_volume_files(w->m->v));
     must(w, vj_volume_sync(w->m->v), "sync");
     each_file(w, file_close);
-    vj_dropper_drain(w->m->v->dropper);
+    vj_orphan_purge_drain(w->m->v->purge);
     must(w, vj_meta_flush(w->m->v->meta), "flush");
     must(w, vj_objects_reap_now(w->m->v->objects), "reap");
     volume_close(w);

@@ -9,8 +9,8 @@ tests_unit_front_test_coherence_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/front/test-guard-calls
 tests_unit_front_test_guard_calls_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 
-UNIT_TESTS += tests/unit/front/test-known
-tests_unit_front_test_known_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/front/test-lookup-count
+tests_unit_front_test_lookup_count_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/front/test-mounter
 tests_unit_front_test_mounter_LDADD = $(LDADD_front) $(CMOCKA_LIBS)

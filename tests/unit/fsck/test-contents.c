@@ -781,7 +781,7 @@ static void pending_is_no_problem(void **state)
 
     /* What a mount resumes is done after it. */
     open_volume(x, false);
-    vj_dropper_drain(x->v->dropper);
+    vj_orphan_purge_drain(x->v->purge);
     assert_int_equal(vj_objects_reap_now(x->v->objects), 0);
     check(x, true);
     assert_string_equal(x->said->str, "");

@@ -218,7 +218,7 @@ static void an_orphan_drops_them(void **state)
 
     assert_int_equal(vj_meta_run(x->v->meta, VJ_RUN_DEFAULT, orphan_body, x), 0);
     vj_volume_reap(x->v, x->ino);
-    vj_dropper_drain(x->v->dropper);
+    vj_orphan_purge_drain(x->v->purge);
     assert_int_equal(count_fragments(x), 0);
     expect_fsck(x, NULL);
 }
@@ -233,7 +233,7 @@ static void what_an_orphan_drops_is_counted(void **state)
         assert_int_equal(vj_meta_run(x->v->meta, VJ_RUN_DEFAULT, orphan_body, x), 0);
         close_volume(x);
         open_volume(x, false);
-        vj_dropper_drain(x->v->dropper);
+        vj_orphan_purge_drain(x->v->purge);
         (void)vj_file_table_fragments(vj_volume_files(x->v), x->ino, &all);
         assert_int_equal(all, 0);
         assert_int_equal(vj_meta_run(x->v->meta, VJ_RUN_DEFAULT, plant_body, x), 0);

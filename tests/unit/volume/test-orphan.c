@@ -113,7 +113,7 @@ static void an_orphan_that_failed_is_dropped_later(void **state)
     x->v->drop_retry_us = 10 * 1000;
     assert_true(vj_meta_fault_set(vj_volume_meta(x->v), "fail=1,kinds=commit", &error));
     vj_volume_reap(x->v, ino);
-    vj_dropper_drain(x->v->dropper);
+    vj_orphan_purge_drain(x->v->purge);
     while (is_there(x) && vj_clock_mono_us() < until_us) {
         g_thread_yield();
     }
@@ -130,7 +130,7 @@ static void those_of_earlier_mounts_are_dropped(void **state)
     }
     assert_int_equal(vj_volume_close(x->v), 0);
     open_volume(x, false);
-    vj_dropper_drain(x->v->dropper);
+    vj_orphan_purge_drain(x->v->purge);
     assert_false(is_there(x));
 }
 

@@ -57,7 +57,7 @@ static uint64_t objects_in(Fixture *x)
 {
     VjVolumeUsage usage;
 
-    vj_dropper_drain(x->v->dropper);
+    vj_orphan_purge_drain(x->v->purge);
     assert_int_equal(vj_meta_flush(x->v->meta), 0);
     assert_int_equal(vj_objects_reap_now(x->v->objects), 0);
     assert_int_equal(vj_volume_usage(x->v, &usage), 0);

@@ -526,7 +526,7 @@ static void a_full_store_and_a_large_cut(void **state)
     end = x.len - 1000;
     edit(&x, x.len / 2, end - x.len / 2, 0);
     assert_int_equal(vj_file_commit(x.f), 0);
-    vj_dropper_drain(x.v->dropper);
+    vj_orphan_purge_drain(x.v->purge);
     expect_bytes(&x);
     expect_sound(&x);
     done(&x);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-write-back.c - what write-back, readers and the dropper may never do: take damage
- * for success, lose an object that is being read, forget an orphan
+ * test-write-back.c - what write-back, readers and the orphan purge may never do: take
+ * damage for success, lose an object that is being read, forget an orphan
  */
 #include "../../lib/test.h"
 #include "../../lib/told.h"
@@ -236,7 +236,7 @@ static void test_small_contents_leave_the_reserve(void **state)
             vj_meta_run(x.v->meta, VJ_RUN_RELEASE, drop_contents_body, &inos[i]), 0);
         vj_volume_reap(x.v, inos[i]);
     }
-    vj_dropper_drain(x.v->dropper);
+    vj_orphan_purge_drain(x.v->purge);
     assert_int_equal(count_keys(x.v->meta, VJ_SPACE_ORPHAN), 0);
     assert_int_equal(vj_volume_close(x.v), 0);
     vj_test_remove_dir(x.dir);
@@ -329,7 +329,7 @@ static void test_conflicts_leave_no_orphan(void **state)
     f = create(&x, 3, (size_t)3200 << 10); /* its last batch leaves a lower tree */
     assert_int_equal(vj_file_truncate(f, 0), 0);
     assert_int_equal(vj_file_sync(f), 0);
-    vj_dropper_drain(x.v->dropper);
+    vj_orphan_purge_drain(x.v->purge);
     assert_int_equal(count_keys(x.v->meta, VJ_SPACE_ORPHAN), 0);
     vj_file_unref(f);
     assert_int_equal(vj_volume_close(x.v), 0);

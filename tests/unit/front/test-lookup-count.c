@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-known.c - counts of inodes that the kernel knows, against a plain table
+ * test-lookup-count.c - counts of inodes that the kernel knows, against a plain table
  */
 #include "../../lib/test.h"
 
@@ -17,51 +17,51 @@ gpointer(g_try_malloc0_n)(gsize count, gsize len)
 /* Tables that cannot grow are filled further, and grow later. */
 static void test_short_of_memory(void **state)
 {
-    VjKnown *k = vj_known_new();
+    VjLookupCounts *k = vj_lookup_counts_new();
     uint64_t inodes, bytes, bytes_then;
 
     (void)state;
-    vj_known_size(k, &inodes, &bytes);
+    vj_lookup_counts_size(k, &inodes, &bytes);
     memory_is_short = true;
     for (uint64_t ino = 1; ino <= 800; ino++) {
-        vj_known_add(k, ino);
+        vj_lookup_counts_add(k, ino);
     }
-    vj_known_size(k, &inodes, &bytes_then);
+    vj_lookup_counts_size(k, &inodes, &bytes_then);
     assert_int_equal(inodes, 800);
     assert_int_equal(bytes_then, bytes);
     memory_is_short = false;
     for (uint64_t ino = 801; ino <= 1600; ino++) {
-        vj_known_add(k, ino);
+        vj_lookup_counts_add(k, ino);
     }
     for (uint64_t ino = 1; ino <= 1600; ino++) {
-        assert_true(vj_known_has(k, ino));
+        assert_true(vj_lookup_counts_has(k, ino));
     }
     memory_is_short = true;
     for (uint64_t ino = 1; ino <= 1600; ino++) {
-        assert_true(vj_known_sub(k, ino, 1));
+        assert_true(vj_lookup_counts_sub(k, ino, 1));
     }
     memory_is_short = false;
-    vj_known_size(k, &inodes, &bytes);
+    vj_lookup_counts_size(k, &inodes, &bytes);
     assert_int_equal(inodes, 0);
-    vj_known_free(k);
+    vj_lookup_counts_free(k);
 }
 
 static void test_counts(void **state)
 {
-    VjKnown *k = vj_known_new();
+    VjLookupCounts *k = vj_lookup_counts_new();
 
     (void)state;
-    assert_false(vj_known_has(k, 7));
-    assert_false(vj_known_sub(k, 7, 1)); /* never told: nothing to forget */
-    vj_known_add(k, 7);
-    vj_known_add(k, 7);
-    assert_true(vj_known_has(k, 7));
-    assert_false(vj_known_sub(k, 7, 1));
-    assert_true(vj_known_sub(k, 7, 1));
-    assert_false(vj_known_has(k, 7));
-    vj_known_add(k, 7);
-    assert_true(vj_known_sub(k, 7, 1));
-    vj_known_free(k);
+    assert_false(vj_lookup_counts_has(k, 7));
+    assert_false(vj_lookup_counts_sub(k, 7, 1)); /* never told: nothing to forget */
+    vj_lookup_counts_add(k, 7);
+    vj_lookup_counts_add(k, 7);
+    assert_true(vj_lookup_counts_has(k, 7));
+    assert_false(vj_lookup_counts_sub(k, 7, 1));
+    assert_true(vj_lookup_counts_sub(k, 7, 1));
+    assert_false(vj_lookup_counts_has(k, 7));
+    vj_lookup_counts_add(k, 7);
+    assert_true(vj_lookup_counts_sub(k, 7, 1));
+    vj_lookup_counts_free(k);
 }
 
 /* Counts beyond 16 bits, numbers beyond 48. */
@@ -69,27 +69,27 @@ static void test_what_does_not_fit(void **state)
 {
     static const uint64_t inos[] = {1, 5, UINT64_C(1) << 47, UINT64_C(1) << 48,
                                     UINT64_MAX};
-    VjKnown *k = vj_known_new();
+    VjLookupCounts *k = vj_lookup_counts_new();
 
     (void)state;
     for (size_t i = 0; i < G_N_ELEMENTS(inos); i++) {
         for (unsigned n = 0; n < 200000; n++) {
-            vj_known_add(k, inos[i]);
+            vj_lookup_counts_add(k, inos[i]);
         }
-        assert_false(vj_known_sub(k, inos[i], 65534));
-        assert_false(vj_known_sub(k, inos[i], 65536));
-        assert_false(vj_known_sub(k, inos[i], 68929));
-        assert_true(vj_known_has(k, inos[i]));
-        assert_true(vj_known_sub(k, inos[i], 1));
-        assert_false(vj_known_has(k, inos[i]));
+        assert_false(vj_lookup_counts_sub(k, inos[i], 65534));
+        assert_false(vj_lookup_counts_sub(k, inos[i], 65536));
+        assert_false(vj_lookup_counts_sub(k, inos[i], 68929));
+        assert_true(vj_lookup_counts_has(k, inos[i]));
+        assert_true(vj_lookup_counts_sub(k, inos[i], 1));
+        assert_false(vj_lookup_counts_has(k, inos[i]));
     }
-    vj_known_free(k);
+    vj_lookup_counts_free(k);
 }
 
 static void test_random(void **state)
 {
     GHashTable *model = g_hash_table_new(NULL, NULL);
-    VjKnown *k = vj_known_new();
+    VjLookupCounts *k = vj_lookup_counts_new();
     uint64_t inodes, bytes;
     VjRng rng;
 
@@ -102,15 +102,15 @@ static void test_random(void **state)
         size_t count =
             GPOINTER_TO_SIZE(g_hash_table_lookup(model, GSIZE_TO_POINTER(ino)));
 
-        assert_int_equal(vj_known_has(k, ino), count > 0);
+        assert_int_equal(vj_lookup_counts_has(k, ino), count > 0);
         if (add) {
-            vj_known_add(k, ino);
+            vj_lookup_counts_add(k, ino);
             g_hash_table_insert(model, GSIZE_TO_POINTER(ino),
                                 GSIZE_TO_POINTER(count + 1));
         } else if (count > 0) {
             size_t less = 1 + vj_rng_below(&rng, count);
 
-            assert_int_equal(vj_known_sub(k, ino, less), less == count);
+            assert_int_equal(vj_lookup_counts_sub(k, ino, less), less == count);
             if (less == count) {
                 g_hash_table_remove(model, GSIZE_TO_POINTER(ino));
             } else {
@@ -119,34 +119,34 @@ static void test_random(void **state)
             }
         }
     }
-    vj_known_size(k, &inodes, &bytes);
+    vj_lookup_counts_size(k, &inodes, &bytes);
     assert_int_equal(inodes, g_hash_table_size(model));
     g_hash_table_unref(model);
-    vj_known_free(k);
+    vj_lookup_counts_free(k);
 }
 
 /* The budget of design section 8, at every size on the way up and down. */
 static void test_memory(void **state)
 {
-    VjKnown *k = vj_known_new();
+    VjLookupCounts *k = vj_lookup_counts_new();
     uint64_t inodes, bytes;
 
     (void)state;
     for (uint64_t ino = 1; ino <= 500000; ino++) {
-        vj_known_add(k, ino);
+        vj_lookup_counts_add(k, ino);
         if (ino >= 4096 && (ino & 1023) == 0) {
-            vj_known_size(k, &inodes, &bytes);
+            vj_lookup_counts_size(k, &inodes, &bytes);
             assert_int_equal(inodes, ino);
             assert_true(bytes <= 16 * inodes);
         }
     }
     for (uint64_t ino = 1; ino <= 500000; ino++) {
-        assert_true(vj_known_sub(k, ino, 1));
+        assert_true(vj_lookup_counts_sub(k, ino, 1));
     }
-    vj_known_size(k, &inodes, &bytes);
+    vj_lookup_counts_size(k, &inodes, &bytes);
     assert_int_equal(inodes, 0);
     assert_true(bytes <= 16 * 1024 * 8);
-    vj_known_free(k);
+    vj_lookup_counts_free(k);
 }
 
 static const struct CMUnitTest tests[] = {

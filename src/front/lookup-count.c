@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * known.c - which inodes the kernel knows, and how often it was told
+ * lookup-count.c - which inodes the kernel knows, and how often it was told
  *
  * Millions of inodes may be known, so an entry is 8 bytes: 48 bits of inode number and 16
  * of count, in open-addressing tables that are between 7/12 and 7/8 full (at most 13.8
@@ -27,13 +27,13 @@ typedef struct Shard {
     GHashTable *more; /* ino → uint64_t count; NULL until needed */
 } Shard;
 
-struct VjKnown {
+struct VjLookupCounts {
     Shard shard[KNOWN_SHARDS];
 };
 
-VjKnown *vj_known_new(void)
+VjLookupCounts *vj_lookup_counts_new(void)
 {
-    VjKnown *k = g_new0(VjKnown, 1);
+    VjLookupCounts *k = g_new0(VjLookupCounts, 1);
 
     for (unsigned i = 0; i < KNOWN_SHARDS; i++) {
         vj_mutex_init(&k->shard[i].lock, VJ_RANK_FRONT_INODE, "front known");
@@ -43,7 +43,7 @@ VjKnown *vj_known_new(void)
     return k;
 }
 
-void vj_known_free(VjKnown *k)
+void vj_lookup_counts_free(VjLookupCounts *k)
 {
     if (k == NULL) {
         return;
@@ -64,7 +64,7 @@ static uint64_t mix(uint64_t ino)
     return ino ^ (ino >> 32);
 }
 
-static Shard *shard_of(VjKnown *k, uint64_t ino)
+static Shard *shard_of(VjLookupCounts *k, uint64_t ino)
 {
     return &k->shard[mix(ino) % KNOWN_SHARDS];
 }
@@ -167,7 +167,7 @@ static uint64_t *more_get(Shard *s, uint64_t ino, bool create)
     return count;
 }
 
-void vj_known_add(VjKnown *k, uint64_t ino)
+void vj_lookup_counts_add(VjLookupCounts *k, uint64_t ino)
 {
     Shard *s = shard_of(k, ino);
     uint64_t *slot;
@@ -216,7 +216,7 @@ static bool more_sub(Shard *s, uint64_t ino, uint64_t count)
     return true;
 }
 
-bool vj_known_sub(VjKnown *k, uint64_t ino, uint64_t count)
+bool vj_lookup_counts_sub(VjLookupCounts *k, uint64_t ino, uint64_t count)
 {
     Shard *s = shard_of(k, ino);
     bool last = false;
@@ -245,7 +245,7 @@ bool vj_known_sub(VjKnown *k, uint64_t ino, uint64_t count)
     return last;
 }
 
-bool vj_known_has(VjKnown *k, uint64_t ino)
+bool vj_lookup_counts_has(VjLookupCounts *k, uint64_t ino)
 {
     Shard *s = shard_of(k, ino);
     bool has;
@@ -256,7 +256,7 @@ bool vj_known_has(VjKnown *k, uint64_t ino)
     return has;
 }
 
-void vj_known_size(VjKnown *k, uint64_t *inodes, uint64_t *bytes)
+void vj_lookup_counts_size(VjLookupCounts *k, uint64_t *inodes, uint64_t *bytes)
 {
     *inodes = *bytes = 0;
     for (unsigned i = 0; i < KNOWN_SHARDS; i++) {
