@@ -406,7 +406,7 @@ static int finish_pending(Fsck *fsck)
         vj_cmd_fail(&command, error);
         return FSCK_UNCORRECTED;
     }
-    synced = vj_volume_settle(volume);
+    synced = vj_volume_purge(volume);
     closed = vj_volume_close(volume);
     if (synced < 0 || closed < 0) {
         vj_cmd_fail_errno(&command, fsck->source, synced < 0 ? -synced : -closed);

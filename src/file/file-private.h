@@ -37,7 +37,7 @@ void vj_space_clear(VjSpaceKeeper *k);
 /* Compares and adds; no I/O, so a file's lock may be held.  -ENOSPC. */
 int vj_space_try(VjSpaceKeeper *k, uint64_t bytes) G_GNUC_WARN_UNUSED_RESULT;
 /* Measures the store again, then gives @bytes back.  Blocks. */
-void vj_space_settle(VjSpaceKeeper *k, uint64_t bytes);
+void vj_space_release_measured(VjSpaceKeeper *k, uint64_t bytes);
 /* Gives back without measuring: what was never put. */
 void vj_space_release(VjSpaceKeeper *k, uint64_t bytes);
 uint64_t vj_space_reserved(VjSpaceKeeper *k);
@@ -116,7 +116,7 @@ struct VjFile {
 /* What the record says of transformation and sizes.  Under f->lock, or before anybody
  * else has
  * @f. */
-void vj_file_settle_settings(VjFile *f, const VjInode *inode);
+void vj_file_take_settings(VjFile *f, const VjInode *inode);
 
 VjFrozen *vj_frozen_ref(VjFrozen *z);
 void vj_frozen_unref(VjFrozen *z);
@@ -269,12 +269,13 @@ void vj_remapper_start(VjRemapper *x);
 /* In this order; NULL is fine.  Between the two it only counts. */
 void vj_remapper_stop(VjRemapper *x);
 void vj_remapper_free(VjRemapper *x);
-/* True: @count more of @ino may be made; the caller settles them.  Any thread; no I/O. */
+/* True: @count more of @ino may be made; vj_remapper_made follows.  Any thread; no
+ * I/O. */
 bool vj_remapper_reserve(VjRemapper *x, uint64_t ino, uint32_t count);
 /* After a commit or none: what was reserved is given back, @made and @dropped are
  * counted. */
-void vj_remapper_settle(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t made,
-                        uint32_t dropped);
+void vj_remapper_made(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t made,
+                      uint32_t dropped);
 /* As vj_file_table_limit_fragments. */
 void vj_remapper_limit(VjRemapper *x, const VjRemapLimits *limits);
 /* As counted: of @ino, and of all. */

@@ -70,7 +70,7 @@ static VjFile *file_new(VjFileTable *table, const VjInode *inode)
     f->active = vj_pieces_new(&table->dirty, table->objects, inode->size);
     f->base_version = inode->map_version;
     f->append_from = f->turn_bytes = inode->size;
-    vj_file_settle_settings(f, inode);
+    vj_file_take_settings(f, inode);
     return f;
 }
 

@@ -78,7 +78,7 @@ static int take_old(Plan *p, const VjOldEntry *e, uint64_t skip, uint64_t len)
 }
 
 /* What follows is no data: the end of a part that was cut becomes a fragment. */
-static int settle_cut(Plan *p)
+static int place_cut(Plan *p)
 {
     VjOut *out = last_out(p);
     uint64_t mark;
@@ -121,7 +121,7 @@ static int add_object_part(Plan *p, const VjOldEntry *e, uint64_t skip, uint64_t
     if (skip > 0 && p->data->len == 0) {
         VjOut *last;
 
-        r = settle_cut(p); /* the part before may owe one: then it is behind that */
+        r = place_cut(p); /* the part before may owe one: then it is behind that */
         last = last_out(p);
         if (r == 0 && (last == NULL || last->kind != VJ_ENTRY_FRAGMENT)) {
             uint64_t mark = MIN(len, MARK_BYTES);
@@ -156,7 +156,7 @@ static int add_part(Plan *p, const VjOldEntry *e, uint64_t skip, uint64_t len)
     case VJ_ENTRY_OBJECT:
         return add_object_part(p, e, skip, len);
     case VJ_ENTRY_HOLE:
-        r = settle_cut(p);
+        r = place_cut(p);
         if (r == 0) {
             put_stored(p, VJ_ENTRY_HOLE, 0, 0, len);
         }
@@ -166,7 +166,7 @@ static int add_part(Plan *p, const VjOldEntry *e, uint64_t skip, uint64_t len)
     }
     r = take_old(p, e, skip, len);
     if (vj_is_damage(r)) { /* the map goes on naming what cannot be read */
-        r = settle_cut(p);
+        r = place_cut(p);
         if (r == 0) {
             put_stored(p, VJ_ENTRY_FRAGMENT, e->entry.id, e->entry.start + skip, len);
         }
@@ -282,14 +282,14 @@ static int take_span(Plan *p, bool *at_end)
             memset(p->data->data + before, 0, span->length);
             break;
         }
-        r = settle_cut(p);
+        r = place_cut(p);
         if (r < 0) {
             return r;
         }
         put_stored(p, VJ_ENTRY_HOLE, 0, 0, span->length);
         break;
     case VJ_PIECE_OBJECT:
-        r = settle_cut(p);
+        r = place_cut(p);
         if (r < 0) {
             return r;
         }
@@ -300,8 +300,8 @@ static int take_span(Plan *p, bool *at_end)
     return 0;
 }
 
-/* One region that begins with a change at old offset @x.  *settled: where it ends. */
-static int plan_region(Plan *p, uint64_t x, uint64_t *settled)
+/* One region that begins with a change at old offset @x.  *region_end: where it ends. */
+static int plan_region(Plan *p, uint64_t x, uint64_t *region_end)
 {
     bool at_end = false;
     int r = begin_region(p, x);
@@ -310,13 +310,13 @@ static int plan_region(Plan *p, uint64_t x, uint64_t *settled)
         r = take_span(p, &at_end);
     }
     if (r == 0) {
-        r = settle_cut(p);
+        r = place_cut(p);
     }
     if (r < 0) {
         return r;
     }
-    *settled = at_end ? p->c->spans[p->span].start + p->offset : p->c->old->root.bytes;
-    p->region.old_to = *settled;
+    *region_end = at_end ? p->c->spans[p->span].start + p->offset : p->c->old->root.bytes;
+    p->region.old_to = *region_end;
     p->region.out_count = p->c->outs->len - p->region.first_out;
     g_assert(p->region.old_to >= p->region.old_from);
     g_array_append_val(p->c->regions, p->region);
@@ -327,7 +327,7 @@ static int plan_region(Plan *p, uint64_t x, uint64_t *settled)
 static int plan_all(Plan *p)
 {
     VjRecut *c = p->c;
-    uint64_t expected = 0, settled;
+    uint64_t expected = 0, region_end;
     int r = 0;
 
     while (r == 0 && (p->span < c->span_count || expected < c->old->root.bytes)) {
@@ -336,8 +336,8 @@ static int plan_all(Plan *p)
             expected += c->spans[p->span++].length;
             continue;
         }
-        r = plan_region(p, expected, &settled);
-        expected = settled;
+        r = plan_region(p, expected, &region_end);
+        expected = region_end;
         if (r == 0 && p->span < c->span_count) { /* the rest of a BASE span stands */
             const VjPiece *span = &c->spans[p->span++];
 

@@ -84,8 +84,8 @@ bool vj_remapper_reserve(VjRemapper *x, uint64_t ino, uint32_t count)
     return fits;
 }
 
-void vj_remapper_settle(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t made,
-                        uint32_t dropped)
+void vj_remapper_made(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t made,
+                      uint32_t dropped)
 {
     VjFragmentUse *u;
 

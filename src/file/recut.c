@@ -433,10 +433,10 @@ static int lead_in(Region *g, uint64_t from, uint64_t x)
 
 /*
  * One region that begins with a change at old offset @x; the source stands behind it.
- * *next_span, *settled: where to go on.
+ * *next_span, *agreed_to: where to go on.
  */
 static int recut_region(VjRecut *c, uint64_t x, uint64_t lower, size_t *span,
-                        uint64_t *settled)
+                        uint64_t *agreed_to)
 {
     Region g = {.c = c, .span = *span};
     VjRegion region = {.first_out = c->outs->len};
@@ -461,7 +461,7 @@ static int recut_region(VjRecut *c, uint64_t x, uint64_t lower, size_t *span,
         g_array_append_val(c->regions, region);
         vj_count(&c->table->counters.regions, 1);
         *span = g.agreed_span;
-        *settled = g.agreed_at;
+        *agreed_to = g.agreed_at;
     }
     vj_runs_clear(&g.runs);
     return r;
@@ -469,7 +469,7 @@ static int recut_region(VjRecut *c, uint64_t x, uint64_t lower, size_t *span,
 
 int vj_recut(VjRecut *c)
 {
-    uint64_t settled = 0, expected = 0;
+    uint64_t agreed_to = 0, expected = 0;
     size_t i = 0;
     int r = 0;
 
@@ -480,13 +480,13 @@ int vj_recut(VjRecut *c)
             i++;
             continue;
         }
-        r = recut_region(c, expected, settled, &i, &settled);
-        expected = settled;
+        r = recut_region(c, expected, agreed_to, &i, &agreed_to);
+        expected = agreed_to;
         if (i < c->span_count) { /* agreed inside a BASE span: the rest of it stands */
             const VjPiece *span = &c->spans[i];
 
-            g_assert(r < 0 || (span->kind == VJ_PIECE_BASE && settled >= span->start &&
-                               settled < span->start + span->length));
+            g_assert(r < 0 || (span->kind == VJ_PIECE_BASE && agreed_to >= span->start &&
+                               agreed_to < span->start + span->length));
             expected = span->start + span->length;
             i++;
         }

@@ -49,5 +49,5 @@ void vj_file_table_reclaim(VjFileTable *table)
     if (vj_objects_reap_now(table->objects) < 0) {
         vj_log_warn("store: dead objects cannot be removed yet");
     }
-    vj_space_settle(&table->space, 0);
+    vj_space_release_measured(&table->space, 0);
 }

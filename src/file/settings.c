@@ -111,7 +111,7 @@ void vj_file_inherit(const VjFileTable *table, const VjInode *dir, VjInode *inod
 
 /* ---- an open file's ---------------------------------------------------------------- */
 
-void vj_file_settle_settings(VjFile *f, const VjInode *inode)
+void vj_file_take_settings(VjFile *f, const VjInode *inode)
 {
     f->transform = vj_file_transform(f->table, inode);
     f->sizes = vj_file_sizes(f->table, inode);
@@ -141,7 +141,7 @@ int vj_file_settings_changed(VjFileTable *table, uint64_t ino)
     }
     vj_mutex_lock(&f->lock);
     if (f->settings_seq == mine) {
-        vj_file_settle_settings(f, &inode);
+        vj_file_take_settings(f, &inode);
     }
     vj_mutex_unlock(&f->lock);
     return 0;

@@ -60,7 +60,7 @@ int vj_space_try(VjSpaceKeeper *k, uint64_t bytes)
     return r;
 }
 
-void vj_space_settle(VjSpaceKeeper *k, uint64_t bytes)
+void vj_space_release_measured(VjSpaceKeeper *k, uint64_t bytes)
 {
     uint64_t available_bytes = 0;
     int r = measure(k->store, &available_bytes);

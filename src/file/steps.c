@@ -145,7 +145,7 @@ static int step_run(VjFile *f, Step *s)
         }
         give_up_claim(f, s->committed);
     }
-    vj_space_settle(&table->space, reserved);
+    vj_space_release_measured(&table->space, reserved);
     if (w != NULL) {
         vj_write_back_free(w);
     }

@@ -88,7 +88,7 @@ static void turn_end(VjFile *f, VjFrozen *z, int r, bool again)
 
     vj_budget_set_failing(&table->dirty, r);
     if (r == 0) {
-        vj_space_settle(&table->space, z->reserved_bytes);
+        vj_space_release_measured(&table->space, z->reserved_bytes);
     } else if (!again) {
         vj_count(&table->counters.write_back_errors, 1);
         vj_log_error("inode %" G_GUINT64_FORMAT

@@ -443,7 +443,7 @@ static int new_chunker(WriteBack *w);
 static void give_back_fragments(WriteBack *w)
 {
     if (w->reserved_fragments > 0) {
-        vj_remapper_settle(w->table->remapper, w->ino, w->reserved_fragments, 0, 0);
+        vj_remapper_made(w->table->remapper, w->ino, w->reserved_fragments, 0, 0);
         w->reserved_fragments = 0;
     }
 }
@@ -604,8 +604,8 @@ static void finish(WriteBack *w)
     vj_count(&w->table->counters.fragments_made, w->made_fragments);
     vj_count(&w->table->counters.fragments_dropped, w->dropped_fragments);
     if (w->reserved_fragments + w->made_fragments + w->dropped_fragments > 0) {
-        vj_remapper_settle(w->table->remapper, w->ino, w->reserved_fragments,
-                           w->made_fragments, w->dropped_fragments);
+        vj_remapper_made(w->table->remapper, w->ino, w->reserved_fragments,
+                         w->made_fragments, w->dropped_fragments);
         w->reserved_fragments = 0;
     }
     if (w->freed) {

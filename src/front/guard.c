@@ -261,7 +261,7 @@ static bool reap(Guard *g)
 }
 
 /* Only these stay open; those that are -1 stay closed. */
-static bool settle_fds(const int fds[GUARD_FDS])
+static bool arrange_fds(const int fds[GUARD_FDS])
 {
     int moved[GUARD_FDS];
 
@@ -298,7 +298,7 @@ static void guard_run(int fds[GUARD_FDS], pid_t daemon, const VjMountPlan *plan)
     sigaddset(&signals, SIGCHLD);
     fds[GUARD_SIGNAL] = signalfd(-1, &signals, SFD_CLOEXEC);
     if (fds[GUARD_SIGNAL] < 0 || prctl(PR_SET_PDEATHSIG, DEATH_SIGNAL) < 0 ||
-        getppid() != daemon || !settle_fds(fds)) {
+        getppid() != daemon || !arrange_fds(fds)) {
         _exit(1);
     }
     prctl(PR_SET_NAME, "varjfs-guard");

@@ -14,7 +14,7 @@ int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
     r = vj_meta_run(fs->meta, flags, body, op);
     /* What was deleted a moment ago is removed in the background: then there may be
      * space. */
-    if (r == -ENOSPC && vj_volume_settle(fs->volume) == 0) {
+    if (r == -ENOSPC && vj_volume_purge(fs->volume) == 0) {
         r = vj_meta_run(fs->meta, flags, body, op);
     }
     return r;

@@ -112,7 +112,7 @@ static void doubt_all(VjPosixSync *y, int error, Taken *taken) VJ_REQUIRES(y->lo
         g_hash_table_remove_all(y->doubtful);
         y->broken = true;
     }
-    y->settled = y->returned;
+    y->decided = y->returned;
     y->overflowed = false;
     take_pending(y, taken);
     vj_cond_broadcast(&y->changed);
@@ -298,7 +298,7 @@ static int sync_device(VjPosixSync *y, const Taken *batch, bool all,
 }
 
 /* The puts up to @covered are durable. */
-static void settle(VjPosixSync *y, uint64_t covered) VJ_REQUIRES(y->lock)
+static void decide(VjPosixSync *y, uint64_t covered) VJ_REQUIRES(y->lock)
 {
     GHashTableIter iter;
     gpointer put = NULL;
@@ -312,8 +312,8 @@ static void settle(VjPosixSync *y, uint64_t covered) VJ_REQUIRES(y->lock)
             g_hash_table_iter_remove(&iter);
         }
     }
-    g_assert(y->settled <= covered);
-    y->settled = covered;
+    g_assert(y->decided <= covered);
+    y->decided = covered;
 }
 
 /* Runs one device sync for everybody; the lock is released meanwhile. */
@@ -328,7 +328,7 @@ static void lead(VjPosixSync *y) VJ_REQUIRES(y->lock)
     int failed, close_failed;
 
     g_assert(!y->syncing);
-    g_assert(y->overflowed || y->pending_count == covered - y->settled);
+    g_assert(y->overflowed || y->pending_count == covered - y->decided);
     y->syncing = true;
     y->overflowed = false;
     y->crowd -= y->crowd > 0;
@@ -353,7 +353,7 @@ static void lead(VjPosixSync *y) VJ_REQUIRES(y->lock)
     if (failed) {
         doubt_all(y, failed, &late);
     } else if (y->failures == failures) {
-        settle(y, covered);
+        decide(y, covered);
     }
     if (!failed && all) {
         y->dirs_synced = dirs_covered;
@@ -375,7 +375,7 @@ int vj_posix_sync_flush(VjPosixSync *y)
     vj_mutex_lock(&y->lock);
     wanted = y->returned;
     failures = y->failures;
-    while (y->settled < wanted && y->failures == failures) {
+    while (y->decided < wanted && y->failures == failures) {
         if (y->syncing) {
             y->crowd = VJ_POSIX_CROWD_SYNCS;
             vj_cond_wait(&y->changed, &y->lock);

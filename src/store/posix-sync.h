@@ -57,8 +57,8 @@ typedef struct VjPosixSync {
     uint32_t pending_count;
     bool overflowed;      /* a put since the last sync's start is not in pending */
     uint64_t returned;    /* puts that came here, ever */
-    uint64_t settled;     /* the first so many are durable or in doubt */
-    GHashTable *unsynced; /* set of Put: returned and not settled */
+    uint64_t decided;     /* the first so many are durable or in doubt */
+    GHashTable *unsynced; /* set of Put: returned and not decided */
     GHashTable *doubtful; /* set of Put */
     int doubt_error;      /* what flush() says of them */
     bool broken;          /* too many in doubt to know them one by one */

@@ -19,7 +19,7 @@
 
 #define FLUSHER_THREADS 2u
 /* Freed memory is given back so much after a change, when it is more than this. */
-#define SETTLE_US ((int64_t)1000000)
+#define TRIM_US ((int64_t)1000000)
 #define SPARE_BYTES (32 * VJ_MIB)
 /* After a failure a file is tried again so much later, microseconds. */
 #define RETRY_US ((int64_t)1000000)
@@ -41,10 +41,10 @@ struct VjFlusher {
     int64_t wake_us; /* when the leader wakes */
     bool pressure;   /* take the next file whatever its age */
     bool stop;
-    int64_t settle_us; /* when to look for spare memory; 0: nothing was freed since */
-    bool settling;     /* a thread looks; it alone uses the keeper */
+    int64_t trim_us; /* when to look for spare memory; 0: nothing was freed since */
+    bool trimming;   /* a thread looks; it alone uses the keeper */
     VjMemoryKeeper *memory;
-    gint settle_wanted; /* settle_us is set; atomic, for those who have no lock */
+    gint trim_wanted; /* trim_us is set; atomic, for those who have no lock */
 };
 
 /* Its place in the queues.  Under lock. */
@@ -90,22 +90,22 @@ static void insert_locked(VjFlusher *x, GQueue *queue, VjFile *f, int64_t due_us
     call_locked(x, due_us);
 }
 
-static void settle_soon_locked(VjFlusher *x)
+static void trim_soon_locked(VjFlusher *x)
 {
-    if (x->settle_us == 0) {
-        x->settle_us = vj_clock_mono_us() + SETTLE_US;
-        g_atomic_int_set(&x->settle_wanted, 1);
-        call_locked(x, x->settle_us);
+    if (x->trim_us == 0) {
+        x->trim_us = vj_clock_mono_us() + TRIM_US;
+        g_atomic_int_set(&x->trim_wanted, 1);
+        call_locked(x, x->trim_us);
     }
 }
 
-void vj_flusher_settle_soon(VjFlusher *x)
+void vj_flusher_trim_soon(VjFlusher *x)
 {
-    if (g_atomic_int_get(&x->settle_wanted) != 0) {
+    if (g_atomic_int_get(&x->trim_wanted) != 0) {
         return;
     }
     vj_mutex_lock(&x->lock);
-    settle_soon_locked(x);
+    trim_soon_locked(x);
     vj_mutex_unlock(&x->lock);
 }
 
@@ -126,7 +126,7 @@ void vj_flusher_add(VjFlusher *x, VjFile *f, VjFlushWhen when)
         due_us = vj_clock_mono_us() + (when == VJ_FLUSH_SOON ? SOON_US : x->age_us);
     }
     vj_mutex_lock(&x->lock);
-    settle_soon_locked(x);
+    trim_soon_locked(x);
     if (place(f)->queue == NULL) {
         insert_locked(x, queue, vj_file_ref(f), due_us);
     } else if (due_us < place(f)->due_us ||
@@ -187,25 +187,25 @@ static void watch_locked(VjFlusher *x, int64_t until_us) VJ_REQUIRES(x->lock)
 }
 
 /* Gives freed memory back when it is time to.  Under lock, which it leaves meanwhile. */
-static void settle_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
+static void trim_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
 {
     bool idle = first_locked(x) == NULL;
 
-    if (x->settling || x->settle_us == 0 || vj_clock_mono_us() < x->settle_us) {
+    if (x->trimming || x->trim_us == 0 || vj_clock_mono_us() < x->trim_us) {
         return;
     }
-    x->settling = true;
-    x->settle_us = 0;
-    g_atomic_int_set(&x->settle_wanted, 0);
+    x->trimming = true;
+    x->trim_us = 0;
+    g_atomic_int_set(&x->trim_wanted, 0);
     vj_mutex_unlock(&x->lock);
     if (idle) {
         vj_file_table_trim(x->files);
     }
     (void)vj_memory_give_back(x->memory, SPARE_BYTES);
     vj_mutex_lock(&x->lock);
-    x->settling = false;
-    if (x->settle_us != 0) {
-        call_locked(x, x->settle_us); /* nobody waits for it while it is being done */
+    x->trimming = false;
+    if (x->trim_us != 0) {
+        call_locked(x, x->trim_us); /* nobody waits for it while it is being done */
     }
 }
 
@@ -216,7 +216,7 @@ static bool wait_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
         VjFile *f;
         int64_t until_us;
 
-        settle_locked(x);
+        trim_locked(x);
         f = first_locked(x);
         if (x->stop) {
             return false;
@@ -224,14 +224,14 @@ static bool wait_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
         if (f == NULL) {
             x->pressure = false;
             if (vj_file_table_has_blocks(x->files)) {
-                settle_soon_locked(x); /* what came back after the last look */
+                trim_soon_locked(x); /* what came back after the last look */
             }
         } else if (x->pressure || place(f)->due_us <= vj_clock_mono_us()) {
             return true;
         }
         until_us = f == NULL ? INT64_MAX : place(f)->due_us;
-        if (x->settle_us != 0 && !x->settling) {
-            until_us = MIN(until_us, x->settle_us);
+        if (x->trim_us != 0 && !x->trimming) {
+            until_us = MIN(until_us, x->trim_us);
         }
         if (x->has_leader) {
             vj_cond_wait(&x->relief, &x->lock);

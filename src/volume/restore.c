@@ -205,7 +205,7 @@ static void forget(int meta_fd, const char *name)
 }
 
 /* The metadata are those of the checkpoint; *kept: the name for those that were there. */
-static void settle_kept(int dir_fd, int meta_fd, char *before, char **kept)
+static void name_kept(int dir_fd, int meta_fd, char *before, char **kept)
 {
     if (before != NULL) {
         forget(meta_fd, *kept);
@@ -252,7 +252,7 @@ static bool restore_in(int dir_fd, const char *source, const char *name,
     before = was_marked ? kept_before(dir_fd, meta_fd) : NULL;
     if (vj_meta_restore(super->meta, &place, fd, end.image_bytes, *kept, &replaced,
                         error)) {
-        settle_kept(dir_fd, meta_fd, g_steal_pointer(&before), kept);
+        name_kept(dir_fd, meta_fd, g_steal_pointer(&before), kept);
         return true;
     }
     if (!replaced && is_same_file(meta_fd, *kept, META_NAME)) {

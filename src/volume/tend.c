@@ -66,13 +66,13 @@ static int remove_strays(VjVolume *v, const GArray *puts, VjTend *t)
 }
 
 /* What died goes first: its records would keep the bytes from being unreferenced puts. */
-static int gc_settle(VjVolume *v, VjTend *t)
+static int gc_purge(VjVolume *v, VjTend *t)
 {
     VjObjectsStats before, after;
     int rc;
 
     vj_objects_stats(v->objects, &before);
-    rc = vj_volume_settle(v);
+    rc = vj_volume_purge(v);
     vj_objects_stats(v->objects, &after);
     t->found += after.removed - before.removed;
     t->found_bytes += after.removed_bytes - before.removed_bytes;
@@ -107,7 +107,7 @@ int vj_volume_gc(VjVolume *v, VjTend *t)
         return -EROFS;
     }
     if (t->cursor == 0) {
-        rc = gc_settle(v, t);
+        rc = gc_purge(v, t);
     }
     if (rc == 0) {
         rc = last_id(v, &t->total);

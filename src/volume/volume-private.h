@@ -138,7 +138,7 @@ void vj_flusher_committed(VjFlusher *x, VjFile *f, int64_t since_us);
 void vj_flusher_pressure(VjFlusher *x);
 /* Memory was freed elsewhere: what the allocator keeps of it is given back within
  * seconds. */
-void vj_flusher_settle_soon(VjFlusher *x);
+void vj_flusher_trim_soon(VjFlusher *x);
 
 /* ---- volume (volume.c) ------------------------------------------------------------- */
 

@@ -97,7 +97,7 @@ int vj_volume_sync(VjVolume *v)
     return r < 0 ? r : flushed;
 }
 
-int vj_volume_settle(VjVolume *v)
+int vj_volume_purge(VjVolume *v)
 {
     if (v->purge == NULL) {
         return -EROFS;
@@ -408,7 +408,7 @@ static void on_memory_freed(void *opaque)
 {
     VjVolume *v = opaque;
 
-    vj_flusher_settle_soon(v->flusher);
+    vj_flusher_trim_soon(v->flusher);
 }
 
 static void on_orphaned(void *opaque, uint64_t ino, uint32_t node)

@@ -211,12 +211,12 @@ void vj_volume_set_read_only(VjVolume *v, bool read_only); /* remount */
 int vj_volume_sync(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * vj_volume_settle - nothing waits to be removed any more
+ * vj_volume_purge - nothing waits to be removed any more
  *
  * Orphans that nobody has open are dropped, the dead that are not pinned are removed.
  * What fails is told and tried again later; then its error.  Any thread; blocks.
  */
-int vj_volume_settle(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
+int vj_volume_purge(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Damaged objects that one step of a scrub can name. */
 #define VJ_TEND_BAD_MOST 16u

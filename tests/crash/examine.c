@@ -425,7 +425,7 @@ static int write_on(VjFs *fs, uint64_t seed)
 static int collect(VjVolume *v)
 {
     VjTend step = {.cursor = 0};
-    int r = vj_volume_settle(v);
+    int r = vj_volume_purge(v);
 
     while (r == 0 && step.cursor != UINT64_MAX) {
         r = vj_volume_gc(v, &step);

@@ -112,7 +112,7 @@ static void run_workload(World *w, const Workload *load)
     if (w->problem[0] == '\0') {
         load->work(w);
         go_on(w);
-        if (vj_volume_settle(w->v) < 0) {
+        if (vj_volume_purge(w->v) < 0) {
             world_problem(w, "something waits to be removed for ever");
         }
         world_close(w);

@@ -519,7 +519,7 @@ static void compare_all(Fixture *x)
         compare_file(x, &x->files[i]);
     }
     vj_fs_free(x->fs);
-    assert_int_equal(vj_volume_settle(x->v), 0);
+    assert_int_equal(vj_volume_purge(x->v), 0);
     close_volume(x);
 }
 

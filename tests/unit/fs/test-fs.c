@@ -904,7 +904,7 @@ static void test_setting_that_is_read_late(void **state)
     uint64_t f = make_file(x, VJ_INO_ROOT, "f");
 
     assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDWR, &h), 0);
-    assert_int_equal(vj_volume_settle(x->v), 0); /* nobody else begins anything */
+    assert_int_equal(vj_volume_purge(x->v), 0); /* nobody else begins anything */
     /* The second beginning is that of the reader who tells the open file. */
     assert_true(vj_meta_fault_set(vj_volume_meta(x->v), "kinds=begin,fail=2", &error));
     assert_int_equal(

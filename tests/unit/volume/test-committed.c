@@ -201,7 +201,7 @@ static void readers_beside_commits_never_go_back(void **state)
         /* Fragments and objects, and what was removed goes at once. */
         assert_int_equal(round % 3 == 0 ? vj_file_sync(f) : vj_file_commit(f), 0);
         if (round % 16 == 0) {
-            assert_int_equal(vj_volume_settle(x->v), 0);
+            assert_int_equal(vj_volume_purge(x->v), 0);
         }
     }
     for (size_t i = 0; i < 2; i++) {
