@@ -137,42 +137,75 @@ int vj_file_table_remap(VjFileTable *table)
 
 /* ---- open and close ---------------------------------------------------------------- */
 
+#define FRAGMENT_KEY_BYTES 12u
+/* Fragments of earlier mounts that are counted out of one snapshot. */
+#define EARLIER_BATCH 4096u
+
+typedef struct Earlier {
+    uint8_t after[FRAGMENT_KEY_BYTES]; /* the last one of the batch before */
+    size_t after_bytes;                /* 0: it is the first batch */
+    GArray *batch;                     /* uint64_t: the inode of each fragment */
+    uint8_t last[FRAGMENT_KEY_BYTES];  /* of this batch */
+    bool more;
+} Earlier;
+
+static int earlier_body(VjTxn *txn, void *opaque)
+{
+    Earlier *e = opaque;
+    VjScan scan;
+
+    g_array_set_size(e->batch, 0);
+    e->more = false;
+    vj_scan_begin(&scan, txn, VJ_SPACE_FRAGMENT, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, vj_slice(e->after, e->after_bytes));
+    while (vj_scan_next(&scan)) {
+        uint64_t ino;
+
+        if (scan.key.len != sizeof e->last) {
+            return 0; /* fsck.varjfs tells of it */
+        }
+        memcpy(e->last, scan.key.data, sizeof e->last);
+        ino = vj_be64_get(e->last);
+        g_array_append_val(e->batch, ino);
+        if (e->batch->len == EARLIER_BATCH) {
+            e->more = true;
+            break;
+        }
+    }
+    return scan.error;
+}
+
+static void count_fragment(VjRemapper *x, uint64_t ino, int64_t due_us)
+{
+    VjFragmentUse *u = vj_fragment_use_locked(x, ino);
+
+    u->count++;
+    x->count++;
+    u->urgent = u->count > x->limits.file_most / 2;
+    if (u->link == NULL) {
+        vj_fragment_use_queue_locked(x, u, due_us);
+    }
+}
+
 /* Every fragment of earlier mounts. */
 static int count_earlier(VjRemapper *x)
 {
-    uint8_t last[12];
-    VjSlice after = vj_slice(NULL, 0);
+    g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     int64_t due_us = vj_clock_mono_us() + x->limits.idle_us;
+    Earlier e = {.batch = batch};
     uint64_t count = 0;
     int r = vj_meta_count(x->table->meta, VJ_SPACE_FRAGMENT, &count);
 
-    while (r == 0 && count > 0) {
-        VJ_AUTO_READ_TXN *txn = NULL;
-        VjSlice key, value;
-
-        r = vj_meta_begin_read(x->table->meta, &txn);
-        for (unsigned i = 0; r == 0 && i < 4096; i++) {
-            VjFragmentUse *u;
-
-            r = vj_txn_next(txn, VJ_SPACE_FRAGMENT, after, &key, &value);
-            if (r == 0 && key.len != sizeof last) {
-                r = -ENOENT; /* fsck.varjfs tells of it */
-            }
-            if (r < 0) {
-                break;
-            }
-            memcpy(last, key.data, sizeof last);
-            after = vj_slice(last, sizeof last);
-            u = vj_fragment_use_locked(x, vj_be64_get(last));
-            u->count++;
-            x->count++;
-            u->urgent = u->count > x->limits.file_most / 2;
-            if (u->link == NULL) {
-                vj_fragment_use_queue_locked(x, u, due_us);
-            }
+    e.more = count > 0;
+    while (r == 0 && e.more) {
+        r = vj_meta_view(x->table->meta, earlier_body, &e);
+        for (guint i = 0; r == 0 && i < batch->len; i++) {
+            count_fragment(x, g_array_index(batch, uint64_t, i), due_us);
         }
+        memcpy(e.after, e.last, sizeof e.after);
+        e.after_bytes = sizeof e.after;
     }
-    return r == -ENOENT ? 0 : r;
+    return r;
 }
 
 bool vj_remapper_open(VjFileTable *table, uint64_t most_bytes, VjRemapper **out,

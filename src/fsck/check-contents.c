@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * check.c - fsck of what this room keeps: inodes, contents, maps, orphans, objects
+ * check-contents.c - fsck of contents: inodes, maps, fragments, orphans, objects
  *
- * One snapshot of a volume at rest.  Each inode's trees (its map and the subtrees that
- * were cut off it) are walked together, so that every node of VJ_SPACE_NODE has exactly
+ * A volume at rest, so that views see the same state, however many there are: spaces are
+ * listed in batches, single records are looked up, and what is counted and said of them
+ * is so outside of views.  Each inode's trees (its map and the subtrees that were cut off
+ * it) are walked together, in one view, so that every node of VJ_SPACE_NODE has exactly
  * one parent or is reported.  Every entry is counted for its object; object-check.c
  * compares the counts with records, index and store.  Objects with a problem are looked
  * up in the maps once more, because people know files, not objects.
@@ -32,7 +34,7 @@ typedef struct Count {
 
 typedef struct Check {
     VjVolume *v;
-    VjTxn *txn;
+    VjMeta *meta; /* of v */
     VjCheckSay *say;
     void *opaque;
     VjCheckReport *report;
@@ -40,9 +42,43 @@ typedef struct Check {
     GHashTable *suspects;  /* gint64*, owned: objects that have a problem */
     GHashTable *fragments; /* fragment_name(), owned: named by an entry */
     uint64_t next_ino;     /* no number from here on was ever given out */
-    uint64_t ino;          /* whose trees are being walked */
-    unsigned told;         /* ranges of it */
+    uint64_t ino;          /* whose trees are being walked, in one view: */
+    VjTxn *txn;            /* this run of it */
+    uint64_t step;         /* that this run has come to; */
+    uint64_t steps_done;   /* those that were taken, by any run */
+    int failed;            /* why this run cannot go on */
+    unsigned told;         /* ranges of ino */
 } Check;
+
+/*
+ * A view of trees is as long as the map of the inode, so what it finds is counted and
+ * said as it goes.  Each entry, and each line, is a step.  A run that begins anew comes
+ * to the same ones in the same order, since nothing changes, and passes over those that
+ * a run before it has taken.
+ */
+static void begin_run(Check *c, VjTxn *txn)
+{
+    c->txn = txn;
+    c->step = 0;
+    c->failed = 0;
+}
+
+static bool is_done(Check *c)
+{
+    return c->step++ < c->steps_done;
+}
+
+static void done(Check *c)
+{
+    c->steps_done = c->step;
+}
+
+static int view_trees(Check *c, uint64_t ino, VjTxnBody *body, void *opaque)
+{
+    c->ino = ino;
+    c->steps_done = 0;
+    return vj_meta_view(c->meta, body, opaque);
+}
 
 static void G_GNUC_PRINTF(3, 4) problem(Check *c, uint64_t ino, const char *format, ...)
 {
@@ -60,9 +96,12 @@ static void G_GNUC_PRINTF(3, 4) problem(Check *c, uint64_t ino, const char *form
 /* map-check.c counts its own problems. */
 static void say_through(void *opaque, const char *text)
 {
-    const Check *c = opaque;
+    Check *c = opaque;
 
-    c->say(c->opaque, text);
+    if (!is_done(c)) {
+        c->say(c->opaque, text);
+        done(c);
+    }
 }
 
 /* ---- entries --------------------------------------------------------------------- */
@@ -91,14 +130,18 @@ static char *fragment_name(uint64_t ino, uint64_t number)
     return g_strdup_printf("%" PRIu64 "/%" PRIu64, ino, number);
 }
 
-/* Is the fragment right, and is this the only entry that names it? */
-static void check_fragment(Check *c, const VjEntry *entry, uint64_t at)
+/* Is the fragment right, and is this the only entry that names it?  -EAGAIN. */
+static int check_fragment(Check *c, const VjEntry *entry, uint64_t at)
 {
     uint8_t bytes[VJ_FILE_INLINE_MAX];
-    char *name = fragment_name(c->ino, entry->id);
+    int r = entry->length > sizeof bytes
+                ? -EBADMSG
+                : vj_fragment_get(c->txn, c->ino, entry, 0, bytes, entry->length);
 
-    if (entry->length > sizeof bytes ||
-        vj_fragment_get(c->txn, c->ino, entry, 0, bytes, entry->length) < 0) {
+    if (r == -EAGAIN) {
+        return r;
+    }
+    if (r < 0) {
         problem(c, c->ino,
                 "the entry at offset %" PRIu64 " names fragment %" PRIu64
                 ", which cannot be read",
@@ -107,30 +150,33 @@ static void check_fragment(Check *c, const VjEntry *entry, uint64_t at)
         problem(c, c->ino, "the fragment at offset %" PRIu64 " counts %u stored bytes",
                 at, entry->stored_bytes);
     }
-    if (!g_hash_table_add(c->fragments, name)) {
+    if (!g_hash_table_add(c->fragments, fragment_name(c->ino, entry->id))) {
         problem(c, c->ino,
                 "the entry at offset %" PRIu64 " names a fragment a second time", at);
     }
+    return 0;
 }
 
-/* Does the entry fit its object?  A missing record is object-check's to tell. */
-static void check_entry(Check *c, const VjEntry *entry, uint64_t at)
+/* Does the entry fit its object?  A missing record is object-check's to tell.  -EAGAIN,
+ * and nothing was said. */
+static int check_entry(Check *c, const VjEntry *entry, uint64_t at)
 {
     VjObject object;
+    int r;
 
     if (entry->kind == VJ_ENTRY_FRAGMENT) {
-        check_fragment(c, entry, at);
-        return;
+        return check_fragment(c, entry, at);
     }
     if (entry->kind == VJ_ENTRY_HOLE) {
         if (entry->stored_bytes != 0) {
             problem(c, c->ino, "the hole at offset %" PRIu64 " counts %u stored bytes",
                     at, entry->stored_bytes);
         }
-        return;
+        return 0;
     }
-    if (vj_object_get(c->txn, entry->id, &object) < 0) {
-        return;
+    r = vj_object_get(c->txn, entry->id, &object);
+    if (r < 0) {
+        return r == -EAGAIN ? r : 0;
     }
     if (entry->start + entry->length > object.plain_bytes) {
         problem(c, c->ino,
@@ -143,12 +189,22 @@ static void check_entry(Check *c, const VjEntry *entry, uint64_t at)
             "%" PRIu64 " is %u",
             at, entry->stored_bytes, entry->id, vj_object_share(&object, entry->length));
     }
+    return 0;
 }
 
 static bool visit_entry(void *opaque, const VjEntry *entry, uint64_t at)
 {
-    count_entry(opaque, entry);
-    check_entry(opaque, entry, at);
+    Check *c = opaque;
+
+    if (is_done(c)) {
+        return true;
+    }
+    c->failed = check_entry(c, entry, at);
+    if (c->failed < 0) {
+        return false;
+    }
+    count_entry(c, entry);
+    done(c);
     return true;
 }
 
@@ -170,14 +226,14 @@ static VjSlice number_zero(size_t len)
 }
 
 /* The next key of @ino behind (@ino, *@node); sets *@node.  -ENOENT: there is none. */
-static int next_of(Check *c, VjSpace space, uint64_t ino, uint32_t *node, VjSlice *key,
+static int next_of(VjTxn *txn, VjSpace space, uint64_t ino, uint32_t *node, VjSlice *key,
                    VjSlice *value)
 {
     uint8_t after[VJ_MAP_KEY_BYTES];
     int r;
 
     vj_map_key_encode(ino, *node, after);
-    r = vj_txn_next(c->txn, space, vj_slice(after, sizeof after), key, value);
+    r = vj_txn_next(txn, space, vj_slice(after, sizeof after), key, value);
     if (r == 0 && (key->len != sizeof after || vj_be64_get(key->data) != ino)) {
         return -ENOENT;
     }
@@ -187,51 +243,53 @@ static int next_of(Check *c, VjSpace space, uint64_t ino, uint32_t *node, VjSlic
     return r;
 }
 
-typedef int TreeWalk(Check *c, uint64_t ino, const VjMapRoot *root, void *opaque);
+/* The trees of an inode. */
+typedef struct Trees {
+    Check *c;
+    uint64_t ino;
+    const VjInode *inode; /* NULL: there is no usable record */
+    bool is_known;        /* no record of a tree is lost */
+    /* Of this run: */
+    GHashTable *seen; /* node numbers that a tree names */
+    bool whole;       /* no node was damaged or missing, and every tree is known */
+    uint64_t nodes, problems;
+} Trees;
 
-/*
- * Calls @walk for the map of @ino (@inode NULL: there is no usable record) and for each
- * subtree that waits to be dropped.  *whole: every tree is known.
- */
-static int each_tree(Check *c, uint64_t ino, const VjInode *inode, TreeWalk *walk,
-                     void *opaque, bool *whole)
+static int check_tree(Trees *t, const VjMapRoot *root)
+{
+    Check *c = t->c;
+    uint64_t nodes, problems;
+    int r = vj_map_check_shared(c->txn, t->ino, root, t->seen, visit_entry, say_through,
+                                c, &nodes, &problems);
+
+    t->nodes += nodes;
+    t->problems += problems;
+    t->whole = t->whole && problems == 0;
+    return c->failed < 0 ? c->failed : r;
+}
+
+/* The map, and each subtree that waits to be dropped. */
+static int each_tree(Trees *t)
 {
     uint32_t node = 0;
     VjSlice key, value;
     int r = 0;
 
-    if (inode != NULL && inode->content == VJ_CONTENT_MAP) {
-        r = walk(c, ino, &inode->root, opaque);
+    if (t->inode != NULL && t->inode->content == VJ_CONTENT_MAP) {
+        r = check_tree(t, &t->inode->root);
     }
-    while (r == 0 && (r = next_of(c, VJ_SPACE_ORPHAN, ino, &node, &key, &value)) == 0) {
+    while (r == 0 &&
+           (r = next_of(t->c->txn, VJ_SPACE_ORPHAN, t->ino, &node, &key, &value)) == 0) {
         uint64_t named;
         VjMapRoot root;
 
         if (vj_orphan_decode(key, value, &named, &root) == 0) {
-            r = walk(c, ino, &root, opaque);
+            r = check_tree(t, &root);
         } else {
-            *whole = false;
+            t->whole = false;
         }
     }
     return r == -ENOENT ? 0 : r;
-}
-
-typedef struct Walk {
-    GHashTable *seen; /* node numbers that a tree names */
-    bool whole;       /* no node was damaged or missing */
-} Walk;
-
-static int check_tree(Check *c, uint64_t ino, const VjMapRoot *root, void *opaque)
-{
-    Walk *w = opaque;
-    uint64_t nodes, problems;
-    int r = vj_map_check_shared(c->txn, ino, root, w->seen, visit_entry, say_through, c,
-                                &nodes, &problems);
-
-    c->report->map_nodes += nodes;
-    c->report->problems += problems;
-    w->whole = w->whole && problems == 0;
-    return r;
 }
 
 /* A node that no tree led to. */
@@ -240,6 +298,9 @@ static void check_loose_node(Check *c, uint64_t ino, uint32_t node, VjSlice valu
 {
     g_autofree VjMapImage *image = g_new(VjMapImage, 1);
 
+    if (is_done(c)) {
+        return;
+    }
     if (whole) {
         problem(c, ino, "map node %" PRIu32 ": nothing names it", node);
     } else if (vj_map_image_decode(value, ino, node, image) < 0) {
@@ -250,33 +311,60 @@ static void check_loose_node(Check *c, uint64_t ino, uint32_t node, VjSlice valu
             count_entry(c, &image->entries[i]);
         }
     }
+    done(c);
 }
 
-/* Everything in VJ_SPACE_NODE that belongs to @ino. */
-static int check_trees(Check *c, uint64_t ino, const VjInode *inode, bool whole)
+static int trees_body(VjTxn *txn, void *opaque)
 {
+    Trees *t = opaque;
     g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
-    Walk w = {.seen = seen, .whole = whole};
     uint32_t node = 0;
     VjSlice key, value;
     int r;
 
-    c->ino = ino;
-    r = each_tree(c, ino, inode, check_tree, &w, &w.whole);
-    while (r == 0 && (r = next_of(c, VJ_SPACE_NODE, ino, &node, &key, &value)) == 0) {
+    begin_run(t->c, txn);
+    t->seen = seen;
+    t->whole = t->is_known;
+    t->nodes = t->problems = 0;
+    r = each_tree(t);
+    while (r == 0 &&
+           (r = next_of(txn, VJ_SPACE_NODE, t->ino, &node, &key, &value)) == 0) {
         if (!g_hash_table_contains(seen, GUINT_TO_POINTER(node))) {
-            check_loose_node(c, ino, node, value, w.whole);
+            check_loose_node(t->c, t->ino, node, value, t->whole);
         }
     }
     return r == -ENOENT ? 0 : r;
 }
 
+/* Everything in VJ_SPACE_NODE that belongs to @ino. */
+static int check_trees(Check *c, uint64_t ino, const VjInode *inode, bool is_known)
+{
+    Trees t = {.c = c, .ino = ino, .inode = inode, .is_known = is_known};
+    int r = view_trees(c, ino, trees_body, &t);
+
+    c->report->map_nodes += t.nodes;
+    c->report->problems += t.problems;
+    return r;
+}
+
 /* ---- inodes ---------------------------------------------------------------------- */
+
+typedef struct Inline {
+    const VjInode *inode;
+    uint64_t stored_bytes; /* out */
+} Inline;
+
+static int inline_body(VjTxn *txn, void *opaque)
+{
+    Inline *i = opaque;
+    uint8_t bytes[VJ_SYMLINK_MAX];
+
+    return vj_inline_get(txn, i->inode, bytes, sizeof bytes, &i->stored_bytes);
+}
 
 static int check_inline(Check *c, const VjInode *inode)
 {
-    uint8_t bytes[VJ_SYMLINK_MAX];
-    uint64_t stored = 0;
+    Inline i = {.inode = inode};
     uint64_t most = S_ISLNK(inode->mode) ? VJ_SYMLINK_MAX : VJ_FILE_INLINE_MAX;
     int r;
 
@@ -284,7 +372,7 @@ static int check_inline(Check *c, const VjInode *inode)
         problem(c, inode->ino, "inline content of %" PRIu64 " bytes", inode->size);
         return 0;
     }
-    r = vj_inline_get(c->txn, inode, bytes, sizeof bytes, &stored);
+    r = vj_meta_view(c->meta, inline_body, &i);
     if (r == -EBADMSG) {
         problem(c, inode->ino, "its inline content is missing or damaged");
         return 0;
@@ -294,9 +382,9 @@ static int check_inline(Check *c, const VjInode *inode)
                 "its inline content has a transformation that is not in this build");
         return 0;
     }
-    if (r == 0 && stored != inode->stored_bytes) {
+    if (r == 0 && i.stored_bytes != inode->stored_bytes) {
         problem(c, inode->ino, "%" PRIu64 " stored bytes for %" PRIu64 " inline",
-                inode->stored_bytes, stored);
+                inode->stored_bytes, i.stored_bytes);
     }
     if (r == 0) {
         c->report->bytes_verified += inode->size;
@@ -349,37 +437,47 @@ static int check_inode(Check *c, uint64_t ino, VjSlice value)
     return r < 0 ? r : check_trees(c, ino, &inode, true);
 }
 
-/* @visit gets each record of VJ_SPACE_INODE; its value is borrowed until the next get. */
+/* @visit gets each record of VJ_SPACE_INODE, outside of views; its value is borrowed. */
 typedef int InodeVisit(Check *c, uint64_t ino, VjSlice value);
 
 static int each_inode(Check *c, InodeVisit *visit)
 {
-    VjScan scan;
+    VjListing l;
+    int r = 0, listed;
 
-    vj_scan_begin(&scan, c->txn, VJ_SPACE_INODE, VJ_SCAN_ALL);
-    vj_scan_behind(&scan, number_zero(8));
-    while (vj_scan_next(&scan)) {
-        int r;
-
-        if (scan.key.len != 8) {
-            return -EBADMSG;
-        }
-        r = visit(c, vj_be64_get(scan.key.data), scan.value);
-        if (r < 0) {
-            return r;
-        }
+    vj_listing_begin(&l, c->meta, VJ_SPACE_INODE);
+    vj_listing_behind(&l, number_zero(8));
+    while (r == 0 && vj_listing_next(&l)) {
+        r = l.key.len != 8 ? -EBADMSG : visit(c, vj_be64_get(l.key.data), l.value);
     }
-    return scan.error;
+    listed = vj_listing_end(&l);
+    return r < 0 ? r : listed;
 }
 
-/* 0: there is a record; *@inode NULL when it is damaged.  -ENOENT. */
-static int find_inode(Check *c, uint64_t ino, VjInode *out, bool *damaged)
+typedef struct FindInode {
+    uint64_t ino;
+    VjInode *out;
+    bool damaged; /* out */
+} FindInode;
+
+static int find_inode_body(VjTxn *txn, void *opaque)
 {
+    FindInode *f = opaque;
     uint8_t key[8];
     VjSlice value;
-    int r = vj_txn_get(c->txn, VJ_SPACE_INODE, vj_ino_key(ino, key), &value);
+    int r = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(f->ino, key), &value);
 
-    *damaged = r == 0 && vj_inode_decode(value, ino, out) < 0;
+    f->damaged = r == 0 && vj_inode_decode(value, f->ino, f->out) < 0;
+    return r;
+}
+
+/* 0: there is a record; *damaged: *out says nothing.  -ENOENT. */
+static int find_inode(Check *c, uint64_t ino, VjInode *out, bool *damaged)
+{
+    FindInode f = {.ino = ino, .out = out};
+    int r = vj_meta_view(c->meta, find_inode_body, &f);
+
+    *damaged = f.damaged;
     return r;
 }
 
@@ -412,128 +510,158 @@ static int check_orphan(Check *c, VjSlice key, VjSlice value)
     return r;
 }
 
-/* All orphan records, and the subtrees whose inode is gone already. */
+/* Also the subtrees whose inode is gone already. */
+static int check_orphan_of(Check *c, VjSlice key, VjSlice value, uint64_t *walked)
+{
+    uint64_t ino = vj_be64_get(key.data);
+    VjInode inode;
+    bool damaged;
+    int r = check_orphan(c, key, value);
+
+    if (r == 0 && ino != *walked) {
+        *walked = ino;
+        r = find_inode(c, ino, &inode, &damaged);
+        if (r == -ENOENT) {
+            r = check_trees(c, ino, NULL, true);
+        }
+    }
+    return r;
+}
+
 static int check_orphans(Check *c)
 {
     uint64_t walked = 0;
-    VjScan scan;
+    VjListing l;
+    int r = 0, listed;
 
-    vj_scan_begin(&scan, c->txn, VJ_SPACE_ORPHAN, VJ_SCAN_ALL);
-    vj_scan_behind(&scan, number_zero(VJ_MAP_KEY_BYTES));
-    while (vj_scan_next(&scan)) {
-        uint64_t ino;
-        VjInode inode;
-        bool damaged;
-        int r;
-
-        if (scan.key.len != VJ_MAP_KEY_BYTES) {
-            problem(c, 0, "an orphan record with a key of %zu bytes", scan.key.len);
-            return 0;
+    vj_listing_begin(&l, c->meta, VJ_SPACE_ORPHAN);
+    vj_listing_behind(&l, number_zero(VJ_MAP_KEY_BYTES));
+    while (r == 0 && vj_listing_next(&l)) {
+        if (l.key.len != VJ_MAP_KEY_BYTES) {
+            problem(c, 0, "an orphan record with a key of %zu bytes", l.key.len);
+            break;
         }
-        ino = vj_be64_get(scan.key.data);
-        r = check_orphan(c, scan.key, scan.value);
-        if (r == 0 && ino != walked) {
-            walked = ino;
-            r = find_inode(c, ino, &inode, &damaged);
-            if (r == -ENOENT) {
-                r = check_trees(c, ino, NULL, true);
-            }
-        }
-        if (r < 0) {
-            return r;
-        }
+        r = check_orphan_of(c, l.key, l.value, &walked);
     }
-    return scan.error;
+    listed = vj_listing_end(&l);
+    return r < 0 ? r : listed;
+}
+
+/* Map nodes, an inode at a time. */
+typedef struct NodesOf {
+    bool begun;
+    uint64_t after; /* the inode before, when begun */
+    uint64_t ino;   /* out, as the others */
+    size_t key_bytes;
+    bool is_owned; /* the inode has a record, or a subtree to be dropped */
+} NodesOf;
+
+/* The next one that has nodes. */
+static int next_nodes_body(VjTxn *txn, void *opaque)
+{
+    NodesOf *n = opaque;
+    uint8_t last[VJ_MAP_KEY_BYTES], ino_key[8];
+    uint32_t orphan = 0;
+    VjSlice key, value;
+    int r = vj_txn_next(txn, VJ_SPACE_NODE,
+                        n->begun ? last_key_of(n->after, last)
+                                 : number_zero(VJ_MAP_KEY_BYTES),
+                        &key, &value);
+
+    if (r < 0) {
+        return r;
+    }
+    n->key_bytes = key.len;
+    if (key.len != VJ_MAP_KEY_BYTES) {
+        return 0;
+    }
+    n->ino = vj_be64_get(key.data);
+    r = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(n->ino, ino_key), &value);
+    if (r == -ENOENT) {
+        r = next_of(txn, VJ_SPACE_ORPHAN, n->ino, &orphan, &key, &value);
+    }
+    n->is_owned = r == 0;
+    return r == -ENOENT ? 0 : r;
 }
 
 /* Nodes of inodes that have neither a record nor a subtree to be dropped. */
 static int check_nodes(Check *c)
 {
-    uint8_t last[VJ_MAP_KEY_BYTES];
-    VjScan scan;
+    NodesOf n = {.begun = false};
+    int r;
 
-    vj_scan_begin(&scan, c->txn, VJ_SPACE_NODE, VJ_SCAN_ALL);
-    vj_scan_behind(&scan, number_zero(VJ_MAP_KEY_BYTES));
-    while (vj_scan_next(&scan)) {
-        uint32_t orphan = 0;
-        VjSlice key, value;
-        VjInode inode;
-        bool damaged;
-        uint64_t ino;
-        int r;
-
-        if (scan.key.len != VJ_MAP_KEY_BYTES) {
-            problem(c, 0, "a map node with a key of %zu bytes", scan.key.len);
+    while ((r = vj_meta_view(c->meta, next_nodes_body, &n)) == 0) {
+        if (n.key_bytes != VJ_MAP_KEY_BYTES) {
+            problem(c, 0, "a map node with a key of %zu bytes", n.key_bytes);
             return 0;
         }
-        ino = vj_be64_get(scan.key.data);
-        r = find_inode(c, ino, &inode, &damaged);
-        if (r == -ENOENT) {
-            r = next_of(c, VJ_SPACE_ORPHAN, ino, &orphan, &key, &value);
+        if (!n.is_owned) {
+            problem(c, n.ino, "map nodes without an inode");
         }
-        if (r == -ENOENT) {
-            problem(c, ino, "map nodes without an inode");
-        } else if (r < 0) {
-            return r;
-        }
-        vj_scan_behind(&scan, last_key_of(ino, last));
+        n.begun = true;
+        n.after = n.ino;
     }
-    return scan.error;
+    return r == -ENOENT ? 0 : r;
+}
+
+static int check_inline_use(Check *c, uint64_t ino)
+{
+    VjInode inode;
+    bool damaged;
+    int r = find_inode(c, ino, &inode, &damaged);
+
+    if (r == -ENOENT) {
+        problem(c, ino, "inline content without an inode");
+        return 0;
+    }
+    if (r == 0 && !damaged && inode.content != VJ_CONTENT_INLINE) {
+        problem(c, ino, "inline content beside other content");
+    }
+    return r;
 }
 
 static int check_inlines(Check *c)
 {
-    VjScan scan;
+    VjListing l;
+    int r = 0, listed;
 
-    vj_scan_begin(&scan, c->txn, VJ_SPACE_INLINE, VJ_SCAN_ALL);
-    vj_scan_behind(&scan, number_zero(8));
-    while (vj_scan_next(&scan)) {
-        VjInode inode;
-        bool damaged;
-        uint64_t ino;
-        int r;
-
-        if (scan.key.len != 8) {
-            problem(c, 0, "inline content with a key of %zu bytes", scan.key.len);
-            return 0;
+    vj_listing_begin(&l, c->meta, VJ_SPACE_INLINE);
+    vj_listing_behind(&l, number_zero(8));
+    while (r == 0 && vj_listing_next(&l)) {
+        if (l.key.len != 8) {
+            problem(c, 0, "inline content with a key of %zu bytes", l.key.len);
+            break;
         }
-        ino = vj_be64_get(scan.key.data);
-        r = find_inode(c, ino, &inode, &damaged);
-        if (r == -ENOENT) {
-            problem(c, ino, "inline content without an inode");
-        } else if (r < 0) {
-            return r;
-        } else if (!damaged && inode.content != VJ_CONTENT_INLINE) {
-            problem(c, inode.ino, "inline content beside other content");
-        }
+        r = check_inline_use(c, vj_be64_get(l.key.data));
     }
-    return scan.error;
+    listed = vj_listing_end(&l);
+    return r < 0 ? r : listed;
 }
 
 /* After all maps: each fragment that is stored was named by an entry. */
 static int check_fragments(Check *c)
 {
-    VjScan scan;
+    VjListing l;
 
-    vj_scan_begin(&scan, c->txn, VJ_SPACE_FRAGMENT, VJ_SCAN_ALL);
-    while (vj_scan_next(&scan)) {
+    vj_listing_begin(&l, c->meta, VJ_SPACE_FRAGMENT);
+    while (vj_listing_next(&l)) {
         g_autofree char *name = NULL;
         uint32_t number;
         uint64_t ino;
 
-        if (scan.key.len != VJ_MAP_KEY_BYTES) {
-            problem(c, scan.key.len >= 8 ? vj_be64_get(scan.key.data) : 0,
-                    "a fragment's key has %zu bytes", scan.key.len);
-            return 0;
+        if (l.key.len != VJ_MAP_KEY_BYTES) {
+            problem(c, l.key.len >= 8 ? vj_be64_get(l.key.data) : 0,
+                    "a fragment's key has %zu bytes", l.key.len);
+            break;
         }
-        ino = vj_be64_get(scan.key.data);
-        number = vj_be32_get((const uint8_t *)scan.key.data + 8);
+        ino = vj_be64_get(l.key.data);
+        number = vj_be32_get((const uint8_t *)l.key.data + 8);
         name = fragment_name(ino, number);
         if (!g_hash_table_contains(c->fragments, name)) {
             problem(c, ino, "no entry of a map names fragment %u", number);
         }
     }
-    return scan.error;
+    return vj_listing_end(&l);
 }
 
 /* ---- objects --------------------------------------------------------------------- */
@@ -553,15 +681,10 @@ static void say_of_object(void *opaque, const char *text)
     c->say(c->opaque, text);
 }
 
-static bool tell_range(void *opaque, const VjEntry *entry, uint64_t at)
+static void tell(Check *c, const VjEntry *entry, uint64_t at)
 {
-    Check *c = opaque;
-    gint64 id = (gint64)entry->id;
     g_autofree char *line = NULL;
 
-    if (entry->kind != VJ_ENTRY_OBJECT || !g_hash_table_contains(c->suspects, &id)) {
-        return true;
-    }
     if (c->told == RANGES_TOLD) {
         line = g_strdup_printf("inode %" PRIu64 ": and more of it", c->ino);
     } else {
@@ -570,20 +693,47 @@ static bool tell_range(void *opaque, const VjEntry *entry, uint64_t at)
                                c->ino, at, at + entry->length - 1, entry->id);
     }
     c->say(c->opaque, line); /* not a problem of its own */
+}
+
+static bool tell_range(void *opaque, const VjEntry *entry, uint64_t at)
+{
+    Check *c = opaque;
+    gint64 id = (gint64)entry->id;
+
+    if (entry->kind != VJ_ENTRY_OBJECT || !g_hash_table_contains(c->suspects, &id)) {
+        return true;
+    }
+    if (!is_done(c)) {
+        tell(c, entry, at);
+        done(c);
+    }
     return c->told++ < RANGES_TOLD;
+}
+
+typedef struct Ranges {
+    Check *c;
+    VjInode inode;
+} Ranges;
+
+static int ranges_body(VjTxn *txn, void *opaque)
+{
+    const Ranges *x = opaque;
+    uint64_t nodes, problems;
+
+    begin_run(x->c, txn);
+    x->c->told = 0;
+    return vj_map_check(txn, x->inode.ino, &x->inode.root, tell_range, NULL, x->c, &nodes,
+                        &problems);
 }
 
 static int tell_ranges(Check *c, uint64_t ino, VjSlice value)
 {
-    VjInode inode;
-    uint64_t nodes, problems;
+    Ranges x = {.c = c};
 
-    if (vj_inode_decode(value, ino, &inode) < 0 || inode.content != VJ_CONTENT_MAP) {
+    if (vj_inode_decode(value, ino, &x.inode) < 0 || x.inode.content != VJ_CONTENT_MAP) {
         return 0;
     }
-    c->ino = ino;
-    c->told = 0;
-    return vj_map_check(c->txn, ino, &inode.root, tell_range, NULL, c, &nodes, &problems);
+    return view_trees(c, ino, ranges_body, &x);
 }
 
 static int check_objects(Check *c, bool read_data)
@@ -591,7 +741,7 @@ static int check_objects(Check *c, bool read_data)
     int r;
 
     g_hash_table_remove_all(vj_volume_bytes_found(c->v));
-    r = vj_objects_check(vj_volume_objects(c->v), c->txn, c->counts, read_data,
+    r = vj_objects_check(vj_volume_objects(c->v), c->counts, read_data,
                          vj_volume_bytes_found(c->v), say_of_object, c, c->report);
 
     if (r == 0 && g_hash_table_size(c->suspects) > 0) {
@@ -615,9 +765,14 @@ static int check_root(Check *c)
     return r;
 }
 
+static int next_ino_body(VjTxn *txn, void *opaque)
+{
+    return vj_ino_next(txn, opaque);
+}
+
 static int read_next_ino(Check *c)
 {
-    int r = vj_ino_next(c->txn, &c->next_ino);
+    int r = vj_meta_view(c->meta, next_ino_body, &c->next_ino);
 
     if (r == -EBADMSG) {
         c->next_ino = UINT64_MAX;
@@ -629,13 +784,22 @@ static int read_next_ino(Check *c)
 
 /* Of a record that a volume may be without; one that is whole may be of another
  * version. */
+static int sealed_body(VjTxn *txn, void *opaque)
+{
+    const char *name = opaque;
+    VjSlice value;
+    int r = vj_txn_get(txn, VJ_SPACE_SYSTEM, vj_slice(name, strlen(name)), &value);
+
+    return r == 0 && !vj_repair_is_sealed(value) ? -EBADMSG : r;
+}
+
 static int check_sealed(Check *c, const char *name, const char *what)
 {
-    VjSlice value;
-    int r = vj_txn_get(c->txn, VJ_SPACE_SYSTEM, vj_slice(name, strlen(name)), &value);
+    int r = vj_meta_view(c->meta, sealed_body, (void *)(uintptr_t)name);
 
-    if (r == 0 && !vj_repair_is_sealed(value)) {
+    if (r == -EBADMSG) {
         problem(c, 0, "%s is damaged", what);
+        return 0;
     }
     return r == -ENOENT ? 0 : r;
 }
@@ -674,7 +838,6 @@ static int check_all(Check *c, bool read_data)
 int vj_fsck_contents(VjVolume *v, bool read_data, VjCheckSay *say, void *opaque,
                      VjCheckReport *out)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
     g_autoptr(GHashTable) counts =
         g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     g_autoptr(GHashTable) fragments =
@@ -682,20 +845,15 @@ int vj_fsck_contents(VjVolume *v, bool read_data, VjCheckSay *say, void *opaque,
     g_autoptr(GHashTable) suspects =
         g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     Check c = {.v = v,
+               .meta = vj_volume_meta(v),
                .say = say,
                .opaque = opaque,
                .report = out,
                .counts = counts,
                .suspects = suspects,
                .fragments = fragments};
-    int r;
 
     g_assert(say != NULL && vj_volume_is_checked(v));
     *out = (VjCheckReport){.tick = out->tick, .tick_opaque = out->tick_opaque};
-    r = vj_meta_begin_read(vj_volume_meta(v), &txn);
-    if (r == 0) {
-        c.txn = txn;
-        r = check_all(&c, read_data);
-    }
-    return r;
+    return check_all(&c, read_data);
 }

@@ -8,6 +8,7 @@
  * without names is an orphan; attributes are whole and their inode is there; access
  * control lists are such and agree with the mode.
  */
+#include "file/records.h"
 #include "fs/records.h"
 #include "fsck/fsck.h"
 
@@ -25,7 +26,7 @@ typedef struct Seen {
 } Seen;
 
 typedef struct Check {
-    VjTxn *txn;
+    VjMeta *meta;
     VjCheckSay *say;
     void *opaque;
     VjCheckReport *report;
@@ -49,20 +50,19 @@ static void problem(Check *c, const char *format, ...)
 
 typedef int CheckRecord(Check *c, VjSlice key, VjSlice value);
 
-/* Calls @record for every key of @space; keys and values are borrowed for the call. */
+/* Calls @record for every key of @space, outside of transactions; keys and values are
+ * borrowed for the call. */
 static int each_record(Check *c, VjSpace space, CheckRecord *record)
 {
-    VjScan scan;
+    VjListing l;
+    int r = 0, listed;
 
-    vj_scan_begin(&scan, c->txn, space, VJ_SCAN_ALL);
-    while (vj_scan_next(&scan)) {
-        int r = record(c, scan.key, scan.value);
-
-        if (r < 0) {
-            return r;
-        }
+    vj_listing_begin(&l, c->meta, space);
+    while (r == 0 && vj_listing_next(&l)) {
+        r = record(c, l.key, l.value);
     }
-    return scan.error;
+    listed = vj_listing_end(&l);
+    return r < 0 ? r : listed;
 }
 
 static Seen *seen_find(Check *c, uint64_t ino)
@@ -75,16 +75,14 @@ static int check_inode(Check *c, VjSlice key, VjSlice value)
     uint64_t ino = key.len == 8 ? vj_be64_get(key.data) : 0;
     VjInode inode;
     Seen *s;
-    int r;
 
-    (void)value;
-    r = ino == 0 ? -ENOENT : vj_inode_get(c->txn, ino, &inode);
-    if (ino == 0 || (r < 0 && r != -EBADMSG)) {
-        return ino == 0 ? 0 : r;
+    if (ino == 0) {
+        return 0;
     }
     s = g_new0(Seen, 1);
     s->ino = ino;
-    s->damaged = r == -EBADMSG; /* vj_fsck_contents tells of it */
+    s->damaged =
+        vj_inode_decode(value, ino, &inode) < 0; /* vj_fsck_contents tells of it */
     g_hash_table_insert(c->inodes, &s->ino, s);
     if (s->damaged) {
         return 0;
@@ -149,15 +147,56 @@ static void count_entry(Check *c, Seen *dir, const VjDentry *d, const char *name
     }
 }
 
+/* What the order of readdir says of a name. */
+typedef struct InOrder {
+    uint64_t dir;
+    const VjDentry *d;
+    VjSlice name;
+    bool agrees; /* out */
+} InOrder;
+
+static int in_order_body(VjTxn *txn, void *opaque)
+{
+    InOrder *o = opaque;
+    VjSlice value, name;
+    VjDentry other;
+    VjFsKey key;
+    int r;
+
+    o->agrees = false;
+    vj_fs_key_number(&key, o->dir, o->d->cookie);
+    r = vj_txn_get(txn, VJ_SPACE_COOKIE, vj_fs_key_slice(&key), &value);
+    if (r < 0) {
+        return r == -ENOENT ? 0 : r;
+    }
+    o->agrees = vj_cookie_decode(vj_fs_key_slice(&key), value, &other, &name) == 0 &&
+                other.ino == o->d->ino && other.type == o->d->type &&
+                vj_slice_compare(name, o->name) == 0;
+    return 0;
+}
+
+/* A name against its place in the order of readdir. */
+static int check_order(Check *c, Seen *dir, const VjDentry *d, const char *name,
+                       size_t len)
+{
+    InOrder o = {.dir = dir->ino, .d = d, .name = vj_slice(name, len)};
+    int r = vj_meta_view(c->meta, in_order_body, &o);
+
+    if (r == 0 && o.agrees) {
+        dir->cookies++;
+    } else if (r == 0) {
+        problem(c, "directory %" G_GUINT64_FORMAT ": readdir does not agree about \"%s\"",
+                dir->ino, name);
+    }
+    return r;
+}
+
 static int check_dentry(Check *c, VjSlice key, VjSlice value)
 {
     char name[VJ_NAME_MAX + 1] = "";
-    VjDentry d, other;
-    VjSlice cookie_value, cookie_name;
-    VjFsKey cookie_key;
+    VjDentry d;
     Seen *dir;
     uint64_t dir_ino;
-    int r;
 
     c->report->names++;
     if (key.len <= 8 || key.len > VJ_FS_KEY_MAX) {
@@ -188,23 +227,7 @@ static int check_dentry(Check *c, VjSlice key, VjSlice value)
         dir->subdirs++;
     }
     check_target(c, dir_ino, &d, name);
-
-    vj_fs_key_number(&cookie_key, dir_ino, d.cookie);
-    r = vj_txn_get(c->txn, VJ_SPACE_COOKIE, vj_fs_key_slice(&cookie_key), &cookie_value);
-    if (r < 0 && r != -ENOENT) {
-        return r;
-    }
-    if (r == -ENOENT ||
-        vj_cookie_decode(vj_fs_key_slice(&cookie_key), cookie_value, &other,
-                         &cookie_name) < 0 ||
-        other.ino != d.ino || other.type != d.type || cookie_name.len != key.len - 8 ||
-        memcmp(cookie_name.data, name, cookie_name.len) != 0) {
-        problem(c, "directory %" G_GUINT64_FORMAT ": readdir does not agree about \"%s\"",
-                dir_ino, name);
-    } else {
-        dir->cookies++;
-    }
-    return 0;
+    return check_order(c, dir, &d, name, key.len - 8);
 }
 
 /* Each was counted through its name: one too many is one without a name. */
@@ -267,12 +290,21 @@ static int check_xattr(Check *c, VjSlice key, VjSlice value)
     return 0;
 }
 
-static int check_counts(Check *c, const Seen *s)
+/* @opaque: the inode. */
+static int is_orphan_body(VjTxn *txn, void *opaque)
+{
+    const uint64_t *ino = opaque;
+    uint8_t key[12] = {0};
+    VjSlice value;
+
+    vj_be64_set(key, *ino);
+    return vj_txn_get(txn, VJ_SPACE_ORPHAN, vj_slice(key, sizeof key), &value);
+}
+
+static int check_counts(Check *c, Seen *s)
 {
     bool is_dir = S_ISDIR(s->mode);
     uint64_t expected = is_dir ? s->subdirs + 2 : s->names;
-    uint8_t key[12] = {0};
-    VjSlice value;
     int r;
 
     if (s->damaged) {
@@ -289,8 +321,7 @@ static int check_counts(Check *c, const Seen *s)
             problem(c, "the root directory has a name or another parent");
         }
     } else if (s->names == 0) {
-        vj_be64_set(key, s->ino);
-        r = vj_txn_get(c->txn, VJ_SPACE_ORPHAN, vj_slice(key, sizeof key), &value);
+        r = vj_meta_view(c->meta, is_orphan_body, &s->ino);
         if (r < 0 && r != -ENOENT) {
             return r;
         }
@@ -333,20 +364,42 @@ static void check_tree(Check *c, Seen *s)
     s->mode |= 1u << 31;
 }
 
-int vj_fsck_names(VjVolume *volume, VjCheckSay *say, void *opaque, VjCheckReport *out)
+/* What was seen of each inode, after all records. */
+static int check_inodes(Check *c)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    Check c = {.say = say, .opaque = opaque, .report = out};
     GHashTableIter iter;
     gpointer value;
-    int r = vj_meta_begin_read(vj_volume_meta(volume), &txn);
+    int r = 0;
 
-    if (r < 0) {
-        return r;
+    if (seen_find(c, VJ_INO_ROOT) == NULL) {
+        problem(c, "there is no root directory");
     }
-    c.txn = txn;
-    c.inodes = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
-    r = each_record(&c, VJ_SPACE_INODE, check_inode);
+    g_hash_table_iter_init(&iter, c->inodes);
+    while (r == 0 && g_hash_table_iter_next(&iter, NULL, &value)) {
+        r = check_counts(c, value);
+    }
+    g_hash_table_iter_init(&iter, c->inodes);
+    while (r == 0 && g_hash_table_iter_next(&iter, NULL, &value)) {
+        Seen *s = value;
+
+        if (S_ISDIR(s->mode & 0177777) && s->names > 0) {
+            check_tree(c, s);
+        }
+    }
+    return r;
+}
+
+int vj_fsck_names(VjVolume *volume, VjCheckSay *say, void *opaque, VjCheckReport *out)
+{
+    g_autoptr(GHashTable) inodes =
+        g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    Check c = {.meta = vj_volume_meta(volume),
+               .say = say,
+               .opaque = opaque,
+               .report = out,
+               .inodes = inodes};
+    int r = each_record(&c, VJ_SPACE_INODE, check_inode);
+
     if (r == 0) {
         r = each_record(&c, VJ_SPACE_DENTRY, check_dentry);
     }
@@ -356,21 +409,5 @@ int vj_fsck_names(VjVolume *volume, VjCheckSay *say, void *opaque, VjCheckReport
     if (r == 0) {
         r = each_record(&c, VJ_SPACE_XATTR, check_xattr);
     }
-    if (r == 0 && seen_find(&c, VJ_INO_ROOT) == NULL) {
-        problem(&c, "there is no root directory");
-    }
-    g_hash_table_iter_init(&iter, c.inodes);
-    while (r == 0 && g_hash_table_iter_next(&iter, NULL, &value)) {
-        r = check_counts(&c, value);
-    }
-    g_hash_table_iter_init(&iter, c.inodes);
-    while (r == 0 && g_hash_table_iter_next(&iter, NULL, &value)) {
-        Seen *s = value;
-
-        if (S_ISDIR(s->mode & 0177777) && s->names > 0) {
-            check_tree(&c, s);
-        }
-    }
-    g_hash_table_unref(c.inodes);
-    return r;
+    return r < 0 ? r : check_inodes(&c);
 }

@@ -33,13 +33,12 @@ static void need(GHashTable *needs, const VjEntry *entry)
     n->end = MAX(n->end, entry->start + entry->length);
 }
 
-static int see_node(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int see_node(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     Needs *n = opaque;
     VjMapImage image;
 
     (void)r;
-    (void)txn;
     if (key.len != VJ_MAP_KEY_BYTES ||
         vj_map_image_decode(value, vj_be64_get(key.data),
                             vj_be32_get((const uint8_t *)key.data + 8), &image) < 0) {
@@ -69,14 +68,10 @@ int vj_repair_needs(VjRepair *r, GHashTable **needs, bool *whole)
 
 static int get_inode(VjRepair *r, uint64_t ino, VjInode *out)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
     uint8_t key[8];
     VjSlice value;
-    int rc = vj_meta_begin_read(r->meta, &txn);
+    int rc = vj_repair_get(r, VJ_SPACE_INODE, vj_ino_key(ino, key), &value);
 
-    if (rc == 0) {
-        rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(ino, key), &value);
-    }
     return rc < 0 ? rc : vj_inode_decode(value, ino, out);
 }
 
@@ -112,20 +107,25 @@ typedef enum InlineState {
     INLINE_FOREIGN
 } InlineState;
 
-/* *size, *stored_bytes: what the record itself says. */
-static int look_at_inline(VjRepair *r, const VjInode *inode, InlineState *state,
-                          uint64_t *size, uint64_t *stored_bytes)
+/* What is stored inline for an inode. */
+typedef struct InlineLook {
+    const VjInode *inode;
+    InlineState state;
+    uint64_t size, stored_bytes; /* as the record itself says; else as the inode does */
+} InlineLook;
+
+static int look_at_inline_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
+    InlineLook *l = opaque;
+    const VjInode *inode = l->inode;
     uint8_t bytes[VJ_SYMLINK_MAX], key[8];
     VjInlineHead head;
     VjSlice value;
-    int rc = vj_meta_begin_read(r->meta, &txn);
+    int rc = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(inode->ino, key), &value);
 
-    *state = INLINE_LOST;
-    if (rc == 0) {
-        rc = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(inode->ino, key), &value);
-    }
+    l->state = INLINE_LOST;
+    l->size = inode->size;
+    l->stored_bytes = inode->stored_bytes;
     if (rc < 0) {
         return rc == -ENOENT ? 0 : rc;
     }
@@ -137,36 +137,42 @@ static int look_at_inline(VjRepair *r, const VjInode *inode, InlineState *state,
         GUINT64_FROM_LE(head.ino) != inode->ino) {
         return 0;
     }
-    *size = GUINT16_FROM_LE(head.plain_bytes);
-    if (*size > 0 && *size <= VJ_SYMLINK_MAX && *size != inode->size) {
-        *state = INLINE_SIZE;
+    l->size = GUINT16_FROM_LE(head.plain_bytes);
+    if (l->size > 0 && l->size <= VJ_SYMLINK_MAX && l->size != inode->size) {
+        l->state = INLINE_SIZE;
         return 0;
     }
-    rc = vj_inline_get(txn, inode, bytes, sizeof bytes, stored_bytes);
-    *state = rc == 0 ? INLINE_GOOD : rc == -EOPNOTSUPP ? INLINE_FOREIGN : INLINE_LOST;
+    rc = vj_inline_get(txn, inode, bytes, sizeof bytes, &l->stored_bytes);
+    l->state = rc == 0 ? INLINE_GOOD : rc == -EOPNOTSUPP ? INLINE_FOREIGN : INLINE_LOST;
     return rc == -EBADMSG || rc == -EOPNOTSUPP ? 0 : rc;
+}
+
+static int look_at_inline(VjRepair *r, const VjInode *inode, InlineLook *out)
+{
+    *out = (InlineLook){.inode = inode};
+    return vj_meta_view(r->meta, look_at_inline_body, out);
 }
 
 static int repair_inline(VjRepair *r, VjInode *inode)
 {
-    InlineState state;
-    uint64_t size = inode->size, stored_bytes = inode->stored_bytes;
-    int rc = look_at_inline(r, inode, &state, &size, &stored_bytes);
+    InlineLook look;
+    int rc = look_at_inline(r, inode, &look);
 
-    if (rc == 0 && state == INLINE_LOST) {
+    if (rc == 0 && look.state == INLINE_LOST) {
         rc = lose_inline(r, inode);
         return rc < 0 ? rc : get_inode(r, inode->ino, inode);
     }
-    if (rc == 0 && state == INLINE_SIZE) {
-        inode->size = size; /* its stored bytes are looked at in the next round */
+    if (rc == 0 && look.state == INLINE_SIZE) {
+        inode->size = look.size; /* its stored bytes are looked at in the next round */
         rc = vj_repair_put_inode(r, inode);
         if (rc == 0) {
             vj_repair_say(
                 r, "inode %" PRIu64 ": its size is that of its %" PRIu64 " bytes inline",
-                inode->ino, size);
+                inode->ino, look.size);
         }
-    } else if (rc == 0 && state == INLINE_GOOD && stored_bytes != inode->stored_bytes) {
-        inode->stored_bytes = stored_bytes;
+    } else if (rc == 0 && look.state == INLINE_GOOD &&
+               look.stored_bytes != inode->stored_bytes) {
+        inode->stored_bytes = look.stored_bytes;
         rc = vj_repair_put_inode(r, inode);
         if (rc == 0) {
             vj_repair_say(r, "inode %" PRIu64 ": its stored bytes were counted anew",
@@ -219,25 +225,34 @@ static int evict_body(VjTxn *txn, void *opaque)
     return rc;
 }
 
-static int evict_map(VjRepair *r, VjInode *inode)
+typedef struct EvictLook {
+    const VjInode *inode;
+    GHashTable *foreign; /* borrowed */
+    GArray *entries;     /* out: VjEntry */
+} EvictLook;
+
+static int evict_look_body(VjTxn *txn, void *opaque)
 {
+    const EvictLook *l = opaque;
     g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
     g_autoptr(GHashTable) fragments = g_hash_table_new(NULL, NULL);
-    g_autoptr(GArray) entries = g_array_new(FALSE, FALSE, sizeof(VjEntry));
-    VjSalvage s = {.ino = inode->ino,
+    VjSalvage s = {.txn = txn,
+                   .ino = l->inode->ino,
                    .fragments = fragments,
-                   .foreign = r->foreign,
-                   .entries = entries,
+                   .foreign = l->foreign,
+                   .entries = l->entries,
                    .loose = true};
-    int rc;
 
-    {
-        VJ_AUTO_READ_TXN *txn = NULL;
+    g_array_set_size(l->entries, 0);
+    return vj_salvage_tree(&s, &l->inode->root, seen);
+}
 
-        rc = vj_meta_begin_read(r->meta, &txn);
-        s.txn = txn;
-        rc = rc < 0 ? rc : vj_salvage_tree(&s, &inode->root, seen);
-    }
+static int evict_map(VjRepair *r, VjInode *inode)
+{
+    g_autoptr(GArray) entries = g_array_new(FALSE, FALSE, sizeof(VjEntry));
+    EvictLook look = {.inode = inode, .foreign = r->foreign, .entries = entries};
+    int rc = vj_meta_view(r->meta, evict_look_body, &look);
+
     if (rc == 0 && entries->len > 0) {
         rc = vj_repair_keep_entries(r, inode->ino, entries);
     }
@@ -254,15 +269,14 @@ static int evict_map(VjRepair *r, VjInode *inode)
 static int evict_inline(VjRepair *r, const VjInode *inode)
 {
     VjInode as_stored = *inode;
-    uint64_t size = inode->size, stored_bytes;
-    InlineState state;
-    int rc = look_at_inline(r, inode, &state, &size, &stored_bytes);
+    InlineLook look;
+    int rc = look_at_inline(r, inode, &look);
 
     if (rc < 0) {
         return rc;
     }
-    if (state == INLINE_SIZE) {
-        as_stored.size = size; /* the record knows better */
+    if (look.state == INLINE_SIZE) {
+        as_stored.size = look.size; /* the record knows better */
     }
     return vj_meta_run(r->meta, VJ_RUN_RELEASE, evict_body, &as_stored);
 }
@@ -328,44 +342,57 @@ static int repair_inode(VjRepair *r, VjInode *inode)
 
 /* ---- all of them ------------------------------------------------------------------- */
 
-/* The first inode behind *ino in one of the spaces that have one in their keys, which
- * have the length of such keys.  There may be one of number 0, and *begun says that it
- * was seen. */
-static int next_ino(VjRepair *r, VjSpace space, bool *begun, uint64_t *ino)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    uint8_t after[VJ_META_KEY_MAX];
-    VjSlice key, value;
-    int rc = vj_meta_begin_read(r->meta, &txn);
+/* The inodes that have records in one of the spaces whose keys begin with a number. */
+typedef struct Inos {
+    VjSpace space;
+    uint64_t after; /* the last one */
+    bool begun;     /* there may be one of number 0, and it was seen */
+    uint64_t ino;   /* out: the next one */
+} Inos;
 
-    vj_be64_set(after, *ino);
+/* Behind all keys of the last one that have the length of such keys. */
+static int next_ino_body(VjTxn *txn, void *opaque)
+{
+    Inos *i = opaque;
+    bool is_long = i->space == VJ_SPACE_NODE || i->space == VJ_SPACE_ORPHAN;
+    uint8_t after[VJ_MAP_KEY_BYTES];
+    VjSlice key, value;
+    int rc;
+
+    vj_be64_set(after, i->after);
     memset(after + 8, 0xff, sizeof after - 8);
+    rc = vj_txn_next(txn, i->space,
+                     vj_slice(after, !i->begun ? 0
+                                     : is_long ? sizeof after
+                                               : 8),
+                     &key, &value);
     if (rc == 0) {
-        rc = vj_txn_next(
-            txn, space,
-            !*begun ? vj_slice(NULL, 0)
-                    : vj_slice(after, space == VJ_SPACE_NODE || space == VJ_SPACE_ORPHAN
-                                          ? VJ_MAP_KEY_BYTES
-                                          : 8),
-            &key, &value);
+        i->ino = key.len >= 8 ? vj_be64_get(key.data) : i->after + 1;
     }
+    return rc;
+}
+
+/* -ENOENT: there is no other. */
+static int next_ino(VjRepair *r, Inos *i)
+{
+    int rc = vj_meta_view(r->meta, next_ino_body, i);
+
     if (rc == 0) {
-        *begun = true;
-        *ino = key.len >= 8 ? vj_be64_get(key.data) : *ino + 1;
+        i->begun = true;
+        i->after = i->ino;
     }
     return rc;
 }
 
 static int repair_inodes(VjRepair *r)
 {
-    uint64_t ino = 0;
-    bool begun = false;
+    Inos all = {.space = VJ_SPACE_INODE};
     int rc;
 
-    while ((rc = next_ino(r, VJ_SPACE_INODE, &begun, &ino)) == 0) {
+    while ((rc = next_ino(r, &all)) == 0) {
         VjInode inode;
 
-        rc = get_inode(r, ino, &inode);
+        rc = get_inode(r, all.ino, &inode);
         if (rc == 0) {
             rc = repair_inode(r, &inode);
         }
@@ -377,22 +404,22 @@ static int repair_inodes(VjRepair *r)
 }
 
 typedef struct Found {
-    VjInode inode;
+    VjInode nameless; /* in; */
+    VjInode inode;    /* out: with its content, as the others */
     bool is_there, is_orphan, has_content;
 } Found;
 
-static int look_for(VjRepair *r, uint64_t ino, Found *f)
+static int look_for_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
+    Found *f = opaque;
+    uint64_t ino = f->nameless.ino;
     uint8_t key[8], after[12];
     VjSlice value, found;
-    int rc = vj_meta_begin_read(r->meta, &txn);
+    int rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(ino, key), &value);
 
-    *f = (Found){.inode = vj_repair_nameless(ino)};
-    if (rc == 0) {
-        rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(ino, key), &value);
-    }
+    f->inode = f->nameless;
     f->is_there = rc == 0;
+    f->is_orphan = f->has_content = false;
     if (rc == -ENOENT) {
         vj_be64_set(after, ino - 1);
         vj_be32_set(after + 8, UINT32_MAX);
@@ -411,17 +438,16 @@ static int look_for(VjRepair *r, uint64_t ino, Found *f)
  * dropped. */
 static int repair_ownerless(VjRepair *r, VjSpace space)
 {
-    uint64_t ino = 0;
-    bool begun = false;
+    Inos all = {.space = space};
     int rc;
 
-    while ((rc = next_ino(r, space, &begun, &ino)) == 0) {
-        Found f;
+    while ((rc = next_ino(r, &all)) == 0) {
+        Found f = {.nameless = vj_repair_nameless(all.ino)};
 
-        if (ino == 0 || ino >= VJ_INO_MAX) {
+        if (all.ino == 0 || all.ino >= VJ_INO_MAX) {
             continue;
         }
-        rc = look_for(r, ino, &f);
+        rc = vj_meta_view(r->meta, look_for_body, &f);
         if (rc == 0 && f.is_there) {
             continue;
         }
@@ -431,7 +457,7 @@ static int repair_ownerless(VjRepair *r, VjSpace space)
                 vj_repair_say(r,
                               "inode %" PRIu64 ": its record is missing, its %" PRIu64
                               " bytes are kept",
-                              ino, f.inode.size);
+                              all.ino, f.inode.size);
             }
         }
         if (rc == 0) {
@@ -445,14 +471,13 @@ static int repair_ownerless(VjRepair *r, VjSpace space)
 }
 
 /* Bytes beside other content, or of nobody. */
-static int check_inline_use(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
-                            void *opaque)
+static int check_inline_use(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     uint64_t ino = vj_be64_get(key.data);
     uint8_t ino_key[8];
     VjInode inode;
     VjSlice record;
-    int rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(ino, ino_key), &record);
+    int rc = vj_repair_get(r, VJ_SPACE_INODE, vj_ino_key(ino, ino_key), &record);
 
     (void)value;
     (void)opaque;
@@ -470,13 +495,12 @@ static int check_inline_use(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
 }
 
 /* Of an inode that is not there; those of others went with the look at their maps. */
-static int check_fragment_use(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
-                              void *opaque)
+static int check_fragment_use(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     uint64_t ino = vj_be64_get(key.data);
     uint8_t ino_key[8];
     VjSlice record;
-    int rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(ino, ino_key), &record);
+    int rc = vj_repair_get(r, VJ_SPACE_INODE, vj_ino_key(ino, ino_key), &record);
 
     (void)value;
     (void)opaque;

@@ -10,15 +10,6 @@
  */
 #include "fsck/repair-names-private.h"
 
-static int find_inode(VjTxn *txn, uint64_t ino, VjInode *out)
-{
-    uint8_t key[8];
-    VjSlice value;
-    int rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_repair_ino_key(ino, key), &value);
-
-    return rc < 0 ? rc : vj_inode_get(txn, ino, out);
-}
-
 /* ---- bits -------------------------------------------------------------------------- */
 
 static bool dentry_is_good(VjSlice key, VjSlice value)
@@ -36,13 +27,11 @@ static bool cookie_is_good(VjSlice key, VjSlice value)
     return vj_cookie_decode(key, value, &d, &name) == 0;
 }
 
-static int mend_dentry_bit(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
-                           void *opaque)
+static int mend_dentry_bit(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     g_autofree char *name = NULL;
     g_autofree char *what = NULL;
 
-    (void)txn;
     (void)opaque;
     if (key.len <= 8 || key.len > VJ_FS_KEY_MAX) {
         vj_repair_del(r, VJ_SPACE_DENTRY, key);
@@ -58,12 +47,10 @@ static int mend_dentry_bit(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
     return 0;
 }
 
-static int mend_cookie_bit(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
-                           void *opaque)
+static int mend_cookie_bit(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     g_autofree char *what = NULL;
 
-    (void)txn;
     (void)opaque;
     if (cookie_is_good(key, value)) {
         return 0;
@@ -84,25 +71,28 @@ static int mend_cookie_bit(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
 /* ---- the two records of a name ----------------------------------------------------- */
 
 typedef struct Sought {
+    uint64_t dir;
     VjSlice name;
     VjDentry d;
     bool found;
 } Sought;
 
 /* The record in readdir's order that has this name. */
-static int seek_cookie(VjTxn *txn, uint64_t dir, VjSlice name, Sought *out)
+static int seek_cookie_body(VjTxn *txn, void *opaque)
 {
+    Sought *out = opaque;
     VjFsKey zero;
     VjScan scan;
 
-    vj_fs_key_number(&zero, dir, 0);
+    out->found = false;
+    vj_fs_key_number(&zero, out->dir, 0);
     vj_scan_begin(&scan, txn, VJ_SPACE_COOKIE, vj_slice(zero.bytes, 8));
     vj_scan_behind(&scan, vj_fs_key_slice(&zero));
     while (!out->found && vj_scan_next(&scan) && scan.key.len == 16) {
         VjSlice its_name;
 
         out->found = vj_cookie_decode(scan.key, scan.value, &out->d, &its_name) == 0 &&
-                     vj_slice_compare(its_name, name) == 0;
+                     vj_slice_compare(its_name, out->name) == 0;
     }
     return scan.error;
 }
@@ -139,11 +129,11 @@ static bool is_name(VjSlice name)
 }
 
 /* From the order of readdir, or not at all: then its inode has lost a name. */
-static int restore_dentry(VjRepair *r, VjTxn *txn, VjSlice key)
+static int restore_dentry(VjRepair *r, VjSlice key)
 {
     g_autofree char *name = vj_repair_name_of(key);
-    Sought s = {.found = false};
-    int rc = seek_cookie(txn, vj_repair_dir_of(key), vj_repair_name_slice(key), &s);
+    Sought s = {.dir = vj_repair_dir_of(key), .name = vj_repair_name_slice(key)};
+    int rc = vj_meta_view(r->meta, seek_cookie_body, &s);
 
     if (rc < 0) {
         return rc;
@@ -165,7 +155,7 @@ static int restore_dentry(VjRepair *r, VjTxn *txn, VjSlice key)
 }
 
 /* Does another name own the place in readdir's order that @d has? */
-static int cookie_is_taken(VjTxn *txn, VjSlice key, const VjDentry *d, bool *agrees,
+static int cookie_is_taken(VjRepair *r, VjSlice key, const VjDentry *d, bool *agrees,
                            bool *taken)
 {
     VjFsKey at, other;
@@ -175,7 +165,7 @@ static int cookie_is_taken(VjTxn *txn, VjSlice key, const VjDentry *d, bool *agr
 
     *agrees = *taken = false;
     vj_fs_key_number(&at, vj_repair_dir_of(key), d->cookie);
-    rc = vj_txn_get(txn, VJ_SPACE_COOKIE, vj_fs_key_slice(&at), &value);
+    rc = vj_repair_get(r, VJ_SPACE_COOKIE, vj_fs_key_slice(&at), &value);
     if (rc < 0) {
         return rc == -ENOENT ? 0 : rc;
     }
@@ -187,7 +177,7 @@ static int cookie_is_taken(VjTxn *txn, VjSlice key, const VjDentry *d, bool *agr
         return 0;
     }
     vj_fs_key_name(&other, vj_repair_dir_of(key), its_name.data, its_name.len);
-    rc = vj_txn_get(txn, VJ_SPACE_DENTRY, vj_fs_key_slice(&other), &value);
+    rc = vj_repair_get(r, VJ_SPACE_DENTRY, vj_fs_key_slice(&other), &value);
     if (rc == 0) {
         *taken = vj_dentry_decode(vj_fs_key_slice(&other), value, &named) == 0 &&
                  named.cookie == d->cookie;
@@ -211,8 +201,18 @@ static int last_cookie(VjTxn *txn, uint64_t dir, uint64_t *last)
     return rc == -ENOENT ? 0 : rc;
 }
 
-static int repair_dentry(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
-                         void *opaque)
+typedef struct LastCookie {
+    uint64_t dir, last;
+} LastCookie;
+
+static int last_cookie_body(VjTxn *txn, void *opaque)
+{
+    LastCookie *l = opaque;
+
+    return last_cookie(txn, l->dir, &l->last);
+}
+
+static int repair_dentry(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     g_autofree char *name = vj_repair_name_of(key);
     bool agrees, taken;
@@ -221,7 +221,7 @@ static int repair_dentry(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
 
     (void)opaque;
     if (vj_dentry_decode(key, value, &d) < 0) {
-        return restore_dentry(r, txn, key);
+        return restore_dentry(r, key);
     }
     if (!is_name(vj_repair_name_slice(key))) {
         VjFsKey order;
@@ -235,18 +235,18 @@ static int repair_dentry(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
                       vj_repair_dir_of(key), name, d.ino);
         return 0;
     }
-    rc = cookie_is_taken(txn, key, &d, &agrees, &taken);
+    rc = cookie_is_taken(r, key, &d, &agrees, &taken);
     if (rc < 0 || agrees) {
         return rc;
     }
     if (taken) {
-        uint64_t last;
+        LastCookie l = {.dir = vj_repair_dir_of(key)};
 
-        rc = last_cookie(txn, vj_repair_dir_of(key), &last);
-        if (rc < 0 || last >= INT64_MAX - 1) {
+        rc = vj_meta_view(r->meta, last_cookie_body, &l);
+        if (rc < 0 || l.last >= INT64_MAX - 1) {
             return rc;
         }
-        d.cookie = last + 1;
+        d.cookie = l.last + 1;
         vj_repair_put_dentry(r, vj_repair_dir_of(key), vj_repair_name_slice(key), &d);
     }
     vj_repair_put_cookie(r, vj_repair_dir_of(key), vj_repair_name_slice(key), &d);
@@ -258,8 +258,7 @@ static int repair_dentry(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
 }
 
 /* A place in the order whose name is missing restores it. */
-static int repair_cookie(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
-                         void *opaque)
+static int repair_cookie(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     VjSlice name, record;
     VjDentry d, named;
@@ -271,7 +270,7 @@ static int repair_cookie(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
         return 0; /* the pass before removed it, or a newer version made it */
     }
     vj_fs_key_name(&own, vj_repair_dir_of(key), name.data, name.len);
-    rc = vj_txn_get(txn, VJ_SPACE_DENTRY, vj_fs_key_slice(&own), &record);
+    rc = vj_repair_get(r, VJ_SPACE_DENTRY, vj_fs_key_slice(&own), &record);
     if (rc == -ENOENT && is_name(name)) {
         g_autofree char *text = vj_repair_name_of(vj_fs_key_slice(&own));
 
@@ -318,20 +317,20 @@ static Broken *broken_get(GHashTable *all, uint64_t ino)
     return b;
 }
 
-static int see_inode(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int see_inode(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     VjInode inode;
 
     (void)r;
     if (key.len == 8 && !vj_repair_is_sealed(value) &&
-        vj_inode_get(txn, vj_repair_dir_of(key), &inode) == -EBADMSG) {
+        vj_inode_decode(value, vj_repair_dir_of(key), &inode) < 0) {
         broken_get(opaque, vj_repair_dir_of(key))->was_damaged = true;
     }
     return 0;
 }
 
 /* Names of, and in, inodes that have no usable record. */
-static int see_name(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int see_name(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     GHashTable *all = opaque;
     uint8_t record_key[8];
@@ -343,7 +342,7 @@ static int see_name(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *o
     if (vj_dentry_decode(key, value, &d) < 0) {
         return 0;
     }
-    rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_repair_ino_key(d.ino, record_key), &record);
+    rc = vj_repair_get(r, VJ_SPACE_INODE, vj_repair_ino_key(d.ino, record_key), &record);
     if (rc == -ENOENT || g_hash_table_contains(all, &d.ino)) {
         Broken *b = broken_get(all, d.ino);
 
@@ -354,7 +353,8 @@ static int see_name(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *o
     if (rc == 0) {
         uint64_t dir = vj_repair_dir_of(key);
 
-        rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_repair_ino_key(dir, record_key), &record);
+        rc =
+            vj_repair_get(r, VJ_SPACE_INODE, vj_repair_ino_key(dir, record_key), &record);
         if (rc == -ENOENT || g_hash_table_contains(all, &dir)) {
             broken_get(all, dir)->has_names = true;
             rc = 0;
@@ -363,9 +363,16 @@ static int see_name(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *o
     return rc;
 }
 
-/* What the record has to be, as far as anybody knows; *keep: there is something to
- * keep. */
-static int remake(VjTxn *txn, const Broken *b, VjInode *out, bool *keep)
+/* What the record of an inode is made of. */
+typedef struct Remake {
+    const Broken *b;
+    struct timespec now;
+    VjInode inode; /* out, as keep */
+    bool keep;     /* there is something to keep */
+} Remake;
+
+/* What the record has to be, as far as anybody knows. */
+static int remake_body(VjTxn *txn, void *opaque)
 {
     static const struct {
         uint8_t type;
@@ -376,7 +383,9 @@ static int remake(VjTxn *txn, const Broken *b, VjInode *out, bool *keep)
         {DT_FIFO, S_IFIFO | 0600},    {DT_SOCK, S_IFSOCK | 0600},
         {DT_UNKNOWN, S_IFREG | 0600},
     };
-    struct timespec now = vj_clock_real();
+    Remake *m = opaque;
+    const Broken *b = m->b;
+    VjInode *out = &m->inode;
     int rc;
 
     *out = (VjInode){.ino = b->ino,
@@ -384,10 +393,10 @@ static int remake(VjTxn *txn, const Broken *b, VjInode *out, bool *keep)
                      .nlink = 1,
                      .uid = getuid(),
                      .gid = getgid(),
-                     .atime = now,
-                     .mtime = now,
-                     .ctime = now,
-                     .btime = now};
+                     .atime = m->now,
+                     .mtime = m->now,
+                     .ctime = m->now,
+                     .btime = m->now};
     if (b->ino == VJ_INO_ROOT || b->has_names || b->type == DT_DIR) {
         uint64_t last;
 
@@ -396,17 +405,17 @@ static int remake(VjTxn *txn, const Broken *b, VjInode *out, bool *keep)
         out->nlink = 2;
         out->next_cookie = MIN(last, (uint64_t)INT64_MAX - 1) + 1;
         out->parent = b->ino == VJ_INO_ROOT || b->in == 0 ? VJ_INO_ROOT : b->in;
-        *keep = b->ino == VJ_INO_ROOT || b->has_names || b->was_damaged;
+        m->keep = b->ino == VJ_INO_ROOT || b->has_names || b->was_damaged;
         return rc;
     }
     for (size_t i = 0; i < G_N_ELEMENTS(modes); i++) {
         out->mode = modes[i].type == b->type ? modes[i].mode : out->mode;
     }
-    rc = vj_repair_content(txn, b->ino, out, keep);
+    rc = vj_repair_content(txn, b->ino, out, &m->keep);
     if (out->content != VJ_CONTENT_INLINE && S_ISLNK(out->mode)) {
         out->mode = S_IFREG | 0600;
     }
-    *keep = *keep || b->was_damaged;
+    m->keep = m->keep || b->was_damaged;
     return rc;
 }
 
@@ -417,33 +426,45 @@ static int put_inode_body(VjTxn *txn, void *opaque)
 
 static int repair_broken(VjRepair *r, Broken *b)
 {
-    VjMeta *meta = vj_volume_meta(vj_repair_volume(r));
-    VjInode inode;
-    bool keep = false;
-    int rc;
+    Remake m = {.b = b, .now = vj_clock_real()};
+    const VjInode *inode = &m.inode;
+    int rc = vj_meta_view(r->meta, remake_body, &m);
 
-    {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        rc = vj_meta_begin_read(meta, &txn);
-        rc = rc < 0 ? rc : remake(txn, b, &inode, &keep);
-    }
-    if (rc < 0 || !keep) {
+    if (rc < 0 || !m.keep) {
         return rc; /* the pass over the names removes those that lead nowhere */
     }
-    rc = vj_meta_run(meta, VJ_RUN_RELEASE, put_inode_body, &inode);
+    rc = vj_meta_run(r->meta, VJ_RUN_RELEASE, put_inode_body, &m.inode);
     if (rc == 0) {
         vj_repair_say(r,
                       "inode %" G_GUINT64_FORMAT
                       ": its record was %s and was made again (%s, %" G_GUINT64_FORMAT
                       " bytes); owner, permissions and times are lost",
                       b->ino, b->was_damaged ? "damaged" : "missing",
-                      S_ISDIR(inode.mode)   ? "directory"
-                      : S_ISLNK(inode.mode) ? "symlink"
-                                            : "file",
-                      inode.size);
+                      S_ISDIR(inode->mode)   ? "directory"
+                      : S_ISLNK(inode->mode) ? "symlink"
+                                             : "file",
+                      inode->size);
     }
     return rc;
+}
+
+/* A root directory that is missing, or none, is lost as well. */
+static int see_root(VjRepair *r, GHashTable *all)
+{
+    uint8_t key[8];
+    VjSlice value;
+    VjInode root;
+    int rc =
+        vj_repair_get(r, VJ_SPACE_INODE, vj_repair_ino_key(VJ_INO_ROOT, key), &value);
+
+    if (rc < 0 && rc != -ENOENT) {
+        return rc;
+    }
+    if (rc == -ENOENT ||
+        (vj_inode_decode(value, VJ_INO_ROOT, &root) == 0 && !S_ISDIR(root.mode))) {
+        (void)broken_get(all, VJ_INO_ROOT);
+    }
+    return 0;
 }
 
 static int repair_lost_inodes(VjRepair *r)
@@ -452,22 +473,13 @@ static int repair_lost_inodes(VjRepair *r)
         g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     GHashTableIter iter;
     gpointer value;
-    VjInode root;
     int rc = vj_repair_each(r, VJ_SPACE_INODE, see_inode, all);
 
     if (rc == 0) {
         rc = vj_repair_each(r, VJ_SPACE_DENTRY, see_name, all);
     }
     if (rc == 0) {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        rc = vj_meta_begin_read(vj_volume_meta(vj_repair_volume(r)), &txn);
-        rc = rc < 0 ? rc : find_inode(txn, VJ_INO_ROOT, &root);
-        if (rc == -ENOENT || (rc == 0 && !S_ISDIR(root.mode))) {
-            (void)broken_get(all, VJ_INO_ROOT);
-            rc = 0;
-        }
-        rc = rc == -EBADMSG ? 0 : rc;
+        rc = see_root(r, all);
     }
     g_hash_table_iter_init(&iter, all);
     while (rc == 0 && g_hash_table_iter_next(&iter, NULL, &value)) {

@@ -296,15 +296,28 @@ static int look_at_loose(Ino *i, VjTxn *txn)
     return vj_salvage_loose_entries(&s, i->loose, below, none);
 }
 
-static int look(VjRepair *r, Ino *i)
+static void forget_look(Ino *i)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjSalvage dropped = {
-        .ino = i->inode.ino, .fragments = i->fragments, .foreign = i->foreign};
-    int rc = vj_meta_begin_read(r->meta, &txn);
+    g_hash_table_remove_all(i->seen);
+    g_hash_table_remove_all(i->fragments);
+    g_array_set_size(i->entries, 0);
+    g_array_set_size(i->loose, 0);
+    g_array_set_size(i->loose_entries, 0);
+    i->lost_bytes = 0;
+    i->wrong = i->subtree_wrong = false;
+}
 
-    dropped.txn = txn;
-    if (rc == 0 && i->inode.content == VJ_CONTENT_MAP) {
+static int look_body(VjTxn *txn, void *opaque)
+{
+    Ino *i = opaque;
+    VjSalvage dropped = {.txn = txn,
+                         .ino = i->inode.ino,
+                         .fragments = i->fragments,
+                         .foreign = i->foreign};
+    int rc = 0;
+
+    forget_look(i);
+    if (i->inode.content == VJ_CONTENT_MAP) {
         rc = look_at_map(i, txn);
     }
     if (rc == 0) {
@@ -380,17 +393,20 @@ static int prune_body(VjTxn *txn, void *opaque)
     return rc;
 }
 
-static int list_unnamed(VjTxn *txn, const Ino *i, GArray *numbers)
+static int list_unnamed_body(VjTxn *txn, void *opaque)
 {
+    const Prune *p = opaque;
+    const Ino *i = p->i;
     uint8_t prefix[8];
     VjScan scan;
 
+    g_array_set_size(p->numbers, 0);
     vj_scan_begin(&scan, txn, VJ_SPACE_FRAGMENT, vj_ino_key(i->inode.ino, prefix));
     while (vj_scan_next(&scan) && scan.key.len == 12) {
         uint32_t number = vj_be32_get((const uint8_t *)scan.key.data + 8);
 
         if (!g_hash_table_contains(i->fragments, GUINT_TO_POINTER(number))) {
-            g_array_append_val(numbers, number);
+            g_array_append_val(p->numbers, number);
         }
     }
     return scan.error;
@@ -401,14 +417,8 @@ static int prune(VjRepair *r, const Ino *i)
 {
     g_autoptr(GArray) numbers = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     Prune p = {.i = i, .numbers = numbers};
-    int rc;
+    int rc = vj_meta_view(r->meta, list_unnamed_body, &p);
 
-    {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        rc = vj_meta_begin_read(r->meta, &txn);
-        rc = rc < 0 ? rc : list_unnamed(txn, i, numbers);
-    }
     if (rc < 0 || numbers->len == 0) {
         return rc;
     }
@@ -421,24 +431,31 @@ static int prune(VjRepair *r, const Ino *i)
     return rc;
 }
 
+typedef struct GetInode {
+    uint64_t ino;
+    VjInode inode;
+} GetInode;
+
+static int get_inode_body(VjTxn *txn, void *opaque)
+{
+    GetInode *g = opaque;
+
+    return vj_inode_get(txn, g->ino, &g->inode);
+}
+
 /* What is left of a map that was replaced, and what was loose before. */
 static int sweep(VjRepair *r, const VjInode *inode)
 {
     uint64_t ino = inode->ino;
+    GetInode get = {.ino = ino};
     Ino now;
-    int rc;
+    int rc = vj_meta_view(r->meta, get_inode_body, &get);
 
     ino_init(&now, r);
-    now.inode = *inode;
-    {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        rc = vj_meta_begin_read(r->meta, &txn);
-        rc = rc < 0 ? rc : vj_inode_get(txn, ino, &now.inode);
-    }
+    now.inode = rc == 0 ? get.inode : *inode;
     rc = rc == -ENOENT ? 0 : rc; /* what is dropped of an inode that is gone */
     if (rc == 0) {
-        rc = look(r, &now);
+        rc = vj_meta_view(r->meta, look_body, &now);
     }
     if (rc == 0 && !now.wrong) {
         rc = delete_loose(r, ino, now.loose);
@@ -490,7 +507,7 @@ int vj_repair_map(VjRepair *r, const VjInode *inode)
 
     ino_init(&i, r);
     i.inode = *inode;
-    rc = look(r, &i);
+    rc = vj_meta_view(r->meta, look_body, &i);
     if (rc == 0 && i.subtree_wrong) {
         rc = forget_subtrees(r, inode->ino);
     }

@@ -40,15 +40,14 @@ static Seen *seen_find(const Names *n, uint64_t ino)
     return g_hash_table_lookup(n->inodes, &ino);
 }
 
-static int list_inode(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int list_inode(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     Names *n = opaque;
     VjInode inode;
     Seen *s;
 
     (void)r;
-    (void)value;
-    if (key.len != 8 || vj_inode_get(txn, vj_repair_dir_of(key), &inode) < 0) {
+    if (key.len != 8 || vj_inode_decode(value, vj_repair_dir_of(key), &inode) < 0) {
         return 0;
     }
     s = g_new0(Seen, 1);
@@ -75,8 +74,7 @@ static bool is_surplus(const Seen *target, uint64_t dir)
                                      (target->in_parent && dir != target->parent));
 }
 
-static int repair_target(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
-                         void *opaque)
+static int repair_target(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     const Names *n = opaque;
     g_autofree char *name = vj_repair_name_of(key);
@@ -95,9 +93,9 @@ static int repair_target(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
         target->in_parent = true;
     }
     if (dir == NULL || !S_ISDIR(dir->mode)) {
-        if (vj_txn_get(txn, VJ_SPACE_INODE,
-                       vj_repair_ino_key(vj_repair_dir_of(key), record_key),
-                       &record) == 0 &&
+        if (vj_repair_get(r, VJ_SPACE_INODE,
+                          vj_repair_ino_key(vj_repair_dir_of(key), record_key),
+                          &record) == 0 &&
             dir == NULL) {
             return 0; /* a record of a newer version */
         }
@@ -107,8 +105,8 @@ static int repair_target(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
                       "\"%s\" within was removed from inode %" G_GUINT64_FORMAT,
                       vj_repair_dir_of(key), name, d.ino);
     } else if (target == NULL) {
-        if (vj_txn_get(txn, VJ_SPACE_INODE, vj_repair_ino_key(d.ino, record_key),
-                       &record) == 0) {
+        if (vj_repair_get(r, VJ_SPACE_INODE, vj_repair_ino_key(d.ino, record_key),
+                          &record) == 0) {
             return 0;
         }
         remove_name(r, key, &d);
@@ -130,13 +128,12 @@ static int repair_target(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
 }
 
 /* Counts what is left, and takes second names from directories. */
-static int count_name(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int count_name(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     const Names *n = opaque;
     Seen *dir = seen_find(n, vj_repair_dir_of(key)), *target;
     VjDentry d;
 
-    (void)txn;
     if (dir == NULL || vj_dentry_decode(key, value, &d) < 0) {
         return 0;
     }
@@ -186,12 +183,11 @@ typedef struct Unname {
     uint64_t dir, ino;
 } Unname;
 
-static int unname(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int unname(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     const Unname *u = opaque;
     VjDentry d;
 
-    (void)txn;
     if (vj_repair_dir_of(key) == u->dir && vj_dentry_decode(key, value, &d) == 0 &&
         d.ino == u->ino) {
         remove_name(r, key, &d);
@@ -456,7 +452,7 @@ static void repair_list(VjRepair *r, Names *n, const Seen *s, VjSlice key, VjSli
 }
 
 /* Damaged ones go: their content is lost, and the file should have the default then. */
-static int repair_xattr(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int repair_xattr(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     Names *n = opaque;
     uint64_t ino = key.len > 8 ? vj_repair_dir_of(key) : 0;
@@ -468,8 +464,8 @@ static int repair_xattr(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, voi
     VjSlice record, plain;
 
     if (ino == 0 ||
-        (s == NULL && vj_txn_get(txn, VJ_SPACE_INODE, vj_repair_ino_key(ino, record_key),
-                                 &record) == -ENOENT)) {
+        (s == NULL && vj_repair_get(r, VJ_SPACE_INODE, vj_repair_ino_key(ino, record_key),
+                                    &record) == -ENOENT)) {
         vj_repair_del(r, VJ_SPACE_XATTR, key);
         vj_repair_say(r, "%s of nobody was removed", what);
     } else if (vj_xattr_decode(key, value, &plain) == 0) {

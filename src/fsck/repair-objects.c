@@ -128,14 +128,13 @@ typedef struct Wanted {
     bool was_damaged; /* else it was missing */
 } Wanted;
 
-static int see_index(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int see_index(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     GHashTable *wanted = opaque;
     VjIndexKey k;
     uint64_t id;
 
     (void)r;
-    (void)txn;
     memcpy(&k, key.data, sizeof k);
     if (vj_index_decode(&k, value, &id) == 0) {
         gint64 number = (gint64)id;
@@ -346,7 +345,7 @@ typedef struct Records {
 } Records;
 
 /* A record that was damaged beyond a bit, or contradicts the maps. */
-static int see_record(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int see_record(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     Records *x = opaque;
     gint64 id = (gint64)vj_be64_get(key.data);
@@ -354,7 +353,6 @@ static int see_record(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void 
     VjObject object;
 
     (void)r;
-    (void)txn;
     if (vj_object_decode(value, VJ_SPACE_OBJECT, (uint64_t)id, &object) < 0 &&
         !vj_repair_is_sealed(value)) {
         want(x->wanted, id, n, true);
@@ -363,14 +361,14 @@ static int see_record(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void 
 }
 
 /* Referenced and dead at once, or dead and damaged. */
-static int see_dead(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int see_dead(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     Records *x = opaque;
     uint64_t id = vj_be64_get(key.data);
     gint64 number = (gint64)id;
     bool is_needed = g_hash_table_contains(x->needs, &number);
     VjObject dead, live;
-    int rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, id, &live);
+    int rc = vj_object_record_view(r->meta, VJ_SPACE_OBJECT, id, &live);
 
     if (rc < 0 && rc != -ENOENT && rc != -EBADMSG) {
         return rc;
@@ -402,17 +400,16 @@ static int see_dead(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *o
 /* Entries without a record. */
 static int see_needs(VjRepair *r, Records *x)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
     GHashTableIter iter;
     gpointer value;
-    int rc = vj_meta_begin_read(r->meta, &txn);
+    int rc = 0;
 
     g_hash_table_iter_init(&iter, x->needs);
     while (rc == 0 && g_hash_table_iter_next(&iter, NULL, &value)) {
         const VjNeed *n = value;
         VjObject object;
 
-        rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, (uint64_t)n->id, &object);
+        rc = vj_object_record_view(r->meta, VJ_SPACE_OBJECT, (uint64_t)n->id, &object);
         if (rc == -ENOENT && n->id != 0) {
             want(x->wanted, n->id, n, false);
         }
@@ -467,8 +464,7 @@ int vj_repair_object_records(VjRepair *r)
 /* ---- index ------------------------------------------------------------------------- */
 
 /* The index names referenced objects under their own keys, and no others. */
-static int check_indexed(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
-                         void *opaque)
+static int check_indexed(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     VjIndexKey k, own;
     VjObject object;
@@ -480,7 +476,7 @@ static int check_indexed(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
     if (vj_index_decode(&k, value, &id) < 0) {
         return 0;
     }
-    rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, id, &object);
+    rc = vj_object_record_view(r->meta, VJ_SPACE_OBJECT, id, &object);
     if (rc == 0) {
         vj_index_key_of(&object, &own);
         if (memcmp(&own, &k, sizeof k) == 0 &&
@@ -513,14 +509,14 @@ static void put_record(VjRepair *r, VjSlice key, VjSpace space, const VjObject *
     vj_repair_put(r, space, key, vj_slice(record, sizeof record));
 }
 
-static int unindex(VjRepair *r, VjTxn *txn, const VjObject *object)
+static int unindex(VjRepair *r, const VjObject *object)
 {
     VjIndexKey k;
     uint64_t id;
     int rc;
 
     vj_index_key_of(object, &k);
-    rc = vj_index_get(txn, &k, &id);
+    rc = vj_index_view(r->meta, &k, &id);
     if (rc == 0 && id == object->id) {
         vj_repair_del(r, VJ_SPACE_INDEX, vj_slice(k.bytes, sizeof k.bytes));
     }
@@ -528,9 +524,9 @@ static int unindex(VjRepair *r, VjTxn *txn, const VjObject *object)
 }
 
 /* No map names it: what is left of it is removed by the next mount. */
-static int let_die(VjRepair *r, VjTxn *txn, VjSlice key, VjObject *object)
+static int let_die(VjRepair *r, VjSlice key, VjObject *object)
 {
-    int rc = unindex(r, txn, object);
+    int rc = unindex(r, object);
 
     if (rc < 0) {
         return rc;
@@ -563,8 +559,7 @@ static bool set_refs(VjRepair *r, const Live *x, VjObject *object, bool *dies)
 }
 
 /* Damaged objects leave the index, and whole ones are in it. */
-static int set_flags(VjRepair *r, VjTxn *txn, const Live *x, VjObject *object,
-                     bool *changed)
+static int set_flags(VjRepair *r, const Live *x, VjObject *object, bool *changed)
 {
     gint64 number = (gint64)object->id;
     int bytes = GPOINTER_TO_INT(g_hash_table_lookup(x->found, &number));
@@ -588,7 +583,7 @@ static int set_flags(VjRepair *r, VjTxn *txn, const Live *x, VjObject *object,
         flags |= VJ_OBJECT_DAMAGED | VJ_OBJECT_UNINDEXED;
     }
     if (flags != object->flags) {
-        rc = unindex(r, txn, object);
+        rc = unindex(r, object);
         object->flags = flags;
         *changed = true;
         vj_repair_say(r,
@@ -601,7 +596,7 @@ static int set_flags(VjRepair *r, VjTxn *txn, const Live *x, VjObject *object,
         return 0;
     }
     vj_index_key_of(object, &k);
-    rc = vj_index_get(txn, &k, &id);
+    rc = vj_index_view(r->meta, &k, &id);
     if (rc == -ENOENT) {
         uint8_t entry[VJ_INDEX_VALUE_BYTES];
 
@@ -622,7 +617,7 @@ static int set_flags(VjRepair *r, VjTxn *txn, const Live *x, VjObject *object,
     return rc == -EBADMSG ? 0 : rc;
 }
 
-static int check_live(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int check_live(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     const Live *x = opaque;
     VjObject object;
@@ -634,9 +629,9 @@ static int check_live(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void 
     }
     changed = set_refs(r, x, &object, &dies);
     if (dies) {
-        return let_die(r, txn, key, &object);
+        return let_die(r, key, &object);
     }
-    rc = set_flags(r, txn, x, &object, &changed);
+    rc = set_flags(r, x, &object, &changed);
     if (rc == 0 && changed) {
         put_record(r, key, VJ_SPACE_OBJECT, &object);
     }
@@ -661,42 +656,56 @@ int vj_repair_objects(VjRepair *r)
 
 /* ---- the store --------------------------------------------------------------------- */
 
+/* Objects of a listing that are looked for among the records in one view. */
+#define STRAYS_BATCH 1024u
+
 typedef struct Strays {
-    VjTxn *txn;
-    GArray *puts; /* VjPut */
+    VjRepair *r;
+    GArray *batch; /* VjPut: not looked for yet */
+    GArray *puts;  /* VjPut: that no record names */
     int error;
 } Strays;
 
-static bool see_stray(void *opaque, const VjPut *object, int64_t mtime_us)
+static void sort_out(Strays *s)
+{
+    s->error = vj_objects_keep_unnamed(s->r->objects, s->batch);
+    if (s->error == 0) {
+        g_array_append_vals(s->puts, s->batch->data, s->batch->len);
+        g_array_set_size(s->batch, 0);
+    }
+}
+
+static bool see_stored(void *opaque, const VjPut *object, int64_t mtime_us)
 {
     Strays *s = opaque;
-    VjObject known;
-    int rc = vj_object_get(s->txn, object->id, &known);
 
     (void)mtime_us;
-    if (rc == -ENOENT ||
-        (rc == 0 && memcmp(known.loc.bytes, object->loc.bytes, VJ_LOC_BYTES) != 0)) {
-        g_array_append_vals(s->puts, object, 1);
-    } else if (rc < 0 && rc != -EBADMSG) {
-        s->error = rc;
+    g_array_append_vals(s->batch, object, 1);
+    if (s->batch->len >= STRAYS_BATCH) {
+        sort_out(s);
     }
     return s->error == 0;
+}
+
+static int list_strays(VjRepair *r, GArray *puts)
+{
+    g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(VjPut));
+    Strays s = {.r = r, .batch = batch, .puts = puts};
+    int rc = vj_store_each(r->store, 1, UINT64_MAX, see_stored, &s);
+
+    if (rc == 0 && s.error == 0) {
+        sort_out(&s);
+    }
+    return rc < 0 ? rc : s.error;
 }
 
 int vj_repair_store(VjRepair *r)
 {
     g_autoptr(GArray) puts = g_array_new(FALSE, FALSE, sizeof(VjPut));
-    Strays s = {.puts = puts};
     int rc = vj_meta_flush(r->meta);
 
     if (rc == 0) {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        rc = vj_meta_begin_read(r->meta, &txn);
-        s.txn = txn;
-        /* A listing that failed proves nothing: then nothing goes. */
-        rc = rc < 0 ? rc : vj_store_each(r->store, 1, UINT64_MAX, see_stray, &s);
-        rc = rc < 0 ? rc : s.error;
+        rc = list_strays(r, puts); /* one that failed proves nothing: then nothing goes */
     }
     for (guint i = 0; rc == 0 && i < puts->len; i++) {
         const VjPut *put = &g_array_index(puts, VjPut, i);

@@ -32,6 +32,7 @@ struct VjRepair {
     VjCheckSay *say;
     void *opaque;
     GArray *changes;    /* Change of repair.c */
+    GByteArray *got;    /* of vj_repair_get */
     GHashTable *unread; /* gint64*, owned: objects whose record the check could not use */
     /* Likewise: no record, and bytes that another build can read, or this one another
      * time. */
@@ -55,14 +56,18 @@ void vj_repair_del(VjRepair *r, VjSpace space, VjSlice key);
 /* Commits them now; outside of a visit. */
 int vj_repair_commit(VjRepair *r) G_GNUC_WARN_UNUSED_RESULT;
 
-/* @key and @value are borrowed for the call; @txn is a snapshot with all earlier
- * changes. */
-typedef int VjRepairVisit(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value,
-                          void *opaque);
+/* @key and @value are borrowed for the call.  No transaction is open: what the visit does
+ * is done once, and what it reads it reads in views, which see all earlier changes. */
+typedef int VjRepairVisit(VjRepair *r, VjSlice key, VjSlice value, void *opaque);
 
 /* Each record of @space in order of keys.  0, or what @visit or the engine returned. */
 int vj_repair_each(VjRepair *r, VjSpace space, VjRepairVisit *visit,
                    void *opaque) G_GNUC_WARN_UNUSED_RESULT;
+
+/* A record of @space, in a view: *value is the repair's own until the next call.
+ * -ENOENT. */
+int vj_repair_get(VjRepair *r, VjSpace space, VjSlice key,
+                  VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;
 
 /* The record is as it was written. */
 typedef bool VjRepairIsGood(VjSlice key, VjSlice value);

@@ -137,7 +137,7 @@ static const Kind kinds[] = {
  * A whole record under a key that is not its own: it goes back to where it belongs, or,
  * when that place is taken, it goes.  1: it was one; 0, or an error of meta.
  */
-static int put_back(VjRepair *r, VjTxn *txn, const Kind *k, VjSlice key, VjSlice value)
+static int put_back(VjRepair *r, const Kind *k, VjSlice key, VjSlice value)
 {
     uint8_t own_bytes[VJ_MAP_KEY_BYTES];
     VjSlice own = vj_slice(own_bytes, k->key_len), there;
@@ -152,7 +152,7 @@ static int put_back(VjRepair *r, VjTxn *txn, const Kind *k, VjSlice key, VjSlice
     if (memcmp(own_bytes, key.data, own.len) == 0 || !k->is_good(own, value)) {
         return 0;
     }
-    rc = vj_txn_get(txn, k->space, own, &there);
+    rc = vj_repair_get(r, k->space, own, &there);
     if (rc < 0 && rc != -ENOENT) {
         return rc;
     }
@@ -173,7 +173,7 @@ static bool is_spare(const Kind *k, VjSlice key)
                         memcmp(key.data, VJ_SCRUB_KEY, key.len) == 0);
 }
 
-static int check_record(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int check_record(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     const Kind *k = opaque;
     g_autofree char *name = NULL;
@@ -184,7 +184,7 @@ static int check_record(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, voi
         vj_repair_del(r, k->space, key);
         return 0;
     }
-    rc = put_back(r, txn, k, key, value);
+    rc = put_back(r, k, key, value);
     if (rc != 0) {
         return MIN(rc, 0);
     }
@@ -210,11 +210,10 @@ static int check_record(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, voi
 /* ---- leases and orphans ------------------------------------------------------------ */
 
 /* @opaque: uint64_t, behind the last lease. */
-static int check_lease(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int check_lease(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     uint64_t *behind = opaque, first, last;
 
-    (void)txn;
     if (vj_id_block_decode(key, value, &first, &last) < 0) {
         return 0;
     }
@@ -228,22 +227,14 @@ static int check_lease(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void
     return 0;
 }
 
-static int find_inode(VjTxn *txn, uint64_t ino, VjInode *out)
-{
-    uint8_t key[8];
-    VjSlice value;
-    int rc = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(ino, key), &value);
-
-    return rc < 0 ? rc : vj_inode_decode(value, ino, out);
-}
-
 /* What an orphan record is about has to be there, and an inode that has a name is
  * none. */
-static int check_orphan(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int check_orphan(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     uint64_t ino = vj_be64_get(key.data);
     uint32_t node = vj_be32_get((const uint8_t *)key.data + 8);
-    VjInode inode;
+    uint8_t ino_key[8];
+    VjSlice record;
     int rc;
 
     (void)opaque;
@@ -272,14 +263,14 @@ static int check_orphan(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, voi
     if (node != 0) {
         return 0;
     }
-    rc = find_inode(txn, ino, &inode);
+    rc = vj_repair_get(r, VJ_SPACE_INODE, vj_ino_key(ino, ino_key), &record);
     if (rc == -ENOENT) {
         vj_repair_say(
             r, "inode %" PRIu64 ": an orphan record without an inode was removed", ino);
         vj_repair_del(r, VJ_SPACE_ORPHAN, key);
         rc = 0;
     }
-    return rc == -EBADMSG ? 0 : rc;
+    return rc;
 }
 
 /* ---- counters ---------------------------------------------------------------------- */
@@ -295,15 +286,37 @@ static int last_number(VjTxn *txn, VjSpace space, uint64_t *most)
     return rc == -ENOENT ? 0 : rc;
 }
 
-static int largest_of(VjRepair *r, const VjSpace *spaces, size_t count, uint64_t *most)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int rc = vj_meta_begin_read(r->meta, &txn);
+typedef struct Largest {
+    const VjSpace *spaces;
+    size_t count;
+    uint64_t least; /* it is no smaller */
+    uint64_t most;
+} Largest;
 
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        rc = last_number(txn, spaces[i], most);
+static int largest_body(VjTxn *txn, void *opaque)
+{
+    Largest *l = opaque;
+    int rc = 0;
+
+    l->most = l->least;
+    for (size_t i = 0; rc == 0 && i < l->count; i++) {
+        rc = last_number(txn, l->spaces[i], &l->most);
     }
     return rc;
+}
+
+static int largest_of(VjRepair *r, const VjSpace *spaces, size_t count, uint64_t *most)
+{
+    Largest l = {.spaces = spaces, .count = count, .least = *most};
+    int rc = vj_meta_view(r->meta, largest_body, &l);
+
+    *most = l.most;
+    return rc;
+}
+
+static int next_ino_body(VjTxn *txn, void *opaque)
+{
+    return vj_ino_next(txn, opaque);
 }
 
 int vj_repair_next_ino(VjRepair *r)
@@ -312,16 +325,9 @@ int vj_repair_next_ino(VjRepair *r)
                                      VJ_SPACE_XATTR, VJ_SPACE_ORPHAN};
     uint8_t value[VJ_NEXT_INO_BYTES];
     uint64_t next = 0, most = VJ_INO_ROOT;
-    bool damaged;
-    int rc;
+    int rc = vj_meta_view(r->meta, next_ino_body, &next);
+    bool damaged = rc == -EBADMSG;
 
-    {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        rc = vj_meta_begin_read(r->meta, &txn);
-        rc = rc < 0 ? rc : vj_ino_next(txn, &next);
-    }
-    damaged = rc == -EBADMSG;
     rc = damaged ? 0 : rc;
     if (rc == 0) {
         rc = largest_of(r, spaces, G_N_ELEMENTS(spaces), &most);
@@ -346,25 +352,23 @@ static bool see_stored(void *opaque, const VjPut *object, int64_t mtime_us)
     return true;
 }
 
-static int see_lease(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int see_lease(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     uint64_t *most = opaque, first, last;
 
     (void)r;
-    (void)txn;
     if (vj_id_block_decode(key, value, &first, &last) == 0) {
         *most = MAX(*most, last);
     }
     return 0;
 }
 
-static int see_indexed(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void *opaque)
+static int see_indexed(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     uint64_t *most = opaque, id;
     VjIndexKey k;
 
     (void)r;
-    (void)txn;
     memcpy(&k, key.data, sizeof k);
     if (vj_index_decode(&k, value, &id) == 0) {
         *most = MAX(*most, id);
@@ -374,19 +378,12 @@ static int see_indexed(VjRepair *r, VjTxn *txn, VjSlice key, VjSlice value, void
 
 static int read_next_id(VjRepair *r, uint64_t *next)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
     VjSlice value;
-    int rc = vj_meta_begin_read(r->meta, &txn);
+    int rc = vj_repair_get(r, VJ_SPACE_SYSTEM,
+                           vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)), &value);
 
     *next = 1;
-    if (rc == 0) {
-        rc = vj_txn_get(txn, VJ_SPACE_SYSTEM,
-                        vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)), &value);
-    }
-    if (rc == 0) {
-        rc = vj_next_id_decode(value, next);
-    }
-    return rc == -ENOENT ? 0 : rc;
+    return rc == 0 ? vj_next_id_decode(value, next) : rc == -ENOENT ? 0 : rc;
 }
 
 static int check_next_id(VjRepair *r)

@@ -37,6 +37,7 @@ VjRepair *vj_repair_new(VjVolume *v, VjCheckSay *say, void *opaque)
     r->foreign = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     r->changes = g_array_new(FALSE, FALSE, sizeof(Change));
     g_array_set_clear_func(r->changes, change_clear);
+    r->got = g_byte_array_new();
     return r;
 }
 
@@ -44,6 +45,7 @@ void vj_repair_free(VjRepair *r)
 {
     if (r != NULL) {
         g_array_unref(r->changes);
+        g_byte_array_unref(r->got);
         g_hash_table_unref(r->unread);
         g_hash_table_unref(r->foreign);
         g_free(r);
@@ -137,44 +139,50 @@ int vj_repair_commit(VjRepair *r)
 
 /* ---- walks ------------------------------------------------------------------------- */
 
-/* Visits from behind *after until a visit has changed something.  -ENOENT: the end. */
-static int visit_some(VjRepair *r, VjSpace space, uint8_t *after, size_t *after_len,
-                      VjRepairVisit *visit, void *opaque)
+int vj_repair_each(VjRepair *r, VjSpace space, VjRepairVisit *visit, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int rc = vj_meta_begin_read(r->meta, &txn);
+    VjListing l;
+    int rc = 0, listed;
 
-    while (rc == 0 && r->changes->len == 0) {
-        VjSlice key, value;
-
-        rc = vj_txn_next(txn, space, vj_slice(after, *after_len), &key, &value);
-        if (rc < 0) {
-            break;
+    vj_listing_begin(&l, r->meta, space);
+    while (rc == 0 && vj_listing_next(&l)) {
+        rc = visit(r, l.key, l.value, opaque);
+        if (rc == 0 && r->changes->len > 0) {
+            rc = vj_repair_commit(r);
+            vj_listing_behind(&l, l.key); /* what follows may have changed */
         }
-        g_assert(key.len > 0 && key.len <= VJ_META_KEY_MAX);
-        memcpy(after, key.data, key.len);
-        *after_len = key.len;
-        rc = visit(r, txn, vj_slice(after, *after_len), value, opaque);
+    }
+    g_array_set_size(r->changes, 0);
+    listed = vj_listing_end(&l);
+    return rc < 0 ? rc : listed;
+}
+
+typedef struct Get {
+    VjSpace space;
+    VjSlice key;
+    GByteArray *value;
+} Get;
+
+static int get_body(VjTxn *txn, void *opaque)
+{
+    const Get *g = opaque;
+    VjSlice value;
+    int rc = vj_txn_get(txn, g->space, g->key, &value);
+
+    g_byte_array_set_size(g->value, 0);
+    if (rc == 0 && value.len > 0) {
+        g_byte_array_append(g->value, value.data, (guint)value.len);
     }
     return rc;
 }
 
-int vj_repair_each(VjRepair *r, VjSpace space, VjRepairVisit *visit, void *opaque)
+int vj_repair_get(VjRepair *r, VjSpace space, VjSlice key, VjSlice *value)
 {
-    uint8_t after[VJ_META_KEY_MAX];
-    size_t after_len = 0;
-    int rc;
+    int rc = vj_meta_view(r->meta, get_body,
+                          &(Get){.space = space, .key = key, .value = r->got});
 
-    do {
-        rc = visit_some(r, space, after, &after_len, visit, opaque);
-        if (rc == 0 || rc == -ENOENT) {
-            int committed = vj_repair_commit(r);
-
-            rc = committed < 0 ? committed : rc;
-        }
-    } while (rc == 0);
-    g_array_set_size(r->changes, 0);
-    return rc == -ENOENT ? 0 : rc;
+    *value = vj_slice(r->got->data, r->got->len);
+    return rc;
 }
 
 /* ---- bits -------------------------------------------------------------------------- */

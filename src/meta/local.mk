@@ -11,6 +11,7 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/generation.c \
 	src/meta/item-cache-private.h \
 	src/meta/item-cache.c \
+	src/meta/listing.c \
 	src/meta/lmdb-apply.c \
 	src/meta/lmdb-compact.c \
 	src/meta/lmdb-env.c \

@@ -241,8 +241,6 @@ bool vj_meta_restore(const char *spec, const VjMetaPlace *place, int fd, uint64_
 int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Asserting callers; contracts as in VjMetaOps. */
-int vj_meta_begin_read(VjMeta *m, VjTxn **txn) G_GNUC_WARN_UNUSED_RESULT;
-void vj_txn_end(VjTxn *txn); /* of a read transaction; NULL is fine */
 int vj_meta_flush(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 void vj_meta_flush_join(VjMeta *m, VjFlushWait *w);
 int vj_meta_count(VjMeta *m, VjSpace space, uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
@@ -259,13 +257,6 @@ int vj_txn_prev(VjTxn *txn, VjSpace space, VjSlice before, VjSlice *key,
 void vj_txn_expect(VjTxn *txn, const VjKey *keys, size_t count);
 void vj_txn_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count);
 bool vj_txn_is_far(VjTxn *txn, VjKey key) G_GNUC_WARN_UNUSED_RESULT;
-
-static inline void vj_txn_end_auto(VjTxn **txn)
-{
-    vj_txn_end(*txn);
-}
-/* A read transaction that ends with its scope. */
-#define VJ_AUTO_READ_TXN __attribute__((cleanup(vj_txn_end_auto))) VjTxn
 
 /*
  * VjScan - the keys of a space in order, or those of it that go on behind a prefix
@@ -317,6 +308,41 @@ typedef int VjTxnBody(VjTxn *txn, void *opaque);
  * Locks     none may be held
  */
 int vj_meta_view(VjMeta *m, VjTxnBody *body, void *opaque) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * VjListing - the records of a space in order, copied out of views, a batch each
+ *
+ *     vj_listing_begin(&l, meta, VJ_SPACE_INODE);
+ *     while (vj_listing_next(&l)) {
+ *         …l.key, l.value…
+ *     }
+ *     return vj_listing_end(&l);
+ *
+ * For long walks of which each step counts once.  Key and value are the listing's own,
+ * and stay until the next step.  No transaction is open in between, so the caller may
+ * run views and bodies, and block; batches are of different states, if others commit.
+ * Threads: one at a time.  Locks: none may be held.
+ */
+typedef struct VjListing {
+    VjMeta *meta; /* borrowed */
+    VjSpace space;
+    uint8_t at[VJ_META_KEY_MAX]; /* the next batch begins behind it */
+    size_t at_bytes;
+    GByteArray *bytes; /* of the batch, and where its records lie in them */
+    GArray *places;
+    guint next; /* of places */
+    bool at_end;
+    VjSlice key, value;
+    int error;
+} VjListing;
+
+void vj_listing_begin(VjListing *l, VjMeta *m, VjSpace space);
+/* The next step is to the first record behind @key, which is copied, as it is then. */
+void vj_listing_behind(VjListing *l, VjSlice key);
+/* False: there is no other, or it failed. */
+bool vj_listing_next(VjListing *l) G_GNUC_WARN_UNUSED_RESULT;
+/* 0, also before the end; or what failed, as vj_meta_view. */
+int vj_listing_end(VjListing *l) G_GNUC_WARN_UNUSED_RESULT;
 
 typedef enum VjRunFlags {
     VJ_RUN_DEFAULT = 0,

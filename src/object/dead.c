@@ -117,18 +117,21 @@ void vj_object_unpin(VjObjects *o, uint64_t id)
 
 /* ---- one pass ---------------------------------------------------------------------- */
 
-/* Up to VJ_REAP_BATCH dead records behind @after, in order of ids. */
-static int scan(VjObjects *o, uint64_t after_id, GArray *dead)
+typedef struct VjDeadBatch {
+    uint64_t after_id;
+    GArray *dead; /* of VjObject */
+} VjDeadBatch;
+
+/* Up to VJ_REAP_BATCH dead records behind @after_id, in order of ids. */
+static int scan_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
+    const VjDeadBatch *b = opaque;
+    GArray *dead = b->dead;
     uint8_t after[VJ_OBJECT_KEY_BYTES];
-    int rc = vj_meta_begin_read(o->meta, &txn);
     VjScan scan;
 
-    if (rc < 0) {
-        return rc;
-    }
-    vj_be64_set(after, after_id);
+    g_array_set_size(dead, 0);
+    vj_be64_set(after, b->after_id);
     vj_scan_begin(&scan, txn, VJ_SPACE_DEAD, VJ_SCAN_ALL);
     vj_scan_behind(&scan, vj_slice(after, sizeof after));
     while (dead->len < VJ_REAP_BATCH && vj_scan_next(&scan)) {
@@ -183,28 +186,41 @@ static void keep_unpinned(VjDead *d, GArray *dead)
     vj_mutex_unlock(&d->lock);
 }
 
-/* Keeps those that are still as dead as they were seen, and marks them as being
- * removed. */
-static int keep_still_dead(VjObjects *o, GArray *dead)
+typedef struct VjStillDead {
+    const GArray *seen; /* of VjObject */
+    GArray *dead;       /* those of @seen that are as dead as they were seen */
+} VjStillDead;
+
+static int still_dead_body(VjTxn *txn, void *opaque)
 {
-    VjDead *d = &o->dead;
-    VJ_AUTO_READ_TXN *txn = NULL;
-    guint kept = 0;
-    int rc = vj_meta_begin_read(o->meta, &txn);
+    const VjStillDead *s = opaque;
+    int rc = 0;
 
-    for (guint i = 0; rc == 0 && i < dead->len; i++) {
-        VjObject object = g_array_index(dead, VjObject, i), now;
+    g_array_set_size(s->dead, 0);
+    for (guint i = 0; rc == 0 && i < s->seen->len; i++) {
+        const VjObject *object = &g_array_index(s->seen, VjObject, i);
+        VjObject now;
 
-        rc = vj_object_record_get(txn, VJ_SPACE_DEAD, object.id, &now);
-        if (rc == 0 && now.deaths == object.deaths) {
-            g_array_index(dead, VjObject, kept++) = object;
+        rc = vj_object_record_get(txn, VJ_SPACE_DEAD, object->id, &now);
+        if (rc == 0 && now.deaths == object->deaths) {
+            g_array_append_vals(s->dead, object, 1);
         }
         rc = rc == -ENOENT || rc == -EBADMSG ? 0 : rc;
     }
+    return rc;
+}
+
+/* Keeps those that are still as dead as they were seen in @dead, and marks them as being
+ * removed. */
+static int keep_still_dead(VjObjects *o, const GArray *seen, GArray *dead)
+{
+    VjDead *d = &o->dead;
+    int rc = vj_meta_view(o->meta, still_dead_body,
+                          &(VjStillDead){.seen = seen, .dead = dead});
+
     if (rc < 0) {
         return rc;
     }
-    g_array_set_size(dead, kept);
     vj_mutex_lock(&d->lock);
     for (guint i = 0; i < dead->len; i++) {
         guint64 id = g_array_index(dead, VjObject, i).id;
@@ -283,8 +299,9 @@ static int remove_all(VjObjects *o, const GArray *dead)
     return failed;
 }
 
-static int reap_batch(VjObjects *o, GArray *dead)
+static int reap_batch(VjObjects *o, GArray *seen)
 {
+    g_autoptr(GArray) dead = g_array_new(FALSE, FALSE, sizeof(VjObject));
     VjDead *d = &o->dead;
     int rc = vj_meta_flush(o->meta);
 
@@ -292,8 +309,8 @@ static int reap_batch(VjObjects *o, GArray *dead)
         return rc;
     }
     wait_for_older_guards(d);
-    keep_unpinned(d, dead);
-    rc = keep_still_dead(o, dead);
+    keep_unpinned(d, seen);
+    rc = keep_still_dead(o, seen, dead);
     if (rc < 0) {
         return rc;
     }
@@ -322,7 +339,8 @@ static int reap(VjObjects *o)
 
     while (!must_stop(&o->dead)) {
         g_autoptr(GArray) dead = g_array_new(FALSE, FALSE, sizeof(VjObject));
-        int rc = scan(o, after, dead);
+        VjDeadBatch b = {.after_id = after, .dead = dead};
+        int rc = vj_meta_view(o->meta, scan_body, &b);
 
         if (rc < 0 || dead->len == 0) {
             return rc < 0 ? rc : failed;

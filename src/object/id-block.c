@@ -113,15 +113,13 @@ static int forget(VjObjects *o, GArray *ranges)
 
 /* ---- recovery ---------------------------------------------------------------------- */
 
-static int list_blocks(VjObjects *o, GArray *ranges)
+/* @opaque: GArray of VjIdRange. */
+static int list_blocks_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int rc = vj_meta_begin_read(o->meta, &txn);
+    GArray *ranges = opaque;
     VjScan scan;
 
-    if (rc < 0) {
-        return rc;
-    }
+    g_array_set_size(ranges, 0);
     vj_scan_begin(&scan, txn, VJ_SPACE_ID_BLOCK, VJ_SCAN_ALL);
     while (vj_scan_next(&scan)) {
         VjIdRange range;
@@ -170,7 +168,7 @@ static int recover_range(VjObjects *o, const VjIdRange *range)
 static int recover(VjObjects *o)
 {
     g_autoptr(GArray) ranges = g_array_new(FALSE, FALSE, sizeof(VjIdRange));
-    int rc = list_blocks(o, ranges);
+    int rc = vj_meta_view(o->meta, list_blocks_body, ranges);
 
     for (guint i = 0; rc == 0 && i < ranges->len;) {
         const VjIdRange *range = &g_array_index(ranges, VjIdRange, i);

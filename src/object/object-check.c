@@ -2,14 +2,15 @@
 /*
  * object-check.c - do records, index, references and store agree?  For fsck
  *
- * One snapshot and one listing of the store, taken while nothing changes (the volume was
- * opened for a check).  Memory: one VjPut for each stored object.
+ * One listing of the store and short views of the records, while nothing changes (the
+ * volume was opened for a check): what is said and counted is so outside of them, once.
+ * Memory: one VjPut for each stored object.
  */
 #include "object/object-private.h"
 
 typedef struct VjObjectCheck {
     VjObjects *objects;
-    VjTxn *txn;
+    VjMeta *meta; /* of objects */
     GHashTable *counts;
     bool read_data;
     VjCheckSay *say;
@@ -127,26 +128,19 @@ static bool is_in_id_block(const VjObjectCheck *c, uint64_t id)
 /* Each stored object is named by a record, or lies in an open id block. */
 static int check_stored(VjObjectCheck *c)
 {
-    for (guint i = 0; i < c->stored->len; i++) {
-        const VjPut *put = &g_array_index(c->stored, VjPut, i);
-        VjObject object;
-        int rc = vj_object_get(c->txn, put->id, &object);
+    guint count = c->stored->len;
+    /* Where the record is damaged, the walk over the records tells. */
+    int rc = vj_objects_keep_unnamed(c->objects, c->stored);
 
-        c->report->stored_objects++;
-        if (rc == -EBADMSG) {
-            continue; /* the walk over the records tells */
-        }
-        if (rc < 0 && rc != -ENOENT) {
-            return rc;
-        }
-        if (rc == 0 && memcmp(put->loc.bytes, object.loc.bytes, VJ_LOC_BYTES) != 0) {
-            rc = -ENOENT; /* the record names other bytes */
-        }
-        if (rc == -ENOENT && !is_in_id_block(c, put->id)) {
+    c->report->stored_objects += count;
+    for (guint i = 0; rc == 0 && i < c->stored->len; i++) {
+        const VjPut *put = &g_array_index(c->stored, VjPut, i);
+
+        if (!is_in_id_block(c, put->id)) {
             leak(c, put);
         }
     }
-    return 0;
+    return rc;
 }
 
 /* ---- records ----------------------------------------------------------------------- */
@@ -208,7 +202,7 @@ static int check_indexed(VjObjectCheck *c, const VjObject *object)
     int rc;
 
     vj_index_key_of(object, &key);
-    rc = vj_index_get(c->txn, &key, &id);
+    rc = vj_index_view(c->meta, &key, &id);
     if (rc < 0 && rc != -ENOENT && rc != -EBADMSG) {
         return rc;
     }
@@ -242,7 +236,7 @@ static int check_live(VjObjectCheck *c, const VjObject *object)
                 " references, the maps %" G_GUINT64_FORMAT,
                 object->refs, count);
     }
-    rc = vj_object_record_get(c->txn, VJ_SPACE_DEAD, object->id, &dead);
+    rc = vj_object_record_view(c->meta, VJ_SPACE_DEAD, object->id, &dead);
     if (rc == 0 || rc == -EBADMSG) {
         problem(c, object->id, "it is referenced and dead at the same time");
     } else if (rc != -ENOENT) {
@@ -283,37 +277,37 @@ static int check_live(VjObjectCheck *c, const VjObject *object)
 /* Nobody's number. */
 static const uint8_t number_zero[VJ_OBJECT_KEY_BYTES];
 
+static int check_record(VjObjectCheck *c, VjSpace space, uint64_t id, VjSlice value)
+{
+    VjObject object;
+
+    c->report->pending += space == VJ_SPACE_DEAD;
+    if (id >= c->next_id) {
+        problem(c, id, "its number was never given out");
+    }
+    if (vj_object_decode(value, space, id, &object) < 0) {
+        problem(c, id, "its record is damaged");
+        return 0;
+    }
+    return space == VJ_SPACE_OBJECT ? check_live(c, &object) : 0;
+}
+
 static int check_records(VjObjectCheck *c, VjSpace space)
 {
-    VjScan scan;
+    VjListing l;
+    int rc = 0, listed;
 
-    vj_scan_begin(&scan, c->txn, space, VJ_SCAN_ALL);
-    vj_scan_behind(&scan, vj_slice(number_zero, sizeof number_zero));
-    while (vj_scan_next(&scan)) {
-        VjObject object;
-        uint64_t id;
-        int rc;
-
-        if (scan.key.len != VJ_OBJECT_KEY_BYTES) {
-            problem(c, 0, "a key of %zu bytes among the records", scan.key.len);
-            return 0;
+    vj_listing_begin(&l, c->meta, space);
+    vj_listing_behind(&l, vj_slice(number_zero, sizeof number_zero));
+    while (rc == 0 && vj_listing_next(&l)) {
+        if (l.key.len != VJ_OBJECT_KEY_BYTES) {
+            problem(c, 0, "a key of %zu bytes among the records", l.key.len);
+            break;
         }
-        id = vj_be64_get(scan.key.data);
-        if (id >= c->next_id) {
-            problem(c, id, "its number was never given out");
-        }
-        rc = vj_object_decode(scan.value, space, id, &object);
-        if (rc < 0) {
-            problem(c, id, "its record is damaged");
-        } else if (space == VJ_SPACE_OBJECT) {
-            rc = check_live(c, &object);
-            if (rc < 0) {
-                return rc;
-            }
-        }
-        c->report->pending += space == VJ_SPACE_DEAD;
+        rc = check_record(c, space, vj_be64_get(l.key.data), l.value);
     }
-    return scan.error;
+    listed = vj_listing_end(&l);
+    return rc < 0 ? rc : listed;
 }
 
 /* Each object that a map names has a record. */
@@ -326,7 +320,7 @@ static int check_counts(VjObjectCheck *c)
     while (g_hash_table_iter_next(&at, &key, &value)) {
         uint64_t id = (uint64_t) * (const gint64 *)key;
         VjObject object;
-        int rc = vj_object_record_get(c->txn, VJ_SPACE_OBJECT, id, &object);
+        int rc = vj_object_record_view(c->meta, VJ_SPACE_OBJECT, id, &object);
 
         if (rc == -ENOENT) {
             problem(c, id,
@@ -354,7 +348,7 @@ static int check_index_entry(VjObjectCheck *c, const VjIndexKey *key, VjSlice va
                 key->bytes[0], key->bytes[1], key->bytes[2], key->bytes[3]);
         return 0;
     }
-    rc = vj_object_record_get(c->txn, VJ_SPACE_OBJECT, id, &object);
+    rc = vj_object_record_view(c->meta, VJ_SPACE_OBJECT, id, &object);
     if (rc == -ENOENT) {
         problem(c, id, "the index names it, but it has no record");
     } else if (rc == 0) {
@@ -368,43 +362,41 @@ static int check_index_entry(VjObjectCheck *c, const VjIndexKey *key, VjSlice va
 
 static int check_index(VjObjectCheck *c)
 {
-    VjScan scan;
+    VjListing l;
+    int rc = 0, listed;
 
-    vj_scan_begin(&scan, c->txn, VJ_SPACE_INDEX, VJ_SCAN_ALL);
-    while (vj_scan_next(&scan)) {
+    vj_listing_begin(&l, c->meta, VJ_SPACE_INDEX);
+    while (rc == 0 && vj_listing_next(&l)) {
         VjIndexKey key;
-        int rc;
 
-        if (scan.key.len != sizeof key) {
-            problem(c, 0, "a key of %zu bytes in the index", scan.key.len);
-            return 0;
+        if (l.key.len != sizeof key) {
+            problem(c, 0, "a key of %zu bytes in the index", l.key.len);
+            break;
         }
-        memcpy(&key, scan.key.data, sizeof key);
-        rc = check_index_entry(c, &key, scan.value);
-        if (rc < 0) {
-            return rc;
-        }
+        memcpy(&key, l.key.data, sizeof key);
+        rc = check_index_entry(c, &key, l.value);
     }
-    return scan.error;
+    listed = vj_listing_end(&l);
+    return rc < 0 ? rc : listed;
 }
 
 static int list_blocks(VjObjectCheck *c)
 {
     uint64_t before = 0;
-    VjScan scan;
+    VjListing l;
 
-    vj_scan_begin(&scan, c->txn, VJ_SPACE_ID_BLOCK, VJ_SCAN_ALL);
-    vj_scan_behind(&scan, vj_slice(number_zero, sizeof number_zero));
-    while (vj_scan_next(&scan)) {
+    vj_listing_begin(&l, c->meta, VJ_SPACE_ID_BLOCK);
+    vj_listing_behind(&l, vj_slice(number_zero, sizeof number_zero));
+    while (vj_listing_next(&l)) {
         uint64_t range[2];
 
         c->report->pending++;
-        if (scan.key.len != VJ_OBJECT_KEY_BYTES) {
-            problem(c, 0, "a key of %zu bytes among the id blocks", scan.key.len);
-            return 0;
+        if (l.key.len != VJ_OBJECT_KEY_BYTES) {
+            problem(c, 0, "a key of %zu bytes among the id blocks", l.key.len);
+            break;
         }
-        if (vj_id_block_decode(scan.key, scan.value, &range[0], &range[1]) < 0) {
-            problem(c, vj_be64_get(scan.key.data),
+        if (vj_id_block_decode(l.key, l.value, &range[0], &range[1]) < 0) {
+            problem(c, vj_be64_get(l.key.data),
                     "the id block that begins here is damaged");
             continue;
         }
@@ -417,31 +409,39 @@ static int list_blocks(VjObjectCheck *c)
         before = range[1];
         g_array_append_vals(c->id_blocks, range, 2);
     }
-    return scan.error;
+    return vj_listing_end(&l);
+}
+
+static int next_id_body(VjTxn *txn, void *opaque)
+{
+    uint64_t *next_id = opaque;
+    VjSlice value;
+    int rc = vj_txn_get(txn, VJ_SPACE_SYSTEM,
+                        vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)), &value);
+
+    *next_id = 1; /* a volume that was never mounted */
+    return rc == 0 ? vj_next_id_decode(value, next_id) : rc == -ENOENT ? 0 : rc;
 }
 
 static int read_next_id(VjObjectCheck *c)
 {
-    VjSlice value;
-    int rc = vj_txn_get(c->txn, VJ_SPACE_SYSTEM,
-                        vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)), &value);
+    int rc = vj_meta_view(c->meta, next_id_body, &c->next_id);
 
-    c->next_id = 1; /* a volume that was never mounted */
-    if (rc == 0 && vj_next_id_decode(value, &c->next_id) < 0) {
+    if (rc == -EBADMSG) {
         c->next_id = UINT64_MAX;
         problem(c, 0, "the counter of object numbers is damaged");
+        rc = 0;
     }
-    return rc == -ENOENT ? 0 : rc;
+    return rc;
 }
 
-int vj_objects_check(VjObjects *o, VjTxn *txn, GHashTable *counts, bool read_data,
-                     GHashTable *found, VjCheckSay *say, void *opaque,
-                     VjCheckReport *report)
+int vj_objects_check(VjObjects *o, GHashTable *counts, bool read_data, GHashTable *found,
+                     VjCheckSay *say, void *opaque, VjCheckReport *report)
 {
     g_autoptr(GArray) stored = g_array_new(FALSE, FALSE, sizeof(VjPut));
     g_autoptr(GArray) id_blocks = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     VjObjectCheck c = {.objects = o,
-                       .txn = txn,
+                       .meta = o->meta,
                        .counts = counts,
                        .read_data = read_data,
                        .found = found,

@@ -97,4 +97,10 @@ int vj_index_put(VjTxn *txn, const VjIndexKey *key,
                  uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
 int vj_index_del(VjTxn *txn, const VjIndexKey *key) G_GNUC_WARN_UNUSED_RESULT;
 
+/* As get, in a view of their own. */
+int vj_object_record_view(VjMeta *m, VjSpace space, uint64_t id,
+                          VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_index_view(VjMeta *m, const VjIndexKey *key,
+                  uint64_t *id) G_GNUC_WARN_UNUSED_RESULT;
+
 #endif

@@ -296,3 +296,39 @@ void vj_object_expect_records(VjTxn *txn, const uint64_t *ids, size_t count)
         vj_txn_expect(txn, keys, n);
     }
 }
+
+typedef struct VjRecordView {
+    VjSpace space;
+    uint64_t id;
+    VjObject *out;
+} VjRecordView;
+
+static int record_body(VjTxn *txn, void *opaque)
+{
+    const VjRecordView *v = opaque;
+
+    return vj_object_record_get(txn, v->space, v->id, v->out);
+}
+
+int vj_object_record_view(VjMeta *m, VjSpace space, uint64_t id, VjObject *out)
+{
+    return vj_meta_view(m, record_body,
+                        &(VjRecordView){.space = space, .id = id, .out = out});
+}
+
+typedef struct VjIndexView {
+    const VjIndexKey *key;
+    uint64_t *id;
+} VjIndexView;
+
+static int index_body(VjTxn *txn, void *opaque)
+{
+    const VjIndexView *v = opaque;
+
+    return vj_index_get(txn, v->key, v->id);
+}
+
+int vj_index_view(VjMeta *m, const VjIndexKey *key, uint64_t *id)
+{
+    return vj_meta_view(m, index_body, &(VjIndexView){.key = key, .id = id});
+}

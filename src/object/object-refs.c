@@ -56,20 +56,13 @@ int vj_object_stage(VjObjects *o, VjTxn *txn, const VjPut *added, size_t added_c
 
 static int read_store_keys(void *from, VjStoreKeyVisit *visit, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int rc = vj_meta_begin_read(from, &txn);
-    VjScan scan;
+    VjListing l;
 
-    if (rc < 0) {
-        return rc;
+    vj_listing_begin(&l, from, VJ_SPACE_STORE);
+    while (vj_listing_next(&l) && visit(opaque, l.key, l.value)) {
+        continue;
     }
-    vj_scan_begin(&scan, txn, VJ_SPACE_STORE, VJ_SCAN_ALL);
-    while (vj_scan_next(&scan)) {
-        if (!visit(opaque, scan.key, scan.value)) {
-            return 0;
-        }
-    }
-    return scan.error;
+    return vj_listing_end(&l);
 }
 
 VjStoreKeys vj_object_store_keys(VjMeta *meta)
@@ -243,27 +236,49 @@ int vj_object_condemn(VjObjects *o, const VjIndexKey *key, uint64_t id)
     return vj_meta_run(o->meta, VJ_RUN_RELEASE, condemn_body, &c);
 }
 
-int vj_objects_keep_unnamed(VjObjects *o, GArray *puts)
+int vj_object_put_is_named(VjTxn *txn, const VjPut *put, bool *is_named)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    guint kept = 0;
-    int rc = vj_meta_begin_read(o->meta, &txn);
+    VjObject object;
+    int rc = vj_object_get(txn, put->id, &object);
 
-    for (guint i = 0; rc == 0 && i < puts->len; i++) {
-        VjPut put = g_array_index(puts, VjPut, i);
-        VjObject object;
+    /* Damaged, but a record: the bytes stay. */
+    *is_named = rc == -EBADMSG ||
+                (rc == 0 && memcmp(object.loc.bytes, put->loc.bytes, VJ_LOC_BYTES) == 0);
+    return rc == -ENOENT || rc == -EBADMSG ? 0 : rc;
+}
 
-        rc = vj_object_get(txn, put.id, &object);
-        if (rc == -ENOENT ||
-            (rc == 0 && memcmp(object.loc.bytes, put.loc.bytes, VJ_LOC_BYTES) != 0)) {
-            g_array_index(puts, VjPut, kept++) = put;
-            rc = 0;
-        } else if (rc == -EBADMSG) { /* damaged, but a record: the bytes stay */
-            rc = 0;
+typedef struct VjKeepUnnamed {
+    const GArray *puts; /* of VjPut */
+    GArray *kept;
+} VjKeepUnnamed;
+
+static int keep_unnamed_body(VjTxn *txn, void *opaque)
+{
+    const VjKeepUnnamed *k = opaque;
+    int rc = 0;
+
+    g_array_set_size(k->kept, 0);
+    for (guint i = 0; rc == 0 && i < k->puts->len; i++) {
+        const VjPut *put = &g_array_index(k->puts, VjPut, i);
+        bool is_named;
+
+        rc = vj_object_put_is_named(txn, put, &is_named);
+        if (rc == 0 && !is_named) {
+            g_array_append_vals(k->kept, put, 1);
         }
     }
+    return rc;
+}
+
+int vj_objects_keep_unnamed(VjObjects *o, GArray *puts)
+{
+    g_autoptr(GArray) kept = g_array_new(FALSE, FALSE, sizeof(VjPut));
+    int rc = vj_meta_view(o->meta, keep_unnamed_body,
+                          &(VjKeepUnnamed){.puts = puts, .kept = kept});
+
     if (rc == 0) {
-        g_array_set_size(puts, kept);
+        g_array_set_size(puts, 0);
+        g_array_append_vals(puts, kept->data, kept->len);
     }
     return rc;
 }

@@ -163,47 +163,61 @@ static int verify(VjObjects *o, const VjObject *object, const void *plain)
     return 0;
 }
 
-/* What the index names under @key, pinned.  -ENOENT; -EBADMSG with *id 0 or its
- * number. */
-static int look_up(VjObjects *o, const VjIndexKey *key, uint64_t *id, VjObject *out)
-{
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjIndexKey named;
-    int rc = vj_meta_begin_read(o->meta, &txn);
+typedef struct VjLookUp {
+    const VjIndexKey *key;
+    uint64_t id;     /* that the index names; 0: none, or its entry is damaged */
+    VjObject object; /* its record */
+} VjLookUp;
 
-    *id = 0;
-    if (rc == 0) {
-        rc = vj_index_get(txn, key, id);
-    }
+static int look_up_body(VjTxn *txn, void *opaque)
+{
+    VjLookUp *l = opaque;
+    VjIndexKey named;
+    int rc = vj_index_get(txn, l->key, &l->id);
+
     if (rc < 0) {
-        *id = rc == -EBADMSG ? 0 : *id;
+        l->id = 0;
         return rc;
     }
-    rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, *id, out);
+    rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, l->id, &l->object);
     if (rc == -ENOENT) {
         return -EBADMSG; /* the index names nothing */
     }
     if (rc < 0) {
         return rc;
     }
-    vj_index_key_of(out, &named);
-    if (!key_equal(&named, key)) {
-        return -EBADMSG;
+    vj_index_key_of(&l->object, &named);
+    return key_equal(&named, l->key) ? 0 : -EBADMSG;
+}
+
+/*
+ * What the index names under @key, pinned.  -ENOENT; -EBADMSG with *id 0 or its number.
+ * Pinned when the view is over, once, under the guard that was there before it: what the
+ * view saw is not removed in between.
+ */
+static int look_up(VjObjects *o, const VjIndexKey *key, uint64_t *id, VjObject *out)
+{
+    VjLookUp l = {.key = key};
+    VjReadGuard guard;
+    int rc;
+
+    vj_objects_guard_enter(o, &guard);
+    rc = vj_meta_view(o->meta, look_up_body, &l);
+    if (rc == 0) {
+        vj_object_pin(o, l.id);
     }
-    vj_object_pin(o, *id);
-    return 0;
+    vj_objects_guard_leave(o, &guard);
+    *id = l.id;
+    *out = l.object;
+    return rc;
 }
 
 /* 0: found, verified and pinned.  -ENOENT: to be put. */
 static int find(VjObjects *o, const VjIndexKey *key, const void *plain, VjObject *out)
 {
-    VjReadGuard guard;
     uint64_t id;
-    int rc;
+    int rc = look_up(o, key, &id, out);
 
-    vj_objects_guard_enter(o, &guard);
-    rc = look_up(o, key, &id, out);
-    vj_objects_guard_leave(o, &guard);
     if (rc == 0) {
         rc = verify(o, out, plain);
         if (rc == 0) {

@@ -122,7 +122,7 @@ int vj_objects_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
  * A guard keeps every object that a snapshot taken under it names from being removed.
- * Enter before vj_meta_begin_read, leave after the last read.  Short: one request.
+ * Enter before vj_meta_view, leave after what it saw was used.  Short: one request.
  */
 typedef struct VjReadGuard {
     unsigned epoch;
@@ -272,9 +272,10 @@ typedef enum VjCheckBytes {
  * @counts   object id → references found in all maps (GHashTable of gint64*, keys
  *           gint64*), borrowed; entries that have no record are reported
  * @found    gets id (gint64*, owned) → VjCheckBytes; NULL: not wanted
+ * Threads: one, and nobody else changes anything.  Locks: none.
  */
-int vj_objects_check(VjObjects *o, VjTxn *txn, GHashTable *counts, bool read_data,
-                     GHashTable *found, VjCheckSay *say, void *opaque,
+int vj_objects_check(VjObjects *o, GHashTable *counts, bool read_data, GHashTable *found,
+                     VjCheckSay *say, void *opaque,
                      VjCheckReport *report) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- bytes in records of other rooms (record-codec.c) ------------------------------ */

@@ -9,20 +9,24 @@
  */
 #include "object/object-private.h"
 
+/* @opaque: the id.  0: there is a record. */
+static int is_there_body(VjTxn *txn, void *opaque)
+{
+    const uint64_t *id = opaque;
+    VjObject object;
+
+    return vj_object_get(txn, *id, &object);
+}
+
 /* 0: there are no such bytes any more, or a record names them. */
 static int end_one(VjObjects *o, const VjUnreferencedPut *s)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjObject object;
+    uint64_t id = s->id;
     int rc = -ENOENT;
 
     if (s->is_taken) {
         /* Looked up and not concluded: the outcome of a failed commit may be unknown. */
-        rc = vj_meta_begin_read(o->meta, &txn);
-        if (rc == 0) {
-            rc = vj_object_get(txn, s->id, &object);
-        }
-        vj_txn_end(g_steal_pointer(&txn));
+        rc = vj_meta_view(o->meta, is_there_body, &id);
     }
     if (rc == -ENOENT) {
         vj_cache_drop(&o->cache, s->id);

@@ -33,6 +33,7 @@
 
 #include "figure.h"
 #include "meta/lmdb-private.h"
+#include "meta/meta-private.h"
 #include "meta/session-private.h"
 #include "object/object-format.h"
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "figure.h"
-#include "meta/meta.h"
+#include "meta/meta-private.h"
 
 #define ROUNDS 7
 #define ROUND_COUNT 100000u /* calls of each candidate in a round */

@@ -11,6 +11,7 @@
 #include "volume-content.h"
 
 #include "fs/fs.h"
+#include "meta/meta-private.h"
 #include "volume/volume-private.h"
 
 #include <sys/stat.h>

@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "../lib/told.h"
-#include "meta/meta.h"
+#include "meta/meta-private.h"
 
 /* What a suite runs on: an engine's spec, and the wrappers from the inside out. */
 typedef struct Flavour {

@@ -4,6 +4,7 @@
  */
 #include "sweep.h"
 
+#include "meta/meta-private.h"
 #include "volume/scrub-format.h"
 
 #include <dirent.h>

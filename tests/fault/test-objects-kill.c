@@ -7,6 +7,7 @@
  * of lines, opens the volume and looks.
  */
 #include "../unit/object/object-fixture.h"
+#include "meta/meta-private.h"
 
 #include <signal.h>
 

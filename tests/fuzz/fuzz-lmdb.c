@@ -13,6 +13,7 @@
 
 #include "meta/lmdb-private.h"
 #include "meta/lmdb-walk.h"
+#include "meta/meta-private.h"
 
 #define CHANGES_MAX 16
 

@@ -10,6 +10,7 @@
 
 #include "codec/codec.h"
 #include "file/inode-format.h"
+#include "meta/meta-private.h"
 #include "volume/scrub-format.h"
 #include "volume/volume-private.h"
 

@@ -10,6 +10,7 @@
 #include <linux/falloc.h>
 #include <sys/xattr.h>
 
+#include "meta/meta-private.h"
 #include "varjfs/ioctl.h"
 
 static void open_volume(Fixture *x, bool read_only)

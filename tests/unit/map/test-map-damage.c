@@ -10,6 +10,7 @@
 
 #include "../../lib/mem-meta.h"
 #include "map/map-private.h"
+#include "meta/meta-private.h"
 
 #define INO 12u
 #define ENTRIES 60u

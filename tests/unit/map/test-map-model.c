@@ -11,6 +11,7 @@
 
 #include "../../lib/mem-meta.h"
 #include "map/map-private.h"
+#include "meta/meta-private.h"
 
 #define SEED 20261120u
 #define INO 77u

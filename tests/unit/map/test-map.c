@@ -6,6 +6,7 @@
 
 #include "../../lib/mem-meta.h"
 #include "map/map-private.h"
+#include "meta/meta-private.h"
 
 #define INO 5u
 #define MILLION 1000000u

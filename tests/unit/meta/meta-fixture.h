@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "meta/lmdb-private.h"
+#include "meta/meta-private.h"
 #include "meta/session-private.h"
 
 typedef struct Fixture {

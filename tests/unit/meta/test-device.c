@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 
 #include "meta-fixture.h"
+#include "meta/meta-private.h"
 
 #define META_PAGES_END 8192
 

@@ -6,6 +6,7 @@
 
 #include "meta-fixture.h"
 #include "meta/lmdb-format.h"
+#include "meta/meta-private.h"
 
 /* Opens the closed fixture's directory, expecting a refusal that says @says. */
 static void refuse(const Fixture *f, VjMetaPlace place, int code, const char *says)

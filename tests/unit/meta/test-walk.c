@@ -7,6 +7,7 @@
  */
 #include "meta-fixture.h"
 #include "meta/lmdb-walk.h"
+#include "meta/meta-private.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -279,12 +279,21 @@ int drop_ref(Fixture *f, uint64_t id)
     return rc;
 }
 
+typedef struct Get {
+    uint64_t id;
+    VjObject *out;
+} Get;
+
+static int get_body(VjTxn *txn, void *opaque)
+{
+    const Get *g = opaque;
+
+    return vj_object_get(txn, g->id, g->out);
+}
+
 int get_object(Fixture *f, uint64_t id, VjObject *out)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    int rc = vj_meta_begin_read(f->meta, &txn);
-
-    return rc < 0 ? rc : vj_object_get(txn, id, out);
+    return vj_meta_view(f->meta, get_body, &(Get){.id = id, .out = out});
 }
 
 void assert_content(Fixture *f, const VjObject *object, const void *plain)
@@ -303,13 +312,11 @@ static void say(void *opaque, const char *text)
 
 VjCheckReport check_objects(Fixture *f, char **said)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
     GString *text = g_string_new(NULL);
     VjCheckReport report = {0};
 
-    assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
     assert_int_equal(
-        vj_objects_check(f->objects, txn, f->counts, true, NULL, say, text, &report), 0);
+        vj_objects_check(f->objects, f->counts, true, NULL, say, text, &report), 0);
     if (said != NULL) {
         *said = g_string_free(text, FALSE);
     } else {
@@ -347,17 +354,14 @@ uint64_t stored_count(Fixture *f)
 
 uint64_t key_count(Fixture *f, VjSpace space)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    uint8_t after[VJ_META_KEY_MAX];
-    VjSlice at = vj_slice(NULL, 0), key, value;
+    VjListing l;
     uint64_t n = 0;
 
-    assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
-    while (vj_txn_next(txn, space, at, &key, &value) == 0) {
-        memcpy(after, key.data, key.len);
-        at = vj_slice(after, key.len);
+    vj_listing_begin(&l, f->meta, space);
+    while (vj_listing_next(&l)) {
         n++;
     }
+    assert_int_equal(vj_listing_end(&l), 0);
     return n;
 }
 

@@ -10,6 +10,7 @@
 
 #include "codec/codec.h"
 #include "fsck/fsck.h"
+#include "meta/meta-private.h"
 #include "volume/volume-private.h"
 
 #include <sys/stat.h>

@@ -6,6 +6,7 @@
 #include "../../lib/test.h"
 
 #include "file/inode-format.h"
+#include "meta/meta-private.h"
 #include "volume/volume-private.h"
 
 #include <sys/stat.h>

@@ -5,6 +5,7 @@
 #include "../../lib/golden.h"
 #include "../../lib/mem-meta.h"
 
+#include "meta/meta-private.h"
 #include "volume/scrub-format.h"
 
 static const VjScrubStatus example = {

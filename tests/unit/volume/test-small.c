@@ -6,6 +6,7 @@
 #include "file/file-private.h"
 
 #include "fsck/fsck.h"
+#include "meta/meta-private.h"
 #include "volume/volume-private.h"
 
 #include <sys/stat.h>

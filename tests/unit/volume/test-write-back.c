@@ -7,6 +7,7 @@
 #include "../../lib/told.h"
 #include "file/file-private.h"
 
+#include "meta/meta-private.h"
 #include "object/object-private.h"
 #include "volume/volume-private.h"
 
