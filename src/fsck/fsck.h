@@ -35,7 +35,8 @@ int vj_fsck_contents(VjVolume *v, bool read_data, VjCheckSay *say, void *opaque,
 /*
  * vj_fsck_names - verify every name, link count and attribute of a volume
  *
- * Adds to names and problems of @out.  The volume is open and at rest (fsck).  Blocks.
+ * Adds to names and problems of @out.  The volume is open and at rest: nobody, also no
+ * thread of its own, changes anything meanwhile.  Blocks.
  */
 int vj_fsck_names(VjVolume *volume, VjCheckSay *say, void *opaque,
                   VjCheckReport *out) G_GNUC_WARN_UNUSED_RESULT;

@@ -15,7 +15,8 @@ extern const VjMetaOps vj_meta_fault_ops;
 extern const VjMetaOps vj_meta_stats_ops;
 
 /*
- * Asserting callers of the members that vj_meta_run hides: for it and for wrappers.
+ * Asserting callers of the members that vj_meta_view and vj_meta_run hide: for them and
+ * for wrappers.
  * begin allocates the transaction (zeroed, txn_size bytes, its first members as in @like)
  * and commit and abort free it, so that no engine does.
  */
@@ -23,20 +24,6 @@ int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn) G_GNUC_WARN_UNUSED_
 int vj_txn_commit(VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;
 /* True: a view whose body has to run again. */
 bool vj_txn_abort(VjTxn *txn);
-
-/*
- * A read transaction that is no view, for tests that hold a snapshot: nobody runs it
- * again, so an engine without snapshots has none (-EOPNOTSUPP).
- */
-int vj_meta_begin_read(VjMeta *m, VjTxn **txn) G_GNUC_WARN_UNUSED_RESULT;
-void vj_txn_end(VjTxn *txn); /* NULL is fine */
-
-static inline void vj_txn_end_auto(VjTxn **txn)
-{
-    vj_txn_end(*txn);
-}
-/* One that ends with its scope. */
-#define VJ_AUTO_READ_TXN __attribute__((cleanup(vj_txn_end_auto))) VjTxn
 
 /* Of a wrapper: what the wrapped transaction's read returned, which may end the body. */
 static inline int vj_wrap_read(VjTxn *txn, int rc)

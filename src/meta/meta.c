@@ -261,7 +261,7 @@ int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn)
     int rc;
 
     g_assert(m != NULL && txn != NULL);
-    g_assert(like->write ? !like->view : !like->release);
+    g_assert(like->write || !like->release);
     *txn = NULL;
     t = g_try_malloc0(m->ops->txn_size);
     if (t == NULL) {
@@ -270,7 +270,6 @@ int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn)
     t->meta = m;
     t->write = like->write;
     t->release = like->release;
-    t->view = like->view;
     rc = m->ops->begin(m, t);
     g_assert(rc <= 0 && rc != -EAGAIN && rc != -EINTR);
     if (rc == 0) {
@@ -278,11 +277,6 @@ int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn)
         *txn = g_steal_pointer(&t);
     }
     return rc;
-}
-
-int vj_meta_begin_read(VjMeta *m, VjTxn **txn)
-{
-    return vj_meta_begin(m, &(VjTxn){.write = false}, txn);
 }
 
 int vj_txn_commit(VjTxn *txn)
@@ -303,17 +297,9 @@ bool vj_txn_abort(VjTxn *txn)
     g_assert(txn != NULL);
     txn->meta->ops->abort(txn);
     again = txn->again;
-    g_assert(txn->view || !again);
+    g_assert(!txn->write || !again);
     g_free(txn);
     return again;
-}
-
-void vj_txn_end(VjTxn *txn)
-{
-    if (txn != NULL) {
-        g_assert(!txn->write && !txn->view);
-        (void)vj_txn_abort(txn);
-    }
 }
 
 int vj_meta_flush(VjMeta *m)
@@ -510,7 +496,7 @@ int vj_meta_view(VjMeta *m, VjTxnBody *body, void *opaque)
     vj_lock_assert_none();
     for (unsigned tries = 0; tries < VJ_META_RUN_TRIES; tries++) {
         VjTxn *txn;
-        int rc = vj_meta_begin(m, &(VjTxn){.view = true}, &txn);
+        int rc = vj_meta_begin(m, &(VjTxn){.write = false}, &txn);
 
         if (rc < 0) {
             return rc;

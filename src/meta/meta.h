@@ -135,7 +135,7 @@ typedef struct VjMetaOps {
      * made durable.
      */
     int (*commit)(VjTxn *txn);
-    /* Also ends a read transaction; of a view it may set @txn->again. */
+    /* Also ends a read transaction, where it may set @txn->again. */
     void (*abort)(VjTxn *txn);
     /*
      * Setup only, before the first write transaction: how many keys @space holds.  Takes
@@ -153,8 +153,8 @@ typedef struct VjMetaOps {
     void (*flush_join)(VjMeta *m, VjFlushWait *w);
     /*
      * @value is borrowed until the next put/del in @txn, or its end.  -ENOENT; -EIO; in a
-     * view -EAGAIN, as of next and prev: @txn->again is set, and the body will run once
-     * more.
+     * read transaction -EAGAIN, as of next and prev: @txn->again is set, and the body
+     * will run once more.
      */
     int (*get)(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);
     /* Replaces what is there.  Both are copied.  -ENOMEM (also: too large), -ENOSPC. */
@@ -192,8 +192,7 @@ struct VjTxn {
     VjMeta *meta;
     bool write;
     bool release;
-    bool view;  /* of vj_meta_view: its reads may return -EAGAIN, if they set again too */
-    bool again; /* what it read is not one state: the body has to run again */
+    bool again;  /* of a view: what it read is not one state, the body has to run again */
     VjTxn *next; /* the wrapped transaction; NULL for a session's */
 };
 

@@ -112,8 +112,7 @@ typedef struct VjSession {
     VjMeta meta;
 
     /* never change after open, but by vj_session_wrap_engine: */
-    VjEngine *engine; /* owned */
-    bool has_snapshots;
+    VjEngine *engine;   /* owned */
     VjItemCache *cache; /* owned; NULL: reading the engine costs no round trip */
     /* never change after open: */
     char *path;  /* where the engine is, for messages; */

@@ -92,10 +92,6 @@ int vj_session_begin(VjMeta *m, VjTxn *txn)
     if (txn->write) {
         return begin_write(s, t);
     }
-    /* Nobody would run it again. */
-    if (!s->has_snapshots && !txn->view) {
-        return -EOPNOTSUPP;
-    }
     return vj_view_take(s, true, &t->view);
 }
 

@@ -192,7 +192,7 @@ static int still_sees(VjSession *s, VjTxn *txn)
     vj_mutex_lock(&s->state);
     txn->again = s->applied_seq > view_of(txn)->snapshot.seq;
     vj_mutex_unlock(&s->state);
-    g_assert(!txn->again || txn->view);
+    g_assert(!txn->again || !txn->write);
     return txn->again ? -EAGAIN : 0;
 }
 

@@ -241,7 +241,7 @@ static int fault_begin(VjMeta *m, VjTxn *txn)
     if (rc == 0) {
         rc = vj_meta_begin(m->next, txn, &txn->next);
     }
-    if (rc == 0 && txn->view) {
+    if (rc == 0 && !txn->write) {
         t->reads_left = draw_reads(m);
     }
     return rc;

@@ -33,7 +33,6 @@
 
 #include "figure.h"
 #include "meta/lmdb-private.h"
-#include "meta/meta-private.h"
 #include "meta/session-private.h"
 #include "object/object-format.h"
 
@@ -217,23 +216,29 @@ typedef struct Reader {
     bool absent;
 } Reader;
 
-static void look_up(uint64_t number, bool absent)
+/* @opaque: in, what the index is asked for; out, the record that it names. */
+static int look_up_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjObject o = object_of(number), found;
+    VjObject *o = opaque;
     VjIndexKey key;
     uint64_t id;
     int rc;
 
-    vj_index_key_of(&o, &key);
-    must(vj_meta_begin_read(meta, &txn), "begin");
+    vj_index_key_of(o, &key);
     rc = vj_index_get(txn, &key, &id);
+    return rc < 0 ? rc : vj_object_record_get(txn, VJ_SPACE_OBJECT, id, o);
+}
+
+static void look_up(uint64_t number, bool absent)
+{
+    VjObject o = object_of(number), found = o;
+    int rc = vj_meta_view(meta, look_up_body, &found);
+
     if (absent) {
         must(rc == -ENOENT ? 0 : -EEXIST, "absent");
         return;
     }
-    must(rc, "index");
-    must(vj_object_record_get(txn, VJ_SPACE_OBJECT, id, &found), "record");
+    must(rc, "index and record");
     must(found.id == o.id && memcmp(&found.digest, &o.digest, sizeof o.digest) == 0
              ? 0
              : -EBADMSG,

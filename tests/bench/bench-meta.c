@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "figure.h"
-#include "meta/meta-private.h"
+#include "meta/meta.h"
 
 #define ROUNDS 7
 #define ROUND_COUNT 100000u /* calls of each candidate in a round */
@@ -126,29 +126,40 @@ static void run_create(Bench *b)
     }
 }
 
+static int get_body(VjTxn *txn, void *opaque)
+{
+    const Key *k = opaque;
+    VjSlice value;
+
+    found(vj_txn_get(txn, VJ_SPACE_INDEX, slice_of(k), &value));
+    return 0;
+}
+
 static void run_get(Bench *b)
 {
     for (unsigned i = 0; i < ROUND_COUNT; i++) {
-        VJ_AUTO_READ_TXN *txn = NULL;
         Key k = key_of(g_random_int_range(0, (gint32)b->number));
-        VjSlice value;
 
-        must(vj_meta_begin_read(b->meta, &txn));
-        found(vj_txn_get(txn, VJ_SPACE_INDEX, slice_of(&k), &value));
+        must(vj_meta_view(b->meta, get_body, &k));
     }
 }
 
-static void run_next(Bench *b)
+static int next_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
     VjSlice key = vj_slice(NULL, 0), value;
 
-    must(vj_meta_begin_read(b->meta, &txn));
+    (void)opaque;
     for (unsigned i = 0; i < ROUND_COUNT; i++) {
         if (vj_txn_next(txn, VJ_SPACE_INDEX, key, &key, &value) < 0) {
             key = vj_slice(NULL, 0);
         }
     }
+    return 0;
+}
+
+static void run_next(Bench *b)
+{
+    must(vj_meta_view(b->meta, next_body, NULL));
 }
 
 static void run_flush(Bench *b)

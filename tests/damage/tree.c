@@ -4,7 +4,6 @@
  */
 #include "sweep.h"
 
-#include "meta/meta-private.h"
 #include "volume/scrub-format.h"
 
 #include <dirent.h>
@@ -356,7 +355,7 @@ static void make_mixed(Tree *t)
 
 /* ---- where things are -------------------------------------------------------------- */
 
-static void note_node(Tree *t, VjTxn *txn, uint64_t ino, uint32_t node, uint64_t at)
+static int note_node(Tree *t, VjTxn *txn, uint64_t ino, uint32_t node, uint64_t at)
 {
     g_autofree VjMapImage *image = g_new(VjMapImage, 1);
     uint8_t key[VJ_MAP_KEY_BYTES];
@@ -366,14 +365,15 @@ static void note_node(Tree *t, VjTxn *txn, uint64_t ino, uint32_t node, uint64_t
 
     vj_map_key_encode(ino, node, key);
     r = vj_txn_get(txn, VJ_SPACE_NODE, vj_slice(key, sizeof key), &value);
-    g_assert(r == 0);
-    r = vj_map_image_decode(value, ino, node, image);
-    g_assert(r == 0);
+    r = r < 0 ? r : vj_map_image_decode(value, ino, node, image);
+    if (r < 0) {
+        return r;
+    }
     use.len = image->sums.bytes;
     g_array_append_val(t->nodes, use);
-    for (unsigned i = 0; i < image->count; i++) {
+    for (unsigned i = 0; r == 0 && i < image->count; i++) {
         if (image->level > 0) {
-            note_node(t, txn, ino, image->children[i].node, at);
+            r = note_node(t, txn, ino, image->children[i].node, at);
             at += image->children[i].sums.bytes;
         } else {
             const VjEntry *e = &image->entries[i];
@@ -388,55 +388,61 @@ static void note_node(Tree *t, VjTxn *txn, uint64_t ino, uint32_t node, uint64_t
             at += e->length;
         }
     }
+    return r;
 }
 
-static void note_maps(Tree *t, VjTxn *txn)
+static int note_maps_body(VjTxn *txn, void *opaque)
 {
-    for (guint i = 0; i < t->things->len; i++) {
+    Tree *t = opaque;
+    int r = 0;
+
+    g_array_set_size(t->nodes, 0);
+    g_array_set_size(t->uses, 0);
+    g_array_set_size(t->fragments, 0);
+    for (guint i = 0; r == 0 && i < t->things->len; i++) {
         const Thing *thing = &g_array_index(t->things, Thing, i);
         VjInode inode;
-        int r = vj_inode_get(txn, thing->ino, &inode);
 
-        g_assert(r == 0);
-        if (inode.content == VJ_CONTENT_MAP && strcmp(thing->path, HARD_LINK) != 0) {
-            note_node(t, txn, thing->ino, inode.root.node, 0);
+        r = vj_inode_get(txn, thing->ino, &inode);
+        if (r == 0 && inode.content == VJ_CONTENT_MAP &&
+            strcmp(thing->path, HARD_LINK) != 0) {
+            r = note_node(t, txn, thing->ino, inode.root.node, 0);
         }
     }
+    return r;
 }
 
-static void note_records(Tree *t, VjTxn *txn)
+static void note_records(Tree *t, VjMeta *m)
 {
     for (VjSpace space = VJ_SPACE_SYSTEM; space < VJ_SPACE_COUNT; space++) {
-        VjSlice after = vj_slice(NULL, 0), key, value;
+        VjListing l;
+        int r;
 
-        while (vj_txn_next(txn, space, after, &key, &value) == 0) {
+        vj_listing_begin(&l, m, space);
+        while (vj_listing_next(&l)) {
             Record record = {.space = space,
-                             .key = g_bytes_new(key.data, key.len),
-                             .value = g_bytes_new(value.data, value.len)};
-            gsize len;
+                             .key = g_bytes_new(l.key.data, l.key.len),
+                             .value = g_bytes_new(l.value.data, l.value.len)};
             VjObject object;
 
             g_array_append_val(t->records, record);
-            after.data = g_bytes_get_data(record.key, &len);
-            after.len = len;
             if (space == VJ_SPACE_OBJECT &&
-                vj_object_decode(value, space, vj_be64_get(key.data), &object) == 0) {
+                vj_object_decode(l.value, space, vj_be64_get(l.key.data), &object) == 0) {
                 g_array_append_val(t->objects, object);
             }
         }
+        r = vj_listing_end(&l);
+        g_assert(r == 0);
     }
 }
 
 static void note_all(Tree *t)
 {
     VjVolume *v = open_volume(t, true);
-    VjTxn *txn;
-    int r = vj_meta_begin_read(v->meta, &txn);
+    int r = vj_meta_view(v->meta, note_maps_body, t);
 
     g_assert(r == 0);
-    note_maps(t, txn);
-    note_records(t, txn);
-    vj_txn_end(txn);
+    note_records(t, v->meta);
     r = vj_volume_close(v);
     g_assert(r == 0);
 }

@@ -72,6 +72,8 @@ plant formats src/base/x-format.h:3 "$licence" '' 'struct VjXFormat {' '    int 
     'G_STATIC_ASSERT(4 == 4);'
 plant formats src/base/x-format.h:1 "$licence" '' 'struct VjX {' '    int a;' '};'
 plant ops-calls src/store/calls.c:4 "$licence" 'int f(void)' '{' '    return s->ops->get(s);' '}'
+plant transactions src/file/read-open.c:3 "$licence" '' 'int f(void) { return vj_meta_begin_read(m, &txn); }'
+plant transactions tests/unit/volume/open.c:3 "$licence" '' 'int f(void) { vj_txn_end(txn); }'
 plant gotos src/store/jump.c:2 "$licence" '    goto again;'
 plant widths src/base/wide.c:2 "$licence" "/* $(printf '%085d' 0) */"
 plant braces src/store/bare.c:2 "$licence" '    if (f(1,' '          2))' '        g();'

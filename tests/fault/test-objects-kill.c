@@ -7,7 +7,6 @@
  * of lines, opens the volume and looks.
  */
 #include "../unit/object/object-fixture.h"
-#include "meta/meta-private.h"
 
 #include <signal.h>
 
@@ -77,22 +76,20 @@ static void child(Fixture *f, int to, uint64_t seed)
 /* The references that the records hold are what the maps of a real volume would say. */
 static void believe_records(Fixture *f)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    uint8_t after[8] = {0};
-    VjSlice key, value;
+    VjListing l;
 
     g_hash_table_remove_all(f->counts);
-    assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
-    while (vj_txn_next(txn, VJ_SPACE_OBJECT, vj_slice(after, 8), &key, &value) == 0) {
+    vj_listing_begin(&l, f->meta, VJ_SPACE_OBJECT);
+    while (vj_listing_next(&l)) {
         gint64 *refs = g_new(gint64, 1), *id = g_new(gint64, 1);
         VjObject object;
 
-        memcpy(after, key.data, 8);
-        assert_int_equal(vj_object_get(txn, vj_be64_get(after), &object), 0);
+        assert_int_equal(get_object(f, vj_be64_get(l.key.data), &object), 0);
         *refs = (gint64)object.refs;
         *id = (gint64)object.id;
         g_hash_table_insert(f->counts, id, refs);
     }
+    assert_int_equal(vj_listing_end(&l), 0);
 }
 
 static void look(Fixture *f, const uint64_t ids[CONTENTS])

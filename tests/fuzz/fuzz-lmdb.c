@@ -13,7 +13,6 @@
 
 #include "meta/lmdb-private.h"
 #include "meta/lmdb-walk.h"
-#include "meta/meta-private.h"
 
 #define CHANGES_MAX 16
 
@@ -187,10 +186,21 @@ static uint64_t read_space(VjTxn *txn, VjSpace space)
     return count;
 }
 
+/* @opaque: how many keys there are, as far as they can be read. */
+static int read_all_body(VjTxn *txn, void *opaque)
+{
+    uint64_t *count = opaque;
+
+    *count = 0;
+    for (unsigned s = 0; s < VJ_SPACE_COUNT; s++) {
+        *count += read_space(txn, (VjSpace)s);
+    }
+    return 0;
+}
+
 /* All that LMDB finds is not more than the walk has seen. */
 static void read_by_lmdb(const uint8_t *bytes, size_t len, uint64_t entries)
 {
-    VjTxn *txn;
     VjMeta *m;
     uint64_t count = 0;
 
@@ -199,12 +209,7 @@ static void read_by_lmdb(const uint8_t *bytes, size_t len, uint64_t entries)
     if (m == NULL) {
         return; /* of a version, or with trees, that are not ours */
     }
-    if (vj_meta_begin_read(m, &txn) == 0) {
-        for (unsigned s = 0; s < VJ_SPACE_COUNT; s++) {
-            count += read_space(txn, (VjSpace)s);
-        }
-        vj_txn_end(txn);
-    }
+    (void)!vj_meta_view(m, read_all_body, &count);
     g_assert(count <= entries);
     (void)!vj_meta_close(m);
 }

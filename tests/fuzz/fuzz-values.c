@@ -10,7 +10,6 @@
 
 #include "codec/codec.h"
 #include "file/inode-format.h"
-#include "meta/meta-private.h"
 #include "volume/scrub-format.h"
 #include "volume/volume-private.h"
 
@@ -63,21 +62,32 @@ static void try_inline(VjTxn *txn, const Input *in)
     g_assert(r == -EBADMSG); /* under a key that has none */
 }
 
+typedef struct Again {
+    VjInode inode;
+    uint8_t *dst;
+} Again;
+
+static int again_body(VjTxn *txn, void *opaque)
+{
+    const Again *a = opaque;
+
+    return vj_inline_get(txn, &a->inode, a->dst, a->inode.size, NULL);
+}
+
 static void encode_again(VjMeta *m, const Input *in, const uint8_t *plain, size_t len)
 {
     const VjTransform want = {.codec = in->number % 5, .param = (uint8_t)in->from};
     VjInlineRecord record;
     Input again = *in;
-    VjInode inode = {.ino = in->ino, .size = len, .content = VJ_CONTENT_INLINE};
     g_autofree uint8_t *dst = g_malloc(len);
-    VJ_AUTO_READ_TXN *txn = NULL;
+    Again a = {.inode = {.ino = in->ino, .size = len, .content = VJ_CONTENT_INLINE},
+               .dst = dst};
 
     vj_inline_make(in->ino, &want, plain, len, &record);
     g_assert(record.stored_bytes <= len);
     again.value = vj_slice(record.bytes, record.len);
     g_assert(vj_meta_run(m, VJ_RUN_DEFAULT, put_body, &again) == 0);
-    g_assert(vj_meta_begin_read(m, &txn) == 0);
-    g_assert(vj_inline_get(txn, &inode, dst, len, NULL) == 0);
+    g_assert(vj_meta_view(m, again_body, &a) == 0);
     g_assert(memcmp(dst, plain, len) == 0);
 }
 
@@ -129,6 +139,11 @@ static void try_volume(VjMeta *m)
     }
 }
 
+static int scrub_body(VjTxn *txn, void *opaque)
+{
+    return vj_scrub_get(txn, opaque);
+}
+
 /* What was read is written as the same bytes; a step fits behind any record. */
 static void try_scrub(VjMeta *m, const Input *in)
 {
@@ -136,38 +151,23 @@ static void try_scrub(VjMeta *m, const Input *in)
     VjScrubStatus s = {.place = 0}, after = {.place = 0};
     VjScrubDisk disk;
 
-    {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        g_assert(vj_meta_begin_read(m, &txn) == 0);
-        if (vj_scrub_get(txn, &s) == 0) {
-            vj_scrub_encode(&s, &disk);
-            g_assert(in->value.len == sizeof disk &&
-                     memcmp(in->value.data, &disk, sizeof disk) == 0);
-        } else {
-            s = (VjScrubStatus){.place = 0};
-        }
+    if (vj_meta_view(m, scrub_body, &s) == 0) {
+        vj_scrub_encode(&s, &disk);
+        g_assert(in->value.len == sizeof disk &&
+                 memcmp(in->value.data, &disk, sizeof disk) == 0);
+    } else {
+        s = (VjScrubStatus){.place = 0};
     }
     g_assert(vj_scrub_note(m, s.place, UINT64_MAX, &step) == 0);
-    {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        g_assert(vj_meta_begin_read(m, &txn) == 0);
-        g_assert(vj_scrub_get(txn, &after) == 0);
-    }
+    g_assert(vj_meta_view(m, scrub_body, &after) == 0);
     g_assert(after.place == 0 && after.finished_s != 0);
     g_assert(after.last.objects == s.pass.objects + step.objects);
 }
 
-static void try_value(const Input *in)
+static int try_body(VjTxn *txn, void *opaque)
 {
-    VjMeta *m = mem_meta_new();
-    VjTxn *txn;
-    int r = vj_meta_run(m, VJ_RUN_DEFAULT, put_body, (void *)(uintptr_t)in);
+    const Input *in = opaque;
 
-    g_assert(r == 0);
-    r = vj_meta_begin_read(m, &txn);
-    g_assert(r == 0);
     if (in->kind == 0) {
         try_inline(txn, in);
     } else if (in->kind == 1) {
@@ -175,7 +175,17 @@ static void try_value(const Input *in)
     } else if (in->kind == 2) {
         try_next_ino(txn);
     }
-    vj_txn_end(txn);
+    return 0;
+}
+
+static void try_value(const Input *in)
+{
+    VjMeta *m = mem_meta_new();
+    int r = vj_meta_run(m, VJ_RUN_DEFAULT, put_body, (void *)(uintptr_t)in);
+
+    g_assert(r == 0);
+    r = vj_meta_view(m, try_body, (void *)(uintptr_t)in);
+    g_assert(r == 0);
     if (in->kind == 4) {
         try_scrub(m, in);
     } else if (in->kind == 3) {

@@ -10,7 +10,6 @@
 #include <linux/falloc.h>
 #include <sys/xattr.h>
 
-#include "meta/meta-private.h"
 #include "varjfs/ioctl.h"
 
 static void open_volume(Fixture *x, bool read_only)
@@ -335,14 +334,20 @@ static void test_whiteout(void **state)
     assert_int_equal(look(x, r, "d"), 0);
 }
 
+/* @opaque: VjInode with its number. */
+static int committed_body(VjTxn *txn, void *opaque)
+{
+    VjInode *inode = opaque;
+
+    return vj_inode_get(txn, inode->ino, inode);
+}
+
 /* What is committed of @ino, without what is in memory. */
 static VjInode committed(Fixture *x, uint64_t ino)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjInode inode;
+    VjInode inode = {.ino = ino};
 
-    assert_int_equal(vj_meta_begin_read(x->fs->meta, &txn), 0);
-    assert_int_equal(vj_inode_get(txn, ino, &inode), 0);
+    assert_int_equal(vj_meta_view(x->fs->meta, committed_body, &inode), 0);
     return inode;
 }
 

@@ -10,7 +10,6 @@
 
 #include "../../lib/mem-meta.h"
 #include "map/map-private.h"
-#include "meta/meta-private.h"
 
 #define INO 12u
 #define ENTRIES 60u
@@ -75,33 +74,47 @@ static void put_node(Tree *t, uint32_t number, GBytes *value)
     assert_int_equal(vj_meta_run(t->meta, VJ_RUN_DEFAULT, put_body, t), 0);
 }
 
+typedef struct GetNode {
+    uint32_t number;
+    GBytes *value; /* out */
+} GetNode;
+
+static int get_body(VjTxn *txn, void *opaque)
+{
+    GetNode *g = opaque;
+    uint8_t key[VJ_MAP_KEY_BYTES];
+    VjSlice value;
+    int rc;
+
+    g_clear_pointer(&g->value, g_bytes_unref);
+    vj_map_key_encode(INO, g->number, key);
+    rc = vj_txn_get(txn, VJ_SPACE_NODE, vj_slice(key, sizeof key), &value);
+    if (rc == 0) {
+        g->value = g_bytes_new(value.data, value.len);
+    }
+    return rc;
+}
+
 /* NULL when there is no such node. */
 static GBytes *get_node(Tree *t, uint32_t number)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    uint8_t key[VJ_MAP_KEY_BYTES];
-    VjSlice value;
+    GetNode g = {.number = number};
+    int rc = vj_meta_view(t->meta, get_body, &g);
 
-    assert_int_equal(vj_meta_begin_read(t->meta, &txn), 0);
-    vj_map_key_encode(INO, number, key);
-    if (vj_txn_get(txn, VJ_SPACE_NODE, vj_slice(key, sizeof key), &value) < 0) {
-        return NULL;
-    }
-    return g_bytes_new(value.data, value.len);
+    assert_true(rc == 0 || rc == -ENOENT);
+    return g.value;
 }
 
 /* Walks forward and back; the first error. */
-static int walk(Tree *t)
+static int walk_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    g_autoptr(VjMapCursor) c = NULL;
+    const Tree *t = opaque;
+    g_autoptr(VjMapCursor) c = vj_map_cursor_new(txn, INO, &t->root);
     VjEntry entry;
     uint64_t at;
     unsigned steps = 0;
     int rc;
 
-    assert_int_equal(vj_meta_begin_read(t->meta, &txn), 0);
-    c = vj_map_cursor_new(txn, INO, &t->root);
     while ((rc = vj_map_cursor_next(c, &entry, &at)) == 0) {
         assert_true(++steps < 100000);
     }
@@ -113,14 +126,17 @@ static int walk(Tree *t)
     return rc == -ENOENT ? 0 : rc;
 }
 
-static int seek_everywhere(Tree *t)
+static int walk(Tree *t)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    g_autoptr(VjMapCursor) c = NULL;
+    return vj_meta_view(t->meta, walk_body, t);
+}
+
+static int seek_body(VjTxn *txn, void *opaque)
+{
+    const Tree *t = opaque;
+    g_autoptr(VjMapCursor) c = vj_map_cursor_new(txn, INO, &t->root);
     int first = 0;
 
-    assert_int_equal(vj_meta_begin_read(t->meta, &txn), 0);
-    c = vj_map_cursor_new(txn, INO, &t->root);
     for (uint64_t offset = 0; offset < t->root.bytes; offset += LENGTH) {
         VjEntry entry;
         uint64_t at;
@@ -134,15 +150,41 @@ static int seek_everywhere(Tree *t)
     return first;
 }
 
+static int seek_everywhere(Tree *t)
+{
+    return vj_meta_view(t->meta, seek_body, t);
+}
+
+typedef struct Problems {
+    const Tree *t;
+    char *line; /* of the last one, owned */
+    uint64_t count;
+} Problems;
+
+static void last_line(void *opaque, const char *text)
+{
+    Problems *p = opaque;
+
+    g_free(p->line);
+    p->line = g_strdup(text);
+}
+
+static int problems_body(VjTxn *txn, void *opaque)
+{
+    Problems *p = opaque;
+    uint64_t nodes;
+
+    g_clear_pointer(&p->line, g_free);
+    return vj_map_check(txn, INO, &p->t->root, NULL, last_line, p, &nodes, &p->count);
+}
+
 static uint64_t problems(Tree *t)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    uint64_t nodes, count;
+    Problems p = {.t = t};
 
-    assert_int_equal(vj_meta_begin_read(t->meta, &txn), 0);
-    assert_int_equal(vj_map_check(txn, INO, &t->root, NULL, NULL, NULL, &nodes, &count),
-                     0);
-    return count;
+    assert_int_equal(vj_meta_view(t->meta, problems_body, &p), 0);
+    g_free(p.line);
+    return p.count;
 }
 
 typedef struct Change {
@@ -351,28 +393,17 @@ static void cycle(void **state)
     tree_clear(&t);
 }
 
-static void last_line(void *opaque, const char *text)
-{
-    char **line = opaque;
-
-    g_free(*line);
-    *line = g_strdup(text);
-}
-
 /* Exactly one problem, and its line says @part. */
 static void expect_said(Tree *t, const char *part)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    g_autofree char *line = NULL;
-    uint64_t nodes, count;
+    Problems p = {.t = t};
 
-    assert_int_equal(vj_meta_begin_read(t->meta, &txn), 0);
-    assert_int_equal(
-        vj_map_check(txn, INO, &t->root, NULL, last_line, &line, &nodes, &count), 0);
-    assert_int_equal(count, 1);
-    if (strstr(line, part) == NULL) {
-        fail_msg("\"%s\" does not say \"%s\"", line, part);
+    assert_int_equal(vj_meta_view(t->meta, problems_body, &p), 0);
+    assert_int_equal(p.count, 1);
+    if (strstr(p.line, part) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", p.line, part);
     }
+    g_free(p.line);
 }
 
 /* What only the check can see: each node is well-formed, the tree is not. */

@@ -11,7 +11,6 @@
 
 #include "../../lib/mem-meta.h"
 #include "map/map-private.h"
-#include "meta/meta-private.h"
 
 #define SEED 20261120u
 #define INO 77u
@@ -188,6 +187,31 @@ static void say(void *opaque, const char *text)
     print_message("# %s\n", text);
 }
 
+typedef struct Checked {
+    const VjMapRoot *root;
+    GArray *found; /* VjEntry; NULL: not wanted */
+    uint64_t nodes, problems;
+} Checked;
+
+static bool collect(void *opaque, const VjEntry *entry, uint64_t at)
+{
+    GArray *found = opaque;
+    (void)at;
+    g_array_append_val(found, *entry);
+    return true;
+}
+
+static int checked_body(VjTxn *txn, void *opaque)
+{
+    Checked *c = opaque;
+
+    if (c->found != NULL) {
+        g_array_set_size(c->found, 0);
+    }
+    return vj_map_check(txn, INO, c->root, c->found != NULL ? collect : NULL, say,
+                        c->found, &c->nodes, &c->problems);
+}
+
 /* Check and drop a detached subtree piece by piece; its entries are appended to @removed.
  */
 static void drain(World *w, const VjMapRoot *root, GArray *removed)
@@ -196,14 +220,10 @@ static void drain(World *w, const VjMapRoot *root, GArray *removed)
 
     w->subtrees++;
     while (d.root.node != 0) {
-        uint64_t nodes, problems;
-        VJ_AUTO_READ_TXN *txn = NULL;
+        Checked c = {.root = &d.root};
 
-        assert_int_equal(vj_meta_begin_read(w->meta, &txn), 0);
-        assert_int_equal(
-            vj_map_check(txn, INO, &d.root, NULL, say, NULL, &nodes, &problems), 0);
-        assert_int_equal(problems, 0);
-        vj_txn_end(g_steal_pointer(&txn));
+        assert_int_equal(vj_meta_view(w->mem, checked_body, &c), 0);
+        assert_int_equal(c.problems, 0);
         d.most = 1 + vj_rng_below(&w->rng, 100);
         d.before = d.root;
         d.removed_before = removed->len;
@@ -296,44 +316,31 @@ static void random_step(World *w, unsigned target)
     g_array_unref(s.detached);
 }
 
-static bool collect(void *opaque, const VjEntry *entry, uint64_t at)
-{
-    GArray *found = opaque;
-    (void)at;
-    g_array_append_val(found, *entry);
-    return true;
-}
-
 static void check_all(World *w)
 {
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(VjEntry));
-    VJ_AUTO_READ_TXN *txn = NULL;
-    uint64_t nodes, problems;
+    Checked c = {.root = &w->root, .found = found};
 
-    assert_int_equal(vj_meta_begin_read(w->meta, &txn), 0);
-    assert_int_equal(
-        vj_map_check(txn, INO, &w->root, collect, say, found, &nodes, &problems), 0);
-    assert_int_equal(problems, 0);
-    assert_int_equal(nodes, mem_meta_size(w->mem, VJ_SPACE_NODE));
+    assert_int_equal(vj_meta_view(w->mem, checked_body, &c), 0);
+    assert_int_equal(c.problems, 0);
+    assert_int_equal(c.nodes, mem_meta_size(w->mem, VJ_SPACE_NODE));
     expect_same_entries(w->model, found);
     assert_int_equal(w->root.bytes, model_bytes(w->model, 0, w->model->len));
 }
 
 /* One cursor seeks and steps about; the model says where it must be. */
-static void check_cursor(World *w)
+static int cursor_body(VjTxn *txn, void *opaque)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    g_autoptr(VjMapCursor) c = NULL;
+    World *w = opaque;
+    g_autoptr(VjMapCursor) c = vj_map_cursor_new(txn, INO, &w->root);
     VjEntry entry;
     uint64_t at;
 
-    assert_int_equal(vj_meta_begin_read(w->meta, &txn), 0);
-    c = vj_map_cursor_new(txn, INO, &w->root);
     if (w->model->len == 0) {
         assert_int_equal(vj_map_cursor_seek(c, 0, &entry, &at), -ENOENT);
         assert_int_equal(vj_map_cursor_prev(c, &entry, &at), -ENOENT);
         assert_int_equal(vj_map_cursor_next(c, &entry, &at), -ENOENT);
-        return;
+        return 0;
     }
     for (unsigned k = 0; k < 4; k++) {
         int i = (int)vj_rng_below(&w->rng, w->model->len);
@@ -368,6 +375,7 @@ static void check_cursor(World *w)
             assert_int_equal(rc, i < 0 || i == (int)w->model->len ? -ENOENT : 0);
         }
     }
+    return 0;
 }
 
 static void run(unsigned most, unsigned steps, unsigned target, unsigned height)
@@ -382,7 +390,7 @@ static void run(unsigned most, unsigned steps, unsigned target, unsigned height)
     for (unsigned i = 0; i < steps; i++) {
         random_step(&w, target);
         if (i % 10 == 0) {
-            check_cursor(&w);
+            assert_int_equal(vj_meta_view(w.mem, cursor_body, &w), 0);
         }
         if (i % 50 == 0) {
             check_all(&w);

@@ -6,7 +6,6 @@
 
 #include "../../lib/mem-meta.h"
 #include "map/map-private.h"
-#include "meta/meta-private.h"
 
 #define INO 5u
 #define MILLION 1000000u
@@ -101,17 +100,28 @@ static bool count_entry(void *opaque, const VjEntry *entry, uint64_t at)
     return true;
 }
 
+typedef struct Sound {
+    const VjMapRoot *root;
+    uint64_t entries, problems; /* out */
+} Sound;
+
+static int sound_body(VjTxn *txn, void *opaque)
+{
+    Sound *s = opaque;
+    uint64_t nodes;
+
+    s->entries = 0;
+    return vj_map_check(txn, INO, s->root, count_entry, say, &s->entries, &nodes,
+                        &s->problems);
+}
+
 static void expect_sound(Fixture *f, uint64_t entries)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    uint64_t nodes, problems, count = 0;
+    Sound s = {.root = &f->op.root};
 
-    assert_int_equal(vj_meta_begin_read(f->meta, &txn), 0);
-    assert_int_equal(
-        vj_map_check(txn, INO, &f->op.root, count_entry, say, &count, &nodes, &problems),
-        0);
-    assert_int_equal(problems, 0);
-    assert_int_equal(count, entries);
+    assert_int_equal(vj_meta_view(f->meta, sound_body, &s), 0);
+    assert_int_equal(s.problems, 0);
+    assert_int_equal(s.entries, entries);
 }
 
 /* A map of three levels made by one replace. */
@@ -146,6 +156,33 @@ static void bulk_build(void **state)
     fixture_clear(&f);
 }
 
+typedef struct Lookup {
+    Fixture *f;
+    uint64_t offset;
+} Lookup;
+
+static int lookup_body(VjTxn *txn, void *opaque)
+{
+    const Lookup *l = opaque;
+    g_autoptr(VjMapCursor) c = vj_map_cursor_new(txn, INO, &l->f->op.root);
+    uint64_t offset = l->offset, at;
+    VjEntry entry;
+    VjMetaStats counts;
+
+    mem_meta_reset_counts(l->f->meta);
+    assert_int_equal(vj_map_cursor_seek(c, offset, &entry, &at), 0);
+    assert_int_equal(at, offset / MEAN * MEAN);
+    assert_int_equal(entry.id, 1 + offset / MEAN);
+    mem_meta_counts(l->f->meta, &counts);
+    assert_in_range(counts.gets[VJ_SPACE_NODE], 1, 3);
+    /* The same place again is free, and so are most steps. */
+    assert_int_equal(vj_map_cursor_seek(c, offset / MEAN * MEAN, &entry, &at), 0);
+    assert_int_equal(entry.id, 1 + offset / MEAN);
+    mem_meta_counts(l->f->meta, &counts);
+    assert_in_range(counts.gets[VJ_SPACE_NODE], 1, 3);
+    return 0;
+}
+
 static void lookup_reads_three_nodes(void **state)
 {
     Fixture f;
@@ -155,45 +192,23 @@ static void lookup_reads_three_nodes(void **state)
     fixture_million(&f);
     vj_rng_init(&rng, 3);
     for (unsigned i = 0; i < 300; i++) {
-        VJ_AUTO_READ_TXN *txn = NULL;
-        g_autoptr(VjMapCursor) c = NULL;
-        uint64_t offset = vj_rng_below(&rng, f.op.root.bytes), at;
-        VjEntry entry;
-        VjMetaStats counts;
+        Lookup l = {.f = &f, .offset = vj_rng_below(&rng, f.op.root.bytes)};
 
-        assert_int_equal(vj_meta_begin_read(f.meta, &txn), 0);
-        c = vj_map_cursor_new(txn, INO, &f.op.root);
-        mem_meta_reset_counts(f.meta);
-        assert_int_equal(vj_map_cursor_seek(c, offset, &entry, &at), 0);
-        assert_int_equal(at, offset / MEAN * MEAN);
-        assert_int_equal(entry.id, 1 + offset / MEAN);
-        mem_meta_counts(f.meta, &counts);
-        assert_in_range(counts.gets[VJ_SPACE_NODE], 1, 3);
-        /* The same place again is free, and so are most steps. */
-        assert_int_equal(vj_map_cursor_seek(c, offset / MEAN * MEAN, &entry, &at), 0);
-        assert_int_equal(entry.id, 1 + offset / MEAN);
-        mem_meta_counts(f.meta, &counts);
-        assert_in_range(counts.gets[VJ_SPACE_NODE], 1, 3);
+        assert_int_equal(vj_meta_view(f.meta, lookup_body, &l), 0);
     }
     fixture_clear(&f);
 }
 
-/* Seeks to and fro within one leaf read it once. */
-static void near_seeks_are_free(void **state)
+static int near_body(VjTxn *txn, void *opaque)
 {
+    Fixture *f = opaque;
+    g_autoptr(VjMapCursor) c = vj_map_cursor_new(txn, INO, &f->op.root);
     unsigned leaf = vj_map_fill(0);
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjMapCursor *c;
     VjMetaStats counts;
     VjEntry entry;
     uint64_t at;
-    Fixture f;
 
-    (void)state;
-    fixture_bulk(&f, SOME);
-    assert_int_equal(vj_meta_begin_read(f.meta, &txn), 0);
-    c = vj_map_cursor_new(txn, INO, &f.op.root);
-    mem_meta_reset_counts(f.meta);
+    mem_meta_reset_counts(f->meta);
     for (unsigned i = 0; i < 3 * leaf; i++) {
         uint64_t offset = (1000ull * leaf + (i * 7) % leaf) * MEAN;
 
@@ -201,46 +216,58 @@ static void near_seeks_are_free(void **state)
         assert_int_equal(at, offset);
         assert_int_equal(entry.id, 1 + offset / MEAN);
     }
-    mem_meta_counts(f.meta, &counts);
+    mem_meta_counts(f->meta, &counts);
     assert_int_equal(counts.gets[VJ_SPACE_NODE], 3);
     /* The leaf before is read, the nodes above it are not. */
     assert_int_equal(vj_map_cursor_seek(c, 999ull * leaf * MEAN, &entry, &at), 0);
     assert_int_equal(entry.id, 1 + 999ull * leaf);
-    mem_meta_counts(f.meta, &counts);
+    mem_meta_counts(f->meta, &counts);
     assert_in_range(counts.gets[VJ_SPACE_NODE], 4, 5);
-    vj_map_cursor_free(c);
-    vj_txn_end(g_steal_pointer(&txn));
+    return 0;
+}
+
+/* Seeks to and fro within one leaf read it once. */
+static void near_seeks_are_free(void **state)
+{
+    Fixture f;
+
+    (void)state;
+    fixture_bulk(&f, SOME);
+    assert_int_equal(vj_meta_view(f.meta, near_body, &f), 0);
     fixture_clear(&f);
 }
 
-static void walk_reads_each_node_once(void **state)
+static int walk_body(VjTxn *txn, void *opaque)
 {
-    Fixture f;
+    Fixture *f = opaque;
+    g_autoptr(VjMapCursor) c = vj_map_cursor_new(txn, INO, &f->op.root);
     VjEntry entry;
     uint64_t at, expected = 0;
     VjMetaStats counts;
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjMapCursor *c;
 
-    (void)state;
-    fixture_million(&f);
-    assert_int_equal(vj_meta_begin_read(f.meta, &txn), 0);
-    c = vj_map_cursor_new(txn, INO, &f.op.root);
-    mem_meta_reset_counts(f.meta);
+    mem_meta_reset_counts(f->meta);
     while (vj_map_cursor_next(c, &entry, &at) == 0) {
         g_assert(at == expected && entry.id == 1 + at / MEAN);
         expected += entry.length;
     }
-    assert_int_equal(expected, f.op.root.bytes);
-    mem_meta_counts(f.meta, &counts);
-    assert_int_equal(counts.gets[VJ_SPACE_NODE], mem_meta_size(f.meta, VJ_SPACE_NODE));
+    assert_int_equal(expected, f->op.root.bytes);
+    mem_meta_counts(f->meta, &counts);
+    assert_int_equal(counts.gets[VJ_SPACE_NODE], mem_meta_size(f->meta, VJ_SPACE_NODE));
     while (vj_map_cursor_prev(c, &entry, &at) == 0) {
         expected -= entry.length;
         g_assert(at == expected);
     }
     assert_int_equal(expected, 0);
-    vj_map_cursor_free(c);
-    vj_txn_end(g_steal_pointer(&txn));
+    return 0;
+}
+
+static void walk_reads_each_node_once(void **state)
+{
+    Fixture f;
+
+    (void)state;
+    fixture_million(&f);
+    assert_int_equal(vj_meta_view(f.meta, walk_body, &f), 0);
     fixture_clear(&f);
 }
 

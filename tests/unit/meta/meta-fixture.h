@@ -16,7 +16,6 @@
 #include <cmocka.h>
 
 #include "meta/lmdb-private.h"
-#include "meta/meta-private.h"
 #include "meta/session-private.h"
 
 typedef struct Fixture {
@@ -127,21 +126,40 @@ static inline int put_numbered(VjMeta *m, VjSpace space, uint64_t number,
                        numbered_body, &p);
 }
 
+typedef struct NumberedGet {
+    VjSpace space;
+    uint64_t number;
+    int64_t len; /* out */
+} NumberedGet;
+
+static inline int numbered_get_body(VjTxn *txn, void *opaque)
+{
+    NumberedGet *g = opaque;
+    uint8_t key[8];
+    VjSlice value;
+    int rc = vj_txn_get(txn, g->space, numbered_key(g->number, key), &value);
+
+    if (rc == 0) {
+        assert_true(value.len >= 8 && vj_be64_get(value.data) == g->number);
+        g->len = (int64_t)value.len;
+    }
+    return rc;
+}
+
 /* Its value's length; -errno. */
 static inline int64_t get_numbered(VjMeta *m, VjSpace space, uint64_t number)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    uint8_t key[8];
-    VjSlice value;
-    int rc = vj_meta_begin_read(m, &txn);
+    NumberedGet g = {.space = space, .number = number};
+    int rc = vj_meta_view(m, numbered_get_body, &g);
 
-    if (rc == 0) {
-        rc = vj_txn_get(txn, space, numbered_key(number, key), &value);
-    }
-    if (rc == 0) {
-        assert_true(value.len >= 8 && vj_be64_get(value.data) == number);
-    }
-    return rc < 0 ? rc : (int64_t)value.len;
+    return rc < 0 ? rc : g.len;
+}
+
+/* A snapshot that stays open beside writers, of an engine that has them; it ends with
+ * vj_txn_abort. */
+static inline int begin_snapshot(VjMeta *m, VjTxn **txn)
+{
+    return vj_meta_begin(m, &(VjTxn){.write = false}, txn);
 }
 
 #endif

@@ -13,7 +13,6 @@
 #include <sys/uio.h>
 
 #include "meta-fixture.h"
-#include "meta/meta-private.h"
 
 #define META_PAGES_END 8192
 
@@ -231,7 +230,7 @@ static void test_meta_fails_beside_reader(void **state)
     (void)state;
     put_many(&f, 0, 100);
     assert_int_equal(vj_meta_flush(f.meta), 0);
-    assert_int_equal(vj_meta_begin_read(f.meta, &txn), 0);
+    assert_int_equal(begin_snapshot(f.meta, &txn), 0);
     put_many(&f, 100, 200);
     set_failing(CALL_META, EIO);
     assert_int_equal(vj_meta_flush(f.meta), -EIO);
@@ -241,7 +240,7 @@ static void test_meta_fails_beside_reader(void **state)
     assert_int_equal(vj_txn_get(txn, VJ_SPACE_NODE, numbered_key(150, key), &value),
                      -ENOENT);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_NODE, 1), -EIO);
-    vj_txn_end(txn);
+    assert_false(vj_txn_abort(txn));
     assert_int_equal(vj_meta_flush(f.meta), 0);
     assert_many(&f, 0, 200);
     fixture_free(&f);

@@ -6,7 +6,6 @@
 
 #include "meta-fixture.h"
 #include "meta/lmdb-format.h"
-#include "meta/meta-private.h"
 
 /* Opens the closed fixture's directory, expecting a refusal that says @says. */
 static void refuse(const Fixture *f, VjMetaPlace place, int code, const char *says)
@@ -129,20 +128,20 @@ static void test_long_value(void **state)
     MDB_val key = {.mv_size = 8, .mv_data = (void *)"too long"};
     MDB_val data = {.mv_size = VJ_META_VALUE_MAX + 1, .mv_data = bytes};
     g_autofree char *space = g_strdup_printf("s%02u", (unsigned)VJ_SPACE_INODE);
-    VJ_AUTO_READ_TXN *txn = NULL;
+    VjTxn *txn;
     VjSlice found_key, found;
 
     (void)state;
     fixture_close(&f);
     set_record(&f, space, &key, &data);
     fixture_open(&f, "lmdb", false);
-    assert_int_equal(vj_meta_begin_read(f.meta, &txn), 0);
+    assert_int_equal(begin_snapshot(f.meta, &txn), 0);
     assert_int_equal(vj_txn_get(txn, VJ_SPACE_INODE, vj_slice(key.mv_data, 8), &found),
                      -EBADMSG);
     assert_int_equal(
         vj_txn_next(txn, VJ_SPACE_INODE, vj_slice(NULL, 0), &found_key, &found),
         -EBADMSG);
-    (void)vj_txn_abort(g_steal_pointer(&txn));
+    assert_false(vj_txn_abort(txn));
     fixture_free(&f);
 }
 
@@ -199,17 +198,17 @@ static void test_many_readers(void **state)
     int rc;
 
     (void)state;
-    while ((rc = vj_meta_begin_read(f.meta, &open[count])) == 0) {
+    while ((rc = begin_snapshot(f.meta, &open[count])) == 0) {
         count++;
         assert_true(count <= VJ_LMDB_READERS_MAX);
     }
     assert_int_equal(rc, -EIO);
     assert_int_equal(count, VJ_LMDB_READERS_MAX);
-    vj_txn_end(open[--count]);
+    assert_false(vj_txn_abort(open[--count]));
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 10), 0);
     assert_int_equal(vj_meta_flush(f.meta), 0);
     while (count > 0) {
-        vj_txn_end(open[--count]);
+        assert_false(vj_txn_abort(open[--count]));
     }
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), 10);
     fixture_free(&f);

@@ -7,7 +7,6 @@
  */
 #include "meta-fixture.h"
 #include "meta/lmdb-walk.h"
-#include "meta/meta-private.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -99,16 +98,13 @@ static uint64_t count_all(VjMeta *m)
     uint64_t sum = 0;
 
     for (VjSpace s = 0; s < VJ_SPACE_COUNT; s++) {
-        VJ_AUTO_READ_TXN *txn = NULL;
-        uint8_t at[VJ_META_KEY_MAX];
-        VjSlice after = vj_slice(NULL, 0), key, value;
+        VjListing l;
 
-        assert_int_equal(vj_meta_begin_read(m, &txn), 0);
-        while (vj_txn_next(txn, s, after, &key, &value) == 0) {
+        vj_listing_begin(&l, m, s);
+        while (vj_listing_next(&l)) {
             sum++;
-            memcpy(at, key.data, key.len);
-            after = vj_slice(at, key.len);
         }
+        assert_int_equal(vj_listing_end(&l), 0);
     }
     return sum;
 }

@@ -10,7 +10,6 @@
 
 #include "codec/codec.h"
 #include "fsck/fsck.h"
-#include "meta/meta-private.h"
 #include "volume/volume-private.h"
 
 #include <sys/stat.h>
@@ -142,17 +141,14 @@ static void expect_bytes(VjFile *f, const uint8_t *want, size_t len)
 
 static unsigned count_fragments(Fixture *x)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjSlice after = vj_slice(NULL, 0), key, value;
-    uint8_t last[12];
+    VjListing l;
     unsigned count = 0;
 
-    assert_int_equal(vj_meta_begin_read(x->v->meta, &txn), 0);
-    while (vj_txn_next(txn, VJ_SPACE_FRAGMENT, after, &key, &value) == 0) {
-        memcpy(last, key.data, sizeof last);
-        after = vj_slice(last, sizeof last);
+    vj_listing_begin(&l, x->v->meta, VJ_SPACE_FRAGMENT);
+    while (vj_listing_next(&l)) {
         count++;
     }
+    assert_int_equal(vj_listing_end(&l), 0);
     return count;
 }
 

@@ -6,7 +6,6 @@
 #include "../../lib/test.h"
 
 #include "file/inode-format.h"
-#include "meta/meta-private.h"
 #include "volume/volume-private.h"
 
 #include <sys/stat.h>
@@ -91,15 +90,18 @@ static uint64_t make_orphans(Fixture *x, unsigned count)
     return o.last;
 }
 
+static int first_body(VjTxn *txn, void *opaque)
+{
+    VjSlice key, value;
+
+    (void)opaque;
+    return vj_txn_next(txn, VJ_SPACE_ORPHAN, vj_slice(NULL, 0), &key, &value);
+}
+
 static bool is_there(Fixture *x)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjSlice key, value;
-    int r = vj_meta_begin_read(vj_volume_meta(x->v), &txn);
+    int r = vj_meta_view(vj_volume_meta(x->v), first_body, NULL);
 
-    if (r == 0) {
-        r = vj_txn_next(txn, VJ_SPACE_ORPHAN, vj_slice(NULL, 0), &key, &value);
-    }
     assert_true(r == 0 || r == -ENOENT);
     return r == 0;
 }

@@ -5,7 +5,6 @@
 #include "../../lib/golden.h"
 #include "../../lib/mem-meta.h"
 
-#include "meta/meta-private.h"
 #include "volume/scrub-format.h"
 
 static const VjScrubStatus example = {
@@ -15,13 +14,16 @@ static const VjScrubStatus example = {
     .last = {.begun_s = 1795120000, .objects = 9001, .bytes = 2000000000, .damaged = 1},
 };
 
+static int get_body(VjTxn *txn, void *opaque)
+{
+    return vj_scrub_get(txn, opaque);
+}
+
 static VjScrubStatus look(VjMeta *m)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
     VjScrubStatus s;
 
-    assert_int_equal(vj_meta_begin_read(m, &txn), 0);
-    assert_int_equal(vj_scrub_get(txn, &s), 0);
+    assert_int_equal(vj_meta_view(m, get_body, &s), 0);
     return s;
 }
 
@@ -138,12 +140,7 @@ static void damaged_record(void **state)
 
     (void)state;
     assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, put_rubbish, NULL), 0);
-    {
-        VJ_AUTO_READ_TXN *txn = NULL;
-
-        assert_int_equal(vj_meta_begin_read(m, &txn), 0);
-        assert_int_equal(vj_scrub_get(txn, &s), -EBADMSG);
-    }
+    assert_int_equal(vj_meta_view(m, get_body, &s), -EBADMSG);
     assert_int_equal(vj_scrub_note(m, 5, 6, &step), 0); /* of a pass that nobody knows */
     assert_int_equal(vj_scrub_note(m, 0, 7, &step), 0);
     s = look(m);

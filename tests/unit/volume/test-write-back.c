@@ -7,7 +7,6 @@
 #include "../../lib/told.h"
 #include "file/file-private.h"
 
-#include "meta/meta-private.h"
 #include "object/object-private.h"
 #include "volume/volume-private.h"
 
@@ -76,17 +75,14 @@ static VjFile *create(Fixture *x, uint64_t seed, size_t len)
 
 static uint64_t count_keys(VjMeta *m, VjSpace space)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    uint8_t last[VJ_META_KEY_MAX];
-    VjSlice after = vj_slice(NULL, 0), key, value;
+    VjListing l;
     uint64_t count = 0;
 
-    assert_int_equal(vj_meta_begin_read(m, &txn), 0);
-    while (vj_txn_next(txn, space, after, &key, &value) == 0) {
-        memcpy(last, key.data, key.len);
-        after = vj_slice(last, key.len);
+    vj_listing_begin(&l, m, space);
+    while (vj_listing_next(&l)) {
         count++;
     }
+    assert_int_equal(vj_listing_end(&l), 0);
     return count;
 }
 
@@ -372,13 +368,19 @@ static void assert_content(VjFile *f, const uint8_t *bytes, size_t len)
     assert_memory_equal(read, bytes, len);
 }
 
+/* @opaque: VjInode with its number. */
+static int committed_body(VjTxn *txn, void *opaque)
+{
+    VjInode *inode = opaque;
+
+    return vj_inode_get(txn, inode->ino, inode);
+}
+
 static uint64_t committed_bytes(Fixture *x, VjFile *f)
 {
-    VJ_AUTO_READ_TXN *txn = NULL;
-    VjInode inode;
+    VjInode inode = {.ino = vj_file_ino(f)};
 
-    assert_int_equal(vj_meta_begin_read(x->v->meta, &txn), 0);
-    assert_int_equal(vj_inode_get(txn, vj_file_ino(f), &inode), 0);
+    assert_int_equal(vj_meta_view(x->v->meta, committed_body, &inode), 0);
     return inode.size;
 }
 
