@@ -312,6 +312,15 @@ void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc)
     }
 }
 
+bool vj_store_can_expect(const VjStore *s)
+{
+    g_assert(s != NULL);
+    while (s != NULL && s->ops->expect != NULL) {
+        s = s->next;
+    }
+    return s == NULL;
+}
+
 uint64_t vj_store_prefer(VjStore *s, uint64_t id)
 {
     uint64_t preferred = id;

@@ -289,6 +289,9 @@ int vj_store_put_unaligned(VjStore *s, uint64_t id, const struct iovec *iov,
 int vj_store_get_unaligned(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                            size_t len) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc);
+/* Whether vj_store_expect brings an object nearer: the driver and each wrapper before it
+ * have expect.  If not, only a get does.  Threads: any.  Locks: none. */
+bool vj_store_can_expect(const VjStore *s);
 uint64_t vj_store_prefer(VjStore *s, uint64_t id);
 int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_flush(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;

@@ -463,6 +463,26 @@ static void test_latency_waits_and_counts(void **state)
     assert_int_equal(calls.flush_removes, 1);
 }
 
+/* Through wrappers that pass it on, down to a driver that has it. */
+static void test_who_can_expect(void **state)
+{
+    VjStoreTest *t = *state;
+
+    assert_true(vj_store_can_expect(t->s));
+    assert_true(vj_store_can_expect(t->s->next->next));
+    add_latency(t, "latency:us=0");
+    assert_false(vj_store_can_expect(t->s));
+    assert_true(vj_store_can_expect(t->s->next));
+}
+
+static void test_memory_cannot_expect(void **state)
+{
+    VjStoreTest *t = *state;
+
+    assert_false(vj_store_can_expect(t->s));
+    assert_false(vj_store_can_expect(t->s->next->next));
+}
+
 typedef struct Landing {
     VjMutex lock;
     VjCond changed;
@@ -580,6 +600,9 @@ static const struct CMUnitTest tests[] = {
     WRAP_TEST(test_only_if),
     WRAP_TEST(test_hold),
     WRAP_TEST(test_stats),
+    {"test_who_can_expect", test_who_can_expect, setup, vj_store_test_teardown,
+     (void *)"posix"},
+    WRAP_TEST(test_memory_cannot_expect),
     WRAP_TEST(test_latency_waits_and_counts),
     WRAP_TEST(test_latency_of_requests_in_flight),
     WRAP_TEST(test_latency_aborts_under_a_lock),
