@@ -248,8 +248,8 @@ int vj_segment_read(VjFileTable *table, const VjSegment *s, uint64_t skip, void 
 /* ---- what comes next (read-ahead.c) ------------------------------------------------ */
 
 typedef struct VjReadAhead VjReadAhead;
-/* @cache_bytes: of the object cache. */
-VjReadAhead *vj_read_ahead_open(VjFileTable *table, uint64_t cache_bytes);
+/* @cache_bytes: of the object cache.  @is_far: the store cannot expect. */
+VjReadAhead *vj_read_ahead_open(VjFileTable *table, uint64_t cache_bytes, bool is_far);
 /* Nobody reads any more.  NULL is fine. */
 void vj_read_ahead_close(VjReadAhead *a);
 /* @f is about to be read there.  Does not wait. */

@@ -56,7 +56,8 @@ bool vj_file_table_open(const VjFileTableConfig *config, VjFileTable **out,
     table->worker_count = config->workers;
     table->workers =
         g_thread_pool_new(vj_put_worker, table, (gint)table->worker_count, FALSE, NULL);
-    table->read_ahead = vj_read_ahead_open(table, config->cache_bytes);
+    table->read_ahead = vj_read_ahead_open(table, config->cache_bytes,
+                                           !vj_store_can_expect(config->store));
     if (!config->read_only && !config->is_check &&
         !vj_remapper_open(table, config->fragment_bytes, &table->remapper, error)) {
         vj_file_table_stop(table);

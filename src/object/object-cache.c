@@ -13,6 +13,8 @@
  *   - An entry holds what was verified: plaintext, or the trailer, or neither while it
  *     loads.
  *   - One thread loads, the others wait for it; nothing is held meanwhile but the entry.
+ *   - What is loaded ahead of readers is got by nobody's thread.  When its get is over,
+ *     whoever comes first unpacks it: a reader that waits does not wait for a worker.
  *   - What somebody uses (users > 0: from vj_cache_use to vj_cache_done) is pinned: it is
  *     passed over when room is made, since freeing it would give nothing back yet.  So
  *     the budget is exceeded by what requests in flight hold and by no more.
@@ -41,6 +43,8 @@ struct VjCacheEntry {
     uint32_t pieces_bytes; /* read by vj_cache_find in pieces that were not there */
     bool in_main;          /* else in the small queue */
     bool loading;
+    bool is_ahead;      /* from vj_cache_ahead_begin on, while loading */
+    VjIo *got;          /* of that load: all stored bytes, nobody unpacks them yet */
     bool in_parts;      /* not all of it can be read: do not try to load it whole again */
     VjTrailer *trailer; /* does not change while users > 0 */
     VjBuf *plain;
@@ -72,7 +76,7 @@ static void count_bytes(VjObjectCache *c, VjCacheEntry *e, uint64_t bytes)
 
 static void entry_free(VjObjectCache *c, VjCacheEntry *e)
 {
-    g_assert(e->users == 0 && !e->loading);
+    g_assert(e->users == 0 && !e->loading && e->got == NULL);
     g_hash_table_remove(c->entries, &e->id);
     g_queue_unlink(queue_of(c, e), &e->link);
     count_bytes(c, e, 0);
@@ -233,6 +237,8 @@ VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t sta
         count_use(e, start, len);
         c->stats.cache_hits++;
         found = VJ_CACHE_COPIED;
+    } else if (e != NULL && e->is_ahead) {
+        found = VJ_CACHE_COMING;
     } else if (e != NULL && count_piece(c, e, object, start, len)) {
         found = VJ_CACHE_WORTH_WHOLE;
     }
@@ -242,6 +248,14 @@ VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t sta
         vj_buf_unref(plain);
     }
     return found;
+}
+
+void vj_cache_count_get(VjObjectCache *c, uint64_t len)
+{
+    vj_mutex_lock(&c->lock);
+    c->stats.reads++;
+    c->stats.read_bytes += len;
+    vj_mutex_unlock(&c->lock);
 }
 
 void vj_cache_drop(VjObjectCache *c, uint64_t id)
@@ -271,19 +285,22 @@ void vj_cache_done(VjObjectCache *c, VjCacheEntry *entry)
     vj_mutex_unlock(&c->lock);
 }
 
-/* Fills @e, which this thread marked as loading.  Called and returns with the
- * lock held. */
+/* Fills @e, which this thread marked as loading, or of which it takes what was got.
+ * Called and returns with the lock held. */
 static int load(VjObjects *o, VjObjectCache *c, const VjObject *object, VjCacheEntry *e,
                 bool whole) VJ_REQUIRES(c->lock)
 {
     VjTrailer *trailer = NULL;
     VjBuf *plain = NULL;
+    VjIo *got = g_steal_pointer(&e->got);
     bool in_parts = false;
     int rc = 0;
 
     vj_mutex_unlock(&c->lock);
-    if (whole) {
-        rc = vj_object_load(o, object, &plain);
+    if (whole || got != NULL) {
+        rc = got != NULL ? vj_object_unpack(o, object, got->buf, &plain)
+                         : vj_object_load(o, object, &plain);
+        vj_io_unref(got);
         in_parts = rc == -EBADMSG || rc == -EIO;
         if (in_parts || rc == -ENOMEM) {
             rc = 0; /* the parts that are asked for may be whole, and smaller */
@@ -294,7 +311,7 @@ static int load(VjObjects *o, VjObjectCache *c, const VjObject *object, VjCacheE
     }
     vj_mutex_lock(&c->lock);
     g_assert(e->loading && e->plain == NULL);
-    e->loading = false;
+    e->loading = e->is_ahead = false;
     e->in_parts = e->in_parts || in_parts;
     e->plain = plain;
     if (e->trailer == NULL) {
@@ -320,11 +337,11 @@ int vj_cache_use(VjObjects *o, const VjObject *object, const VjCacheRead *read,
     vj_mutex_lock(&c->lock);
     e = entry_of(c, object->id, read->start, read->len);
     while (rc == 0 && e->plain == NULL &&
-           (e->trailer == NULL || (whole && !e->in_parts))) {
-        if (e->loading) {
+           (e->is_ahead || e->trailer == NULL || (whole && !e->in_parts))) {
+        if (e->loading && e->got == NULL) {
             vj_cond_wait(&c->changed, &c->lock);
         } else {
-            hit = false;
+            hit = e->got != NULL;
             e->loading = true;
             rc = load(o, c, object, e, whole && !e->in_parts);
             whole = false; /* one attempt: what could not be had whole is read in parts */
@@ -341,4 +358,55 @@ int vj_cache_use(VjObjects *o, const VjObject *object, const VjCacheRead *read,
     }
     vj_mutex_unlock(&c->lock);
     return rc;
+}
+
+bool vj_cache_ahead_begin(VjObjectCache *c, const VjObject *object, VjCacheEntry **entry)
+{
+    guint64 key = object->id;
+    VjCacheEntry *e;
+    bool begun;
+
+    *entry = NULL;
+    vj_mutex_lock(&c->lock);
+    e = g_hash_table_lookup(c->entries, &key);
+    begun = e == NULL || (e->plain == NULL && !e->loading && !e->in_parts);
+    if (begun) {
+        e = e != NULL ? e : entry_new(c, object->id);
+        e->users++;
+        e->loading = e->is_ahead = true;
+        *entry = e;
+    }
+    vj_mutex_unlock(&c->lock);
+    return begun;
+}
+
+void vj_cache_ahead_got(VjObjectCache *c, VjCacheEntry *entry, VjIo *io)
+{
+    vj_mutex_lock(&c->lock);
+    g_assert(entry->loading && entry->is_ahead && entry->got == NULL);
+    if (io != NULL) {
+        c->stats.reads++;
+        c->stats.read_bytes += io->len;
+    }
+    if (io != NULL && io->rc == 0) {
+        entry->got = vj_io_ref(io);
+    } else {
+        entry->loading = entry->is_ahead = false;
+    }
+    if (entry->users > 1) {
+        vj_cond_broadcast(&c->changed);
+    }
+    vj_mutex_unlock(&c->lock);
+}
+
+void vj_cache_ahead_end(VjObjects *o, const VjObject *object, VjCacheEntry *entry)
+{
+    VjObjectCache *c = &o->cache;
+
+    vj_mutex_lock(&c->lock);
+    if (entry->got != NULL) {
+        (void)!load(o, c, object, entry, false); /* the reader finds out */
+    }
+    done_locked(c, entry);
+    vj_mutex_unlock(&c->lock);
 }

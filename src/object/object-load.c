@@ -45,10 +45,7 @@ int vj_object_load_stored(VjObjects *o, const VjObject *object, uint32_t offset,
 {
     int rc = vj_store_get_unaligned(o->store, object->id, object->loc, offset, dst, len);
 
-    vj_mutex_lock(&o->cache.lock);
-    o->cache.stats.reads++;
-    o->cache.stats.read_bytes += len;
-    vj_mutex_unlock(&o->cache.lock);
+    vj_cache_count_get(&o->cache, len);
     if (rc == -EBADMSG) {
         return report_damage(o, object, "the length", offset);
     }
@@ -186,10 +183,48 @@ int vj_object_decode_blocks(VjObjects *o, const VjObject *object, const VjCodecS
     return 0;
 }
 
+int vj_object_unpack(VjObjects *o, const VjObject *object, VjBuf *stored, VjBuf **plain)
+{
+    g_autoptr(VjBuf) decoded = NULL;
+    g_autoptr(VjTrailer) t = NULL;
+    VjCodecSpec spec;
+    bool varying;
+    int rc;
+
+    *plain = NULL;
+    rc = vj_object_load_shape(o, object, &spec, &varying);
+    if (rc == 0) {
+        rc = parse_trailer(o, object, varying,
+                           stored->data + object->stored_bytes -
+                               vj_trailer_bytes(varying, object->plain_bytes),
+                           &t);
+    }
+    if (rc == 0) {
+        rc = vj_object_verify_blocks(o, object, t, 0, t->block_count - 1, stored->data);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (vj_codec_is_identity(&spec)) {
+        decoded = vj_buf_ref(stored);
+    } else {
+        decoded = vj_buf_new(object->plain_bytes);
+        rc = decoded == NULL
+                 ? -ENOMEM
+                 : vj_object_decode_blocks(o, object, &spec, t, 0, stored->data, 0,
+                                           decoded->data, object->plain_bytes);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    decoded->len = object->plain_bytes;
+    *plain = g_steal_pointer(&decoded);
+    return 0;
+}
+
 int vj_object_load(VjObjects *o, const VjObject *object, VjBuf **plain)
 {
-    g_autoptr(VjBuf) stored = NULL, decoded = NULL;
-    g_autoptr(VjTrailer) t = NULL;
+    g_autoptr(VjBuf) stored = NULL;
     VjCodecSpec spec;
     bool varying;
     int rc;
@@ -204,31 +239,5 @@ int vj_object_load(VjObjects *o, const VjObject *object, VjBuf **plain)
         return -ENOMEM;
     }
     rc = vj_object_load_stored(o, object, 0, stored->data, object->stored_bytes);
-    if (rc == 0) {
-        rc = parse_trailer(o, object, varying,
-                           stored->data + object->stored_bytes -
-                               vj_trailer_bytes(varying, object->plain_bytes),
-                           &t);
-    }
-    if (rc == 0) {
-        rc = vj_object_verify_blocks(o, object, t, 0, t->block_count - 1, stored->data);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    if (vj_codec_is_identity(&spec)) {
-        decoded = g_steal_pointer(&stored);
-    } else {
-        decoded = vj_buf_new(object->plain_bytes);
-        rc = decoded == NULL
-                 ? -ENOMEM
-                 : vj_object_decode_blocks(o, object, &spec, t, 0, stored->data, 0,
-                                           decoded->data, object->plain_bytes);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-    decoded->len = object->plain_bytes;
-    *plain = g_steal_pointer(&decoded);
-    return 0;
+    return rc < 0 ? rc : vj_object_unpack(o, object, stored, plain);
 }

@@ -107,6 +107,7 @@ bool vj_cache_has(VjObjectCache *c, uint64_t id);
 typedef enum VjCacheFind {
     VJ_CACHE_NONE,
     VJ_CACHE_COPIED,     /* what was asked for is in @dst */
+    VJ_CACHE_COMING,     /* it is being loaded ahead: vj_cache_use waits for it */
     VJ_CACHE_WORTH_WHOLE /* it is not there, but should be loaded whole now */
 } VjCacheFind;
 
@@ -120,6 +121,8 @@ typedef enum VjCacheFind {
  */
 VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t start,
                           uint32_t len, void *dst);
+/* A get of @len bytes was made. */
+void vj_cache_count_get(VjObjectCache *c, uint64_t len);
 /* @id is gone. */
 void vj_cache_drop(VjObjectCache *c, uint64_t id);
 
@@ -131,7 +134,8 @@ typedef struct VjCacheRead {
 /*
  * vj_cache_use - the entry of @id, with at least its trailer
  *
- * Loads what is missing; who asks meanwhile waits for that load.
+ * Loads what is missing; who asks meanwhile waits for that load.  What is being loaded
+ * ahead is waited for until its get is over, and unpacked by whoever comes first.
  * @read     what for
  * @plain, @trailer   one of them is set; plain is owned (vj_buf_unref), trailer lives
  *           until vj_cache_done
@@ -140,6 +144,18 @@ int vj_cache_use(VjObjects *o, const VjObject *object, const VjCacheRead *read,
                  VjCacheEntry **entry, VjBuf **plain,
                  const VjTrailer **trailer) G_GNUC_WARN_UNUSED_RESULT;
 void vj_cache_done(VjObjectCache *c, VjCacheEntry *entry);
+
+/*
+ * A load ahead of readers: begin marks the entry of @object as loading; _got says that
+ * its get is over, and how; _end unpacks what came, unless a reader did, and lets go of
+ * the entry.  From begin to end the entry stays.
+ */
+/* False: there is nothing to load: it is there or coming, or a part of it is damaged. */
+bool vj_cache_ahead_begin(VjObjectCache *c, const VjObject *object, VjCacheEntry **entry);
+/* @io: a get of all stored bytes, which is over, a reference more is taken; NULL: there
+ * was none.  Does not block. */
+void vj_cache_ahead_got(VjObjectCache *c, VjCacheEntry *entry, VjIo *io);
+void vj_cache_ahead_end(VjObjects *o, const VjObject *object, VjCacheEntry *entry);
 
 /* ---- object-load.c ----------------------------------------------------------------- */
 
@@ -150,6 +166,15 @@ int vj_object_load_shape(VjObjects *o, const VjObject *object, VjCodecSpec *spec
 /* Stored bytes [@offset, @offset + @len) as they are; errors are reported. */
 int vj_object_load_stored(VjObjects *o, const VjObject *object, uint32_t offset,
                           void *dst, uint32_t len) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * vj_object_unpack - the content out of all stored bytes
+ *
+ * @stored   stored_bytes of it, as the store gave them; nobody else uses it any more
+ * @plain    owned; @stored itself, with its len set, where the bytes are the content
+ * Returns   0; -EBADMSG, -EOPNOTSUPP, reported; -ENOMEM
+ */
+int vj_object_unpack(VjObjects *o, const VjObject *object, VjBuf *stored,
+                     VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
 /* From the store: the trailer alone. */
 int vj_object_load_trailer(VjObjects *o, const VjObject *object,
                            VjTrailer **out) G_GNUC_WARN_UNUSED_RESULT;

@@ -171,6 +171,7 @@ static int read_straight(VjObjects *o, const VjObject *object, uint32_t start, v
     switch (vj_cache_find(&o->cache, object, start, len, dst)) {
     case VJ_CACHE_COPIED:
         return 0;
+    case VJ_CACHE_COMING:
     case VJ_CACHE_WORTH_WHOLE:
         return read_cached(o, object, start, dst, len, true);
     case VJ_CACHE_NONE:
@@ -224,31 +225,86 @@ static bool load_whole(const VjObjects *o, const VjObject *object, uint32_t len,
             bytes <= (uint64_t)len * VJ_READ_WHOLE_SHARE);
 }
 
-bool vj_object_expect(VjObjects *o, const VjObject *object)
+VjExpect vj_object_expect(VjObjects *o, const VjObject *object)
 {
+    bool can_expect = vj_store_can_expect(o->store);
+
     vj_lock_assert_none();
     vj_objects_count(o, expected, 1);
-    if (goes_straight(object)) {
+    if (can_expect && goes_straight(object)) {
         vj_store_expect(o->store, object->id, object->loc);
-        return true;
+        return VJ_EXPECT_DONE;
     }
-    return !load_whole(o, object, VJ_READ_WHOLE_EASILY, true) ||
-           vj_cache_has(&o->cache, object->id);
+    if (!load_whole(o, object, VJ_READ_WHOLE_EASILY, true) ||
+        vj_cache_has(&o->cache, object->id)) {
+        return VJ_EXPECT_DONE;
+    }
+    return can_expect ? VJ_EXPECT_LOAD : VJ_EXPECT_GET;
+}
+
+/* @object, of which nothing is said when it cannot be read. */
+static VjObject quiet_object(const VjObject *object, VjFault *fault)
+{
+    VjObject quiet = *object;
+
+    *fault = (VjFault){.object = 0};
+    quiet.fault = fault;
+    return quiet;
 }
 
 void vj_object_load_ahead(VjObjects *o, const VjObject *object)
 {
     g_autoptr(VjBuf) plain = NULL;
     const VjTrailer *trailer;
-    VjFault fault = {.object = 0};
-    VjObject quiet = *object;
+    VjFault fault;
+    VjObject quiet = quiet_object(object, &fault);
     VjCacheEntry *entry;
 
-    quiet.fault = &fault;
     if (vj_cache_use(o, &quiet, &(VjCacheRead){.whole = true}, &entry, &plain,
                      &trailer) == 0) {
         vj_cache_done(&o->cache, entry);
     }
+}
+
+static void ahead_is_over(VjIo *io)
+{
+    VjGetAhead *ahead = io->opaque;
+
+    vj_cache_ahead_got(&ahead->objects->cache, ahead->entry, io);
+    ahead->got(ahead);
+    vj_io_unref(io);
+}
+
+bool vj_object_get_ahead(VjObjects *o, VjGetAhead *ahead)
+{
+    VjObject *object = &ahead->object;
+    VjIo *io;
+
+    vj_lock_assert_none();
+    if (!vj_cache_ahead_begin(&o->cache, object, &ahead->entry)) {
+        return false;
+    }
+    ahead->objects = o;
+    io = vj_io_new_get(object->id, object->loc, 0, object->stored_bytes);
+    if (io != NULL) {
+        io->done = ahead_is_over;
+        io->opaque = ahead;
+        if (vj_store_submit(o->store, io)) {
+            return true;
+        }
+    }
+    vj_io_unref(io);
+    vj_cache_ahead_got(&o->cache, ahead->entry, NULL);
+    vj_cache_ahead_end(o, object, ahead->entry);
+    return false;
+}
+
+void vj_object_get_ahead_end(VjGetAhead *ahead)
+{
+    VjFault fault;
+    VjObject quiet = quiet_object(&ahead->object, &fault);
+
+    vj_cache_ahead_end(ahead->objects, &quiet, ahead->entry);
 }
 
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,

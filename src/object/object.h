@@ -152,16 +152,54 @@ void vj_object_expect_records(VjTxn *txn, const uint64_t *ids, size_t count);
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
                    uint32_t len, bool whole) G_GNUC_WARN_UNUSED_RESULT;
 
+/* What is left to do for an object that will be read soon. */
+typedef enum VjExpect {
+    /* Nothing: the store has been told; or it is in the cache, or would not stay
+     * there. */
+    VJ_EXPECT_DONE,
+    VJ_EXPECT_LOAD, /* vj_object_load_ahead(), which takes as long as decoding does */
+    VJ_EXPECT_GET   /* vj_object_get_ahead(): a store that only a get brings it from */
+} VjExpect;
+
 /*
  * vj_object_expect - all of @object will be read soon
  *
- * True: nothing is left to do: the store has been told, or it is in the cache, or would
- * not stay there.  False: vj_object_load_ahead(), which blocks, brings it into the cache.
  * Threads   any, under a guard or pin      Locks   none
  */
-bool vj_object_expect(VjObjects *o, const VjObject *object);
-/* Under a pin; what cannot be read is left to the reader to tell. */
+VjExpect vj_object_expect(VjObjects *o, const VjObject *object);
+/* Into the cache.  Under a pin; blocks; what cannot be read is left to the reader to
+ * tell. */
 void vj_object_load_ahead(VjObjects *o, const VjObject *object);
+
+/*
+ * VjGetAhead - one object on its way into the cache, got by nobody's thread
+ *
+ * A reader that wants the object meanwhile waits for this get.
+ */
+typedef struct VjGetAhead VjGetAhead;
+struct VjGetAhead {
+    /* The caller's; do not change between begin and end. */
+    VjObject object; /* pinned */
+    /* The get is over; called once, perhaps before vj_object_get_ahead returns, by any
+     * thread.  Must not block, submit or close; no lock is held. */
+    void (*got)(VjGetAhead *ahead);
+    void *opaque;
+    /* the room's: */
+    VjObjects *objects;
+    struct VjCacheEntry *entry;
+};
+
+/*
+ * vj_object_get_ahead - begin to get all of an object
+ *
+ * Returns   true: got() is called, and vj_object_get_ahead_end after it, which verifies
+ *           and decodes what came; an error is left to the reader to tell.  False:
+ *           nothing was begun: it is there or coming, or the store has no room for a
+ *           request
+ * Threads   any, under a pin that lasts until the end      Locks   none
+ */
+bool vj_object_get_ahead(VjObjects *o, VjGetAhead *ahead) G_GNUC_WARN_UNUSED_RESULT;
+void vj_object_get_ahead_end(VjGetAhead *ahead);
 
 /* An error of vj_object_read() that will be the same next time, or cannot be told from
  * that. */

@@ -42,3 +42,7 @@ UNIT_TESTS += tests/unit/object/test-object-codec
 tests_unit_object_test_object_codec_SOURCES = tests/unit/object/test-object-codec.c $(object_fixture)
 tests_unit_object_test_object_codec_LDADD = $(LDADD_object) $(CMOCKA_LIBS)
 tests_unit_object_test_object_codec_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=vj_codec_by_id
+
+UNIT_TESTS += tests/unit/object/test-object-ahead
+tests_unit_object_test_object_ahead_SOURCES = tests/unit/object/test-object-ahead.c $(object_fixture)
+tests_unit_object_test_object_ahead_LDADD = $(LDADD_object) $(CMOCKA_LIBS)

@@ -6,8 +6,10 @@ void open_volume(Fixture *x, bool check)
 {
     g_autoptr(GError) error = NULL;
     /* Nothing is written back that nobody waits for. */
-    VjVolumeOpen how = {
-        .source = x->dir, .check = check, .wrap_store = "fault", .commit_seconds = 3600};
+    VjVolumeOpen how = {.source = x->dir,
+                        .check = check,
+                        .wrap_store = x->wrap_store != NULL ? x->wrap_store : "fault",
+                        .commit_seconds = 3600};
 
     if (!vj_volume_open(&how, &x->v, &error)) {
         fail_msg("%s", error->message);

@@ -20,6 +20,7 @@ typedef struct Fixture {
     char *dir;
     VjVolume *v;
     VjRng rng;
+    const char *wrap_store; /* for the next open_volume; NULL: "fault" */
 } Fixture;
 
 /* Of cmocka; the fixture is *state. */

@@ -4,6 +4,10 @@
  */
 #include "settings-fixture.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #define LEN ((size_t)6 << 20)
 #define STEP ((size_t)128 << 10)
 
@@ -185,6 +189,223 @@ static void what_waits_at_the_end_is_dropped(void **state)
     assert_int_equal(s.expected, 0);
 }
 
+/* ---- a store that is far: it cannot be told ---------------------------------------- */
+
+/* Calls are held and fail inside of the wrapper that makes it far, and counts. */
+#define FAR "fault;latency:us=0"
+/* So many are in flight at least, where as many are wanted, and no more than that. */
+#define FLIGHT_LEAST 32u
+#define FLIGHT_MOST 64u
+
+static VjFile *begin_far(Fixture *x, const char *transform, const uint8_t *bytes)
+{
+    x->wrap_store = FAR;
+    return begin(x, transform, bytes);
+}
+
+static uint8_t *random_bytes(Fixture *x)
+{
+    uint8_t *bytes = g_malloc(LEN);
+
+    vj_rng_bytes(&x->rng, bytes, LEN);
+    return bytes;
+}
+
+static uint64_t gets_begun(Fixture *x)
+{
+    VjStoreLatencyCalls calls;
+
+    vj_store_latency_calls(x->v->store, &calls);
+    return calls.gets;
+}
+
+static uint64_t reads_now(Fixture *x)
+{
+    VjObjectsStats s;
+
+    vj_objects_stats(x->v->objects, &s);
+    return s.reads;
+}
+
+/* Gets wait in the store while the descriptor is open. */
+static int hold_gets(Fixture *x)
+{
+    g_autofree char *path = g_build_filename(x->dir, "hold", NULL);
+    g_autofree char *options = g_strdup_printf("kinds=get,hold=%s", path);
+    g_autoptr(GError) error = NULL;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_true(vj_store_fault_set(x->v->store, options, &error));
+    return fd;
+}
+
+static void read_range(VjFile *f, const uint8_t *bytes, size_t from, size_t to)
+{
+    for (size_t at = from; at < to; at += STEP) {
+        read_step(f, bytes, at, STEP);
+    }
+}
+
+/* Half of the file; what comes next is noticed and not begun. */
+static void read_half(Fixture *x, VjFile *f, const uint8_t *bytes)
+{
+    vj_file_table_hold_read_ahead(vj_volume_files(x->v), true);
+    read_range(f, bytes, 0, LEN / 2);
+}
+
+/* At least so many gets of what was noticed are in flight, and wait while the descriptor
+ * is open. */
+static int take_off(Fixture *x, unsigned least)
+{
+    uint64_t before = gets_begun(x);
+    int fd = hold_gets(x);
+
+    vj_file_table_hold_read_ahead(vj_volume_files(x->v), false);
+    while (gets_begun(x) < before + least) {
+        g_thread_yield();
+    }
+    return fd;
+}
+
+static void many_are_in_flight(Fixture *x, const char *transform, const uint8_t *bytes)
+{
+    VjFile *f = begin_far(x, transform, bytes);
+    uint64_t before, reads;
+    int fd;
+
+    read_half(x, f, bytes);
+    before = gets_begun(x);
+    fd = take_off(x, FLIGHT_LEAST);
+    assert_true(gets_begun(x) <= before + FLIGHT_MOST);
+    vj_fd_close(&fd);
+    reads = stats_of(x).reads;
+    read_range(f, bytes, LEN / 2, LEN);
+    assert_int_equal(stats_of(x).reads, reads); /* all of it was there */
+    vj_file_unref(f);
+}
+
+static void many_plain_objects_are_in_flight_at_once(void **state)
+{
+    g_autofree uint8_t *bytes = random_bytes(*state);
+
+    many_are_in_flight(*state, "none", bytes);
+}
+
+static void many_encoded_objects_are_in_flight_at_once(void **state)
+{
+    g_autofree uint8_t *bytes = make_bytes(*state, LEN);
+
+    many_are_in_flight(*state, "lz4", bytes);
+}
+
+static void each_object_of_a_far_store_is_got_once(void **state)
+{
+    Fixture *x = *state;
+    g_autofree uint8_t *bytes = make_bytes(x, LEN);
+    VjFile *f = begin_far(x, "xor", bytes);
+    g_autoptr(GArray) map = map_of(f);
+
+    read_range(f, bytes, 0, LEN);
+    assert_int_equal(stats_of(x).reads, map->len);
+    vj_file_unref(f);
+}
+
+typedef struct Reader {
+    VjFile *f;
+    const uint8_t *bytes;
+} Reader;
+
+static gpointer read_on(gpointer opaque)
+{
+    const Reader *r = opaque;
+
+    read_range(r->f, r->bytes, LEN / 2, LEN);
+    return NULL;
+}
+
+static void a_reader_waits_for_what_is_in_flight(void **state)
+{
+    Fixture *x = *state;
+    g_autofree uint8_t *bytes = random_bytes(x);
+    VjFile *f = begin_far(x, "none", bytes);
+    g_autoptr(GArray) map = map_of(f);
+    Reader reader = {f, bytes};
+    uint64_t before, wanted = 0;
+    GThread *thread;
+    int fd;
+
+    for (guint i = 0; i < map->len; i++) {
+        const VjFileExtent *e = &g_array_index(map, VjFileExtent, i);
+
+        wanted += e->offset + e->length > LEN / 2;
+    }
+    assert_true(wanted >= FLIGHT_LEAST && wanted <= FLIGHT_MOST);
+    /* As much again as is read from here is read ahead, from its middle on. */
+    vj_file_table_hold_read_ahead(vj_volume_files(x->v), true);
+    read_range(f, bytes, LEN / 3, LEN / 3 * 2);
+    before = reads_now(x);
+    fd = take_off(x, (unsigned)wanted);
+    thread = g_thread_new("reader", read_on, &reader);
+    vj_fd_close(&fd);
+    g_thread_join(thread);
+    assert_int_equal(stats_of(x).reads, before + wanted);
+    vj_file_unref(f);
+}
+
+/* With and without a reader who waits for it. */
+static void what_a_far_store_fails_is_read_all_the_same(void **state)
+{
+    Fixture *x = *state;
+    g_autofree uint8_t *bytes = random_bytes(x);
+    VjFile *f = begin_far(x, "none", bytes);
+    g_autoptr(GError) error = NULL;
+
+    read_half(x, f, bytes);
+    assert_true(vj_store_fault_set(x->v->store, "kinds=get,every=2", &error));
+    vj_file_table_hold_read_ahead(vj_volume_files(x->v), false);
+    (void)stats_of(x);
+    assert_true(vj_store_fault_set(x->v->store, "", &error));
+    read_range(f, bytes, LEN / 2, LEN);
+    vj_file_unref(f);
+}
+
+/* Unmounted while gets are in flight: their answers come, and nothing is left. */
+static void what_is_in_flight_at_the_end_is_waited_for(void **state)
+{
+    Fixture *x = *state;
+    g_autofree uint8_t *bytes = random_bytes(x);
+    VjFile *f = begin_far(x, "none", bytes);
+    int fd;
+
+    read_half(x, f, bytes);
+    fd = take_off(x, FLIGHT_LEAST);
+    vj_file_unref(f);
+    vj_fd_close(&fd);
+    vj_file_table_stop(vj_volume_files(x->v));
+}
+
+/* Nor does an unmount wait for a store that does not answer in its time. */
+static void what_does_not_come_in_time_is_given_up(void **state)
+{
+    Fixture *x = *state;
+    g_autofree uint8_t *bytes = random_bytes(x);
+    VjFile *f = begin_far(x, "none", bytes);
+    VjObjectsStats s;
+    int fd;
+
+    x->v->store->timeout_us = G_USEC_PER_SEC; /* enough for those that are not held */
+    read_half(x, f, bytes);
+    fd = take_off(x, 1);
+    vj_file_unref(f);
+    vj_file_table_stop(vj_volume_files(x->v));
+    vj_objects_stats(x->v->objects, &s);
+    assert_int_equal(s.damaged, 0);
+    x->v->store->timeout_us = 0;
+    vj_fd_close(&fd);
+}
+
 #define AHEAD_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
@@ -195,6 +416,13 @@ static const struct CMUnitTest tests[] = {
     AHEAD_TEST(what_changed_meanwhile_is_not_looked_at),
     AHEAD_TEST(what_cannot_be_brought_is_read_all_the_same),
     AHEAD_TEST(what_waits_at_the_end_is_dropped),
+    AHEAD_TEST(many_plain_objects_are_in_flight_at_once),
+    AHEAD_TEST(many_encoded_objects_are_in_flight_at_once),
+    AHEAD_TEST(each_object_of_a_far_store_is_got_once),
+    AHEAD_TEST(a_reader_waits_for_what_is_in_flight),
+    AHEAD_TEST(what_a_far_store_fails_is_read_all_the_same),
+    AHEAD_TEST(what_is_in_flight_at_the_end_is_waited_for),
+    AHEAD_TEST(what_does_not_come_in_time_is_given_up),
 };
 
 VJ_TEST_MAIN_WITH_CODECS(tests)
