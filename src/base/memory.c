@@ -10,6 +10,12 @@
 #include <malloc.h>
 
 #define ARENAS_PER_CPU 2
+/* Buffers up to this length come from an arena, whose pages are used again; a mapping of
+ * its own would be new pages each time, which cost more than what is read into them. */
+#define ARENA_BUFFER_MOST ((size_t)4 << 20)
+/* So much may be free at the end of an arena before it is given back at once: the next
+ * buffers. */
+#define ARENA_SPARE_BYTES ((size_t)8 << 20)
 
 struct VjMemoryKeeper {
     int statm_fd;       /* -1: there is no /proc */
@@ -21,6 +27,8 @@ void vj_memory_init(void)
     /* Another allocator in its place (a sanitizer's) has no arenas: nothing is lost by
      * that. */
     (void)mallopt(M_ARENA_MAX, ARENAS_PER_CPU * (int)g_get_num_processors());
+    (void)mallopt(M_MMAP_THRESHOLD, ARENA_BUFFER_MOST);
+    (void)mallopt(M_TRIM_THRESHOLD, ARENA_SPARE_BYTES);
 }
 
 VjMemoryKeeper *vj_memory_keeper_new(void)

@@ -15,8 +15,8 @@
 
 typedef struct VjMemoryKeeper VjMemoryKeeper;
 
-/* Fewer arenas than glibc's default, which is for programs of many CPUs.  Before there
- * are threads. */
+/* Fewer arenas than glibc's default, which is for programs of many CPUs; and what buffers
+ * give back is there for the next ones.  Before there are threads. */
 void vj_memory_init(void);
 
 /* Belongs to the process that makes it, and to one thread at a time.  Opens a file of
