@@ -380,59 +380,93 @@ static int check_index(VjObjectCheck *c)
     return rc < 0 ? rc : listed;
 }
 
-static int list_blocks(VjObjectCheck *c)
+/* The id blocks and the counter, of one state: a thread takes new ones now and then. */
+typedef struct Numbers {
+    uint64_t next_id;
+    int next_id_error; /* -EBADMSG: it is damaged */
+    GArray *blocks;    /* uint64_t: first and last number; the last 0: a damaged record */
+    size_t odd_key;    /* bytes of a key that is none, behind them; 0: there is none */
+} Numbers;
+
+static int next_id_get(VjTxn *txn, Numbers *n)
 {
-    uint64_t before = 0;
-    VjListing l;
-
-    vj_listing_begin(&l, c->meta, VJ_SPACE_ID_BLOCK);
-    vj_listing_behind(&l, vj_slice(number_zero, sizeof number_zero));
-    while (vj_listing_next(&l)) {
-        uint64_t range[2];
-
-        c->report->pending++;
-        if (l.key.len != VJ_OBJECT_KEY_BYTES) {
-            problem(c, 0, "a key of %zu bytes among the id blocks", l.key.len);
-            break;
-        }
-        if (vj_id_block_decode(l.key, l.value, &range[0], &range[1]) < 0) {
-            problem(c, vj_be64_get(l.key.data),
-                    "the id block that begins here is damaged");
-            continue;
-        }
-        if (range[0] <= before || range[1] >= c->next_id) {
-            problem(c, range[0],
-                    "the id block from here to %" G_GUINT64_FORMAT
-                    " overlaps another, or numbers not yet given out",
-                    range[1]);
-        }
-        before = range[1];
-        g_array_append_vals(c->id_blocks, range, 2);
-    }
-    return vj_listing_end(&l);
-}
-
-static int next_id_body(VjTxn *txn, void *opaque)
-{
-    uint64_t *next_id = opaque;
     VjSlice value;
     int rc = vj_txn_get(txn, VJ_SPACE_SYSTEM,
                         vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)), &value);
 
-    *next_id = 1; /* a volume that was never mounted */
-    return rc == 0 ? vj_next_id_decode(value, next_id) : rc == -ENOENT ? 0 : rc;
+    n->next_id = 1; /* a volume that was never mounted */
+    n->next_id_error = rc == 0 ? vj_next_id_decode(value, &n->next_id) : 0;
+    return rc == -ENOENT ? 0 : rc;
 }
 
-static int read_next_id(VjObjectCheck *c)
+static int numbers_body(VjTxn *txn, void *opaque)
 {
-    int rc = vj_meta_view(c->meta, next_id_body, &c->next_id);
+    Numbers *n = opaque;
+    int rc = next_id_get(txn, n);
+    VjScan scan;
 
-    if (rc == -EBADMSG) {
-        c->next_id = UINT64_MAX;
-        problem(c, 0, "the counter of object numbers is damaged");
-        rc = 0;
+    g_array_set_size(n->blocks, 0);
+    n->odd_key = 0;
+    if (rc < 0) {
+        return rc;
     }
-    return rc;
+    vj_scan_begin(&scan, txn, VJ_SPACE_ID_BLOCK, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, vj_slice(number_zero, sizeof number_zero));
+    while (vj_scan_next(&scan)) {
+        uint64_t range[2];
+
+        if (scan.key.len != VJ_OBJECT_KEY_BYTES) {
+            n->odd_key = scan.key.len;
+            return 0;
+        }
+        if (vj_id_block_decode(scan.key, scan.value, &range[0], &range[1]) < 0) {
+            range[0] = vj_be64_get(scan.key.data);
+            range[1] = 0;
+        }
+        g_array_append_vals(n->blocks, range, 2);
+    }
+    return scan.error;
+}
+
+static void check_block(VjObjectCheck *c, const uint64_t range[2], uint64_t *before)
+{
+    c->report->pending++;
+    if (range[1] == 0) {
+        problem(c, range[0], "the id block that begins here is damaged");
+        return;
+    }
+    if (range[0] <= *before || range[1] >= c->next_id) {
+        problem(c, range[0],
+                "the id block from here to %" G_GUINT64_FORMAT
+                " overlaps another, or numbers not yet given out",
+                range[1]);
+    }
+    *before = range[1];
+    g_array_append_vals(c->id_blocks, range, 2);
+}
+
+static int check_numbers(VjObjectCheck *c)
+{
+    g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    Numbers n = {.blocks = blocks};
+    uint64_t before = 0;
+    int rc = vj_meta_view(c->meta, numbers_body, &n);
+
+    if (rc < 0) {
+        return rc;
+    }
+    c->next_id = n.next_id_error < 0 ? UINT64_MAX : n.next_id;
+    if (n.next_id_error < 0) {
+        problem(c, 0, "the counter of object numbers is damaged");
+    }
+    for (guint i = 0; i < blocks->len; i += 2) {
+        check_block(c, &g_array_index(blocks, uint64_t, i), &before);
+    }
+    if (n.odd_key > 0) {
+        c->report->pending++;
+        problem(c, 0, "a key of %zu bytes among the id blocks", n.odd_key);
+    }
+    return 0;
 }
 
 int vj_objects_check(VjObjects *o, GHashTable *counts, bool read_data, GHashTable *found,
@@ -458,10 +492,7 @@ int vj_objects_check(VjObjects *o, GHashTable *counts, bool read_data, GHashTabl
         return rc;
     }
     g_array_sort(stored, by_id);
-    rc = read_next_id(&c);
-    if (rc == 0) {
-        rc = list_blocks(&c);
-    }
+    rc = check_numbers(&c);
     if (rc == 0) {
         rc = check_records(&c, VJ_SPACE_OBJECT);
     }
