@@ -4,7 +4,8 @@
  *
  * With a log a flush writes it itself (no wake-up lies between fsync and the write), for
  * all that is visible by then; without one, or where that has no room or failed, it waits
- * for the mover.  It never calls the mover: it leaves what it wants under the state lock.
+ * for the applier.  It never calls the applier: it leaves what it wants under the state
+ * lock.
  */
 #include "meta/session-private.h"
 
@@ -19,7 +20,7 @@ typedef struct Ask {
 /*
  * Waiters whose commits are in the running move wait for that one; all others share the
  * next. A move that fails while one waits is that waiter's error: moves go in order, so
- * its own commits were not made durable either.  Before the waiter runs again the mover
+ * its own commits were not made durable either.  Before the waiter runs again the applier
  * may have moved that generation after all, but not yet the waiter's: hence last_failure.
  */
 static int wait_for_move(VjSession *s, uint64_t wanted, Ask *ask) VJ_REQUIRES(&s->state)
@@ -29,7 +30,7 @@ static int wait_for_move(VjSession *s, uint64_t wanted, Ask *ask) VJ_REQUIRES(&s
         ask->failures = s->move_failures;
         s->move_seq = MAX(s->move_seq, wanted);
         s->retry_us = 0;
-        vj_cond_signal(&s->mover_wake);
+        vj_cond_signal(&s->applier_wake);
     }
     if (s->move_failures != ask->failures) {
         g_assert(s->last_failure < 0);
@@ -155,7 +156,7 @@ int vj_session_turn(VjSession *s)
     moves = s->moves;
     failures = s->move_failures;
     s->turn_wanted = true;
-    vj_cond_signal(&s->mover_wake);
+    vj_cond_signal(&s->applier_wake);
     while (s->moves == moves && s->move_failures == failures) {
         vj_cond_wait(&s->moved, &s->state);
     }

@@ -2,7 +2,7 @@
 /*
  * generation.c - commits on their way to the engine, and room for them
  *
- * A generation is a run of whole commits.  Commits go to the active one; the mover
+ * A generation is a run of whole commits.  Commits go to the active one; the applier
  * freezes it and applies it to the engine while another takes new commits.
  */
 #include "meta/session-private.h"
@@ -30,7 +30,7 @@ void vj_generation_unref(VjSession *s, VjGeneration *g)
     if (--g->refs == 0) {
         g->next_dropped = s->dropped;
         s->dropped = g;
-        vj_cond_signal(&s->mover_wake);
+        vj_cond_signal(&s->applier_wake);
     }
 }
 
@@ -54,12 +54,12 @@ void vj_session_publish(VjSession *s)
     to = &s->active->overlay;
     if (to->entry_count == 0) {
         s->active->first_us = vj_clock_mono_us();
-        vj_cond_signal(&s->mover_wake);
+        vj_cond_signal(&s->applier_wake);
     }
     s->seq++;
     vj_overlay_merge(to, &s->changes, s->seq, &s->snapshots);
     if (vj_session_is_full(s)) {
-        vj_cond_signal(&s->mover_wake);
+        vj_cond_signal(&s->applier_wake);
     }
     vj_mutex_unlock(&s->state);
 }

@@ -14,7 +14,7 @@
  * The bound follows from how LMDB works: it copies each page that it changes once in a
  * transaction, splits a full leaf in two, and files away the numbers of what it freed.
  * Free pages inside the file count as room for single pages, except those that the last
- * move freed.  Old readers pin more of them: the mover waits for those when it matters.
+ * move freed.  Old readers pin more of them: the applier waits for those when it matters.
  *
  * A file system that copies on write takes new blocks for each write, also into space
  * that was set aside.  Where it can be told not to (NOCOW of btrfs), the directory is,

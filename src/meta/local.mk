@@ -4,6 +4,7 @@
 noinst_LTLIBRARIES += src/meta/libvj-meta.la
 src_meta_libvj_meta_la_LIBADD = $(LMDB_LIBS)
 src_meta_libvj_meta_la_SOURCES = \
+	src/meta/applier.c \
 	src/meta/drivers.c \
 	src/meta/engine.c \
 	src/meta/engine.h \
@@ -32,7 +33,6 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/meta-private.h \
 	src/meta/meta.c \
 	src/meta/meta.h \
-	src/meta/mover.c \
 	src/meta/overlay-private.h \
 	src/meta/overlay.c \
 	src/meta/redo-format.h \

@@ -153,7 +153,7 @@ static void write_succeeded(VjSession *s, const VjRedoRun *run) VJ_REQUIRES(&s->
     r->stats.bytes += bytes;
     s->durable_seq = MAX(s->durable_seq, run->last_seq);
     if (vj_session_redo_is_full(s)) {
-        vj_cond_signal(&s->mover_wake);
+        vj_cond_signal(&s->applier_wake);
     }
 }
 

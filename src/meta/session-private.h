@@ -6,7 +6,7 @@
  *   txn.c          write transactions; the members of the ops table for one key
  *   view.c         what a transaction sees of what is committed, through the layers
  *   generation.c   commits on their way to the engine; room for them
- *   mover.c        the thread that applies generations to the engine
+ *   applier.c        the thread that applies generations to the engine
  *   flush.c        waiting for durability, joined flushes
  *   redo-write.c   the log in front of the engine: writing records
  *   redo-replay.c  what is in it when the session begins
@@ -85,7 +85,7 @@ typedef struct VjSessionRedo {
     VjRedo *log; /* NULL: there is none */
     /* never changes after open: */
     VjEngineLog place;
-    /* of setup and the mover: */
+    /* of setup and the applier: */
     bool claimed;      /* the engine says that there is one */
     VjRedoPoint point; /* what it said when it was opened; the id is kept true */
     /* guarded by state: */
@@ -121,19 +121,19 @@ typedef struct VjSession {
     bool has_log;
     uint64_t generation_max_bytes; /* of keys and values; apply_bytes: twice that */
     int64_t commit_interval_us;
-    GThread *mover; /* NULL when read_only */
+    GThread *applier; /* NULL when read_only */
 
     VjOverlay changes; /* the writer's: of the open write transaction */
 
     /* Brief; never across a call of the engine that may block. */
     VjMutex state;
-    VjCond mover_wake; /* there may be something to do for the mover */
-    VjCond moved;      /* a move ended, well or badly, or a generation was frozen */
+    VjCond applier_wake; /* there may be something to do for the applier */
+    VjCond moved;        /* a move ended, well or badly, or a generation was frozen */
     VjCond writer_ended;
     /* guarded by state: */
     bool has_writer;               /* a write transaction is open */
     VjGeneration *active, *frozen; /* frozen: NULL when nothing is being moved */
-    VjGeneration *dropped;         /* without references, to be freed by the mover */
+    VjGeneration *dropped;         /* without references, to be freed by the applier */
     VjSnapshots snapshots;         /* of read transactions */
     VjView *idle;
     uint64_t views;       /* in use */
@@ -142,7 +142,7 @@ typedef struct VjSession {
     uint64_t moved_seq;   /* every commit up to it is in the engine */
     uint64_t applied_seq; /* no commit beyond it is in the engine, nor on its way there */
     uint64_t move_seq;    /* up to which a move was asked for */
-    bool moving;          /* the mover is in apply() */
+    bool moving;          /* the applier is in apply() */
     bool turn_wanted;     /* a move is asked for although nothing waits to be moved */
     int move_error;       /* 0, or why the last move failed */
     int last_failure;     /* why the last move that failed did; not reset by others */
@@ -175,7 +175,7 @@ bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opt
 /* ---- generation.c ---------------------------------------------------------------- */
 
 VjGeneration *vj_generation_new(void);
-/* The last reference hands it to the mover for freeing. */
+/* The last reference hands it to the applier for freeing. */
 void vj_generation_unref(VjSession *s, VjGeneration *g) VJ_REQUIRES(&s->state);
 /* No references are left. */
 void vj_generation_free(VjGeneration *g);
@@ -225,11 +225,11 @@ void vj_session_abort(VjTxn *txn);
 int vj_session_put(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value);
 int vj_session_del(VjTxn *txn, VjSpace space, VjSlice key);
 
-/* ---- mover.c --------------------------------------------------------------------- */
+/* ---- applier.c --------------------------------------------------------------------- */
 
-/* Starts and stops the mover; stopping moves nothing: flush before. */
-void vj_mover_start(VjSession *s);
-void vj_mover_stop(VjSession *s);
+/* Starts and stops the applier; stopping moves nothing: flush before. */
+void vj_applier_start(VjSession *s);
+void vj_applier_stop(VjSession *s);
 
 /* ---- flush.c --------------------------------------------------------------------- */
 
@@ -266,7 +266,8 @@ void vj_session_redo_close(VjSession *s);
 bool vj_session_redo_fits(const VjSession *s) VJ_REQUIRES(&s->state);
 /* Writes what is visible and not durable; sets durable_seq, or serves to false. */
 void vj_session_redo_write(VjSession *s) VJ_REQUIRES(&s->state);
-/* A new file for a log whose writes failed, once the engine needs none.  By the mover. */
+/* A new file for a log whose writes failed, once the engine needs none.  By the
+ * applier. */
 bool vj_session_redo_renew_due(const VjSession *s, int64_t now_us) VJ_REQUIRES(&s->state);
 void vj_session_redo_renew(VjSession *s) VJ_REQUIRES(&s->state);
 /* True when what is left of the active generation's half is little. */
@@ -281,10 +282,10 @@ bool vj_session_redo_point(const VjSession *s, const VjGeneration *g, VjRedoPoin
 /*
  * vj_session_redo_open - setup: takes over what is in the log, and makes one if it can
  *
- * The mover runs unless read_only.
+ * The applier runs unless read_only.
  */
 bool vj_session_redo_open(VjSession *s, const VjMetaPlace *place, GError **error);
-/* Moves all that is visible, after which the engine needs no log.  Before the mover
+/* Moves all that is visible, after which the engine needs no log.  Before the applier
  * ends. */
 int vj_session_redo_retire(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -63,7 +63,7 @@ static VjSession *session_new(VjEngine *e, const VjMetaPlace *place, const VjOpt
     s->active = vj_generation_new();
     vj_overlay_init(&s->changes);
     vj_mutex_init(&s->state, VJ_RANK_META_STATE, "meta state");
-    vj_cond_init(&s->mover_wake);
+    vj_cond_init(&s->applier_wake);
     vj_cond_init(&s->moved);
     vj_cond_init(&s->writer_ended);
     s->has_log = vj_engine_log(e, &s->redo.place, &s->redo.point);
@@ -101,7 +101,7 @@ static int session_free(VjSession *s, bool in_order)
     vj_overlay_clear(&s->changes);
     vj_item_cache_free(s->cache);
     vj_cond_clear(&s->moved);
-    vj_cond_clear(&s->mover_wake);
+    vj_cond_clear(&s->applier_wake);
     vj_mutex_clear(&s->state);
     vj_cond_clear(&s->writer_ended);
     g_free(s->label);
@@ -121,10 +121,10 @@ bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjO
     }
     s = session_new(e, place, opts);
     if (!s->read_only) {
-        vj_mover_start(s);
+        vj_applier_start(s);
     }
     if (s->has_log && !vj_session_redo_open(s, place, error)) {
-        vj_mover_stop(s);
+        vj_applier_stop(s);
         (void)session_free(s, false);
         g_free(s);
         return false;
@@ -140,7 +140,7 @@ static int session_close(VjMeta *m)
     int flushed = vj_session_flush(m);
     int rc = s->read_only ? flushed : vj_session_redo_retire(s), closed;
 
-    vj_mover_stop(s);
+    vj_applier_stop(s);
     g_assert(s->snapshots.newest == NULL && s->views == 0 && s->joined == NULL);
     closed = session_free(s, rc == 0 && !s->read_only);
     return rc != 0 ? rc : closed;

@@ -47,7 +47,7 @@ static int wait_for_memory(VjSession *s)
         if (s->move_error != 0) {
             rc = s->move_error;
         } else {
-            vj_cond_signal(&s->mover_wake);
+            vj_cond_signal(&s->applier_wake);
             rc = vj_cond_wait_or_cancel(&s->moved, &s->state);
         }
     }

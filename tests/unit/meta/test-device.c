@@ -24,9 +24,9 @@ typedef enum Call {
     CALL_FSYNC,
 } Call;
 
-/* Read by the mover, set while it has nothing to do. */
+/* Read by the applier, set while it has nothing to do. */
 static gint failing_call, failing_errno, sync_count, failed_count;
-/* Of the mover: the file whose write failed, and how often it was written to after
+/* Of the applier: the file whose write failed, and how often it was written to after
  * that. */
 static uint64_t failed_file;
 static gint late_writes;

@@ -393,9 +393,9 @@ static void test_recovery_is_repeated(void **state)
 }
 
 /*
- * The mover takes all that was replayed before the replaying is over, and is done with it
- * after that: the file goes on saying that the old rounds count, so the log is not to be
- * used yet.
+ * The applier takes all that was replayed before the replaying is over, and is done with
+ * it after that: the file goes on saying that the old rounds count, so the log is not to
+ * be used yet.
  */
 static void test_moved_while_replaying(void **state)
 {
@@ -559,7 +559,7 @@ static void test_log_fails_during_a_move(void **state)
 {
     Fixture f = fixture_new(SPEC), copy;
     Hold hold = {.held = true};
-    GThread *mover, *flusher;
+    GThread *first, *flusher;
     unsigned before;
 
     (void)state;
@@ -568,7 +568,7 @@ static void test_log_fails_during_a_move(void **state)
     before = log_syncs_now();
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_NODE, 1, 100), 0);
     device_set(false, true, false);
-    mover = g_thread_new("mover", move_main, f.meta);
+    first = g_thread_new("flush", move_main, f.meta);
     wait_until_frozen(vj_session_of(f.meta));
     flusher = g_thread_new("flusher", flush_main, f.meta);
     wait_for_log_syncs(before + 1);
@@ -576,7 +576,7 @@ static void test_log_fails_during_a_move(void **state)
     hold.held = false;
     vj_cond_broadcast(&device_changed);
     vj_mutex_unlock(&device_lock);
-    assert_int_equal(GPOINTER_TO_INT(g_thread_join(mover)), 0);
+    assert_int_equal(GPOINTER_TO_INT(g_thread_join(first)), 0);
     assert_int_equal(GPOINTER_TO_INT(g_thread_join(flusher)), 0);
     assert_int_equal(stats_of(&f).failures, 1);
     device_set(false, false, false);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * mover.c - from visible to durable
+ * applier.c - from visible to durable
  *
- * One thread, the mover, freezes the active generation (a flush wants it, it fills half
+ * One thread, the applier, freezes the active generation (a flush wants it, it fills half
  * of the memory or of the log, or it is as old as the commit interval), puts an empty one
  * in its place, and applies the frozen one to the engine in one step.  A generation is a
  * run of whole commits and generations move in order, so the engine always holds a prefix
@@ -16,7 +16,7 @@
  */
 #include "meta/session-private.h"
 
-/* ---- The mover ------------------------------------------------------------------- */
+/* ---- The applier ------------------------------------------------------------------- */
 
 static bool freeze_due(const VjSession *s, int64_t now_us)
 {
@@ -161,13 +161,13 @@ static void wait_for_work(VjSession *s) VJ_REQUIRES(&s->state)
         until_us = MIN(until_us, s->redo.renew_us);
     }
     if (until_us < INT64_MAX) {
-        (void)vj_cond_wait_until(&s->mover_wake, &s->state, until_us);
+        (void)vj_cond_wait_until(&s->applier_wake, &s->state, until_us);
     } else {
-        vj_cond_wait(&s->mover_wake, &s->state);
+        vj_cond_wait(&s->applier_wake, &s->state);
     }
 }
 
-static gpointer mover_main(gpointer opaque)
+static gpointer applier_main(gpointer opaque)
 {
     VjSession *s = opaque;
 
@@ -192,23 +192,23 @@ static gpointer mover_main(gpointer opaque)
     return NULL;
 }
 
-void vj_mover_start(VjSession *s)
+void vj_applier_start(VjSession *s)
 {
-    g_assert(!s->read_only && s->mover == NULL);
-    s->mover = g_thread_new("vj-meta-move", mover_main, s);
+    g_assert(!s->read_only && s->applier == NULL);
+    s->applier = g_thread_new("vj-meta-apply", applier_main, s);
 }
 
-void vj_mover_stop(VjSession *s)
+void vj_applier_stop(VjSession *s)
 {
-    if (s->mover == NULL) {
+    if (s->applier == NULL) {
         return;
     }
     vj_mutex_lock(&s->state);
     s->stopping = true;
-    vj_cond_signal(&s->mover_wake);
+    vj_cond_signal(&s->applier_wake);
     vj_mutex_unlock(&s->state);
-    g_thread_join(s->mover);
-    s->mover = NULL;
+    g_thread_join(s->applier);
+    s->applier = NULL;
 }
 
 /* ---- Tests ----------------------------------------------------------------------- */
