@@ -50,6 +50,7 @@ MOUNT_TESTS += tests/mount/edit-atomic.sh
 MOUNT_TESTS += tests/mount/detect-shim.sh
 MOUNT_TESTS += tests/mount/examples.sh
 MOUNT_TESTS += tests/mount/fallocate-shim.sh
+MOUNT_TESTS += tests/mount/hanging-engine.sh
 MOUNT_TESTS += tests/mount/hanging-store.sh
 MOUNT_TESTS += tests/mount/slow-device.sh
 MOUNT_TESTS += tests/mount/sync-at-end.sh

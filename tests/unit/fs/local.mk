@@ -15,5 +15,8 @@ tests_unit_fs_test_fs_format_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/fs/test-fs
 tests_unit_fs_test_fs_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/fs/test-round-trips
+tests_unit_fs_test_round_trips_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/fs/test-settings
 tests_unit_fs_test_settings_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
