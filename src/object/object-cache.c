@@ -10,6 +10,11 @@
  * it is.  A read that goes on where the last one ended is the same use: one of an object
  * in parts is no use again.
  *
+ * Content that was got ahead of a reader, and that is kept only until that has come by,
+ * goes to a third queue when as much as all of it was read.  That queue is short, so the
+ * buffers of a long read are the same few again and again; what is used there again goes
+ * on to the main queue.
+ *
  *   - An entry holds what was verified: plaintext, or the trailer, or neither while it
  *     loads.
  *   - One thread loads, the others wait for it; nothing is held meanwhile but the entry.
@@ -30,8 +35,12 @@
 /* The small queue may have this part of the budget before the main one has to give. */
 #define VJ_CACHE_SMALL_SHARE 4u
 #define VJ_CACHE_USES_MOST 3u
+/* What a reader has come by has this part of the budget. */
+#define VJ_CACHE_PASSED_SHARE 32u
 /* A longer read is no piece: whoever reads on gets as much at a time. */
 #define VJ_CACHE_PIECE_MOST 32768u
+
+typedef enum EntryPlace { IN_SMALL, IN_MAIN, IN_PASSED } EntryPlace;
 
 struct VjCacheEntry {
     guint64 id;
@@ -41,7 +50,8 @@ struct VjCacheEntry {
     unsigned uses;         /* again, since it entered its queue or went round */
     uint32_t read_to;      /* where the last use ended */
     uint32_t pieces_bytes; /* read by vj_cache_find in pieces that were not there */
-    bool in_main;          /* else in the small queue */
+    uint32_t left_bytes;   /* to be read until a reader has come by; 0: no matter */
+    EntryPlace place;
     bool loading;
     bool is_ahead;      /* from vj_cache_ahead_begin on, while loading */
     VjIo *got;          /* of that load: all stored bytes, nobody unpacks them yet */
@@ -59,18 +69,20 @@ void vj_cache_init(VjObjectCache *c, uint64_t budget_bytes)
     c->entries = g_hash_table_new(g_int64_hash, g_int64_equal);
     g_queue_init(&c->small);
     g_queue_init(&c->main);
+    g_queue_init(&c->passed);
     c->gone = g_new0(VjCacheGone, VJ_CACHE_GONE_SLOTS);
 }
 
 static GQueue *queue_of(VjObjectCache *c, const VjCacheEntry *e)
 {
-    return e->in_main ? &c->main : &c->small;
+    return e->place == IN_MAIN ? &c->main : e->place == IN_SMALL ? &c->small : &c->passed;
 }
 
 static void count_bytes(VjObjectCache *c, VjCacheEntry *e, uint64_t bytes)
 {
     c->bytes += bytes - e->bytes;
-    c->small_bytes += e->in_main ? 0 : bytes - e->bytes;
+    c->small_bytes += e->place == IN_SMALL ? bytes - e->bytes : 0;
+    c->passed_bytes += e->place == IN_PASSED ? bytes - e->bytes : 0;
     e->bytes = bytes;
 }
 
@@ -93,44 +105,62 @@ void vj_cache_clear(VjObjectCache *c)
     while (c->main.head != NULL) {
         entry_free(c, c->main.head->data);
     }
-    g_assert(c->bytes == 0 && c->small_bytes == 0);
+    while (c->passed.head != NULL) {
+        entry_free(c, c->passed.head->data);
+    }
+    g_assert(c->bytes == 0 && c->small_bytes == 0 && c->passed_bytes == 0);
     g_free(c->gone);
     g_hash_table_destroy(c->entries);
     vj_cond_clear(&c->changed);
     vj_mutex_clear(&c->lock);
 }
 
-/* From the end of its queue to the head of that, or of the main one. */
-static void go_round(VjObjectCache *c, VjCacheEntry *e, bool in_main)
+/* From where it is in its queue to the head of @place. */
+static void move_to(VjObjectCache *c, VjCacheEntry *e, EntryPlace place)
 {
     uint64_t bytes = e->bytes;
 
     g_queue_unlink(queue_of(c, e), &e->link);
     count_bytes(c, e, 0);
-    e->in_main = in_main;
+    e->place = place;
     count_bytes(c, e, bytes);
     g_queue_push_head_link(queue_of(c, e), &e->link);
 }
 
+/* The next one to go, if nobody uses it; NULL: there is room. */
+static VjCacheEntry *next_to_go(VjObjectCache *c)
+{
+    bool is_full = c->bytes > c->budget_bytes;
+
+    if (c->passed.tail != NULL &&
+        (is_full || c->passed_bytes > c->budget_bytes / VJ_CACHE_PASSED_SHARE)) {
+        return c->passed.tail->data;
+    }
+    if (!is_full) {
+        return NULL;
+    }
+    return c->main.tail == NULL ||
+                   (c->small.tail != NULL &&
+                    c->small_bytes > c->budget_bytes / VJ_CACHE_SMALL_SHARE)
+               ? c->small.tail->data
+               : c->main.tail->data;
+}
+
 static void make_room(VjObjectCache *c)
 {
-    const uint64_t small_most = c->budget_bytes / VJ_CACHE_SMALL_SHARE;
-    unsigned passed = 0;
+    unsigned looked_at = 0;
+    VjCacheEntry *e;
 
     vj_mutex_assert_held(&c->lock);
-    while (c->bytes > c->budget_bytes && passed < VJ_CACHE_SCAN_MAX) {
-        bool of_small = c->main.tail == NULL ||
-                        (c->small.tail != NULL && c->small_bytes > small_most);
-        VjCacheEntry *e = of_small ? c->small.tail->data : c->main.tail->data;
-
+    while (looked_at < VJ_CACHE_SCAN_MAX && (e = next_to_go(c)) != NULL) {
         if (e->users > 0) {
-            go_round(c, e, e->in_main);
-            passed++;
+            move_to(c, e, e->place);
+            looked_at++;
         } else if (e->uses > 0) {
-            e->uses = of_small ? 0 : e->uses - 1;
-            go_round(c, e, true);
+            e->uses = e->place == IN_MAIN ? e->uses - 1 : 0;
+            move_to(c, e, IN_MAIN);
         } else {
-            if (of_small) {
+            if (e->place != IN_MAIN) {
                 c->gone[e->id % VJ_CACHE_GONE_SLOTS] =
                     (VjCacheGone){e->id, ++c->gone_count};
             }
@@ -159,20 +189,32 @@ static VjCacheEntry *entry_new(VjObjectCache *c, uint64_t id)
 
     e->id = id;
     e->link.data = e;
-    e->in_main =
-        gone->id == id && c->gone_count - gone->number < g_hash_table_size(c->entries);
+    e->place =
+        gone->id == id && c->gone_count - gone->number < g_hash_table_size(c->entries)
+            ? IN_MAIN
+            : IN_SMALL;
     g_hash_table_insert(c->entries, &e->id, e);
     g_queue_push_head_link(queue_of(c, e), &e->link);
     entry_account(c, e);
     return e;
 }
 
-static void count_use(VjCacheEntry *e, uint32_t start, uint32_t len)
+static void count_use(VjObjectCache *c, VjCacheEntry *e, uint32_t start, uint32_t len)
 {
     if (start != e->read_to) {
         e->uses = MIN(e->uses + 1, VJ_CACHE_USES_MOST);
     }
     e->read_to = start + len;
+    if (e->left_bytes > len) {
+        e->left_bytes -= len;
+    } else if (e->left_bytes > 0) {
+        e->left_bytes = 0;
+        if (e->place == IN_SMALL) {
+            /* The kernel's requests overtake each other: that was no use again. */
+            e->uses = 0;
+            move_to(c, e, IN_PASSED);
+        }
+    }
 }
 
 /* For a read of content bytes [@start, @start + @len). */
@@ -186,7 +228,7 @@ static VjCacheEntry *entry_of(VjObjectCache *c, uint64_t id, uint32_t start, uin
         e = entry_new(c, id);
         e->read_to = start;
     }
-    count_use(e, start, len);
+    count_use(c, e, start, len);
     e->users++;
     return e;
 }
@@ -234,7 +276,8 @@ VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t sta
     e = g_hash_table_lookup(c->entries, &key);
     if (e != NULL && e->plain != NULL) {
         plain = vj_buf_ref(e->plain);
-        count_use(e, start, len);
+        count_use(c, e, start, len);
+        make_room(c);
         c->stats.cache_hits++;
         found = VJ_CACHE_COPIED;
     } else if (e != NULL && e->is_ahead) {
@@ -360,7 +403,8 @@ int vj_cache_use(VjObjects *o, const VjObject *object, const VjCacheRead *read,
     return rc;
 }
 
-bool vj_cache_ahead_begin(VjObjectCache *c, const VjObject *object, VjCacheEntry **entry)
+bool vj_cache_ahead_begin(VjObjectCache *c, const VjObject *object, bool is_passing,
+                          VjCacheEntry **entry)
 {
     guint64 key = object->id;
     VjCacheEntry *e;
@@ -374,6 +418,7 @@ bool vj_cache_ahead_begin(VjObjectCache *c, const VjObject *object, VjCacheEntry
         e = e != NULL ? e : entry_new(c, object->id);
         e->users++;
         e->loading = e->is_ahead = true;
+        e->left_bytes = is_passing ? object->plain_bytes : 0;
         *entry = e;
     }
     vj_mutex_unlock(&c->lock);

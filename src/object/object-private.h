@@ -92,9 +92,9 @@ typedef struct VjObjectCache {
     VjMutex lock; /* VJ_RANK_OBJECT_CACHE */
     VjCond changed;
     /* guarded by lock: */
-    GHashTable *entries; /* id → VjCacheEntry */
-    GQueue small, main;  /* of VjCacheEntry, the head came last */
-    uint64_t bytes, small_bytes;
+    GHashTable *entries;        /* id → VjCacheEntry */
+    GQueue small, main, passed; /* of VjCacheEntry, the head came last */
+    uint64_t bytes, small_bytes, passed_bytes;
     VjCacheGone *gone; /* left the small queue, by id modulo VJ_CACHE_GONE_SLOTS */
     uint64_t gone_count;
     VjObjectsStats stats;
@@ -150,8 +150,10 @@ void vj_cache_done(VjObjectCache *c, VjCacheEntry *entry);
  * its get is over, and how; _end unpacks what came, unless a reader did, and lets go of
  * the entry.  From begin to end the entry stays.
  */
-/* False: there is nothing to load: it is there or coming, or a part of it is damaged. */
-bool vj_cache_ahead_begin(VjObjectCache *c, const VjObject *object, VjCacheEntry **entry);
+/* @is_passing: keep it until a reader has come by.  False: there is nothing to load: it
+ * is there or coming, or a part of it is damaged. */
+bool vj_cache_ahead_begin(VjObjectCache *c, const VjObject *object, bool is_passing,
+                          VjCacheEntry **entry);
 /* @io: a get of all stored bytes, which is over, a reference more is taken; NULL: there
  * was none.  Does not block. */
 void vj_cache_ahead_got(VjObjectCache *c, VjCacheEntry *entry, VjIo *io);

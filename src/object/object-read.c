@@ -281,7 +281,7 @@ bool vj_object_get_ahead(VjObjects *o, VjGetAhead *ahead)
     VjIo *io;
 
     vj_lock_assert_none();
-    if (!vj_cache_ahead_begin(&o->cache, object, &ahead->entry)) {
+    if (!vj_cache_ahead_begin(&o->cache, object, goes_straight(object), &ahead->entry)) {
         return false;
     }
     ahead->objects = o;

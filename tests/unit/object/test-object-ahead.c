@@ -12,7 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define LEN 200000u
+#define LEN 100000u
 
 /* One get ahead, and who waits for its end. */
 typedef struct Ahead {
@@ -143,7 +143,7 @@ static void test_a_reader_takes_what_was_got(void **state)
         before = gets(f);
         assert_true(begin(f, &a, &object));
         wait_until_got(&a);
-        read_part(f, &object, bytes, 100000, 5000);
+        read_part(f, &object, bytes, 50000, 5000);
         read_part(f, &object, bytes, 0, LEN);
         end(f, &a, true);
         read_part(f, &object, bytes, 0, LEN);
@@ -296,6 +296,44 @@ static void test_a_full_store_refuses(void **state)
     read_part(f, &object, bytes, 0, LEN);
 }
 
+/* A long read takes a small part of the cache, and what others use stays. */
+static void test_what_a_reader_has_come_by_makes_room(void **state)
+{
+    enum { MANY = 60 }; /* more than the cache holds */
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(1, LEN);
+    const uint8_t first = bytes[0];
+    VjObject used, objects[MANY];
+    uint64_t before;
+    Ahead a;
+
+    f->codec = VJ_CODEC_ID_XOR;
+    must_put(f, bytes, LEN, &used);
+    assert_true(begin(f, &a, &used));
+    end(f, &a, true);
+    read_part(f, &used, bytes, 0, LEN);
+    f->codec = VJ_CODEC_ID_NONE;
+    for (uint8_t i = 0; i < MANY; i++) {
+        bytes[0] = i;
+        must_put(f, bytes, LEN, &objects[i]);
+    }
+    before = gets(f);
+    for (uint8_t i = 0; i < MANY; i++) {
+        bytes[0] = i;
+        assert_true(begin(f, &a, &objects[i]));
+        end(f, &a, true);
+        /* The kernel's requests overtake each other. */
+        read_part(f, &objects[i], bytes, LEN / 2, LEN / 2);
+        read_part(f, &objects[i], bytes, 0, LEN / 2);
+        assert_true(stats_of(f).cache_bytes < f->cache_bytes / 8);
+    }
+    bytes[0] = MANY - 1;
+    read_part(f, &objects[MANY - 1], bytes, 0, LEN); /* another one, right behind */
+    bytes[0] = first;
+    read_part(f, &used, bytes, 0, LEN);
+    assert_int_equal(gets(f), before + MANY);
+}
+
 /* What the store brings nearer by itself is not got; what would not stay neither. */
 static void test_who_brings_it(void **state)
 {
@@ -321,6 +359,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_a_wrong_bit_is_left_to_the_reader),
     TEST(test_a_get_that_hangs_is_given_up),
     TEST(test_a_full_store_refuses),
+    TEST(test_what_a_reader_has_come_by_makes_room),
     cmocka_unit_test_setup_teardown(test_who_brings_it, fixture_setup_posix,
                                     fixture_teardown),
 };
