@@ -8,7 +8,10 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
+#include "front/coherence-private.h"
 #include "front/front.h"
+#include "front/guard-private.h"
+#include "front/wait-private.h"
 
 #include "varjfs/ioctl.h"
 
@@ -34,8 +37,6 @@
  * does not keep the others waiting. */
 #define VJ_FRONT_EDIT_THREADS 4u
 
-#define VJ_PAGE_BYTES 4096u
-
 typedef struct VjFront VjFront;
 
 /* ---- inodes that the kernel knows (lookup-count.c) --------------------------------- */
@@ -50,129 +51,6 @@ bool vj_lookup_counts_sub(VjLookupCounts *k, uint64_t ino, uint64_t count);
 bool vj_lookup_counts_has(VjLookupCounts *k, uint64_t ino);
 /* Inodes, and the bytes that the tables take. */
 void vj_lookup_counts_size(VjLookupCounts *k, uint64_t *inodes, uint64_t *bytes);
-
-/* ---- ranges of pages (ranges.c) ---------------------------------------------------- */
-
-typedef struct VjPageRange {
-    uint64_t first, last; /* page numbers, inclusive */
-} VjPageRange;
-
-/* The pages of @len bytes at @offset; of one byte where @len is 0. */
-VjPageRange vj_pages_of(uint64_t offset, uint64_t len);
-/* The same; @len 0: to the end of any file. */
-VjPageRange vj_pages_from(uint64_t offset, uint64_t len);
-
-/* A set of pages: a GArray of VjPageRange, which the caller locks, or NULL while it is
- * empty. */
-/* Adds @r, and makes the set if need be; false: there are @most ranges already, and the
- * last one grew to hold it. */
-bool vj_ranges_add(GArray **ranges, guint most, VjPageRange r);
-/* Takes @r out.  Where one range would have to become two and there are @most, more
- * stays. */
-void vj_ranges_remove(GArray *ranges, guint most, VjPageRange r);
-bool vj_ranges_meet(const GArray *ranges, VjPageRange r);
-
-/* ---- what the kernel may hold of a file (coherence.c) ------------------------------ */
-
-typedef struct VjCoherence VjCoherence;
-typedef struct VjPageState VjPageState;
-
-VjCoherence *vj_coherence_new(void);
-void vj_coherence_free(VjCoherence *c);
-
-typedef enum VjPassKind {
-    VJ_PASS_READ,  /* of pages: not into the reader's memory */
-    VJ_PASS_PAGES, /* a WRITE of pages from the cache: FUSE_WRITE_CACHE */
-} VjPassKind;
-
-/* Bytes of a WRITE and where they belong now. */
-typedef struct VjPassPart {
-    uint64_t skip;   /* bytes from the start of the request */
-    uint64_t offset; /* in the file as it is now */
-    uint64_t len;    /* bytes */
-} VjPassPart;
-
-typedef struct VjPass {
-    VjPageState *state;
-    GArray *parts;   /* of VjPassPart; NULL: the request as it stands */
-    uint64_t offset; /* of the request */
-    /* Set at the end: what may have been read without bytes that have moved there. */
-    uint64_t stale_offset, stale_len; /* bytes; 0: nothing */
-} VjPass;
-
-/*
- * vj_coherence_enter - a READ of pages, or a WRITE of pages, begins
- *
- * Waits while an edit is applied and answered, and where @who reads the end of a file
- * whose size the kernel is about to take.  Pages in old coordinates get @parts, without
- * the bytes that the edit replaced.  Threads: any.  Locks: none.
- */
-void vj_coherence_enter(VjCoherence *c, uint64_t ino, VjPassKind kind, uint64_t offset,
-                        uint64_t len, pid_t who, VjPass *pass);
-/* A READ is answered; a WRITE is done with the file. */
-void vj_coherence_leave(VjCoherence *c, VjPass *pass);
-/*
- * A request has come that the kernel sends under the lock of the inode, so what it did
- * for the one before is over.  @len bytes at @offset, if any, have filled pages: not
- * those of a direct WRITE.
- */
-void vj_coherence_locked(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len);
-
-/* Whether the kernel may hold a page of the range; @len 0: from @offset to the end. */
-bool vj_coherence_may_hold(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len);
-/*
- * vj_coherence_written_past - a direct WRITE of the range is in the file, but not
- * answered
- *
- * The kernel dropped the pages of the range before it sent the WRITE; behind it, it does
- * so only where the caller waits for the write, and does not tell whether that is so.
- * Returns   true: old pages may have come meanwhile, and @offset and @len are what to
- *           invalidate before the answer: the range, or 0 and 0 for all
- * Threads   any      Locks   none
- */
-bool vj_coherence_written_past(VjCoherence *c, uint64_t ino, uint64_t *offset,
-                               uint64_t *len);
-/* Around an invalidation of the range; @ok: it is gone. */
-typedef struct VjDrop {
-    VjPageState *state;
-    uint64_t offset, len;
-    uint64_t number; /* of the inode, rising */
-} VjDrop;
-void vj_coherence_drop_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len,
-                             VjDrop *drop);
-void vj_coherence_drop_end(VjCoherence *c, VjDrop *drop, bool ok);
-
-/*
- * vj_coherence_close - an edit of the range is about to be applied
- *
- * The kernel holds the lock of the inode.  Waits until nobody is inside and lets nobody
- * in.
- * @may_hold: as vj_coherence_may_hold, now.
- */
-VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
-                                uint64_t len, bool *may_hold);
-
-/* Until when pages may come back that lie where their bytes were before the edit. */
-typedef enum VjWindow {
-    VJ_WINDOW_NONE,
-    VJ_WINDOW_EDIT,   /* vj_coherence_locked: they are invalidated */
-    VJ_WINDOW_KERNEL, /* the kernel drops them, and then lets go of the inode's lock */
-} VjWindow;
-/* Whether one more window may be open, which are bounded in number.  Between close and
- * open. */
-bool vj_coherence_has_room(VjCoherence *c, const VjPageState *state);
-/* Lets them in again.  @edited: what was applied; looked at where there is a @window. */
-void vj_coherence_open(VjCoherence *c, VjPageState *state, const VjEdited *edited,
-                       VjWindow window);
-/* Before it: @who is told of the new size. */
-void vj_coherence_size(VjCoherence *c, VjPageState *state, const VjEdited *edited,
-                       pid_t who);
-
-/* ---- threads of other processes (thread-time.c) ------------------------------------ */
-
-/* Whether @tid has a processor or waits for one, and for how long it has had one since it
- * began; false also where that is not known: it is gone, or /proc does not show it. */
-bool vj_thread_is_runnable(pid_t tid, uint64_t *run_ns);
 
 /* ---- edits that are announced (stage.c) -------------------------------------------- */
 
@@ -238,7 +116,6 @@ typedef struct VjCarry {
 } VjCarry;
 
 typedef struct VjEditor VjEditor;
-typedef struct VjFlagsJob VjFlagsJob; /* below */
 VjEditor *vj_editor_new(VjFront *f);
 /* Answers all that was submitted, then ends the threads; later edits are refused.  Needs
  * threads that serve requests.  Again is fine. */
@@ -273,109 +150,6 @@ bool vj_editor_flags(VjEditor *e, VjFlagsJob *job);
 bool vj_edit_drop_pages(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len);
 /* The kernel's pages of the range are stale.  Does not block. */
 void vj_editor_stale(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len);
-
-/* ---- the guard (guard.c), and what it does (mounter.c) ----------------------------- */
-
-#define VJ_MOUNTED_TEXT_MAX 400
-
-/* What came of an order to the guard. */
-typedef struct VjMounted {
-    int error;                      /* a positive errno; 0: it is done */
-    bool by_helper;                 /* fusermount3 did it */
-    dev_t dev;                      /* of the mount */
-    char text[VJ_MOUNTED_TEXT_MAX]; /* why not; or what fusermount3 said all the same */
-} VjMounted;
-
-/* In the guard's process alone. */
-void vj_mounter_mount(const VjMountPlan *plan, int fuse_fd, int comm_fd, VjMounted *out);
-/* The mount answers: its device.  Waits for the daemon. */
-void vj_mounter_look(const VjMountPlan *plan, VjMounted *out);
-/* Has the kernel write dirty mapped pages of our mount back; a positive errno, or 0. */
-int vj_mounter_sync(const VjMountPlan *plan, dev_t dev);
-/* By whom it was mounted.  Nothing to do where something else is mounted by now. */
-void vj_mounter_detach(const VjMountPlan *plan, dev_t dev, bool by_helper,
-                       VjMounted *out);
-/* From here on the system calls alone that the guard makes behind vj_mounter_mount. */
-void vj_guard_confine(void);
-
-/*
- * What makes umount(8) wait for the daemon (utab.c): a line for @mountpoint, named after
- * the calling process.  0 or -errno; -EWOULDBLOCK: somebody keeps the table locked.
- */
-int vj_utab_add(const char *mountpoint);
-int vj_utab_remove(const char *mountpoint);
-bool vj_mount_has_word(const char *options, const char *word);
-
-/* Mounts.  The connection, which the caller owns; -1 and why not.  Once. */
-int vj_guard_mount(VjGuard *g, GError **error);
-/* The connection is there and served: waits until the mount answers, has the guard watch
- * over it, or says in the log why it cannot.  False and @why, owned: the mount does not
- * answer. */
-bool vj_guard_watch(const VjGuard *g, const VjFront *f, char **why);
-/* The end on a signal; each says in the log what it could not do. */
-void vj_guard_sync(const VjGuard *g);
-void vj_guard_detach(const VjGuard *g);
-
-/* ---- waits that a killed caller leaves (interrupt.c) ------------------------------- */
-
-/* First member of what g_new made for a request that waits for durability. */
-typedef struct VjWait {
-    VjFront *front;
-    fuse_req_t req;
-    VjHandle *handle; /* stays valid until the last reference goes; NULL: none */
-    pid_t tid;        /* who waits; 0: somebody whom this process cannot see */
-
-    /* guarded by front->lock: */
-    unsigned refs;
-    bool is_answered, is_interrupted;
-} VjWait;
-
-/* Flags that chattr(1) sets, behind an invalidation. */
-struct VjFlagsJob {
-    VjWait wait;
-    /* On an edit thread, with no lock held; gives the reference back. */
-    void (*run)(VjFront *f, VjFlagsJob *job);
-    uint64_t ino;
-    uint32_t flags; /* VJ_INODE_CHATTR */
-    VjCaller who;
-};
-
-/* With one reference; from now on somebody else may answer.  No locks held. */
-void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h);
-/* True: the request has no answer yet, and this thread gives it.  No locks held. */
-bool vj_wait_claim(VjWait *w);
-/* The last reference frees it, and the handle if that was dropped meanwhile. */
-void vj_wait_unref(VjWait *w);
-/* At the end, until none is left: a thread of the rooms below may still have one to
- * answer.  No locks held. */
-void vj_front_await_waits(VjFront *f);
-/* ---- requests that wait for another machine (interrupt.c) -------------------------- */
-
-/* What one request thread works on. */
-typedef struct VjServed {
-    VjCancel cancel;
-    /* guarded by front->lock: */
-    uint64_t unique; /* of the request; 0: none */
-    pid_t tid;       /* who waits; 0: somebody whom this process cannot see */
-    bool is_interrupted;
-} VjServed;
-
-/* Of a request thread. */
-void vj_served_init(VjServed *s, VjFront *f);
-void vj_served_clear(VjServed *s, VjFront *f);
-/* The thread works on request @unique of @tid from now on, and not any more. */
-void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid);
-void vj_served_end(VjServed *s, VjFront *f);
-/* INTERRUPT of the request @unique, which may not have begun yet. */
-void vj_served_interrupt(VjFront *f, uint64_t unique);
-/* At the end: none is to be waited for.  Under f->lock. */
-void vj_served_cancel_all(VjFront *f);
-
-/* A thread of its own while there are interrupted requests. */
-void vj_front_watch(gpointer data, gpointer user_data);
-/* The kernel does not use @h any more: forgets and releases it, now or when the last wait
- * for it is over. */
-void vj_front_handle_drop(VjFront *f, VjHandle *h);
 
 /* ---- request threads (serve.c) ----------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 noinst_LTLIBRARIES += src/front/libvj-front.la
 src_front_libvj_front_la_LIBADD = $(FUSE3_LIBS)
 src_front_libvj_front_la_SOURCES = \
+	src/front/coherence-private.h \
 	src/front/coherence.c \
 	src/front/delay.c \
 	src/front/edit.c \
@@ -11,6 +12,7 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/front.c \
 	src/front/front.h \
 	src/front/guard-calls.c \
+	src/front/guard-private.h \
 	src/front/guard.c \
 	src/front/interrupt.c \
 	src/front/lookup-count.c \
@@ -24,4 +26,5 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/serve.c \
 	src/front/stage.c \
 	src/front/thread-time.c \
-	src/front/utab.c
+	src/front/utab.c \
+	src/front/wait-private.h

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * coherence-private.h - what the kernel may hold of a file, and whom it makes wait
+ */
+#ifndef VJ_FRONT_COHERENCE_PRIVATE_H
+#define VJ_FRONT_COHERENCE_PRIVATE_H
+
+#include "front/front.h"
+
+#define VJ_PAGE_BYTES 4096u
+
+/* ---- ranges of pages (ranges.c) ---------------------------------------------------- */
+
+typedef struct VjPageRange {
+    uint64_t first, last; /* page numbers, inclusive */
+} VjPageRange;
+
+/* The pages of @len bytes at @offset; of one byte where @len is 0. */
+VjPageRange vj_pages_of(uint64_t offset, uint64_t len);
+/* The same; @len 0: to the end of any file. */
+VjPageRange vj_pages_from(uint64_t offset, uint64_t len);
+
+/* A set of pages: a GArray of VjPageRange, which the caller locks, or NULL while it is
+ * empty. */
+/* Adds @r, and makes the set if need be; false: there are @most ranges already, and the
+ * last one grew to hold it. */
+bool vj_ranges_add(GArray **ranges, guint most, VjPageRange r);
+/* Takes @r out.  Where one range would have to become two and there are @most, more
+ * stays. */
+void vj_ranges_remove(GArray *ranges, guint most, VjPageRange r);
+bool vj_ranges_meet(const GArray *ranges, VjPageRange r);
+
+/* ---- what the kernel may hold of a file (coherence.c) ------------------------------ */
+
+typedef struct VjCoherence VjCoherence;
+typedef struct VjPageState VjPageState;
+
+VjCoherence *vj_coherence_new(void);
+void vj_coherence_free(VjCoherence *c);
+
+typedef enum VjPassKind {
+    VJ_PASS_READ,  /* of pages: not into the reader's memory */
+    VJ_PASS_PAGES, /* a WRITE of pages from the cache: FUSE_WRITE_CACHE */
+} VjPassKind;
+
+/* Bytes of a WRITE and where they belong now. */
+typedef struct VjPassPart {
+    uint64_t skip;   /* bytes from the start of the request */
+    uint64_t offset; /* in the file as it is now */
+    uint64_t len;    /* bytes */
+} VjPassPart;
+
+typedef struct VjPass {
+    VjPageState *state;
+    GArray *parts;   /* of VjPassPart; NULL: the request as it stands */
+    uint64_t offset; /* of the request */
+    /* Set at the end: what may have been read without bytes that have moved there. */
+    uint64_t stale_offset, stale_len; /* bytes; 0: nothing */
+} VjPass;
+
+/*
+ * vj_coherence_enter - a READ of pages, or a WRITE of pages, begins
+ *
+ * Waits while an edit is applied and answered, and where @who reads the end of a file
+ * whose size the kernel is about to take.  Pages in old coordinates get @parts, without
+ * the bytes that the edit replaced.  Threads: any.  Locks: none.
+ */
+void vj_coherence_enter(VjCoherence *c, uint64_t ino, VjPassKind kind, uint64_t offset,
+                        uint64_t len, pid_t who, VjPass *pass);
+/* A READ is answered; a WRITE is done with the file. */
+void vj_coherence_leave(VjCoherence *c, VjPass *pass);
+/*
+ * A request has come that the kernel sends under the lock of the inode, so what it did
+ * for the one before is over.  @len bytes at @offset, if any, have filled pages: not
+ * those of a direct WRITE.
+ */
+void vj_coherence_locked(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len);
+
+/* Whether the kernel may hold a page of the range; @len 0: from @offset to the end. */
+bool vj_coherence_may_hold(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len);
+/*
+ * vj_coherence_written_past - a direct WRITE of the range is in the file, but not
+ * answered
+ *
+ * The kernel dropped the pages of the range before it sent the WRITE; behind it, it does
+ * so only where the caller waits for the write, and does not tell whether that is so.
+ * Returns   true: old pages may have come meanwhile, and @offset and @len are what to
+ *           invalidate before the answer: the range, or 0 and 0 for all
+ * Threads   any      Locks   none
+ */
+bool vj_coherence_written_past(VjCoherence *c, uint64_t ino, uint64_t *offset,
+                               uint64_t *len);
+/* Around an invalidation of the range; @ok: it is gone. */
+typedef struct VjDrop {
+    VjPageState *state;
+    uint64_t offset, len;
+    uint64_t number; /* of the inode, rising */
+} VjDrop;
+void vj_coherence_drop_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len,
+                             VjDrop *drop);
+void vj_coherence_drop_end(VjCoherence *c, VjDrop *drop, bool ok);
+
+/*
+ * vj_coherence_close - an edit of the range is about to be applied
+ *
+ * The kernel holds the lock of the inode.  Waits until nobody is inside and lets nobody
+ * in.
+ * @may_hold: as vj_coherence_may_hold, now.
+ */
+VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
+                                uint64_t len, bool *may_hold);
+
+/* Until when pages may come back that lie where their bytes were before the edit. */
+typedef enum VjWindow {
+    VJ_WINDOW_NONE,
+    VJ_WINDOW_EDIT,   /* vj_coherence_locked: they are invalidated */
+    VJ_WINDOW_KERNEL, /* the kernel drops them, and then lets go of the inode's lock */
+} VjWindow;
+/* Whether one more window may be open, which are bounded in number.  Between close and
+ * open. */
+bool vj_coherence_has_room(VjCoherence *c, const VjPageState *state);
+/* Lets them in again.  @edited: what was applied; looked at where there is a @window. */
+void vj_coherence_open(VjCoherence *c, VjPageState *state, const VjEdited *edited,
+                       VjWindow window);
+/* Before it: @who is told of the new size. */
+void vj_coherence_size(VjCoherence *c, VjPageState *state, const VjEdited *edited,
+                       pid_t who);
+
+/* ---- threads of other processes (thread-time.c) ------------------------------------ */
+
+/* Whether @tid has a processor or waits for one, and for how long it has had one since it
+ * began; false also where that is not known: it is gone, or /proc does not show it. */
+bool vj_thread_is_runnable(pid_t tid, uint64_t *run_ns);
+
+#endif

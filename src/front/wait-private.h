@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * wait-private.h - requests whose callers may be killed while they wait (interrupt.c)
+ */
+#ifndef VJ_FRONT_WAIT_PRIVATE_H
+#define VJ_FRONT_WAIT_PRIVATE_H
+
+#include "front/front.h"
+
+#include <fuse_lowlevel.h>
+
+typedef struct VjFront VjFront;
+typedef struct VjFlagsJob VjFlagsJob;
+
+/* ---- waits that a killed caller leaves (interrupt.c) ------------------------------- */
+
+/* First member of what g_new made for a request that waits for durability. */
+typedef struct VjWait {
+    VjFront *front;
+    fuse_req_t req;
+    VjHandle *handle; /* stays valid until the last reference goes; NULL: none */
+    pid_t tid;        /* who waits; 0: somebody whom this process cannot see */
+
+    /* guarded by front->lock: */
+    unsigned refs;
+    bool is_answered, is_interrupted;
+} VjWait;
+
+/* Flags that chattr(1) sets, behind an invalidation. */
+struct VjFlagsJob {
+    VjWait wait;
+    /* On an edit thread, with no lock held; gives the reference back. */
+    void (*run)(VjFront *f, VjFlagsJob *job);
+    uint64_t ino;
+    uint32_t flags; /* VJ_INODE_CHATTR */
+    VjCaller who;
+};
+
+/* With one reference; from now on somebody else may answer.  No locks held. */
+void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h);
+/* True: the request has no answer yet, and this thread gives it.  No locks held. */
+bool vj_wait_claim(VjWait *w);
+/* The last reference frees it, and the handle if that was dropped meanwhile. */
+void vj_wait_unref(VjWait *w);
+/* At the end, until none is left: a thread of the rooms below may still have one to
+ * answer.  No locks held. */
+void vj_front_await_waits(VjFront *f);
+/* ---- requests that wait for another machine (interrupt.c) -------------------------- */
+
+/* What one request thread works on. */
+typedef struct VjServed {
+    VjCancel cancel;
+    /* guarded by front->lock: */
+    uint64_t unique; /* of the request; 0: none */
+    pid_t tid;       /* who waits; 0: somebody whom this process cannot see */
+    bool is_interrupted;
+} VjServed;
+
+/* Of a request thread. */
+void vj_served_init(VjServed *s, VjFront *f);
+void vj_served_clear(VjServed *s, VjFront *f);
+/* The thread works on request @unique of @tid from now on, and not any more. */
+void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid);
+void vj_served_end(VjServed *s, VjFront *f);
+/* INTERRUPT of the request @unique, which may not have begun yet. */
+void vj_served_interrupt(VjFront *f, uint64_t unique);
+/* At the end: none is to be waited for.  Under f->lock. */
+void vj_served_cancel_all(VjFront *f);
+
+/* A thread of its own while there are interrupted requests. */
+void vj_front_watch(gpointer data, gpointer user_data);
+/* The kernel does not use @h any more: forgets and releases it, now or when the last wait
+ * for it is over. */
+void vj_front_handle_drop(VjFront *f, VjHandle *h);
+
+#endif
