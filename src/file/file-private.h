@@ -10,39 +10,11 @@
 
 #include "file/append-private.h"
 #include "file/committed-private.h"
+#include "file/fragment-private.h"
 #include "file/pieces-private.h"
 #include "file/records.h"
+#include "file/space-private.h"
 #include "file/table.h"
-
-/* ---- space for what was accepted (space.c) ----------------------------------------- */
-
-/* Kept free of objects for a store's own directories and for checkpoints. */
-#define VJ_SPACE_OBJECTS_MARGIN 64u
-/* Every object takes as much at least, beside its content: the rest of its last block,
- * metadata. */
-#define VJ_SPACE_OBJECT_OVERHEAD 5120u
-
-typedef struct VjSpaceKeeper {
-    VjStore *store;
-    VjMutex lock;
-    /* guarded by lock: */
-    /* as measured last, less where objects run out before bytes */
-    uint64_t available_bytes;
-    /* for n objects never less than n * VJ_SPACE_OBJECT_OVERHEAD */
-    uint64_t reserved_bytes;
-} VjSpaceKeeper;
-
-int vj_space_init(VjSpaceKeeper *k, VjStore *store) G_GNUC_WARN_UNUSED_RESULT;
-void vj_space_clear(VjSpaceKeeper *k);
-/* Compares and adds; no I/O, so a file's lock may be held.  -ENOSPC. */
-int vj_space_try(VjSpaceKeeper *k, uint64_t bytes) G_GNUC_WARN_UNUSED_RESULT;
-/* Measures the store again, then gives @bytes back.  Blocks. */
-void vj_space_release_measured(VjSpaceKeeper *k, uint64_t bytes);
-/* Gives back without measuring: what was never put. */
-void vj_space_release(VjSpaceKeeper *k, uint64_t bytes);
-uint64_t vj_space_reserved(VjSpaceKeeper *k);
-/* As measured last, less what is promised. */
-uint64_t vj_space_available(VjSpaceKeeper *k);
 
 /* ---- file (file.c, read.c, write-back.c) ------------------------------------------- */
 
@@ -257,40 +229,6 @@ void vj_read_ahead(VjFile *f, uint64_t offset, size_t len);
 /* As vj_file_table_drain_read_ahead and _hold_read_ahead. */
 void vj_read_ahead_drain(VjReadAhead *a);
 void vj_read_ahead_hold(VjReadAhead *a, bool hold);
-
-/* ---- fragments in the background (remap.c) ----------------------------------------- */
-
-typedef struct VjRemapper VjRemapper;
-/* Counts the fragments of earlier mounts: before the orphan purge is started, which takes
- * away from them. */
-bool vj_remapper_open(VjFileTable *table, uint64_t most_bytes, VjRemapper **out,
-                      GError **error);
-void vj_remapper_start(VjRemapper *x);
-/* In this order; NULL is fine.  Between the two it only counts. */
-void vj_remapper_stop(VjRemapper *x);
-void vj_remapper_free(VjRemapper *x);
-/* True: @count more of @ino may be made; vj_remapper_made follows.  Any thread; no
- * I/O. */
-bool vj_remapper_reserve(VjRemapper *x, uint64_t ino, uint32_t count);
-/* After a commit or none: what was reserved is given back, @made and @dropped are
- * counted. */
-void vj_remapper_made(VjRemapper *x, uint64_t ino, uint32_t reserved, uint32_t made,
-                      uint32_t dropped);
-/* As vj_file_table_limit_fragments. */
-void vj_remapper_limit(VjRemapper *x, const VjRemapLimits *limits);
-/* As counted: of @ino, and of all. */
-uint32_t vj_remapper_count(VjRemapper *x, uint64_t ino, uint32_t *all);
-
-/* One step of making fragments into objects: content, size and times stay what they
- * are. */
-typedef struct VjRemap {
-    uint64_t offset;     /* in: 0 at first; out: where the next step goes on */
-    uint64_t most_bytes; /* in: of objects, about */
-    bool done;           /* out: nothing is left behind the offset */
-    uint32_t found;      /* out: fragments that became objects */
-} VjRemap;
-/* -EROFS, -ENOSPC, -ENOENT the inode is gone or has no name; -EBADMSG; -EIO, -ENOMEM. */
-int vj_file_remap(VjFile *f, VjRemap *step) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- the table (file.c, table.c) --------------------------------------------------- */
 

@@ -15,6 +15,7 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/file.c \
 	src/file/file.h \
 	src/file/fragment-plan.c \
+	src/file/fragment-private.h \
 	src/file/fragment-use.c \
 	src/file/fragment.c \
 	src/file/hold.c \
@@ -38,6 +39,7 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/resolve.c \
 	src/file/runs.c \
 	src/file/settings.c \
+	src/file/space-private.h \
 	src/file/space.c \
 	src/file/steps.c \
 	src/file/table.c \
