@@ -60,9 +60,9 @@ struct VjFile {
     uint64_t committed_seq;  /* every change up to it is committed */
     uint64_t reserved_bytes; /* for active */
     /* It was so long when it was changed last otherwise than by appending, and when a
-     * turn began last. */
-    uint64_t append_from, turn_bytes;
-    /* Since the last turn that took all of it: nothing is held back (hold.c). */
+     * round began last. */
+    uint64_t append_from, round_bytes;
+    /* Since the last round that took all of it: nothing is held back (hold.c). */
     bool closed;
     struct timespec changed; /* of the last change in active */
     bool times_pending;
@@ -112,18 +112,19 @@ static inline bool vj_file_dirty_locked(const VjFile *f)
     return f->dirty_seq > f->committed_seq;
 }
 
-/* ---- the end of a growing file stays for the next turn (hold.c) -------------------- */
+/* ---- the end of a growing file stays for the next round (hold.c) ------------------- */
 
-/* Memory that was appended to a file in one go and no turn has taken; more of it is
+/* Memory that was appended to a file in one go and no round has taken; more of it is
  * written back without waiting for its age, so that a stream is cut, hashed and put while
  * it comes. */
 #define VJ_FILE_GROWN_MOST (16 * VJ_MIB)
 
-/* Bytes at the end that were only appended, and since the last turn began.  Under
+/* Bytes at the end that were only appended, and since the last round began.  Under
  * f->lock. */
 uint64_t vj_file_grown_locked(const VjFile *f);
 bool vj_file_is_much_locked(const VjFile *f);
-/* The cut before which a turn may end, or 0: it takes the whole file.  Reads some MiB. */
+/* The cut before which a round may end, or 0: it takes the whole file.  Reads some
+ * MiB. */
 uint64_t vj_file_hold_from(VjFile *f);
 /* It still may, after what was done to the file meanwhile.  Under f->lock. */
 bool vj_file_may_hold_locked(const VjFile *f, uint64_t from);
@@ -155,10 +156,10 @@ int vj_write_back_remap(VjFileTable *table, uint64_t ino, VjFrozen *z, VjRemapPl
 bool vj_write_back_changes(const VjWriteBack *w);
 bool vj_write_back_needs_flush(const VjWriteBack *w);
 int vj_write_back_commit(VjWriteBack *w) G_GNUC_WARN_UNUSED_RESULT;
-/* Once, before the turn ends: what was put and not committed is removed. */
+/* Once, before the round ends: what was put and not committed is removed. */
 void vj_write_back_end(VjWriteBack *w);
-/* Tells the volume of what a commit cut off (orphaned), which may wait for the turn of a
- * file: so after all turns of this thread have ended. */
+/* Tells the volume of what a commit cut off (orphaned), which may wait for the round of a
+ * file: so after all rounds of this thread have ended. */
 void vj_write_back_free(VjWriteBack *w);
 
 /* A step of recoding is over behind so many bytes. */
@@ -177,7 +178,7 @@ int vj_file_reserve_locked(VjFile *f, size_t len,
 /* Waits until what was deleted is removed from the store; what fails is tried again
  * later. */
 void vj_file_table_reclaim(VjFileTable *table);
-/* When a reserve was refused: what is dirty is put (turn.c), what is dead is removed. */
+/* When a reserve was refused: what is dirty is put (round.c), what is dead is removed. */
 int vj_file_table_make_space(VjFileTable *table) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- resolved ranges (resolve.c) --------------------------------------------------- */

@@ -3,7 +3,7 @@
  * file.c - the content of one inode in memory: its life and its attributes
  *
  * Layers, top down: active (changed by writers, change.c) over frozen (being written
- * back, if any, turn.c) over the committed map.  base_version says which version of the
+ * back, if any, round.c) over the committed map.  base_version says which version of the
  * map the lowest layer in memory lies on; a reader compares it with the version in its
  * snapshot (resolve.c), so nobody has to hold the lock while a commit becomes visible.
  *
@@ -69,7 +69,7 @@ static VjFile *file_new(VjFileTable *table, const VjInode *inode)
     vj_cond_init(&f->idle);
     f->active = vj_pieces_new(&table->dirty, table->objects, inode->size);
     f->base_version = inode->map_version;
-    f->append_from = f->turn_bytes = inode->size;
+    f->append_from = f->round_bytes = inode->size;
     vj_file_take_settings(f, inode);
     return f;
 }

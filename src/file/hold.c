@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * hold.c - what a turn in the background leaves to the next one: the end of a growing
+ * hold.c - what a round in the background leaves to the next one: the end of a growing
  * file
  *
- * A turn cuts its sequence as if the file ended there.  While somebody still appends, the
- * last object of it would be put only to be cut anew by the next turn, and a second copy
- * of known content would bring an object that nobody knows.  So a turn that nobody waits
- * for ends at a cut that the chunker has decided, and the bytes behind it stay in the
- * active sequence.
+ * A round cuts its sequence as if the file ended there.  While somebody still appends,
+ * the last object of it would be put only to be cut anew by the next round, and a second
+ * copy of known content would bring an object that nobody knows.  So a round that nobody
+ * waits for ends at a cut that the chunker has decided, and the bytes behind it stay in
+ * the active sequence.
  *
  * Nobody may see by that a state that the file never had: what stays was only appended,
- * after every other change (append_from).  And nothing may stay for ever: a turn holds
+ * after every other change (append_from).  And nothing may stay for ever: a round holds
  * back only what came since the one before, of a file that grew by a good deal meanwhile.
  */
 #include "file/file-private.h"
 
-/* A file that grew by less since its last turn is taken whole, bytes. */
+/* A file that grew by less since its last round is taken whole, bytes. */
 #define HOLD_LEAST (8 * VJ_MIB)
 /* A file with so many pieces is written back before its age. */
 #define PIECES_MANY 16384u
@@ -23,11 +23,11 @@
  * file. */
 #define HOLD_SCAN_CHUNKS 16u
 
-/* What was appended since the last turn and every other change begins here.  Under
+/* What was appended since the last round and every other change begins here.  Under
  * f->lock. */
 static uint64_t grown_from(const VjFile *f)
 {
-    return MAX(f->append_from, f->turn_bytes);
+    return MAX(f->append_from, f->round_bytes);
 }
 
 uint64_t vj_file_grown_locked(const VjFile *f)

@@ -37,6 +37,7 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/remap.c \
 	src/file/reserve.c \
 	src/file/resolve.c \
+	src/file/round.c \
 	src/file/runs.c \
 	src/file/settings.c \
 	src/file/space-private.h \
@@ -44,6 +45,5 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/steps.c \
 	src/file/table.c \
 	src/file/table.h \
-	src/file/turn.c \
 	src/file/write-back-private.h \
 	src/file/write-back.c

@@ -4,7 +4,7 @@
  *
  * One thread takes the file whose fragments have not changed for longest: when they have
  * not for VJ_REMAP_IDLE_US, or at once when a file or the volume has half of what it may
- * have.  It works in steps, each a turn of write-back and a commit of its own, and goes
+ * have.  It works in steps, each a round of write-back and a commit of its own, and goes
  * on where it stopped.
  */
 #include "file/remap-private.h"

@@ -3,8 +3,8 @@
  * steps.c - content that stays and is stored otherwise: recoding, and fragments that
  * become objects
  *
- * One step is one commit.  It has the file to itself as a turn of write-back has
- * (turn.c), but changes nothing that a reader could see, so changes go on meanwhile.
+ * One step is one commit.  It has the file to itself as a round of write-back has
+ * (round.c), but changes nothing that a reader could see, so changes go on meanwhile.
  */
 #include "file/write-back-private.h"
 
@@ -99,8 +99,8 @@ typedef struct Step {
     uint64_t version, size; /* of the map that it began with, once begun */
 } Step;
 
-/* With the turn in this thread's hands. */
-static int step_in_turn(VjFile *f, Step *s, VjWriteBack **w)
+/* With the round in this thread's hands. */
+static int step_in_round(VjFile *f, Step *s, VjWriteBack **w)
 {
     VjFileTable *table = f->table;
     VjFrozen *z = lay_identity(f, s->size);
@@ -141,7 +141,7 @@ static int step_run(VjFile *f, Step *s)
         if (r == 0) {
             s->begun = true;
             s->size = inode.size;
-            r = step_in_turn(f, s, &w);
+            r = step_in_round(f, s, &w);
         }
         give_up_claim(f, s->committed);
     }

@@ -33,7 +33,7 @@ typedef struct VjFileEvents {
     void (*pressure)(void *opaque);
     /* Memory was freed: what the allocator keeps of it is given back within seconds. */
     void (*memory_freed)(void *opaque);
-    /* A commit put the orphan (@ino, @node) into the metadata.  May wait for the turn of
+    /* A commit put the orphan (@ino, @node) into the metadata.  May wait for the round of
      * a file. */
     void (*orphaned)(void *opaque, uint64_t ino, uint32_t node);
     /* Drops every orphan that can be dropped; waits for it. */
@@ -119,7 +119,7 @@ VjFlushLink *vj_file_flush_link(VjFile *f);
 /* Everything up to now is committed on 0; the flusher's and fsync's common step. */
 int vj_file_write_back(VjFile *f) G_GNUC_WARN_UNUSED_RESULT;
 /*
- * One turn of write-back for each of @files that has changes and is in nobody's hands,
+ * One round of write-back for each of @files that has changes and is in nobody's hands,
  * with one flush of the store for all of them.  *first_error; which one failed is in its
  * last_error.  At most VJ_WRITE_BACK_BATCH files.
  */

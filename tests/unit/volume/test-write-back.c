@@ -408,7 +408,7 @@ static uint8_t *make_stream(Fixture *x)
     return bytes;
 }
 
-/* Turns while it is being written cut it as if it had been written back at once. */
+/* Rounds while it is being written cut it as if it had been written back at once. */
 static void test_a_copy_by_turns_puts_nothing(void **state)
 {
     Fixture x = {0};
@@ -471,7 +471,7 @@ static void test_only_the_end_of_a_stream_is_held_back(void **state)
     vj_test_remove_dir(x.dir);
 }
 
-/* What is held back may be changed in any way before the next turn. */
+/* What is held back may be changed in any way before the next round. */
 static void test_what_is_held_back_is_changed(void **state)
 {
     Fixture x = {0};

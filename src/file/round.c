@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * turn.c - write-back by turns: one thread at a time freezes a file and writes it back
+ * round.c - write-back by rounds: one thread at a time freezes a file and writes it back
  *
  * Whoever needs it first does it (fsync, a flusher thread, a writer that is short of
- * space); others wait for that turn and look whether it covered them.  Several files
+ * space); others wait for that round and look whether it covered them.  Several files
  * share one flush of the store.
  */
 #include "file/write-back-private.h"
@@ -35,14 +35,14 @@ static void freeze_locked(VjFile *f, uint64_t hold)
         f->active = vj_file_hold_locked(f, z, hold);
         f->reserved_bytes = MIN(f->reserved_bytes, vj_file_worst_case(f, held, false));
         z->reserved_bytes -= f->reserved_bytes;
-        f->turn_bytes = hold;
+        f->round_bytes = hold;
         return;
     }
     f->active =
         vj_pieces_new(&f->table->dirty, f->table->objects, vj_pieces_length(z->pieces));
     f->reserved_bytes = 0;
     f->times_pending = false;
-    f->turn_bytes = vj_pieces_length(z->pieces);
+    f->round_bytes = vj_pieces_length(z->pieces);
     f->closed = false;
     vj_mem_unref(f->tail);
     f->tail = NULL;
@@ -61,7 +61,7 @@ static VjFrozen *thaw_locked(VjFile *f)
 }
 
 /* This thread writes @f back now; *z is referenced.  False: nothing to do, or not now. */
-static bool turn_begin(VjFile *f, bool may_hold, VjFrozen **z)
+static bool round_begin(VjFile *f, bool may_hold, VjFrozen **z)
 {
     uint64_t hold = may_hold ? vj_file_hold_from(f) : 0;
     bool begun = false;
@@ -79,8 +79,8 @@ static bool turn_begin(VjFile *f, bool may_hold, VjFrozen **z)
     return begun;
 }
 
-/* The turn is over with @r; takes @z.  @again: its caller tries once more at once. */
-static void turn_end(VjFile *f, VjFrozen *z, int r, bool again)
+/* The round is over with @r; takes @z.  @again: its caller tries once more at once. */
+static void round_end(VjFile *f, VjFrozen *z, int r, bool again)
 {
     VjFileTable *table = f->table;
     VjFrozen *done = NULL;
@@ -116,42 +116,42 @@ static void turn_end(VjFile *f, VjFrozen *z, int r, bool again)
     vj_frozen_unref(z);
 }
 
-typedef struct Turn {
+typedef struct Round {
     VjFile *f;
     VjFrozen *z;
     VjWriteBack *w;
     int r;
-} Turn;
+} Round;
 
 static bool is_no_space(int r)
 {
     return r == -ENOSPC || r == -EDQUOT;
 }
 
-/* Who asks for a turn. */
-typedef enum TurnFor {
-    TURN_FOR_ALL,    /* everything that is changed */
-    TURN_FOR_WAITER, /* that, and somebody waits for it to become durable */
-    TURN_FOR_GROWN,  /* what is old enough, or too much */
-} TurnFor;
+/* Who asks for a round. */
+typedef enum RoundFor {
+    ROUND_FOR_ALL,    /* everything that is changed */
+    ROUND_FOR_WAITER, /* that, and somebody waits for it to become durable */
+    ROUND_FOR_GROWN,  /* what is old enough, or too much */
+} RoundFor;
 
 /* @was_short: set when there was no space.  Not NULL: who asks makes some then, and asks
  * again; nobody else is told. */
 static int write_back_many(VjFileTable *table, VjFile *const *files, size_t count,
-                           TurnFor what, bool *was_short)
+                           RoundFor what, bool *was_short)
 {
-    Turn turns[VJ_WRITE_BACK_BATCH];
+    Round rounds[VJ_WRITE_BACK_BATCH];
     bool flush = false;
     size_t begun = 0;
     int flushed = 0, first = 0;
 
     g_assert(count <= VJ_WRITE_BACK_BATCH);
     for (size_t i = 0; i < count; i++) {
-        Turn *t = &turns[begun];
+        Round *t = &rounds[begun];
 
-        if (turn_begin(files[i], what == TURN_FOR_GROWN, &t->z)) {
+        if (round_begin(files[i], what == ROUND_FOR_GROWN, &t->z)) {
             t->f = files[i];
-            t->r = vj_write_back_objects(table, t->f->ino, t->z, what == TURN_FOR_WAITER,
+            t->r = vj_write_back_objects(table, t->f->ino, t->z, what == ROUND_FOR_WAITER,
                                          &t->w);
             flush = flush || (t->r == 0 && vj_write_back_needs_flush(t->w));
             begun++;
@@ -161,7 +161,7 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
         flushed = vj_objects_flush(table->objects);
     }
     for (size_t i = 0; i < begun; i++) {
-        Turn *t = &turns[i];
+        Round *t = &rounds[i];
 
         if (t->r == 0 && flushed < 0 && vj_write_back_needs_flush(t->w)) {
             t->r = flushed;
@@ -178,19 +178,19 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
         }
         vj_write_back_end(t->w);
         first = first == 0 ? t->r : first;
-        turn_end(t->f, t->z, t->r, was_short != NULL && is_no_space(t->r));
+        round_end(t->f, t->z, t->r, was_short != NULL && is_no_space(t->r));
         if (was_short != NULL && is_no_space(t->r)) {
             *was_short = true;
         }
     }
     for (size_t i = 0; i < begun; i++) {
-        vj_write_back_free(turns[i].w);
+        vj_write_back_free(rounds[i].w);
     }
     return first;
 }
 
 static int write_back_twice(VjFileTable *table, VjFile *const *files, size_t count,
-                            TurnFor what)
+                            RoundFor what)
 {
     bool was_short = false;
     int r = write_back_many(table, files, count, what, &was_short);
@@ -204,12 +204,12 @@ static int write_back_twice(VjFileTable *table, VjFile *const *files, size_t cou
 
 int vj_file_write_back_many(VjFileTable *table, VjFile *const *files, size_t count)
 {
-    return write_back_twice(table, files, count, TURN_FOR_ALL);
+    return write_back_twice(table, files, count, ROUND_FOR_ALL);
 }
 
 int vj_file_write_back_grown(VjFileTable *table, VjFile *const *files, size_t count)
 {
-    return write_back_twice(table, files, count, TURN_FOR_GROWN);
+    return write_back_twice(table, files, count, ROUND_FOR_GROWN);
 }
 
 /* All changes of before the call, whoever writes them back.  @waits, @was_short: as
@@ -226,7 +226,7 @@ static int write_back(VjFile *f, bool waits, bool *was_short)
             vj_cond_wait(&f->idle, &f->lock);
         } else {
             vj_mutex_unlock(&f->lock);
-            r = write_back_many(f->table, &f, 1, waits ? TURN_FOR_WAITER : TURN_FOR_ALL,
+            r = write_back_many(f->table, &f, 1, waits ? ROUND_FOR_WAITER : ROUND_FOR_ALL,
                                 was_short);
             vj_mutex_lock(&f->lock);
         }
