@@ -12,7 +12,7 @@ static _Thread_local VjCancel *current;
 
 void vj_cancel_init(VjCancel *c)
 {
-    *c = (VjCancel){.deadline_us = INT64_MAX};
+    *c = (VjCancel){.timeout_us = INT64_MAX};
     vj_mutex_init(&c->lock, VJ_RANK_BASE, "base.cancel");
 }
 
@@ -22,10 +22,10 @@ void vj_cancel_clear(VjCancel *c)
     vj_mutex_clear(&c->lock);
 }
 
-void vj_cancel_reset(VjCancel *c, int64_t deadline_us)
+void vj_cancel_reset(VjCancel *c, int64_t timeout_us)
 {
     g_assert(c->cond == NULL);
-    c->deadline_us = deadline_us;
+    c->timeout_us = timeout_us;
     g_atomic_int_set(&c->fired, 0);
 }
 
@@ -35,9 +35,12 @@ void vj_cancel_enter(VjCancel *c)
     current = c;
 }
 
-void vj_cancel_leave(void)
+VjCancel *vj_cancel_leave(void)
 {
+    VjCancel *c = current;
+
     current = NULL;
+    return c;
 }
 
 bool vj_cancel_is_fired(void)
@@ -47,7 +50,9 @@ bool vj_cancel_is_fired(void)
 
 int64_t vj_cancel_deadline_us(void)
 {
-    return current != NULL ? current->deadline_us : INT64_MAX;
+    return current == NULL || current->timeout_us == INT64_MAX
+               ? INT64_MAX
+               : vj_clock_mono_us() + current->timeout_us;
 }
 
 void vj_cancel_fire(VjCancel *c)
@@ -77,9 +82,8 @@ static void stand_at(VjCancel *c, VjCond *cond, VjMutex *mutex)
     }
 }
 
-int vj_cond_wait_or_cancel(VjCond *cond, VjMutex *mutex)
+int vj_cond_wait_or_cancel(VjCond *cond, VjMutex *mutex, int64_t until_us)
 {
-    int64_t until_us = vj_cancel_deadline_us();
     int rc = 0;
 
     stand_at(current, cond, mutex);

@@ -13,9 +13,9 @@
 #include "base/lock.h"
 
 typedef struct VjCancel {
-    gint fired;          /* atomic */
-    int64_t deadline_us; /* of its thread; on the clock of vj_clock_mono_us() */
-    VjMutex lock;        /* VJ_RANK_BASE */
+    gint fired;         /* atomic */
+    int64_t timeout_us; /* of each wait; never changes while it is in use */
+    VjMutex lock;       /* VJ_RANK_BASE */
     /* guarded by lock; where the thread waits, NULL: it does not */
     VjCond *cond;
     VjMutex *mutex;
@@ -23,15 +23,21 @@ typedef struct VjCancel {
 
 void vj_cancel_init(VjCancel *c);
 void vj_cancel_clear(VjCancel *c); /* no thread uses it, nobody is about to fire it */
-/* For the next request, which may take until then; INT64_MAX: for ever. */
-void vj_cancel_reset(VjCancel *c, int64_t deadline_us);
+/* For the next request.  @timeout_us: how long each of its waits may take; INT64_MAX: for
+ * ever. */
+void vj_cancel_reset(VjCancel *c, int64_t timeout_us);
 
-/* What the calling thread does is for the request of @c, until leave.  NULL is fine. */
+/*
+ * What the calling thread does is for the request of @c, until leave, which returns it.
+ * NULL is fine: nobody's.  What is done for others besides (a round of write-back) stands
+ * between a leave and an enter.
+ */
 void vj_cancel_enter(VjCancel *c);
-void vj_cancel_leave(void);
+VjCancel *vj_cancel_leave(void);
 /* True: the calling thread's has been fired. */
 bool vj_cancel_is_fired(void);
-/* Of the calling thread's; INT64_MAX without one. */
+/* Of a wait of the calling thread's that begins now, on the clock of vj_clock_mono_us();
+ * INT64_MAX without a VjCancel. */
 int64_t vj_cancel_deadline_us(void);
 
 /* Threads: any.  Locks: none that its thread may wait with. */
@@ -40,12 +46,12 @@ void vj_cancel_fire(VjCancel *c);
 /*
  * vj_cond_wait_or_cancel - wait, or be told that it is in vain
  *
- * Returns   0 woken, perhaps for nothing; -ETIMEDOUT at vj_cancel_deadline_us();
- *           -ECANCELED.  After these two it may have been woken too: who is woken
- *           one at a time wakes the next one
+ * @until_us of vj_cancel_deadline_us(), before the first of several waits
+ * Returns   0 woken, perhaps for nothing; -ETIMEDOUT; -ECANCELED.  After these
+ *           two it may have been woken too: who is woken one at a time wakes the next one
  * Cond and mutex stay as long as anybody may fire the thread's VjCancel.
  */
-int vj_cond_wait_or_cancel(VjCond *cond, VjMutex *mutex)
+int vj_cond_wait_or_cancel(VjCond *cond, VjMutex *mutex, int64_t until_us)
     VJ_REQUIRES(mutex) G_GNUC_WARN_UNUSED_RESULT;
 
 #endif

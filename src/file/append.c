@@ -8,7 +8,8 @@
  * one before it ended, or behind, as long as the file has not become shorter: then what
  * is known is forgotten.  With RWF_NOAPPEND it begins wherever the caller likes; that the
  * earlier one is over shows as soon as a number comes twice.  Not seen: one whose numbers
- * are all lower.
+ * are all lower; nor, of one that is longer, a part that comes first and begins just
+ * where the earlier one ended.
  */
 #include "file/append-private.h"
 

@@ -144,6 +144,8 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
     bool flush = false;
     size_t begun = 0;
     int flushed = 0, first = 0;
+    /* A round serves everybody: it does not end with the caller that began it. */
+    VjCancel *callers = vj_cancel_leave();
 
     g_assert(count <= VJ_WRITE_BACK_BATCH);
     for (size_t i = 0; i < count; i++) {
@@ -186,6 +188,7 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
     for (size_t i = 0; i < begun; i++) {
         vj_write_back_free(rounds[i].w);
     }
+    vj_cancel_enter(callers);
     return first;
 }
 

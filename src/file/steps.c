@@ -104,6 +104,7 @@ static int step_in_round(VjFile *f, Step *s, VjWriteBack **w)
 {
     VjFileTable *table = f->table;
     VjFrozen *z = lay_identity(f, s->size);
+    VjCancel *callers = vj_cancel_leave(); /* as in round.c */
     int r = s->plan(table, f->ino, z, s->its, w);
 
     if (r == 0 && vj_write_back_needs_flush(*w)) {
@@ -116,6 +117,7 @@ static int step_in_round(VjFile *f, Step *s, VjWriteBack **w)
     }
     vj_write_back_end(*w);
     vj_frozen_unref(z);
+    vj_cancel_enter(callers);
     return r;
 }
 

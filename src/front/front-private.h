@@ -211,7 +211,7 @@ void vj_front_hold(VjFront *f, VjHoldPoint point);
 
 /* INTERRUPTs that are remembered until their request comes. */
 #define VJ_FRONT_EARLY_MAX 64u
-/* A request that waits for another machine is given up then, microseconds. */
+/* A request that waits so long for another machine at once is given up, microseconds. */
 #define VJ_FRONT_FAR_US ((int64_t)60 * 1000 * 1000)
 
 struct VjFront {

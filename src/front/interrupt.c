@@ -281,7 +281,7 @@ void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid)
 {
     bool watch;
 
-    vj_cancel_reset(&s->cancel, vj_clock_mono_us() + VJ_FRONT_FAR_US);
+    vj_cancel_reset(&s->cancel, VJ_FRONT_FAR_US);
     vj_mutex_lock(&f->lock);
     s->unique = unique;
     s->tid = tid;
@@ -295,7 +295,7 @@ void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid)
 
 void vj_served_end(VjServed *s, VjFront *f)
 {
-    vj_cancel_leave();
+    (void)vj_cancel_leave();
     vj_mutex_lock(&f->lock);
     s->unique = 0;
     vj_mutex_unlock(&f->lock);

@@ -63,7 +63,7 @@ void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque);
 void vj_fs_set_noatime(VjFs *fs);
 
 /* Setup only.  Its functions may wait for another machine: where they do they end with
- * -ECANCELED when the thread's VjCancel is fired, -ETIMEDOUT at its deadline, and have
+ * -ECANCELED when the thread's VjCancel is fired, -ETIMEDOUT after its time, and have
  * done nothing. */
 bool vj_fs_is_far(VjFs *fs);
 

@@ -383,6 +383,9 @@ static void enter(VjItemCache *c, const VjChange *change)
 
     if (item != NULL && change->is_delete) {
         item_clear(c, item, KNOWN_ABSENT);
+        if (item->is_joined && item_before(item)->is_joined) {
+            item_drop(c, item); /* the gap says so */
+        }
     } else if (item != NULL) {
         item_set(c, item, change->value);
     } else if (!change->is_delete) {

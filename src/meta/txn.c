@@ -13,11 +13,12 @@ static VjSession *session_of(const VjTxn *txn)
 
 int vj_session_writer_begin(VjSession *s)
 {
+    int64_t until_us = vj_cancel_deadline_us();
     int rc = 0;
 
     vj_mutex_lock(&s->state);
     while (rc == 0 && s->has_writer) {
-        rc = vj_cond_wait_or_cancel(&s->writer_ended, &s->state);
+        rc = vj_cond_wait_or_cancel(&s->writer_ended, &s->state, until_us);
     }
     if (rc == 0) {
         s->has_writer = true;
@@ -40,6 +41,7 @@ void vj_session_writer_end(VjSession *s)
 /* Back-pressure: 0 when there is memory for one more write transaction. */
 static int wait_for_memory(VjSession *s)
 {
+    int64_t until_us = vj_cancel_deadline_us();
     int rc = 0;
 
     vj_mutex_lock(&s->state);
@@ -48,7 +50,7 @@ static int wait_for_memory(VjSession *s)
             rc = s->move_error;
         } else {
             vj_cond_signal(&s->applier_wake);
-            rc = vj_cond_wait_or_cancel(&s->moved, &s->state);
+            rc = vj_cond_wait_or_cancel(&s->moved, &s->state, until_us);
         }
     }
     vj_mutex_unlock(&s->state);

@@ -109,7 +109,7 @@ static gpointer wait_for_holder(gpointer opaque)
 }
 
 /* Until nobody has the file locked.  -ETIMEDOUT, -ECANCELED. */
-static int wait_while_held(Latency *l)
+static int wait_while_held(Latency *l, int64_t deadline_us)
 {
     int rc = 0;
 
@@ -125,7 +125,7 @@ static int wait_while_held(Latency *l)
         l->waits = g_thread_new("vj-meta-hold", wait_for_holder, l);
     }
     while (rc == 0 && l->is_held) {
-        rc = vj_cond_wait_or_cancel(&l->changed, &l->lock);
+        rc = vj_cond_wait_or_cancel(&l->changed, &l->lock, deadline_us);
     }
     vj_mutex_unlock(&l->lock);
     return rc;
@@ -146,7 +146,7 @@ static int travel(VjEngine *e, LatencyCall call, int64_t deadline_us)
         abort();
     }
     atomic_fetch_add_explicit(&l->calls[call], 1, memory_order_relaxed);
-    rc = wait_while_held(l);
+    rc = vj_cancel_is_fired() ? -ECANCELED : wait_while_held(l, deadline_us);
     if (rc < 0 || l->cost_us == 0) {
         return rc;
     }

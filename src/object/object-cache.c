@@ -127,16 +127,17 @@ static void move_to(VjObjectCache *c, VjCacheEntry *e, EntryPlace place)
     g_queue_push_head_link(queue_of(c, e), &e->link);
 }
 
-/* The next one to go, if nobody uses it; NULL: there is room. */
-static VjCacheEntry *next_to_go(VjObjectCache *c)
+/* The next one to go, if nobody uses it; NULL: there is room.  @not_passed: those that a
+ * reader has come by are in use. */
+static VjCacheEntry *next_to_go(VjObjectCache *c, bool not_passed)
 {
     bool is_full = c->bytes > c->budget_bytes;
 
-    if (c->passed.tail != NULL &&
+    if (c->passed.tail != NULL && !not_passed &&
         (is_full || c->passed_bytes > c->budget_bytes / VJ_CACHE_PASSED_SHARE)) {
         return c->passed.tail->data;
     }
-    if (!is_full) {
+    if (!is_full || (c->main.tail == NULL && c->small.tail == NULL)) {
         return NULL;
     }
     return c->main.tail == NULL ||
@@ -149,11 +150,13 @@ static VjCacheEntry *next_to_go(VjObjectCache *c)
 static void make_room(VjObjectCache *c)
 {
     unsigned looked_at = 0;
+    bool not_passed = false;
     VjCacheEntry *e;
 
     vj_mutex_assert_held(&c->lock);
-    while (looked_at < VJ_CACHE_SCAN_MAX && (e = next_to_go(c)) != NULL) {
+    while (looked_at < VJ_CACHE_SCAN_MAX && (e = next_to_go(c, not_passed)) != NULL) {
         if (e->users > 0) {
+            not_passed = not_passed || e->place == IN_PASSED;
             move_to(c, e, e->place);
             looked_at++;
         } else if (e->uses > 0) {

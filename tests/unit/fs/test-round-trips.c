@@ -164,10 +164,38 @@ static void making_files(void **state)
     assert_int_not_equal(look(x, dir, "new 99"), 0);
 }
 
+/* A round of write-back is for everybody who has the file, whoever began it. */
+static void a_killed_caller_fails_no_write_back(void **state)
+{
+    Fixture *x = *state;
+    uint64_t dir = look(x, VJ_INO_ROOT, "dir"), at;
+    g_autofree uint8_t *bytes = g_malloc0(VJ_MIB);
+    VjHandle *his, *another;
+    VjCancel cancel;
+    VjAttr attr;
+
+    assert_int_equal(
+        vj_fs_create(x->fs, &root_caller, dir, "his", 0644, O_RDWR, &attr, &his), 0);
+    assert_int_equal(vj_fs_open(x->fs, &root_caller, attr.st.st_ino, O_RDWR, &another),
+                     0);
+    assert_int_equal(vj_fs_write(his, 0, bytes, VJ_MIB, 0, &at), 0);
+    vj_cancel_init(&cancel);
+    vj_cancel_fire(&cancel);
+    vj_cancel_enter(&cancel);
+    (void)!vj_fs_sync(his);
+    assert_ptr_equal(vj_cancel_leave(), &cancel);
+    vj_cancel_clear(&cancel);
+    assert_int_equal(vj_fs_sync(another), 0);
+    assert_int_equal(vj_fs_take_error(another), 0);
+    vj_fs_release(x->fs, his);
+    vj_fs_release(x->fs, another);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(reading_a_directory, setup, teardown),
     cmocka_unit_test_setup_teardown(attributes_of_a_known_file, setup, teardown),
     cmocka_unit_test_setup_teardown(making_files, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_killed_caller_fails_no_write_back, setup, teardown),
 };
 
 VJ_TEST_MAIN(tests)

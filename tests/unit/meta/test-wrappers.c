@@ -374,7 +374,7 @@ static gpointer stuck_main(gpointer opaque)
     vj_cancel_enter(&s->cancel);
     s->result = s->writes ? vj_meta_run(s->m, VJ_RUN_DEFAULT, far_body, NULL)
                           : vj_meta_view(s->m, far_body, NULL);
-    vj_cancel_leave();
+    (void)vj_cancel_leave();
     return NULL;
 }
 
@@ -416,7 +416,7 @@ static void test_hanging(void **state)
         g_thread_join(threads[i]);
         assert_int_equal(stuck[i].result, -ECANCELED);
     }
-    vj_cancel_reset(&stuck[0].cancel, vj_clock_mono_us() + 1000);
+    vj_cancel_reset(&stuck[0].cancel, 1000);
     (void)stuck_main(&stuck[0]);
     assert_int_equal(stuck[0].result, -ETIMEDOUT);
     assert_int_equal(put_numbered(m, VJ_SPACE_INODE, 8, 100), 0); /* waits for nobody */
