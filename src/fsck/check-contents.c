@@ -18,204 +18,13 @@
  */
 #include "file/inode-format.h"
 #include "file/records.h"
+#include "fsck/check-private.h"
 #include "fsck/repair-private.h"
 #include "map/map-format.h"
 #include "volume/scrub-format.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>
-
-/* Ranges that are told of one inode's damaged objects. */
-#define RANGES_TOLD 16u
-
-typedef struct Count {
-    gint64 id, entries;
-} Count;
-
-typedef struct Check {
-    VjVolume *v;
-    VjMeta *meta; /* of v */
-    VjCheckSay *say;
-    void *opaque;
-    VjCheckReport *report;
-    GHashTable *counts;    /* gint64* in Count → gint64* in Count */
-    GHashTable *suspects;  /* gint64*, owned: objects that have a problem */
-    GHashTable *fragments; /* fragment_name(), owned: named by an entry */
-    uint64_t next_ino;     /* no number from here on was ever given out */
-    uint64_t ino;          /* whose trees are being walked, in one view: */
-    VjTxn *txn;            /* this run of it */
-    uint64_t step;         /* that this run has come to; */
-    uint64_t steps_done;   /* those that were taken, by any run */
-    int failed;            /* why this run cannot go on */
-    unsigned told;         /* ranges of ino */
-} Check;
-
-/*
- * A view of trees is as long as the map of the inode, so what it finds is counted and
- * said as it goes.  Each entry, and each line, is a step.  A run that begins anew comes
- * to the same ones in the same order, since nothing changes, and passes over those that
- * a run before it has taken.
- */
-static void begin_run(Check *c, VjTxn *txn)
-{
-    c->txn = txn;
-    c->step = 0;
-    c->failed = 0;
-}
-
-static bool is_done(Check *c)
-{
-    return c->step++ < c->steps_done;
-}
-
-static void done(Check *c)
-{
-    c->steps_done = c->step;
-}
-
-static int view_trees(Check *c, uint64_t ino, VjTxnBody *body, void *opaque)
-{
-    c->ino = ino;
-    c->steps_done = 0;
-    return vj_meta_view(c->meta, body, opaque);
-}
-
-static void G_GNUC_PRINTF(3, 4) problem(Check *c, uint64_t ino, const char *format, ...)
-{
-    g_autofree char *what = NULL, *line = NULL;
-    va_list args;
-
-    va_start(args, format);
-    what = g_strdup_vprintf(format, args);
-    va_end(args);
-    line = g_strdup_printf("inode %" PRIu64 ": %s", ino, what);
-    c->report->problems++;
-    c->say(c->opaque, line);
-}
-
-/* map-check.c counts its own problems. */
-static void say_through(void *opaque, const char *text)
-{
-    Check *c = opaque;
-
-    if (!is_done(c)) {
-        c->say(c->opaque, text);
-        done(c);
-    }
-}
-
-/* ---- entries --------------------------------------------------------------------- */
-
-static void count_entry(Check *c, const VjEntry *entry)
-{
-    gint64 id = (gint64)entry->id;
-    gint64 *entries = g_hash_table_lookup(c->counts, &id);
-
-    c->report->map_entries++;
-    if (entry->kind != VJ_ENTRY_OBJECT) {
-        return;
-    }
-    if (entries == NULL) {
-        Count *count = g_new(Count, 1);
-
-        *count = (Count){.id = id, .entries = 1};
-        g_hash_table_insert(c->counts, &count->id, &count->entries);
-    } else {
-        ++*entries;
-    }
-}
-
-static char *fragment_name(uint64_t ino, uint64_t number)
-{
-    return g_strdup_printf("%" PRIu64 "/%" PRIu64, ino, number);
-}
-
-/* Is the fragment right, and is this the only entry that names it?  -EAGAIN. */
-static int check_fragment(Check *c, const VjEntry *entry, uint64_t at)
-{
-    uint8_t bytes[VJ_FILE_INLINE_MAX];
-    int r = entry->length > sizeof bytes
-                ? -EBADMSG
-                : vj_fragment_get(c->txn, c->ino, entry, 0, bytes, entry->length);
-
-    if (r == -EAGAIN) {
-        return r;
-    }
-    if (r < 0) {
-        problem(c, c->ino,
-                "the entry at offset %" PRIu64 " names fragment %" PRIu64
-                ", which cannot be read",
-                at, entry->id);
-    } else if (entry->stored_bytes != entry->length) {
-        problem(c, c->ino, "the fragment at offset %" PRIu64 " counts %u stored bytes",
-                at, entry->stored_bytes);
-    }
-    if (!g_hash_table_add(c->fragments, fragment_name(c->ino, entry->id))) {
-        problem(c, c->ino,
-                "the entry at offset %" PRIu64 " names a fragment a second time", at);
-    }
-    return 0;
-}
-
-/* Does the entry fit its object?  A missing record is object-check's to tell.  -EAGAIN,
- * and nothing was said. */
-static int check_entry(Check *c, const VjEntry *entry, uint64_t at)
-{
-    VjObject object;
-    int r;
-
-    if (entry->kind == VJ_ENTRY_FRAGMENT) {
-        return check_fragment(c, entry, at);
-    }
-    if (entry->kind == VJ_ENTRY_HOLE) {
-        if (entry->stored_bytes != 0) {
-            problem(c, c->ino, "the hole at offset %" PRIu64 " counts %u stored bytes",
-                    at, entry->stored_bytes);
-        }
-        return 0;
-    }
-    r = vj_object_get(c->txn, entry->id, &object);
-    if (r < 0) {
-        return r == -EAGAIN ? r : 0;
-    }
-    if (entry->start + entry->length > object.plain_bytes) {
-        problem(c, c->ino,
-                "the entry at offset %" PRIu64 " ends behind its object %" PRIu64, at,
-                entry->id);
-    } else if (entry->stored_bytes != vj_object_share(&object, entry->length)) {
-        problem(
-            c, c->ino,
-            "the entry at offset %" PRIu64 " counts %u stored bytes, its share of object "
-            "%" PRIu64 " is %u",
-            at, entry->stored_bytes, entry->id, vj_object_share(&object, entry->length));
-    }
-    return 0;
-}
-
-static bool visit_entry(void *opaque, const VjEntry *entry, uint64_t at)
-{
-    Check *c = opaque;
-
-    if (is_done(c)) {
-        return true;
-    }
-    c->failed = check_entry(c, entry, at);
-    if (c->failed < 0) {
-        return false;
-    }
-    count_entry(c, entry);
-    done(c);
-    return true;
-}
-
-/* ---- trees ----------------------------------------------------------------------- */
-
-/* The key behind which the next inode's keys of this space begin. */
-static VjSlice last_key_of(uint64_t ino, uint8_t bytes[VJ_MAP_KEY_BYTES])
-{
-    vj_map_key_encode(ino, UINT32_MAX, bytes);
-    return vj_slice(bytes, VJ_MAP_KEY_BYTES);
-}
 
 /* Nobody's number: what stands there is passed over. */
 static VjSlice number_zero(size_t len)
@@ -225,126 +34,11 @@ static VjSlice number_zero(size_t len)
     return vj_slice(zero, len);
 }
 
-/* The next key of @ino behind (@ino, *@node); sets *@node.  -ENOENT: there is none. */
-static int next_of(VjTxn *txn, VjSpace space, uint64_t ino, uint32_t *node, VjSlice *key,
-                   VjSlice *value)
+/* The key behind which the next inode's keys of this space begin. */
+static VjSlice last_key_of(uint64_t ino, uint8_t bytes[VJ_MAP_KEY_BYTES])
 {
-    uint8_t after[VJ_MAP_KEY_BYTES];
-    int r;
-
-    vj_map_key_encode(ino, *node, after);
-    r = vj_txn_next(txn, space, vj_slice(after, sizeof after), key, value);
-    if (r == 0 && (key->len != sizeof after || vj_be64_get(key->data) != ino)) {
-        return -ENOENT;
-    }
-    if (r == 0) {
-        *node = vj_be32_get((const uint8_t *)key->data + 8);
-    }
-    return r;
-}
-
-/* The trees of an inode. */
-typedef struct Trees {
-    Check *c;
-    uint64_t ino;
-    const VjInode *inode; /* NULL: there is no usable record */
-    bool is_known;        /* no record of a tree is lost */
-    /* Of this run: */
-    GHashTable *seen; /* node numbers that a tree names */
-    bool whole;       /* no node was damaged or missing, and every tree is known */
-    uint64_t nodes, problems;
-} Trees;
-
-static int check_tree(Trees *t, const VjMapRoot *root)
-{
-    Check *c = t->c;
-    uint64_t nodes, problems;
-    int r = vj_map_check_shared(c->txn, t->ino, root, t->seen, visit_entry, say_through,
-                                c, &nodes, &problems);
-
-    t->nodes += nodes;
-    t->problems += problems;
-    t->whole = t->whole && problems == 0;
-    return c->failed < 0 ? c->failed : r;
-}
-
-/* The map, and each subtree that waits to be dropped. */
-static int each_tree(Trees *t)
-{
-    uint32_t node = 0;
-    VjSlice key, value;
-    int r = 0;
-
-    if (t->inode != NULL && t->inode->content == VJ_CONTENT_MAP) {
-        r = check_tree(t, &t->inode->root);
-    }
-    while (r == 0 &&
-           (r = next_of(t->c->txn, VJ_SPACE_ORPHAN, t->ino, &node, &key, &value)) == 0) {
-        uint64_t named;
-        VjMapRoot root;
-
-        if (vj_orphan_decode(key, value, &named, &root) == 0) {
-            r = check_tree(t, &root);
-        } else {
-            t->whole = false;
-        }
-    }
-    return r == -ENOENT ? 0 : r;
-}
-
-/* A node that no tree led to. */
-static void check_loose_node(Check *c, uint64_t ino, uint32_t node, VjSlice value,
-                             bool whole)
-{
-    g_autofree VjMapImage *image = g_new(VjMapImage, 1);
-
-    if (is_done(c)) {
-        return;
-    }
-    if (whole) {
-        problem(c, ino, "map node %" PRIu32 ": nothing names it", node);
-    } else if (vj_map_image_decode(value, ino, node, image) < 0) {
-        problem(c, ino, "map node %" PRIu32 ": damaged, and nothing names it", node);
-    } else {
-        c->report->map_nodes++;
-        for (unsigned i = 0; image->level == 0 && i < image->count; i++) {
-            count_entry(c, &image->entries[i]);
-        }
-    }
-    done(c);
-}
-
-static int trees_body(VjTxn *txn, void *opaque)
-{
-    Trees *t = opaque;
-    g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
-    uint32_t node = 0;
-    VjSlice key, value;
-    int r;
-
-    begin_run(t->c, txn);
-    t->seen = seen;
-    t->whole = t->is_known;
-    t->nodes = t->problems = 0;
-    r = each_tree(t);
-    while (r == 0 &&
-           (r = next_of(txn, VJ_SPACE_NODE, t->ino, &node, &key, &value)) == 0) {
-        if (!g_hash_table_contains(seen, GUINT_TO_POINTER(node))) {
-            check_loose_node(t->c, t->ino, node, value, t->whole);
-        }
-    }
-    return r == -ENOENT ? 0 : r;
-}
-
-/* Everything in VJ_SPACE_NODE that belongs to @ino. */
-static int check_trees(Check *c, uint64_t ino, const VjInode *inode, bool is_known)
-{
-    Trees t = {.c = c, .ino = ino, .inode = inode, .is_known = is_known};
-    int r = view_trees(c, ino, trees_body, &t);
-
-    c->report->map_nodes += t.nodes;
-    c->report->problems += t.problems;
-    return r;
+    vj_map_key_encode(ino, UINT32_MAX, bytes);
+    return vj_slice(bytes, VJ_MAP_KEY_BYTES);
 }
 
 /* ---- inodes ---------------------------------------------------------------------- */
@@ -362,29 +56,32 @@ static int inline_body(VjTxn *txn, void *opaque)
     return vj_inline_get(txn, i->inode, bytes, sizeof bytes, &i->stored_bytes);
 }
 
-static int check_inline(Check *c, const VjInode *inode)
+static int check_inline(VjContentsCheck *c, const VjInode *inode)
 {
     Inline i = {.inode = inode};
     uint64_t most = S_ISLNK(inode->mode) ? VJ_SYMLINK_MAX : VJ_FILE_INLINE_MAX;
     int r;
 
     if (inode->size == 0 || inode->size > most) {
-        problem(c, inode->ino, "inline content of %" PRIu64 " bytes", inode->size);
+        vj_contents_problem(c, inode->ino, "inline content of %" PRIu64 " bytes",
+                            inode->size);
         return 0;
     }
     r = vj_meta_view(c->meta, inline_body, &i);
     if (r == -EBADMSG) {
-        problem(c, inode->ino, "its inline content is missing or damaged");
+        vj_contents_problem(c, inode->ino, "its inline content is missing or damaged");
         return 0;
     }
     if (r == -EOPNOTSUPP) {
-        problem(c, inode->ino,
-                "its inline content has a transformation that is not in this build");
+        vj_contents_problem(
+            c, inode->ino,
+            "its inline content has a transformation that is not in this build");
         return 0;
     }
     if (r == 0 && i.stored_bytes != inode->stored_bytes) {
-        problem(c, inode->ino, "%" PRIu64 " stored bytes for %" PRIu64 " inline",
-                inode->stored_bytes, i.stored_bytes);
+        vj_contents_problem(c, inode->ino,
+                            "%" PRIu64 " stored bytes for %" PRIu64 " inline",
+                            inode->stored_bytes, i.stored_bytes);
     }
     if (r == 0) {
         c->report->bytes_verified += inode->size;
@@ -398,28 +95,28 @@ static bool is_known_type(mode_t mode)
            S_ISBLK(mode) || S_ISFIFO(mode) || S_ISSOCK(mode);
 }
 
-static void check_values(Check *c, const VjInode *inode)
+static void check_values(VjContentsCheck *c, const VjInode *inode)
 {
     if (inode->ino >= c->next_ino) {
-        problem(c, inode->ino, "its number was never given out");
+        vj_contents_problem(c, inode->ino, "its number was never given out");
     }
     if (!is_known_type(inode->mode)) {
-        problem(c, inode->ino, "mode %o is no type of file", inode->mode);
+        vj_contents_problem(c, inode->ino, "mode %o is no type of file", inode->mode);
     }
     if (inode->content == VJ_CONTENT_EMPTY && inode->stored_bytes != 0) {
-        problem(c, inode->ino, "%" PRIu64 " stored bytes without content",
-                inode->stored_bytes);
+        vj_contents_problem(c, inode->ino, "%" PRIu64 " stored bytes without content",
+                            inode->stored_bytes);
     }
     if (S_ISLNK(inode->mode) && inode->nlink > 0 && inode->content != VJ_CONTENT_INLINE) {
-        problem(c, inode->ino, "a symlink without a target");
+        vj_contents_problem(c, inode->ino, "a symlink without a target");
     }
     if (!S_ISREG(inode->mode) && !S_ISLNK(inode->mode) &&
         inode->content != VJ_CONTENT_EMPTY) {
-        problem(c, inode->ino, "it has content and is no regular file");
+        vj_contents_problem(c, inode->ino, "it has content and is no regular file");
     }
 }
 
-static int check_inode(Check *c, uint64_t ino, VjSlice value)
+static int check_inode(VjContentsCheck *c, uint64_t ino, VjSlice value)
 {
     VjInode inode;
     int r = 0;
@@ -427,20 +124,20 @@ static int check_inode(Check *c, uint64_t ino, VjSlice value)
     c->report->inodes++;
     vj_check_tick(c->report);
     if (vj_inode_decode(value, ino, &inode) < 0) {
-        problem(c, ino, "its record is damaged");
-        return check_trees(c, ino, NULL, false);
+        vj_contents_problem(c, ino, "its record is damaged");
+        return vj_contents_trees(c, ino, NULL, false);
     }
     check_values(c, &inode);
     if (inode.content == VJ_CONTENT_INLINE) {
         r = check_inline(c, &inode);
     }
-    return r < 0 ? r : check_trees(c, ino, &inode, true);
+    return r < 0 ? r : vj_contents_trees(c, ino, &inode, true);
 }
 
 /* @visit gets each record of VJ_SPACE_INODE, outside of views; its value is borrowed. */
-typedef int InodeVisit(Check *c, uint64_t ino, VjSlice value);
+typedef int InodeVisit(VjContentsCheck *c, uint64_t ino, VjSlice value);
 
-static int each_inode(Check *c, InodeVisit *visit)
+static int each_inode(VjContentsCheck *c, InodeVisit *visit)
 {
     VjListing l;
     int r = 0, listed;
@@ -472,7 +169,7 @@ static int find_inode_body(VjTxn *txn, void *opaque)
 }
 
 /* 0: there is a record; *damaged: *out says nothing.  -ENOENT. */
-static int find_inode(Check *c, uint64_t ino, VjInode *out, bool *damaged)
+static int find_inode(VjContentsCheck *c, uint64_t ino, VjInode *out, bool *damaged)
 {
     FindInode f = {.ino = ino, .out = out};
     int r = vj_meta_view(c->meta, find_inode_body, &f);
@@ -483,7 +180,7 @@ static int find_inode(Check *c, uint64_t ino, VjInode *out, bool *damaged)
 
 /* ---- what belongs to inodes ------------------------------------------------------ */
 
-static int check_orphan(Check *c, VjSlice key, VjSlice value)
+static int check_orphan(VjContentsCheck *c, VjSlice key, VjSlice value)
 {
     uint64_t ino = vj_be64_get(key.data);
     uint32_t node = vj_be32_get((const uint8_t *)key.data + 8);
@@ -494,24 +191,25 @@ static int check_orphan(Check *c, VjSlice key, VjSlice value)
 
     c->report->pending++;
     if (vj_orphan_decode(key, value, &ino, &root) < 0) {
-        problem(c, ino, "its orphan record %" PRIu32 " is damaged", node);
+        vj_contents_problem(c, ino, "its orphan record %" PRIu32 " is damaged", node);
     }
     if (node != 0) {
         return 0;
     }
     r = find_inode(c, ino, &inode, &damaged);
     if (r == -ENOENT) {
-        problem(c, ino, "an orphan record without an inode");
+        vj_contents_problem(c, ino, "an orphan record without an inode");
         return 0;
     }
     if (r == 0 && !damaged && inode.nlink != 0) {
-        problem(c, ino, "an orphan although it has %u links", inode.nlink);
+        vj_contents_problem(c, ino, "an orphan although it has %u links", inode.nlink);
     }
     return r;
 }
 
 /* Also the subtrees whose inode is gone already. */
-static int check_orphan_of(Check *c, VjSlice key, VjSlice value, uint64_t *walked)
+static int check_orphan_of(VjContentsCheck *c, VjSlice key, VjSlice value,
+                           uint64_t *walked)
 {
     uint64_t ino = vj_be64_get(key.data);
     VjInode inode;
@@ -522,13 +220,13 @@ static int check_orphan_of(Check *c, VjSlice key, VjSlice value, uint64_t *walke
         *walked = ino;
         r = find_inode(c, ino, &inode, &damaged);
         if (r == -ENOENT) {
-            r = check_trees(c, ino, NULL, true);
+            r = vj_contents_trees(c, ino, NULL, true);
         }
     }
     return r;
 }
 
-static int check_orphans(Check *c)
+static int check_orphans(VjContentsCheck *c)
 {
     uint64_t walked = 0;
     VjListing l;
@@ -538,7 +236,8 @@ static int check_orphans(Check *c)
     vj_listing_behind(&l, number_zero(VJ_MAP_KEY_BYTES));
     while (r == 0 && vj_listing_next(&l)) {
         if (l.key.len != VJ_MAP_KEY_BYTES) {
-            problem(c, 0, "an orphan record with a key of %zu bytes", l.key.len);
+            vj_contents_problem(c, 0, "an orphan record with a key of %zu bytes",
+                                l.key.len);
             break;
         }
         r = check_orphan_of(c, l.key, l.value, &walked);
@@ -578,25 +277,25 @@ static int next_nodes_body(VjTxn *txn, void *opaque)
     n->ino = vj_be64_get(key.data);
     r = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(n->ino, ino_key), &value);
     if (r == -ENOENT) {
-        r = next_of(txn, VJ_SPACE_ORPHAN, n->ino, &orphan, &key, &value);
+        r = vj_contents_next_of(txn, VJ_SPACE_ORPHAN, n->ino, &orphan, &key, &value);
     }
     n->is_owned = r == 0;
     return r == -ENOENT ? 0 : r;
 }
 
 /* Nodes of inodes that have neither a record nor a subtree to be dropped. */
-static int check_nodes(Check *c)
+static int check_nodes(VjContentsCheck *c)
 {
     NodesOf n = {.begun = false};
     int r;
 
     while ((r = vj_meta_view(c->meta, next_nodes_body, &n)) == 0) {
         if (n.key_bytes != VJ_MAP_KEY_BYTES) {
-            problem(c, 0, "a map node with a key of %zu bytes", n.key_bytes);
+            vj_contents_problem(c, 0, "a map node with a key of %zu bytes", n.key_bytes);
             return 0;
         }
         if (!n.is_owned) {
-            problem(c, n.ino, "map nodes without an inode");
+            vj_contents_problem(c, n.ino, "map nodes without an inode");
         }
         n.begun = true;
         n.after = n.ino;
@@ -604,23 +303,23 @@ static int check_nodes(Check *c)
     return r == -ENOENT ? 0 : r;
 }
 
-static int check_inline_use(Check *c, uint64_t ino)
+static int check_inline_use(VjContentsCheck *c, uint64_t ino)
 {
     VjInode inode;
     bool damaged;
     int r = find_inode(c, ino, &inode, &damaged);
 
     if (r == -ENOENT) {
-        problem(c, ino, "inline content without an inode");
+        vj_contents_problem(c, ino, "inline content without an inode");
         return 0;
     }
     if (r == 0 && !damaged && inode.content != VJ_CONTENT_INLINE) {
-        problem(c, ino, "inline content beside other content");
+        vj_contents_problem(c, ino, "inline content beside other content");
     }
     return r;
 }
 
-static int check_inlines(Check *c)
+static int check_inlines(VjContentsCheck *c)
 {
     VjListing l;
     int r = 0, listed;
@@ -629,7 +328,8 @@ static int check_inlines(Check *c)
     vj_listing_behind(&l, number_zero(8));
     while (r == 0 && vj_listing_next(&l)) {
         if (l.key.len != 8) {
-            problem(c, 0, "inline content with a key of %zu bytes", l.key.len);
+            vj_contents_problem(c, 0, "inline content with a key of %zu bytes",
+                                l.key.len);
             break;
         }
         r = check_inline_use(c, vj_be64_get(l.key.data));
@@ -639,7 +339,7 @@ static int check_inlines(Check *c)
 }
 
 /* After all maps: each fragment that is stored was named by an entry. */
-static int check_fragments(Check *c)
+static int check_fragments(VjContentsCheck *c)
 {
     VjListing l;
 
@@ -650,15 +350,15 @@ static int check_fragments(Check *c)
         uint64_t ino;
 
         if (l.key.len != VJ_MAP_KEY_BYTES) {
-            problem(c, l.key.len >= 8 ? vj_be64_get(l.key.data) : 0,
-                    "a fragment's key has %zu bytes", l.key.len);
+            vj_contents_problem(c, l.key.len >= 8 ? vj_be64_get(l.key.data) : 0,
+                                "a fragment's key has %zu bytes", l.key.len);
             break;
         }
         ino = vj_be64_get(l.key.data);
         number = vj_be32_get((const uint8_t *)l.key.data + 8);
-        name = fragment_name(ino, number);
+        name = vj_contents_fragment(ino, number);
         if (!g_hash_table_contains(c->fragments, name)) {
-            problem(c, ino, "no entry of a map names fragment %u", number);
+            vj_contents_problem(c, ino, "no entry of a map names fragment %u", number);
         }
     }
     return vj_listing_end(&l);
@@ -670,7 +370,7 @@ static int check_fragments(Check *c)
 static void say_of_object(void *opaque, const char *text)
 {
     static const char prefix[] = "object ";
-    Check *c = opaque;
+    VjContentsCheck *c = opaque;
 
     if (g_str_has_prefix(text, prefix)) {
         gint64 *id = g_new(gint64, 1);
@@ -681,62 +381,16 @@ static void say_of_object(void *opaque, const char *text)
     c->say(c->opaque, text);
 }
 
-static void tell(Check *c, const VjEntry *entry, uint64_t at)
+static int tell_ranges(VjContentsCheck *c, uint64_t ino, VjSlice value)
 {
-    g_autofree char *line = NULL;
-
-    if (c->told == RANGES_TOLD) {
-        line = g_strdup_printf("inode %" PRIu64 ": and more of it", c->ino);
-    } else {
-        line = g_strdup_printf("inode %" PRIu64 ": its bytes %" PRIu64 " to %" PRIu64
-                               " are in object %" PRIu64,
-                               c->ino, at, at + entry->length - 1, entry->id);
-    }
-    c->say(c->opaque, line); /* not a problem of its own */
-}
-
-static bool tell_range(void *opaque, const VjEntry *entry, uint64_t at)
-{
-    Check *c = opaque;
-    gint64 id = (gint64)entry->id;
-
-    if (entry->kind != VJ_ENTRY_OBJECT || !g_hash_table_contains(c->suspects, &id)) {
-        return true;
-    }
-    if (!is_done(c)) {
-        tell(c, entry, at);
-        done(c);
-    }
-    return c->told++ < RANGES_TOLD;
-}
-
-typedef struct Ranges {
-    Check *c;
     VjInode inode;
-} Ranges;
 
-static int ranges_body(VjTxn *txn, void *opaque)
-{
-    const Ranges *x = opaque;
-    uint64_t nodes, problems;
-
-    begin_run(x->c, txn);
-    x->c->told = 0;
-    return vj_map_check(txn, x->inode.ino, &x->inode.root, tell_range, NULL, x->c, &nodes,
-                        &problems);
+    return vj_inode_decode(value, ino, &inode) < 0 || inode.content != VJ_CONTENT_MAP
+               ? 0
+               : vj_contents_tell_ranges(c, &inode);
 }
 
-static int tell_ranges(Check *c, uint64_t ino, VjSlice value)
-{
-    Ranges x = {.c = c};
-
-    if (vj_inode_decode(value, ino, &x.inode) < 0 || x.inode.content != VJ_CONTENT_MAP) {
-        return 0;
-    }
-    return view_trees(c, ino, ranges_body, &x);
-}
-
-static int check_objects(Check *c, bool read_data)
+static int check_objects(VjContentsCheck *c, bool read_data)
 {
     int r;
 
@@ -752,14 +406,14 @@ static int check_objects(Check *c, bool read_data)
 
 /* ---- everything ------------------------------------------------------------------ */
 
-static int check_root(Check *c)
+static int check_root(VjContentsCheck *c)
 {
     VjInode inode;
     bool damaged;
     int r = find_inode(c, VJ_INO_ROOT, &inode, &damaged);
 
     if (r == -ENOENT || (r == 0 && !damaged && !S_ISDIR(inode.mode))) {
-        problem(c, VJ_INO_ROOT, "there is no root directory");
+        vj_contents_problem(c, VJ_INO_ROOT, "there is no root directory");
         return 0;
     }
     return r;
@@ -770,13 +424,13 @@ static int next_ino_body(VjTxn *txn, void *opaque)
     return vj_ino_next(txn, opaque);
 }
 
-static int read_next_ino(Check *c)
+static int read_next_ino(VjContentsCheck *c)
 {
     int r = vj_meta_view(c->meta, next_ino_body, &c->next_ino);
 
     if (r == -EBADMSG) {
         c->next_ino = UINT64_MAX;
-        problem(c, 0, "the counter of inode numbers is damaged");
+        vj_contents_problem(c, 0, "the counter of inode numbers is damaged");
         r = 0;
     }
     return r;
@@ -793,18 +447,18 @@ static int sealed_body(VjTxn *txn, void *opaque)
     return r == 0 && !vj_repair_is_sealed(value) ? -EBADMSG : r;
 }
 
-static int check_sealed(Check *c, const char *name, const char *what)
+static int check_sealed(VjContentsCheck *c, const char *name, const char *what)
 {
     int r = vj_meta_view(c->meta, sealed_body, (void *)(uintptr_t)name);
 
     if (r == -EBADMSG) {
-        problem(c, 0, "%s is damaged", what);
+        vj_contents_problem(c, 0, "%s is damaged", what);
         return 0;
     }
     return r == -ENOENT ? 0 : r;
 }
 
-static int check_all(Check *c, bool read_data)
+static int check_all(VjContentsCheck *c, bool read_data)
 {
     int r = read_next_ino(c);
 
@@ -844,14 +498,14 @@ int vj_fsck_contents(VjVolume *v, bool read_data, VjCheckSay *say, void *opaque,
         g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     g_autoptr(GHashTable) suspects =
         g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-    Check c = {.v = v,
-               .meta = vj_volume_meta(v),
-               .say = say,
-               .opaque = opaque,
-               .report = out,
-               .counts = counts,
-               .suspects = suspects,
-               .fragments = fragments};
+    VjContentsCheck c = {.v = v,
+                         .meta = vj_volume_meta(v),
+                         .say = say,
+                         .opaque = opaque,
+                         .report = out,
+                         .counts = counts,
+                         .suspects = suspects,
+                         .fragments = fragments};
 
     g_assert(say != NULL && vj_volume_is_checked(v));
     *out = (VjCheckReport){.tick = out->tick, .tick_opaque = out->tick_opaque};

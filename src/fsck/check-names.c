@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * check.c - fsck of names: every invariant of names.c, make.c and rename.c
+ * check-names.c - fsck of names: every invariant of names.c, make.c and rename.c
  *
  * One pass over each space.  What is kept per inode is a few words; a volume at rest is
  * assumed.  The invariants: the two records of a name agree; the inode is there and of

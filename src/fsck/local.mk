@@ -6,6 +6,8 @@ src_fsck_libvj_fsck_la_LIBADD =
 src_fsck_libvj_fsck_la_SOURCES = \
 	src/fsck/check-contents.c \
 	src/fsck/check-names.c \
+	src/fsck/check-private.h \
+	src/fsck/check-trees.c \
 	src/fsck/fsck.h \
 	src/fsck/repair-content.c \
 	src/fsck/repair-entries.c \
