@@ -23,7 +23,7 @@ static bool freeze_due(const VjSession *s, int64_t now_us)
     const VjGeneration *g = s->active;
 
     if (s->frozen != NULL || g->overlay.entry_count == 0) {
-        return s->frozen == NULL && s->turn_wanted;
+        return s->frozen == NULL && s->empty_wanted;
     }
     return (s->move_seq > s->moved_seq || now_us >= g->first_us + s->commit_interval_us ||
             vj_session_is_full(s) || vj_session_redo_is_full(s));
@@ -36,7 +36,7 @@ static void freeze(VjSession *s) VJ_REQUIRES(&s->state)
     s->frozen->last_seq = s->seq;
     s->active = vj_generation_new();
     vj_session_redo_frozen(s, s->frozen);
-    s->turn_wanted = false;
+    s->empty_wanted = false;
     s->retry_us = 0;
     s->retry_pause_us = VJ_MOVE_RETRY_FIRST_US;
     vj_cond_broadcast(&s->moved);

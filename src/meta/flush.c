@@ -146,7 +146,7 @@ void vj_session_flush_join(VjMeta *m, VjFlushWait *w)
     }
 }
 
-int vj_session_turn(VjSession *s)
+int vj_session_apply_empty(VjSession *s)
 {
     uint64_t moves, failures;
     int rc;
@@ -155,7 +155,7 @@ int vj_session_turn(VjSession *s)
     g_assert(s->moved_seq == s->seq);
     moves = s->moves;
     failures = s->move_failures;
-    s->turn_wanted = true;
+    s->empty_wanted = true;
     vj_cond_signal(&s->applier_wake);
     while (s->moves == moves && s->move_failures == failures) {
         vj_cond_wait(&s->moved, &s->state);

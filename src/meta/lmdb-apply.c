@@ -27,9 +27,9 @@ static int write_change(VjLmdb *d, MDB_txn *txn, const VjChange *change)
 }
 
 /* LMDB commits nothing where nothing was written. */
-static int write_turn(VjLmdb *d, MDB_txn *txn, uint64_t number)
+static int write_number(VjLmdb *d, MDB_txn *txn, uint64_t number)
 {
-    MDB_val key = {.mv_size = strlen(VJ_LMDB_TURN_KEY), .mv_data = VJ_LMDB_TURN_KEY};
+    MDB_val key = {.mv_size = strlen(VJ_LMDB_NUMBER_KEY), .mv_data = VJ_LMDB_NUMBER_KEY};
     MDB_val value = {.mv_size = sizeof number, .mv_data = &number};
     int rc = mdb_put(txn, d->unnamed, &key, &value, 0);
 
@@ -38,7 +38,7 @@ static int write_turn(VjLmdb *d, MDB_txn *txn, uint64_t number)
 
 static int write_changes(VjLmdb *d, MDB_txn *txn, const VjBatch *batch)
 {
-    int rc = batch->count > 0 ? 0 : write_turn(d, txn, batch->number);
+    int rc = batch->count > 0 ? 0 : write_number(d, txn, batch->number);
     const void *at = NULL;
     VjChange change;
 

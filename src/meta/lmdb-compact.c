@@ -31,7 +31,7 @@ static bool has_room(const VjLmdb *d, uint64_t bytes)
 /* Worth it, and possible. */
 static bool is_wanted(const VjLmdb *d, const VjLmdbFile *file)
 {
-    uint64_t free_pages = file->free_pages + file->fresh_pages;
+    uint64_t free_pages = file->free_pages + file->just_freed_pages;
     bool is_empty = free_pages > file->end_page / 2 &&
                     free_pages * d->page_bytes > VJ_LMDB_COMPACT_MIN_BYTES;
     bool is_copied = vj_fd_is_in_place(d->dir_fd) && !vj_fd_is_in_place(d->fd);

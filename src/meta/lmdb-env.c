@@ -229,8 +229,8 @@ static bool read_point(VjLmdb *d, MDB_txn *txn, GError **error)
 static bool open_format(VjLmdb *d, MDB_txn *txn, bool create, GError **error)
 {
     MDB_val key = {.mv_size = strlen(VJ_LMDB_FORMAT_KEY), .mv_data = VJ_LMDB_FORMAT_KEY};
-    VjLmdbFormat fresh = vj_lmdb_format_encode(VJ_LMDB_FORMAT_VERSION);
-    MDB_val record = {.mv_size = sizeof fresh, .mv_data = &fresh};
+    VjLmdbFormat format = vj_lmdb_format_encode(VJ_LMDB_FORMAT_VERSION);
+    MDB_val record = {.mv_size = sizeof format, .mv_data = &format};
     MDB_val found;
     int rc = mdb_dbi_open(txn, NULL, 0, &d->unnamed);
 

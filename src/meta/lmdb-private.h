@@ -50,10 +50,10 @@ typedef struct VjLmdbTree {
 /* What is known of the file, as of the last apply. */
 typedef struct VjLmdbFile {
     VjLmdbTree spaces[VJ_SPACE_COUNT];
-    VjLmdbTree freelist;  /* the tree in which LMDB keeps its free pages */
-    uint64_t end_page;    /* behind the last page in use */
-    uint64_t free_pages;  /* below end_page, and for the next apply to use */
-    uint64_t fresh_pages; /* freed by the last one: for the one after the next */
+    VjLmdbTree freelist;       /* the tree in which LMDB keeps its free pages */
+    uint64_t end_page;         /* behind the last page in use */
+    uint64_t free_pages;       /* below end_page, and for the next apply to use */
+    uint64_t just_freed_pages; /* freed by the last one: for the one after the next */
 } VjLmdbFile;
 
 /* Kept by the session between transactions. */

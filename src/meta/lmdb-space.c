@@ -215,7 +215,7 @@ static uint64_t first_kept(VjLmdb *d, MDB_txn *txn)
  * transaction's own.  A record's key is the transaction, its value begins with the count.
  */
 static int count_free(VjLmdb *d, MDB_txn *txn, uint64_t *free_pages,
-                      uint64_t *fresh_pages)
+                      uint64_t *just_freed_pages)
 {
     const MDB_dbi freelist = 0;
     uint64_t last = first_kept(d, txn);
@@ -223,7 +223,7 @@ static int count_free(VjLmdb *d, MDB_txn *txn, uint64_t *free_pages,
     MDB_val key, value;
     int rc = mdb_cursor_open(txn, freelist, &cursor);
 
-    *free_pages = *fresh_pages = 0;
+    *free_pages = *just_freed_pages = 0;
     if (rc != 0) {
         return vj_lmdb_errno(d, rc, "mdb_cursor_open");
     }
@@ -236,7 +236,7 @@ static int count_free(VjLmdb *d, MDB_txn *txn, uint64_t *free_pages,
         }
         memcpy(&id, key.mv_data, sizeof id);
         memcpy(&count, value.mv_data, sizeof count);
-        *(id >= last ? fresh_pages : free_pages) += count;
+        *(id >= last ? just_freed_pages : free_pages) += count;
     }
     mdb_cursor_close(cursor);
     return rc == 0 || rc == MDB_NOTFOUND ? 0 : vj_lmdb_errno(d, rc, "the freelist");
@@ -257,7 +257,7 @@ static int measure(VjLmdb *d, MDB_txn *txn, VjLmdbFile *file)
     if (rc == 0) {
         rc = measure_tree(d, txn, 0, &file->freelist);
     }
-    return rc < 0 ? rc : count_free(d, txn, &file->free_pages, &file->fresh_pages);
+    return rc < 0 ? rc : count_free(d, txn, &file->free_pages, &file->just_freed_pages);
 }
 
 int vj_lmdb_file_measure(VjLmdb *d, VjLmdbFile *file)
@@ -434,7 +434,8 @@ bool vj_lmdb_empty_apply_helps(VjEngine *e)
 
     vj_mutex_lock(&d->lock);
     add_freelist(&need, &d->file, need.singles);
-    helps = d->file.fresh_pages > 0 && d->file.end_page + need.singles <= d->file_pages;
+    helps =
+        d->file.just_freed_pages > 0 && d->file.end_page + need.singles <= d->file_pages;
     vj_mutex_unlock(&d->lock);
     return helps;
 }

@@ -244,7 +244,7 @@ bool vj_session_redo_open(VjSession *s, const VjMetaPlace *place, GError **error
     if (!s->read_only && l->claimed) {
         rc = vj_session_flush_moved(s);
         if (rc == 0 && (place->salvage || !had_log)) {
-            rc = vj_session_turn(s);
+            rc = vj_session_apply_empty(s);
         }
     }
     return rc == 0 ||
@@ -265,7 +265,7 @@ int vj_session_redo_retire(VjSession *s)
     vj_mutex_unlock(&s->state);
     rc = vj_session_flush_moved(s);
     if (rc == 0 && s->redo.claimed) {
-        rc = vj_session_turn(s);
+        rc = vj_session_apply_empty(s);
     }
     return rc;
 }

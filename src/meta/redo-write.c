@@ -284,7 +284,7 @@ void vj_session_redo_renew(VjSession *s)
     memcpy(r->point.id, log->id, VJ_REDO_ID_BYTES);
     r->log = log;
     r->spoiled = false;
-    s->turn_wanted = true; /* the file has to name it first */
+    s->empty_wanted = true; /* the file has to name it first */
     vj_log_info("meta %s/" VJ_REDO_FILE ": a new one has taken its place", s->label);
 }
 

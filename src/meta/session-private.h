@@ -143,7 +143,7 @@ typedef struct VjSession {
     uint64_t applied_seq; /* no commit beyond it is in the engine, nor on its way there */
     uint64_t move_seq;    /* up to which a move was asked for */
     bool moving;          /* the applier is in apply() */
-    bool turn_wanted;     /* a move is asked for although nothing waits to be moved */
+    bool empty_wanted;    /* a move is asked for although nothing waits to be moved */
     int move_error;       /* 0, or why the last move failed */
     int last_failure;     /* why the last move that failed did; not reset by others */
     uint64_t move_failures, moves; /* counts */
@@ -238,12 +238,12 @@ void vj_session_flush_join(VjMeta *m, VjFlushWait *w);
 /* As flush, and in the engine. */
 int vj_session_flush_moved(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 /*
- * vj_session_turn - apply() once more, without changes
+ * vj_session_apply_empty - apply() once more, without changes
  *
  * Nothing waits to be moved.  For what the engine gains by it, or is to remember.
  * Threads   the writer, or setup      Locks   none
  */
-int vj_session_turn(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
+int vj_session_apply_empty(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- redo-write.c ---------------------------------------------------------------- */
 

@@ -113,7 +113,7 @@ static int make_room(VjSession *s, VjSessionTxn *t)
         rc = vj_session_reserve(s, t->txn.release);
     }
     if (rc == -ENOSPC && vj_engine_empty_apply_helps(s->engine)) {
-        rc = vj_session_turn(s);
+        rc = vj_session_apply_empty(s);
         rc = rc < 0 ? rc : vj_session_reserve(s, t->txn.release);
     }
     return rc;
