@@ -123,7 +123,7 @@ void vj_budget_release(VjBudget *b, size_t bytes)
 void *vj_budget_take_block(VjBudget *b)
 {
     VjSpareBlock *block = NULL;
-    void *fresh = NULL;
+    void *memory = NULL;
 
     if (vj_budget_has_blocks(b)) {
         vj_mutex_lock(&b->lock);
@@ -133,7 +133,7 @@ void *vj_budget_take_block(VjBudget *b)
     if (block != NULL) {
         return block;
     }
-    return posix_memalign(&fresh, 4096, VJ_BUDGET_BLOCK_ALLOCATED) == 0 ? fresh : NULL;
+    return posix_memalign(&memory, 4096, VJ_BUDGET_BLOCK_ALLOCATED) == 0 ? memory : NULL;
 }
 
 void vj_budget_give_block(VjBudget *b, void *memory)

@@ -25,7 +25,7 @@ typedef struct VjContentsCheck {
     uint64_t step;       /* that this run has come to; */
     uint64_t steps_done; /* those that were taken, by any run */
     int failed;          /* why this run cannot go on */
-    unsigned told;       /* ranges of ino */
+    unsigned reported;   /* ranges of ino */
 } VjContentsCheck;
 
 void vj_contents_problem(VjContentsCheck *c, uint64_t ino, const char *format, ...)

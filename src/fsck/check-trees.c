@@ -12,7 +12,7 @@
 #include <inttypes.h>
 
 /* Ranges that are told of one inode's damaged objects. */
-#define RANGES_TOLD 16u
+#define RANGES_REPORTED 16u
 
 typedef struct Count {
     gint64 id, entries;
@@ -300,7 +300,7 @@ static void tell(VjContentsCheck *c, const VjEntry *entry, uint64_t at)
 {
     g_autofree char *line = NULL;
 
-    if (c->told == RANGES_TOLD) {
+    if (c->reported == RANGES_REPORTED) {
         line = g_strdup_printf("inode %" PRIu64 ": and more of it", c->ino);
     } else {
         line = g_strdup_printf("inode %" PRIu64 ": its bytes %" PRIu64 " to %" PRIu64
@@ -322,7 +322,7 @@ static bool tell_range(void *opaque, const VjEntry *entry, uint64_t at)
         tell(c, entry, at);
         done(c);
     }
-    return c->told++ < RANGES_TOLD;
+    return c->reported++ < RANGES_REPORTED;
 }
 
 typedef struct Ranges {
@@ -336,7 +336,7 @@ static int ranges_body(VjTxn *txn, void *opaque)
     uint64_t nodes, problems;
 
     begin_run(x->c, txn);
-    x->c->told = 0;
+    x->c->reported = 0;
     return vj_map_check(txn, x->inode->ino, &x->inode->root, tell_range, NULL, x->c,
                         &nodes, &problems);
 }

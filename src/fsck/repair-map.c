@@ -22,7 +22,7 @@
 /* Pieces of one lost range: 1 TiB.  A longer one is left as it is. */
 #define LOST_MOST 65536u
 /* Ranges that are told of one inode. */
-#define RANGES_TOLD 16u
+#define RANGES_REPORTED 16u
 
 /* ---- a map made of entries --------------------------------------------------------- */
 
@@ -330,12 +330,12 @@ static int look_body(VjTxn *txn, void *opaque)
 static void tell_lost(VjRepair *r, const Ino *i)
 {
     uint64_t at = 0;
-    unsigned told = 0;
+    unsigned reported = 0;
 
-    for (guint k = 0; k < i->entries->len && told <= RANGES_TOLD; k++) {
+    for (guint k = 0; k < i->entries->len && reported <= RANGES_REPORTED; k++) {
         const VjEntry *e = &g_array_index(i->entries, VjEntry, k);
 
-        if (e->kind == VJ_SALVAGE_LOST && told++ < RANGES_TOLD) {
+        if (e->kind == VJ_SALVAGE_LOST && reported++ < RANGES_REPORTED) {
             vj_repair_say(r,
                           "inode %" PRIu64 ": its bytes %" PRIu64 " to %" PRIu64
                           " are lost and cannot be read",
@@ -343,7 +343,7 @@ static void tell_lost(VjRepair *r, const Ino *i)
         }
         at += e->length;
     }
-    if (told > RANGES_TOLD) {
+    if (reported > RANGES_REPORTED) {
         vj_repair_say(r, "inode %" PRIu64 ": and more of it", i->inode.ino);
     }
 }

@@ -28,8 +28,8 @@ static int put_no_bytes(VjRepair *r, uint64_t id, VjPut *put)
 typedef struct Made {
     VjRepair *r;
     VjObject object;
-    uint64_t leased; /* the lease that goes with the commit; 0: none */
-    bool was_put;    /* the store has bytes that no commit names yet */
+    uint64_t id_block; /* the id block that goes with the commit; 0: none */
+    bool was_put;      /* the store has bytes that no commit names yet */
 } Made;
 
 static VjSlice number_key(uint64_t id, uint8_t key[VJ_OBJECT_KEY_BYTES])
@@ -52,17 +52,17 @@ static int made_body(VjTxn *txn, void *opaque)
         rc = vj_txn_del(txn, VJ_SPACE_DEAD, number_key(m->object.id, key));
         rc = rc == -ENOENT ? 0 : rc;
     }
-    if (rc == 0 && m->leased != 0) {
-        rc = vj_txn_del(txn, VJ_SPACE_ID_BLOCK, number_key(m->leased, key));
+    if (rc == 0 && m->id_block != 0) {
+        rc = vj_txn_del(txn, VJ_SPACE_ID_BLOCK, number_key(m->id_block, key));
         rc = rc == -ENOENT ? 0 : rc;
     }
     return rc;
 }
 
-static int lease_body(VjTxn *txn, void *opaque)
+static int id_block_body(VjTxn *txn, void *opaque)
 {
     uint64_t *id = opaque;
-    uint8_t key[VJ_OBJECT_KEY_BYTES], next[VJ_NEXT_ID_BYTES], lease[VJ_ID_BLOCK_BYTES];
+    uint8_t key[VJ_OBJECT_KEY_BYTES], next[VJ_NEXT_ID_BYTES], id_block[VJ_ID_BLOCK_BYTES];
     VjSlice counter = vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)), value;
     int rc = vj_txn_get(txn, VJ_SPACE_SYSTEM, counter, &value);
 
@@ -77,11 +77,11 @@ static int lease_body(VjTxn *txn, void *opaque)
         return -EOVERFLOW;
     }
     vj_next_id_encode(*id + 1, next);
-    vj_id_block_encode(*id, *id, lease);
+    vj_id_block_encode(*id, *id, id_block);
     rc = vj_txn_put(txn, VJ_SPACE_SYSTEM, counter, vj_slice(next, sizeof next));
     return rc < 0 ? rc
                   : vj_txn_put(txn, VJ_SPACE_ID_BLOCK, number_key(*id, key),
-                               vj_slice(lease, sizeof lease));
+                               vj_slice(id_block, sizeof id_block));
 }
 
 int vj_repair_lost_object(VjRepair *r, VjObject *out)
@@ -94,17 +94,17 @@ int vj_repair_lost_object(VjRepair *r, VjObject *out)
         *out = r->lost_object;
         return 0;
     }
-    rc = vj_meta_run(r->meta, VJ_RUN_DEFAULT, lease_body, &m.leased);
+    rc = vj_meta_run(r->meta, VJ_RUN_DEFAULT, id_block_body, &m.id_block);
     if (rc == 0) {
         rc = vj_meta_flush(r->meta);
     }
     if (rc == 0) {
-        rc = put_no_bytes(r, m.leased, &put);
+        rc = put_no_bytes(r, m.id_block, &put);
     }
     if (rc < 0) {
         return rc;
     }
-    m.object = (VjObject){.id = m.leased,
+    m.object = (VjObject){.id = m.id_block,
                           .loc = put.loc,
                           .plain_bytes = VJ_OBJECT_PLAIN_MAX,
                           .stored_bytes = (uint32_t)put.stored_bytes,
@@ -657,16 +657,16 @@ int vj_repair_objects(VjRepair *r)
 /* ---- the store --------------------------------------------------------------------- */
 
 /* Objects of a listing that are looked for among the records in one view. */
-#define STRAYS_BATCH 1024u
+#define WALK_BATCH 1024u
 
-typedef struct Strays {
+typedef struct StoreWalk {
     VjRepair *r;
     GArray *batch; /* VjPut: not looked for yet */
     GArray *puts;  /* VjPut: that no record names */
     int error;
-} Strays;
+} StoreWalk;
 
-static void sort_out(Strays *s)
+static void sort_out(StoreWalk *s)
 {
     s->error = vj_objects_keep_unnamed(s->r->objects, s->batch);
     if (s->error == 0) {
@@ -677,20 +677,20 @@ static void sort_out(Strays *s)
 
 static bool see_stored(void *opaque, const VjPut *object, int64_t mtime_us)
 {
-    Strays *s = opaque;
+    StoreWalk *s = opaque;
 
     (void)mtime_us;
     g_array_append_vals(s->batch, object, 1);
-    if (s->batch->len >= STRAYS_BATCH) {
+    if (s->batch->len >= WALK_BATCH) {
         sort_out(s);
     }
     return s->error == 0;
 }
 
-static int list_strays(VjRepair *r, GArray *puts)
+static int list_unreferenced(VjRepair *r, GArray *puts)
 {
     g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(VjPut));
-    Strays s = {.r = r, .batch = batch, .puts = puts};
+    StoreWalk s = {.r = r, .batch = batch, .puts = puts};
     int rc = vj_store_each(r->store, 1, UINT64_MAX, see_stored, &s);
 
     if (rc == 0 && s.error == 0) {
@@ -705,7 +705,8 @@ int vj_repair_store(VjRepair *r)
     int rc = vj_meta_flush(r->meta);
 
     if (rc == 0) {
-        rc = list_strays(r, puts); /* one that failed proves nothing: then nothing goes */
+        rc = list_unreferenced(
+            r, puts); /* one that failed proves nothing: then nothing goes */
     }
     for (guint i = 0; rc == 0 && i < puts->len; i++) {
         const VjPut *put = &g_array_index(puts, VjPut, i);

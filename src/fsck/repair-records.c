@@ -71,7 +71,7 @@ static bool index_is_good(VjSlice key, VjSlice value)
     return vj_index_decode(&k, value, &id) == 0;
 }
 
-static bool lease_is_good(VjSlice key, VjSlice value)
+static bool id_block_is_good(VjSlice key, VjSlice value)
 {
     uint64_t first, last;
 
@@ -127,8 +127,8 @@ static const Kind kinds[] = {
      number_at_8, false},
     {VJ_SPACE_DEAD, VJ_OBJECT_KEY_BYTES, "object", "its dead record", dead_is_good,
      number_at_8, false},
-    {VJ_SPACE_ID_BLOCK, VJ_OBJECT_KEY_BYTES, "object", "the lease that begins here",
-     lease_is_good, number_at_8, true},
+    {VJ_SPACE_ID_BLOCK, VJ_OBJECT_KEY_BYTES, "object", "the id block that begins here",
+     id_block_is_good, number_at_8, true},
     {VJ_SPACE_INDEX, VJ_INDEX_KEY_BYTES, NULL, "an index entry", index_is_good, NULL,
      true},
 };
@@ -207,10 +207,10 @@ static int check_record(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
     return 0;
 }
 
-/* ---- leases and orphans ------------------------------------------------------------ */
+/* ---- id blocks and orphans --------------------------------------------------------- */
 
-/* @opaque: uint64_t, behind the last lease. */
-static int check_lease(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
+/* @opaque: uint64_t, behind the last id block. */
+static int check_id_block(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     uint64_t *behind = opaque, first, last;
 
@@ -218,7 +218,8 @@ static int check_lease(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
         return 0;
     }
     if (first < *behind) { /* the one before it covers it, or the store's walk does */
-        vj_repair_say(r, "object %" PRIu64 ": a lease that overlaps another was removed",
+        vj_repair_say(r,
+                      "object %" PRIu64 ": an id block that overlaps another was removed",
                       first);
         vj_repair_del(r, VJ_SPACE_ID_BLOCK, key);
         return 0;
@@ -352,7 +353,7 @@ static bool see_stored(void *opaque, const VjPut *object, int64_t mtime_us)
     return true;
 }
 
-static int see_lease(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
+static int see_id_block(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     uint64_t *most = opaque, first, last;
 
@@ -399,7 +400,7 @@ static int check_next_id(VjRepair *r)
         rc = largest_of(r, spaces, G_N_ELEMENTS(spaces), &most);
     }
     if (rc == 0) {
-        rc = vj_repair_each(r, VJ_SPACE_ID_BLOCK, see_lease, &most);
+        rc = vj_repair_each(r, VJ_SPACE_ID_BLOCK, see_id_block, &most);
     }
     if (rc == 0 && damaged) {
         rc = vj_repair_each(r, VJ_SPACE_INDEX, see_indexed, &most);
@@ -428,7 +429,7 @@ int vj_repair_records(VjRepair *r)
             vj_repair_each(r, kinds[i].space, check_record, (void *)(uintptr_t)&kinds[i]);
     }
     if (rc == 0) {
-        rc = vj_repair_each(r, VJ_SPACE_ID_BLOCK, check_lease, &behind);
+        rc = vj_repair_each(r, VJ_SPACE_ID_BLOCK, check_id_block, &behind);
     }
     if (rc == 0) {
         rc = vj_repair_each(r, VJ_SPACE_ORPHAN, check_orphan, NULL);

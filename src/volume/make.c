@@ -81,9 +81,9 @@ static char *new_uuid(void)
 static bool choose_digest(const VjOpts *o, VjSuperblock *s, GError **error)
 {
     const char *name = vj_opts_string(o, "hash");
-    bool known;
+    bool is_known;
 
-    s->digest = name == NULL ? vj_digest_default() : vj_digest_by_name(name, &known);
+    s->digest = name == NULL ? vj_digest_default() : vj_digest_by_name(name, &is_known);
     return s->digest != NULL ||
            vj_error_set(error, EOPNOTSUPP, "hash=%s is not built into this program",
                         name);
@@ -233,12 +233,12 @@ static int look_around(int dir_fd, bool *is_varjfs, bool *is_rest, bool *is_fore
                                            VJ_RESTORING_NAME,
                                            VJ_CHECKPOINTS_NAME,
                                            "lost+found"};
-        bool known = false;
+        bool is_known = false;
 
         for (size_t i = 0; i < G_N_ELEMENTS(ours); i++) {
-            known = known || strcmp(entry->d_name, ours[i]) == 0;
+            is_known = is_known || strcmp(entry->d_name, ours[i]) == 0;
         }
-        *is_foreign = *is_foreign || !known;
+        *is_foreign = *is_foreign || !is_known;
     }
     closedir(dir);
     return 0;

@@ -143,10 +143,10 @@ bool vj_uuid_parse(const char *text, uint8_t bytes[16])
 
 static bool read_digest(const char *name, VjSuperblock *out, GError **error)
 {
-    bool known;
+    bool is_known;
 
-    out->digest = vj_digest_by_name(name, &known);
-    if (out->digest == NULL && known) {
+    out->digest = vj_digest_by_name(name, &is_known);
+    if (out->digest == NULL && is_known) {
         return vj_error_set(error, EOPNOTSUPP,
                             "its digest %s is not built into this program", name);
     }

@@ -3,8 +3,8 @@
  * tend.c - gc and scrub of a volume in use, a step at a time
  *
  * gc removes what the store has and no record names.  The order makes it safe beside
- * writers: the store is listed first, then the open leases are looked at, then the
- * records.  Bytes that are on their way to a commit lie in an open lease; one that was
+ * writers: the store is listed first, then the open id blocks are looked at, then the
+ * records.  Bytes that are on their way to a commit lie in an open id block; one that was
  * closed before we looked has its record in every later snapshot.  A listing that failed
  * proves nothing, and the step fails with it.
  *
@@ -31,8 +31,8 @@ static bool collect(void *opaque, const VjPut *object, int64_t mtime_us)
     return true;
 }
 
-/* Keeps in @puts what lies in no open lease. */
-static void keep_unleased(VjVolume *v, GArray *puts)
+/* Keeps in @puts what lies in no open id block. */
+static void keep_outside_id_blocks(VjVolume *v, GArray *puts)
 {
     guint kept = 0;
 
@@ -46,7 +46,7 @@ static void keep_unleased(VjVolume *v, GArray *puts)
     g_array_set_size(puts, kept);
 }
 
-static int remove_strays(VjVolume *v, const GArray *puts, VjTend *t)
+static int remove_unreferenced(VjVolume *v, const GArray *puts, VjTend *t)
 {
     int rc = 0;
 
@@ -122,10 +122,10 @@ int vj_volume_gc(VjVolume *v, VjTend *t)
         return rc;
     }
     t->examined += puts->len;
-    keep_unleased(v, puts);
+    keep_outside_id_blocks(v, puts);
     rc = vj_objects_keep_unnamed(v->objects, puts);
     if (rc == 0) {
-        rc = remove_strays(v, puts, t);
+        rc = remove_unreferenced(v, puts, t);
     }
     t->cursor = last;
     return rc;
