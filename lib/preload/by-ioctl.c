@@ -424,15 +424,15 @@ static int hole_step(VjEdit *e)
 
 int64_t vj_edit_by_ioctl(VjEdit *e, VjDevice device)
 {
-    bool known = is_known(device);
-    int version = known ? VARJFS_IOC_VERSION : varjfs_version(e->fd, device);
+    bool was_known = is_known(device);
+    int version = was_known ? VARJFS_IOC_VERSION : varjfs_version(e->fd, device);
     int64_t done;
 
     if (version <= 0) {
         return version == 0 ? -EOPNOTSUPP : version;
     }
     done = e->hole ? hole_step(e) : edit_with_message(e);
-    if (done < 0 && known && looks_foreign((int)-done)) {
+    if (done < 0 && was_known && looks_foreign((int)-done)) {
         version = varjfs_version(e->fd, device);
         if (version == 0) {
             atomic_store(&known_device, 0);

@@ -98,30 +98,30 @@ static const VjDigestOps digests[] = {
     {"sha1", VJ_DIGEST_SHA1, 20, hash_sha1},
 };
 
-static const VjDigestOps *found(const VjDigestOps *row, bool *known)
+static const VjDigestOps *found(const VjDigestOps *row, bool *is_known)
 {
-    *known = row != NULL;
+    *is_known = row != NULL;
     return row != NULL && row->hash != NULL ? row : NULL;
 }
 
-const VjDigestOps *vj_digest_by_id(uint8_t id, bool *known)
+const VjDigestOps *vj_digest_by_id(uint8_t id, bool *is_known)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(digests); i++) {
         if (digests[i].id == id) {
-            return found(&digests[i], known);
+            return found(&digests[i], is_known);
         }
     }
-    return found(NULL, known);
+    return found(NULL, is_known);
 }
 
-const VjDigestOps *vj_digest_by_name(const char *name, bool *known)
+const VjDigestOps *vj_digest_by_name(const char *name, bool *is_known)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(digests); i++) {
         if (strcmp(digests[i].name, name) == 0) {
-            return found(&digests[i], known);
+            return found(&digests[i], is_known);
         }
     }
-    return found(NULL, known);
+    return found(NULL, is_known);
 }
 
 const VjDigestOps *vj_digest_default(void)

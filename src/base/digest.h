@@ -30,9 +30,9 @@ typedef struct VjDigestOps {
     int (*hash)(const struct iovec *iov, int iov_count, VjDigest *out);
 } VjDigestOps;
 
-/* NULL: unknown to the format, or known but not in this build (@known tells which). */
-const VjDigestOps *vj_digest_by_id(uint8_t id, bool *known);
-const VjDigestOps *vj_digest_by_name(const char *name, bool *known);
+/* NULL: unknown to the format, or known but not in this build (@is_known tells which). */
+const VjDigestOps *vj_digest_by_id(uint8_t id, bool *is_known);
+const VjDigestOps *vj_digest_by_name(const char *name, bool *is_known);
 /* BLAKE3 when built in, else SHA-256. */
 const VjDigestOps *vj_digest_default(void);
 

@@ -220,17 +220,17 @@ static size_t find(const VjOpts *o, const char *name)
 static bool refuse_unknown(const VjOpts *o, const char *name, GError **error)
 {
     g_autofree char *shown = quoted(name);
-    g_autoptr(GString) known = g_string_new(NULL);
+    g_autoptr(GString) names = g_string_new(NULL);
 
     for (size_t i = 0; i < o->count; i++) {
-        g_string_append_printf(known, "%s%s", i > 0 ? ", " : "", o->specs[i].name);
+        g_string_append_printf(names, "%s%s", i > 0 ? ", " : "", o->specs[i].name);
     }
     if (o->count == 0) {
         return vj_error_set(error, EINVAL, "unknown option %s: there are none here",
                             shown);
     }
     return vj_error_set(error, EINVAL, "unknown option %s: known are %s", shown,
-                        known->str);
+                        names->str);
 }
 
 bool vj_opts_set(VjOpts *o, const char *name, const char *value, GError **error)

@@ -495,8 +495,8 @@ static void warm_up(void)
     (void)g_strerror(EPERM);
     (void)g_get_num_processors();
     for (uint8_t id = VJ_DIGEST_SHA1; id <= VJ_DIGEST_BLAKE3; id++) {
-        bool known;
-        const VjDigestOps *ops = vj_digest_by_id(id, &known);
+        bool is_known;
+        const VjDigestOps *ops = vj_digest_by_id(id, &is_known);
 
         if (ops != NULL && vj_digest_hash(ops, &one, 1, &digest) < 0) {
             vj_log_warn("sandbox: the digest %s does not work", ops->name);

@@ -8,10 +8,10 @@
  *
  * A chunk is c bytes long, where c is the first of min … max - 1 at which h, of the bytes
  * before position c, has zeroes in all bits of a mask, else max.  avg is 2^n; the mask
- * has n + 2 bits where c is below turn and n - 2 bits from there on, which brings the
+ * has n + 2 bits where c is below easier and n - 2 bits from there on, which brings the
  * lengths closer to the mean ("normalised").  With
  *
- *   turn = avg - avg / 8 - min / 4    rounded towards 0 in each division
+ *   easier = avg - avg / 8 - min / 4    rounded towards 0 in each division
  *
  * random content comes to avg within 3 % (to min + avg / 4 if min is above 3/4 avg).  A
  * mask of k bits: of the hash's bits 15, 14, … 4 as many as k asks for, and what it asks
@@ -38,7 +38,7 @@
 
 #define WINDOW_BYTES 64
 #define LOW_BITS 12u /* of a mask, at most, stand in bits 15 … 4 */
-#define EASIER 2u    /* n + 2 bits before turn, n - 2 from there on */
+#define EASIER 2u    /* n + 2 bits before it, n - 2 from there on */
 
 /* After a place where the mask's low bits are zero so many bytes are tried one by one: an
  * input that is made of such places costs no more than about twice the plain code. */
@@ -47,8 +47,8 @@
 typedef struct VjGear {
     uint64_t table[256];
     VjGearNibbles nibbles;
-    uint64_t early_mask, late_mask; /* below turn_bytes, and from there on */
-    uint32_t turn_bytes;
+    uint64_t early_mask, late_mask; /* below easier_from_bytes, and from there on */
+    uint32_t easier_from_bytes;
     uint64_t hash;
 } VjGear;
 
@@ -80,7 +80,7 @@ static int gear_init(VjChunker *c, uint32_t min_bytes, uint32_t avg_bytes,
     }
     g->early_mask = mask_of(n + EASIER);
     g->late_mask = mask_of(n - EASIER);
-    g->turn_bytes = avg_bytes - avg_bytes / 8 - min_bytes / 4;
+    g->easier_from_bytes = avg_bytes - avg_bytes / 8 - min_bytes / 4;
     for (unsigned b = 0; b < 256; b++) {
         g->table[b] = vj_chunk_seed_next(&x) & ~(uint64_t)0xffff;
     }
@@ -183,7 +183,7 @@ static bool gear_scan(VjChunker *c, const void *src, size_t len, bool at_end,
     const uint64_t fed = c->fed_bytes, to = MIN(fed + len, c->sizes.max_bytes);
     /* Positions of the chunk: behind the byte that stands before a position is asked. */
     const uint64_t begin[] = {c->sizes.min_bytes - WINDOW_BYTES, c->sizes.min_bytes - 1,
-                              g->turn_bytes - 1};
+                              g->easier_from_bytes - 1};
     uint64_t at;
     bool hit = false;
 

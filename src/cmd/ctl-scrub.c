@@ -24,15 +24,15 @@
 #define PROGRESS_US ((int64_t)250 * 1000)
 
 /* What the daemon knows of scrubs (VARJFS_TEXT_SCRUB). */
-typedef struct Known {
+typedef struct Progress {
     uint64_t place, pass_begun, pass_objects, pass_bytes, pass_damaged;
     uint64_t finished, last_begun, last_objects, last_bytes, last_damaged;
-} Known;
+} Progress;
 
 typedef struct Scrub {
     const VjCtl *ctl;
     const char *path;
-    Known before; /* the pass under way, when this run goes on with it; else zeroes */
+    Progress before; /* the pass under way, when this run goes on with it; else zeroes */
     bool is_terminal;
     uint64_t expected_bytes; /* in all objects, for progress; 0: unknown */
     unsigned shown_percent;  /* not on a terminal: a line for each */
@@ -49,9 +49,9 @@ typedef struct Scrub {
 
 /* ---- what the daemon knows --------------------------------------------------------- */
 
-static bool known_line(void *opaque, char *line)
+static bool progress_line(void *opaque, char *line)
 {
-    Known *k = opaque;
+    Progress *k = opaque;
     const struct {
         const char *key;
         uint64_t *value;
@@ -122,10 +122,10 @@ static bool print_json_pair(void *opaque, char *line)
 static int show_status(const VjCtl *ctl, const char *path, int fd)
 {
     bool json = ctl->format == VJ_CTL_JSON, is_first = true;
-    Known k = {.place = 0};
+    Progress k = {.place = 0};
 
     if (!vj_ctl_text(ctl, path, fd, VARJFS_TEXT_SCRUB,
-                     json ? print_json_pair : known_line,
+                     json ? print_json_pair : progress_line,
                      json ? (void *)&is_first : (void *)&k)) {
         return EXIT_FAILURE;
     }
@@ -281,12 +281,12 @@ static bool run_steps(Scrub *s, int fd)
 static bool look_around(Scrub *s, int fd)
 {
     if (s->ctl->resume) {
-        if (!vj_ctl_text(s->ctl, s->path, fd, VARJFS_TEXT_SCRUB, known_line,
+        if (!vj_ctl_text(s->ctl, s->path, fd, VARJFS_TEXT_SCRUB, progress_line,
                          &s->before)) {
             return false;
         }
         if (s->before.place == 0) {
-            s->before = (Known){.place = 0};
+            s->before = (Progress){.place = 0};
         }
     }
     return (!s->is_terminal && !s->ctl->progress) ||

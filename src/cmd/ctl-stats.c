@@ -101,17 +101,17 @@ static char *label_value(const char *text)
 
 static void print_metric(const PairPrinter *p, const char *key, const char *value)
 {
-    const Counter *known = NULL;
+    const Counter *counter = NULL;
     g_autofree char *name = NULL;
     bool is_gauge;
 
-    for (size_t i = 0; known == NULL && i < G_N_ELEMENTS(counters); i++) {
-        known = strcmp(counters[i].key, key) == 0 ? &counters[i] : NULL;
+    for (size_t i = 0; counter == NULL && i < G_N_ELEMENTS(counters); i++) {
+        counter = strcmp(counters[i].key, key) == 0 ? &counters[i] : NULL;
     }
-    is_gauge = known != NULL && known->is_gauge;
+    is_gauge = counter != NULL && counter->is_gauge;
     name = g_strdup_printf("varjfs_%s%s", key, is_gauge ? "" : "_total");
     printf("# HELP %s %s\n# TYPE %s %s\n%s{%s} %s\n", name,
-           known != NULL ? known->help : "A counter of a newer daemon.", name,
+           counter != NULL ? counter->help : "A counter of a newer daemon.", name,
            is_gauge ? "gauge" : "counter", name, p->labels, value);
 }
 

@@ -153,7 +153,7 @@ static void add_path(void *opaque, uint64_t ino, const char *path)
     GHashTable *paths = opaque;
     g_autofree char *plain = NULL;
     g_autofree char *shown = NULL;
-    const char *known = g_hash_table_lookup(paths, &ino);
+    const char *before = g_hash_table_lookup(paths, &ino);
 
     if (path == NULL) {
         return;
@@ -161,8 +161,8 @@ static void add_path(void *opaque, uint64_t ino, const char *path)
     shown = vj_one_line(path);
     plain = strcmp(shown, path) == 0 ? g_strdup(path) : g_strescape(path, NULL);
     g_hash_table_replace(paths, g_memdup2(&ino, sizeof ino),
-                         known == NULL ? g_strdup(plain)
-                                       : g_strdup_printf("%s, %s", known, plain));
+                         before == NULL ? g_strdup(plain)
+                                        : g_strdup_printf("%s, %s", before, plain));
 }
 
 /* "inode 7: it is so" becomes "inode 7 (/a/b): it is so". */
@@ -345,7 +345,7 @@ static int repair_once(Fsck *fsck, Outcome *out)
     return r == 0 ? (vj_repair_count(repair) > 0 ? 1 : 0) : r;
 }
 
-static int remove_strays(Fsck *fsck, Outcome *out)
+static int remove_unreferenced(Fsck *fsck, Outcome *out)
 {
     g_autoptr(VjRepair) repair = vj_repair_new(fsck->volume, say_repaired, fsck);
     int r = vj_repair_store(repair);
@@ -375,7 +375,7 @@ static int repair_volume(Fsck *fsck, Outcome *out)
         fsck->quiet = false;
     }
     if (r == 0 && out->report.problems == 0 && out->report.leaks > 0 && !fsck->restore) {
-        r = remove_strays(fsck, out);
+        r = remove_unreferenced(fsck, out);
     }
     if (r == 0 && out->mended > 0) {
         r = check_volume(fsck, false, &out->report); /* says what is left */

@@ -42,25 +42,25 @@ const VjCodecOps *vj_codec_by_name(const char *name)
 
 static char *list_of(const VjCodecOps *const *table)
 {
-    GString *known = g_string_new(NULL);
+    GString *names = g_string_new(NULL);
 
     for (const VjCodecOps *const *row = table; *row != NULL; row++) {
-        g_string_append_printf(known, "%s%s", known->len > 0 ? ", " : "", (*row)->name);
+        g_string_append_printf(names, "%s%s", names->len > 0 ? ", " : "", (*row)->name);
         if ((*row)->syntax != NULL) {
-            g_string_append_printf(known, "[:%s]", (*row)->syntax);
+            g_string_append_printf(names, "[:%s]", (*row)->syntax);
         }
     }
-    return g_string_free(known, FALSE);
+    return g_string_free(names, FALSE);
 }
 
 char *vj_codec_list(void)
 {
-    g_autofree char *known = list_of(vj_codec_table());
+    g_autofree char *names = list_of(vj_codec_table());
     g_autofree char *missing = g_strjoinv(", ", (char **)vj_codec_absent());
 
     return *missing == '\0'
-               ? g_steal_pointer(&known)
-               : g_strdup_printf("%s; not in this build: %s", known, missing);
+               ? g_steal_pointer(&names)
+               : g_strdup_printf("%s; not in this build: %s", names, missing);
 }
 
 /* False, with the names that there are; the user's own text is not repeated unquoted. */
@@ -68,15 +68,15 @@ static bool refuse_name(const VjCodecOps *const *table, const char *const *absen
                         const char *name, GError **error)
 {
     g_autofree char *shown = g_strescape(name, NULL);
-    g_autofree char *known = list_of(table);
+    g_autofree char *names = list_of(table);
 
     if (g_strv_contains(absent, name)) {
         return vj_error_set(error, EINVAL,
                             "transformation %s is left out of this build, which has %s",
-                            name, known);
+                            name, names);
     }
     return vj_error_set(error, EINVAL, "unknown transformation \"%s\": this build has %s",
-                        shown, known);
+                        shown, names);
 }
 
 bool vj_codec_parse_level(const char *text, int least, int most, VjCodecParams *out,

@@ -37,8 +37,8 @@ static size_t xor_bound(size_t src_len)
 }
 
 /* Both directions; eight bytes at a time, wherever they lie. */
-static void turn(const VjCodecParams *params, const uint8_t *src, uint8_t *dst,
-                 size_t len)
+static void xor_bytes(const VjCodecParams *params, const uint8_t *src, uint8_t *dst,
+                      size_t len)
 {
     uint8_t byte = params->param ^ VJ_XOR_DEFAULT;
     uint64_t bytes = byte * UINT64_C(0x0101010101010101), word;
@@ -60,7 +60,7 @@ static int xor_encode(const VjCodecParams *params, const void *src, size_t src_l
     if (src_len > cap) {
         return -ENOSPC;
     }
-    turn(params, src, dst, src_len);
+    xor_bytes(params, src, dst, src_len);
     *dst_len = src_len;
     return 0;
 }
@@ -71,7 +71,7 @@ static int xor_decode(const VjCodecParams *params, const void *src, size_t src_l
     if (src_len != dst_len) {
         return -EBADMSG;
     }
-    turn(params, src, dst, dst_len);
+    xor_bytes(params, src, dst, dst_len);
     return 0;
 }
 

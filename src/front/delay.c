@@ -164,9 +164,9 @@ static void delay(unsigned ms)
 
 static void wait_for_test(const char *dir, const char *point)
 {
-    g_autofree char *told = g_strdup_printf("%s/%s", dir, point);
+    g_autofree char *path = g_strdup_printf("%s/%s", dir, point);
     g_autofree char *waited = g_strdup_printf("%s/%s.go", dir, point);
-    VJ_AUTO_FD to_test = open(told, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    VJ_AUTO_FD to_test = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     VJ_AUTO_FD from_test =
         to_test < 0 ? -1 : open(waited, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     char byte = 1;

@@ -136,12 +136,12 @@ static void submit(fuse_req_t req, fuse_ino_t ino, uint32_t flags, const VjCalle
     }
 }
 
-static void set_flags(fuse_req_t req, fuse_ino_t ino, bool known, uint32_t flags)
+static void set_flags(fuse_req_t req, fuse_ino_t ino, bool is_known, uint32_t flags)
 {
     VjFront *f = front_of(req);
     VjCaller who;
 
-    if (!known) {
+    if (!is_known) {
         fuse_reply_err(req, EOPNOTSUPP);
         return;
     }
@@ -156,31 +156,31 @@ static void set_flags(fuse_req_t req, fuse_ino_t ino, bool known, uint32_t flags
 static void set_plain(fuse_req_t req, fuse_ino_t ino, const void *in, size_t len)
 {
     uint32_t flags, inode;
-    bool known;
+    bool is_known;
 
     if (len != sizeof flags) {
         fuse_reply_err(req, EINVAL);
         return;
     }
     memcpy(&flags, in, sizeof flags);
-    known = flags_decode(flags, false, &inode);
-    set_flags(req, ino, known, inode);
+    is_known = flags_decode(flags, false, &inode);
+    set_flags(req, ino, is_known, inode);
 }
 
 static void set_extended(fuse_req_t req, fuse_ino_t ino, const void *in, size_t len)
 {
     struct fsxattr x;
     uint32_t inode;
-    bool known;
+    bool is_known;
 
     if (len != sizeof x) {
         fuse_reply_err(req, EINVAL);
         return;
     }
     memcpy(&x, in, sizeof x);
-    known = flags_decode(x.fsx_xflags, true, &inode) && x.fsx_extsize == 0 &&
-            x.fsx_projid == 0 && x.fsx_cowextsize == 0;
-    set_flags(req, ino, known, inode);
+    is_known = flags_decode(x.fsx_xflags, true, &inode) && x.fsx_extsize == 0 &&
+               x.fsx_projid == 0 && x.fsx_cowextsize == 0;
+    set_flags(req, ino, is_known, inode);
 }
 
 bool vj_front_flags(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, const void *in,

@@ -165,17 +165,17 @@ static void front_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 static void front_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
                          fuse_ino_t new_parent, const char *new_name, unsigned int flags)
 {
-    unsigned known = 0;
+    unsigned vj_flags = 0;
     VjCaller who;
 
     if (flags & RENAME_NOREPLACE) {
-        known |= VJ_RENAME_NOREPLACE;
+        vj_flags |= VJ_RENAME_NOREPLACE;
     }
     if (flags & RENAME_EXCHANGE) {
-        known |= VJ_RENAME_EXCHANGE;
+        vj_flags |= VJ_RENAME_EXCHANGE;
     }
     if (flags & RENAME_WHITEOUT) {
-        known |= VJ_RENAME_WHITEOUT;
+        vj_flags |= VJ_RENAME_WHITEOUT;
     }
     if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) {
         fuse_reply_err(req, EINVAL);
@@ -183,7 +183,7 @@ static void front_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
     }
     vj_front_caller(req, &who);
     reply_status(req, vj_fs_rename(front_of(req)->fs, &who, parent, name, new_parent,
-                                   new_name, known));
+                                   new_name, vj_flags));
 }
 
 static void front_readlink(fuse_req_t req, fuse_ino_t ino)
@@ -472,7 +472,7 @@ typedef struct Listing {
     char *bytes;
     size_t cap, used;
     bool plus;
-    GArray *told; /* uint64_t: inodes that the kernel counts */
+    GArray *counted; /* uint64_t: inodes that the kernel counts */
 } Listing;
 
 static bool is_dot(const char *name)
@@ -501,7 +501,7 @@ static bool listing_visit(void *opaque, const VjDirent *d, const VjAttr *attr)
                                       (off_t)d->cookie);
         if (need <= room && counts) {
             vj_lookup_counts_add(front_of(l->req)->lookups, e.ino);
-            g_array_append_val(l->told, e.ino);
+            g_array_append_val(l->counted, e.ino);
         }
     }
     if (need > room) {
@@ -513,10 +513,10 @@ static bool listing_visit(void *opaque, const VjDirent *d, const VjAttr *attr)
 
 static void listing_forget(Listing *l)
 {
-    for (guint i = 0; i < l->told->len; i++) {
-        vj_front_forget_one(front_of(l->req), g_array_index(l->told, uint64_t, i), 1);
+    for (guint i = 0; i < l->counted->len; i++) {
+        vj_front_forget_one(front_of(l->req), g_array_index(l->counted, uint64_t, i), 1);
     }
-    g_array_set_size(l->told, 0);
+    g_array_set_size(l->counted, 0);
     l->used = 0;
 }
 
@@ -533,7 +533,7 @@ static void read_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
         fuse_reply_err(req, ENOMEM);
         return;
     }
-    l.told = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    l.counted = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     r = vj_fs_readdir(f->fs, ino, (uint64_t)off, &end, size, plus, listing_visit, &l);
     __atomic_store_n(listing_end(fi), end, __ATOMIC_RELAXED);
     if (r < 0 && l.used == 0) {
@@ -541,7 +541,7 @@ static void read_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
     } else if (fuse_reply_buf(req, bytes, l.used) != 0) {
         listing_forget(&l);
     }
-    g_array_unref(l.told);
+    g_array_unref(l.counted);
 }
 
 static void front_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

@@ -92,7 +92,7 @@ void vj_fs_node_orphaned(VjFs *fs, uint64_t ino, bool held)
 {
     VjNode *n;
     unsigned before;
-    bool known, reap = false;
+    bool is_known, reap = false;
 
     vj_mutex_lock(&fs->lock);
     n = node_get(fs, ino);
@@ -103,8 +103,8 @@ void vj_fs_node_orphaned(VjFs *fs, uint64_t ino, bool held)
     vj_mutex_unlock(&fs->lock);
 
     /* A forget that came before found no orphan; one that comes later finds it. */
-    known = fs->knows != NULL && (held || fs->knows(fs->knows_opaque, ino));
-    if (known) {
+    is_known = fs->knows != NULL && (held || fs->knows(fs->knows_opaque, ino));
+    if (is_known) {
         return;
     }
     vj_mutex_lock(&fs->lock);

@@ -511,7 +511,7 @@ static int stage_add_locked(VjHandle *h, uint64_t *id, uint64_t offset, const vo
             return r;
         }
     } else {
-        VjStage fresh = {.id = h->last_stage_id + 1};
+        VjStage begun = {.id = h->last_stage_id + 1};
 
         if (offset != 0 || len == 0) {
             return -EINVAL;
@@ -519,14 +519,14 @@ static int stage_add_locked(VjHandle *h, uint64_t *id, uint64_t offset, const vo
         if (h->stages != NULL && h->stages->len >= VJ_FS_STAGES_MAX) {
             return -EFBIG;
         }
-        r = stage_reserve(&fresh, len);
+        r = stage_reserve(&begun, len);
         if (r < 0) {
             return r;
         }
         if (h->stages == NULL) {
             h->stages = g_array_new(FALSE, FALSE, sizeof(VjStage));
         }
-        g_array_append_val(h->stages, fresh);
+        g_array_append_val(h->stages, begun);
         s = &g_array_index(h->stages, VjStage, h->stages->len - 1);
         *id = ++h->last_stage_id;
     }

@@ -212,14 +212,14 @@ static char *find_path(VjFs *fs, uint64_t ino)
 static bool is_shown(VjFs *fs, uint64_t ino, char **out) VJ_REQUIRES(fs->lock)
 {
     int64_t now = vj_clock_mono_us();
-    const char *known;
+    const char *shown;
 
     if (now - fs->shown_us > SHOWN_US || g_hash_table_size(fs->shown) >= SHOWN_MOST) {
         g_hash_table_remove_all(fs->shown);
     }
-    known = g_hash_table_lookup(fs->shown, &ino);
-    *out = g_strdup(known);
-    if (known != NULL ||
+    shown = g_hash_table_lookup(fs->shown, &ino);
+    *out = g_strdup(shown);
+    if (shown != NULL ||
         (fs->shown_us != 0 && now - fs->shown_us < fs->look_us * LOOK_SHARE)) {
         return true;
     }

@@ -70,7 +70,7 @@ static void split(VjMapNode *n, unsigned i, bool in_order)
     unsigned pieces = (total + fill - 1) / fill;
     unsigned keep = in_order ? fill : total / pieces;
     unsigned extra = in_order ? 0 : total % pieces;
-    g_autoptr(GArray) fresh = g_array_new(FALSE, FALSE, sizeof(VjMapItem));
+    g_autoptr(GArray) next = g_array_new(FALSE, FALSE, sizeof(VjMapItem));
     unsigned from;
 
     g_assert(pieces >= 2 && keep > 0);
@@ -81,13 +81,13 @@ static void split(VjMapNode *n, unsigned i, bool in_order)
             in_order ? MIN(fill, total - from) : total / pieces + (k < extra);
         VjMapItem item = split_off(child, from, count);
 
-        g_array_append_val(fresh, item);
+        g_array_append_val(next, item);
         from += count;
     }
     g_assert(from == total);
     g_array_set_size(child->items, keep);
     changed(child);
-    g_array_insert_vals(n->items, i + 1, fresh->data, fresh->len);
+    g_array_insert_vals(n->items, i + 1, next->data, next->len);
     n->dirty = true;
 }
 

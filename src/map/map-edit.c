@@ -264,8 +264,8 @@ static int commit_cut(VjMapEdit *e, VjMapCut *cut)
 
 int vj_map_edit_commit(VjMapEdit *e, VjMapRoot *root)
 {
-    VjMapRoot fresh;
-    int rc = commit_tree(e, &e->root, &fresh);
+    VjMapRoot next;
+    int rc = commit_tree(e, &e->root, &next);
 
     g_assert(!e->committed);
     for (unsigned i = 0; rc == 0 && i < e->cuts->len; i++) {
@@ -275,7 +275,7 @@ int vj_map_edit_commit(VjMapEdit *e, VjMapRoot *root)
         rc = delete_dead(e);
     }
     if (rc == 0) {
-        *root = fresh;
+        *root = next;
         root->next_node = e->next_node;
         e->committed = true;
     }

@@ -422,12 +422,12 @@ static int aligned_stage(VjStore *s, const VjPut *added, size_t added_count,
         }
     }
     for (size_t i = 0; i < added_count; i++) {
-        bool known = loc_decode(added[i].loc, &nonce);
+        bool is_known = loc_decode(added[i].loc, &nonce);
         VjStoreChange change = key_of(&added[i], nonce);
         Object *object;
 
         vj_mutex_lock(&a->lock);
-        object = known ? find(a, added[i].id, nonce) : NULL;
+        object = is_known ? find(a, added[i].id, nonce) : NULL;
         if (object != NULL) {
             object->is_staged = true;
             encode_value(object, &change);

@@ -404,18 +404,18 @@ static void posix_expect(VjStore *s, uint64_t id, VjLoc loc)
 /* The directory of @id has lost a name; @now: in this call. */
 static void note_removed(PosixStore *p, uint64_t id, bool now)
 {
-    bool known = false;
+    bool is_known = false;
 
     vj_mutex_lock(&p->removed_lock);
     if (now && dir_key(id).id == p->newest_dir) {
         p->newest_removes++;
     }
     for (unsigned i = 0; i < p->removed_count; i++) {
-        known = known || dir_key(p->removed_dirs[i]).id == dir_key(id).id;
+        is_known = is_known || dir_key(p->removed_dirs[i]).id == dir_key(id).id;
     }
-    if (!known && p->removed_count < REMOVED_DIRS_MAX) {
+    if (!is_known && p->removed_count < REMOVED_DIRS_MAX) {
         p->removed_dirs[p->removed_count++] = id;
-    } else if (!known) {
+    } else if (!is_known) {
         p->removed_anywhere = true;
     }
     vj_mutex_unlock(&p->removed_lock);

@@ -39,7 +39,7 @@ static const VjStoreOps *find_ops(const VjStoreOps *const *table, const char *wh
 {
     const char *colon = strchr(spec, ':');
     size_t name_len = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
-    g_autofree char *known = NULL;
+    g_autofree char *names = NULL;
 
     *options = colon != NULL ? colon + 1 : "";
     for (const VjStoreOps *const *row = table; *row != NULL; row++) {
@@ -48,9 +48,9 @@ static const VjStoreOps *find_ops(const VjStoreOps *const *table, const char *wh
             return *row;
         }
     }
-    known = names_of(table);
+    names = names_of(table);
     vj_error_set(error, EINVAL, "no %s is called \"%.*s\"; this build has: %s", what,
-                 (int)name_len, spec, known);
+                 (int)name_len, spec, names);
     return NULL;
 }
 
