@@ -79,10 +79,10 @@ static int make(const char *dir, const char *name, uint64_t mib, uint64_t seed,
     return fd;
 }
 
-static void settle(int fd)
+static void start_cold(int fd)
 {
     if (fsync(fd) < 0 || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0) {
-        die("settle");
+        die("fsync");
     }
 }
 
@@ -90,7 +90,7 @@ static double insert(int fd, uint64_t offset, const uint8_t *data)
 {
     double start;
 
-    settle(fd);
+    start_cold(fd);
     start = now_ms();
     if (rpwrite(fd, data, EDIT_BYTES, (off_t)offset, 0) < 0 || fsync(fd) < 0) {
         die("insert");
@@ -104,7 +104,7 @@ static double rewrite(int fd, uint64_t offset, const uint8_t *data, uint8_t *buf
     double start;
     uint64_t end;
 
-    settle(fd);
+    start_cold(fd);
     start = now_ms();
     end = (uint64_t)lseek(fd, 0, SEEK_END);
     while (end > offset) {
@@ -190,7 +190,7 @@ int main(int argc, char **argv)
         if (getrandom(data, sizeof data, 0) != (ssize_t)sizeof data) {
             die("getrandom");
         }
-        settle(a);
+        start_cold(a);
         before = counter(a, "object_bytes_put");
         before_count = counter(a, "objects_put");
         inserts[i] = insert(a, offset, data);

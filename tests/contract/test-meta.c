@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "../lib/told.h"
+#include "../lib/flush-answer.h"
 #include "meta/meta-private.h"
 
 /* What a suite runs on: an engine's spec, and the wrappers from the inside out. */
@@ -270,20 +270,20 @@ static void test_del_of_durable(void **state)
     assert_now(f, "a", NULL);
 }
 
-/* Nobody else syncs: it is told before the call returns. */
+/* Nobody else syncs: it is answered before the call returns. */
 static void test_flush_that_nobody_waits_for(void **state)
 {
     Fixture *f = *state;
-    Told told = {.wait.done = tell};
+    FlushAnswer answer = {.wait.done = count_answer};
 
     for (unsigned i = 0; i < 3; i++) {
         put_text(f, "a", i % 2 == 0 ? "one" : "two");
-        vj_meta_flush_join(f->meta, &told.wait);
-        assert_int_equal(told.times, 2 * i + 1);
-        assert_int_equal(told.rc, 0);
-        vj_meta_flush_join(f->meta, &told.wait);
-        assert_int_equal(told.times, 2 * i + 2);
-        assert_int_equal(told.rc, 0);
+        vj_meta_flush_join(f->meta, &answer.wait);
+        assert_int_equal(answer.times, 2 * i + 1);
+        assert_int_equal(answer.rc, 0);
+        vj_meta_flush_join(f->meta, &answer.wait);
+        assert_int_equal(answer.times, 2 * i + 2);
+        assert_int_equal(answer.rc, 0);
     }
     reopen(f);
     assert_now(f, "a", "one");

@@ -300,7 +300,7 @@ static Job *free_job(Run *run)
 }
 
 /* One state of @every, not the first of them. */
-static bool is_turn(const Run *run, int every)
+static bool is_due(const Run *run, int every)
 {
     return run->started % (unsigned)every == (unsigned)every / 2;
 }
@@ -310,8 +310,8 @@ static void start_job(Run *run, size_t cut, uint64_t seed)
     Job *job = free_job(run);
     Result *result = &run->results[job - run->jobs];
     g_autofree char *name = g_strdup_printf("%zu-%" G_GINT64_MODIFIER "x", cut, seed);
-    bool with_hook = run->o->hook != NULL && is_turn(run, run->o->hook_every);
-    bool with_restore = run->o->restore_every > 0 && is_turn(run, run->o->restore_every);
+    bool with_hook = run->o->hook != NULL && is_due(run, run->o->hook_every);
+    bool with_restore = run->o->restore_every > 0 && is_due(run, run->o->restore_every);
 
     job->cut = cut;
     job->seed = seed;

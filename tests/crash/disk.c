@@ -276,7 +276,7 @@ static void add_pending(Disk *d, Node *n, const char *name, Node *target)
 }
 
 /* What is durable, and has nothing in doubt before it, need not be remembered. */
-static void settle(Disk *d, Node *n)
+static void forget_durable(Disk *d, Node *n)
 {
     guint count = 0;
 
@@ -315,7 +315,7 @@ static void cover(Disk *d, Node *n, size_t before)
             make_durable(d, p);
         }
     }
-    settle(d, n);
+    forget_durable(d, n);
 }
 
 static void cover_all(Disk *d, size_t before)
@@ -430,7 +430,7 @@ static bool feed_durable(Disk *d, const CrashRecord *r)
         }
     }
     if (n != NULL) {
-        settle(d, n);
+        forget_durable(d, n);
     }
     return n != NULL;
 }

@@ -24,13 +24,13 @@ static const char *const hows[] = {"flip",       "smear", "gone",  "short",
                                    "lengthened", "moved", "extra", "hostile"};
 
 static const char *const spaces[VJ_SPACE_COUNT] = {
-    [VJ_SPACE_SYSTEM] = "system",  [VJ_SPACE_INODE] = "inode",
-    [VJ_SPACE_DENTRY] = "dentry",  [VJ_SPACE_COOKIE] = "cookie",
-    [VJ_SPACE_XATTR] = "xattr",    [VJ_SPACE_NODE] = "node",
-    [VJ_SPACE_INLINE] = "inline",  [VJ_SPACE_FRAGMENT] = "fragment",
-    [VJ_SPACE_OBJECT] = "object",  [VJ_SPACE_INDEX] = "index",
-    [VJ_SPACE_DEAD] = "dead",      [VJ_SPACE_ORPHAN] = "orphan",
-    [VJ_SPACE_ID_BLOCK] = "lease",
+    [VJ_SPACE_SYSTEM] = "system",     [VJ_SPACE_INODE] = "inode",
+    [VJ_SPACE_DENTRY] = "dentry",     [VJ_SPACE_COOKIE] = "cookie",
+    [VJ_SPACE_XATTR] = "xattr",       [VJ_SPACE_NODE] = "node",
+    [VJ_SPACE_INLINE] = "inline",     [VJ_SPACE_FRAGMENT] = "fragment",
+    [VJ_SPACE_OBJECT] = "object",     [VJ_SPACE_INDEX] = "index",
+    [VJ_SPACE_DEAD] = "dead",         [VJ_SPACE_ORPHAN] = "orphan",
+    [VJ_SPACE_ID_BLOCK] = "id-block",
 };
 
 /* ---- positions --------------------------------------------------------------------- */

@@ -18,8 +18,8 @@ static const VjCaller root_caller = {.umask = 022};
 #define FRAGMENT_BYTES 100u
 /* Numbers of what a crash left behind. */
 #define NEXT_ID ((uint64_t)300000)
-#define LEASE_FIRST ((uint64_t)131073)
-#define LEASE_LAST ((uint64_t)196608)
+#define BLOCK_FIRST ((uint64_t)131073)
+#define BLOCK_LAST ((uint64_t)196608)
 #define DEAD_ID ((uint64_t)262145)
 
 /* ---- contents ---------------------------------------------------------------------- */
@@ -283,7 +283,7 @@ static int plant_leftovers(VjTxn *txn)
     VjInode orphan = {.ino = 0, .generation = 1, .mode = S_IFREG | 0600};
     VjObject dead = {.id = DEAD_ID, .plain_bytes = 100, .stored_bytes = 132};
     VjScrubStatus scrub = {.place = 1, .pass = {.begun_s = 1795209543, .objects = 1}};
-    uint8_t key[8], lease[VJ_ID_BLOCK_BYTES], next[VJ_NEXT_ID_BYTES];
+    uint8_t key[8], id_block[VJ_ID_BLOCK_BYTES], next[VJ_NEXT_ID_BYTES];
     VjScrubDisk scrubbed;
     int r = vj_ino_new(txn, &orphan.ino);
 
@@ -304,11 +304,11 @@ static int plant_leftovers(VjTxn *txn)
         r = vj_txn_put(txn, VJ_SPACE_SYSTEM, vj_slice(VJ_SCRUB_KEY, strlen(VJ_SCRUB_KEY)),
                        vj_slice(&scrubbed, sizeof scrubbed));
     }
-    vj_be64_set(key, LEASE_FIRST);
-    vj_id_block_encode(LEASE_FIRST, LEASE_LAST, lease);
+    vj_be64_set(key, BLOCK_FIRST);
+    vj_id_block_encode(BLOCK_FIRST, BLOCK_LAST, id_block);
     if (r == 0) {
         r = vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, sizeof key),
-                       vj_slice(lease, sizeof lease));
+                       vj_slice(id_block, sizeof id_block));
     }
     return r < 0 ? r : vj_object_record_put(txn, VJ_SPACE_DEAD, &dead);
 }

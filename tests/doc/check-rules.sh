@@ -96,15 +96,15 @@ fi
 
 # Four files, each of which calls the next one.
 for i in 1 2 3 4; do
-    printf '%s\n' "$licence" "int vj_turn_$i(void)" '{' "    return vj_turn_$((i % 4 + 1))();" '}' \
-        >"$copy/src/base/turn-$i.c"
+    printf '%s\n' "$licence" "int vj_ring_$i(void)" '{' "    return vj_ring_$((i % 4 + 1))();" '}' \
+        >"$copy/src/base/ring-$i.c"
 done
 check "circles finds four files" \
-    grep -q 'turn-1.c:1: circles: circle of 4 files: turn-1.c turn-2.c turn-3.c turn-4.c' \
+    grep -q 'ring-1.c:1: circles: circle of 4 files: ring-1.c ring-2.c ring-3.c ring-4.c' \
     <("$copy/scripts/check" circles)
-rm "$copy/src/base/turn-4.c"
-check_fails "three in a row are none" grep -q 'turn-1.c:1: circles' <("$copy/scripts/check" circles)
-rm "$copy"/src/base/turn-?.c
+rm "$copy/src/base/ring-4.c"
+check_fails "three in a row are none" grep -q 'ring-1.c:1: circles' <("$copy/scripts/check" circles)
+rm "$copy"/src/base/ring-?.c
 
 plant readmes src/base/unnamed.c:1 "$licence"
 

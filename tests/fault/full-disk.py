@@ -523,13 +523,13 @@ def main():
     v = Volume(device, mnt)
     points, seed = int(points), int(seed)
     v.mount()
-    for turn, way in enumerate(ways):
+    for step, way in enumerate(ways):
         wrong, refused = None, 0
         counts = dict.fromkeys(thens, 0)
         for i in range(points):
             # Every point of the workload comes up as the numbers rise.
             number = seed * 1000 + i * (1 if points >= STEPS else STEPS // points)
-            then = thens[(i + i // len(thens) + 2 * turn) % len(thens)]
+            then = thens[(i + i // len(thens) + 2 * step) % len(thens)]
             try:
                 refused += one(v, number, seed, way, then)
                 counts[then] += 1

@@ -109,7 +109,7 @@ static void move_name(GHashTable *tree, const char *from, const char *to)
  * An operation on names returned @r; @after, taken, is the tree if it was done.  One that
  * says an error may have been done all the same, as a whole.
  */
-static void settle_tree(World *w, int r, GHashTable *after, const char *what)
+static void check_tree(World *w, int r, GHashTable *after, const char *what)
 {
     g_autoptr(GHashTable) got = NULL;
     g_autofree char *text = NULL;
@@ -171,7 +171,7 @@ void world_make(World *w, const char *path, mode_t mode)
     after = world_tree_copy(w->tree);
     set_name(after, path, ino);
     set_attribute(after, ino, "mode", g_strdup_printf("%o", mode));
-    settle_tree(w, r, after, "mknod");
+    check_tree(w, r, after, "mknod");
 }
 
 void world_symlink(World *w, const char *path, const char *target)
@@ -194,7 +194,7 @@ void world_symlink(World *w, const char *path, const char *target)
     set_name(after, path, ino);
     set_attribute(after, ino, "mode", g_strdup_printf("%o", S_IFLNK | 0777));
     set_attribute(after, ino, "target", g_strdup(target));
-    settle_tree(w, r, after, "symlink");
+    check_tree(w, r, after, "symlink");
 }
 
 void world_link(World *w, const char *from, const char *to)
@@ -210,7 +210,7 @@ void world_link(World *w, const char *from, const char *to)
     r = vj_fs_link(w->fs, ino, parent_of(w, to), name_of(to), &attr);
     after = world_tree_copy(w->tree);
     set_name(after, to, ino);
-    settle_tree(w, r, after, "link");
+    check_tree(w, r, after, "link");
 }
 
 static bool has_names_below(World *w, const char *path)
@@ -243,7 +243,7 @@ void world_unlink(World *w, const char *path)
             : vj_fs_unlink(w->fs, parent_of(w, path), name_of(path));
     after = world_tree_copy(w->tree);
     unset_name(after, path);
-    settle_tree(w, r, after, "unlink");
+    check_tree(w, r, after, "unlink");
 }
 
 /* What is at @path now, if the rename happened.  The fault may come in the question,
@@ -284,7 +284,7 @@ void world_rename(World *w, const char *from, const char *to, unsigned flags)
     if (flags & VJ_RENAME_WHITEOUT) {
         whiteout_left(w, after, from);
     }
-    settle_tree(w, r, after, "rename");
+    check_tree(w, r, after, "rename");
 }
 
 void world_chmod(World *w, const char *path, mode_t mode)
@@ -304,7 +304,7 @@ void world_chmod(World *w, const char *path, mode_t mode)
     r = vj_fs_setattr(w->fs, &world_root, ino, NULL, &set, &attr);
     after = world_tree_copy(w->tree);
     set_attribute(after, ino, "mode", g_strdup_printf("%o", type | mode));
-    settle_tree(w, r, after, "chmod");
+    check_tree(w, r, after, "chmod");
 }
 
 void world_setxattr(World *w, const char *path, const char *name, const void *value,
@@ -324,7 +324,7 @@ void world_setxattr(World *w, const char *path, const char *name, const void *va
         /* The list of this test goes with that mode. */
         set_attribute(after, ino, "mode", g_strdup_printf("%o", S_IFREG | 0660));
     }
-    settle_tree(w, r, after, "setxattr");
+    check_tree(w, r, after, "setxattr");
 }
 
 void world_removexattr(World *w, const char *path, const char *name)
@@ -340,7 +340,7 @@ void world_removexattr(World *w, const char *path, const char *name)
     r = vj_fs_removexattr(w->fs, ino, name);
     after = world_tree_copy(w->tree);
     g_hash_table_remove(after, key);
-    settle_tree(w, r, after, "removexattr");
+    check_tree(w, r, after, "removexattr");
 }
 
 /* ---- contents ---------------------------------------------------------------------- */

@@ -426,7 +426,7 @@ static void adopt_file(World *w, const char *path, Node *n)
 void world_adopt(World *w, const char *when)
 {
     GHashTable *got;
-    bool known = w->loose;
+    bool is_known = w->loose;
     uint64_t sum;
     int r;
 
@@ -436,9 +436,9 @@ void world_adopt(World *w, const char *when)
     }
     sum = world_tree_sum(got);
     for (guint i = 0; i < w->trees->len; i++) {
-        known = known || g_array_index(w->trees, uint64_t, i) == sum;
+        is_known = is_known || g_array_index(w->trees, uint64_t, i) == sum;
     }
-    if (!known) {
+    if (!is_known) {
         g_autofree char *text = world_tree_difference(w->tree, got);
 
         world_problem(w, "%s: names as they never were; beside the last:%s", when, text);

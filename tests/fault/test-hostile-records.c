@@ -91,15 +91,15 @@ static int plant_orphan(VjTxn *txn, void *opaque)
 /* An id block as a crash leaves it, and an object that nobody refers to any more. */
 static int plant_leftovers(VjTxn *txn, void *opaque)
 {
-    uint8_t key[8], lease[VJ_ID_BLOCK_BYTES];
+    uint8_t key[8], id_block[VJ_ID_BLOCK_BYTES];
     VjObject object = {.id = 60000, .plain_bytes = 100, .stored_bytes = 132};
     int r;
 
     (void)opaque;
     vj_be64_set(key, 1);
-    vj_id_block_encode(1, 65536, lease);
+    vj_id_block_encode(1, 65536, id_block);
     r = vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, sizeof key),
-                   vj_slice(lease, sizeof lease));
+                   vj_slice(id_block, sizeof id_block));
     return r < 0 ? r : vj_object_record_put(txn, VJ_SPACE_DEAD, &object);
 }
 

@@ -62,7 +62,7 @@ static void try_index(uint8_t *bytes, size_t len)
     }
 }
 
-static void try_lease(uint8_t *bytes, size_t len)
+static void try_id_block(uint8_t *bytes, size_t len)
 {
     uint8_t key[VJ_OBJECT_KEY_BYTES] = {0}, again[VJ_ID_BLOCK_BYTES];
     uint64_t first, last;
@@ -139,7 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             try_index(bytes, len);
             break;
         case 3:
-            try_lease(bytes, len);
+            try_id_block(bytes, len);
             break;
         case 4:
             try_next_id(bytes, len);

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * told.h - what the owner of a VjFlushWait was told, in tests of one thread
+ * flush-answer.h - how a VjFlushWait was answered, in tests of one thread
  */
-#ifndef VJ_TEST_TOLD_H
-#define VJ_TEST_TOLD_H
+#ifndef VJ_TEST_FLUSH_ANSWER_H
+#define VJ_TEST_FLUSH_ANSWER_H
 
 #include "meta/meta.h"
 
-typedef struct Told {
-    VjFlushWait wait; /* .done = tell */
+typedef struct FlushAnswer {
+    VjFlushWait wait; /* .done = count_answer */
     unsigned times;
     int rc; /* the last time */
-} Told;
+} FlushAnswer;
 
-static inline void tell(VjFlushWait *w, int rc)
+static inline void count_answer(VjFlushWait *w, int rc)
 {
-    Told *t = (Told *)w;
+    FlushAnswer *a = (FlushAnswer *)w;
 
-    t->times++;
-    t->rc = rc;
+    a->times++;
+    a->rc = rc;
 }
 
 #endif

@@ -25,8 +25,8 @@ typedef struct MemMeta {
 
 typedef struct MemTxn {
     VjTxn base;
-    GArray *undo;    /* Undo */
-    GPtrArray *lent; /* GBytes that the caller may still look at */
+    GArray *undo;      /* Undo */
+    GPtrArray *copies; /* GBytes that the caller may still look at */
 } MemTxn;
 
 static int compare_bytes(const void *a, const void *b, void *opaque)
@@ -44,14 +44,14 @@ static GBytes *bytes_of(VjSlice s)
     return g_bytes_new(s.data, s.len);
 }
 
-/* A copy that dies when the loan ends, however long the tree keeps the original. */
-static VjSlice lend(MemTxn *txn, GBytes *bytes)
+/* A copy that lives until the caller makes its next change, however long the tree keeps the original. */
+static VjSlice copy_for_caller(MemTxn *txn, GBytes *bytes)
 {
     gsize len;
     const void *data = g_bytes_get_data(bytes, &len);
     GBytes *copy = g_bytes_new(data, len);
 
-    g_ptr_array_add(txn->lent, copy);
+    g_ptr_array_add(txn->copies, copy);
     return vj_slice(g_bytes_get_data(copy, NULL), len);
 }
 
@@ -68,7 +68,7 @@ static int mem_begin(VjMeta *meta, VjTxn *base)
 
     g_assert(!m->writing && (!write || m->readers == 0));
     txn->undo = g_array_new(FALSE, FALSE, sizeof(Undo));
-    txn->lent = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
+    txn->copies = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
     m->writing = write;
     m->readers += !write;
     m->counts.writes += write;
@@ -89,7 +89,7 @@ static void end(MemTxn *txn)
     m->readers -= !txn->base.write;
     m->writing = false;
     g_array_unref(txn->undo);
-    g_ptr_array_unref(txn->lent);
+    g_ptr_array_unref(txn->copies);
 }
 
 static int mem_commit(VjTxn *base)
@@ -130,7 +130,7 @@ static int mem_get(VjTxn *base, VjSpace space, VjSlice key, VjSlice *value)
     if (found == NULL) {
         return -ENOENT;
     }
-    *value = lend((MemTxn *)base, found);
+    *value = copy_for_caller((MemTxn *)base, found);
     return 0;
 }
 
@@ -143,7 +143,7 @@ static void remember(MemTxn *txn, VjSpace space, GBytes *key)
               .value = old != NULL ? g_bytes_ref(old) : NULL};
 
     g_array_append_val(txn->undo, u);
-    g_ptr_array_set_size(txn->lent, 0);
+    g_ptr_array_set_size(txn->copies, 0);
 }
 
 static int mem_put(VjTxn *base, VjSpace space, VjSlice key, VjSlice value)
@@ -156,7 +156,7 @@ static int mem_put(VjTxn *base, VjSpace space, VjSlice key, VjSlice value)
         return m->fail_with;
     }
     k = bytes_of(key);
-    /* The value may be one that we lent: copy before the loan ends. */
+    /* The value may be one of these copies: copy it before they go. */
     GBytes *v = bytes_of(value);
 
     remember((MemTxn *)base, space, k);
@@ -186,8 +186,8 @@ static int give(MemTxn *txn, GTreeNode *node, VjSlice *key, VjSlice *value)
     if (node == NULL) {
         return -ENOENT;
     }
-    *key = lend(txn, g_tree_node_key(node));
-    *value = lend(txn, g_tree_node_value(node));
+    *key = copy_for_caller(txn, g_tree_node_key(node));
+    *value = copy_for_caller(txn, g_tree_node_value(node));
     return 0;
 }
 

@@ -122,8 +122,8 @@ static void say_problem(void *opaque, const char *text)
     fprintf(stderr, "model: check: %s\n", text);
 }
 
-/* The volume is closed.  @settled: nothing waits to be dropped or removed. */
-static void check(Worker *w, bool read_data, bool settled)
+/* The volume is closed.  @is_at_rest: nothing waits to be dropped or removed. */
+static void check(Worker *w, bool read_data, bool is_at_rest)
 {
     VjCheckReport r = {0};
 
@@ -134,13 +134,13 @@ static void check(Worker *w, bool read_data, bool settled)
         fail(w, "%" G_GUINT64_FORMAT " problems, %" G_GUINT64_FORMAT " leaks", r.problems,
              r.leaks);
     }
-    if (settled && (r.pending > 0 || r.stored_objects != r.objects)) {
+    if (is_at_rest && (r.pending > 0 || r.stored_objects != r.objects)) {
         fail(w,
              "%" G_GUINT64_FORMAT " things pending, %" G_GUINT64_FORMAT
              " objects stored, %" G_GUINT64_FORMAT " recorded",
              r.pending, r.stored_objects, r.objects);
     }
-    if (settled) {
+    if (is_at_rest) {
         printf("# %" G_GUINT64_FORMAT " inodes, %" G_GUINT64_FORMAT
                " map entries in %" G_GUINT64_FORMAT " nodes, %" G_GUINT64_FORMAT
                " objects, %" G_GUINT64_FORMAT " in the index, %" G_GUINT64_FORMAT
@@ -267,7 +267,7 @@ static void remount(Worker *w)
 }
 
 /* Everything that waits is done, then nothing may be left over. */
-static void settle(Worker *w)
+static void finish_all(Worker *w)
 {
     /* Nobody makes objects of fragments, and gives up old ones, behind the reaper; nobody
      * reads ahead, and pins what may be dead. */
@@ -315,7 +315,7 @@ static void run(Model *m)
         }
         remount(main_worker);
     }
-    settle(main_worker);
+    finish_all(main_worker);
     printf("# %" G_GUINT64_FORMAT " operations by %u threads, %" G_GINT64_FORMAT
            " concurrent reads compared (%" G_GINT64_FORMAT " too late), %" G_GINT64_FORMAT
            " recodings beside them, %.1f s\n",

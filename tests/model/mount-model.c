@@ -182,14 +182,14 @@ static void check_names(Process *p)
     }
     while ((name = g_dir_read_name(dir)) != NULL) {
         g_autofree char *path = g_build_filename(p->dir, name, NULL);
-        bool known = false;
+        bool found = false;
 
-        for (unsigned i = 0; i < p->o->files && !known; i++) {
+        for (unsigned i = 0; i < p->o->files && !found; i++) {
             g_autofree char *own = file_path(p, &p->files[i], p->files[i].name);
 
-            known = strcmp(own, path) == 0;
+            found = strcmp(own, path) == 0;
         }
-        if (!known) {
+        if (!found) {
             fail(p, "%s: nobody made that", path);
         }
         count++;

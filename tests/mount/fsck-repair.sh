@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: LGPL-3.0-or-later
 #
-# fsck.varjfs -y through a mount: lost and damaged objects, what is stray in the store, what a
+# fsck.varjfs -y through a mount: lost and damaged objects, what no record names in the store, what a
 # crash left; everything else can be read as before, and a second run finds nothing.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"

@@ -28,17 +28,17 @@ live=$(objects)
 is "nothing to remove" "$(varjfsctl gc --json "$MNT")" \
     "{\"examined_objects\": $live, \"removed_objects\": 0, \"removed_bytes\": 0}"
 
-# ---- strays
+# ---- bytes in the store that no record names
 
-stray()
+unnamed()
 {
     local from
     from=$(find "$SOURCE/objects" -type f ! -name format | head -1)
     cp "$from" "${from%.*}.$1"
 }
 umount_varjfs
-stray 0123456789abcdef
-stray 0000000000000001
+unnamed 0123456789abcdef
+unnamed 0000000000000001
 is "two are there that belong to nothing" "$(objects)" $((live + 2))
 mount_varjfs
 is "gc" "$(status_of varjfsctl gc "$MNT")" 0

@@ -155,7 +155,7 @@ all_ended()
 }
 mounted_or_ended() { [ "$(mounted)" -ge 1 ] || all_ended; }
 
-turns=0
+mounted_times=0
 for round in $(seq "$rounds"); do
     most=0
     mounts=()
@@ -166,10 +166,10 @@ for round in $(seq "$rounds"); do
         mounts+=($!)
     done
     while wait_for 30 mounted_or_ended && [ "$(mounted)" -ge 1 ]; do
-        turns=$((turns + 1))
+        mounted_times=$((mounted_times + 1))
         [ "$(mounted)" -le "$most" ] || most=$(mounted)
         at=$(mount_points_below "$T/many" | head -n 1)
-        echo "$turns" >"$at/$turns.turn"
+        echo "$mounted_times" >"$at/$mounted_times.mounted"
         wait_for 20 unmount "$at" 2>/dev/null
     done
     check "round $round: all have ended" wait_for 60 all_ended
@@ -180,7 +180,7 @@ for round in $(seq "$rounds"); do
 done
 fsck_clean "after all of them"
 mount_varjfs
-is "what each of them wrote is there" "$(find "$MNT" -name '*.turn' | wc -l)" "$turns"
+is "what each of them wrote is there" "$(find "$MNT" -name '*.mounted' | wc -l)" "$mounted_times"
 umount_varjfs
 
 status=()

@@ -29,13 +29,13 @@ reaper_syncs()
     return 1
 }
 
-# They write and sync when nobody writes to the gate any more.
+# They write and sync when nobody holds the fifo open for writing any more.
 start_syncers()
 {
     local i
-    rm -f "$T/gate" "$T/ready"
-    mkfifo "$T/gate"
-    exec 6<>"$T/gate"
+    rm -f "$T/start" "$T/ready"
+    mkfifo "$T/start"
+    exec 6<>"$T/start"
     syncers=
     for i in {1..8}; do
         python3 -c "import os, sys
@@ -43,7 +43,7 @@ fd = os.open(sys.argv[1], os.O_WRONLY)
 os.write(1, b'ready\\n')
 sys.stdin.read()
 os.write(fd, b'new')
-os.fsync(fd)" "$MNT/$i" <"$T/gate" 6>&- >>"$T/ready" 2>"$T/err.$i" &
+os.fsync(fd)" "$MNT/$i" <"$T/start" 6>&- >>"$T/ready" 2>"$T/err.$i" &
         syncers+=" $!"
     done
 }

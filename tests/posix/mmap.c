@@ -218,12 +218,12 @@ TOPIC(mmap_processes)
 {
     const char *n = made(REGULAR, 0644);
     const size_t len = 64 * PAGE;
-    int fd = (int)MUST(open(n, O_RDWR)), gate[2];
+    int fd = (int)MUST(open(n, O_RDWR)), written[2];
     char *m, *bytes = malloc(len);
     bool right = true;
 
     MUST(ftruncate(fd, (off_t)len));
-    MUST(pipe(gate));
+    MUST(pipe(written));
     m = map(fd, len, PROT_READ | PROT_WRITE, MAP_SHARED);
     for (int round = 1; round <= 5; round++) {
         int pid = (int)MUST(fork());
@@ -232,10 +232,10 @@ TOPIC(mmap_processes)
             m[i] = (char)(round + (pid == 0));
         }
         if (pid == 0) {
-            _exit(msync(m, len, MS_SYNC) == 0 && write(gate[1], "x", 1) == 1 ? 0 : 1);
+            _exit(msync(m, len, MS_SYNC) == 0 && write(written[1], "x", 1) == 1 ? 0 : 1);
         }
         MUST(msync(m, len, MS_ASYNC));
-        EQ(1, read(gate[0], bytes, 1));
+        EQ(1, read(written[0], bytes, 1));
         EQ((ssize_t)len, pread(fd, bytes, len, 0));
         for (size_t i = 0; i < len; i++) {
             right &= bytes[i] == round + (int)(i % 2);

@@ -441,7 +441,7 @@ static void directories_in_use(void)
     close(here);
 }
 
-/* The parents need not be writable by a mover who may write to neither: EACCES before
+/* The parents need not be writable by a caller who may write to neither: EACCES before
  * all. */
 static void permissions(void)
 {
@@ -461,13 +461,13 @@ static void permissions(void)
         WANT(EACCES, rename2(path("%s/d", from), path("%s/mine", to), RENAME_EXCHANGE));
         WANT(EACCES, rename(path("%s/d", from), path("%s/d", to)));
     }
-    about("a directory that the mover may not write to, within its parent");
+    about("a directory that the caller may not write to, within its parent");
     AS(BOB)
     {
         OK(rename(path("%s/mine", to), path("%s/mine2", to)));
     }
     MUST(mkdir(path("%s/sub", to), 0777));
-    about("a directory that the mover may not write to, to another parent");
+    about("a directory that the caller may not write to, to another parent");
     AS(BOB)
     {
         /* ".." would change, so the directory itself has to be writable. */

@@ -2,10 +2,10 @@
 /*
  * stalls.c - how long a write waits beside edits and programs that drop pages
  *
- *     stalls DIR SECONDS DROPPERS [LIMIT_MS]
+ *     stalls DIR SECONDS EVICTORS [LIMIT_MS]
  *
  * One process writes 4096 bytes at random places of a file in DIR, one inserts and
- * deletes 565 bytes there by librwrite, and DROPPERS (at most 8) read it and drop its
+ * deletes 565 bytes there by librwrite, and EVICTORS (at most 8) read it and drop its
  * pages by posix_fadvise(2).  Prints for writes and edits
  *
  *     WHAT count=N p50_us=N p99_us=N max_us=N
@@ -31,7 +31,7 @@
 #define FILE_BYTES ((size_t)4 << 20)
 #define WRITE_BYTES ((size_t)4096)
 #define EDIT_BYTES ((size_t)565)
-#define DROPPERS_MOST 8u
+#define EVICTORS_MOST 8u
 #define SAMPLES_MOST ((size_t)4000000) /* of each kind; later ones are left out */
 
 /* Of one process, in shared memory. */
@@ -40,7 +40,7 @@ typedef struct Samples {
     uint64_t us[SAMPLES_MOST];
 } Samples;
 
-typedef enum Role { WRITER, EDITOR, DROPPER } Role;
+typedef enum Role { WRITER, EDITOR, EVICTOR } Role;
 
 typedef struct Run {
     const char *path;
@@ -117,7 +117,7 @@ G_NORETURN static void work(const Run *run, Role role, unsigned number)
             edit_once(fd, &rng, is_insert);
             is_insert = !is_insert;
             break;
-        case DROPPER:
+        case EVICTOR:
             drop_once(fd);
             break;
         }
@@ -182,14 +182,14 @@ int main(int argc, char **argv)
 {
     static const char *const names[] = {"write", "edit", "drop"};
     g_autofree char *path = NULL;
-    unsigned droppers;
+    unsigned evictors;
     uint64_t longest_us[G_N_ELEMENTS(names)], limit_us;
     struct stat st;
     Run run;
     int status;
 
-    if (argc < 4 || argc > 5 || (droppers = (unsigned)atoi(argv[3])) > DROPPERS_MOST) {
-        fprintf(stderr, "usage: stalls DIR SECONDS DROPPERS [LIMIT_MS]\n");
+    if (argc < 4 || argc > 5 || (evictors = (unsigned)atoi(argv[3])) > EVICTORS_MOST) {
+        fprintf(stderr, "usage: stalls DIR SECONDS EVICTORS [LIMIT_MS]\n");
         return 2;
     }
     limit_us = argc > 4 ? strtoull(argv[4], NULL, 10) * 1000 : UINT64_MAX;
@@ -205,15 +205,15 @@ int main(int argc, char **argv)
     }
     start(&run, WRITER, 1);
     start(&run, EDITOR, 2);
-    for (unsigned i = 0; i < droppers; i++) {
-        start(&run, DROPPER, 3 + i);
+    for (unsigned i = 0; i < evictors; i++) {
+        start(&run, EVICTOR, 3 + i);
     }
     while (wait(&status) > 0) {
         if (status != 0) {
             return 2;
         }
     }
-    for (size_t i = 0; i < (droppers > 0 ? G_N_ELEMENTS(names) : DROPPER); i++) {
+    for (size_t i = 0; i < (evictors > 0 ? G_N_ELEMENTS(names) : EVICTOR); i++) {
         longest_us[i] = report(names[i], run.samples[i]);
     }
     if (stat(path, &st) < 0 || st.st_size != (off_t)FILE_BYTES) {

@@ -16,15 +16,15 @@ limit_ms=${2:-}
 # shellcheck disable=SC2119 # without options
 make_fs
 
-for droppers in 1 2; do
+for evictors in 1 2; do
     # shellcheck disable=SC2119 # without options
     mount_varjfs
     status=0
     # shellcheck disable=SC2154 # tap.sh sets builddir
-    "$builddir/tests/stress/stalls" "$MNT" "$seconds" $droppers ${limit_ms:+"$limit_ms"} >"$T/out" 2>&1 || status=$?
-    is "$droppers drop pages: all is written${limit_ms:+, nothing in more than $limit_ms ms}" $status 0
+    "$builddir/tests/stress/stalls" "$MNT" "$seconds" $evictors ${limit_ms:+"$limit_ms"} >"$T/out" 2>&1 || status=$?
+    is "$evictors drop pages: all is written${limit_ms:+, nothing in more than $limit_ms ms}" $status 0
     note "$(cat "$T/out")"
     umount_varjfs
-    fsck_clean "$droppers drop pages"
+    fsck_clean "$evictors drop pages"
 done
 tap_done

@@ -76,11 +76,11 @@ static void expect_digest(const VjDigestOps *ops, const void *src, size_t len,
 static void blake3_gives_the_official_vectors(void **state)
 {
     g_autofree uint8_t *pattern = NULL;
-    bool known;
-    const VjDigestOps *ops = vj_digest_by_name("blake3", &known);
+    bool is_known;
+    const VjDigestOps *ops = vj_digest_by_name("blake3", &is_known);
 
     (void)state;
-    assert_true(known);
+    assert_true(is_known);
     if (ops == NULL) {
         print_message("# this build has no BLAKE3\n");
         skip();
@@ -96,9 +96,9 @@ static void blake3_gives_the_official_vectors(void **state)
 static void sha_gives_the_fips_vectors(void **state)
 {
     g_autofree char *million = g_strnfill(1000000, 'a');
-    bool known;
-    const VjDigestOps *sha256 = vj_digest_by_name("sha256", &known);
-    const VjDigestOps *sha1 = vj_digest_by_name("sha1", &known);
+    bool is_known;
+    const VjDigestOps *sha256 = vj_digest_by_name("sha256", &is_known);
+    const VjDigestOps *sha1 = vj_digest_by_name("sha1", &is_known);
 
     (void)state;
     assert_non_null(sha256);
@@ -121,29 +121,29 @@ static void names_and_ids_are_a_format(void **state)
         const char *name;
         uint8_t id;
     } rows[] = {{"sha1", 1}, {"sha256", 2}, {"blake3", 3}};
-    bool known;
+    bool is_known;
 
     (void)state;
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
-        const VjDigestOps *ops = vj_digest_by_name(rows[i].name, &known);
+        const VjDigestOps *ops = vj_digest_by_name(rows[i].name, &is_known);
 
-        assert_true(known);
-        assert_ptr_equal(vj_digest_by_id(rows[i].id, &known), ops);
-        assert_true(known);
+        assert_true(is_known);
+        assert_ptr_equal(vj_digest_by_id(rows[i].id, &is_known), ops);
+        assert_true(is_known);
         assert_true(ops == NULL || ops->id == rows[i].id);
     }
-    assert_null(vj_digest_by_name("md5", &known));
-    assert_false(known);
-    assert_null(vj_digest_by_id(0, &known));
-    assert_false(known);
-    assert_null(vj_digest_by_id(255, &known));
-    assert_false(known);
+    assert_null(vj_digest_by_name("md5", &is_known));
+    assert_false(is_known);
+    assert_null(vj_digest_by_id(0, &is_known));
+    assert_false(is_known);
+    assert_null(vj_digest_by_id(255, &is_known));
+    assert_false(is_known);
 }
 
 static void the_default_is_in_this_build(void **state)
 {
-    bool known;
-    const VjDigestOps *blake3 = vj_digest_by_name("blake3", &known);
+    bool is_known;
+    const VjDigestOps *blake3 = vj_digest_by_name("blake3", &is_known);
 
     (void)state;
     assert_non_null(vj_digest_default());
@@ -152,9 +152,9 @@ static void the_default_is_in_this_build(void **state)
 
 static gpointer hash_often(gpointer unused)
 {
-    bool known;
-    const VjDigestOps *sha256 = vj_digest_by_name("sha256", &known);
-    const VjDigestOps *sha1 = vj_digest_by_name("sha1", &known);
+    bool is_known;
+    const VjDigestOps *sha256 = vj_digest_by_name("sha256", &is_known);
+    const VjDigestOps *sha1 = vj_digest_by_name("sha1", &is_known);
 
     (void)unused;
     for (int i = 0; i < 200; i++) {

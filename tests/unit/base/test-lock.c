@@ -150,7 +150,7 @@ typedef struct Shared {
     VjMutex mutex;
     VjCond cond;
     VjRwLock range;
-    int turn;       /* guarded by mutex */
+    int step;       /* guarded by mutex */
     int sum;        /* guarded by mutex */
     int pair[2];    /* guarded by range: equal unless a writer is between the two */
     int torn_pairs; /* guarded by mutex */
@@ -158,7 +158,7 @@ typedef struct Shared {
 
 static void shared_init(Shared *s)
 {
-    *s = (Shared){.turn = 0};
+    *s = (Shared){.step = 0};
     vj_mutex_init(&s->mutex, VJ_RANK_FILE_BUDGET, "shared");
     vj_cond_init(&s->cond);
     vj_rwlock_init(&s->range, VJ_RANK_FILE, "range");
@@ -189,10 +189,10 @@ static gpointer answer(gpointer data)
 
     vj_mutex_lock(&s->mutex);
     for (int i = 0; i < 100; i++) {
-        while (s->turn != 1) {
+        while (s->step != 1) {
             vj_cond_wait(&s->cond, &s->mutex);
         }
-        s->turn = 0;
+        s->step = 0;
         vj_cond_broadcast(&s->cond);
     }
     vj_mutex_unlock(&s->mutex);
@@ -255,9 +255,9 @@ static void a_condition_wakes(void **state)
     thread = g_thread_new("answer", answer, &s);
     vj_mutex_lock(&s.mutex);
     for (int i = 0; i < 100; i++) {
-        s.turn = 1;
+        s.step = 1;
         vj_cond_signal(&s.cond);
-        while (s.turn != 0) {
+        while (s.step != 0) {
             /* Far away: a lost wakeup fails by the test's time limit. */
             (void)!vj_cond_wait_until(&s.cond, &s.mutex, vj_clock_mono_us() + 600000000);
         }

@@ -98,7 +98,7 @@ static size_t naive_gear_cut(VjChunkSizes sizes, uint64_t seed, const uint8_t *p
                              size_t len)
 {
     size_t most = MIN(len, sizes.max_bytes);
-    size_t turn = sizes.avg_bytes - sizes.avg_bytes / 8 - sizes.min_bytes / 4;
+    size_t easier_from = sizes.avg_bytes - sizes.avg_bytes / 8 - sizes.min_bytes / 4;
     uint64_t table[256];
     int n = 0;
 
@@ -112,7 +112,7 @@ static size_t naive_gear_cut(VjChunkSizes sizes, uint64_t seed, const uint8_t *p
         for (size_t i = c - 64; i < c; i++) {
             hash = 2 * hash + table[p[i]];
         }
-        if (naive_gear_asks(hash, c < turn ? n + 2 : n - 2)) {
+        if (naive_gear_asks(hash, c < easier_from ? n + 2 : n - 2)) {
             return c;
         }
     }

@@ -14,7 +14,7 @@ typedef struct Fixture {
     char *dir;
     VjVolume *v;
     VjFs *fs;
-    bool known; /* what the outside says of every inode */
+    bool is_known; /* what the outside says of every inode */
 } Fixture;
 
 static const VjCaller root_caller = {.umask = 0};
@@ -25,7 +25,7 @@ static inline bool fixture_knows(void *opaque, uint64_t ino)
     const Fixture *x = opaque;
 
     (void)ino;
-    return x->known;
+    return x->is_known;
 }
 
 /* A volume as mkfs.varjfs makes it with these options; not open. */

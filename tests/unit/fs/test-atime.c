@@ -205,7 +205,7 @@ static void test_shown_while_closing(void **state)
     }
 }
 
-/* Each close settles it: of the last two, at the same moment, neither would be the
+/* Each close looks for itself: of the last two, at the same moment, neither would be the
  * last. */
 static void test_first_of_two_closes(void **state)
 {

@@ -505,16 +505,16 @@ static void test_readdir_under_change(void **state)
 
 static void test_orphans(void **state)
 {
-    static const bool known[] = {false, true};
+    static const bool is_known[] = {false, true};
     Fixture *x = *state;
     VjHandle *h, *second;
     char byte;
     size_t got;
     uint64_t f;
 
-    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+    for (size_t i = 0; i < G_N_ELEMENTS(is_known); i++) {
         f = make_file(x, VJ_INO_ROOT, "f");
-        x->known = known[i];
+        x->is_known = is_known[i];
         assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDWR, &h), 0);
         assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDWR, &second), 0);
         assert_int_equal(vj_fs_write(h, 0, "x", 1, 0, NULL), 0);
@@ -524,9 +524,9 @@ static void test_orphans(void **state)
         assert_int_equal(byte, 'x');
         assert_int_equal(links_of(x, f), 0);
         vj_fs_release(x->fs, h);
-        if (x->known) {
+        if (x->is_known) {
             assert_int_equal(links_of(x, f), 0);
-            x->known = false;
+            x->is_known = false;
             vj_fs_forgotten(x->fs, f);
         }
         assert_true(is_gone(x, f));
@@ -546,7 +546,7 @@ static void test_tmpfile(void **state)
     VjAttr attr;
     uint64_t f;
 
-    x->known = true;
+    x->is_known = true;
     assert_int_equal(
         vj_fs_tmpfile(x->fs, &user_caller, VJ_INO_ROOT, 0666, O_RDWR, &attr, &h), 0);
     f = attr.st.st_ino;
@@ -556,7 +556,7 @@ static void test_tmpfile(void **state)
     assert_int_equal(vj_fs_link(x->fs, f, VJ_INO_ROOT, "named", &attr), 0);
     assert_int_equal(attr.st.st_nlink, 1);
     vj_fs_release(x->fs, h);
-    x->known = false;
+    x->is_known = false;
     vj_fs_forgotten(x->fs, f);
     assert_int_equal(links_of(x, f), 1);
 
@@ -1328,14 +1328,14 @@ static void test_inode_count(void **state)
     assert_int_equal(inodes_used(x), before + 1);
 
     /* Left without a name by this mount, dropped by the next one or before. */
-    x->known = true;
+    x->is_known = true;
     make_file(x, VJ_INO_ROOT, "left");
     assert_int_equal(vj_fs_unlink(x->fs, VJ_INO_ROOT, "left"), 0);
     assert_int_equal(inodes_used(x), before + 1);
     fixture_close(x);
     open_volume(x, false);
     assert_int_equal(inodes_used(x), before + 1);
-    x->known = false;
+    x->is_known = false;
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fixture_teardown)

@@ -22,7 +22,7 @@ static int setup(void **state)
 {
     Fixture *x = g_new0(Fixture, 1);
 
-    x->known = true;
+    x->is_known = true;
     fixture_make(x, "transform=zstd:3,objects=64K");
     open_volume(x, NULL);
     *state = x;

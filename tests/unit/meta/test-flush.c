@@ -10,35 +10,35 @@
 #define WAITERS 16
 
 /*
- * A gate that moves have to pass, and a count of who came by.  Of our own locks, so that
+ * What moves have to pass, and a count of those that came by.  Of our own locks, so that
  * ThreadSanitizer sees them.
  */
-typedef struct Gate {
+typedef struct Hold {
     VjMutex lock;
     VjCond changed;
     bool closed;
     int arrived;
     int error; /* what a move gets when it passes */
-} Gate;
+} Hold;
 
-static void gate_init(Gate *g, bool closed, int error)
+static void hold_init(Hold *g, bool closed, int error)
 {
-    vj_mutex_init(&g->lock, VJ_RANK_META_WRAPPER, "gate");
+    vj_mutex_init(&g->lock, VJ_RANK_META_WRAPPER, "hold");
     vj_cond_init(&g->changed);
     g->closed = closed;
     g->arrived = 0;
     g->error = error;
 }
 
-static void gate_clear(Gate *g)
+static void hold_clear(Hold *g)
 {
     vj_cond_clear(&g->changed);
     vj_mutex_clear(&g->lock);
 }
 
-static int gate_pass(void *opaque)
+static int hold_pass(void *opaque)
 {
-    Gate *g = opaque;
+    Hold *g = opaque;
     int rc;
 
     vj_mutex_lock(&g->lock);
@@ -52,7 +52,7 @@ static int gate_pass(void *opaque)
     return rc;
 }
 
-static void gate_set(Gate *g, bool closed, int error)
+static void hold_set(Hold *g, bool closed, int error)
 {
     vj_mutex_lock(&g->lock);
     g->closed = closed;
@@ -61,7 +61,7 @@ static void gate_set(Gate *g, bool closed, int error)
     vj_mutex_unlock(&g->lock);
 }
 
-static void gate_wait_for(Gate *g, int arrived)
+static void hold_wait_for(Hold *g, int arrived)
 {
     vj_mutex_lock(&g->lock);
     while (g->arrived < arrived) {
@@ -74,7 +74,7 @@ static void gate_wait_for(Gate *g, int arrived)
 typedef struct Waiter {
     VjMeta *meta;
     uint64_t number;
-    Gate *committed; /* open; passed when the commit has returned; NULL: nobody counts */
+    Hold *committed; /* open; passed when the commit has returned; NULL: nobody counts */
     int result;
 } Waiter;
 
@@ -84,22 +84,22 @@ static gpointer waiter_main(gpointer opaque)
     int rc = put_numbered(w->meta, VJ_SPACE_INODE, w->number, 100);
 
     if (w->committed != NULL) {
-        (void)gate_pass(w->committed);
+        (void)hold_pass(w->committed);
     }
     w->result = rc < 0 ? rc : vj_meta_flush(w->meta);
     return NULL;
 }
 
-/* Threads that have committed while a move is held at the gate. */
+/* Threads that have committed while a move is held. */
 typedef struct Crowd {
-    Gate committed;
+    Hold committed;
     Waiter waiters[WAITERS];
     GThread *threads[WAITERS];
 } Crowd;
 
 static void crowd_start(Crowd *c, VjMeta *m, uint64_t first_number)
 {
-    gate_init(&c->committed, false, 0);
+    hold_init(&c->committed, false, 0);
     for (size_t i = 0; i < WAITERS; i++) {
         c->waiters[i] = (Waiter){.meta = m,
                                  .number = first_number + i,
@@ -107,7 +107,7 @@ static void crowd_start(Crowd *c, VjMeta *m, uint64_t first_number)
                                  .result = 1};
         c->threads[i] = g_thread_new("waiter", waiter_main, &c->waiters[i]);
     }
-    gate_wait_for(&c->committed, WAITERS);
+    hold_wait_for(&c->committed, WAITERS);
 }
 
 static void crowd_join(Crowd *c)
@@ -115,25 +115,25 @@ static void crowd_join(Crowd *c)
     for (size_t i = 0; i < WAITERS; i++) {
         g_thread_join(c->threads[i]);
     }
-    gate_clear(&c->committed);
+    hold_clear(&c->committed);
 }
 
 /* One waiter's move runs; sixteen more commit and flush meanwhile: two syncs for all. */
 static void test_waiters_share(void **state)
 {
     Fixture f = fixture_new("lmdb:redo=0,commit=3600");
-    Gate gate;
+    Hold hold;
     Waiter first = {.meta = f.meta, .number = 1};
     GThread *thread;
     Crowd crowd;
 
     (void)state;
-    gate_init(&gate, true, 0);
-    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
+    hold_init(&hold, true, 0);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), hold_pass, &hold);
     thread = g_thread_new("first", waiter_main, &first);
-    gate_wait_for(&gate, 1);
+    hold_wait_for(&hold, 1);
     crowd_start(&crowd, f.meta, 100);
-    gate_set(&gate, false, 0);
+    hold_set(&hold, false, 0);
     g_thread_join(thread);
     crowd_join(&crowd);
     assert_int_equal(first.result, 0);
@@ -145,22 +145,22 @@ static void test_waiters_share(void **state)
     assert_int_equal(vj_meta_flush(f.meta), 0);
     assert_int_equal(vj_session_moves_for_test(f.meta), 2);
     fixture_free(&f);
-    gate_clear(&gate);
+    hold_clear(&hold);
 }
 
 /* Nobody but flush waits for the device. */
 static void test_work_goes_on_during_a_move(void **state)
 {
     Fixture f = fixture_new("lmdb:redo=0,commit=3600");
-    Gate gate;
+    Hold hold;
     Waiter first = {.meta = f.meta, .number = 1};
     GThread *thread;
 
     (void)state;
-    gate_init(&gate, true, 0);
-    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
+    hold_init(&hold, true, 0);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), hold_pass, &hold);
     thread = g_thread_new("first", waiter_main, &first);
-    gate_wait_for(&gate, 1);
+    hold_wait_for(&hold, 1);
     for (uint64_t i = 2; i < 1000; i++) {
         assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, i, 50), 0);
         assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, i), 50);
@@ -168,7 +168,7 @@ static void test_work_goes_on_during_a_move(void **state)
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 0), 0);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), -ENOENT);
     assert_int_equal(vj_session_moves_for_test(f.meta), 0);
-    gate_set(&gate, false, 0);
+    hold_set(&hold, false, 0);
     g_thread_join(thread);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), -ENOENT);
     fixture_close(&f);
@@ -176,25 +176,25 @@ static void test_work_goes_on_during_a_move(void **state)
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), -ENOENT);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 999), 50);
     fixture_free(&f);
-    gate_clear(&gate);
+    hold_clear(&hold);
 }
 
 /* A failed move tells every waiter, loses nothing, and the next flush makes it good. */
 static void test_failed_move(void **state)
 {
     Fixture f = fixture_new("lmdb:redo=0,commit=3600");
-    Gate gate;
+    Hold hold;
     Waiter first = {.meta = f.meta, .number = 1};
     GThread *thread;
     Crowd crowd;
 
     (void)state;
-    gate_init(&gate, true, -EIO);
-    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
+    hold_init(&hold, true, -EIO);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), hold_pass, &hold);
     thread = g_thread_new("first", waiter_main, &first);
-    gate_wait_for(&gate, 1);
+    hold_wait_for(&hold, 1);
     crowd_start(&crowd, f.meta, 100);
-    gate_set(&gate, false, -EIO);
+    hold_set(&hold, false, -EIO);
     g_thread_join(thread);
     crowd_join(&crowd);
     assert_int_equal(first.result, -EIO);
@@ -204,7 +204,7 @@ static void test_failed_move(void **state)
     }
     assert_int_equal(vj_session_moves_for_test(f.meta), 0);
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 2, 77), 0);
-    gate_set(&gate, false, 0);
+    hold_set(&hold, false, 0);
     assert_int_equal(vj_meta_flush(f.meta), 0);
     /* The generation that had failed, and the one that came after it. */
     assert_int_equal(vj_session_moves_for_test(f.meta), 2);
@@ -214,27 +214,27 @@ static void test_failed_move(void **state)
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 2), 77);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 100 + WAITERS - 1), 100);
     fixture_free(&f);
-    gate_clear(&gate);
+    hold_clear(&hold);
 }
 
 /* The error of a device that never recovers comes out of close, too. */
 static void test_close_reports(void **state)
 {
     Fixture f = fixture_new("lmdb:redo=0,commit=3600");
-    Gate gate;
+    Hold hold;
 
     (void)state;
-    gate_init(&gate, false, -EIO);
+    hold_init(&hold, false, -EIO);
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 10), 0);
     assert_int_equal(vj_meta_flush(f.meta), 0);
-    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), hold_pass, &hold);
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 2, 10), 0);
     assert_int_equal(vj_meta_close(f.meta), -EIO);
     fixture_open(&f, "lmdb", false);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 1), 10);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_INODE, 2), -ENOENT);
     fixture_free(&f);
-    gate_clear(&gate);
+    hold_clear(&hold);
 }
 
 /* Without a flush: the commit interval alone moves what is there. */
@@ -242,35 +242,35 @@ static void test_commit_interval(void **state)
 {
     Fixture f = fixture_new("lmdb:redo=0");
     VjSession *s = vj_session_of(f.meta);
-    Gate gate;
+    Hold hold;
 
     (void)state;
-    gate_init(&gate, false, 0);
-    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
+    hold_init(&hold, false, 0);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), hold_pass, &hold);
     vj_mutex_lock(&s->state);
     s->commit_interval_us = 20 * 1000;
     vj_mutex_unlock(&s->state);
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 10), 0);
-    gate_wait_for(&gate, 1);
+    hold_wait_for(&hold, 1);
     fixture_free(&f);
-    gate_clear(&gate);
+    hold_clear(&hold);
 }
 
 /* Half of the memory in use: a move starts unasked. */
 static void test_full_half_moves(void **state)
 {
     Fixture f = fixture_new("lmdb:redo=0,commit=3600,overlay=1M");
-    Gate gate;
+    Hold hold;
 
     (void)state;
-    gate_init(&gate, false, 0);
-    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
+    hold_init(&hold, false, 0);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), hold_pass, &hold);
     for (uint64_t i = 0; i < 8; i++) {
         assert_int_equal(put_numbered(f.meta, VJ_SPACE_XATTR, i, 64 << 10), 0);
     }
-    gate_wait_for(&gate, 1);
+    hold_wait_for(&hold, 1);
     fixture_free(&f);
-    gate_clear(&gate);
+    hold_clear(&hold);
 }
 
 static gpointer fill_main(gpointer opaque)
@@ -292,28 +292,28 @@ static void test_back_pressure(void **state)
 {
     Fixture f = fixture_new("lmdb:redo=0,commit=3600,overlay=1M");
     VjSession *s = vj_session_of(f.meta);
-    Gate gate;
+    Hold hold;
     Waiter filler = {.meta = f.meta};
     GThread *thread;
 
     (void)state;
-    gate_init(&gate, true, 0);
-    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
+    hold_init(&hold, true, 0);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), hold_pass, &hold);
     thread = g_thread_new("filler", fill_main, &filler);
-    gate_wait_for(&gate, 1);
-    /* Held at the gate: each generation has its half and at most one transaction more. */
+    hold_wait_for(&hold, 1);
+    /* While the move is held each generation has its half and at most one transaction more. */
     vj_mutex_lock(&s->state);
     assert_true(s->active->overlay.bytes + s->frozen->overlay.bytes <=
                 (1 << 20) + 2 * (66 << 10));
     vj_mutex_unlock(&s->state);
-    gate_set(&gate, false, 0);
+    hold_set(&hold, false, 0);
     g_thread_join(thread);
     assert_int_equal(filler.result, 0);
     for (uint64_t i = 0; i < 48; i++) {
         assert_int_equal(get_numbered(f.meta, VJ_SPACE_XATTR, i), 64 << 10);
     }
     fixture_free(&f);
-    gate_clear(&gate);
+    hold_clear(&hold);
 }
 
 /* Memory full and the device broken: writers get the error instead of waiting for ever.
@@ -321,24 +321,24 @@ static void test_back_pressure(void **state)
 static void test_back_pressure_error(void **state)
 {
     Fixture f = fixture_new("lmdb:redo=0,commit=3600,overlay=1M");
-    Gate gate;
+    Hold hold;
     int rc = 0;
     uint64_t i;
 
     (void)state;
-    gate_init(&gate, false, -EIO);
-    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), gate_pass, &gate);
+    hold_init(&hold, false, -EIO);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), hold_pass, &hold);
     for (i = 0; rc == 0 && i < 100; i++) {
         rc = put_numbered(f.meta, VJ_SPACE_XATTR, i, 64 << 10);
     }
     assert_int_equal(rc, -EIO);
     assert_true(i >= 16);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_XATTR, 0), 64 << 10);
-    gate_set(&gate, false, 0);
+    hold_set(&hold, false, 0);
     assert_int_equal(vj_meta_flush(f.meta), 0);
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_XATTR, i, 64 << 10), 0);
     fixture_free(&f);
-    gate_clear(&gate);
+    hold_clear(&hold);
 }
 
 int main(void)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-wrappers.c - fault fails what it was told to, stats counts, vj_meta_run ends
+ * test-wrappers.c - fault fails what its options say, stats counts, vj_meta_run ends
  */
 #include <sys/file.h>
 
-#include "../../lib/told.h"
+#include "../../lib/flush-answer.h"
 #include "meta-fixture.h"
 
 static VjMeta *wrap(const char *spec, VjMeta *inner)
@@ -47,7 +47,7 @@ static int calls_body(VjTxn *txn, void *opaque)
 
 static void test_kinds(void **state)
 {
-    Told told = {.wait.done = tell};
+    FlushAnswer answer = {.wait.done = count_answer};
     Fixture f = fixture_new("lmdb");
     Calls c;
 
@@ -69,9 +69,9 @@ static void test_kinds(void **state)
     assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), -ENOSPC);
     set(f.meta, "every=1,kinds=flush");
     assert_int_equal(vj_meta_flush(f.meta), -EIO);
-    vj_meta_flush_join(f.meta, &told.wait);
-    assert_int_equal(told.times, 1);
-    assert_int_equal(told.rc, -EIO);
+    vj_meta_flush_join(f.meta, &answer.wait);
+    assert_int_equal(answer.times, 1);
+    assert_int_equal(answer.rc, -EIO);
     set(f.meta, "");
     assert_int_equal(vj_meta_flush(f.meta), 0);
     assert_int_equal(vj_meta_run(f.meta, 0, calls_body, &c), 0);
@@ -198,7 +198,7 @@ static void test_times(void **state)
 static void test_stats(void **state)
 {
     Fixture f = fixture_new("lmdb");
-    Told told = {.wait.done = tell};
+    FlushAnswer answer = {.wait.done = count_answer};
     VjMetaStats stats;
 
     (void)state;
@@ -210,9 +210,9 @@ static void test_stats(void **state)
     assert_int_equal(put_numbered(f.meta, VJ_SPACE_XATTR, 2, 0), 0);
     assert_int_equal(get_numbered(f.meta, VJ_SPACE_XATTR, 1), 10);
     assert_int_equal(vj_meta_flush(f.meta), 0);
-    vj_meta_flush_join(f.meta, &told.wait);
-    assert_int_equal(told.times, 1);
-    assert_int_equal(told.rc, 0);
+    vj_meta_flush_join(f.meta, &answer.wait);
+    assert_int_equal(answer.times, 1);
+    assert_int_equal(answer.rc, 0);
     vj_meta_stats(f.meta, &stats);
     assert_int_equal(stats.writes, 3);
     assert_int_equal(stats.commits, 3);

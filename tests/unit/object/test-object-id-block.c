@@ -38,7 +38,7 @@ static void test_ids_grow_and_never_repeat(void **state)
     assert_consistent(f);
 }
 
-static void test_id_blocks_end_when_their_puts_are_settled(void **state)
+static void test_id_blocks_end_when_their_puts_are_committed_or_removed(void **state)
 {
     Fixture *f = *state;
     const VjTransform want = {0};
@@ -284,7 +284,7 @@ static void test_short_id_blocks_of_a_crowded_directory(void **state)
     cmocka_unit_test_setup_teardown(name, setup_short_id_blocks, fixture_teardown)
 static const struct CMUnitTest tests[] = {
     TEST(test_ids_grow_and_never_repeat),
-    TEST(test_id_blocks_end_when_their_puts_are_settled),
+    TEST(test_id_blocks_end_when_their_puts_are_committed_or_removed),
     TEST(test_no_id_block_no_put),
     TEST(test_recovery_removes_what_no_record_names),
     TEST(test_a_check_calls_open_id_blocks_pending_and_unreferenced_puts_leaks),

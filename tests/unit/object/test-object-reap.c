@@ -37,7 +37,7 @@ static void end_pass(GThread *thread)
 }
 
 /* The pass that open starts is over: no other one comes in between. */
-static void settle(Fixture *f)
+static void finish_pass(Fixture *f)
 {
     assert_int_equal(vj_objects_reap_now(f->objects), 0);
 }
@@ -51,7 +51,7 @@ static void test_a_guard_keeps_what_its_snapshot_names(void **state)
     VjReadGuard guard;
 
     must_put(f, bytes, 9000, &object);
-    settle(f);
+    finish_pass(f);
     vj_objects_guard_enter(f->objects, &guard);
     assert_int_equal(get_object(f, object.id, &seen), 0);
     assert_int_equal(drop_ref(f, object.id), 0);
@@ -72,7 +72,7 @@ static void test_a_pin_taken_under_the_guard_outlives_it(void **state)
     VjReadGuard guard;
 
     must_put(f, bytes, 9000, &object);
-    settle(f);
+    finish_pass(f);
     vj_objects_guard_enter(f->objects, &guard);
     assert_int_equal(get_object(f, object.id, &seen), 0);
     assert_int_equal(drop_ref(f, object.id), 0);
@@ -82,7 +82,7 @@ static void test_a_pin_taken_under_the_guard_outlives_it(void **state)
     end_pass(pass);
     assert_content(f, &seen, bytes);
     vj_object_unpin(f->objects, object.id);
-    settle(f);
+    finish_pass(f);
     assert_int_equal(stored_count(f), 0);
 }
 
@@ -95,7 +95,7 @@ static void test_a_younger_guard_does_not_delay_the_pass(void **state)
     GThread *pass;
 
     must_put(f, bytes, 9000, &object);
-    settle(f);
+    finish_pass(f);
     vj_objects_guard_enter(f->objects, &older);
     assert_int_equal(drop_ref(f, object.id), 0);
     pass = begin_pass(f);
@@ -119,7 +119,7 @@ static void test_a_second_death_waits_for_its_own_readers(void **state)
     GThread *pass;
 
     must_put(f, bytes, 9000, &object);
-    settle(f);
+    finish_pass(f);
     vj_object_pin(f->objects, object.id);
     vj_objects_guard_enter(f->objects, &older);
     assert_int_equal(drop_ref(f, object.id), 0);
@@ -141,7 +141,7 @@ static void test_a_second_death_waits_for_its_own_readers(void **state)
     vj_objects_guard_leave(f->objects, &younger);
     assert_content(f, &seen, bytes);
     vj_object_unpin(f->objects, object.id);
-    settle(f);
+    finish_pass(f);
     assert_int_equal(stored_count(f), 0);
 }
 
@@ -164,7 +164,7 @@ static void test_a_revived_object_gives_way_to_its_successor(void **state)
     assert_int_equal(seen.id, new.id);
     assert_int_equal(drop_ref(f, old.id),
                      0); /* leaves the successor's index entry alone */
-    settle(f);
+    finish_pass(f);
     must_put(f, bytes, 9000, &seen);
     assert_int_equal(seen.id, new.id);
     assert_int_equal(seen.refs, 3);
@@ -183,7 +183,7 @@ static void test_fresh_content_revives_what_died_meanwhile(void **state)
                      0);
     assert_false(vj_pending_is_put(pending));
     assert_int_equal(drop_ref(f, object.id), 0);
-    settle(f);
+    finish_pass(f);
     assert_int_equal(stored_count(f), 1);
     assert_int_equal(commit_pending(f, &pending, 1, &out), 0);
     assert_int_equal(out.id, object.id);
@@ -224,7 +224,7 @@ static void test_the_loser_of_a_commit_takes_the_winner(void **state)
     assert_int_equal(
         vj_store_get(f->store, r.own.id, r.own.loc, 0, stored, r.own.stored_bytes), 0);
     assert_int_equal(drop_ref(f, r.own.id), 0);
-    settle(f);
+    finish_pass(f);
     assert_int_equal(stored_count(f), 0);
 
     assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &r.pending),
@@ -256,12 +256,12 @@ static void test_the_dead_of_the_last_mount_are_removed(void **state)
     VjObject object;
 
     must_put(f, bytes, 9000, &object);
-    settle(f);
+    finish_pass(f);
     assert_int_equal(drop_ref(f, object.id), 0);
     fixture_close_objects(f);
     assert_int_equal(key_count(f, VJ_SPACE_DEAD), 1);
     fixture_open_objects(f);
-    settle(f);
+    finish_pass(f);
     assert_int_equal(stored_count(f), 0);
 }
 
@@ -280,7 +280,7 @@ static void test_many_die_in_batches(void **state)
     for (int i = 0; i < MANY; i++) {
         assert_int_equal(drop_ref(f, objects[i].id), 0);
     }
-    settle(f);
+    finish_pass(f);
     assert_int_equal(stored_count(f), 1);
     vj_object_unpin(f->objects, objects[10].id); /* this alone wakes the reaper */
     while (stored_count(f) > 0) {
@@ -295,7 +295,7 @@ static void test_what_cannot_be_removed_stays_dead(void **state)
     VjObject object;
 
     must_put(f, bytes, 9000, &object);
-    settle(f);
+    finish_pass(f);
     assert_int_equal(drop_ref(f, object.id), 0);
     fixture_faults(f, NULL, "kinds=flush,every=1");
     assert_int_equal(vj_objects_reap_now(f->objects), -EIO);
@@ -307,7 +307,7 @@ static void test_what_cannot_be_removed_stays_dead(void **state)
     assert_int_equal(stored_count(f), 0);
     assert_int_equal(key_count(f, VJ_SPACE_DEAD), 1);
     fixture_faults(f, NULL, "");
-    settle(f); /* removing twice is fine */
+    finish_pass(f); /* removing twice is fine */
     assert_int_equal(key_count(f, VJ_SPACE_DEAD), 0);
 }
 
@@ -334,7 +334,7 @@ static int teardown(void **state)
 {
     Fixture *f = *state;
 
-    settle(f);
+    finish_pass(f);
     assert_consistent(f);
     fixture_close_objects(f);
     assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * Grouped flushes of the posix driver, and what it says after the device failed.  The
- * device is the test's: it counts, waits at a gate, or fails.  The linker hands close()
+ * device is the test's: it counts, waits until the test lets it go, or fails.  The linker hands close()
  * of the code under test to __wrap_close, which fails on demand.
  */
 #include "store-test.h"
@@ -9,10 +9,10 @@
 #include <stdatomic.h>
 
 /* The test's device. */
-static int fail_error;        /* errno of the next sync of any kind; 0: it works */
-static atomic_bool gate_shut; /* a sync that enters waits until it is open */
-static atomic_uint entered;   /* syncs that reached the gate */
-static int fail_close_error;  /* errno of each close of a written file; 0: they work */
+static int fail_error;       /* errno of the next sync of any kind; 0: it works */
+static atomic_bool is_held;  /* a sync that enters waits while it is set */
+static atomic_uint entered;  /* syncs that came in */
+static int fail_close_error; /* errno of each close of a written file; 0: they work */
 
 int __real_close(int fd);
 int __wrap_close(int fd);
@@ -31,7 +31,7 @@ static int sync_somehow(int fd)
 {
     assert_true(fcntl(fd, F_GETFD) >= 0);
     atomic_fetch_add(&entered, 1);
-    while (atomic_load(&gate_shut)) {
+    while (atomic_load(&is_held)) {
         sched_yield();
     }
     if (fail_error != 0) {
@@ -48,7 +48,7 @@ static int setup(void **state)
 {
     fail_error = 0;
     fail_close_error = 0;
-    atomic_store(&gate_shut, false);
+    atomic_store(&is_held, false);
     atomic_store(&entered, 0);
     vj_store_test_setup(state);
     vj_store_posix_set_calls(((VjStoreTest *)*state)->s, &calls);
@@ -193,7 +193,7 @@ static void test_group(void **state)
     VjPosixSyncCounts before = settle_first(t, 1);
     unsigned entered_before = atomic_load(&entered);
 
-    atomic_store(&gate_shut, true);
+    atomic_store(&is_held, true);
     for (size_t i = 0; i < COUNT; i++) {
         flushers[i] = (Flusher){.s = t->s, .id = 100 + i, .put_count = &put_count};
         assert_int_equal(pthread_create(&threads[i], NULL, put_and_flush, &flushers[i]),
@@ -204,7 +204,7 @@ static void test_group(void **state)
     }
     wait_for(&put_count, COUNT);
     assert_int_equal(atomic_load(&entered), entered_before + 1);
-    atomic_store(&gate_shut, false);
+    atomic_store(&is_held, false);
     for (size_t i = 0; i < COUNT; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
         assert_int_equal(flushers[i].result, 0);
@@ -294,12 +294,12 @@ static void test_put_during_failed_sync(void **state)
     pthread_t thread;
     VjPut late;
 
-    atomic_store(&gate_shut, true);
+    atomic_store(&is_held, true);
     fail_error = EIO;
     assert_int_equal(pthread_create(&thread, NULL, put_and_flush, &flusher), 0);
     wait_for(&entered, 1);
     late = vj_store_test_put(t->s, 2, 10);
-    atomic_store(&gate_shut, false);
+    atomic_store(&is_held, false);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(flusher.result, -EIO);
     assert_int_equal(vj_store_flush(t->s), -EIO);
@@ -316,7 +316,7 @@ static void test_error_reaches_all_waiters(void **state)
     Flusher flushers[COUNT];
     atomic_uint put_count = 0;
 
-    atomic_store(&gate_shut, true);
+    atomic_store(&is_held, true);
     for (size_t i = 0; i < COUNT; i++) {
         flushers[i] = (Flusher){.s = t->s, .id = 100 + i, .put_count = &put_count};
         assert_int_equal(pthread_create(&threads[i], NULL, put_and_flush, &flushers[i]),
@@ -324,7 +324,7 @@ static void test_error_reaches_all_waiters(void **state)
     }
     wait_for(&put_count, COUNT);
     fail_error = EIO;
-    atomic_store(&gate_shut, false);
+    atomic_store(&is_held, false);
     for (size_t i = 0; i < COUNT; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
         assert_int_equal(flushers[i].result, -EIO);
@@ -344,7 +344,7 @@ static void bare_init(Bare *b, uint32_t batch_max)
 {
     fail_error = 0;
     fail_close_error = 0;
-    atomic_store(&gate_shut, false);
+    atomic_store(&is_held, false);
     b->root_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(b->root_fd >= 0);
     vj_fd_cache_init(&b->dirs, 4, "test");
@@ -534,14 +534,14 @@ static void test_close_fails_during_sync(void **state)
     (void)state;
     bare_init(&b, 1);
     assert_int_equal(bare_put(&b, 1), 0);
-    atomic_store(&gate_shut, true);
+    atomic_store(&is_held, true);
     assert_int_equal(pthread_create(&thread, NULL, flush_bare, &b), 0);
     wait_for(&entered, entered_before + 1);
     assert_int_equal(bare_put(&b, 2), 0);
     fail_close_error = EIO;
     assert_int_equal(bare_put(&b, 3), -EIO);
     fail_close_error = 0;
-    atomic_store(&gate_shut, false);
+    atomic_store(&is_held, false);
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_int_equal(GPOINTER_TO_INT(result), -EIO);
     vj_posix_sync_removed(&b.y, (VjFdKey){1, 1});

@@ -3,8 +3,8 @@
  * test-write-back.c - what write-back, readers and the orphan purge may never do: take
  * damage for success, lose an object that is being read, forget an orphan
  */
+#include "../../lib/flush-answer.h"
 #include "../../lib/test.h"
-#include "../../lib/told.h"
 #include "file/file-private.h"
 
 #include "object/object-private.h"
@@ -113,7 +113,7 @@ static int lose_records_body(VjTxn *txn, void *opaque)
 /* What a commit refers to is not there: the change must not be taken for written. */
 static void test_a_lost_record_fails_the_write_back(void **state)
 {
-    Told told = {.wait.done = tell};
+    FlushAnswer answer = {.wait.done = count_answer};
     Fixture x = {0};
     uint64_t ino, copied, count;
     VjFile *first, *second;
@@ -136,12 +136,12 @@ static void test_a_lost_record_fails_the_write_back(void **state)
     assert_int_equal(vj_file_read(first, 0, &byte, 1, &got), -EBADMSG);
     assert_int_equal(vj_file_sync(second), -EBADMSG);
     assert_true(vj_file_is_dirty(second));
-    vj_file_sync_join(second, &told.wait);
-    assert_int_equal(told.times, 1);
-    assert_int_equal(told.rc, -EBADMSG);
-    vj_file_sync_join(first, &told.wait);
-    assert_int_equal(told.times, 2);
-    assert_int_equal(told.rc, 0);
+    vj_file_sync_join(second, &answer.wait);
+    assert_int_equal(answer.times, 1);
+    assert_int_equal(answer.rc, -EBADMSG);
+    vj_file_sync_join(first, &answer.wait);
+    assert_int_equal(answer.times, 2);
+    assert_int_equal(answer.rc, 0);
     vj_file_unref(first);
     vj_file_unref(second);
     assert_int_equal(vj_volume_close(x.v), -EBADMSG);
