@@ -50,7 +50,7 @@
  * called for every edit.  A number that now belongs to another file system is found out
  * by that one's answer to the edit: looks_foreign().
  */
-static _Atomic VjDevice known_device;
+static _Atomic VjDevice varjfs_device;
 
 /* Answers of file systems that do not know our ioctls (the kernel's, or a FUSE
  * daemon's). */
@@ -81,13 +81,13 @@ static int varjfs_version(int fd, VjDevice device)
     if (version != VARJFS_IOC_VERSION) {
         return 0; /* one that says yes to everything, or of another version */
     }
-    atomic_store(&known_device, device);
+    atomic_store(&varjfs_device, device);
     return version;
 }
 
 static bool is_known(VjDevice device)
 {
-    return device != 0 && atomic_load(&known_device) == device;
+    return device != 0 && atomic_load(&varjfs_device) == device;
 }
 
 bool vj_is_varjfs(int fd, VjDevice device)
@@ -435,7 +435,7 @@ int64_t vj_edit_by_ioctl(VjEdit *e, VjDevice device)
     if (done < 0 && was_known && looks_foreign((int)-done)) {
         version = varjfs_version(e->fd, device);
         if (version == 0) {
-            atomic_store(&known_device, 0);
+            atomic_store(&varjfs_device, 0);
             return -EOPNOTSUPP;
         }
         return version < 0 ? version : done;

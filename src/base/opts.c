@@ -313,7 +313,7 @@ bool vj_opts_parse(VjOpts *o, const char *text, GError **error)
     return true;
 }
 
-bool vj_opts_known(const VjOpts *o, const char *name)
+bool vj_opts_has_spec(const VjOpts *o, const char *name)
 {
     return find(o, name) < o->count;
 }

@@ -39,7 +39,7 @@ bool vj_opts_parse(VjOpts *o, const char *text, GError **error);
 bool vj_opts_set(VjOpts *o, const char *name, const char *value, GError **error);
 
 /* False when @name is in no spec of @o (a programmer's error for the getters below). */
-bool vj_opts_known(const VjOpts *o, const char *name);
+bool vj_opts_has_spec(const VjOpts *o, const char *name);
 /* True when it was set, not defaulted. */
 bool vj_opts_is_set(const VjOpts *o, const char *name);
 

@@ -39,23 +39,23 @@ void vj_chunker_free(VjChunker *c)
 bool vj_chunker_scan(VjChunker *c, const void *src, size_t len, bool at_end,
                      uint64_t *cut)
 {
-    uint64_t known_bytes;
+    uint64_t bytes_so_far;
 
     g_assert(src != NULL || len == 0);
     g_assert(cut != NULL);
-    known_bytes = c->fed_bytes + len;
-    g_assert(known_bytes >= len);
-    if (known_bytes == 0) {
+    bytes_so_far = c->fed_bytes + len;
+    g_assert(bytes_so_far >= len);
+    if (bytes_so_far == 0) {
         return false;
     }
     if (!c->ops->scan(c, src, len, at_end, cut)) {
         g_assert(!at_end);
-        g_assert(known_bytes < c->sizes.max_bytes);
-        c->fed_bytes = known_bytes;
+        g_assert(bytes_so_far < c->sizes.max_bytes);
+        c->fed_bytes = bytes_so_far;
         return false;
     }
-    g_assert(*cut > 0 && *cut <= known_bytes && *cut <= c->sizes.max_bytes);
-    g_assert(*cut >= c->sizes.min_bytes || (at_end && *cut == known_bytes));
+    g_assert(*cut > 0 && *cut <= bytes_so_far && *cut <= c->sizes.max_bytes);
+    g_assert(*cut >= c->sizes.min_bytes || (at_end && *cut == bytes_so_far));
     c->fed_bytes = 0;
     return true;
 }

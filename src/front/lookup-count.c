@@ -14,8 +14,8 @@
  */
 #include "front/front-private.h"
 
-#define KNOWN_SHARDS 16u
-#define KNOWN_LEAST_SLOTS 64u
+#define SHARDS 16u
+#define LEAST_SLOTS 64u
 #define INO_BITS 48
 #define COUNT_FULL 0xffffu
 
@@ -28,17 +28,17 @@ typedef struct Shard {
 } Shard;
 
 struct VjLookupCounts {
-    Shard shard[KNOWN_SHARDS];
+    Shard shard[SHARDS];
 };
 
 VjLookupCounts *vj_lookup_counts_new(void)
 {
     VjLookupCounts *k = g_new0(VjLookupCounts, 1);
 
-    for (unsigned i = 0; i < KNOWN_SHARDS; i++) {
+    for (unsigned i = 0; i < SHARDS; i++) {
         vj_mutex_init(&k->shard[i].lock, VJ_RANK_FRONT_INODE, "front known");
-        k->shard[i].slots = g_new0(uint64_t, KNOWN_LEAST_SLOTS);
-        k->shard[i].slot_count = KNOWN_LEAST_SLOTS;
+        k->shard[i].slots = g_new0(uint64_t, LEAST_SLOTS);
+        k->shard[i].slot_count = LEAST_SLOTS;
     }
     return k;
 }
@@ -48,7 +48,7 @@ void vj_lookup_counts_free(VjLookupCounts *k)
     if (k == NULL) {
         return;
     }
-    for (unsigned i = 0; i < KNOWN_SHARDS; i++) {
+    for (unsigned i = 0; i < SHARDS; i++) {
         g_free(k->shard[i].slots);
         if (k->shard[i].more != NULL) {
             g_hash_table_unref(k->shard[i].more);
@@ -66,7 +66,7 @@ static uint64_t mix(uint64_t ino)
 
 static Shard *shard_of(VjLookupCounts *k, uint64_t ino)
 {
-    return &k->shard[mix(ino) % KNOWN_SHARDS];
+    return &k->shard[mix(ino) % SHARDS];
 }
 
 static uint64_t slot_ino(uint64_t slot)
@@ -141,8 +141,8 @@ static void slot_delete(Shard *s, uint64_t *slot)
     }
     s->slots[hole] = 0;
     s->used--;
-    if (s->slot_count > KNOWN_LEAST_SLOTS && s->used < s->slot_count / 4) {
-        shard_resize(s, MAX(KNOWN_LEAST_SLOTS, s->used * 12 / 7));
+    if (s->slot_count > LEAST_SLOTS && s->used < s->slot_count / 4) {
+        shard_resize(s, MAX(LEAST_SLOTS, s->used * 12 / 7));
     }
 }
 
@@ -259,7 +259,7 @@ bool vj_lookup_counts_has(VjLookupCounts *k, uint64_t ino)
 void vj_lookup_counts_size(VjLookupCounts *k, uint64_t *inodes, uint64_t *bytes)
 {
     *inodes = *bytes = 0;
-    for (unsigned i = 0; i < KNOWN_SHARDS; i++) {
+    for (unsigned i = 0; i < SHARDS; i++) {
         Shard *s = &k->shard[i];
 
         vj_mutex_lock(&s->lock);

@@ -297,7 +297,7 @@ static bool refused(const Argument *a, size_t size)
     return a->handle == NULL || a->len < size;
 }
 
-static bool edit_flags_known(uint32_t flags)
+static bool are_edit_flags_valid(uint32_t flags)
 {
     uint32_t kind = flags & ~(VARJFS_EDIT_ANY_SIZE | VARJFS_EDIT_LIMITED);
 
@@ -327,7 +327,7 @@ static void ioctl_edit(const Argument *a)
     };
     s->any_size = (in.flags & VARJFS_EDIT_ANY_SIZE) != 0;
     s->limited = (in.flags & VARJFS_EDIT_LIMITED) != 0;
-    if (in.version != VARJFS_IOC_VERSION || !edit_flags_known(in.flags)) {
+    if (in.version != VARJFS_IOC_VERSION || !are_edit_flags_valid(in.flags)) {
         r = -EINVAL;
     } else if (s->edit.hole) {
         r = in.stage_id != 0 || a->len != sizeof in ? -EINVAL : 0;

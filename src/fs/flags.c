@@ -16,15 +16,16 @@
 #include "fs/fs-private.h"
 
 /* VjNode's record: what is known, and how often it has changed. */
-#define KNOWN_PROTECTION 1u /* VJ_INODE_PROTECTED are as in the record */
-#define KNOWN_PRIVILEGES 2u /* so is HAS_PRIVILEGES */
-#define HAS_PRIVILEGES 4u   /* a set-id bit, or a security.capability */
-#define KNOWN_ALL                                                                        \
-    (KNOWN_PROTECTION | KNOWN_PRIVILEGES | HAS_PRIVILEGES | (guint)VJ_INODE_PROTECTED)
+#define HAS_READ_PROTECTION 1u /* VJ_INODE_PROTECTED are as in the record */
+#define HAS_READ_PRIVILEGES 2u /* so is HAS_PRIVILEGES */
+#define HAS_PRIVILEGES 4u      /* a set-id bit, or a security.capability */
+#define RECORD_BITS                                                                      \
+    (HAS_READ_PROTECTION | HAS_READ_PRIVILEGES | HAS_PRIVILEGES |                        \
+     (guint)VJ_INODE_PROTECTED)
 #define RECORD_CHANGE 0x400u
 
 G_STATIC_ASSERT((VJ_INODE_PROTECTED &
-                 (KNOWN_PROTECTION | KNOWN_PRIVILEGES | HAS_PRIVILEGES)) == 0);
+                 (HAS_READ_PROTECTION | HAS_READ_PRIVILEGES | HAS_PRIVILEGES)) == 0);
 G_STATIC_ASSERT(VJ_INODE_PROTECTED < RECORD_CHANGE);
 
 /* Of what was @seen before the records were read @found is known now. */
@@ -41,14 +42,14 @@ int vj_fs_protection(VjHandle *h, uint32_t *out)
 {
     guint seen = (guint)g_atomic_int_get(&h->node->record);
 
-    if (!(seen & KNOWN_PROTECTION)) {
+    if (!(seen & HAS_READ_PROTECTION)) {
         VjInode inode;
         int r = vj_file_getattr(h->fs->files, h->ino, &inode);
 
         if (r < 0) {
             return r;
         }
-        seen = learn(h, seen, KNOWN_PROTECTION | (inode.flags & VJ_INODE_PROTECTED));
+        seen = learn(h, seen, HAS_READ_PROTECTION | (inode.flags & VJ_INODE_PROTECTED));
     }
     *out = seen & VJ_INODE_PROTECTED;
     return 0;
@@ -58,14 +59,14 @@ int vj_fs_has_privileges(VjHandle *h, bool *out)
 {
     guint seen = (guint)g_atomic_int_get(&h->node->record);
 
-    if (!(seen & KNOWN_PRIVILEGES)) {
+    if (!(seen & HAS_READ_PRIVILEGES)) {
         bool has;
         int r = vj_fs_look_for_privileges(h->fs, h->ino, &has);
 
         if (r < 0) {
             return r;
         }
-        seen = learn(h, seen, KNOWN_PRIVILEGES | (has ? HAS_PRIVILEGES : 0));
+        seen = learn(h, seen, HAS_READ_PRIVILEGES | (has ? HAS_PRIVILEGES : 0));
     }
     *out = (seen & HAS_PRIVILEGES) != 0;
     return 0;
@@ -117,7 +118,7 @@ void vj_fs_record_changed(VjFs *fs, uint64_t ino)
 
         do {
             seen = (guint)g_atomic_int_get(&n->record);
-            now = (seen & ~KNOWN_ALL) + RECORD_CHANGE;
+            now = (seen & ~RECORD_BITS) + RECORD_CHANGE;
         } while (!g_atomic_int_compare_and_exchange(&n->record, (gint)seen, (gint)now));
         g_atomic_int_set(&n->atime_is_new, 0);
     }

@@ -13,17 +13,17 @@
 /* What an item costs besides key and value: itself, and its node of the sequence. */
 #define VJ_ITEM_CACHE_OVERHEAD ((uint64_t)sizeof(Item) + 64)
 
-typedef enum Known {
-    KNOWN_NOT,    /* only what is beside it is known */
-    KNOWN_ABSENT, /* the engine has no such key */
-    KNOWN_VALUE,
-} Known;
+typedef enum Presence {
+    PRESENCE_UNKNOWN, /* only what is beside it is known */
+    PRESENCE_ABSENT,  /* the engine has no such key */
+    PRESENCE_VALUE,
+} Presence;
 
 typedef struct Item {
     GList link; /* in used; not of the first item */
     GSequenceIter *at;
     VjSpace space;
-    Known known;
+    Presence presence;
     bool is_joined;
     uint32_t value_bytes;
     uint8_t *value; /* owned */
@@ -123,26 +123,26 @@ static Item *item_ensure(VjItemCache *c, VjSpace space, VjSlice key)
     memcpy(item->bytes, key.data, key.len);
     item->key = vj_slice(item->bytes, key.len);
     item->is_joined = before->is_joined;
-    item->known = before->is_joined ? KNOWN_ABSENT : KNOWN_NOT;
+    item->presence = before->is_joined ? PRESENCE_ABSENT : PRESENCE_UNKNOWN;
     item->at = g_sequence_insert_before(g_sequence_iter_next(before->at), item);
     g_queue_push_head_link(&c->used, &item->link);
     c->bytes += bytes_of(item);
     return item;
 }
 
-static void item_clear(VjItemCache *c, Item *item, Known known)
+static void item_clear(VjItemCache *c, Item *item, Presence presence)
 {
     c->bytes -= item->value_bytes;
     g_clear_pointer(&item->value, g_free);
     item->value_bytes = 0;
-    item->known = known;
+    item->presence = presence;
 }
 
 static void item_set(VjItemCache *c, Item *item, VjSlice value)
 {
     uint8_t *copy = g_try_malloc(MAX(value.len, 1));
 
-    item_clear(c, item, copy != NULL ? KNOWN_VALUE : KNOWN_NOT);
+    item_clear(c, item, copy != NULL ? PRESENCE_VALUE : PRESENCE_UNKNOWN);
     if (copy != NULL) {
         if (value.len > 0) {
             memcpy(copy, value.data, value.len);
@@ -157,7 +157,7 @@ static void item_drop(VjItemCache *c, Item *item)
 {
     Item *before = item_before(item);
 
-    if (!item->is_joined || item->known != KNOWN_ABSENT) {
+    if (!item->is_joined || item->presence != PRESENCE_ABSENT) {
         before->is_joined = false;
     }
     c->bytes -= bytes_of(item);
@@ -185,12 +185,12 @@ static int give(const Item *item, VjItems *out)
 }
 
 /* The item that says what is known of @key; NULL: nothing. */
-static Item *known_of(VjItemCache *c, VjKey key)
+static Item *item_about(VjItemCache *c, VjKey key)
 {
     Item *item = item_up_to(c, key.space, key.key);
 
     if (vj_slice_compare(item->key, key.key) == 0) {
-        return item->known == KNOWN_NOT ? NULL : item;
+        return item->presence == PRESENCE_UNKNOWN ? NULL : item;
     }
     return item->is_joined ? item : NULL;
 }
@@ -201,10 +201,10 @@ int vj_item_cache_get(VjItemCache *c, VjKey key, VjItems *out)
     int rc = -EAGAIN;
 
     vj_mutex_lock(&c->lock);
-    item = known_of(c, key);
+    item = item_about(c, key);
     if (item != NULL) {
         touch(c, item);
-        rc = item->known == KNOWN_VALUE && vj_slice_compare(item->key, key.key) == 0
+        rc = item->presence == PRESENCE_VALUE && vj_slice_compare(item->key, key.key) == 0
                  ? give(item, out)
                  : -ENOENT;
     }
@@ -217,7 +217,7 @@ bool vj_item_cache_knows(VjItemCache *c, VjKey key)
     bool knows;
 
     vj_mutex_lock(&c->lock);
-    knows = known_of(c, key) != NULL;
+    knows = item_about(c, key) != NULL;
     vj_mutex_unlock(&c->lock);
     return knows;
 }
@@ -232,11 +232,11 @@ static int find_behind(Item *from, Item **out)
         if (item == NULL) {
             return -ENOENT;
         }
-        if (item->known == KNOWN_VALUE) {
+        if (item->presence == PRESENCE_VALUE) {
             *out = item;
             return 0;
         }
-        if (item->known == KNOWN_NOT) {
+        if (item->presence == PRESENCE_UNKNOWN) {
             break;
         }
     }
@@ -255,14 +255,14 @@ static int find_before(VjItemCache *c, VjSpace space, VjSlice from, Item **out)
         item = item_before(item);
     }
     while (item->is_joined) {
-        if (item->known == KNOWN_VALUE) {
+        if (item->presence == PRESENCE_VALUE) {
             *out = item;
             return 0;
         }
         if (item->key.len == 0) {
             return -ENOENT;
         }
-        if (item->known == KNOWN_NOT) {
+        if (item->presence == PRESENCE_UNKNOWN) {
             break;
         }
         item = item_before(item);
@@ -320,7 +320,7 @@ void vj_item_cache_add(VjItemCache *c, uint64_t ticket, const VjKey *keys,
         if (item != NULL && items[i].version != 0) {
             item_set(c, item, items[i].value);
         } else if (item != NULL) {
-            item_clear(c, item, KNOWN_ABSENT);
+            item_clear(c, item, PRESENCE_ABSENT);
         }
     }
     make_room(c);
@@ -332,8 +332,8 @@ static void join(Item *from, const Item *to)
 {
     for (Item *item = from; item != NULL && item != to; item = item_behind(item)) {
         item->is_joined = true;
-        if (item != from && item->known == KNOWN_NOT) {
-            item->known = KNOWN_ABSENT;
+        if (item != from && item->presence == PRESENCE_UNKNOWN) {
+            item->presence = PRESENCE_ABSENT;
         }
     }
 }
@@ -346,7 +346,7 @@ static Item *add_items(VjItemCache *c, Item *last, VjSpace space, const VjItem *
         last = item_ensure(c, space, items[i].key);
         if (last != NULL) {
             item_set(c, last, items[i].value);
-            last = last->known == KNOWN_VALUE ? last : NULL;
+            last = last->presence == PRESENCE_VALUE ? last : NULL;
         }
     }
     return last;
@@ -382,7 +382,7 @@ static void enter(VjItemCache *c, const VjChange *change)
                                    : item_ensure(c, change->space, change->key);
 
     if (item != NULL && change->is_delete) {
-        item_clear(c, item, KNOWN_ABSENT);
+        item_clear(c, item, PRESENCE_ABSENT);
         if (item->is_joined && item_before(item)->is_joined) {
             item_drop(c, item); /* the gap says so */
         }
@@ -427,7 +427,7 @@ VjItemCache *vj_item_cache_new(uint64_t limit_bytes)
         Item *first = g_new0(Item, 1);
 
         first->space = i;
-        first->known = KNOWN_ABSENT;
+        first->presence = PRESENCE_ABSENT;
         c->spaces[i] = g_sequence_new(item_free);
         first->at = g_sequence_append(c->spaces[i], first);
     }

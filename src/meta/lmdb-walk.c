@@ -65,7 +65,7 @@ static void flaw(Walk *w, const char *format, ...)
 {
     va_list arguments;
 
-    if (w->out->flaws++ >= VJ_LMDB_FLAWS_TOLD || w->say == NULL) {
+    if (w->out->flaws++ >= VJ_LMDB_FLAWS_LISTED || w->say == NULL) {
         return;
     }
     va_start(arguments, format);
@@ -737,9 +737,9 @@ int vj_lmdb_walk(int fd, uint64_t commit, VjMetaFlaw *say, void *opaque, VjLmdbW
     w.trees = g_array_new(FALSE, FALSE, sizeof(Tree));
     w.names = g_ptr_array_new_with_free_func(g_free);
     rc = walk_file(&w, commit);
-    if (out->flaws > VJ_LMDB_FLAWS_TOLD && say != NULL) {
+    if (out->flaws > VJ_LMDB_FLAWS_LISTED && say != NULL) {
         g_autofree char *more = g_strdup_printf("and %" G_GUINT64_FORMAT " flaws more",
-                                                out->flaws - VJ_LMDB_FLAWS_TOLD);
+                                                out->flaws - VJ_LMDB_FLAWS_LISTED);
 
         say(opaque, more);
     }

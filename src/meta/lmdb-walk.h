@@ -10,8 +10,8 @@
 
 /* Trees with names in a file; more of them are a flaw. */
 #define VJ_LMDB_TREES_MAX 64u
-/* Flaws that are told one by one. */
-#define VJ_LMDB_FLAWS_TOLD 50u
+/* Flaws that are listed one by one. */
+#define VJ_LMDB_FLAWS_LISTED 50u
 
 typedef struct VjLmdbWalk {
     VjLmdbMetaRecord meta; /* the one that was followed */
@@ -31,7 +31,7 @@ typedef struct VjLmdbWalk {
  * Reads with pread(2), trusts no number, follows no page twice; needs memory for two bits
  * a page and a page a level.
  * @commit    which one; UINT64_MAX: the last
- * @say       is called for each flaw, up to VJ_LMDB_FLAWS_TOLD; NULL: nobody listens
+ * @say       is called for each flaw, up to VJ_LMDB_FLAWS_LISTED; NULL: nobody listens
  * Returns    0, also when there are flaws; -EIO the device; -ENOMEM; -ESTALE the file has
  *            no meta record of @commit (any more)
  * Threads    any; beside an LMDB that writes, while a reader of @commit pins it

@@ -178,7 +178,7 @@ static VjOverlayEntry *list_before(const VjOverlayList *l, VjSlice key, bool or_
                                    VjOverlayEntry *const *path[])
 {
     VjOverlayEntry *at = NULL;
-    const VjOverlayEntry *known = NULL; /* already found not to be before @key */
+    const VjOverlayEntry *passed = NULL; /* already found not to be before @key */
 
     for (uint32_t level = l->levels; level-- > 0;) {
         VjOverlayEntry *const *links = at == NULL ? l->head : at->forward;
@@ -186,13 +186,13 @@ static VjOverlayEntry *list_before(const VjOverlayList *l, VjSlice key, bool or_
         for (;;) {
             VjOverlayEntry *to = links[level];
 
-            if (to == NULL || to == known) {
+            if (to == NULL || to == passed) {
                 break;
             }
             int order = vj_slice_compare(vj_entry_key(to), key);
 
             if (order > 0 || (order == 0 && !or_equal)) {
-                known = to;
+                passed = to;
                 break;
             }
             at = to;

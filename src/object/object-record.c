@@ -15,7 +15,7 @@
 #define VJ_ID_BLOCK_MAGIC VJ_MAGIC4('V', 'J', 'l', 'e')
 #define VJ_NEXT_ID_MAGIC VJ_MAGIC4('V', 'J', 'n', 'o')
 
-#define VJ_OBJECT_FLAGS_KNOWN ((uint32_t)(VJ_OBJECT_UNINDEXED | VJ_OBJECT_DAMAGED))
+#define VJ_OBJECT_FLAGS_ALL ((uint32_t)(VJ_OBJECT_UNINDEXED | VJ_OBJECT_DAMAGED))
 
 static const uint8_t zeroes[4];
 
@@ -131,7 +131,7 @@ int vj_object_decode(VjSlice value, VjSpace space, uint64_t id, VjObject *out)
     if (!vj_reader_done(&r) || magic != record_magic(space) ||
         version != VJ_OBJECT_FORMAT_VERSION || zero != 0 || id == 0 || out->id != id ||
         (space == VJ_SPACE_OBJECT) != (out->refs > 0) ||
-        (out->flags & ~VJ_OBJECT_FLAGS_KNOWN) != 0 || out->plain_bytes == 0 ||
+        (out->flags & ~VJ_OBJECT_FLAGS_ALL) != 0 || out->plain_bytes == 0 ||
         out->plain_bytes > VJ_OBJECT_PLAIN_MAX || out->stored_bytes == 0 ||
         out->stored_bytes > VJ_STORE_OBJECT_MAX) {
         return -EBADMSG;

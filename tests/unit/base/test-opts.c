@@ -61,8 +61,8 @@ static void defaults_hold(void **state)
     assert_true(vj_opts_number(o, "huge") == 0);
     assert_string_equal(vj_opts_string(o, "hash"), "blake3");
     assert_false(vj_opts_is_set(o, "hash"));
-    assert_true(vj_opts_known(o, "hash"));
-    assert_false(vj_opts_known(o, "has"));
+    assert_true(vj_opts_has_spec(o, "hash"));
+    assert_false(vj_opts_has_spec(o, "has"));
     vj_opts_free(NULL);
 }
 

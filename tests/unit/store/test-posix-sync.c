@@ -61,7 +61,7 @@ static VjPosixSyncCounts counts_of(VjStoreTest *t)
 }
 
 /* The first flush takes the directories along; counts start after it. */
-static VjPosixSyncCounts settle_first(VjStoreTest *t, uint64_t id)
+static VjPosixSyncCounts flush_first(VjStoreTest *t, uint64_t id)
 {
     vj_store_test_put(t->s, id, 10);
     assert_int_equal(vj_store_flush(t->s), 0);
@@ -83,7 +83,7 @@ static void test_idle_flush_is_free(void **state)
 static void test_few_one_by_one(void **state)
 {
     VjStoreTest *t = *state;
-    VjPosixSyncCounts before = settle_first(t, 1), after;
+    VjPosixSyncCounts before = flush_first(t, 1), after;
 
     assert_int_equal(before.alls, 1); /* made directories */
     for (uint64_t id = 10; id < 18; id++) {
@@ -103,7 +103,7 @@ static void test_two_directories(void **state)
     VjPosixSyncCounts before, after;
 
     vj_store_test_put(t->s, 5000, 10);
-    before = settle_first(t, 1);
+    before = flush_first(t, 1);
     vj_store_test_put(t->s, 2, 10);
     vj_store_test_put(t->s, 5001, 10);
     vj_store_test_put(t->s, 3, 10);
@@ -116,7 +116,7 @@ static void test_two_directories(void **state)
 static void test_many_by_syncfs(void **state)
 {
     VjStoreTest *t = *state;
-    VjPosixSyncCounts before = settle_first(t, 1), after;
+    VjPosixSyncCounts before = flush_first(t, 1), after;
 
     for (uint64_t id = 10; id < 19; id++) {
         vj_store_test_put(t->s, id, 10);
@@ -135,7 +135,7 @@ static void test_many_by_syncfs(void **state)
 static void test_new_directory_by_syncfs(void **state)
 {
     VjStoreTest *t = *state;
-    VjPosixSyncCounts before = settle_first(t, 1);
+    VjPosixSyncCounts before = flush_first(t, 1);
 
     vj_store_test_put(t->s, 4096, 10);
     assert_int_equal(vj_store_flush(t->s), 0);
@@ -147,7 +147,7 @@ static void test_first_flush_by_syncfs(void **state)
 {
     VjStoreTest *t = *state;
 
-    settle_first(t, 1);
+    flush_first(t, 1);
     vj_store_test_reopen(t);
     vj_store_posix_set_calls(t->s, &calls);
     vj_store_test_put(t->s, 2, 10);
@@ -190,7 +190,7 @@ static void test_group(void **state)
     pthread_t threads[COUNT];
     Flusher flushers[COUNT];
     atomic_uint put_count = 0;
-    VjPosixSyncCounts before = settle_first(t, 1);
+    VjPosixSyncCounts before = flush_first(t, 1);
     unsigned entered_before = atomic_load(&entered);
 
     atomic_store(&is_held, true);
@@ -217,7 +217,7 @@ static void test_error_stays_until_removed(void **state)
     VjStoreTest *t = *state;
     VjPut a, b;
 
-    settle_first(t, 1);
+    flush_first(t, 1);
     a = vj_store_test_put(t->s, 2, 10);
     b = vj_store_test_put(t->s, 3, 10);
     fail_error = EIO;
@@ -263,7 +263,7 @@ static void test_directory_error(void **state)
     other.sync_file = fdatasync;
     other.sync_all = syncfs;
     vj_store_posix_set_calls(t->s, &other);
-    settle_first(t, 1);
+    flush_first(t, 1);
     put = vj_store_test_put(t->s, 2, 10);
     fail_error = EIO;
     assert_int_equal(vj_store_flush(t->s), -EIO);
