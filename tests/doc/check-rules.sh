@@ -68,6 +68,15 @@ plant names src/base/symbol.c:3 "$licence" '' 'const char *' 'helper(int a,' '  
 plant names src/base/symbol.c:3 "$licence" '' 'int counter = 1;'
 plant words src/base/words.c:2 "$licence" "/* $word: later */"
 plant words README.md:1 "see /wo""rk/shared"
+# Put together here, so that this file has no fault of its own.
+ours=ga
+ours+=te
+plant our-words src/base/ours.c:2 "$licence" "/* Waits at the $ours. */"
+plant our-words src/base/ours.c:3 "$licence" '' "int vj_${ours}_open;"
+plant our-words man/varjfs.8.pod:+ "The $ours is open."
+plant our-words src/fs/README.md:+ "in an open lease of"" ids"
+plant our-words src/base/ours.c:3 "$licence" '' 'static bool known;'
+plant our-words src/fs/ours.c:2 "$licence" 'static int fresh_pages;'
 plant formats src/base/x-format.h:3 "$licence" '' 'struct VjXFormat {' '    int a;' '};' \
     'G_STATIC_ASSERT(4 == 4);'
 plant formats src/base/x-format.h:1 "$licence" '' 'struct VjX {' '    int a;' '};'
