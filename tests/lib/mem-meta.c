@@ -44,7 +44,8 @@ static GBytes *bytes_of(VjSlice s)
     return g_bytes_new(s.data, s.len);
 }
 
-/* A copy that lives until the caller makes its next change, however long the tree keeps the original. */
+/* A copy that lives until the caller's next change, however long the tree keeps the
+ * original. */
 static VjSlice copy_for_caller(MemTxn *txn, GBytes *bytes)
 {
     gsize len;

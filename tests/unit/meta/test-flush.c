@@ -301,7 +301,8 @@ static void test_back_pressure(void **state)
     vj_lmdb_set_move_hook_for_test(fixture_engine(&f), hold_pass, &hold);
     thread = g_thread_new("filler", fill_main, &filler);
     hold_wait_for(&hold, 1);
-    /* While the move is held each generation has its half and at most one transaction more. */
+    /* While the move is held each generation has its half and at most one transaction
+     * more. */
     vj_mutex_lock(&s->state);
     assert_true(s->active->overlay.bytes + s->frozen->overlay.bytes <=
                 (1 << 20) + 2 * (66 << 10));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * Grouped flushes of the posix driver, and what it says after the device failed.  The
- * device is the test's: it counts, waits until the test lets it go, or fails.  The linker hands close()
- * of the code under test to __wrap_close, which fails on demand.
+ * device is the test's: it counts, waits until it is let go, or fails.  The linker hands
+ * close() of the code under test to __wrap_close, which fails on demand.
  */
 #include "store-test.h"
 
