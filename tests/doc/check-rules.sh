@@ -60,6 +60,7 @@ plant include-table src/base/bare.c:2 "$licence" '#include "base.h"'
 plant include-table lib/preload/glib.c:2 "$licence" '#include <glib.h>'
 plant include-table include/varjfs/inward.h:2 "$licence" '#include "base/base.h"'
 plant include-table src/attic/room.c:1 "$licence"
+plant includes-of-includes src/front/past.c:2 "$licence" '#include "meta/lmdb-private.h"'
 plant room-calls src/fs/settings.c:+ 'bool f(VjTransform *t) { return vj_transform_parse("lz4", t, NULL); }'
 plant room-calls src/front/past.c:3 "$licence" '#include "fs/fs.h"' 'int f(VjMeta *m) { return vj_meta_flush(m); }'
 plant names src/base/Upper_Case.c:1 "$licence"
@@ -116,6 +117,15 @@ check_fails "three in a row are none" grep -q 'ring-1.c:1: circles' <("$copy/scr
 rm "$copy"/src/base/ring-?.c
 
 plant readmes src/base/unnamed.c:1 "$licence"
+plant readmes src/base/README.md:1 "$(yes word | head -n 1200)"
+
+# A face that brings its room's private header to all others.
+cp "$copy/src/meta/meta.h" "$T/kept"
+echo '#include "meta/overlay-private.h"' >>"$copy/src/meta/meta.h"
+check "includes-of-includes finds a private header behind a face" \
+    grep -q 'src/volume/[a-z-]*.c:[0-9]*: includes-of-includes: .*brings meta/overlay-private.h, private to meta' \
+    <("$copy/scripts/check" includes-of-includes 2>&1)
+cp "$T/kept" "$copy/src/meta/meta.h"
 
 # A rank without its line; a room without its page.
 sed -i 's/^\(    VJ_RANK_BASE = 90,\)/    VJ_RANK_NEW = 89,\n\1/' "$copy/src/base/lock.h"
