@@ -46,7 +46,7 @@ bool vj_session_is_full(const VjSession *s)
            vj_engine_apply_bytes(s->engine, o->tally) > 2 * s->generation_max_bytes;
 }
 
-void vj_session_publish(VjSession *s)
+void vj_session_make_visible(VjSession *s)
 {
     VjOverlay *to;
 

@@ -66,7 +66,7 @@ static int replay_end(void *opaque, const VjRedoRun *run)
     vj_mutex_lock(&s->state);
     s->seq = run->last_seq - 1;
     vj_mutex_unlock(&s->state);
-    vj_session_publish(s);
+    vj_session_make_visible(s);
     vj_mutex_lock(&s->state);
     s->durable_seq = s->seq;
     s->redo.stats.replayed++;

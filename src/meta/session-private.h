@@ -182,7 +182,7 @@ void vj_generation_free(VjGeneration *g);
 /* True when the active generation has its share of memory. */
 bool vj_session_is_full(const VjSession *s);
 /* Makes the writer's changes visible. */
-void vj_session_publish(VjSession *s);
+void vj_session_make_visible(VjSession *s);
 /* What waits to be moved; with @changes, as if they were visible. */
 void vj_session_load(const VjSession *s, const VjOverlay *changes, VjLoad *out)
     VJ_REQUIRES(&s->state);

@@ -131,7 +131,7 @@ int vj_session_commit(VjTxn *txn)
             rc = make_room(s, t);
         }
         if (rc == 0) {
-            vj_session_publish(s);
+            vj_session_make_visible(s);
         } else {
             vj_overlay_clear(&s->changes);
         }
