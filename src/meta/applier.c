@@ -52,11 +52,26 @@ static void move_succeeded(VjSession *s, VjGeneration *g) VJ_REQUIRES(&s->state)
     vj_generation_unref(s, g);
 }
 
+/* For good: what is not in the engine by now never will be. */
+static void was_shut_out(VjSession *s, const VjGeneration *g) VJ_REQUIRES(&s->state)
+{
+    s->is_shut_out = true;
+    s->redo.serves = false;
+    s->retry_us = INT64_MAX;
+    vj_log_error("meta %s: another session has taken over from session %" G_GUINT64_FORMAT
+                 "; the changes of %" G_GUINT64_FORMAT " keys are lost",
+                 s->label, s->number, g->overlay.entry_count);
+}
+
 static void move_failed(VjSession *s, const VjGeneration *g, int rc)
     VJ_REQUIRES(&s->state)
 {
     s->move_failures++;
     s->last_failure = rc;
+    if (rc == -ESTALE) {
+        was_shut_out(s, g);
+        return;
+    }
     s->retry_us = vj_clock_mono_us() + s->retry_pause_us;
     s->retry_pause_us = MIN(s->retry_pause_us * 2, VJ_MOVE_RETRY_MAX_US);
     if (s->retry_when_asked) {
@@ -112,6 +127,7 @@ static void move(VjSession *s) VJ_REQUIRES(&s->state)
                      .changes = g,
                      .count = g->overlay.entry_count,
                      .number = g->last_seq,
+                     .fence = vj_session_fence(s),
                      .load = &load};
     int rc;
 
@@ -127,6 +143,9 @@ static void move(VjSession *s) VJ_REQUIRES(&s->state)
     rc = vj_engine_apply(s->engine, &batch, NULL, VJ_NO_DEADLINE);
     if (rc == 0 && s->cache != NULL) {
         vj_item_cache_apply(s->cache, &batch); /* while the generation still hides it */
+    }
+    if (rc == 0) {
+        vj_session_fence_moved(s, g->last_seq);
     }
     vj_mutex_lock(&s->state);
     if (rc == 0) {
@@ -184,6 +203,8 @@ static gpointer applier_main(gpointer opaque)
             vj_session_redo_renew(s);
         } else if (s->dropped != NULL) {
             free_dropped(s);
+        } else if (vj_session_tell_due(s)) {
+            vj_session_tell_shut_out(s);
         } else {
             wait_for_work(s);
         }

@@ -25,6 +25,9 @@ typedef struct Ask {
  */
 static int wait_for_move(VjSession *s, uint64_t wanted, Ask *ask) VJ_REQUIRES(&s->state)
 {
+    if (s->is_shut_out) {
+        return -ESTALE;
+    }
     if (!ask->asked) {
         ask->asked = true;
         ask->failures = s->move_failures;
@@ -157,10 +160,10 @@ int vj_session_apply_empty(VjSession *s)
     failures = s->move_failures;
     s->empty_wanted = true;
     vj_cond_signal(&s->applier_wake);
-    while (s->moves == moves && s->move_failures == failures) {
+    while (s->moves == moves && s->move_failures == failures && !s->is_shut_out) {
         vj_cond_wait(&s->moved, &s->state);
     }
-    rc = s->moves > moves ? 0 : s->move_error;
+    rc = s->moves > moves ? 0 : s->is_shut_out ? -ESTALE : s->move_error;
     vj_mutex_unlock(&s->state);
     return rc;
 }

@@ -5,9 +5,11 @@ noinst_LTLIBRARIES += src/meta/libvj-meta.la
 src_meta_libvj_meta_la_LIBADD = $(LMDB_LIBS)
 src_meta_libvj_meta_la_SOURCES = \
 	src/meta/applier.c \
+	src/meta/claim.c \
 	src/meta/drivers.c \
 	src/meta/engine.c \
 	src/meta/engine.h \
+	src/meta/events.c \
 	src/meta/flush.c \
 	src/meta/generation.c \
 	src/meta/item-cache-private.h \
@@ -40,8 +42,13 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/redo-replay.c \
 	src/meta/redo-write.c \
 	src/meta/redo.c \
+	src/meta/session-format.c \
+	src/meta/session-format.h \
+	src/meta/session-number.c \
 	src/meta/session-private.h \
+	src/meta/session-record.c \
 	src/meta/session.c \
+	src/meta/session.h \
 	src/meta/txn.c \
 	src/meta/view.c \
 	src/meta/wrap-fault.c \

@@ -41,7 +41,9 @@ typedef enum VjSpace {
     VJ_SPACE_ORPHAN = 11,   /* contents without a name, not yet dropped */
     VJ_SPACE_ID_BLOCK = 12, /* blocks of object ids */
     VJ_SPACE_STORE = 13,    /* the store driver's own keys */
-    VJ_SPACE_COUNT = 14,
+    VJ_SPACE_SESSION = 14,  /* sessions: session.h */
+    VJ_SPACE_CLAIM = 15,    /* what a session has alone, by kind and number */
+    VJ_SPACE_COUNT = 16,
 } VjSpace;
 
 typedef struct VjMeta VjMeta;
@@ -52,12 +54,16 @@ typedef struct VjKey {
     VjSlice key;
 } VjKey;
 
+/* See session.h. */
+typedef struct VjSessionOpen VjSessionOpen;
+
 typedef struct VjMetaPlace {
     int dir_fd;       /* the directory SOURCE/meta, borrowed; -1: the driver needs none */
     const char *path; /* its path, for messages and for engines that want one; borrowed */
     bool create;      /* mkfs: make what is missing; else a missing engine is an error */
     bool read_only;
     bool salvage; /* a repair: what a damaged log does not give is given up */
+    const VjSessionOpen *session; /* borrowed; NULL: exclusive, without a record */
 } VjMetaPlace;
 
 /* One line about damage: "page 7: …". */
@@ -123,7 +129,7 @@ typedef struct VjMetaOps {
      * what is not yet durable is full.  @release: the transaction only gives space back
      * and may use the reserve that is kept for such.  Threads: any; a transaction stays
      * on its thread, and a thread has at most one write transaction and no begin() of a
-     * second kind within it.  -ENOSPC, -EIO, -ENOMEM, -EROFS.
+     * second kind within it.  -ENOSPC, -EIO, -ENOMEM, -EROFS, -ESTALE (session.h).
      * @txn: @txn_size bytes, zeroed but for its first members, which say what it is; the
      * room allocates it and frees it after commit, abort or a failure.  End a read
      * transaction soon: it keeps memory and pages of the engine from being used again.

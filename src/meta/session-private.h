@@ -3,6 +3,8 @@
  * session-private.h - a session: transactions, and what is visible and not yet durable
  *
  *   session.c      open, close, the ops table
+ *   session-number.c  its number, its record and its fence
+ *   events.c       whom it tells what
  *   txn.c          write transactions; the members of the ops table for one key
  *   view.c         what a transaction sees of what is committed, through the layers
  *   generation.c   commits on their way to the engine; room for them
@@ -22,6 +24,7 @@
 #include "meta/meta-private.h"
 #include "meta/overlay-private.h"
 #include "meta/redo-private.h"
+#include "meta/session-format.h"
 
 /* Changes of one transaction, bytes of memory; one more fails with -ENOMEM. */
 #define VJ_TXN_BYTES_MAX ((uint64_t)64 << 20)
@@ -108,6 +111,29 @@ typedef struct VjSessionRedo {
     uint64_t item_room, byte_room;
 } VjSessionRedo;
 
+/* The record by which an engine knows the session.  See session-number.c. */
+typedef struct VjFence {
+    /* never change after open: */
+    VjSessionKey key;
+    VjCheck check; /* of that key; its version is the applier's */
+    /* of the applier: */
+    bool stands; /* the engine has the record, and each batch is checked against it */
+    /* guarded by state: */
+    uint64_t join_seq;  /* the commit that has the record; 0: none yet */
+    uint64_t leave_seq; /* the commit that takes it away; 0: none yet */
+    bool stays;         /* at the end the record is left */
+} VjFence;
+
+/* Whom a session tells what.  See events.c. */
+typedef struct VjListener {
+    /* guarded by state: */
+    const VjMetaEvents *events; /* borrowed; NULL: nobody */
+    void *opaque;
+    unsigned calls; /* that run */
+    VjCond idle;    /* none does */
+    bool knows;     /* that the session was shut out */
+} VjListener;
+
 typedef struct VjSession {
     VjMeta meta;
 
@@ -119,6 +145,7 @@ typedef struct VjSession {
     char *label; /* and with its name */
     bool read_only;
     bool has_log;
+    uint64_t number;               /* 0: it has no record */
     uint64_t generation_max_bytes; /* of keys and values; apply_bytes: twice that */
     int64_t commit_interval_us;
     GThread *applier; /* NULL when read_only */
@@ -150,7 +177,10 @@ typedef struct VjSession {
     int64_t retry_us;              /* not before; 0: at once */
     int64_t retry_pause_us;
     bool retry_when_asked; /* tests: a failed move waits for a flush */
+    bool is_shut_out;      /* the engine takes nothing from it any more */
     bool stopping;
+    VjFence fence;
+    VjListener listener;
     VjSessionRedo redo;
     /* Borrowed: who is to be told what is durable.  Not NULL: a flush writes the log, or
      * is about to look here. */
@@ -161,6 +191,14 @@ extern const VjMetaOps vj_session_ops;
 
 /* The session behind @m, which may be wrapped. */
 VjSession *vj_session_of(VjMeta *m);
+/* That of a transaction, which may be wrapped; NULL: it is none of a session's. */
+VjSession *vj_session_of_txn(VjTxn *txn);
+
+static inline bool vj_session_is_shared(const VjSession *s)
+{
+    (void)s;
+    return false;
+}
 
 /* ---- session.c ------------------------------------------------------------------- */
 
@@ -171,6 +209,24 @@ bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjO
  * open. */
 bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opts,
                             GError **error);
+
+/* ---- session-number.c ------------------------------------------------------------- */
+
+/* Setup, after all else: the session gets a number and a record named @name. */
+bool vj_session_join(VjSession *s, const char *name, GError **error);
+/* Setup, before the last move: takes the record away, where it has one. */
+int vj_session_leave(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
+/* The fence for a batch up to commit @last_seq; NULL: none.  By the applier. */
+const VjCheck *vj_session_fence(const VjSession *s);
+/* What an apply of a batch up to commit @last_seq makes of it.  By the applier. */
+void vj_session_fence_moved(VjSession *s, uint64_t last_seq);
+
+/* ---- events.c -------------------------------------------------------------------- */
+
+/* True: whoever listens has to hear that the session was shut out. */
+bool vj_session_tell_due(const VjSession *s) VJ_REQUIRES(&s->state);
+/* Tells it; gives the lock up meanwhile. */
+void vj_session_tell_shut_out(VjSession *s) VJ_REQUIRES(&s->state);
 
 /* ---- generation.c ---------------------------------------------------------------- */
 

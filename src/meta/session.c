@@ -16,6 +16,14 @@ VjSession *vj_session_of(VjMeta *m)
     return (VjSession *)m;
 }
 
+VjSession *vj_session_of_txn(VjTxn *txn)
+{
+    while (txn->next != NULL) {
+        txn = txn->next;
+    }
+    return txn->meta->ops == &vj_session_ops ? (VjSession *)txn->meta : NULL;
+}
+
 /* ---- Engines --------------------------------------------------------------------- */
 
 static void use_engine(VjSession *s, VjEngine *e)
@@ -66,6 +74,7 @@ static VjSession *session_new(VjEngine *e, const VjMetaPlace *place, const VjOpt
     vj_cond_init(&s->applier_wake);
     vj_cond_init(&s->moved);
     vj_cond_init(&s->writer_ended);
+    vj_cond_init(&s->listener.idle);
     s->has_log = vj_engine_log(e, &s->redo.place, &s->redo.point);
     s->redo.claimed = s->redo.place.claimed;
     return s;
@@ -104,6 +113,7 @@ static int session_free(VjSession *s, bool in_order)
     vj_cond_clear(&s->applier_wake);
     vj_mutex_clear(&s->state);
     vj_cond_clear(&s->writer_ended);
+    vj_cond_clear(&s->listener.idle);
     g_free(s->label);
     g_free(s->path);
     return rc;
@@ -112,10 +122,15 @@ static int session_free(VjSession *s, bool in_order)
 bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjOpts *opts,
                      VjMeta **out, GError **error)
 {
-    VjEngine *e = vj_engine_open(ops, NULL, place, opts, error);
+    VjEngine *e;
     VjSession *s;
 
     *out = NULL;
+    if (place->session != NULL && place->session->shared) {
+        return vj_error_set(error, EOPNOTSUPP,
+                            "its keys cannot be shared between sessions");
+    }
+    e = vj_engine_open(ops, NULL, place, opts, error);
     if (e == NULL) {
         return false;
     }
@@ -123,7 +138,9 @@ bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjO
     if (!s->read_only) {
         vj_applier_start(s);
     }
-    if (s->has_log && !vj_session_redo_open(s, place, error)) {
+    if ((s->has_log && !vj_session_redo_open(s, place, error)) ||
+        (place->session != NULL && !s->read_only &&
+         !vj_session_join(s, place->session->name, error))) {
         vj_applier_stop(s);
         (void)session_free(s, false);
         g_free(s);
@@ -137,8 +154,10 @@ bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjO
 static int session_close(VjMeta *m)
 {
     VjSession *s = (VjSession *)m;
-    int flushed = vj_session_flush(m);
+    int flushed = vj_session_flush(m), left = vj_session_leave(s);
     int rc = s->read_only ? flushed : vj_session_redo_retire(s), closed;
+
+    rc = rc != 0 ? rc : left;
 
     vj_applier_stop(s);
     g_assert(s->snapshots.newest == NULL && s->views == 0 && s->joined == NULL);

@@ -45,6 +45,9 @@ static int wait_for_memory(VjSession *s)
     int rc = 0;
 
     vj_mutex_lock(&s->state);
+    if (s->is_shut_out) {
+        rc = -ESTALE;
+    }
     while (rc == 0 && vj_session_is_full(s)) {
         if (s->move_error != 0) {
             rc = s->move_error;

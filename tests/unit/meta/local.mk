@@ -18,6 +18,11 @@ tests_unit_meta_test_redo_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-redo-format
 tests_unit_meta_test_redo_format_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 tests_unit_meta_test_redo_format_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-session
+tests_unit_meta_test_session_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-session-format
+tests_unit_meta_test_session_format_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+tests_unit_meta_test_session_format_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-space
 tests_unit_meta_test_space_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-walk
