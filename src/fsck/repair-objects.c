@@ -77,7 +77,7 @@ static int id_block_body(VjTxn *txn, void *opaque)
         return -EOVERFLOW;
     }
     vj_next_id_encode(*id + 1, next);
-    vj_id_block_encode(*id, *id, id_block);
+    vj_id_block_encode(&(VjIdRange){.first_id = *id, .last_id = *id}, id_block);
     rc = vj_txn_put(txn, VJ_SPACE_SYSTEM, counter, vj_slice(next, sizeof next));
     return rc < 0 ? rc
                   : vj_txn_put(txn, VJ_SPACE_ID_BLOCK, number_key(*id, key),
@@ -389,6 +389,7 @@ static int see_dead(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
         vj_repair_note_unread(r, id);
         dead.refs = n->entries;
         dead.flags |= VJ_OBJECT_UNINDEXED;
+        dead.flags &= ~(uint32_t)VJ_OBJECT_REMOVING; /* reading shows what is left */
         vj_object_encode(&dead, VJ_SPACE_OBJECT, record);
         vj_repair_put(r, VJ_SPACE_OBJECT, key, vj_slice(record, sizeof record));
         vj_repair_del(r, VJ_SPACE_DEAD, key);

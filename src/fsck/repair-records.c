@@ -73,9 +73,9 @@ static bool index_is_good(VjSlice key, VjSlice value)
 
 static bool id_block_is_good(VjSlice key, VjSlice value)
 {
-    uint64_t first, last;
+    VjIdRange range;
 
-    return vj_id_block_decode(key, value, &first, &last) == 0;
+    return vj_id_block_decode(key, value, &range) == 0;
 }
 
 /* The key that a whole record says it belongs to. */
@@ -212,19 +212,21 @@ static int check_record(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 /* @opaque: uint64_t, behind the last id block. */
 static int check_id_block(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
-    uint64_t *behind = opaque, first, last;
+    uint64_t *behind = opaque;
+    VjIdRange range;
 
-    if (vj_id_block_decode(key, value, &first, &last) < 0) {
+    if (vj_id_block_decode(key, value, &range) < 0) {
         return 0;
     }
-    if (first < *behind) { /* the one before it covers it, or the store's walk does */
+    /* The one before it covers it, or the store's walk does. */
+    if (range.first_id < *behind) {
         vj_repair_say(r,
                       "object %" PRIu64 ": an id block that overlaps another was removed",
-                      first);
+                      range.first_id);
         vj_repair_del(r, VJ_SPACE_ID_BLOCK, key);
         return 0;
     }
-    *behind = last == UINT64_MAX ? last : last + 1;
+    *behind = range.last_id == UINT64_MAX ? UINT64_MAX : range.last_id + 1;
     return 0;
 }
 
@@ -355,11 +357,12 @@ static bool see_stored(void *opaque, const VjPut *object, int64_t mtime_us)
 
 static int see_id_block(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
-    uint64_t *most = opaque, first, last;
+    uint64_t *most = opaque;
+    VjIdRange range;
 
     (void)r;
-    if (vj_id_block_decode(key, value, &first, &last) == 0) {
-        *most = MAX(*most, last);
+    if (vj_id_block_decode(key, value, &range) == 0) {
+        *most = MAX(*most, range.last_id);
     }
     return 0;
 }

@@ -19,10 +19,6 @@
  */
 #include "object/object-private.h"
 
-typedef struct VjIdRange {
-    uint64_t first_id, last_id;
-} VjIdRange;
-
 /* ---- records ----------------------------------------------------------------------- */
 
 typedef struct VjIdBlockNew {
@@ -57,7 +53,7 @@ static int block_new_body(VjTxn *txn, void *opaque)
         return rc;
     }
     vj_be64_set(key, n->range.first_id);
-    vj_id_block_encode(n->range.first_id, n->range.last_id, record);
+    vj_id_block_encode(&n->range, record);
     return vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, sizeof key),
                       vj_slice(record, sizeof record));
 }
@@ -124,8 +120,7 @@ static int list_blocks_body(VjTxn *txn, void *opaque)
     while (vj_scan_next(&scan)) {
         VjIdRange range;
 
-        if (vj_id_block_decode(scan.key, scan.value, &range.first_id, &range.last_id) ==
-            0) {
+        if (vj_id_block_decode(scan.key, scan.value, &range) == 0) {
             g_array_append_val(ranges, range);
         } else { /* its numbers are not used again; what it covered is for fsck or gc */
             vj_log_error("a block of object ids is damaged and is passed over; "
@@ -207,7 +202,7 @@ static GArray *take_over(VjIdBlocks *l)
         const VjIdBlock *block = g_ptr_array_index(l->open, i);
 
         if (is_over(l, block)) {
-            VjIdRange range = {block->first_id, block->last_id};
+            VjIdRange range = {.first_id = block->first_id, .last_id = block->last_id};
 
             g_array_append_val(ranges, range);
             g_ptr_array_remove_index_fast(l->open, i);

@@ -17,7 +17,7 @@ typedef struct VjObjectCheck {
     void *opaque;
     VjCheckReport *report;
     GArray *stored;    /* of VjPut, by id */
-    GArray *id_blocks; /* of first and last id in turn, uint64_t */
+    GArray *id_blocks; /* of VjIdRange */
     uint64_t next_id;  /* no id from here on was ever given out */
     GHashTable *found; /* id → VjCheckBytes: what reading it showed; NULL: not wanted */
 } VjObjectCheck;
@@ -116,9 +116,10 @@ static const VjPut *find_stored(const GArray *stored, const VjObject *object)
 
 static bool is_in_id_block(const VjObjectCheck *c, uint64_t id)
 {
-    for (guint i = 0; i < c->id_blocks->len; i += 2) {
-        if (id >= g_array_index(c->id_blocks, uint64_t, i) &&
-            id <= g_array_index(c->id_blocks, uint64_t, i + 1)) {
+    for (guint i = 0; i < c->id_blocks->len; i++) {
+        const VjIdRange *range = &g_array_index(c->id_blocks, VjIdRange, i);
+
+        if (id >= range->first_id && id <= range->last_id) {
             return true;
         }
     }
@@ -384,7 +385,7 @@ static int check_index(VjObjectCheck *c)
 typedef struct Numbers {
     uint64_t next_id;
     int next_id_error; /* -EBADMSG: it is damaged */
-    GArray *blocks;    /* uint64_t: first and last number; the last 0: a damaged record */
+    GArray *blocks;    /* of VjIdRange; last_id 0: a damaged record */
     size_t odd_key;    /* bytes of a key that is none, behind them; 0: there is none */
 } Numbers;
 
@@ -413,41 +414,40 @@ static int numbers_body(VjTxn *txn, void *opaque)
     vj_scan_begin(&scan, txn, VJ_SPACE_ID_BLOCK, VJ_SCAN_ALL);
     vj_scan_behind(&scan, vj_slice(number_zero, sizeof number_zero));
     while (vj_scan_next(&scan)) {
-        uint64_t range[2];
+        VjIdRange range;
 
         if (scan.key.len != VJ_OBJECT_KEY_BYTES) {
             n->odd_key = scan.key.len;
             return 0;
         }
-        if (vj_id_block_decode(scan.key, scan.value, &range[0], &range[1]) < 0) {
-            range[0] = vj_be64_get(scan.key.data);
-            range[1] = 0;
+        if (vj_id_block_decode(scan.key, scan.value, &range) < 0) {
+            range = (VjIdRange){.first_id = vj_be64_get(scan.key.data)};
         }
-        g_array_append_vals(n->blocks, range, 2);
+        g_array_append_val(n->blocks, range);
     }
     return scan.error;
 }
 
-static void check_block(VjObjectCheck *c, const uint64_t range[2], uint64_t *before)
+static void check_block(VjObjectCheck *c, const VjIdRange *range, uint64_t *before)
 {
     c->report->pending++;
-    if (range[1] == 0) {
-        problem(c, range[0], "the id block that begins here is damaged");
+    if (range->last_id == 0) {
+        problem(c, range->first_id, "the id block that begins here is damaged");
         return;
     }
-    if (range[0] <= *before || range[1] >= c->next_id) {
-        problem(c, range[0],
+    if (range->first_id <= *before || range->last_id >= c->next_id) {
+        problem(c, range->first_id,
                 "the id block from here to %" G_GUINT64_FORMAT
                 " overlaps another, or numbers not yet given out",
-                range[1]);
+                range->last_id);
     }
-    *before = range[1];
-    g_array_append_vals(c->id_blocks, range, 2);
+    *before = range->last_id;
+    g_array_append_vals(c->id_blocks, range, 1);
 }
 
 static int check_numbers(VjObjectCheck *c)
 {
-    g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(VjIdRange));
     Numbers n = {.blocks = blocks};
     uint64_t before = 0;
     int rc = vj_meta_view(c->meta, numbers_body, &n);
@@ -459,8 +459,8 @@ static int check_numbers(VjObjectCheck *c)
     if (n.next_id_error < 0) {
         problem(c, 0, "the counter of object numbers is damaged");
     }
-    for (guint i = 0; i < blocks->len; i += 2) {
-        check_block(c, &g_array_index(blocks, uint64_t, i), &before);
+    for (guint i = 0; i < blocks->len; i++) {
+        check_block(c, &g_array_index(blocks, VjIdRange, i), &before);
     }
     if (n.odd_key > 0) {
         c->report->pending++;
@@ -473,7 +473,7 @@ int vj_objects_check(VjObjects *o, GHashTable *counts, bool read_data, GHashTabl
                      VjCheckSay *say, void *opaque, VjCheckReport *report)
 {
     g_autoptr(GArray) stored = g_array_new(FALSE, FALSE, sizeof(VjPut));
-    g_autoptr(GArray) id_blocks = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    g_autoptr(GArray) id_blocks = g_array_new(FALSE, FALSE, sizeof(VjIdRange));
     VjObjectCheck c = {.objects = o,
                        .meta = o->meta,
                        .counts = counts,

@@ -8,12 +8,13 @@
  *
  * VJ_SPACE_OBJECT and VJ_SPACE_DEAD: key BE64 id; value, VJ_OBJECT_RECORD_BYTES:
  *      0   4  magic "VJob" (referenced) or "VJde" (dead)
- *      4   1  version, 1
+ *      4   1  version, 1; of the dead 2
  *      5   1  codec: what the bytes are encoded with
  *      6   1  requested codec   7   1  its parameter
  *      8   8  id, as in the key
  *     16   4  plain bytes      20   4  stored bytes (data and trailer)
- *     24   4  key id           28   4  flags, VJ_OBJECT_*
+ *     24   4  key id
+ *     28   4  flags, VJ_OBJECT_*; VJ_OBJECT_REMOVING in DEAD alone
  *     32   4  deaths           36   4  zero
  *     40   8  references: > 0 in OBJECT, 0 in DEAD
  *     48   8  checksum of the trailer (stored-form.h)
@@ -28,8 +29,10 @@
  *      8   8  object id        16   8  checksum of the key followed by bytes 0..15
  *
  * VJ_SPACE_ID_BLOCK: key BE64 first id; value, VJ_ID_BLOCK_BYTES:
- *      0   4  magic "VJle"      4   1  version, 1       5   3  zero
- *      8   8  first id         16   8  last id         24   8  checksum of bytes 0..23
+ *      0   4  magic "VJib"      4   1  version, 2       5   3  zero
+ *      8   8  first id         16   8  last id
+ *     24   8  owner: the session that takes ids of it; 0: one that has no number
+ *     32   8  checksum of bytes 0..31
  *
  * VJ_SPACE_SYSTEM, key VJ_NEXT_ID_KEY; value, VJ_NEXT_ID_BYTES:
  *      0   4  magic "VJno"      4   1  version, 1       5   3  zero
@@ -44,11 +47,14 @@
 #define VJ_OBJECT_RECORD_BYTES 112u
 #define VJ_INDEX_KEY_BYTES 42u
 #define VJ_INDEX_VALUE_BYTES 24u
-#define VJ_ID_BLOCK_BYTES 32u
+#define VJ_ID_BLOCK_BYTES 40u
 #define VJ_NEXT_ID_BYTES 24u
 #define VJ_NEXT_ID_KEY "object-next-id"
 
+/* Of object records, the index and the counter; of dead records; of id blocks. */
 #define VJ_OBJECT_FORMAT_VERSION 1u
+#define VJ_DEAD_FORMAT_VERSION 2u
+#define VJ_ID_BLOCK_FORMAT_VERSION 2u
 
 G_STATIC_ASSERT(VJ_OBJECT_RECORD_BYTES == 72u + VJ_DIGEST_MAX_BYTES + 8u);
 G_STATIC_ASSERT(VJ_INDEX_KEY_BYTES == VJ_DIGEST_MAX_BYTES + 4u + 1u + 1u + 4u);
@@ -76,10 +82,15 @@ void vj_index_encode(const VjIndexKey *key, uint64_t id,
 int vj_index_decode(const VjIndexKey *key, VjSlice value,
                     uint64_t *id) G_GNUC_WARN_UNUSED_RESULT;
 
-void vj_id_block_encode(uint64_t first_id, uint64_t last_id,
-                        uint8_t out[VJ_ID_BLOCK_BYTES]);
-int vj_id_block_decode(VjSlice key, VjSlice value, uint64_t *first_id,
-                       uint64_t *last_id) G_GNUC_WARN_UNUSED_RESULT;
+/* An id block as its record says it. */
+typedef struct VjIdRange {
+    uint64_t first_id, last_id;
+    uint64_t owner; /* vj_meta_session() of the session that takes ids of it */
+} VjIdRange;
+
+void vj_id_block_encode(const VjIdRange *range, uint8_t out[VJ_ID_BLOCK_BYTES]);
+int vj_id_block_decode(VjSlice key, VjSlice value,
+                       VjIdRange *range) G_GNUC_WARN_UNUSED_RESULT;
 
 void vj_next_id_encode(uint64_t next_id, uint8_t out[VJ_NEXT_ID_BYTES]);
 int vj_next_id_decode(VjSlice value, uint64_t *next_id) G_GNUC_WARN_UNUSED_RESULT;

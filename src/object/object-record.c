@@ -12,10 +12,11 @@
 #define VJ_OBJECT_MAGIC VJ_MAGIC4('V', 'J', 'o', 'b')
 #define VJ_DEAD_MAGIC VJ_MAGIC4('V', 'J', 'd', 'e')
 #define VJ_INDEX_MAGIC VJ_MAGIC4('V', 'J', 'i', 'x')
-#define VJ_ID_BLOCK_MAGIC VJ_MAGIC4('V', 'J', 'l', 'e')
+#define VJ_ID_BLOCK_MAGIC VJ_MAGIC4('V', 'J', 'i', 'b')
 #define VJ_NEXT_ID_MAGIC VJ_MAGIC4('V', 'J', 'n', 'o')
 
 #define VJ_OBJECT_FLAGS_ALL ((uint32_t)(VJ_OBJECT_UNINDEXED | VJ_OBJECT_DAMAGED))
+#define VJ_DEAD_FLAGS_ALL (VJ_OBJECT_FLAGS_ALL | (uint32_t)VJ_OBJECT_REMOVING)
 
 static const uint8_t zeroes[4];
 
@@ -23,6 +24,19 @@ static uint32_t record_magic(VjSpace space)
 {
     g_assert(space == VJ_SPACE_OBJECT || space == VJ_SPACE_DEAD);
     return space == VJ_SPACE_OBJECT ? VJ_OBJECT_MAGIC : VJ_DEAD_MAGIC;
+}
+
+static uint8_t record_version(VjSpace space)
+{
+    return space == VJ_SPACE_OBJECT ? VJ_OBJECT_FORMAT_VERSION : VJ_DEAD_FORMAT_VERSION;
+}
+
+/* @flags may stand in a record of @space. */
+static bool flags_fit(uint32_t flags, VjSpace space)
+{
+    uint32_t fit = space == VJ_SPACE_OBJECT ? VJ_OBJECT_FLAGS_ALL : VJ_DEAD_FLAGS_ALL;
+
+    return (flags & ~fit) == 0;
 }
 
 /* The checksum in the last 8 bytes of @value covers all before it. */
@@ -34,19 +48,19 @@ static bool checksum_is_right(VjSlice value, size_t bytes)
            vj_checksum64(data, bytes - 8) == vj_le64_get(data + bytes - 8);
 }
 
-static void write_head(VjWriter *w, uint32_t magic)
+static void write_head(VjWriter *w, uint32_t magic, uint8_t version)
 {
     vj_write_u32(w, magic);
-    vj_write_u8(w, VJ_OBJECT_FORMAT_VERSION);
+    vj_write_u8(w, version);
     vj_write_bytes(w, zeroes, 3);
 }
 
-static bool read_head(VjReader *r, uint32_t magic)
+static bool read_head(VjReader *r, uint32_t magic, uint8_t version)
 {
     bool good = vj_read_u32(r) == magic;
     VjSlice rest;
 
-    good = vj_read_u8(r) == VJ_OBJECT_FORMAT_VERSION && good;
+    good = vj_read_u8(r) == version && good;
     rest = vj_read_bytes(r, 3);
     return rest.len == 3 && memcmp(rest.data, zeroes, 3) == 0 && good;
 }
@@ -80,8 +94,9 @@ void vj_object_encode(const VjObject *object, VjSpace space,
 
     g_assert(object->id != 0 && object->plain_bytes != 0);
     g_assert((space == VJ_SPACE_OBJECT) == (object->refs > 0));
+    g_assert(flags_fit(object->flags, space));
     vj_write_u32(&w, record_magic(space));
-    vj_write_u8(&w, VJ_OBJECT_FORMAT_VERSION);
+    vj_write_u8(&w, record_version(space));
     vj_write_u8(&w, object->codec);
     vj_write_u8(&w, object->requested_codec);
     vj_write_u8(&w, object->param);
@@ -129,11 +144,10 @@ int vj_object_decode(VjSlice value, VjSpace space, uint64_t id, VjObject *out)
     digest = vj_read_bytes(&r, VJ_DIGEST_MAX_BYTES);
     (void)vj_read_u64(&r); /* the checksum, compared above */
     if (!vj_reader_done(&r) || magic != record_magic(space) ||
-        version != VJ_OBJECT_FORMAT_VERSION || zero != 0 || id == 0 || out->id != id ||
-        (space == VJ_SPACE_OBJECT) != (out->refs > 0) ||
-        (out->flags & ~VJ_OBJECT_FLAGS_ALL) != 0 || out->plain_bytes == 0 ||
-        out->plain_bytes > VJ_OBJECT_PLAIN_MAX || out->stored_bytes == 0 ||
-        out->stored_bytes > VJ_STORE_OBJECT_MAX) {
+        version != record_version(space) || zero != 0 || id == 0 || out->id != id ||
+        (space == VJ_SPACE_OBJECT) != (out->refs > 0) || !flags_fit(out->flags, space) ||
+        out->plain_bytes == 0 || out->plain_bytes > VJ_OBJECT_PLAIN_MAX ||
+        out->stored_bytes == 0 || out->stored_bytes > VJ_STORE_OBJECT_MAX) {
         return -EBADMSG;
     }
     memcpy(out->loc.bytes, loc.data, VJ_LOC_BYTES);
@@ -155,7 +169,7 @@ void vj_index_encode(const VjIndexKey *key, uint64_t id,
 {
     VjWriter w = vj_writer(out, VJ_INDEX_VALUE_BYTES);
 
-    write_head(&w, VJ_INDEX_MAGIC);
+    write_head(&w, VJ_INDEX_MAGIC, VJ_OBJECT_FORMAT_VERSION);
     vj_write_u64(&w, id);
     vj_write_u64(&w, index_checksum(key, out));
     g_assert(!w.bad && w.used == VJ_INDEX_VALUE_BYTES);
@@ -164,7 +178,8 @@ void vj_index_encode(const VjIndexKey *key, uint64_t id,
 int vj_index_decode(const VjIndexKey *key, VjSlice value, uint64_t *id)
 {
     VjReader r = vj_reader(value);
-    bool good = value.len == VJ_INDEX_VALUE_BYTES && read_head(&r, VJ_INDEX_MAGIC);
+    bool good = value.len == VJ_INDEX_VALUE_BYTES &&
+                read_head(&r, VJ_INDEX_MAGIC, VJ_OBJECT_FORMAT_VERSION);
 
     *id = vj_read_u64(&r);
     if (!good || *id == 0 || vj_read_u64(&r) != index_checksum(key, value.data)) {
@@ -173,30 +188,32 @@ int vj_index_decode(const VjIndexKey *key, VjSlice value, uint64_t *id)
     return 0;
 }
 
-void vj_id_block_encode(uint64_t first_id, uint64_t last_id,
-                        uint8_t out[VJ_ID_BLOCK_BYTES])
+void vj_id_block_encode(const VjIdRange *range, uint8_t out[VJ_ID_BLOCK_BYTES])
 {
     VjWriter w = vj_writer(out, VJ_ID_BLOCK_BYTES);
 
-    g_assert(first_id > 0 && first_id <= last_id);
-    write_head(&w, VJ_ID_BLOCK_MAGIC);
-    vj_write_u64(&w, first_id);
-    vj_write_u64(&w, last_id);
+    g_assert(range->first_id > 0 && range->first_id <= range->last_id);
+    write_head(&w, VJ_ID_BLOCK_MAGIC, VJ_ID_BLOCK_FORMAT_VERSION);
+    vj_write_u64(&w, range->first_id);
+    vj_write_u64(&w, range->last_id);
+    vj_write_u64(&w, range->owner);
     vj_write_u64(&w, vj_checksum64(out, VJ_ID_BLOCK_BYTES - 8));
     g_assert(!w.bad && w.used == VJ_ID_BLOCK_BYTES);
 }
 
-int vj_id_block_decode(VjSlice key, VjSlice value, uint64_t *first_id, uint64_t *last_id)
+int vj_id_block_decode(VjSlice key, VjSlice value, VjIdRange *range)
 {
     VjReader r = vj_reader(value);
 
     if (key.len != VJ_OBJECT_KEY_BYTES || !checksum_is_right(value, VJ_ID_BLOCK_BYTES) ||
-        !read_head(&r, VJ_ID_BLOCK_MAGIC)) {
+        !read_head(&r, VJ_ID_BLOCK_MAGIC, VJ_ID_BLOCK_FORMAT_VERSION)) {
         return -EBADMSG;
     }
-    *first_id = vj_read_u64(&r);
-    *last_id = vj_read_u64(&r);
-    if (*first_id == 0 || *first_id != vj_be64_get(key.data) || *last_id < *first_id) {
+    range->first_id = vj_read_u64(&r);
+    range->last_id = vj_read_u64(&r);
+    range->owner = vj_read_u64(&r);
+    if (range->first_id == 0 || range->first_id != vj_be64_get(key.data) ||
+        range->last_id < range->first_id) {
         return -EBADMSG;
     }
     return 0;
@@ -206,7 +223,7 @@ void vj_next_id_encode(uint64_t next_id, uint8_t out[VJ_NEXT_ID_BYTES])
 {
     VjWriter w = vj_writer(out, VJ_NEXT_ID_BYTES);
 
-    write_head(&w, VJ_NEXT_ID_MAGIC);
+    write_head(&w, VJ_NEXT_ID_MAGIC, VJ_OBJECT_FORMAT_VERSION);
     vj_write_u64(&w, next_id);
     vj_write_u64(&w, vj_checksum64(out, VJ_NEXT_ID_BYTES - 8));
     g_assert(!w.bad && w.used == VJ_NEXT_ID_BYTES);
@@ -216,7 +233,8 @@ int vj_next_id_decode(VjSlice value, uint64_t *next_id)
 {
     VjReader r = vj_reader(value);
 
-    if (!checksum_is_right(value, VJ_NEXT_ID_BYTES) || !read_head(&r, VJ_NEXT_ID_MAGIC)) {
+    if (!checksum_is_right(value, VJ_NEXT_ID_BYTES) ||
+        !read_head(&r, VJ_NEXT_ID_MAGIC, VJ_OBJECT_FORMAT_VERSION)) {
         return -EBADMSG;
     }
     *next_id = vj_read_u64(&r);

@@ -81,6 +81,8 @@ enum {
     VJ_OBJECT_UNINDEXED = 1 << 0,
     /* Its bytes were found damaged: readable where they are whole, never shared again. */
     VJ_OBJECT_DAMAGED = 1 << 1,
+    /* Of a dead one: its bytes are being removed, or are gone.  Nothing revives it. */
+    VJ_OBJECT_REMOVING = 1 << 2,
 };
 
 /* What an entry of @length bytes of @o counts as stored, rounded up: at most all

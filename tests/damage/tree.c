@@ -284,6 +284,7 @@ static int plant_leftovers(VjTxn *txn)
     VjObject dead = {.id = DEAD_ID, .plain_bytes = 100, .stored_bytes = 132};
     VjScrubStatus scrub = {.place = 1, .pass = {.begun_s = 1795209543, .objects = 1}};
     uint8_t key[8], id_block[VJ_ID_BLOCK_BYTES], next[VJ_NEXT_ID_BYTES];
+    VjIdRange range = {.first_id = BLOCK_FIRST, .last_id = BLOCK_LAST, .owner = 1};
     VjScrubDisk scrubbed;
     int r = vj_ino_new(txn, &orphan.ino);
 
@@ -305,7 +306,7 @@ static int plant_leftovers(VjTxn *txn)
                        vj_slice(&scrubbed, sizeof scrubbed));
     }
     vj_be64_set(key, BLOCK_FIRST);
-    vj_id_block_encode(BLOCK_FIRST, BLOCK_LAST, id_block);
+    vj_id_block_encode(&range, id_block);
     if (r == 0) {
         r = vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, sizeof key),
                        vj_slice(id_block, sizeof id_block));

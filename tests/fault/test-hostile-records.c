@@ -97,7 +97,8 @@ static int plant_leftovers(VjTxn *txn, void *opaque)
 
     (void)opaque;
     vj_be64_set(key, 1);
-    vj_id_block_encode(1, 65536, id_block);
+    vj_id_block_encode(&(VjIdRange){.first_id = 1, .last_id = 65536, .owner = 1},
+                       id_block);
     r = vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, sizeof key),
                    vj_slice(id_block, sizeof id_block));
     return r < 0 ? r : vj_object_record_put(txn, VJ_SPACE_DEAD, &object);

@@ -65,15 +65,15 @@ static void try_index(uint8_t *bytes, size_t len)
 static void try_id_block(uint8_t *bytes, size_t len)
 {
     uint8_t key[VJ_OBJECT_KEY_BYTES] = {0}, again[VJ_ID_BLOCK_BYTES];
-    uint64_t first, last;
+    VjIdRange range;
 
     if (len >= 16) {
         vj_be64_set(key, vj_le64_get(bytes + 8));
     }
-    if (vj_id_block_decode(vj_slice(key, sizeof key), vj_slice(bytes, len), &first,
-                           &last) == 0) {
-        g_assert(first > 0 && first <= last);
-        vj_id_block_encode(first, last, again);
+    if (vj_id_block_decode(vj_slice(key, sizeof key), vj_slice(bytes, len), &range) ==
+        0) {
+        g_assert(range.first_id > 0 && range.first_id <= range.last_id);
+        vj_id_block_encode(&range, again);
         g_assert(len == sizeof again && memcmp(again, bytes, len) == 0);
     }
 }

@@ -2,7 +2,7 @@
 /*
  * test-object-format.c - records and the stored form, byte by byte
  *
- * tests/compat/object-*-v1.hex are what version 1 wrote; they are never changed.
+ * tests/compat/object-*.hex are what each version wrote; they are never changed.
  */
 #include "object-fixture.h"
 
@@ -112,7 +112,7 @@ static void test_records(void **state)
         VjSpace space;
         const char *name;
     } kinds[] = {{VJ_SPACE_OBJECT, "object-record-v1.hex"},
-                 {VJ_SPACE_DEAD, "object-dead-v1.hex"}};
+                 {VJ_SPACE_DEAD, "object-dead-v2.hex"}};
 
     (void)state;
     for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
@@ -123,6 +123,7 @@ static void test_records(void **state)
 
         if (kinds[k].space == VJ_SPACE_DEAD) {
             object.refs = 0;
+            object.flags |= VJ_OBJECT_REMOVING;
         }
         vj_object_encode(&object, kinds[k].space, bytes);
         expect_golden(kinds[k].name, bytes, sizeof bytes);
@@ -143,12 +144,16 @@ static void test_senseless_records(void **state)
     static const struct {
         size_t at;
         uint8_t byte;
+        VjSpace space;
     } wrong[] = {
-        {4, 2},     /* version */
-        {23, 0xff}, /* stored bytes too many */
-        {19, 0x7f}, /* plain bytes too many */
-        {28, 0x80}, /* unknown flag */
-        {36, 1},    /* reserved */
+        {4, 2, VJ_SPACE_OBJECT},     /* version */
+        {4, 1, VJ_SPACE_DEAD},       /* the version before */
+        {23, 0xff, VJ_SPACE_OBJECT}, /* stored bytes too many */
+        {19, 0x7f, VJ_SPACE_OBJECT}, /* plain bytes too many */
+        {28, 0x80, VJ_SPACE_OBJECT}, /* unknown flag */
+        {28, 0x08, VJ_SPACE_DEAD},
+        {28, VJ_OBJECT_REMOVING, VJ_SPACE_OBJECT}, /* a flag of the dead */
+        {36, 1, VJ_SPACE_OBJECT},                  /* reserved */
     };
 
     (void)state;
@@ -157,11 +162,15 @@ static void test_senseless_records(void **state)
         VjObject object = sample(), got;
         uint64_t sum;
 
-        vj_object_encode(&object, VJ_SPACE_OBJECT, bytes);
+        object.refs = wrong[i].space == VJ_SPACE_OBJECT;
+        vj_object_encode(&object, wrong[i].space, bytes);
+        assert_int_equal(vj_object_decode(vj_slice(bytes, sizeof bytes), wrong[i].space,
+                                          object.id, &got),
+                         0);
         bytes[wrong[i].at] = wrong[i].byte;
         sum = GUINT64_TO_LE(vj_checksum64(bytes, sizeof bytes - 8));
         memcpy(bytes + sizeof bytes - 8, &sum, sizeof sum);
-        assert_int_equal(vj_object_decode(vj_slice(bytes, sizeof bytes), VJ_SPACE_OBJECT,
+        assert_int_equal(vj_object_decode(vj_slice(bytes, sizeof bytes), wrong[i].space,
                                           object.id, &got),
                          -EBADMSG);
     }
@@ -192,21 +201,23 @@ static void test_index_entries(void **state)
 static void test_id_blocks(void **state)
 {
     uint8_t key[8], bytes[VJ_ID_BLOCK_BYTES], next[VJ_NEXT_ID_BYTES];
-    uint64_t first, last, next_id;
+    VjIdRange range = {.first_id = 0x1020304050607080,
+                       .last_id = 0x102030405060ffff,
+                       .owner = 0x2122232425262728},
+              got;
+    VjSlice value = vj_slice(bytes, sizeof bytes);
+    uint64_t next_id;
 
     (void)state;
-    vj_be64_set(key, 0x1020304050607080);
-    vj_id_block_encode(0x1020304050607080, 0x102030405060ffff, bytes);
-    expect_golden("object-lease-v1.hex", bytes, sizeof bytes);
-    assert_int_equal(vj_id_block_decode(vj_slice(key, 8), vj_slice(bytes, sizeof bytes),
-                                        &first, &last),
-                     0);
-    assert_int_equal(first, 0x1020304050607080);
-    assert_int_equal(last, 0x102030405060ffff);
+    vj_be64_set(key, range.first_id);
+    vj_id_block_encode(&range, bytes);
+    expect_golden("object-id-block-v2.hex", bytes, sizeof bytes);
+    assert_int_equal(vj_id_block_decode(vj_slice(key, 8), value, &got), 0);
+    assert_int_equal(got.first_id, range.first_id);
+    assert_int_equal(got.last_id, range.last_id);
+    assert_int_equal(got.owner, range.owner);
     key[7]++;
-    assert_int_equal(vj_id_block_decode(vj_slice(key, 8), vj_slice(bytes, sizeof bytes),
-                                        &first, &last),
-                     -EBADMSG);
+    assert_int_equal(vj_id_block_decode(vj_slice(key, 8), value, &got), -EBADMSG);
     vj_next_id_encode(0x1020304050610000, next);
     expect_golden("object-next-id-v1.hex", next, sizeof next);
     assert_int_equal(vj_next_id_decode(vj_slice(next, sizeof next), &next_id), 0);

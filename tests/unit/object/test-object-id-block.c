@@ -95,11 +95,11 @@ static void test_no_id_block_no_put(void **state)
 
 static int write_id_block_body(VjTxn *txn, void *opaque)
 {
-    const uint64_t *range = opaque;
+    const VjIdRange *range = opaque;
     uint8_t key[8], record[VJ_ID_BLOCK_BYTES];
 
-    vj_be64_set(key, range[0]);
-    vj_id_block_encode(range[0], range[1], record);
+    vj_be64_set(key, range->first_id);
+    vj_id_block_encode(range, record);
     return vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, 8),
                       vj_slice(record, sizeof record));
 }
@@ -116,7 +116,7 @@ static void put_unreferenced(Fixture *f, uint64_t id)
  * not. */
 static void leave_open_id_block(Fixture *f, VjObject named[2])
 {
-    uint64_t range[2];
+    VjIdRange range;
 
     /* The pass that open starts is over: it does not come when one is dead. */
     assert_int_equal(vj_objects_reap_now(f->objects), 0);
@@ -127,11 +127,11 @@ static void leave_open_id_block(Fixture *f, VjObject named[2])
     }
     assert_int_equal(drop_ref(f, named[1].id), 0); /* dead, but known */
     fixture_close_objects(f);
-    range[0] = named[0].id;
-    range[1] = named[0].id + 3;
-    assert_true(named[1].id < range[1]);
-    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, write_id_block_body, range), 0);
-    put_unreferenced(f, range[1]);
+    range = (VjIdRange){.first_id = named[0].id, .last_id = named[0].id + 3};
+    assert_true(named[1].id < range.last_id);
+    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, write_id_block_body, &range),
+                     0);
+    put_unreferenced(f, range.last_id);
 }
 
 static void test_recovery_removes_what_no_record_names(void **state)
