@@ -18,6 +18,7 @@ src_object_libvj_object_la_SOURCES = \
 	src/object/object-store.c \
 	src/object/object.h \
 	src/object/objects.c \
+	src/object/reap.c \
 	src/object/record-codec.c \
 	src/object/stored-form.c \
 	src/object/stored-form.h \

@@ -5,7 +5,8 @@
  *     object-store.c  content → object: in-flight table, index, put, pending objects
  *     object-refs.c   reference counts, in the caller's transactions
  *     object-read.c   verified reads      object-cache.c  what readers keep
- *     id-block.c         object ids          dead.c          guards, pins, the reaper
+ *     id-block.c      object ids          dead.c          guards, pins, the thread
+ *     reap.c          one pass over the dead
  *     object-check.c  fsck                objects.c       open, close, counts
  */
 #ifndef VJ_OBJECT_OBJECT_PRIVATE_H
@@ -73,6 +74,17 @@ void vj_dead_init(VjDead *d);
 void vj_dead_clear(VjDead *d);
 bool vj_dead_start(VjObjects *o, GError **error);
 void vj_dead_stop(VjObjects *o);
+/* Begins a new epoch; the guards of the older one have left when it returns. */
+void vj_dead_wait_for_older_guards(VjDead *d);
+/* Keeps in @dead (VjObject) what has no pin; notes for the others that the reaper
+ * waits. */
+void vj_dead_keep_unpinned(VjDead *d, GArray *dead);
+bool vj_dead_must_stop(VjDead *d);
+
+/* ---- reap.c ------------------------------------------------------------------------ */
+
+/* Removes all the dead that nobody needs.  0, or what failed; the rest is gone. */
+int vj_reap(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- object-cache.c ---------------------------------------------------------------- */
 
