@@ -9,6 +9,8 @@
  *   - a record in OBJECT without VJ_OBJECT_UNINDEXED is what the index names under its
  *     key, and the index names nothing else.
  *   - deaths grows with each move to DEAD: the reaper tells an old death from a new one.
+ *   - a dead record that says VJ_OBJECT_REMOVING is as good as none: it does not come
+ *     back.
  */
 #include "object/object-private.h"
 
@@ -125,7 +127,7 @@ int vj_object_revive(VjTxn *txn, VjObject *object)
     uint64_t other;
     int rc;
 
-    g_assert(object->refs == 0);
+    g_assert(object->refs == 0 && (object->flags & VJ_OBJECT_REMOVING) == 0);
     object->refs = 1;
     if ((object->flags & VJ_OBJECT_DAMAGED) == 0) {
         vj_index_key_of(object, &key);
@@ -156,7 +158,8 @@ int vj_object_ref(VjTxn *txn, uint64_t id, VjObject *out)
     if (rc == -ENOENT) {
         rc = vj_object_record_get(txn, VJ_SPACE_DEAD, id, out);
         if (rc == 0) {
-            rc = vj_object_revive(txn, out);
+            rc = (out->flags & VJ_OBJECT_REMOVING) == 0 ? vj_object_revive(txn, out)
+                                                        : -ESTALE;
         }
     }
     return rc;

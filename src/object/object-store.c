@@ -473,7 +473,7 @@ static int take_own(VjTxn *txn, VjPendingObject *pending, VjObject *out)
     }
     if (rc == -ENOENT) {
         rc = vj_object_record_get(txn, VJ_SPACE_DEAD, c->object.id, out);
-        if (rc == 0 && (out->flags & VJ_OBJECT_DAMAGED) == 0) {
+        if (rc == 0 && (out->flags & (VJ_OBJECT_DAMAGED | VJ_OBJECT_REMOVING)) == 0) {
             return vj_object_revive(txn, out);
         }
         if (rc == -ENOENT && c->is_put) {

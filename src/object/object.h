@@ -11,7 +11,7 @@
  * An object lives in VJ_SPACE_OBJECT (record, reference count) and VJ_SPACE_INDEX while
  * it is referenced, in VJ_SPACE_DEAD from the commit that dropped the last reference
  * until its bytes are removed.  A pinned dead object is not removed and may be referenced
- * again.
+ * again, until a commit says in its record that it is being removed.
  */
 #ifndef VJ_OBJECT_OBJECT_H
 #define VJ_OBJECT_OBJECT_H
@@ -258,8 +258,11 @@ bool vj_pending_is_put(const VjPendingObject *pending);
  */
 void vj_pending_free(VjObjects *o, VjPendingObject *pending, bool committed);
 
-/* In a write transaction: one more entry names @id (it is pinned).  Revives a
- * dead one. */
+/*
+ * In a write transaction: one more entry names @id.  Revives a dead one.  -ESTALE: its
+ * bytes are being removed, which does not happen to one that has been pinned since it was
+ * alive.
+ */
 int vj_object_ref(VjTxn *txn, uint64_t id, VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
 /* In a write transaction: one entry less.  The last one moves it to the dead. */
 int vj_object_unref(VjTxn *txn, uint64_t id, VjObject *out) G_GNUC_WARN_UNUSED_RESULT;

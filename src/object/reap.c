@@ -9,14 +9,15 @@
  *   2. meta flush: their death survives a crash;
  *   3. begin a new epoch and wait until the guards of the old one have left: nobody who
  *      saw them alive can still pin them;
- *   4. of each that has no pin, read the record again.  It may have been revived by a pin
- *      that is gone now, even died again since, and then younger snapshots may name it:
- *      only the death that was seen in 1 (VjObject.deaths) counts;
- *   5. remove the bytes so that they stay away, then delete the record.  A crash in
- *      between repeats the removal.
+ *   4. of those that have no pin, say in their records that they are being removed
+ *      (VJ_OBJECT_REMOVING): nothing revives them from that commit on.  One may have been
+ *      revived by a pin that is gone now, even died again since, and then younger
+ *      snapshots may name it: only the death that was seen in 1 (VjObject.deaths) counts;
+ *   5. remove the bytes so that they stay away, then delete the records.  What a crash
+ *      cuts off is done again, from 1 on.
  *
- * Between 4 and 5 nothing can revive it: that takes a pin, and a pin takes a pin or a
- * guard.
+ * The commit of 4 is not made durable for its own sake: after a crash no snapshot and no
+ * pin is left that could name what was dead in 2.
  */
 #include "object/object-private.h"
 
@@ -57,37 +58,49 @@ static int scan_body(VjTxn *txn, void *opaque)
     return scan.error;
 }
 
-typedef struct VjStillDead {
+typedef struct VjMarkRemoving {
     const GArray *seen; /* of VjObject */
     GArray *dead;       /* those of @seen that are as dead as they were seen */
-} VjStillDead;
+} VjMarkRemoving;
 
-static int still_dead_body(VjTxn *txn, void *opaque)
+/* One of them.  0 also when it stays. */
+static int mark_one(VjTxn *txn, const VjObject *seen, GArray *dead)
 {
-    const VjStillDead *s = opaque;
-    int rc = 0;
+    VjObject now;
+    int rc = vj_object_record_get(txn, VJ_SPACE_DEAD, seen->id, &now);
 
-    g_array_set_size(s->dead, 0);
-    for (guint i = 0; rc == 0 && i < s->seen->len; i++) {
-        const VjObject *object = &g_array_index(s->seen, VjObject, i);
-        VjObject now;
-
-        rc = vj_object_record_get(txn, VJ_SPACE_DEAD, object->id, &now);
-        if (rc == 0 && now.deaths == object->deaths) {
-            g_array_append_vals(s->dead, object, 1);
-        }
-        rc = rc == -ENOENT || rc == -EBADMSG ? 0 : rc;
+    if (rc == -ENOENT || rc == -EBADMSG || (rc == 0 && now.deaths != seen->deaths)) {
+        return 0;
+    }
+    if (rc == 0 && (now.flags & VJ_OBJECT_REMOVING) == 0) {
+        now.flags |= VJ_OBJECT_REMOVING;
+        rc = vj_object_record_put(txn, VJ_SPACE_DEAD, &now);
+    }
+    if (rc == 0) {
+        g_array_append_val(dead, now);
     }
     return rc;
 }
 
-/* Keeps those that are still as dead as they were seen in @dead, and marks them as being
- * removed. */
-static int keep_still_dead(VjObjects *o, const GArray *seen, GArray *dead)
+static int mark_body(VjTxn *txn, void *opaque)
+{
+    const VjMarkRemoving *m = opaque;
+    int rc = 0;
+
+    g_array_set_size(m->dead, 0);
+    for (guint i = 0; rc == 0 && i < m->seen->len; i++) {
+        rc = mark_one(txn, &g_array_index(m->seen, VjObject, i), m->dead);
+    }
+    return rc;
+}
+
+/* Those that are as dead as they were @seen come into @dead; from now on nothing revives
+ * them, and nobody pins them. */
+static int mark_removing(VjObjects *o, const GArray *seen, GArray *dead)
 {
     VjDead *d = &o->dead;
-    int rc = vj_meta_view(o->meta, still_dead_body,
-                          &(VjStillDead){.seen = seen, .dead = dead});
+    int rc = vj_meta_run(o->meta, VJ_RUN_RELEASE, mark_body,
+                         &(VjMarkRemoving){.seen = seen, .dead = dead});
 
     if (rc < 0) {
         return rc;
@@ -181,7 +194,7 @@ static int reap_batch(VjObjects *o, GArray *seen)
     }
     vj_dead_wait_for_older_guards(d);
     vj_dead_keep_unpinned(d, seen);
-    rc = keep_still_dead(o, seen, dead);
+    rc = mark_removing(o, seen, dead);
     if (rc < 0) {
         return rc;
     }

@@ -300,14 +300,103 @@ static void test_what_cannot_be_removed_stays_dead(void **state)
     fixture_faults(f, NULL, "kinds=flush,every=1");
     assert_int_equal(vj_objects_reap_now(f->objects), -EIO);
     assert_int_equal(stored_count(f), 1); /* its death may not survive a crash */
+    fixture_faults(f, "", "kinds=commit,every=1");
+    assert_int_equal(vj_objects_reap_now(f->objects), -EIO);
+    assert_int_equal(stored_count(f), 1); /* no record says that its bytes go */
     fixture_faults(f, "kinds=remove,every=1", "");
     assert_int_equal(vj_objects_reap_now(f->objects), -EIO);
-    fixture_faults(f, "", "kinds=commit,every=1");
+    assert_int_equal(stored_count(f), 1);
+    fixture_faults(f, "", "kinds=commit,fail=2");
     assert_int_equal(vj_objects_reap_now(f->objects), -EIO);
     assert_int_equal(stored_count(f), 0);
     assert_int_equal(key_count(f, VJ_SPACE_DEAD), 1);
     fixture_faults(f, NULL, "");
     finish_pass(f); /* removing twice is fine */
+    assert_int_equal(key_count(f, VJ_SPACE_DEAD), 0);
+}
+
+static void test_a_record_says_that_its_bytes_go_before_they_do(void **state)
+{
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(3, 9000);
+    VjObject object, seen;
+
+    must_put(f, bytes, 9000, &object);
+    finish_pass(f);
+    assert_int_equal(drop_ref(f, object.id), 0);
+    assert_int_equal(get_object(f, object.id, &seen), 0);
+    assert_int_equal(seen.flags, 0);
+    fixture_faults(f, "kinds=remove,every=1", NULL);
+    assert_int_equal(vj_objects_reap_now(f->objects), -EIO);
+    assert_int_equal(stored_count(f), 1);
+    assert_int_equal(get_object(f, object.id, &seen), 0);
+    assert_int_equal(seen.flags, VJ_OBJECT_REMOVING);
+    assert_int_equal(seen.deaths, 1);
+    fixture_faults(f, "", NULL);
+    finish_pass(f);
+    assert_int_equal(stored_count(f), 0);
+}
+
+static int mark_removing_body(VjTxn *txn, void *opaque)
+{
+    VjObject object;
+    int rc = vj_object_get(txn, *(const uint64_t *)opaque, &object);
+
+    if (rc == 0) {
+        object.flags |= VJ_OBJECT_REMOVING;
+        rc = vj_object_record_put(txn, VJ_SPACE_DEAD, &object);
+    }
+    return rc;
+}
+
+/* As the reaper of another session does it, or one that a crash ended. */
+static void mark_removing(Fixture *f, uint64_t id)
+{
+    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, mark_removing_body, &id), 0);
+}
+
+static void test_nothing_revives_what_is_being_removed(void **state)
+{
+    Fixture *f = *state;
+    const VjTransform want = {0};
+    g_autofree uint8_t *bytes = content(3, 9000);
+    VjObject object, out;
+    VjPendingObject *pending;
+
+    must_put(f, bytes, 9000, &object);
+    finish_pass(f);
+    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &pending),
+                     0);
+    assert_false(vj_pending_is_put(pending));
+    assert_int_equal(drop_ref(f, object.id), 0);
+    mark_removing(f, object.id);
+    assert_int_equal(add_ref(f, object.id, &out), -ESTALE);
+    assert_int_equal(commit_pending(f, &pending, 1, &out), -ESTALE);
+    must_put(f, bytes, 9000, &out); /* so the caller stores it again */
+    assert_true(out.id != object.id);
+    assert_content(f, &out, bytes);
+    finish_pass(f);
+    assert_int_equal(stored_count(f), 1);
+}
+
+static void test_what_a_crash_left_half_removed_is_removed_again(void **state)
+{
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(3, 9000), *others = content(4, 9000);
+    VjObject gone, whole;
+
+    must_put(f, bytes, 9000, &gone);
+    must_put(f, others, 9000, &whole);
+    finish_pass(f);
+    assert_int_equal(drop_ref(f, gone.id), 0);
+    assert_int_equal(drop_ref(f, whole.id), 0);
+    fixture_close_objects(f);
+    mark_removing(f, gone.id);
+    mark_removing(f, whole.id);
+    assert_int_equal(vj_store_remove(f->store, gone.id, gone.loc), 0);
+    fixture_open_objects(f);
+    finish_pass(f);
+    assert_int_equal(stored_count(f), 0);
     assert_int_equal(key_count(f, VJ_SPACE_DEAD), 0);
 }
 
@@ -354,6 +443,9 @@ static const struct CMUnitTest tests[] = {
     TEST(test_the_dead_of_the_last_mount_are_removed),
     TEST(test_many_die_in_batches),
     TEST(test_what_cannot_be_removed_stays_dead),
+    TEST(test_a_record_says_that_its_bytes_go_before_they_do),
+    TEST(test_nothing_revives_what_is_being_removed),
+    TEST(test_what_a_crash_left_half_removed_is_removed_again),
     TEST(test_a_failed_removal_of_abandoned_bytes_is_left_to_the_next_mount),
 };
 
