@@ -37,6 +37,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/needs.h"
 #include "base/opts.h"
 #include "base/random.h"
 #include "base/sandbox.h"

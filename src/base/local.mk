@@ -27,6 +27,7 @@ src_base_libvj_base_la_SOURCES = \
 	src/base/log.h \
 	src/base/memory.c \
 	src/base/memory.h \
+	src/base/needs.h \
 	src/base/opts.c \
 	src/base/opts.h \
 	src/base/random.c \

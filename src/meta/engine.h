@@ -154,16 +154,17 @@ typedef struct VjEngineSnapshot {
 } VjEngineSnapshot;
 
 enum {
-    VJ_ENGINE_NEEDS_FILES = 1 << 0, /* the directory of VjMetaPlace */
-    VJ_ENGINE_FORGETS = 1 << 1,     /* nothing is left when it is closed */
-    VJ_ENGINE_IS_NEAR = 1 << 2, /* a read costs no round trip: nothing is kept of it */
+    VJ_ENGINE_FORGETS = 1 << 0, /* nothing is left when the process ends */
+    VJ_ENGINE_IS_NEAR = 1 << 1, /* a read costs no round trip: nothing is kept of it */
 };
 
 struct VjEngineOps {
     const char *name; /* what "meta=" selects; also names its man page */
     const VjOptSpec
         *options;   /* ends with a NULL name; a driver's begin with VJ_SESSION_OPTIONS */
-    uint32_t needs; /* VJ_ENGINE_… */
+    uint32_t flags; /* VJ_ENGINE_… */
+    /* VJ_NEEDS_… of the process; FILES: the directory of VjMetaPlace.  A wrapper: 0. */
+    uint32_t needs;
     size_t instance_size; /* bytes; the instance begins with VjEngine */
 
     /*

@@ -226,7 +226,7 @@ static void lmdb_log(VjEngine *e, VjEngineLog *out, VjRedoPoint *point)
 const VjEngineOps vj_engine_lmdb_ops = {
     .name = "lmdb",
     .options = lmdb_options,
-    .needs = VJ_ENGINE_NEEDS_FILES,
+    .needs = VJ_NEEDS_FILES,
     .instance_size = sizeof(VjLmdb),
     .open = lmdb_open,
     .close = lmdb_close,

@@ -650,7 +650,7 @@ static int memory_snapshot_near(VjEngineSnapshot *s, VjSpace space, VjSlice from
 const VjEngineOps vj_engine_memory_ops = {
     .name = "memory",
     .options = memory_options,
-    .needs = VJ_ENGINE_FORGETS | VJ_ENGINE_IS_NEAR,
+    .flags = VJ_ENGINE_FORGETS | VJ_ENGINE_IS_NEAR,
     .instance_size = sizeof(Memory),
     .open = memory_open,
     .close = memory_close,

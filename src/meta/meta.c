@@ -102,7 +102,15 @@ bool vj_meta_forgets(const char *spec)
     g_autofree char *name = spec_name(spec);
     const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
 
-    return ops != NULL && (ops->needs & VJ_ENGINE_FORGETS) != 0;
+    return ops != NULL && (ops->flags & VJ_ENGINE_FORGETS) != 0;
+}
+
+uint32_t vj_meta_needs(const char *spec)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
+
+    return ops != NULL ? ops->needs : 0;
 }
 
 static bool wrap(const VjMetaOps *ops, const VjOpts *opts, VjMeta *next, VjMeta **out,

@@ -213,6 +213,9 @@ bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
 bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error);
 /* @spec names an engine that keeps nothing when the process ends. */
 bool vj_meta_forgets(const char *spec);
+/* VJ_NEEDS_… of the engine that @spec names; 0 also where there is no such engine, as
+ * opening it tells.  Touches nothing. */
+uint32_t vj_meta_needs(const char *spec);
 /* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
 int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -29,7 +29,7 @@ VjSession *vj_session_of_txn(VjTxn *txn)
 static void use_engine(VjSession *s, VjEngine *e)
 {
     s->engine = e;
-    if (e->ops->snapshot_new == NULL && (e->ops->needs & VJ_ENGINE_IS_NEAR) == 0 &&
+    if (e->ops->snapshot_new == NULL && (e->ops->flags & VJ_ENGINE_IS_NEAR) == 0 &&
         s->cache == NULL) {
         s->cache = vj_item_cache_new(VJ_ITEM_CACHE_BYTES);
     }

@@ -523,6 +523,7 @@ const VjStoreOps vj_store_aligned_ops = {
     .name = "aligned",
     .options = aligned_options,
     .instance_size = sizeof(AlignedStore),
+    .needs = VJ_NEEDS_FILES,
     .align_bytes = BLOCK_BYTES,
     .open = aligned_open,
     .close = aligned_close,

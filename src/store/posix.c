@@ -925,6 +925,7 @@ const VjStoreOps vj_store_posix_ops = {
     .name = "posix",
     .options = posix_options,
     .instance_size = sizeof(PosixStore),
+    .needs = VJ_NEEDS_FILES,
     .align_bytes = 1,
     .open = posix_open,
     .close = posix_close,

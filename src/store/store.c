@@ -118,6 +118,14 @@ bool vj_store_spec_check(const char *spec, GError **error)
     return opts != NULL;
 }
 
+uint32_t vj_store_needs(const char *spec)
+{
+    const char *options = NULL;
+    const VjStoreOps *ops = find_ops(vj_store_drivers, "store", spec, &options, NULL);
+
+    return ops != NULL ? ops->needs : 0;
+}
+
 bool vj_store_wrap_with(const VjStoreOps *ops, const char *options, VjStore *next,
                         VjStore **out, GError **error)
 {

@@ -129,6 +129,8 @@ typedef struct VjStoreOps {
     const char *name;         /* what "store=" selects; also names its man page */
     const VjOptSpec *options; /* ends with a NULL name; --help and man checks read it */
     size_t instance_size;     /* bytes; the instance begins with VjStore */
+    /* VJ_NEEDS_… of the process; FILES: the directory of VjStorePlace.  A wrapper: 0. */
+    uint32_t needs;
     /*
      * What addresses of buffers, offsets, and the lengths of all pieces but the last of a
      * put are multiples of; a power of 2 up to VJ_BUF_ALIGN; 1: any.  The last piece of a
@@ -261,6 +263,10 @@ bool vj_store_open(const char *spec, const VjStorePlace *place, VjStore **out,
 
 /* @spec names a driver of this build and options that it has.  Touches nothing. */
 bool vj_store_spec_check(const char *spec, GError **error);
+
+/* VJ_NEEDS_… of the driver that @spec names; 0 also where there is no such driver, as
+ * opening it tells.  Touches nothing. */
+uint32_t vj_store_needs(const char *spec);
 
 /*
  * vj_store_wrap - put a wrapper in front of a store

@@ -242,6 +242,31 @@ static void test_huge_transaction(void **state)
     fixture_free(&f);
 }
 
+/* Each engine of the table says what it takes; who takes no files opens without any. */
+static void test_needs(void **state)
+{
+    static const VjMetaPlace nowhere = {.dir_fd = -1, .path = "nowhere", .create = true};
+
+    (void)state;
+    assert_int_equal(vj_meta_needs("lmdb"), VJ_NEEDS_FILES);
+    assert_int_equal(vj_meta_needs("lmdb:redo=0,no such option"), VJ_NEEDS_FILES);
+    assert_int_equal(vj_meta_needs("memory:name=x"), 0);
+    assert_int_equal(vj_meta_needs("lmd"), 0);
+    assert_int_equal(vj_meta_needs("latency"), 0);
+    for (size_t i = 0; vj_engine_drivers[i] != NULL; i++) {
+        const VjEngineOps *ops = vj_engine_drivers[i];
+        g_autoptr(GError) error = NULL;
+        VjMeta *m;
+
+        assert_int_equal(ops->needs & ~(uint32_t)VJ_NEEDS_ALL, 0);
+        assert_int_equal(vj_meta_needs(ops->name), ops->needs);
+        if ((ops->needs & VJ_NEEDS_FILES) == 0) {
+            assert_true(vj_meta_open(ops->name, &nowhere, &m, &error));
+            assert_int_equal(vj_meta_close(m), 0);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_places),       cmocka_unit_test(test_address_space),
         cmocka_unit_test(test_many_readers), cmocka_unit_test(test_huge_transaction),
         cmocka_unit_test(test_end_missing),  cmocka_unit_test(test_long_value),
+        cmocka_unit_test(test_needs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,6 +72,29 @@ static void test_rows(void **state)
     }
 }
 
+static void test_needs(void **state)
+{
+    (void)state;
+    assert_int_equal(vj_store_needs("posix"), VJ_NEEDS_FILES);
+    assert_int_equal(vj_store_needs("posix:sync_batch=1,no such option"), VJ_NEEDS_FILES);
+    assert_int_equal(vj_store_needs("aligned"), VJ_NEEDS_FILES);
+    assert_int_equal(vj_store_needs("memory:size=1G"), 0);
+    assert_int_equal(vj_store_needs("null"), 0);
+    assert_int_equal(vj_store_needs("posi"), 0);
+    assert_int_equal(vj_store_needs("fault"), 0);
+    for (const VjStoreOps *const *row = vj_store_drivers; *row != NULL; row++) {
+        g_autoptr(GError) error = NULL;
+        VjStore *s;
+
+        assert_int_equal((*row)->needs & ~(uint32_t)VJ_NEEDS_ALL, 0);
+        assert_int_equal(vj_store_needs((*row)->name), (*row)->needs);
+        if (((*row)->needs & VJ_NEEDS_FILES) == 0) {
+            assert_true(vj_store_open((*row)->name, &nowhere, &s, &error));
+            vj_store_close(s);
+        }
+    }
+}
+
 /* ---- Promises -------------------------------------------------------------------------
  */
 
@@ -219,9 +242,8 @@ static void test_promises(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_names),
-    cmocka_unit_test(test_wrappers),
-    cmocka_unit_test(test_rows),
+    cmocka_unit_test(test_names),    cmocka_unit_test(test_wrappers),
+    cmocka_unit_test(test_rows),     cmocka_unit_test(test_needs),
     cmocka_unit_test(test_promises),
 };
 
