@@ -458,8 +458,7 @@ static void say_flaw(void *opaque, const char *text)
 {
     const Fsck *fsck = opaque;
 
-    printf("%s: meta/%s%s\n", fsck->source,
-           g_str_has_prefix(text, "redo.log") ? "" : "data.mdb: ", text);
+    printf("%s: meta/%s\n", fsck->source, text);
 }
 
 static void say_superblock(void *opaque, const char *text)

@@ -165,6 +165,8 @@ struct VjEngineOps {
     uint32_t flags; /* VJ_ENGINE_… */
     /* VJ_NEEDS_… of the process; FILES: the directory of VjMetaPlace.  A wrapper: 0. */
     uint32_t needs;
+    /* The file of the directory that has the keys; NULL: it keeps none there. */
+    const char *file;
     size_t instance_size; /* bytes; the instance begins with VjEngine */
 
     /*

@@ -56,9 +56,23 @@ static int open_own(const VjMetaPlace *place)
     return fd;
 }
 
+typedef struct OfFile {
+    VjMetaFlaw *say;
+    void *opaque;
+} OfFile;
+
+static void say_of_file(void *opaque, const char *text)
+{
+    const OfFile *of = opaque;
+    g_autofree char *line = g_strdup_printf(VJ_LMDB_FILE ": %s", text);
+
+    of->say(of->opaque, line);
+}
+
 int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opaque,
                     VjMetaExam *out)
 {
+    OfFile of = {say, opaque};
     VJ_AUTO_FD own = -1;
     VjLmdbWalk w;
     int rc;
@@ -73,7 +87,8 @@ int vj_lmdb_examine(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opa
     }
     /* The walk reads here and there: have it all on its way. */
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
-    rc = vj_lmdb_walk(fd, UINT64_MAX, say, opaque, &w);
+    rc = own >= 0 && say != NULL ? vj_lmdb_walk(fd, UINT64_MAX, say_of_file, &of, &w)
+                                 : vj_lmdb_walk(fd, UINT64_MAX, say, opaque, &w);
     exam_of(&w, out);
     vj_lmdb_walk_clear(&w);
     return rc == 0 && own >= 0 && out->flaws == 0

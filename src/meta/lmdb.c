@@ -227,6 +227,7 @@ const VjEngineOps vj_engine_lmdb_ops = {
     .name = "lmdb",
     .options = lmdb_options,
     .needs = VJ_NEEDS_FILES,
+    .file = VJ_LMDB_FILE,
     .instance_size = sizeof(VjLmdb),
     .open = lmdb_open,
     .close = lmdb_close,

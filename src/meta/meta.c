@@ -8,6 +8,9 @@
 #include "meta/meta-private.h"
 #include "meta/session-private.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 static const VjMetaOps *const wrappers[] = {
     &vj_meta_fault_ops,
     &vj_meta_stats_ops,
@@ -185,6 +188,30 @@ VjMeta *vj_meta_find(VjMeta *m, const VjMetaOps *ops)
 }
 
 /* ---- Files that nobody has open; copies ------------------------------------------- */
+
+const char *vj_meta_file(const char *spec)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
+
+    return ops != NULL ? ops->file : NULL;
+}
+
+int vj_meta_file_bytes(const char *spec, const VjMetaPlace *place, uint64_t *bytes)
+{
+    const char *file = vj_meta_file(spec);
+    struct stat st;
+
+    *bytes = 0;
+    if (file == NULL) {
+        return -EOPNOTSUPP;
+    }
+    if (fstatat(place->dir_fd, file, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+        return -errno;
+    }
+    *bytes = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    return 0;
+}
 
 int vj_meta_examine(const char *spec, const VjMetaPlace *place, int fd, VjMetaFlaw *say,
                     void *opaque, VjMetaExam *out)

@@ -224,11 +224,18 @@ bool vj_meta_is_far(VjMeta *m);
 /* @spec names an engine of this build and options that it has.  Touches nothing. */
 bool vj_meta_spec_check(const char *spec, GError **error);
 
-/* The next three: @spec as for vj_meta_open; -EOPNOTSUPP: the engine keeps no file of its
- * own. */
+/* The next five: @spec as for vj_meta_open; -EOPNOTSUPP, NULL: the engine keeps no file
+ * of its own. */
+/* The name of the file below VjMetaPlace that has the keys: for messages, and for those
+ * who keep it or look whether it is another one. */
+const char *vj_meta_file(const char *spec);
+/* Its length, 0 where it is no regular file.  Nobody need have opened it.  -ENOENT. */
+int vj_meta_file_bytes(const char *spec, const VjMetaPlace *place,
+                       uint64_t *bytes) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * Reads @fd (-1: the engine's own files below @place) without believing any of it, and
- * calls @say for what is damaged.  Nobody has it open.  What has no flaw can be opened
+ * calls @say for what is damaged; of the engine's own files a line begins with the
+ * file's name.  Nobody has it open.  What has no flaw can be opened
  * and read; single records in it may still be damaged.  -EIO, -ENOENT, -ENOMEM;
  * -EOPNOTSUPP also: there is no such file but something else, which open refuses.
  */

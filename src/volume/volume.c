@@ -596,9 +596,12 @@ bool vj_volume_examine(const char *source, int64_t lock_wait_us, VjMetaFlaw *say
         r = vj_meta_examine(super.meta, &place, -1, say, opaque, out);
     }
     if (r == -ENOENT) {
-        out->flaws = 1;
-        say(opaque,
+        g_autofree char *line = g_strdup_printf(
+            "%s: %s", vj_meta_file(super.meta),
             meta_fd < 0 ? "the directory that it was in is missing" : "it is missing");
+
+        out->flaws = 1;
+        say(opaque, line);
         r = 0;
     }
     vj_superblock_clear(&super);

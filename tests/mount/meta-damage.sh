@@ -58,7 +58,7 @@ for mode in -n -y; do
 done
 is "the mount refuses" "$(status_of try_mount_varjfs)" 1
 is "in one line" "$(wc -l <"$T/varjfs.log")" 1
-check "that says where to look" grep -q "the metadata are damaged (page $root: .*); see fsck.varjfs(8)" "$T/varjfs.log"
+check "that says where to look" grep -q "the metadata are damaged (data.mdb: page $root: .*); see fsck.varjfs(8)" "$T/varjfs.log"
 is "a read-only mount refuses too" "$(status_of try_mount_varjfs -o ro)" 1
 cp "$T/good" "$META"
 

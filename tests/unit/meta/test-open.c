@@ -3,6 +3,7 @@
  * test-open.c - what the lmdb driver accepts as its own, and what it needs
  */
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "meta-fixture.h"
 #include "meta/lmdb-format.h"
@@ -267,6 +268,33 @@ static void test_needs(void **state)
     }
 }
 
+/* What is asked of an engine's file without opening it. */
+static void test_file(void **state)
+{
+    Fixture f = fixture_new("lmdb");
+    VjMetaPlace place = {.dir_fd = f.dir_fd, .path = f.path};
+    const char *name = vj_meta_file("lmdb:redo=0");
+    uint64_t bytes;
+    struct stat st;
+
+    (void)state;
+    assert_non_null(name);
+    assert_int_equal(fstatat(f.dir_fd, name, &st, 0), 0);
+    assert_int_equal(vj_meta_file_bytes("lmdb", &place, &bytes), 0);
+    assert_int_equal(bytes, st.st_size);
+    assert_true(bytes > 0);
+    assert_null(vj_meta_file("memory"));
+    assert_null(vj_meta_file("lmd"));
+    assert_int_equal(vj_meta_file_bytes("memory", &place, &bytes), -EOPNOTSUPP);
+    fixture_close(&f);
+    assert_int_equal(unlinkat(f.dir_fd, name, 0), 0);
+    assert_int_equal(vj_meta_file_bytes("lmdb", &place, &bytes), -ENOENT);
+    assert_int_equal(symlinkat("elsewhere", f.dir_fd, name), 0);
+    assert_int_equal(vj_meta_file_bytes("lmdb", &place, &bytes), 0);
+    assert_int_equal(bytes, 0);
+    fixture_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,7 +302,7 @@ int main(void)
         cmocka_unit_test(test_places),       cmocka_unit_test(test_address_space),
         cmocka_unit_test(test_many_readers), cmocka_unit_test(test_huge_transaction),
         cmocka_unit_test(test_end_missing),  cmocka_unit_test(test_long_value),
-        cmocka_unit_test(test_needs),
+        cmocka_unit_test(test_needs),        cmocka_unit_test(test_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
