@@ -147,14 +147,17 @@ bool vj_checkpoint_open_whole(int dir, const char *name, const VjSuperblock *sup
     return true;
 }
 
-int vj_checkpoint_open_dir(int dir_fd, bool create)
+int vj_checkpoint_open_dir(const VjPlace *p, bool create)
 {
     int fd;
 
-    if (create && mkdirat(dir_fd, VJ_CHECKPOINTS_NAME, 0700) != 0 && errno != EEXIST) {
+    if (p->dir_fd < 0) {
+        return -ENOENT;
+    }
+    if (create && mkdirat(p->dir_fd, VJ_CHECKPOINTS_NAME, 0700) != 0 && errno != EEXIST) {
         return -errno;
     }
-    fd = openat(dir_fd, VJ_CHECKPOINTS_NAME,
+    fd = openat(p->dir_fd, VJ_CHECKPOINTS_NAME,
                 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -errno : fd;
 }

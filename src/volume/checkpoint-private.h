@@ -31,8 +31,8 @@ int vj_checkpoint_read_conf(int fd, const VjCheckpointEnd *end,
 /* Opens @name if it is whole, and of the volume @super (NULL: any); *end its record. */
 bool vj_checkpoint_open_whole(int dir, const char *name, const VjSuperblock *super,
                               int *out_fd, VjCheckpointEnd *end, GError **error);
-/* SOURCE/checkpoints; -errno. */
-int vj_checkpoint_open_dir(int dir_fd, bool create);
+/* SOURCE/checkpoints; -errno, -ENOENT where the place has no directory. */
+int vj_checkpoint_open_dir(const VjPlace *p, bool create);
 /* Newest first; those that are none are left out.  GArray of VjCheckpoint, owned. */
 int vj_checkpoint_list(int checkpoints_fd, GArray **out) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -43,17 +43,29 @@ static int64_t now_s(void)
 /* ---- one copy ---------------------------------------------------------------------- */
 
 /* The copy is not larger than the file that it is of. */
+static uint64_t most_bytes(const VjVolume *v)
+{
+    const char *engine = v->super.meta;
+    g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
+    VjMetaPlace place = {.read_only = true};
+    uint64_t bytes;
+
+    if (!vj_place_dir_open(v->place, VJ_META_DIR, vj_meta_needs(engine), false, &dir,
+                           NULL)) {
+        return 0;
+    }
+    place.dir_fd = dir.fd;
+    place.path = dir.path;
+    return vj_meta_file_bytes(engine, &place, &bytes) == 0 ? bytes : 0;
+}
+
 static int check_room(const VjVolume *v)
 {
     struct statvfs st;
-    struct stat file;
-    uint64_t needed = 0, left;
+    uint64_t needed = most_bytes(v), left;
 
-    if (fstatvfs(v->dir_fd, &st) != 0) {
+    if (fstatvfs(v->place->dir_fd, &st) != 0) {
         return -errno;
-    }
-    if (fstatat(v->dir_fd, "meta/data.mdb", &file, AT_SYMLINK_NOFOLLOW) == 0) {
-        needed = (uint64_t)file.st_size;
     }
     left = MAX(ROOM_BYTES, (uint64_t)st.f_blocks * st.f_frsize / ROOM_SHARE);
     return (uint64_t)st.f_bavail * st.f_frsize >= needed + left ? 0 : -ENOSPC;
@@ -161,7 +173,7 @@ static int make_copy(VjVolume *v, VjMetaSaved *saved)
     int r = check_room(v);
 
     if (r == 0) {
-        dir = vj_checkpoint_open_dir(v->dir_fd, true);
+        dir = vj_checkpoint_open_dir(v->place, true);
         r = dir < 0 ? dir : vj_meta_flush(v->meta);
     }
     if (r == 0) {
@@ -205,7 +217,10 @@ int vj_volume_checkpoint(VjVolume *v, uint64_t *stored_bytes)
     VjMetaSaved saved = {0};
     int r;
 
-    if (v->checkpointer == NULL || vj_volume_read_only(v)) {
+    if (!vj_volume_read_only(v) && vj_meta_file(v->super.meta) == NULL) {
+        return -EOPNOTSUPP;
+    }
+    if (vj_volume_read_only(v) || v->checkpointer == NULL) {
         return -EROFS;
     }
     r = vj_volume_sync(v);
@@ -258,7 +273,7 @@ static gpointer checkpoint_thread(gpointer opaque)
 
 static int64_t last_made(const VjVolume *v)
 {
-    VJ_AUTO_FD dir = vj_checkpoint_open_dir(v->dir_fd, false);
+    VJ_AUTO_FD dir = vj_checkpoint_open_dir(v->place, false);
     g_autoptr(GArray) list = NULL;
 
     if (dir < 0 || vj_checkpoint_list(dir, &list) < 0 || list->len == 0) {
@@ -271,7 +286,7 @@ VjCheckpointer *vj_checkpointer_open(VjVolume *v, unsigned interval_s)
 {
     VjCheckpointer *c = g_new0(VjCheckpointer, 1);
 
-    g_assert(v->dir_fd >= 0);
+    g_assert(v->place->is_marked);
     c->volume = v;
     c->interval_s = interval_s;
     c->last_s = last_made(v);

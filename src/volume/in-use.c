@@ -1,25 +1,18 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * in-use.c - is what the last user of SOURCE left whole?
+ * in-use.c - did the last user of SOURCE end in order?
  *
  * An empty file in SOURCE says whether its last user closed it in order: it is called
  * varjfs.inuse from before the first change until after the last one is durable, and
  * varjfs.clean otherwise.  Only its name changes, which takes no space: a full device can
- * be mounted.  Whoever finds the first name while he holds the lock comes after a crash,
- * and has the metadata examined before the engine, which believes what it reads, opens
- * them.
+ * be mounted.  A mount that finds the first name while it holds the lock comes after a
+ * crash, and has the metadata examined (examine.c).
  */
-#include "volume/volume-private.h"
+#include "volume/place-private.h"
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-/* Files up to this size are examined at each mount: it takes about 0.1 s. */
-#define EXAMINE_ALWAYS_BYTES (256 * VJ_MIB)
-
-/* ---- the mark ---------------------------------------------------------------------- */
 
 static int make_mark(int dir_fd)
 {
@@ -36,132 +29,50 @@ static int make_mark(int dir_fd)
     return fd < 0 ? -errno : 0;
 }
 
-bool vj_in_use_begin(VjVolume *v, int dir_fd, const char *source, GError **error)
+bool vj_place_was_left_in_use(const VjPlace *p)
 {
-    int r = make_mark(dir_fd);
-
-    if (r == -ENOSPC || r == -EDQUOT) {
-        vj_log_warn("%s/" VJ_IN_USE_NAME ": %s; after a crash nobody will know of it",
-                    source, g_strerror(-r));
-        return true;
-    }
-    if (r == 0 && fsync(dir_fd) != 0) {
-        r = -errno;
-    }
-    if (r < 0) {
-        return vj_error_set_errno(error, -r, "%s/" VJ_IN_USE_NAME, source);
-    }
-    v->dir_fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0);
-    return v->dir_fd >= 0 || vj_error_set_errno(error, errno, "%s", source);
+    return p->is_marked ? p->has_failed
+                        : p->dir_fd >= 0 && vj_fd_has(p->dir_fd, VJ_IN_USE_NAME);
 }
 
-int vj_in_use_end(VjVolume *v)
+bool vj_place_check_restore(const VjPlace *p, GError **error)
 {
-    if (v->dir_fd < 0) {
-        return 0;
-    }
-    if (renameat(v->dir_fd, VJ_IN_USE_NAME, v->dir_fd, VJ_CLEAN_NAME) != 0 ||
-        (v->restored && unlinkat(v->dir_fd, VJ_RESTORING_NAME, 0) != 0 &&
-         errno != ENOENT) ||
-        fsync(v->dir_fd) != 0) {
-        return -errno;
-    }
-    return 0;
-}
-
-bool vj_volume_is_clean(const char *source)
-{
-    VJ_AUTO_FD dir_fd = vj_source_open(source, NULL);
-    VjSuperblock super;
-
-    if (dir_fd < 0 || !vj_fd_has(dir_fd, VJ_CLEAN_NAME) ||
-        vj_fd_has(dir_fd, VJ_IN_USE_NAME) || vj_fd_has(dir_fd, VJ_RESTORING_NAME) ||
-        !vj_fd_has(dir_fd, "meta/data.mdb") ||
-        !vj_volume_read_superblock(dir_fd, source, &super, NULL)) {
-        return false;
-    }
-    vj_superblock_clear(&super);
-    return true;
-}
-
-bool vj_in_use_check_restore(const VjVolumeOpen *how, int dir_fd, GError **error)
-{
-    return how->restoring || !vj_fd_has(dir_fd, VJ_RESTORING_NAME) ||
+    return p->dir_fd < 0 || !vj_fd_has(p->dir_fd, VJ_RESTORING_NAME) ||
            vj_error_set(error, EBADMSG,
                         "%s: a restore of its metadata was cut off: begin it again with "
                         "fsck.varjfs --restore",
-                        how->source);
+                        p->name);
 }
 
-/* ---- examining --------------------------------------------------------------------- */
-
-typedef struct Flaws {
-    const char *source;
-    char *first; /* owned; NULL: none so far */
-} Flaws;
-
-static void note_flaw(void *opaque, const char *text)
+bool vj_place_mark(VjPlace *p, GError **error)
 {
-    Flaws *f = opaque;
-
-    vj_log_error("%s: the metadata are damaged: %s", f->source, text);
-    if (f->first == NULL) {
-        f->first = g_strdup(text);
-    }
-}
-
-static bool is_small(int meta_fd)
-{
-    struct stat st;
-
-    /* What is no such file is not large either. */
-    return fstatat(meta_fd, "data.mdb", &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-           (uint64_t)st.st_size <= EXAMINE_ALWAYS_BYTES;
-}
-
-static bool is_missing(int meta_fd)
-{
-    return !vj_fd_has(meta_fd, "data.mdb");
-}
-
-static bool is_due(VjExamine when, int dir_fd, int meta_fd)
-{
-    return when == VJ_EXAMINE_ALWAYS ||
-           (when == VJ_EXAMINE_AUTO &&
-            (vj_fd_has(dir_fd, VJ_IN_USE_NAME) || is_small(meta_fd)));
-}
-
-bool vj_in_use_examine(const VjSuperblock *super, VjExamine when, int dir_fd,
-                       const char *source, const VjMetaPlace *place, GError **error)
-{
-    Flaws flaws = {.source = source};
-    g_autofree char *first = NULL;
-    VjMetaExam exam;
     int r;
 
-    /* What is missing is told whether anybody wants to examine it or not. */
-    if (!is_due(when, dir_fd, place->dir_fd) && !is_missing(place->dir_fd)) {
+    if (p->dir_fd < 0 || p->is_marked) {
         return true;
     }
-    r = vj_meta_examine(super->meta, place, -1, note_flaw, &flaws, &exam);
-    first = flaws.first;
-    if (r == -EOPNOTSUPP) {
+    r = make_mark(p->dir_fd);
+    if (r == -ENOSPC || r == -EDQUOT) {
+        vj_log_warn("%s/" VJ_IN_USE_NAME ": %s; after a crash nobody will know of it",
+                    p->name, g_strerror(-r));
         return true;
     }
-    if (r == -ENOENT) {
-        return vj_error_set(error, EBADMSG,
-                            "%s/meta/data.mdb is missing: fsck.varjfs --restore puts the "
-                            "newest checkpoint in its place",
-                            source);
+    if (r == 0 && fsync(p->dir_fd) != 0) {
+        r = -errno;
     }
-    if (r < 0) {
-        return vj_error_set_errno(error, -r, "%s/meta: the metadata cannot be examined",
-                                  source);
+    p->is_marked = r == 0;
+    return r == 0 || vj_error_set_errno(error, -r, "%s/" VJ_IN_USE_NAME, p->name);
+}
+
+int vj_place_unmark(VjPlace *p)
+{
+    g_assert(p->is_marked);
+    if (renameat(p->dir_fd, VJ_IN_USE_NAME, p->dir_fd, VJ_CLEAN_NAME) != 0 ||
+        (p->is_restored && unlinkat(p->dir_fd, VJ_RESTORING_NAME, 0) != 0 &&
+         errno != ENOENT) ||
+        fsync(p->dir_fd) != 0) {
+        return -errno;
     }
-    if (exam.flaws + exam.log_flaws > 0) {
-        return vj_error_set(error, EBADMSG,
-                            "%s: the metadata are damaged (%s); see fsck.varjfs(8)",
-                            source, first);
-    }
-    return true;
+    p->is_marked = false;
+    return 0;
 }

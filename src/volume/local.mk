@@ -8,14 +8,17 @@ src_volume_libvj_volume_la_SOURCES = \
 	src/volume/checkpoint-format.h \
 	src/volume/checkpoint-private.h \
 	src/volume/checkpoint.c \
+	src/volume/examine.c \
 	src/volume/flusher.c \
 	src/volume/in-use.c \
 	src/volume/make.c \
 	src/volume/orphan.c \
+	src/volume/place-make.c \
+	src/volume/place-private.h \
+	src/volume/place.c \
 	src/volume/restore.c \
 	src/volume/scrub-format.h \
 	src/volume/scrub-record.c \
-	src/volume/source-lock-private.h \
 	src/volume/source-lock.c \
 	src/volume/superblock-copy.c \
 	src/volume/superblock.c \

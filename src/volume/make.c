@@ -1,26 +1,17 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * make.c - mkfs: a new file system in a directory
+ * make.c - mkfs: what is chosen, and the contents of a new file system
  *
- * The superblock gets its name last: until then the directory holds no file system.  From
- * the first change on it is there as varjfs.making.  Whoever finds that name finds what a
- * mkfs that was cut off left, and nobody's data: the next one clears it away unasked.
- * With force it is the superblock of the old file system that is renamed, so that there
- * is never one of each name.
- *
- * A failure removes what was made, and that name last.
+ * Where the drivers keep files they are made in a directory (place-make.c); else there is
+ * none, and what was chosen is handed to the caller.
  */
-#include "volume/source-lock-private.h"
 #include "volume/volume-private.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define LABEL_MAX 255u
-#define TREE_DEPTH_MAX 16
 
 const VjOptSpec vj_volume_make_options[] = {
     {.name = "store",
@@ -130,192 +121,6 @@ static bool choose(const VjOpts *o, bool may_forget, VjSuperblock *s, GError **e
                         "meta=%s: nothing of it would be left to be mounted", s->meta);
 }
 
-/* ---- the directory ----------------------------------------------------------------- */
-
-static bool is_cancelled(const VjVolumeMake *how)
-{
-    return how != NULL && how->cancelled != NULL && how->cancelled(how->opaque);
-}
-
-/* Removes a tree that an older file system left; follows no link.  @how NULL: to the
- * end. */
-static int remove_tree(const VjVolumeMake *how, int dir_fd, const char *name, int depth)
-{
-    VJ_AUTO_FD fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    DIR *dir;
-    struct dirent *entry;
-    int copy, r = 0;
-
-    if (fd < 0) {
-        return errno == ENOENT ? 0 : -errno;
-    }
-    if (depth > TREE_DEPTH_MAX) {
-        return -ELOOP;
-    }
-    copy = dup(fd);
-    dir = copy >= 0 ? fdopendir(copy) : NULL;
-    if (dir == NULL) {
-        r = -errno;
-        vj_fd_close(&copy);
-        return r;
-    }
-    while (r == 0 && (errno = 0, entry = readdir(dir)) != NULL) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
-            continue;
-        }
-        if (unlinkat(fd, entry->d_name, 0) < 0) {
-            r = errno == EISDIR ? remove_tree(how, fd, entry->d_name, depth + 1) : -errno;
-        }
-        if (r == 0 && is_cancelled(how)) {
-            r = -ECANCELED;
-        }
-    }
-    closedir(dir);
-    if (r == 0 && unlinkat(dir_fd, name, AT_REMOVEDIR) < 0) {
-        r = -errno;
-    }
-    return r;
-}
-
-static bool has_entries(int dir_fd, const char *name)
-{
-    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    struct dirent *entry;
-    bool found = false;
-
-    if (dir == NULL) {
-        /* What cannot be looked into may hold anything. */
-        found = errno != ENOENT;
-        vj_fd_close(&fd);
-        return found;
-    }
-    while (!found && (errno = 0, entry = readdir(dir)) != NULL) {
-        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    }
-    found = found || errno != 0;
-    closedir(dir);
-    return found;
-}
-
-/*
- * What is in the directory: a file system, what is left of one whose superblock is lost
- * (all of its data may be there), other files, or nothing but what a mkfs that was cut
- * off left.
- */
-static int look_around(int dir_fd, bool *is_varjfs, bool *is_rest, bool *is_foreign)
-{
-    bool is_cut_off = vj_fd_has(dir_fd, VJ_MAKING_NAME);
-    int copy = dup(dir_fd);
-    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
-    struct dirent *entry;
-
-    *is_varjfs = vj_fd_has(dir_fd, VJ_SUPERBLOCK_NAME);
-    *is_rest =
-        !is_cut_off && (has_entries(dir_fd, "meta") || has_entries(dir_fd, "objects"));
-    *is_foreign = false;
-    if (dir == NULL) {
-        int r = -errno;
-
-        vj_fd_close(&copy);
-        return r;
-    }
-    while ((errno = 0, entry = readdir(dir)) != NULL) {
-        static const char *const ours[] = {".",
-                                           "..",
-                                           VJ_SUPERBLOCK_NAME,
-                                           VJ_MAKING_NAME,
-                                           "meta",
-                                           "objects",
-                                           VJ_OLD_LOCK_NAME,
-                                           VJ_IN_USE_NAME,
-                                           VJ_CLEAN_NAME,
-                                           VJ_RESTORING_NAME,
-                                           VJ_CHECKPOINTS_NAME,
-                                           "lost+found"};
-        bool is_known = false;
-
-        for (size_t i = 0; i < G_N_ELEMENTS(ours); i++) {
-            is_known = is_known || strcmp(entry->d_name, ours[i]) == 0;
-        }
-        *is_foreign = *is_foreign || !is_known;
-    }
-    closedir(dir);
-    return 0;
-}
-
-/* @is_varjfs: it holds a file system, which may be destroyed. */
-static bool may_make(int dir_fd, const VjVolumeMake *how, bool *is_varjfs, GError **error)
-{
-    bool is_rest, is_foreign;
-    int r = look_around(dir_fd, is_varjfs, &is_rest, &is_foreign);
-
-    if (r < 0) {
-        return vj_error_set_errno(error, -r, "%s", how->source);
-    }
-    if (*is_varjfs && !how->force) {
-        return vj_error_set(error, EEXIST,
-                            "%s already holds a varjfs file system; -f destroys it",
-                            how->source);
-    }
-    if (is_rest && !how->force) {
-        return vj_error_set(error, ENOTEMPTY,
-                            "%s has no " VJ_SUPERBLOCK_NAME
-                            " but a meta or objects directory that is not empty; "
-                            "-f destroys what is in them",
-                            how->source);
-    }
-    return !is_foreign || how->force ||
-           vj_error_set(error, ENOTEMPTY,
-                        "%s holds other files; -f makes a file system beside them",
-                        how->source);
-}
-
-/* From here on what is in the directory is no file system. */
-static bool mark(int dir_fd, const VjVolumeMake *how, bool is_varjfs, GError **error)
-{
-    VJ_AUTO_FD fd = -1;
-    int failed = 0;
-
-    if (is_varjfs) {
-        failed =
-            renameat(dir_fd, VJ_SUPERBLOCK_NAME, dir_fd, VJ_MAKING_NAME) < 0 ? errno : 0;
-    } else {
-        fd = openat(dir_fd, VJ_MAKING_NAME,
-                    O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
-        failed = fd < 0 ? errno : 0;
-    }
-    if (failed == 0 && fsync(dir_fd) < 0) {
-        failed = errno;
-        if (is_varjfs) {
-            (void)renameat(dir_fd, VJ_MAKING_NAME, dir_fd, VJ_SUPERBLOCK_NAME);
-        } else {
-            (void)unlinkat(dir_fd, VJ_MAKING_NAME, 0);
-        }
-    }
-    return failed == 0 ||
-           vj_error_set_errno(error, failed, "%s/" VJ_MAKING_NAME, how->source);
-}
-
-/* What is left of an older file system, or of a mkfs that was cut off. */
-static bool clear_way(int dir_fd, const VjVolumeMake *how, GError **error)
-{
-    static const char *const trees[] = {VJ_CHECKPOINTS_NAME, "meta", "objects"};
-    int r = 0;
-
-    if ((unlinkat(dir_fd, VJ_IN_USE_NAME, 0) < 0 && errno != ENOENT) ||
-        (unlinkat(dir_fd, VJ_CLEAN_NAME, 0) < 0 && errno != ENOENT) ||
-        (unlinkat(dir_fd, VJ_RESTORING_NAME, 0) < 0 && errno != ENOENT)) {
-        return vj_error_set_errno(error, errno, "%s/" VJ_IN_USE_NAME, how->source);
-    }
-    for (size_t i = 0; r == 0 && i < G_N_ELEMENTS(trees); i++) {
-        r = remove_tree(how, dir_fd, trees[i], 0);
-    }
-    return r == 0 ||
-           vj_error_set_errno(error, -r, "%s: what is left of an older file system",
-                              how->source);
-}
-
 /* ---- the contents ------------------------------------------------------------------ */
 
 static int root_body(VjTxn *txn, void *opaque)
@@ -342,48 +147,40 @@ static int root_body(VjTxn *txn, void *opaque)
     return r < 0 ? r : vj_superblock_record_put(txn, text);
 }
 
-static bool make_meta(int dir_fd, const VjVolumeMake *how, const VjSuperblock *super,
-                      GError **error)
+static bool make_meta(const VjPlace *p, const VjSuperblock *super, GError **error)
 {
-    g_autofree char *path = g_build_filename(how->source, "meta", NULL);
-    VJ_AUTO_FD fd = -1;
-    VjMetaPlace place = {.path = path, .create = true};
+    g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
+    VjMetaPlace place = {.create = true};
     VjMeta *meta;
     int r, closed;
 
-    if (mkdirat(dir_fd, "meta", 0700) < 0 && errno != EEXIST) {
-        return vj_error_set_errno(error, errno, "%s", path);
+    if (!vj_place_dir_open(p, VJ_META_DIR, vj_meta_needs(super->meta), true, &dir,
+                           error)) {
+        return false;
     }
-    fd = openat(dir_fd, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) {
-        return vj_error_set_errno(error, errno, "%s", path);
-    }
-    place.dir_fd = fd;
+    place.dir_fd = dir.fd;
+    place.path = dir.path;
     if (!vj_meta_open(super->meta, &place, &meta, error)) {
         return false;
     }
     r = vj_meta_run(meta, VJ_RUN_DEFAULT, root_body, (void *)(uintptr_t)super);
     closed = vj_meta_close(meta);
     r = r < 0 ? r : closed;
-    return r == 0 || vj_error_set_errno(error, -r, "%s", path);
+    return r == 0 || vj_error_set_errno(error, -r, "%s", dir.path);
 }
 
-static bool make_store(int dir_fd, const VjVolumeMake *how, const VjSuperblock *super,
-                       GError **error)
+static bool make_store(const VjPlace *p, const VjSuperblock *super, GError **error)
 {
-    g_autofree char *path = g_build_filename(how->source, "objects", NULL);
-    VJ_AUTO_FD fd = -1;
-    VjStorePlace place = {.path = path, .volume = super->uuid, .create = true};
+    g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
+    VjStorePlace place = {.volume = super->uuid, .create = true};
     VjStore *store;
 
-    if (mkdirat(dir_fd, "objects", 0700) < 0 && errno != EEXIST) {
-        return vj_error_set_errno(error, errno, "%s", path);
+    if (!vj_place_dir_open(p, VJ_OBJECTS_DIR, vj_store_needs(super->store), true, &dir,
+                           error)) {
+        return false;
     }
-    fd = openat(dir_fd, "objects", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) {
-        return vj_error_set_errno(error, errno, "%s", path);
-    }
-    place.dir_fd = fd;
+    place.dir_fd = dir.fd;
+    place.path = dir.path;
     if (!vj_store_open(super->store, &place, &store, error)) {
         return false;
     }
@@ -391,113 +188,88 @@ static bool make_store(int dir_fd, const VjVolumeMake *how, const VjSuperblock *
     return true;
 }
 
-/* Under the name that says that the rest is not there yet. */
-static bool write_superblock(int dir_fd, const VjVolumeMake *how,
-                             const VjSuperblock *super, GError **error)
-{
-    g_autofree char *text = vj_superblock_format(super);
-    VJ_AUTO_FD fd = openat(dir_fd, VJ_MAKING_NAME,
-                           O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    int r = fd < 0 ? -errno : vj_fd_write_all(fd, text, strlen(text));
+/* ---- where it is made -------------------------------------------------------------- */
 
-    if (r == 0 && fsync(fd) < 0) {
-        r = -errno;
-    }
-    return r == 0 || vj_error_set_errno(error, -r, "%s/" VJ_MAKING_NAME, how->source);
-}
-
-static bool go_on(const VjVolumeMake *how, GError **error)
-{
-    return !is_cancelled(how) ||
-           vj_error_set(error, ECANCELED, "%s: interrupted, nothing was made",
-                        how->source);
-}
-
-/* All is there and durable. */
-static bool name_superblock(int dir_fd, const VjVolumeMake *how, GError **error)
-{
-    int failed;
-
-    if (renameat(dir_fd, VJ_MAKING_NAME, dir_fd, VJ_SUPERBLOCK_NAME) == 0) {
-        if (fsync(dir_fd) == 0) {
-            return true;
-        }
-        failed = errno;
-        (void)renameat(dir_fd, VJ_SUPERBLOCK_NAME, dir_fd, VJ_MAKING_NAME);
-        errno = failed;
-    }
-    return vj_error_set_errno(error, errno, "%s/" VJ_SUPERBLOCK_NAME, how->source);
-}
-
-/* After a failure.  What cannot be removed stays under the mark, as after a crash. */
-static void undo(int dir_fd)
-{
-    int r = remove_tree(NULL, dir_fd, "objects", 0), one;
-
-    one = remove_tree(NULL, dir_fd, "meta", 0);
-    r = r < 0 ? r : one;
-    if (r < 0 || unlinkat(dir_fd, VJ_MAKING_NAME, 0) < 0) {
-        vj_log_warn("what was made cannot be removed: %s; the next mkfs.varjfs does it",
-                    g_strerror(r < 0 ? -r : errno));
-    }
-}
-
-static bool make_in(int dir_fd, const VjVolumeMake *how, const VjSuperblock *super,
+static bool make_in(const VjPlace *p, const VjVolumeMake *how, const VjSuperblock *super,
                     GError **error)
 {
-    bool is_varjfs;
+    const VjPlaceMake make = {
+        .force = how->force, .cancelled = how->cancelled, .opaque = how->opaque};
+    g_autofree char *text = vj_superblock_format(super);
 
-    if (!may_make(dir_fd, how, &is_varjfs, error) || !go_on(how, error) ||
-        !mark(dir_fd, how, is_varjfs, error) || !clear_way(dir_fd, how, error)) {
+    if (!vj_place_make_begin(p, &make, error)) {
         return false;
     }
-    if (write_superblock(dir_fd, how, super, error) && go_on(how, error) &&
-        make_meta(dir_fd, how, super, error) && go_on(how, error) &&
-        make_store(dir_fd, how, super, error) && go_on(how, error) &&
-        name_superblock(dir_fd, how, error)) {
-        vj_source_close_to_others(dir_fd, how->source);
+    if (vj_place_make_superblock(p, text, error) &&
+        vj_place_make_go_on(p, &make, error) && make_meta(p, super, error) &&
+        vj_place_make_go_on(p, &make, error) && make_store(p, super, error) &&
+        vj_place_make_go_on(p, &make, error) && vj_place_make_end(p, error)) {
+        vj_place_close_to_others(p);
         return true;
     }
-    undo(dir_fd);
+    vj_place_make_undo(p);
     return false;
 }
 
 static bool lock_and_make(int dir_fd, const VjVolumeMake *how, const VjSuperblock *super,
                           GError **error)
 {
-    VJ_AUTO_FD lock_fd = -1;
+    g_autoptr(VjPlace) p = NULL;
 
-    return vj_source_lock(dir_fd, how->source, 0, &lock_fd, error) &&
-           make_in(dir_fd, how, super, error);
+    return vj_place_open_at(dir_fd, how->source, &p, error) &&
+           vj_place_lock(p, 0, error) && make_in(p, how, super, error);
+}
+
+static bool make_in_directory(const VjVolumeMake *how, const VjSuperblock *super,
+                              GError **error)
+{
+    bool is_new = mkdir(how->source, 0700) == 0;
+    VJ_AUTO_FD dir_fd = -1;
+
+    if (!is_new && errno != EEXIST) {
+        return vj_error_set_errno(error, errno, "%s", how->source);
+    }
+    /* Whoever may rename what we have just made leads us nowhere. */
+    dir_fd =
+        open(how->source, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (is_new ? O_NOFOLLOW : 0));
+    if (dir_fd < 0) {
+        return vj_error_set_errno(error, errno, "%s", how->source);
+    }
+    if (how->opened != NULL) {
+        how->opened(how->opaque, dir_fd, is_new);
+    }
+    return lock_and_make(dir_fd, how, super, error);
+}
+
+/* The place of a volume that has no directory is the text that is returned. */
+static bool make_without_directory(const VjVolumeMake *how, const VjSuperblock *super,
+                                   GError **error)
+{
+    g_autofree char *text = vj_superblock_format(super);
+    g_autoptr(VjPlace) p = vj_place_of_text(how->source, text);
+
+    if (!make_meta(p, super, error) || !make_store(p, super, error)) {
+        return false;
+    }
+    *how->conf = g_steal_pointer(&text);
+    return true;
 }
 
 bool vj_volume_make(const VjVolumeMake *how, GError **error)
 {
     g_autoptr(VjOpts) opts = vj_opts_new(vj_volume_make_options);
     VjSuperblock super = {0};
-    VJ_AUTO_FD dir_fd = -1;
-    bool made, is_new;
+    bool made;
 
+    if (how->conf != NULL) {
+        *how->conf = NULL;
+    }
     if (how->options != NULL && !vj_opts_parse(opts, how->options, error)) {
         return false;
     }
-    if (!choose(opts, how->may_forget, &super, error)) {
-        vj_superblock_clear(&super);
-        return false;
-    }
-    is_new = mkdir(how->source, 0700) == 0;
-    if (!is_new && errno != EEXIST) {
-        vj_superblock_clear(&super);
-        return vj_error_set_errno(error, errno, "%s", how->source);
-    }
-    /* Whoever may rename what we have just made leads us nowhere. */
-    dir_fd =
-        open(how->source, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (is_new ? O_NOFOLLOW : 0));
-    if (dir_fd >= 0 && how->opened != NULL) {
-        how->opened(how->opaque, dir_fd, is_new);
-    }
-    made = dir_fd >= 0 ? lock_and_make(dir_fd, how, &super, error)
-                       : vj_error_set_errno(error, errno, "%s", how->source);
+    made = choose(opts, how->may_forget, &super, error) &&
+           (how->conf != NULL ? make_without_directory(how, &super, error)
+                              : make_in_directory(how, &super, error));
     vj_superblock_clear(&super);
     return made;
 }

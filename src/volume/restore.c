@@ -18,7 +18,6 @@
 #include "file/inode-format.h"
 #include "object/object-format.h"
 #include "volume/checkpoint-private.h"
-#include "volume/source-lock-private.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,15 +33,15 @@
 
 GArray *vj_volume_checkpoints(const char *source, GError **error)
 {
-    VJ_AUTO_FD dir_fd = vj_source_open(source, error);
+    g_autoptr(VjPlace) p = NULL;
     VJ_AUTO_FD dir = -1;
     GArray *list = NULL;
     int r;
 
-    if (dir_fd < 0) {
+    if (!vj_place_open(source, &p, error)) {
         return NULL;
     }
-    dir = vj_checkpoint_open_dir(dir_fd, false);
+    dir = vj_checkpoint_open_dir(p, false);
     r = dir == -ENOENT ? 0 : dir < 0 ? dir : vj_checkpoint_list(dir, &list);
     if (r < 0) {
         vj_error_set_errno(error, -r, "%s/" VJ_CHECKPOINTS_NAME, source);
@@ -110,19 +109,35 @@ static void unmark(int dir_fd)
  * taken. */
 #define KEPT_NAMES_MOST 100u
 
-#define KEPT_PREFIX "data.mdb.damaged-"
-#define META_NAME "data.mdb"
+/* What is kept is called as the file was, and this with the time. */
+#define KEPT_WORD ".damaged-"
 
-/* "data.mdb.damaged-20261120T201903Z"; NULL: they are all taken. */
-static char *name_to_keep(int meta_fd)
+/* The metadata in their directory. */
+typedef struct Old {
+    const VjPlace *place;
+    int meta_fd;
+    const char *path; /* of the directory; for messages */
+    const char *file; /* the engine's */
+} Old;
+
+static bool has_kept_name(const Old *old, const char *name)
+{
+    g_autofree char *prefix = g_strdup_printf("%s" KEPT_WORD, old->file);
+
+    return g_str_has_prefix(name, prefix) && strchr(name, '/') == NULL;
+}
+
+/* "FILE.damaged-20261120T201903Z"; NULL: they are all taken. */
+static char *name_to_keep(const Old *old)
 {
     for (unsigned i = 0; i < KEPT_NAMES_MOST; i++) {
         g_autoptr(GDateTime) now = g_date_time_new_now_utc();
         g_autofree char *date = g_date_time_format(now, "%Y%m%dT%H%M%SZ");
         g_autofree char *more = i > 0 ? g_strdup_printf("-%u", i) : g_strdup("");
-        g_autofree char *name = g_strdup_printf(KEPT_PREFIX "%s%s", date, more);
+        g_autofree char *name =
+            g_strdup_printf("%s" KEPT_WORD "%s%s", old->file, date, more);
 
-        if (!vj_fd_has(meta_fd, name)) {
+        if (!vj_fd_has(old->meta_fd, name)) {
             return g_steal_pointer(&name);
         }
     }
@@ -131,23 +146,23 @@ static char *name_to_keep(int meta_fd)
 
 #define NOTE_MAX 256u
 
-static bool is_same_file(int meta_fd, const char *name, const char *other)
+static bool is_another_name(const Old *old, const char *name)
 {
     struct stat a, b;
 
-    return fstatat(meta_fd, name, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
-           fstatat(meta_fd, other, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+    return fstatat(old->meta_fd, name, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstatat(old->meta_fd, old->file, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 /* Which file the metadata are, also where another one gets its number; owned, NULL:
  * nobody knows. */
-static char *identity(int meta_fd)
+static char *identity(const Old *old)
 {
     struct statx st;
 
-    if (statx(meta_fd, META_NAME, AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME, &st) !=
-            0 ||
+    if (statx(old->meta_fd, old->file, AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME,
+              &st) != 0 ||
         (st.stx_mask & STATX_BTIME) == 0) {
         return NULL;
     }
@@ -156,39 +171,39 @@ static char *identity(int meta_fd)
 }
 
 /* For the next restore, should what follows be cut off: it may be lost without harm. */
-static void note_restored(int dir_fd, int meta_fd, const char *kept)
+static void note_restored(const Old *old, const char *kept)
 {
     g_autoptr(GError) error = NULL;
     g_autofree char *text = NULL;
-    g_autofree char *now = identity(meta_fd);
+    g_autofree char *now = identity(old);
 
     if (kept == NULL || now == NULL) {
         return;
     }
     text = g_strdup_printf("%s %s", kept, now);
-    if (!vj_file_replace_contents(dir_fd, VJ_RESTORING_NAME, text, strlen(text), 0600,
-                                  &error)) {
+    if (!vj_file_replace_contents(old->place->dir_fd, VJ_RESTORING_NAME, text,
+                                  strlen(text), 0600, &error)) {
         vj_log_warn("%s", error->message);
     }
 }
 
 /* What an earlier restore kept, if the metadata now are what that restore made; owned,
  * else NULL. */
-static char *kept_before(int dir_fd, int meta_fd)
+static char *kept_before(const Old *old)
 {
     g_autofree char *text =
-        vj_file_read_small(dir_fd, VJ_RESTORING_NAME, NOTE_MAX, NULL, NULL);
+        vj_file_read_small(old->place->dir_fd, VJ_RESTORING_NAME, NOTE_MAX, NULL, NULL);
     char *space = text == NULL ? NULL : strchr(text, ' ');
-    g_autofree char *now = identity(meta_fd);
+    g_autofree char *now = identity(old);
     struct stat kept;
 
     if (space == NULL) {
         return NULL;
     }
     *space = '\0';
-    if (!g_str_has_prefix(text, KEPT_PREFIX) || strchr(text, '/') != NULL ||
-        g_strcmp0(now, space + 1) != 0 || is_same_file(meta_fd, text, META_NAME) ||
-        fstatat(meta_fd, text, &kept, AT_SYMLINK_NOFOLLOW) != 0 ||
+    if (!has_kept_name(old, text) || g_strcmp0(now, space + 1) != 0 ||
+        is_another_name(old, text) ||
+        fstatat(old->meta_fd, text, &kept, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISREG(kept.st_mode)) {
         return NULL;
     }
@@ -197,87 +212,96 @@ static char *kept_before(int dir_fd, int meta_fd)
 
 /* @name is what nobody needs: half a restore, or a second name of the metadata that
  * stay. */
-static void forget(int meta_fd, const char *name)
+static void forget(const Old *old, const char *name)
 {
-    if (unlinkat(meta_fd, name, 0) != 0 || fsync(meta_fd) != 0) {
-        vj_log_warn("meta/%s: cannot be removed: %s", name, g_strerror(errno));
+    if (unlinkat(old->meta_fd, name, 0) != 0 || fsync(old->meta_fd) != 0) {
+        vj_log_warn(VJ_META_DIR "/%s: cannot be removed: %s", name, g_strerror(errno));
     }
 }
 
 /* The metadata are those of the checkpoint; *kept: the name for those that were there. */
-static void name_kept(int dir_fd, int meta_fd, char *before, char **kept)
+static void name_kept(const Old *old, char *before, char **kept)
 {
     if (before != NULL) {
-        forget(meta_fd, *kept);
+        forget(old, *kept);
         g_free(*kept);
         *kept = before;
-    } else if (!vj_fd_has(meta_fd, *kept)) {
+    } else if (!vj_fd_has(old->meta_fd, *kept)) {
         g_clear_pointer(kept, g_free); /* there was nothing */
     }
-    note_restored(dir_fd, meta_fd, *kept);
+    note_restored(old, *kept);
 }
 
-static bool restore_in(int dir_fd, const char *source, const char *name,
-                       const VjSuperblock *super, VjCheckpoint *out, char **kept,
-                       GError **error)
+/* The first @bytes of @fd. */
+static bool put_in_place(const Old *old, const VjSuperblock *super, int fd,
+                         uint64_t bytes, char **kept, GError **error)
 {
-    g_autofree char *meta_path = g_build_filename(source, "meta", NULL);
-    VJ_AUTO_FD dir = vj_checkpoint_open_dir(dir_fd, false);
-    VJ_AUTO_FD meta_fd = -1;
-    VJ_AUTO_FD fd = -1;
+    VjMetaPlace place = {.dir_fd = old->meta_fd, .path = old->path};
     g_autofree char *before = NULL;
-    VjCheckpointEnd end;
-    VjMetaPlace place = {.path = meta_path};
     bool was_marked, replaced;
 
+    *kept = name_to_keep(old);
+    if (*kept == NULL) {
+        return vj_error_set(error, EEXIST,
+                            VJ_META_DIR "/%s" KEPT_WORD "*: too many of them", old->file);
+    }
+    if (!mark(old->place->dir_fd, &was_marked, error)) {
+        return false;
+    }
+    before = was_marked ? kept_before(old) : NULL;
+    if (vj_meta_restore(super->meta, &place, fd, bytes, *kept, &replaced, error)) {
+        name_kept(old, g_steal_pointer(&before), kept);
+        return true;
+    }
+    if (!replaced && is_another_name(old, *kept)) {
+        forget(old, *kept);
+    }
+    if (!was_marked && !replaced) {
+        unmark(old->place->dir_fd);
+    }
+    return false;
+}
+
+static bool restore_in(const VjPlace *p, const char *name, const VjSuperblock *super,
+                       VjCheckpoint *out, char **kept, GError **error)
+{
+    g_auto(VjPlaceDir) meta = VJ_PLACE_DIR_NONE;
+    VJ_AUTO_FD dir = vj_checkpoint_open_dir(p, false);
+    VJ_AUTO_FD fd = -1;
+    Old old = {.place = p, .file = vj_meta_file(super->meta)};
+    VjCheckpointEnd end;
+
+    if (old.file == NULL) {
+        return vj_error_set(error, EOPNOTSUPP, "meta=%s has no checkpoints", super->meta);
+    }
     if (dir < 0) {
         return dir == -ENOENT ? vj_error_set(error, ENOENT, "there is no checkpoint")
                               : vj_error_set_errno(error, -dir, VJ_CHECKPOINTS_NAME);
     }
-    if (!choose(dir, name, super, out, &fd, &end, error)) {
+    if (!choose(dir, name, super, out, &fd, &end, error) ||
+        !vj_place_dir_open(p, VJ_META_DIR, vj_meta_needs(super->meta), true, &meta,
+                           error)) {
         return false;
     }
-    meta_fd = vj_volume_open_sub_dir(dir_fd, source, "meta", true, error);
-    if (meta_fd < 0) {
-        return false;
-    }
-    *kept = name_to_keep(meta_fd);
-    if (*kept == NULL) {
-        return vj_error_set(error, EEXIST, "meta/data.mdb.damaged-*: too many of them");
-    }
-    if (!mark(dir_fd, &was_marked, error)) {
-        return false;
-    }
-    place.dir_fd = meta_fd;
-    before = was_marked ? kept_before(dir_fd, meta_fd) : NULL;
-    if (vj_meta_restore(super->meta, &place, fd, end.image_bytes, *kept, &replaced,
-                        error)) {
-        name_kept(dir_fd, meta_fd, g_steal_pointer(&before), kept);
-        return true;
-    }
-    if (!replaced && is_same_file(meta_fd, *kept, META_NAME)) {
-        forget(meta_fd, *kept);
-    }
-    if (!was_marked && !replaced) {
-        unmark(dir_fd);
-    }
-    return false;
+    old.meta_fd = meta.fd;
+    old.path = meta.path;
+    return put_in_place(&old, super, fd, end.image_bytes, kept, error);
 }
 
 bool vj_volume_restore(const char *source, const char *name, int64_t lock_wait_us,
                        VjCheckpoint *out, char **kept, GError **error)
 {
-    VJ_AUTO_FD dir_fd = vj_source_open(source, error);
-    VJ_AUTO_FD lock_fd = -1;
+    g_autoptr(VjPlace) p = NULL;
     VjSuperblock super;
     bool ok;
 
     *kept = NULL;
-    if (dir_fd < 0 || !vj_volume_read_superblock(dir_fd, source, &super, error)) {
+    if (!vj_place_open(source, &p, error) ||
+        !vj_place_read_superblock(p, &super, error)) {
         return false;
     }
-    ok = vj_source_lock(dir_fd, source, lock_wait_us, &lock_fd, error) &&
-         (restore_in(dir_fd, source, name, &super, out, kept, error) ||
+    ok = vj_place_lock(p, lock_wait_us, error) &&
+         (restore_in(p, name, &super, out, kept, error) ||
           vj_error_prefix(error, "%s", source));
     vj_superblock_clear(&super);
     return ok;
@@ -332,6 +356,6 @@ int vj_volume_restored(VjVolume *v)
     if (r == 0) {
         r = vj_meta_flush(v->meta);
     }
-    v->restored = r == 0;
+    v->place->is_restored = r == 0;
     return r;
 }

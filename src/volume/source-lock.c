@@ -9,7 +9,7 @@
  * Whoever may open the directory may lock it too, so a SOURCE that is served for writing
  * is closed to others.
  */
-#include "volume/source-lock-private.h"
+#include "volume/place-private.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -28,18 +28,19 @@ static bool has_old_lock(int dir_fd)
     return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
-void vj_source_close_to_others(int dir_fd, const char *source)
+void vj_place_close_to_others(const VjPlace *p)
 {
     struct stat st;
 
-    if (fstat(dir_fd, &st) == 0 && (st.st_mode & OTHERS_MAY_OPEN) == 0) {
+    if (p->dir_fd < 0 ||
+        (fstat(p->dir_fd, &st) == 0 && (st.st_mode & OTHERS_MAY_OPEN) == 0)) {
         return;
     }
-    if (fchmod(dir_fd, st.st_mode & (mode_t)(07777 & ~OTHERS_MAY_OPEN)) < 0) {
-        vj_log_warn("%s: others may open it, and keep it locked: %s", source,
+    if (fchmod(p->dir_fd, st.st_mode & (mode_t)(07777 & ~OTHERS_MAY_OPEN)) < 0) {
+        vj_log_warn("%s: others may open it, and keep it locked: %s", p->name,
                     g_strerror(errno));
     } else {
-        vj_log_info("%s: its mode was %04o; others may not open it any more", source,
+        vj_log_info("%s: its mode was %04o; others may not open it any more", p->name,
                     st.st_mode & 07777);
     }
 }
@@ -66,32 +67,36 @@ static bool is_still(int fd, const struct stat *st, const char *source)
     return g_strcmp0(name, source) == 0;
 }
 
-bool vj_source_lock(int dir_fd, const char *source, int64_t wait_us, int *lock_fd,
-                    GError **error)
+static bool lock(VjPlace *p, int64_t wait_us, GError **error)
 {
     /* A description of its own: the lock goes with its last descriptor. */
-    VJ_AUTO_FD fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    VJ_AUTO_FD fd = openat(p->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct stat st;
     int r;
 
     if (fd < 0) {
-        return vj_error_set_errno(error, errno, "%s", source);
+        return vj_error_set_errno(error, errno, "%s", p->name);
     }
     r = vj_fd_lock(fd, has_old_lock, vj_clock_mono_us() + wait_us);
     if (r == -EWOULDBLOCK) {
         return vj_error_set(error, EBUSY, "%s is in use by another varjfs process",
-                            source);
+                            p->name);
     }
     if (r < 0 || fstat(fd, &st) < 0) {
         return vj_error_set_errno(error, r < 0 ? -r : errno, "%s: cannot be locked",
-                                  source);
+                                  p->name);
     }
-    if (!is_still(fd, &st, source)) {
+    if (!is_still(fd, &st, p->name)) {
         return vj_error_set(error, EBUSY, "%s was replaced by something else meanwhile",
-                            source);
+                            p->name);
     }
-    *lock_fd = vj_fd_steal(&fd);
+    p->lock_fd = vj_fd_steal(&fd);
     return true;
+}
+
+bool vj_place_lock(VjPlace *p, int64_t wait_us, GError **error)
+{
+    return p->dir_fd < 0 || p->lock_fd >= 0 || lock(p, wait_us, error);
 }
 
 /* Of a directory that a mount table names, so perhaps of one that its user chose. */
@@ -112,36 +117,4 @@ bool vj_volume_wait_released(const char *source, int64_t wait_us, bool *foreign,
         return vj_error_set(error, ETIMEDOUT, "%s is still in use", source);
     }
     return r == 0 || vj_error_set_errno(error, -r, "%s: cannot be locked", source);
-}
-
-int vj_source_open(const char *path, GError **error)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd < 0) {
-        if (errno == ENOTDIR) {
-            vj_error_set(error, ENOTDIR,
-                         "%s is not a directory; volume files come with later versions",
-                         path);
-        } else {
-            vj_error_set_errno(error, errno, "%s", path);
-        }
-    }
-    return fd;
-}
-
-int vj_volume_open_sub_dir(int dir_fd, const char *source, const char *name, bool create,
-                           GError **error)
-{
-    int fd;
-
-    if (create && mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST) {
-        vj_error_set_errno(error, errno, "%s/%s", source, name);
-        return -1;
-    }
-    fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) {
-        vj_error_set_errno(error, errno, "%s/%s", source, name);
-    }
-    return fd;
 }

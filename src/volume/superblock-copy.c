@@ -8,20 +8,15 @@
  * copy is believed when its own checksum is right, when it names the volume that the
  * metadata or the checkpoint say they are of, and when the store does not belong to
  * another one.
- *
- * Without varjfs.conf nothing says which engine the metadata have: of those that keep
- * them in SOURCE there is one.
  */
 #include "file/inode-format.h"
 #include "volume/checkpoint-private.h"
-#include "volume/source-lock-private.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ENGINE_IN_SOURCE "lmdb"
 /* Lines that differ, of a damaged superblock; it has about a dozen. */
 #define LINES_SHOWN 16u
 /* Within one second; also what is damaged may answer that every name is taken. */
@@ -125,8 +120,7 @@ typedef struct Copy {
 } Copy;
 
 typedef struct Search {
-    int dir_fd;
-    const char *source;
+    const VjPlace *place;
     VjMetaFlaw *say;
     void *opaque;
 } Search;
@@ -147,16 +141,17 @@ static void say(const Search *s, const char *format, ...)
 /* Objects of another volume would be taken for leftovers of a crash. */
 static bool store_agrees(const Search *s, const VjSuperblock *super, GError **error)
 {
-    g_autofree char *path = g_build_filename(s->source, "objects", NULL);
+    g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
     g_autoptr(GError) local = NULL;
-    VJ_AUTO_FD fd = vj_volume_open_sub_dir(s->dir_fd, s->source, "objects", false, NULL);
-    VjStorePlace place = {
-        .dir_fd = fd, .path = path, .volume = super->uuid, .read_only = true};
+    VjStorePlace place = {.volume = super->uuid, .read_only = true};
     VjStore *store;
 
-    if (fd < 0) {
+    if (!vj_place_dir_open(s->place, VJ_OBJECTS_DIR, vj_store_needs(super->store), false,
+                           &dir, NULL)) {
         return true; /* what comes then tells of it */
     }
+    place.dir_fd = dir.fd;
+    place.path = dir.path;
     if (vj_store_open(super->store, &place, &store, &local)) {
         vj_store_close(store);
         return true;
@@ -196,22 +191,25 @@ static int read_from(VjMeta *m, uint8_t owner[16], char **text)
 
 static bool open_metadata(const Search *s, VjMeta **out, GError **error)
 {
-    g_autofree char *path = g_build_filename(s->source, "meta", NULL);
-    VJ_AUTO_FD fd = vj_volume_open_sub_dir(s->dir_fd, s->source, "meta", false, error);
+    const char *engine = VJ_ENGINE_IN_SOURCE;
+    g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
     /* What a damaged log has lost is not this record. */
-    VjMetaPlace place = {.dir_fd = fd, .path = path, .read_only = true, .salvage = true};
+    VjMetaPlace place = {.read_only = true, .salvage = true};
     VjMetaExam exam;
     int r;
 
-    if (fd < 0) {
+    if (!vj_place_dir_open(s->place, VJ_META_DIR, vj_meta_needs(engine), false, &dir,
+                           error)) {
         return false;
     }
-    r = vj_meta_examine(ENGINE_IN_SOURCE, &place, -1, NULL, NULL, &exam);
+    place.dir_fd = dir.fd;
+    place.path = dir.path;
+    r = vj_meta_examine(engine, &place, -1, NULL, NULL, &exam);
     if (r < 0) {
-        return vj_error_set_errno(error, -r, "%s/data.mdb", path);
+        return vj_error_set_errno(error, -r, "%s/%s", dir.path, vj_meta_file(engine));
     }
     return exam.flaws > 0 ? vj_error_set(error, EBADMSG, "they are damaged")
-                          : vj_meta_open(ENGINE_IN_SOURCE, &place, out, error);
+                          : vj_meta_open(engine, &place, out, error);
 }
 
 static bool copy_of_metadata(const Search *s, Copy *out, GError **error)
@@ -265,7 +263,7 @@ static bool copy_of_checkpoint(const Search *s, int dir, const char *name, Copy 
 
 static bool copy_of_any_checkpoint(const Search *s, Copy *out)
 {
-    VJ_AUTO_FD dir = vj_checkpoint_open_dir(s->dir_fd, false);
+    VJ_AUTO_FD dir = vj_checkpoint_open_dir(s->place, false);
     g_autoptr(GArray) list = NULL;
 
     if (dir < 0 || vj_checkpoint_list(dir, &list) < 0) {
@@ -322,6 +320,7 @@ static void say_differences(const Search *s, const char *damaged, const char *ri
 /* Another name for what is there; false: it has none, and nothing was done. */
 static bool keep_damaged(const Search *s, char **kept, GError **error)
 {
+    int dir_fd = s->place->dir_fd;
     g_autoptr(GDateTime) now = g_date_time_new_now_utc();
     g_autofree char *date = g_date_time_format(now, "%Y%m%dT%H%M%SZ");
     int failed = EEXIST;
@@ -331,14 +330,13 @@ static bool keep_damaged(const Search *s, char **kept, GError **error)
             i == 0 ? g_strdup_printf(VJ_SUPERBLOCK_NAME ".damaged-%s", date)
                    : g_strdup_printf(VJ_SUPERBLOCK_NAME ".damaged-%s-%u", date, i);
 
-        failed =
-            linkat(s->dir_fd, VJ_SUPERBLOCK_NAME, s->dir_fd, name, 0) == 0 ? 0 : errno;
+        failed = linkat(dir_fd, VJ_SUPERBLOCK_NAME, dir_fd, name, 0) == 0 ? 0 : errno;
         if (failed == 0) {
             *kept = g_steal_pointer(&name);
         }
     }
     return failed == 0 ||
-           vj_error_set_errno(error, failed, "%s/" VJ_SUPERBLOCK_NAME, s->source);
+           vj_error_set_errno(error, failed, "%s/" VJ_SUPERBLOCK_NAME, s->place->name);
 }
 
 static bool put_in_place(const Search *s, const Copy *c, bool is_there, GError **error)
@@ -348,12 +346,12 @@ static bool put_in_place(const Search *s, const Copy *c, bool is_there, GError *
     if (is_there && !keep_damaged(s, &kept, error)) {
         return false;
     }
-    if (!vj_file_replace_contents(s->dir_fd, VJ_SUPERBLOCK_NAME, c->text, strlen(c->text),
-                                  0644, error)) {
+    if (!vj_file_replace_contents(s->place->dir_fd, VJ_SUPERBLOCK_NAME, c->text,
+                                  strlen(c->text), 0644, error)) {
         if (kept != NULL) {
-            (void)unlinkat(s->dir_fd, kept, 0);
+            (void)unlinkat(s->place->dir_fd, kept, 0);
         }
-        return vj_error_prefix(error, "%s", s->source);
+        return vj_error_prefix(error, "%s", s->place->name);
     }
     say(s, VJ_SUPERBLOCK_NAME " is the copy that was in %s%s%s; repaired", c->where,
         kept != NULL ? ", and what was there is " : "", kept != NULL ? kept : "");
@@ -390,43 +388,43 @@ static bool mend(const Search *s, bool is_there, const char *damaged, bool repai
 /* @text: what could be read of it; @why: what is wrong with it; both replace what was
  * there.  False: it is whole, or it cannot be read for a reason that opening the volume
  * tells. */
-static bool is_damaged(int dir_fd, char **text, GError **why)
+static bool is_damaged(const VjPlace *p, char **text, GError **why)
 {
     VjSuperblock super;
 
     g_clear_error(why);
     g_clear_pointer(text, g_free);
-    if (vj_superblock_read(dir_fd, text, &super, why)) {
+    if (vj_superblock_read(p, text, &super, why)) {
         vj_superblock_clear(&super);
         return false;
     }
-    return vj_superblock_is_lost(dir_fd, *why);
+    return vj_superblock_is_lost(p, *why);
 }
 
 bool vj_volume_mend_superblock(const char *source, bool repair, int64_t lock_wait_us,
                                VjMetaFlaw *note, void *opaque, VjSuperblockState *out,
                                GError **error)
 {
-    VJ_AUTO_FD dir_fd = vj_source_open(source, error);
-    VJ_AUTO_FD lock_fd = -1;
-    Search s = {.dir_fd = dir_fd, .source = source, .say = note, .opaque = opaque};
+    g_autoptr(VjPlace) p = NULL;
+    Search s = {.say = note, .opaque = opaque};
     g_autoptr(GError) why = NULL;
     g_autofree char *text = NULL;
 
     *out = VJ_SUPERBLOCK_WHOLE;
-    if (dir_fd < 0) {
+    if (!vj_place_open(source, &p, error)) {
         return false;
     }
-    if (!is_damaged(dir_fd, &text, &why)) {
+    if (!is_damaged(p, &text, &why)) {
         return true;
     }
-    if (!vj_source_lock(dir_fd, source, lock_wait_us, &lock_fd, error)) {
+    if (!vj_place_lock(p, lock_wait_us, error)) {
         return false;
     }
     /* Another process may have mended it before this one had the lock. */
-    if (!is_damaged(dir_fd, &text, &why)) {
+    if (!is_damaged(p, &text, &why)) {
         return true;
     }
+    s.place = p;
     say(&s, "%s", why->message);
     return mend(&s, why->code != ENOENT, text, repair, out, error);
 }

@@ -265,12 +265,21 @@ bool vj_superblock_parse(const char *text, size_t len, VjSuperblock *out, GError
 
 /* ---- the file ---------------------------------------------------------------------- */
 
-bool vj_superblock_read(int dir_fd, char **text, VjSuperblock *out, GError **error)
+static char *read_text(const VjPlace *p, size_t *len, GError **error)
+{
+    if (p->dir_fd >= 0) {
+        return vj_file_read_small(p->dir_fd, VJ_SUPERBLOCK_NAME, VJ_SUPERBLOCK_MAX, len,
+                                  error);
+    }
+    *len = strlen(p->conf);
+    return g_strdup(p->conf);
+}
+
+bool vj_superblock_read(const VjPlace *p, char **text, VjSuperblock *out, GError **error)
 {
     size_t len;
 
-    *text =
-        vj_file_read_small(dir_fd, VJ_SUPERBLOCK_NAME, VJ_SUPERBLOCK_MAX, &len, error);
+    *text = read_text(p, &len, error);
     if (*text == NULL) {
         return false;
     }
@@ -281,34 +290,51 @@ bool vj_superblock_read(int dir_fd, char **text, VjSuperblock *out, GError **err
     return true;
 }
 
-bool vj_superblock_is_lost(int dir_fd, const GError *error)
+/* Of the engine that keeps them in SOURCE. */
+static bool has_metadata(const VjPlace *p)
 {
+    g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
+    VjMetaPlace place = {.read_only = true};
+    uint64_t bytes;
+
+    if (!vj_place_dir_open(p, VJ_META_DIR, vj_meta_needs(VJ_ENGINE_IN_SOURCE), false,
+                           &dir, NULL)) {
+        return false;
+    }
+    place.dir_fd = dir.fd;
+    place.path = dir.path;
+    return vj_meta_file_bytes(VJ_ENGINE_IN_SOURCE, &place, &bytes) == 0;
+}
+
+bool vj_superblock_is_lost(const VjPlace *p, const GError *error)
+{
+    if (p->dir_fd < 0) {
+        return false; /* there is nothing to find another one by */
+    }
     if (error->code == ENOENT) {
-        return !vj_fd_has(dir_fd, VJ_MAKING_NAME) &&
-               (vj_fd_has(dir_fd, "meta/data.mdb") ||
-                vj_fd_has(dir_fd, VJ_CHECKPOINTS_NAME));
+        return !vj_fd_has(p->dir_fd, VJ_MAKING_NAME) &&
+               (has_metadata(p) || vj_fd_has(p->dir_fd, VJ_CHECKPOINTS_NAME));
     }
     return error->code == EBADMSG || error->code == EFBIG || error->code == EIO;
 }
 
-bool vj_volume_read_superblock(int dir_fd, const char *source, VjSuperblock *out,
-                               GError **error)
+bool vj_place_read_superblock(const VjPlace *p, VjSuperblock *out, GError **error)
 {
     g_autoptr(GError) local = NULL;
     g_autofree char *text = NULL;
 
-    if (vj_superblock_read(dir_fd, &text, out, &local)) {
+    if (vj_superblock_read(p, &text, out, &local)) {
         return true;
     }
-    if (vj_superblock_is_lost(dir_fd, local)) {
+    if (vj_superblock_is_lost(p, local)) {
         return vj_error_set(error, EBADMSG,
-                            "%s/%s; fsck.varjfs -y looks for a copy of it", source,
+                            "%s/%s; fsck.varjfs -y looks for a copy of it", p->name,
                             local->message);
     }
     if (local->code == ENOENT) {
         return vj_error_set(error, ENOENT,
                             "%s holds no varjfs file system (no " VJ_SUPERBLOCK_NAME ")",
-                            source);
+                            p->name);
     }
-    return vj_error_set(error, local->code, "%s/%s", source, local->message);
+    return vj_error_set(error, local->code, "%s/%s", p->name, local->message);
 }

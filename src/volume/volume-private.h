@@ -10,6 +10,7 @@
 #include "file/table.h"
 #include "map/map.h"
 #include "object/object.h"
+#include "volume/place-private.h"
 #include "volume/volume.h"
 
 /* Defaults of the mount options, bytes and seconds. */
@@ -32,8 +33,6 @@ typedef struct VjSuperblock {
     char *text; /* of the file that it was read from; NULL: it is new */
 } VjSuperblock;
 
-/* It is called so until all that it describes is there (make.c). */
-#define VJ_MAKING_NAME "varjfs.making"
 #define VJ_SUPERBLOCK_MAX ((size_t)16 << 10)
 #define VJ_FORMAT_VERSION 1u
 
@@ -41,14 +40,13 @@ void vj_superblock_clear(VjSuperblock *s);
 /* Owned text that ends with the checksum line. */
 char *vj_superblock_format(const VjSuperblock *s);
 bool vj_superblock_parse(const char *text, size_t len, VjSuperblock *out, GError **error);
-/* From the directory: varjfs.conf and what it says.  @text: as far as it could be read;
- * owned.  On failure the line begins with "varjfs.conf". */
-bool vj_superblock_read(int dir_fd, char **text, VjSuperblock *out, GError **error);
+/* varjfs.conf of the place and what it says.  @text: as far as it could be read; owned.
+ * On failure the line begins with "varjfs.conf". */
+bool vj_superblock_read(const VjPlace *p, char **text, VjSuperblock *out, GError **error);
 /* The same; the line says what to do about it. */
-bool vj_volume_read_superblock(int dir_fd, const char *source, VjSuperblock *out,
-                               GError **error);
+bool vj_place_read_superblock(const VjPlace *p, VjSuperblock *out, GError **error);
 /* Whether @error of vj_superblock_read is damage of a file system that was there. */
-bool vj_superblock_is_lost(int dir_fd, const GError *error);
+bool vj_superblock_is_lost(const VjPlace *p, const GError *error);
 /* The 16 bytes of "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; false: that is none. */
 bool vj_uuid_parse(const char *text, uint8_t bytes[16]);
 
@@ -76,28 +74,14 @@ bool vj_volume_record_check(VjMeta *m, const char *uuid, const char *path,
  * @uuid. */
 bool vj_volume_record_mend(VjMeta *m, const char *uuid, bool *mended, GError **error);
 
-/* ---- whether the last user ended in order (in-use.c) ------------------------------- */
+/* ---- whether the engine could read its file (examine.c) ---------------------------- */
 
-/* One file in SOURCE under one of two names. */
-#define VJ_IN_USE_NAME "varjfs.inuse"
-#define VJ_CLEAN_NAME "varjfs.clean"
-/* There from before a restore changes anything until the volume is usable again. */
-#define VJ_RESTORING_NAME "varjfs.restoring"
-
-/* False with EBADMSG: a restore was cut off. */
-bool vj_in_use_check_restore(const VjVolumeOpen *how, int dir_fd, GError **error);
-/* Under the lock of SOURCE.  When it is due: EBADMSG and one line if the engine could not
- * read its file; the rest goes into the log. */
-bool vj_in_use_examine(const VjSuperblock *super, VjExamine when, int dir_fd,
-                       const char *source, const VjMetaPlace *place, GError **error);
-/* Durable before anything else in SOURCE is changed. */
-bool vj_in_use_begin(VjVolume *v, int dir_fd, const char *source, GError **error);
-/* After the last change is durable.  -errno. */
-int vj_in_use_end(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
+/* Under the lock of the place, before vj_place_mark.  When it is due: EBADMSG and one
+ * line if the engine could not; the rest goes into the log. */
+bool vj_examine_before_open(const VjPlace *p, const VjSuperblock *super, VjExamine when,
+                            const VjMetaPlace *place, GError **error);
 
 /* ---- checkpoints (checkpoint.c) ---------------------------------------------------- */
-
-#define VJ_CHECKPOINTS_NAME "checkpoints"
 
 typedef struct VjCheckpointer VjCheckpointer;
 /* @interval_s 0: none is made but on demand. */
@@ -161,10 +145,9 @@ struct VjVolume {
     VjFlusher *flusher;
     VjOrphanPurge *purge;
     VjFileTable *files;
-    int lock_fd;
-    int dir_fd;                   /* of SOURCE, while it is marked as in use; else -1 */
-    VjCheckpointer *checkpointer; /* NULL: read-only, or a check */
-    bool restored;                /* vj_volume_restored has been */
+    VjPlace *place;
+    bool owns_place;              /* it is closed with the volume */
+    VjCheckpointer *checkpointer; /* NULL: read-only, a check, or no file to be copied */
     bool check;
     bool record_mended;      /* repair: that of volume-record.c */
     bool copy_mended;        /* likewise of superblock-copy.c */

@@ -7,7 +7,6 @@
  * everything was written back and made durable; whatever fails on the way is reported and
  * the next mount recovers as after a crash.
  */
-#include "volume/source-lock-private.h"
 #include "volume/volume-private.h"
 
 #include <fcntl.h>
@@ -274,18 +273,6 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
     }
 }
 
-/* ---- directories and the superblock ------------------------------------------------ */
-
-static int open_same(const VjVolumeOpen *how, GError **error)
-{
-    int fd = openat(how->source_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd < 0) {
-        vj_error_set_errno(error, errno, "%s", how->source);
-    }
-    return fd;
-}
-
 /* ---- engines ----------------------------------------------------------------------- */
 
 static bool wrap_all(VjVolume *v, const VjVolumeOpen *how, GError **error)
@@ -315,19 +302,22 @@ static bool only_reads(const VjVolumeOpen *how)
     return how->read_only || (how->check && !how->repair);
 }
 
-static int open_meta_dir(int dir_fd, const char *source, GError **error)
+static bool open_meta_dir(const VjVolume *v, VjPlaceDir *out, GError **error)
 {
-    int fd = openat(dir_fd, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    g_autoptr(GError) local = NULL;
 
-    if (fd < 0 && errno == ENOENT) {
-        vj_error_set(error, EBADMSG,
-                     "%s/meta is missing: fsck.varjfs --restore puts the newest "
-                     "checkpoint in its place",
-                     source);
-    } else if (fd < 0) {
-        vj_error_set_errno(error, errno, "%s/meta", source);
+    if (vj_place_dir_open(v->place, VJ_META_DIR, vj_meta_needs(v->super.meta), false, out,
+                          &local)) {
+        return true;
     }
-    return fd;
+    if (local->code == ENOENT) {
+        return vj_error_set(error, EBADMSG,
+                            "%s is missing: fsck.varjfs --restore puts the newest "
+                            "checkpoint in its place",
+                            out->path);
+    }
+    g_propagate_error(error, g_steal_pointer(&local));
+    return false;
 }
 
 static bool update_copy(VjVolume *v, const VjVolumeOpen *how)
@@ -338,45 +328,51 @@ static bool update_copy(VjVolume *v, const VjVolumeOpen *how)
     return true;
 }
 
-static bool open_engines(VjVolume *v, const VjVolumeOpen *how, int dir_fd, GError **error)
+static bool open_store(VjVolume *v, const VjVolumeOpen *how, GError **error)
 {
-    g_autofree char *meta_path = g_build_filename(how->source, "meta", NULL);
-    g_autofree char *store_path = g_build_filename(how->source, "objects", NULL);
-    VJ_AUTO_FD meta_fd = open_meta_dir(dir_fd, how->source, error);
-    VJ_AUTO_FD store_fd = -1;
-    VjMetaPlace meta_place = {.dir_fd = meta_fd,
-                              .path = meta_path,
-                              .read_only = only_reads(how),
-                              .salvage = how->repair};
-    VjStoreKeys store_keys;
-    VjStorePlace store_place = {.path = store_path,
-                                .volume = v->super.uuid,
-                                .keys = &store_keys,
-                                .read_only = only_reads(how)};
+    g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
+    VjStoreKeys keys = vj_object_store_keys(v->meta);
+    VjStorePlace place = {
+        .volume = v->super.uuid, .keys = &keys, .read_only = only_reads(how)};
 
-    if (meta_fd < 0 ||
-        !vj_in_use_examine(&v->super, how->examine, dir_fd, how->source, &meta_place,
-                           error) ||
-        (!only_reads(how) && !vj_in_use_begin(v, dir_fd, how->source, error))) {
+    if (!vj_place_dir_open(v->place, VJ_OBJECTS_DIR, vj_store_needs(v->super.store),
+                           false, &dir, error)) {
         return false;
     }
-    store_fd = vj_volume_open_sub_dir(dir_fd, how->source, "objects", false, error);
-    if (store_fd < 0) {
-        return false;
-    }
-    store_place.dir_fd = store_fd;
-    /* A repair believes the store where the metadata say nothing. */
-    if (!vj_meta_open(v->super.meta, &meta_place, &v->meta, error)) {
-        return false;
-    }
-    store_keys = vj_object_store_keys(v->meta);
-    return (how->repair ||
-            vj_volume_record_check(v->meta, v->super.uuid, meta_path, error)) &&
-           vj_store_open(v->super.store, &store_place, &v->store, error) &&
+    place.dir_fd = dir.fd;
+    place.path = dir.path;
+    return vj_store_open(v->super.store, &place, &v->store, error);
+}
+
+/* The metadata and the store are those of this volume.  A repair believes the store where
+ * the metadata say nothing. */
+static bool open_both(VjVolume *v, const VjVolumeOpen *how, const VjMetaPlace *place,
+                      GError **error)
+{
+    const char *uuid = v->super.uuid;
+
+    return vj_meta_open(v->super.meta, place, &v->meta, error) &&
+           (how->repair || vj_volume_record_check(v->meta, uuid, place->path, error)) &&
+           open_store(v, how, error) &&
            (!how->repair ||
-            (vj_volume_record_mend(v->meta, v->super.uuid, &v->record_mended, error) &&
-             vj_volume_record_check(v->meta, v->super.uuid, meta_path, error))) &&
-           update_copy(v, how) && wrap_all(v, how, error);
+            (vj_volume_record_mend(v->meta, uuid, &v->record_mended, error) &&
+             vj_volume_record_check(v->meta, uuid, place->path, error)));
+}
+
+static bool open_engines(VjVolume *v, const VjVolumeOpen *how, GError **error)
+{
+    g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
+    VjMetaPlace place = {.read_only = only_reads(how), .salvage = how->repair};
+
+    if (!open_meta_dir(v, &dir, error)) {
+        return false;
+    }
+    place.dir_fd = dir.fd;
+    place.path = dir.path;
+    return vj_examine_before_open(v->place, &v->super, how->examine, &place, error) &&
+           (only_reads(how) || vj_place_mark(v->place, error)) &&
+           open_both(v, how, &place, error) && update_copy(v, how) &&
+           wrap_all(v, how, error);
 }
 
 /* ---- what the files tell ----------------------------------------------------------- */
@@ -477,7 +473,7 @@ static bool open_files(VjVolume *v, const VjVolumeOpen *how,
         config.fragment_bytes = 0;
     }
     if (!vj_file_table_open(&config, &v->files, error)) {
-        vj_error_prefix(error, "%s: ", how->source);
+        vj_error_prefix(error, "%s: ", v->place->name);
         return false;
     }
     return true;
@@ -498,7 +494,8 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, const VjTransform *new_t
     int r = vj_meta_count(v->meta, VJ_SPACE_INODE, &v->inodes_at_open);
 
     if (r < 0) {
-        return vj_error_set_errno(error, -r, "%s: cannot count its inodes", how->source);
+        return vj_error_set_errno(error, -r, "%s: cannot count its inodes",
+                                  v->place->name);
     }
     if (!vj_objects_open(&config, &v->objects, error) ||
         !open_files(v, how, new_transform, error)) {
@@ -513,17 +510,26 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, const VjTransform *new_t
     }
     vj_orphan_purge_start(v->purge);
     vj_file_table_start(v->files);
-    if (v->dir_fd >= 0) {
+    if (v->place->is_marked && vj_meta_file(v->super.meta) != NULL) {
         v->checkpointer = vj_checkpointer_open(v, how->checkpoint_seconds);
     }
     return true;
 }
 
-static VjVolume *volume_new(const VjVolumeOpen *how)
+static bool open_place(const VjVolumeOpen *how, VjPlace **out, GError **error)
+{
+    return how->has_source_fd ? vj_place_open_at(how->source_fd, how->source, out, error)
+                              : vj_place_open(how->source, out, error);
+}
+
+/* @place is taken where it is not the caller's. */
+static VjVolume *volume_new(const VjVolumeOpen *how, VjPlace *place)
 {
     VjVolume *v = g_new0(VjVolume, 1);
 
-    v->lock_fd = v->dir_fd = -1;
+    v->place = place;
+    v->owns_place = how->place == NULL;
+    vj_place_enter(place);
     v->check = how->check;
     v->bytes_found = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     v->close_retry_us = how->close_retry_us;
@@ -558,82 +564,41 @@ static int teardown(VjVolume *v, int r)
         r = r < 0 ? r : one;
     }
     vj_store_close(v->store);
-    if (r == 0) {
-        r = vj_in_use_end(v);
-    }
+    vj_place_leave(v->place, r == 0);
+    one = v->owns_place ? vj_place_close(v->place) : 0;
+    r = r < 0 ? r : one;
     g_hash_table_unref(v->bytes_found);
     vj_mutex_clear(&v->usage_lock);
     vj_superblock_clear(&v->super);
-    vj_fd_close(&v->dir_fd);
-    vj_fd_close(&v->lock_fd);
     g_free(v);
     return r;
 }
 
-bool vj_volume_examine(const char *source, int64_t lock_wait_us, VjMetaFlaw *say,
-                       void *opaque, VjMetaExam *out, GError **error)
-{
-    g_autofree char *meta_path = g_build_filename(source, "meta", NULL);
-    VJ_AUTO_FD dir_fd = vj_source_open(source, error);
-    VJ_AUTO_FD lock_fd = -1;
-    VJ_AUTO_FD meta_fd = -1;
-    VjSuperblock super;
-    int r = 0;
-
-    *out = (VjMetaExam){0};
-    if (dir_fd < 0 || !vj_volume_read_superblock(dir_fd, source, &super, error)) {
-        return false;
-    }
-    if (!vj_source_lock(dir_fd, source, lock_wait_us, &lock_fd, error)) {
-        vj_superblock_clear(&super);
-        return false;
-    }
-    meta_fd = openat(dir_fd, "meta", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    r = meta_fd < 0 ? -errno : 0;
-    if (r == 0) {
-        VjMetaPlace place = {.dir_fd = meta_fd, .path = meta_path, .read_only = true};
-
-        r = vj_meta_examine(super.meta, &place, -1, say, opaque, out);
-    }
-    if (r == -ENOENT) {
-        g_autofree char *line = g_strdup_printf(
-            "%s: %s", vj_meta_file(super.meta),
-            meta_fd < 0 ? "the directory that it was in is missing" : "it is missing");
-
-        out->flaws = 1;
-        say(opaque, line);
-        r = 0;
-    }
-    vj_superblock_clear(&super);
-    return r == 0 || r == -EOPNOTSUPP || vj_error_set_errno(error, -r, "%s", meta_path);
-}
-
 bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
 {
-    VJ_AUTO_FD dir_fd =
-        how->has_source_fd ? open_same(how, error) : vj_source_open(how->source, error);
     VjTransform new_transform;
+    VjPlace *place = how->place;
     VjVolume *v;
 
     *out = NULL;
-    if (dir_fd < 0) {
-        return false;
-    }
     if (how->transform != NULL &&
         !vj_transform_parse(how->transform, &new_transform, error)) {
         return false;
     }
-    v = volume_new(how);
-    if (!vj_volume_read_superblock(dir_fd, how->source, &v->super, error) ||
-        !vj_source_lock(dir_fd, how->source, how->lock_wait_us, &v->lock_fd, error) ||
-        !vj_in_use_check_restore(how, dir_fd, error) ||
-        !open_engines(v, how, dir_fd, error) ||
+    if (place == NULL && !open_place(how, &place, error)) {
+        return false;
+    }
+    v = volume_new(how, place);
+    if (!vj_place_read_superblock(place, &v->super, error) ||
+        !vj_place_lock(place, how->lock_wait_us, error) ||
+        (!how->restoring && !vj_place_check_restore(place, error)) ||
+        !open_engines(v, how, error) ||
         !start(v, how, how->transform != NULL ? &new_transform : NULL, error)) {
         (void)!teardown(v, -EIO); /* the first error is the one to tell */
         return false;
     }
     if (!vj_volume_read_only(v)) {
-        vj_source_close_to_others(dir_fd, how->source);
+        vj_place_close_to_others(place);
     }
     *out = v;
     return true;

@@ -17,12 +17,37 @@
 
 typedef struct VjVolume VjVolume;
 
+/*
+ * VjPlace - where a volume is (place.c)
+ *
+ * SOURCE: a directory with varjfs.conf, a lock, a mark of use, checkpoints, and
+ * directories for drivers that keep files.  Or, for drivers that keep none, no directory
+ * but the text of varjfs.conf alone.  Threads: setup only, one at a time.
+ */
+typedef struct VjPlace VjPlace;
+
+/* The directory @source.  Nothing in it is read, locked or changed.  *out owned
+ * (vj_place_close). */
+bool vj_place_open(const char *source, VjPlace **out, GError **error);
+/* No directory.  @name: for messages; @conf: as mkfs gave it (VjVolumeMake.conf).
+ * Returns owned. */
+VjPlace *vj_place_of_text(const char *name, const char *conf);
+/*
+ * Every volume that used it is closed: lets go of the lock, after the mark of use if all
+ * of them were closed in order.  NULL is fine.  0; -errno: the mark stays; frees @p all
+ * the same.
+ */
+int vj_place_close(VjPlace *p) G_GNUC_WARN_UNUSED_RESULT;
+
 /* What mkfs decides for ever; text of varjfs.conf.  Strings are borrowed. */
 typedef struct VjVolumeMake {
     const char *source;  /* directory (created if missing) */
     const char *options; /* "K=V,…" of mkfs.varjfs -o; NULL: defaults */
     bool force;          /* overwrite a file system that is there */
     bool may_forget;     /* the process goes on: metadata in its memory will do */
+    /* Not NULL: no directory is made or looked for, and @source is for messages alone;
+     * *conf gets the text for vj_place_of_text, owned.  EINVAL: a driver needs files. */
+    char **conf;
     /* SOURCE is there and has not been looked into; @is_new: it was made.  NULL: nothing
      * to do. */
     void (*opened)(void *opaque, int source_fd, bool is_new);
@@ -40,6 +65,9 @@ typedef enum VjExamine {
 } VjExamine;
 
 typedef struct VjVolumeOpen {
+    /* Borrowed until the volume is closed, and perhaps used by other volumes of this
+     * process; source does not count then.  NULL: the volume has one of its own. */
+    VjPlace *place;
     const char *source;
     VjExamine examine;
     /* The directory itself where has_source_fd: borrowed, and the name is for messages
@@ -81,7 +109,7 @@ extern const VjOptSpec vj_volume_make_options[];
 bool vj_volume_make(const VjVolumeMake *how, GError **error);
 
 /*
- * vj_volume_open - lock SOURCE, read its superblock, recover, start background work
+ * vj_volume_open - lock the place, read its superblock, recover, start background work
  *
  * Crash     safe at any point; recovery is idempotent
  * Threads   setup only; may wait lock_wait_us for the lock
@@ -157,7 +185,8 @@ typedef struct VjCheckpoint {
  * vj_volume_checkpoint - copy the metadata as they are now
  *
  * Everything accepted before is in it.  Others go on meanwhile.
- * Returns   0; -EROFS; -ENOSPC: too little would be left; -EBADMSG, -EIO
+ * Returns   0; -EROFS; -EOPNOTSUPP: its engine keeps no file here; -ENOSPC: too little
+ *           would be left; -EBADMSG, -EIO
  * Threads   any; blocks      Locks   none
  */
 int vj_volume_checkpoint(VjVolume *v, uint64_t *stored_bytes) G_GNUC_WARN_UNUSED_RESULT;

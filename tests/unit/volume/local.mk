@@ -60,3 +60,6 @@ tests_unit_volume_test_committed_SOURCES = \
 	tests/unit/volume/settings-fixture.h \
 	tests/unit/volume/test-committed.c
 tests_unit_volume_test_committed_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-place
+tests_unit_volume_test_place_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
