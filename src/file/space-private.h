@@ -14,7 +14,7 @@
 #define VJ_SPACE_OBJECT_OVERHEAD 5120u
 
 typedef struct VjSpaceKeeper {
-    VjStore *store;
+    VjObjects *objects;
     VjMutex lock;
     /* guarded by lock: */
     /* as measured last, less where objects run out before bytes */
@@ -23,7 +23,7 @@ typedef struct VjSpaceKeeper {
     uint64_t reserved_bytes;
 } VjSpaceKeeper;
 
-int vj_space_init(VjSpaceKeeper *k, VjStore *store) G_GNUC_WARN_UNUSED_RESULT;
+int vj_space_init(VjSpaceKeeper *k, VjObjects *objects) G_GNUC_WARN_UNUSED_RESULT;
 void vj_space_clear(VjSpaceKeeper *k);
 /* Compares and adds; no I/O, so a file's lock may be held.  -ENOSPC. */
 int vj_space_try(VjSpaceKeeper *k, uint64_t bytes) G_GNUC_WARN_UNUSED_RESULT;

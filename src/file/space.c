@@ -13,10 +13,10 @@
  * each is counted with its overhead: where the store can hold few more objects, fewer
  * bytes are promised.
  */
-static int measure(VjStore *store, uint64_t *available_bytes)
+static int measure(VjObjects *o, uint64_t *available_bytes)
 {
     VjStoreSpace now;
-    int r = vj_store_space(store, &now);
+    int r = vj_objects_space(o, &now);
     uint64_t objects, by_objects;
 
     if (r < 0) {
@@ -31,11 +31,11 @@ static int measure(VjStore *store, uint64_t *available_bytes)
     return 0;
 }
 
-int vj_space_init(VjSpaceKeeper *k, VjStore *store)
+int vj_space_init(VjSpaceKeeper *k, VjObjects *objects)
 {
-    *k = (VjSpaceKeeper){.store = store};
+    *k = (VjSpaceKeeper){.objects = objects};
     vj_mutex_init(&k->lock, VJ_RANK_FILE_BUDGET, "file.space");
-    return measure(store, &k->available_bytes);
+    return measure(objects, &k->available_bytes);
 }
 
 void vj_space_clear(VjSpaceKeeper *k)
@@ -63,7 +63,7 @@ int vj_space_try(VjSpaceKeeper *k, uint64_t bytes)
 void vj_space_release_measured(VjSpaceKeeper *k, uint64_t bytes)
 {
     uint64_t available_bytes = 0;
-    int r = measure(k->store, &available_bytes);
+    int r = measure(k->objects, &available_bytes);
 
     if (r < 0) {
         vj_log_warn("store: cannot tell its free space: %s", g_strerror(-r));

@@ -46,7 +46,7 @@ bool vj_file_table_open(const VjFileTableConfig *config, VjFileTable **out,
                         GError **error)
 {
     VjFileTable *table = table_new(config);
-    int r = vj_space_init(&table->space, config->store);
+    int r = vj_space_init(&table->space, config->objects);
 
     *out = NULL;
     if (r < 0) {
@@ -57,7 +57,7 @@ bool vj_file_table_open(const VjFileTableConfig *config, VjFileTable **out,
     table->workers =
         g_thread_pool_new(vj_put_worker, table, (gint)table->worker_count, FALSE, NULL);
     table->read_ahead = vj_read_ahead_open(table, config->cache_bytes,
-                                           !vj_store_can_expect(config->store));
+                                           !vj_objects_can_expect(config->objects));
     if (!config->read_only && !config->is_check &&
         !vj_remapper_open(table, config->fragment_bytes, &table->remapper, error)) {
         vj_file_table_stop(table);

@@ -43,7 +43,6 @@ typedef struct VjFileEvents {
 typedef struct VjFileTableConfig {
     /* All borrowed, and valid until close. */
     VjMeta *meta;
-    VjStore *store; /* asked for its free space alone */
     VjObjects *objects;
     const VjFileEvents *events;
     void *opaque; /* of events */

@@ -277,6 +277,10 @@ void vj_objects_kick(VjObjects *o);
  * thread; blocks.
  */
 int vj_objects_flush(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
+/* vj_store_space and vj_store_can_expect of the store, for rooms that do not see it.  Any
+ * thread; the first one blocks. */
+int vj_objects_space(VjObjects *o, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_objects_can_expect(VjObjects *o);
 
 /* Waits until everything that is dead now, durable and not pinned is removed.
  * Tests, gc. */

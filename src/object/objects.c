@@ -87,3 +87,13 @@ int vj_objects_sum(VjTxn *txn, uint64_t *objects, uint64_t *plain_bytes,
     }
     return scan.error;
 }
+
+int vj_objects_space(VjObjects *o, VjStoreSpace *out)
+{
+    return vj_store_space(o->store, out);
+}
+
+bool vj_objects_can_expect(VjObjects *o)
+{
+    return vj_store_can_expect(o->store);
+}

@@ -450,7 +450,6 @@ static bool open_files(VjVolume *v, const VjVolumeOpen *how,
     uint64_t dirty = how->dirty_bytes != 0 ? how->dirty_bytes : VJ_DIRTY_DEFAULT;
     VjFileTableConfig config = {
         .meta = v->meta,
-        .store = v->store,
         .objects = v->objects,
         .events = &file_events,
         .opaque = v,
