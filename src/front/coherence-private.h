@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * coherence-private.h - what the kernel may hold of a file, and whom it makes wait
+ * coherence-private.h - what the kernel may hold of a file, and what waits beside edits
  */
 #ifndef VJ_FRONT_COHERENCE_PRIVATE_H
 #define VJ_FRONT_COHERENCE_PRIVATE_H
@@ -59,16 +59,16 @@ typedef struct VjPass {
 } VjPass;
 
 /*
- * vj_coherence_enter - a READ of pages, or a WRITE of pages, begins
+ * vj_coherence_pages_begin - a READ of pages, or a WRITE of pages, begins
  *
  * Waits while an edit is applied and answered, and where @who reads the end of a file
  * whose size the kernel is about to take.  Pages in old coordinates get @parts, without
  * the bytes that the edit replaced.  Threads: any.  Locks: none.
  */
-void vj_coherence_enter(VjCoherence *c, uint64_t ino, VjPassKind kind, uint64_t offset,
-                        uint64_t len, pid_t who, VjPass *pass);
+void vj_coherence_pages_begin(VjCoherence *c, uint64_t ino, VjPassKind kind,
+                              uint64_t offset, uint64_t len, pid_t who, VjPass *pass);
 /* A READ is answered; a WRITE is done with the file. */
-void vj_coherence_leave(VjCoherence *c, VjPass *pass);
+void vj_coherence_pages_end(VjCoherence *c, VjPass *pass);
 /*
  * A request has come that the kernel sends under the lock of the inode, so what it did
  * for the one before is over.  @len bytes at @offset, if any, have filled pages: not
@@ -79,7 +79,7 @@ void vj_coherence_locked(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t
 /* Whether the kernel may hold a page of the range; @len 0: from @offset to the end. */
 bool vj_coherence_may_hold(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len);
 /*
- * vj_coherence_written_past - a direct WRITE of the range is in the file, but not
+ * vj_coherence_direct_written - a direct WRITE of the range is in the file, but not
  * answered
  *
  * The kernel dropped the pages of the range before it sent the WRITE; behind it, it does
@@ -88,8 +88,8 @@ bool vj_coherence_may_hold(VjCoherence *c, uint64_t ino, uint64_t offset, uint64
  *           invalidate before the answer: the range, or 0 and 0 for all
  * Threads   any      Locks   none
  */
-bool vj_coherence_written_past(VjCoherence *c, uint64_t ino, uint64_t *offset,
-                               uint64_t *len);
+bool vj_coherence_direct_written(VjCoherence *c, uint64_t ino, uint64_t *offset,
+                                 uint64_t *len);
 /* Around an invalidation of the range; @ok: it is gone. */
 typedef struct VjDrop {
     VjPageState *state;
@@ -100,15 +100,25 @@ void vj_coherence_drop_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint
                              VjDrop *drop);
 void vj_coherence_drop_end(VjCoherence *c, VjDrop *drop, bool ok);
 
+/* An edit on its way, from edit_begin to edit_end. */
+typedef struct VjEditPass {
+    VjPageState *state;
+    bool may_hold;     /* as vj_coherence_may_hold of the range, when nobody is inside */
+    bool has_room;     /* one more window may be open: they are bounded in number */
+    uint64_t held_end; /* bytes: from there on the kernel holds no page; UINT64_MAX: that
+                        * is not known */
+} VjEditPass;
+
 /*
- * vj_coherence_close - an edit of the range is about to be applied
+ * vj_coherence_edit_begin - an edit of the range is about to be applied
  *
- * The kernel holds the lock of the inode.  Waits until nobody is inside and lets nobody
- * in.
- * @may_hold: as vj_coherence_may_hold, now.
+ * The kernel holds the lock of the inode.  Waits until the READs and WRITEs of pages that
+ * are being served have left; those that come from now on wait for edit_end.  @len 0: to
+ * the end.
+ * Threads   any      Locks   none
  */
-VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
-                                uint64_t len, bool *may_hold);
+void vj_coherence_edit_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len,
+                             VjEditPass *pass);
 
 /* Until when pages may come back that lie where their bytes were before the edit. */
 typedef enum VjWindow {
@@ -116,15 +126,17 @@ typedef enum VjWindow {
     VJ_WINDOW_EDIT,   /* vj_coherence_locked: they are invalidated */
     VJ_WINDOW_KERNEL, /* the kernel drops them, and then lets go of the inode's lock */
 } VjWindow;
-/* Whether one more window may be open, which are bounded in number.  Between close and
- * open. */
-bool vj_coherence_has_room(VjCoherence *c, const VjPageState *state);
-/* Lets them in again.  @edited: what was applied; looked at where there is a @window. */
-void vj_coherence_open(VjCoherence *c, VjPageState *state, const VjEdited *edited,
-                       VjWindow window);
-/* Before it: @who is told of the new size. */
-void vj_coherence_size(VjCoherence *c, VjPageState *state, const VjEdited *edited,
-                       pid_t who);
+/*
+ * vj_coherence_edit_end - the edit is over: what waits comes in
+ *
+ * @edited     what was applied; looked at where there is a @window or an answer
+ * @answered   the caller that was answered with the new size, and whose thread shows when
+ *             the kernel has taken it: until then READs behind a smaller end, and of the
+ *             page of the old end, wait.  NULL: no caller was
+ * Threads     any      Locks   none
+ */
+void vj_coherence_edit_end(VjCoherence *c, VjEditPass *pass, const VjEdited *edited,
+                           VjWindow window, const VjCaller *answered);
 
 /* ---- threads of other processes (thread-time.c) ------------------------------------ */
 

@@ -2,26 +2,43 @@
 /*
  * coherence.c - what the kernel's page cache may hold of a file, beside edits
  *
- * The kernel does not know that an edit moves bytes.  It is carried out under the
+ * The kernel does not know that an edit moves bytes.  An edit is carried out under the
  * kernel's lock of the inode, so no write, append, truncation or other edit is under way
  * meanwhile.  What is left are READs of pages and WRITEs of pages that were stored into
  * through a mapping, which take no such lock.  A state stands for each inode of which one
- * of these is being served, and for each that was edited within the last second.  It
- * knows
+ * of these is being served, and for each that was edited within the last second.
  *
- *   - who is inside, so that an edit is applied between requests, never under one;
- *   - which pages behind an edit the kernel may hold, so that those are invalidated, and
- *     nothing is where there are none;
- *   - where pages in old coordinates may come back after the edit (the window), which
- *     pages were read since, and so where the bytes of each belong now.
+ * Events, one function each, and what they do in each stage of a state.  It is open or
+ * closed; while it is open the kernel may be taking a size, and a window may be open.
  *
- * Asynchronous direct WRITEs ask whether the kernel may have read pages of theirs
- * meanwhile; by the second of these it is known where it has not.
+ *                    open             closed: an edit  size: the kernel  window: pages in
+ *                                     is applied and   takes the one of  old coordinates
+ *                                     answered         an edit           may come back
  *
- * READs and WRITEs of pages wait while an edit is applied and until it is answered.  What
- * they wait for (requests inside, one vj_fs_replace, the writing of an answer) never
- * waits for the kernel's page cache.  Locks: one a shard, held for a search of at most
- * TOUCHED_MAX ranges.
+ *  READ of pages     its pages are    waits            waits, if it ends its pages are
+ *   pages_begin      held                              behind the size   new ones
+ *  WRITE of pages    as it stands     waits            as it stands      pages not read
+ *   pages_begin                                                          since are moved
+ *  their answer                       the last one                       moved onto a new
+ *   pages_end                         lets the edit in                   page: is stale
+ *  request under the pages that it    (comes behind    the size is       ends
+ *   lock: locked     fills are held   the answer)      taken
+ *  an edit           closes, waits    waits for the    taken; READs that ends
+ *   edit_begin       for those inside one before       wait come in
+ *  its end           opens; then size and window, as its caller says
+ *   edit_end
+ *  an invalidation   what was held goes, what comes meanwhile is held; in the end the
+ *   drop_begin, _end kernel holds nothing else behind one to the end of the file
+ *  a direct WRITE    answers whether the kernel may hold a page of its range, which is
+ *   direct_written   then invalidated
+ *
+ * "Held" is what the kernel may hold, so that it is invalidated before an edit, and
+ * nothing is where there is none; may_hold asks for it.
+ *
+ * What READs and WRITEs of pages wait for (requests inside, one vj_fs_replace, the
+ * writing of an answer, the run of a thread) never waits for the kernel's page cache.
+ * Locks: one a shard, held for a search of at most TOUCHED_MAX ranges.  An edit takes it
+ * twice, beside pages six times; a READ or WRITE of pages twice; another write once.
  */
 #include "front/front-private.h"
 
@@ -43,7 +60,7 @@
  * shows earlier that the kernel is done: it drops a GiB of pages in 0.2 s. */
 #define WINDOW_US ((int64_t)60000000)
 /* How long a READ waits for the kernel to take another size before it looks whether the
- * thread that is told of it has run, and then from look to look. */
+ * thread that got the answer has run, and then from look to look. */
 #define SIZED_US ((int64_t)1000)
 /* And how long at most: a thread that has a processor to itself may not be seen to
  * run. */
@@ -61,6 +78,7 @@ struct VjPageState {
     unsigned refs;   /* requests, edits, invalidations */
     unsigned inside; /* READs and WRITEs of pages that are being served */
     bool closed;     /* an edit is being applied or answered, or waits for those inside */
+    bool let_go;     /* while closed: the kernel has, of the lock of the inode */
     bool resting;    /* in the shard's queue */
     bool window;     /* pages in old coordinates may come back */
     VjEdited edited; /* of the window */
@@ -334,6 +352,22 @@ static bool may_hold(const VjPageState *s, VjPageRange r)
     return vj_ranges_meet(s->held, r) || vj_ranges_meet(s->leaving, r);
 }
 
+/* Bytes: from there on the kernel holds no page.  UINT64_MAX: that is not known. */
+static uint64_t held_end(const VjPageState *s)
+{
+    const GArray *sets[] = {s->held, s->leaving};
+    uint64_t end = s->marking ? s->bare_from : NO_PAGE;
+
+    for (size_t k = 0; k < G_N_ELEMENTS(sets); k++) {
+        for (guint i = 0; sets[k] != NULL && i < sets[k]->len; i++) {
+            uint64_t last = g_array_index(sets[k], VjPageRange, i).last;
+
+            end = MAX(end, last == NO_PAGE ? NO_PAGE : last + 1);
+        }
+    }
+    return end > UINT64_MAX / VJ_PAGE_BYTES ? UINT64_MAX : end * VJ_PAGE_BYTES;
+}
+
 static unsigned paged_bit(uint64_t ino)
 {
     return (unsigned)(hash_of(ino) >> 44) % PAGED_BITS;
@@ -373,8 +407,8 @@ bool vj_coherence_may_hold(VjCoherence *c, uint64_t ino, uint64_t offset, uint64
     return may;
 }
 
-bool vj_coherence_written_past(VjCoherence *c, uint64_t ino, uint64_t *offset,
-                               uint64_t *len)
+bool vj_coherence_direct_written(VjCoherence *c, uint64_t ino, uint64_t *offset,
+                                 uint64_t *len)
 {
     Shard *shard = shard_of(c, ino);
     bool may = false;
@@ -462,7 +496,7 @@ static void size_taken(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
 }
 
 /*
- * Whether the kernel has taken the size: the thread that was told of it does so as soon
+ * Whether the kernel has taken the size: the thread that got the answer does so as soon
  * as it has a processor.  It is woken by the answer, so it has run if it sleeps again, or
  * if its time goes on.
  */
@@ -517,8 +551,8 @@ static void wait_to_enter(Shard *shard, VjPageState *s, VjPassKind kind, uint64_
     }
 }
 
-void vj_coherence_enter(VjCoherence *c, uint64_t ino, VjPassKind kind, uint64_t offset,
-                        uint64_t len, pid_t who, VjPass *pass)
+void vj_coherence_pages_begin(VjCoherence *c, uint64_t ino, VjPassKind kind,
+                              uint64_t offset, uint64_t len, pid_t who, VjPass *pass)
 {
     Shard *shard = shard_of(c, ino);
     VjPageState *s;
@@ -541,7 +575,7 @@ void vj_coherence_enter(VjCoherence *c, uint64_t ino, VjPassKind kind, uint64_t 
     vj_mutex_unlock(&shard->lock);
 }
 
-void vj_coherence_leave(VjCoherence *c, VjPass *pass)
+void vj_coherence_pages_end(VjCoherence *c, VjPass *pass)
 {
     VjPageState *s = pass->state;
     Shard *shard = shard_of(c, s->ino);
@@ -572,6 +606,7 @@ void vj_coherence_locked(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t
     if (s != NULL) {
         window_end(shard, s);
         size_taken(shard, s);
+        s->let_go = s->closed;
         if (len > 0) {
             note_held(s, vj_pages_of(offset, len));
         }
@@ -581,8 +616,18 @@ void vj_coherence_locked(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t
 
 /* ---- edits ------------------------------------------------------------------------- */
 
-VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
-                                uint64_t len, bool *may)
+/* One more window may be open.  Those that are over, and nobody has asked for, go
+ * first. */
+static bool has_room(Shard *shard) VJ_REQUIRES(shard->lock)
+{
+    if (shard->windows >= WINDOWS_MAX) {
+        sweep(shard);
+    }
+    return shard->windows < WINDOWS_MAX;
+}
+
+void vj_coherence_edit_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len,
+                             VjEditPass *pass)
 {
     Shard *shard = shard_of(c, ino);
     VjPageState *s;
@@ -603,30 +648,40 @@ VjPageState *vj_coherence_close(VjCoherence *c, uint64_t ino, uint64_t offset,
         vj_cond_wait(&shard->changed, &shard->lock);
     }
     s->closed = true;
+    s->let_go = false;
     while (s->inside > 0) {
         vj_cond_wait(&shard->changed, &shard->lock);
     }
-    *may = may_hold(s, vj_pages_from(offset, len));
+    *pass = (VjEditPass){.state = s,
+                         .may_hold = may_hold(s, vj_pages_from(offset, len)),
+                         .has_room = has_room(shard),
+                         .held_end = held_end(s)};
     s->marking = true;
     vj_mutex_unlock(&shard->lock);
-    return s;
 }
 
-bool vj_coherence_has_room(VjCoherence *c, const VjPageState *s)
+/* The kernel takes the size of the answer when the thread @tid, which got it, runs.  A
+ * request under the lock of the inode that came before this shows that it has. */
+static void size_begin(VjPageState *s, const VjEdited *edited, pid_t tid)
 {
-    Shard *shard = shard_of(c, s->ino);
-    bool has_room;
+    uint64_t rest = edited->old_size % VJ_PAGE_BYTES;
 
-    vj_mutex_lock(&shard->lock);
-    sweep(shard);
-    has_room = shard->windows < WINDOWS_MAX;
-    vj_mutex_unlock(&shard->lock);
-    return has_room;
+    if (s->let_go || edited->size == edited->old_size ||
+        (edited->size > edited->old_size && rest == 0)) {
+        return;
+    }
+    s->sized_from = MIN(edited->size, edited->old_size - rest);
+    s->sized_us = vj_clock_mono_us();
+    s->sized_until_us = s->sized_us + SIZED_US;
+    s->sized_run_ns = 0;
+    s->sized_number++;
+    s->sized_by = tid;
 }
 
-void vj_coherence_open(VjCoherence *c, VjPageState *s, const VjEdited *edited,
-                       VjWindow window)
+void vj_coherence_edit_end(VjCoherence *c, VjEditPass *pass, const VjEdited *edited,
+                           VjWindow window, const VjCaller *answered)
 {
+    VjPageState *s = g_steal_pointer(&pass->state);
     Shard *shard = shard_of(c, s->ino);
     bool has_window = window != VJ_WINDOW_NONE;
 
@@ -638,26 +693,11 @@ void vj_coherence_open(VjCoherence *c, VjPageState *s, const VjEdited *edited,
         shard->windows++;
         s->edited = *edited;
     }
+    if (answered != NULL) {
+        size_begin(s, edited, answered->pid);
+    }
     s->hot_until_us = vj_clock_mono_us() + (has_window ? WINDOW_US : HOT_US);
     vj_cond_broadcast(&shard->changed);
     state_unref(shard, s);
-    vj_mutex_unlock(&shard->lock);
-}
-
-void vj_coherence_size(VjCoherence *c, VjPageState *s, const VjEdited *edited, pid_t who)
-{
-    Shard *shard = shard_of(c, s->ino);
-    uint64_t rest = edited->old_size % VJ_PAGE_BYTES;
-
-    vj_mutex_lock(&shard->lock);
-    if (edited->size < edited->old_size ||
-        (edited->size > edited->old_size && rest != 0)) {
-        s->sized_from = MIN(edited->size, edited->old_size - rest);
-        s->sized_us = vj_clock_mono_us();
-        s->sized_until_us = s->sized_us + SIZED_US;
-        s->sized_run_ns = 0;
-        s->sized_number++;
-        s->sized_by = who;
-    }
     vj_mutex_unlock(&shard->lock);
 }

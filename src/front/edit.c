@@ -17,13 +17,13 @@
  * While it waits for that answer it writes nothing back, and an invalidation that meets a
  * dirty page would wait with it.  So what is dirty is written back before, by a
  * fallocate(2) that does nothing else: under the lock of the inode, or the kernel may
- * clear what somebody is appending (README.md, "Known limits").  Pages behind a smaller
+ * clear what a writer is appending (README.md, "Known limits").  Pages behind a smaller
  * end that come between the two calls are a reason to refuse the second one (-EAGAIN).
  *
  * A notification waits for locked pages and makes the kernel write dirty ones back to us,
- * so whoever sends one must not be needed to serve requests, and must hold no lock: a few
- * threads do nothing else.  An edit before no cached page needs none, and is made by the
- * request thread.
+ * so a thread that sends one must not be needed to serve requests, and must hold no lock:
+ * the edit threads do nothing else.  An edit before no cached page needs none, and is
+ * made by the request thread.
  */
 #include "front/front-private.h"
 
@@ -49,12 +49,12 @@ struct VjEditor {
     VjMutex lock; /* VJ_RANK_FRONT */
     VjCond wake;
     /* guarded by lock: */
-    GQueue jobs;          /* of VjJob, for which somebody waits */
-    GQueue stale;         /* of VjJob, likewise */
+    GQueue jobs;          /* of VjJob, for which a caller waits */
+    GQueue stale;         /* of VjJob, for which none does */
     GHashTable *stale_of; /* uint64_t* in VjJob → VjJob that waits */
     unsigned count;       /* jobs that are not done */
     bool stop;            /* no more jobs are taken */
-    bool stopped;         /* somebody has joined the threads, or is about to */
+    bool stopped;         /* a thread has joined the others, or is about to */
 
     GThread *threads[VJ_FRONT_EDIT_THREADS];
 };
@@ -125,8 +125,8 @@ static bool is_overtaken(const VjCarry *c, const VjEdited *now)
         return now->changed && now->size == now->old_size;
     }
     if (s->carry.call != VARJFS_CARRY_FALLOCATE) {
-        /* The kernel is not told of the size before it has let go of the lock: appends to
-         * the old end would overwrite what is behind it. */
+        /* The kernel gets the size only after it has let go of the lock: appends to the
+         * old end would overwrite what is behind it. */
         return s->carry.call == VARJFS_CARRY_FALLOCATE_SEEK && now->size > now->old_size;
     }
     /* fallocate(0) makes the kernel's size larger and never smaller. */
@@ -219,8 +219,8 @@ static void answer(VjFront *f, VjCarry *c, int r, const VjEdited *edited,
     }
 }
 
-/* READs wait.  Applies, answers, and lets them in again. */
-static void apply_and_answer(VjFront *f, VjCarry *c, VjPageState *state, bool may_hold)
+/* Between edit_begin and edit_end: applies the edit and answers its caller. */
+static void apply_and_answer(VjFront *f, VjCarry *c, VjEditPass *pass)
 {
     VjWindow window = VJ_WINDOW_NONE;
     VjEdited edited = {.changed = false};
@@ -229,7 +229,7 @@ static void apply_and_answer(VjFront *f, VjCarry *c, VjPageState *state, bool ma
 
     vj_front_hold(f, VJ_HOLD_APPLY);
     r = c->is_truncate ? vj_fs_getattr(f->fs, c->ino, &attr) : 0;
-    if (r == 0 && may_hold && !vj_coherence_has_room(f->coherence, state)) {
+    if (r == 0 && pass->may_hold && !pass->has_room) {
         r = -EAGAIN;
     }
     if (r == 0) {
@@ -238,29 +238,27 @@ static void apply_and_answer(VjFront *f, VjCarry *c, VjPageState *state, bool ma
     if (edited.changed) {
         vj_front_hold(f, VJ_HOLD_EDIT);
     }
-    if (edited.changed && c->is_truncate && may_hold) {
+    if (edited.changed && c->is_truncate && pass->may_hold) {
         /* They go, unless the kernel believes in the new size already. */
         window = VJ_WINDOW_KERNEL;
-    }
-    if (edited.changed) {
-        vj_coherence_size(f->coherence, state, &edited, c->who.pid);
     }
     if (c->is_truncate && r == 0) {
         look_again(f, c->ino, &edited, &attr);
     }
     answer(f, c, r, &edited, &attr);
-    vj_coherence_open(f->coherence, state, &edited, window);
+    vj_coherence_edit_end(f->coherence, pass, &edited, window,
+                          edited.changed ? &c->who : NULL);
 }
 
 /* The same where READs bring pages faster than they are dropped. */
-static void apply_beside_pages(VjFront *f, VjCarry *c, VjPageState *state, uint64_t from,
+static void apply_beside_pages(VjFront *f, VjCarry *c, VjEditPass *pass, uint64_t from,
                                uint64_t len)
 {
     VjEdited edited;
     int r = apply(c, &edited);
 
-    vj_coherence_open(f->coherence, state, &edited,
-                      edited.changed ? VJ_WINDOW_EDIT : VJ_WINDOW_NONE);
+    vj_coherence_edit_end(f->coherence, pass, &edited,
+                          edited.changed ? VJ_WINDOW_EDIT : VJ_WINDOW_NONE, NULL);
     if (edited.changed) {
         vj_front_hold(f, VJ_HOLD_EDIT);
         (void)vj_edit_drop_pages(f, c->ino, from, len);
@@ -280,10 +278,9 @@ static bool clears_old_end(const VjEdited *now)
 static void edit_with_pages(VjFront *f, VjCarry *c)
 {
     const VjEdited nothing = {.changed = false};
-    VjPageState *state;
     uint64_t from, len;
     VjEdited now = nothing;
-    bool may_hold;
+    VjEditPass pass;
     int r = look(c->staged, &now);
 
     if (r < 0) {
@@ -292,19 +289,19 @@ static void edit_with_pages(VjFront *f, VjCarry *c)
     }
     range_of(c->staged, &now, &from, &len);
     for (unsigned i = 0;; i++) {
-        /* What comes meanwhile is known only behind one to the end. */
+        /* READs that come meanwhile are noted only behind an invalidation to the end. */
         (void)vj_edit_drop_pages(f, c->ino, from, i == 0 ? len : 0);
         vj_front_hold(f, VJ_HOLD_DROPPED);
-        state = vj_coherence_close(f->coherence, c->ino, from, len, &may_hold);
-        if (!may_hold) {
-            apply_and_answer(f, c, state, false);
+        vj_coherence_edit_begin(f->coherence, c->ino, from, len, &pass);
+        if (!pass.may_hold) {
+            apply_and_answer(f, c, &pass);
             return;
         }
         if (i == f->delays.tries && !clears_old_end(&now)) {
-            apply_beside_pages(f, c, state, from, len);
+            apply_beside_pages(f, c, &pass, from, len);
             return;
         }
-        vj_coherence_open(f->coherence, state, &nothing, VJ_WINDOW_NONE);
+        vj_coherence_edit_end(f->coherence, &pass, &nothing, VJ_WINDOW_NONE, NULL);
         if (i == f->delays.tries) {
             answer(f, c, -EAGAIN, &nothing, NULL);
             return;
@@ -320,14 +317,14 @@ static void submit(VjEditor *e, const VjJob *what);
  * was stored into those behind a smaller end, so the two are made again until the caller
  * asks for the edit whatever comes.
  */
-static int refusal_for_pages(VjFront *f, const VjCarry *c, const VjEdited *now)
+static int refusal_for_pages(VjFront *f, const VjCarry *c, const VjEdited *now,
+                             const VjEditPass *pass)
 {
     if (c->staged->is_single) {
         return -EFBIG;
     }
     return now->changed && !c->staged->any_size && f->delays.tries > 0 &&
-                   vj_coherence_may_hold(f->coherence, c->ino,
-                                         MIN(now->size, now->old_size), 0)
+                   pass->held_end > MIN(now->size, now->old_size)
                ? -EAGAIN
                : 0;
 }
@@ -337,9 +334,9 @@ void vj_edit_carry_out(VjFront *f, VjCarry *c)
     const VjEdited nothing = {.changed = false};
     VjEdited now = nothing;
     int r = look(c->staged, &now);
-    VjPageState *state;
+    VjEditPass pass;
     uint64_t from, len;
-    bool may_hold, is_first;
+    bool is_first;
     int refusal = 0;
 
     if (r == 0 && is_overtaken(c, &now)) {
@@ -357,15 +354,15 @@ void vj_edit_carry_out(VjFront *f, VjCarry *c)
         submit(f->editor, &(VjJob){.carry = *c, .is_flush = true, .offset = from});
         return;
     }
-    state = vj_coherence_close(f->coherence, c->ino, from, len, &may_hold);
-    if (may_hold && c->is_truncate) {
-        refusal = refusal_for_pages(f, c, &now);
+    vj_coherence_edit_begin(f->coherence, c->ino, from, len, &pass);
+    if (pass.may_hold && c->is_truncate) {
+        refusal = refusal_for_pages(f, c, &now, &pass);
     }
-    if (!may_hold || (c->is_truncate && refusal == 0)) {
-        apply_and_answer(f, c, state, may_hold);
+    if (!pass.may_hold || (c->is_truncate && refusal == 0)) {
+        apply_and_answer(f, c, &pass);
         return;
     }
-    vj_coherence_open(f->coherence, state, &nothing, VJ_WINDOW_NONE);
+    vj_coherence_edit_end(f->coherence, &pass, &nothing, VJ_WINDOW_NONE, NULL);
     if (refusal != 0) {
         answer(f, c, refusal, &nothing, NULL);
         return;
@@ -389,7 +386,8 @@ static uint32_t call_for(const VjStaged *s, const VjEdited *now)
     return shrinks || s->any_size ? VARJFS_CARRY_FTRUNCATE : VARJFS_CARRY_FALLOCATE;
 }
 
-/* Whatever the size is: what is nothing by that alone has to wait for who changes it. */
+/* Nothing to do, whatever the size is.  An edit that is nothing for the size as it is now
+ * may meet another size: its caller has to wait for the one who changes it. */
 static bool asks_nothing(const VjStaged *s)
 {
     return s->shift.len == 0 && s->edit.len == 0 && s->edit.old_len == 0 && !s->any_size;
@@ -490,7 +488,7 @@ static void run(VjFront *f, VjJob *job)
     }
 }
 
-/* Edits first: who makes one waits. */
+/* Edits first: their callers wait. */
 static VjJob *next_job(VjEditor *e) VJ_REQUIRES(e->lock)
 {
     VjJob *job = g_queue_pop_head(&e->jobs);
@@ -563,7 +561,7 @@ bool vj_edit_written_past(VjFront *f, fuse_req_t req, uint64_t ino, uint64_t off
                  .offset = offset,
                  .len = size};
 
-    if (!vj_coherence_written_past(f->coherence, ino, &job.offset, &job.len)) {
+    if (!vj_coherence_direct_written(f->coherence, ino, &job.offset, &job.len)) {
         return false;
     }
     if (is_taken(f->editor, &job)) {

@@ -26,19 +26,20 @@ static void open_flags(const VjFront *f, VjHandle *h, struct fuse_file_info *fi)
 {
     fi->fh = (uintptr_t)h;
     /*
-     * Else the kernel reads what lies behind the end that we told through the page cache,
-     * if it knows of a later end by then, and one read(2) is half old and half new.  Not
-     * for writers: not every kernel drops the pages that were read in while such a WRITE
-     * was under way.
+     * Else the kernel reads what lies behind the end that we answered with through the
+     * page cache, if it knows of a later end by then, and one read(2) is half old and
+     * half new.  Not for writers: not every kernel drops the pages that were read in
+     * while such a WRITE was under way.
      */
     fi->direct_io = (fi->flags & O_DIRECT) != 0 && (fi->flags & O_ACCMODE) == O_RDONLY &&
                     f->maps_direct_files;
-    /* Whoever changes content invalidates it, so pages stay good over close and open. */
+    /* Each change of content invalidates its pages, so the others stay good over close
+     * and open. */
     fi->keep_cache = 1;
     /*
      * Else each close(2) of a reader makes the kernel write back what others have stored
-     * through a mapping, which may clear what somebody is appending (README, "Known
-     * limits"); and it costs a request.  A writer's close(2) tells errors.
+     * through a mapping, which may clear what a writer is appending (README, "Known
+     * limits"); and it costs a request.  A writer's close(2) returns errors.
      */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
 #ifdef HAVE_STRUCT_FUSE_FILE_INFO_PARALLEL_DIRECT_WRITES
@@ -141,7 +142,7 @@ static bool is_direct(const struct fuse_file_info *fi)
     return fi->lock_owner != 0;
 }
 
-/* One buffer a request thread: faulting in a fresh one costs more than filling it. */
+/* One buffer a request thread: faulting in a new one costs more than filling it. */
 static char *read_buffer(size_t size)
 {
     static _Thread_local char *mine;
@@ -178,8 +179,8 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
              (uint64_t)ino, (uint64_t)off, size, is_direct_read ? " past the cache" : "");
     vj_front_hold(f, VJ_HOLD_READ);
     if (!is_direct_read) {
-        vj_coherence_enter(f->coherence, ino, VJ_PASS_READ, (uint64_t)off, size,
-                           fuse_req_ctx(req)->pid, &pass);
+        vj_coherence_pages_begin(f->coherence, ino, VJ_PASS_READ, (uint64_t)off, size,
+                                 fuse_req_ctx(req)->pid, &pass);
     }
     r = vj_fs_read(vj_front_handle(fi), (uint64_t)off, room, size, &got);
     vj_front_hold(f, VJ_HOLD_READ_REPLY);
@@ -190,7 +191,7 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
         fuse_reply_buf(req, room, got);
     }
     if (!is_direct_read) {
-        vj_coherence_leave(f->coherence, &pass);
+        vj_coherence_pages_end(f->coherence, &pass);
     }
     g_free(own);
 }
@@ -243,13 +244,13 @@ static int write_back_pages(VjFront *f, fuse_ino_t ino, const char *buf, size_t 
     size_t count = 1;
     int r;
 
-    vj_coherence_enter(f->coherence, ino, VJ_PASS_PAGES, off, size, 0, pass);
+    vj_coherence_pages_begin(f->coherence, ino, VJ_PASS_PAGES, off, size, 0, pass);
     if (pass->parts != NULL) {
         parts = (const VjPassPart *)(void *)pass->parts->data;
         count = pass->parts->len;
     }
     r = write_pages(f, vj_front_handle(fi), buf, parts, count);
-    vj_coherence_leave(f->coherence, pass);
+    vj_coherence_pages_end(f->coherence, pass);
     return r;
 }
 

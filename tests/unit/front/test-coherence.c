@@ -52,9 +52,10 @@ static void read_pages(VjCoherence *c, uint64_t first, uint64_t count)
 {
     VjPass p;
 
-    vj_coherence_enter(c, INO, VJ_PASS_READ, first * PAGE, count * PAGE, SOMEBODY, &p);
+    vj_coherence_pages_begin(c, INO, VJ_PASS_READ, first * PAGE, count * PAGE, SOMEBODY,
+                             &p);
     assert_null(p.parts);
-    vj_coherence_leave(c, &p);
+    vj_coherence_pages_end(c, &p);
 }
 
 static void drop(VjCoherence *c, uint64_t first, bool ok)
@@ -74,11 +75,11 @@ static bool may_hold(VjCoherence *c, uint64_t first)
 static bool edit(VjCoherence *c, uint64_t first)
 {
     static const VjEdited nothing = {.changed = false};
-    bool may = true;
-    VjPageState *s = vj_coherence_close(c, INO, first * PAGE, 0, &may);
+    VjEditPass p;
 
-    vj_coherence_open(c, s, &nothing, VJ_WINDOW_NONE);
-    return !may;
+    vj_coherence_edit_begin(c, INO, first * PAGE, 0, &p);
+    vj_coherence_edit_end(c, &p, &nothing, VJ_WINDOW_NONE, NULL);
+    return !p.may_hold;
 }
 
 /* ---- what the kernel may hold ------------------------------------------------------ */
@@ -192,13 +193,12 @@ static void test_pages_before_a_truncation(void **state)
     static const VjEdited edited = {
         .old_size = 9 * PAGE, .size = 8 * PAGE, .changed = true};
     VjCoherence *c = *state;
-    VjPageState *s;
-    bool may;
+    VjEditPass p;
 
     drop(c, 5, true);
-    s = vj_coherence_close(c, INO, 5 * PAGE, 0, &may);
-    assert_false(may);
-    vj_coherence_open(c, s, &edited, VJ_WINDOW_NONE);
+    vj_coherence_edit_begin(c, INO, 5 * PAGE, 0, &p);
+    assert_false(p.may_hold);
+    vj_coherence_edit_end(c, &p, &edited, VJ_WINDOW_NONE, NULL);
     assert_true(may_hold(c, 4));
     assert_false(may_hold(c, 5));
 }
@@ -209,7 +209,7 @@ static uint64_t write_past(VjCoherence *c, uint64_t first)
 {
     uint64_t offset = first * PAGE, len = PAGE;
 
-    if (!vj_coherence_written_past(c, INO, &offset, &len)) {
+    if (!vj_coherence_direct_written(c, INO, &offset, &len)) {
         return 0;
     }
     if (len == 0) {
@@ -245,9 +245,9 @@ static void test_direct_writes_beside_reads(void **state)
     VjCoherence *c = *state;
     VjPass p;
 
-    vj_coherence_enter(c, INO, VJ_PASS_READ, 3 * PAGE, PAGE, SOMEBODY, &p);
+    vj_coherence_pages_begin(c, INO, VJ_PASS_READ, 3 * PAGE, PAGE, SOMEBODY, &p);
     assert_int_equal(write_past(c, 3), 1);
-    vj_coherence_leave(c, &p);
+    vj_coherence_pages_end(c, &p);
     assert_int_equal(write_past(c, 3), 1);
     /* It is not known what came before: neither that page nor another one. */
     drop_pages(c, 3, 1);
@@ -305,7 +305,7 @@ static void test_direct_writes_find_out(void **state)
     set_clock(now_us + 2000000);
     for (uint64_t ino = 100; ino < 2000; ino++) {
         vj_coherence_locked(c, ino, 0, 1);
-        (void)vj_coherence_written_past(c, ino, &(uint64_t){0}, &(uint64_t){PAGE});
+        (void)vj_coherence_direct_written(c, ino, &(uint64_t){0}, &(uint64_t){PAGE});
     }
     for (unsigned i = 0; i < 3 * count; i++) {
         assert_int_equal(write_past(c, 0), 1);
@@ -319,8 +319,8 @@ static void read_pages_of(VjCoherence *c, uint64_t ino)
 {
     VjPass p;
 
-    vj_coherence_enter(c, ino, VJ_PASS_READ, 0, 1, SOMEBODY, &p);
-    vj_coherence_leave(c, &p);
+    vj_coherence_pages_begin(c, ino, VJ_PASS_READ, 0, 1, SOMEBODY, &p);
+    vj_coherence_pages_end(c, &p);
 }
 
 static void test_it_is_forgotten_in_time(void **state)
@@ -353,10 +353,10 @@ static void expect_parts(const VjPass *p, const VjPassPart *parts, guint count)
 
 static void open_window(VjCoherence *c, const VjEdited *edited)
 {
-    bool may;
-    VjPageState *s = vj_coherence_close(c, INO, 0, 0, &may);
+    VjEditPass p;
 
-    vj_coherence_open(c, s, edited, VJ_WINDOW_KERNEL);
+    vj_coherence_edit_begin(c, INO, 0, 0, &p);
+    vj_coherence_edit_end(c, &p, edited, VJ_WINDOW_KERNEL, NULL);
 }
 
 static void expect_back(VjCoherence *c, uint64_t offset, uint64_t len,
@@ -364,18 +364,18 @@ static void expect_back(VjCoherence *c, uint64_t offset, uint64_t len,
 {
     VjPass p;
 
-    vj_coherence_enter(c, INO, VJ_PASS_PAGES, offset, len, 0, &p);
+    vj_coherence_pages_begin(c, INO, VJ_PASS_PAGES, offset, len, 0, &p);
     expect_parts(&p, parts, count);
-    vj_coherence_leave(c, &p);
+    vj_coherence_pages_end(c, &p);
 }
 
 static void expect_as_it_is(VjCoherence *c)
 {
     VjPass p;
 
-    vj_coherence_enter(c, INO, VJ_PASS_PAGES, 4 * PAGE, PAGE, 0, &p);
+    vj_coherence_pages_begin(c, INO, VJ_PASS_PAGES, 4 * PAGE, PAGE, 0, &p);
     assert_null(p.parts);
-    vj_coherence_leave(c, &p);
+    vj_coherence_pages_end(c, &p);
 }
 
 static void test_shift(void **state)
@@ -424,11 +424,11 @@ static void expect_stale(VjCoherence *c, uint64_t first, void (*between)(VjCoher
 {
     VjPass p;
 
-    vj_coherence_enter(c, INO, VJ_PASS_PAGES, first * PAGE, PAGE, 0, &p);
+    vj_coherence_pages_begin(c, INO, VJ_PASS_PAGES, first * PAGE, PAGE, 0, &p);
     if (between != NULL) {
         between(c);
     }
-    vj_coherence_leave(c, &p);
+    vj_coherence_pages_end(c, &p);
     assert_int_equal(p.stale_len, len);
     if (len > 0) {
         assert_int_equal(p.stale_offset, offset);
@@ -478,12 +478,12 @@ static void test_the_next_edit_ends_the_window(void **state)
 static unsigned fill_windows(VjCoherence *c, uint64_t *ino)
 {
     for (unsigned count = 0;; count++) {
-        bool may, has_room;
-        VjPageState *s = vj_coherence_close(c, ++*ino, 0, 0, &may);
+        VjEditPass p;
 
-        has_room = vj_coherence_has_room(c, s);
-        vj_coherence_open(c, s, &cut, has_room ? VJ_WINDOW_KERNEL : VJ_WINDOW_NONE);
-        if (!has_room) {
+        vj_coherence_edit_begin(c, ++*ino, 0, 0, &p);
+        vj_coherence_edit_end(c, &p, &cut, p.has_room ? VJ_WINDOW_KERNEL : VJ_WINDOW_NONE,
+                              NULL);
+        if (!p.has_room) {
             return count;
         }
         assert_in_range(count, 0, 1 << 20);
@@ -495,11 +495,11 @@ static void test_windows_are_bounded(void **state)
     VjCoherence *c = *state;
     uint64_t ino = INO, full;
     unsigned count = fill_windows(c, &ino);
-    bool may;
-    VjPageState *s = vj_coherence_close(c, full = ino, 0, 0, &may);
+    VjEditPass p;
 
-    assert_false(vj_coherence_has_room(c, s));
-    vj_coherence_open(c, s, &cut, VJ_WINDOW_NONE);
+    vj_coherence_edit_begin(c, full = ino, 0, 0, &p);
+    assert_false(p.has_room);
+    vj_coherence_edit_end(c, &p, &cut, VJ_WINDOW_NONE, NULL);
     /* They end by the next request under the lock, */
     for (uint64_t i = INO + 1; i < full; i++) {
         vj_coherence_locked(c, i, 0, 0);
@@ -507,19 +507,19 @@ static void test_windows_are_bounded(void **state)
     assert_in_range(fill_windows(c, &ino), count / 2, count * 2);
     /* and in time, also where no other inode comes. */
     set_clock(now_us + 61000000);
-    s = vj_coherence_close(c, ino, 0, 0, &may);
-    assert_true(vj_coherence_has_room(c, s));
-    vj_coherence_open(c, s, &cut, VJ_WINDOW_NONE);
+    vj_coherence_edit_begin(c, ino, 0, 0, &p);
+    assert_true(p.has_room);
+    vj_coherence_edit_end(c, &p, &cut, VJ_WINDOW_NONE, NULL);
 }
 
 /* Whoever is about to invalidate what an edit was applied beside may be late. */
 static void test_a_window_is_not_forgotten(void **state)
 {
     VjCoherence *c = *state;
-    bool may;
-    VjPageState *s = vj_coherence_close(c, INO, 0, 0, &may);
+    VjEditPass p;
 
-    vj_coherence_open(c, s, &cut, VJ_WINDOW_EDIT);
+    vj_coherence_edit_begin(c, INO, 0, 0, &p);
+    vj_coherence_edit_end(c, &p, &cut, VJ_WINDOW_EDIT, NULL);
     set_clock(now_us + 10000000);
     for (uint64_t ino = 100; ino < 2000; ino++) {
         read_pages_of(c, ino);
@@ -550,7 +550,7 @@ static void test_random_shifts(void **state)
         read_pages(c, first, last - first + 1);
         from = vj_rng_below(&rng, old_size);
         len = 1 + vj_rng_below(&rng, old_size - from);
-        vj_coherence_enter(c, INO, VJ_PASS_PAGES, from, len, 0, &p);
+        vj_coherence_pages_begin(c, INO, VJ_PASS_PAGES, from, len, 0, &p);
         for (uint64_t i = 0, part = 0; i < len; i++) {
             uint64_t at = from + i, want = at, page = at / PAGE;
             bool gone = false;
@@ -574,7 +574,7 @@ static void test_random_shifts(void **state)
                 assert_int_equal(q->offset + (i - q->skip), want);
             }
         }
-        vj_coherence_leave(c, &p);
+        vj_coherence_pages_end(c, &p);
     }
 }
 
@@ -582,7 +582,7 @@ static void test_random_shifts(void **state)
 
 typedef struct Actor {
     VjCoherence *c;
-    VjPageState *s;
+    VjEditPass pass;
     uint64_t offset;
     pid_t who;
     gint is_done; /* atomic */
@@ -591,9 +591,8 @@ typedef struct Actor {
 static gpointer close_thread(gpointer data)
 {
     Actor *a = data;
-    bool may;
 
-    a->s = vj_coherence_close(a->c, INO, 0, 0, &may);
+    vj_coherence_edit_begin(a->c, INO, 0, 0, &a->pass);
     g_atomic_int_set(&a->is_done, 1);
     return NULL;
 }
@@ -603,9 +602,9 @@ static gpointer enter_thread(gpointer data)
     Actor *a = data;
     VjPass p;
 
-    vj_coherence_enter(a->c, INO, VJ_PASS_READ, a->offset, 1, a->who, &p);
+    vj_coherence_pages_begin(a->c, INO, VJ_PASS_READ, a->offset, 1, a->who, &p);
     g_atomic_int_set(&a->is_done, 1);
-    vj_coherence_leave(a->c, &p);
+    vj_coherence_pages_end(a->c, &p);
     return NULL;
 }
 
@@ -617,11 +616,11 @@ static void test_closed(void **state)
     GThread *threads[3];
     VjPass inside;
 
-    vj_coherence_enter(closer.c, INO, VJ_PASS_READ, 0, 1, SOMEBODY, &inside);
+    vj_coherence_pages_begin(closer.c, INO, VJ_PASS_READ, 0, 1, SOMEBODY, &inside);
     threads[0] = g_thread_new("close", close_thread, &closer);
     g_thread_yield();
     assert_int_equal(g_atomic_int_get(&closer.is_done), 0);
-    vj_coherence_leave(closer.c, &inside);
+    vj_coherence_pages_end(closer.c, &inside);
     g_thread_join(threads[0]);
     threads[1] = g_thread_new("enter", enter_thread, &reader);
     /* The one before is answered and not yet over. */
@@ -629,21 +628,22 @@ static void test_closed(void **state)
     g_thread_yield();
     assert_int_equal(g_atomic_int_get(&reader.is_done), 0);
     assert_int_equal(g_atomic_int_get(&next.is_done), 0);
-    vj_coherence_open(closer.c, closer.s, &nothing, VJ_WINDOW_NONE);
+    vj_coherence_edit_end(closer.c, &closer.pass, &nothing, VJ_WINDOW_NONE, NULL);
     g_thread_join(threads[2]);
-    vj_coherence_open(next.c, next.s, &nothing, VJ_WINDOW_NONE);
+    vj_coherence_edit_end(next.c, &next.pass, &nothing, VJ_WINDOW_NONE, NULL);
     g_thread_join(threads[1]);
 }
 
-/* An edit makes the file end at PAGE, and is answered: @who is told. */
-static void shrink(VjCoherence *c, pid_t who)
-{
-    static const VjEdited edited = {.old_size = 2 * PAGE, .size = PAGE, .changed = true};
-    bool may;
-    VjPageState *s = vj_coherence_close(c, INO, 0, 0, &may);
+static const VjEdited shrunk = {.old_size = 2 * PAGE, .size = PAGE, .changed = true};
 
-    vj_coherence_size(c, s, &edited, who);
-    vj_coherence_open(c, s, &edited, VJ_WINDOW_NONE);
+/* An edit makes the file end at PAGE, and is answered to the thread @tid. */
+static void shrink(VjCoherence *c, pid_t tid)
+{
+    VjCaller answered = {.pid = tid};
+    VjEditPass p;
+
+    vj_coherence_edit_begin(c, INO, 0, 0, &p);
+    vj_coherence_edit_end(c, &p, &shrunk, VJ_WINDOW_NONE, &answered);
 }
 
 /* Lets a millisecond pass, and waits until @reader has looked at the thread for it or is
@@ -659,7 +659,7 @@ static void let_look(const Actor *reader)
     }
 }
 
-/* Who reads behind a smaller end waits until the thread that is told of it has run. */
+/* A READ behind a smaller end waits until the thread that got the answer has run. */
 static void test_reads_behind_a_smaller_end(void **state)
 {
     Actor before = {.c = *state}, behind = {.c = *state, .offset = PAGE};
@@ -672,8 +672,8 @@ static void test_reads_behind_a_smaller_end(void **state)
     (void)enter_thread(&before);
     assert_int_equal(before.is_done, 1);
     /* Whoever made the edit is back from the call. */
-    vj_coherence_enter(before.c, INO, VJ_PASS_READ, PAGE, 1, SOMEBODY + 1, &p);
-    vj_coherence_leave(before.c, &p);
+    vj_coherence_pages_begin(before.c, INO, VJ_PASS_READ, PAGE, 1, SOMEBODY + 1, &p);
+    vj_coherence_pages_end(before.c, &p);
     thread = g_thread_new("enter", enter_thread, &behind);
     let_look(&behind);
     let_look(&behind);
@@ -728,17 +728,52 @@ static void test_readers_come_in_between_edits(void **state)
     static const VjEdited nothing = {.changed = false};
     Actor behind = {.c = *state, .offset = PAGE};
     GThread *thread;
-    VjPageState *s;
-    bool may;
+    VjEditPass p;
 
     g_atomic_int_set(&is_runnable, 1);
     shrink(*state, SOMEBODY + 1);
     thread = g_thread_new("enter", enter_thread, &behind);
     let_look(&behind);
-    s = vj_coherence_close(*state, INO, 0, 0, &may);
+    vj_coherence_edit_begin(*state, INO, 0, 0, &p);
     assert_int_equal(g_atomic_int_get(&behind.is_done), 1);
-    vj_coherence_open(*state, s, &nothing, VJ_WINDOW_NONE);
+    vj_coherence_edit_end(*state, &p, &nothing, VJ_WINDOW_NONE, NULL);
     g_thread_join(thread);
+}
+
+/* The answer may be out, and the kernel's next request here, before the edit is over. */
+static void test_a_size_that_was_taken_at_once(void **state)
+{
+    VjCaller answered = {.pid = SOMEBODY + 1};
+    Actor behind = {.c = *state, .offset = PAGE};
+    VjEditPass p;
+
+    g_atomic_int_set(&is_runnable, 1);
+    vj_coherence_edit_begin(*state, INO, 0, 0, &p);
+    vj_coherence_locked(*state, INO, 0, 0);
+    vj_coherence_edit_end(*state, &p, &shrunk, VJ_WINDOW_NONE, &answered);
+    (void)enter_thread(&behind);
+    assert_int_equal(behind.is_done, 1);
+}
+
+/* Where the pages end that the kernel may hold, which an ftruncate(2) may meet. */
+static void test_where_what_is_held_ends(void **state)
+{
+    static const VjEdited nothing = {.changed = false};
+    VjCoherence *c = *state;
+    VjEditPass p;
+
+    vj_coherence_edit_begin(c, INO, 0, 0, &p);
+    vj_coherence_edit_end(c, &p, &nothing, VJ_WINDOW_NONE, NULL);
+    assert_true(p.held_end == UINT64_MAX);
+    drop(c, 2, true);
+    vj_coherence_edit_begin(c, INO, 9 * PAGE, 0, &p);
+    vj_coherence_edit_end(c, &p, &nothing, VJ_WINDOW_NONE, NULL);
+    assert_int_equal(p.held_end, 2 * PAGE);
+    read_pages(c, 5, 2);
+    vj_coherence_edit_begin(c, INO, 9 * PAGE, 0, &p);
+    vj_coherence_edit_end(c, &p, &nothing, VJ_WINDOW_NONE, NULL);
+    assert_false(p.may_hold);
+    assert_int_equal(p.held_end, 7 * PAGE);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -766,6 +801,8 @@ static const struct CMUnitTest tests[] = {
     TEST(test_the_end_of_waiting),
     TEST(test_a_reader_without_a_number_waits),
     TEST(test_readers_come_in_between_edits),
+    TEST(test_a_size_that_was_taken_at_once),
+    TEST(test_where_what_is_held_ends),
 };
 
 VJ_TEST_MAIN(tests)
