@@ -18,8 +18,8 @@
 /* How long the kernel may believe names and attributes that nobody changes behind its
  * back, seconds. */
 #define VJ_FRONT_TIMEOUT_S 86400.0
-/* Since Linux 5.13 the kernel looks who sets flags before it asks a FUSE daemon; 5.14 was
- * the first after it with a new number of the protocol, this one. */
+/* Since Linux 5.13 the kernel checks the caller that sets flags before it asks a FUSE
+ * daemon; 5.14 was the first after it with a new number of the protocol, this one. */
 #define VJ_FRONT_MINOR_FILEATTR 34u
 /* Largest READ and WRITE, bytes. */
 #define VJ_FRONT_IO_MAX (1u << 20)
@@ -44,7 +44,7 @@ typedef struct VjFront VjFront;
 typedef struct VjLookupCounts VjLookupCounts;
 VjLookupCounts *vj_lookup_counts_new(void);
 void vj_lookup_counts_free(VjLookupCounts *k);
-/* The kernel was told of @ino once more.  Any thread. */
+/* An answer names @ino to the kernel once more.  Any thread. */
 void vj_lookup_counts_add(VjLookupCounts *k, uint64_t ino);
 /* It forgot @count of them; true: the last one. */
 bool vj_lookup_counts_sub(VjLookupCounts *k, uint64_t ino, uint64_t count);
@@ -160,8 +160,8 @@ void vj_editor_stale(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len);
  * -errno. */
 int vj_serve(VjFront *f, unsigned most) G_GNUC_WARN_UNUSED_RESULT;
 
-/* The thread that calls does nothing from now on that waits for another request: it
- * answers, and counts as one that waits.  Threads: any. */
+/* From now on the calling request thread waits for no other request: it answers and
+ * receives again, so it counts as one that waits.  Threads: any. */
 void vj_serve_answers(void);
 
 /* The buffer of a WRITE on its way into a file. */
@@ -233,7 +233,7 @@ struct VjFront {
     bool clears_privileges;    /* what a change takes away is for us to find out */
     bool is_far;               /* never changes: vj_fs_is_far */
 
-    gint short_of_threads; /* atomic; it stays so */
+    gint short_of_threads; /* atomic; never reset */
     gint syncs_here;       /* atomic: waits for durability in request threads */
 
     VjMutex lock; /* VJ_RANK_FRONT */
@@ -254,8 +254,8 @@ struct VjFront {
     unsigned waits;      /* VjWait that are not freed yet */
 };
 
-/* While a thread serves a request another one waits for the next, or there are all that
- * there may be: four times @busy at least.  False once one could not be started. */
+/* Whether request threads may wait for durability, up to @busy of them: there are, or may
+ * be, four times as many.  False once a thread could not be started. */
 bool vj_front_has_threads(VjFront *f, unsigned busy);
 static inline VjHandle *vj_front_handle(const struct fuse_file_info *fi)
 {

@@ -281,7 +281,7 @@ static bool session_mount(VjFront *f, const VjFrontConfig *config, GError **erro
     return false;
 }
 
-/* Somebody has unmounted, or ended the connection. */
+/* The mount was unmounted, or its connection ended, by another process. */
 static bool kernel_ended(const VjFront *f)
 {
     struct pollfd p = {.fd = fuse_session_fd(f->session)};

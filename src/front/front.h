@@ -19,7 +19,7 @@ typedef struct VjGuard VjGuard;
 /* What is to be mounted where. */
 typedef struct VjMountPlan {
     const char *source;     /* shown as the device; absolute */
-    const char *mountpoint; /* absolute, or /dev/fd/N of a mount made by somebody else */
+    const char *mountpoint; /* absolute, or /dev/fd/N: another process has mounted */
     const char *options; /* "a,b,…" as mount(8) has them, allow_other, auto_unmount */
     bool is_confined;    /* the guard makes few system calls once it has mounted */
 } VjMountPlan;
@@ -62,7 +62,7 @@ unsigned long vj_mount_flags(const char *options, unsigned long flags);
 char *vj_front_test_directory(void);
 
 /*
- * vj_front_run - mount, serve until unmounted or told to stop by SIGTERM, SIGINT or
+ * vj_front_run - mount, serve until unmounted or stopped by SIGTERM, SIGINT or
  * SIGHUP
  *
  * On a signal dirty mapped pages are synced and the mount is detached first.  When it

@@ -27,7 +27,8 @@ void vj_mounter_mount(const VjMountPlan *plan, int fuse_fd, int comm_fd, VjMount
 void vj_mounter_look(const VjMountPlan *plan, VjMounted *out);
 /* Has the kernel write dirty mapped pages of our mount back; a positive errno, or 0. */
 int vj_mounter_sync(const VjMountPlan *plan, dev_t dev);
-/* By whom it was mounted.  Nothing to do where something else is mounted by now. */
+/* @by_helper: fusermount3 has mounted it.  Nothing to do where something else is mounted
+ * by now. */
 void vj_mounter_detach(const VjMountPlan *plan, dev_t dev, bool by_helper,
                        VjMounted *out);
 /* From here on the system calls alone that the guard makes behind vj_mounter_mount. */
@@ -35,7 +36,8 @@ void vj_guard_confine(void);
 
 /*
  * What makes umount(8) wait for the daemon (utab.c): a line for @mountpoint, named after
- * the calling process.  0 or -errno; -EWOULDBLOCK: somebody keeps the table locked.
+ * the calling process.  0 or -errno; -EWOULDBLOCK: another process keeps the table
+ * locked.
  */
 int vj_utab_add(const char *mountpoint);
 int vj_utab_remove(const char *mountpoint);

@@ -2,14 +2,14 @@
 /*
  * guard.c - the process that keeps what the daemon gives up, and outlives it
  *
- * The daemon reads what others wrote and answers whoever asks, so it has no privileges.
+ * The daemon reads what others wrote and answers any process, so it has no privileges.
  * What takes some is done by the guard: it mounts and detaches the one mount point that
  * it was started with, and opens the switch that ends the kernel's connection.
  *
  * That switch is for a daemon that is killed.  It may keep a thread that waits in the
  * kernel, unkillable, for a page that stays locked until a request is answered which
  * nobody answers any more.  That thread keeps /dev/fuse open, so the kernel does not end
- * the connection by itself, and everybody who uses the mount waits too.  The kernel
+ * the connection by itself, and every process that uses the mount waits too.  The kernel
  * signals the guard when the daemon's main thread dies of whatever cause; it aborts the
  * connection through fusectl, which wakes all.
  *
@@ -17,14 +17,14 @@
  * pipe and the connection's abort file alone, and ends when the daemon says so.  The
  * pipe's end without that is a death as well: the kernel closes files before it sends the
  * signal.  The open abort file belongs to this one connection: once that has ended,
- * writing to it does nothing, whoever got its number next.
+ * writing to it does nothing, also if another connection has got its number.
  *
  * Once it has mounted, it can make the system calls of guard-calls.c alone.  Not where
  * fusermount3 has: without privileges of its own a process gets a filter only with
  * no_new_privs, and fusermount3, which is to unmount as well, would then be no more than
  * the user.
  *
- * The end of the pipe would not tell of a kill: the waiting thread keeps the daemon's
+ * The end of the pipe would not show a kill: the waiting thread keeps the daemon's
  * side of it open as well.
  */
 #include "front/front-private.h"
@@ -80,11 +80,11 @@ struct VjGuard {
 
 /* ---- the guard --------------------------------------------------------------------- */
 
-/* What the daemon may ask for is what it needs once, in case somebody else speaks for
+/* What the daemon may ask for is what it needs once, in case an intruder speaks for
  * it. */
 typedef struct Guard {
     VjMountPlan plan;
-    dev_t dev;       /* of the mount; 0: none yet, or somebody else made it */
+    dev_t dev;       /* of the mount; 0: none yet, or another process made it */
     bool is_mounted; /* the one mount was ordered */
     bool is_watched; /* and so was the one connection */
     bool by_helper;  /* fusermount3 has mounted, and is to unmount */
@@ -92,7 +92,7 @@ typedef struct Guard {
     pid_t syncing;   /* child; 0: none */
 } Guard;
 
-/* Somebody else has mounted. */
+/* Another process has mounted, and handed over /dev/fuse. */
 static bool is_fd_path(const char *path)
 {
     return g_str_has_prefix(path, "/dev/fd/");

@@ -8,15 +8,15 @@
  * caught must not end an fsync(2): on other local file systems none does, and databases
  * take any error of it for lost data.  So the request is answered, with EINTR, which
  * nobody reads any more, as soon as the caller has a signal pending that ends it.  The
- * kernel does not say which signal came, and tells of the first one alone; hence somebody
- * looks at /proc as long as there are interrupted requests.
+ * kernel does not say which signal came, and reports the first one alone; hence a watcher
+ * thread looks at /proc as long as there are interrupted requests.
  *
  * The wait itself goes on: what was asked for becomes durable.  It keeps the handle,
  * which the dying caller closes, and leaves an error for others who have the same
  * descriptor.
  *
  * Where metadata are on another machine any request may wait for long: then each thread's
- * request is known here, and one whose caller dies is cancelled, so that the thread is
+ * request is listed here, and one whose caller dies is cancelled, so that the thread is
  * free too.
  *
  * Where the daemon does not see the caller in /proc (another pid namespace, hidepid)
@@ -27,7 +27,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* How often somebody looks whether an interrupted caller is to die. */
+/* How often the watcher looks whether an interrupted caller is to die. */
 #define LOOK_US ((int64_t)100000)
 
 /* ---- the caller -------------------------------------------------------------------- */

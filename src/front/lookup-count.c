@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * lookup-count.c - which inodes the kernel knows, and how often it was told
+ * lookup-count.c - which inodes the kernel knows: how many answers have named each
  *
- * Millions of inodes may be known, so an entry is 8 bytes: 48 bits of inode number and 16
- * of count, in open-addressing tables that are between 7/12 and 7/8 full (at most 13.8
- * bytes an inode).  A count that does not fit, or a number above 48 bits, lives in a side
- * table; the count in the slot is then FULL.
+ * The kernel may know millions of inodes, so an entry is 8 bytes: 48 bits of inode number
+ * and 16 of count, in open-addressing tables that are between 7/12 and 7/8 full (at most
+ * 13.8 bytes an inode).  A count that does not fit, or a number above 48 bits, lives in a
+ * side table; the count in the slot is then FULL.
  *
  * Where a table cannot grow, because memory is short, it is filled further.
  *
@@ -185,8 +185,8 @@ void vj_lookup_counts_add(VjLookupCounts *k, uint64_t ino)
             shard_resize(s, s->slot_count + s->slot_count / 2);
             slot = slot_find(s, ino);
         }
-        /* Searches end at an empty slot.  The kernel names this inode: no error can be
-         * told. */
+        /* Searches end at an empty slot.  The kernel is about to use this inode: no error
+         * can be returned. */
         g_assert(s->used + 1 < s->slot_count);
         *slot = ino | (UINT64_C(1) << INO_BITS);
         s->used++;

@@ -7,8 +7,8 @@
  * system's.  By mount(2) where that is allowed, else through fusermount3, which is
  * set-user-ID root and decides what an ordinary user may.
  *
- * Somebody may have renamed a directory above the mount point since.  So what is detached
- * is what was opened, and only if it is the mount that was made.
+ * Another process may have renamed a directory above the mount point since.  So what is
+ * detached is what was opened, and only if it is the mount that was made.
  */
 #include "front/front-private.h"
 
@@ -210,8 +210,8 @@ static void mount_by_helper(const VjMountPlan *plan, int comm_fd, VjMounted *out
 
 /* ---- the mount point --------------------------------------------------------------- */
 
-/* What is mounted there, without asking the daemon for anything.  False: cannot be
- * told. */
+/* What is mounted there, without asking the daemon for anything.  False: that cannot be
+ * found out. */
 static bool device_of(int fd, dev_t *out)
 {
     struct statx st;
@@ -223,8 +223,8 @@ static bool device_of(int fd, dev_t *out)
     return *out != 0;
 }
 
-/* What has just been mounted; without its device it could not be told from another's
- * later. */
+/* What has just been mounted; without its device it could not be distinguished from
+ * another mount later. */
 static void take_device(const VjMountPlan *plan, VjMounted *out)
 {
     VJ_AUTO_FD fd = open(plan->mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -317,7 +317,7 @@ void vj_mounter_detach(const VjMountPlan *plan, dev_t dev, bool by_helper, VjMou
     char opened[32];
 
     if (fd < 0) {
-        return; /* somebody else was quicker */
+        return; /* another process has unmounted it */
     }
     if (by_helper) {
         vj_fd_close(&fd);

@@ -3,8 +3,8 @@
  * ops-ioctl.c - edits, staged data, text, recoding, and everything that waits for
  * durability
  *
- * The command number carries the size of its argument, so commands are told apart by type
- * and number, and every size and length is checked here against what arrived.
+ * The command number carries the size of its argument, so commands are distinguished by
+ * type and number, and every size and length is checked here against what arrived.
  */
 #include "front/front-private.h"
 
@@ -80,7 +80,8 @@ static void tend_job(VjFront *f, SyncJob *job)
     fuse_reply_ioctl(job->wait.req, 0, io, sizeof *io);
 }
 
-/* An error that the handle has not told yet is told once: not to a caller who is gone. */
+/* An error that no fsync of the handle has returned yet is returned once, and not to a
+ * caller that was killed meanwhile. */
 static void durable_answer(SyncJob *job, int r)
 {
     VjHandle *h = job->wait.handle;
@@ -90,7 +91,7 @@ static void durable_answer(SyncJob *job, int r)
         return;
     }
     if (h != NULL) {
-        /* Taken also when this attempt failed: one trouble is told once. */
+        /* Taken also when this attempt failed: one failure is returned once. */
         earlier = vj_fs_take_error(h);
     }
     r = r < 0 ? r : earlier;
@@ -151,7 +152,7 @@ static void sync_push(VjFront *f, SyncJob *job)
 {
     vj_mutex_lock(&f->lock);
     g_queue_push_tail(&f->sync_jobs, job);
-    /* Under the lock: once somebody has done the job, the pools may go
+    /* Under the lock: once another thread has done the job, the pools may be freed
      * (vj_front_await_waits). */
     if (!g_thread_pool_push(f->syncers, f, NULL)) {
         /* Queued, but no thread could be started for it. */

@@ -3,7 +3,7 @@
  * ops.c - the table of requests, and those about names and attributes
  *
  * A handler decodes, calls one function of fs, and replies exactly once.  Before a reply
- * that tells the kernel of an inode, the inode is counted as known; when the reply does
+ * that names an inode to the kernel, a lookup is counted; when the reply does
  * not arrive, it is forgotten again.
  */
 #include "front/front-private.h"
@@ -217,7 +217,8 @@ static struct statx_timestamp statx_time(struct timespec t)
     return (struct statx_timestamp){.tv_sec = t.tv_sec, .tv_nsec = (uint32_t)t.tv_nsec};
 }
 
-/* The kernel asks by this one where somebody wants to know when a file was made. */
+/* The kernel asks by this one where a caller of statx(2) wants to know when a file was
+ * made. */
 static void front_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
                         struct fuse_file_info *fi)
 {
@@ -256,7 +257,8 @@ static void front_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 }
 #endif
 
-/* @checked: the kernel says who lacks CAP_FSETID, and a mode comes of chmod(2) alone. */
+/* @checked: the kernel says which callers lack CAP_FSETID, and a mode comes of chmod(2)
+ * alone. */
 static void setattr_decode(const struct stat *st, int to_set, bool checked,
                            VjSetattr *out)
 {
@@ -577,7 +579,8 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
     /* Content changes behind the kernel's back only where we invalidate. */
     want(conn, FUSE_CAP_AUTO_INVAL_DATA, false);
     want(conn, FUSE_CAP_EXPLICIT_INVAL_DATA, true);
-    /* Who clears set-id bits; see README.md. */
+    /* The daemon clears set-id bits where the kernel asks for it, and not at each
+     * write. */
     want(conn, FUSE_CAP_HANDLE_KILLPRIV, false);
 #ifdef HAVE_STRUCT_FUSE_FILE_INFO_KILL_SUIDGID
     want(conn, FUSE_CAP_HANDLE_KILLPRIV_V2, true);

@@ -22,7 +22,8 @@
 #define HEAD_SKIP (VJ_PAGE_BYTES - HEAD_BYTES)
 /* Smaller ones are copied: a buffer counts whole against dirty=. */
 #define HAND_OVER_LEAST (VJ_FRONT_IO_MAX / 2)
-/* How often threads are woken until they have seen that it is over, microseconds. */
+/* How often waiting threads get the wake signal at the end, until all have seen it,
+ * microseconds. */
 #define WAKE_US ((int64_t)20000)
 
 G_STATIC_ASSERT(VJ_FS_BLOCK_BYTES >= VJ_PAGE_BYTES + VJ_FRONT_IO_MAX);
@@ -271,9 +272,9 @@ static void serve(VjServer *s, Worker *w)
 }
 
 /*
- * Whom the answer wakes often sends the next request before the thread that gave it is
- * back: on the same processor, or because to wake somebody takes long.  Counted only
- * then, a thread was started and ended for nothing.
+ * The caller that an answer wakes often sends its next request before the thread that
+ * answered has come back to receive it.  That thread counts as one that waits from here
+ * on: else another one would be started, and end, for nothing.
  */
 void vj_serve_answers(void)
 {
@@ -300,8 +301,8 @@ static gpointer worker_main(gpointer opaque)
     vj_served_clear(&w->served, f);
     vj_fs_block_free(f->fs, w->block);
     vj_mutex_lock(&f->lock);
-    /* GLib makes the lock of a thread when that runs already: who joins it earlier breaks
-     * it. */
+    /* GLib makes the lock of a thread when that runs already: a thread that joins it
+     * earlier breaks it. */
     while (w->handle == NULL) {
         vj_cond_wait(&f->changed, &f->lock);
     }
@@ -347,8 +348,9 @@ void vj_serve_handed_off(VjHandOff *hand_off)
 
 /* ---- all of them ------------------------------------------------------------------- */
 
-/* Until all have ended; who waits for a request does not see that by itself.  One that
- * has just got a request may be met too: what is done for it bears EINTR. */
+/* Until all have ended.  A thread that waits for a request does not see the end by
+ * itself: a signal wakes it.  The signal may meet a thread that has just got a request:
+ * what is done for that bears EINTR. */
 static void end_workers(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
 {
     while (s->count > 0) {

@@ -14,7 +14,7 @@
  *                                          among those of the caller
  *
  * A staged edit is never forgotten while its thread may call: the call would be a plain
- * one then.  Those of threads that have ended go when somebody needs the room.
+ * one then.  Those of threads that have ended go when the room is needed.
  */
 #include "front/front-private.h"
 

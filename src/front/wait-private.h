@@ -19,7 +19,7 @@ typedef struct VjWait {
     VjFront *front;
     fuse_req_t req;
     VjHandle *handle; /* stays valid until the last reference goes; NULL: none */
-    pid_t tid;        /* who waits; 0: somebody whom this process cannot see */
+    pid_t tid;        /* of the caller; 0: /proc does not show it here */
 
     /* guarded by front->lock: */
     unsigned refs;
@@ -36,7 +36,7 @@ struct VjFlagsJob {
     VjCaller who;
 };
 
-/* With one reference; from now on somebody else may answer.  No locks held. */
+/* With one reference; from now on another thread may answer.  No locks held. */
 void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h);
 /* True: the request has no answer yet, and this thread gives it.  No locks held. */
 bool vj_wait_claim(VjWait *w);
@@ -52,7 +52,7 @@ typedef struct VjServed {
     VjCancel cancel;
     /* guarded by front->lock: */
     uint64_t unique; /* of the request; 0: none */
-    pid_t tid;       /* who waits; 0: somebody whom this process cannot see */
+    pid_t tid;       /* of the caller; 0: /proc does not show it here */
     bool is_interrupted;
 } VjServed;
 
