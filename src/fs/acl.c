@@ -2,7 +2,7 @@
 /*
  * acl.c - access control lists: inheritance, and their agreement with the mode
  *
- * Who may do what is decided by the kernel, which asks for a list by getxattr.  What is
+ * Permissions are checked by the kernel, which asks for a list by getxattr.  What is
  * kept here is the invariant that check.c verifies: the owner's, the mask's (without a
  * mask: the owning group's) and the others' permissions of an access list are those of
  * the mode.  So setting a list changes the mode, chmod changes the list, and a list that

@@ -38,7 +38,7 @@ void vj_fs_note_read(VjHandle *h)
     g_atomic_int_set(&n->atime_is_new, 1);
     if (vj_fs_getattr(fs, h->ino, &attr) < 0) {
         g_atomic_int_set(&n->atime_is_new, 0);
-        return; /* the read itself has told */
+        return; /* the read itself has reported it */
     }
     now = vj_clock_real();
     if ((attr.flags & VJ_INODE_NOATIME) || !is_due(&attr.st, now)) {
@@ -118,7 +118,7 @@ static int read_body(VjTxn *txn, void *opaque)
         return r;
     }
     if (g_atomic_int_get(&op->node->reads_forgotten) != op->forgotten) {
-        return 0; /* somebody has set another, or is about to */
+        return 0; /* a caller has set another, or is about to */
     }
     inode.atime = op->atime;
     return vj_inode_put(txn, &inode);

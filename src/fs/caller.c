@@ -9,12 +9,12 @@
  * the kernel's own, a caller that has ended), it has no capability, and no group beside
  * its own.
  *
- * Whoever makes a user namespace has every capability in it, and its status shows them.
- * They count where it is the daemon's namespace.  /proc/PID/ns/user would tell, but
- * following it is tracing, which Landlock forbids the daemon, as the kernel does where
- * the caller has more capabilities.  The mappings of users and groups tell as well: to
- * have those of the daemon's namespace, a namespace below it has to be given every user
- * and group of it, and who may do that may become any of them.
+ * A process that makes a user namespace has every capability in it, and its status shows
+ * them.  They count where it is the daemon's namespace.  /proc/PID/ns/user would tell,
+ * but following it is tracing, which Landlock forbids the daemon, as the kernel does
+ * where the caller has more capabilities.  The mappings of users and groups tell as well:
+ * to have those of the daemon's namespace, a namespace below it has to be given every
+ * user and group of it, and a process that may do that may become any of them.
  */
 #include "fs/fs-private.h"
 

@@ -79,11 +79,11 @@ char *vj_fs_shown_name(VjFs *fs, uint64_t ino);
 int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body,
               void *op) G_GNUC_WARN_UNUSED_RESULT;
 
-/* fs.c: who is open, who is an orphan. */
+/* fs.c: which inodes are open, which are orphans. */
 int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags,
                     VjHandle **out) G_GNUC_WARN_UNUSED_RESULT;
-/* A committed transaction took the last name of @ino.  @held: it is about to
- * become known outside. */
+/* A committed transaction took the last name of @ino.  @held: the kernel is about to get
+ * its number. */
 void vj_fs_node_orphaned(VjFs *fs, uint64_t ino, bool held);
 void vj_fs_node_named(VjFs *fs, uint64_t ino);
 /* A committed transaction made an inode. */
@@ -123,7 +123,7 @@ static inline bool vj_is_immutable(const VjInode *inode)
 }
 
 void vj_fs_attr(const VjInode *inode, VjAttr *out);
-/* attr.c: as vj_fs_clear_privileges, where nobody has said yet whether @who has
+/* attr.c: as vj_fs_clear_privileges, where the kernel has not said whether @who has
  * CAP_FSETID. */
 int vj_fs_clear_privileges_open(VjHandle *h,
                                 const VjCaller *who) G_GNUC_WARN_UNUSED_RESULT;
@@ -165,15 +165,16 @@ int vj_whiteout_make(VjTxn *txn, const VjFs *fs, const VjCaller *who, const VjIn
                      struct timespec now, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * caller.c: look into /proc; no locks, no transaction.  Who cannot be looked up is not.
- * capable: in the daemon's user namespace; @capability: CAP_*.  is_member: of the group
- * of @inode, or of a user namespace that has owner and group of @inode, with CAP_FSETID
- * there: who may have it set-gid, as the kernel sees it.
+ * caller.c: look into /proc; no locks, no transaction.  A caller that /proc does not show
+ * is neither. capable: in the daemon's user namespace; @capability: CAP_*.  is_member: of
+ * the group of @inode, or of a user namespace that has owner and group of @inode, with
+ * CAP_FSETID there: such a caller may have it set-gid, as the kernel sees it.
  */
 bool vj_caller_capable(const VjCaller *who, unsigned capability);
 bool vj_caller_is_member(const VjCaller *who, const VjInode *inode);
 
-/* acl.c: in the caller's transaction; who changes the mode of @inode puts it. */
+/* acl.c: in the caller's transaction; a caller that gets another mode of @inode puts
+ * it. */
 /* @inode is about to be made in @dir with the mode that was asked for. */
 int vj_acl_inherit(VjTxn *txn, const VjInode *dir, mode_t umask,
                    VjInode *inode) G_GNUC_WARN_UNUSED_RESULT;

@@ -3,8 +3,8 @@
  * fs.c - the file system as a whole: open inodes, orphans, space
  *
  * An inode without a name lives on while a handle is open or the kernel knows it.  It is
- * a VjNode from the moment its last name went, and it is reaped by whoever takes the node
- * out of the table: the last release, the kernel's forget, or the unlink itself.
+ * a VjNode from the moment its last name went, and it is reaped by the call that takes
+ * the node out of the table: the last release, the kernel's forget, or the unlink itself.
  */
 #include "fs/fs-private.h"
 

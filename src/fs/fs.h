@@ -3,8 +3,8 @@
  * fs.h - what a file system means: names, attributes, handles; the face of the room fs
  *
  * Plain functions over inode numbers and handles, called by front and by tests.  Nothing
- * here knows FUSE.  Who may do what is the kernel's business (default_permissions): the
- * caller's identity decides who owns what is made and which privileges an edit takes
+ * here knows FUSE. Permissions are checked by the kernel (default_permissions): the
+ * caller's identity decides the owner of what is made, and which privileges an edit takes
  * away.
  *
  * Unless said otherwise: functions return 0 or -errno; any thread; no locks may be held;
@@ -22,7 +22,7 @@
 #include "volume/volume.h"
 
 typedef struct VjFs VjFs;
-/* An open file description.  Whoever opened it releases it, once. */
+/* An open file description.  The caller that opened it releases it, once. */
 typedef struct VjHandle VjHandle;
 
 /* Most names of a file. */
@@ -33,12 +33,12 @@ typedef struct VjHandle VjHandle;
 /* Stages of one handle at one time: an edit that is being staged needs one. */
 #define VJ_FS_STAGES_MAX 1024u
 
-/* Who asks. */
+/* The caller of a request. */
 typedef struct VjCaller {
     uid_t uid;
     gid_t gid;
     mode_t umask; /* taken off the modes of what is made, without a default access list */
-    pid_t pid;    /* its thread, as /proc has it; 0: not known */
+    pid_t pid;    /* its thread, as /proc has it; 0: /proc does not show it here */
 } VjCaller;
 
 typedef struct VjAttr {
@@ -49,14 +49,15 @@ typedef struct VjAttr {
     bool dirty;     /* written back later: st_blocks and the times may still change */
 } VjAttr;
 
-/* True when somebody outside (the kernel) may still name @ino without a handle. */
+/* True when the kernel, or what stands for it in tests, may still name @ino without a
+ * handle. */
 typedef bool VjFsKnows(void *opaque, uint64_t ino);
 
 /* Setup only.  @volume is borrowed until vj_fs_free. */
 VjFs *vj_fs_new(VjVolume *volume);
 /* Every handle has been released.  NULL is fine. */
 void vj_fs_free(VjFs *fs);
-/* Setup only.  Without it nobody knows any inode that has no handle. */
+/* Setup only.  Without it an inode without name and handle is removed at once. */
 void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque);
 
 /* Setup only.  Reads leave no trace; without it atime follows them as relatime has it. */
@@ -140,13 +141,12 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
                   const VjSetattr *set, VjAttr *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * vj_fs_clear_privileges - what a change of content by @who, who has no CAP_FSETID, takes
- * away goes
+ * vj_fs_clear_privileges - the privileges that a change of content takes away go
  *
- * Set-id bits and security.capability.  For those of whom the kernel says so.  Edits find
- * out themselves whether @who has it, as does a change of size without VJ_SET_CHECKED;
- * with that it takes the capability alone away unless VJ_SET_UNPRIVILEGED comes too.
- * O_TRUNC takes all away, whoever opens.
+ * Set-id bits and security.capability, for a caller of which the kernel says that it has
+ * no CAP_FSETID. Edits find out themselves whether @who has it, as does a change of size
+ * without VJ_SET_CHECKED; with that it takes the capability alone away unless
+ * VJ_SET_UNPRIVILEGED comes too.  O_TRUNC takes all away for every caller.
  */
 int vj_fs_clear_privileges(VjFs *fs, const VjCaller *who,
                            uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
@@ -155,14 +155,14 @@ int vj_fs_clear_privileges(VjFs *fs, const VjCaller *who,
  * What chattr(1) shows and sets, VJ_INODE_CHATTR.  What VJ_INODE_IMMUTABLE and
  * VJ_INODE_APPEND_ONLY forbid is -EPERM in all functions here.  set: of regular files and
  * directories, by their owner or with CAP_FOWNER; a change of these two needs
- * CAP_LINUX_IMMUTABLE.  @who NULL: that has been looked at.  -EPERM also for a change of
- * another where VJ_INODE_IMMUTABLE stays; -EOPNOTSUPP other kinds of inodes, other
+ * CAP_LINUX_IMMUTABLE.  @who NULL: the kernel has checked that.  -EPERM also for a change
+ * of another where VJ_INODE_IMMUTABLE stays; -EOPNOTSUPP other kinds of inodes, other
  * @flags.
  */
 int vj_fs_get_flags(VjFs *fs, uint64_t ino, uint32_t *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_set_flags(VjFs *fs, const VjCaller *who, uint64_t ino,
                     uint32_t flags) G_GNUC_WARN_UNUSED_RESULT;
-/* Somebody has @ino open for writing: there may be mapped pages that wait to be
+/* A handle of @ino is open for writing: there may be mapped pages that wait to be
  * written. */
 bool vj_fs_has_writers(VjFs *fs, uint64_t ino);
 
@@ -185,8 +185,9 @@ typedef bool VjFsVisit(void *opaque, const VjDirent *entry, const VjAttr *attr);
  *
  * Cookies grow within a directory and are never used twice: a name that is there all the
  * time is seen once, whatever is made and removed meanwhile.
- * @end           names from this cookie on are left out; set when @cookie is 0, so that
- *                who makes or renames what he reads comes to an end.  NULL: all names
+ * @end           names from this cookie on are left out; set when @cookie is 0, so that a
+ *                caller that makes or renames names as it reads them comes to an end.
+ *                NULL: all names
  * @about_bytes   how much the caller has room for; fewer names may be given
  * No transaction is open while @visit runs.
  */
@@ -197,7 +198,8 @@ int vj_fs_readdir(VjFs *fs, uint64_t dir, uint64_t cookie, uint64_t *end,
 /* Every change so far is durable (fsync of a directory, varjfsctl sync).  Blocks. */
 int vj_fs_sync_names(VjFs *fs) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_sync_all(VjFs *fs) G_GNUC_WARN_UNUSED_RESULT;
-/* As vj_fs_sync_names, but @w is told, as by vj_meta_flush_join.  Any thread. */
+/* As vj_fs_sync_names, but @w gets the answer, as from vj_meta_flush_join.  Any
+ * thread. */
 void vj_fs_sync_names_join(VjFs *fs, VjFlushWait *w);
 
 /* ---- open files -------------------------------------------------------------------- */
@@ -217,17 +219,17 @@ uint64_t vj_fs_handle_ino(const VjHandle *h);
 /* It was opened for reading. */
 bool vj_fs_handle_readable(const VjHandle *h);
 
-/* At each close(2) of a writer: starts write-back; tells an error of earlier ones, once a
- * handle. */
+/* At each close(2) of a writer: starts write-back; returns an error of earlier ones, once
+ * a handle. */
 int vj_fs_flush(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
-/* Durable on 0; blocks.  Tells an error of earlier write-back too, as vj_fs_flush
+/* Durable on 0; blocks.  Returns an error of earlier write-back too, as vj_fs_flush
  * does. */
 int vj_fs_fsync(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
-/* Its two halves: durable on 0, and the error of earlier write-back that is to be
- * told. */
+/* Its two halves: durable on 0, and the error of earlier write-back that no call has
+ * returned yet. */
 int vj_fs_sync(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
-/* As vj_fs_sync, but @w is told, as by vj_meta_flush_join, until when @h stays.  Any
- * thread; waits for the write-back. */
+/* As vj_fs_sync, but @w gets the answer, as from vj_meta_flush_join; @h stays until then.
+ * Any thread; waits for the write-back. */
 void vj_fs_sync_join(VjHandle *h, VjFlushWait *w);
 int vj_fs_take_error(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -347,8 +349,8 @@ int vj_fs_stage_take(VjHandle *h, uint64_t id, VjBuf **out) G_GNUC_WARN_UNUSED_R
 
 /*
  * user.* (of regular files and directories), trusted.*, security.* and the access control
- * lists system.posix_acl_*; others are -EOPNOTSUPP.  Who may is decided by the kernel,
- * but a list shows trusted.* only to who has CAP_SYS_ADMIN.  user.varjfs.* are settings:
+ * lists system.posix_acl_*; others are -EOPNOTSUPP.  The kernel checks permissions, but a
+ * list shows trusted.* only to a caller with CAP_SYS_ADMIN.  user.varjfs.* are settings:
  * checked, kept in the inode.  get, list: @cap 0 asks for the length; -ERANGE when it
  * does not fit.
  */
@@ -367,8 +369,8 @@ int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name) G_GNUC_WARN_UNUS
 /*
  * vj_fs_text - one page of VARJFS_TEXT_* (include/varjfs/ioctl.h says what the lines are)
  *
- * @who      root and who mounted see what depends on the files of others; -EPERM: of what
- *           others see nothing is left
+ * @who      root and the user who mounted see what depends on the files of others;
+ *           -EPERM: the page has nothing for this caller
  * @cursor   where to go on; UINT64_MAX when this was the last page
  * @dst      whole lines, no NUL; @len their bytes
  */

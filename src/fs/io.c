@@ -91,7 +91,7 @@ void vj_fs_sync_join(VjHandle *h, VjFlushWait *w)
 int vj_fs_fsync(VjHandle *h)
 {
     int r = vj_fs_sync(h);
-    /* Taken also when this attempt failed: one trouble is told once. */
+    /* Taken also when this attempt failed: one failure is returned once. */
     int earlier = vj_fs_take_error(h);
 
     return r < 0 ? r : earlier;

@@ -252,7 +252,7 @@ int vj_fs_create(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
     if (r != -EEXIST || (flags & O_EXCL)) {
         return r;
     }
-    /* Somebody else made it first. */
+    /* Another caller made it first. */
     r = vj_fs_lookup(fs, who, parent, name, attr);
     if (r < 0) {
         return r;

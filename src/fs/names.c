@@ -131,7 +131,7 @@ int vj_dir_get(VjTxn *txn, uint64_t ino, VjInode *out)
     if (!S_ISDIR(out->mode)) {
         return -ENOTDIR;
     }
-    /* Removed, but somebody has it open or stands in it. */
+    /* Removed, but a process has it open or stands in it. */
     return out->nlink == 0 ? -ENOENT : 0;
 }
 

@@ -207,7 +207,7 @@ static int rename_move(VjTxn *txn, RenameOp *op, InodeSet *set, VjInode *dir,
         return r;
     }
     if (b == NULL && dir == new_dir && (op->flags & VJ_RENAME_WHITEOUT) == 0) {
-        /* The place in the order stays: who reads the directory meets the file once. */
+        /* The place in the order stays: a reader of the directory meets the file once. */
         r = vj_name_put_back(txn, dir, op->new_name, &a);
     } else if (b != NULL) {
         r = rename_over(txn, op, set, new_dir, moved, a, *b);

@@ -186,7 +186,7 @@ static int run(VjFs *fs, SettingOp *op)
         return r;
     }
     vj_fs_record_changed(fs, op->ino);
-    /* It is set, whatever comes: only who has the file open does not see it yet. */
+    /* It is set, whatever comes: only an open VjFile does not have it yet. */
     r = vj_file_settings_changed(fs->files, op->ino);
     if (r < 0 && r != -ENOENT) {
         vj_log_warn("inode %" G_GUINT64_FORMAT

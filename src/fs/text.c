@@ -81,7 +81,7 @@ int vj_fs_status_text(VjFs *fs, uint64_t ino, char **out)
     return 0;
 }
 
-/* Root, and who mounted. */
+/* Root, and the user who mounted. */
 static bool is_owner(const VjCaller *who)
 {
     return who->uid == 0 || who->uid == geteuid();
@@ -182,7 +182,7 @@ static void list_line(Page *p, const char *name, uint64_t value)
     text_pair(p, name, text);
 }
 
-/* A figure by which whoever writes sees whether somebody else had the same content. */
+/* A figure that would show a writer whether another user has stored the same content. */
 static void telling_line(Page *p, const char *name, uint64_t value)
 {
     if (p->shows_others) {
