@@ -149,7 +149,8 @@ static void grammar_init(Grammar *g, const VjCmd *cmd)
     int words = 0;
 
     *g = (Grammar){.count = count_switches(cmd)};
-    g->letters[letters++] = ':'; /* a missing value is told from an unknown switch */
+    /* So that getopt distinguishes a missing value from an unknown switch. */
+    g->letters[letters++] = ':';
     for (int i = 0; i < g->count; i++) {
         add_switch(g, &letters, &words, &cmd->switches[i], FIRST_NUMBER + i);
     }

@@ -3,8 +3,8 @@
  * ctl-scrub.c - varjfsctl scrub: read and verify all objects, now or a part each night
  *
  * The daemon does one step at a time and keeps the place; between the steps a scrub
- * waits, so that it reads no faster than it was told to.  A budget that is used up, and a
- * signal, end it there: a step is never cut off, so no finding goes astray.  Damaged
+ * waits, so that it reads no faster than its options say.  A budget that is used up, and
+ * a signal, end it there: a step is never cut off, so no finding goes astray.  Damaged
  * objects become names of files by walking the mount, and only when there are any.
  */
 #include "cmd/ctl.h"
@@ -437,7 +437,7 @@ int vj_ctl_scrub(const VjCtl *ctl)
     s.failed = !run_steps(&s, fd);
     sigprocmask(SIG_UNBLOCK, &s.stopping, NULL);
     status = s.failed && s.found == 0 ? EXIT_FAILURE : report(&s);
-    if (s.stopped_by > 0) { /* as who asked for the end expects it */
+    if (s.stopped_by > 0) { /* the sender of the signal expects that end */
         (void)!fflush(stdout);
         raise(s.stopped_by);
     }

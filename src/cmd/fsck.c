@@ -288,8 +288,8 @@ static int check_volume(Fsck *fsck, bool read_data, VjCheckReport *out)
     return r;
 }
 
-/* False, and told: files of somebody else are in the way.  The store, which cannot know
- * whose they should be, would call it an error of the device. */
+/* False, after a message: files of another user are in the way.  The store, which cannot
+ * know whose they should be, would call it an error of the device. */
 static bool is_ours(const Fsck *fsck)
 {
     g_autoptr(GError) error = NULL;
@@ -622,8 +622,8 @@ static int run(Fsck *fsck)
                                                                 : FSCK_CANNOT_RUN;
 }
 
-/* Somebody else may have written what is there.  What cannot be opened is told by who
- * needs it. */
+/* Another user may have written what is there.  What cannot be opened is reported where
+ * it is needed. */
 static void confine(const Fsck *fsck)
 {
     VJ_AUTO_FD source_fd = fsck->is_bare ? -1 : vj_source_open(fsck->source, NULL);

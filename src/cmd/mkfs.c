@@ -71,7 +71,7 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
     return true;
 }
 
-/* What is there may be somebody else's work. */
+/* What is there may be another user's work. */
 static void opened(void *opaque, int source_fd, bool is_new)
 {
     const Make *make = opaque;

@@ -17,7 +17,7 @@
 #include "cmd/mount-table.h"
 #include "volume/volume.h"
 
-/* How often to look whether somebody else has mounted SOURCE by now, microseconds. */
+/* How often to look whether another daemon has SOURCE by now, microseconds. */
 #define LOOK_US ((int64_t)1000000)
 /* Another user's lock is waited for so long: he could hold it for ever. */
 #define FOREIGN_US ((int64_t)60 * 1000000)

@@ -374,7 +374,7 @@ static bool is_confined(const Command *c)
 
 /*
  * What the daemon itself opens from now on lies below SOURCE.  Before it reads anything
- * there: somebody else may have written it.
+ * there: another user may have written it.
  */
 static void enter_sandbox(const Command *c)
 {
@@ -537,9 +537,9 @@ static int run_in_background(Command *c)
 /*
  * The kernel's part is all there is: a read-only mount sends no changes.
  *
- * mount(2) wants all flags, and who asks says only what is to change.  But where mount(8)
- * repeats what is in force, a flag that it left out is one that it was asked to take
- * away.
+ * mount(2) wants all flags, and the command line says only what is to change.  But where
+ * mount(8) repeats what is in force, a flag that it left out is one that it was asked to
+ * take away.
  */
 static int remount(const Command *c)
 {
