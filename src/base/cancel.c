@@ -2,9 +2,9 @@
 /*
  * cancel.c - see cancel.h
  *
- * No wake-up is lost: a thread says where it waits while it holds the mutex there, and
- * looks whether it was fired after that; who fires says so first, then looks where the
- * thread waits, and wakes it with that mutex held.
+ * No wake-up is lost: a thread that begins to wait stores where it waits, with the mutex
+ * of that place held, and looks for `fired` after that; the thread that cancels sets
+ * `fired` first, then looks where the other one waits, and wakes it with that mutex held.
  */
 #include "base/base.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * cancel.h - a request that nobody waits for any more need not be finished
+ * cancel.h - a request that no caller waits for any more need not be finished
  *
- * Whoever serves a request has a VjCancel, and says so for its thread.  Code below that
- * may wait for long (an engine on another machine, a turn to write) waits by
- * vj_cond_wait_or_cancel, and gives the request up with -ECANCELED when another thread
- * has fired it.  Threads without one wait on.
+ * A thread that serves a request has a VjCancel, and enters it.  Code below that may wait
+ * for long (for an engine on another machine, or for the end of another write
+ * transaction) waits by vj_cond_wait_or_cancel, and gives the request up with -ECANCELED
+ * when another thread has fired it.  Threads without one wait on.
  */
 #ifndef VJ_BASE_CANCEL_H
 #define VJ_BASE_CANCEL_H
@@ -22,14 +22,14 @@ typedef struct VjCancel {
 } VjCancel;
 
 void vj_cancel_init(VjCancel *c);
-void vj_cancel_clear(VjCancel *c); /* no thread uses it, nobody is about to fire it */
+void vj_cancel_clear(VjCancel *c); /* no thread uses it, none is about to fire it */
 /* For the next request.  @timeout_us: how long each of its waits may take; INT64_MAX: for
  * ever. */
 void vj_cancel_reset(VjCancel *c, int64_t timeout_us);
 
 /*
  * What the calling thread does is for the request of @c, until leave, which returns it.
- * NULL is fine: nobody's.  What is done for others besides (a round of write-back) stands
+ * NULL: for no request.  What is done for others besides (a round of write-back) stands
  * between a leave and an enter.
  */
 void vj_cancel_enter(VjCancel *c);
@@ -44,12 +44,13 @@ int64_t vj_cancel_deadline_us(void);
 void vj_cancel_fire(VjCancel *c);
 
 /*
- * vj_cond_wait_or_cancel - wait, or be told that it is in vain
+ * vj_cond_wait_or_cancel - wait on a condition, until cancelled
  *
  * @until_us of vj_cancel_deadline_us(), before the first of several waits
  * Returns   0 woken, perhaps for nothing; -ETIMEDOUT; -ECANCELED.  After these
- *           two it may have been woken too: who is woken one at a time wakes the next one
- * Cond and mutex stay as long as anybody may fire the thread's VjCancel.
+ *           two it may have been woken too: where one waiter is woken at a time, it wakes
+ *           the next one
+ * Cond and mutex stay as long as a thread may fire the VjCancel.
  */
 int vj_cond_wait_or_cancel(VjCond *cond, VjMutex *mutex, int64_t until_us)
     VJ_REQUIRES(mutex) G_GNUC_WARN_UNUSED_RESULT;

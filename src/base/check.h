@@ -26,8 +26,8 @@ struct VjCheckReport {
 
 /*
  * One line per problem, whatever names hold (vj_one_line).  @text begins with "inode N: "
- * or "object N: ", so that who knows names can add them.  Lines that only tell more of a
- * problem are not counted.
+ * or "object N: ", so that a caller that has names can add them.  Lines that only say
+ * more of a problem are not counted.
  */
 typedef void VjCheckSay(void *opaque, const char *text);
 

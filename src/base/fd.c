@@ -187,7 +187,7 @@ bool vj_fd_has(int dir_fd, const char *name)
     return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* 1 locked, 0 somebody else has it, -errno. */
+/* 1 locked, 0 another process has it, -errno. */
 static int try_lock(int fd, VjFdTaken *is_taken)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
@@ -199,7 +199,7 @@ static int try_lock(int fd, VjFdTaken *is_taken)
     return 1;
 }
 
-/* @fd is closed by somebody, or it is time to look again. */
+/* Until a process closes the file of @fd, or it is time to look again. */
 static int await_close(int fd, int *watch)
 {
     g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);

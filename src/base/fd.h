@@ -46,8 +46,8 @@ int vj_fd_write_all(int fd, const void *src, size_t len) G_GNUC_WARN_UNUSED_RESU
 int vj_fd_is_inside(int dir_fd, int root_fd, bool *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Files that are made below @dir_fd from now on are written in place, where a file system
- * that copies on write can be told so (NOCOW of btrfs); what is there already stays as it
- * is. */
+ * that copies on write has a flag for it (NOCOW of btrfs); what is there already stays as
+ * it is. */
 void vj_fd_ask_in_place(int dir_fd);
 /* A file that is so, or a directory that was asked. */
 bool vj_fd_is_in_place(int fd);
@@ -61,20 +61,20 @@ bool vj_fd_has(int dir_fd, const char *name);
  * After a program that was killed right behind a failed write the page cache may hold
  * pages that the device does not, and ext4 would take the next write to them for one to a
  * block that is written already.  So what is examined, and used after that, is what the
- * device has.  Of a file that nobody has open for writing.
+ * device has.  Of a file that no process has open for writing.
  */
 void vj_fd_drop_pages(int fd);
 
-/* Whether somebody has @fd locked in another way, which flock(2) does not show. */
+/* Whether another process has @fd locked in a way that flock(2) does not show. */
 typedef bool VjFdTaken(int fd);
 
 /*
  * vj_fd_lock - flock(2) for this open file description alone, waited for until @until_us
  *
- * Who waits is woken by inotify when somebody closes the file.
+ * A thread that waits is woken by inotify when a process closes the file.
  * @until_us  of vj_clock_mono_us; a time that has passed: does not wait
  * @is_taken  NULL: there is no other way
- * Returns    0; -EWOULDBLOCK somebody else has it; -errno
+ * Returns    0; -EWOULDBLOCK another process has it; -errno
  * Threads    any; blocks      Locks   none
  */
 int vj_fd_lock(int fd, VjFdTaken *is_taken, int64_t until_us) G_GNUC_WARN_UNUSED_RESULT;

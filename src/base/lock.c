@@ -185,7 +185,7 @@ VJ_UNANALYSED void vj_mutex_lock(VjMutex *m)
 
 VJ_UNANALYSED void vj_mutex_unlock(VjMutex *m)
 {
-    const char *name = m->name; /* who gets it next may free it */
+    const char *name = m->name; /* the thread that gets it next may free it */
 
     pop(m, m->name, m->rank);
     must(pthread_mutex_unlock(&m->mutex), "unlock", name);

@@ -264,8 +264,8 @@ static bool may_be_of(const struct stat *st, const int *outside, unsigned count)
 }
 
 /*
- * Where somebody else may write into the directory, a name is his: a link would have us
- * write into another file, a fifo would have us wait.
+ * Where another user may write into the directory, a name may be that user's: a link
+ * would have us write into another file, a fifo would have us wait.
  */
 static int open_log_file(const char *path, const int *outside, unsigned count,
                          GError **error)

@@ -32,7 +32,7 @@ bool vj_log_open(const char *program, const char *target, VjLogLevel most,
  * vj_log_open_outside - the same, and a file must lie neither in the directories @outside
  * nor below
  *
- * A line of ours in somebody's data would damage them.  A regular file with several names
+ * A line of the log in a data file would damage it.  A regular file with several names
  * on the device of one of them is refused as well: one of the names may be there.
  */
 bool vj_log_open_outside(const char *program, const char *target, VjLogLevel most,

@@ -32,7 +32,7 @@ typedef struct VjSandbox {
 /*
  * vj_sandbox_enter - from here on
  *
- * What this kernel lacks is left out and told in the log, once.
+ * What this kernel lacks is left out, and logged once.
  * Threads   the only thread of the process
  */
 void vj_sandbox_enter(const VjSandbox *plan);
