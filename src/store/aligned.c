@@ -42,7 +42,7 @@ typedef struct Object {
     uint64_t first_block;
     uint64_t bytes;
     int64_t mtime_us;
-    bool is_staged;  /* a transaction was told of it */
+    bool is_staged;  /* a transaction has its key */
     bool is_removed; /* and waits for removes_committed */
 } Object;
 

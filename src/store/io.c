@@ -34,8 +34,7 @@ struct VjIoQueue {
     bool stop;
 };
 
-/* ---- requests ------------------------------------------------------------------------
- */
+/* ---- requests ---------------------------------------------------------------------- */
 
 static VjIo *io_new(VjIoOp op, uint64_t id)
 {
@@ -103,10 +102,9 @@ void vj_io_unref(VjIo *io)
     }
 }
 
-/* ---- answers -------------------------------------------------------------------------
- */
+/* ---- answers ----------------------------------------------------------------------- */
 
-/* False: somebody else has answered it. */
+/* False: another thread has answered it, or is about to. */
 static bool claim(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
 {
     vj_mutex_assert_held(&q->lock);
@@ -120,7 +118,7 @@ static bool claim(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
     return true;
 }
 
-/* Of who claimed it. */
+/* By the thread that claimed it. */
 static void answer(VjIo *io, int rc, const VjPut *put)
 {
     io->rc = rc;
@@ -204,8 +202,7 @@ static bool answer_early(VjIoQueue *q, VjIo *io, int rc)
     return true;
 }
 
-/* ---- threads -------------------------------------------------------------------------
- */
+/* ---- threads ----------------------------------------------------------------------- */
 
 static void run(VjStore *s, VjIo *io)
 {
@@ -289,8 +286,7 @@ static bool start_thread(VjIoQueue *q, const char *name, GThreadFunc body)
     return thread != NULL;
 }
 
-/* ---- submit and cancel ---------------------------------------------------------------
- */
+/* ---- submit and cancel ------------------------------------------------------------- */
 
 static gint by_deadline(gconstpointer a, gconstpointer b, gpointer unused)
 {
@@ -397,8 +393,7 @@ void vj_io_forward(VjStore *s, VjIo *io, void (*done)(VjIo *child))
     }
 }
 
-/* ---- synchronous calls ---------------------------------------------------------------
- */
+/* ---- synchronous calls ------------------------------------------------------------- */
 
 typedef struct Waiter {
     VjMutex lock; /* VJ_RANK_STORE_IO */
@@ -459,8 +454,7 @@ int vj_io_run(VjStore *s, VjIo *io)
     return io->rc;
 }
 
-/* ---- setup ---------------------------------------------------------------------------
- */
+/* ---- setup ------------------------------------------------------------------------- */
 
 VjIoQueue *vj_io_queue_new(VjStore *s)
 {

@@ -12,7 +12,7 @@ typedef struct NullStore {
     VjStore base;
     bool read_only;
     uint64_t size_bytes;
-    uint64_t puts; /* atomic; makes locators fresh */
+    uint64_t puts; /* atomic; the next locator */
 } NullStore;
 
 static bool null_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts,

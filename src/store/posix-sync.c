@@ -3,8 +3,8 @@
  * posix-sync.c - see posix-sync.h
  *
  * One device sync runs at a time.  It covers all puts that returned before it started;
- * who comes later waits and the first of them syncs for all, so that N callers that
- * overlap cost two syncs.
+ * callers that come later wait and the first of them syncs for all, so that N callers
+ * that overlap cost two syncs.
  *
  * A few puts are synced one by one through the descriptors that wrote them (which see
  * each error of their file), many by syncfs through a descriptor that is as old as the

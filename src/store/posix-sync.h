@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * posix-sync.h - which puts of the posix driver are durable, and who syncs for whom
+ * posix-sync.h - which puts of the posix driver are durable, and which caller syncs for
+ * the others
  *
  * Each put is in one of three states from its return on: not yet durable, durable, or in
  * doubt: a device sync failed that may have met its bytes, and the kernel, having said so
@@ -17,7 +18,7 @@
 
 /* Most objects that a flush syncs one by one; the option sync_batch is at most this. */
 #define VJ_POSIX_SYNC_BATCH_MAX 64u
-/* Syncs that expect a crowd after a caller had to wait for somebody else's. */
+/* Syncs that expect a crowd after a caller had to wait for another one's. */
 #define VJ_POSIX_CROWD_SYNCS 16u
 /* Puts not yet durable above which a put flushes first. */
 #define VJ_POSIX_UNSYNCED_MAX 65536u

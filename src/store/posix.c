@@ -5,12 +5,12 @@
  * Durability: what flush() covered survives (posix-sync.h says how and what after an
  * error).  Limits: one file and its inode per object; the file system's.
  *
- * - A put writes the file under its final name.  Nobody else can know that name: the
- * nonce in it is 64 random bits.  A put that a crash cut off leaves a short file that no
- *   metadata names; each() shows it like any object that nothing refers to, and recovery
- *   removes both kinds in one way.
+ * - A put writes the file under its final name, which has 64 random bits, so that no
+ *   caller can name it before the put has returned.  A put that a crash cut off leaves a
+ *   short file that no metadata names; each() shows it like any object that nothing
+ *   refers to, and recovery removes both kinds in one way.
  * - Every step into the tree is one name below an open directory, and no link is
- * followed: what somebody else put there can be in the way, but leads nowhere.
+ *   followed: what another program put there can be in the way, but leads nowhere.
  * - Directories are made when the first object needs them.  each() removes those that it
  *   finds empty; a put that loses this race makes the directory again.
  */
@@ -56,8 +56,7 @@ typedef struct PosixStore {
     uint32_t newest_removes; /* names that it lost meanwhile */
 } PosixStore;
 
-/* ---- Errors and descriptors ---------------------------------------------------------
- */
+/* ---- Errors and descriptors -------------------------------------------------------- */
 
 /* An errno of the vocabulary for @error (positive); others are said here, once. */
 static int data_error(const PosixStore *p, const char *what, uint64_t id, int error)
@@ -202,10 +201,9 @@ static int use_directory(PosixStore *p, uint64_t id, bool create, VjFdUse *use)
     return 0;
 }
 
-/* ---- Put, get, remove ---------------------------------------------------------------
- */
+/* ---- Put, get, remove -------------------------------------------------------------- */
 
-/* An empty file under a fresh name: 0, *fd, *nonce and @dir; or a data_error(). */
+/* An empty file under a new name: 0, *fd, *nonce and @dir; or a data_error(). */
 static int create_object(PosixStore *p, uint64_t id, int *fd, uint64_t *nonce,
                          VjFdUse *dir)
 {
@@ -325,7 +323,7 @@ static int open_object(PosixStore *p, int dir_fd, const char *name)
     struct stat st;
 
     if (fd == -EPERM) {
-        /* The files are another user's, who lets us read them. */
+        /* The files are another user's, and readable for us. */
         fd = open_below(p, dir_fd, name, O_RDONLY | O_NONBLOCK);
     }
     if (fd < 0) {
@@ -537,8 +535,7 @@ static int posix_flush(VjStore *s)
     return vj_posix_sync_flush(&p->sync);
 }
 
-/* ---- Each ----------------------------------------------------------------------------
- */
+/* ---- Each -------------------------------------------------------------------------- */
 
 typedef struct Walk {
     PosixStore *p;
@@ -729,8 +726,7 @@ static int posix_each(VjStore *s, uint64_t first_id, uint64_t last_id,
     return 0;
 }
 
-/* ---- Space, open, close --------------------------------------------------------------
- */
+/* ---- Space, open, close ------------------------------------------------------------ */
 
 static int posix_space(VjStore *s, VjStoreSpace *out)
 {

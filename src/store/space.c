@@ -4,8 +4,8 @@
  *
  * Between two answers what was put since is taken off the last one.  So it is never too
  * much for a caller's own puts, and what removes give back is seen with the next answer.
- * Others who use the same device are not known of meanwhile: where little is left, the
- * driver is asked each time.
+ * What other programs put on the same device is not seen meanwhile: where little is left,
+ * the driver is asked each time.
  */
 #include "store/store-private.h"
 

@@ -42,8 +42,7 @@ int vj_store_call(VjStore *s, const VjIo *io, VjPut *put);
 void vj_store_call_submit(VjStore *s, VjIo *io);
 void vj_store_call_cancel(VjStore *s, VjIo *io);
 
-/* ---- space.c: the last answer about free space --------------------------------------
- */
+/* ---- space.c: the last answer about free space ------------------------------------- */
 
 typedef struct VjSpaceCache VjSpaceCache;
 
@@ -66,8 +65,7 @@ void vj_space_cache_set(VjSpaceCache *c, const VjSpaceAsk *ask, int result,
 /* A put went well: of store.c or io.c. */
 void vj_store_count_put(VjStore *s, uint64_t bytes);
 
-/* ---- io.c: requests in flight of one store -------------------------------------------
- */
+/* ---- io.c: requests in flight of one store ----------------------------------------- */
 
 typedef struct VjIoQueue VjIoQueue;
 

@@ -168,8 +168,7 @@ static bool is_aligned(uint32_t align_bytes, const void *address, uint64_t offse
     return (((uintptr_t)address | offset) & (align_bytes - 1)) == 0;
 }
 
-/* ---- for io.c ------------------------------------------------------------------------
- */
+/* ---- for io.c ---------------------------------------------------------------------- */
 
 int vj_store_call(VjStore *s, const VjIo *io, VjPut *put)
 {
@@ -208,8 +207,7 @@ void vj_store_count_put(VjStore *s, uint64_t bytes)
     }
 }
 
-/* ---- synchronous calls made of submit ------------------------------------------------
- */
+/* ---- synchronous calls made of submit ---------------------------------------------- */
 
 static bool goes_by_submit(const VjStore *s, bool has_call)
 {

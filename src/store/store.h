@@ -22,7 +22,7 @@
 
 #define VJ_LOC_BYTES 16u
 
-/* Where a driver keeps an object.  Its own bytes; fresh for every put, even of equal
+/* Where a driver keeps an object.  Its own bytes; other ones for every put, even of equal
  * bytes. */
 typedef struct VjLoc {
     uint8_t bytes[VJ_LOC_BYTES];
@@ -162,8 +162,8 @@ typedef struct VjStoreOps {
     int (*get)(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                size_t len);
     /*
-     * Somebody will ask for all of the object soon: begins to bring it nearer and waits
-     * for nothing that get() would wait for.  A hint: no failure is told, and none
+     * A get() of the whole object follows soon: begins to bring it nearer and waits for
+     * nothing that get() would wait for.  A hint: no failure is reported, and none
      * changes what a get() returns.  NULL: there is nothing to bring.  Threads: any.
      */
     void (*expect)(VjStore *s, uint64_t id, VjLoc loc);
@@ -312,8 +312,7 @@ int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit 
  * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- requests in flight --------------------------------------------------------------
- */
+/* ---- requests in flight ------------------------------------------------------------ */
 
 /* Returns owned.  @buf: @len bytes, a reference more is taken; aligned as the driver
  *         asks. */
@@ -332,8 +331,8 @@ void vj_io_unref(VjIo *io);
  * @io       io->done is set; opaque and deadline_us where they are wanted
  * Returns   true: io->done is called once, at its deadline at the latest, whatever the
  *           driver does.  False: VJ_STORE_IN_FLIGHT_MAX are in flight, and nothing was
- *           begun: again when
- *           one is done, or by the synchronous call, which waits for its turn
+ *           begun: try again when one is done, or by the synchronous call, which waits
+ *           until it may begin
  * Threads   any; blocks only where no thread can be started      Locks   none
  */
 bool vj_store_submit(VjStore *s, VjIo *io) G_GNUC_WARN_UNUSED_RESULT;

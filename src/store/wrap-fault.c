@@ -8,7 +8,7 @@
  * of another kind passes through, but for bps, which holds for all puts and gets.
  *
  * Two files let a test say when, without a word to the process: with hold=FILE counted
- * calls wait as long as somebody has FILE locked (flock(2)), with if=FILE they fail, by
+ * calls wait as long as a process has FILE locked (flock(2)), with if=FILE they fail, by
  * fail= or every=, only while FILE is there.
  */
 #include "store/store-private.h"

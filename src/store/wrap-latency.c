@@ -11,8 +11,8 @@
  * What a network would not be asked for costs nothing: stage, removes_committed, prefer.
  * There is no expect: nothing can be brought nearer but by getting it.
  *
- * A caller that holds a mutex aborts, where locks are known (debug builds): the round
- * trip would keep everybody who wants that mutex.
+ * A caller that holds a mutex aborts (debug builds, which keep track of locks): the round
+ * trip would keep every thread that wants that mutex.
  */
 #include "store/store-private.h"
 
@@ -95,8 +95,7 @@ static void latency_close(VjStore *s)
     vj_mutex_clear(&w->lock);
 }
 
-/* ---- synchronous calls ---------------------------------------------------------------
- */
+/* ---- synchronous calls ------------------------------------------------------------- */
 
 static int latency_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                        VjPut *out)
@@ -143,8 +142,7 @@ static int latency_space(VjStore *s, VjStoreSpace *out)
     return vj_store_space(s->next, out);
 }
 
-/* ---- what costs nothing --------------------------------------------------------------
- */
+/* ---- what costs nothing ------------------------------------------------------------ */
 
 static uint64_t latency_prefer(VjStore *s, uint64_t id)
 {
@@ -163,8 +161,7 @@ static void latency_removes_committed(VjStore *s, const VjPut *removed,
     vj_store_removes_committed(s->next, removed, removed_count);
 }
 
-/* ---- requests in flight --------------------------------------------------------------
- */
+/* ---- requests in flight ------------------------------------------------------------ */
 
 static void complete(VjIo *child)
 {
