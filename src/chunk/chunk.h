@@ -165,14 +165,15 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjChunker, vj_chunker_free)
  *
  * @src      borrowed for the call; may be NULL when @len is 0
  * @len      bytes; any number, also 0.  Bytes beyond the one that decides are not looked
- * at
+ *           at
  * @at_end   the file ends behind @src.  Feeding the end on its own (@len 0) is the same
- * as feeding it with the last bytes
+ *           as feeding it with the last bytes
  * @cut      on true: bytes from the chunk's start to its end; at least 1, at most
- * max_bytes and the bytes fed since the start, and at least min_bytes unless the file
- * ends there.  It may lie before @src.  Undefined on false Returns   true: a chunk ends,
- * and the chunker stands at the start of the next one (the file comment says who feeds
- * what).  false: no decision yet; with @at_end only if the chunk has no byte at all
+ *           max_bytes and the bytes fed since the start, and at least min_bytes unless
+ *           the file ends there.  It may lie before @src.  Undefined on false
+ * Returns   true: a chunk ends, and the chunker stands at the start of the next one (the
+ *           file comment says what is to be fed then).  false: no decision yet; with
+ *           @at_end only if the chunk has no byte at all
  * Threads   one at a time      Locks   none
  */
 bool vj_chunker_scan(VjChunker *c, const void *src, size_t len, bool at_end,
@@ -196,8 +197,8 @@ uint32_t vj_chunker_lookahead_bytes(const VjChunker *c);
  *
  * @cut      length of a chunk that this chunker cut, not because the file ended
  * Returns   D, so that exactly the D bytes from the chunk's start decided: whatever
- * changes at or behind start + D, a scan from start finds the same cut. mincdc:
- * max_bytes, whatever @cut is; gear and rabin: @cut
+ *           changes at or behind start + D, a scan from start finds the same cut.
+ *           mincdc: max_bytes, whatever @cut is; gear and rabin: @cut
  *
  * A chunk that ended because the file ended was decided by the end: any change in it or
  * behind it, an append too, means scanning again from its start.  All earlier chunks of a
