@@ -51,8 +51,7 @@ struct VjMapEdit {
     bool committed;
 };
 
-/* ---- map-node.c ---------------------------------------------------------------------
- */
+/* ---- map-node.c -------------------------------------------------------------------- */
 
 /* Most items of a node at @level, and the fewest of one that is neither root nor last. */
 unsigned vj_map_most(uint8_t level);
@@ -91,8 +90,7 @@ void vj_map_node_sum(VjMapNode *n);
 /* Something in @n or below it was changed. */
 void vj_map_node_touch(VjMapNode *n);
 
-/* ---- map-edit.c ---------------------------------------------------------------------
- */
+/* ---- map-edit.c -------------------------------------------------------------------- */
 
 /* The child @i of @n, loaded. */
 int vj_map_edit_child(VjMapEdit *e, VjMapNode *n, unsigned i,
@@ -103,8 +101,7 @@ void vj_map_edit_discard(VjMapEdit *e, VjMapNode *n);
 /* @item, whose node is at @level, is no longer part of the tree: it is dropped later. */
 void vj_map_edit_cut(VjMapEdit *e, const VjMapItem *item, uint8_t level);
 
-/* ---- map-balance.c -------------------------------------------------------------------
- */
+/* ---- map-balance.c ----------------------------------------------------------------- */
 
 /* Brings every touched node of a tree to its fill; it grows or loses levels for it. */
 int vj_map_balance(VjMapEdit *e, VjMapNode **root) G_GNUC_WARN_UNUSED_RESULT;
