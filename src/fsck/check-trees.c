@@ -11,7 +11,7 @@
 
 #include <inttypes.h>
 
-/* Ranges that are told of one inode's damaged objects. */
+/* Ranges that are reported of one inode's damaged objects. */
 #define RANGES_REPORTED 16u
 
 typedef struct Count {

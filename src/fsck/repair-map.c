@@ -21,7 +21,7 @@
 #define BATCH 4096u
 /* Pieces of one lost range: 1 TiB.  A longer one is left as it is. */
 #define LOST_MOST 65536u
-/* Ranges that are told of one inode. */
+/* Ranges that are reported of one inode. */
 #define RANGES_REPORTED 16u
 
 /* ---- a map made of entries --------------------------------------------------------- */

@@ -352,7 +352,7 @@ static int lost_found(VjTxn *txn, uint64_t *out)
     return rc < 0 ? rc : vj_inode_put(txn, &root);
 }
 
-/* "inode-N", or "inode-N-2" when somebody has that name. */
+/* "inode-N", or "inode-N-2" when another inode has that name. */
 static int free_name(VjTxn *txn, Attach *a)
 {
     VjDentry d;

@@ -2,10 +2,10 @@
 /*
  * repair-objects.c - object records, references, index, the dead, the store
  *
- * A record that is lost is made again from what else is known of the object: the index
+ * A record that is lost is made again from what else there is of the object: the index
  * (digest, length, transformation), the trailer that is stored with the bytes, and the
  * bytes themselves, which must have that digest.  Where that fails the record says that
- * the object is damaged: who reads it gets an error, and equal content is stored afresh.
+ * the object is damaged: reading it is an error, and equal content is stored anew.
  */
 #include "fsck/repair-private.h"
 

@@ -44,7 +44,7 @@ struct VjRepair {
 };
 
 VjVolume *vj_repair_volume(VjRepair *r);
-/* Something was mended: counted, and told. */
+/* Something was mended: counted, and reported. */
 void vj_repair_say(VjRepair *r, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
 /*
@@ -76,8 +76,8 @@ typedef bool VjRepairIsGood(VjSlice key, VjSlice value);
  * vj_repair_bit - a record with one flipped bit is put right
  *
  * @value    not good
- * Returns   true: the right value is queued (vj_repair_put), and told; its checksum
- *           proves it.  False: more than that is wrong.
+ * Returns   true: the right value is queued (vj_repair_put), and reported; its
+ *           checksum proves it.  False: more than that is wrong.
  */
 bool vj_repair_bit(VjRepair *r, VjSpace space, VjSlice key, VjSlice value,
                    VjRepairIsGood *is_good, const char *what);

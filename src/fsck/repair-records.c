@@ -2,8 +2,9 @@
 /*
  * repair-records.c - spaces record by record: bits, keys that cannot be, counters
  *
- * What is still damaged afterwards is for those who know what it stood for: fs (inodes),
- * repair-content.c (maps, inline bytes), repair-objects.c (objects, the dead).
+ * What is still damaged afterwards is for the code that knows what it stood for:
+ * repair-names.c (inodes), repair-content.c (maps, inline bytes), repair-objects.c
+ * (objects, the dead).
  */
 #include "file/inode-format.h"
 #include "fsck/repair-private.h"
