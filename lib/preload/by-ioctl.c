@@ -30,7 +30,7 @@
 /* Data up to this length goes through the stack: threads may have 16 KiB of it in all. */
 #define STACK_DATA_BYTES 4096u
 /* Each time an edit is staged so often, a change of the file's size meanwhile does not
- * matter: who appends without end would keep it from happening. */
+ * matter: a program that appends without end would keep it from happening. */
 #define SIZED_TRIES 8u
 /* The same of an edit that takes more than it brings: pages that others read between its
  * two calls would keep it from happening. */
@@ -291,7 +291,7 @@ static bool is_given_up(unsigned tries, time_t begun_s)
 /*
  * The same until nobody has changed the size of the file in between.  With ANY_SIZE that
  * matters still for growth of a process with a limit, which the kernel compares with the
- * size that it is told before, and for an edit by ftruncate(2) that turns out to leave
+ * size that it gets before, and for an edit by ftruncate(2) that turns out to leave
  * the size, as the kernel would keep the pages.
  */
 static int stage_and_carry_out(const VjEdit *e, const struct varjfs_edit *edit,

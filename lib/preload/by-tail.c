@@ -101,7 +101,7 @@ static int move_block(Tail *t, uint64_t from, uint64_t to, size_t len)
         ssize_t part = pread(t->fd, t->block + got, len - got, (off_t)(from + got));
 
         if (part == 0) {
-            return -EIO; /* somebody else has cut the file */
+            return -EIO; /* another process has cut the file */
         }
         if (part < 0 && errno != EINTR) {
             return -errno;

@@ -54,7 +54,7 @@ __attribute__((constructor)) static void read_environment(void)
     detecting = value != NULL && strcmp(value, "1") == 0;
 }
 
-/* NULL: somebody else has it.  What it knows of another descriptor is forgotten. */
+/* NULL: another thread has it.  What it knows of another descriptor is forgotten. */
 static Slot *slot_take(int fd)
 {
     Slot *s = &slots[(unsigned)fd % SLOTS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * next.c - who comes after us: dlsym(RTLD_NEXT), once for each name
+ * next.c - the C library's own functions: dlsym(RTLD_NEXT), once for each name
  */
 #include "next.h"
 

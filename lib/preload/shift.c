@@ -259,9 +259,9 @@ static int shift(Work *k, size_t at, size_t len, int64_t way, uint64_t change)
 
 /*
  * Before the first change: the bytes get their place, and the descriptor's offset goes
- * behind them in one step, as that of write(2) does for all who share the description.
- * False: somebody else has moved it since we looked; the write has its place where it was
- * then.
+ * behind them in one step, as that of write(2) does for all processes that share the
+ * description.  False: another thread or process has moved it since we looked; the write
+ * has its place where it was then.
  */
 static bool claim(Work *k)
 {
