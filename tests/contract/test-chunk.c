@@ -89,8 +89,7 @@ static void fill(uint8_t *dst, size_t len, Kind kind, const VjChunkerOps *ops, V
     }
 }
 
-/* ---- Callers ------------------------------------------------------------------------
- */
+/* ---- Callers ----------------------------------------------------------------------- */
 
 /* Offsets of all chunk ends, with the bytes in one piece. */
 static GArray *cut_whole(VjChunker *c, const uint8_t *src, size_t len)
@@ -148,8 +147,7 @@ static bool has_end(const GArray *ends, uint64_t end)
     return false;
 }
 
-/* ---- Tests --------------------------------------------------------------------------
- */
+/* ---- Tests ------------------------------------------------------------------------- */
 
 static void splits_do_not_matter(void **state)
 {

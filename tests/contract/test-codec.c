@@ -307,8 +307,7 @@ static void the_text_comes_back(void **state)
     assert_int_equal(again.params.level, spec.params.level);
 }
 
-/* ---- the table as a whole ------------------------------------------------------------
- */
+/* ---- the table as a whole ---------------------------------------------------------- */
 
 static void every_row_is_tried(void **state)
 {

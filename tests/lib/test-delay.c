@@ -16,8 +16,7 @@ typedef struct Run {
     int64_t took_us;
 } Run;
 
-/* ---- The child ----------------------------------------------------------------------
- */
+/* ---- The child --------------------------------------------------------------------- */
 
 static void must(bool is_true, const char *what)
 {
@@ -117,8 +116,7 @@ static int child_main(const char *name, const char *path)
     return 2;
 }
 
-/* ---- The tests ----------------------------------------------------------------------
- */
+/* ---- The tests --------------------------------------------------------------------- */
 
 static char *test_dir;
 

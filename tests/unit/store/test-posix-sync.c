@@ -331,8 +331,7 @@ static void test_error_reaches_all_waiters(void **state)
     }
 }
 
-/* ---- Below the driver: states that a put passes through too fast to catch ------------
- */
+/* ---- Below the driver: states that a put passes through too fast to catch ---------- */
 
 typedef struct Bare {
     VjFdCache dirs;

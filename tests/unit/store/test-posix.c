@@ -12,8 +12,7 @@
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 
-/* ---- The directory --------------------------------------------------------------------
- */
+/* ---- The directory ----------------------------------------------------------------- */
 
 static void expect_open_fails(VjStoreTest *t, int positive_errno, const char *part)
 {
