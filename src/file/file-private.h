@@ -258,11 +258,15 @@ struct VjFileTable {
     gint read_only;
     gint last_chance; /* closing, and space was short */
 
-    VjMutex lock;  /* VJ_RANK_FILE_TABLE */
-    VjCond opened; /* a number left opening */
+    VjMutex lock;      /* VJ_RANK_FILE_TABLE */
+    VjCond opened;     /* a number left opening */
+    VjCond inos_taken; /* taking_inos became false */
     /* guarded by lock: */
     GHashTable *files;   /* uint64_t* in VjFile → VjFile, not referenced */
     GHashTable *opening; /* uint64_t*, borrowed: inodes whose record is being read */
+    uint64_t next_ino, end_ino; /* what is left of the block of inode numbers */
+    uint64_t ino_block;         /* VJ_INO_BLOCK; tests make it short */
+    bool taking_inos;           /* a thread takes another block */
 
     VjFileCounters counters; /* atomic (vj_count) */
 };

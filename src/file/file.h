@@ -112,8 +112,15 @@ bool vj_file_table_read_only(const VjFileTable *table);
 
 /* ---- inode numbers, and inodes without a name -------------------------------------- */
 
-/* A fresh inode number, never used before.  In the caller's transaction. */
-int vj_ino_new(VjTxn *txn, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * vj_ino_new - an inode number that was never given out
+ *
+ * Before the transaction that uses it.  Mostly from memory; now and then it runs a
+ * transaction of its own, which takes a block of them (ino-block.c).
+ * Returns   0; -ENOSPC, also: all were given out; -EBADMSG, -EIO; -ECANCELED, -ETIMEDOUT
+ * Threads   any; blocks as vj_meta_run      Locks   none
+ */
+int vj_ino_new(VjFileTable *table, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
  * vj_orphan_put - in the caller's transaction: @ino has no name any more

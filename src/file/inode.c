@@ -249,23 +249,3 @@ void vj_ino_next_encode(uint64_t next, uint8_t out[VJ_NEXT_INO_BYTES])
     d.checksum = GUINT64_TO_LE(vj_checksum64(&d, offsetof(VjNextInoDisk, checksum)));
     memcpy(out, &d, sizeof d);
 }
-
-int vj_ino_new(VjTxn *txn, uint64_t *ino)
-{
-    uint8_t value[VJ_NEXT_INO_BYTES];
-    uint64_t next;
-    int r = vj_ino_next(txn, &next);
-
-    if (r < 0) {
-        return r;
-    }
-    if (next == VJ_INO_MAX) {
-        return -ENOSPC;
-    }
-    vj_ino_next_encode(next + 1, value);
-    r = vj_txn_put(txn, VJ_SPACE_SYSTEM, NEXT_INO_KEY, vj_slice(value, sizeof value));
-    if (r == 0) {
-        *ino = next;
-    }
-    return r;
-}

@@ -20,6 +20,7 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/fragment.c \
 	src/file/hold.c \
 	src/file/inline.c \
+	src/file/ino-block.c \
 	src/file/inode-format.h \
 	src/file/inode.c \
 	src/file/old-map.c \

@@ -18,6 +18,8 @@
 
 /* The first inode number that was never given out.  -EBADMSG. */
 int vj_ino_next(VjTxn *txn, uint64_t *next) G_GNUC_WARN_UNUSED_RESULT;
+/* One number, and the counter behind it: for a repair, and for tests. */
+int vj_ino_take(VjTxn *txn, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
 /* The record of that counter. */
 #define VJ_NEXT_INO_BYTES 24u
 void vj_ino_next_encode(uint64_t next, uint8_t out[VJ_NEXT_INO_BYTES]);

@@ -37,6 +37,8 @@ static VjFileTable *table_new(const VjFileTableConfig *config)
     vj_committed_budget_init(&table->committed, config->cache_bytes / VJ_COMMITTED_PART);
     vj_mutex_init(&table->lock, VJ_RANK_FILE_TABLE, "file.table");
     vj_cond_init(&table->opened);
+    vj_cond_init(&table->inos_taken);
+    table->ino_block = VJ_INO_BLOCK;
     table->files = g_hash_table_new(g_int64_hash, g_int64_equal);
     table->opening = g_hash_table_new(g_int64_hash, g_int64_equal);
     return table;
@@ -96,6 +98,7 @@ void vj_file_table_close(VjFileTable *table)
     vj_space_clear(&table->space);
     g_hash_table_unref(table->files);
     g_hash_table_unref(table->opening);
+    vj_cond_clear(&table->inos_taken);
     vj_cond_clear(&table->opened);
     vj_mutex_clear(&table->lock);
     vj_budget_clear(&table->dirty);
@@ -154,6 +157,14 @@ void vj_file_table_limit_fragments(VjFileTable *table, const VjRemapLimits *limi
 uint32_t vj_file_table_fragments(VjFileTable *table, uint64_t ino, uint32_t *all)
 {
     return vj_remapper_count(table->remapper, ino, all);
+}
+
+void vj_file_table_set_ino_block(VjFileTable *table, uint64_t numbers)
+{
+    g_assert(numbers > 0);
+    vj_mutex_lock(&table->lock);
+    table->ino_block = numbers;
+    vj_mutex_unlock(&table->lock);
 }
 
 void vj_file_table_set_recode_step(VjFileTable *table, uint64_t bytes)

@@ -69,6 +69,9 @@ bool vj_file_table_open(const VjFileTableConfig *config, VjFileTable **out,
 void vj_file_table_start(VjFileTable *table);
 /* The table's threads end.  Nobody reads any more.  NULL is fine, here and below. */
 void vj_file_table_stop(VjFileTable *table);
+/* What is left of the block of inode numbers (ino-block.c): at a close in order, before
+ * the last flush.  What fails is logged: numbers are lost then. */
+void vj_inos_give_back(VjFileTable *table);
 /* After stop; no file is open, and nothing waits to be dropped. */
 void vj_file_table_close(VjFileTable *table);
 
@@ -165,6 +168,10 @@ typedef struct VjRemapLimits {
 void vj_file_table_limit_fragments(VjFileTable *table, const VjRemapLimits *limits);
 /* As counted: of @ino, and of all. */
 uint32_t vj_file_table_fragments(VjFileTable *table, uint64_t ino, uint32_t *all);
+/* Numbers that a session takes at once from the counter of inodes. */
+#define VJ_INO_BLOCK 1024u
+/* As many instead, from the next block on. */
+void vj_file_table_set_ino_block(VjFileTable *table, uint64_t numbers);
 /* Other bytes than VJ_RECODE_STEP_BYTES. */
 void vj_file_table_set_recode_step(VjFileTable *table, uint64_t bytes);
 /* Read-ahead: while @hold, what is pushed waits; wait until nothing is under way. */

@@ -79,6 +79,9 @@ char *vj_fs_shown_name(VjFs *fs, uint64_t ino);
 int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body,
               void *op) G_GNUC_WARN_UNUSED_RESULT;
 
+/* The number of an inode that vj_fs_run is about to make; likewise. */
+int vj_fs_ino_new(VjFs *fs, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
+
 /* fs.c: which inodes are open, which are orphans. */
 int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags,
                     VjHandle **out) G_GNUC_WARN_UNUSED_RESULT;
@@ -159,10 +162,11 @@ int vj_named_inode_get(VjTxn *txn, uint64_t ino, VjInode *out) G_GNUC_WARN_UNUSE
 /* A directory that names may be added to. */
 int vj_dir_get(VjTxn *txn, uint64_t ino, VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
 
-/* make.c: a whiteout for a name in @dir, in the caller's transaction; its name is the
- * caller's business, and vj_fs_node_made() after the commit. */
+/* make.c: a whiteout for a name in @dir, in the caller's transaction; @ino of
+ * vj_fs_ino_new; its name is the caller's business, and vj_fs_node_made() after the
+ * commit. */
 int vj_whiteout_make(VjTxn *txn, const VjFs *fs, const VjCaller *who, const VjInode *dir,
-                     struct timespec now, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
+                     struct timespec now, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
  * caller.c: look into /proc; no locks, no transaction.  A caller that /proc does not show

@@ -14,6 +14,7 @@ typedef struct MakeOp {
     const VjFileTable *files;
     const VjCaller *who;
     uint64_t parent;
+    uint64_t ino;     /* of what is made: of vj_fs_ino_new */
     const char *name; /* NULL: an orphan (O_TMPFILE) */
     mode_t mode;
     dev_t rdev;
@@ -22,10 +23,10 @@ typedef struct MakeOp {
     VjInode inode; /* out */
 } MakeOp;
 
-static void make_fill(const MakeOp *op, const VjInode *dir, uint64_t ino, VjInode *out)
+static void make_fill(const MakeOp *op, const VjInode *dir, VjInode *out)
 {
     *out = (VjInode){
-        .ino = ino,
+        .ino = op->ino,
         .generation = 1, /* inode numbers are never used again */
         .mode = op->mode,
         .uid = op->who->uid,
@@ -57,30 +58,24 @@ static void make_fill(const MakeOp *op, const VjInode *dir, uint64_t ino, VjInod
 /* The inode that is to be named in @dir, not put yet. */
 static int make_inode(VjTxn *txn, MakeOp *op, const VjInode *dir)
 {
-    uint64_t ino;
-    int r = vj_ino_new(txn, &ino);
-
-    if (r < 0) {
-        return r;
-    }
-    make_fill(op, dir, ino, &op->inode);
+    make_fill(op, dir, &op->inode);
     return vj_acl_inherit(txn, dir, op->who->umask, &op->inode);
 }
 
 int vj_whiteout_make(VjTxn *txn, const VjFs *fs, const VjCaller *who, const VjInode *dir,
-                     struct timespec now, uint64_t *ino)
+                     struct timespec now, uint64_t ino)
 {
     MakeOp op = {
         .files = fs->files,
         .who = who,
         .parent = dir->ino,
+        .ino = ino,
         .name = "", /* the caller gives it the one that it takes from another */
         .mode = S_IFCHR,
         .now = now,
     };
     int r = make_inode(txn, &op, dir);
 
-    *ino = op.inode.ino;
     return r < 0 ? r : vj_inode_put(txn, &op.inode);
 }
 
@@ -146,7 +141,10 @@ static int make(VjFs *fs, MakeOp *op, VjAttr *out)
     }
     op->now = vj_clock_real();
     op->files = fs->files;
-    r = vj_fs_run(fs, VJ_RUN_DEFAULT, make_body, op);
+    r = vj_fs_ino_new(fs, &op->ino);
+    if (r == 0) {
+        r = vj_fs_run(fs, VJ_RUN_DEFAULT, make_body, op);
+    }
     if (r == 0) {
         vj_fs_node_made(fs);
         vj_fs_attr(&op->inode, out);

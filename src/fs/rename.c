@@ -42,6 +42,7 @@ typedef struct RenameOp {
     uint64_t parent, new_parent;
     const char *name, *new_name;
     unsigned flags;
+    uint64_t whiteout_ino; /* of vj_fs_ino_new, when @flags want one */
     struct timespec now;
     /* out: */
     uint64_t changed[RENAME_INODES];
@@ -179,14 +180,14 @@ static int rename_over(VjTxn *txn, RenameOp *op, InodeSet *set, VjInode *new_dir
  * cookie. */
 static int rename_from(VjTxn *txn, RenameOp *op, VjInode *dir, const VjDentry *a)
 {
-    VjDentry now = {.cookie = a->cookie, .type = DT_CHR};
+    VjDentry now = {.ino = op->whiteout_ino, .cookie = a->cookie, .type = DT_CHR};
     int r;
 
     if ((op->flags & VJ_RENAME_WHITEOUT) == 0) {
         return vj_name_del(txn, dir, op->name, a);
     }
     op->left_whiteout = true;
-    r = vj_whiteout_make(txn, op->fs, op->who, dir, op->now, &now.ino);
+    r = vj_whiteout_make(txn, op->fs, op->who, dir, op->now, now.ino);
     return r < 0 ? r : vj_name_set(txn, op->parent, op->name, &now);
 }
 
@@ -354,6 +355,9 @@ int vj_fs_rename(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
     }
     if (r == 0) {
         r = commit_contents_first(fs, &op);
+    }
+    if (r == 0 && (flags & VJ_RENAME_WHITEOUT)) {
+        r = vj_fs_ino_new(fs, &op.whiteout_ino);
     }
     if (r < 0) {
         return r;

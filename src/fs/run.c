@@ -4,6 +4,20 @@
  */
 #include "fs/fs-private.h"
 
+int vj_fs_ino_new(VjFs *fs, uint64_t *ino)
+{
+    int r;
+
+    if (vj_volume_read_only(fs->volume)) {
+        return -EROFS;
+    }
+    r = vj_ino_new(fs->files, ino);
+    if (r == -ENOSPC && vj_volume_purge(fs->volume) == 0) {
+        r = vj_ino_new(fs->files, ino);
+    }
+    return r;
+}
+
 int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
 {
     int r;

@@ -200,7 +200,7 @@ static int evict_body(VjTxn *txn, void *opaque)
     bool is_lost = rc == -EBADMSG; /* nothing of it can be read */
 
     if (rc == 0) {
-        rc = vj_ino_new(txn, &file.ino);
+        rc = vj_ino_take(txn, &file.ino);
     }
     if (rc == 0) {
         vj_inline_make(file.ino, NULL, bytes, inode->size, &record);

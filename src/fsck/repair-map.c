@@ -132,7 +132,7 @@ int vj_repair_lay_map(VjRepair *r, VjLay *lay)
 
 static int new_ino_body(VjTxn *txn, void *opaque)
 {
-    return vj_ino_new(txn, opaque);
+    return vj_ino_take(txn, opaque);
 }
 
 static int put_inode_body(VjTxn *txn, void *opaque)

@@ -340,7 +340,7 @@ static int lost_found(VjTxn *txn, uint64_t *out)
     if (rc != -ENOENT) {
         return rc == 0 ? -EEXIST : rc;
     }
-    rc = vj_ino_new(txn, &made.ino);
+    rc = vj_ino_take(txn, &made.ino);
     if (rc == 0) {
         rc = vj_inode_put(txn, &made);
     }

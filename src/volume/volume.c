@@ -641,5 +641,6 @@ static int last_sync(VjVolume *v)
 
 int vj_volume_close(VjVolume *v)
 {
+    vj_inos_give_back(v->files);
     return teardown(v, last_sync(v));
 }

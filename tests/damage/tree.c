@@ -286,7 +286,7 @@ static int plant_leftovers(VjTxn *txn)
     uint8_t key[8], id_block[VJ_ID_BLOCK_BYTES], next[VJ_NEXT_ID_BYTES];
     VjIdRange range = {.first_id = BLOCK_FIRST, .last_id = BLOCK_LAST, .owner = 1};
     VjScrubDisk scrubbed;
-    int r = vj_ino_new(txn, &orphan.ino);
+    int r = vj_ino_take(txn, &orphan.ino);
 
     if (r == 0) {
         r = vj_inode_put(txn, &orphan);

@@ -79,7 +79,7 @@ static int plant_fragment(VjTxn *txn, void *opaque)
 static int plant_orphan(VjTxn *txn, void *opaque)
 {
     VjInode orphan = {.ino = 0, .generation = 1, .mode = S_IFREG | 0600};
-    int r = vj_ino_new(txn, &orphan.ino);
+    int r = vj_ino_take(txn, &orphan.ino);
 
     (void)opaque;
     if (r == 0) {

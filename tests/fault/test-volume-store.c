@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file/records.h"
 #include "fsck/fsck.h"
 #include "volume/volume.h"
 
@@ -84,7 +85,7 @@ static bool open_volume(Run *run, const char *wrap_store, bool check)
 static int create_body(VjTxn *txn, void *opaque)
 {
     uint64_t *ino = opaque;
-    int result = vj_ino_new(txn, ino);
+    int result = vj_ino_take(txn, ino);
     VjInode inode = {.ino = *ino, .generation = 1, .mode = S_IFREG | 0644, .nlink = 1};
 
     return result < 0 ? result : vj_inode_put(txn, &inode);

@@ -434,7 +434,7 @@ static int next_ino(VjTxn *txn, void *opaque)
     uint64_t ino;
 
     (void)opaque;
-    return vj_ino_new(txn, &ino);
+    return vj_ino_take(txn, &ino);
 }
 
 /* A damaged counter gives out no number: it might be one that is in use. */

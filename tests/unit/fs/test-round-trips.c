@@ -7,6 +7,8 @@
  */
 #include "fixture.h"
 
+#include "file/table.h"
+
 /* Threads of the volume look into the metadata once in a while, beside what is counted:
  * of operations that need no call there are so many, and of these calls at most a few. */
 enum { FILES = 10000, TIMES = 100, BESIDE = 5 };
@@ -165,6 +167,25 @@ static void making_files(void **state)
     assert_int_not_equal(look(x, dir, "new 99"), 0);
 }
 
+/* Their numbers come in blocks. */
+static void creates_do_not_write_the_counter(void **state)
+{
+    Fixture *x = *state;
+    VjMeta *meta = vj_volume_meta(x->v);
+    uint64_t dir = look(x, VJ_INO_ROOT, "dir");
+    VjMetaStats before, after;
+
+    vj_meta_stats(meta, &before);
+    for (unsigned i = 0; i < 2 * VJ_INO_BLOCK; i++) {
+        g_autofree char *name = g_strdup_printf("new %u", i);
+
+        (void)make(x, dir, name, S_IFREG | 0644);
+    }
+    vj_meta_stats(meta, &after);
+    assert_int_equal(after.puts[VJ_SPACE_SYSTEM] - before.puts[VJ_SPACE_SYSTEM], 2);
+    assert_int_equal(after.commits - before.commits, 2 * VJ_INO_BLOCK + 2);
+}
+
 /* A round of write-back is for everybody who has the file, whoever began it. */
 static void a_killed_caller_fails_no_write_back(void **state)
 {
@@ -196,6 +217,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(reading_a_directory, setup, teardown),
     cmocka_unit_test_setup_teardown(attributes_of_a_known_file, setup, teardown),
     cmocka_unit_test_setup_teardown(making_files, setup, teardown),
+    cmocka_unit_test_setup_teardown(creates_do_not_write_the_counter, setup, teardown),
     cmocka_unit_test_setup_teardown(a_killed_caller_fails_no_write_back, setup, teardown),
 };
 

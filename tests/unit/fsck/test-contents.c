@@ -68,7 +68,7 @@ typedef struct Create {
 static int create_body(VjTxn *txn, void *opaque)
 {
     const Create *c = opaque;
-    int r = vj_ino_new(txn, c->ino);
+    int r = vj_ino_take(txn, c->ino);
     VjInode inode = {.ino = *c->ino,
                      .generation = 1,
                      .mode = c->symlink ? S_IFLNK | 0777 : S_IFREG | 0644,

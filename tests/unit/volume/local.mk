@@ -6,6 +6,9 @@
 UNIT_TESTS += tests/unit/volume/test-file
 tests_unit_volume_test_file_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/volume/test-ino-block
+tests_unit_volume_test_ino_block_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/volume/test-write-back
 tests_unit_volume_test_write_back_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 

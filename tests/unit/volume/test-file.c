@@ -4,6 +4,7 @@
  */
 #include "../../lib/test.h"
 
+#include "file/records.h"
 #include "volume/volume.h"
 
 #include <sys/stat.h>
@@ -53,7 +54,7 @@ static void done(Fixture *x)
 static int create_body(VjTxn *txn, void *opaque)
 {
     uint64_t *ino = opaque;
-    int r = vj_ino_new(txn, ino);
+    int r = vj_ino_take(txn, ino);
     VjInode inode = {.ino = *ino, .generation = 1, .mode = S_IFREG | 0644, .nlink = 1};
 
     return r < 0 ? r : vj_inode_put(txn, &inode);

@@ -51,7 +51,7 @@ static int plant_body(VjTxn *txn, void *opaque)
     g_autoptr(GArray) removed = g_array_new(FALSE, FALSE, sizeof(VjEntry));
     g_autoptr(GArray) detached = g_array_new(FALSE, FALSE, sizeof(VjMapDetached));
     VjInode inode = {.generation = 1, .mode = S_IFREG | 0644, .nlink = 1};
-    int r = vj_ino_new(txn, &x->ino);
+    int r = vj_ino_take(txn, &x->ino);
 
     inode.ino = x->ino;
     inode.root.next_node = 1;

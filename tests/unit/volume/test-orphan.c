@@ -69,7 +69,7 @@ static int orphans_body(VjTxn *txn, void *opaque)
     for (unsigned i = 0; r == 0 && i < o->count; i++) {
         VjInode inode = {.generation = 1, .mode = S_IFREG | 0600};
 
-        r = vj_ino_new(txn, &inode.ino);
+        r = vj_ino_take(txn, &inode.ino);
         if (r == 0) {
             r = vj_inode_put(txn, &inode);
         }
