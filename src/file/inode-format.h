@@ -26,7 +26,7 @@
 #define VJ_INODE_MAGIC 0x314e4956u      /* "VIN1" */
 #define VJ_INLINE_MAGIC 0x314c4956u     /* "VIL1" */
 #define VJ_FRAGMENT_MAGIC 0x31524656u   /* "VFR1" */
-#define VJ_ORPHAN_MAGIC 0x31524f56u     /* "VOR1" */
+#define VJ_ORPHAN_MAGIC 0x32524f56u     /* "VOR2" */
 #define VJ_NEXT_INO_MAGIC 0x314e4e56u   /* "VNN1" */
 #define VJ_VOLUME_MAGIC 0x314c5656u     /* "VVL1" */
 #define VJ_SUPERBLOCK_MAGIC 0x31425356u /* "VSB1" */
@@ -109,12 +109,16 @@ typedef struct VjOrphanDisk {
     uint64_t ino;   /* as in the key */
     uint64_t bytes; /* of a subtree; 0 for an inode */
     uint64_t stored_bytes;
+    uint64_t session; /* whose it is; 0: of one that has ended */
     uint8_t height;
-    uint8_t reserved[7]; /* 0 */
+    uint8_t flags;       /* VJ_ORPHAN_*; unknown bits are refused */
+    uint8_t reserved[6]; /* 0 */
     uint64_t checksum;   /* vj_checksum64 of the bytes before */
 } VjOrphanDisk;
 
-_Static_assert(sizeof(VjOrphanDisk) == 48, "orphan records have a fixed size");
+_Static_assert(sizeof(VjOrphanDisk) == 56, "orphan records have a fixed size");
+_Static_assert(offsetof(VjOrphanDisk, session) == 32, "orphan record layout");
+_Static_assert(offsetof(VjOrphanDisk, height) == 40, "orphan record layout");
 
 /* The first inode number that was never given out. */
 typedef struct VjNextInoDisk {

@@ -15,60 +15,73 @@ VjSlice vj_orphan_key(uint64_t ino, uint32_t node, uint8_t bytes[VJ_ORPHAN_KEY_B
     return vj_slice(bytes, VJ_ORPHAN_KEY_BYTES);
 }
 
-void vj_orphan_encode(uint64_t ino, const VjMapRoot *root, uint8_t out[VJ_ORPHAN_BYTES])
+void vj_orphan_encode(const VjOrphan *orphan, uint8_t out[VJ_ORPHAN_BYTES])
 {
     VjOrphanDisk d = {
         .magic = GUINT32_TO_LE(VJ_ORPHAN_MAGIC),
-        .node = GUINT32_TO_LE(root->node),
-        .ino = GUINT64_TO_LE(ino),
-        .bytes = GUINT64_TO_LE(root->bytes),
-        .stored_bytes = GUINT64_TO_LE(root->stored_bytes),
-        .height = root->height,
+        .node = GUINT32_TO_LE(orphan->root.node),
+        .ino = GUINT64_TO_LE(orphan->ino),
+        .bytes = GUINT64_TO_LE(orphan->root.bytes),
+        .stored_bytes = GUINT64_TO_LE(orphan->root.stored_bytes),
+        .session = GUINT64_TO_LE(orphan->session),
+        .height = orphan->root.height,
+        .flags = (uint8_t)orphan->flags,
     };
 
+    g_assert((orphan->flags & ~VJ_ORPHAN_FLAGS) == 0);
     d.checksum = GUINT64_TO_LE(vj_checksum64(&d, offsetof(VjOrphanDisk, checksum)));
     memcpy(out, &d, sizeof d);
 }
 
-static int record_put(VjTxn *txn, uint64_t ino, const VjMapRoot *root)
+static bool disk_is_sane(const VjOrphanDisk *d, VjSlice key)
 {
-    uint8_t key[VJ_ORPHAN_KEY_BYTES], value[VJ_ORPHAN_BYTES];
+    static const uint8_t zeroes[sizeof d->reserved];
 
-    vj_orphan_encode(ino, root, value);
-    return vj_txn_put(txn, VJ_SPACE_ORPHAN, vj_orphan_key(ino, root->node, key),
-                      vj_slice(value, sizeof value));
+    return GUINT32_FROM_LE(d->magic) == VJ_ORPHAN_MAGIC &&
+           GUINT64_FROM_LE(d->checksum) ==
+               vj_checksum64(d, offsetof(VjOrphanDisk, checksum)) &&
+           vj_be64_get(key.data) == GUINT64_FROM_LE(d->ino) &&
+           vj_be32_get((const uint8_t *)key.data + 8) == GUINT32_FROM_LE(d->node) &&
+           (d->flags & ~VJ_ORPHAN_FLAGS) == 0 &&
+           memcmp(d->reserved, zeroes, sizeof zeroes) == 0;
 }
 
-int vj_orphan_decode(VjSlice key, VjSlice value, uint64_t *ino, VjMapRoot *root)
+int vj_orphan_decode(VjSlice key, VjSlice value, VjOrphan *out)
 {
-    static const uint8_t zeroes[sizeof(((VjOrphanDisk *)0)->reserved)];
     VjOrphanDisk d;
 
     if (key.len != VJ_ORPHAN_KEY_BYTES || value.len != sizeof d) {
         return -EBADMSG;
     }
     memcpy(&d, value.data, sizeof d);
-    if (GUINT32_FROM_LE(d.magic) != VJ_ORPHAN_MAGIC ||
-        GUINT64_FROM_LE(d.checksum) !=
-            vj_checksum64(&d, offsetof(VjOrphanDisk, checksum)) ||
-        vj_be64_get(key.data) != GUINT64_FROM_LE(d.ino) ||
-        vj_be32_get((const uint8_t *)key.data + 8) != GUINT32_FROM_LE(d.node) ||
-        memcmp(d.reserved, zeroes, sizeof zeroes) != 0) {
+    if (!disk_is_sane(&d, key)) {
         return -EBADMSG;
     }
-    *ino = GUINT64_FROM_LE(d.ino);
-    *root = (VjMapRoot){.node = GUINT32_FROM_LE(d.node),
-                        .height = d.height,
-                        .bytes = GUINT64_FROM_LE(d.bytes),
-                        .stored_bytes = GUINT64_FROM_LE(d.stored_bytes)};
-    return vj_map_root_check(root);
+    *out = (VjOrphan){.ino = GUINT64_FROM_LE(d.ino),
+                      .root = {.node = GUINT32_FROM_LE(d.node),
+                               .height = d.height,
+                               .bytes = GUINT64_FROM_LE(d.bytes),
+                               .stored_bytes = GUINT64_FROM_LE(d.stored_bytes)},
+                      .session = GUINT64_FROM_LE(d.session),
+                      .flags = d.flags};
+    return vj_map_root_check(&out->root);
+}
+
+static int record_put(VjTxn *txn, const VjOrphan *orphan)
+{
+    uint8_t key[VJ_ORPHAN_KEY_BYTES], value[VJ_ORPHAN_BYTES];
+
+    vj_orphan_encode(orphan, value);
+    return vj_txn_put(txn, VJ_SPACE_ORPHAN,
+                      vj_orphan_key(orphan->ino, orphan->root.node, key),
+                      vj_slice(value, sizeof value));
 }
 
 int vj_orphan_put(VjTxn *txn, uint64_t ino)
 {
-    VjMapRoot none = {0};
+    const VjOrphan orphan = {.ino = ino};
 
-    return record_put(txn, ino, &none);
+    return record_put(txn, &orphan);
 }
 
 int vj_orphan_del(VjTxn *txn, uint64_t ino)
@@ -80,6 +93,8 @@ int vj_orphan_del(VjTxn *txn, uint64_t ino)
 
 int vj_orphan_put_tree(VjTxn *txn, uint64_t ino, const VjMapRoot *root)
 {
+    const VjOrphan orphan = {.ino = ino, .root = *root};
+
     g_assert(root->node != 0);
-    return record_put(txn, ino, root);
+    return record_put(txn, &orphan);
 }

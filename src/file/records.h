@@ -78,13 +78,26 @@ int vj_entry_drop(VjTxn *txn, uint64_t ino,
 
 /* ---- orphans ----------------------------------------------------------------------- */
 
-/* A record of VJ_SPACE_ORPHAN; root->node 0: an inode.  decode: -EBADMSG. */
-#define VJ_ORPHAN_BYTES 48u
+/* A record of VJ_SPACE_ORPHAN: what has lost its name, and which session drops it. */
+typedef struct VjOrphan {
+    uint64_t ino;
+    VjMapRoot root; /* node 0: the inode itself, else a subtree */
+    /* Others leave it alone while that session lives.  0: of one that has ended. */
+    uint64_t session;
+    uint32_t flags; /* VJ_ORPHAN_* */
+} VjOrphan;
+
+/* On disk.  Another session took the name of what @session has open: that one drops it
+ * when it closes the content. */
+#define VJ_ORPHAN_LEFT_OPEN 1u
+#define VJ_ORPHAN_FLAGS VJ_ORPHAN_LEFT_OPEN
+
+#define VJ_ORPHAN_BYTES 56u
 #define VJ_ORPHAN_KEY_BYTES 12u
 VjSlice vj_orphan_key(uint64_t ino, uint32_t node, uint8_t bytes[VJ_ORPHAN_KEY_BYTES]);
-void vj_orphan_encode(uint64_t ino, const VjMapRoot *root, uint8_t out[VJ_ORPHAN_BYTES]);
-int vj_orphan_decode(VjSlice key, VjSlice value, uint64_t *ino,
-                     VjMapRoot *root) G_GNUC_WARN_UNUSED_RESULT;
+void vj_orphan_encode(const VjOrphan *orphan, uint8_t out[VJ_ORPHAN_BYTES]);
+/* -EBADMSG */
+int vj_orphan_decode(VjSlice key, VjSlice value, VjOrphan *out) G_GNUC_WARN_UNUSED_RESULT;
 /* In a transaction: a subtree that a replace cut off. */
 int vj_orphan_put_tree(VjTxn *txn, uint64_t ino,
                        const VjMapRoot *root) G_GNUC_WARN_UNUSED_RESULT;

@@ -184,13 +184,13 @@ static int check_orphan(VjContentsCheck *c, VjSlice key, VjSlice value)
 {
     uint64_t ino = vj_be64_get(key.data);
     uint32_t node = vj_be32_get((const uint8_t *)key.data + 8);
-    VjMapRoot root;
+    VjOrphan orphan;
     VjInode inode;
     bool damaged;
     int r;
 
     c->report->pending++;
-    if (vj_orphan_decode(key, value, &ino, &root) < 0) {
+    if (vj_orphan_decode(key, value, &orphan) < 0) {
         vj_contents_problem(c, ino, "its orphan record %" PRIu32 " is damaged", node);
     }
     if (node != 0) {

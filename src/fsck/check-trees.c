@@ -226,11 +226,10 @@ static int each_tree(Trees *t)
     }
     while (r == 0 && (r = vj_contents_next_of(t->c->txn, VJ_SPACE_ORPHAN, t->ino, &node,
                                               &key, &value)) == 0) {
-        uint64_t named;
-        VjMapRoot root;
+        VjOrphan orphan;
 
-        if (vj_orphan_decode(key, value, &named, &root) == 0) {
-            r = check_tree(t, &root);
+        if (vj_orphan_decode(key, value, &orphan) == 0) {
+            r = check_tree(t, &orphan.root);
         } else {
             t->whole = false;
         }

@@ -43,10 +43,9 @@ static bool is_sealed(VjSlice key, VjSlice value)
 
 static bool orphan_is_good(VjSlice key, VjSlice value)
 {
-    VjMapRoot root;
-    uint64_t ino;
+    VjOrphan orphan;
 
-    return vj_orphan_decode(key, value, &ino, &root) == 0;
+    return vj_orphan_decode(key, value, &orphan) == 0;
 }
 
 static bool object_is_good(VjSlice key, VjSlice value)
@@ -243,13 +242,14 @@ static int check_orphan(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 
     (void)opaque;
     if (!orphan_is_good(key, value)) {
+        const VjOrphan anew = {.ino = ino};
         uint8_t made[VJ_ORPHAN_BYTES];
 
         if (vj_repair_is_sealed(value)) {
             return 0;
         }
         if (node == 0) {
-            vj_orphan_encode(ino, &(VjMapRoot){0}, made);
+            vj_orphan_encode(&anew, made);
             vj_repair_put(r, VJ_SPACE_ORPHAN, key, vj_slice(made, sizeof made));
             vj_repair_say(r,
                           "inode %" PRIu64 ": its orphan record was damaged and was "

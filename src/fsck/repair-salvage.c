@@ -196,11 +196,11 @@ int vj_salvage_orphans(VjSalvage *s, GHashTable *seen)
 
     vj_scan_begin(&scan, s->txn, VJ_SPACE_ORPHAN, vj_ino_key(s->ino, prefix));
     while (vj_scan_next(&scan) && scan.key.len == VJ_MAP_KEY_BYTES) {
-        VjMapRoot root;
-        uint64_t ino;
+        VjOrphan orphan;
 
-        if (vj_orphan_decode(scan.key, scan.value, &ino, &root) == 0 && root.node != 0) {
-            int rc = vj_salvage_tree(s, &root, seen);
+        if (vj_orphan_decode(scan.key, scan.value, &orphan) == 0 &&
+            orphan.root.node != 0) {
+            int rc = vj_salvage_tree(s, &orphan.root, seen);
 
             if (rc < 0) {
                 return rc == -ENOENT ? 0 : rc;

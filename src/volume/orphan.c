@@ -133,25 +133,24 @@ static int drop_tree(VjTxn *txn, Drop *d)
 {
     uint8_t key[VJ_ORPHAN_KEY_BYTES];
     VjSlice value, k = vj_orphan_key(d->orphan.ino, d->orphan.node, key);
-    VjMapRoot root;
-    uint64_t ino;
+    VjOrphan orphan;
     int r = vj_txn_get(txn, VJ_SPACE_ORPHAN, k, &value);
 
     if (r == 0) {
-        r = vj_orphan_decode(k, value, &ino, &root);
+        r = vj_orphan_decode(k, value, &orphan);
     }
     if (r < 0) {
         return r;
     }
-    r = drop_entries(txn, ino, &root, &d->fragments);
+    r = drop_entries(txn, orphan.ino, &orphan.root, &d->fragments);
     if (r < 0) {
         return r;
     }
     r = vj_txn_del(txn, VJ_SPACE_ORPHAN, k);
-    if (r == 0 && root.node != 0) {
+    if (r == 0 && orphan.root.node != 0) {
         d->more = true;
-        d->left_node = root.node;
-        r = vj_orphan_put_tree(txn, ino, &root);
+        d->left_node = orphan.root.node;
+        r = vj_orphan_put_tree(txn, orphan.ino, &orphan.root);
     }
     return r;
 }
@@ -346,15 +345,15 @@ static int earlier_body(VjTxn *txn, void *opaque)
     vj_scan_begin(&scan, txn, VJ_SPACE_ORPHAN, VJ_SCAN_ALL);
     vj_scan_behind(&scan, vj_slice(e->after, e->after_bytes));
     while (vj_scan_next(&scan)) {
-        VjMapRoot root;
-        Orphan o;
+        VjOrphan orphan;
 
         if (scan.key.len != sizeof e->last) {
             return -EBADMSG;
         }
         memcpy(e->last, scan.key.data, sizeof e->last);
-        if (vj_orphan_decode(scan.key, scan.value, &o.ino, &root) == 0) {
-            o.node = root.node;
+        if (vj_orphan_decode(scan.key, scan.value, &orphan) == 0) {
+            Orphan o = {.ino = orphan.ino, .node = orphan.root.node};
+
             g_array_append_val(e->batch, o);
         } else {
             vj_log_error("an orphan record is damaged: fsck.varjfs tells more");

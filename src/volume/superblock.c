@@ -106,7 +106,14 @@ static bool check_format(const char *text, GError **error)
         (format != VJ_FORMAT_VERSION && was_ours(text, line, end))) {
         return vj_error_set(error, EBADMSG, "its format line is damaged");
     }
-    if (format != VJ_FORMAT_VERSION) {
+    if (format < VJ_FORMAT_VERSION) {
+        return vj_error_set(error, EPROTO,
+                            "format %" G_GUINT64_FORMAT
+                            " was never released: copy the files, with the development "
+                            "version that made it, to a volume of format %u",
+                            format, VJ_FORMAT_VERSION);
+    }
+    if (format > VJ_FORMAT_VERSION) {
         return vj_error_set(error, EPROTO,
                             "format %" G_GUINT64_FORMAT
                             " is newer than this program, which knows format %u",

@@ -34,7 +34,7 @@ typedef struct VjSuperblock {
 } VjSuperblock;
 
 #define VJ_SUPERBLOCK_MAX ((size_t)16 << 10)
-#define VJ_FORMAT_VERSION 1u
+#define VJ_FORMAT_VERSION 2u
 
 void vj_superblock_clear(VjSuperblock *s);
 /* Owned text that ends with the checksum line. */

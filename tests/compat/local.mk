@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-# What version 1 wrote stays readable, and what was built against it keeps running.
+# What a released version wrote stays readable, and what was built against it keeps running.
 
 UNIT_TESTS += tests/compat/test-ioctl-abi
 tests_compat_test_ioctl_abi_LDADD = $(LDADD_base) $(CMOCKA_LIBS)

@@ -151,6 +151,8 @@ static void make_files(void)
         }
         vj_fs_release(fs, h);
     }
+    /* What the edits bring stays in fragments. */
+    MUST(vj_file_table_remap(volume->files));
     content_read(content_of("inserted"), 7000, insert, sizeof insert);
     edit("inserted", 7000, 0, insert, sizeof insert);
     edit("deleted", 5000, 4000, NULL, 0);
@@ -210,6 +212,7 @@ static void make_attributes(void)
     g_autofree char *big = g_strnfill(BIG_BYTES, 'b');
     uint8_t binary[BINARY_BYTES];
     uint64_t ino = ino_of("attributes");
+    VjCaller capable = {.pid = getpid()}; /* root may give others set-gid files */
     VjSetattr owner = {
         .what = VJ_SET_UID | VJ_SET_GID, .uid = ATTRIBUTES_UID, .gid = ATTRIBUTES_GID};
     VjSetattr rest = {.what = VJ_SET_MODE | VJ_SET_ATIME | VJ_SET_MTIME,
@@ -228,7 +231,7 @@ static void make_attributes(void)
     MUST(vj_fs_setxattr(fs, &root_caller, ino, "user.varjfs.mode", "transport",
                         strlen("transport"), 0));
     MUST(vj_fs_setattr(fs, &root_caller, ino, NULL, &owner, &attr));
-    MUST(vj_fs_setattr(fs, &root_caller, ino, NULL, &rest, &attr));
+    MUST(vj_fs_setattr(fs, &capable, ino, NULL, &rest, &attr));
 }
 
 /* ---- what a crash leaves ----------------------------------------------------------- */
@@ -248,6 +251,15 @@ static VjHandle *make_contents(const char *path, Part part)
 
     write_file(h, &f);
     return h;
+}
+
+/* Objects without references, which the store does not remove. */
+static void make_dead(void)
+{
+    vj_fs_release(fs, make_contents("gone", (Part){PART_RANDOM, 11, 4500, 0}));
+    MUST(vj_file_table_remap(volume->files));
+    MUST(vj_fs_unlink(fs, VJ_INO_ROOT, "gone"));
+    sync_all();
 }
 
 /* All of its map is cut off, and the part that one node does not hold is left to the
@@ -289,10 +301,6 @@ static void make_leftovers(void)
     VjHandle *h;
     VjPut put;
 
-    /* Objects without references. */
-    vj_fs_release(fs, make_contents("gone", (Part){PART_RANDOM, 11, 4500, 0}));
-    MUST(vj_fs_unlink(fs, VJ_INO_ROOT, "gone"));
-    sync_all();
     /* A part of a map. */
     MUST(vj_fs_open(fs, &root_caller, ino, O_RDWR, &h));
     write_file(h, &(FileContent){.path = "cut", .parts = {{PART_FILL, 'y', VJ_MIB, 0}}});
@@ -325,6 +333,7 @@ int main(int argc, char **argv)
         return 1;
     }
     fs = vj_fs_new(volume);
+    make_dead();
     make_dir("d", 0755);
     make_dir("d/e", 0700);
     make_dir("d/e/f", 01777);

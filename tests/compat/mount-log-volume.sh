@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: LGPL-3.0-or-later
 #
-# The volume of volume-log-v1.tar.gz (made once by make-log-image.sh) through today's daemon: its
+# The volume of volume-log-v2.tar.gz (made once by make-log-image.sh) through today's daemon: its
 # last changes are in the redo log alone, small ones in fragments, its objects were cut by gear.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
@@ -10,7 +10,7 @@ requires_fuse
 requires root # its files are root's
 requires command tar gzip
 
-IMAGE="${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/compat/volume-log-v1.tar.gz"
+IMAGE="${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/compat/volume-log-v2.tar.gz"
 
 unpack()
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * volume-content.h - what the volume in volume-v1.tar.gz holds
+ * volume-content.h - what the volume in volume-v2.tar.gz holds
  *
  * make-volume makes such a volume, test-volume compares a copy of the committed one with
- * it.  What is in the committed volume never changes; a new version adds a volume of its
- * own.
+ * it.  After a release what is in the committed volume never changes; a new version adds
+ * a volume of its own.
  */
 #ifndef VJ_TESTS_COMPAT_VOLUME_CONTENT_H
 #define VJ_TESTS_COMPAT_VOLUME_CONTENT_H
@@ -12,7 +12,7 @@
 #include "base/base.h"
 
 #define VOLUME_OPTIONS                                                                   \
-    "hash=sha256,chunker=mincdc,objects=1K,label=compat v1,transform=none"
+    "hash=sha256,chunker=mincdc,objects=1K,label=compat v2,transform=none"
 
 /* Pseudo-random bytes [skip, skip + length) of the sequence @seed, one byte again and
  * again, or nothing. */

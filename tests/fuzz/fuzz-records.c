@@ -55,12 +55,15 @@ static void try_inode(VjSlice value)
 
 static void try_orphan(VjSlice key, VjSlice value)
 {
-    VjMapRoot root;
-    uint64_t ino;
+    uint8_t again[VJ_ORPHAN_BYTES];
+    VjOrphan orphan;
 
-    if (vj_orphan_decode(key, value, &ino, &root) == 0) {
-        g_assert((root.node == 0) == (root.height == 0));
-        g_assert(root.bytes <= VJ_MAP_BYTES_MAX);
+    if (vj_orphan_decode(key, value, &orphan) == 0) {
+        g_assert((orphan.root.node == 0) == (orphan.root.height == 0));
+        g_assert(orphan.root.bytes <= VJ_MAP_BYTES_MAX);
+        vj_orphan_encode(&orphan, again);
+        g_assert(value.len == sizeof again &&
+                 memcmp(value.data, again, sizeof again) == 0);
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * golden.h - bytes that a format's version 1 wrote, kept as tests/compat/NAME.hex
+ * golden.h - bytes that a format wrote, kept as tests/compat/NAME.hex
  *
  * The files are never changed: a difference means that volumes made before cannot be
  * read.  VARJFS_WRITE_GOLDEN=DIR writes what the test has instead, for records that are

@@ -86,7 +86,9 @@ umount_varjfs
 # ---- the superblock
 
 edit_conf 's/^format = .*/format = 99/'
-mount_fails "a newer format" "$SOURCE/varjfs.conf: format 99 is newer than this program, which knows format 1"
+mount_fails "a newer format" "$SOURCE/varjfs.conf: format 99 is newer than this program, which knows format 2"
+edit_conf 's/^format = .*/format = 1/'
+mount_fails "an older format" "$SOURCE/varjfs.conf: format 1 was never released: copy the files, with the development version that made it, to a volume of format 2"
 new_source
 sed -i 's/^format = .*/format = 98/' "$SOURCE/varjfs.conf"
 mount_fails "a digit of the format" "$SOURCE/varjfs.conf: its format line is damaged; fsck.varjfs -y looks for a copy of it"

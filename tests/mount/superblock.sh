@@ -84,7 +84,7 @@ head -c 20000 /dev/urandom >"$CONF"
 lost "noise that is too long" "the metadata"
 whole "noise that is too long"
 
-sed -i 's/^format = 1$/format = 3/' "$CONF"
+sed -i 's/^format = 2$/format = 3/' "$CONF"
 lost "a digit of the format" "the metadata"
 whole "a digit of the format"
 
@@ -118,7 +118,7 @@ whole "a wrong bit"
 # A newer format is none of our business.
 python3 - "$T/conf" "$CONF" <<'PYTHON'
 import sys
-open(sys.argv[2], "wb").write(open(sys.argv[1], "rb").read().replace(b"format = 1\n", b"format = 2\nshape = round\n"))
+open(sys.argv[2], "wb").write(open(sys.argv[1], "rb").read().replace(b"format = 2\n", b"format = 3\nshape = round\n"))
 PYTHON
 cp "$CONF" "$T/newer"
 is "a newer format is left alone" "$(status_of fsck.varjfs -y "$SOURCE"; cmp "$CONF" "$T/newer" && echo same)" "8

@@ -387,28 +387,34 @@ static void fragment_records(void **state)
 
 /* ---- orphans ----------------------------------------------------------------------- */
 
-static const VjMapRoot orphan_root = {.node = 0x51525354,
-                                      .height = 2,
-                                      .bytes = 0x0102030405060708,
-                                      .stored_bytes = 0x61626364};
+static const VjOrphan orphan_inode = {
+    .ino = INO, .session = 0x7172737475767778, .flags = VJ_ORPHAN_LEFT_OPEN};
+static const VjOrphan orphan_tree = {.ino = INO,
+                                     .root = {.node = 0x51525354,
+                                              .height = 2,
+                                              .bytes = 0x0102030405060708,
+                                              .stored_bytes = 0x61626364},
+                                     .session = 0x71};
 
-static int put_orphans(VjTxn *txn, void *opaque)
+static int put_orphan(VjTxn *txn, void *opaque)
 {
-    int r = vj_orphan_put(txn, INO);
+    const VjOrphan *orphan = opaque;
+    uint8_t key[VJ_ORPHAN_KEY_BYTES], value[VJ_ORPHAN_BYTES];
 
-    (void)opaque;
-    return r < 0 ? r : vj_orphan_put_tree(txn, INO, &orphan_root);
+    vj_orphan_encode(orphan, value);
+    return vj_txn_put(txn, VJ_SPACE_ORPHAN,
+                      vj_orphan_key(orphan->ino, orphan->root.node, key),
+                      vj_slice(value, sizeof value));
 }
 
 static int get_orphan(VjTxn *txn, void *opaque)
 {
     const Record *record = opaque;
-    VjMapRoot root;
-    uint64_t ino;
+    VjOrphan orphan;
     VjSlice value;
     int r = vj_txn_get(txn, VJ_SPACE_ORPHAN, record->key, &value);
 
-    return r < 0 ? r : vj_orphan_decode(record->key, value, &ino, &root);
+    return r < 0 ? r : vj_orphan_decode(record->key, value, &orphan);
 }
 
 static void orphan_records(void **state)
@@ -418,12 +424,13 @@ static void orphan_records(void **state)
     VjMeta *m = mem_meta_new();
 
     (void)state;
-    run(m, put_orphans, NULL);
+    run(m, put_orphan, (void *)(uintptr_t)&orphan_inode);
+    run(m, put_orphan, (void *)(uintptr_t)&orphan_tree);
     vj_be64_set(key, INO);
     vj_be32_set(key + 8, 0);
-    expect_golden(m, &record, "orphan-inode-v1.hex", get_orphan, &record);
-    vj_be32_set(key + 8, orphan_root.node);
-    expect_golden(m, &record, "orphan-tree-v1.hex", get_orphan, &record);
+    expect_golden(m, &record, "orphan-inode-v2.hex", get_orphan, &record);
+    vj_be32_set(key + 8, orphan_tree.root.node);
+    expect_golden(m, &record, "orphan-tree-v2.hex", get_orphan, &record);
     assert_int_equal(vj_meta_close(m), 0);
 }
 

@@ -3,7 +3,7 @@
  * test-superblock.c - varjfs.conf, and that its volume, metadata and objects belong
  * together
  *
- * tests/compat/varjfs-conf*-v1.txt and volume-v1.hex are what version 1 wrote; they are
+ * tests/compat/varjfs-conf*-v2.txt and volume-v1.hex are what version 2 wrote; they are
  * never changed.
  */
 #include "../../lib/golden.h"
@@ -26,7 +26,7 @@ static char *read_golden(const char *name, size_t *len)
 
 static char *golden_text(size_t *len)
 {
-    return read_golden("varjfs-conf-v1.txt", len);
+    return read_golden("varjfs-conf-v2.txt", len);
 }
 
 static void golden_superblock(void **state)
@@ -60,7 +60,7 @@ static void golden_superblock(void **state)
 static void golden_superblock_of_gear(void **state)
 {
     size_t len;
-    g_autofree char *text = read_golden("varjfs-conf-gear-v1.txt", &len), *again = NULL;
+    g_autofree char *text = read_golden("varjfs-conf-gear-v2.txt", &len), *again = NULL;
     g_autoptr(GError) error = NULL;
     VjSuperblock s;
 
@@ -125,10 +125,11 @@ static void expect_refused(const char *old, const char *now, int positive_errno,
 static void impossible_superblock(void **state)
 {
     (void)state;
-    expect_refused("format = 1\n", "format = 2\n", EPROTO, "format 2 is newer");
-    expect_refused("format = 1\n", "format = 0\n", EBADMSG, "format line is damaged");
-    expect_refused("format = 1\n", "format = 1 \n", EBADMSG, "format line is damaged");
-    expect_refused("format = 1\n", "", EBADMSG, "no line \"format\"");
+    expect_refused("format = 2\n", "format = 3\n", EPROTO, "format 3 is newer");
+    expect_refused("format = 2\n", "format = 1\n", EPROTO, "format 1 was never released");
+    expect_refused("format = 2\n", "format = 0\n", EBADMSG, "format line is damaged");
+    expect_refused("format = 2\n", "format = 2 \n", EBADMSG, "format line is damaged");
+    expect_refused("format = 2\n", "", EBADMSG, "no line \"format\"");
     expect_refused("meta = lmdb\n", "", EBADMSG, "no line \"meta\"");
     expect_refused("meta = lmdb\n", "meta = lmdb\nmeta = redis\n", EBADMSG,
                    "two lines \"meta\"");
@@ -269,16 +270,19 @@ static int copy_raw_put(VjTxn *txn, void *opaque)
                       vj_slice(raw->bytes->data, raw->bytes->len));
 }
 
+/* The text is any. */
 static void copy_record(void **state)
 {
-    size_t len;
-    g_autofree char *text = golden_text(&len), *again = NULL;
+    g_autofree char *text = NULL, *again = NULL;
     VjMeta *m = mem_meta_new();
-    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    g_autoptr(GByteArray) bytes = golden_load("superblock-v1.hex");
     Raw raw = {bytes};
 
     (void)state;
-    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_get, &again), -ENOENT);
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_get, &text), -ENOENT);
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_raw_put, &raw), 0);
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_get, &text), 0);
+    assert_true(g_str_has_prefix(text, "# A varjfs volume"));
     assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_put, text), 0);
     assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, copy_get, &again), 0);
     assert_string_equal(again, text);
