@@ -3,7 +3,7 @@
  * object-store.c - from plaintext to something that a transaction can refer to
  *
  * In order: digest; the file's own neighbours; the table of contents in flight; the
- * index; encode and put.
+ * index; a number; encode and put.
  *
  *   - A content in flight (VjContentPut) lives from the first vj_object_store until the
  *     last vj_pending_free; equal content that comes meanwhile shares it, so it is looked
@@ -323,9 +323,9 @@ static void count_put(VjObjectCache *c, const VjObject *object, uint32_t data_by
     vj_mutex_unlock(&c->lock);
 }
 
-/* @object has what was asked for and the digest; the rest is filled in.  Pinned on 0. */
-static int put_afresh(VjObjects *o, const void *plain, const VjTransform *want,
-                      VjObject *object)
+/* Encodes @plain and puts it under the number that @object has. */
+static int encode_and_put(VjObjects *o, const void *plain, const VjTransform *want,
+                          VjObject *object, bool *may_be_there)
 {
     g_autoptr(VjTrailer) t = NULL;
     g_autoptr(VjBuf) data = NULL;
@@ -333,26 +333,43 @@ static int put_afresh(VjObjects *o, const void *plain, const VjTransform *want,
     VjPut put;
     int rc = encode(plain, want, object, &data, &t);
 
-    if (rc == 0) {
-        rc = vj_id_take(o, &object->id);
-    }
+    *may_be_there = rc == 0;
     if (rc < 0) {
         return rc;
     }
-    vj_object_pin(o, object->id);
     iov[0].iov_base = data != NULL ? data->data : (void *)(uintptr_t)plain;
     iov[0].iov_len = t->data_bytes;
     iov[1] = (struct iovec){.iov_base = t->raw, .iov_len = t->bytes};
     rc = vj_store_put_unaligned(o->store, object->id, iov, G_N_ELEMENTS(iov), &put);
+    if (rc == 0) {
+        g_assert(put.id == object->id && put.stored_bytes == object->stored_bytes);
+        object->loc = put.loc;
+        count_put(&o->cache, object, t->data_bytes);
+    }
+    return rc;
+}
+
+/*
+ * @object has what was asked for and the digest; the rest is filled in.  Pinned on 0.
+ * The number comes first: what content is encoded to may depend on it.
+ */
+static int put_afresh(VjObjects *o, const void *plain, const VjTransform *want,
+                      VjObject *object)
+{
+    bool may_be_there;
+    int rc = vj_id_take(o, &object->id);
+
     if (rc < 0) {
-        vj_object_unpin(o, object->id);
-        vj_id_resolve(o, object->id, true);
         return rc;
     }
-    g_assert(put.id == object->id && put.stored_bytes == object->stored_bytes);
-    object->loc = put.loc;
+    vj_object_pin(o, object->id);
+    rc = encode_and_put(o, plain, want, object, &may_be_there);
+    if (rc < 0) {
+        vj_object_unpin(o, object->id);
+        vj_id_resolve(o, object->id, may_be_there);
+        return rc;
+    }
     vj_verified_add(&o->verified, object->id);
-    count_put(&o->cache, object, t->data_bytes);
     return 0;
 }
 

@@ -18,6 +18,8 @@ const VjCodecOps *__real_vj_codec_by_id(uint8_t id);
 const VjCodecOps *__wrap_vj_codec_by_id(uint8_t id);
 
 static unsigned decoded;
+/* The next encodings have no memory. */
+static unsigned short_of_memory;
 
 static size_t same_bound(size_t src_len)
 {
@@ -39,6 +41,10 @@ static int halves_encode(const VjCodecParams *params, const void *src, size_t sr
     size_t len;
 
     (void)params;
+    if (short_of_memory > 0) {
+        short_of_memory--;
+        return -ENOMEM;
+    }
     for (size_t i = 0; in_pairs && i < src_len; i += 2) {
         in_pairs = from[i] == from[i + 1];
     }
@@ -256,6 +262,31 @@ static void test_an_unknown_codec_is_refused(void **state)
                      -EOPNOTSUPP);
 }
 
+/* Each took a number, and nothing was put under it: no id block stays open for them
+ * (teardown), and nobody keeps them. */
+static void test_what_cannot_be_encoded_leaves_nothing(void **state)
+{
+    const VjTransform want = {.codec = HALVES}, unknown = {.codec = 250};
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = pairs(1, LEN);
+    VjPendingObject *pending;
+    VjObject object, after;
+
+    put_as(f, bytes, 1000, &want, &object);
+    for (unsigned i = 0; i < 3; i++) {
+        const VjTransform *how = i < 2 ? &want : &unknown;
+
+        short_of_memory = i < 2;
+        assert_int_equal(vj_object_store(f->objects, bytes, LEN, how, NULL, 0, &pending),
+                         i < 2 ? -ENOMEM : -EOPNOTSUPP);
+        assert_null(pending);
+    }
+    assert_int_equal(stored_count(f), 1);
+    put_as(f, bytes, LEN, &want, &after);
+    assert_int_equal(after.id, object.id + 4);
+    read_everywhere(f, &after, bytes);
+}
+
 /* A codec that says no to bytes with right checksums: damage of that block, not a
  * crash. */
 static void test_a_decoder_that_refuses(void **state)
@@ -310,6 +341,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_even_blocks),
     TEST(test_level_and_mode_do_not_part_equal_content),
     TEST(test_an_unknown_codec_is_refused),
+    TEST(test_what_cannot_be_encoded_leaves_nothing),
     TEST(test_a_decoder_that_refuses),
 };
 
