@@ -176,16 +176,28 @@ static bool runs_are_apart(const void *a, size_t a_len, const void *b, size_t b_
     return a_start + a_len <= b_start || b_start + b_len <= a_start;
 }
 
-int vj_codec_encode(const VjCodecSpec *spec, const void *src, size_t src_len, void *dst,
-                    size_t cap, size_t *dst_len)
+static bool context_is_sound(const VjCodecOps *ops, const VjCodecContext *context)
+{
+    if (context == NULL) {
+        return (ops->flags & VJ_CODEC_USES_CONTEXT) == 0;
+    }
+    return context->domain >= VJ_CODEC_DOMAIN_OBJECT &&
+           context->domain <= VJ_CODEC_DOMAIN_FRAGMENT && context->number != 0 &&
+           (context->key_id != 0 || context->key.data == NULL);
+}
+
+int vj_codec_encode(const VjCodecSpec *spec, const VjCodecContext *context,
+                    const void *src, size_t src_len, void *dst, size_t cap,
+                    size_t *dst_len)
 {
     const VjCodecOps *ops = spec->ops;
     int failed;
 
+    g_assert(context_is_sound(ops, context));
     g_assert(src_len <= VJ_CODEC_RUN_MAX);
     g_assert((src != NULL || src_len == 0) && (dst != NULL || cap == 0));
     g_assert(runs_are_apart(src, src_len, dst, cap));
-    failed = ops->encode(&spec->params, src, src_len, dst, cap, dst_len);
+    failed = ops->encode(&spec->params, context, src, src_len, dst, cap, dst_len);
     if (failed) {
         g_assert(failed == -ENOMEM || (failed == -ENOSPC && cap < ops->bound(src_len)));
         return failed;
@@ -195,15 +207,16 @@ int vj_codec_encode(const VjCodecSpec *spec, const void *src, size_t src_len, vo
     return 0;
 }
 
-int vj_codec_decode(const VjCodecSpec *spec, const void *src, size_t src_len, void *dst,
-                    size_t dst_len)
+int vj_codec_decode(const VjCodecSpec *spec, const VjCodecContext *context,
+                    const void *src, size_t src_len, void *dst, size_t dst_len)
 {
     int failed;
 
+    g_assert(context_is_sound(spec->ops, context));
     g_assert(dst_len <= VJ_CODEC_RUN_MAX);
     g_assert((src != NULL || src_len == 0) && (dst != NULL || dst_len == 0));
     g_assert(runs_are_apart(src, src_len, dst, dst_len));
-    failed = spec->ops->decode(&spec->params, src, src_len, dst, dst_len);
+    failed = spec->ops->decode(&spec->params, context, src, src_len, dst, dst_len);
     g_assert(failed == 0 || failed == -EBADMSG || failed == -ENOMEM);
     return failed;
 }

@@ -3,7 +3,7 @@
  * codec.h - transformations of bytes: the face of the room codec
  *
  * A codec turns one run of bytes into another and back.  It knows nothing of objects,
- * blocks or trailers: the room file cuts an object into blocks, calls a codec for each,
+ * blocks or trailers: the room object cuts content into blocks, calls a codec for each,
  * keeps lengths and checksums, and stores "none" when the result is not smaller.
  *
  * Codecs are pure and re-entrant: the output depends on the arguments alone.  No
@@ -43,6 +43,12 @@ enum {
     VJ_CODEC_RANDOM_ACCESS = 1u << 1,
     /* Encoded and plain bytes are the same: skip the call and use them where they are. */
     VJ_CODEC_IDENTITY = 1u << 2,
+    /*
+     * The result depends on the context.  A run is decoded as it was encoded, whole:
+     * VJ_CODEC_RANDOM_ACCESS says of such a codec that short runs are as good as long
+     * ones, and nothing of ranges.
+     */
+    VJ_CODEC_USES_CONTEXT = 1u << 3,
 };
 
 /* What may follow the name, as numbers; zero where a codec takes nothing. */
@@ -50,6 +56,36 @@ typedef struct VjCodecParams {
     uint8_t param; /* what decoding needs (xor.c); in object records, inodes */
     int8_t level;  /* what encoding alone looks at; 0: the codec's default; in inodes */
 } VjCodecParams;
+
+/* What the number of a context counts.  What is stored depends on these: never reused. */
+typedef enum VjCodecDomain {
+    VJ_CODEC_DOMAIN_OBJECT = 1,   /* number: the object's id; block: of its content */
+    VJ_CODEC_DOMAIN_INLINE = 2,   /* number: the inode's; block: 0 */
+    VJ_CODEC_DOMAIN_FRAGMENT = 3, /* number: the inode's; block: the fragment's number */
+} VjCodecDomain;
+
+/*
+ * VjCodecContext - which run of bytes it is, and under which key
+ *
+ * decode() gets the context that encode() had.  Domain, number and block together are of
+ * one run: no two that are stored have them in common.
+ *
+ *   OBJECT    for ever: an id is taken for one put, also one that fails, and a block of
+ *             it is encoded once.  An encryption makes its nonce of id and block.
+ *   INLINE, FRAGMENT    at one time: the record is written again, with other bytes under
+ *             the same context.  A codec that must not do that twice under one key draws
+ *             a nonce at random and keeps it in the encoded bytes.
+ *
+ * Only a codec with VJ_CODEC_USES_CONTEXT looks at it; the others may get NULL.  none,
+ * xor, rle, lz4 and zstd do not: equal bytes are encoded alike wherever they stand.
+ */
+typedef struct VjCodecContext {
+    VjCodecDomain domain;
+    uint64_t number;
+    uint64_t block;  /* counted from 0; how long blocks are is the caller's choice */
+    uint32_t key_id; /* 0: no key */
+    VjSlice key;     /* borrowed for the call; data NULL: it is not there */
+} VjCodecContext;
 
 typedef struct VjCodecOps {
     const char *name;   /* lower case, digits, '-': what the text begins with */
@@ -76,16 +112,18 @@ typedef struct VjCodecOps {
      * caller stores "none".  With cap >= bound(src_len) it fits always.  -ENOMEM.
      * Threads: any.  Locks: any may be held.
      */
-    int (*encode)(const VjCodecParams *params, const void *src, size_t src_len, void *dst,
-                  size_t cap, size_t *dst_len);
+    int (*encode)(const VjCodecParams *params, const VjCodecContext *context,
+                  const void *src, size_t src_len, void *dst, size_t cap,
+                  size_t *dst_len);
     /*
-     * The inverse, into exactly @dst_len bytes that do not overlap @src.  @src is
-     * hostile: anything that does not give exactly @dst_len bytes is -EBADMSG, @dst is
-     * undefined then, and nothing outside of both runs is read or written.  -ENOMEM.
+     * The inverse under the same context, into exactly @dst_len bytes that do not overlap
+     * @src.  @src is hostile: anything that does not give exactly @dst_len bytes is
+     * -EBADMSG, @dst is undefined then, and nothing outside of both runs is read or
+     * written.  -ENOMEM.
      * Threads: any.  Locks: any may be held.
      */
-    int (*decode)(const VjCodecParams *params, const void *src, size_t src_len, void *dst,
-                  size_t dst_len);
+    int (*decode)(const VjCodecParams *params, const VjCodecContext *context,
+                  const void *src, size_t src_len, void *dst, size_t dst_len);
 } VjCodecOps;
 
 /* A codec and its parameters: what a text means. */
@@ -125,9 +163,11 @@ char *vj_codec_format(const VjCodecSpec *spec);
 
 /* As the members of VjCodecOps; they assert the request before and the result after. */
 size_t vj_codec_bound(const VjCodecOps *ops, size_t src_len);
-int vj_codec_encode(const VjCodecSpec *spec, const void *src, size_t src_len, void *dst,
-                    size_t cap, size_t *dst_len) G_GNUC_WARN_UNUSED_RESULT;
-int vj_codec_decode(const VjCodecSpec *spec, const void *src, size_t src_len, void *dst,
+int vj_codec_encode(const VjCodecSpec *spec, const VjCodecContext *context,
+                    const void *src, size_t src_len, void *dst, size_t cap,
+                    size_t *dst_len) G_GNUC_WARN_UNUSED_RESULT;
+int vj_codec_decode(const VjCodecSpec *spec, const VjCodecContext *context,
+                    const void *src, size_t src_len, void *dst,
                     size_t dst_len) G_GNUC_WARN_UNUSED_RESULT;
 
 #endif

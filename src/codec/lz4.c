@@ -74,12 +74,14 @@ static int encode_high(int level, const void *src, int src_len, void *dst, int r
                : LZ4_compress_HC_extStateHC(state, src, dst, src_len, room, level);
 }
 
-static int lz4_encode(const VjCodecParams *params, const void *src, size_t src_len,
-                      void *dst, size_t cap, size_t *dst_len)
+static int lz4_encode(const VjCodecParams *params, const VjCodecContext *context,
+                      const void *src, size_t src_len, void *dst, size_t cap,
+                      size_t *dst_len)
 {
     int room = (int)MIN(cap, lz4_bound(src_len));
     int got;
 
+    (void)context;
     if (room == 0) {
         return -ENOSPC; /* even no bytes at all are one */
     }
@@ -93,12 +95,12 @@ static int lz4_encode(const VjCodecParams *params, const void *src, size_t src_l
     return 0;
 }
 
-static int lz4_decode(const VjCodecParams *params, const void *src, size_t src_len,
-                      void *dst, size_t dst_len)
+static int lz4_decode(const VjCodecParams *params, const VjCodecContext *context,
+                      const void *src, size_t src_len, void *dst, size_t dst_len)
 {
     int got;
 
-    (void)params;
+    (void)params, (void)context;
     if (src_len == 0 || src_len > lz4_bound(VJ_CODEC_RUN_MAX)) {
         return -EBADMSG;
     }

@@ -12,10 +12,11 @@ static size_t none_bound(size_t src_len)
     return src_len;
 }
 
-static int none_encode(const VjCodecParams *params, const void *src, size_t src_len,
-                       void *dst, size_t cap, size_t *dst_len)
+static int none_encode(const VjCodecParams *params, const VjCodecContext *context,
+                       const void *src, size_t src_len, void *dst, size_t cap,
+                       size_t *dst_len)
 {
-    (void)params;
+    (void)params, (void)context;
     if (src_len > cap) {
         return -ENOSPC;
     }
@@ -26,10 +27,10 @@ static int none_encode(const VjCodecParams *params, const void *src, size_t src_
     return 0;
 }
 
-static int none_decode(const VjCodecParams *params, const void *src, size_t src_len,
-                       void *dst, size_t dst_len)
+static int none_decode(const VjCodecParams *params, const VjCodecContext *context,
+                       const void *src, size_t src_len, void *dst, size_t dst_len)
 {
-    (void)params;
+    (void)params, (void)context;
     if (src_len != dst_len) {
         return -EBADMSG;
     }

@@ -80,13 +80,14 @@ static bool put_run(VjWriter *w, uint8_t byte, size_t len)
     return !w->bad;
 }
 
-static int rle_encode(const VjCodecParams *params, const void *src, size_t src_len,
-                      void *dst, size_t cap, size_t *dst_len)
+static int rle_encode(const VjCodecParams *params, const VjCodecContext *context,
+                      const void *src, size_t src_len, void *dst, size_t cap,
+                      size_t *dst_len)
 {
     VjWriter w = vj_writer(dst, cap);
     const uint8_t *at = src;
 
-    (void)params;
+    (void)params, (void)context;
     while (src_len > 0) {
         size_t plain = plain_length(at, src_len);
 
@@ -118,13 +119,13 @@ static size_t run_of(VjReader *r, uint8_t c)
     return ((size_t)(c - LONG_TOKEN) << 8 | vj_read_u8(r)) + LONG_LEAST;
 }
 
-static int rle_decode(const VjCodecParams *params, const void *src, size_t src_len,
-                      void *dst, size_t dst_len)
+static int rle_decode(const VjCodecParams *params, const VjCodecContext *context,
+                      const void *src, size_t src_len, void *dst, size_t dst_len)
 {
     VjReader r = vj_reader(vj_slice(src, src_len));
     uint8_t *at = dst;
 
-    (void)params;
+    (void)params, (void)context;
     while (r.left > 0) {
         uint8_t c = vj_read_u8(&r);
 

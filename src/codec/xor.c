@@ -54,9 +54,11 @@ static void xor_bytes(const VjCodecParams *params, const uint8_t *src, uint8_t *
     }
 }
 
-static int xor_encode(const VjCodecParams *params, const void *src, size_t src_len,
-                      void *dst, size_t cap, size_t *dst_len)
+static int xor_encode(const VjCodecParams *params, const VjCodecContext *context,
+                      const void *src, size_t src_len, void *dst, size_t cap,
+                      size_t *dst_len)
 {
+    (void)context;
     if (src_len > cap) {
         return -ENOSPC;
     }
@@ -65,9 +67,10 @@ static int xor_encode(const VjCodecParams *params, const void *src, size_t src_l
     return 0;
 }
 
-static int xor_decode(const VjCodecParams *params, const void *src, size_t src_len,
-                      void *dst, size_t dst_len)
+static int xor_decode(const VjCodecParams *params, const VjCodecContext *context,
+                      const void *src, size_t src_len, void *dst, size_t dst_len)
 {
+    (void)context;
     if (src_len != dst_len) {
         return -EBADMSG;
     }

@@ -99,22 +99,24 @@ static bool is_decided(size_t got, size_t src_len, size_t cap)
     return ZSTD_isError(got) ? cap >= src_len : got >= src_len;
 }
 
-static int zstd_encode(const VjCodecParams *params, const void *src, size_t src_len,
-                       void *dst, size_t cap, size_t *dst_len)
+static int zstd_encode(const VjCodecParams *params, const VjCodecContext *context,
+                       const void *src, size_t src_len, void *dst, size_t cap,
+                       size_t *dst_len)
 {
-    ZSTD_CCtx *context = encoder_of_thread();
+    ZSTD_CCtx *state = encoder_of_thread();
     bool probe = params->level >= VJ_ZSTD_PROBE_FROM;
     VjSlice bytes = vj_slice(src, src_len);
     size_t got;
 
-    if (context == NULL) {
+    (void)context;
+    if (state == NULL) {
         return -ENOMEM;
     }
-    got = encode_level(context, probe ? 1 : params->level, bytes, dst, cap);
+    got = encode_level(state, probe ? 1 : params->level, bytes, dst, cap);
     if (probe && !is_decided(got, src_len, cap)) {
-        got = encode_level(context, params->level, bytes, dst, cap);
+        got = encode_level(state, params->level, bytes, dst, cap);
     }
-    if (ZSTD_sizeof_CCtx(context) > VJ_CODEC_KEPT_MAX) {
+    if (ZSTD_sizeof_CCtx(state) > VJ_CODEC_KEPT_MAX) {
         g_private_replace(&encoder, NULL);
     }
     if (ZSTD_isError(got)) {
@@ -131,21 +133,21 @@ static bool is_one_frame(const void *src, size_t src_len)
            ZSTD_findFrameCompressedSize(src, src_len) == src_len;
 }
 
-static int zstd_decode(const VjCodecParams *params, const void *src, size_t src_len,
-                       void *dst, size_t dst_len)
+static int zstd_decode(const VjCodecParams *params, const VjCodecContext *context,
+                       const void *src, size_t src_len, void *dst, size_t dst_len)
 {
-    ZSTD_DCtx *context;
+    ZSTD_DCtx *state;
     size_t got;
 
-    (void)params;
+    (void)params, (void)context;
     if (!is_one_frame(src, src_len)) {
         return -EBADMSG;
     }
-    context = decoder_of_thread();
-    if (context == NULL) {
+    state = decoder_of_thread();
+    if (state == NULL) {
         return -ENOMEM;
     }
-    got = ZSTD_decompressDCtx(context, dst, dst_len, src, src_len);
+    got = ZSTD_decompressDCtx(state, dst, dst_len, src, src_len);
     if (ZSTD_isError(got)) {
         return ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation ? -ENOMEM
                                                                       : -EBADMSG;

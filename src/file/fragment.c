@@ -48,8 +48,11 @@ static int plain(VjSlice value, const VjFragmentHead *head,
     const VjRecordCodec how = {.codec = head->codec,
                                .param = head->param,
                                .key_id = GUINT32_FROM_LE(head->key_id)};
+    const VjRecordPlace place = {.kind = VJ_RECORD_FRAGMENT,
+                                 .ino = GUINT64_FROM_LE(head->ino),
+                                 .number = GUINT32_FROM_LE(head->number)};
 
-    return vj_record_decode(how, (const uint8_t *)value.data + sizeof *head,
+    return vj_record_decode(how, &place, (const uint8_t *)value.data + sizeof *head,
                             value.len - OVERHEAD, dst,
                             GUINT16_FROM_LE(head->plain_bytes));
 }
@@ -97,31 +100,57 @@ VjFragment *vj_fragment_new(const VjTransform *want, const void *src, size_t len
 
     g_assert(len > 0 && len <= VJ_FILE_INLINE_MAX);
     fragment = g_malloc(sizeof *fragment + len);
-    fragment->plain_bytes = (uint16_t)len;
-    fragment->how = vj_record_encode(want, src, len, fragment->bytes, &len);
+    *fragment = (VjFragment){.is_plain = vj_record_needs_place(want),
+                             .plain_bytes = (uint16_t)len};
+    if (fragment->is_plain) {
+        fragment->want = *want;
+        memcpy(fragment->bytes, src, len);
+    } else {
+        fragment->how = vj_record_encode(want, NULL, src, len, fragment->bytes, &len);
+    }
     fragment->len = (uint16_t)len;
     return fragment;
 }
 
-static int put(VjTxn *txn, uint64_t ino, uint32_t number, const VjFragment *fragment)
+static int put_encoded(VjTxn *txn, const VjRecordPlace *place, uint16_t plain_bytes,
+                       VjRecordCodec how, VjSlice encoded)
 {
     uint8_t key[12], value[OVERHEAD + VJ_FILE_INLINE_MAX];
     VjWriter w = vj_writer(value, sizeof value);
     VjFragmentHead head = {
         .magic = GUINT32_TO_LE(VJ_FRAGMENT_MAGIC),
-        .codec = fragment->how.codec,
-        .param = fragment->how.param,
-        .plain_bytes = GUINT16_TO_LE(fragment->plain_bytes),
-        .ino = GUINT64_TO_LE(ino),
-        .number = GUINT32_TO_LE(number),
+        .codec = how.codec,
+        .param = how.param,
+        .plain_bytes = GUINT16_TO_LE(plain_bytes),
+        .ino = GUINT64_TO_LE(place->ino),
+        .number = GUINT32_TO_LE(place->number),
     };
 
     vj_write_bytes(&w, &head, sizeof head);
-    vj_write_bytes(&w, fragment->bytes, fragment->len);
+    vj_write_bytes(&w, encoded.data, encoded.len);
     vj_write_u64(&w, vj_checksum64(value, w.used));
     g_assert(!w.bad);
-    return vj_txn_put(txn, VJ_SPACE_FRAGMENT, fragment_key(ino, number, key),
+    return vj_txn_put(txn, VJ_SPACE_FRAGMENT,
+                      fragment_key(place->ino, place->number, key),
                       vj_slice(value, w.used));
+}
+
+static int put(VjTxn *txn, uint64_t ino, uint32_t number, const VjFragment *fragment)
+{
+    const VjRecordPlace place = {
+        .kind = VJ_RECORD_FRAGMENT, .ino = ino, .number = number};
+    VjSlice encoded = vj_slice(fragment->bytes, fragment->len);
+    uint8_t bytes[VJ_FILE_INLINE_MAX];
+    VjRecordCodec how = fragment->how;
+
+    if (fragment->is_plain) {
+        size_t len;
+
+        how = vj_record_encode(&fragment->want, &place, fragment->bytes, fragment->len,
+                               bytes, &len);
+        encoded = vj_slice(bytes, len);
+    }
+    return put_encoded(txn, &place, fragment->plain_bytes, how, encoded);
 }
 
 int vj_fragment_put(VjTxn *txn, uint64_t ino, uint32_t number, const VjTransform *want,

@@ -9,11 +9,11 @@
 #include "file/inode-format.h"
 
 #define OVERHEAD (sizeof(VjInlineHead) + VJ_INLINE_CHECKSUM_BYTES)
-
 G_STATIC_ASSERT(sizeof(((VjInlineRecord *)0)->bytes) == OVERHEAD + VJ_SYMLINK_MAX);
 
 static int decode(const VjInode *inode, VjSlice value, VjInlineHead *head, void *dst)
 {
+    const VjRecordPlace place = {.kind = VJ_RECORD_INLINE, .ino = inode->ino};
     const uint8_t *bytes = value.data;
     VjRecordCodec how;
 
@@ -31,7 +31,7 @@ static int decode(const VjInode *inode, VjSlice value, VjInlineHead *head, void 
     how = (VjRecordCodec){.codec = head->codec,
                           .param = head->param,
                           .key_id = GUINT32_FROM_LE(head->key_id)};
-    return vj_record_decode(how, bytes + sizeof *head, value.len - OVERHEAD, dst,
+    return vj_record_decode(how, &place, bytes + sizeof *head, value.len - OVERHEAD, dst,
                             inode->size);
 }
 
@@ -64,6 +64,7 @@ int vj_inline_get(VjTxn *txn, const VjInode *inode, void *dst, size_t cap,
 void vj_inline_make(uint64_t ino, const VjTransform *want, const void *src, size_t len,
                     VjInlineRecord *out)
 {
+    const VjRecordPlace place = {.kind = VJ_RECORD_INLINE, .ino = ino};
     uint8_t encoded[VJ_SYMLINK_MAX];
     VjWriter w = vj_writer(out->bytes, sizeof out->bytes);
     VjInlineHead head = {
@@ -74,7 +75,7 @@ void vj_inline_make(uint64_t ino, const VjTransform *want, const void *src, size
     VjRecordCodec how;
 
     g_assert(len > 0 && len <= VJ_SYMLINK_MAX);
-    how = vj_record_encode(want, src, len, encoded, &len);
+    how = vj_record_encode(want, &place, src, len, encoded, &len);
     head.codec = how.codec;
     head.param = how.param;
     vj_write_bytes(&w, &head, sizeof head);

@@ -63,9 +63,11 @@ int vj_fragment_put(VjTxn *txn, uint64_t ino, uint32_t number, const VjTransform
 #define VJ_FRAGMENT_MOST (VJ_META_VALUE_CHEAP - 32u)
 /* One that is made before its transaction: encoding takes time. */
 typedef struct VjFragment {
-    VjRecordCodec how;
+    bool is_plain;     /* it is encoded when its number is known, as want says */
+    VjTransform want;  /* is_plain */
+    VjRecordCodec how; /* else */
     uint16_t plain_bytes, len;
-    uint8_t bytes[]; /* len, as encoded */
+    uint8_t bytes[]; /* len, as encoded if it is */
 } VjFragment;
 /* Owned; g_free. */
 VjFragment *vj_fragment_new(const VjTransform *want, const void *src, size_t len);

@@ -158,6 +158,7 @@ int vj_object_decode_blocks(VjObjects *o, const VjObject *object, const VjCodecS
         uint32_t plain_len = vj_trailer_block_plain(t, i);
         uint32_t skip = start - i * block;
         uint32_t take = MIN(len, plain_len - skip);
+        const VjCodecContext context = vj_object_context(object, i);
         bool all = take == plain_len;
         int rc;
 
@@ -167,7 +168,7 @@ int vj_object_decode_blocks(VjObjects *o, const VjObject *object, const VjCodecS
                 return -ENOMEM;
             }
         }
-        rc = vj_codec_decode(spec, src, src_len, all ? dst : part, plain_len);
+        rc = vj_codec_decode(spec, &context, src, src_len, all ? dst : part, plain_len);
         if (rc < 0) {
             return rc == -EBADMSG ? report_damage(o, object, "an encoded block",
                                                   vj_trailer_block_start(t, i))

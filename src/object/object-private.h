@@ -205,6 +205,15 @@ int vj_object_decode_blocks(VjObjects *o, const VjObject *object, const VjCodecS
                             const VjTrailer *t, uint32_t first, const uint8_t *stored,
                             uint32_t start, uint8_t *dst,
                             uint32_t len) G_GNUC_WARN_UNUSED_RESULT;
+/* Block @block of @object, as a codec knows it: an encryption never meets the same twice,
+ * because an id is put once.  There are no keys in a volume yet. */
+static inline VjCodecContext vj_object_context(const VjObject *object, uint32_t block)
+{
+    return (VjCodecContext){.domain = VJ_CODEC_DOMAIN_OBJECT,
+                            .number = object->id,
+                            .block = block,
+                            .key_id = object->key_id};
+}
 /* The stored data is the content itself. */
 static inline bool vj_codec_is_identity(const VjCodecSpec *spec)
 {

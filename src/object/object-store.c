@@ -131,7 +131,8 @@ static void end_content(VjInflight *t, VjContentPut *c, int rc)
 
 /*
  * May @object (pinned) stand for @plain?  0 yes; -EBADMSG no, it is damaged; other
- * errors: not known now.
+ * errors: not known now.  What was decoded is compared, and not what is stored: equal
+ * content is encoded otherwise in each object by a codec that uses the context.
  */
 static int verify(VjObjects *o, const VjObject *object, const void *plain)
 {
@@ -252,10 +253,11 @@ static uint32_t most_worth_it(uint32_t plain_bytes)
  * itself. -ENOSPC: the whole would not be smaller than `none` makes it (what keeps the
  * length need not be: it was not chosen to save space).
  */
-static int encode_blocks(const VjCodecSpec *spec, bool varying, const uint8_t *plain,
-                         uint32_t plain_bytes, VjBuf **data, VjTrailer **trailer)
+static int encode_blocks(const VjObject *object, const VjCodecSpec *spec, bool varying,
+                         const uint8_t *plain, VjBuf **data, VjTrailer **trailer)
 {
-    bool as_it_is = (spec->ops->flags & VJ_CODEC_IDENTITY) != 0;
+    bool as_it_is = vj_codec_is_identity(spec);
+    uint32_t plain_bytes = object->plain_bytes;
     uint32_t most = varying ? most_worth_it(plain_bytes) : plain_bytes;
     g_autoptr(VjTrailer) t = vj_trailer_new(spec->ops->id, varying, plain_bytes);
     g_autoptr(VjBuf) encoded = as_it_is ? NULL : vj_buf_new(most);
@@ -269,7 +271,9 @@ static int encode_blocks(const VjCodecSpec *spec, bool varying, const uint8_t *p
         size_t len = vj_trailer_block_plain(t, i);
 
         if (!as_it_is) {
-            int rc = vj_codec_encode(spec, src, len, encoded->data + at, most - at, &len);
+            const VjCodecContext context = vj_object_context(object, i);
+            int rc = vj_codec_encode(spec, &context, src, len, encoded->data + at,
+                                     most - at, &len);
 
             if (rc < 0) {
                 return rc;
@@ -284,7 +288,8 @@ static int encode_blocks(const VjCodecSpec *spec, bool varying, const uint8_t *p
     return 0;
 }
 
-/* As @want says, or as none; fills in what the record says of it. */
+/* As @want says, or as none; fills in what the record says of it.  @object has its number
+ * and key. */
 static int encode(const void *plain, const VjTransform *want, VjObject *object,
                   VjBuf **data, VjTrailer **trailer)
 {
@@ -296,9 +301,9 @@ static int encode(const void *plain, const VjTransform *want, VjObject *object,
         return -EOPNOTSUPP;
     }
     spec.params = (VjCodecParams){.param = want->param, .level = want->level};
-    rc = encode_blocks(&spec, varying, plain, object->plain_bytes, data, trailer);
+    rc = encode_blocks(object, &spec, varying, plain, data, trailer);
     if (rc == -ENOSPC && vj_object_shape(VJ_CODEC_ID_NONE, &spec, &varying)) {
-        rc = encode_blocks(&spec, varying, plain, object->plain_bytes, data, trailer);
+        rc = encode_blocks(object, &spec, varying, plain, data, trailer);
     }
     if (rc < 0) {
         return rc;

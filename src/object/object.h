@@ -333,12 +333,24 @@ typedef struct VjRecordCodec {
     uint32_t key_id;
 } VjRecordCodec;
 
+/* Which record it is: no two that are there are the same. */
+typedef enum VjRecordKind { VJ_RECORD_INLINE, VJ_RECORD_FRAGMENT } VjRecordKind;
+
+typedef struct VjRecordPlace {
+    VjRecordKind kind;
+    uint64_t ino;
+    uint32_t number; /* of the fragment; 0 for inline content */
+} VjRecordPlace;
+
+/* What comes out depends on the place too.  NULL: no transformation. */
+bool vj_record_needs_place(const VjTransform *want);
 /* @len > 0 bytes as @want says, or as none (also with NULL); into at most @len bytes at
- * @dst. */
-VjRecordCodec vj_record_encode(const VjTransform *want, const void *src, size_t len,
-                               void *dst, size_t *dst_len);
-/* -EBADMSG; -EOPNOTSUPP a transformation that is not in this build. */
-int vj_record_decode(VjRecordCodec how, const void *src, size_t len, void *dst,
-                     size_t plain_len) G_GNUC_WARN_UNUSED_RESULT;
+ * @dst.  @place: NULL where it is not needed. */
+VjRecordCodec vj_record_encode(const VjTransform *want, const VjRecordPlace *place,
+                               const void *src, size_t len, void *dst, size_t *dst_len);
+/* @place: as it was encoded.  -EBADMSG; -EOPNOTSUPP a transformation that is not in this
+ * build. */
+int vj_record_decode(VjRecordCodec how, const VjRecordPlace *place, const void *src,
+                     size_t len, void *dst, size_t plain_len) G_GNUC_WARN_UNUSED_RESULT;
 
 #endif

@@ -37,7 +37,7 @@ static void write_encoded(const char *name, const char *file, const GByteArray *
         text = strcmp(texts[i].name, name) == 0 ? texts[i].text : text;
     }
     assert_true(vj_codec_parse(text, &spec, NULL));
-    assert_int_equal(vj_codec_encode(&spec, plain->data, plain->len, encoded,
+    assert_int_equal(vj_codec_encode(&spec, NULL, plain->data, plain->len, encoded,
                                      2 * plain->len + 1024, &len),
                      0);
     golden_write(dir, file, vj_slice(encoded, len));
@@ -62,12 +62,13 @@ static void encoded_bytes_keep_their_meaning(void **state)
         write_encoded(codecs[i].name, file, plain);
         encoded = golden_load(file);
         memset(decoded, 0, plain->len);
-        assert_int_equal(
-            vj_codec_decode(&spec, encoded->data, encoded->len, decoded, plain->len), 0);
+        assert_int_equal(vj_codec_decode(&spec, NULL, encoded->data, encoded->len,
+                                         decoded, plain->len),
+                         0);
         assert_memory_equal(decoded, plain->data, plain->len);
-        assert_int_equal(
-            vj_codec_decode(&spec, encoded->data, encoded->len - 1, decoded, plain->len),
-            -EBADMSG);
+        assert_int_equal(vj_codec_decode(&spec, NULL, encoded->data, encoded->len - 1,
+                                         decoded, plain->len),
+                         -EBADMSG);
     }
 }
 

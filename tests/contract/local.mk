@@ -12,4 +12,6 @@ tests_contract_test_engine_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 CONTRACT_TESTS += tests/contract/test-meta
 tests_contract_test_meta_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 CONTRACT_TESTS += tests/contract/test-codec
+tests_contract_test_codec_SOURCES = tests/contract/test-codec.c $(context_codec)
 tests_contract_test_codec_LDADD = $(LDADD_codec) $(CMOCKA_LIBS)
+tests_contract_test_codec_LDFLAGS = $(context_codec_ldflags)

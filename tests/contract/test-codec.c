@@ -3,15 +3,16 @@
  * The contract of VjCodecOps, for every codec of the build.
  *
  * A new codec adds the texts it is to be tried with to `texts`; the suite fails while a
- * row of the table has none.  Runs lie in memory of their exact length, so sanitizers and
- * valgrind see a step outside; without them the guard bytes behind the output do.
+ * row of the table has none.  The table has two codecs more here, which use the context
+ * (context-codec.h): none of the build does yet.  Runs lie in memory of their exact
+ * length, so sanitizers and valgrind see a step outside; without them the guard bytes
+ * behind the output do.
  */
+#include "../lib/context-codec.h"
 #include "../lib/test.h"
 
-#include "codec/codec.h"
-
 static const char *const texts[] = {
-    "none", "xor",     "xor:5a", "rle",
+    "none", "xor",     "xor:5a", "rle",     "placed",  "sealed",
 #ifdef HAVE_LZ4
     "lz4",  "lz4:-7",  "lz4:3",  "lz4:12",
 #endif
@@ -79,6 +80,24 @@ static Run make_run(Kind kind, size_t len)
 static const size_t lengths[] = {0,   1,   2,    3,    15,    16,   255,
                                  256, 257, 4095, 4096, 65535, 65536};
 
+static const uint8_t a_key[] = "a key that is not secret";
+
+/* Where a run may stand, each different from the first in one way. */
+static const VjCodecContext contexts[] = {
+    {.domain = VJ_CODEC_DOMAIN_OBJECT, .number = 7, .block = 9},
+    {.domain = VJ_CODEC_DOMAIN_INLINE, .number = 7, .block = 9},
+    {.domain = VJ_CODEC_DOMAIN_FRAGMENT, .number = 7, .block = 9},
+    {.domain = VJ_CODEC_DOMAIN_OBJECT, .number = UINT64_MAX, .block = 9},
+    {.domain = VJ_CODEC_DOMAIN_OBJECT, .number = 7, .block = 0},
+    {.domain = VJ_CODEC_DOMAIN_OBJECT, .number = 7, .block = UINT64_MAX},
+    {.domain = VJ_CODEC_DOMAIN_OBJECT, .number = 7, .block = 9, .key_id = 1},
+    {.domain = VJ_CODEC_DOMAIN_OBJECT,
+     .number = 7,
+     .block = 9,
+     .key_id = 1,
+     .key = {.data = a_key, .len = sizeof a_key}},
+};
+
 static VjCodecSpec spec_of(void **state)
 {
     VjCodecSpec spec;
@@ -88,13 +107,15 @@ static VjCodecSpec spec_of(void **state)
 }
 
 /* Encodes with @cap, checks that nothing behind it was touched. */
-static int encode(const VjCodecSpec *spec, const Run *plain, size_t cap, Run *out)
+static int encode_at(const VjCodecSpec *spec, const VjCodecContext *context,
+                     const Run *plain, size_t cap, Run *out)
 {
     int failed;
 
     out->bytes = g_malloc(cap + GUARD_BYTES);
     memset(out->bytes + cap, GUARD, GUARD_BYTES);
-    failed = vj_codec_encode(spec, plain->bytes, plain->len, out->bytes, cap, &out->len);
+    failed = vj_codec_encode(spec, context, plain->bytes, plain->len, out->bytes, cap,
+                             &out->len);
     for (size_t i = 0; i < GUARD_BYTES; i++) {
         assert_int_equal(out->bytes[cap + i], GUARD);
     }
@@ -104,10 +125,15 @@ static int encode(const VjCodecSpec *spec, const Run *plain, size_t cap, Run *ou
     return failed;
 }
 
+static int encode(const VjCodecSpec *spec, const Run *plain, size_t cap, Run *out)
+{
+    return encode_at(spec, &contexts[0], plain, cap, out);
+}
+
 /* Decodes from memory of the exact length; checks that nothing behind @dst_len was
  * touched. */
-static int decode(const VjCodecSpec *spec, const uint8_t *src, size_t src_len,
-                  size_t dst_len, Run *out)
+static int decode_at(const VjCodecSpec *spec, const VjCodecContext *context,
+                     const uint8_t *src, size_t src_len, size_t dst_len, Run *out)
 {
     g_autofree uint8_t *exact = g_malloc(MAX(src_len, 1));
     int failed;
@@ -118,7 +144,7 @@ static int decode(const VjCodecSpec *spec, const uint8_t *src, size_t src_len,
     out->len = dst_len;
     out->bytes = g_malloc(dst_len + GUARD_BYTES);
     memset(out->bytes + dst_len, GUARD, GUARD_BYTES);
-    failed = vj_codec_decode(spec, exact, src_len, out->bytes, dst_len);
+    failed = vj_codec_decode(spec, context, exact, src_len, out->bytes, dst_len);
     for (size_t i = 0; i < GUARD_BYTES; i++) {
         assert_int_equal(out->bytes[dst_len + i], GUARD);
     }
@@ -127,6 +153,12 @@ static int decode(const VjCodecSpec *spec, const uint8_t *src, size_t src_len,
     }
     assert_true(failed == 0 || failed == -EBADMSG);
     return failed;
+}
+
+static int decode(const VjCodecSpec *spec, const uint8_t *src, size_t src_len,
+                  size_t dst_len, Run *out)
+{
+    return decode_at(spec, &contexts[0], src, src_len, dst_len, out);
 }
 
 static void expect_round_trip(const VjCodecSpec *spec, Kind kind, size_t len)
@@ -205,7 +237,8 @@ static void any_range_decodes_where_that_is_promised(void **state)
     g_auto(Run) encoded = {0};
     VjRng r;
 
-    if (!(spec.ops->flags & VJ_CODEC_RANDOM_ACCESS)) {
+    if (!(spec.ops->flags & VJ_CODEC_RANDOM_ACCESS) ||
+        (spec.ops->flags & VJ_CODEC_USES_CONTEXT)) {
         return; /* no such promise */
     }
     assert_true(spec.ops->flags & VJ_CODEC_SAME_LENGTH);
@@ -271,6 +304,60 @@ static void hostile_bytes_stay_in_their_runs(void **state)
             encoded.bytes[vj_rng_below(&r, encoded.len)] ^= 1u << vj_rng_below(&r, 8);
         }
         (void)!decode(&spec, encoded.bytes, encoded.len, dst_len, &out);
+    }
+}
+
+/* What was encoded under contexts[@i] under each context; decoded by its own it is
+ * @plain. */
+static void expect_decoded(const VjCodecSpec *spec, size_t i, const Run *encoded,
+                           const Run *plain)
+{
+    bool matters = (spec->ops->flags & VJ_CODEC_USES_CONTEXT) != 0;
+
+    for (size_t k = 0; k < G_N_ELEMENTS(contexts); k++) {
+        g_auto(Run) out = {0};
+        int failed =
+            decode_at(spec, &contexts[k], encoded->bytes, encoded->len, plain->len, &out);
+        bool is_plain = failed == 0 && memcmp(out.bytes, plain->bytes, plain->len) == 0;
+
+        assert_int_equal(is_plain, !matters || k == i);
+    }
+}
+
+/* The encryptions rely on it, and so do those that look at nothing: they are encoded
+ * before it is known where they will stand. */
+static void the_context_matters_where_that_is_said(void **state)
+{
+    VjCodecSpec spec = spec_of(state);
+    bool matters = (spec.ops->flags & VJ_CODEC_USES_CONTEXT) != 0;
+
+    for (Kind kind = 0; kind < KINDS; kind++) {
+        g_auto(Run) plain = make_run(kind, 4096);
+        size_t bound = vj_codec_bound(spec.ops, plain.len);
+        Run encoded[G_N_ELEMENTS(contexts)] = {{NULL, 0}};
+
+        for (size_t i = 0; i < G_N_ELEMENTS(contexts); i++) {
+            assert_int_equal(encode_at(&spec, &contexts[i], &plain, bound, &encoded[i]),
+                             0);
+            for (size_t k = 0; k < i; k++) {
+                bool is_equal =
+                    encoded[k].len == encoded[i].len &&
+                    memcmp(encoded[k].bytes, encoded[i].bytes, encoded[i].len) == 0;
+
+                assert_int_equal(is_equal, !matters);
+            }
+            expect_decoded(&spec, i, &encoded[i], &plain);
+        }
+        if (!matters) {
+            g_auto(Run) nowhere = {0};
+
+            assert_int_equal(encode_at(&spec, NULL, &plain, bound, &nowhere), 0);
+            assert_int_equal(nowhere.len, encoded[0].len);
+            assert_memory_equal(nowhere.bytes, encoded[0].bytes, nowhere.len);
+        }
+        for (size_t i = 0; i < G_N_ELEMENTS(contexts); i++) {
+            run_clear(&encoded[i]);
+        }
     }
 }
 
@@ -351,6 +438,7 @@ static const struct {
      any_range_decodes_where_that_is_promised},
     {"a_wrong_length_is_ebadmsg", a_wrong_length_is_ebadmsg},
     {"hostile_bytes_stay_in_their_runs", hostile_bytes_stay_in_their_runs},
+    {"the_context_matters_where_that_is_said", the_context_matters_where_that_is_said},
     {"threads_do_not_meet", threads_do_not_meet},
     {"the_text_comes_back", the_text_comes_back},
 };

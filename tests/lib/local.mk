@@ -32,3 +32,7 @@ check_LTLIBRARIES += tests/lib/libmem-meta.la
 tests_lib_libmem_meta_la_SOURCES = \
 	tests/lib/mem-meta.c \
 	tests/lib/mem-meta.h
+
+# Codecs that use the context, in the table of the program that has both.
+context_codec = tests/lib/context-codec.c tests/lib/context-codec.h
+context_codec_ldflags = $(AM_LDFLAGS) -Wl,--wrap=vj_codec_table

@@ -29,11 +29,13 @@ static size_t add_bound(size_t src_len)
     return src_len + 1;
 }
 
-static int add_encode(const VjCodecParams *params, const void *src, size_t src_len,
-                      void *dst, size_t cap, size_t *dst_len)
+static int add_encode(const VjCodecParams *params, const VjCodecContext *context,
+                      const void *src, size_t src_len, void *dst, size_t cap,
+                      size_t *dst_len)
 {
     uint8_t *at = dst;
 
+    (void)context;
     *dst_len = src_len + 1;
     if (fault == OVER_CAP) {
         return 0;
@@ -48,11 +50,12 @@ static int add_encode(const VjCodecParams *params, const void *src, size_t src_l
     return 0;
 }
 
-static int add_decode(const VjCodecParams *params, const void *src, size_t src_len,
-                      void *dst, size_t dst_len)
+static int add_decode(const VjCodecParams *params, const VjCodecContext *context,
+                      const void *src, size_t src_len, void *dst, size_t dst_len)
 {
     const uint8_t *at = src;
 
+    (void)context;
     if (fault == WRONG_ERROR) {
         return -EINVAL;
     }
@@ -171,35 +174,45 @@ static void parameters_reach_the_codec(void **state)
     (void)state;
     fault = SOUND;
     assert_int_equal(vj_codec_bound(&add, 3), 4);
-    assert_int_equal(vj_codec_encode(&spec, "abc", 3, encoded, 3, &len), -ENOSPC);
-    assert_int_equal(vj_codec_encode(&spec, "abc", 3, encoded, sizeof encoded, &len), 0);
+    assert_int_equal(vj_codec_encode(&spec, NULL, "abc", 3, encoded, 3, &len), -ENOSPC);
+    assert_int_equal(
+        vj_codec_encode(&spec, NULL, "abc", 3, encoded, sizeof encoded, &len), 0);
     assert_int_equal(len, 4);
     assert_memory_equal(encoded, "\3def", 4);
-    assert_int_equal(vj_codec_decode(&spec, encoded, 4, plain, 3), 0);
+    assert_int_equal(vj_codec_decode(&spec, NULL, encoded, 4, plain, 3), 0);
     assert_memory_equal(plain, "abc", 3);
-    assert_int_equal(vj_codec_decode(&spec, encoded, 3, plain, 3), -EBADMSG);
+    assert_int_equal(vj_codec_decode(&spec, NULL, encoded, 3, plain, 3), -EBADMSG);
 }
 
 static const VjCodecSpec sound = {.ops = &add};
+static const VjCodecOps bound_to_its_place = {
+    .name = "place",
+    .id = 201,
+    .flags = VJ_CODEC_USES_CONTEXT,
+    .bound = add_bound,
+    .encode = add_encode,
+    .decode = add_decode,
+};
+static const VjCodecSpec placed = {.ops = &bound_to_its_place};
 static char room[64];
 
 static void encode_overlap(void)
 {
     size_t len;
 
-    (void)!vj_codec_encode(&sound, room, 10, room + 9, 20, &len);
+    (void)!vj_codec_encode(&sound, NULL, room, 10, room + 9, 20, &len);
 }
 
 static void decode_overlap(void)
 {
-    (void)!vj_codec_decode(&sound, room + 5, 10, room, 6);
+    (void)!vj_codec_decode(&sound, NULL, room + 5, 10, room, 6);
 }
 
 static void encode_too_long(void)
 {
     size_t len;
 
-    (void)!vj_codec_encode(&sound, room, VJ_CODEC_RUN_MAX + 1, room, 0, &len);
+    (void)!vj_codec_encode(&sound, NULL, room, VJ_CODEC_RUN_MAX + 1, room, 0, &len);
 }
 
 static void encode_over_cap(void)
@@ -207,7 +220,7 @@ static void encode_over_cap(void)
     size_t len;
 
     fault = OVER_CAP;
-    (void)!vj_codec_encode(&sound, room, 10, room + 20, 5, &len);
+    (void)!vj_codec_encode(&sound, NULL, room, 10, room + 20, 5, &len);
 }
 
 static void encode_wrong_error(void)
@@ -215,13 +228,40 @@ static void encode_wrong_error(void)
     size_t len;
 
     fault = WRONG_ERROR;
-    (void)!vj_codec_encode(&sound, room, 10, room + 20, 20, &len);
+    (void)!vj_codec_encode(&sound, NULL, room, 10, room + 20, 20, &len);
 }
 
 static void decode_wrong_error(void)
 {
     fault = WRONG_ERROR;
-    (void)!vj_codec_decode(&sound, room, 10, room + 20, 9);
+    (void)!vj_codec_decode(&sound, NULL, room, 10, room + 20, 9);
+}
+
+static void encode_nowhere(void)
+{
+    size_t len;
+
+    (void)!vj_codec_encode(&placed, NULL, room, 10, room + 20, 20, &len);
+}
+
+static void decode_nowhere(void)
+{
+    (void)!vj_codec_decode(&placed, NULL, room, 11, room + 20, 10);
+}
+
+static void decode_without_number(void)
+{
+    const VjCodecContext context = {.domain = VJ_CODEC_DOMAIN_INLINE};
+
+    (void)!vj_codec_decode(&sound, &context, room, 11, room + 20, 10);
+}
+
+static void decode_with_a_key_of_no_number(void)
+{
+    const VjCodecContext context = {
+        .domain = VJ_CODEC_DOMAIN_INLINE, .number = 1, .key = {.data = "key", .len = 3}};
+
+    (void)!vj_codec_decode(&sound, &context, room, 11, room + 20, 10);
 }
 
 static void wrappers_hold_both_sides_to_the_contract(void **state)
@@ -234,6 +274,11 @@ static void wrappers_hold_both_sides_to_the_contract(void **state)
     vj_test_expect_abort(encode_over_cap, "*dst_len <= cap", "codec.c");
     vj_test_expect_abort(encode_wrong_error, "failed == -ENOSPC", "codec.c");
     vj_test_expect_abort(decode_wrong_error, "failed == -EBADMSG", "codec.c");
+    fault = SOUND;
+    vj_test_expect_abort(encode_nowhere, "context_is_sound", "codec.c");
+    vj_test_expect_abort(decode_nowhere, "context_is_sound", "codec.c");
+    vj_test_expect_abort(decode_without_number, "context_is_sound", "codec.c");
+    vj_test_expect_abort(decode_with_a_key_of_no_number, "context_is_sound", "codec.c");
 }
 
 static const struct CMUnitTest tests[] = {

@@ -124,8 +124,8 @@ static size_t encoded_bytes(const char *text, const uint8_t *plain)
     assert_true(vj_codec_parse(text, &spec, NULL));
     cap = vj_codec_bound(spec.ops, LEN);
     encoded = g_malloc(cap);
-    assert_int_equal(vj_codec_encode(&spec, plain, LEN, encoded, cap, &len), 0);
-    assert_int_equal(vj_codec_decode(&spec, encoded, len, again, LEN), 0);
+    assert_int_equal(vj_codec_encode(&spec, NULL, plain, LEN, encoded, cap, &len), 0);
+    assert_int_equal(vj_codec_decode(&spec, NULL, encoded, len, again, LEN), 0);
     assert_memory_equal(again, plain, LEN);
     return len;
 }

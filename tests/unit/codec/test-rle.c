@@ -32,7 +32,8 @@ static void expect_decoded(const char *tokens, const void *plain, size_t len)
     g_autoptr(GByteArray) encoded = bytes_of(tokens);
     g_autofree uint8_t *got = g_malloc(len + 1);
 
-    assert_int_equal(vj_codec_decode(&rle, encoded->data, encoded->len, got, len), 0);
+    assert_int_equal(vj_codec_decode(&rle, NULL, encoded->data, encoded->len, got, len),
+                     0);
     assert_memory_equal(got, plain, len);
 }
 
@@ -41,7 +42,7 @@ static void expect_refused(const char *tokens, size_t len)
     g_autoptr(GByteArray) encoded = bytes_of(tokens);
     g_autofree uint8_t *got = g_malloc(len + 1);
 
-    assert_int_equal(vj_codec_decode(&rle, encoded->data, encoded->len, got, len),
+    assert_int_equal(vj_codec_decode(&rle, NULL, encoded->data, encoded->len, got, len),
                      -EBADMSG);
 }
 
@@ -51,7 +52,7 @@ static void expect_encoded(const void *plain, size_t len, const char *tokens)
     size_t cap = vj_codec_bound(rle.ops, len), got_len;
     g_autofree uint8_t *got = g_malloc(cap + 1);
 
-    assert_int_equal(vj_codec_encode(&rle, plain, len, got, cap, &got_len), 0);
+    assert_int_equal(vj_codec_encode(&rle, NULL, plain, len, got, cap, &got_len), 0);
     assert_int_equal(got_len, want->len);
     assert_memory_equal(got, want->data, want->len);
 }
@@ -108,8 +109,8 @@ static void expect_bounded(const uint8_t *plain, size_t len)
     g_autofree uint8_t *encoded = g_malloc(most + 1), *again = g_malloc(len + 1);
 
     assert_true(vj_codec_bound(rle.ops, len) <= most);
-    assert_int_equal(vj_codec_encode(&rle, plain, len, encoded, most, &got_len), 0);
-    assert_int_equal(vj_codec_decode(&rle, encoded, got_len, again, len), 0);
+    assert_int_equal(vj_codec_encode(&rle, NULL, plain, len, encoded, most, &got_len), 0);
+    assert_int_equal(vj_codec_decode(&rle, NULL, encoded, got_len, again, len), 0);
     assert_memory_equal(again, plain, len);
 }
 

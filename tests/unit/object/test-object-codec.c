@@ -32,15 +32,16 @@ static size_t halves_bound(size_t src_len)
 }
 
 /* A byte that tells whether the rest is half of it or all. */
-static int halves_encode(const VjCodecParams *params, const void *src, size_t src_len,
-                         void *dst, size_t cap, size_t *dst_len)
+static int halves_encode(const VjCodecParams *params, const VjCodecContext *context,
+                         const void *src, size_t src_len, void *dst, size_t cap,
+                         size_t *dst_len)
 {
     const uint8_t *from = src;
     uint8_t *to = dst;
     bool in_pairs = src_len % 2 == 0;
     size_t len;
 
-    (void)params;
+    (void)params, (void)context;
     if (short_of_memory > 0) {
         short_of_memory--;
         return -ENOMEM;
@@ -60,13 +61,13 @@ static int halves_encode(const VjCodecParams *params, const void *src, size_t sr
     return 0;
 }
 
-static int halves_decode(const VjCodecParams *params, const void *src, size_t src_len,
-                         void *dst, size_t dst_len)
+static int halves_decode(const VjCodecParams *params, const VjCodecContext *context,
+                         const void *src, size_t src_len, void *dst, size_t dst_len)
 {
     const uint8_t *from = src;
     uint8_t *to = dst;
 
-    (void)params;
+    (void)params, (void)context;
     decoded++;
     if (src_len == 0 || from[0] > 1 || (src_len - 1) * (1u + from[0]) != dst_len) {
         return -EBADMSG;
@@ -77,12 +78,14 @@ static int halves_decode(const VjCodecParams *params, const void *src, size_t sr
     return 0;
 }
 
-static int turned_encode(const VjCodecParams *params, const void *src, size_t src_len,
-                         void *dst, size_t cap, size_t *dst_len)
+static int turned_encode(const VjCodecParams *params, const VjCodecContext *context,
+                         const void *src, size_t src_len, void *dst, size_t cap,
+                         size_t *dst_len)
 {
     const uint8_t *from = src;
     uint8_t *to = dst;
 
+    (void)context;
     assert_true(cap >= src_len);
     for (size_t i = 0; i < src_len; i++) {
         to[i] = (uint8_t)(from[i] + params->param);
@@ -91,14 +94,14 @@ static int turned_encode(const VjCodecParams *params, const void *src, size_t sr
     return 0;
 }
 
-static int turned_decode(const VjCodecParams *params, const void *src, size_t src_len,
-                         void *dst, size_t dst_len)
+static int turned_decode(const VjCodecParams *params, const VjCodecContext *context,
+                         const void *src, size_t src_len, void *dst, size_t dst_len)
 {
     const VjCodecParams back = {.param = (uint8_t)-params->param};
     size_t len;
 
     decoded++;
-    return turned_encode(&back, src, src_len, dst, dst_len, &len);
+    return turned_encode(&back, context, src, src_len, dst, dst_len, &len);
 }
 
 const VjCodecOps *__wrap_vj_codec_by_id(uint8_t id)
