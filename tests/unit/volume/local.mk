@@ -66,3 +66,12 @@ tests_unit_volume_test_committed_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/volume/test-place
 tests_unit_volume_test_place_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-codec-context
+tests_unit_volume_test_codec_context_SOURCES = \
+	tests/unit/volume/settings-fixture.c \
+	tests/unit/volume/settings-fixture.h \
+	tests/unit/volume/test-codec-context.c \
+	$(context_codec)
+tests_unit_volume_test_codec_context_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+tests_unit_volume_test_codec_context_LDFLAGS = $(context_codec_ldflags)
