@@ -47,8 +47,10 @@ static int refusal_locked(const VjFile *f)
     }
     if (f->is_unwritable) {
         vj_log_error("inode %" G_GUINT64_FORMAT
-                     ": cannot be written: its transformation %u is not in this build",
-                     f->ino, f->transform.codec);
+                     ": cannot be written: its transformation %u %s",
+                     f->ino, f->transform.codec,
+                     f->transform.key_id != 0 ? "takes a key, and there is none"
+                                              : "is not in this build");
         return -EIO;
     }
     return 0;

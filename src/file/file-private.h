@@ -78,7 +78,7 @@ struct VjFile {
     int last_error;        /* -errno */
     VjTransform transform; /* what holds for it (settings.c) */
     VjChunkSizes sizes;    /* of its objects */
-    bool is_unwritable;    /* its transformation is not in this build */
+    bool is_unwritable; /* this build does not know its transformation, or has no key */
     uint64_t settings_seq; /* of the last look at its settings */
     VjStream streams[VJ_STREAMS];
     uint64_t stream_tick;

@@ -288,8 +288,8 @@ static int encode_blocks(const VjObject *object, const VjCodecSpec *spec, bool v
     return 0;
 }
 
-/* As @want says, or as none; fills in what the record says of it.  @object has its number
- * and key. */
+/* As @want says, or as none unless that would show what a key is to hide; fills in what
+ * the record says of it.  @object has its number and key. */
 static int encode(const void *plain, const VjTransform *want, VjObject *object,
                   VjBuf **data, VjTrailer **trailer)
 {
@@ -302,6 +302,9 @@ static int encode(const void *plain, const VjTransform *want, VjObject *object,
     }
     spec.params = (VjCodecParams){.param = want->param, .level = want->level};
     rc = encode_blocks(object, &spec, varying, plain, data, trailer);
+    if (rc == -ENOSPC && object->key_id != 0) {
+        return -EOPNOTSUPP;
+    }
     if (rc == -ENOSPC && vj_object_shape(VJ_CODEC_ID_NONE, &spec, &varying)) {
         rc = encode_blocks(object, &spec, varying, plain, data, trailer);
     }

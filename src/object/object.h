@@ -47,7 +47,7 @@ bool vj_transform_parse(const char *text, VjTransform *t, GError **error);
 /* The shortest text that means @t; "unknown-N" when codec N is not in this build;
  * owned. */
 char *vj_transform_text(const VjTransform *t);
-/* It is in this build. */
+/* It is in this build, and needs no key: there are none yet. */
 bool vj_transform_is_known(const VjTransform *t);
 
 /* Why a range cannot be read, for a line that names the file: who knows names writes

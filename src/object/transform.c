@@ -32,5 +32,5 @@ char *vj_transform_text(const VjTransform *t)
 
 bool vj_transform_is_known(const VjTransform *t)
 {
-    return vj_codec_by_id(t->codec) != NULL;
+    return vj_codec_by_id(t->codec) != NULL && t->key_id == 0;
 }

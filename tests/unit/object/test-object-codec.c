@@ -248,6 +248,19 @@ static void test_level_and_mode_do_not_part_equal_content(void **state)
     assert_true(third.id != object.id);
 }
 
+static void test_what_has_a_key_is_not_stored_as_it_is(void **state)
+{
+    const VjTransform want = {.codec = HALVES, .key_id = 5};
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(1, LEN);
+    VjPendingObject *pending;
+
+    assert_int_equal(vj_object_store(f->objects, bytes, LEN, &want, NULL, 0, &pending),
+                     -EOPNOTSUPP);
+    assert_null(pending);
+    assert_int_equal(stored_count(f), 0);
+}
+
 static void test_an_unknown_codec_is_refused(void **state)
 {
     const VjTransform want = {.codec = 250};
@@ -343,6 +356,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_what_does_not_shrink_is_stored_as_it_is),
     TEST(test_even_blocks),
     TEST(test_level_and_mode_do_not_part_equal_content),
+    TEST(test_what_has_a_key_is_not_stored_as_it_is),
     TEST(test_an_unknown_codec_is_refused),
     TEST(test_what_cannot_be_encoded_leaves_nothing),
     TEST(test_a_decoder_that_refuses),

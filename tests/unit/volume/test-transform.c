@@ -211,29 +211,34 @@ static void small_contents(void **state)
     expect_sound(x);
 }
 
-static int unknown_body(VjTxn *txn, void *opaque)
-{
-    const uint64_t *ino = opaque;
-    VjInode inode;
-    int r = vj_inode_get(txn, *ino, &inode);
+typedef struct Choice {
+    uint64_t ino;
+    VjTransform transform;
+} Choice;
 
-    inode.transform.codec = 77;
+static int choose_body(VjTxn *txn, void *opaque)
+{
+    const Choice *c = opaque;
+    VjInode inode;
+    int r = vj_inode_get(txn, c->ino, &inode);
+
+    inode.transform = c->transform;
     inode.flags |= VJ_INODE_TRANSFORM;
     return r < 0 ? r : vj_inode_put(txn, &inode);
 }
 
-/* A transformation of a later version: the content is read, changes are refused. */
-static void an_unknown_choice(void **state)
+/* The content is read, changes are refused. */
+static void expect_refused(Fixture *x, VjTransform later)
 {
-    Fixture *x = *state;
     g_autofree uint8_t *bytes = make_bytes(x, LEN);
     VjFile *f = make(x, "lz4", bytes, LEN);
-    uint64_t ino = vj_file_ino(f), copied;
+    Choice choice = {.ino = vj_file_ino(f), .transform = later};
     VjRecode step = {.offset = 0};
     VjFile *other = create(x);
+    uint64_t copied;
 
-    assert_int_equal(vj_meta_run(x->v->meta, VJ_RUN_DEFAULT, unknown_body, &ino), 0);
-    assert_int_equal(vj_file_settings_changed(vj_volume_files(x->v), ino), 0);
+    assert_int_equal(vj_meta_run(x->v->meta, VJ_RUN_DEFAULT, choose_body, &choice), 0);
+    assert_int_equal(vj_file_settings_changed(vj_volume_files(x->v), choice.ino), 0);
     expect_bytes(f, bytes, LEN);
     assert_int_equal(vj_file_write(f, 0, "x", 1, false, NULL), -EIO);
     assert_int_equal(vj_file_truncate(f, 5), -EIO);
@@ -246,7 +251,20 @@ static void an_unknown_choice(void **state)
     expect_bytes(f, bytes, LEN);
     vj_file_unref(f);
     vj_file_unref(other);
-    expect_sound(x);
+}
+
+/* A transformation of a later version. */
+static void an_unknown_choice(void **state)
+{
+    expect_refused(*state, (VjTransform){.codec = 77});
+    expect_sound(*state);
+}
+
+/* Without the key nothing is written: not in the clear. */
+static void a_choice_with_a_key(void **state)
+{
+    expect_refused(*state, (VjTransform){.codec = VJ_CODEC_ID_LZ4, .key_id = 1});
+    expect_sound(*state);
 }
 
 /* Space for a write is reserved as the file's own object sizes take it. */
@@ -280,6 +298,7 @@ static const struct CMUnitTest tests[] = {
     TRANSFORM_TEST(mixed_files),
     TRANSFORM_TEST(small_contents),
     TRANSFORM_TEST(an_unknown_choice),
+    TRANSFORM_TEST(a_choice_with_a_key),
     TRANSFORM_TEST(small_objects_reserve_more),
 };
 
