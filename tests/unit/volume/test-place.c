@@ -59,7 +59,7 @@ static bool has(const char *dir, const char *name)
 static int create_body(VjTxn *txn, void *opaque)
 {
     uint64_t *ino = opaque;
-    int r = vj_ino_new(txn, ino);
+    int r = vj_ino_take(txn, ino);
     VjInode inode = {.ino = *ino, .generation = 1, .mode = S_IFREG | 0644, .nlink = 1};
 
     return r < 0 ? r : vj_inode_put(txn, &inode);
