@@ -105,7 +105,8 @@ enum {
     RIGHT_TRUNCATE = 1 << 14,
     RIGHT_IOCTL_DEV = 1 << 15,
 };
-#define RIGHTS_NET ((uint64_t)3) /* bind and connect TCP */
+#define RIGHT_BIND_TCP ((uint64_t)1)
+#define RIGHT_CONNECT_TCP ((uint64_t)2)
 #define SCOPE_ABSTRACT_SOCKET ((uint64_t)1)
 #define RULE_PATH_BENEATH 1
 #define CREATE_RULESET_VERSION 1u
@@ -147,13 +148,14 @@ static void allow_path(int ruleset, const char *path, uint64_t rights)
              S_ISDIR(st.st_mode) ? rights : rights & ~(uint64_t)RIGHT_READ_DIR);
 }
 
-static Ruleset ruleset_of(long version)
+static Ruleset ruleset_of(long version, uint32_t sockets)
 {
     Ruleset r = {.fs = RIGHTS_OF_1 | RIGHT_REFER};
+    uint64_t connect = (sockets & VJ_NEEDS_TCP) != 0 ? 0 : RIGHT_CONNECT_TCP;
 
     r.fs |= version >= 3 ? RIGHT_TRUNCATE : 0;
     r.fs |= version >= 5 ? RIGHT_IOCTL_DEV : 0;
-    r.net = version >= 4 ? RIGHTS_NET : 0;
+    r.net = version >= 4 ? RIGHT_BIND_TCP | connect : 0;
     /* Signals are not confined: the kernel sends the guard one in our name when we
      * die. */
     r.scoped = version >= 6 ? SCOPE_ABSTRACT_SOCKET : 0;
@@ -195,6 +197,20 @@ static void allow_system(int ruleset, const Ruleset *rules)
     }
 }
 
+static uint64_t rights_of(VjSandboxAccess access)
+{
+    uint64_t rights = RIGHT_READ_FILE | RIGHT_READ_DIR;
+
+    if (access >= VJ_SANDBOX_NAMES) {
+        rights |= RIGHT_MAKE_REG | RIGHT_REMOVE_FILE;
+    }
+    if (access >= VJ_SANDBOX_WRITE) {
+        rights |= RIGHT_WRITE_FILE | RIGHT_REMOVE_DIR | RIGHT_MAKE_DIR | RIGHT_MAKE_SYM |
+                  RIGHT_REFER | RIGHT_TRUNCATE;
+    }
+    return rights;
+}
+
 /* NULL: done; else why not. */
 static const char *confine_files(const VjSandbox *plan)
 {
@@ -208,18 +224,14 @@ static const char *confine_files(const VjSandbox *plan)
     if (version < 2) {
         return "this kernel's is too old"; /* no rename into another directory */
     }
-    rules = ruleset_of(version);
+    rules = ruleset_of(version, plan->sockets);
     ruleset =
         (int)syscall(SYS_landlock_create_ruleset, &rules, ruleset_bytes(version), 0);
     if (ruleset < 0) {
         return g_strerror(errno);
     }
-    for (unsigned i = 0; i < plan->fd_count; i++) {
-        allow_fd(ruleset, plan->fds[i],
-                 (RIGHT_READ_FILE | RIGHT_READ_DIR | RIGHT_WRITE_FILE | RIGHT_REMOVE_DIR |
-                  RIGHT_REMOVE_FILE | RIGHT_MAKE_DIR | RIGHT_MAKE_REG | RIGHT_MAKE_SYM |
-                  RIGHT_REFER | RIGHT_TRUNCATE) &
-                     rules.fs);
+    for (unsigned i = 0; i < plan->dir_count; i++) {
+        allow_fd(ruleset, plan->dirs[i].fd, rights_of(plan->dirs[i].access) & rules.fs);
     }
     allow_system(ruleset, &rules);
     return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? g_strerror(errno) : NULL;
@@ -373,10 +385,10 @@ static void emit_calls(Program *p, const unsigned *calls, size_t count, int erro
     }
 }
 
-/* The lower half of the first argument, on machines with the lower byte first. */
-static void emit_load_first(Program *p)
+/* The lower half of an argument, on machines with the lower byte first. */
+static void emit_load_argument(Program *p, unsigned number)
 {
-    emit_load(p, offsetof(struct seccomp_data, args));
+    emit_load(p, offsetof(struct seccomp_data, args) + number * sizeof(uint64_t));
 }
 
 /* Processes and threads, but no namespaces. */
@@ -386,7 +398,7 @@ static void emit_clone(Program *p)
     emit_unless_equal(p, SYSCALL_CLONE3, 1);
     emit_return(p, ENOSYS);
     emit_unless_equal(p, SYS_clone, 4);
-    emit_load_first(p);
+    emit_load_argument(p, 0);
     emit(p,
          (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACES, 0, 1));
     emit_return(p, EPERM);
@@ -401,18 +413,63 @@ static int install(const Program *p, unsigned flags)
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &whole) < 0 ? -errno : 0;
 }
 
-static int confine_calls(void)
+#define SOCKET_TYPE_MASK 0xfu /* without SOCK_CLOEXEC and SOCK_NONBLOCK */
+
+typedef struct SocketKind {
+    unsigned family, type;
+} SocketKind;
+
+#define SOCKET_KINDS_MAX 4u
+
+static unsigned socket_kinds(const VjSandbox *plan, SocketKind kinds[SOCKET_KINDS_MAX])
+{
+    unsigned count = 0;
+
+    if (plan->has_syslog) {
+        kinds[count++] = (SocketKind){AF_UNIX, SOCK_DGRAM};
+    }
+    if ((plan->sockets & VJ_NEEDS_UNIX) != 0) {
+        kinds[count++] = (SocketKind){AF_UNIX, SOCK_STREAM};
+    }
+    if ((plan->sockets & VJ_NEEDS_TCP) != 0) {
+        kinds[count++] = (SocketKind){AF_INET, SOCK_STREAM};
+        kinds[count++] = (SocketKind){AF_INET6, SOCK_STREAM};
+    }
+    return count;
+}
+
+/* The number of the call is loaded, and still is behind it. */
+static void emit_sockets(Program *p, const VjSandbox *plan)
+{
+    enum { ONE_KIND = 6 };
+    SocketKind kinds[SOCKET_KINDS_MAX];
+    unsigned count = socket_kinds(plan, kinds);
+
+    if (count == 0) {
+        emit_unless_equal(p, SYS_connect, 1);
+        emit_return(p, EACCES);
+    }
+    emit_unless_equal(p, SYS_socket, (uint8_t)(ONE_KIND * count + 1));
+    for (unsigned i = 0; i < count; i++) {
+        emit_load_argument(p, 0);
+        emit_unless_equal(p, kinds[i].family, ONE_KIND - 2);
+        emit_load_argument(p, 1);
+        emit(p,
+             (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SOCKET_TYPE_MASK));
+        emit_unless_equal(p, kinds[i].type, 1);
+        emit_return(p, 0);
+    }
+    emit_return(p, EACCES);
+}
+
+static int confine_calls(const VjSandbox *plan)
 {
     Program p = {.len = 0};
 
     emit_head(&p);
     emit_calls(&p, forbidden, G_N_ELEMENTS(forbidden), EPERM);
     emit_clone(&p);
-    /* syslog(3) needs one. */
-    emit_unless_equal(&p, SYS_socket, 3);
-    emit_load_first(&p);
-    emit(&p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 1, 0));
-    emit_return(&p, EACCES);
+    emit_sockets(&p, plan);
     emit_return(&p, 0);
     return install(&p, 0);
 }
@@ -458,8 +515,9 @@ static int allow_calls(const unsigned *calls, size_t count)
 
 #else
 
-static int confine_calls(void)
+static int confine_calls(const VjSandbox *plan)
 {
+    (void)plan;
     return -EOPNOTSUPP;
 }
 
@@ -518,7 +576,7 @@ void vj_sandbox_enter(const VjSandbox *plan)
 {
     const char *why_files, *why_calls;
 
-    g_assert(plan->fd_count <= VJ_SANDBOX_PATHS_MAX);
+    g_assert(plan->dir_count <= VJ_SANDBOX_DIRS_MAX);
     warm_up();
     umask(077);
     vj_sandbox_drop_capabilities(plan->keep);
@@ -530,8 +588,8 @@ void vj_sandbox_enter(const VjSandbox *plan)
         (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
     why_files = confine_files(plan);
-    why_calls = IS_SANITIZED ? NULL : why_left_out(confine_calls());
-    if (why_files != NULL || why_calls != NULL) {
+    why_calls = IS_SANITIZED ? NULL : why_left_out(confine_calls(plan));
+    if (!plan->is_quiet && (why_files != NULL || why_calls != NULL)) {
         vj_log_info(
             "sandbox: left out:%s%s%s%s%s", why_files != NULL ? " Landlock: " : "",
             why_files != NULL ? why_files : "",

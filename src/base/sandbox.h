@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Capabilities that are kept, of those that the process has. */
 typedef enum VjSandboxKeep {
@@ -20,13 +21,29 @@ typedef enum VjSandboxKeep {
     VJ_SANDBOX_MOUNTS, /* SYS_ADMIN, and DAC_READ_SEARCH for the way to a mount point */
 } VjSandboxKeep;
 
-#define VJ_SANDBOX_PATHS_MAX 8u
+/* What may be done with what is below a directory; each one includes those before it. */
+typedef enum VjSandboxAccess {
+    VJ_SANDBOX_READ,
+    VJ_SANDBOX_NAMES, /* empty files are made, renamed in their directory, and removed */
+    VJ_SANDBOX_WRITE, /* files are written, directories made and removed */
+} VjSandboxAccess;
+
+typedef struct VjSandboxDir {
+    int fd;
+    VjSandboxAccess access;
+} VjSandboxDir;
+
+#define VJ_SANDBOX_DIRS_MAX 8u
 
 typedef struct VjSandbox {
     VjSandboxKeep keep;
-    /* Directories whose files may be read, written, made and removed: descriptors. */
-    int fds[VJ_SANDBOX_PATHS_MAX];
-    unsigned fd_count;
+    VjSandboxDir dirs[VJ_SANDBOX_DIRS_MAX];
+    unsigned dir_count;
+    /* VJ_NEEDS_UNIX, VJ_NEEDS_TCP: sockets of that kind are made and connected.  Without
+     * any there are none; nobody listens. */
+    uint32_t sockets;
+    bool has_syslog; /* datagrams of AF_UNIX go out, as syslog(3) sends them */
+    bool is_quiet;   /* what this kernel lacks is told by another process */
 } VjSandbox;
 
 /*

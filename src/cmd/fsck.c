@@ -630,8 +630,16 @@ static void confine(const Fsck *fsck)
 
     /* Whose all the objects are is not looked at, and what may not be read would count as
      * lost. */
+    const VjSourceOwners owners = {true, true};
+
     if (source_fd >= 0) {
-        vj_confine(source_fd, (VjSourceOwners){true, true}, -1);
+        vj_confine(&(VjConfine){
+            .source_fd = source_fd,
+            .owners = owners,
+            .drivers = vj_confine_drivers(source_fd, fsck->source, owners),
+            .rewrites = fsck->repair,
+            .other_fd = -1,
+        });
     }
 }
 

@@ -72,16 +72,26 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
 }
 
 /* What is there may be another user's work. */
-static void opened(void *opaque, int source_fd, bool is_new)
+static void opened(void *opaque, int source_fd, bool is_new, VjDriverNeeds drivers)
 {
     const Make *make = opaque;
+
+    /* The files of those that were there before are removed. */
+    drivers.meta |= VJ_NEEDS_FILES;
+    drivers.store |= VJ_NEEDS_FILES;
 
     if (is_new) {
         (void)!write(make->made_fd, "", 1); /* else an empty directory may stay */
     }
     /* As is what has to be removed below the first levels. */
     if (!make->is_bare) {
-        vj_confine(source_fd, (VjSourceOwners){true, true}, -1);
+        vj_confine(&(VjConfine){
+            .source_fd = source_fd,
+            .owners = {true, true},
+            .drivers = drivers,
+            .rewrites = true,
+            .other_fd = -1,
+        });
     }
 }
 

@@ -327,10 +327,15 @@ static int open_in_source(const Command *c, const char *name)
     return openat(c->source_fd, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
 }
 
-static bool open_log(const Command *c, GError **error)
+static const char *log_target(const Command *c)
 {
     const char *target = vj_opts_string(c->opts, "log");
 
+    return target != NULL ? target : c->foreground ? "stderr" : "syslog";
+}
+
+static bool open_log(const Command *c, GError **error)
+{
     /* The two below SOURCE by themselves: they may be mounts that are elsewhere as
      * well. */
     VJ_AUTO_FD meta_fd = open_in_source(c, "meta");
@@ -339,16 +344,14 @@ static bool open_log(const Command *c, GError **error)
     int outside[G_N_ELEMENTS(fds)];
     unsigned count = 0;
 
-    if (target == NULL) {
-        target = c->foreground ? "stderr" : "syslog";
-    }
     for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
         if (fds[i] >= 0) {
             outside[count++] = fds[i];
         }
     }
-    return vj_log_open_outside("varjfs", target, c->debug ? VJ_LOG_DEBUG : VJ_LOG_INFO,
-                               outside, count, error);
+    return vj_log_open_outside("varjfs", log_target(c),
+                               c->debug ? VJ_LOG_DEBUG : VJ_LOG_INFO, outside, count,
+                               error);
 }
 
 /* What the caller's shell is limited to says nothing about what others do in the
@@ -373,8 +376,8 @@ static bool is_confined(const Command *c)
 }
 
 /*
- * What the daemon itself opens from now on lies below SOURCE.  Before it reads anything
- * there: another user may have written it.
+ * What the daemon itself opens from now on is what its drivers need.  Before it reads
+ * anything in SOURCE: another user may have written it.
  */
 static void enter_sandbox(const Command *c)
 {
@@ -382,7 +385,13 @@ static void enter_sandbox(const Command *c)
     VJ_AUTO_FD test_fd = test_dir == NULL ? -1 : open(test_dir, O_PATH | O_CLOEXEC);
 
     if (is_confined(c)) {
-        vj_confine(c->source_fd, c->owners, test_fd);
+        vj_confine(&(VjConfine){
+            .source_fd = c->source_fd,
+            .owners = c->owners,
+            .drivers = vj_confine_drivers(c->source_fd, c->source, c->owners),
+            .has_syslog = g_strcmp0(log_target(c), "syslog") == 0,
+            .other_fd = test_fd,
+        });
     }
 }
 

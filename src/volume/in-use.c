@@ -24,8 +24,10 @@ static int make_mark(int dir_fd)
     if (errno != ENOENT) {
         return -errno;
     }
+    /* It is never written: opened for reading, it can be made in a sandbox that allows
+     * names alone. */
     fd =
-        openat(dir_fd, VJ_IN_USE_NAME, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        openat(dir_fd, VJ_IN_USE_NAME, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     return fd < 0 ? -errno : 0;
 }
 

@@ -12,6 +12,7 @@ src_volume_libvj_volume_la_SOURCES = \
 	src/volume/flusher.c \
 	src/volume/in-use.c \
 	src/volume/make.c \
+	src/volume/needs.c \
 	src/volume/orphan.c \
 	src/volume/place-make.c \
 	src/volume/place-private.h \

@@ -236,7 +236,7 @@ static bool make_in_directory(const VjVolumeMake *how, const VjSuperblock *super
         return vj_error_set_errno(error, errno, "%s", how->source);
     }
     if (how->opened != NULL) {
-        how->opened(how->opaque, dir_fd, is_new);
+        how->opened(how->opaque, dir_fd, is_new, vj_driver_needs(super));
     }
     return lock_and_make(dir_fd, how, super, error);
 }

@@ -50,6 +50,9 @@ bool vj_superblock_is_lost(const VjPlace *p, const GError *error);
 /* The 16 bytes of "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; false: that is none. */
 bool vj_uuid_parse(const char *text, uint8_t bytes[16]);
 
+/* What the drivers that it names say (needs.c). */
+VjDriverNeeds vj_driver_needs(const VjSuperblock *super);
+
 /* ---- copies of varjfs.conf (superblock-copy.c) ------------------------------------- */
 
 /* In the transaction that makes the root directory. */

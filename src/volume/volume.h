@@ -39,6 +39,37 @@ VjPlace *vj_place_of_text(const char *name, const char *conf);
  */
 int vj_place_close(VjPlace *p) G_GNUC_WARN_UNUSED_RESULT;
 
+/* What the two drivers of a volume say: VJ_NEEDS_…. */
+typedef struct VjDriverNeeds {
+    uint32_t meta, store;
+} VjDriverNeeds;
+
+#define VJ_VOLUME_DIRS_MAX 3u
+
+/* What a process takes that serves the volume; for a sandbox. */
+typedef struct VjVolumeNeeds {
+    uint32_t drivers; /* VJ_NEEDS_… of both drivers together */
+    /* Files and directories in SOURCE itself are made and written; else only the mark of
+     * use is made and renamed. */
+    bool writes_source;
+    /* Directories in SOURCE whose files are made and written: those of drivers, and of
+     * checkpoints.  They may be mounts of their own. */
+    const char *dirs[VJ_VOLUME_DIRS_MAX];
+    unsigned dir_count;
+} VjVolumeNeeds;
+
+VjVolumeNeeds vj_volume_needs(VjDriverNeeds drivers);
+
+/*
+ * vj_volume_driver_needs - which drivers a volume has, by its varjfs.conf
+ *
+ * Reads that file, which others may have written, and nothing else.
+ * @source_fd  the directory; @source is for messages
+ * Returns     false: there is none, or it is damaged
+ */
+bool vj_volume_driver_needs(int source_fd, const char *source, VjDriverNeeds *out,
+                            GError **error);
+
 /* What mkfs decides for ever; text of varjfs.conf.  Strings are borrowed. */
 typedef struct VjVolumeMake {
     const char *source;  /* directory (created if missing) */
@@ -48,9 +79,9 @@ typedef struct VjVolumeMake {
     /* Not NULL: no directory is made or looked for, and @source is for messages alone;
      * *conf gets the text for vj_place_of_text, owned.  EINVAL: a driver needs files. */
     char **conf;
-    /* SOURCE is there and has not been looked into; @is_new: it was made.  NULL: nothing
-     * to do. */
-    void (*opened)(void *opaque, int source_fd, bool is_new);
+    /* SOURCE is there and has not been looked into; @is_new: it was made; @drivers: of
+     * those that were chosen.  NULL: nothing to do. */
+    void (*opened)(void *opaque, int source_fd, bool is_new, VjDriverNeeds drivers);
     /* Asked now and then; true ends it as a failure does.  NULL: it goes on to the
      * end. */
     bool (*cancelled)(void *opaque);

@@ -42,3 +42,6 @@ tests_unit_base_test_opts_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/base/test-random
 tests_unit_base_test_random_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/base/test-sandbox
+tests_unit_base_test_sandbox_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
