@@ -4,7 +4,7 @@
  *
  *   bench-io [-n COUNT] [-b BYTES] [-j PROCESSES] [-s SEED] [-o OFFSET] [-r RANGE] [-i
  *   INPUT] [-f]
- *            [-e] [-p] WORK PATH
+ *            [-d] [-e] [-p] WORK PATH
  *
  *   write      a new file PATH from end to end, COUNT blocks of BYTES; -f: the time ends
  *              with an fsync; -i: the blocks of INPUT instead (over again when it is
@@ -13,7 +13,7 @@
  *   randread   COUNT blocks of the file PATH in random order, none twice; each of the
  *              PROCESSES has
  *   randwrite  its share of them; -f: an fdatasync after each write; -e: each in a file
- *              of its own, PATH.0, PATH.1, ...
+ *              of its own, PATH.0, PATH.1, ...; -d: past the page cache (O_DIRECT)
  *   append     COUNT times BYTES behind the end of PATH (made if missing); -f: fsync each
  *   ping       COUNT times the ioctl of varjfs that does nothing, on PATH
  *   insert, delete, replace    COUNT times BYTES at random in the RANGE (1 byte) from
@@ -54,6 +54,7 @@
 #include <varjfs/rwrite.h>
 
 #define PROCESS_MOST 64u
+#define DIRECT_ALIGN_BYTES 4096u /* of a buffer, for any device */
 
 typedef struct Work Work;
 
@@ -74,7 +75,7 @@ static const char *path, *input;
 static uint64_t count = 1000, block_bytes = 4096, edit_offset, edit_range = 1;
 static uint64_t seed = 1;
 static unsigned job_count = 1;
-static int want_sync, own_files, want_pings;
+static int want_sync, own_files, want_pings, direct;
 static uint8_t *data; /* of all blocks that are written, or one */
 static uint64_t data_bytes;
 static int file = -1;
@@ -228,14 +229,16 @@ static void run_random(const Job *job)
 {
     struct stat st;
     uint64_t blocks;
-    uint8_t *buf = malloc(block_bytes);
+    void *buf = NULL;
     int writes = strcmp(job->work->name, "randwrite") == 0;
+    int flags = (writes ? O_RDWR : O_RDONLY) | (direct ? O_DIRECT : 0) | O_CLOEXEC;
     char name[4200];
     int fd;
 
+    must(posix_memalign(&buf, DIRECT_ALIGN_BYTES, block_bytes), 0, "memory");
     snprintf(name, sizeof name, own_files ? "%s.%u" : "%s", path, job->number);
-    fd = open(name, writes ? O_RDWR | O_CLOEXEC : O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0 || buf == NULL) {
+    fd = open(name, flags);
+    if (fd < 0 || fstat(fd, &st) < 0) {
         die(path);
     }
     blocks = (uint64_t)st.st_size / block_bytes;
@@ -531,7 +534,7 @@ static int usage(void)
 {
     fprintf(stderr,
             "usage: bench-io [-n COUNT] [-b BYTES] [-j PROCESSES] [-s SEED] [-o OFFSET] "
-            "[-r RANGE] [-i INPUT] [-f] [-e] [-p] WORK PATH\n");
+            "[-r RANGE] [-i INPUT] [-f] [-d] [-e] [-p] WORK PATH\n");
     return 2;
 }
 
@@ -541,7 +544,7 @@ int main(int argc, char **argv)
     double *us;
     int c;
 
-    while ((c = getopt(argc, argv, "n:b:j:s:o:r:i:fep")) != -1) {
+    while ((c = getopt(argc, argv, "n:b:j:s:o:r:i:fdep")) != -1) {
         switch (c) {
         case 'n':
             count = strtoull(optarg, NULL, 10);
@@ -566,6 +569,9 @@ int main(int argc, char **argv)
             break;
         case 'f':
             want_sync = 1;
+            break;
+        case 'd':
+            direct = 1;
             break;
         case 'e':
             own_files = 1;

@@ -83,7 +83,7 @@ def a_program_names_the_baseline_among_its_figures(directory):
                           capture_output=True, text=True, check=True)
     eq("hello" in done.stdout, True)
     with open(out, encoding="utf-8") as f:
-        ours = vjbench.report_of(f.read().splitlines(), "c")["figures"][1]
+        ours = vjbench.report_of(f.read().splitlines())["figures"][1]
     eq((ours["name"], ours["baseline"], ours["ratio"], ours["better"], ours["met"]),
        ("ours", "base", 0.5, "lower", True))
 
@@ -97,7 +97,7 @@ def figures_are_handed_over_to_scripts_bench(directory):
     eq("1.00" in done.stdout and "base" in done.stdout, True, done.stdout)
     with open(out, encoding="utf-8") as f:
         lines = f.read().splitlines()
-    r = vjbench.report_of(lines, "c")
+    r = vjbench.report_of(lines)
     eq((len(r["figures"]), r["points"]), (1, []))
     got = r["figures"][0]
     eq((got["benchmark"], got["where"], got["name"], got["ratio"], got["met"]), ("b", "ext4", "n", 1, True))
@@ -138,6 +138,65 @@ def less_is_better_where_that_is_said(directory):
     new = save(directory, "new.json", report(record("ms", [20] * 7, "lower")))
     eq(bench("--from", new, "--compare", old)[0], 3)
     eq(bench("--from", old, "--compare", new)[0], 0)
+
+
+def beside(theirs, *ours):
+    return {**report(*ours), "against": {"directory": "/b", "build": report()["build"], "figures": theirs}}
+
+
+@test
+def another_build_in_the_same_rounds(directory):
+    def verdict(theirs, *ours):
+        return bench("--from", save(directory, "r.json", beside(theirs, *ours)))
+
+    status, text = verdict([record("x", [10] * 7)], record("x", [9.8] * 7), record("new", [1] * 7))
+    eq((status, "0.980" in text, "1 of 1" in text, "SLOWER" in text), (0, True, True, False), text)
+    status, text = verdict([record("x", [10, 1, 10])], record("x", [9, 0.9, 9]))
+    eq((status, "0.90 .. 0.90" in text, "SLOWER" in text), (3, True, True), "a slow round is so for both: " + text)
+    eq(verdict([record("x", [9] * 7, "lower")], record("x", [10] * 7, "lower"))[0], 3, "less is better")
+    eq(verdict([record("x", [10] * 7, "lower")], record("x", [9] * 7, "lower"))[0], 0)
+    for values in ([0] * 7, [9]):
+        status, text = verdict([record("x", values)], record("x", values[:1] * len(values)))
+        eq((status, "0 of 0" in text), (0, True), "nothing to divide, or no rounds: " + text)
+
+
+# What a benchmark does: who ran what when stands in a file.
+STEPS = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+import vjbench
+name = os.environ["VARJFS_BUILDDIR"]
+def step(what):
+    with open(sys.argv[2], "a") as f:
+        f.write(f"{name}{what} ")
+    time.sleep(0.01)
+    with open(sys.argv[2], "a") as f:
+        f.write("end ")
+vjbench.interleave(2, {"a": lambda i: step(f"a{i}"), "b": lambda i: step(f"b{i}")})
+sys.exit(int(name == "fails"))
+"""
+
+
+def turns_of(directory, *names):
+    """What processes of STEPS with these names did, in order, and their statuses."""
+    out = os.path.join(directory, "steps")
+    open(out, "w", encoding="utf-8").close()
+    turns = vjbench.Turns()
+    for name in names:
+        environment = dict(os.environ, VARJFS_BUILDDIR=name)
+        command = [sys.executable, "-c", STEPS, os.path.dirname(vjbench.__file__), out]
+        turns.start(lambda more, fds: subprocess.Popen(command, env={**environment, **more},  # noqa: B023
+                                                       pass_fds=fds))
+    statuses = turns.run()
+    with open(out, encoding="utf-8") as f:
+        return f.read(), statuses
+
+
+@test
+def two_builds_take_turns_and_never_run_at_once(directory):
+    text, statuses = turns_of(directory, "X", "Y")
+    eq((text.split(), statuses), ([w for s in ("a0", "b0", "b1", "a1") for n in "XY" for w in (n + s, "end")], [0, 0]))
+    eq(turns_of(directory, "X", "fails")[1], [0, 1], "both go on to their ends")
 
 
 @test

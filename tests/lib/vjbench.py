@@ -10,6 +10,9 @@ language prints lines as tests/bench/figure.h has them, and calls this file: vjb
              the two do not go together; None where a baseline is 0
     spread   the ratios without the lowest and the highest one (with fewer than 5: all of them)
     aim      ">= 0.9" or "<= 3": what the ratio is to be
+
+Under scripts/bench --against a second process runs the same benchmark with the programs of another build.  The two
+take turns: each runs one candidate of one round and waits until the other has run its own (pass_turn).
 """
 
 import datetime
@@ -17,6 +20,7 @@ import contextlib
 import json
 import os
 import resource
+import select
 import shlex
 import shutil
 import signal
@@ -30,6 +34,8 @@ VERSION = 1
 OUT = "VARJFS_BENCH_OUT"  # scripts/bench: file that records are added to, a line of JSON each
 NAME = "VARJFS_BENCH_NAME"  # the same: which benchmark this is
 WHERE = "VARJFS_BENCH_WHERE"  # the same: the type of file system below, "" where none is measured
+TURN = "VARJFS_BENCH_TURN"  # --against: "READ WRITE", descriptors over which the turn comes and goes
+TOOLS = "VARJFS_BENCH_TOOLS"  # the same: the build whose bench-io measures both builds
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WIDTH = 44
 
@@ -108,7 +114,7 @@ def row_text(record):
 
 
 # scripts/bench prints the head itself.
-_state = {"head": OUT in os.environ}
+_state = {"head": OUT in os.environ, "targets": []}
 
 
 def _hand_over(record):
@@ -155,7 +161,64 @@ def interleave(rounds, candidates):
         at = i % len(names)
         for name in names[at:] + names[:at]:
             results[name].append(candidates[name](i))
+            pass_turn()
     return results
+
+
+def pass_turn():
+    """--against: the other build's process measures, while this one waits.  What was written here is made durable
+    before, so that nothing of it is left to do beside the other.  Without --against: nothing."""
+    if TURN not in os.environ:
+        return
+    for target in _state["targets"]:
+        target.sync()
+    comes, goes = (int(word) for word in os.environ[TURN].split())
+    os.write(goes, b".")
+    if not os.read(comes, 1):
+        sys.exit("scripts/bench has ended")
+
+
+class Turns:
+    """Processes of which one runs at a time, in the order in which they were started; each passes the turn on by a byte
+    (pass_turn)."""
+
+    def __init__(self):
+        self.children = []  # (the process, where its bytes come, where it waits for the turn)
+
+    def start(self, begin):
+        """begin(environment, descriptors to inherit) starts a process; it has the first turn at once."""
+        comes, child_writes = os.pipe()
+        child_reads, goes = os.pipe()
+        child = begin({TURN: f"{child_reads} {child_writes}"}, (child_reads, child_writes))
+        os.close(child_reads)
+        os.close(child_writes)
+        self.children.append((child, comes, goes))
+        self.wait(child, comes)
+
+    @staticmethod
+    def wait(child, comes):
+        """Until it passes the turn on or ends."""
+        # A daemon may have inherited the pipe: then it does not close when the process ends.
+        end = os.pidfd_open(child.pid)
+        poll = select.poll()
+        poll.register(comes, select.POLLIN)
+        poll.register(end, select.POLLIN)
+        ready = [fd for fd, _ in poll.poll()]
+        os.close(end)
+        if comes not in ready or not os.read(comes, 1):
+            child.wait()
+
+    def run(self):
+        """Until all have ended; their statuses."""
+        while any(child.poll() is None for child, _, _ in self.children):
+            for child, comes, goes in self.children:
+                if child.poll() is None:
+                    os.write(goes, b".")
+                    self.wait(child, comes)
+        for _, comes, goes in self.children:
+            os.close(comes)
+            os.close(goes)
+        return [child.wait() for child, _, _ in self.children]
 
 
 def run(*command, **options):
@@ -199,6 +262,11 @@ def build_dir():
 
 def program(name):
     return os.path.join(build_dir(), name)
+
+
+def tool(name):
+    """A program that measures and is no part of what is measured."""
+    return os.path.join(os.environ.get(TOOLS) or build_dir(), name)
 
 
 def find_passthrough():
@@ -385,6 +453,7 @@ class Work:
         base = (os.environ.get("VARJFS_BENCH_DIR") or "").split(":")[0] or None
         self.directory = tempfile.mkdtemp(prefix=self.name + ".", dir=base)
         os.chmod(self.directory, 0o755)
+        _state["targets"] = self.targets
         return self
 
     def add(self, kind, *arguments, **options):
@@ -450,15 +519,21 @@ def machine():
             "memory": memory}
 
 
-def build():
-    configured = ""
+def build(directory=None):
+    directory = directory or build_dir()
+    return {"version": first_line(os.path.join(directory, "varjfs"), "--version"),
+            "commit": first_line("git", "-C", source_of(directory), "describe", "--always", "--dirty"),
+            "configure": first_line(os.path.join(directory, "config.status"), "--config")}
+
+
+def source_of(directory):
+    """The source tree that the build in @directory is made of."""
     try:
-        configured = first_line(program("config.status"), "--config")
+        with open(os.path.join(directory, "Makefile"), encoding="utf-8") as f:
+            found = next((line.split("=", 1)[1].strip() for line in f if line.startswith("abs_top_srcdir =")), None)
     except OSError:
-        pass
-    return {"version": first_line(program("varjfs"), "--version"),
-            "commit": first_line("git", "-C", TOP, "describe", "--always", "--dirty"),
-            "configure": configured}
+        found = None
+    return found or TOP
 
 
 def load(path):
@@ -469,13 +544,17 @@ def load(path):
     return report
 
 
-def report_of(lines, command):
-    """@lines: what figure() and point() handed over."""
+def report_of(lines, other_lines=(), command="", against=None):
+    """@lines: what figure() and point() handed over; @against: another build, @other_lines: what it handed over."""
     records = [json.loads(line) for line in lines]
-    return {"format": FORMAT, "version": VERSION, "date": now(), "command": command,
-            "machine": machine(), "build": build(),
-            "figures": [r for r in records if "name" in r],
-            "points": [r for r in records if "plot" in r]}
+    report = {"format": FORMAT, "version": VERSION, "date": now(), "command": command,
+              "machine": machine(), "build": build(),
+              "figures": [r for r in records if "name" in r],
+              "points": [r for r in records if "plot" in r]}
+    if against:
+        figures = [r for r in map(json.loads, other_lines) if "name" in r]
+        report["against"] = {"directory": against, "build": build(against), "figures": figures}
+    return report
 
 
 def key_of(record):
@@ -546,6 +625,57 @@ def summary_text(report):
         f"date: {report['date']}   command: {report['command']}",
         f"machine: {m['cpus']} x {m['cpu']}, {m['memory']}, Linux {m['kernel']}",
         f"build: {b['version']}, commit {b['commit'] or 'unknown'}"])
+
+
+# ---- two builds in turn ----------------------------------------------------------------------
+
+SPEED_LEAST = 0.97  # a row whose speed is less is slower
+
+
+def speed_of(record, other):
+    """(median, spread) of how many times as fast as @other @record is, round by round; (None, None) where one has a 0,
+    or where it was not measured in rounds."""
+    ours, theirs = record["values"], other["values"]
+    if record["better"] == "lower":
+        ours, theirs = theirs, ours
+    if 0 in ours or 0 in theirs or len(ours) != len(theirs) or len(ours) < 2:
+        return None, None
+    ratios = [a / b for a, b in zip(ours, theirs)]
+    return statistics.median(ratios), trimmed(ratios)
+
+
+def speeds(report):
+    """[(record, the other build's, speed, spread)] of the rows that both builds have; one that stands beside several
+    baselines comes once."""
+    def row(record):
+        return record["benchmark"], record["where"], record["name"]
+
+    theirs = {row(r): r for r in report["against"]["figures"]}
+    ours = {row(r): r for r in report["figures"] if row(r) in theirs}
+    return [(r, theirs[key], *speed_of(r, theirs[key])) for key, r in ours.items()]
+
+
+def is_slower(speed):
+    return speed is not None and speed < SPEED_LEAST
+
+
+def speeds_text(report):
+    lines, last, rows = [], None, speeds(report)
+    for record, other, speed, spread in rows:
+        group = " on ".join(word for word in (record["benchmark"], record["where"]) if word)
+        if group != last:
+            lines += ["", f"== {group}",
+                      f"   {'':{WIDTH}} {'this':>10} {'other':>10}  {'speed':>7} {'spread':>15}  unit"]
+            last = group
+        shown = f"{speed:7.3f} {spread[0]:7.2f} .. {spread[1]:.2f}" if speed is not None else f"{'-':>7}"
+        lines.append(f"   {record['name']:{WIDTH}} {number(record['median']):>10} {number(other['median']):>10}  "
+                     f"{shown:23}  {record['unit']}{'  SLOWER' if is_slower(speed) else ''}")
+    compared = [speed for _, _, speed, _ in rows if speed is not None]
+    fast = sum(1 for speed in compared if not is_slower(speed))
+    other = report["against"]
+    return "\n".join([*lines, "", f"rows at {SPEED_LEAST} of the other build or above: {fast} of {len(compared)}",
+                      f"other build: {other['directory']}, {other['build']['version']}, "
+                      f"commit {other['build']['commit'] or 'unknown'}"])
 
 
 USAGE = """usage: vjbench.py figure NAME UNIT lower|higher VALUES BASELINE VALUES [AIM]
