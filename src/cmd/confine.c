@@ -26,10 +26,10 @@ static VjSandboxKeep capabilities_for(VjSourceOwners owners)
 }
 
 /* The child.  What it cannot read it does not tell. */
-static void read_and_tell(int source_fd, const char *source, VjSourceOwners owners,
+static void read_and_send(int source_fd, const char *source, VjSourceOwners owners,
                           int to_fd) G_GNUC_NORETURN;
 
-static void read_and_tell(int source_fd, const char *source, VjSourceOwners owners,
+static void read_and_send(int source_fd, const char *source, VjSourceOwners owners,
                           int to_fd)
 {
     VjSandbox plan = {.keep = capabilities_for(owners),
@@ -37,13 +37,13 @@ static void read_and_tell(int source_fd, const char *source, VjSourceOwners owne
                       .dir_count = 1,
                       .is_quiet = true};
     VjDriverNeeds needs;
-    bool told;
+    bool is_sent;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     vj_sandbox_enter(&plan);
-    told = vj_volume_driver_needs(source_fd, source, &needs, NULL) &&
-           vj_fd_write_all(to_fd, &needs, sizeof needs) == 0;
-    _exit(told ? EXIT_SUCCESS : EXIT_FAILURE);
+    is_sent = vj_volume_driver_needs(source_fd, source, &needs, NULL) &&
+              vj_fd_write_all(to_fd, &needs, sizeof needs) == 0;
+    _exit(is_sent ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
 /* The whole answer or nothing: it is one write of few bytes. */
@@ -71,7 +71,7 @@ VjDriverNeeds vj_confine_drivers(int source_fd, const char *source, VjSourceOwne
     child = fork();
     if (child == 0) {
         close(ends[0]);
-        read_and_tell(source_fd, source, owners, ends[1]);
+        read_and_send(source_fd, source, owners, ends[1]);
     }
     close(ends[1]);
     if (child < 0) {
