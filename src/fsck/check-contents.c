@@ -260,8 +260,9 @@ static int next_nodes_body(VjTxn *txn, void *opaque)
 {
     NodesOf *n = opaque;
     uint8_t last[VJ_MAP_KEY_BYTES], ino_key[8];
-    uint32_t orphan = 0;
+    uint32_t orphan;
     VjSlice key, value;
+    VjScan orphans;
     int r = vj_txn_next(txn, VJ_SPACE_NODE,
                         n->begun ? last_key_of(n->after, last)
                                  : number_zero(VJ_MAP_KEY_BYTES),
@@ -276,11 +277,13 @@ static int next_nodes_body(VjTxn *txn, void *opaque)
     }
     n->ino = vj_be64_get(key.data);
     r = vj_txn_get(txn, VJ_SPACE_INODE, vj_ino_key(n->ino, ino_key), &value);
-    if (r == -ENOENT) {
-        r = vj_contents_next_of(txn, VJ_SPACE_ORPHAN, n->ino, &orphan, &key, &value);
-    }
     n->is_owned = r == 0;
-    return r == -ENOENT ? 0 : r;
+    if (r == -ENOENT) {
+        vj_contents_scan_begin(&orphans, txn, VJ_SPACE_ORPHAN, n->ino);
+        n->is_owned = vj_contents_scan_next(&orphans, &orphan);
+        r = orphans.error;
+    }
+    return r;
 }
 
 /* Nodes of inodes that have neither a record nor a subtree to be dropped. */

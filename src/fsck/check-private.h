@@ -37,12 +37,10 @@ static inline char *vj_contents_fragment(uint64_t ino, uint64_t number)
     return g_strdup_printf("%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT, ino, number);
 }
 
-/*
- * In a view: the next key of @ino, of map nodes or orphans, behind (@ino, *@node); sets
- * *@node.  -ENOENT: there is none.
- */
-int vj_contents_next_of(VjTxn *txn, VjSpace space, uint64_t ino, uint32_t *node,
-                        VjSlice *key, VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;
+/* A scan of the map nodes of @ino, or of the orphans among them, from node 1 on. */
+void vj_contents_scan_begin(VjScan *s, VjTxn *txn, VjSpace space, uint64_t ino);
+/* As vj_scan_next; *@node: which. */
+bool vj_contents_scan_next(VjScan *s, uint32_t *node) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
  * vj_contents_trees - everything in VJ_SPACE_NODE that belongs to @ino

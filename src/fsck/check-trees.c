@@ -172,21 +172,23 @@ static bool visit_entry(void *opaque, const VjEntry *entry, uint64_t at)
 
 /* ---- trees ----------------------------------------------------------------------- */
 
-int vj_contents_next_of(VjTxn *txn, VjSpace space, uint64_t ino, uint32_t *node,
-                        VjSlice *key, VjSlice *value)
+void vj_contents_scan_begin(VjScan *s, VjTxn *txn, VjSpace space, uint64_t ino)
 {
-    uint8_t after[VJ_MAP_KEY_BYTES];
-    int r;
+    uint8_t key[VJ_MAP_KEY_BYTES];
 
-    vj_map_key_encode(ino, *node, after);
-    r = vj_txn_next(txn, space, vj_slice(after, sizeof after), key, value);
-    if (r == 0 && (key->len != sizeof after || vj_be64_get(key->data) != ino)) {
-        return -ENOENT;
+    vj_map_key_encode(ino, 0, key);
+    vj_scan_begin(s, txn, space, vj_slice(key, sizeof ino));
+    vj_scan_behind(s, vj_slice(key, sizeof key));
+}
+
+bool vj_contents_scan_next(VjScan *s, uint32_t *node)
+{
+    /* Keys of another length are the business of the check of that space. */
+    if (!vj_scan_next(s) || s->key.len != VJ_MAP_KEY_BYTES) {
+        return false;
     }
-    if (r == 0) {
-        *node = vj_be32_get((const uint8_t *)key->data + 8);
-    }
-    return r;
+    *node = vj_be32_get((const uint8_t *)s->key.data + 8);
+    return true;
 }
 
 /* The trees of an inode. */
@@ -217,24 +219,24 @@ static int check_tree(Trees *t, const VjMapRoot *root)
 /* The map, and each subtree that waits to be dropped. */
 static int each_tree(Trees *t)
 {
-    uint32_t node = 0;
-    VjSlice key, value;
+    uint32_t node;
+    VjScan scan;
     int r = 0;
 
     if (t->inode != NULL && t->inode->content == VJ_CONTENT_MAP) {
         r = check_tree(t, &t->inode->root);
     }
-    while (r == 0 && (r = vj_contents_next_of(t->c->txn, VJ_SPACE_ORPHAN, t->ino, &node,
-                                              &key, &value)) == 0) {
+    vj_contents_scan_begin(&scan, t->c->txn, VJ_SPACE_ORPHAN, t->ino);
+    while (r == 0 && vj_contents_scan_next(&scan, &node)) {
         VjOrphan orphan;
 
-        if (vj_orphan_decode(key, value, &orphan) == 0) {
+        if (vj_orphan_decode(scan.key, scan.value, &orphan) == 0) {
             r = check_tree(t, &orphan.root);
         } else {
             t->whole = false;
         }
     }
-    return r == -ENOENT ? 0 : r;
+    return r < 0 ? r : scan.error;
 }
 
 /* A node that no tree led to. */
@@ -264,8 +266,8 @@ static int trees_body(VjTxn *txn, void *opaque)
 {
     Trees *t = opaque;
     g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
-    uint32_t node = 0;
-    VjSlice key, value;
+    uint32_t node;
+    VjScan scan;
     int r;
 
     begin_run(t->c, txn);
@@ -273,13 +275,16 @@ static int trees_body(VjTxn *txn, void *opaque)
     t->whole = t->is_known;
     t->nodes = t->problems = 0;
     r = each_tree(t);
-    while (r == 0 && (r = vj_contents_next_of(txn, VJ_SPACE_NODE, t->ino, &node, &key,
-                                              &value)) == 0) {
+    if (r < 0) {
+        return r;
+    }
+    vj_contents_scan_begin(&scan, txn, VJ_SPACE_NODE, t->ino);
+    while (vj_contents_scan_next(&scan, &node)) {
         if (!g_hash_table_contains(seen, GUINT_TO_POINTER(node))) {
-            check_loose_node(t->c, t->ino, node, value, t->whole);
+            check_loose_node(t->c, t->ino, node, scan.value, t->whole);
         }
     }
-    return r == -ENOENT ? 0 : r;
+    return scan.error;
 }
 
 int vj_contents_trees(VjContentsCheck *c, uint64_t ino, const VjInode *inode,

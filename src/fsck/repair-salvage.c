@@ -6,6 +6,7 @@
  * lost is an entry that says so.  Nodes that no tree leads to are listed, with those of
  * them that are roots of something.  Nothing is changed here.
  */
+#include "fsck/check-private.h"
 #include "fsck/repair-map-private.h"
 
 /* ---- entries of a damaged map ------------------------------------------------------ */
@@ -115,40 +116,22 @@ static gint by_node(gconstpointer a, gconstpointer b)
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
-/* The next node of @ino behind *node.  -ENOENT. */
-static int next_node(VjTxn *txn, uint64_t ino, uint32_t *node, VjSlice *value)
-{
-    uint8_t after[VJ_MAP_KEY_BYTES];
-    VjSlice key;
-    int rc;
-
-    vj_map_key_encode(ino, *node, after);
-    rc = vj_txn_next(txn, VJ_SPACE_NODE, vj_slice(after, sizeof after), &key, value);
-    if (rc == 0 && (key.len != sizeof after || vj_be64_get(key.data) != ino)) {
-        return -ENOENT;
-    }
-    if (rc == 0) {
-        *node = vj_be32_get((const uint8_t *)key.data + 8);
-    }
-    return rc;
-}
-
 /* The parents of loose nodes among the loose: GHashTable of node numbers. */
 int vj_salvage_list_loose(VjTxn *txn, uint64_t ino, GHashTable *seen, GArray *loose)
 {
     g_autoptr(GHashTable) children = g_hash_table_new(NULL, NULL);
     g_autofree VjMapImage *image = g_new(VjMapImage, 1);
-    uint32_t node = 0;
-    VjSlice value;
-    int rc;
+    uint32_t node;
+    VjScan scan;
 
-    while ((rc = next_node(txn, ino, &node, &value)) == 0) {
+    vj_contents_scan_begin(&scan, txn, VJ_SPACE_NODE, ino);
+    while (vj_contents_scan_next(&scan, &node)) {
         VjLooseNode one = {.node = node};
 
         if (g_hash_table_contains(seen, GUINT_TO_POINTER(node))) {
             continue;
         }
-        if (vj_map_image_decode(value, ino, node, image) == 0) {
+        if (vj_map_image_decode(scan.value, ino, node, image) == 0) {
             one.readable = true;
             one.level = image->level;
             one.sums = image->sums;
@@ -164,7 +147,7 @@ int vj_salvage_list_loose(VjTxn *txn, uint64_t ino, GHashTable *seen, GArray *lo
         one->has_parent = g_hash_table_contains(children, GUINT_TO_POINTER(one->node));
     }
     g_array_sort(loose, by_node);
-    return rc == -ENOENT ? 0 : rc;
+    return scan.error;
 }
 
 int vj_salvage_loose_entries(VjSalvage *s, const GArray *loose, uint32_t below,
