@@ -33,7 +33,7 @@ bool vj_ranges_meet(const GArray *ranges, VjPageRange r);
 /* ---- what the kernel may hold of a file (coherence.c) ------------------------------ */
 
 typedef struct VjCoherence VjCoherence;
-typedef struct VjPageState VjPageState;
+typedef struct VjCoherenceState VjCoherenceState;
 
 VjCoherence *vj_coherence_new(void);
 void vj_coherence_free(VjCoherence *c);
@@ -51,7 +51,7 @@ typedef struct VjPassPart {
 } VjPassPart;
 
 typedef struct VjPass {
-    VjPageState *state;
+    VjCoherenceState *state;
     GArray *parts;   /* of VjPassPart; NULL: the request as it stands */
     uint64_t offset; /* of the request */
     /* Set at the end: what may have been read without bytes that have moved there. */
@@ -92,7 +92,7 @@ bool vj_coherence_direct_written(VjCoherence *c, uint64_t ino, uint64_t *offset,
                                  uint64_t *len);
 /* Around an invalidation of the range; @ok: it is gone. */
 typedef struct VjDrop {
-    VjPageState *state;
+    VjCoherenceState *state;
     uint64_t offset, len;
     uint64_t number; /* of the inode, rising */
 } VjDrop;
@@ -102,7 +102,7 @@ void vj_coherence_drop_end(VjCoherence *c, VjDrop *drop, bool ok);
 
 /* An edit on its way, from edit_begin to edit_end. */
 typedef struct VjEditPass {
-    VjPageState *state;
+    VjCoherenceState *state;
     bool may_hold;     /* as vj_coherence_may_hold of the range, when nobody is inside */
     bool has_room;     /* one more window may be open: they are bounded in number */
     uint64_t held_end; /* bytes: from there on the kernel holds no page; UINT64_MAX: that

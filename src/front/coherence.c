@@ -37,8 +37,9 @@
  *
  * What READs and WRITEs of pages wait for (requests inside, one vj_fs_replace, the
  * writing of an answer, the run of a thread) never waits for the kernel's page cache.
- * Locks: one a shard, held for a search of at most TOUCHED_MAX ranges.  An edit takes it
- * twice, beside pages six times; a READ or WRITE of pages twice; another write once.
+ * Locks: one a shard, held for a search of at most TOUCHED_MAX ranges.  An insert takes
+ * it twice and beside pages six times, a delete three and five times; a READ or WRITE of
+ * pages twice, any other write once.
  */
 #include "front/front-private.h"
 
@@ -73,7 +74,7 @@
 
 #define NO_PAGE UINT64_MAX
 
-struct VjPageState {
+struct VjCoherenceState {
     uint64_t ino;
     unsigned refs;   /* requests, edits, invalidations */
     unsigned inside; /* READs and WRITEs of pages that are being served */
@@ -99,9 +100,9 @@ struct VjPageState {
     uint64_t sized_from;
     int64_t sized_until_us; /* 0: it has taken it */
     int64_t sized_us;       /* since when */
-    uint64_t sized_run_ns;  /* of sized_by, when it was looked at; 0: never */
+    uint64_t sized_run_ns;  /* of size_owner, when it was looked at; 0: never */
     uint64_t sized_number;  /* of such sizes */
-    pid_t sized_by;         /* whose next request shows that it has */
+    pid_t size_owner;       /* whose next request shows that it has */
     unsigned size_waiters;  /* READs */
     unsigned past;          /* direct WRITEs that had to invalidate since the last READ */
 };
@@ -110,7 +111,7 @@ typedef struct Shard {
     VjMutex lock; /* VJ_RANK_FRONT */
     VjCond changed;
     /* guarded by lock: */
-    GHashTable *states; /* uint64_t* in VjPageState → VjPageState */
+    GHashTable *states; /* uint64_t* in VjCoherenceState → VjCoherenceState */
     GQueue resting;     /* states without references that may be hot, oldest first */
     unsigned windows;   /* states with one */
     uint8_t paged[PAGED_BITS / 8]; /* by a hash of the inode; never cleared */
@@ -122,7 +123,7 @@ struct VjCoherence {
 
 static void state_free(gpointer data)
 {
-    VjPageState *s = data;
+    VjCoherenceState *s = data;
 
     g_assert(s->refs == 0);
     g_clear_pointer(&s->touched, g_array_unref);
@@ -173,7 +174,7 @@ static Shard *shard_of(VjCoherence *c, uint64_t ino)
     return &c->shard[hash_of(ino) >> 59];
 }
 
-static void state_remove(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
+static void state_remove(Shard *shard, VjCoherenceState *s) VJ_REQUIRES(shard->lock)
 {
     shard->windows -= s->window ? 1 : 0;
     g_hash_table_remove(shard->states, &s->ino);
@@ -185,7 +186,7 @@ static void sweep(Shard *shard) VJ_REQUIRES(shard->lock)
     int64_t now_us = vj_clock_mono_us();
 
     for (unsigned i = 0; i < SWEEP; i++) {
-        VjPageState *s = g_queue_peek_head(&shard->resting);
+        VjCoherenceState *s = g_queue_peek_head(&shard->resting);
         bool hot = s != NULL && s->hot_until_us > now_us;
 
         if (s == NULL || (hot && g_queue_get_length(&shard->resting) <= RESTING_MAX)) {
@@ -203,13 +204,13 @@ static void sweep(Shard *shard) VJ_REQUIRES(shard->lock)
     }
 }
 
-static VjPageState *state_ref(Shard *shard, uint64_t ino) VJ_REQUIRES(shard->lock)
+static VjCoherenceState *state_ref(Shard *shard, uint64_t ino) VJ_REQUIRES(shard->lock)
 {
-    VjPageState *s = g_hash_table_lookup(shard->states, &ino);
+    VjCoherenceState *s = g_hash_table_lookup(shard->states, &ino);
 
     if (s == NULL) {
         sweep(shard);
-        s = g_new0(VjPageState, 1);
+        s = g_new0(VjCoherenceState, 1);
         s->ino = ino;
         s->bare_from = s->note_from = NO_PAGE;
         g_hash_table_insert(shard->states, &s->ino, s);
@@ -218,7 +219,7 @@ static VjPageState *state_ref(Shard *shard, uint64_t ino) VJ_REQUIRES(shard->loc
     return s;
 }
 
-static void state_unref(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
+static void state_unref(Shard *shard, VjCoherenceState *s) VJ_REQUIRES(shard->lock)
 {
     g_assert(s->refs > 0);
     if (--s->refs > 0 || s->resting) {
@@ -234,7 +235,7 @@ static void state_unref(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
 
 /* ---- the window -------------------------------------------------------------------- */
 
-static void touch(VjPageState *s, VjPageRange r)
+static void touch(VjCoherenceState *s, VjPageRange r)
 {
     if (!vj_ranges_add(&s->touched, TOUCHED_MAX, r)) {
         vj_log_warn(
@@ -279,7 +280,7 @@ static void part_shift(GArray *parts, const VjEdited *e, uint64_t start, uint64_
 }
 
 /* Pages that come back in the window: page by page, old or new coordinates. */
-static GArray *split(const VjPageState *s, uint64_t offset, uint64_t len)
+static GArray *split(const VjCoherenceState *s, uint64_t offset, uint64_t len)
 {
     GArray *parts = g_array_new(FALSE, FALSE, sizeof(VjPassPart));
     uint64_t end = offset + len, at = offset;
@@ -302,7 +303,7 @@ static GArray *split(const VjPageState *s, uint64_t offset, uint64_t len)
  * was read since the edit lacks them and is invalidated.  Nothing else is: the kernel
  * would write its dirty pages back, and no lock orders that with what follows the
  * edit. */
-static void note_stale(const VjPageState *s, VjPass *pass)
+static void note_stale(const VjCoherenceState *s, VjPass *pass)
 {
     uint64_t end = 0;
 
@@ -319,7 +320,7 @@ static void note_stale(const VjPageState *s, VjPass *pass)
     }
 }
 
-static void window_end(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
+static void window_end(Shard *shard, VjCoherenceState *s) VJ_REQUIRES(shard->lock)
 {
     shard->windows -= s->window ? 1 : 0;
     s->window = false;
@@ -344,7 +345,7 @@ static void window_end(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
  * comes in later is noted anew, also where nothing was known before: the invalidation may
  * have passed that page already.
  */
-static bool may_hold(const VjPageState *s, VjPageRange r)
+static bool may_hold(const VjCoherenceState *s, VjPageRange r)
 {
     if (!s->marking || r.first < s->bare_from) {
         return true;
@@ -353,7 +354,7 @@ static bool may_hold(const VjPageState *s, VjPageRange r)
 }
 
 /* Bytes: from there on the kernel holds no page.  UINT64_MAX: that is not known. */
-static uint64_t held_end(const VjPageState *s)
+static uint64_t held_end(const VjCoherenceState *s)
 {
     const GArray *sets[] = {s->held, s->leaving};
     uint64_t end = s->marking ? s->bare_from : NO_PAGE;
@@ -387,7 +388,7 @@ static bool was_paged(const Shard *shard, uint64_t ino) VJ_REQUIRES(shard->lock)
     return (shard->paged[bit / 8] & (1u << bit % 8)) != 0;
 }
 
-static void note_held(VjPageState *s, VjPageRange r)
+static void note_held(VjCoherenceState *s, VjPageRange r)
 {
     if (s->marking && r.last >= s->note_from) {
         (void)vj_ranges_add(&s->held, HELD_MAX, r);
@@ -397,7 +398,7 @@ static void note_held(VjPageState *s, VjPageRange r)
 bool vj_coherence_may_hold(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len)
 {
     Shard *shard = shard_of(c, ino);
-    const VjPageState *s;
+    const VjCoherenceState *s;
     bool may;
 
     vj_mutex_lock(&shard->lock);
@@ -412,7 +413,7 @@ bool vj_coherence_direct_written(VjCoherence *c, uint64_t ino, uint64_t *offset,
 {
     Shard *shard = shard_of(c, ino);
     bool may = false;
-    VjPageState *s;
+    VjCoherenceState *s;
 
     vj_mutex_lock(&shard->lock);
     if (was_paged(shard, ino)) {
@@ -434,7 +435,7 @@ void vj_coherence_drop_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint
 {
     Shard *shard = shard_of(c, ino);
     VjPageRange r = vj_pages_from(offset, len);
-    VjPageState *s;
+    VjCoherenceState *s;
 
     vj_mutex_lock(&shard->lock);
     s = state_ref(shard, ino);
@@ -459,7 +460,7 @@ void vj_coherence_drop_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint
 
 /* What was noted before the invalidation began is gone with it, and nothing that came
  * later. */
-static void drop_left(VjPageState *s, const VjDrop *drop)
+static void drop_left(VjCoherenceState *s, const VjDrop *drop)
 {
     if (--s->drops == 0 && s->leaving != NULL) {
         g_array_set_size(s->leaving, 0);
@@ -470,7 +471,7 @@ static void drop_left(VjPageState *s, const VjDrop *drop)
 
 void vj_coherence_drop_end(VjCoherence *c, VjDrop *drop, bool ok)
 {
-    VjPageState *s = drop->state;
+    VjCoherenceState *s = drop->state;
     Shard *shard = shard_of(c, s->ino);
 
     vj_mutex_lock(&shard->lock);
@@ -487,7 +488,7 @@ void vj_coherence_drop_end(VjCoherence *c, VjDrop *drop, bool ok)
 
 /* ---- requests ---------------------------------------------------------------------- */
 
-static void size_taken(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
+static void size_taken(Shard *shard, VjCoherenceState *s) VJ_REQUIRES(shard->lock)
 {
     if (s->sized_until_us != 0) {
         s->sized_until_us = 0;
@@ -500,10 +501,10 @@ static void size_taken(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
  * as it has a processor.  It is woken by the answer, so it has run if it sleeps again, or
  * if its time goes on.
  */
-static void look_for_size(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
+static void look_for_size(Shard *shard, VjCoherenceState *s) VJ_REQUIRES(shard->lock)
 {
     uint64_t number = s->sized_number, run_ns = 0;
-    pid_t tid = s->sized_by;
+    pid_t tid = s->size_owner;
     int64_t now_us = vj_clock_mono_us();
     bool waits;
 
@@ -522,7 +523,7 @@ static void look_for_size(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
     }
 }
 
-static void wait_for_size(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
+static void wait_for_size(Shard *shard, VjCoherenceState *s) VJ_REQUIRES(shard->lock)
 {
     if (s->sized_until_us > vj_clock_mono_us()) {
         (void)vj_cond_wait_until(&shard->changed, &shard->lock, s->sized_until_us);
@@ -532,14 +533,14 @@ static void wait_for_size(Shard *shard, VjPageState *s) VJ_REQUIRES(shard->lock)
 }
 
 /* Until no edit is being applied, and a READ up to @end is not ahead of the kernel. */
-static void wait_to_enter(Shard *shard, VjPageState *s, VjPassKind kind, uint64_t end,
-                          pid_t who) VJ_REQUIRES(shard->lock)
+static void wait_to_enter(Shard *shard, VjCoherenceState *s, VjPassKind kind,
+                          uint64_t end, pid_t who) VJ_REQUIRES(shard->lock)
 {
     for (;;) {
         if (s->closed) {
             vj_cond_wait(&shard->changed, &shard->lock);
         } else if (kind != VJ_PASS_READ || s->sized_until_us == 0 ||
-                   end <= s->sized_from || (who != 0 && who == s->sized_by)) {
+                   end <= s->sized_from || (who != 0 && who == s->size_owner)) {
             return;
         } else {
             s->size_waiters++;
@@ -555,7 +556,7 @@ void vj_coherence_pages_begin(VjCoherence *c, uint64_t ino, VjPassKind kind,
                               uint64_t offset, uint64_t len, pid_t who, VjPass *pass)
 {
     Shard *shard = shard_of(c, ino);
-    VjPageState *s;
+    VjCoherenceState *s;
 
     vj_mutex_lock(&shard->lock);
     s = state_ref(shard, ino);
@@ -577,7 +578,7 @@ void vj_coherence_pages_begin(VjCoherence *c, uint64_t ino, VjPassKind kind,
 
 void vj_coherence_pages_end(VjCoherence *c, VjPass *pass)
 {
-    VjPageState *s = pass->state;
+    VjCoherenceState *s = pass->state;
     Shard *shard = shard_of(c, s->ino);
 
     vj_mutex_lock(&shard->lock);
@@ -596,7 +597,7 @@ void vj_coherence_pages_end(VjCoherence *c, VjPass *pass)
 void vj_coherence_locked(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len)
 {
     Shard *shard = shard_of(c, ino);
-    VjPageState *s;
+    VjCoherenceState *s;
 
     vj_mutex_lock(&shard->lock);
     s = g_hash_table_lookup(shard->states, &ino);
@@ -630,7 +631,7 @@ void vj_coherence_edit_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint
                              VjEditPass *pass)
 {
     Shard *shard = shard_of(c, ino);
-    VjPageState *s;
+    VjCoherenceState *s;
 
     vj_mutex_lock(&shard->lock);
     s = state_ref(shard, ino);
@@ -662,7 +663,7 @@ void vj_coherence_edit_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint
 
 /* The kernel takes the size of the answer when the thread @tid, which got it, runs.  A
  * request under the lock of the inode that came before this shows that it has. */
-static void size_begin(VjPageState *s, const VjEdited *edited, pid_t tid)
+static void size_begin(VjCoherenceState *s, const VjEdited *edited, pid_t tid)
 {
     uint64_t rest = edited->old_size % VJ_PAGE_BYTES;
 
@@ -675,13 +676,13 @@ static void size_begin(VjPageState *s, const VjEdited *edited, pid_t tid)
     s->sized_until_us = s->sized_us + SIZED_US;
     s->sized_run_ns = 0;
     s->sized_number++;
-    s->sized_by = tid;
+    s->size_owner = tid;
 }
 
 void vj_coherence_edit_end(VjCoherence *c, VjEditPass *pass, const VjEdited *edited,
                            VjWindow window, const VjCaller *answered)
 {
-    VjPageState *s = g_steal_pointer(&pass->state);
+    VjCoherenceState *s = g_steal_pointer(&pass->state);
     Shard *shard = shard_of(c, s->ino);
     bool has_window = window != VJ_WINDOW_NONE;
 

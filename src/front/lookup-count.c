@@ -36,7 +36,7 @@ VjLookupCounts *vj_lookup_counts_new(void)
     VjLookupCounts *k = g_new0(VjLookupCounts, 1);
 
     for (unsigned i = 0; i < SHARDS; i++) {
-        vj_mutex_init(&k->shard[i].lock, VJ_RANK_FRONT_INODE, "front known");
+        vj_mutex_init(&k->shard[i].lock, VJ_RANK_FRONT_INODE, "front lookup counts");
         k->shard[i].slots = g_new0(uint64_t, LEAST_SLOTS);
         k->shard[i].slot_count = LEAST_SLOTS;
     }

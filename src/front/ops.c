@@ -339,13 +339,13 @@ static void front_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int t
     if (set.what & VJ_SET_SIZE) {
         vj_trace(front, "ino %" G_GUINT64_FORMAT ": size %" G_GUINT64_FORMAT,
                  (uint64_t)ino, set.size);
-        vj_coherence_locked(f->coherence, ino, 0, 0);
         carry.staged = edit_of_size(f, carry.who.pid, ino, h, set.size);
         if (carry.staged != NULL) {
             /* What else ftruncate(2) sets, the edit sets too. */
             vj_edit_carry_out(f, &carry);
             return;
         }
+        vj_coherence_locked(f->coherence, ino, 0, 0);
     }
     r = vj_fs_setattr(f->fs, &carry.who, ino, h, &set, &attr);
     reply_attr(req, r, &attr, true);
