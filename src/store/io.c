@@ -87,6 +87,12 @@ VjIo *vj_io_new_flush(void)
     return io_new(VJ_IO_FLUSH, 0);
 }
 
+VjIo *vj_io_new_call(VjIoOp op)
+{
+    g_assert(op == VJ_IO_FLUSH_REMOVES || op == VJ_IO_SPACE);
+    return io_new(op, 0);
+}
+
 VjIo *vj_io_ref(VjIo *io)
 {
     g_atomic_int_inc(&io->refs);
@@ -316,6 +322,12 @@ static void watch(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
     vj_cond_signal(&q->timer_work);
 }
 
+/* Others are calls of the driver's, made by threads of the room. */
+static bool is_for_submit(const VjStore *s, const VjIo *io)
+{
+    return s->ops->submit != NULL && io->op <= VJ_IO_FLUSH;
+}
+
 /* False: no thread will come to it. */
 static bool leave_to_workers(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
 {
@@ -352,11 +364,11 @@ bool vj_store_submit(VjStore *s, VjIo *io)
     io->store = s;
     vj_io_ref(io); /* the driver's */
     watch(q, io);
-    if (s->ops->submit == NULL) {
+    if (!is_for_submit(s, io)) {
         is_waiting = leave_to_workers(q, io);
     }
     vj_mutex_unlock(&q->lock);
-    if (s->ops->submit != NULL) {
+    if (is_for_submit(s, io)) {
         vj_store_call_submit(s, io);
     } else if (!is_waiting) {
         run(s, io);
@@ -369,7 +381,7 @@ void vj_store_cancel(VjStore *s, VjIo *io)
     g_assert(io->store == s);
     vj_lock_assert_none();
     vj_io_ref(io); /* done() may drop the caller's */
-    if (answer_early(s->queue, io, -ECANCELED)) {
+    if (answer_early(s->queue, io, -ECANCELED) && is_for_submit(s, io)) {
         vj_store_call_cancel(s, io);
     }
     vj_io_unref(io);

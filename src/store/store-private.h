@@ -36,9 +36,9 @@ static inline bool vj_store_result_is_sound(int result)
     return result <= 0 && result != -EINTR && result != -EAGAIN;
 }
 
-/* store.c, for io.c: the driver's own put, get, remove or flush; submit; and cancel, if
- * any. */
-int vj_store_call(VjStore *s, const VjIo *io, VjPut *put);
+/* store.c, for io.c: the driver's own call for @io, which puts to @put and into @io's
+ * space; submit; and cancel, if any. */
+int vj_store_call(VjStore *s, VjIo *io, VjPut *put);
 void vj_store_call_submit(VjStore *s, VjIo *io);
 void vj_store_call_cancel(VjStore *s, VjIo *io);
 
@@ -69,6 +69,8 @@ void vj_store_count_put(VjStore *s, uint64_t bytes);
 
 typedef struct VjIoQueue VjIoQueue;
 
+/* A request without operands: VJ_IO_FLUSH_REMOVES, VJ_IO_SPACE.  Returns owned. */
+VjIo *vj_io_new_call(VjIoOp op);
 /* Starts no thread yet.  Setup only. */
 VjIoQueue *vj_io_queue_new(VjStore *s);
 /* Waits until the driver has let go of each request.  NULL is fine. */

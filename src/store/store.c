@@ -170,7 +170,7 @@ static bool is_aligned(uint32_t align_bytes, const void *address, uint64_t offse
 
 /* ---- for io.c ---------------------------------------------------------------------- */
 
-int vj_store_call(VjStore *s, const VjIo *io, VjPut *put)
+int vj_store_call(VjStore *s, VjIo *io, VjPut *put)
 {
     struct iovec iov = {.iov_base = io->buf != NULL ? io->buf->data : NULL,
                         .iov_len = io->len};
@@ -184,6 +184,10 @@ int vj_store_call(VjStore *s, const VjIo *io, VjPut *put)
         return s->ops->remove(s, io->id, io->loc);
     case VJ_IO_FLUSH:
         return s->ops->flush(s);
+    case VJ_IO_FLUSH_REMOVES:
+        return s->ops->flush_removes(s);
+    case VJ_IO_SPACE:
+        return s->ops->space(s, &io->space);
     }
     g_assert_not_reached();
 }
@@ -255,6 +259,18 @@ static int get_by_submit(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, vo
     rc = vj_io_run(s, io);
     if (rc == 0 && len > 0) {
         memcpy(dst, io->buf->data, len);
+    }
+    vj_io_unref(io);
+    return rc;
+}
+
+static int space_by_submit(VjStore *s, VjStoreSpace *out)
+{
+    VjIo *io = vj_io_new_call(VJ_IO_SPACE);
+    int rc = vj_io_run(s, io);
+
+    if (rc == 0) {
+        *out = io->space;
     }
     vj_io_unref(io);
     return rc;
@@ -379,6 +395,9 @@ int vj_store_flush_removes(VjStore *s)
     if (s->ops->flush_removes == NULL) {
         return 0;
     }
+    if (goes_by_submit(s, true)) {
+        return run_and_drop(s, vj_io_new_call(VJ_IO_FLUSH_REMOVES));
+    }
     result = s->ops->flush_removes(s);
     g_assert(vj_store_result_is_sound(result));
     return result;
@@ -461,7 +480,7 @@ int vj_store_space(VjStore *s, VjStoreSpace *out)
     if (s->space != NULL && vj_space_cache_get(s->space, out, &ask)) {
         return 0;
     }
-    result = s->ops->space(s, out);
+    result = goes_by_submit(s, true) ? space_by_submit(s, out) : s->ops->space(s, out);
     g_assert(vj_store_result_is_sound(result));
     if (result == 0) {
         g_assert(out->free_bytes <= out->total_bytes);

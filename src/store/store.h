@@ -37,6 +37,16 @@ typedef struct VjPut {
 
 typedef struct VjStore VjStore;
 
+/* The space of the place behind a store. */
+typedef struct VjStoreSpace {
+    uint64_t total_bytes;
+    uint64_t free_bytes; /* as root sees it */
+    /* as an ordinary user sees it: what the file system reports */
+    uint64_t available_bytes;
+    /* how many more objects it can hold; UINT64_MAX: only bytes count */
+    uint64_t available_objects;
+} VjStoreSpace;
+
 /*
  * VjIo - one request in flight, with the buffer that it reads or fills
  *
@@ -44,7 +54,15 @@ typedef struct VjStore VjStore;
  * touch the buffer, which can be long after done() was called with -ETIMEDOUT or
  * -ECANCELED.
  */
-typedef enum VjIoOp { VJ_IO_PUT, VJ_IO_GET, VJ_IO_REMOVE, VJ_IO_FLUSH } VjIoOp;
+typedef enum VjIoOp {
+    VJ_IO_PUT,
+    VJ_IO_GET,
+    VJ_IO_REMOVE,
+    VJ_IO_FLUSH,
+    /* The room's own, for calls with a deadline; no driver gets them by submit: */
+    VJ_IO_FLUSH_REMOVES,
+    VJ_IO_SPACE
+} VjIoOp;
 
 typedef struct VjIo VjIo;
 struct VjIo {
@@ -66,7 +84,8 @@ struct VjIo {
     /* The answer, from done() on: as of the synchronous call, -ETIMEDOUT or -ECANCELED.
      */
     int rc;
-    VjPut put; /* of a put with rc 0 */
+    VjPut put;          /* of a put with rc 0 */
+    VjStoreSpace space; /* of VJ_IO_SPACE with rc 0 */
     /* the store's: */
     gint refs;
     VjStore *store;          /* that it was submitted to */
@@ -75,16 +94,6 @@ struct VjIo {
     bool is_waiting;         /* for a worker */
     bool is_answered;
 };
-
-/* The space of the place behind a store. */
-typedef struct VjStoreSpace {
-    uint64_t total_bytes;
-    uint64_t free_bytes; /* as root sees it */
-    /* as an ordinary user sees it: what the file system reports */
-    uint64_t available_bytes;
-    /* how many more objects it can hold; UINT64_MAX: only bytes count */
-    uint64_t available_objects;
-} VjStoreSpace;
 
 /*
  * A key change in the driver's own space (VJ_SPACE_STORE of meta) that has to be
@@ -283,7 +292,8 @@ void vj_store_close(VjStore *s);
 uint32_t vj_store_align_bytes(VjStore *s);
 
 /* The asserting callers: contracts as in VjStoreOps.  Where the store has a timeout, put,
- * get, remove and flush return -ETIMEDOUT at its end; the driver may finish later. */
+ * get, remove, flush, flush_removes and space return -ETIMEDOUT at its end; the driver
+ * may finish later.  each takes as long as it takes. */
 int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                  VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,

@@ -198,6 +198,27 @@ static void test_timeout(void **state)
     hung_clear(&h);
 }
 
+/* Nor do those keep anybody that are not about one object: who writes back asks for
+ * space, and id blocks end when removes are durable. */
+static void test_timeout_of_the_rest(void **state)
+{
+    VjStoreTest *t = *state;
+    VjStoreSpace space;
+    Hung h;
+
+    t->s->timeout_us = 1000;
+    hang(&h, t, "space+flush_removes");
+    assert_int_equal(vj_store_space(t->s, &space), -ETIMEDOUT);
+    assert_int_equal(vj_store_space(t->s, &space), -ETIMEDOUT);
+    assert_int_equal(vj_store_flush_removes(t->s), -ETIMEDOUT);
+    go_on(&h);
+    t->s->timeout_us = 60 * G_USEC_PER_SEC;
+    assert_int_equal(vj_store_space(t->s, &space), 0);
+    assert_true(space.total_bytes > 0 && space.free_bytes <= space.total_bytes);
+    assert_int_equal(vj_store_flush_removes(t->s), 0);
+    hung_clear(&h);
+}
+
 /* A full store with a timeout does not keep a synchronous caller either. */
 static void test_timeout_when_full(void **state)
 {
@@ -224,7 +245,11 @@ static void test_timeout_when_full(void **state)
 #define TEST(name)                                                                       \
     cmocka_unit_test_setup_teardown(name, vj_store_test_setup, vj_store_test_teardown)
 static const struct CMUnitTest tests[] = {
-    TEST(test_deadline),          TEST(test_cancel), TEST(test_limit), TEST(test_timeout),
+    TEST(test_deadline),
+    TEST(test_cancel),
+    TEST(test_limit),
+    TEST(test_timeout),
+    TEST(test_timeout_of_the_rest),
     TEST(test_timeout_when_full),
 };
 
