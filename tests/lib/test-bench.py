@@ -89,6 +89,13 @@ def a_program_names_the_baseline_among_its_figures(directory):
 
 
 @test
+def what_was_measured_twice_is_one_figure(_):
+    lines = [json.dumps(record("x", [v] * 2, theirs=[10] * 2)) for v in (10, 20)]
+    found = vjbench.report_of([*lines, json.dumps(record("y", [1]))])["figures"]
+    eq([(r["name"], r["values"], r["ratio"]) for r in found], [("x", [10, 10, 20, 20], 1.5), ("y", [1], 0.1)])
+
+
+@test
 def figures_are_handed_over_to_scripts_bench(directory):
     out = os.path.join(directory, "out")
     environment = dict(os.environ, **{vjbench.OUT: out, vjbench.NAME: "b", vjbench.WHERE: "ext4"})

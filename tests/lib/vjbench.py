@@ -546,15 +546,27 @@ def load(path):
 
 def report_of(lines, other_lines=(), command="", against=None):
     """@lines: what figure() and point() handed over; @against: another build, @other_lines: what it handed over."""
-    records = [json.loads(line) for line in lines]
+    records, others = ([json.loads(line) for line in some] for some in (lines, other_lines))
     report = {"format": FORMAT, "version": VERSION, "date": now(), "command": command,
               "machine": machine(), "build": build(),
-              "figures": [r for r in records if "name" in r],
-              "points": [r for r in records if "plot" in r]}
+              "figures": joined(records),
+              "points": list({(r["where"], r["plot"], r["series"], r["x"]): r for r in records if "plot" in r}.values())}
     if against:
-        figures = [r for r in map(json.loads, other_lines) if "name" in r]
-        report["against"] = {"directory": against, "build": build(against), "figures": figures}
+        report["against"] = {"directory": against, "build": build(against), "figures": joined(others)}
     return report
+
+
+def joined(records):
+    """The figures among @records; what was measured twice (--against) is one, with the rounds of both times."""
+    out = {}
+    for new in (r for r in records if "name" in r):
+        old = out.get(key_of(new))
+        if old is not None:
+            of_baseline = old["baseline_values"] + new["baseline_values"] if "baseline_values" in old else None
+            new = {**new, **record_of(old["name"], old["unit"], old["values"] + new["values"], old["better"],
+                                      old["baseline"], of_baseline, old["aim"], old.get("note"))}
+        out[key_of(new)] = new
+    return list(out.values())
 
 
 def key_of(record):
@@ -634,11 +646,11 @@ SPEED_LEAST = 0.97  # a row whose speed is less is slower
 
 def speed_of(record, other):
     """(median, spread) of how many times as fast as @other @record is, round by round; (None, None) where one has a 0,
-    or where it was not measured in rounds."""
+    or where it was not measured in rounds but once each time (the most memory)."""
     ours, theirs = record["values"], other["values"]
     if record["better"] == "lower":
         ours, theirs = theirs, ours
-    if 0 in ours or 0 in theirs or len(ours) != len(theirs) or len(ours) < 2:
+    if 0 in ours or 0 in theirs or len(ours) != len(theirs) or len(ours) < 3:
         return None, None
     ratios = [a / b for a, b in zip(ours, theirs)]
     return statistics.median(ratios), trimmed(ratios)
