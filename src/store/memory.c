@@ -2,8 +2,10 @@
 /*
  * memory.c - objects in memory, for tests and measurements of what stands above
  *
- * Durability: none; closing the store, or the end of the process, loses everything.
- * Limits: the bytes of all objects together stay below the option size.
+ * Durability: none; closing the store, or the end of the process, loses everything.  With
+ * name= the objects stay until the process ends, and whoever opens that name has them
+ * too, also at the same time.  Limits: the bytes of all objects together stay below the
+ * option size.
  *
  * Objects are found by the number in their locator, which is never used twice; the id is
  * compared.  An object that is being read has a reference, so remove() need not wait.
@@ -19,17 +21,28 @@ typedef struct Object {
     GBytes *bytes;
 } Object;
 
-typedef struct MemoryStore {
-    VjStore base;
-    bool read_only;
+/* What those have together who opened one name. */
+typedef struct Objects {
+    gint refs;  /* atomic */
+    char *name; /* NULL: nobody else finds it */
     uint64_t size_bytes;
 
     VjMutex lock;
     /* guarded by lock: */
-    GHashTable *objects; /* &Object.number → Object */
+    GHashTable *table; /* &Object.number → Object */
     uint64_t last_number;
     uint64_t used_bytes;
+} Objects;
+
+typedef struct MemoryStore {
+    VjStore base;
+    bool read_only;
+    Objects *objects; /* a reference */
 } MemoryStore;
+
+/* All that have a name, until the process ends. */
+static VjMutex registry_lock = VJ_MUTEX_INIT(VJ_RANK_STORE, "store.memory.names");
+static GHashTable *registry; /* name → Objects; guarded by registry_lock */
 
 static void object_free(gpointer opaque)
 {
@@ -54,25 +67,79 @@ static bool loc_decode(VjLoc loc, uint64_t *number)
     return vj_be32_get(loc.bytes) == LOC_MAGIC && vj_be32_get(loc.bytes + 4) == 0;
 }
 
+static Objects *objects_new(const char *name, uint64_t size_bytes)
+{
+    Objects *o = g_new0(Objects, 1);
+
+    o->refs = 1;
+    o->name = g_strdup(name);
+    o->size_bytes = size_bytes;
+    o->table = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, object_free);
+    vj_mutex_init(&o->lock, VJ_RANK_STORE, "store.memory");
+    return o;
+}
+
+static void objects_unref(gpointer opaque)
+{
+    Objects *o = opaque;
+
+    if (g_atomic_int_dec_and_test(&o->refs)) {
+        g_hash_table_unref(o->table);
+        vj_mutex_clear(&o->lock);
+        g_free(o->name);
+        g_free(o);
+    }
+}
+
+/* Those of @name, with @create empty ones in their place; NULL: there are none. */
+static Objects *objects_find(const char *name, bool create, uint64_t size_bytes)
+{
+    Objects *o, *old = NULL;
+
+    vj_mutex_lock(&registry_lock);
+    if (registry == NULL) {
+        registry = g_hash_table_new(g_str_hash, g_str_equal);
+    }
+    o = g_hash_table_lookup(registry, name);
+    if (create) {
+        old = o;
+        o = objects_new(name, size_bytes);
+        g_hash_table_replace(registry, o->name, o);
+    }
+    if (o != NULL) {
+        g_atomic_int_inc(&o->refs);
+    }
+    vj_mutex_unlock(&registry_lock);
+    if (old != NULL) {
+        objects_unref(old);
+    }
+    return o;
+}
+
 static bool memory_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts,
                         GError **error)
 {
     MemoryStore *m = (MemoryStore *)s;
+    const char *name = vj_opts_string(opts, "name");
+    uint64_t size_bytes = vj_opts_number(opts, "size");
 
-    (void)error;
     m->read_only = place->read_only;
-    m->size_bytes = vj_opts_number(opts, "size");
-    m->objects = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, object_free);
-    vj_mutex_init(&m->lock, VJ_RANK_STORE, "store.memory");
+    if (name != NULL) {
+        m->objects = objects_find(name, place->create, size_bytes);
+        return m->objects != NULL ||
+               vj_error_set(error, ENOENT, "this process has no objects of the name %s",
+                            name);
+    }
+    if (place->shared) {
+        return vj_error_set(error, EINVAL, "objects without name= cannot be shared");
+    }
+    m->objects = objects_new(NULL, size_bytes);
     return true;
 }
 
 static void memory_close(VjStore *s)
 {
-    MemoryStore *m = (MemoryStore *)s;
-
-    g_hash_table_unref(m->objects);
-    vj_mutex_clear(&m->lock);
+    objects_unref(((MemoryStore *)s)->objects);
 }
 
 static int64_t now_us(void)
@@ -85,13 +152,13 @@ static int64_t now_us(void)
 static int memory_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                       VjPut *out)
 {
-    MemoryStore *m = (MemoryStore *)s;
+    Objects *o = ((MemoryStore *)s)->objects;
     uint64_t put_bytes = vj_store_iov_bytes(iov, iov_count);
     size_t at = 0;
     uint8_t *copy;
     Object *object;
 
-    if (m->read_only) {
+    if (((MemoryStore *)s)->read_only) {
         return -EROFS;
     }
     copy = g_try_malloc(MAX(put_bytes, 1));
@@ -109,25 +176,25 @@ static int memory_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_
     object->mtime_us = now_us();
     object->bytes = g_bytes_new_take(copy, put_bytes);
 
-    vj_mutex_lock(&m->lock);
-    if (put_bytes > m->size_bytes - m->used_bytes) {
-        vj_mutex_unlock(&m->lock);
+    vj_mutex_lock(&o->lock);
+    if (put_bytes > o->size_bytes - o->used_bytes) {
+        vj_mutex_unlock(&o->lock);
         object_free(object);
         return -ENOSPC;
     }
-    object->number = ++m->last_number;
-    m->used_bytes += put_bytes;
-    g_hash_table_insert(m->objects, &object->number, object);
+    object->number = ++o->last_number;
+    o->used_bytes += put_bytes;
+    g_hash_table_insert(o->table, &object->number, object);
     *out =
         (VjPut){.id = id, .loc = loc_encode(object->number), .stored_bytes = put_bytes};
-    vj_mutex_unlock(&m->lock);
+    vj_mutex_unlock(&o->lock);
     return 0;
 }
 
 static int memory_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                       size_t len)
 {
-    MemoryStore *m = (MemoryStore *)s;
+    Objects *o = ((MemoryStore *)s)->objects;
     g_autoptr(GBytes) bytes = NULL;
     const uint8_t *data;
     uint64_t number = 0;
@@ -137,12 +204,12 @@ static int memory_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void 
     if (!loc_decode(loc, &number)) {
         return -EBADMSG;
     }
-    vj_mutex_lock(&m->lock);
-    object = g_hash_table_lookup(m->objects, &number);
+    vj_mutex_lock(&o->lock);
+    object = g_hash_table_lookup(o->table, &number);
     if (object != NULL && object->id == id) {
         bytes = g_bytes_ref(object->bytes);
     }
-    vj_mutex_unlock(&m->lock);
+    vj_mutex_unlock(&o->lock);
     if (bytes == NULL) {
         return -ENOENT;
     }
@@ -158,24 +225,24 @@ static int memory_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void 
 
 static int memory_remove(VjStore *s, uint64_t id, VjLoc loc)
 {
-    MemoryStore *m = (MemoryStore *)s;
+    Objects *o = ((MemoryStore *)s)->objects;
     uint64_t number = 0;
     Object *object;
 
-    if (m->read_only) {
+    if (((MemoryStore *)s)->read_only) {
         return -EROFS;
     }
     if (!loc_decode(loc, &number)) {
         return -EBADMSG;
     }
-    vj_mutex_lock(&m->lock);
-    object = g_hash_table_lookup(m->objects, &number);
+    vj_mutex_lock(&o->lock);
+    object = g_hash_table_lookup(o->table, &number);
     if (object != NULL && object->id == id) {
-        g_assert(m->used_bytes >= g_bytes_get_size(object->bytes));
-        m->used_bytes -= g_bytes_get_size(object->bytes);
-        g_hash_table_remove(m->objects, &number);
+        g_assert(o->used_bytes >= g_bytes_get_size(object->bytes));
+        o->used_bytes -= g_bytes_get_size(object->bytes);
+        g_hash_table_remove(o->table, &number);
     }
-    vj_mutex_unlock(&m->lock);
+    vj_mutex_unlock(&o->lock);
     return 0;
 }
 
@@ -194,13 +261,13 @@ typedef struct Seen {
 static int memory_each(VjStore *s, uint64_t first_id, uint64_t last_id,
                        VjStoreVisit *visit, void *opaque)
 {
-    MemoryStore *m = (MemoryStore *)s;
+    Objects *o = ((MemoryStore *)s)->objects;
     g_autoptr(GArray) seen = g_array_new(FALSE, FALSE, sizeof(Seen));
     GHashTableIter iter;
     gpointer value = NULL;
 
-    vj_mutex_lock(&m->lock);
-    g_hash_table_iter_init(&iter, m->objects);
+    vj_mutex_lock(&o->lock);
+    g_hash_table_iter_init(&iter, o->table);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
         const Object *object = value;
         Seen one = {.put = {.id = object->id,
@@ -212,7 +279,7 @@ static int memory_each(VjStore *s, uint64_t first_id, uint64_t last_id,
             g_array_append_val(seen, one);
         }
     }
-    vj_mutex_unlock(&m->lock);
+    vj_mutex_unlock(&o->lock);
     for (guint i = 0; i < seen->len; i++) {
         const Seen *one = &g_array_index(seen, Seen, i);
 
@@ -225,15 +292,15 @@ static int memory_each(VjStore *s, uint64_t first_id, uint64_t last_id,
 
 static int memory_space(VjStore *s, VjStoreSpace *out)
 {
-    MemoryStore *m = (MemoryStore *)s;
+    Objects *o = ((MemoryStore *)s)->objects;
 
-    vj_mutex_lock(&m->lock);
-    g_assert(m->used_bytes <= m->size_bytes);
-    *out = (VjStoreSpace){.total_bytes = m->size_bytes,
-                          .free_bytes = m->size_bytes - m->used_bytes,
-                          .available_bytes = m->size_bytes - m->used_bytes,
+    vj_mutex_lock(&o->lock);
+    g_assert(o->used_bytes <= o->size_bytes);
+    *out = (VjStoreSpace){.total_bytes = o->size_bytes,
+                          .free_bytes = o->size_bytes - o->used_bytes,
+                          .available_bytes = o->size_bytes - o->used_bytes,
                           .available_objects = UINT64_MAX};
-    vj_mutex_unlock(&m->lock);
+    vj_mutex_unlock(&o->lock);
     return 0;
 }
 
@@ -244,6 +311,10 @@ static const VjOptSpec memory_options[] = {
      .min = 1,
      .max = (uint64_t)1 << 50,
      .help = "most bytes of all objects together"},
+    {.name = "name",
+     .type = VJ_OPT_STRING,
+     .help = "the objects of this name, which stay until the process ends; default: "
+             "objects of this store alone"},
     {.name = NULL},
 };
 
@@ -252,6 +323,7 @@ const VjStoreOps vj_store_memory_ops = {
     .options = memory_options,
     .instance_size = sizeof(MemoryStore),
     .align_bytes = 1,
+    .is_shareable = true,
     .open = memory_open,
     .close = memory_close,
     .put = memory_put,

@@ -100,6 +100,7 @@ const VjStoreOps vj_store_null_ops = {
     .options = null_options,
     .instance_size = sizeof(NullStore),
     .align_bytes = 1,
+    .is_shareable = true,
     .open = null_open,
     .close = null_close,
     .put = null_put,

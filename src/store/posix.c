@@ -13,6 +13,21 @@
  *   followed: what another program put there can be in the way, but leads nowhere.
  * - Directories are made when the first object needs them.  each() removes those that it
  *   finds empty; a put that loses this race makes the directory again.
+ *
+ * Several stores on one directory (place->shared) do each other no harm:
+ *
+ * - names do not meet: nonces are random, and files are made with O_EXCL;
+ * - flush answers for what its own store put, which the others cannot name before.  A
+ *   directory that another made may not be durable: who opens one to put into it counts
+ *   it as made, so that the next flush is a syncfs;
+ * - after a failed sync what is in doubt is each store's own.  What one put and another
+ *   removes, because the first has ended, needs no sync;
+ * - a remove that finds nothing syncs the directory all the same: who removed it may have
+ *   ended before its flush_removes;
+ * - a descriptor that is kept of an object which another store removed gives its bytes
+ *   back when it is closed, with others of open_files at the latest;
+ * - space is what statvfs says.  Others use it meanwhile, so that what one store was told
+ *   a second ago may be gone.
  */
 #include "store/posix-format.h"
 #include "store/posix-private.h"
@@ -43,8 +58,9 @@ typedef struct PosixStore {
                   */
     dev_t device;
     bool read_only;
+    bool shared;    /* others put, remove and make directories here too */
     char *path;     /* for messages */
-    VjFdCache dirs; /* {id / VJ_POSIX_DIR_IDS, 0} → directory of objects */
+    VjFdCache dirs; /* dir_key() → directory of objects */
     VjFdCache objects;
     VjPosixSync sync;
     VjMutex removed_lock;
@@ -177,9 +193,26 @@ static int open_object_directory(PosixStore *p, uint64_t id, bool create)
     return open_one(p, top_fd, name);
 }
 
-static VjFdKey dir_key(uint64_t id)
+static uint64_t dir_number(uint64_t id)
 {
-    return (VjFdKey){.id = id / VJ_POSIX_DIR_IDS};
+    return id / VJ_POSIX_DIR_IDS;
+}
+
+/*
+ * A shared directory that this store has only read from may have been made by another one
+ * that has not made it durable: put opens it once more.
+ */
+static VjFdKey dir_key(const PosixStore *p, uint64_t id, bool for_put)
+{
+    return (VjFdKey){.id = dir_number(id), .nonce = p->shared && for_put};
+}
+
+/* Somebody else may have made the directory: it is made durable before what this store
+ * puts there. */
+static void note_foreign_directory(PosixStore *p)
+{
+    vj_posix_sync_dir_begin(&p->sync);
+    vj_posix_sync_dir_end(&p->sync);
 }
 
 /* 0 and @use, to be released; or -errno. */
@@ -189,7 +222,7 @@ static int use_directory(PosixStore *p, uint64_t id, bool create, VjFdUse *use)
     int fd;
 
     *use = (VjFdUse){.fd = -1, .slot = -1};
-    if (vj_fd_cache_get(&p->dirs, dir_key(id), use)) {
+    if (vj_fd_cache_get(&p->dirs, dir_key(p, id, create), use)) {
         return 0;
     }
     drops = vj_fd_cache_drops(&p->dirs);
@@ -197,7 +230,10 @@ static int use_directory(PosixStore *p, uint64_t id, bool create, VjFdUse *use)
     if (fd < 0) {
         return fd;
     }
-    vj_fd_cache_add(&p->dirs, dir_key(id), fd, drops, use);
+    if (create && p->shared) {
+        note_foreign_directory(p);
+    }
+    vj_fd_cache_add(&p->dirs, dir_key(p, id, create), fd, drops, use);
     return 0;
 }
 
@@ -227,7 +263,7 @@ static int create_object(PosixStore *p, uint64_t id, int *fd, uint64_t *nonce,
         }
         if (failed == -ENOENT) {
             /* each() has removed the directory meanwhile. */
-            vj_fd_cache_drop(&p->dirs, dir_key(id));
+            vj_fd_cache_drop(&p->dirs, dir_key(p, id, true));
         }
     }
 }
@@ -304,7 +340,7 @@ static int with_directory(PosixStore *p, VjFdKey key,
         VjFdUse dir;
 
         if (tries > 0) {
-            vj_fd_cache_drop(&p->dirs, dir_key(key.id));
+            vj_fd_cache_drop(&p->dirs, dir_key(p, key.id, false));
         }
         result = use_directory(p, key.id, false, &dir);
         if (result == 0) {
@@ -405,11 +441,11 @@ static void note_removed(PosixStore *p, uint64_t id, bool now)
     bool is_known = false;
 
     vj_mutex_lock(&p->removed_lock);
-    if (now && dir_key(id).id == p->newest_dir) {
+    if (now && dir_number(id) == p->newest_dir) {
         p->newest_removes++;
     }
     for (unsigned i = 0; i < p->removed_count; i++) {
-        is_known = is_known || dir_key(p->removed_dirs[i]).id == dir_key(id).id;
+        is_known = is_known || dir_number(p->removed_dirs[i]) == dir_number(id);
     }
     if (!is_known && p->removed_count < REMOVED_DIRS_MAX) {
         p->removed_dirs[p->removed_count++] = id;
@@ -427,7 +463,7 @@ static void note_removed(PosixStore *p, uint64_t id, bool now)
 static uint64_t posix_prefer(VjStore *s, uint64_t id)
 {
     PosixStore *p = (PosixStore *)s;
-    uint64_t dir = dir_key(id).id;
+    uint64_t dir = dir_number(id);
     bool crowded;
 
     vj_mutex_lock(&p->removed_lock);
@@ -437,7 +473,7 @@ static uint64_t posix_prefer(VjStore *s, uint64_t id)
     }
     crowded = dir == p->newest_dir && p->newest_removes >= CROWDED_REMOVES;
     vj_mutex_unlock(&p->removed_lock);
-    return crowded && dir < dir_key(UINT64_MAX).id ? (dir + 1) * VJ_POSIX_DIR_IDS : id;
+    return crowded && dir < dir_number(UINT64_MAX) ? (dir + 1) * VJ_POSIX_DIR_IDS : id;
 }
 
 /* Names went that note_removed() has no place for. */
@@ -676,7 +712,8 @@ static int each_middle(Walk *walk, int dir_fd, const char *name, uint64_t id_abo
     }
     result = each_below(walk, dir_fd, name, each_object, id_above, gone);
     if (*gone) {
-        vj_fd_cache_drop(&walk->p->dirs, dir_key(id_above));
+        vj_fd_cache_drop(&walk->p->dirs, dir_key(walk->p, id_above, false));
+        vj_fd_cache_drop(&walk->p->dirs, dir_key(walk->p, id_above, true));
     }
     return result;
 }
@@ -847,6 +884,7 @@ static bool posix_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
     p->root_fd = fd;
     p->device = st.st_dev;
     p->read_only = place->read_only;
+    p->shared = place->shared;
     p->path = g_strdup(place->path);
     if (!check_format(p, place, error)) {
         g_free(p->path);
@@ -923,6 +961,7 @@ const VjStoreOps vj_store_posix_ops = {
     .instance_size = sizeof(PosixStore),
     .needs = VJ_NEEDS_FILES,
     .align_bytes = 1,
+    .is_shareable = true,
     .open = posix_open,
     .close = posix_close,
     .put = posix_put,

@@ -106,6 +106,11 @@ bool vj_store_open(const char *spec, const VjStorePlace *place, VjStore **out,
     if (ops == NULL) {
         return false;
     }
+    if (place->shared && !ops->is_shareable) {
+        return vj_error_set(error, EOPNOTSUPP,
+                            "store %s: it cannot be shared by several sessions",
+                            ops->name);
+    }
     return open_with(ops, options, NULL, place, out, error);
 }
 

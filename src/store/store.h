@@ -132,6 +132,9 @@ typedef struct VjStorePlace {
     const VjStoreKeys *keys;
     bool create; /* mkfs: make what is missing; else a missing place is an error */
     bool read_only;
+    /* Others may have it open at the same time, or will: refused where the driver has it
+     * alone. */
+    bool shared;
 } VjStorePlace;
 
 typedef struct VjStoreOps {
@@ -148,6 +151,13 @@ typedef struct VjStoreOps {
      * the true length.
      */
     uint32_t align_bytes;
+    /*
+     * Several stores may be open on one place, in one process or in many, and put,
+     * remove, flush and list beside each other: each object is put by one of them, flush
+     * answers for the puts of its own store.  False: what is kept in memory, or in the
+     * driver's own keys, is right for one store at a time.
+     */
+    bool is_shareable;
 
     /* Setup only; may block.  @opts was made from @options. */
     bool (*open)(VjStore *s, const VjStorePlace *place, const VjOpts *opts,

@@ -84,6 +84,7 @@ static const Stack stacks[] = {
     {"posix one by one", "posix:sync_batch=64,open_files=2", {NULL}, true, true},
     {"posix syncfs", "posix:sync_batch=0,open_files=0", {NULL}, true, true},
     {"memory", "memory", {NULL}, true, false},
+    {"memory of a name", "memory:name=contract", {NULL}, true, true},
     {"null", "null", {NULL}, false, false},
     {"posix+stats", "posix", {"stats"}, true, true},
     {"posix+fault", "posix", {"fault"}, true, true},

@@ -28,3 +28,6 @@ tests_unit_store_test_wrap_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/store/test-io
 tests_unit_store_test_io_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/store/test-shared
+tests_unit_store_test_shared_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
