@@ -2,17 +2,18 @@
 /*
  * id-block.c - object ids, and what a crash leaves behind in the store
  *
- * An id block is a range of ids with a record in VJ_SPACE_ID_BLOCK.
+ * An id block is a range of ids with a record in VJ_SPACE_ID_BLOCK that says which
+ * session takes ids of it.
  *
  *   - The record is durable before the first id of the id block is used: so after a crash
- *     each put that no commit names has its id in an open block, and the next open
- *     removes it.
+ *     each put that no commit names has its id in an open block, and is removed by the
+ *     next open, or by another session that notices that this one has ended.
  *   - The record goes when all ids were given out and each is resolved: its object is
  *     referenced by a visible commit, or removed from the store so that it stays away
  *     after a crash.  Commits become durable in order, so the deletion is never durable
  *     before the references.
- *   - An id block with an id of which nobody knows whether bytes lie there stays for the
- *     next open.
+ *   - An id block with an id of which nobody knows whether bytes lie there stays until
+ *     its session has ended.
  *   - Ids only grow: the counter is written with each block, so no id is ever used twice.
  *     Those that the store would rather not have are passed over: nobody ever asks for
  *     them.
@@ -23,7 +24,7 @@
 
 typedef struct VjIdBlockNew {
     uint64_t ids;
-    VjIdRange range;
+    VjIdRange range; /* the owner is set before the transaction */
 } VjIdBlockNew;
 
 static int block_new_body(VjTxn *txn, void *opaque)
@@ -61,7 +62,8 @@ static int block_new_body(VjTxn *txn, void *opaque)
 /* Durable when it returns 0. */
 static int block_new(VjObjects *o, VjIdBlock **out)
 {
-    VjIdBlockNew n = {.ids = o->id_blocks.block_ids};
+    VjIdBlockNew n = {.ids = o->id_blocks.block_ids,
+                      .range.owner = vj_meta_session(o->meta)};
     int rc;
 
     *out = NULL;
@@ -109,22 +111,42 @@ static int forget(VjObjects *o, GArray *ranges)
 
 /* ---- recovery ---------------------------------------------------------------------- */
 
-/* @opaque: GArray of VjIdRange. */
+/* Takes over an id block with @owner. */
+typedef struct VjEndedBlocks {
+    uint64_t owner; /* 0: of each session that has ended */
+    GArray *ranges; /* of VjIdRange */
+} VjEndedBlocks;
+
+static int is_wanted(VjTxn *txn, const VjEndedBlocks *e, const VjIdRange *range,
+                     bool *wanted)
+{
+    *wanted = range->owner == e->owner;
+    return e->owner > 0 ? 0 : vj_session_has_ended(txn, range->owner, wanted);
+}
+
 static int list_blocks_body(VjTxn *txn, void *opaque)
 {
-    GArray *ranges = opaque;
+    const VjEndedBlocks *e = opaque;
     VjScan scan;
 
-    g_array_set_size(ranges, 0);
+    g_array_set_size(e->ranges, 0);
     vj_scan_begin(&scan, txn, VJ_SPACE_ID_BLOCK, VJ_SCAN_ALL);
     while (vj_scan_next(&scan)) {
+        bool wanted = false;
         VjIdRange range;
+        int rc = 0;
 
         if (vj_id_block_decode(scan.key, scan.value, &range) == 0) {
-            g_array_append_val(ranges, range);
+            rc = is_wanted(txn, e, &range, &wanted);
         } else { /* its numbers are not used again; what it covered is for fsck or gc */
             vj_log_error("a block of object ids is damaged and is passed over; "
                          "fsck.varjfs -y removes it");
+        }
+        if (rc < 0) {
+            return rc;
+        }
+        if (wanted) {
+            g_array_append_val(e->ranges, range);
         }
     }
     return scan.error;
@@ -137,7 +159,7 @@ static bool collect_put(void *opaque, const VjPut *object, int64_t mtime_us)
     return true;
 }
 
-/* What the last mount put under ids of @range and did not commit is removed. */
+/* What its session put under ids of @range and did not commit is removed. */
 static int recover_range(VjObjects *o, const VjIdRange *range)
 {
     g_autoptr(GArray) puts = g_array_new(FALSE, FALSE, sizeof(VjPut));
@@ -153,35 +175,58 @@ static int recover_range(VjObjects *o, const VjIdRange *range)
         }
     }
     if (rc == 0 && puts->len > 0) {
-        vj_log_info(
-            "removed %u objects that were being written when the last mount ended",
-            puts->len);
+        vj_log_info("removed %u objects that were being written when their session ended",
+                    puts->len);
     }
     return rc;
 }
 
-static int recover(VjObjects *o)
+/*
+ * Removes what lies in id blocks of sessions that have ended: of @owner, or, when that is
+ * 0, of all.  *left: the last error of those that stay for another try.
+ */
+static int recover(VjObjects *o, uint64_t owner, int *left)
 {
     g_autoptr(GArray) ranges = g_array_new(FALSE, FALSE, sizeof(VjIdRange));
-    int rc = vj_meta_view(o->meta, list_blocks_body, ranges);
+    VjEndedBlocks e = {.owner = owner, .ranges = ranges};
+    int rc = vj_meta_view(o->meta, list_blocks_body, &e);
 
+    *left = 0;
     for (guint i = 0; rc == 0 && i < ranges->len;) {
         const VjIdRange *range = &g_array_index(ranges, VjIdRange, i);
         int failed = recover_range(o, range);
 
-        if (failed < 0) { /* the volume is usable all the same: the next open tries */
+        if (failed < 0) { /* the volume is usable all the same */
             vj_log_warn("objects %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT
-                        ": leftovers of a crash stay until the next mount: %s",
+                        ": leftovers of a crash stay until the next try: %s",
                         range->first_id, range->last_id, g_strerror(-failed));
+            *left = failed;
             g_array_remove_index(ranges, i);
         } else {
             i++;
         }
     }
     if (rc == 0 && ranges->len > 0 && vj_store_flush_removes(o->store) < 0) {
-        return 0; /* the store has said why; the next open tries */
+        *left = -EIO; /* the store has said why */
+        return 0;
     }
     return rc < 0 ? rc : forget(o, ranges);
+}
+
+int vj_objects_release_session(VjObjects *o, uint64_t id)
+{
+    int left, rc;
+
+    g_assert(id > 0 && id != vj_meta_session(o->meta));
+    if (o->read_only) {
+        return -EROFS;
+    }
+    rc = recover(o, id, &left);
+    if (rc == 0) {
+        rc = left;
+    }
+    vj_objects_kick(o); /* what it held may go */
+    return rc;
 }
 
 /* ---- in use ------------------------------------------------------------------------ */
@@ -334,21 +379,6 @@ int vj_id_take(VjObjects *o, uint64_t *id)
     return rc;
 }
 
-bool vj_id_block_is_open(VjObjects *o, uint64_t id)
-{
-    VjIdBlocks *l = &o->id_blocks;
-    bool found = false;
-
-    vj_mutex_lock(&l->lock);
-    for (guint i = 0; !found && i < l->open->len; i++) {
-        const VjIdBlock *block = g_ptr_array_index(l->open, i);
-
-        found = id >= block->first_id && id <= block->last_id;
-    }
-    vj_mutex_unlock(&l->lock);
-    return found;
-}
-
 void vj_id_resolve(VjObjects *o, uint64_t id, bool doubtful)
 {
     VjIdBlocks *l = &o->id_blocks;
@@ -376,7 +406,7 @@ void vj_id_resolve(VjObjects *o, uint64_t id, bool doubtful)
 bool vj_id_blocks_open(VjObjects *o, GError **error)
 {
     VjIdBlocks *l = &o->id_blocks;
-    int rc;
+    int left, rc; /* what is left over is tried again by the next open */
 
     l->open = g_ptr_array_new_with_free_func(g_free);
     vj_mutex_init(&l->lock, VJ_RANK_OBJECT_IDS, "object-ids");
@@ -384,7 +414,7 @@ bool vj_id_blocks_open(VjObjects *o, GError **error)
     if (o->read_only) {
         return true;
     }
-    rc = recover(o);
+    rc = recover(o, 0, &left);
     if (rc == 0) {
         rc = block_new(o, &l->current);
     }
@@ -406,6 +436,7 @@ int vj_id_blocks_close(VjObjects *o)
 {
     VjIdBlocks *l = &o->id_blocks;
     g_autoptr(GArray) over = NULL;
+    bool is_left;
     int rc;
 
     vj_mutex_lock(&l->lock);
@@ -418,8 +449,12 @@ int vj_id_blocks_close(VjObjects *o)
     vj_mutex_lock(&l->lock);
     l->current = l->next = NULL;
     over = take_over(l);
+    is_left = l->open->len > 0;
     vj_mutex_unlock(&l->lock);
     rc = forget(o, over);
+    if (rc < 0 || is_left) { /* others see to it */
+        vj_meta_leave_record(o->meta);
+    }
     g_ptr_array_free(l->open, TRUE);
     vj_cond_clear(&l->changed);
     vj_mutex_clear(&l->lock);

@@ -10,8 +10,6 @@
 #include "codec/codec.h"
 #include "object/object-format.h"
 
-/* @id may belong to a put whose commit is not visible yet. */
-bool vj_id_block_is_open(VjObjects *o, uint64_t id);
 /* A record names the bytes of @put, or may: a damaged one.  Errors of meta. */
 int vj_object_put_is_named(VjTxn *txn, const VjPut *put,
                            bool *is_named) G_GNUC_WARN_UNUSED_RESULT;
@@ -19,6 +17,16 @@ int vj_object_put_is_named(VjTxn *txn, const VjPut *put,
  * younger than the listing.  What may still be committed is the caller's to leave out,
  * before.  Errors of meta. */
 int vj_objects_keep_unnamed(VjObjects *o, GArray *puts) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * vj_objects_keep_garbage - keeps in @puts, besides, what no session will name
+ *
+ * Beside writers: what is on its way to a commit lies in an open id block of a session
+ * that lives.  @puts were listed before the call; what is in no such block any more has
+ * its record by now, or never will.
+ * Returns   0; -EBADMSG an id block is damaged, and nobody knows what it covers; errors
+ *           of meta
+ */
+int vj_objects_keep_garbage(VjObjects *o, GArray *puts) G_GNUC_WARN_UNUSED_RESULT;
 /* From the store: all of it, each block verified; the cache is not asked and not
  * filled. */
 int vj_object_load(VjObjects *o, const VjObject *object,

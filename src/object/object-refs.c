@@ -250,10 +250,28 @@ int vj_object_put_is_named(VjTxn *txn, const VjPut *put, bool *is_named)
     return rc == -ENOENT || rc == -EBADMSG ? 0 : rc;
 }
 
+/* Puts that are looked for in one view. */
+#define KEEP_BATCH 1024u
+
 typedef struct VjKeepUnnamed {
-    const GArray *puts; /* of VjPut */
-    GArray *kept;
+    VjObjects *objects;
+    const VjPut *puts;
+    size_t count;
+    GArray *kept;   /* of VjPut */
+    GArray *blocks; /* of VjIdRange: what lies there is not kept */
 } VjKeepUnnamed;
+
+static bool lies_in(const GArray *blocks, uint64_t id)
+{
+    for (guint i = 0; i < blocks->len; i++) {
+        const VjIdRange *range = &g_array_index(blocks, VjIdRange, i);
+
+        if (id >= range->first_id && id <= range->last_id) {
+            return true;
+        }
+    }
+    return false;
+}
 
 static int keep_unnamed_body(VjTxn *txn, void *opaque)
 {
@@ -261,10 +279,13 @@ static int keep_unnamed_body(VjTxn *txn, void *opaque)
     int rc = 0;
 
     g_array_set_size(k->kept, 0);
-    for (guint i = 0; rc == 0 && i < k->puts->len; i++) {
-        const VjPut *put = &g_array_index(k->puts, VjPut, i);
+    for (size_t i = 0; rc == 0 && i < k->count; i++) {
+        const VjPut *put = &k->puts[i];
         bool is_named;
 
+        if (lies_in(k->blocks, put->id)) {
+            continue;
+        }
         rc = vj_object_put_is_named(txn, put, &is_named);
         if (rc == 0 && !is_named) {
             g_array_append_vals(k->kept, put, 1);
@@ -273,15 +294,69 @@ static int keep_unnamed_body(VjTxn *txn, void *opaque)
     return rc;
 }
 
-int vj_objects_keep_unnamed(VjObjects *o, GArray *puts)
+/* The id blocks of sessions that live, among them this one. */
+static int list_live_blocks(VjTxn *txn, const VjKeepUnnamed *k)
+{
+    uint64_t own = vj_meta_session(k->objects->meta);
+    VjScan scan;
+
+    g_array_set_size(k->blocks, 0);
+    vj_scan_begin(&scan, txn, VJ_SPACE_ID_BLOCK, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
+        bool has_ended = false;
+        VjIdRange range;
+        int rc = vj_id_block_decode(scan.key, scan.value, &range);
+
+        if (rc == 0 && range.owner != own) {
+            rc = vj_session_has_ended(txn, range.owner, &has_ended);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+        if (!has_ended) {
+            g_array_append_val(k->blocks, range);
+        }
+    }
+    return scan.error;
+}
+
+static int keep_garbage_body(VjTxn *txn, void *opaque)
+{
+    int rc = list_live_blocks(txn, opaque);
+
+    return rc < 0 ? rc : keep_unnamed_body(txn, opaque);
+}
+
+static int keep(VjObjects *o, GArray *puts, VjTxnBody *body)
 {
     g_autoptr(GArray) kept = g_array_new(FALSE, FALSE, sizeof(VjPut));
-    int rc = vj_meta_view(o->meta, keep_unnamed_body,
-                          &(VjKeepUnnamed){.puts = puts, .kept = kept});
+    g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(VjIdRange));
+    VjKeepUnnamed k = {.objects = o, .kept = kept, .blocks = blocks};
+    guint all = 0;
 
-    if (rc == 0) {
-        g_array_set_size(puts, 0);
-        g_array_append_vals(puts, kept->data, kept->len);
+    for (guint i = 0; i < puts->len; i += KEEP_BATCH) {
+        int rc;
+
+        k.puts = &g_array_index(puts, VjPut, i);
+        k.count = MIN(puts->len - i, KEEP_BATCH);
+        rc = vj_meta_view(o->meta, body, &k);
+        if (rc < 0) {
+            return rc;
+        }
+        for (guint j = 0; j < kept->len; j++) {
+            g_array_index(puts, VjPut, all++) = g_array_index(kept, VjPut, j);
+        }
     }
-    return rc;
+    g_array_set_size(puts, all);
+    return 0;
+}
+
+int vj_objects_keep_unnamed(VjObjects *o, GArray *puts)
+{
+    return keep(o, puts, keep_unnamed_body);
+}
+
+int vj_objects_keep_garbage(VjObjects *o, GArray *puts)
+{
+    return keep(o, puts, keep_garbage_body);
 }

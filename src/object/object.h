@@ -19,6 +19,7 @@
 #include "base/base.h"
 #include "base/check.h"
 #include "meta/meta.h"
+#include "meta/session.h"
 #include "store/store.h"
 
 /* Plaintext of one object, bytes. */
@@ -109,14 +110,23 @@ typedef struct VjObjectsConfig {
 /*
  * vj_objects_open - recovery and background work
  *
- * Unless read_only: objects whose id lies in an open id block and that have no record are
- * removed from the store, the dead of the last mount are removed, a new id block is taken
- * durably.  Starts the reaper thread.  Setup only.
+ * Unless read_only: objects that have no record and whose id lies in an open id block of
+ * a session which has ended are removed from the store, what it left dead is removed, a
+ * new id block is taken durably.  Starts the reaper thread.  Setup only.
  */
 bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **error);
 /* For the open of a store whose objects' records are in @meta: the driver's own keys
  * there.  Valid as long as @meta is open. */
 VjStoreKeys vj_object_store_keys(VjMeta *meta);
+/*
+ * vj_objects_release_session - session @id has ended: what it put and did not commit goes
+ *
+ * Its id blocks with it.  An open has done so for the sessions that had ended by then.
+ * Returns   0, also when nothing is left of it; errors of store and meta: to be called
+ *           again.  Idempotent, also beside other sessions that do the same
+ * Threads   any; blocks      Locks   none
+ */
+int vj_objects_release_session(VjObjects *o, uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
 /* Stops the reaper, closes id blocks (durable), frees.  0 or what failed. */
 int vj_objects_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 

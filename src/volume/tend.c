@@ -3,10 +3,10 @@
  * tend.c - gc and scrub of a volume in use, a step at a time
  *
  * gc removes what the store has and no record names.  The order makes it safe beside
- * writers: the store is listed first, then the open id blocks are looked at, then the
- * records.  Bytes that are on their way to a commit lie in an open id block; one that was
- * closed before we looked has its record in every later snapshot.  A listing that failed
- * proves nothing, and the step fails with it.
+ * writers, of this session and of others: the store is listed first, then the open id
+ * blocks and the records are looked at, in one state.  Bytes that are on their way to a
+ * commit lie in an open id block; one that was closed before we looked has its record in
+ * that state.  A listing that failed proves nothing, and the step fails with it.
  *
  * scrub reads objects and compares them with their checksums and digests; what is damaged
  * leaves the index, so that equal content is stored afresh.  The place is kept after each
@@ -29,21 +29,6 @@ static bool collect(void *opaque, const VjPut *object, int64_t mtime_us)
     (void)mtime_us;
     g_array_append_vals(opaque, object, 1);
     return true;
-}
-
-/* Keeps in @puts what lies in no open id block. */
-static void keep_outside_id_blocks(VjVolume *v, GArray *puts)
-{
-    guint kept = 0;
-
-    for (guint i = 0; i < puts->len; i++) {
-        VjPut put = g_array_index(puts, VjPut, i);
-
-        if (!vj_id_block_is_open(v->objects, put.id)) {
-            g_array_index(puts, VjPut, kept++) = put;
-        }
-    }
-    g_array_set_size(puts, kept);
 }
 
 static int remove_unreferenced(VjVolume *v, const GArray *puts, VjTend *t)
@@ -122,8 +107,7 @@ int vj_volume_gc(VjVolume *v, VjTend *t)
         return rc;
     }
     t->examined += puts->len;
-    keep_outside_id_blocks(v, puts);
-    rc = vj_objects_keep_unnamed(v->objects, puts);
+    rc = vj_objects_keep_garbage(v->objects, puts);
     if (rc == 0) {
         rc = remove_unreferenced(v, puts, t);
     }

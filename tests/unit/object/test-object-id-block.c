@@ -104,6 +104,15 @@ static int write_id_block_body(VjTxn *txn, void *opaque)
                       vj_slice(record, sizeof record));
 }
 
+static int damage_id_block_body(VjTxn *txn, void *opaque)
+{
+    const VjIdRange *range = opaque;
+    uint8_t key[8];
+
+    vj_be64_set(key, range->first_id);
+    return vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, 8), vj_slice("damaged", 7));
+}
+
 static void put_unreferenced(Fixture *f, uint64_t id)
 {
     struct iovec iov = {.iov_base = &id, .iov_len = sizeof id};
@@ -202,6 +211,115 @@ static void test_failed_recovery_is_done_by_the_next_mount(void **state)
     assert_int_equal(stored_count(f), 1);
 }
 
+/* What session @owner left: an id block of four, and bytes under its last id. */
+static VjIdRange leave_block_of(Fixture *f, uint64_t first_id, uint64_t owner)
+{
+    VjIdRange range = {.first_id = first_id, .last_id = first_id + 3, .owner = owner};
+
+    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, write_id_block_body, &range),
+                     0);
+    put_unreferenced(f, range.last_id);
+    return range;
+}
+
+static void test_what_an_ended_session_left_is_released(void **state)
+{
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(1, 5000);
+    uint64_t blocks = key_count(f, VJ_SPACE_ID_BLOCK);
+    VjObject object;
+
+    must_put(f, bytes, 5000, &object);
+    (void)leave_block_of(f, 2000000, 77);
+    (void)leave_block_of(f, 2000004, 77);
+    (void)leave_block_of(f, 3000000, 78);
+    assert_int_equal(vj_objects_release_session(f->objects, 77), 0);
+    assert_int_equal(stored_count(f), 2);
+    assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), blocks + 1);
+    assert_int_equal(vj_objects_release_session(f->objects, 77), 0);
+    assert_int_equal(stored_count(f), 2);
+    assert_int_equal(vj_objects_release_session(f->objects, 78), 0);
+    assert_int_equal(stored_count(f), 1);
+    assert_content(f, &object, bytes);
+}
+
+static void test_a_release_that_failed_is_done_again(void **state)
+{
+    static const char *const faults[] = {"kinds=each,every=1", "kinds=remove,every=1"};
+    Fixture *f = *state;
+    uint64_t blocks = key_count(f, VJ_SPACE_ID_BLOCK);
+
+    (void)leave_block_of(f, 2000000, 77);
+    for (size_t i = 0; i < G_N_ELEMENTS(faults); i++) {
+        fixture_faults(f, faults[i], NULL);
+        assert_int_equal(vj_objects_release_session(f->objects, 77), -EIO);
+        assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), blocks + 1);
+    }
+    fixture_faults(f, "", "kinds=commit,fail=1");
+    assert_int_equal(vj_objects_release_session(f->objects, 77), -EIO);
+    fixture_faults(f, "", "");
+    assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), blocks + 1);
+    assert_int_equal(vj_objects_release_session(f->objects, 77), 0);
+    assert_int_equal(stored_count(f), 0);
+    assert_int_equal(key_count(f, VJ_SPACE_ID_BLOCK), blocks);
+}
+
+static bool collect(void *opaque, const VjPut *object, int64_t mtime_us)
+{
+    (void)mtime_us;
+    g_array_append_vals(opaque, object, 1);
+    return true;
+}
+
+/* What gc would remove: id and number of puts. */
+static guint garbage(Fixture *f, uint64_t *id)
+{
+    g_autoptr(GArray) puts = g_array_new(FALSE, FALSE, sizeof(VjPut));
+
+    assert_int_equal(vj_store_each(f->store, 1, UINT64_MAX, collect, puts), 0);
+    assert_int_equal(vj_objects_keep_garbage(f->objects, puts), 0);
+    *id = puts->len > 0 ? g_array_index(puts, VjPut, 0).id : 0;
+    return puts->len;
+}
+
+/* It goes by the records, where the id blocks of all sessions are. */
+static void test_garbage_lies_in_no_id_block_of_a_live_session(void **state)
+{
+    const VjTransform want = {0};
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(1, 5000), *others = content(2, 5000);
+    VjPendingObject *pending;
+    VjObject object;
+    uint64_t id;
+
+    must_put(f, bytes, 5000, &object);
+    assert_int_equal(vj_object_store(f->objects, others, 5000, &want, NULL, 0, &pending),
+                     0);
+    (void)leave_block_of(f, 2000000, vj_meta_session(f->meta));
+    assert_int_equal(garbage(f, &id), 0);
+    (void)leave_block_of(f, 3000000, 77); /* it has ended: this one is alone */
+    assert_int_equal(garbage(f, &id), 1);
+    assert_int_equal(id, 3000003);
+    put_unreferenced(f, 5);
+    put_unreferenced(f, 4000000);
+    assert_int_equal(garbage(f, &id), 2); /* 5 is of the block in use */
+    vj_pending_free(f->objects, pending, false);
+    assert_int_equal(vj_objects_release_session(f->objects, 77), 0);
+}
+
+static void test_a_damaged_id_block_leaves_all_garbage(void **state)
+{
+    Fixture *f = *state;
+    g_autoptr(GArray) puts = g_array_new(FALSE, FALSE, sizeof(VjPut));
+    VjIdRange range = leave_block_of(f, 2000000, 77);
+
+    assert_int_equal(vj_meta_run(f->meta, VJ_RUN_DEFAULT, damage_id_block_body, &range),
+                     0);
+    put_unreferenced(f, 4000000);
+    assert_int_equal(vj_store_each(f->store, 1, UINT64_MAX, collect, puts), 0);
+    assert_int_equal(vj_objects_keep_garbage(f->objects, puts), -EBADMSG);
+}
+
 static int setup_posix_short_id_blocks(void **state)
 {
     Fixture *f;
@@ -289,6 +407,11 @@ static const struct CMUnitTest tests[] = {
     TEST(test_recovery_removes_what_no_record_names),
     TEST(test_a_check_calls_open_id_blocks_pending_and_unreferenced_puts_leaks),
     TEST(test_failed_recovery_is_done_by_the_next_mount),
+    TEST(test_what_an_ended_session_left_is_released),
+    TEST(test_a_release_that_failed_is_done_again),
+    cmocka_unit_test_setup_teardown(test_garbage_lies_in_no_id_block_of_a_live_session,
+                                    fixture_setup, fixture_teardown),
+    TEST(test_a_damaged_id_block_leaves_all_garbage),
     cmocka_unit_test_setup_teardown(test_ids_of_a_crowded_directory_are_passed_over,
                                     fixture_setup_posix, fixture_teardown),
     cmocka_unit_test_setup_teardown(test_short_id_blocks_of_a_crowded_directory,
