@@ -385,7 +385,7 @@ int vj_cache_use(VjObjects *o, const VjObject *object, const VjCacheRead *read,
     while (rc == 0 && e->plain == NULL &&
            (e->is_ahead || e->trailer == NULL || (whole && !e->in_parts))) {
         if (e->loading && e->got == NULL) {
-            vj_cond_wait(&c->changed, &c->lock);
+            rc = vj_cond_wait_or_cancel(&c->changed, &c->lock, INT64_MAX);
         } else {
             hit = e->got != NULL;
             e->loading = true;

@@ -146,7 +146,8 @@ typedef struct VjCacheRead {
 /*
  * vj_cache_use - the entry of @id, with at least its trailer
  *
- * Loads what is missing; who asks meanwhile waits for that load.  What is being loaded
+ * Loads what is missing; who asks meanwhile waits for that load, or is given up
+ * (-ECANCELED).  What is being loaded
  * ahead is waited for until its get is over, and unpacked by whoever comes first.
  * @read     what for
  * @plain, @trailer   one of them is set; plain is owned (vj_buf_unref), trailer lives

@@ -407,63 +407,117 @@ void vj_io_forward(VjStore *s, VjIo *io, void (*done)(VjIo *child))
 
 /* ---- synchronous calls ------------------------------------------------------------- */
 
+/* Where a thread waits, as long as it lives: the one that cancels it may come late. */
 typedef struct Waiter {
     VjMutex lock; /* VJ_RANK_STORE_IO */
     VjCond changed;
-    /* guarded by lock: */
-    bool is_done;
 } Waiter;
+
+/* One request that it waits for. */
+typedef struct Wait {
+    Waiter *at;
+    bool is_done; /* guarded by at->lock */
+} Wait;
+
+static void waiter_free(gpointer opaque)
+{
+    Waiter *w = opaque;
+
+    vj_cond_clear(&w->changed);
+    vj_mutex_clear(&w->lock);
+    g_free(w);
+}
+
+static Waiter *waiter_of_thread(void)
+{
+    static GPrivate waiters = G_PRIVATE_INIT(waiter_free);
+    Waiter *w = g_private_get(&waiters);
+
+    if (w == NULL) {
+        w = g_new0(Waiter, 1);
+        vj_mutex_init(&w->lock, VJ_RANK_STORE_IO, "store.io.waiter");
+        vj_cond_init(&w->changed);
+        g_private_set(&waiters, w);
+    }
+    return w;
+}
 
 static void wake(VjIo *io)
 {
-    Waiter *w = io->opaque;
+    Wait *wait = io->opaque;
+    Waiter *at = wait->at;
 
-    vj_mutex_lock(&w->lock);
-    w->is_done = true;
-    vj_cond_broadcast(&w->changed);
-    vj_mutex_unlock(&w->lock);
+    vj_mutex_lock(&at->lock);
+    wait->is_done = true;
+    vj_cond_broadcast(&at->changed);
+    vj_mutex_unlock(&at->lock);
 }
 
-/* False: none was let go before @deadline_us (0: no deadline). */
-static bool wait_for_room(VjIoQueue *q, int64_t deadline_us)
+/* 0: perhaps there is room; -ETIMEDOUT, -ECANCELED. */
+static int wait_for_room(VjIoQueue *q, int64_t until_us)
 {
-    bool in_time = true;
+    int rc = 0;
 
     vj_mutex_lock(&q->lock);
-    while (in_time && q->in_flight >= VJ_STORE_IN_FLIGHT_MAX) {
-        if (deadline_us > 0) {
-            in_time = vj_cond_wait_until(&q->let_go, &q->lock, deadline_us);
-        } else {
-            vj_cond_wait(&q->let_go, &q->lock);
-        }
+    while (rc == 0 && q->in_flight >= VJ_STORE_IN_FLIGHT_MAX) {
+        rc = vj_cond_wait_or_cancel(&q->let_go, &q->lock, until_us);
     }
     vj_mutex_unlock(&q->lock);
-    return in_time;
+    return rc;
+}
+
+/* Until the request is answered, or is not waited for any more: -ETIMEDOUT,
+ * -ECANCELED. */
+static int wait_for_answer(Wait *wait, int64_t until_us)
+{
+    Waiter *at = wait->at;
+    int rc = 0;
+
+    vj_mutex_lock(&at->lock);
+    while (rc == 0 && !wait->is_done) {
+        rc = vj_cond_wait_or_cancel(&at->changed, &at->lock, until_us);
+    }
+    vj_mutex_unlock(&at->lock);
+    return rc;
+}
+
+static void wait_for_done(Wait *wait)
+{
+    Waiter *at = wait->at;
+
+    vj_mutex_lock(&at->lock);
+    while (!wait->is_done) {
+        vj_cond_wait(&at->changed, &at->lock);
+    }
+    vj_mutex_unlock(&at->lock);
 }
 
 int vj_io_run(VjStore *s, VjIo *io)
 {
-    Waiter w = {.is_done = false};
+    Wait wait = {.at = waiter_of_thread()};
+    int64_t until_us = INT64_MAX;
+    int rc = 0;
 
     if (s->timeout_us > 0) {
         io->deadline_us = vj_clock_mono_us() + s->timeout_us;
+    } else {
+        until_us = vj_cancel_deadline_us();
     }
-    vj_mutex_init(&w.lock, VJ_RANK_STORE_IO, "store.io.waiter");
-    vj_cond_init(&w.changed);
     io->done = wake;
-    io->opaque = &w;
-    io->rc = -ETIMEDOUT;
-    while (!w.is_done && !vj_store_submit(s, io)) {
-        w.is_done = !wait_for_room(s->queue, io->deadline_us);
+    io->opaque = &wait;
+    while (rc == 0 && !vj_store_submit(s, io)) {
+        rc = wait_for_room(s->queue, io->deadline_us > 0 ? io->deadline_us : until_us);
     }
-    vj_mutex_lock(&w.lock);
-    while (!w.is_done) {
-        vj_cond_wait(&w.changed, &w.lock);
+    if (rc == 0) {
+        rc = wait_for_answer(&wait, until_us);
+        if (rc < 0) {
+            vj_store_cancel(s, io);
+        }
+        wait_for_done(&wait);
+        rc = rc < 0 && io->rc == -ECANCELED ? rc : io->rc;
     }
-    vj_mutex_unlock(&w.lock);
-    vj_cond_clear(&w.changed);
-    vj_mutex_clear(&w.lock);
-    return io->rc;
+    io->opaque = NULL; /* done() was called, or will not be */
+    return rc;
 }
 
 /* ---- setup ------------------------------------------------------------------------- */

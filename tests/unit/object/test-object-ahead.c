@@ -269,6 +269,54 @@ static void test_a_get_that_hangs_is_given_up(void **state)
     read_part(f, &object, bytes, 0, LEN);
 }
 
+typedef struct Killed {
+    Reader reader;
+    VjCancel cancel;
+    int result;
+} Killed;
+
+static gpointer read_and_be_killed(gpointer opaque)
+{
+    Killed *k = opaque;
+    uint8_t got[100];
+
+    vj_cancel_enter(&k->cancel);
+    k->result = vj_object_read(k->reader.f->objects, k->reader.object, 50000, got,
+                               sizeof got, false);
+    (void)vj_cancel_leave();
+    return NULL;
+}
+
+/* Who waits for a get of others can be given up, and leaves the get to them. */
+static void test_a_reader_that_is_killed_does_not_wait(void **state)
+{
+    Fixture *f = *state;
+    g_autofree uint8_t *bytes = content(1, LEN);
+    Killed k = {.reader = {.f = f}};
+    uint64_t before;
+    VjObject object;
+    GThread *thread;
+    Ahead a;
+    int fd;
+
+    must_put(f, bytes, LEN, &object);
+    k.reader.object = &object;
+    vj_cancel_init(&k.cancel);
+    before = gets(f);
+    fd = hold_gets(f);
+    assert_true(begin(f, &a, &object));
+    thread = g_thread_new("killed", read_and_be_killed, &k);
+    vj_cancel_fire(&k.cancel);
+    g_thread_join(thread);
+    assert_int_equal(k.result, -ECANCELED);
+    vj_fd_close(&fd);
+    end(f, &a, true);
+    read_part(f, &object, bytes, 0, LEN);
+    assert_int_equal(gets(f), before + 1);
+    vj_cancel_clear(&k.cancel);
+    fixture_faults(f, "", NULL);
+}
+
 static void let_go(VjIo *io)
 {
     vj_io_unref(io);
@@ -358,6 +406,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_a_get_that_fails_is_left_to_the_reader),
     TEST(test_a_wrong_bit_is_left_to_the_reader),
     TEST(test_a_get_that_hangs_is_given_up),
+    TEST(test_a_reader_that_is_killed_does_not_wait),
     TEST(test_a_full_store_refuses),
     TEST(test_what_a_reader_has_come_by_makes_room),
     cmocka_unit_test_setup_teardown(test_who_brings_it, fixture_setup_posix,

@@ -219,6 +219,61 @@ static void test_timeout_of_the_rest(void **state)
     hung_clear(&h);
 }
 
+/* A thread whose request nobody waits for any more (base/cancel.h). */
+typedef struct Caller {
+    VjStore *s;
+    VjPut put;
+    VjCancel cancel;
+    int results[5];
+} Caller;
+
+static gpointer call_all(gpointer opaque)
+{
+    Caller *c = opaque;
+    VjStoreSpace space;
+    VjPut late;
+
+    vj_cancel_enter(&c->cancel);
+    c->results[0] = vj_store_test_get_byte(c->s, &c->put);
+    c->results[1] = vj_store_test_try_put(c->s, 2, 5000, &late);
+    c->results[2] = vj_store_flush(c->s);
+    c->results[3] = vj_store_space(c->s, &space);
+    c->results[4] = vj_store_flush_removes(c->s);
+    (void)vj_cancel_leave();
+    return NULL;
+}
+
+/* It is told while it waits; what it asks for after that is not waited for at all. */
+static void test_cancelled_caller(void **state)
+{
+    VjStoreTest *t = *state;
+    Caller c = {.put = vj_store_test_put(t->s, 1, 100)};
+    GThread *thread;
+    Hung h;
+
+    t->s->timeout_us = 20 * G_USEC_PER_SEC;
+    hang(&h, t, "put+get+flush+space+flush_removes");
+    c.s = t->s;
+    vj_cancel_init(&c.cancel);
+    thread = g_thread_new("caller", call_all, &c);
+    while (vj_store_fault_calls(t->s) == 0) { /* the get hangs */
+        g_thread_yield();
+    }
+    vj_cancel_fire(&c.cancel);
+    g_thread_join(thread);
+    for (size_t i = 0; i < G_N_ELEMENTS(c.results); i++) {
+        assert_int_equal(c.results[i], -ECANCELED);
+    }
+    vj_cancel_clear(&c.cancel);
+    t->s->timeout_us = 0;
+    go_on(&h);
+    assert_true(vj_store_test_matches(t->s, &c.put));
+    vj_store_close(t->s);
+    vj_store_test_open(t, false);
+    assert_int_equal(vj_store_test_object_count(t->s), 1); /* the late put is gone */
+    hung_clear(&h);
+}
+
 /* A full store with a timeout does not keep a synchronous caller either. */
 static void test_timeout_when_full(void **state)
 {
@@ -250,6 +305,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_limit),
     TEST(test_timeout),
     TEST(test_timeout_of_the_rest),
+    TEST(test_cancelled_caller),
     TEST(test_timeout_when_full),
 };
 
