@@ -231,7 +231,9 @@ struct VjFront {
     bool maps_direct_files;    /* a file that is opened past the page cache has mmap */
     bool knows_who_sets_flags; /* the kernel looks at the caller of chattr(1) itself */
     bool clears_privileges;    /* what a change takes away is for us to find out */
-    bool is_far;               /* never changes: vj_fs_is_far */
+    /* Never change: vj_fs_can_cancel; how long one wait may take, microseconds. */
+    bool can_cancel;
+    int64_t wait_us;
 
     gint short_of_threads; /* atomic; never reset */
     gint syncs_here;       /* atomic: waits for durability in request threads */

@@ -165,7 +165,8 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     g_queue_init(&f->sync_jobs);
     f->interrupted = g_ptr_array_new();
     f->served = g_ptr_array_new();
-    f->is_far = vj_fs_is_far(fs);
+    f->can_cancel = vj_fs_can_cancel(fs);
+    f->wait_us = vj_fs_is_far(fs) ? VJ_FRONT_FAR_US : INT64_MAX;
     f->awaited = g_hash_table_new(NULL, NULL);
     f->left = g_hash_table_new(NULL, NULL);
     f->lookups = vj_lookup_counts_new();

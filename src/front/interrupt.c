@@ -15,9 +15,9 @@
  * which the dying caller closes, and leaves an error for others who have the same
  * descriptor.
  *
- * Where metadata are on another machine any request may wait for long: then each thread's
- * request is listed here, and one whose caller dies is cancelled, so that the thread is
- * free too.
+ * Where metadata are on another machine any request may wait for long, and where a store
+ * has a timeout what reads does: then each thread's request is listed here, and one whose
+ * caller dies is cancelled, so that the thread is free too.
  *
  * Where the daemon does not see the caller in /proc (another pid namespace, hidepid)
  * there is no knowing, and the caller waits.
@@ -281,7 +281,7 @@ void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid)
 {
     bool watch;
 
-    vj_cancel_reset(&s->cancel, VJ_FRONT_FAR_US);
+    vj_cancel_reset(&s->cancel, f->wait_us);
     vj_mutex_lock(&f->lock);
     s->unique = unique;
     s->tid = tid;

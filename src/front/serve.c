@@ -154,9 +154,9 @@ static void process(VjFront *f, Worker *w, size_t len)
 {
     struct fuse_buf request = {.mem = w->block + HEAD_SKIP, .size = len};
     struct fuse_in_header head = head_of(w);
-    bool is_cancellable = f->is_far && may_be_cancelled(head.opcode);
+    bool is_cancellable = f->can_cancel && may_be_cancelled(head.opcode);
 
-    if (f->is_far && head.opcode == FUSE_INTERRUPT) {
+    if (f->can_cancel && head.opcode == FUSE_INTERRUPT) {
         note_interrupt(f, w, len);
     }
     if (is_cancellable) {

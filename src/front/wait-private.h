@@ -45,7 +45,7 @@ void vj_wait_unref(VjWait *w);
 /* At the end, until none is left: a thread of the rooms below may still have one to
  * answer.  No locks held. */
 void vj_front_await_waits(VjFront *f);
-/* ---- requests that wait for another machine (interrupt.c) -------------------------- */
+/* ---- requests that wait for metadata or store (interrupt.c) ------------------------ */
 
 /* What one request thread works on. */
 typedef struct VjServed {

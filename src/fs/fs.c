@@ -40,6 +40,11 @@ bool vj_fs_is_far(VjFs *fs)
     return vj_meta_is_far(fs->meta);
 }
 
+bool vj_fs_can_cancel(VjFs *fs)
+{
+    return vj_fs_is_far(fs) || vj_volume_can_cancel(fs->volume);
+}
+
 void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque)
 {
     fs->knows = knows;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: LGPL-3.0-or-later
 # A store with a timeout that hangs: whoever reads or waits for durability gets an error, nothing that
-# was written is lost, and what the store did too late is not left behind.
+# was written is lost, and what the store did too late is not left behind. Readers can be killed before.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
 requires_fuse
@@ -56,4 +56,36 @@ umount_varjfs
 fsck_clean "after that"
 # Objects are removed when their late puts end, before the daemon does.
 is "nothing that came too late is left" "$(fsck.varjfs -n "$SOURCE" 2>&1 | grep -c 'no record')" 0
+# A reader past the page cache: its request waits in the store, and not for the end of a long timeout.
+cat >"$T/direct.py" <<'END'
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+print("reads", flush=True)
+os.preadv(fd, [mmap.mmap(-1, 1 << 16)], 0)
+END
+ended()
+{
+    process_gone "$1" && wait "$1" 2>/dev/null
+    process_gone "$1"
+}
+waits()
+{
+    grep -qx reads "$T/direct" && grep -sq '^State:.[SD]' "/proc/$reader/status"
+}
+rm -r "$SOURCE"
+make_fs -o store=posix:timeout=3600
+mount_varjfs
+cp "$T/old" "$MNT/old"
+remount_varjfs
+exec 9<"$hold"
+check "the store stops for long" flock -x -n 9
+python3 "$T/direct.py" "$MNT/old" >"$T/direct" 9<&- &
+reader=$!
+check "a reader waits" wait_for 30 waits
+kill -KILL $reader
+check "and can be killed" wait_for 30 ended $reader
+exec 9<&-
+check "others read what it wanted" cmp "$T/old" "$MNT/old"
+umount_varjfs
+fsck_clean "after that too"
 tap_done
