@@ -320,8 +320,8 @@ void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc);
 /* Whether vj_store_expect brings an object nearer: the driver and each wrapper before it
  * have expect.  If not, only a get does.  Threads: any.  Locks: none. */
 bool vj_store_can_expect(const VjStore *s);
-/* A caller that waits for @s can be given up (base/cancel.h): requests are in flight apart
- * from its thread, because of a timeout or of a driver that has submit alone. */
+/* A caller that waits for @s can be given up (base/cancel.h): requests are in flight
+ * apart from its thread, because of a timeout or of a driver that has submit alone. */
 bool vj_store_can_cancel(const VjStore *s);
 uint64_t vj_store_prefer(VjStore *s, uint64_t id);
 int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc) G_GNUC_WARN_UNUSED_RESULT;

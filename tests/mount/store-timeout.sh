@@ -76,6 +76,7 @@ rm -r "$SOURCE"
 make_fs -o store=posix:timeout=3600
 mount_varjfs
 cp "$T/old" "$MNT/old"
+# shellcheck disable=SC2119 # no options
 remount_varjfs
 exec 9<"$hold"
 check "the store stops for long" flock -x -n 9
