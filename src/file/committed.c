@@ -4,13 +4,19 @@
  *
  * A run never changes but for the records of objects, which are put in once each
  * (atomically).  The runs of one file do not overlap and stand in rising order.
+ *
+ * A reader at random finds none of this in the processor's caches: what the searches
+ * compare stands side by side, and the record of an object where its entry is.
  */
 #include "file/committed-private.h"
 
+/* Of the record in a slot. */
+enum { RECORD_MISSING, RECORD_COMES, RECORD_THERE };
+
 typedef struct Slot {
     VjEntry entry;
-    uint64_t at;      /* of its first byte in the file */
-    VjObject *object; /* atomic; owned; NULL: nobody has asked for it */
+    gint state;      /* atomic; RECORD_* */
+    VjObject object; /* never changes once it is there */
 } Slot;
 
 struct VjCommittedRun {
@@ -20,14 +26,21 @@ struct VjCommittedRun {
     GList link;      /* in used */
     /* never change: */
     unsigned count;
+    uint64_t at[VJ_COMMITTED_RUN]; /* of the first byte of each entry in the file */
     Slot slots[];
 };
+
+/* A run in its file. */
+typedef struct Place {
+    uint64_t end; /* where its last entry ends */
+    VjCommittedRun *run;
+} Place;
 
 struct VjCommitted {
     gint refs;
     VjCommittedBudget *budget;
     VjInode inode;
-    GPtrArray *runs; /* guarded by the budget's lock; referenced, rising */
+    GArray *runs; /* Place; guarded by the budget's lock; referenced, rising */
 };
 
 void vj_committed_budget_init(VjCommittedBudget *b, uint64_t limit_bytes)
@@ -47,32 +60,31 @@ void vj_committed_budget_clear(VjCommittedBudget *b)
 
 static uint64_t run_bytes(unsigned count)
 {
-    return sizeof(VjCommittedRun) + count * (sizeof(Slot) + sizeof(VjObject));
+    return sizeof(VjCommittedRun) + count * sizeof(Slot);
 }
 
 static uint64_t run_from(const VjCommittedRun *run)
 {
-    return run->slots[0].at;
+    return run->at[0];
 }
 
 static uint64_t run_end(const VjCommittedRun *run)
 {
-    const Slot *last = &run->slots[run->count - 1];
-
-    return last->at + last->entry.length;
+    return run->at[run->count - 1] + run->slots[run->count - 1].entry.length;
 }
 
 static void run_unref(gpointer data)
 {
     VjCommittedRun *run = data;
 
-    if (run == NULL || !g_atomic_int_dec_and_test(&run->refs)) {
-        return;
+    if (run != NULL && g_atomic_int_dec_and_test(&run->refs)) {
+        g_free(run);
     }
-    for (unsigned i = 0; i < run->count; i++) {
-        g_free(run->slots[i].object);
-    }
-    g_free(run);
+}
+
+static Place *place_at(const VjCommitted *c, guint i)
+{
+    return &g_array_index(c->runs, Place, i);
 }
 
 /* The index of the first run that ends behind @offset.  Under lock. */
@@ -83,7 +95,7 @@ static guint first_behind(const VjCommitted *c, uint64_t offset)
     while (low < high) {
         guint middle = low + (high - low) / 2;
 
-        if (run_end(c->runs->pdata[middle]) <= offset) {
+        if (place_at(c, middle)->end <= offset) {
             low = middle + 1;
         } else {
             high = middle;
@@ -108,8 +120,8 @@ static void make_room_locked(VjCommittedBudget *b, GPtrArray *gone)
         VjCommitted *c = run->of;
 
         forget_locked(b, run);
-        g_ptr_array_add(gone,
-                        g_ptr_array_steal_index(c->runs, first_behind(c, run_from(run))));
+        g_array_remove_index(c->runs, first_behind(c, run_from(run)));
+        g_ptr_array_add(gone, run);
     }
 }
 
@@ -120,7 +132,7 @@ static unsigned slot_of(const VjCommittedRun *run, uint64_t offset)
     while (low < high) {
         unsigned middle = low + (high - low + 1) / 2;
 
-        if (run->slots[middle].at <= offset) {
+        if (run->at[middle] <= offset) {
             low = middle;
         } else {
             high = middle - 1;
@@ -138,7 +150,7 @@ VjCommitted *vj_committed_new(VjCommittedBudget *budget, const VjInode *inode)
     c->refs = 1;
     c->budget = budget;
     c->inode = *inode;
-    c->runs = g_ptr_array_new_with_free_func(run_unref);
+    c->runs = g_array_new(FALSE, FALSE, sizeof(Place));
     return c;
 }
 
@@ -155,10 +167,13 @@ void vj_committed_unref(VjCommitted *c)
     }
     vj_mutex_lock(&c->budget->lock);
     for (guint i = 0; i < c->runs->len; i++) {
-        forget_locked(c->budget, c->runs->pdata[i]);
+        forget_locked(c->budget, place_at(c, i)->run);
     }
     vj_mutex_unlock(&c->budget->lock);
-    g_ptr_array_unref(c->runs);
+    for (guint i = 0; i < c->runs->len; i++) {
+        run_unref(place_at(c, i)->run);
+    }
+    g_array_unref(c->runs);
     g_free(c);
 }
 
@@ -175,7 +190,7 @@ void vj_committed_at_clear(VjCommittedAt *a)
 
 const VjEntry *vj_committed_entry(const VjCommittedAt *a, uint64_t *at)
 {
-    *at = a->run->slots[a->index].at;
+    *at = a->run->at[a->index];
     return &a->run->slots[a->index].entry;
 }
 
@@ -194,10 +209,10 @@ static bool find_locked(VjCommitted *c, uint64_t offset, VjCommittedAt *out)
     guint i = first_behind(c, offset);
     VjCommittedRun *run;
 
-    if (i == c->runs->len || run_from(c->runs->pdata[i]) > offset) {
+    if (i == c->runs->len || run_from(place_at(c, i)->run) > offset) {
         return false;
     }
-    run = c->runs->pdata[i];
+    run = place_at(c, i)->run;
     g_queue_unlink(&c->budget->used, &run->link);
     g_queue_push_head_link(&c->budget->used, &run->link);
     g_atomic_int_inc(&run->refs);
@@ -236,24 +251,23 @@ static void expect_objects(const VjCommittedRun *run, VjTxn *txn)
 /* The entries from the one that holds @offset on.  Owned. */
 static int read_run(VjMapCursor *cursor, uint64_t offset, VjCommittedRun **out)
 {
-    VjCommittedRun *run =
-        g_malloc0(sizeof *run + VJ_COMMITTED_RUN * sizeof run->slots[0]);
-    Slot *slot = run->slots;
-    int r = vj_map_cursor_seek(cursor, offset, &slot->entry, &slot->at);
+    VjCommittedRun *run = g_malloc0(run_bytes(VJ_COMMITTED_RUN));
+    int r = vj_map_cursor_seek(cursor, offset, &run->slots[0].entry, &run->at[0]);
 
     *out = NULL;
     if (r < 0) {
         g_free(run);
         return r;
     }
-    run->refs = 1;
-    run->link.data = run;
     for (run->count = 1; run->count < VJ_COMMITTED_RUN; run->count++) {
-        slot = &run->slots[run->count];
-        if (vj_map_cursor_next(cursor, &slot->entry, &slot->at) < 0) {
+        if (vj_map_cursor_next(cursor, &run->slots[run->count].entry,
+                               &run->at[run->count]) < 0) {
             break; /* the end, or what whoever comes there finds out */
         }
     }
+    run = g_realloc(run, run_bytes(run->count));
+    run->refs = 1;
+    run->link.data = run;
     *out = run;
     return 0;
 }
@@ -263,6 +277,7 @@ int vj_committed_load(VjCommitted *c, VjTxn *txn, VjMapCursor *cursor, uint64_t 
 {
     g_autoptr(GPtrArray) gone = g_ptr_array_new_with_free_func(run_unref);
     VjCommittedRun *run;
+    Place place;
     int r = read_run(cursor, offset, &run);
 
     *out = (VjCommittedAt){0};
@@ -277,11 +292,12 @@ int vj_committed_load(VjCommitted *c, VjTxn *txn, VjMapCursor *cursor, uint64_t 
         guint i = first_behind(c, offset);
 
         /* What the next run has is left to it. */
-        while (i < c->runs->len && run_end(run) > run_from(c->runs->pdata[i])) {
+        while (i < c->runs->len && run_end(run) > run_from(place_at(c, i)->run)) {
             run->count--;
         }
         run->of = c;
-        g_ptr_array_insert(c->runs, (gint)i, run);
+        place = (Place){.end = run_end(run), .run = run};
+        g_array_insert_val(c->runs, i, place);
         c->budget->bytes += run_bytes(run->count);
         g_queue_push_head_link(&c->budget->used, &run->link);
         g_atomic_int_inc(&run->refs);
@@ -295,22 +311,20 @@ int vj_committed_load(VjCommitted *c, VjTxn *txn, VjMapCursor *cursor, uint64_t 
 int vj_committed_object(const VjCommittedAt *a, VjTxn *txn, VjObject *out)
 {
     Slot *slot = &a->run->slots[a->index];
-    VjObject *object = g_atomic_pointer_get(&slot->object);
     int r;
 
-    if (object != NULL) {
-        *out = *object;
+    if (g_atomic_int_get(&slot->state) == RECORD_THERE) {
+        *out = slot->object;
         return 0;
     }
     if (txn == NULL) {
         return -EAGAIN;
     }
     r = vj_object_get(txn, slot->entry.id, out);
-    if (r == 0) {
-        object = g_memdup2(out, sizeof *out);
-        if (!g_atomic_pointer_compare_and_exchange(&slot->object, NULL, object)) {
-            g_free(object);
-        }
+    if (r == 0 &&
+        g_atomic_int_compare_and_exchange(&slot->state, RECORD_MISSING, RECORD_COMES)) {
+        slot->object = *out;
+        g_atomic_int_set(&slot->state, RECORD_THERE);
     }
     return r;
 }

@@ -284,11 +284,21 @@ static bool expand_active(Resolve *r, const VjPiece *piece, uint64_t at)
     return r->segments->len < r->most || before == r->segments->len;
 }
 
+/* Pieces that a short read has at most, most times; they take no memory of their own. */
+#define FEW_PIECES 4u
+
 typedef struct Copy {
-    GArray *pieces; /* VjPiece with references of their own */
+    VjPiece few[FEW_PIECES]; /* the first ones; all have references of their own */
+    GArray *others;          /* VjPiece; NULL: none */
+    size_t count, most;
     VjObjects *objects;
-    size_t most;
 } Copy;
+
+static const VjPiece *copied(const Copy *c, size_t i)
+{
+    return i < FEW_PIECES ? &c->few[i]
+                          : &g_array_index(c->others, VjPiece, i - FEW_PIECES);
+}
 
 static bool copy_piece(void *opaque, const VjPiece *piece, uint64_t at)
 {
@@ -300,14 +310,22 @@ static bool copy_piece(void *opaque, const VjPiece *piece, uint64_t at)
     } else if (piece->kind == VJ_PIECE_OBJECT) {
         vj_object_pin(c->objects, piece->object);
     }
-    g_array_append_val(c->pieces, *piece);
-    return c->pieces->len < c->most;
+    if (c->count < FEW_PIECES) {
+        c->few[c->count] = *piece;
+    } else {
+        if (c->others == NULL) {
+            c->others = g_array_new(FALSE, FALSE, sizeof(VjPiece));
+        }
+        g_array_append_val(c->others, *piece);
+    }
+    c->count++;
+    return c->count < c->most;
 }
 
 static void copies_free(Copy *c)
 {
-    for (guint i = 0; i < c->pieces->len; i++) {
-        const VjPiece *piece = &g_array_index(c->pieces, VjPiece, i);
+    for (size_t i = 0; i < c->count; i++) {
+        const VjPiece *piece = copied(c, i);
 
         if (piece->kind == VJ_PIECE_MEMORY) {
             vj_mem_unref(piece->mem);
@@ -315,7 +333,7 @@ static void copies_free(Copy *c)
             vj_object_unpin(c->objects, piece->object);
         }
     }
-    g_array_unref(c->pieces);
+    g_clear_pointer(&c->others, g_array_unref);
 }
 
 /* A file as it is at one instant. */
@@ -331,9 +349,7 @@ typedef struct Look {
 
 static void look(VjFile *f, uint64_t offset, uint64_t len, size_t most, Look *l)
 {
-    *l = (Look){.copy = {.pieces = g_array_new(FALSE, FALSE, sizeof(VjPiece)),
-                         .objects = f->table->objects,
-                         .most = most}};
+    *l = (Look){.copy = {.objects = f->table->objects, .most = most}};
     vj_mutex_lock(&f->lock);
     l->size = vj_pieces_length(f->active);
     l->frozen = f->frozen != NULL ? vj_frozen_ref(f->frozen) : NULL;
@@ -363,8 +379,8 @@ static void expand(Resolve *r, const Look *l, uint64_t offset, VjCommitted *c)
     if (l->frozen != NULL && r->inode->map_version == l->frozen->base_version) {
         r->frozen = l->frozen->pieces;
     }
-    for (guint i = 0; i < l->copy.pieces->len; i++) {
-        const VjPiece *piece = &g_array_index(l->copy.pieces, VjPiece, i);
+    for (size_t i = 0; i < l->copy.count; i++) {
+        const VjPiece *piece = copied(&l->copy, i);
 
         if (!expand_active(r, piece, at)) {
             break;
