@@ -166,11 +166,17 @@ static int put_back(VjRepair *r, const Kind *k, VjSlice key, VjSlice value)
     return 1;
 }
 
-/* Without the record of scrubs the next one begins at the start. */
+static bool is_name(VjSlice key, const char *name)
+{
+    return vj_slice_compare(key, vj_slice(name, strlen(name))) == 0;
+}
+
+/* Without the record of scrubs the next one begins at the start; without the epoch the
+ * next pass over the dead begins the first, which no session that lives has seen. */
 static bool is_spare(const Kind *k, VjSlice key)
 {
-    return k->spare || (k->space == VJ_SPACE_SYSTEM && key.len == strlen(VJ_SCRUB_KEY) &&
-                        memcmp(key.data, VJ_SCRUB_KEY, key.len) == 0);
+    return k->spare || (k->space == VJ_SPACE_SYSTEM &&
+                        (is_name(key, VJ_SCRUB_KEY) || is_name(key, VJ_EPOCH_KEY)));
 }
 
 static int check_record(VjRepair *r, VjSlice key, VjSlice value, void *opaque)

@@ -5,6 +5,7 @@ noinst_LTLIBRARIES += src/object/libvj-object.la
 src_object_libvj_object_la_LIBADD =
 src_object_libvj_object_la_SOURCES = \
 	src/object/dead.c \
+	src/object/epoch.c \
 	src/object/id-block.c \
 	src/object/object-cache.c \
 	src/object/object-check.c \

@@ -385,6 +385,7 @@ static int check_index(VjObjectCheck *c)
 typedef struct Numbers {
     uint64_t next_id;
     int next_id_error; /* -EBADMSG: it is damaged */
+    int epoch_error;   /* as that */
     GArray *blocks;    /* of VjIdRange; last_id 0: a damaged record */
     size_t odd_key;    /* bytes of a key that is none, behind them; 0: there is none */
 } Numbers;
@@ -400,11 +401,26 @@ static int next_id_get(VjTxn *txn, Numbers *n)
     return rc == -ENOENT ? 0 : rc;
 }
 
+static int epoch_get(VjTxn *txn, Numbers *n)
+{
+    VjSlice value;
+    uint64_t epoch;
+    int rc = vj_txn_get(txn, VJ_SPACE_SYSTEM,
+                        vj_slice(VJ_EPOCH_KEY, strlen(VJ_EPOCH_KEY)), &value);
+
+    n->epoch_error = rc == 0 ? vj_epoch_decode(value, &epoch) : 0;
+    return rc == -ENOENT ? 0 : rc;
+}
+
 static int numbers_body(VjTxn *txn, void *opaque)
 {
     Numbers *n = opaque;
     int rc = next_id_get(txn, n);
     VjScan scan;
+
+    if (rc == 0) {
+        rc = epoch_get(txn, n);
+    }
 
     g_array_set_size(n->blocks, 0);
     n->odd_key = 0;
@@ -458,6 +474,9 @@ static int check_numbers(VjObjectCheck *c)
     c->next_id = n.next_id_error < 0 ? UINT64_MAX : n.next_id;
     if (n.next_id_error < 0) {
         problem(c, 0, "the counter of object numbers is damaged");
+    }
+    if (n.epoch_error < 0) {
+        problem(c, 0, "the counter of epochs is damaged");
     }
     for (guint i = 0; i < blocks->len; i++) {
         check_block(c, &g_array_index(blocks, VjIdRange, i), &before);

@@ -37,6 +37,10 @@
  * VJ_SPACE_SYSTEM, key VJ_NEXT_ID_KEY; value, VJ_NEXT_ID_BYTES:
  *      0   4  magic "VJno"      4   1  version, 1       5   3  zero
  *      8   8  first id that no id block has held          16   8  checksum of bytes 0..15
+ *
+ * VJ_SPACE_SYSTEM, key VJ_EPOCH_KEY; value, VJ_EPOCH_BYTES; shared sessions alone:
+ *      0   4  magic "VJep"      4   1  version, 1       5   3  zero
+ *      8   8  the epoch that the last pass over the dead began  16  8  checksum of 0..15
  */
 #ifndef VJ_OBJECT_OBJECT_FORMAT_H
 #define VJ_OBJECT_OBJECT_FORMAT_H
@@ -50,8 +54,10 @@
 #define VJ_ID_BLOCK_BYTES 40u
 #define VJ_NEXT_ID_BYTES 24u
 #define VJ_NEXT_ID_KEY "object-next-id"
+#define VJ_EPOCH_BYTES 24u
+#define VJ_EPOCH_KEY "epoch"
 
-/* Of object records, the index and the counter; of dead records; of id blocks. */
+/* Of object records, the index and counters; of dead records; of id blocks. */
 #define VJ_OBJECT_FORMAT_VERSION 1u
 #define VJ_DEAD_FORMAT_VERSION 2u
 #define VJ_ID_BLOCK_FORMAT_VERSION 2u
@@ -94,6 +100,9 @@ int vj_id_block_decode(VjSlice key, VjSlice value,
 
 void vj_next_id_encode(uint64_t next_id, uint8_t out[VJ_NEXT_ID_BYTES]);
 int vj_next_id_decode(VjSlice value, uint64_t *next_id) G_GNUC_WARN_UNUSED_RESULT;
+
+void vj_epoch_encode(uint64_t epoch, uint8_t out[VJ_EPOCH_BYTES]);
+int vj_epoch_decode(VjSlice value, uint64_t *epoch) G_GNUC_WARN_UNUSED_RESULT;
 
 /* In a transaction.  get: -ENOENT, -EBADMSG, errors of meta. */
 int vj_object_record_get(VjTxn *txn, VjSpace space, uint64_t id,

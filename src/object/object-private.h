@@ -6,7 +6,7 @@
  *     object-refs.c   reference counts, in the caller's transactions
  *     object-read.c   verified reads      object-cache.c  what readers keep
  *     id-block.c      object ids          dead.c          guards, pins, the thread
- *     reap.c          one pass over the dead
+ *     reap.c          one pass over the dead    epoch.c    what other sessions read of them
  *     object-check.c  fsck                objects.c       open, close, counts
  */
 #ifndef VJ_OBJECT_OBJECT_PRIVATE_H
@@ -60,6 +60,7 @@ typedef struct VjDead {
     /* guarded by lock: */
     GHashTable *pins;      /* id → VjPin */
     GHashTable *removing;  /* ids whose bytes are being removed */
+    GHashTable *holds;     /* ids of which this session has a hold, or may have one */
     unsigned epoch;        /* the parity of new guards */
     uint64_t guards[2];    /* how many are inside, by parity */
     uint64_t kicks;        /* passes asked for */
@@ -68,23 +69,61 @@ typedef struct VjDead {
     bool hurry; /* do not wait for more to die */
     int error;  /* of the last pass */
     bool stop;
+    /* of a shared session: */
+    bool must_look;   /* the epoch has changed, or a hold is not needed any more */
+    int look_error;   /* of the last look */
+    uint64_t changes; /* what others did that a pass may wait for */
+    /* the thread's: */
+    uint64_t published; /* the last epoch that need not be published any more */
 } VjDead;
 
 void vj_dead_init(VjDead *d);
 void vj_dead_clear(VjDead *d);
 bool vj_dead_start(VjObjects *o, GError **error);
-void vj_dead_stop(VjObjects *o);
-/* Begins a new epoch; the guards of the older one have left when it returns. */
-void vj_dead_wait_for_older_guards(VjDead *d);
+/* 0, or why holds are left. */
+int vj_dead_stop(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
+/* The guards that were there when it was called have left when it returns.  False: stop.
+ * The thread alone. */
+bool vj_dead_wait_for_older_guards(VjDead *d) G_GNUC_WARN_UNUSED_RESULT;
 /* Keeps in @dead (VjObject) what has no pin; notes for the others that the reaper
  * waits. */
 void vj_dead_keep_unpinned(VjDead *d, GArray *dead);
 bool vj_dead_must_stop(VjDead *d);
+bool vj_dead_is_pinned(VjDead *d, uint64_t id);
+/* Of uint64_t: this session may have holds of @ids from now on. */
+void vj_dead_note_holds(VjDead *d, const GArray *ids);
+/* Those that are not pinned any more. */
+void vj_dead_list_needless_holds(VjDead *d, GArray *ids);
+void vj_dead_forget_holds(VjDead *d, const GArray *ids);
+/* Another session changed something; @epoch: perhaps the epoch. */
+void vj_dead_note_change(VjDead *d, bool epoch);
+/* How often, since open; and until it is more than @seen, or @until_us.  False: stop. */
+uint64_t vj_dead_changes(VjDead *d);
+bool vj_dead_wait_for_change(VjDead *d, uint64_t seen,
+                             int64_t until_us) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- reap.c ------------------------------------------------------------------------ */
 
-/* Removes all the dead that nobody needs.  0, or what failed; the rest is gone. */
-int vj_reap(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * Removes all the dead that nobody needs.  0, or what failed; the rest is gone.  -EBUSY:
+ * another session does it now; -ECANCELED: stop.  *is_left: others hold some.
+ */
+int vj_reap(VjObjects *o, bool *is_left) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- epoch.c: shared sessions alone ------------------------------------------------ */
+
+/* Before the first guard. */
+bool vj_epoch_open(VjObjects *o, GError **error);
+/* Drops all holds: no pin is left. */
+int vj_epoch_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
+/* Publishes an epoch that another session has begun, drops what is not needed. */
+int vj_epoch_attend(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
+/* Takes the claim of the reaper and begins an epoch.  -EBUSY: another session has it. */
+int vj_epoch_begin(VjObjects *o, uint64_t *epoch) G_GNUC_WARN_UNUSED_RESULT;
+/* Waits until each other session that lives has published it.  -ECANCELED: stop. */
+int vj_epoch_wait(VjObjects *o, uint64_t epoch) G_GNUC_WARN_UNUSED_RESULT;
+/* Drops the claim. */
+int vj_epoch_end(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- object-cache.c ---------------------------------------------------------------- */
 
@@ -291,6 +330,7 @@ struct VjObjects {
     VjStore *store;
     const VjDigestOps *digest;
     bool read_only;
+    bool is_shared; /* other sessions are, or may be, beside this one */
     VjIdBlocks id_blocks;
     VjDead dead;
     VjObjectCache cache;

@@ -14,6 +14,7 @@
 #define VJ_INDEX_MAGIC VJ_MAGIC4('V', 'J', 'i', 'x')
 #define VJ_ID_BLOCK_MAGIC VJ_MAGIC4('V', 'J', 'i', 'b')
 #define VJ_NEXT_ID_MAGIC VJ_MAGIC4('V', 'J', 'n', 'o')
+#define VJ_EPOCH_MAGIC VJ_MAGIC4('V', 'J', 'e', 'p')
 
 #define VJ_OBJECT_FLAGS_ALL ((uint32_t)(VJ_OBJECT_UNINDEXED | VJ_OBJECT_DAMAGED))
 #define VJ_DEAD_FLAGS_ALL (VJ_OBJECT_FLAGS_ALL | (uint32_t)VJ_OBJECT_REMOVING)
@@ -219,27 +220,54 @@ int vj_id_block_decode(VjSlice key, VjSlice value, VjIdRange *range)
     return 0;
 }
 
+/* ---- counters ---------------------------------------------------------------------- */
+
+#define COUNTER_BYTES 24u
+G_STATIC_ASSERT(VJ_NEXT_ID_BYTES == COUNTER_BYTES && VJ_EPOCH_BYTES == COUNTER_BYTES);
+
+static void counter_encode(uint32_t magic, uint64_t number, uint8_t out[COUNTER_BYTES])
+{
+    VjWriter w = vj_writer(out, COUNTER_BYTES);
+
+    write_head(&w, magic, VJ_OBJECT_FORMAT_VERSION);
+    vj_write_u64(&w, number);
+    vj_write_u64(&w, vj_checksum64(out, COUNTER_BYTES - 8));
+    g_assert(!w.bad && w.used == COUNTER_BYTES);
+}
+
+static int counter_decode(uint32_t magic, VjSlice value, uint64_t *number)
+{
+    VjReader r = vj_reader(value);
+
+    if (!checksum_is_right(value, COUNTER_BYTES) ||
+        !read_head(&r, magic, VJ_OBJECT_FORMAT_VERSION)) {
+        return -EBADMSG;
+    }
+    *number = vj_read_u64(&r);
+    return *number == 0 ? -EBADMSG : 0;
+}
+
 void vj_next_id_encode(uint64_t next_id, uint8_t out[VJ_NEXT_ID_BYTES])
 {
-    VjWriter w = vj_writer(out, VJ_NEXT_ID_BYTES);
-
-    write_head(&w, VJ_NEXT_ID_MAGIC, VJ_OBJECT_FORMAT_VERSION);
-    vj_write_u64(&w, next_id);
-    vj_write_u64(&w, vj_checksum64(out, VJ_NEXT_ID_BYTES - 8));
-    g_assert(!w.bad && w.used == VJ_NEXT_ID_BYTES);
+    counter_encode(VJ_NEXT_ID_MAGIC, next_id, out);
 }
 
 int vj_next_id_decode(VjSlice value, uint64_t *next_id)
 {
-    VjReader r = vj_reader(value);
-
-    if (!checksum_is_right(value, VJ_NEXT_ID_BYTES) ||
-        !read_head(&r, VJ_NEXT_ID_MAGIC, VJ_OBJECT_FORMAT_VERSION)) {
-        return -EBADMSG;
-    }
-    *next_id = vj_read_u64(&r);
-    return *next_id == 0 ? -EBADMSG : 0;
+    return counter_decode(VJ_NEXT_ID_MAGIC, value, next_id);
 }
+
+void vj_epoch_encode(uint64_t epoch, uint8_t out[VJ_EPOCH_BYTES])
+{
+    counter_encode(VJ_EPOCH_MAGIC, epoch, out);
+}
+
+int vj_epoch_decode(VjSlice value, uint64_t *epoch)
+{
+    return counter_decode(VJ_EPOCH_MAGIC, value, epoch);
+}
+
+/* ---- in transactions --------------------------------------------------------------- */
 
 int vj_object_record_get(VjTxn *txn, VjSpace space, uint64_t id, VjObject *out)
 {

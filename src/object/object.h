@@ -279,6 +279,9 @@ int vj_object_unref(VjTxn *txn, uint64_t id, VjObject *out) G_GNUC_WARN_UNUSED_R
 
 /* References were dropped: let the reaper look soon.  Any thread; does not block. */
 void vj_objects_kick(VjObjects *o);
+/* What VjMetaEvents.changed says, of any key or NULL: without it a shared session looks
+ * once a second what others wait for.  Any thread; does not block. */
+void vj_objects_changed(VjObjects *o, const VjKey *key);
 /*
  * vj_objects_flush - vj_store_flush, when nothing stands in its way that shall go
  *

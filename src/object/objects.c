@@ -15,14 +15,21 @@ static void objects_free(VjObjects *o)
 
 bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **error)
 {
-    VjObjects *o = g_new0(VjObjects, 1);
+    VjObjects *o;
 
     *out = NULL;
     g_assert(config->meta != NULL && config->store != NULL && config->digest != NULL);
+    if (config->read_only && vj_meta_is_shared(config->meta)) {
+        /* It could not say what it still reads. */
+        return vj_error_set(error, EOPNOTSUPP,
+                            "reading alone beside other sessions is not possible");
+    }
+    o = g_new0(VjObjects, 1);
     o->meta = config->meta;
     o->store = config->store;
     o->digest = config->digest;
     o->read_only = config->read_only;
+    o->is_shared = vj_meta_is_shared(config->meta);
     o->id_blocks.block_ids = config->block_ids > 0 ? config->block_ids : VJ_ID_BLOCK_IDS;
     vj_cache_init(&o->cache, config->cache_bytes);
     vj_dead_init(&o->dead);
@@ -44,11 +51,12 @@ bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **er
 
 int vj_objects_close(VjObjects *o)
 {
-    int rc;
+    int rc, holds;
 
     g_assert(o->inflight.pending_count == 0);
-    vj_dead_stop(o);
+    holds = vj_dead_stop(o);
     rc = vj_id_blocks_close(o);
+    rc = rc < 0 ? rc : holds;
     if (rc == 0 && !o->read_only) {
         rc = vj_meta_flush(o->meta);
     }

@@ -7,9 +7,10 @@
  *   1. take dead records out of a snapshot: what begins later does not find them by index
  *      or map;
  *   2. meta flush: their death survives a crash;
- *   3. begin a new epoch and wait until the guards of the old one have left: nobody who
- *      saw them alive can still pin them;
- *   4. of those that have no pin, say in their records that they are being removed
+ *   3. wait until the guards have left that are there now, and, where others share the
+ *      volume, until those have said the same of theirs (epoch.c): nobody who saw them
+ *      alive can still pin them;
+ *   4. of those that have no pin here and no hold of another session, say in their records that they are being removed
  *      (VJ_OBJECT_REMOVING): nothing revives them from that commit on.  One may have been
  *      revived by a pin that is gone now, even died again since, and then younger
  *      snapshots may name it: only the death that was seen in 1 (VjObject.deaths) counts;
@@ -21,27 +22,59 @@
  */
 #include "object/object-private.h"
 
-/* Objects removed per transaction. */
+/* Objects that are waited for together, and removed per transaction. */
+#define VJ_REAP_SEEN 4096u
 #define VJ_REAP_BATCH 256u
 
-typedef struct VjDeadBatch {
+typedef struct VjPass {
+    VjObjects *objects;
+    bool may_have_claim;
+    bool is_left; /* others hold some */
+} VjPass;
+
+/* *held: another session needs it still. */
+static int look_for_hold(VjTxn *txn, const VjPass *p, const VjObject *object, bool *held)
+{
+    *held = false;
+    if (!p->objects->is_shared || (object->flags & VJ_OBJECT_REMOVING) != 0) {
+        return 0;
+    }
+    return vj_hold_any(txn, object->id, held);
+}
+
+typedef struct VjDeadSeen {
+    VjPass *pass;
     uint64_t after_id;
     GArray *dead; /* of VjObject */
-} VjDeadBatch;
+    bool is_left;
+} VjDeadSeen;
 
-/* Up to VJ_REAP_BATCH dead records behind @after_id, in order of ids. */
+static int add_seen(VjTxn *txn, VjDeadSeen *b, const VjObject *object)
+{
+    bool held;
+    int rc = look_for_hold(txn, b->pass, object, &held);
+
+    if (rc == 0 && !held) {
+        g_array_append_vals(b->dead, object, 1);
+    }
+    b->is_left = b->is_left || held;
+    return rc;
+}
+
+/* Up to VJ_REAP_SEEN dead records behind @after_id that nobody holds, in order of ids. */
 static int scan_body(VjTxn *txn, void *opaque)
 {
-    const VjDeadBatch *b = opaque;
-    GArray *dead = b->dead;
+    VjDeadSeen *b = opaque;
     uint8_t after[VJ_OBJECT_KEY_BYTES];
     VjScan scan;
+    int rc = 0;
 
-    g_array_set_size(dead, 0);
+    g_array_set_size(b->dead, 0);
+    b->is_left = false;
     vj_be64_set(after, b->after_id);
     vj_scan_begin(&scan, txn, VJ_SPACE_DEAD, VJ_SCAN_ALL);
     vj_scan_behind(&scan, vj_slice(after, sizeof after));
-    while (dead->len < VJ_REAP_BATCH && vj_scan_next(&scan)) {
+    while (rc == 0 && b->dead->len < VJ_REAP_SEEN && vj_scan_next(&scan)) {
         VjObject object;
         uint64_t id;
 
@@ -50,61 +83,73 @@ static int scan_body(VjTxn *txn, void *opaque)
         }
         id = vj_be64_get(scan.key.data);
         if (vj_object_decode(scan.value, VJ_SPACE_DEAD, id, &object) == 0) {
-            g_array_append_val(dead, object);
+            rc = add_seen(txn, b, &object);
         } else { /* fsck tells more; the others can go */
             vj_log_error("object %" G_GUINT64_FORMAT ": its dead record is damaged", id);
         }
     }
-    return scan.error;
+    return rc < 0 ? rc : scan.error;
 }
 
 typedef struct VjMarkRemoving {
+    VjPass *pass;
     const GArray *seen; /* of VjObject */
     GArray *dead;       /* those of @seen that are as dead as they were seen */
+    bool is_left;
 } VjMarkRemoving;
 
 /* One of them.  0 also when it stays. */
-static int mark_one(VjTxn *txn, const VjObject *seen, GArray *dead)
+static int mark_one(VjTxn *txn, VjMarkRemoving *m, const VjObject *seen)
 {
     VjObject now;
+    bool held;
     int rc = vj_object_record_get(txn, VJ_SPACE_DEAD, seen->id, &now);
 
     if (rc == -ENOENT || rc == -EBADMSG || (rc == 0 && now.deaths != seen->deaths)) {
         return 0;
     }
-    if (rc == 0 && (now.flags & VJ_OBJECT_REMOVING) == 0) {
+    if (rc == 0) {
+        rc = look_for_hold(txn, m->pass, &now, &held);
+    }
+    if (rc < 0 || held) {
+        m->is_left = m->is_left || rc == 0;
+        return rc;
+    }
+    if ((now.flags & VJ_OBJECT_REMOVING) == 0) {
         now.flags |= VJ_OBJECT_REMOVING;
         rc = vj_object_record_put(txn, VJ_SPACE_DEAD, &now);
     }
     if (rc == 0) {
-        g_array_append_val(dead, now);
+        g_array_append_val(m->dead, now);
     }
     return rc;
 }
 
 static int mark_body(VjTxn *txn, void *opaque)
 {
-    const VjMarkRemoving *m = opaque;
+    VjMarkRemoving *m = opaque;
     int rc = 0;
 
     g_array_set_size(m->dead, 0);
+    m->is_left = false;
     for (guint i = 0; rc == 0 && i < m->seen->len; i++) {
-        rc = mark_one(txn, &g_array_index(m->seen, VjObject, i), m->dead);
+        rc = mark_one(txn, m, &g_array_index(m->seen, VjObject, i));
     }
     return rc;
 }
 
 /* Those that are as dead as they were @seen come into @dead; from now on nothing revives
  * them, and nobody pins them. */
-static int mark_removing(VjObjects *o, const GArray *seen, GArray *dead)
+static int mark_removing(VjPass *p, const GArray *seen, GArray *dead)
 {
-    VjDead *d = &o->dead;
-    int rc = vj_meta_run(o->meta, VJ_RUN_RELEASE, mark_body,
-                         &(VjMarkRemoving){.seen = seen, .dead = dead});
+    VjMarkRemoving m = {.pass = p, .seen = seen, .dead = dead};
+    VjDead *d = &p->objects->dead;
+    int rc = vj_meta_run(p->objects->meta, VJ_RUN_RELEASE, mark_body, &m);
 
     if (rc < 0) {
         return rc;
     }
+    p->is_left = p->is_left || m.is_left;
     vj_mutex_lock(&d->lock);
     for (guint i = 0; i < dead->len; i++) {
         guint64 id = g_array_index(dead, VjObject, i).id;
@@ -183,45 +228,104 @@ static int remove_all(VjObjects *o, const GArray *dead)
     return failed;
 }
 
-static int reap_batch(VjObjects *o, GArray *seen)
+static int reap_batch(VjPass *p, GArray *seen)
 {
     g_autoptr(GArray) dead = g_array_new(FALSE, FALSE, sizeof(VjObject));
-    VjDead *d = &o->dead;
-    int rc = vj_meta_flush(o->meta);
+    VjDead *d = &p->objects->dead;
+    int rc;
 
-    if (rc < 0) {
-        return rc;
-    }
-    vj_dead_wait_for_older_guards(d);
     vj_dead_keep_unpinned(d, seen);
-    rc = mark_removing(o, seen, dead);
+    rc = mark_removing(p, seen, dead);
     if (rc < 0) {
         return rc;
     }
-    rc = remove_all(o, dead);
+    rc = remove_all(p->objects, dead);
     vj_mutex_lock(&d->lock);
     g_hash_table_remove_all(d->removing);
     vj_mutex_unlock(&d->lock);
     return rc;
 }
 
-/* All the dead, unless the volume is being closed: the next mount goes on. */
-int vj_reap(VjObjects *o)
+/* 0: nobody reads any more what was dead before, unless it is pinned or held. */
+static int wait_for_readers(VjPass *p)
 {
+    VjObjects *o = p->objects;
+    uint64_t epoch = 0;
+    int rc;
+
+    if (o->is_shared) {
+        rc = vj_epoch_begin(o, &epoch);
+        p->may_have_claim = p->may_have_claim || rc != -EBUSY;
+    } else {
+        rc = vj_meta_flush(o->meta);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (!vj_dead_wait_for_older_guards(&o->dead)) {
+        return -ECANCELED;
+    }
+    if (!o->is_shared) {
+        return 0;
+    }
+    o->dead.published = epoch; /* to itself */
+    return vj_epoch_wait(o, epoch);
+}
+
+/* All of @seen. */
+static int reap_seen(VjPass *p, const GArray *seen)
+{
+    int failed = 0, rc = wait_for_readers(p);
+
+    for (guint i = 0; rc == 0 && i < seen->len; i += VJ_REAP_BATCH) {
+        g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(VjObject));
+        int removed;
+
+        g_array_append_vals(batch, &g_array_index(seen, VjObject, i),
+                            MIN(seen->len - i, VJ_REAP_BATCH));
+        removed = reap_batch(p, batch);
+        failed = removed < 0 ? removed : failed;
+        rc = vj_dead_must_stop(&p->objects->dead) ? -ECANCELED : rc;
+    }
+    return rc < 0 ? rc : failed;
+}
+
+static int reap(VjPass *p)
+{
+    VjObjects *o = p->objects;
     uint64_t after = 0;
     int failed = 0;
 
     while (!vj_dead_must_stop(&o->dead)) {
         g_autoptr(GArray) dead = g_array_new(FALSE, FALSE, sizeof(VjObject));
-        VjDeadBatch b = {.after_id = after, .dead = dead};
+        VjDeadSeen b = {.pass = p, .after_id = after, .dead = dead};
         int rc = vj_meta_view(o->meta, scan_body, &b);
 
+        p->is_left = p->is_left || b.is_left;
         if (rc < 0 || dead->len == 0) {
             return rc < 0 ? rc : failed;
         }
         after = g_array_index(dead, VjObject, dead->len - 1).id;
-        rc = reap_batch(o, dead);
+        rc = reap_seen(p, dead);
+        if (rc == -EBUSY) {
+            return rc;
+        }
         failed = rc < 0 ? rc : failed;
     }
     return failed;
+}
+
+/* All the dead, unless the volume is being closed: the next mount goes on. */
+int vj_reap(VjObjects *o, bool *is_left)
+{
+    VjPass p = {.objects = o};
+    int rc = reap(&p);
+
+    *is_left = p.is_left;
+    if (p.may_have_claim) {
+        int ended = vj_epoch_end(o);
+
+        rc = rc < 0 ? rc : ended;
+    }
+    return rc;
 }

@@ -284,6 +284,7 @@ static int plant_leftovers(VjTxn *txn)
     VjObject dead = {.id = DEAD_ID, .plain_bytes = 100, .stored_bytes = 132};
     VjScrubStatus scrub = {.place = 1, .pass = {.begun_s = 1795209543, .objects = 1}};
     uint8_t key[8], id_block[VJ_ID_BLOCK_BYTES], next[VJ_NEXT_ID_BYTES];
+    uint8_t epoch[VJ_EPOCH_BYTES];
     VjIdRange range = {.first_id = BLOCK_FIRST, .last_id = BLOCK_LAST, .owner = 1};
     VjScrubDisk scrubbed;
     int r = vj_ino_take(txn, &orphan.ino);
@@ -299,6 +300,11 @@ static int plant_leftovers(VjTxn *txn)
         r = vj_txn_put(txn, VJ_SPACE_SYSTEM,
                        vj_slice(VJ_NEXT_ID_KEY, strlen(VJ_NEXT_ID_KEY)),
                        vj_slice(next, sizeof next));
+    }
+    vj_epoch_encode(7, epoch);
+    if (r == 0) {
+        r = vj_txn_put(txn, VJ_SPACE_SYSTEM, vj_slice(VJ_EPOCH_KEY, strlen(VJ_EPOCH_KEY)),
+                       vj_slice(epoch, sizeof epoch));
     }
     vj_scrub_encode(&scrub, &scrubbed);
     if (r == 0) {

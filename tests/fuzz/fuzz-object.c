@@ -89,6 +89,17 @@ static void try_next_id(const uint8_t *bytes, size_t len)
     }
 }
 
+static void try_epoch(const uint8_t *bytes, size_t len)
+{
+    uint8_t again[VJ_EPOCH_BYTES];
+    uint64_t epoch;
+
+    if (vj_epoch_decode(vj_slice(bytes, len), &epoch) == 0) {
+        vj_epoch_encode(epoch, again);
+        g_assert(len == sizeof again && memcmp(again, bytes, len) == 0);
+    }
+}
+
 static void try_trailer(const uint8_t *bytes, size_t len, bool varying)
 {
     const uint8_t *footer = bytes + len - VJ_TRAILER_FOOTER_BYTES;
@@ -143,6 +154,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             break;
         case 4:
             try_next_id(bytes, len);
+            try_epoch(bytes, len);
             break;
         default:
             try_trailer(bytes, len, data[0] % 7 == 5);

@@ -226,6 +226,24 @@ static void test_id_blocks(void **state)
     assert_int_equal(vj_next_id_decode(vj_slice(next, sizeof next), &next_id), -EBADMSG);
 }
 
+static void test_epochs(void **state)
+{
+    uint8_t bytes[VJ_EPOCH_BYTES];
+    VjSlice value = vj_slice(bytes, sizeof bytes);
+    uint64_t epoch;
+
+    (void)state;
+    vj_epoch_encode(0x3132333435363738, bytes);
+    expect_golden("object-epoch-v1.hex", bytes, sizeof bytes);
+    assert_int_equal(vj_epoch_decode(value, &epoch), 0);
+    assert_int_equal(epoch, 0x3132333435363738);
+    assert_int_equal(vj_next_id_decode(value, &epoch), -EBADMSG);
+    bytes[9] ^= 1;
+    assert_int_equal(vj_epoch_decode(value, &epoch), -EBADMSG);
+    vj_epoch_encode(0, bytes);
+    assert_int_equal(vj_epoch_decode(value, &epoch), -EBADMSG);
+}
+
 /* What the store gets for a `none` object of two blocks. */
 static void test_a_stored_none_object(void **state)
 {
@@ -336,6 +354,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_senseless_records),
     cmocka_unit_test(test_index_entries),
     cmocka_unit_test(test_id_blocks),
+    cmocka_unit_test(test_epochs),
     cmocka_unit_test(test_a_stored_none_object),
     cmocka_unit_test(test_a_varying_trailer),
     cmocka_unit_test(test_hostile_trailers),
