@@ -80,6 +80,7 @@ struct VjFile {
     VjChunkSizes sizes;    /* of its objects */
     bool is_unwritable; /* this build does not know its transformation, or has no key */
     uint64_t settings_seq; /* of the last look at its settings */
+    gint settings_are_old; /* atomic: another session changed its record since */
     VjStream streams[VJ_STREAMS];
     uint64_t stream_tick;
     VjFlushLink flush_link; /* the flusher's */
@@ -89,6 +90,8 @@ struct VjFile {
  * else has
  * @f. */
 void vj_file_take_settings(VjFile *f, const VjInode *inode);
+/* The same where another session changed the record; reads it then. */
+void vj_file_renew_settings(VjFile *f);
 
 VjFrozen *vj_frozen_ref(VjFrozen *z);
 void vj_frozen_unref(VjFrozen *z);
@@ -111,6 +114,28 @@ static inline bool vj_file_dirty_locked(const VjFile *f)
 {
     return f->dirty_seq > f->committed_seq;
 }
+
+/* ---- content in a shared session (content-claim.c) --------------------------------- */
+
+/* An inode whose record is being read for a VjFile, or whose last one is being closed:
+ * who wants it waits. */
+typedef struct VjOpening {
+    uint64_t ino;
+    bool has_changed; /* another session changed its record meanwhile */
+} VjOpening;
+
+/*
+ * @ino is among those that are being opened.  *out as committed, and nobody else commits
+ * its content until it is dropped.  -EBUSY: *holder has it open; -ESTALE: it has no name
+ * and is another session's, or about to be dropped; else as vj_file_record.
+ */
+int vj_content_claim(VjFileTable *table, uint64_t ino, VjInode *out,
+                     uint64_t *holder) G_GNUC_WARN_UNUSED_RESULT;
+/* A line about -EBUSY. */
+void vj_content_tell_busy(VjFileTable *table, uint64_t ino, uint64_t holder);
+/* @closing is among those that are being opened, and leaves them.  May wait for the orphan
+ * purge, and so for the round of a file. */
+void vj_content_drop(VjFileTable *table, VjOpening *closing);
 
 /* ---- the end of a growing file stays for the next round (hold.c) ------------------- */
 
@@ -239,6 +264,7 @@ struct VjFileTable {
     VjObjects *objects;
     VjRemapper *remapper; /* NULL: read-only, or a check; nothing is removed then */
     VjReadAhead *read_ahead;
+    bool is_shared; /* others have sessions: contents are claimed (content-claim.c) */
     GThreadPool *workers;
     unsigned worker_count;
     const VjDigestOps *digest;
@@ -262,8 +288,9 @@ struct VjFileTable {
     VjCond opened;     /* a number left opening */
     VjCond inos_taken; /* taking_inos became false */
     /* guarded by lock: */
-    GHashTable *files;   /* uint64_t* in VjFile → VjFile, not referenced */
-    GHashTable *opening; /* uint64_t*, borrowed: inodes whose record is being read */
+    GHashTable *files;          /* uint64_t* in VjFile → VjFile, not referenced */
+    GHashTable *opening;        /* uint64_t* in VjOpening → VjOpening, borrowed */
+    GArray *claims_left;        /* uint64_t: inodes whose claims could not be dropped */
     uint64_t next_ino, end_ino; /* what is left of the block of inode numbers */
     uint64_t ino_block;         /* VJ_INO_BLOCK; tests make it short */
     bool taking_inos;           /* a thread takes another block */
@@ -282,6 +309,9 @@ void vj_put_worker(gpointer job, gpointer table);
 /* The record of @ino as it is committed. */
 int vj_file_record(VjFileTable *table, uint64_t ino,
                    VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
+/* As vj_file_open, but nobody hears of -EBUSY. */
+int vj_file_open_quietly(VjFileTable *table, uint64_t ino,
+                         VjFile **out) G_GNUC_WARN_UNUSED_RESULT;
 /* The open file of @ino, referenced; NULL when it is not in memory. */
 VjFile *vj_file_find(VjFileTable *table, uint64_t ino);
 

@@ -155,33 +155,54 @@ void vj_file_commit_is_over_locked(VjFile *f)
  * A file enters the table with the state of a snapshot that was taken while no other
  * VjFile of the inode could commit.  While it is read the number stands in
  * table->opening, and who asks for that inode waits; the lock itself is not held
- * meanwhile.
+ * meanwhile.  So it is with the last close, where other sessions are to hear of it.
  */
-int vj_file_open(VjFileTable *table, uint64_t ino, VjFile **out)
+static int open_file(VjFileTable *table, uint64_t ino, VjFile **out, uint64_t *holder)
 {
+    VjOpening opening = {.ino = ino};
     VjInode inode;
     int r;
 
     vj_mutex_lock(&table->lock);
     *out = find_locked(table, ino);
     if (*out == NULL) {
-        g_hash_table_add(table->opening, &ino);
+        g_hash_table_insert(table->opening, &opening.ino, &opening);
     }
     vj_mutex_unlock(&table->lock);
     if (*out != NULL) {
         return 0;
     }
-    r = vj_file_record(table, ino, &inode);
+    r = table->is_shared ? vj_content_claim(table, ino, &inode, holder)
+                         : vj_file_record(table, ino, &inode);
     if (r == 0) {
         *out = file_new(table, &inode);
     }
     vj_mutex_lock(&table->lock);
     if (r == 0) {
+        (*out)->settings_are_old = opening.has_changed;
         g_hash_table_insert(table->files, &(*out)->ino, *out);
     }
-    g_hash_table_remove(table->opening, &ino);
+    g_hash_table_remove(table->opening, &opening.ino);
     vj_cond_broadcast(&table->opened);
     vj_mutex_unlock(&table->lock);
+    return r;
+}
+
+int vj_file_open_quietly(VjFileTable *table, uint64_t ino, VjFile **out)
+{
+    uint64_t holder;
+
+    return open_file(table, ino, out, &holder);
+}
+
+int vj_file_open(VjFileTable *table, uint64_t ino, VjFile **out)
+{
+    uint64_t holder;
+    int r = open_file(table, ino, out, &holder);
+
+    if (r == -EBUSY) {
+        vj_content_tell_busy(table, ino, holder);
+    }
     return r;
 }
 
@@ -193,6 +214,7 @@ VjFile *vj_file_ref(VjFile *f)
 
 void vj_file_unref(VjFile *f)
 {
+    VjOpening closing;
     VjFileTable *table;
     bool last;
 
@@ -200,6 +222,7 @@ void vj_file_unref(VjFile *f)
         return;
     }
     table = f->table;
+    closing = (VjOpening){.ino = f->ino};
     for (;;) {
         int refs = g_atomic_int_get(&f->refs);
 
@@ -210,15 +233,22 @@ void vj_file_unref(VjFile *f)
             return;
         }
     }
+    vj_lock_assert_none(); /* the last one of a shared session runs a transaction */
     /* The flusher's queue holds a reference while there are changes. */
     vj_mutex_lock(&table->lock);
     last = g_atomic_int_dec_and_test(&f->refs);
     if (last) {
         g_hash_table_remove(table->files, &f->ino);
     }
+    if (last && table->is_shared) {
+        g_hash_table_insert(table->opening, &closing.ino, &closing);
+    }
     vj_mutex_unlock(&table->lock);
     if (last) {
         file_free(f);
+    }
+    if (last && table->is_shared) {
+        vj_content_drop(table, &closing);
     }
 }
 

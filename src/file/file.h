@@ -123,12 +123,18 @@ bool vj_file_table_read_only(const VjFileTable *table);
 int vj_ino_new(VjFileTable *table, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * vj_orphan_put - in the caller's transaction: @ino has no name any more
+ * vj_orphan_put - in the caller's transaction: @ino has no name
  *
- * The record that survives a crash; the content stays until it is dropped.  vj_orphan_del
- * takes it back (linkat of an O_TMPFILE).  -ENOENT from del.
+ * The record that survives a crash; the content stays until it is dropped.
+ * _put_unlinked: it had one.  *left_open: another session has its content open, and drops
+ * it when it closes that; the caller's session leaves it alone.
+ * _take_back: it gets a name (linkat of an O_TMPFILE).  -ENOENT: it is not this session's
+ * to name, or being dropped.  _del: the record alone.  -ENOENT.
  */
 int vj_orphan_put(VjTxn *txn, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
+int vj_orphan_put_unlinked(VjTxn *txn, uint64_t ino,
+                           bool *left_open) G_GNUC_WARN_UNUSED_RESULT;
+int vj_orphan_take_back(VjTxn *txn, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
 int vj_orphan_del(VjTxn *txn, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- settings (settings.c) --------------------------------------------------------- */
@@ -165,11 +171,16 @@ void vj_file_inherit(const VjFileTable *table, const VjInode *dir, VjInode *inod
 
 typedef struct VjFile VjFile;
 
-/* The content of @ino; one VjFile per inode.  -ENOENT, -EBADMSG, -EIO.  Owned. */
+/*
+ * The content of @ino; one VjFile per inode.  Owned.  -ENOENT, -EBADMSG, -EIO.  In a
+ * shared session also -EBUSY: another session has it open, which a line in the log
+ * names; -ESTALE: it has no name and is being dropped, or another session has it.
+ */
 int vj_file_open(VjFileTable *table, uint64_t ino,
                  VjFile **out) G_GNUC_WARN_UNUSED_RESULT;
 VjFile *vj_file_ref(VjFile *f);
-/* The last unref starts write-back; it does not wait.  NULL is fine. */
+/* The last one, which in a shared session tells the others, and blocks for that.  NULL is
+ * fine.  Locks: none. */
 void vj_file_unref(VjFile *f);
 uint64_t vj_file_ino(const VjFile *f);
 
@@ -198,6 +209,11 @@ void vj_file_forget_times(VjFileTable *table, uint64_t ino);
  * errors of reading its record.  Any thread.
  */
 int vj_file_settings_changed(VjFileTable *table, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Another session changed the record of @ino (all: of any inode): what is written back
+ * from now on looks at it again.  Neither blocks nor reads.  Any thread. */
+void vj_file_record_changed(VjFileTable *table, uint64_t ino);
+void vj_file_records_changed(VjFileTable *table);
 
 /*
  * vj_file_read - bytes as they are visible now

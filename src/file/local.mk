@@ -11,6 +11,7 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/change.c \
 	src/file/committed-private.h \
 	src/file/committed.c \
+	src/file/content-claim.c \
 	src/file/file-private.h \
 	src/file/file.c \
 	src/file/file.h \

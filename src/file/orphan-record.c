@@ -3,10 +3,11 @@
  * orphan-record.c - records of contents without a name
  *
  * Written in the transaction that takes the last name away, or that cuts a subtree off a
- * map.
+ * map.  The session that does so drops it, unless another one has the content open.
  */
 #include "file/inode-format.h"
 #include "file/records.h"
+#include "meta/session.h"
 
 VjSlice vj_orphan_key(uint64_t ino, uint32_t node, uint8_t bytes[VJ_ORPHAN_KEY_BYTES])
 {
@@ -77,11 +78,37 @@ static int record_put(VjTxn *txn, const VjOrphan *orphan)
                       vj_slice(value, sizeof value));
 }
 
+int vj_orphan_get(VjTxn *txn, uint64_t ino, VjOrphan *out)
+{
+    uint8_t key[VJ_ORPHAN_KEY_BYTES];
+    VjSlice value, k = vj_orphan_key(ino, 0, key);
+    int r = vj_txn_get(txn, VJ_SPACE_ORPHAN, k, &value);
+
+    return r < 0 ? r : vj_orphan_decode(k, value, out);
+}
+
 int vj_orphan_put(VjTxn *txn, uint64_t ino)
 {
-    const VjOrphan orphan = {.ino = ino};
+    const VjOrphan orphan = {.ino = ino, .session = vj_meta_session(txn->meta)};
 
     return record_put(txn, &orphan);
+}
+
+int vj_orphan_put_unlinked(VjTxn *txn, uint64_t ino, bool *left_open)
+{
+    VjOrphan orphan = {.ino = ino, .session = vj_meta_session(txn->meta)};
+    uint64_t holder = 0;
+    int r = 0;
+
+    if (vj_meta_is_shared(txn->meta)) {
+        r = vj_claim_holder(txn, VJ_CLAIM_CONTENT, ino, &holder);
+    }
+    *left_open = r == 0 && holder != 0 && holder != orphan.session;
+    if (*left_open) {
+        orphan.session = holder;
+        orphan.flags = VJ_ORPHAN_LEFT_OPEN;
+    }
+    return r < 0 ? r : record_put(txn, &orphan);
 }
 
 int vj_orphan_del(VjTxn *txn, uint64_t ino)
@@ -91,9 +118,29 @@ int vj_orphan_del(VjTxn *txn, uint64_t ino)
     return vj_txn_del(txn, VJ_SPACE_ORPHAN, vj_orphan_key(ino, 0, key));
 }
 
+int vj_orphan_take_back(VjTxn *txn, uint64_t ino)
+{
+    uint64_t self = vj_meta_session(txn->meta), holder = self;
+    VjOrphan orphan;
+    int r;
+
+    if (!vj_meta_is_shared(txn->meta)) {
+        return vj_orphan_del(txn, ino);
+    }
+    r = vj_orphan_get(txn, ino, &orphan);
+    if (r == 0 && (orphan.flags & VJ_ORPHAN_LEFT_OPEN)) {
+        r = vj_claim_holder(txn, VJ_CLAIM_CONTENT, ino, &holder);
+    }
+    if (r == 0 && (orphan.session != self || holder != self)) {
+        r = -ENOENT;
+    }
+    return r < 0 ? r : vj_orphan_del(txn, ino);
+}
+
 int vj_orphan_put_tree(VjTxn *txn, uint64_t ino, const VjMapRoot *root)
 {
-    const VjOrphan orphan = {.ino = ino, .root = *root};
+    const VjOrphan orphan = {
+        .ino = ino, .root = *root, .session = vj_meta_session(txn->meta)};
 
     g_assert(root->node != 0);
     return record_put(txn, &orphan);

@@ -98,6 +98,8 @@ typedef struct VjOrphan {
 #define VJ_ORPHAN_KEY_BYTES 12u
 VjSlice vj_orphan_key(uint64_t ino, uint32_t node, uint8_t bytes[VJ_ORPHAN_KEY_BYTES]);
 void vj_orphan_encode(const VjOrphan *orphan, uint8_t out[VJ_ORPHAN_BYTES]);
+/* Of an inode.  -ENOENT, -EBADMSG. */
+int vj_orphan_get(VjTxn *txn, uint64_t ino, VjOrphan *out) G_GNUC_WARN_UNUSED_RESULT;
 /* -EBADMSG */
 int vj_orphan_decode(VjSlice key, VjSlice value, VjOrphan *out) G_GNUC_WARN_UNUSED_RESULT;
 /* In a transaction: a subtree that a replace cut off. */

@@ -6,6 +6,10 @@
  * not for VJ_REMAP_IDLE_US, or at once when a file or the volume has half of what it may
  * have.  It works in steps, each a round of write-back and a commit of its own, and goes
  * on where it stopped.
+ *
+ * In a shared session each makes objects of the fragments that it knows of, which is what
+ * it made itself and what there was when it was opened; another one may have done so
+ * meanwhile, or may have the file open.
  */
 #include "file/remap-private.h"
 
@@ -14,7 +18,7 @@
 static int step_of(VjFileTable *table, uint64_t ino, VjRemap *step)
 {
     g_autoptr(VjFile) f = NULL;
-    int r = vj_file_open(table, ino, &f);
+    int r = vj_file_open_quietly(table, ino, &f);
 
     if (r == 0) {
         r = vj_file_remap(f, step);
@@ -23,6 +27,21 @@ static int step_of(VjFileTable *table, uint64_t ino, VjRemap *step)
         vj_count(&table->counters.remap_steps, 1);
     }
     return r;
+}
+
+/* The inode is not there, or is in the hands of another session. */
+static bool is_out_of_reach(int r)
+{
+    return r == -ENOENT || r == -EBUSY || r == -ESTALE;
+}
+
+/* They are not there any more: another session made objects of them, or removed the
+ * file. */
+static void forget_locked(VjRemapper *x, VjFragmentUse *u)
+{
+    x->count -= u->count;
+    u->count = 0;
+    u->urgent = false;
 }
 
 /* Steps of a file that the thread has, as long as they are wanted.  False: nothing came
@@ -45,12 +64,17 @@ static bool work(VjRemapper *x, VjFragmentUse *u) VJ_REQUIRES(x->lock)
                  (u->change == change || x->count > x->most / 2 ||
                   (was_urgent && u->count > x->limits.file_most / 4));
     }
-    if (r < 0 && r != -ENOENT && r != -EROFS) {
+    if (r < 0 && !is_out_of_reach(r) && r != -EROFS) {
         vj_log_warn("inode %" G_GUINT64_FORMAT
                     ": its small changes cannot be stored as objects now: %s",
                     u->ino, g_strerror(-r));
     }
-    u->gone = r == -ENOENT;
+    u->gone = is_out_of_reach(r);
+    if (x->table->is_shared && u->change == change &&
+        (r == -ENOENT || r == -ESTALE || (r == 0 && from_start && step.done && !found))) {
+        forget_locked(x, u);
+        return true;
+    }
     return r == 0 && (found || !from_start || !step.done);
 }
 
@@ -130,7 +154,7 @@ int vj_file_table_remap(VjFileTable *table)
         while (one == 0 && !step.done) {
             one = step_of(table, g_array_index(inos, uint64_t, i), &step);
         }
-        r = r == 0 && one != -ENOENT ? one : r;
+        r = r == 0 && !is_out_of_reach(one) ? one : r;
     }
     return r;
 }

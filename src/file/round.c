@@ -151,6 +151,7 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
     for (size_t i = 0; i < count; i++) {
         Round *t = &rounds[begun];
 
+        vj_file_renew_settings(files[i]);
         if (round_begin(files[i], what == ROUND_FOR_GROWN, &t->z)) {
             t->f = files[i];
             t->r = vj_write_back_objects(table, t->f->ino, t->z, what == ROUND_FOR_WAITER,

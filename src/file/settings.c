@@ -118,6 +118,48 @@ void vj_file_take_settings(VjFile *f, const VjInode *inode)
     f->is_unwritable = !vj_transform_is_known(&f->transform);
 }
 
+void vj_file_record_changed(VjFileTable *table, uint64_t ino)
+{
+    VjOpening *opening;
+    VjFile *f;
+
+    vj_mutex_lock(&table->lock);
+    f = g_hash_table_lookup(table->files, &ino);
+    opening = g_hash_table_lookup(table->opening, &ino);
+    if (f != NULL) {
+        g_atomic_int_set(&f->settings_are_old, 1);
+    }
+    if (opening != NULL) {
+        opening->has_changed = true;
+    }
+    vj_mutex_unlock(&table->lock);
+}
+
+void vj_file_records_changed(VjFileTable *table)
+{
+    GHashTableIter iter;
+    gpointer each;
+
+    vj_mutex_lock(&table->lock);
+    g_hash_table_iter_init(&iter, table->files);
+    while (g_hash_table_iter_next(&iter, NULL, &each)) {
+        g_atomic_int_set(&((VjFile *)each)->settings_are_old, 1);
+    }
+    g_hash_table_iter_init(&iter, table->opening);
+    while (g_hash_table_iter_next(&iter, NULL, &each)) {
+        ((VjOpening *)each)->has_changed = true;
+    }
+    vj_mutex_unlock(&table->lock);
+}
+
+void vj_file_renew_settings(VjFile *f)
+{
+    if (g_atomic_int_compare_and_exchange(&f->settings_are_old, 1, 0) &&
+        vj_file_settings_changed(f->table, f->ino) < 0) {
+        g_atomic_int_set(&f->settings_are_old, 1); /* the next round looks again */
+    }
+}
+
 /*
  * Of several that read the record at the same time the last to begin wins: what was
  * committed before any of them called is in what it reads.

@@ -6,6 +6,7 @@
  * accord (remap.c) waits for start(), when everything that events calls is there.
  */
 #include "file/file-private.h"
+#include "meta/session.h"
 
 static void on_pressure(void *opaque)
 {
@@ -39,6 +40,8 @@ static VjFileTable *table_new(const VjFileTableConfig *config)
     vj_cond_init(&table->opened);
     vj_cond_init(&table->inos_taken);
     table->ino_block = VJ_INO_BLOCK;
+    table->is_shared = vj_meta_is_shared(table->meta);
+    table->claims_left = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     table->files = g_hash_table_new(g_int64_hash, g_int64_equal);
     table->opening = g_hash_table_new(g_int64_hash, g_int64_equal);
     return table;
@@ -98,6 +101,7 @@ void vj_file_table_close(VjFileTable *table)
     vj_space_clear(&table->space);
     g_hash_table_unref(table->files);
     g_hash_table_unref(table->opening);
+    g_array_unref(table->claims_left);
     vj_cond_clear(&table->inos_taken);
     vj_cond_clear(&table->opened);
     vj_mutex_clear(&table->lock);

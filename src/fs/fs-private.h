@@ -88,6 +88,8 @@ int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags,
 /* A committed transaction took the last name of @ino.  @held: the kernel is about to get
  * its number. */
 void vj_fs_node_orphaned(VjFs *fs, uint64_t ino, bool held);
+/* The same of a name that was taken; @left_open: another session drops it. */
+void vj_fs_node_unlinked(VjFs *fs, uint64_t ino, bool left_open);
 void vj_fs_node_named(VjFs *fs, uint64_t ino);
 /* A committed transaction made an inode. */
 void vj_fs_node_made(VjFs *fs);

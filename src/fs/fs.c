@@ -124,6 +124,19 @@ void vj_fs_node_orphaned(VjFs *fs, uint64_t ino, bool held)
     }
 }
 
+void vj_fs_node_unlinked(VjFs *fs, uint64_t ino, bool left_open)
+{
+    if (!left_open) {
+        vj_fs_node_orphaned(fs, ino, false);
+        return;
+    }
+    vj_mutex_lock(&fs->lock);
+    if (fs->inode_count > 0) {
+        fs->inode_count--;
+    }
+    vj_mutex_unlock(&fs->lock);
+}
+
 void vj_fs_node_named(VjFs *fs, uint64_t ino)
 {
     VjNode *n;

@@ -321,7 +321,7 @@ static int link_body(VjTxn *txn, void *opaque)
     }
     op->was_orphan = inode.nlink == 0;
     if (op->was_orphan) {
-        r = vj_orphan_del(txn, op->ino);
+        r = vj_orphan_take_back(txn, op->ino);
         if (r < 0) {
             return r;
         }

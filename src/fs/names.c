@@ -195,6 +195,7 @@ typedef struct RemoveOp {
     /* out: */
     uint64_t ino;
     bool orphaned;
+    bool left_open; /* then another session has it open, and drops it */
 } RemoveOp;
 
 static int remove_body(VjTxn *txn, void *opaque)
@@ -243,7 +244,7 @@ static int remove_body(VjTxn *txn, void *opaque)
     }
     if (r == 0 && inode.nlink == 0) {
         op->orphaned = true;
-        r = vj_orphan_put(txn, inode.ino);
+        r = vj_orphan_put_unlinked(txn, inode.ino, &op->left_open);
     }
     op->ino = inode.ino;
     return r;
@@ -266,7 +267,7 @@ static int name_remove(VjFs *fs, uint64_t parent, const char *name, bool directo
         vj_fs_record_changed(fs, op.ino);
     }
     if (r == 0 && op.orphaned) {
-        vj_fs_node_orphaned(fs, op.ino, false);
+        vj_fs_node_unlinked(fs, op.ino, op.left_open);
     }
     return r;
 }

@@ -48,6 +48,7 @@ typedef struct RenameOp {
     uint64_t changed[RENAME_INODES];
     unsigned changed_count;
     uint64_t replaced; /* lost its last name; 0: none did */
+    bool left_open;    /* that one: another session has it open, and drops it */
     bool left_whiteout;
 } RenameOp;
 
@@ -168,7 +169,7 @@ static int rename_over(VjTxn *txn, RenameOp *op, InodeSet *set, VjInode *new_dir
     victim->ctime = op->now;
     if (victim->nlink == 0) {
         op->replaced = victim->ino;
-        r = vj_orphan_put(txn, victim->ino);
+        r = vj_orphan_put_unlinked(txn, victim->ino, &op->left_open);
         if (r < 0) {
             return r;
         }
@@ -371,7 +372,7 @@ int vj_fs_rename(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
         vj_fs_node_made(fs);
     }
     if (r == 0 && op.replaced != 0) {
-        vj_fs_node_orphaned(fs, op.replaced, false);
+        vj_fs_node_unlinked(fs, op.replaced, op.left_open);
     }
     return r;
 }
