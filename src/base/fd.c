@@ -217,12 +217,33 @@ static int await_close(int fd, int *watch)
                : 0;
 }
 
-int vj_fd_lock(int fd, VjFdTaken *is_taken, int64_t until_us)
+/* The same with others that have it so.  *alone: nobody else has. */
+static int try_share(int fd, VjFdTaken *is_taken, bool *alone)
+{
+    int r = try_lock(fd, is_taken);
+
+    *alone = r == 1;
+    if (r < 0) {
+        return r;
+    }
+    /* Another one may get in between, also where we have had it alone. */
+    if (flock(fd, LOCK_SH | LOCK_NB) < 0) {
+        return errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
+    }
+    if (!*alone && is_taken != NULL && is_taken(fd)) {
+        return flock(fd, LOCK_UN) < 0 ? -errno : 0;
+    }
+    return 1;
+}
+
+/* @alone NULL: exclusively. */
+static int lock(int fd, VjFdTaken *is_taken, int64_t until_us, bool *alone)
 {
     VJ_AUTO_FD watch = -1;
     int r;
 
-    while ((r = try_lock(fd, is_taken)) == 0) {
+    while ((r = alone == NULL ? try_lock(fd, is_taken)
+                              : try_share(fd, is_taken, alone)) == 0) {
         if (vj_clock_mono_us() >= until_us) {
             return -EWOULDBLOCK;
         }
@@ -232,6 +253,16 @@ int vj_fd_lock(int fd, VjFdTaken *is_taken, int64_t until_us)
         }
     }
     return r < 0 ? r : 0;
+}
+
+int vj_fd_lock(int fd, VjFdTaken *is_taken, int64_t until_us)
+{
+    return lock(fd, is_taken, until_us, NULL);
+}
+
+int vj_fd_lock_shared(int fd, VjFdTaken *is_taken, int64_t until_us, bool *alone)
+{
+    return lock(fd, is_taken, until_us, alone);
 }
 
 int vj_fd_check_alive(int fd)

@@ -78,6 +78,13 @@ typedef bool VjFdTaken(int fd);
  * Threads    any; blocks      Locks   none
  */
 int vj_fd_lock(int fd, VjFdTaken *is_taken, int64_t until_us) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * The same, shared with others that do so.  *alone: nobody else had it.  To find that out
+ * it is locked exclusively for a moment, so who shares it waits for at least some
+ * milliseconds.  vj_fd_lock makes it exclusive, or lets go of it.
+ */
+int vj_fd_lock_shared(int fd, VjFdTaken *is_taken, int64_t until_us,
+                      bool *alone) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
  * vj_file_replace_contents - write-to-temporary, fsync, rename, fsync of the directory

@@ -159,7 +159,7 @@ bool vj_volume_examine(const char *source, int64_t lock_wait_us, VjMetaFlaw *say
         !vj_place_read_superblock(p, &super, error)) {
         return false;
     }
-    ok = vj_place_lock(p, lock_wait_us, error) &&
+    ok = vj_place_lock(p, false, lock_wait_us, error) &&
          examine(p, &super, say, opaque, out, error);
     vj_superblock_clear(&super);
     return ok;

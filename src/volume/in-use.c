@@ -33,8 +33,10 @@ static int make_mark(int dir_fd)
 
 bool vj_place_was_left_in_use(const VjPlace *p)
 {
-    return p->is_marked ? p->has_failed
-                        : p->dir_fd >= 0 && vj_fd_has(p->dir_fd, VJ_IN_USE_NAME);
+    if (p->is_marked || p->has_others) {
+        return p->has_failed;
+    }
+    return p->dir_fd >= 0 && vj_fd_has(p->dir_fd, VJ_IN_USE_NAME);
 }
 
 bool vj_place_check_restore(const VjPlace *p, GError **error)

@@ -217,7 +217,7 @@ static bool lock_and_make(int dir_fd, const VjVolumeMake *how, const VjSuperbloc
     g_autoptr(VjPlace) p = NULL;
 
     return vj_place_open_at(dir_fd, how->source, &p, error) &&
-           vj_place_lock(p, 0, error) && make_in(p, how, super, error);
+           vj_place_lock(p, false, 0, error) && make_in(p, how, super, error);
 }
 
 static bool make_in_directory(const VjVolumeMake *how, const VjSuperblock *super,

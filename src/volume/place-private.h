@@ -41,6 +41,8 @@ struct VjPlace {
     char *conf; /* without one: the text of varjfs.conf; else NULL */
     /* one thread at a time, as volumes are opened and closed: */
     int lock_fd;      /* -1: it is not locked by us */
+    bool is_shared;   /* other processes may use it too, in sessions that are shared */
+    bool has_others;  /* they did when we came */
     unsigned users;   /* volumes that are open */
     bool is_marked;   /* the mark of use is ours, and durable */
     bool has_failed;  /* a volume was not closed in order: the mark stays */
@@ -83,13 +85,17 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(VjPlaceDir, vj_place_dir_close)
 /* ---- its lock (source-lock.c) ------------------------------------------------------ */
 
 /*
- * vj_place_lock - no other process uses the directory until the place is closed
+ * vj_place_lock - who may use the directory until the place is closed
  *
+ * @shared    others may who say so too; else no other process may
  * @wait_us   how long to wait for another process
  * Returns    true, also where we have the lock; false with EBUSY while another process
- *            has it, or where the name leads to another directory by now
+ *            has it, where another volume of ours has it the other way, or where the name
+ *            leads to another directory by now
  */
-bool vj_place_lock(VjPlace *p, int64_t wait_us, GError **error);
+bool vj_place_lock(VjPlace *p, bool shared, int64_t wait_us, GError **error);
+/* Nobody else uses it.  Ends a lock that is shared. */
+bool vj_place_is_last(VjPlace *p);
 
 /* From now on only the owner of the directory opens it, and so locks it.  Logs. */
 void vj_place_close_to_others(const VjPlace *p);

@@ -87,7 +87,7 @@ int vj_place_close(VjPlace *p)
         return 0;
     }
     g_assert(p->users == 0);
-    r = p->is_marked && !p->has_failed ? vj_place_unmark(p) : 0;
+    r = p->is_marked && !p->has_failed && vj_place_is_last(p) ? vj_place_unmark(p) : 0;
     vj_fd_close(&p->dir_fd);
     vj_fd_close(&p->lock_fd);
     g_free(p->conf);

@@ -300,7 +300,7 @@ bool vj_volume_restore(const char *source, const char *name, int64_t lock_wait_u
         !vj_place_read_superblock(p, &super, error)) {
         return false;
     }
-    ok = vj_place_lock(p, lock_wait_us, error) &&
+    ok = vj_place_lock(p, false, lock_wait_us, error) &&
          (restore_in(p, name, &super, out, kept, error) ||
           vj_error_prefix(error, "%s", source));
     vj_superblock_clear(&super);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * source-lock.c - one process at a time uses a SOURCE
+ * source-lock.c - one process at a time uses a SOURCE, or several that share it
  *
  * flock(2) on the directory SOURCE itself: the kernel lets go of it however the process
  * ends, there is no name that could be removed with it, and it is the same lock by
@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #define OTHERS_MAY_OPEN (S_IRGRP | S_IROTH)
+/* Another one that shares it may have it exclusively for a moment. */
+#define SHARED_WAIT_LEAST_US ((int64_t)1000 * 1000)
 
 /* A daemon that was started before its program was replaced may still have the lock of
  * then. */
@@ -67,7 +69,20 @@ static bool is_still(int fd, const struct stat *st, const char *source)
     return g_strcmp0(name, source) == 0;
 }
 
-static bool lock(VjPlace *p, int64_t wait_us, GError **error)
+static int lock_fd(VjPlace *p, int fd, bool shared, int64_t wait_us)
+{
+    int64_t now_us = vj_clock_mono_us();
+    bool alone = true;
+    int r = shared
+                ? vj_fd_lock_shared(fd, has_old_lock,
+                                    now_us + MAX(wait_us, SHARED_WAIT_LEAST_US), &alone)
+                : vj_fd_lock(fd, has_old_lock, now_us + wait_us);
+
+    p->has_others = !alone;
+    return r;
+}
+
+static bool lock(VjPlace *p, bool shared, int64_t wait_us, GError **error)
 {
     /* A description of its own: the lock goes with its last descriptor. */
     VJ_AUTO_FD fd = openat(p->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -77,7 +92,7 @@ static bool lock(VjPlace *p, int64_t wait_us, GError **error)
     if (fd < 0) {
         return vj_error_set_errno(error, errno, "%s", p->name);
     }
-    r = vj_fd_lock(fd, has_old_lock, vj_clock_mono_us() + wait_us);
+    r = lock_fd(p, fd, shared, wait_us);
     if (r == -EWOULDBLOCK) {
         return vj_error_set(error, EBUSY, "%s is in use by another varjfs process",
                             p->name);
@@ -94,9 +109,22 @@ static bool lock(VjPlace *p, int64_t wait_us, GError **error)
     return true;
 }
 
-bool vj_place_lock(VjPlace *p, int64_t wait_us, GError **error)
+bool vj_place_lock(VjPlace *p, bool shared, int64_t wait_us, GError **error)
 {
-    return p->dir_fd < 0 || p->lock_fd >= 0 || lock(p, wait_us, error);
+    if (p->users > 1 && p->is_shared != shared) {
+        return vj_error_set(error, EBUSY, "%s is in use in this process, and %s", p->name,
+                            shared ? "not to be shared" : "shared");
+    }
+    if (p->users <= 1 && p->is_shared != shared) {
+        vj_fd_close(&p->lock_fd);
+    }
+    p->is_shared = shared;
+    return p->dir_fd < 0 || p->lock_fd >= 0 || lock(p, shared, wait_us, error);
+}
+
+bool vj_place_is_last(VjPlace *p)
+{
+    return !p->is_shared || p->lock_fd < 0 || vj_fd_lock(p->lock_fd, NULL, 0) == 0;
 }
 
 /* Of a directory that a mount table names, so perhaps of one that its user chose. */

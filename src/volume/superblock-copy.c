@@ -417,7 +417,7 @@ bool vj_volume_mend_superblock(const char *source, bool repair, int64_t lock_wai
     if (!is_damaged(p, &text, &why)) {
         return true;
     }
-    if (!vj_place_lock(p, lock_wait_us, error)) {
+    if (!vj_place_lock(p, false, lock_wait_us, error)) {
         return false;
     }
     /* Another process may have mended it before this one had the lock. */

@@ -594,7 +594,7 @@ bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
     }
     v = volume_new(how, place);
     if (!vj_place_read_superblock(place, &v->super, error) ||
-        !vj_place_lock(place, how->lock_wait_us, error) ||
+        !vj_place_lock(place, false, how->lock_wait_us, error) ||
         (!how->restoring && !vj_place_check_restore(place, error)) ||
         !open_engines(v, how, error) ||
         !start(v, how, how->transform != NULL ? &new_transform : NULL, error)) {

@@ -428,6 +428,35 @@ static void a_lock_is_waited_for(void **state)
     assert_int_equal(vj_fd_lock(-1, NULL, 0), -EBADF);
 }
 
+static void a_lock_is_shared(void **state)
+{
+    Place *place = *state;
+    const int64_t minute_us = (int64_t)60 * 1000 * 1000;
+    int first = openat(place->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    VJ_AUTO_FD second = openat(place->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    VJ_AUTO_FD third = openat(place->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    GThread *thread;
+    bool alone;
+
+    assert_int_equal(vj_fd_lock_shared(first, NULL, 0, &alone), 0);
+    assert_true(alone);
+    assert_int_equal(vj_fd_lock_shared(second, NULL, 0, &alone), 0);
+    assert_false(alone);
+    assert_int_equal(vj_fd_lock(third, NULL, 0), -EWOULDBLOCK);
+    /* Who wants it alone waits for all others; who asks in vain has none any more. */
+    assert_int_equal(vj_fd_lock(second, NULL, 0), -EWOULDBLOCK);
+    thread = g_thread_new("close", close_soon, GINT_TO_POINTER(first));
+    assert_int_equal(vj_fd_lock(third, NULL, vj_clock_mono_us() + minute_us), 0);
+    g_thread_join(thread);
+    assert_int_equal(vj_fd_lock_shared(second, NULL, 0, &alone), -EWOULDBLOCK);
+    assert_int_equal(vj_fd_lock_shared(third, NULL, 0, &alone), 0);
+    assert_true(alone);
+    is_taken_otherwise = true;
+    assert_int_equal(vj_fd_lock_shared(second, is_taken, 0, &alone), -EWOULDBLOCK);
+    is_taken_otherwise = false;
+    assert_int_equal(vj_fd_lock(third, NULL, 0), 0);
+}
+
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
 
 static const struct CMUnitTest tests[] = {
@@ -442,6 +471,7 @@ static const struct CMUnitTest tests[] = {
     IN_PLACE(reading_small_files_has_limits),
     IN_PLACE(a_directory_knows_what_it_is_in),
     IN_PLACE(a_lock_is_waited_for),
+    IN_PLACE(a_lock_is_shared),
 };
 
 VJ_TEST_MAIN(tests)

@@ -298,11 +298,55 @@ static void shared_after_failure(void **state)
     vj_test_remove_dir(dir);
 }
 
+static void lock_shared(VjPlace *place)
+{
+    g_autoptr(GError) error = NULL;
+
+    if (!vj_place_lock(place, true, 0, &error)) {
+        fail_msg("%s", error->message);
+    }
+}
+
+/* By processes, of which each has a place of its own here.  The last one takes the mark
+ * away, and only the first one can find that of a crash. */
+static void shared_by_processes(void **state)
+{
+    char *dir = make_in_directory("processes");
+    VjPlace *first = open_place(dir), *second = open_place(dir), *third;
+    g_autoptr(GError) error = NULL;
+
+    (void)state;
+    lock_shared(first);
+    assert_false(vj_place_was_left_in_use(first));
+    assert_true(vj_place_mark(first, &error));
+    expect_locked(dir, true);
+    lock_shared(second);
+    assert_false(vj_place_was_left_in_use(second));
+    assert_true(vj_place_mark(second, &error));
+    assert_int_equal(vj_place_close(first), 0);
+    assert_true(has(dir, VJ_IN_USE_NAME));
+    expect_locked(dir, true);
+    assert_int_equal(vj_place_close(second), 0);
+    assert_false(has(dir, VJ_IN_USE_NAME));
+    expect_locked(dir, false);
+
+    first = open_place(dir);
+    lock_shared(first);
+    assert_true(vj_place_mark(first, &error));
+    first->has_failed = true;
+    assert_int_equal(vj_place_close(first), 0);
+    third = open_place(dir);
+    lock_shared(third);
+    assert_true(vj_place_was_left_in_use(third));
+    assert_int_equal(vj_place_close(third), 0);
+    vj_test_remove_dir(dir);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_directory),       cmocka_unit_test(two_without_directory),
     cmocka_unit_test(refuses_files),           cmocka_unit_test(refuses_text),
     cmocka_unit_test(only_needed_directories), cmocka_unit_test(shared),
-    cmocka_unit_test(shared_after_failure),
+    cmocka_unit_test(shared_after_failure),    cmocka_unit_test(shared_by_processes),
 };
 
 VJ_TEST_MAIN(tests)
