@@ -15,10 +15,10 @@
 #define COOKIE_MAX ((uint64_t)INT64_MAX)
 #define NEXT_INO_KEY vj_slice(VJ_NEXT_INO_KEY, strlen(VJ_NEXT_INO_KEY))
 
-VjSlice vj_ino_key(uint64_t ino, uint8_t bytes[8])
+VjSlice vj_ino_key(uint64_t ino, uint8_t bytes[VJ_INO_KEY_BYTES])
 {
     vj_be64_set(bytes, ino);
-    return vj_slice(bytes, 8);
+    return vj_slice(bytes, VJ_INO_KEY_BYTES);
 }
 
 static bool nsec_is_sane(uint32_t nsec)

@@ -23,7 +23,8 @@ int vj_ino_take(VjTxn *txn, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
 /* The record of that counter. */
 #define VJ_NEXT_INO_BYTES 24u
 void vj_ino_next_encode(uint64_t next, uint8_t out[VJ_NEXT_INO_BYTES]);
-VjSlice vj_ino_key(uint64_t ino, uint8_t bytes[8]);
+#define VJ_INO_KEY_BYTES 8u
+VjSlice vj_ino_key(uint64_t ino, uint8_t bytes[VJ_INO_KEY_BYTES]);
 int vj_inode_decode(VjSlice value, uint64_t ino, VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- inline contents --------------------------------------------------------------- */

@@ -20,6 +20,7 @@ src_volume_libvj_volume_la_SOURCES = \
 	src/volume/restore.c \
 	src/volume/scrub-format.h \
 	src/volume/scrub-record.c \
+	src/volume/sessions.c \
 	src/volume/source-lock.c \
 	src/volume/superblock-copy.c \
 	src/volume/superblock.c \

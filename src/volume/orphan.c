@@ -6,7 +6,12 @@
  * cuts a subtree off a map.  One thread drops what they name, VJ_FILE_DROP_BATCH entries
  * a transaction: each transaction leaves a smaller orphan, so a crash at any point loses
  * nothing and the next mount goes on.
+ *
+ * A record names the session whose business that is.  Of one that has ended it is
+ * everybody's: who opens the volume takes all of those, who hears that a session has
+ * ended those of that one (sessions.c).
  */
+#include "meta/session.h"
 #include "volume/volume-private.h"
 
 /* Orphans of this mount in memory; who has one more waits. */
@@ -155,13 +160,32 @@ static int drop_tree(VjTxn *txn, Drop *d)
     return r;
 }
 
+/* *is_theirs: it is of another session that lives, or became so. */
+static int look_whose(VjTxn *txn, VjSlice key, VjSlice value, bool *is_theirs)
+{
+    bool ended = false;
+    VjOrphan orphan;
+    int r;
+
+    *is_theirs = false;
+    if (!vj_meta_is_shared(txn->meta)) {
+        return 0;
+    }
+    r = vj_orphan_decode(key, value, &orphan);
+    if (r == 0 && orphan.session != vj_meta_session(txn->meta)) {
+        r = vj_session_has_ended(txn, orphan.session, &ended);
+        *is_theirs = r == 0 && !ended;
+    }
+    return r;
+}
+
 static int drop_body(VjTxn *txn, void *opaque)
 {
     Drop *d = opaque;
-    uint8_t key[VJ_ORPHAN_KEY_BYTES];
-    VjSlice value;
-    int r = vj_txn_get(txn, VJ_SPACE_ORPHAN,
-                       vj_orphan_key(d->orphan.ino, d->orphan.node, key), &value);
+    uint8_t bytes[VJ_ORPHAN_KEY_BYTES];
+    VjSlice key = vj_orphan_key(d->orphan.ino, d->orphan.node, bytes), value;
+    bool is_theirs = false;
+    int r = vj_txn_get(txn, VJ_SPACE_ORPHAN, key, &value);
 
     d->more = false;
     d->left_node = 0;
@@ -169,14 +193,16 @@ static int drop_body(VjTxn *txn, void *opaque)
     if (r == -ENOENT) {
         return 0; /* done before, or it has a name again */
     }
-    if (r < 0) {
+    if (r == 0) {
+        r = look_whose(txn, key, value, &is_theirs);
+    }
+    if (r < 0 || is_theirs) {
         return r;
     }
     return d->orphan.node == 0 ? drop_inode(txn, d) : drop_tree(txn, d);
 }
 
-/* False: it failed, and may succeed another time. */
-static bool drop(VjVolume *v, const Orphan *orphan)
+static int drop(VjVolume *v, const Orphan *orphan)
 {
     Drop d = {.orphan = *orphan, .more = true};
 
@@ -190,7 +216,7 @@ static bool drop(VjVolume *v, const Orphan *orphan)
             vj_log_error("inode %" G_GUINT64_FORMAT
                          ": what it held cannot be dropped now: %s",
                          orphan->ino, g_strerror(-r));
-            return r == -EBADMSG || r == -EROFS; /* damaged: fsck sees to it */
+            return r;
         }
         if (d.fragments > 0) {
             vj_file_fragments_dropped(v->files, orphan->ino, d.fragments);
@@ -198,7 +224,14 @@ static bool drop(VjVolume *v, const Orphan *orphan)
         d.orphan.node = d.left_node;
         vj_objects_kick(v->objects);
     }
-    return true;
+    return 0;
+}
+
+/* It failed, and may succeed another time.  What is damaged is the check's business, and
+ * who was shut out has no more of them. */
+static bool is_worth_a_try(int r)
+{
+    return r < 0 && r != -EBADMSG && r != -EROFS && r != -ESTALE;
 }
 
 /* ---- the thread -------------------------------------------------------------------- */
@@ -275,7 +308,7 @@ static gpointer purge_main(gpointer opaque)
     vj_mutex_lock(&d->lock);
     while (!d->stop) {
         Orphan o;
-        bool done;
+        int r;
 
         if (!next_locked(d, &o)) {
             wait_locked(d);
@@ -284,9 +317,9 @@ static gpointer purge_main(gpointer opaque)
         d->busy = true;
         vj_cond_broadcast(&d->idle);
         vj_mutex_unlock(&d->lock);
-        done = drop(d->v, &o);
+        r = drop(d->v, &o);
         vj_mutex_lock(&d->lock);
-        if (!done) {
+        if (is_worth_a_try(r)) {
             failed_locked(d, &o);
         }
     }
@@ -302,7 +335,9 @@ void vj_orphan_purge_add(VjOrphanPurge *d, uint64_t ino, uint32_t node)
 
     *o = (Orphan){.ino = ino, .node = node};
     vj_mutex_lock(&d->lock);
-    while (g_queue_get_length(&d->queue) >= QUEUE_MAX && !d->stop) {
+    /* The thread itself may close the last file of an inode. */
+    while (g_queue_get_length(&d->queue) >= QUEUE_MAX && !d->stop &&
+           g_thread_self() != d->thread) {
         vj_cond_wait(&d->idle, &d->lock);
     }
     g_queue_push_tail(&d->queue, o);
@@ -327,78 +362,118 @@ void vj_orphan_purge_drain(VjOrphanPurge *d)
     vj_mutex_unlock(&d->lock);
 }
 
-typedef struct Earlier {
+/* Orphans, a batch each, whose session has ended, or is a certain one. */
+typedef struct Batch {
+    uint64_t of_session;                /* 0: of each that has ended */
     uint8_t after[VJ_ORPHAN_KEY_BYTES]; /* the last one of the batch before */
     size_t after_bytes;                 /* 0: it is the first batch */
-    GArray *batch;                      /* Orphan */
+    GArray *orphans;                    /* Orphan */
     uint8_t last[VJ_ORPHAN_KEY_BYTES];  /* of this batch */
     bool more;
-} Earlier;
+} Batch;
 
-static int earlier_body(VjTxn *txn, void *opaque)
+/* Records that one view looks at. */
+#define BATCH_SEEN_MAX 10000u
+
+static int is_wanted(VjTxn *txn, const Batch *b, const VjOrphan *orphan, bool *wanted)
 {
-    Earlier *e = opaque;
+    *wanted = orphan->session == b->of_session;
+    return b->of_session != 0 ? 0 : vj_session_has_ended(txn, orphan->session, wanted);
+}
+
+static int batch_body(VjTxn *txn, void *opaque)
+{
+    Batch *b = opaque;
+    unsigned seen = 0;
     VjScan scan;
 
-    g_array_set_size(e->batch, 0);
-    e->more = false;
+    g_array_set_size(b->orphans, 0);
+    b->more = false;
     vj_scan_begin(&scan, txn, VJ_SPACE_ORPHAN, VJ_SCAN_ALL);
-    vj_scan_behind(&scan, vj_slice(e->after, e->after_bytes));
-    while (vj_scan_next(&scan)) {
+    vj_scan_behind(&scan, vj_slice(b->after, b->after_bytes));
+    while (!b->more && vj_scan_next(&scan)) {
         VjOrphan orphan;
+        bool wanted = false;
 
-        if (scan.key.len != sizeof e->last) {
+        if (scan.key.len != sizeof b->last) {
             return -EBADMSG;
         }
-        memcpy(e->last, scan.key.data, sizeof e->last);
+        memcpy(b->last, scan.key.data, sizeof b->last);
         if (vj_orphan_decode(scan.key, scan.value, &orphan) == 0) {
-            Orphan o = {.ino = orphan.ino, .node = orphan.root.node};
+            int r = is_wanted(txn, b, &orphan, &wanted);
 
-            g_array_append_val(e->batch, o);
+            if (r < 0) {
+                return r;
+            }
         } else {
             vj_log_error("an orphan record is damaged: fsck.varjfs tells more");
         }
-        if (e->batch->len == VJ_FILE_DROP_BATCH) {
-            e->more = true;
-            break;
+        if (wanted) {
+            Orphan o = {.ino = orphan.ino, .node = orphan.root.node};
+
+            g_array_append_val(b->orphans, o);
         }
+        b->more = b->orphans->len == VJ_FILE_DROP_BATCH || ++seen == BATCH_SEEN_MAX;
     }
     return scan.error;
 }
 
+/* False: there is no other batch, or *rc. */
+static bool next_batch(VjVolume *v, Batch *b, int *rc)
+{
+    if (!b->more) {
+        *rc = 0;
+        return false;
+    }
+    *rc = vj_meta_view(v->meta, batch_body, b);
+    memcpy(b->after, b->last, sizeof b->after);
+    b->after_bytes = sizeof b->after;
+    return *rc == 0;
+}
+
 /*
- * Every orphan of earlier mounts: nobody has them open.  The thread is not there yet, and
- * the mount does not wait for any of them to be dropped.
+ * Every orphan of sessions that have ended: nobody has them open.  The thread is not
+ * there yet, and the mount does not wait for any of them to be dropped.
  */
 static int list_earlier(VjOrphanPurge *d)
 {
-    g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(Orphan));
-    Earlier e = {.batch = batch, .more = true};
+    g_autoptr(GArray) orphans = g_array_new(FALSE, FALSE, sizeof(Orphan));
+    Batch b = {.orphans = orphans, .more = true};
+    int r;
 
-    while (e.more) {
-        int r = vj_meta_view(d->v->meta, earlier_body, &e);
-
-        if (r < 0) {
-            return r;
-        }
-        memcpy(e.after, e.last, sizeof e.after);
-        e.after_bytes = sizeof e.after;
-        for (guint i = 0; i < batch->len; i++) {
-            const Orphan *o = &g_array_index(batch, Orphan, i);
+    while (next_batch(d->v, &b, &r)) {
+        for (guint i = 0; i < orphans->len; i++) {
+            const Orphan *o = &g_array_index(orphans, Orphan, i);
 
             if (o->node == 0 && d->v->inodes_at_open > 0) {
                 d->v->inodes_at_open--;
             }
         }
-        g_array_append_vals(d->earlier, batch->data, batch->len);
-        if (e.more && d->earlier->len >= EARLIER_MAX) {
+        g_array_append_vals(d->earlier, orphans->data, orphans->len);
+        if (b.more && d->earlier->len >= EARLIER_MAX) {
             vj_log_warn("more than %u removals wait from earlier mounts: the next mount "
                         "has the rest",
                         EARLIER_MAX);
-            break;
+            return 0;
         }
     }
-    return 0;
+    return r;
+}
+
+int vj_orphan_purge_session(VjOrphanPurge *d, uint64_t session)
+{
+    g_autoptr(GArray) orphans = g_array_new(FALSE, FALSE, sizeof(Orphan));
+    Batch b = {.of_session = session, .orphans = orphans, .more = true};
+    int first = 0, r;
+
+    while (next_batch(d->v, &b, &r)) {
+        for (guint i = 0; i < orphans->len; i++) {
+            int one = drop(d->v, &g_array_index(orphans, Orphan, i));
+
+            first = first == 0 ? one : first;
+        }
+    }
+    return r < 0 ? r : first;
 }
 
 bool vj_orphan_purge_open(VjVolume *v, VjOrphanPurge **out, GError **error)

@@ -110,6 +110,20 @@ void vj_orphan_purge_close(VjOrphanPurge *d);
 void vj_orphan_purge_add(VjOrphanPurge *d, uint64_t ino, uint32_t node);
 /* Waits until everything that was added is dropped or has failed once. */
 void vj_orphan_purge_drain(VjOrphanPurge *d);
+/* Drops, in the caller's thread, all of a session that has ended, or of this one, which
+ * has none of them open any more.  The first error.  Blocks. */
+int vj_orphan_purge_session(VjOrphanPurge *d, uint64_t session) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- other sessions (sessions.c) --------------------------------------------------- */
+
+/* What cannot be shared yet is refused by name. */
+bool vj_sessions_may_share(const VjVolume *v, const VjVolumeOpen *how, GError **error);
+/* Releases what sessions that have ended left, and listens from now on.  What cannot be
+ * released is logged. */
+int vj_sessions_open(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
+/* No file is open any more.  Listens no longer; a shared session gives up what it has,
+ * and where that fails leaves it to others. */
+int vj_sessions_close(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- background write-back (flusher.c) --------------------------------------------- */
 
@@ -152,9 +166,14 @@ struct VjVolume {
     bool owns_place;              /* it is closed with the volume */
     VjCheckpointer *checkpointer; /* NULL: read-only, a check, or no file to be copied */
     bool check;
+    bool is_shared;          /* other sessions may be there */
     bool record_mended;      /* repair: that of volume-record.c */
     bool copy_mended;        /* likewise of superblock-copy.c */
     GHashTable *bytes_found; /* check: of vj_objects_check; kept for a repair */
+    /* who hears of what other sessions do; between two calls of vj_meta_listen */
+    const VjVolumeEvents *events;
+    void *events_opaque;
+    gint is_shut_out; /* atomic */
     int64_t close_retry_us;
     int64_t drop_retry_us;   /* VJ_DROP_RETRY_US; tests make it short */
     uint64_t inodes_at_open; /* but for those that the last mount left without a name */

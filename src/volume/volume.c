@@ -7,6 +7,7 @@
  * everything was written back and made durable; whatever fails on the way is reported and
  * the next mount recovers as after a crash.
  */
+#include "meta/session.h"
 #include "volume/volume-private.h"
 
 #include <fcntl.h>
@@ -65,6 +66,11 @@ uint64_t vj_volume_mended_at_open(const VjVolume *v)
 GHashTable *vj_volume_bytes_found(VjVolume *v)
 {
     return v->bytes_found;
+}
+
+bool vj_volume_is_shared(const VjVolume *v)
+{
+    return v->is_shared;
 }
 
 bool vj_volume_read_only(const VjVolume *v)
@@ -367,7 +373,11 @@ static bool open_both(VjVolume *v, const VjVolumeOpen *how, const VjMetaPlace *p
 static bool open_engines(VjVolume *v, const VjVolumeOpen *how, GError **error)
 {
     g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
-    VjMetaPlace place = {.read_only = only_reads(how), .salvage = how->repair};
+    VjSessionOpen session = {
+        .name = how->session_name, .shared = how->shared, .lease_us = how->lease_us};
+    VjMetaPlace place = {.read_only = only_reads(how),
+                         .salvage = how->repair,
+                         .session = how->session_name != NULL ? &session : NULL};
 
     if (!open_meta_dir(v, &dir, error)) {
         return false;
@@ -514,6 +524,11 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, const VjTransform *new_t
     }
     vj_orphan_purge_start(v->purge);
     vj_file_table_start(v->files);
+    r = vj_sessions_open(v);
+    if (r < 0) {
+        return vj_error_set_errno(error, -r, "%s: the sessions that it has",
+                                  v->place->name);
+    }
     if (v->place->is_marked && vj_meta_file(v->super.meta) != NULL) {
         v->checkpointer = vj_checkpointer_open(v, how->checkpoint_seconds);
     }
@@ -535,6 +550,7 @@ static VjVolume *volume_new(const VjVolumeOpen *how, VjPlace *place)
     v->owns_place = how->place == NULL;
     vj_place_enter(place);
     v->check = how->check;
+    v->is_shared = how->shared;
     v->bytes_found = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     v->close_retry_us = how->close_retry_us;
     v->drop_retry_us = VJ_DROP_RETRY_US;
@@ -557,6 +573,10 @@ static int teardown(VjVolume *v, int r)
     }
     vj_checkpointer_free(v->checkpointer);
     vj_flusher_close(v->flusher); /* its threads add to the orphan purge */
+    if (v->purge != NULL) {
+        one = vj_sessions_close(v);
+        r = r < 0 ? r : one;
+    }
     vj_orphan_purge_close(v->purge);
     vj_file_table_close(v->files);
     if (v->objects != NULL) {
@@ -585,6 +605,7 @@ bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
     VjVolume *v;
 
     *out = NULL;
+    g_assert(!how->shared || how->session_name != NULL);
     if (how->transform != NULL &&
         !vj_transform_parse(how->transform, &new_transform, error)) {
         return false;
@@ -593,8 +614,9 @@ bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
         return false;
     }
     v = volume_new(how, place);
-    if (!vj_place_read_superblock(place, &v->super, error) ||
-        !vj_place_lock(place, false, how->lock_wait_us, error) ||
+    if (!vj_sessions_may_share(v, how, error) ||
+        !vj_place_read_superblock(place, &v->super, error) ||
+        !vj_place_lock(place, how->shared, how->lock_wait_us, error) ||
         (!how->restoring && !vj_place_check_restore(place, error)) ||
         !open_engines(v, how, error) ||
         !start(v, how, how->transform != NULL ? &new_transform : NULL, error)) {
@@ -630,7 +652,7 @@ static int last_sync(VjVolume *v)
                  g_strerror(-r), (int)(v->close_retry_us / G_USEC_PER_SEC));
     vj_mutex_init(&lock, VJ_RANK_VOLUME, "volume.close");
     vj_cond_init(&never);
-    while (r < 0 && r != -EBADMSG && vj_clock_mono_us() < until_us) {
+    while (r < 0 && r != -EBADMSG && r != -ESTALE && vj_clock_mono_us() < until_us) {
         vj_mutex_lock(&lock);
         (void)vj_cond_wait_until(&never, &lock, vj_clock_mono_us() + G_USEC_PER_SEC);
         vj_mutex_unlock(&lock);

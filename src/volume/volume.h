@@ -124,6 +124,11 @@ typedef struct VjVolumeOpen {
     bool restoring;              /* with repair: vj_volume_restore has just been */
     int64_t close_retry_us; /* how long close tries when the device is full or fails */
     int64_t lock_wait_us;   /* how long to wait for another daemon to let go of SOURCE */
+    /* The session (meta/session.h), which has a record when it has a name: for people, as
+     * "mount /mnt, pid 7 on host". */
+    const char *session_name;
+    bool shared;      /* others may have sessions at the same time, and say so too */
+    int64_t lease_us; /* of a shared one; 0: VJ_LEASE_DEFAULT_US */
 } VjVolumeOpen;
 
 extern const VjOptSpec vj_volume_make_options[];
@@ -146,6 +151,20 @@ bool vj_volume_make(const VjVolumeMake *how, GError **error);
  * Threads   setup only; may wait lock_wait_us for the lock
  */
 bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error);
+
+/* What one hears of other sessions. */
+typedef struct VjVolumeEvents {
+    /* As of VjMetaEvents: another session changed @key; NULL: anything may have been
+     * changed.  Neither blocks nor runs transactions. */
+    void (*changed)(void *opaque, const VjKey *key);
+} VjVolumeEvents;
+
+/* Setup only.  Both borrowed until the next call; @events NULL ends it, and waits for a
+ * call that runs. */
+void vj_volume_listen(VjVolume *v, const VjVolumeEvents *events, void *opaque);
+/* Another session has shut this one out: all its transactions fail, with -ESTALE. */
+bool vj_volume_is_shut_out(VjVolume *v);
+bool vj_volume_is_shared(const VjVolume *v);
 
 /* The directory SOURCE, for VjVolumeOpen.source_fd; -1 and why not. */
 int vj_source_open(const char *source, GError **error);
