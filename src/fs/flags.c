@@ -107,6 +107,17 @@ int vj_fs_may_open(VjHandle *h, int flags)
                : 0;
 }
 
+static void forget_record(VjNode *n)
+{
+    guint seen, now;
+
+    do {
+        seen = (guint)g_atomic_int_get(&n->record);
+        now = (seen & ~RECORD_BITS) + RECORD_CHANGE;
+    } while (!g_atomic_int_compare_and_exchange(&n->record, (gint)seen, (gint)now));
+    g_atomic_int_set(&n->atime_is_new, 0);
+}
+
 void vj_fs_record_changed(VjFs *fs, uint64_t ino)
 {
     VjNode *n;
@@ -114,13 +125,20 @@ void vj_fs_record_changed(VjFs *fs, uint64_t ino)
     vj_mutex_lock(&fs->lock);
     n = g_hash_table_lookup(fs->nodes, &ino);
     if (n != NULL) {
-        guint seen, now;
+        forget_record(n);
+    }
+    vj_mutex_unlock(&fs->lock);
+}
 
-        do {
-            seen = (guint)g_atomic_int_get(&n->record);
-            now = (seen & ~RECORD_BITS) + RECORD_CHANGE;
-        } while (!g_atomic_int_compare_and_exchange(&n->record, (gint)seen, (gint)now));
-        g_atomic_int_set(&n->atime_is_new, 0);
+void vj_fs_all_records_changed(VjFs *fs)
+{
+    GHashTableIter iter;
+    gpointer n;
+
+    vj_mutex_lock(&fs->lock);
+    g_hash_table_iter_init(&iter, fs->nodes);
+    while (g_hash_table_iter_next(&iter, NULL, &n)) {
+        forget_record(n);
     }
     vj_mutex_unlock(&fs->lock);
 }

@@ -33,6 +33,8 @@ struct VjFs {
     VjMeta *meta;
     VjFsKnows *knows;
     void *knows_opaque;
+    const VjFsEvents *events; /* changes between two calls of vj_volume_listen */
+    void *events_opaque;
     bool noatime;
     gint read_count;     /* atomic: nodes with was_read */
     gint read_end_count; /* atomic: how often was_read ended */
@@ -115,6 +117,9 @@ int vj_fs_may_open(VjHandle *h, int flags) G_GNUC_WARN_UNUSED_RESULT;
 /* The record of @ino or an attribute was changed, or may have been: what is open looks
  * again, at what it may do and at whether a read is newer. */
 void vj_fs_record_changed(VjFs *fs, uint64_t ino);
+void vj_fs_all_records_changed(VjFs *fs);
+/* elsewhere.c: before the file system is freed. */
+void vj_fs_listen_end(VjFs *fs);
 /* Attributes and names of @inode cannot be changed; of a directory: no name in it may
  * go. */
 static inline bool vj_is_protected(const VjInode *inode)

@@ -20,6 +20,7 @@ VjFs *vj_fs_new(VjVolume *volume)
     fs->shown = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     vj_mutex_init(&fs->lock, VJ_RANK_FS, "fs");
     fs->inode_count = vj_volume_inodes_at_open(volume);
+    vj_fs_listen(fs, NULL, NULL);
     return fs;
 }
 
@@ -28,11 +29,22 @@ void vj_fs_free(VjFs *fs)
     if (fs == NULL) {
         return;
     }
+    vj_fs_listen_end(fs);
     g_assert(fs->staged_bytes == 0);
     g_hash_table_unref(fs->nodes);
     g_hash_table_unref(fs->shown);
     vj_mutex_clear(&fs->lock);
     g_free(fs);
+}
+
+bool vj_fs_is_shared(VjFs *fs)
+{
+    return vj_volume_is_shared(fs->volume);
+}
+
+bool vj_fs_is_shut_out(VjFs *fs)
+{
+    return vj_volume_is_shut_out(fs->volume);
 }
 
 bool vj_fs_is_far(VjFs *fs)

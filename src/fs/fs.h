@@ -60,6 +60,25 @@ void vj_fs_free(VjFs *fs);
 /* Setup only.  Without it an inode without name and handle is removed at once. */
 void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque);
 
+/* What other sessions of a shared volume did.  Threads: any, also those of other volumes
+ * of this process.  Must neither block nor call this room. */
+typedef struct VjFsEvents {
+    /* Attributes of @ino, whose record may have gone; @content: its content too. */
+    void (*inode_changed)(void *opaque, uint64_t ino, bool content);
+    /* @name came to @dir, went, or leads to another inode. */
+    void (*name_changed)(void *opaque, uint64_t dir, const char *name);
+    /* Some of it was missed: anything may have been changed. */
+    void (*all_changed)(void *opaque);
+} VjFsEvents;
+
+/* Setup only.  Both borrowed until the next call; @events NULL ends it, and waits for a
+ * call that runs.  Without others there is nothing to hear. */
+void vj_fs_listen(VjFs *fs, const VjFsEvents *events, void *opaque);
+/* Other sessions may be there, and change what one has seen a moment ago. */
+bool vj_fs_is_shared(VjFs *fs);
+/* This session was shut out by another one: everything fails, with -ESTALE. */
+bool vj_fs_is_shut_out(VjFs *fs);
+
 /* Setup only.  Reads leave no trace; without it atime follows them as relatime has it. */
 void vj_fs_set_noatime(VjFs *fs);
 
