@@ -133,8 +133,8 @@ int vj_content_claim(VjFileTable *table, uint64_t ino, VjInode *out,
                      uint64_t *holder) G_GNUC_WARN_UNUSED_RESULT;
 /* A line about -EBUSY. */
 void vj_content_tell_busy(VjFileTable *table, uint64_t ino, uint64_t holder);
-/* @closing is among those that are being opened, and leaves them.  May wait for the orphan
- * purge, and so for the round of a file. */
+/* @closing is among those that are being opened, and leaves them.  May wait for the
+ * orphan purge, and so for the round of a file. */
 void vj_content_drop(VjFileTable *table, VjOpening *closing);
 
 /* ---- the end of a growing file stays for the next round (hold.c) ------------------- */

@@ -18,6 +18,8 @@
 /* How long the kernel may believe names and attributes that nobody changes behind its
  * back, seconds. */
 #define VJ_FRONT_TIMEOUT_S 86400.0
+/* The same where other sessions change them: should one not be told in time. */
+#define VJ_FRONT_SHARED_TIMEOUT_S 1.0
 /* Since Linux 5.13 the kernel checks the caller that sets flags before it asks a FUSE
  * daemon; 5.14 was the first after it with a new number of the protocol, this one. */
 #define VJ_FRONT_MINOR_FILEATTR 34u
@@ -49,6 +51,9 @@ void vj_lookup_counts_add(VjLookupCounts *k, uint64_t ino);
 /* It forgot @count of them; true: the last one. */
 bool vj_lookup_counts_sub(VjLookupCounts *k, uint64_t ino, uint64_t count);
 bool vj_lookup_counts_has(VjLookupCounts *k, uint64_t ino);
+/* Those of one of VJ_LOOKUP_SHARDS parts, as it is at one moment; uint64_t, owned. */
+#define VJ_LOOKUP_SHARDS 16u
+GArray *vj_lookup_counts_list(VjLookupCounts *k, unsigned shard);
 /* Inodes, and the bytes that the tables take. */
 void vj_lookup_counts_size(VjLookupCounts *k, uint64_t *inodes, uint64_t *bytes);
 
@@ -151,6 +156,30 @@ bool vj_edit_drop_pages(VjFront *f, uint64_t ino, uint64_t offset, uint64_t len)
 /* The kernel's pages of the range are stale.  Does not block. */
 void vj_editor_stale(VjEditor *e, uint64_t ino, uint64_t offset, uint64_t len);
 
+/* ---- what other sessions change (invalidate.c) ------------------------------------- */
+
+/* Changes that wait; of more it is all that the kernel knows. */
+#define VJ_INVALIDATE_MAX 16384u
+
+/* Called by the thread of one invalidator; each may block. */
+typedef struct VjInvalidateCalls {
+    void (*inode)(void *opaque, uint64_t ino, bool content);
+    void (*name)(void *opaque, uint64_t dir, const char *name);
+    void (*all)(void *opaque);
+} VjInvalidateCalls;
+
+typedef struct VjInvalidator VjInvalidator;
+/* Starts its thread.  @calls and @opaque: borrowed. */
+VjInvalidator *vj_invalidator_new(const VjInvalidateCalls *calls, void *opaque);
+/* The thread ends; what waits is dropped.  Needs threads that serve requests.  Again and
+ * NULL are fine. */
+void vj_invalidator_stop(VjInvalidator *i);
+void vj_invalidator_free(VjInvalidator *i);
+/* Wait for nothing.  Any thread. */
+void vj_invalidate_inode(VjInvalidator *i, uint64_t ino, bool content);
+void vj_invalidate_name(VjInvalidator *i, uint64_t dir, const char *name);
+void vj_invalidate_all(VjInvalidator *i);
+
 /* ---- request threads (serve.c) ----------------------------------------------------- */
 
 /* Takes a thread out of a wait in the kernel; its handler does nothing. */
@@ -222,6 +251,7 @@ struct VjFront {
     VjCoherence *coherence;
     VjStagedEdits *staged;
     VjEditor *editor;
+    VjInvalidator *invalidator; /* NULL: no other session changes anything */
     GThreadPool *syncers;
     /* One thread, from the start: for when no other can be started. */
     GThreadPool *sync_reserve;
@@ -234,6 +264,7 @@ struct VjFront {
     /* Never change: vj_fs_can_cancel; how long one wait may take, microseconds. */
     bool can_cancel;
     int64_t wait_us;
+    bool is_shared; /* never changes: vj_fs_is_shared */
 
     gint short_of_threads; /* atomic; never reset */
     gint syncs_here;       /* atomic: waits for durability in request threads */
@@ -309,10 +340,12 @@ bool vj_front_flags(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, const void
 /* The one table from the errors of the rooms below to what the kernel sees; positive. */
 int vj_front_errno(int negative_errno);
 void vj_front_caller(fuse_req_t req, VjCaller *out);
-/* How long the kernel may believe attributes, seconds. */
-double vj_front_attr_timeout(const VjAttr *attr);
+/* How long the kernel may believe names, and attributes, seconds. */
+double vj_front_timeout(const VjFront *f);
+double vj_front_attr_timeout(const VjFront *f, const VjAttr *attr);
 /* What the kernel wants to know of an inode; its lookup count stays. */
-void vj_front_entry_fill(const VjAttr *attr, struct fuse_entry_param *e);
+void vj_front_entry_fill(const VjFront *f, const VjAttr *attr,
+                         struct fuse_entry_param *e);
 /* The same, and counts one lookup more, to be taken back if the answer does not
  * arrive. */
 void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e);

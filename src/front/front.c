@@ -6,6 +6,7 @@
  *   request threads  serve.c; started when all others are busy
  *   edit threads     edit.c: may notify the kernel
  *   sync threads     wait for durability where request threads do not themselves; recode
+ *   invalidator      invalidate.c, in a shared session: notifies the kernel
  *   watch thread     interrupt.c: while callers of these have got signals
  *   control thread   tells that the mount is usable; waits for signals; serves no
  *                    requests, so it may sync the mount and wait for what is in flight
@@ -30,6 +31,86 @@ static bool front_knows(void *opaque, uint64_t ino)
     VjFront *f = opaque;
 
     return vj_lookup_counts_has(f->lookups, ino);
+}
+
+/* ---- what other sessions change ---------------------------------------------------- */
+
+static void drop_inode(void *opaque, uint64_t ino, bool content)
+{
+    VjFront *f = opaque;
+
+    if (content) {
+        (void)vj_edit_drop_pages(f, ino, 0, 0);
+    } else {
+        vj_front_attributes_stale(f, ino);
+    }
+}
+
+/* -ENOENT: the kernel does not know it. */
+static void drop_name(void *opaque, uint64_t dir, const char *name)
+{
+    VjFront *f = opaque;
+    int r = fuse_lowlevel_notify_inval_entry(f->session, dir, name, strlen(name));
+
+    vj_trace(front, "directory %" G_GUINT64_FORMAT ": invalidate \"%s\": %d", dir, name,
+             r);
+}
+
+static void drop_all(void *opaque)
+{
+    VjFront *f = opaque;
+
+    for (unsigned i = 0; i < VJ_LOOKUP_SHARDS; i++) {
+        g_autoptr(GArray) inos = vj_lookup_counts_list(f->lookups, i);
+
+        for (guint j = 0; j < inos->len && !fuse_session_exited(f->session); j++) {
+            (void)vj_edit_drop_pages(f, g_array_index(inos, uint64_t, j), 0, 0);
+        }
+    }
+}
+
+static const VjInvalidateCalls invalidate_calls = {
+    .inode = drop_inode, .name = drop_name, .all = drop_all};
+
+static void on_inode_changed(void *opaque, uint64_t ino, bool content)
+{
+    VjFront *f = opaque;
+
+    vj_invalidate_inode(f->invalidator, ino, content);
+}
+
+static void on_name_changed(void *opaque, uint64_t dir, const char *name)
+{
+    VjFront *f = opaque;
+
+    vj_invalidate_name(f->invalidator, dir, name);
+}
+
+static void on_all_changed(void *opaque)
+{
+    VjFront *f = opaque;
+
+    vj_invalidate_all(f->invalidator);
+}
+
+static const VjFsEvents fs_events = {.inode_changed = on_inode_changed,
+                                     .name_changed = on_name_changed,
+                                     .all_changed = on_all_changed};
+
+static void begin_invalidating(VjFront *f)
+{
+    if (f->is_shared) {
+        f->invalidator = vj_invalidator_new(&invalidate_calls, f);
+        vj_fs_listen(f->fs, &fs_events, f);
+    }
+}
+
+static void end_invalidating(VjFront *f)
+{
+    if (f->invalidator != NULL) {
+        vj_fs_listen(f->fs, NULL, NULL);
+        vj_invalidator_free(g_steal_pointer(&f->invalidator));
+    }
 }
 
 /* ---- the control thread ------------------------------------------------------------ */
@@ -108,6 +189,7 @@ static gpointer control_thread(gpointer data)
         vj_guard_detach(c->config->guard);
         c->detached = true;
     }
+    vj_invalidator_stop(f->invalidator);
     vj_editor_stop(f->editor);
     end_loop(c);
     return NULL;
@@ -167,6 +249,7 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     f->served = g_ptr_array_new();
     f->can_cancel = vj_fs_can_cancel(fs);
     f->wait_us = vj_fs_is_far(fs) ? VJ_FRONT_FAR_US : INT64_MAX;
+    f->is_shared = vj_fs_is_shared(fs);
     f->awaited = g_hash_table_new(NULL, NULL);
     f->left = g_hash_table_new(NULL, NULL);
     f->lookups = vj_lookup_counts_new();
@@ -301,6 +384,7 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     fill_signals(&control.signals);
     vj_fs_set_knows(f->fs, front_knows, f);
     f->editor = vj_editor_new(f);
+    begin_invalidating(f);
     f->syncers =
         g_thread_pool_new(vj_front_sync_job, f, VJ_FRONT_SYNC_THREADS_MAX, FALSE, NULL);
     f->sync_reserve = g_thread_pool_new(vj_front_sync_job, f, 1, TRUE, &failed);
@@ -327,6 +411,8 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     g_thread_pool_free(f->syncers, TRUE, TRUE);
     g_thread_pool_free(f->sync_reserve, TRUE, TRUE);
     g_thread_pool_free(f->watchers, FALSE, TRUE);
+    vj_invalidator_stop(f->invalidator);
+    end_invalidating(f);
     vj_editor_stop(f->editor);
     if (!control.detached && !is_fd_path(f->mountpoint) && !kernel_ended(f)) {
         vj_guard_detach(config->guard);

@@ -15,6 +15,7 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/guard-private.h \
 	src/front/guard.c \
 	src/front/interrupt.c \
+	src/front/invalidate.c \
 	src/front/lookup-count.c \
 	src/front/mounter.c \
 	src/front/ops-flags.c \

@@ -14,7 +14,7 @@
  */
 #include "front/front-private.h"
 
-#define SHARDS 16u
+#define SHARDS VJ_LOOKUP_SHARDS
 #define LEAST_SLOTS 64u
 #define INO_BITS 48
 #define COUNT_FULL 0xffffu
@@ -254,6 +254,36 @@ bool vj_lookup_counts_has(VjLookupCounts *k, uint64_t ino)
     has = (ino >> INO_BITS) ? more_get(s, ino, false) != NULL : *slot_find(s, ino) != 0;
     vj_mutex_unlock(&s->lock);
     return has;
+}
+
+GArray *vj_lookup_counts_list(VjLookupCounts *k, unsigned shard)
+{
+    Shard *s = &k->shard[shard];
+    GArray *inos = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    GHashTableIter iter;
+    gpointer ino;
+
+    g_assert(shard < SHARDS);
+    vj_mutex_lock(&s->lock);
+    for (uint64_t i = 0; i < s->slot_count; i++) {
+        uint64_t number = slot_ino(s->slots[i]);
+
+        if (s->slots[i] != 0) {
+            g_array_append_val(inos, number);
+        }
+    }
+    /* The counts that no slot holds are of inodes in slots, or of those that fit in
+     * none. */
+    if (s->more != NULL) {
+        g_hash_table_iter_init(&iter, s->more);
+        while (g_hash_table_iter_next(&iter, &ino, NULL)) {
+            if (*(uint64_t *)ino >> INO_BITS) {
+                g_array_append_vals(inos, ino, 1);
+            }
+        }
+    }
+    vj_mutex_unlock(&s->lock);
+    return inos;
 }
 
 void vj_lookup_counts_size(VjLookupCounts *k, uint64_t *inodes, uint64_t *bytes)

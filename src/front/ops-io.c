@@ -34,8 +34,9 @@ static void open_flags(const VjFront *f, VjHandle *h, struct fuse_file_info *fi)
     fi->direct_io = (fi->flags & O_DIRECT) != 0 && (fi->flags & O_ACCMODE) == O_RDONLY &&
                     f->maps_direct_files;
     /* Each change of content invalidates its pages, so the others stay good over close
-     * and open. */
-    fi->keep_cache = 1;
+     * and open.  Another session may have changed it while it was closed here, and this
+     * one hears of that in another thread. */
+    fi->keep_cache = !f->is_shared;
     /*
      * Else each close(2) of a reader makes the kernel write back what others have stored
      * through a mapping, which may clear what a writer is appending (README, "Known
@@ -57,6 +58,10 @@ void vj_front_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     vj_front_caller(req, &who);
     /* O_TRUNC comes as a SETATTR of its own. */
     r = vj_fs_open(f->fs, &who, ino, fi->flags & ~O_TRUNC, &h);
+    if (r == -ESTALE && !vj_fs_is_shut_out(f->fs)) {
+        fuse_reply_err(req, ESTALE); /* by that name it is gone: the kernel looks again */
+        return;
+    }
     if (r < 0) {
         fuse_reply_err(req, vj_front_errno(r));
         return;

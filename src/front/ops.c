@@ -29,9 +29,9 @@ static void reply_status(fuse_req_t req, int r)
  * The kernel takes the answer to LINK (6.18 too), and an older one that to SETATTR, also
  * where attributes were invalidated after it had asked: it is not to keep them.
  */
-static double timeout_after_change(const VjAttr *attr)
+static double timeout_after_change(const VjFront *f, const VjAttr *attr)
 {
-    return S_ISREG(attr->st.st_mode) ? 0 : vj_front_attr_timeout(attr);
+    return S_ISREG(attr->st.st_mode) ? 0 : vj_front_attr_timeout(f, attr);
 }
 
 /* @changed: it was there before, and the kernel did not ask for a look alone. */
@@ -47,7 +47,7 @@ static void reply_inode(fuse_req_t req, int r, const VjAttr *attr, bool changed)
     }
     vj_front_entry(f, attr, &e);
     if (changed) {
-        e.attr_timeout = timeout_after_change(attr);
+        e.attr_timeout = timeout_after_change(f, attr);
     }
     if (fuse_reply_entry(req, &e) != 0) {
         vj_front_forget_one(f, e.ino, 1);
@@ -61,14 +61,16 @@ static void reply_entry(fuse_req_t req, int r, const VjAttr *attr)
 
 static void reply_attr(fuse_req_t req, int r, const VjAttr *attr, bool changed)
 {
-    vj_front_hold(front_of(req), VJ_HOLD_ATTR_REPLY);
+    VjFront *f = front_of(req);
+
+    vj_front_hold(f, VJ_HOLD_ATTR_REPLY);
     vj_serve_answers();
     if (r < 0) {
         fuse_reply_err(req, vj_front_errno(r));
     } else {
         fuse_reply_attr(req, &attr->st,
-                        changed ? timeout_after_change(attr)
-                                : vj_front_attr_timeout(attr));
+                        changed ? timeout_after_change(f, attr)
+                                : vj_front_attr_timeout(f, attr));
     }
 }
 
@@ -76,14 +78,16 @@ static void reply_attr(fuse_req_t req, int r, const VjAttr *attr, bool changed)
 
 static void front_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    /* Names change through this mount alone, so the kernel may remember absence too. */
-    static const struct fuse_entry_param absent = {.entry_timeout = VJ_FRONT_TIMEOUT_S};
+    VjFront *f = front_of(req);
+    /* Names change through this mount alone, or we hear of it, so the kernel may remember
+     * absence too. */
+    const struct fuse_entry_param absent = {.entry_timeout = vj_front_timeout(f)};
     VjCaller who;
     VjAttr attr;
     int r;
 
     vj_front_caller(req, &who);
-    r = vj_fs_lookup(front_of(req)->fs, &who, parent, name, &attr);
+    r = vj_fs_lookup(f->fs, &who, parent, name, &attr);
     if (r == -ENOENT && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
         vj_serve_answers();
         fuse_reply_entry(req, &absent);
@@ -253,7 +257,7 @@ static void front_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
         .stx_rdev_major = major(attr.st.st_rdev),
         .stx_rdev_minor = minor(attr.st.st_rdev),
     };
-    fuse_reply_statx(req, 0, &x, vj_front_attr_timeout(&attr));
+    fuse_reply_statx(req, 0, &x, vj_front_attr_timeout(front_of(req), &attr));
 }
 #endif
 
@@ -497,7 +501,7 @@ static bool listing_visit(void *opaque, const VjDirent *d, const VjAttr *attr)
         bool counts = attr != NULL && !is_dot(d->name);
 
         if (counts) {
-            vj_front_entry_fill(attr, &e);
+            vj_front_entry_fill(front_of(l->req), attr, &e);
         }
         need = fuse_add_direntry_plus(l->req, l->bytes + l->used, room, d->name, &e,
                                       (off_t)d->cookie);

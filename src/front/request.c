@@ -42,24 +42,29 @@ void vj_front_forget_one(VjFront *f, uint64_t ino, uint64_t count)
     }
 }
 
-double vj_front_attr_timeout(const VjAttr *attr)
+double vj_front_timeout(const VjFront *f)
 {
-    return attr->dirty ? 0 : VJ_FRONT_TIMEOUT_S;
+    return f->is_shared ? VJ_FRONT_SHARED_TIMEOUT_S : VJ_FRONT_TIMEOUT_S;
 }
 
-void vj_front_entry_fill(const VjAttr *attr, struct fuse_entry_param *e)
+double vj_front_attr_timeout(const VjFront *f, const VjAttr *attr)
+{
+    return attr->dirty ? 0 : vj_front_timeout(f);
+}
+
+void vj_front_entry_fill(const VjFront *f, const VjAttr *attr, struct fuse_entry_param *e)
 {
     *e = (struct fuse_entry_param){
         .ino = attr->st.st_ino,
         .generation = attr->generation,
         .attr = attr->st,
-        .attr_timeout = vj_front_attr_timeout(attr),
-        .entry_timeout = VJ_FRONT_TIMEOUT_S,
+        .attr_timeout = vj_front_attr_timeout(f, attr),
+        .entry_timeout = vj_front_timeout(f),
     };
 }
 
 void vj_front_entry(VjFront *f, const VjAttr *attr, struct fuse_entry_param *e)
 {
-    vj_front_entry_fill(attr, e);
+    vj_front_entry_fill(f, attr, e);
     vj_lookup_counts_add(f->lookups, attr->st.st_ino);
 }

@@ -9,6 +9,9 @@ tests_unit_front_test_coherence_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/front/test-guard-calls
 tests_unit_front_test_guard_calls_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/front/test-invalidate
+tests_unit_front_test_invalidate_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/front/test-lookup-count
 tests_unit_front_test_lookup_count_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 

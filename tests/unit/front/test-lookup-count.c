@@ -86,6 +86,43 @@ static void test_what_does_not_fit(void **state)
     vj_lookup_counts_free(k);
 }
 
+/* Each that is known is in the list of one part. */
+static uint64_t count_listed(VjLookupCounts *k)
+{
+    uint64_t listed = 0;
+
+    for (unsigned shard = 0; shard < VJ_LOOKUP_SHARDS; shard++) {
+        g_autoptr(GArray) inos = vj_lookup_counts_list(k, shard);
+
+        for (guint i = 0; i < inos->len; i++) {
+            assert_true(vj_lookup_counts_has(k, g_array_index(inos, uint64_t, i)));
+        }
+        listed += inos->len;
+    }
+    return listed;
+}
+
+static void test_list(void **state)
+{
+    VjLookupCounts *k = vj_lookup_counts_new();
+
+    (void)state;
+    assert_int_equal(count_listed(k), 0);
+    for (uint64_t ino = 1; ino <= 1000; ino++) {
+        vj_lookup_counts_add(k, ino);
+    }
+    for (unsigned i = 0; i < 100000; i++) { /* its count does not fit */
+        vj_lookup_counts_add(k, 5);
+    }
+    vj_lookup_counts_add(k, UINT64_C(1) << 48); /* its number does not */
+    assert_int_equal(count_listed(k), 1001);
+    for (uint64_t ino = 11; ino <= 1000; ino++) {
+        assert_true(vj_lookup_counts_sub(k, ino, 1));
+    }
+    assert_int_equal(count_listed(k), 11);
+    vj_lookup_counts_free(k);
+}
+
 static void test_random(void **state)
 {
     GHashTable *model = g_hash_table_new(NULL, NULL);
@@ -121,6 +158,7 @@ static void test_random(void **state)
     }
     vj_lookup_counts_size(k, &inodes, &bytes);
     assert_int_equal(inodes, g_hash_table_size(model));
+    assert_int_equal(count_listed(k), inodes);
     g_hash_table_unref(model);
     vj_lookup_counts_free(k);
 }
@@ -153,6 +191,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_counts),
     cmocka_unit_test(test_short_of_memory),
     cmocka_unit_test(test_what_does_not_fit),
+    cmocka_unit_test(test_list),
     cmocka_unit_test(test_random),
     cmocka_unit_test(test_memory),
 };
