@@ -63,14 +63,6 @@ static int release_claims(VjVolume *v, uint64_t session)
     return r;
 }
 
-/* Of the room object, which has not got it yet. */
-static int vj_objects_release_session(VjObjects *o, uint64_t session)
-{
-    (void)o;
-    (void)session;
-    return 0;
-}
-
 static int forget_body(VjTxn *txn, void *opaque)
 {
     const uint64_t *session = opaque;
@@ -132,6 +124,7 @@ static void on_changed(void *opaque, const VjKey *key)
 {
     VjVolume *v = opaque;
 
+    vj_objects_changed(v->objects, key);
     if (key == NULL) {
         vj_file_records_changed(v->files);
     } else if (key->space == VJ_SPACE_INODE && key->key.len == VJ_INO_KEY_BYTES) {
