@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* getopt_long wants a number for each switch: its place in the table, above all
  * letters. */
@@ -93,6 +94,12 @@ int vj_cmd_usage_error(const VjCmd *cmd, const char *what, const char *why)
                 why);
     print_usage(cmd, stderr);
     return VJ_EXIT_USAGE;
+}
+
+char *vj_cmd_session_name(const char *program, const char *where)
+{
+    return g_strdup_printf("%s[%ld] on %s, %s", program, (long)getpid(),
+                           g_get_host_name(), where);
 }
 
 int vj_cmd_fail(const VjCmd *cmd, const GError *error)

@@ -56,6 +56,12 @@ int vj_cmd_parse(const VjCmd *cmd, int argc, char **argv, VjCmdSet *set, void *o
 /* --help on stdout. */
 void vj_cmd_help(const VjCmd *cmd);
 
+/*
+ * The name of this process's session of a volume, for people: "varjfs[7] on host, /mnt".
+ * What is longer than a session's name may be is cut off at its end.  Owned.
+ */
+char *vj_cmd_session_name(const char *program, const char *where);
+
 /* For more_of: the transformations of this build. */
 char *vj_cmd_transforms(void);
 

@@ -397,7 +397,8 @@ static bool is_mounted(const char *source)
 /* What a mount would do: orphans, the dead, puts that a crash cut off. */
 static int finish_pending(Fsck *fsck)
 {
-    VjVolumeOpen how = {.source = fsck->source};
+    g_autofree char *session_name = vj_cmd_session_name(command.name, fsck->source);
+    VjVolumeOpen how = {.source = fsck->source, .session_name = session_name};
     g_autoptr(GError) error = NULL;
     VjVolume *volume;
     int synced, closed;

@@ -286,7 +286,9 @@ static VjExamine examine_when(const Command *c)
 
 static bool serve(Command *c, GError **error)
 {
+    g_autofree char *session_name = vj_cmd_session_name("varjfs", c->mountpoint);
     VjVolumeOpen how = {
+        .session_name = session_name,
         .source = c->source,
         .examine = examine_when(c),
         .source_fd = c->source_fd,

@@ -95,36 +95,14 @@ static void end_move(VjSession *s, VjGeneration *g, int rc) VJ_REQUIRES(&s->stat
     vj_cond_broadcast(&s->moved);
 }
 
-/* The changes of a frozen generation, one after another. */
-static bool next_change(const VjBatch *batch, const void **at, VjChange *out)
-{
-    const VjGeneration *g = batch->changes;
-    const VjOverlayEntry *e = *at;
-    VjSpace space = e != NULL ? (VjSpace)e->space : 0;
-
-    e = e != NULL ? e->forward[0] : vj_overlay_first(&g->overlay, 0);
-    while (e == NULL && ++space < VJ_SPACE_COUNT) {
-        e = vj_overlay_first(&g->overlay, space);
-    }
-    if (e == NULL) {
-        return false;
-    }
-    *at = e;
-    *out = (VjChange){.space = space,
-                      .is_delete = e->newest->tombstone,
-                      .key = vj_entry_key(e),
-                      .value = vj_version_value(e->newest)};
-    return true;
-}
-
 /* Gives the state lock up meanwhile.  Frozen generations do not change. */
 static void move(VjSession *s) VJ_REQUIRES(&s->state)
 {
     VjGeneration *g = s->frozen;
     VjRedoPoint point;
     VjLoad load;
-    VjBatch batch = {.next = next_change,
-                     .changes = g,
+    VjBatch batch = {.next = vj_overlay_next_change,
+                     .changes = &g->overlay,
                      .count = g->overlay.entry_count,
                      .number = g->last_seq,
                      .fence = vj_session_fence(s),

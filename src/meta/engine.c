@@ -191,12 +191,32 @@ int vj_engine_count(VjEngine *e, VjSpace space, uint64_t *out)
     return rc;
 }
 
+int vj_engine_watch(VjEngine *e, VjEngineWatch *changed, void *opaque, bool *is_prompt)
+{
+    int rc;
+
+    *is_prompt = false;
+    vj_lock_assert_none();
+    rc = e->ops->watch == NULL ? -EOPNOTSUPP
+                               : e->ops->watch(e, changed, opaque, is_prompt);
+    g_assert(rc == 0 || is_failure(rc));
+    return rc;
+}
+
 int64_t vj_engine_clock_us(VjEngine *e, int64_t deadline_us)
 {
     return e->ops->clock_us(e, deadline_us);
 }
 
 /* ---- Snapshots ------------------------------------------------------------------- */
+
+bool vj_engine_has_snapshots(const VjEngine *e)
+{
+    while ((e->ops->flags & VJ_ENGINE_PASSES_SNAPSHOTS) != 0) {
+        e = e->next;
+    }
+    return e->ops->snapshot_new != NULL;
+}
 
 int vj_engine_snapshot_new(VjEngine *e, VjEngineSnapshot **out)
 {
@@ -207,7 +227,7 @@ int vj_engine_snapshot_new(VjEngine *e, VjEngineSnapshot **out)
         return 0;
     }
     rc = e->ops->snapshot_new(e, out);
-    g_assert(rc == 0 ? (*out)->engine == e : is_failure(rc));
+    g_assert(rc == 0 ? *out == NULL || (*out)->engine == e : is_failure(rc));
     return rc;
 }
 
@@ -238,18 +258,18 @@ void vj_engine_snapshot_free(VjEngineSnapshot *s)
 }
 
 int vj_engine_snapshot_get(VjEngineSnapshot *s, VjSpace space, VjSlice key,
-                           VjSlice *value)
+                           VjSlice *value, uint64_t *version)
 {
-    int rc = s->engine->ops->snapshot_get(s, space, key, value);
+    int rc = s->engine->ops->snapshot_get(s, space, key, value, version);
 
     g_assert(rc <= 0 && rc != -EAGAIN);
     return rc;
 }
 
 int vj_engine_snapshot_near(VjEngineSnapshot *s, VjSpace space, VjSlice from,
-                            bool forward, VjSlice *key, VjSlice *value)
+                            bool forward, VjSlice *key, VjSlice *value, uint64_t *version)
 {
-    int rc = s->engine->ops->snapshot_near(s, space, from, forward, key, value);
+    int rc = s->engine->ops->snapshot_near(s, space, from, forward, key, value, version);
 
     g_assert(rc == 0 ? key->len > 0 && key->len <= VJ_META_KEY_MAX : rc != -EAGAIN);
     return rc;

@@ -8,15 +8,17 @@
  * transactions.
  *
  * Two ways to use one:
- * - Exclusive (today's): the session is the only writer.  What it commits is visible at
+ * - Exclusive: the session is the only writer.  What it commits is visible at
  *   once in its overlay, and reaches the engine one generation after another, by one
  *   apply() each, without checks.  Reads go to a snapshot where the engine has such.
  *   Where it has none they go to what is there now, and the session makes a reading body
  *   run again when an apply() has gone beyond the commit that the body sees.
  * - Shared: several sessions.  A transaction keeps the versions of what it read and is
  *   one apply() that checks them; on -EAGAIN it runs again with the values that came
- *   back.  The fence is the session's own record: who changes that has shut the session
- *   out.
+ *   back.  What others change is told by watch().
+ *
+ * The fence of either is the session's own record: who changes that has shut the session
+ * out.
  *
  * Wherever a deadline is given: microseconds on the clock of vj_clock_mono_us, INT64_MAX:
  * none.  A call that is late returns -ETIMEDOUT; a read has then done nothing, an apply()
@@ -131,6 +133,9 @@ struct VjBatch {
     /* Of an engine with log(): what part of the log counts after it.  NULL: none does. */
     const VjRedoPoint *log;
     const VjLoad *load; /* of an engine with reserve(); its first is this batch */
+    /* Of an engine that can be shared, may be NULL: gets on 0 the version that each key
+     * has which was put. */
+    uint64_t *version;
 };
 
 /* The changes of an array, for those who have one. */
@@ -156,7 +161,19 @@ typedef struct VjEngineSnapshot {
 enum {
     VJ_ENGINE_FORGETS = 1 << 0, /* nothing is left when the process ends */
     VJ_ENGINE_IS_NEAR = 1 << 1, /* a read costs no round trip: nothing is kept of it */
+    VJ_ENGINE_IS_SHAREABLE = 1 << 2,     /* several sessions may use it at one time */
+    VJ_ENGINE_PASSES_SNAPSHOTS = 1 << 3, /* a wrapper: it has them if what it wraps has */
 };
+
+/*
+ * VjEngineWatch - hears of changes; a callback of the session's
+ *
+ * @key   was changed; NULL: some may have been missed
+ * @own   by the session itself.  From a prompt engine alone
+ * Threads: of the engine's, or that of an apply().  Locks: none.  Asks the engine
+ * nothing, and does not block.
+ */
+typedef void VjEngineWatch(void *opaque, const VjKey *key, bool own);
 
 struct VjEngineOps {
     const char *name; /* what "meta=" selects; also names its man page */
@@ -207,8 +224,8 @@ struct VjEngineOps {
      * was done.  -EIO, -ENOSPC, -ENOMEM, -ETIMEDOUT, -EROFS: what a crash finds is the
      * state before or after it; the same batch, or one that contains it, may be applied
      * again.  After a failure it may wait as long as the last try took, so that an engine
-     * in trouble is not asked without a pause.  Threads: one at a time for a session;
-     * blocks.  Locks: none.
+     * in trouble is not asked without a pause.  Threads: any where the engine can be
+     * shared, else one at a time; blocks.  Locks: none.
      */
     int (*apply)(VjEngine *e, const VjBatch *batch, VjItems *fresh, int64_t deadline_us);
     /*
@@ -217,14 +234,14 @@ struct VjEngineOps {
      */
     int64_t (*clock_us)(VjEngine *e, int64_t deadline_us);
     /*
-     * From now on calls @changed for keys that others have changed, from a thread of the
-     * engine's that holds no lock, and with a NULL key when some may have been missed.
-     * NULL
-     * @changed ends it, and waits for a call that runs.  NULL: it cannot; what is cached
-     * of a shared engine is then good for a second.
+     * From now on calls @changed for each key that an apply() of another session changes.
+     * A call that reads what was changed and begins after @changed was called finds the
+     * change.  *is_prompt: that is called, for own changes too, before a read of what was
+     * changed returns and before the apply() does, to whomever.  NULL @changed ends it,
+     * and waits for a call that runs.  -EOPNOTSUPP, or NULL: it cannot; what is cached of
+     * a shared engine is then good for a second.  Setup only.
      */
-    int (*watch)(VjEngine *e, void (*changed)(void *opaque, const VjKey *key),
-                 void *opaque);
+    int (*watch)(VjEngine *e, VjEngineWatch *changed, void *opaque, bool *is_prompt);
     /* How many keys @space has; takes a time that does not grow with them.  As
      * get_many. */
     int (*count)(VjEngine *e, VjSpace space, uint64_t *out);
@@ -250,15 +267,17 @@ struct VjEngineOps {
     /* Ends what was taken; all that was borrowed from it is void.  Threads: any. */
     void (*snapshot_release)(VjEngineSnapshot *s);
     void (*snapshot_free)(VjEngineSnapshot *s); /* it is not taken */
-    /* @value is borrowed from @s until it is released.  -ENOENT; -EBADMSG, -EIO. */
-    int (*snapshot_get)(VjEngineSnapshot *s, VjSpace space, VjSlice key, VjSlice *value);
+    /* @value is borrowed from @s until it is released; @version NULL: it is not asked
+     * for.  -ENOENT; -EBADMSG, -EIO. */
+    int (*snapshot_get)(VjEngineSnapshot *s, VjSpace space, VjSlice key, VjSlice *value,
+                        uint64_t *version);
     /*
      * The first key behind @from in that direction (empty: the first, the last of all),
      * with its value, borrowed as in snapshot_get.  Asked for the key behind the one that
      * it gave last, it does not search again.  -ENOENT; -EBADMSG, -EIO.
      */
     int (*snapshot_near)(VjEngineSnapshot *s, VjSpace space, VjSlice from, bool forward,
-                         VjSlice *key, VjSlice *value);
+                         VjSlice *key, VjSlice *value, uint64_t *version);
 
     /*
      * Room: NULL where an apply() cannot fail for want of space.
@@ -306,6 +325,10 @@ int vj_engine_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems *out
 int vj_engine_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
                     int64_t deadline_us) G_GNUC_WARN_UNUSED_RESULT;
 int64_t vj_engine_clock_us(VjEngine *e, int64_t deadline_us) G_GNUC_WARN_UNUSED_RESULT;
+/* -EOPNOTSUPP where it cannot. */
+int vj_engine_watch(VjEngine *e, VjEngineWatch *changed, void *opaque,
+                    bool *is_prompt) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_engine_has_snapshots(const VjEngine *e);
 int vj_engine_count(VjEngine *e, VjSpace space, uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
 /* *out NULL: it has no snapshots. */
 int vj_engine_snapshot_new(VjEngine *e, VjEngineSnapshot **out) G_GNUC_WARN_UNUSED_RESULT;
@@ -314,10 +337,10 @@ int vj_engine_snapshot_take(VjEngineSnapshot *s) G_GNUC_WARN_UNUSED_RESULT;
 void vj_engine_snapshot_release(VjEngineSnapshot *s);
 void vj_engine_snapshot_free(VjEngineSnapshot *s);
 int vj_engine_snapshot_get(VjEngineSnapshot *s, VjSpace space, VjSlice key,
-                           VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;
+                           VjSlice *value, uint64_t *version) G_GNUC_WARN_UNUSED_RESULT;
 int vj_engine_snapshot_near(VjEngineSnapshot *s, VjSpace space, VjSlice from,
-                            bool forward, VjSlice *key,
-                            VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;
+                            bool forward, VjSlice *key, VjSlice *value,
+                            uint64_t *version) G_GNUC_WARN_UNUSED_RESULT;
 /* 0 where it needs none. */
 int vj_engine_reserve(VjEngine *e, const VjLoad *load,
                       bool release) G_GNUC_WARN_UNUSED_RESULT;

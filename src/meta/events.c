@@ -1,8 +1,25 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * events.c - what a session is to others: its number, and whom it tells what
+ * events.c - what a session is to others: how it is found, and whom it tells what
  */
-#include "meta/session-private.h"
+#include "meta/shared-private.h"
+
+VjSession *vj_session_of(VjMeta *m)
+{
+    while (m->next != NULL) {
+        m = m->next;
+    }
+    g_assert(m->ops == &vj_session_ops);
+    return (VjSession *)m;
+}
+
+VjSession *vj_session_of_txn(VjTxn *txn)
+{
+    while (txn->next != NULL) {
+        txn = txn->next;
+    }
+    return txn->meta->ops == &vj_session_ops ? (VjSession *)txn->meta : NULL;
+}
 
 /* NULL: @m has none. */
 static VjSession *find_session(VjMeta *m)
@@ -38,7 +55,7 @@ void vj_meta_leave_record(VjMeta *m)
     }
 }
 
-/* ---- Telling ---------------------------------------------------------------------- */
+/* ---- Telling --------------------------------------------------------------------- */
 
 void vj_meta_listen(VjMeta *m, const VjMetaEvents *events, void *opaque)
 {
@@ -58,6 +75,9 @@ void vj_meta_listen(VjMeta *m, const VjMetaEvents *events, void *opaque)
     l->opaque = opaque;
     l->knows = false;
     vj_cond_signal(&s->applier_wake);
+    if (s->shared != NULL) {
+        vj_cond_broadcast(&s->shared->wake);
+    }
     vj_mutex_unlock(&s->state);
 }
 
@@ -66,6 +86,37 @@ static void end_call(VjSession *s) VJ_REQUIRES(&s->state)
     if (--s->listener.calls == 0) {
         vj_cond_broadcast(&s->listener.idle);
     }
+}
+
+void vj_session_tell_changed(VjSession *s, const VjKey *key)
+{
+    const VjMetaEvents *events;
+    void *opaque;
+
+    vj_mutex_lock(&s->state);
+    events = s->listener.events;
+    opaque = s->listener.opaque;
+    if (events != NULL && events->changed != NULL) {
+        s->listener.calls++;
+        vj_mutex_unlock(&s->state);
+        events->changed(opaque, key);
+        vj_mutex_lock(&s->state);
+        end_call(s);
+    }
+    vj_mutex_unlock(&s->state);
+}
+
+void vj_session_tell_ended(VjSession *s, uint64_t id)
+{
+    const VjMetaEvents *events = s->listener.events;
+    void *opaque = s->listener.opaque;
+
+    g_assert(events != NULL && events->session_ended != NULL);
+    s->listener.calls++;
+    vj_mutex_unlock(&s->state);
+    events->session_ended(opaque, id);
+    vj_mutex_lock(&s->state);
+    end_call(s);
 }
 
 bool vj_session_tell_due(const VjSession *s)

@@ -64,6 +64,29 @@ void vj_session_make_visible(VjSession *s)
     vj_mutex_unlock(&s->state);
 }
 
+/* ---- On their way ---------------------------------------------------------------- */
+
+bool vj_overlay_next_change(const VjBatch *batch, const void **at, VjChange *out)
+{
+    const VjOverlay *o = batch->changes;
+    const VjOverlayEntry *e = *at;
+    VjSpace space = e != NULL ? (VjSpace)e->space : 0;
+
+    e = e != NULL ? e->forward[0] : vj_overlay_first(o, 0);
+    while (e == NULL && ++space < VJ_SPACE_COUNT) {
+        e = vj_overlay_first(o, space);
+    }
+    if (e == NULL) {
+        return false;
+    }
+    *at = e;
+    *out = (VjChange){.space = space,
+                      .is_delete = e->newest->tombstone,
+                      .key = vj_entry_key(e),
+                      .value = vj_version_value(e->newest)};
+    return true;
+}
+
 /* ---- Room ------------------------------------------------------------------------ */
 
 static void tally_add(VjTally *to, const VjTally *t)

@@ -27,18 +27,25 @@ typedef struct Item {
     bool is_joined;
     uint32_t value_bytes;
     uint8_t *value; /* owned */
-    VjSlice key;    /* in bytes */
+    uint64_t version;
+    /* Where what is kept is good for a time: when value and gap became known. */
+    int64_t seen_us, joined_us;
+    VjSlice key; /* in bytes */
     uint8_t bytes[];
 } Item;
 
 struct VjItemCache {
-    uint64_t limit_bytes; /* never changes */
+    /* never change after setup: */
+    uint64_t limit_bytes;
+    bool is_shared;
+    int64_t good_us; /* 0: what is kept is good until its change is reported */
     VjMutex lock;
     /* guarded by lock: */
     GSequence *spaces[VJ_SPACE_COUNT]; /* of Item, owned */
     GQueue used;                       /* the last one used first */
     uint64_t bytes;
-    uint64_t applied; /* batches that were entered, or begun to be */
+    uint64_t applied;        /* batches that were entered, or begun to be; exclusive */
+    VjRecentChanges *recent; /* owned; NULL: exclusive */
 };
 
 /* ---- Items ----------------------------------------------------------------------- */
@@ -124,10 +131,28 @@ static Item *item_ensure(VjItemCache *c, VjSpace space, VjSlice key)
     item->key = vj_slice(item->bytes, key.len);
     item->is_joined = before->is_joined;
     item->presence = before->is_joined ? PRESENCE_ABSENT : PRESENCE_UNKNOWN;
+    item->seen_us = item->joined_us = before->joined_us;
     item->at = g_sequence_insert_before(g_sequence_iter_next(before->at), item);
     g_queue_push_head_link(&c->used, &item->link);
     c->bytes += bytes_of(item);
     return item;
+}
+
+/* True: what became known at @since_us is good still. */
+static bool is_good(const VjItemCache *c, int64_t since_us)
+{
+    return c->good_us == 0 || vj_clock_mono_us() < since_us + c->good_us;
+}
+
+static Presence presence_of(const VjItemCache *c, const Item *item)
+{
+    return item->key.len == 0 || is_good(c, item->seen_us) ? item->presence
+                                                           : PRESENCE_UNKNOWN;
+}
+
+static bool is_joined(const VjItemCache *c, const Item *item)
+{
+    return item->is_joined && is_good(c, item->joined_us);
 }
 
 static void item_clear(VjItemCache *c, Item *item, Presence presence)
@@ -135,10 +160,12 @@ static void item_clear(VjItemCache *c, Item *item, Presence presence)
     c->bytes -= item->value_bytes;
     g_clear_pointer(&item->value, g_free);
     item->value_bytes = 0;
+    item->version = 0;
     item->presence = presence;
+    item->seen_us = c->good_us > 0 ? vj_clock_mono_us() : 0;
 }
 
-static void item_set(VjItemCache *c, Item *item, VjSlice value)
+static void item_set(VjItemCache *c, Item *item, VjSlice value, uint64_t version)
 {
     uint8_t *copy = g_try_malloc(MAX(value.len, 1));
 
@@ -148,6 +175,7 @@ static void item_set(VjItemCache *c, Item *item, VjSlice value)
             memcpy(copy, value.data, value.len);
         }
         item->value = copy;
+        item->version = version;
         item->value_bytes = (uint32_t)value.len;
         c->bytes += value.len;
     }
@@ -179,7 +207,7 @@ static int give(const Item *item, VjItems *out)
     VjItem copy = {.space = item->space,
                    .key = item->key,
                    .value = vj_slice(item->value, item->value_bytes),
-                   .version = 1};
+                   .version = item->version};
 
     return vj_items_add(out, &copy);
 }
@@ -190,9 +218,9 @@ static Item *item_about(VjItemCache *c, VjKey key)
     Item *item = item_up_to(c, key.space, key.key);
 
     if (vj_slice_compare(item->key, key.key) == 0) {
-        return item->presence == PRESENCE_UNKNOWN ? NULL : item;
+        return presence_of(c, item) == PRESENCE_UNKNOWN ? NULL : item;
     }
-    return item->is_joined ? item : NULL;
+    return is_joined(c, item) ? item : NULL;
 }
 
 int vj_item_cache_get(VjItemCache *c, VjKey key, VjItems *out)
@@ -223,20 +251,20 @@ bool vj_item_cache_knows(VjItemCache *c, VjKey key)
 }
 
 /* The next item with a value behind @from.  -ENOENT; -EAGAIN not known. */
-static int find_behind(Item *from, Item **out)
+static int find_behind(const VjItemCache *c, Item *from, Item **out)
 {
     Item *item = from;
 
-    while (item->is_joined) {
+    while (is_joined(c, item)) {
         item = item_behind(item);
         if (item == NULL) {
             return -ENOENT;
         }
-        if (item->presence == PRESENCE_VALUE) {
+        if (presence_of(c, item) == PRESENCE_VALUE) {
             *out = item;
             return 0;
         }
-        if (item->presence == PRESENCE_UNKNOWN) {
+        if (presence_of(c, item) == PRESENCE_UNKNOWN) {
             break;
         }
     }
@@ -254,15 +282,15 @@ static int find_before(VjItemCache *c, VjSpace space, VjSlice from, Item **out)
     if (from.len > 0 && vj_slice_compare(item->key, from) == 0) {
         item = item_before(item);
     }
-    while (item->is_joined) {
-        if (item->presence == PRESENCE_VALUE) {
+    while (is_joined(c, item)) {
+        if (presence_of(c, item) == PRESENCE_VALUE) {
             *out = item;
             return 0;
         }
         if (item->key.len == 0) {
             return -ENOENT;
         }
-        if (item->presence == PRESENCE_UNKNOWN) {
+        if (presence_of(c, item) == PRESENCE_UNKNOWN) {
             break;
         }
         item = item_before(item);
@@ -277,7 +305,7 @@ int vj_item_cache_near(VjItemCache *c, VjSpace space, VjSlice from, bool forward
     int rc;
 
     vj_mutex_lock(&c->lock);
-    rc = forward ? find_behind(item_up_to(c, space, from), &item)
+    rc = forward ? find_behind(c, item_up_to(c, space, from), &item)
                  : find_before(c, space, from, &item);
     if (rc == 0) {
         touch(c, item);
@@ -293,7 +321,7 @@ bool vj_item_cache_knows_next(VjItemCache *c, VjSpace space, VjSlice from)
     bool knows;
 
     vj_mutex_lock(&c->lock);
-    knows = find_behind(item_up_to(c, space, from), &item) != -EAGAIN;
+    knows = find_behind(c, item_up_to(c, space, from), &item) != -EAGAIN;
     vj_mutex_unlock(&c->lock);
     return knows;
 }
@@ -305,20 +333,60 @@ uint64_t vj_item_cache_ticket(VjItemCache *c)
     uint64_t ticket;
 
     vj_mutex_lock(&c->lock);
-    ticket = c->applied;
+    ticket = c->is_shared ? c->recent->count : c->applied;
     vj_mutex_unlock(&c->lock);
     return ticket;
+}
+
+/* An answer with @ticket may be taken, but for what was reported since. */
+static bool takes(const VjItemCache *c, uint64_t ticket)
+{
+    return c->is_shared ? vj_recent_covers(c->recent, ticket) : ticket == c->applied;
+}
+
+/* A change of @key was reported since @ticket, which is remembered. */
+static bool was_reported(const VjItemCache *c, uint64_t ticket, VjSpace space,
+                         VjSlice key, bool by_others)
+{
+    for (uint64_t n = ticket + 1; c->is_shared && n <= c->recent->count; n++) {
+        const VjRecentChange *change = vj_recent_at(c->recent, n);
+
+        if (vj_key_is(&change->key, space, key) && !(by_others && change->own)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* That of a key between @range's begin and @last; NULL: the end of the space. */
+static bool was_reported_in(const VjItemCache *c, uint64_t ticket, const VjRange *range,
+                            const VjItem *last)
+{
+    for (uint64_t n = ticket + 1; c->is_shared && n <= c->recent->count; n++) {
+        const VjKey *key = &vj_recent_at(c->recent, n)->key;
+        int from = range->from.len == 0 ? 0 : vj_slice_compare(key->key, range->from);
+        int to = last == NULL ? 0 : vj_slice_compare(key->key, last->key);
+
+        if (key->space == range->space &&
+            (range->backward ? (range->from.len == 0 || from <= 0) && to >= 0
+                             : from >= 0 && to <= 0)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void vj_item_cache_add(VjItemCache *c, uint64_t ticket, const VjKey *keys,
                        const VjItem *items, size_t count)
 {
     vj_mutex_lock(&c->lock);
-    for (size_t i = 0; ticket == c->applied && i < count; i++) {
-        Item *item = item_ensure(c, keys[i].space, keys[i].key);
+    for (size_t i = 0; takes(c, ticket) && i < count; i++) {
+        Item *item = was_reported(c, ticket, keys[i].space, keys[i].key, false)
+                         ? NULL
+                         : item_ensure(c, keys[i].space, keys[i].key);
 
         if (item != NULL && items[i].version != 0) {
-            item_set(c, item, items[i].value);
+            item_set(c, item, items[i].value, items[i].version);
         } else if (item != NULL) {
             item_clear(c, item, PRESENCE_ABSENT);
         }
@@ -328,12 +396,16 @@ void vj_item_cache_add(VjItemCache *c, uint64_t ticket, const VjKey *keys,
 }
 
 /* Between @from and @to (NULL: the end of the space) the engine has what is here. */
-static void join(Item *from, const Item *to)
+static void join(const VjItemCache *c, Item *from, const Item *to)
 {
+    int64_t now_us = c->good_us > 0 ? vj_clock_mono_us() : 0;
+
     for (Item *item = from; item != NULL && item != to; item = item_behind(item)) {
         item->is_joined = true;
-        if (item != from && item->presence == PRESENCE_UNKNOWN) {
+        item->joined_us = now_us;
+        if (item != from && item->presence != PRESENCE_VALUE) {
             item->presence = PRESENCE_ABSENT;
+            item->seen_us = now_us;
         }
     }
 }
@@ -345,7 +417,7 @@ static Item *add_items(VjItemCache *c, Item *last, VjSpace space, const VjItem *
     for (size_t i = 0; last != NULL && i < count; i++) {
         last = item_ensure(c, space, items[i].key);
         if (last != NULL) {
-            item_set(c, last, items[i].value);
+            item_set(c, last, items[i].value, items[i].version);
             last = last->presence == PRESENCE_VALUE ? last : NULL;
         }
     }
@@ -360,14 +432,16 @@ void vj_item_cache_add_run(VjItemCache *c, uint64_t ticket, const VjRange *range
 
     g_assert(range->to.len == 0);
     vj_mutex_lock(&c->lock);
-    if (ticket == c->applied) {
+    if (takes(c, ticket) &&
+        !was_reported_in(c, ticket, range, more ? &items[count - 1] : NULL)) {
         from = from_the_end ? item_at(g_sequence_get_begin_iter(c->spaces[range->space]))
                             : item_ensure(c, range->space, range->from);
         last = from == NULL ? NULL : add_items(c, from, range->space, items, count);
         if (last != NULL && !range->backward) {
-            join(from, more ? last : NULL);
+            join(c, from, more ? last : NULL);
         } else if (last != NULL) {
-            join(more ? last
+            join(c,
+                 more ? last
                       : item_at(g_sequence_get_begin_iter(c->spaces[range->space])),
                  from_the_end ? NULL : from);
         }
@@ -376,7 +450,7 @@ void vj_item_cache_add_run(VjItemCache *c, uint64_t ticket, const VjRange *range
     vj_mutex_unlock(&c->lock);
 }
 
-static void enter(VjItemCache *c, const VjChange *change)
+static void enter(VjItemCache *c, const VjChange *change, uint64_t version)
 {
     Item *item = change->is_delete ? item_find(c, change->space, change->key)
                                    : item_ensure(c, change->space, change->key);
@@ -387,7 +461,7 @@ static void enter(VjItemCache *c, const VjChange *change)
             item_drop(c, item); /* the gap says so */
         }
     } else if (item != NULL) {
-        item_set(c, item, change->value);
+        item_set(c, item, change->value, version);
     } else if (!change->is_delete) {
         /* No memory: nothing is known of where it stands. */
         item_up_to(c, change->space, change->key)->is_joined = false;
@@ -403,7 +477,7 @@ void vj_item_cache_apply(VjItemCache *c, const VjBatch *batch)
     vj_mutex_lock(&c->lock);
     c->applied++;
     while (batch->next(batch, &at, &change)) {
-        enter(c, &change);
+        enter(c, &change, 1);
         if (++done % VJ_ITEM_CACHE_STEP == 0) {
             make_room(c);
             vj_mutex_unlock(&c->lock);
@@ -414,13 +488,109 @@ void vj_item_cache_apply(VjItemCache *c, const VjBatch *batch)
     vj_mutex_unlock(&c->lock);
 }
 
+/* ---- Of a shared session --------------------------------------------------------- */
+
+/* Nothing is known of @key any more.  What is known beside it stays where the session's
+ * own change comes next. */
+static void forget(VjItemCache *c, const VjKey *key, bool own)
+{
+    Item *item =
+        own ? item_ensure(c, key->space, key->key) : item_find(c, key->space, key->key);
+
+    if (item != NULL) {
+        item_clear(c, item, PRESENCE_UNKNOWN);
+    } else {
+        item_up_to(c, key->space, key->key)->is_joined = false;
+    }
+}
+
+static void forget_all(VjItemCache *c)
+{
+    while (c->used.tail != NULL) {
+        item_drop(c, c->used.tail->data);
+    }
+    for (VjSpace i = 0; i < VJ_SPACE_COUNT; i++) {
+        item_at(g_sequence_get_begin_iter(c->spaces[i]))->is_joined = false;
+    }
+}
+
+void vj_item_cache_report(VjItemCache *c, const VjKey *key, bool own)
+{
+    g_assert(c->is_shared);
+    vj_mutex_lock(&c->lock);
+    vj_recent_add(c->recent, key, own);
+    if (key != NULL) {
+        forget(c, key, own);
+    } else {
+        forget_all(c);
+    }
+    make_room(c);
+    vj_mutex_unlock(&c->lock);
+}
+
+void vj_item_cache_commit(VjItemCache *c, uint64_t ticket, const VjBatch *batch,
+                          uint64_t version)
+{
+    const void *at = NULL;
+    VjChange change;
+    bool is_remembered;
+
+    g_assert(c->is_shared);
+    vj_mutex_lock(&c->lock);
+    is_remembered = vj_recent_covers(c->recent, ticket);
+    while (batch->next(batch, &at, &change)) {
+        VjKey key = {change.space, change.key};
+
+        if (is_remembered && !was_reported(c, ticket, key.space, key.key, true)) {
+            enter(c, &change, version);
+        } else {
+            forget(c, &key, false);
+        }
+    }
+    make_room(c);
+    vj_mutex_unlock(&c->lock);
+}
+
+uint64_t vj_item_cache_last_report(VjItemCache *c)
+{
+    return __atomic_load_n(&c->recent->count, __ATOMIC_ACQUIRE);
+}
+
+int vj_item_cache_each_reported(VjItemCache *c, uint64_t *number, VjReportVisit *visit,
+                                void *opaque)
+{
+    int rc;
+
+    vj_mutex_lock(&c->lock);
+    rc = vj_recent_covers(c->recent, *number) ? 0 : -EAGAIN;
+    for (uint64_t n = *number + 1; rc == 0 && n <= c->recent->count; n++) {
+        if (visit(opaque, &vj_recent_at(c->recent, n)->key)) {
+            break;
+        }
+    }
+    *number = c->recent->count;
+    vj_mutex_unlock(&c->lock);
+    return rc;
+}
+
+void vj_item_cache_set_good(VjItemCache *c, int64_t us)
+{
+    g_assert(c->is_shared && us >= 0);
+    vj_mutex_lock(&c->lock);
+    forget_all(c);
+    c->good_us = us;
+    vj_mutex_unlock(&c->lock);
+}
+
 /* ---- New and free ---------------------------------------------------------------- */
 
-VjItemCache *vj_item_cache_new(uint64_t limit_bytes)
+VjItemCache *vj_item_cache_new(uint64_t limit_bytes, bool shared)
 {
     VjItemCache *c = g_new0(VjItemCache, 1);
 
     c->limit_bytes = limit_bytes;
+    c->is_shared = shared;
+    c->recent = shared ? g_new0(VjRecentChanges, 1) : NULL;
     vj_mutex_init(&c->lock, VJ_RANK_META_ENGINE, "meta item cache");
     g_queue_init(&c->used);
     for (VjSpace i = 0; i < VJ_SPACE_COUNT; i++) {
@@ -441,6 +611,10 @@ void vj_item_cache_free(VjItemCache *c)
     }
     for (VjSpace i = 0; i < VJ_SPACE_COUNT; i++) {
         g_sequence_free(c->spaces[i]);
+    }
+    if (c->recent != NULL) {
+        vj_recent_clear(c->recent);
+        g_free(c->recent);
     }
     vj_mutex_clear(&c->lock);
     g_free(c);

@@ -157,9 +157,10 @@ int vj_lmdb_snapshot_prepare(VjEngineSnapshot *s);
 int vj_lmdb_snapshot_take(VjEngineSnapshot *s);
 void vj_lmdb_snapshot_release(VjEngineSnapshot *s);
 void vj_lmdb_snapshot_free(VjEngineSnapshot *s);
-int vj_lmdb_snapshot_get(VjEngineSnapshot *s, VjSpace space, VjSlice key, VjSlice *value);
+int vj_lmdb_snapshot_get(VjEngineSnapshot *s, VjSpace space, VjSlice key, VjSlice *value,
+                         uint64_t *version);
 int vj_lmdb_snapshot_near(VjEngineSnapshot *s, VjSpace space, VjSlice from, bool forward,
-                          VjSlice *key, VjSlice *value);
+                          VjSlice *key, VjSlice *value, uint64_t *version);
 int vj_lmdb_get_many(VjEngine *e, const VjKey *keys, size_t count, VjItems *out,
                      int64_t deadline_us);
 int vj_lmdb_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems *out,

@@ -206,6 +206,13 @@ void vj_lmdb_snapshot_release(VjEngineSnapshot *base)
     leave(lmdb_of(base), s);
 }
 
+uint64_t vj_lmdb_version(VjSlice value)
+{
+    uint64_t sum = vj_checksum64(value.data, value.len);
+
+    return sum != 0 ? sum : 1;
+}
+
 /* ---- One key --------------------------------------------------------------------- */
 
 /* LMDB has no checksums: lengths that this engine never wrote come from a damaged
@@ -221,7 +228,7 @@ static int check_read(const VjLmdb *d, const MDB_val *key, const MDB_val *value)
 }
 
 int vj_lmdb_snapshot_get(VjEngineSnapshot *base, VjSpace space, VjSlice key,
-                         VjSlice *value)
+                         VjSlice *value, uint64_t *version)
 {
     VjLmdb *d = lmdb_of(base);
     MDB_val file_key = {.mv_size = key.len, .mv_data = (void *)key.data};
@@ -237,6 +244,9 @@ int vj_lmdb_snapshot_get(VjEngineSnapshot *base, VjSpace space, VjSlice key,
         return rc;
     }
     *value = vj_slice(file_value.mv_data, file_value.mv_size);
+    if (version != NULL) {
+        *version = vj_lmdb_version(*value);
+    }
     return 0;
 }
 
@@ -287,7 +297,7 @@ static int seek(MDB_cursor *cursor, VjSlice from, bool forward, MDB_val *key,
 }
 
 int vj_lmdb_snapshot_near(VjEngineSnapshot *base, VjSpace space, VjSlice from,
-                          bool forward, VjSlice *key, VjSlice *value)
+                          bool forward, VjSlice *key, VjSlice *value, uint64_t *version)
 {
     VjLmdbSnapshot *s = (VjLmdbSnapshot *)base;
     VjLmdb *d = lmdb_of(base);
@@ -316,17 +326,13 @@ int vj_lmdb_snapshot_near(VjEngineSnapshot *base, VjSpace space, VjSlice from,
     s->at[space] = file_key;
     *key = vj_slice(file_key.mv_data, file_key.mv_size);
     *value = vj_slice(file_value.mv_data, file_value.mv_size);
+    if (version != NULL) {
+        *version = vj_lmdb_version(*value);
+    }
     return 0;
 }
 
 /* ---- Without a snapshot of the caller's -------------------------------------------- */
-
-uint64_t vj_lmdb_version(VjSlice value)
-{
-    uint64_t sum = vj_checksum64(value.data, value.len);
-
-    return sum != 0 ? sum : 1;
-}
 
 /* One that is taken; vj_lmdb_snapshot_free after its release. */
 static int snapshot_begin(VjEngine *e, VjEngineSnapshot **out)
@@ -356,11 +362,8 @@ static void snapshot_end(VjEngineSnapshot *s)
 static int add_item(VjEngineSnapshot *s, const VjKey *key, VjItems *out)
 {
     VjItem item = {.space = key->space, .key = key->key};
-    int rc = vj_lmdb_snapshot_get(s, key->space, key->key, &item.value);
+    int rc = vj_lmdb_snapshot_get(s, key->space, key->key, &item.value, &item.version);
 
-    if (rc == 0) {
-        item.version = vj_lmdb_version(item.value);
-    }
     return rc == 0 || rc == -ENOENT ? vj_items_add(out, &item) : rc;
 }
 
@@ -394,7 +397,7 @@ int vj_lmdb_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems *out,
     }
     for (size_t i = 0; rc == 0; i++) {
         rc = vj_lmdb_snapshot_near(s, range->space, item.key, !range->backward, &item.key,
-                                   &item.value);
+                                   &item.value, &item.version);
         if (rc < 0 || vj_range_ends(range, item.key)) {
             break;
         }
@@ -402,7 +405,6 @@ int vj_lmdb_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems *out,
             *more = true;
             break;
         }
-        item.version = vj_lmdb_version(item.value);
         rc = vj_items_add(out, &item);
     }
     snapshot_end(s);

@@ -10,10 +10,12 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/engine.c \
 	src/meta/engine.h \
 	src/meta/events.c \
+	src/meta/far-view.c \
 	src/meta/flush.c \
 	src/meta/generation.c \
 	src/meta/item-cache-private.h \
 	src/meta/item-cache.c \
+	src/meta/lease.c \
 	src/meta/listing.c \
 	src/meta/lmdb-apply.c \
 	src/meta/lmdb-compact.c \
@@ -37,11 +39,16 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/meta.h \
 	src/meta/overlay-private.h \
 	src/meta/overlay.c \
+	src/meta/read-set-private.h \
+	src/meta/read-set.c \
+	src/meta/recent-changes-private.h \
+	src/meta/recent-changes.c \
 	src/meta/redo-format.h \
 	src/meta/redo-private.h \
 	src/meta/redo-replay.c \
 	src/meta/redo-write.c \
 	src/meta/redo.c \
+	src/meta/run.c \
 	src/meta/session-format.c \
 	src/meta/session-format.h \
 	src/meta/session-number.c \
@@ -49,8 +56,12 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/session-record.c \
 	src/meta/session.c \
 	src/meta/session.h \
+	src/meta/shared-join.c \
+	src/meta/shared-private.h \
+	src/meta/shared.c \
 	src/meta/txn.c \
 	src/meta/view.c \
+	src/meta/wrap-crash.c \
 	src/meta/wrap-fault.c \
 	src/meta/wrap-latency.c \
 	src/meta/wrap-stats.c

@@ -11,6 +11,9 @@
  * change once they are: a batch copies the paths to what it changes, and becomes the
  * state with one store of a pointer.  So a snapshot is a reference on a state, and a
  * batch that is refused leaves nothing.
+ *
+ * Sessions that watch are notified of a batch before anybody can read it: reads and new
+ * snapshots wait meanwhile, and what a callback makes others read again is the new state.
  */
 #include <sys/stat.h>
 
@@ -40,22 +43,33 @@ typedef struct State {
     uint64_t counts[VJ_SPACE_COUNT];
 } State;
 
+typedef struct Memory Memory;
+
 /* What sessions share. */
 typedef struct Keys {
     gint refs;  /* atomic */
     char *name; /* never changes; NULL: nobody else finds it */
     VjMutex lock;
-    VjCond applied;
+    VjCond applied; /* or notified */
+    /* Atomic: how far its clock is ahead of the one that never steps; so it does not step
+     * with the wall clock, and no lease ends by that. */
+    int64_t clock_ahead_us;
     /* guarded by lock: */
     State *now;
     bool is_applying;
+    bool is_notifying; /* who watches is notified of the state that comes next */
+    Memory *watchers;
 } Keys;
 
-typedef struct Memory {
+struct Memory {
     VjEngine engine;
     bool read_only;
     Keys *keys;
-} Memory;
+    /* guarded by keys->lock; stay while is_notifying: */
+    Memory *next_watcher;
+    VjEngineWatch *changed; /* NULL: it does not watch */
+    void *opaque;
+};
 
 typedef struct MemorySnapshot {
     VjEngineSnapshot base;
@@ -150,11 +164,13 @@ static Node *unshared(Node *n)
         return n;
     }
     copy = g_new(Node, 1);
-    *copy = *n;
-    copy->refs = 1;
+    /* Not its count of references: others change it meanwhile. */
+    *copy = (Node){.refs = 1,
+                   .priority = n->priority,
+                   .entry = n->entry,
+                   .left = node_ref(n->left),
+                   .right = node_ref(n->right)};
     g_atomic_int_inc(&copy->entry->refs);
-    (void)node_ref(copy->left);
-    (void)node_ref(copy->right);
     node_unref(n);
     return copy;
 }
@@ -307,13 +323,19 @@ static int state_change(State *s, const VjChange *change)
     return 0;
 }
 
-static State *state_take(Keys *keys)
+/* NULL where @wait is not set and those who watch are being notified. */
+static State *state_take(Keys *keys, bool wait)
 {
-    State *s;
+    State *s = NULL;
 
     vj_mutex_lock(&keys->lock);
-    s = keys->now;
-    g_atomic_int_inc(&s->refs);
+    while (wait && keys->is_notifying) {
+        vj_cond_wait(&keys->applied, &keys->lock);
+    }
+    if (!keys->is_notifying) {
+        s = keys->now;
+        g_atomic_int_inc(&s->refs);
+    }
     vj_mutex_unlock(&keys->lock);
     return s;
 }
@@ -333,8 +355,11 @@ static VjItem item_of(VjSpace space, VjSlice key, const Entry *e)
 
 static Keys *keys_new(const char *name)
 {
+    struct timespec now = vj_clock_real();
     Keys *keys = g_new0(Keys, 1);
 
+    keys->clock_ahead_us =
+        (int64_t)now.tv_sec * 1000 * 1000 + now.tv_nsec / 1000 - vj_clock_mono_us();
     keys->refs = 1;
     keys->name = g_strdup(name);
     keys->now = g_new0(State, 1);
@@ -349,7 +374,7 @@ static void keys_unref(gpointer opaque)
     Keys *keys = opaque;
 
     if (g_atomic_int_dec_and_test(&keys->refs)) {
-        g_assert(!keys->is_applying);
+        g_assert(!keys->is_applying && keys->watchers == NULL);
         state_unref(keys->now);
         vj_cond_clear(&keys->applied);
         vj_mutex_clear(&keys->lock);
@@ -416,6 +441,7 @@ static bool memory_open(VjEngine *e, const VjMetaPlace *place, const VjOpts *opt
 static int memory_close(VjEngine *e, bool in_order)
 {
     (void)in_order;
+    g_assert(((Memory *)e)->changed == NULL);
     keys_unref(((Memory *)e)->keys);
     return 0;
 }
@@ -423,7 +449,7 @@ static int memory_close(VjEngine *e, bool in_order)
 static int memory_get_many(VjEngine *e, const VjKey *keys, size_t count, VjItems *out,
                            int64_t deadline_us)
 {
-    State *s = state_take(((Memory *)e)->keys);
+    State *s = state_take(((Memory *)e)->keys, true);
     int rc = 0;
 
     (void)deadline_us;
@@ -440,7 +466,7 @@ static int memory_get_many(VjEngine *e, const VjKey *keys, size_t count, VjItems
 static int memory_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems *out,
                        bool *more, int64_t deadline_us)
 {
-    State *s = state_take(((Memory *)e)->keys);
+    State *s = state_take(((Memory *)e)->keys, true);
     VjSlice at = range->from;
     int rc = 0;
 
@@ -525,6 +551,50 @@ static int make_next(const State *now, const VjBatch *batch, VjItems *fresh, Sta
     return rc;
 }
 
+static void notify(const Memory *to, const Memory *from, const VjBatch *batch)
+{
+    const void *at = NULL;
+    VjChange change;
+
+    while (batch->next(batch, &at, &change)) {
+        VjKey key = {.space = change.space, .key = change.key};
+
+        to->changed(to->opaque, &key, to == from);
+    }
+}
+
+/* The state becomes @next; the lock is given up while those who watch are notified. */
+static void become(Keys *keys, State *next, const Memory *from, const VjBatch *batch)
+    VJ_REQUIRES(&keys->lock)
+{
+    if (keys->watchers != NULL) {
+        keys->is_notifying = true;
+        vj_mutex_unlock(&keys->lock);
+        for (const Memory *w = keys->watchers; w != NULL; w = w->next_watcher) {
+            notify(w, from, batch);
+        }
+        vj_mutex_lock(&keys->lock);
+        keys->is_notifying = false;
+    }
+    keys->now = next;
+    if (batch->version != NULL) {
+        *batch->version = next->version;
+    }
+}
+
+static int begin_apply(Keys *keys, int64_t deadline_us) VJ_REQUIRES(&keys->lock)
+{
+    while (keys->is_applying) {
+        if (deadline_us == VJ_NO_DEADLINE) {
+            vj_cond_wait(&keys->applied, &keys->lock);
+        } else if (!vj_cond_wait_until(&keys->applied, &keys->lock, deadline_us)) {
+            return -ETIMEDOUT;
+        }
+    }
+    keys->is_applying = true;
+    return 0;
+}
+
 static int memory_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
                         int64_t deadline_us)
 {
@@ -536,25 +606,20 @@ static int memory_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
         return -EROFS;
     }
     vj_mutex_lock(&keys->lock);
-    while (keys->is_applying) {
-        if (deadline_us == VJ_NO_DEADLINE) {
-            vj_cond_wait(&keys->applied, &keys->lock);
-        } else if (!vj_cond_wait_until(&keys->applied, &keys->lock, deadline_us)) {
-            vj_mutex_unlock(&keys->lock);
-            return -ETIMEDOUT;
-        }
-    }
-    keys->is_applying = true;
+    rc = begin_apply(keys, deadline_us);
     now = keys->now;
     vj_mutex_unlock(&keys->lock);
+    if (rc < 0) {
+        return rc;
+    }
     rc = make_next(now, batch, fresh, &next);
     vj_mutex_lock(&keys->lock);
     g_assert(keys->now == now);
     if (rc == 0) {
-        keys->now = next;
+        become(keys, next, (Memory *)e, batch);
     }
     keys->is_applying = false;
-    vj_cond_signal(&keys->applied);
+    vj_cond_broadcast(&keys->applied);
     vj_mutex_unlock(&keys->lock);
     if (rc == 0) {
         state_unref(now);
@@ -562,18 +627,50 @@ static int memory_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
     return rc;
 }
 
+static int memory_watch(VjEngine *e, VjEngineWatch *changed, void *opaque,
+                        bool *is_prompt)
+{
+    Memory *m = (Memory *)e, **at;
+
+    *is_prompt = true;
+    vj_mutex_lock(&m->keys->lock);
+    while (m->keys->is_notifying) {
+        vj_cond_wait(&m->keys->applied, &m->keys->lock);
+    }
+    for (at = &m->keys->watchers; *at != NULL && *at != m;) {
+        at = &(*at)->next_watcher;
+    }
+    if (*at == NULL && changed != NULL) {
+        m->next_watcher = NULL;
+        *at = m;
+    } else if (*at != NULL && changed == NULL) {
+        *at = m->next_watcher;
+    }
+    m->changed = changed;
+    m->opaque = opaque;
+    vj_mutex_unlock(&m->keys->lock);
+    return 0;
+}
+
 static int64_t memory_clock_us(VjEngine *e, int64_t deadline_us)
 {
-    struct timespec now = vj_clock_real();
-
-    (void)e;
     (void)deadline_us;
-    return (int64_t)now.tv_sec * 1000 * 1000 + now.tv_nsec / 1000;
+    return vj_clock_mono_us() +
+           __atomic_load_n(&((Memory *)e)->keys->clock_ahead_us, __ATOMIC_RELAXED);
+}
+
+void vj_memory_clock_advance_for_test(VjEngine *e, int64_t us)
+{
+    while (e->next != NULL) {
+        e = e->next;
+    }
+    g_assert(e->ops == &vj_engine_memory_ops);
+    __atomic_add_fetch(&((Memory *)e)->keys->clock_ahead_us, us, __ATOMIC_RELAXED);
 }
 
 static int memory_count(VjEngine *e, VjSpace space, uint64_t *out)
 {
-    State *s = state_take(((Memory *)e)->keys);
+    State *s = state_take(((Memory *)e)->keys, true);
 
     *out = s->counts[space];
     state_unref(s);
@@ -597,7 +694,14 @@ static int memory_snapshot_new(VjEngine *e, VjEngineSnapshot **out)
 
 static int memory_snapshot_prepare(VjEngineSnapshot *s)
 {
+    Keys *keys = ((Memory *)s->engine)->keys;
+
     g_assert(((MemorySnapshot *)s)->state == NULL);
+    vj_mutex_lock(&keys->lock);
+    while (keys->is_notifying) {
+        vj_cond_wait(&keys->applied, &keys->lock);
+    }
+    vj_mutex_unlock(&keys->lock);
     return 0;
 }
 
@@ -606,8 +710,8 @@ static int memory_snapshot_take(VjEngineSnapshot *s)
     MemorySnapshot *ms = (MemorySnapshot *)s;
 
     g_assert(ms->state == NULL);
-    ms->state = state_take(((Memory *)s->engine)->keys);
-    return 0;
+    ms->state = state_take(((Memory *)s->engine)->keys, false);
+    return ms->state != NULL ? 0 : -EAGAIN;
 }
 
 static void memory_snapshot_release(VjEngineSnapshot *s)
@@ -622,7 +726,7 @@ static void memory_snapshot_free(VjEngineSnapshot *s)
 }
 
 static int memory_snapshot_get(VjEngineSnapshot *s, VjSpace space, VjSlice key,
-                               VjSlice *value)
+                               VjSlice *value, uint64_t *version)
 {
     const Entry *e = tree_find(((MemorySnapshot *)s)->state->roots[space], key);
 
@@ -630,11 +734,15 @@ static int memory_snapshot_get(VjEngineSnapshot *s, VjSpace space, VjSlice key,
         return -ENOENT;
     }
     *value = value_of(e);
+    if (version != NULL) {
+        *version = e->version;
+    }
     return 0;
 }
 
 static int memory_snapshot_near(VjEngineSnapshot *s, VjSpace space, VjSlice from,
-                                bool forward, VjSlice *key, VjSlice *value)
+                                bool forward, VjSlice *key, VjSlice *value,
+                                uint64_t *version)
 {
     const State *state = ((MemorySnapshot *)s)->state;
     const Entry *e = tree_near(state->roots[space], from, forward, false);
@@ -644,19 +752,23 @@ static int memory_snapshot_near(VjEngineSnapshot *s, VjSpace space, VjSlice from
     }
     *key = key_of(e);
     *value = value_of(e);
+    if (version != NULL) {
+        *version = e->version;
+    }
     return 0;
 }
 
 const VjEngineOps vj_engine_memory_ops = {
     .name = "memory",
     .options = memory_options,
-    .flags = VJ_ENGINE_FORGETS | VJ_ENGINE_IS_NEAR,
+    .flags = VJ_ENGINE_FORGETS | VJ_ENGINE_IS_NEAR | VJ_ENGINE_IS_SHAREABLE,
     .instance_size = sizeof(Memory),
     .open = memory_open,
     .close = memory_close,
     .get_many = memory_get_many,
     .scan = memory_scan,
     .apply = memory_apply,
+    .watch = memory_watch,
     .clock_us = memory_clock_us,
     .count = memory_count,
     .snapshot_new = memory_snapshot_new,

@@ -9,8 +9,11 @@
 
 extern const VjEngineOps vj_engine_lmdb_ops;
 extern const VjEngineOps vj_engine_memory_ops;
+/* The clock of the keys that @e, wrapped or not, shares with others goes forward. */
+void vj_memory_clock_advance_for_test(VjEngine *e, int64_t us);
 /* Around an engine; not in the table of drivers. */
 extern const VjEngineOps vj_engine_latency_ops;
+extern const VjEngineOps vj_engine_crash_ops;
 extern const VjMetaOps vj_meta_fault_ops;
 extern const VjMetaOps vj_meta_stats_ops;
 
@@ -22,13 +25,16 @@ extern const VjMetaOps vj_meta_stats_ops;
  */
 int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn) G_GNUC_WARN_UNUSED_RESULT;
 int vj_txn_commit(VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;
-/* True: a view whose body has to run again. */
-bool vj_txn_abort(VjTxn *txn);
+/* What was read is 0 one state; -EAGAIN not, and the body has to run again; else nobody
+ * can say. */
+int vj_txn_abort(VjTxn *txn);
 
 /* Of a wrapper: what the wrapped transaction's read returned, which may end the body. */
 static inline int vj_wrap_read(VjTxn *txn, int rc)
 {
-    txn->again = txn->again || txn->next->again;
+    if (txn->verdict == 0) {
+        txn->verdict = txn->next->verdict;
+    }
     return rc;
 }
 
@@ -39,6 +45,8 @@ void vj_wrap_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count);
 
 void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out);
 
+/* Calls since it was put around an engine; @e is itself. */
+uint64_t vj_engine_crash_calls_for_test(VjEngine *e);
 /* All zero where @e is not wrapped. */
 void vj_engine_latency_calls(const VjEngine *e, VjMetaCalls *out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * meta.c - opening and wrapping engines, the asserting callers, and the bodies' runs
+ * meta.c - opening and wrapping engines, the asserting callers
  *
  * Nobody else calls through VjMetaOps: the callers here assert what the caller promised
  * before and what the engine promised after.
@@ -27,6 +27,7 @@ static char *spec_name(const char *spec)
 
 static const VjEngineOps *const engine_wrappers[] = {
     &vj_engine_latency_ops,
+    &vj_engine_crash_ops,
     NULL,
 };
 
@@ -308,7 +309,7 @@ int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn)
     rc = m->ops->begin(m, t);
     g_assert(rc <= 0 && rc != -EAGAIN && rc != -EINTR);
     if (rc == 0) {
-        g_assert(t->meta == m && t->write == like->write && !t->again);
+        g_assert(t->meta == m && t->write == like->write && t->verdict == 0);
         *txn = g_steal_pointer(&t);
     }
     return rc;
@@ -325,16 +326,16 @@ int vj_txn_commit(VjTxn *txn)
     return rc;
 }
 
-bool vj_txn_abort(VjTxn *txn)
+int vj_txn_abort(VjTxn *txn)
 {
-    bool again;
+    int verdict;
 
     g_assert(txn != NULL);
     txn->meta->ops->abort(txn);
-    again = txn->again;
-    g_assert(!txn->write || !again);
+    verdict = txn->verdict;
+    g_assert(verdict <= 0 && verdict != -ENOENT);
     g_free(txn);
-    return again;
+    return verdict;
 }
 
 int vj_meta_flush(VjMeta *m)
@@ -379,7 +380,7 @@ static void assert_place(const VjTxn *txn, VjSpace space, VjSlice key, bool may_
 /* What a read may return: -EAGAIN only where the body runs again for it. */
 static void assert_read(const VjTxn *txn, int rc)
 {
-    g_assert(rc <= 0 && (rc != -EAGAIN || txn->again));
+    g_assert(rc <= 0 && (rc != -EAGAIN || txn->verdict == -EAGAIN));
 }
 
 int vj_txn_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
@@ -412,7 +413,7 @@ int vj_txn_del(VjTxn *txn, VjSpace space, VjSlice key)
     assert_place(txn, space, key, false);
     g_assert(txn->write);
     rc = txn->meta->ops->del(txn, space, key);
-    g_assert(rc <= 0 && rc != -EAGAIN);
+    assert_read(txn, rc);
     return rc;
 }
 
@@ -514,63 +515,4 @@ bool vj_scan_next(VjScan *s)
     }
     vj_scan_behind(s, key);
     return true;
-}
-
-/* ---- Bodies that may run again ---------------------------------------------------- */
-
-static int give_up(const VjMeta *m)
-{
-    vj_log_error("meta %s: a transaction met a conflict %u times and was given up",
-                 m->ops->name, VJ_META_RUN_TRIES);
-    return -EIO;
-}
-
-int vj_meta_view(VjMeta *m, VjTxnBody *body, void *opaque)
-{
-    g_assert(m != NULL && body != NULL);
-    vj_lock_assert_none();
-    for (unsigned tries = 0; tries < VJ_META_RUN_TRIES; tries++) {
-        VjTxn *txn;
-        int rc = vj_meta_begin(m, &(VjTxn){.write = false}, &txn);
-
-        if (rc < 0) {
-            return rc;
-        }
-        rc = body(txn, opaque);
-        g_assert(rc <= 0);
-        if (!vj_txn_abort(txn)) {
-            g_assert(rc != -EAGAIN);
-            return rc;
-        }
-        vj_trace(meta, "view: run again, try %u", tries + 1);
-    }
-    return give_up(m);
-}
-
-int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)
-{
-    const VjTxn kind = {.write = true, .release = (flags & VJ_RUN_RELEASE) != 0};
-
-    g_assert(m != NULL && body != NULL);
-    vj_lock_assert_none();
-    for (unsigned tries = 0; tries < VJ_META_RUN_TRIES; tries++) {
-        VjTxn *txn;
-        int rc = vj_meta_begin(m, &kind, &txn);
-
-        if (rc < 0) {
-            return rc;
-        }
-        rc = body(txn, opaque);
-        g_assert(rc <= 0);
-        if (rc < 0) {
-            (void)vj_txn_abort(txn);
-            return rc;
-        }
-        rc = vj_txn_commit(txn);
-        if (rc != -EAGAIN) {
-            return rc;
-        }
-        vj_trace(meta, "run: conflict, try %u", tries + 1);
-    }
-    return give_up(m);
 }

@@ -141,7 +141,7 @@ typedef struct VjMetaOps {
      * made durable.
      */
     int (*commit)(VjTxn *txn);
-    /* Also ends a read transaction, where it may set @txn->again. */
+    /* Also ends a read transaction.  May set @txn->verdict. */
     void (*abort)(VjTxn *txn);
     /*
      * Setup only, before the first write transaction: how many keys @space holds.  Takes
@@ -158,14 +158,14 @@ typedef struct VjMetaOps {
      */
     void (*flush_join)(VjMeta *m, VjFlushWait *w);
     /*
-     * @value is borrowed until the next put/del in @txn, or its end.  -ENOENT; -EIO; in a
-     * read transaction -EAGAIN, as of next and prev: @txn->again is set, and the body
-     * will run once more.
+     * @value is borrowed until the next put/del in @txn, or its end.  -ENOENT; -EIO;
+     * -EAGAIN, as of next and prev: @txn->verdict is that, and the body will run once
+     * more.
      */
     int (*get)(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);
     /* Replaces what is there.  Both are copied.  -ENOMEM (also: too large), -ENOSPC. */
     int (*put)(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value);
-    int (*del)(VjTxn *txn, VjSpace space, VjSlice key); /* -ENOENT */
+    int (*del)(VjTxn *txn, VjSpace space, VjSlice key); /* -ENOENT; as get */
     /* The first key > @after (empty: the first of all), both borrowed as in get.
      * -ENOENT. */
     int (*next)(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key, VjSlice *value);
@@ -198,7 +198,9 @@ struct VjTxn {
     VjMeta *meta;
     bool write;
     bool release;
-    bool again;  /* of a view: what it read is not one state, the body has to run again */
+    /* Of what it read: 0; -EAGAIN it is not one state, the body has to run again; else
+     * nobody can say whether it is, and why. */
+    int verdict;
     VjTxn *next; /* the wrapped transaction; NULL for a session's */
 };
 
@@ -206,9 +208,9 @@ struct VjTxn {
 bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
                   GError **error);
 /*
- * @spec: "stats" or "fault:K=V,…", around transactions, or "latency:K=V,…", around the
- * engine: *out is then @next.  Setup only: no transaction is open.  Takes @next on
- * success.
+ * @spec: "stats" or "fault:K=V,…", around transactions, or "latency:K=V,…" or
+ * "crash:K=V,…", around the engine: *out is then @next.  Setup only: no transaction is
+ * open.  Takes @next on success.
  */
 bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error);
 /* @spec names an engine that keeps nothing when the process ends. */

@@ -12,12 +12,12 @@
  */
 #include "meta/session-private.h"
 
-static VjSlice next_key(void)
+VjSlice vj_session_next_key(void)
 {
     return vj_slice(VJ_NEXT_SESSION_KEY, strlen(VJ_NEXT_SESSION_KEY));
 }
 
-/* ---- A number --------------------------------------------------------------------- */
+/* ---- A number -------------------------------------------------------------------- */
 
 /*
  * A counter that is damaged, or gone although there were sessions, begins anew with the
@@ -32,26 +32,18 @@ static uint64_t begin_anew(const VjSession *s)
     return (uint64_t)now.tv_sec * 1000 * 1000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* @last: the largest number that has a record. */
-static int choose_number(VjSession *s, VjTxn *txn, uint64_t last, uint64_t *out)
+uint64_t vj_session_choose_number(const VjSession *s, const VjSlice *value, uint64_t last)
 {
-    VjSlice value;
-    int rc = vj_view_get(txn, VJ_SPACE_SYSTEM, next_key(), &value);
+    uint64_t number = 1;
 
-    if (rc < 0 && rc != -ENOENT) {
-        return rc;
+    if (value != NULL && vj_number_decode(VJ_NUMBER_NEXT_SESSION, vj_session_next_key(),
+                                          *value, &number) < 0) {
+        number = begin_anew(s);
     }
-    *out = 1;
-    if (rc == 0 && vj_number_decode(VJ_NUMBER_NEXT_SESSION, next_key(), value, out) < 0) {
-        *out = begin_anew(s);
-    }
-    if (*out <= last) {
-        *out = MAX(begin_anew(s), last + 1);
-    }
-    return 0;
+    return number > last ? number : MAX(begin_anew(s), last + 1);
 }
 
-/* ---- The others ------------------------------------------------------------------- */
+/* ---- The others ------------------------------------------------------------------ */
 
 static int end_one(VjTxn *txn, VjSlice key, VjSessionRecord *record)
 {
@@ -86,18 +78,19 @@ static int end_others(VjTxn *txn, uint64_t *last)
     return rc == -ENOENT ? 0 : rc;
 }
 
-/* ---- Joining and leaving ----------------------------------------------------------- */
+/* ---- Joining and leaving --------------------------------------------------------- */
 
 static int write_records(VjTxn *txn, uint64_t number, const char *name)
 {
     VjSessionRecord record = vj_session_record_of(number, VJ_SESSION_EXCLUSIVE, name);
     VjSessionKey key = vj_session_key(number);
     uint8_t bytes[VJ_SESSION_RECORD_BYTES], next[VJ_NUMBER_BYTES];
+    VjSlice counter = vj_session_next_key();
     int rc;
 
     vj_session_encode(&record, bytes);
-    vj_number_encode(VJ_NUMBER_NEXT_SESSION, next_key(), number + 1, next);
-    rc = vj_session_put(txn, VJ_SPACE_SYSTEM, next_key(), vj_slice(next, sizeof next));
+    vj_number_encode(VJ_NUMBER_NEXT_SESSION, counter, number + 1, next);
+    rc = vj_session_put(txn, VJ_SPACE_SYSTEM, counter, vj_slice(next, sizeof next));
     return rc < 0 ? rc
                   : vj_session_put(txn, VJ_SPACE_SESSION, vj_session_key_slice(&key),
                                    vj_slice(bytes, sizeof bytes));
@@ -105,13 +98,19 @@ static int write_records(VjTxn *txn, uint64_t number, const char *name)
 
 static int join_body(VjSession *s, VjTxn *txn, const char *name, uint64_t *number)
 {
+    VjSlice value;
     uint64_t last;
     int rc = end_others(txn, &last);
 
-    if (rc == 0) {
-        rc = choose_number(s, txn, last, number);
+    if (rc < 0) {
+        return rc;
     }
-    return rc == 0 ? write_records(txn, *number, name) : rc;
+    rc = vj_view_get(txn, VJ_SPACE_SYSTEM, vj_session_next_key(), &value);
+    if (rc < 0 && rc != -ENOENT) {
+        return rc;
+    }
+    *number = vj_session_choose_number(s, rc == 0 ? &value : NULL, last);
+    return write_records(txn, *number, name);
 }
 
 static int join(VjSession *s, const char *name, uint64_t *number)
@@ -175,7 +174,7 @@ int vj_session_leave(VjSession *s)
     return rc;
 }
 
-/* ---- The fence --------------------------------------------------------------------- */
+/* ---- The fence ------------------------------------------------------------------- */
 
 const VjCheck *vj_session_fence(const VjSession *s)
 {

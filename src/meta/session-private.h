@@ -7,6 +7,7 @@
  *   events.c       whom it tells what
  *   txn.c          write transactions; the members of the ops table for one key
  *   view.c         what a transaction sees of what is committed, through the layers
+ *   far-view.c     reading an engine without snapshots
  *   generation.c   commits on their way to the engine; room for them
  *   applier.c        the thread that applies generations to the engine
  *   flush.c        waiting for durability, joined flushes
@@ -23,6 +24,7 @@
 #include "meta/item-cache-private.h"
 #include "meta/meta-private.h"
 #include "meta/overlay-private.h"
+#include "meta/read-set-private.h"
 #include "meta/redo-private.h"
 #include "meta/session-format.h"
 
@@ -33,6 +35,8 @@
 #define VJ_MOVE_RETRY_MAX_US ((int64_t)5 * 1000 * 1000)
 /* How often a transaction asks for a snapshot that an engine in trouble does not give. */
 #define VJ_SNAPSHOT_TRIES 3u
+/* A shared one, while others commit. */
+#define VJ_SHARED_SNAPSHOT_TRIES VJ_META_RUN_TRIES
 /* Keys that a step through an engine without snapshots fetches at once. */
 #define VJ_VIEW_RUN_KEYS 64u
 /* Memory for what was read from an engine that is far away. */
@@ -75,6 +79,7 @@ struct VjView {
     VjEngineSnapshot *engine;      /* owned; NULL: the engine has none */
     VjViewRun *runs;               /* owned; what was read, the last first */
     VjViewRun *scan;               /* of them: the last scan; NULL: there was none */
+    VjReadSet *reads;              /* owned; NULL: of an exclusive session */
 };
 
 typedef struct VjSessionTxn {
@@ -123,6 +128,9 @@ typedef struct VjFence {
     uint64_t leave_seq; /* the commit that takes it away; 0: none yet */
     bool stays;         /* at the end the record is left */
 } VjFence;
+
+/* What a shared session has besides.  See shared-private.h. */
+typedef struct VjShared VjShared;
 
 /* Whom a session tells what.  See events.c. */
 typedef struct VjListener {
@@ -181,6 +189,7 @@ typedef struct VjSession {
     bool stopping;
     VjFence fence;
     VjListener listener;
+    VjShared *shared; /* owned; never changes after open; NULL: it is exclusive */
     VjSessionRedo redo;
     /* Borrowed: who is to be told what is durable.  Not NULL: a flush writes the log, or
      * is about to look here. */
@@ -189,15 +198,9 @@ typedef struct VjSession {
 
 extern const VjMetaOps vj_session_ops;
 
-/* The session behind @m, which may be wrapped. */
-VjSession *vj_session_of(VjMeta *m);
-/* That of a transaction, which may be wrapped; NULL: it is none of a session's. */
-VjSession *vj_session_of_txn(VjTxn *txn);
-
 static inline bool vj_session_is_shared(const VjSession *s)
 {
-    (void)s;
-    return false;
+    return s->shared != NULL;
 }
 
 /* ---- session.c ------------------------------------------------------------------- */
@@ -210,10 +213,16 @@ bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjO
 bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opts,
                             GError **error);
 
-/* ---- session-number.c ------------------------------------------------------------- */
+/* ---- session-number.c ------------------------------------------------------------ */
 
 /* Setup, after all else: the session gets a number and a record named @name. */
 bool vj_session_join(VjSession *s, const char *name, GError **error);
+/* The key of the counter of sessions. */
+VjSlice vj_session_next_key(void);
+/* The next number, where the counter's value is @value (NULL: it is not there) and the
+ * largest number that has a record is @last. */
+uint64_t vj_session_choose_number(const VjSession *s, const VjSlice *value,
+                                  uint64_t last);
 /* Setup, before the last move: takes the record away, where it has one. */
 int vj_session_leave(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 /* The fence for a batch up to commit @last_seq; NULL: none.  By the applier. */
@@ -223,6 +232,15 @@ void vj_session_fence_moved(VjSession *s, uint64_t last_seq);
 
 /* ---- events.c -------------------------------------------------------------------- */
 
+/* The session behind @m, which may be wrapped. */
+VjSession *vj_session_of(VjMeta *m);
+/* That of a transaction, which may be wrapped; NULL: it is none of a session's. */
+VjSession *vj_session_of_txn(VjTxn *txn);
+/* Another session changed @key; NULL: any may have been. */
+void vj_session_tell_changed(VjSession *s, const VjKey *key);
+/* Session @id has ended: whoever listens is to release it.  Gives the lock up
+ * meanwhile. */
+void vj_session_tell_ended(VjSession *s, uint64_t id) VJ_REQUIRES(&s->state);
 /* True: whoever listens has to hear that the session was shut out. */
 bool vj_session_tell_due(const VjSession *s) VJ_REQUIRES(&s->state);
 /* Tells it; gives the lock up meanwhile. */
@@ -230,6 +248,8 @@ void vj_session_tell_shut_out(VjSession *s) VJ_REQUIRES(&s->state);
 
 /* ---- generation.c ---------------------------------------------------------------- */
 
+/* VjBatch.next of the changes of an overlay, which is VjBatch.changes. */
+bool vj_overlay_next_change(const VjBatch *batch, const void **at, VjChange *out);
 VjGeneration *vj_generation_new(void);
 /* The last reference hands it to the applier for freeing. */
 void vj_generation_unref(VjSession *s, VjGeneration *g) VJ_REQUIRES(&s->state);
@@ -267,6 +287,28 @@ void vj_view_expect(VjTxn *txn, const VjKey *keys, size_t count);
 bool vj_view_is_far(VjTxn *txn, VjKey key);
 void vj_view_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count);
 
+/* ---- far-view.c ------------------------------------------------------------------ */
+
+/* Items for @keys, from the engine, and kept. */
+int vj_far_ask(VjSession *s, const VjKey *keys, size_t count,
+               VjItems *out) G_GNUC_WARN_UNUSED_RESULT;
+/* The same for a scan to the end of the space. */
+int vj_far_ask_range(VjSession *s, const VjRange *range, size_t limit, VjItems *out,
+                     bool *more);
+/* As get, next and prev, of what the engine has. */
+int vj_far_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value);
+int vj_far_near(VjTxn *txn, VjSpace space, VjSlice from, bool forward, VjSlice *key,
+                VjSlice *value);
+/* What is kept says which key is the next one, too. */
+bool vj_far_keeps_walks(const VjSession *s);
+/* Of a shared session, before the first read. */
+void vj_far_begin(VjSession *s, VjView *v);
+/* Of a shared session, after the last one: 0 what was read is of one state; -EAGAIN;
+ * others: nobody can say. */
+int vj_far_validate(VjSession *s, VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;
+/* Frees what was read. */
+void vj_far_clear(VjView *v);
+
 /* ---- txn.c ----------------------------------------------------------------------- */
 
 /* The calling thread is the writer from now on, when the one before has ended.
@@ -281,7 +323,7 @@ void vj_session_abort(VjTxn *txn);
 int vj_session_put(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value);
 int vj_session_del(VjTxn *txn, VjSpace space, VjSlice key);
 
-/* ---- applier.c --------------------------------------------------------------------- */
+/* ---- applier.c ------------------------------------------------------------------- */
 
 /* Starts and stops the applier; stopping moves nothing: flush before. */
 void vj_applier_start(VjSession *s);

@@ -5,33 +5,18 @@
  * Commits are visible at once, and durable after flush() or the commit interval; what the
  * engine holds is always a prefix of the commits.
  */
-#include "meta/session-private.h"
-
-VjSession *vj_session_of(VjMeta *m)
-{
-    while (m->next != NULL) {
-        m = m->next;
-    }
-    g_assert(m->ops == &vj_session_ops);
-    return (VjSession *)m;
-}
-
-VjSession *vj_session_of_txn(VjTxn *txn)
-{
-    while (txn->next != NULL) {
-        txn = txn->next;
-    }
-    return txn->meta->ops == &vj_session_ops ? (VjSession *)txn->meta : NULL;
-}
+#include "meta/shared-private.h"
 
 /* ---- Engines --------------------------------------------------------------------- */
 
-static void use_engine(VjSession *s, VjEngine *e)
+static void use_engine(VjSession *s, VjEngine *e, bool shared)
 {
+    bool is_far = !vj_engine_has_snapshots(e) &&
+                  (shared || (e->ops->flags & VJ_ENGINE_IS_NEAR) == 0);
+
     s->engine = e;
-    if (e->ops->snapshot_new == NULL && (e->ops->flags & VJ_ENGINE_IS_NEAR) == 0 &&
-        s->cache == NULL) {
-        s->cache = vj_item_cache_new(VJ_ITEM_CACHE_BYTES);
+    if (is_far && s->cache == NULL) {
+        s->cache = vj_item_cache_new(VJ_ITEM_CACHE_BYTES, shared);
     }
 }
 
@@ -39,10 +24,15 @@ bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opt
                             GError **error)
 {
     VjSession *s = vj_session_of(m);
+    bool shared = vj_session_is_shared(s);
     VjEngine *e = vj_engine_open(ops, s->engine, NULL, opts, error);
 
     if (e == NULL) {
         return false;
+    }
+    if (shared) {
+        vj_lease_stop(s);
+        vj_shared_unwatch(s);
     }
     vj_views_clear(s);
     vj_mutex_lock(&s->state);
@@ -50,8 +40,12 @@ bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opt
     while (s->moving) {
         vj_cond_wait(&s->moved, &s->state);
     }
-    use_engine(s, e);
+    use_engine(s, e, shared);
     vj_mutex_unlock(&s->state);
+    if (shared) {
+        vj_shared_watch(s);
+        vj_lease_start(s);
+    }
     return true;
 }
 
@@ -62,7 +56,7 @@ static VjSession *session_new(VjEngine *e, const VjMetaPlace *place, const VjOpt
     VjSession *s = g_new0(VjSession, 1);
 
     s->meta.ops = &vj_session_ops;
-    use_engine(s, e);
+    use_engine(s, e, place->session != NULL && place->session->shared);
     s->path = g_strdup(place->path != NULL ? place->path : e->ops->name);
     s->label = g_strdup_printf("%s: %s", e->ops->name, s->path);
     s->read_only = place->read_only;
@@ -109,6 +103,7 @@ static int session_free(VjSession *s, bool in_order)
     free_generations(s);
     vj_overlay_clear(&s->changes);
     vj_item_cache_free(s->cache);
+    vj_shared_free(s->shared);
     vj_cond_clear(&s->moved);
     vj_cond_clear(&s->applier_wake);
     vj_mutex_clear(&s->state);
@@ -119,6 +114,39 @@ static int session_free(VjSession *s, bool in_order)
     return rc;
 }
 
+/* What may be shared, and by whom. */
+static bool check_place(const VjEngineOps *ops, const VjMetaPlace *place, GError **error)
+{
+    if (place->session == NULL || !place->session->shared) {
+        return true;
+    }
+    if ((ops->flags & VJ_ENGINE_IS_SHAREABLE) == 0) {
+        return vj_error_set(error, EOPNOTSUPP,
+                            "it cannot be used by several sessions at one time");
+    }
+    return !place->read_only ||
+           vj_error_set(error, EINVAL, "a session among others has to write its record");
+}
+
+/* Setup, after all else. */
+static bool join(VjSession *s, const VjMetaPlace *place, GError **error)
+{
+    const VjSessionOpen *how = place->session;
+
+    if (how == NULL || s->read_only) {
+        return true;
+    }
+    if (!how->shared) {
+        return vj_session_join(s, how->name, error);
+    }
+    if (!vj_shared_join(s, how, error)) {
+        return false;
+    }
+    vj_shared_watch(s);
+    vj_lease_start(s);
+    return true;
+}
+
 bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjOpts *opts,
                      VjMeta **out, GError **error)
 {
@@ -126,21 +154,19 @@ bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjO
     VjSession *s;
 
     *out = NULL;
-    if (place->session != NULL && place->session->shared) {
-        return vj_error_set(error, EOPNOTSUPP,
-                            "its keys cannot be shared between sessions");
+    if (!check_place(ops, place, error)) {
+        return false;
     }
     e = vj_engine_open(ops, NULL, place, opts, error);
     if (e == NULL) {
         return false;
     }
     s = session_new(e, place, opts);
-    if (!s->read_only) {
+    if (!s->read_only && (place->session == NULL || !place->session->shared)) {
         vj_applier_start(s);
     }
     if ((s->has_log && !vj_session_redo_open(s, place, error)) ||
-        (place->session != NULL && !s->read_only &&
-         !vj_session_join(s, place->session->name, error))) {
+        !join(s, place, error)) {
         vj_applier_stop(s);
         (void)session_free(s, false);
         g_free(s);
@@ -151,15 +177,30 @@ bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjO
 }
 
 /* What was flushed may be in the log alone; and what was not the last move may take. */
+static int end_exclusive(VjSession *s)
+{
+    int flushed = vj_session_flush(&s->meta), left = vj_session_leave(s);
+    int rc = s->read_only ? flushed : vj_session_redo_retire(s);
+
+    vj_applier_stop(s);
+    return rc != 0 ? rc : left;
+}
+
+static int end_shared(VjSession *s)
+{
+    int rc;
+
+    vj_lease_stop(s);
+    rc = vj_shared_leave(s);
+    vj_shared_unwatch(s);
+    return rc;
+}
+
 static int session_close(VjMeta *m)
 {
     VjSession *s = (VjSession *)m;
-    int flushed = vj_session_flush(m), left = vj_session_leave(s);
-    int rc = s->read_only ? flushed : vj_session_redo_retire(s), closed;
+    int rc = vj_session_is_shared(s) ? end_shared(s) : end_exclusive(s), closed;
 
-    rc = rc != 0 ? rc : left;
-
-    vj_applier_stop(s);
     g_assert(s->snapshots.newest == NULL && s->views == 0 && s->joined == NULL);
     closed = session_free(s, rc == 0 && !s->read_only);
     return rc != 0 ? rc : closed;

@@ -59,7 +59,7 @@ typedef struct VjSessionInfo {
     char name[VJ_SESSION_NAME_MAX + 1];
 } VjSessionInfo;
 
-/* ---- In transactions: -errno as of gets and puts ----------------------------------- */
+/* ---- In transactions: -errno as of gets and puts --------------------------------- */
 
 /* All that have a record, in order of id: @out (of VjSessionInfo) is set anew. */
 int vj_session_list(VjTxn *txn, GArray *out) G_GNUC_WARN_UNUSED_RESULT;
@@ -109,7 +109,7 @@ int vj_hold_any(VjTxn *txn, uint64_t object, bool *held) G_GNUC_WARN_UNUSED_RESU
 int vj_claims_release(VjTxn *txn, uint64_t session, unsigned most,
                       bool *more) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- What a session tells ---------------------------------------------------------- */
+/* ---- What a session tells -------------------------------------------------------- */
 
 /* Each NULL: it is not asked.  Called without locks, from threads of the room's. */
 typedef struct VjMetaEvents {

@@ -2,7 +2,7 @@
 /*
  * txn.c - write transactions of a session: alone, on a frozen input, visible as a whole
  */
-#include "meta/session-private.h"
+#include "meta/shared-private.h"
 
 static VjSession *session_of(const VjTxn *txn)
 {
@@ -71,7 +71,7 @@ static int begin_write(VjSession *s, VjSessionTxn *t)
     if (rc < 0) {
         return rc;
     }
-    rc = wait_for_memory(s);
+    rc = vj_session_is_shared(s) ? vj_shared_begin(s, true) : wait_for_memory(s);
     if (rc == 0) {
         rc = vj_view_take(s, false, &t->view);
     }
@@ -94,10 +94,13 @@ int vj_session_begin(VjMeta *m, VjTxn *txn)
     VjSession *s = (VjSession *)m;
     VjSessionTxn *t = (VjSessionTxn *)txn;
 
+    int rc;
+
     if (txn->write) {
         return begin_write(s, t);
     }
-    return vj_view_take(s, true, &t->view);
+    rc = vj_session_is_shared(s) ? vj_shared_begin(s, false) : 0;
+    return rc < 0 ? rc : vj_view_take(s, true, &t->view);
 }
 
 /*
@@ -128,7 +131,10 @@ int vj_session_commit(VjTxn *txn)
     VjSessionTxn *t = (VjSessionTxn *)txn;
     int rc = 0;
 
-    if (s->changes.entry_count > 0) {
+    if (vj_session_is_shared(s)) {
+        rc = vj_shared_commit(s, txn);
+        vj_overlay_clear(&s->changes);
+    } else if (s->changes.entry_count > 0) {
         rc = vj_session_reserve(s, txn->release);
         if (rc == -ENOSPC) {
             rc = make_room(s, t);
@@ -148,6 +154,9 @@ void vj_session_abort(VjTxn *txn)
     VjSession *s = session_of(txn);
     VjSessionTxn *t = (VjSessionTxn *)txn;
 
+    if (vj_session_is_shared(s) && txn->verdict == 0) {
+        txn->verdict = vj_far_validate(s, txn);
+    }
     if (txn->write) {
         vj_overlay_clear(&s->changes);
         end_write(s, t);

@@ -14,9 +14,10 @@
  * reader sees the same changes in both places, which is the same as once; the other order
  * would hide them.
  *
- * Where the engine has no snapshots, a read finds what is there now.  That is what the
- * view may see as long as no commit beyond its number is on its way to the engine, which
- * is asked after each read; later the body runs again.
+ * Where the engine has no snapshots, a read finds what is there now (far-view.c).
+ *
+ * In a shared session there are no generations, and the snapshot is all; who writes notes
+ * which versions it has read.
  *
  * The state lock is taken to look into the active generation, which grows; frozen ones
  * are read without a lock, and the engine never under one.
@@ -38,6 +39,7 @@ static VjView *view_of(const VjTxn *txn)
 static void view_free(VjView *v)
 {
     g_assert(v->runs == NULL);
+    vj_read_set_free(v->reads);
     if (v->engine != NULL) {
         vj_engine_snapshot_free(v->engine);
     }
@@ -51,6 +53,9 @@ static int view_new(VjSession *s, VjView **out)
 
     if (rc == 0) {
         rc = vj_engine_snapshot_new(s->engine, &v->engine);
+    }
+    if (rc == 0 && vj_session_is_shared(s)) {
+        v->reads = vj_read_set_new();
     }
     if (rc < 0) {
         g_free(v);
@@ -99,9 +104,11 @@ static int view_begin(VjSession *s, VjView *v, bool enlist) VJ_REQUIRES(&s->stat
 /* Where the pool has none, or none that the engine would take now. */
 static int view_prepare(VjSession *s, VjView *v, bool enlist)
 {
+    unsigned most =
+        vj_session_is_shared(s) ? VJ_SHARED_SNAPSHOT_TRIES : VJ_SNAPSHOT_TRIES;
     int rc = -EAGAIN;
 
-    for (unsigned tries = 0; rc == -EAGAIN && tries < VJ_SNAPSHOT_TRIES; tries++) {
+    for (unsigned tries = 0; rc == -EAGAIN && tries < most; tries++) {
         rc = v->engine == NULL ? 0 : vj_engine_snapshot_prepare(v->engine);
         if (rc == 0) {
             vj_mutex_lock(&s->state);
@@ -147,20 +154,11 @@ int vj_view_take(VjSession *s, bool enlist, VjView **out)
         view_put_back(s, v);
         return rc;
     }
+    if (v->reads != NULL && s->cache != NULL) {
+        vj_far_begin(s, v);
+    }
     *out = v;
     return 0;
-}
-
-static void runs_clear(VjView *v)
-{
-    v->scan = NULL;
-    while (v->runs != NULL) {
-        VjViewRun *run = v->runs;
-
-        v->runs = run->older;
-        vj_items_clear(&run->items);
-        g_free(run);
-    }
 }
 
 void vj_view_drop(VjSession *s, VjView *v, bool enlisted)
@@ -168,7 +166,10 @@ void vj_view_drop(VjSession *s, VjView *v, bool enlisted)
     if (v->engine != NULL) {
         vj_engine_snapshot_release(v->engine);
     }
-    runs_clear(v);
+    vj_far_clear(v);
+    if (v->reads != NULL) {
+        vj_read_set_clear(v->reads);
+    }
     vj_mutex_lock(&s->state);
     if (enlisted) {
         vj_snapshots_remove(&s->snapshots, &v->snapshot);
@@ -182,150 +183,6 @@ void vj_view_drop(VjSession *s, VjView *v, bool enlisted)
     v->next_idle = s->idle;
     s->idle = v;
     vj_mutex_unlock(&s->state);
-}
-
-/* ---- The engine without snapshots ------------------------------------------------- */
-
-/* After a read: was it of the state that the view is to see? */
-static int still_sees(VjSession *s, VjTxn *txn)
-{
-    vj_mutex_lock(&s->state);
-    txn->again = s->applied_seq > view_of(txn)->snapshot.seq;
-    vj_mutex_unlock(&s->state);
-    g_assert(!txn->again || !txn->write);
-    return txn->again ? -EAGAIN : 0;
-}
-
-static VjViewRun *run_add(VjView *v)
-{
-    VjViewRun *run = g_try_new0(VjViewRun, 1);
-
-    if (run != NULL) {
-        run->older = v->runs;
-        v->runs = run;
-    }
-    return run;
-}
-
-/* Items for @keys, from the engine, and kept. */
-static int ask(VjSession *s, const VjKey *keys, size_t count, VjItems *out)
-{
-    uint64_t ticket = s->cache != NULL ? vj_item_cache_ticket(s->cache) : 0;
-    int rc = vj_engine_get_many(s->engine, keys, count, out, vj_cancel_deadline_us());
-
-    if (rc == 0 && s->cache != NULL) {
-        vj_item_cache_add(s->cache, ticket, keys, &out->at[out->count - count], count);
-    }
-    return rc;
-}
-
-/* The same for a scan to the end of the space. */
-static int ask_range(VjSession *s, const VjRange *range, size_t limit, VjItems *out,
-                     bool *more)
-{
-    uint64_t ticket = s->cache != NULL ? vj_item_cache_ticket(s->cache) : 0;
-    int rc = vj_engine_scan(s->engine, range, limit, out, more, vj_cancel_deadline_us());
-
-    if (rc == 0 && s->cache != NULL) {
-        vj_item_cache_add_run(s->cache, ticket, range, out->at, out->count, *more);
-    }
-    return rc;
-}
-
-static int fetch(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
-{
-    VjSession *s = session_of(txn);
-    VjKey wanted = {.space = space, .key = key};
-    VjViewRun *run = run_add(view_of(txn));
-    int rc = -EAGAIN, seen;
-
-    if (run == NULL) {
-        return -ENOMEM;
-    }
-    if (s->cache != NULL) {
-        rc = vj_item_cache_get(s->cache, wanted, &run->items);
-    }
-    if (rc == -EAGAIN) {
-        rc = ask(s, &wanted, 1, &run->items);
-    }
-    if (rc < 0 && rc != -ENOENT) {
-        return rc;
-    }
-    seen = still_sees(s, txn);
-    if (seen < 0 || rc < 0) {
-        return seen < 0 ? seen : rc;
-    }
-    *value = run->items.at[0].value;
-    return run->items.at[0].version == 0 ? -ENOENT : 0;
-}
-
-/* The item behind @from of the last scan, where that has it; *ended: there is none. */
-static const VjItem *scanned_behind(const VjView *v, VjSpace space, VjSlice from,
-                                    bool forward, bool *ended)
-{
-    VjViewRun *run = v->scan;
-
-    *ended = false;
-    if (run == NULL || run->space != space || run->forward != forward ||
-        run->next == run->items.count ||
-        vj_slice_compare(run->items.at[run->next].key, from) != 0) {
-        return NULL;
-    }
-    if (run->next + 1 == run->items.count) {
-        *ended = !run->more;
-        return NULL;
-    }
-    return &run->items.at[++run->next];
-}
-
-/* The first item behind @from, NULL when there is none. */
-static int scan(VjTxn *txn, VjSpace space, VjSlice from, bool forward,
-                const VjItem **item)
-{
-    VjSession *s = session_of(txn);
-    VjView *v = view_of(txn);
-    VjRange range = {.space = space, .backward = !forward, .from = from};
-    VjViewRun *run = run_add(v);
-    int rc = -EAGAIN;
-
-    *item = NULL;
-    if (run == NULL) {
-        return -ENOMEM;
-    }
-    run->space = space;
-    run->forward = forward;
-    if (s->cache != NULL) {
-        rc = vj_item_cache_near(s->cache, space, from, forward, &run->items);
-    }
-    if (rc == -EAGAIN) {
-        rc = ask_range(s, &range, VJ_VIEW_RUN_KEYS, &run->items, &run->more);
-        v->scan = rc == 0 ? run : NULL;
-    }
-    if (rc == 0 || rc == -ENOENT) {
-        rc = still_sees(s, txn);
-    }
-    if (rc == 0) {
-        *item = run->items.count > 0 ? &run->items.at[0] : NULL;
-    }
-    return rc;
-}
-
-static int fetch_near(VjTxn *txn, VjSpace space, VjSlice from, bool forward, VjSlice *key,
-                      VjSlice *value)
-{
-    bool ended;
-    const VjItem *item = scanned_behind(view_of(txn), space, from, forward, &ended);
-    int rc = item == NULL && !ended ? scan(txn, space, from, forward, &item) : 0;
-
-    if (rc < 0) {
-        return rc;
-    }
-    if (item == NULL) {
-        return -ENOENT;
-    }
-    *key = item->key;
-    *value = item->value;
-    return 0;
 }
 
 /* ---- One key --------------------------------------------------------------------- */
@@ -357,17 +214,34 @@ static const VjVersion *find_in_memory(const VjTxn *txn, VjSpace space, VjSlice 
     return v;
 }
 
+/* In a shared session the commit has what was read checked. */
+static int get_and_note(VjView *v, VjSpace space, VjSlice key, VjSlice *value)
+{
+    VjItem item = {.space = space, .key = key};
+    int rc = vj_engine_snapshot_get(v->engine, space, key, value, &item.version), noted;
+
+    if (rc < 0 && rc != -ENOENT) {
+        return rc;
+    }
+    noted = vj_read_set_add(v->reads, &item, false);
+    return noted < 0 ? noted : rc;
+}
+
 int vj_view_get(VjTxn *txn, VjSpace space, VjSlice key, VjSlice *value)
 {
     const VjVersion *v = find_in_memory(txn, space, key);
-    VjEngineSnapshot *engine = view_of(txn)->engine;
+    VjView *view = view_of(txn);
 
     if (v != NULL) {
         *value = vj_version_value(v);
         return v->tombstone ? -ENOENT : 0;
     }
-    return engine != NULL ? vj_engine_snapshot_get(engine, space, key, value)
-                          : fetch(txn, space, key, value);
+    if (view->engine == NULL) {
+        return vj_far_get(txn, space, key, value);
+    }
+    return view->reads != NULL && txn->write
+               ? get_and_note(view, space, key, value)
+               : vj_engine_snapshot_get(view->engine, space, key, value, NULL);
 }
 
 /* ---- Hints ------------------------------------------------------------------------ */
@@ -393,7 +267,7 @@ void vj_view_expect(VjTxn *txn, const VjKey *keys, size_t count)
     }
     for (size_t i = 0; i < n; i += VJ_VIEW_EXPECT_KEYS) {
         VjItems items = {0};
-        int rc = ask(s, far + i, MIN(n - i, VJ_VIEW_EXPECT_KEYS), &items);
+        int rc = vj_far_ask(s, far + i, MIN(n - i, VJ_VIEW_EXPECT_KEYS), &items);
 
         vj_items_clear(&items);
         if (rc < 0) {
@@ -407,12 +281,12 @@ void vj_view_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count)
     VjSession *s = session_of(txn);
     VjRange range = {.space = space, .from = after};
 
-    if (s->cache != NULL && !vj_item_cache_knows_next(s->cache, space, after)) {
+    if (vj_far_keeps_walks(s) && !vj_item_cache_knows_next(s->cache, space, after)) {
         VjItems items = {0};
         bool more;
 
         /* A failure is for whoever reads. */
-        (void)ask_range(s, &range, MIN(count, VJ_SCAN_ITEMS_MAX), &items, &more);
+        (void)vj_far_ask_range(s, &range, MIN(count, VJ_SCAN_ITEMS_MAX), &items, &more);
         vj_items_clear(&items);
     }
 }
@@ -457,15 +331,32 @@ static void find_visible(Walk *w, const VjOverlayEntry *e) VJ_REQUIRES(&w->s->st
     w->active = e;
 }
 
+static int near_and_note(Walk *w, VjSlice from)
+{
+    VjItem item = {.space = w->space};
+    int rc = vj_engine_snapshot_near(w->view->engine, w->space, from, w->forward,
+                                     &w->engine_key, &w->engine_value, &item.version);
+
+    if (rc == 0) {
+        item.key = w->engine_key;
+        rc = vj_read_set_add(w->view->reads, &item, true);
+    }
+    return rc;
+}
+
 static int engine_near(Walk *w, VjSlice from)
 {
-    VjEngineSnapshot *engine = w->view->engine;
     int rc;
 
-    rc = engine != NULL ? vj_engine_snapshot_near(engine, w->space, from, w->forward,
-                                                  &w->engine_key, &w->engine_value)
-                        : fetch_near(w->txn, w->space, from, w->forward, &w->engine_key,
-                                     &w->engine_value);
+    if (w->view->engine == NULL) {
+        rc = vj_far_near(w->txn, w->space, from, w->forward, &w->engine_key,
+                         &w->engine_value);
+    } else if (w->view->reads != NULL && w->txn->write) {
+        rc = near_and_note(w, from);
+    } else {
+        rc = vj_engine_snapshot_near(w->view->engine, w->space, from, w->forward,
+                                     &w->engine_key, &w->engine_value, NULL);
+    }
     if (rc == -ENOENT) {
         w->engine_key = vj_slice(NULL, 0);
         rc = 0;

@@ -250,9 +250,10 @@ static int fault_begin(VjMeta *m, VjTxn *txn)
 /* A view that was to end before its body did ends now. */
 static void fault_abort(VjTxn *txn)
 {
-    bool drawn = ((FaultTxn *)txn)->reads_left > 0;
+    bool drawn = ((FaultTxn *)txn)->reads_left > 0 || txn->verdict == -EAGAIN;
+    int verdict = vj_txn_abort(txn->next);
 
-    txn->again = vj_txn_abort(txn->next) || txn->again || drawn;
+    txn->verdict = verdict == 0 && drawn ? -EAGAIN : verdict;
 }
 
 /* @rc: of the wrapped read.  A body that has to run again is told in one of its reads. */
@@ -262,7 +263,7 @@ static int read_result(VjTxn *txn, int rc)
 
     rc = vj_wrap_read(txn, rc);
     if (t->reads_left > 0 && --t->reads_left == 0) {
-        txn->again = true;
+        txn->verdict = -EAGAIN;
         return -EAGAIN;
     }
     return rc;
@@ -323,7 +324,7 @@ static int fault_del(VjTxn *txn, VjSpace space, VjSlice key)
 {
     int rc = check(txn->meta, FAULT_DEL);
 
-    return rc < 0 ? rc : vj_txn_del(txn->next, space, key);
+    return rc < 0 ? rc : vj_wrap_read(txn, vj_txn_del(txn->next, space, key));
 }
 
 static int fault_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key,

@@ -8,7 +8,8 @@
  * long as somebody else has that file locked (flock).
  *
  * It has no snapshots, as an engine on another machine has none.  What a session asks
- * without a round trip (reserve, apply_bytes, the log, copies) is passed on.
+ * without a round trip (reserve, apply_bytes, the log, copies) is passed on.  So is what
+ * others change: at once, or by a thread some time later, or not at all (watch=).
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -26,6 +27,16 @@ typedef enum LatencyCall {
     CALL_KINDS,
 } LatencyCall;
 
+/* Changes that wait to be told later; of more it is told that there were some. */
+#define LATE_KEYS_MAX 1024u
+
+/* A change that is told later. */
+typedef struct LateKey {
+    VjKey key; /* its bytes behind it */
+    bool own;
+    uint8_t bytes[];
+} LateKey;
+
 static const char *const call_names[] = {"get_many", "scan", "apply", "clock", "count"};
 
 typedef struct Latency {
@@ -34,10 +45,17 @@ typedef struct Latency {
     _Atomic uint64_t calls[CALL_KINDS];
     char *hold; /* owned; NULL: it never hangs */
     VjMutex lock;
-    VjCond changed;
+    VjCond unheld, late_wake;
     /* guarded by lock: */
     bool is_held;   /* the file was locked when somebody looked, */
     GThread *waits; /* and this thread waits until it is not; NULL: never yet */
+    GQueue late;    /* of LateKey, owned: what is to be told */
+    bool late_is_full, late_ends;
+    /* never change while somebody watches: */
+    enum { WATCH_PROMPT, WATCH_LATE, WATCH_NONE } how_to_watch;
+    VjEngineWatch *changed; /* NULL: nobody watches, or it is passed on at once */
+    void *opaque;
+    GThread *tells; /* what is late */
 } Latency;
 
 static const VjOptSpec latency_options[] = {
@@ -46,6 +64,11 @@ static const VjOptSpec latency_options[] = {
      .fallback = "1000",
      .max = 10 * 1000 * 1000,
      .help = "microseconds that each call of the engine takes"},
+    {.name = "watch",
+     .type = VJ_OPT_CHOICE,
+     .fallback = "prompt",
+     .choices = "prompt|late|none",
+     .help = "when a session hears what others change: at once, some time later, never"},
     {.name = "hold",
      .type = VJ_OPT_STRING,
      .help = "no call is made as long as this file is locked; default: none"},
@@ -57,14 +80,20 @@ static bool latency_open(VjEngine *e, const VjMetaPlace *place, const VjOpts *op
 {
     Latency *l = (Latency *)e;
     const char *hold = vj_opts_string(opts, "hold");
+    const char *watch = vj_opts_string(opts, "watch");
 
     (void)place;
     (void)error;
     g_assert(e->next != NULL);
     l->cost_us = (int64_t)vj_opts_number(opts, "us");
     l->hold = hold != NULL && hold[0] != '\0' ? g_strdup(hold) : NULL;
+    l->how_to_watch = strcmp(watch, "none") == 0   ? WATCH_NONE
+                      : strcmp(watch, "late") == 0 ? WATCH_LATE
+                                                   : WATCH_PROMPT;
+    g_queue_init(&l->late);
     vj_mutex_init(&l->lock, VJ_RANK_META_WRAPPER, "meta latency");
-    vj_cond_init(&l->changed);
+    vj_cond_init(&l->unheld);
+    vj_cond_init(&l->late_wake);
     return true;
 }
 
@@ -76,7 +105,9 @@ static int latency_close(VjEngine *e, bool in_order)
     if (l->waits != NULL) {
         g_thread_join(l->waits);
     }
-    vj_cond_clear(&l->changed);
+    g_assert(l->tells == NULL);
+    vj_cond_clear(&l->late_wake);
+    vj_cond_clear(&l->unheld);
     vj_mutex_clear(&l->lock);
     g_free(l->hold);
     return 0;
@@ -103,7 +134,7 @@ static gpointer wait_for_holder(gpointer opaque)
     (void)try_hold(l->hold, LOCK_SH);
     vj_mutex_lock(&l->lock);
     l->is_held = false;
-    vj_cond_broadcast(&l->changed);
+    vj_cond_broadcast(&l->unheld);
     vj_mutex_unlock(&l->lock);
     return NULL;
 }
@@ -125,7 +156,7 @@ static int wait_while_held(Latency *l, int64_t deadline_us)
         l->waits = g_thread_new("vj-meta-hold", wait_for_holder, l);
     }
     while (rc == 0 && l->is_held) {
-        rc = vj_cond_wait_or_cancel(&l->changed, &l->lock, deadline_us);
+        rc = vj_cond_wait_or_cancel(&l->unheld, &l->lock, deadline_us);
     }
     vj_mutex_unlock(&l->lock);
     return rc;
@@ -194,6 +225,91 @@ static int latency_count(VjEngine *e, VjSpace space, uint64_t *out)
     return rc < 0 ? rc : vj_engine_count(e->next, space, out);
 }
 
+/* ---- What others change ------------------------------------------------------------ */
+
+static void tell_later(void *opaque, const VjKey *key, bool own)
+{
+    Latency *l = opaque;
+    LateKey *late = key != NULL ? g_try_malloc(sizeof *late + key->key.len) : NULL;
+
+    if (late != NULL) {
+        memcpy(late->bytes, key->key.data, key->key.len);
+        late->own = own;
+        late->key = (VjKey){key->space, vj_slice(late->bytes, key->key.len)};
+    }
+    vj_mutex_lock(&l->lock);
+    if (late == NULL || l->late.length == LATE_KEYS_MAX) {
+        l->late_is_full = true;
+        g_free(late);
+    } else {
+        g_queue_push_tail(&l->late, late);
+    }
+    vj_cond_broadcast(&l->late_wake);
+    vj_mutex_unlock(&l->lock);
+}
+
+static gpointer tell_late(gpointer opaque)
+{
+    Latency *l = opaque;
+
+    vj_mutex_lock(&l->lock);
+    while (!l->late_ends) {
+        LateKey *late = g_queue_pop_head(&l->late);
+        bool all = late == NULL && l->late_is_full;
+
+        if (late == NULL && !all) {
+            vj_cond_wait(&l->late_wake, &l->lock);
+            continue;
+        }
+        l->late_is_full = l->late_is_full && !all;
+        vj_mutex_unlock(&l->lock);
+        if (all || !late->own) {
+            l->changed(l->opaque, all ? NULL : &late->key, false);
+        }
+        g_free(late);
+        vj_mutex_lock(&l->lock);
+    }
+    vj_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static void end_late(Latency *l)
+{
+    if (l->tells == NULL) {
+        return;
+    }
+    vj_mutex_lock(&l->lock);
+    l->late_ends = true;
+    vj_cond_broadcast(&l->late_wake);
+    vj_mutex_unlock(&l->lock);
+    g_thread_join(g_steal_pointer(&l->tells));
+    g_queue_clear_full(&l->late, g_free);
+    l->late_is_full = l->late_ends = false;
+    l->changed = NULL;
+}
+
+static int latency_watch(VjEngine *e, VjEngineWatch *changed, void *opaque,
+                         bool *is_prompt)
+{
+    Latency *l = (Latency *)e;
+    bool is_late = l->how_to_watch == WATCH_LATE;
+    int rc;
+
+    if (l->how_to_watch == WATCH_NONE) {
+        return -EOPNOTSUPP;
+    }
+    rc = vj_engine_watch(e->next, is_late && changed != NULL ? tell_later : changed,
+                         is_late ? l : opaque, is_prompt);
+    end_late(l);
+    if (rc == 0 && is_late && changed != NULL) {
+        *is_prompt = false;
+        l->changed = changed;
+        l->opaque = opaque;
+        l->tells = g_thread_new("vj-meta-late", tell_late, l);
+    }
+    return rc;
+}
+
 static int latency_reserve(VjEngine *e, const VjLoad *load, bool release)
 {
     return vj_engine_reserve(e->next, load, release);
@@ -242,6 +358,7 @@ const VjEngineOps vj_engine_latency_ops = {
     .get_many = latency_get_many,
     .scan = latency_scan,
     .apply = latency_apply,
+    .watch = latency_watch,
     .clock_us = latency_clock_us,
     .count = latency_count,
     .reserve = latency_reserve,

@@ -72,7 +72,7 @@ static int stats_commit(VjTxn *txn)
 
 static void stats_abort(VjTxn *txn)
 {
-    txn->again = vj_txn_abort(txn->next);
+    txn->verdict = vj_txn_abort(txn->next);
 }
 
 static int stats_keys(VjMeta *m, VjSpace space, uint64_t *out)
@@ -107,7 +107,7 @@ static int stats_put(VjTxn *txn, VjSpace space, VjSlice key, VjSlice value)
 static int stats_del(VjTxn *txn, VjSpace space, VjSlice key)
 {
     count(&stats_of(txn)->dels[space]);
-    return vj_txn_del(txn->next, space, key);
+    return vj_wrap_read(txn, vj_txn_del(txn->next, space, key));
 }
 
 static int stats_next(VjTxn *txn, VjSpace space, VjSlice after, VjSlice *key,

@@ -7,8 +7,9 @@
  * claims go, and its record last.  Each step may be cut off and is done again, also by
  * several sessions at a time: they conflict, and one of them comes first.
  *
- * Alone, a session does so when it is opened, for all that ended before; the orphans wait
- * for the purge then, which needs no record to know that their owners have ended.
+ * Alone, a session does so when it is opened, for all that ended before: the room object
+ * has recovered their blocks by then, and the orphans wait for the purge, which needs no
+ * record to know that their owners have ended.
  */
 #include "meta/session.h"
 #include "volume/volume-private.h"
@@ -72,9 +73,12 @@ static int forget_body(VjTxn *txn, void *opaque)
 
 static int release(VjVolume *v, uint64_t session)
 {
-    int r = v->is_shared ? vj_orphan_purge_session(v->purge, session) : 0;
+    int r = 0;
 
-    r = r < 0 ? r : vj_objects_release_session(v->objects, session);
+    if (v->is_shared) {
+        r = vj_orphan_purge_session(v->purge, session);
+        r = r < 0 ? r : vj_objects_release_session(v->objects, session);
+    }
     r = r < 0 ? r : release_claims(v, session);
     return r < 0 ? r : vj_meta_run(v->meta, VJ_RUN_RELEASE, forget_body, &session);
 }

@@ -343,8 +343,10 @@ static bool open_store(VjVolume *v, const VjVolumeOpen *how, GError **error)
 {
     g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
     VjStoreKeys keys = vj_object_store_keys(v->meta);
-    VjStorePlace place = {
-        .volume = v->super.uuid, .keys = &keys, .read_only = only_reads(how)};
+    VjStorePlace place = {.volume = v->super.uuid,
+                          .keys = &keys,
+                          .read_only = only_reads(how),
+                          .shared = how->shared};
 
     if (!vj_place_dir_open(v->place, VJ_OBJECTS_DIR, vj_store_needs(v->super.store),
                            false, &dir, error)) {

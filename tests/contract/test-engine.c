@@ -18,17 +18,27 @@
 
 #define SPACE VJ_SPACE_DENTRY
 
+typedef enum Watching { NO_WATCH, LATE_WATCH, PROMPT_WATCH } Watching;
+
 typedef struct Flavour {
     const char *name;
     const char *driver;
-    const char *latency; /* options of a latency wrapper; NULL: none */
+    const VjEngineOps *wrapper; /* NULL: none */
+    const char *options;        /* of it */
+    Watching watching;
 } Flavour;
 
 static const Flavour flavours[] = {
-    {"lmdb", "lmdb", NULL},
-    {"memory", "memory", NULL},
-    {"latency over lmdb", "lmdb", "us=0"},
-    {"latency over memory", "memory", "us=20"},
+    {"lmdb", "lmdb", NULL, NULL, NO_WATCH},
+    {"memory", "memory", NULL, NULL, PROMPT_WATCH},
+    {"latency over lmdb", "lmdb", &vj_engine_latency_ops, "us=0", NO_WATCH},
+    {"latency over memory", "memory", &vj_engine_latency_ops, "us=20", PROMPT_WATCH},
+    {"late latency over memory", "memory", &vj_engine_latency_ops, "us=0,watch=late",
+     LATE_WATCH},
+    {"unheard latency over memory", "memory", &vj_engine_latency_ops, "us=0,watch=none",
+     NO_WATCH},
+    {"crash over lmdb", "lmdb", &vj_engine_crash_ops, "", NO_WATCH},
+    {"crash over memory", "memory", &vj_engine_crash_ops, "", PROMPT_WATCH},
 };
 
 typedef struct Fixture {
@@ -66,12 +76,12 @@ static VjEngine *open_one(const Fixture *f, bool create, bool read_only)
     return e;
 }
 
-static VjEngine *wrapped(VjEngine *e, const char *options)
+static VjEngine *wrapped(VjEngine *e, const VjEngineOps *ops, const char *options)
 {
-    g_autoptr(VjOpts) opts = vj_opts_new(vj_engine_latency_ops.options);
+    g_autoptr(VjOpts) opts = vj_opts_new(ops->options);
 
     assert_true(vj_opts_parse(opts, options, NULL));
-    e = vj_engine_open(&vj_engine_latency_ops, e, NULL, opts, NULL);
+    e = vj_engine_open(ops, e, NULL, opts, NULL);
     assert_non_null(e);
     return e;
 }
@@ -79,8 +89,8 @@ static VjEngine *wrapped(VjEngine *e, const char *options)
 static void open_engine(Fixture *f, bool create, bool read_only)
 {
     f->engine = open_one(f, create, read_only);
-    if (f->flavour->latency != NULL) {
-        f->engine = wrapped(f->engine, f->flavour->latency);
+    if (f->flavour->wrapper != NULL) {
+        f->engine = wrapped(f->engine, f->flavour->wrapper, f->flavour->options);
     }
 }
 
@@ -429,21 +439,23 @@ static void assert_snapshot(VjEngineSnapshot *s)
 {
     VjSlice key = vj_slice(NULL, 0), value;
 
-    assert_int_equal(vj_engine_snapshot_get(s, SPACE, text("a"), &value), 0);
+    assert_int_equal(vj_engine_snapshot_get(s, SPACE, text("a"), &value, NULL), 0);
     assert_int_equal(vj_slice_compare(value, text("one")), 0);
-    assert_int_equal(vj_engine_snapshot_get(s, SPACE, text("c"), &value), -ENOENT);
-    assert_int_equal(vj_engine_snapshot_near(s, SPACE, key, true, &key, &value), 0);
+    assert_int_equal(vj_engine_snapshot_get(s, SPACE, text("c"), &value, NULL), -ENOENT);
+    assert_int_equal(vj_engine_snapshot_near(s, SPACE, key, true, &key, &value, NULL), 0);
     assert_int_equal(vj_slice_compare(key, text("a")), 0);
-    assert_int_equal(vj_engine_snapshot_near(s, SPACE, key, true, &key, &value), 0);
+    assert_int_equal(vj_engine_snapshot_near(s, SPACE, key, true, &key, &value, NULL), 0);
     assert_int_equal(vj_slice_compare(key, text("b")), 0);
-    assert_int_equal(vj_engine_snapshot_near(s, SPACE, key, true, &key, &value), -ENOENT);
-    assert_int_equal(vj_engine_snapshot_near(s, SPACE, text("b"), false, &key, &value),
-                     0);
-    assert_int_equal(vj_slice_compare(key, text("a")), 0);
-    assert_int_equal(vj_engine_snapshot_near(s, SPACE, key, false, &key, &value),
+    assert_int_equal(vj_engine_snapshot_near(s, SPACE, key, true, &key, &value, NULL),
                      -ENOENT);
     assert_int_equal(
-        vj_engine_snapshot_near(s, SPACE, vj_slice(NULL, 0), false, &key, &value), 0);
+        vj_engine_snapshot_near(s, SPACE, text("b"), false, &key, &value, NULL), 0);
+    assert_int_equal(vj_slice_compare(key, text("a")), 0);
+    assert_int_equal(vj_engine_snapshot_near(s, SPACE, key, false, &key, &value, NULL),
+                     -ENOENT);
+    assert_int_equal(
+        vj_engine_snapshot_near(s, SPACE, vj_slice(NULL, 0), false, &key, &value, NULL),
+        0);
     assert_int_equal(vj_slice_compare(key, text("b")), 0);
 }
 
@@ -455,7 +467,8 @@ static void test_snapshot(void **state)
 
     APPLY(f->engine, put("a", "one"), put("b", "two"));
     assert_int_equal(vj_engine_snapshot_new(f->engine, &s), 0);
-    assert_int_equal(s != NULL, f->flavour->latency == NULL);
+    assert_int_equal(s != NULL, f->flavour->wrapper != &vj_engine_latency_ops);
+    assert_int_equal(s != NULL, vj_engine_has_snapshots(f->engine));
     if (s == NULL) {
         return;
     }
@@ -472,10 +485,251 @@ static void test_snapshot(void **state)
     APPLY(f->engine, put("a", "new"));
     vj_engine_snapshot_release(s);
     assert_int_equal(vj_engine_snapshot_take(s), 0);
-    assert_int_equal(vj_engine_snapshot_get(s, SPACE, text("a"), &value), 0);
+    assert_int_equal(vj_engine_snapshot_get(s, SPACE, text("a"), &value, NULL), 0);
     assert_int_equal(vj_slice_compare(value, text("new")), 0);
     vj_engine_snapshot_release(s);
     vj_engine_snapshot_free(s);
+}
+
+/* Versions are those of get_many. */
+static void test_snapshot_versions(void **state)
+{
+    Fixture *f = *state;
+    VjEngineSnapshot *s;
+    VjSlice key, value;
+    uint64_t version, a, b;
+
+    APPLY(f->engine, put("a", "one"));
+    APPLY(f->engine, put("b", "two"));
+    a = assert_has(f->engine, "a", "one");
+    b = assert_has(f->engine, "b", "two");
+    assert_int_equal(vj_engine_snapshot_new(f->engine, &s), 0);
+    if (s == NULL) {
+        return;
+    }
+    assert_int_equal(vj_engine_snapshot_prepare(s), 0);
+    assert_int_equal(vj_engine_snapshot_take(s), 0);
+    assert_int_equal(vj_engine_snapshot_get(s, SPACE, text("b"), &value, &version), 0);
+    assert_int_equal(version, b);
+    assert_int_equal(
+        vj_engine_snapshot_near(s, SPACE, text("b"), false, &key, &value, &version), 0);
+    assert_int_equal(version, a);
+    assert_int_equal(
+        vj_engine_snapshot_near(s, SPACE, text("a"), true, &key, &value, &version), 0);
+    assert_int_equal(version, b);
+    vj_engine_snapshot_release(s);
+    vj_engine_snapshot_free(s);
+}
+
+/* ---- What others change ------------------------------------------------------------ */
+
+typedef struct Heard {
+    VjMutex lock;
+    VjCond more;
+    GString *text; /* "key ", of own changes "key! ", of any "* " */
+    unsigned keys; /* "number" that was heard */
+} Heard;
+
+static void hear(void *opaque, const VjKey *key, bool own)
+{
+    Heard *h = opaque;
+
+    vj_lock_assert_none();
+    vj_mutex_lock(&h->lock);
+    if (key == NULL) {
+        g_string_append(h->text, "* ");
+    } else if (vj_slice_compare(key->key, text("number")) == 0) {
+        h->keys++;
+    } else {
+        assert_int_equal(key->space, SPACE);
+        g_string_append_printf(h->text, "%.*s%s ", (int)key->key.len,
+                               (const char *)key->key.data, own ? "!" : "");
+    }
+    vj_cond_broadcast(&h->more);
+    vj_mutex_unlock(&h->lock);
+}
+
+static void heard_init(Heard *h)
+{
+    *h = (Heard){.text = g_string_new(NULL)};
+    vj_mutex_init(&h->lock, VJ_RANK_BASE, "test heard");
+    vj_cond_init(&h->more);
+}
+
+static void heard_clear(Heard *h)
+{
+    g_string_free(h->text, TRUE);
+    vj_cond_clear(&h->more);
+    vj_mutex_clear(&h->lock);
+}
+
+/* @wait: some time later; else it is there by now. */
+static void assert_heard(Heard *h, const char *all, bool wait)
+{
+    vj_mutex_lock(&h->lock);
+    while (wait && strlen(h->text->str) < strlen(all)) {
+        vj_cond_wait(&h->more, &h->lock);
+    }
+    assert_string_equal(h->text->str, all);
+    g_string_truncate(h->text, 0);
+    vj_mutex_unlock(&h->lock);
+}
+
+static void test_watch(void **state)
+{
+    Fixture *f = *state;
+    Watching watching = f->flavour->watching;
+    VjCheck wrong = version("a", 77);
+    const VjChange change = put("refused", "1");
+    VjItems fresh = {0};
+    bool is_prompt;
+    VjEngine *other;
+    Heard h;
+
+    heard_init(&h);
+    if (watching == NO_WATCH) {
+        assert_int_equal(vj_engine_watch(f->engine, hear, &h, &is_prompt), -EOPNOTSUPP);
+        heard_clear(&h);
+        return;
+    }
+    other = open_one(f, false, false);
+    APPLY(other, put("before", "1"));
+    assert_int_equal(vj_engine_watch(f->engine, hear, &h, &is_prompt), 0);
+    assert_int_equal(is_prompt, watching == PROMPT_WATCH);
+    APPLY(other, put("a", "1"), put("b", "1"));
+    assert_int_equal(apply_all(other, &change, 1, &wrong, 1, NULL, &fresh), -EAGAIN);
+    vj_items_clear(&fresh);
+    assert_heard(&h, "a b ", watching == LATE_WATCH);
+    APPLY(f->engine, put("c", "1"));
+    APPLY(other, del("a"), del("none"));
+    assert_heard(&h, watching == PROMPT_WATCH ? "c! a none " : "a none ",
+                 watching == LATE_WATCH);
+    (void)assert_has(f->engine, "a", NULL);
+    assert_int_equal(vj_engine_watch(f->engine, NULL, NULL, &is_prompt), 0);
+    APPLY(other, put("a", "2"));
+    assert_heard(&h, "", false);
+    /* And again. */
+    assert_int_equal(vj_engine_watch(f->engine, hear, &h, &is_prompt), 0);
+    APPLY(other, put("d", "2"));
+    assert_heard(&h, "d ", watching == LATE_WATCH);
+    assert_int_equal(vj_engine_watch(f->engine, NULL, NULL, &is_prompt), 0);
+    assert_int_equal(vj_engine_close(other, true), 0);
+    heard_clear(&h);
+}
+
+#define PROMPT_ROUNDS 2000u
+
+typedef struct Reader {
+    VjEngine *engine;
+    Heard *heard;
+    VjEngineSnapshot *snapshot; /* NULL: it asks the engine */
+} Reader;
+
+static uint64_t number_of(Reader *r)
+{
+    VjKey key = {.space = SPACE, .key = text("number")};
+    VjItems items = {0};
+    VjSlice value;
+    uint64_t number;
+
+    if (r->snapshot != NULL) {
+        int rc;
+
+        do {
+            g_assert(vj_engine_snapshot_prepare(r->snapshot) == 0);
+            rc = vj_engine_snapshot_take(r->snapshot);
+            g_assert(rc == 0 || rc == -EAGAIN);
+        } while (rc < 0);
+        rc = vj_engine_snapshot_get(r->snapshot, SPACE, key.key, &value, NULL);
+        number = rc == 0 ? vj_be64_get(value.data) : 0;
+        vj_engine_snapshot_release(r->snapshot);
+        return number;
+    }
+    g_assert(vj_engine_get_many(r->engine, &key, 1, &items, VJ_NO_DEADLINE) == 0);
+    number = items.at[0].version != 0 ? vj_be64_get(items.at[0].value.data) : 0;
+    vj_items_clear(&items);
+    return number;
+}
+
+/* Whoever can read a change finds that it was reported. */
+static gpointer read_main(gpointer opaque)
+{
+    Reader *r = opaque;
+    uint64_t number;
+
+    do {
+        unsigned reported;
+
+        number = number_of(r);
+        vj_mutex_lock(&r->heard->lock);
+        reported = r->heard->keys;
+        vj_mutex_unlock(&r->heard->lock);
+        g_assert(reported >= number);
+    } while (number < PROMPT_ROUNDS);
+    return NULL;
+}
+
+static void test_watch_is_prompt(void **state)
+{
+    Fixture *f = *state;
+    Reader readers[2];
+    GThread *threads[2];
+    bool is_prompt;
+    VjEngine *other;
+    Heard h;
+
+    if (f->flavour->watching != PROMPT_WATCH) {
+        return;
+    }
+    heard_init(&h);
+    other = open_one(f, false, false);
+    assert_int_equal(vj_engine_watch(f->engine, hear, &h, &is_prompt), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        readers[i] = (Reader){.engine = other, .heard = &h};
+        if (i == 1) {
+            assert_int_equal(vj_engine_snapshot_new(other, &readers[i].snapshot), 0);
+        }
+        threads[i] = g_thread_new("read", read_main, &readers[i]);
+    }
+    for (uint64_t n = 1; n <= PROMPT_ROUNDS; n++) {
+        uint8_t bytes[8];
+        VjChange change = {
+            .space = SPACE, .key = text("number"), .value = vj_slice(bytes, 8)};
+
+        vj_be64_set(bytes, n);
+        assert_int_equal(apply_all(other, &change, 1, NULL, 0, NULL, NULL), 0);
+        assert_int_equal(h.keys, n); /* before the apply returned */
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        g_thread_join(threads[i]);
+    }
+    vj_engine_snapshot_free(readers[1].snapshot);
+    assert_int_equal(vj_engine_watch(f->engine, NULL, NULL, &is_prompt), 0);
+    assert_int_equal(vj_engine_close(other, true), 0);
+    heard_clear(&h);
+}
+
+/* An engine that can be shared says which version it has given. */
+static void test_given_version(void **state)
+{
+    Fixture *f = *state;
+    const VjChange changes[] = {put("a", "new"), put("b", "new"), del("c")};
+    VjChanges all = {.at = changes, .count = 3};
+    uint64_t given = 0;
+    VjBatch batch = {.next = vj_changes_next,
+                     .changes = &all,
+                     .count = 3,
+                     .number = 1,
+                     .version = &given};
+
+    if ((ops_of(f->flavour->driver)->flags & VJ_ENGINE_IS_SHAREABLE) == 0) {
+        return;
+    }
+    APPLY(f->engine, put("c", "old"));
+    assert_int_equal(vj_engine_apply(f->engine, &batch, NULL, VJ_NO_DEADLINE), 0);
+    assert_int_not_equal(given, 0);
+    assert_int_equal(assert_has(f->engine, "a", "new"), given);
+    assert_int_equal(assert_has(f->engine, "b", "new"), given);
 }
 
 /* ---- Far away -------------------------------------------------------------------- */
@@ -496,7 +750,7 @@ static void test_deadline(void **state)
     bool more;
 
     APPLY(f->engine, put("a", "one"));
-    far = f->engine = wrapped(f->engine, "us=1000");
+    far = f->engine = wrapped(f->engine, &vj_engine_latency_ops, "us=1000");
     assert_int_equal(vj_engine_get_many(far, &key, 1, &items, past_us), -ETIMEDOUT);
     assert_int_equal(vj_engine_scan(far, &range, 1, &items, &more, past_us), -ETIMEDOUT);
     assert_int_equal(vj_engine_apply(far, &batch, NULL, past_us), -ETIMEDOUT);
@@ -514,13 +768,13 @@ static void test_deadline(void **state)
 static void ask_under_a_lock(void)
 {
     static VjMutex mutex = VJ_MUTEX_INIT(VJ_RANK_FILE, "a file");
-    Flavour flavour = {"memory", "memory", NULL};
+    Flavour flavour = {"memory", "memory", NULL, NULL, PROMPT_WATCH};
     Fixture f = {.flavour = &flavour, .dir_fd = -1};
     VjKey key = {.space = SPACE, .key = text("a")};
     VjItems items = {0};
 
     open_engine(&f, true, false);
-    f.engine = wrapped(f.engine, "us=0");
+    f.engine = wrapped(f.engine, &vj_engine_latency_ops, "us=0");
     vj_mutex_lock(&mutex);
     (void)!vj_engine_get_many(f.engine, &key, 1, &items, VJ_NO_DEADLINE);
 }
@@ -664,11 +918,12 @@ static void test_model(void **state)
     }
 
 static const struct CMUnitTest suite[] = {
-    T(test_get_many),  T(test_versions), T(test_scan),
-    T(test_count),     T(test_clock),    T(test_apply_survives),
-    T(test_read_only), T(test_conflict), T(test_fence),
-    T(test_snapshot),  T(test_deadline), T(test_asked_under_a_lock),
-    T(test_writers),   T(test_model),
+    T(test_get_many),  T(test_versions),        T(test_scan),
+    T(test_count),     T(test_clock),           T(test_apply_survives),
+    T(test_read_only), T(test_conflict),        T(test_fence),
+    T(test_snapshot),  T(test_deadline),        T(test_asked_under_a_lock),
+    T(test_writers),   T(test_model),           T(test_snapshot_versions),
+    T(test_watch),     T(test_watch_is_prompt), T(test_given_version),
 };
 
 int main(void)

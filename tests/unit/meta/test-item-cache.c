@@ -23,7 +23,7 @@ static World *world_new(uint64_t limit)
 {
     World *w = g_new0(World, 1);
 
-    w->cache = vj_item_cache_new(limit);
+    w->cache = vj_item_cache_new(limit, false);
     for (unsigned i = 0; i <= KEYS; i++) {
         w->names[i] = (uint8_t)i;
     }
@@ -256,7 +256,222 @@ static void random_calls(void **state)
     }
 }
 
+/* ---- Of a shared session --------------------------------------------------------- */
+
+static World *shared_new(uint64_t limit)
+{
+    World *w = world_new(limit);
+
+    vj_item_cache_free(w->cache);
+    w->cache = vj_item_cache_new(limit, true);
+    return w;
+}
+
+static void report(World *w, unsigned i, bool own)
+{
+    VjKey key = {SPACE, name(w, i)};
+
+    vj_item_cache_report(w->cache, &key, own);
+}
+
+/* Another session changes it. */
+static void set_elsewhere(World *w, unsigned i, uint32_t value)
+{
+    w->values[i] = value;
+    report(w, i, false);
+}
+
+/* This one does; with @meddled another one after it, before that is entered. */
+static void commit(World *w, unsigned i, uint32_t value, unsigned meddled)
+{
+    uint64_t ticket = vj_item_cache_ticket(w->cache);
+    VjChange change = {.space = SPACE, .is_delete = value == 0, .key = name(w, i)};
+    VjChanges all = {&change, 1};
+    VjBatch batch = {.next = vj_changes_next, .changes = &all, .count = 1};
+    uint32_t bytes = value;
+
+    report(w, i, true);
+    w->values[i] = value;
+    if (meddled != 0) {
+        set_elsewhere(w, meddled, value + 1);
+    }
+    change.value = vj_slice(&bytes, value == 0 ? 0 : sizeof bytes);
+    vj_item_cache_commit(w->cache, ticket, &batch, 8);
+}
+
+static void reports_are_heard(void **state)
+{
+    World *w = shared_new(VJ_MIB);
+    uint64_t ticket, last;
+    VjItems items = {0};
+    VjKey key = {SPACE, name(w, 3)};
+
+    (void)state;
+    w->values[3] = 30;
+    w->values[6] = 60;
+    add_run(w, vj_item_cache_ticket(w->cache), 0, false, KEYS);
+    assert_int_equal(near(w, 3, true), 0);
+    assert_int_equal(vj_item_cache_get(w->cache, key, &items), 0);
+    assert_int_equal(items.at[0].version, 7);
+    vj_items_clear(&items);
+    last = vj_item_cache_last_report(w->cache);
+    set_elsewhere(w, 5, 50);
+    assert_int_equal(vj_item_cache_last_report(w->cache), last + 1);
+    assert_int_equal(get(w, 5), -EAGAIN);
+    assert_int_equal(near(w, 3, true), -EAGAIN);
+    assert_int_equal(get(w, 3), 0);
+    set_elsewhere(w, 3, 0);
+    assert_int_equal(get(w, 3), -EAGAIN);
+    /* An answer that is older than a report is taken but for what was reported. */
+    ticket = vj_item_cache_ticket(w->cache);
+    set_elsewhere(w, 9, 90);
+    add(w, ticket, 3);
+    assert_int_equal(get(w, 3), -ENOENT);
+    add(w, ticket, 9);
+    assert_int_equal(get(w, 9), -EAGAIN);
+    /* What it has committed it knows, with what is beside it. */
+    add_run(w, vj_item_cache_ticket(w->cache), 0, false, KEYS);
+    commit(w, 4, 40, 0);
+    assert_int_equal(near(w, 2, true), 0);
+    assert_int_equal(near(w, 4, true), 0);
+    key.key = name(w, 4);
+    assert_int_equal(vj_item_cache_get(w->cache, key, &items), 0);
+    assert_int_equal(items.at[0].version, 8);
+    vj_items_clear(&items);
+    commit(w, 4, 0, 0);
+    assert_int_equal(near(w, 2, true), 0);
+    /* But for what was changed again. */
+    commit(w, 4, 41, 4);
+    assert_int_equal(get(w, 4), -EAGAIN);
+    vj_item_cache_report(w->cache, NULL, false);
+    for (unsigned i = 1; i <= KEYS; i++) {
+        assert_int_equal(get(w, i), -EAGAIN);
+        assert_int_equal(near(w, i, true), -EAGAIN);
+    }
+    world_free(w);
+}
+
+static bool count_one(void *opaque, const VjKey *key)
+{
+    (void)key;
+    (*(unsigned *)opaque)++;
+    return false;
+}
+
+/* What came long ago is not remembered. */
+static void many_reports(void **state)
+{
+    World *w = shared_new(VJ_MIB);
+    uint64_t first = vj_item_cache_ticket(w->cache), number = first;
+    unsigned count = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < VJ_RECENT_CHANGES_MAX; i++) {
+        report(w, 1 + i % KEYS, false);
+    }
+    assert_int_equal(vj_item_cache_each_reported(w->cache, &number, count_one, &count),
+                     0);
+    assert_int_equal(count, VJ_RECENT_CHANGES_MAX);
+    assert_int_equal(number, first + VJ_RECENT_CHANGES_MAX);
+    report(w, 1, false);
+    number = first;
+    assert_int_equal(vj_item_cache_each_reported(w->cache, &number, count_one, &count),
+                     -EAGAIN);
+    add(w, first, 7);
+    assert_int_equal(get(w, 7), -EAGAIN);
+    add(w, first + 1, 7); /* which was reported since */
+    assert_int_equal(get(w, 7), -EAGAIN);
+    add(w, vj_item_cache_ticket(w->cache), 7);
+    assert_int_equal(get(w, 7), -ENOENT);
+    world_free(w);
+}
+
+/* Where nothing is reported, what is kept is good for a time. */
+static void for_a_time(void **state)
+{
+    const struct timespec now = {.tv_sec = 1};
+    World *w = shared_new(VJ_MIB);
+
+    (void)state;
+    vj_item_cache_set_good(w->cache, 1000);
+    w->values[3] = 30;
+    vj_clock_set_for_test(&now, 5000);
+    add_run(w, vj_item_cache_ticket(w->cache), 0, false, KEYS);
+    vj_clock_set_for_test(&now, 5900);
+    assert_int_equal(near(w, 0, true), 0);
+    add(w, vj_item_cache_ticket(w->cache), 4);
+    vj_clock_set_for_test(&now, 6000);
+    assert_int_equal(get(w, 3), -EAGAIN);
+    assert_int_equal(get(w, 5), -EAGAIN);
+    assert_int_equal(near(w, 0, true), -EAGAIN);
+    assert_int_equal(get(w, 4), -ENOENT);
+    vj_clock_set_for_test(&now, 6900);
+    assert_int_equal(get(w, 4), -EAGAIN);
+    vj_clock_set_for_test(NULL, 0);
+    world_free(w);
+}
+
+/* Answers of the engine arrive when others have changed what was asked for. */
+static void random_reports(void **state)
+{
+    VjRng rng;
+
+    (void)state;
+    vj_rng_init(&rng, 20261201);
+    for (unsigned round = 0; round < 200; round++) {
+        World *w = shared_new(round % 2 == 0 ? VJ_MIB : 1600);
+        uint32_t asked[KEYS + 1]; /* what the engine had when it was asked */
+        uint64_t ticket = 0;
+
+        memcpy(asked, w->values, sizeof asked);
+        for (unsigned i = 0; i < 1000; i++) {
+            unsigned k = 1 + (unsigned)vj_rng_below(&rng, KEYS);
+            unsigned from = (unsigned)vj_rng_below(&rng, KEYS + 1);
+            uint32_t value = vj_rng_below(&rng, 2) == 0 ? 0 : 1 + i;
+            uint32_t now[KEYS + 1];
+
+            switch (vj_rng_below(&rng, 10)) {
+            case 0:
+                set_elsewhere(w, k, value);
+                break;
+            case 1:
+                commit(w, k, value, from);
+                break;
+            case 2:
+                ticket = vj_item_cache_ticket(w->cache);
+                memcpy(asked, w->values, sizeof asked);
+                break;
+            case 3:
+            case 4:
+                memcpy(now, w->values, sizeof now);
+                memcpy(w->values, asked, sizeof asked);
+                if (vj_rng_below(&rng, 2) == 0) {
+                    add(w, ticket, k);
+                } else {
+                    add_run(w, ticket, from, vj_rng_below(&rng, 2) == 0,
+                            1 + vj_rng_below(&rng, 10));
+                }
+                memcpy(w->values, now, sizeof now);
+                break;
+            case 5:
+            case 6:
+                (void)get(w, k);
+                break;
+            default:
+                (void)near(w, from, vj_rng_below(&rng, 2) == 0);
+                break;
+            }
+        }
+        assert_true(w->known > 20 && w->unknown > 20);
+        world_free(w);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(reports_are_heard),
+    cmocka_unit_test(many_reports),
+    cmocka_unit_test(for_a_time),
+    cmocka_unit_test(random_reports),
     cmocka_unit_test(keys_and_gaps),
     cmocka_unit_test(changes_are_entered),
     cmocka_unit_test(a_late_answer_is_not_taken),

@@ -94,7 +94,7 @@ static int forget_body(VjTxn *txn, void *opaque)
     return vj_session_forget(txn, *(const uint64_t *)opaque);
 }
 
-/* ---- Numbers ---------------------------------------------------------------------- */
+/* ---- Numbers --------------------------------------------------------------------- */
 
 static void numbers_go_on(void **state)
 {
@@ -211,7 +211,7 @@ static void read_only(void **state)
     free_made(&f);
 }
 
-/* ---- Fences ----------------------------------------------------------------------- */
+/* ---- Fences ---------------------------------------------------------------------- */
 
 static void note_shut_out(void *opaque)
 {
@@ -274,7 +274,7 @@ static void a_forgotten_session_is_shut_out(void **state)
     free_made(&f);
 }
 
-/* ---- Claims ------------------------------------------------------------------------ */
+/* ---- Claims ---------------------------------------------------------------------- */
 
 typedef struct Claims {
     uint64_t holder;

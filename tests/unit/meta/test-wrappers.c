@@ -195,6 +195,47 @@ static void test_times(void **state)
     fixture_free(&f);
 }
 
+typedef struct Tiresome {
+    VjCancel *cancel;
+    unsigned runs, fire_at;
+} Tiresome;
+
+static int tiresome_body(VjTxn *txn, void *opaque)
+{
+    Tiresome *t = opaque;
+
+    (void)txn;
+    if (++t->runs == t->fire_at) {
+        vj_cancel_fire(t->cancel);
+    }
+    return 0;
+}
+
+/* Who pauses between conflicts can be cancelled, and has its deadline. */
+static void test_pauses(void **state)
+{
+    Fixture f = fixture_new("memory");
+    Tiresome t = {.fire_at = 4};
+    VjCancel cancel;
+
+    (void)state;
+    f.meta = wrap("fault:conflict=1,times=0", f.meta);
+    vj_cancel_init(&cancel);
+    t.cancel = &cancel;
+    vj_cancel_enter(&cancel);
+    assert_int_equal(vj_meta_run(f.meta, 0, tiresome_body, &t), -ECANCELED);
+    assert_int_equal(t.runs, 4);
+    vj_cancel_reset(&cancel, 0);
+    t = (Tiresome){.cancel = &cancel};
+    assert_int_equal(vj_meta_run(f.meta, 0, tiresome_body, &t), -ETIMEDOUT);
+    assert_true(t.runs < 100);
+    assert_ptr_equal(vj_cancel_leave(), &cancel);
+    vj_cancel_clear(&cancel);
+    assert_int_equal(vj_meta_close(f.meta), 0);
+    f.meta = NULL;
+    fixture_free(&f);
+}
+
 static void test_stats(void **state)
 {
     Fixture f = fixture_new("lmdb");
@@ -456,9 +497,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),          cmocka_unit_test(test_fail_nth),
         cmocka_unit_test(test_failing_commit), cmocka_unit_test(test_conflicts),
-        cmocka_unit_test(test_times),          cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_round_trips),    cmocka_unit_test(test_hanging),
-        cmocka_unit_test(test_bad_specs),
+        cmocka_unit_test(test_times),          cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_stats),          cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_hanging),        cmocka_unit_test(test_bad_specs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

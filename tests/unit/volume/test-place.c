@@ -235,7 +235,7 @@ static void expect_locked(const char *dir, bool is_locked)
     VjPlace *other = open_place(dir);
     g_autoptr(GError) error = NULL;
 
-    assert_int_equal(vj_place_lock(other, 0, &error), !is_locked);
+    assert_int_equal(vj_place_lock(other, false, 0, &error), !is_locked);
     if (is_locked) {
         vj_test_expect_error(&error, EBUSY, "is in use by another varjfs process");
     }

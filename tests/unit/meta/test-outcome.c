@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-outcome.c - commits of a shared session of which the engine does not say what
+ * became of them
+ */
+#include "shared-fixture.h"
+
+#define LEASE_US ((int64_t)30 * 1000 * 1000)
+
+/* ---- Answers that are lost ------------------------------------------------------- */
+
+static const char *const faults[] = {
+    "crash:lose=%u",      "crash:drop=%u",      "crash:late=%u,by=1",
+    "crash:late=%u,by=2", "crash:late=%u,by=3", "crash:late=%u,by=4",
+    "crash:late=%u,by=7",
+};
+
+/* What was acknowledged is there, once; what was not is not. */
+static void once_or_never(void **state)
+{
+    (void)state;
+    for (size_t w = 0; w < G_N_ELEMENTS(ways); w++) {
+        for (size_t f = 0; f < G_N_ELEMENTS(faults); f++) {
+            for (unsigned nth = 1; nth <= 3; nth++) {
+                g_autofree char *spec = new_volume();
+                g_autofree char *fault = g_strdup_printf(faults[f], nth);
+                VjMeta *one = open_shared(spec, "one", ways[w].wrapper, 0);
+                VjMeta *two = open_shared(spec, "two", NULL, 0);
+                uint64_t done = 0;
+                unsigned failed = 0;
+
+                one = wrap_meta(one, fault);
+                for (unsigned i = 0; i < 6; i++) {
+                    int rc = add(one, "a", 1);
+
+                    assert_true(rc == 0 || rc == -ETIMEDOUT);
+                    done += rc == 0;
+                    failed += rc != 0;
+                    assert_int_equal(count_of(two, "a"), done);
+                    assert_int_equal(add(two, "a", 1), 0);
+                    done++;
+                }
+                assert_int_equal(add(one, "a", 0), 0);
+                assert_int_equal(count_of(one, "a"), done);
+                /* Of those that are late the one comes before the question, if it is not
+                 * one that met a conflict. */
+                assert_in_range(failed, f == 1 || f > 2 ? 1 : 0, f == 0 ? 0 : 1);
+                assert_int_equal(vj_meta_close(one), 0);
+                assert_int_equal(vj_meta_close(two), 0);
+            }
+        }
+    }
+}
+
+/* ---- An engine that obeys -------------------------------------------------------- */
+
+typedef struct Obeying {
+    VjEngine engine;
+    VjMutex lock;
+    VjCond changed;
+    /* guarded by lock: */
+    bool fails;     /* each call, with -EIO */
+    bool is_stuck;  /* an apply waits */
+    bool waits;     /* one does */
+    VjCancel *fire; /* the next apply is done, and then it fails; and this is fired */
+    unsigned applies;
+} Obeying;
+
+static int answer(VjEngine *e)
+{
+    Obeying *o = (Obeying *)e;
+    int rc;
+
+    vj_mutex_lock(&o->lock);
+    rc = o->fails ? -EIO : 0;
+    vj_mutex_unlock(&o->lock);
+    return rc;
+}
+
+static bool obeying_open(VjEngine *e, const VjMetaPlace *place, const VjOpts *opts,
+                         GError **error)
+{
+    Obeying *o = (Obeying *)e;
+
+    (void)place;
+    (void)opts;
+    (void)error;
+    vj_mutex_init(&o->lock, VJ_RANK_BASE, "test engine");
+    vj_cond_init(&o->changed);
+    return true;
+}
+
+static int obeying_close(VjEngine *e, bool in_order)
+{
+    Obeying *o = (Obeying *)e;
+
+    (void)in_order;
+    vj_cond_clear(&o->changed);
+    vj_mutex_clear(&o->lock);
+    return 0;
+}
+
+static int obeying_get_many(VjEngine *e, const VjKey *keys, size_t count, VjItems *out,
+                            int64_t deadline_us)
+{
+    int rc = answer(e);
+
+    return rc < 0 ? rc : vj_engine_get_many(e->next, keys, count, out, deadline_us);
+}
+
+static int obeying_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems *out,
+                        bool *more, int64_t deadline_us)
+{
+    int rc = answer(e);
+
+    return rc < 0 ? rc : vj_engine_scan(e->next, range, limit, out, more, deadline_us);
+}
+
+static int obeying_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
+                         int64_t deadline_us)
+{
+    Obeying *o = (Obeying *)e;
+    VjCancel *fire;
+    int rc;
+
+    vj_mutex_lock(&o->lock);
+    o->applies++;
+    while (o->is_stuck) {
+        o->waits = true;
+        vj_cond_broadcast(&o->changed);
+        vj_cond_wait(&o->changed, &o->lock);
+    }
+    fire = g_steal_pointer(&o->fire);
+    rc = o->fails ? -EIO : 0;
+    o->fails = o->fails || fire != NULL;
+    vj_mutex_unlock(&o->lock);
+    if (rc == 0) {
+        rc = vj_engine_apply(e->next, batch, fresh, deadline_us);
+    }
+    if (fire != NULL) {
+        assert_int_equal(rc, 0);
+        vj_cancel_fire(fire);
+        return -EIO;
+    }
+    return rc;
+}
+
+static int obeying_watch(VjEngine *e, VjEngineWatch *changed, void *opaque,
+                         bool *is_prompt)
+{
+    return vj_engine_watch(e->next, changed, opaque, is_prompt);
+}
+
+static int64_t obeying_clock(VjEngine *e, int64_t deadline_us)
+{
+    int rc = answer(e);
+
+    return rc < 0 ? rc : vj_engine_clock_us(e->next, deadline_us);
+}
+
+static const VjOptSpec no_options[] = {{.name = NULL}};
+
+static const VjEngineOps obeying_ops = {
+    .name = "obeying",
+    .options = no_options,
+    .instance_size = sizeof(Obeying),
+    .open = obeying_open,
+    .close = obeying_close,
+    .get_many = obeying_get_many,
+    .scan = obeying_scan,
+    .apply = obeying_apply,
+    .watch = obeying_watch,
+    .clock_us = obeying_clock,
+};
+
+static Obeying *obey(VjMeta *m)
+{
+    g_autoptr(VjOpts) opts = vj_opts_new(no_options);
+
+    assert_true(vj_session_wrap_engine(m, &obeying_ops, opts, NULL));
+    return (Obeying *)vj_session_of(m)->engine;
+}
+
+static void let_fail(Obeying *o, bool fails, VjCancel *fire)
+{
+    vj_mutex_lock(&o->lock);
+    o->fails = fails;
+    o->fire = fire;
+    vj_mutex_unlock(&o->lock);
+}
+
+/* ---- Whoever does not wait ------------------------------------------------------- */
+
+typedef struct Heard {
+    gint a; /* atomic: how often key "a" was reported */
+} Heard;
+
+static void hear(void *opaque, const VjKey *key)
+{
+    Heard *h = opaque;
+
+    if (key != NULL && key->space == VJ_SPACE_INODE &&
+        vj_slice_compare(key->key, text("a")) == 0) {
+        g_atomic_int_inc(&h->a);
+    }
+}
+
+static const VjMetaEvents hearing = {.changed = hear};
+
+/* @body_fires: before the engine has the commit; else when it was done. */
+static int add_and_give_up(VjMeta *m, Obeying *o, bool is_done)
+{
+    VjCancel cancel;
+    int rc;
+
+    vj_cancel_init(&cancel);
+    vj_cancel_reset(&cancel, is_done ? INT64_MAX : 0);
+    vj_cancel_enter(&cancel);
+    let_fail(o, !is_done, is_done ? &cancel : NULL);
+    rc = add(m, "a", 1);
+    assert_ptr_equal(vj_cancel_leave(), &cancel);
+    vj_cancel_clear(&cancel);
+    return rc;
+}
+
+/* Who gave up is told that it failed; nothing is believed before it is known whether it
+ * did, and then it is reported. */
+static void given_up(void **state)
+{
+    (void)state;
+    for (unsigned is_done = 0; is_done < 2; is_done++) {
+        g_autofree char *spec = new_volume();
+        VjMeta *one = open_shared(spec, "one", NULL, 0);
+        VjMeta *two = open_shared(spec, "two", NULL, 0);
+        Obeying *o = obey(one);
+        Heard h = {.a = 0};
+
+        assert_int_equal(add(one, "a", 1), 0);
+        assert_int_equal(count_of(one, "a"), 1); /* and is kept */
+        vj_meta_listen(one, &hearing, &h);
+        assert_int_equal(add_and_give_up(one, o, is_done != 0),
+                         is_done != 0 ? -ECANCELED : -ETIMEDOUT);
+        assert_int_equal(add(one, "a", 1), -EIO);
+        assert_int_equal(vj_meta_view(one, count_body, &(Count){.key = "a"}), -EIO);
+        assert_int_equal(h.a, 0);
+        let_fail(o, false, NULL);
+        assert_int_equal(count_of(one, "a"), 1 + is_done);
+        assert_int_equal(h.a, is_done);
+        assert_int_equal(count_of(two, "a"), 1 + is_done);
+        assert_int_equal(add(one, "a", 1), 0);
+        assert_int_equal(count_of(two, "a"), 2 + is_done);
+        assert_int_equal(h.a, is_done);
+        vj_meta_listen(one, NULL, NULL);
+        assert_int_equal(vj_meta_close(one), 0);
+        assert_int_equal(vj_meta_close(two), 0);
+    }
+}
+
+/* It becomes known although nobody asks. */
+static void in_the_background(void **state)
+{
+    g_autofree char *spec = new_volume();
+    VjMeta *one = open_shared(spec, "one", NULL, 0);
+    Obeying *o = obey(one);
+    Heard h = {.a = 0};
+
+    (void)state;
+    vj_meta_listen(one, &hearing, &h);
+    assert_int_equal(add_and_give_up(one, o, true), -ECANCELED);
+    let_fail(o, false, NULL);
+    while (g_atomic_int_get(&h.a) == 0) {
+        g_thread_yield();
+    }
+    vj_meta_listen(one, NULL, NULL);
+    assert_int_equal(vj_meta_close(one), 0);
+}
+
+/* A session that is closed before it is known leaves its record. */
+static void closed_before(void **state)
+{
+    (void)state;
+    for (unsigned is_done = 0; is_done < 2; is_done++) {
+        g_autofree char *spec = new_volume();
+        VjMeta *one = open_shared(spec, "one", NULL, 0);
+        VjMeta *two = open_shared(spec, "two", NULL, 0);
+        Obeying *o = obey(one);
+
+        (void)!add_and_give_up(one, o, is_done != 0);
+        assert_int_equal(vj_meta_close(one), -EIO);
+        assert_int_equal(count_of(two, "a"), is_done);
+        assert_int_equal(vj_meta_close(two), 0);
+    }
+}
+
+/* ---- Shut out meanwhile ---------------------------------------------------------- */
+
+typedef struct Adder {
+    VjMeta *meta;
+    int rc;
+} Adder;
+
+static gpointer add_main(gpointer opaque)
+{
+    Adder *a = opaque;
+
+    a->rc = add(a->meta, "a", 1);
+    return NULL;
+}
+
+/* A commit that was on its way for longer than the lease finds the fence. */
+static void late_and_fenced(void **state)
+{
+    g_autofree char *spec = new_volume();
+    VjMeta *one = open_shared(spec, "one", NULL, LEASE_US);
+    VjMeta *two = open_shared(spec, "two", NULL, LEASE_US);
+    Obeying *o = obey(one);
+    Adder adder = {.meta = one};
+    GThread *thread;
+
+    (void)state;
+    assert_int_equal(add(one, "a", 1), 0);
+    vj_lease_never_renew_for_test(one);
+    vj_mutex_lock(&o->lock);
+    o->is_stuck = true;
+    thread = g_thread_new("add", add_main, &adder);
+    while (!o->waits) {
+        vj_cond_wait(&o->changed, &o->lock);
+    }
+    vj_mutex_unlock(&o->lock);
+    vj_memory_clock_advance_for_test(vj_session_of(two)->engine, LEASE_US + 1);
+    vj_lease_look_for_test(two);
+    assert_int_equal(add(two, "a", 10), 0);
+    vj_mutex_lock(&o->lock);
+    o->is_stuck = false;
+    vj_cond_broadcast(&o->changed);
+    vj_mutex_unlock(&o->lock);
+    g_thread_join(thread);
+    assert_int_equal(adder.rc, -ESTALE);
+    assert_int_equal(count_of(two, "a"), 11);
+    assert_int_equal(vj_meta_close(one), -ESTALE);
+    assert_int_equal(vj_meta_close(two), 0);
+}
+
+/* Who was shut out finds out still that its last commit was done. */
+static void done_and_fenced(void **state)
+{
+    g_autofree char *spec = new_volume();
+    VjMeta *one = open_shared(spec, "one", NULL, LEASE_US);
+    VjMeta *two = open_shared(spec, "two", NULL, LEASE_US);
+    Obeying *o = obey(one);
+    Heard h = {.a = 0};
+
+    (void)state;
+    vj_lease_never_renew_for_test(one);
+    vj_meta_listen(one, &hearing, &h);
+    assert_int_equal(add_and_give_up(one, o, true), -ECANCELED);
+    vj_memory_clock_advance_for_test(vj_session_of(two)->engine, LEASE_US + 1);
+    vj_lease_look_for_test(two);
+    let_fail(o, false, NULL);
+    assert_int_equal(add(one, "a", 1), -ESTALE);
+    assert_int_equal(count_of(two, "a"), 1);
+    assert_int_equal(h.a, 1);
+    vj_meta_listen(one, NULL, NULL);
+    assert_int_equal(vj_meta_close(one), -ESTALE);
+    assert_int_equal(vj_meta_close(two), 0);
+}
+
+/* Who cannot renew its lease for as long as it is takes itself to be shut out, and does
+ * not ask any longer. */
+static void until_the_lease_is_over(void **state)
+{
+    g_autofree char *spec = new_volume();
+    VjMeta *one = open_shared(spec, "one", NULL, 20 * 1000);
+    Obeying *o = obey(one);
+
+    (void)state;
+    let_fail(o, true, NULL);
+    assert_int_equal(add(one, "a", 1), -EIO); /* its read */
+    let_fail(o, false, NULL);
+    assert_int_equal(add(one, "a", 0), 0);
+    let_fail(o, true, NULL);
+    assert_int_equal(add(one, "a", 1), -ESTALE);
+    assert_int_equal(vj_meta_view(one, count_body, &(Count){.key = "a"}), -ESTALE);
+    assert_true(vj_meta_close(one) < 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(once_or_never),           cmocka_unit_test(given_up),
+        cmocka_unit_test(in_the_background),       cmocka_unit_test(closed_before),
+        cmocka_unit_test(late_and_fenced),         cmocka_unit_test(done_and_fenced),
+        cmocka_unit_test(until_the_lease_is_over),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
