@@ -6,7 +6,8 @@
  *     object-refs.c   reference counts, in the caller's transactions
  *     object-read.c   verified reads      object-cache.c  what readers keep
  *     id-block.c      object ids          dead.c          guards, pins, the thread
- *     reap.c          one pass over the dead    epoch.c    what other sessions read of them
+ *     reap.c          one pass over the dead
+ *     epoch.c         what other sessions read of them
  *     object-check.c  fsck                objects.c       open, close, counts
  */
 #ifndef VJ_OBJECT_OBJECT_PRIVATE_H

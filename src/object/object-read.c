@@ -4,6 +4,11 @@
  *
  * A part is read by getting the trailer (kept by the cache) and the blocks that the part
  * touches; a whole object by one get of everything (object-load.c).
+ *
+ * What a read wants decides what is decoded of an object whose content is not in the
+ * cache: all of it only where the read asks for 64 KiB or more, the object has at most
+ * 1 MiB or 8 times what is asked for, and a quarter of the cache holds it (or the read
+ * wants exactly all of it); else the blocks that the range touches, which are not kept.
  */
 #include "object/object-private.h"
 
