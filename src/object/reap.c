@@ -11,9 +11,10 @@
  *      volume, until those have said the same of theirs (epoch.c): nobody who saw them
  *      alive can still pin them;
  *   4. of those that have no pin here and no hold of another session, say in their
- *      records that they are being removed (VJ_OBJECT_REMOVING): nothing revives them from
- *      that commit on.  One may have been revived by a pin that is gone now, even died
- *      again since, and then younger snapshots may name it: only the death that was seen in 1 (VjObject.deaths) counts;
+ *      records that they are being removed (VJ_OBJECT_REMOVING): nothing revives them
+ *      from that commit on.  One may have been revived by a pin that is gone now, even
+ *      died again since, and then younger snapshots may name it: only the death that was
+ *      seen in 1 (VjObject.deaths) counts;
  *   5. remove the bytes so that they stay away, then delete the records.  What a crash
  *      cuts off is done again, from 1 on.
  *
