@@ -2,8 +2,8 @@
 /*
  * What src/store/store.h promises, asked of every driver, bare and behind each wrapper.
  *
- * A new driver is one row in stacks[].  Tests are named "stack: test", so that
- * "-p 'posix: *'" runs one of them.
+ * A new driver is one row in stacks[]; the suite fails while one is missing there, or a
+ * wrapper.  Tests are named "stack: test", so that "-p 'posix: *'" runs one of them.
  */
 #include "../lib/test.h"
 
@@ -97,6 +97,8 @@ static const Stack stacks[] = {
     {"aligned+async+stats", "aligned", {"async", "stats"}, true, true},
     {"memory+async", "memory", {"async"}, true, false},
     {"aligned+latency+stats", "aligned", {"latency:us=1", "stats"}, true, true},
+    {"posix+latency+fault", "posix", {"latency:us=1", "fault"}, true, true},
+    {"memory+latency", "memory", {"latency:us=1"}, true, false},
 };
 
 typedef struct Fixture {
@@ -648,6 +650,33 @@ static void test_flush(void **state)
     }
 }
 
+/* After any removes, after none, and where nothing can be removed. */
+static void test_flush_removes(void **state)
+{
+    enum { COUNT = 20 };
+    Fixture *f = *state;
+    VjPut puts[COUNT], kept = put_one(f, 1, 100);
+
+    assert_int_equal(vj_store_flush_removes(f->s), 0);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        puts[i] = put_one(f, i * 5000, 100); /* each in a directory of its own */
+    }
+    assert_int_equal(vj_store_flush(f->s), 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(remove_one(f, puts[i].id, puts[i].loc), 0);
+    }
+    assert_int_equal(vj_store_flush_removes(f->s), 0);
+    assert_int_equal(vj_store_flush_removes(f->s), 0);
+    expect_each(f, &kept, 1, 0, UINT64_MAX); /* and no directory is left of them */
+    assert_int_equal(remove_one(f, kept.id, kept.loc), 0);
+    expect_each(f, NULL, 0, 0, UINT64_MAX);
+    assert_int_equal(vj_store_flush_removes(f->s), 0);
+    vj_store_close(f->s);
+    open_store(f, false, true);
+    assert_int_equal(vj_store_flush_removes(f->s), 0);
+    expect_each(f, NULL, 0, 0, UINT64_MAX);
+}
+
 static void test_space(void **state)
 {
     Fixture *f = *state;
@@ -1016,6 +1045,7 @@ static const struct {
     {"read_only", test_read_only},
     {"reopen", test_reopen},
     {"flush", test_flush},
+    {"flush_removes", test_flush_removes},
     {"space", test_space},
     {"stage", test_stage},
     {"uncommitted", test_uncommitted},
@@ -1025,10 +1055,58 @@ static const struct {
     {"cancel", test_cancel},
 };
 
+/* "name" or "name:options" */
+static bool is_named(const char *spec, const char *name)
+{
+    return spec != NULL && g_str_has_prefix(spec, name) &&
+           (spec[strlen(name)] == '\0' || spec[strlen(name)] == ':');
+}
+
+static bool is_tried(const char *name)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(stacks); i++) {
+        found = found || is_named(stacks[i].driver, name);
+        for (size_t w = 0; w < G_N_ELEMENTS(stacks[i].wraps); w++) {
+            found = found || is_named(stacks[i].wraps[w], name);
+        }
+    }
+    return found;
+}
+
+/* The room says which wrappers there are when it is asked for another. */
+static void every_row_is_tried(void **state)
+{
+    VjStore next = {.ops = NULL}, *out;
+    g_autoptr(GError) error = NULL;
+    g_auto(GStrv) wrappers = NULL;
+    const char *list;
+
+    (void)state;
+    for (size_t i = 0; vj_store_drivers[i] != NULL; i++) {
+        if (!is_tried(vj_store_drivers[i]->name)) {
+            fail_msg("store %s: add a row to test-store.c", vj_store_drivers[i]->name);
+        }
+    }
+    assert_false(vj_store_wrap("nonesuch", &next, &out, &error));
+    list = strstr(error->message, "this build has: ");
+    assert_non_null(list);
+    wrappers = g_strsplit(list + strlen("this build has: "), ", ", -1);
+    assert_true(g_strv_length(wrappers) > 0);
+    for (size_t i = 0; wrappers[i] != NULL; i++) {
+        if (!is_tried(wrappers[i])) {
+            fail_msg("wrapper %s: add a row to test-store.c", wrappers[i]);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     enum { COUNT = G_N_ELEMENTS(stacks) * G_N_ELEMENTS(rows) };
-    struct CMUnitTest tests[COUNT];
+    struct CMUnitTest tests[COUNT + 1] = {
+        [COUNT] = cmocka_unit_test(every_row_is_tried),
+    };
     char *names[COUNT];
     int failed;
 
@@ -1050,7 +1128,7 @@ int main(int argc, char **argv)
                                        .teardown_func = teardown,
                                        .initial_state = (void *)stack};
     }
-    failed = _cmocka_run_group_tests("store", tests, COUNT, NULL, NULL);
+    failed = _cmocka_run_group_tests("store", tests, COUNT + 1, NULL, NULL);
     for (size_t i = 0; i < COUNT; i++) {
         g_free(names[i]);
     }
