@@ -223,9 +223,10 @@ struct VjEngineOps {
      * checks) has got an item for each key that was checked, of one state.  Both: nothing
      * was done.  -EIO, -ENOSPC, -ENOMEM, -ETIMEDOUT, -EROFS: what a crash finds is the
      * state before or after it; the same batch, or one that contains it, may be applied
-     * again.  After a failure it may wait as long as the last try took, so that an engine
-     * in trouble is not asked without a pause.  Threads: any where the engine can be
-     * shared, else one at a time; blocks.  Locks: none.
+     * again.  Where the engine can be shared, nothing was done on -ENOSPC, -ENOMEM and
+     * -EROFS; -ECANCELED is as -EIO.  After a failure it may wait as long as the last
+     * try took, so that an engine in trouble is not asked without a pause.  Threads: any
+     * where the engine can be shared, else one at a time; blocks.  Locks: none.
      */
     int (*apply)(VjEngine *e, const VjBatch *batch, VjItems *fresh, int64_t deadline_us);
     /*

@@ -319,7 +319,9 @@ typedef int VjTxnBody(VjTxn *txn, void *opaque);
  * @body     reads only, and may run several times: each run begins anew and forgets what
  *           the one before has put into @opaque.  What it borrowed it copies before it
  *           returns.  When a read fails it ends, with any error: -EAGAIN says that the
- *           engine cannot give it that state any more, and is never the caller's result
+ *           engine cannot give it that state any more, and is never the caller's result.
+ *           In a shared session, on an engine that reports changes late or not at all, a
+ *           run may see what is no state: its result is not the caller's either
  * Returns   what the last run of @body returned; -ENOMEM, -EIO
  * Threads   any; waits for no writer and no device of an embedded engine
  * Locks     none may be held

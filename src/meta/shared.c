@@ -70,6 +70,13 @@ static VjBatch batch_of(const VjSession *s, const VjOverlay *changes,
                      .number = number};
 }
 
+/* Of one call: no longer than the lease is renewed after, so that whoever waits for an
+ * engine that hangs hears that the session was shut out. */
+static int64_t deadline_of_try(const VjSession *s, int64_t until_us)
+{
+    return MIN(until_us, vj_clock_mono_us() + s->shared->lease_us / VJ_LEASE_PARTS);
+}
+
 /* ---- What became of it ----------------------------------------------------------- */
 
 /* Each key that the commit would have changed. */
@@ -206,7 +213,8 @@ static int find_out(VjSession *s, uint64_t number, int why, int64_t until_us)
     vj_mutex_lock(&s->state);
     sh->is_in_doubt = true;
     vj_mutex_unlock(&s->state);
-    while ((rc = vj_shared_resolve(s, until_us)) < 0 && rc != -ESTALE) {
+    while ((rc = vj_shared_resolve(s, deadline_of_try(s, until_us))) < 0 &&
+           rc != -ESTALE) {
         int paused = pause_for(s, pause_us, until_us);
 
         if (paused < 0) {
@@ -294,7 +302,7 @@ static int apply_changes(VjSession *s, const VjCheck *checks, size_t count)
     int rc;
 
     batch.version = &version;
-    rc = vj_engine_apply(s->engine, &batch, &fresh, until_us);
+    rc = vj_engine_apply(s->engine, &batch, &fresh, deadline_of_try(s, until_us));
     if (rc == 0) {
         committed(s, ticket, &batch);
     } else if (rc == -EAGAIN) {

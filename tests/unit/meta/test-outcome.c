@@ -61,6 +61,7 @@ typedef struct Obeying {
     /* guarded by lock: */
     bool fails;     /* each call, with -EIO */
     bool is_stuck;  /* an apply waits */
+    bool hangs;     /* each does, until its deadline */
     bool waits;     /* one does */
     VjCancel *fire; /* the next apply is done, and then it fails; and this is fired */
     unsigned applies;
@@ -125,6 +126,14 @@ static int obeying_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
 
     vj_mutex_lock(&o->lock);
     o->applies++;
+    if (o->hangs && deadline_us != VJ_NO_DEADLINE) {
+        /* As long as it may. */
+        while (vj_cond_wait_until(&o->changed, &o->lock, deadline_us)) {
+        }
+        vj_mutex_unlock(&o->lock);
+        return -ETIMEDOUT;
+    }
+    g_assert(!o->hangs); /* whoever asks without a deadline would wait for ever */
     while (o->is_stuck) {
         o->waits = true;
         vj_cond_broadcast(&o->changed);
@@ -384,13 +393,31 @@ static void until_the_lease_is_over(void **state)
     assert_true(vj_meta_close(one) < 0);
 }
 
+/* The same of one that hangs, for threads that nobody can cancel. */
+static void an_engine_that_hangs(void **state)
+{
+    g_autofree char *spec = new_volume();
+    VjMeta *one = open_shared(spec, "one", NULL, 20 * 1000);
+    VjMeta *two = open_shared(spec, "two", NULL, 0);
+    Obeying *o = obey(one);
+
+    (void)state;
+    vj_mutex_lock(&o->lock);
+    o->hangs = true;
+    vj_mutex_unlock(&o->lock);
+    assert_int_equal(add(one, "a", 1), -ESTALE);
+    assert_true(vj_meta_close(one) < 0);
+    assert_int_equal(count_of(two, "a"), 0);
+    assert_int_equal(vj_meta_close(two), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(once_or_never),           cmocka_unit_test(given_up),
         cmocka_unit_test(in_the_background),       cmocka_unit_test(closed_before),
         cmocka_unit_test(late_and_fenced),         cmocka_unit_test(done_and_fenced),
-        cmocka_unit_test(until_the_lease_is_over),
+        cmocka_unit_test(until_the_lease_is_over), cmocka_unit_test(an_engine_that_hangs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
