@@ -533,18 +533,24 @@ void vj_item_cache_commit(VjItemCache *c, uint64_t ticket, const VjBatch *batch,
 {
     const void *at = NULL;
     VjChange change;
-    bool is_remembered;
 
     g_assert(c->is_shared);
     vj_mutex_lock(&c->lock);
-    is_remembered = vj_recent_covers(c->recent, ticket);
     while (batch->next(batch, &at, &change)) {
         VjKey key = {change.space, change.key};
+        bool is_remembered = vj_recent_covers(c->recent, ticket);
+        bool is_reported =
+            is_remembered && was_reported(c, ticket, key.space, key.key, false);
 
         if (is_remembered && !was_reported(c, ticket, key.space, key.key, true)) {
             enter(c, &change, version);
         } else {
             forget(c, &key, false);
+        }
+        /* An answer that another thread waits for may be older than this commit, also
+         * where the engine reports no own changes. */
+        if (!is_reported) {
+            vj_recent_add(c->recent, &key, true);
         }
     }
     make_room(c);
