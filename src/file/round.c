@@ -189,6 +189,11 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
     for (size_t i = 0; i < begun; i++) {
         vj_write_back_free(rounds[i].w);
     }
+    for (size_t i = 0; i < begun && table->is_shared; i++) {
+        if (rounds[i].r == 0 && !vj_file_is_dirty(rounds[i].f)) {
+            table->events->clean(table->opaque, rounds[i].f);
+        }
+    }
     vj_cancel_enter(callers);
     return first;
 }

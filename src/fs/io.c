@@ -68,10 +68,18 @@ int vj_fs_take_error(VjHandle *h)
     return r;
 }
 
+/* In a shared session others may open what was closed, and see what it was then. */
 int vj_fs_flush(VjHandle *h)
 {
-    vj_file_kick(h->file);
-    return vj_fs_take_error(h);
+    int r = 0, earlier;
+
+    if (vj_volume_is_shared(h->fs->volume)) {
+        r = vj_file_commit(h->file);
+    } else {
+        vj_file_kick(h->file);
+    }
+    earlier = vj_fs_take_error(h);
+    return r < 0 ? r : earlier;
 }
 
 int vj_fs_sync(VjHandle *h)

@@ -47,6 +47,8 @@ void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out);
 
 /* Calls since it was put around an engine; @e is itself. */
 uint64_t vj_engine_crash_calls_for_test(VjEngine *e);
+/* As vj_meta_crash_now; @e, or what it wraps. */
+void vj_engine_crash_now(VjEngine *e);
 /* All zero where @e is not wrapped. */
 void vj_engine_latency_calls(const VjEngine *e, VjMetaCalls *out);
 

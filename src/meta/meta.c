@@ -274,6 +274,11 @@ void vj_meta_calls(VjMeta *m, VjMetaCalls *out)
     vj_engine_latency_calls(vj_session_of(m)->engine, out);
 }
 
+void vj_meta_crash_now(VjMeta *m)
+{
+    vj_engine_crash_now(vj_session_of(m)->engine);
+}
+
 int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out)
 {
     int rc;

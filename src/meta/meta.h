@@ -399,6 +399,10 @@ typedef struct VjMetaCalls {
 
 void vj_meta_calls(VjMeta *m, VjMetaCalls *out);
 
+/* Around whose engine the wrapper crash was put: from now on no call reaches it, as if
+ * the session's machine had gone.  Any thread. */
+void vj_meta_crash_now(VjMeta *m);
+
 extern const VjOptSpec vj_meta_fault_options[];
 /* Fault wrapper, for tests: as vj_store_fault_set, _calls and _hits. */
 bool vj_meta_fault_set(VjMeta *m, const char *options, GError **error);

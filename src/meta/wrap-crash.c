@@ -23,8 +23,9 @@ typedef struct Crash {
     VjEngine engine;
     VjMutex lock;
     /* never change after open: */
-    uint64_t at, lose, drop, late, by;
+    uint64_t lose, drop, late, by;
     /* guarded by lock: */
+    uint64_t at;
     uint64_t calls, applies;
     Late *waits;  /* owned */
     uint64_t due; /* the call in front of which it is done */
@@ -340,6 +341,20 @@ uint64_t vj_engine_crash_calls_for_test(VjEngine *e)
     calls = c->calls;
     vj_mutex_unlock(&c->lock);
     return calls;
+}
+
+void vj_engine_crash_now(VjEngine *e)
+{
+    Crash *c;
+
+    while (e->ops != &vj_engine_crash_ops) {
+        g_assert(e->next != NULL);
+        e = e->next;
+    }
+    c = (Crash *)e;
+    vj_mutex_lock(&c->lock);
+    c->at = 1;
+    vj_mutex_unlock(&c->lock);
 }
 
 const VjEngineOps vj_engine_crash_ops = {

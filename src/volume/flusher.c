@@ -147,6 +147,26 @@ void vj_flusher_committed(VjFlusher *x, VjFile *f, int64_t since_us)
     vj_mutex_unlock(&x->lock);
 }
 
+void vj_flusher_clean(VjFlusher *x, VjFile *f)
+{
+    bool was_queued;
+
+    vj_mutex_lock(&x->lock);
+    was_queued = place(f)->queue != NULL;
+    if (was_queued) {
+        remove_locked(f);
+    }
+    vj_mutex_unlock(&x->lock);
+    if (!was_queued) {
+        return;
+    }
+    /* A change since then has found it in the queue. */
+    if (vj_file_is_dirty(f)) {
+        vj_flusher_add(x, f, VJ_FLUSH_AGED);
+    }
+    vj_file_unref(f);
+}
+
 /* What goes next, due or not; NULL: no file has changes. */
 static VjFile *first_locked(VjFlusher *x)
 {

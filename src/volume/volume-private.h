@@ -135,6 +135,9 @@ void vj_flusher_add(VjFlusher *x, VjFile *f, VjFlushWhen when);
 /* What was changed by @since_us is committed: what is not has no more than age_us from
  * then on. */
 void vj_flusher_committed(VjFlusher *x, VjFile *f, int64_t since_us);
+/* It has no changes any more, and need not wait until it would be due: so others may open
+ * it when its last user closes it. */
+void vj_flusher_clean(VjFlusher *x, VjFile *f);
 /* Memory is short: write back without waiting for age. */
 void vj_flusher_pressure(VjFlusher *x);
 /* Memory was freed elsewhere: what the allocator keeps of it is given back within

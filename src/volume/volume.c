@@ -408,6 +408,13 @@ static void on_committed(void *opaque, VjFile *f, int64_t since_us)
     vj_flusher_committed(v->flusher, f, since_us);
 }
 
+static void on_clean(void *opaque, VjFile *f)
+{
+    VjVolume *v = opaque;
+
+    vj_flusher_clean(v->flusher, f);
+}
+
 static void on_pressure(void *opaque)
 {
     VjVolume *v = opaque;
@@ -441,6 +448,7 @@ static void on_drop_orphans(void *opaque)
 static const VjFileEvents file_events = {
     .changed = on_changed,
     .committed = on_committed,
+    .clean = on_clean,
     .pressure = on_pressure,
     .memory_freed = on_memory_freed,
     .orphaned = on_orphaned,

@@ -20,3 +20,6 @@ tests_unit_fs_test_round_trips_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/fs/test-settings
 tests_unit_fs_test_settings_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/fs/test-sessions
+tests_unit_fs_test_sessions_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)

@@ -75,3 +75,6 @@ tests_unit_volume_test_codec_context_SOURCES = \
 	$(context_codec)
 tests_unit_volume_test_codec_context_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 tests_unit_volume_test_codec_context_LDFLAGS = $(context_codec_ldflags)
+
+UNIT_TESTS += tests/unit/volume/test-sessions
+tests_unit_volume_test_sessions_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)

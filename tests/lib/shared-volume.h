@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * shared-volume.h - several sessions of one volume in this process
+ *
+ * Keys and objects are in memory, under a name that no other test has.  A session is
+ * abandoned as if its machine had gone: nothing of it reaches engine or store any more.
+ * With VARJFS_TEST_SHARED_WRAP=latency:us=50 the engine is far.
+ */
+#ifndef VJ_TESTS_LIB_SHARED_VOLUME_H
+#define VJ_TESTS_LIB_SHARED_VOLUME_H
+
+#include "test.h"
+
+#include "fsck/fsck.h"
+#include "meta/session.h"
+#include "volume/volume-private.h"
+
+/* No lease of it ends while a test runs. */
+#define SHARED_LONG_US ((int64_t)3600 * 1000 * 1000)
+/* Of one that is to shut out others: it looks at them in a third of it. */
+#define SHARED_WATCHER_US ((int64_t)3 * 1000 * 1000)
+/* The lease of one that is to be abandoned. */
+#define SHARED_SHORT_US ((int64_t)300 * 1000)
+/* Far more than it takes to shut a session out and to release what it had. */
+#define SHARED_PATIENCE_US ((int64_t)60 * 1000 * 1000)
+
+typedef struct SharedVolume {
+    char *conf; /* the text of varjfs.conf */
+    VjPlace *place;
+} SharedVolume;
+
+/* As mkfs.varjfs makes one. */
+static inline void shared_make(SharedVolume *s)
+{
+    static unsigned number;
+    g_autofree char *options =
+        g_strdup_printf("objects=4K,meta=memory:name=shared%u,store=memory:name=shared%u",
+                        number, number);
+    VjVolumeMake how = {
+        .source = "shared", .options = options, .may_forget = true, .conf = &s->conf};
+    g_autoptr(GError) error = NULL;
+
+    number++;
+    if (!vj_volume_make(&how, &error)) {
+        fail_msg("%s", error->message);
+    }
+    s->place = vj_place_of_text("shared", s->conf);
+}
+
+/* @how without its place. */
+static inline VjVolume *shared_try(SharedVolume *s, VjVolumeOpen how, GError **error)
+{
+    VjVolume *v;
+
+    how.place = s->place;
+    return vj_volume_open(&how, &v, error) ? v : NULL;
+}
+
+/* Nothing is written back that no thread waits for. */
+static inline VjVolume *shared_open(SharedVolume *s, const char *name, int64_t lease_us)
+{
+    const char *far = g_getenv("VARJFS_TEST_SHARED_WRAP");
+    g_autofree char *wrap = g_strdup_printf("%s;crash", far != NULL ? far : "");
+    g_autoptr(GError) error = NULL;
+    VjVolume *v = shared_try(s,
+                             (VjVolumeOpen){.shared = true,
+                                            .session_name = name,
+                                            .lease_us = lease_us,
+                                            .workers = 2,
+                                            .wrap_meta = wrap,
+                                            .wrap_store = "fault",
+                                            .commit_seconds = 3600},
+                             &error);
+
+    if (v == NULL) {
+        fail_msg("%s: %s", name, error->message);
+    }
+    return v;
+}
+
+static inline void shared_close(VjVolume *v)
+{
+    assert_int_equal(vj_volume_close(v), 0);
+}
+
+/* From now on nothing of it reaches engine or store; vj_volume_close() frees it, and says
+ * that it failed. */
+static inline void shared_abandon(VjVolume *v)
+{
+    g_autoptr(GError) error = NULL;
+
+    vj_meta_crash_now(v->meta);
+    assert_true(vj_store_fault_set(v->store, "every=1,errno=EIO", &error));
+}
+
+static inline void shared_say(void *opaque, const char *text)
+{
+    (void)opaque;
+    fprintf(stderr, "# %s\n", text);
+}
+
+/* Nobody has it open: fsck finds nothing, and nothing waits to be removed. */
+static inline void shared_expect_sound(SharedVolume *s)
+{
+    g_autoptr(GError) error = NULL;
+    VjCheckReport report = {0};
+    VjVolume *v = shared_try(s, (VjVolumeOpen){.check = true, .read_only = true}, &error);
+
+    if (v == NULL) {
+        fail_msg("%s", error->message);
+    }
+    assert_int_equal(vj_fsck_names(v, shared_say, NULL, &report), 0);
+    assert_int_equal(vj_fsck_contents(v, true, shared_say, NULL, &report), 0);
+    assert_int_equal(report.problems, 0);
+    assert_int_equal(report.leaks, 0);
+    shared_close(v);
+}
+
+/* Keys of @space, as @v sees them. */
+typedef struct SharedCount {
+    VjSpace space;
+    unsigned keys;
+} SharedCount;
+
+static inline int shared_count_body(VjTxn *txn, void *opaque)
+{
+    SharedCount *c = opaque;
+    VjScan scan;
+
+    c->keys = 0;
+    vj_scan_begin(&scan, txn, c->space, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
+        c->keys++;
+    }
+    return scan.error;
+}
+
+static inline unsigned shared_keys(VjVolume *v, VjSpace space)
+{
+    SharedCount c = {.space = space};
+
+    assert_int_equal(vj_meta_view(v->meta, shared_count_body, &c), 0);
+    return c.keys;
+}
+
+/* Sessions that have a record. */
+static inline int shared_list_body(VjTxn *txn, void *opaque)
+{
+    return vj_session_list(txn, opaque);
+}
+
+static inline unsigned shared_sessions(VjVolume *v)
+{
+    g_autoptr(GArray) sessions = g_array_new(FALSE, FALSE, sizeof(VjSessionInfo));
+
+    assert_int_equal(vj_meta_view(v->meta, shared_list_body, sessions), 0);
+    return sessions->len;
+}
+
+/* Until there are @count sessions, as @v sees it: others were shut out and released. */
+static inline void shared_await_sessions(VjVolume *v, unsigned count)
+{
+    int64_t until_us = vj_clock_mono_us() + SHARED_PATIENCE_US;
+
+    while (shared_sessions(v) != count) {
+        assert_true(vj_clock_mono_us() < until_us);
+        g_usleep(1000); /* between two looks: nothing is told to a test */
+    }
+}
+
+/* It ends, and nobody has it open; fsck finds nothing. */
+static inline void shared_end(SharedVolume *s)
+{
+    shared_expect_sound(s);
+    assert_int_equal(vj_place_close(s->place), 0);
+    g_free(s->conf);
+}
+
+#endif
