@@ -30,10 +30,10 @@ static void set_le32(uint8_t *to, uint32_t n)
 
 void vj_checkpoint_encode(const VjCheckpointEnd *end, VjCheckpointDisk *out)
 {
+    g_assert(end->conf_bytes > 0);
     memset(out, 0, sizeof *out);
     memcpy(out->magic, VJ_CHECKPOINT_MAGIC, sizeof out->magic);
-    set_le32(out->version,
-             end->conf_bytes > 0 ? VJ_CHECKPOINT_VERSION : VJ_CHECKPOINT_VERSION_BARE);
+    set_le32(out->version, VJ_CHECKPOINT_VERSION);
     set_le32(out->conf_bytes, end->conf_bytes);
     memcpy(out->uuid, end->uuid, sizeof out->uuid);
     set_le64(out->made_s, (uint64_t)end->made_s);
@@ -50,8 +50,7 @@ int vj_checkpoint_decode(const VjCheckpointDisk *d, VjCheckpointEnd *out)
     if (memcmp(d->magic, VJ_CHECKPOINT_MAGIC, sizeof d->magic) != 0 ||
         vj_le64_get(d->checksum) !=
             vj_checksum64(d, offsetof(VjCheckpointDisk, checksum)) ||
-        version !=
-            (conf_bytes > 0 ? VJ_CHECKPOINT_VERSION : VJ_CHECKPOINT_VERSION_BARE) ||
+        version != VJ_CHECKPOINT_VERSION || conf_bytes == 0 ||
         conf_bytes > VJ_SUPERBLOCK_MAX) {
         return -EBADMSG;
     }
@@ -109,10 +108,7 @@ int vj_checkpoint_read_conf(int fd, const VjCheckpointEnd *end, char **text)
     int r;
 
     *text = NULL;
-    if (end->conf_bytes == 0) {
-        return -ENOENT;
-    }
-    g_assert(end->conf_bytes <= VJ_SUPERBLOCK_MAX);
+    g_assert(end->conf_bytes > 0 && end->conf_bytes <= VJ_SUPERBLOCK_MAX);
     bytes = g_malloc0(end->conf_bytes + 1);
     r = vj_fd_pread_all(fd, bytes, end->conf_bytes, end->image_bytes);
     if (r == 0) {

@@ -3,7 +3,7 @@
  * checkpoint-format.h - the end of a checkpoint
  *
  * A checkpoint is what the metadata engine saved, the text of varjfs.conf, then this
- * record.  Little-endian.  Version 1 has no such text.
+ * record.  Little-endian.
  */
 #ifndef VJ_VOLUME_CHECKPOINT_FORMAT_H
 #define VJ_VOLUME_CHECKPOINT_FORMAT_H
@@ -12,7 +12,6 @@
 
 #define VJ_CHECKPOINT_MAGIC "VJFSCKPT"
 #define VJ_CHECKPOINT_VERSION 2u
-#define VJ_CHECKPOINT_VERSION_BARE 1u
 /* The image is summed up in pieces of so many bytes, the last one what is left: the
  * checksum of a piece is that of the checksum before it (0 at first; 8 bytes), then the
  * piece. */
@@ -21,7 +20,7 @@
 typedef struct VjCheckpointDisk {
     uint8_t magic[8];
     uint8_t version[4];
-    uint8_t conf_bytes[4]; /* of the text; version 1: zero */
+    uint8_t conf_bytes[4]; /* of the text */
     uint8_t uuid[16];      /* of varjfs.conf */
     uint8_t made_s[8];     /* seconds since 1970 */
     uint8_t commit[8];     /* the engine's number of the state */

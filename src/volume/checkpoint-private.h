@@ -13,8 +13,7 @@ typedef struct VjCheckpointEnd {
     uint8_t uuid[16];
     int64_t made_s;
     uint64_t commit, image_bytes, image_checksum;
-    uint32_t
-        conf_bytes; /* of the copy of varjfs.conf behind the image; 0: there is none */
+    uint32_t conf_bytes; /* of the copy of varjfs.conf behind the image */
 } VjCheckpointEnd;
 
 void vj_checkpoint_encode(const VjCheckpointEnd *end, VjCheckpointDisk *out);
@@ -25,7 +24,7 @@ int vj_checkpoint_decode(const VjCheckpointDisk *d,
 int vj_checkpoint_sum(int fd, uint64_t bytes, uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
 /* Reads the record at the end of @fd.  -EBADMSG: there is none. */
 int vj_checkpoint_read_end(int fd, VjCheckpointEnd *out) G_GNUC_WARN_UNUSED_RESULT;
-/* The copy of varjfs.conf; owned.  -ENOENT: it has none. */
+/* The copy of varjfs.conf; owned. */
 int vj_checkpoint_read_conf(int fd, const VjCheckpointEnd *end,
                             char **text) G_GNUC_WARN_UNUSED_RESULT;
 /* Opens @name if it is whole, and of the volume @super (NULL: any); *end its record. */

@@ -250,8 +250,7 @@ static bool copy_of_checkpoint(const Search *s, int dir, const char *name, Copy 
     }
     r = vj_checkpoint_read_conf(fd, &end, &text);
     if (r < 0) {
-        return r == -ENOENT ? vj_error_set(error, ENOENT, "it has no copy")
-                            : vj_error_set_errno(error, -r, "its copy");
+        return vj_error_set_errno(error, -r, "its copy");
     }
     if (!is_plausible(s, text, end.uuid, error)) {
         return false;

@@ -26,13 +26,15 @@ enum { BAD_SUM = 1, BAD_IMAGE_SUM = 2, BAD_LENGTH = 4, BAD_UUID = 8, SHORTENED =
 
 static char *dir;
 static GByteArray *image;
-static VjCheckpointEnd right; /* what stands behind it */
+static char *conf;            /* what stands behind it, */
+static VjCheckpointEnd right; /* and behind that */
 
 /* ---- the volume -------------------------------------------------------------------- */
 
 static void end(void)
 {
     g_byte_array_unref(image);
+    g_free(conf);
     fuzz_kept_clear();
     fuzz_dir_remove(dir);
 }
@@ -49,6 +51,8 @@ static void take_image(VjVolume *v)
     right.made_s = 1795305600;
     right.commit = saved.commit;
     right.image_bytes = saved.bytes;
+    conf = g_strdup(v->super.text);
+    right.conf_bytes = (uint32_t)strlen(conf);
     g_assert(vj_uuid_parse(v->super.uuid, right.uuid));
 }
 
@@ -138,6 +142,12 @@ static void expect_inverse(const VjCheckpointDisk *disk)
     }
 }
 
+static void set_le32(uint8_t *to, uint32_t n)
+{
+    n = GUINT32_TO_LE(n);
+    memcpy(to, &n, sizeof n);
+}
+
 static void set_le64(uint8_t *to, uint64_t n)
 {
     n = GUINT64_TO_LE(n);
@@ -159,6 +169,7 @@ static void make_record(VjSlice first, uint8_t how, int fd, uint64_t image_bytes
         memcpy(disk->uuid, right.uuid, sizeof disk->uuid);
     }
     if ((how & BAD_LENGTH) == 0) {
+        set_le32(disk->conf_bytes, right.conf_bytes);
         set_le64(disk->image_bytes, image_bytes);
     }
     if ((how & BAD_IMAGE_SUM) == 0) {
@@ -196,7 +207,8 @@ static GByteArray *make_checkpoint(VjReader *in, uint8_t *how)
     fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     g_assert(fd >= 0 && vj_fd_write_all(fd, bytes->data, bytes->len) == 0);
     make_record(record, *how, fd, bytes->len, &disk);
-    g_assert(vj_fd_write_all(fd, &disk, sizeof disk) == 0);
+    g_assert(vj_fd_write_all(fd, conf, strlen(conf)) == 0 &&
+             vj_fd_write_all(fd, &disk, sizeof disk) == 0);
     return bytes;
 }
 
