@@ -461,6 +461,20 @@ static int check_sealed(VjContentsCheck *c, const char *name, const char *what)
     return r == -ENOENT ? 0 : r;
 }
 
+/* What sessions left is the next one's to release; here it is whole or not. */
+static int check_sessions(VjContentsCheck *c, VjSpace space, const char *what)
+{
+    VjListing l;
+
+    vj_listing_begin(&l, c->meta, space);
+    while (vj_listing_next(&l)) {
+        if (vj_session_key_check(space, l.key, l.value) < 0) {
+            vj_contents_problem(c, 0, "%s is damaged", what);
+        }
+    }
+    return vj_listing_end(&l);
+}
+
 static int check_all(VjContentsCheck *c, bool read_data)
 {
     int r = read_next_ino(c);
@@ -482,6 +496,12 @@ static int check_all(VjContentsCheck *c, bool read_data)
     }
     if (r == 0) {
         r = check_fragments(c);
+    }
+    if (r == 0) {
+        r = check_sessions(c, VJ_SPACE_SESSION, "the record of a session");
+    }
+    if (r == 0) {
+        r = check_sessions(c, VJ_SPACE_CLAIM, "what a session had alone");
     }
     if (r == 0) {
         r = check_sealed(c, VJ_SCRUB_KEY, "the record of how far a scrub has come");

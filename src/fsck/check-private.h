@@ -8,6 +8,7 @@
 #include "file/records.h"
 #include "fsck/fsck.h"
 #include "map/map-format.h"
+#include "meta/session.h"
 
 typedef struct VjContentsCheck {
     VjVolume *v;

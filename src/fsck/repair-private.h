@@ -15,6 +15,7 @@
 #include "file/records.h"
 #include "fsck/fsck.h"
 #include "map/map-format.h"
+#include "meta/session.h"
 #include "object/object-check.h"
 #include "object/stored-form.h"
 

@@ -78,6 +78,16 @@ static bool id_block_is_good(VjSlice key, VjSlice value)
     return vj_id_block_decode(key, value, &range) == 0;
 }
 
+static bool session_is_good(VjSlice key, VjSlice value)
+{
+    return vj_session_key_check(VJ_SPACE_SESSION, key, value) == 0;
+}
+
+static bool claim_is_good(VjSlice key, VjSlice value)
+{
+    return vj_session_key_check(VJ_SPACE_CLAIM, key, value) == 0;
+}
+
 /* The key that a whole record says it belongs to. */
 typedef void OwnKey(const uint8_t *value, uint8_t *key);
 
@@ -131,6 +141,9 @@ static const Kind kinds[] = {
      id_block_is_good, number_at_8, true},
     {VJ_SPACE_INDEX, VJ_INDEX_KEY_BYTES, NULL, "an index entry", index_is_good, NULL,
      true},
+    /* A session whose record is not there has ended, and every session has. */
+    {VJ_SPACE_SESSION, 0, NULL, "the record of a session", session_is_good, NULL, true},
+    {VJ_SPACE_CLAIM, 0, NULL, "what a session had alone", claim_is_good, NULL, true},
 };
 
 /*

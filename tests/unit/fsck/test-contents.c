@@ -523,6 +523,22 @@ static int plant_damaged_counter(VjTxn *txn, const Fixture *x)
     return vj_txn_put(txn, VJ_SPACE_SYSTEM, vj_slice("next-ino", 8), vj_slice("xyz", 3));
 }
 
+static int plant_damaged_session(VjTxn *txn, const Fixture *x)
+{
+    uint8_t key[8];
+
+    (void)x;
+    vj_be64_set(key, 7);
+    return vj_txn_put(txn, VJ_SPACE_SESSION, vj_slice(key, sizeof key),
+                      vj_slice("xyz", 3));
+}
+
+static int plant_damaged_claim(VjTxn *txn, const Fixture *x)
+{
+    (void)x;
+    return vj_txn_put(txn, VJ_SPACE_CLAIM, vj_slice("claim", 5), vj_slice("xyz", 3));
+}
+
 typedef enum Who { BIG, SMALL, HOLE, LINK, ROOT, NOBODY, OTHER } Who;
 
 typedef struct Case {
@@ -571,6 +587,10 @@ static const Case cases[] = {
     {"missing root", plant_missing_root, ROOT, "there is no root directory", 1},
     {"damaged counter", plant_damaged_counter, NOBODY,
      "the counter of inode numbers is damaged", 1},
+    {"damaged session", plant_damaged_session, NOBODY,
+     "the record of a session is damaged", 1},
+    {"damaged claim", plant_damaged_claim, NOBODY, "what a session had alone is damaged",
+     1},
 };
 
 static uint64_t ino_of(const Fixture *x, const Case *c)
