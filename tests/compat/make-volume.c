@@ -321,7 +321,8 @@ int main(int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
     VjVolumeMake make = {.options = VOLUME_OPTIONS};
-    VjVolumeOpen open = {.wrap_store = "fault:kinds=remove,every=1,errno=EIO"};
+    VjVolumeOpen open = {.session_name = "make-volume",
+                         .wrap_store = "fault:kinds=remove,every=1,errno=EIO"};
 
     if (argc != 2) {
         fprintf(stderr, "usage: make-volume DIR\n");
