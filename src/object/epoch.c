@@ -217,7 +217,8 @@ static int sessions_body(VjTxn *txn, void *opaque)
     return vj_session_list(txn, opaque);
 }
 
-/* *all: each other session that lives has published @epoch. */
+/* *all: each other session that lives has published @epoch.  -ESTALE: this one does
+ * not. */
 static int all_have_published(VjObjects *o, uint64_t epoch, bool *all)
 {
     g_autoptr(GArray) sessions = g_array_new(FALSE, FALSE, sizeof(VjSessionInfo));
@@ -225,10 +226,14 @@ static int all_have_published(VjObjects *o, uint64_t epoch, bool *all)
     int rc = vj_meta_view(o->meta, sessions_body, sessions);
 
     *all = rc == 0;
-    for (guint i = 0; *all && i < sessions->len; i++) {
+    for (guint i = 0; rc == 0 && i < sessions->len; i++) {
         const VjSessionInfo *s = &g_array_index(sessions, VjSessionInfo, i);
 
-        *all = s->has_ended || s->id == own || s->epoch >= epoch;
+        if (s->id == own) {
+            rc = s->has_ended ? -ESTALE : 0;
+        } else {
+            *all = *all && (s->has_ended || s->epoch >= epoch);
+        }
     }
     return rc;
 }

@@ -46,3 +46,10 @@ tests_unit_object_test_object_codec_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=vj_codec_
 UNIT_TESTS += tests/unit/object/test-object-ahead
 tests_unit_object_test_object_ahead_SOURCES = tests/unit/object/test-object-ahead.c $(object_fixture)
 tests_unit_object_test_object_ahead_LDADD = $(LDADD_object) $(CMOCKA_LIBS)
+
+session_fixture = tests/unit/object/session-fixture.c tests/unit/object/session-fixture.h \
+	$(object_fixture)
+
+UNIT_TESTS += tests/unit/object/test-object-sessions
+tests_unit_object_test_object_sessions_SOURCES = tests/unit/object/test-object-sessions.c $(session_fixture)
+tests_unit_object_test_object_sessions_LDADD = $(LDADD_object) $(CMOCKA_LIBS)
