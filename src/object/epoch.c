@@ -174,7 +174,9 @@ int vj_epoch_attend(VjObjects *o)
 
 int vj_epoch_close(VjObjects *o)
 {
-    return drop_holds(o);
+    int rc = drop_holds(o), ended = vj_epoch_end(o);
+
+    return rc < 0 ? rc : ended;
 }
 
 /* ---- the reaper -------------------------------------------------------------------- */
@@ -198,7 +200,11 @@ static int begin_body(VjTxn *txn, void *opaque)
 
 int vj_epoch_begin(VjObjects *o, uint64_t *epoch)
 {
-    return vj_meta_run(o->meta, VJ_RUN_RELEASE, begin_body, epoch);
+    int rc = vj_meta_run(o->meta, VJ_RUN_RELEASE, begin_body, epoch);
+
+    /* One that failed may have been done all the same. */
+    o->dead.may_have_claim = o->dead.may_have_claim || rc != -EBUSY;
+    return rc;
 }
 
 static int end_body(VjTxn *txn, void *opaque)
@@ -209,7 +215,13 @@ static int end_body(VjTxn *txn, void *opaque)
 
 int vj_epoch_end(VjObjects *o)
 {
-    return vj_meta_run(o->meta, VJ_RUN_RELEASE, end_body, NULL);
+    int rc = 0;
+
+    if (o->dead.may_have_claim) {
+        rc = vj_meta_run(o->meta, VJ_RUN_RELEASE, end_body, NULL);
+        o->dead.may_have_claim = rc < 0;
+    }
+    return rc;
 }
 
 static int sessions_body(VjTxn *txn, void *opaque)

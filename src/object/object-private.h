@@ -75,7 +75,8 @@ typedef struct VjDead {
     int look_error;   /* of the last look */
     uint64_t changes; /* what others did that a pass may wait for */
     /* the thread's: */
-    uint64_t published; /* the last epoch that need not be published any more */
+    uint64_t published;  /* the last epoch that need not be published any more */
+    bool may_have_claim; /* of the reaper */
 } VjDead;
 
 void vj_dead_init(VjDead *d);
@@ -115,7 +116,7 @@ int vj_reap(VjObjects *o, bool *is_left) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Before the first guard. */
 bool vj_epoch_open(VjObjects *o, GError **error);
-/* Drops all holds: no pin is left. */
+/* Drops all holds, since no pin is left, and a claim that could not be dropped. */
 int vj_epoch_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 /* Publishes an epoch that another session has begun, drops what is not needed. */
 int vj_epoch_attend(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
@@ -123,7 +124,7 @@ int vj_epoch_attend(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 int vj_epoch_begin(VjObjects *o, uint64_t *epoch) G_GNUC_WARN_UNUSED_RESULT;
 /* Waits until each other session that lives has published it.  -ECANCELED: stop. */
 int vj_epoch_wait(VjObjects *o, uint64_t epoch) G_GNUC_WARN_UNUSED_RESULT;
-/* Drops the claim. */
+/* Drops the claim, if there is one. */
 int vj_epoch_end(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- object-cache.c ---------------------------------------------------------------- */

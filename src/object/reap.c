@@ -29,7 +29,6 @@
 
 typedef struct VjPass {
     VjObjects *objects;
-    bool may_have_claim;
     bool is_left; /* others hold some */
 } VjPass;
 
@@ -256,7 +255,6 @@ static int wait_for_readers(VjPass *p)
 
     if (o->is_shared) {
         rc = vj_epoch_begin(o, &epoch);
-        p->may_have_claim = p->may_have_claim || rc != -EBUSY;
     } else {
         rc = vj_meta_flush(o->meta);
     }
@@ -320,13 +318,8 @@ static int reap(VjPass *p)
 int vj_reap(VjObjects *o, bool *is_left)
 {
     VjPass p = {.objects = o};
-    int rc = reap(&p);
+    int rc = reap(&p), ended = vj_epoch_end(o);
 
     *is_left = p.is_left;
-    if (p.may_have_claim) {
-        int ended = vj_epoch_end(o);
-
-        rc = rc < 0 ? rc : ended;
-    }
-    return rc;
+    return rc < 0 ? rc : ended;
 }

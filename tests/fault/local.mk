@@ -49,6 +49,11 @@ TEST_HELPERS += tests/fault/test-objects-kill
 FAULT_TESTS += tests/fault/test-objects-kill
 tests_fault_test_objects_kill_SOURCES = tests/fault/test-objects-kill.c $(object_fixture)
 tests_fault_test_objects_kill_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+TEST_HELPERS += tests/fault/test-objects-session
+FAULT_TESTS += tests/fault/test-objects-session
+tests_fault_test_objects_session_SOURCES = tests/fault/test-objects-session.c $(session_fixture)
+tests_fault_test_objects_session_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 endif
 
 FAULT_TESTS += tests/fault/kill-daemon.sh
