@@ -53,3 +53,7 @@ session_fixture = tests/unit/object/session-fixture.c tests/unit/object/session-
 UNIT_TESTS += tests/unit/object/test-object-sessions
 tests_unit_object_test_object_sessions_SOURCES = tests/unit/object/test-object-sessions.c $(session_fixture)
 tests_unit_object_test_object_sessions_LDADD = $(LDADD_object) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/object/test-object-sessions-random
+tests_unit_object_test_object_sessions_random_SOURCES = tests/unit/object/test-object-sessions-random.c $(session_fixture)
+tests_unit_object_test_object_sessions_random_LDADD = $(LDADD_object) $(CMOCKA_LIBS)
