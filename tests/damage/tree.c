@@ -282,6 +282,10 @@ static int plant_leftovers(VjTxn *txn)
 {
     VjInode orphan = {.ino = 0, .generation = 1, .mode = S_IFREG | 0600};
     VjObject dead = {.id = DEAD_ID, .plain_bytes = 100, .stored_bytes = 132};
+    VjObject going = {.id = DEAD_ID + 1,
+                      .plain_bytes = 100,
+                      .stored_bytes = 132,
+                      .flags = VJ_OBJECT_REMOVING};
     VjScrubStatus scrub = {.place = 1, .pass = {.begun_s = 1795209543, .objects = 1}};
     uint8_t key[8], id_block[VJ_ID_BLOCK_BYTES], next[VJ_NEXT_ID_BYTES];
     uint8_t epoch[VJ_EPOCH_BYTES];
@@ -317,7 +321,10 @@ static int plant_leftovers(VjTxn *txn)
         r = vj_txn_put(txn, VJ_SPACE_ID_BLOCK, vj_slice(key, sizeof key),
                        vj_slice(id_block, sizeof id_block));
     }
-    return r < 0 ? r : vj_object_record_put(txn, VJ_SPACE_DEAD, &dead);
+    if (r == 0) {
+        r = vj_object_record_put(txn, VJ_SPACE_DEAD, &dead);
+    }
+    return r < 0 ? r : vj_object_record_put(txn, VJ_SPACE_DEAD, &going);
 }
 
 static int plant(VjTxn *txn, void *opaque)

@@ -469,6 +469,32 @@ static int plant_missing_object(VjTxn *txn, const Fixture *x)
     return r < 0 ? r : vj_object_record_del(txn, VJ_SPACE_OBJECT, object.id);
 }
 
+/* Maps name it all the same. */
+static int plant_object_being_removed(VjTxn *txn, const Fixture *x)
+{
+    VjObject object;
+    int r = first_object(txn, x, &object);
+
+    if (r == 0) {
+        r = vj_object_record_del(txn, VJ_SPACE_OBJECT, object.id);
+    }
+    object.refs = 0;
+    object.flags |= VJ_OBJECT_REMOVING;
+    return r < 0 ? r : vj_object_record_put(txn, VJ_SPACE_DEAD, &object);
+}
+
+static int plant_damaged_epoch(VjTxn *txn, const Fixture *x)
+{
+    uint8_t epoch[VJ_EPOCH_BYTES];
+
+    (void)x;
+    vj_epoch_encode(7, epoch);
+    epoch[VJ_EPOCH_BYTES / 2] ^= 1;
+    epoch[0] ^= 1;
+    return vj_txn_put(txn, VJ_SPACE_SYSTEM, vj_slice(VJ_EPOCH_KEY, strlen(VJ_EPOCH_KEY)),
+                      vj_slice(epoch, sizeof epoch));
+}
+
 static int plant_missing_index(VjTxn *txn, const Fixture *x)
 {
     VjIndexKey key;
@@ -578,6 +604,8 @@ static const Case cases[] = {
     {"fragment", plant_fragment, BIG, "a fragment's key has 8 bytes", 1},
     {"reference", plant_reference, BIG, "its bytes", 1},
     {"missing object", plant_missing_object, BIG, "its bytes", 0},
+    {"object being removed", plant_object_being_removed, BIG, "its bytes", 0},
+    {"damaged epoch", plant_damaged_epoch, NOBODY, "the counter of epochs is damaged", 1},
     {"missing index", plant_missing_index, NOBODY, "it is not in the index", 1},
     {"orphan with links", plant_orphan_with_links, BIG,
      "an orphan although it has 1 links", 1},
