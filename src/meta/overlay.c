@@ -252,8 +252,13 @@ static void list_insert(VjOverlayList *l, const Place *p, VjOverlayEntry *e)
  * ever. */
 static void forget_entries(VjOverlay *o)
 {
-    memset(o->lists, 0, sizeof o->lists);
-    memset(o->tally, 0, sizeof o->tally);
+    /* A transaction changes few of the spaces. */
+    for (size_t i = 0; i < VJ_SPACE_COUNT; i++) {
+        if (o->lists[i].head[0] != NULL) {
+            memset(&o->lists[i], 0, sizeof o->lists[i]);
+            memset(&o->tally[i], 0, sizeof o->tally[i]);
+        }
+    }
     o->bytes = 0;
     o->entry_count = 0;
     o->unlogged = NULL;
@@ -262,6 +267,8 @@ static void forget_entries(VjOverlay *o)
 
 void vj_overlay_init(VjOverlay *o)
 {
+    memset(o->lists, 0, sizeof o->lists);
+    memset(o->tally, 0, sizeof o->tally);
     forget_entries(o);
     o->coin = UINT64_C(0x9e3779b97f4a7c15);
 }

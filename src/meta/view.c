@@ -166,7 +166,9 @@ void vj_view_drop(VjSession *s, VjView *v, bool enlisted)
     if (v->engine != NULL) {
         vj_engine_snapshot_release(v->engine);
     }
-    vj_far_clear(v);
+    if (v->runs != NULL) {
+        vj_far_clear(v);
+    }
     if (v->reads != NULL) {
         vj_read_set_clear(v->reads);
     }
