@@ -25,7 +25,8 @@ typedef enum VjFlushWhen {
 
 /* What the volume is told and asked.  Threads: any.  Locks: none is held. */
 typedef struct VjFileEvents {
-    /* @f has changes.  Keeps it in memory: takes a reference until they are committed. */
+    /* @f has changes.  Keeps it in memory: takes a reference until they are
+     * committed. */
     void (*changed)(void *opaque, VjFile *f, VjFlushWhen when);
     /* What was changed by @since_us is committed; what is not is no older than that. */
     void (*committed)(void *opaque, VjFile *f, int64_t since_us);

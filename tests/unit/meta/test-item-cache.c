@@ -493,13 +493,10 @@ static void random_reports(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(reports_are_heard),
-    cmocka_unit_test(many_reports),
-    cmocka_unit_test(for_a_time), cmocka_unit_test(an_answer_of_before_a_commit),
-    cmocka_unit_test(random_reports),
-    cmocka_unit_test(keys_and_gaps),
-    cmocka_unit_test(changes_are_entered),
-    cmocka_unit_test(a_late_answer_is_not_taken),
+    cmocka_unit_test(reports_are_heard),   cmocka_unit_test(many_reports),
+    cmocka_unit_test(for_a_time),          cmocka_unit_test(an_answer_of_before_a_commit),
+    cmocka_unit_test(random_reports),      cmocka_unit_test(keys_and_gaps),
+    cmocka_unit_test(changes_are_entered), cmocka_unit_test(a_late_answer_is_not_taken),
     cmocka_unit_test(random_calls),
 };
 
