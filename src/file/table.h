@@ -30,8 +30,8 @@ typedef struct VjFileEvents {
     void (*changed)(void *opaque, VjFile *f, VjFlushWhen when);
     /* What was changed by @since_us is committed; what is not is no older than that. */
     void (*committed)(void *opaque, VjFile *f, int64_t since_us);
-    /* In a shared session: nothing of @f waits for write-back.  Gives back the reference of
-     * changed, unless there are changes again.  May wait for the round of a file. */
+    /* In a shared session: nothing of @f waits for write-back.  Gives back the reference
+     * of changed, unless there are changes again.  May wait for the round of a file. */
     void (*clean)(void *opaque, VjFile *f);
     /* Memory for changes is short: write back without waiting for age. */
     void (*pressure)(void *opaque);
