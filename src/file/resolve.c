@@ -9,7 +9,8 @@
  * That state is what the file keeps of it (committed.c) where it keeps enough: then no
  * transaction is begun.  Else it is read, and its version compared: if the map is one
  * version newer than the frozen sequence's base, the frozen sequence is in it already and
- * is skipped; any other version is that of a later commit, and all is looked at again.
+ * is skipped, unless its file gave it up without a commit; any other version is that of a
+ * later commit, and all is looked at again.
  */
 #include "file/file-private.h"
 
@@ -416,7 +417,8 @@ static int view_body(VjTxn *txn, void *opaque)
     if (l->kept != NULL && inode.map_version == l->version) {
         v->read = vj_committed_ref(l->kept);
     } else if (l->any_version || inode.map_version == l->version ||
-               (l->frozen != NULL && inode.map_version == l->version + 1)) {
+               (l->frozen != NULL && inode.map_version == l->version + 1 &&
+                !g_atomic_int_get(&l->frozen->given_up))) {
         v->read = vj_committed_new(&r.table->committed, &inode);
     } else {
         return 0;

@@ -62,6 +62,9 @@ static void give_up_claim(VjFile *f, bool committed)
 
     vj_mutex_lock(&f->lock);
     z = g_steal_pointer(&f->frozen);
+    if (z != NULL && !committed) {
+        g_atomic_int_set(&z->given_up, 1);
+    }
     f->base_version += committed;
     f->writing = false;
     vj_file_commit_is_over_locked(f);

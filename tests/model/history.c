@@ -64,6 +64,55 @@ static bool is_state(const State *s, uint64_t ino, size_t offset, size_t len,
            (want == 0 || memcmp(s->bytes + offset, got, want) == 0);
 }
 
+/* What the bytes of a read are like that shows none of the states it may show. */
+static void explain(const ModelFile *f, uint64_t before, uint64_t after, uint64_t ino,
+                    size_t offset, size_t len, const uint8_t *got, size_t got_len)
+{
+    for (uint64_t i = before; i <= after; i++) {
+        const State *t = &f->states[i % STATES];
+        size_t want = offset < t->len ? MIN(len, t->len - offset) : 0;
+        size_t common = MIN(want, got_len),
+               same = shadow_difference(t->bytes + offset, got, common);
+        size_t back = 0;
+
+        while (back < common &&
+               t->bytes[offset + want - 1 - back] == got[got_len - 1 - back]) {
+            back++;
+        }
+        fprintf(stderr,
+                "model: change %" G_GUINT64_FORMAT ": inode %" G_GUINT64_FORMAT
+                " of %zu bytes: %zu to compare, the first %zu are equal, the last %zu\n",
+                i, t->ino, t->len, want, same, back);
+    }
+    for (uint64_t age = 1; age < STATES && age <= before; age++) {
+        if (before - age + STATES > after && is_state(&f->states[(before - age) % STATES],
+                                                      ino, offset, len, got, got_len)) {
+            fprintf(stderr,
+                    "model: it is as it was behind change %" G_GUINT64_FORMAT "\n",
+                    before - age);
+        }
+    }
+    for (uint64_t i = before - MIN(before, STATES - 1); i <= after; i++) {
+        const State *t = &f->states[i % STATES];
+        const uint8_t *at = i + STATES > after && t->ino == ino && got_len >= 16
+                                ? memmem(t->bytes, t->len, got, 16)
+                                : NULL;
+
+        if (at != NULL) {
+            fprintf(stderr,
+                    "model: its first 16 bytes are those at %zu behind change "
+                    "%" G_GUINT64_FORMAT "\n",
+                    (size_t)(at - t->bytes), i);
+        }
+    }
+
+    fprintf(stderr, "model: it begins with");
+    for (size_t i = 0; i < MIN(got_len, 16); i++) {
+        fprintf(stderr, " %02x", got[i]);
+    }
+    fprintf(stderr, "\n");
+}
+
 /* A read that began behind change @before and has returned. */
 static void compare(Worker *w, ModelFile *f, uint64_t before, uint64_t ino, size_t offset,
                     size_t len, const uint8_t *got, size_t got_len)
@@ -87,22 +136,7 @@ static void compare(Worker *w, ModelFile *f, uint64_t before, uint64_t ino, size
             return;
         }
     }
-    for (uint64_t i = before; i <= after; i++) {
-        const State *t = &f->states[i % STATES];
-        size_t want = offset < t->len ? MIN(len, t->len - offset) : 0;
-        size_t common = MIN(want, got_len),
-               same = shadow_difference(t->bytes + offset, got, common);
-        size_t back = 0;
-
-        while (back < common &&
-               t->bytes[offset + want - 1 - back] == got[got_len - 1 - back]) {
-            back++;
-        }
-        fprintf(stderr,
-                "model: change %" G_GUINT64_FORMAT ": inode %" G_GUINT64_FORMAT
-                " of %zu bytes: %zu to compare, the first %zu are equal, the last %zu\n",
-                i, t->ino, t->len, want, same, back);
-    }
+    explain(f, before, after, ino, offset, len, got, got_len);
     fail(w,
          "file %u: a read of %zu bytes at %zu beside its writer gave %zu bytes of no "
          "state "

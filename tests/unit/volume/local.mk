@@ -64,6 +64,13 @@ tests_unit_volume_test_committed_SOURCES = \
 	tests/unit/volume/test-committed.c
 tests_unit_volume_test_committed_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/volume/test-resolve
+tests_unit_volume_test_resolve_SOURCES = \
+	tests/unit/volume/settings-fixture.c \
+	tests/unit/volume/settings-fixture.h \
+	tests/unit/volume/test-resolve.c
+tests_unit_volume_test_resolve_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/volume/test-place
 tests_unit_volume_test_place_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
