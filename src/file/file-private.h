@@ -26,7 +26,7 @@ typedef struct VjFrozen {
     /* Its file lets go of it without a commit: a newer map has nothing to do with it.
      * Atomic; set under the file's lock, before anybody else can commit. */
     gint given_up;
-    uint64_t seq;          /* the last change in it */
+    uint64_t seq; /* the last change in it */
     uint64_t reserved_bytes;
     /* An attempt found no space: the next keeps parts of old objects as parts. */
     bool was_short;

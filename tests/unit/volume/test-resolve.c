@@ -14,15 +14,15 @@ typedef struct Stopped {
     VjFile *f;
     bool in_step; /* not before a step of recoding has begun */
     GThread *thread;
-    /* guarded by gate: */
+    /* guarded by lock: */
     bool arrived, may_go;
     /* its result: */
     uint8_t bytes[4096];
     int r;
 } Stopped;
 
-static GMutex gate;
-static GCond gate_changed;
+static GMutex lock;
+static GCond changed;
 static __thread Stopped *stopped; /* this thread, until it has been stopped */
 static const VjMetaOps *real_ops;
 
@@ -42,13 +42,13 @@ static int begin_when_told(VjMeta *m, VjTxn *txn)
 
     if (s != NULL && is_the_place(s)) {
         stopped = NULL;
-        g_mutex_lock(&gate);
+        g_mutex_lock(&lock);
         s->arrived = true;
-        g_cond_broadcast(&gate_changed);
+        g_cond_broadcast(&changed);
         while (!s->may_go) {
-            g_cond_wait(&gate_changed, &gate);
+            g_cond_wait(&changed, &lock);
         }
-        g_mutex_unlock(&gate);
+        g_mutex_unlock(&lock);
     }
     return real_ops->begin(m, txn);
 }
@@ -78,19 +78,19 @@ static gpointer read_middle(gpointer opaque)
 static void start(Stopped *s, GThreadFunc run)
 {
     s->thread = g_thread_new("stopped", run, s);
-    g_mutex_lock(&gate);
+    g_mutex_lock(&lock);
     while (!s->arrived) {
-        g_cond_wait(&gate_changed, &gate);
+        g_cond_wait(&changed, &lock);
     }
-    g_mutex_unlock(&gate);
+    g_mutex_unlock(&lock);
 }
 
 static void finish(Stopped *s)
 {
-    g_mutex_lock(&gate);
+    g_mutex_lock(&lock);
     s->may_go = true;
-    g_cond_broadcast(&gate_changed);
-    g_mutex_unlock(&gate);
+    g_cond_broadcast(&changed);
+    g_mutex_unlock(&lock);
     g_thread_join(s->thread);
     assert_int_equal(s->r, 0);
 }
