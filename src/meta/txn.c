@@ -11,7 +11,25 @@ static VjSession *session_of(const VjTxn *txn)
 
 /* ---- Begin and end --------------------------------------------------------------- */
 
-int vj_session_writer_begin(VjSession *s)
+/* Back-pressure: 0 when there is memory for one more write transaction. */
+static int wait_for_memory(VjSession *s) VJ_REQUIRES(&s->state)
+{
+    int64_t until_us = vj_cancel_deadline_us();
+    int rc = s->is_shut_out ? -ESTALE : 0;
+
+    while (rc == 0 && vj_session_is_full(s)) {
+        if (s->move_error != 0) {
+            rc = s->move_error;
+        } else {
+            vj_cond_signal(&s->applier_wake);
+            rc = vj_cond_wait_or_cancel(&s->moved, &s->state, until_us);
+        }
+    }
+    return rc;
+}
+
+/* @for_memory: with back-pressure too. */
+static int writer_begin(VjSession *s, bool for_memory)
 {
     int64_t until_us = vj_cancel_deadline_us();
     int rc = 0;
@@ -22,11 +40,19 @@ int vj_session_writer_begin(VjSession *s)
     }
     if (rc == 0) {
         s->has_writer = true;
-    } else {
+        rc = for_memory ? wait_for_memory(s) : 0;
+        s->has_writer = rc == 0;
+    }
+    if (rc < 0) {
         vj_cond_signal(&s->writer_ended); /* the next one may do what this one does not */
     }
     vj_mutex_unlock(&s->state);
     return rc;
+}
+
+int vj_session_writer_begin(VjSession *s)
+{
+    return writer_begin(s, false);
 }
 
 void vj_session_writer_end(VjSession *s)
@@ -34,30 +60,9 @@ void vj_session_writer_end(VjSession *s)
     vj_mutex_lock(&s->state);
     g_assert(s->has_writer && s->changes.entry_count == 0);
     s->has_writer = false;
+    vj_mutex_unlock(&s->state);
+    /* The thread that wakes up finds the lock free. */
     vj_cond_signal(&s->writer_ended);
-    vj_mutex_unlock(&s->state);
-}
-
-/* Back-pressure: 0 when there is memory for one more write transaction. */
-static int wait_for_memory(VjSession *s)
-{
-    int64_t until_us = vj_cancel_deadline_us();
-    int rc = 0;
-
-    vj_mutex_lock(&s->state);
-    if (s->is_shut_out) {
-        rc = -ESTALE;
-    }
-    while (rc == 0 && vj_session_is_full(s)) {
-        if (s->move_error != 0) {
-            rc = s->move_error;
-        } else {
-            vj_cond_signal(&s->applier_wake);
-            rc = vj_cond_wait_or_cancel(&s->moved, &s->state, until_us);
-        }
-    }
-    vj_mutex_unlock(&s->state);
-    return rc;
 }
 
 static int begin_write(VjSession *s, VjSessionTxn *t)
@@ -67,11 +72,11 @@ static int begin_write(VjSession *s, VjSessionTxn *t)
     if (s->read_only) {
         return -EROFS;
     }
-    rc = vj_session_writer_begin(s);
+    rc = writer_begin(s, !vj_session_is_shared(s));
     if (rc < 0) {
         return rc;
     }
-    rc = vj_session_is_shared(s) ? vj_shared_begin(s, true) : wait_for_memory(s);
+    rc = vj_session_is_shared(s) ? vj_shared_begin(s, true) : 0;
     if (rc == 0) {
         rc = vj_view_take(s, false, &t->view);
     }
