@@ -46,7 +46,7 @@ void vj_budget_clear(VjBudget *b);
 /*
  * vj_budget_wait - wait until @bytes more may be charged
  *
- * Returns   0; the error of write-back when that fails and memory is full
+ * Returns   0; the error of write-back when that fails and memory is full; -ECANCELED
  * Locks     none may be held: this may take as long as the device does
  */
 int vj_budget_wait(VjBudget *b, size_t bytes) G_GNUC_WARN_UNUSED_RESULT;

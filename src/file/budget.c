@@ -79,7 +79,7 @@ int vj_budget_wait(VjBudget *b, size_t bytes)
     int r = 0;
 
     vj_mutex_lock(&b->lock);
-    while (!fits(b, bytes)) {
+    while (r == 0 && !fits(b, bytes)) {
         if (b->failing != 0) {
             r = b->failing;
             break;
@@ -88,7 +88,7 @@ int vj_budget_wait(VjBudget *b, size_t bytes)
         b->pressure(b->opaque);
         vj_mutex_lock(&b->lock);
         if (!fits(b, bytes) && b->failing == 0) {
-            vj_cond_wait(&b->freed, &b->lock);
+            r = vj_cond_wait_or_cancel(&b->freed, &b->lock, INT64_MAX);
         }
     }
     vj_mutex_unlock(&b->lock);

@@ -39,6 +39,20 @@ static int keep_committable(VjFile *f)
     }
 }
 
+/*
+ * Before a change that takes @bytes of memory; no lock held.  Both may take as long as
+ * the store does: a caller that has died meanwhile was told that nothing happens.
+ */
+static int may_begin(VjFile *f, size_t bytes)
+{
+    int r = vj_budget_wait(&f->table->dirty, bytes);
+
+    if (r == 0) {
+        r = keep_committable(f);
+    }
+    return r == 0 && vj_cancel_is_fired() ? -ECANCELED : r;
+}
+
 /* May the file be changed at all?  Under f->lock. */
 static int refusal_locked(const VjFile *f)
 {
@@ -223,10 +237,7 @@ static int change(VjFile *f, Change *c, uint64_t *at)
     if (!c->append && c->offset > VJ_FILE_SIZE_MAX) {
         return c->len > 0 ? -EFBIG : 0;
     }
-    r = vj_budget_wait(&table->dirty, c->len + 256);
-    if (r == 0) {
-        r = keep_committable(f);
-    }
+    r = may_begin(f, c->len + 256);
     if (r < 0) {
         return r;
     }
@@ -420,10 +431,7 @@ int vj_file_shift(VjFile *f, const VjFileShift *s)
     if (!vj_add_u64(s->offset, s->len, &end) || end > VJ_FILE_SIZE_MAX) {
         return -EFBIG;
     }
-    r = vj_budget_wait(&table->dirty, s->src_len + 512);
-    if (r == 0) {
-        r = keep_committable(f);
-    }
+    r = may_begin(f, s->src_len + 512);
     if (r < 0) {
         return r;
     }
@@ -550,10 +558,7 @@ static int change_to_hole(VjFile *f, const HoleChange *c)
     if (!vj_add_u64(c->offset, c->len, &end) || end > VJ_FILE_SIZE_MAX) {
         return -EFBIG;
     }
-    r = vj_budget_wait(&f->table->dirty, 256);
-    if (r == 0) {
-        r = keep_committable(f);
-    }
+    r = may_begin(f, 256);
     if (r < 0) {
         return r;
     }
@@ -769,10 +774,7 @@ int vj_file_copy(VjFile *src, uint64_t src_offset, VjFile *dst, uint64_t dst_off
     if (src == dst && src_offset < dst_offset + len && dst_offset < src_offset + len) {
         return -EINVAL;
     }
-    r = vj_budget_wait(&dst->table->dirty, COPY_MEMORY_MAX);
-    if (r == 0) {
-        r = keep_committable(dst);
-    }
+    r = may_begin(dst, COPY_MEMORY_MAX);
     vj_mutex_lock(&dst->lock);
     want = dst->transform;
     vj_mutex_unlock(&dst->lock);

@@ -25,6 +25,9 @@ int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
     if (vj_volume_read_only(fs->volume)) {
         return -EROFS;
     }
+    if (vj_cancel_is_fired()) {
+        return -ECANCELED; /* its caller was told that nothing happens */
+    }
     r = vj_meta_run(fs->meta, flags, body, op);
     /* What was deleted a moment ago is removed in the background: then there may be
      * space. */
