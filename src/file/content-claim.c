@@ -4,7 +4,8 @@
  *
  * What a VjFile keeps of its inode stays right because no other session commits its
  * content meanwhile: opening it takes a claim (meta/session.h) in the transaction that
- * reads the record, and the last close drops that.  Names and attributes need no claim.
+ * reads the record, or makes it, and the last close drops that.  Names and attributes
+ * need no claim.
  *
  * Another session may take the last name of a file that is open here.  Its orphan record
  * then names this session and says VJ_ORPHAN_LEFT_OPEN, and whoever drops the claim sees
@@ -77,15 +78,20 @@ static void leave(VjFileTable *table, uint64_t ino)
     }
 }
 
+void vj_content_claim_failed(VjFileTable *table, uint64_t ino, int r)
+{
+    if (is_doubtful(r)) {
+        leave(table, ino);
+    }
+}
+
 int vj_content_claim(VjFileTable *table, uint64_t ino, VjInode *out, uint64_t *holder)
 {
     Take take = {.ino = ino, .inode = out};
     int r = vj_meta_run(table->meta, VJ_RUN_RELEASE, take_body, &take);
 
     *holder = take.holder;
-    if (is_doubtful(r)) {
-        leave(table, ino);
-    }
+    vj_content_claim_failed(table, ino, r);
     return r;
 }
 

@@ -134,6 +134,9 @@ typedef struct VjOpening {
  */
 int vj_content_claim(VjFileTable *table, uint64_t ino, VjInode *out,
                      uint64_t *holder) G_GNUC_WARN_UNUSED_RESULT;
+/* A transaction that may have taken the claim of @ino ended with @r, and nobody opens it:
+ * where that is not known, the claim is dropped later. */
+void vj_content_claim_failed(VjFileTable *table, uint64_t ino, int r);
 /* A line about -EBUSY. */
 void vj_content_tell_busy(VjFileTable *table, uint64_t ino, uint64_t holder);
 /* @closing is among those that are being opened, and leaves them.  May wait for the

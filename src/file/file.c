@@ -13,6 +13,7 @@
  *   at most one thread writes back (writing), and only it replaces frozen
  */
 #include "file/file-private.h"
+#include "meta/session.h"
 
 bool vj_file_table_read_only(const VjFileTable *table)
 {
@@ -157,6 +158,22 @@ void vj_file_commit_is_over_locked(VjFile *f)
  * table->opening, and who asks for that inode waits; the lock itself is not held
  * meanwhile.  So it is with the last close, where other sessions are to hear of it.
  */
+static VjFile *end_opening(VjFileTable *table, const VjOpening *opening, int r,
+                           const VjInode *inode)
+{
+    VjFile *f = r == 0 ? file_new(table, inode) : NULL;
+
+    vj_mutex_lock(&table->lock);
+    if (f != NULL) {
+        f->settings_are_old = opening->has_changed;
+        g_hash_table_insert(table->files, &f->ino, f);
+    }
+    g_hash_table_remove(table->opening, &opening->ino);
+    vj_cond_broadcast(&table->opened);
+    vj_mutex_unlock(&table->lock);
+    return f;
+}
+
 static int open_file(VjFileTable *table, uint64_t ino, VjFile **out, uint64_t *holder)
 {
     VjOpening opening = {.ino = ino};
@@ -174,17 +191,40 @@ static int open_file(VjFileTable *table, uint64_t ino, VjFile **out, uint64_t *h
     }
     r = table->is_shared ? vj_content_claim(table, ino, &inode, holder)
                          : vj_file_record(table, ino, &inode);
-    if (r == 0) {
-        *out = file_new(table, &inode);
-    }
+    *out = end_opening(table, &opening, r, &inode);
+    return r;
+}
+
+struct VjFileMaking {
+    VjFileTable *table;
+    VjOpening opening;
+};
+
+VjFileMaking *vj_file_make_begin(VjFileTable *table, uint64_t ino)
+{
+    VjFileMaking *m = g_new0(VjFileMaking, 1);
+
+    m->table = table;
+    m->opening.ino = ino;
     vj_mutex_lock(&table->lock);
-    if (r == 0) {
-        (*out)->settings_are_old = opening.has_changed;
-        g_hash_table_insert(table->files, &(*out)->ino, *out);
-    }
-    g_hash_table_remove(table->opening, &opening.ino);
-    vj_cond_broadcast(&table->opened);
+    g_hash_table_insert(table->opening, &m->opening.ino, &m->opening);
     vj_mutex_unlock(&table->lock);
+    return m;
+}
+
+int vj_file_make_claim(VjTxn *txn, const VjFileMaking *m)
+{
+    return m->table->is_shared ? vj_claim_take_new(txn, VJ_CLAIM_CONTENT, m->opening.ino)
+                               : 0;
+}
+
+int vj_file_make_end(VjFileMaking *m, int r, const VjInode *inode, VjFile **out)
+{
+    if (m->table->is_shared) {
+        vj_content_claim_failed(m->table, m->opening.ino, r);
+    }
+    *out = end_opening(m->table, &m->opening, r, inode);
+    g_free(m);
     return r;
 }
 

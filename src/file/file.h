@@ -178,6 +178,20 @@ typedef struct VjFile VjFile;
  */
 int vj_file_open(VjFileTable *table, uint64_t ino,
                  VjFile **out) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * A file that is open as soon as it is there: its number, of vj_ino_new, is among those
+ * that are being opened from begin to end, and whoever wants it waits.
+ *
+ * claim   in the transaction that makes the record
+ * end     frees @m.  @r: of that transaction, and returned; 0: *out is as in @inode,
+ *         which that has put; owned
+ */
+typedef struct VjFileMaking VjFileMaking;
+VjFileMaking *vj_file_make_begin(VjFileTable *table, uint64_t ino);
+int vj_file_make_claim(VjTxn *txn, const VjFileMaking *m) G_GNUC_WARN_UNUSED_RESULT;
+int vj_file_make_end(VjFileMaking *m, int r, const VjInode *inode,
+                     VjFile **out) G_GNUC_WARN_UNUSED_RESULT;
 VjFile *vj_file_ref(VjFile *f);
 /* The last one, which in a shared session tells the others, and blocks for that.  NULL is
  * fine.  Locks: none. */

@@ -87,6 +87,8 @@ int vj_fs_ino_new(VjFs *fs, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
 /* fs.c: which inodes are open, which are orphans. */
 int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags,
                     VjHandle **out) G_GNUC_WARN_UNUSED_RESULT;
+/* A handle of @file, which it takes. */
+VjHandle *vj_fs_node_opened(VjFs *fs, VjFile *file, int flags);
 /* A committed transaction took the last name of @ino.  @held: the kernel is about to get
  * its number. */
 void vj_fs_node_orphaned(VjFs *fs, uint64_t ino, bool held);

@@ -195,29 +195,21 @@ static unsigned handle_writes(const VjHandle *h)
     return (h->flags & O_ACCMODE) != O_RDONLY;
 }
 
-int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags, VjHandle **out)
+VjHandle *vj_fs_node_opened(VjFs *fs, VjFile *file, int flags)
 {
-    g_autoptr(VjFile) file = NULL;
+    VjHandle *h = g_new0(VjHandle, 1);
     unsigned before;
-    VjHandle *h;
     VjNode *n;
-    int r;
 
-    *out = NULL;
-    r = vj_file_open(fs->files, ino, &file);
-    if (r < 0) {
-        return r;
-    }
-    h = g_new0(VjHandle, 1);
     h->fs = fs;
-    h->ino = ino;
+    h->ino = vj_file_ino(file);
     h->flags = flags;
     h->error_mark = vj_file_error_mark(file);
-    h->file = g_steal_pointer(&file);
+    h->file = file;
     vj_mutex_init(&h->lock, VJ_RANK_FS_HANDLE, "fs handle");
 
     vj_mutex_lock(&fs->lock);
-    n = node_get(fs, ino);
+    n = node_get(fs, h->ino);
     before = node_counts(n);
     n->handles++;
     n->writers += handle_writes(h);
@@ -225,8 +217,16 @@ int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags, VjHandle **out)
     h->node = n;
     node_count_again(fs, n, before);
     vj_mutex_unlock(&fs->lock);
-    *out = h;
-    return 0;
+    return h;
+}
+
+int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags, VjHandle **out)
+{
+    VjFile *file;
+    int r = vj_file_open(fs->files, ino, &file);
+
+    *out = r == 0 ? vj_fs_node_opened(fs, file, flags) : NULL;
+    return r;
 }
 
 void vj_fs_release(VjFs *fs, VjHandle *h)

@@ -20,7 +20,8 @@ typedef struct MakeOp {
     dev_t rdev;
     const char *target; /* symlinks */
     struct timespec now;
-    VjInode inode; /* out */
+    VjFileMaking *making; /* a file that is to be open; NULL: none is */
+    VjInode inode;        /* out */
 } MakeOp;
 
 static void make_fill(const MakeOp *op, const VjInode *dir, VjInode *out)
@@ -112,6 +113,9 @@ static int make_body(VjTxn *txn, void *opaque)
         }
     }
     r = vj_inode_put(txn, &op->inode);
+    if (r == 0 && op->making != NULL) {
+        r = vj_file_make_claim(txn, op->making);
+    }
     if (r < 0) {
         return r;
     }
@@ -126,7 +130,8 @@ static int make_body(VjTxn *txn, void *opaque)
     return r < 0 ? r : vj_inode_put(txn, &dir);
 }
 
-static int make(VjFs *fs, MakeOp *op, VjAttr *out)
+/* @file: NULL, or where the content of what is made goes; owned. */
+static int make(VjFs *fs, MakeOp *op, VjAttr *out, VjFile **file)
 {
     int r;
 
@@ -142,8 +147,15 @@ static int make(VjFs *fs, MakeOp *op, VjAttr *out)
     op->now = vj_clock_real();
     op->files = fs->files;
     r = vj_fs_ino_new(fs, &op->ino);
-    if (r == 0) {
-        r = vj_fs_run(fs, VJ_RUN_DEFAULT, make_body, op);
+    if (r < 0) {
+        return r;
+    }
+    if (file != NULL) {
+        op->making = vj_file_make_begin(fs->files, op->ino);
+    }
+    r = vj_fs_run(fs, VJ_RUN_DEFAULT, make_body, op);
+    if (file != NULL) {
+        r = vj_file_make_end(g_steal_pointer(&op->making), r, &op->inode, file);
     }
     if (r == 0) {
         vj_fs_node_made(fs);
@@ -173,7 +185,7 @@ int vj_fs_mknod(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name
     default:
         return -EINVAL;
     }
-    return make(fs, &op, out);
+    return make(fs, &op, out, NULL);
 }
 
 int vj_fs_mkdir(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
@@ -182,7 +194,7 @@ int vj_fs_mkdir(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name
     MakeOp op = {.who = who, .parent = parent, .name = name};
 
     op.mode = S_IFDIR | (mode & 07777);
-    return make(fs, &op, out);
+    return make(fs, &op, out, NULL);
 }
 
 int vj_fs_symlink(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
@@ -198,7 +210,7 @@ int vj_fs_symlink(VjFs *fs, const VjCaller *who, uint64_t parent, const char *na
         return -ENAMETOOLONG;
     }
     op.mode = S_IFLNK | 0777;
-    return make(fs, &op, out);
+    return make(fs, &op, out, NULL);
 }
 
 typedef struct Readlink {
@@ -239,13 +251,15 @@ int vj_fs_create(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
                  mode_t mode, int flags, VjAttr *attr, VjHandle **out)
 {
     MakeOp op = {.who = who, .parent = parent, .name = name};
+    VjFile *file;
     int r;
 
     *out = NULL;
     op.mode = S_IFREG | (mode & 07777);
-    r = make(fs, &op, attr);
+    r = make(fs, &op, attr, &file);
     if (r == 0) {
-        return vj_fs_node_open(fs, op.inode.ino, flags, out);
+        *out = vj_fs_node_opened(fs, file, flags);
+        return 0;
     }
     if (r != -EEXIST || (flags & O_EXCL)) {
         return r;
@@ -273,17 +287,18 @@ int vj_fs_tmpfile(VjFs *fs, const VjCaller *who, uint64_t parent, mode_t mode, i
                   VjAttr *attr, VjHandle **out)
 {
     MakeOp op = {.who = who, .parent = parent};
+    VjFile *file;
     int r;
 
     *out = NULL;
     op.mode = S_IFREG | (mode & 07777);
-    r = make(fs, &op, attr);
+    r = make(fs, &op, attr, &file);
     if (r < 0) {
         return r;
     }
-    r = vj_fs_node_open(fs, op.inode.ino, flags, out);
-    vj_fs_node_orphaned(fs, op.inode.ino, r == 0);
-    return r;
+    *out = vj_fs_node_opened(fs, file, flags);
+    vj_fs_node_orphaned(fs, op.inode.ino, true);
+    return 0;
 }
 
 /* ---- further links ----------------------------------------------------------------- */

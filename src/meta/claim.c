@@ -78,10 +78,17 @@ static int look(VjTxn *txn, VjClaimKind kind, uint64_t number, uint64_t *holder,
     return rc < 0 ? rc : vj_session_has_ended(txn, *holder, ended);
 }
 
+int vj_claim_take_new(VjTxn *txn, VjClaimKind kind, uint64_t number)
+{
+    VjSessionKey key = vj_claim_key(kind, number);
+    int rc = put_number(txn, &key, VJ_NUMBER_CLAIM, own_number(txn));
+
+    return rc == 0 ? put_index(txn, own_number(txn), kind, number) : rc;
+}
+
 int vj_claim_take(VjTxn *txn, VjClaimKind kind, uint64_t number, uint64_t *holder)
 {
     uint64_t own = own_number(txn), before;
-    VjSessionKey key = vj_claim_key(kind, number);
     bool ended;
     int rc = look(txn, kind, number, &before, &ended);
 
@@ -94,10 +101,7 @@ int vj_claim_take(VjTxn *txn, VjClaimKind kind, uint64_t number, uint64_t *holde
         return -EBUSY;
     }
     rc = before == 0 ? 0 : del_index(txn, before, kind, number);
-    if (rc == 0) {
-        rc = put_number(txn, &key, VJ_NUMBER_CLAIM, own);
-    }
-    return rc == 0 ? put_index(txn, own, kind, number) : rc;
+    return rc == 0 ? vj_claim_take_new(txn, kind, number) : rc;
 }
 
 /* That of @session alone. */

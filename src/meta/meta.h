@@ -395,6 +395,7 @@ void vj_meta_stats(VjMeta *m, VjMetaStats *out);
  * one. */
 typedef struct VjMetaCalls {
     uint64_t get_many, scan, apply, clock, count;
+    uint64_t own; /* those that the calling thread has made, of any such engine */
 } VjMetaCalls;
 
 void vj_meta_calls(VjMeta *m, VjMetaCalls *out);

@@ -89,6 +89,9 @@ typedef enum VjClaimKind {
  * which lives, has it. */
 int vj_claim_take(VjTxn *txn, VjClaimKind kind, uint64_t number,
                   uint64_t *holder) G_GNUC_WARN_UNUSED_RESULT;
+/* The same of a number that nobody has had before: reads nothing. */
+int vj_claim_take_new(VjTxn *txn, VjClaimKind kind,
+                      uint64_t number) G_GNUC_WARN_UNUSED_RESULT;
 /* This session's; 0 also when it has none. */
 int vj_claim_drop(VjTxn *txn, VjClaimKind kind,
                   uint64_t number) G_GNUC_WARN_UNUSED_RESULT;

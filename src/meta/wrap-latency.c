@@ -58,6 +58,9 @@ typedef struct Latency {
     GThread *tells; /* what is late */
 } Latency;
 
+/* Calls that this thread has made. */
+static _Thread_local uint64_t own_calls;
+
 static const VjOptSpec latency_options[] = {
     {.name = "us",
      .type = VJ_OPT_NUMBER,
@@ -177,6 +180,7 @@ static int travel(VjEngine *e, LatencyCall call, int64_t deadline_us)
         abort();
     }
     atomic_fetch_add_explicit(&l->calls[call], 1, memory_order_relaxed);
+    own_calls++;
     rc = vj_cancel_is_fired() ? -ECANCELED : wait_while_held(l, deadline_us);
     if (rc < 0 || l->cost_us == 0) {
         return rc;
@@ -346,6 +350,7 @@ void vj_engine_latency_calls(const VjEngine *e, VjMetaCalls *out)
         out->apply = counted(l, CALL_APPLY);
         out->clock = counted(l, CALL_CLOCK);
         out->count = counted(l, CALL_COUNT);
+        out->own = own_calls;
     }
 }
 
