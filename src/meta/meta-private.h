@@ -47,8 +47,19 @@ void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out);
 
 /* Calls since it was put around an engine; @e is itself. */
 uint64_t vj_engine_crash_calls_for_test(VjEngine *e);
-/* As vj_meta_crash_now; @e, or what it wraps. */
-void vj_engine_crash_now(VjEngine *e);
+/* When the wrapper crash, which @e is or wraps, lets nothing pass any more. */
+typedef struct VjEngineCrash {
+    uint64_t calls; /* that pass before that, from now on */
+    bool is_done; /* the call behind them, if it is an apply, is done without an answer */
+    /* NULL: nobody is told.  By the first thread that gets no answer, once and without
+     * locks. */
+    void (*crashed)(void *opaque);
+    void *opaque;
+} VjEngineCrash;
+
+/* Once it has come to that call, another one changes nothing.  Any thread. */
+void vj_engine_crash_at(VjEngine *e, const VjEngineCrash *how);
+bool vj_engine_has_crashed(VjEngine *e);
 /* All zero where @e is not wrapped. */
 void vj_engine_latency_calls(const VjEngine *e, VjMetaCalls *out);
 

@@ -6,7 +6,7 @@
  * before and what the engine promised after.
  */
 #include "meta/meta-private.h"
-#include "meta/session-private.h"
+#include "meta/shared-private.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -276,7 +276,29 @@ void vj_meta_calls(VjMeta *m, VjMetaCalls *out)
 
 void vj_meta_crash_now(VjMeta *m)
 {
-    vj_engine_crash_now(vj_session_of(m)->engine);
+    VjEngineCrash how = {.calls = 0};
+
+    vj_engine_crash_at(vj_session_of(m)->engine, &how);
+}
+
+static void end_crashed(void *opaque)
+{
+    vj_shared_shut_out(opaque, "the test lets it crash");
+}
+
+void vj_meta_crash_after(VjMeta *m, uint64_t calls, bool is_done)
+{
+    VjSession *s = vj_session_of(m);
+    VjEngineCrash how = {
+        .calls = calls, .is_done = is_done, .crashed = end_crashed, .opaque = s};
+
+    g_assert(vj_session_is_shared(s));
+    vj_engine_crash_at(s->engine, &how);
+}
+
+bool vj_meta_has_crashed(VjMeta *m)
+{
+    return vj_engine_has_crashed(vj_session_of(m)->engine);
 }
 
 int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out)

@@ -403,6 +403,16 @@ void vj_meta_calls(VjMeta *m, VjMetaCalls *out);
 /* Around whose engine the wrapper crash was put: from now on no call reaches it, as if
  * the session's machine had gone.  Any thread. */
 void vj_meta_crash_now(VjMeta *m);
+/*
+ * vj_meta_crash_after - the same, of a shared session, after @calls more calls
+ *
+ * @is_done   the first that gets no answer is done all the same, if it is an apply()
+ * The session takes itself to be shut out then: no thread waits for what its engine would
+ * say, and whoever uses it can give it up.  Any thread.
+ */
+void vj_meta_crash_after(VjMeta *m, uint64_t calls, bool is_done);
+/* It has come to that call. */
+bool vj_meta_has_crashed(VjMeta *m);
 
 extern const VjOptSpec vj_meta_fault_options[];
 /* Fault wrapper, for tests: as vj_store_fault_set, _calls and _hits. */

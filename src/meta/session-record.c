@@ -122,6 +122,25 @@ int vj_session_forget(VjTxn *txn, uint64_t id)
     return rc == -ENOENT ? 0 : rc;
 }
 
+int vj_session_shut_out(VjTxn *txn, uint64_t id)
+{
+    VjSessionKey key = vj_session_key(id);
+    VjSlice at = vj_session_key_slice(&key), value;
+    uint8_t bytes[VJ_SESSION_RECORD_BYTES];
+    VjSessionRecord record;
+    int rc = vj_txn_get(txn, VJ_SPACE_SESSION, at, &value);
+
+    if (rc == 0) {
+        rc = vj_session_decode(at, value, &record);
+    }
+    if (rc < 0 || record.state == VJ_SESSION_ENDED) {
+        return rc == -EBADMSG ? 0 : rc;
+    }
+    record.state = VJ_SESSION_ENDED;
+    vj_session_encode(&record, bytes);
+    return vj_txn_put(txn, VJ_SPACE_SESSION, at, vj_slice(bytes, sizeof bytes));
+}
+
 int vj_session_publish(VjTxn *txn, uint64_t epoch)
 {
     const VjSession *s = vj_session_of_txn(txn);

@@ -68,6 +68,9 @@ int vj_session_has_ended(VjTxn *txn, uint64_t id, bool *ended) G_GNUC_WARN_UNUSE
 /* Nothing is owned by it any more: its record goes.  It has ended.  0 also when there is
  * none. */
 int vj_session_forget(VjTxn *txn, uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
+/* Another one has ended, whatever its lease says: from the commit on what comes from it
+ * is refused, and what it owned is released.  0 also when it had; -ENOENT. */
+int vj_session_shut_out(VjTxn *txn, uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
 /* The transaction's own session reads nothing any more that is older than @epoch.  In an
  * exclusive one nobody asks, and nothing is written. */
 int vj_session_publish(VjTxn *txn, uint64_t epoch) G_GNUC_WARN_UNUSED_RESULT;

@@ -3,8 +3,8 @@
  * wrap-crash.c - an engine that stops answering, or loses answers
  *
  * For tests.  From a chosen call on nothing reaches the engine any more, as if the
- * session had ended there.  Or one apply() gets no answer: it is done all the same, or
- * never, or later, in front of another call.
+ * session had ended there; that one may still be done.  Or one apply() gets no answer: it
+ * is done all the same, or never, or later, in front of another call.
  */
 #include "meta/meta-private.h"
 
@@ -26,6 +26,10 @@ typedef struct Crash {
     uint64_t lose, drop, late, by;
     /* guarded by lock: */
     uint64_t at;
+    bool at_is_done; /* that call is, if it is an apply, and its answer is lost */
+    bool is_over;    /* it has come to that call */
+    void (*crashed)(void *opaque); /* NULL: nobody is told, or has been */
+    void *opaque;
     uint64_t calls, applies;
     Late *waits;  /* owned */
     uint64_t due; /* the call in front of which it is done */
@@ -149,18 +153,39 @@ static void late_apply(VjEngine *e, Late *late)
 
 /* ---- Calls ----------------------------------------------------------------------- */
 
-/* 0, or that the engine is not there any more.  *apply: which one this is. */
-static int pass(VjEngine *e, bool is_apply, uint64_t *apply)
+/* What becomes of a call. */
+typedef struct Fate {
+    bool is_over;   /* the engine is not there any more; */
+    bool is_done;   /* it was when this apply reached it */
+    uint64_t apply; /* which one this is */
+} Fate;
+
+/* True: the engine is not there any more. */
+static bool count_call(Crash *c) VJ_REQUIRES(&c->lock)
+{
+    c->calls++;
+    c->is_over = c->is_over || (c->at > 0 && c->calls >= c->at);
+    return c->is_over;
+}
+
+static Fate pass(VjEngine *e, bool is_apply)
 {
     Crash *c = (Crash *)e;
+    void (*crashed)(void *) = NULL;
+    void *opaque;
     Late *late = NULL;
-    bool is_over;
+    Fate fate;
 
     vj_mutex_lock(&c->lock);
-    c->calls++;
+    fate.is_over = count_call(c);
+    fate.is_done = is_apply && c->at_is_done && c->calls == c->at;
     c->applies += is_apply;
-    *apply = c->applies;
-    is_over = c->at > 0 && c->calls >= c->at;
+    fate.apply = c->applies;
+    if (fate.is_over) {
+        crashed = c->crashed;
+        c->crashed = NULL;
+    }
+    opaque = c->opaque;
     if (c->waits != NULL && c->calls >= c->due) {
         late = g_steal_pointer(&c->waits);
     }
@@ -168,14 +193,22 @@ static int pass(VjEngine *e, bool is_apply, uint64_t *apply)
     if (late != NULL) {
         late_apply(e->next, late);
     }
-    return is_over ? -EIO : 0;
+    if (crashed != NULL) {
+        crashed(opaque);
+    }
+    return fate;
+}
+
+/* As pass(), of a call that is no apply: 0, or that it does not reach the engine. */
+static int pass_read(VjEngine *e)
+{
+    return pass(e, false).is_over ? -EIO : 0;
 }
 
 static int crash_get_many(VjEngine *e, const VjKey *keys, size_t count, VjItems *out,
                           int64_t deadline_us)
 {
-    uint64_t apply;
-    int rc = pass(e, false, &apply);
+    int rc = pass_read(e);
 
     return rc < 0 ? rc : vj_engine_get_many(e->next, keys, count, out, deadline_us);
 }
@@ -183,8 +216,7 @@ static int crash_get_many(VjEngine *e, const VjKey *keys, size_t count, VjItems 
 static int crash_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems *out,
                       bool *more, int64_t deadline_us)
 {
-    uint64_t apply;
-    int rc = pass(e, false, &apply);
+    int rc = pass_read(e);
 
     return rc < 0 ? rc : vj_engine_scan(e->next, range, limit, out, more, deadline_us);
 }
@@ -193,16 +225,16 @@ static int crash_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
                        int64_t deadline_us)
 {
     Crash *c = (Crash *)e;
-    uint64_t apply;
-    int rc = pass(e, true, &apply);
+    Fate fate = pass(e, true);
+    int rc;
 
-    if (rc < 0) {
-        return rc;
+    if (fate.is_over && !fate.is_done) {
+        return -EIO;
     }
-    if (apply == c->drop) {
+    if (fate.apply == c->drop) {
         return -ETIMEDOUT;
     }
-    if (apply == c->late) {
+    if (fate.apply == c->late) {
         vj_mutex_lock(&c->lock);
         g_assert(c->waits == NULL);
         c->waits = late_new(batch);
@@ -211,7 +243,10 @@ static int crash_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
         return -ETIMEDOUT;
     }
     rc = vj_engine_apply(e->next, batch, fresh, deadline_us);
-    return rc == 0 && apply == c->lose ? -ETIMEDOUT : rc;
+    if (fate.is_over) {
+        return -EIO;
+    }
+    return rc == 0 && fate.apply == c->lose ? -ETIMEDOUT : rc;
 }
 
 static int crash_watch(VjEngine *e, VjEngineWatch *changed, void *opaque, bool *is_prompt)
@@ -221,16 +256,14 @@ static int crash_watch(VjEngine *e, VjEngineWatch *changed, void *opaque, bool *
 
 static int64_t crash_clock_us(VjEngine *e, int64_t deadline_us)
 {
-    uint64_t apply;
-    int rc = pass(e, false, &apply);
+    int rc = pass_read(e);
 
     return rc < 0 ? rc : vj_engine_clock_us(e->next, deadline_us);
 }
 
 static int crash_count(VjEngine *e, VjSpace space, uint64_t *out)
 {
-    uint64_t apply;
-    int rc = pass(e, false, &apply);
+    int rc = pass_read(e);
 
     return rc < 0 ? rc : vj_engine_count(e->next, space, out);
 }
@@ -259,8 +292,7 @@ static int crash_snapshot_new(VjEngine *e, VjEngineSnapshot **out)
 
 static int crash_snapshot_prepare(VjEngineSnapshot *s)
 {
-    uint64_t apply;
-    int rc = pass(s->engine, false, &apply);
+    int rc = pass_read(s->engine);
 
     return rc < 0 ? rc : vj_engine_snapshot_prepare(inner(s));
 }
@@ -272,8 +304,7 @@ static int crash_snapshot_take(VjEngineSnapshot *s)
     bool is_over;
 
     vj_mutex_lock(&c->lock);
-    c->calls++;
-    is_over = c->at > 0 && c->calls >= c->at;
+    is_over = count_call(c);
     vj_mutex_unlock(&c->lock);
     return is_over ? -EAGAIN : vj_engine_snapshot_take(inner(s));
 }
@@ -343,18 +374,39 @@ uint64_t vj_engine_crash_calls_for_test(VjEngine *e)
     return calls;
 }
 
-void vj_engine_crash_now(VjEngine *e)
+/* The wrapper that is around @e. */
+static Crash *find_crash(VjEngine *e)
 {
-    Crash *c;
-
     while (e->ops != &vj_engine_crash_ops) {
         g_assert(e->next != NULL);
         e = e->next;
     }
-    c = (Crash *)e;
+    return (Crash *)e;
+}
+
+void vj_engine_crash_at(VjEngine *e, const VjEngineCrash *how)
+{
+    Crash *c = find_crash(e);
+
     vj_mutex_lock(&c->lock);
-    c->at = 1;
+    if (!c->is_over) {
+        c->at = c->calls + how->calls + 1;
+        c->at_is_done = how->is_done;
+        c->crashed = how->crashed;
+        c->opaque = how->opaque;
+    }
     vj_mutex_unlock(&c->lock);
+}
+
+bool vj_engine_has_crashed(VjEngine *e)
+{
+    Crash *c = find_crash(e);
+    bool is_over;
+
+    vj_mutex_lock(&c->lock);
+    is_over = c->is_over;
+    vj_mutex_unlock(&c->lock);
+    return is_over;
 }
 
 const VjEngineOps vj_engine_crash_ops = {

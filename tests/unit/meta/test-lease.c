@@ -334,6 +334,40 @@ static void who_hangs_is_shut_out(void **state)
     }
 }
 
+static int shut_out_body(VjTxn *txn, void *opaque)
+{
+    return vj_session_shut_out(txn, *(const uint64_t *)opaque);
+}
+
+static int shut_out(VjMeta *by, uint64_t id)
+{
+    return vj_meta_run(by, VJ_RUN_DEFAULT, shut_out_body, &id);
+}
+
+/* Whatever its lease says. */
+static void by_the_word_of_another(void **state)
+{
+    g_autofree char *spec = new_volume();
+    VjMeta *one = open_shared(spec, "one", NULL, LEASE_US);
+    VjMeta *two = open_shared(spec, "two", NULL, LEASE_US);
+    Listener l;
+
+    (void)state;
+    assert_int_equal(shut_out(two, 7), -ENOENT);
+    assert_int_equal(add(one, "a", 1), 0);
+    assert_int_equal(shut_out(two, 1), 0);
+    assert_int_equal(shut_out(two, 1), 0);
+    assert_int_equal(add(one, "a", 1), -ESTALE);
+    listen_to(two, &l, true);
+    vj_lease_look_for_test(two);
+    wait_for_end_of(&l, 1);
+    assert_listed(two, "2");
+    assert_int_equal(count_of(two, "a"), 1);
+    stop_listening(&l);
+    assert_int_equal(vj_meta_close(one), -ESTALE);
+    assert_int_equal(vj_meta_close(two), 0);
+}
+
 /* It is reported again until somebody has forgotten it. */
 static void until_it_is_forgotten(void **state)
 {
@@ -576,6 +610,44 @@ static void dies_unheard(void **state)
     dies_at_any_call("latency:us=0,watch=none");
 }
 
+/* Nobody waits until the lease of one that has crashed ends.  True: the last one was done
+ * without an answer. */
+static bool crashes_after(uint64_t calls, bool is_done)
+{
+    g_autofree char *spec = new_volume();
+    VjMeta *one = wrap_meta(open_shared(spec, "one", NULL, LEASE_US), "crash");
+    VjMeta *two = open_shared(spec, "two", NULL, LEASE_US);
+    uint64_t answered = 0, found;
+
+    vj_meta_crash_after(one, calls, is_done);
+    assert_false(vj_meta_has_crashed(one));
+    while (add(one, "a", 1) == 0) {
+        answered++;
+    }
+    assert_true(vj_meta_has_crashed(one));
+    assert_int_equal(add(one, "a", 1), -ESTALE);
+    vj_meta_crash_after(one, calls, is_done); /* too late */
+    assert_int_equal(add(one, "a", 1), -ESTALE);
+    found = count_of(two, "a");
+    assert_in_range(found, answered, answered + is_done);
+    assert_listed(two, "1 2");
+    assert_true(vj_meta_close(one) < 0);
+    assert_int_equal(vj_meta_close(two), 0);
+    return found > answered;
+}
+
+static void nobody_waits_for_the_engine(void **state)
+{
+    unsigned unanswered = 0;
+
+    (void)state;
+    for (uint64_t calls = 0; calls < 8; calls++) {
+        assert_false(crashes_after(calls, false));
+        unanswered += crashes_after(calls, true);
+    }
+    assert_in_range(unanswered, 1, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -583,6 +655,7 @@ int main(void)
         cmocka_unit_test(with_something_left),
         cmocka_unit_test(a_lease_is_renewed),
         cmocka_unit_test(who_hangs_is_shut_out),
+        cmocka_unit_test(by_the_word_of_another),
         cmocka_unit_test(until_it_is_forgotten),
         cmocka_unit_test(claims_of_the_dead),
         cmocka_unit_test(epochs_are_published),
@@ -590,6 +663,7 @@ int main(void)
         cmocka_unit_test(dies_with_snapshots),
         cmocka_unit_test(dies_far_away),
         cmocka_unit_test(dies_unheard),
+        cmocka_unit_test(nobody_waits_for_the_engine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,8 +4,6 @@
  */
 #include "session-fixture.h"
 
-#include "meta/session-format.h"
-
 /* No lease ends while a test runs. */
 #define LONG_LEASE_US ((int64_t)3600 * 1000 * 1000)
 /* Where the names stand. */
@@ -124,22 +122,7 @@ uint64_t session_number(Fixture *f)
 /* @opaque: the number. */
 static int shut_out_body(VjTxn *txn, void *opaque)
 {
-    VjSessionKey key = vj_session_key(*(const uint64_t *)opaque);
-    uint8_t bytes[VJ_SESSION_RECORD_BYTES];
-    VjSessionRecord record;
-    VjSlice value;
-    int rc = vj_txn_get(txn, VJ_SPACE_SESSION, vj_session_key_slice(&key), &value);
-
-    if (rc == 0) {
-        rc = vj_session_decode(vj_session_key_slice(&key), value, &record);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    record.state = VJ_SESSION_ENDED;
-    vj_session_encode(&record, bytes);
-    return vj_txn_put(txn, VJ_SPACE_SESSION, vj_session_key_slice(&key),
-                      vj_slice(bytes, sizeof bytes));
+    return vj_session_shut_out(txn, *(const uint64_t *)opaque);
 }
 
 int try_shut_out(Fixture *by, uint64_t id)
