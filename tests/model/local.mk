@@ -35,3 +35,17 @@ tests_model_mount_model_SOURCES = \
 tests_model_mount_model_LDADD = librwrite.la $(LDADD_base)
 MODEL_TESTS += tests/model/mount.sh
 MODEL_TESTS += tests/model/aligned.sh
+
+TEST_HELPERS += tests/model/sessions
+tests_model_sessions_SOURCES = \
+	tests/model/common.c \
+	tests/model/common.h \
+	tests/model/sessions.c \
+	tests/model/sessions.h \
+	tests/model/sessions-contents.c \
+	tests/model/sessions-crash.c \
+	tests/model/sessions-names.c \
+	tests/model/shadow.c \
+	tests/model/shadow.h
+tests_model_sessions_LDADD = $(LDADD_fsck)
+MODEL_TESTS += tests/model/sessions.sh

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * sessions-crash.c - a session begins, ends in order, or in a crash at any call
+ *
+ * There are three ways to crash.  From some call of the engine on none reaches it; that
+ * one may be done without an answer.  Or the same happens at a call of the store, and the
+ * engine hears of the session for a while.  Or another session shuts it out, and it goes
+ * on until it finds that out.  In each of them what it had in memory is thrown away, and
+ * the session that takes its place, opened before or after that, shuts it out.
+ */
+#include "sessions.h"
+
+#include "meta/session.h"
+
+/* What the caller and the world have of a session that is given up. */
+typedef struct Old {
+    VjVolume *v;
+    VjFs *fs;
+    VjHandle *handles[HANDLES];
+} Old;
+
+bool life_goes_on(World *w, uint64_t life)
+{
+    bool goes_on = false;
+
+    pthread_mutex_lock(&w->lives);
+    for (unsigned k = 0; k < w->o.sessions; k++) {
+        const Session *s = &w->sessions[k];
+
+        goes_on = goes_on || (s->life == life && s->over != life);
+    }
+    pthread_mutex_unlock(&w->lives);
+    return goes_on;
+}
+
+/* ---- shutting out ---------------------------------------------------------------- */
+
+static int shut_out_body(VjTxn *txn, void *opaque)
+{
+    return vj_session_shut_out(txn, *(const uint64_t *)opaque);
+}
+
+static int shut_out(Session *s, uint64_t number)
+{
+    return vj_meta_run(vj_volume_meta(s->v), VJ_RUN_RELEASE, shut_out_body, &number);
+}
+
+static int list_body(VjTxn *txn, void *opaque)
+{
+    return vj_session_list(txn, opaque);
+}
+
+/* All of its name but itself: they belong to a machine that is not there any more. */
+static void shut_out_predecessors(Session *s, const char *name)
+{
+    g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(VjSessionInfo));
+    int r = vj_meta_view(vj_volume_meta(s->v), list_body, all);
+
+    for (guint i = 0; r == 0 && i < all->len; i++) {
+        const VjSessionInfo *info = &g_array_index(all, VjSessionInfo, i);
+
+        if (strcmp(info->name, name) == 0 && info->id != s->number && !info->has_ended) {
+            r = shut_out(s, info->id);
+            r = r == -ENOENT ? 0 : r; /* it was released meanwhile */
+        }
+    }
+    if (r != 0 && !session_is_dead(s)) {
+        fail(s, "shutting out what was there before: %s", g_strerror(-r));
+    }
+}
+
+void session_evict_another(Session *s)
+{
+    World *w = s->w;
+    Session *other = &w->sessions[vj_rng_below(&s->rng, w->o.sessions)];
+    uint64_t number;
+    int r;
+
+    if (other == s) {
+        return;
+    }
+    pthread_mutex_lock(&w->lives);
+    number = other->number;
+    other->over = number != 0 ? other->life : other->over;
+    pthread_mutex_unlock(&w->lives);
+    if (number == 0) {
+        return;
+    }
+    doing(s, "shut out session %u", other->index);
+    r = shut_out(s, number);
+    if (r != 0 && r != -ENOENT && !session_is_dead(s)) {
+        fail(s, "%s", g_strerror(-r));
+    }
+}
+
+/* ---- in order -------------------------------------------------------------------- */
+
+void session_open(Session *s)
+{
+    World *w = s->w;
+    bool is_far = w->o.far > 0 && vj_rng_below(&s->rng, w->o.far) == 0;
+    g_autoptr(GError) error = NULL;
+    g_autofree char *name = g_strdup_printf("session %u", s->index);
+    VjVolumeOpen how = {.source = w->source,
+                        .shared = true,
+                        .session_name = name,
+                        .workers = 2,
+                        .wrap_store = "fault",
+                        .wrap_meta = is_far ? "latency:us=0;crash" : "crash"};
+
+    doing(s, "begin a session");
+    if (!vj_volume_open(&how, &s->v, &error)) {
+        fail(s, "%s", error->message);
+    }
+    s->fs = vj_fs_new(s->v);
+    s->is_armed = false;
+    s->store_calls = 0;
+    pthread_mutex_lock(&w->lives);
+    COUNT(w, lives);
+    s->life = w->counts.lives;
+    s->number = vj_meta_session(vj_volume_meta(s->v));
+    pthread_mutex_unlock(&w->lives);
+    if (is_far) {
+        COUNT(w, far);
+    }
+    shut_out_predecessors(s, name);
+}
+
+/* Nobody is to shut it out from now on. */
+static void life_is_over(Session *s)
+{
+    pthread_mutex_lock(&s->w->lives);
+    s->over = s->life;
+    s->number = 0;
+    pthread_mutex_unlock(&s->w->lives);
+}
+
+static void add_conflicts(Session *s)
+{
+    VjMetaStats stats;
+
+    vj_meta_stats(vj_volume_meta(s->v), &stats);
+    (void)__atomic_add_fetch(&s->w->counts.conflicts, stats.conflicts, __ATOMIC_RELAXED);
+}
+
+void session_close(Session *s)
+{
+    int r;
+
+    doing(s, "end the session");
+    life_is_over(s);
+    add_conflicts(s);
+    vj_fs_free(s->fs);
+    r = vj_volume_close(s->v);
+    s->fs = NULL;
+    s->v = NULL;
+    if (r != 0 && !s->is_armed) {
+        fail(s, "%s", g_strerror(-r));
+    }
+    if (r != 0) {
+        COUNT(s->w, crashes);
+    }
+}
+
+/* ---- crashes --------------------------------------------------------------------- */
+
+static void arm_engine(Session *s, unsigned calls)
+{
+    uint64_t after = vj_rng_below(&s->rng, calls);
+    bool is_done = vj_rng_below(&s->rng, 2) == 0;
+
+    vj_meta_crash_after(vj_volume_meta(s->v), after, is_done);
+}
+
+static void arm_store(Session *s, unsigned calls)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *plan = NULL;
+
+    s->store_calls = 1 + vj_rng_below(&s->rng, calls);
+    plan =
+        g_strdup_printf("fail=%" G_GUINT64_FORMAT ",times=0,errno=EIO%s", s->store_calls,
+                        vj_rng_below(&s->rng, 2) == 0 ? ",after=yes" : "");
+    if (!vj_store_fault_set(vj_volume_store(s->v), plan, &error)) {
+        fail(s, "%s", error->message);
+    }
+}
+
+void session_arm(Session *s, unsigned calls)
+{
+    uint64_t how = vj_rng_below(&s->rng, 4);
+
+    s->is_armed = true;
+    if (how != 0) {
+        arm_engine(s, calls);
+    }
+    if (how <= 1) {
+        arm_store(s, calls);
+    }
+}
+
+static bool is_evicted(Session *s)
+{
+    bool is_over;
+
+    pthread_mutex_lock(&s->w->lives);
+    is_over = s->over == s->life;
+    pthread_mutex_unlock(&s->w->lives);
+    return is_over;
+}
+
+static bool engine_is_gone(Session *s)
+{
+    return vj_meta_has_crashed(vj_volume_meta(s->v));
+}
+
+static bool store_is_gone(Session *s)
+{
+    return s->store_calls > 0 &&
+           vj_store_fault_calls(vj_volume_store(s->v)) >= s->store_calls;
+}
+
+bool session_is_dead(Session *s)
+{
+    return engine_is_gone(s) || store_is_gone(s) || is_evicted(s);
+}
+
+/* Nothing of it reaches engine or store any more. */
+static void stop(Session *s)
+{
+    g_autoptr(GError) error = NULL;
+
+    vj_meta_crash_after(vj_volume_meta(s->v), 0, false);
+    if (!vj_store_fault_set(vj_volume_store(s->v), "every=1,errno=EIO", &error)) {
+        fail(s, "%s", error->message);
+    }
+}
+
+static void count_crash(Session *s)
+{
+    COUNT(s->w, crashes);
+    if (engine_is_gone(s)) {
+        COUNT(s->w, by_engine);
+    } else if (store_is_gone(s)) {
+        COUNT(s->w, by_store);
+    } else {
+        COUNT(s->w, by_eviction);
+    }
+}
+
+static Old take_old(Session *s)
+{
+    Old old = {.v = s->v, .fs = s->fs};
+
+    for (unsigned k = 0; k < HANDLES; k++) {
+        old.handles[k] = g_steal_pointer(&s->handles[k].h);
+    }
+    return old;
+}
+
+/* It may fail in any way. */
+static void abandon(const Old *old)
+{
+    for (unsigned k = 0; k < HANDLES; k++) {
+        if (old->handles[k] != NULL) {
+            vj_fs_release(old->fs, old->handles[k]);
+        }
+    }
+    vj_fs_free(old->fs);
+    (void)!vj_volume_close(old->v);
+}
+
+void session_crash(Session *s)
+{
+    bool first = vj_rng_below(&s->rng, 2) == 0, goes_on = vj_rng_below(&s->rng, 4) == 0;
+    char was_doing[sizeof s->doing];
+    Old old;
+
+    count_crash(s);
+    add_conflicts(s);
+    life_is_over(s);
+    if (!goes_on || engine_is_gone(s)) {
+        stop(s);
+    }
+    s->crashed = true;
+    old = take_old(s);
+    memcpy(was_doing, s->doing, sizeof was_doing);
+    if (first) {
+        abandon(&old);
+    }
+    session_open(s);
+    if (!first) {
+        abandon(&old);
+    }
+    memcpy(s->doing, was_doing, sizeof was_doing);
+}
