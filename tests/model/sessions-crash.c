@@ -12,6 +12,9 @@
 
 #include "meta/session.h"
 
+/* Of objects; so that most reads are of the store. */
+#define CACHE_BYTES ((uint64_t)64 << 10)
+
 /* What the caller and the world have of a session that is given up. */
 typedef struct Old {
     VjVolume *v;
@@ -98,15 +101,19 @@ void session_evict_another(Session *s)
 void session_open(Session *s)
 {
     World *w = s->w;
+    static const char *const wraps[] = {"crash", "latency:us=0;crash",
+                                        "latency:us=20;crash"};
     bool is_far = w->o.far > 0 && vj_rng_below(&s->rng, w->o.far) == 0;
+    uint64_t way = is_far ? 1 + vj_rng_below(&s->rng, 2) : 0;
     g_autoptr(GError) error = NULL;
     g_autofree char *name = g_strdup_printf("session %u", s->index);
     VjVolumeOpen how = {.source = w->source,
                         .shared = true,
                         .session_name = name,
                         .workers = 2,
+                        .cache_bytes = CACHE_BYTES,
                         .wrap_store = "fault",
-                        .wrap_meta = is_far ? "latency:us=0;crash" : "crash"};
+                        .wrap_meta = wraps[way]};
 
     doing(s, "begin a session");
     if (!vj_volume_open(&how, &s->v, &error)) {
