@@ -173,13 +173,19 @@ void op_open(Session *s)
 
 /* ---- closing --------------------------------------------------------------------- */
 
+/* Not one of a session that was shut out, and whose place another one has taken. */
+static bool is_current(const Handle *h)
+{
+    return h->inode->opener == h->life;
+}
+
 /* Its inode is locked. */
 static void release(Session *s, Handle *h)
 {
     if (h->h != NULL) {
         vj_fs_release(s->fs, h->h);
         h->h = NULL;
-        h->inode->handles--;
+        h->inode->handles -= is_current(h);
     }
 }
 
@@ -244,9 +250,11 @@ static int sync_handle(Session *s, Handle *h)
 {
     int r = vj_fs_fsync(h->h);
 
-    if (r == 0) {
+    if (r == 0 && is_current(h)) {
         content_is_durable(h->inode);
-    } else if (!session_is_dead(s)) {
+    } else if (r == 0 && !session_is_dead(s)) {
+        fail(s, "fsync of what another session has");
+    } else if (r != 0 && !session_is_dead(s)) {
         fail(s, "fsync: %s", g_strerror(-r));
     }
     return r;
@@ -324,7 +332,9 @@ static void edit(Session *s, Handle *h)
     data_fill(&s->w->pool, &s->rng, s->data, MAX(e.len, 1));
     doing(s, "inode %" G_GUINT64_FORMAT " of %zu bytes: %zu at %zu become %zu",
           h->inode->ino, (size_t)g_bytes_get_size(before), e.old_len, e.offset, e.len);
-    content_push(h->inode, edited(s, before, &e));
+    if (is_current(h)) {
+        content_push(h->inode, edited(s, before, &e));
+    }
     r = vj_fs_replace(&caller, h->h, &how, &done);
     if (r != 0 && !session_is_dead(s)) {
         fail(s, "%s", g_strerror(-r));

@@ -83,7 +83,7 @@ void session_evict_another(Session *s)
         return;
     }
     pthread_mutex_lock(&w->lives);
-    number = other->number;
+    number = other->target;
     other->over = number != 0 ? other->life : other->over;
     pthread_mutex_unlock(&w->lives);
     if (number == 0) {
@@ -133,12 +133,21 @@ void session_open(Session *s)
     shut_out_predecessors(s, name);
 }
 
+void session_is_used(Session *s)
+{
+    if (s->target != s->number) {
+        pthread_mutex_lock(&s->w->lives);
+        s->target = s->number;
+        pthread_mutex_unlock(&s->w->lives);
+    }
+}
+
 /* Nobody is to shut it out from now on. */
 static void life_is_over(Session *s)
 {
     pthread_mutex_lock(&s->w->lives);
     s->over = s->life;
-    s->number = 0;
+    s->target = 0;
     pthread_mutex_unlock(&s->w->lives);
 }
 

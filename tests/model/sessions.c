@@ -257,6 +257,7 @@ static gpointer session_main(gpointer opaque)
         size_t which = any_of(&s->rng, &ops[0].weight, OPS, sizeof ops[0]);
 
         s->op++;
+        session_is_used(s);
         maybe_crash(s);
         ops[which].run(s);
         COUNT(s->w, ops[which]);

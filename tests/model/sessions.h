@@ -121,9 +121,10 @@ struct Session {
     unsigned index;
     VjRng rng;
     uint64_t op, until;
-    /* guarded by w->lives, but for its own thread, which alone changes the first two: */
+    /* guarded by w->lives, but for its own thread, which alone changes the first three: */
     uint64_t life;   /* another one after each open */
-    uint64_t number; /* of its session in the volume; 0: none is open */
+    uint64_t number; /* of its session in the volume */
+    uint64_t target; /* the same, where another one may shut it out; else 0 */
     uint64_t over;   /* the last life that has ended, or is about to */
     bool crashed;    /* in this operation; its handles are to be forgotten */
     bool is_armed;
@@ -176,6 +177,8 @@ bool session_is_dead(Session *s);
  * handles are gone; the operation under way holds what it is about.
  */
 void session_crash(Session *s);
+/* Others may shut it out from now on. */
+void session_is_used(Session *s);
 /* Another one, which lives and knows nothing of it, is shut out. */
 void session_evict_another(Session *s);
 /* The life @life of a session has not ended in a crash or a close. */
