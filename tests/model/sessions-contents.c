@@ -114,7 +114,11 @@ static bool open_inode(Session *s, Inode *i, VjHandle **h)
         }
         return false;
     }
-    if (r == -EBUSY && is_foreign) {
+    if (session_timed_out(s, r)) {
+        i->is_doubtful = true;
+        return false;
+    }
+    if (r == -EBUSY && (is_foreign || i->is_doubtful)) {
         COUNT(s->w, busy);
         return false;
     }
@@ -254,7 +258,7 @@ static int sync_handle(Session *s, Handle *h)
         content_is_durable(h->inode);
     } else if (r == 0 && !session_is_dead(s)) {
         fail(s, "fsync of what another session has");
-    } else if (r != 0 && !session_is_dead(s)) {
+    } else if (r != 0 && !session_is_dead(s) && !session_timed_out(s, r)) {
         fail(s, "fsync: %s", g_strerror(-r));
     }
     return r;
@@ -393,9 +397,11 @@ void op_read(Session *s)
 /* How long what a session does in the background may keep a file that it has closed. */
 #define KEPT_US ((int64_t)30 * 1000 * 1000)
 
-void compare_content(Session *s, Name *n)
+void compare_content(World *w, Name *n)
 {
     int64_t until_us = g_get_monotonic_time() + KEPT_US;
+    uint64_t k = vj_rng_below(&w->sessions[0].rng, w->o.sessions);
+    Session *s = &w->sessions[k];
     Inode *i = n->inode;
     VjHandle *h = NULL;
     size_t len;
@@ -410,6 +416,8 @@ void compare_content(Session *s, Name *n)
             fail(s, "a file that is closed everywhere cannot be opened");
         }
         g_thread_yield();
+        k++; /* one that could not say that it has closed it can open it */
+        s = &w->sessions[k % w->o.sessions];
     }
     if (read_all(s, h, &len)) {
         compare_all(s, i, len);

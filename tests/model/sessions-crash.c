@@ -15,6 +15,11 @@
 /* Of objects; so that most reads are of the store. */
 #define CACHE_BYTES ((uint64_t)64 << 10)
 
+/* Commits of a session among which the one is chosen that gets no answer, and how many
+ * calls later it is done at most. */
+#define COMMITS_DRAWN 200u
+#define LATE_MOST 4u
+
 /* What the caller and the world have of a session that is given up. */
 typedef struct Old {
     VjVolume *v;
@@ -34,6 +39,15 @@ bool life_goes_on(World *w, uint64_t life)
     }
     pthread_mutex_unlock(&w->lives);
     return goes_on;
+}
+
+bool session_timed_out(Session *s, int r)
+{
+    if (!s->loses || r != -ETIMEDOUT) {
+        return false;
+    }
+    COUNT(s->w, timed_out);
+    return true;
 }
 
 /* ---- shutting out ---------------------------------------------------------------- */
@@ -64,6 +78,7 @@ static void shut_out_predecessors(Session *s, const char *name)
 
         if (strcmp(info->name, name) == 0 && info->id != s->number && !info->has_ended) {
             r = shut_out(s, info->id);
+            r = session_timed_out(s, r) ? shut_out(s, info->id) : r;
             r = r == -ENOENT ? 0 : r; /* it was released meanwhile */
         }
     }
@@ -91,32 +106,57 @@ void session_evict_another(Session *s)
     }
     doing(s, "shut out session %u", other->index);
     r = shut_out(s, number);
-    if (r != 0 && r != -ENOENT && !session_is_dead(s)) {
+    if (r != 0 && r != -ENOENT && !session_is_dead(s) && !session_timed_out(s, r)) {
         fail(s, "%s", g_strerror(-r));
     }
 }
 
 /* ---- in order -------------------------------------------------------------------- */
 
-void session_open(Session *s)
+/* What is put around its engine; owned.  @loses: one commit gets no answer. */
+static char *wrappers(Session *s, bool is_far, bool loses)
 {
-    World *w = s->w;
-    static const char *const wraps[] = {"crash", "latency:us=0;crash",
-                                        "latency:us=20;crash"};
-    bool is_far = w->o.far > 0 && vj_rng_below(&s->rng, w->o.far) == 0;
-    uint64_t way = is_far ? 1 + vj_rng_below(&s->rng, 2) : 0;
-    g_autoptr(GError) error = NULL;
-    g_autofree char *name = g_strdup_printf("session %u", s->index);
-    VjVolumeOpen how = {.source = w->source,
+    static const char *const far[] = {"latency:us=0;", "latency:us=20;"};
+    static const char *const kinds[] = {"lose", "drop", "late"};
+    const char *latency = is_far ? far[vj_rng_below(&s->rng, 2)] : "";
+    const char *kind = kinds[vj_rng_below(&s->rng, G_N_ELEMENTS(kinds))];
+
+    if (!loses) {
+        return g_strdup_printf("%scrash", latency);
+    }
+    return g_strdup_printf("%scrash:%s=%" G_GUINT64_FORMAT ",by=%" G_GUINT64_FORMAT,
+                           latency, kind, 1 + vj_rng_below(&s->rng, COMMITS_DRAWN),
+                           1 + vj_rng_below(&s->rng, LATE_MOST));
+}
+
+static bool try_to_open(Session *s, const char *name, const char *wrap, GError **error)
+{
+    VjVolumeOpen how = {.source = s->w->source,
                         .shared = true,
                         .session_name = name,
                         .workers = 2,
                         .cache_bytes = CACHE_BYTES,
                         .wrap_store = "fault",
-                        .wrap_meta = wraps[way]};
+                        .wrap_meta = wrap};
+
+    return vj_volume_open(&how, &s->v, error);
+}
+
+void session_open(Session *s)
+{
+    World *w = s->w;
+    bool is_far = w->o.far > 0 && vj_rng_below(&s->rng, w->o.far) == 0;
+    g_autoptr(GError) error = NULL;
+    g_autofree char *name = g_strdup_printf("session %u", s->index);
+    g_autofree char *wrap = NULL, *plain = wrappers(s, is_far, false);
 
     doing(s, "begin a session");
-    if (!vj_volume_open(&how, &s->v, &error)) {
+    s->loses = w->o.crashes > 0 && vj_rng_below(&s->rng, 2) == 0;
+    wrap = wrappers(s, is_far, s->loses);
+    if (s->loses && !try_to_open(s, name, wrap, NULL)) {
+        s->loses = false; /* the answer was one that opening waited for */
+    }
+    if (!s->loses && !try_to_open(s, name, plain, &error)) {
         fail(s, "%s", error->message);
     }
     s->fs = vj_fs_new(s->v);
@@ -170,7 +210,7 @@ void session_close(Session *s)
     r = vj_volume_close(s->v);
     s->fs = NULL;
     s->v = NULL;
-    if (r != 0 && !s->is_armed) {
+    if (r != 0 && !s->is_armed && !s->loses) {
         fail(s, "%s", g_strerror(-r));
     }
     if (r != 0) {

@@ -42,6 +42,7 @@ typedef struct Inode {
     GPtrArray *states; /* of GBytes */
     uint64_t opener;   /* the life of a session that had it open last; 0: none */
     unsigned handles;  /* of that session */
+    bool is_doubtful;  /* a session may have it claimed that could not open it */
 } Inode;
 
 /* A name of a directory; the place is there for ever, the inode comes and goes. */
@@ -93,6 +94,7 @@ typedef struct Counts {
     uint64_t unsure;      /* operations whose session crashed before they were answered */
     uint64_t unsure_done; /* of them: that were there */
     uint64_t lost;        /* contents of which a crash has taken changes */
+    uint64_t timed_out;   /* operations that were not done, of sessions that live on */
     uint64_t busy;        /* opens of a content that another session had */
     uint64_t taken;       /* contents that came from one session to another */
     uint64_t orphans; /* files whose last name went while another session had them open */
@@ -121,13 +123,15 @@ struct Session {
     unsigned index;
     VjRng rng;
     uint64_t op, until;
-    /* guarded by w->lives, but for its own thread, which alone changes the first three: */
+    /* guarded by w->lives, but for its own thread, which alone changes the first three:
+     */
     uint64_t life;   /* another one after each open */
     uint64_t number; /* of its session in the volume */
     uint64_t target; /* the same, where another one may shut it out; else 0 */
     uint64_t over;   /* the last life that has ended, or is about to */
     bool crashed;    /* in this operation; its handles are to be forgotten */
     bool is_armed;
+    bool loses;           /* one commit's answer; perhaps the commit too */
     uint64_t store_calls; /* at which of them it dies; 0: none */
     VjVolume *v;
     VjFs *fs;
@@ -177,6 +181,8 @@ bool session_is_dead(Session *s);
  * handles are gone; the operation under way holds what it is about.
  */
 void session_crash(Session *s);
+/* It lives, and a commit got no answer: what returned @r has not been done. */
+bool session_timed_out(Session *s, int r);
 /* Others may shut it out from now on. */
 void session_is_used(Session *s);
 /* Another one, which lives and knows nothing of it, is shut out. */
@@ -207,7 +213,7 @@ void op_sync(Session *s);
 void close_all(Session *s);
 /* After a crash, with nothing locked: its handles are gone. */
 void forget_handles(Session *s);
-/* Opens the file of @n in @s and reads all of it; nobody else runs. */
-void compare_content(Session *s, Name *n);
+/* Opens the file of @n in one of the sessions and reads all of it; nobody else runs. */
+void compare_content(World *w, Name *n);
 
 #endif
