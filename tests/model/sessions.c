@@ -153,8 +153,11 @@ static void make_dirs(Session *s)
     for (unsigned k = 0; k < DIRS; k++) {
         g_autofree char *name = g_strdup_printf("dir%u", k);
         VjAttr attr;
-        int r = vj_fs_mkdir(s->fs, &caller, VJ_INO_ROOT, name, 0777, &attr);
+        int r;
 
+        do {
+            r = vj_fs_mkdir(s->fs, &caller, VJ_INO_ROOT, name, 0777, &attr);
+        } while (session_timed_out(s, r)); /* one answer is lost at most */
         if (r != 0) {
             fail(s, "mkdir: %s", g_strerror(-r));
         }
