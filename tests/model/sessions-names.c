@@ -462,10 +462,14 @@ typedef struct Listing {
 
 static void see(Listing *l, unsigned k, const VjDirent *entry)
 {
-    const Inode *i = l->names[k].inode;
+    const Inode *i;
 
     l->seen[k]++;
-    if ((l->locked & 1u << k) != 0 && (i == NULL || i->ino != entry->ino)) {
+    if ((l->locked & 1u << k) == 0) {
+        return;
+    }
+    i = l->names[k].inode;
+    if (i == NULL || i->ino != entry->ino) {
         fail(l->s, "listed as inode %" G_GUINT64_FORMAT ": %s", entry->ino, entry->name);
     }
 }
