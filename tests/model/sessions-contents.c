@@ -159,7 +159,7 @@ void op_open(Session *s)
     }
     doing(s, "open %u/%s", n->dir, n->text);
     lock_names(n, NULL);
-    i = n->inode != NULL && S_ISREG(n->inode->mode) ? inode_ref(n->inode) : NULL;
+    i = n->inode != NULL && S_ISREG(n->inode->type) ? inode_ref(n->inode) : NULL;
     if (i != NULL) {
         pthread_mutex_lock(&i->lock);
         if (open_inode(s, i, &h->h)) {
@@ -406,7 +406,7 @@ void compare_content(World *w, Name *n)
     VjHandle *h = NULL;
     size_t len;
 
-    if (i == NULL || !S_ISREG(i->mode)) {
+    if (i == NULL || !S_ISREG(i->type)) {
         return;
     }
     doing(s, "compare the content of %u/%s", n->dir, n->text);

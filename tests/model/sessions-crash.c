@@ -20,6 +20,9 @@
 #define COMMITS_DRAWN 200u
 #define LATE_MOST 4u
 
+/* One in so many sessions reads a store that takes its time. */
+#define SLOW_STORES 3u
+
 /* What the caller and the world have of a session that is given up. */
 typedef struct Old {
     VjVolume *v;
@@ -111,6 +114,51 @@ void session_evict_another(Session *s)
     }
 }
 
+/* ---- write-back beside what the session's thread does ---------------------------- */
+
+static gpointer syncer_main(gpointer opaque)
+{
+    Session *s = opaque;
+
+    pthread_mutex_lock(&s->sync_lock);
+    while (!s->syncer_ends) {
+        if (s->syncs == 0) {
+            pthread_cond_wait(&s->sync_wanted, &s->sync_lock);
+            continue;
+        }
+        s->syncs = 0;
+        pthread_mutex_unlock(&s->sync_lock);
+        (void)!vj_volume_sync(s->v); /* who calls fsync hears of it */
+        pthread_mutex_lock(&s->sync_lock);
+    }
+    pthread_mutex_unlock(&s->sync_lock);
+    return NULL;
+}
+
+void session_sync_soon(Session *s)
+{
+    pthread_mutex_lock(&s->sync_lock);
+    s->syncs++;
+    pthread_cond_signal(&s->sync_wanted);
+    pthread_mutex_unlock(&s->sync_lock);
+}
+
+static void syncer_start(Session *s)
+{
+    s->syncer_ends = false;
+    s->syncs = 0;
+    s->syncer = g_thread_new("syncer", syncer_main, s);
+}
+
+static void syncer_stop(Session *s)
+{
+    pthread_mutex_lock(&s->sync_lock);
+    s->syncer_ends = true;
+    pthread_cond_signal(&s->sync_wanted);
+    pthread_mutex_unlock(&s->sync_lock);
+    g_thread_join(g_steal_pointer(&s->syncer));
+}
+
 /* ---- in order -------------------------------------------------------------------- */
 
 /* What is put around its engine; owned.  @loses: one commit gets no answer. */
@@ -136,7 +184,9 @@ static bool try_to_open(Session *s, const char *name, const char *wrap, GError *
                         .session_name = name,
                         .workers = 2,
                         .cache_bytes = CACHE_BYTES,
-                        .wrap_store = "fault",
+                        .wrap_store = vj_rng_below(&s->rng, SLOW_STORES) == 0
+                                          ? "fault:kinds=get,delay_us=200"
+                                          : "fault",
                         .wrap_meta = wrap};
 
     return vj_volume_open(&how, &s->v, error);
@@ -170,6 +220,7 @@ void session_open(Session *s)
     if (is_far) {
         COUNT(w, far);
     }
+    syncer_start(s);
     shut_out_predecessors(s, name);
 }
 
@@ -205,6 +256,7 @@ void session_close(Session *s)
 
     doing(s, "end the session");
     life_is_over(s);
+    syncer_stop(s);
     add_conflicts(s);
     vj_fs_free(s->fs);
     r = vj_volume_close(s->v);
@@ -338,6 +390,7 @@ void session_crash(Session *s)
     if (!goes_on || engine_is_gone(s)) {
         stop(s);
     }
+    syncer_stop(s);
     s->crashed = true;
     old = take_old(s);
     memcpy(was_doing, s->doing, sizeof was_doing);

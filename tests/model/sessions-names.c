@@ -46,7 +46,7 @@ static bool is_there(uint64_t ino, const VjAttr *attr, const Inode *wanted)
         return ino == 0;
     }
     if (wanted->ino == 0) {
-        return ino != 0 && (attr->st.st_mode & S_IFMT) == (wanted->mode & S_IFMT);
+        return ino != 0 && (attr->st.st_mode & S_IFMT) == wanted->type;
     }
     return ino == wanted->ino;
 }
@@ -90,10 +90,10 @@ static void set_name(Name *n, Inode *i)
     if (old == i) {
         return;
     }
-    change_count(i, S_ISDIR(i != NULL ? i->mode : 0) ? 2 : 1);
+    change_count(i, S_ISDIR(i != NULL ? i->type : 0) ? 2 : 1);
     n->inode = i != NULL ? inode_ref(i) : NULL;
     if (old != NULL) {
-        change_count(old, S_ISDIR(old->mode) ? -2 : -1);
+        change_count(old, S_ISDIR(old->type) ? -2 : -1);
         inode_unref(old);
     }
 }
@@ -243,11 +243,11 @@ void op_remove(Session *s)
 
     lock_names(n, NULL);
     old = n->inode;
-    as_dir = old != NULL && vj_rng_below(&s->rng, 8) != 0 ? S_ISDIR(old->mode) : as_dir;
+    as_dir = old != NULL && vj_rng_below(&s->rng, 8) != 0 ? S_ISDIR(old->type) : as_dir;
     doing(s, "%s %u/%s", as_dir ? "rmdir" : "unlink", n->dir, n->text);
     if (old == NULL) {
         wanted = -ENOENT;
-    } else if (as_dir != S_ISDIR(old->mode)) {
+    } else if (as_dir != S_ISDIR(old->type)) {
         wanted = as_dir ? -ENOTDIR : -EISDIR;
     }
     changing_begin(&ch, old, NULL);
@@ -280,8 +280,8 @@ static int rename_wanted(const Name *a, const Name *b, unsigned flags)
     if (from == to) {
         return 0;
     }
-    if (S_ISDIR(from->mode) != S_ISDIR(to->mode)) {
-        return S_ISDIR(to->mode) ? -EISDIR : -ENOTDIR;
+    if (S_ISDIR(from->type) != S_ISDIR(to->type)) {
+        return S_ISDIR(to->type) ? -EISDIR : -ENOTDIR;
     }
     return 0;
 }
@@ -325,7 +325,7 @@ void op_link(Session *s)
         return;
     }
     lock_names(a, b);
-    if (a->inode == NULL || S_ISDIR(a->inode->mode)) {
+    if (a->inode == NULL || S_ISDIR(a->inode->type)) {
         unlock_names(a, b);
         return;
     }
@@ -356,7 +356,7 @@ static void compare_attr(Session *s, const Inode *i, const VjAttr *attr)
 {
     bool is_mine = i->opener == s->life && i->handles > 0;
 
-    if (attr->st.st_ino != i->ino || (attr->st.st_mode & S_IFMT) != (i->mode & S_IFMT)) {
+    if (attr->st.st_ino != i->ino || (attr->st.st_mode & S_IFMT) != i->type) {
         fail(s, "inode %" G_GUINT64_FORMAT " of mode %o, not %" G_GUINT64_FORMAT " of %o",
              (uint64_t)attr->st.st_ino, attr->st.st_mode, i->ino, i->mode);
     }
@@ -366,7 +366,7 @@ static void compare_attr(Session *s, const Inode *i, const VjAttr *attr)
              "inode %" G_GUINT64_FORMAT " has mode %o and %u links, not mode %o and %u",
              i->ino, attr->st.st_mode, (unsigned)attr->st.st_nlink, i->mode, i->nlink);
     }
-    if (S_ISREG(i->mode) && !size_is_possible(i, (uint64_t)attr->st.st_size, is_mine)) {
+    if (S_ISREG(i->type) && !size_is_possible(i, (uint64_t)attr->st.st_size, is_mine)) {
         fail(s, "inode %" G_GUINT64_FORMAT " has %" G_GUINT64_FORMAT " bytes, never had",
              i->ino, (uint64_t)attr->st.st_size);
     }
@@ -416,7 +416,7 @@ void op_chmod(Session *s)
 
     lock_names(n, NULL);
     i = n->inode;
-    if (i == NULL || S_ISLNK(i->mode)) {
+    if (i == NULL || S_ISLNK(i->type)) {
         unlock_names(n, NULL);
         return;
     }
@@ -443,7 +443,7 @@ void op_chmod(Session *s)
     }
     pthread_mutex_lock(&i->lock);
     if ((attr.st.st_mode & 07777) == set.mode) {
-        i->mode = (i->mode & S_IFMT) | set.mode;
+        i->mode = i->type | set.mode;
     }
     i->changing--;
     pthread_mutex_unlock(&i->lock);

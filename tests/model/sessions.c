@@ -18,6 +18,8 @@
 #define CRASHES_AT_END 4u
 /* After so many rounds one session is alone for a while. */
 #define ROUNDS_PER_RECOVERY 3u
+/* Beside one in so many operations what is dirty is written back. */
+#define OPS_PER_SYNC 8u
 /* Behind the largest file, bytes. */
 #define SPARE_BYTES ((size_t)8192)
 
@@ -92,6 +94,7 @@ Inode *inode_new(uint64_t ino, mode_t mode)
     pthread_mutex_init(&i->lock, NULL);
     i->refs = 1;
     i->ino = ino;
+    i->type = mode & S_IFMT;
     i->mode = mode;
     i->states = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
     content_push(i, g_bytes_new(NULL, 0));
@@ -262,6 +265,9 @@ static gpointer session_main(gpointer opaque)
         s->op++;
         session_is_used(s);
         maybe_crash(s);
+        if (s->op % OPS_PER_SYNC == 0) {
+            session_sync_soon(s);
+        }
         ops[which].run(s);
         COUNT(s->w, ops[which]);
         end_if_dead(s); /* also in the background, or in an operation of nothing */
@@ -366,6 +372,8 @@ static void sessions_new(World *w)
         vj_rng_init(&s->rng, w->o.seed * 1000 + k);
         s->data = g_malloc(w->o.size + SPARE_BYTES);
         s->back = g_malloc(w->o.size + SPARE_BYTES);
+        pthread_mutex_init(&s->sync_lock, NULL);
+        pthread_cond_init(&s->sync_wanted, NULL);
     }
 }
 
@@ -378,6 +386,8 @@ static void world_clear(World *w)
     for (unsigned k = 0; k < w->o.sessions; k++) {
         g_free(w->sessions[k].data);
         g_free(w->sessions[k].back);
+        pthread_mutex_destroy(&w->sessions[k].sync_lock);
+        pthread_cond_destroy(&w->sessions[k].sync_wanted);
     }
     g_free(w->sessions);
     pthread_mutex_destroy(&w->lives);

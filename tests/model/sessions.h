@@ -29,6 +29,7 @@ typedef struct Session Session;
 typedef struct Inode {
     pthread_mutex_t lock;
     gint refs;
+    mode_t type; /* never changes */
     /* guarded by lock: */
     uint64_t ino;
     mode_t mode; /* with the type */
@@ -138,6 +139,12 @@ struct Session {
     Handle handles[HANDLES];
     uint8_t *data, *back;
     GThread *thread;
+    GThread *syncer; /* of its volume */
+    pthread_mutex_t sync_lock;
+    pthread_cond_t sync_wanted;
+    /* guarded by sync_lock: */
+    unsigned syncs; /* asked for and not begun */
+    bool syncer_ends;
     char doing[160]; /* for failures */
 };
 
@@ -183,6 +190,8 @@ bool session_is_dead(Session *s);
 void session_crash(Session *s);
 /* It lives, and a commit got no answer: what returned @r has not been done. */
 bool session_timed_out(Session *s, int r);
+/* Another thread writes back what is dirty, and what is done next goes on beside that. */
+void session_sync_soon(Session *s);
 /* Others may shut it out from now on. */
 void session_is_used(Session *s);
 /* Another one, which lives and knows nothing of it, is shut out. */
