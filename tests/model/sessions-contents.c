@@ -280,6 +280,21 @@ void op_sync(Session *s)
     pthread_mutex_unlock(&h->inode->lock);
 }
 
+void op_purge(Session *s)
+{
+    int r;
+
+    doing(s, "purge");
+    r = vj_volume_purge(s->v);
+    if (session_is_dead(s)) {
+        session_crash(s);
+    } else if (r == -EBUSY) { /* another one does it */
+        COUNT(s->w, busy_purges);
+    } else if (r != 0 && !session_timed_out(s, r)) {
+        fail(s, "%s", g_strerror(-r));
+    }
+}
+
 typedef struct Edit {
     size_t offset, old_len, len;
 } Edit;

@@ -11,6 +11,7 @@
 #include "sessions.h"
 
 #include "meta/session.h"
+#include "object/object.h"
 
 /* Of objects; so that most reads are of the store. */
 #define CACHE_BYTES ((uint64_t)64 << 10)
@@ -22,6 +23,9 @@
 
 /* One in so many sessions reads a store that takes its time. */
 #define SLOW_STORES 3u
+
+/* How long others may take to release what one had that crashed. */
+#define RELEASED_US ((int64_t)30 * 1000 * 1000)
 
 /* What the caller and the world have of a session that is given up. */
 typedef struct Old {
@@ -88,6 +92,22 @@ static void shut_out_predecessors(Session *s, const char *name)
     if (r != 0 && !session_is_dead(s)) {
         fail(s, "shutting out what was there before: %s", g_strerror(-r));
     }
+}
+
+void session_await_release(Session *s)
+{
+    int64_t until_us = g_get_monotonic_time() + RELEASED_US;
+    g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(VjSessionInfo));
+
+    doing(s, "wait until those that crashed are released");
+    do {
+        int r = vj_meta_view(vj_volume_meta(s->v), list_body, all);
+
+        if (r != 0 || g_get_monotonic_time() > until_us) {
+            fail(s, "%u sessions are left: %s", all->len, g_strerror(-r));
+        }
+        g_thread_yield();
+    } while (all->len != s->w->o.sessions);
 }
 
 void session_evict_another(Session *s)
@@ -242,12 +262,15 @@ static void life_is_over(Session *s)
     pthread_mutex_unlock(&s->w->lives);
 }
 
-static void add_conflicts(Session *s)
+static void add_counts(Session *s)
 {
+    VjObjectsStats objects;
     VjMetaStats stats;
 
     vj_meta_stats(vj_volume_meta(s->v), &stats);
     (void)__atomic_add_fetch(&s->w->counts.conflicts, stats.conflicts, __ATOMIC_RELAXED);
+    vj_objects_stats(vj_volume_objects(s->v), &objects);
+    (void)__atomic_add_fetch(&s->w->counts.removed, objects.removed, __ATOMIC_RELAXED);
 }
 
 void session_close(Session *s)
@@ -257,7 +280,7 @@ void session_close(Session *s)
     doing(s, "end the session");
     life_is_over(s);
     syncer_stop(s);
-    add_conflicts(s);
+    add_counts(s);
     vj_fs_free(s->fs);
     r = vj_volume_close(s->v);
     s->fs = NULL;
@@ -385,7 +408,7 @@ void session_crash(Session *s)
     Old old;
 
     count_crash(s);
-    add_conflicts(s);
+    add_counts(s);
     life_is_over(s);
     if (!goes_on || engine_is_gone(s)) {
         stop(s);

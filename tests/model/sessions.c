@@ -20,6 +20,8 @@
 #define ROUNDS_PER_RECOVERY 3u
 /* Beside one in so many operations what is dirty is written back. */
 #define OPS_PER_SYNC 8u
+/* In one of so many rounds no session crashes at the end. */
+#define ROUNDS_IN_ORDER 2u
 /* Behind the largest file, bytes. */
 #define SPARE_BYTES ((size_t)8192)
 
@@ -181,8 +183,14 @@ static void say_problem(void *opaque, const char *text)
     fprintf(stderr, "sessions: check: %s\n", text);
 }
 
-/* All sessions are closed.  @at_end: nothing waits to be dropped or removed. */
-static void check(Session *s, bool at_end)
+/* All sessions are closed. */
+typedef enum Left {
+    LEFT_ANYTHING, /* by those that crashed */
+    LEFT_GARBAGE,  /* in the store alone, by machines that were shut out */
+    LEFT_NOTHING,
+} Left;
+
+static void check(Session *s, Left left)
 {
     g_autoptr(GError) error = NULL;
     VjVolumeOpen how = {.source = s->w->source, .check = true, .read_only = true};
@@ -202,8 +210,9 @@ static void check(Session *s, bool at_end)
     if (r != 0 || report.problems > 0) {
         fail(s, "%s, %" G_GUINT64_FORMAT " problems", g_strerror(-r), report.problems);
     }
-    if (at_end && (report.pending > 0 || report.leaks > 0 ||
-                   report.stored_objects != report.objects)) {
+    if ((left != LEFT_ANYTHING && report.pending > 0) ||
+        (left == LEFT_NOTHING &&
+         (report.leaks > 0 || report.stored_objects != report.objects))) {
         fail(s,
              "%" G_GUINT64_FORMAT " things pending, %" G_GUINT64_FORMAT
              " leaks, %" G_GUINT64_FORMAT " objects stored, %" G_GUINT64_FORMAT
@@ -231,6 +240,7 @@ static const struct {
     [OP_WRITE] = {{250, true}, op_write, "edit"},
     [OP_READ] = {{120, false}, op_read, "read"},
     [OP_SYNC] = {{50, false}, op_sync, "fsync"},
+    [OP_PURGE] = {{4, false}, op_purge, "purge"},
 };
 
 static void end_if_dead(Session *s)
@@ -271,6 +281,10 @@ static gpointer session_main(gpointer opaque)
         ops[which].run(s);
         COUNT(s->w, ops[which]);
         end_if_dead(s); /* also in the background, or in an operation of nothing */
+    }
+    if (s->is_armed) { /* it would wait for the end of the round, and others for it */
+        session_crash(s);
+        forget_handles(s);
     }
     return NULL;
 }
@@ -324,12 +338,19 @@ static void open_all(World *w)
     }
 }
 
-static void close_sessions(World *w)
+/* @in_order: all that crashed are released before, and none does now. */
+static void close_sessions(World *w, bool in_order)
 {
+    if (in_order) {
+        session_await_release(&w->sessions[0]);
+        for (unsigned k = w->o.sessions; k-- > 0;) {
+            op_purge(&w->sessions[k]);
+        }
+    }
     for (unsigned k = 0; k < w->o.sessions; k++) {
         Session *s = &w->sessions[k];
 
-        if (w->o.crashes > 0 && vj_rng_below(&s->rng, CRASHES_AT_END) == 0) {
+        if (!in_order && w->o.crashes > 0 && vj_rng_below(&s->rng, CRASHES_AT_END) == 0) {
             session_arm(s, CALLS_DRAWN_AT_END);
         }
         session_close(s);
@@ -405,8 +426,9 @@ static void report(const World *w, double seconds)
            " without snapshots; %" G_GUINT64_FORMAT
            " commits repeated; %" G_GUINT64_FORMAT
            " contents went to another one, %" G_GUINT64_FORMAT
-           " were busy there; %" G_GUINT64_FORMAT " left to one that had them open\n",
-           c->lives, c->far, c->conflicts, c->taken, c->busy, c->orphans);
+           " were busy there; %" G_GUINT64_FORMAT
+           " left to one that had them open; %" G_GUINT64_FORMAT " objects removed\n",
+           c->lives, c->far, c->conflicts, c->taken, c->busy, c->orphans, c->removed);
     printf("# %" G_GUINT64_FORMAT " crashes: %" G_GUINT64_FORMAT
            " of the engine, %" G_GUINT64_FORMAT " of the store, %" G_GUINT64_FORMAT
            " shut out; %" G_GUINT64_FORMAT " operations unanswered, %" G_GUINT64_FORMAT
@@ -429,13 +451,15 @@ static void run(World *w)
     open_all(w);
     make_dirs(first);
     for (uint64_t round = 1; round <= w->o.rounds; round++) {
+        bool in_order = round % ROUNDS_IN_ORDER == 0;
+
         run_round(w, w->o.ops * round / w->o.rounds);
         compare_all_names_and_contents(w);
-        close_sessions(w);
-        check(first, false);
+        close_sessions(w, in_order);
+        check(first, in_order ? LEFT_GARBAGE : LEFT_ANYTHING);
         if (round % ROUNDS_PER_RECOVERY == 0 || round == w->o.rounds) {
             recover(first);
-            check(first, true);
+            check(first, LEFT_NOTHING);
         }
         if (round < w->o.rounds) {
             open_all(w);

@@ -84,6 +84,7 @@ typedef enum Operation {
     OP_WRITE,
     OP_READ,
     OP_SYNC,
+    OP_PURGE,
     OPS,
 } Operation;
 
@@ -97,6 +98,8 @@ typedef struct Counts {
     uint64_t lost;        /* contents of which a crash has taken changes */
     uint64_t timed_out;   /* operations that were not done, of sessions that live on */
     uint64_t busy;        /* opens of a content that another session had */
+    uint64_t busy_purges; /* that another session was at */
+    uint64_t removed;     /* objects */
     uint64_t taken;       /* contents that came from one session to another */
     uint64_t orphans; /* files whose last name went while another session had them open */
     uint64_t conflicts; /* commits that were repeated */
@@ -194,6 +197,8 @@ bool session_timed_out(Session *s, int r);
 void session_sync_soon(Session *s);
 /* Others may shut it out from now on. */
 void session_is_used(Session *s);
+/* No session has a record but those that live: nobody crashes any more. */
+void session_await_release(Session *s);
 /* Another one, which lives and knows nothing of it, is shut out. */
 void session_evict_another(Session *s);
 /* The life @life of a session has not ended in a crash or a close. */
@@ -218,6 +223,8 @@ void op_close(Session *s);
 void op_write(Session *s);
 void op_read(Session *s);
 void op_sync(Session *s);
+/* What is dead is removed from the store. */
+void op_purge(Session *s);
 /* All handles. */
 void close_all(Session *s);
 /* After a crash, with nothing locked: its handles are gone. */
