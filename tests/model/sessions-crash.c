@@ -273,7 +273,7 @@ static void add_counts(Session *s)
     (void)__atomic_add_fetch(&s->w->counts.removed, objects.removed, __ATOMIC_RELAXED);
 }
 
-void session_close(Session *s)
+bool session_close(Session *s)
 {
     int r;
 
@@ -291,6 +291,7 @@ void session_close(Session *s)
     if (r != 0) {
         COUNT(s->w, crashes);
     }
+    return r == 0;
 }
 
 /* ---- crashes --------------------------------------------------------------------- */

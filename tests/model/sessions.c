@@ -338,9 +338,11 @@ static void open_all(World *w)
     }
 }
 
-/* @in_order: all that crashed are released before, and none does now. */
-static void close_sessions(World *w, bool in_order)
+/* @in_order: all that crashed are released before, and none does now.  What they leave. */
+static Left close_sessions(World *w, bool in_order)
 {
+    bool all = in_order;
+
     if (in_order) {
         session_await_release(&w->sessions[0]);
         for (unsigned k = w->o.sessions; k-- > 0;) {
@@ -353,8 +355,9 @@ static void close_sessions(World *w, bool in_order)
         if (!in_order && w->o.crashes > 0 && vj_rng_below(&s->rng, CRASHES_AT_END) == 0) {
             session_arm(s, CALLS_DRAWN_AT_END);
         }
-        session_close(s);
+        all = session_close(s) && all;
     }
+    return all ? LEFT_GARBAGE : LEFT_ANYTHING;
 }
 
 /* What sessions that crashed have left is dealt with by one that is alone, and what their
@@ -451,12 +454,9 @@ static void run(World *w)
     open_all(w);
     make_dirs(first);
     for (uint64_t round = 1; round <= w->o.rounds; round++) {
-        bool in_order = round % ROUNDS_IN_ORDER == 0;
-
         run_round(w, w->o.ops * round / w->o.rounds);
         compare_all_names_and_contents(w);
-        close_sessions(w, in_order);
-        check(first, in_order ? LEFT_GARBAGE : LEFT_ANYTHING);
+        check(first, close_sessions(w, round % ROUNDS_IN_ORDER == 0));
         if (round % ROUNDS_PER_RECOVERY == 0 || round == w->o.rounds) {
             recover(first);
             check(first, LEFT_NOTHING);

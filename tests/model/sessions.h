@@ -179,8 +179,9 @@ void content_push(Inode *i, GBytes *content); /* takes */
 /* Opens it for the first time, or after a crash or a close, and shuts out those of its
  * name that came before. */
 void session_open(Session *s);
-/* In order, and it has to go well unless it was armed. */
-void session_close(Session *s);
+/* In order, and it has to go well unless it was armed, or a commit gets no answer.  True:
+ * it did. */
+bool session_close(Session *s);
 /* From one of the next @calls calls of the engine or the store on nothing is answered any
  * more. */
 void session_arm(Session *s, unsigned calls);
