@@ -338,7 +338,8 @@ static void open_all(World *w)
     }
 }
 
-/* @in_order: all that crashed are released before, and none does now.  What they leave. */
+/* @in_order: all that crashed are released before, and none does now.  Returns what they
+ * may leave. */
 static Left close_sessions(World *w, bool in_order)
 {
     bool all = in_order;
