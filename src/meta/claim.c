@@ -7,7 +7,7 @@
  * over them: each put and each del of one writes it, so that a transaction which found
  * none conflicts with one that puts one.
  *
- * A claim that cannot be read is nobody's.
+ * A claim that cannot be read belongs to no session.
  */
 #include "meta/session-format.h"
 #include "meta/session-private.h"
@@ -66,7 +66,7 @@ static int del_index(VjTxn *txn, uint64_t session, VjClaimKind kind, uint64_t nu
 
 /* ---- Claims ---------------------------------------------------------------------- */
 
-/* *holder 0: nobody has it; *ended: or one that has ended. */
+/* *holder 0: no session has the claim; *ended: the session that has it has ended. */
 static int look(VjTxn *txn, VjClaimKind kind, uint64_t number, uint64_t *holder,
                 bool *ended)
 {

@@ -15,10 +15,10 @@
  *   run again when an apply() has gone beyond the commit that the body sees.
  * - Shared: several sessions.  A transaction keeps the versions of what it read and is
  *   one apply() that checks them; on -EAGAIN it runs again with the values that came
- *   back.  What others change is told by watch().
+ *   back.  What other sessions change is reported by watch().
  *
- * The fence of either is the session's own record: who changes that has shut the session
- * out.
+ * The fence of either is the session's own record: a session that changes the record of
+ * another has shut that one out.
  *
  * Wherever a deadline is given: microseconds on the clock of vj_clock_mono_us, INT64_MAX:
  * none.  A call that is late returns -ETIMEDOUT; a read has then done nothing, an apply()
@@ -138,7 +138,7 @@ struct VjBatch {
     uint64_t *version;
 };
 
-/* The changes of an array, for those who have one. */
+/* The changes of an array, for callers that have them in one. */
 typedef struct VjChanges {
     const VjChange *at;
     size_t count;
@@ -262,7 +262,7 @@ struct VjEngineOps {
     /*
      * From now on @s sees the state after the last apply() that returned 0, or one that
      * is running.  Called with the session's state lock held: does no I/O and waits for
-     * nobody.  -EAGAIN: it must be prepared.
+     * no other thread.  -EAGAIN: it must be prepared.
      */
     int (*snapshot_take)(VjEngineSnapshot *s);
     /* Ends what was taken; all that was borrowed from it is void.  Threads: any. */
@@ -293,7 +293,7 @@ struct VjEngineOps {
     bool (*empty_apply_helps)(VjEngine *e);
     /*
      * Bytes of memory that applying changes of @tally takes besides theirs.  NULL: few.
-     * Called with the session's state lock held: waits for nobody.
+     * Called with the session's state lock held: waits for no other thread.
      */
     uint64_t (*apply_bytes)(VjEngine *e, const VjTally tally[VJ_SPACE_COUNT]);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * events.c - what a session is to others: how it is found, and whom it tells what
+ * events.c - how the session behind a VjMeta is found, and what it reports to its
+ * listener
  */
 #include "meta/shared-private.h"
 

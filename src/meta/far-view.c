@@ -2,19 +2,21 @@
 /*
  * far-view.c - reading an engine without snapshots, through the item cache
  *
- * A read finds what is there now.  Whether all that a body reads is of one state, is
- * another question for each kind of session.
+ * A read finds what is there now.  Whether all that a body reads is of one state is
+ * decided differently for each kind of session.
  *
  * Exclusive: it is, as long as no commit beyond the number of the view is on its way to
- * the engine, which is asked after each read; later the body runs again.
+ * the engine.  That is looked at after each read; where such a commit is on its way, the
+ * body runs again.
  *
  * Shared: each item is noted with its version.  Where the engine reports changes before
- * anybody can read them, it is of one state after a read if no report was of what was
- * read before; so a body never sees a mixture.  Elsewhere that is asked when the body has
- * ended: the engine says whether all versions are still what they were, if more than one
- * of its answers have contributed.  A key that guards a range (all who change the range
- * change that key) is among them; that its gaps are not older than what is kept of that
- * key, nobody could say, so that walks ask the engine there.
+ * any session can read them, what was read is of one state if no report was of something
+ * that was read before; so a body never sees a mixture.  Elsewhere the session asks when
+ * the body has ended, if more than one answer of the engine has contributed: the engine
+ * says whether all versions are still what they were.  A key that guards a range (each
+ * writer of the range changes that key too) is among them.  Nothing says whether the gaps
+ * that the cache keeps of such a range are as new as the key, so that walks ask the
+ * engine there.
  */
 #include "meta/shared-private.h"
 

@@ -60,8 +60,9 @@ int vj_session_flush_moved(VjSession *s)
 }
 
 /*
- * Tells those who joined and have what they want; @all: the others that they are to flush
- * for themselves.  True: there were some, and the lock was dropped meanwhile.
+ * Answers the joined flushes whose commits are durable; @all: the others too, with
+ * -EAGAIN: their callers are to flush for themselves.  True: there were some, and the
+ * lock was dropped meanwhile.
  */
 static bool tell_joined(VjSession *s, bool all) VJ_REQUIRES(&s->state)
 {
@@ -90,9 +91,9 @@ static bool tell_joined(VjSession *s, bool all) VJ_REQUIRES(&s->state)
 }
 
 /*
- * The first who comes writes the log for all that is visible by then; who comes meanwhile
- * waits, and one of those writes for all of them.  Where the log has no room or failed,
- * the move is waited for.
+ * The first thread that flushes writes the log for all that is visible by then.  Threads
+ * that flush meanwhile wait, and one of them then writes for all of them.  Where the log
+ * has no room or failed, the thread waits until the engine has the commits.
  */
 int vj_session_flush(VjMeta *m)
 {
@@ -120,8 +121,9 @@ int vj_session_flush(VjMeta *m)
 }
 
 /*
- * Who comes while somebody writes the log leaves a note and goes.  Who writes for such
- * notes writes again as long as there are some.
+ * A caller that comes while another thread writes the log leaves @w in the list of joined
+ * flushes and does not wait.  The thread that serves the list writes again as long as
+ * there are some in it.
  */
 void vj_session_flush_join(VjMeta *m, VjFlushWait *w)
 {

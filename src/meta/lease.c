@@ -3,12 +3,12 @@
  * lease.c - the lease of a shared session, and those of others
  *
  * One thread renews the lease at a third of its time, and looks at all sessions then, and
- * when the engine reports that one's record was changed.  Who has not renewed it in time,
- * by the engine's clock, is shut out: its record says that it has ended.  A session that
- * cannot renew its own for so long takes itself to be shut out.
+ * when the engine reports that one's record was changed.  A session that has not renewed
+ * its lease in time, by the engine's clock, is shut out: its record says that it has
+ * ended.  A session that cannot renew its own for so long takes itself to be shut out.
  *
- * Another thread has whoever listens release those that have ended: that may take longer
- * than a lease.
+ * Another thread calls the session's listener, which releases what ended sessions owned:
+ * that may take longer than a lease.
  */
 #include "meta/shared-private.h"
 
@@ -189,7 +189,8 @@ static void look(VjSession *s, bool renews) VJ_REQUIRES(&s->state)
     vj_cond_broadcast(&sh->wake); /* there may be something to release */
 }
 
-/* Where nobody writes: whoever comes next does not have to. */
+/* Where no thread has the writer's place: this one resolves the commit in doubt, so that
+ * the next writer does not have to. */
 static void try_to_resolve(VjSession *s) VJ_REQUIRES(&s->state)
 {
     int64_t deadline_us = vj_clock_mono_us() + TICK_US;

@@ -5,7 +5,7 @@
  * LMDB's file never becomes shorter by itself.  When it is closed and most of it is free,
  * or it is copied on write although its directory says otherwise (lmdb-space.c), LMDB
  * writes a copy without free pages beside it (its own compacting copy), which is synced,
- * walked like a file that nobody trusts, compared in its number of keys, and renamed into
+ * walked like a file from elsewhere, compared in its number of keys, and renamed into
  * place.  A crash leaves the old file or the new one; what is left of a copy the next
  * open removes.
  */

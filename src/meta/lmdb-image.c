@@ -6,8 +6,8 @@
  * holes where the others were.  The pages are found by the walk that examines a file too,
  * so what is copied is known to be readable.  While it runs a read transaction keeps LMDB
  * from using those pages again; what is freed meanwhile does not count as free
- * (first_kept in lmdb-space.c), so that the file grows by what is written meanwhile.  Who
- * runs out of space stops the copy before he gives up.
+ * (first_kept in lmdb-space.c), so that the file grows by what is written meanwhile.  A
+ * writer that runs out of space stops the copy before it gives up.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "meta/lmdb-walk.h"
 
 /* Pages are copied in pieces of so many bytes, and synced after some of them, so that a
- * sync of somebody else does not find all of it waiting. */
+ * sync by another process does not have to write all of it. */
 #define PIECE_BYTES VJ_MIB
 #define SYNC_BYTES (16 * VJ_MIB)
 /* The commit that a reader got is not in the file any more when two others came at
@@ -38,8 +38,8 @@ static void exam_of(const VjLmdbWalk *w, VjMetaExam *out)
     };
 }
 
-/* The file below @place; -EOPNOTSUPP: what stands there is none, as opening it will
- * tell. */
+/* The file below @place; -EOPNOTSUPP: what stands there is none, which opening it
+ * reports. */
 static int open_own(const VjMetaPlace *place)
 {
     int fd = openat(place->dir_fd, VJ_LMDB_FILE,

@@ -65,7 +65,7 @@ int vj_lmdb_log_read_point(MDB_txn *txn, MDB_dbi unnamed, VjRedoPoint *point)
     return vj_redo_point_decode(vj_slice(value.mv_data, value.mv_size), point);
 }
 
-/* ---- Files that nobody has open ---------------------------------------------------- */
+/* ---- Files that no session has open ------------------------------------------------ */
 
 /* An environment of one file and one transaction. */
 typedef struct Peek {
@@ -122,7 +122,8 @@ static int peek_begin(Peek *p, int dir_fd, const char *name, bool write, uint64_
     return rc;
 }
 
-/* What LMDB does not take, or is none of ours, opening will tell. */
+/* A file that LMDB does not take, or that is none of varjfs, is reported by opening
+ * it. */
 static int peek_error(int rc)
 {
     return rc == 0 || rc == MDB_NOTFOUND ? 0 : rc == ENOMEM ? -ENOMEM : -EIO;

@@ -183,7 +183,7 @@ int vj_lmdb_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh, int64_t dea
 int vj_lmdb_log_note(VjLmdb *d, MDB_txn *txn, const VjRedoPoint *point);
 /* What stands in the unnamed database of a file with a log.  -EBADMSG, -EIO. */
 int vj_lmdb_log_read_point(MDB_txn *txn, MDB_dbi unnamed, VjRedoPoint *point);
-/* Of a file that nobody has open, and that the walk found sound. */
+/* Of a file that no session has open, and that the walk found sound. */
 int vj_lmdb_log_examine(const VjMetaPlace *place, VjMetaFlaw *say, void *opaque,
                         VjMetaExam *out);
 /* The same, below @dir_fd: it is to need no log. */
@@ -261,8 +261,8 @@ void vj_lmdb_save_yield(VjLmdb *d);
 /*
  * vj_lmdb_compact - a new file without free pages, beside the old one
  *
- * Everything has been applied and nobody reads.  *ready: the caller renames it after the
- * environment is closed (vj_lmdb_compact_finish).  What keeps it from being made is
+ * Everything has been applied and no thread reads.  *ready: the caller renames it after
+ * the environment is closed (vj_lmdb_compact_finish).  What keeps it from being made is
  * logged; nothing is lost by that.
  * Returns   0; -EBADMSG: the file is damaged
  */

@@ -20,13 +20,13 @@
  * old one may have the one that failed besides, where that reached the device after all),
  * and the log that goes with it: no round of the log is used again before a move into the
  * new file has succeeded.  A step that fails is no reason to go on from there: the next
- * try makes another file.  Until then nobody is told that anything is durable but what
- * the log has taken, and readers go on with the old file, whose pages are in memory or on
- * the device as they were.
+ * try makes another file.  Until then no flush reports anything as durable but what the
+ * log has taken, and readers go on with the old file, whose pages are in memory or on the
+ * device as they were.
  *
  * The driver has a descriptor of its own on the file, opened apart from LMDB's: the
- * kernel tells each of them once of a failed write-back, so that none of them takes the
- * news from the other.
+ * kernel reports a failed write-back once to each of them, so that neither takes the
+ * report from the other.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -6,9 +6,9 @@
  * so that taking it again costs neither a lock nor I/O.
  *
  * A reopening (lmdb-reopen.c) must find no snapshot in use.  Each has a flag of its own:
- * who wants to use it sets the flag and then looks whether a reopening runs; a reopening
- * says that it runs and then looks at the flags.  All of this is sequentially consistent,
- * so one of the two sees the other.
+ * a reader that wants to use it sets the flag and then looks whether a reopening runs;
+ * the thread that reopens says so and then looks at the flags.  All of this is
+ * sequentially consistent, so one of the two sees the other.
  */
 #include "meta/lmdb-private.h"
 

@@ -22,7 +22,7 @@
  * it is closed (lmdb-compact.c).
  *
  * Where fallocate is not known, free space of the file system is asked for instead, which
- * holds only as long as nobody else fills it.
+ * holds only as long as no other process fills it.
  */
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -102,7 +102,7 @@ static uint64_t psize(const Walk *w)
     return w->out->page_bytes;
 }
 
-/* The page is there and nobody has used it: it is @from's now. */
+/* True: the page is there, and @from is the first page that refers to it. */
 static bool claim(Walk *w, uint64_t page, uint64_t count, uint64_t from)
 {
     uint64_t end = w->out->end_page;

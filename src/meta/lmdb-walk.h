@@ -31,7 +31,8 @@ typedef struct VjLmdbWalk {
  * Reads with pread(2), trusts no number, follows no page twice; needs memory for two bits
  * a page and a page a level.
  * @commit    which one; UINT64_MAX: the last
- * @say       is called for each flaw, up to VJ_LMDB_FLAWS_LISTED; NULL: nobody listens
+ * @say       is called for each flaw, up to VJ_LMDB_FLAWS_LISTED; NULL: flaws are only
+ *            counted
  * Returns    0, also when there are flaws; -EIO the device; -ENOMEM; -ESTALE the file has
  *            no meta record of @commit (any more)
  * Threads    any; beside an LMDB that writes, while a reader of @commit pins it

@@ -2,18 +2,19 @@
 /*
  * memory.c - an engine in memory, for tests of what stands above engines
  *
- * Durability: none.  The keys live as long as the process: who closes the engine and
- * opens it again for the same directory, or with the same name=, finds them; so do
- * several sessions at one time.  A crash of a session is to close it with what it did not
- * flush.
+ * Durability: none.  The keys live as long as the process: a caller that closes the
+ * engine and opens it again for the same directory, or with the same name=, finds them;
+ * so do several sessions at one time.  A crash of a session is to close it with what it
+ * did not flush.
  *
  * The keys of a space stand in a treap whose nodes are shared between states and never
  * change once they are: a batch copies the paths to what it changes, and becomes the
  * state with one store of a pointer.  So a snapshot is a reference on a state, and a
  * batch that is refused leaves nothing.
  *
- * Sessions that watch are notified of a batch before anybody can read it: reads and new
- * snapshots wait meanwhile, and what a callback makes others read again is the new state.
+ * Sessions that watch are notified of a batch before any of them can read it: reads and
+ * new snapshots wait meanwhile, and what a callback makes other threads read again is the
+ * new state.
  */
 #include <sys/stat.h>
 
@@ -48,7 +49,7 @@ typedef struct Memory Memory;
 /* What sessions share. */
 typedef struct Keys {
     gint refs;  /* atomic */
-    char *name; /* never changes; NULL: nobody else finds it */
+    char *name; /* never changes; NULL: no other engine finds it */
     VjMutex lock;
     VjCond applied; /* or notified */
     /* Atomic: how far its clock is ahead of the one that never steps; so it does not step
@@ -57,7 +58,7 @@ typedef struct Keys {
     /* guarded by lock: */
     State *now;
     bool is_applying;
-    bool is_notifying; /* who watches is notified of the state that comes next */
+    bool is_notifying; /* watchers are being notified of the next state */
     Memory *watchers;
 } Keys;
 
@@ -155,7 +156,7 @@ static Node *node_new(Entry *e)
     return n;
 }
 
-/* @n, or a copy in its place that nobody else has. */
+/* @n, or in its place a copy that no other state shares. */
 static Node *unshared(Node *n)
 {
     Node *copy;
@@ -323,7 +324,7 @@ static int state_change(State *s, const VjChange *change)
     return 0;
 }
 
-/* NULL where @wait is not set and those who watch are being notified. */
+/* NULL where @wait is not set and the watchers are being notified. */
 static State *state_take(Keys *keys, bool wait)
 {
     State *s = NULL;
@@ -529,7 +530,7 @@ static int check_all(const State *s, const VjBatch *batch, VjItems *fresh)
     return 0;
 }
 
-/* What @batch makes of @now, which nobody replaces meanwhile. */
+/* What @batch makes of @now, which no thread replaces meanwhile. */
 static int make_next(const State *now, const VjBatch *batch, VjItems *fresh, State **out)
 {
     const void *at = NULL;
@@ -563,7 +564,7 @@ static void notify(const Memory *to, const Memory *from, const VjBatch *batch)
     }
 }
 
-/* The state becomes @next; the lock is given up while those who watch are notified. */
+/* The state becomes @next; the lock is given up while the watchers are notified. */
 static void become(Keys *keys, State *next, const Memory *from, const VjBatch *batch)
     VJ_REQUIRES(&keys->lock)
 {

@@ -25,8 +25,8 @@ extern const VjMetaOps vj_meta_stats_ops;
  */
 int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn) G_GNUC_WARN_UNUSED_RESULT;
 int vj_txn_commit(VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;
-/* What was read is 0 one state; -EAGAIN not, and the body has to run again; else nobody
- * can say. */
+/* 0: what the transaction read is one state; -EAGAIN: it is not, and the body has to run
+ * again; others: why it cannot be decided. */
 int vj_txn_abort(VjTxn *txn);
 
 /* Of a wrapper: what the wrapped transaction's read returned, which may end the body. */
@@ -51,8 +51,8 @@ uint64_t vj_engine_crash_calls_for_test(VjEngine *e);
 typedef struct VjEngineCrash {
     uint64_t calls; /* that pass before that, from now on */
     bool is_done; /* the call behind them, if it is an apply, is done without an answer */
-    /* NULL: nobody is told.  By the first thread that gets no answer, once and without
-     * locks. */
+    /* NULL: there is no callback.  Called by the first thread that gets no answer, once
+     * and without locks. */
     void (*crashed)(void *opaque);
     void *opaque;
 } VjEngineCrash;

@@ -2,7 +2,7 @@
 /*
  * meta.c - opening and wrapping engines, the asserting callers
  *
- * Nobody else calls through VjMetaOps: the callers here assert what the caller promised
+ * No other file calls through VjMetaOps: the callers here assert what the caller promised
  * before and what the engine promised after.
  */
 #include "meta/meta-private.h"
@@ -188,7 +188,7 @@ VjMeta *vj_meta_find(VjMeta *m, const VjMetaOps *ops)
     return m;
 }
 
-/* ---- Files that nobody has open; copies ------------------------------------------- */
+/* ---- Files that no session has open; copies --------------------------------------- */
 
 const char *vj_meta_file(const char *spec)
 {

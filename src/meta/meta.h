@@ -24,8 +24,8 @@
  * line. */
 #define VJ_META_RUN_TRIES 1000u
 
-/* The spaces; numbers are on disk and never reused.  Who owns which: the READMEs of the
- * rooms, src/file/README.md first. */
+/* The spaces; numbers are on disk and never reused.  Which room owns which space is said
+ * in the READMEs of the rooms, src/file/README.md first. */
 typedef enum VjSpace {
     VJ_SPACE_SYSTEM = 0,    /* counters, volume state */
     VJ_SPACE_INODE = 1,     /* inode records */
@@ -69,7 +69,7 @@ typedef struct VjMetaPlace {
 /* One line about damage: "page 7: …". */
 typedef void VjMetaFlaw(void *opaque, const char *text);
 
-/* What was found in a file of metadata that nobody uses. */
+/* What was found in a file of metadata that no session uses. */
 typedef struct VjMetaExam {
     uint64_t flaws;       /* 0: the engine can read it */
     uint64_t log_flaws;   /* of the log in front of it: the last commits are lost */
@@ -94,17 +94,17 @@ typedef struct VjMetaLogStats {
 } VjMetaLogStats;
 
 /*
- * VjFlushWait - who is to be told of a flush
+ * VjFlushWait - a flush whose caller does not wait, and its answer
  *
- * The caller's; it stays valid until @done is called, which may free it.
+ * Owned by the caller; it stays valid until @done is called, which may free it.
  */
 typedef struct VjFlushWait VjFlushWait;
 struct VjFlushWait {
     /*
      * Called once, perhaps before the call that took @w returns.  0: as flush.  -EAGAIN:
-     * whoever synced does not do it for @w, and flush is to be called; others as flush.
-     * Threads: any, also one of the engine's callers that syncs.  Locks: none.  Must not
-     * call flush.
+     * the thread that synced did not do it for @w, and the caller is to call flush;
+     * others as flush.  Threads: any, also one of the engine's callers that syncs.
+     * Locks: none.  Must not call flush.
      */
     void (*done)(VjFlushWait *w, int rc);
     /* the engine's: */
@@ -153,8 +153,9 @@ typedef struct VjMetaOps {
     int (*flush)(VjMeta *m);
     /*
      * As flush, but where another thread syncs already it does not wait: that one calls
-     * @w->done.  May sync for others as long as some join: who uses it has other threads
-     * for other work.  NULL: flush, then @w->done.  Threads: any.
+     * @w->done.  The calling thread may sync for other callers as long as some join: a
+     * user of it has other threads for other work.  NULL: flush, then @w->done.  Threads:
+     * any.
      */
     void (*flush_join)(VjMeta *m, VjFlushWait *w);
     /*
@@ -175,9 +176,9 @@ typedef struct VjMetaOps {
     bool (*is_far)(VjTxn *txn, VjKey key);
     /*
      * Hints: what will be read soon, in this transaction or a later one, and is far, is
-     * brought nearer by one round trip.  No failure is told, and none changes what get
-     * and next return.  May block as get.  expect_run: if the key next behind @after is
-     * far, @count keys from there on.  NULL: nothing is far.
+     * brought nearer by one round trip.  No failure is reported, and none changes what
+     * get and next return.  May block as get.  expect_run: if the key next behind @after
+     * is far, @count keys from there on.  NULL: nothing is far.
      */
     void (*expect)(VjTxn *txn, const VjKey *keys, size_t count);
     void (*expect_run)(VjTxn *txn, VjSpace space, VjSlice after, size_t count);
@@ -198,8 +199,8 @@ struct VjTxn {
     VjMeta *meta;
     bool write;
     bool release;
-    /* Of what it read: 0; -EAGAIN it is not one state, the body has to run again; else
-     * nobody can say whether it is, and why. */
+    /* Of what it read: 0; -EAGAIN it is not one state, the body has to run again; others:
+     * why it cannot be decided whether it is. */
     int verdict;
     VjTxn *next; /* the wrapped transaction; NULL for a session's */
 };
@@ -215,45 +216,48 @@ bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
 bool vj_meta_wrap(const char *spec, VjMeta *next, VjMeta **out, GError **error);
 /* @spec names an engine that keeps nothing when the process ends. */
 bool vj_meta_forgets(const char *spec);
-/* VJ_NEEDS_… of the engine that @spec names; 0 also where there is no such engine, as
- * opening it tells.  Touches nothing. */
+/* VJ_NEEDS_… of the engine that @spec names; 0 also where there is no such engine, which
+ * opening it reports.  Touches nothing. */
 uint32_t vj_meta_needs(const char *spec);
 /* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
 int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 
-/* What is read of its engine takes round trips: how long, nobody knows. */
+/* Reads from its engine take round trips, of no bounded length. */
 bool vj_meta_is_far(VjMeta *m);
 /* @spec names an engine of this build and options that it has.  Touches nothing. */
 bool vj_meta_spec_check(const char *spec, GError **error);
 
 /* The next five: @spec as for vj_meta_open; -EOPNOTSUPP, NULL: the engine keeps no file
  * of its own. */
-/* The name of the file below VjMetaPlace that has the keys: for messages, and for those
- * who keep it or look whether it is another one. */
+/* The name of the file below VjMetaPlace that has the keys: for messages, and for callers
+ * that keep the file or look whether it is another one. */
 const char *vj_meta_file(const char *spec);
-/* Its length, 0 where it is no regular file.  Nobody need have opened it.  -ENOENT. */
+/* Its length, 0 where it is no regular file.  No session need have opened it.
+ * -ENOENT. */
 int vj_meta_file_bytes(const char *spec, const VjMetaPlace *place,
                        uint64_t *bytes) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * Reads @fd (-1: the engine's own files below @place) without believing any of it, and
  * calls @say for what is damaged; of the engine's own files a line begins with the
- * file's name.  Nobody has it open.  What has no flaw can be opened
- * and read; single records in it may still be damaged.  -EIO, -ENOENT, -ENOMEM;
- * -EOPNOTSUPP also: there is no such file but something else, which open refuses.
+ * file's name.  No session has it open.  What has no flaw can be opened and read; single
+ * records in it may still be damaged.  -EIO, -ENOENT, -ENOMEM; -EOPNOTSUPP also: there is
+ * no such file but something else, which open refuses.
  */
 int vj_meta_examine(const char *spec, const VjMetaPlace *place, int fd, VjMetaFlaw *say,
                     void *opaque, VjMetaExam *out) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * Puts the first @bytes of @fd, which save wrote, in the place of what is below @place;
- * what was there is kept as @keep in the same directory.  Nobody has it open.  Durable on
- * true; a crash leaves the one or the other, and so does a failure: *replaced says which.
+ * what was there is kept as @keep in the same directory.  No session has it open.
+ * Durable on true; a crash leaves the one or the other, and so does a failure: *replaced
+ * says which.
  */
 bool vj_meta_restore(const char *spec, const VjMetaPlace *place, int fd, uint64_t bytes,
                      const char *keep, bool *replaced, GError **error);
 /*
- * Writes all that is durable, as one state, to the empty file @fd; not synced.  Others go
- * on meanwhile, and nobody waits for it.  Any thread; one at a time; blocks.  -EBADMSG
- * what is there is damaged; -ENOSPC also: a writer needs the space; -EIO, -ENOMEM.
+ * Writes all that is durable, as one state, to the empty file @fd; not synced.  Readers
+ * and writers go on meanwhile, and none waits for it.  Any thread; one at a time; blocks.
+ * -EBADMSG what is there is damaged; -ENOSPC also: a writer needs the space; -EIO,
+ * -ENOMEM.
  */
 int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -408,7 +412,7 @@ void vj_meta_crash_now(VjMeta *m);
  *
  * @is_done   the first that gets no answer is done all the same, if it is an apply()
  * The session takes itself to be shut out then: no thread waits for what its engine would
- * say, and whoever uses it can give it up.  Any thread.
+ * say, and its user can close it.  Any thread.
  */
 void vj_meta_crash_after(VjMeta *m, uint64_t calls, bool is_done);
 /* It has come to that call. */

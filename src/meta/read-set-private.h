@@ -18,7 +18,7 @@
 
 typedef struct VjRead {
     VjKey key;
-    VjSlice value; /* borrowed from whom it was read; empty where nobody asks again */
+    VjSlice value; /* borrowed from what it was read of; empty: not read again */
     uint64_t version;
 } VjRead;
 

@@ -3,10 +3,10 @@
  * recent-changes-private.h - which keys were changed lately
  *
  * A ring of the last keys whose changes were reported to a session, numbered from 1 on.
- * Whoever took the last number before it read something finds out which changes came
- * since.
+ * A reader that took the last number before it read something finds out which changes
+ * were reported since.
  *
- * Threads, locks: those of who has it.
+ * Threads, locks: those of the structure that it is part of.
  */
 #ifndef VJ_META_RECENT_CHANGES_PRIVATE_H
 #define VJ_META_RECENT_CHANGES_PRIVATE_H

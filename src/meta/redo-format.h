@@ -13,7 +13,7 @@
  * file has all that the failed round held.  Hence:
  *
  * - Behind what does not decode there is no record of that round: the log was cut off
- *   there, and nobody was promised anything of it.
+ *   there, and no flush has reported anything of it as durable.
  * - If there is one, or if the commits of the records do not follow one another, what was
  *   there had been durable: the log is damaged.
  * - A later round than those two: the metadata file is an old one.

@@ -2,7 +2,7 @@
 /*
  * redo-private.h - the redo log as a file: made, written to, read without believing it
  *
- * redo-format.h says what is in it, redo-write.c who writes what and when.
+ * redo-format.h says what is in it, redo-write.c which thread writes what and when.
  */
 #ifndef VJ_META_REDO_PRIVATE_H
 #define VJ_META_REDO_PRIVATE_H

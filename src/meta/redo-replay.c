@@ -95,7 +95,7 @@ static bool replay(VjSession *s, const VjRedo *log, bool salvage, GError **error
     int rc;
 
     rc = vj_session_writer_begin(s);
-    g_assert(rc == 0); /* nobody else is there */
+    g_assert(rc == 0); /* there is no other writer yet */
     rc = vj_redo_read(log, &s->redo.point, &reader, &found);
     vj_overlay_clear(&s->changes);
     vj_session_writer_end(s);

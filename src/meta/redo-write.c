@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * redo-write.c - the log in front of the engine: who writes what and when
+ * redo-write.c - the log in front of the engine: which thread writes what and when
  *
  * A flush writes one record with all that changed since the last one: keys and the values
- * that the last commit left them, out of both generations.  One waiter writes, with no
- * lock held; those who come meanwhile wait, and the next record is for all of them.  What
- * does not fit, or is too much for a record, is moved into the file instead, as without a
- * log.
+ * that the last commit left them, out of both generations.  One flushing thread writes,
+ * with no lock held; threads that flush meanwhile wait, and the next record is for all of
+ * them.  What does not fit, or is too much for a record, is moved into the file instead,
+ * as without a log.
  *
  * The rounds of the log (redo-format.h) are the generations.  Records go to the round of
  * the active one.  A generation is frozen when the one before it has been moved; by then
@@ -17,12 +17,12 @@
  * programs refuse, and only then the log is used; closing takes that back.
  *
  * A failed write or sync: no record is written to this log any more.  Where the failed
- * one stands, records of that round end; it may be there or not, as nobody was promised
- * anything of it.  The next move takes every commit into the file and says there that no
- * log counts; when that is durable the log gets a new file with an id of its own, written
- * from end to end and synced, and the move after that says that it counts.  So at every
- * instant the log that the file names is the one that is there, and has what was
- * promised.
+ * one stands, records of that round end; it may be there or not, as no flush has reported
+ * anything of it as durable.  The next move takes every commit into the file and says
+ * there that no log counts; when that is durable the log gets a new file with an id of
+ * its own, written from end to end and synced, and the move after that says that it
+ * counts.  So at every instant the log that the file names is the one that is there, and
+ * has what was promised.
  */
 #include <sys/statvfs.h>
 

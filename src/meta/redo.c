@@ -317,7 +317,7 @@ int vj_redo_open_as(int dir_fd, const uint8_t id[VJ_REDO_ID_BYTES], VjRedo **out
     return 0;
 }
 
-/* Names in one second; more than that are no help to anybody. */
+/* At most so many damaged logs are kept under the names of one second. */
 #define KEPT_NAMES_MOST 100u
 
 int vj_redo_keep(int dir_fd)

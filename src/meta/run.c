@@ -3,8 +3,9 @@
  * run.c - the runs of bodies, which may be several
  *
  * After a conflict a body runs again at once; after more of them its thread pauses, for a
- * random time that grows with what one run takes, so that the threads which met do not
- * meet again.  A view is in nobody's way, and runs again at once.
+ * random time that grows with what one run takes, so that threads whose transactions
+ * conflicted do not conflict again.  A view makes no other body run again, and so runs
+ * again at once.
  */
 #include "meta/meta-private.h"
 
@@ -14,8 +15,8 @@
 /* and never longer than this. */
 #define BACK_OFF_MAX_US ((int64_t)50 * 1000)
 
-/* Whoever pauses waits here.  Static, because a thread that fires a VjCancel may still
- * use them when the waiting one has gone on. */
+/* A thread that pauses waits on these.  Static, because a thread that fires a VjCancel
+ * may still use them when the waiting one has gone on. */
 static VjMutex pause_lock = VJ_MUTEX_INIT(VJ_RANK_META_STATE, "meta pause");
 static VjCond pause_end;
 

@@ -4,7 +4,7 @@
  *
  *   session.c      open, close, the ops table
  *   session-number.c  its number, its record and its fence
- *   events.c       whom it tells what
+ *   events.c       what it reports to its listener
  *   txn.c          write transactions; the members of the ops table for one key
  *   view.c         what a transaction sees of what is committed, through the layers
  *   far-view.c     reading an engine without snapshots
@@ -132,10 +132,10 @@ typedef struct VjFence {
 /* What a shared session has besides.  See shared-private.h. */
 typedef struct VjShared VjShared;
 
-/* Whom a session tells what.  See events.c. */
+/* The one listener of a session.  See events.c. */
 typedef struct VjListener {
     /* guarded by state: */
-    const VjMetaEvents *events; /* borrowed; NULL: nobody */
+    const VjMetaEvents *events; /* borrowed; NULL: none */
     void *opaque;
     unsigned calls; /* that run */
     VjCond idle;    /* none does */
@@ -191,8 +191,8 @@ typedef struct VjSession {
     VjListener listener;
     VjShared *shared; /* owned; never changes after open; NULL: it is exclusive */
     VjSessionRedo redo;
-    /* Borrowed: who is to be told what is durable.  Not NULL: a flush writes the log, or
-     * is about to look here. */
+    /* Borrowed: the joined flushes that have no answer yet.  Not NULL: a flush writes the
+     * log, or is about to look here. */
     VjFlushWait *joined;
 } VjSession;
 
@@ -238,12 +238,12 @@ VjSession *vj_session_of(VjMeta *m);
 VjSession *vj_session_of_txn(VjTxn *txn);
 /* Another session changed @key; NULL: any may have been. */
 void vj_session_tell_changed(VjSession *s, const VjKey *key);
-/* Session @id has ended: whoever listens is to release it.  Gives the lock up
+/* Session @id has ended: the listener is to release what it owned.  Gives the lock up
  * meanwhile. */
 void vj_session_tell_ended(VjSession *s, uint64_t id) VJ_REQUIRES(&s->state);
-/* True: whoever listens has to hear that the session was shut out. */
+/* True: the session was shut out and its listener has not been called for that. */
 bool vj_session_tell_due(const VjSession *s) VJ_REQUIRES(&s->state);
-/* Tells it; gives the lock up meanwhile. */
+/* Calls the listener for it; gives the lock up meanwhile. */
 void vj_session_tell_shut_out(VjSession *s) VJ_REQUIRES(&s->state);
 
 /* ---- generation.c ---------------------------------------------------------------- */
@@ -273,8 +273,8 @@ int vj_session_reserve(VjSession *s, bool release) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- view.c ---------------------------------------------------------------------- */
 
-/* @enlist: versions that it sees are kept; not for the writer, beside whom nobody
- * commits. */
+/* @enlist: versions that it sees are kept; not for the writer, as no other thread commits
+ * beside it. */
 int vj_view_take(VjSession *s, bool enlist, VjView **out) G_GNUC_WARN_UNUSED_RESULT;
 void vj_view_drop(VjSession *s, VjView *v, bool enlisted);
 /* Frees the pool; no transaction is open. */
@@ -304,7 +304,7 @@ bool vj_far_keeps_walks(const VjSession *s);
 /* Of a shared session, before the first read. */
 void vj_far_begin(VjSession *s, VjView *v);
 /* Of a shared session, after the last one: 0 what was read is of one state; -EAGAIN;
- * others: nobody can say. */
+ * others: why it cannot be decided. */
 int vj_far_validate(VjSession *s, VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;
 /* Frees what was read. */
 void vj_far_clear(VjView *v);
@@ -358,7 +358,7 @@ int vj_session_apply_empty(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 
 /* A small or full file system gets a small one, or none.  0: none. */
 uint64_t vj_session_redo_fitting(const VjSession *s);
-/* Frees the log; nobody is busy. */
+/* Frees the log; no thread writes it. */
 void vj_session_redo_close(VjSession *s);
 /* True when there is room in the log for all that is visible and not durable. */
 bool vj_session_redo_fits(const VjSession *s) VJ_REQUIRES(&s->state);

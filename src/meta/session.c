@@ -114,7 +114,7 @@ static int session_free(VjSession *s, bool in_order)
     return rc;
 }
 
-/* What may be shared, and by whom. */
+/* A shared session wants an engine that can be shared, and a place that it can write. */
 static bool check_place(const VjEngineOps *ops, const VjMetaPlace *place, GError **error)
 {
     if (place->session == NULL || !place->session->shared) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * session.h - sessions of a volume: what each of them is, has and tells
+ * session.h - sessions of a volume: what each of them is, has and reports
  *
  * A session is one user of a volume's metadata: a mount, a check, a collection of
  * garbage.  It has a number that no other one gets in the life of the volume, and a
@@ -8,18 +8,18 @@
  * was changed.  What is owned by sessions (blocks of numbers, contents without a name)
  * names its owner; when one ends without having given it up, another one does.
  *
- * - An exclusive session is alone: whoever opens it has seen to that (a lock on the
- *   volume's directory).  Every other record is of a session that has ended.
+ * - An exclusive session is alone: its opener has seen to that (a lock on the volume's
+ *   directory).  Every other record is of a session that has ended.
  * - A shared session has others beside it.  A write transaction reads, keeps the versions
  *   of what it read, and is one call of the engine that checks them; on a conflict its
  *   body runs again.  It is visible to all and durable when vj_meta_run returns, so that
- *   a flush has nothing to do.  Its lease is renewed in the background, and who does not
- *   renew it in time is shut out by another session.  One write transaction runs at a
- *   time in a session.
+ *   a flush has nothing to do.  Its lease is renewed in the background; a session that
+ *   does not renew it in time is shut out by another one.  One write transaction runs at
+ *   a time in a session.
  *
  * -ESTALE of any transaction says that the session was shut out.  What it committed last
- * may have been done or not; from then on its user removes nothing from the store, which
- * those do who release what it owned.
+ * may have been done or not.  From then on its user removes nothing from the store: the
+ * sessions that release what it owned do that.
  */
 #ifndef VJ_META_SESSION_H
 #define VJ_META_SESSION_H
@@ -72,15 +72,15 @@ int vj_session_forget(VjTxn *txn, uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
  * is refused, and what it owned is released.  0 also when it had; -ENOENT. */
 int vj_session_shut_out(VjTxn *txn, uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
 /* The transaction's own session reads nothing any more that is older than @epoch.  In an
- * exclusive one nobody asks, and nothing is written. */
+ * exclusive one nothing is written, as there is no other session to read it. */
 int vj_session_publish(VjTxn *txn, uint64_t epoch) G_GNUC_WARN_UNUSED_RESULT;
 /* Of a key of VJ_SPACE_SESSION or VJ_SPACE_CLAIM, for checks: 0; -EBADMSG damaged. */
 int vj_session_key_check(VjSpace space, VjSlice key,
                          VjSlice value) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
- * Claims: something that one session has at a time.  An exclusive session needs none,
- * and whoever would take one asks vj_meta_is_shared() first.
+ * Claims: something that one session has at a time.  An exclusive session needs none; a
+ * caller that would take one asks vj_meta_is_shared() first.
  */
 typedef enum VjClaimKind {
     VJ_CLAIM_REAPER = 1,  /* removes dead objects; number 0 */
@@ -92,13 +92,13 @@ typedef enum VjClaimKind {
  * which lives, has it. */
 int vj_claim_take(VjTxn *txn, VjClaimKind kind, uint64_t number,
                   uint64_t *holder) G_GNUC_WARN_UNUSED_RESULT;
-/* The same of a number that nobody has had before: reads nothing. */
+/* The same of a number that no session has had before: reads nothing. */
 int vj_claim_take_new(VjTxn *txn, VjClaimKind kind,
                       uint64_t number) G_GNUC_WARN_UNUSED_RESULT;
 /* This session's; 0 also when it has none. */
 int vj_claim_drop(VjTxn *txn, VjClaimKind kind,
                   uint64_t number) G_GNUC_WARN_UNUSED_RESULT;
-/* *holder 0: nobody has it, or one that has ended. */
+/* *holder 0: no session has it, or one that has ended. */
 int vj_claim_holder(VjTxn *txn, VjClaimKind kind, uint64_t number,
                     uint64_t *holder) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -115,7 +115,7 @@ int vj_hold_any(VjTxn *txn, uint64_t object, bool *held) G_GNUC_WARN_UNUSED_RESU
 int vj_claims_release(VjTxn *txn, uint64_t session, unsigned most,
                       bool *more) G_GNUC_WARN_UNUSED_RESULT;
 
-/* ---- What a session tells -------------------------------------------------------- */
+/* ---- What a session reports ------------------------------------------------------ */
 
 /* Each NULL: it is not asked.  Called without locks, from threads of the room's. */
 typedef struct VjMetaEvents {

@@ -3,8 +3,8 @@
  * shared-join.c - the record of a shared session: its first, and its last
  *
  * The engine is asked directly: there are no transactions yet, or no more.  An exclusive
- * session can have nobody beside it, so that one whose record says that it lives has
- * ended without a word; its record says so from then on.
+ * session can have no other beside it, so that one whose record says that it lives has
+ * ended without giving the record up; its record says so from then on.
  */
 #include "meta/shared-private.h"
 
@@ -220,7 +220,7 @@ bool vj_shared_join(VjSession *s, const VjSessionOpen *how, GError **error)
 
 /* ---- Leaving --------------------------------------------------------------------- */
 
-/* Something is claimed that was not given up, or nobody can say. */
+/* The session has a claim that was not given up, or the engine does not say. */
 static bool has_claims(VjSession *s, int64_t deadline_us)
 {
     VjSessionKey from = vj_claim_index_key(s->number, 0, 0);

@@ -23,7 +23,7 @@ struct VjShared {
     VjSessionRecord record; /* its own; never changes after open */
     /* never change after open, but by vj_session_wrap_engine: */
     bool watches;   /* the engine reports changes, */
-    bool is_prompt; /* and before anybody can read them */
+    bool is_prompt; /* and before any session can read them */
     int64_t lease_us;
     /* of the writer: */
     VjSessionKey commit_key;
@@ -36,7 +36,7 @@ struct VjShared {
     /* guarded by state: */
     bool is_in_doubt; /* nothing is read or written before it is known */
     bool is_stopping;
-    VjCond wake;        /* of both threads, and of who pauses between tries */
+    VjCond wake;        /* both threads, and one that pauses between tries */
     VjCond looked;      /* a look has ended */
     bool is_looking;    /* the thread of the lease asks the engine */
     bool look_wanted;   /* without a time to be waited for */

@@ -12,9 +12,9 @@
  * fails, the number that is there says which one it was.  Nothing of the session is read
  * or written before that is known.
  *
- * Whoever does not wait for that (its request was given up, or is late) gets an error.
- * When the commit turns out to have been done, its keys are reported as if another
- * session had changed them.
+ * A caller that does not wait for that (its request was given up, or is late) gets an
+ * error.  When the commit turns out to have been done, its keys are reported as if
+ * another session had changed them.
  */
 #include "meta/shared-private.h"
 
@@ -70,8 +70,8 @@ static VjBatch batch_of(const VjSession *s, const VjOverlay *changes,
                      .number = number};
 }
 
-/* Of one call: no longer than the lease is renewed after, so that whoever waits for an
- * engine that hangs hears that the session was shut out. */
+/* Of one call: no longer than the time after which the lease is renewed, so that a thread
+ * that waits for an engine that hangs learns that the session was shut out. */
 static int64_t deadline_of_try(const VjSession *s, int64_t until_us)
 {
     return MIN(until_us, vj_clock_mono_us() + s->shared->lease_us / VJ_LEASE_PARTS);

@@ -6,8 +6,8 @@
  * the engine that fits them, and the number of the last commit that it sees.  So nothing
  * that it borrowed goes away before its end, whatever is frozen, moved or committed
  * meanwhile.  That of a read transaction is enlisted as a snapshot, so that the versions
- * which it sees are kept; that of a write transaction need not be, as nobody else commits
- * while it runs.
+ * which it sees are kept; that of a write transaction need not be, as no other thread
+ * commits while it runs.
  *
  * Generations, snapshot and number are taken in one step under the state lock, and a
  * moved generation is dropped under it, after the engine has it.  Between the two a
@@ -16,8 +16,8 @@
  *
  * Where the engine has no snapshots, a read finds what is there now (far-view.c).
  *
- * In a shared session there are no generations, and the snapshot is all; who writes notes
- * which versions it has read.
+ * In a shared session there are no generations, and the snapshot is all; a write
+ * transaction notes which versions it has read.
  *
  * The state lock is taken to look into the active generation, which grows; frozen ones
  * are read without a lock, and the engine never under one.
@@ -273,7 +273,7 @@ void vj_view_expect(VjTxn *txn, const VjKey *keys, size_t count)
 
         vj_items_clear(&items);
         if (rc < 0) {
-            break; /* whoever reads finds out */
+            break; /* the read itself will fail */
         }
     }
 }
@@ -287,7 +287,7 @@ void vj_view_expect_run(VjTxn *txn, VjSpace space, VjSlice after, size_t count)
         VjItems items = {0};
         bool more;
 
-        /* A failure is for whoever reads. */
+        /* A failure here is none of the hint: the read itself returns it. */
         (void)vj_far_ask_range(s, &range, MIN(count, VJ_SCAN_ITEMS_MAX), &items, &more);
         vj_items_clear(&items);
     }

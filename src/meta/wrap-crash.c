@@ -28,7 +28,7 @@ typedef struct Crash {
     uint64_t at;
     bool at_is_done; /* that call is, if it is an apply, and its answer is lost */
     bool is_over;    /* it has come to that call */
-    void (*crashed)(void *opaque); /* NULL: nobody is told, or has been */
+    void (*crashed)(void *opaque); /* NULL: none, or called already */
     void *opaque;
     uint64_t calls, applies;
     Late *waits;  /* owned */
@@ -140,7 +140,7 @@ static Late *late_new(const VjBatch *batch)
     return late;
 }
 
-/* Nobody hears what becomes of it. */
+/* No thread gets its result. */
 static void late_apply(VjEngine *e, Late *late)
 {
     VjItems fresh = {0};

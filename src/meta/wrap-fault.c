@@ -256,7 +256,8 @@ static void fault_abort(VjTxn *txn)
     txn->verdict = verdict == 0 && drawn ? -EAGAIN : verdict;
 }
 
-/* @rc: of the wrapped read.  A body that has to run again is told in one of its reads. */
+/* @rc: of the wrapped read.  One of the reads of a body that has to run again returns
+ * -EAGAIN. */
 static int read_result(VjTxn *txn, int rc)
 {
     FaultTxn *t = (FaultTxn *)txn;

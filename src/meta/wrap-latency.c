@@ -3,9 +3,9 @@
  * wrap-latency.c - an engine that is far away
  *
  * For tests.  Each call that would be a round trip takes a set time and is counted.  A
- * thread that makes one with a lock held ends the process: on the way to another machine
- * everybody who wants that lock would wait.  With hold=FILE it is an engine that hangs as
- * long as somebody else has that file locked (flock).
+ * thread that makes one with a lock held ends the process: every thread that wants that
+ * lock would wait for the other machine.  With hold=FILE it is an engine that hangs as
+ * long as another process has that file locked (flock).
  *
  * It has no snapshots, as an engine on another machine has none.  What a session asks
  * without a round trip (reserve, apply_bytes, the log, copies) is passed on.  So is what
@@ -27,10 +27,11 @@ typedef enum LatencyCall {
     CALL_KINDS,
 } LatencyCall;
 
-/* Changes that wait to be told later; of more it is told that there were some. */
+/* Changes that wait to be reported late; of more it is reported only that anything may
+ * have changed. */
 #define LATE_KEYS_MAX 1024u
 
-/* A change that is told later. */
+/* A change that is reported late. */
 typedef struct LateKey {
     VjKey key; /* its bytes behind it */
     bool own;
@@ -47,13 +48,13 @@ typedef struct Latency {
     VjMutex lock;
     VjCond unheld, late_wake;
     /* guarded by lock: */
-    bool is_held;   /* the file was locked when somebody looked, */
+    bool is_held;   /* the file was locked when a thread looked, */
     GThread *waits; /* and this thread waits until it is not; NULL: never yet */
-    GQueue late;    /* of LateKey, owned: what is to be told */
+    GQueue late;    /* of LateKey, owned: what is to be reported */
     bool late_is_full, late_ends;
-    /* never change while somebody watches: */
+    /* never change while a session watches: */
     enum { WATCH_PROMPT, WATCH_LATE, WATCH_NONE } how_to_watch;
-    VjEngineWatch *changed; /* NULL: nobody watches, or it is passed on at once */
+    VjEngineWatch *changed; /* NULL: no session watches, or it is passed on at once */
     void *opaque;
     GThread *tells; /* what is late */
 } Latency;
@@ -142,7 +143,7 @@ static gpointer wait_for_holder(gpointer opaque)
     return NULL;
 }
 
-/* Until nobody has the file locked.  -ETIMEDOUT, -ECANCELED. */
+/* Waits until no process has the file locked.  -ETIMEDOUT, -ECANCELED. */
 static int wait_while_held(Latency *l, int64_t deadline_us)
 {
     int rc = 0;
