@@ -2,8 +2,8 @@
 /*
  * dead.c - guards, pins, and the thread that removes the dead
  *
- * An object may be read as long as somebody can name it: a snapshot that a guard covers,
- * or a pin.  What the reaper does of it is in reap.c.
+ * An object may be read as long as a snapshot that a guard covers, or a pin, can name it.
+ * What the reaper does of it is in reap.c.
  */
 #include "object/object-private.h"
 
@@ -12,7 +12,7 @@
 /* How long after a pass that failed, or left something that others hold, the next one is
  * tried. */
 #define VJ_REAP_RETRY_US ((int64_t)10 * 1000 * 1000)
-/* How often a shared session looks for what it was perhaps not told. */
+/* How often a shared session looks for changes that the engine perhaps did not report. */
 #define VJ_REAP_LOOK_US ((int64_t)1000 * 1000)
 
 typedef struct VjPin {
@@ -250,9 +250,9 @@ typedef enum VjDeadWork { VJ_DEAD_STOP, VJ_DEAD_LOOK, VJ_DEAD_PASS } VjDeadWork;
 typedef struct VjDeadPlan {
     int64_t look_us;  /* for what others did */
     int64_t pass_us;  /* a pass that was asked for: a while after the first kick */
-    int64_t retry_us; /* one that nobody asks for */
+    int64_t retry_us; /* one that was not asked for */
     uint64_t changes; /* a pass waits for the claim of another session until more are */
-    bool is_waiting;  /* told, or until retry_us */
+    bool is_waiting;  /* for such a change, or until retry_us */
 } VjDeadPlan;
 
 /* Something else that is due now. */

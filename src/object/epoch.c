@@ -2,15 +2,16 @@
 /*
  * epoch.c - what other sessions may still read of what has died
  *
- * Guards and pins are known to their own session alone.  So a pass over the dead asks the
- * others, by a number that all of them see, the epoch:
+ * Only its own session knows a guard or a pin.  So a pass over the dead asks the other
+ * sessions, by a number that all of them see, the epoch:
  *
  *   - the reaper, which is one session at a time by a claim, has seen dead records.  It
  *     begins the next epoch;
  *   - each session that sees it waits until the guards have left that it had before: what
  *     its views show from now on is younger than those deaths.  For what it has pinned
  *     and finds dead it puts a hold.  Then it publishes that epoch;
- *   - when all that live have published it, the reaper goes on with what nobody holds.
+ *   - when all that live have published it, the reaper goes on with what no session
+ *     holds.
  *
  * A pin of something dead that comes later comes from a pin that was there, so that there
  * is a hold.  A session that begins later publishes what it finds before its first guard.
@@ -22,7 +23,8 @@
 
 /* Holds that one transaction puts or drops. */
 #define HOLD_BATCH 256u
-/* How often sessions are asked for that have not published, when no change is told. */
+/* How often the reaper looks for sessions that have not published, where no change is
+ * reported. */
 #define LOOK_US ((int64_t)1000 * 1000)
 
 /* ---- the epoch --------------------------------------------------------------------- */
@@ -268,7 +270,7 @@ int vj_epoch_wait(VjObjects *o, uint64_t epoch)
     }
 }
 
-/* ---- what the session is told ------------------------------------------------------ */
+/* ---- changes that the engine reports ----------------------------------------------- */
 
 static bool is_epoch_key(const VjKey *key)
 {

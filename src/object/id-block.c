@@ -12,11 +12,10 @@
  *     referenced by a visible commit, or removed from the store so that it stays away
  *     after a crash.  Commits become durable in order, so the deletion is never durable
  *     before the references.
- *   - An id block with an id of which nobody knows whether bytes lie there stays until
+ *   - An id block with an id of which it is not known whether bytes lie there stays until
  *     its session has ended.
  *   - Ids only grow: the counter is written with each block, so no id is ever used twice.
- *     Those that the store would rather not have are passed over: nobody ever asks for
- *     them.
+ *     Those that the store would rather not have are passed over and never given out.
  */
 #include "object/object-private.h"
 

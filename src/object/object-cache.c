@@ -18,9 +18,9 @@
  *   - An entry holds what was verified: plaintext, or the trailer, or neither while it
  *     loads.
  *   - One thread loads, the others wait for it; nothing is held meanwhile but the entry.
- *   - What is loaded ahead of readers is got by nobody's thread.  When its get is over,
- *     whoever comes first unpacks it: a reader that waits does not wait for a worker.
- *   - What somebody uses (users > 0: from vj_cache_use to vj_cache_done) is pinned: it is
+ *   - No thread waits for the get of what is loaded ahead of readers.  When the get is
+ *     over, the first thread that comes unpacks it: a reader need not wait for a worker.
+ *   - What a thread uses (users > 0: from vj_cache_use to vj_cache_done) is pinned: it is
  *     passed over when room is made, since freeing it would give nothing back yet.  So
  *     the budget is exceeded by what requests in flight hold and by no more.
  *   - Ids are never used twice, so an entry is never stale.
@@ -37,7 +37,8 @@
 #define VJ_CACHE_USES_MOST 3u
 /* What a reader has come by has this part of the budget. */
 #define VJ_CACHE_PASSED_SHARE 32u
-/* A longer read is no piece: whoever reads on gets as much at a time. */
+/* A longer read is no piece: a reader that goes on from end to end gets as much at a
+ * time. */
 #define VJ_CACHE_PIECE_MOST 32768u
 
 typedef enum EntryPlace { IN_SMALL, IN_MAIN, IN_PASSED } EntryPlace;
@@ -54,7 +55,7 @@ struct VjCacheEntry {
     EntryPlace place;
     bool loading;
     bool is_ahead;      /* from vj_cache_ahead_begin on, while loading */
-    VjIo *got;          /* of that load: all stored bytes, nobody unpacks them yet */
+    VjIo *got;          /* of that load: all stored bytes, not being unpacked yet */
     bool in_parts;      /* not all of it can be read: do not try to load it whole again */
     VjTrailer *trailer; /* does not change while users > 0 */
     VjBuf *plain;
@@ -127,8 +128,8 @@ static void move_to(VjObjectCache *c, VjCacheEntry *e, EntryPlace place)
     g_queue_push_head_link(queue_of(c, e), &e->link);
 }
 
-/* The next one to go, if nobody uses it; NULL: there is room.  @not_passed: those that a
- * reader has come by are in use. */
+/* The next entry to go, if no thread uses it; NULL: there is room.  @not_passed: those
+ * that a reader has come by are in use. */
 static VjCacheEntry *next_to_go(VjObjectCache *c, bool not_passed)
 {
     bool is_full = c->bytes > c->budget_bytes;

@@ -130,7 +130,7 @@ static bool is_in_id_block(const VjObjectCheck *c, uint64_t id)
 static int check_stored(VjObjectCheck *c)
 {
     guint count = c->stored->len;
-    /* Where the record is damaged, the walk over the records tells. */
+    /* A damaged record is reported by the walk over the records. */
     int rc = vj_objects_keep_unnamed(c->objects, c->stored);
 
     c->report->stored_objects += count;
@@ -275,7 +275,7 @@ static int check_live(VjObjectCheck *c, const VjObject *object)
     return 0;
 }
 
-/* Nobody's number. */
+/* The number of no object. */
 static const uint8_t number_zero[VJ_OBJECT_KEY_BYTES];
 
 static int check_record(VjObjectCheck *c, VjSpace space, uint64_t id, VjSlice value)

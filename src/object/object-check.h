@@ -23,7 +23,7 @@ int vj_objects_keep_unnamed(VjObjects *o, GArray *puts) G_GNUC_WARN_UNUSED_RESUL
  * Beside writers: what is on its way to a commit lies in an open id block of a session
  * that lives.  @puts were listed before the call; what is in no such block any more has
  * its record by now, or never will.
- * Returns   0; -EBADMSG an id block is damaged, and nobody knows what it covers; errors
+ * Returns   0; -EBADMSG an id block is damaged, and what it covers is not known; errors
  *           of meta
  */
 int vj_objects_keep_garbage(VjObjects *o, GArray *puts) G_GNUC_WARN_UNUSED_RESULT;

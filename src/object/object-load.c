@@ -17,7 +17,8 @@ bool vj_object_shape(uint8_t codec, VjCodecSpec *spec, bool *varying)
     return spec->ops != NULL;
 }
 
-/* Why @object cannot be read: to whom it matters most, and to nobody else. */
+/* Reports why @object cannot be read, once: to the caller where it gave @fault, which
+ * then names the file; else to the log. */
 static void tell(const VjObject *object, const char *why)
 {
     if (object->fault != NULL) {

@@ -23,7 +23,8 @@ typedef struct VjIdBlock {
     uint64_t first_id, last_id;
     uint64_t next_id;    /* last_id + 1: used up */
     uint64_t unresolved; /* ids given out, their bytes neither referenced nor removed */
-    bool doubtful;       /* bytes may lie there that nobody knows: the next open looks */
+    bool doubtful;       /* bytes may lie there that no record names: the next open
+                          * looks */
 } VjIdBlock;
 
 typedef struct VjIdBlocks {
@@ -49,7 +50,8 @@ int vj_id_blocks_close(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 /* An id for one put.  Blocks only when id blocks end faster than they are made
  * durable. */
 int vj_id_take(VjObjects *o, uint64_t *id) G_GNUC_WARN_UNUSED_RESULT;
-/* The put of @id is over: visibly referenced or removed; or (@doubtful) nobody knows. */
+/* The put of @id is over: visibly referenced or removed; or (@doubtful) it is not known
+ * which. */
 void vj_id_resolve(VjObjects *o, uint64_t id, bool doubtful);
 
 /* ---- dead.c ------------------------------------------------------------------------ */
@@ -107,8 +109,9 @@ bool vj_dead_wait_for_change(VjDead *d, uint64_t seen,
 /* ---- reap.c ------------------------------------------------------------------------ */
 
 /*
- * Removes all the dead that nobody needs.  0, or what failed; the rest is gone.  -EBUSY:
- * another session does it now; -ECANCELED: stop.  *is_left: others hold some.
+ * Removes all dead objects that no guard, pin or hold keeps.  0, or what failed; the rest
+ * is gone.  -EBUSY: another session does it now; -ECANCELED: stop.  *is_left: other
+ * sessions hold some.
  */
 int vj_reap(VjObjects *o, bool *is_left) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -155,7 +158,7 @@ typedef struct VjObjectCache {
 
 void vj_cache_init(VjObjectCache *c, uint64_t budget_bytes);
 void vj_cache_clear(VjObjectCache *c);
-/* Its plaintext is there, or somebody loads it. */
+/* Its plaintext is there, or a thread loads it. */
 bool vj_cache_has(VjObjectCache *c, uint64_t id);
 typedef enum VjCacheFind {
     VJ_CACHE_NONE,
@@ -169,7 +172,7 @@ typedef enum VjCacheFind {
  * read past the cache
  *
  * Pieces that do not follow one another are counted.  When as much as the whole object
- * has been read in pieces and it is asked for again, then nobody above keeps it, and it
+ * has been read in pieces and it is asked for again, then no cache above keeps it, and it
  * is worth its place here, if there is room: nothing else is put out for it.
  */
 VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t start,
@@ -187,9 +190,9 @@ typedef struct VjCacheRead {
 /*
  * vj_cache_use - the entry of @id, with at least its trailer
  *
- * Loads what is missing; who asks meanwhile waits for that load, or is given up
- * (-ECANCELED).  What is being loaded
- * ahead is waited for until its get is over, and unpacked by whoever comes first.
+ * Loads what is missing; a thread that asks meanwhile waits for that load, or is given up
+ * (-ECANCELED).  What is being loaded ahead is waited for until its get is over, and
+ * unpacked by the first thread that comes.
  * @read     what for
  * @plain, @trailer   one of them is set; plain is owned (vj_buf_unref), trailer lives
  *           until vj_cache_done
@@ -225,7 +228,7 @@ int vj_object_load_stored(VjObjects *o, const VjObject *object, uint32_t offset,
 /*
  * vj_object_unpack - the content out of all stored bytes
  *
- * @stored   stored_bytes of it, as the store gave them; nobody else uses it any more
+ * @stored   stored_bytes of it, as the store gave them; no other thread uses it any more
  * @plain    owned; @stored itself, with its len set, where the bytes are the content
  * Returns   0; -EBADMSG, -EOPNOTSUPP, reported; -ENOMEM
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * object-refs.c - references to objects, in the transactions of those who hold them
+ * object-refs.c - references to objects, in the transactions of the files that hold them
  *
  * Everything here reads and changes the transaction alone, so that it may run again.
  *
@@ -8,7 +8,8 @@
  *     new one back.  It is never in both.
  *   - a record in OBJECT without VJ_OBJECT_UNINDEXED is what the index names under its
  *     key, and the index names nothing else.
- *   - deaths grows with each move to DEAD: the reaper tells an old death from a new one.
+ *   - deaths grows with each move to DEAD: the reaper distinguishes an old death from a
+ *     new one.
  *   - a dead record that says VJ_OBJECT_REMOVING is as good as none: it does not come
  *     back.
  */
@@ -223,7 +224,7 @@ static int condemn_body(VjTxn *txn, void *opaque)
     }
     rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, c->id, &object);
     if (rc == -ENOENT || rc == -EBADMSG) {
-        return 0; /* nothing to mark; fsck tells */
+        return 0; /* nothing to mark; fsck reports it */
     }
     if (rc < 0) {
         return rc;

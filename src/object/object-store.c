@@ -554,7 +554,7 @@ void vj_pending_free(VjObjects *o, VjPendingObject *pending, bool committed)
     c->holders--;
     is_last = c->holders == 0;
     if (is_last || pending->is_stale || (c->is_put && !committed)) {
-        /* After a failed flush nobody else shall build on these bytes. */
+        /* After a failed flush no other caller shall build on these bytes. */
         leave_table(&o->inflight, c);
     }
     vj_mutex_unlock(&o->inflight.lock);

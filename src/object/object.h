@@ -51,12 +51,12 @@ char *vj_transform_text(const VjTransform *t);
 /* It is in this build, and needs no key: there are none yet. */
 bool vj_transform_is_known(const VjTransform *t);
 
-/* Why a range cannot be read, for a line that names the file: who knows names writes
- * it. */
+/* Why a range cannot be read, for a line of the log that names the file: a caller that
+ * knows the file's name writes it. */
 typedef struct VjFault {
     uint64_t object; /* 0: it is not about one */
     uint64_t offset; /* of the range in the file */
-    char why[160];   /* "": nothing is known, or somebody else has logged it */
+    char why[160];   /* "": nothing is known, or it has been logged already */
 } VjFault;
 
 /* An object record in memory. */
@@ -70,7 +70,7 @@ typedef struct VjObject {
     uint8_t param;
     uint32_t key_id;
     uint32_t flags;  /* VJ_OBJECT_* */
-    uint32_t deaths; /* how often its last reference went: tells deaths apart */
+    uint32_t deaths; /* how often its last reference went: distinguishes its deaths */
     uint64_t trailer_checksum;
     uint64_t refs;
     VjDigest digest;
@@ -166,7 +166,7 @@ int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *d
 
 /* What is left to do for an object that will be read soon. */
 typedef enum VjExpect {
-    /* Nothing: the store has been told; or it is in the cache, or would not stay
+    /* Nothing: the store has got the hint; or it is in the cache, or would not stay
      * there. */
     VJ_EXPECT_DONE,
     VJ_EXPECT_LOAD, /* vj_object_load_ahead(), which takes as long as decoding does */
@@ -180,11 +180,11 @@ typedef enum VjExpect {
  */
 VjExpect vj_object_expect(VjObjects *o, const VjObject *object);
 /* Into the cache.  Under a pin; blocks; what cannot be read is left to the reader to
- * tell. */
+ * report. */
 void vj_object_load_ahead(VjObjects *o, const VjObject *object);
 
 /*
- * VjGetAhead - one object on its way into the cache, got by nobody's thread
+ * VjGetAhead - one object on its way into the cache, for whose get no thread waits
  *
  * A reader that wants the object meanwhile waits for this get.
  */
@@ -205,7 +205,7 @@ struct VjGetAhead {
  * vj_object_get_ahead - begin to get all of an object
  *
  * Returns   true: got() is called, and vj_object_get_ahead_end after it, which verifies
- *           and decodes what came; an error is left to the reader to tell.  False:
+ *           and decodes what came; an error is left to the reader to report.  False:
  *           nothing was begun: it is there or coming, or the store has no room for a
  *           request
  * Threads   any, under a pin that lasts until the end      Locks   none
@@ -332,7 +332,7 @@ typedef enum VjCheckBytes {
  * @counts   object id → references found in all maps (GHashTable of gint64*, keys
  *           gint64*), borrowed; entries that have no record are reported
  * @found    gets id (gint64*, owned) → VjCheckBytes; NULL: not wanted
- * Threads: one, and nobody else changes anything.  Locks: none.
+ * Threads: one, and no other changes anything.  Locks: none.
  */
 int vj_objects_check(VjObjects *o, GHashTable *counts, bool read_data, GHashTable *found,
                      VjCheckSay *say, void *opaque,

@@ -87,7 +87,7 @@ int vj_objects_sum(VjTxn *txn, uint64_t *objects, uint64_t *plain_bytes,
         }
         if (vj_object_decode(scan.value, VJ_SPACE_OBJECT, vj_be64_get(scan.key.data),
                              &object) < 0) {
-            continue; /* fsck tells; a sum without it is better than none */
+            continue; /* fsck reports it; a sum without it is better than none */
         }
         *objects += 1;
         *plain_bytes += object.plain_bytes;

@@ -2,14 +2,14 @@
 /*
  * reap.c - one pass over the dead
  *
- * The reaper removes bytes only when nobody can name the object any more:
+ * The reaper removes bytes only when no snapshot and no pin can name the object any more:
  *
  *   1. take dead records out of a snapshot: what begins later does not find them by index
  *      or map;
  *   2. meta flush: their death survives a crash;
- *   3. wait until the guards have left that are there now, and, where others share the
- *      volume, until those have said the same of theirs (epoch.c): nobody who saw them
- *      alive can still pin them;
+ *   3. wait until the guards have left that are there now, and, where other sessions
+ *      share the volume, until those have said the same of theirs (epoch.c): no thread
+ *      that saw the objects alive can still pin them;
  *   4. of those that have no pin here and no hold of another session, say in their
  *      records that they are being removed (VJ_OBJECT_REMOVING): nothing revives them
  *      from that commit on.  One may have been revived by a pin that is gone now, even
@@ -61,7 +61,8 @@ static int add_seen(VjTxn *txn, VjDeadSeen *b, const VjObject *object)
     return rc;
 }
 
-/* Up to VJ_REAP_SEEN dead records behind @after_id that nobody holds, in order of ids. */
+/* Up to VJ_REAP_SEEN dead records behind @after_id that no session holds, in order of
+ * ids. */
 static int scan_body(VjTxn *txn, void *opaque)
 {
     VjDeadSeen *b = opaque;
@@ -84,7 +85,7 @@ static int scan_body(VjTxn *txn, void *opaque)
         id = vj_be64_get(scan.key.data);
         if (vj_object_decode(scan.value, VJ_SPACE_DEAD, id, &object) == 0) {
             rc = add_seen(txn, b, &object);
-        } else { /* fsck tells more; the others can go */
+        } else { /* fsck reports more; the others can go */
             vj_log_error("object %" G_GUINT64_FORMAT ": its dead record is damaged", id);
         }
     }
@@ -139,7 +140,7 @@ static int mark_body(VjTxn *txn, void *opaque)
 }
 
 /* Those that are as dead as they were @seen come into @dead; from now on nothing revives
- * them, and nobody pins them. */
+ * them, and no thread pins them. */
 static int mark_removing(VjPass *p, const GArray *seen, GArray *dead)
 {
     VjMarkRemoving m = {.pass = p, .seen = seen, .dead = dead};
@@ -246,7 +247,7 @@ static int reap_batch(VjPass *p, GArray *seen)
     return rc;
 }
 
-/* 0: nobody reads any more what was dead before, unless it is pinned or held. */
+/* 0: no session reads any more what was dead before, unless it is pinned or held. */
 static int wait_for_readers(VjPass *p)
 {
     VjObjects *o = p->objects;

@@ -8,12 +8,12 @@
  *     0                                  data bytes                stored bytes
  *
  * The data comes first, so that byte 0 of a `none` object is byte 0 of its content. There
- * are two shapes, told by the transformation:
+ * are two shapes; which one is said by the transformation:
  *
  *   even     (none, xor, all that keep the length) a block is 4096 bytes of content,
- * stored at the offset that it has in the content; the last one may be shorter varying
- * (all others) a block is the encoded form of 65536 bytes of content (the last one: of
- * what is left); blocks follow one another without gaps
+ *            stored at the offset that it has in the content; the last one may be shorter
+ *   varying  (all others) a block is the encoded form of 65536 bytes of content (the last
+ *            one: of what is left); blocks follow one another without gaps
  *
  * The trailer, little-endian, without padding:
  *
