@@ -5,8 +5,8 @@
  * A direct write(2) at the end comes from the kernel as many requests at the same time.
  * Where the end is only this room knows for certain, so the offset of a part says nothing
  * but which of the parts it stands behind.  A part goes to the end of the file, or in
- * front of those parts that follow it and were faster.  So no byte of anybody is
- * overwritten, and none is missing between.
+ * front of those parts that follow it and were faster.  So no byte that another caller
+ * has written is overwritten, and none is missing between.
  *
  * All under the file's lock.
  */
@@ -26,7 +26,7 @@ typedef struct VjAppendRun {
 } VjAppendRun;
 
 typedef struct VjAppend {
-    uint64_t who;    /* whose parts these are; 0: nobody's */
+    uint64_t who;    /* the number of the append whose parts these are; 0: none */
     unsigned active; /* parts of it that are under way */
     bool was_cut;    /* the file became shorter since it began */
     bool has_failed; /* a part of it was refused: */

@@ -41,7 +41,8 @@ static int keep_committable(VjFile *f)
 
 /*
  * Before a change that takes @bytes of memory; no lock held.  Both may take as long as
- * the store does: a caller that has died meanwhile was told that nothing happens.
+ * the store does: a caller that has died meanwhile has been answered that nothing
+ * happens.
  */
 static int may_begin(VjFile *f, size_t bytes)
 {

@@ -8,9 +8,9 @@
  * first.  A file has one (VjFile.committed), and drops it when a commit of its content
  * begins.
  *
- * Who reads without a transaction from one that a file has, was inside of a guard before
- * it took it, under the file's lock: no commit that could let go of its objects had
- * begun.
+ * A reader without a transaction takes the VjCommitted of a file under the file's lock,
+ * inside of a guard that it entered before: no commit that could let go of its objects
+ * had begun then.
  *
  * Threads: any.  Locks: VJ_RANK_FILE_COMMITTED inside.
  */

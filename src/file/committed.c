@@ -104,7 +104,7 @@ static guint first_behind(const VjCommitted *c, uint64_t offset)
     return low;
 }
 
-/* No file has @run any more, but who reads from it may.  Under lock. */
+/* No file has @run any more, but a reader may.  Under lock. */
 static void forget_locked(VjCommittedBudget *b, VjCommittedRun *run)
 {
     b->bytes -= run_bytes(run->count);
@@ -262,7 +262,7 @@ static int read_run(VjMapCursor *cursor, uint64_t offset, VjCommittedRun **out)
     for (run->count = 1; run->count < VJ_COMMITTED_RUN; run->count++) {
         if (vj_map_cursor_next(cursor, &run->slots[run->count].entry,
                                &run->at[run->count]) < 0) {
-            break; /* the end, or what whoever comes there finds out */
+            break; /* the end, or an error, which the read of that place returns */
         }
     }
     run = g_realloc(run, run_bytes(run->count));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * content-claim.c - in a shared session: who has the content of a file open
+ * content-claim.c - in a shared session: which session has the content of a file open
  *
  * What a VjFile keeps of its inode stays right because no other session commits its
  * content meanwhile: opening it takes a claim (meta/session.h) in the transaction that
@@ -8,8 +8,9 @@
  * need no claim.
  *
  * Another session may take the last name of a file that is open here.  Its orphan record
- * then names this session and says VJ_ORPHAN_LEFT_OPEN, and whoever drops the claim sees
- * that.  From then on the file cannot be opened any more: the purge is about to come.
+ * then names this session and says VJ_ORPHAN_LEFT_OPEN, and this session finds that when
+ * it drops the claim.  From then on the file cannot be opened any more: the purge is
+ * about to come.
  *
  * A claim that cannot be dropped is tried again when another one is.  What is left when
  * the session ends goes with it.
@@ -146,7 +147,7 @@ static int drop_body(VjTxn *txn, void *opaque)
     return vj_claim_drop(txn, VJ_CLAIM_CONTENT, d->ino);
 }
 
-/* Nobody waits for a number any more that was being closed. */
+/* Wakes the threads that wait for an inode that was being closed. */
 static void is_closed(VjFileTable *table, VjOpening *closing)
 {
     vj_mutex_lock(&table->lock);
@@ -174,8 +175,8 @@ static int drop(VjFileTable *table, VjOpening *closing)
     return r;
 }
 
-/* One of those that were left, which nobody has opened again: its number is then among
- * those that are being opened. */
+/* One of the claims that were left, whose inode no thread has opened again: its number is
+ * then among those that are being opened. */
 static bool take_left(VjFileTable *table, VjOpening *o)
 {
     bool found = false;
@@ -186,7 +187,7 @@ static bool take_left(VjFileTable *table, VjOpening *o)
 
         o->ino = g_array_index(table->claims_left, uint64_t, last);
         g_array_set_size(table->claims_left, last);
-        /* Who has it open, or is about to, drops the claim in the end. */
+        /* A thread that has it open, or is about to, drops the claim in the end. */
         found = g_hash_table_lookup(table->files, &o->ino) == NULL &&
                 g_hash_table_lookup(table->opening, &o->ino) == NULL;
     }

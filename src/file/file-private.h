@@ -18,13 +18,13 @@
 
 /* ---- file (file.c, read.c, write-back.c) ------------------------------------------- */
 
-/* A sequence that is being written back; nobody changes its pieces. */
+/* A sequence that is being written back; no thread changes its pieces. */
 typedef struct VjFrozen {
     gint refs;
     VjPieces *pieces;
     uint64_t base_version; /* of the map that its BASE pieces are ranges of */
     /* Its file lets go of it without a commit: a newer map has nothing to do with it.
-     * Atomic; set under the file's lock, before anybody else can commit. */
+     * Atomic; set under the file's lock, before another thread can commit. */
     gint given_up;
     uint64_t seq; /* the last change in it */
     uint64_t reserved_bytes;
@@ -73,7 +73,7 @@ struct VjFile {
     bool committing; /* a commit of the content has begun, and may be visible */
     VjCommitted
         *committed;     /* of base_version, while not committing; NULL: nothing is kept */
-    VjAppend *append;   /* NULL: nobody has appended in parts */
+    VjAppend *append;   /* NULL: no caller has appended in parts */
     uint64_t appenders; /* as vj_file_append_who has counted */
     uint32_t times_forgotten; /* how often an explicit utimens came */
     bool discarded;           /* an orphan being dropped: changes go nowhere */
@@ -89,9 +89,8 @@ struct VjFile {
     VjFlushLink flush_link; /* the flusher's */
 };
 
-/* What the record says of transformation and sizes.  Under f->lock, or before anybody
- * else has
- * @f. */
+/* What the record says of transformation and sizes.  Under f->lock, or before another
+ * thread has @f. */
 void vj_file_take_settings(VjFile *f, const VjInode *inode);
 /* The same where another session changed the record; reads it then. */
 void vj_file_renew_settings(VjFile *f);
@@ -120,22 +119,22 @@ static inline bool vj_file_dirty_locked(const VjFile *f)
 
 /* ---- content in a shared session (content-claim.c) --------------------------------- */
 
-/* An inode whose record is being read for a VjFile, or whose last one is being closed:
- * who wants it waits. */
+/* An inode whose record is being read for a VjFile, or whose last VjFile is being closed:
+ * a thread that wants one waits. */
 typedef struct VjOpening {
     uint64_t ino;
     bool has_changed; /* another session changed its record meanwhile */
 } VjOpening;
 
 /*
- * @ino is among those that are being opened.  *out as committed, and nobody else commits
- * its content until it is dropped.  -EBUSY: *holder has it open; -ESTALE: it has no name
- * and is another session's, or about to be dropped; else as vj_file_record.
+ * @ino is among those that are being opened.  *out as committed, and no other session
+ * commits its content until it is dropped.  -EBUSY: *holder has it open; -ESTALE: it has
+ * no name and is another session's, or about to be dropped; else as vj_file_record.
  */
 int vj_content_claim(VjFileTable *table, uint64_t ino, VjInode *out,
                      uint64_t *holder) G_GNUC_WARN_UNUSED_RESULT;
-/* A transaction that may have taken the claim of @ino ended with @r, and nobody opens it:
- * where that is not known, the claim is dropped later. */
+/* A transaction that may have taken the claim of @ino ended with @r, and the inode is not
+ * opened: where it is not known whether the claim was taken, it is dropped later. */
 void vj_content_claim_failed(VjFileTable *table, uint64_t ino, int r);
 /* A line about -EBUSY. */
 void vj_content_tell_busy(VjFileTable *table, uint64_t ino, uint64_t holder);
@@ -170,7 +169,7 @@ VjPieces *vj_file_hold_locked(VjFile *f, VjFrozen *z, uint64_t from);
  * over is damaged or missing; -ENOSPC, -EIO, -ENOMEM.
  */
 typedef struct VjWriteBack VjWriteBack;
-/* @may_be_small: somebody waits for it; a few small changes become fragments, not
+/* @may_be_small: a caller waits for it; a few small changes become fragments, not
  * objects. */
 int vj_write_back_objects(VjFileTable *table, uint64_t ino, VjFrozen *z,
                           bool may_be_small, VjWriteBack **out) G_GNUC_WARN_UNUSED_RESULT;
@@ -189,8 +188,8 @@ bool vj_write_back_needs_flush(const VjWriteBack *w);
 int vj_write_back_commit(VjWriteBack *w) G_GNUC_WARN_UNUSED_RESULT;
 /* Once, before the round ends: what was put and not committed is removed. */
 void vj_write_back_end(VjWriteBack *w);
-/* Tells the volume of what a commit cut off (orphaned), which may wait for the round of a
- * file: so after all rounds of this thread have ended. */
+/* Reports to the volume what a commit cut off (VjFileEvents.orphaned), which may wait for
+ * the round of a file: so after all rounds of this thread have ended. */
 void vj_write_back_free(VjWriteBack *w);
 
 /* A step of recoding is over behind so many bytes. */
@@ -254,7 +253,7 @@ int vj_segment_read(VjFileTable *table, const VjSegment *s, uint64_t skip, void 
 typedef struct VjReadAhead VjReadAhead;
 /* @cache_bytes: of the object cache.  @is_far: the store cannot expect. */
 VjReadAhead *vj_read_ahead_open(VjFileTable *table, uint64_t cache_bytes, bool is_far);
-/* Nobody reads any more.  NULL is fine. */
+/* No thread reads any more.  NULL is fine. */
 void vj_read_ahead_close(VjReadAhead *a);
 /* @f is about to be read there.  Does not wait. */
 void vj_read_ahead(VjFile *f, uint64_t offset, size_t len);
@@ -315,7 +314,7 @@ void vj_put_worker(gpointer job, gpointer table);
 /* The record of @ino as it is committed. */
 int vj_file_record(VjFileTable *table, uint64_t ino,
                    VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
-/* As vj_file_open, but nobody hears of -EBUSY. */
+/* As vj_file_open, but -EBUSY is not logged. */
 int vj_file_open_quietly(VjFileTable *table, uint64_t ino,
                          VjFile **out) G_GNUC_WARN_UNUSED_RESULT;
 /* The open file of @ino, referenced; NULL when it is not in memory. */

@@ -5,7 +5,7 @@
  * Layers, top down: active (changed by writers, change.c) over frozen (being written
  * back, if any, round.c) over the committed map.  base_version says which version of the
  * map the lowest layer in memory lies on; a reader compares it with the version in its
- * snapshot (resolve.c), so nobody has to hold the lock while a commit becomes visible.
+ * snapshot (resolve.c), so no thread has to hold the lock while a commit becomes visible.
  *
  * Invariants, under lock:
  *   committed_seq <= (frozen ? frozen->seq : committed_seq) <= dirty_seq
@@ -75,8 +75,8 @@ static VjFile *file_new(VjFileTable *table, const VjInode *inode)
     return f;
 }
 
-/* The file in the table, referenced, after whoever reads its record has put it there;
- * NULL. */
+/* The file in the table, referenced; waits for a thread that reads its record and puts it
+ * there.  NULL: there is none. */
 static VjFile *find_locked(VjFileTable *table, uint64_t ino)
 {
     VjFile *f;
@@ -155,8 +155,9 @@ void vj_file_commit_is_over_locked(VjFile *f)
 /*
  * A file enters the table with the state of a snapshot that was taken while no other
  * VjFile of the inode could commit.  While it is read the number stands in
- * table->opening, and who asks for that inode waits; the lock itself is not held
- * meanwhile.  So it is with the last close, where other sessions are to hear of it.
+ * table->opening, and a thread that asks for that inode waits; the lock itself is not
+ * held meanwhile.  So it is with the last close, where the claim that other sessions see
+ * is dropped.
  */
 static VjFile *end_opening(VjFileTable *table, const VjOpening *opening, int r,
                            const VjInode *inode)

@@ -181,7 +181,7 @@ int vj_file_open(VjFileTable *table, uint64_t ino,
 
 /*
  * A file that is open as soon as it is there: its number, of vj_ino_new, is among those
- * that are being opened from begin to end, and whoever wants it waits.
+ * that are being opened from begin to end, and a thread that wants it waits.
  *
  * claim   in the transaction that makes the record
  * end     frees @m.  @r: of that transaction, and returned; 0: *out is as in @inode,
@@ -193,8 +193,8 @@ int vj_file_make_claim(VjTxn *txn, const VjFileMaking *m) G_GNUC_WARN_UNUSED_RES
 int vj_file_make_end(VjFileMaking *m, int r, const VjInode *inode,
                      VjFile **out) G_GNUC_WARN_UNUSED_RESULT;
 VjFile *vj_file_ref(VjFile *f);
-/* The last one, which in a shared session tells the others, and blocks for that.  NULL is
- * fine.  Locks: none. */
+/* In a shared session the last one drops the claim that other sessions see, and blocks
+ * for that.  NULL is fine.  Locks: none. */
 void vj_file_unref(VjFile *f);
 uint64_t vj_file_ino(const VjFile *f);
 
@@ -307,7 +307,7 @@ int vj_file_write_block(VjFile *f, uint64_t offset, void **block, const void *sr
 /* One request of an append that comes as several at the same time (append-private.h). */
 typedef struct VjFilePart {
     uint64_t who;    /* in: of vj_file_append_who */
-    uint64_t offset; /* in: tells the order of the parts alone */
+    uint64_t offset; /* in: says the order of the parts alone */
     uint64_t at;     /* out: where it went */
     bool moved; /* out: what stands behind it now was there before, and is further down */
 } VjFilePart;
@@ -352,8 +352,8 @@ int vj_file_seek(VjFile *f, uint64_t offset, bool data,
  * is that of this attempt; what failed stays dirty.
  */
 int vj_file_sync(VjFile *f) G_GNUC_WARN_UNUSED_RESULT;
-/* The same, but @w is told, as by vj_meta_flush_join, until when @f stays open.  Any
- * thread; waits for the write-back. */
+/* The same, but the answer goes to @w, as of vj_meta_flush_join; @f stays open until
+ * then.  Any thread; waits for the write-back. */
 void vj_file_sync_join(VjFile *f, VjFlushWait *w);
 
 /* As sync, but visible in metadata is enough: for the order of a rename after its

@@ -2,8 +2,8 @@
 /*
  * fragment-plan.c - from a few small changes to the regions of the map that change
  *
- * Whoever waits for an fsync shall not wait for objects: new bytes become fragments, and
- * the old objects that a change cuts are named in parts.
+ * A caller of fsync shall not wait for objects: new bytes become fragments, and the old
+ * objects that a change cuts are named in parts.
  *
  *   old   …|------------------|-----------------|…        '|' old boundaries
  *   new   …|-----A1-----|NNNN|--A2--|-----------|…  A1, A2: parts of an object, N:

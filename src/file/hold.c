@@ -3,15 +3,16 @@
  * hold.c - what a round in the background leaves to the next one: the end of a growing
  * file
  *
- * A round cuts its sequence as if the file ended there.  While somebody still appends,
+ * A round cuts its sequence as if the file ended there.  While a program still appends,
  * the last object of it would be put only to be cut anew by the next round, and a second
- * copy of known content would bring an object that nobody knows.  So a round that nobody
- * waits for ends at a cut that the chunker has decided, and the bytes behind it stay in
- * the active sequence.
+ * copy of content that is stored already would bring an object that the first has not.
+ * So a round that no caller waits for ends at a cut that the chunker has decided, and the
+ * bytes behind it stay in the active sequence.
  *
- * Nobody may see by that a state that the file never had: what stays was only appended,
- * after every other change (append_from).  And nothing may stay for ever: a round holds
- * back only what came since the one before, of a file that grew by a good deal meanwhile.
+ * No reader may see by that a state that the file never had: what stays was only
+ * appended, after every other change (append_from).  And nothing may stay for ever: a
+ * round holds back only what came since the one before, of a file that grew by a good
+ * deal meanwhile.
  */
 #include "file/file-private.h"
 
@@ -146,7 +147,7 @@ VjPieces *vj_file_hold_locked(VjFile *f, VjFrozen *z, uint64_t from)
     return active;
 }
 
-/* The file is not to wait for its age; whoever writes it back looks again.  Under
+/* The file is not to wait for its age; a thread that writes it back looks again.  Under
  * f->lock. */
 bool vj_file_is_much_locked(const VjFile *f)
 {

@@ -9,7 +9,7 @@
  *     Commits become durable in order, so it is so after a crash, too.
  *   - A number is given out once.  One whose create failed is lost, and so is what a
  *     session has left of a block when it ends; at a close in order the rest goes back,
- *     where nobody has taken a block behind it.
+ *     where no session has taken a block behind it.
  */
 #include "file/file-private.h"
 #include "file/inode-format.h"

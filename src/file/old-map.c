@@ -3,8 +3,8 @@
  * old-map.c - the committed map during a write-back, a window at a time
  *
  * A write-back may take as long as the device wants, a snapshot must not live so long:
- * each window is read in a snapshot of its own.  They agree because nobody else changes
- * this map.
+ * each window is read in a snapshot of its own.  They agree because no other thread
+ * changes this map.
  */
 #include "file/write-back-private.h"
 

@@ -11,7 +11,7 @@
  * Memory and tree nodes are charged to a VjBudget while they live.
  *
  * Threads: one at a time (the file's lock), and any number of readers of a sequence that
- * nobody changes any more (frozen).  VjMem: ref and unref any thread.  Locks: none.
+ * no thread changes any more (frozen).  VjMem: ref and unref any thread.  Locks: none.
  */
 #ifndef VJ_FILE_PIECES_PRIVATE_H
 #define VJ_FILE_PIECES_PRIVATE_H
@@ -19,7 +19,7 @@
 #include "file/budget-private.h"
 #include "object/object.h"
 
-/* Bytes written by somebody; those below len that a piece names never change. */
+/* Bytes that writers wrote; those below len that a piece names never change. */
 typedef struct VjMem {
     gint refs;
     size_t cap; /* bytes, charged */

@@ -56,7 +56,7 @@ VjMem *vj_mem_new_from(VjBudget *budget, void *block, const void *data, size_t l
     if (m == NULL) {
         return NULL;
     }
-    /* It counts whole; whoever goes on behind @len may fill the rest. */
+    /* It counts whole; a write that goes on behind @len may fill the rest. */
     *m = (VjMem){.refs = 1,
                  .cap = VJ_BUDGET_BLOCK,
                  .budget = budget,

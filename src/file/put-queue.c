@@ -5,11 +5,11 @@
  * A worker hashes, looks up, transforms and puts (object-store.c).  The queue of one
  * write-back is bounded by bytes; the pool is shared by all of them.  The thread that
  * cuts keeps the last chunk and stores it itself: it would only wait, and a small file
- * wakes nobody.
+ * wakes no worker.
  */
 #include "file/write-back-private.h"
 
-/* Who waits for room is woken when there is room for a good deal more. */
+/* The thread that waits for room is woken when there is room for a good deal more. */
 #define ROOM_BYTES (VJ_PUT_QUEUE_MAX / 2)
 
 typedef struct VjPutJob {

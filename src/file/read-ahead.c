@@ -3,13 +3,13 @@
  * read-ahead.c - the next objects of a file that is read from end to end
  *
  * The kernel reads a file ahead by a request or two, and a request of a file is several
- * objects, one after another.  So a device below waits for us between two objects, and
- * one thread decodes while others could.  Here reads that follow one another are noticed,
- * and what comes next is brought nearer before it is asked for: the store is told of
+ * objects, one after another.  So a device below is idle between two objects, and one
+ * thread decodes while others could.  Here reads that follow one another are noticed, and
+ * what comes next is brought nearer before it is asked for: the store gets a hint of
  * objects that are stored as they are (its file system caches them), the others are
  * decoded into the object cache, each by a worker.
  *
- * From a store that cannot be told, a far one, all objects come into the object cache.
+ * From a store that takes no hints, a far one, all objects come into the object cache.
  * Many gets are in flight there, and no thread waits for one:
  *
  *     to_get ──> vj_object_get_ahead ──> got() ──> the pool: verified, decoded, kept
@@ -21,7 +21,8 @@
  */
 #include "file/file-private.h"
 
-/* Reads below tell nothing: the kernel asks for more at a time when somebody reads on. */
+/* Shorter reads are no sign of a stream: the kernel asks for more at a time when a
+ * program reads on. */
 #define NOTED_LEAST ((size_t)64 << 10)
 /* The kernel's requests overtake each other: one that begins so near belongs to the
  * stream. */
@@ -60,7 +61,7 @@ typedef struct Job {
 struct VjReadAhead {
     VjFileTable *table;
     uint64_t most_bytes;
-    bool is_far; /* the store cannot be told */
+    bool is_far; /* the store takes no hints */
     GThreadPool *threads;
     VjMutex lock; /* VJ_RANK_FILE_QUEUE */
     VjCond idle;

@@ -10,7 +10,7 @@
 /* A read of so many bytes of an object brings all of it into the cache. */
 #define READ_WHOLE_LEAST ((size_t)64 << 10)
 
-/* A range without bytes, of which nobody has said why. */
+/* A range without bytes, for which no reason has been reported yet. */
 static void tell_no_record(const VjSegment *s, VjFault *fault)
 {
     static const char why[] = "it has no usable record";

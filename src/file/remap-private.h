@@ -20,8 +20,8 @@ typedef struct VjFragmentUse {
     GList *link; /* in due */
     bool urgent; /* has more than half of what a file may have */
     bool busy;   /* the thread has it */
-    /* It was not there when the thread looked (the orphan purge's, or somebody's who has
-     * it open), or another session had it. */
+    /* The inode was not there when the thread looked (the orphan purge has it, or a
+     * program that has it open), or another session had it. */
     bool gone;
 } VjFragmentUse;
 

@@ -186,7 +186,7 @@ static int earlier_body(VjTxn *txn, void *opaque)
         uint64_t ino;
 
         if (scan.key.len != sizeof e->last) {
-            return 0; /* fsck.varjfs tells of it */
+            return 0; /* fsck.varjfs reports it */
         }
         memcpy(e->last, scan.key.data, sizeof e->last);
         ino = vj_be64_get(e->last);
@@ -251,7 +251,7 @@ bool vj_remapper_open(VjFileTable *table, uint64_t most_bytes, VjRemapper **out,
     vj_cond_init(&x->wake);
     x->uses = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     g_queue_init(&x->due);
-    r = count_earlier(x); /* nobody else has it yet */
+    r = count_earlier(x); /* no other thread has it yet */
     if (r < 0) {
         vj_remapper_free(x);
         return vj_error_set_errno(error, -r, "fragments of the last mount");

@@ -144,7 +144,7 @@ static bool add_entry(Resolve *r, const VjCommittedAt *place, uint64_t skip, uin
             s.error = -EBADMSG;
         }
         if (s.error < 0) {
-            s.object = (VjObject){.id = entry->id}; /* who reads it tells of it */
+            s.object = (VjObject){.id = entry->id}; /* the read of it reports that */
             s.error = s.error == -ENOENT ? -EBADMSG : s.error;
             s.kind = VJ_SEGMENT_DAMAGED;
         }

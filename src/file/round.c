@@ -2,9 +2,9 @@
 /*
  * round.c - write-back by rounds: one thread at a time freezes a file and writes it back
  *
- * Whoever needs it first does it (fsync, a flusher thread, a writer that is short of
- * space); others wait for that round and look whether it covered them.  Several files
- * share one flush of the store.
+ * The first thread that needs it does it (fsync, a flusher thread, a writer that is short
+ * of space); other threads wait for that round and look whether it covered them.  Several
+ * files share one flush of the store.
  */
 #include "file/write-back-private.h"
 
@@ -30,7 +30,7 @@ static void freeze_locked(VjFile *f, uint64_t hold)
     if (hold > 0) {
         uint64_t held = vj_pieces_length(z->pieces) - hold;
 
-        /* None of these changes is in it entirely, as far as anybody can tell. */
+        /* None of these changes is known to be in it entirely. */
         z->seq = f->committed_seq;
         f->active = vj_file_hold_locked(f, z, hold);
         f->reserved_bytes = MIN(f->reserved_bytes, vj_file_worst_case(f, held, false));
@@ -128,15 +128,15 @@ static bool is_no_space(int r)
     return r == -ENOSPC || r == -EDQUOT;
 }
 
-/* Who asks for a round. */
+/* What a caller wants of a round. */
 typedef enum RoundFor {
     ROUND_FOR_ALL,    /* everything that is changed */
-    ROUND_FOR_WAITER, /* that, and somebody waits for it to become durable */
+    ROUND_FOR_WAITER, /* that, and a caller waits for it to become durable */
     ROUND_FOR_GROWN,  /* what is old enough, or too much */
 } RoundFor;
 
-/* @was_short: set when there was no space.  Not NULL: who asks makes some then, and asks
- * again; nobody else is told. */
+/* @was_short: set when there was no space.  Not NULL: the caller makes some then and asks
+ * again, and the failure is not reported. */
 static int write_back_many(VjFileTable *table, VjFile *const *files, size_t count,
                            RoundFor what, bool *was_short)
 {
@@ -144,7 +144,7 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
     bool flush = false;
     size_t begun = 0;
     int flushed = 0, first = 0;
-    /* A round serves everybody: it does not end with the caller that began it. */
+    /* A round serves every caller: it does not end with the one that began it. */
     VjCancel *callers = vj_cancel_leave();
 
     g_assert(count <= VJ_WRITE_BACK_BATCH);
@@ -177,7 +177,7 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
             t->z->was_short = true;
         }
         if (t->r == -ENOENT) {
-            t->r = 0; /* the inode was dropped: nobody can see its content any more */
+            t->r = 0; /* the inode was dropped: no program can see its content any more */
         }
         vj_write_back_end(t->w);
         first = first == 0 ? t->r : first;
@@ -221,8 +221,8 @@ int vj_file_write_back_grown(VjFileTable *table, VjFile *const *files, size_t co
     return write_back_twice(table, files, count, ROUND_FOR_GROWN);
 }
 
-/* All changes of before the call, whoever writes them back.  @waits, @was_short: as
- * above. */
+/* All changes of before the call, whichever thread writes them back.  @waits, @was_short:
+ * as above. */
 static int write_back(VjFile *f, bool waits, bool *was_short)
 {
     uint64_t want;

@@ -93,7 +93,7 @@ void vj_file_inherit(const VjFileTable *table, const VjInode *dir, VjInode *inod
 
     inode->flags |= dir->flags & (VJ_INODE_NODUMP | VJ_INODE_NOATIME);
     if (!S_ISREG(inode->mode) && !S_ISDIR(inode->mode)) {
-        return; /* nobody could see or change them there */
+        return; /* no program could see or change them there */
     }
     inode->flags |= settings | VJ_INODE_INHERITED(settings);
     inode->transform = dir->transform;

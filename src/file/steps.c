@@ -9,8 +9,8 @@
 #include "file/write-back-private.h"
 
 /*
- * This thread may commit now, and nobody else: *version is that of the map.  What an
- * earlier write-back could not commit goes first.
+ * This thread may commit now, and no other: *version is that of the map.  What an earlier
+ * write-back could not commit goes first.
  */
 static int claim(VjFile *f, uint64_t *version)
 {
@@ -41,7 +41,7 @@ static int claim(VjFile *f, uint64_t *version)
 }
 
 /* An identity between the active sequence and the map, which readers pass over either
- * way: they need it to tell the map before the commit from the one after it. */
+ * way: they need it to distinguish the map before the commit from the one after it. */
 static VjFrozen *lay_identity(VjFile *f, uint64_t size)
 {
     VjFrozen *z = g_new0(VjFrozen, 1);

@@ -23,7 +23,8 @@ typedef enum VjFlushWhen {
     VJ_FLUSH_NOW,
 } VjFlushWhen;
 
-/* What the volume is told and asked.  Threads: any.  Locks: none is held. */
+/* What a table of files reports to its volume, and asks of it.  Threads: any.  Locks:
+ * none is held. */
 typedef struct VjFileEvents {
     /* @f has changes.  Keeps it in memory: takes a reference until they are
      * committed. */
@@ -71,7 +72,7 @@ bool vj_file_table_open(const VjFileTableConfig *config, VjFileTable **out,
                         GError **error);
 /* Threads that change something begin: after everything that events calls is there. */
 void vj_file_table_start(VjFileTable *table);
-/* The table's threads end.  Nobody reads any more.  NULL is fine, here and below. */
+/* The table's threads end.  No thread reads any more.  NULL is fine, here and below. */
 void vj_file_table_stop(VjFileTable *table);
 /* What is left of the block of inode numbers (ino-block.c): at a close in order, before
  * the last flush.  What fails is logged: numbers are lost then. */
@@ -125,9 +126,9 @@ VjFlushLink *vj_file_flush_link(VjFile *f);
 /* Everything up to now is committed on 0; the flusher's and fsync's common step. */
 int vj_file_write_back(VjFile *f) G_GNUC_WARN_UNUSED_RESULT;
 /*
- * One round of write-back for each of @files that has changes and is in nobody's hands,
- * with one flush of the store for all of them.  *first_error; which one failed is in its
- * last_error.  At most VJ_WRITE_BACK_BATCH files.
+ * One round of write-back for each of @files that has changes and is not being written
+ * back, with one flush of the store for all of them.  *first_error; which one failed is
+ * in its last_error.  At most VJ_WRITE_BACK_BATCH files.
  */
 #define VJ_WRITE_BACK_BATCH 128u
 int vj_file_write_back_many(VjFileTable *table, VjFile *const *files,
@@ -135,7 +136,7 @@ int vj_file_write_back_many(VjFileTable *table, VjFile *const *files,
 /* The same, for a file that grows without its end (hold.c), which stays dirty then. */
 int vj_file_write_back_grown(VjFileTable *table, VjFile *const *files,
                              size_t count) G_GNUC_WARN_UNUSED_RESULT;
-/* It has so many changes that it is not to wait for its age, and nobody writes it
+/* It has so many changes that it is not to wait for its age, and no thread writes it
  * back. */
 bool vj_file_is_much(VjFile *f);
 

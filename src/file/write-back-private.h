@@ -6,7 +6,7 @@
  * runs.c       bytes that wait to be cut, and the chunker over them
  * recut.c      decides what changes: where to start again, where to cut, where to stop
  * recode.c     the same for content that does not change, and is stored anew
- * fragment-plan.c  the same for a few small changes that somebody waits for: no object is
+ * fragment-plan.c  the same for a few small changes that a caller waits for: no object is
  *                  made
  * put-queue.c  hands finished chunks to the volume's workers
  * write-back.c puts it together and commits

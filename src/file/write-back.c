@@ -27,7 +27,7 @@ struct VjWriteBack {
     bool as_fragments;    /* new bytes become fragments, no object is put */
     uint32_t reserved_fragments;
     uint32_t made_fragments, dropped_fragments; /* by the last run of the transaction */
-    GPtrArray *mems; /* VjMem that spans name and nobody else keeps; NULL: none */
+    GPtrArray *mems; /* VjMem that spans name and that is kept here alone; NULL: none */
     bool gone;       /* the inode's record is not there any more */
     bool freed;      /* references were dropped or subtrees cut off */
     bool committed;
