@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * checkpoint-private.h - copies of the metadata: their files, and who makes them
+ * checkpoint-private.h - copies of the metadata: their files, and the thread that makes
+ * them
  */
 #ifndef VJ_VOLUME_CHECKPOINT_PRIVATE_H
 #define VJ_VOLUME_CHECKPOINT_PRIVATE_H

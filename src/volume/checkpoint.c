@@ -3,9 +3,10 @@
  * checkpoint.c - copies of the metadata while the volume is in use
  *
  * A thread makes one when the last is as old as the mount wants it; so does the end of
- * the mount, and whoever asks.  The engine copies beside all other work (vj_meta_save); a
- * file gets its name when all of it is durable, and then the oldest go.  Where the device
- * has little room left none is made: a copy is worth less than what people want to write.
+ * the mount, and a caller that asks for one.  The engine copies beside all other work
+ * (vj_meta_save); a file gets its name when all of it is durable, and then the oldest go.
+ * Where the device has little room left none is made: a copy is worth less than what
+ * users want to write.
  */
 #include "volume/checkpoint-private.h"
 
@@ -186,7 +187,7 @@ static int make_copy(VjVolume *v, VjMetaSaved *saved)
     return r;
 }
 
-/* One at a time: who comes second waits for the first, then makes his own. */
+/* One at a time: a second thread waits for the first, then makes its own copy. */
 static int make_now(VjCheckpointer *c, VjMetaSaved *saved)
 {
     int r;

@@ -70,7 +70,7 @@ static void note_flaw(void *opaque, const char *text)
     }
 }
 
-/* What is missing is told whether anybody wants to examine it or not. */
+/* Metadata that are missing are reported also where no examination was asked for. */
 static bool is_due(const VjPlace *p, const VjSuperblock *super, VjExamine when,
                    const VjMetaPlace *place)
 {

@@ -5,7 +5,7 @@
  * Changed files in the order in which they are due, those that were closed and those that
  * are wanted at once apart.  A file in it is referenced by it, so a file with changes
  * never leaves memory.  Two threads take from it, and neither waits for a file that
- * somebody else is writing back: one large file on a slow device does not hold up the
+ * another thread is writing back: one large file on a slow device does not hold up the
  * others.  The same threads give back freed memory, a second after something was changed
  * or left the object cache.
  *
@@ -44,7 +44,7 @@ struct VjFlusher {
     int64_t trim_us; /* when to look for spare memory; 0: nothing was freed since */
     bool trimming;   /* a thread looks; it alone uses the keeper */
     VjMemoryKeeper *memory;
-    gint trim_wanted; /* trim_us is set; atomic, for those who have no lock */
+    gint trim_wanted; /* trim_us is set; atomic, for threads without the lock */
 };
 
 /* Its place in the queues.  Under lock. */
@@ -225,7 +225,7 @@ static void trim_locked(VjFlusher *x) VJ_REQUIRES(x->lock)
     vj_mutex_lock(&x->lock);
     x->trimming = false;
     if (x->trim_us != 0) {
-        call_locked(x, x->trim_us); /* nobody waits for it while it is being done */
+        call_locked(x, x->trim_us); /* set meanwhile: no thread waits for it yet */
     }
 }
 
@@ -279,7 +279,7 @@ static size_t take_locked(VjFlusher *x, VjFile *files[VJ_WRITE_BACK_BATCH])
     }
     x->pressure = false;
     if (first_locked(x) != NULL && !x->has_leader) {
-        vj_cond_signal(&x->relief); /* somebody else looks after the rest */
+        vj_cond_signal(&x->relief); /* another thread takes the rest */
     }
     return count;
 }
@@ -299,7 +299,8 @@ static gpointer flusher_main(gpointer opaque)
         for (size_t i = 0; i < count; i++) {
             VjFile *f = files[i];
 
-            /* Still dirty: it failed, somebody else has it, or it was changed again. */
+            /* Still dirty: it failed, another thread writes it back, or it was changed
+             * again. */
             if (vj_file_is_dirty(f)) {
                 bool at_once = !failed && vj_file_is_much(f);
 

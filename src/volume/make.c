@@ -229,7 +229,8 @@ static bool make_in_directory(const VjVolumeMake *how, const VjSuperblock *super
     if (!is_new && errno != EEXIST) {
         return vj_error_set_errno(error, errno, "%s", how->source);
     }
-    /* Whoever may rename what we have just made leads us nowhere. */
+    /* A user who may rename the directory that was just made here cannot put a link in
+     * its place. */
     dir_fd =
         open(how->source, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (is_new ? O_NOFOLLOW : 0));
     if (dir_fd < 0) {

@@ -7,14 +7,14 @@
  * a transaction: each transaction leaves a smaller orphan, so a crash at any point loses
  * nothing and the next mount goes on.
  *
- * A record names the session whose business that is.  Of one that has ended it is
- * everybody's: who opens the volume takes all of those, who hears that a session has
- * ended those of that one (sessions.c).
+ * A record names the session that is to drop the orphan.  The orphans of a session that
+ * has ended are dropped by any other: a session that opens the volume takes those of all
+ * ended sessions, a session to which an end is reported those of that one (sessions.c).
  */
 #include "meta/session.h"
 #include "volume/volume-private.h"
 
-/* Orphans of this mount in memory; who has one more waits. */
+/* Orphans of this mount in memory; a thread that has one more waits. */
 #define QUEUE_MAX 65536u
 /* How long the first orphan waits for others: to wake the thread costs more than to drop
  * one. */
@@ -44,7 +44,7 @@ struct VjOrphanPurge {
     GArray *earlier; /* Orphan: of earlier mounts, from the end */
     GArray *failed;  /* Orphan: to be tried again at retry_us */
     int64_t retry_us, retry_pause_us;
-    bool again;     /* somebody wants what failed to be tried now */
+    bool again;     /* a caller wants what failed to be tried now */
     unsigned hurry; /* how many wait: no pause for company */
     bool busy, stop;
 };
@@ -227,8 +227,8 @@ static int drop(VjVolume *v, const Orphan *orphan)
     return 0;
 }
 
-/* It failed, and may succeed another time.  What is damaged is the check's business, and
- * who was shut out has no more of them. */
+/* It failed, and may succeed another time.  What is damaged is left to the check, and a
+ * session that was shut out has no more of them. */
 static bool is_worth_a_try(int r)
 {
     return r < 0 && r != -EBADMSG && r != -EROFS && r != -ESTALE;
@@ -236,7 +236,7 @@ static bool is_worth_a_try(int r)
 
 /* ---- the thread -------------------------------------------------------------------- */
 
-/* What is to be dropped next, this mount's first: somebody may wait for its space.
+/* What is to be dropped next, this mount's first: a writer may wait for its space.
  * False: there is nothing yet. */
 static bool next_locked(VjOrphanPurge *d, Orphan *out) VJ_REQUIRES(d->lock)
 {
@@ -432,7 +432,7 @@ static bool next_batch(VjVolume *v, Batch *b, int *rc)
 }
 
 /*
- * Every orphan of sessions that have ended: nobody has them open.  The thread is not
+ * Every orphan of sessions that have ended: no program has them open.  The thread is not
  * there yet, and the mount does not wait for any of them to be dropped.
  */
 static int list_earlier(VjOrphanPurge *d)

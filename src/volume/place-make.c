@@ -3,10 +3,10 @@
  * place-make.c - a directory for a new file system
  *
  * The superblock gets its name last: until then the directory holds no file system.  From
- * the first change on it is there as varjfs.making.  Whoever finds that name finds what a
- * mkfs that was cut off left, and nobody's data: the next one clears it away unasked.
- * With force it is the superblock of the old file system that is renamed, so that there
- * is never one of each name.
+ * the first change on it is there as varjfs.making.  A directory with that name in it has
+ * what a mkfs that was cut off left, and no user's data: the next mkfs clears it away
+ * unasked.  With force it is the superblock of the old file system that is renamed, so
+ * that there is never one of each name.
  *
  * A failure removes what was made, and that name last.
  */

@@ -3,7 +3,7 @@
  * place-private.h - where a volume is: SOURCE, or no directory at all
  *
  * Of a place without a directory every question is answered as for one that is in order:
- * there is nobody to lock out, nothing to mark, and no checkpoint.
+ * there is no other process to lock out, nothing to mark, and no checkpoint.
  */
 #ifndef VJ_VOLUME_PLACE_PRIVATE_H
 #define VJ_VOLUME_PLACE_PRIVATE_H
@@ -25,7 +25,7 @@
 #define VJ_CLEAN_NAME "varjfs.clean"
 /* There from before a restore changes anything until the volume is usable again. */
 #define VJ_RESTORING_NAME "varjfs.restoring"
-/* The lock of programs before this one, which nobody makes any more. */
+/* The lock file of earlier versions, which no program makes any more. */
 #define VJ_OLD_LOCK_NAME "varjfs.lock"
 
 /* Where varjfs.conf is lost nothing says which engine the metadata have: of those that
@@ -51,7 +51,7 @@ struct VjPlace {
 
 /* The same from a descriptor of the directory, which is borrowed. */
 bool vj_place_open_at(int dir_fd, const char *source, VjPlace **out, GError **error);
-/* As vj_place_close, for those who have not marked it. */
+/* As vj_place_close, for callers that have not marked it. */
 void vj_place_drop(VjPlace *p);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjPlace, vj_place_drop)
 /* A volume begins, and ends, to use it; @in_order: all of it is durable. */
@@ -85,16 +85,16 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(VjPlaceDir, vj_place_dir_close)
 /* ---- its lock (source-lock.c) ------------------------------------------------------ */
 
 /*
- * vj_place_lock - who may use the directory until the place is closed
+ * vj_place_lock - which processes may use the directory until the place is closed
  *
- * @shared    others may who say so too; else no other process may
+ * @shared    other processes may that say so too; else none may
  * @wait_us   how long to wait for another process
  * Returns    true, also where we have the lock; false with EBUSY while another process
  *            has it, where another volume of ours has it the other way, or where the name
  *            leads to another directory by now
  */
 bool vj_place_lock(VjPlace *p, bool shared, int64_t wait_us, GError **error);
-/* Nobody else uses it.  Ends a lock that is shared. */
+/* No other process uses it.  Ends a lock that is shared. */
 bool vj_place_is_last(VjPlace *p);
 
 /* From now on only the owner of the directory opens it, and so locks it.  Logs. */
@@ -108,7 +108,7 @@ bool vj_place_was_left_in_use(const VjPlace *p);
 /* False with EBADMSG: a restore was cut off. */
 bool vj_place_check_restore(const VjPlace *p, GError **error);
 /* Durable before anything else in the directory is changed.  On a full device it may not
- * be there although this returns true: p->is_marked tells. */
+ * be there although this returns true: p->is_marked says whether it is. */
 bool vj_place_mark(VjPlace *p, GError **error);
 /* After the last change is durable.  -errno. */
 int vj_place_unmark(VjPlace *p) G_GNUC_WARN_UNUSED_RESULT;
@@ -124,7 +124,7 @@ typedef struct VjPlaceMake {
 /* Under the lock: it may be made there, is marked as being made, and what was there is
  * gone. */
 bool vj_place_make_begin(const VjPlace *p, const VjPlaceMake *how, GError **error);
-/* False with ECANCELED: nobody wants it any more. */
+/* False with ECANCELED: the caller does not want it any more. */
 bool vj_place_make_go_on(const VjPlace *p, const VjPlaceMake *how, GError **error);
 /* The text of varjfs.conf under the name that says that the rest is not there yet. */
 bool vj_place_make_superblock(const VjPlace *p, const char *text, GError **error);

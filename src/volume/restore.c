@@ -10,10 +10,10 @@
  * known any more; the counter is raised by more than there can have been, so that no
  * client finds another file under a number that it remembers.
  *
- * A file in SOURCE, durable before anything is changed, keeps everybody else out until
- * that has been done.  In it stands, once they are in place, which file the metadata from
- * the checkpoint are, and under which name the old ones were kept: when the rest is cut
- * off and begun again, that file is none that anybody needs, and is not kept beside them.
+ * A file in SOURCE, durable before anything is changed, keeps every other process out
+ * until that has been done.  In it stands, once they are in place, which file the
+ * metadata from the checkpoint are, and under which name the old ones were kept: when the
+ * rest is cut off and begun again, that file is not needed, and is not kept beside them.
  */
 #include "file/inode-format.h"
 #include "object/object-format.h"
@@ -84,7 +84,7 @@ static bool choose(int dir, const char *wanted, const VjSuperblock *super,
 
 /* ---- putting it in place ----------------------------------------------------------- */
 
-/* Nobody else uses the volume from now on.  @was_there: an earlier restore was cut
+/* No other process uses the volume from now on.  @was_there: an earlier restore was cut
  * off. */
 static bool mark(int dir_fd, bool *was_there, GError **error)
 {
@@ -155,8 +155,8 @@ static bool is_another_name(const Old *old, const char *name)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Which file the metadata are, also where another one gets its number; owned, NULL:
- * nobody knows. */
+/* Which file the metadata are, also where another one gets its number; owned, NULL: it
+ * cannot be found out. */
 static char *identity(const Old *old)
 {
     struct statx st;
@@ -210,8 +210,7 @@ static char *kept_before(const Old *old)
     return g_steal_pointer(&text);
 }
 
-/* @name is what nobody needs: half a restore, or a second name of the metadata that
- * stay. */
+/* @name is not needed: half a restore, or a second name of the metadata that stay. */
 static void forget(const Old *old, const char *name)
 {
     if (unlinkat(old->meta_fd, name, 0) != 0 || fsync(old->meta_fd) != 0) {

@@ -4,7 +4,7 @@
  *
  * Each step writes its place in a commit of its own, which becomes durable as any other
  * does: a crash costs what was read since.  The steps of a pass follow each other by
- * their places, so that two passes at the same time, or an old one that somebody goes on
+ * their places, so that two passes at the same time, or an old one that a caller goes on
  * with, do not mix.
  */
 #include "volume/scrub-format.h"
@@ -97,7 +97,7 @@ static int note_body(VjTxn *txn, void *opaque)
     VjScrubDisk disk;
     int rc = vj_scrub_get(txn, &s);
 
-    if (rc == -EBADMSG) { /* fsck tells of it; here it is as if there were none */
+    if (rc == -EBADMSG) { /* fsck reports it; here it is as if there were none */
         s = (VjScrubStatus){.place = 0};
     } else if (rc < 0) {
         return rc;

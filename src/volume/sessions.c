@@ -17,7 +17,7 @@
 /* Claims that one transaction drops. */
 #define CLAIM_BATCH 1000u
 
-/* ---- who may share ----------------------------------------------------------------- */
+/* ---- which volumes may be shared --------------------------------------------------- */
 
 static bool refuse(const VjVolume *v, const char *what, GError **error)
 {
@@ -83,7 +83,8 @@ static int release(VjVolume *v, uint64_t session)
     return r < 0 ? r : vj_meta_run(v->meta, VJ_RUN_RELEASE, forget_body, &session);
 }
 
-/* What fails is logged: it is tried again, at the latest by the next one who opens it. */
+/* What fails is logged: it is tried again, at the latest by the next session that opens
+ * the volume. */
 static void release_ended(VjVolume *v, uint64_t session, const char *name)
 {
     int r = release(v, session);
@@ -122,7 +123,7 @@ static int release_listed(VjVolume *v, uint64_t only)
     return r;
 }
 
-/* ---- what they tell ---------------------------------------------------------------- */
+/* ---- what the metadata report ------------------------------------------------------ */
 
 static void on_changed(void *opaque, const VjKey *key)
 {
@@ -141,7 +142,7 @@ static void on_changed(void *opaque, const VjKey *key)
 
 static void on_session_ended(void *opaque, uint64_t session)
 {
-    (void)!release_listed(opaque, session); /* else it is told again */
+    (void)!release_listed(opaque, session); /* else it is reported again */
 }
 
 static void on_shut_out(void *opaque)
@@ -172,7 +173,7 @@ void vj_volume_listen(VjVolume *v, const VjVolumeEvents *listener, void *opaque)
     v->events_opaque = opaque;
     vj_meta_listen(v->meta, &events, v);
     if (listener != NULL && listener->changed != NULL && v->is_shared) {
-        listener->changed(opaque, NULL); /* of what came in between nobody heard */
+        listener->changed(opaque, NULL); /* what was changed in between had no listener */
     }
 }
 

@@ -6,8 +6,8 @@
  * ends, there is no name that could be removed with it, and it is the same lock by
  * whatever path, bind mount or link one comes.
  *
- * Whoever may open the directory may lock it too, so a SOURCE that is served for writing
- * is closed to others.
+ * A user who may open the directory may lock it too, so a SOURCE that is served for
+ * writing is closed to other users.
  */
 #include "volume/place-private.h"
 

@@ -148,7 +148,7 @@ static bool store_agrees(const Search *s, const VjSuperblock *super, GError **er
 
     if (!vj_place_dir_open(s->place, VJ_OBJECTS_DIR, vj_store_needs(super->store), false,
                            &dir, NULL)) {
-        return true; /* what comes then tells of it */
+        return true; /* opening the store reports it */
     }
     place.dir_fd = dir.fd;
     place.path = dir.path;
@@ -386,7 +386,7 @@ static bool mend(const Search *s, bool is_there, const char *damaged, bool repai
 
 /* @text: what could be read of it; @why: what is wrong with it; both replace what was
  * there.  False: it is whole, or it cannot be read for a reason that opening the volume
- * tells. */
+ * reports. */
 static bool is_damaged(const VjPlace *p, char **text, GError **why)
 {
     VjSuperblock super;

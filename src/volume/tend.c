@@ -212,7 +212,7 @@ int vj_volume_scrub(VjVolume *v, VjTend *t)
     int rc;
 
     if (t->cursor == UINT64_MAX) {
-        return 0; /* whoever asks on behind the end */
+        return 0; /* the caller goes on behind the end */
     }
     vj_objects_guard_enter(v->objects, &guard);
     rc = vj_meta_view(v->meta, next_objects_body,

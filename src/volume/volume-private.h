@@ -173,7 +173,7 @@ struct VjVolume {
     bool record_mended;      /* repair: that of volume-record.c */
     bool copy_mended;        /* likewise of superblock-copy.c */
     GHashTable *bytes_found; /* check: of vj_objects_check; kept for a repair */
-    /* who hears of what other sessions do; between two calls of vj_meta_listen */
+    /* the listener for what other sessions do; set between two calls of vj_meta_listen */
     const VjVolumeEvents *events;
     void *events_opaque;
     gint is_shut_out; /* atomic */

@@ -155,8 +155,9 @@ static int walk_usage(VjVolume *v, VjUsageSums *out)
 }
 
 /*
- * Anybody may ask, as often as he likes: so a walk that took long is good for many times
- * as long, and only one is under way.  On a small volume the figures are always fresh.
+ * Any user may ask, as often as he likes: so the result of a walk that took long is good
+ * for many times as long, and only one walk is under way.  On a small volume the figures
+ * are always fresh.
  */
 static bool last_usage_is_good(VjVolume *v, VjUsageSums *out)
 {
@@ -392,7 +393,7 @@ static bool open_engines(VjVolume *v, const VjVolumeOpen *how, GError **error)
            wrap_all(v, how, error);
 }
 
-/* ---- what the files tell ----------------------------------------------------------- */
+/* ---- what the table of files reports ----------------------------------------------- */
 
 static void on_changed(void *opaque, VjFile *f, VjFlushWhen when)
 {
@@ -630,7 +631,7 @@ bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
         (!how->restoring && !vj_place_check_restore(place, error)) ||
         !open_engines(v, how, error) ||
         !start(v, how, how->transform != NULL ? &new_transform : NULL, error)) {
-        (void)!teardown(v, -EIO); /* the first error is the one to tell */
+        (void)!teardown(v, -EIO); /* the first error is the one to report */
         return false;
     }
     if (!vj_volume_read_only(v)) {

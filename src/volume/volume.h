@@ -111,7 +111,7 @@ typedef struct VjVolumeOpen {
     uint64_t cache_bytes;    /* 0: default */
     uint64_t dirty_bytes;    /* 0: default */
     uint64_t fragment_bytes; /* 0: default */
-    bool no_fragments; /* small changes that somebody waits for become objects too */
+    bool no_fragments; /* small changes that a caller waits for become objects too */
     unsigned workers;  /* 0: from the CPU count */
     unsigned commit_seconds; /* 0: default (1) */
     /* Of new files whose directory says nothing; as vj_transform_parse.  NULL: the
@@ -173,7 +173,7 @@ int vj_source_open(const char *source, GError **error);
  * same. */
 int vj_volume_close(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Its last user closed it in order, and since then nobody has used it. */
+/* Its last user closed it in order, and since then no program has used it. */
 bool vj_volume_is_clean(const char *source);
 
 /*
@@ -181,8 +181,8 @@ bool vj_volume_is_clean(const char *source);
  *
  * True when it was free; false with ETIMEDOUT after wait_us, or what kept it from
  * looking.
- * @source may be anybody's.  @foreign: another user may open it, and so hold it as long
- * as he likes.
+ * @source may belong to any user.  @foreign: another user may open it, and so hold it as
+ * long as he likes.
  */
 bool vj_volume_wait_released(const char *source, int64_t wait_us, bool *foreign,
                              GError **error);
@@ -198,7 +198,7 @@ bool vj_volume_examine(const char *source, int64_t lock_wait_us, VjMetaFlaw *say
                        void *opaque, VjMetaExam *out, GError **error);
 
 typedef enum VjSuperblockState {
-    VJ_SUPERBLOCK_WHOLE, /* or no copy can mend what is wrong, and opening it tells */
+    VJ_SUPERBLOCK_WHOLE, /* or no copy can mend what is wrong: opening it reports that */
     VJ_SUPERBLOCK_RESTORED,
     VJ_SUPERBLOCK_DAMAGED, /* or missing, and it still is */
 } VjSuperblockState;
@@ -271,7 +271,7 @@ VjFileTable *vj_volume_files(VjVolume *v);
 VjObjects *vj_volume_objects(VjVolume *v);
 VjMeta *vj_volume_meta(VjVolume *v);
 VjStore *vj_volume_store(VjVolume *v);
-/* Who waits for its store can be given up, with -ECANCELED (base/cancel.h). */
+/* A request that waits for its store can be given up, with -ECANCELED (base/cancel.h). */
 bool vj_volume_can_cancel(const VjVolume *v);
 const VjDigestOps *vj_volume_digest(VjVolume *v);
 bool vj_volume_read_only(const VjVolume *v);
@@ -294,8 +294,9 @@ int vj_volume_sync(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * vj_volume_purge - nothing waits to be removed any more
  *
- * Orphans that nobody has open are dropped, the dead that are not pinned are removed.
- * What fails is told and tried again later; then its error.  Any thread; blocks.
+ * Orphans that no program has open are dropped, dead objects that are not pinned are
+ * removed.  What fails is logged and tried again later; the error is returned.  Any
+ * thread; blocks.
  */
 int vj_volume_purge(VjVolume *v) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -374,7 +375,7 @@ typedef void VjCounterVisit(void *opaque, const char *name, uint64_t value);
 void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque);
 
 /*
- * vj_volume_reap - nobody can reach the orphan @ino any more
+ * vj_volume_reap - no program can reach the orphan @ino any more
  *
  * Its content, xattrs and record are dropped in the background, VJ_FILE_DROP_BATCH
  * entries a transaction.  Does nothing when there is no orphan record.  Any thread; waits
