@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * caller.c - what the kernel does not tell of the process that asks: groups, capabilities
+ * caller.c - what a request does not say of the calling process: groups, capabilities
  *
  * A request carries the caller's user, group and thread.  The rest stands in /proc, and
  * the caller sits in its system call meanwhile, so it stays true until the answer.  Asked
@@ -10,11 +10,11 @@
  * its own.
  *
  * A process that makes a user namespace has every capability in it, and its status shows
- * them.  They count where it is the daemon's namespace.  /proc/PID/ns/user would tell,
- * but following it is tracing, which Landlock forbids the daemon, as the kernel does
- * where the caller has more capabilities.  The mappings of users and groups tell as well:
- * to have those of the daemon's namespace, a namespace below it has to be given every
- * user and group of it, and a process that may do that may become any of them.
+ * them.  They count where it is the daemon's namespace.  /proc/PID/ns/user would show
+ * that, but following it is tracing, which Landlock forbids the daemon, as the kernel
+ * does where the caller has more capabilities.  The mappings of users and groups show it
+ * as well: to have those of the daemon's namespace, a namespace below it has to be given
+ * every user and group of it, and a process that may do that may become any of them.
  */
 #include "fs/fs-private.h"
 

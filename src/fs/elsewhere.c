@@ -2,9 +2,10 @@
 /*
  * elsewhere.c - what other sessions of a shared volume change
  *
- * The metadata say which keys.  What this room remembers of an inode is unknown then, and
- * whoever serves the file system hears what it may hold copies of: attributes, contents,
- * names.  Contents that are open here are not changed elsewhere (room file).
+ * The metadata report the keys.  This room then forgets what it remembers of the inode,
+ * and reports to the front, which serves the file system, of what it may hold copies that
+ * are old: attributes, contents, names.  Contents that are open here are not changed
+ * elsewhere (room file).
  *
  * The calls come in threads of the metadata, and of other volumes of this process: they
  * take the lock of this room for a moment, and wait for nothing else.
@@ -82,7 +83,7 @@ void vj_fs_listen(VjFs *fs, const VjFsEvents *events, void *opaque)
     if (!vj_volume_is_shared(fs->volume)) {
         return;
     }
-    vj_volume_listen(fs->volume, NULL, NULL); /* nobody is in a call after that */
+    vj_volume_listen(fs->volume, NULL, NULL); /* no thread is in a call after that */
     fs->events = events;
     fs->events_opaque = opaque;
     vj_volume_listen(fs->volume, &volume_events, fs);

@@ -33,7 +33,7 @@ static guint learn(VjHandle *h, guint seen, guint found)
 {
     guint now = seen | found;
 
-    /* Unless a record was changed since: whoever comes next looks again. */
+    /* Unless a record was changed since: then the next caller looks again. */
     (void)g_atomic_int_compare_and_exchange(&h->node->record, (gint)seen, (gint)now);
     return now;
 }

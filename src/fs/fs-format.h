@@ -73,7 +73,7 @@ _Static_assert(offsetof(VjXattrDisk, checksum) == 8, "attribute layout");
 #define VJ_ACL_GROUP 0x08u
 #define VJ_ACL_MASK 0x10u
 #define VJ_ACL_OTHER 0x20u
-/* The id of entries that name nobody. */
+/* The id of entries that name no user and no group. */
 #define VJ_ACL_NO_ID UINT32_MAX
 
 typedef struct VjAclHeadDisk {

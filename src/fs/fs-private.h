@@ -19,7 +19,7 @@ typedef struct VjNode {
     unsigned handles;
     unsigned writers; /* of them: opened for writing */
     bool orphan;
-    bool forgotten; /* orphans: nobody outside names it */
+    bool forgotten; /* orphans: the kernel does not name it any more */
     bool was_read;  /* at atime, which is not committed yet */
     struct timespec atime;
     gint record;          /* atomic: what is known of its records (flags.c) */

@@ -90,7 +90,7 @@ bool vj_fs_is_far(VjFs *fs);
  * but have as long as the store has.  Also where they are far. */
 bool vj_fs_can_cancel(VjFs *fs);
 
-/* Nobody outside names @ino any more: an orphan without handles is dropped now. */
+/* The kernel does not name @ino any more: an orphan without handles is dropped now. */
 void vj_fs_forgotten(VjFs *fs, uint64_t ino);
 
 /* ---- names ------------------------------------------------------------------------- */
@@ -235,7 +235,7 @@ int vj_fs_create(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
 /* A file without a name that vj_fs_link may give one. */
 int vj_fs_tmpfile(VjFs *fs, const VjCaller *who, uint64_t parent, mode_t mode, int flags,
                   VjAttr *attr, VjHandle **out) G_GNUC_WARN_UNUSED_RESULT;
-/* Ends @h; write-back starts, nobody waits for it. */
+/* Ends @h; write-back starts, and this does not wait for it. */
 void vj_fs_release(VjFs *fs, VjHandle *h);
 uint64_t vj_fs_handle_ino(const VjHandle *h);
 /* It was opened for reading. */
@@ -326,7 +326,7 @@ typedef struct VjEdited {
  *
  * Clears set-id bits as a write does.  -EBADF not open for writing; -EINVAL offset beyond
  * what a file can have; -EFBIG, -ENOSPC, -EIO.
- * The figures of @out are exact when nobody else changes the file's length during the
+ * The figures of @out are exact when no other caller changes the file's length during the
  * call: callers that need them keep others out.  _look: what it would do, as the file is
  * now.
  */

@@ -211,7 +211,8 @@ static int fallocate_extend(VjHandle *h, uint64_t end)
     return vj_file_truncate(h->file, end);
 }
 
-/* Growing is all that may happen to what is append only, whoever opened it and when. */
+/* Growing is all that may happen to what is append only, also through a handle that was
+ * opened before it became so. */
 static int fallocate_allowed(VjHandle *h, int mode)
 {
     uint32_t protection = 0;

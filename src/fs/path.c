@@ -3,7 +3,7 @@
  * path.c - from inode numbers back to names, for messages
  *
  * One pass over all names keeps those of directories and of the inodes that are asked
- * for.  Records that do not decode are skipped: vj_fsck_names tells of them.
+ * for.  Records that do not decode are skipped: vj_fsck_names reports them.
  */
 #include <dirent.h>
 

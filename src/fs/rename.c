@@ -66,8 +66,8 @@ static int set_put(VjTxn *txn, const InodeSet *set, RenameOp *op)
 }
 
 /*
- * 1: @ino is @dir or above it; 0: it is not.  Damaged directories may form a ring:
- * whoever comes back to the landmark, which moves at doubling distances, is in one.
+ * 1: @ino is @dir or above it; 0: it is not.  Damaged directories may form a ring: a walk
+ * that comes back to the landmark, which moves at doubling distances, is in one.
  */
 static int is_above(VjTxn *txn, uint64_t ino, uint64_t dir)
 {

@@ -26,7 +26,7 @@ int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
         return -EROFS;
     }
     if (vj_cancel_is_fired()) {
-        return -ECANCELED; /* its caller was told that nothing happens */
+        return -ECANCELED; /* its caller has been answered that nothing happens */
     }
     r = vj_meta_run(fs->meta, flags, body, op);
     /* What was deleted a moment ago is removed in the background: then there may be

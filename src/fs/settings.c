@@ -196,7 +196,7 @@ static int run(VjFs *fs, SettingOp *op)
     return 0;
 }
 
-/* EINVAL is all that the program hears; its user may ask whoever can read the log. */
+/* The program gets EINVAL alone; the reason stands in the log, for an administrator. */
 static int refuse(const VjCaller *who, uint64_t ino, const char *name, const char *why)
 {
     vj_log_warn("inode %" G_GUINT64_FORMAT ": user.varjfs.%s was refused to user %u: %s",

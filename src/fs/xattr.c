@@ -184,7 +184,8 @@ int vj_fs_listxattr(VjFs *fs, const VjCaller *who, uint64_t ino, char *dst, size
         g_string_append_len(names, trusted->str, (gssize)trusted->len);
     }
     if (r == 0 && names->len > LIST_MAX) {
-        /* A larger buffer does not help, but only whoever has the largest is to know. */
+        /* A larger buffer does not help, but only a caller that has the largest is to get
+         * that answer. */
         r = cap > 0 && cap < LIST_MAX ? -ERANGE : -E2BIG;
     } else if (r == 0) {
         r = value_out(names->str, names->len, dst, cap, len);
@@ -341,6 +342,6 @@ int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name)
     }
     r = vj_fs_run(fs, VJ_RUN_RELEASE, xattr_body, &op);
     vj_fs_record_changed(fs, ino);
-    /* A list that is not there says what the mode says: nobody misses it. */
+    /* A list that is not there says what the mode says: removing it is no error. */
     return r == -ENODATA && vj_acl_is_name(name) ? 0 : r;
 }
