@@ -83,7 +83,7 @@ bool vj_coherence_may_hold(VjCoherence *c, uint64_t ino, uint64_t offset, uint64
  * answered
  *
  * The kernel dropped the pages of the range before it sent the WRITE; behind it, it does
- * so only where the caller waits for the write, and does not tell whether that is so.
+ * so only where the caller waits for the write, and does not say whether that is so.
  * Returns   true: old pages may have come meanwhile, and @offset and @len are what to
  *           invalidate before the answer: the range, or 0 and 0 for all
  * Threads   any      Locks   none
@@ -103,7 +103,8 @@ void vj_coherence_drop_end(VjCoherence *c, VjDrop *drop, bool ok);
 /* An edit on its way, from edit_begin to edit_end. */
 typedef struct VjEditPass {
     VjCoherenceState *state;
-    bool may_hold;     /* as vj_coherence_may_hold of the range, when nobody is inside */
+    bool may_hold;     /* as vj_coherence_may_hold of the range, when no request is
+                        * inside */
     bool has_room;     /* one more window may be open: they are bounded in number */
     uint64_t held_end; /* bytes: from there on the kernel holds no page; UINT64_MAX: that
                         * is not known */

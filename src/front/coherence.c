@@ -617,8 +617,8 @@ void vj_coherence_locked(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t
 
 /* ---- edits ------------------------------------------------------------------------- */
 
-/* One more window may be open.  Those that are over, and nobody has asked for, go
- * first. */
+/* One more window may be open.  Those that are over, and that no request has asked for,
+ * go first. */
 static bool has_room(Shard *shard) VJ_REQUIRES(shard->lock)
 {
     if (shard->windows >= WINDOWS_MAX) {

@@ -14,7 +14,7 @@
  *
  * hold=DIR: a request that comes to a point, say "write", while a test has the fifo
  * DIR/write open for reading, writes one byte to it and waits until it has read one from
- * DIR/write.go, or until nobody has that open for writing.
+ * DIR/write.go, or until no process has that open for writing.
  *
  * threads: how many request threads there are at most; tries: how often an edit begins
  * anew because pages have come; 0: it is applied beside them, also by ftruncate(2).

@@ -37,7 +37,7 @@
 #define STALE_MAX 65536u
 
 typedef struct VjJob {
-    VjCarry carry;     /* req NULL: the range is stale, and nobody waits */
+    VjCarry carry;     /* req NULL: the range is stale, and no request waits */
     VjFlagsJob *flags; /* instead of an edit; owned by itself (VjWait) */
     bool is_flush;     /* the first of two calls: pages are written back */
     size_t written;    /* by a direct WRITE that waits for the range; 0: it is none */
@@ -268,7 +268,7 @@ static void apply_beside_pages(VjFront *f, VjCarry *c, VjEditPass *pass, uint64_
 }
 
 /* Until the kernel knows of the new end it clears the page of the old one behind that,
- * when it writes it back: nobody may read that page before. */
+ * when it writes it back: no request may read that page before. */
 static bool clears_old_end(const VjEdited *now)
 {
     return now->size > now->old_size && now->old_size % VJ_PAGE_BYTES != 0;
@@ -387,7 +387,7 @@ static uint32_t call_for(const VjStaged *s, const VjEdited *now)
 }
 
 /* Nothing to do, whatever the size is.  An edit that is nothing for the size as it is now
- * may meet another size: its caller has to wait for the one who changes it. */
+ * may meet another size: its caller has to wait for the edit that changes it. */
 static bool asks_nothing(const VjStaged *s)
 {
     return s->shift.len == 0 && s->edit.len == 0 && s->edit.old_len == 0 && !s->any_size;

@@ -15,10 +15,10 @@
 
 #include "varjfs/ioctl.h"
 
-/* How long the kernel may believe names and attributes that nobody changes behind its
- * back, seconds. */
+/* How long the kernel may believe names and attributes that change through this mount
+ * alone, seconds. */
 #define VJ_FRONT_TIMEOUT_S 86400.0
-/* The same where other sessions change them: should one not be told in time. */
+/* The same where other sessions change them: a change may not be reported in time. */
 #define VJ_FRONT_SHARED_TIMEOUT_S 1.0
 /* Since Linux 5.13 the kernel checks the caller that sets flags before it asks a FUSE
  * daemon; 5.14 was the first after it with a new number of the protocol, this one. */

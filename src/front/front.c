@@ -8,7 +8,7 @@
  *   sync threads     wait for durability where request threads do not themselves; recode
  *   invalidator      invalidate.c, in a shared session: notifies the kernel
  *   watch thread     interrupt.c: while callers of these have got signals
- *   control thread   tells that the mount is usable; waits for signals; serves no
+ *   control thread   reports that the mount is usable; waits for signals; serves no
  *                    requests, so it may sync the mount and wait for what is in flight
  */
 #include "front/front-private.h"
@@ -202,7 +202,7 @@ static void wake_handler(int signal_number)
     (void)signal_number;
 }
 
-/* What mount(2) and fusermount3 want to know, the guard tells them. */
+/* The options that mount(2) and fusermount3 want, the guard gives them. */
 static bool session_new(VjFront *f, const VjFrontConfig *config, GError **error)
 {
     const char *argv[] = {"varjfs", "-d"};
@@ -225,7 +225,7 @@ static void release_left_handles(VjFront *f)
     GHashTableIter iter;
     gpointer h;
 
-    /* The kernel is gone, and vj_front_await_waits has returned: nobody else adds or
+    /* The kernel is gone, and vj_front_await_waits has returned: no other thread adds or
      * takes any more. */
     g_hash_table_iter_init(&iter, f->handles);
     while (g_hash_table_iter_next(&iter, &h, NULL)) {
@@ -406,8 +406,8 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     pthread_kill(thread, SIGTERM);
     pthread_join(thread, NULL);
     vj_front_await_waits(f);
-    /* Nobody waits: at most calls are left for which no thread was there, and nothing to
-     * do. */
+    /* No request waits: at most calls are left for which no thread was there, and nothing
+     * to do. */
     g_thread_pool_free(f->syncers, TRUE, TRUE);
     g_thread_pool_free(f->sync_reserve, TRUE, TRUE);
     g_thread_pool_free(f->watchers, FALSE, TRUE);

@@ -2,13 +2,13 @@
 /*
  * guard.c - the process that keeps what the daemon gives up, and outlives it
  *
- * The daemon reads what others wrote and answers any process, so it has no privileges.
- * What takes some is done by the guard: it mounts and detaches the one mount point that
- * it was started with, and opens the switch that ends the kernel's connection.
+ * The daemon reads what other users wrote and answers any process, so it has no
+ * privileges.  What takes some is done by the guard: it mounts and detaches the one mount
+ * point that it was started with, and opens the switch that ends the kernel's connection.
  *
  * That switch is for a daemon that is killed.  It may keep a thread that waits in the
- * kernel, unkillable, for a page that stays locked until a request is answered which
- * nobody answers any more.  That thread keeps /dev/fuse open, so the kernel does not end
+ * kernel, unkillable, for a page that stays locked until a request is answered which no
+ * thread answers any more.  That thread keeps /dev/fuse open, so the kernel does not end
  * the connection by itself, and every process that uses the mount waits too.  The kernel
  * signals the guard when the daemon's main thread dies of whatever cause; it aborts the
  * connection through fusectl, which wakes all.

@@ -6,14 +6,14 @@
  * the kernel sends INTERRUPT, and then it waits, whatever else comes, until the request
  * is answered.  With a store that hangs that would be for ever.  But a signal that is
  * caught must not end an fsync(2): on other local file systems none does, and databases
- * take any error of it for lost data.  So the request is answered, with EINTR, which
- * nobody reads any more, as soon as the caller has a signal pending that ends it.  The
+ * take any error of it for lost data.  So the request is answered, with EINTR, which the
+ * caller does not live to see, as soon as it has a signal pending that ends it.  The
  * kernel does not say which signal came, and reports the first one alone; hence a watcher
  * thread looks at /proc as long as there are interrupted requests.
  *
  * The wait itself goes on: what was asked for becomes durable.  It keeps the handle,
- * which the dying caller closes, and leaves an error for others who have the same
- * descriptor.
+ * which the dying caller closes, and leaves an error for other processes that have the
+ * same descriptor.
  *
  * Where metadata are on another machine any request may wait for long, and where a store
  * has a timeout what reads does: then each thread's request is listed here, and one whose
@@ -166,7 +166,8 @@ bool vj_wait_claim(VjWait *w)
     return is_ours;
 }
 
-/* Whoever calls touches the front no more: at the end it may go then.  Under f->lock. */
+/* The calling thread touches the front no more after this: at the end it may be freed
+ * then.  Under f->lock. */
 static void count_over_locked(VjFront *f) VJ_REQUIRES(f->lock)
 {
     g_assert(f->waits > 0);
@@ -404,7 +405,7 @@ void vj_front_watch(gpointer data, gpointer user_data)
         for (guint i = 0; i < answered->len; i++) {
             vj_wait_unref(g_ptr_array_index(answered, i));
         }
-        /* Nothing tells of the next signal: it is looked for. */
+        /* The next signal is not reported: it is looked for. */
         vj_mutex_lock(&f->lock);
         while (!is_over && vj_cond_wait_until(&f->changed, &f->lock, until_us)) {
         }

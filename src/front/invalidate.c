@@ -2,13 +2,14 @@
 /*
  * invalidate.c - what other sessions of a shared volume change leaves the kernel's caches
  *
- * Who hears of a change (vj_fs_listen) may not block; a notification waits for pages that
- * are being written back, and for operations in a directory that requests belong to.  So
- * changes wait in a queue for one thread, which serves no requests.
+ * The callback for a change (vj_fs_listen) may not block; a notification waits for pages
+ * that are being written back, and for operations in a directory that requests belong to.
+ * So changes wait in a queue for one thread, which serves no requests.
  *
  * One that waits already is not queued again.  Beyond VJ_INVALIDATE_MAX all of them give
- * way to one: everything that the kernel knows.  It cannot be told to forget all names,
- * nor do we know which it has: these it believes for VJ_FRONT_SHARED_TIMEOUT_S at most.
+ * way to one: everything that the kernel knows.  There is no call that makes it forget
+ * all names, and the daemon does not know which it has: these it believes for
+ * VJ_FRONT_SHARED_TIMEOUT_S at most.
  */
 #include "front/front-private.h"
 

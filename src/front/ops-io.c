@@ -259,7 +259,7 @@ static int write_back_pages(VjFront *f, fuse_ino_t ino, const char *buf, size_t 
     return r;
 }
 
-/* Where the kernel asks for it, because it cannot tell whether there are any. */
+/* Where the kernel asks for it, because it does not know whether there are any. */
 static int kill_privileges(fuse_req_t req, fuse_ino_t ino,
                            const struct fuse_file_info *fi)
 {
@@ -307,7 +307,7 @@ static void write_pages_back(fuse_req_t req, fuse_ino_t ino, const char *buf, si
     /* After the answer: an invalidation waits for this very write-back. */
     vj_editor_stale(f->editor, ino, pass.stale_offset, pass.stale_len);
     if (r < 0) {
-        /* The kernel tells msync(2) or fsync(2) and goes on to take the pages for
+        /* The kernel reports it to msync(2) or fsync(2) and goes on to take the pages for
          * good. */
         vj_editor_stale(f->editor, ino, off, size);
     }

@@ -500,7 +500,7 @@ static void ioctl_text(const Argument *a)
         fuse_reply_err(a->req, EINVAL);
         return;
     }
-    /* Digests tell of the content. */
+    /* Digests reveal something of the content. */
     if (io->what == VARJFS_TEXT_MAP && a->handle != NULL &&
         !vj_fs_handle_readable(a->handle)) {
         fuse_reply_err(a->req, EBADF);

@@ -10,7 +10,7 @@
 int vj_front_errno(int r)
 {
     switch (r) {
-    case -ECANCELED: /* by a signal that ends the caller: nobody reads it */
+    case -ECANCELED: /* by a signal that ends the caller, which does not see this */
         return EINTR;
     case -EBADMSG: /* damaged */
     case -EPROTO:

@@ -122,7 +122,7 @@ static bool is_forget(const Worker *w)
     return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET;
 }
 
-/* What nobody waits for is carried through. */
+/* A request for whose answer no caller waits is carried through. */
 static bool may_be_cancelled(uint32_t opcode)
 {
     switch (opcode) {
@@ -238,7 +238,7 @@ static void are_too_few(VjFront *f)
 /*
  * After a request: true: the thread waits for another one, and is counted; false: enough
  * others do.  One that ends is not counted for a moment either: others would believe that
- * it waits, and start nobody.
+ * it waits, and start no new one.
  */
 static bool go_on(VjServer *s)
 {

@@ -168,15 +168,15 @@ static bool is_full(VjStagedEdits *e, const VjStaged *s) VJ_REQUIRES(e->lock)
            (queue != NULL && g_queue_get_length(queue) >= STAGED_HANDLE_MAX);
 }
 
-/* Whether a thread without a number has ended nobody can say: its descriptor's end
+/* Whether a thread without a number has ended cannot be found out: its descriptor's end
  * counts. */
 static bool is_abandoned(const VjStaged *s)
 {
     return s->tid != 0 && kill(s->tid, 0) != 0 && errno == ESRCH;
 }
 
-/* What nobody can carry out any more and is in the way of @s goes to @out.  Only where it
- * is full: a system call for each edit that is looked at. */
+/* Edits that no thread can carry out any more and that are in the way of @s go to @out.
+ * Only where it is full: a system call for each edit that is looked at. */
 static void collect_abandoned(VjStagedEdits *e, const VjStaged *s, GQueue *out)
     VJ_REQUIRES(e->lock)
 {

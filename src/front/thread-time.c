@@ -2,7 +2,7 @@
 /*
  * thread-time.c - whether a thread of another process has run
  *
- * /proc/TID/stat and schedstat may be read by everybody (proc(5)).
+ * /proc/TID/stat and schedstat may be read by every user (proc(5)).
  */
 #include "front/front-private.h"
 

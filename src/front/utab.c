@@ -22,7 +22,7 @@
 #define TABLE DIRECTORY "/utab"
 #define LOCK TABLE ".lock"
 #define MARK "OPTS=x-varjfs.guard="
-/* Anybody may hold the lock for ever: its file can be read. */
+/* Any user may hold the lock for ever: every user can open its file. */
 #define LOCK_WAIT_US ((int64_t)2 * 1000 * 1000)
 
 /* Blanks and backslashes as libmount writes them. */
