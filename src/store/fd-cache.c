@@ -68,7 +68,8 @@ static VjFdSlot *find_slot(VjFdCache *c, VjFdKey key) VJ_REQUIRES(c->lock)
     return NULL;
 }
 
-/* For @key: a free slot, else the least recently used that nobody uses, else NULL. */
+/* For @key: a free slot, else the least recently used that no thread uses now, else
+ * NULL. */
 static VjFdSlot *find_victim(VjFdCache *c, VjFdKey key) VJ_REQUIRES(c->lock)
 {
     VjFdSlot *victim = NULL;

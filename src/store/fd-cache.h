@@ -21,7 +21,7 @@ typedef struct VjFdSlot {
     VjFdKey key;
     int fd;           /* -1: free */
     uint32_t users;   /* vj_fd_cache_get or _add, not yet _release */
-    bool dropped;     /* found by nobody; closed when users is 0 */
+    bool dropped;     /* not found any more; closed when users is 0 */
     uint64_t used_at; /* tick of the last use */
 } VjFdSlot;
 
@@ -43,7 +43,7 @@ typedef struct VjFdUse {
 
 /* @slot_count 0: nothing is kept. */
 void vj_fd_cache_init(VjFdCache *c, uint32_t slot_count, const char *lock_name);
-/* Nobody uses a descriptor any more. */
+/* No thread uses a descriptor any more. */
 void vj_fd_cache_clear(VjFdCache *c);
 
 /* True and @use when it is there. */
@@ -58,8 +58,8 @@ void vj_fd_cache_release(VjFdCache *c, VjFdUse *use);
 /* @key names something that is gone. */
 void vj_fd_cache_drop(VjFdCache *c, VjFdKey key);
 uint64_t vj_fd_cache_drops(VjFdCache *c);
-/* Closes all that nobody uses: the process has no descriptors left.  True: closed some.
- */
+/* Closes all that no thread uses: the process has no descriptors left.  True: it
+ * closed some. */
 bool vj_fd_cache_shrink(VjFdCache *c);
 
 #endif

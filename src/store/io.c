@@ -8,12 +8,12 @@
  *     deadline passed, vj_store_cancel ─────────────────────> answer: done(), once
  *
  * A request is in flight from submit until the driver lets go of it (vj_io_complete); it
- * is answered at most once, by whoever comes first.  What comes later finds it answered
- * and only drops the driver's reference.  So a driver that hangs keeps its buffers and
- * its place among VJ_STORE_IN_FLIGHT_MAX, and nobody else.
+ * is answered at most once, by the first of these three.  One that comes later finds it
+ * answered and only drops the driver's reference.  So a driver that hangs keeps its
+ * buffers and its place among VJ_STORE_IN_FLIGHT_MAX, but holds up no caller.
  *
  * Threads start when they are needed.  Where none can be started, submit runs the request
- *         itself, and a deadline may pass unseen (logged).
+ * itself, and a deadline may pass unseen (logged).
  */
 #include "store/store-private.h"
 
@@ -151,7 +151,8 @@ static void forget(VjIo *io)
     vj_io_unref(io);
 }
 
-/* Put after all, too late: nobody has the locator.  What stays is for recovery or gc. */
+/* Put after all, too late: no caller has the locator.  What stays is for recovery or
+ * gc. */
 static void take_back(const VjIo *late, const VjPut *put)
 {
     VjIo *io = vj_io_new_remove(put->id, put->loc);

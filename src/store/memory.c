@@ -3,9 +3,9 @@
  * memory.c - objects in memory, for tests and measurements of what stands above
  *
  * Durability: none; closing the store, or the end of the process, loses everything.  With
- * name= the objects stay until the process ends, and whoever opens that name has them
- * too, also at the same time.  Limits: the bytes of all objects together stay below the
- * option size.
+ * name= the objects stay until the process ends, and each store that is opened under that
+ * name has them, also at the same time.  Limits: the bytes of all objects together stay
+ * below the option size.
  *
  * Objects are found by the number in their locator, which is never used twice; the id is
  * compared.  An object that is being read has a reference, so remove() need not wait.
@@ -21,10 +21,10 @@ typedef struct Object {
     GBytes *bytes;
 } Object;
 
-/* What those have together who opened one name. */
+/* What the stores of one name share. */
 typedef struct Objects {
     gint refs;  /* atomic */
-    char *name; /* NULL: nobody else finds it */
+    char *name; /* NULL: no other store finds it */
     uint64_t size_bytes;
 
     VjMutex lock;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * posix-format.c - encoders and decoders of posix-format.h; names come from a directory
- * that anybody may have written to, locators from metadata: both are hostile
+ * that any program may have written to, locators from metadata: both are hostile
  */
 #include "store/posix-format.h"
 

@@ -157,8 +157,7 @@ void vj_posix_sync_put_begin(VjPosixSync *y, uint64_t *failures)
     full = g_hash_table_size(y->unsynced) >= VJ_POSIX_UNSYNCED_MAX;
     vj_mutex_unlock(&y->lock);
     if (full) {
-        /* A failure is not this put's: it stays in doubtful, for those who call flush().
-         */
+        /* A failure is not this put's: it stays in doubtful, for callers of flush(). */
         (void)(vj_posix_sync_flush(y) == 0);
     }
     vj_mutex_lock(&y->lock);
@@ -316,7 +315,7 @@ static void decide(VjPosixSync *y, uint64_t covered) VJ_REQUIRES(y->lock)
     y->decided = covered;
 }
 
-/* Runs one device sync for everybody; the lock is released meanwhile. */
+/* Runs one device sync for all callers; the lock is released meanwhile. */
 static void lead(VjPosixSync *y) VJ_REQUIRES(y->lock)
 {
     uint64_t covered = y->returned, dirs_covered = y->dirs_made, failures = y->failures;

@@ -76,8 +76,8 @@ typedef struct VjPosixSync {
 void vj_posix_sync_init(VjPosixSync *y, int root_fd, VjFdCache *dirs, uint32_t batch_max);
 void vj_posix_sync_clear(VjPosixSync *y);
 
-/* The file's bytes are on their way to the device.  -errno: they may be lost, and nobody
- * says so again. */
+/* The file's bytes are on their way to the device.  -errno: they may be lost, and no
+ * later call says so again. */
 int vj_posix_sync_begin(int fd) G_GNUC_WARN_UNUSED_RESULT;
 /* Before the first byte is written; *@failures goes to _put_done.  May flush. */
 void vj_posix_sync_put_begin(VjPosixSync *y, uint64_t *failures);

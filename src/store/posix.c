@@ -18,16 +18,16 @@
  *
  * - names do not meet: nonces are random, and files are made with O_EXCL;
  * - flush answers for what its own store put, which the others cannot name before.  A
- *   directory that another made may not be durable: who opens one to put into it counts
- *   it as made, so that the next flush is a syncfs;
+ *   directory that another made may not be durable: a store that opens one to put into it
+ *   counts it as made, so that the next flush is a syncfs;
  * - after a failed sync what is in doubt is each store's own.  What one put and another
  *   removes, because the first has ended, needs no sync;
- * - a remove that finds nothing syncs the directory all the same: who removed it may have
- *   ended before its flush_removes;
+ * - a remove that finds nothing syncs the directory all the same: the store that removed
+ *   it may have ended before its flush_removes;
  * - a descriptor that is kept of an object which another store removed gives its bytes
  *   back when it is closed, with others of open_files at the latest;
- * - space is what statvfs says.  Others use it meanwhile, so that what one store was told
- *   a second ago may be gone.
+ * - space is what statvfs says.  Other stores use it meanwhile, so that what one store
+ *   saw a second ago may be gone.
  */
 #include "store/posix-format.h"
 #include "store/posix-private.h"
@@ -207,8 +207,8 @@ static VjFdKey dir_key(const PosixStore *p, uint64_t id, bool for_put)
     return (VjFdKey){.id = dir_number(id), .nonce = p->shared && for_put};
 }
 
-/* Somebody else may have made the directory: it is made durable before what this store
- * puts there. */
+/* Another store may have made the directory: it is made durable before what this one puts
+ * there. */
 static void note_foreign_directory(PosixStore *p)
 {
     vj_posix_sync_dir_begin(&p->sync);
@@ -299,7 +299,7 @@ static int posix_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_c
     }
     result = vj_fd_pwritev_all(fd, iov, iov_count, 0);
     if (result == 0 && vj_store_iov_bytes(iov, iov_count) >= WRITE_OUT_LEAST) {
-        /* Whoever put it will flush: a large object is on its way meanwhile. */
+        /* The caller will flush: a large object is on its way meanwhile. */
         result = vj_posix_sync_begin(fd);
     }
     if (result < 0) {
@@ -354,7 +354,7 @@ static int with_directory(PosixStore *p, VjFdKey key,
 /* A descriptor to read from, or -errno. */
 static int open_object(PosixStore *p, int dir_fd, const char *name)
 {
-    /* O_NONBLOCK: what stands there may be a fifo that nobody writes to. */
+    /* O_NONBLOCK: what stands there may be a fifo without a writer. */
     VJ_AUTO_FD fd = open_below(p, dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOATIME);
     struct stat st;
 
@@ -485,8 +485,8 @@ static void note_removed_anywhere(PosixStore *p)
 }
 
 /*
- * Through descriptors of its own: the kernel tells an error once to each descriptor, and
- * those of put and flush have to hear theirs.
+ * Through descriptors of its own: the kernel reports an error once to each descriptor,
+ * and those of put and flush have to get theirs.
  */
 static int sync_directory_of(PosixStore *p, uint64_t id)
 {

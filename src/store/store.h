@@ -8,7 +8,7 @@
  *
  * Drivers stand in drivers.c; wrappers (fault, stats) are stores that call s->next.
  * Callers use the vj_store_ functions, which assert the request before and the result
- * after; nobody else calls through ops.
+ * after; no other code calls through ops.
  */
 #ifndef VJ_STORE_STORE_H
 #define VJ_STORE_STORE_H
@@ -125,7 +125,7 @@ typedef struct VjStorePlace {
     int dir_fd; /* the directory SOURCE/objects, borrowed; -1: the driver needs none */
     const char *path; /* its path or the device's, for messages; borrowed */
     /* The volume whose objects it keeps: create writes it down, any other open refuses
-     * the place of another volume.  Borrowed; NULL: nobody asks. */
+     * the place of another volume.  Borrowed; NULL: not compared. */
     const char *volume;
     /* The driver's own keys, for the time of open alone; borrowed.  NULL: there are none
      * (mkfs), or the caller only asks whose place it is and uses no object. */
@@ -201,7 +201,7 @@ typedef struct VjStoreOps {
      * Every put that returned before the call, and was not removed, survives a crash when
      * this returns 0.  Threads: any; callers that overlap share one device sync.  -EIO
      * (or -ENOSPC, -EDQUOT): which of the puts since the last good flush are on the
-     * device is unknown, and no later sync can tell.  So every flush fails until those
+     * device is unknown, and no later sync finds out.  So every flush fails until those
      * puts are removed: put the bytes again under a new id, remove the old one, flush.
      */
     int (*flush)(VjStore *s);
@@ -283,8 +283,8 @@ bool vj_store_open(const char *spec, const VjStorePlace *place, VjStore **out,
 /* @spec names a driver of this build and options that it has.  Touches nothing. */
 bool vj_store_spec_check(const char *spec, GError **error);
 
-/* VJ_NEEDS_… of the driver that @spec names; 0 also where there is no such driver, as
- * opening it tells.  Touches nothing. */
+/* VJ_NEEDS_… of the driver that @spec names; 0 also where there is no such driver, which
+ * opening it reports.  Touches nothing. */
 uint32_t vj_store_needs(const char *spec);
 
 /*
@@ -364,7 +364,7 @@ bool vj_store_submit(VjStore *s, VjIo *io) G_GNUC_WARN_UNUSED_RESULT;
 /* Unless done was called or is being called, calls it with -ECANCELED before it returns.
  * Only after vj_store_submit has returned true.  What the driver does of the request all
  * the same is as after -ETIMEDOUT: a remove or flush may have happened; the bytes of a
- * put are removed when it is over, as nobody has their locator. */
+ * put are removed when it is over, as no caller has their locator. */
 void vj_store_cancel(VjStore *s, VjIo *io);
 /* For drivers: @io is over, and its buffer is not touched any more.  @put: of a put with
  * rc 0. */

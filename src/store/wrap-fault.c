@@ -144,7 +144,7 @@ typedef struct Verdict {
     bool too_short;
     bool damage;
     uint64_t damage_at; /* random */
-    char *hold;         /* owned; NULL: it need not wait for anybody */
+    char *hold;         /* owned; NULL: it need not wait */
 } Verdict;
 
 static bool parse_kinds(const char *text, uint32_t *kinds, GError **error)
