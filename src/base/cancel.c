@@ -26,7 +26,7 @@ void vj_cancel_reset(VjCancel *c, int64_t timeout_us)
 {
     g_assert(c->cond == NULL);
     c->timeout_us = timeout_us;
-    /* Whoever fires for the request before does nothing to this one. */
+    /* A thread that fires for the request before does nothing to this one. */
     __atomic_store_n(&c->number, c->number + 1, __ATOMIC_RELEASE);
 }
 

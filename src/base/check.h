@@ -15,11 +15,12 @@ struct VjCheckReport {
         stored_objects;
     uint64_t bytes_verified;
     uint64_t problems; /* violations of an invariant */
-    uint64_t leaks;    /* stored objects nobody names, outside what recovery removes */
+    uint64_t leaks;    /* stored objects that no record names, outside what recovery
+                        * removes */
     uint64_t lost;     /* objects whose record says that they are damaged: no problem */
     uint64_t pending; /* orphans, dead objects and open id blocks: what a mount resumes */
     uint64_t whole;   /* objects that are whole although their record says that */
-    /* Called now and then while the counts above grow; NULL: nobody watches. */
+    /* Called now and then while the counts above grow; NULL: not wanted. */
     void (*tick)(void *opaque, const VjCheckReport *so_far);
     void *tick_opaque;
 };

@@ -30,7 +30,7 @@ typedef struct VjDigestOps {
     int (*hash)(const struct iovec *iov, int iov_count, VjDigest *out);
 } VjDigestOps;
 
-/* NULL: unknown to the format, or known but not in this build (@is_known tells which). */
+/* NULL: unknown to the format, or known but not in this build (@is_known says which). */
 const VjDigestOps *vj_digest_by_id(uint8_t id, bool *is_known);
 const VjDigestOps *vj_digest_by_name(const char *name, bool *is_known);
 /* BLAKE3 when built in, else SHA-256. */

@@ -217,7 +217,7 @@ static int await_close(int fd, int *watch)
                : 0;
 }
 
-/* The same with others that have it so.  *alone: nobody else has. */
+/* The same, shared with other processes.  *alone: no other process had it. */
 static int try_share(int fd, VjFdTaken *is_taken, bool *alone)
 {
     int r = try_lock(fd, is_taken);

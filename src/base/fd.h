@@ -26,7 +26,7 @@ static inline int vj_fd_steal(int *fd)
  * An ext4 whose journal was aborted by a commit in the background returns 0 to an fsync
  * of what that commit should have brought, until something begins a new transaction and
  * finds out.  So this does: it sets the mode of @fd, ours, to what it is.  What does not
- * tell that the file system is dead is no error.
+ * show that the file system is dead is no error.
  *
  * Returns   0; -EIO, -EROFS: what was synced before may not be durable
  * Threads   any; blocks      Locks   none
@@ -79,9 +79,9 @@ typedef bool VjFdTaken(int fd);
  */
 int vj_fd_lock(int fd, VjFdTaken *is_taken, int64_t until_us) G_GNUC_WARN_UNUSED_RESULT;
 /*
- * The same, shared with others that do so.  *alone: nobody else had it.  To find that out
- * it is locked exclusively for a moment, so who shares it waits for at least some
- * milliseconds.  vj_fd_lock makes it exclusive, or lets go of it.
+ * The same, shared with other processes that do so.  *alone: no other process had it.  To
+ * find that out it is locked exclusively for a moment, so a process that shares it waits
+ * for at least some milliseconds.  vj_fd_lock makes it exclusive, or lets go of it.
  */
 int vj_fd_lock_shared(int fd, VjFdTaken *is_taken, int64_t until_us,
                       bool *alone) G_GNUC_WARN_UNUSED_RESULT;

@@ -84,7 +84,7 @@ void vj_complain(const char *program, const char *format, ...)
     va_end(ap);
     line = vj_one_line(text);
     whole = g_strdup_printf("%s: %s\n", program, line);
-    /* Nobody is left to tell where stderr is gone. */
+    /* Where stderr is gone there is no place left to report it. */
     (void)!vj_fd_write_all(STDERR_FILENO, whole, strlen(whole));
 }
 
@@ -127,7 +127,8 @@ static void emit(VjLogLevel level, const char *text)
         g_autofree char *line =
             g_strdup_printf("%s: %s: %s\n", program_name, level_names[level], text);
 
-        /* stderr may be gone (a daemon's terminal); there is nobody left to tell. */
+        /* stderr may be gone (a daemon's terminal); there is no place left to report
+         * that. */
         (void)!vj_fd_write_all(STDERR_FILENO, line, strlen(line));
     }
 }

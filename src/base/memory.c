@@ -79,7 +79,7 @@ bool vj_memory_give_back(VjMemoryKeeper *k, size_t spare_bytes)
     if (k->statm_fd < 0 || spare_now(k) <= k->floor_bytes + spare_bytes) {
         return false;
     }
-    /* Whether it found a page to give is no news: the next look tells. */
+    /* Whether it found a page to give is not looked at: the next call measures again. */
     (void)malloc_trim(0);
     k->floor_bytes = spare_now(k);
     return true;

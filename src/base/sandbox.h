@@ -40,10 +40,10 @@ typedef struct VjSandbox {
     VjSandboxDir dirs[VJ_SANDBOX_DIRS_MAX];
     unsigned dir_count;
     /* VJ_NEEDS_UNIX, VJ_NEEDS_TCP: sockets of that kind are made and connected.  Without
-     * any there are none; nobody listens. */
+     * any there are none; no socket listens. */
     uint32_t sockets;
     bool has_syslog; /* datagrams of AF_UNIX go out, as syslog(3) sends them */
-    bool is_quiet;   /* what this kernel lacks is told by another process */
+    bool is_quiet;   /* what this kernel lacks is reported by another process */
 } VjSandbox;
 
 /*

@@ -3,7 +3,7 @@
  * trace.c - what developers see with VARJFS_TRACE=room,room or "all"
  *
  * One line per event on stderr: seconds on the clock of vj_clock_mono_us(), thread, room,
- * text.  Not rate-limited: whoever turns it on wants every line.
+ * text.  Not rate-limited: a developer who turns it on wants every line.
  */
 #include "base/base.h"
 
