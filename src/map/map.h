@@ -87,11 +87,11 @@ int vj_map_cursor_prev(VjMapCursor *c, VjEntry *entry,
 /*
  * vj_map_replace - entries covering [offset, offset + old_bytes) become @entries
  *
- * Both ends lie on entry boundaries (else -EINVAL): cutting an entry is the caller's
- * business, who passes the remainders in @entries.  Adjacent holes are merged; a hole
- * beside the range that is merged counts as removed.  Inserting between two entries is
- * old_bytes 0.  After a failure the transaction has to be aborted; @root, @removed and
- * @detached are as they were.
+ * Both ends lie on entry boundaries (else -EINVAL): the caller cuts an entry itself and
+ * passes the remainders in @entries.  Adjacent holes are merged; a hole beside the range
+ * that is merged counts as removed.  Inserting between two entries is old_bytes 0.  After
+ * a failure the transaction has to be aborted; @root, @removed and @detached are as
+ * they were.
  * @root      updated in memory; the caller commits it with the inode record
  * @removed   entries that went one by one are appended (VjEntry); four leaves of them at
  *            most, when whole subtrees go
