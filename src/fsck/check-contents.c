@@ -26,7 +26,7 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
-/* Nobody's number: what stands there is passed over. */
+/* The number of no inode: what stands there is passed over. */
 static VjSlice number_zero(size_t len)
 {
     static const uint8_t zero[VJ_MAP_KEY_BYTES];

@@ -82,7 +82,7 @@ static int check_inode(Check *c, VjSlice key, VjSlice value)
     s = g_new0(Seen, 1);
     s->ino = ino;
     s->damaged =
-        vj_inode_decode(value, ino, &inode) < 0; /* vj_fsck_contents tells of it */
+        vj_inode_decode(value, ino, &inode) < 0; /* vj_fsck_contents reports it */
     g_hash_table_insert(c->inodes, &s->ino, s);
     if (s->damaged) {
         return 0;
@@ -358,7 +358,7 @@ static void check_tree(Check *c, Seen *s)
             return;
         }
         if (at->damaged || (at->mode & (1u << 31)) != 0) {
-            break; /* known to be below the root, or nobody can know */
+            break; /* known to be below the root, or it cannot be known */
         }
     }
     s->mode |= 1u << 31;

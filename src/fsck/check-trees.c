@@ -118,8 +118,8 @@ static int check_fragment(VjContentsCheck *c, const VjEntry *entry, uint64_t at)
     return 0;
 }
 
-/* Does the entry fit its object?  A missing record is object-check's to tell.  -EAGAIN,
- * and nothing was said. */
+/* Does the entry fit its object?  A missing record is left to object-check.c to report.
+ * -EAGAIN: nothing was reported yet. */
 static int check_entry(VjContentsCheck *c, const VjEntry *entry, uint64_t at)
 {
     VjObject object;

@@ -2,11 +2,11 @@
 /*
  * fsck.h - check and repair of a volume: the face of the room fsck
  *
- * The volume was opened with check, and nobody else uses it.
+ * The volume was opened with check, and no other process uses it.
  *
- * A repair walks spaces of a volume that nobody else uses (opened with check and repair).
- * Each thing that is mended is one ordinary transaction, and each leaves the volume no
- * worse than it was: it may be cut off anywhere and run again.
+ * A repair walks spaces of a volume that no other process uses (opened with check and
+ * repair).  Each thing that is mended is one ordinary transaction, and each leaves the
+ * volume no worse than it was: it may be cut off anywhere and run again.
  *
  * Rules: nothing is deleted whose content can be kept; content that is lost is never
  * replaced (reading it fails); a record with a right checksum that this version does not
@@ -35,8 +35,8 @@ int vj_fsck_contents(VjVolume *v, bool read_data, VjCheckSay *say, void *opaque,
 /*
  * vj_fsck_names - verify every name, link count and attribute of a volume
  *
- * Adds to names and problems of @out.  The volume is open and at rest: nobody, also no
- * thread of its own, changes anything meanwhile.  Blocks.
+ * Adds to names and problems of @out.  The volume is open and at rest: no thread, also
+ * none of its own, changes anything meanwhile.  Blocks.
  */
 int vj_fsck_names(VjVolume *volume, VjCheckSay *say, void *opaque,
                   VjCheckReport *out) G_GNUC_WARN_UNUSED_RESULT;

@@ -470,7 +470,7 @@ static int repair_ownerless(VjRepair *r, VjSpace space)
     return rc == -ENOENT ? 0 : rc;
 }
 
-/* Bytes beside other content, or of nobody. */
+/* Bytes beside other content, or of no inode. */
 static int check_inline_use(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     uint64_t ino = vj_be64_get(key.data);

@@ -4,7 +4,8 @@
  *
  * A name has two records that say the same, so either one restores the other.  A lost
  * inode is made again from its content, with the type that its name says, owned by the
- * caller and readable by nobody else.  repair-names.c then makes both agree.
+ * user who runs the repair and readable by no other.  repair-names.c then makes both
+ * agree.
  *
  * Memory: a few words for each inode that is lost.
  */
@@ -371,7 +372,7 @@ typedef struct Remake {
     bool keep;     /* there is something to keep */
 } Remake;
 
-/* What the record has to be, as far as anybody knows. */
+/* What the record has to be, as far as other records show. */
 static int remake_body(VjTxn *txn, void *opaque)
 {
     static const struct {

@@ -3,7 +3,7 @@
  * repair-map.c - the map of one inode: what can be reached stays, what is lost is said
  *
  * A map with a damaged node is built anew, beside the old one, from the entries that can
- * be reached; each range between them becomes entries of an object that nobody can read,
+ * be reached; each range between them becomes entries of an object that cannot be read,
  * so that a reader gets an error and no zeroes.  One commit then lays the new map under
  * the inode.  Nodes that no tree leads to any more hold content whose place is unknown:
  * their entries become an inode of their own, which fs gives a name in lost+found.
@@ -486,7 +486,8 @@ static int forget_body(VjTxn *txn, void *opaque)
     return scan.error;
 }
 
-/* Subtrees that were to be dropped and are damaged: their nodes are nobody's now. */
+/* Subtrees that were to be dropped and are damaged: no record leads to their nodes any
+ * more. */
 static int forget_subtrees(VjRepair *r, uint64_t ino)
 {
     int rc = vj_meta_run(r->meta, VJ_RUN_RELEASE, forget_body, &ino);

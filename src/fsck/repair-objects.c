@@ -14,7 +14,7 @@
 /* What is stored where there are no bytes: no object has these. */
 static const char no_bytes[] = "fsck.varjfs: the bytes that were here are lost\n";
 
-/* ---- objects that nobody can read -------------------------------------------------- */
+/* ---- objects that cannot be read --------------------------------------------------- */
 
 static int put_no_bytes(VjRepair *r, uint64_t id, VjPut *put)
 {
@@ -377,7 +377,7 @@ static int see_dead(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
         if (rc != 0 && vj_repair_is_sealed(value)) {
             return 0;
         }
-        /* Without it the bytes belong to the record that is there, or to nobody. */
+        /* Without it the bytes belong to the record that is there, or to none. */
         vj_repair_del(r, VJ_SPACE_DEAD, key);
         vj_repair_say(r, "object %" PRIu64 ": %s was removed", id,
                       rc == 0 ? "the record that says it is dead"
