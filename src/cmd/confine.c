@@ -2,9 +2,9 @@
 /*
  * confine.c - a program that from now on takes what the drivers of SOURCE take
  *
- * Which drivers these are stands in varjfs.conf, which somebody else may have written,
- * and nothing in SOURCE is read by a process that may do more than the drivers.  So a
- * child reads it that may do less.
+ * Which drivers these are stands in varjfs.conf, which another user may have written, and
+ * nothing in SOURCE is read by a process that may do more than the drivers.  So a child
+ * process reads it that may do less.
  *
  * What is below SOURCE by itself is named by itself: it may be mounted there, and such a
  * mount can be taken away and come back.
@@ -25,7 +25,7 @@ static VjSandboxKeep capabilities_for(VjSourceOwners owners)
     return owners.has_others ? VJ_SANDBOX_FILES : VJ_SANDBOX_NONE;
 }
 
-/* The child.  What it cannot read it does not tell. */
+/* The child process.  What it cannot read it does not send. */
 static void read_and_send(int source_fd, const char *source, VjSourceOwners owners,
                           int to_fd) G_GNUC_NORETURN;
 

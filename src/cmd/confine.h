@@ -12,7 +12,7 @@
 typedef struct VjConfine {
     int source_fd;         /* SOURCE; what it holds has not been read yet */
     VjSourceOwners owners; /* of it: other users' files take capabilities */
-    VjDriverNeeds drivers; /* vj_confine_drivers, or what mkfs was told */
+    VjDriverNeeds drivers; /* vj_confine_drivers, or the options of mkfs */
     bool rewrites;         /* varjfs.conf and the like are written, not the mark alone */
     bool has_syslog;       /* the log goes there */
     int other_fd;          /* another directory that is needed; -1: none */
@@ -21,9 +21,9 @@ typedef struct VjConfine {
 /*
  * vj_confine_drivers - what the drivers that SOURCE names need
  *
- * Another process reads varjfs.conf, which may read SOURCE and do nothing else, and tells
- * us these two numbers.  Where it cannot, they are those of drivers that keep files: what
- * is wrong is told when the volume is opened.
+ * A process that may read SOURCE and do nothing else reads varjfs.conf, and sends these
+ * two numbers to this one.  Where it cannot, they are those of drivers that keep files:
+ * what is wrong is reported when the volume is opened.
  * Threads     the only thread of the process
  */
 VjDriverNeeds vj_confine_drivers(int source_fd, const char *source,

@@ -30,7 +30,7 @@ typedef struct Recode {
 
 typedef struct Figures {
     uint64_t size, rewritten_bytes, unreadable_bytes;
-    bool is_complete; /* nobody changed it during the last pass */
+    bool is_complete; /* no program changed it during the last pass */
 } Figures;
 
 /* ---- one file ---------------------------------------------------------------------- */
@@ -52,8 +52,8 @@ static void clear_progress(const Recode *r)
 }
 
 /*
- * Reading is enough for the owner, and disturbs nobody who wants to execute the file;
- * others open it for writing.  -1 after a message.
+ * Reading is enough for the owner, and keeps no process from executing the file; others
+ * open it for writing.  -1 after a message.
  */
 static int open_file(const Recode *r, const char *path)
 {

@@ -60,7 +60,7 @@ int vj_ctl_open(const VjCtl *ctl, const char *path, int flags);
 /*
  * Splits "key=value" in place and returns the value; NULL when it is none.  A key is
  * lower-case letters, digits and "_", so that it can be printed as a name in JSON and for
- * Prometheus, whoever serves the mount.
+ * Prometheus, also where the daemon is another version.
  */
 char *vj_ctl_split_pair(char *line);
 

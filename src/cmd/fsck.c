@@ -646,7 +646,8 @@ static void confine(const Fsck *fsck)
 
 /*
  * The metadata engine maps its file and trusts it: pages that are damaged in the wrong
- * place end the process.  So another one reads, and this one tells what became of it.
+ * place end the process.  So a child process reads, and this one reports what became of
+ * it.
  */
 static int run_apart(Fsck *fsck)
 {
@@ -659,7 +660,7 @@ static int run_apart(Fsck *fsck)
     }
     if (child == 0) {
         confine(fsck);
-        /* Without the parent nobody reads the result. */
+        /* Without the parent no process reads the result. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         return getppid() == parent ? run(fsck) : FSCK_CANNOT_RUN;
     }

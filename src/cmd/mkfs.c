@@ -167,7 +167,7 @@ static int wait_for(const Make *make, pid_t child, int *status, int *ended)
     return gone == child ? 0 : -errno;
 }
 
-/* As if nobody had held it up. */
+/* Ends this process by the signal, as if it had not been held up. */
 static void end_by(int number)
 {
     sigset_t one;

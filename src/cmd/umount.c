@@ -3,8 +3,8 @@
  * umount.c - umount.fuse.varjfs: unmount, and return when the daemon has let go of SOURCE
  *
  * umount(8) runs it as: umount.fuse.varjfs MOUNTPOINT [-flnrv] [-N NAMESPACE] [-t TYPE].
- * The kernel's umount returns while the daemon still writes back; whoever unplugs the
- * disk or copies SOURCE next needs it done.
+ * The kernel's umount returns while the daemon still writes back; a user who unplugs the
+ * disk or copies SOURCE next needs it to have ended.
  */
 #include "base/base.h"
 
@@ -23,7 +23,7 @@
 #define FOREIGN_US ((int64_t)60 * 1000000)
 /* A process in another mount namespace that has it mounted may be on its way out. */
 #define ELSEWHERE_US ((int64_t)5 * 1000000)
-/* Whoever says -f has a store that hangs. */
+/* A user who gives -f has a store that hangs. */
 #define FORCE_US ((int64_t)10 * 1000000)
 #define EXIT_USAGE 2
 

@@ -243,7 +243,7 @@ static void tell_ready(void *opaque)
     if (!c->foreground) {
         VJ_AUTO_FD null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-        /* Whoever reads our output waits for its end. */
+        /* A program that reads the output of this one waits for its end. */
         if (null_fd >= 0) {
             dup2(null_fd, STDOUT_FILENO);
             if (g_getenv("VARJFS_TRACE") == NULL) {
@@ -419,9 +419,9 @@ static bool start_guard(Command *c, GError **error)
 }
 
 /*
- * Whoever needs memory while there is little may have to wait until dirty pages are
- * written; ours are written by us.  Threads inherit this; without CAP_SYS_RESOURCE it is
- * refused, and the manual page says what that means.
+ * A thread that needs memory while there is little may have to wait until dirty pages are
+ * written; those of the mount are written by this process.  Threads inherit this; without
+ * CAP_SYS_RESOURCE it is refused, and the manual page says what that means.
  */
 static void never_wait_for_own_pages(void)
 {
