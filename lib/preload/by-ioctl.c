@@ -42,7 +42,7 @@
 /* Pauses become no longer after so many. */
 #define PAUSES_GROW 4096u
 
-/* No file is as long: whoever makes an edit puts the file's size in its place. */
+/* No file is as long: a daemon that stages an edit puts the file's size in its place. */
 #define NO_SIZE (~(__u64)0)
 
 /*
@@ -289,10 +289,10 @@ static bool is_given_up(unsigned tries, time_t begun_s)
 }
 
 /*
- * The same until nobody has changed the size of the file in between.  With ANY_SIZE that
- * matters still for growth of a process with a limit, which the kernel compares with the
- * size that it gets before, and for an edit by ftruncate(2) that turns out to leave
- * the size, as the kernel would keep the pages.
+ * The same again and again until the size of the file has not changed in between.  With
+ * ANY_SIZE that matters still for growth of a process with a limit, which the kernel
+ * compares with the size that it gets before, and for an edit by ftruncate(2) that turns
+ * out to leave the size, as the kernel would keep the pages.
  */
 static int stage_and_carry_out(const VjEdit *e, const struct varjfs_edit *edit,
                                char *bytes, size_t inside, uint64_t *at)

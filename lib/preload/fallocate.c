@@ -4,9 +4,9 @@
  *
  * Every call goes to the kernel first, as it is: it applies the rules of fallocate(2)
  * about descriptors and arguments, and on other file systems that is all.  Its FUSE
- * client then answers these two modes with EOPNOTSUPP and asks nobody; that answer, for a
- * file on varjfs, is what is turned into an edit.  What depends on the file's size the
- * daemon decides, in the same step as the edit.
+ * client then answers these two modes with EOPNOTSUPP without asking the daemon; that
+ * answer, for a file on varjfs, is what is turned into an edit.  What depends on the
+ * file's size the daemon decides, in the same step as the edit.
  */
 #include "next.h"
 #include "rwrite-private.h"

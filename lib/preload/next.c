@@ -34,9 +34,9 @@ static const char *const names[NAME_COUNT] = {
 static _Atomic uintptr_t found[NAME_COUNT];
 
 /*
- * What a name is when nobody behind us has it: the system call.  Where a word has 32
- * bits, a 64-bit argument is a pair of them in the machine's order; some machines begin
- * such a pair at an even argument, and there the C library has all the names.
+ * What a name is when no library behind this one has it: the system call.  Where a word
+ * has 32 bits, a 64-bit argument is a pair of them in the machine's order; some machines
+ * begin such a pair at an even argument, and there the C library has all the names.
  */
 #if defined(__LP64__) || defined(__x86_64__)
 #define WORDS(value) (value)

@@ -3,8 +3,8 @@
  * shift.c - finds how the bytes of a write stand in the file already, and moves them
  *
  * Nothing that is known of the program decides what is written: guesses say where to
- * look, then the bytes themselves are compared, and the daemon moves them only if nobody
- * has changed the file since before the comparison (varjfs/ioctl.h, VARJFS_IOC_SHIFT).
+ * look, then the bytes themselves are compared, and the daemon moves them only if the
+ * file has not changed since before the comparison (varjfs/ioctl.h, VARJFS_IOC_SHIFT).
  * What does not stand there is written as it is.  So after each step the file is what
  * plain writes of the same bytes would have made of it.
  *
@@ -204,7 +204,7 @@ static bool find_segment(Work *k, size_t at, Segment *s)
     return true;
 }
 
-/* 0 or -errno; @change: until anybody changes the file. */
+/* 0 or -errno; @change: a number that stays until the file is changed. */
 static int look(int fd, uint64_t *change)
 {
     struct varjfs_shift io = {.version = VARJFS_IOC_VERSION, .flags = VARJFS_SHIFT_LOOK};
