@@ -3,9 +3,9 @@
  * varjfs/ioctl.h - edits in the middle of a file, without librwrite
  *
  * An edit takes two calls of one thread on one descriptor.  VARJFS_IOC_EDIT stages it: it
- * says what is to happen, and is told which call carries it out.  That call, fallocate(2)
- * or ftruncate(2), the kernel makes under the lock of the inode, so that no write, append
- * or truncation gets between an edit and what the kernel knows of the file.
+ * says what is to happen, and the answer says which call carries it out.  That call,
+ * fallocate(2) or ftruncate(2), the kernel makes under the lock of the inode, so that no
+ * write, append or truncation gets between an edit and what the kernel knows of the file.
  *
  * The kernel passes at most 16383 bytes with an ioctl, and sizes the transfer by the
  * command number, so a command exists for each length: build it with the macros below.
@@ -94,8 +94,8 @@ struct varjfs_carry {
  * VARJFS_EDIT_MAX then.  VARJFS_EDIT_HOLE | VARJFS_EDIT_INSIDE is fallocate(2) by bytes:
  * with old_len 0 INSERT_RANGE, with len 0 COLLAPSE_RANGE.
  *
- * Where VARJFS_EDIT_APPEND | VARJFS_EDIT_ANY_SIZE was carried out, VARJFS_IOC_EDIT_DROP
- * tells where.
+ * VARJFS_IOC_EDIT_DROP returns where VARJFS_EDIT_APPEND | VARJFS_EDIT_ANY_SIZE was
+ * carried out.
  */
 struct varjfs_edit {
     __u32 version; /* in: VARJFS_IOC_VERSION */
@@ -223,8 +223,8 @@ struct varjfs_stage {
  *   digest        of the object's content, lower-case hexadecimal
  *   codec         number of the transformation under which the data is stored; 0 is none
  *
- * Whoever is neither root nor the user who mounted is not told what depends on the files
- * of others: object_id, refs and digest of objects are "-", as are objects,
+ * A caller that is neither root nor the user who mounted does not get what depends on the
+ * files of other users: object_id, refs and digest of objects are "-", as are objects,
  * object_plain_bytes, object_stored_bytes and cache_bytes of DF; STATS and SCRUB are
  * EPERM.
  *
@@ -336,8 +336,8 @@ struct varjfs_tend {
  * LOOK changes and stages nothing: it fills change and size, and needs offset, len,
  * data_len and stage_id to be 0.  A caller looks, then reads and compares, then shifts
  * with the number that it got: the call that carries it out is EBUSY, and nothing has
- * happened, if the file's content was changed by anybody in between.  change means
- * nothing to another open of the file.
+ * happened, if the file's content was changed in between.  change means nothing to
+ * another open of the file.
  *
  * Up to VARJFS_EDIT_MAX bytes of data stand behind the structure or were staged.  Errors
  * as VARJFS_IOC_EDIT, and EINVAL where the bytes that are to move are not all in the

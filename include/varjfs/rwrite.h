@@ -75,9 +75,9 @@ ssize_t rwrite(int fd, const void *buf, size_t nbyte, size_t mbyte);
  *   EOPNOTSUPP  not varjfs, and RWRITE_STRICT=1 was in the environment when the library
  *               was loaded; or /proc is needed (as for EACCES) and not there
  *
- * On other file systems the call is neither atomic nor safe against crashes, nobody else
- * may use the file meanwhile, and after EIO, ENOSPC or the like the bytes behind the edit
- * are put back where that is possible.
+ * On other file systems the call is neither atomic nor safe against crashes, no other
+ * thread or process may use the file meanwhile, and after EIO, ENOSPC or the like the
+ * bytes behind the edit are put back where that is possible.
  */
 ssize_t rpwrite(int fd, const void *buf, size_t nbyte, off_t offset, size_t mbyte);
 
