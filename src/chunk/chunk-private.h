@@ -31,7 +31,7 @@ struct VjChunker {
  */
 typedef struct VjChunkAlgorithm {
     const VjChunkerOps *ops;
-    VjChunkSizes fallback; /* when nobody says anything */
+    VjChunkSizes fallback; /* where the user names no size */
     bool takes_min_max;    /* "MIN:AVG:MAX" is allowed */
     const char *avg_rule;  /* what init() asks of AVG besides the limits; NULL: nothing */
     /* min and max for AVG alone, which lies within the limits. */

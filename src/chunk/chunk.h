@@ -122,7 +122,7 @@ const VjChunkerOps *vj_chunk_by_id(uint8_t id);
 const VjChunkerOps *vj_chunk_nth(size_t i);
 
 /*
- * vj_chunk_sizes_default - what @ops uses when nobody says anything
+ * vj_chunk_sizes_default - what @ops uses where the user names no size
  *
  * mincdc: mean 256 KiB.  gear: 64 KiB, 256 KiB, 1 MiB.  rabin: 2 KiB, 1 MiB, 8 MiB, as in
  * the VarFS paper.

@@ -13,7 +13,7 @@
  *
  * is the hash behind the second byte, and even + 2 h(16)[-1] that behind the first: what
  * stands 17 bytes before has been shifted out.  The first vector is that before the bytes
- * in question; it has no lanes before its own, and nobody asks for its first 16 bytes.
+ * in question; it has no lanes before its own, and its first 16 bytes are not asked for.
  */
 #include "chunk/chunk-private.h"
 

@@ -2,8 +2,9 @@
 /*
  * none.c - bytes as they are
  *
- * Callers see VJ_CODEC_IDENTITY and use the bytes where they are.  Whoever calls all the
- * same gets a copy, so that code over any codec needs no special case to be right.
+ * Callers see VJ_CODEC_IDENTITY and use the bytes where they are.  A caller of the
+ * functions all the same gets a copy, so that code over any codec needs no special case
+ * to be right.
  */
 #include "codec/codec-private.h"
 
