@@ -76,16 +76,22 @@ rm -r "$SOURCE"
 make_fs -o store=posix:timeout=3600
 mount_varjfs
 cp "$T/old" "$MNT/old"
-# shellcheck disable=SC2119 # no options
-remount_varjfs
+umount_varjfs
+VARJFS_TRACE=front mount_varjfs
 exec 9<"$hold"
 check "the store stops for long" flock -x -n 9
 python3 "$T/direct.py" "$MNT/old" >"$T/direct" 9<&- &
 reader=$!
 check "a reader waits" wait_for 30 waits
 kill -KILL $reader
-check "and can be killed" wait_for 30 ended $reader
+# An asynchronous request's caller waits in the kernel, which does not say that it is killed.
+if grep -q "a direct read is one request: yes" "$T/varjfs.log"; then
+    check "and can be killed" wait_for 30 ended $reader
+else
+    note "direct reads are asynchronous with this libfuse: their callers are killed when the store goes on"
+fi
 exec 9<&-
+check "the reader is gone" wait_for 30 ended $reader
 check "others read what it wanted" cmp "$T/old" "$MNT/old"
 umount_varjfs
 fsck_clean "after that too"
