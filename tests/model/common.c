@@ -1,18 +1,70 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 #include "common.h"
 
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-uint64_t option_number(const char *text, uint64_t least, uint64_t most)
+void options_usage(const ModelOption *options, size_t count)
+{
+    fprintf(stderr, "usage: %s", g_get_prgname());
+    for (size_t i = 0; i < count; i++) {
+        const ModelOption *o = &options[i];
+
+        fprintf(stderr, o->value != NULL ? " [--%s %s]" : " [--%s]", o->name, o->value);
+    }
+    fprintf(stderr, "\n");
+    exit(2);
+}
+
+static uint64_t number_of(const ModelOption *o, const char *text)
 {
     uint64_t n;
 
-    if (!g_ascii_string_to_unsigned(text, 10, least, most, &n, NULL)) {
-        fprintf(stderr, "model: %s: not a number that fits\n", text);
+    if (!g_ascii_string_to_unsigned(text, 10, o->least, o->most, &n, NULL)) {
+        fprintf(stderr, "%s: --%s %s: not a number that fits\n", g_get_prgname(), o->name,
+                text);
         exit(2);
     }
     return n;
+}
+
+static void take(const ModelOption *o, const char *value)
+{
+    if (o->number != NULL) {
+        *o->number = number_of(o, value);
+    } else if (o->count != NULL) {
+        *o->count = (unsigned)number_of(o, value);
+    } else if (o->text != NULL) {
+        *o->text = value;
+    } else {
+        *o->flag = !o->is_off;
+    }
+}
+
+void options_parse(int argc, char **argv, const ModelOption *options, size_t count)
+{
+    g_autofree struct option *known = g_new0(struct option, count + 1);
+    int at;
+
+    g_set_prgname(argv[0]);
+    for (size_t i = 0; i < count; i++) {
+        known[i].name = options[i].name;
+        known[i].has_arg = options[i].value != NULL ? required_argument : no_argument;
+        known[i].flag = &at;
+        known[i].val = (int)i;
+    }
+    for (;;) {
+        int r = getopt_long(argc, argv, "", known, NULL);
+
+        if (r == -1 && optind == argc) {
+            return;
+        }
+        if (r != 0) {
+            options_usage(options, count);
+        }
+        take(&options[at], optarg);
+    }
 }
 
 static unsigned weight_at(const Weight *weights, size_t i, size_t stride)

@@ -7,8 +7,22 @@
 
 #include "shadow.h"
 
-/* A number of the command line; exits with 2 when @text is none, or out of range. */
-uint64_t option_number(const char *text, uint64_t least, uint64_t most);
+/* An option of the command line, and where its value goes: one of the pointers is set. */
+typedef struct ModelOption {
+    const char *name;  /* without the dashes */
+    const char *value; /* its name in the usage; NULL: there is none */
+    uint64_t *number;
+    unsigned *count;
+    uint64_t least, most; /* of both */
+    const char **text;    /* borrowed from the command line */
+    bool *flag;
+    bool is_off; /* the option clears the flag */
+} ModelOption;
+
+/* Exits with 2, and the usage, when there is anything else, or a number that does not
+ * fit. */
+void options_parse(int argc, char **argv, const ModelOption *options, size_t count);
+void options_usage(const ModelOption *options, size_t count) G_GNUC_NORETURN;
 
 /* An operation: one of a table of them, as often as its weight says. */
 typedef struct Weight {

@@ -19,6 +19,12 @@ tests_model_model_LDADD = $(LDADD_fsck)
 MODEL_TESTS += tests/model/in-process.sh
 
 TEST_HELPERS += tests/model/million
+tests_model_million_SOURCES = \
+	tests/model/common.c \
+	tests/model/common.h \
+	tests/model/million.c \
+	tests/model/shadow.c \
+	tests/model/shadow.h
 tests_model_million_LDADD = $(LDADD_fsck)
 MODEL_TESTS += tests/model/million
 

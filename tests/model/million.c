@@ -11,11 +11,11 @@
  *
  * Prints TAP.
  */
+#include "common.h"
 #include "file/records.h"
 #include "fsck/fsck.h"
 #include "volume/volume.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -307,26 +307,15 @@ static void run(uint64_t entries)
 
 int main(int argc, char **argv)
 {
-    static const struct option long_options[] = {
-        {"entries", required_argument, NULL, 'e'},
-        {"dir", required_argument, NULL, 'd'},
-        {0},
-    };
     const char *dir = g_get_tmp_dir();
     g_autofree char *command = NULL;
     uint64_t entries = 1000000;
-    int c;
+    const ModelOption options[] = {
+        {"entries", "N", .number = &entries, .least = 1, .most = UINT32_MAX},
+        {"dir", "DIR", .text = &dir},
+    };
 
-    while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        if (c == 'e') {
-            entries = g_ascii_strtoull(optarg, NULL, 10);
-        } else if (c == 'd') {
-            dir = optarg;
-        } else {
-            fprintf(stderr, "usage: million [--entries N] [--dir DIR]\n");
-            return 2;
-        }
-    }
+    options_parse(argc, argv, options, G_N_ELEMENTS(options));
     source = g_strdup_printf("%s/varjfs-million-XXXXXX", dir);
     if (g_mkdtemp(source) == NULL) {
         die(source, g_strerror(errno));

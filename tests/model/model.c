@@ -16,7 +16,6 @@
 
 #include "volume/volume-private.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -333,87 +332,27 @@ static void run(Model *m)
 
 /* ---- options --------------------------------------------------------------------- */
 
-static const struct option long_options[] = {
-    {"ops", required_argument, NULL, 'n'},
-    {"seed", required_argument, NULL, 's'},
-    {"rounds", required_argument, NULL, 'r'},
-    {"threads", required_argument, NULL, 't'},
-    {"readers", required_argument, NULL, 'R'},
-    {"recoders", required_argument, NULL, 'e'},
-    {"files", required_argument, NULL, 'f'},
-    {"size", required_argument, NULL, 'S'},
-    {"objects", required_argument, NULL, 'o'},
-    {"chunker", required_argument, NULL, 'c'},
-    {"conflicts", required_argument, NULL, 'C'},
-    {"faults", required_argument, NULL, 'F'},
-    {"dir", required_argument, NULL, 'd'},
-    {"no-read", no_argument, NULL, 'N'},
-    {"verbose", no_argument, NULL, 'v'},
-    {0},
-};
-
 static void parse(int argc, char **argv, Options *o)
 {
-    int c;
+    const ModelOption options[] = {
+        {"ops", "N", .number = &o->ops, .most = INT64_MAX},
+        {"seed", "N", .number = &o->seed, .most = INT64_MAX},
+        {"rounds", "N", .number = &o->rounds, .least = 1, .most = INT64_MAX},
+        {"threads", "N", .count = &o->threads, .least = 1, .most = 64},
+        {"readers", "N", .count = &o->readers, .most = 64},
+        {"recoders", "N", .count = &o->recoders, .most = 64},
+        {"files", "N", .count = &o->files, .least = 1, .most = 1000},
+        {"size", "BYTES", .number = &o->size, .least = 65536, .most = INT64_MAX},
+        {"objects", "AVG", .text = &o->objects},
+        {"chunker", "NAME", .text = &o->chunker},
+        {"conflicts", "PERMILLE", .count = &o->conflicts, .most = UINT32_MAX},
+        {"faults", "EVERY", .count = &o->faults, .most = UINT32_MAX},
+        {"dir", "DIR", .text = &o->dir},
+        {"no-read", .flag = &o->read_data, .is_off = true},
+        {"verbose", .flag = &o->verbose},
+    };
 
-    while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (c) {
-        case 'n':
-            o->ops = option_number(optarg, 0, INT64_MAX);
-            break;
-        case 's':
-            o->seed = option_number(optarg, 0, INT64_MAX);
-            break;
-        case 'r':
-            o->rounds = option_number(optarg, 1, INT64_MAX);
-            break;
-        case 't':
-            o->threads = (unsigned)option_number(optarg, 1, 64);
-            break;
-        case 'R':
-            o->readers = (unsigned)option_number(optarg, 0, 64);
-            break;
-        case 'e':
-            o->recoders = (unsigned)option_number(optarg, 0, 64);
-            break;
-        case 'f':
-            o->files = (unsigned)option_number(optarg, 1, 1000);
-            break;
-        case 'S':
-            o->size = option_number(optarg, 65536, INT64_MAX);
-            break;
-        case 'o':
-            o->objects = optarg;
-            break;
-        case 'c':
-            o->chunker = optarg;
-            break;
-        case 'C':
-            o->conflicts = (unsigned)option_number(optarg, 0, UINT32_MAX);
-            break;
-        case 'F':
-            o->faults = (unsigned)option_number(optarg, 0, UINT32_MAX);
-            break;
-        case 'd':
-            o->dir = optarg;
-            break;
-        case 'N':
-            o->read_data = false;
-            break;
-        case 'v':
-            o->verbose = true;
-            break;
-        default:
-            fprintf(
-                stderr,
-                "usage: model [--ops N] [--seed N] [--rounds N] [--threads N] "
-                "[--readers N] [--recoders N] [--files N] [--size BYTES] [--objects AVG] "
-                "[--chunker NAME] [--conflicts PERMILLE] [--faults EVERY] [--dir "
-                "DIR] [--no-read] "
-                "[--verbose]\n");
-            exit(2);
-        }
-    }
+    options_parse(argc, argv, options, G_N_ELEMENTS(options));
 }
 
 int main(int argc, char **argv)

@@ -42,7 +42,7 @@ typedef struct ModelFile {
 typedef struct Options {
     uint64_t ops, seed, rounds;
     unsigned threads, readers, recoders, files, conflicts, faults;
-    size_t size; /* most bytes of a file */
+    uint64_t size; /* most bytes of a file */
     const char *objects, *chunker, *dir;
     bool verbose, read_data;
 } Options;

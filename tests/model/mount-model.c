@@ -13,7 +13,6 @@
 #include "mount-model.h"
 
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -368,67 +367,24 @@ static bool run(Process *p)
 
 /* ---- options --------------------------------------------------------------------- */
 
-static const struct option long_options[] = {
-    {"ops", required_argument, NULL, 'n'},
-    {"seed", required_argument, NULL, 's'},
-    {"rounds", required_argument, NULL, 'r'},
-    {"processes", required_argument, NULL, 'p'},
-    {"files", required_argument, NULL, 'f'},
-    {"size", required_argument, NULL, 'S'},
-    {"dir", required_argument, NULL, 'd'},
-    {"remount", required_argument, NULL, 'R'},
-    {"pid-file", required_argument, NULL, 'P'},
-    {"verbose", no_argument, NULL, 'v'},
-    {0},
-};
-
 static void parse(int argc, char **argv, MountOptions *o)
 {
-    int c;
+    const ModelOption options[] = {
+        {"ops", "N", .number = &o->ops, .least = 1, .most = INT64_MAX},
+        {"seed", "N", .number = &o->seed, .most = INT64_MAX},
+        {"rounds", "N", .number = &o->rounds, .least = 1, .most = 1000000},
+        {"processes", "N", .count = &o->processes, .least = 1, .most = 64},
+        {"files", "N", .count = &o->files, .least = 1, .most = 1000},
+        {"size", "BYTES", .number = &o->size, .least = 65536, .most = 1 << 30},
+        {"dir", "DIR (needed)", .text = &o->dir},
+        {"remount", "COMMAND (needed)", .text = &o->remount},
+        {"pid-file", "FILE", .text = &o->pid_file},
+        {"verbose", .flag = &o->verbose},
+    };
 
-    while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (c) {
-        case 'n':
-            o->ops = option_number(optarg, 1, INT64_MAX);
-            break;
-        case 's':
-            o->seed = option_number(optarg, 0, INT64_MAX);
-            break;
-        case 'r':
-            o->rounds = option_number(optarg, 1, 1000000);
-            break;
-        case 'p':
-            o->processes = (unsigned)option_number(optarg, 1, 64);
-            break;
-        case 'f':
-            o->files = (unsigned)option_number(optarg, 1, 1000);
-            break;
-        case 'S':
-            o->size = option_number(optarg, 65536, 1 << 30);
-            break;
-        case 'd':
-            o->dir = optarg;
-            break;
-        case 'R':
-            o->remount = optarg;
-            break;
-        case 'P':
-            o->pid_file = optarg;
-            break;
-        case 'v':
-            o->verbose = true;
-            break;
-        default:
-            o->dir = NULL;
-            optind = argc;
-        }
-    }
+    options_parse(argc, argv, options, G_N_ELEMENTS(options));
     if (o->dir == NULL || o->remount == NULL) {
-        fprintf(stderr,
-                "usage: mount-model --dir DIR --remount COMMAND [--pid-file FILE] "
-                "[--ops N] [--seed N] [--rounds N] [--processes N] [--files N] "
-                "[--size BYTES] [--verbose]\n");
-        exit(2);
+        options_usage(options, G_N_ELEMENTS(options));
     }
 }
 

@@ -26,7 +26,7 @@
 typedef struct MountOptions {
     uint64_t ops, seed, rounds;
     unsigned processes, files;
-    size_t size;
+    uint64_t size;
     const char *dir, *remount, *pid_file;
     bool verbose;
 } MountOptions;

@@ -25,7 +25,6 @@
 /* Behind the largest file, bytes. */
 #define SPARE_BYTES ((size_t)8192)
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -472,64 +471,22 @@ static void run(World *w)
 
 /* ---- options --------------------------------------------------------------------- */
 
-static const struct option long_options[] = {
-    {"ops", required_argument, NULL, 'n'},
-    {"seed", required_argument, NULL, 's'},
-    {"rounds", required_argument, NULL, 'r'},
-    {"sessions", required_argument, NULL, 'N'},
-    {"crashes", required_argument, NULL, 'c'},
-    {"size", required_argument, NULL, 'S'},
-    {"store", required_argument, NULL, 'o'},
-    {"far", required_argument, NULL, 'f'},
-    {"dir", required_argument, NULL, 'd'},
-    {"verbose", no_argument, NULL, 'v'},
-    {0},
-};
-
 static void parse(int argc, char **argv, Options *o)
 {
-    int c;
+    const ModelOption options[] = {
+        {"ops", "N", .number = &o->ops, .most = INT64_MAX},
+        {"seed", "N", .number = &o->seed, .most = INT64_MAX},
+        {"rounds", "N", .number = &o->rounds, .least = 1, .most = INT64_MAX},
+        {"sessions", "N", .count = &o->sessions, .least = 1, .most = 16},
+        {"crashes", "ONE-IN", .count = &o->crashes, .most = UINT32_MAX},
+        {"size", "BYTES", .number = &o->size, .least = 4096, .most = INT64_MAX},
+        {"store", "SPEC", .text = &o->store},
+        {"far", "ONE-IN", .count = &o->far, .most = UINT32_MAX},
+        {"dir", "DIR", .text = &o->dir},
+        {"verbose", .flag = &o->verbose},
+    };
 
-    while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (c) {
-        case 'n':
-            o->ops = option_number(optarg, 0, INT64_MAX);
-            break;
-        case 's':
-            o->seed = option_number(optarg, 0, INT64_MAX);
-            break;
-        case 'r':
-            o->rounds = option_number(optarg, 1, INT64_MAX);
-            break;
-        case 'N':
-            o->sessions = (unsigned)option_number(optarg, 1, 16);
-            break;
-        case 'c':
-            o->crashes = (unsigned)option_number(optarg, 0, UINT32_MAX);
-            break;
-        case 'S':
-            o->size = option_number(optarg, 4096, INT64_MAX);
-            break;
-        case 'o':
-            o->store = optarg;
-            break;
-        case 'f':
-            o->far = (unsigned)option_number(optarg, 0, UINT32_MAX);
-            break;
-        case 'd':
-            o->dir = optarg;
-            break;
-        case 'v':
-            o->verbose = true;
-            break;
-        default:
-            fprintf(stderr,
-                    "usage: sessions [--ops N] [--seed N] [--rounds N] [--sessions N] "
-                    "[--crashes ONE-IN] [--size BYTES] [--store SPEC] "
-                    "[--far ONE-IN] [--dir DIR] [--verbose]\n");
-            exit(2);
-        }
-    }
+    options_parse(argc, argv, options, G_N_ELEMENTS(options));
 }
 
 int main(int argc, char **argv)

@@ -65,7 +65,7 @@ typedef struct Handle {
 typedef struct Options {
     uint64_t ops, seed, rounds;
     unsigned sessions, crashes; /* of each session: one in so many operations */
-    size_t size;                /* most bytes of a file */
+    uint64_t size;              /* most bytes of a file */
     const char *dir, *store;    /* NULL: in memory */
     unsigned far;               /* one session in so many reads without snapshots */
     bool verbose;
