@@ -5,7 +5,7 @@
 #ifndef VJ_TEST_FS_FIXTURE_H
 #define VJ_TEST_FS_FIXTURE_H
 
-#include "../../lib/test.h"
+#include "names.h"
 
 #include "fs/fs-private.h"
 #include "fsck/fsck.h"
@@ -17,7 +17,6 @@ typedef struct Fixture {
     bool is_known; /* what the outside says of every inode */
 } Fixture;
 
-static const VjCaller root_caller = {.umask = 0};
 static const VjCaller user_caller = {.uid = 1000, .gid = 100, .umask = 022};
 
 static inline bool fixture_knows(void *opaque, uint64_t ino)

@@ -26,8 +26,8 @@ static int setup(void **state)
     return 0;
 }
 
-static uint64_t make_file(Fixture *x, const VjCaller *who, const char *name, int flags,
-                          VjHandle **h)
+static uint64_t create(Fixture *x, const VjCaller *who, const char *name, int flags,
+                       VjHandle **h)
 {
     VjAttr attr;
 
@@ -50,23 +50,13 @@ static void set(Fixture *x, uint64_t ino, uint32_t flags)
     assert_int_equal(flags_of(x, ino), flags);
 }
 
-static void expect_content(VjHandle *h, const char *text)
-{
-    char got[64];
-    size_t len;
-
-    assert_int_equal(vj_fs_read(h, 0, got, sizeof got, &len), 0);
-    assert_int_equal(len, strlen(text));
-    assert_memory_equal(got, text, len);
-}
-
 /* ---- who may, and what stays ------------------------------------------------------- */
 
 static void test_who(void **state)
 {
     Fixture *x = *state;
     VjHandle *h;
-    uint64_t ino = make_file(x, &user_caller, "f", O_RDWR, &h);
+    uint64_t ino = create(x, &user_caller, "f", O_RDWR, &h);
     const uint32_t free_flags = VJ_INODE_NODUMP | VJ_INODE_NOATIME;
     VjAttr attr;
 
@@ -108,7 +98,7 @@ static void test_beside_settings(void **state)
 {
     Fixture *x = *state;
     VjHandle *h;
-    uint64_t ino = make_file(x, &user_caller, "f", O_RDWR, &h);
+    uint64_t ino = create(x, &user_caller, "f", O_RDWR, &h);
     char value[16];
     size_t len;
 
@@ -169,7 +159,7 @@ static void test_edits(void **state)
 {
     Fixture *x = *state;
     VjHandle *h, *appender;
-    uint64_t ino = make_file(x, &root_caller, "f", O_RDWR, &h), copied;
+    uint64_t ino = create(x, &root_caller, "f", O_RDWR, &h), copied;
     VjFs *fs = x->fs;
 
     assert_int_equal(edit(h, 0, 0, "0123456789"), 0);
@@ -185,7 +175,7 @@ static void test_edits(void **state)
     assert_int_equal(vj_fs_fallocate(h, 0, 0, 100), -EPERM);
     assert_int_equal(vj_fs_copy(h, 0, h, 5, 3, &copied), -EPERM);
     assert_int_equal(vj_fs_clear_privileges(fs, &user_caller, ino), -EPERM);
-    expect_content(h, "0123456789");
+    expect_text(h, "0123456789");
 
     set(x, ino, VJ_INODE_APPEND_ONLY);
     assert_int_equal(vj_fs_open(fs, &root_caller, ino, O_RDWR, &appender), -EPERM);
@@ -200,20 +190,20 @@ static void test_edits(void **state)
     assert_int_equal(hole(appender, 10, 5), -EPERM);
     assert_int_equal(shift(h), -EPERM);
     assert_int_equal(vj_fs_write(appender, 0, "x", 1, 0, NULL), -EPERM);
-    expect_content(h, "0123456789");
+    expect_text(h, "0123456789");
     assert_int_equal(edit(appender, 10, 0, "a"), 0);
     assert_int_equal(append(appender, "b"), 0);
     assert_int_equal(vj_fs_write(appender, 0, "c", 1, VJ_WRITE_APPEND, NULL), 0);
     assert_int_equal(vj_fs_fallocate(appender, FALLOC_FL_KEEP_SIZE, 0, 4), 0);
     assert_int_equal(vj_fs_fallocate(h, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4),
                      -EPERM);
-    expect_content(h, "0123456789abc");
+    expect_text(h, "0123456789abc");
     assert_int_equal(vj_fs_write(h, 0, "x", 1, 0, NULL), 0);
-    expect_content(h, "x123456789abc");
+    expect_text(h, "x123456789abc");
 
     set(x, ino, 0);
     assert_int_equal(edit(appender, 0, 1, ""), 0);
-    expect_content(h, "123456789abc");
+    expect_text(h, "123456789abc");
     vj_fs_release(fs, appender);
     vj_fs_release(fs, h);
 }
@@ -225,7 +215,7 @@ static void test_dirty(void **state)
     VjSetattr times = {.what = VJ_SET_ATIME | VJ_SET_MTIME};
     VjHandle *h;
     VjAttr before, after;
-    uint64_t ino = make_file(x, &root_caller, "f", O_RDWR, &h);
+    uint64_t ino = create(x, &root_caller, "f", O_RDWR, &h);
 
     assert_int_equal(vj_fs_write(h, 0, "dirty", 5, 0, NULL), 0);
     set(x, ino, VJ_INODE_IMMUTABLE);
@@ -240,7 +230,7 @@ static void test_dirty(void **state)
     fixture_open(x, how_open);
     assert_int_equal(vj_fs_open(x->fs, &root_caller, ino, O_RDWR, &h), -EPERM);
     assert_int_equal(vj_fs_open(x->fs, &root_caller, ino, O_RDONLY, &h), 0);
-    expect_content(h, "dirty");
+    expect_text(h, "dirty");
     vj_fs_release(x->fs, h);
     assert_int_equal(flags_of(x, ino), VJ_INODE_IMMUTABLE);
 }
@@ -287,7 +277,7 @@ static void test_race(void **state)
     Race race = {.x = x};
     GThread *threads[3];
 
-    race.ino = make_file(x, &root_caller, "f", O_RDWR, &race.h);
+    race.ino = create(x, &root_caller, "f", O_RDWR, &race.h);
     threads[0] = g_thread_new("writer", race_writer, &race);
     threads[1] = g_thread_new("writer", race_writer, &race);
     threads[2] = g_thread_new("opener", race_opener, &race);
@@ -303,7 +293,7 @@ static void test_race(void **state)
         g_thread_join(threads[i]);
     }
     assert_int_equal(vj_fs_write(race.h, 0, "end", 3, 0, NULL), 0);
-    expect_content(race.h, "end");
+    expect_text(race.h, "end");
     vj_fs_release(x->fs, race.h);
 }
 
@@ -313,7 +303,7 @@ static void test_writers(void **state)
 {
     Fixture *x = *state;
     VjHandle *h, *reader;
-    uint64_t ino = make_file(x, &root_caller, "f", O_RDWR, &h);
+    uint64_t ino = create(x, &root_caller, "f", O_RDWR, &h);
 
     assert_true(vj_fs_has_writers(x->fs, ino));
     assert_int_equal(vj_fs_open(x->fs, &root_caller, ino, O_RDONLY, &reader), 0);
@@ -334,7 +324,7 @@ static void test_noatime(void **state)
     size_t got;
     VjHandle *h;
     VjAttr attr;
-    uint64_t ino = make_file(x, &root_caller, "f", O_RDWR, &h);
+    uint64_t ino = create(x, &root_caller, "f", O_RDWR, &h);
 
     assert_int_equal(vj_fs_write(h, 0, "x", 1, 0, NULL), 0);
     set(x, ino, VJ_INODE_NOATIME);
@@ -358,7 +348,7 @@ static void test_mode_of_append(void **state)
     VjSetattr to = {.what = VJ_SET_MODE | VJ_SET_CHECKED, .mode = 06777};
     VjHandle *h;
     VjAttr attr;
-    uint64_t ino = make_file(x, &root_caller, "f", O_RDWR, &h);
+    uint64_t ino = create(x, &root_caller, "f", O_RDWR, &h);
 
     assert_int_equal(vj_fs_setattr(x->fs, &root_caller, ino, NULL, &to, &attr), 0);
     to = (VjSetattr){.what = VJ_SET_MODE, .mode = 0777};

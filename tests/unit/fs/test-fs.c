@@ -33,33 +33,6 @@ static int setup(void **state)
     return 0;
 }
 
-static uint64_t make_file(Fixture *x, uint64_t dir, const char *name)
-{
-    VjAttr attr;
-
-    assert_int_equal(
-        vj_fs_mknod(x->fs, &root_caller, dir, name, S_IFREG | 0644, 0, &attr), 0);
-    return attr.st.st_ino;
-}
-
-static uint64_t make_dir(Fixture *x, uint64_t dir, const char *name)
-{
-    VjAttr attr;
-
-    assert_int_equal(vj_fs_mkdir(x->fs, &root_caller, dir, name, 0755, &attr), 0);
-    return attr.st.st_ino;
-}
-
-/* The inode of a name; 0: there is none. */
-static uint64_t look(Fixture *x, uint64_t dir, const char *name)
-{
-    VjAttr attr;
-    int r = vj_fs_lookup(x->fs, &root_caller, dir, name, &attr);
-
-    assert_true(r == 0 || r == -ENOENT);
-    return r == 0 ? attr.st.st_ino : 0;
-}
-
 static uint64_t links_of(Fixture *x, uint64_t ino)
 {
     VjAttr attr;
@@ -92,14 +65,14 @@ static void test_names(void **state)
     Fixture *x = *state;
     VjAttr attr;
     char name[VJ_NAME_MAX + 2];
-    uint64_t d = make_dir(x, VJ_INO_ROOT, "d"), f = make_file(x, d, "f");
+    uint64_t d = make_dir(x->fs, VJ_INO_ROOT, "d"), f = make_file(x->fs, d, "f");
 
-    assert_int_equal(look(x, VJ_INO_ROOT, "d"), d);
-    assert_int_equal(look(x, d, "f"), f);
-    assert_int_equal(look(x, d, "g"), 0);
-    assert_int_equal(look(x, d, "."), d);
-    assert_int_equal(look(x, d, ".."), VJ_INO_ROOT);
-    assert_int_equal(look(x, VJ_INO_ROOT, ".."), VJ_INO_ROOT);
+    assert_int_equal(look(x->fs, VJ_INO_ROOT, "d"), d);
+    assert_int_equal(look(x->fs, d, "f"), f);
+    assert_int_equal(look(x->fs, d, "g"), 0);
+    assert_int_equal(look(x->fs, d, "."), d);
+    assert_int_equal(look(x->fs, d, ".."), VJ_INO_ROOT);
+    assert_int_equal(look(x->fs, VJ_INO_ROOT, ".."), VJ_INO_ROOT);
     assert_int_equal(vj_fs_lookup(x->fs, &root_caller, f, "..", &attr), -ENOTDIR);
     assert_int_equal(vj_fs_mkdir(x->fs, &root_caller, d, "f", 0, &attr), -EEXIST);
     assert_int_equal(vj_fs_mkdir(x->fs, &root_caller, f, "g", 0, &attr), -ENOTDIR);
@@ -117,7 +90,7 @@ static void test_names(void **state)
     assert_int_equal(vj_fs_rename(x->fs, &root_caller, d, "f", d, name, 0),
                      -ENAMETOOLONG);
     name[VJ_NAME_MAX] = '\0';
-    make_file(x, d, name);
+    make_file(x->fs, d, name);
     assert_int_equal(vj_fs_unlink(x->fs, d, name), 0);
 
     assert_int_equal(vj_fs_rmdir(x->fs, VJ_INO_ROOT, "d"), -ENOTEMPTY);
@@ -134,7 +107,7 @@ static void test_who_owns_what(void **state)
 {
     Fixture *x = *state;
     VjSetattr set = {.what = VJ_SET_MODE | VJ_SET_GID, .mode = 02777, .gid = 55};
-    uint64_t d = make_dir(x, VJ_INO_ROOT, "d");
+    uint64_t d = make_dir(x->fs, VJ_INO_ROOT, "d");
     VjAttr attr;
 
     assert_int_equal(vj_fs_mkdir(x->fs, &user_caller, d, "a", 0777, &attr), 0);
@@ -154,7 +127,8 @@ static void test_who_owns_what(void **state)
 static void test_links(void **state)
 {
     Fixture *x = *state;
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f"), d = make_dir(x, VJ_INO_ROOT, "d");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f"),
+             d = make_dir(x->fs, VJ_INO_ROOT, "d");
     VjAttr attr;
 
     assert_int_equal(vj_fs_link(x->fs, f, d, "g", &attr), 0);
@@ -188,12 +162,12 @@ static int unset_links_body(VjTxn *txn, void *opaque)
 static void test_too_many_links(void **state)
 {
     Fixture *x = *state;
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f");
     VjAttr attr;
 
     assert_int_equal(vj_meta_run(x->fs->meta, VJ_RUN_DEFAULT, set_links_body, &f), 0);
     assert_int_equal(vj_fs_link(x->fs, f, VJ_INO_ROOT, "g", &attr), -EMLINK);
-    assert_int_equal(look(x, VJ_INO_ROOT, "g"), 0);
+    assert_int_equal(look(x->fs, VJ_INO_ROOT, "g"), 0);
     assert_int_equal(vj_meta_run(x->fs->meta, VJ_RUN_DEFAULT, unset_links_body, &f), 0);
 }
 
@@ -224,8 +198,9 @@ static void test_symlinks(void **state)
 static void test_rename_rules(void **state)
 {
     Fixture *x = *state;
-    uint64_t r = VJ_INO_ROOT, a = make_dir(x, r, "a"), b = make_dir(x, a, "b");
-    uint64_t c = make_dir(x, b, "c"), f = make_file(x, r, "f"), g = make_file(x, r, "g");
+    uint64_t r = VJ_INO_ROOT, a = make_dir(x->fs, r, "a"), b = make_dir(x->fs, a, "b");
+    uint64_t c = make_dir(x->fs, b, "c"), f = make_file(x->fs, r, "f"),
+             g = make_file(x->fs, r, "g");
     VjAttr attr;
 
     assert_int_equal(vj_fs_rename(x->fs, &root_caller, r, "a", c, "x", 0), -EINVAL);
@@ -245,24 +220,24 @@ static void test_rename_rules(void **state)
         vj_fs_rename(x->fs, &root_caller, b, "c", r, "a", VJ_RENAME_EXCHANGE), -EINVAL);
 
     assert_int_equal(vj_fs_rename(x->fs, &root_caller, r, "f", r, "g", 0), 0);
-    assert_int_equal(look(x, r, "g"), f);
-    assert_int_equal(look(x, r, "f"), 0);
+    assert_int_equal(look(x->fs, r, "g"), f);
+    assert_int_equal(look(x->fs, r, "f"), 0);
     assert_true(is_gone(x, g));
 
     assert_int_equal(vj_fs_rename(x->fs, &root_caller, b, "c", r, "c", 0), 0);
-    assert_int_equal(look(x, c, ".."), r);
+    assert_int_equal(look(x->fs, c, ".."), r);
     assert_int_equal(links_of(x, b), 2);
     assert_int_equal(links_of(x, r), 4);
     assert_int_equal(vj_fs_rename(x->fs, &root_caller, r, "c", a, "b", 0), 0);
     assert_true(is_gone(x, b));
     assert_int_equal(links_of(x, a), 3);
-    assert_int_equal(look(x, c, ".."), a);
+    assert_int_equal(look(x->fs, c, ".."), a);
 
     assert_int_equal(
         vj_fs_rename(x->fs, &root_caller, a, "b", r, "g", VJ_RENAME_EXCHANGE), 0);
-    assert_int_equal(look(x, r, "g"), c);
-    assert_int_equal(look(x, a, "b"), f);
-    assert_int_equal(look(x, c, ".."), r);
+    assert_int_equal(look(x->fs, r, "g"), c);
+    assert_int_equal(look(x->fs, a, "b"), f);
+    assert_int_equal(look(x->fs, c, ".."), r);
     assert_int_equal(links_of(x, a), 2);
 
     assert_int_equal(vj_fs_link(x->fs, f, r, "same", &attr), 0);
@@ -296,9 +271,9 @@ static void test_whiteout(void **state)
 {
     Fixture *x = *state;
     const unsigned alone = VJ_RENAME_WHITEOUT | VJ_RENAME_NOREPLACE;
-    uint64_t r = VJ_INO_ROOT, a = make_dir(x, r, "a"), d = make_dir(x, r, "d");
-    uint64_t f = make_file(x, r, "f"), g = make_file(x, a, "g"), inodes;
-    uint64_t last = make_file(x, r, "last");
+    uint64_t r = VJ_INO_ROOT, a = make_dir(x->fs, r, "a"), d = make_dir(x->fs, r, "d");
+    uint64_t f = make_file(x->fs, r, "f"), g = make_file(x->fs, a, "g"), inodes;
+    uint64_t last = make_file(x->fs, r, "last");
 
     inodes = inodes_in_use(x);
     assert_int_equal(vj_fs_rename(x->fs, &root_caller, r, "f", r, "d",
@@ -310,18 +285,18 @@ static void test_whiteout(void **state)
     assert_int_equal(inodes_in_use(x), inodes);
     assert_int_equal(vj_fs_rename(x->fs, &user_caller, r, "f", r, "new", alone), 0);
     expect_whiteout(x, r, "f", user_caller.uid);
-    assert_int_equal(look(x, r, "new"), f);
+    assert_int_equal(look(x->fs, r, "new"), f);
     assert_int_equal(inodes_in_use(x), inodes + 1);
 
     assert_int_equal(
         vj_fs_rename(x->fs, &root_caller, r, "new", a, "g", VJ_RENAME_WHITEOUT), 0);
     expect_whiteout(x, r, "new", 0);
-    assert_int_equal(look(x, a, "g"), f);
+    assert_int_equal(look(x->fs, a, "g"), f);
     assert_true(is_gone(x, g));
 
     assert_int_equal(vj_fs_rename(x->fs, &root_caller, r, "d", a, "d", alone), 0);
     expect_whiteout(x, r, "d", 0);
-    assert_int_equal(look(x, d, ".."), a);
+    assert_int_equal(look(x->fs, d, ".."), a);
     assert_int_equal(links_of(x, r), 3);
     assert_int_equal(links_of(x, a), 3);
     /* A whiteout in place of a whiteout. */
@@ -329,9 +304,9 @@ static void test_whiteout(void **state)
         vj_fs_rename(x->fs, &root_caller, r, "d", r, "f", VJ_RENAME_WHITEOUT), 0);
     expect_whiteout(x, r, "d", 0);
     expect_whiteout(x, r, "f", 0);
-    assert_int_equal(look(x, r, "last"), last);
+    assert_int_equal(look(x->fs, r, "last"), last);
     assert_int_equal(vj_fs_unlink(x->fs, r, "d"), 0);
-    assert_int_equal(look(x, r, "d"), 0);
+    assert_int_equal(look(x->fs, r, "d"), 0);
 }
 
 /* @opaque: VjInode with its number. */
@@ -360,7 +335,7 @@ static void test_rename_after_content(void **state)
     VjAttr attr;
     uint64_t f;
 
-    make_file(x, VJ_INO_ROOT, "old");
+    make_file(x->fs, VJ_INO_ROOT, "old");
     assert_int_equal(
         vj_fs_create(x->fs, &root_caller, VJ_INO_ROOT, "new", 0644, O_RDWR, &attr, &h),
         0);
@@ -410,10 +385,10 @@ static int ring_body(VjTxn *txn, void *opaque)
 static void test_rename_below_a_ring(void **state)
 {
     Fixture *x = *state;
-    uint64_t a = make_dir(x, VJ_INO_ROOT, "a"), b = make_dir(x, a, "b");
-    uint64_t c = make_dir(x, b, "c"), ring[2] = {a, c}, mended[2] = {a, VJ_INO_ROOT};
+    uint64_t a = make_dir(x->fs, VJ_INO_ROOT, "a"), b = make_dir(x->fs, a, "b");
+    uint64_t c = make_dir(x->fs, b, "c"), ring[2] = {a, c}, mended[2] = {a, VJ_INO_ROOT};
 
-    make_dir(x, VJ_INO_ROOT, "moved");
+    make_dir(x->fs, VJ_INO_ROOT, "moved");
     assert_int_equal(vj_meta_run(x->fs->meta, VJ_RUN_DEFAULT, ring_body, ring), 0);
     assert_int_equal(
         vj_fs_rename(x->fs, &root_caller, VJ_INO_ROOT, "moved", c, "moved", 0), -EBADMSG);
@@ -468,14 +443,14 @@ static void test_readdir_under_change(void **state)
 {
     Fixture *x = *state;
     Seen s = {.names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL)};
-    uint64_t d = make_dir(x, VJ_INO_ROOT, "d");
+    uint64_t d = make_dir(x->fs, VJ_INO_ROOT, "d");
     char name[32], other[32];
 
     for (unsigned i = 0; i < 100; i++) {
         g_snprintf(name, sizeof name, "stay%u", i);
-        make_file(x, d, name);
+        make_file(x->fs, d, name);
         g_snprintf(name, sizeof name, "go%u", i);
-        make_file(x, d, name);
+        make_file(x->fs, d, name);
     }
     s.left = 50;
     assert_int_equal(vj_fs_readdir(x->fs, d, 0, NULL, 1 << 20, false, seen_visit, &s), 0);
@@ -484,7 +459,7 @@ static void test_readdir_under_change(void **state)
         g_snprintf(name, sizeof name, "go%u", i);
         assert_int_equal(vj_fs_unlink(x->fs, d, name), 0);
         g_snprintf(name, sizeof name, "fresh%u", i);
-        make_file(x, d, name);
+        make_file(x->fs, d, name);
         /* Replaced and exchanged, those that stay keep their place. */
         g_snprintf(other, sizeof other, "stay%u", i);
         assert_int_equal(vj_fs_rename(x->fs, &root_caller, d, name, d, other,
@@ -513,7 +488,7 @@ static void test_orphans(void **state)
     uint64_t f;
 
     for (size_t i = 0; i < G_N_ELEMENTS(is_known); i++) {
-        f = make_file(x, VJ_INO_ROOT, "f");
+        f = make_file(x->fs, VJ_INO_ROOT, "f");
         x->is_known = is_known[i];
         assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDWR, &h), 0);
         assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDWR, &second), 0);
@@ -533,7 +508,7 @@ static void test_orphans(void **state)
         vj_fs_forgotten(x->fs, f);
     }
     /* Forgotten while it has a name: nothing happens to it. */
-    f = make_file(x, VJ_INO_ROOT, "f");
+    f = make_file(x->fs, VJ_INO_ROOT, "f");
     vj_fs_forgotten(x->fs, f);
     assert_int_equal(links_of(x, f), 1);
     assert_int_equal(g_hash_table_size(x->fs->nodes), 0);
@@ -668,7 +643,7 @@ static void test_edit_refused(void **state)
 {
     Fixture *x = *state;
     VjEdit edit = {.src = "x", .len = 1};
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f");
     VjHandle *h;
     VjEdited out;
 
@@ -688,7 +663,7 @@ static void test_set_id_bits(void **state)
     Fixture *x = *state;
     VjSetattr set = {.what = VJ_SET_MODE | VJ_SET_CHECKED, .mode = 06777};
     VjEdit edit = {.src = "x", .len = 1};
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f");
     const VjCaller own = {.uid = geteuid(), .gid = getegid(), .pid = getpid()};
     bool keeps = own.uid == 0; /* and has its capabilities */
     VjHandle *h;
@@ -723,7 +698,7 @@ static void test_stages(void **state)
     Fixture *x = *state;
     g_autofree char *bytes = g_malloc0(VJ_FS_STAGE_MAX);
     g_autoptr(VjBuf) data = NULL;
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f"), first = 0, second = 0, id;
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f"), first = 0, second = 0, id;
     VjHandle *h, *other;
 
     assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDWR, &h), 0);
@@ -757,7 +732,7 @@ static void test_stages(void **state)
 static void test_many_stages(void **state)
 {
     Fixture *x = *state;
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f"), id, last = 0;
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f"), id, last = 0;
     VjHandle *h;
 
     assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDWR, &h), 0);
@@ -778,7 +753,7 @@ static void test_many_stages(void **state)
 static void test_stages_of_all(void **state)
 {
     Fixture *x = *state;
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f"), id = 0;
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f"), id = 0;
     VjHandle *h;
 
     assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDWR, &h), 0);
@@ -829,7 +804,7 @@ static void test_xattrs(void **state)
     Fixture *x = *state;
     g_autofree char *big = g_malloc0(VJ_XATTR_VALUE_MAX + 1);
     g_autofree char *got = g_malloc0(VJ_XATTR_VALUE_MAX + 1);
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f");
     size_t len;
 
     assert_int_equal(vj_fs_getxattr(x->fs, f, "user.a", got, 10, &len), -ENODATA);
@@ -877,7 +852,7 @@ static void test_long_xattr_lists(void **state)
     static const VjCaller user = {.uid = 1000, .gid = 1000};
     Fixture *x = *state;
     g_autofree char *got = g_malloc(CAP);
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f");
     size_t len;
 
     for (int i = 0; i < NAMES; i++) {
@@ -907,7 +882,7 @@ static void test_setting_that_is_read_late(void **state)
     char got[20];
     size_t len;
     VjHandle *h;
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f");
 
     assert_int_equal(vj_fs_open(x->fs, &root_caller, f, O_RDWR, &h), 0);
     assert_int_equal(vj_volume_purge(x->v), 0); /* nobody else begins anything */
@@ -1035,7 +1010,7 @@ static void test_acl_inherited(void **state)
 static void test_acl_and_mode(void **state)
 {
     Fixture *x = *state;
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f");
     VjSetattr set = {.what = VJ_SET_MODE, .mode = 02641};
     VjAttr attr;
 
@@ -1063,7 +1038,7 @@ static void test_acl_and_mode(void **state)
 static void test_privileges(void **state)
 {
     Fixture *x = *state;
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f");
     VjSetattr set = {.what = VJ_SET_MODE | VJ_SET_CHECKED, .mode = 06711};
     VjEdit edit = {.src = "x", .len = 1};
     VjEdited edited;
@@ -1104,7 +1079,7 @@ static void test_privileges(void **state)
 static void test_privileges_after_edits(void **state)
 {
     Fixture *x = *state;
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f");
     VjSetattr set = {.what = VJ_SET_MODE | VJ_SET_CHECKED, .mode = 04755};
     VjEdit edit = {.src = "x", .len = 1};
     VjEdited edited;
@@ -1147,7 +1122,7 @@ static void test_privileges_at_size(void **state)
         {&root_caller, 06666, 0666},
         {&own, 06777, geteuid() == 0 ? 06777 : 0777},
     };
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f");
     VjSetattr set = {.what = VJ_SET_GID, .gid = 5};
     VjAttr attr;
 
@@ -1166,7 +1141,7 @@ static void test_read_only(void **state)
 {
     Fixture *x = *state;
     VjSetattr set = {.what = VJ_SET_MODE};
-    uint64_t f = make_file(x, VJ_INO_ROOT, "f");
+    uint64_t f = make_file(x->fs, VJ_INO_ROOT, "f");
     VjHandle *h;
     VjAttr attr;
     char byte;
@@ -1300,9 +1275,9 @@ static void test_inode_count(void **state)
     VjHandle *h, *nameless;
     VjAttr attr;
 
-    ino = make_file(x, VJ_INO_ROOT, "f");
-    make_file(x, VJ_INO_ROOT, "g");
-    make_dir(x, VJ_INO_ROOT, "d");
+    ino = make_file(x->fs, VJ_INO_ROOT, "f");
+    make_file(x->fs, VJ_INO_ROOT, "g");
+    make_dir(x->fs, VJ_INO_ROOT, "d");
     assert_int_equal(inodes_used(x), before + 3);
     assert_int_equal(vj_fs_link(x->fs, ino, VJ_INO_ROOT, "second", &attr), 0);
     assert_int_equal(inodes_used(x), before + 3);
@@ -1312,7 +1287,7 @@ static void test_inode_count(void **state)
         vj_fs_rename(x->fs, &root_caller, VJ_INO_ROOT, "g", VJ_INO_ROOT, "f", 0), 0);
     assert_int_equal(inodes_used(x), before + 1);
 
-    ino = look(x, VJ_INO_ROOT, "f");
+    ino = look(x->fs, VJ_INO_ROOT, "f");
     assert_int_equal(vj_fs_open(x->fs, &root_caller, ino, O_RDWR, &h), 0);
     assert_int_equal(vj_fs_unlink(x->fs, VJ_INO_ROOT, "f"), 0);
     assert_int_equal(inodes_used(x), before + 1);
@@ -1329,7 +1304,7 @@ static void test_inode_count(void **state)
 
     /* Left without a name by this mount, dropped by the next one or before. */
     x->is_known = true;
-    make_file(x, VJ_INO_ROOT, "left");
+    make_file(x->fs, VJ_INO_ROOT, "left");
     assert_int_equal(vj_fs_unlink(x->fs, VJ_INO_ROOT, "left"), 0);
     assert_int_equal(inodes_used(x), before + 1);
     fixture_close(x);

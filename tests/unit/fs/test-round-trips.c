@@ -86,15 +86,6 @@ static int teardown(void **state)
     return fixture_teardown(state);
 }
 
-static uint64_t look(Fixture *x, uint64_t dir, const char *name)
-{
-    VjAttr attr;
-    int r = vj_fs_lookup(x->fs, &root_caller, dir, name, &attr);
-
-    assert_true(r == 0 || r == -ENOENT);
-    return r == 0 ? attr.st.st_ino : 0;
-}
-
 typedef struct Listing {
     uint64_t cookie, names;
 } Listing;
@@ -113,7 +104,7 @@ static bool visit(void *opaque, const VjDirent *entry, const VjAttr *attr)
 static void reading_a_directory(void **state)
 {
     Fixture *x = *state;
-    uint64_t dir = look(x, VJ_INO_ROOT, "dir"), before = calls(x), seen, end = 0;
+    uint64_t dir = look(x->fs, VJ_INO_ROOT, "dir"), before = calls(x), seen, end = 0;
     Listing l = {0};
 
     do {
@@ -141,16 +132,16 @@ static void reading_a_directory(void **state)
 static void attributes_of_a_known_file(void **state)
 {
     Fixture *x = *state;
-    uint64_t dir = look(x, VJ_INO_ROOT, "dir"), ino, before = calls(x);
+    uint64_t dir = look(x->fs, VJ_INO_ROOT, "dir"), ino, before = calls(x);
     VjAttr attr;
 
-    ino = look(x, dir, "a file of the name 77");
+    ino = look(x->fs, dir, "a file of the name 77");
     assert_int_not_equal(ino, 0);
     assert_in_range(calls(x) - before, 1, 2); /* the name, the inode */
     before = calls(x);
     for (unsigned i = 0; i < TIMES; i++) {
         assert_int_equal(vj_fs_getattr(x->fs, ino, &attr), 0);
-        assert_int_equal(look(x, dir, "a file of the name 77"), ino);
+        assert_int_equal(look(x->fs, dir, "a file of the name 77"), ino);
     }
     assert_int_equal(calls(x) - before, 0);
 }
@@ -159,16 +150,16 @@ static void attributes_of_a_known_file(void **state)
 static void making_files(void **state)
 {
     Fixture *x = *state;
-    uint64_t dir = look(x, VJ_INO_ROOT, "dir"), before, first, next = 0;
+    uint64_t dir = look(x->fs, VJ_INO_ROOT, "dir"), before, first, next = 0;
 
-    assert_int_equal(look(x, dir, "new"), 0);
+    assert_int_equal(look(x->fs, dir, "new"), 0);
     before = calls(x);
     (void)make(x, dir, "new", S_IFREG | 0644);
     first = calls(x) - before;
     for (unsigned i = 0; i < TIMES; i++) {
         g_autofree char *name = g_strdup_printf("new %u", i);
 
-        assert_int_equal(look(x, dir, name), 0);
+        assert_int_equal(look(x->fs, dir, name), 0);
         before = calls(x);
         (void)make(x, dir, name, S_IFREG | 0644);
         next += calls(x) - before;
@@ -181,24 +172,24 @@ static void making_files(void **state)
     before = calls(x);
     assert_int_equal(vj_fs_sync_names(x->fs), 0);
     assert_in_range(calls(x) - before, 0, 1); /* by one, or by the log */
-    assert_int_not_equal(look(x, dir, "new 99"), 0);
+    assert_int_not_equal(look(x->fs, dir, "new 99"), 0);
 }
 
 /* No thread's call of the engine ends meanwhile. */
 static void nothing_waits_for_the_engine(void **state)
 {
     Fixture *x = *state;
-    uint64_t dir = look(x, VJ_INO_ROOT, "dir"), ino;
+    uint64_t dir = look(x->fs, VJ_INO_ROOT, "dir"), ino;
     g_autofree char *hold = g_build_filename(x->dir, "hold", NULL);
     int fd = open(hold, O_RDONLY | O_CLOEXEC);
     VjCancel cancel;
     VjAttr attr;
 
-    assert_int_equal(look(x, dir, "new"), 0);
+    assert_int_equal(look(x->fs, dir, "new"), 0);
     for (unsigned i = 0; i < TIMES; i++) {
         g_autofree char *name = g_strdup_printf("new %u", i);
 
-        assert_int_equal(look(x, dir, name), 0);
+        assert_int_equal(look(x->fs, dir, name), 0);
     }
     ino = make(x, dir, "new", S_IFREG | 0644);
     assert_int_equal(flock(fd, LOCK_EX), 0);
@@ -213,7 +204,7 @@ static void nothing_waits_for_the_engine(void **state)
             vj_fs_create(x->fs, &root_caller, dir, name, 0644, O_RDWR, &attr, &h), 0);
         vj_fs_release(x->fs, h);
         assert_int_equal(vj_fs_getattr(x->fs, ino, &attr), 0);
-        assert_int_equal(look(x, dir, "new"), ino);
+        assert_int_equal(look(x->fs, dir, "new"), ino);
     }
     /* What nobody knows would wait. */
     vj_cancel_leave();
@@ -252,7 +243,7 @@ static void in_a_shared_session(void **state)
         g_autofree char *name = g_strdup_printf("new %u", i);
         VjHandle *h;
 
-        assert_int_equal(look(&x, dir, name), 0);
+        assert_int_equal(look(x.fs, dir, name), 0);
         before = calls(&x);
         assert_int_equal(
             vj_fs_create(x.fs, &root_caller, dir, name, 0644, O_RDWR, &attr, &h), 0);
@@ -269,7 +260,7 @@ static void in_a_shared_session(void **state)
     before = calls(&x);
     for (unsigned i = 0; i < TIMES; i++) {
         assert_int_equal(vj_fs_getattr(x.fs, ino, &attr), 0);
-        assert_int_equal(look(&x, dir, "new 99"), ino);
+        assert_int_equal(look(x.fs, dir, "new 99"), ino);
     }
     assert_int_equal(calls(&x) - before, 0);
     vj_fs_free(x.fs);
@@ -282,7 +273,7 @@ static void creates_do_not_write_the_counter(void **state)
 {
     Fixture *x = *state;
     VjMeta *meta = vj_volume_meta(x->v);
-    uint64_t dir = look(x, VJ_INO_ROOT, "dir");
+    uint64_t dir = look(x->fs, VJ_INO_ROOT, "dir");
     VjMetaStats before, after;
 
     vj_meta_stats(meta, &before);
@@ -300,7 +291,7 @@ static void creates_do_not_write_the_counter(void **state)
 static void a_killed_caller_fails_no_write_back(void **state)
 {
     Fixture *x = *state;
-    uint64_t dir = look(x, VJ_INO_ROOT, "dir"), at;
+    uint64_t dir = look(x->fs, VJ_INO_ROOT, "dir"), at;
     g_autofree uint8_t *bytes = g_malloc0(VJ_MIB);
     VjHandle *his, *another;
     VjCancel cancel;

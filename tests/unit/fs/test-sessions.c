@@ -4,14 +4,13 @@
  * other does, hears of it, and names stay whole where both change them at once
  */
 #include "../../lib/shared-volume.h"
+#include "names.h"
 
 #include "fs/fs-private.h"
 
 #include <sys/xattr.h>
 
 enum { ROUNDS = 300, NAMES = 400, LINKS = 200 };
-
-static const VjCaller caller = {.umask = 0};
 
 /* One of the two. */
 typedef struct Side {
@@ -127,33 +126,6 @@ static void expect_heard(Side *side, const char *format, ...)
     }
 }
 
-static uint64_t make_file(Side *side, uint64_t dir, const char *name)
-{
-    VjAttr attr;
-
-    assert_int_equal(vj_fs_mknod(side->fs, &caller, dir, name, S_IFREG | 0644, 0, &attr),
-                     0);
-    return attr.st.st_ino;
-}
-
-static uint64_t make_dir(Side *side, uint64_t dir, const char *name)
-{
-    VjAttr attr;
-
-    assert_int_equal(vj_fs_mkdir(side->fs, &caller, dir, name, 0755, &attr), 0);
-    return attr.st.st_ino;
-}
-
-/* 0: there is none. */
-static uint64_t look(Side *side, uint64_t dir, const char *name)
-{
-    VjAttr attr;
-    int r = vj_fs_lookup(side->fs, &caller, dir, name, &attr);
-
-    assert_true(r == 0 || r == -ENOENT);
-    return r == 0 ? attr.st.st_ino : 0;
-}
-
 static void attr_of(Side *side, uint64_t ino, VjAttr *out)
 {
     assert_int_equal(vj_fs_getattr(side->fs, ino, out), 0);
@@ -165,28 +137,29 @@ static void names_are_heard_of(void **state)
     uint64_t dir, ino, other;
 
     forget(&x->b);
-    dir = make_dir(&x->a, VJ_INO_ROOT, "d");
+    dir = make_dir(x->a.fs, VJ_INO_ROOT, "d");
     expect_heard(&x->b, "name 1 d");
     expect_heard(&x->b, "inode 1 content");
-    assert_int_equal(look(&x->b, VJ_INO_ROOT, "d"), dir);
+    assert_int_equal(look(x->b.fs, VJ_INO_ROOT, "d"), dir);
 
-    ino = make_file(&x->a, dir, "f");
+    ino = make_file(x->a.fs, dir, "f");
     expect_heard(&x->b, "name %" G_GUINT64_FORMAT " f", dir);
     expect_heard(&x->b, "inode %" G_GUINT64_FORMAT " content", dir);
-    assert_int_equal(look(&x->b, dir, "f"), ino);
+    assert_int_equal(look(x->b.fs, dir, "f"), ino);
 
     forget(&x->b);
-    assert_int_equal(vj_fs_rename(x->a.fs, &caller, dir, "f", VJ_INO_ROOT, "g", 0), 0);
+    assert_int_equal(vj_fs_rename(x->a.fs, &root_caller, dir, "f", VJ_INO_ROOT, "g", 0),
+                     0);
     expect_heard(&x->b, "name %" G_GUINT64_FORMAT " f", dir);
     expect_heard(&x->b, "name 1 g");
     expect_heard(&x->b, "inode %" G_GUINT64_FORMAT " content", ino);
-    assert_int_equal(look(&x->b, dir, "f"), 0);
-    assert_int_equal(look(&x->b, VJ_INO_ROOT, "g"), ino);
+    assert_int_equal(look(x->b.fs, dir, "f"), 0);
+    assert_int_equal(look(x->b.fs, VJ_INO_ROOT, "g"), ino);
 
     /* What it does itself is no news to it. */
     forget(&x->a);
     forget(&x->b);
-    other = make_file(&x->b, dir, "other");
+    other = make_file(x->b.fs, dir, "other");
     assert_false(has_heard(&x->b, "all"));
     assert_int_equal(x->b.heard->len, 0);
     expect_heard(&x->a, "name %" G_GUINT64_FORMAT " other", dir);
@@ -194,14 +167,14 @@ static void names_are_heard_of(void **state)
     forget(&x->b);
     assert_int_equal(vj_fs_unlink(x->a.fs, VJ_INO_ROOT, "g"), 0);
     expect_heard(&x->b, "name 1 g");
-    assert_int_equal(look(&x->b, VJ_INO_ROOT, "g"), 0);
-    assert_int_equal(look(&x->a, dir, "other"), other);
+    assert_int_equal(look(x->b.fs, VJ_INO_ROOT, "g"), 0);
+    assert_int_equal(look(x->a.fs, dir, "other"), other);
 }
 
 static void attributes_are_heard_of(void **state)
 {
     Fixture *x = *state;
-    uint64_t ino = make_file(&x->a, VJ_INO_ROOT, "f");
+    uint64_t ino = make_file(x->a.fs, VJ_INO_ROOT, "f");
     VjSetattr mode = {.what = VJ_SET_MODE, .mode = 0600};
     VjAttr attr;
     char got[8];
@@ -210,14 +183,15 @@ static void attributes_are_heard_of(void **state)
     attr_of(&x->b, ino, &attr);
     assert_int_equal(attr.st.st_mode & 07777, 0644);
     forget(&x->b);
-    assert_int_equal(vj_fs_setattr(x->a.fs, &caller, ino, NULL, &mode, &attr), 0);
+    assert_int_equal(vj_fs_setattr(x->a.fs, &root_caller, ino, NULL, &mode, &attr), 0);
     expect_heard(&x->b, "inode %" G_GUINT64_FORMAT " content", ino);
     attr_of(&x->b, ino, &attr);
     assert_int_equal(attr.st.st_mode & 07777, 0600);
 
     forget(&x->b);
     assert_int_equal(
-        vj_fs_setxattr(x->a.fs, &caller, ino, "user.a", "value", 5, XATTR_CREATE), 0);
+        vj_fs_setxattr(x->a.fs, &root_caller, ino, "user.a", "value", 5, XATTR_CREATE),
+        0);
     expect_heard(&x->b, "inode %" G_GUINT64_FORMAT " content", ino);
     assert_int_equal(vj_fs_getxattr(x->b.fs, ino, "user.a", got, sizeof got, &len), 0);
     assert_int_equal(len, 5);
@@ -227,11 +201,11 @@ static void attributes_are_heard_of(void **state)
 static void what_is_open_looks_again(void **state)
 {
     Fixture *x = *state;
-    uint64_t ino = make_file(&x->a, VJ_INO_ROOT, "f"), at;
+    uint64_t ino = make_file(x->a.fs, VJ_INO_ROOT, "f"), at;
     VjHandle *h, *refused;
 
-    assert_int_equal(vj_fs_open(x->b.fs, &caller, ino, O_RDWR, &h), 0);
-    assert_int_equal(vj_fs_open(x->a.fs, &caller, ino, O_RDONLY, &refused), -EBUSY);
+    assert_int_equal(vj_fs_open(x->b.fs, &root_caller, ino, O_RDWR, &h), 0);
+    assert_int_equal(vj_fs_open(x->a.fs, &root_caller, ino, O_RDONLY, &refused), -EBUSY);
     assert_int_equal(vj_fs_write(h, 0, "abc", 3, 0, &at), 0);
     forget(&x->b);
     assert_int_equal(vj_fs_set_flags(x->a.fs, NULL, ino, VJ_INODE_IMMUTABLE), 0);
@@ -240,7 +214,8 @@ static void what_is_open_looks_again(void **state)
     assert_int_equal(vj_fs_set_flags(x->a.fs, NULL, ino, 0), 0);
     assert_int_equal(vj_fs_write(h, 3, "def", 3, 0, &at), 0);
     assert_int_equal(
-        vj_fs_setxattr(x->a.fs, &caller, ino, "user.varjfs.transform", "xor", 3, 0), 0);
+        vj_fs_setxattr(x->a.fs, &root_caller, ino, "user.varjfs.transform", "xor", 3, 0),
+        0);
     assert_int_equal(vj_fs_fsync(h), 0);
     vj_fs_release(x->b.fs, h);
     assert_int_equal(vj_volume_sync(x->b.v), 0);
@@ -256,39 +231,29 @@ static void write_text(VjHandle *h, const char *text)
     assert_int_equal(vj_fs_fsync(h), 0);
 }
 
-static void expect_text(VjHandle *h, const char *text)
-{
-    char got[64];
-    size_t len;
-
-    assert_int_equal(vj_fs_read(h, 0, got, sizeof got, &len), 0);
-    assert_int_equal(len, strlen(text));
-    assert_memory_equal(got, text, len);
-}
-
 static void what_is_open_elsewhere_lives_on(void **state)
 {
     Fixture *x = *state;
     VjHandle *removed, *replaced, *none;
     VjAttr attr, other;
 
-    assert_int_equal(vj_fs_create(x->b.fs, &caller, VJ_INO_ROOT, "removed", 0644, O_RDWR,
-                                  &attr, &removed),
+    assert_int_equal(vj_fs_create(x->b.fs, &root_caller, VJ_INO_ROOT, "removed", 0644,
+                                  O_RDWR, &attr, &removed),
                      0);
-    assert_int_equal(vj_fs_create(x->b.fs, &caller, VJ_INO_ROOT, "replaced", 0644, O_RDWR,
-                                  &other, &replaced),
+    assert_int_equal(vj_fs_create(x->b.fs, &root_caller, VJ_INO_ROOT, "replaced", 0644,
+                                  O_RDWR, &other, &replaced),
                      0);
     write_text(removed, "one");
     write_text(replaced, "two");
-    (void)make_file(&x->a, VJ_INO_ROOT, "new");
+    (void)make_file(x->a.fs, VJ_INO_ROOT, "new");
     assert_int_equal(vj_fs_unlink(x->a.fs, VJ_INO_ROOT, "removed"), 0);
-    assert_int_equal(
-        vj_fs_rename(x->a.fs, &caller, VJ_INO_ROOT, "new", VJ_INO_ROOT, "replaced", 0),
-        0);
+    assert_int_equal(vj_fs_rename(x->a.fs, &root_caller, VJ_INO_ROOT, "new", VJ_INO_ROOT,
+                                  "replaced", 0),
+                     0);
     assert_int_equal(vj_volume_purge(x->a.v), 0);
     expect_text(removed, "one");
     expect_text(replaced, "two");
-    assert_int_equal(vj_fs_open(x->a.fs, &caller, attr.st.st_ino, O_RDONLY, &none),
+    assert_int_equal(vj_fs_open(x->a.fs, &root_caller, attr.st.st_ino, O_RDONLY, &none),
                      -ESTALE);
     vj_fs_release(x->b.fs, removed);
     vj_fs_release(x->b.fs, replaced);
@@ -307,7 +272,8 @@ static void a_name_again(void **state)
     uint64_t ino;
 
     assert_int_equal(
-        vj_fs_create(x->b.fs, &caller, VJ_INO_ROOT, "f", 0644, O_RDWR, &attr, &h), 0);
+        vj_fs_create(x->b.fs, &root_caller, VJ_INO_ROOT, "f", 0644, O_RDWR, &attr, &h),
+        0);
     ino = attr.st.st_ino;
     write_text(h, "text");
     assert_int_equal(vj_fs_unlink(x->a.fs, VJ_INO_ROOT, "f"), 0);
@@ -316,7 +282,8 @@ static void a_name_again(void **state)
     vj_fs_release(x->b.fs, h);
     assert_int_equal(vj_volume_purge(x->b.v), 0);
     assert_int_equal(
-        vj_fs_open(x->a.fs, &caller, look(&x->a, VJ_INO_ROOT, "b"), O_RDONLY, &h), 0);
+        vj_fs_open(x->a.fs, &root_caller, look(x->a.fs, VJ_INO_ROOT, "b"), O_RDONLY, &h),
+        0);
     expect_text(h, "text");
     vj_fs_release(x->a.fs, h);
 }
@@ -353,8 +320,8 @@ static gpointer make_names(gpointer opaque)
     for (unsigned i = 0; i < NAMES; i++) {
         g_autofree char *name = g_strdup_printf("%u", i);
         VjAttr attr;
-        int rc =
-            vj_fs_mknod(r->side->fs, &caller, r->dir, name, S_IFREG | 0644, 0, &attr);
+        int rc = vj_fs_mknod(r->side->fs, &root_caller, r->dir, name, S_IFREG | 0644, 0,
+                             &attr);
 
         assert_true(rc == 0 || rc == -EEXIST);
         r->done[i] = rc == 0;
@@ -366,7 +333,7 @@ static void one_of_two_makes_a_name(void **state)
 {
     Fixture *x = *state;
     Racer *r = g_new0(Racer, 2);
-    uint64_t dir = make_dir(&x->a, VJ_INO_ROOT, "d");
+    uint64_t dir = make_dir(x->a.fs, VJ_INO_ROOT, "d");
     VjAttr attr;
 
     race(x, r, make_names, dir, 0);
@@ -384,7 +351,7 @@ static gpointer remove_or_fill(gpointer opaque)
 
     for (unsigned i = 0; i < ROUNDS; i++) {
         g_autofree char *name = g_strdup_printf("d%u", i);
-        uint64_t dir = look(r->side, r->dir, name);
+        uint64_t dir = look(r->side->fs, r->dir, name);
         VjAttr attr;
         int rc;
 
@@ -393,8 +360,8 @@ static gpointer remove_or_fill(gpointer opaque)
             assert_true(rc == 0 || rc == -ENOTEMPTY);
         } else {
             rc = dir == 0 ? -ENOENT
-                          : vj_fs_mknod(r->side->fs, &caller, dir, "f", S_IFREG | 0644, 0,
-                                        &attr);
+                          : vj_fs_mknod(r->side->fs, &root_caller, dir, "f",
+                                        S_IFREG | 0644, 0, &attr);
             assert_true(rc == 0 || rc == -ENOENT);
         }
         r->done[i] = rc == 0;
@@ -411,17 +378,17 @@ static void a_directory_goes_or_is_filled(void **state)
     for (unsigned i = 0; i < ROUNDS; i++) {
         g_autofree char *name = g_strdup_printf("d%u", i);
 
-        (void)make_dir(&x->a, VJ_INO_ROOT, name);
+        (void)make_dir(x->a.fs, VJ_INO_ROOT, name);
     }
     race(x, r, remove_or_fill, VJ_INO_ROOT, 0);
     for (unsigned i = 0; i < ROUNDS; i++) {
         g_autofree char *name = g_strdup_printf("d%u", i);
-        uint64_t dir = look(&x->a, VJ_INO_ROOT, name);
+        uint64_t dir = look(x->a.fs, VJ_INO_ROOT, name);
 
         assert_int_equal(r[0].done[i] + r[1].done[i], 1);
         assert_int_equal(dir != 0, r[1].done[i]);
         if (dir != 0) {
-            assert_int_not_equal(look(&x->b, dir, "f"), 0);
+            assert_int_not_equal(look(x->b.fs, dir, "f"), 0);
         }
     }
     g_free(r);
@@ -449,7 +416,7 @@ static void links_are_counted(void **state)
 {
     Fixture *x = *state;
     Racer *r = g_new0(Racer, 2);
-    uint64_t ino = make_file(&x->a, VJ_INO_ROOT, "f");
+    uint64_t ino = make_file(x->a.fs, VJ_INO_ROOT, "f");
     VjAttr attr;
 
     race(x, r, link_and_unlink, VJ_INO_ROOT, ino);
@@ -467,7 +434,7 @@ static gpointer move_names(gpointer opaque)
     for (unsigned i = 0; i < ROUNDS; i++) {
         g_autofree char *name = g_strdup_printf("n%u", i % 10);
         unsigned from = (i / 10 + r->number) % 2;
-        int rc = vj_fs_rename(r->side->fs, &caller, dirs[from], name, dirs[1 - from],
+        int rc = vj_fs_rename(r->side->fs, &root_caller, dirs[from], name, dirs[1 - from],
                               name, VJ_RENAME_NOREPLACE);
 
         assert_true(rc == 0 || rc == -ENOENT);
@@ -480,13 +447,13 @@ static void names_move(void **state)
 {
     Fixture *x = *state;
     Racer *r = g_new0(Racer, 2);
-    uint64_t first = make_dir(&x->a, VJ_INO_ROOT, "first"),
-             second = make_dir(&x->b, VJ_INO_ROOT, "second");
+    uint64_t first = make_dir(x->a.fs, VJ_INO_ROOT, "first"),
+             second = make_dir(x->b.fs, VJ_INO_ROOT, "second");
 
     for (unsigned i = 0; i < 10; i++) {
         g_autofree char *name = g_strdup_printf("n%u", i);
 
-        (void)make_file(&x->a, first, name);
+        (void)make_file(x->a.fs, first, name);
     }
     race(x, r, move_names, first, second);
     assert_true(r[0].count + r[1].count > 0);
@@ -494,7 +461,7 @@ static void names_move(void **state)
         g_autofree char *name = g_strdup_printf("n%u", i);
 
         assert_int_equal(
-            (look(&x->a, first, name) != 0) + (look(&x->b, second, name) != 0), 1);
+            (look(x->a.fs, first, name) != 0) + (look(x->b.fs, second, name) != 0), 1);
     }
     g_free(r);
 }
@@ -507,10 +474,10 @@ static gpointer move_into(gpointer opaque)
     for (unsigned i = 0; i < ROUNDS; i++) {
         g_autofree char *a = g_strdup_printf("a%u", i), *b = g_strdup_printf("b%u", i);
         const char *what = r->number == 0 ? a : b, *into = r->number == 0 ? b : a;
-        uint64_t dir = look(r->side, r->dir, into);
-        int rc = dir == 0
-                     ? -ENOENT
-                     : vj_fs_rename(r->side->fs, &caller, r->dir, what, dir, what, 0);
+        uint64_t dir = look(r->side->fs, r->dir, into);
+        int rc = dir == 0 ? -ENOENT
+                          : vj_fs_rename(r->side->fs, &root_caller, r->dir, what, dir,
+                                         what, 0);
 
         assert_true(rc == 0 || rc == -ENOENT || rc == -EINVAL);
         r->done[i] = rc == 0;
@@ -526,8 +493,8 @@ static void no_ring(void **state)
     for (unsigned i = 0; i < ROUNDS; i++) {
         g_autofree char *a = g_strdup_printf("a%u", i), *b = g_strdup_printf("b%u", i);
 
-        (void)make_dir(&x->a, VJ_INO_ROOT, a);
-        (void)make_dir(&x->a, VJ_INO_ROOT, b);
+        (void)make_dir(x->a.fs, VJ_INO_ROOT, a);
+        (void)make_dir(x->a.fs, VJ_INO_ROOT, b);
     }
     race(x, r, move_into, VJ_INO_ROOT, 0);
     for (unsigned i = 0; i < ROUNDS; i++) {
