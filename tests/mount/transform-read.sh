@@ -130,7 +130,7 @@ results()
     while IFS= read -r line; do
         case $line in
         ok\ *) pass "$label: ${line#ok }" ;;
-        *) fail "$label: ${line#not ok }" || true ;;
+        *) fail "$label: ${line#not ok }" ;;
         esac
     done <"$T/results"
     is "$label: $1: it ran to its end" $status 0
