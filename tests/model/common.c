@@ -42,7 +42,26 @@ static void take(const ModelOption *o, const char *value)
     }
 }
 
-void options_parse(int argc, char **argv, const ModelOption *options, size_t count)
+static char *text_of(const ModelOption *options, size_t count)
+{
+    GString *text = g_string_new(NULL);
+
+    for (size_t i = 0; i < count; i++) {
+        const ModelOption *o = &options[i];
+
+        if (o->number != NULL || o->count != NULL) {
+            g_string_append_printf(text, " --%s %" G_GUINT64_FORMAT, o->name,
+                                   o->number != NULL ? *o->number : *o->count);
+        } else if (o->text != NULL && *o->text != NULL) {
+            g_string_append_printf(text, " --%s '%s'", o->name, *o->text);
+        } else if (o->text == NULL && *o->flag != o->is_off) {
+            g_string_append_printf(text, " --%s", o->name);
+        }
+    }
+    return g_string_free(text, FALSE);
+}
+
+char *options_parse(int argc, char **argv, const ModelOption *options, size_t count)
 {
     g_autofree struct option *known = g_new0(struct option, count + 1);
     int at;
@@ -58,7 +77,7 @@ void options_parse(int argc, char **argv, const ModelOption *options, size_t cou
         int r = getopt_long(argc, argv, "", known, NULL);
 
         if (r == -1 && optind == argc) {
-            return;
+            return text_of(options, count);
         }
         if (r != 0) {
             options_usage(options, count);

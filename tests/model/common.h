@@ -20,8 +20,8 @@ typedef struct ModelOption {
 } ModelOption;
 
 /* Exits with 2, and the usage, when there is anything else, or a number that does not
- * fit. */
-void options_parse(int argc, char **argv, const ModelOption *options, size_t count);
+ * fit.  Returns the options as they stand then, for running the same again; owned. */
+char *options_parse(int argc, char **argv, const ModelOption *options, size_t count);
 void options_usage(const ModelOption *options, size_t count) G_GNUC_NORETURN;
 
 /* An operation: one of a table of them, as often as its weight says. */

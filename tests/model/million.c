@@ -315,7 +315,7 @@ int main(int argc, char **argv)
         {"dir", "DIR", .text = &dir},
     };
 
-    options_parse(argc, argv, options, G_N_ELEMENTS(options));
+    g_free(options_parse(argc, argv, options, G_N_ELEMENTS(options)));
     source = g_strdup_printf("%s/varjfs-million-XXXXXX", dir);
     if (g_mkdtemp(source) == NULL) {
         die(source, g_strerror(errno));

@@ -21,7 +21,6 @@
 
 void fail(const Worker *w, const char *format, ...)
 {
-    const Options *o = &w->m->o;
     g_autofree char *text = NULL;
     va_list args;
 
@@ -29,15 +28,10 @@ void fail(const Worker *w, const char *format, ...)
     text = g_strdup_vprintf(format, args);
     va_end(args);
     fprintf(stderr,
-            "model: %s\nmodel: thread %u, operation %" G_GUINT64_FORMAT "; again: model "
-            "--seed %" G_GUINT64_FORMAT " --ops %" G_GUINT64_FORMAT
-            " --rounds %" G_GUINT64_FORMAT
-            " --threads %u --readers %u --recoders %u --files %u --size %zu --objects %s "
-            "--chunker %s "
-            "--conflicts %u --faults %u\nmodel: the volume is left in %s\n",
-            text, w->number, w->op, o->seed, o->ops, o->rounds, o->threads, o->readers,
-            o->recoders, o->files, o->size, o->objects, o->chunker, o->conflicts,
-            o->faults, w->m->source);
+            "model: %s\nmodel: thread %u, operation %" G_GUINT64_FORMAT
+            "; again: model%s\n"
+            "model: the volume is left in %s\n",
+            text, w->number, w->op, w->m->o.again, w->m->source);
     fflush(NULL);
     _exit(1);
 }
@@ -352,7 +346,7 @@ static void parse(int argc, char **argv, Options *o)
         {"verbose", .flag = &o->verbose},
     };
 
-    options_parse(argc, argv, options, G_N_ELEMENTS(options));
+    o->again = options_parse(argc, argv, options, G_N_ELEMENTS(options));
 }
 
 int main(int argc, char **argv)
@@ -385,5 +379,6 @@ int main(int argc, char **argv)
         return 8;
     }
     g_free(m->source);
+    g_free(m->o.again);
     return 0;
 }

@@ -45,6 +45,7 @@ typedef struct Options {
     uint64_t size; /* most bytes of a file */
     const char *objects, *chunker, *dir;
     bool verbose, read_data;
+    char *again; /* all of them, as on the command line */
 } Options;
 
 typedef struct Model {

@@ -28,7 +28,6 @@ static Process *this_process; /* for the signal handler */
 
 void fail(const Process *p, const char *format, ...)
 {
-    const MountOptions *o = p->o;
     g_autofree char *text = NULL;
     va_list args;
 
@@ -37,10 +36,8 @@ void fail(const Process *p, const char *format, ...)
     va_end(args);
     fprintf(stderr,
             "mount-model: %s\nmount-model: process %u, operation %" G_GUINT64_FORMAT
-            "; again: --seed %" G_GUINT64_FORMAT " --ops %" G_GUINT64_FORMAT
-            " --rounds %" G_GUINT64_FORMAT " --processes %u --files %u --size %zu\n",
-            text, p->number, p->op, o->seed, o->ops, o->rounds, o->processes, o->files,
-            o->size);
+            "; again: mount-model%s\n",
+            text, p->number, p->op, p->o->again);
     fflush(NULL);
     _exit(1);
 }
@@ -382,7 +379,7 @@ static void parse(int argc, char **argv, MountOptions *o)
         {"verbose", .flag = &o->verbose},
     };
 
-    options_parse(argc, argv, options, G_N_ELEMENTS(options));
+    o->again = options_parse(argc, argv, options, G_N_ELEMENTS(options));
     if (o->dir == NULL || o->remount == NULL) {
         options_usage(options, G_N_ELEMENTS(options));
     }
@@ -414,5 +411,6 @@ int main(int argc, char **argv)
            " rounds, %.1f s\n",
            o.ops, o.processes, o.rounds,
            (double)(g_get_monotonic_time() - started) / 1e6);
+    g_free(o.again);
     return ok ? 0 : 1;
 }

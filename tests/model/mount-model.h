@@ -29,6 +29,7 @@ typedef struct MountOptions {
     uint64_t size;
     const char *dir, *remount, *pid_file;
     bool verbose;
+    char *again; /* all of them, as on the command line */
 } MountOptions;
 
 /* What all processes see. */

@@ -32,7 +32,6 @@ const VjCaller caller = {.uid = 1000, .gid = 1000, .umask = 0};
 
 void fail(const Session *s, const char *format, ...)
 {
-    const Options *o = &s->w->o;
     g_autofree char *text = NULL;
     va_list args;
 
@@ -41,12 +40,8 @@ void fail(const Session *s, const char *format, ...)
     va_end(args);
     fprintf(stderr,
             "sessions: %s: %s\nsessions: session %u, operation %" G_GUINT64_FORMAT
-            "; again: sessions --seed %" G_GUINT64_FORMAT " --ops %" G_GUINT64_FORMAT
-            " --rounds %" G_GUINT64_FORMAT
-            " --sessions %u --crashes %u --size %zu --far %u\n"
-            "sessions: the objects are left in %s\n",
-            s->doing, text, s->index, s->op, o->seed, o->ops, o->rounds, o->sessions,
-            o->crashes, o->size, o->far, s->w->source);
+            "; again: sessions%s\nsessions: the objects are left in %s\n",
+            s->doing, text, s->index, s->op, s->w->o.again, s->w->source);
     fflush(NULL);
     _exit(1);
 }
@@ -486,7 +481,7 @@ static void parse(int argc, char **argv, Options *o)
         {"verbose", .flag = &o->verbose},
     };
 
-    options_parse(argc, argv, options, G_N_ELEMENTS(options));
+    o->again = options_parse(argc, argv, options, G_N_ELEMENTS(options));
 }
 
 int main(int argc, char **argv)
@@ -521,5 +516,6 @@ int main(int argc, char **argv)
         return 8;
     }
     g_free(w->source);
+    g_free(w->o.again);
     return 0;
 }

@@ -69,6 +69,7 @@ typedef struct Options {
     const char *dir, *store;    /* NULL: in memory */
     unsigned far;               /* one session in so many reads without snapshots */
     bool verbose;
+    char *again; /* all of them, as on the command line */
 } Options;
 
 typedef enum Operation {
