@@ -96,16 +96,11 @@ int vj_content_claim(VjFileTable *table, uint64_t ino, VjInode *out, uint64_t *h
     return r;
 }
 
-static int list_body(VjTxn *txn, void *opaque)
-{
-    return vj_session_list(txn, opaque);
-}
-
 void vj_content_tell_busy(VjFileTable *table, uint64_t ino, uint64_t holder)
 {
     g_autoptr(GArray) sessions = g_array_new(FALSE, FALSE, sizeof(VjSessionInfo));
     const char *name = "another session";
-    int r = vj_meta_view(table->meta, list_body, sessions);
+    int r = vj_meta_sessions(table->meta, sessions);
 
     for (guint i = 0; r == 0 && i < sessions->len; i++) {
         const VjSessionInfo *s = &g_array_index(sessions, VjSessionInfo, i);

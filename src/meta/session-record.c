@@ -86,6 +86,16 @@ int vj_session_list(VjTxn *txn, GArray *out)
     return rc == -ENOENT ? 0 : rc;
 }
 
+static int list_body(VjTxn *txn, void *opaque)
+{
+    return vj_session_list(txn, opaque);
+}
+
+int vj_meta_sessions(VjMeta *m, GArray *out)
+{
+    return vj_meta_view(m, list_body, out);
+}
+
 int vj_session_has_ended(VjTxn *txn, uint64_t id, bool *ended)
 {
     const VjSession *s = vj_session_of_txn(txn);

@@ -59,6 +59,9 @@ typedef struct VjSessionInfo {
     char name[VJ_SESSION_NAME_MAX + 1];
 } VjSessionInfo;
 
+/* vj_session_list() in a view of its own. */
+int vj_meta_sessions(VjMeta *m, GArray *out) G_GNUC_WARN_UNUSED_RESULT;
+
 /* ---- In transactions: -errno as of gets and puts --------------------------------- */
 
 /* All that have a record, in order of id: @out (of VjSessionInfo) is set anew. */

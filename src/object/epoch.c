@@ -226,18 +226,13 @@ int vj_epoch_end(VjObjects *o)
     return rc;
 }
 
-static int sessions_body(VjTxn *txn, void *opaque)
-{
-    return vj_session_list(txn, opaque);
-}
-
 /* *all: each other session that lives has published @epoch.  -ESTALE: this one does
  * not. */
 static int all_have_published(VjObjects *o, uint64_t epoch, bool *all)
 {
     g_autoptr(GArray) sessions = g_array_new(FALSE, FALSE, sizeof(VjSessionInfo));
     uint64_t own = vj_meta_session(o->meta);
-    int rc = vj_meta_view(o->meta, sessions_body, sessions);
+    int rc = vj_meta_sessions(o->meta, sessions);
 
     *all = rc == 0;
     for (guint i = 0; rc == 0 && i < sessions->len; i++) {

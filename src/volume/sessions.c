@@ -101,16 +101,11 @@ static void release_ended(VjVolume *v, uint64_t session, const char *name)
     }
 }
 
-static int list_body(VjTxn *txn, void *opaque)
-{
-    return vj_session_list(txn, opaque);
-}
-
 /* Those that have ended: @only, or all. */
 static int release_listed(VjVolume *v, uint64_t only)
 {
     g_autoptr(GArray) sessions = g_array_new(FALSE, FALSE, sizeof(VjSessionInfo));
-    int r = vj_meta_view(v->meta, list_body, sessions);
+    int r = vj_meta_sessions(v->meta, sessions);
 
     for (guint i = 0; r == 0 && i < sessions->len; i++) {
         const VjSessionInfo *s = &g_array_index(sessions, VjSessionInfo, i);

@@ -144,16 +144,11 @@ static inline unsigned shared_keys(VjVolume *v, VjSpace space)
 }
 
 /* Sessions that have a record. */
-static inline int shared_list_body(VjTxn *txn, void *opaque)
-{
-    return vj_session_list(txn, opaque);
-}
-
 static inline unsigned shared_sessions(VjVolume *v)
 {
     g_autoptr(GArray) sessions = g_array_new(FALSE, FALSE, sizeof(VjSessionInfo));
 
-    assert_int_equal(vj_meta_view(v->meta, shared_list_body, sessions), 0);
+    assert_int_equal(vj_meta_sessions(v->meta, sessions), 0);
     return sessions->len;
 }
 

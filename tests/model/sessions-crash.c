@@ -69,16 +69,11 @@ static int shut_out(Session *s, uint64_t number)
     return vj_meta_run(vj_volume_meta(s->v), VJ_RUN_RELEASE, shut_out_body, &number);
 }
 
-static int list_body(VjTxn *txn, void *opaque)
-{
-    return vj_session_list(txn, opaque);
-}
-
 /* All of its name but itself: they belong to a machine that is not there any more. */
 static void shut_out_predecessors(Session *s, const char *name)
 {
     g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(VjSessionInfo));
-    int r = vj_meta_view(vj_volume_meta(s->v), list_body, all);
+    int r = vj_meta_sessions(vj_volume_meta(s->v), all);
 
     for (guint i = 0; r == 0 && i < all->len; i++) {
         const VjSessionInfo *info = &g_array_index(all, VjSessionInfo, i);
@@ -101,7 +96,7 @@ void session_await_release(Session *s)
 
     doing(s, "wait until those that crashed are released");
     do {
-        int r = vj_meta_view(vj_volume_meta(s->v), list_body, all);
+        int r = vj_meta_sessions(vj_volume_meta(s->v), all);
 
         if (r != 0 || g_get_monotonic_time() > until_us) {
             fail(s, "%u sessions are left: %s", all->len, g_strerror(-r));

@@ -129,18 +129,13 @@ static void wait_for_shut_out(Listener *l)
 
 /* ---- Small helpers --------------------------------------------------------------- */
 
-static int list_body(VjTxn *txn, void *opaque)
-{
-    return vj_session_list(txn, opaque);
-}
-
 /* "1 2+", as in test-session. */
 static void assert_listed(VjMeta *m, const char *all)
 {
     g_autoptr(GArray) list = g_array_new(FALSE, FALSE, sizeof(VjSessionInfo));
     g_autoptr(GString) found = g_string_new(NULL);
 
-    assert_int_equal(vj_meta_view(m, list_body, list), 0);
+    assert_int_equal(vj_meta_sessions(m, list), 0);
     for (guint i = 0; i < list->len; i++) {
         const VjSessionInfo *info = &g_array_index(list, VjSessionInfo, i);
 
@@ -445,7 +440,7 @@ static void epochs_are_published(void **state)
 
     (void)state;
     assert_int_equal(vj_meta_run(two, VJ_RUN_DEFAULT, publish_body, &epoch), 0);
-    assert_int_equal(vj_meta_view(one, list_body, list), 0);
+    assert_int_equal(vj_meta_sessions(one, list), 0);
     assert_int_equal(list->len, 2);
     for (guint i = 0; i < 2; i++) {
         const VjSessionInfo *info = &g_array_index(list, VjSessionInfo, i);

@@ -183,17 +183,12 @@ static void assert_nothing_left_over(Fixture *f)
     assert_int_equal(stored_count(f), key_count(f, VJ_SPACE_OBJECT));
 }
 
-static int list_body(VjTxn *txn, void *opaque)
-{
-    return vj_session_list(txn, opaque);
-}
-
 /* Those whose releaser has ended before it was done. */
 static void release_all(Fixture *f)
 {
     g_autoptr(GArray) sessions = g_array_new(FALSE, FALSE, sizeof(VjSessionInfo));
 
-    assert_int_equal(vj_meta_view(f->meta, list_body, sessions), 0);
+    assert_int_equal(vj_meta_sessions(f->meta, sessions), 0);
     for (guint i = 0; i < sessions->len; i++) {
         uint64_t id = g_array_index(sessions, VjSessionInfo, i).id;
 
