@@ -134,12 +134,15 @@ int vj_session_forget(VjTxn *txn, uint64_t id)
 
 int vj_session_shut_out(VjTxn *txn, uint64_t id)
 {
+    const VjSession *s = vj_session_of_txn(txn);
     VjSessionKey key = vj_session_key(id);
     VjSlice at = vj_session_key_slice(&key), value;
     uint8_t bytes[VJ_SESSION_RECORD_BYTES];
     VjSessionRecord record;
-    int rc = vj_txn_get(txn, VJ_SPACE_SESSION, at, &value);
+    int rc;
 
+    g_assert(s == NULL || id != s->number);
+    rc = vj_txn_get(txn, VJ_SPACE_SESSION, at, &value);
     if (rc == 0) {
         rc = vj_session_decode(at, value, &record);
     }

@@ -71,8 +71,15 @@ int vj_session_has_ended(VjTxn *txn, uint64_t id, bool *ended) G_GNUC_WARN_UNUSE
 /* Nothing is owned by it any more: its record goes.  It has ended.  0 also when there is
  * none. */
 int vj_session_forget(VjTxn *txn, uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
-/* Another one has ended, whatever its lease says: from the commit on what comes from it
- * is refused, and what it owned is released.  0 also when it had; -ENOENT. */
+/*
+ * vj_session_shut_out - another session has ended, whatever its lease says
+ *
+ * For an operator's command to come, whose user knows that a machine is gone and does not
+ * wait for the lease, and for tests.  From the commit on what comes from @id, which is
+ * not the caller's own, is refused, and what it owned is released.
+ * Returns   0, also when it had ended, or its record is damaged, which is the same;
+ *           -ENOENT
+ */
 int vj_session_shut_out(VjTxn *txn, uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
 /* The transaction's own session reads nothing any more that is older than @epoch.  In an
  * exclusive one nothing is written, as there is no other session to read it. */

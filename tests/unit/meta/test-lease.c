@@ -363,6 +363,34 @@ static void by_the_word_of_another(void **state)
     assert_int_equal(vj_meta_close(two), 0);
 }
 
+static int damage_body(VjTxn *txn, void *opaque)
+{
+    VjSessionKey key = vj_session_key(*(const uint64_t *)opaque);
+
+    return vj_txn_put(txn, VJ_SPACE_SESSION, vj_session_key_slice(&key), text("damaged"));
+}
+
+/* Its record says so, or cannot be read. */
+static void who_has_ended_is_shut_out(void **state)
+{
+    g_autofree char *spec = new_volume();
+    VjMeta *one = open_shared(spec, "one", NULL, LEASE_US);
+    VjMeta *two = open_shared(spec, "two", NULL, LEASE_US);
+    VjMeta *three = open_shared(spec, "three", NULL, LEASE_US);
+    uint64_t damaged = vj_meta_session(two), left = vj_meta_session(three);
+
+    (void)state;
+    assert_int_equal(vj_meta_run(one, VJ_RUN_DEFAULT, damage_body, &damaged), 0);
+    assert_int_equal(shut_out(one, damaged), 0);
+    vj_meta_leave_record(three);
+    assert_int_equal(vj_meta_close(three), 0);
+    assert_int_equal(shut_out(one, left), 0);
+    assert_listed(one, "1 2+ 3+");
+    assert_int_equal(add(two, "a", 1), -ESTALE);
+    assert_int_equal(vj_meta_close(two), -ESTALE);
+    assert_int_equal(vj_meta_close(one), 0);
+}
+
 /* It is reported again until somebody has forgotten it. */
 static void until_it_is_forgotten(void **state)
 {
@@ -651,6 +679,7 @@ int main(void)
         cmocka_unit_test(a_lease_is_renewed),
         cmocka_unit_test(who_hangs_is_shut_out),
         cmocka_unit_test(by_the_word_of_another),
+        cmocka_unit_test(who_has_ended_is_shut_out),
         cmocka_unit_test(until_it_is_forgotten),
         cmocka_unit_test(claims_of_the_dead),
         cmocka_unit_test(epochs_are_published),
