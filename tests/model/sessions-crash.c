@@ -10,7 +10,7 @@
  */
 #include "sessions.h"
 
-#include "meta/session.h"
+#include "../lib/shut-out.h"
 #include "object/object.h"
 
 /* Of objects; so that most reads are of the store. */
@@ -59,14 +59,9 @@ bool session_timed_out(Session *s, int r)
 
 /* ---- shutting out ---------------------------------------------------------------- */
 
-static int shut_out_body(VjTxn *txn, void *opaque)
-{
-    return vj_session_shut_out(txn, *(const uint64_t *)opaque);
-}
-
 static int shut_out(Session *s, uint64_t number)
 {
-    return vj_meta_run(vj_volume_meta(s->v), VJ_RUN_RELEASE, shut_out_body, &number);
+    return vj_test_shut_out(vj_volume_meta(s->v), number);
 }
 
 /* All of its name but itself: they belong to a machine that is not there any more. */

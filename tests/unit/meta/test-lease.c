@@ -5,6 +5,7 @@
  *
  * The clock is the engine's, which goes on when a test says so.
  */
+#include "../../lib/shut-out.h"
 #include "shared-fixture.h"
 
 #define LEASE_US ((int64_t)30 * 1000 * 1000)
@@ -329,16 +330,6 @@ static void who_hangs_is_shut_out(void **state)
     }
 }
 
-static int shut_out_body(VjTxn *txn, void *opaque)
-{
-    return vj_session_shut_out(txn, *(const uint64_t *)opaque);
-}
-
-static int shut_out(VjMeta *by, uint64_t id)
-{
-    return vj_meta_run(by, VJ_RUN_DEFAULT, shut_out_body, &id);
-}
-
 /* Whatever its lease says. */
 static void by_the_word_of_another(void **state)
 {
@@ -348,10 +339,10 @@ static void by_the_word_of_another(void **state)
     Listener l;
 
     (void)state;
-    assert_int_equal(shut_out(two, 7), -ENOENT);
+    assert_int_equal(vj_test_shut_out(two, 7), -ENOENT);
     assert_int_equal(add(one, "a", 1), 0);
-    assert_int_equal(shut_out(two, 1), 0);
-    assert_int_equal(shut_out(two, 1), 0);
+    assert_int_equal(vj_test_shut_out(two, 1), 0);
+    assert_int_equal(vj_test_shut_out(two, 1), 0);
     assert_int_equal(add(one, "a", 1), -ESTALE);
     listen_to(two, &l, true);
     vj_lease_look_for_test(two);
@@ -381,10 +372,10 @@ static void who_has_ended_is_shut_out(void **state)
 
     (void)state;
     assert_int_equal(vj_meta_run(one, VJ_RUN_DEFAULT, damage_body, &damaged), 0);
-    assert_int_equal(shut_out(one, damaged), 0);
+    assert_int_equal(vj_test_shut_out(one, damaged), 0);
     vj_meta_leave_record(three);
     assert_int_equal(vj_meta_close(three), 0);
-    assert_int_equal(shut_out(one, left), 0);
+    assert_int_equal(vj_test_shut_out(one, left), 0);
     assert_listed(one, "1 2+ 3+");
     assert_int_equal(add(two, "a", 1), -ESTALE);
     assert_int_equal(vj_meta_close(two), -ESTALE);

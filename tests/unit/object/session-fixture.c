@@ -4,6 +4,8 @@
  */
 #include "session-fixture.h"
 
+#include "../../lib/shut-out.h"
+
 /* No lease ends while a test runs. */
 #define LONG_LEASE_US ((int64_t)3600 * 1000 * 1000)
 /* Where the names stand. */
@@ -119,15 +121,9 @@ uint64_t session_number(Fixture *f)
     return vj_meta_session(f->meta);
 }
 
-/* @opaque: the number. */
-static int shut_out_body(VjTxn *txn, void *opaque)
-{
-    return vj_session_shut_out(txn, *(const uint64_t *)opaque);
-}
-
 int try_shut_out(Fixture *by, uint64_t id)
 {
-    return vj_meta_run(by->meta, VJ_RUN_RELEASE, shut_out_body, &id);
+    return vj_test_shut_out(by->meta, id);
 }
 
 void shut_out(Fixture *by, uint64_t id)
