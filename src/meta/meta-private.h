@@ -51,8 +51,7 @@ uint64_t vj_engine_crash_calls_for_test(VjEngine *e);
 typedef struct VjEngineCrash {
     uint64_t calls; /* that pass before that, from now on */
     bool is_done; /* the call behind them, if it is an apply, is done without an answer */
-    /* NULL: there is no callback.  Called by the first thread that gets no answer, once
-     * and without locks. */
+    /* Called by the first thread that gets no answer, once and without locks. */
     void (*crashed)(void *opaque);
     void *opaque;
 } VjEngineCrash;

@@ -274,13 +274,6 @@ void vj_meta_calls(VjMeta *m, VjMetaCalls *out)
     vj_engine_latency_calls(vj_session_of(m)->engine, out);
 }
 
-void vj_meta_crash_now(VjMeta *m)
-{
-    VjEngineCrash how = {.calls = 0};
-
-    vj_engine_crash_at(vj_session_of(m)->engine, &how);
-}
-
 static void end_crashed(void *opaque)
 {
     vj_shared_shut_out(opaque, "the test lets it crash");

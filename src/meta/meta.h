@@ -404,12 +404,11 @@ typedef struct VjMetaCalls {
 
 void vj_meta_calls(VjMeta *m, VjMetaCalls *out);
 
-/* Around whose engine the wrapper crash was put: from now on no call reaches it, as if
- * the session's machine had gone.  Any thread. */
-void vj_meta_crash_now(VjMeta *m);
 /*
- * vj_meta_crash_after - the same, of a shared session, after @calls more calls
+ * vj_meta_crash_after - no call reaches the engine after @calls more of them, as if the
+ *                       machine of the session, a shared one, had gone
  *
+ * The wrapper crash was put around its engine.
  * @is_done   the first that gets no answer is done all the same, if it is an apply()
  * The session takes itself to be shut out then: no thread waits for what its engine would
  * say, and its user can close it.  Any thread.

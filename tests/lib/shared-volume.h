@@ -9,20 +9,17 @@
 #ifndef VJ_TESTS_LIB_SHARED_VOLUME_H
 #define VJ_TESTS_LIB_SHARED_VOLUME_H
 
+#include "shut-out.h"
 #include "test.h"
 
 #include "fsck/fsck.h"
-#include "meta/session.h"
 #include "volume/volume-private.h"
 
 /* No lease of it ends while a test runs. */
 #define SHARED_LONG_US ((int64_t)3600 * 1000 * 1000)
-/* Of one that is to shut out others: it looks at them in a third of it. */
-#define SHARED_WATCHER_US ((int64_t)3 * 1000 * 1000)
-/* The lease of one that is to be abandoned. */
-#define SHARED_SHORT_US ((int64_t)300 * 1000)
-/* Far more than it takes to shut a session out and to release what it had. */
-#define SHARED_PATIENCE_US ((int64_t)60 * 1000 * 1000)
+/* Between two looks, where nothing is told to a test: one that waits for ever is ended by
+ * its time limit. */
+#define SHARED_LOOK_US 1000u
 
 typedef struct SharedVolume {
     char *conf; /* the text of varjfs.conf */
@@ -83,13 +80,13 @@ static inline void shared_close(VjVolume *v)
     assert_int_equal(vj_volume_close(v), 0);
 }
 
-/* From now on nothing of it reaches engine or store; vj_volume_close() frees it, and says
- * that it failed. */
+/* From now on nothing of it reaches engine or store, and it takes itself to be shut out
+ * when it finds that; vj_volume_close() frees it, and says that it failed. */
 static inline void shared_abandon(VjVolume *v)
 {
     g_autoptr(GError) error = NULL;
 
-    vj_meta_crash_now(v->meta);
+    vj_meta_crash_after(v->meta, 0, false);
     assert_true(vj_store_fault_set(v->store, "every=1,errno=EIO", &error));
 }
 
@@ -152,15 +149,19 @@ static inline unsigned shared_sessions(VjVolume *v)
     return sessions->len;
 }
 
-/* Until there are @count sessions, as @v sees it: others were shut out and released. */
+/* Until there are @count sessions, as @v sees it: others were released. */
 static inline void shared_await_sessions(VjVolume *v, unsigned count)
 {
-    int64_t until_us = vj_clock_mono_us() + SHARED_PATIENCE_US;
-
     while (shared_sessions(v) != count) {
-        assert_true(vj_clock_mono_us() < until_us);
-        g_usleep(1000); /* between two looks: nothing is told to a test */
+        g_usleep(SHARED_LOOK_US);
     }
+}
+
+/* By the word of @by, whatever its lease says: a third session hears of it, and releases
+ * what it had. */
+static inline void shared_shut_out(VjVolume *by, VjVolume *lost)
+{
+    assert_int_equal(vj_test_shut_out(by->meta, vj_meta_session(lost->meta)), 0);
 }
 
 /* It ends, and nobody has it open; fsck finds nothing. */
