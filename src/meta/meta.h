@@ -416,6 +416,9 @@ void vj_meta_calls(VjMeta *m, VjMetaCalls *out);
 void vj_meta_crash_after(VjMeta *m, uint64_t calls, bool is_done);
 /* It has come to that call. */
 bool vj_meta_has_crashed(VjMeta *m);
+/* Batches that its options lose, drop and late have met, of all such engines of the
+ * process.  Any thread. */
+uint64_t vj_meta_crash_hits(void);
 
 extern const VjOptSpec vj_meta_fault_options[];
 /* Fault wrapper, for tests: as vj_store_fault_set, _calls and _hits. */

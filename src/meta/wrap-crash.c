@@ -160,6 +160,19 @@ typedef struct Fate {
     uint64_t apply; /* which one this is */
 } Fate;
 
+/* Batches of all wrappers of the process that lose=, drop= or late= has met; atomic. */
+static uint64_t hits;
+
+uint64_t vj_meta_crash_hits(void)
+{
+    return __atomic_load_n(&hits, __ATOMIC_RELAXED);
+}
+
+static bool is_met(const Crash *c, uint64_t apply)
+{
+    return apply == c->lose || apply == c->drop || apply == c->late;
+}
+
 /* True: the engine is not there any more. */
 static bool count_call(Crash *c) VJ_REQUIRES(&c->lock)
 {
@@ -230,6 +243,9 @@ static int crash_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
 
     if (fate.is_over && !fate.is_done) {
         return -EIO;
+    }
+    if (is_met(c, fate.apply)) {
+        (void)__atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
     }
     if (fate.apply == c->drop) {
         return -ETIMEDOUT;

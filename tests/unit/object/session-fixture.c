@@ -25,12 +25,9 @@ static void changed(void *opaque, const VjKey *key)
 static const VjMetaEvents events = {.changed = changed};
 
 /* @name NULL: an exclusive one without a number. */
-static VjMeta *open_meta(const char *spec, const char *name, bool create,
-                         int64_t lease_us)
+static VjMeta *open_meta(const char *spec, const char *name, bool create)
 {
-    VjSessionOpen session = {.name = name,
-                             .shared = true,
-                             .lease_us = lease_us > 0 ? lease_us : LONG_LEASE_US};
+    VjSessionOpen session = {.name = name, .shared = true, .lease_us = LONG_LEASE_US};
     VjMetaPlace place = {
         .dir_fd = -1, .create = create, .session = name != NULL ? &session : NULL};
     GError *error = NULL;
@@ -55,7 +52,7 @@ static VjStore *open_store(const char *spec, bool create)
     return out;
 }
 
-static Fixture *open_seams(const World *w, const char *name, int64_t lease_us)
+static Fixture *open_seams(const World *w, const char *name)
 {
     Fixture *f = g_new0(Fixture, 1);
 
@@ -63,7 +60,7 @@ static Fixture *open_seams(const World *w, const char *name, int64_t lease_us)
     vj_mutex_init(&f->lock, VJ_RANK_BASE, "fixture");
     f->counts = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     f->block_ids = 16;
-    f->meta = open_meta(w->volume, name, false, lease_us);
+    f->meta = open_meta(w->volume, name, false);
     f->store = open_store(w->volume, false);
     return f;
 }
@@ -78,14 +75,18 @@ static bool open_objects(Fixture *f, GError **error)
     return vj_objects_open(&config, &f->objects, error);
 }
 
-Fixture *session_open_with(const World *w, const char *name, const char *engine,
-                           int64_t lease_us)
+/* @calls of the engine, and no more; UINT64_MAX: any number. */
+static Fixture *open_session(const World *w, const char *name, const char *engine,
+                             uint64_t calls)
 {
-    Fixture *f = open_seams(w, name, lease_us);
+    Fixture *f = open_seams(w, name);
     g_autoptr(GError) error = NULL;
 
     if (engine != NULL && !vj_meta_wrap(engine, f->meta, &f->meta, &error)) {
         fail_msg("%s: %s", engine, error->message);
+    }
+    if (calls != UINT64_MAX) {
+        vj_meta_crash_after(f->meta, calls, false);
     }
     if (open_objects(f, &error)) {
         vj_meta_listen(f->meta, &events, f);
@@ -97,7 +98,13 @@ Fixture *session_open_with(const World *w, const char *name, const char *engine,
 
 Fixture *session_open(const World *w, const char *name, const char *engine)
 {
-    return session_open_with(w, name, engine, 0);
+    return open_session(w, name, engine, UINT64_MAX);
+}
+
+Fixture *session_open_to_crash(const World *w, const char *name, uint64_t calls)
+{
+    g_assert(calls != UINT64_MAX);
+    return open_session(w, name, "crash", calls);
 }
 
 int session_close(Fixture *f)
@@ -164,7 +171,7 @@ World *world_new(void)
     World *w = g_new0(World, 1);
 
     w->volume = g_strdup_printf("memory:name=sessions-%u", number++);
-    assert_int_equal(vj_meta_close(open_meta(w->volume, NULL, true, 0)), 0);
+    assert_int_equal(vj_meta_close(open_meta(w->volume, NULL, true)), 0);
     vj_store_close(open_store(w->volume, true));
     for (unsigned i = 0; i < SESSIONS; i++) {
         w->s[i] = session_open(w, names[i], NULL);
@@ -195,7 +202,7 @@ static void release_all(Fixture *f)
 /* Another one, alone, finds all in order and nothing left over. */
 static void look_alone(const World *w, bool after_crashes)
 {
-    Fixture *f = open_seams(w, NULL, 0);
+    Fixture *f = open_seams(w, NULL);
 
     assert_true(key_count(f, VJ_SPACE_ID_BLOCK) == 0 || after_crashes);
     assert_true(open_objects(f, NULL));

@@ -31,11 +31,11 @@ void world_free(World *w);
 void world_free_after_crashes(World *w, bool after_crashes);
 
 /* @engine: a wrapper of the metadata's engine, then objects are NULL where their open
- * failed; NULL: none.  Hears of changes. */
+ * failed; NULL: none.  Hears of changes.  Its lease does not end. */
 Fixture *session_open(const World *w, const char *name, const char *engine);
-/* @lease_us 0: a lease that does not end. */
-Fixture *session_open_with(const World *w, const char *name, const char *engine,
-                           int64_t lease_us);
+/* After @calls of its engine it hears nothing from that any more, and takes itself to be
+ * shut out; objects are NULL where that is while they open. */
+Fixture *session_open_to_crash(const World *w, const char *name, uint64_t calls);
 /* 0, or what vj_objects_close and vj_meta_close said.  Takes @f. */
 int session_close(Fixture *f);
 uint64_t session_number(Fixture *f);
