@@ -23,6 +23,10 @@
 #define HANDLES 5u      /* that a session has open at most */
 #define STATES_MOST 12u /* contents of a file since it was durable last */
 
+/* Between two looks at what others do in the background.  One that waits for ever is
+ * ended by the test's time limit; --verbose says what it waits for. */
+#define LOOK_US 500u
+
 typedef struct Session Session;
 
 /* A file, symlink or empty directory.  Lives as long as a name or handle has it. */
