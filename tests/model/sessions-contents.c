@@ -288,8 +288,6 @@ void op_purge(Session *s)
     r = vj_volume_purge(s->v);
     if (session_is_dead(s)) {
         session_crash(s);
-    } else if (r == -EBUSY) { /* another one does it */
-        COUNT(s->w, busy_purges);
     } else if (r != 0 && !session_timed_out(s, r)) {
         fail(s, "%s", g_strerror(-r));
     }

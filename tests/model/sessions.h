@@ -103,7 +103,6 @@ typedef struct Counts {
     uint64_t lost;        /* contents of which a crash has taken changes */
     uint64_t timed_out;   /* operations that were not done, of sessions that live on */
     uint64_t busy;        /* opens of a content that another session had */
-    uint64_t busy_purges; /* that another session was at */
     uint64_t removed;     /* objects */
     uint64_t taken;       /* contents that came from one session to another */
     uint64_t orphans; /* files whose last name went while another session had them open */
