@@ -352,7 +352,10 @@ static Left close_sessions(World *w, bool in_order)
         }
         all = session_close(s) && all;
     }
-    return all ? LEFT_GARBAGE : LEFT_ANYTHING;
+    if (!all) {
+        return LEFT_ANYTHING;
+    }
+    return w->o.crashes == 0 ? LEFT_NOTHING : LEFT_GARBAGE;
 }
 
 /* What sessions that crashed have left is dealt with by one that is alone, and what their
