@@ -70,6 +70,7 @@ tests_unit_volume_test_resolve_SOURCES = \
 	tests/unit/volume/settings-fixture.h \
 	tests/unit/volume/test-resolve.c
 tests_unit_volume_test_resolve_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+tests_unit_volume_test_resolve_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=vj_meta_begin
 
 UNIT_TESTS += tests/unit/volume/test-place
 tests_unit_volume_test_place_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
