@@ -4,7 +4,7 @@
  *
  * Keys and objects are in memory, under a name that no other test has.  A session is
  * abandoned as if its machine had gone: nothing of it reaches engine or store any more.
- * With VARJFS_TEST_SHARED_WRAP=latency:us=50 the engine is far.
+ * Each test runs twice (SHARED_TEST): with the engine at hand, and far away.
  */
 #ifndef VJ_TESTS_LIB_SHARED_VOLUME_H
 #define VJ_TESTS_LIB_SHARED_VOLUME_H
@@ -21,12 +21,25 @@
  * its time limit. */
 #define SHARED_LOOK_US 1000u
 
+/* Around the engine of a SharedVolume that is far away. */
+static char shared_far[] G_GNUC_UNUSED = "latency:us=0";
+
+/* Two rows of a table of tests: @setup finds in *state what goes to SharedVolume.wrap. */
+#define SHARED_TEST(test, setup, teardown)                                               \
+    cmocka_unit_test_setup_teardown(test, setup, teardown),                              \
+        SHARED_TEST_ROW(#test ", far away", test, setup, teardown, shared_far)
+#define SHARED_TEST_ROW(...)                                                             \
+    {                                                                                    \
+        __VA_ARGS__                                                                      \
+    }
+
 typedef struct SharedVolume {
     char *conf; /* the text of varjfs.conf */
     VjPlace *place;
+    const char *wrap; /* around the engine of each session; NULL: none */
 } SharedVolume;
 
-/* As mkfs.varjfs makes one. */
+/* As mkfs.varjfs makes one; the engine is at hand. */
 static inline void shared_make(SharedVolume *s)
 {
     static unsigned number;
@@ -42,6 +55,7 @@ static inline void shared_make(SharedVolume *s)
         fail_msg("%s", error->message);
     }
     s->place = vj_place_of_text("shared", s->conf);
+    s->wrap = NULL;
 }
 
 /* @how without its place. */
@@ -56,8 +70,7 @@ static inline VjVolume *shared_try(SharedVolume *s, VjVolumeOpen how, GError **e
 /* Nothing is written back that no thread waits for. */
 static inline VjVolume *shared_open(SharedVolume *s, const char *name, int64_t lease_us)
 {
-    const char *far = g_getenv("VARJFS_TEST_SHARED_WRAP");
-    g_autofree char *wrap = g_strdup_printf("%s;crash", far != NULL ? far : "");
+    g_autofree char *wrap = g_strdup_printf("%s;crash", s->wrap != NULL ? s->wrap : "");
     g_autoptr(GError) error = NULL;
     VjVolume *v = shared_try(s,
                              (VjVolumeOpen){.shared = true,

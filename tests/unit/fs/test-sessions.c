@@ -74,6 +74,7 @@ static int setup(void **state)
     Fixture *x = g_new0(Fixture, 1);
 
     shared_make(&x->s);
+    x->s.wrap = *state;
     side_open(x, &x->a, "first");
     side_open(x, &x->b, "second");
     *state = x;
@@ -514,7 +515,7 @@ static void no_ring(void **state)
     g_free(r);
 }
 
-#define SHARED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define SHARED(test) SHARED_TEST(test, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
     SHARED(names_are_heard_of),

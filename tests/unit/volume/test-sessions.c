@@ -23,6 +23,7 @@ static int setup(void **state)
     vj_rng_init(&rng, 5);
     vj_rng_bytes(&rng, x->bytes, sizeof x->bytes);
     shared_make(&x->s);
+    x->s.wrap = *state;
     x->a = shared_open(&x->s, "first", SHARED_LONG_US);
     x->b = shared_open(&x->s, "second", SHARED_LONG_US);
     *state = x;
@@ -527,7 +528,7 @@ static void drivers_that_cannot_be_shared(void **state)
     }
 }
 
-#define SHARED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define SHARED(test) SHARED_TEST(test, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
     SHARED(numbers_are_of_one_session),
