@@ -12,7 +12,7 @@ static _Thread_local VjCancel *current;
 
 void vj_cancel_init(VjCancel *c)
 {
-    *c = (VjCancel){.number = 1, .timeout_us = INT64_MAX};
+    *c = (VjCancel){.timeout_us = INT64_MAX};
     vj_mutex_init(&c->lock, VJ_RANK_BASE, "base.cancel");
 }
 
@@ -26,8 +26,7 @@ void vj_cancel_reset(VjCancel *c, int64_t timeout_us)
 {
     g_assert(c->cond == NULL);
     c->timeout_us = timeout_us;
-    /* A thread that fires for the request before does nothing to this one. */
-    __atomic_store_n(&c->number, c->number + 1, __ATOMIC_RELEASE);
+    g_atomic_int_set(&c->fired, 0);
 }
 
 void vj_cancel_enter(VjCancel *c)
@@ -46,8 +45,7 @@ VjCancel *vj_cancel_leave(void)
 
 bool vj_cancel_is_fired(void)
 {
-    return current != NULL &&
-           __atomic_load_n(&current->fired, __ATOMIC_SEQ_CST) == current->number;
+    return current != NULL && g_atomic_int_get(&current->fired) != 0;
 }
 
 int64_t vj_cancel_deadline_us(void)
@@ -57,17 +55,12 @@ int64_t vj_cancel_deadline_us(void)
                : vj_clock_mono_us() + current->timeout_us;
 }
 
-uint64_t vj_cancel_number(const VjCancel *c)
-{
-    return __atomic_load_n(&c->number, __ATOMIC_ACQUIRE);
-}
-
-void vj_cancel_fire_number(VjCancel *c, uint64_t number)
+void vj_cancel_fire(VjCancel *c)
 {
     VjCond *cond;
     VjMutex *mutex;
 
-    __atomic_store_n(&c->fired, number, __ATOMIC_SEQ_CST);
+    g_atomic_int_set(&c->fired, 1);
     vj_mutex_lock(&c->lock);
     cond = c->cond;
     mutex = c->mutex;
@@ -77,11 +70,6 @@ void vj_cancel_fire_number(VjCancel *c, uint64_t number)
         vj_cond_broadcast(cond);
         vj_mutex_unlock(mutex);
     }
-}
-
-void vj_cancel_fire(VjCancel *c)
-{
-    vj_cancel_fire_number(c, vj_cancel_number(c));
 }
 
 static void stand_at(VjCancel *c, VjCond *cond, VjMutex *mutex)

@@ -13,8 +13,7 @@
 #include "base/lock.h"
 
 typedef struct VjCancel {
-    /* Atomic: of the request; and of the one that was cancelled last, 0: none was. */
-    uint64_t number, fired;
+    gint fired;         /* atomic */
     int64_t timeout_us; /* of each wait; never changes while it is in use */
     VjMutex lock;       /* VJ_RANK_BASE */
     /* guarded by lock; where the thread waits, NULL: it does not */
@@ -41,12 +40,7 @@ bool vj_cancel_is_fired(void);
  * INT64_MAX without a VjCancel. */
 int64_t vj_cancel_deadline_us(void);
 
-/* Names the request of now.  Threads: any. */
-uint64_t vj_cancel_number(const VjCancel *c);
-/* Nothing, if @number is not the request of now any more.  Threads: any.  Locks: none
- * that its thread may wait with. */
-void vj_cancel_fire_number(VjCancel *c, uint64_t number);
-/* The request of now. */
+/* Threads: any.  Locks: none that its thread may wait with. */
 void vj_cancel_fire(VjCancel *c);
 
 /*

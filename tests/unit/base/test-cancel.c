@@ -124,25 +124,6 @@ static void a_deadline_comes(void **state)
     world_free(w);
 }
 
-/* Whoever saw that the caller of one request dies may come when its thread works on the
- * next one. */
-static void another_request_is_not_cancelled(void **state)
-{
-    World *w = world_new();
-    uint64_t number = vj_cancel_number(&w->cancel);
-
-    (void)state;
-    vj_cancel_reset(&w->cancel, INT64_MAX);
-    assert_int_not_equal(vj_cancel_number(&w->cancel), number);
-    vj_cancel_enter(&w->cancel);
-    vj_cancel_fire_number(&w->cancel, number);
-    assert_false(vj_cancel_is_fired());
-    vj_cancel_fire_number(&w->cancel, vj_cancel_number(&w->cancel));
-    assert_true(vj_cancel_is_fired());
-    assert_ptr_equal(vj_cancel_leave(), &w->cancel);
-    world_free(w);
-}
-
 static gpointer bring(gpointer opaque)
 {
     World *w = opaque;
@@ -173,7 +154,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_wait_ends),
     cmocka_unit_test(what_was_fired_does_not_wait),
     cmocka_unit_test(a_deadline_comes),
-    cmocka_unit_test(another_request_is_not_cancelled),
     cmocka_unit_test(without_one_it_waits),
 };
 
