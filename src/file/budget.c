@@ -80,15 +80,12 @@ int vj_budget_wait(VjBudget *b, size_t bytes)
 
     vj_mutex_lock(&b->lock);
     while (r == 0 && !fits(b, bytes)) {
-        if (b->failing != 0) {
-            r = b->failing;
-            break;
-        }
         vj_mutex_unlock(&b->lock);
         b->pressure(b->opaque);
         vj_mutex_lock(&b->lock);
-        if (!fits(b, bytes) && b->failing == 0) {
-            r = vj_cond_wait_or_cancel(&b->freed, &b->lock, INT64_MAX);
+        if (!fits(b, bytes)) {
+            r = b->failing != 0 ? b->failing
+                                : vj_cond_wait_or_cancel(&b->freed, &b->lock, INT64_MAX);
         }
     }
     vj_mutex_unlock(&b->lock);

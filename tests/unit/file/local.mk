@@ -10,3 +10,6 @@ tests_unit_file_test_inode_format_LDADD = tests/lib/libmem-meta.la $(LDADD_file)
 
 UNIT_TESTS += tests/unit/file/test-append
 tests_unit_file_test_append_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/file/test-budget
+tests_unit_file_test_budget_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
