@@ -41,8 +41,7 @@ static int keep_committable(VjFile *f)
 
 /*
  * Before a change that takes @bytes of memory; no lock held.  Both may take as long as
- * the store does: a caller that has died meanwhile has been answered that nothing
- * happens.
+ * the store does: for a caller that has died meanwhile nothing happens, -ECANCELED.
  */
 static int may_begin(VjFile *f, size_t bytes)
 {

@@ -62,6 +62,7 @@ static bool is_doubtful(int r)
     return r == -EIO || r == -ETIMEDOUT || r == -ECANCELED;
 }
 
+/* It is not among those that are being opened any more: take_left passes these over. */
 static void leave(VjFileTable *table, uint64_t ino)
 {
     bool has_room;
@@ -92,7 +93,6 @@ int vj_content_claim(VjFileTable *table, uint64_t ino, VjInode *out, uint64_t *h
     int r = vj_meta_run(table->meta, VJ_RUN_RELEASE, take_body, &take);
 
     *holder = take.holder;
-    vj_content_claim_failed(table, ino, r);
     return r;
 }
 
@@ -161,9 +161,11 @@ static int drop(VjFileTable *table, VjOpening *closing)
                     ": that its content was closed cannot be told to other sessions "
                     "now: %s",
                     d.ino, g_strerror(-r));
-        leave(table, d.ino);
     }
     is_closed(table, closing);
+    if (r < 0 && r != -ESTALE) {
+        leave(table, d.ino);
+    }
     if (r == 0 && d.is_orphan) { /* may wait for the purge, which waits for openings */
         table->events->orphaned(table->opaque, d.ino, 0);
     }

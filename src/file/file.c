@@ -172,6 +172,9 @@ static VjFile *end_opening(VjFileTable *table, const VjOpening *opening, int r,
     g_hash_table_remove(table->opening, &opening->ino);
     vj_cond_broadcast(&table->opened);
     vj_mutex_unlock(&table->lock);
+    if (table->is_shared) {
+        vj_content_claim_failed(table, opening->ino, r);
+    }
     return f;
 }
 
@@ -221,9 +224,6 @@ int vj_file_make_claim(VjTxn *txn, const VjFileMaking *m)
 
 int vj_file_make_end(VjFileMaking *m, int r, const VjInode *inode, VjFile **out)
 {
-    if (m->table->is_shared) {
-        vj_content_claim_failed(m->table, m->opening.ino, r);
-    }
     *out = end_opening(m->table, &m->opening, r, inode);
     g_free(m);
     return r;
