@@ -404,16 +404,35 @@ int vj_file_getattr(VjFileTable *table, uint64_t ino, VjInode *out)
     return -EIO;
 }
 
-void vj_file_forget_times(VjFileTable *table, uint64_t ino)
+void vj_file_forget_times(VjFileTable *table, uint64_t ino, VjForgottenTimes *out)
+{
+    g_autoptr(VjFile) f = vj_file_find(table, ino);
+
+    *out = (VjForgottenTimes){.number = 0};
+    if (f != NULL) {
+        vj_mutex_lock(&f->lock);
+        out->of_active = f->times_pending;
+        out->of_frozen = f->frozen != NULL && g_atomic_int_get(&f->frozen->times_valid);
+        out->number = ++f->times_forgotten;
+        f->times_pending = false;
+        if (f->frozen != NULL) {
+            g_atomic_int_set(&f->frozen->times_valid, 0);
+        }
+        vj_mutex_unlock(&f->lock);
+    }
+}
+
+void vj_file_recall_times(VjFileTable *table, uint64_t ino, const VjForgottenTimes *what)
 {
     g_autoptr(VjFile) f = vj_file_find(table, ino);
 
     if (f != NULL) {
         vj_mutex_lock(&f->lock);
-        f->times_pending = false;
-        f->times_forgotten++;
-        if (f->frozen != NULL) {
-            g_atomic_int_set(&f->frozen->times_valid, 0);
+        if (f->times_forgotten == what->number) {
+            f->times_pending = f->times_pending || what->of_active;
+            if (f->frozen != NULL && (what->of_frozen || what->of_active)) {
+                g_atomic_int_set(&f->frozen->times_valid, 1);
+            }
         }
         vj_mutex_unlock(&f->lock);
     }

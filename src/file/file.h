@@ -209,12 +209,20 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjFile, vj_file_unref)
 int vj_file_getattr(VjFileTable *table, uint64_t ino,
                     VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
 
+/* What a call of vj_file_forget_times took away. */
+typedef struct VjForgottenTimes {
+    uint32_t number; /* of the call; 0: the file was not open */
+    bool of_active, of_frozen;
+} VjForgottenTimes;
+
 /*
  * vj_file_forget_times - an explicit utimens wins over the mtime of earlier writes
  *
- * Called before the transaction that sets the times.
+ * Called before the transaction that sets the times; recall when that has failed: then
+ * those writes have changed the times after all, unless another utimens came.
  */
-void vj_file_forget_times(VjFileTable *table, uint64_t ino);
+void vj_file_forget_times(VjFileTable *table, uint64_t ino, VjForgottenTimes *out);
+void vj_file_recall_times(VjFileTable *table, uint64_t ino, const VjForgottenTimes *what);
 
 /*
  * vj_file_settings_changed - a transaction that changed the settings of @ino is visible

@@ -271,8 +271,12 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
                   const VjSetattr *set, VjAttr *out)
 {
     SetOp op = {.ino = ino, .set = set, .now = vj_clock_real()};
-    int r = 0;
+    VjForgottenTimes forgotten = {.number = 0};
+    int r = vj_cancel_is_fired() ? -ECANCELED : 0;
 
+    if (r < 0) {
+        return r;
+    }
     if (set->what & VJ_SET_SIZE) {
         r = set_size(fs, who, ino, h, set);
     } else if (set->what & (VJ_SET_UNPRIVILEGED | VJ_SET_CHANGES)) {
@@ -290,11 +294,14 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
             vj_fs_forget_read(fs, ino);
         }
         if (set->what & VJ_SET_MTIME) {
-            vj_file_forget_times(fs->files, ino);
+            vj_file_forget_times(fs->files, ino, &forgotten);
         }
         r = vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
         vj_fs_record_changed(fs, ino);
         if (r < 0) {
+            if (forgotten.number > 0) {
+                vj_file_recall_times(fs->files, ino, &forgotten);
+            }
             return r;
         }
     }

@@ -84,7 +84,7 @@ void vj_fs_set_noatime(VjFs *fs);
 
 /* Setup only.  Its functions may wait for another machine: where they do they end with
  * -ECANCELED when the thread's VjCancel is fired, -ETIMEDOUT after its time, and have
- * done nothing. */
+ * done nothing; but vj_fs_setattr may have set the size and not the attributes. */
 bool vj_fs_is_far(VjFs *fs);
 /* Setup only.  They may wait for a store, and end with -ECANCELED then in the same way,
  * but have as long as the store has.  Also where they are far. */
@@ -235,14 +235,15 @@ int vj_fs_create(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
 /* A file without a name that vj_fs_link may give one. */
 int vj_fs_tmpfile(VjFs *fs, const VjCaller *who, uint64_t parent, mode_t mode, int flags,
                   VjAttr *attr, VjHandle **out) G_GNUC_WARN_UNUSED_RESULT;
-/* Ends @h; write-back starts, and this does not wait for it. */
+/* Ends @h.  In a shared session the last one of a file drops its claim, and blocks for
+ * that. */
 void vj_fs_release(VjFs *fs, VjHandle *h);
 uint64_t vj_fs_handle_ino(const VjHandle *h);
 /* It was opened for reading. */
 bool vj_fs_handle_readable(const VjHandle *h);
 
 /* At each close(2) of a writer: starts write-back; returns an error of earlier ones, once
- * a handle. */
+ * a handle.  In a shared session: commits, waits for that, and returns its error. */
 int vj_fs_flush(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
 /* Durable on 0; blocks.  Returns an error of earlier write-back too, as vj_fs_flush
  * does. */

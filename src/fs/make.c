@@ -130,7 +130,7 @@ static int make_body(VjTxn *txn, void *opaque)
     return r < 0 ? r : vj_inode_put(txn, &dir);
 }
 
-/* @file: NULL, or where the content of what is made goes; owned. */
+/* @file: NULL, or where the content of what is made goes; owned, NULL on failure. */
 static int make(VjFs *fs, MakeOp *op, VjAttr *out, VjFile **file)
 {
     int r;
@@ -147,6 +147,9 @@ static int make(VjFs *fs, MakeOp *op, VjAttr *out, VjFile **file)
     op->now = vj_clock_real();
     op->files = fs->files;
     r = vj_fs_ino_new(fs, &op->ino);
+    if (r == 0 && vj_cancel_is_fired()) {
+        r = -ECANCELED; /* before there may be a claim that is to be looked for */
+    }
     if (r < 0) {
         return r;
     }

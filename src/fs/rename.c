@@ -315,8 +315,7 @@ static int both_names_body(VjTxn *txn, void *opaque)
 /*
  * Commits the content of the file that is about to replace another one, of both when they
  * are exchanged.  Commits become durable in order, so after a crash a name never shows
- * less than it showed here.  That takes as long as the store does: where the caller has
- * died meanwhile, nothing is renamed.
+ * less than it showed here.
  */
 static int commit_contents_first(VjFs *fs, const RenameOp *op)
 {
@@ -327,10 +326,7 @@ static int commit_contents_first(VjFs *fs, const RenameOp *op)
         return 0; /* the transaction decides */
     }
     r = content_commit(fs, &n.a);
-    if (r == 0 && (op->flags & VJ_RENAME_EXCHANGE)) {
-        r = content_commit(fs, &n.b);
-    }
-    return r == 0 && vj_cancel_is_fired() ? -ECANCELED : r;
+    return r == 0 && (op->flags & VJ_RENAME_EXCHANGE) ? content_commit(fs, &n.b) : r;
 }
 
 int vj_fs_rename(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,

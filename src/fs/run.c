@@ -18,6 +18,12 @@ int vj_fs_ino_new(VjFs *fs, uint64_t *ino)
     return r;
 }
 
+/* What came before may have waited for the store, while the caller died. */
+static int run_once(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
+{
+    return vj_cancel_is_fired() ? -ECANCELED : vj_meta_run(fs->meta, flags, body, op);
+}
+
 int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
 {
     int r;
@@ -25,14 +31,11 @@ int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
     if (vj_volume_read_only(fs->volume)) {
         return -EROFS;
     }
-    if (vj_cancel_is_fired()) {
-        return -ECANCELED; /* its caller has been answered that nothing happens */
-    }
-    r = vj_meta_run(fs->meta, flags, body, op);
+    r = run_once(fs, flags, body, op);
     /* What was deleted a moment ago is removed in the background: then there may be
      * space. */
     if (r == -ENOSPC && vj_volume_purge(fs->volume) == 0) {
-        r = vj_meta_run(fs->meta, flags, body, op);
+        r = run_once(fs, flags, body, op);
     }
     return r;
 }

@@ -1315,6 +1315,70 @@ static void test_inode_count(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fixture_teardown)
 
+/* As a request whose caller has died before it was served. */
+static void a_dead_caller_changes_nothing(void **state)
+{
+    Fixture *x = *state;
+    const VjSetattr set = {.what = VJ_SET_SIZE | VJ_SET_MTIME, .mtime = {.tv_sec = 1}};
+    uint64_t ino = make_file(x->fs, VJ_INO_ROOT, "f"), at;
+    uint64_t other = make_file(x->fs, VJ_INO_ROOT, "other");
+    const VjEdit edit = {.old_len = 2, .src = "x", .len = 1};
+    VjEdited edited;
+    VjCancel cancel;
+    VjHandle *h;
+    VjAttr attr;
+
+    assert_int_equal(vj_fs_open(x->fs, &root_caller, ino, O_RDWR, &h), 0);
+    assert_int_equal(vj_fs_write(h, 0, "text", 4, 0, &at), 0);
+    vj_cancel_init(&cancel);
+    vj_cancel_fire(&cancel);
+    vj_cancel_enter(&cancel);
+    assert_int_equal(vj_fs_write(h, 4, "more", 4, 0, &at), -ECANCELED);
+    assert_int_equal(vj_fs_replace(&root_caller, h, &edit, &edited), -ECANCELED);
+    assert_int_equal(vj_fs_setattr(x->fs, &root_caller, ino, h, &set, &attr), -ECANCELED);
+    assert_int_equal(
+        vj_fs_rename(x->fs, &root_caller, VJ_INO_ROOT, "f", VJ_INO_ROOT, "other", 0),
+        -ECANCELED);
+    assert_int_equal(vj_fs_mkdir(x->fs, &root_caller, VJ_INO_ROOT, "d", 0755, &attr),
+                     -ECANCELED);
+    assert_int_equal(vj_fs_unlink(x->fs, VJ_INO_ROOT, "other"), -ECANCELED);
+    assert_ptr_equal(vj_cancel_leave(), &cancel);
+    vj_cancel_clear(&cancel);
+    assert_int_equal(look(x->fs, VJ_INO_ROOT, "f"), ino);
+    assert_int_equal(look(x->fs, VJ_INO_ROOT, "other"), other);
+    assert_int_equal(look(x->fs, VJ_INO_ROOT, "d"), 0);
+    assert_int_equal(vj_fs_fsync(h), 0);
+    expect_text(h, "text");
+    assert_int_equal(vj_fs_getattr(x->fs, ino, &attr), 0);
+    assert_true(attr.st.st_mtim.tv_sec > 1);
+    vj_fs_release(x->fs, h);
+}
+
+/* An earlier write has changed the times, if what was to set others fails. */
+static void times_that_cannot_be_set(void **state)
+{
+    Fixture *x = *state;
+    const VjSetattr old = {.what = VJ_SET_MTIME, .mtime = {.tv_sec = 1}},
+                    set = {.what = VJ_SET_MTIME, .mtime = {.tv_sec = 2}};
+    uint64_t ino = make_file(x->fs, VJ_INO_ROOT, "f"), at;
+    g_autoptr(GError) error = NULL;
+    VjHandle *h;
+    VjAttr attr;
+
+    assert_int_equal(vj_fs_setattr(x->fs, &root_caller, ino, NULL, &old, &attr), 0);
+    assert_int_equal(vj_fs_open(x->fs, &root_caller, ino, O_RDWR, &h), 0);
+    assert_int_equal(vj_fs_write(h, 0, "text", 4, 0, &at), 0);
+    assert_true(vj_meta_fault_set(vj_volume_meta(x->v), "kinds=commit,fail=1", &error));
+    assert_int_equal(vj_fs_setattr(x->fs, &root_caller, ino, NULL, &set, &attr), -EIO);
+    assert_true(vj_meta_fault_set(vj_volume_meta(x->v), "kinds=commit,fail=0", &error));
+    assert_int_equal(vj_fs_getattr(x->fs, ino, &attr), 0);
+    assert_true(attr.st.st_mtim.tv_sec > 2);
+    assert_int_equal(vj_fs_fsync(h), 0);
+    assert_int_equal(vj_fs_getattr(x->fs, ino, &attr), 0);
+    assert_true(attr.st.st_mtim.tv_sec > 2);
+    vj_fs_release(x->fs, h);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST(test_names),
     TEST(test_who_owns_what),
@@ -1349,6 +1413,8 @@ static const struct CMUnitTest tests[] = {
     TEST(test_inode_count),
     TEST(test_read_only),
     TEST(test_random),
+    TEST(a_dead_caller_changes_nothing),
+    TEST(times_that_cannot_be_set),
 };
 
 VJ_TEST_MAIN(tests)
