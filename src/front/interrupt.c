@@ -16,8 +16,9 @@
  * same descriptor.
  *
  * Where metadata are on another machine any request may wait for long, and where a store
- * has a timeout what reads does: then each thread's request is listed here, and one whose
- * caller dies is cancelled, so that the thread is free too.
+ * has a timeout what reads does, or waits for memory for changes: then each thread's
+ * request is listed here, and one whose caller dies is cancelled, so that the thread is
+ * free too.
  *
  * Where the daemon does not see the caller in /proc (another pid namespace, hidepid)
  * there is no knowing, and the caller waits.

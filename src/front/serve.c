@@ -122,10 +122,24 @@ static bool is_forget(const Worker *w)
     return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET;
 }
 
-/* A request for whose answer no caller waits is carried through. */
-static bool may_be_cancelled(uint32_t opcode)
+/* Pages that the kernel writes back: on an error it would lose them. */
+static bool is_write_back(const Worker *w, size_t len)
 {
-    switch (opcode) {
+    struct fuse_write_in in;
+
+    if (len < sizeof(struct fuse_in_header) + sizeof in) {
+        return false; /* libfuse refuses it */
+    }
+    memcpy(&in, w->block + HEAD_SKIP + sizeof(struct fuse_in_header), sizeof in);
+    return (in.write_flags & FUSE_WRITE_CACHE) != 0;
+}
+
+/* A request for whose answer no caller waits is carried through. */
+static bool may_be_cancelled(const Worker *w, size_t len)
+{
+    switch (head_of(w).opcode) {
+    case FUSE_WRITE:
+        return !is_write_back(w, len);
     case FUSE_FORGET:
     case FUSE_BATCH_FORGET:
     case FUSE_RELEASE:
@@ -154,7 +168,7 @@ static void process(VjFront *f, Worker *w, size_t len)
 {
     struct fuse_buf request = {.mem = w->block + HEAD_SKIP, .size = len};
     struct fuse_in_header head = head_of(w);
-    bool is_cancellable = f->can_cancel && may_be_cancelled(head.opcode);
+    bool is_cancellable = f->can_cancel && may_be_cancelled(w, len);
 
     if (f->can_cancel && head.opcode == FUSE_INTERRUPT) {
         note_interrupt(f, w, len);
