@@ -227,7 +227,10 @@ static int find_out(VjSession *s, uint64_t number, int why, int64_t until_us)
         return 0;
     }
     if (rc == 0) {
-        return why;
+        /* It was not done, and the caller has time left: as after a conflict. */
+        return why == -ETIMEDOUT && vj_clock_mono_us() < until_us && !vj_cancel_is_fired()
+                   ? -EAGAIN
+                   : why;
     }
     sh->was_given_up = true;
     vj_mutex_lock(&s->state);
@@ -258,7 +261,8 @@ int vj_shared_begin(VjSession *s, bool is_writer)
     vj_mutex_lock(&s->state);
     is_in_doubt = s->shared->is_in_doubt;
     vj_mutex_unlock(&s->state);
-    rc = is_in_doubt ? vj_shared_resolve(s, vj_cancel_deadline_us()) : 0;
+    rc = is_in_doubt ? vj_shared_resolve(s, deadline_of_try(s, vj_cancel_deadline_us()))
+                     : 0;
     if (!is_writer) {
         vj_session_writer_end(s);
     }

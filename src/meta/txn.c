@@ -67,16 +67,17 @@ void vj_session_writer_end(VjSession *s)
 
 static int begin_write(VjSession *s, VjSessionTxn *t)
 {
+    bool is_shared = vj_session_is_shared(s);
     int rc;
 
     if (s->read_only) {
         return -EROFS;
     }
-    rc = writer_begin(s, !vj_session_is_shared(s));
+    rc = writer_begin(s, !is_shared);
     if (rc < 0) {
         return rc;
     }
-    rc = vj_session_is_shared(s) ? vj_shared_begin(s, true) : 0;
+    rc = is_shared ? vj_shared_begin(s, true) : 0;
     if (rc == 0) {
         rc = vj_view_take(s, false, &t->view);
     }
