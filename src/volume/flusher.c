@@ -160,9 +160,9 @@ void vj_flusher_clean(VjFlusher *x, VjFile *f)
     if (!was_queued) {
         return;
     }
-    /* A change since then has found it in the queue. */
+    /* A change since then has found it in the queue, and may have been in a hurry. */
     if (vj_file_is_dirty(f)) {
-        vj_flusher_add(x, f, VJ_FLUSH_AGED);
+        vj_flusher_add(x, f, VJ_FLUSH_SOON);
     }
     vj_file_unref(f);
 }
