@@ -52,8 +52,19 @@ def tell(mode, writer, number):
         os.write(1, b"%d %d\n" % (writer, number))
 
 
+def is_there(directory):
+    """
+    sqlite takes a directory that it cannot open for one that needs no synchronising (unixDelete):
+    in mode delete a commit "succeeds" when the file system died right after the journal was
+    removed.  A directory that still opens after the commit, below the descriptor @directory and not
+    by its path, below which another file system may be by then, was open to sqlite as well.
+    """
+    os.close(os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory))
+
+
 def write(path, mode, writer, count, stop):
     db = open_database(path, mode)
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
     for number in range(count):
         db.execute("BEGIN IMMEDIATE")
         for amount in (number, 1, -number - 1):
@@ -61,6 +72,7 @@ def write(path, mode, writer, count, stop):
                        (writer, number, amount, os.urandom(200 + number * 37 % 6000)))
         db.execute("UPDATE total SET commits = commits + 1")
         db.execute("COMMIT")
+        is_there(directory)
         tell(mode, writer, number)
     if stop:
         os._exit(0)
