@@ -30,6 +30,12 @@ struct VjVersion {
     uint8_t value[];
 };
 
+/* The first 16 bytes of a key as numbers that sort as they do; zeros behind a shorter
+ * one. */
+typedef struct VjKeyHead {
+    uint64_t high, low;
+} VjKeyHead;
+
 typedef struct VjOverlayEntry VjOverlayEntry;
 struct VjOverlayEntry {
     VjVersion *newest;             /* never NULL */
@@ -39,6 +45,7 @@ struct VjOverlayEntry {
     uint8_t levels;
     uint8_t space;
     bool unlogged;
+    VjKeyHead head;            /* most searches need no more of the key */
     VjOverlayEntry *forward[]; /* levels pointers; the key follows them */
 };
 

@@ -62,6 +62,29 @@ bool vj_snapshots_need(const VjSnapshots *all, uint64_t from, uint64_t until)
 
 /* ---- Entries and versions -------------------------------------------------------- */
 
+static VjKeyHead head_of(VjSlice key)
+{
+    uint8_t bytes[sizeof(VjKeyHead)] = {0};
+
+    memcpy(bytes, key.data, MIN(key.len, sizeof bytes));
+    return (VjKeyHead){vj_be64_get(bytes), vj_be64_get(bytes + sizeof(uint64_t))};
+}
+
+/* As vj_slice_compare of @e's key with @key, whose head is @head. */
+static int compare(const VjOverlayEntry *e, VjSlice key, VjKeyHead head)
+{
+    if (e->head.high != head.high) {
+        return e->head.high < head.high ? -1 : 1;
+    }
+    if (e->head.low != head.low) {
+        return e->head.low < head.low ? -1 : 1;
+    }
+    if (e->key_bytes <= sizeof head && key.len <= sizeof head) {
+        return (e->key_bytes > key.len) - (e->key_bytes < key.len);
+    }
+    return vj_slice_compare(vj_entry_key(e), key);
+}
+
 static size_t entry_bytes(uint32_t levels, size_t key_bytes)
 {
     return sizeof(VjOverlayEntry) + levels * sizeof(VjOverlayEntry *) + key_bytes;
@@ -81,6 +104,7 @@ static VjOverlayEntry *entry_new(VjSpace space, uint32_t levels, VjSlice key)
     e->unlogged = false;
     e->key_bytes = (uint16_t)key.len;
     e->levels = (uint8_t)levels;
+    e->head = head_of(key);
     memcpy(&e->forward[levels], key.data, key.len);
     return e;
 }
@@ -179,6 +203,7 @@ static VjOverlayEntry *list_before(const VjOverlayList *l, VjSlice key, bool or_
 {
     VjOverlayEntry *at = NULL;
     const VjOverlayEntry *passed = NULL; /* already found not to be before @key */
+    VjKeyHead head = head_of(key);
 
     for (uint32_t level = l->levels; level-- > 0;) {
         VjOverlayEntry *const *links = at == NULL ? l->head : at->forward;
@@ -189,7 +214,7 @@ static VjOverlayEntry *list_before(const VjOverlayList *l, VjSlice key, bool or_
             if (to == NULL || to == passed) {
                 break;
             }
-            int order = vj_slice_compare(vj_entry_key(to), key);
+            int order = compare(to, key, head);
 
             if (order > 0 || (order == 0 && !or_equal)) {
                 passed = to;
