@@ -500,6 +500,9 @@ int main(int argc, char **argv)
                      .size = 48 << 10,
                      .far = 3};
     parse(argc, argv, &w->o);
+    /* A pool's thread does not go on as another volume's: ThreadSanitizer does not see
+     * how GLib hands it over. */
+    g_thread_pool_set_max_unused_threads(0);
     w->source = g_strdup_printf("%s/varjfs-sessions-XXXXXX",
                                 w->o.dir != NULL ? w->o.dir : g_get_tmp_dir());
     if (g_mkdtemp(w->source) == NULL) {
