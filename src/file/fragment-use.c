@@ -45,7 +45,10 @@ void vj_fragment_use_queue_locked(VjRemapper *x, VjFragmentUse *u, int64_t due_u
         g_queue_insert_after(&x->due, link, u);
         u->link = link->next;
     }
-    vj_cond_signal(&x->wake);
+    /* Each commit comes by here: it wakes the thread for what cannot wait alone. */
+    if (due_us < x->wakes_us || x->count > x->most / 2) {
+        vj_cond_signal(&x->wake);
+    }
 }
 
 void vj_fragment_use_release_locked(VjRemapper *x, VjFragmentUse *u)

@@ -89,6 +89,21 @@ static bool is_due_locked(const VjRemapper *x, const VjFragmentUse *u)
     return u->due_us <= vj_clock_mono_us() || (!u->gone && x->count > x->most / 2);
 }
 
+/* Until there may be something to do. */
+static void rest_locked(VjRemapper *x, const VjFragmentUse *u, int64_t rest_us)
+{
+    bool rests = vj_clock_mono_us() < rest_us;
+    int64_t until_us = rests ? rest_us : u != NULL ? u->due_us : INT64_MAX;
+
+    x->wakes_us = rests ? INT64_MIN : until_us;
+    if (until_us == INT64_MAX) {
+        vj_cond_wait(&x->wake, &x->lock);
+    } else {
+        (void)vj_cond_wait_until(&x->wake, &x->lock, until_us);
+    }
+    x->wakes_us = INT64_MIN;
+}
+
 static gpointer remapper_main(gpointer opaque)
 {
     VjRemapper *x = opaque;
@@ -97,16 +112,13 @@ static gpointer remapper_main(gpointer opaque)
     vj_mutex_lock(&x->lock);
     while (!x->stop) {
         VjFragmentUse *u = next_locked(x);
-        int64_t now_us = vj_clock_mono_us();
 
-        if (u == NULL) {
-            vj_cond_wait(&x->wake, &x->lock);
-        } else if (now_us < rest_us) {
-            (void)vj_cond_wait_until(&x->wake, &x->lock, rest_us);
-        } else if (!is_due_locked(x, u)) {
-            (void)vj_cond_wait_until(&x->wake, &x->lock, u->due_us);
+        x->looks++;
+        if (u == NULL || vj_clock_mono_us() < rest_us || !is_due_locked(x, u)) {
+            rest_locked(x, u, u != NULL ? rest_us : 0);
         } else {
             bool went_well;
+            int64_t now_us;
 
             vj_fragment_use_unqueue_locked(x, u);
             u->busy = true;
@@ -249,6 +261,7 @@ bool vj_remapper_open(VjFileTable *table, uint64_t most_bytes, VjRemapper **out,
     x->most = x->limits.most;
     vj_mutex_init(&x->lock, VJ_RANK_FILE_QUEUE, "file.remapper");
     vj_cond_init(&x->wake);
+    x->wakes_us = INT64_MIN;
     x->uses = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     g_queue_init(&x->due);
     r = count_earlier(x); /* no other thread has it yet */

@@ -4,6 +4,7 @@
  */
 #include "../../lib/test.h"
 #include "file/file-private.h"
+#include "file/remap-private.h"
 
 #include "fsck/fsck.h"
 #include "volume/volume-private.h"
@@ -392,6 +393,36 @@ static void a_file_without_a_name_keeps_none_waiting(void **state)
     done(&x);
 }
 
+static uint64_t looks_of_remapper(const Fixture *x)
+{
+    VjRemapper *remapper = vj_volume_files(x->v)->remapper;
+    uint64_t looks;
+
+    vj_mutex_lock(&remapper->lock);
+    looks = remapper->looks;
+    vj_mutex_unlock(&remapper->lock);
+    return looks;
+}
+
+/* It is woken for what is due, not by each of the commits that put that off. */
+static void commits_do_not_wake_the_thread_that_makes_objects(void **state)
+{
+    uint64_t before;
+    Fixture x;
+
+    (void)state;
+    make(&x, "objects=16K", (size_t)1 << 20);
+    edit_and_sync(&x, 5000, PIECE, PIECE);
+    before = looks_of_remapper(&x);
+    for (unsigned i = 0; i < 40; i++) {
+        edit_and_sync(&x, 10000 * (i + 1), PIECE, PIECE);
+    }
+    assert_true(count_records(&x) > 40);
+    /* The first commit's, should it come late. */
+    assert_in_range(looks_of_remapper(&x) - before, 0, 2);
+    done(&x);
+}
+
 /* Else a small change becomes objects whenever the first one since the mount has its
  * age. */
 static void what_is_durable_does_not_hurry_the_next_change(void **state)
@@ -601,6 +632,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bounds_hold),
     cmocka_unit_test(a_file_without_a_name_keeps_none_waiting),
     cmocka_unit_test(what_is_durable_does_not_hurry_the_next_change),
+    cmocka_unit_test(commits_do_not_wake_the_thread_that_makes_objects),
     cmocka_unit_test(what_grows_slowly_takes_few_records),
     cmocka_unit_test(other_changes_meet_fragments),
     cmocka_unit_test(a_full_store),
