@@ -189,25 +189,27 @@ static void look(VjSession *s, bool renews) VJ_REQUIRES(&s->state)
     vj_cond_broadcast(&sh->wake); /* there may be something to release */
 }
 
-/* Where no thread has the writer's place: this one resolves the commit in doubt, so that
- * the next writer does not have to. */
+/* Unless another thread is the writer, this one resolves the commit in doubt, so that the
+ * next writer does not have to. */
 static void try_to_resolve(VjSession *s) VJ_REQUIRES(&s->state)
 {
     int64_t deadline_us = vj_clock_mono_us() + TICK_US;
 
-    s->has_writer = true;
     vj_mutex_unlock(&s->state);
-    if (vj_shared_resolve(s, deadline_us) < 0) {
-        vj_trace(meta, "session %" G_GUINT64_FORMAT ": a commit is in doubt", s->number);
+    if (vj_session_writer_try(s)) {
+        if (vj_shared_resolve(s, deadline_us) < 0) {
+            vj_trace(meta, "session %" G_GUINT64_FORMAT ": a commit is in doubt",
+                     s->number);
+        }
+        vj_session_writer_end(s);
     }
-    vj_session_writer_end(s);
     vj_mutex_lock(&s->state);
 }
 
 /* Once a second, where there is something to do. */
 static void tick(VjSession *s) VJ_REQUIRES(&s->state)
 {
-    if (s->shared->is_in_doubt && !s->has_writer) {
+    if (s->shared->is_in_doubt) {
         try_to_resolve(s);
     }
     if (!s->shared->watches) {

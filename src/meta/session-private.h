@@ -160,13 +160,17 @@ typedef struct VjSession {
 
     VjOverlay changes; /* the writer's: of the open write transaction */
 
+    /* Of its own: readers take state for each key. */
+    VjMutex writer;
+    VjCond writer_ended;
+    /* guarded by writer: */
+    bool has_writer; /* a write transaction is open */
+
     /* Brief; never across a call of the engine that may block. */
     VjMutex state;
     VjCond applier_wake; /* there may be something to do for the applier */
     VjCond moved;        /* a move ended, well or badly, or a generation was frozen */
-    VjCond writer_ended;
     /* guarded by state: */
-    bool has_writer;               /* a write transaction is open */
     VjGeneration *active, *frozen; /* frozen: NULL when nothing is being moved */
     VjGeneration *dropped;         /* without references, to be freed by the applier */
     VjSnapshots snapshots;         /* of read transactions */
@@ -312,8 +316,9 @@ void vj_far_clear(VjView *v);
 /* ---- txn.c ----------------------------------------------------------------------- */
 
 /* The calling thread is the writer from now on, when the one before has ended.
- * -ECANCELED, -ETIMEDOUT. */
+ * -ECANCELED, -ETIMEDOUT.  try: false: another thread is. */
 int vj_session_writer_begin(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_session_writer_try(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 void vj_session_writer_end(VjSession *s);
 /* Members of the ops table, contracts there. */
 

@@ -64,6 +64,7 @@ static VjSession *session_new(VjEngine *e, const VjMetaPlace *place, const VjOpt
     s->commit_interval_us = (int64_t)vj_opts_number(opts, "commit") * 1000 * 1000;
     s->active = vj_generation_new();
     vj_overlay_init(&s->changes);
+    vj_mutex_init(&s->writer, VJ_RANK_META_WRITER, "meta writer");
     vj_mutex_init(&s->state, VJ_RANK_META_STATE, "meta state");
     vj_cond_init(&s->applier_wake);
     vj_cond_init(&s->moved);
@@ -107,6 +108,7 @@ static int session_free(VjSession *s, bool in_order)
     vj_cond_clear(&s->moved);
     vj_cond_clear(&s->applier_wake);
     vj_mutex_clear(&s->state);
+    vj_mutex_clear(&s->writer);
     vj_cond_clear(&s->writer_ended);
     vj_cond_clear(&s->listener.idle);
     g_free(s->label);

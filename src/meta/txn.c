@@ -28,41 +28,59 @@ static int wait_for_memory(VjSession *s) VJ_REQUIRES(&s->state)
     return rc;
 }
 
-/* @for_memory: with back-pressure too. */
-static int writer_begin(VjSession *s, bool for_memory)
+int vj_session_writer_begin(VjSession *s)
 {
     int64_t until_us = vj_cancel_deadline_us();
     int rc = 0;
 
-    vj_mutex_lock(&s->state);
+    vj_mutex_lock(&s->writer);
     while (rc == 0 && s->has_writer) {
-        rc = vj_cond_wait_or_cancel(&s->writer_ended, &s->state, until_us);
+        rc = vj_cond_wait_or_cancel(&s->writer_ended, &s->writer, until_us);
     }
     if (rc == 0) {
         s->has_writer = true;
-        rc = for_memory ? wait_for_memory(s) : 0;
-        s->has_writer = rc == 0;
+    } else {
+        vj_cond_signal(&s->writer_ended); /* this one may have been woken for it */
     }
-    if (rc < 0) {
-        vj_cond_signal(&s->writer_ended); /* the next one may do what this one does not */
-    }
-    vj_mutex_unlock(&s->state);
+    vj_mutex_unlock(&s->writer);
     return rc;
 }
 
-int vj_session_writer_begin(VjSession *s)
+bool vj_session_writer_try(VjSession *s)
 {
-    return writer_begin(s, false);
+    bool is_ours;
+
+    vj_mutex_lock(&s->writer);
+    is_ours = !s->has_writer;
+    s->has_writer = true;
+    vj_mutex_unlock(&s->writer);
+    return is_ours;
 }
 
 void vj_session_writer_end(VjSession *s)
 {
-    vj_mutex_lock(&s->state);
+    vj_mutex_lock(&s->writer);
     g_assert(s->has_writer && s->changes.entry_count == 0);
     s->has_writer = false;
-    vj_mutex_unlock(&s->state);
+    vj_mutex_unlock(&s->writer);
     /* The thread that wakes up finds the lock free. */
     vj_cond_signal(&s->writer_ended);
+}
+
+/* Back-pressure, but for a session whose commits are not kept here. */
+static int begin_with_memory(VjSession *s, bool for_memory)
+{
+    int rc = vj_session_writer_begin(s);
+
+    if (rc == 0 && for_memory) {
+        vj_mutex_lock(&s->state);
+        rc = wait_for_memory(s);
+        vj_mutex_unlock(&s->state);
+        if (rc < 0) {
+            vj_session_writer_end(s); /* the next one may do what this one does not */
+        }
+    }
+    return rc;
 }
 
 static int begin_write(VjSession *s, VjSessionTxn *t)
@@ -73,7 +91,7 @@ static int begin_write(VjSession *s, VjSessionTxn *t)
     if (s->read_only) {
         return -EROFS;
     }
-    rc = writer_begin(s, !is_shared);
+    rc = begin_with_memory(s, !is_shared);
     if (rc < 0) {
         return rc;
     }
