@@ -89,13 +89,13 @@ static bool is_due_locked(const VjRemapper *x, const VjFragmentUse *u)
     return u->due_us <= vj_clock_mono_us() || (!u->gone && x->count > x->most / 2);
 }
 
-/* Until there may be something to do. */
+/* Until there may be something to do.  @rest_us: not before that; 0: as @u says. */
 static void rest_locked(VjRemapper *x, const VjFragmentUse *u, int64_t rest_us)
+    VJ_REQUIRES(x->lock)
 {
-    bool rests = vj_clock_mono_us() < rest_us;
-    int64_t until_us = rests ? rest_us : u != NULL ? u->due_us : INT64_MAX;
+    int64_t until_us = rest_us != 0 ? rest_us : u != NULL ? u->due_us : INT64_MAX;
 
-    x->wakes_us = rests ? INT64_MIN : until_us;
+    x->wakes_us = rest_us != 0 ? INT64_MIN : until_us;
     if (until_us == INT64_MAX) {
         vj_cond_wait(&x->wake, &x->lock);
     } else {
@@ -112,13 +112,14 @@ static gpointer remapper_main(gpointer opaque)
     vj_mutex_lock(&x->lock);
     while (!x->stop) {
         VjFragmentUse *u = next_locked(x);
+        int64_t now_us = vj_clock_mono_us();
+        bool rests = u != NULL && now_us < rest_us;
 
         x->looks++;
-        if (u == NULL || vj_clock_mono_us() < rest_us || !is_due_locked(x, u)) {
-            rest_locked(x, u, u != NULL ? rest_us : 0);
+        if (u == NULL || rests || !is_due_locked(x, u)) {
+            rest_locked(x, u, rests ? rest_us : 0);
         } else {
             bool went_well;
-            int64_t now_us;
 
             vj_fragment_use_unqueue_locked(x, u);
             u->busy = true;
