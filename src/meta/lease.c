@@ -332,6 +332,15 @@ void vj_lease_look_for_test(VjMeta *m)
     vj_mutex_unlock(&s->state);
 }
 
+void vj_lease_resolve_for_test(VjMeta *m)
+{
+    VjSession *s = vj_session_of(m);
+
+    vj_mutex_lock(&s->state);
+    try_to_resolve(s);
+    vj_mutex_unlock(&s->state);
+}
+
 void vj_lease_never_renew_for_test(VjMeta *m)
 {
     VjSession *s = vj_session_of(m);

@@ -264,7 +264,7 @@ int vj_shared_leave(VjSession *s)
 {
     int64_t deadline_us = vj_clock_mono_us() + s->shared->lease_us;
     VjBatch batch = {.next = vj_overlay_next_change, .fence = &s->fence.check};
-    int resolved = s->shared->is_in_doubt ? vj_shared_resolve(s, deadline_us) : 0;
+    int resolved = vj_shared_resolve(s, deadline_us);
     bool stays = s->fence.stays || resolved < 0 || has_claims(s, deadline_us);
     VjOverlay changes;
     int rc;

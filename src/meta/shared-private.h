@@ -56,8 +56,8 @@ struct VjShared {
 int vj_shared_begin(VjSession *s, bool is_writer) G_GNUC_WARN_UNUSED_RESULT;
 /* As the member of the ops table, but that @txn does not end. */
 int vj_shared_commit(VjSession *s, VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;
-/* By the writer, once: finds out what became of a commit whose outcome is not known, so
- * that it cannot become another later.  0 it is known now; as apply(). */
+/* By the writer: asks once what became of the commit in doubt, so that it cannot become
+ * another later.  0 it is known now, or none is in doubt any more; as apply(). */
 int vj_shared_resolve(VjSession *s, int64_t deadline_us) G_GNUC_WARN_UNUSED_RESULT;
 /* For good.  @why is logged. */
 void vj_shared_shut_out(VjSession *s, const char *why);
@@ -85,6 +85,8 @@ void vj_lease_stop(VjSession *s);
 void vj_lease_look_soon(VjSession *s);
 /* Tests: renews and looks before this returns. */
 void vj_lease_look_for_test(VjMeta *m);
+/* Tests: what its thread does once it has seen that a commit is in doubt. */
+void vj_lease_resolve_for_test(VjMeta *m);
 /* Tests: it does not renew from now on, as if it hung. */
 void vj_lease_never_renew_for_test(VjMeta *m);
 

@@ -150,7 +150,8 @@ static int resolve_fenced(VjSession *s, int64_t deadline_us)
     return -ESTALE;
 }
 
-int vj_shared_resolve(VjSession *s, int64_t deadline_us)
+/* Once. */
+static int ask(VjSession *s, int64_t deadline_us)
 {
     VjShared *sh = s->shared;
     uint64_t number = sh->doubted_number + 1, version = 0;
@@ -179,6 +180,23 @@ int vj_shared_resolve(VjSession *s, int64_t deadline_us)
     }
     vj_items_clear(&fresh);
     return rc;
+}
+
+static bool is_in_doubt(VjSession *s)
+{
+    bool in_doubt;
+
+    vj_mutex_lock(&s->state);
+    in_doubt = s->shared->is_in_doubt;
+    vj_mutex_unlock(&s->state);
+    return in_doubt;
+}
+
+/* Another thread may have found it out, and have committed, before this one became the
+ * writer. */
+int vj_shared_resolve(VjSession *s, int64_t deadline_us)
+{
+    return is_in_doubt(s) ? ask(s, deadline_us) : 0;
 }
 
 /* Between two tries.  0; -ECANCELED, -ETIMEDOUT, -ESTALE. */
@@ -211,6 +229,7 @@ static int find_out(VjSession *s, uint64_t number, int why, int64_t until_us)
     sh->doubted_number = number;
     sh->was_done = sh->was_given_up = false;
     vj_mutex_lock(&s->state);
+    g_assert(!sh->is_in_doubt);
     sh->is_in_doubt = true;
     vj_mutex_unlock(&s->state);
     while ((rc = vj_shared_resolve(s, deadline_of_try(s, until_us))) < 0 &&
@@ -243,26 +262,19 @@ static int find_out(VjSession *s, uint64_t number, int why, int64_t until_us)
 
 int vj_shared_begin(VjSession *s, bool is_writer)
 {
-    bool is_in_doubt;
     int rc;
 
-    vj_mutex_lock(&s->state);
-    rc = s->is_shut_out ? -ESTALE : 0;
-    is_in_doubt = s->shared->is_in_doubt;
-    vj_mutex_unlock(&s->state);
-    if (rc < 0 || !is_in_doubt) {
-        return rc;
+    if (is_shut_out(s)) {
+        return -ESTALE;
+    }
+    if (!is_in_doubt(s)) {
+        return 0;
     }
     rc = is_writer ? 0 : vj_session_writer_begin(s);
     if (rc < 0) {
         return rc;
     }
-    /* Another thread may have been here by now. */
-    vj_mutex_lock(&s->state);
-    is_in_doubt = s->shared->is_in_doubt;
-    vj_mutex_unlock(&s->state);
-    rc = is_in_doubt ? vj_shared_resolve(s, deadline_of_try(s, vj_cancel_deadline_us()))
-                     : 0;
+    rc = vj_shared_resolve(s, deadline_of_try(s, vj_cancel_deadline_us()));
     if (!is_writer) {
         vj_session_writer_end(s);
     }

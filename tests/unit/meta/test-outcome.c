@@ -79,6 +79,7 @@ typedef struct Obeying {
     bool is_stuck;  /* an apply waits */
     bool hangs;     /* each does, until its deadline */
     bool waits;     /* one does */
+    bool is_silent; /* each apply is done, and then it fails */
     VjCancel *fire; /* the next apply is done, and then it fails; and this is fired */
     unsigned applies;
 } Obeying;
@@ -138,6 +139,7 @@ static int obeying_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
 {
     Obeying *o = (Obeying *)e;
     VjCancel *fire;
+    bool is_silent;
     int rc;
 
     vj_mutex_lock(&o->lock);
@@ -159,6 +161,7 @@ static int obeying_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
     fire = batch->number > 0 ? g_steal_pointer(&o->fire) : NULL;
     rc = o->fails ? -EIO : 0;
     o->fails = o->fails || fire != NULL;
+    is_silent = o->is_silent;
     vj_mutex_unlock(&o->lock);
     if (rc == 0) {
         rc = vj_engine_apply(e->next, batch, fresh, deadline_us);
@@ -168,7 +171,7 @@ static int obeying_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
         vj_cancel_fire(fire);
         return -EIO;
     }
-    return rc;
+    return is_silent ? -EIO : rc;
 }
 
 static int obeying_watch(VjEngine *e, VjEngineWatch *changed, void *opaque,
@@ -299,6 +302,46 @@ static void in_the_background(void **state)
     }
     vj_meta_listen(one, NULL, NULL);
     assert_int_equal(vj_meta_close(one), 0);
+}
+
+static unsigned applies_of(Obeying *o)
+{
+    unsigned applies;
+
+    vj_mutex_lock(&o->lock);
+    applies = o->applies;
+    vj_mutex_unlock(&o->lock);
+    return applies;
+}
+
+/* The thread of the lease has seen the doubt, and then it is another writer's turn, which
+ * finds out, and commits: there is nothing left to ask. */
+static void in_the_background_too_late(void **state)
+{
+    (void)state;
+    for (unsigned is_done = 0; is_done < 2; is_done++) {
+        g_autofree char *spec = new_volume();
+        VjMeta *one = open_shared(spec, "one", NULL, 0);
+        Obeying *o = obey(one);
+        unsigned applies;
+
+        (void)!add_and_give_up(one, o, is_done != 0);
+        let_fail(o, false, NULL);
+        assert_int_equal(add(one, "a", 1), 0);
+        applies = applies_of(o);
+        /* An engine that does what it is asked, and does not say so. */
+        vj_mutex_lock(&o->lock);
+        o->is_silent = true;
+        vj_mutex_unlock(&o->lock);
+        vj_lease_resolve_for_test(one);
+        vj_mutex_lock(&o->lock);
+        o->is_silent = false;
+        vj_mutex_unlock(&o->lock);
+        assert_int_equal(add(one, "a", 1), 0);
+        assert_int_equal(applies_of(o), applies + 1);
+        assert_int_equal(count_of(one, "a"), 2 + is_done);
+        assert_int_equal(vj_meta_close(one), 0);
+    }
 }
 
 /* A session that is closed before it is known leaves its record. */
@@ -461,6 +504,7 @@ int main(void)
         cmocka_unit_test(once_and_not_twice),
         cmocka_unit_test(given_up),
         cmocka_unit_test(in_the_background),
+        cmocka_unit_test(in_the_background_too_late),
         cmocka_unit_test(closed_before),
         cmocka_unit_test(late_and_fenced),
         cmocka_unit_test(done_and_fenced),
