@@ -12,11 +12,13 @@ static VjSession *session_of(const VjTxn *txn)
 /* ---- Begin and end --------------------------------------------------------------- */
 
 /* Back-pressure: 0 when there is memory for one more write transaction. */
-static int wait_for_memory(VjSession *s) VJ_REQUIRES(&s->state)
+static int wait_for_memory(VjSession *s)
 {
     int64_t until_us = vj_cancel_deadline_us();
-    int rc = s->is_shut_out ? -ESTALE : 0;
+    int rc;
 
+    vj_mutex_lock(&s->state);
+    rc = s->is_shut_out ? -ESTALE : 0;
     while (rc == 0 && vj_session_is_full(s)) {
         if (s->move_error != 0) {
             rc = s->move_error;
@@ -25,6 +27,7 @@ static int wait_for_memory(VjSession *s) VJ_REQUIRES(&s->state)
             rc = vj_cond_wait_or_cancel(&s->moved, &s->state, until_us);
         }
     }
+    vj_mutex_unlock(&s->state);
     return rc;
 }
 
@@ -67,40 +70,21 @@ void vj_session_writer_end(VjSession *s)
     vj_cond_signal(&s->writer_ended);
 }
 
-/* Back-pressure, but for a session whose commits are not kept here. */
-static int begin_with_memory(VjSession *s, bool for_memory)
-{
-    int rc = vj_session_writer_begin(s);
-
-    if (rc == 0 && for_memory) {
-        vj_mutex_lock(&s->state);
-        rc = wait_for_memory(s);
-        vj_mutex_unlock(&s->state);
-        if (rc < 0) {
-            vj_session_writer_end(s); /* the next one may do what this one does not */
-        }
-    }
-    return rc;
-}
-
+/* The writer's turn; what was committed before it is known, or there is memory for one
+ * more; a view. */
 static int begin_write(VjSession *s, VjSessionTxn *t)
 {
-    bool is_shared = vj_session_is_shared(s);
-    int rc;
+    int rc = s->read_only ? -EROFS : vj_session_writer_begin(s);
 
-    if (s->read_only) {
-        return -EROFS;
-    }
-    rc = begin_with_memory(s, !is_shared);
     if (rc < 0) {
         return rc;
     }
-    rc = is_shared ? vj_shared_begin(s, true) : 0;
+    rc = vj_session_is_shared(s) ? vj_shared_begin(s, true) : wait_for_memory(s);
     if (rc == 0) {
         rc = vj_view_take(s, false, &t->view);
     }
     if (rc < 0) {
-        vj_session_writer_end(s);
+        vj_session_writer_end(s); /* the next one may do what this one does not */
     }
     return rc;
 }
