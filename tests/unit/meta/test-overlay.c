@@ -214,6 +214,159 @@ static void test_accounts(void **state)
     assert_int_equal(t->puts, 0);
 }
 
+/* ---- Keys that differ behind their heads ------------------------------------------- */
+
+/* Keys of 13 to 19 bytes, all with the same head: what is behind the zeros of a short one
+ * decides. */
+#define MODEL_KEY_MIN 13u
+#define MODEL_KEY_MAX 19u
+#define MODEL_STEPS 20000u
+
+typedef struct ModelEntry {
+    uint8_t key[MODEL_KEY_MAX];
+    size_t key_bytes;
+    uint8_t value;
+    bool is_tombstone;
+} ModelEntry;
+
+/* Sorted by key.  Does not use what the overlay compares with. */
+typedef struct Model {
+    GArray *entries; /* of ModelEntry */
+} Model;
+
+static int model_compare(const ModelEntry *a, const ModelEntry *b)
+{
+    int order = memcmp(a->key, b->key, MIN(a->key_bytes, b->key_bytes));
+
+    return order != 0 ? order
+                      : (a->key_bytes > b->key_bytes) - (a->key_bytes < b->key_bytes);
+}
+
+static ModelEntry *model_at(const Model *m, guint i)
+{
+    return i < m->entries->len ? &g_array_index(m->entries, ModelEntry, i) : NULL;
+}
+
+/* The first that is not before @e. */
+static guint model_place(const Model *m, const ModelEntry *e)
+{
+    guint i = 0;
+
+    while (i < m->entries->len && model_compare(model_at(m, i), e) < 0) {
+        i++;
+    }
+    return i;
+}
+
+static void model_set(Model *m, const ModelEntry *e)
+{
+    guint i = model_place(m, e);
+    ModelEntry *there = model_at(m, i);
+
+    if (there != NULL && model_compare(there, e) == 0) {
+        *there = *e;
+    } else {
+        g_array_insert_val(m->entries, i, *e);
+    }
+}
+
+static ModelEntry draw_entry(VjRng *rng)
+{
+    static const uint8_t tail[] = {0x00, 0x01, 0xff};
+    ModelEntry e = {.key = "same head...",
+                    .value = (uint8_t)vj_rng_below(rng, 256),
+                    .is_tombstone = vj_rng_below(rng, 3) == 0};
+
+    e.key_bytes = MODEL_KEY_MIN + vj_rng_below(rng, MODEL_KEY_MAX - MODEL_KEY_MIN + 1);
+    for (size_t i = sizeof(VjKeyHead); i < e.key_bytes; i++) {
+        e.key[i] = tail[vj_rng_below(rng, G_N_ELEMENTS(tail))];
+    }
+    return e;
+}
+
+static VjSlice model_key(const ModelEntry *e)
+{
+    return vj_slice(e->key, e->key_bytes);
+}
+
+static void assert_is(const VjOverlayEntry *found, const ModelEntry *e)
+{
+    if (e == NULL) {
+        assert_null(found);
+        return;
+    }
+    assert_non_null(found);
+    assert_int_equal(found->key_bytes, e->key_bytes);
+    assert_memory_equal(vj_entry_key(found).data, e->key, e->key_bytes);
+    assert_int_equal(found->newest->tombstone, e->is_tombstone);
+    if (!e->is_tombstone) {
+        assert_int_equal(found->newest->value_bytes, 1);
+        assert_int_equal(found->newest->value[0], e->value);
+    }
+}
+
+/* What is at @e's key, and at either side of it. */
+static void assert_around(const VjOverlay *o, const Model *m, const ModelEntry *e)
+{
+    guint i = model_place(m, e);
+    const ModelEntry *there = model_at(m, i);
+    bool is_there = there != NULL && model_compare(there, e) == 0;
+
+    assert_is(vj_overlay_find(o, SPACE, model_key(e)), is_there ? there : NULL);
+    assert_is(vj_overlay_after(o, SPACE, model_key(e)), model_at(m, i + is_there));
+    assert_is(vj_overlay_before(o, SPACE, model_key(e)),
+              i > 0 ? model_at(m, i - 1) : NULL);
+}
+
+static void assert_walks(const VjOverlay *o, const Model *m)
+{
+    const VjOverlayEntry *e = vj_overlay_first(o, SPACE);
+
+    for (guint i = 0; i < m->entries->len; i++, e = e->forward[0]) {
+        assert_is(e, model_at(m, i));
+    }
+    assert_null(e);
+    e = vj_overlay_before(o, SPACE, text(""));
+    for (guint i = m->entries->len; i-- > 0; e = e->back) {
+        assert_is(e, model_at(m, i));
+    }
+    assert_null(e);
+    assert_int_equal(o->entry_count, m->entries->len);
+}
+
+/* Puts, deletes and searches; every other one of the changes comes by a commit. */
+static void test_equal_heads(void **state)
+{
+    VjSnapshots none = {NULL, NULL};
+    VjOverlay all, changes;
+    Model m = {.entries = g_array_new(FALSE, FALSE, sizeof(ModelEntry))};
+    VjRng rng;
+
+    (void)state;
+    vj_overlay_init(&all);
+    vj_overlay_init(&changes);
+    vj_rng_init(&rng, 16);
+    for (uint64_t step = 1; step <= MODEL_STEPS; step++) {
+        ModelEntry e = draw_entry(&rng), other = draw_entry(&rng);
+        VjSlice value = vj_slice(&e.value, 1);
+
+        assert_int_equal(vj_overlay_set(&changes, SPACE, model_key(&e),
+                                        e.is_tombstone ? NULL : &value),
+                         0);
+        assert_is(vj_overlay_find(&changes, SPACE, model_key(&e)), &e);
+        model_set(&m, &e);
+        if (vj_rng_below(&rng, 4) == 0) {
+            vj_overlay_merge(&all, &changes, step, &none);
+            assert_around(&all, &m, &e);
+            assert_around(&all, &m, &other);
+        }
+    }
+    vj_overlay_merge(&all, &changes, MODEL_STEPS + 1, &none);
+    assert_walks(&all, &m);
+    vj_overlay_clear(&all);
+    g_array_unref(m.entries);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_levels_of_short_overlays),
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_accounts),
+        cmocka_unit_test(test_equal_heads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
