@@ -337,6 +337,174 @@ static void claims_of_one(void **state)
     free_made(&f);
 }
 
+/* ---- The writer's turn ----------------------------------------------------------- */
+
+/* Waiters that nobody wants any more, in front of one that still waits. */
+#define CANCELLED 4u
+#define HAND_ON_ROUNDS 50u
+/* So that a wake-up that was lost fails the test and does not hang it. */
+#define WAIT_US ((int64_t)20 * 1000 * 1000)
+
+typedef struct Waiter {
+    VjSession *session;
+    VjCancel cancel;
+    GThread *thread;
+    int rc;
+} Waiter;
+
+static gpointer wait_main(gpointer opaque)
+{
+    Waiter *w = opaque;
+
+    vj_cancel_enter(&w->cancel);
+    w->rc = vj_session_writer_begin(w->session);
+    if (w->rc == 0) {
+        vj_session_writer_end(w->session);
+    }
+    assert_ptr_equal(vj_cancel_leave(), &w->cancel);
+    return NULL;
+}
+
+static bool waits(Waiter *w)
+{
+    bool does;
+
+    vj_mutex_lock(&w->cancel.lock);
+    does = w->cancel.cond == &w->session->writer_ended;
+    vj_mutex_unlock(&w->cancel.lock);
+    return does;
+}
+
+/* Returns when it waits. */
+static void start_waiter(Waiter *w, VjSession *s)
+{
+    w->session = s;
+    vj_cancel_init(&w->cancel);
+    vj_cancel_reset(&w->cancel, WAIT_US);
+    w->thread = g_thread_new("waiter", wait_main, w);
+    while (!waits(w)) {
+        g_thread_yield();
+    }
+    /* It has the lock until it sleeps. */
+    vj_mutex_lock(&s->writer);
+    vj_mutex_unlock(&s->writer);
+}
+
+static int end_waiter(Waiter *w)
+{
+    g_thread_join(w->thread);
+    vj_cancel_clear(&w->cancel);
+    return w->rc;
+}
+
+static void hand_on(VjSession *s)
+{
+    Waiter cancelled[CANCELLED], last;
+
+    assert_int_equal(vj_session_writer_begin(s), 0);
+    for (size_t i = 0; i < CANCELLED; i++) {
+        start_waiter(&cancelled[i], s);
+    }
+    start_waiter(&last, s);
+    for (size_t i = 0; i < CANCELLED; i++) {
+        g_atomic_int_set(&cancelled[i].cancel.fired, 1); /* wakes none of them */
+    }
+    vj_session_writer_end(s);
+    assert_int_equal(end_waiter(&last), 0);
+    for (size_t i = 0; i < CANCELLED; i++) {
+        assert_int_equal(end_waiter(&cancelled[i]), -ECANCELED);
+    }
+}
+
+/* One wake-up comes for each turn that ends.  A waiter that gets it and was cancelled at
+ * the same time, by a thread that did not find it waiting any more, hands it on.  The
+ * system chooses the waiter, hence the rounds. */
+static void a_cancelled_waiter_hands_on(void **state)
+{
+    Fixture f = made("memory");
+    VjMeta *m = open_session(&f, "memory", NULL);
+
+    (void)state;
+    for (unsigned i = 0; i < HAND_ON_ROUNDS; i++) {
+        hand_on(vj_session_of(m));
+    }
+    assert_int_equal(vj_meta_close(m), 0);
+    free_made(&f);
+}
+
+/* One that is woken to be cancelled leaves the turn to the thread that has it. */
+static void a_cancelled_waiter_goes(void **state)
+{
+    Fixture f = made("memory");
+    VjMeta *m = open_session(&f, "memory", NULL);
+    VjSession *s = vj_session_of(m);
+    Waiter cancelled, last;
+
+    (void)state;
+    assert_int_equal(vj_session_writer_begin(s), 0);
+    start_waiter(&cancelled, s);
+    start_waiter(&last, s);
+    vj_cancel_fire(&cancelled.cancel);
+    assert_int_equal(end_waiter(&cancelled), -ECANCELED);
+    assert_true(s->has_writer);
+    vj_session_writer_end(s);
+    assert_int_equal(end_waiter(&last), 0);
+    assert_int_equal(vj_meta_close(m), 0);
+    free_made(&f);
+}
+
+typedef struct Trier {
+    VjSession *session;
+    bool is_writer;
+} Trier;
+
+static gpointer try_main(gpointer opaque)
+{
+    Trier *t = opaque;
+
+    t->is_writer = vj_session_writer_try(t->session);
+    if (t->is_writer) {
+        vj_session_writer_end(t->session);
+    }
+    return NULL;
+}
+
+/* By another thread. */
+static bool try_to_write(VjSession *s)
+{
+    Trier t = {.session = s};
+
+    g_thread_join(g_thread_new("try", try_main, &t));
+    return t.is_writer;
+}
+
+static int try_body(VjTxn *txn, void *opaque)
+{
+    assert_false(try_to_write(vj_session_of_txn(txn)));
+    *(unsigned *)opaque += 1;
+    return 0;
+}
+
+static void another_thread_writes(void **state)
+{
+    Fixture f = made("memory");
+    VjMeta *m = open_session(&f, "memory", NULL);
+    VjSession *s = vj_session_of(m);
+    unsigned runs = 0;
+
+    (void)state;
+    assert_true(try_to_write(s));
+    assert_int_equal(vj_meta_run(m, VJ_RUN_DEFAULT, try_body, &runs), 0);
+    assert_int_equal(runs, 1);
+    assert_true(vj_session_writer_try(s));
+    assert_false(try_to_write(s));
+    assert_true(s->has_writer); /* what failed has not ended it */
+    vj_session_writer_end(s);
+    assert_true(try_to_write(s));
+    assert_int_equal(vj_meta_close(m), 0);
+    free_made(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +516,9 @@ int main(void)
         cmocka_unit_test(the_first_is_shut_out),
         cmocka_unit_test(a_forgotten_session_is_shut_out),
         cmocka_unit_test(claims_of_one),
+        cmocka_unit_test(a_cancelled_waiter_hands_on),
+        cmocka_unit_test(a_cancelled_waiter_goes),
+        cmocka_unit_test(another_thread_writes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
