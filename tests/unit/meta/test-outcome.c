@@ -70,17 +70,24 @@ static void once_and_not_twice(void **state)
 
 /* ---- An engine that obeys -------------------------------------------------------- */
 
+/* What becomes of the next commits; a question what became of one is a commit too. */
+typedef struct Failure {
+    unsigned count; /* so many of them fail, */
+    int why;        /* with this */
+    bool is_done;   /* the first one is done all the same, */
+    VjCancel *fire; /* and then this is fired; NULL: nothing */
+} Failure;
+
 typedef struct Obeying {
     VjEngine engine;
     VjMutex lock;
     VjCond changed;
     /* guarded by lock: */
-    bool fails;     /* each call, with -EIO */
-    bool is_stuck;  /* an apply waits */
-    bool hangs;     /* each does, until its deadline */
-    bool waits;     /* one does */
-    bool is_silent; /* each apply is done, and then it fails */
-    VjCancel *fire; /* the next apply is done, and then it fails; and this is fired */
+    Failure failure;
+    bool fails;    /* each call, with -EIO */
+    bool is_stuck; /* an apply waits */
+    bool hangs;    /* each does, until its deadline */
+    bool waits;    /* one does */
     unsigned applies;
 } Obeying;
 
@@ -134,44 +141,56 @@ static int obeying_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems
     return rc < 0 ? rc : vj_engine_scan(e->next, range, limit, out, more, deadline_us);
 }
 
+/* As long as it may. */
+static int hang(Obeying *o, int64_t deadline_us) VJ_REQUIRES(&o->lock)
+{
+    g_assert(deadline_us != VJ_NO_DEADLINE); /* the caller would wait for ever */
+    while (vj_cond_wait_until(&o->changed, &o->lock, deadline_us)) {
+    }
+    return -ETIMEDOUT;
+}
+
+static Failure take_failure(Obeying *o, const VjBatch *batch) VJ_REQUIRES(&o->lock)
+{
+    Failure f = {.why = o->fails ? -EIO : 0};
+
+    /* The lease is renewed at any time. */
+    if (batch->number > 0 && o->failure.count > 0) {
+        f = o->failure;
+        o->failure.count--;
+        o->failure.is_done = false;
+        o->failure.fire = NULL;
+    }
+    return f;
+}
+
 static int obeying_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
                          int64_t deadline_us)
 {
     Obeying *o = (Obeying *)e;
-    VjCancel *fire;
-    bool is_silent;
-    int rc;
+    Failure f;
+    int rc = 0;
 
     vj_mutex_lock(&o->lock);
     o->applies++;
-    if (o->hangs && deadline_us != VJ_NO_DEADLINE) {
-        /* As long as it may. */
-        while (vj_cond_wait_until(&o->changed, &o->lock, deadline_us)) {
-        }
-        vj_mutex_unlock(&o->lock);
-        return -ETIMEDOUT;
+    if (o->hangs) {
+        rc = hang(o, deadline_us);
     }
-    g_assert(!o->hangs); /* whoever asks without a deadline would wait for ever */
-    while (o->is_stuck) {
+    while (rc == 0 && o->is_stuck) {
         o->waits = true;
         vj_cond_broadcast(&o->changed);
         vj_cond_wait(&o->changed, &o->lock);
     }
-    /* A commit's: the lease is renewed at any time. */
-    fire = batch->number > 0 ? g_steal_pointer(&o->fire) : NULL;
-    rc = o->fails ? -EIO : 0;
-    o->fails = o->fails || fire != NULL;
-    is_silent = o->is_silent;
+    f = take_failure(o, batch);
     vj_mutex_unlock(&o->lock);
-    if (rc == 0) {
+    if (rc == 0 && (f.why == 0 || f.is_done)) {
         rc = vj_engine_apply(e->next, batch, fresh, deadline_us);
+        assert_true(rc == 0 || !f.is_done);
     }
-    if (fire != NULL) {
-        assert_int_equal(rc, 0);
-        vj_cancel_fire(fire);
-        return -EIO;
+    if (f.fire != NULL) {
+        vj_cancel_fire(f.fire);
     }
-    return is_silent ? -EIO : rc;
+    return f.why < 0 ? f.why : rc;
 }
 
 static int obeying_watch(VjEngine *e, VjEngineWatch *changed, void *opaque,
@@ -210,11 +229,25 @@ static Obeying *obey(VjMeta *m)
     return (Obeying *)vj_session_of(m)->engine;
 }
 
-static void let_fail(Obeying *o, bool fails, VjCancel *fire)
+static void let_fail(Obeying *o, bool fails)
 {
     vj_mutex_lock(&o->lock);
     o->fails = fails;
-    o->fire = fire;
+    vj_mutex_unlock(&o->lock);
+}
+
+static void let_hang(Obeying *o)
+{
+    vj_mutex_lock(&o->lock);
+    o->hangs = true;
+    vj_mutex_unlock(&o->lock);
+}
+
+/* The next @f.count commits fail; 0: none does. */
+static void fail_next(Obeying *o, Failure f)
+{
+    vj_mutex_lock(&o->lock);
+    o->failure = f;
     vj_mutex_unlock(&o->lock);
 }
 
@@ -236,7 +269,8 @@ static void hear(void *opaque, const VjKey *key)
 
 static const VjMetaEvents hearing = {.changed = hear};
 
-/* @body_fires: before the engine has the commit; else when it was done. */
+/* One that @is_done is cancelled then, another has no time.  Nothing can be found out
+ * about it until fail_next is called again. */
 static int add_and_give_up(VjMeta *m, Obeying *o, bool is_done)
 {
     VjCancel cancel;
@@ -245,7 +279,10 @@ static int add_and_give_up(VjMeta *m, Obeying *o, bool is_done)
     vj_cancel_init(&cancel);
     vj_cancel_reset(&cancel, is_done ? INT64_MAX : 0);
     vj_cancel_enter(&cancel);
-    let_fail(o, !is_done, is_done ? &cancel : NULL);
+    fail_next(o, (Failure){.count = UINT_MAX,
+                           .why = -EIO,
+                           .is_done = is_done,
+                           .fire = is_done ? &cancel : NULL});
     rc = add(m, "a", 1);
     assert_ptr_equal(vj_cancel_leave(), &cancel);
     vj_cancel_clear(&cancel);
@@ -272,7 +309,7 @@ static void given_up(void **state)
         assert_int_equal(add(one, "a", 1), -EIO);
         assert_int_equal(vj_meta_view(one, count_body, &(Count){.key = "a"}), -EIO);
         assert_int_equal(h.a, 0);
-        let_fail(o, false, NULL);
+        fail_next(o, (Failure){.count = 0});
         assert_int_equal(count_of(one, "a"), 1 + is_done);
         assert_int_equal(h.a, is_done);
         assert_int_equal(count_of(two, "a"), 1 + is_done);
@@ -296,7 +333,7 @@ static void in_the_background(void **state)
     (void)state;
     vj_meta_listen(one, &hearing, &h);
     assert_int_equal(add_and_give_up(one, o, true), -ECANCELED);
-    let_fail(o, false, NULL);
+    fail_next(o, (Failure){.count = 0});
     while (g_atomic_int_get(&h.a) == 0) {
         g_thread_yield();
     }
@@ -325,18 +362,15 @@ static void in_the_background_too_late(void **state)
         Obeying *o = obey(one);
         unsigned applies;
 
-        (void)!add_and_give_up(one, o, is_done != 0);
-        let_fail(o, false, NULL);
+        assert_int_equal(add_and_give_up(one, o, is_done != 0),
+                         is_done != 0 ? -ECANCELED : -ETIMEDOUT);
+        fail_next(o, (Failure){.count = 0});
         assert_int_equal(add(one, "a", 1), 0);
         applies = applies_of(o);
         /* An engine that does what it is asked, and does not say so. */
-        vj_mutex_lock(&o->lock);
-        o->is_silent = true;
-        vj_mutex_unlock(&o->lock);
+        fail_next(o, (Failure){.count = 1, .why = -EIO, .is_done = true});
         vj_lease_resolve_for_test(one);
-        vj_mutex_lock(&o->lock);
-        o->is_silent = false;
-        vj_mutex_unlock(&o->lock);
+        fail_next(o, (Failure){.count = 0});
         assert_int_equal(add(one, "a", 1), 0);
         assert_int_equal(applies_of(o), applies + 1);
         assert_int_equal(count_of(one, "a"), 2 + is_done);
@@ -354,7 +388,8 @@ static void closed_before(void **state)
         VjMeta *two = open_shared(spec, "two", NULL, 0);
         Obeying *o = obey(one);
 
-        (void)!add_and_give_up(one, o, is_done != 0);
+        assert_int_equal(add_and_give_up(one, o, is_done != 0),
+                         is_done != 0 ? -ECANCELED : -ETIMEDOUT);
         assert_int_equal(vj_meta_close(one), -EIO);
         assert_int_equal(count_of(two, "a"), is_done);
         assert_int_equal(vj_meta_close(two), 0);
@@ -421,11 +456,14 @@ static void done_and_fenced(void **state)
 
     (void)state;
     vj_lease_never_renew_for_test(one);
+    vj_lease_look_for_test(one); /* and it does not look when the other one is late */
     vj_meta_listen(one, &hearing, &h);
     assert_int_equal(add_and_give_up(one, o, true), -ECANCELED);
+    let_fail(o, true);
     vj_memory_clock_advance_for_test(vj_session_of(two)->engine, LEASE_US + 1);
     vj_lease_look_for_test(two);
-    let_fail(o, false, NULL);
+    let_fail(o, false);
+    fail_next(o, (Failure){.count = 0});
     assert_int_equal(add(one, "a", 1), -ESTALE);
     assert_int_equal(count_of(two, "a"), 1);
     assert_int_equal(h.a, 1);
@@ -443,11 +481,11 @@ static void until_the_lease_is_over(void **state)
     Obeying *o = obey(one);
 
     (void)state;
-    let_fail(o, true, NULL);
+    let_fail(o, true);
     assert_int_equal(add(one, "a", 1), -EIO); /* its read */
-    let_fail(o, false, NULL);
+    let_fail(o, false);
     assert_int_equal(add(one, "a", 0), 0);
-    let_fail(o, true, NULL);
+    let_fail(o, true);
     assert_int_equal(add(one, "a", 1), -ESTALE);
     assert_int_equal(vj_meta_view(one, count_body, &(Count){.key = "a"}), -ESTALE);
     assert_true(vj_meta_close(one) < 0);
@@ -465,9 +503,7 @@ static void an_engine_that_hangs(void **state)
     Obeying *o = obey(one);
 
     (void)state;
-    vj_mutex_lock(&o->lock);
-    o->hangs = true;
-    vj_mutex_unlock(&o->lock);
+    let_hang(o);
     assert_int_equal(add(one, "a", 1), -ESTALE);
     assert_true(vj_meta_close(one) < 0);
     assert_int_equal(count_of(two, "a"), 0);
@@ -485,10 +521,8 @@ static void an_engine_that_hangs_in_doubt(void **state)
 
     (void)state;
     assert_int_equal(add_and_give_up(one, o, true), -ECANCELED);
-    vj_mutex_lock(&o->lock);
-    o->fails = false;
-    o->hangs = true;
-    vj_mutex_unlock(&o->lock);
+    fail_next(o, (Failure){.count = 0});
+    let_hang(o);
     do {
         rc = add(one, "a", 1);
     } while (rc == -ETIMEDOUT); /* each time after a part of the lease */
