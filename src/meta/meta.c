@@ -326,6 +326,7 @@ int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn)
     t->meta = m;
     t->write = like->write;
     t->release = like->release;
+    t->until_us = like->until_us != 0 ? like->until_us : vj_cancel_deadline_us();
     rc = m->ops->begin(m, t);
     g_assert(rc <= 0 && rc != -EAGAIN && rc != -EINTR);
     if (rc == 0) {

@@ -199,6 +199,8 @@ struct VjTxn {
     VjMeta *meta;
     bool write;
     bool release;
+    /* When its caller's time is over, which vj_meta_run counts from its first run on. */
+    int64_t until_us;
     /* Of what it read: 0; -EAGAIN it is not one state, the body has to run again; others:
      * why it cannot be decided whether it is. */
     int verdict;
@@ -377,7 +379,8 @@ typedef enum VjRunFlags {
  * vj_meta_run - run @body in a write transaction until it commits
  *
  * @body     may run several times; see the top of this file
- * Returns   0 committed and visible; what @body returned; -ENOSPC, -EIO
+ * Returns   0 committed and visible; what @body returned; -ENOSPC, -EIO; -ETIMEDOUT,
+ *           -ECANCELED: the thread's VjCancel says so, of all runs together
  * Threads   any; may wait for other writers' bodies, never for a device unless the
  *           engine's
  *           memory is full      Locks   none may be held

@@ -5,7 +5,8 @@
  * After a conflict a body runs again at once; after more of them its thread pauses, for a
  * random time that grows with what one run takes, so that threads whose transactions
  * conflicted do not conflict again.  A view makes no other body run again, and so runs
- * again at once.
+ * again at once.  A body of vj_meta_run does not run again when its caller's time is
+ * over.
  */
 #include "meta/meta-private.h"
 
@@ -21,11 +22,11 @@ static VjMutex pause_lock = VJ_MUTEX_INIT(VJ_RANK_META_STATE, "meta pause");
 static VjCond pause_end;
 
 /* For @us.  -ECANCELED, -ETIMEDOUT. */
-static int pause_for(int64_t us)
+static int pause_for(int64_t us, int64_t until_us)
 {
     static gsize is_set_up;
-    int64_t end_us = vj_clock_mono_us() + us, until_us = vj_cancel_deadline_us();
-    bool is_late = until_us < end_us;
+    int64_t end_us = vj_clock_mono_us() + us;
+    bool is_late = until_us <= end_us;
     int rc = 0;
 
     if (g_once_init_enter(&is_set_up)) {
@@ -41,12 +42,21 @@ static int pause_for(int64_t us)
 }
 
 /* Before the run after @conflicts of them; the last one took @took_us. */
-static int back_off(unsigned conflicts, int64_t took_us)
+static int back_off(unsigned conflicts, int64_t took_us, int64_t until_us)
 {
     unsigned doublings = MIN(conflicts, BACK_OFF_DOUBLINGS_MAX);
     int64_t most_us = MIN(MAX(took_us, 1) << doublings, BACK_OFF_MAX_US);
 
-    return pause_for((int64_t)(vj_random_u64() % (uint64_t)most_us));
+    return pause_for((int64_t)(vj_random_u64() % (uint64_t)most_us), until_us);
+}
+
+/* Before a run at once. */
+static int check_time(int64_t until_us)
+{
+    if (vj_cancel_is_fired()) {
+        return -ECANCELED;
+    }
+    return until_us < INT64_MAX && vj_clock_mono_us() >= until_us ? -ETIMEDOUT : 0;
 }
 
 static int give_up(const VjMeta *m)
@@ -100,7 +110,9 @@ static int run_once(VjMeta *m, const VjTxn *kind, VjTxnBody *body, void *opaque)
 
 int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)
 {
-    const VjTxn kind = {.write = true, .release = (flags & VJ_RUN_RELEASE) != 0};
+    const VjTxn kind = {.write = true,
+                        .release = (flags & VJ_RUN_RELEASE) != 0,
+                        .until_us = vj_cancel_deadline_us()};
 
     g_assert(m != NULL && body != NULL);
     vj_lock_assert_none();
@@ -112,7 +124,8 @@ int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)
             return rc;
         }
         vj_trace(meta, "run: conflict, try %u", tries);
-        rc = tries > 1 ? back_off(tries, vj_clock_mono_us() - begun_us) : 0;
+        rc = tries > 1 ? back_off(tries, vj_clock_mono_us() - begun_us, kind.until_us)
+                       : check_time(kind.until_us);
         if (rc < 0) {
             return rc;
         }

@@ -317,7 +317,7 @@ void vj_far_clear(VjView *v);
 
 /* The calling thread is the writer from now on, when the one before has ended.
  * -ECANCELED, -ETIMEDOUT.  try: false: another thread is. */
-int vj_session_writer_begin(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
+int vj_session_writer_begin(VjSession *s, int64_t until_us) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_session_writer_try(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 void vj_session_writer_end(VjSession *s);
 /* Members of the ops table, contracts there. */

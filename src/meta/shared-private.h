@@ -51,9 +51,9 @@ struct VjShared {
 
 /* ---- shared.c -------------------------------------------------------------------- */
 
-/* Before a transaction: 0; -ESTALE; others: nothing can be believed now.  @is_writer: the
- * calling thread is. */
-int vj_shared_begin(VjSession *s, bool is_writer) G_GNUC_WARN_UNUSED_RESULT;
+/* Before @txn: 0; -ESTALE; others: nothing can be believed now.  Where that writes, the
+ * calling thread is the writer. */
+int vj_shared_begin(VjSession *s, const VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;
 /* As the member of the ops table, but that @txn does not end. */
 int vj_shared_commit(VjSession *s, VjTxn *txn) G_GNUC_WARN_UNUSED_RESULT;
 /* By the writer: asks once what became of the commit in doubt, so that it cannot become

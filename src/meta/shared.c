@@ -218,7 +218,7 @@ static int pause_for(VjSession *s, int64_t us, int64_t until_us)
 }
 
 /* The engine said @why to the commit that s->changes are.  0: it was done after all. */
-static int find_out(VjSession *s, uint64_t number, int why, int64_t until_us)
+static int find_out(VjSession *s, uint64_t number, int why, int64_t resolve_until_us)
 {
     VjShared *sh = s->shared;
     int64_t pause_us = VJ_RESOLVE_PAUSE_FIRST_US;
@@ -232,9 +232,9 @@ static int find_out(VjSession *s, uint64_t number, int why, int64_t until_us)
     g_assert(!sh->is_in_doubt);
     sh->is_in_doubt = true;
     vj_mutex_unlock(&s->state);
-    while ((rc = vj_shared_resolve(s, deadline_of_try(s, until_us))) < 0 &&
+    while ((rc = vj_shared_resolve(s, deadline_of_try(s, resolve_until_us))) < 0 &&
            rc != -ESTALE) {
-        int paused = pause_for(s, pause_us, until_us);
+        int paused = pause_for(s, pause_us, resolve_until_us);
 
         if (paused < 0) {
             rc = paused;
@@ -246,10 +246,8 @@ static int find_out(VjSession *s, uint64_t number, int why, int64_t until_us)
         return 0;
     }
     if (rc == 0) {
-        /* It was not done, and the caller has time left: as after a conflict. */
-        return why == -ETIMEDOUT && vj_clock_mono_us() < until_us && !vj_cancel_is_fired()
-                   ? -EAGAIN
-                   : why;
+        /* It was not done: as after a conflict, where the caller has time left. */
+        return why == -ETIMEDOUT ? -EAGAIN : why;
     }
     sh->was_given_up = true;
     vj_mutex_lock(&s->state);
@@ -260,7 +258,7 @@ static int find_out(VjSession *s, uint64_t number, int why, int64_t until_us)
 
 /* ---- Transactions ---------------------------------------------------------------- */
 
-int vj_shared_begin(VjSession *s, bool is_writer)
+int vj_shared_begin(VjSession *s, const VjTxn *txn)
 {
     int rc;
 
@@ -270,12 +268,12 @@ int vj_shared_begin(VjSession *s, bool is_writer)
     if (!is_in_doubt(s)) {
         return 0;
     }
-    rc = is_writer ? 0 : vj_session_writer_begin(s);
+    rc = txn->write ? 0 : vj_session_writer_begin(s, txn->until_us);
     if (rc < 0) {
         return rc;
     }
-    rc = vj_shared_resolve(s, deadline_of_try(s, vj_cancel_deadline_us()));
-    if (!is_writer) {
+    rc = vj_shared_resolve(s, deadline_of_try(s, txn->until_us));
+    if (!txn->write) {
         vj_session_writer_end(s);
     }
     return rc;
@@ -307,18 +305,19 @@ static void committed(VjSession *s, uint64_t ticket, const VjBatch *batch)
     vj_mutex_unlock(&s->state);
 }
 
-static int apply_changes(VjSession *s, const VjCheck *checks, size_t count)
+static int apply_changes(VjSession *s, const VjCheck *checks, size_t count,
+                         int64_t resolve_until_us)
 {
     VjShared *sh = s->shared;
     uint64_t ticket = s->cache != NULL ? vj_item_cache_ticket(s->cache) : 0;
     uint64_t number = sh->commit_number + 1, version = 0;
     VjBatch batch = batch_of(s, &s->changes, checks, count, number);
-    int64_t until_us = vj_cancel_deadline_us();
     VjItems fresh = {0};
     int rc;
 
     batch.version = &version;
-    rc = vj_engine_apply(s->engine, &batch, &fresh, deadline_of_try(s, until_us));
+    rc = vj_engine_apply(s->engine, &batch, &fresh,
+                         deadline_of_try(s, vj_cancel_deadline_us()));
     if (rc == 0) {
         committed(s, ticket, &batch);
     } else if (rc == -EAGAIN) {
@@ -326,7 +325,7 @@ static int apply_changes(VjSession *s, const VjCheck *checks, size_t count)
     } else if (rc == -ESTALE) {
         vj_shared_shut_out(s, "another session shut it out");
     } else if (!is_refusal(rc)) {
-        rc = find_out(s, number, rc, until_us);
+        rc = find_out(s, number, rc, resolve_until_us);
     }
     vj_items_clear(&fresh);
     return rc;
@@ -357,5 +356,5 @@ int vj_shared_commit(VjSession *s, VjTxn *txn)
         return -ENOMEM;
     }
     checks[count++] = sh->commit;
-    return apply_changes(s, checks, count);
+    return apply_changes(s, checks, count, txn->until_us);
 }

@@ -12,9 +12,8 @@ static VjSession *session_of(const VjTxn *txn)
 /* ---- Begin and end --------------------------------------------------------------- */
 
 /* Back-pressure: 0 when there is memory for one more write transaction. */
-static int wait_for_memory(VjSession *s)
+static int wait_for_memory(VjSession *s, int64_t until_us)
 {
-    int64_t until_us = vj_cancel_deadline_us();
     int rc;
 
     vj_mutex_lock(&s->state);
@@ -31,9 +30,8 @@ static int wait_for_memory(VjSession *s)
     return rc;
 }
 
-int vj_session_writer_begin(VjSession *s)
+int vj_session_writer_begin(VjSession *s, int64_t until_us)
 {
-    int64_t until_us = vj_cancel_deadline_us();
     int rc = 0;
 
     vj_mutex_lock(&s->writer);
@@ -74,12 +72,14 @@ void vj_session_writer_end(VjSession *s)
  * more; a view. */
 static int begin_write(VjSession *s, VjSessionTxn *t)
 {
-    int rc = s->read_only ? -EROFS : vj_session_writer_begin(s);
+    int64_t until_us = t->txn.until_us;
+    int rc = s->read_only ? -EROFS : vj_session_writer_begin(s, until_us);
 
     if (rc < 0) {
         return rc;
     }
-    rc = vj_session_is_shared(s) ? vj_shared_begin(s, true) : wait_for_memory(s);
+    rc = vj_session_is_shared(s) ? vj_shared_begin(s, &t->txn)
+                                 : wait_for_memory(s, until_us);
     if (rc == 0) {
         rc = vj_view_take(s, false, &t->view);
     }
@@ -107,7 +107,7 @@ int vj_session_begin(VjMeta *m, VjTxn *txn)
     if (txn->write) {
         return begin_write(s, t);
     }
-    rc = vj_session_is_shared(s) ? vj_shared_begin(s, false) : 0;
+    rc = vj_session_is_shared(s) ? vj_shared_begin(s, txn) : 0;
     return rc < 0 ? rc : vj_view_take(s, true, &t->view);
 }
 

@@ -76,6 +76,10 @@ typedef struct Failure {
     int why;        /* with this */
     bool is_done;   /* the first one is done all the same, */
     VjCancel *fire; /* and then this is fired; NULL: nothing */
+    bool hangs;     /* and then each apply does */
+    /* So many questions are answered besides; UINT_MAX: all. */
+    unsigned answers;
+    int64_t takes_us; /* each that fails, by the clock that the test has frozen */
 } Failure;
 
 typedef struct Obeying {
@@ -110,7 +114,7 @@ static bool obeying_open(VjEngine *e, const VjMetaPlace *place, const VjOpts *op
     (void)place;
     (void)opts;
     (void)error;
-    vj_mutex_init(&o->lock, VJ_RANK_BASE, "test engine");
+    vj_mutex_init(&o->lock, VJ_RANK_META_WRAPPER, "test engine");
     vj_cond_init(&o->changed);
     return true;
 }
@@ -144,10 +148,21 @@ static int obeying_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems
 /* As long as it may. */
 static int hang(Obeying *o, int64_t deadline_us) VJ_REQUIRES(&o->lock)
 {
+    int rc = 0;
+
     g_assert(deadline_us != VJ_NO_DEADLINE); /* the caller would wait for ever */
-    while (vj_cond_wait_until(&o->changed, &o->lock, deadline_us)) {
+    o->waits = true;
+    vj_cond_broadcast(&o->changed);
+    while (rc == 0 && o->hangs) {
+        rc = vj_cond_wait_or_cancel(&o->changed, &o->lock, deadline_us);
     }
-    return -ETIMEDOUT;
+    return rc;
+}
+
+/* It changes the number of the last commit, and nothing else. */
+static bool is_question(const VjBatch *batch)
+{
+    return batch->number > 0 && batch->count == 1;
 }
 
 static Failure take_failure(Obeying *o, const VjBatch *batch) VJ_REQUIRES(&o->lock)
@@ -155,11 +170,21 @@ static Failure take_failure(Obeying *o, const VjBatch *batch) VJ_REQUIRES(&o->lo
     Failure f = {.why = o->fails ? -EIO : 0};
 
     /* The lease is renewed at any time. */
-    if (batch->number > 0 && o->failure.count > 0) {
-        f = o->failure;
-        o->failure.count--;
-        o->failure.is_done = false;
-        o->failure.fire = NULL;
+    if (batch->number == 0 || o->failure.count == 0) {
+        return f;
+    }
+    if (is_question(batch) && o->failure.answers > 0) {
+        o->failure.answers -= o->failure.answers < UINT_MAX;
+        return f;
+    }
+    f = o->failure;
+    o->failure.count--;
+    o->failure.is_done = false;
+    o->failure.fire = NULL;
+    o->hangs = o->hangs || f.hangs;
+    if (f.takes_us > 0) {
+        vj_clock_set_for_test(&(struct timespec){.tv_sec = 1},
+                              vj_clock_mono_us() + f.takes_us);
     }
     return f;
 }
@@ -236,10 +261,11 @@ static void let_fail(Obeying *o, bool fails)
     vj_mutex_unlock(&o->lock);
 }
 
-static void let_hang(Obeying *o)
+static void let_hang(Obeying *o, bool hangs)
 {
     vj_mutex_lock(&o->lock);
-    o->hangs = true;
+    o->hangs = hangs;
+    vj_cond_broadcast(&o->changed);
     vj_mutex_unlock(&o->lock);
 }
 
@@ -400,6 +426,7 @@ static void closed_before(void **state)
 
 typedef struct Adder {
     VjMeta *meta;
+    VjCancel *cancel; /* NULL: nobody can */
     int rc;
 } Adder;
 
@@ -407,7 +434,11 @@ static gpointer add_main(gpointer opaque)
 {
     Adder *a = opaque;
 
+    if (a->cancel != NULL) {
+        vj_cancel_enter(a->cancel);
+    }
     a->rc = add(a->meta, "a", 1);
+    assert_ptr_equal(vj_cancel_leave(), a->cancel);
     return NULL;
 }
 
@@ -503,7 +534,7 @@ static void an_engine_that_hangs(void **state)
     Obeying *o = obey(one);
 
     (void)state;
-    let_hang(o);
+    let_hang(o, true);
     assert_int_equal(add(one, "a", 1), -ESTALE);
     assert_true(vj_meta_close(one) < 0);
     assert_int_equal(count_of(two, "a"), 0);
@@ -522,7 +553,7 @@ static void an_engine_that_hangs_in_doubt(void **state)
     (void)state;
     assert_int_equal(add_and_give_up(one, o, true), -ECANCELED);
     fail_next(o, (Failure){.count = 0});
-    let_hang(o);
+    let_hang(o, true);
     do {
         rc = add(one, "a", 1);
     } while (rc == -ETIMEDOUT); /* each time after a part of the lease */
@@ -530,6 +561,117 @@ static void an_engine_that_hangs_in_doubt(void **state)
     assert_true(vj_meta_close(one) < 0);
     assert_int_equal(count_of(two, "a"), 1);
     assert_int_equal(vj_meta_close(two), 0);
+}
+
+/* ---- Callers whose time is over -------------------------------------------------- */
+
+#define SECOND_US ((int64_t)1000 * 1000)
+
+/* Of a caller that has ten seconds, where each commit that fails as @f says takes one. */
+static int add_in_time(VjMeta *m, Obeying *o, Failure f, unsigned *runs)
+{
+    Count c = {.key = "a", .value = 1};
+    VjCancel cancel;
+    int rc;
+
+    vj_cancel_init(&cancel);
+    vj_cancel_reset(&cancel, 10 * SECOND_US);
+    vj_cancel_enter(&cancel);
+    f.takes_us = SECOND_US;
+    /* So early that nobody waits for the frozen clock. */
+    vj_clock_set_for_test(&(struct timespec){.tv_sec = 1}, 1);
+    fail_next(o, f);
+    rc = vj_meta_run(m, VJ_RUN_DEFAULT, add_body, &c);
+    fail_next(o, (Failure){.count = 0});
+    vj_clock_set_for_test(NULL, 0);
+    assert_ptr_equal(vj_cancel_leave(), &cancel);
+    vj_cancel_clear(&cancel);
+    *runs = c.runs;
+    return rc;
+}
+
+/* That they were not done is known each time, and they are tried again: as long as the
+ * caller has time. */
+static void an_engine_that_drops_commits(void **state)
+{
+    g_autofree char *spec = new_volume();
+    VjMeta *one = open_shared(spec, "one", NULL, 0);
+    Obeying *o = obey(one);
+    Failure some = {.count = 3, .why = -ETIMEDOUT, .answers = UINT_MAX};
+    Failure all = {.count = UINT_MAX, .why = -ETIMEDOUT, .answers = UINT_MAX};
+    unsigned runs;
+
+    (void)state;
+    assert_int_equal(add_in_time(one, o, some, &runs), 0);
+    assert_int_equal(runs, 4);
+    assert_int_equal(add_in_time(one, o, all, &runs), -ETIMEDOUT);
+    assert_int_equal(runs, 10);
+    assert_int_equal(count_of(one, "a"), 1);
+    assert_int_equal(add(one, "a", 1), 0);
+    assert_int_equal(count_of(one, "a"), 2);
+    assert_int_equal(vj_meta_close(one), 0);
+}
+
+/* Of the sixth it is not: what five took is not left for asking. */
+static void and_the_answer_is_not_sure(void **state)
+{
+    g_autofree char *spec = new_volume();
+    VjMeta *one = open_shared(spec, "one", NULL, 0);
+    Obeying *o = obey(one);
+    Failure f = {.count = UINT_MAX, .why = -ETIMEDOUT, .answers = 5};
+    unsigned runs, before = applies_of(o);
+
+    (void)state;
+    assert_int_equal(add_in_time(one, o, f, &runs), -ETIMEDOUT);
+    assert_int_equal(runs, 6);
+    /* Ten that took a second, and the answers. */
+    assert_int_equal(applies_of(o) - before, 10 + 5);
+    assert_int_equal(add(one, "a", 1), 0);
+    assert_int_equal(count_of(one, "a"), 1);
+    assert_int_equal(vj_meta_close(one), 0);
+}
+
+/* The commit is done, and the engine hangs when it is asked. */
+static int add_and_hang(VjMeta *m, Obeying *o, bool is_cancelled)
+{
+    Adder adder = {.meta = m};
+    VjCancel cancel;
+    GThread *thread;
+
+    vj_cancel_init(&cancel);
+    vj_cancel_reset(&cancel, is_cancelled ? INT64_MAX : 20 * 1000);
+    adder.cancel = &cancel;
+    fail_next(o, (Failure){.count = 1, .why = -EIO, .is_done = true, .hangs = true});
+    thread = g_thread_new("add", add_main, &adder);
+    vj_mutex_lock(&o->lock);
+    while (!o->waits) {
+        vj_cond_wait(&o->changed, &o->lock);
+    }
+    vj_mutex_unlock(&o->lock);
+    if (is_cancelled) {
+        vj_cancel_fire(&cancel);
+    }
+    g_thread_join(thread);
+    vj_cancel_clear(&cancel);
+    return adder.rc;
+}
+
+/* Its caller does not, and what comes later does what it is to. */
+static void a_caller_of_one_that_hangs(void **state)
+{
+    (void)state;
+    for (unsigned is_cancelled = 0; is_cancelled < 2; is_cancelled++) {
+        g_autofree char *spec = new_volume();
+        VjMeta *one = open_shared(spec, "one", NULL, 0);
+        Obeying *o = obey(one);
+
+        assert_int_equal(add_and_hang(one, o, is_cancelled != 0),
+                         is_cancelled != 0 ? -ECANCELED : -ETIMEDOUT);
+        let_hang(o, false);
+        assert_int_equal(add(one, "a", 1), 0);
+        assert_int_equal(count_of(one, "a"), 2);
+        assert_int_equal(vj_meta_close(one), 0);
+    }
 }
 
 int main(void)
@@ -545,6 +687,9 @@ int main(void)
         cmocka_unit_test(until_the_lease_is_over),
         cmocka_unit_test(an_engine_that_hangs),
         cmocka_unit_test(an_engine_that_hangs_in_doubt),
+        cmocka_unit_test(an_engine_that_drops_commits),
+        cmocka_unit_test(and_the_answer_is_not_sure),
+        cmocka_unit_test(a_caller_of_one_that_hangs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
