@@ -30,7 +30,7 @@ typedef struct VjFrozen {
     uint64_t reserved_bytes;
     /* An attempt found no space: the next keeps parts of old objects as parts. */
     bool was_short;
-    gint times_valid; /* cleared by an explicit utimens; atomic */
+    gint times_valid; /* until a utimens takes them; atomic */
     struct timespec changed;
     int64_t frozen_us;
     /* Memory that follows and is not part of it, for the chunker to look at; NULL:
@@ -75,8 +75,13 @@ struct VjFile {
         *committed;     /* of base_version, while not committing; NULL: nothing is kept */
     VjAppend *append;   /* NULL: no caller has appended in parts */
     uint64_t appenders; /* as vj_file_append_who has counted */
-    uint32_t times_forgotten; /* how often an explicit utimens came */
-    bool discarded;           /* an orphan being dropped: changes go nowhere */
+    unsigned utimens_now;   /* calls under way */
+    uint64_t utimens_count; /* calls that have begun */
+    /* The number of the call under way that took pending times last; 0: none are taken,
+     * or later ones are set. */
+    uint64_t times_taken_by;
+    uint32_t times_dropped; /* how often a utimens was later than those that were taken */
+    bool discarded;         /* an orphan being dropped: changes go nowhere */
     uint32_t error_count;
     int last_error;        /* -errno */
     VjTransform transform; /* what holds for it (settings.c) */

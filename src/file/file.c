@@ -314,7 +314,7 @@ typedef struct Overlay {
     bool dirty;
     bool pending; /* changed is later than the record's times */
     struct timespec changed;
-    uint32_t times_forgotten;
+    uint32_t times_dropped;
 } Overlay;
 
 static void look(VjFile *f, Overlay *o)
@@ -327,8 +327,8 @@ static void look(VjFile *f, Overlay *o)
     o->any_version = f->discarded;
     o->dirty = vj_file_dirty_locked(f);
     o->memory_bytes = vj_pieces_memory_bytes(f->active);
-    o->times_forgotten = f->times_forgotten;
-    if (f->times_pending) {
+    o->times_dropped = f->times_dropped;
+    if (f->times_pending || f->times_taken_by != 0) {
         o->pending = true;
         o->changed = f->changed;
     } else if (f->frozen != NULL && g_atomic_int_get(&f->frozen->times_valid)) {
@@ -347,7 +347,7 @@ static bool fits(VjFile *f, const Overlay *o, const VjInode *inode)
     bool same_times;
 
     vj_mutex_lock(&f->lock);
-    same_times = f->times_forgotten == o->times_forgotten;
+    same_times = f->times_dropped == o->times_dropped;
     vj_mutex_unlock(&f->lock);
     return same_times && (o->any_version || inode->map_version == o->version ||
                           (o->has_frozen && inode->map_version == o->version + 1));
@@ -404,38 +404,70 @@ int vj_file_getattr(VjFileTable *table, uint64_t ino, VjInode *out)
     return -EIO;
 }
 
-void vj_file_forget_times(VjFileTable *table, uint64_t ino, VjForgottenTimes *out)
+void vj_file_utimens_begin(VjFileTable *table, uint64_t ino, VjUtimens *out)
 {
-    g_autoptr(VjFile) f = vj_file_find(table, ino);
+    VjFile *f = vj_file_find(table, ino);
 
-    *out = (VjForgottenTimes){.number = 0};
-    if (f != NULL) {
-        vj_mutex_lock(&f->lock);
-        out->of_active = f->times_pending;
-        out->of_frozen = f->frozen != NULL && g_atomic_int_get(&f->frozen->times_valid);
-        out->number = ++f->times_forgotten;
-        f->times_pending = false;
-        if (f->frozen != NULL) {
-            g_atomic_int_set(&f->frozen->times_valid, 0);
-        }
-        vj_mutex_unlock(&f->lock);
+    *out = (VjUtimens){.f = f};
+    if (f == NULL) {
+        return;
     }
+    vj_mutex_lock(&f->lock);
+    f->utimens_now++;
+    out->number = ++f->utimens_count;
+    if (f->times_pending) {
+        f->times_pending = false;
+        f->times_taken_by = out->number;
+    }
+    if (f->frozen != NULL && g_atomic_int_get(&f->frozen->times_valid)) {
+        g_atomic_int_set(&f->frozen->times_valid, 0);
+        f->times_taken_by = out->number;
+    }
+    vj_mutex_unlock(&f->lock);
 }
 
-void vj_file_recall_times(VjFileTable *table, uint64_t ino, const VjForgottenTimes *what)
+/*
+ * The times that were taken are pending again.  What is frozen may be committed without
+ * them by now: where nothing else was changed it takes another round.  True: the caller
+ * tells the volume.
+ */
+static bool give_times_back_locked(VjFile *f)
 {
-    g_autoptr(VjFile) f = vj_file_find(table, ino);
+    uint64_t below_seq = f->frozen != NULL ? f->frozen->seq : f->committed_seq;
 
-    if (f != NULL) {
-        vj_mutex_lock(&f->lock);
-        if (f->times_forgotten == what->number) {
-            f->times_pending = f->times_pending || what->of_active;
-            if (f->frozen != NULL && (what->of_frozen || what->of_active)) {
-                g_atomic_int_set(&f->frozen->times_valid, 1);
-            }
-        }
-        vj_mutex_unlock(&f->lock);
+    f->times_taken_by = 0;
+    f->times_pending = true;
+    if (f->dirty_seq > below_seq) {
+        return false;
     }
+    f->dirty_seq++;
+    return true;
+}
+
+void vj_file_utimens_end(VjUtimens *u, int r)
+{
+    VjFile *f = g_steal_pointer(&u->f);
+    bool is_changed = false;
+
+    if (f == NULL) {
+        return;
+    }
+    vj_mutex_lock(&f->lock);
+    g_assert(f->utimens_now > 0 && u->number <= f->utimens_count);
+    f->utimens_now--;
+    /* What a later call has taken may come of a write after this one's transaction. */
+    if (r == 0 && f->times_taken_by != 0 && f->times_taken_by <= u->number) {
+        f->times_taken_by = 0;
+        f->times_dropped++;
+    }
+    if (f->utimens_now == 0 && f->times_taken_by != 0) {
+        is_changed = give_times_back_locked(f);
+    }
+    vj_mutex_unlock(&f->lock);
+    if (is_changed) {
+        f->table->events->changed(f->table->opaque, f, VJ_FLUSH_SOON);
+    }
+    vj_file_unref(f);
 }
 
 bool vj_file_is_dirty(VjFile *f)

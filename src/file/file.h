@@ -209,20 +209,24 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjFile, vj_file_unref)
 int vj_file_getattr(VjFileTable *table, uint64_t ino,
                     VjInode *out) G_GNUC_WARN_UNUSED_RESULT;
 
-/* What a call of vj_file_forget_times took away. */
-typedef struct VjForgottenTimes {
-    uint32_t number; /* of the call; 0: the file was not open */
-    bool of_active, of_frozen;
-} VjForgottenTimes;
+/* A call of utimens under way. */
+typedef struct VjUtimens {
+    VjFile *f;       /* referenced; NULL: it was not open, and the call has no end */
+    uint64_t number; /* of the calls for f, from 1 */
+} VjUtimens;
 
 /*
- * vj_file_forget_times - an explicit utimens wins over the mtime of earlier writes
+ * vj_file_utimens_begin - an explicit utimens wins over the mtime of earlier writes
  *
- * Called before the transaction that sets the times; recall when that has failed: then
- * those writes have changed the times after all, unless another utimens came.
+ * Stands around the transaction that sets the times, which has failed with @r or is
+ * visible at the end.  In between no write-back commits the times of those writes, and
+ * they are still shown.  What every call that took them has failed for is pending again;
+ * of a file that is clean by then it makes another round.  Several calls may be under
+ * way at once.
+ * Threads   any; the end as vj_file_unref      Locks   none
  */
-void vj_file_forget_times(VjFileTable *table, uint64_t ino, VjForgottenTimes *out);
-void vj_file_recall_times(VjFileTable *table, uint64_t ino, const VjForgottenTimes *what);
+void vj_file_utimens_begin(VjFileTable *table, uint64_t ino, VjUtimens *out);
+void vj_file_utimens_end(VjUtimens *u, int r);
 
 /*
  * vj_file_settings_changed - a transaction that changed the settings of @ino is visible

@@ -312,6 +312,7 @@ void vj_file_discard(VjFile *f)
     f->frozen = NULL;
     f->reserved_bytes = 0;
     f->times_pending = false;
+    f->times_taken_by = 0;
     f->committed_seq = f->dirty_seq;
     vj_mutex_unlock(&f->lock);
     vj_committed_unref(committed);

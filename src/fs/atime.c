@@ -23,6 +23,29 @@ void vj_fs_set_noatime(VjFs *fs)
     fs->noatime = true;
 }
 
+static bool has_atime(const VjNode *n)
+{
+    return n->was_read || n->read_taken_by != 0;
+}
+
+/* The lock is held. */
+static void node_set_read(VjFs *fs, VjNode *n, bool was_read, uint64_t taken_by)
+{
+    bool before = has_atime(n);
+
+    if (n->was_read && !was_read) {
+        g_atomic_int_inc(&n->reads_forgotten);
+    }
+    n->was_read = was_read;
+    n->read_taken_by = taken_by;
+    if (!before && has_atime(n)) {
+        g_atomic_int_inc(&fs->read_count);
+    } else if (before && !has_atime(n)) {
+        g_atomic_int_inc(&fs->read_end_count); /* before read_count says 0 */
+        (void)g_atomic_int_dec_and_test(&fs->read_count);
+    }
+}
+
 void vj_fs_note_read(VjHandle *h)
 {
     VjFs *fs = h->fs;
@@ -46,10 +69,7 @@ void vj_fs_note_read(VjHandle *h)
     }
     vj_mutex_lock(&fs->lock);
     n->atime = now;
-    if (!n->was_read) {
-        n->was_read = true;
-        g_atomic_int_inc(&fs->read_count);
-    }
+    node_set_read(fs, n, true, n->read_taken_by);
     vj_mutex_unlock(&fs->lock);
 }
 
@@ -69,34 +89,8 @@ void vj_fs_show_read(VjFs *fs, uint64_t ino, VjAttr *out)
     }
     vj_mutex_lock(&fs->lock);
     n = g_hash_table_lookup(fs->nodes, &ino);
-    if (n != NULL && n->was_read) {
+    if (n != NULL && has_atime(n)) {
         out->st.st_atim = n->atime;
-    }
-    vj_mutex_unlock(&fs->lock);
-}
-
-/* The lock is held. */
-static void node_forget_read(VjFs *fs, VjNode *n)
-{
-    if (n->was_read) {
-        n->was_read = false;
-        g_atomic_int_inc(&n->reads_forgotten);
-        g_atomic_int_inc(&fs->read_end_count); /* before read_count says 0 */
-        (void)g_atomic_int_dec_and_test(&fs->read_count);
-    }
-}
-
-void vj_fs_forget_read(VjFs *fs, uint64_t ino)
-{
-    VjNode *n;
-
-    if (g_atomic_int_get(&fs->read_count) == 0) {
-        return;
-    }
-    vj_mutex_lock(&fs->lock);
-    n = g_hash_table_lookup(fs->nodes, &ino);
-    if (n != NULL) {
-        node_forget_read(fs, n);
     }
     vj_mutex_unlock(&fs->lock);
 }
@@ -124,24 +118,18 @@ static int read_body(VjTxn *txn, void *opaque)
     return vj_inode_put(txn, &inode);
 }
 
-void vj_fs_commit_read(VjHandle *h)
+static void commit_read(VjFs *fs, VjNode *n)
 {
-    VjFs *fs = h->fs;
-    VjNode *n = h->node;
-    ReadOp op = {.ino = h->ino, .node = n};
+    ReadOp op = {.ino = n->ino, .node = n};
     bool wanted;
     int r;
 
-    if (g_atomic_int_get(&fs->read_count) == 0) {
-        return;
-    }
     vj_mutex_lock(&fs->lock);
-    /* With each close: of two that go at the same moment none would be the last one. */
     wanted = n->was_read;
     op.atime = n->atime;
     op.forgotten = g_atomic_int_get(&n->reads_forgotten);
     if (wanted && n->orphan) {
-        node_forget_read(fs, n);
+        node_set_read(fs, n, false, n->read_taken_by);
         wanted = false;
     }
     vj_mutex_unlock(&fs->lock);
@@ -151,12 +139,77 @@ void vj_fs_commit_read(VjHandle *h)
     /* Shown from memory until it is committed; another reader may come meanwhile. */
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, read_body, &op);
     if (r < 0) {
-        vj_trace(fs, "ino %" G_GUINT64_FORMAT ": its atime is lost: %s", h->ino,
+        vj_trace(fs, "ino %" G_GUINT64_FORMAT ": its atime is lost: %s", op.ino,
                  g_strerror(-r));
     }
     vj_mutex_lock(&fs->lock);
-    if (n->was_read && !vj_fs_time_later(n->atime, op.atime)) {
-        node_forget_read(fs, n);
+    /* Not what a utimens took meanwhile, and gave back. */
+    if (n->was_read && g_atomic_int_get(&n->reads_forgotten) == op.forgotten &&
+        !vj_fs_time_later(n->atime, op.atime)) {
+        node_set_read(fs, n, false, n->read_taken_by);
     }
     vj_mutex_unlock(&fs->lock);
+}
+
+/* With each close: of two that go at the same moment neither would be the last one. */
+void vj_fs_commit_read(VjHandle *h)
+{
+    if (g_atomic_int_get(&h->fs->read_count) > 0) {
+        commit_read(h->fs, h->node);
+    }
+}
+
+/* ---- an atime that is set ---------------------------------------------------------- */
+
+void vj_fs_utimens_begin(VjFs *fs, uint64_t ino, VjUtimensRead *out)
+{
+    VjNode *n;
+
+    *out = (VjUtimensRead){.n = NULL};
+    if (g_atomic_int_get(&fs->read_count) == 0) {
+        return;
+    }
+    vj_mutex_lock(&fs->lock);
+    n = g_hash_table_lookup(fs->nodes, &ino);
+    if (n != NULL && has_atime(n)) {
+        n->utimens_now++;
+        *out = (VjUtimensRead){.n = n, .number = ++n->utimens_count};
+        if (n->was_read) {
+            node_set_read(fs, n, false, out->number);
+        }
+    }
+    vj_mutex_unlock(&fs->lock);
+}
+
+void vj_fs_utimens_end(VjFs *fs, const VjUtimensRead *u, int r)
+{
+    VjNode *n = u->n;
+    VjCancel *callers;
+    uint64_t ino;
+    bool reap;
+
+    if (n == NULL) {
+        return;
+    }
+    callers = vj_cancel_leave(); /* the read was of another caller */
+    vj_mutex_lock(&fs->lock);
+    ino = n->ino;
+    if (r == 0 && n->read_taken_by <= u->number) {
+        node_set_read(fs, n, n->was_read, 0);
+    }
+    while (n->utimens_now == 1 && n->read_taken_by != 0) {
+        node_set_read(fs, n, true, 0);
+        if (n->handles == 0) { /* else one of them does it */
+            vj_mutex_unlock(&fs->lock);
+            commit_read(fs, n);
+            vj_mutex_lock(&fs->lock);
+        }
+    }
+    n->utimens_now--;
+    reap = vj_fs_node_drop_unused_locked(fs, n);
+    vj_mutex_unlock(&fs->lock);
+    vj_cancel_enter(callers);
+    if (reap) {
+        vj_volume_reap(fs->volume, ino);
+    }
 }

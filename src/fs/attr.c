@@ -243,7 +243,7 @@ static int set_size(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
     return r < 0 ? r : vj_file_truncate(file, size);
 }
 
-/* Before the transaction, because times in memory are forgotten there, and because where
+/* Before the transaction, because times in memory are taken for it, and because where
  * set-gid is at stake it may have to read /proc. */
 static int look_first(VjFs *fs, const VjCaller *who, SetOp *op)
 {
@@ -271,7 +271,8 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
                   const VjSetattr *set, VjAttr *out)
 {
     SetOp op = {.ino = ino, .set = set, .now = vj_clock_real()};
-    VjForgottenTimes forgotten = {.number = 0};
+    VjUtimensRead read = {.n = NULL};
+    VjUtimens write = {.f = NULL};
     int r = vj_cancel_is_fired() ? -ECANCELED : 0;
 
     if (r < 0) {
@@ -291,17 +292,16 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
             return r;
         }
         if ((set->what & VJ_SET_ATIME) && set->atime.tv_nsec != UTIME_OMIT) {
-            vj_fs_forget_read(fs, ino);
+            vj_fs_utimens_begin(fs, ino, &read);
         }
-        if (set->what & VJ_SET_MTIME) {
-            vj_file_forget_times(fs->files, ino, &forgotten);
+        if ((set->what & VJ_SET_MTIME) && set->mtime.tv_nsec != UTIME_OMIT) {
+            vj_file_utimens_begin(fs->files, ino, &write);
         }
         r = vj_fs_run(fs, VJ_RUN_DEFAULT, set_body, &op);
         vj_fs_record_changed(fs, ino);
+        vj_file_utimens_end(&write, r);
+        vj_fs_utimens_end(fs, &read, r);
         if (r < 0) {
-            if (forgotten.number > 0) {
-                vj_file_recall_times(fs->files, ino, &forgotten);
-            }
             return r;
         }
     }

@@ -22,6 +22,11 @@ typedef struct VjNode {
     bool forgotten; /* orphans: the kernel does not name it any more */
     bool was_read;  /* at atime, which is not committed yet */
     struct timespec atime;
+    /* Calls of utimens that have found an atime here: under way, which keep the node, and
+     * begun.  The number of the one that took was_read last; 0: none did, or a later
+     * atime is set. */
+    unsigned utimens_now;
+    uint64_t utimens_count, read_taken_by;
     gint record;          /* atomic: what is known of its records (flags.c) */
     gint atime_is_new;    /* atomic: nothing changed since the last read */
     gint reads_forgotten; /* atomic: how often an atime was set that beats was_read */
@@ -36,8 +41,8 @@ struct VjFs {
     const VjFsEvents *events; /* changes between two calls of vj_volume_listen */
     void *events_opaque;
     bool noatime;
-    gint read_count;     /* atomic: nodes with was_read */
-    gint read_end_count; /* atomic: how often was_read ended */
+    gint read_count;     /* atomic: nodes with was_read or read_taken_by */
+    gint read_end_count; /* atomic: how often one has lost both */
 
     VjMutex lock; /* VJ_RANK_FS */
     /* guarded by lock: */
@@ -48,6 +53,20 @@ struct VjFs {
     int64_t shown_us;     /* when that was begun; 0: never */
     int64_t look_us;      /* how long it took the last time */
 };
+
+/* Takes @n away when nothing holds it; true: it was an orphan, the caller reaps it. */
+static inline bool vj_fs_node_drop_unused_locked(VjFs *fs, VjNode *n)
+    VJ_REQUIRES(fs->lock)
+{
+    bool reap = n->orphan && n->forgotten;
+
+    if (n->handles > 0 || n->utimens_now > 0 || (n->orphan && !n->forgotten)) {
+        return false;
+    }
+    g_assert(!n->was_read && n->read_taken_by == 0);
+    g_hash_table_remove(fs->nodes, &n->ino);
+    return reap;
+}
 
 typedef struct VjStage {
     uint64_t id;
@@ -98,13 +117,19 @@ void vj_fs_node_named(VjFs *fs, uint64_t ino);
 /* A committed transaction made an inode. */
 void vj_fs_node_made(VjFs *fs);
 
-/* atime.c: a READ came; the content changed; what stat shows; a time was set; the last
- * handle goes. */
+/* atime.c: a READ came; the content changed; what stat shows; a handle goes. */
 void vj_fs_note_read(VjHandle *h);
 void vj_fs_note_change(VjHandle *h);
 void vj_fs_show_read(VjFs *fs, uint64_t ino, VjAttr *out);
-void vj_fs_forget_read(VjFs *fs, uint64_t ino);
 void vj_fs_commit_read(VjHandle *h);
+/* An atime that is set wins over earlier reads: around its transaction, as
+ * vj_file_utimens_begin and _end. */
+typedef struct VjUtimensRead {
+    VjNode *n; /* NULL: there was no atime to win over */
+    uint64_t number;
+} VjUtimensRead;
+void vj_fs_utimens_begin(VjFs *fs, uint64_t ino, VjUtimensRead *out);
+void vj_fs_utimens_end(VjFs *fs, const VjUtimensRead *u, int r);
 
 /* append.c: as vj_file_append_undo. */
 bool vj_fs_append_undo(VjHandle *h, uint64_t size);

@@ -93,18 +93,6 @@ static void node_count_again(VjFs *fs, const VjNode *n, unsigned before)
     }
 }
 
-/* Takes @n away when nothing holds it; true: it was an orphan, the caller reaps it. */
-static bool node_drop_unused(VjFs *fs, VjNode *n) VJ_REQUIRES(fs->lock)
-{
-    bool reap = n->orphan && n->forgotten;
-
-    if (n->handles > 0 || (n->orphan && !n->forgotten)) {
-        return false;
-    }
-    g_hash_table_remove(fs->nodes, &n->ino);
-    return reap;
-}
-
 void vj_fs_node_orphaned(VjFs *fs, uint64_t ino, bool held)
 {
     VjNode *n;
@@ -128,7 +116,7 @@ void vj_fs_node_orphaned(VjFs *fs, uint64_t ino, bool held)
     n = g_hash_table_lookup(fs->nodes, &ino);
     if (n != NULL && n->orphan) {
         n->forgotten = true;
-        reap = node_drop_unused(fs, n);
+        reap = vj_fs_node_drop_unused_locked(fs, n);
     }
     vj_mutex_unlock(&fs->lock);
     if (reap) {
@@ -160,7 +148,7 @@ void vj_fs_node_named(VjFs *fs, uint64_t ino)
 
         n->orphan = false;
         node_count_again(fs, n, before);
-        (void)node_drop_unused(fs, n);
+        (void)vj_fs_node_drop_unused_locked(fs, n);
     }
     vj_mutex_unlock(&fs->lock);
 }
@@ -181,7 +169,7 @@ void vj_fs_forgotten(VjFs *fs, uint64_t ino)
     n = g_hash_table_lookup(fs->nodes, &ino);
     if (n != NULL && n->orphan) {
         n->forgotten = true;
-        reap = node_drop_unused(fs, n);
+        reap = vj_fs_node_drop_unused_locked(fs, n);
     }
     vj_mutex_unlock(&fs->lock);
     if (reap) {
@@ -249,11 +237,17 @@ void vj_fs_release(VjFs *fs, VjHandle *h)
     fs->staged_bytes -= h->staged_bytes;
     n = g_hash_table_lookup(fs->nodes, &ino);
     g_assert(n != NULL && n->handles > 0);
+    /* A utimens that has failed since gave it back. */
+    while (n->handles == 1 && n->was_read) {
+        vj_mutex_unlock(&fs->lock);
+        vj_fs_commit_read(h);
+        vj_mutex_lock(&fs->lock);
+    }
     before = node_counts(n);
     n->handles--;
     n->writers -= handle_writes(h);
     node_count_again(fs, n, before);
-    reap = node_drop_unused(fs, n);
+    reap = vj_fs_node_drop_unused_locked(fs, n);
     vj_mutex_unlock(&fs->lock);
     if (reap) {
         vj_trace(fs, "ino %" G_GUINT64_FORMAT ": released, reaped", ino);

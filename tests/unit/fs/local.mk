@@ -23,3 +23,7 @@ tests_unit_fs_test_settings_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/fs/test-sessions
 tests_unit_fs_test_sessions_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/fs/test-utimens
+tests_unit_fs_test_utimens_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+tests_unit_fs_test_utimens_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=vj_fs_run
