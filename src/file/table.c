@@ -148,6 +148,7 @@ void vj_file_table_counters(VjFileTable *table, VjFileCounters *out)
 
 void vj_file_fragments_dropped(VjFileTable *table, uint64_t ino, uint32_t count)
 {
+    vj_count(&table->counters.fragments_dropped, count);
     vj_remapper_made(table->remapper, ino, 0, 0, count);
 }
 

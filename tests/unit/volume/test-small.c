@@ -393,6 +393,52 @@ static void a_file_without_a_name_keeps_none_waiting(void **state)
     done(&x);
 }
 
+static void expect_counted(Fixture *x)
+{
+    VjFileCounters c;
+
+    vj_file_table_counters(vj_volume_files(x->v), &c);
+    assert_int_equal(c.fragments_made - c.fragments_dropped, count_records(x));
+}
+
+static int orphan_body(VjTxn *txn, void *opaque)
+{
+    return vj_orphan_put(txn, *(const uint64_t *)opaque);
+}
+
+/* Whoever drops them: a change, the thread that makes objects, the orphan purge, of a
+ * subtree and of a file. */
+static void what_is_dropped_is_counted(void **state)
+{
+    Fixture x;
+
+    (void)state;
+    make(&x, "objects=16K", LARGE / 4);
+    for (unsigned i = 0; i < 60; i++) {
+        edit_and_sync(&x, 200000 * (i + 1), 0, PIECE);
+    }
+    assert_true(count_records(&x) >= 60);
+    expect_counted(&x);
+    edit_and_sync(&x, 200000, PIECE, 0);
+    expect_counted(&x);
+    edit_and_sync(&x, 1000000, x.len - 2000000, 0);
+    vj_orphan_purge_drain(x.v->purge);
+    expect_counted(&x);
+    assert_int_equal(vj_file_table_remap(vj_volume_files(x.v)), 0);
+    assert_int_equal(count_records(&x), 0);
+    expect_counted(&x);
+    edit_and_sync(&x, 1000, 0, PIECE);
+    assert_true(count_records(&x) > 0);
+    set_links(&x, 0);
+    assert_int_equal(vj_meta_run(x.v->meta, VJ_RUN_DEFAULT, orphan_body, &x.ino), 0);
+    vj_file_unref(g_steal_pointer(&x.f));
+    vj_volume_reap(x.v, x.ino);
+    vj_orphan_purge_drain(x.v->purge);
+    assert_int_equal(count_records(&x), 0);
+    expect_counted(&x);
+    done(&x);
+}
+
 static uint64_t looks_of_remapper(const Fixture *x)
 {
     VjRemapper *remapper = vj_volume_files(x->v)->remapper;
@@ -631,6 +677,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(it_is_cut_as_a_writer_would_have),
     cmocka_unit_test(bounds_hold),
     cmocka_unit_test(a_file_without_a_name_keeps_none_waiting),
+    cmocka_unit_test(what_is_dropped_is_counted),
     cmocka_unit_test(what_is_durable_does_not_hurry_the_next_change),
     cmocka_unit_test(commits_do_not_wake_the_thread_that_makes_objects),
     cmocka_unit_test(what_grows_slowly_takes_few_records),
