@@ -45,8 +45,9 @@ void vj_fragment_use_queue_locked(VjRemapper *x, VjFragmentUse *u, int64_t due_u
         g_queue_insert_after(&x->due, link, u);
         u->link = link->next;
     }
-    /* Each commit comes by here: it wakes the thread for what cannot wait alone. */
-    if (due_us < x->wakes_us || x->count > x->most / 2) {
+    /* Each commit comes by here: it wakes the thread for what cannot wait alone, and not
+     * while it rests. */
+    if (x->wakes_us != INT64_MIN && (due_us < x->wakes_us || x->count > x->most / 2)) {
         vj_cond_signal(&x->wake);
     }
 }

@@ -38,7 +38,7 @@ struct VjRemapper {
     uint32_t most; /* that there may be now: space may be short */
     uint64_t changes;
     uint64_t looks;   /* of the thread at what is due, from the beginning */
-    int64_t wakes_us; /* when it looks again by itself; INT64_MIN: that ends no wait */
+    int64_t wakes_us; /* when it looks again by itself; INT64_MIN: it rests or works */
     bool stop;
 };
 

@@ -469,6 +469,52 @@ static void commits_do_not_wake_the_thread_that_makes_objects(void **state)
     done(&x);
 }
 
+/* It could not store what it had to. */
+static bool remapper_rests(const Fixture *x)
+{
+    VjRemapper *remapper = vj_volume_files(x->v)->remapper;
+    const VjFragmentUse *u;
+    bool rests;
+
+    vj_mutex_lock(&remapper->lock);
+    u = g_queue_peek_head(&remapper->due);
+    rests = u != NULL && u->due_us >= quiet.retry_us;
+    vj_mutex_unlock(&remapper->lock);
+    return rests;
+}
+
+/* What it could not store is tried again when it has rested, however much there is. */
+static void nor_while_it_rests(void **state)
+{
+    VjRemapLimits limits = quiet;
+    g_autoptr(GError) error = NULL;
+    uint64_t before;
+    Fixture x;
+
+    (void)state;
+    make(&x, "objects=16K", (size_t)1 << 20);
+    close_volume(&x);
+    open_volume(&x, false, "fault");
+    for (unsigned i = 0; i < 60; i++) {
+        edit_and_sync(&x, 10000 * (i + 1), PIECE, PIECE);
+    }
+    limits.most = 2 * count_records(&x) - 1; /* it has more than half: at once */
+    assert_true(vj_store_fault_set(x.v->store, "every=1,errno=EIO", &error));
+    vj_file_table_limit_fragments(vj_volume_files(x.v), &limits);
+    while (!remapper_rests(&x)) {
+        g_thread_yield();
+    }
+    before = looks_of_remapper(&x);
+    for (unsigned i = 0; i < 40; i++) {
+        edit_and_sync(&x, 10000 * (i + 1) + 5000, PIECE, PIECE);
+    }
+    assert_true(count_records(&x) > limits.most / 2);
+    assert_int_equal(looks_of_remapper(&x), before);
+    assert_true(vj_store_fault_set(x.v->store, "every=0", &error));
+    expect_bytes(&x);
+    done(&x);
+}
+
 /* Else a small change becomes objects whenever the first one since the mount has its
  * age. */
 static void what_is_durable_does_not_hurry_the_next_change(void **state)
@@ -680,6 +726,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_dropped_is_counted),
     cmocka_unit_test(what_is_durable_does_not_hurry_the_next_change),
     cmocka_unit_test(commits_do_not_wake_the_thread_that_makes_objects),
+    cmocka_unit_test(nor_while_it_rests),
     cmocka_unit_test(what_grows_slowly_takes_few_records),
     cmocka_unit_test(other_changes_meet_fragments),
     cmocka_unit_test(a_full_store),
