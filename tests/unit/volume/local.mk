@@ -86,3 +86,5 @@ tests_unit_volume_test_codec_context_LDFLAGS = $(context_codec_ldflags)
 
 UNIT_TESTS += tests/unit/volume/test-sessions
 tests_unit_volume_test_sessions_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+tests_unit_volume_test_sessions_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=vj_meta_run \
+	-Wl,--wrap=vj_content_claim

@@ -5,6 +5,8 @@
  */
 #include "../../lib/shared-volume.h"
 
+#include "file/file-private.h"
+
 #include <sys/stat.h>
 
 enum { BYTES = 100000, BLOCK = 5, NUMBERS = 23 };
@@ -230,6 +232,153 @@ static void what_fails_leaves_no_claim(void **state)
     assert_int_equal(shared_keys(x->a, VJ_SPACE_CLAIM), 0);
     remove_file(x->b, ino);
 }
+
+/* ---- claims in doubt --------------------------------------------------------------- */
+
+/* Of this thread's next transaction. */
+static __thread enum { ANSWERED, ANSWER_LOST, NEVER_DONE } answer;
+/* It has the last reference of this one, and drops it while the next file is opened. */
+static __thread VjFile *let_go;
+
+int __real_vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *op);
+int __wrap_vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *op);
+int __real_vj_content_claim(VjFileTable *table, uint64_t ino, VjInode *out,
+                            uint64_t *holder);
+int __wrap_vj_content_claim(VjFileTable *table, uint64_t ino, VjInode *out,
+                            uint64_t *holder);
+
+int __wrap_vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *op)
+{
+    bool is_done = answer != NEVER_DONE, is_lost = answer != ANSWERED;
+    int r;
+
+    answer = ANSWERED;
+    r = is_done ? __real_vj_meta_run(m, flags, body, op) : 0;
+    return r == 0 && is_lost ? -EIO : r;
+}
+
+int __wrap_vj_content_claim(VjFileTable *table, uint64_t ino, VjInode *out,
+                            uint64_t *holder)
+{
+    int r = __real_vj_content_claim(table, ino, out, holder);
+
+    vj_file_unref(g_steal_pointer(&let_go));
+    return r;
+}
+
+/* It cannot be dropped while its file is being opened, and goes with the next one. */
+static void a_claim_in_doubt_is_dropped_later(void **state)
+{
+    Fixture *x = *state;
+    uint64_t ino = make(x->a, 1), other = make(x->a, 1);
+
+    let_go = open_file(x->a, other);
+    answer = ANSWER_LOST;
+    expect_refused(x->a, ino, -EIO);
+    assert_null(let_go);
+    expect_refused(x->b, ino, -EBUSY);
+    vj_file_unref(open_file(x->a, other));
+    assert_int_equal(shared_keys(x->a, VJ_SPACE_CLAIM), 0);
+    remove_file(x->b, ino);
+    remove_file(x->a, other);
+}
+
+static void so_is_one_that_could_not_be_dropped(void **state)
+{
+    Fixture *x = *state;
+    uint64_t ino = make(x->a, 1), other = make(x->a, 1);
+    VjFile *f = open_file(x->a, ino);
+
+    answer = NEVER_DONE;
+    vj_file_unref(f);
+    expect_refused(x->b, ino, -EBUSY);
+    vj_file_unref(open_file(x->a, other));
+    assert_int_equal(shared_keys(x->a, VJ_SPACE_CLAIM), 0);
+    remove_file(x->b, ino);
+    remove_file(x->a, other);
+}
+
+/* The claim is this one's. */
+static void but_not_of_a_file_that_is_open_again(void **state)
+{
+    Fixture *x = *state;
+    uint64_t ino = make(x->a, 1), other = make(x->a, 1);
+    VjFile *f;
+
+    answer = ANSWER_LOST;
+    expect_refused(x->a, ino, -EIO);
+    f = open_file(x->a, ino);
+    vj_file_unref(open_file(x->a, other));
+    expect_refused(x->b, ino, -EBUSY);
+    vj_file_unref(f);
+    assert_int_equal(shared_keys(x->a, VJ_SPACE_CLAIM), 0);
+    remove_file(x->b, ino);
+    remove_file(x->a, other);
+}
+
+/* ---- write-back -------------------------------------------------------------------- */
+
+static uint64_t commits(VjVolume *v)
+{
+    VjFileCounters c;
+
+    vj_file_table_counters(v->files, &c);
+    return c.commits;
+}
+
+static void wait_until_clean(VjFile *f)
+{
+    while (vj_file_is_dirty(f)) {
+        g_usleep(SHARED_LOOK_US);
+    }
+}
+
+/* Its age would be an hour. */
+static void what_changes_behind_a_round_is_committed_soon(void **state)
+{
+    Fixture *x = *state;
+    uint64_t ino = make(x->a, 1);
+    VjFile *f = open_file(x->a, ino);
+
+    write_file(x, f);
+    vj_flusher_clean(x->a->flusher, f); /* the end of a round of before */
+    wait_until_clean(f);
+    write_file(x, f);
+    vj_file_kick(f); /* as a close */
+    wait_until_clean(f);
+    assert_int_equal(commits(x->a), 2);
+    vj_file_unref(f);
+    while (shared_keys(x->a, VJ_SPACE_CLAIM) > 0) { /* the flusher lets go of it */
+        g_usleep(SHARED_LOOK_US);
+    }
+    remove_file(x->a, ino);
+}
+
+/* Nothing is in a hurry that comes behind an fsync. */
+static void each_change_is_in_one_round(void **state)
+{
+    enum { TIMES = 50 };
+    Fixture *x = *state;
+    uint64_t ino = make(x->a, 1);
+    VjFile *f = open_file(x->a, ino);
+
+    for (unsigned i = 0; i < TIMES; i++) {
+        int64_t now_us = vj_clock_mono_us();
+
+        write_file(x, f);
+        assert_non_null(vj_file_flush_link(f)->queue);
+        assert_true(vj_file_flush_link(f)->due_us - now_us >=
+                    (int64_t)3600 * 1000 * 1000);
+        assert_int_equal(vj_file_sync(f), 0);
+        assert_null(vj_file_flush_link(f)->queue);
+        assert_int_equal(commits(x->a), i + 1);
+    }
+    vj_file_unref(f);
+    assert_int_equal(shared_keys(x->a, VJ_SPACE_CLAIM), 0);
+    remove_file(x->a, ino);
+}
+
+/* ---- threads ----------------------------------------------------------------------- */
 
 typedef struct Opener {
     VjVolume *v;
@@ -535,6 +684,11 @@ static const struct CMUnitTest tests[] = {
     SHARED(a_content_is_open_in_one),
     SHARED(what_is_dirty_is_open),
     SHARED(what_fails_leaves_no_claim),
+    SHARED(a_claim_in_doubt_is_dropped_later),
+    SHARED(so_is_one_that_could_not_be_dropped),
+    SHARED(but_not_of_a_file_that_is_open_again),
+    SHARED(what_changes_behind_a_round_is_committed_soon),
+    SHARED(each_change_is_in_one_round),
     SHARED(threads_of_both_open_and_close),
     SHARED(what_is_open_elsewhere_is_left_to_that_one),
     SHARED(an_orphan_of_another_is_not_opened),
