@@ -495,6 +495,8 @@ static void one_that_is_alone(void **state)
     assert_listed(two, "1+ 2+ 3");
     assert_int_equal(add(alone, "a", 1), 0);
     assert_int_equal(vj_meta_flush(alone), -ESTALE);
+    /* It has memory for more, and would keep it for nobody. */
+    assert_int_equal(add(alone, "a", 1), -ESTALE);
     assert_int_equal(vj_meta_close(alone), -ESTALE);
     assert_int_equal(count_of(two, "a"), 1);
     assert_int_equal(vj_meta_close(two), 0);
