@@ -408,6 +408,21 @@ static void one_of_two_beside_a_read_fails(void **state)
     expect_atime(x, SECOND);
 }
 
+static void read_and_fail(Fixture *x)
+{
+    write_some(x); /* else the read does not count */
+    read_some(x);
+    fail_first(x);
+}
+
+static void a_read_in_between(void **state)
+{
+    Fixture *x = *state;
+
+    set(x, VJ_SET_ATIME, SECOND, 0, read_and_fail);
+    expect_atime(x, 0);
+}
+
 /* The close has looked at the time, and finds it changed. */
 static void a_call_that_fails_while_the_file_is_closed(void **state)
 {
@@ -446,6 +461,7 @@ static const struct CMUnitTest tests[] = {
     TEST(two_reads_that_fail),
     TEST(two_that_fail_and_a_close),
     TEST(one_of_two_beside_a_read_fails),
+    TEST(a_read_in_between),
     TEST(a_call_that_fails_while_the_file_is_closed),
     TEST(a_call_that_succeeds_while_the_file_is_closed),
 };
