@@ -8,11 +8,29 @@
  */
 #include "base/base.h"
 
+/* What a request does, in the lowest bits of VjCancel.stall. */
+#define RUNS 0u
+#define STALLS 1u
+#define ABANDONED 2u
+
 static _Thread_local VjCancel *current;
+
+static guint64 stall_word(uint64_t number, unsigned what)
+{
+    return 4 * number + what;
+}
+
+static bool stall_moves(VjCancel *c, uint64_t number, unsigned from, unsigned to)
+{
+    guint64 expected = stall_word(number, from);
+
+    return __atomic_compare_exchange_n(&c->stall, &expected, stall_word(number, to),
+                                       false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
 
 void vj_cancel_init(VjCancel *c)
 {
-    *c = (VjCancel){.timeout_us = INT64_MAX};
+    *c = (VjCancel){.number = 1, .stall = stall_word(1, RUNS), .timeout_us = INT64_MAX};
     vj_mutex_init(&c->lock, VJ_RANK_BASE, "base.cancel");
 }
 
@@ -22,11 +40,12 @@ void vj_cancel_clear(VjCancel *c)
     vj_mutex_clear(&c->lock);
 }
 
-void vj_cancel_reset(VjCancel *c, int64_t timeout_us)
+void vj_cancel_reset(VjCancel *c, uint64_t number, int64_t timeout_us)
 {
-    g_assert(c->cond == NULL);
+    g_assert(c->cond == NULL && c->depth == 0 && number != 0 && number < UINT64_MAX / 4);
+    c->number = number;
     c->timeout_us = timeout_us;
-    g_atomic_int_set(&c->fired, 0);
+    __atomic_store_n(&c->stall, stall_word(number, RUNS), __ATOMIC_SEQ_CST);
 }
 
 void vj_cancel_enter(VjCancel *c)
@@ -43,9 +62,15 @@ VjCancel *vj_cancel_leave(void)
     return c;
 }
 
+uint64_t vj_cancel_number(void)
+{
+    return current == NULL ? 0 : current->number;
+}
+
 bool vj_cancel_is_fired(void)
 {
-    return current != NULL && g_atomic_int_get(&current->fired) != 0;
+    return current != NULL &&
+           __atomic_load_n(&current->fired, __ATOMIC_SEQ_CST) == current->number;
 }
 
 int64_t vj_cancel_deadline_us(void)
@@ -55,12 +80,12 @@ int64_t vj_cancel_deadline_us(void)
                : vj_clock_mono_us() + current->timeout_us;
 }
 
-void vj_cancel_fire(VjCancel *c)
+void vj_cancel_fire(VjCancel *c, uint64_t number)
 {
     VjCond *cond;
     VjMutex *mutex;
 
-    g_atomic_int_set(&c->fired, 1);
+    __atomic_store_n(&c->fired, number, __ATOMIC_SEQ_CST);
     vj_mutex_lock(&c->lock);
     cond = c->cond;
     mutex = c->mutex;
@@ -96,4 +121,41 @@ int vj_cond_wait_or_cancel(VjCond *cond, VjMutex *mutex, int64_t until_us)
     }
     stand_at(current, NULL, NULL);
     return vj_cancel_is_fired() ? -ECANCELED : rc;
+}
+
+/* ---- stalls ------------------------------------------------------------------------ */
+
+void vj_stall_begin(void)
+{
+    VjCancel *c = current;
+
+    if (c != NULL && c->depth++ == 0) {
+        /* Not where it was abandoned before: that stays. */
+        (void)stall_moves(c, c->number, RUNS, STALLS);
+    }
+}
+
+int vj_stall_end(int r)
+{
+    VjCancel *c = current;
+
+    if (c == NULL) {
+        return r;
+    }
+    g_assert(c->depth > 0);
+    if (--c->depth == 0) {
+        (void)stall_moves(c, c->number, STALLS, RUNS);
+    }
+    return vj_cancel_is_fired() || vj_cancel_was_abandoned(c) ? -ECANCELED : r;
+}
+
+bool vj_cancel_abandon(VjCancel *c, uint64_t number)
+{
+    return stall_moves(c, number, STALLS, ABANDONED);
+}
+
+bool vj_cancel_was_abandoned(const VjCancel *c)
+{
+    return __atomic_load_n(&c->stall, __ATOMIC_SEQ_CST) ==
+           stall_word(c->number, ABANDONED);
 }

@@ -6,6 +6,9 @@
  * for long (for an engine on another machine, or for the end of another write
  * transaction) waits by vj_cond_wait_or_cancel, and gives the request up with -ECANCELED
  * when another thread has fired it.  Threads without one wait on.
+ *
+ * A VjCancel serves one request after the other.  They have numbers, so that what is
+ * meant for one that has just ended does not reach the next.
  */
 #ifndef VJ_BASE_CANCEL_H
 #define VJ_BASE_CANCEL_H
@@ -13,8 +16,11 @@
 #include "base/lock.h"
 
 typedef struct VjCancel {
-    gint fired;         /* atomic */
-    int64_t timeout_us; /* of each wait; never changes while it is in use */
+    guint64 fired;      /* atomic: the number that was fired last; 0: none */
+    guint64 stall;      /* atomic: 4 * number + what the request does (cancel.c) */
+    uint64_t number;    /* of the request; only its thread looks at it */
+    unsigned depth;     /* of stalls, likewise */
+    int64_t timeout_us; /* of each wait, likewise */
     VjMutex lock;       /* VJ_RANK_BASE */
     /* guarded by lock; where the thread waits, NULL: it does not */
     VjCond *cond;
@@ -23,9 +29,9 @@ typedef struct VjCancel {
 
 void vj_cancel_init(VjCancel *c);
 void vj_cancel_clear(VjCancel *c); /* no thread uses it, none is about to fire it */
-/* For the next request.  @timeout_us: how long each of its waits may take; INT64_MAX: for
- * ever. */
-void vj_cancel_reset(VjCancel *c, int64_t timeout_us);
+/* For the next request, @number, which is not 0 and below 2^62.  @timeout_us: how long
+ * each of its waits may take; INT64_MAX: for ever.  In the thread that enters it. */
+void vj_cancel_reset(VjCancel *c, uint64_t number, int64_t timeout_us);
 
 /*
  * What the calling thread does is for the request of @c, until leave, which returns it.
@@ -34,14 +40,34 @@ void vj_cancel_reset(VjCancel *c, int64_t timeout_us);
  */
 void vj_cancel_enter(VjCancel *c);
 VjCancel *vj_cancel_leave(void);
+/* Of the calling thread's request; 0: it has none. */
+uint64_t vj_cancel_number(void);
 /* True: the calling thread's has been fired. */
 bool vj_cancel_is_fired(void);
 /* Of a wait of the calling thread's that begins now, on the clock of vj_clock_mono_us();
  * INT64_MAX without a VjCancel. */
 int64_t vj_cancel_deadline_us(void);
 
-/* Threads: any.  Locks: none that its thread may wait with. */
-void vj_cancel_fire(VjCancel *c);
+/* Nothing happens where @c is of another request than @number by now.  Threads: any.
+ * Locks: none that its thread may wait with. */
+void vj_cancel_fire(VjCancel *c, uint64_t number);
+
+/*
+ * Stalls: what cannot be cancelled, as a read(2) of a disk that hangs.  Between begin and
+ * end the calling thread may wait for ever, and another one may abandon the request: give
+ * its caller the answer, an error.  So before a stall nothing of the request has been
+ * done that its caller would have to know of, and behind one that ends with -ECANCELED
+ * nothing is.  They may lie in one another; the outermost one counts.  Without a
+ * VjCancel they do nothing.
+ */
+void vj_stall_begin(void);
+/* Returns @r, or -ECANCELED: the request was fired or abandoned, and is given up. */
+int vj_stall_end(int r) G_GNUC_WARN_UNUSED_RESULT;
+/* True: request @number stands in a stall, and is the caller's from now on.  Once.
+ * Threads: any. */
+bool vj_cancel_abandon(VjCancel *c, uint64_t number) G_GNUC_WARN_UNUSED_RESULT;
+/* The request was abandoned.  In the thread that entered it, until the next reset. */
+bool vj_cancel_was_abandoned(const VjCancel *c);
 
 /*
  * vj_cond_wait_or_cancel - wait on a condition, until cancelled

@@ -35,7 +35,8 @@ static int keep_committable(VjFile *f)
         if (!full || r < 0) {
             return r;
         }
-        r = vj_file_write_back(f);
+        vj_stall_begin();
+        r = vj_stall_end(vj_file_write_back(f));
     }
 }
 
@@ -51,6 +52,13 @@ static int may_begin(VjFile *f, size_t bytes)
         r = keep_committable(f);
     }
     return r == 0 && vj_cancel_is_fired() ? -ECANCELED : r;
+}
+
+/* For a change that was refused, so that nothing of it has happened.  No lock held. */
+static int make_space(VjFileTable *table)
+{
+    vj_stall_begin();
+    return vj_stall_end(vj_file_table_make_space(table));
 }
 
 /* May the file be changed at all?  Under f->lock. */
@@ -265,7 +273,11 @@ static int change(VjFile *f, Change *c, uint64_t *at)
         if (r != -ENOSPC || attempt == 1) {
             break;
         }
-        if (vj_file_table_make_space(table) < 0) {
+        r = make_space(table);
+        if (r == -ECANCELED) {
+            break;
+        }
+        if (r < 0) {
             vj_log_warn("inode %" G_GUINT64_FORMAT
                         ": write-back fails while space is short",
                         f->ino);
@@ -779,12 +791,13 @@ int vj_file_copy(VjFile *src, uint64_t src_offset, VjFile *dst, uint64_t dst_off
     want = dst->transform;
     vj_mutex_unlock(&dst->lock);
     if (r == 0) {
-        r = copy_out(src, src_offset, len, &want, pieces, copied);
+        vj_stall_begin();
+        r = vj_stall_end(copy_out(src, src_offset, len, &want, pieces, copied));
     }
     if (r == 0 && *copied > 0) {
         r = copy_in(dst, dst_offset, (VjPiece *)(void *)pieces->data, pieces->len,
                     *copied);
-        if (r == -ENOSPC && vj_file_table_make_space(dst->table) == 0) {
+        if (r == -ENOSPC && make_space(dst->table) == 0) {
             r = copy_in(dst, dst_offset, (VjPiece *)(void *)pieces->data, pieces->len,
                         *copied);
         }

@@ -63,10 +63,12 @@ typedef struct VjPass {
  *
  * Waits while an edit is applied and answered, and where @who reads the end of a file
  * whose size the kernel is about to take.  Pages in old coordinates get @parts, without
- * the bytes that the edit replaced.  Threads: any.  Locks: none.
+ * the bytes that the edit replaced.  -ECANCELED (base/cancel.h): it has not begun.
+ * Threads: any.  Locks: none.
  */
-void vj_coherence_pages_begin(VjCoherence *c, uint64_t ino, VjPassKind kind,
-                              uint64_t offset, uint64_t len, pid_t who, VjPass *pass);
+int vj_coherence_pages_begin(VjCoherence *c, uint64_t ino, VjPassKind kind,
+                             uint64_t offset, uint64_t len, pid_t who,
+                             VjPass *pass) G_GNUC_WARN_UNUSED_RESULT;
 /* A READ is answered; a WRITE is done with the file. */
 void vj_coherence_pages_end(VjCoherence *c, VjPass *pass);
 /*
@@ -116,10 +118,11 @@ typedef struct VjEditPass {
  * The kernel holds the lock of the inode.  Waits until the READs and WRITEs of pages that
  * are being served have left; those that come from now on wait for edit_end.  @len 0: to
  * the end.
+ * Returns   -ECANCELED (base/cancel.h): it is not
  * Threads   any      Locks   none
  */
-void vj_coherence_edit_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len,
-                             VjEditPass *pass);
+int vj_coherence_edit_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len,
+                            VjEditPass *pass) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Until when pages may come back that lie where their bytes were before the edit. */
 typedef enum VjWindow {

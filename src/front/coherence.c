@@ -108,7 +108,7 @@ struct VjCoherenceState {
 };
 
 typedef struct Shard {
-    VjMutex lock; /* VJ_RANK_FRONT */
+    VjMutex lock; /* VJ_RANK_FRONT_COHERENCE */
     VjCond changed;
     /* guarded by lock: */
     GHashTable *states; /* uint64_t* in VjCoherenceState → VjCoherenceState */
@@ -139,7 +139,7 @@ VjCoherence *vj_coherence_new(void)
     for (unsigned i = 0; i < SHARDS; i++) {
         Shard *shard = &c->shard[i];
 
-        vj_mutex_init(&shard->lock, VJ_RANK_FRONT, "front coherence");
+        vj_mutex_init(&shard->lock, VJ_RANK_FRONT_COHERENCE, "front coherence");
         vj_cond_init(&shard->changed);
         shard->states =
             g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, state_free);
@@ -532,16 +532,23 @@ static void wait_for_size(Shard *shard, VjCoherenceState *s) VJ_REQUIRES(shard->
     }
 }
 
-/* Until no edit is being applied, and a READ up to @end is not ahead of the kernel. */
-static void wait_to_enter(Shard *shard, VjCoherenceState *s, VjPassKind kind,
-                          uint64_t end, pid_t who) VJ_REQUIRES(shard->lock)
+static int wait_for_change(Shard *shard) VJ_REQUIRES(shard->lock)
 {
-    for (;;) {
+    return vj_cond_wait_or_cancel(&shard->changed, &shard->lock, INT64_MAX);
+}
+
+/* Until no edit is being applied, and a READ up to @end is not ahead of the kernel. */
+static int wait_to_enter(Shard *shard, VjCoherenceState *s, VjPassKind kind, uint64_t end,
+                         pid_t who) VJ_REQUIRES(shard->lock)
+{
+    int r = 0;
+
+    while (r == 0) {
         if (s->closed) {
-            vj_cond_wait(&shard->changed, &shard->lock);
+            r = wait_for_change(shard);
         } else if (kind != VJ_PASS_READ || s->sized_until_us == 0 ||
                    end <= s->sized_from || (who != 0 && who == s->size_owner)) {
-            return;
+            return 0;
         } else {
             s->size_waiters++;
             wait_for_size(shard, s);
@@ -550,21 +557,16 @@ static void wait_to_enter(Shard *shard, VjCoherenceState *s, VjPassKind kind,
             }
         }
     }
+    return r;
 }
 
-void vj_coherence_pages_begin(VjCoherence *c, uint64_t ino, VjPassKind kind,
-                              uint64_t offset, uint64_t len, pid_t who, VjPass *pass)
+static void enter(Shard *shard, VjCoherenceState *s, VjPassKind kind, VjPass *pass,
+                  uint64_t offset, uint64_t len) VJ_REQUIRES(shard->lock)
 {
-    Shard *shard = shard_of(c, ino);
-    VjCoherenceState *s;
-
-    vj_mutex_lock(&shard->lock);
-    s = state_ref(shard, ino);
-    wait_to_enter(shard, s, kind, offset + len, who);
     s->inside++;
     *pass = (VjPass){.state = s, .offset = offset};
     if (kind == VJ_PASS_READ) {
-        note_paged(shard, ino);
+        note_paged(shard, s->ino);
         s->past = 0;
         note_held(s, vj_pages_of(offset, len));
         if (s->window) {
@@ -573,7 +575,25 @@ void vj_coherence_pages_begin(VjCoherence *c, uint64_t ino, VjPassKind kind,
     } else if (s->window) {
         pass->parts = split(s, offset, len);
     }
+}
+
+int vj_coherence_pages_begin(VjCoherence *c, uint64_t ino, VjPassKind kind,
+                             uint64_t offset, uint64_t len, pid_t who, VjPass *pass)
+{
+    Shard *shard = shard_of(c, ino);
+    VjCoherenceState *s;
+    int r;
+
+    vj_mutex_lock(&shard->lock);
+    s = state_ref(shard, ino);
+    r = wait_to_enter(shard, s, kind, offset + len, who);
+    if (r == 0) {
+        enter(shard, s, kind, pass, offset, len);
+    } else {
+        state_unref(shard, s);
+    }
     vj_mutex_unlock(&shard->lock);
+    return r;
 }
 
 void vj_coherence_pages_end(VjCoherence *c, VjPass *pass)
@@ -627,38 +647,70 @@ static bool has_room(Shard *shard) VJ_REQUIRES(shard->lock)
     return shard->windows < WINDOWS_MAX;
 }
 
-void vj_coherence_edit_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len,
-                             VjEditPass *pass)
+/* Until the edit before is over, and no READ waits for the kernel to take its size: those
+ * come in first, or would wait for one edit after the other. */
+static int wait_to_close(Shard *shard, VjCoherenceState *s) VJ_REQUIRES(shard->lock)
+{
+    int r = 0;
+
+    while (r == 0) {
+        /* The one before is answered, and just not over. */
+        while (r == 0 && s->closed) {
+            r = wait_for_change(shard);
+        }
+        if (r == 0) {
+            window_end(shard, s);
+            size_taken(shard, s);
+            if (s->size_waiters == 0) {
+                return 0;
+            }
+            r = wait_for_change(shard);
+        }
+    }
+    return r;
+}
+
+/* Those inside may wait for a store that hangs. */
+static int close_behind_all(Shard *shard, VjCoherenceState *s) VJ_REQUIRES(shard->lock)
+{
+    int r = 0;
+
+    s->closed = true;
+    s->let_go = false;
+    while (r == 0 && s->inside > 0) {
+        r = wait_for_change(shard);
+    }
+    if (r < 0) {
+        s->closed = false;
+        vj_cond_broadcast(&shard->changed);
+    }
+    return r;
+}
+
+int vj_coherence_edit_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len,
+                            VjEditPass *pass)
 {
     Shard *shard = shard_of(c, ino);
     VjCoherenceState *s;
+    int r;
 
     vj_mutex_lock(&shard->lock);
     s = state_ref(shard, ino);
-    for (;;) {
-        /* The one before is answered, and just not over. */
-        while (s->closed) {
-            vj_cond_wait(&shard->changed, &shard->lock);
-        }
-        window_end(shard, s);
-        size_taken(shard, s);
-        if (s->size_waiters == 0) {
-            break;
-        }
-        /* They come in before this edit, or would wait for one after the other. */
-        vj_cond_wait(&shard->changed, &shard->lock);
+    r = wait_to_close(shard, s);
+    if (r == 0) {
+        r = close_behind_all(shard, s);
     }
-    s->closed = true;
-    s->let_go = false;
-    while (s->inside > 0) {
-        vj_cond_wait(&shard->changed, &shard->lock);
+    if (r == 0) {
+        *pass = (VjEditPass){.state = s,
+                             .may_hold = may_hold(s, vj_pages_from(offset, len)),
+                             .has_room = has_room(shard),
+                             .held_end = held_end(s)};
+        s->marking = true;
+    } else {
+        state_unref(shard, s);
     }
-    *pass = (VjEditPass){.state = s,
-                         .may_hold = may_hold(s, vj_pages_from(offset, len)),
-                         .has_room = has_room(shard),
-                         .held_end = held_end(s)};
-    s->marking = true;
     vj_mutex_unlock(&shard->lock);
+    return r;
 }
 
 /* The kernel takes the size of the answer when the thread @tid, which got it, runs.  A

@@ -40,6 +40,7 @@ typedef struct VjJob {
     VjCarry carry;     /* req NULL: the range is stale, and no request waits */
     VjFlagsJob *flags; /* instead of an edit; owned by itself (VjWait) */
     bool is_flush;     /* the first of two calls: pages are written back */
+    VjServed *served;  /* of the request; owned.  NULL: it cannot be cancelled, or none */
     size_t written;    /* by a direct WRITE that waits for the range; 0: it is none */
     uint64_t ino, offset, len;
 } VjJob;
@@ -284,15 +285,25 @@ static void edit_with_pages(VjFront *f, VjCarry *c)
     int r = look(c->staged, &now);
 
     if (r < 0) {
-        answer(f, c, r, &now, NULL);
+        answer(f, c, vj_stall_end(r), &now, NULL);
         return;
     }
     range_of(c->staged, &now, &from, &len);
     for (unsigned i = 0;; i++) {
+        if (i > 0) {
+            vj_stall_begin(); /* the first one lasts since it was submitted */
+        }
         /* READs that come meanwhile are noted only behind an invalidation to the end. */
         (void)vj_edit_drop_pages(f, c->ino, from, i == 0 ? len : 0);
         vj_front_hold(f, VJ_HOLD_DROPPED);
-        vj_coherence_edit_begin(f->coherence, c->ino, from, len, &pass);
+        r = vj_stall_end(0);
+        if (r == 0) {
+            r = vj_coherence_edit_begin(f->coherence, c->ino, from, len, &pass);
+        }
+        if (r < 0) {
+            answer(f, c, r, &nothing, NULL);
+            return;
+        }
         if (!pass.may_hold) {
             apply_and_answer(f, c, &pass);
             return;
@@ -354,7 +365,11 @@ void vj_edit_carry_out(VjFront *f, VjCarry *c)
         submit(f->editor, &(VjJob){.carry = *c, .is_flush = true, .offset = from});
         return;
     }
-    vj_coherence_edit_begin(f->coherence, c->ino, from, len, &pass);
+    r = vj_coherence_edit_begin(f->coherence, c->ino, from, len, &pass);
+    if (r < 0) {
+        answer(f, c, r, &nothing, NULL);
+        return;
+    }
     if (pass.may_hold && c->is_truncate) {
         refusal = refusal_for_pages(f, c, &now, &pass);
     }
@@ -467,7 +482,32 @@ void vj_edit_stage(VjFront *f, VjCarry *c)
 
 /* ---- the threads ------------------------------------------------------------------- */
 
-static void run(VjFront *f, VjJob *job)
+/* The first of two calls. */
+static void flush(VjFront *f, VjJob *job)
+{
+    int r;
+
+    (void)vj_edit_drop_pages(f, job->carry.ino, job->offset, 0);
+    vj_front_hold(f, VJ_HOLD_FLUSHED);
+    r = vj_stall_end(0);
+    if (r == 0) {
+        vj_stage_put_back(f->staged, g_steal_pointer(&job->carry.staged));
+    } else {
+        vj_staged_free(g_steal_pointer(&job->carry.staged));
+    }
+    fuse_reply_err(job->carry.req, r < 0 ? vj_front_errno(r) : 0);
+}
+
+/* A direct WRITE, which is in the file. */
+static void answer_written(VjFront *f, const VjJob *job)
+{
+    (void)vj_edit_drop_pages(f, job->carry.ino, job->offset, job->len);
+    vj_front_hold(f, VJ_HOLD_WRITE_REPLY);
+    (void)!vj_stall_end(0); /* the caller may be gone */
+    fuse_reply_write(job->carry.req, job->written);
+}
+
+static void run_one(VjFront *f, VjJob *job)
 {
     if (job->flags != NULL) {
         job->flags->run(f, job->flags);
@@ -475,17 +515,22 @@ static void run(VjFront *f, VjJob *job)
         vj_front_hold(f, VJ_HOLD_STALE);
         (void)vj_edit_drop_pages(f, job->ino, job->offset, job->len);
     } else if (job->is_flush) {
-        (void)vj_edit_drop_pages(f, job->carry.ino, job->offset, 0);
-        vj_front_hold(f, VJ_HOLD_FLUSHED);
-        vj_stage_put_back(f->staged, g_steal_pointer(&job->carry.staged));
-        fuse_reply_err(job->carry.req, 0);
+        flush(f, job);
     } else if (job->written > 0) {
-        (void)vj_edit_drop_pages(f, job->carry.ino, job->offset, job->len);
-        vj_front_hold(f, VJ_HOLD_WRITE_REPLY);
-        fuse_reply_write(job->carry.req, job->written);
+        answer_written(f, job);
     } else {
         edit_with_pages(f, &job->carry);
     }
+}
+
+static void run(VjFront *f, VjJob *job)
+{
+    if (job->served != NULL) {
+        vj_cancel_enter(&job->served->cancel);
+    }
+    run_one(f, job);
+    vj_served_last(job->served, f);
+    g_free(job);
 }
 
 /* Edits first: their callers wait. */
@@ -519,7 +564,6 @@ static gpointer edit_thread(gpointer data)
         }
         vj_mutex_unlock(&e->lock);
         run(e->front, job);
-        g_free(job);
         vj_mutex_lock(&e->lock);
         e->count--;
         if (e->stop && e->count == 0) {
@@ -532,16 +576,22 @@ static gpointer edit_thread(gpointer data)
 
 static bool is_taken(VjEditor *e, const VjJob *what)
 {
+    VjJob *job = g_memdup2(what, sizeof *what);
     bool taken;
 
+    job->served = what->flags == NULL ? vj_served_hand_over(e->front) : NULL;
     vj_mutex_lock(&e->lock);
     taken = !e->stop && g_queue_get_length(&e->jobs) < JOBS_MAX;
     if (taken) {
         e->count++;
-        g_queue_push_tail(&e->jobs, g_memdup2(what, sizeof *what));
+        g_queue_push_tail(&e->jobs, job);
         vj_cond_signal(&e->wake);
     }
     vj_mutex_unlock(&e->lock);
+    if (!taken) {
+        vj_served_last(job->served, e->front);
+        g_free(job);
+    }
     return taken;
 }
 

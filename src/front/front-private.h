@@ -238,10 +238,24 @@ void vj_delays_clear(VjDelays *d);
 /* A request comes past @point. */
 void vj_front_hold(VjFront *f, VjHoldPoint point);
 
-/* INTERRUPTs that are remembered until their request comes. */
+/* INTERRUPTs that are remembered until their request comes, and for how long,
+ * microseconds: that of one that has just ended never comes. */
 #define VJ_FRONT_EARLY_MAX 64u
+#define VJ_FRONT_EARLY_US ((int64_t)10 * 1000 * 1000)
 /* A request that waits so long for another machine at once is given up, microseconds. */
 #define VJ_FRONT_FAR_US ((int64_t)60 * 1000 * 1000)
+
+typedef struct VjEarly {
+    uint64_t unique; /* of the request; 0: none */
+    int64_t at_us;
+} VjEarly;
+
+/* A handle that the kernel does not use any more, but perhaps a request that was
+ * abandoned. */
+typedef struct VjParked {
+    VjHandle *handle;
+    uint64_t behind; /* the last request that was abandoned before */
+} VjParked;
 
 struct VjFront {
     VjFs *fs;
@@ -261,13 +275,13 @@ struct VjFront {
     bool maps_direct_files;    /* a file that is opened past the page cache has mmap */
     bool knows_who_sets_flags; /* the kernel looks at the caller of chattr(1) itself */
     bool clears_privileges;    /* what a change takes away is for us to find out */
-    /* Never change: vj_fs_can_cancel; how long one wait may take, microseconds. */
-    bool can_cancel;
-    int64_t wait_us;
-    bool is_shared; /* never changes: vj_fs_is_shared */
+    int64_t wait_us;           /* never changes: how long one wait may take */
+    bool is_shared;            /* never changes: vj_fs_is_shared */
 
     gint short_of_threads; /* atomic; never reset */
     gint syncs_here;       /* atomic: waits for durability in request threads */
+    gint early_count;      /* atomic: of `early`; changes under lock */
+    gint is_looking;       /* atomic: at the requests, once a second */
 
     VjMutex lock; /* VJ_RANK_FRONT */
     VjCond changed;
@@ -279,12 +293,15 @@ struct VjFront {
     GHashTable *listings;   /* of open directories: uint64_t, owned */
     GQueue sync_jobs;       /* what the sync threads are to do; begins with a VjWait */
     GPtrArray *interrupted; /* VjWait whose caller got a signal; with a reference */
-    GPtrArray *served;      /* VjServed of the request threads */
-    uint64_t early[VJ_FRONT_EARLY_MAX]; /* requests of INTERRUPTs that came before them */
+    GPtrArray *served;      /* VjServed of the request threads and of edits */
+    VjEarly early[VJ_FRONT_EARLY_MAX]; /* INTERRUPTs that came before their requests */
     unsigned early_next;
-    GHashTable *awaited; /* VjHandle to the number of its VjWait */
-    GHashTable *left;    /* VjHandle of these that the kernel does not use any more */
-    unsigned waits;      /* VjWait that are not freed yet */
+    uint64_t abandoned_last; /* they are numbered */
+    unsigned abandoned_open; /* those whose threads still work on them */
+    GArray *parked;          /* VjParked */
+    GHashTable *awaited;     /* VjHandle to the number of its VjWait */
+    GHashTable *left;        /* VjHandle of these that the kernel does not use any more */
+    unsigned waits;          /* VjWait that are not freed yet */
 };
 
 /* Whether request threads may wait for durability, up to @busy of them: there are, or may

@@ -247,7 +247,7 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     g_queue_init(&f->sync_jobs);
     f->interrupted = g_ptr_array_new();
     f->served = g_ptr_array_new();
-    f->can_cancel = vj_fs_can_cancel(fs);
+    f->parked = g_array_new(FALSE, FALSE, sizeof(VjParked));
     f->wait_us = vj_fs_is_far(fs) ? VJ_FRONT_FAR_US : INT64_MAX;
     f->is_shared = vj_fs_is_shared(fs);
     f->awaited = g_hash_table_new(NULL, NULL);
@@ -271,6 +271,8 @@ static void front_free(VjFront *f)
     g_hash_table_unref(f->listings);
     g_ptr_array_unref(f->interrupted);
     g_ptr_array_unref(f->served);
+    g_assert(f->parked->len == 0);
+    g_array_unref(f->parked);
     g_hash_table_unref(f->awaited);
     g_hash_table_unref(f->left);
     vj_cond_clear(&f->changed);

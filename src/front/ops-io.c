@@ -168,10 +168,10 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 {
     VjFront *f = front_of(req);
     char *room = read_buffer(size), *own = NULL;
-    bool is_direct_read = is_direct(fi);
-    size_t got;
+    bool is_direct_read = is_direct(fi), is_inside;
+    size_t got = 0;
     VjPass pass;
-    int r;
+    int r = 0;
 
     if (room == NULL) {
         room = own = g_try_malloc(size);
@@ -184,10 +184,13 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
              (uint64_t)ino, (uint64_t)off, size, is_direct_read ? " past the cache" : "");
     vj_front_hold(f, VJ_HOLD_READ);
     if (!is_direct_read) {
-        vj_coherence_pages_begin(f->coherence, ino, VJ_PASS_READ, (uint64_t)off, size,
-                                 fuse_req_ctx(req)->pid, &pass);
+        r = vj_coherence_pages_begin(f->coherence, ino, VJ_PASS_READ, (uint64_t)off, size,
+                                     fuse_req_ctx(req)->pid, &pass);
     }
-    r = vj_fs_read(vj_front_handle(fi), (uint64_t)off, room, size, &got);
+    is_inside = !is_direct_read && r == 0;
+    if (r == 0) {
+        r = vj_fs_read(vj_front_handle(fi), (uint64_t)off, room, size, &got);
+    }
     vj_front_hold(f, VJ_HOLD_READ_REPLY);
     vj_serve_answers();
     if (r < 0) {
@@ -195,7 +198,7 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
     } else {
         fuse_reply_buf(req, room, got);
     }
-    if (!is_direct_read) {
+    if (is_inside) {
         vj_coherence_pages_end(f->coherence, &pass);
     }
     g_free(own);
@@ -247,9 +250,12 @@ static int write_back_pages(VjFront *f, fuse_ino_t ino, const char *buf, size_t 
     VjPassPart whole = {0, off, size};
     const VjPassPart *parts = &whole;
     size_t count = 1;
-    int r;
+    int r =
+        vj_coherence_pages_begin(f->coherence, ino, VJ_PASS_PAGES, off, size, 0, pass);
 
-    vj_coherence_pages_begin(f->coherence, ino, VJ_PASS_PAGES, off, size, 0, pass);
+    if (r < 0) {
+        return r;
+    }
     if (pass->parts != NULL) {
         parts = (const VjPassPart *)(void *)pass->parts->data;
         count = pass->parts->len;
@@ -329,6 +335,14 @@ static int append_bytes(VjHandle *h, const char *buf, size_t size, VjFilePart *p
     return r;
 }
 
+/* What was written is in the file, also where the caller dies meanwhile. */
+static int make_durable(VjHandle *h)
+{
+    vj_served_changed(vj_fs_handle_ino(h));
+    vj_stall_begin();
+    return vj_stall_end(vj_fs_fsync(h));
+}
+
 static void write_plain(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
                         uint64_t off, const struct fuse_file_info *fi)
 {
@@ -336,6 +350,7 @@ static void write_plain(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t 
     VjHandle *h = vj_front_handle(fi);
     unsigned flags = (fi->flags & O_APPEND) != 0 ? VJ_WRITE_APPEND : 0;
     VjFilePart part = {.offset = off, .at = off};
+    bool is_written;
     int r = kill_privileges(req, ino, fi);
 
     if (!is_direct(fi)) {
@@ -346,8 +361,9 @@ static void write_plain(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t 
     } else if (r == 0) {
         r = write_bytes(h, buf, size, off, flags, &part.at);
     }
+    is_written = r == 0;
     if (r == 0 && (fi->flags & (O_SYNC | O_DSYNC))) {
-        r = vj_fs_fsync(h);
+        r = make_durable(h);
     }
     vj_serve_answers();
     if (r < 0 || !is_direct(fi) || !vj_edit_written_past(f, req, ino, part.at, size)) {
@@ -360,6 +376,10 @@ static void write_plain(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t 
     }
     if (part.moved) {
         vj_editor_stale(f->editor, ino, part.at, 0);
+    }
+    if (is_written && r < 0) {
+        /* The kernel believes that it was not. */
+        vj_editor_stale(f->editor, ino, 0, VJ_FILE_SIZE_MAX);
     }
 }
 

@@ -25,6 +25,8 @@
 /* How often waiting threads get the wake signal at the end, until all have seen it,
  * microseconds. */
 #define WAKE_US ((int64_t)20000)
+/* How often it is looked whether callers die without an INTERRUPT. */
+#define LOOK_US ((int64_t)1000000)
 
 G_STATIC_ASSERT(VJ_FS_BLOCK_BYTES >= VJ_PAGE_BYTES + VJ_FRONT_IO_MAX);
 
@@ -168,9 +170,9 @@ static void process(VjFront *f, Worker *w, size_t len)
 {
     struct fuse_buf request = {.mem = w->block + HEAD_SKIP, .size = len};
     struct fuse_in_header head = head_of(w);
-    bool is_cancellable = f->can_cancel && may_be_cancelled(w, len);
+    bool is_cancellable = may_be_cancelled(w, len);
 
-    if (f->can_cancel && head.opcode == FUSE_INTERRUPT) {
+    if (head.opcode == FUSE_INTERRUPT) {
         note_interrupt(f, w, len);
     }
     if (is_cancellable) {
@@ -380,6 +382,25 @@ static void end_workers(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
     }
 }
 
+/* Until it is over; meanwhile it looks at the requests once a second, if there are any.
+ */
+static void look_on(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
+{
+    int64_t until_us = INT64_MAX;
+
+    while (!s->over && !f->ending) {
+        if (!g_atomic_int_get(&f->is_looking)) {
+            vj_cond_wait(&f->changed, &f->lock);
+            until_us = vj_clock_mono_us() + LOOK_US;
+        } else if (!vj_cond_wait_until(&f->changed, &f->lock, until_us)) {
+            vj_mutex_unlock(&f->lock);
+            vj_served_look(f);
+            vj_mutex_lock(&f->lock);
+            until_us = vj_clock_mono_us() + LOOK_US;
+        }
+    }
+}
+
 int vj_serve(VjFront *f, unsigned most)
 {
     VjServer s = {.front = f,
@@ -389,8 +410,8 @@ int vj_serve(VjFront *f, unsigned most)
     int r = start_worker(&s);
 
     vj_mutex_lock(&f->lock);
-    while (r == 0 && !s.over && !f->ending) {
-        vj_cond_wait(&f->changed, &f->lock);
+    if (r == 0) {
+        look_on(&s, f);
     }
     s.over = true;
     end_workers(&s, f);

@@ -47,25 +47,43 @@ void vj_wait_unref(VjWait *w);
 void vj_front_await_waits(VjFront *f);
 /* ---- requests that wait for metadata or store (interrupt.c) ------------------------ */
 
-/* What one request thread works on. */
+/* What one request thread works on, or a job of an edit thread. */
 typedef struct VjServed {
-    VjCancel cancel;
+    VjCancel cancel; /* the first member */
+    /* atomic: */
+    guint64 unique;      /* of the request; 0: none */
+    guint64 changed_ino; /* vj_served_changed; 0: none */
+    gint tid;            /* of the caller; 0: /proc does not show it here */
+    gint is_interrupted;
     /* guarded by front->lock: */
-    uint64_t unique; /* of the request; 0: none */
-    pid_t tid;       /* of the caller; 0: /proc does not show it here */
-    bool is_interrupted;
+    uint64_t fired;     /* the last request that was */
+    uint64_t looked_at; /* by the last look at all requests */
+    uint64_t abandoned; /* its place among those that were; 0: it was not */
 } VjServed;
 
-/* Of a request thread. */
 void vj_served_init(VjServed *s, VjFront *f);
 void vj_served_clear(VjServed *s, VjFront *f);
 /* The thread works on request @unique of @tid from now on, and not any more. */
 void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid);
 void vj_served_end(VjServed *s, VjFront *f);
+/*
+ * The calling thread's request goes on in another thread, which enters the VjCancel of
+ * the result and calls vj_served_last.  Until then, and until it ends that, the request
+ * stands in a stall.  NULL: the calling thread's cannot be cancelled, nor can this.
+ */
+VjServed *vj_served_hand_over(VjFront *f);
+void vj_served_last(VjServed *s, VjFront *f); /* frees it; NULL is fine */
+/* The calling thread's request has changed what the kernel believes of @ino, and stands
+ * in a stall before it tells: whoever abandons it tells. */
+void vj_served_changed(uint64_t ino);
 /* INTERRUPT of the request @unique, which may not have begun yet. */
 void vj_served_interrupt(VjFront *f, uint64_t unique);
 /* At the end: none is to be waited for.  Under f->lock. */
 void vj_served_cancel_all(VjFront *f);
+/* Looks for requests that are served since the last look, and whose callers die without
+ * an INTERRUPT.  Where none is served f->is_looking ends, and vj_served_begin sets it
+ * again and broadcasts f->changed.  Takes f->lock. */
+void vj_served_look(VjFront *f);
 
 /* A thread of its own while there are interrupted requests. */
 void vj_front_watch(gpointer data, gpointer user_data);

@@ -52,11 +52,6 @@ bool vj_fs_is_far(VjFs *fs)
     return vj_meta_is_far(fs->meta);
 }
 
-bool vj_fs_can_cancel(VjFs *fs)
-{
-    return vj_fs_is_far(fs) || vj_volume_can_cancel(fs->volume);
-}
-
 void vj_fs_set_knows(VjFs *fs, VjFsKnows *knows, void *opaque)
 {
     fs->knows = knows;
@@ -269,8 +264,10 @@ int vj_fs_statfs(VjFs *fs, struct statvfs *out)
 {
     VjStoreSpace space;
     uint64_t reserved;
-    int r = vj_volume_space(fs->volume, &space, &reserved);
+    int r;
 
+    vj_stall_begin();
+    r = vj_stall_end(vj_volume_space(fs->volume, &space, &reserved));
     if (r < 0) {
         return r;
     }

@@ -86,9 +86,6 @@ void vj_fs_set_noatime(VjFs *fs);
  * -ECANCELED when the thread's VjCancel is fired, -ETIMEDOUT after its time, and have
  * done nothing; but vj_fs_setattr may have set the size and not the attributes. */
 bool vj_fs_is_far(VjFs *fs);
-/* Setup only.  They may wait for a store, and end with -ECANCELED then in the same way,
- * but have as long as the store has.  Also where they are far. */
-bool vj_fs_can_cancel(VjFs *fs);
 
 /* The kernel does not name @ino any more: an orphan without handles is dropped now. */
 void vj_fs_forgotten(VjFs *fs, uint64_t ino);

@@ -74,7 +74,8 @@ int vj_fs_flush(VjHandle *h)
     int r = 0, earlier;
 
     if (vj_volume_is_shared(h->fs->volume)) {
-        r = vj_file_commit(h->file);
+        vj_stall_begin();
+        r = vj_stall_end(vj_file_commit(h->file));
     } else {
         vj_file_kick(h->file);
     }
@@ -122,8 +123,10 @@ int vj_fs_recode(VjHandle *h, const VjCaller *who, VjRecode *step)
 int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len, size_t *got)
 {
     VjFault fault = {.object = 0};
-    int r = vj_file_read_or_tell(h->file, offset, dst, len, got, &fault);
+    int r;
 
+    vj_stall_begin();
+    r = vj_stall_end(vj_file_read_or_tell(h->file, offset, dst, len, got, &fault));
     if (r < 0 && fault.why[0] != '\0') {
         g_autofree char *name = vj_fs_shown_name(h->fs, h->ino);
 
@@ -201,7 +204,8 @@ static int fallocate_extend(VjHandle *h, uint64_t end)
     if (r < 0 || inode.size >= end) {
         return r;
     }
-    r = vj_volume_space(h->fs->volume, &space, &reserved);
+    vj_stall_begin();
+    r = vj_stall_end(vj_volume_space(h->fs->volume, &space, &reserved));
     if (r < 0) {
         return r;
     }

@@ -296,7 +296,11 @@ static int content_commit(VjFs *fs, const VjDentry *d)
         return r == -ENOENT ? 0 : r;
     }
     r = vj_file_open(fs->files, d->ino, &file);
-    return r < 0 ? r : vj_file_commit(file);
+    if (r == 0) {
+        vj_stall_begin();
+        r = vj_stall_end(vj_file_commit(file));
+    }
+    return r;
 }
 
 typedef struct BothNames {

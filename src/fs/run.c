@@ -4,6 +4,13 @@
  */
 #include "fs/fs-private.h"
 
+/* Nothing of the operation has happened: another one may be tried, or none. */
+static int purge(VjFs *fs)
+{
+    vj_stall_begin();
+    return vj_stall_end(vj_volume_purge(fs->volume));
+}
+
 int vj_fs_ino_new(VjFs *fs, uint64_t *ino)
 {
     int r;
@@ -12,7 +19,7 @@ int vj_fs_ino_new(VjFs *fs, uint64_t *ino)
         return -EROFS;
     }
     r = vj_ino_new(fs->files, ino);
-    if (r == -ENOSPC && vj_volume_purge(fs->volume) == 0) {
+    if (r == -ENOSPC && purge(fs) == 0) {
         r = vj_ino_new(fs->files, ino);
     }
     return r;
@@ -34,7 +41,7 @@ int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
     r = run_once(fs, flags, body, op);
     /* What was deleted a moment ago is removed in the background: then there may be
      * space. */
-    if (r == -ENOSPC && vj_volume_purge(fs->volume) == 0) {
+    if (r == -ENOSPC && purge(fs) == 0) {
         r = run_once(fs, flags, body, op);
     }
     return r;

@@ -348,15 +348,6 @@ bool vj_store_can_expect(const VjStore *s)
     return s == NULL;
 }
 
-bool vj_store_can_cancel(const VjStore *s)
-{
-    g_assert(s != NULL);
-    while (s != NULL && !goes_by_submit(s, s->ops->get != NULL)) {
-        s = s->next;
-    }
-    return s != NULL;
-}
-
 uint64_t vj_store_prefer(VjStore *s, uint64_t id)
 {
     uint64_t preferred = id;

@@ -303,9 +303,10 @@ uint32_t vj_store_align_bytes(VjStore *s);
 
 /* The asserting callers: contracts as in VjStoreOps.  Where the store has a timeout, put,
  * get, remove, flush, flush_removes and space return -ETIMEDOUT at its end; the driver
- * may finish later.  each takes as long as it takes.  Where vj_store_can_cancel, a caller
- * that is given up gets -ECANCELED; it has as long as the store's timeout says, and
- * without one as long as its VjCancel does (-ETIMEDOUT). */
+ * may finish later.  each takes as long as it takes.  Where requests are in flight apart
+ * from the caller's thread, because of a timeout or of a driver that has submit alone, a
+ * caller that is given up (base/cancel.h) gets -ECANCELED; it has as long as the store's
+ * timeout says, and without one as long as its VjCancel does (-ETIMEDOUT). */
 int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                  VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -320,9 +321,6 @@ void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc);
 /* Whether vj_store_expect brings an object nearer: the driver and each wrapper before it
  * have expect.  If not, only a get does.  Threads: any.  Locks: none. */
 bool vj_store_can_expect(const VjStore *s);
-/* A caller that waits for @s can be given up (base/cancel.h): requests are in flight
- * apart from its thread, because of a timeout or of a driver that has submit alone. */
-bool vj_store_can_cancel(const VjStore *s);
 uint64_t vj_store_prefer(VjStore *s, uint64_t id);
 int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_flush(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;

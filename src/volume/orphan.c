@@ -338,7 +338,9 @@ void vj_orphan_purge_add(VjOrphanPurge *d, uint64_t ino, uint32_t node)
     /* The thread itself may close the last file of an inode. */
     while (g_queue_get_length(&d->queue) >= QUEUE_MAX && !d->stop &&
            g_thread_self() != d->thread) {
-        vj_cond_wait(&d->idle, &d->lock);
+        if (vj_cond_wait_or_cancel(&d->idle, &d->lock, INT64_MAX) == -ECANCELED) {
+            break; /* one for each thread that serves requests, at most */
+        }
     }
     g_queue_push_tail(&d->queue, o);
     if (g_queue_get_length(&d->queue) == 1 ||

@@ -111,11 +111,6 @@ int vj_volume_purge(VjVolume *v)
     return vj_objects_reap_now(v->objects);
 }
 
-bool vj_volume_can_cancel(const VjVolume *v)
-{
-    return vj_store_can_cancel(v->store);
-}
-
 int vj_volume_space(VjVolume *v, VjStoreSpace *out, uint64_t *reserved_bytes)
 {
     int r = vj_store_space(v->store, out);

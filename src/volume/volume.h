@@ -271,8 +271,6 @@ VjFileTable *vj_volume_files(VjVolume *v);
 VjObjects *vj_volume_objects(VjVolume *v);
 VjMeta *vj_volume_meta(VjVolume *v);
 VjStore *vj_volume_store(VjVolume *v);
-/* A request that waits for its store can be given up, with -ECANCELED (base/cancel.h). */
-bool vj_volume_can_cancel(const VjVolume *v);
 const VjDigestOps *vj_volume_digest(VjVolume *v);
 bool vj_volume_read_only(const VjVolume *v);
 /* It was opened with check. */

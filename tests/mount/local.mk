@@ -52,6 +52,7 @@ MOUNT_TESTS += tests/mount/examples.sh
 MOUNT_TESTS += tests/mount/fallocate-shim.sh
 MOUNT_TESTS += tests/mount/hanging-engine.sh
 MOUNT_TESTS += tests/mount/hanging-store.sh
+MOUNT_TESTS += tests/mount/killed-callers.sh
 MOUNT_TESTS += tests/mount/slow-device.sh
 MOUNT_TESTS += tests/mount/sync-at-end.sh
 MOUNT_TESTS += tests/mount/thread-shortage.sh

@@ -88,7 +88,7 @@ static void until_its_caller_has_died(void **state)
 {
     Fixture *x = *state;
 
-    vj_cancel_fire(&x->cancel);
+    vj_cancel_fire(&x->cancel, 1);
     ends_with(x, -ECANCELED);
 }
 

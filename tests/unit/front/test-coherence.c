@@ -48,12 +48,24 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Nobody is cancelled. */
+static void pages_begin(VjCoherence *c, uint64_t ino, VjPassKind kind, uint64_t offset,
+                        uint64_t len, pid_t who, VjPass *p)
+{
+    assert_int_equal(vj_coherence_pages_begin(c, ino, kind, offset, len, who, p), 0);
+}
+
+static void edit_begin(VjCoherence *c, uint64_t ino, uint64_t offset, uint64_t len,
+                       VjEditPass *p)
+{
+    assert_int_equal(vj_coherence_edit_begin(c, ino, offset, len, p), 0);
+}
+
 static void read_pages(VjCoherence *c, uint64_t first, uint64_t count)
 {
     VjPass p;
 
-    vj_coherence_pages_begin(c, INO, VJ_PASS_READ, first * PAGE, count * PAGE, SOMEBODY,
-                             &p);
+    pages_begin(c, INO, VJ_PASS_READ, first * PAGE, count * PAGE, SOMEBODY, &p);
     assert_null(p.parts);
     vj_coherence_pages_end(c, &p);
 }
@@ -77,7 +89,7 @@ static bool edit(VjCoherence *c, uint64_t first)
     static const VjEdited nothing = {.changed = false};
     VjEditPass p;
 
-    vj_coherence_edit_begin(c, INO, first * PAGE, 0, &p);
+    edit_begin(c, INO, first * PAGE, 0, &p);
     vj_coherence_edit_end(c, &p, &nothing, VJ_WINDOW_NONE, NULL);
     return !p.may_hold;
 }
@@ -196,7 +208,7 @@ static void test_pages_before_a_truncation(void **state)
     VjEditPass p;
 
     drop(c, 5, true);
-    vj_coherence_edit_begin(c, INO, 5 * PAGE, 0, &p);
+    edit_begin(c, INO, 5 * PAGE, 0, &p);
     assert_false(p.may_hold);
     vj_coherence_edit_end(c, &p, &edited, VJ_WINDOW_NONE, NULL);
     assert_true(may_hold(c, 4));
@@ -245,7 +257,7 @@ static void test_direct_writes_beside_reads(void **state)
     VjCoherence *c = *state;
     VjPass p;
 
-    vj_coherence_pages_begin(c, INO, VJ_PASS_READ, 3 * PAGE, PAGE, SOMEBODY, &p);
+    pages_begin(c, INO, VJ_PASS_READ, 3 * PAGE, PAGE, SOMEBODY, &p);
     assert_int_equal(write_past(c, 3), 1);
     vj_coherence_pages_end(c, &p);
     assert_int_equal(write_past(c, 3), 1);
@@ -319,7 +331,7 @@ static void read_pages_of(VjCoherence *c, uint64_t ino)
 {
     VjPass p;
 
-    vj_coherence_pages_begin(c, ino, VJ_PASS_READ, 0, 1, SOMEBODY, &p);
+    pages_begin(c, ino, VJ_PASS_READ, 0, 1, SOMEBODY, &p);
     vj_coherence_pages_end(c, &p);
 }
 
@@ -355,7 +367,7 @@ static void open_window(VjCoherence *c, const VjEdited *edited)
 {
     VjEditPass p;
 
-    vj_coherence_edit_begin(c, INO, 0, 0, &p);
+    edit_begin(c, INO, 0, 0, &p);
     vj_coherence_edit_end(c, &p, edited, VJ_WINDOW_KERNEL, NULL);
 }
 
@@ -364,7 +376,7 @@ static void expect_back(VjCoherence *c, uint64_t offset, uint64_t len,
 {
     VjPass p;
 
-    vj_coherence_pages_begin(c, INO, VJ_PASS_PAGES, offset, len, 0, &p);
+    pages_begin(c, INO, VJ_PASS_PAGES, offset, len, 0, &p);
     expect_parts(&p, parts, count);
     vj_coherence_pages_end(c, &p);
 }
@@ -373,7 +385,7 @@ static void expect_as_it_is(VjCoherence *c)
 {
     VjPass p;
 
-    vj_coherence_pages_begin(c, INO, VJ_PASS_PAGES, 4 * PAGE, PAGE, 0, &p);
+    pages_begin(c, INO, VJ_PASS_PAGES, 4 * PAGE, PAGE, 0, &p);
     assert_null(p.parts);
     vj_coherence_pages_end(c, &p);
 }
@@ -424,7 +436,7 @@ static void expect_stale(VjCoherence *c, uint64_t first, void (*between)(VjCoher
 {
     VjPass p;
 
-    vj_coherence_pages_begin(c, INO, VJ_PASS_PAGES, first * PAGE, PAGE, 0, &p);
+    pages_begin(c, INO, VJ_PASS_PAGES, first * PAGE, PAGE, 0, &p);
     if (between != NULL) {
         between(c);
     }
@@ -480,7 +492,7 @@ static unsigned fill_windows(VjCoherence *c, uint64_t *ino)
     for (unsigned count = 0;; count++) {
         VjEditPass p;
 
-        vj_coherence_edit_begin(c, ++*ino, 0, 0, &p);
+        edit_begin(c, ++*ino, 0, 0, &p);
         vj_coherence_edit_end(c, &p, &cut, p.has_room ? VJ_WINDOW_KERNEL : VJ_WINDOW_NONE,
                               NULL);
         if (!p.has_room) {
@@ -497,7 +509,7 @@ static void test_windows_are_bounded(void **state)
     unsigned count = fill_windows(c, &ino);
     VjEditPass p;
 
-    vj_coherence_edit_begin(c, full = ino, 0, 0, &p);
+    edit_begin(c, full = ino, 0, 0, &p);
     assert_false(p.has_room);
     vj_coherence_edit_end(c, &p, &cut, VJ_WINDOW_NONE, NULL);
     /* They end by the next request under the lock, */
@@ -507,7 +519,7 @@ static void test_windows_are_bounded(void **state)
     assert_in_range(fill_windows(c, &ino), count / 2, count * 2);
     /* and in time, also where no other inode comes. */
     set_clock(now_us + 61000000);
-    vj_coherence_edit_begin(c, ino, 0, 0, &p);
+    edit_begin(c, ino, 0, 0, &p);
     assert_true(p.has_room);
     vj_coherence_edit_end(c, &p, &cut, VJ_WINDOW_NONE, NULL);
 }
@@ -518,7 +530,7 @@ static void test_a_window_is_not_forgotten(void **state)
     VjCoherence *c = *state;
     VjEditPass p;
 
-    vj_coherence_edit_begin(c, INO, 0, 0, &p);
+    edit_begin(c, INO, 0, 0, &p);
     vj_coherence_edit_end(c, &p, &cut, VJ_WINDOW_EDIT, NULL);
     set_clock(now_us + 10000000);
     for (uint64_t ino = 100; ino < 2000; ino++) {
@@ -550,7 +562,7 @@ static void test_random_shifts(void **state)
         read_pages(c, first, last - first + 1);
         from = vj_rng_below(&rng, old_size);
         len = 1 + vj_rng_below(&rng, old_size - from);
-        vj_coherence_pages_begin(c, INO, VJ_PASS_PAGES, from, len, 0, &p);
+        pages_begin(c, INO, VJ_PASS_PAGES, from, len, 0, &p);
         for (uint64_t i = 0, part = 0; i < len; i++) {
             uint64_t at = from + i, want = at, page = at / PAGE;
             bool gone = false;
@@ -592,7 +604,7 @@ static gpointer close_thread(gpointer data)
 {
     Actor *a = data;
 
-    vj_coherence_edit_begin(a->c, INO, 0, 0, &a->pass);
+    edit_begin(a->c, INO, 0, 0, &a->pass);
     g_atomic_int_set(&a->is_done, 1);
     return NULL;
 }
@@ -602,7 +614,7 @@ static gpointer enter_thread(gpointer data)
     Actor *a = data;
     VjPass p;
 
-    vj_coherence_pages_begin(a->c, INO, VJ_PASS_READ, a->offset, 1, a->who, &p);
+    pages_begin(a->c, INO, VJ_PASS_READ, a->offset, 1, a->who, &p);
     g_atomic_int_set(&a->is_done, 1);
     vj_coherence_pages_end(a->c, &p);
     return NULL;
@@ -616,7 +628,7 @@ static void test_closed(void **state)
     GThread *threads[3];
     VjPass inside;
 
-    vj_coherence_pages_begin(closer.c, INO, VJ_PASS_READ, 0, 1, SOMEBODY, &inside);
+    pages_begin(closer.c, INO, VJ_PASS_READ, 0, 1, SOMEBODY, &inside);
     threads[0] = g_thread_new("close", close_thread, &closer);
     g_thread_yield();
     assert_int_equal(g_atomic_int_get(&closer.is_done), 0);
@@ -634,6 +646,72 @@ static void test_closed(void **state)
     g_thread_join(threads[1]);
 }
 
+/* Its caller is killed while it waits. */
+typedef struct Killed {
+    VjCoherence *c;
+    VjCancel cancel;
+    int result;
+} Killed;
+
+static gpointer killed_edit(gpointer data)
+{
+    Killed *k = data;
+    VjEditPass p;
+
+    vj_cancel_enter(&k->cancel);
+    k->result = vj_coherence_edit_begin(k->c, INO, 0, 0, &p);
+    (void)vj_cancel_leave();
+    return NULL;
+}
+
+static gpointer killed_reader(gpointer data)
+{
+    Killed *k = data;
+    VjPass p;
+
+    vj_cancel_enter(&k->cancel);
+    k->result = vj_coherence_pages_begin(k->c, INO, VJ_PASS_READ, 0, 1, SOMEBODY, &p);
+    (void)vj_cancel_leave();
+    return NULL;
+}
+
+static void kill_one(VjCoherence *c, GThreadFunc run)
+{
+    Killed k = {.c = c};
+    GThread *thread;
+
+    vj_cancel_init(&k.cancel);
+    thread = g_thread_new("killed", run, &k);
+    vj_cancel_fire(&k.cancel, 1);
+    g_thread_join(thread);
+    vj_cancel_clear(&k.cancel);
+    assert_int_equal(k.result, -ECANCELED);
+}
+
+/* Who waits may be given up, and those behind do not wait for it. */
+static void test_killed(void **state)
+{
+    static const VjEdited nothing = {.changed = false};
+    VjCoherence *c = *state;
+    Actor next = {.c = c};
+    VjEditPass p;
+    VjPass inside;
+    GThread *thread;
+
+    pages_begin(c, INO, VJ_PASS_READ, 0, 1, SOMEBODY, &inside);
+    kill_one(c, killed_edit); /* waits for the reader */
+    read_pages(c, 0, 1);      /* does not wait for the edit */
+    thread = g_thread_new("close", close_thread, &next);
+    vj_coherence_pages_end(c, &inside);
+    g_thread_join(thread);
+    kill_one(c, killed_edit); /* waits for the edit before */
+    kill_one(c, killed_reader);
+    vj_coherence_edit_end(c, &next.pass, &nothing, VJ_WINDOW_NONE, NULL);
+    read_pages(c, 0, 1);
+    edit_begin(c, INO, 0, 0, &p); /* nobody is inside */
+    vj_coherence_edit_end(c, &p, &nothing, VJ_WINDOW_NONE, NULL);
+}
+
 static const VjEdited shrunk = {.old_size = 2 * PAGE, .size = PAGE, .changed = true};
 
 /* An edit makes the file end at PAGE, and is answered to the thread @tid. */
@@ -642,7 +720,7 @@ static void shrink(VjCoherence *c, pid_t tid)
     VjCaller answered = {.pid = tid};
     VjEditPass p;
 
-    vj_coherence_edit_begin(c, INO, 0, 0, &p);
+    edit_begin(c, INO, 0, 0, &p);
     vj_coherence_edit_end(c, &p, &shrunk, VJ_WINDOW_NONE, &answered);
 }
 
@@ -672,7 +750,7 @@ static void test_reads_behind_a_smaller_end(void **state)
     (void)enter_thread(&before);
     assert_int_equal(before.is_done, 1);
     /* Whoever made the edit is back from the call. */
-    vj_coherence_pages_begin(before.c, INO, VJ_PASS_READ, PAGE, 1, SOMEBODY + 1, &p);
+    pages_begin(before.c, INO, VJ_PASS_READ, PAGE, 1, SOMEBODY + 1, &p);
     vj_coherence_pages_end(before.c, &p);
     thread = g_thread_new("enter", enter_thread, &behind);
     let_look(&behind);
@@ -734,7 +812,7 @@ static void test_readers_come_in_between_edits(void **state)
     shrink(*state, SOMEBODY + 1);
     thread = g_thread_new("enter", enter_thread, &behind);
     let_look(&behind);
-    vj_coherence_edit_begin(*state, INO, 0, 0, &p);
+    edit_begin(*state, INO, 0, 0, &p);
     assert_int_equal(g_atomic_int_get(&behind.is_done), 1);
     vj_coherence_edit_end(*state, &p, &nothing, VJ_WINDOW_NONE, NULL);
     g_thread_join(thread);
@@ -748,7 +826,7 @@ static void test_a_size_that_was_taken_at_once(void **state)
     VjEditPass p;
 
     g_atomic_int_set(&is_runnable, 1);
-    vj_coherence_edit_begin(*state, INO, 0, 0, &p);
+    edit_begin(*state, INO, 0, 0, &p);
     vj_coherence_locked(*state, INO, 0, 0);
     vj_coherence_edit_end(*state, &p, &shrunk, VJ_WINDOW_NONE, &answered);
     (void)enter_thread(&behind);
@@ -762,15 +840,15 @@ static void test_where_what_is_held_ends(void **state)
     VjCoherence *c = *state;
     VjEditPass p;
 
-    vj_coherence_edit_begin(c, INO, 0, 0, &p);
+    edit_begin(c, INO, 0, 0, &p);
     vj_coherence_edit_end(c, &p, &nothing, VJ_WINDOW_NONE, NULL);
     assert_true(p.held_end == UINT64_MAX);
     drop(c, 2, true);
-    vj_coherence_edit_begin(c, INO, 9 * PAGE, 0, &p);
+    edit_begin(c, INO, 9 * PAGE, 0, &p);
     vj_coherence_edit_end(c, &p, &nothing, VJ_WINDOW_NONE, NULL);
     assert_int_equal(p.held_end, 2 * PAGE);
     read_pages(c, 5, 2);
-    vj_coherence_edit_begin(c, INO, 9 * PAGE, 0, &p);
+    edit_begin(c, INO, 9 * PAGE, 0, &p);
     vj_coherence_edit_end(c, &p, &nothing, VJ_WINDOW_NONE, NULL);
     assert_false(p.may_hold);
     assert_int_equal(p.held_end, 7 * PAGE);
@@ -797,6 +875,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_a_window_is_not_forgotten),
     TEST(test_random_shifts),
     TEST(test_closed),
+    TEST(test_killed),
     TEST(test_reads_behind_a_smaller_end),
     TEST(test_the_end_of_waiting),
     TEST(test_a_reader_without_a_number_waits),

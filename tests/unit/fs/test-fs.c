@@ -1331,7 +1331,7 @@ static void a_dead_caller_changes_nothing(void **state)
     assert_int_equal(vj_fs_open(x->fs, &root_caller, ino, O_RDWR, &h), 0);
     assert_int_equal(vj_fs_write(h, 0, "text", 4, 0, &at), 0);
     vj_cancel_init(&cancel);
-    vj_cancel_fire(&cancel);
+    vj_cancel_fire(&cancel, 1);
     vj_cancel_enter(&cancel);
     assert_int_equal(vj_fs_write(h, 4, "more", 4, 0, &at), -ECANCELED);
     assert_int_equal(vj_fs_replace(&root_caller, h, &edit, &edited), -ECANCELED);

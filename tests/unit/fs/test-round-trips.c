@@ -194,7 +194,7 @@ static void nothing_waits_for_the_engine(void **state)
     ino = make(x, dir, "new", S_IFREG | 0644);
     assert_int_equal(flock(fd, LOCK_EX), 0);
     vj_cancel_init(&cancel);
-    vj_cancel_reset(&cancel, PATIENCE_US);
+    vj_cancel_reset(&cancel, 1, PATIENCE_US);
     vj_cancel_enter(&cancel);
     for (unsigned i = 0; i < TIMES; i++) {
         g_autofree char *name = g_strdup_printf("new %u", i);
@@ -208,7 +208,7 @@ static void nothing_waits_for_the_engine(void **state)
     }
     /* What nobody knows would wait. */
     vj_cancel_leave();
-    vj_cancel_reset(&cancel, 1000);
+    vj_cancel_reset(&cancel, 2, 1000);
     vj_cancel_enter(&cancel);
     assert_int_equal(
         vj_fs_lookup(x->fs, &root_caller, dir, "a file of the name 77", &attr),
@@ -303,7 +303,7 @@ static void a_killed_caller_fails_no_write_back(void **state)
                      0);
     assert_int_equal(vj_fs_write(his, 0, bytes, VJ_MIB, 0, &at), 0);
     vj_cancel_init(&cancel);
-    vj_cancel_fire(&cancel);
+    vj_cancel_fire(&cancel, 1);
     vj_cancel_enter(&cancel);
     (void)!vj_fs_sync(his);
     assert_ptr_equal(vj_cancel_leave(), &cancel);

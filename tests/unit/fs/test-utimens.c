@@ -352,7 +352,7 @@ static VjCancel cancel;
 static void close_and_die(Fixture *x)
 {
     close_file(x);
-    vj_cancel_fire(&cancel);
+    vj_cancel_fire(&cancel, 1);
 }
 
 static void closed_before_the_caller_dies(void **state)

@@ -213,7 +213,7 @@ static int obeying_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
         assert_true(rc == 0 || !f.is_done);
     }
     if (f.fire != NULL) {
-        vj_cancel_fire(f.fire);
+        vj_cancel_fire(f.fire, 1);
     }
     return f.why < 0 ? f.why : rc;
 }
@@ -303,7 +303,7 @@ static int add_and_give_up(VjMeta *m, Obeying *o, bool is_done)
     int rc;
 
     vj_cancel_init(&cancel);
-    vj_cancel_reset(&cancel, is_done ? INT64_MAX : 0);
+    vj_cancel_reset(&cancel, 1, is_done ? INT64_MAX : 0);
     vj_cancel_enter(&cancel);
     fail_next(o, (Failure){.count = UINT_MAX,
                            .why = -EIO,
@@ -575,7 +575,7 @@ static int add_in_time(VjMeta *m, Obeying *o, Failure f, unsigned *runs)
     int rc;
 
     vj_cancel_init(&cancel);
-    vj_cancel_reset(&cancel, 10 * SECOND_US);
+    vj_cancel_reset(&cancel, 1, 10 * SECOND_US);
     vj_cancel_enter(&cancel);
     f.takes_us = SECOND_US;
     /* So early that nobody waits for the frozen clock. */
@@ -639,7 +639,7 @@ static int add_and_hang(VjMeta *m, Obeying *o, bool is_cancelled)
     GThread *thread;
 
     vj_cancel_init(&cancel);
-    vj_cancel_reset(&cancel, is_cancelled ? INT64_MAX : 20 * 1000);
+    vj_cancel_reset(&cancel, 1, is_cancelled ? INT64_MAX : 20 * 1000);
     adder.cancel = &cancel;
     fail_next(o, (Failure){.count = 1, .why = -EIO, .is_done = true, .hangs = true});
     thread = g_thread_new("add", add_main, &adder);
@@ -649,7 +649,7 @@ static int add_and_hang(VjMeta *m, Obeying *o, bool is_cancelled)
     }
     vj_mutex_unlock(&o->lock);
     if (is_cancelled) {
-        vj_cancel_fire(&cancel);
+        vj_cancel_fire(&cancel, 1);
     }
     g_thread_join(thread);
     vj_cancel_clear(&cancel);

@@ -380,7 +380,7 @@ static void start_waiter(Waiter *w, VjSession *s)
 {
     w->session = s;
     vj_cancel_init(&w->cancel);
-    vj_cancel_reset(&w->cancel, WAIT_US);
+    vj_cancel_reset(&w->cancel, 1, WAIT_US);
     w->thread = g_thread_new("waiter", wait_main, w);
     while (!waits(w)) {
         g_thread_yield();
@@ -407,7 +407,8 @@ static void hand_on(VjSession *s)
     }
     start_waiter(&last, s);
     for (size_t i = 0; i < CANCELLED; i++) {
-        g_atomic_int_set(&cancelled[i].cancel.fired, 1); /* wakes none of them */
+        /* Wakes none of them. */
+        __atomic_store_n(&cancelled[i].cancel.fired, 1, __ATOMIC_SEQ_CST);
     }
     vj_session_writer_end(s);
     assert_int_equal(end_waiter(&last), 0);
@@ -444,7 +445,7 @@ static void a_cancelled_waiter_goes(void **state)
     assert_int_equal(vj_session_writer_begin(s, INT64_MAX), 0);
     start_waiter(&cancelled, s);
     start_waiter(&last, s);
-    vj_cancel_fire(&cancelled.cancel);
+    vj_cancel_fire(&cancelled.cancel, 1);
     assert_int_equal(end_waiter(&cancelled), -ECANCELED);
     assert_true(s->has_writer);
     vj_session_writer_end(s);

@@ -206,7 +206,7 @@ static int tiresome_body(VjTxn *txn, void *opaque)
 
     (void)txn;
     if (++t->runs == t->fire_at) {
-        vj_cancel_fire(t->cancel);
+        vj_cancel_fire(t->cancel, 1);
     }
     return 0;
 }
@@ -225,7 +225,7 @@ static void test_pauses(void **state)
     vj_cancel_enter(&cancel);
     assert_int_equal(vj_meta_run(f.meta, 0, tiresome_body, &t), -ECANCELED);
     assert_int_equal(t.runs, 4);
-    vj_cancel_reset(&cancel, 0);
+    vj_cancel_reset(&cancel, 2, 0);
     t = (Tiresome){.cancel = &cancel};
     assert_int_equal(vj_meta_run(f.meta, 0, tiresome_body, &t), -ETIMEDOUT);
     assert_true(t.runs < 100);
@@ -453,15 +453,15 @@ static void test_hanging(void **state)
         wait_for_calls(m, MIN(i + 1, 2)); /* the third waits for the second to end */
     }
     for (unsigned i = 3; i-- > 0;) {
-        vj_cancel_fire(&stuck[i].cancel);
+        vj_cancel_fire(&stuck[i].cancel, 1);
         g_thread_join(threads[i]);
         assert_int_equal(stuck[i].result, -ECANCELED);
     }
-    vj_cancel_reset(&stuck[0].cancel, 1000);
+    vj_cancel_reset(&stuck[0].cancel, 2, 1000);
     (void)stuck_main(&stuck[0]);
     assert_int_equal(stuck[0].result, -ETIMEDOUT);
     assert_int_equal(put_numbered(m, VJ_SPACE_INODE, 8, 100), 0); /* waits for nobody */
-    vj_cancel_reset(&stuck[1].cancel, INT64_MAX);
+    vj_cancel_reset(&stuck[1].cancel, 2, INT64_MAX);
     threads[1] = g_thread_new("stuck", stuck_main, &stuck[1]);
     assert_int_equal(flock(fd, LOCK_UN), 0);
     g_thread_join(threads[1]);

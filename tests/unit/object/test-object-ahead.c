@@ -306,7 +306,7 @@ static void test_a_reader_that_is_killed_does_not_wait(void **state)
     fd = hold_gets(f);
     assert_true(begin(f, &a, &object));
     thread = g_thread_new("killed", read_and_be_killed, &k);
-    vj_cancel_fire(&k.cancel);
+    vj_cancel_fire(&k.cancel, 1);
     g_thread_join(thread);
     assert_int_equal(k.result, -ECANCELED);
     vj_fd_close(&fd);

@@ -259,7 +259,7 @@ static void test_cancelled_caller(void **state)
     while (vj_store_fault_calls(t->s) == 0) { /* the get hangs */
         g_thread_yield();
     }
-    vj_cancel_fire(&c.cancel);
+    vj_cancel_fire(&c.cancel, 1);
     g_thread_join(thread);
     for (size_t i = 0; i < G_N_ELEMENTS(c.results); i++) {
         assert_int_equal(c.results[i], -ECANCELED);

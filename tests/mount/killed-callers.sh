@@ -1,0 +1,105 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Every caller that waits for a store that does not answer can be killed, whatever the call; when the
+# store goes on the daemon does too, nothing that was there is lost, and what was killed has not half happened.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+requires_fuse
+requires command python3 flock
+
+# shellcheck disable=SC2154 # tap.sh sets builddir and srcdir
+LIBRWRITE=$builddir/.libs/librwrite.so
+export LIBRWRITE
+
+# Puts, flushes and gets wait as long as this file is locked.
+hold=$T/hold
+: >"$hold"
+export VARJFS_TEST_WRAP_STORE="fault:kinds=put+flush+get,hold=$hold"
+# The daemon's sandbox lets it open what lies in this directory.
+export VARJFS_TEST_DELAY="hold=$T"
+export VARJFS_TRACE=front
+
+store_stops()
+{
+    exec 9<"$hold"
+    check "$1: the store stops" flock -x -n 9
+}
+
+store_goes_on()
+{
+    exec 9<&-
+}
+
+# Without what the shell says of a process that was killed.
+ended()
+{
+    process_gone "$1" && wait "$1" 2>/dev/null
+    process_gone "$1"
+}
+
+waits() # NAME PID
+{
+    grep -qx calls "$T/out-$1" && grep -sq '^State:.[SD]' "/proc/$2/status" &&
+        grep -sqE 'fuse|folio|request_wait|io_schedule|wait' "/proc/$2/wchan"
+}
+
+begin() # NAME KIND FILE [OTHER]
+{
+    python3 "$srcdir/tests/mount/killed-callers.py" "${@:2}" >"$T/out-$1" 2>&1 9<&- &
+    caller=$!
+    check "$1: it waits" wait_for 30 waits "$1" $caller
+}
+
+killed() # NAME KIND FILE [OTHER]
+{
+    begin "$@"
+    kill -KILL $caller
+    check "$1: it is killed" wait_for 30 ended $caller
+    is "$1: it did not come back before" "$(grep -c 'came back' "$T/out-$1")" 0
+}
+
+# shellcheck disable=SC2119 # without options
+make_fs
+mount_varjfs -o dirty=32M
+for name in buffered direct mapped original edited beside target; do
+    head -c 1000000 /dev/urandom >"$T/$name"
+    cp "$T/$name" "$MNT/$name"
+done
+remount_varjfs -o dirty=32M
+
+store_stops "no answer"
+killed "a reader" read_buffered "$MNT/buffered"
+killed "a reader past the page cache" read_direct "$MNT/direct"
+killed "a reader of a mapping" read_mapped "$MNT/mapped"
+check "a copy needs no answer" timeout 60 python3 "$srcdir/tests/mount/killed-callers.py" copy_range "$MNT/original" "$MNT/copy"
+killed "a rename over another file" rename_over "$MNT/new" "$MNT/target"
+killed "a write with O_SYNC" write_sync "$MNT/synced"
+is "its size is known at once" "$(stat -c %s "$MNT/synced")" 300000
+begin "a reader that stays" read_buffered "$MNT/edited"
+stays=$caller
+if [ -e "$LIBRWRITE" ]; then
+    killed "an edit beside it" insert "$MNT/edited"
+fi
+killed "a writer, once memory for changes is full" write_much "$MNT/much"
+is "it is answered for threads that do not come back" \
+    "$(grep -cE 'a caller is killed: [0-9]+: it is answered' "$T/varjfs.log" | awk '{ print ($1 >= 3) }')" 1
+# Their descriptors are closed, and their threads still use them.
+store_goes_on
+wait $stays
+is "the store goes on: who stayed is answered" "$(tail -n 1 "$T/out-a reader that stays")" "came back"
+check "the daemon lives" sh -c "cd '$MNT' && echo x >one && mv one two && rm two"
+check "the rest becomes durable" timeout 120 varjfsctl sync "$MNT"
+for name in buffered direct mapped original edited beside target; do
+    check "$name: as it was" cmp "$T/$name" "$MNT/$name"
+done
+is "what was written with O_SYNC is there, and its size is known" "$(stat -c %s "$MNT/synced")" 300000
+check "no rename happened, and its file is whole" test "$(stat -c %s "$MNT/new")" = 300000
+check "the copy is whole" cmp -n 150000 "$T/original" "$MNT/copy"
+umount_varjfs
+fsck_clean "after that"
+mount_varjfs
+for name in buffered direct mapped original edited beside target; do
+    check "$name: as it was, later" cmp "$T/$name" "$MNT/$name"
+done
+umount_varjfs
+tap_done
