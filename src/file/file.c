@@ -11,6 +11,7 @@
  *   committed_seq <= (frozen ? frozen->seq : committed_seq) <= dirty_seq
  *   frozen == NULL and dirty_seq == committed_seq: active is the identity
  *   at most one thread writes back (writing), and only it replaces frozen
+ *   no call of utimens is under way: no times are taken (times_taken_by == 0)
  */
 #include "file/file-private.h"
 #include "meta/session.h"
