@@ -45,7 +45,7 @@ void vj_cancel_reset(VjCancel *c, uint64_t number, int64_t timeout_us)
     g_assert(c->cond == NULL && c->depth == 0 && number != 0 && number < UINT64_MAX / 4);
     c->number = number;
     c->timeout_us = timeout_us;
-    __atomic_store_n(&c->stall, stall_word(number, RUNS), __ATOMIC_SEQ_CST);
+    __atomic_store_n(&c->stall, stall_word(number, RUNS), __ATOMIC_RELAXED);
 }
 
 void vj_cancel_enter(VjCancel *c)
@@ -156,6 +156,6 @@ bool vj_cancel_abandon(VjCancel *c, uint64_t number)
 
 bool vj_cancel_was_abandoned(const VjCancel *c)
 {
-    return __atomic_load_n(&c->stall, __ATOMIC_SEQ_CST) ==
+    return __atomic_load_n(&c->stall, __ATOMIC_RELAXED) ==
            stall_word(c->number, ABANDONED);
 }

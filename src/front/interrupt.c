@@ -398,13 +398,14 @@ static void begin_looking(VjFront *f)
 }
 
 /* No lock is taken where nothing has happened.  Who gives an INTERRUPT, or looks, writes
- * that down first and looks for the request then; here it is the other way round. */
+ * that down first and looks for the request then; here it is the other way round.  What
+ * stands before the number is seen with it. */
 void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid)
 {
     vj_cancel_reset(&s->cancel, unique, f->wait_us);
-    g_atomic_int_set(&s->tid, (gint)tid);
-    g_atomic_int_set(&s->is_interrupted, 0);
-    __atomic_store_n(&s->changed_ino, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&s->tid, (gint)tid, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->is_interrupted, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->changed_ino, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&s->unique, unique, __ATOMIC_SEQ_CST);
     if (g_atomic_int_get(&f->early_count) > 0) {
         begin_early(s, f, unique);
@@ -457,7 +458,7 @@ static void end_abandoned(VjServed *s, VjFront *f)
 void vj_served_end(VjServed *s, VjFront *f)
 {
     (void)vj_cancel_leave();
-    __atomic_store_n(&s->unique, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&s->unique, 0, __ATOMIC_RELEASE);
     if (vj_cancel_was_abandoned(&s->cancel)) {
         end_abandoned(s, f);
     }
