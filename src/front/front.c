@@ -413,6 +413,9 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     g_thread_pool_free(f->syncers, TRUE, TRUE);
     g_thread_pool_free(f->sync_reserve, TRUE, TRUE);
     g_thread_pool_free(f->watchers, FALSE, TRUE);
+    /* Race checkers do not see that their threads have ended. */
+    vj_mutex_lock(&f->lock);
+    vj_mutex_unlock(&f->lock);
     vj_invalidator_stop(f->invalidator);
     end_invalidating(f);
     vj_editor_stop(f->editor);
