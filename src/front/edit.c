@@ -166,6 +166,7 @@ static int apply(const VjCarry *c, VjEdited *out)
     VjStaged *s = c->staged;
     int r = take_data(s);
 
+    vj_served_changed(s->ino); /* what the file may run as, before the edit */
     *out = (VjEdited){.changed = false};
     if (r == 0 && s->shift.len > 0) {
         r = vj_fs_shift(&c->who, s->handle, &s->shift, out);
@@ -217,6 +218,9 @@ static void answer(VjFront *f, VjCarry *c, int r, const VjEdited *edited,
         fuse_reply_attr(c->req, &attr->st, 0);
     } else {
         fuse_reply_err(c->req, r < 0 ? vj_front_errno(r) : 0);
+    }
+    if (r == -ECANCELED) {
+        vj_editor_stale(f->editor, c->ino, 0, VJ_FILE_SIZE_MAX);
     }
 }
 

@@ -270,6 +270,10 @@ struct VjFront {
     /* One thread, from the start: for when no other can be started. */
     GThreadPool *sync_reserve;
     GThreadPool *watchers; /* one at most */
+    /* One thread, from the start, for the handles that the watcher lets go. */
+    GThreadPool *releaser;
+    /* Never changes: what the kernel believes of @ino is stale.  Does not block. */
+    void (*tell_changed)(VjFront *f, uint64_t ino);
     VjDelays delays;
     /* By INIT: */
     bool maps_direct_files;    /* a file that is opened past the page cache has mmap */
@@ -292,6 +296,7 @@ struct VjFront {
     GHashTable *handles;    /* VjHandle that are open */
     GHashTable *listings;   /* of open directories: uint64_t, owned */
     GQueue sync_jobs;       /* what the sync threads are to do; begins with a VjWait */
+    GHashTable *waiting;    /* all VjWait */
     GPtrArray *interrupted; /* VjWait whose caller got a signal; with a reference */
     GPtrArray *served;      /* VjServed of the request threads and of edits */
     VjEarly early[VJ_FRONT_EARLY_MAX]; /* INTERRUPTs that came before their requests */

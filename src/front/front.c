@@ -8,6 +8,7 @@
  *   sync threads     wait for durability where request threads do not themselves; recode
  *   invalidator      invalidate.c, in a shared session: notifies the kernel
  *   watch thread     interrupt.c: while callers of these have got signals
+ *   releaser         interrupt.c: handles that the watch thread lets go
  *   control thread   reports that the mount is usable; waits for signals; serves no
  *                    requests, so it may sync the mount and wait for what is in flight
  */
@@ -234,6 +235,11 @@ static void release_left_handles(VjFront *f)
     g_hash_table_remove_all(f->handles);
 }
 
+static void tell_changed(VjFront *f, uint64_t ino)
+{
+    vj_editor_stale(f->editor, ino, 0, VJ_FILE_SIZE_MAX);
+}
+
 static VjFront *front_new(VjFs *fs, const char *mountpoint)
 {
     VjFront *f = g_new0(VjFront, 1);
@@ -245,6 +251,8 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     f->handles = g_hash_table_new(NULL, NULL);
     f->listings = g_hash_table_new_full(NULL, NULL, g_free, NULL);
     g_queue_init(&f->sync_jobs);
+    f->tell_changed = tell_changed;
+    f->waiting = g_hash_table_new(NULL, NULL);
     f->interrupted = g_ptr_array_new();
     f->served = g_ptr_array_new();
     f->parked = g_array_new(FALSE, FALSE, sizeof(VjParked));
@@ -269,6 +277,7 @@ static void front_free(VjFront *f)
     vj_lookup_counts_free(f->lookups);
     g_hash_table_unref(f->handles);
     g_hash_table_unref(f->listings);
+    g_hash_table_unref(f->waiting);
     g_ptr_array_unref(f->interrupted);
     g_ptr_array_unref(f->served);
     g_assert(f->parked->len == 0);
@@ -393,6 +402,10 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     if (f->sync_reserve == NULL || failed != NULL) {
         g_error("no thread for durability: %s", failed != NULL ? failed->message : "?");
     }
+    f->releaser = g_thread_pool_new(vj_front_release_left, f, 1, TRUE, &failed);
+    if (f->releaser == NULL || failed != NULL) {
+        g_error("no thread for handles: %s", failed != NULL ? failed->message : "?");
+    }
     f->watchers = g_thread_pool_new(vj_front_watch, f, 1, FALSE, NULL);
     r = pthread_create(&thread, NULL, control_thread, &control);
     if (r != 0) {
@@ -413,6 +426,7 @@ static bool front_serve(VjFront *f, const VjFrontConfig *config, GError **error)
     g_thread_pool_free(f->syncers, TRUE, TRUE);
     g_thread_pool_free(f->sync_reserve, TRUE, TRUE);
     g_thread_pool_free(f->watchers, FALSE, TRUE);
+    g_thread_pool_free(f->releaser, FALSE, TRUE);
     /* Race checkers do not see that their threads have ended. */
     vj_mutex_lock(&f->lock);
     vj_mutex_unlock(&f->lock);

@@ -32,101 +32,10 @@
 #include "front/front-private.h"
 
 #include <linux/fuse.h>
-#include <signal.h>
-#include <stdio.h>
 #include <unistd.h>
 
 /* How often the watcher looks whether an interrupted caller is to die. */
 #define LOOK_US ((int64_t)100000)
-/* Of the kernel's task flags, in proc(5). */
-#define PF_EXITING 0x4u
-
-/* ---- the caller -------------------------------------------------------------------- */
-
-/* Signals that do not end a process which has said nothing about them. */
-static uint64_t harmless_signals(void)
-{
-    static const int harmless[] = {SIGCHLD, SIGCONT, SIGURG,  SIGWINCH,
-                                   SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
-    uint64_t set = 0;
-
-    for (size_t i = 0; i < G_N_ELEMENTS(harmless); i++) {
-        set |= (uint64_t)1 << (harmless[i] - 1);
-    }
-    return set;
-}
-
-/* The set of signals in the line "NAME:\t0123456789abcdef"; 0: there is none. */
-static uint64_t signal_set(const char *status, const char *name)
-{
-    const char *at = strstr(status, name);
-
-    return at == NULL ? 0 : g_ascii_strtoull(at + strlen(name), NULL, 16);
-}
-
-/* What stands behind @name in decimal. */
-static uint64_t status_number(const char *status, const char *name)
-{
-    const char *at = strstr(status, name);
-
-    return at == NULL ? 0 : g_ascii_strtoull(at + strlen(name), NULL, 10);
-}
-
-/* The first process of a pid namespace: the last number of "NSpid:\t4711\t1". */
-static bool is_init(const char *status)
-{
-    const char *at = strstr(status, "\nNSpid:");
-    const char *end = at == NULL ? NULL : strchr(at + 1, '\n');
-
-    return end != NULL && end - at > 3 && end[-1] == '1' && end[-2] == '\t';
-}
-
-/* The signals that do not end the thread of @status.  What is pending for a traced one
- * its tracer may take away, and for the first process of a namespace the kernel does; but
- * not SIGKILL. */
-static uint64_t kept_signals(const char *status)
-{
-    if (is_init(status) || status_number(status, "\nTracerPid:") != 0) {
-        return ~((uint64_t)1 << (SIGKILL - 1));
-    }
-    return signal_set(status, "\nSigBlk:") | signal_set(status, "\nSigIgn:") |
-           signal_set(status, "\nSigCgt:") | harmless_signals();
-}
-
-/* It is in its exit(2), where it took the signal off.  PF_EXITING in the flags, which are
- * the seventh field behind the name of the program. */
-static bool is_exiting(pid_t tid)
-{
-    g_autofree char *path = g_strdup_printf("/proc/%d/stat", (int)tid);
-    g_autofree char *stat = NULL;
-    unsigned flags = 0;
-    const char *at;
-
-    if (!g_file_get_contents(path, &stat, NULL, NULL)) {
-        return false;
-    }
-    at = strrchr(stat, ')');
-    return at != NULL && sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
-           (flags & PF_EXITING) != 0;
-}
-
-/* Thread @tid has a signal pending that ends it, or has ended.  Of signals that leave no
- * core the kernel makes a SIGKILL for each thread. */
-static bool is_dying(pid_t tid)
-{
-    g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)tid);
-    g_autofree char *status = NULL;
-    uint64_t pending;
-
-    if (tid <= 0) {
-        return false;
-    }
-    if (!g_file_get_contents(path, &status, NULL, NULL)) {
-        return kill(tid, 0) < 0 && errno == ESRCH;
-    }
-    pending = signal_set(status, "\nSigPnd:") | signal_set(status, "\nShdPnd:");
-    return (pending & ~kept_signals(status)) != 0 || is_exiting(tid);
-}
 
 /* ---- handles ----------------------------------------------------------------------- */
 
@@ -188,21 +97,28 @@ static void watch_push(VjFront *f)
     g_thread_pool_push(f->watchers, f, NULL);
 }
 
+/* True: the watcher is to look.  Under f->lock. */
+static bool interrupt_locked(VjFront *f, VjWait *w) VJ_REQUIRES(f->lock)
+{
+    if (w->is_answered || w->is_interrupted) {
+        return false;
+    }
+    w->is_interrupted = true;
+    w->refs++;
+    g_ptr_array_add(f->interrupted, w);
+    return f->interrupted->len == 1;
+}
+
 /* libfuse calls it with a lock of its own held. */
 static void on_interrupt(fuse_req_t req, void *data)
 {
     VjWait *w = data;
     VjFront *f = w->front;
-    bool begin = false;
+    bool begin;
 
     (void)req;
     vj_mutex_lock(&f->lock);
-    if (!w->is_answered && !w->is_interrupted) {
-        w->is_interrupted = true;
-        w->refs++;
-        g_ptr_array_add(f->interrupted, w);
-        begin = f->interrupted->len == 1;
-    }
+    begin = interrupt_locked(f, w);
     vj_mutex_unlock(&f->lock);
     if (begin) {
         watch_push(f);
@@ -215,6 +131,7 @@ void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h)
         .front = f, .req = req, .handle = h, .tid = fuse_req_ctx(req)->pid, .refs = 1};
     vj_mutex_lock(&f->lock);
     f->waits++;
+    g_hash_table_add(f->waiting, w);
     if (h != NULL) {
         (void)count_locked(f, h, 1);
     }
@@ -248,30 +165,72 @@ static void count_over_locked(VjFront *f) VJ_REQUIRES(f->lock)
     }
 }
 
-void vj_wait_unref(VjWait *w)
+/* True: it was the last one, and f->waits is the caller's to count down, when *release is
+ * released.  NULL: nothing is. */
+static bool unref(VjWait *w, VjHandle **release)
 {
     VjFront *f = w->front;
-    bool is_last, release = false;
+    bool is_last;
 
+    *release = NULL;
     vj_mutex_lock(&f->lock);
     is_last = --w->refs == 0;
-    if (is_last && w->handle != NULL && count_locked(f, w->handle, -1) == 0) {
-        release =
-            g_hash_table_remove(f->left, w->handle) && may_release_locked(f, w->handle);
+    if (is_last) {
+        g_hash_table_remove(f->waiting, w);
     }
-    if (is_last && !release) {
-        count_over_locked(f);
+    if (is_last && w->handle != NULL && count_locked(f, w->handle, -1) == 0 &&
+        g_hash_table_remove(f->left, w->handle) && may_release_locked(f, w->handle)) {
+        *release = w->handle;
     }
     vj_mutex_unlock(&f->lock);
-    if (release) {
-        vj_fs_release(f->fs, w->handle);
-        vj_mutex_lock(&f->lock);
-        count_over_locked(f);
-        vj_mutex_unlock(&f->lock);
-    }
     if (is_last) {
         g_free(w);
     }
+    return is_last;
+}
+
+static void count_over(VjFront *f)
+{
+    vj_mutex_lock(&f->lock);
+    count_over_locked(f);
+    vj_mutex_unlock(&f->lock);
+}
+
+void vj_wait_unref(VjWait *w)
+{
+    VjFront *f = w->front;
+    VjHandle *release;
+
+    if (unref(w, &release)) {
+        if (release != NULL) {
+            vj_fs_release(f->fs, release);
+        }
+        count_over(f);
+    }
+}
+
+/* The same in the watcher, which nothing may hold up. */
+static void unref_in_watcher(VjWait *w)
+{
+    VjFront *f = w->front;
+    VjHandle *release;
+
+    if (unref(w, &release)) {
+        if (release != NULL) {
+            (void)g_thread_pool_push(f->releaser, release,
+                                     NULL); /* its thread is there */
+        } else {
+            count_over(f);
+        }
+    }
+}
+
+void vj_front_release_left(gpointer data, gpointer user_data)
+{
+    VjFront *f = user_data;
+
+    vj_fs_release(f->fs, data);
+    count_over(f);
 }
 
 void vj_front_await_waits(VjFront *f)
@@ -298,7 +257,7 @@ static void answer_dying(VjFront *f, VjWait *w)
     was_queued = g_queue_remove(&f->sync_jobs, w);
     vj_mutex_unlock(&f->lock);
     if (was_queued) {
-        vj_wait_unref(w);
+        unref_in_watcher(w);
     }
 }
 
@@ -400,11 +359,12 @@ static void begin_looking(VjFront *f)
 /* No lock is taken where nothing has happened.  Who gives an INTERRUPT, or looks, writes
  * that down first and looks for the request then; here it is the other way round.  What
  * stands before the number is seen with it. */
-void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid)
+void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid, bool may_be_aio)
 {
     vj_cancel_reset(&s->cancel, unique, f->wait_us);
     __atomic_store_n(&s->tid, (gint)tid, __ATOMIC_RELAXED);
     __atomic_store_n(&s->is_interrupted, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->may_be_aio, may_be_aio, __ATOMIC_RELAXED);
     __atomic_store_n(&s->changed_ino, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&s->unique, unique, __ATOMIC_SEQ_CST);
     if (g_atomic_int_get(&f->early_count) > 0) {
@@ -483,7 +443,8 @@ VjServed *vj_served_hand_over(VjFront *f)
     s = g_new(VjServed, 1);
     vj_served_init(s, f);
     (void)vj_cancel_leave();
-    vj_served_begin(s, f, unique_of(own), (pid_t)g_atomic_int_get(&own->tid));
+    vj_served_begin(s, f, unique_of(own), (pid_t)g_atomic_int_get(&own->tid),
+                    g_atomic_int_get(&own->may_be_aio) != 0);
     vj_stall_begin();
     (void)vj_cancel_leave();
     vj_cancel_enter(&own->cancel);
@@ -561,13 +522,24 @@ void vj_served_cancel_all(VjFront *f)
 typedef struct Listed {
     uint64_t unique;
     pid_t tid;
+    pid_t group; /* of aio; 0: it is none, or that is not known */
 } Listed;
 
 static void list_add(GArray *list, const VjServed *s, uint64_t unique)
 {
-    Listed one = {unique, (pid_t)g_atomic_int_get(&s->tid)};
+    Listed one = {unique, (pid_t)g_atomic_int_get(&s->tid),
+                  unique == s->looked_at ? s->group : 0};
 
     g_array_append_val(list, one);
+}
+
+/*
+ * The thread that has sent aio may end, and its process lives.  And a process that ends
+ * well waits for its aio, but is not to lose what it closes.
+ */
+static bool is_dying(const Listed *one)
+{
+    return vj_thread_is_dying(one->tid) || vj_thread_group_is_ending(one->group);
 }
 
 /* Those that were interrupted and have no answer.  Under f->lock. */
@@ -609,7 +581,7 @@ static void answer_abandoned(VjFront *f, uint64_t unique, uint64_t changed_ino)
                     f->mountpoint, g_strerror(errno));
     }
     if (changed_ino != 0) {
-        vj_editor_stale(f->editor, changed_ino, 0, VJ_FILE_SIZE_MAX);
+        f->tell_changed(f, changed_ino);
     }
 }
 
@@ -619,7 +591,7 @@ static void cancel_dying(VjFront *f, const Listed *one)
     uint64_t changed_ino = 0;
     bool is_abandoned = false;
 
-    if (!is_dying(one->tid)) {
+    if (!is_dying(one)) {
         return;
     }
     vj_mutex_lock(&f->lock);
@@ -642,42 +614,107 @@ static void cancel_dying(VjFront *f, const Listed *one)
     }
 }
 
-/* Those that were there at the last look.  False: none is served.  Under f->lock. */
-static bool list_old_locked(VjFront *f, GArray *old) VJ_REQUIRES(f->lock)
+/* Those that were there at the last look, and those that were not.  Under f->lock. */
+static bool list_served_locked(VjFront *f, GArray *old, GArray *unseen)
+    VJ_REQUIRES(f->lock)
 {
     bool any = false;
 
     for (guint i = 0; i < f->served->len; i++) {
         VjServed *s = f->served->pdata[i];
         uint64_t unique = unique_of(s);
+        bool is_old = unique == s->looked_at;
 
-        if (unique != 0 && unique == s->looked_at && s->abandoned == 0) {
-            list_add(old, s, unique);
+        if (!is_old) {
+            s->looked_at = unique;
+            s->group = 0;
+        }
+        if (unique != 0 && s->abandoned == 0) {
+            list_add(is_old ? old : unseen, s, unique);
         }
         any = any || unique != 0;
-        s->looked_at = unique;
     }
     return any;
+}
+
+static void set_group(VjFront *f, uint64_t unique, pid_t group)
+{
+    vj_mutex_lock(&f->lock);
+    for (guint i = 0; i < f->served->len; i++) {
+        VjServed *s = f->served->pdata[i];
+
+        if (s->looked_at == unique && g_atomic_int_get(&s->may_be_aio)) {
+            s->group = group;
+        }
+    }
+    vj_mutex_unlock(&f->lock);
+}
+
+/* With a reference each.  Under f->lock. */
+static void list_waits_locked(VjFront *f, GPtrArray *old) VJ_REQUIRES(f->lock)
+{
+    GHashTableIter iter;
+    gpointer key;
+
+    g_hash_table_iter_init(&iter, f->waiting);
+    while (g_hash_table_iter_next(&iter, &key, NULL)) {
+        VjWait *w = key;
+
+        if (w->was_looked_at && !w->is_answered && !w->is_interrupted) {
+            w->refs++;
+            g_ptr_array_add(old, w);
+        }
+        w->was_looked_at = true;
+    }
+}
+
+static void look_at_waits(VjFront *f, GPtrArray *old)
+{
+    for (guint i = 0; i < old->len; i++) {
+        VjWait *w = old->pdata[i];
+        bool begin = false;
+
+        if (vj_thread_is_dying(w->tid)) {
+            vj_mutex_lock(&f->lock);
+            begin = interrupt_locked(f, w);
+            vj_mutex_unlock(&f->lock);
+        }
+        if (begin) {
+            watch_push(f);
+        }
+        unref_in_watcher(w);
+    }
 }
 
 void vj_served_look(VjFront *f)
 {
     g_autoptr(GArray) old = g_array_new(FALSE, FALSE, sizeof(Listed));
+    g_autoptr(GArray) unseen = g_array_new(FALSE, FALSE, sizeof(Listed));
+    g_autoptr(GPtrArray) waits = g_ptr_array_new();
 
     vj_mutex_lock(&f->lock);
-    if (!list_old_locked(f, old)) {
+    list_waits_locked(f, waits);
+    if (!list_served_locked(f, old, unseen) && g_hash_table_size(f->waiting) == 0) {
         /* One that has begun meanwhile may not have seen that. */
         g_atomic_int_set(&f->is_looking, 0);
-        g_atomic_int_set(&f->is_looking, list_old_locked(f, old) ? 1 : 0);
+        g_atomic_int_set(&f->is_looking, list_served_locked(f, old, unseen) ? 1 : 0);
     }
     vj_mutex_unlock(&f->lock);
+    for (guint i = 0; i < unseen->len; i++) {
+        const Listed *one = &g_array_index(unseen, Listed, i);
+
+        set_group(f, one->unique, vj_thread_group(one->tid));
+    }
+    vj_trace(front, "look: %u requests and %u waits since the last one", old->len,
+             waits->len);
     for (guint i = 0; i < old->len; i++) {
         const Listed *one = &g_array_index(old, Listed, i);
 
-        if (is_dying(one->tid)) {
+        if (is_dying(one)) {
             vj_served_interrupt(f, one->unique);
         }
     }
+    look_at_waits(f, waits);
 }
 
 /* ---- the thread that looks --------------------------------------------------------- */
@@ -705,13 +742,13 @@ void vj_front_watch(gpointer data, gpointer user_data)
         for (guint i = 0; i < open->len; i++) {
             VjWait *w = g_ptr_array_index(open, i);
 
-            if (is_dying(w->tid)) {
+            if (vj_thread_is_dying(w->tid)) {
                 answer_dying(f, w);
             }
-            vj_wait_unref(w);
+            unref_in_watcher(w);
         }
         for (guint i = 0; i < answered->len; i++) {
-            vj_wait_unref(g_ptr_array_index(answered, i));
+            unref_in_watcher(g_ptr_array_index(answered, i));
         }
         /* The next signal is not reported: it is looked for. */
         vj_mutex_lock(&f->lock);

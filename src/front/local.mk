@@ -7,6 +7,7 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/coherence-private.h \
 	src/front/coherence.c \
 	src/front/delay.c \
+	src/front/dying.c \
 	src/front/edit.c \
 	src/front/front-private.h \
 	src/front/front.c \

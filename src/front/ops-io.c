@@ -276,6 +276,7 @@ static int kill_privileges(fuse_req_t req, fuse_ino_t ino,
         VjCaller who;
 
         vj_front_caller(req, &who);
+        vj_served_changed(ino);
         r = vj_fs_clear_privileges(front_of(req)->fs, &who, ino);
     }
 #else
@@ -338,9 +339,16 @@ static int append_bytes(VjHandle *h, const char *buf, size_t size, VjFilePart *p
 /* What was written is in the file, also where the caller dies meanwhile. */
 static int make_durable(VjHandle *h)
 {
+    int r, earlier;
+
     vj_served_changed(vj_fs_handle_ino(h));
     vj_stall_begin();
-    return vj_stall_end(vj_fs_fsync(h));
+    r = vj_stall_end(vj_fs_sync(h));
+    if (r == -ECANCELED) {
+        return r; /* an error of before is for those that live */
+    }
+    earlier = vj_fs_take_error(h);
+    return r < 0 ? r : earlier;
 }
 
 static void write_plain(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
@@ -377,8 +385,8 @@ static void write_plain(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t 
     if (part.moved) {
         vj_editor_stale(f->editor, ino, part.at, 0);
     }
-    if (is_written && r < 0) {
-        /* The kernel believes that it was not. */
+    if ((is_written && r < 0) || r == -ECANCELED) {
+        /* The kernel believes that nothing was changed, also of what it may run as. */
         vj_editor_stale(f->editor, ino, 0, VJ_FILE_SIZE_MAX);
     }
 }

@@ -27,6 +27,8 @@
 #define WAKE_US ((int64_t)20000)
 /* How often it is looked whether callers die without an INTERRUPT. */
 #define LOOK_US ((int64_t)1000000)
+/* How long requests may take when the mount ends, before they are cancelled. */
+#define GRACE_US ((int64_t)2000000)
 
 G_STATIC_ASSERT(VJ_FS_BLOCK_BYTES >= VJ_PAGE_BYTES + VJ_FRONT_IO_MAX);
 
@@ -176,7 +178,8 @@ static void process(VjFront *f, Worker *w, size_t len)
         note_interrupt(f, w, len);
     }
     if (is_cancellable) {
-        vj_served_begin(&w->served, f, head.unique, (pid_t)head.pid);
+        vj_served_begin(&w->served, f, head.unique, (pid_t)head.pid,
+                        head.opcode == FUSE_READ || head.opcode == FUSE_WRITE);
     }
     fuse_session_process_buf(f->session, &request);
     if (is_cancellable) {
@@ -209,7 +212,8 @@ static int start_worker(VjServer *s)
     bool may;
 
     vj_mutex_lock(&f->lock);
-    may = s->count < s->most && !s->over;
+    /* Those that stay behind in a store do not count, up to as many. */
+    may = s->count < s->most + MIN(f->abandoned_open, s->most) && !s->over;
     s->count += may;
     vj_mutex_unlock(&f->lock);
     if (!may) {
@@ -369,8 +373,20 @@ void vj_serve_handed_off(VjHandOff *hand_off)
  * what is done for that bears EINTR. */
 static void end_workers(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
 {
+    /* Where the connection lives on, callers that live too may get their answers. */
+    int64_t cancel_us = vj_clock_mono_us() + (f->ending ? GRACE_US : 0);
+    int64_t look_us = vj_clock_mono_us() + LOOK_US;
+
     while (s->count > 0) {
-        vj_served_cancel_all(f);
+        if (vj_clock_mono_us() >= cancel_us) {
+            vj_served_cancel_all(f);
+        }
+        if (vj_clock_mono_us() >= look_us) {
+            vj_mutex_unlock(&f->lock);
+            vj_served_look(f);
+            vj_mutex_lock(&f->lock);
+            look_us = vj_clock_mono_us() + LOOK_US;
+        }
         for (guint i = 0; i < s->workers->len; i++) {
             const Worker *w = s->workers->pdata[i];
 
@@ -386,7 +402,7 @@ static void end_workers(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
  */
 static void look_on(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
 {
-    int64_t until_us = INT64_MAX;
+    int64_t until_us = vj_clock_mono_us() + LOOK_US;
 
     while (!s->over && !f->ending) {
         if (!g_atomic_int_get(&f->is_looking)) {
@@ -395,6 +411,9 @@ static void look_on(VjServer *s, VjFront *f) VJ_REQUIRES(f->lock)
         } else if (!vj_cond_wait_until(&f->changed, &f->lock, until_us)) {
             vj_mutex_unlock(&f->lock);
             vj_served_look(f);
+            if (g_atomic_int_get(&s->idle) == 0 && start_worker(s) == -ENOMEM) {
+                are_too_few(f); /* all wait, and perhaps some of them for ever */
+            }
             vj_mutex_lock(&f->lock);
             until_us = vj_clock_mono_us() + LOOK_US;
         }

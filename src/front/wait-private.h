@@ -12,6 +12,18 @@
 typedef struct VjFront VjFront;
 typedef struct VjFlagsJob VjFlagsJob;
 
+/* ---- callers (dying.c) ------------------------------------------------------------- */
+
+/* All read /proc, and take no lock. */
+/* A signal is pending that ends thread @tid.  Of those that leave no core the kernel
+ * makes a SIGKILL for each thread.  False also where it is not seen. */
+bool vj_thread_is_dying(pid_t tid);
+/* The process of a thread; 0: that is not known. */
+pid_t vj_thread_group(pid_t tid);
+/* All threads of the process are in their exit(2), where one that has been killed, or has
+ * ended well, waits for its aio.  False also where none is seen. */
+bool vj_thread_group_is_ending(pid_t group);
+
 /* ---- waits that a killed caller leaves (interrupt.c) ------------------------------- */
 
 /* First member of what g_new made for a request that waits for durability. */
@@ -24,6 +36,7 @@ typedef struct VjWait {
     /* guarded by front->lock: */
     unsigned refs;
     bool is_answered, is_interrupted;
+    bool was_looked_at;
 } VjWait;
 
 /* Flags that chattr(1) sets, behind an invalidation. */
@@ -55,16 +68,19 @@ typedef struct VjServed {
     guint64 changed_ino; /* vj_served_changed; 0: none */
     gint tid;            /* of the caller; 0: /proc does not show it here */
     gint is_interrupted;
+    gint may_be_aio; /* its caller need not be in a call of the kernel's meanwhile */
     /* guarded by front->lock: */
     uint64_t fired;     /* the last request that was */
     uint64_t looked_at; /* by the last look at all requests */
+    pid_t group;        /* the process of the caller, of the first look; 0: unknown */
     uint64_t abandoned; /* its place among those that were; 0: it was not */
 } VjServed;
 
 void vj_served_init(VjServed *s, VjFront *f);
 void vj_served_clear(VjServed *s, VjFront *f);
 /* The thread works on request @unique of @tid from now on, and not any more. */
-void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid);
+void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid,
+                     bool may_be_aio);
 void vj_served_end(VjServed *s, VjFront *f);
 /*
  * The calling thread's request goes on in another thread, which enters the VjCancel of
@@ -85,6 +101,8 @@ void vj_served_cancel_all(VjFront *f);
  * again and broadcasts f->changed.  Takes f->lock. */
 void vj_served_look(VjFront *f);
 
+/* The releaser: @data is a handle, one of f->waits. */
+void vj_front_release_left(gpointer data, gpointer user_data);
 /* A thread of its own while there are interrupted requests. */
 void vj_front_watch(gpointer data, gpointer user_data);
 /* The kernel does not use @h any more: forgets and releases it, now or when the last wait

@@ -76,6 +76,9 @@ int vj_fs_flush(VjHandle *h)
     if (vj_volume_is_shared(h->fs->volume)) {
         vj_stall_begin();
         r = vj_stall_end(vj_file_commit(h->file));
+        if (r == -ECANCELED) {
+            return r; /* an error of before is for those that live */
+        }
     } else {
         vj_file_kick(h->file);
     }

@@ -132,6 +132,7 @@ static void world_begin(void)
     vj_mutex_init(&front->lock, VJ_RANK_FRONT, "front");
     g_queue_init(&front->sync_jobs);
     front->handles = g_hash_table_new(NULL, NULL);
+    front->waiting = g_hash_table_new(NULL, NULL);
     front->awaited = g_hash_table_new(NULL, NULL);
     front->left = g_hash_table_new(NULL, NULL);
     front->coherence = vj_coherence_new();

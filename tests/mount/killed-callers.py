@@ -7,7 +7,10 @@ Prints "calls" right before the call, and "came back" behind it.
 import ctypes
 import mmap
 import os
+import platform
+import struct
 import sys
+import threading
 
 kind, path = sys.argv[1:3]
 other = sys.argv[3] if len(sys.argv) > 3 else None
@@ -68,6 +71,34 @@ def rename_over():
     os.close(fd)
     begin()
     os.rename(path, other)
+
+
+def sync_one():
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+    os.write(fd, os.urandom(300000))
+    begin()
+    os.fsync(fd)
+
+
+def aio_of_a_thread_that_ends():
+    # io_submit(2) in one thread, io_getevents(2) in another.
+    setup, submit, getevents = (206, 209, 208) if platform.machine() == "x86_64" else (0, 2, 4)
+    libc = ctypes.CDLL(None, use_errno=True)
+    room = mmap.mmap(-1, 1 << 16)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    context = ctypes.c_ulong(0)
+    if libc.syscall(setup, 1, ctypes.byref(context)) != 0:
+        sys.exit("io_setup: " + os.strerror(ctypes.get_errno()))
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    block = ctypes.create_string_buffer(struct.pack("QIIHhIQQqQII", 0, 0, 0, 0, 0, fd, address, 1 << 16, 0, 0, 0, 0))
+    blocks = (ctypes.c_void_p * 1)(ctypes.addressof(block))
+    thread = threading.Thread(target=lambda: libc.syscall(submit, context, ctypes.c_long(1), blocks))
+    thread.start()
+    thread.join()
+    begin()
+    event = ctypes.create_string_buffer(32)
+    libc.syscall(getevents, context, ctypes.c_long(1), ctypes.c_long(1), event, None)
+    print("result", struct.unpack("QQqq", event.raw)[2], flush=True)
 
 
 def copy_range():

@@ -40,7 +40,7 @@ ended()
 waits() # NAME PID
 {
     grep -qx calls "$T/out-$1" && grep -sq '^State:.[SD]' "/proc/$2/status" &&
-        grep -sqE 'fuse|folio|request_wait|io_schedule|wait' "/proc/$2/wchan"
+        grep -sqE 'fuse|folio|request_wait|io_schedule|wait|read_events' "/proc/$2/wchan"
 }
 
 begin() # NAME KIND FILE [OTHER]
@@ -55,6 +55,16 @@ no_process() # PATTERN
     ! pgrep -f -- "$1" >"$T/pids"
 }
 
+looks()
+{
+    grep -c 'front: look: [1-9]' "$T/varjfs.log"
+}
+
+looked_thrice_since() # COUNT
+{
+    [ "$(looks)" -ge $(($1 + 3)) ]
+}
+
 killed() # NAME KIND FILE [OTHER]
 {
     begin "$@"
@@ -66,7 +76,7 @@ killed() # NAME KIND FILE [OTHER]
 # shellcheck disable=SC2119 # without options
 make_fs
 mount_varjfs -o dirty=32M
-for name in buffered direct mapped original edited beside target aio crowd; do
+for name in buffered direct mapped original edited beside target aio ended crowd; do
     head -c 1000000 /dev/urandom >"$T/$name"
     cp "$T/$name" "$MNT/$name"
 done
@@ -87,6 +97,8 @@ stays=$caller
 if [ -e "$LIBRWRITE" ]; then
     killed "an edit beside it" insert "$MNT/edited"
 fi
+begin "an fsync" sync_one "$MNT/sync"
+syncer=$caller
 killed "a writer, once memory for changes is full" write_much "$MNT/much"
 is "it is answered for threads that do not come back" \
     "$(grep -cE 'a caller is killed: [0-9]+: it is answered' "$T/varjfs.log" | awk '{ print ($1 >= 3) }')" 1
@@ -98,18 +110,29 @@ pkill -KILL -P $caller
 kill -KILL $caller
 check "aio: its callers are killed, although no signal is told of" wait_for 30 no_process "name=aio"
 wait $caller 2>"$T/said"
+begin "aio of a thread that has ended" aio_of_a_thread_that_ends "$MNT/ended"
+aio=$caller
+looked=$(looks)
+check "it is looked at for some time" wait_for 60 looked_thrice_since "$looked"
+check "aio of a thread that has ended: its process lives, and waits" kill -0 $aio
 begin "more than there are threads" crowd "$MNT/crowd"
+kill -KILL $syncer
 pkill -KILL -P $caller
 kill -KILL $caller
 check "all of them are killed" wait_for 60 no_process "killed-callers.py crowd"
+check "an fsync too, although no signal was heard of" wait_for 30 ended $syncer
+check "other calls are answered" timeout 30 sh -c "cd '$MNT' && echo x >one && rm one"
 wait $caller 2>"$T/said"
 # Their descriptors are closed, and their threads still use them.
 store_goes_on
+wait $aio
+is "the store goes on: the aio is answered" "$(tail -n 1 "$T/out-aio of a thread that has ended")" "came back"
+is "and well" "$(grep result "$T/out-aio of a thread that has ended")" "result 65536"
 wait $stays
 is "the store goes on: who stayed is answered" "$(tail -n 1 "$T/out-a reader that stays")" "came back"
 check "the daemon lives" sh -c "cd '$MNT' && echo x >one && mv one two && rm two"
 check "the rest becomes durable" timeout 120 varjfsctl sync "$MNT"
-for name in buffered direct mapped original edited beside target aio crowd; do
+for name in buffered direct mapped original edited beside target aio ended crowd; do
     check "$name: as it was" cmp "$T/$name" "$MNT/$name"
 done
 is "what was written with O_SYNC is there, and its size is known" "$(stat -c %s "$MNT/synced")" 300000
@@ -118,7 +141,7 @@ is "no part was copied" "$(stat -c %s "$MNT/copy")" 0
 umount_varjfs
 fsck_clean "after that"
 mount_varjfs
-for name in buffered direct mapped original edited beside target aio crowd; do
+for name in buffered direct mapped original edited beside target aio ended crowd; do
     check "$name: as it was, later" cmp "$T/$name" "$MNT/$name"
 done
 umount_varjfs
