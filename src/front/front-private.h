@@ -297,6 +297,7 @@ struct VjFront {
     GHashTable *listings;   /* of open directories: uint64_t, owned */
     GQueue sync_jobs;       /* what the sync threads are to do; begins with a VjWait */
     GHashTable *waiting;    /* all VjWait */
+    GQueue let_go;          /* VjHandle for the releaser; each one of `waits` */
     GPtrArray *interrupted; /* VjWait whose caller got a signal; with a reference */
     GPtrArray *served;      /* VjServed of the request threads and of edits */
     VjEarly early[VJ_FRONT_EARLY_MAX]; /* INTERRUPTs that came before their requests */

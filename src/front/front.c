@@ -251,6 +251,7 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     f->handles = g_hash_table_new(NULL, NULL);
     f->listings = g_hash_table_new_full(NULL, NULL, g_free, NULL);
     g_queue_init(&f->sync_jobs);
+    g_queue_init(&f->let_go);
     f->tell_changed = tell_changed;
     f->waiting = g_hash_table_new(NULL, NULL);
     f->interrupted = g_ptr_array_new();

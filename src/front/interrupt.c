@@ -209,6 +209,15 @@ void vj_wait_unref(VjWait *w)
     }
 }
 
+/* By a queue of ours, under a lock that race checkers see; the pool's counts them. */
+static void let_go(VjFront *f, VjHandle *h)
+{
+    vj_mutex_lock(&f->lock);
+    g_queue_push_tail(&f->let_go, h);
+    (void)g_thread_pool_push(f->releaser, f, NULL); /* its thread is there */
+    vj_mutex_unlock(&f->lock);
+}
+
 /* The same in the watcher, which nothing may hold up. */
 static void unref_in_watcher(VjWait *w)
 {
@@ -217,8 +226,7 @@ static void unref_in_watcher(VjWait *w)
 
     if (unref(w, &release)) {
         if (release != NULL) {
-            (void)g_thread_pool_push(f->releaser, release,
-                                     NULL); /* its thread is there */
+            let_go(f, release);
         } else {
             count_over(f);
         }
@@ -228,8 +236,13 @@ static void unref_in_watcher(VjWait *w)
 void vj_front_release_left(gpointer data, gpointer user_data)
 {
     VjFront *f = user_data;
+    VjHandle *h;
 
-    vj_fs_release(f->fs, data);
+    (void)data;
+    vj_mutex_lock(&f->lock);
+    h = g_queue_pop_head(&f->let_go);
+    vj_mutex_unlock(&f->lock);
+    vj_fs_release(f->fs, h);
     count_over(f);
 }
 

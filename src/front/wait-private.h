@@ -101,7 +101,7 @@ void vj_served_cancel_all(VjFront *f);
  * again and broadcasts f->changed.  Takes f->lock. */
 void vj_served_look(VjFront *f);
 
-/* The releaser: @data is a handle, one of f->waits. */
+/* The releaser: one of f->let_go. */
 void vj_front_release_left(gpointer data, gpointer user_data);
 /* A thread of its own while there are interrupted requests. */
 void vj_front_watch(gpointer data, gpointer user_data);
