@@ -86,8 +86,9 @@ pid_t vj_thread_group(pid_t tid)
     return status == NULL ? 0 : (pid_t)status_number(status, "\nTgid:");
 }
 
-/* PF_EXITING in the flags, which are the seventh field behind the name of the program. */
-static bool is_exiting(pid_t group, const char *tid)
+/* PF_EXITING in the flags, which are the seventh field behind the name of the program.
+ * The last field is the status that wait(2) returns: *is_killed, by a signal. */
+static bool is_exiting(pid_t group, const char *tid, bool *is_killed)
 {
     g_autofree char *path = g_strdup_printf("/proc/%d/task/%s/stat", (int)group, tid);
     g_autofree char *stat = NULL;
@@ -97,21 +98,24 @@ static bool is_exiting(pid_t group, const char *tid)
     if (!g_file_get_contents(path, &stat, NULL, NULL)) {
         return true; /* it has just gone */
     }
+    at = strrchr(stat, ' ');
+    *is_killed =
+        *is_killed || (at != NULL && (g_ascii_strtoull(at, NULL, 10) & 0x7f) != 0);
     at = strrchr(stat, ')');
     return at != NULL && sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
            (flags & PF_EXITING) != 0;
 }
 
-bool vj_thread_group_is_ending(pid_t group)
+bool vj_thread_group_is_killed(pid_t group)
 {
     g_autofree char *path = g_strdup_printf("/proc/%d/task", (int)group);
     GDir *dir = group > 0 ? g_dir_open(path, 0, NULL) : NULL;
-    bool ends = dir != NULL;
+    bool ends = dir != NULL, is_killed = false;
     const char *tid;
 
     while (ends && (tid = g_dir_read_name(dir)) != NULL) {
-        ends = is_exiting(group, tid);
+        ends = is_exiting(group, tid, &is_killed);
     }
     g_clear_pointer(&dir, g_dir_close);
-    return ends;
+    return ends && is_killed;
 }

@@ -131,12 +131,15 @@ void vj_wait_begin(VjWait *w, VjFront *f, fuse_req_t req, VjHandle *h)
         .front = f, .req = req, .handle = h, .tid = fuse_req_ctx(req)->pid, .refs = 1};
     vj_mutex_lock(&f->lock);
     f->waits++;
-    g_hash_table_add(f->waiting, w);
     if (h != NULL) {
         (void)count_locked(f, h, 1);
     }
     vj_mutex_unlock(&f->lock);
     fuse_req_interrupt_func(req, on_interrupt, w);
+    /* Only now: who looks at it may answer @req. */
+    vj_mutex_lock(&f->lock);
+    g_hash_table_add(f->waiting, w);
+    vj_mutex_unlock(&f->lock);
 }
 
 bool vj_wait_claim(VjWait *w)
@@ -203,7 +206,11 @@ void vj_wait_unref(VjWait *w)
 
     if (unref(w, &release)) {
         if (release != NULL) {
+            /* It may be another caller's than the one that this thread serves. */
+            VjCancel *own = vj_cancel_leave();
+
             vj_fs_release(f->fs, release);
+            vj_cancel_enter(own);
         }
         count_over(f);
     }
@@ -459,6 +466,7 @@ VjServed *vj_served_hand_over(VjFront *f)
     vj_served_begin(s, f, unique_of(own), (pid_t)g_atomic_int_get(&own->tid),
                     g_atomic_int_get(&own->may_be_aio) != 0);
     vj_stall_begin();
+    __atomic_store_n(&s->changed_ino, own->changed_ino, __ATOMIC_SEQ_CST);
     (void)vj_cancel_leave();
     vj_cancel_enter(&own->cancel);
     /* It may have been told to this thread's alone. */
@@ -472,19 +480,21 @@ VjServed *vj_served_hand_over(VjFront *f)
 void vj_served_last(VjServed *s, VjFront *f)
 {
     VjCancel *own;
+    bool is_its;
 
     if (s == NULL) {
         return;
     }
     own = vj_cancel_leave();
+    is_its = own == &s->cancel;
     vj_cancel_enter(&s->cancel);
-    if (own != &s->cancel) {
+    if (!is_its) {
         (void)!vj_stall_end(0); /* no other thread took it up */
     }
     vj_served_end(s, f);
     vj_served_clear(s, f);
     g_free(s);
-    vj_cancel_enter(own != &s->cancel ? own : NULL);
+    vj_cancel_enter(is_its ? NULL : own);
 }
 
 void vj_served_changed(uint64_t ino)
@@ -498,7 +508,7 @@ void vj_served_changed(uint64_t ino)
 
 void vj_served_interrupt(VjFront *f, uint64_t unique)
 {
-    bool found = false;
+    bool found = false, begin = false;
 
     vj_mutex_lock(&f->lock);
     put_early_locked(f, unique);
@@ -506,15 +516,15 @@ void vj_served_interrupt(VjFront *f, uint64_t unique)
         VjServed *s = f->served->pdata[i];
 
         if (unique_of(s) == unique) {
-            g_atomic_int_set(&s->is_interrupted, 1);
             found = true;
+            begin = g_atomic_int_compare_and_exchange(&s->is_interrupted, 0, 1) || begin;
         }
     }
     if (found) {
         (void)take_early_locked(f, unique);
     }
     vj_mutex_unlock(&f->lock);
-    if (found) {
+    if (begin) {
         watch_push(f);
     }
 }
@@ -546,13 +556,10 @@ static void list_add(GArray *list, const VjServed *s, uint64_t unique)
     g_array_append_val(list, one);
 }
 
-/*
- * The thread that has sent aio may end, and its process lives.  And a process that ends
- * well waits for its aio, but is not to lose what it closes.
- */
+/* The thread that has sent aio may end, and its process lives. */
 static bool is_dying(const Listed *one)
 {
-    return vj_thread_is_dying(one->tid) || vj_thread_group_is_ending(one->group);
+    return vj_thread_is_dying(one->tid) || vj_thread_group_is_killed(one->group);
 }
 
 /* Those that were interrupted and have no answer.  Under f->lock. */

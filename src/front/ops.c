@@ -350,11 +350,11 @@ static void front_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int t
             return;
         }
         vj_coherence_locked(f->coherence, ino, 0, 0);
-        vj_served_changed(ino);
     }
+    vj_served_changed(ino); /* the size and what it may run as, before the rest */
     r = vj_fs_setattr(f->fs, &carry.who, ino, h, &set, &attr);
     reply_attr(req, r, &attr, true);
-    if (r == -ECANCELED && (set.what & VJ_SET_SIZE)) {
+    if (r == -ECANCELED) {
         vj_editor_stale(f->editor, ino, 0, VJ_FILE_SIZE_MAX);
     }
 }

@@ -20,9 +20,10 @@ typedef struct VjFlagsJob VjFlagsJob;
 bool vj_thread_is_dying(pid_t tid);
 /* The process of a thread; 0: that is not known. */
 pid_t vj_thread_group(pid_t tid);
-/* All threads of the process are in their exit(2), where one that has been killed, or has
- * ended well, waits for its aio.  False also where none is seen. */
-bool vj_thread_group_is_ending(pid_t group);
+/* A signal has ended the process, and all its threads are in exit(2), where one waits for
+ * its aio.  False where it ends by itself: what it wrote is not given up.  False also
+ * where that is not seen: it takes the right to trace it. */
+bool vj_thread_group_is_killed(pid_t group);
 
 /* ---- waits that a killed caller leaves (interrupt.c) ------------------------------- */
 

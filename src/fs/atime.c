@@ -191,7 +191,12 @@ void vj_fs_utimens_end(VjFs *fs, const VjUtimensRead *u, int r)
     if (n == NULL) {
         return;
     }
-    callers = vj_cancel_leave(); /* the read was of another caller */
+    if (r < 0) {
+        vj_stall_begin(); /* nothing was set */
+    }
+    /* The read was of another caller; but an engine that did not answer in time may not
+     * now. */
+    callers = r == -ETIMEDOUT ? NULL : vj_cancel_leave();
     vj_mutex_lock(&fs->lock);
     ino = n->ino;
     if (r == 0 && n->read_taken_by <= u->number) {
@@ -208,7 +213,12 @@ void vj_fs_utimens_end(VjFs *fs, const VjUtimensRead *u, int r)
     n->utimens_now--;
     reap = vj_fs_node_drop_unused_locked(fs, n);
     vj_mutex_unlock(&fs->lock);
-    vj_cancel_enter(callers);
+    if (callers != NULL) {
+        vj_cancel_enter(callers);
+    }
+    if (r < 0) {
+        (void)!vj_stall_end(r);
+    }
     if (reap) {
         vj_volume_reap(fs->volume, ino);
     }

@@ -83,8 +83,10 @@ bool vj_fs_is_shut_out(VjFs *fs);
 void vj_fs_set_noatime(VjFs *fs);
 
 /* Setup only.  Its functions may wait for another machine: where they do they end with
- * -ECANCELED when the thread's VjCancel is fired, -ETIMEDOUT after its time, and have
- * done nothing; but vj_fs_setattr may have set the size and not the attributes. */
+ * -ETIMEDOUT after the time of the thread's VjCancel.  Near or far, what waits, for a
+ * store too, ends with -ECANCELED when that is fired.  They have done nothing then; but
+ * vj_fs_setattr may have set the size and not the attributes, and what changes content
+ * may have taken privileges away. */
 bool vj_fs_is_far(VjFs *fs);
 
 /* The kernel does not name @ino any more: an orphan without handles is dropped now. */
