@@ -62,9 +62,9 @@ VjCancel *vj_cancel_leave(void)
     return c;
 }
 
-uint64_t vj_cancel_number(void)
+VjCancel *vj_cancel_current(void)
 {
-    return current == NULL ? 0 : current->number;
+    return current;
 }
 
 bool vj_cancel_is_fired(void)

@@ -40,8 +40,8 @@ void vj_cancel_reset(VjCancel *c, uint64_t number, int64_t timeout_us);
  */
 void vj_cancel_enter(VjCancel *c);
 VjCancel *vj_cancel_leave(void);
-/* Of the calling thread's request; 0: it has none. */
-uint64_t vj_cancel_number(void);
+/* The one that the calling thread has entered; NULL: none. */
+VjCancel *vj_cancel_current(void);
 /* True: the calling thread's has been fired. */
 bool vj_cancel_is_fired(void);
 /* Of a wait of the calling thread's that begins now, on the clock of vj_clock_mono_us();

@@ -250,13 +250,6 @@ typedef struct VjEarly {
     int64_t at_us;
 } VjEarly;
 
-/* A handle that the kernel does not use any more, but perhaps a request that was
- * abandoned. */
-typedef struct VjParked {
-    VjHandle *handle;
-    uint64_t behind; /* the last request that was abandoned before */
-} VjParked;
-
 struct VjFront {
     VjFs *fs;
     struct fuse_session *session;
@@ -302,12 +295,10 @@ struct VjFront {
     GPtrArray *served;      /* VjServed of the request threads and of edits */
     VjEarly early[VJ_FRONT_EARLY_MAX]; /* INTERRUPTs that came before their requests */
     unsigned early_next;
-    uint64_t abandoned_last; /* they are numbered */
-    unsigned abandoned_open; /* those whose threads still work on them */
-    GArray *parked;          /* VjParked */
-    GHashTable *awaited;     /* VjHandle to the number of its VjWait */
-    GHashTable *left;        /* VjHandle of these that the kernel does not use any more */
-    unsigned waits;          /* VjWait that are not freed yet */
+    unsigned threads_left; /* request threads with a request that was abandoned */
+    GHashTable *awaited; /* VjHandle to how many VjWait and abandoned requests need it */
+    GHashTable *left;    /* VjHandle of these that the kernel does not use any more */
+    unsigned waits;      /* VjWait that are not freed yet */
 };
 
 /* Whether request threads may wait for durability, up to @busy of them: there are, or may
@@ -315,7 +306,10 @@ struct VjFront {
 bool vj_front_has_threads(VjFront *f, unsigned busy);
 static inline VjHandle *vj_front_handle(const struct fuse_file_info *fi)
 {
-    return (VjHandle *)(uintptr_t)fi->fh;
+    VjHandle *h = (VjHandle *)(uintptr_t)fi->fh;
+
+    vj_served_uses(h);
+    return h;
 }
 /* Remembers handles, so that those left at the end are released. */
 void vj_front_handle_add(VjFront *f, VjHandle *h);

@@ -256,7 +256,6 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     f->waiting = g_hash_table_new(NULL, NULL);
     f->interrupted = g_ptr_array_new();
     f->served = g_ptr_array_new();
-    f->parked = g_array_new(FALSE, FALSE, sizeof(VjParked));
     f->wait_us = vj_fs_is_far(fs) ? VJ_FRONT_FAR_US : INT64_MAX;
     f->is_shared = vj_fs_is_shared(fs);
     f->awaited = g_hash_table_new(NULL, NULL);
@@ -281,8 +280,6 @@ static void front_free(VjFront *f)
     g_hash_table_unref(f->waiting);
     g_ptr_array_unref(f->interrupted);
     g_ptr_array_unref(f->served);
-    g_assert(f->parked->len == 0);
-    g_array_unref(f->parked);
     g_hash_table_unref(f->awaited);
     g_hash_table_unref(f->left);
     vj_cond_clear(&f->changed);

@@ -39,7 +39,8 @@
 
 /* ---- handles ----------------------------------------------------------------------- */
 
-/* One wait more, or less, that needs @h.  Under f->lock; returns how many there are. */
+/* One wait or abandoned request more, or less, that needs @h.  Under f->lock; returns how
+ * many there are. */
 static unsigned count_locked(VjFront *f, VjHandle *h, int change) VJ_REQUIRES(f->lock)
 {
     unsigned count =
@@ -53,6 +54,13 @@ static unsigned count_locked(VjFront *f, VjHandle *h, int change) VJ_REQUIRES(f-
     return count;
 }
 
+/* One need less.  True: it was the last one, the kernel uses @h no more, and the caller
+ * releases it.  Under f->lock. */
+static bool is_left_locked(VjFront *f, VjHandle *h) VJ_REQUIRES(f->lock)
+{
+    return count_locked(f, h, -1) == 0 && g_hash_table_remove(f->left, h);
+}
+
 void vj_front_handle_add(VjFront *f, VjHandle *h)
 {
     vj_mutex_lock(&f->lock);
@@ -60,29 +68,16 @@ void vj_front_handle_add(VjFront *f, VjHandle *h)
     vj_mutex_unlock(&f->lock);
 }
 
-/* The kernel does not use @h any more, and no wait does.  True: the caller releases it;
- * false: a request may use it that was abandoned.  Under f->lock. */
-static bool may_release_locked(VjFront *f, VjHandle *h) VJ_REQUIRES(f->lock)
-{
-    VjParked one = {h, f->abandoned_last};
-
-    if (f->abandoned_open > 0) {
-        g_array_append_val(f->parked, one);
-    }
-    return f->abandoned_open == 0;
-}
-
 void vj_front_handle_drop(VjFront *f, VjHandle *h)
 {
-    bool release = false;
+    bool release = true;
 
     vj_stage_forget_handle(f->staged, h);
     vj_mutex_lock(&f->lock);
     g_hash_table_remove(f->handles, h);
     if (g_hash_table_contains(f->awaited, h)) {
         g_hash_table_add(f->left, h);
-    } else {
-        release = may_release_locked(f, h);
+        release = false;
     }
     vj_mutex_unlock(&f->lock);
     if (release) {
@@ -181,8 +176,7 @@ static bool unref(VjWait *w, VjHandle **release)
     if (is_last) {
         g_hash_table_remove(f->waiting, w);
     }
-    if (is_last && w->handle != NULL && count_locked(f, w->handle, -1) == 0 &&
-        g_hash_table_remove(f->left, w->handle) && may_release_locked(f, w->handle)) {
+    if (is_last && w->handle != NULL && is_left_locked(f, w->handle)) {
         *release = w->handle;
     }
     vj_mutex_unlock(&f->lock);
@@ -386,6 +380,7 @@ void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid, bool m
     __atomic_store_n(&s->is_interrupted, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&s->may_be_aio, may_be_aio, __ATOMIC_RELAXED);
     __atomic_store_n(&s->changed_ino, 0, __ATOMIC_RELAXED);
+    memset(s->handles, 0, sizeof s->handles);
     __atomic_store_n(&s->unique, unique, __ATOMIC_SEQ_CST);
     if (g_atomic_int_get(&f->early_count) > 0) {
         begin_early(s, f, unique);
@@ -396,42 +391,24 @@ void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid, bool m
     vj_cancel_enter(&s->cancel);
 }
 
-/* The place of the oldest request that was abandoned and is still worked on. */
-static uint64_t oldest_locked(VjFront *f) VJ_REQUIRES(f->lock)
-{
-    uint64_t oldest = UINT64_MAX;
-
-    for (guint i = 0; i < f->served->len; i++) {
-        const VjServed *s = f->served->pdata[i];
-
-        if (s->abandoned != 0) {
-            oldest = MIN(oldest, s->abandoned);
-        }
-    }
-    return oldest;
-}
-
 /* The thread has come back from a request that was abandoned. */
 static void end_abandoned(VjServed *s, VjFront *f)
 {
-    g_autoptr(GPtrArray) release = g_ptr_array_new();
-    uint64_t oldest;
+    VjHandle *release[VJ_SERVED_HANDLES] = {NULL};
 
     vj_mutex_lock(&f->lock);
-    s->abandoned = 0;
-    f->abandoned_open--;
-    oldest = oldest_locked(f);
-    for (guint i = f->parked->len; i-- > 0;) {
-        const VjParked *p = &g_array_index(f->parked, VjParked, i);
-
-        if (p->behind < oldest) {
-            g_ptr_array_add(release, p->handle);
-            g_array_remove_index_fast(f->parked, i);
+    s->is_abandoned = false;
+    f->threads_left -= !s->is_job;
+    for (unsigned i = 0; i < VJ_SERVED_HANDLES; i++) {
+        if (s->handles[i] != NULL && is_left_locked(f, s->handles[i])) {
+            release[i] = s->handles[i];
         }
     }
     vj_mutex_unlock(&f->lock);
-    for (guint i = 0; i < release->len; i++) {
-        vj_fs_release(f->fs, release->pdata[i]);
+    for (unsigned i = 0; i < VJ_SERVED_HANDLES; i++) {
+        if (release[i] != NULL) {
+            vj_fs_release(f->fs, release[i]);
+        }
     }
 }
 
@@ -444,13 +421,23 @@ void vj_served_end(VjServed *s, VjFront *f)
     }
 }
 
-/* NULL: it cannot be cancelled.  Its VjCancel is entered anew. */
+/* NULL: it cannot be cancelled.  The threads of this room enter no other VjCancel. */
 static VjServed *of_this_thread(void)
 {
-    VjCancel *c = vj_cancel_leave();
+    return (VjServed *)vj_cancel_current();
+}
 
-    vj_cancel_enter(c);
-    return (VjServed *)c;
+void vj_served_uses(VjHandle *h)
+{
+    VjServed *s = of_this_thread();
+
+    for (unsigned i = 0; s != NULL && i < VJ_SERVED_HANDLES; i++) {
+        if (s->handles[i] == NULL || s->handles[i] == h) {
+            s->handles[i] = h;
+            return;
+        }
+    }
+    g_assert(s == NULL);
 }
 
 VjServed *vj_served_hand_over(VjFront *f)
@@ -462,9 +449,11 @@ VjServed *vj_served_hand_over(VjFront *f)
     }
     s = g_new(VjServed, 1);
     vj_served_init(s, f);
+    s->is_job = true;
     (void)vj_cancel_leave();
     vj_served_begin(s, f, unique_of(own), (pid_t)g_atomic_int_get(&own->tid),
                     g_atomic_int_get(&own->may_be_aio) != 0);
+    memcpy(s->handles, own->handles, sizeof s->handles);
     vj_stall_begin();
     __atomic_store_n(&s->changed_ino, own->changed_ino, __ATOMIC_SEQ_CST);
     (void)vj_cancel_leave();
@@ -571,7 +560,7 @@ static GArray *interrupted_locked(VjFront *f) VJ_REQUIRES(f->lock)
         const VjServed *s = f->served->pdata[i];
         uint64_t unique = unique_of(s);
 
-        if (unique != 0 && s->abandoned == 0 && g_atomic_int_get(&s->is_interrupted)) {
+        if (unique != 0 && !s->is_abandoned && g_atomic_int_get(&s->is_interrupted)) {
             list_add(found, s, unique);
         }
     }
@@ -584,8 +573,13 @@ static bool abandon_locked(VjFront *f, VjServed *s, uint64_t unique) VJ_REQUIRES
     if (!vj_cancel_abandon(&s->cancel, unique)) {
         return false;
     }
-    s->abandoned = ++f->abandoned_last;
-    f->abandoned_open++;
+    s->is_abandoned = true;
+    f->threads_left += !s->is_job;
+    for (unsigned i = 0; i < VJ_SERVED_HANDLES; i++) {
+        if (s->handles[i] != NULL) {
+            (void)count_locked(f, s->handles[i], 1);
+        }
+    }
     return true;
 }
 
@@ -649,7 +643,7 @@ static bool list_served_locked(VjFront *f, GArray *old, GArray *unseen)
             s->looked_at = unique;
             s->group = 0;
         }
-        if (unique != 0 && s->abandoned == 0) {
+        if (unique != 0 && !s->is_abandoned) {
             list_add(is_old ? old : unseen, s, unique);
         }
         any = any || unique != 0;

@@ -339,16 +339,8 @@ static int append_bytes(VjHandle *h, const char *buf, size_t size, VjFilePart *p
 /* What was written is in the file, also where the caller dies meanwhile. */
 static int make_durable(VjHandle *h)
 {
-    int r, earlier;
-
     vj_served_changed(vj_fs_handle_ino(h));
-    vj_stall_begin();
-    r = vj_stall_end(vj_fs_sync(h));
-    if (r == -ECANCELED) {
-        return r; /* an error of before is for those that live */
-    }
-    earlier = vj_fs_take_error(h);
-    return r < 0 ? r : earlier;
+    return vj_fs_fsync(h);
 }
 
 static void write_plain(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,

@@ -213,7 +213,7 @@ static int start_worker(VjServer *s)
 
     vj_mutex_lock(&f->lock);
     /* Those that stay behind in a store do not count, up to as many. */
-    may = s->count < s->most + MIN(f->abandoned_open, s->most) && !s->over;
+    may = s->count < s->most + MIN(f->threads_left, s->most) && !s->over;
     s->count += may;
     vj_mutex_unlock(&f->lock);
     if (!may) {

@@ -61,6 +61,9 @@ void vj_wait_unref(VjWait *w);
 void vj_front_await_waits(VjFront *f);
 /* ---- requests that wait for metadata or store (interrupt.c) ------------------------ */
 
+/* The most open files that one request names: copy_file_range(2). */
+#define VJ_SERVED_HANDLES 2u
+
 /* What one request thread works on, or a job of an edit thread. */
 typedef struct VjServed {
     VjCancel cancel; /* the first member */
@@ -70,11 +73,14 @@ typedef struct VjServed {
     gint tid;            /* of the caller; 0: /proc does not show it here */
     gint is_interrupted;
     gint may_be_aio; /* its caller need not be in a call of the kernel's meanwhile */
+    bool is_job;     /* never changes */
+    /* Written by its thread, before a stall; read by whoever abandons it there. */
+    VjHandle *handles[VJ_SERVED_HANDLES];
     /* guarded by front->lock: */
     uint64_t fired;     /* the last request that was */
     uint64_t looked_at; /* by the last look at all requests */
     pid_t group;        /* the process of the caller, of the first look; 0: unknown */
-    uint64_t abandoned; /* its place among those that were; 0: it was not */
+    bool is_abandoned;  /* and its thread still works on it */
 } VjServed;
 
 void vj_served_init(VjServed *s, VjFront *f);
@@ -90,6 +96,8 @@ void vj_served_end(VjServed *s, VjFront *f);
  */
 VjServed *vj_served_hand_over(VjFront *f);
 void vj_served_last(VjServed *s, VjFront *f); /* frees it; NULL is fine */
+/* The calling thread's request uses @h: it stays until its thread has come back. */
+void vj_served_uses(VjHandle *h);
 /* The calling thread's request has changed what the kernel believes of @ino, and stands
  * in a stall before it tells: whoever abandons it tells. */
 void vj_served_changed(uint64_t ino);

@@ -260,7 +260,6 @@ int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len,
                size_t *got) G_GNUC_WARN_UNUSED_RESULT;
 
 #define VJ_WRITE_APPEND (1u << 0) /* at the end; @offset is ignored */
-#define VJ_WRITE_SYNC (1u << 1)   /* durable on 0 */
 /* @at: where it went (NULL: not wanted).  May wait for memory. */
 int vj_fs_write(VjHandle *h, uint64_t offset, const void *src, size_t len, unsigned flags,
                 uint64_t *at) G_GNUC_WARN_UNUSED_RESULT;

@@ -102,10 +102,15 @@ void vj_fs_sync_join(VjHandle *h, VjFlushWait *w)
 
 int vj_fs_fsync(VjHandle *h)
 {
-    int r = vj_fs_sync(h);
-    /* Taken also when this attempt failed: one failure is returned once. */
-    int earlier = vj_fs_take_error(h);
+    int r, earlier;
 
+    vj_stall_begin();
+    r = vj_stall_end(vj_fs_sync(h));
+    if (r == -ECANCELED) {
+        return r; /* an error of before is for those that live */
+    }
+    /* Taken also when this attempt failed: one failure is returned once. */
+    earlier = vj_fs_take_error(h);
     return r < 0 ? r : earlier;
 }
 
@@ -164,9 +169,6 @@ static int write_to(VjHandle *h, uint64_t offset, void **block, const void *src,
             ? vj_file_write_block(h->file, offset, block, src, len, append, &where)
             : vj_file_write(h->file, offset, src, len, append, &where);
     vj_fs_note_change(h);
-    if (r == 0 && (flags & VJ_WRITE_SYNC)) {
-        r = vj_fs_fsync(h);
-    }
     if (at != NULL) {
         *at = where;
     }

@@ -515,7 +515,7 @@ static void call_release(World *w)
 static void call_write(World *w, VjHandle *h)
 {
     GByteArray *c = content_of(w, vj_fs_handle_ino(h));
-    unsigned flags = vj_read_u8(&w->in) & (VJ_WRITE_APPEND | VJ_WRITE_SYNC);
+    unsigned flags = vj_read_u8(&w->in) & VJ_WRITE_APPEND;
     uint64_t offset = pick_offset(w), at = 0;
     uint32_t len;
     g_autofree uint8_t *data = pick_data(w, &len);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-# What tests share.  run-test starts each one; tap.sh and mount.sh are read by shell tests.
+# What tests share.  run-test starts each one; tap.sh and mount.sh and hang.sh are read by shell tests.
 
 # A slow device for one process, by LD_PRELOAD (tests/lib/.libs/libdelay.so; delay.sh knows).  It
 # runs in other programs: no GLib, no sanitizers, no _FILE_OFFSET_BITS, which would rename

@@ -3,33 +3,12 @@
 # A metadata engine that does not answer for a while, as one on another machine may: whoever waits for it can be
 # killed, whatever the call; what is known goes on; umount -f works; nothing acknowledged is lost.
 
-. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/hang.sh"
 requires_fuse
 requires command python3 flock setfattr
 
 # No call of the engine is answered as long as this file is locked.
-hold=$T/hold
-: >"$hold"
 export VARJFS_TEST_WRAP_META="latency:us=0,hold=$hold"
-# The daemon's sandbox lets it open what lies in this directory.
-export VARJFS_TEST_DELAY="hold=$T"
-
-engine_stops()
-{
-    exec 9<"$hold"
-    check "$1: the engine stops" flock -x -n 9
-}
-
-engine_goes_on()
-{
-    exec 9<&-
-}
-
-ended()
-{
-    process_gone "$1" && wait "$1" 2>/dev/null
-    process_gone "$1"
-}
 
 # Nothing but the call makes it sleep once its output is there.
 asleep()
@@ -74,7 +53,7 @@ check "before: of another directory the inode" stat "$MNT" "$MNT/far" "$MNT/othe
 content=$(python3 -c "import os; print(os.open('$MNT/dir/1', os.O_RDWR) >= 0)")
 is "before: a file is opened for writing" "$content" True
 
-engine_stops "hang"
+answers_stop "hang"
 waits_and_dies "stat" "os.stat(m + 'far/7')"
 waits_and_dies "open" "os.open(m + 'far/8', os.O_RDONLY)"
 waits_and_dies "readdir" "os.listdir(m + 'far')"
@@ -91,7 +70,7 @@ go_on()
         echo acknowledged >>"$MNT/dir/11"
 }
 check "what is known goes on" timeout 60 bash -c "$(declare -f go_on); T='$T' MNT='$MNT'; go_on" 9<&-
-engine_goes_on
+answers_go_on
 check "the engine goes on: what was asked for in vain is there" test "$(cat "$MNT/far/7" "$MNT/far/9" "$MNT/far/10" | xargs)" = "7 9 10"
 check "nothing of what was killed is there" test ! -e "$MNT/far/new" -a ! -e "$MNT/far/renamed" -a ! -e "$MNT/far/linked"
 check "and all can be made durable" varjfsctl sync "$MNT"
@@ -103,7 +82,7 @@ is "what was acknowledged is durable" "$(tail -n 1 "$MNT/dir/11")" acknowledged
 
 check "before: a directory is known" test -d "$MNT/other"
 echo x >"$MNT/other/x"
-engine_stops "umount -f"
+answers_stop "umount -f"
 echo acknowledged >"$MNT/other/x"
 python3 -Ic "import os; os.stat('$MNT/far/7')" 2>"$T/out" 9<&- &
 waiter=$!
@@ -119,7 +98,7 @@ else
     check "umount" wait_for 20 unmount "$MNT"
 fi
 check "the daemon waits for the engine" kill -0 "$daemon"
-engine_goes_on
+answers_go_on
 check "and then it ends" wait_for 60 process_gone "$daemon"
 unset VARJFS_TEST_WRAP_META
 fsck_clean "after umount -f"

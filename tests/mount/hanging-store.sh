@@ -3,27 +3,12 @@
 # A store that does not answer for a while: whoever waits for durability can be killed, other files and
 # names go on, umount -f works, and when the store goes on everything becomes durable.
 
-. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/hang.sh"
 requires_fuse
 requires command python3 flock
 
 # Puts, flushes and gets wait as long as this file is locked.
-hold=$T/hold
-: >"$hold"
 export VARJFS_TEST_WRAP_STORE="fault:kinds=put+flush+get,hold=$hold"
-# The daemon's sandbox lets it open what lies in this directory.
-export VARJFS_TEST_DELAY="hold=$T"
-
-store_stops()
-{
-    exec 9<"$hold"
-    check "$1: the store stops" flock -x -n 9
-}
-
-store_goes_on()
-{
-    exec 9<&-
-}
 
 # FILE COPY [catch]: new content, and fsync; with the last word, alarms are caught every now and then.
 cat >"$T/syncer.py" <<-'END'
@@ -65,13 +50,6 @@ same()
     cmp -s "$T/copy-$1" "$MNT/$1"
 }
 
-# Without what the shell says of a process that was killed.
-ended()
-{
-    process_gone "$1" && wait "$1" 2>/dev/null
-    process_gone "$1"
-}
-
 # shellcheck disable=SC2119 # without options
 make_fs
 mount_varjfs -o dirty=32M
@@ -94,7 +72,7 @@ END
 locker=$!
 check "before: it stays there" wait_for 30 grep -qx locked "$T/locked"
 
-store_stops "hang"
+answers_stop "hang"
 begin_fsync killed
 kill -KILL $syncer
 check "SIGKILL ends a process that waits in fsync" wait_for 30 ended $syncer
@@ -140,7 +118,7 @@ check "a reader of what is not cached waits" wait_for 30 grep -sq '^State:.[SD]'
 kill -KILL $reader
 check "and can be killed" wait_for 30 ended $reader
 check "the fsync that catches signals still waits" kill -0 $stays
-store_goes_on
+answers_go_on
 wait $stays
 is "the store goes on: it ends well" "$? $(tail -n 1 "$T/out-catching")" "0 caught"
 check "the rest becomes durable" varjfsctl sync "$MNT"
@@ -153,7 +131,7 @@ done
 check "what was durable meanwhile" test -s "$MNT/dir/small.3"
 
 # umount -f, and what nobody waited for becomes durable when the store goes on.
-store_stops "umount -f"
+answers_stop "umount -f"
 begin_fsync last
 daemon=$(daemon_pid)
 if [ "$(id -u)" = 0 ]; then
@@ -168,7 +146,7 @@ else
     check "umount" wait_for 20 unmount "$MNT"
 fi
 check "the daemon waits for the store" kill -0 "$daemon"
-store_goes_on
+answers_go_on
 check "and then it ends" wait_for 60 process_gone "$daemon"
 fsck_clean "after umount -f"
 mount_varjfs
@@ -211,7 +189,7 @@ crowd() # SETTINGS "HERE THERE"
     VARJFS_TEST_DELAY="hold=$T,$1" VARJFS_TRACE=front varjfs -f "$SOURCE" "$MNT" 2>"$T/trace" 9<&- &
     daemon=$!
     check "a crowd, $1: mount" wait_for 30 is_mounted "$MNT"
-    store_stops "a crowd, $1"
+    answers_stop "a crowd, $1"
     python3 "$T/crowd.py" "$MNT/$1" >"$T/crowd" 9<&- &
     script=$!
     check "a crowd, $1: all are in fsync" wait_for 60 crowd_waits
@@ -220,7 +198,7 @@ crowd() # SETTINGS "HERE THERE"
     # shellcheck disable=SC2046 # numbers: of one of the first, and of the last
     kill -KILL $(head -n 1 "$T/crowd" | awk '{ print $2, $NF }')
     check "a crowd, $1: two of them are killed" wait_for 30 two_are_zombies "$script"
-    store_goes_on
+    answers_go_on
     wait "$script"
     is "a crowd, $1: the others end well, and all is there" "$(tail -n +2 "$T/crowd")" \
         "ends [$(printf '0, %.0s' {1..38})9, 9]"

@@ -3,16 +3,12 @@
 # A store with a timeout that hangs: whoever reads or waits for durability gets an error, nothing that
 # was written is lost, and what the store did too late is not left behind. Readers can be killed before.
 
-. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/hang.sh"
 requires_fuse
 requires command python3 flock
 
 # Puts, flushes and gets wait as long as this file is locked.
-hold=$T/hold
-: >"$hold"
 export VARJFS_TEST_WRAP_STORE="fault:kinds=put+flush+get,hold=$hold"
-# The daemon's sandbox lets it open what lies in this directory.
-export VARJFS_TEST_DELAY="hold=$T"
 
 cat >"$T/reader.py" <<'END'
 import errno, sys
@@ -39,13 +35,12 @@ cp "$T/old" "$MNT/old"
 umount_varjfs
 mount_varjfs
 
-exec 9<"$hold"
-check "the store stops" flock -x -n 9
+answers_stop "the store stops"
 check "a reader gets EIO" python3 "$T/reader.py" "$MNT/old" 9<&-
 head -c 3000000 /dev/urandom >"$T/new"
 check "fsync gets EIO" python3 "$T/syncer.py" "$T/new" "$MNT/new" 9<&-
 check "what was written is read, from memory" cmp "$T/new" "$MNT/new"
-exec 9<&-
+answers_go_on
 
 check "the store goes on: it becomes durable" varjfsctl sync "$MNT"
 check "the old file is read" cmp "$T/old" "$MNT/old"
@@ -63,11 +58,6 @@ fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
 print("reads", flush=True)
 os.preadv(fd, [mmap.mmap(-1, 1 << 16)], 0)
 END
-ended()
-{
-    process_gone "$1" && wait "$1" 2>/dev/null
-    process_gone "$1"
-}
 waits()
 {
     grep -qx reads "$T/direct" && grep -sq '^State:.[SD]' "/proc/$reader/status"
@@ -78,8 +68,7 @@ mount_varjfs
 cp "$T/old" "$MNT/old"
 umount_varjfs
 VARJFS_TRACE=front mount_varjfs
-exec 9<"$hold"
-check "the store stops for long" flock -x -n 9
+answers_stop "the store stops for long"
 python3 "$T/direct.py" "$MNT/old" >"$T/direct" 9<&- &
 reader=$!
 check "a reader waits" wait_for 30 waits
@@ -90,7 +79,7 @@ if grep -q "a direct read is one request: yes" "$T/varjfs.log"; then
 else
     note "direct reads are asynchronous with this libfuse: their callers are killed when the store goes on"
 fi
-exec 9<&-
+answers_go_on
 check "the reader is gone" wait_for 30 ended $reader
 check "others read what it wanted" cmp "$T/old" "$MNT/old"
 umount_varjfs
