@@ -147,17 +147,18 @@ static bool is_direct(const struct fuse_file_info *fi)
     return fi->lock_owner != 0;
 }
 
-/* One buffer a request thread: faulting in a new one costs more than filling it. */
+/* One buffer a request thread: faulting in a new one costs more than filling it.  It
+ * begins a page: the kernel takes hold of each page that it copies from. */
 static char *read_buffer(size_t size)
 {
     static _Thread_local char *mine;
-    static GPrivate owner = G_PRIVATE_INIT(g_free);
+    static GPrivate owner = G_PRIVATE_INIT(free);
 
     if (size > VJ_FRONT_IO_MAX) {
         return NULL;
     }
     if (mine == NULL) {
-        mine = g_try_malloc(VJ_FRONT_IO_MAX);
+        mine = aligned_alloc(VJ_PAGE_BYTES, VJ_FRONT_IO_MAX);
         g_private_set(&owner, mine);
     }
     return mine;
