@@ -19,8 +19,8 @@
  * for changes.  So each thread's request is listed here, and one whose caller dies is
  * cancelled.  A thread that waits in a system call does not see that.  When it stands in
  * a stall (base/cancel.h) the request is abandoned: it is answered here, in the thread's
- * place, whose own answer the kernel refuses later.  The handles that the thread may
- * still use stay meanwhile, closed or not.
+ * place, whose own answer the kernel refuses later.  The handles that the thread uses
+ * stay meanwhile, closed or not.
  *
  * The kernel sends no INTERRUPT for what a caller does not wait for itself, as aio, and
  * with all threads in stalls none is received: so vj_serve looks at all requests once a
@@ -370,9 +370,10 @@ static void begin_looking(VjFront *f)
     vj_mutex_unlock(&f->lock);
 }
 
-/* No lock is taken where nothing has happened.  Who gives an INTERRUPT, or looks, writes
- * that down first and looks for the request then; here it is the other way round.  What
- * stands before the number is seen with it. */
+/* Without a lock, unless an INTERRUPT came before its request.  The fields above are stored
+ * before the request's number, so whoever reads the number sees them.  Then the counter of
+ * early INTERRUPTs is read; who receives one raises the counter and then reads the
+ * numbers: one of the two sees the other. */
 void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid, bool may_be_aio)
 {
     vj_cancel_reset(&s->cancel, unique, f->wait_us);

@@ -9,7 +9,10 @@
  *
  * A thread is started when the last one that waited has got a request, and ends when
  * enough others wait.  One that has nothing left to do but to answer counts as one that
- * waits.
+ * waits, and up to as many again may stand beside those whose requests were abandoned.
+ *
+ * The thread that calls vj_serve serves nothing: it waits for the end, joins threads, and
+ * looks once a second for callers that die without an INTERRUPT.
  */
 #include "front/front-private.h"
 

@@ -339,7 +339,7 @@ void vj_orphan_purge_add(VjOrphanPurge *d, uint64_t ino, uint32_t node)
     while (g_queue_get_length(&d->queue) >= QUEUE_MAX && !d->stop &&
            g_thread_self() != d->thread) {
         if (vj_cond_wait_or_cancel(&d->idle, &d->lock, INT64_MAX) == -ECANCELED) {
-            break; /* one for each thread that serves requests, at most */
+            break; /* above QUEUE_MAX by one for each caller that was killed here */
         }
     }
     g_queue_push_tail(&d->queue, o);
