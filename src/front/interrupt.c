@@ -370,9 +370,9 @@ static void begin_looking(VjFront *f)
     vj_mutex_unlock(&f->lock);
 }
 
-/* Without a lock, unless an INTERRUPT came before its request.  The fields above are stored
- * before the request's number, so whoever reads the number sees them.  Then the counter of
- * early INTERRUPTs is read; who receives one raises the counter and then reads the
+/* Without a lock, unless an INTERRUPT came before its request.  The fields are stored
+ * before the request's number, so whoever reads the number sees them.  Then the counter
+ * of early INTERRUPTs is read; who receives one raises the counter and then reads the
  * numbers: one of the two sees the other. */
 void vj_served_begin(VjServed *s, VjFront *f, uint64_t unique, pid_t tid, bool may_be_aio)
 {
