@@ -405,7 +405,7 @@ bool vj_file_is_dirty(VjFile *f);
 
 /*
  * Write-back errors reach each handle once: a handle takes a mark when it opens the file
- * and asks with it at fsync and close.
+ * and asks with it at fsync, which moves the mark.
  */
 uint32_t vj_file_error_mark(VjFile *f);
 int vj_file_error_since(VjFile *f, uint32_t *mark) G_GNUC_WARN_UNUSED_RESULT;

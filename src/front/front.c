@@ -280,6 +280,7 @@ static void front_free(VjFront *f)
     g_hash_table_unref(f->waiting);
     g_ptr_array_unref(f->interrupted);
     g_ptr_array_unref(f->served);
+    g_assert(g_hash_table_size(f->awaited) == 0 && g_hash_table_size(f->left) == 0);
     g_hash_table_unref(f->awaited);
     g_hash_table_unref(f->left);
     vj_cond_clear(&f->changed);

@@ -43,9 +43,10 @@
  * many there are. */
 static unsigned count_locked(VjFront *f, VjHandle *h, int change) VJ_REQUIRES(f->lock)
 {
-    unsigned count =
-        GPOINTER_TO_UINT(g_hash_table_lookup(f->awaited, h)) + (unsigned)change;
+    unsigned before = GPOINTER_TO_UINT(g_hash_table_lookup(f->awaited, h));
+    unsigned count = before + (unsigned)change;
 
+    g_assert(change > 0 || before > 0);
     if (count == 0) {
         g_hash_table_remove(f->awaited, h);
     } else {
@@ -432,6 +433,8 @@ void vj_served_uses(VjHandle *h)
 {
     VjServed *s = of_this_thread();
 
+    /* Whoever abandons a request counts what it has named by then. */
+    g_assert(s == NULL || (s->cancel.depth == 0 && !vj_cancel_was_abandoned(&s->cancel)));
     for (unsigned i = 0; s != NULL && i < VJ_SERVED_HANDLES; i++) {
         if (s->handles[i] == NULL || s->handles[i] == h) {
             s->handles[i] = h;
@@ -455,8 +458,8 @@ VjServed *vj_served_hand_over(VjFront *f)
     vj_served_begin(s, f, unique_of(own), (pid_t)g_atomic_int_get(&own->tid),
                     g_atomic_int_get(&own->may_be_aio) != 0);
     memcpy(s->handles, own->handles, sizeof s->handles);
-    vj_stall_begin();
     __atomic_store_n(&s->changed_ino, own->changed_ino, __ATOMIC_SEQ_CST);
+    vj_stall_begin();
     (void)vj_cancel_leave();
     vj_cancel_enter(&own->cancel);
     /* It may have been told to this thread's alone. */

@@ -73,7 +73,7 @@ typedef struct VjServed {
     gint tid;            /* of the caller; 0: /proc does not show it here */
     gint is_interrupted;
     gint may_be_aio; /* its caller need not be in a call of the kernel's meanwhile */
-    bool is_job;     /* never changes */
+    bool is_job;     /* set before it can be abandoned */
     /* Written by its thread, before a stall; read by whoever abandons it there. */
     VjHandle *handles[VJ_SERVED_HANDLES];
     /* guarded by front->lock: */

@@ -241,11 +241,12 @@ uint64_t vj_fs_handle_ino(const VjHandle *h);
 /* It was opened for reading. */
 bool vj_fs_handle_readable(const VjHandle *h);
 
-/* At each close(2) of a writer: starts write-back; returns an error of earlier ones, once
- * a handle.  In a shared session: commits, waits for that, and returns its error. */
+/* At each close(2) of a writer: starts write-back; returns an error of earlier ones that
+ * vj_fs_fsync has not returned yet.  In a shared session: commits, waits for that, and
+ * returns its error.  -ECANCELED as below. */
 int vj_fs_flush(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
-/* Durable on 0; blocks.  Returns an error of earlier write-back too, as vj_fs_flush
- * does. */
+/* Durable on 0; blocks.  Returns an error of earlier write-back too, once a handle.
+ * -ECANCELED: the caller's request was cancelled; that error waits for the next one. */
 int vj_fs_fsync(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
 /* Its two halves: durable on 0, and the error of earlier write-back that no call has
  * returned yet. */

@@ -68,6 +68,18 @@ int vj_fs_take_error(VjHandle *h)
     return r;
 }
 
+/* The mark stays: the close may be that of a child, which has the handle by fork(2), and
+ * then the parent's fsync(2) is to fail too. */
+static int look_at_error(VjHandle *h)
+{
+    uint32_t mark;
+
+    vj_mutex_lock(&h->lock);
+    mark = h->error_mark;
+    vj_mutex_unlock(&h->lock);
+    return vj_file_error_since(h->file, &mark);
+}
+
 /* In a shared session others may open what was closed, and see what it was then. */
 int vj_fs_flush(VjHandle *h)
 {
@@ -76,13 +88,10 @@ int vj_fs_flush(VjHandle *h)
     if (vj_volume_is_shared(h->fs->volume)) {
         vj_stall_begin();
         r = vj_stall_end(vj_file_commit(h->file));
-        if (r == -ECANCELED) {
-            return r; /* an error of before is for those that live */
-        }
     } else {
         vj_file_kick(h->file);
     }
-    earlier = vj_fs_take_error(h);
+    earlier = look_at_error(h);
     return r < 0 ? r : earlier;
 }
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: LGPL-3.0-or-later
-# When writing back fails, each descriptor that was open at the time hears of it once, at fsync(2) or
-# close(2), no other does, nothing is lost, and all is durable when the store works again.
+# When writing back fails, each descriptor that was open at the time hears of it once at fsync(2), and at
+# each close(2) before; no other does, nothing is lost, and all is durable when the store works again.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
 requires_fuse
@@ -24,8 +24,6 @@ cat >"$T/errors.py" <<-'END'
 	    # os.close tells as well, but the descriptor has to be counted as gone.
 	    return "0" if libc.close(fd) == 0 else errno.errorcode[ctypes.get_errno()]
 
-	# A process that is begun later inherits the descriptors and closes them: that is a close(2), which
-	# hears of a failure in the place of ours.
 	asked = subprocess.Popen(["sh", "-c", 'while read -r line; do varjfsctl stats "$1"; echo end; done', "-", mnt],
 	                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -81,6 +79,10 @@ cat >"$T/errors.py" <<-'END'
 	store(works=True)
 	say("in the background", called(os.fsync, c[0]), called(os.fsync, c[0]))
 	say("close, for who did not write", close(c[1]))
+	child = os.fork()
+	if child == 0:
+	    os.kill(os.getpid(), 9)
+	os.waitpid(child, 0)
 	say("somebody else of the same descriptor", close(os.dup(c[2])), called(os.fsync, c[2]), close(c[2]))
 	say("the writer again", called(os.fsync, c[0]), close(c[0]))
 
@@ -105,12 +107,12 @@ another descriptor, where it fails again: EIO
 a file that was not written: 0
 the first one, after that failure: EIO 0
 by fsync: EIO 0
-by close: EIO 0
+by close: EIO EIO
 by fdatasync: EIO 0
 opened later: 0
 in the background: EIO 0
 close, for who did not write: EIO
-somebody else of the same descriptor: EIO 0 0
+somebody else of the same descriptor: EIO EIO 0
 the writer again: 0 0
 content that needs no object: 0 0"
 kill_varjfs

@@ -577,6 +577,8 @@ static void test_error_once(void **state)
     assert_int_equal(vj_fs_fsync(a), 0);
     assert_int_equal(vj_fs_flush(a), 0);
     assert_int_equal(vj_fs_flush(b), -EIO);
+    assert_int_equal(vj_fs_flush(b), -EIO);
+    assert_int_equal(vj_fs_fsync(b), -EIO);
     assert_int_equal(vj_fs_flush(b), 0);
     assert_int_equal(vj_fs_flush(later), 0);
     assert_int_equal(committed(x, attr.st.st_ino).size, 1 << 20);
