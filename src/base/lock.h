@@ -47,6 +47,8 @@ typedef enum VjLockRank {
     VJ_RANK_STORE_IO = 61,        /* store: requests in flight */
     VJ_RANK_STORE = 62,           /* store: one driver's state */
     VJ_RANK_STORE_FLUSH = 64,     /* store: waiters for durability */
+    VJ_RANK_RPC = 70,             /* rpc: calls in flight, queues of threads */
+    VJ_RANK_RPC_CONNECTION = 72,  /* rpc: what goes out on one connection */
     VJ_RANK_BASE = 90,            /* log, trace: may be taken under any other */
 } VjLockRank;
 

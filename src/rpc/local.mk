@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Room rpc: add each source and header below, one a line, in order of names.
+
+noinst_LTLIBRARIES += src/rpc/libvj-rpc.la
+src_rpc_libvj_rpc_la_LIBADD = $(EVENT_LIBS) $(SSL_LIBS)
+src_rpc_libvj_rpc_la_SOURCES = \
+	src/rpc/frame-format.c \
+	src/rpc/frame-format.h \
+	src/rpc/messages.c \
+	src/rpc/messages.h \
+	src/rpc/rpc.h

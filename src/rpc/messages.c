@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* messages.c - the fields of each operation, to bytes and back */
+#include "rpc/messages.h"
+
+/* ---- bytes ------------------------------------------------------------------------- */
+
+static void add_u8(GByteArray *to, uint8_t v)
+{
+    g_byte_array_append(to, &v, 1);
+}
+
+static void add_u16(GByteArray *to, uint16_t v)
+{
+    v = GUINT16_TO_LE(v);
+    g_byte_array_append(to, (const guint8 *)&v, sizeof v);
+}
+
+static void add_u32(GByteArray *to, uint32_t v)
+{
+    v = GUINT32_TO_LE(v);
+    g_byte_array_append(to, (const guint8 *)&v, sizeof v);
+}
+
+static void add_u64(GByteArray *to, uint64_t v)
+{
+    v = GUINT64_TO_LE(v);
+    g_byte_array_append(to, (const guint8 *)&v, sizeof v);
+}
+
+static void add_slice(GByteArray *to, VjSlice bytes)
+{
+    if (bytes.len > 0) {
+        g_byte_array_append(to, bytes.data, (guint)bytes.len);
+    }
+}
+
+/* With its length, u32, before it. */
+static void add_counted(GByteArray *to, VjSlice bytes)
+{
+    add_u32(to, (uint32_t)bytes.len);
+    add_slice(to, bytes);
+}
+
+static VjSlice read_counted(VjReader *r, uint32_t most)
+{
+    uint32_t len = vj_read_u32(r);
+
+    if (len > most) {
+        r->bad = true;
+        return vj_slice(NULL, 0);
+    }
+    return vj_read_bytes(r, len);
+}
+
+/* 0 or 1 */
+static uint8_t read_bool(VjReader *r)
+{
+    uint8_t v = vj_read_u8(r);
+
+    r->bad = r->bad || v > 1;
+    return v;
+}
+
+static void read_uuid(VjReader *r, uint8_t dst[VJ_WIRE_UUID_BYTES])
+{
+    VjSlice bytes = vj_read_bytes(r, VJ_WIRE_UUID_BYTES);
+
+    if (bytes.len == VJ_WIRE_UUID_BYTES) {
+        memcpy(dst, bytes.data, VJ_WIRE_UUID_BYTES);
+    }
+}
+
+static int done(const VjReader *r)
+{
+    return vj_reader_done(r) ? 0 : -EPROTO;
+}
+
+/* ---- hello ------------------------------------------------------------------------- */
+
+void vj_hello_encode(GByteArray *to, const VjHello *m)
+{
+    add_u16(to, m->version_min);
+    add_u16(to, m->version_max);
+    add_u64(to, m->features);
+    add_u8(to, m->role);
+    add_u8(to, m->flags);
+    add_slice(to, vj_slice(m->uuid, VJ_WIRE_UUID_BYTES));
+    add_counted(to, m->volume);
+    add_counted(to, m->name);
+}
+
+int vj_hello_decode(VjSlice message, VjHello *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjHello){.version_min = vj_read_u16(&r)};
+    out->version_max = vj_read_u16(&r);
+    out->features = vj_read_u64(&r);
+    out->role = vj_read_u8(&r);
+    out->flags = vj_read_u8(&r);
+    read_uuid(&r, out->uuid);
+    out->volume = read_counted(&r, VJ_WIRE_VOLUME_NAME_MAX);
+    out->name = read_counted(&r, VJ_WIRE_VOLUME_NAME_MAX);
+    if (done(&r) < 0 || out->version_min > out->version_max ||
+        (out->flags & ~VJ_HELLO_FLAGS) != 0) {
+        return -EPROTO;
+    }
+    return 0;
+}
+
+void vj_hello_reply_encode(GByteArray *to, const VjHelloReply *m)
+{
+    add_u16(to, m->version);
+    add_u64(to, m->features);
+    add_slice(to, vj_slice(m->node, VJ_WIRE_UUID_BYTES));
+    add_slice(to, vj_slice(m->instance, VJ_WIRE_UUID_BYTES));
+    add_u8(to, m->was_empty);
+}
+
+int vj_hello_reply_decode(VjSlice message, VjHelloReply *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjHelloReply){.version = vj_read_u16(&r)};
+    out->features = vj_read_u64(&r);
+    read_uuid(&r, out->node);
+    read_uuid(&r, out->instance);
+    out->was_empty = read_bool(&r);
+    return done(&r);
+}
+
+/* ---- objects ----------------------------------------------------------------------- */
+
+static void add_object(GByteArray *to, VjWireObject object)
+{
+    add_u64(to, object.id);
+    add_u64(to, object.nonce);
+}
+
+static VjWireObject read_object(VjReader *r)
+{
+    VjWireObject object = {.id = vj_read_u64(r)};
+
+    object.nonce = vj_read_u64(r);
+    return object;
+}
+
+void vj_wire_put_encode(GByteArray *to, const VjWirePut *m)
+{
+    add_object(to, m->object);
+    add_u8(to, m->flags);
+}
+
+int vj_wire_put_decode(VjSlice message, VjWirePut *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjWirePut){.object = read_object(&r)};
+    out->flags = vj_read_u8(&r);
+    return (out->flags & ~VJ_WIRE_PUT_FLAGS) != 0 ? -EPROTO : done(&r);
+}
+
+void vj_wire_get_encode(GByteArray *to, const VjWireGet *m)
+{
+    add_object(to, m->object);
+    add_u64(to, m->offset);
+    add_u32(to, m->len);
+}
+
+int vj_wire_get_decode(VjSlice message, VjWireGet *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjWireGet){.object = read_object(&r)};
+    out->offset = vj_read_u64(&r);
+    out->len = vj_read_u32(&r);
+    return done(&r);
+}
+
+void vj_wire_objects_encode(GByteArray *to, const VjWireObject *at, uint32_t count)
+{
+    g_assert(count <= VJ_WIRE_OBJECTS_MAX);
+    add_u32(to, count);
+    for (uint32_t i = 0; i < count; i++) {
+        add_object(to, at[i]);
+    }
+}
+
+int vj_wire_objects_decode(VjSlice message, GArray **out)
+{
+    VjReader r = vj_reader(message);
+    uint32_t count = vj_read_u32(&r);
+
+    *out = NULL;
+    if (r.bad || count > VJ_WIRE_OBJECTS_MAX || r.left != (size_t)count * 16) {
+        return -EPROTO;
+    }
+    *out = g_array_sized_new(FALSE, FALSE, sizeof(VjWireObject), count);
+    for (uint32_t i = 0; i < count; i++) {
+        VjWireObject object = read_object(&r);
+
+        g_array_append_val(*out, object);
+    }
+    return 0;
+}
+
+void vj_wire_statuses_encode(GByteArray *to, const uint32_t *at, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        add_u32(to, at[i]);
+    }
+}
+
+int vj_wire_statuses_decode(VjSlice message, uint32_t *out, uint32_t count)
+{
+    VjReader r = vj_reader(message);
+
+    for (uint32_t i = 0; i < count; i++) {
+        out[i] = vj_read_u32(&r);
+    }
+    return done(&r);
+}
+
+void vj_wire_lengths_encode(GByteArray *to, const uint64_t *at, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        add_u64(to, at[i]);
+    }
+}
+
+int vj_wire_lengths_decode(VjSlice message, uint64_t *out, uint32_t count)
+{
+    VjReader r = vj_reader(message);
+
+    for (uint32_t i = 0; i < count; i++) {
+        out[i] = vj_read_u64(&r);
+    }
+    return done(&r);
+}
+
+void vj_wire_list_encode(GByteArray *to, const VjWireList *m)
+{
+    add_u64(to, m->first);
+    add_u64(to, m->last);
+    add_object(to, m->after);
+    add_u32(to, m->limit);
+}
+
+int vj_wire_list_decode(VjSlice message, VjWireList *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjWireList){.first = vj_read_u64(&r)};
+    out->last = vj_read_u64(&r);
+    out->after = read_object(&r);
+    out->limit = vj_read_u32(&r);
+    if (out->first > out->last || out->limit == 0 || out->limit > VJ_WIRE_LISTED_MAX) {
+        return -EPROTO;
+    }
+    return done(&r);
+}
+
+void vj_wire_list_reply_encode(GByteArray *to, const VjWireListReply *m)
+{
+    add_u8(to, m->more);
+    add_u32(to, m->count);
+}
+
+int vj_wire_list_reply_decode(VjSlice message, size_t bulk_bytes, VjWireListReply *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjWireListReply){.more = read_bool(&r)};
+    out->count = vj_read_u32(&r);
+    if (out->count > VJ_WIRE_LISTED_MAX ||
+        bulk_bytes != (size_t)out->count * VJ_WIRE_LISTED_BYTES ||
+        (out->more && out->count == 0)) {
+        return -EPROTO;
+    }
+    return done(&r);
+}
+
+void vj_wire_listed_encode(const VjWireListed *m, uint8_t dst[VJ_WIRE_LISTED_BYTES])
+{
+    VjWriter w = vj_writer(dst, VJ_WIRE_LISTED_BYTES);
+
+    vj_write_u64(&w, m->object.id);
+    vj_write_u64(&w, m->object.nonce);
+    vj_write_u64(&w, m->bytes);
+    vj_write_u64(&w, (uint64_t)m->mtime_us);
+    g_assert(!w.bad && w.used == VJ_WIRE_LISTED_BYTES);
+}
+
+void vj_wire_listed_decode(const uint8_t src[VJ_WIRE_LISTED_BYTES], VjWireListed *out)
+{
+    VjReader r = vj_reader(vj_slice(src, VJ_WIRE_LISTED_BYTES));
+
+    *out = (VjWireListed){.object = read_object(&r)};
+    out->bytes = vj_read_u64(&r);
+    out->mtime_us = (int64_t)vj_read_u64(&r);
+}
+
+void vj_wire_space_encode(GByteArray *to, const VjWireSpace *m)
+{
+    add_u64(to, m->total_bytes);
+    add_u64(to, m->free_bytes);
+    add_u64(to, m->available_bytes);
+    add_u64(to, m->available_objects);
+}
+
+int vj_wire_space_decode(VjSlice message, VjWireSpace *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjWireSpace){.total_bytes = vj_read_u64(&r)};
+    out->free_bytes = vj_read_u64(&r);
+    out->available_bytes = vj_read_u64(&r);
+    out->available_objects = vj_read_u64(&r);
+    return done(&r);
+}
+
+/* ---- keys -------------------------------------------------------------------------- */
+
+/* space, length (u16), key */
+#define KEY_HEAD_BYTES 3u
+
+static void add_key(GByteArray *to, const VjWireKey *key)
+{
+    g_assert(key->space < VJ_WIRE_SPACES && key->key.len <= VJ_WIRE_KEY_MAX);
+    add_u8(to, key->space);
+    add_u16(to, (uint16_t)key->key.len);
+    add_slice(to, key->key);
+}
+
+/* One that may be empty is the end of a range. */
+static VjSlice read_key_bytes(VjReader *r, bool may_be_empty)
+{
+    uint16_t len = vj_read_u16(r);
+
+    if (len > VJ_WIRE_KEY_MAX || (len == 0 && !may_be_empty)) {
+        r->bad = true;
+        return vj_slice(NULL, 0);
+    }
+    return vj_read_bytes(r, len);
+}
+
+static uint8_t read_space(VjReader *r)
+{
+    uint8_t space = vj_read_u8(r);
+
+    r->bad = r->bad || space >= VJ_WIRE_SPACES;
+    return space;
+}
+
+static VjWireKey read_key(VjReader *r)
+{
+    VjWireKey key = {.space = read_space(r)};
+
+    key.key = read_key_bytes(r, false);
+    return key;
+}
+
+void vj_wire_keys_encode(GByteArray *to, const VjWireKey *at, uint32_t count)
+{
+    g_assert(count <= VJ_WIRE_KEYS_MAX);
+    add_u32(to, count);
+    for (uint32_t i = 0; i < count; i++) {
+        add_key(to, &at[i]);
+    }
+}
+
+int vj_wire_keys_decode(VjSlice message, GArray **out)
+{
+    VjReader r = vj_reader(message);
+    uint32_t count = vj_read_u32(&r);
+
+    *out = NULL;
+    if (r.bad || count > VJ_WIRE_KEYS_MAX || count > r.left / KEY_HEAD_BYTES) {
+        return -EPROTO;
+    }
+    *out = g_array_sized_new(FALSE, FALSE, sizeof(VjWireKey), count);
+    for (uint32_t i = 0; i < count; i++) {
+        VjWireKey key = read_key(&r);
+
+        g_array_append_val(*out, key);
+    }
+    if (done(&r) < 0) {
+        g_clear_pointer(out, g_array_unref);
+        return -EPROTO;
+    }
+    return 0;
+}
+
+void vj_wire_scan_encode(GByteArray *to, const VjWireScan *m)
+{
+    add_u8(to, m->space);
+    add_u8(to, m->backward);
+    add_u32(to, m->limit);
+    add_u16(to, (uint16_t)m->from.len);
+    add_slice(to, m->from);
+    add_u16(to, (uint16_t)m->to.len);
+    add_slice(to, m->to);
+}
+
+int vj_wire_scan_decode(VjSlice message, VjWireScan *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjWireScan){.space = read_space(&r)};
+    out->backward = read_bool(&r);
+    out->limit = vj_read_u32(&r);
+    out->from = read_key_bytes(&r, true);
+    out->to = read_key_bytes(&r, true);
+    if (out->limit == 0 || out->limit > VJ_WIRE_ITEMS_MAX) {
+        return -EPROTO;
+    }
+    return done(&r);
+}
+
+void vj_wire_items_reply_encode(GByteArray *to, const VjWireItemsReply *m)
+{
+    add_u8(to, m->more);
+    add_u32(to, m->count);
+}
+
+int vj_wire_items_reply_decode(VjSlice message, VjWireItemsReply *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjWireItemsReply){.more = read_bool(&r)};
+    out->count = vj_read_u32(&r);
+    return out->count > VJ_WIRE_KEYS_MAX ? -EPROTO : done(&r);
+}
+
+size_t vj_wire_item_bytes(const VjWireItem *item)
+{
+    return KEY_HEAD_BYTES + item->key.key.len + 8 + 4 + item->value.len;
+}
+
+void vj_wire_item_encode(GByteArray *to, const VjWireItem *item)
+{
+    add_key(to, &item->key);
+    add_u64(to, item->version);
+    add_counted(to, item->value);
+}
+
+int vj_wire_item_decode(VjReader *r, VjWireItem *out)
+{
+    *out = (VjWireItem){.key = read_key(r)};
+    out->version = vj_read_u64(r);
+    out->value = read_counted(r, VJ_WIRE_VALUE_MAX);
+    if (out->version == 0 && out->value.len > 0) {
+        r->bad = true;
+    }
+    return r->bad ? -EPROTO : 0;
+}
+
+void vj_wire_apply_encode(GByteArray *to, const VjWireApply *m)
+{
+    guint count = m->checks != NULL ? m->checks->len : 0;
+
+    g_assert(count <= VJ_WIRE_KEYS_MAX);
+    add_u8(to, m->has_fence);
+    if (m->has_fence) {
+        add_key(to, &m->fence.key);
+        add_u64(to, m->fence.version);
+    }
+    add_u64(to, m->number);
+    add_u64(to, m->change_count);
+    add_u32(to, count);
+    for (guint i = 0; i < count; i++) {
+        const VjWireCheck *check = &g_array_index(m->checks, VjWireCheck, i);
+
+        add_key(to, &check->key);
+        add_u64(to, check->version);
+    }
+}
+
+static VjWireCheck read_check(VjReader *r)
+{
+    VjWireCheck check = {.key = read_key(r)};
+
+    check.version = vj_read_u64(r);
+    return check;
+}
+
+int vj_wire_apply_decode(VjSlice message, VjWireApply *out)
+{
+    VjReader r = vj_reader(message);
+    uint32_t count;
+
+    *out = (VjWireApply){.has_fence = read_bool(&r)};
+    if (out->has_fence) {
+        out->fence = read_check(&r);
+    }
+    out->number = vj_read_u64(&r);
+    out->change_count = vj_read_u64(&r);
+    count = vj_read_u32(&r);
+    if (r.bad || count > VJ_WIRE_KEYS_MAX || count > r.left / (KEY_HEAD_BYTES + 8)) {
+        return -EPROTO;
+    }
+    out->checks = g_array_sized_new(FALSE, FALSE, sizeof(VjWireCheck), count);
+    for (uint32_t i = 0; i < count; i++) {
+        VjWireCheck check = read_check(&r);
+
+        g_array_append_val(out->checks, check);
+    }
+    if (done(&r) < 0) {
+        g_clear_pointer(&out->checks, g_array_unref);
+        return -EPROTO;
+    }
+    return 0;
+}
+
+size_t vj_wire_change_bytes(const VjWireChange *m)
+{
+    return KEY_HEAD_BYTES + m->key.key.len + 1 + 4 + m->value.len;
+}
+
+void vj_wire_change_encode(GByteArray *to, const VjWireChange *m)
+{
+    add_key(to, &m->key);
+    add_u8(to, m->is_delete);
+    add_counted(to, m->value);
+}
+
+int vj_wire_change_decode(VjReader *r, VjWireChange *out)
+{
+    *out = (VjWireChange){.key = read_key(r)};
+    out->is_delete = read_bool(r);
+    out->value = read_counted(r, VJ_WIRE_VALUE_MAX);
+    if (out->is_delete && out->value.len > 0) {
+        r->bad = true;
+    }
+    return r->bad ? -EPROTO : 0;
+}
+
+/* ---- single numbers ---------------------------------------------------------------- */
+
+void vj_wire_u64_encode(GByteArray *to, uint64_t value)
+{
+    add_u64(to, value);
+}
+
+int vj_wire_u64_decode(VjSlice message, uint64_t *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = vj_read_u64(&r);
+    return done(&r);
+}
+
+void vj_wire_u8_encode(GByteArray *to, uint8_t value)
+{
+    add_u8(to, value);
+}
+
+int vj_wire_u8_decode(VjSlice message, uint8_t *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = vj_read_u8(&r);
+    return done(&r);
+}

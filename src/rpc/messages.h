@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * messages.h - the fields of each operation, as varjfs-protocol(7) has them
+ *
+ * For each there is an encoder, which appends to a GByteArray, and a decoder of hostile
+ * bytes, which is -EPROTO for any message that its encoder would not have made: too
+ * short, too long, a count beyond its limit, a value that has no meaning.  What a decoder
+ * gives is borrowed from the message.  Numbers are little-endian, counts come before what
+ * they count.  Threads: any.  Locks: none.
+ */
+#ifndef VJ_RPC_MESSAGES_H
+#define VJ_RPC_MESSAGES_H
+
+#include "base/base.h"
+#include "rpc/frame-format.h"
+
+/* ---- hello ------------------------------------------------------------------------- */
+
+enum {
+    VJ_ROLE_ANY = 0, /* of a handler: requests of each role */
+    VJ_ROLE_OBJECT = 1,
+    VJ_ROLE_META = 2,
+};
+
+#define VJ_WIRE_VERSION 1u /* of the operations; the largest that this program speaks */
+#define VJ_WIRE_UUID_BYTES 16u
+#define VJ_WIRE_VOLUME_NAME_MAX 63u
+
+enum {
+    VJ_HELLO_CREATE =
+        1 << 0, /* a place that belongs to no volume becomes this one's: mkfs */
+    VJ_HELLO_ADOPT = 1 << 1,   /* likewise: a mount, for a node that has lost its disk */
+    VJ_HELLO_DESTROY = 1 << 2, /* with CREATE: what the place has is removed first */
+    VJ_HELLO_READ_ONLY = 1 << 3,
+    VJ_HELLO_FLAGS = 15,
+};
+
+typedef struct VjHello {
+    uint16_t version_min, version_max; /* that the client speaks */
+    uint64_t features;                 /* none yet; unknown ones are ignored */
+    uint8_t role;
+    uint8_t flags;
+    uint8_t uuid[VJ_WIRE_UUID_BYTES]; /* of the volume */
+    VjSlice volume;                   /* its name in the node's configuration */
+    VjSlice name;                     /* of the client, for people */
+} VjHello;
+
+typedef struct VjHelloReply {
+    uint16_t version;                 /* that is spoken from now on */
+    uint64_t features;                /* those of the client's that the node has too */
+    uint8_t node[VJ_WIRE_UUID_BYTES]; /* of the place: stays as long as its disk */
+    uint8_t instance[VJ_WIRE_UUID_BYTES]; /* of the process: new at each start */
+    uint8_t was_empty; /* the place was taken for the volume just now */
+} VjHelloReply;
+
+void vj_hello_encode(GByteArray *to, const VjHello *m);
+int vj_hello_decode(VjSlice message, VjHello *out) G_GNUC_WARN_UNUSED_RESULT;
+void vj_hello_reply_encode(GByteArray *to, const VjHelloReply *m);
+int vj_hello_reply_decode(VjSlice message, VjHelloReply *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- objects ----------------------------------------------------------------------- */
+
+/* An object of a node: the id, and a number that the client chose at random for this put.
+ * The same on each node that has a replica. */
+typedef struct VjWireObject {
+    uint64_t id, nonce;
+} VjWireObject;
+
+enum {
+    VJ_WIRE_PUT_DURABLE = 1 << 0, /* the answer means: it survives a crash */
+    VJ_WIRE_PUT_FLAGS = 1,
+};
+
+/* PUT: the bulk is kept.  One that is there already is replaced: it has the same bytes.
+ * Reply empty. */
+typedef struct VjWirePut {
+    VjWireObject object;
+    uint8_t flags;
+} VjWirePut;
+void vj_wire_put_encode(GByteArray *to, const VjWirePut *m);
+int vj_wire_put_decode(VjSlice message, VjWirePut *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* GET: exactly len bytes are the bulk of the reply, whose message is empty. */
+typedef struct VjWireGet {
+    VjWireObject object;
+    uint64_t offset;
+    uint32_t len;
+} VjWireGet;
+void vj_wire_get_encode(GByteArray *to, const VjWireGet *m);
+int vj_wire_get_decode(VjSlice message, VjWireGet *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* REMOVE and HAVE: a count, and so many objects.  Reply of REMOVE: as many statuses
+ * (u32).  Reply of HAVE: as many lengths in bytes (u64), VJ_WIRE_HAS_NOT: it is not
+ * there. */
+#define VJ_WIRE_OBJECTS_MAX 4096u
+#define VJ_WIRE_HAS_NOT UINT64_MAX
+void vj_wire_objects_encode(GByteArray *to, const VjWireObject *at, uint32_t count);
+/* *out: an array of VjWireObject, owned. */
+int vj_wire_objects_decode(VjSlice message, GArray **out) G_GNUC_WARN_UNUSED_RESULT;
+void vj_wire_statuses_encode(GByteArray *to, const uint32_t *at, uint32_t count);
+int vj_wire_statuses_decode(VjSlice message, uint32_t *out,
+                            uint32_t count) G_GNUC_WARN_UNUSED_RESULT;
+void vj_wire_lengths_encode(GByteArray *to, const uint64_t *at, uint32_t count);
+int vj_wire_lengths_decode(VjSlice message, uint64_t *out,
+                           uint32_t count) G_GNUC_WARN_UNUSED_RESULT;
+
+/* FLUSH, FLUSH_REMOVES, SPACE, PING, CLOCK: requests without a message. */
+
+/* LIST: objects with first <= id <= last behind @after in order of (id, nonce), at most
+ * limit (1 … VJ_WIRE_LISTED_MAX); the all-zero @after: from the start. */
+#define VJ_WIRE_LISTED_MAX 65536u
+#define VJ_WIRE_LISTED_BYTES 32u
+typedef struct VjWireList {
+    uint64_t first, last;
+    VjWireObject after;
+    uint32_t limit;
+} VjWireList;
+void vj_wire_list_encode(GByteArray *to, const VjWireList *m);
+int vj_wire_list_decode(VjSlice message, VjWireList *out) G_GNUC_WARN_UNUSED_RESULT;
+/* Reply: whether there are more, and how many; the entries are its bulk. */
+typedef struct VjWireListed {
+    VjWireObject object;
+    uint64_t bytes;
+    int64_t mtime_us; /* of the wall clock */
+} VjWireListed;
+typedef struct VjWireListReply {
+    uint8_t more;
+    uint32_t count;
+} VjWireListReply;
+void vj_wire_list_reply_encode(GByteArray *to, const VjWireListReply *m);
+int vj_wire_list_reply_decode(VjSlice message, size_t bulk_bytes,
+                              VjWireListReply *out) G_GNUC_WARN_UNUSED_RESULT;
+void vj_wire_listed_encode(const VjWireListed *m, uint8_t dst[VJ_WIRE_LISTED_BYTES]);
+void vj_wire_listed_decode(const uint8_t src[VJ_WIRE_LISTED_BYTES], VjWireListed *out);
+
+/* Reply of SPACE. */
+typedef struct VjWireSpace {
+    uint64_t total_bytes, free_bytes, available_bytes, available_objects;
+} VjWireSpace;
+void vj_wire_space_encode(GByteArray *to, const VjWireSpace *m);
+int vj_wire_space_decode(VjSlice message, VjWireSpace *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- keys -------------------------------------------------------------------------- */
+
+/* Those of room meta, which asserts it. */
+#define VJ_WIRE_KEY_MAX 511u
+#define VJ_WIRE_VALUE_MAX ((uint32_t)96 << 10)
+#define VJ_WIRE_KEYS_MAX 4096u
+#define VJ_WIRE_ITEMS_MAX 1024u
+#define VJ_WIRE_SPACES 16u
+/* All items of one reply, bytes. */
+#define VJ_WIRE_ITEMS_BYTES_MAX ((uint32_t)8 << 20)
+
+typedef struct VjWireKey {
+    uint8_t space;
+    VjSlice key;
+} VjWireKey;
+
+/* A key, its value and version; version 0: it is not there, and the value is empty. */
+typedef struct VjWireItem {
+    VjWireKey key;
+    uint64_t version;
+    VjSlice value;
+} VjWireItem;
+
+/* GET_MANY: a count and so many keys.  Reply: items, in the order of the keys. */
+void vj_wire_keys_encode(GByteArray *to, const VjWireKey *at, uint32_t count);
+/* *out: an array of VjWireKey, owned; what its slices say is borrowed from @message. */
+int vj_wire_keys_decode(VjSlice message, GArray **out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* SCAN: as VjRange of meta/engine.h; a reply of at most limit items (1 …
+ * VJ_WIRE_ITEMS_MAX), fewer where they would be longer than VJ_WIRE_ITEMS_BYTES_MAX. */
+typedef struct VjWireScan {
+    uint8_t space;
+    uint8_t backward;
+    uint32_t limit;
+    VjSlice from, to;
+} VjWireScan;
+void vj_wire_scan_encode(GByteArray *to, const VjWireScan *m);
+int vj_wire_scan_decode(VjSlice message, VjWireScan *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * Items are the bulk of replies to GET_MANY, SCAN and (fresh ones) APPLY; the message of
+ * such a reply says how many there are, and whether there are more.
+ */
+typedef struct VjWireItemsReply {
+    uint8_t more;
+    uint32_t count;
+} VjWireItemsReply;
+void vj_wire_items_reply_encode(GByteArray *to, const VjWireItemsReply *m);
+int vj_wire_items_reply_decode(VjSlice message,
+                               VjWireItemsReply *out) G_GNUC_WARN_UNUSED_RESULT;
+/* Bytes of one item. */
+size_t vj_wire_item_bytes(const VjWireItem *item);
+void vj_wire_item_encode(GByteArray *to, const VjWireItem *item);
+/* The next of them; @r->bad where there is none whole. */
+int vj_wire_item_decode(VjReader *r, VjWireItem *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * APPLY: the message has the fence and the checks, the bulk the changes, one behind the
+ * other in order of space and key.
+ */
+typedef struct VjWireCheck {
+    VjWireKey key;
+    uint64_t version;
+} VjWireCheck;
+typedef struct VjWireApply {
+    uint8_t has_fence;
+    VjWireCheck fence;
+    uint64_t number;       /* of the last commit in it */
+    uint64_t change_count; /* in the bulk */
+    GArray *checks;        /* of VjWireCheck; decoded: owned */
+} VjWireApply;
+void vj_wire_apply_encode(GByteArray *to, const VjWireApply *m);
+int vj_wire_apply_decode(VjSlice message, VjWireApply *out) G_GNUC_WARN_UNUSED_RESULT;
+typedef struct VjWireChange {
+    VjWireKey key;
+    uint8_t is_delete;
+    VjSlice value;
+} VjWireChange;
+size_t vj_wire_change_bytes(const VjWireChange *m);
+void vj_wire_change_encode(GByteArray *to, const VjWireChange *m);
+int vj_wire_change_decode(VjReader *r, VjWireChange *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* CLOCK: reply a u64 of microseconds since 1970.  COUNT: a space (u8); reply a u64. */
+void vj_wire_u64_encode(GByteArray *to, uint64_t value);
+int vj_wire_u64_decode(VjSlice message, uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
+void vj_wire_u8_encode(GByteArray *to, uint8_t value);
+int vj_wire_u8_decode(VjSlice message, uint8_t *out) G_GNUC_WARN_UNUSED_RESULT;
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * rpc.h - requests to another process and their answers: the face of the room rpc
+ *
+ * A *client* is a peer as its user sees it: it connects when there is something to ask,
+ * connects again after a loss, and has any number of calls in flight, up to a limit,
+ * which are answered in any order.  A *server* listens, and runs a handler for each
+ * request, in threads of its own.  Between the two are frames (frame-format.h) over a
+ * transport: unix, tcp, or tcp with TLS 1.3.
+ *
+ * Sockets are served by one loop thread for all clients of the process, and by those of a
+ * server; that thread runs no handler and no user's code but done() of calls.
+ */
+#ifndef VJ_RPC_RPC_H
+#define VJ_RPC_RPC_H
+
+#include "base/base.h"
+#include "rpc/frame-format.h"
+
+/* ---- limits ------------------------------------------------------------------------ */
+
+/* Of one frame, bytes; an operation has smaller ones.  The largest bulk is that of an
+ * APPLY, which has to take whatever a transaction may change. */
+#define VJ_RPC_MESSAGE_MAX ((uint32_t)4 << 20)
+#define VJ_RPC_BULK_MAX ((uint32_t)80 << 20)
+/* Requests of one connection that are not answered yet. */
+#define VJ_RPC_IN_FLIGHT_MAX 1024u
+/* Bytes of one connection's requests and replies in memory of a server; further requests
+ * are not read meanwhile.  One request may always be read. */
+#define VJ_RPC_CONNECTION_BYTES_MAX ((uint64_t)128 << 20)
+#define VJ_RPC_CONNECTIONS_MAX 16384u
+/* How long a peer that has not said hello, or has sent a part of a frame and then
+ * nothing, keeps its connection. */
+#define VJ_RPC_HELLO_TIMEOUT_US ((int64_t)10 * 1000 * 1000)
+#define VJ_RPC_FRAME_TIMEOUT_US ((int64_t)30 * 1000 * 1000)
+/* A client with calls in flight asks PING after a second of silence; after so much
+ * silence the peer is lost. */
+#define VJ_RPC_SILENCE_DEFAULT_US ((int64_t)5 * 1000 * 1000)
+#define VJ_RPC_PORT 7843u
+
+/* ---- addresses and credentials ----------------------------------------------------- */
+
+/* "unix:PATH", or "HOST", "HOST:PORT", "[V6]:PORT".  Touches nothing. */
+bool vj_rpc_address_check(const char *address, GError **error);
+/* VJ_NEEDS_UNIX or VJ_NEEDS_TCP. */
+uint32_t vj_rpc_address_needs(const char *address);
+
+/*
+ * VjCredentials - by what two peers believe each other; counted, never changes
+ *
+ * Files are refused which others than their owner may read (keys) or write (all).
+ * Paths are below @dir_fd unless they are absolute.  Threads: any once loaded.
+ */
+typedef struct VjCredentials VjCredentials;
+
+typedef struct VjCredentialsFiles {
+    const char *key;      /* a pre-shared key, as varjfsctl keygen writes it; or NULL */
+    const char *identity; /* with key: the name under which the other side knows it */
+    const char *certificate; /* PEM, with ca and certificate_key; or NULL */
+    const char *certificate_key;
+    const char *ca;
+    /* No TLS: over unix sockets, and over tcp to addresses of the own machine alone. */
+    bool insecure;
+} VjCredentialsFiles;
+
+/* Of a client.  -EACCES: a file that others may read. */
+bool vj_credentials_load(int dir_fd, const VjCredentialsFiles *files, VjCredentials **out,
+                         GError **error);
+/*
+ * Of a server: @find is asked, in its loop threads, for the key of @identity; NULL: there
+ * is none.  What it returns is borrowed until the server is freed.
+ */
+typedef struct VjKey256 {
+    uint8_t bytes[32];
+} VjKey256;
+typedef bool VjCredentialsFind(void *opaque, const char *identity, VjKey256 *out);
+bool vj_credentials_load_server(int dir_fd, const VjCredentialsFiles *files,
+                                VjCredentialsFind *find, void *opaque,
+                                VjCredentials **out, GError **error);
+VjCredentials *vj_credentials_ref(VjCredentials *c);
+void vj_credentials_unref(VjCredentials *c); /* NULL is fine */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjCredentials, vj_credentials_unref)
+/* A new key as one line of text, owned; the file of one line, read. */
+char *vj_key_new_text(void);
+bool vj_key_load(int dir_fd, const char *path, VjKey256 *out, GError **error);
+
+/* ---- client ------------------------------------------------------------------------ */
+
+typedef struct VjRpcClient VjRpcClient;
+typedef struct VjRpcCall VjRpcCall;
+
+/* What the other side said in its answer to hello (messages.h). */
+struct VjHelloReply;
+
+typedef struct VjRpcClientConfig {
+    const char *address;
+    VjCredentials *credentials; /* a reference is taken */
+    VjSlice hello;              /* the message of VJ_OP_HELLO; copied */
+    int64_t silence_us;         /* 0: VJ_RPC_SILENCE_DEFAULT_US */
+    /*
+     * The peer is there: it has answered hello with @status (0 or -errno; not 0: the
+     * connection is closed again), and @reply, borrowed.  Called in the loop thread before
+     * any call goes out on that connection; must not block.  Returns false: the
+     * connection is of no use, is closed, and is tried again later.  NULL: any with
+     * status 0 is taken.
+     */
+    bool (*connected)(void *opaque, int status, VjSlice reply);
+    /* A connection of which connected() returned true is over; all calls on it have been
+     * answered.  In the loop thread; must not block.  NULL: not asked. */
+    void (*lost)(void *opaque);
+    void *opaque;
+} VjRpcClientConfig;
+
+/* Connects to nothing yet.  Returns owned; NULL with @error: an address that is none. */
+VjRpcClient *vj_rpc_client_new(const VjRpcClientConfig *config, GError **error);
+/* Answers what is in flight with -ECANCELED, waits for the loop to let go.  Threads: any
+ * but the loop's. */
+void vj_rpc_client_free(VjRpcClient *c);
+/* Begins to connect, without a call, and goes on trying until it is connected. */
+void vj_rpc_client_connect(VjRpcClient *c);
+bool vj_rpc_client_is_connected(VjRpcClient *c);
+
+typedef struct VjRpcTraffic {
+    uint64_t sent_bytes, received_bytes; /* frames, before TLS */
+    uint64_t calls, connects, losses;
+} VjRpcTraffic;
+void vj_rpc_client_traffic(VjRpcClient *c, VjRpcTraffic *out);
+
+/*
+ * VjRpcCall - one request and its answer
+ *
+ * Counted.  The caller has one reference, the room one from submit until done() has
+ * returned.
+ */
+struct VjRpcCall {
+    /* The request; does not change after submit. */
+    uint16_t op;
+    GByteArray *message; /* owned; NULL: empty */
+    VjBuf *bulk;         /* the first bulk_bytes of it; a reference; NULL: none */
+    uint32_t bulk_bytes;
+    /* Where the bulk of the answer goes: at most bulk_max bytes; a reference.  NULL: an
+     * answer with a bulk gets a buffer of its own, of at most bulk_max bytes. */
+    VjBuf *into;
+    uint32_t bulk_max;   /* a longer bulk is -EPROTO */
+    int64_t deadline_us; /* of vj_clock_mono_us(); INT64_MAX: none */
+    /* Where there is no connection: wait for one until the deadline; else -ENOTCONN at
+     * once, and a connection is begun. */
+    bool waits_for_connection;
+    /* Called once, perhaps before submit returns, by any thread.  Must not block.  Where
+     * a call has no done it is waited for by vj_rpc_run. */
+    void (*done)(VjRpcCall *call);
+    void *opaque;
+    /*
+     * The answer: 0 or -errno of the peer's status; or -ENOTCONN, nothing was sent;
+     * -ECONNRESET, the connection was lost, and it may have been done; -ETIMEDOUT,
+     * -ECANCELED, likewise; -EPROTO, the answer was none (the connection is closed).
+     */
+    int rc;
+    bool is_answered;  /* rc is the peer's */
+    GByteArray *reply; /* its message, owned; never NULL when is_answered */
+    VjBuf *reply_bulk; /* into, or a buffer of its own; NULL: none came */
+    uint32_t reply_bulk_bytes;
+    /* the room's: */
+    gint refs;
+    struct VjRpcCallState *state;
+};
+
+VjRpcCall *vj_rpc_call_new(uint16_t op); /* deadline: none */
+VjRpcCall *vj_rpc_call_ref(VjRpcCall *call);
+void vj_rpc_call_unref(VjRpcCall *call); /* NULL is fine */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjRpcCall, vj_rpc_call_unref)
+
+/* Begins it.  Never blocks.  More than VJ_RPC_IN_FLIGHT_MAX wait in the client, in order.
+ * Threads: any.  Locks: none, or those that done() may be called with. */
+void vj_rpc_submit(VjRpcClient *c, VjRpcCall *call);
+/* Unless it was answered, answers it with -ECANCELED before it returns, and tells the
+ * peer.  A hint to the peer alone. */
+void vj_rpc_cancel(VjRpcClient *c, VjRpcCall *call);
+/* Submits and waits; returns call->rc.  A thread whose VjCancel is fired (base/cancel.h)
+ * cancels it. */
+int vj_rpc_run(VjRpcClient *c, VjRpcCall *call) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- server ------------------------------------------------------------------------ */
+
+typedef struct VjRpcServer VjRpcServer;
+/* A request that is being served.  The handler's until it is answered. */
+typedef struct VjRpcRequest VjRpcRequest;
+
+typedef struct VjRpcHandler {
+    uint16_t op;      /* 0 ends a table */
+    uint8_t role;     /* VJ_ROLE_… of messages.h; requests of other roles are refused */
+    const char *name; /* for statistics and traces */
+    uint32_t message_max, bulk_max; /* longer ones are -EFBIG, and the connection ends */
+    /* In a thread of the server's, and it may block; answers once, by vj_rpc_reply, now or
+     * later by any thread. */
+    void (*run)(VjRpcRequest *r);
+} VjRpcHandler;
+
+typedef struct VjRpcServerConfig {
+    const VjRpcHandler *handlers;
+    /*
+     * A peer has said hello: @identity is the one that its credentials proved ("" without
+     * TLS).  0, with its @role, what requests of it find by vj_rpc_request_peer, and the
+     * message of the reply; -errno, and the connection ends after the reply.  In a thread
+     * of the server's; may block.
+     */
+    int (*hello)(void *opaque, const char *identity, VjSlice message, uint8_t *role,
+                 void **peer, GByteArray *reply);
+    /* The connection is over; no request of it is left. */
+    void (*gone)(void *opaque, void *peer);
+    void *opaque;
+    unsigned workers;              /* threads that run handlers */
+    unsigned connections_max;      /* 0: VJ_RPC_CONNECTIONS_MAX */
+    uint64_t connection_bytes_max; /* 0: the default above */
+    uint64_t bytes_max;            /* of all connections together; 0: 1 GiB */
+} VjRpcServerConfig;
+
+VjRpcServer *vj_rpc_server_new(const VjRpcServerConfig *config);
+/* Before vj_rpc_server_start.  @credentials: a reference is taken.  A socket file that no
+ * process listens on is replaced. */
+bool vj_rpc_server_listen(VjRpcServer *s, const char *address, VjCredentials *credentials,
+                          GError **error);
+/* The port that an address with port 0 got; of listen number @index. */
+unsigned vj_rpc_server_port(const VjRpcServer *s, unsigned index);
+/* Its threads begin. */
+bool vj_rpc_server_start(VjRpcServer *s, GError **error);
+/* No new connections, no new requests (VJ_WIRE_BUSY); waits until those that are running
+ * are answered and sent, or the time is over.  False: some were left. */
+bool vj_rpc_server_drain(VjRpcServer *s, int64_t deadline_us);
+/* Closes all connections, waits for handlers. */
+void vj_rpc_server_free(VjRpcServer *s);
+
+typedef struct VjRpcServerStats {
+    uint64_t connections, accepted, refused, protocol_errors;
+    uint64_t received_bytes, sent_bytes; /* frames, before TLS */
+    uint64_t held_bytes;                 /* of requests and replies, now */
+    uint64_t requests, failures;
+} VjRpcServerStats;
+void vj_rpc_server_stats(VjRpcServer *s, VjRpcServerStats *out);
+/* Requests and microseconds of handler @index of the table. */
+void vj_rpc_server_op_stats(VjRpcServer *s, unsigned index, uint64_t *requests,
+                            uint64_t *failures, uint64_t *busy_us);
+
+VjSlice vj_rpc_request_message(const VjRpcRequest *r); /* borrowed */
+/* Borrowed; aligned as VjBuf, with room for its length rounded up to VJ_BUF_ALIGN.  NULL:
+ * the request has none. */
+VjBuf *vj_rpc_request_bulk(const VjRpcRequest *r, uint32_t *bytes);
+void *vj_rpc_request_peer(const VjRpcRequest *r);
+/* When its sender gives it up; INT64_MAX: never. */
+int64_t vj_rpc_request_deadline_us(const VjRpcRequest *r);
+/* Its sender has, or is gone. */
+bool vj_rpc_request_is_canceled(const VjRpcRequest *r);
+/* @rc 0 or -errno; @message copied; @bulk NULL or a buffer whose first @bulk_bytes go out,
+ * of which a reference is taken.  Ends @r.  Threads: any.  Does not block. */
+void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
+                  uint32_t bulk_bytes);
+
+#endif
