@@ -8,4 +8,5 @@ src_rpc_libvj_rpc_la_SOURCES = \
 	src/rpc/frame-format.h \
 	src/rpc/messages.c \
 	src/rpc/messages.h \
-	src/rpc/rpc.h
+	src/rpc/rpc.h \
+	src/rpc/stream-private.h

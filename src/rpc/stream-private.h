@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * stream-private.h - bytes to and from a peer over a socket that never blocks
+ *
+ * A stream is plain (stream.c), or TLS 1.3 on top of the same socket (tls.c).  Its user
+ * waits, in its event loop, for what wants() says, and calls again.  One stream is used
+ * by one thread at a time.
+ */
+#ifndef VJ_RPC_STREAM_PRIVATE_H
+#define VJ_RPC_STREAM_PRIVATE_H
+
+#include <sys/uio.h>
+
+#include "base/base.h"
+#include "rpc/rpc.h"
+
+#define VJ_RPC_IDENTITY_MAX 255u /* bytes */
+
+typedef struct VjStream VjStream;
+
+typedef struct VjStreamOps {
+    const char *name; /* "plain", "tls" */
+    /* 0: both sides believe each other; -EAGAIN: go on when wants() is there; -EACCES:
+     * the peer is not who it ought to be; -EPROTO, -ECONNRESET. */
+    int (*handshake)(VjStream *s);
+    /* Bytes taken, > 0; -EAGAIN; -ECONNRESET, also at the end of the peer's; -EPROTO. */
+    ssize_t (*send)(VjStream *s, const struct iovec *iov, int iov_count);
+    ssize_t (*recv)(VjStream *s, void *dst, size_t len);
+    /* Bytes that were received already and recv() would give without the socket. */
+    bool (*has_more)(VjStream *s);
+    /* The socket stays open; never blocks. */
+    void (*close)(VjStream *s);
+} VjStreamOps;
+
+struct VjStream {
+    const VjStreamOps *ops;
+    int fd;         /* borrowed; non-blocking */
+    bool is_server; /* of the two sides */
+    /* After -EAGAIN: which events of the socket the last send or recv waits for: POLLIN,
+     * POLLOUT. */
+    short send_wants, recv_wants, handshake_wants;
+    char
+        identity[VJ_RPC_IDENTITY_MAX + 1]; /* after handshake: what the peer proved; "" */
+};
+
+/*
+ * vj_stream_new - a stream over a socket that is connected
+ *
+ * @credentials  decide whether it is plain or TLS
+ * @host         of a client with certificates: whom the certificate must name
+ * Returns       owned (vj_stream_free); NULL: -EACCES in *rc, as plain text is not allowed
+ *               to that address; -ENOMEM
+ */
+VjStream *vj_stream_new(int fd, bool is_server, VjCredentials *credentials,
+                        const char *host, int *rc);
+void vj_stream_free(VjStream *s); /* NULL is fine */
+
+/* stream.c: the plain one.  tls.c: of @credentials that are not insecure. */
+VjStream *vj_plain_stream_new(int fd, bool is_server);
+VjStream *vj_tls_stream_new(int fd, bool is_server, VjCredentials *credentials,
+                            const char *host, int *rc);
+/* credentials.c: they say that there is no TLS. */
+bool vj_credentials_is_insecure(const VjCredentials *c);
+
+#endif
