@@ -6,6 +6,8 @@ src_object_libvj_object_la_LIBADD =
 src_object_libvj_object_la_SOURCES = \
 	src/object/dead.c \
 	src/object/epoch.c \
+	src/object/form.c \
+	src/object/form.h \
 	src/object/id-block.c \
 	src/object/object-cache.c \
 	src/object/object-check.c \

@@ -4,6 +4,8 @@
  *
  *     object-store.c  content → object: in-flight table, index, put, pending objects
  *     object-refs.c   reference counts, in the caller's transactions
+ *     form.c          content to stored bytes and back, without a volume
+ *     object-load.c   the same for what the store has, errors reported
  *     object-read.c   verified reads      object-cache.c  what readers keep
  *     id-block.c      object ids          dead.c          guards, pins, the thread
  *     reap.c          one pass over the dead
@@ -13,9 +15,8 @@
 #ifndef VJ_OBJECT_OBJECT_PRIVATE_H
 #define VJ_OBJECT_OBJECT_PRIVATE_H
 
-#include "codec/codec.h"
+#include "object/form.h"
 #include "object/object-check.h"
-#include "object/stored-form.h"
 
 /* ---- id-block.c -------------------------------------------------------------------- */
 
@@ -218,8 +219,7 @@ void vj_cache_ahead_end(VjObjects *o, const VjObject *object, VjCacheEntry *entr
 
 /* ---- object-load.c ----------------------------------------------------------------- */
 
-/* vj_object_shape() and the parameter, when the lengths of the record are possible; else
- * -EBADMSG, -EOPNOTSUPP, reported. */
+/* As the functions of form.h with these names, but that what is wrong is reported. */
 int vj_object_load_shape(VjObjects *o, const VjObject *object, VjCodecSpec *spec,
                          bool *varying) G_GNUC_WARN_UNUSED_RESULT;
 /* Stored bytes [@offset, @offset + @len) as they are; errors are reported. */
@@ -250,20 +250,6 @@ int vj_object_decode_blocks(VjObjects *o, const VjObject *object, const VjCodecS
                             const VjTrailer *t, uint32_t first, const uint8_t *stored,
                             uint32_t start, uint8_t *dst,
                             uint32_t len) G_GNUC_WARN_UNUSED_RESULT;
-/* Block @block of @object, as a codec knows it: an encryption never meets the same twice,
- * because an id is put once.  There are no keys in a volume yet. */
-static inline VjCodecContext vj_object_context(const VjObject *object, uint32_t block)
-{
-    return (VjCodecContext){.domain = VJ_CODEC_DOMAIN_OBJECT,
-                            .number = object->id,
-                            .block = block,
-                            .key_id = object->key_id};
-}
-/* The stored data is the content itself. */
-static inline bool vj_codec_is_identity(const VjCodecSpec *spec)
-{
-    return (spec->ops->flags & VJ_CODEC_IDENTITY) != 0;
-}
 
 /* ---- verified.c -------------------------------------------------------------------- */
 

@@ -210,7 +210,8 @@ static bool goes_straight(const VjObject *object)
     bool varying;
 
     return object->plain_bytes > VJ_READ_WHOLE_BELOW &&
-           vj_object_shape(object->codec, &spec, &varying) && vj_codec_is_identity(&spec);
+           vj_form_of_codec(object->codec, &spec, &varying) &&
+           vj_codec_is_identity(&spec);
 }
 
 /* The hint @whole, for a read of @len bytes. */

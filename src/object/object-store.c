@@ -237,86 +237,6 @@ static int find(VjObjects *o, const VjIndexKey *key, const void *plain, VjObject
 
 /* ---- putting ----------------------------------------------------------------------- */
 
-/* Data bytes of the varying shape that are fewer than those of `none`, trailers
- * or not. */
-static uint32_t most_worth_it(uint32_t plain_bytes)
-{
-    uint32_t even = vj_trailer_bytes(false, plain_bytes);
-    uint32_t varying = vj_trailer_bytes(true, plain_bytes);
-    uint32_t more = varying > even ? varying - even : 0;
-
-    return plain_bytes > more + 1 ? plain_bytes - more - 1 : 0;
-}
-
-/*
- * The blocks of @plain in the shape of @spec.  *data is NULL where they are @plain
- * itself. -ENOSPC: the whole would not be smaller than `none` makes it (what keeps the
- * length need not be: it was not chosen to save space).
- */
-static int encode_blocks(const VjObject *object, const VjCodecSpec *spec, bool varying,
-                         const uint8_t *plain, VjBuf **data, VjTrailer **trailer)
-{
-    bool as_it_is = vj_codec_is_identity(spec);
-    uint32_t plain_bytes = object->plain_bytes;
-    uint32_t most = varying ? most_worth_it(plain_bytes) : plain_bytes;
-    g_autoptr(VjTrailer) t = vj_trailer_new(spec->ops->id, varying, plain_bytes);
-    g_autoptr(VjBuf) encoded = as_it_is ? NULL : vj_buf_new(most);
-    uint32_t at = 0;
-
-    if (t == NULL || (!as_it_is && encoded == NULL)) {
-        return -ENOMEM;
-    }
-    for (uint32_t i = 0; i < t->block_count; i++) {
-        const uint8_t *src = plain + (size_t)i * vj_stored_block_bytes(varying);
-        size_t len = vj_trailer_block_plain(t, i);
-
-        if (!as_it_is) {
-            const VjCodecContext context = vj_object_context(object, i);
-            int rc = vj_codec_encode(spec, &context, src, len, encoded->data + at,
-                                     most - at, &len);
-
-            if (rc < 0) {
-                return rc;
-            }
-            src = encoded->data + at;
-            at += (uint32_t)len;
-        }
-        vj_trailer_add(t, i, src, (uint32_t)len);
-    }
-    *data = g_steal_pointer(&encoded);
-    *trailer = g_steal_pointer(&t);
-    return 0;
-}
-
-/* As @want says, or as none unless that would show what a key is to hide; fills in what
- * the record says of it.  @object has its number and key. */
-static int encode(const void *plain, const VjTransform *want, VjObject *object,
-                  VjBuf **data, VjTrailer **trailer)
-{
-    VjCodecSpec spec;
-    bool varying;
-    int rc;
-
-    if (!vj_object_shape(want->codec, &spec, &varying)) {
-        return -EOPNOTSUPP;
-    }
-    spec.params = (VjCodecParams){.param = want->param, .level = want->level};
-    rc = encode_blocks(object, &spec, varying, plain, data, trailer);
-    if (rc == -ENOSPC && object->key_id != 0) {
-        return -EOPNOTSUPP;
-    }
-    if (rc == -ENOSPC && vj_object_shape(VJ_CODEC_ID_NONE, &spec, &varying)) {
-        rc = encode_blocks(object, &spec, varying, plain, data, trailer);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    object->trailer_checksum = vj_trailer_seal(*trailer);
-    object->codec = (*trailer)->codec;
-    object->stored_bytes = (*trailer)->data_bytes + (*trailer)->bytes;
-    return 0;
-}
-
 static void count_put(VjObjectCache *c, const VjObject *object, uint32_t data_bytes)
 {
     vj_mutex_lock(&c->lock);
@@ -339,7 +259,7 @@ static int encode_and_put(VjObjects *o, const void *plain, const VjTransform *wa
     g_autoptr(VjBuf) data = NULL;
     struct iovec iov[2];
     VjPut put;
-    int rc = encode(plain, want, object, &data, &t);
+    int rc = vj_form_encode(plain, want, object, &data, &t);
 
     *may_be_there = rc == 0;
     if (rc < 0) {
