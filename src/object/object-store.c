@@ -129,14 +129,56 @@ static void end_content(VjInflight *t, VjContentPut *c, int rc)
 
 /* ---- finding ----------------------------------------------------------------------- */
 
+static int report_other_content(VjObjects *o, const VjObject *object)
+{
+    vj_log_error("object %" G_GUINT64_FORMAT ": its content is not what the index says",
+                 object->id);
+    vj_objects_count(o, damaged, 1);
+    return -EBADMSG;
+}
+
+/* By the store, which need not send it: 0; -EBADMSG; -EOPNOTSUPP it cannot. */
+static int verify_in_store(VjObjects *o, const VjObject *object)
+{
+    VjStoreForm form = {.codec = object->codec,
+                        .param = object->param,
+                        .digest = (uint8_t)o->digest->id,
+                        .key_id = object->key_id,
+                        .plain_bytes = object->plain_bytes,
+                        .stored_bytes = object->stored_bytes,
+                        .trailer_checksum = object->trailer_checksum};
+    VjDigest digest;
+    int rc = vj_store_digest(o->store, object->id, object->loc, &form, &digest);
+
+    if (rc < 0) {
+        return rc;
+    }
+    return memcmp(&digest, &object->digest, sizeof digest) == 0
+               ? 0
+               : report_other_content(o, object);
+}
+
+/* What was decoded is compared, and not what is stored: equal content is encoded
+ * otherwise in each object by a codec that uses the context. */
+static int verify_here(VjObjects *o, const VjObject *object, const void *plain)
+{
+    g_autoptr(VjBuf) got = NULL;
+    int rc = vj_object_load(o, object, &got);
+
+    if (rc < 0) {
+        return rc;
+    }
+    return memcmp(got->data, plain, object->plain_bytes) == 0
+               ? 0
+               : report_other_content(o, object);
+}
+
 /*
- * May @object (pinned) stand for @plain?  0 yes; -EBADMSG no, it is damaged; other
- * errors: not known now.  What was decoded is compared, and not what is stored: equal
- * content is encoded otherwise in each object by a codec that uses the context.
+ * May @object (pinned) stand for @plain, which has its digest?  0 yes; -EBADMSG no, it is
+ * damaged; other errors: not known now.
  */
 static int verify(VjObjects *o, const VjObject *object, const void *plain)
 {
-    g_autoptr(VjBuf) stored = NULL;
     int rc;
 
     if ((object->flags & VJ_OBJECT_DAMAGED) != 0) {
@@ -145,23 +187,18 @@ static int verify(VjObjects *o, const VjObject *object, const void *plain)
     if (vj_verified_has(&o->verified, object->id)) {
         return 0;
     }
-    rc = vj_object_load(o, object, &stored);
+    rc = verify_in_store(o, object);
+    if (rc == -EOPNOTSUPP) {
+        rc = verify_here(o, object, plain);
+    }
     if (rc == -ENOENT || rc == -EIO || rc == -EOPNOTSUPP) {
         return -EBADMSG; /* what cannot be read is no better */
     }
-    if (rc < 0) {
-        return rc;
+    if (rc == 0) {
+        vj_objects_count(o, verified, 1);
+        vj_verified_add(&o->verified, object->id);
     }
-    vj_objects_count(o, verified, 1);
-    if (memcmp(stored->data, plain, object->plain_bytes) != 0) {
-        vj_log_error("object %" G_GUINT64_FORMAT
-                     ": its content is not what the index says",
-                     object->id);
-        vj_objects_count(o, damaged, 1);
-        return -EBADMSG;
-    }
-    vj_verified_add(&o->verified, object->id);
-    return 0;
+    return rc;
 }
 
 typedef struct VjLookUp {

@@ -300,6 +300,51 @@ void vj_wire_listed_decode(const uint8_t src[VJ_WIRE_LISTED_BYTES], VjWireListed
     out->mtime_us = (int64_t)vj_read_u64(&r);
 }
 
+void vj_wire_digest_encode(GByteArray *to, const VjWireDigest *m)
+{
+    add_object(to, m->object);
+    add_u8(to, m->codec);
+    add_u8(to, m->param);
+    add_u8(to, m->digest);
+    add_u32(to, m->key_id);
+    add_u32(to, m->plain_bytes);
+    add_u32(to, m->stored_bytes);
+    add_u64(to, m->trailer_checksum);
+}
+
+int vj_wire_digest_decode(VjSlice message, VjWireDigest *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjWireDigest){.object = read_object(&r)};
+    out->codec = vj_read_u8(&r);
+    out->param = vj_read_u8(&r);
+    out->digest = vj_read_u8(&r);
+    out->key_id = vj_read_u32(&r);
+    out->plain_bytes = vj_read_u32(&r);
+    out->stored_bytes = vj_read_u32(&r);
+    out->trailer_checksum = vj_read_u64(&r);
+    return done(&r);
+}
+
+void vj_wire_digest_reply_encode(GByteArray *to,
+                                 const uint8_t digest[VJ_WIRE_DIGEST_BYTES])
+{
+    add_slice(to, vj_slice(digest, VJ_WIRE_DIGEST_BYTES));
+}
+
+int vj_wire_digest_reply_decode(VjSlice message, uint8_t digest[VJ_WIRE_DIGEST_BYTES])
+{
+    VjReader r = vj_reader(message);
+    VjSlice bytes = vj_read_bytes(&r, VJ_WIRE_DIGEST_BYTES);
+
+    if (!vj_reader_done(&r)) {
+        return -EPROTO;
+    }
+    memcpy(digest, bytes.data, VJ_WIRE_DIGEST_BYTES);
+    return 0;
+}
+
 void vj_wire_space_encode(GByteArray *to, const VjWireSpace *m)
 {
     add_u64(to, m->total_bytes);

@@ -133,6 +133,25 @@ int vj_wire_list_reply_decode(VjSlice message, size_t bulk_bytes,
 void vj_wire_listed_encode(const VjWireListed *m, uint8_t dst[VJ_WIRE_LISTED_BYTES]);
 void vj_wire_listed_decode(const uint8_t src[VJ_WIRE_LISTED_BYTES], VjWireListed *out);
 
+/* DIGEST: of an object's content, computed by the node after it has compared the bytes
+ * with their checksums.  What the client's record says of the object: */
+typedef struct VjWireDigest {
+    VjWireObject object;
+    uint8_t codec, param;
+    uint8_t digest; /* as on disk: 1 SHA-1, 2 SHA-256, 3 BLAKE3 */
+    uint32_t key_id;
+    uint32_t plain_bytes, stored_bytes;
+    uint64_t trailer_checksum;
+} VjWireDigest;
+/* Reply: the digest, zero behind its length. */
+#define VJ_WIRE_DIGEST_BYTES 32u
+void vj_wire_digest_encode(GByteArray *to, const VjWireDigest *m);
+int vj_wire_digest_decode(VjSlice message, VjWireDigest *out) G_GNUC_WARN_UNUSED_RESULT;
+void vj_wire_digest_reply_encode(GByteArray *to,
+                                 const uint8_t digest[VJ_WIRE_DIGEST_BYTES]);
+int vj_wire_digest_reply_decode(VjSlice message, uint8_t digest[VJ_WIRE_DIGEST_BYTES])
+    G_GNUC_WARN_UNUSED_RESULT;
+
 /* Reply of SPACE. */
 typedef struct VjWireSpace {
     uint64_t total_bytes, free_bytes, available_bytes, available_objects;

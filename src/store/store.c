@@ -459,6 +459,21 @@ static bool check_visit(void *opaque, const VjPut *object, int64_t mtime_us)
     return !walk->stopped;
 }
 
+int vj_store_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                    VjDigest *out)
+{
+    int result;
+
+    g_assert(s != NULL && form->stored_bytes <= VJ_STORE_OBJECT_MAX);
+    vj_lock_assert_none();
+    if (s->ops->digest == NULL) {
+        return -EOPNOTSUPP;
+    }
+    result = s->ops->digest(s, id, loc, form, out);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    return result;
+}
+
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque)
 {

@@ -137,6 +137,19 @@ typedef struct VjStorePlace {
     bool shared;
 } VjStorePlace;
 
+/*
+ * How content stands in an object, as its record says: for stores behind which a node
+ * does the work of the room object.  Numbers of codecs and digests are those on disk.
+ */
+typedef struct VjStoreForm {
+    uint8_t codec; /* what the bytes are encoded with */
+    uint8_t param;
+    uint8_t digest; /* which one is wanted */
+    uint32_t key_id;
+    uint32_t plain_bytes, stored_bytes;
+    uint64_t trailer_checksum;
+} VjStoreForm;
+
 typedef struct VjStoreOps {
     const char *name;         /* what "store=" selects; also names its man page */
     const VjOptSpec *options; /* ends with a NULL name; --help and man checks read it */
@@ -238,6 +251,14 @@ typedef struct VjStoreOps {
     /* Free and total bytes now; cheap enough for once a second.  -EIO. */
     int (*space)(VjStore *s, VjStoreSpace *out);
     /*
+     * The digest of an object's content, computed where the bytes are, after they were
+     * compared with their checksums.  -EBADMSG: they are not what was stored; -ENOENT,
+     * -EIO, -ETIMEDOUT; -EOPNOTSUPP: a transformation or digest that is not known there.
+     * NULL: the caller reads the object.  Threads: any; blocks.
+     */
+    int (*digest)(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                  VjDigest *out);
+    /*
      * Begins @io and calls vj_io_complete() once when it is over, before or after it
      * returns; until then the request's fields and its buffer stay.  At most
      * VJ_STORE_IN_FLIGHT_MAX at a time. The room watches the deadline and answers the
@@ -331,6 +352,10 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
 void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
+/* -EOPNOTSUPP also where the driver, or a wrapper before it, has no digest: the caller
+ * reads the object. */
+int vj_store_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                    VjDigest *out) G_GNUC_WARN_UNUSED_RESULT;
 /* Of the last answer, for a second, what was put since is taken off; the driver is asked
  * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;

@@ -442,6 +442,12 @@ static int fault_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
 }
 
 /* A hint: what would fail, fails in the get. */
+static int fault_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                        VjDigest *out)
+{
+    return vj_store_digest(s->next, id, loc, form, out);
+}
+
 static void fault_expect(VjStore *s, uint64_t id, VjLoc loc)
 {
     vj_store_expect(s->next, id, loc);
@@ -555,6 +561,7 @@ const VjStoreOps vj_store_fault_ops = {
     .put = fault_put,
     .get = fault_get,
     .expect = fault_expect,
+    .digest = fault_digest,
     .prefer = fault_prefer,
     .remove = fault_remove,
     .flush = fault_flush,

@@ -97,6 +97,12 @@ static void stats_cancel(VjStore *s, VjIo *io)
     vj_store_cancel(s->next, io->child);
 }
 
+static int stats_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                        VjDigest *out)
+{
+    return vj_store_digest(s->next, id, loc, form, out);
+}
+
 static void stats_expect(VjStore *s, uint64_t id, VjLoc loc)
 {
     count(&((StatsStore *)s)->counts.expects, 1);
@@ -175,6 +181,7 @@ const VjStoreOps vj_store_stats_ops = {
     .put = stats_put,
     .get = stats_get,
     .expect = stats_expect,
+    .digest = stats_digest,
     .prefer = stats_prefer,
     .remove = stats_remove,
     .flush = stats_flush,
