@@ -8,6 +8,7 @@ src_object_libvj_object_la_SOURCES = \
 	src/object/epoch.c \
 	src/object/form.c \
 	src/object/form.h \
+	src/object/heal.c \
 	src/object/id-block.c \
 	src/object/object-cache.c \
 	src/object/object-check.c \

@@ -6,6 +6,7 @@
  *     object-refs.c   reference counts, in the caller's transactions
  *     form.c          content to stored bytes and back, without a volume
  *     object-load.c   the same for what the store has, errors reported
+ *     heal.c          replicas
  *     object-read.c   verified reads      object-cache.c  what readers keep
  *     id-block.c      object ids          dead.c          guards, pins, the thread
  *     reap.c          one pass over the dead
@@ -251,6 +252,22 @@ int vj_object_decode_blocks(VjObjects *o, const VjObject *object, const VjCodecS
                             uint32_t start, uint8_t *dst,
                             uint32_t len) G_GNUC_WARN_UNUSED_RESULT;
 
+/* ---- heal.c ------------------------------------------------------------------------ */
+
+typedef struct VjHealing {
+    VjMutex lock; /* VJ_RANK_OBJECT_VERIFIED */
+    VjCond changed;
+    /* guarded by lock: */
+    GHashTable *ids; /* of objects that are being healed (gint64*) */
+} VjHealing;
+
+void vj_healing_init(VjHealing *h);
+void vj_healing_clear(VjHealing *h);
+
+/* A read of @object failed with @rc: true, it is worth another try, as its store had a
+ * good replica of it. */
+bool vj_object_mend(VjObjects *o, const VjObject *object, int rc);
+
 /* ---- verified.c -------------------------------------------------------------------- */
 
 /* Ids remembered, 8 bytes each. */
@@ -327,6 +344,7 @@ struct VjObjects {
     VjObjectCache cache;
     VjInflight inflight;
     VjVerified verified;
+    VjHealing healing;
 };
 
 /* Adds to one of the counts. */

@@ -313,16 +313,26 @@ void vj_object_get_ahead_end(VjGetAhead *ahead)
     vj_cache_ahead_end(ahead->objects, &quiet, ahead->entry);
 }
 
+static int read_once(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
+                     uint32_t len, bool whole)
+{
+    if (goes_straight(object)) {
+        return read_straight(o, object, start, dst, len);
+    }
+    return read_cached(o, object, start, dst, len, load_whole(o, object, len, whole));
+}
+
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
                    uint32_t len, bool whole)
 {
+    int rc;
+
     g_assert(len <= object->plain_bytes && start <= object->plain_bytes - len);
     if (len == 0) {
         return 0;
     }
     vj_lock_assert_none();
-    if (goes_straight(object)) {
-        return read_straight(o, object, start, dst, len);
-    }
-    return read_cached(o, object, start, dst, len, load_whole(o, object, len, whole));
+    rc = read_once(o, object, start, dst, len, whole);
+    return vj_object_mend(o, object, rc) ? read_once(o, object, start, dst, len, whole)
+                                         : rc;
 }

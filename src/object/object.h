@@ -220,6 +220,39 @@ static inline bool vj_is_damage(int r)
     return r == -EBADMSG || r == -ENOENT || r == -EIO || r == -EOPNOTSUPP;
 }
 
+/* ---- replicas ---------------------------------------------------------------------- */
+
+/*
+ * vj_object_heal - one object gets its full number of verified replicas
+ *
+ * Returns   0; -EAGAIN too few nodes are there, and what could be done is done; -ENOENT,
+ *           -EBADMSG no good one is left on the nodes that are there; -EROFS, also of a
+ *           store without replicas; errors of store and meta
+ * Threads   any, under a guard or pin; blocks      Locks   none
+ */
+int vj_object_heal(VjObjects *o, const VjObject *object) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Objects that one step looks at. */
+#define VJ_HEAL_SURVEY_OBJECTS 1024u
+
+/* One step of healing all objects: the caller begins with zeroes and goes on until the
+ * end. */
+typedef struct VjHealStep {
+    uint64_t cursor; /* in/out; UINT64_MAX: that was the last step */
+    /* added to: objects looked at, brought to their number, and not; of the latter, those
+     * without any good replica */
+    uint64_t examined, healed, failed, lost;
+    bool (*stop)(void *opaque); /* asked now and then; NULL: goes on */
+    void *opaque;
+} VjHealStep;
+
+/* 0; the first error: the step went on all the same, unless its cursor is as before;
+ * -ECANCELED: stop; -EOPNOTSUPP: a store without replicas. */
+int vj_objects_heal_step(VjObjects *o, VjHealStep *step) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_objects_have_replicas(const VjObjects *o);
+/* vj_store_health of the store, which has replicas. */
+void vj_objects_health(VjObjects *o, VjStoreHealth *out);
+
 /* ---- writing ----------------------------------------------------------------------- */
 
 /* Content on its way to a reference: found, or put and not yet committed. */
@@ -302,7 +335,7 @@ int vj_objects_reap_now(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 typedef struct VjObjectsStats {
     uint64_t hashed_bytes;
     uint64_t fast_hits, inflight_hits, index_hits, puts, put_bytes;
-    uint64_t removed, removed_bytes, verified, damaged;
+    uint64_t removed, removed_bytes, verified, damaged, healed;
     uint64_t cache_hits, cache_misses, cache_bytes;
     uint64_t reads, read_bytes; /* gets from the store */
     uint64_t expected;          /* objects that were asked for ahead of readers */

@@ -599,6 +599,18 @@ int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     return result;
 }
 
+int vj_store_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
+{
+    int result;
+
+    g_assert(vj_store_has_replicas(s) && count > 0 && count <= VJ_STORE_SURVEY_MAX);
+    vj_lock_assert_none();
+    memset(wanted, 0, count * sizeof *wanted);
+    result = s->ops->survey(s, objects, count, wanted);
+    g_assert(vj_store_result_is_sound(result));
+    return result;
+}
+
 void vj_store_health(VjStore *s, VjStoreHealth *out)
 {
     g_assert(s->ops->health != NULL);

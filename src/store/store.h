@@ -294,6 +294,12 @@ typedef struct VjStoreOps {
                 VjStoreVerify *verify, void *opaque, VjLoc *now);
     /* Threads: any; does not block. */
     void (*health)(VjStore *s, VjStoreHealth *out);
+    /*
+     * wanted[i] of each of @count objects (at most VJ_STORE_SURVEY_MAX): heal() would
+     * change something, as far as a look at who has it shows; no bytes are read.  -EIO,
+     * -ETIMEDOUT: no node could be asked.  NULL: as heal.
+     */
+    int (*survey)(VjStore *s, const VjPut *objects, size_t count, bool *wanted);
     /* Free and total bytes now; cheap enough for once a second.  -EIO. */
     int (*space)(VjStore *s, VjStoreSpace *out);
     /*
@@ -417,6 +423,9 @@ int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                   VjStoreVerify *verify, void *opaque,
                   VjLoc *now) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_health(VjStore *s, VjStoreHealth *out);
+#define VJ_STORE_SURVEY_MAX 4096u
+int vj_store_survey(VjStore *s, const VjPut *objects, size_t count,
+                    bool *wanted) G_GNUC_WARN_UNUSED_RESULT;
 /* Of the last answer, for a second, what was put since is taken off; the driver is asked
  * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;

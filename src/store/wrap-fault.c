@@ -464,6 +464,11 @@ static int fault_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
 }
 
+static int fault_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
+{
+    return vj_store_survey(s->next, objects, count, wanted);
+}
+
 static void fault_health(VjStore *s, VjStoreHealth *out)
 {
     vj_store_health(s->next, out);
@@ -624,5 +629,6 @@ const VjStoreOps vj_store_fault_ops = {
     .each = fault_each,
     .heal = fault_heal,
     .health = fault_health,
+    .survey = fault_survey,
     .space = fault_space,
 };

@@ -92,6 +92,11 @@ static int stats_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                       NULL, NULL, 0);
 }
 
+static int stats_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
+{
+    return vj_store_survey(s->next, objects, count, wanted);
+}
+
 static void stats_health(VjStore *s, VjStoreHealth *out)
 {
     vj_store_health(s->next, out);
@@ -235,6 +240,7 @@ const VjStoreOps vj_store_stats_ops = {
     .each = stats_each,
     .heal = stats_heal,
     .health = stats_health,
+    .survey = stats_survey,
     .space = stats_space,
     .submit = stats_submit,
     .cancel = stats_cancel,
