@@ -599,6 +599,16 @@ int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     return result;
 }
 
+void vj_store_each_node(VjStore *s, VjStoreNodeVisit *visit, void *opaque)
+{
+    while (s->next != NULL) {
+        s = s->next;
+    }
+    if (s->ops->each_node != NULL) {
+        s->ops->each_node(s, visit, opaque);
+    }
+}
+
 int vj_store_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
 {
     int result;

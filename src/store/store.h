@@ -119,6 +119,18 @@ typedef struct VjStoreHealth {
     uint64_t changes;
 } VjStoreHealth;
 
+/* One of the nodes on which a store keeps its objects; borrowed for a call. */
+typedef struct VjStoreNode {
+    unsigned number;
+    const char *address;
+    const char *state; /* "live", "dead", "draining" */
+    unsigned weight;
+    uint64_t puts, gets, removes;        /* since open */
+    uint64_t sent_bytes, received_bytes; /* likewise, on the wire */
+    uint64_t losses;                     /* of its connection */
+} VjStoreNode;
+typedef void VjStoreNodeVisit(void *opaque, const VjStoreNode *node);
+
 /* The whole of a stored object: is it what was put? */
 typedef bool VjStoreVerify(void *opaque, VjSlice stored);
 
@@ -294,6 +306,9 @@ typedef struct VjStoreOps {
                 VjStoreVerify *verify, void *opaque, VjLoc *now);
     /* Threads: any; does not block. */
     void (*health)(VjStore *s, VjStoreHealth *out);
+    /* Visits each of its nodes, in order.  Threads: any; does not block.  NULL: it has
+     * none. */
+    void (*each_node)(VjStore *s, VjStoreNodeVisit *visit, void *opaque);
     /*
      * wanted[i] of each of @count objects (at most VJ_STORE_SURVEY_MAX): heal() would
      * change something, as far as a look at who has it shows; no bytes are read.  -EIO,
@@ -423,6 +438,8 @@ int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                   VjStoreVerify *verify, void *opaque,
                   VjLoc *now) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_health(VjStore *s, VjStoreHealth *out);
+/* Nothing where the driver has no nodes. */
+void vj_store_each_node(VjStore *s, VjStoreNodeVisit *visit, void *opaque);
 #define VJ_STORE_SURVEY_MAX 4096u
 int vj_store_survey(VjStore *s, const VjPut *objects, size_t count,
                     bool *wanted) G_GNUC_WARN_UNUSED_RESULT;

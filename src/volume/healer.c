@@ -78,6 +78,7 @@ static void note(VjHealer *h, const VjHealStep *step, int rc, uint64_t answers)
     h->last = (VjHealed){.passes = h->last.passes + 1,
                          .examined = step->examined,
                          .healed = h->last.healed + step->healed,
+                         .healed_last = step->healed,
                          .failed = step->failed,
                          .lost = step->lost,
                          .error = rc};

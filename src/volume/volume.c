@@ -122,6 +122,11 @@ int vj_volume_space(VjVolume *v, VjStoreSpace *out, uint64_t *reserved_bytes)
     return r;
 }
 
+void vj_volume_nodes(VjVolume *v, VjStoreNodeVisit *visit, void *opaque)
+{
+    vj_store_each_node(v->store, visit, opaque);
+}
+
 static int walk_usage_body(VjTxn *txn, void *opaque)
 {
     VjUsageSums *out = opaque;

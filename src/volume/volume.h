@@ -334,12 +334,17 @@ int vj_volume_gc(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
  */
 int vj_volume_scrub(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
 
+/* The storage nodes of the volume, in order of their numbers; none: nothing is called.
+ * Any thread. */
+void vj_volume_nodes(VjVolume *v, VjStoreNodeVisit *visit, void *opaque);
+
 /* What has been done for replicas since the volume was opened. */
 typedef struct VjHealed {
     uint64_t passes;   /* over all objects */
     uint64_t examined; /* objects, in the last pass */
-    uint64_t healed;   /* in all passes */
-    uint64_t failed;   /* in the last pass; of them, without any good replica: */
+    uint64_t healed;   /* in all passes; and in the last one: */
+    uint64_t healed_last;
+    uint64_t failed; /* in the last pass; of them, without any good replica: */
     uint64_t lost;
     int error; /* of the last pass */
 } VjHealed;
