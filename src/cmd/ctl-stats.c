@@ -54,6 +54,8 @@ static const Counter counters[] = {
     {"cache_misses", false, "Reads of objects that went to the store."},
     {"cache_bytes", true, "Bytes in the cache of objects."},
     {"objects_healed", false, "Objects that were brought to their number of replicas."},
+    {"wire_saved_bytes", false,
+     "Bytes that were not sent, as they were encoded for the way."},
     {"nodes", true, "Storage nodes of the volume."},
     {"nodes_live", true, "Of these, those that answer."},
     {"degraded_puts", false, "Objects that were stored on fewer nodes than they should."},

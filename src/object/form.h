@@ -4,7 +4,8 @@
  *
  * What an object record says (VjObject) and the bytes in the store, in one's own memory:
  * a mount uses it around its cache, a storage node for clients that leave the work to it.
- * Stored bytes and records are hostile.  Pure and re-entrant.  Threads: any.  Locks: none.
+ * Stored bytes and records are hostile.  Pure and re-entrant.  Threads: any.  Locks:
+ * none.
  */
 #ifndef VJ_OBJECT_FORM_H
 #define VJ_OBJECT_FORM_H

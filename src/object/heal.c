@@ -142,6 +142,11 @@ bool vj_objects_have_replicas(const VjObjects *o)
     return vj_store_has_replicas(o->store);
 }
 
+bool vj_objects_have_modes(const VjObjects *o)
+{
+    return vj_store_takes_plain(o->store);
+}
+
 void vj_objects_health(VjObjects *o, VjStoreHealth *out)
 {
     vj_store_health(o->store, out);

@@ -4,6 +4,7 @@
 noinst_LTLIBRARIES += src/object/libvj-object.la
 src_object_libvj_object_la_LIBADD =
 src_object_libvj_object_la_SOURCES = \
+	src/object/by-node.c \
 	src/object/dead.c \
 	src/object/epoch.c \
 	src/object/form.c \

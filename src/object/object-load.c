@@ -160,3 +160,12 @@ int vj_object_load(VjObjects *o, const VjObject *object, VjBuf **plain)
     rc = vj_object_load_stored(o, object, 0, stored->data, object->stored_bytes);
     return rc < 0 ? rc : vj_object_unpack(o, object, stored, plain);
 }
+
+int vj_object_load_content(VjObjects *o, const VjObject *object, VjBuf **plain)
+{
+    if ((object->flags & (VJ_OBJECT_BY_NODE | VJ_OBJECT_ON_WIRE)) != 0 &&
+        vj_store_takes_plain(o->store) && vj_by_node_load(o, object, plain) == 0) {
+        return 0;
+    }
+    return vj_object_load(o, object, plain); /* which reports what is wrong */
+}

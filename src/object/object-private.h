@@ -235,6 +235,9 @@ int vj_object_load_stored(VjObjects *o, const VjObject *object, uint32_t offset,
  */
 int vj_object_unpack(VjObjects *o, const VjObject *object, VjBuf *stored,
                      VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
+/* All of the content, as vj_object_load, or by a node that takes the form apart. */
+int vj_object_load_content(VjObjects *o, const VjObject *object,
+                           VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
 /* From the store: the trailer alone. */
 int vj_object_load_trailer(VjObjects *o, const VjObject *object,
                            VjTrailer **out) G_GNUC_WARN_UNUSED_RESULT;
@@ -251,6 +254,32 @@ int vj_object_decode_blocks(VjObjects *o, const VjObject *object, const VjCodecS
                             const VjTrailer *t, uint32_t first, const uint8_t *stored,
                             uint32_t start, uint8_t *dst,
                             uint32_t len) G_GNUC_WARN_UNUSED_RESULT;
+
+/* ---- by-node.c --------------------------------------------------------------------- */
+
+/* What @want asks for is done by a node. */
+bool vj_by_node_applies(const VjObjects *o, const VjTransform *want);
+/* How the object is stored then: what the index knows it under. */
+VjTransform vj_by_node_stored(const VjTransform *want);
+/* As vj_form_encode and a put: fills in all that a record says. */
+int vj_by_node_put(VjObjects *o, const void *plain, const VjTransform *want,
+                   VjObject *object) G_GNUC_WARN_UNUSED_RESULT;
+/* A range of the content, on the node's word; errors are not reported. */
+int vj_by_node_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
+                    uint32_t len) G_GNUC_WARN_UNUSED_RESULT;
+/* All of it, compared with the digest.  *plain owned. */
+int vj_by_node_load(VjObjects *o, const VjObject *object,
+                    VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
+
+static inline VjStoreForm vj_object_store_form(const VjObject *object)
+{
+    return (VjStoreForm){.codec = object->codec,
+                         .param = object->param,
+                         .key_id = object->key_id,
+                         .plain_bytes = object->plain_bytes,
+                         .stored_bytes = object->stored_bytes,
+                         .trailer_checksum = object->trailer_checksum};
+}
 
 /* ---- heal.c ------------------------------------------------------------------------ */
 

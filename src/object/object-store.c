@@ -140,15 +140,10 @@ static int report_other_content(VjObjects *o, const VjObject *object)
 /* By the store, which need not send it: 0; -EBADMSG; -EOPNOTSUPP it cannot. */
 static int verify_in_store(VjObjects *o, const VjObject *object)
 {
-    VjStoreForm form = {.codec = object->codec,
-                        .param = object->param,
-                        .digest = (uint8_t)o->digest->id,
-                        .key_id = object->key_id,
-                        .plain_bytes = object->plain_bytes,
-                        .stored_bytes = object->stored_bytes,
-                        .trailer_checksum = object->trailer_checksum};
+    VjStoreForm form = vj_object_store_form(object);
     VjDigest digest;
-    int rc = vj_store_digest(o->store, object->id, object->loc, &form, &digest);
+    int rc = vj_store_digest(o->store, object->id, object->loc, &form,
+                             (uint8_t)o->digest->id, &digest);
 
     if (rc < 0) {
         return rc;
@@ -296,8 +291,17 @@ static int encode_and_put(VjObjects *o, const void *plain, const VjTransform *wa
     g_autoptr(VjBuf) data = NULL;
     struct iovec iov[2];
     VjPut put;
-    int rc = vj_form_encode(plain, want, object, &data, &t);
+    int rc;
 
+    if (vj_by_node_applies(o, want)) {
+        *may_be_there = true;
+        rc = vj_by_node_put(o, plain, want, object);
+        if (rc == 0) {
+            count_put(&o->cache, object, object->stored_bytes);
+        }
+        return rc;
+    }
+    rc = vj_form_encode(plain, want, object, &data, &t);
     *may_be_there = rc == 0;
     if (rc < 0) {
         return rc;
@@ -398,10 +402,11 @@ int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
                     size_t neighbour_count, VjPendingObject **out)
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)plain, .iov_len = len};
+    VjTransform stored = vj_by_node_applies(o, want) ? vj_by_node_stored(want) : *want;
     VjObject what = {.plain_bytes = len,
-                     .requested_codec = want->codec,
-                     .param = want->param,
-                     .key_id = want->key_id};
+                     .requested_codec = stored.codec,
+                     .param = stored.param,
+                     .key_id = stored.key_id};
     VjContentPut *c;
     VjIndexKey key;
     bool is_new;

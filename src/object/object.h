@@ -82,6 +82,10 @@ enum {
     VJ_OBJECT_UNINDEXED = 1 << 0,
     /* Its bytes were found damaged: readable where they are whole, never shared again. */
     VJ_OBJECT_DAMAGED = 1 << 1,
+    /* A node made the stored form, and takes it apart for reads of a part. */
+    VJ_OBJECT_BY_NODE = 1 << 3,
+    /* It is encoded on its way from a node, if that is shorter. */
+    VJ_OBJECT_ON_WIRE = 1 << 4,
     /* Of a dead one: its bytes are being removed, or are gone.  Nothing revives it. */
     VJ_OBJECT_REMOVING = 1 << 2,
 };
@@ -250,6 +254,8 @@ typedef struct VjHealStep {
  * -ECANCELED: stop; -EOPNOTSUPP: a store without replicas. */
 int vj_objects_heal_step(VjObjects *o, VjHealStep *step) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_objects_have_replicas(const VjObjects *o);
+/* The modes server and transport have an effect: there is a node to do the work. */
+bool vj_objects_have_modes(const VjObjects *o);
 /* vj_store_health of the store, which has replicas. */
 void vj_objects_health(VjObjects *o, VjStoreHealth *out);
 
@@ -336,6 +342,7 @@ typedef struct VjObjectsStats {
     uint64_t hashed_bytes;
     uint64_t fast_hits, inflight_hits, index_hits, puts, put_bytes;
     uint64_t removed, removed_bytes, verified, damaged, healed;
+    uint64_t wire_saved_bytes; /* not sent, as they were encoded for the way */
     uint64_t cache_hits, cache_misses, cache_bytes;
     uint64_t reads, read_bytes; /* gets from the store */
     uint64_t expected;          /* objects that were asked for ahead of readers */

@@ -522,7 +522,7 @@ static bool check_visit(void *opaque, const VjPut *object, int64_t mtime_us)
 }
 
 int vj_store_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
-                    VjDigest *out)
+                    uint8_t algorithm, VjDigest *out)
 {
     int result;
 
@@ -531,8 +531,50 @@ int vj_store_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
     if (s->ops->digest == NULL) {
         return -EOPNOTSUPP;
     }
-    result = s->ops->digest(s, id, loc, form, out);
+    result = s->ops->digest(s, id, loc, form, algorithm, out);
     g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    return result;
+}
+
+bool vj_store_takes_plain(const VjStore *s)
+{
+    while (s != NULL && s->ops->put_plain != NULL && s->ops->get_plain != NULL) {
+        s = s->next;
+    }
+    return s == NULL;
+}
+
+int vj_store_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                       const void *bytes, size_t len, VjPut *out, VjStoreForm *form)
+{
+    int result;
+
+    g_assert(s->ops->put_plain != NULL && want->plain_bytes > 0);
+    g_assert(want->wire_codec != 0 || len == want->plain_bytes);
+    vj_lock_assert_none();
+    result = s->ops->put_plain(s, id, want, bytes, len, out, form);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    if (result == 0) {
+        g_assert(out->id == id && out->stored_bytes == form->stored_bytes);
+        vj_store_count_put(s, out->stored_bytes);
+    }
+    return result;
+}
+
+int vj_store_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                       uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                       VjBuf **bytes, bool *is_encoded)
+{
+    int result;
+
+    g_assert(s->ops->get_plain != NULL && len > 0 && len <= form->plain_bytes &&
+             offset <= form->plain_bytes - len);
+    vj_lock_assert_none();
+    *bytes = NULL;
+    *is_encoded = false;
+    result = s->ops->get_plain(s, id, loc, form, offset, len, wire, bytes, is_encoded);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    g_assert(result != 0 || (*is_encoded ? wire != NULL : (*bytes)->len == len));
     return result;
 }
 

@@ -171,11 +171,20 @@ typedef struct VjStorePlace {
 typedef struct VjStoreForm {
     uint8_t codec; /* what the bytes are encoded with */
     uint8_t param;
-    uint8_t digest; /* which one is wanted */
     uint32_t key_id;
     uint32_t plain_bytes, stored_bytes;
     uint64_t trailer_checksum;
 } VjStoreForm;
+
+/* What a node is to make of content, and how that comes to it. */
+typedef struct VjStoreWant {
+    uint8_t codec, param;
+    int8_t level;
+    uint32_t plain_bytes;
+    /* The bytes that are sent are encoded with it, in one run; 0: they are the
+     * content. */
+    uint8_t wire_codec, wire_param;
+} VjStoreWant;
 
 typedef struct VjStoreOps {
     const char *name;         /* what "store=" selects; also names its man page */
@@ -324,7 +333,21 @@ typedef struct VjStoreOps {
      * NULL: the caller reads the object.  Threads: any; blocks.
      */
     int (*digest)(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
-                  VjDigest *out);
+                  uint8_t algorithm, VjDigest *out);
+    /*
+     * As put and get, but of content: the stored form is made, checked and taken apart
+     * where the bytes are.  put_plain: @bytes are what @want says; *form is what was made
+     * of them.  get_plain: *bytes, owned, with its len set, is the range [@offset,
+     * @offset + @len) of the content, or that encoded where *is_encoded; @wire has the
+     * codec, and is NULL where none is wanted.  Nothing but the other side's word says
+     * that it is right.  NULL, both: not offered; put and get find what the other has
+     * put.
+     */
+    int (*put_plain)(VjStore *s, uint64_t id, const VjStoreWant *want, const void *bytes,
+                     size_t len, VjPut *out, VjStoreForm *form);
+    int (*get_plain)(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                     uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                     VjBuf **bytes, bool *is_encoded);
     /*
      * Begins @io and calls vj_io_complete() once when it is over, before or after it
      * returns; until then the request's fields and its buffer stay.  At most
@@ -431,7 +454,15 @@ int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit 
 /* -EOPNOTSUPP also where the driver, or a wrapper before it, has no digest: the caller
  * reads the object. */
 int vj_store_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
-                    VjDigest *out) G_GNUC_WARN_UNUSED_RESULT;
+                    uint8_t algorithm, VjDigest *out) G_GNUC_WARN_UNUSED_RESULT;
+/* The driver, and each wrapper before it, has put_plain and get_plain. */
+bool vj_store_takes_plain(const VjStore *s);
+int vj_store_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                       const void *bytes, size_t len, VjPut *out,
+                       VjStoreForm *form) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                       uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                       VjBuf **bytes, bool *is_encoded) G_GNUC_WARN_UNUSED_RESULT;
 /* False: the driver has no replicas; heal and health are not to be called. */
 bool vj_store_has_replicas(const VjStore *s);
 int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,

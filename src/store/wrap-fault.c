@@ -497,9 +497,23 @@ static int fault_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
 
 /* A hint: what would fail, fails in the get. */
 static int fault_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
-                        VjDigest *out)
+                        uint8_t algorithm, VjDigest *out)
 {
-    return vj_store_digest(s->next, id, loc, form, out);
+    return vj_store_digest(s->next, id, loc, form, algorithm, out);
+}
+
+static int fault_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                           const void *bytes, size_t len, VjPut *out, VjStoreForm *form)
+{
+    return vj_store_put_plain(s->next, id, want, bytes, len, out, form);
+}
+
+static int fault_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                           uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                           VjBuf **bytes, bool *is_encoded)
+{
+    return vj_store_get_plain(s->next, id, loc, form, offset, len, wire, bytes,
+                              is_encoded);
 }
 
 static void fault_expect(VjStore *s, uint64_t id, VjLoc loc)
@@ -620,6 +634,8 @@ const VjStoreOps vj_store_fault_ops = {
     .get = fault_get,
     .expect = fault_expect,
     .digest = fault_digest,
+    .put_plain = fault_put_plain,
+    .get_plain = fault_get_plain,
     .prefer = fault_prefer,
     .remove = fault_remove,
     .flush = fault_flush,

@@ -122,6 +122,11 @@ int vj_volume_space(VjVolume *v, VjStoreSpace *out, uint64_t *reserved_bytes)
     return r;
 }
 
+bool vj_volume_has_modes(const VjVolume *v)
+{
+    return vj_objects_have_modes(v->objects);
+}
+
 void vj_volume_nodes(VjVolume *v, VjStoreNodeVisit *visit, void *opaque)
 {
     vj_store_each_node(v->store, visit, opaque);
@@ -265,6 +270,7 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
         {"cache_misses", o.cache_misses},
         {"cache_bytes", o.cache_bytes},
         {"objects_healed", o.healed},
+        {"wire_saved_bytes", o.wire_saved_bytes},
         {"objects_expected", o.expected},
         {"nodes", health.nodes},
         {"nodes_live", health.live},

@@ -334,6 +334,8 @@ int vj_volume_gc(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
  */
 int vj_volume_scrub(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
 
+/* user.varjfs.mode has an effect. */
+bool vj_volume_has_modes(const VjVolume *v);
 /* The storage nodes of the volume, in order of their numbers; none: nothing is called.
  * Any thread. */
 void vj_volume_nodes(VjVolume *v, VjStoreNodeVisit *visit, void *opaque);
