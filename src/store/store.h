@@ -151,6 +151,11 @@ typedef struct VjStoreKeys {
 typedef struct VjStorePlace {
     int dir_fd; /* the directory SOURCE/objects, borrowed; -1: the driver needs none */
     const char *path; /* its path or the device's, for messages; borrowed */
+    /* The directory against which the spec's relative names of credential files are
+     * resolved, and its path, for messages; borrowed.  NULL: there is none, such a name
+     * is refused, and the descriptor, which is -1 then, is not looked at. */
+    int credentials_dir_fd;
+    const char *credentials_dir;
     /* The volume whose objects it keeps: create writes it down, any other open refuses
      * the place of another volume.  Borrowed; NULL: not compared. */
     const char *volume;
@@ -192,6 +197,11 @@ typedef struct VjStoreOps {
     size_t instance_size;     /* bytes; the instance begins with VjStore */
     /* VJ_NEEDS_… of the process; FILES: the directory of VjStorePlace.  A wrapper: 0. */
     uint32_t needs;
+    /* The same, where options decide it; NULL: needs. */
+    uint32_t (*needs_of)(const VjOpts *opts);
+    /* Whether the options go together, beyond what their table says.  Touches nothing.
+     * NULL: any do; else open() checks them too. */
+    bool (*check)(const VjOpts *opts, GError **error);
     /*
      * What addresses of buffers, offsets, and the lengths of all pieces but the last of a
      * put are multiples of; a power of 2 up to VJ_BUF_ALIGN; 1: any.  The last piece of a
@@ -384,7 +394,7 @@ extern const VjStoreOps *const vj_store_drivers[];
 /*
  * vj_store_open - open a driver by name
  *
- * @spec     "name" or "name:K=V,K=V"
+ * @spec     "name" or "name:K=V,K=V", for some drivers "name:LEADER:K=V,K=V"
  * Returns   true and *out owned (vj_store_close); false with a line that names the driver
  * Threads   setup only      Locks   none
  */
