@@ -197,6 +197,9 @@ typedef struct VjRpcHandler {
     /* It does not block, only touches memory or the page cache: runs in the loop thread,
      * which saves a hand-over to another thread. */
     bool is_quick;
+    /* Run when each request that came before it on its connection is answered; no thread
+     * waits meanwhile.  For FLUSH and FLUSH_REMOVES. */
+    bool after_earlier;
 } VjRpcHandler;
 
 typedef struct VjRpcServerConfig {
