@@ -194,6 +194,9 @@ typedef struct VjRpcHandler {
     /* In a thread of the server's, and it may block; answers once, by vj_rpc_reply, now or
      * later by any thread. */
     void (*run)(VjRpcRequest *r);
+    /* Run when each request that came before it on its connection is answered; no thread
+     * waits meanwhile.  For FLUSH and FLUSH_REMOVES. */
+    bool after_earlier;
 } VjRpcHandler;
 
 typedef struct VjRpcServerConfig {
