@@ -231,6 +231,8 @@ bool vj_meta_forgets(const char *spec);
 /* VJ_NEEDS_… of the engine that @spec names; 0 also where there is no such engine, which
  * opening it reports.  Touches nothing. */
 uint32_t vj_meta_needs(const char *spec);
+/* As vj_store_files. */
+void vj_meta_files(const char *spec, GPtrArray *names);
 /* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
 int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -294,6 +294,10 @@ bool vj_store_spec_check(const char *spec, GError **error);
  * opening it reports.  Touches nothing. */
 uint32_t vj_store_needs(const char *spec);
 
+/* The names of files with credentials that @spec has, appended; owned by @names.  None
+ * where the driver or its options cannot be read.  Touches nothing. */
+void vj_store_files(const char *spec, GPtrArray *names);
+
 /*
  * vj_store_wrap - put a wrapper in front of a store
  *
