@@ -139,6 +139,11 @@ typedef struct VjStoreKeys {
 typedef struct VjStorePlace {
     int dir_fd; /* the directory SOURCE/objects, borrowed; -1: the driver needs none */
     const char *path; /* its path or the device's, for messages; borrowed */
+    /* The directory against which the spec's relative names of credential files are
+     * resolved, and its path, for messages; borrowed.  NULL: there is none, such a name
+     * is refused, and the descriptor, which is -1 then, is not looked at. */
+    int credentials_dir_fd;
+    const char *credentials_dir;
     /* The volume whose objects it keeps: create writes it down, any other open refuses
      * the place of another volume.  Borrowed; NULL: not compared. */
     const char *volume;
