@@ -59,7 +59,7 @@ static VjOpts *read_options(const VjStoreOps *ops, const char *options, GError *
 {
     g_autoptr(VjOpts) opts = vj_opts_new(ops->options);
 
-    if (!vj_opts_parse(opts, options, error)) {
+    if (!vj_opts_parse_spec(opts, options, error)) {
         vj_error_prefix(error, "store %s", ops->name);
         return NULL;
     }
@@ -120,15 +120,21 @@ bool vj_store_spec_check(const char *spec, GError **error)
     const VjStoreOps *ops = find_ops(vj_store_drivers, "store", spec, &options, error);
     g_autoptr(VjOpts) opts = ops != NULL ? read_options(ops, options, error) : NULL;
 
-    return opts != NULL;
+    return opts != NULL && (ops->check == NULL || ops->check(opts, error) ||
+                            vj_error_prefix(error, "store %s", ops->name));
 }
 
 uint32_t vj_store_needs(const char *spec)
 {
     const char *options = NULL;
     const VjStoreOps *ops = find_ops(vj_store_drivers, "store", spec, &options, NULL);
+    g_autoptr(VjOpts) opts = NULL;
 
-    return ops != NULL ? ops->needs : 0;
+    if (ops == NULL || ops->needs_of == NULL) {
+        return ops != NULL ? ops->needs : 0;
+    }
+    opts = read_options(ops, options, NULL);
+    return opts != NULL ? ops->needs_of(opts) : 0;
 }
 
 bool vj_store_wrap_with(const VjStoreOps *ops, const char *options, VjStore *next,

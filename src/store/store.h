@@ -163,6 +163,11 @@ typedef struct VjStoreOps {
     size_t instance_size;     /* bytes; the instance begins with VjStore */
     /* VJ_NEEDS_… of the process; FILES: the directory of VjStorePlace.  A wrapper: 0. */
     uint32_t needs;
+    /* The same, where options decide it; NULL: needs. */
+    uint32_t (*needs_of)(const VjOpts *opts);
+    /* Whether the options go together, beyond what their table says.  Touches nothing.
+     * NULL: any do; else open() checks them too. */
+    bool (*check)(const VjOpts *opts, GError **error);
     /*
      * What addresses of buffers, offsets, and the lengths of all pieces but the last of a
      * put are multiples of; a power of 2 up to VJ_BUF_ALIGN; 1: any.  The last piece of a
@@ -324,7 +329,7 @@ extern const VjStoreOps *const vj_store_drivers[];
 /*
  * vj_store_open - open a driver by name
  *
- * @spec     "name" or "name:K=V,K=V"
+ * @spec     "name" or "name:K=V,K=V", for some drivers "name:LEADER:K=V,K=V"
  * Returns   true and *out owned (vj_store_close); false with a line that names the driver
  * Threads   setup only      Locks   none
  */
