@@ -23,6 +23,7 @@ src_store_libvj_store_la_SOURCES = \
 	src/store/posix.c \
 	src/store/remote-durable.c \
 	src/store/remote-flush.c \
+	src/store/remote-form.c \
 	src/store/remote-format.h \
 	src/store/remote-get.c \
 	src/store/remote-heal.c \

@@ -9,6 +9,7 @@
  *   remote-durable.c which puts are durable where
  *   remote-list.c    each, space and flush_removes: calls that a thread waits for
  *   remote-heal.c    heal and survey
+ *   remote-form.c    content in and out, digests: work that nodes do
  *
  * All state is guarded by one lock, which is not held when a call is submitted or a
  * request completed.  Answers of calls come in the loop's thread of rpc, timers in a
@@ -298,6 +299,15 @@ VjRpcCall *vj_remote_objects_call(const VjRemote *r, uint16_t op,
 
 int vj_remote_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                    void *opaque);
+/* There is room for one more put that no flush has covered. */
+bool vj_remote_has_room(const VjRemote *r) VJ_REQUIRES(r->lock);
+int vj_remote_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                        const void *bytes, size_t len, VjPut *out, VjStoreForm *form);
+int vj_remote_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                        uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                        VjBuf **bytes, bool *is_encoded);
+int vj_remote_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                     uint8_t algorithm, VjDigest *out);
 int vj_remote_space(VjStore *s, VjStoreSpace *out);
 int vj_remote_flush_removes(VjStore *s);
 int vj_remote_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,

@@ -143,8 +143,7 @@ static VjNodeSet choose(PutOp *p) VJ_REQUIRES(p->op.r->lock)
     return chosen;
 }
 
-/* There is room for one more that no flush has covered. */
-static bool has_room(const VjRemote *r) VJ_REQUIRES(r->lock)
+bool vj_remote_has_room(const VjRemote *r)
 {
     return g_hash_table_size(r->puts) < VJ_REMOTE_UNFLUSHED_MAX &&
            r->held_count < (uint64_t)VJ_REMOTE_UNFLUSHED_MAX * r->replicas;
@@ -192,7 +191,7 @@ static bool has_place(PutOp *p, int *rc, bool *flush) VJ_REQUIRES(p->op.r->lock)
 {
     VjRemote *r = p->op.r;
 
-    if (p->put == NULL && has_room(r)) {
+    if (p->put == NULL && vj_remote_has_room(r)) {
         p->put = vj_remote_put_begin(r, p->id, p->op.nonce);
     }
     if (p->put != NULL) {
