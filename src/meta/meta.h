@@ -60,7 +60,12 @@ typedef struct VjSessionOpen VjSessionOpen;
 typedef struct VjMetaPlace {
     int dir_fd;       /* the directory SOURCE/meta, borrowed; -1: the driver needs none */
     const char *path; /* its path, for messages and for engines that want one; borrowed */
-    bool create;      /* mkfs: make what is missing; else a missing engine is an error */
+    /* The directory against which the spec's relative names of credential files are
+     * resolved, and its path, for messages; borrowed.  NULL: there is none, such a name
+     * is refused, and the descriptor, which is -1 then, is not looked at. */
+    int credentials_dir_fd;
+    const char *credentials_dir;
+    bool create; /* mkfs: make what is missing; else a missing engine is an error */
     bool read_only;
     bool salvage; /* a repair: what a damaged log does not give is given up */
     const VjSessionOpen *session; /* borrowed; NULL: exclusive, without a record */

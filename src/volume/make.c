@@ -158,8 +158,7 @@ static bool make_meta(const VjPlace *p, const VjSuperblock *super, GError **erro
                            error)) {
         return false;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_meta_at(p, &dir, &place);
     if (!vj_meta_open(super->meta, &place, &meta, error)) {
         return false;
     }
@@ -179,8 +178,7 @@ static bool make_store(const VjPlace *p, const VjSuperblock *super, GError **err
                            error)) {
         return false;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_store_at(p, &dir, &place);
     if (!vj_store_open(super->store, &place, &store, error)) {
         return false;
     }

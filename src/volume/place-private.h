@@ -38,7 +38,10 @@ struct VjPlace {
     /* never change after open: */
     char *name; /* by which it was opened; for messages */
     int dir_fd; /* -1: it has no directory */
-    char *conf; /* without one: the text of varjfs.conf; else NULL */
+    /* What relative names of credential files are relative to, and its path. */
+    int credentials_dir_fd; /* -1: there is none; may be dir_fd */
+    char *credentials_dir;  /* NULL without */
+    char *conf;             /* without one: the text of varjfs.conf; else NULL */
     /* one thread at a time, as volumes are opened and closed: */
     int lock_fd;      /* -1: it is not locked by us */
     bool is_shared;   /* other processes may use it too, in sessions that are shared */
@@ -80,6 +83,10 @@ typedef struct VjPlaceDir {
 bool vj_place_dir_open(const VjPlace *p, const char *name, uint32_t needs, bool create,
                        VjPlaceDir *out, GError **error);
 void vj_place_dir_close(VjPlaceDir *d);
+/* Where the driver is: what @dir and @p say; both stay in use.  Other members of @out
+ * stay. */
+void vj_place_meta_at(const VjPlace *p, const VjPlaceDir *dir, VjMetaPlace *out);
+void vj_place_store_at(const VjPlace *p, const VjPlaceDir *dir, VjStorePlace *out);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(VjPlaceDir, vj_place_dir_close)
 
 /* ---- its lock (source-lock.c) ------------------------------------------------------ */

@@ -39,6 +39,8 @@ static VjPlace *place_new(const char *name, int dir_fd)
 
     p->name = g_strdup(name);
     p->dir_fd = dir_fd;
+    p->credentials_dir_fd = dir_fd;
+    p->credentials_dir = dir_fd < 0 ? NULL : g_strdup(name);
     p->lock_fd = -1;
     return p;
 }
@@ -90,6 +92,7 @@ int vj_place_close(VjPlace *p)
     r = p->is_marked && !p->has_failed && vj_place_is_last(p) ? vj_place_unmark(p) : 0;
     vj_fd_close(&p->dir_fd);
     vj_fd_close(&p->lock_fd);
+    g_free(p->credentials_dir);
     g_free(p->conf);
     g_free(p->name);
     g_free(p);
@@ -132,4 +135,20 @@ void vj_place_dir_close(VjPlaceDir *d)
 {
     g_clear_pointer(&d->path, g_free);
     vj_fd_close(&d->fd);
+}
+
+void vj_place_meta_at(const VjPlace *p, const VjPlaceDir *dir, VjMetaPlace *out)
+{
+    out->dir_fd = dir->fd;
+    out->path = dir->path;
+    out->credentials_dir_fd = p->credentials_dir_fd;
+    out->credentials_dir = p->credentials_dir;
+}
+
+void vj_place_store_at(const VjPlace *p, const VjPlaceDir *dir, VjStorePlace *out)
+{
+    out->dir_fd = dir->fd;
+    out->path = dir->path;
+    out->credentials_dir_fd = p->credentials_dir_fd;
+    out->credentials_dir = p->credentials_dir;
 }

@@ -308,8 +308,7 @@ static bool has_metadata(const VjPlace *p)
                            &dir, NULL)) {
         return false;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_meta_at(p, &dir, &place);
     return vj_meta_file_bytes(VJ_ENGINE_IN_SOURCE, &place, &bytes) == 0;
 }
 

@@ -348,8 +348,7 @@ static bool open_store(VjVolume *v, const VjVolumeOpen *how, GError **error)
                            false, &dir, error)) {
         return false;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_store_at(v->place, &dir, &place);
     return vj_store_open(v->super.store, &place, &v->store, error);
 }
 
@@ -380,8 +379,7 @@ static bool open_engines(VjVolume *v, const VjVolumeOpen *how, GError **error)
     if (!open_meta_dir(v, &dir, error)) {
         return false;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_meta_at(v->place, &dir, &place);
     return vj_examine_before_open(v->place, &v->super, how->examine, &place, error) &&
            (only_reads(how) || vj_place_mark(v->place, error)) &&
            open_both(v, how, &place, error) && update_copy(v, how) &&
