@@ -112,7 +112,7 @@ typedef struct Parse {
     VjOpts *section;          /* where keys go; NULL: before the first section */
     VjNodeVolumeConf *volume; /* of a section of a volume; NULL: [node] */
     unsigned section_line;
-    GHashTable *lines; /* key of the section -> the line that it is in */
+    GHashTable *lines;  /* key of the section -> the line that it is in */
     unsigned node_line; /* 0: there was no [node] yet */
 } Parse;
 
@@ -526,8 +526,8 @@ VjNodeConf *vj_node_conf_parse(const char *path, const char *text, size_t len,
     Parse p = {.conf = c};
     bool ok;
 
-    c->path = g_path_is_absolute(path) ? g_strdup(path)
-                                       : g_build_filename(here, path, NULL);
+    c->path =
+        g_path_is_absolute(path) ? g_strdup(path) : g_build_filename(here, path, NULL);
     c->directory = g_path_get_dirname(c->path);
     c->node = vj_opts_new(vj_node_options);
     c->volumes = g_ptr_array_new_with_free_func((GDestroyNotify)vj_node_volume_conf_free);

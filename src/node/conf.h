@@ -41,15 +41,15 @@ typedef struct VjNodeVolumeConf {
 } VjNodeVolumeConf;
 
 typedef struct VjNodeConf {
-    char *path;            /* of the file, absolute */
-    char *directory;       /* that it is in */
-    VjOpts *node;          /* of vj_node_options */
-    char **listen;         /* addresses; NULL-terminated, perhaps empty */
+    char *path;      /* of the file, absolute */
+    char *directory; /* that it is in */
+    VjOpts *node;    /* of vj_node_options */
+    char **listen;   /* addresses; NULL-terminated, perhaps empty */
     char **listen_insecure;
     char *log; /* "stderr", "syslog", an absolute path; NULL: it says nothing */
     char *certificate, *certificate_key, *ca; /* absolute; NULL: none */
     char *below;                              /* absolute; NULL: none */
-    GPtrArray *volumes; /* of VjNodeVolumeConf, in the order of the file */
+    GPtrArray *volumes;   /* of VjNodeVolumeConf, in the order of the file */
     GPtrArray *key_paths; /* absolute, of the volumes' keys: for who has to allow them */
 } VjNodeConf;
 
