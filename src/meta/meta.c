@@ -113,8 +113,13 @@ uint32_t vj_meta_needs(const char *spec)
 {
     g_autofree char *name = spec_name(spec);
     const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
+    g_autoptr(VjOpts) opts = NULL;
 
-    return ops != NULL ? ops->needs : 0;
+    if (ops == NULL) {
+        return 0;
+    }
+    opts = ops->needs_of != NULL ? read_options(spec, ops->options, NULL) : NULL;
+    return opts != NULL ? ops->needs_of(opts) : ops->needs;
 }
 
 static bool wrap(const VjMetaOps *ops, const VjOpts *opts, VjMeta *next, VjMeta **out,
@@ -258,6 +263,11 @@ static VjMeta *innermost(VjMeta *m)
 bool vj_meta_is_far(VjMeta *m)
 {
     return vj_session_of(m)->cache != NULL;
+}
+
+bool vj_meta_is_leased(VjMeta *m)
+{
+    return vj_session_of(m)->leased != NULL;
 }
 
 void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out)

@@ -65,10 +65,17 @@ typedef struct VjMetaPlace {
      * is refused, and the descriptor, which is -1 then, is not looked at. */
     int credentials_dir_fd;
     const char *credentials_dir;
+    /* The uuid of the volume, as text: an engine that is elsewhere refuses the place of
+     * another one.  Borrowed; NULL: the caller has none, which is for embedded engines
+     * alone. */
+    const char *volume;
     bool create; /* mkfs: make what is missing; else a missing engine is an error */
+    /* With create: what there is of another volume is removed first.  For an engine that
+     * is elsewhere; files of others are their makers' to remove. */
+    bool destroy;
     bool read_only;
     bool salvage; /* a repair: what a damaged log does not give is given up */
-    const VjSessionOpen *session; /* borrowed; NULL: exclusive, without a record */
+    const VjSessionOpen *session; /* borrowed; NULL: exclusive, without a name */
 } VjMetaPlace;
 
 /* One line about damage: "page 7: …". */
@@ -231,6 +238,12 @@ int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Reads from its engine take round trips, of no bounded length. */
 bool vj_meta_is_far(VjMeta *m);
+/*
+ * It is alone by a lease: another session can take over while this one has not heard of
+ * it.  So what this one has committed and not flushed says nothing to that one: whatever
+ * it does outside of the metadata for good is flushed first.
+ */
+bool vj_meta_is_leased(VjMeta *m);
 /* @spec names an engine of this build and options that it has.  Touches nothing. */
 bool vj_meta_spec_check(const char *spec, GError **error);
 
