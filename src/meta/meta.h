@@ -65,14 +65,12 @@ typedef struct VjMetaPlace {
      * is refused, and the descriptor, which is -1 then, is not looked at. */
     int credentials_dir_fd;
     const char *credentials_dir;
-    /* The uuid of the volume, as text: an engine that is elsewhere refuses the place of
-     * another one.  Borrowed; NULL: the caller has none, which is for embedded engines
-     * alone. */
+    /* The volume whose keys it keeps, as of VjStorePlace, for engines that are elsewhere.
+     * Borrowed; NULL: not compared. */
     const char *volume;
     bool create; /* mkfs: make what is missing; else a missing engine is an error */
-    /* With create: what there is of another volume is removed first.  For an engine that
-     * is elsewhere; files of others are their makers' to remove. */
-    bool destroy;
+    bool
+        destroy; /* with create: a volume that is elsewhere and has the place is removed */
     bool read_only;
     bool salvage; /* a repair: what a damaged log does not give is given up */
     const VjSessionOpen *session; /* borrowed; NULL: exclusive, without a name */
@@ -233,6 +231,8 @@ bool vj_meta_forgets(const char *spec);
 /* VJ_NEEDS_… of the engine that @spec names; 0 also where there is no such engine, which
  * opening it reports.  Touches nothing. */
 uint32_t vj_meta_needs(const char *spec);
+/* As vj_store_files. */
+void vj_meta_files(const char *spec, GPtrArray *names);
 /* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
 int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 

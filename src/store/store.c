@@ -137,6 +137,17 @@ uint32_t vj_store_needs(const char *spec)
     return opts != NULL ? ops->needs_of(opts) : 0;
 }
 
+void vj_store_files(const char *spec, GPtrArray *names)
+{
+    const char *options = NULL;
+    const VjStoreOps *ops = find_ops(vj_store_drivers, "store", spec, &options, NULL);
+    g_autoptr(VjOpts) opts = ops != NULL ? read_options(ops, options, NULL) : NULL;
+
+    if (opts != NULL) {
+        vj_opts_files(opts, names);
+    }
+}
+
 bool vj_store_wrap_with(const VjStoreOps *ops, const char *options, VjStore *next,
                         VjStore **out, GError **error)
 {

@@ -151,6 +151,8 @@ typedef struct VjStorePlace {
      * (mkfs), or the caller only asks whose place it is and uses no object. */
     const VjStoreKeys *keys;
     bool create; /* mkfs: make what is missing; else a missing place is an error */
+    bool
+        destroy; /* with create: a volume that is elsewhere and has the place is removed */
     bool read_only;
     /* Others may have it open at the same time, or will: refused where the driver has it
      * alone. */
@@ -342,6 +344,10 @@ bool vj_store_spec_check(const char *spec, GError **error);
 /* VJ_NEEDS_… of the driver that @spec names; 0 also where there is no such driver, which
  * opening it reports.  Touches nothing. */
 uint32_t vj_store_needs(const char *spec);
+
+/* The names of files with credentials that @spec has, appended; owned by @names.  None
+ * where the driver or its options cannot be read.  Touches nothing. */
+void vj_store_files(const char *spec, GPtrArray *names);
 
 /*
  * vj_store_wrap - put a wrapper in front of a store

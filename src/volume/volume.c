@@ -372,7 +372,8 @@ static bool open_engines(VjVolume *v, const VjVolumeOpen *how, GError **error)
     g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
     VjSessionOpen session = {
         .name = how->session_name, .shared = how->shared, .lease_us = how->lease_us};
-    VjMetaPlace place = {.read_only = only_reads(how),
+    VjMetaPlace place = {.volume = v->super.uuid,
+                         .read_only = only_reads(how),
                          .salvage = how->repair,
                          .session = how->session_name != NULL ? &session : NULL};
 
