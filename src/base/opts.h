@@ -25,8 +25,8 @@ typedef struct VjOptSpec {
     const char *choices;  /* CHOICE; STRING: what a value begins with, for --help alone */
     const char *help;     /* one line, states the unit */
     bool leads; /* STRING; its value may stand before all settings: vj_opts_parse_spec */
-    bool is_file;         /* STRING: the name of a file that its user reads */
-    bool is_spec;         /* STRING: "NAME:K=V,…" of a driver; see vj_opts_parse */
+    bool is_file; /* STRING: the name of a file that its user reads */
+    bool is_spec; /* STRING: "NAME:K=V,…" of a driver; see vj_opts_parse */
 } VjOptSpec;
 
 typedef struct VjOpts VjOpts;

@@ -190,8 +190,11 @@ struct VjEngineOps {
     uint32_t flags; /* VJ_ENGINE_… */
     /* VJ_NEEDS_… of the process; FILES: the directory of VjMetaPlace.  A wrapper: 0. */
     uint32_t needs;
-    /* The same where it depends on the options; NULL: it does not. */
+    /* The same, where options decide it; NULL: needs. */
     uint32_t (*needs_of)(const VjOpts *opts);
+    /* Whether the options go together, beyond what their table says.  Touches nothing.
+     * NULL: any do; else open() checks them too. */
+    bool (*check)(const VjOpts *opts, GError **error);
     /* What the changes of one apply() may have together, VJ_CHANGE_HEAD_BYTES for each
      * included; the session keeps to it.  0: no limit. */
     uint64_t apply_max_bytes;

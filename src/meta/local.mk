@@ -51,6 +51,9 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/redo-replay.c \
 	src/meta/redo-write.c \
 	src/meta/redo.c \
+	src/meta/remote-open.c \
+	src/meta/remote-private.h \
+	src/meta/remote.c \
 	src/meta/run.c \
 	src/meta/session-format.c \
 	src/meta/session-format.h \

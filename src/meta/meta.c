@@ -62,7 +62,7 @@ static VjOpts *read_options(const char *spec, const VjOptSpec *options, GError *
     const char *colon = strchr(spec, ':');
     g_autoptr(VjOpts) opts = vj_opts_new(options);
 
-    if (colon != NULL && !vj_opts_parse(opts, colon + 1, error)) {
+    if (colon != NULL && !vj_opts_parse_spec(opts, colon + 1, error)) {
         g_autofree char *name = spec_name(spec);
 
         vj_error_prefix(error, "meta %s", name);
@@ -98,7 +98,8 @@ bool vj_meta_spec_check(const char *spec, GError **error)
         return refuse_name(name, error);
     }
     opts = read_options(spec, ops->options, error);
-    return opts != NULL;
+    return opts != NULL && (ops->check == NULL || ops->check(opts, error) ||
+                            vj_error_prefix(error, "meta %s", name));
 }
 
 bool vj_meta_forgets(const char *spec)
