@@ -95,8 +95,8 @@ struct VjHelloReply;
 typedef struct VjRpcClientConfig {
     const char *address;
     VjCredentials *credentials; /* a reference is taken */
-    VjSlice hello;              /* the message of VJ_OP_HELLO; copied */
-    int64_t silence_us;         /* 0: VJ_RPC_SILENCE_DEFAULT_US */
+    VjSlice hello;      /* vj_hello_encode made it; copied, its client is filled in */
+    int64_t silence_us; /* 0: VJ_RPC_SILENCE_DEFAULT_US */
     /*
      * The peer is there: it has answered hello with @status (0 or -errno; not 0: the
      * connection is closed again), and @reply, borrowed.  In the loop thread, before any
@@ -230,7 +230,7 @@ bool vj_rpc_server_listen(VjRpcServer *s, const char *address, VjCredentials *cr
 unsigned vj_rpc_server_port(const VjRpcServer *s, unsigned index);
 /* Its threads begin. */
 bool vj_rpc_server_start(VjRpcServer *s, GError **error);
-/* No new connections, no new requests (VJ_WIRE_BUSY); waits until those that are running
+/* No new connections, no new requests (VJ_WIRE_LEAVING); waits until those that are running
  * are answered and sent, or the time is over.  False: some were left. */
 bool vj_rpc_server_drain(VjRpcServer *s, int64_t deadline_us);
 /* Closes all connections, waits for handlers. */
