@@ -29,8 +29,9 @@ struct VjNode {
 
 /* ---- volumes ----------------------------------------------------------------------- */
 
-static void unref_locked(VjNode *n, VjNodeVolume *v) VJ_REQUIRES(n->lock)
+static void unref_locked(VjNode *n, VjNodeVolume *v)
 {
+    vj_mutex_assert_held(&n->lock);
     if (--v->refs == 0) {
         g_assert(v->place == NULL && v->peers == 0);
         vj_node_volume_conf_free(v->conf);
