@@ -14,6 +14,7 @@
 
 #include <fcntl.h>
 #include <fts.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
