@@ -4,9 +4,15 @@
 noinst_LTLIBRARIES += src/rpc/libvj-rpc.la
 src_rpc_libvj_rpc_la_LIBADD = $(EVENT_LIBS) $(SSL_LIBS)
 src_rpc_libvj_rpc_la_SOURCES = \
+	src/rpc/certificates.c \
+	src/rpc/certificates.h \
+	src/rpc/credentials-private.h \
+	src/rpc/credentials.c \
 	src/rpc/frame-format.c \
 	src/rpc/frame-format.h \
+	src/rpc/key-file.c \
 	src/rpc/messages.c \
 	src/rpc/messages.h \
 	src/rpc/rpc.h \
-	src/rpc/stream-private.h
+	src/rpc/stream-private.h \
+	src/rpc/tls.c

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Unit tests of room rpc.  Two lines for each tests/unit/rpc/test-thing.c:
+#   UNIT_TESTS += tests/unit/rpc/test-thing
+#   tests_unit_rpc_test_thing_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS) $(SSL_LIBS)
+
+UNIT_TESTS += tests/unit/rpc/test-credentials
+tests_unit_rpc_test_credentials_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS) $(SSL_LIBS)
+
+UNIT_TESTS += tests/unit/rpc/test-tls
+tests_unit_rpc_test_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS) $(SSL_LIBS)
