@@ -293,15 +293,20 @@ static int check_volume(Fsck *fsck, bool read_data, VjCheckReport *out)
 static bool is_ours(const Fsck *fsck)
 {
     g_autoptr(GError) error = NULL;
-    VJ_AUTO_FD source_fd = vj_source_open(fsck->source, NULL);
+    VjPlace *place;
+    bool ours;
+    int closed;
 
-    if (source_fd < 0 || geteuid() == 0 ||
-        vj_source_is_ours(source_fd, fsck->source, fsck->repair, VJ_SOURCE_DEPTH,
-                          &error)) {
+    if (geteuid() == 0 || !vj_place_open(fsck->source, &place, NULL)) {
         return true;
     }
-    vj_cmd_fail(&command, error);
-    return false;
+    ours = vj_source_is_ours(place, fsck->source, fsck->repair, VJ_SOURCE_DEPTH, &error);
+    closed = vj_place_close(place);
+    g_assert(closed == 0); /* it was not marked */
+    if (!ours) {
+        vj_cmd_fail(&command, error);
+    }
+    return ours;
 }
 
 static int explain(Fsck *fsck, int r)
@@ -627,21 +632,24 @@ static int run(Fsck *fsck)
  * it is needed. */
 static void confine(const Fsck *fsck)
 {
-    VJ_AUTO_FD source_fd = fsck->is_bare ? -1 : vj_source_open(fsck->source, NULL);
-
     /* Whose all the objects are is not looked at, and what may not be read would count as
      * lost. */
     const VjSourceOwners owners = {true, true};
+    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    VjConfine how = {.owners = owners, .files = files, .other_fd = -1};
+    VjPlace *place;
+    int closed;
 
-    if (source_fd >= 0) {
-        vj_confine(&(VjConfine){
-            .source_fd = source_fd,
-            .owners = owners,
-            .drivers = vj_confine_drivers(source_fd, fsck->source, owners),
-            .rewrites = fsck->repair,
-            .other_fd = -1,
-        });
+    if (fsck->is_bare || !vj_place_open(fsck->source, &place, NULL)) {
+        return;
     }
+    vj_confine_to(place, &how);
+    how.trusts_files = !vj_source_owners(place).others_may_write;
+    how.drivers = vj_confine_drivers(place, fsck->source, owners, files);
+    how.rewrites = fsck->repair && !how.is_file;
+    vj_confine(&how);
+    closed = vj_place_close(place);
+    g_assert(closed == 0); /* it was not marked */
 }
 
 /*
