@@ -75,7 +75,7 @@ static const VjCmd command = {
     .operands = "[-n|-y|-p|-a] [-f] [--quick] [--restore [--checkpoint=NAME]] "
                 "[--sandbox=auto|off] SOURCE",
     .summary =
-        "Verifies the varjfs file system in SOURCE, which must not be mounted, and\n"
+        "Verifies the varjfs file system of SOURCE, which must not be mounted, and\n"
         "with -y repairs it.",
     .switches = switches,
     .more = "Exit status: 0 clean, 1 problems were corrected, 4 problems are left,\n"
@@ -286,6 +286,21 @@ static int check_volume(Fsck *fsck, bool read_data, VjCheckReport *out)
     }
     flush_lines(fsck);
     return r;
+}
+
+static bool is_volume_file(const char *source)
+{
+    VjPlace *place;
+    bool is_file;
+    int closed;
+
+    if (!vj_place_open(source, &place, NULL)) {
+        return false;
+    }
+    is_file = vj_place_is_file(place);
+    closed = vj_place_close(place);
+    g_assert(closed == 0); /* it was not marked */
+    return is_file;
 }
 
 /* False, after a message: files of another user are in the way.  The store, which cannot
@@ -574,8 +589,12 @@ static int examine(Fsck *fsck, int64_t wait_us)
 
 static int run(Fsck *fsck)
 {
+    g_autofree char *session_name = vj_cmd_session_name(command.name, fsck->source);
     VjVolumeOpen how = {
         .source = fsck->source,
+        /* Where the metadata are elsewhere it keeps mounts out, also from one that only
+         * reads. */
+        .session_name = session_name,
         .examine = VJ_EXAMINE_NEVER, /* that was done */
         .read_only = !fsck->repair,
         .check = true,
@@ -730,6 +749,12 @@ int main(int argc, char **argv)
     }
     if (fsck.preen && !fsck.force && vj_volume_is_clean(fsck.source)) {
         printf("%s: clean\n", fsck.source);
+        return vj_cmd_flush(&command, FSCK_CLEAN);
+    }
+    if (fsck.preen && !fsck.force && is_volume_file(fsck.source)) {
+        printf("%s: its metadata are elsewhere, where the system that starts does not "
+               "look; a mount recovers by itself\n",
+               fsck.source);
         return vj_cmd_flush(&command, FSCK_CLEAN);
     }
     fsck.lines = g_ptr_array_new_with_free_func(g_free);

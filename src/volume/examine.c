@@ -144,6 +144,10 @@ static bool examine(const VjPlace *p, const VjSuperblock *super, VjMetaFlaw *say
     int r = has_dir ? vj_meta_examine(super->meta, &place, -1, say, opaque, out)
                     : -local->code;
 
+    if (!has_dir && r != -ENOENT) {
+        g_propagate_error(error, g_steal_pointer(&local));
+        return false;
+    }
     if (r == -ENOENT) {
         say_missing(super, has_dir, say, opaque, out);
         r = 0;
