@@ -567,12 +567,6 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, const VjTransform *new_t
     return true;
 }
 
-static bool open_place(const VjVolumeOpen *how, VjPlace **out, GError **error)
-{
-    return how->has_source_fd ? vj_place_open_at(how->source_fd, how->source, out, error)
-                              : vj_place_open(how->source, out, error);
-}
-
 /* @place is taken where it is not the caller's. */
 static VjVolume *volume_new(const VjVolumeOpen *how, VjPlace *place)
 {
@@ -643,7 +637,7 @@ bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
         !vj_transform_parse(how->transform, &new_transform, error)) {
         return false;
     }
-    if (place == NULL && !open_place(how, &place, error)) {
+    if (place == NULL && !vj_place_open(how->source, &place, error)) {
         return false;
     }
     v = volume_new(how, place);
