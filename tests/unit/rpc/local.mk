@@ -11,3 +11,6 @@ tests_unit_rpc_test_credentials_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS) $(SSL_LIBS)
 
 UNIT_TESTS += tests/unit/rpc/test-tls
 tests_unit_rpc_test_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS) $(SSL_LIBS)
+
+UNIT_TESTS += tests/unit/rpc/test-hostile
+tests_unit_rpc_test_hostile_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
