@@ -340,7 +340,8 @@ bool vj_store_can_put_as(const VjStore *s)
 {
     g_assert(s != NULL);
     while (s != NULL && s->ops->put_as != NULL) {
-        g_assert(s->ops->loc_of_nonce != NULL && s->ops->nonce_of_loc != NULL);
+        g_assert(s->ops->loc_of_nonce != NULL && s->ops->nonce_of_loc != NULL &&
+                 s->ops->length != NULL);
         s = s->next;
     }
     return s == NULL;
@@ -371,6 +372,17 @@ bool vj_store_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
 {
     g_assert(s->ops->nonce_of_loc != NULL);
     return s->ops->nonce_of_loc(s, loc, nonce);
+}
+
+int vj_store_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    int result;
+
+    g_assert(s->ops->length != NULL);
+    result = s->ops->length(s, id, loc, stored_bytes);
+    g_assert(result == 0 ? *stored_bytes <= VJ_STORE_OBJECT_MAX
+                         : result < 0 && result != -EAGAIN && result != -EINTR);
+    return result;
 }
 
 bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b)

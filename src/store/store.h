@@ -203,7 +203,7 @@ typedef struct VjStoreOps {
      * (varjfsd): on each node an object has the same one.  An object of that id and
      * number which is there already is replaced, and has the same bytes: whatever was
      * durable of it stays so until this returned.  After a failure that object may be
-     * there or not.  These three, or none of them: NULL.
+     * there or not.  These four, or none of them: NULL.
      */
     int (*put_as)(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
                   int iov_count, VjPut *out);
@@ -211,6 +211,9 @@ typedef struct VjStoreOps {
      * driver never makes.  Threads: any; does not block. */
     VjLoc (*loc_of_nonce)(VjStore *s, uint64_t nonce);
     bool (*nonce_of_loc)(VjStore *s, VjLoc loc, uint64_t *nonce);
+    /* With put_as: is it there, and how long?  -ENOENT; -EBADMSG no object of this
+     * driver's, -EIO.  Reads no byte of it.  Threads: any; blocks. */
+    int (*length)(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes);
     /*
      * Two locators of one id name the same object, however many replicas each knows of.
      * NULL: where they are equal.  Threads: any; does not block.
@@ -372,6 +375,8 @@ int vj_store_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec 
 VjLoc vj_store_loc_of_nonce(VjStore *s, uint64_t nonce);
 bool vj_store_nonce_of_loc(VjStore *s, VjLoc loc,
                            uint64_t *nonce) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_length(VjStore *s, uint64_t id, VjLoc loc,
+                    uint64_t *stored_bytes) G_GNUC_WARN_UNUSED_RESULT;
 /* Of one id, they name the same object. */
 bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b);
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,

@@ -447,6 +447,11 @@ static VjLoc fault_loc_of_nonce(VjStore *s, uint64_t nonce)
     return vj_store_loc_of_nonce(s->next, nonce);
 }
 
+static int fault_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    return vj_store_length(s->next, id, loc, stored_bytes);
+}
+
 static bool fault_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
 {
     return vj_store_nonce_of_loc(s->next, loc, nonce);
@@ -605,6 +610,7 @@ const VjStoreOps vj_store_fault_ops = {
     .put_as = fault_put_as,
     .loc_of_nonce = fault_loc_of_nonce,
     .nonce_of_loc = fault_nonce_of_loc,
+    .length = fault_length,
     .same_loc = fault_same_loc,
     .get = fault_get,
     .expect = fault_expect,

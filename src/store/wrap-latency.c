@@ -156,6 +156,12 @@ static VjLoc latency_loc_of_nonce(VjStore *s, uint64_t nonce)
     return vj_store_loc_of_nonce(s->next, nonce);
 }
 
+static int latency_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    CALL(s, gets);
+    return vj_store_length(s->next, id, loc, stored_bytes);
+}
+
 static bool latency_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
 {
     return vj_store_nonce_of_loc(s->next, loc, nonce);
@@ -278,6 +284,7 @@ const VjStoreOps vj_store_latency_ops = {
     .put_as = latency_put_as,
     .loc_of_nonce = latency_loc_of_nonce,
     .nonce_of_loc = latency_nonce_of_loc,
+    .length = latency_length,
     .same_loc = latency_same_loc,
     .get = latency_get,
     .prefer = latency_prefer,

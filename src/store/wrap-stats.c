@@ -72,6 +72,11 @@ static VjLoc stats_loc_of_nonce(VjStore *s, uint64_t nonce)
     return vj_store_loc_of_nonce(s->next, nonce);
 }
 
+static int stats_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    return vj_store_length(s->next, id, loc, stored_bytes);
+}
+
 static bool stats_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
 {
     return vj_store_nonce_of_loc(s->next, loc, nonce);
@@ -216,6 +221,7 @@ const VjStoreOps vj_store_stats_ops = {
     .put_as = stats_put_as,
     .loc_of_nonce = stats_loc_of_nonce,
     .nonce_of_loc = stats_nonce_of_loc,
+    .length = stats_length,
     .same_loc = stats_same_loc,
     .get = stats_get,
     .expect = stats_expect,
