@@ -25,6 +25,8 @@ typedef struct VjOptSpec {
     const char *choices;  /* CHOICE; STRING: what a value begins with, for --help alone */
     const char *help;     /* one line, states the unit */
     bool leads; /* STRING; its value may stand before all settings: vj_opts_parse_spec */
+    bool is_file; /* STRING: the name of a file that its user reads */
+    bool is_spec; /* STRING: "NAME:K=V,…" of a driver; see vj_opts_parse */
 } VjOptSpec;
 
 typedef struct VjOpts VjOpts;
@@ -33,8 +35,12 @@ VjOpts *vj_opts_new(const VjOptSpec *specs); /* specs are borrowed for ever (sta
 void vj_opts_free(VjOpts *o);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjOpts, vj_opts_free)
 
-/* Later settings win; those before a mistake stay.  Unknown name, wrong type or range:
- * false and one clear line. */
+/*
+ * Later settings win; those before a mistake stay.  Unknown name, wrong type or range:
+ * false and one clear line.  Behind a value of a row with is_spec that has a colon,
+ * elements that begin with no name of the table belong to that value, so that its commas
+ * need not be escaped.
+ */
 bool vj_opts_parse(VjOpts *o, const char *text, GError **error);
 /*
  * vj_opts_parse_spec - "K=V,…" of a driver, before which "LEADER" or "LEADER:" may stand
@@ -60,6 +66,8 @@ bool vj_opts_flag(const VjOpts *o, const char *name);
 
 /* The row that leads, NULL: none. */
 const VjOptSpec *vj_opts_leader(const VjOptSpec *specs);
+/* The values of all rows with is_file that have one, appended; owned by @names. */
+void vj_opts_files(const VjOpts *o, GPtrArray *names);
 
 /* "  name=SIZE   help (default X)" per line; owned. */
 char *vj_opts_help(const VjOptSpec *specs);

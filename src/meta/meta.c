@@ -150,6 +150,17 @@ uint32_t vj_meta_needs(const char *spec)
     return ops != NULL ? ops->needs : 0;
 }
 
+void vj_meta_files(const char *spec, GPtrArray *names)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
+    g_autoptr(VjOpts) opts = ops != NULL ? read_options(spec, ops->options, NULL) : NULL;
+
+    if (opts != NULL) {
+        vj_opts_files(opts, names);
+    }
+}
+
 static bool wrap(const VjMetaOps *ops, const VjOpts *opts, VjMeta *next, VjMeta **out,
                  GError **error)
 {

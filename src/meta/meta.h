@@ -65,7 +65,12 @@ typedef struct VjMetaPlace {
      * is refused, and the descriptor, which is -1 then, is not looked at. */
     int credentials_dir_fd;
     const char *credentials_dir;
+    /* The volume whose keys it keeps, as of VjStorePlace, for engines that are elsewhere.
+     * Borrowed; NULL: not compared. */
+    const char *volume;
     bool create; /* mkfs: make what is missing; else a missing engine is an error */
+    bool
+        destroy; /* with create: a volume that is elsewhere and has the place is removed */
     bool read_only;
     bool salvage; /* a repair: what a damaged log does not give is given up */
     const VjSessionOpen *session; /* borrowed; NULL: exclusive, without a record */
@@ -226,6 +231,8 @@ bool vj_meta_forgets(const char *spec);
 /* VJ_NEEDS_… of the engine that @spec names; 0 also where there is no such engine, which
  * opening it reports.  Touches nothing. */
 uint32_t vj_meta_needs(const char *spec);
+/* As vj_store_files. */
+void vj_meta_files(const char *spec, GPtrArray *names);
 /* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
 int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 

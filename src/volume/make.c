@@ -18,11 +18,13 @@ const VjOptSpec vj_volume_make_options[] = {
      .type = VJ_OPT_STRING,
      .fallback = "posix",
      .choices = "posix|null",
+     .is_spec = true,
      .help = "driver that keeps the objects, with its own options as NAME:K=V"},
     {.name = "meta",
      .type = VJ_OPT_STRING,
      .fallback = "lmdb",
      .choices = "lmdb",
+     .is_spec = true,
      .help = "engine that keeps the metadata, with its own options as NAME:K=V"},
     {.name = "hash",
      .type = VJ_OPT_CHOICE,
@@ -147,10 +149,11 @@ static int root_body(VjTxn *txn, void *opaque)
     return r < 0 ? r : vj_superblock_record_put(txn, text);
 }
 
-static bool make_meta(const VjPlace *p, const VjSuperblock *super, GError **error)
+static bool make_meta(const VjPlace *p, const VjSuperblock *super, bool force,
+                      GError **error)
 {
     g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
-    VjMetaPlace place = {.create = true};
+    VjMetaPlace place = {.volume = super->uuid, .create = true, .destroy = force};
     VjMeta *meta;
     int r, closed;
 
@@ -168,10 +171,11 @@ static bool make_meta(const VjPlace *p, const VjSuperblock *super, GError **erro
     return r == 0 || vj_error_set_errno(error, -r, "%s", dir.path);
 }
 
-static bool make_store(const VjPlace *p, const VjSuperblock *super, GError **error)
+static bool make_store(const VjPlace *p, const VjSuperblock *super, bool force,
+                       GError **error)
 {
     g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
-    VjStorePlace place = {.volume = super->uuid, .create = true};
+    VjStorePlace place = {.volume = super->uuid, .create = true, .destroy = force};
     VjStore *store;
 
     if (!vj_place_dir_open(p, VJ_OBJECTS_DIR, vj_store_needs(super->store), true, &dir,
@@ -199,8 +203,8 @@ static bool make_in(const VjPlace *p, const VjVolumeMake *how, const VjSuperbloc
         return false;
     }
     if (vj_place_make_superblock(p, text, error) &&
-        vj_place_make_go_on(p, &make, error) && make_meta(p, super, error) &&
-        vj_place_make_go_on(p, &make, error) && make_store(p, super, error) &&
+        vj_place_make_go_on(p, &make, error) && make_meta(p, super, how->force, error) &&
+        vj_place_make_go_on(p, &make, error) && make_store(p, super, how->force, error) &&
         vj_place_make_go_on(p, &make, error) && vj_place_make_end(p, error)) {
         vj_place_close_to_others(p);
         return true;
@@ -247,7 +251,8 @@ static bool make_without_directory(const VjVolumeMake *how, const VjSuperblock *
     g_autofree char *text = vj_superblock_format(super);
     g_autoptr(VjPlace) p = vj_place_of_text(how->source, text);
 
-    if (!make_meta(p, super, error) || !make_store(p, super, error)) {
+    if (!make_meta(p, super, how->force, error) ||
+        !make_store(p, super, how->force, error)) {
         return false;
     }
     *how->conf = g_steal_pointer(&text);

@@ -23,6 +23,8 @@ static const VjOptSpec specs[] = {
      .fallback = "blake3",
      .choices = "blake3|sha256|sha1",
      .help = "digest"},
+    {.name = "store", .type = VJ_OPT_STRING, .is_spec = true, .help = "driver"},
+    {.name = "key", .type = VJ_OPT_STRING, .is_file = true, .help = "a file"},
     {.name = NULL},
 };
 
@@ -46,6 +48,37 @@ static void expect_refused(VjOpts *o, const char *text, const char *part)
         fail_msg("\"%s\" was taken", text);
     }
     vj_test_expect_error(&error, EINVAL, part);
+}
+
+/* Commas of a driver's spec need no escape where nothing else can be meant. */
+static void specs_go_on(void **state)
+{
+    VjOpts *o = *state;
+
+    assert_true(
+        vj_opts_parse(o, "store=remote:a,b:replicas=2,name=k\\,1,,label=x,ro", NULL));
+    assert_string_equal(vj_opts_string(o, "store"), "remote:a,b:replicas=2,name=k,1");
+    assert_string_equal(vj_opts_string(o, "label"), "x");
+    assert_true(vj_opts_flag(o, "ro"));
+    assert_true(vj_opts_parse(o, "store=remote:a\\,b,hash=sha1", NULL));
+    assert_string_equal(vj_opts_string(o, "store"), "remote:a,b");
+    expect_refused(o, "store=posix,lable=x", "lable");
+    expect_refused(o, "label=a:b,c", "\"c\"");
+    expect_refused(o, "store=remote:a,ro,b", "\"b\"");
+    expect_refused(o, "b,store=remote:a", "\"b\"");
+}
+
+static void files_are_listed(void **state)
+{
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    VjOpts *o = *state;
+
+    vj_opts_files(o, names);
+    assert_int_equal(names->len, 0);
+    assert_true(vj_opts_parse(o, "label=l,key=beside.key", NULL));
+    vj_opts_files(o, names);
+    assert_int_equal(names->len, 1);
+    assert_string_equal(names->pdata[0], "beside.key");
 }
 
 static void defaults_hold(void **state)
@@ -240,7 +273,9 @@ static void help_shows_every_option(void **state)
         "  cache=SIZE                bytes of cache (default 64M)\n"
         "  commit=N                  seconds (default 1)\n"
         "  huge=N                    any number above 0\n"
-        "  hash=blake3|sha256|sha1   digest (default blake3)\n";
+        "  hash=blake3|sha256|sha1   digest (default blake3)\n"
+        "  store=TEXT                driver\n"
+        "  key=TEXT                  a file\n";
 
     (void)state;
     assert_string_equal(help, expected);
@@ -323,6 +358,8 @@ static void leaders(void **state)
 
 static const struct CMUnitTest tests[] = {
     WITH_OPTS(defaults_hold),
+    WITH_OPTS(specs_go_on),
+    WITH_OPTS(files_are_listed),
     WITH_OPTS(values_are_taken),
     WITH_OPTS(later_settings_win),
     WITH_OPTS(escapes_and_empty_elements),

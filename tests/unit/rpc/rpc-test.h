@@ -92,12 +92,13 @@ static void run_fail(VjRpcRequest *r)
 
 static const VjRpcHandler test_handlers[] = {
     {OP_ECHO, VJ_ROLE_OBJECT, "echo", VJ_RPC_MESSAGE_MAX, VJ_RPC_BULK_MAX, run_echo,
+     false, false},
+    {OP_QUICK, VJ_ROLE_ANY, "quick", SMALL_MESSAGE_MAX, 1 << 20, run_echo, true, false},
+    {OP_WAIT, VJ_ROLE_OBJECT, "wait", SMALL_MESSAGE_MAX, VJ_RPC_BULK_MAX, run_wait, true,
      false},
-    {OP_QUICK, VJ_ROLE_ANY, "quick", SMALL_MESSAGE_MAX, 1 << 20, run_echo, true},
-    {OP_WAIT, VJ_ROLE_OBJECT, "wait", SMALL_MESSAGE_MAX, VJ_RPC_BULK_MAX, run_wait, true},
-    {OP_FILL, VJ_ROLE_OBJECT, "fill", SMALL_MESSAGE_MAX, 0, run_fill, false},
-    {OP_FAIL, VJ_ROLE_OBJECT, "fail", SMALL_MESSAGE_MAX, 0, run_fail, false},
-    {OP_OTHER_ROLE, VJ_ROLE_META, "other", SMALL_MESSAGE_MAX, 0, run_echo, false},
+    {OP_FILL, VJ_ROLE_OBJECT, "fill", SMALL_MESSAGE_MAX, 0, run_fill, false, false},
+    {OP_FAIL, VJ_ROLE_OBJECT, "fail", SMALL_MESSAGE_MAX, 0, run_fail, false, false},
+    {OP_OTHER_ROLE, VJ_ROLE_META, "other", SMALL_MESSAGE_MAX, 0, run_echo, false, false},
     {0},
 };
 
