@@ -590,9 +590,32 @@ int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     return result;
 }
 
+int vj_store_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
+{
+    int result;
+
+    g_assert(s->ops->survey != NULL && (puts != NULL || count == 0));
+    vj_lock_assert_none();
+    result = s->ops->survey(s, puts, count, wants);
+    g_assert(result == -EAGAIN || vj_store_result_is_sound(result));
+    return result;
+}
+
 void vj_store_health(VjStore *s, VjStoreHealth *out)
 {
     g_assert(s->ops->health != NULL);
     s->ops->health(s, out);
     g_assert(out->live <= out->nodes && out->dead <= out->nodes - out->live);
+}
+
+bool vj_store_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    g_assert(s->ops->node != NULL);
+    return s->ops->node(s, index, out);
+}
+
+bool vj_store_drain(VjStore *s, unsigned index, bool drained)
+{
+    g_assert(s->ops->drain != NULL);
+    return s->ops->drain(s, index, drained);
 }

@@ -92,6 +92,7 @@ struct VjIo {
     gint refs;
     VjStore *store;          /* that it was submitted to */
     VjIo *child;             /* of a wrapper: what it submitted to the next store */
+    void *of_driver;         /* the driver's, from submit until it completes @io */
     GSequenceIter *deadline; /* guarded by the queue's lock, as the rest: */
     bool is_waiting;         /* for a worker */
     bool is_answered;
@@ -118,6 +119,15 @@ typedef struct VjStoreHealth {
      * want heal() since. */
     uint64_t changes;
 } VjStoreHealth;
+
+/* One of the nodes, for people. */
+typedef struct VjStoreNode {
+    char address[256]; /* cut where it is longer */
+    const char *state; /* "live", "away", …; static */
+    bool is_live, is_draining;
+    uint32_t weight;
+    uint64_t sent_bytes, received_bytes, losses;
+} VjStoreNode;
 
 /* The whole of a stored object: is it what was put? */
 typedef bool VjStoreVerify(void *opaque, VjSlice stored);
@@ -285,12 +295,24 @@ typedef struct VjStoreOps {
      * What it put is durable.  Threads: any, one at a time for one object; blocks.
      * -ENOENT no replica anywhere, -EBADMSG no good one, -EAGAIN too few nodes are there
      * (what could be done is done, and *now holds) or not all of them could be asked,
-     * -EIO, -EROFS.  NULL: the driver has no replicas; health, too.
+     * -EIO, -EROFS.  NULL: the driver has no replicas; the four that follow, too.
      */
     int (*heal)(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                 VjStoreVerify *verify, void *opaque, VjLoc *now);
+    /*
+     * Which of these objects want heal(): *wants of each, from what the nodes say that
+     * they have; no replica is read.  Threads: any; blocks.  -EAGAIN not all nodes that
+     * are live could be asked.
+     */
+    int (*survey)(VjStore *s, const VjPut *puts, size_t count, bool *wants);
     /* Threads: any; does not block. */
     void (*health)(VjStore *s, VjStoreHealth *out);
+    /* What is known of node @index, from 0.  False: there is no such place in the list;
+     * one that was removed from it is not live and has no address. */
+    bool (*node)(VjStore *s, unsigned index, VjStoreNode *out);
+    /* The node gets no new objects and is to be emptied by heal(), until it is drained
+     * no more or the store is opened again.  False: there is no such node. */
+    bool (*drain)(VjStore *s, unsigned index, bool drained);
     /* Free and total bytes now; cheap enough for once a second.  -EIO. */
     int (*space)(VjStore *s, VjStoreSpace *out);
     /*
@@ -396,12 +418,16 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
 void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
-/* False: the driver has no replicas; heal and health are not to be called. */
+/* False: the driver has no replicas; what follows is not to be called. */
 bool vj_store_has_replicas(const VjStore *s);
 int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                   VjStoreVerify *verify, void *opaque,
                   VjLoc *now) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_survey(VjStore *s, const VjPut *puts, size_t count,
+                    bool *wants) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_health(VjStore *s, VjStoreHealth *out);
+bool vj_store_node(VjStore *s, unsigned index, VjStoreNode *out);
+bool vj_store_drain(VjStore *s, unsigned index, bool drained);
 /* Of the last answer, for a second, what was put since is taken off; the driver is asked
  * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;

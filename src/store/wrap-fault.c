@@ -464,9 +464,24 @@ static int fault_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
 }
 
+static int fault_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
+{
+    return vj_store_survey(s->next, puts, count, wants);
+}
+
 static void fault_health(VjStore *s, VjStoreHealth *out)
 {
     vj_store_health(s->next, out);
+}
+
+static bool fault_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    return vj_store_node(s->next, index, out);
+}
+
+static bool fault_drain(VjStore *s, unsigned index, bool drained)
+{
+    return vj_store_drain(s->next, index, drained);
 }
 
 static int fault_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -616,6 +631,9 @@ const VjStoreOps vj_store_fault_ops = {
     .removes_committed = fault_removes_committed,
     .each = fault_each,
     .heal = fault_heal,
+    .survey = fault_survey,
     .health = fault_health,
+    .node = fault_node,
+    .drain = fault_drain,
     .space = fault_space,
 };

@@ -173,9 +173,24 @@ static int latency_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_byte
     return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
 }
 
+static int latency_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
+{
+    return vj_store_survey(s->next, puts, count, wants);
+}
+
 static void latency_health(VjStore *s, VjStoreHealth *out)
 {
     vj_store_health(s->next, out);
+}
+
+static bool latency_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    return vj_store_node(s->next, index, out);
+}
+
+static bool latency_drain(VjStore *s, unsigned index, bool drained)
+{
+    return vj_store_drain(s->next, index, drained);
 }
 
 static uint64_t latency_prefer(VjStore *s, uint64_t id)
@@ -288,7 +303,10 @@ const VjStoreOps vj_store_latency_ops = {
     .removes_committed = latency_removes_committed,
     .each = latency_each,
     .heal = latency_heal,
+    .survey = latency_survey,
     .health = latency_health,
+    .node = latency_node,
+    .drain = latency_drain,
     .space = latency_space,
     .submit = latency_submit,
 };

@@ -92,9 +92,24 @@ static int stats_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                       NULL, NULL, 0);
 }
 
+static int stats_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
+{
+    return vj_store_survey(s->next, puts, count, wants);
+}
+
 static void stats_health(VjStore *s, VjStoreHealth *out)
 {
     vj_store_health(s->next, out);
+}
+
+static bool stats_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    return vj_store_node(s->next, index, out);
+}
+
+static bool stats_drain(VjStore *s, unsigned index, bool drained)
+{
+    return vj_store_drain(s->next, index, drained);
 }
 
 static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -227,7 +242,10 @@ const VjStoreOps vj_store_stats_ops = {
     .removes_committed = stats_removes_committed,
     .each = stats_each,
     .heal = stats_heal,
+    .survey = stats_survey,
     .health = stats_health,
+    .node = stats_node,
+    .drain = stats_drain,
     .space = stats_space,
     .submit = stats_submit,
     .cancel = stats_cancel,
