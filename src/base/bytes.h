@@ -115,4 +115,14 @@ void vj_write_bytes(VjWriter *w, const void *src, size_t len);
  * digest.c. */
 uint64_t vj_checksum64(const void *src, size_t len);
 
+/* The same of bytes that come in pieces. */
+typedef struct VjChecksum {
+    _Alignas(64) uint8_t state[576];
+} VjChecksum;
+
+void vj_checksum_init(VjChecksum *c);
+void vj_checksum_add(VjChecksum *c, const void *src, size_t len);
+/* Of all that was added so far. */
+uint64_t vj_checksum_get(const VjChecksum *c);
+
 #endif

@@ -142,3 +142,27 @@ uint64_t vj_checksum64(const void *src, size_t len)
 {
     return XXH3_64bits(src, len);
 }
+
+G_STATIC_ASSERT(sizeof(VjChecksum) >= sizeof(XXH3_state_t));
+G_STATIC_ASSERT(_Alignof(VjChecksum) >= _Alignof(XXH3_state_t));
+
+void vj_checksum_init(VjChecksum *c)
+{
+    XXH_errorcode failed;
+
+    XXH3_INITSTATE((XXH3_state_t *)(void *)c->state);
+    failed = XXH3_64bits_reset((XXH3_state_t *)(void *)c->state);
+    g_assert(failed == XXH_OK);
+}
+
+void vj_checksum_add(VjChecksum *c, const void *src, size_t len)
+{
+    XXH_errorcode failed = XXH3_64bits_update((XXH3_state_t *)(void *)c->state, src, len);
+
+    g_assert(failed == XXH_OK);
+}
+
+uint64_t vj_checksum_get(const VjChecksum *c)
+{
+    return XXH3_64bits_digest((const XXH3_state_t *)(const void *)c->state);
+}

@@ -48,7 +48,9 @@ typedef enum VjLockRank {
     VJ_RANK_STORE = 62,           /* store: one driver's state */
     VJ_RANK_STORE_FLUSH = 64,     /* store: waiters for durability */
     VJ_RANK_RPC = 70,             /* rpc: calls in flight, queues of threads */
+    VJ_RANK_RPC_RECEIVE = 71,     /* rpc: where a bulk is received to */
     VJ_RANK_RPC_CONNECTION = 72,  /* rpc: what goes out on one connection */
+    VJ_RANK_RPC_LOOP = 74,        /* rpc: what a loop thread is to do */
     VJ_RANK_BASE = 90,            /* log, trace: may be taken under any other */
 } VjLockRank;
 

@@ -332,6 +332,51 @@ bool vj_opts_parse(VjOpts *o, const char *text, GError **error)
     return true;
 }
 
+const VjOptSpec *vj_opts_leader(const VjOptSpec *specs)
+{
+    while (specs->name != NULL && !specs->leads) {
+        specs++;
+    }
+    g_assert(specs->name == NULL || specs->type == VJ_OPT_STRING);
+    return specs->name != NULL ? specs : NULL;
+}
+
+/* "name=…", or the name of a flag and nothing else. */
+static bool begins_with_setting(const VjOpts *o, const char *text)
+{
+    for (size_t i = 0; i < o->count; i++) {
+        size_t len = strlen(o->specs[i].name);
+        bool is_flag = o->specs[i].type == VJ_OPT_FLAG;
+
+        if (strncmp(text, o->specs[i].name, len) == 0 &&
+            (text[len] == '=' || (is_flag && (text[len] == ',' || text[len] == '\0')))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool vj_opts_parse_spec(VjOpts *o, const char *text, GError **error)
+{
+    const VjOptSpec *leader = vj_opts_leader(o->specs);
+    const char *end = text;
+    g_autofree char *led = NULL;
+
+    if (leader == NULL || *text == '\0' || begins_with_setting(o, text)) {
+        return vj_opts_parse(o, text, error);
+    }
+    if (strnlen(text, TEXT_MAX_BYTES + 1) > TEXT_MAX_BYTES) {
+        return vj_error_set(error, EINVAL, "option text: longer than %zu bytes",
+                            TEXT_MAX_BYTES);
+    }
+    while (*end != '\0' && (*end != ':' || !begins_with_setting(o, end + 1))) {
+        end++;
+    }
+    led = g_strndup(text, (gsize)(end - text));
+    return vj_opts_set(o, leader->name, led, error) &&
+           vj_opts_parse(o, *end == ':' ? end + 1 : end, error);
+}
+
 bool vj_opts_has_spec(const VjOpts *o, const char *name)
 {
     return find(o, name) < o->count;

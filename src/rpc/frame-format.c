@@ -48,6 +48,9 @@ int vj_frame_decode(const uint8_t head[VJ_FRAME_HEAD_BYTES], VjFrame *out)
         reserved != 0 || (out->flags & ~VJ_FRAME_FLAGS) != 0) {
         return -EPROTO;
     }
+    if (out->message_bytes == 0 && out->bulk_bytes == 0 && out->body_checksum != 0) {
+        return -EPROTO;
+    }
     return 0;
 }
 
@@ -73,6 +76,7 @@ static const int errnos[VJ_WIRE_STATUS_COUNT] = {
     [VJ_WIRE_TOO_LARGE] = EFBIG,
     [VJ_WIRE_FOREIGN] = ENXIO,
     [VJ_WIRE_EMPTY] = ENODATA,
+    [VJ_WIRE_LEAVING] = ESHUTDOWN,
 };
 
 VjWireStatus vj_wire_status(int rc)
@@ -88,5 +92,5 @@ VjWireStatus vj_wire_status(int rc)
 
 int vj_wire_errno(uint32_t status)
 {
-    return status < VJ_WIRE_STATUS_COUNT ? -errnos[status] : -EPROTO;
+    return status < VJ_WIRE_STATUS_COUNT ? -errnos[status] : -EIO;
 }

@@ -9,6 +9,10 @@
  * Nothing of a head counts before its checksum has been compared, nothing of a message
  * or a bulk before body_checksum has.  Lengths are compared with what the operation may
  * have before memory is taken for them.
+ *
+ * HELLO and its reply have this head for ever.  What a later version or a feature changes
+ * of it, it changes from the next frame on: the six flags and the four bytes that are
+ * zero now.
  */
 #ifndef VJ_RPC_FRAME_FORMAT_H
 #define VJ_RPC_FRAME_FORMAT_H
@@ -38,7 +42,7 @@ typedef struct VjFrameFormat {
     uint8_t bulk_bytes[4];
     uint8_t reserved[4]; /* zero */
     uint8_t
-        body_checksum[8]; /* XXH3-64, seed 0, of message and bulk as one; 0: no body */
+        body_checksum[8]; /* XXH3-64, seed 0, of message and bulk as one; no body: 0 */
     uint8_t head_checksum[8]; /* likewise, of the 40 bytes before it */
 } VjFrameFormat;
 
@@ -60,7 +64,7 @@ typedef struct VjFrame {
 } VjFrame;
 
 void vj_frame_encode(const VjFrame *frame, uint8_t head[VJ_FRAME_HEAD_BYTES]);
-/* 0; -EPROTO: no head of this version, or a damaged one. */
+/* 0; -EPROTO: no head of this version, or a damaged one.  Lengths are not compared. */
 int vj_frame_decode(const uint8_t head[VJ_FRAME_HEAD_BYTES],
                     VjFrame *out) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -105,17 +109,18 @@ typedef enum VjWireStatus {
     VJ_WIRE_UNSUPPORTED = 11, /* EOPNOTSUPP: no such operation, version or role here */
     VJ_WIRE_REFUSED = 12,     /* EACCES: who asks may not */
     VJ_WIRE_PROTOCOL = 13,    /* EPROTO: the request cannot be understood */
-    VJ_WIRE_BUSY = 14,        /* EBUSY: a limit, or the node is going down: try again */
+    VJ_WIRE_BUSY = 14,        /* EBUSY: a limit: the same here, later */
     VJ_WIRE_CANCELED = 15,    /* ECANCELED */
     VJ_WIRE_TOO_LARGE = 16,   /* EFBIG */
     VJ_WIRE_FOREIGN = 17,     /* ENXIO: the place belongs to another volume */
     VJ_WIRE_EMPTY = 18,       /* ENODATA: the place belongs to no volume yet */
+    VJ_WIRE_LEAVING = 19,     /* ESHUTDOWN: the node goes down, it has done nothing */
     VJ_WIRE_STATUS_COUNT
 } VjWireStatus;
 
 /* The status for 0 or -errno; what has none is VJ_WIRE_DEVICE. */
 VjWireStatus vj_wire_status(int rc);
-/* 0 or -errno; an unknown status is -EPROTO. */
+/* 0 or -errno; a status of a later version is -EIO. */
 int vj_wire_errno(uint32_t status);
 
 #endif

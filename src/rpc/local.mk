@@ -4,9 +4,21 @@
 noinst_LTLIBRARIES += src/rpc/libvj-rpc.la
 src_rpc_libvj_rpc_la_LIBADD = $(EVENT_LIBS) $(SSL_LIBS)
 src_rpc_libvj_rpc_la_SOURCES = \
+	src/rpc/address-private.h \
+	src/rpc/address.c \
+	src/rpc/call.c \
+	src/rpc/client-private.h \
+	src/rpc/client.c \
+	src/rpc/connection-private.h \
+	src/rpc/connection.c \
+	src/rpc/credentials.c \
 	src/rpc/frame-format.c \
 	src/rpc/frame-format.h \
+	src/rpc/loop-private.h \
+	src/rpc/loop.c \
 	src/rpc/messages.c \
 	src/rpc/messages.h \
 	src/rpc/rpc.h \
-	src/rpc/stream-private.h
+	src/rpc/server.c \
+	src/rpc/stream-private.h \
+	src/rpc/stream.c

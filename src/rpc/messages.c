@@ -75,18 +75,93 @@ static int done(const VjReader *r)
     return vj_reader_done(r) ? 0 : -EPROTO;
 }
 
+/* Of a message that may grow. */
+static int done_or_more(const VjReader *r)
+{
+    return r->bad ? -EPROTO : 0;
+}
+
+/* UTF-8 of characters that a terminal or a log shows and does not obey. */
+static bool is_printable(VjSlice text)
+{
+    const char *at = text.len > 0 ? text.data : "", *end = at + text.len;
+
+    if (!g_utf8_validate(at, (gssize)text.len, NULL)) {
+        return false;
+    }
+    for (; at < end; at = g_utf8_next_char(at)) {
+        if (!g_unichar_isprint(g_utf8_get_char(at))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+char *vj_wire_text(VjSlice message)
+{
+    if (message.len == 0 || message.len > VJ_WIRE_TEXT_MAX || !is_printable(message)) {
+        return NULL;
+    }
+    return g_strndup(message.data, message.len);
+}
+
 /* ---- hello ------------------------------------------------------------------------- */
+
+/* Where a hello has its client and connection. */
+#define HELLO_CLIENT_OFFSET 30u
+
+bool vj_wire_is_volume_name(VjSlice name)
+{
+    const char *at = name.data;
+
+    if (name.len == 0 || name.len > VJ_WIRE_VOLUME_NAME_MAX || !g_ascii_isalnum(at[0])) {
+        return false;
+    }
+    for (size_t i = 0; i < name.len; i++) {
+        if (!g_ascii_isalnum(at[i]) && at[i] != '.' && at[i] != '_' && at[i] != '-') {
+            return false;
+        }
+    }
+    return true;
+}
 
 void vj_hello_encode(GByteArray *to, const VjHello *m)
 {
+    g_assert(m->name.len <= VJ_WIRE_VOLUME_NAME_MAX);
     add_u16(to, m->version_min);
     add_u16(to, m->version_max);
     add_u64(to, m->features);
     add_u8(to, m->role);
     add_u8(to, m->flags);
     add_slice(to, vj_slice(m->uuid, VJ_WIRE_UUID_BYTES));
+    add_slice(to, vj_slice(m->client, VJ_WIRE_UUID_BYTES));
+    add_u64(to, m->connection);
     add_counted(to, m->volume);
     add_counted(to, m->name);
+}
+
+void vj_hello_set_client(GByteArray *hello, const uint8_t client[VJ_WIRE_UUID_BYTES],
+                         uint64_t connection)
+{
+    VjWriter w;
+
+    g_assert(hello->len > HELLO_CLIENT_OFFSET + VJ_WIRE_UUID_BYTES + 8);
+    w = vj_writer(hello->data + HELLO_CLIENT_OFFSET, VJ_WIRE_UUID_BYTES + 8);
+    vj_write_bytes(&w, client, VJ_WIRE_UUID_BYTES);
+    vj_write_u64(&w, connection);
+    g_assert(!w.bad);
+}
+
+/* Each flag has a meaning, and no two deny each other. */
+static bool are_hello_flags(uint8_t flags)
+{
+    bool creates = (flags & VJ_HELLO_CREATE) != 0, adopts = (flags & VJ_HELLO_ADOPT) != 0;
+    bool destroys = (flags & VJ_HELLO_DESTROY) != 0;
+
+    if ((flags & ~VJ_HELLO_FLAGS) != 0 || (creates && adopts) || (destroys && !creates)) {
+        return false;
+    }
+    return (flags & VJ_HELLO_READ_ONLY) == 0 || !(creates || adopts);
 }
 
 int vj_hello_decode(VjSlice message, VjHello *out)
@@ -99,10 +174,13 @@ int vj_hello_decode(VjSlice message, VjHello *out)
     out->role = vj_read_u8(&r);
     out->flags = vj_read_u8(&r);
     read_uuid(&r, out->uuid);
+    read_uuid(&r, out->client);
+    out->connection = vj_read_u64(&r);
     out->volume = read_counted(&r, VJ_WIRE_VOLUME_NAME_MAX);
     out->name = read_counted(&r, VJ_WIRE_VOLUME_NAME_MAX);
-    if (done(&r) < 0 || out->version_min > out->version_max ||
-        (out->flags & ~VJ_HELLO_FLAGS) != 0) {
+    if (done_or_more(&r) < 0 || out->version_min == 0 ||
+        out->version_min > out->version_max || !are_hello_flags(out->flags) ||
+        !vj_wire_is_volume_name(out->volume) || !is_printable(out->name)) {
         return -EPROTO;
     }
     return 0;
@@ -115,6 +193,8 @@ void vj_hello_reply_encode(GByteArray *to, const VjHelloReply *m)
     add_slice(to, vj_slice(m->node, VJ_WIRE_UUID_BYTES));
     add_slice(to, vj_slice(m->instance, VJ_WIRE_UUID_BYTES));
     add_u8(to, m->was_empty);
+    add_u32(to, m->requests_max);
+    add_u64(to, m->bytes_max);
 }
 
 int vj_hello_reply_decode(VjSlice message, VjHelloReply *out)
@@ -126,7 +206,9 @@ int vj_hello_reply_decode(VjSlice message, VjHelloReply *out)
     read_uuid(&r, out->node);
     read_uuid(&r, out->instance);
     out->was_empty = read_bool(&r);
-    return done(&r);
+    out->requests_max = vj_read_u32(&r);
+    out->bytes_max = vj_read_u64(&r);
+    return done_or_more(&r);
 }
 
 /* ---- objects ----------------------------------------------------------------------- */
@@ -174,6 +256,10 @@ int vj_wire_get_decode(VjSlice message, VjWireGet *out)
     *out = (VjWireGet){.object = read_object(&r)};
     out->offset = vj_read_u64(&r);
     out->len = vj_read_u32(&r);
+    if (out->len == 0 || out->len > VJ_WIRE_OBJECT_MAX ||
+        out->offset > VJ_WIRE_OBJECT_MAX - out->len) {
+        return -EPROTO;
+    }
     return done(&r);
 }
 
@@ -393,6 +479,7 @@ int vj_wire_keys_decode(VjSlice message, GArray **out)
 
 void vj_wire_scan_encode(GByteArray *to, const VjWireScan *m)
 {
+    g_assert(m->from.len <= VJ_WIRE_KEY_MAX && m->to.len <= VJ_WIRE_KEY_MAX);
     add_u8(to, m->space);
     add_u8(to, m->backward);
     add_u32(to, m->limit);
@@ -429,7 +516,10 @@ int vj_wire_items_reply_decode(VjSlice message, VjWireItemsReply *out)
 
     *out = (VjWireItemsReply){.more = read_bool(&r)};
     out->count = vj_read_u32(&r);
-    return out->count > VJ_WIRE_KEYS_MAX ? -EPROTO : done(&r);
+    if (out->count > VJ_WIRE_KEYS_MAX || (out->more && out->count == 0)) {
+        return -EPROTO;
+    }
+    return done(&r);
 }
 
 size_t vj_wire_item_bytes(const VjWireItem *item)

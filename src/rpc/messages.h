@@ -25,6 +25,10 @@ enum {
 #define VJ_WIRE_VERSION 1u /* of the operations; the largest that this program speaks */
 #define VJ_WIRE_UUID_BYTES 16u
 #define VJ_WIRE_VOLUME_NAME_MAX 63u
+/* Of any reply; what is longer is bulk. */
+#define VJ_WIRE_REPLY_MESSAGE_MAX ((uint32_t)64 << 10)
+/* Of the text in the reply of a request that failed, bytes. */
+#define VJ_WIRE_TEXT_MAX 256u
 
 enum {
     VJ_HELLO_CREATE =
@@ -35,14 +39,26 @@ enum {
     VJ_HELLO_FLAGS = 15,
 };
 
+/*
+ * HELLO and its reply may be longer than this version has them: what is behind these
+ * fields is for later versions and is ignored.
+ */
 typedef struct VjHello {
-    uint16_t version_min, version_max; /* that the client speaks */
+    uint16_t version_min, version_max; /* that the client speaks, > 0 */
     uint64_t features;                 /* none yet; unknown ones are ignored */
     uint8_t role;
     uint8_t flags;
     uint8_t uuid[VJ_WIRE_UUID_BYTES]; /* of the volume */
-    VjSlice volume;                   /* its name in the node's configuration */
-    VjSlice name;                     /* of the client, for people */
+    /*
+     * Random, one for each VjRpcClient, and how often it has connected: 1, 2, ….  When a
+     * server answers this hello, it has ended all that came by earlier connections of the
+     * same client; one with a number that is not greater it refuses (VJ_WIRE_FENCED).
+     * All zero: the client does without that.  The room fills both in.
+     */
+    uint8_t client[VJ_WIRE_UUID_BYTES];
+    uint64_t connection;
+    VjSlice volume; /* its name in the node's configuration; vj_wire_is_volume_name */
+    VjSlice name;   /* of the client, for people; printable UTF-8, or empty */
 } VjHello;
 
 typedef struct VjHelloReply {
@@ -51,12 +67,31 @@ typedef struct VjHelloReply {
     uint8_t node[VJ_WIRE_UUID_BYTES]; /* of the place: stays as long as its disk */
     uint8_t instance[VJ_WIRE_UUID_BYTES]; /* of the process: new at each start */
     uint8_t was_empty; /* the place was taken for the volume just now */
+    /* What this connection may have in flight: requests, and bytes of requests and of the
+     * replies that they ask for.  0: as rpc.h says. */
+    uint32_t requests_max;
+    uint64_t bytes_max;
 } VjHelloReply;
+
+/* 1 … VJ_WIRE_VOLUME_NAME_MAX of A-Z a-z 0-9 . _ -, the first a letter or a digit. */
+bool vj_wire_is_volume_name(VjSlice name);
+/* Of a hello that is encoded: sets client and connection. */
+void vj_hello_set_client(GByteArray *hello, const uint8_t client[VJ_WIRE_UUID_BYTES],
+                         uint64_t connection);
 
 void vj_hello_encode(GByteArray *to, const VjHello *m);
 int vj_hello_decode(VjSlice message, VjHello *out) G_GNUC_WARN_UNUSED_RESULT;
 void vj_hello_reply_encode(GByteArray *to, const VjHelloReply *m);
 int vj_hello_reply_decode(VjSlice message, VjHelloReply *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* The text for people of a reply that failed, if it can be shown in one line; owned;
+ * NULL: there is none. */
+char *vj_wire_text(VjSlice message);
+
+/* ---- statistics -------------------------------------------------------------------- */
+
+/* STATS: request empty; the bulk of the reply is JSON, UTF-8, whose message is empty. */
+#define VJ_WIRE_STATS_MAX ((uint32_t)1 << 20)
 
 /* ---- objects ----------------------------------------------------------------------- */
 
@@ -71,7 +106,11 @@ enum {
     VJ_WIRE_PUT_FLAGS = 1,
 };
 
-/* PUT: the bulk is kept.  One that is there already is replaced: it has the same bytes.
+/* Bytes of an object: of the bulk of PUT (1 …), and the end of what GET asks for. */
+#define VJ_WIRE_OBJECT_MAX ((uint32_t)32 << 20)
+
+/* PUT: the bulk is kept.  One that is there already and is as long stays as it is: it has
+ * the same bytes.  One of another length was never answered with OK, and is replaced.
  * Reply empty. */
 typedef struct VjWirePut {
     VjWireObject object;
@@ -80,7 +119,7 @@ typedef struct VjWirePut {
 void vj_wire_put_encode(GByteArray *to, const VjWirePut *m);
 int vj_wire_put_decode(VjSlice message, VjWirePut *out) G_GNUC_WARN_UNUSED_RESULT;
 
-/* GET: exactly len bytes are the bulk of the reply, whose message is empty. */
+/* GET: exactly len bytes (1 …) are the bulk of the reply, whose message is empty. */
 typedef struct VjWireGet {
     VjWireObject object;
     uint64_t offset;
@@ -163,7 +202,9 @@ typedef struct VjWireItem {
     VjSlice value;
 } VjWireItem;
 
-/* GET_MANY: a count and so many keys.  Reply: items, in the order of the keys. */
+/* GET_MANY: a count and so many keys.  Reply: items, in the order of the keys; those of
+ * the first keys alone, and more set, where they would be longer than
+ * VJ_WIRE_ITEMS_BYTES_MAX. */
 void vj_wire_keys_encode(GByteArray *to, const VjWireKey *at, uint32_t count);
 /* *out: an array of VjWireKey, owned; what its slices say is borrowed from @message. */
 int vj_wire_keys_decode(VjSlice message, GArray **out) G_GNUC_WARN_UNUSED_RESULT;
@@ -181,7 +222,7 @@ int vj_wire_scan_decode(VjSlice message, VjWireScan *out) G_GNUC_WARN_UNUSED_RES
 
 /*
  * Items are the bulk of replies to GET_MANY, SCAN and (fresh ones) APPLY; the message of
- * such a reply says how many there are, and whether there are more.
+ * such a reply says how many there are, and whether there are more: at least one then.
  */
 typedef struct VjWireItemsReply {
     uint8_t more;

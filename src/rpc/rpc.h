@@ -95,12 +95,12 @@ struct VjHelloReply;
 typedef struct VjRpcClientConfig {
     const char *address;
     VjCredentials *credentials; /* a reference is taken */
-    VjSlice hello;              /* the message of VJ_OP_HELLO; copied */
-    int64_t silence_us;         /* 0: VJ_RPC_SILENCE_DEFAULT_US */
+    VjSlice hello;      /* vj_hello_encode made it; copied, its client is filled in */
+    int64_t silence_us; /* 0: VJ_RPC_SILENCE_DEFAULT_US */
     /*
      * The peer is there: it has answered hello with @status (0 or -errno; not 0: the
-     * connection is closed again), and @reply, borrowed.  Called in the loop thread before
-     * any call goes out on that connection; must not block.  Returns false: the
+     * connection is closed again), and @reply, borrowed.  In the loop thread, before any
+     * call goes out on that connection; must not block.  Returns false: the
      * connection is of no use, is closed, and is tried again later.  NULL: any with
      * status 0 is taken.
      */
@@ -191,9 +191,15 @@ typedef struct VjRpcHandler {
     uint8_t role;     /* VJ_ROLE_… of messages.h; requests of other roles are refused */
     const char *name; /* for statistics and traces */
     uint32_t message_max, bulk_max; /* longer ones are -EFBIG, and the connection ends */
-    /* In a thread of the server's, and it may block; answers once, by vj_rpc_reply, now or
+    /* In a thread of the server's, and may block; answers once, by vj_rpc_reply, now or
      * later by any thread. */
     void (*run)(VjRpcRequest *r);
+    /* It does not block, only touches memory or the page cache: runs in the loop thread,
+     * which saves a hand-over to another thread. */
+    bool is_quick;
+    /* Run when each request that came before it on its connection is answered; no thread
+     * waits meanwhile.  For FLUSH and FLUSH_REMOVES. */
+    bool after_earlier;
 } VjRpcHandler;
 
 typedef struct VjRpcServerConfig {
@@ -209,7 +215,7 @@ typedef struct VjRpcServerConfig {
     /* The connection is over; no request of it is left. */
     void (*gone)(void *opaque, void *peer);
     void *opaque;
-    unsigned workers;              /* threads that run handlers */
+    unsigned workers;              /* threads that run handlers; at least 1 */
     unsigned connections_max;      /* 0: VJ_RPC_CONNECTIONS_MAX */
     uint64_t connection_bytes_max; /* 0: the default above */
     uint64_t bytes_max;            /* of all connections together; 0: 1 GiB */
@@ -224,7 +230,7 @@ bool vj_rpc_server_listen(VjRpcServer *s, const char *address, VjCredentials *cr
 unsigned vj_rpc_server_port(const VjRpcServer *s, unsigned index);
 /* Its threads begin. */
 bool vj_rpc_server_start(VjRpcServer *s, GError **error);
-/* No new connections, no new requests (VJ_WIRE_BUSY); waits until those that are running
+/* No new connections, no new requests (VJ_WIRE_LEAVING); waits until those that are running
  * are answered and sent, or the time is over.  False: some were left. */
 bool vj_rpc_server_drain(VjRpcServer *s, int64_t deadline_us);
 /* Closes all connections, waits for handlers. */
@@ -250,8 +256,8 @@ void *vj_rpc_request_peer(const VjRpcRequest *r);
 int64_t vj_rpc_request_deadline_us(const VjRpcRequest *r);
 /* Its sender has, or is gone. */
 bool vj_rpc_request_is_canceled(const VjRpcRequest *r);
-/* @rc 0 or -errno; @message copied; @bulk NULL or a buffer whose first @bulk_bytes go out,
- * of which a reference is taken.  Ends @r.  Threads: any.  Does not block. */
+/* @rc 0 or -errno; @message copied; @bulk NULL, or a buffer whose first @bulk_bytes go
+ * out, of which a reference is taken.  Ends @r.  Threads: any.  Does not block. */
 void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
                   uint32_t bulk_bytes);
 

@@ -3,8 +3,8 @@
  * stream-private.h - bytes to and from a peer over a socket that never blocks
  *
  * A stream is plain (stream.c), or TLS 1.3 on top of the same socket (tls.c).  Its user
- * waits, in its event loop, for what wants() says, and calls again.  One stream is used
- * by one thread at a time.
+ * waits, in its event loop, for what the fields …_wants say, and calls again.  One stream
+ * is used by one thread at a time, but for both_at_once.
  */
 #ifndef VJ_RPC_STREAM_PRIVATE_H
 #define VJ_RPC_STREAM_PRIVATE_H
@@ -20,6 +20,9 @@ typedef struct VjStream VjStream;
 
 typedef struct VjStreamOps {
     const char *name; /* "plain", "tls" */
+    /* One thread may receive while another one sends; else a lock of the connection's
+     * lets one thread in. */
+    bool both_at_once;
     /* 0: both sides believe each other; -EAGAIN: go on when wants() is there; -EACCES:
      * the peer is not who it ought to be; -EPROTO, -ECONNRESET. */
     int (*handshake)(VjStream *s);
@@ -28,7 +31,8 @@ typedef struct VjStreamOps {
     ssize_t (*recv)(VjStream *s, void *dst, size_t len);
     /* Bytes that were received already and recv() would give without the socket. */
     bool (*has_more)(VjStream *s);
-    /* The socket stays open; never blocks. */
+    /* Frees what is the driver's, but not @s, which vj_stream_free does by g_free.  The
+     * socket stays open; never blocks. */
     void (*close)(VjStream *s);
 } VjStreamOps;
 
@@ -48,12 +52,18 @@ struct VjStream {
  *
  * @credentials  decide whether it is plain or TLS
  * @host         of a client with certificates: whom the certificate must name
- * Returns       owned (vj_stream_free); NULL: -EACCES in *rc, as plain text is not allowed
- *               to that address; -ENOMEM
+ * Returns       owned (vj_stream_free); NULL: -EACCES in *rc, as plain text is not
+ *               allowed to that address; -ENOMEM
  */
 VjStream *vj_stream_new(int fd, bool is_server, VjCredentials *credentials,
                         const char *host, int *rc);
 void vj_stream_free(VjStream *s); /* NULL is fine */
+/* What VjStreamOps says. */
+int vj_stream_handshake(VjStream *s) G_GNUC_WARN_UNUSED_RESULT;
+ssize_t vj_stream_send(VjStream *s, const struct iovec *iov,
+                       int iov_count) G_GNUC_WARN_UNUSED_RESULT;
+ssize_t vj_stream_recv(VjStream *s, void *dst, size_t len) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_stream_has_more(VjStream *s);
 
 /* stream.c: the plain one.  tls.c: of @credentials that are not insecure. */
 VjStream *vj_plain_stream_new(int fd, bool is_server);

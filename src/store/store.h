@@ -61,7 +61,8 @@ typedef enum VjIoOp {
     VJ_IO_FLUSH,
     /* The room's own, for calls with a deadline; no driver gets them by submit: */
     VJ_IO_FLUSH_REMOVES,
-    VJ_IO_SPACE
+    VJ_IO_SPACE,
+    VJ_IO_PUT_AS
 } VjIoOp;
 
 typedef struct VjIo VjIo;
@@ -70,6 +71,7 @@ struct VjIo {
     VjIoOp op;
     uint64_t id;
     VjLoc loc;           /* get, remove */
+    uint64_t nonce;      /* of VJ_IO_PUT_AS */
     uint64_t offset;     /* get */
     size_t len;          /* put, get */
     VjBuf *buf;          /* put: len bytes; get: takes them; its own reference */
@@ -84,7 +86,7 @@ struct VjIo {
     /* The answer, from done() on: as of the synchronous call, -ETIMEDOUT or -ECANCELED.
      */
     int rc;
-    VjPut put;          /* of a put with rc 0 */
+    VjPut put;          /* of a put, also put_as, with rc 0 */
     VjStoreSpace space; /* of VJ_IO_SPACE with rc 0 */
     /* the store's: */
     gint refs;
@@ -106,6 +108,19 @@ typedef struct VjStoreChange {
     uint8_t value[64];
     uint32_t value_len;
 } VjStoreChange;
+
+/* The replicas of a store, and what may be wrong with them. */
+typedef struct VjStoreHealth {
+    unsigned replicas;                    /* of each object, when all is well */
+    unsigned nodes, live, dead, draining; /* a draining one is live or dead as well */
+    uint64_t degraded_puts; /* since open, that went to fewer nodes than replicas */
+    /* Rises when a node was lost, came back, or came back without its disk: objects may
+     * want heal() since. */
+    uint64_t changes;
+} VjStoreHealth;
+
+/* The whole of a stored object: is it what was put? */
+typedef bool VjStoreVerify(void *opaque, VjSlice stored);
 
 /* false: stop the walk.  @mtime_us: when it was put, microseconds of the wall clock. */
 typedef bool VjStoreVisit(void *opaque, const VjPut *object, int64_t mtime_us);
@@ -149,6 +164,11 @@ typedef struct VjStoreOps {
     size_t instance_size;     /* bytes; the instance begins with VjStore */
     /* VJ_NEEDS_… of the process; FILES: the directory of VjStorePlace.  A wrapper: 0. */
     uint32_t needs;
+    /* The same, where options decide it; NULL: needs. */
+    uint32_t (*needs_of)(const VjOpts *opts);
+    /* Whether the options go together, beyond what their table says.  Touches nothing.
+     * NULL: any do; else open() checks them too. */
+    bool (*check)(const VjOpts *opts, GError **error);
     /*
      * What addresses of buffers, offsets, and the lengths of all pieces but the last of a
      * put are multiples of; a power of 2 up to VJ_BUF_ALIGN; 1: any.  The last piece of a
@@ -179,6 +199,24 @@ typedef struct VjStoreOps {
      */
     int (*put)(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                VjPut *out);
+    /*
+     * put() under a number that the caller chose, for a driver that stands behind a node
+     * (varjfsd): on each node an object has the same one.  An object of that id and
+     * number which is there already is replaced, and has the same bytes: whatever was
+     * durable of it stays so until this returned.  After a failure that object may be
+     * there or not.  These three, or none of them: NULL.
+     */
+    int (*put_as)(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
+                  int iov_count, VjPut *out);
+    /* The locator of what put_as() puts under @nonce, or did.  False: a locator that this
+     * driver never makes.  Threads: any; does not block. */
+    VjLoc (*loc_of_nonce)(VjStore *s, uint64_t nonce);
+    bool (*nonce_of_loc)(VjStore *s, VjLoc loc, uint64_t *nonce);
+    /*
+     * Two locators of one id name the same object, however many replicas each knows of.
+     * NULL: where they are equal.  Threads: any; does not block.
+     */
+    bool (*same_loc)(VjStore *s, VjLoc a, VjLoc b);
     /*
      * Exactly @len bytes from @offset.  A shorter object, or a locator that this driver
      * never made, is -EBADMSG; -ENOENT, -EIO, -ETIMEDOUT.  Threads: any; blocks.  @dst
@@ -241,6 +279,19 @@ typedef struct VjStoreOps {
      */
     int (*each)(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                 void *opaque);
+    /*
+     * Brings the object @id of @loc to its full number of replicas, each of which @verify
+     * has seen, on the nodes that ought to have them; removes bad ones and those that are
+     * one too many.  *now: the locator that says where it is, and is the same_loc().
+     * What it put is durable.  Threads: any, one at a time for one object; blocks.
+     * -ENOENT no replica anywhere, -EBADMSG no good one, -EAGAIN too few nodes are there
+     * (what could be done is done, and *now holds) or not all of them could be asked,
+     * -EIO, -EROFS.  NULL: the driver has no replicas; health, too.
+     */
+    int (*heal)(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
+                VjStoreVerify *verify, void *opaque, VjLoc *now);
+    /* Threads: any; does not block. */
+    void (*health)(VjStore *s, VjStoreHealth *out);
     /* Free and total bytes now; cheap enough for once a second.  -EIO. */
     int (*space)(VjStore *s, VjStoreSpace *out);
     /*
@@ -279,7 +330,7 @@ extern const VjStoreOps *const vj_store_drivers[];
 /*
  * vj_store_open - open a driver by name
  *
- * @spec     "name" or "name:K=V,K=V"
+ * @spec     "name" or "name:K=V,K=V", for some drivers "name:LEADER:K=V,K=V"
  * Returns   true and *out owned (vj_store_close); false with a line that names the driver
  * Threads   setup only      Locks   none
  */
@@ -319,6 +370,15 @@ uint32_t vj_store_align_bytes(VjStore *s);
  * timeout says, and without one as long as its VjCancel does (-ETIMEDOUT). */
 int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                  VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
+/* False: the driver has no put_as, and cannot stand behind a node. */
+bool vj_store_can_put_as(const VjStore *s);
+int vj_store_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
+                    int iov_count, VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
+VjLoc vj_store_loc_of_nonce(VjStore *s, uint64_t nonce);
+bool vj_store_nonce_of_loc(VjStore *s, VjLoc loc,
+                           uint64_t *nonce) G_GNUC_WARN_UNUSED_RESULT;
+/* Of one id, they name the same object. */
+bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b);
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                  size_t len) G_GNUC_WARN_UNUSED_RESULT;
 /* As put and get, for pieces, buffers and offsets of any kind: by way of a buffer of
@@ -341,6 +401,12 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
 void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
+/* False: the driver has no replicas; heal and health are not to be called. */
+bool vj_store_has_replicas(const VjStore *s);
+int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
+                  VjStoreVerify *verify, void *opaque,
+                  VjLoc *now) G_GNUC_WARN_UNUSED_RESULT;
+void vj_store_health(VjStore *s, VjStoreHealth *out);
 /* Of the last answer, for a second, what was put since is taken off; the driver is asked
  * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;

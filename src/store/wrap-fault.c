@@ -399,6 +399,15 @@ static int answer(const Verdict *v, int result)
     return v->failed != 0 ? v->failed : result;
 }
 
+static void note_put(FaultStore *w, uint64_t id)
+{
+    vj_mutex_lock(&w->lock);
+    w->puts++;
+    g_hash_table_insert(w->unflushed, g_memdup2(&id, sizeof id),
+                        g_memdup2(&w->puts, sizeof w->puts));
+    vj_mutex_unlock(&w->lock);
+}
+
 static int fault_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                      VjPut *out)
 {
@@ -411,13 +420,53 @@ static int fault_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_c
     }
     result = answer(&v, vj_store_put(s->next, id, iov, iov_count, out));
     if (result == 0) {
-        vj_mutex_lock(&w->lock);
-        w->puts++;
-        g_hash_table_insert(w->unflushed, g_memdup2(&id, sizeof id),
-                            g_memdup2(&w->puts, sizeof w->puts));
-        vj_mutex_unlock(&w->lock);
+        note_put(w, id);
     }
     return result;
+}
+
+static int fault_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
+                        int iov_count, VjPut *out)
+{
+    FaultStore *w = (FaultStore *)s;
+    Verdict v = judge(w, KIND_PUT, vj_store_iov_bytes(iov, iov_count));
+    int result;
+
+    if (intercept(&v)) {
+        return v.failed;
+    }
+    result = answer(&v, vj_store_put_as(s->next, id, nonce, iov, iov_count, out));
+    if (result == 0) {
+        note_put(w, id);
+    }
+    return result;
+}
+
+static VjLoc fault_loc_of_nonce(VjStore *s, uint64_t nonce)
+{
+    return vj_store_loc_of_nonce(s->next, nonce);
+}
+
+static bool fault_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
+{
+    return vj_store_nonce_of_loc(s->next, loc, nonce);
+}
+
+static bool fault_same_loc(VjStore *s, VjLoc a, VjLoc b)
+{
+    return vj_store_same_loc(s->next, a, b);
+}
+
+/* What heals an object is no call of a reader or writer: it is not counted. */
+static int fault_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
+                      VjStoreVerify *verify, void *opaque, VjLoc *now)
+{
+    return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
+}
+
+static void fault_health(VjStore *s, VjStoreHealth *out)
+{
+    vj_store_health(s->next, out);
 }
 
 static int fault_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -553,6 +602,10 @@ const VjStoreOps vj_store_fault_ops = {
     .open = fault_open,
     .close = fault_close,
     .put = fault_put,
+    .put_as = fault_put_as,
+    .loc_of_nonce = fault_loc_of_nonce,
+    .nonce_of_loc = fault_nonce_of_loc,
+    .same_loc = fault_same_loc,
     .get = fault_get,
     .expect = fault_expect,
     .prefer = fault_prefer,
@@ -562,5 +615,7 @@ const VjStoreOps vj_store_fault_ops = {
     .stage = fault_stage,
     .removes_committed = fault_removes_committed,
     .each = fault_each,
+    .heal = fault_heal,
+    .health = fault_health,
     .space = fault_space,
 };

@@ -57,6 +57,46 @@ static int stats_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_c
                       result == 0 ? out->stored_bytes : 0);
 }
 
+static int stats_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
+                        int iov_count, VjPut *out)
+{
+    StatsStore *w = (StatsStore *)s;
+    int result = vj_store_put_as(s->next, id, nonce, iov, iov_count, out);
+
+    return count_call(w, result, &w->counts.puts, &w->counts.put_bytes,
+                      result == 0 ? out->stored_bytes : 0);
+}
+
+static VjLoc stats_loc_of_nonce(VjStore *s, uint64_t nonce)
+{
+    return vj_store_loc_of_nonce(s->next, nonce);
+}
+
+static bool stats_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
+{
+    return vj_store_nonce_of_loc(s->next, loc, nonce);
+}
+
+static bool stats_same_loc(VjStore *s, VjLoc a, VjLoc b)
+{
+    return vj_store_same_loc(s->next, a, b);
+}
+
+static int stats_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
+                      VjStoreVerify *verify, void *opaque, VjLoc *now)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(w,
+                      vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now),
+                      NULL, NULL, 0);
+}
+
+static void stats_health(VjStore *s, VjStoreHealth *out)
+{
+    vj_store_health(s->next, out);
+}
+
 static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                      size_t len)
 {
@@ -173,6 +213,10 @@ const VjStoreOps vj_store_stats_ops = {
     .open = stats_open,
     .close = stats_close,
     .put = stats_put,
+    .put_as = stats_put_as,
+    .loc_of_nonce = stats_loc_of_nonce,
+    .nonce_of_loc = stats_nonce_of_loc,
+    .same_loc = stats_same_loc,
     .get = stats_get,
     .expect = stats_expect,
     .prefer = stats_prefer,
@@ -182,6 +226,8 @@ const VjStoreOps vj_store_stats_ops = {
     .stage = stats_stage,
     .removes_committed = stats_removes_committed,
     .each = stats_each,
+    .heal = stats_heal,
+    .health = stats_health,
     .space = stats_space,
     .submit = stats_submit,
     .cancel = stats_cancel,

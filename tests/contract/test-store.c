@@ -542,6 +542,80 @@ static void test_each(void **state)
     expect_each(f, puts, G_N_ELEMENTS(ids), (uint64_t)1 << 50, (uint64_t)1 << 51);
 }
 
+static bool stands_behind_a_node(const Stack *stack)
+{
+    bool can = !g_str_has_prefix(stack->driver, "aligned");
+
+    for (size_t i = 0; i < G_N_ELEMENTS(stack->wraps); i++) {
+        can = can && g_strcmp0(stack->wraps[i], "async") != 0;
+    }
+    return can;
+}
+
+static VjPut put_as(Fixture *f, uint64_t id, uint64_t nonce, size_t len)
+{
+    g_autofree uint8_t *bytes = g_malloc(len + 1);
+    struct iovec iov = {.iov_base = bytes, .iov_len = len};
+    uint64_t again = nonce + 1;
+    VjLoc loc = vj_store_loc_of_nonce(f->s, nonce);
+    VjPut put;
+
+    fill(bytes, len, id);
+    assert_int_equal(vj_store_put_as(f->s, id, nonce, &iov, 1, &put), 0);
+    assert_true(put.id == id && put.stored_bytes == len);
+    assert_memory_equal(&put.loc, &loc, sizeof loc);
+    assert_true(vj_store_nonce_of_loc(f->s, put.loc, &again));
+    assert_true(again == nonce);
+    return put;
+}
+
+/* Under numbers of the caller's: what is there already is replaced, and id and number
+ * together say which it is. */
+static void test_put_as(void **state)
+{
+    static const uint64_t nonces[] = {0, 1, 0x123456789abcdef0, UINT64_MAX};
+    Fixture *f = *state;
+    VjLoc foreign;
+    uint64_t nonce;
+
+    assert_int_equal(vj_store_can_put_as(f->s), stands_behind_a_node(f->stack));
+    if (!vj_store_can_put_as(f->s)) {
+        return;
+    }
+    memset(&foreign, 0x5a, sizeof foreign);
+    assert_false(vj_store_nonce_of_loc(f->s, foreign, &nonce));
+    for (size_t i = 0; i < G_N_ELEMENTS(nonces); i++) {
+        VjPut own = put_one(f, 40, 100), first = put_as(f, 40, nonces[i], 70000), puts[3];
+        VjPut other = put_as(f, 41, nonces[i], 300);
+
+        expect_object(f, &first);
+        assert_int_equal(vj_store_flush(f->s), 0);
+        puts[0] = put_as(f, 40, nonces[i], 70000);
+        puts[1] = other;
+        puts[2] = own;
+        assert_true(vj_store_same_loc(f->s, first.loc, puts[0].loc));
+        expect_each(f, puts, 3, 0, UINT64_MAX);
+        expect_object(f, &puts[0]);
+        assert_int_equal(vj_store_flush(f->s), 0);
+        assert_int_equal(remove_one(f, 40, first.loc), 0);
+        expect_absent(f, &puts[0]);
+        expect_object(f, &other);
+        assert_int_equal(remove_one(f, 41, other.loc), 0);
+        assert_int_equal(remove_one(f, 40, own.loc), 0);
+        expect_each(f, NULL, 0, 0, UINT64_MAX);
+    }
+    put_as(f, 42, 5, 1000);
+    assert_int_equal(vj_store_flush(f->s), 0);
+    vj_store_close(f->s);
+    open_store(f, false, false);
+    if (f->stack->outlives_close) {
+        VjPut again = put_as(f, 42, 5, 1000);
+
+        assert_int_equal(vj_store_flush(f->s), 0);
+        expect_each(f, &again, 1, 0, UINT64_MAX);
+    }
+}
+
 static void test_each_stops(void **state)
 {
     Fixture *f = *state;
@@ -605,6 +679,9 @@ static void test_read_only(void **state)
     vj_store_close(f->s);
     open_store(f, false, true);
     assert_int_equal(vj_store_put_unaligned(f->s, 2, &iov, 1, &other), -EROFS);
+    if (vj_store_can_put_as(f->s)) {
+        assert_int_equal(vj_store_put_as(f->s, 2, 1, &iov, 1, &other), -EROFS);
+    }
     assert_int_equal(remove_one(f, put.id, put.loc), -EROFS);
     assert_int_equal(vj_store_flush(f->s), 0);
     if (f->stack->outlives_close) {
@@ -1038,6 +1115,7 @@ static const struct {
     {"locators_are_fresh", test_locators_are_fresh},
     {"locator_of_another_id", test_locator_of_another_id},
     {"hostile_locator", test_hostile_locator},
+    {"put_as", test_put_as},
     {"each", test_each},
     {"each_stops", test_each_stops},
     {"each_tells_the_time", test_each_tells_the_time},

@@ -312,6 +312,48 @@ static void programmers_mistakes_abort(void **state)
     vj_test_expect_abort(bad_fallback, "is_valid", "opts.c");
 }
 
+/* What stands before the first setting, colons and commas included. */
+static void leaders(void **state)
+{
+    static const VjOptSpec led[] = {
+        {.name = "nodes", .type = VJ_OPT_STRING, .leads = true, .help = ""},
+        {.name = "key", .type = VJ_OPT_STRING, .help = ""},
+        {.name = "plain", .type = VJ_OPT_FLAG, .help = ""},
+        {.name = NULL},
+    };
+    static const struct {
+        const char *text, *nodes, *key;
+        bool plain;
+    } rows[] = {
+        {"", NULL, NULL, false},
+        {"h", "h", NULL, false},
+        {"h:7843", "h:7843", NULL, false},
+        {"[::1]:7843,h2", "[::1]:7843,h2", NULL, false},
+        {"unix:/run/x:plain", "unix:/run/x", NULL, true},
+        {"unix:/run/x:plain,key=a:b=c", "unix:/run/x", "a:b=c", true},
+        {"unix:/run/a=b,[::1]:1:key=k", "unix:/run/a=b,[::1]:1", "k", false},
+        {"plain", NULL, NULL, true},
+        {"plain:1", "plain:1", NULL, false},
+        {"plainer:keys=1", "plainer:keys=1", NULL, false},
+        {"key=k,nodes=a\\,b", "a,b", "k", false},
+        {"h:key=", "h", "", false},
+        {"h\\:key=x", "h\\", "x", false},
+    };
+
+    (void)state;
+    assert_ptr_equal(vj_opts_leader(led), &led[0]);
+    assert_null(vj_opts_leader(specs));
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(VjOpts) o = vj_opts_new(led);
+        g_autoptr(GError) error = NULL;
+
+        assert_true(vj_opts_parse_spec(o, rows[i].text, &error));
+        assert_int_equal(g_strcmp0(vj_opts_string(o, "nodes"), rows[i].nodes), 0);
+        assert_int_equal(g_strcmp0(vj_opts_string(o, "key"), rows[i].key), 0);
+        assert_int_equal(vj_opts_flag(o, "plain"), rows[i].plain);
+    }
+}
+
 #define WITH_OPTS(test) cmocka_unit_test_setup_teardown(test, make_opts, free_opts)
 
 static const struct CMUnitTest tests[] = {
@@ -323,6 +365,7 @@ static const struct CMUnitTest tests[] = {
     WITH_OPTS(escapes_and_empty_elements),
     WITH_OPTS(mistakes_are_one_clear_line),
     WITH_OPTS(hostile_text_is_quoted_and_bounded),
+    cmocka_unit_test(leaders),
     cmocka_unit_test(noise_is_survived),
     cmocka_unit_test(sizes),
     cmocka_unit_test(help_shows_every_option),

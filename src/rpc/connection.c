@@ -1,0 +1,1037 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * connection.c - see connection-private.h
+ *
+ * What comes in is read into the loop's scratch, up to which a frame is small, or, once a
+ * bulk has begun, into its buffer.  A connection has memory for a head alone; that of a
+ * body is taken after the owner has looked at the head.
+ *
+ * Invariants: `phase` and all that is read changes in the loop's thread alone.  A frame
+ * that was given to vj_conn_send is released once: sent, taken back, or dropped when the
+ * connection ends.  Nothing is written to a bulk's buffer but with receive_lock held, so
+ * vj_conn_ignore returns when the buffer is the caller's again.
+ */
+#include "rpc/connection-private.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rpc/address-private.h"
+
+/* Of one sendmsg(2). */
+#define IOV_MAX_COUNT 48
+/* So much goes out or comes in before others have their turn. */
+#define FLUSH_BYTES_MAX ((size_t)4 << 20)
+#define READ_BYTES_MAX ((size_t)2 << 20)
+/* Of one recv(2) into a bulk: what is checksummed then is still in the CPU's cache. */
+#define RECEIVE_BYTES_MAX ((size_t)256 << 10)
+/* A part of a bulk that is shorter comes with what follows it, by one call. */
+#define DIRECT_BYTES_MIN ((size_t)8 << 10)
+/* A frame has to come in at so many bytes a second, beside VJ_RPC_FRAME_TIMEOUT_US. */
+#define FRAME_BYTES_PER_SECOND_MIN ((int64_t)64 << 10)
+/* How long vj_conn_finish waits for the peer to close. */
+#define FINISH_TIMEOUT_US ((int64_t)2 * 1000 * 1000)
+
+typedef enum Phase {
+    PHASE_NEW,
+    PHASE_CONNECTING,
+    PHASE_HANDSHAKE,
+    PHASE_OPEN,
+    PHASE_FINISHING, /* what comes in is thrown away */
+    PHASE_CLOSED,
+} Phase;
+
+typedef enum Want {
+    WANT_WRITE = 1 << 0, /* output waits for the socket */
+    WANT_RESUME = 1 << 1,
+    WANT_CLOSE = 1 << 2,
+    WANT_FINISH = 1 << 3,
+} Want;
+
+struct VjConn {
+    gint refs;
+    VjLoop *loop;
+    const VjConnCallbacks *callbacks;
+    void *owner;
+    VjConnCounters *counters;
+    VjLoopTask task; /* holds a reference while it is posted */
+    VjCredentials *credentials;
+    char *host;
+    bool is_server;
+
+    /* in the loop's thread: */
+    Phase phase;
+    struct event *read_event, *write_event;
+    bool is_reading, is_writing; /* which of them are added */
+    bool is_paused;
+    bool has_shut_down;
+    int64_t finish_us;
+    /* the frame that is coming in */
+    uint8_t head[VJ_FRAME_HEAD_BYTES];
+    size_t head_used;
+    bool head_waits; /* it is whole, and the owner did not want it yet */
+    bool in_body;
+    VjFrame frame;
+    uint8_t *message;
+    size_t message_used, bulk_used;
+    VjChecksum checksum;
+    int64_t frame_us; /* when it began */
+    /* what was read behind the head where reading stopped */
+    uint8_t *left_over;
+    size_t left_over_bytes;
+
+    /* atomic: when the last bytes came in; when output last began to wait, or some went
+     * out; when output that had waited went out, so the peer took some */
+    int64_t in_us, out_us, drained_us;
+
+    VjMutex receive_lock; /* VJ_RANK_RPC_RECEIVE */
+    /* guarded by receive_lock: */
+    VjBuf *bulk;
+    uint64_t bulk_tag;
+    bool is_ignored;
+
+    VjMutex lock; /* VJ_RANK_RPC_CONNECTION */
+    /* guarded by lock: */
+    int fd;           /* closed with it held */
+    VjStream *stream; /* sending; receiving, unless it does both at once */
+    bool can_send;
+    VjOut *first, *last;
+    size_t first_sent;   /* bytes of the first one that are out */
+    bool waits_to_write; /* the loop goes on with the output */
+    unsigned wants;
+    int close_rc;
+};
+
+/* ---- frames that go out ------------------------------------------------------------ */
+
+void vj_out_encode(VjOut *out, VjFrame *frame)
+{
+    g_assert(out->message.len <= VJ_RPC_MESSAGE_MAX && out->bulk.len <= VJ_RPC_BULK_MAX);
+    frame->message_bytes = (uint32_t)out->message.len;
+    frame->bulk_bytes = (uint32_t)out->bulk.len;
+    if (out->message.len > 0 && out->bulk.len > 0) {
+        VjChecksum sum;
+
+        vj_checksum_init(&sum);
+        vj_checksum_add(&sum, out->message.data, out->message.len);
+        vj_checksum_add(&sum, out->bulk.data, out->bulk.len);
+        frame->body_checksum = vj_checksum_get(&sum);
+    } else if (out->message.len > 0) {
+        frame->body_checksum = vj_checksum64(out->message.data, out->message.len);
+    } else {
+        frame->body_checksum =
+            out->bulk.len > 0 ? vj_checksum64(out->bulk.data, out->bulk.len) : 0;
+    }
+    vj_frame_encode(frame, out->head);
+}
+
+size_t vj_out_bytes(const VjOut *out)
+{
+    return VJ_FRAME_HEAD_BYTES + out->message.len + out->bulk.len;
+}
+
+static void append(VjConn *c, VjOut *out)
+{
+    out->next = NULL;
+    out->before = c->last;
+    out->is_queued = true;
+    *(c->last == NULL ? &c->first : &c->last->next) = out;
+    c->last = out;
+}
+
+static void detach(VjConn *c, VjOut *out)
+{
+    *(out->before == NULL ? &c->first : &out->before->next) = out->next;
+    *(out->next == NULL ? &c->last : &out->next->before) = out->before;
+    out->next = out->before = NULL;
+    out->is_queued = false;
+}
+
+/* The part of [data, data + len) behind the first *skip bytes. */
+static int add_part(struct iovec *iov, VjSlice part, size_t *skip)
+{
+    size_t skipped = MIN(*skip, part.len);
+
+    *skip -= skipped;
+    if (skipped == part.len) {
+        return 0;
+    }
+    iov->iov_base = (uint8_t *)(uintptr_t)part.data + skipped;
+    iov->iov_len = part.len - skipped;
+    return 1;
+}
+
+static int gather(const VjConn *c, struct iovec iov[IOV_MAX_COUNT])
+{
+    size_t skip = c->first_sent;
+    int count = 0;
+
+    for (const VjOut *out = c->first; out != NULL && count + 3 <= IOV_MAX_COUNT;
+         out = out->next) {
+        count += add_part(&iov[count], vj_slice(out->head, VJ_FRAME_HEAD_BYTES), &skip);
+        count += add_part(&iov[count], out->message, &skip);
+        count += add_part(&iov[count], out->bulk, &skip);
+    }
+    return count;
+}
+
+/* @sent bytes went out.  Frames that are out are moved to the list *done. */
+static void advance(VjConn *c, size_t sent, VjOut **done)
+{
+    VjOut **end = done;
+
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    c->first_sent += sent;
+    while (c->first != NULL && c->first_sent >= vj_out_bytes(c->first)) {
+        VjOut *out = c->first;
+
+        c->first_sent -= vj_out_bytes(out);
+        detach(c, out);
+        *end = out;
+        end = &out->next;
+    }
+    g_assert(c->first != NULL || c->first_sent == 0);
+}
+
+static void release(VjOut *done, bool was_sent)
+{
+    while (done != NULL) {
+        VjOut *out = done;
+
+        done = out->next;
+        out->next = NULL;
+        out->released(out, was_sent);
+    }
+}
+
+/* 0: the socket takes no more now, or nothing is left; -errno: the connection is lost. */
+static int flush(VjConn *c, VjOut **done)
+{
+    struct iovec iov[IOV_MAX_COUNT];
+    size_t total = 0;
+
+    vj_mutex_assert_held(&c->lock);
+    while (c->first != NULL && total < FLUSH_BYTES_MAX) {
+        ssize_t sent = vj_stream_send(c->stream, iov, gather(c, iov));
+
+        if (sent < 0) {
+            if (sent == -EAGAIN) {
+                break;
+            }
+            return (int)sent;
+        }
+        total += (size_t)sent;
+        advance(c, (size_t)sent, done);
+    }
+    if (total > 0) {
+        __atomic_store_n(&c->out_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
+        __atomic_fetch_add(&c->counters->sent_bytes, total, __ATOMIC_RELAXED);
+    }
+    c->waits_to_write = c->first != NULL;
+    return 0;
+}
+
+/* The loop is to do something. */
+static void want(VjConn *c, unsigned wants)
+{
+    vj_mutex_assert_held(&c->lock);
+    c->wants |= wants;
+    vj_conn_ref(c);
+    if (!vj_loop_post(c->loop, &c->task)) {
+        vj_conn_unref(c); /* not the last one: the task has one */
+    }
+}
+
+void vj_conn_send(VjConn *c, VjOut *out)
+{
+    VjOut *done = NULL;
+    bool refused;
+
+    g_assert(!out->is_queued && out->released != NULL);
+    vj_mutex_lock(&c->lock);
+    refused = !c->can_send;
+    if (!refused) {
+        bool was_empty = c->first == NULL;
+
+        append(c, out);
+        if (was_empty) {
+            int rc = flush(c, &done);
+
+            if (rc < 0) {
+                c->can_send = false;
+                c->close_rc = rc;
+                want(c, WANT_CLOSE);
+            } else if (c->waits_to_write) {
+                __atomic_store_n(&c->out_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
+                want(c, WANT_WRITE);
+            }
+        }
+    }
+    vj_mutex_unlock(&c->lock);
+    if (refused) {
+        out->released(out, false);
+    }
+    release(done, true);
+}
+
+bool vj_conn_take_back(VjConn *c, VjOut *out)
+{
+    bool taken = false;
+
+    vj_mutex_lock(&c->lock);
+    /* What was offered to a TLS stream once has to be offered again. */
+    if (out->is_queued && c->stream->ops->both_at_once &&
+        (c->first != out || c->first_sent == 0)) {
+        detach(c, out);
+        taken = true;
+    }
+    vj_mutex_unlock(&c->lock);
+    return taken;
+}
+
+bool vj_conn_has_output(VjConn *c)
+{
+    bool has;
+
+    vj_mutex_lock(&c->lock);
+    has = c->first != NULL;
+    vj_mutex_unlock(&c->lock);
+    return has;
+}
+
+/* ---- events ------------------------------------------------------------------------ */
+
+static void set_event(struct event *e, bool *is_added, bool wanted)
+{
+    if (*is_added != wanted) {
+        int rc = wanted ? event_add(e, NULL) : event_del(e);
+
+        g_assert(rc == 0);
+        *is_added = wanted;
+    }
+}
+
+static void set_events(VjConn *c)
+{
+    short wants = 0;
+
+    vj_mutex_lock(&c->lock);
+    switch (c->phase) {
+    case PHASE_CONNECTING:
+        wants = POLLOUT;
+        break;
+    case PHASE_HANDSHAKE:
+        wants = c->stream->handshake_wants;
+        break;
+    case PHASE_OPEN:
+    case PHASE_FINISHING:
+        wants = (short)((c->is_paused ? 0 : c->stream->recv_wants) |
+                        (c->waits_to_write ? c->stream->send_wants : 0));
+        break;
+    case PHASE_NEW:
+    case PHASE_CLOSED:
+        break;
+    }
+    vj_mutex_unlock(&c->lock);
+    if (c->phase != PHASE_CLOSED) {
+        set_event(c->read_event, &c->is_reading, (wants & POLLIN) != 0);
+        set_event(c->write_event, &c->is_writing, (wants & POLLOUT) != 0);
+    }
+}
+
+/* ---- frames that come in ----------------------------------------------------------- */
+
+static void set_bulk(VjConn *c, VjBuf *bulk, bool is_ignored)
+{
+    vj_mutex_lock(&c->receive_lock);
+    g_assert(c->bulk == NULL);
+    c->bulk = bulk;
+    c->bulk_tag = c->frame.tag;
+    c->is_ignored = is_ignored;
+    vj_mutex_unlock(&c->receive_lock);
+}
+
+static VjBuf *take_bulk(VjConn *c, bool *is_ignored)
+{
+    VjBuf *bulk;
+
+    vj_mutex_lock(&c->receive_lock);
+    bulk = g_steal_pointer(&c->bulk);
+    *is_ignored = c->is_ignored;
+    c->is_ignored = false;
+    vj_mutex_unlock(&c->receive_lock);
+    return bulk;
+}
+
+void vj_conn_ignore(VjConn *c, uint64_t tag)
+{
+    VjBuf *bulk = NULL;
+
+    vj_mutex_lock(&c->receive_lock);
+    if (c->bulk != NULL && c->bulk_tag == tag) {
+        bulk = g_steal_pointer(&c->bulk);
+        c->is_ignored = true;
+    }
+    vj_mutex_unlock(&c->receive_lock);
+    vj_buf_unref(bulk);
+}
+
+/* The body is whole, or there is none. */
+static void end_frame(VjConn *c)
+{
+    VjFrame frame = c->frame;
+    uint8_t *message = g_steal_pointer(&c->message);
+    bool is_ignored;
+    VjBuf *bulk = take_bulk(c, &is_ignored);
+    uint64_t sum = 0;
+
+    c->in_body = false;
+    c->head_used = 0;
+    if (frame.bulk_bytes > 0) {
+        sum = vj_checksum_get(&c->checksum);
+    } else if (frame.message_bytes > 0 && message != NULL) {
+        sum = vj_checksum64(message, frame.message_bytes);
+    }
+    if (!is_ignored && sum != frame.body_checksum) {
+        g_free(message);
+        vj_buf_unref(bulk);
+        vj_trace(rpc, "op %04x: a body with another checksum", frame.op);
+        vj_conn_close(c, -EPROTO);
+        return;
+    }
+    if (is_ignored) {
+        g_clear_pointer(&message, g_free);
+    }
+    c->callbacks->frame(
+        c, &frame,
+        message != NULL ? g_byte_array_new_take(message, frame.message_bytes) : NULL,
+        bulk, is_ignored);
+}
+
+/* The owner looks at the head. */
+static void ask_owner(VjConn *c)
+{
+    VjInto into = {0};
+    int rc = c->callbacks->head(c, &c->frame, &into);
+
+    c->head_waits = rc == -EAGAIN;
+    if (c->phase != PHASE_OPEN) {
+        vj_buf_unref(into.bulk);
+        return;
+    }
+    if (rc < 0) {
+        if (rc == -EAGAIN) {
+            c->is_paused = true;
+        } else {
+            vj_conn_close(c, rc);
+        }
+        return;
+    }
+    g_assert(into.is_ignored || (into.bulk != NULL) == (c->frame.bulk_bytes > 0));
+    g_assert(into.bulk == NULL || into.bulk->cap >= c->frame.bulk_bytes);
+    if (!into.is_ignored && c->frame.message_bytes > 0) {
+        c->message = g_try_malloc(c->frame.message_bytes);
+        if (c->message == NULL) {
+            vj_buf_unref(into.bulk);
+            vj_conn_close(c, -ENOMEM);
+            return;
+        }
+    }
+    set_bulk(c, into.bulk, into.is_ignored);
+    c->in_body = true;
+    c->message_used = c->bulk_used = 0;
+    if (c->frame.bulk_bytes > 0) {
+        vj_checksum_init(&c->checksum);
+    } else if (c->frame.message_bytes == 0) {
+        end_frame(c);
+    }
+}
+
+static void begin_frame(VjConn *c)
+{
+    int rc = vj_frame_decode(c->head, &c->frame);
+
+    if (rc == 0 && (c->frame.message_bytes > VJ_RPC_MESSAGE_MAX ||
+                    c->frame.bulk_bytes > VJ_RPC_BULK_MAX)) {
+        rc = -EPROTO;
+    }
+    if (rc < 0) {
+        vj_trace(rpc, "no head of a frame, or one beyond all limits");
+        vj_conn_close(c, rc);
+        return;
+    }
+    ask_owner(c);
+}
+
+static size_t feed_head(VjConn *c, const uint8_t *bytes, size_t len)
+{
+    size_t n = MIN(len, VJ_FRAME_HEAD_BYTES - c->head_used);
+
+    if (c->head_used == 0) {
+        c->frame_us = vj_clock_mono_us();
+    }
+    memcpy(c->head + c->head_used, bytes, n);
+    c->head_used += n;
+    if (c->head_used == VJ_FRAME_HEAD_BYTES) {
+        begin_frame(c);
+    }
+    return n;
+}
+
+static size_t feed_message(VjConn *c, const uint8_t *bytes, size_t len)
+{
+    size_t n = MIN(len, c->frame.message_bytes - c->message_used);
+
+    if (c->message != NULL) {
+        memcpy(c->message + c->message_used, bytes, n);
+        if (c->frame.bulk_bytes > 0) {
+            vj_checksum_add(&c->checksum, bytes, n);
+        }
+    }
+    c->message_used += n;
+    if (c->message_used == c->frame.message_bytes && c->frame.bulk_bytes == 0) {
+        end_frame(c);
+    }
+    return n;
+}
+
+static void add_to_bulk(VjConn *c, size_t n)
+{
+    c->bulk_used += n;
+    g_assert(c->bulk_used <= c->frame.bulk_bytes);
+    if (c->bulk_used == c->frame.bulk_bytes) {
+        end_frame(c);
+    }
+}
+
+static size_t feed_bulk(VjConn *c, const uint8_t *bytes, size_t len)
+{
+    size_t n = MIN(len, c->frame.bulk_bytes - c->bulk_used);
+
+    vj_mutex_lock(&c->receive_lock);
+    if (c->bulk != NULL) {
+        memcpy(c->bulk->data + c->bulk_used, bytes, n);
+        vj_checksum_add(&c->checksum, bytes, n);
+    }
+    vj_mutex_unlock(&c->receive_lock);
+    add_to_bulk(c, n);
+    return n;
+}
+
+static bool reads_on(const VjConn *c)
+{
+    return c->phase == PHASE_OPEN && !c->is_paused;
+}
+
+/* What follows in the stream. */
+static void feed(VjConn *c, const uint8_t *bytes, size_t len)
+{
+    while (len > 0 && reads_on(c)) {
+        size_t used;
+
+        if (!c->in_body) {
+            used = feed_head(c, bytes, len);
+        } else if (c->message_used < c->frame.message_bytes) {
+            used = feed_message(c, bytes, len);
+        } else {
+            used = feed_bulk(c, bytes, len);
+        }
+        bytes += used;
+        len -= used;
+    }
+    if (len > 0 && c->phase == PHASE_OPEN) {
+        g_assert(c->left_over == NULL);
+        c->left_over = g_memdup2(bytes, len);
+        c->left_over_bytes = len;
+    }
+}
+
+static ssize_t receive(VjConn *c, void *dst, size_t len)
+{
+    ssize_t got;
+
+    if (c->stream->ops->both_at_once) {
+        return vj_stream_recv(c->stream, dst, len);
+    }
+    vj_mutex_lock(&c->lock);
+    got = vj_stream_recv(c->stream, dst, len);
+    vj_mutex_unlock(&c->lock);
+    return got;
+}
+
+/* The rest of a bulk that is long enough, into its buffer.  -ENOENT: there is none. */
+static ssize_t receive_bulk(VjConn *c, size_t *asked)
+{
+    size_t left = c->in_body && c->message_used == c->frame.message_bytes
+                      ? c->frame.bulk_bytes - c->bulk_used
+                      : 0;
+    ssize_t got = -ENOENT;
+
+    if (left < DIRECT_BYTES_MIN) {
+        return -ENOENT;
+    }
+    *asked = MIN(left, RECEIVE_BYTES_MAX);
+    vj_mutex_lock(&c->receive_lock);
+    if (c->bulk != NULL) {
+        uint8_t *at = c->bulk->data + c->bulk_used;
+
+        got = receive(c, at, *asked);
+        if (got > 0) {
+            vj_checksum_add(&c->checksum, at, (size_t)got);
+        }
+    }
+    vj_mutex_unlock(&c->receive_lock);
+    return got;
+}
+
+static ssize_t receive_some(VjConn *c, size_t *asked)
+{
+    uint8_t *scratch = vj_loop_scratch(c->loop);
+    ssize_t got = receive_bulk(c, asked);
+    bool is_direct = got != -ENOENT;
+
+    if (!is_direct) {
+        *asked = VJ_LOOP_SCRATCH_BYTES;
+        got = receive(c, scratch, *asked);
+    }
+    if (got <= 0) {
+        return got;
+    }
+    __atomic_store_n(&c->in_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&c->counters->received_bytes, (uint64_t)got, __ATOMIC_RELAXED);
+    if (is_direct) {
+        add_to_bulk(c, (size_t)got);
+    } else {
+        feed(c, scratch, (size_t)got);
+    }
+    return got;
+}
+
+static bool has_more(VjConn *c)
+{
+    bool more;
+
+    vj_mutex_lock(&c->lock);
+    more = vj_stream_has_more(c->stream);
+    vj_mutex_unlock(&c->lock);
+    return more;
+}
+
+static void read_some(VjConn *c)
+{
+    size_t total = 0, asked = 0;
+
+    while (reads_on(c)) {
+        ssize_t got = receive_some(c, &asked);
+
+        if (got < 0) {
+            if (got != -EAGAIN) {
+                vj_conn_close(c, (int)got);
+            }
+            return;
+        }
+        total += (size_t)got;
+        if (!reads_on(c)) {
+            return;
+        }
+        if ((size_t)got < asked && !has_more(c)) {
+            return; /* the socket was emptied */
+        }
+        if (total >= READ_BYTES_MAX) {
+            if (has_more(c)) {
+                vj_conn_resume(c); /* the socket would not say so */
+            }
+            return;
+        }
+    }
+}
+
+/* What was left when reading stopped, then the socket. */
+static void resume(VjConn *c)
+{
+    g_autofree uint8_t *bytes = NULL;
+    size_t len;
+
+    if (c->phase != PHASE_OPEN) {
+        return;
+    }
+    c->is_paused = false;
+    if (c->head_waits) {
+        ask_owner(c);
+    }
+    if (reads_on(c) && c->left_over != NULL) {
+        bytes = g_steal_pointer(&c->left_over);
+        len = c->left_over_bytes;
+        c->left_over_bytes = 0;
+        feed(c, bytes, len);
+    }
+    read_some(c);
+}
+
+bool vj_conn_is_paused(const VjConn *c)
+{
+    return c->is_paused;
+}
+
+/* ---- phases ------------------------------------------------------------------------ */
+
+static void shake_hands(VjConn *c)
+{
+    int rc;
+
+    vj_mutex_lock(&c->lock);
+    rc = vj_stream_handshake(c->stream);
+    c->can_send = rc == 0;
+    vj_mutex_unlock(&c->lock);
+    if (rc == -EAGAIN) {
+        return;
+    }
+    if (rc < 0) {
+        vj_conn_close(c, rc);
+        return;
+    }
+    c->phase = PHASE_OPEN;
+    __atomic_store_n(&c->in_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
+    c->callbacks->ready(c);
+    read_some(c);
+}
+
+static void begin_handshake(VjConn *c)
+{
+    VjStream *stream;
+    int rc = 0;
+
+    c->phase = PHASE_HANDSHAKE;
+    stream = vj_stream_new(c->fd, c->is_server, c->credentials, c->host, &rc);
+    if (stream == NULL) {
+        vj_conn_close(c, rc < 0 ? rc : -ENOMEM);
+        return;
+    }
+    vj_mutex_lock(&c->lock);
+    c->stream = stream;
+    vj_mutex_unlock(&c->lock);
+    shake_hands(c);
+}
+
+static void end_connect(VjConn *c)
+{
+    int failed = 0;
+    socklen_t len = sizeof failed;
+
+    if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &failed, &len) < 0) {
+        failed = errno;
+    }
+    if (failed != 0) {
+        vj_conn_close(c, -failed);
+        return;
+    }
+    begin_handshake(c);
+}
+
+/* Output that waited for the socket. */
+static void write_some(VjConn *c)
+{
+    VjOut *done = NULL;
+    bool is_empty;
+    int rc = 0;
+
+    vj_mutex_lock(&c->lock);
+    if (c->waits_to_write && c->can_send) {
+        VjOut *first = c->first;
+        size_t first_sent = c->first_sent;
+
+        rc = flush(c, &done);
+        if (c->first != first || c->first_sent != first_sent) {
+            __atomic_store_n(&c->drained_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
+        }
+    }
+    is_empty = c->first == NULL;
+    vj_mutex_unlock(&c->lock);
+    release(done, true);
+    if (rc < 0) {
+        vj_conn_close(c, rc);
+    } else if (c->phase == PHASE_FINISHING && is_empty && !c->has_shut_down) {
+        c->has_shut_down = true;
+        (void)shutdown(c->fd, SHUT_WR); /* one that is gone says so when it is read */
+    }
+}
+
+static void throw_away(VjConn *c)
+{
+    ssize_t got = receive(c, vj_loop_scratch(c->loop), VJ_LOOP_SCRATCH_BYTES);
+
+    if (got < 0 && got != -EAGAIN) {
+        vj_conn_close(c, (int)got);
+    }
+}
+
+static void step(VjConn *c, bool is_readable)
+{
+    switch (c->phase) {
+    case PHASE_CONNECTING:
+        end_connect(c);
+        break;
+    case PHASE_HANDSHAKE:
+        shake_hands(c);
+        break;
+    case PHASE_OPEN:
+        write_some(c);
+        if (is_readable && c->phase == PHASE_OPEN) {
+            read_some(c);
+        }
+        break;
+    case PHASE_FINISHING:
+        write_some(c);
+        if (c->phase == PHASE_FINISHING) {
+            throw_away(c);
+        }
+        break;
+    case PHASE_NEW:
+    case PHASE_CLOSED:
+        break;
+    }
+}
+
+static void on_event(evutil_socket_t fd, short what, void *opaque)
+{
+    VjConn *c = vj_conn_ref(opaque);
+
+    (void)fd;
+    step(c, (what & EV_READ) != 0 || c->stream == NULL ||
+                (c->stream->recv_wants & POLLOUT) != 0);
+    set_events(c);
+    vj_conn_unref(c);
+}
+
+static void on_task(VjLoopTask *task)
+{
+    VjConn *c = (VjConn *)(void *)((uint8_t *)task - offsetof(VjConn, task));
+    unsigned wants;
+    int close_rc;
+
+    vj_mutex_lock(&c->lock);
+    wants = c->wants;
+    c->wants = 0;
+    close_rc = c->close_rc;
+    vj_mutex_unlock(&c->lock);
+    if ((wants & WANT_CLOSE) != 0) {
+        vj_conn_close(c, close_rc);
+    }
+    if ((wants & WANT_FINISH) != 0) {
+        vj_conn_finish(c);
+    }
+    if ((wants & WANT_RESUME) != 0) {
+        resume(c);
+    }
+    set_events(c);
+    vj_conn_unref(c);
+}
+
+/* ---- public ------------------------------------------------------------------------ */
+
+VjConn *vj_conn_new(VjLoop *loop, int fd, const VjConnCallbacks *callbacks, void *owner,
+                    VjConnCounters *counters)
+{
+    void *memory = NULL;
+    VjConn *c;
+
+    if (posix_memalign(&memory, _Alignof(VjConn), sizeof(VjConn)) != 0) {
+        close(fd);
+        return NULL;
+    }
+    c = memory;
+    memset(c, 0, sizeof *c);
+    c->refs = 1;
+    c->loop = loop;
+    c->fd = fd;
+    c->callbacks = callbacks;
+    c->owner = owner;
+    c->counters = counters;
+    c->task.run = on_task;
+    vj_mutex_init(&c->receive_lock, VJ_RANK_RPC_RECEIVE, "rpc.receive");
+    vj_mutex_init(&c->lock, VJ_RANK_RPC_CONNECTION, "rpc.connection");
+    return c;
+}
+
+VjConn *vj_conn_ref(VjConn *c)
+{
+    g_atomic_int_inc(&c->refs);
+    return c;
+}
+
+void vj_conn_unref(VjConn *c)
+{
+    if (c == NULL || !g_atomic_int_dec_and_test(&c->refs)) {
+        return;
+    }
+    g_assert(c->phase == PHASE_NEW || c->phase == PHASE_CLOSED);
+    g_assert(c->first == NULL && c->bulk == NULL);
+    vj_fd_close(&c->fd);
+    vj_credentials_unref(c->credentials);
+    vj_mutex_clear(&c->receive_lock);
+    vj_mutex_clear(&c->lock);
+    g_free(c->host);
+    free(c);
+}
+
+void *vj_conn_owner(const VjConn *c)
+{
+    return c->owner;
+}
+
+VjLoop *vj_conn_loop(const VjConn *c)
+{
+    return c->loop;
+}
+
+const char *vj_conn_identity(const VjConn *c)
+{
+    return c->stream != NULL ? c->stream->identity : "";
+}
+
+void vj_conn_start(VjConn *c, bool is_server, VjCredentials *credentials,
+                   const char *host)
+{
+    struct event_base *base = vj_loop_base(c->loop);
+
+    g_assert(vj_loop_is_current(c->loop) && c->phase == PHASE_NEW);
+    c->is_server = is_server;
+    c->credentials = vj_credentials_ref(credentials);
+    c->host = g_strdup(host);
+    c->in_us = c->out_us = vj_clock_mono_us();
+    c->read_event = event_new(base, c->fd, EV_READ | EV_PERSIST, on_event, c);
+    c->write_event = event_new(base, c->fd, EV_WRITE | EV_PERSIST, on_event, c);
+    vj_conn_ref(c); /* until it is closed */
+    c->phase = PHASE_CONNECTING;
+    if (c->read_event == NULL || c->write_event == NULL) {
+        vj_conn_close(c, -ENOMEM);
+        return;
+    }
+    if (is_server) {
+        begin_handshake(c);
+    }
+    set_events(c);
+}
+
+static void free_event(struct event **e)
+{
+    if (*e != NULL) {
+        event_free(*e);
+        *e = NULL;
+    }
+}
+
+void vj_conn_close(VjConn *c, int rc)
+{
+    VjOut *dropped;
+    VjStream *stream;
+    bool is_ignored;
+
+    g_assert(vj_loop_is_current(c->loop) && rc < 0);
+    if (c->phase == PHASE_CLOSED) {
+        return;
+    }
+    c->phase = PHASE_CLOSED;
+    free_event(&c->read_event);
+    free_event(&c->write_event);
+    vj_mutex_lock(&c->lock);
+    c->can_send = false;
+    dropped = c->first;
+    c->first = c->last = NULL;
+    c->first_sent = 0;
+    for (VjOut *out = dropped; out != NULL; out = out->next) {
+        out->is_queued = false;
+    }
+    stream = g_steal_pointer(&c->stream);
+    vj_stream_free(stream);
+    vj_fd_close(&c->fd);
+    vj_mutex_unlock(&c->lock);
+    vj_buf_unref(take_bulk(c, &is_ignored));
+    g_clear_pointer(&c->message, g_free);
+    g_clear_pointer(&c->left_over, g_free);
+    release(dropped, false);
+    c->callbacks->closed(c, rc);
+    vj_conn_unref(c);
+}
+
+void vj_conn_finish(VjConn *c)
+{
+    if (c->phase != PHASE_OPEN) {
+        return;
+    }
+    c->phase = PHASE_FINISHING;
+    c->is_paused = false;
+    c->finish_us = vj_clock_mono_us();
+    write_some(c);
+    if (c->phase == PHASE_FINISHING) {
+        set_events(c);
+    }
+}
+
+static bool is_overdue(VjConn *c, int64_t now_us)
+{
+    int64_t in_us = __atomic_load_n(&c->in_us, __ATOMIC_RELAXED);
+    int64_t out_us = __atomic_load_n(&c->out_us, __ATOMIC_RELAXED);
+    bool is_half = c->head_used > 0 && !c->is_paused;
+
+    if (c->phase == PHASE_FINISHING) {
+        return now_us - c->finish_us > FINISH_TIMEOUT_US &&
+               (!vj_conn_has_output(c) || now_us - out_us > VJ_RPC_FRAME_TIMEOUT_US);
+    }
+    if (c->phase != PHASE_OPEN) {
+        return false;
+    }
+    if (is_half && now_us - in_us > VJ_RPC_FRAME_TIMEOUT_US) {
+        return true;
+    }
+    if (is_half && c->in_body) {
+        int64_t bytes = (int64_t)c->frame.message_bytes + c->frame.bulk_bytes;
+        int64_t most_us = bytes / FRAME_BYTES_PER_SECOND_MIN * G_USEC_PER_SEC;
+
+        if (now_us - c->frame_us > VJ_RPC_FRAME_TIMEOUT_US + most_us) {
+            return true;
+        }
+    }
+    return vj_conn_has_output(c) && now_us - out_us > VJ_RPC_FRAME_TIMEOUT_US;
+}
+
+void vj_conn_check(VjConn *c, int64_t now_us)
+{
+    if (is_overdue(c, now_us)) {
+        vj_trace(rpc, "a peer is too slow");
+        vj_conn_close(c, -ETIMEDOUT);
+    }
+}
+
+int64_t vj_conn_alive_us(VjConn *c)
+{
+    int64_t in_us = __atomic_load_n(&c->in_us, __ATOMIC_RELAXED);
+
+    return MAX(in_us, __atomic_load_n(&c->drained_us, __ATOMIC_RELAXED));
+}
+
+void vj_conn_resume(VjConn *c)
+{
+    vj_mutex_lock(&c->lock);
+    want(c, WANT_RESUME);
+    vj_mutex_unlock(&c->lock);
+}
+
+void vj_conn_close_soon(VjConn *c, int rc)
+{
+    vj_mutex_lock(&c->lock);
+    c->close_rc = rc;
+    want(c, WANT_CLOSE);
+    vj_mutex_unlock(&c->lock);
+}
+
+void vj_conn_finish_soon(VjConn *c)
+{
+    vj_mutex_lock(&c->lock);
+    want(c, WANT_FINISH);
+    vj_mutex_unlock(&c->lock);
+}

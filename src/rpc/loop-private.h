@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * loop-private.h - a thread that waits for sockets and times
+ *
+ * All events of a loop (libevent's) are made, changed and freed in its thread.  Another
+ * thread that wants something of it posts a task.
+ */
+#ifndef VJ_RPC_LOOP_PRIVATE_H
+#define VJ_RPC_LOOP_PRIVATE_H
+
+#include <event2/event.h>
+
+#include "base/base.h"
+
+/* Of vj_loop_scratch. */
+#define VJ_LOOP_SCRATCH_BYTES ((size_t)16 << 10)
+
+typedef struct VjLoop VjLoop;
+
+typedef struct VjLoopTask VjLoopTask;
+struct VjLoopTask {
+    void (*run)(VjLoopTask *task); /* in the loop's thread */
+    /* the loop's: */
+    VjLoopTask *next;
+    bool is_posted;
+};
+
+/* Its thread begins, with all signals blocked. */
+VjLoop *vj_loop_new(const char *name, GError **error);
+/* Runs what was posted, then ends the thread.  All its events have been freed.  Threads:
+ * any but its own. */
+void vj_loop_free(VjLoop *loop);
+
+/* False: it is posted already, and has not begun to run.  Threads: any.  Locks: any
+ * below VJ_RANK_RPC_LOOP. */
+bool vj_loop_post(VjLoop *loop, VjLoopTask *task);
+bool vj_loop_is_current(const VjLoop *loop);
+struct event_base *vj_loop_base(VjLoop *loop);
+/* For bytes of the callback that runs just now.  In the loop's thread. */
+uint8_t *vj_loop_scratch(VjLoop *loop);
+
+/* One for all clients of the process: begun by the first one, ended with the last.  NULL
+ * with @error.  Unref is called in any thread but the loop's. */
+VjLoop *vj_loop_client_ref(GError **error);
+void vj_loop_client_unref(void);
+
+#endif

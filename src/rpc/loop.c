@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* loop.c - see loop-private.h */
+#include "rpc/loop-private.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct VjLoop {
+    struct event_base *base;
+    struct event *wake_event;
+    int wake_fd;
+    GThread *thread;
+    uint8_t *scratch;
+    VjMutex lock; /* VJ_RANK_RPC_LOOP */
+    /* guarded by lock: */
+    VjLoopTask *first, *last;
+    bool stop;
+};
+
+static _Thread_local const VjLoop *current;
+
+/* ---- tasks ------------------------------------------------------------------------- */
+
+bool vj_loop_is_current(const VjLoop *loop)
+{
+    return current == loop;
+}
+
+static void wake(VjLoop *loop)
+{
+    static const uint64_t one = 1;
+    ssize_t written;
+
+    if (vj_loop_is_current(loop)) {
+        event_active(loop->wake_event, EV_READ, 0);
+        return;
+    }
+    do {
+        written = write(loop->wake_fd, &one, sizeof one);
+    } while (written < 0 && errno == EINTR);
+    g_assert(written == (ssize_t)sizeof one);
+}
+
+bool vj_loop_post(VjLoop *loop, VjLoopTask *task)
+{
+    bool posted = false, was_empty = false;
+
+    vj_mutex_lock(&loop->lock);
+    if (!task->is_posted) {
+        task->is_posted = posted = true;
+        task->next = NULL;
+        was_empty = loop->first == NULL;
+        if (was_empty) {
+            loop->first = task;
+        } else {
+            loop->last->next = task;
+        }
+        loop->last = task;
+    }
+    if (was_empty) {
+        /* Below the lock: once the task has run, the loop may be freed. */
+        wake(loop);
+    }
+    vj_mutex_unlock(&loop->lock);
+    return posted;
+}
+
+static VjLoopTask *take_task(VjLoop *loop)
+{
+    VjLoopTask *task;
+
+    vj_mutex_lock(&loop->lock);
+    task = loop->first;
+    if (task != NULL) {
+        loop->first = task->next;
+        task->is_posted = false;
+    }
+    vj_mutex_unlock(&loop->lock);
+    return task;
+}
+
+static bool is_stopped(VjLoop *loop)
+{
+    bool stop;
+
+    vj_mutex_lock(&loop->lock);
+    stop = loop->stop;
+    vj_mutex_unlock(&loop->lock);
+    return stop;
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *opaque)
+{
+    VjLoop *loop = opaque;
+    VjLoopTask *task;
+    uint64_t count;
+
+    (void)what;
+    /* Before the tasks are taken: a wake-up that comes later is for what comes later. */
+    if (read(fd, &count, sizeof count) < 0) {
+        g_assert(errno == EAGAIN || errno == EINTR);
+    }
+    while ((task = take_task(loop)) != NULL) {
+        task->run(task);
+    }
+    if (is_stopped(loop)) {
+        event_base_loopbreak(loop->base);
+    }
+}
+
+/* ---- thread ------------------------------------------------------------------------ */
+
+static gpointer loop_main(gpointer opaque)
+{
+    VjLoop *loop = opaque;
+    int rc;
+
+    current = loop;
+    rc = event_base_loop(loop->base, EVLOOP_NO_EXIT_ON_EMPTY);
+    g_assert(rc >= 0);
+    return NULL;
+}
+
+static void loop_clear(VjLoop *loop)
+{
+    if (loop->wake_event != NULL) {
+        event_free(loop->wake_event);
+    }
+    if (loop->base != NULL) {
+        event_base_free(loop->base);
+    }
+    vj_fd_close(&loop->wake_fd);
+    vj_mutex_clear(&loop->lock);
+    g_free(loop->scratch);
+    g_free(loop);
+}
+
+static struct event_base *base_new(void)
+{
+    struct event_config *config = event_config_new();
+    struct event_base *base;
+
+    if (config == NULL) {
+        return NULL;
+    }
+    /* One thread uses it: no locks; times are compared with vj_clock_mono_us. */
+    event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
+    event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
+    base = event_base_new_with_config(config);
+    event_config_free(config);
+    return base;
+}
+
+VjLoop *vj_loop_new(const char *name, GError **error)
+{
+    VjLoop *loop = g_new0(VjLoop, 1);
+    sigset_t all, before;
+
+    vj_mutex_init(&loop->lock, VJ_RANK_RPC_LOOP, "rpc.loop");
+    loop->scratch = g_malloc(VJ_LOOP_SCRATCH_BYTES);
+    loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    loop->base = base_new();
+    if (loop->wake_fd >= 0 && loop->base != NULL) {
+        loop->wake_event =
+            event_new(loop->base, loop->wake_fd, EV_READ | EV_PERSIST, on_wake, loop);
+    }
+    if (loop->wake_event == NULL || event_add(loop->wake_event, NULL) < 0) {
+        vj_error_set_errno(error, errno != 0 ? errno : ENOMEM, "cannot make a loop");
+        loop_clear(loop);
+        return NULL;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    loop->thread = g_thread_try_new(name, loop_main, loop, error);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (loop->thread == NULL) {
+        loop_clear(loop);
+        vj_error_prefix(error, "thread %s", name);
+        return NULL;
+    }
+    return loop;
+}
+
+void vj_loop_free(VjLoop *loop)
+{
+    g_assert(!vj_loop_is_current(loop));
+    vj_mutex_lock(&loop->lock);
+    loop->stop = true;
+    wake(loop);
+    vj_mutex_unlock(&loop->lock);
+    g_thread_join(loop->thread);
+    g_assert(loop->first == NULL);
+    loop_clear(loop);
+}
+
+struct event_base *vj_loop_base(VjLoop *loop)
+{
+    return loop->base;
+}
+
+uint8_t *vj_loop_scratch(VjLoop *loop)
+{
+    g_assert(vj_loop_is_current(loop));
+    return loop->scratch;
+}
+
+/* ---- the one of clients ------------------------------------------------------------ */
+
+static VjMutex client_lock = VJ_MUTEX_INIT(VJ_RANK_RPC, "rpc.client-loop");
+/* guarded by client_lock: */
+static VjLoop *client_loop;
+static unsigned client_loop_users;
+
+VjLoop *vj_loop_client_ref(GError **error)
+{
+    VjLoop *loop;
+
+    vj_mutex_lock(&client_lock);
+    if (client_loop == NULL) {
+        client_loop = vj_loop_new("vj-rpc", error);
+    }
+    loop = client_loop;
+    client_loop_users += loop != NULL;
+    vj_mutex_unlock(&client_lock);
+    return loop;
+}
+
+void vj_loop_client_unref(void)
+{
+    VjLoop *loop = NULL;
+
+    vj_mutex_lock(&client_lock);
+    g_assert(client_loop_users > 0);
+    if (--client_loop_users == 0) {
+        loop = g_steal_pointer(&client_loop);
+    }
+    vj_mutex_unlock(&client_lock);
+    if (loop != NULL) {
+        vj_loop_free(loop);
+    }
+}

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Unit tests of room rpc.  Two lines for each tests/unit/rpc/test-thing.c:
+#   UNIT_TESTS += tests/unit/rpc/test-thing
+#   tests_unit_rpc_test_thing_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/rpc/test-client-server
+tests_unit_rpc_test_client_server_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
