@@ -25,6 +25,7 @@ varjfs_LDADD = $(LDADD_cmd)
 varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-edit.c \
 	src/cmd/ctl-json.c \
+	src/cmd/ctl-node.c \
 	src/cmd/ctl-open.c \
 	src/cmd/ctl-recode.c \
 	src/cmd/ctl-scrub.c \

@@ -538,6 +538,63 @@ static bool check_visit(void *opaque, const VjPut *object, int64_t mtime_us)
     return !walk->stopped;
 }
 
+int vj_store_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                    uint8_t algorithm, VjDigest *out)
+{
+    int result;
+
+    g_assert(s != NULL && form->stored_bytes <= VJ_STORE_OBJECT_MAX);
+    vj_lock_assert_none();
+    if (s->ops->digest == NULL) {
+        return -EOPNOTSUPP;
+    }
+    result = s->ops->digest(s, id, loc, form, algorithm, out);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    return result;
+}
+
+bool vj_store_takes_plain(const VjStore *s)
+{
+    while (s != NULL && s->ops->put_plain != NULL && s->ops->get_plain != NULL) {
+        s = s->next;
+    }
+    return s == NULL;
+}
+
+int vj_store_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                       const void *bytes, size_t len, VjPut *out, VjStoreForm *form)
+{
+    int result;
+
+    g_assert(s->ops->put_plain != NULL && want->plain_bytes > 0);
+    g_assert(want->wire_codec != 0 || len == want->plain_bytes);
+    vj_lock_assert_none();
+    result = s->ops->put_plain(s, id, want, bytes, len, out, form);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    if (result == 0) {
+        g_assert(out->id == id && out->stored_bytes == form->stored_bytes);
+        vj_store_count_put(s, out->stored_bytes);
+    }
+    return result;
+}
+
+int vj_store_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                       uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                       VjBuf **bytes, bool *is_encoded)
+{
+    int result;
+
+    g_assert(s->ops->get_plain != NULL && len > 0 && len <= form->plain_bytes &&
+             offset <= form->plain_bytes - len);
+    vj_lock_assert_none();
+    *bytes = NULL;
+    *is_encoded = false;
+    result = s->ops->get_plain(s, id, loc, form, offset, len, wire, bytes, is_encoded);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    g_assert(result != 0 || (*is_encoded ? wire != NULL : (*bytes)->len == len));
+    return result;
+}
+
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque)
 {
@@ -598,6 +655,28 @@ int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     result = s->ops->heal(s, id, loc, stored_bytes, verify, opaque, now);
     g_assert(result == -EAGAIN || vj_store_result_is_sound(result));
     g_assert(result != 0 || vj_store_same_loc(s, loc, *now));
+    return result;
+}
+
+void vj_store_each_node(VjStore *s, VjStoreNodeVisit *visit, void *opaque)
+{
+    while (s->next != NULL) {
+        s = s->next;
+    }
+    if (s->ops->each_node != NULL) {
+        s->ops->each_node(s, visit, opaque);
+    }
+}
+
+int vj_store_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
+{
+    int result;
+
+    g_assert(vj_store_has_replicas(s) && count > 0 && count <= VJ_STORE_SURVEY_MAX);
+    vj_lock_assert_none();
+    memset(wanted, 0, count * sizeof *wanted);
+    result = s->ops->survey(s, objects, count, wanted);
+    g_assert(vj_store_result_is_sound(result));
     return result;
 }
 

@@ -119,6 +119,18 @@ typedef struct VjStoreHealth {
     uint64_t changes;
 } VjStoreHealth;
 
+/* One of the nodes on which a store keeps its objects; borrowed for a call. */
+typedef struct VjStoreNode {
+    unsigned number;
+    const char *address;
+    const char *state; /* "live", "dead", "draining" */
+    unsigned weight;
+    uint64_t puts, gets, removes;        /* since open */
+    uint64_t sent_bytes, received_bytes; /* likewise, on the wire */
+    uint64_t losses;                     /* of its connection */
+} VjStoreNode;
+typedef void VjStoreNodeVisit(void *opaque, const VjStoreNode *node);
+
 /* The whole of a stored object: is it what was put? */
 typedef bool VjStoreVerify(void *opaque, VjSlice stored);
 
@@ -157,6 +169,28 @@ typedef struct VjStorePlace {
      * alone. */
     bool shared;
 } VjStorePlace;
+
+/*
+ * How content stands in an object, as its record says: for stores behind which a node
+ * does the work of the room object.  Numbers of codecs and digests are those on disk.
+ */
+typedef struct VjStoreForm {
+    uint8_t codec; /* what the bytes are encoded with */
+    uint8_t param;
+    uint32_t key_id;
+    uint32_t plain_bytes, stored_bytes;
+    uint64_t trailer_checksum;
+} VjStoreForm;
+
+/* What a node is to make of content, and how that comes to it. */
+typedef struct VjStoreWant {
+    uint8_t codec, param;
+    int8_t level;
+    uint32_t plain_bytes;
+    /* The bytes that are sent are encoded with it, in one run; 0: they are the
+     * content. */
+    uint8_t wire_codec, wire_param;
+} VjStoreWant;
 
 typedef struct VjStoreOps {
     const char *name;         /* what "store=" selects; also names its man page */
@@ -292,8 +326,39 @@ typedef struct VjStoreOps {
                 VjStoreVerify *verify, void *opaque, VjLoc *now);
     /* Threads: any; does not block. */
     void (*health)(VjStore *s, VjStoreHealth *out);
+    /* Visits each of its nodes, in order.  Threads: any; does not block.  NULL: it has
+     * none. */
+    void (*each_node)(VjStore *s, VjStoreNodeVisit *visit, void *opaque);
+    /*
+     * wanted[i] of each of @count objects (at most VJ_STORE_SURVEY_MAX): heal() would
+     * change something, as far as a look at who has it shows; no bytes are read.  -EIO,
+     * -ETIMEDOUT: no node could be asked.  NULL: as heal.
+     */
+    int (*survey)(VjStore *s, const VjPut *objects, size_t count, bool *wanted);
     /* Free and total bytes now; cheap enough for once a second.  -EIO. */
     int (*space)(VjStore *s, VjStoreSpace *out);
+    /*
+     * The digest of an object's content, computed where the bytes are, after they were
+     * compared with their checksums.  -EBADMSG: they are not what was stored; -ENOENT,
+     * -EIO, -ETIMEDOUT; -EOPNOTSUPP: a transformation or digest that is not known there.
+     * NULL: the caller reads the object.  Threads: any; blocks.
+     */
+    int (*digest)(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                  uint8_t algorithm, VjDigest *out);
+    /*
+     * As put and get, but of content: the stored form is made, checked and taken apart
+     * where the bytes are.  put_plain: @bytes are what @want says; *form is what was made
+     * of them.  get_plain: *bytes, owned, with its len set, is the range [@offset,
+     * @offset + @len) of the content, or that encoded where *is_encoded; @wire has the
+     * codec, and is NULL where none is wanted.  Nothing but the other side's word says
+     * that it is right.  NULL, both: not offered; put and get find what the other has
+     * put.
+     */
+    int (*put_plain)(VjStore *s, uint64_t id, const VjStoreWant *want, const void *bytes,
+                     size_t len, VjPut *out, VjStoreForm *form);
+    int (*get_plain)(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                     uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                     VjBuf **bytes, bool *is_encoded);
     /*
      * Begins @io and calls vj_io_complete() once when it is over, before or after it
      * returns; until then the request's fields and its buffer stay.  At most
@@ -401,12 +466,29 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
 void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
+/* -EOPNOTSUPP also where the driver, or a wrapper before it, has no digest: the caller
+ * reads the object. */
+int vj_store_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                    uint8_t algorithm, VjDigest *out) G_GNUC_WARN_UNUSED_RESULT;
+/* The driver, and each wrapper before it, has put_plain and get_plain. */
+bool vj_store_takes_plain(const VjStore *s);
+int vj_store_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                       const void *bytes, size_t len, VjPut *out,
+                       VjStoreForm *form) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                       uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                       VjBuf **bytes, bool *is_encoded) G_GNUC_WARN_UNUSED_RESULT;
 /* False: the driver has no replicas; heal and health are not to be called. */
 bool vj_store_has_replicas(const VjStore *s);
 int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                   VjStoreVerify *verify, void *opaque,
                   VjLoc *now) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_health(VjStore *s, VjStoreHealth *out);
+/* Nothing where the driver has no nodes. */
+void vj_store_each_node(VjStore *s, VjStoreNodeVisit *visit, void *opaque);
+#define VJ_STORE_SURVEY_MAX 4096u
+int vj_store_survey(VjStore *s, const VjPut *objects, size_t count,
+                    bool *wanted) G_GNUC_WARN_UNUSED_RESULT;
 /* Of the last answer, for a second, what was put since is taken off; the driver is asked
  * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;

@@ -464,6 +464,11 @@ static int fault_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
 }
 
+static int fault_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
+{
+    return vj_store_survey(s->next, objects, count, wanted);
+}
+
 static void fault_health(VjStore *s, VjStoreHealth *out)
 {
     vj_store_health(s->next, out);
@@ -491,6 +496,26 @@ static int fault_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
 }
 
 /* A hint: what would fail, fails in the get. */
+static int fault_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                        uint8_t algorithm, VjDigest *out)
+{
+    return vj_store_digest(s->next, id, loc, form, algorithm, out);
+}
+
+static int fault_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                           const void *bytes, size_t len, VjPut *out, VjStoreForm *form)
+{
+    return vj_store_put_plain(s->next, id, want, bytes, len, out, form);
+}
+
+static int fault_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                           uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                           VjBuf **bytes, bool *is_encoded)
+{
+    return vj_store_get_plain(s->next, id, loc, form, offset, len, wire, bytes,
+                              is_encoded);
+}
+
 static void fault_expect(VjStore *s, uint64_t id, VjLoc loc)
 {
     vj_store_expect(s->next, id, loc);
@@ -608,6 +633,9 @@ const VjStoreOps vj_store_fault_ops = {
     .same_loc = fault_same_loc,
     .get = fault_get,
     .expect = fault_expect,
+    .digest = fault_digest,
+    .put_plain = fault_put_plain,
+    .get_plain = fault_get_plain,
     .prefer = fault_prefer,
     .remove = fault_remove,
     .flush = fault_flush,
@@ -617,5 +645,6 @@ const VjStoreOps vj_store_fault_ops = {
     .each = fault_each,
     .heal = fault_heal,
     .health = fault_health,
+    .survey = fault_survey,
     .space = fault_space,
 };

@@ -173,6 +173,11 @@ static int latency_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_byte
     return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
 }
 
+static int latency_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
+{
+    return vj_store_survey(s->next, objects, count, wanted);
+}
+
 static void latency_health(VjStore *s, VjStoreHealth *out)
 {
     vj_store_health(s->next, out);
@@ -289,6 +294,7 @@ const VjStoreOps vj_store_latency_ops = {
     .each = latency_each,
     .heal = latency_heal,
     .health = latency_health,
+    .survey = latency_survey,
     .space = latency_space,
     .submit = latency_submit,
 };

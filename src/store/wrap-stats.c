@@ -92,6 +92,11 @@ static int stats_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                       NULL, NULL, 0);
 }
 
+static int stats_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
+{
+    return vj_store_survey(s->next, objects, count, wanted);
+}
+
 static void stats_health(VjStore *s, VjStoreHealth *out)
 {
     vj_store_health(s->next, out);
@@ -135,6 +140,34 @@ static void stats_submit(VjStore *s, VjIo *io)
 static void stats_cancel(VjStore *s, VjIo *io)
 {
     vj_store_cancel(s->next, io->child);
+}
+
+static int stats_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                        uint8_t algorithm, VjDigest *out)
+{
+    return vj_store_digest(s->next, id, loc, form, algorithm, out);
+}
+
+static int stats_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                           const void *bytes, size_t len, VjPut *out, VjStoreForm *form)
+{
+    StatsStore *w = (StatsStore *)s;
+    int result = vj_store_put_plain(s->next, id, want, bytes, len, out, form);
+
+    return count_call(w, result, &w->counts.puts, &w->counts.put_bytes,
+                      result == 0 ? out->stored_bytes : 0);
+}
+
+static int stats_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                           uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                           VjBuf **bytes, bool *is_encoded)
+{
+    StatsStore *w = (StatsStore *)s;
+    int result =
+        vj_store_get_plain(s->next, id, loc, form, offset, len, wire, bytes, is_encoded);
+
+    return count_call(w, result, &w->counts.gets, &w->counts.get_bytes,
+                      result == 0 ? len : 0);
 }
 
 static void stats_expect(VjStore *s, uint64_t id, VjLoc loc)
@@ -219,6 +252,9 @@ const VjStoreOps vj_store_stats_ops = {
     .same_loc = stats_same_loc,
     .get = stats_get,
     .expect = stats_expect,
+    .digest = stats_digest,
+    .put_plain = stats_put_plain,
+    .get_plain = stats_get_plain,
     .prefer = stats_prefer,
     .remove = stats_remove,
     .flush = stats_flush,
@@ -228,6 +264,7 @@ const VjStoreOps vj_store_stats_ops = {
     .each = stats_each,
     .heal = stats_heal,
     .health = stats_health,
+    .survey = stats_survey,
     .space = stats_space,
     .submit = stats_submit,
     .cancel = stats_cancel,

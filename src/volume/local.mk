@@ -10,6 +10,7 @@ src_volume_libvj_volume_la_SOURCES = \
 	src/volume/checkpoint.c \
 	src/volume/examine.c \
 	src/volume/flusher.c \
+	src/volume/healer.c \
 	src/volume/in-use.c \
 	src/volume/make.c \
 	src/volume/needs.c \

@@ -178,6 +178,13 @@ void vj_flusher_pressure(VjFlusher *x);
  * seconds. */
 void vj_flusher_trim_soon(VjFlusher *x);
 
+/* ---- replicas (healer.c) ----------------------------------------------------------- */
+
+typedef struct VjHealer VjHealer;
+/* Of a store with replicas.  Its thread begins with a pass over all objects. */
+VjHealer *vj_healer_open(VjObjects *objects);
+void vj_healer_close(VjHealer *h); /* NULL is fine */
+
 /* ---- volume (volume.c) ------------------------------------------------------------- */
 
 /* Sums over all records, which take a walk. */
@@ -201,6 +208,7 @@ struct VjVolume {
     VjFileTable *files;
     VjPlace *place;
     bool owns_place;              /* it is closed with the volume */
+    VjHealer *healer;             /* NULL: read-only, a check, or no replicas */
     VjCheckpointer *checkpointer; /* NULL: read-only, a check, or no file to be copied */
     bool check;
     bool is_shared;          /* other sessions may be there */

@@ -349,6 +349,32 @@ int vj_volume_gc(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
  */
 int vj_volume_scrub(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
 
+/* user.varjfs.mode has an effect. */
+bool vj_volume_has_modes(const VjVolume *v);
+/* The storage nodes of the volume, in order of their numbers; none: nothing is called.
+ * Any thread. */
+void vj_volume_nodes(VjVolume *v, VjStoreNodeVisit *visit, void *opaque);
+
+/* What has been done for replicas since the volume was opened. */
+typedef struct VjHealed {
+    uint64_t passes;   /* over all objects */
+    uint64_t examined; /* objects, in the last pass */
+    uint64_t healed;   /* in all passes; and in the last one: */
+    uint64_t healed_last;
+    uint64_t failed; /* in the last pass; of them, without any good replica: */
+    uint64_t lost;
+    int error; /* of the last pass */
+} VjHealed;
+
+/*
+ * vj_volume_heal - look at all objects now, and heal those that want it
+ *
+ * Returns   0 all have their full number of replicas; -EOPNOTSUPP the store has none;
+ *           -EROFS; what the pass said: -EAGAIN too few nodes are there
+ * Threads   any; blocks until a pass that began after the call is over      Locks   none
+ */
+int vj_volume_heal(VjVolume *v, VjHealed *out) G_GNUC_WARN_UNUSED_RESULT;
+
 /* What one pass of scrub over all objects has read, or a part of it. */
 typedef struct VjScrubPass {
     uint64_t begun_s; /* seconds since 1970 */
