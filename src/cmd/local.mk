@@ -42,6 +42,10 @@ mkfs_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_volume)
 fsck_varjfs_SOURCES = src/cmd/fsck.c
 fsck_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_fsck)
 
+sbin_PROGRAMS += varjfsd
+varjfsd_SOURCES = src/cmd/varjfsd.c
+varjfsd_LDADD = src/cmd/libvj-cmd.la $(LDADD_node)
+
 # What mount(8) and umount(8) run for the type fuse.varjfs.
 mounthelper_PROGRAMS = umount.fuse.varjfs
 umount_fuse_varjfs_SOURCES = src/cmd/umount.c

@@ -73,7 +73,7 @@ typedef struct VjMetaPlace {
         destroy; /* with create: a volume that is elsewhere and has the place is removed */
     bool read_only;
     bool salvage; /* a repair: what a damaged log does not give is given up */
-    const VjSessionOpen *session; /* borrowed; NULL: exclusive, without a record */
+    const VjSessionOpen *session; /* borrowed; NULL: exclusive, without a name */
 } VjMetaPlace;
 
 /* One line about damage: "page 7: …". */
@@ -238,6 +238,12 @@ int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Reads from its engine take round trips, of no bounded length. */
 bool vj_meta_is_far(VjMeta *m);
+/*
+ * It is alone by a lease: another session can take over while this one has not heard of
+ * it.  So what this one has committed and not flushed says nothing to that one: whatever
+ * it does outside of the metadata for good is flushed first.
+ */
+bool vj_meta_is_leased(VjMeta *m);
 /* @spec names an engine of this build and options that it has.  Touches nothing. */
 bool vj_meta_spec_check(const char *spec, GError **error);
 

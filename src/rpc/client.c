@@ -62,6 +62,7 @@ struct VjRpcClient {
     VjAddress address;
     VjCredentials *credentials;
     GByteArray *hello;
+    uint8_t id[VJ_WIRE_UUID_BYTES]; /* random */
     int64_t silence_us, tick_us;
     VjRpcClientConfig config;
     VjLoop *loop;
@@ -73,6 +74,7 @@ struct VjRpcClient {
     guint address_index;
     Resolver *resolver; /* at work, NULL: none is */
     int64_t pause_us, attempt_us;
+    uint64_t connection; /* the number of the last one */
     VjOut hello_out, ping_out;
     bool ping_is_out;
     uint64_t receiving_tag; /* of the call whose reply comes in; 0: none */
@@ -88,6 +90,9 @@ struct VjRpcClient {
     uint64_t numbers[SLOTS]; /* of the last call of each slot */
     uint16_t free_slots[SLOTS];
     unsigned free_count;
+    unsigned calls_max; /* in flight, of this connection */
+    uint64_t bytes_max; /* of their requests */
+    uint64_t bytes;
     VjRpcCallState *first, *last; /* those that wait */
     unsigned waiting_count;
     int64_t busy_us;     /* since when there have been calls in flight */
@@ -123,6 +128,18 @@ static void queue_remove(VjRpcClient *c, VjRpcCallState *s)
     s->place = VJ_CALL_ENDED;
 }
 
+static uint64_t request_bytes(const VjRpcCall *call)
+{
+    return (call->message != NULL ? call->message->len : 0) + (uint64_t)call->bulk_bytes;
+}
+
+/* One may always be in flight. */
+static bool has_slot(const VjRpcClient *c, const VjRpcCall *call)
+{
+    return in_flight(c) == 0 || (in_flight(c) < c->calls_max &&
+                                 c->bytes + request_bytes(call) <= c->bytes_max);
+}
+
 /* Gives it a tag; there is a free slot.  The frame has a reference from now on. */
 static void slot_add(VjRpcClient *c, VjRpcCallState *s)
 {
@@ -134,6 +151,7 @@ static void slot_add(VjRpcClient *c, VjRpcCallState *s)
     }
     slot = c->free_slots[--c->free_count];
     c->slots[slot] = s;
+    c->bytes += request_bytes(s->call);
     s->tag = ++c->numbers[slot] << SLOT_BITS | slot;
     s->place = VJ_CALL_IN_FLIGHT;
     vj_rpc_call_ref(s->call);
@@ -145,6 +163,7 @@ static void slot_remove(VjRpcClient *c, VjRpcCallState *s)
 
     g_assert(c->slots[slot] == s);
     c->slots[slot] = NULL;
+    c->bytes -= request_bytes(s->call);
     c->free_slots[c->free_count++] = (uint16_t)slot;
     s->place = VJ_CALL_ENDED;
 }
@@ -212,7 +231,8 @@ static void pump(VjRpcClient *c)
         VjRpcCallState *s = NULL;
 
         vj_mutex_lock(&c->lock);
-        if (c->first != NULL && c->free_count > 0 && c->state == STATE_CONNECTED) {
+        if (c->first != NULL && c->state == STATE_CONNECTED &&
+            has_slot(c, c->first->call)) {
             s = c->first;
             conn = vj_conn_ref(c->conn);
             queue_remove(c, s);
@@ -276,7 +296,7 @@ static int begin(VjRpcClient *c, VjRpcCall *call, VjConn **conn, bool *wake)
     if (!is_connected && !call->waits_for_connection) {
         return -ENOTCONN;
     }
-    if (is_connected && c->free_count > 0 && c->first == NULL) {
+    if (is_connected && c->first == NULL && has_slot(c, call)) {
         slot_add(c, s);
         *conn = vj_conn_ref(c->conn);
     } else if (c->waiting_count < WAITING_MAX) {
@@ -594,6 +614,7 @@ static void conn_ready(VjConn *conn)
     VjFrame frame = {.op = VJ_OP_HELLO, .tag = TAG_HELLO};
 
     set_state(c, STATE_HELLO);
+    vj_hello_set_client(c->hello, c->id, ++c->connection);
     c->hello_out = (VjOut){.message = vj_slice(c->hello->data, c->hello->len),
                            .released = own_released};
     vj_out_encode(&c->hello_out, &frame);
@@ -660,10 +681,12 @@ static void hello_answered(VjRpcClient *c, const VjFrame *frame, GByteArray *mes
     int status = vj_wire_errno(frame->status);
     VjSlice reply =
         message != NULL ? vj_slice(message->data, message->len) : vj_slice(NULL, 0);
-    bool is_good = c->config.connected == NULL
-                       ? status == 0
-                       : c->config.connected(c->config.opaque, status, reply);
+    VjHelloReply limits = {0};
+    bool is_good = status != 0 || vj_hello_reply_decode(reply, &limits) == 0;
 
+    if (is_good && c->config.connected != NULL) {
+        is_good = c->config.connected(c->config.opaque, status, reply);
+    }
     if (!is_good || status != 0) {
         vj_conn_close(c->conn, status != 0 ? status : -EPROTO);
         return;
@@ -671,6 +694,8 @@ static void hello_answered(VjRpcClient *c, const VjFrame *frame, GByteArray *mes
     vj_mutex_lock(&c->lock);
     c->state = STATE_CONNECTED;
     c->wants = false;
+    c->calls_max = limits.requests_max == 0 ? SLOTS : MIN(limits.requests_max, SLOTS);
+    c->bytes_max = limits.bytes_max == 0 ? VJ_RPC_CONNECTION_BYTES_MAX : limits.bytes_max;
     vj_mutex_unlock(&c->lock);
     c->pause_us = PAUSE_FIRST_US;
     __atomic_fetch_add(&c->connects, 1, __ATOMIC_RELAXED);
@@ -935,9 +960,8 @@ VjRpcClient *vj_rpc_client_new(const VjRpcClientConfig *config, GError **error)
     c->addresses = vj_address_resolve(&c->address, false, NULL);
     c->credentials = vj_credentials_ref(config->credentials);
     c->hello = g_byte_array_new();
-    if (config->hello.len > 0) {
-        g_byte_array_append(c->hello, config->hello.data, (guint)config->hello.len);
-    }
+    g_byte_array_append(c->hello, config->hello.data, (guint)config->hello.len);
+    vj_random_bytes(c->id, sizeof c->id);
     c->silence_us =
         config->silence_us > 0 ? config->silence_us : VJ_RPC_SILENCE_DEFAULT_US;
     c->tick_us = CLAMP(c->silence_us / 8, TICK_MIN_US, PING_AFTER_US / 2);

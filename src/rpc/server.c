@@ -36,6 +36,8 @@
 /* Of a request that is not served: it is read and answered; a longer one ends the
  * connection. */
 #define REFUSED_BYTES_MAX ((uint64_t)64 << 10)
+/* Clients that are not connected now, whose last connection is remembered. */
+#define OLD_CLIENTS_MAX 65536u
 #define SWEEP_US ((int64_t)250 * 1000)
 /* Without descriptors nothing is accepted for so long. */
 #define ACCEPT_PAUSE_US ((int64_t)100 * 1000)
@@ -108,7 +110,18 @@ struct VjRpcServer {
     unsigned loops_changed;
     GQueue thirsty;  /* of Peer: not read, as the server has no room; a reference each */
     GQueue deferred; /* of VjRpcRequest: run when the server has room for replies */
+    GHashTable *clients; /* of Client, by its id */
+    GQueue old_clients;  /* of Client: those without a connection, the oldest one first */
 };
+
+/* A client that has said who it is, and what it is not to be mixed up with: what it sent
+ * before it connected again. */
+typedef struct Client {
+    uint8_t id[VJ_WIRE_UUID_BYTES];
+    uint64_t connection; /* its last one */
+    Peer *peer;          /* of that one, until it is over; NULL */
+    GList link;          /* in old_clients */
+} Client;
 
 struct Peer {
     gint refs;
@@ -119,6 +132,7 @@ struct Peer {
     int64_t accepted_us;
     bool is_open;           /* in loop->peers */
     bool said_hello;        /* it was read */
+    bool has_superseded;    /* in the thread that runs hello */
     uint64_t reading_bytes; /* room that was taken for the frame that is coming in */
     const VjRpcHandler *reading_handler;
     int reading_rc;   /* not 0: it is refused with that */
@@ -130,17 +144,20 @@ struct Peer {
     VjCredentials *credentials; /* until it has started */
 
     Job gone_job;
-    VjMutex lock; /* VJ_RANK_RPC */
+    /* guarded by the server's lock: */
+    Client *client;          /* NULL: it has not said who it is, or connected again */
+    VjRpcRequest *successor; /* hello of that, to be answered when this one is over */
+    VjMutex lock;            /* VJ_RANK_RPC */
     /* guarded by lock: */
     bool is_welcome; /* hello was answered well; role and user do not change any more */
     uint8_t role;
     void *user;
     GHashTable *by_tag; /* of requests that are not answered */
+    GQueue unanswered;  /* the same, in the order in which they came */
     unsigned in_flight; /* requests whose reply is not out */
     uint64_t held_bytes, reply_bytes;
     bool wants_room; /* not read until something is given back */
     bool is_thirsty; /* in the server's queue */
-    bool is_over;
     GQueue deferred; /* of VjRpcRequest: run when there is room for replies */
 };
 
@@ -158,6 +175,8 @@ struct VjRpcRequest {
     uint32_t bulk_bytes;
     uint64_t held_bytes;
     gint is_canceled; /* atomic */
+    GList link;       /* in unanswered; guarded by the peer's lock, as what follows */
+    bool waits_for_earlier;
     GByteArray *reply;
     VjBuf *reply_bulk;
 };
@@ -217,15 +236,35 @@ static Peer *peer_ref(Peer *p)
     return p;
 }
 
+/* It is over: whoever is the same client's next connection may be answered. */
+static void client_left(Peer *p)
+{
+    VjRpcServer *s = p->server;
+    VjRpcRequest *successor;
+
+    vj_mutex_lock(&s->lock);
+    if (p->client != NULL) {
+        g_assert(p->client->peer == p);
+        p->client->peer = NULL;
+        g_queue_push_tail_link(&s->old_clients, &p->client->link);
+    }
+    successor = p->successor;
+    vj_mutex_unlock(&s->lock);
+    if (successor != NULL) {
+        push_job(s, &successor->job);
+    }
+}
+
 static void run_gone(Job *job)
 {
     Peer *p = (Peer *)(void *)((uint8_t *)job - offsetof(Peer, gone_job));
     VjRpcServer *s = p->server;
 
-    g_assert(p->in_flight == 0 && p->held_bytes == 0);
+    g_assert(p->in_flight == 0 && p->held_bytes == 0 && p->unanswered.length == 0);
     if (p->is_welcome && s->config.gone != NULL) {
         s->config.gone(s->config.opaque, p->user);
     }
+    client_left(p);
     vj_conn_unref(p->conn);
     vj_credentials_unref(p->credentials);
     g_hash_table_unref(p->by_tag);
@@ -438,16 +477,27 @@ static void exchange_room(VjRpcRequest *r, uint64_t bytes)
     Peer *p = r->peer;
     VjRpcServer *s = p->server;
     uint64_t before = r->held_bytes;
+    VjRpcRequest *next;
 
     r->held_bytes = bytes;
     vj_mutex_lock(&p->lock);
     g_hash_table_remove(p->by_tag, &r->tag);
+    g_queue_unlink(&p->unanswered, &r->link);
+    next = g_queue_peek_head(&p->unanswered);
+    if (next != NULL && next->waits_for_earlier) {
+        next->waits_for_earlier = false;
+    } else {
+        next = NULL;
+    }
     p->held_bytes += bytes - before;
     p->reply_bytes += bytes;
     vj_mutex_unlock(&p->lock);
     __atomic_fetch_add(&s->reply_bytes, bytes, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&s->held_bytes, bytes, __ATOMIC_SEQ_CST);
     server_gives_back(s, before);
+    if (next != NULL) {
+        push_job(s, &next->job);
+    }
 }
 
 void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
@@ -528,20 +578,102 @@ static void run_request(Job *job)
     }
 }
 
+/* The client's entry, new where it is not known yet. */
+static Client *client_find(VjRpcServer *s, const VjHello *hello)
+{
+    Client *client;
+
+    vj_mutex_assert_held(&s->lock);
+    client = g_hash_table_lookup(s->clients, hello->client);
+    if (client != NULL) {
+        return client;
+    }
+    while (s->old_clients.length >= OLD_CLIENTS_MAX) {
+        client = g_queue_peek_head(&s->old_clients);
+        g_queue_unlink(&s->old_clients, &client->link);
+        g_hash_table_remove(s->clients, client->id);
+    }
+    client = g_new0(Client, 1);
+    memcpy(client->id, hello->client, sizeof client->id);
+    client->link.data = client;
+    g_queue_push_tail_link(&s->old_clients, &client->link);
+    g_hash_table_add(s->clients, client);
+    return client;
+}
+
+/*
+ * What a client sent by an earlier connection must not be done after what it sends by a
+ * newer one.  0; -EAGAIN: the earlier one is ended, and @r is run again when it is over;
+ * -ESTALE: there is a newer one.
+ */
+static int supersede(VjRpcRequest *r, const VjHello *hello)
+{
+    static const uint8_t none[VJ_WIRE_UUID_BYTES];
+    Peer *p = r->peer;
+    VjRpcServer *s = p->server;
+    Client *client;
+    int rc = 0;
+
+    if (memcmp(hello->client, none, sizeof none) == 0 || p->has_superseded) {
+        return 0;
+    }
+    p->has_superseded = true;
+    vj_mutex_lock(&s->lock);
+    client = client_find(s, hello);
+    if (hello->connection <= client->connection) {
+        rc = -ESTALE;
+    } else {
+        Peer *before = client->peer;
+
+        if (before == NULL) {
+            g_queue_unlink(&s->old_clients, &client->link);
+        } else {
+            before->client = NULL;
+            before->successor = r;
+            rc = -EAGAIN;
+            vj_conn_close_soon(before->conn, -ESTALE);
+        }
+        client->connection = hello->connection;
+        client->peer = p;
+        p->client = client;
+    }
+    vj_mutex_unlock(&s->lock);
+    return rc;
+}
+
+static int greet(VjRpcRequest *r, uint8_t *role, void **user, GByteArray *reply)
+{
+    Peer *p = r->peer;
+    VjRpcServer *s = p->server;
+    VjSlice message = vj_rpc_request_message(r);
+    VjHello hello;
+    int rc = vj_hello_decode(message, &hello);
+
+    rc = rc == 0 ? supersede(r, &hello) : rc;
+    if (rc == 0 && g_atomic_int_get(&s->is_draining)) {
+        rc = -ESHUTDOWN;
+    }
+    return rc == 0 ? s->config.hello(s->config.opaque, p->identity, message, role, user,
+                                     reply)
+                   : rc;
+}
+
 static void run_hello(Job *job)
 {
     VjRpcRequest *r =
         (VjRpcRequest *)(void *)((uint8_t *)job - offsetof(VjRpcRequest, job));
     Peer *p = peer_ref(r->peer);
-    VjRpcServer *s = p->server;
     g_autoptr(GByteArray) reply = g_byte_array_new();
     uint8_t role = VJ_ROLE_ANY;
     void *user = NULL;
     int rc = -ECANCELED;
 
     if (!vj_rpc_request_is_canceled(r)) {
-        rc = s->config.hello(s->config.opaque, p->identity, vj_rpc_request_message(r),
-                             &role, &user, reply);
+        rc = greet(r, &role, &user, reply);
+    }
+    if (rc == -EAGAIN) {
+        peer_unref(p);
+        return; /* the successor of another one */
     }
     if (rc == 0) {
         vj_mutex_lock(&p->lock);
@@ -632,6 +764,8 @@ static VjRpcRequest *request_new(Peer *p, const VjFrame *frame, GByteArray *mess
     is_new = !g_hash_table_contains(p->by_tag, &r->tag);
     if (is_new) {
         g_hash_table_add(p->by_tag, &r->tag);
+        r->link.data = r;
+        g_queue_push_tail_link(&p->unanswered, &r->link);
     }
     vj_mutex_unlock(&p->lock);
     if (!is_new) {
@@ -692,7 +826,7 @@ static int request_head(Peer *p, const VjFrame *frame, VjInto *into)
     } else if (frame->message_bytes > h->message_max || frame->bulk_bytes > h->bulk_max) {
         return refuse_head(p, frame, -EFBIG);
     } else if (g_atomic_int_get(&p->server->is_draining)) {
-        p->reading_rc = -EBUSY;
+        p->reading_rc = -ESHUTDOWN;
     }
     into->is_ignored = p->reading_rc != 0;
     if (!into->is_ignored) {
@@ -759,6 +893,17 @@ static void cancel_tag(Peer *p, const GByteArray *message)
     vj_mutex_unlock(&p->lock);
 }
 
+static bool waits_for_earlier(VjRpcRequest *r)
+{
+    Peer *p = r->peer;
+    bool waits;
+
+    vj_mutex_lock(&p->lock);
+    waits = r->waits_for_earlier = g_queue_peek_head(&p->unanswered) != r;
+    vj_mutex_unlock(&p->lock);
+    return waits;
+}
+
 static void peer_frame(VjConn *conn, const VjFrame *frame, GByteArray *message,
                        VjBuf *bulk, bool is_ignored)
 {
@@ -785,6 +930,9 @@ static void peer_frame(VjConn *conn, const VjFrame *frame, GByteArray *message,
         refuse(r, p->reading_rc); /* 0: it was PING */
     } else {
         r->job.run = run_request;
+        if (r->handler->after_earlier && waits_for_earlier(r)) {
+            return;
+        }
         if (r->handler->is_quick) {
             run_request(&r->job);
         } else {
@@ -811,7 +959,6 @@ static void peer_closed(VjConn *conn, int rc)
         __atomic_fetch_add(&s->protocol_errors, 1, __ATOMIC_RELAXED);
     }
     vj_mutex_lock(&p->lock);
-    p->is_over = true;
     g_hash_table_iter_init(&iter, p->by_tag);
     while (g_hash_table_iter_next(&iter, &key, NULL)) {
         g_atomic_int_set(&request_of_key(key)->is_canceled, 1);
@@ -1077,6 +1224,17 @@ static void listener_free(gpointer opaque)
     g_free(l);
 }
 
+/* A client's number is random, and the first member. */
+static guint client_hash(gconstpointer id)
+{
+    return (guint)vj_le32_get(id);
+}
+
+static gboolean client_equal(gconstpointer a, gconstpointer b)
+{
+    return memcmp(a, b, VJ_WIRE_UUID_BYTES) == 0;
+}
+
 VjRpcServer *vj_rpc_server_new(const VjRpcServerConfig *config)
 {
     VjRpcServer *s = g_new0(VjRpcServer, 1);
@@ -1098,6 +1256,7 @@ VjRpcServer *vj_rpc_server_new(const VjRpcServerConfig *config)
     s->op_stats = g_new0(OpStats, s->handler_count);
     s->listeners = g_ptr_array_new_with_free_func(listener_free);
     s->workers = g_ptr_array_new();
+    s->clients = g_hash_table_new_full(client_hash, client_equal, g_free, NULL);
     s->loop_count = CLAMP(g_get_num_processors() / 2, 1, LOOPS_MAX);
     vj_mutex_init(&s->lock, VJ_RANK_RPC, "rpc.server");
     vj_cond_init(&s->work);
@@ -1272,6 +1431,7 @@ void vj_rpc_server_free(VjRpcServer *s)
     g_ptr_array_unref(s->listeners);
     g_assert(s->first == NULL && s->active == 0 && s->held_bytes == 0);
     g_assert(s->thirsty.length == 0 && s->deferred.length == 0);
+    g_hash_table_unref(s->clients);
     g_ptr_array_unref(s->workers);
     vj_mutex_clear(&s->lock);
     vj_cond_clear(&s->work);

@@ -127,9 +127,14 @@ bool vj_volume_has_modes(const VjVolume *v)
     return vj_objects_have_modes(v->objects);
 }
 
-void vj_volume_nodes(VjVolume *v, VjStoreNodeVisit *visit, void *opaque)
+bool vj_volume_node(VjVolume *v, unsigned index, VjStoreNode *out)
 {
-    vj_store_each_node(v->store, visit, opaque);
+    return vj_store_has_replicas(v->store) && vj_store_node(v->store, index, out);
+}
+
+bool vj_volume_drain(VjVolume *v, unsigned index, bool drained)
+{
+    return vj_store_has_replicas(v->store) && vj_store_drain(v->store, index, drained);
 }
 
 static int walk_usage_body(VjTxn *txn, void *opaque)
@@ -562,12 +567,6 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, const VjTransform *new_t
     return true;
 }
 
-static bool open_place(const VjVolumeOpen *how, VjPlace **out, GError **error)
-{
-    return how->has_source_fd ? vj_place_open_at(how->source_fd, how->source, out, error)
-                              : vj_place_open(how->source, out, error);
-}
-
 /* @place is taken where it is not the caller's. */
 static VjVolume *volume_new(const VjVolumeOpen *how, VjPlace *place)
 {
@@ -638,7 +637,7 @@ bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
         !vj_transform_parse(how->transform, &new_transform, error)) {
         return false;
     }
-    if (place == NULL && !open_place(how, &place, error)) {
+    if (place == NULL && !vj_place_open(how->source, &place, error)) {
         return false;
     }
     v = volume_new(how, place);

@@ -7,6 +7,7 @@
  *   WAIT    is answered when the test lets it go (test_let_go), by another thread
  *   FILL    answers with a bulk of as many bytes as the message says
  *   FAIL    answers -ENOENT
+ *   BEHIND  as ECHO, when all that came before is answered
  */
 #ifndef VJ_TESTS_UNIT_RPC_RPC_TEST_H
 #define VJ_TESTS_UNIT_RPC_RPC_TEST_H
@@ -30,6 +31,7 @@ enum {
     OP_WAIT = VJ_OP_FLUSH,
     OP_FILL = VJ_OP_LIST,
     OP_FAIL = VJ_OP_HAVE,
+    OP_BEHIND = VJ_OP_FLUSH_REMOVES,
     OP_OTHER_ROLE = VJ_OP_SCAN,
 };
 
@@ -49,6 +51,7 @@ typedef struct RpcTest {
     GQueue held; /* of VjRpcRequest: WAIT */
     unsigned hellos, gone, connected, lost, done;
     int hello_rc;
+    VjHelloReply hello_reply;
     int last_status;
 } RpcTest;
 
@@ -90,22 +93,33 @@ static void run_fail(VjRpcRequest *r)
     vj_rpc_reply(r, -ENOENT, vj_slice("why", 3), NULL, 0);
 }
 
+#define HANDLER(op_, role_, message_max_, bulk_max_, run_, ...)                          \
+    {                                                                                    \
+        .op = (op_), .role = (role_), .name = #op_, .message_max = (message_max_),       \
+        .bulk_max = (bulk_max_), .run = (run_), __VA_ARGS__                              \
+    }
+
 static const VjRpcHandler test_handlers[] = {
-    {OP_ECHO, VJ_ROLE_OBJECT, "echo", VJ_RPC_MESSAGE_MAX, VJ_RPC_BULK_MAX, run_echo,
-     false, false},
-    {OP_QUICK, VJ_ROLE_ANY, "quick", SMALL_MESSAGE_MAX, 1 << 20, run_echo, true, false},
-    {OP_WAIT, VJ_ROLE_OBJECT, "wait", SMALL_MESSAGE_MAX, VJ_RPC_BULK_MAX, run_wait, true,
-     false},
-    {OP_FILL, VJ_ROLE_OBJECT, "fill", SMALL_MESSAGE_MAX, 0, run_fill, false, false},
-    {OP_FAIL, VJ_ROLE_OBJECT, "fail", SMALL_MESSAGE_MAX, 0, run_fail, false, false},
-    {OP_OTHER_ROLE, VJ_ROLE_META, "other", SMALL_MESSAGE_MAX, 0, run_echo, false, false},
-    {0},
+    HANDLER(OP_ECHO, VJ_ROLE_OBJECT, VJ_RPC_MESSAGE_MAX, VJ_RPC_BULK_MAX, run_echo,
+            .is_quick = false),
+    HANDLER(OP_QUICK, VJ_ROLE_ANY, SMALL_MESSAGE_MAX, 1 << 20, run_echo,
+            .is_quick = true),
+    HANDLER(OP_WAIT, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, VJ_RPC_BULK_MAX, run_wait,
+            .is_quick = true),
+    HANDLER(OP_FILL, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_fill, .is_quick = false),
+    HANDLER(OP_FAIL, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_fail, .is_quick = false),
+    HANDLER(OP_BEHIND, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_echo,
+            .after_earlier = true),
+    HANDLER(OP_OTHER_ROLE, VJ_ROLE_META, SMALL_MESSAGE_MAX, 0, run_echo,
+            .is_quick = false),
+    {.op = 0},
 };
 
 static int test_hello(void *opaque, const char *identity, VjSlice message, uint8_t *role,
                       void **peer, GByteArray *reply)
 {
     RpcTest *t = opaque;
+    VjHello hello;
     int rc;
 
     assert_string_equal(identity, "");
@@ -115,7 +129,9 @@ static int test_hello(void *opaque, const char *identity, VjSlice message, uint8
     vj_mutex_unlock(&t->lock);
     *role = VJ_ROLE_OBJECT;
     *peer = t;
-    g_byte_array_append(reply, message.data, (guint)message.len);
+    assert_int_equal(vj_hello_decode(message, &hello), 0);
+    assert_int_equal(hello.role, VJ_ROLE_OBJECT);
+    vj_hello_reply_encode(reply, &t->hello_reply);
     return rc;
 }
 
@@ -132,10 +148,13 @@ static void test_gone(void *opaque, void *peer)
 
 static inline void test_start_server(RpcTest *t)
 {
+    /* The port of the last one, where there was one. */
+    g_autofree char *address =
+        t->port != 0 ? g_strdup_printf("127.0.0.1:%u", t->port) : g_strdup(t->address);
     GError *error = NULL;
 
     t->server = vj_rpc_server_new(&t->config);
-    if (!vj_rpc_server_listen(t->server, t->address, t->credentials, &error) ||
+    if (!vj_rpc_server_listen(t->server, address, t->credentials, &error) ||
         !vj_rpc_server_start(t->server, &error)) {
         fail_msg("%s", error->message);
     }
@@ -167,6 +186,7 @@ static inline void test_begin(RpcTest *t, const char *address)
                                     .gone = test_gone,
                                     .opaque = t,
                                     .workers = 4};
+    t->hello_reply.version = VJ_WIRE_VERSION;
 }
 
 static inline void test_end(RpcTest *t)
@@ -201,12 +221,38 @@ static inline void test_wait(RpcTest *t, const unsigned *counter, unsigned least
     vj_mutex_unlock(&t->lock);
 }
 
+static inline unsigned test_counted(RpcTest *t, const unsigned *counter)
+{
+    unsigned count;
+
+    vj_mutex_lock(&t->lock);
+    count = *counter;
+    vj_mutex_unlock(&t->lock);
+    return count;
+}
+
+static inline void expect_count(RpcTest *t, const unsigned *counter, unsigned count)
+{
+    assert_int_equal(test_counted(t, counter), count);
+}
+
 static inline void test_count(RpcTest *t, unsigned *counter)
 {
     vj_mutex_lock(&t->lock);
     ++*counter;
     vj_cond_broadcast(&t->changed);
     vj_mutex_unlock(&t->lock);
+}
+
+/* The oldest WAIT, or the newest one. */
+static inline VjRpcRequest *test_held(RpcTest *t, bool oldest)
+{
+    VjRpcRequest *r;
+
+    vj_mutex_lock(&t->lock);
+    r = oldest ? g_queue_peek_head(&t->held) : g_queue_peek_tail(&t->held);
+    vj_mutex_unlock(&t->lock);
+    return r;
 }
 
 /* Answers a WAIT, the oldest one or the newest one. */
@@ -226,13 +272,16 @@ static inline void test_let_go(RpcTest *t, bool oldest)
 static bool test_connected(void *opaque, int status, VjSlice reply)
 {
     RpcTest *t = opaque;
+    VjHelloReply decoded;
 
     vj_mutex_lock(&t->lock);
     t->connected++;
     t->last_status = status;
     vj_cond_broadcast(&t->changed);
     vj_mutex_unlock(&t->lock);
-    assert_true(reply.len == 5 && memcmp(reply.data, "hello", 5) == 0);
+    if (status == 0) {
+        assert_int_equal(vj_hello_reply_decode(reply, &decoded), 0);
+    }
     return status == 0;
 }
 
@@ -241,13 +290,27 @@ static void test_lost(void *opaque)
     test_count(opaque, &((RpcTest *)opaque)->lost);
 }
 
+static inline GByteArray *test_hello_message(void)
+{
+    VjHello hello = {.version_min = VJ_WIRE_VERSION,
+                     .version_max = VJ_WIRE_VERSION,
+                     .role = VJ_ROLE_OBJECT,
+                     .volume = vj_slice("test", 4),
+                     .name = vj_slice("test client", 11)};
+    GByteArray *message = g_byte_array_new();
+
+    vj_hello_encode(message, &hello);
+    return message;
+}
+
 static inline VjRpcClient *test_client(RpcTest *t)
 {
     g_autofree char *address =
         t->port != 0 ? g_strdup_printf("127.0.0.1:%u", t->port) : g_strdup(t->address);
+    g_autoptr(GByteArray) hello = test_hello_message();
     VjRpcClientConfig config = {.address = address,
                                 .credentials = t->credentials,
-                                .hello = vj_slice("hello", 5),
+                                .hello = vj_slice(hello->data, hello->len),
                                 .connected = test_connected,
                                 .lost = test_lost,
                                 .opaque = t};
