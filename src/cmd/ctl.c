@@ -146,6 +146,14 @@ static const Subcommand subcommands[] = {
      1,
      1,
      vj_ctl_checkpoint},
+    {{.name = "varjfsctl node",
+      .operands = "status|repair [--json] MOUNT",
+      .summary = "status: shows the storage nodes of a file system.  repair: brings all\n"
+                 "objects to their number of replicas, and waits for it.  For root.",
+      .switches = json_switch},
+     2,
+     2,
+     vj_ctl_node},
     {{.name = "varjfsctl scrub",
       .operands = "[OPTION...] MOUNT",
       .summary = "Reads and verifies all objects, and names the files that have damaged\n"

@@ -43,6 +43,7 @@ int vj_ctl_recode(const VjCtl *ctl);
 int vj_ctl_gc(const VjCtl *ctl);
 int vj_ctl_scrub(const VjCtl *ctl);
 int vj_ctl_checkpoint(const VjCtl *ctl);
+int vj_ctl_node(const VjCtl *ctl);
 
 /* Called for each line, without its end; false: stop with an error that was reported. */
 typedef bool VjCtlLine(void *opaque, char *line);

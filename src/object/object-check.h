@@ -31,9 +31,6 @@ int vj_objects_keep_garbage(VjObjects *o, GArray *puts) G_GNUC_WARN_UNUSED_RESUL
  * filled. */
 int vj_object_load(VjObjects *o, const VjObject *object,
                    VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
-/* How @codec stores; @spec without parameters.  False: not in this build. */
-bool vj_object_shape(uint8_t codec, VjCodecSpec *spec,
-                     bool *varying) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Equal content shall be put afresh: out of the index, marked damaged.  Its own
  * commit. */

@@ -906,15 +906,15 @@ void vj_conn_start(VjConn *c, bool is_server, VjCredentials *credentials,
     c->read_event = event_new(base, c->fd, EV_READ | EV_PERSIST, on_event, c);
     c->write_event = event_new(base, c->fd, EV_WRITE | EV_PERSIST, on_event, c);
     vj_conn_ref(c); /* until it is closed */
+    vj_conn_ref(c); /* below: its owner may drop it when it is */
     c->phase = PHASE_CONNECTING;
     if (c->read_event == NULL || c->write_event == NULL) {
         vj_conn_close(c, -ENOMEM);
-        return;
-    }
-    if (is_server) {
+    } else if (is_server) {
         begin_handshake(c);
     }
     set_events(c);
+    vj_conn_unref(c);
 }
 
 static void free_event(struct event **e)

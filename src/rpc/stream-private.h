@@ -26,10 +26,14 @@ typedef struct VjStreamOps {
     /* 0: both sides believe each other; -EAGAIN: go on when wants() is there; -EACCES:
      * the peer is not who it ought to be; -EPROTO, -ECONNRESET. */
     int (*handshake)(VjStream *s);
-    /* Bytes taken, > 0; -EAGAIN; -ECONNRESET, also at the end of the peer's; -EPROTO. */
+    /* Bytes taken, > 0; -EAGAIN; -ECONNRESET, also at the end of the peer's; -EPROTO; of
+     * TLS -EACCES: the peer refuses us, which a client hears after its handshake only.
+     * Of what it has not taken, the first send_pending bytes must come again, with others
+     * behind them or not. */
     ssize_t (*send)(VjStream *s, const struct iovec *iov, int iov_count);
     ssize_t (*recv)(VjStream *s, void *dst, size_t len);
-    /* Bytes that were received already and recv() would give without the socket. */
+    /* Bytes were received already which recv() would give without the socket; it may give
+     * -EAGAIN nevertheless, and then there are none. */
     bool (*has_more)(VjStream *s);
     /* Frees what is the driver's, but not @s, which vj_stream_free does by g_free.  The
      * socket stays open; never blocks. */
@@ -43,8 +47,10 @@ struct VjStream {
     /* After -EAGAIN: which events of the socket the last send or recv waits for: POLLIN,
      * POLLOUT. */
     short send_wants, recv_wants, handshake_wants;
-    char
-        identity[VJ_RPC_IDENTITY_MAX + 1]; /* after handshake: what the peer proved; "" */
+    /* After send: bytes that it was given, has not taken, but has begun to send. */
+    size_t send_pending;
+    /* After handshake: what the peer proved, "key:NAME", "cert:NAME"; "" without TLS. */
+    char identity[VJ_RPC_IDENTITY_MAX + 1];
 };
 
 /*
@@ -65,7 +71,8 @@ ssize_t vj_stream_send(VjStream *s, const struct iovec *iov,
 ssize_t vj_stream_recv(VjStream *s, void *dst, size_t len) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_stream_has_more(VjStream *s);
 
-/* stream.c: the plain one.  tls.c: of @credentials that are not insecure. */
+/* stream.c: the plain one.  tls.c: of @credentials that are not insecure, and of the same
+ * side; NULL: -ENOMEM, or -EACCES as a client with certificates has no @host. */
 VjStream *vj_plain_stream_new(int fd, bool is_server);
 VjStream *vj_tls_stream_new(int fd, bool is_server, VjCredentials *credentials,
                             const char *host, int *rc);

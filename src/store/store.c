@@ -351,7 +351,8 @@ bool vj_store_can_put_as(const VjStore *s)
 {
     g_assert(s != NULL);
     while (s != NULL && s->ops->put_as != NULL) {
-        g_assert(s->ops->loc_of_nonce != NULL && s->ops->nonce_of_loc != NULL);
+        g_assert(s->ops->loc_of_nonce != NULL && s->ops->nonce_of_loc != NULL &&
+                 s->ops->length != NULL);
         s = s->next;
     }
     return s == NULL;
@@ -382,6 +383,17 @@ bool vj_store_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
 {
     g_assert(s->ops->nonce_of_loc != NULL);
     return s->ops->nonce_of_loc(s, loc, nonce);
+}
+
+int vj_store_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    int result;
+
+    g_assert(s->ops->length != NULL);
+    result = s->ops->length(s, id, loc, stored_bytes);
+    g_assert(result == 0 ? *stored_bytes <= VJ_STORE_OBJECT_MAX
+                         : result < 0 && result != -EAGAIN && result != -EINTR);
+    return result;
 }
 
 bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b)
@@ -538,6 +550,63 @@ static bool check_visit(void *opaque, const VjPut *object, int64_t mtime_us)
     return !walk->stopped;
 }
 
+int vj_store_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                    uint8_t algorithm, VjDigest *out)
+{
+    int result;
+
+    g_assert(s != NULL && form->stored_bytes <= VJ_STORE_OBJECT_MAX);
+    vj_lock_assert_none();
+    if (s->ops->digest == NULL) {
+        return -EOPNOTSUPP;
+    }
+    result = s->ops->digest(s, id, loc, form, algorithm, out);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    return result;
+}
+
+bool vj_store_takes_plain(const VjStore *s)
+{
+    while (s != NULL && s->ops->put_plain != NULL && s->ops->get_plain != NULL) {
+        s = s->next;
+    }
+    return s == NULL;
+}
+
+int vj_store_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                       const void *bytes, size_t len, VjPut *out, VjStoreForm *form)
+{
+    int result;
+
+    g_assert(s->ops->put_plain != NULL && want->plain_bytes > 0);
+    g_assert(want->wire_codec != 0 || len == want->plain_bytes);
+    vj_lock_assert_none();
+    result = s->ops->put_plain(s, id, want, bytes, len, out, form);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    if (result == 0) {
+        g_assert(out->id == id && out->stored_bytes == form->stored_bytes);
+        vj_store_count_put(s, out->stored_bytes);
+    }
+    return result;
+}
+
+int vj_store_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                       uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                       VjBuf **bytes, bool *is_encoded)
+{
+    int result;
+
+    g_assert(s->ops->get_plain != NULL && len > 0 && len <= form->plain_bytes &&
+             offset <= form->plain_bytes - len);
+    vj_lock_assert_none();
+    *bytes = NULL;
+    *is_encoded = false;
+    result = s->ops->get_plain(s, id, loc, form, offset, len, wire, bytes, is_encoded);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    g_assert(result != 0 || (*is_encoded ? wire != NULL : (*bytes)->len == len));
+    return result;
+}
+
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque)
 {
@@ -601,9 +670,32 @@ int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     return result;
 }
 
+int vj_store_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
+{
+    int result;
+
+    g_assert(s->ops->survey != NULL && (puts != NULL || count == 0));
+    vj_lock_assert_none();
+    result = s->ops->survey(s, puts, count, wants);
+    g_assert(result == -EAGAIN || vj_store_result_is_sound(result));
+    return result;
+}
+
 void vj_store_health(VjStore *s, VjStoreHealth *out)
 {
     g_assert(s->ops->health != NULL);
     s->ops->health(s, out);
     g_assert(out->live <= out->nodes && out->dead <= out->nodes - out->live);
+}
+
+bool vj_store_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    g_assert(s->ops->node != NULL);
+    return s->ops->node(s, index, out);
+}
+
+bool vj_store_drain(VjStore *s, unsigned index, bool drained)
+{
+    g_assert(s->ops->drain != NULL);
+    return s->ops->drain(s, index, drained);
 }

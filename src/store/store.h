@@ -92,6 +92,7 @@ struct VjIo {
     gint refs;
     VjStore *store;          /* that it was submitted to */
     VjIo *child;             /* of a wrapper: what it submitted to the next store */
+    void *of_driver;         /* the driver's, from submit until it completes @io */
     GSequenceIter *deadline; /* guarded by the queue's lock, as the rest: */
     bool is_waiting;         /* for a worker */
     bool is_answered;
@@ -118,6 +119,15 @@ typedef struct VjStoreHealth {
      * want heal() since. */
     uint64_t changes;
 } VjStoreHealth;
+
+/* One of the nodes, for people. */
+typedef struct VjStoreNode {
+    char address[256]; /* cut where it is longer */
+    const char *state; /* "live", "away", …; static */
+    bool is_live, is_draining;
+    uint32_t weight;
+    uint64_t sent_bytes, received_bytes, losses;
+} VjStoreNode;
 
 /* The whole of a stored object: is it what was put? */
 typedef bool VjStoreVerify(void *opaque, VjSlice stored);
@@ -158,6 +168,28 @@ typedef struct VjStorePlace {
      * alone. */
     bool shared;
 } VjStorePlace;
+
+/*
+ * How content stands in an object, as its record says: for stores behind which a node
+ * does the work of the room object.  Numbers of codecs and digests are those on disk.
+ */
+typedef struct VjStoreForm {
+    uint8_t codec; /* what the bytes are encoded with */
+    uint8_t param;
+    uint32_t key_id;
+    uint32_t plain_bytes, stored_bytes;
+    uint64_t trailer_checksum;
+} VjStoreForm;
+
+/* What a node is to make of content, and how that comes to it. */
+typedef struct VjStoreWant {
+    uint8_t codec, param;
+    int8_t level;
+    uint32_t plain_bytes;
+    /* The bytes that are sent are encoded with it, in one run; 0: they are the
+     * content. */
+    uint8_t wire_codec, wire_param;
+} VjStoreWant;
 
 typedef struct VjStoreOps {
     const char *name;         /* what "store=" selects; also names its man page */
@@ -205,7 +237,7 @@ typedef struct VjStoreOps {
      * (varjfsd): on each node an object has the same one.  An object of that id and
      * number which is there already is replaced, and has the same bytes: whatever was
      * durable of it stays so until this returned.  After a failure that object may be
-     * there or not.  These three, or none of them: NULL.
+     * there or not.  These four, or none of them: NULL.
      */
     int (*put_as)(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
                   int iov_count, VjPut *out);
@@ -213,6 +245,9 @@ typedef struct VjStoreOps {
      * driver never makes.  Threads: any; does not block. */
     VjLoc (*loc_of_nonce)(VjStore *s, uint64_t nonce);
     bool (*nonce_of_loc)(VjStore *s, VjLoc loc, uint64_t *nonce);
+    /* With put_as: is it there, and how long?  -ENOENT; -EBADMSG no object of this
+     * driver's, -EIO.  Reads no byte of it.  Threads: any; blocks. */
+    int (*length)(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes);
     /*
      * Two locators of one id name the same object, however many replicas each knows of.
      * NULL: where they are equal.  Threads: any; does not block.
@@ -287,14 +322,48 @@ typedef struct VjStoreOps {
      * What it put is durable.  Threads: any, one at a time for one object; blocks.
      * -ENOENT no replica anywhere, -EBADMSG no good one, -EAGAIN too few nodes are there
      * (what could be done is done, and *now holds) or not all of them could be asked,
-     * -EIO, -EROFS.  NULL: the driver has no replicas; health, too.
+     * -EIO, -EROFS.  NULL: the driver has no replicas; the four that follow, too.
      */
     int (*heal)(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                 VjStoreVerify *verify, void *opaque, VjLoc *now);
+    /*
+     * Which of these objects want heal(): *wants of each, from what the nodes say that
+     * they have; no replica is read.  Threads: any; blocks.  -EAGAIN not all nodes that
+     * are live could be asked.
+     */
+    int (*survey)(VjStore *s, const VjPut *puts, size_t count, bool *wants);
     /* Threads: any; does not block. */
     void (*health)(VjStore *s, VjStoreHealth *out);
+    /* What is known of node @index, from 0.  False: there is no such place in the list;
+     * one that was removed from it is not live and has no address. */
+    bool (*node)(VjStore *s, unsigned index, VjStoreNode *out);
+    /* The node gets no new objects and is to be emptied by heal(), until it is drained
+     * no more or the store is opened again.  False: there is no such node. */
+    bool (*drain)(VjStore *s, unsigned index, bool drained);
     /* Free and total bytes now; cheap enough for once a second.  -EIO. */
     int (*space)(VjStore *s, VjStoreSpace *out);
+    /*
+     * The digest of an object's content, computed where the bytes are, after they were
+     * compared with their checksums.  -EBADMSG: they are not what was stored; -ENOENT,
+     * -EIO, -ETIMEDOUT; -EOPNOTSUPP: a transformation or digest that is not known there.
+     * NULL: the caller reads the object.  Threads: any; blocks.
+     */
+    int (*digest)(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                  uint8_t algorithm, VjDigest *out);
+    /*
+     * As put and get, but of content: the stored form is made, checked and taken apart
+     * where the bytes are.  put_plain: @bytes are what @want says; *form is what was made
+     * of them.  get_plain: *bytes, owned, with its len set, is the range [@offset,
+     * @offset + @len) of the content, or that encoded where *is_encoded; @wire has the
+     * codec, and is NULL where none is wanted.  Nothing but the other side's word says
+     * that it is right.  NULL, both: not offered; put and get find what the other has
+     * put.
+     */
+    int (*put_plain)(VjStore *s, uint64_t id, const VjStoreWant *want, const void *bytes,
+                     size_t len, VjPut *out, VjStoreForm *form);
+    int (*get_plain)(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                     uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                     VjBuf **bytes, bool *is_encoded);
     /*
      * Begins @io and calls vj_io_complete() once when it is over, before or after it
      * returns; until then the request's fields and its buffer stay.  At most
@@ -378,6 +447,8 @@ int vj_store_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec 
 VjLoc vj_store_loc_of_nonce(VjStore *s, uint64_t nonce);
 bool vj_store_nonce_of_loc(VjStore *s, VjLoc loc,
                            uint64_t *nonce) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_length(VjStore *s, uint64_t id, VjLoc loc,
+                    uint64_t *stored_bytes) G_GNUC_WARN_UNUSED_RESULT;
 /* Of one id, they name the same object. */
 bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b);
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -402,12 +473,28 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
 void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
-/* False: the driver has no replicas; heal and health are not to be called. */
+/* -EOPNOTSUPP also where the driver, or a wrapper before it, has no digest: the caller
+ * reads the object. */
+int vj_store_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                    uint8_t algorithm, VjDigest *out) G_GNUC_WARN_UNUSED_RESULT;
+/* The driver, and each wrapper before it, has put_plain and get_plain. */
+bool vj_store_takes_plain(const VjStore *s);
+int vj_store_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                       const void *bytes, size_t len, VjPut *out,
+                       VjStoreForm *form) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                       uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                       VjBuf **bytes, bool *is_encoded) G_GNUC_WARN_UNUSED_RESULT;
+/* False: the driver has no replicas; what follows is not to be called. */
 bool vj_store_has_replicas(const VjStore *s);
 int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                   VjStoreVerify *verify, void *opaque,
                   VjLoc *now) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_survey(VjStore *s, const VjPut *puts, size_t count,
+                    bool *wants) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_health(VjStore *s, VjStoreHealth *out);
+bool vj_store_node(VjStore *s, unsigned index, VjStoreNode *out);
+bool vj_store_drain(VjStore *s, unsigned index, bool drained);
 /* Of the last answer, for a second, what was put since is taken off; the driver is asked
  * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;

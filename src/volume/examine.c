@@ -46,8 +46,9 @@ bool vj_volume_is_clean(const char *source)
     VjSuperblock super;
     bool has;
 
-    if (!vj_place_open(source, &p, NULL) || !vj_fd_has(p->dir_fd, VJ_CLEAN_NAME) ||
-        vj_fd_has(p->dir_fd, VJ_IN_USE_NAME) || vj_fd_has(p->dir_fd, VJ_RESTORING_NAME) ||
+    if (!vj_place_open(source, &p, NULL) || p->dir_fd < 0 ||
+        !vj_fd_has(p->dir_fd, VJ_CLEAN_NAME) || vj_fd_has(p->dir_fd, VJ_IN_USE_NAME) ||
+        vj_fd_has(p->dir_fd, VJ_RESTORING_NAME) ||
         !vj_place_read_superblock(p, &super, NULL)) {
         return false;
     }
@@ -143,6 +144,10 @@ static bool examine(const VjPlace *p, const VjSuperblock *super, VjMetaFlaw *say
     int r = has_dir ? vj_meta_examine(super->meta, &place, -1, say, opaque, out)
                     : -local->code;
 
+    if (!has_dir && r != -ENOENT) {
+        g_propagate_error(error, g_steal_pointer(&local));
+        return false;
+    }
     if (r == -ENOENT) {
         say_missing(super, has_dir, say, opaque, out);
         r = 0;

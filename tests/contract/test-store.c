@@ -556,7 +556,7 @@ static VjPut put_as(Fixture *f, uint64_t id, uint64_t nonce, size_t len)
 {
     g_autofree uint8_t *bytes = g_malloc(len + 1);
     struct iovec iov = {.iov_base = bytes, .iov_len = len};
-    uint64_t again = nonce + 1;
+    uint64_t again = nonce + 1, found = 0;
     VjLoc loc = vj_store_loc_of_nonce(f->s, nonce);
     VjPut put;
 
@@ -566,6 +566,9 @@ static VjPut put_as(Fixture *f, uint64_t id, uint64_t nonce, size_t len)
     assert_memory_equal(&put.loc, &loc, sizeof loc);
     assert_true(vj_store_nonce_of_loc(f->s, put.loc, &again));
     assert_true(again == nonce);
+    assert_int_equal(vj_store_length(f->s, id, put.loc, &found),
+                     f->stack->keeps ? 0 : -ENOENT);
+    assert_true(!f->stack->keeps || found == len);
     return put;
 }
 
@@ -576,7 +579,7 @@ static void test_put_as(void **state)
     static const uint64_t nonces[] = {0, 1, 0x123456789abcdef0, UINT64_MAX};
     Fixture *f = *state;
     VjLoc foreign;
-    uint64_t nonce;
+    uint64_t nonce, bytes;
 
     assert_int_equal(vj_store_can_put_as(f->s), stands_behind_a_node(f->stack));
     if (!vj_store_can_put_as(f->s)) {
@@ -584,6 +587,8 @@ static void test_put_as(void **state)
     }
     memset(&foreign, 0x5a, sizeof foreign);
     assert_false(vj_store_nonce_of_loc(f->s, foreign, &nonce));
+    assert_true(!f->stack->keeps ||
+                vj_store_length(f->s, 40, foreign, &bytes) == -EBADMSG);
     for (size_t i = 0; i < G_N_ELEMENTS(nonces); i++) {
         VjPut own = put_one(f, 40, 100), first = put_as(f, 40, nonces[i], 70000), puts[3];
         VjPut other = put_as(f, 41, nonces[i], 300);
@@ -599,6 +604,7 @@ static void test_put_as(void **state)
         assert_int_equal(vj_store_flush(f->s), 0);
         assert_int_equal(remove_one(f, 40, first.loc), 0);
         expect_absent(f, &puts[0]);
+        assert_int_equal(vj_store_length(f->s, 40, first.loc, &bytes), -ENOENT);
         expect_object(f, &other);
         assert_int_equal(remove_one(f, 41, other.loc), 0);
         assert_int_equal(remove_one(f, 40, own.loc), 0);

@@ -41,7 +41,8 @@ MOUNT_TESTS += \
 	tests/mount/transform.sh \
 	tests/mount/two-calls.sh \
 	tests/mount/user.sh \
-	tests/mount/varjfsctl.sh
+	tests/mount/varjfsctl.sh \
+	tests/mount/volume-file.sh
 
 TEST_HELPERS += tests/mount/edit-atomic
 tests_mount_edit_atomic_SOURCES = $(rwrite_sources) tests/mount/edit-atomic.c

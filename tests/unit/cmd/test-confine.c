@@ -48,26 +48,42 @@ static char *make_volume(const char *options)
     return dir;
 }
 
-static void confine(int source_fd, const char *source, bool rewrites)
+static VjPlace *open_place(const char *source)
 {
-    vj_confine(&(VjConfine){.source_fd = source_fd,
-                            .owners = owners,
-                            .drivers = vj_confine_drivers(source_fd, source, owners),
-                            .rewrites = rewrites,
-                            .other_fd = -1});
+    g_autoptr(GError) error = NULL;
+    VjPlace *p;
+
+    if (!vj_place_open(source, &p, &error)) {
+        fail_msg("%s", error->message);
+    }
+    return p;
+}
+
+static void confine(const VjPlace *p, const char *source, bool rewrites)
+{
+    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    VjConfine how = {
+        .owners = owners, .files = files, .rewrites = rewrites, .other_fd = -1};
+
+    vj_confine_to(p, &how);
+    how.drivers = vj_confine_drivers(p, source, owners, files);
+    vj_confine(&how);
 }
 
 /* ---- which drivers ----------------------------------------------------------------- */
 
 static void expect_needs(const char *dir, uint32_t meta, uint32_t store)
 {
-    VJ_AUTO_FD fd = vj_source_open(dir, NULL);
-    VjDriverNeeds needs = vj_confine_drivers(fd, dir, owners);
+    VjPlace *p = open_place(dir);
+    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    VjDriverNeeds needs = vj_confine_drivers(p, dir, owners, files);
 
     assert_int_equal(needs.meta, meta);
     assert_int_equal(needs.store, store);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no process is left */
     assert_int_equal(errno, ECHILD);
+    assert_int_equal(files->len, 0);
+    assert_int_equal(vj_place_close(p), 0);
 }
 
 static void drivers_by_superblock(void **state)
@@ -210,14 +226,15 @@ static void files_by_drivers(void **state)
     }
     for (size_t i = 0; i < G_N_ELEMENTS(volumes); i++) {
         char *dir = make_volume(volumes[i].options);
-        VJ_AUTO_FD fd = vj_source_open(dir, NULL);
+        VjPlace *p = open_place(dir);
         pid_t child = fork();
 
         if (child == 0) {
-            confine(fd, dir, volumes[i].rewrites);
-            _exit(try_all(fd, &volumes[i]) ? AS_EXPECTED : DIFFERENT);
+            confine(p, dir, volumes[i].rewrites);
+            _exit(try_all(vj_place_fd(p), &volumes[i]) ? AS_EXPECTED : DIFFERENT);
         }
         expect_child(child);
+        assert_int_equal(vj_place_close(p), 0);
         vj_test_remove_dir(dir);
     }
 }
@@ -226,7 +243,7 @@ static void files_by_drivers(void **state)
 
 static bool open_and_close(const char *dir, int fd)
 {
-    VjVolumeOpen how = {.source = dir, .source_fd = fd, .has_source_fd = true};
+    VjVolumeOpen how = {.source = dir};
     g_autoptr(GError) error = NULL;
     VjVolume *v;
 
@@ -248,15 +265,18 @@ static void volumes_open(void **state)
     (void)state;
     for (size_t i = 0; i < G_N_ELEMENTS(options); i++) {
         char *dir = make_volume(options[i]);
-        VJ_AUTO_FD fd = vj_source_open(dir, NULL);
+        VjPlace *p = open_place(dir);
         pid_t child = fork();
 
         if (child == 0) {
-            confine(fd, dir, false);
+            int fd = vj_place_fd(p);
+
+            confine(p, dir, false);
             _exit(open_and_close(dir, fd) && open_and_close(dir, fd) ? AS_EXPECTED
                                                                      : DIFFERENT);
         }
         expect_child(child);
+        assert_int_equal(vj_place_close(p), 0);
         vj_test_remove_dir(dir);
     }
 }

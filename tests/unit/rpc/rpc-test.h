@@ -221,12 +221,38 @@ static inline void test_wait(RpcTest *t, const unsigned *counter, unsigned least
     vj_mutex_unlock(&t->lock);
 }
 
+static inline unsigned test_counted(RpcTest *t, const unsigned *counter)
+{
+    unsigned count;
+
+    vj_mutex_lock(&t->lock);
+    count = *counter;
+    vj_mutex_unlock(&t->lock);
+    return count;
+}
+
+static inline void expect_count(RpcTest *t, const unsigned *counter, unsigned count)
+{
+    assert_int_equal(test_counted(t, counter), count);
+}
+
 static inline void test_count(RpcTest *t, unsigned *counter)
 {
     vj_mutex_lock(&t->lock);
     ++*counter;
     vj_cond_broadcast(&t->changed);
     vj_mutex_unlock(&t->lock);
+}
+
+/* The oldest WAIT, or the newest one. */
+static inline VjRpcRequest *test_held(RpcTest *t, bool oldest)
+{
+    VjRpcRequest *r;
+
+    vj_mutex_lock(&t->lock);
+    r = oldest ? g_queue_peek_head(&t->held) : g_queue_peek_tail(&t->held);
+    vj_mutex_unlock(&t->lock);
+    return r;
 }
 
 /* Answers a WAIT, the oldest one or the newest one. */
