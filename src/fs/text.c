@@ -258,17 +258,20 @@ static int tend_heal(VjFs *fs, VjTend *step)
     return rc;
 }
 
-static void node_visit(void *opaque, const VjStoreNode *node)
+static void text_nodes(VjFs *fs, Page *p)
 {
-    g_autofree char *line = g_strdup_printf(
-        "node=%u address=%s state=%s weight=%u puts=%" G_GUINT64_FORMAT
-        " gets=%" G_GUINT64_FORMAT " removes=%" G_GUINT64_FORMAT
-        " sent_bytes=%" G_GUINT64_FORMAT " received_bytes=%" G_GUINT64_FORMAT
-        " losses=%" G_GUINT64_FORMAT,
-        node->number, node->address, node->state, node->weight, node->puts, node->gets,
-        node->removes, node->sent_bytes, node->received_bytes, node->losses);
+    VjStoreNode node;
 
-    text_line(opaque, line);
+    for (unsigned i = 0; vj_volume_node(fs->volume, i, &node); i++) {
+        g_autofree char *line = g_strdup_printf(
+            "node=%u address=%s state=%s%s weight=%u sent_bytes=%" G_GUINT64_FORMAT
+            " received_bytes=%" G_GUINT64_FORMAT " losses=%" G_GUINT64_FORMAT,
+            i, *node.address != '\0' ? node.address : "-", node.state,
+            node.is_draining ? " draining=1" : "", node.weight, node.sent_bytes,
+            node.received_bytes, node.losses);
+
+        text_line(p, line);
+    }
 }
 
 int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what, VjTend *step)
@@ -319,7 +322,7 @@ int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
         vj_volume_counters(fs->volume, counter_visit, &p);
         break;
     case VARJFS_TEXT_NODES:
-        vj_volume_nodes(fs->volume, node_visit, &p);
+        text_nodes(fs, &p);
         break;
     default:
         return -EINVAL;

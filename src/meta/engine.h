@@ -107,6 +107,9 @@ typedef struct VjTally {
     uint64_t run_pages; /* pages of values that need several in a row */
 } VjTally;
 
+/* What one change of a space adds to its tally; the value's bytes are not looked at. */
+void vj_tally_add(VjTally *to, const VjChange *change);
+
 /* Everything that is promised and not applied yet: at most two batches. */
 typedef struct VjLoad {
     VjTally
@@ -333,6 +336,13 @@ struct VjEngineOps {
 /* @next: to be wrapped, NULL for a driver; taken on success.  NULL: not opened. */
 VjEngine *vj_engine_open(const VjEngineOps *ops, VjEngine *next, const VjMetaPlace *place,
                          const VjOpts *opts, GError **error);
+/*
+ * The engine, or in front of one the wrapper ("latency:K=V,…", "crash:K=V,…"), that @spec
+ * names, as vj_meta_open and vj_meta_wrap have it, for users that want no session.  A
+ * wrapper takes @next on success.  NULL: not opened, and why.
+ */
+VjEngine *vj_engine_open_spec(const char *spec, const VjMetaPlace *place, GError **error);
+VjEngine *vj_engine_wrap(const char *spec, VjEngine *next, GError **error);
 /* With all that it wraps; frees them. */
 int vj_engine_close(VjEngine *e, bool in_order);
 int vj_engine_get_many(VjEngine *e, const VjKey *keys, size_t count, VjItems *out,

@@ -88,6 +88,39 @@ bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
                             vj_error_prefix(error, "meta %s", name));
 }
 
+VjEngine *vj_engine_open_spec(const char *spec, const VjMetaPlace *place, GError **error)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
+    g_autoptr(VjOpts) opts = NULL;
+    VjEngine *e;
+
+    if (ops == NULL) {
+        refuse_name(name, error);
+        return NULL;
+    }
+    opts = read_options(spec, ops->options, error);
+    e = opts == NULL ? NULL : vj_engine_open(ops, NULL, place, opts, error);
+    if (e == NULL && opts != NULL) {
+        vj_error_prefix(error, "meta %s", name);
+    }
+    return e;
+}
+
+VjEngine *vj_engine_wrap(const char *spec, VjEngine *next, GError **error)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjEngineOps *ops = find_engine(engine_wrappers, name);
+    g_autoptr(VjOpts) opts = NULL;
+
+    if (ops == NULL) {
+        refuse_name(name, error);
+        return NULL;
+    }
+    opts = read_options(spec, ops->options, error);
+    return opts == NULL ? NULL : vj_engine_open(ops, next, NULL, opts, error);
+}
+
 bool vj_meta_spec_check(const char *spec, GError **error)
 {
     g_autofree char *name = spec_name(spec);

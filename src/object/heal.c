@@ -245,8 +245,10 @@ int vj_objects_heal_step(VjObjects *o, VjHealStep *step)
         rc = vj_store_survey(o->store, (const VjPut *)(const void *)puts->data, puts->len,
                              wanted);
     }
-    if (rc == 0) {
-        rc = heal_some(o, objects, wanted, step);
+    if (rc == 0 || rc == -EAGAIN) { /* of those that could be asked */
+        int healed = heal_some(o, objects, wanted, step);
+
+        rc = rc < 0 ? rc : healed;
     }
     vj_objects_guard_leave(o, &guard);
     if (survey.at_end) {

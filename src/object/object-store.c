@@ -289,6 +289,7 @@ static int encode_and_put(VjObjects *o, const void *plain, const VjTransform *wa
 {
     g_autoptr(VjTrailer) t = NULL;
     g_autoptr(VjBuf) data = NULL;
+    VjTransform stored;
     struct iovec iov[2];
     VjPut put;
     int rc;
@@ -299,7 +300,12 @@ static int encode_and_put(VjObjects *o, const void *plain, const VjTransform *wa
         if (rc == 0) {
             count_put(&o->cache, object, object->stored_bytes);
         }
-        return rc;
+        if (rc != -EOPNOTSUPP && rc != -ETIMEDOUT) {
+            return rc;
+        }
+        stored = vj_by_node_stored(want); /* no node can do it now: here, then */
+        want = &stored;
+        object->flags &= ~(uint32_t)(VJ_OBJECT_BY_NODE | VJ_OBJECT_ON_WIRE);
     }
     rc = vj_form_encode(plain, want, object, &data, &t);
     *may_be_there = rc == 0;

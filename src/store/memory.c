@@ -244,6 +244,24 @@ static bool memory_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
     return loc_decode(loc, nonce);
 }
 
+static int memory_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    Objects *o = ((MemoryStore *)s)->objects;
+    const Object *object;
+    uint64_t number;
+
+    if (!loc_decode(loc, &number)) {
+        return -EBADMSG;
+    }
+    vj_mutex_lock(&o->lock);
+    object = find(o, id, number);
+    if (object != NULL) {
+        *stored_bytes = g_bytes_get_size(object->bytes);
+    }
+    vj_mutex_unlock(&o->lock);
+    return object != NULL ? 0 : -ENOENT;
+}
+
 static int memory_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                       size_t len)
 {
@@ -383,6 +401,7 @@ const VjStoreOps vj_store_memory_ops = {
     .put_as = memory_put_as,
     .loc_of_nonce = memory_loc_of_nonce,
     .nonce_of_loc = memory_nonce_of_loc,
+    .length = memory_length,
     .get = memory_get,
     .remove = memory_remove,
     .flush = memory_flush,

@@ -47,6 +47,12 @@ static bool null_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
     return vj_be64_get(loc.bytes + 8) == 0;
 }
 
+static int null_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    (void)s, (void)id, (void)loc, (void)stored_bytes;
+    return -ENOENT;
+}
+
 static int null_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
                        int iov_count, VjPut *out)
 {
@@ -129,6 +135,7 @@ const VjStoreOps vj_store_null_ops = {
     .put_as = null_put_as,
     .loc_of_nonce = null_loc_of_nonce,
     .nonce_of_loc = null_nonce_of_loc,
+    .length = null_length,
     .get = null_get,
     .remove = null_remove,
     .flush = null_flush,

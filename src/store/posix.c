@@ -521,6 +521,37 @@ static int unlink_object(PosixStore *p, int dir_fd, const char *name)
     return unlinkat(dir_fd, name, 0) != 0 ? -errno : 0;
 }
 
+/* Its length, which VJ_STORE_OBJECT_MAX bounds, or -errno. */
+static int object_bytes(PosixStore *p, int dir_fd, const char *name)
+{
+    struct stat st;
+
+    (void)p;
+    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+        return -errno;
+    }
+    return S_ISREG(st.st_mode) && st.st_size <= (off_t)VJ_STORE_OBJECT_MAX
+               ? (int)st.st_size
+               : -EBADMSG;
+}
+
+static int posix_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    PosixStore *p = (PosixStore *)s;
+    VjFdKey key = {.id = id};
+    int result;
+
+    if (!vj_posix_loc_decode(loc, &key.nonce)) {
+        return -EBADMSG;
+    }
+    result = with_directory(p, key, object_bytes);
+    if (result < 0) {
+        return result == -ENOENT ? -ENOENT : data_error(p, "stat", id, -result);
+    }
+    *stored_bytes = (uint64_t)result;
+    return 0;
+}
+
 /* 0 and @object, to be released; or -errno. */
 static int use_object(PosixStore *p, VjFdKey key, VjFdUse *object)
 {
@@ -1128,6 +1159,7 @@ const VjStoreOps vj_store_posix_ops = {
     .put_as = posix_put_as,
     .loc_of_nonce = posix_loc_of_nonce,
     .nonce_of_loc = posix_nonce_of_loc,
+    .length = posix_length,
     .get = posix_get,
     .expect = posix_expect,
     .prefer = posix_prefer,

@@ -351,7 +351,8 @@ bool vj_store_can_put_as(const VjStore *s)
 {
     g_assert(s != NULL);
     while (s != NULL && s->ops->put_as != NULL) {
-        g_assert(s->ops->loc_of_nonce != NULL && s->ops->nonce_of_loc != NULL);
+        g_assert(s->ops->loc_of_nonce != NULL && s->ops->nonce_of_loc != NULL &&
+                 s->ops->length != NULL);
         s = s->next;
     }
     return s == NULL;
@@ -382,6 +383,17 @@ bool vj_store_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
 {
     g_assert(s->ops->nonce_of_loc != NULL);
     return s->ops->nonce_of_loc(s, loc, nonce);
+}
+
+int vj_store_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    int result;
+
+    g_assert(s->ops->length != NULL);
+    result = s->ops->length(s, id, loc, stored_bytes);
+    g_assert(result == 0 ? *stored_bytes <= VJ_STORE_OBJECT_MAX
+                         : result < 0 && result != -EAGAIN && result != -EINTR);
+    return result;
 }
 
 bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b)
@@ -658,25 +670,14 @@ int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     return result;
 }
 
-void vj_store_each_node(VjStore *s, VjStoreNodeVisit *visit, void *opaque)
-{
-    while (s->next != NULL) {
-        s = s->next;
-    }
-    if (s->ops->each_node != NULL) {
-        s->ops->each_node(s, visit, opaque);
-    }
-}
-
-int vj_store_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
+int vj_store_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
 {
     int result;
 
-    g_assert(vj_store_has_replicas(s) && count > 0 && count <= VJ_STORE_SURVEY_MAX);
+    g_assert(s->ops->survey != NULL && (puts != NULL || count == 0));
     vj_lock_assert_none();
-    memset(wanted, 0, count * sizeof *wanted);
-    result = s->ops->survey(s, objects, count, wanted);
-    g_assert(vj_store_result_is_sound(result));
+    result = s->ops->survey(s, puts, count, wants);
+    g_assert(result == -EAGAIN || vj_store_result_is_sound(result));
     return result;
 }
 
@@ -685,4 +686,16 @@ void vj_store_health(VjStore *s, VjStoreHealth *out)
     g_assert(s->ops->health != NULL);
     s->ops->health(s, out);
     g_assert(out->live <= out->nodes && out->dead <= out->nodes - out->live);
+}
+
+bool vj_store_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    g_assert(s->ops->node != NULL);
+    return s->ops->node(s, index, out);
+}
+
+bool vj_store_drain(VjStore *s, unsigned index, bool drained)
+{
+    g_assert(s->ops->drain != NULL);
+    return s->ops->drain(s, index, drained);
 }

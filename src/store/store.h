@@ -92,6 +92,7 @@ struct VjIo {
     gint refs;
     VjStore *store;          /* that it was submitted to */
     VjIo *child;             /* of a wrapper: what it submitted to the next store */
+    void *of_driver;         /* the driver's, from submit until it completes @io */
     GSequenceIter *deadline; /* guarded by the queue's lock, as the rest: */
     bool is_waiting;         /* for a worker */
     bool is_answered;
@@ -119,17 +120,14 @@ typedef struct VjStoreHealth {
     uint64_t changes;
 } VjStoreHealth;
 
-/* One of the nodes on which a store keeps its objects; borrowed for a call. */
+/* One of the nodes, for people. */
 typedef struct VjStoreNode {
-    unsigned number;
-    const char *address;
-    const char *state; /* "live", "dead", "draining" */
-    unsigned weight;
-    uint64_t puts, gets, removes;        /* since open */
-    uint64_t sent_bytes, received_bytes; /* likewise, on the wire */
-    uint64_t losses;                     /* of its connection */
+    char address[256]; /* cut where it is longer */
+    const char *state; /* "live", "away", …; static */
+    bool is_live, is_draining;
+    uint32_t weight;
+    uint64_t sent_bytes, received_bytes, losses;
 } VjStoreNode;
-typedef void VjStoreNodeVisit(void *opaque, const VjStoreNode *node);
 
 /* The whole of a stored object: is it what was put? */
 typedef bool VjStoreVerify(void *opaque, VjSlice stored);
@@ -238,7 +236,7 @@ typedef struct VjStoreOps {
      * (varjfsd): on each node an object has the same one.  An object of that id and
      * number which is there already is replaced, and has the same bytes: whatever was
      * durable of it stays so until this returned.  After a failure that object may be
-     * there or not.  These three, or none of them: NULL.
+     * there or not.  These four, or none of them: NULL.
      */
     int (*put_as)(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
                   int iov_count, VjPut *out);
@@ -246,6 +244,9 @@ typedef struct VjStoreOps {
      * driver never makes.  Threads: any; does not block. */
     VjLoc (*loc_of_nonce)(VjStore *s, uint64_t nonce);
     bool (*nonce_of_loc)(VjStore *s, VjLoc loc, uint64_t *nonce);
+    /* With put_as: is it there, and how long?  -ENOENT; -EBADMSG no object of this
+     * driver's, -EIO.  Reads no byte of it.  Threads: any; blocks. */
+    int (*length)(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes);
     /*
      * Two locators of one id name the same object, however many replicas each knows of.
      * NULL: where they are equal.  Threads: any; does not block.
@@ -320,21 +321,24 @@ typedef struct VjStoreOps {
      * What it put is durable.  Threads: any, one at a time for one object; blocks.
      * -ENOENT no replica anywhere, -EBADMSG no good one, -EAGAIN too few nodes are there
      * (what could be done is done, and *now holds) or not all of them could be asked,
-     * -EIO, -EROFS.  NULL: the driver has no replicas; health, too.
+     * -EIO, -EROFS.  NULL: the driver has no replicas; the four that follow, too.
      */
     int (*heal)(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                 VjStoreVerify *verify, void *opaque, VjLoc *now);
+    /*
+     * Which of these objects want heal(): *wants of each, from what the nodes say that
+     * they have; no replica is read.  Threads: any; blocks.  -EAGAIN not all nodes that
+     * are live could be asked.
+     */
+    int (*survey)(VjStore *s, const VjPut *puts, size_t count, bool *wants);
     /* Threads: any; does not block. */
     void (*health)(VjStore *s, VjStoreHealth *out);
-    /* Visits each of its nodes, in order.  Threads: any; does not block.  NULL: it has
-     * none. */
-    void (*each_node)(VjStore *s, VjStoreNodeVisit *visit, void *opaque);
-    /*
-     * wanted[i] of each of @count objects (at most VJ_STORE_SURVEY_MAX): heal() would
-     * change something, as far as a look at who has it shows; no bytes are read.  -EIO,
-     * -ETIMEDOUT: no node could be asked.  NULL: as heal.
-     */
-    int (*survey)(VjStore *s, const VjPut *objects, size_t count, bool *wanted);
+    /* What is known of node @index, from 0.  False: there is no such place in the list;
+     * one that was removed from it is not live and has no address. */
+    bool (*node)(VjStore *s, unsigned index, VjStoreNode *out);
+    /* The node gets no new objects and is to be emptied by heal(), until it is drained
+     * no more or the store is opened again.  False: there is no such node. */
+    bool (*drain)(VjStore *s, unsigned index, bool drained);
     /* Free and total bytes now; cheap enough for once a second.  -EIO. */
     int (*space)(VjStore *s, VjStoreSpace *out);
     /*
@@ -442,6 +446,8 @@ int vj_store_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec 
 VjLoc vj_store_loc_of_nonce(VjStore *s, uint64_t nonce);
 bool vj_store_nonce_of_loc(VjStore *s, VjLoc loc,
                            uint64_t *nonce) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_length(VjStore *s, uint64_t id, VjLoc loc,
+                    uint64_t *stored_bytes) G_GNUC_WARN_UNUSED_RESULT;
 /* Of one id, they name the same object. */
 bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b);
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -478,17 +484,16 @@ int vj_store_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
 int vj_store_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
                        uint32_t offset, uint32_t len, const VjStoreWant *wire,
                        VjBuf **bytes, bool *is_encoded) G_GNUC_WARN_UNUSED_RESULT;
-/* False: the driver has no replicas; heal and health are not to be called. */
+/* False: the driver has no replicas; what follows is not to be called. */
 bool vj_store_has_replicas(const VjStore *s);
 int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                   VjStoreVerify *verify, void *opaque,
                   VjLoc *now) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_survey(VjStore *s, const VjPut *puts, size_t count,
+                    bool *wants) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_health(VjStore *s, VjStoreHealth *out);
-/* Nothing where the driver has no nodes. */
-void vj_store_each_node(VjStore *s, VjStoreNodeVisit *visit, void *opaque);
-#define VJ_STORE_SURVEY_MAX 4096u
-int vj_store_survey(VjStore *s, const VjPut *objects, size_t count,
-                    bool *wanted) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_store_node(VjStore *s, unsigned index, VjStoreNode *out);
+bool vj_store_drain(VjStore *s, unsigned index, bool drained);
 /* Of the last answer, for a second, what was put since is taken off; the driver is asked
  * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;

@@ -447,6 +447,11 @@ static VjLoc fault_loc_of_nonce(VjStore *s, uint64_t nonce)
     return vj_store_loc_of_nonce(s->next, nonce);
 }
 
+static int fault_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    return vj_store_length(s->next, id, loc, stored_bytes);
+}
+
 static bool fault_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
 {
     return vj_store_nonce_of_loc(s->next, loc, nonce);
@@ -464,14 +469,24 @@ static int fault_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
 }
 
-static int fault_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
+static int fault_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
 {
-    return vj_store_survey(s->next, objects, count, wanted);
+    return vj_store_survey(s->next, puts, count, wants);
 }
 
 static void fault_health(VjStore *s, VjStoreHealth *out)
 {
     vj_store_health(s->next, out);
+}
+
+static bool fault_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    return vj_store_node(s->next, index, out);
+}
+
+static bool fault_drain(VjStore *s, unsigned index, bool drained)
+{
+    return vj_store_drain(s->next, index, drained);
 }
 
 static int fault_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -630,6 +645,7 @@ const VjStoreOps vj_store_fault_ops = {
     .put_as = fault_put_as,
     .loc_of_nonce = fault_loc_of_nonce,
     .nonce_of_loc = fault_nonce_of_loc,
+    .length = fault_length,
     .same_loc = fault_same_loc,
     .get = fault_get,
     .expect = fault_expect,
@@ -644,7 +660,9 @@ const VjStoreOps vj_store_fault_ops = {
     .removes_committed = fault_removes_committed,
     .each = fault_each,
     .heal = fault_heal,
-    .health = fault_health,
     .survey = fault_survey,
+    .health = fault_health,
+    .node = fault_node,
+    .drain = fault_drain,
     .space = fault_space,
 };

@@ -156,6 +156,12 @@ static VjLoc latency_loc_of_nonce(VjStore *s, uint64_t nonce)
     return vj_store_loc_of_nonce(s->next, nonce);
 }
 
+static int latency_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    CALL(s, gets);
+    return vj_store_length(s->next, id, loc, stored_bytes);
+}
+
 static bool latency_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
 {
     return vj_store_nonce_of_loc(s->next, loc, nonce);
@@ -173,14 +179,24 @@ static int latency_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_byte
     return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
 }
 
-static int latency_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
+static int latency_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
 {
-    return vj_store_survey(s->next, objects, count, wanted);
+    return vj_store_survey(s->next, puts, count, wants);
 }
 
 static void latency_health(VjStore *s, VjStoreHealth *out)
 {
     vj_store_health(s->next, out);
+}
+
+static bool latency_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    return vj_store_node(s->next, index, out);
+}
+
+static bool latency_drain(VjStore *s, unsigned index, bool drained)
+{
+    return vj_store_drain(s->next, index, drained);
 }
 
 static uint64_t latency_prefer(VjStore *s, uint64_t id)
@@ -283,6 +299,7 @@ const VjStoreOps vj_store_latency_ops = {
     .put_as = latency_put_as,
     .loc_of_nonce = latency_loc_of_nonce,
     .nonce_of_loc = latency_nonce_of_loc,
+    .length = latency_length,
     .same_loc = latency_same_loc,
     .get = latency_get,
     .prefer = latency_prefer,
@@ -293,8 +310,10 @@ const VjStoreOps vj_store_latency_ops = {
     .removes_committed = latency_removes_committed,
     .each = latency_each,
     .heal = latency_heal,
-    .health = latency_health,
     .survey = latency_survey,
+    .health = latency_health,
+    .node = latency_node,
+    .drain = latency_drain,
     .space = latency_space,
     .submit = latency_submit,
 };

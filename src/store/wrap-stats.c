@@ -72,6 +72,11 @@ static VjLoc stats_loc_of_nonce(VjStore *s, uint64_t nonce)
     return vj_store_loc_of_nonce(s->next, nonce);
 }
 
+static int stats_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    return vj_store_length(s->next, id, loc, stored_bytes);
+}
+
 static bool stats_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
 {
     return vj_store_nonce_of_loc(s->next, loc, nonce);
@@ -92,14 +97,24 @@ static int stats_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
                       NULL, NULL, 0);
 }
 
-static int stats_survey(VjStore *s, const VjPut *objects, size_t count, bool *wanted)
+static int stats_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
 {
-    return vj_store_survey(s->next, objects, count, wanted);
+    return vj_store_survey(s->next, puts, count, wants);
 }
 
 static void stats_health(VjStore *s, VjStoreHealth *out)
 {
     vj_store_health(s->next, out);
+}
+
+static bool stats_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    return vj_store_node(s->next, index, out);
+}
+
+static bool stats_drain(VjStore *s, unsigned index, bool drained)
+{
+    return vj_store_drain(s->next, index, drained);
 }
 
 static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -249,6 +264,7 @@ const VjStoreOps vj_store_stats_ops = {
     .put_as = stats_put_as,
     .loc_of_nonce = stats_loc_of_nonce,
     .nonce_of_loc = stats_nonce_of_loc,
+    .length = stats_length,
     .same_loc = stats_same_loc,
     .get = stats_get,
     .expect = stats_expect,
@@ -263,8 +279,10 @@ const VjStoreOps vj_store_stats_ops = {
     .removes_committed = stats_removes_committed,
     .each = stats_each,
     .heal = stats_heal,
-    .health = stats_health,
     .survey = stats_survey,
+    .health = stats_health,
+    .node = stats_node,
+    .drain = stats_drain,
     .space = stats_space,
     .submit = stats_submit,
     .cancel = stats_cancel,

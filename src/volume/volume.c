@@ -127,9 +127,14 @@ bool vj_volume_has_modes(const VjVolume *v)
     return vj_objects_have_modes(v->objects);
 }
 
-void vj_volume_nodes(VjVolume *v, VjStoreNodeVisit *visit, void *opaque)
+bool vj_volume_node(VjVolume *v, unsigned index, VjStoreNode *out)
 {
-    vj_store_each_node(v->store, visit, opaque);
+    return vj_store_has_replicas(v->store) && vj_store_node(v->store, index, out);
+}
+
+bool vj_volume_drain(VjVolume *v, unsigned index, bool drained)
+{
+    return vj_store_has_replicas(v->store) && vj_store_drain(v->store, index, drained);
 }
 
 static int walk_usage_body(VjTxn *txn, void *opaque)

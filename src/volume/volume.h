@@ -351,9 +351,10 @@ int vj_volume_scrub(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
 
 /* user.varjfs.mode has an effect. */
 bool vj_volume_has_modes(const VjVolume *v);
-/* The storage nodes of the volume, in order of their numbers; none: nothing is called.
- * Any thread. */
-void vj_volume_nodes(VjVolume *v, VjStoreNodeVisit *visit, void *opaque);
+/* Storage node @index of the volume, from 0.  False: there is none.  Any thread. */
+bool vj_volume_node(VjVolume *v, unsigned index, VjStoreNode *out);
+/* It gets no new objects, and a heal empties it; or does so no more.  False: as above. */
+bool vj_volume_drain(VjVolume *v, unsigned index, bool drained);
 
 /* What has been done for replicas since the volume was opened. */
 typedef struct VjHealed {

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# shellcheck shell=bash
+#
+# cluster.sh - mount.sh, and what tests over a cluster of scripts/cluster need:
+#
+#   . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/cluster.sh"
+#   requires_cluster                  skips the test where namespaces cannot be made
+#   cluster_dir memory|disk           $CLUSTER, where it will be: in memory if possible, or below $T
+#   cluster VERB [ARG...]             scripts/cluster --dir $CLUSTER VERB ARG...; ends the test if it fails
+#   try_cluster VERB [ARG...]         the same, for checks
+#   cluster_fsck NAME                 one result: fsck.varjfs -n of the unmounted volume finds nothing
+#   cluster_healed SECONDS            until every object has all its replicas
+#   over_cluster NAME COMMAND [ARG...]   runs a test of another directory over it: its results, as ours
+#
+# MNT is the mount and VOLUME the volume file of it.  What the cluster has begun is ended on every exit.
+
+. "$(dirname "${BASH_SOURCE[0]}")/mount.sh"
+
+CLUSTER=
+VOLUME=
+
+requires_cluster()
+{
+    requires root
+    requires command ip tc nsenter
+    requires program varjfsd varjfsctl
+    requires_fuse
+    ip netns add "varjfs-probe-$$" 2>/dev/null || skip_all "network namespaces cannot be made here"
+    if ! ip -n "varjfs-probe-$$" link add eth0 type veth peer name eth1 2>/dev/null ||
+        ! ip -n "varjfs-probe-$$" link add bridge type bridge 2>/dev/null; then
+        ip netns delete "varjfs-probe-$$"
+        skip_all "this kernel has no veth or no bridge"
+    fi
+    ip netns delete "varjfs-probe-$$"
+}
+
+cluster_cleanup()
+{
+    cd / || true
+    [ ! -e "$CLUSTER/settings" ] || try_cluster down --destroy >"$T/down.log" 2>&1 ||
+        note "cluster down: $(cat "$T/down.log")"
+}
+
+cluster_dir()
+{
+    CLUSTER=$T/cluster
+    if [ "$1" = memory ] && [ -w /dev/shm ] && [ "$(stat -f -c %T /dev/shm)" = tmpfs ]; then
+        memory_dir=$(mktemp -d /dev/shm/varjfs-test.XXXXXX) || exit 99
+        at_exit remove_memory_dir
+        CLUSTER=$memory_dir/cluster
+    fi
+    MNT=$CLUSTER/mnt
+    VOLUME=$CLUSTER/lab.conf
+    SOURCE=$VOLUME
+    at_exit cluster_cleanup
+}
+
+try_cluster()
+{
+    # shellcheck disable=SC2154 # tap.sh sets srcdir and builddir
+    VARJFS_BUILDDIR=$builddir "$srcdir/scripts/cluster" --dir "$CLUSTER" "$@"
+}
+
+cluster()
+{
+    try_cluster "$@" >"$T/cluster.log" 2>&1 || {
+        fail "scripts/cluster $*" "$(cat "$T/cluster.log")
+$(tail -n 3 "$CLUSTER"/node*/log 2>/dev/null)"
+        exit 1
+    }
+}
+
+cluster_fsck()
+{
+    local status=0 out
+    out=$(try_cluster run fsck.varjfs -n "$VOLUME" 2>&1) || status=$?
+    is "$1: fsck status" "$status" 0 || note "$out"
+}
+
+# The results of another test, which is well-formed TAP, become some of this one's.
+over_cluster()
+{
+    local name=$1 status=0 line
+    shift
+    VARJFS_TEST_CLUSTER=$CLUSTER try_cluster run "$@" >"$T/over.log" 2>&1 </dev/null || status=$?
+    if [ $status = 77 ]; then
+        skip "$name" "$(sed -n 's/^1\.\.0 # SKIP //p' "$T/over.log")"
+        return
+    fi
+    while IFS= read -r line; do
+        case $line in
+        "ok "*) pass "$name: ${line#* - }" ;;
+        "not ok "*) fail "$name: ${line#* - }" ;;
+        1..*) ;;
+        *) printf '%s\n' "${line/#\# /#   }" ;;
+        esac
+    done <"$T/over.log"
+    is "$name: exit status" $status 0
+}
