@@ -14,6 +14,7 @@ man_pages += man/varjfs-ioctl.2
 man_pages += man/varjfs-meta-lmdb.7
 man_pages += man/varjfs-meta-memory.7
 man_pages += man/varjfs-preload.7
+man_pages += man/varjfs-protocol.7
 man_pages += man/varjfs-security.7
 man_pages += man/varjfs-store-null.7
 man_pages += man/varjfs-store-posix.7

@@ -25,6 +25,8 @@ enum {
 #define VJ_WIRE_VERSION 1u /* of the operations; the largest that this program speaks */
 #define VJ_WIRE_UUID_BYTES 16u
 #define VJ_WIRE_VOLUME_NAME_MAX 63u
+/* Of the message of HELLO and of its reply, which later versions may fill further. */
+#define VJ_WIRE_HELLO_MAX 4096u
 /* Of any reply; what is longer is bulk. */
 #define VJ_WIRE_REPLY_MESSAGE_MAX ((uint32_t)64 << 10)
 /* Of the text in the reply of a request that failed, bytes. */
