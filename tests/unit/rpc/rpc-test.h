@@ -7,6 +7,7 @@
  *   WAIT    is answered when the test lets it go (test_let_go), by another thread
  *   FILL    answers with a bulk of as many bytes as the message says
  *   FAIL    answers -ENOENT
+ *   BLOCK   keeps a worker until test_unblock
  *   BEHIND  as ECHO, when all that came before is answered
  */
 #ifndef VJ_TESTS_UNIT_RPC_RPC_TEST_H
@@ -31,6 +32,7 @@ enum {
     OP_WAIT = VJ_OP_FLUSH,
     OP_FILL = VJ_OP_LIST,
     OP_FAIL = VJ_OP_HAVE,
+    OP_BLOCK = VJ_OP_SPACE,
     OP_BEHIND = VJ_OP_FLUSH_REMOVES,
     OP_OTHER_ROLE = VJ_OP_SCAN,
 };
@@ -49,6 +51,9 @@ typedef struct RpcTest {
     VjCond changed;
     /* guarded by lock: */
     GQueue held; /* of VjRpcRequest: WAIT */
+    bool is_unblocked;
+    unsigned blocked;
+    unsigned echoed, one_at; /* as which of them "one" was */
     unsigned hellos, gone, connected, lost, done;
     int hello_rc;
     VjHelloReply hello_reply;
@@ -64,8 +69,15 @@ static void run_echo(VjRpcRequest *r)
 {
     uint32_t bytes;
     VjBuf *bulk = vj_rpc_request_bulk(r, &bytes);
+    VjSlice message = vj_rpc_request_message(r);
 
-    vj_rpc_reply(r, 0, vj_rpc_request_message(r), bulk, bytes);
+    vj_mutex_lock(&rpc_test->lock);
+    rpc_test->echoed++;
+    if (message.len == 3 && memcmp(message.data, "one", 3) == 0) {
+        rpc_test->one_at = rpc_test->echoed;
+    }
+    vj_mutex_unlock(&rpc_test->lock);
+    vj_rpc_reply(r, 0, message, bulk, bytes);
 }
 
 static void run_wait(VjRpcRequest *r)
@@ -74,6 +86,26 @@ static void run_wait(VjRpcRequest *r)
     g_queue_push_tail(&rpc_test->held, r);
     vj_cond_broadcast(&rpc_test->changed);
     vj_mutex_unlock(&rpc_test->lock);
+}
+
+static void run_block(VjRpcRequest *r)
+{
+    vj_mutex_lock(&rpc_test->lock);
+    rpc_test->blocked++;
+    vj_cond_broadcast(&rpc_test->changed);
+    while (!rpc_test->is_unblocked) {
+        vj_cond_wait(&rpc_test->changed, &rpc_test->lock);
+    }
+    vj_mutex_unlock(&rpc_test->lock);
+    run_echo(r);
+}
+
+static inline void test_unblock(RpcTest *t)
+{
+    vj_mutex_lock(&t->lock);
+    t->is_unblocked = true;
+    vj_cond_broadcast(&t->changed);
+    vj_mutex_unlock(&t->lock);
 }
 
 static void run_fill(VjRpcRequest *r)
@@ -108,6 +140,7 @@ static const VjRpcHandler test_handlers[] = {
             .is_quick = true),
     HANDLER(OP_FILL, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_fill, .is_quick = false),
     HANDLER(OP_FAIL, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_fail, .is_quick = false),
+    HANDLER(OP_BLOCK, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_block, .is_quick = false),
     HANDLER(OP_BEHIND, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_echo,
             .after_earlier = true),
     HANDLER(OP_OTHER_ROLE, VJ_ROLE_META, SMALL_MESSAGE_MAX, 0, run_echo,

@@ -2,8 +2,8 @@
 /*
  * test-client-server.c - a client and a server that keep the protocol, in one process
  *
- * What is sent and answered runs over a unix socket and over tcp; the rest, which does not
- * depend on the socket, over a unix socket.
+ * What is sent and answered runs over a unix socket and over tcp; the rest, which does
+ * not depend on the socket, over a unix socket.
  */
 #include "rpc-test.h"
 
@@ -450,6 +450,18 @@ static void runner_fired(void **state)
     test_end(&t);
 }
 
+/* The reason comes with the next attempt, if there is none yet. */
+static void expect_why(VjRpcClient *c, const char *part)
+{
+    char *why;
+
+    while ((why = vj_rpc_client_why(c)) == NULL) {
+        g_thread_yield();
+    }
+    assert_non_null(strstr(why, part));
+    g_free(why);
+}
+
 /* What waits, too. */
 static void without_a_server(void **state)
 {
@@ -463,6 +475,7 @@ static void without_a_server(void **state)
     c = test_client(&t);
     impatient->waits_for_connection = false;
     assert_int_equal(vj_rpc_run(c, impatient), -ENOTCONN);
+    expect_why(c, "No such file");
     late->deadline_us = vj_clock_mono_us() + 30 * 1000;
     assert_int_equal(vj_rpc_run(c, late), -ETIMEDOUT);
     canceled = test_submit(&t, c, test_call(OP_ECHO, NULL));
@@ -473,6 +486,7 @@ static void without_a_server(void **state)
     test_start_server(&t);
     test_wait(&t, &t.done, 2);
     assert_int_equal(patient->rc, 0);
+    assert_null(vj_rpc_client_why(c));
     expect_reply(patient, "patient");
     freed = test_submit(&t, c, test_call(OP_WAIT, NULL));
     test_wait(&t, &t.held.length, 1);
@@ -583,6 +597,7 @@ static void refused_hello(void **state)
     test_wait(&t, &t.connected, 2); /* it tries again */
     expect_count(&t, (const unsigned *)&t.last_status, (unsigned)-EACCES);
     assert_false(vj_rpc_client_is_connected(c));
+    expect_why(c, "refuses");
     vj_mutex_lock(&t.lock);
     t.hello_rc = 0;
     vj_mutex_unlock(&t.lock);
