@@ -93,10 +93,13 @@ void vj_credentials_unref(VjCredentials *c); /* NULL is fine */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjCredentials, vj_credentials_unref)
 /* Of the name that a key is known by, bytes. */
 #define VJ_RPC_KEY_IDENTITY_MAX 250u
-/* A new key as one line of text with its end, owned; the file of one line, read.
- * vj_key_forget overwrites what is of no use any more. */
+/* A new key as one line of text with its end, owned. */
 char *vj_key_new_text(void);
+/* The same as a new file of mode 0600; its directory is not synced. */
+bool vj_key_write_new(int dir_fd, const char *path, GError **error);
+/* The file of one line, read. */
 bool vj_key_load(int dir_fd, const char *path, VjKey256 *out, GError **error);
+/* Overwrites what is of no use any more. */
 void vj_key_forget(void *key, size_t len);
 
 /* ---- client ------------------------------------------------------------------------ */
