@@ -39,7 +39,7 @@ typedef enum Phase {
     PHASE_CONNECTING,
     PHASE_HANDSHAKE,
     PHASE_OPEN,
-    PHASE_FINISHING, /* what comes in is thrown away */
+    PHASE_FINISHING, /* what waits goes out, then what comes in is thrown away */
     PHASE_CLOSED,
 } Phase;
 
@@ -66,7 +66,6 @@ struct VjConn {
     struct event *read_event, *write_event;
     bool is_reading, is_writing; /* which of them are added */
     bool is_paused;
-    bool has_shut_down;
     int64_t finish_us;
     /* the frame that is coming in */
     uint8_t head[VJ_FRAME_HEAD_BYTES];
@@ -377,9 +376,11 @@ static void set_events(VjConn *c)
         wants = c->stream->handshake_wants;
         break;
     case PHASE_OPEN:
-    case PHASE_FINISHING:
         wants = (short)((c->is_paused ? 0 : c->stream->recv_wants) |
                         (c->waits_to_write ? c->stream->send_wants : 0));
+        break;
+    case PHASE_FINISHING:
+        wants = c->stream != NULL ? c->stream->send_wants : POLLIN;
         break;
     case PHASE_NEW:
     case PHASE_CLOSED:
@@ -781,6 +782,17 @@ static void end_connect(VjConn *c)
     begin_handshake(c);
 }
 
+/* All has been sent.  The socket is closed when the peer has read it and closes too: a
+ * socket that is closed while something comes in would take back what it has sent. */
+static void say_end(VjConn *c)
+{
+    vj_mutex_lock(&c->lock);
+    c->can_send = false;
+    vj_stream_free(g_steal_pointer(&c->stream));
+    vj_mutex_unlock(&c->lock);
+    (void)shutdown(c->fd, SHUT_WR); /* a peer that is gone says so when it is read */
+}
+
 /* Output that waited for the socket. */
 static void write_some(VjConn *c)
 {
@@ -803,18 +815,19 @@ static void write_some(VjConn *c)
     release(done, true);
     if (rc < 0) {
         vj_conn_close(c, rc);
-    } else if (c->phase == PHASE_FINISHING && is_empty && !c->has_shut_down) {
-        c->has_shut_down = true;
-        (void)shutdown(c->fd, SHUT_WR); /* one that is gone says so when it is read */
+    } else if (c->phase == PHASE_FINISHING && is_empty && c->stream != NULL) {
+        say_end(c);
     }
 }
 
+/* What still comes from a peer that has been told that it is over. */
 static void throw_away(VjConn *c)
 {
-    ssize_t got = receive(c, vj_loop_scratch(c->loop), VJ_LOOP_SCRATCH_BYTES);
+    uint8_t *scratch = vj_loop_scratch(c->loop);
+    ssize_t got = recv(c->fd, scratch, VJ_LOOP_SCRATCH_BYTES, MSG_DONTWAIT);
 
-    if (got < 0 && got != -EAGAIN) {
-        vj_conn_close(c, (int)got);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+        vj_conn_close(c, -ECONNRESET);
     }
 }
 
@@ -835,7 +848,7 @@ static void step(VjConn *c, bool is_readable)
         break;
     case PHASE_FINISHING:
         write_some(c);
-        if (c->phase == PHASE_FINISHING) {
+        if (c->phase == PHASE_FINISHING && c->stream == NULL) {
             throw_away(c);
         }
         break;
