@@ -9,7 +9,8 @@
 #   cluster VERB [ARG...]             scripts/cluster --dir $CLUSTER VERB ARG...; ends the test if it fails
 #   try_cluster VERB [ARG...]         the same, for checks
 #   cluster_fsck NAME                 one result: fsck.varjfs -n of the unmounted volume finds nothing
-#   cluster_healed SECONDS            until every object has all its replicas
+#   cluster_healed SECONDS NAME       one result: all nodes are live, and a pass over all objects finds none that
+#                                     lacks a replica
 #   over_cluster NAME COMMAND [ARG...]   runs a test of another directory over it: its results, as ours
 #
 # MNT is the mount and VOLUME the volume file of it.  What the cluster has begun is ended on every exit.
@@ -75,6 +76,23 @@ cluster_fsck()
     local status=0 out
     out=$(try_cluster run fsck.varjfs -n "$VOLUME" 2>&1) || status=$?
     is "$1: fsck status" "$status" 0 || note "$out"
+}
+
+# It heals what it finds; so the next one finds nothing.
+nothing_to_heal()
+{
+    [ "$(varjfsctl node status "$MNT" | grep -c ' state=live ')" = "$(cat "$CLUSTER"/node*/pid | wc -l)" ] || return 1
+    varjfsctl node repair "$MNT" >"$T/repair.log" 2>&1 && grep -q 'healed 0$' "$T/repair.log"
+}
+
+cluster_healed()
+{
+    if wait_for "$1" nothing_to_heal; then
+        pass "$2"
+    else
+        fail "$2" "$(cat "$T/repair.log")
+$(varjfsctl node status "$MNT")"
+    fi
 }
 
 # The results of another test, which is well-formed TAP, become some of this one's.
