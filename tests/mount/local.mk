@@ -43,6 +43,7 @@ MOUNT_TESTS += \
 	tests/mount/two-calls.sh \
 	tests/mount/user.sh \
 	tests/mount/varjfsctl.sh \
+	tests/mount/volume-elsewhere.sh \
 	tests/mount/volume-file.sh
 
 TEST_HELPERS += tests/mount/edit-atomic

@@ -9,7 +9,7 @@
 
 requires command fusermount3 setpriv ldd
 requires_fuse
-requires program umount.fuse.varjfs
+requires program umount.fuse.varjfs varjfsd
 
 if [ "$(id -u)" = 0 ] && [ -z "${VARJFS_USER_TEST:-}" ]; then
     unshare -m --propagation private true 2>/dev/null || skip_all "needs unshare -m"
@@ -27,7 +27,7 @@ if [ "$(id -u)" = 0 ]; then
     mkdir -p "$bin/lib"
     chmod 755 "$T" "$bin" "$bin/lib"
     # shellcheck disable=SC2154 # tap.sh sets builddir
-    for p in varjfs mkfs.varjfs fsck.varjfs umount.fuse.varjfs varjfsctl; do
+    for p in varjfs mkfs.varjfs fsck.varjfs umount.fuse.varjfs varjfsctl varjfsd; do
         cp "$builddir/$p" "$bin/"
         # Libraries in a private prefix may be root's alone.
         ldd "$bin/$p" | awk '$3 ~ "^/" { print $3 }' | while IFS= read -r library; do
@@ -205,6 +205,25 @@ if [ "$(id -u)" = 0 ]; then
         fi
     done
 fi
+
+# ---- a volume file, and a node of his own
+
+mkdir "$T/home/node"
+printf '[node]\nlisten_insecure = unix:%s\nlog = stderr\n[volume lab]\ndirectory = %s\n' \
+    "$T/home/socket" "$T/home/node" >"$T/home/node.conf"
+[ "$(id -u)" != 0 ] || chown -R nobody "$T/home/node" "$T/home/node.conf"
+as_user varjfsd -c "$T/home/node.conf" >"$T/node.log" 2>&1 &
+wait_for 20 test -S "$T/home/socket"
+at=remote:unix:$T/home/socket:insecure,volume=lab
+check "mkfs.varjfs VOLUME.conf" as_user mkfs.varjfs -o "meta=$at,store=$at" "$T/home/lab.conf"
+is "it is his alone" "$(stat -c '%U %a' "$T/home/lab.conf")" "$user 600"
+check "varjfs VOLUME.conf" as_user varjfs "$T/home/lab.conf" "$MNT"
+check "a file with objects" as_user sh -c "head -c 1000000 /dev/urandom >'$MNT/file' && cp '$MNT/file' '$T/home/'"
+check "umount" as_user umount.fuse.varjfs "$MNT"
+check "mount again" as_user varjfs "$T/home/lab.conf" "$MNT"
+check "its content" as_user cmp "$MNT/file" "$T/home/file"
+check "umount again" as_user umount.fuse.varjfs "$MNT"
+check "fsck of it" as_user fsck.varjfs "$T/home/lab.conf"
 
 # ---- mount(8) and fstab
 
