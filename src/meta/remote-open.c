@@ -280,6 +280,19 @@ static char *refusal_text(VjRemoteEngine *r)
     return text;
 }
 
+/* Nothing was heard of it.  EHOSTUNREACH: nor has anything been sent to it. */
+static bool refuse_silent(VjRemoteEngine *r, GError **error)
+{
+    g_autofree char *why = vj_rpc_client_why(r->client);
+    VjRpcTraffic traffic;
+
+    vj_rpc_client_traffic(r->client, &traffic);
+    return vj_error_set(error, traffic.sent_bytes == 0 ? EHOSTUNREACH : ETIMEDOUT,
+                        "node %s: no answer within %" G_GINT64_FORMAT " s%s%s", r->node,
+                        r->timeout_us / 1000000, why != NULL ? ": " : "",
+                        why != NULL ? why : "");
+}
+
 /* What kept this client out. */
 static bool refuse(VjRemoteEngine *r, const VjMetaPlace *place, const char *volume,
                    int rc, GError **error)
@@ -290,9 +303,7 @@ static bool refuse(VjRemoteEngine *r, const VjMetaPlace *place, const char *volu
 
     switch (rc) {
     case -ETIMEDOUT:
-        return vj_error_set(error, ETIMEDOUT,
-                            "node %s: no answer within %" G_GINT64_FORMAT " s", r->node,
-                            r->timeout_us / 1000000);
+        return refuse_silent(r, error);
     case -ENXIO:
         return vj_error_set(error, place->create ? EEXIST : ENXIO,
                             "node %s: its volume \"%s\" is another file system%s%s",

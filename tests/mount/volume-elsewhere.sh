@@ -116,6 +116,7 @@ is "df names it too" "$(df --output=source "$MNT" | tail -n 1)" "$SOURCE"
 head -c 3000000 /dev/urandom >"$T/data"
 cp "$T/data" "$MNT/data" && cp "$T/data" "$MNT/copy" && mkdir "$MNT/dir" && echo small >"$MNT/dir/small"
 check "sync" varjfsctl sync "$MNT"
+# shellcheck disable=SC2016 # for that shell
 check "stats" sh -c 'varjfsctl stats "$1" | grep "^store_puts .*[1-9]"' sh "$MNT"
 is "objects are at both nodes" "$(for n in a b; do [ -n "$(find "$T/$n.d" -path '*objects*' -type f -size +60k)" ]; echo $?; done)" "0
 0"
@@ -185,7 +186,7 @@ mkdir "$T/a.d"
 other=$T/etc/other.conf
 short=${both//volume=lab/volume=lab,timeout=1}
 refused "no node is there" 1 "no answer" mkfs.varjfs -o "$short" "$other"
-is "it leaves nothing, or says what" "$(ls -A "$T/etc" | grep -v '^other.conf.making$')" lab.conf
+is "it leaves nothing" "$(ls -A "$T/etc")" lab.conf
 node_start a
 refused "one of two nodes is there" 1 "." mkfs.varjfs -o "$short" "$other"
 check "it says what stays" grep "other.conf.making stays" "$T/err"
@@ -216,6 +217,7 @@ SOURCE=$T/objects-elsewhere
 check "objects elsewhere, metadata here" mkfs.varjfs -o "store=remote:$a:insecure,volume=lab" "$SOURCE"
 mount_varjfs
 cp "$T/data" "$MNT/data"
+# shellcheck disable=SC2119 # without options
 remount_varjfs
 check "their content" cmp "$T/data" "$MNT/data"
 umount_varjfs
@@ -224,6 +226,7 @@ SOURCE=$T/metadata-elsewhere
 check "metadata elsewhere, objects here" mkfs.varjfs -o "meta=remote:$b:insecure,volume=lab" "$SOURCE"
 mount_varjfs
 cp "$T/data" "$MNT/data"
+# shellcheck disable=SC2119 # without options
 remount_varjfs
 check "the content" cmp "$T/data" "$MNT/data"
 umount_varjfs
