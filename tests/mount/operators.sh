@@ -66,7 +66,7 @@ touch "$T/words/file"
 cd "$T/words" || exit 1
 is "a mount is a directory" "$(complete_words varjfsctl df '')" "directory"
 is "a file is any file" "$(complete_words varjfsctl status --json '')" "directory file"
-is "SOURCE is a directory" "$(complete_words fsck.varjfs -y '')" "directory"
+is "SOURCE is a directory or a volume file" "$(complete_words fsck.varjfs -y '')" "directory file"
 is "an offset is typed" "$(complete_words varjfsctl insert file '')" ""
 cd / || exit 1
 
