@@ -243,7 +243,8 @@ static bool make_hello(const VjStorePlace *place, const VjOpts *opts, GByteArray
     VjHello hello = {.version_min = 1,
                      .version_max = VJ_WIRE_VERSION,
                      .role = VJ_ROLE_OBJECT,
-                     .flags = place->create      ? VJ_HELLO_CREATE
+                     .flags = place->create ? VJ_HELLO_CREATE |
+                                                  (place->destroy ? VJ_HELLO_DESTROY : 0)
                               : place->read_only ? VJ_HELLO_READ_ONLY
                                                  : VJ_HELLO_ADOPT,
                      .volume = vj_slice(volume, strlen(volume)),
