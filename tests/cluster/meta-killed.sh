@@ -19,24 +19,13 @@ cluster_dir memory
 cluster up 3
 mkdir "$MNT/load"
 check "the directory" varjfsctl sync "$MNT"
-python3 "$srcdir/tests/cluster/load.py" run "$MNT/load" "$T/record" "$T/stop" 3 "$seed" >"$T/load.log" 2>&1 &
-load=$!
+load_start "$seed"
 
-recorded()
-{
-    wc -l <"$T/record" 2>/dev/null || echo 0
-}
-
-gone_on() # LINES
-{
-    [ "$(recorded)" -ge "$1" ] || ! kill -0 $load 2>/dev/null
-}
-
-wait_for 60 gone_on 20 || fail "the load begins"
+wait_for 60 load_has 20 || fail "the load begins"
 for ((round = 1; round <= rounds; round++)); do
     cluster kill 1
     cluster start 1
-    if wait_for 120 gone_on $(($(recorded) + 5 + RANDOM % 40)) && kill -0 $load 2>/dev/null; then
+    if wait_for 120 load_has $(($(load_count) + 5 + RANDOM % 40)) && kill -0 "$load" 2>/dev/null; then
         pass "round $round: the mount goes on"
     else
         fail "round $round: the mount goes on" "$(tail -n 20 "$T/load.log")"
@@ -46,14 +35,13 @@ done
 cluster kill 1
 kill_varjfs
 touch "$T/stop"
-wait $load
+wait "$load"
 note "$(grep -v Traceback "$T/load.log" | tail -n 1)"
 # The last kill is meant to give the load errors; before it there must be none.
 cluster start 1
 cluster_fsck "with the mount and the metadata killed"
 cluster mount
-check "all that was fsynced" python3 "$srcdir/tests/cluster/load.py" verify "$MNT/load" "$T/record"
-note "$out"
+load_verify "all that was fsynced"
 cluster umount
 cluster_fsck "at the end"
 tap_done

@@ -20,8 +20,7 @@ cluster_dir memory
 cluster up 3
 mkdir "$MNT/load" "$MNT/fio"
 
-python3 "$srcdir/tests/cluster/load.py" run "$MNT/load" "$T/record" "$T/stop" 3 "$seed" >"$T/load.log" 2>&1 &
-load=$!
+load_start "$seed"
 
 # One verified run after the other until it is to stop.
 fio_runs()
@@ -38,17 +37,7 @@ fio_runs()
 fio_runs &
 fio_loop=$!
 
-recorded()
-{
-    wc -l <"$T/record" 2>/dev/null || echo 0
-}
-
-gone_on() # LINES: so many more files were fsynced, or the load has ended
-{
-    [ "$(recorded)" -ge "$1" ] || ! kill -0 $load 2>/dev/null
-}
-
-wait_for 60 gone_on 20 || fail "the load begins"
+wait_for 60 load_has 20 || fail "the load begins"
 for ((round = 1; round <= rounds; round++)); do
     node=$((2 + RANDOM % 2))
     case $((RANDOM % 4)) in
@@ -64,19 +53,19 @@ for ((round = 1; round <= rounds; round++)); do
         ;;
     *) cluster "$fault" $node ;;
     esac
-    wait_for 120 gone_on $(($(recorded) + 10 + RANDOM % 30)) || fail "round $round, $fault $node: the load goes on"
+    wait_for 120 load_has $(($(load_count) + 10 + RANDOM % 30)) || fail "round $round, $fault $node: the load goes on"
     case $fault in
     kill | wipe) cluster start $node ;;
     stop) cluster cont $node ;;
     cut) cluster heal $node ;;
     esac
     cluster_healed 300 "round $round, $fault $node: healed" || break
-    kill -0 $load 2>/dev/null || break
+    kill -0 "$load" 2>/dev/null || break
     kill -0 $fio_loop 2>/dev/null || break
 done
 touch "$T/stop"
 status=0
-wait $load || status=$?
+wait "$load" || status=$?
 is "no call of the edits failed" $status 0 || note "$(tail -n 40 "$T/load.log")"
 note "$(tail -n 1 "$T/load.log")"
 status=0
@@ -88,10 +77,12 @@ for node in 2 3; do
     cluster umount
     cluster kill $node
     cluster mount
-    check "without node $node: all that was fsynced" python3 "$srcdir/tests/cluster/load.py" verify "$MNT/load" "$T/record"
-    note "$out"
+    load_verify "without node $node: all that was fsynced"
     cluster start $node
 done
+cluster_healed 300 "all nodes are back"
+# What was removed while a node was away goes from it, too.
+check "what the nodes kept of removed objects is removed" varjfsctl node repair "$MNT"
 cluster umount
 cluster_fsck "at the end"
 tap_done

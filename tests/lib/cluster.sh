@@ -11,6 +11,10 @@
 #   cluster_fsck NAME                 one result: fsck.varjfs -n of the unmounted volume finds nothing
 #   cluster_healed SECONDS NAME       one result: all nodes are live, and a pass over all objects finds none that
 #                                     lacks a replica
+#   load_start SEED                   tests/cluster/load.py begins in $MNT/load, as process $load; it ends when
+#                                     $T/stop is there, and speaks into $T/load.log
+#   load_count, load_has COUNT        files that it has fsynced or removed; whether they are so many, or it has ended
+#   load_verify NAME                  one result: what it has fsynced is there
 #   over_cluster NAME COMMAND [ARG...]   runs a test of another directory over it: its results, as ours
 #
 # MNT is the mount and VOLUME the volume file of it.  What the cluster has begun is ended on every exit.
@@ -93,6 +97,31 @@ cluster_healed()
         fail "$2" "$(cat "$T/repair.log")
 $(varjfsctl node status "$MNT")"
     fi
+}
+
+load=
+
+load_start()
+{
+    mkdir -p "$MNT/load"
+    : >"$T/record"
+    python3 "$srcdir/tests/cluster/load.py" run "$MNT/load" "$T/record" "$T/stop" 3 "$1" >"$T/load.log" 2>&1 &
+    load=$!
+}
+
+load_count()
+{
+    wc -l <"$T/record"
+}
+
+load_has()
+{
+    [ "$(load_count)" -ge "$1" ] || ! kill -0 "$load" 2>/dev/null
+}
+
+load_verify()
+{
+    check "$1" python3 "$srcdir/tests/cluster/load.py" verify "$MNT/load" "$T/record"
 }
 
 # The results of another test, which is well-formed TAP, become some of this one's.

@@ -339,8 +339,8 @@ static void files_of_volume_file(void **state)
 {
     char *dir = vj_test_make_dir(), *other = vj_test_make_dir();
     g_autofree char *elsewhere = g_build_filename(other, "certificate", NULL);
-    g_autofree char *meta = g_strdup_printf(
-        "remote:localhost:key=mine.key,cert=%s,ca=missing", elsewhere);
+    g_autofree char *meta =
+        g_strdup_printf("remote:localhost:key=mine.key,cert=%s,ca=missing", elsewhere);
     g_autofree char *source = make_volume_file(dir, meta);
     g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
     VjDriverNeeds needs;
