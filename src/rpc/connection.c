@@ -711,6 +711,11 @@ static void resume(VjConn *c)
     if (c->phase != PHASE_OPEN) {
         return;
     }
+    if (c->is_paused) {
+        /* The peer has had to wait, and is not slow for that. */
+        c->frame_us = vj_clock_mono_us();
+        __atomic_store_n(&c->in_us, c->frame_us, __ATOMIC_RELAXED);
+    }
     c->is_paused = false;
     if (c->head_waits) {
         ask_owner(c);

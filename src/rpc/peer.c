@@ -22,6 +22,8 @@
 /* Of a request that is not served: it is read and answered; a longer one ends the
  * connection. */
 #define REFUSED_BYTES_MAX ((uint64_t)64 << 10)
+/* Of a small request, with its body. */
+#define SMALL_BYTES ((uint64_t)64 << 10)
 /* A connection that is not read says so often that its side is alive. */
 #define LIFE_US ((int64_t)1000 * 1000)
 /* A server that has had no room for so long gives up who holds others up. */
@@ -66,12 +68,15 @@ void vj_peer_unref(VjPeer *p)
 
 /* ---- room -------------------------------------------------------------------------- */
 
+/* An eighth is for small requests, which else would stand behind announced objects. */
 static bool server_takes(VjRpcServer *s, uint64_t bytes)
 {
     uint64_t held = __atomic_load_n(&s->held_bytes, __ATOMIC_SEQ_CST);
+    uint64_t most = bytes <= SMALL_BYTES ? s->config.bytes_max
+                                         : s->config.bytes_max - s->config.bytes_max / 8;
 
     do {
-        if (held > 0 && held + bytes > s->config.bytes_max) {
+        if (held > 0 && held + bytes > most) {
             return false;
         }
     } while (!__atomic_compare_exchange_n(&s->held_bytes, &held, held + bytes, true,
