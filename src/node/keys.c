@@ -226,8 +226,9 @@ void vj_node_scan(VjRpcRequest *r)
 typedef enum Verdict { VERDICT_NONE, VERDICT_FENCED, VERDICT_CONFLICT } Verdict;
 
 typedef struct Apply {
-    VjWireApply m;   /* its checks are owned */
-    GArray *changes; /* of VjWireChange */
+    VjWireApply m; /* its checks are owned */
+    /* The changes as they came: an array of them would be many times as large. */
+    VjSlice changes;
     bool only_deletes;
     Items fresh;
     Verdict verdict;
@@ -241,26 +242,24 @@ static bool is_in_order(const VjWireKey *a, const VjWireKey *b)
 }
 
 /* All of the bulk is decoded before anything is done. */
-static int decode_changes(Apply *a, VjSlice bulk)
+static int check_changes(Apply *a)
 {
-    VjReader r = vj_reader(bulk);
+    VjReader r = vj_reader(a->changes);
+    VjWireKey before = {0};
+    uint64_t count = 0;
 
     a->only_deletes = true;
-    while (r.left > 0) {
+    for (; r.left > 0; count++) {
         VjWireChange change;
-        int rc = vj_wire_change_decode(&r, &change);
 
-        if (rc < 0 || a->changes->len >= a->m.change_count ||
-            (a->changes->len > 0 &&
-             !is_in_order(
-                 &g_array_index(a->changes, VjWireChange, a->changes->len - 1).key,
-                 &change.key))) {
+        if (vj_wire_change_decode(&r, &change) < 0 || count >= a->m.change_count ||
+            (count > 0 && !is_in_order(&before, &change.key))) {
             return -EPROTO;
         }
+        before = change.key;
         a->only_deletes = a->only_deletes && change.is_delete;
-        g_array_append_val(a->changes, change);
     }
-    return a->changes->len == a->m.change_count ? 0 : -EPROTO;
+    return count == a->m.change_count ? 0 : -EPROTO;
 }
 
 static int compare(VjTxn *txn, Apply *a)
@@ -315,14 +314,19 @@ static int change(VjTxn *txn, Apply *a, const VjWireChange *c)
 static int apply_body(VjTxn *txn, void *opaque)
 {
     Apply *a = opaque;
+    VjReader r = vj_reader(a->changes);
     int rc;
 
     reset(&a->fresh);
     a->verdict = VERDICT_NONE;
     memset(a->added, 0, sizeof a->added);
     rc = compare(txn, a);
-    for (guint i = 0; rc == 0 && i < a->changes->len; i++) {
-        rc = change(txn, a, &g_array_index(a->changes, VjWireChange, i));
+    while (rc == 0 && r.left > 0) {
+        VjWireChange c;
+
+        rc = vj_wire_change_decode(&r, &c);
+        g_assert(rc == 0); /* check_changes has seen it */
+        rc = change(txn, a, &c);
     }
     return rc;
 }
@@ -337,8 +341,31 @@ static void begin(VjNodeKeys *k)
     vj_mutex_unlock(&k->lock);
 }
 
+/* Batches with checks guard themselves, and a batch without a number is the only one. */
+static bool has_order(const VjWireApply *m)
+{
+    return m->has_fence && m->checks->len == 0 && m->number > 0;
+}
+
+static uint64_t fence_key_hash(const VjWireApply *m)
+{
+    return vj_checksum64(m->fence.key.key.data, m->fence.key.key.len);
+}
+
+/* An older batch of a session that has sent a newer one since. */
+static bool is_too_late(const VjNodeKeys *k, const VjWireApply *m)
+{
+    return has_order(m) && fence_key_hash(m) == k->fence_key_hash &&
+           m->fence.version == k->fence_version && m->number < k->number;
+}
+
 static void end(VjNodeKeys *k, const Apply *a, bool is_done)
 {
+    if (is_done && has_order(&a->m)) {
+        k->fence_key_hash = fence_key_hash(&a->m);
+        k->fence_version = a->m.fence.version;
+        k->number = a->m.number;
+    }
     vj_mutex_lock(&k->lock);
     for (unsigned i = 0; is_done && i < VJ_SPACE_COUNT; i++) {
         k->counts[i] += (uint64_t)a->added[i];
@@ -346,26 +373,6 @@ static void end(VjNodeKeys *k, const Apply *a, bool is_done)
     k->is_applying = false;
     vj_cond_broadcast(&k->changed);
     vj_mutex_unlock(&k->lock);
-}
-
-/* An older batch of a session that has sent a newer one since. */
-static bool is_too_late(VjNodeKeys *k, const VjWireApply *m)
-{
-    uint64_t hash;
-    bool is_same;
-
-    if (!m->has_fence || m->checks->len > 0 || m->number == 0) {
-        return false;
-    }
-    hash = vj_checksum64(m->fence.key.key.data, m->fence.key.key.len);
-    is_same = hash == k->fence_key_hash && m->fence.version == k->fence_version;
-    if (is_same && m->number < k->number) {
-        return true;
-    }
-    k->fence_key_hash = hash;
-    k->fence_version = m->fence.version;
-    k->number = m->number;
-    return false;
 }
 
 static int run_apply(VjRpcRequest *r, Apply *a)
@@ -393,8 +400,7 @@ static int run_apply(VjRpcRequest *r, Apply *a)
 void vj_node_apply(VjRpcRequest *r)
 {
     g_autoptr(GByteArray) fresh = g_byte_array_new();
-    g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(VjWireChange));
-    Apply a = {.changes = changes, .fresh = {.bytes = fresh}};
+    Apply a = {.fresh = {.bytes = fresh}};
     uint32_t bytes;
     const VjBuf *bulk = vj_rpc_request_bulk(r, &bytes);
     int rc;
@@ -405,8 +411,8 @@ void vj_node_apply(VjRpcRequest *r)
     }
     rc = vj_wire_apply_decode(vj_rpc_request_message(r), &a.m);
     if (rc == 0) {
-        rc = decode_changes(&a, bulk != NULL ? vj_slice(bulk->data, bytes)
-                                             : vj_slice(NULL, 0));
+        a.changes = bulk != NULL ? vj_slice(bulk->data, bytes) : vj_slice(NULL, 0);
+        rc = check_changes(&a);
     }
     if (rc == 0) {
         rc = run_apply(r, &a);

@@ -320,8 +320,9 @@ void vj_node_gone(void *opaque, void *gone)
 
 /* ---- operations -------------------------------------------------------------------- */
 
-/* Of messages with a list of objects or keys, and of others. */
-#define LIST_MAX ((uint32_t)4 << 20)
+/* Of messages: with objects, with keys or checks of keys, and of others. */
+#define OBJECTS_MAX (4u + VJ_WIRE_OBJECTS_MAX * 16u)
+#define KEYS_MAX (1024u + VJ_WIRE_KEYS_MAX * (VJ_WIRE_KEY_MAX + 11u))
 #define SMALL_MAX 4096u
 
 #define OBJECT(number, text, message, bulk, function)                                    \
@@ -338,8 +339,8 @@ void vj_node_gone(void *opaque, void *gone)
 const VjRpcHandler vj_node_handlers[] = {
     OBJECT(VJ_OP_PUT, "put", SMALL_MAX, (uint32_t)VJ_STORE_OBJECT_MAX, vj_node_put),
     OBJECT(VJ_OP_GET, "get", SMALL_MAX, 0, vj_node_get),
-    OBJECT(VJ_OP_REMOVE, "remove", LIST_MAX, 0, vj_node_remove),
-    OBJECT(VJ_OP_HAVE, "have", LIST_MAX, 0, vj_node_have),
+    OBJECT(VJ_OP_REMOVE, "remove", OBJECTS_MAX, 0, vj_node_remove),
+    OBJECT(VJ_OP_HAVE, "have", OBJECTS_MAX, 0, vj_node_have),
     {.op = VJ_OP_FLUSH,
      .role = VJ_ROLE_OBJECT,
      .name = "flush",
@@ -358,9 +359,9 @@ const VjRpcHandler vj_node_handlers[] = {
     OBJECT(VJ_OP_PUT_PLAIN, "put_plain", SMALL_MAX, VJ_WIRE_PLAIN_MAX,
            vj_node_run_put_plain),
     OBJECT(VJ_OP_GET_PLAIN, "get_plain", SMALL_MAX, 0, vj_node_run_get_plain),
-    META(VJ_OP_GET_MANY, "get_many", LIST_MAX, 0, vj_node_get_many),
+    META(VJ_OP_GET_MANY, "get_many", KEYS_MAX, 0, vj_node_get_many),
     META(VJ_OP_SCAN, "scan", SMALL_MAX, 0, vj_node_scan),
-    META(VJ_OP_APPLY, "apply", LIST_MAX, VJ_RPC_BULK_MAX, vj_node_apply),
+    META(VJ_OP_APPLY, "apply", KEYS_MAX, VJ_RPC_BULK_MAX, vj_node_apply),
     META(VJ_OP_CLOCK, "clock", SMALL_MAX, 0, vj_node_clock),
     META(VJ_OP_COUNT, "count", SMALL_MAX, 0, vj_node_count),
     {.op = 0},

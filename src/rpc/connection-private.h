@@ -101,9 +101,9 @@ void vj_conn_finish(VjConn *c);
  * has not closed behind vj_conn_finish, for longer than it may: closes the connection.
  * To be called from time to time. */
 void vj_conn_check(VjConn *c, int64_t now_us);
-/* When the frame began to come in whose body is not whole yet; INT64_MAX: there is none.
- */
-int64_t vj_conn_body_since_us(const VjConn *c);
+/* The body that comes in, or what goes out, does not move, or too slowly for a server
+ * without room. */
+bool vj_conn_holds_up(VjConn *c, int64_t now_us);
 /* When the peer last gave a sign of life: bytes came in, or it took some for which the
  * socket had no room before. */
 int64_t vj_conn_alive_us(VjConn *c);

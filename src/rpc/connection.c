@@ -33,6 +33,8 @@
 #define FRAME_BYTES_PER_SECOND_MIN ((int64_t)64 << 10)
 /* How long vj_conn_finish waits for the peer to close. */
 #define FINISH_TIMEOUT_US ((int64_t)2 * 1000 * 1000)
+/* How long a peer may be slower than that while others wait for memory. */
+#define HOLD_UP_US ((int64_t)2 * 1000 * 1000)
 
 typedef enum Phase {
     PHASE_NEW,
@@ -709,6 +711,11 @@ static void resume(VjConn *c)
     if (c->phase != PHASE_OPEN) {
         return;
     }
+    if (c->is_paused) {
+        /* The peer has had to wait, and is not slow for that. */
+        c->frame_us = vj_clock_mono_us();
+        __atomic_store_n(&c->in_us, c->frame_us, __ATOMIC_RELAXED);
+    }
     c->is_paused = false;
     if (c->head_waits) {
         ask_owner(c);
@@ -1087,9 +1094,29 @@ void vj_conn_check(VjConn *c, int64_t now_us)
     }
 }
 
-int64_t vj_conn_body_since_us(const VjConn *c)
+/* Not faster than FRAME_BYTES_PER_SECOND_MIN, or not at all for a while. */
+static bool is_too_slow(size_t done_bytes, int64_t begin_us, int64_t last_us,
+                        int64_t now_us)
 {
-    return c->phase == PHASE_OPEN && c->in_body ? c->frame_us : INT64_MAX;
+    int64_t earned_us = (int64_t)done_bytes / FRAME_BYTES_PER_SECOND_MIN * G_USEC_PER_SEC;
+
+    return now_us - last_us > HOLD_UP_US || now_us - begin_us > HOLD_UP_US + earned_us;
+}
+
+bool vj_conn_holds_up(VjConn *c, int64_t now_us)
+{
+    bool holds_up = false;
+
+    if (c->phase == PHASE_OPEN && c->in_body && !c->is_paused) {
+        holds_up = is_too_slow(c->message_used + c->bulk_used, c->frame_us,
+                               __atomic_load_n(&c->in_us, __ATOMIC_RELAXED), now_us);
+    }
+    vj_mutex_lock(&c->lock);
+    if (c->first != NULL) {
+        holds_up = holds_up || is_too_slow(c->first_sent, c->first_us, c->out_us, now_us);
+    }
+    vj_mutex_unlock(&c->lock);
+    return holds_up;
 }
 
 int64_t vj_conn_alive_us(VjConn *c)

@@ -22,11 +22,12 @@
 /* Of a request that is not served: it is read and answered; a longer one ends the
  * connection. */
 #define REFUSED_BYTES_MAX ((uint64_t)64 << 10)
+/* Of a small request, with its body. */
+#define SMALL_BYTES ((uint64_t)64 << 10)
 /* A connection that is not read says so often that its side is alive. */
 #define LIFE_US ((int64_t)1000 * 1000)
-/* A server without room gives up one frame after so long, which is at least so old. */
+/* A server that has had no room for so long gives up who holds others up. */
 #define FULL_US ((int64_t)1000 * 1000)
-#define SLOWEST_AGE_US ((int64_t)5 * 1000 * 1000)
 
 static const VjConnCallbacks callbacks;
 
@@ -67,12 +68,15 @@ void vj_peer_unref(VjPeer *p)
 
 /* ---- room -------------------------------------------------------------------------- */
 
+/* An eighth is for small requests, which else would stand behind announced objects. */
 static bool server_takes(VjRpcServer *s, uint64_t bytes)
 {
     uint64_t held = __atomic_load_n(&s->held_bytes, __ATOMIC_SEQ_CST);
+    uint64_t most = bytes <= SMALL_BYTES ? s->config.bytes_max
+                                         : s->config.bytes_max - s->config.bytes_max / 8;
 
     do {
-        if (held > 0 && held + bytes > s->config.bytes_max) {
+        if (held > 0 && held + bytes > most) {
             return false;
         }
     } while (!__atomic_compare_exchange_n(&s->held_bytes, &held, held + bytes, true,
@@ -435,16 +439,15 @@ static void send_life(VjPeer *p, int64_t now_us)
 }
 
 /*
- * Where the server has had no room for a while, what has been coming in for longest
- * without being whole is given up: a peer that announces much and sends little holds up
- * all others.
+ * Where the server has had no room for a while, all that have announced much and send
+ * little, or have asked for much and do not take it, are given up: they hold up others.
  */
-static void give_up_slowest(VjServerLoop *l, int64_t now_us)
+static void give_up_slow(VjServerLoop *l, int64_t now_us)
 {
-    VjPeer *slowest = NULL;
-    int64_t since_us = now_us - SLOWEST_AGE_US;
+    VjRpcServer *s = l->server;
 
-    if (g_atomic_int_get(&l->server->thirsty_count) == 0) {
+    if (g_atomic_int_get(&s->thirsty_count) == 0 &&
+        g_atomic_int_get(&s->deferred_count) == 0) {
         l->full_us = 0;
         return;
     }
@@ -452,18 +455,13 @@ static void give_up_slowest(VjServerLoop *l, int64_t now_us)
     if (now_us - l->full_us < FULL_US) {
         return;
     }
-    for (GList *i = l->peers.head; i != NULL; i = i->next) {
+    for (GList *i = l->peers.head, *next; i != NULL; i = next) {
         VjPeer *p = i->data;
-        int64_t frame_us = vj_conn_body_since_us(p->conn);
 
-        if (frame_us < since_us && p->reading_bytes > 0) {
-            since_us = frame_us;
-            slowest = p;
+        next = i->next;
+        if (vj_conn_holds_up(p->conn, now_us)) {
+            vj_conn_close(p->conn, -ETIMEDOUT);
         }
-    }
-    if (slowest != NULL) {
-        l->full_us = 0;
-        vj_conn_close(slowest->conn, -ETIMEDOUT);
     }
 }
 
@@ -482,7 +480,7 @@ void vj_peers_sweep(VjServerLoop *l)
         send_life(p, now_us);
         vj_conn_check(p->conn, now_us);
     }
-    give_up_slowest(l, now_us);
+    give_up_slow(l, now_us);
 }
 
 void vj_peers_close_all(VjServerLoop *l)

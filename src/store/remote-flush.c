@@ -113,7 +113,10 @@ static void flush_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
                      node->index, node->address, g_strerror(-call->rc));
         f->is_full = f->is_full || call->rc == -ENOSPC || call->rc == -EDQUOT;
         vj_remote_node_doubt(node, number);
-    } else if (call->is_answered || call->rc == -ETIMEDOUT || call->rc == -EBUSY) {
+    } else if (call->is_answered || call->rc == -ETIMEDOUT || call->rc == -EBUSY ||
+               call->rc == -ENOTCONN) {
+        /* Also where the connection is lost and the node is not yet known to be: asked
+         * again at once it would answer so at once, one call within the other. */
         f->is_busy = true;
     }
     vj_mutex_unlock(&op->r->lock);
@@ -164,6 +167,7 @@ static void flush_step(FlushOp *f, VjNodeSet ask)
         rc = decide(f, &l);
     }
     if (rc != -EAGAIN) {
+        l.ask = 0;
         f->op.is_over = true;
         vj_remote_op_clear_timer(&f->op);
         if (f->op.io == NULL) {

@@ -49,6 +49,7 @@ LIMITS = {
     "bytes of the message of HELLO": "VJ_WIRE_HELLO_MAX",
     "bytes of a volume's name": "VJ_WIRE_VOLUME_NAME_MAX",
     "bytes of an object": "VJ_WIRE_OBJECT_MAX",
+    "bytes of content in PUT_PLAIN and GET_PLAIN": "VJ_WIRE_PLAIN_MAX",
     "objects of a REMOVE or HAVE": "VJ_WIRE_OBJECTS_MAX",
     "objects of a reply to LIST": "VJ_WIRE_LISTED_MAX",
     "bytes of a key": "VJ_WIRE_KEY_MAX",
@@ -83,7 +84,7 @@ EOF
 page=$srcdir/man/varjfs-protocol.7.pod
 is "the page has the numbers of the source" \
     "$(python3 "$T/compare.py" "$srcdir" "$page" 2>"$T/err")" ""
-is "and all were looked at" "$(cat "$T/err")" "20 statuses, 20 limits"
+is "and all were looked at" "$(cat "$T/err")" "20 statuses, 21 limits"
 
 # The comparison finds what it is for.
 sed -e 's/^=head2 GET (0101)/=head2 GET (0111)/' -e 's/ABSENT       ENOENT/ABSENT       ENODEV/' \

@@ -269,9 +269,10 @@ static GByteArray *hello_frame(void)
 /* ---- the script -------------------------------------------------------------------- */
 
 static const uint16_t ops[] = {
-    VJ_OP_HELLO, VJ_OP_PING,   VJ_OP_CANCEL, VJ_OP_STATS,         VJ_OP_PUT,
-    VJ_OP_GET,   VJ_OP_REMOVE, VJ_OP_FLUSH,  VJ_OP_FLUSH_REMOVES, VJ_OP_HAVE,
-    VJ_OP_LIST,  VJ_OP_SPACE,  VJ_OP_SCAN,   VJ_OP_APPLY,         0xffff,
+    VJ_OP_HELLO,  VJ_OP_PING,      VJ_OP_CANCEL,    VJ_OP_STATS,         VJ_OP_PUT,
+    VJ_OP_GET,    VJ_OP_REMOVE,    VJ_OP_FLUSH,     VJ_OP_FLUSH_REMOVES, VJ_OP_HAVE,
+    VJ_OP_LIST,   VJ_OP_SPACE,     VJ_OP_SCAN,      VJ_OP_APPLY,         0xffff,
+    VJ_OP_DIGEST, VJ_OP_PUT_PLAIN, VJ_OP_GET_PLAIN,
 };
 
 static VjSlice some_bytes(VjReader *in, size_t most)

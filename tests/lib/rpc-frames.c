@@ -154,6 +154,64 @@ static void fill_space(GByteArray *message, GByteArray *bulk)
     vj_wire_space_encode(message, &m);
 }
 
+static const VjWireForm form = {.codec = 4,
+                                .param = 1,
+                                .plain_bytes = sizeof content - 1,
+                                .stored_bytes = 65,
+                                .trailer_checksum = UINT64_C(0x7776757473727170)};
+
+static void fill_digest(GByteArray *message, GByteArray *bulk)
+{
+    VjWireDigest m = {.object = objects[0], .form = form, .digest = 3};
+
+    (void)bulk;
+    vj_wire_digest_encode(message, &m);
+}
+
+static void fill_digest_reply(GByteArray *message, GByteArray *bulk)
+{
+    uint8_t digest[VJ_WIRE_DIGEST_BYTES];
+
+    (void)bulk;
+    fill_uuid(digest, 0x80);
+    fill_uuid(digest + VJ_WIRE_UUID_BYTES, 0x90);
+    vj_wire_digest_reply_encode(message, digest);
+}
+
+static void fill_put_plain(GByteArray *message, GByteArray *bulk)
+{
+    VjWirePutPlain m = {.object = objects[0],
+                        .flags = VJ_WIRE_PUT_DURABLE,
+                        .codec = 4,
+                        .param = 1,
+                        .level = (uint8_t)-5,
+                        .plain_bytes = sizeof content - 1};
+
+    vj_wire_put_plain_encode(message, &m);
+    fill_content(message, bulk);
+}
+
+static void fill_form(GByteArray *message, GByteArray *bulk)
+{
+    (void)bulk;
+    vj_wire_form_encode(message, &form);
+}
+
+static void fill_get_plain(GByteArray *message, GByteArray *bulk)
+{
+    VjWireGetPlain m = {
+        .object = objects[0], .form = form, .offset = 4, .len = 7, .wire_codec = 3};
+
+    (void)bulk;
+    vj_wire_get_plain_encode(message, &m);
+}
+
+static void fill_plain(GByteArray *message, GByteArray *bulk)
+{
+    vj_wire_u8_encode(message, 0);
+    g_byte_array_append(bulk, (const guint8 *)content + 4, 7);
+}
+
 static VjWireKey key(uint8_t space, const char *name)
 {
     return (VjWireKey){.space = space, .key = text(name)};
@@ -269,6 +327,12 @@ const RpcExample rpc_examples[] = {
     {"list-reply", NULL, REPLY(VJ_OP_LIST), .fill = fill_list_reply},
     {"space", NULL, REQUEST(VJ_OP_SPACE), .fill = fill_nothing},
     {"space-reply", NULL, REPLY(VJ_OP_SPACE), .fill = fill_space},
+    {"digest", NULL, REQUEST(VJ_OP_DIGEST), .fill = fill_digest},
+    {"digest-reply", NULL, REPLY(VJ_OP_DIGEST), .fill = fill_digest_reply},
+    {"put-plain", NULL, REQUEST(VJ_OP_PUT_PLAIN), .fill = fill_put_plain},
+    {"put-plain-reply", NULL, REPLY(VJ_OP_PUT_PLAIN), .fill = fill_form},
+    {"get-plain", NULL, REQUEST(VJ_OP_GET_PLAIN), .fill = fill_get_plain},
+    {"get-plain-reply", NULL, REPLY(VJ_OP_GET_PLAIN), .fill = fill_plain},
     {"get-many", NULL, REQUEST(VJ_OP_GET_MANY), .fill = fill_keys},
     {"get-many-reply", NULL, REPLY(VJ_OP_GET_MANY), .fill = fill_items},
     {"scan", NULL, REQUEST(VJ_OP_SCAN), .fill = fill_scan},

@@ -191,6 +191,86 @@ static int space(VjSlice message, VjSlice bulk, GByteArray *again)
     return 0;
 }
 
+static void expect_form(const VjWireForm *form)
+{
+    g_assert(form->plain_bytes > 0 && form->plain_bytes <= VJ_WIRE_PLAIN_MAX);
+    g_assert(form->stored_bytes <= VJ_WIRE_STORED_MAX);
+}
+
+static int digest(VjSlice message, VjSlice bulk, GByteArray *again)
+{
+    VjWireDigest m;
+
+    if (bulk.len > 0 || vj_wire_digest_decode(message, &m) < 0) {
+        return -EPROTO;
+    }
+    expect_form(&m.form);
+    vj_wire_digest_encode(again, &m);
+    return 0;
+}
+
+static int digest_reply(VjSlice message, VjSlice bulk, GByteArray *again)
+{
+    uint8_t m[VJ_WIRE_DIGEST_BYTES];
+
+    if (bulk.len > 0 || vj_wire_digest_reply_decode(message, m) < 0) {
+        return -EPROTO;
+    }
+    vj_wire_digest_reply_encode(again, m);
+    return 0;
+}
+
+static int put_plain(VjSlice message, VjSlice bulk, GByteArray *again)
+{
+    VjWirePutPlain m;
+
+    if (vj_wire_put_plain_decode(message, &m) < 0) {
+        return -EPROTO;
+    }
+    g_assert(m.plain_bytes > 0 && m.plain_bytes <= VJ_WIRE_PLAIN_MAX);
+    g_assert((m.flags & ~VJ_WIRE_PUT_FLAGS) == 0);
+    vj_wire_put_plain_encode(again, &m);
+    copy(again, bulk);
+    return 0;
+}
+
+static int form(VjSlice message, VjSlice bulk, GByteArray *again)
+{
+    VjWireForm m;
+
+    if (bulk.len > 0 || vj_wire_form_decode(message, &m) < 0) {
+        return -EPROTO;
+    }
+    expect_form(&m);
+    vj_wire_form_encode(again, &m);
+    return 0;
+}
+
+static int get_plain(VjSlice message, VjSlice bulk, GByteArray *again)
+{
+    VjWireGetPlain m;
+
+    if (bulk.len > 0 || vj_wire_get_plain_decode(message, &m) < 0) {
+        return -EPROTO;
+    }
+    expect_form(&m.form);
+    g_assert(m.len > 0 && (uint64_t)m.offset + m.len <= m.form.plain_bytes);
+    vj_wire_get_plain_encode(again, &m);
+    return 0;
+}
+
+static int get_plain_reply(VjSlice message, VjSlice bulk, GByteArray *again)
+{
+    uint8_t m;
+
+    if (vj_wire_u8_decode(message, &m) < 0) {
+        return -EPROTO;
+    }
+    vj_wire_u8_encode(again, m);
+    copy(again, bulk);
+    return 0;
+}
+
 static void expect_key(const VjWireKey *key)
 {
     g_assert(key->space < VJ_WIRE_SPACES);
@@ -310,6 +390,9 @@ static const struct {
     {VJ_OP_HAVE, objects, lengths},
     {VJ_OP_LIST, list, list_reply},
     {VJ_OP_SPACE, no_body, space},
+    {VJ_OP_DIGEST, digest, digest_reply},
+    {VJ_OP_PUT_PLAIN, put_plain, form},
+    {VJ_OP_GET_PLAIN, get_plain, get_plain_reply},
     {VJ_OP_GET_MANY, keys, items},
     {VJ_OP_SCAN, scan, items},
     {VJ_OP_APPLY, apply, no_body},

@@ -7,6 +7,7 @@
 #include "raw.h"
 
 #define OBJECT_BYTES 4096u
+#define TRIES_MAX 10u
 #define WAIT_US ((int64_t)RAW_WAIT_MS * 1000)
 
 struct Honest {
@@ -17,13 +18,13 @@ struct Honest {
     VjMutex lock; /* outermost */
     VjCond changed;
     /* guarded by lock: */
-    uint64_t answers, failures;
+    uint64_t answers, failures, losses;
     int64_t slowest_us;
     bool stop;
 };
 
 static VjRpcClient *client_new(const char *address, VjCredentials *credentials,
-                               uint8_t role)
+                               const char *volume, uint8_t role)
 {
     g_autoptr(GByteArray) hello = g_byte_array_new();
     g_autoptr(GError) error = NULL;
@@ -32,6 +33,7 @@ static VjRpcClient *client_new(const char *address, VjCredentials *credentials,
     VjRpcClient *c;
 
     m.flags = VJ_HELLO_ADOPT;
+    m.volume = vj_slice(volume, strlen(volume));
     m.name = vj_slice("honest", 6);
     vj_hello_encode(hello, &m);
     config.hello = vj_slice(hello->data, hello->len);
@@ -56,6 +58,31 @@ static void count(Honest *h, int64_t begin_us, const char *what, int rc)
     vj_mutex_unlock(&h->lock);
 }
 
+/* As users of the room do: a connection that was lost is another try. */
+static int run_call(Honest *h, VjRpcClient *c, VjRpcCall **call)
+{
+    VjRpcCall *again;
+    int rc = vj_rpc_run(c, *call);
+
+    for (unsigned tries = 0; rc == -ECONNRESET && tries < TRIES_MAX; tries++) {
+        again = vj_rpc_call_new((*call)->op);
+        again->waits_for_connection = true;
+        again->deadline_us = (*call)->deadline_us;
+        again->message = g_byte_array_ref((*call)->message);
+        again->bulk = (*call)->bulk != NULL ? vj_buf_ref((*call)->bulk) : NULL;
+        again->bulk_bytes = (*call)->bulk_bytes;
+        again->into = (*call)->into != NULL ? vj_buf_ref((*call)->into) : NULL;
+        again->bulk_max = (*call)->bulk_max;
+        vj_rpc_call_unref(*call);
+        *call = again;
+        rc = vj_rpc_run(c, again);
+        vj_mutex_lock(&h->lock);
+        h->losses++;
+        vj_mutex_unlock(&h->lock);
+    }
+    return rc;
+}
+
 static VjRpcCall *call_new(uint16_t op)
 {
     VjRpcCall *call = vj_rpc_call_new(op);
@@ -66,11 +93,11 @@ static VjRpcCall *call_new(uint16_t op)
     return call;
 }
 
-static void run(Honest *h, VjRpcClient *c, VjRpcCall *call, const char *what)
+static void run(Honest *h, VjRpcClient *c, VjRpcCall **call, const char *what)
 {
     int64_t begin_us = vj_clock_mono_us();
 
-    count(h, begin_us, what, vj_rpc_run(c, call));
+    count(h, begin_us, what, run_call(h, c, call));
 }
 
 static void put(Honest *h, VjWireObject object)
@@ -81,7 +108,7 @@ static void put(Honest *h, VjWireObject object)
     vj_wire_put_encode(call->message, &m);
     call->bulk = vj_buf_ref(h->content);
     call->bulk_bytes = OBJECT_BYTES;
-    run(h, h->object, call, "put");
+    run(h, h->object, &call, "put");
 }
 
 static void get(Honest *h, VjWireObject object)
@@ -94,7 +121,7 @@ static void get(Honest *h, VjWireObject object)
     vj_wire_get_encode(call->message, &m);
     call->into = vj_buf_ref(h->into);
     call->bulk_max = OBJECT_BYTES;
-    rc = vj_rpc_run(h->object, call);
+    rc = run_call(h, h->object, &call);
     if (rc == 0 && (call->reply_bulk_bytes != OBJECT_BYTES ||
                     memcmp(h->into->data, h->content->data, OBJECT_BYTES) != 0)) {
         rc = -EBADMSG;
@@ -107,14 +134,14 @@ static void remove_object(Honest *h, VjWireObject object)
     g_autoptr(VjRpcCall) call = call_new(VJ_OP_REMOVE);
 
     vj_wire_objects_encode(call->message, &object, 1);
-    run(h, h->object, call, "remove");
+    run(h, h->object, &call, "remove");
 }
 
 static void ask_clock(Honest *h)
 {
     g_autoptr(VjRpcCall) call = call_new(VJ_OP_CLOCK);
 
-    run(h, h->meta, call, "clock");
+    run(h, h->meta, &call, "clock");
 }
 
 static bool stops(Honest *h)
@@ -143,12 +170,12 @@ static gpointer work(gpointer opaque)
     return NULL;
 }
 
-Honest *honest_start(const char *address, VjCredentials *credentials)
+Honest *honest_start(const char *address, VjCredentials *credentials, const char *volume)
 {
     Honest *h = g_new0(Honest, 1);
 
-    h->object = client_new(address, credentials, VJ_ROLE_OBJECT);
-    h->meta = client_new(address, credentials, VJ_ROLE_META);
+    h->object = client_new(address, credentials, volume, VJ_ROLE_OBJECT);
+    h->meta = client_new(address, credentials, volume, VJ_ROLE_META);
     h->content = vj_buf_new(OBJECT_BYTES);
     h->into = vj_buf_new(OBJECT_BYTES);
     g_assert(h->content != NULL && h->into != NULL);
@@ -197,6 +224,16 @@ uint64_t honest_failures(Honest *h)
     failures = h->failures;
     vj_mutex_unlock(&h->lock);
     return failures;
+}
+
+uint64_t honest_losses(Honest *h)
+{
+    uint64_t losses;
+
+    vj_mutex_lock(&h->lock);
+    losses = h->losses;
+    vj_mutex_unlock(&h->lock);
+    return losses;
 }
 
 int64_t honest_slowest_us(Honest *h)

@@ -12,13 +12,15 @@
 
 typedef struct Honest Honest;
 
-/* @credentials: a reference is taken. */
-Honest *honest_start(const char *address, VjCredentials *credentials);
+/* @credentials: a reference is taken.  @volume: its name. */
+Honest *honest_start(const char *address, VjCredentials *credentials, const char *volume);
 /* Waits until it has got @more answers than now; false: it got none for two minutes. */
 bool honest_wait(Honest *h, uint64_t more);
 uint64_t honest_answers(Honest *h);
 /* Requests that failed, or were answered with other bytes; each is printed. */
 uint64_t honest_failures(Honest *h);
+/* How often it was sent again because the connection was lost. */
+uint64_t honest_losses(Honest *h);
 /* The longest time that one took since the last call of this. */
 int64_t honest_slowest_us(Honest *h);
 void honest_stop(Honest *h);

@@ -166,13 +166,14 @@ GByteArray *raw_hello_frame(const VjHello *m)
                        vj_slice(NULL, 0));
 }
 
-int64_t raw_reply(int fd, VjFrame *frame)
+/* False: the node has closed. */
+static bool read_frame(int fd, VjFrame *frame)
 {
     uint8_t head[VJ_FRAME_HEAD_BYTES], bytes[4096];
     uint64_t left;
 
     if (raw_receive(fd, head, sizeof head) < sizeof head) {
-        return -1;
+        return false;
     }
     if (vj_frame_decode(head, frame) < 0) {
         errno = EPROTO;
@@ -183,10 +184,20 @@ int64_t raw_reply(int fd, VjFrame *frame)
         size_t part = (size_t)MIN(left, sizeof bytes);
 
         if (raw_receive(fd, bytes, part) < part) {
-            return -1;
+            return false;
         }
         left -= part;
     }
+    return true;
+}
+
+int64_t raw_reply(int fd, VjFrame *frame)
+{
+    do {
+        if (!read_frame(fd, frame)) {
+            return -1;
+        }
+    } while (frame->op == VJ_OP_PING && frame->tag == 0);
     return frame->status;
 }
 

@@ -37,7 +37,8 @@ void raw_announce(uint16_t op, uint32_t message_bytes, uint32_t bulk_bytes,
 VjHello raw_hello(uint8_t role);
 GByteArray *raw_hello_frame(const VjHello *m);
 
-/* One reply, whole: its status; -1: the node has closed.  Its body is thrown away. */
+/* One reply, whole: its status; -1: the node has closed.  Its body is thrown away, as are
+ * signs of life. */
 int64_t raw_reply(int fd, VjFrame *frame);
 /* Sends @m and waits: the status of the reply, or -1. */
 int64_t raw_say_hello(int fd, const VjHello *m);

@@ -484,11 +484,12 @@ static void too_many_unknown(void **state)
 
 /* One that announces what fills the server, and does not send it, is given up long before
  * its time when others wait for room. */
-static void announces_much(void **state)
+static void others_get_room(bool announces)
 {
     RpcTest t;
-    VjFrame frame = {
-        .op = OP_ECHO, .tag = 1, .bulk_bytes = 900 << 10, .body_checksum = 1};
+    VjFrame put = {.op = OP_ECHO, .tag = 1, .bulk_bytes = 900 << 10, .body_checksum = 1};
+    VjFrame fill = {.op = OP_FILL, .tag = 1};
+    uint32_t fill_bytes = GUINT32_TO_LE((uint32_t)16 << 20);
     uint8_t head[VJ_FRAME_HEAD_BYTES];
     struct timespec real = vj_clock_real();
     int64_t begin_us = vj_clock_mono_us(), now_us = begin_us;
@@ -497,14 +498,17 @@ static void announces_much(void **state)
     VjRpcCall *call = test_call(OP_ECHO, NULL);
     int fd;
 
-    (void)state;
     test_begin(&t, NULL);
     t.config.bytes_max = 1 << 20;
     test_start_server(&t);
     vj_clock_set_for_test(&real, now_us);
     fd = raw_connect_and_hello(&t);
-    vj_frame_encode(&frame, head);
-    raw_send(fd, head, sizeof head);
+    if (announces) {
+        vj_frame_encode(&put, head);
+        raw_send(fd, head, sizeof head);
+    } else {
+        raw_send_frame(fd, &fill, vj_slice(&fill_bytes, sizeof fill_bytes), empty);
+    }
     do {
         g_thread_yield();
         vj_rpc_server_stats(t.server, &stats);
@@ -528,6 +532,18 @@ static void announces_much(void **state)
     vj_rpc_client_free(c);
     expect_clean(&t, 2, 0);
     test_end(&t);
+}
+
+static void announces_much(void **state)
+{
+    (void)state;
+    others_get_room(true);
+}
+
+static void takes_nothing(void **state)
+{
+    (void)state;
+    others_get_room(false);
 }
 
 /* A peer with many requests does not hold up one with few. */
@@ -962,6 +978,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(two_hundred),
     cmocka_unit_test(too_many_unknown),
     cmocka_unit_test(announces_much),
+    cmocka_unit_test(takes_nothing),
     cmocka_unit_test(takes_turns),
     cmocka_unit_test(hostile_servers),
     cmocka_unit_test(hostile_hellos),
