@@ -417,12 +417,18 @@ static void life_released(VjOut *out, bool was_sent)
     vj_peer_unref(p);
 }
 
-/* A peer whose requests are not read cannot get a PING through: it is told unasked. */
+/* A peer whose requests are not read cannot get a PING through, and one that waits for
+ * the answer to its hello sends none: they are told unasked. */
 static void send_life(VjPeer *p, int64_t now_us)
 {
     VjFrame frame = {.flags = VJ_FRAME_REPLY, .op = VJ_OP_PING};
 
-    if (!vj_conn_is_paused(p->conn) || now_us - p->life_us < LIFE_US ||
+    bool is_waiting;
+
+    vj_mutex_lock(&p->lock);
+    is_waiting = p->said_hello && !p->is_welcome;
+    vj_mutex_unlock(&p->lock);
+    if ((!is_waiting && !vj_conn_is_paused(p->conn)) || now_us - p->life_us < LIFE_US ||
         g_atomic_int_get(&p->life_is_out)) {
         return;
     }

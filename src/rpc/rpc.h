@@ -111,7 +111,9 @@ typedef struct VjRpcClientConfig {
     void *opaque;
 } VjRpcClientConfig;
 
-/* Connects to nothing yet.  Returns owned; NULL with @error: an address that is none. */
+/* Connects to nothing yet, but asks the resolver for the host's addresses, and may block
+ * for as long as that does: a sandbox may not let it ask later.  Returns owned; NULL with
+ * @error: an address that is none. */
 VjRpcClient *vj_rpc_client_new(const VjRpcClientConfig *config, GError **error);
 /* Answers what is in flight with -ECANCELED, waits for the loop to let go.  Threads: any
  * but the loop's. */
