@@ -49,6 +49,8 @@ size_t vj_out_bytes(const VjOut *out);
 typedef struct VjInto {
     VjBuf *bulk;     /* a reference is handed over; NULL: there is none */
     bool is_ignored; /* the body is read and thrown away */
+    /* So many bytes of the bulk are read before more() is called; 0: all. */
+    uint32_t bulk_room;
 } VjInto;
 
 typedef struct VjConnCallbacks {
@@ -60,6 +62,10 @@ typedef struct VjConnCallbacks {
      * it has been closed.
      */
     int (*head)(VjConn *c, const VjFrame *frame, VjInto *into);
+    /* The first @used bytes of a bulk have come in, as many as there was room for.  0,
+     * with up to where it may be read now; -EAGAIN: as head().  NULL where that cannot
+     * be. */
+    int (*more)(VjConn *c, const VjFrame *frame, uint32_t used, uint32_t *bulk_room);
     /* The frame is whole.  @message and @bulk are handed over; both NULL where they are
      * empty or the body was ignored (@is_ignored). */
     void (*frame)(VjConn *c, const VjFrame *frame, GByteArray *message, VjBuf *bulk,
@@ -101,9 +107,9 @@ void vj_conn_finish(VjConn *c);
  * has not closed behind vj_conn_finish, for longer than it may: closes the connection.
  * To be called from time to time. */
 void vj_conn_check(VjConn *c, int64_t now_us);
-/* When the frame began to come in whose body is not whole yet; INT64_MAX: there is none.
- */
-int64_t vj_conn_body_since_us(const VjConn *c);
+/* A body comes in, and has been slower than VJ_RPC_FRAME_BYTES_PER_SECOND_MIN since its
+ * frame began, apart from its first @grace_us and from the time when it was not read. */
+bool vj_conn_body_is_slow(const VjConn *c, int64_t now_us, int64_t grace_us);
 /* When the peer last gave a sign of life: bytes came in, or it took some for which the
  * socket had no room before. */
 int64_t vj_conn_alive_us(VjConn *c);

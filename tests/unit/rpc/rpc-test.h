@@ -379,17 +379,22 @@ static void test_lost(void *opaque)
     test_count(opaque, &((RpcTest *)opaque)->lost);
 }
 
-static inline GByteArray *test_hello_message(void)
+static inline GByteArray *test_hello_to(const char *volume)
 {
     VjHello hello = {.version_min = VJ_WIRE_VERSION,
                      .version_max = VJ_WIRE_VERSION,
                      .role = VJ_ROLE_OBJECT,
-                     .volume = vj_slice("test", 4),
+                     .volume = vj_slice(volume, strlen(volume)),
                      .name = vj_slice("test client", 11)};
     GByteArray *message = g_byte_array_new();
 
     vj_hello_encode(message, &hello);
     return message;
+}
+
+static inline GByteArray *test_hello_message(void)
+{
+    return test_hello_to("test");
 }
 
 static inline VjRpcClient *test_client(RpcTest *t)

@@ -774,6 +774,45 @@ static void bytes_in_flight(void **state)
     test_end(&t);
 }
 
+/* There is room for one of them, and each gets its turn. */
+static void long_bulks_in_turn(void **state)
+{
+    enum { COUNT = 6, BYTES = 900 << 10 };
+    RpcTest t;
+    VjRpcClient *clients[COUNT];
+    VjRpcCall *calls[2 * COUNT];
+    VjRpcServerStats stats;
+
+    test_begin(&t, *state);
+    t.config.bytes_max = 1 << 20;
+    test_start_server(&t);
+    for (unsigned i = 0; i < 2 * COUNT; i++) {
+        VjRpcCall *call = test_call(OP_ECHO, NULL);
+
+        if (i < COUNT) {
+            clients[i] = test_client(&t);
+        }
+        call->bulk = bulk_new(BYTES, i);
+        call->bulk_bytes = call->bulk_max = BYTES;
+        calls[i] = test_submit(&t, clients[i % COUNT], call);
+    }
+    while (test_counted(&t, &t.done) < 2 * COUNT) {
+        g_thread_yield();
+        vj_rpc_server_stats(t.server, &stats);
+        /* The first one may go beyond the limit. */
+        assert_true(stats.held_bytes <= (1 << 20) + BYTES + 10000);
+    }
+    for (unsigned i = 0; i < 2 * COUNT; i++) {
+        assert_int_equal(calls[i]->rc, 0);
+        assert_memory_equal(calls[i]->reply_bulk->data, calls[i]->bulk->data, BYTES);
+        vj_rpc_call_unref(calls[i]);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        vj_rpc_client_free(clients[i]);
+    }
+    test_end(&t);
+}
+
 /* One request may always be read. */
 static void larger_than_the_limit(void **state)
 {
@@ -1056,6 +1095,7 @@ static const struct CMUnitTest tests[] = {
     OVER_ALL(too_large),
     {"bytes_of_a_connection", bytes_in_flight, NULL, NULL, (void *)(uintptr_t) "one"},
     {"bytes_of_all", bytes_in_flight, NULL, NULL, NULL},
+    OVER_ALL(long_bulks_in_turn),
     OVER_ALL(larger_than_the_limit),
     cmocka_unit_test(connection_limit),
     OVER_ALL(drain),
