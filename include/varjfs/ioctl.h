@@ -225,8 +225,8 @@ struct varjfs_stage {
  *
  * A caller that is neither root nor the user who mounted does not get what depends on the
  * files of other users: object_id, refs and digest of objects are "-", as are objects,
- * object_plain_bytes, object_stored_bytes and cache_bytes of DF; STATS and SCRUB are
- * EPERM.
+ * object_plain_bytes, object_stored_bytes and cache_bytes of DF; STATS, SCRUB and
+ * NODES are EPERM.
  *
  * EINVAL: unknown kind, version or cursor; EISDIR: MAP of a directory.
  */
@@ -235,6 +235,7 @@ struct varjfs_stage {
 #define VARJFS_TEXT_STATS 3  /* counters since mount */
 #define VARJFS_TEXT_VOLUME 4 /* uuid, label */
 #define VARJFS_TEXT_SCRUB 5  /* how far a scrub has come; the last complete one */
+#define VARJFS_TEXT_NODES 6  /* of a volume on storage nodes: each of them, a line */
 
 #define VARJFS_TEXT_END (~(__u64)0) /* cursor: there is no more */
 
@@ -292,6 +293,9 @@ struct varjfs_recode {
  *          cursor with which a scrub that was cut off, by whatever, goes on
  *   CHECKPOINT  the metadata are copied into SOURCE/checkpoints, in one step; found_bytes
  *          is what the copy has. ENOSPC: too little space would be left
+ *   HEAL   of a volume on storage nodes: all objects are brought to their number of
+ *          replicas, in one step: examined, found were healed, bad_count could not be.
+ *          EAGAIN: too few nodes are there; EOPNOTSUPP: the volume has no replicas
  *
  * @cursor is 0 at first; each call sets it for the next, VARJFS_TEND_END after the last
  * step.  The figures are those of the one step.
@@ -302,6 +306,7 @@ struct varjfs_recode {
 #define VARJFS_TEND_GC 1
 #define VARJFS_TEND_SCRUB 2
 #define VARJFS_TEND_CHECKPOINT 3
+#define VARJFS_TEND_HEAL 4
 #define VARJFS_TEND_END (~(__u64)0)
 #define VARJFS_TEND_BAD 16
 

@@ -34,6 +34,7 @@ typedef enum VjLockRank {
     VJ_RANK_FILE_BUDGET = 34,     /* file: dirty bytes, waiters */
     VJ_RANK_VOLUME = 35,          /* volume: queues of its threads */
     VJ_RANK_FILE_QUEUE = 36,      /* file: puts, fragments, read-ahead */
+    VJ_RANK_NODE = 37,            /* node: volumes, peers, batches of keys */
     VJ_RANK_OBJECT_INFLIGHT = 38, /* object: contents being put */
     VJ_RANK_OBJECT_VERIFIED = 39, /* object: ids verified since open */
     VJ_RANK_OBJECT_IDS = 40,      /* object: object ids */
@@ -51,6 +52,7 @@ typedef enum VjLockRank {
     VJ_RANK_RPC_RECEIVE = 71,     /* rpc: where a bulk is received to */
     VJ_RANK_RPC_CONNECTION = 72,  /* rpc: what goes out on one connection */
     VJ_RANK_RPC_LOOP = 74,        /* rpc: what a loop thread is to do */
+    VJ_RANK_NODE_KEYS = 80,       /* node: keys by which peers are believed */
     VJ_RANK_BASE = 90,            /* log, trace: may be taken under any other */
 } VjLockRank;
 

@@ -285,7 +285,16 @@ static bool split_element(const char *text, GString *name, GString **value,
     return true;
 }
 
-static bool parse_element(VjOpts *o, const char *text, const char **rest, GError **error)
+/* The element is a part of the value of @before: "store=remote:a,b" has two. */
+static bool goes_on(const VjOpts *o, size_t before, const char *name)
+{
+    return before < o->count && o->specs[before].is_spec &&
+           strchr(o->values[before].text, ':') != NULL && find(o, name) == o->count;
+}
+
+/* *row: that the element before it has set, and that this one has; o->count: none. */
+static bool parse_element(VjOpts *o, const char *text, size_t *row, const char **rest,
+                          GError **error)
 {
     g_autoptr(GString) name = g_string_new(NULL);
     g_autoptr(GString) value = NULL;
@@ -296,21 +305,76 @@ static bool parse_element(VjOpts *o, const char *text, const char **rest, GError
     if (name->len == 0 && value == NULL) {
         return true; /* ",,": harmless, and common in generated mount options */
     }
+    if (goes_on(o, *row, name->str)) {
+        g_autofree char *whole =
+            g_strdup_printf("%s,%s%s%s", o->values[*row].text, name->str,
+                            value != NULL ? "=" : "", value != NULL ? value->str : "");
+
+        return vj_opts_set(o, o->specs[*row].name, whole, error);
+    }
+    *row = find(o, name->str);
     return vj_opts_set(o, name->str, value != NULL ? value->str : NULL, error);
 }
 
 bool vj_opts_parse(VjOpts *o, const char *text, GError **error)
 {
+    size_t row = o->count;
+
     if (strnlen(text, TEXT_MAX_BYTES + 1) > TEXT_MAX_BYTES) {
         return vj_error_set(error, EINVAL, "option text: longer than %zu bytes",
                             TEXT_MAX_BYTES);
     }
     while (*text != '\0') {
-        if (!parse_element(o, text, &text, error)) {
+        if (!parse_element(o, text, &row, &text, error)) {
             return false;
         }
     }
     return true;
+}
+
+const VjOptSpec *vj_opts_leader(const VjOptSpec *specs)
+{
+    while (specs->name != NULL && !specs->leads) {
+        specs++;
+    }
+    g_assert(specs->name == NULL || specs->type == VJ_OPT_STRING);
+    return specs->name != NULL ? specs : NULL;
+}
+
+/* "name=…", or the name of a flag and nothing else. */
+static bool begins_with_setting(const VjOpts *o, const char *text)
+{
+    for (size_t i = 0; i < o->count; i++) {
+        size_t len = strlen(o->specs[i].name);
+        bool is_flag = o->specs[i].type == VJ_OPT_FLAG;
+
+        if (strncmp(text, o->specs[i].name, len) == 0 &&
+            (text[len] == '=' || (is_flag && (text[len] == ',' || text[len] == '\0')))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool vj_opts_parse_spec(VjOpts *o, const char *text, GError **error)
+{
+    const VjOptSpec *leader = vj_opts_leader(o->specs);
+    const char *end = text;
+    g_autofree char *led = NULL;
+
+    if (leader == NULL || *text == '\0' || begins_with_setting(o, text)) {
+        return vj_opts_parse(o, text, error);
+    }
+    if (strnlen(text, TEXT_MAX_BYTES + 1) > TEXT_MAX_BYTES) {
+        return vj_error_set(error, EINVAL, "option text: longer than %zu bytes",
+                            TEXT_MAX_BYTES);
+    }
+    while (*end != '\0' && (*end != ':' || !begins_with_setting(o, end + 1))) {
+        end++;
+    }
+    led = g_strndup(text, (gsize)(end - text));
+    return vj_opts_set(o, leader->name, led, error) &&
+           vj_opts_parse(o, *end == ':' ? end + 1 : end, error);
 }
 
 bool vj_opts_has_spec(const VjOpts *o, const char *name)
@@ -358,6 +422,16 @@ bool vj_opts_flag(const VjOpts *o, const char *name)
 
     g_assert(spec->type == VJ_OPT_FLAG);
     return value->number != 0;
+}
+
+void vj_opts_files(const VjOpts *o, GPtrArray *names)
+{
+    for (size_t i = 0; i < o->count; i++) {
+        if (o->specs[i].is_file && o->values[i].text != NULL) {
+            g_assert(o->specs[i].type == VJ_OPT_STRING);
+            g_ptr_array_add(names, g_strdup(o->values[i].text));
+        }
+    }
 }
 
 /* "name=SIZE"; owned. */

@@ -24,6 +24,9 @@ typedef struct VjOptSpec {
     uint64_t min, max;    /* SIZE and NUMBER, inclusive; max 0: no upper bound */
     const char *choices;  /* CHOICE; STRING: what a value begins with, for --help alone */
     const char *help;     /* one line, states the unit */
+    bool leads; /* STRING; its value may stand before all settings: vj_opts_parse_spec */
+    bool is_file; /* STRING: the name of a file that its user reads */
+    bool is_spec; /* STRING: "NAME:K=V,…" of a driver; see vj_opts_parse */
 } VjOptSpec;
 
 typedef struct VjOpts VjOpts;
@@ -32,9 +35,22 @@ VjOpts *vj_opts_new(const VjOptSpec *specs); /* specs are borrowed for ever (sta
 void vj_opts_free(VjOpts *o);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjOpts, vj_opts_free)
 
-/* Later settings win; those before a mistake stay.  Unknown name, wrong type or range:
- * false and one clear line. */
+/*
+ * Later settings win; those before a mistake stay.  Unknown name, wrong type or range:
+ * false and one clear line.  Behind a value of a row with is_spec that has a colon,
+ * elements that begin with no name of the table belong to that value, so that its commas
+ * need not be escaped.
+ */
 bool vj_opts_parse(VjOpts *o, const char *text, GError **error);
+/*
+ * vj_opts_parse_spec - "K=V,…" of a driver, before which "LEADER" or "LEADER:" may stand
+ *
+ * Of a table without a row that leads: as vj_opts_parse.  Else the settings begin at the
+ * start of @text, or behind its first colon, behind which the name of an option and "="
+ * follow, or the name of a FLAG that ends there; what is before them is the value of the
+ * row that leads, as it is, commas and colons included.
+ */
+bool vj_opts_parse_spec(VjOpts *o, const char *text, GError **error);
 /* @value is the plain text, nothing escaped; NULL: as "name" without "=". */
 bool vj_opts_set(VjOpts *o, const char *name, const char *value, GError **error);
 
@@ -47,6 +63,11 @@ bool vj_opts_is_set(const VjOpts *o, const char *name);
 const char *vj_opts_string(const VjOpts *o, const char *name);
 uint64_t vj_opts_number(const VjOpts *o, const char *name); /* NUMBER and SIZE */
 bool vj_opts_flag(const VjOpts *o, const char *name);
+
+/* The row that leads, NULL: none. */
+const VjOptSpec *vj_opts_leader(const VjOptSpec *specs);
+/* The values of all rows with is_file that have one, appended; owned by @names. */
+void vj_opts_files(const VjOpts *o, GPtrArray *names);
 
 /* "  name=SIZE   help (default X)" per line; owned. */
 char *vj_opts_help(const VjOptSpec *specs);

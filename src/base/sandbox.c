@@ -104,6 +104,8 @@ enum {
     RIGHT_REFER = 1 << 13,
     RIGHT_TRUNCATE = 1 << 14,
     RIGHT_IOCTL_DEV = 1 << 15,
+    RIGHTS_OF_FILES = RIGHT_EXECUTE | RIGHT_WRITE_FILE | RIGHT_READ_FILE |
+                      RIGHT_TRUNCATE | RIGHT_IOCTL_DEV,
 };
 #define RIGHT_BIND_TCP ((uint64_t)1)
 #define RIGHT_CONNECT_TCP ((uint64_t)2)
@@ -128,7 +130,9 @@ typedef struct PathRule {
 
 static void allow_fd(int ruleset, int fd, uint64_t rights)
 {
-    PathRule rule = {rights, fd};
+    struct stat st;
+    bool is_dir = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+    PathRule rule = {is_dir ? rights : rights & RIGHTS_OF_FILES, fd};
 
     if (syscall(SYS_landlock_add_rule, ruleset, RULE_PATH_BENEATH, &rule, 0) < 0) {
         vj_log_warn("sandbox: a directory cannot be allowed: %s", g_strerror(errno));
@@ -139,13 +143,10 @@ static void allow_fd(int ruleset, int fd, uint64_t rights)
 static void allow_path(int ruleset, const char *path, uint64_t rights)
 {
     VJ_AUTO_FD fd = open(path, O_PATH | O_CLOEXEC);
-    struct stat st;
 
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        return;
+    if (fd >= 0) {
+        allow_fd(ruleset, fd, rights);
     }
-    allow_fd(ruleset, fd,
-             S_ISDIR(st.st_mode) ? rights : rights & ~(uint64_t)RIGHT_READ_DIR);
 }
 
 static Ruleset ruleset_of(long version, uint32_t sockets)
@@ -197,6 +198,31 @@ static void allow_system(int ruleset, const Ruleset *rules)
     }
 }
 
+/*
+ * What getaddrinfo(3) reads, at once and at each later connection.  A file that is
+ * replaced has another inode and cannot be read any more: so directories are allowed
+ * where programs put them, and all of /etc to other users than root, whom the modes of
+ * its files keep from what is secret.  Root's process, for which they do not, is left
+ * with the addresses that it has where /etc/resolv.conf itself is replaced.
+ */
+static void allow_resolver(int ruleset)
+{
+    static const char *const paths[] = {
+        "/etc/hosts",          "/etc/resolv.conf",    "/etc/nsswitch.conf",
+        "/etc/host.conf",      "/etc/gai.conf",       "/etc/services",
+        "/etc/protocols",      "/etc/networks",       "/run/systemd/resolve",
+        "/run/NetworkManager", "/run/resolvconf",     "/run/connman",
+        "/run/netconfig",      "/etc/resolvconf/run",
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(paths); i++) {
+        allow_path(ruleset, paths[i], RIGHT_READ_FILE | RIGHT_READ_DIR);
+    }
+    if (geteuid() != 0) {
+        allow_path(ruleset, "/etc", RIGHT_READ_FILE | RIGHT_READ_DIR);
+    }
+}
+
 static uint64_t rights_of(VjSandboxAccess access)
 {
     uint64_t rights = RIGHT_READ_FILE | RIGHT_READ_DIR;
@@ -234,6 +260,9 @@ static const char *confine_files(const VjSandbox *plan)
         allow_fd(ruleset, plan->dirs[i].fd, rights_of(plan->dirs[i].access) & rules.fs);
     }
     allow_system(ruleset, &rules);
+    if ((plan->sockets & VJ_NEEDS_TCP) != 0) {
+        allow_resolver(ruleset);
+    }
     return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? g_strerror(errno) : NULL;
 }
 
@@ -419,7 +448,7 @@ typedef struct SocketKind {
     unsigned family, type;
 } SocketKind;
 
-#define SOCKET_KINDS_MAX 4u
+#define SOCKET_KINDS_MAX 6u
 
 static unsigned socket_kinds(const VjSandbox *plan, SocketKind kinds[SOCKET_KINDS_MAX])
 {
@@ -434,6 +463,8 @@ static unsigned socket_kinds(const VjSandbox *plan, SocketKind kinds[SOCKET_KIND
     if ((plan->sockets & VJ_NEEDS_TCP) != 0) {
         kinds[count++] = (SocketKind){AF_INET, SOCK_STREAM};
         kinds[count++] = (SocketKind){AF_INET6, SOCK_STREAM};
+        kinds[count++] = (SocketKind){AF_INET, SOCK_DGRAM};
+        kinds[count++] = (SocketKind){AF_INET6, SOCK_DGRAM};
     }
     return count;
 }

@@ -28,19 +28,21 @@ typedef enum VjSandboxAccess {
     VJ_SANDBOX_WRITE, /* files are written, directories made and removed */
 } VjSandboxAccess;
 
+/* A directory with what is below it, or one file, which can be read alone. */
 typedef struct VjSandboxDir {
     int fd;
     VjSandboxAccess access;
 } VjSandboxDir;
 
-#define VJ_SANDBOX_DIRS_MAX 8u
+#define VJ_SANDBOX_DIRS_MAX 16u
 
 typedef struct VjSandbox {
     VjSandboxKeep keep;
     VjSandboxDir dirs[VJ_SANDBOX_DIRS_MAX];
     unsigned dir_count;
     /* VJ_NEEDS_UNIX, VJ_NEEDS_TCP: sockets of that kind are made and connected.  Without
-     * any there are none; no socket listens. */
+     * any there are none; no socket listens.  With TCP also what finds the addresses of
+     * names: datagrams of IP, and the files of the resolver. */
     uint32_t sockets;
     bool has_syslog; /* datagrams of AF_UNIX go out, as syslog(3) sends them */
     bool is_quiet;   /* what this kernel lacks is reported by another process */

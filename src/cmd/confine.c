@@ -6,6 +6,8 @@
  * nothing in SOURCE is read by a process that may do more than the drivers.  So a child
  * process reads it that may do less.
  *
+ * Of a volume file there is that file, and those with credentials that it names.
+ *
  * What is below SOURCE by itself is named by itself: it may be mounted there, and such a
  * mount can be taken away and come back.
  */
@@ -15,8 +17,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* An answer of the process that reads: a superblock has no more text. */
+#define HEARD_MAX ((size_t)32 << 10)
 
 /* ---- which drivers ----------------------------------------------------------------- */
 
@@ -25,40 +31,75 @@ static VjSandboxKeep capabilities_for(VjSourceOwners owners)
     return owners.has_others ? VJ_SANDBOX_FILES : VJ_SANDBOX_NONE;
 }
 
+/* The numbers, then the names, each with its NUL. */
+static int send_needs(int to_fd, const VjDriverNeeds *needs, const GPtrArray *files)
+{
+    int r = vj_fd_write_all(to_fd, needs, sizeof *needs);
+
+    for (guint i = 0; r == 0 && i < files->len; i++) {
+        r = vj_fd_write_all(to_fd, files->pdata[i], strlen(files->pdata[i]) + 1);
+    }
+    return r;
+}
+
 /* The child process.  What it cannot read it does not send. */
-static void read_and_send(int source_fd, const char *source, VjSourceOwners owners,
+static void read_and_send(const VjPlace *place, VjSourceOwners owners,
                           int to_fd) G_GNUC_NORETURN;
 
-static void read_and_send(int source_fd, const char *source, VjSourceOwners owners,
-                          int to_fd)
+static void read_and_send(const VjPlace *place, VjSourceOwners owners, int to_fd)
 {
     VjSandbox plan = {.keep = capabilities_for(owners),
-                      .dirs = {{source_fd, VJ_SANDBOX_READ}},
+                      .dirs = {{vj_place_fd(place), VJ_SANDBOX_READ}},
                       .dir_count = 1,
                       .is_quiet = true};
+    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
     VjDriverNeeds needs;
     bool is_sent;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     vj_sandbox_enter(&plan);
-    is_sent = vj_volume_driver_needs(source_fd, source, &needs, NULL) &&
-              vj_fd_write_all(to_fd, &needs, sizeof needs) == 0;
+    is_sent = vj_volume_driver_needs(place, &needs, files, NULL) &&
+              send_needs(to_fd, &needs, files) == 0;
     _exit(is_sent ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
-/* The whole answer or nothing: it is one write of few bytes. */
-static bool hear(int from_fd, VjDriverNeeds *out)
+/* Until the other end is closed; more than @cap bytes are no answer. */
+static ssize_t hear_all(int from_fd, char *dst, size_t cap)
 {
-    ssize_t got;
+    size_t len = 0;
+    ssize_t got = 1;
 
-    do {
-        got = read(from_fd, out, sizeof *out);
-    } while (got < 0 && errno == EINTR);
-    return got == (ssize_t)sizeof *out &&
-           ((out->meta | out->store) & ~(uint32_t)VJ_NEEDS_ALL) == 0;
+    while (got != 0 && len < cap) {
+        got = read(from_fd, dst + len, cap - len);
+        if (got < 0 && errno != EINTR) {
+            return -1;
+        }
+        len += got > 0 ? (size_t)got : 0;
+    }
+    return got == 0 ? (ssize_t)len : -1;
 }
 
-VjDriverNeeds vj_confine_drivers(int source_fd, const char *source, VjSourceOwners owners)
+/* The process that sends may have been taken over by what it has read. */
+static bool hear(int from_fd, VjDriverNeeds *out, GPtrArray *files)
+{
+    g_autofree char *heard = g_malloc(HEARD_MAX);
+    ssize_t len = hear_all(from_fd, heard, HEARD_MAX);
+    const char *at = heard + sizeof *out, *end = heard + len;
+
+    if (len < (ssize_t)sizeof *out) {
+        return false;
+    }
+    memcpy(out, heard, sizeof *out);
+    while (at < end && files->len < VJ_CONFINE_FILES_MAX &&
+           memchr(at, '\0', (size_t)(end - at)) != NULL) {
+        g_ptr_array_add(files, g_strdup(at));
+        at += strlen(at) + 1;
+    }
+    return at == end && ((out->meta | out->store) & ~(uint32_t)VJ_NEEDS_ALL) == 0;
+}
+
+VjDriverNeeds vj_confine_drivers(const VjPlace *place, const char *source,
+                                 VjSourceOwners owners, GPtrArray *files)
 {
     VjDriverNeeds out = {.meta = VJ_NEEDS_FILES, .store = VJ_NEEDS_FILES}, heard;
     int ends[2], status = 0;
@@ -71,13 +112,13 @@ VjDriverNeeds vj_confine_drivers(int source_fd, const char *source, VjSourceOwne
     child = fork();
     if (child == 0) {
         close(ends[0]);
-        read_and_send(source_fd, source, owners, ends[1]);
+        read_and_send(place, owners, ends[1]);
     }
     close(ends[1]);
     if (child < 0) {
         vj_log_warn("%s: its drivers cannot be asked for: %s", source, g_strerror(errno));
     } else {
-        if (hear(ends[0], &heard)) {
+        if (hear(ends[0], &heard, files)) {
             out = heard;
         }
         while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -85,7 +126,8 @@ VjDriverNeeds vj_confine_drivers(int source_fd, const char *source, VjSourceOwne
     }
     close(ends[0]);
     if (WIFSIGNALED(status)) {
-        vj_log_warn("%s/" VJ_SUPERBLOCK_NAME ": reading it ended with signal %d", source,
+        vj_log_warn("%s%s: reading it ended with signal %d", source,
+                    vj_place_is_file(place) ? "" : "/" VJ_SUPERBLOCK_NAME,
                     WTERMSIG(status));
     }
     return out;
@@ -93,10 +135,79 @@ VjDriverNeeds vj_confine_drivers(int source_fd, const char *source, VjSourceOwne
 
 /* ---- all of it --------------------------------------------------------------------- */
 
+void vj_confine_to(const VjPlace *place, VjConfine *out)
+{
+    out->is_file = vj_place_is_file(place);
+    out->file_fd = out->is_file ? vj_place_fd(place) : -1;
+    out->dir_fd = out->is_file ? vj_place_credentials_dir_fd(place) : vj_place_fd(place);
+}
+
+/* Descriptors that are open until the sandbox is entered. */
+typedef struct Opened {
+    int fds[VJ_VOLUME_DIRS_MAX + VJ_CONFINE_FILES_MAX];
+    unsigned count;
+} Opened;
+
 static void allow(VjSandbox *plan, int fd, VjSandboxAccess access)
 {
     g_assert(plan->dir_count < VJ_SANDBOX_DIRS_MAX);
     plan->dirs[plan->dir_count++] = (VjSandboxDir){fd, access};
+}
+
+static void allow_opened(VjSandbox *plan, Opened *opened, int fd, VjSandboxAccess access)
+{
+    if (fd >= 0) {
+        opened->fds[opened->count++] = fd;
+        allow(plan, fd, access);
+    }
+}
+
+/* A user who writes a volume file has root's daemon read what is his own. */
+static bool may_read(const VjConfine *how, int fd)
+{
+    struct stat source, file;
+
+    return fstat(how->is_file && how->file_fd >= 0 ? how->file_fd : how->dir_fd,
+                 &source) == 0 &&
+           fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
+           (how->trusts_files || !how->owners.others_may_write || geteuid() != 0 ||
+            file.st_uid == source.st_uid);
+}
+
+/* What is missing, or not to be read, is reported by the driver that needs it. */
+static void allow_files(const VjConfine *how, VjSandbox *plan, Opened *opened)
+{
+    guint count = how->files != NULL ? MIN(how->files->len, VJ_CONFINE_FILES_MAX) : 0;
+
+    for (guint i = 0; i < count; i++) {
+        VJ_AUTO_FD fd = openat(how->dir_fd, how->files->pdata[i], O_PATH | O_CLOEXEC);
+
+        if (fd >= 0 && may_read(how, fd)) {
+            allow_opened(plan, opened, vj_fd_steal(&fd), VJ_SANDBOX_READ);
+        }
+    }
+}
+
+static void allow_place(const VjConfine *how, const VjVolumeNeeds *needs, VjSandbox *plan,
+                        Opened *opened)
+{
+    if (how->is_file) {
+        if (how->file_fd >= 0) {
+            allow(plan, how->file_fd, VJ_SANDBOX_READ);
+        }
+        if (how->rewrites) {
+            allow(plan, how->dir_fd, VJ_SANDBOX_NAMES);
+        }
+        return;
+    }
+    allow(plan, how->dir_fd,
+          needs->writes_source || how->rewrites ? VJ_SANDBOX_WRITE : VJ_SANDBOX_NAMES);
+    for (unsigned i = 0; i < needs->dir_count; i++) {
+        allow_opened(plan, opened,
+                     openat(how->dir_fd, needs->dirs[i],
+                            O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+                     VJ_SANDBOX_WRITE);
+    }
 }
 
 void vj_confine(const VjConfine *how)
@@ -105,23 +216,16 @@ void vj_confine(const VjConfine *how)
     VjSandbox plan = {.keep = capabilities_for(how->owners),
                       .sockets = needs.drivers & (VJ_NEEDS_UNIX | VJ_NEEDS_TCP),
                       .has_syslog = how->has_syslog};
-    int opened[VJ_VOLUME_DIRS_MAX];
+    Opened opened = {.count = 0};
 
-    allow(&plan, how->source_fd,
-          needs.writes_source || how->rewrites ? VJ_SANDBOX_WRITE : VJ_SANDBOX_NAMES);
+    allow_place(how, &needs, &plan, &opened);
+    allow_files(how, &plan, &opened);
     if (how->other_fd >= 0) {
         allow(&plan, how->other_fd, VJ_SANDBOX_WRITE);
     }
-    for (unsigned i = 0; i < needs.dir_count; i++) {
-        opened[i] = openat(how->source_fd, needs.dirs[i],
-                           O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        if (opened[i] >= 0) {
-            allow(&plan, opened[i], VJ_SANDBOX_WRITE);
-        }
-    }
     vj_sandbox_enter(&plan);
-    for (unsigned i = 0; i < needs.dir_count; i++) {
-        vj_fd_close(&opened[i]);
+    for (unsigned i = 0; i < opened.count; i++) {
+        vj_fd_close(&opened.fds[i]);
     }
 }
 

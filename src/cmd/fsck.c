@@ -75,7 +75,7 @@ static const VjCmd command = {
     .operands = "[-n|-y|-p|-a] [-f] [--quick] [--restore [--checkpoint=NAME]] "
                 "[--sandbox=auto|off] SOURCE",
     .summary =
-        "Verifies the varjfs file system in SOURCE, which must not be mounted, and\n"
+        "Verifies the varjfs file system of SOURCE, which must not be mounted, and\n"
         "with -y repairs it.",
     .switches = switches,
     .more = "Exit status: 0 clean, 1 problems were corrected, 4 problems are left,\n"
@@ -288,20 +288,40 @@ static int check_volume(Fsck *fsck, bool read_data, VjCheckReport *out)
     return r;
 }
 
+static bool is_volume_file(const char *source)
+{
+    VjPlace *place;
+    bool is_file;
+    int closed;
+
+    if (!vj_place_open(source, &place, NULL)) {
+        return false;
+    }
+    is_file = vj_place_is_file(place);
+    closed = vj_place_close(place);
+    g_assert(closed == 0); /* it was not marked */
+    return is_file;
+}
+
 /* False, after a message: files of another user are in the way.  The store, which cannot
  * know whose they should be, would call it an error of the device. */
 static bool is_ours(const Fsck *fsck)
 {
     g_autoptr(GError) error = NULL;
-    VJ_AUTO_FD source_fd = vj_source_open(fsck->source, NULL);
+    VjPlace *place;
+    bool ours;
+    int closed;
 
-    if (source_fd < 0 || geteuid() == 0 ||
-        vj_source_is_ours(source_fd, fsck->source, fsck->repair, VJ_SOURCE_DEPTH,
-                          &error)) {
+    if (geteuid() == 0 || !vj_place_open(fsck->source, &place, NULL)) {
         return true;
     }
-    vj_cmd_fail(&command, error);
-    return false;
+    ours = vj_source_is_ours(place, fsck->source, fsck->repair, VJ_SOURCE_DEPTH, &error);
+    closed = vj_place_close(place);
+    g_assert(closed == 0); /* it was not marked */
+    if (!ours) {
+        vj_cmd_fail(&command, error);
+    }
+    return ours;
 }
 
 static int explain(Fsck *fsck, int r)
@@ -569,8 +589,12 @@ static int examine(Fsck *fsck, int64_t wait_us)
 
 static int run(Fsck *fsck)
 {
+    g_autofree char *session_name = vj_cmd_session_name(command.name, fsck->source);
     VjVolumeOpen how = {
         .source = fsck->source,
+        /* Where the metadata are elsewhere it keeps mounts out, also from one that only
+         * reads. */
+        .session_name = session_name,
         .examine = VJ_EXAMINE_NEVER, /* that was done */
         .read_only = !fsck->repair,
         .check = true,
@@ -627,21 +651,24 @@ static int run(Fsck *fsck)
  * it is needed. */
 static void confine(const Fsck *fsck)
 {
-    VJ_AUTO_FD source_fd = fsck->is_bare ? -1 : vj_source_open(fsck->source, NULL);
-
     /* Whose all the objects are is not looked at, and what may not be read would count as
      * lost. */
     const VjSourceOwners owners = {true, true};
+    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    VjConfine how = {.owners = owners, .files = files, .other_fd = -1};
+    VjPlace *place;
+    int closed;
 
-    if (source_fd >= 0) {
-        vj_confine(&(VjConfine){
-            .source_fd = source_fd,
-            .owners = owners,
-            .drivers = vj_confine_drivers(source_fd, fsck->source, owners),
-            .rewrites = fsck->repair,
-            .other_fd = -1,
-        });
+    if (fsck->is_bare || !vj_place_open(fsck->source, &place, NULL)) {
+        return;
     }
+    vj_confine_to(place, &how);
+    how.trusts_files = !vj_source_owners(place).others_may_write;
+    how.drivers = vj_confine_drivers(place, fsck->source, owners, files);
+    how.rewrites = fsck->repair && !how.is_file;
+    vj_confine(&how);
+    closed = vj_place_close(place);
+    g_assert(closed == 0); /* it was not marked */
 }
 
 /*
@@ -722,6 +749,12 @@ int main(int argc, char **argv)
     }
     if (fsck.preen && !fsck.force && vj_volume_is_clean(fsck.source)) {
         printf("%s: clean\n", fsck.source);
+        return vj_cmd_flush(&command, FSCK_CLEAN);
+    }
+    if (fsck.preen && !fsck.force && is_volume_file(fsck.source)) {
+        printf("%s: its metadata are elsewhere, where the system that starts does not "
+               "look; a mount recovers by itself\n",
+               fsck.source);
         return vj_cmd_flush(&command, FSCK_CLEAN);
     }
     fsck.lines = g_ptr_array_new_with_free_func(g_free);

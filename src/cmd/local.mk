@@ -25,6 +25,8 @@ varjfs_LDADD = $(LDADD_cmd)
 varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-edit.c \
 	src/cmd/ctl-json.c \
+	src/cmd/ctl-keygen.c \
+	src/cmd/ctl-node.c \
 	src/cmd/ctl-open.c \
 	src/cmd/ctl-recode.c \
 	src/cmd/ctl-scrub.c \
@@ -33,13 +35,17 @@ varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-tend.c \
 	src/cmd/ctl.c \
 	src/cmd/ctl.h
-varjfsctl_LDADD = src/cmd/libvj-cmd.la $(LDADD_codec)
+varjfsctl_LDADD = src/cmd/libvj-cmd.la src/codec/libvj-codec.la $(LDADD_rpc)
 
 mkfs_varjfs_SOURCES = src/cmd/mkfs.c
 mkfs_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_volume)
 
 fsck_varjfs_SOURCES = src/cmd/fsck.c
 fsck_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_fsck)
+
+sbin_PROGRAMS += varjfsd
+varjfsd_SOURCES = src/cmd/varjfsd.c
+varjfsd_LDADD = src/cmd/libvj-cmd.la $(LDADD_node)
 
 # What mount(8) and umount(8) run for the type fuse.varjfs.
 mounthelper_PROGRAMS = umount.fuse.varjfs

@@ -43,7 +43,7 @@ static const VjCmd command = {
     .operands = "[-f] [-o K=V,...] [--sandbox=auto|off] SOURCE",
     .summary =
         "Makes a varjfs file system in the directory SOURCE, which is created if it is\n"
-        "missing.",
+        "missing; or, where meta= and store= are elsewhere, the volume file SOURCE.",
     .switches = switches,
     .options = vj_volume_make_options,
     .more_of = vj_cmd_transforms,
@@ -71,24 +71,30 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
     return true;
 }
 
-/* What is there may be another user's work. */
-static void opened(void *opaque, int source_fd, bool is_new, VjDriverNeeds drivers)
+/* What is there may be another user's work, and so may be what answers from elsewhere. */
+static void opened(void *opaque, const VjVolumeMaking *making)
 {
     const Make *make = opaque;
+    VjDriverNeeds drivers = making->drivers;
 
-    /* The files of those that were there before are removed. */
-    drivers.meta |= VJ_NEEDS_FILES;
-    drivers.store |= VJ_NEEDS_FILES;
-
-    if (is_new) {
+    if (making->is_new) {
         (void)!write(make->made_fd, "", 1); /* else an empty directory may stay */
+    }
+    if (!making->is_file) {
+        /* The files of those that were there before are removed. */
+        drivers.meta |= VJ_NEEDS_FILES;
+        drivers.store |= VJ_NEEDS_FILES;
     }
     /* As is what has to be removed below the first levels. */
     if (!make->is_bare) {
         vj_confine(&(VjConfine){
-            .source_fd = source_fd,
+            .dir_fd = making->dir_fd,
+            .is_file = making->is_file,
+            .file_fd = -1,
             .owners = {true, true},
             .drivers = drivers,
+            .files = making->files,
+            .trusts_files = true,
             .rewrites = true,
             .other_fd = -1,
         });

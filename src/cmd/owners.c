@@ -39,11 +39,30 @@ static void look_into(int fd, VjSourceOwners *out)
     closedir(dir);
 }
 
-VjSourceOwners vj_source_owners(int source_fd)
+static VjSourceOwners owners_of_file(const VjPlace *source)
+{
+    const int fds[] = {vj_place_fd(source), vj_place_credentials_dir_fd(source)};
+    VjSourceOwners out = {false, false};
+    struct stat st;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
+        if (fstat(fds[i], &st) < 0) {
+            return (VjSourceOwners){true, true};
+        }
+        look_at(&st, &out);
+    }
+    return out;
+}
+
+VjSourceOwners vj_source_owners(const VjPlace *source)
 {
     static const char *const names[] = {".", "meta", "objects", "checkpoints"};
     VjSourceOwners out = {false, false};
+    int source_fd = vj_place_fd(source);
 
+    if (vj_place_is_file(source)) {
+        return owners_of_file(source);
+    }
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         int fd =
             openat(source_fd, names[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -94,13 +113,16 @@ static char *find_closed(int fd, const char *path, int mode, unsigned depth)
     return found;
 }
 
-bool vj_source_is_ours(int source_fd, const char *source, bool write, unsigned depth,
-                       GError **error)
+bool vj_source_is_ours(const VjPlace *place, const char *source, bool write,
+                       unsigned depth, GError **error)
 {
     static const char *const names[] = {"meta", "objects"};
-    int mode = write ? R_OK | W_OK : R_OK;
+    int mode = write ? R_OK | W_OK : R_OK, source_fd = vj_place_fd(place);
 
     g_assert(depth <= VJ_SOURCE_DEPTH);
+    if (vj_place_is_file(place)) {
+        return true;
+    }
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         g_autofree char *path = g_build_filename(source, names[i], NULL);
         g_autofree char *found = find_closed(

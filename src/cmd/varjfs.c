@@ -76,6 +76,13 @@ static const VjOptSpec mount_options[] = {
      .max = 366 * 86400,
      .help =
          "seconds after which the metadata are copied into SOURCE/checkpoints; 0: never"},
+    {.name = "lease",
+     .type = VJ_OPT_NUMBER,
+     .fallback = "30",
+     .min = 3,
+     .max = 3600,
+     .help =
+         "of a volume elsewhere: seconds that it stays ours when we are not heard of"},
     {.name = "safety",
      .type = VJ_OPT_CHOICE,
      .fallback = "network",
@@ -149,7 +156,7 @@ typedef struct Command {
     VjOpts *opts;
     GString *passed; /* options for libfuse */
     int ready_fd;    /* the parent waits on it; -1: none */
-    int source_fd;
+    VjPlace *place;
     VjSourceOwners owners;
     VjGuard *guard;
 } Command;
@@ -162,7 +169,7 @@ static void usage(FILE *to)
     fprintf(to,
             "usage: varjfs SOURCE MOUNTPOINT [-f] [-d] [-o OPTION,...]\n"
             "\n"
-            "Mounts the varjfs file system in the directory SOURCE.\n"
+            "Mounts the varjfs file system of SOURCE, a directory or a volume file.\n"
             "\n"
             "  -f         stay in the foreground\n"
             "  -d         print requests; implies -f\n"
@@ -289,10 +296,8 @@ static bool serve(Command *c, GError **error)
     g_autofree char *session_name = vj_cmd_session_name("varjfs", c->mountpoint);
     VjVolumeOpen how = {
         .session_name = session_name,
-        .source = c->source,
+        .place = c->place,
         .examine = examine_when(c),
-        .source_fd = c->source_fd,
-        .has_source_fd = true,
         .read_only = vj_opts_flag(c->opts, "ro"),
         .cache_bytes = vj_opts_number(c->opts, "cache"),
         .dirty_bytes = vj_opts_number(c->opts, "dirty"),
@@ -304,19 +309,22 @@ static bool serve(Command *c, GError **error)
         .transform = vj_opts_string(c->opts, "transform"),
         .wrap_store = g_getenv("VARJFS_TEST_WRAP_STORE"),
         .wrap_meta = g_getenv("VARJFS_TEST_WRAP_META"),
+        .lease_us = (int64_t)vj_opts_number(c->opts, "lease") * G_USEC_PER_SEC,
         .close_retry_us = CLOSE_RETRY_US,
         /* Where it is mounted there is no end to wait for. */
         .lock_wait_us = vj_mount_table_has(c->source) ? 0 : LOCK_WAIT_US,
     };
     VjVolume *volume;
     bool ok;
-    int r;
+    int r, closed;
 
     if (!vj_volume_open(&how, &volume, error)) {
         return false;
     }
     ok = serve_volume(c, volume, error);
     r = vj_volume_close(volume);
+    closed = vj_place_close(g_steal_pointer(&c->place));
+    r = r < 0 ? r : closed;
     if (r < 0 && ok) {
         ok = vj_error_set_errno(error, -r, "%s: not everything could be written",
                                 c->source);
@@ -324,9 +332,10 @@ static bool serve(Command *c, GError **error)
     return ok;
 }
 
+/* -1: a volume file has nothing in it. */
 static int open_in_source(const Command *c, const char *name)
 {
-    return openat(c->source_fd, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    return openat(vj_place_fd(c->place), name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
 }
 
 static const char *log_target(const Command *c)
@@ -342,7 +351,7 @@ static bool open_log(const Command *c, GError **error)
      * well. */
     VJ_AUTO_FD meta_fd = open_in_source(c, "meta");
     VJ_AUTO_FD objects_fd = open_in_source(c, "objects");
-    int fds[] = {c->source_fd, meta_fd, objects_fd};
+    int fds[] = {vj_place_fd(c->place), meta_fd, objects_fd};
     int outside[G_N_ELEMENTS(fds)];
     unsigned count = 0;
 
@@ -385,15 +394,16 @@ static void enter_sandbox(const Command *c)
 {
     g_autofree char *test_dir = vj_front_test_directory();
     VJ_AUTO_FD test_fd = test_dir == NULL ? -1 : open(test_dir, O_PATH | O_CLOEXEC);
+    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    VjConfine how = {.owners = c->owners,
+                     .files = files,
+                     .has_syslog = g_strcmp0(log_target(c), "syslog") == 0,
+                     .other_fd = test_fd};
 
     if (is_confined(c)) {
-        vj_confine(&(VjConfine){
-            .source_fd = c->source_fd,
-            .owners = c->owners,
-            .drivers = vj_confine_drivers(c->source_fd, c->source, c->owners),
-            .has_syslog = g_strcmp0(log_target(c), "syslog") == 0,
-            .other_fd = test_fd,
-        });
+        vj_confine_to(c->place, &how);
+        how.drivers = vj_confine_drivers(c->place, c->source, c->owners, files);
+        vj_confine(&how);
     }
 }
 
@@ -435,6 +445,7 @@ static int run(Command *c)
 {
     g_autoptr(GError) error = NULL;
     bool ok;
+    int closed;
 
     lift_limit(RLIMIT_NOFILE);
     lift_limit(RLIMIT_FSIZE);
@@ -442,10 +453,10 @@ static int run(Command *c)
     lift_limit(RLIMIT_DATA);
     vj_front_block_signals();
     vj_trace_init();
-    ok = (c->source_fd = vj_source_open(c->source, &error)) >= 0 && open_log(c, &error);
+    ok = vj_place_open(c->source, &c->place, &error) && open_log(c, &error);
     if (ok) {
-        c->owners = vj_source_owners(c->source_fd);
-        ok = vj_source_is_ours(c->source_fd, c->source, !vj_opts_flag(c->opts, "ro"), 0,
+        c->owners = vj_source_owners(c->place);
+        ok = vj_source_is_ours(c->place, c->source, !vj_opts_flag(c->opts, "ro"), 0,
                                &error) &&
              start_guard(c, &error);
     }
@@ -455,7 +466,8 @@ static int run(Command *c)
         ok = serve(c, &error);
     }
     vj_guard_end(c->guard);
-    vj_fd_close(&c->source_fd);
+    closed = vj_place_close(g_steal_pointer(&c->place));
+    g_assert(closed == 0); /* it is marked by a volume alone, which closes it */
     if (!ok) {
         if (c->ready_fd >= 0 || c->foreground) {
             vj_complain("varjfs", "%s", error->message);
@@ -670,7 +682,7 @@ static int parse_arguments(Command *c, int argc, char **argv, const char **place
 int main(int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
-    Command c = {.ready_fd = -1, .source_fd = -1};
+    Command c = {.ready_fd = -1};
     const char *place[2] = {NULL, NULL};
     int status;
 

@@ -17,6 +17,7 @@ static int list_get(VjTxn *txn, uint64_t ino, const char *name, VjAcl *out)
     int r;
 
     vj_fs_key_name(&key, ino, name, strlen(name));
+    vj_fs_expect_near(txn, VJ_SPACE_XATTR, &key, VJ_XATTRS_AHEAD);
     r = vj_txn_get(txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key), &value);
     if (r < 0) {
         return r == -ENOENT ? -ENODATA : r;

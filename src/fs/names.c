@@ -34,6 +34,7 @@ int vj_name_get(VjTxn *txn, uint64_t dir, const char *name, VjDentry *out)
     int r;
 
     vj_fs_key_name(&key, dir, name, strlen(name));
+    vj_fs_expect_near(txn, VJ_SPACE_DENTRY, &key, VJ_NAMES_AHEAD);
     r = vj_txn_get(txn, VJ_SPACE_DENTRY, vj_fs_key_slice(&key), &value);
     if (r < 0) {
         return r;

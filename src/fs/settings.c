@@ -214,10 +214,12 @@ static int refuse_name(const VjCaller *who, uint64_t ino, const char *name)
     return refuse(who, ino, name, why->str);
 }
 
-/* What is kept for later versions and does nothing in this one. */
-static void log_without_effect(uint64_t ino, const VjSetting *s, const char *text)
+/* What is kept with the file and does nothing in this volume. */
+static void log_without_effect(const VjFs *fs, uint64_t ino, const VjSetting *s,
+                               const char *text)
 {
-    if (s->flag == VJ_INODE_MODE && strcmp(text, vj_fs_mode_name(VJ_MODE_CLIENT)) != 0) {
+    if (s->flag == VJ_INODE_MODE && !vj_volume_has_modes(fs->volume) &&
+        strcmp(text, vj_fs_mode_name(VJ_MODE_CLIENT)) != 0) {
         vj_log_warn("inode %" G_GUINT64_FORMAT ": user.varjfs.mode=%s is kept and has no "
                     "effect: the store is on this machine, where all modes are the same",
                     ino, text);
@@ -244,7 +246,7 @@ int vj_setting_set(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name
     if (op.why != NULL) {
         r = refuse(who, ino, name, op.why->message);
     } else if (r == 0) {
-        log_without_effect(ino, op.setting, op.text);
+        log_without_effect(fs, ino, op.setting, op.text);
     }
     g_clear_error(&op.why);
     return r;

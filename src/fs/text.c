@@ -165,13 +165,20 @@ static int text_map(VjFs *fs, uint64_t ino, Page *p)
 
 /* A line of a list that is short: the cursor is its number.  Full: the next page begins
  * with it. */
-static void text_pair(Page *p, const char *name, const char *value)
+static void text_line(Page *p, const char *text)
 {
-    g_autofree char *line = g_strdup_printf("%s=%s\n", name, value);
+    g_autofree char *line = g_strdup_printf("%s\n", text);
 
     if (!p->full && (p->at < p->from || page_line(p, line))) {
         p->at++;
     }
+}
+
+static void text_pair(Page *p, const char *name, const char *value)
+{
+    g_autofree char *line = g_strdup_printf("%s=%s", name, value);
+
+    text_line(p, line);
 }
 
 static void list_line(Page *p, const char *name, uint64_t value)
@@ -239,6 +246,34 @@ static void counter_visit(void *opaque, const char *name, uint64_t value)
     list_line(opaque, name, value);
 }
 
+static int tend_heal(VjFs *fs, VjTend *step)
+{
+    VjHealed healed = {0};
+    int rc = vj_volume_heal(fs->volume, &healed);
+
+    step->cursor = VARJFS_TEND_END;
+    step->examined = healed.examined;
+    step->found = healed.healed_last;
+    step->bad_count = (unsigned)MIN(healed.failed, UINT_MAX);
+    return rc;
+}
+
+static void text_nodes(VjFs *fs, Page *p)
+{
+    VjStoreNode node;
+
+    for (unsigned i = 0; vj_volume_node(fs->volume, i, &node); i++) {
+        g_autofree char *line = g_strdup_printf(
+            "node=%u address=%s state=%s%s weight=%u sent_bytes=%" G_GUINT64_FORMAT
+            " received_bytes=%" G_GUINT64_FORMAT " losses=%" G_GUINT64_FORMAT,
+            i, *node.address != '\0' ? node.address : "-", node.state,
+            node.is_draining ? " draining=1" : "", node.weight, node.sent_bytes,
+            node.received_bytes, node.losses);
+
+        text_line(p, line);
+    }
+}
+
 int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what, VjTend *step)
 {
     if (!is_owner(who)) {
@@ -249,6 +284,8 @@ int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what, VjTend *step)
         return vj_volume_gc(fs->volume, step);
     case VARJFS_TEND_SCRUB:
         return vj_volume_scrub(fs->volume, step);
+    case VARJFS_TEND_HEAL:
+        return tend_heal(fs, step);
     case VARJFS_TEND_CHECKPOINT:
         step->cursor = VARJFS_TEND_END;
         return vj_volume_checkpoint(fs->volume, &step->found_bytes);
@@ -263,7 +300,8 @@ int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
     Page p = {.dst = dst, .cap = cap, .from = *cursor, .shows_others = is_owner(who)};
     int r = 0;
 
-    if (!p.shows_others && (what == VARJFS_TEXT_STATS || what == VARJFS_TEXT_SCRUB)) {
+    if (!p.shows_others && (what == VARJFS_TEXT_STATS || what == VARJFS_TEXT_SCRUB ||
+                            what == VARJFS_TEXT_NODES)) {
         return -EPERM;
     }
     switch (what) {
@@ -282,6 +320,9 @@ int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
         break;
     case VARJFS_TEXT_STATS:
         vj_volume_counters(fs->volume, counter_visit, &p);
+        break;
+    case VARJFS_TEXT_NODES:
+        text_nodes(fs, &p);
         break;
     default:
         return -EINVAL;

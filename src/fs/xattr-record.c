@@ -11,6 +11,7 @@ int vj_xattr_exists(VjTxn *txn, uint64_t ino, const char *name, bool *out)
     int r;
 
     vj_fs_key_name(&key, ino, name, strlen(name));
+    vj_fs_expect_near(txn, VJ_SPACE_XATTR, &key, VJ_XATTRS_AHEAD);
     r = vj_txn_get(txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key), &value);
     *out = r == 0;
     return r == -ENOENT ? 0 : r;

@@ -94,6 +94,7 @@ static int getxattr_body(VjTxn *txn, void *opaque)
     int r;
 
     vj_fs_key_name(&key, g->ino, g->name, strlen(g->name));
+    vj_fs_expect_near(txn, VJ_SPACE_XATTR, &key, VJ_XATTRS_AHEAD);
     r = vj_txn_get(txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key), &value);
     if (r < 0) {
         return r == -ENOENT ? -ENODATA : r;

@@ -11,6 +11,8 @@
 
 #include <inttypes.h>
 
+#include "object/form.h"
+
 /* What is stored where there are no bytes: no object has these. */
 static const char no_bytes[] = "fsck.varjfs: the bytes that were here are lost\n";
 
@@ -193,7 +195,7 @@ static bool try_codec(VjRepair *r, VjObject *object, uint8_t codec,
     uint32_t bytes;
     bool varying;
 
-    if (!vj_object_shape(codec, &spec, &varying)) {
+    if (!vj_form_of_codec(codec, &spec, &varying)) {
         return false;
     }
     bytes = vj_trailer_bytes(varying, object->plain_bytes);

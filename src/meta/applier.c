@@ -14,7 +14,7 @@
  * With a log (redo-write.c) a flush writes what is not durable yet to that, and does not
  * wait for a move; a move says to the engine which part of the log counts after it.
  */
-#include "meta/session-private.h"
+#include "meta/leased-private.h"
 
 /* ---- The applier ------------------------------------------------------------------- */
 
@@ -52,15 +52,28 @@ static void move_succeeded(VjSession *s, VjGeneration *g) VJ_REQUIRES(&s->state)
     vj_generation_unref(s, g);
 }
 
-/* For good: what is not in the engine by now never will be. */
-static void was_shut_out(VjSession *s, const VjGeneration *g) VJ_REQUIRES(&s->state)
+static uint64_t keys_on_their_way(const VjSession *s)
 {
+    return s->active->overlay.entry_count +
+           (s->frozen != NULL ? s->frozen->overlay.entry_count : 0);
+}
+
+void vj_session_was_shut_out(VjSession *s)
+{
+    g_assert(!s->is_shut_out);
     s->is_shut_out = true;
     s->redo.serves = false;
     s->retry_us = INT64_MAX;
     vj_log_error("meta %s: another session has taken over from session %" G_GUINT64_FORMAT
-                 "; the changes of %" G_GUINT64_FORMAT " keys are lost",
-                 s->label, s->number, g->overlay.entry_count);
+                 "; the changes of %" G_GUINT64_FORMAT
+                 " keys that were not durable are lost",
+                 s->label, s->number, keys_on_their_way(s));
+    vj_cond_broadcast(&s->moved);
+    vj_cond_signal(&s->applier_wake);
+    if (s->leased != NULL) {
+        vj_cond_broadcast(&s->leased->wake);
+        vj_cond_broadcast(&s->leased->looked);
+    }
 }
 
 static void move_failed(VjSession *s, const VjGeneration *g, int rc)
@@ -69,7 +82,10 @@ static void move_failed(VjSession *s, const VjGeneration *g, int rc)
     s->move_failures++;
     s->last_failure = rc;
     if (rc == -ESTALE) {
-        was_shut_out(s, g);
+        if (!s->is_shut_out) {
+            vj_session_was_shut_out(s);
+        }
+        s->retry_us = INT64_MAX;
         return;
     }
     s->retry_us = vj_clock_mono_us() + s->retry_pause_us;

@@ -8,5 +8,6 @@
 const VjEngineOps *const vj_engine_drivers[] = {
     &vj_engine_lmdb_ops,
     &vj_engine_memory_ops,
+    &vj_engine_remote_ops,
     NULL,
 };

@@ -18,7 +18,9 @@
  *   back.  What other sessions change is reported by watch().
  *
  * The fence of either is the session's own record: a session that changes the record of
- * another has shut that one out.
+ * another has shut that one out.  What an exclusive session applies has its fence and no
+ * checks, and numbers that never fall: an engine to which a batch may come late refuses
+ * one with the same fence and a smaller number than the last one that it has applied.
  *
  * Wherever a deadline is given: microseconds on the clock of vj_clock_mono_us, INT64_MAX:
  * none.  A call that is late returns -ETIMEDOUT; a read has then done nothing, an apply()
@@ -105,6 +107,9 @@ typedef struct VjTally {
     uint64_t run_pages; /* pages of values that need several in a row */
 } VjTally;
 
+/* What one change of a space adds to its tally; the value's bytes are not looked at. */
+void vj_tally_add(VjTally *to, const VjChange *change);
+
 /* Everything that is promised and not applied yet: at most two batches. */
 typedef struct VjLoad {
     VjTally
@@ -163,7 +168,13 @@ enum {
     VJ_ENGINE_IS_NEAR = 1 << 1, /* a read costs no round trip: nothing is kept of it */
     VJ_ENGINE_IS_SHAREABLE = 1 << 2,     /* several sessions may use it at one time */
     VJ_ENGINE_PASSES_SNAPSHOTS = 1 << 3, /* a wrapper: it has them if what it wraps has */
+    /* No lock of a directory keeps other processes out: an exclusive session has a lease
+     * (leased.c). */
+    VJ_ENGINE_IS_LEASED = 1 << 4,
 };
+
+/* What a change counts besides key and value, where an engine limits a batch. */
+#define VJ_CHANGE_HEAD_BYTES 16u
 
 /*
  * VjEngineWatch - hears of changes; a callback of the session's
@@ -182,6 +193,14 @@ struct VjEngineOps {
     uint32_t flags; /* VJ_ENGINE_… */
     /* VJ_NEEDS_… of the process; FILES: the directory of VjMetaPlace.  A wrapper: 0. */
     uint32_t needs;
+    /* The same, where options decide it; NULL: needs. */
+    uint32_t (*needs_of)(const VjOpts *opts);
+    /* Whether the options go together, beyond what their table says.  Touches nothing.
+     * NULL: any do; else open() checks them too. */
+    bool (*check)(const VjOpts *opts, GError **error);
+    /* What the changes of one apply() may have together, VJ_CHANGE_HEAD_BYTES for each
+     * included; the session keeps to it.  0: no limit. */
+    uint64_t apply_max_bytes;
     /* The file of the directory that has the keys; NULL: it keeps none there. */
     const char *file;
     size_t instance_size; /* bytes; the instance begins with VjEngine */
@@ -317,6 +336,13 @@ struct VjEngineOps {
 /* @next: to be wrapped, NULL for a driver; taken on success.  NULL: not opened. */
 VjEngine *vj_engine_open(const VjEngineOps *ops, VjEngine *next, const VjMetaPlace *place,
                          const VjOpts *opts, GError **error);
+/*
+ * The engine, or in front of one the wrapper ("latency:K=V,…", "crash:K=V,…"), that @spec
+ * names, as vj_meta_open and vj_meta_wrap have it, for users that want no session.  A
+ * wrapper takes @next on success.  NULL: not opened, and why.
+ */
+VjEngine *vj_engine_open_spec(const char *spec, const VjMetaPlace *place, GError **error);
+VjEngine *vj_engine_wrap(const char *spec, VjEngine *next, GError **error);
 /* With all that it wraps; frees them. */
 int vj_engine_close(VjEngine *e, bool in_order);
 int vj_engine_get_many(VjEngine *e, const VjKey *keys, size_t count, VjItems *out,

@@ -3,6 +3,7 @@
  * events.c - how the session behind a VjMeta is found, and what it reports to its
  * listener
  */
+#include "meta/leased-private.h"
 #include "meta/shared-private.h"
 
 VjSession *vj_session_of(VjMeta *m)
@@ -78,6 +79,8 @@ void vj_meta_listen(VjMeta *m, const VjMetaEvents *events, void *opaque)
     vj_cond_signal(&s->applier_wake);
     if (s->shared != NULL) {
         vj_cond_broadcast(&s->shared->wake);
+    } else if (s->leased != NULL) {
+        vj_cond_broadcast(&s->leased->wake);
     }
     vj_mutex_unlock(&s->state);
 }

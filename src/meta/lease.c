@@ -10,6 +10,7 @@
  * Another thread calls the session's listener, which releases what ended sessions owned:
  * that may take longer than a lease.
  */
+#include "meta/session-join-private.h"
 #include "meta/shared-private.h"
 
 /* How often a session without a watch says that anything may have changed, and one with
@@ -70,25 +71,6 @@ static void renew(VjSession *s, int64_t begun_us, int64_t now_us, int64_t deadli
 
 /* ---- The others ------------------------------------------------------------------ */
 
-/* When the lease of session @id ends; 0: it has none.  *at: the item of it. */
-static int64_t lease_of(const VjItems *all, uint64_t id, const VjItem **at)
-{
-    VjSessionKey key = vj_session_sub_key(id, VJ_SESSION_SUB_LEASE);
-    uint64_t expires_us = 0;
-
-    *at = NULL;
-    for (size_t i = 0; i < all->count && *at == NULL; i++) {
-        if (vj_slice_compare(all->at[i].key, vj_session_key_slice(&key)) == 0) {
-            *at = &all->at[i];
-        }
-    }
-    if (*at == NULL ||
-        vj_number_decode(VJ_NUMBER_LEASE, (*at)->key, (*at)->value, &expires_us) < 0) {
-        return 0;
-    }
-    return (int64_t)expires_us;
-}
-
 /* Its record says that it has ended, unless it renews its lease before that. */
 static bool shut_out_other(VjSession *s, const VjItem *item, const VjItem *lease,
                            VjSessionRecord *record, int64_t deadline_us)
@@ -135,7 +117,7 @@ static bool has_ended(VjSession *s, const VjItems *all, const VjItem *item,
         record.state == VJ_SESSION_ENDED) {
         return true;
     }
-    return lease_of(all, record.id, &lease) < now_us &&
+    return vj_join_lease_of(all, record.id, &lease) < now_us &&
            shut_out_other(s, item, lease, &record, deadline_us);
 }
 
@@ -143,7 +125,7 @@ static void look_at_others(VjSession *s, int64_t now_us, int64_t deadline_us)
 {
     g_autoptr(GArray) ended = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     VjItems all = {0};
-    int rc = now_us < 0 ? (int)now_us : vj_shared_scan_sessions(s, &all, deadline_us);
+    int rc = now_us < 0 ? (int)now_us : vj_join_scan_sessions(s, &all, deadline_us);
 
     for (size_t i = 0; rc == 0 && i < all.count; i++) {
         uint64_t id = all.at[i].key.len == VJ_SESSION_KEY_BYTES

@@ -13,9 +13,12 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/far-view.c \
 	src/meta/flush.c \
 	src/meta/generation.c \
+	src/meta/holder.c \
 	src/meta/item-cache-private.h \
 	src/meta/item-cache.c \
 	src/meta/lease.c \
+	src/meta/leased-private.h \
+	src/meta/leased.c \
 	src/meta/listing.c \
 	src/meta/lmdb-apply.c \
 	src/meta/lmdb-compact.c \
@@ -48,9 +51,14 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/redo-replay.c \
 	src/meta/redo-write.c \
 	src/meta/redo.c \
+	src/meta/remote-open.c \
+	src/meta/remote-private.h \
+	src/meta/remote.c \
 	src/meta/run.c \
 	src/meta/session-format.c \
 	src/meta/session-format.h \
+	src/meta/session-join-private.h \
+	src/meta/session-join.c \
 	src/meta/session-number.c \
 	src/meta/session-private.h \
 	src/meta/session-record.c \

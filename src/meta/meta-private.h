@@ -9,6 +9,7 @@
 
 extern const VjEngineOps vj_engine_lmdb_ops;
 extern const VjEngineOps vj_engine_memory_ops;
+extern const VjEngineOps vj_engine_remote_ops;
 /* The clock of the keys that @e, wrapped or not, shares with others goes forward. */
 void vj_memory_clock_advance_for_test(VjEngine *e, int64_t us);
 /* Around an engine; not in the table of drivers. */

@@ -62,7 +62,7 @@ static VjOpts *read_options(const char *spec, const VjOptSpec *options, GError *
     const char *colon = strchr(spec, ':');
     g_autoptr(VjOpts) opts = vj_opts_new(options);
 
-    if (colon != NULL && !vj_opts_parse(opts, colon + 1, error)) {
+    if (colon != NULL && !vj_opts_parse_spec(opts, colon + 1, error)) {
         g_autofree char *name = spec_name(spec);
 
         vj_error_prefix(error, "meta %s", name);
@@ -88,6 +88,39 @@ bool vj_meta_open(const char *spec, const VjMetaPlace *place, VjMeta **out,
                             vj_error_prefix(error, "meta %s", name));
 }
 
+VjEngine *vj_engine_open_spec(const char *spec, const VjMetaPlace *place, GError **error)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
+    g_autoptr(VjOpts) opts = NULL;
+    VjEngine *e;
+
+    if (ops == NULL) {
+        refuse_name(name, error);
+        return NULL;
+    }
+    opts = read_options(spec, ops->options, error);
+    e = opts == NULL ? NULL : vj_engine_open(ops, NULL, place, opts, error);
+    if (e == NULL && opts != NULL) {
+        vj_error_prefix(error, "meta %s", name);
+    }
+    return e;
+}
+
+VjEngine *vj_engine_wrap(const char *spec, VjEngine *next, GError **error)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjEngineOps *ops = find_engine(engine_wrappers, name);
+    g_autoptr(VjOpts) opts = NULL;
+
+    if (ops == NULL) {
+        refuse_name(name, error);
+        return NULL;
+    }
+    opts = read_options(spec, ops->options, error);
+    return opts == NULL ? NULL : vj_engine_open(ops, next, NULL, opts, error);
+}
+
 bool vj_meta_spec_check(const char *spec, GError **error)
 {
     g_autofree char *name = spec_name(spec);
@@ -98,7 +131,8 @@ bool vj_meta_spec_check(const char *spec, GError **error)
         return refuse_name(name, error);
     }
     opts = read_options(spec, ops->options, error);
-    return opts != NULL;
+    return opts != NULL && (ops->check == NULL || ops->check(opts, error) ||
+                            vj_error_prefix(error, "meta %s", name));
 }
 
 bool vj_meta_forgets(const char *spec)
@@ -113,8 +147,24 @@ uint32_t vj_meta_needs(const char *spec)
 {
     g_autofree char *name = spec_name(spec);
     const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
+    g_autoptr(VjOpts) opts = NULL;
 
-    return ops != NULL ? ops->needs : 0;
+    if (ops == NULL) {
+        return 0;
+    }
+    opts = ops->needs_of != NULL ? read_options(spec, ops->options, NULL) : NULL;
+    return opts != NULL ? ops->needs_of(opts) : ops->needs;
+}
+
+void vj_meta_files(const char *spec, GPtrArray *names)
+{
+    g_autofree char *name = spec_name(spec);
+    const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
+    g_autoptr(VjOpts) opts = ops != NULL ? read_options(spec, ops->options, NULL) : NULL;
+
+    if (opts != NULL) {
+        vj_opts_files(opts, names);
+    }
 }
 
 static bool wrap(const VjMetaOps *ops, const VjOpts *opts, VjMeta *next, VjMeta **out,
@@ -258,6 +308,11 @@ static VjMeta *innermost(VjMeta *m)
 bool vj_meta_is_far(VjMeta *m)
 {
     return vj_session_of(m)->cache != NULL;
+}
+
+bool vj_meta_is_leased(VjMeta *m)
+{
+    return vj_session_of(m)->leased != NULL;
 }
 
 void vj_meta_log_stats(VjMeta *m, VjMetaLogStats *out)

@@ -60,10 +60,19 @@ typedef struct VjSessionOpen VjSessionOpen;
 typedef struct VjMetaPlace {
     int dir_fd;       /* the directory SOURCE/meta, borrowed; -1: the driver needs none */
     const char *path; /* its path, for messages and for engines that want one; borrowed */
-    bool create;      /* mkfs: make what is missing; else a missing engine is an error */
+    /* The directory against which the spec's relative names of credential files are
+     * resolved, and its path, for messages; borrowed.  NULL: there is none, such a name
+     * is refused, and the descriptor, which is -1 then, is not looked at. */
+    int credentials_dir_fd;
+    const char *credentials_dir;
+    /* The volume whose keys it keeps, as of VjStorePlace, for engines that are elsewhere.
+     * Borrowed; NULL: not compared. */
+    const char *volume;
+    bool create;  /* mkfs: make what is missing; else a missing engine is an error */
+    bool destroy; /* with create: a volume elsewhere that has the place is removed */
     bool read_only;
     bool salvage; /* a repair: what a damaged log does not give is given up */
-    const VjSessionOpen *session; /* borrowed; NULL: exclusive, without a record */
+    const VjSessionOpen *session; /* borrowed; NULL: exclusive, without a name */
 } VjMetaPlace;
 
 /* One line about damage: "page 7: …". */
@@ -221,11 +230,19 @@ bool vj_meta_forgets(const char *spec);
 /* VJ_NEEDS_… of the engine that @spec names; 0 also where there is no such engine, which
  * opening it reports.  Touches nothing. */
 uint32_t vj_meta_needs(const char *spec);
+/* As vj_store_files. */
+void vj_meta_files(const char *spec, GPtrArray *names);
 /* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
 int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Reads from its engine take round trips, of no bounded length. */
 bool vj_meta_is_far(VjMeta *m);
+/*
+ * It is alone by a lease: another session can take over while this one has not heard of
+ * it.  So what this one has committed and not flushed says nothing to that one: whatever
+ * it does outside of the metadata for good is flushed first.
+ */
+bool vj_meta_is_leased(VjMeta *m);
 /* @spec names an engine of this build and options that it has.  Touches nothing. */
 bool vj_meta_spec_check(const char *spec, GError **error);
 

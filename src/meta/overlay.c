@@ -142,21 +142,35 @@ static void account_version(VjOverlay *o, const VjVersion *v, int sign)
     o->bytes += sign > 0 ? bytes : -bytes;
 }
 
-/* What a put of @v adds to a tally. */
-static VjTally tally_of(const VjOverlayEntry *e, const VjVersion *v)
+/* What a put adds to a tally. */
+static VjTally tally_of(uint64_t key_bytes, uint64_t value_bytes)
 {
     VjTally t = {.puts = 1};
-    uint64_t node = NODE_HEADER + e->key_bytes + (uint64_t)v->value_bytes;
-    uint64_t pages =
-        (PAGE_HEADER + (uint64_t)v->value_bytes + PAGE_BYTES - 1) / PAGE_BYTES;
+    uint64_t node = NODE_HEADER + key_bytes + value_bytes;
+    uint64_t pages = (PAGE_HEADER + value_bytes + PAGE_BYTES - 1) / PAGE_BYTES;
 
     if (node > NODE_MAX) {
-        node = NODE_HEADER + e->key_bytes + sizeof(uint64_t);
+        node = NODE_HEADER + key_bytes + sizeof(uint64_t);
         t.pages = pages == 1 ? 1 : 0;
         t.run_pages = pages == 1 ? 0 : pages;
     }
     t.bytes = node + node % 2 + NODE_SLOT;
     return t;
+}
+
+void vj_tally_add(VjTally *to, const VjChange *change)
+{
+    VjTally share;
+
+    if (change->is_delete) {
+        to->dels++;
+        return;
+    }
+    share = tally_of(change->key.len, change->value.len);
+    to->puts++;
+    to->bytes += share.bytes;
+    to->pages += share.pages;
+    to->run_pages += share.run_pages;
 }
 
 /* The newest version's share in the tally; older ones never reach the engine. */
@@ -169,7 +183,7 @@ static void count_newest(VjOverlay *o, const VjOverlayEntry *e, int sign)
         tally->dels += unit;
         return;
     }
-    share = tally_of(e, e->newest);
+    share = tally_of(e->key_bytes, e->newest->value_bytes);
     tally->puts += unit;
     tally->bytes += unit * share.bytes;
     tally->pages += unit * share.pages;

@@ -7,7 +7,7 @@
 #define MAGIC_BYTES 4u
 #define NAME_BYTES (VJ_SESSION_NAME_MAX + 1u)
 
-static const char session_magic[] = "VJss";
+static const char session_magic[] = "VJss", holder_magic[] = "VJsh";
 static const char *const number_magics[] = {
     [VJ_NUMBER_NEXT_SESSION] = "VJsn", [VJ_NUMBER_COMMIT] = "VJsc",
     [VJ_NUMBER_EPOCH] = "VJse",        [VJ_NUMBER_LEASE] = "VJsl",
@@ -163,5 +163,45 @@ int vj_number_decode(VjNumber what, VjSlice key, VjSlice value, uint64_t *number
         return -EBADMSG;
     }
     vj_number_encode(what, key, *number, good);
+    return memcmp(good, value.data, sizeof good) == 0 ? 0 : -EBADMSG;
+}
+
+/* ---- The process that has a session ----------------------------------------------- */
+
+void vj_holder_encode(const VjHolder *holder, VjSlice key, uint8_t out[VJ_HOLDER_BYTES])
+{
+    static const uint8_t zeroes[3];
+    VjWriter w = vj_writer(out, VJ_HOLDER_BYTES);
+
+    vj_write_bytes(&w, holder_magic, MAGIC_BYTES);
+    vj_write_u8(&w, VJ_SESSION_FORMAT_VERSION);
+    vj_write_bytes(&w, zeroes, sizeof zeroes);
+    vj_write_bytes(&w, holder->boot, sizeof holder->boot);
+    vj_write_bytes(&w, holder->nonce, sizeof holder->nonce);
+    vj_write_u64(&w, holder->pid_namespace);
+    vj_write_u64(&w, holder->pid);
+    vj_write_u64(&w, holder->started);
+    vj_write_u64(&w, checksum(key, out, w.used));
+    g_assert(!w.bad && w.used == VJ_HOLDER_BYTES);
+}
+
+int vj_holder_decode(VjSlice key, VjSlice value, VjHolder *out)
+{
+    uint8_t good[VJ_HOLDER_BYTES];
+    VjReader r = vj_reader(value);
+    VjSlice boot, nonce;
+
+    if (value.len != VJ_HOLDER_BYTES) {
+        return -EBADMSG;
+    }
+    (void)vj_read_u64(&r);
+    boot = vj_read_bytes(&r, sizeof out->boot);
+    nonce = vj_read_bytes(&r, sizeof out->nonce);
+    out->pid_namespace = vj_read_u64(&r);
+    out->pid = vj_read_u64(&r);
+    out->started = vj_read_u64(&r);
+    memcpy(out->boot, boot.data, sizeof out->boot);
+    memcpy(out->nonce, nonce.data, sizeof out->nonce);
+    vj_holder_encode(out, key, good);
     return memcmp(good, value.data, sizeof good) == 0 ? 0 : -EBADMSG;
 }

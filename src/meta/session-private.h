@@ -4,6 +4,7 @@
  *
  *   session.c      open, close, the ops table
  *   session-number.c  its number, its record and its fence
+ *   leased.c       the same with a lease, where the engine is elsewhere
  *   events.c       what it reports to its listener
  *   txn.c          write transactions; the members of the ops table for one key
  *   view.c         what a transaction sees of what is committed, through the layers
@@ -30,6 +31,8 @@
 
 /* Changes of one transaction, bytes of memory; one more fails with -ENOMEM. */
 #define VJ_TXN_BYTES_MAX ((uint64_t)64 << 20)
+/* What it may have beyond that: one change. */
+#define VJ_TXN_BYTES_SLACK ((uint64_t)VJ_MIB)
 /* Pause after a failed move, doubled up to the second; a flush ends it. */
 #define VJ_MOVE_RETRY_FIRST_US ((int64_t)100 * 1000)
 #define VJ_MOVE_RETRY_MAX_US ((int64_t)5 * 1000 * 1000)
@@ -41,6 +44,8 @@
 #define VJ_VIEW_RUN_KEYS 64u
 /* Memory for what was read from an engine that is far away. */
 #define VJ_ITEM_CACHE_BYTES ((uint64_t)64 << 20)
+/* A lease is renewed after this part of it. */
+#define VJ_LEASE_PARTS 3
 /* Keys that are asked for in one call ahead of their readers. */
 #define VJ_VIEW_EXPECT_KEYS 1024u
 
@@ -131,6 +136,8 @@ typedef struct VjFence {
 
 /* What a shared session has besides.  See shared-private.h. */
 typedef struct VjShared VjShared;
+/* What an exclusive one with a lease has.  See leased-private.h. */
+typedef struct VjLeased VjLeased;
 
 /* The one listener of a session.  See events.c. */
 typedef struct VjListener {
@@ -194,6 +201,7 @@ typedef struct VjSession {
     VjFence fence;
     VjListener listener;
     VjShared *shared; /* owned; never changes after open; NULL: it is exclusive */
+    VjLeased *leased; /* likewise; NULL: it is shared, or has no lease */
     VjSessionRedo redo;
     /* Borrowed: the joined flushes that have no answer yet.  Not NULL: a flush writes the
      * log, or is about to look here. */
@@ -333,6 +341,9 @@ int vj_session_del(VjTxn *txn, VjSpace space, VjSlice key);
 /* Starts and stops the applier; stopping moves nothing: flush before. */
 void vj_applier_start(VjSession *s);
 void vj_applier_stop(VjSession *s);
+
+/* For good: what is not in the engine by now never will be.  It was not before. */
+void vj_session_was_shut_out(VjSession *s) VJ_REQUIRES(&s->state);
 
 /* ---- flush.c --------------------------------------------------------------------- */
 

@@ -121,7 +121,7 @@ int vj_session_has_ended(VjTxn *txn, uint64_t id, bool *ended)
 int vj_session_forget(VjTxn *txn, uint64_t id)
 {
     static const char subs[] = {VJ_SESSION_SUB_COMMIT, VJ_SESSION_SUB_EPOCH,
-                                VJ_SESSION_SUB_LEASE};
+                                VJ_SESSION_SUB_HOLDER, VJ_SESSION_SUB_LEASE};
     VjSessionKey key = vj_session_key(id);
     int rc = vj_txn_del(txn, VJ_SPACE_SESSION, vj_session_key_slice(&key));
 
@@ -175,6 +175,7 @@ static int check_session(VjSlice key, VjSlice value)
 {
     const uint8_t *bytes = key.data;
     VjSessionRecord record;
+    VjHolder holder;
     uint64_t number;
 
     if (key.len == VJ_SESSION_KEY_BYTES) {
@@ -188,6 +189,8 @@ static int check_session(VjSlice key, VjSlice value)
         return vj_number_decode(VJ_NUMBER_COMMIT, key, value, &number);
     case VJ_SESSION_SUB_EPOCH:
         return vj_number_decode(VJ_NUMBER_EPOCH, key, value, &number);
+    case VJ_SESSION_SUB_HOLDER:
+        return vj_holder_decode(key, value, &holder);
     case VJ_SESSION_SUB_LEASE:
         return vj_number_decode(VJ_NUMBER_LEASE, key, value, &number);
     default:

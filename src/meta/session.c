@@ -5,6 +5,7 @@
  * Commits are visible at once, and durable after flush() or the commit interval; what the
  * engine holds is always a prefix of the commits.
  */
+#include "meta/leased-private.h"
 #include "meta/shared-private.h"
 
 /* ---- Engines --------------------------------------------------------------------- */
@@ -33,6 +34,8 @@ bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opt
     if (shared) {
         vj_lease_stop(s);
         vj_shared_unwatch(s);
+    } else if (s->leased != NULL) {
+        vj_leased_stop(s);
     }
     vj_views_clear(s);
     vj_mutex_lock(&s->state);
@@ -45,11 +48,25 @@ bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opt
     if (shared) {
         vj_shared_watch(s);
         vj_lease_start(s);
+    } else if (s->leased != NULL) {
+        vj_leased_start(s);
     }
     return true;
 }
 
 /* ---- Open and close -------------------------------------------------------------- */
+
+/* Of keys and values, so that a generation with one transaction more is no longer than a
+ * batch of the engine's may be: in memory it takes more than there. */
+static uint64_t most_of_generation(const VjEngine *e, uint64_t wanted)
+{
+    const uint64_t txn_bytes = VJ_TXN_BYTES_MAX + VJ_TXN_BYTES_SLACK;
+    uint64_t most = e->ops->apply_max_bytes;
+
+    G_STATIC_ASSERT(sizeof(VjOverlayEntry) + sizeof(VjVersion) >= VJ_CHANGE_HEAD_BYTES);
+    g_assert(most == 0 || most > txn_bytes);
+    return most == 0 ? wanted : MIN(wanted, most - txn_bytes);
+}
 
 static VjSession *session_new(VjEngine *e, const VjMetaPlace *place, const VjOpts *opts)
 {
@@ -60,7 +77,7 @@ static VjSession *session_new(VjEngine *e, const VjMetaPlace *place, const VjOpt
     s->path = g_strdup(place->path != NULL ? place->path : e->ops->name);
     s->label = g_strdup_printf("%s: %s", e->ops->name, s->path);
     s->read_only = place->read_only;
-    s->generation_max_bytes = vj_opts_number(opts, "overlay") / 2;
+    s->generation_max_bytes = most_of_generation(e, vj_opts_number(opts, "overlay") / 2);
     s->commit_interval_us = (int64_t)vj_opts_number(opts, "commit") * 1000 * 1000;
     s->active = vj_generation_new();
     vj_overlay_init(&s->changes);
@@ -105,6 +122,7 @@ static int session_free(VjSession *s, bool in_order)
     vj_overlay_clear(&s->changes);
     vj_item_cache_free(s->cache);
     vj_shared_free(s->shared);
+    vj_leased_free(s->leased);
     vj_cond_clear(&s->moved);
     vj_cond_clear(&s->applier_wake);
     vj_mutex_clear(&s->state);
@@ -130,11 +148,21 @@ static bool check_place(const VjEngineOps *ops, const VjMetaPlace *place, GError
            vj_error_set(error, EINVAL, "a session among others has to write its record");
 }
 
+/* It is alone by a lease, not by a lock of its opener's. */
+static bool wants_lease(const VjEngineOps *ops, const VjMetaPlace *place)
+{
+    return (ops->flags & VJ_ENGINE_IS_LEASED) != 0 &&
+           (place->session != NULL ? !place->session->shared : !place->read_only);
+}
+
 /* Setup, after all else. */
 static bool join(VjSession *s, const VjMetaPlace *place, GError **error)
 {
     const VjSessionOpen *how = place->session;
 
+    if (wants_lease(s->engine->ops, place)) {
+        return vj_leased_join(s, how, error);
+    }
     if (how == NULL || s->read_only) {
         return true;
     }
@@ -152,6 +180,7 @@ static bool join(VjSession *s, const VjMetaPlace *place, GError **error)
 bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjOpts *opts,
                      VjMeta **out, GError **error)
 {
+    VjMetaPlace engine_place = *place;
     VjEngine *e;
     VjSession *s;
 
@@ -159,7 +188,10 @@ bool vj_session_open(const VjEngineOps *ops, const VjMetaPlace *place, const VjO
     if (!check_place(ops, place, error)) {
         return false;
     }
-    e = vj_engine_open(ops, NULL, place, opts, error);
+    if (wants_lease(ops, place)) {
+        engine_place.read_only = false; /* it writes its record */
+    }
+    e = vj_engine_open(ops, NULL, &engine_place, opts, error);
     if (e == NULL) {
         return false;
     }
@@ -188,6 +220,19 @@ static int end_exclusive(VjSession *s)
     return rc != 0 ? rc : left;
 }
 
+/* How long the end of a session that failed to flush waits for its record to go. */
+#define LEAVE_PATIENCE_US ((int64_t)1000 * 1000)
+
+static int end_leased(VjSession *s)
+{
+    int flushed = vj_session_flush(&s->meta), left;
+
+    vj_leased_stop(s);
+    vj_applier_stop(s);
+    left = vj_leased_leave(s, flushed == 0 ? s->leased->lease_us : LEAVE_PATIENCE_US);
+    return flushed != 0 ? flushed : left;
+}
+
 static int end_shared(VjSession *s)
 {
     int rc;
@@ -201,7 +246,10 @@ static int end_shared(VjSession *s)
 static int session_close(VjMeta *m)
 {
     VjSession *s = (VjSession *)m;
-    int rc = vj_session_is_shared(s) ? end_shared(s) : end_exclusive(s), closed;
+    int rc = vj_session_is_shared(s) ? end_shared(s)
+             : s->leased != NULL     ? end_leased(s)
+                                     : end_exclusive(s);
+    int closed;
 
     g_assert(s->snapshots.newest == NULL && s->views == 0 && s->joined == NULL);
     closed = session_free(s, rc == 0 && !s->read_only);

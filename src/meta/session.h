@@ -9,7 +9,11 @@
  * names its owner; when one ends without having given it up, another one does.
  *
  * - An exclusive session is alone: its opener has seen to that (a lock on the volume's
- *   directory).  Every other record is of a session that has ended.
+ *   directory), or it has a lease, where the engine is elsewhere.  Every other record is
+ *   of a session that has ended.  With a lease it is refused while another session has
+ *   one; takes over when that has ended, or when the other one's process on this machine
+ *   is gone; and is shut out by another one that does the same.  It goes on when its own
+ *   lease has ended and no session has taken over.
  * - A shared session has others beside it.  A write transaction reads, keeps the versions
  *   of what it read, and is one call of the engine that checks them; on a conflict its
  *   body runs again.  It is visible to all and durable when vj_meta_run returns, so that
@@ -27,19 +31,21 @@
 #include "meta/meta.h"
 
 #define VJ_SESSION_NAME_MAX 63u /* bytes */
-/* How long a shared session is believed to live after it said so last. */
+/* How long a session with a lease is believed to live after it said so last. */
 #define VJ_LEASE_DEFAULT_US ((int64_t)30 * 1000 * 1000)
 
 /*
  * VjSessionOpen - how a session is opened: VjMetaPlace.session, borrowed for the call
  *
  * Without one it is an exclusive session without a number and a record, for mkfs and
- * examining; one that only reads has neither.
+ * examining; one that only reads has neither.  Where the engine is elsewhere each has
+ * both, but one that only reads and has no name, for a look of a moment.
  */
 struct VjSessionOpen {
     const char *name; /* for people: "mount /mnt, pid 7 on host"; cut at the maximum */
     bool shared;
-    int64_t lease_us; /* of a shared one; 0: VJ_LEASE_DEFAULT_US; renewed at a third */
+    /* Of one that has a lease; 0: VJ_LEASE_DEFAULT_US; renewed at a third. */
+    int64_t lease_us;
 };
 
 /* Its number, > 0 and never given again in the volume; 0: it has no record. */
@@ -142,7 +148,7 @@ typedef struct VjMetaEvents {
      */
     void (*session_ended)(void *opaque, uint64_t id);
     /* This session was: its transactions fail with -ESTALE from now on (those that only
-     * read: in a shared session alone).  Must not run transactions. */
+     * read: in a session with a lease alone).  Must not run transactions. */
     void (*shut_out)(void *opaque);
 } VjMetaEvents;
 

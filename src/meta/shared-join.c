@@ -6,116 +6,29 @@
  * session can have no other beside it, so that one whose record says that it lives has
  * ended without giving the record up; its record says so from then on.
  */
+#include "meta/session-join-private.h"
 #include "meta/shared-private.h"
-
-/* What joining puts, and what must not have changed meanwhile. */
-typedef struct Join {
-    VjSession *s;
-    VjItems counter, sessions;
-    VjOverlay changes;
-    GArray *checks; /* of VjCheck */
-    uint64_t number;
-} Join;
-
-static int set(VjOverlay *o, VjSpace space, VjSlice key, const uint8_t *bytes, size_t len)
-{
-    VjSlice value = vj_slice(bytes, len);
-
-    return vj_overlay_set(o, space, key, bytes != NULL ? &value : NULL);
-}
-
-static int set_number(VjOverlay *o, VjNumber what, const VjSessionKey *key,
-                      uint64_t number)
-{
-    uint8_t bytes[VJ_NUMBER_BYTES];
-
-    vj_number_encode(what, vj_session_key_slice(key), number, bytes);
-    return set(o, VJ_SPACE_SESSION, vj_session_key_slice(key), bytes, sizeof bytes);
-}
-
-static int set_record(VjOverlay *o, const VjSessionRecord *record)
-{
-    VjSessionKey key = vj_session_key(record->id);
-    uint8_t bytes[VJ_SESSION_RECORD_BYTES];
-
-    vj_session_encode(record, bytes);
-    return set(o, VJ_SPACE_SESSION, vj_session_key_slice(&key), bytes, sizeof bytes);
-}
 
 /* ---- Joining --------------------------------------------------------------------- */
 
-static void join_clear(Join *j)
-{
-    vj_items_clear(&j->counter);
-    vj_items_clear(&j->sessions);
-    vj_overlay_clear(&j->changes);
-    g_array_set_size(j->checks, 0);
-}
-
-int vj_shared_scan_sessions(VjSession *s, VjItems *out, int64_t deadline_us)
-{
-    VjRange range = {.space = VJ_SPACE_SESSION};
-    bool more = true;
-    int rc = 0;
-
-    while (rc == 0 && more) {
-        if (out->count > 0) {
-            range.from = out->at[out->count - 1].key;
-        }
-        rc =
-            vj_engine_scan(s->engine, &range, VJ_SCAN_ITEMS_MAX, out, &more, deadline_us);
-    }
-    return rc;
-}
-
-static int read_all(Join *j)
-{
-    VjKey key = {VJ_SPACE_SYSTEM, vj_session_next_key()};
-    int rc = vj_engine_get_many(j->s->engine, &key, 1, &j->counter, VJ_NO_DEADLINE);
-
-    return rc < 0 ? rc : vj_shared_scan_sessions(j->s, &j->sessions, VJ_NO_DEADLINE);
-}
-
-/* Those that are exclusive have ended.  *last: the largest number that has a record. */
-static int end_exclusive(Join *j, uint64_t *last)
+/* Those that are exclusive have ended. */
+static int end_exclusive(VjJoin *j)
 {
     int rc = 0;
 
-    *last = 0;
     for (size_t i = 0; rc == 0 && i < j->sessions.count; i++) {
         const VjItem *item = &j->sessions.at[i];
         VjSessionRecord record;
 
-        if (vj_session_decode(item->key, item->value, &record) < 0) {
-            continue;
-        }
-        *last = MAX(*last, record.id);
-        if (record.kind == VJ_SESSION_EXCLUSIVE && record.state == VJ_SESSION_LIVE) {
-            VjCheck check = {{VJ_SPACE_SESSION, item->key}, item->version};
-
-            record.state = VJ_SESSION_ENDED;
-            g_array_append_val(j->checks, check);
-            rc = set_record(&j->changes, &record);
+        if (vj_session_decode(item->key, item->value, &record) == 0 &&
+            record.kind == VJ_SESSION_EXCLUSIVE && record.state == VJ_SESSION_LIVE) {
+            rc = vj_join_end(j, item, NULL, &record);
         }
     }
     return rc;
 }
 
-static int choose_number(Join *j, uint64_t last)
-{
-    const VjItem *item = &j->counter.at[0];
-    VjSlice counter = vj_session_next_key();
-    VjCheck check = {{VJ_SPACE_SYSTEM, counter}, item->version};
-    uint8_t bytes[VJ_NUMBER_BYTES];
-
-    j->number =
-        vj_session_choose_number(j->s, item->version != 0 ? &item->value : NULL, last);
-    vj_number_encode(VJ_NUMBER_NEXT_SESSION, counter, j->number + 1, bytes);
-    g_array_append_val(j->checks, check);
-    return set(&j->changes, VJ_SPACE_SYSTEM, counter, bytes, sizeof bytes);
-}
-
-static int set_own(Join *j, const char *name)
+static int set_own(VjJoin *j, const char *name)
 {
     VjShared *sh = j->s->shared;
     VjSessionKey lease = vj_session_sub_key(j->number, VJ_SESSION_SUB_LEASE);
@@ -126,43 +39,31 @@ static int set_own(Join *j, const char *name)
     sh->commit_key = vj_session_sub_key(j->number, VJ_SESSION_SUB_COMMIT);
     sh->commit.key = (VjKey){VJ_SPACE_SESSION, vj_session_key_slice(&sh->commit_key)};
     if (rc == 0) {
-        rc = set_record(&j->changes, &sh->record);
+        rc = vj_join_set_record(&j->changes, &sh->record);
     }
     if (rc == 0) {
-        rc = set_number(&j->changes, VJ_NUMBER_COMMIT, &sh->commit_key, 0);
+        rc = vj_join_set_number(&j->changes, VJ_NUMBER_COMMIT, &sh->commit_key, 0);
     }
     return rc < 0 ? rc
-                  : set_number(&j->changes, VJ_NUMBER_LEASE, &lease,
-                               (uint64_t)(now_us + sh->lease_us));
+                  : vj_join_set_number(&j->changes, VJ_NUMBER_LEASE, &lease,
+                                       (uint64_t)(now_us + sh->lease_us));
 }
 
 /* -EAGAIN: another session joined meanwhile. */
-static int try_to_join(Join *j, const char *name, uint64_t *version)
+static int try_to_join(VjJoin *j, const char *name, uint64_t *version)
 {
-    VjBatch batch = {.next = vj_overlay_next_change, .changes = &j->changes};
-    VjItems fresh = {0};
-    uint64_t last;
-    int rc = read_all(j);
+    int rc = vj_join_read(j);
 
     if (rc == 0) {
-        rc = end_exclusive(j, &last);
+        rc = end_exclusive(j);
     }
     if (rc == 0) {
-        rc = choose_number(j, last);
+        rc = vj_join_choose_number(j);
     }
     if (rc == 0) {
         rc = set_own(j, name);
     }
-    if (rc < 0) {
-        return rc;
-    }
-    batch.checks = (const VjCheck *)(void *)j->checks->data;
-    batch.check_count = j->checks->len;
-    batch.count = j->changes.entry_count;
-    batch.version = version;
-    rc = vj_engine_apply(j->s->engine, &batch, &fresh, VJ_NO_DEADLINE);
-    vj_items_clear(&fresh);
-    return rc;
+    return rc < 0 ? rc : vj_join_apply(j, version);
 }
 
 static VjShared *shared_new(const VjSessionOpen *how)
@@ -191,18 +92,16 @@ void vj_shared_free(VjShared *sh)
 
 bool vj_shared_join(VjSession *s, const VjSessionOpen *how, GError **error)
 {
-    Join j = {.s = s, .checks = g_array_new(FALSE, FALSE, sizeof(VjCheck))};
+    VjJoin j;
     uint64_t version = 0;
     int rc = -EAGAIN;
 
     s->shared = shared_new(how);
-    vj_overlay_init(&j.changes);
+    vj_join_init(&j, s);
     for (unsigned tries = 0; rc == -EAGAIN && tries < VJ_META_RUN_TRIES; tries++) {
-        join_clear(&j);
         rc = try_to_join(&j, how->name, &version);
     }
-    join_clear(&j);
-    g_array_unref(j.checks);
+    vj_join_clear(&j);
     if (rc < 0) {
         return vj_error_set_errno(error, rc == -EAGAIN ? EIO : -rc,
                                   "%s: the record of this session", s->path);
@@ -249,13 +148,13 @@ static int set_last(const VjSession *s, VjOverlay *changes, bool stays)
 
     if (stays) {
         record.state = VJ_SESSION_ENDED;
-        return set_record(changes, &record);
+        return vj_join_set_record(changes, &record);
     }
-    rc = set(changes, VJ_SPACE_SESSION, s->fence.check.key.key, NULL, 0);
+    rc = vj_join_set(changes, &s->fence.key, NULL, 0);
     for (size_t i = 0; rc == 0 && i < G_N_ELEMENTS(subs); i++) {
         VjSessionKey key = vj_session_sub_key(s->number, subs[i]);
 
-        rc = set(changes, VJ_SPACE_SESSION, vj_session_key_slice(&key), NULL, 0);
+        rc = vj_join_set(changes, &key, NULL, 0);
     }
     return rc;
 }

@@ -16,8 +16,6 @@
 /* Pause between tries to find out what became of a commit, doubled up to the second. */
 #define VJ_RESOLVE_PAUSE_FIRST_US ((int64_t)10 * 1000)
 #define VJ_RESOLVE_PAUSE_MAX_US ((int64_t)1000 * 1000)
-/* A lease is renewed after this part of it. */
-#define VJ_LEASE_PARTS 3
 
 struct VjShared {
     VjSessionRecord record; /* its own; never changes after open */
@@ -69,9 +67,6 @@ bool vj_shared_join(VjSession *s, const VjSessionOpen *how, GError **error);
 /* Setup: the record goes, or says that the session has ended. */
 int vj_shared_leave(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 void vj_shared_free(VjShared *sh); /* NULL is fine */
-/* Appends all keys of all sessions. */
-int vj_shared_scan_sessions(VjSession *s, VjItems *out,
-                            int64_t deadline_us) G_GNUC_WARN_UNUSED_RESULT;
 /* Setup: begins and ends to hear what is changed. */
 void vj_shared_watch(VjSession *s);
 void vj_shared_unwatch(VjSession *s);

@@ -80,6 +80,9 @@ void vj_views_clear(VjSession *s)
 /* -EAGAIN: its snapshot must be prepared. */
 static int view_begin(VjSession *s, VjView *v, bool enlist) VJ_REQUIRES(&s->state)
 {
+    if (s->leased != NULL && s->is_shut_out) {
+        return -ESTALE; /* what is there is of another session */
+    }
     if (v->engine != NULL) {
         int rc = vj_engine_snapshot_take(v->engine);
 

@@ -4,8 +4,12 @@
 noinst_LTLIBRARIES += src/object/libvj-object.la
 src_object_libvj_object_la_LIBADD =
 src_object_libvj_object_la_SOURCES = \
+	src/object/by-node.c \
 	src/object/dead.c \
 	src/object/epoch.c \
+	src/object/form.c \
+	src/object/form.h \
+	src/object/heal.c \
 	src/object/id-block.c \
 	src/object/object-cache.c \
 	src/object/object-check.c \

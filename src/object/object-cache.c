@@ -346,7 +346,7 @@ static int load(VjObjects *o, VjObjectCache *c, const VjObject *object, VjCacheE
     vj_mutex_unlock(&c->lock);
     if (whole || got != NULL) {
         rc = got != NULL ? vj_object_unpack(o, object, got->buf, &plain)
-                         : vj_object_load(o, object, &plain);
+                         : vj_object_load_content(o, object, &plain);
         vj_io_unref(got);
         in_parts = rc == -EBADMSG || rc == -EIO;
         if (in_parts || rc == -ENOMEM) {

@@ -99,7 +99,8 @@ static guint position_of(const GArray *stored, uint64_t id)
     return low;
 }
 
-static const VjPut *find_stored(const GArray *stored, const VjObject *object)
+static const VjPut *find_stored(VjStore *store, const GArray *stored,
+                                const VjObject *object)
 {
     for (guint i = position_of(stored, object->id); i < stored->len; i++) {
         const VjPut *put = &g_array_index(stored, VjPut, i);
@@ -107,7 +108,7 @@ static const VjPut *find_stored(const GArray *stored, const VjObject *object)
         if (put->id != object->id) {
             break;
         }
-        if (memcmp(put->loc.bytes, object->loc.bytes, VJ_LOC_BYTES) == 0) {
+        if (vj_store_same_loc(store, put->loc, object->loc)) {
             return put;
         }
     }
@@ -225,7 +226,7 @@ static int check_live(VjObjectCheck *c, const VjObject *object)
     gint64 key = (gint64)object->id;
     const gint64 *found = g_hash_table_lookup(c->counts, &key);
     uint64_t count = found != NULL ? (uint64_t)*found : 0;
-    const VjPut *put = find_stored(c->stored, object);
+    const VjPut *put = find_stored(c->objects->store, c->stored, object);
     VjObject dead;
     int rc;
 

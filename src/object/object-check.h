@@ -11,7 +11,7 @@
 #include "object/object-format.h"
 
 /* A record names the bytes of @put, or may: a damaged one.  Errors of meta. */
-int vj_object_put_is_named(VjTxn *txn, const VjPut *put,
+int vj_object_put_is_named(VjObjects *o, VjTxn *txn, const VjPut *put,
                            bool *is_named) G_GNUC_WARN_UNUSED_RESULT;
 /* Keeps in @puts (VjPut, of the store) what no record names, by a snapshot that is
  * younger than the listing.  What may still be committed is the caller's to leave out,
@@ -31,9 +31,6 @@ int vj_objects_keep_garbage(VjObjects *o, GArray *puts) G_GNUC_WARN_UNUSED_RESUL
  * filled. */
 int vj_object_load(VjObjects *o, const VjObject *object,
                    VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
-/* How @codec stores; @spec without parameters.  False: not in this build. */
-bool vj_object_shape(uint8_t codec, VjCodecSpec *spec,
-                     bool *varying) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Equal content shall be put afresh: out of the index, marked damaged.  Its own
  * commit. */

@@ -8,15 +8,6 @@
  */
 #include "object/object-private.h"
 
-bool vj_object_shape(uint8_t codec, VjCodecSpec *spec, bool *varying)
-{
-    const uint32_t even = VJ_CODEC_SAME_LENGTH | VJ_CODEC_RANDOM_ACCESS;
-
-    *spec = (VjCodecSpec){.ops = vj_codec_by_id(codec)};
-    *varying = spec->ops != NULL && (spec->ops->flags & even) != even;
-    return spec->ops != NULL;
-}
-
 /* Reports why @object cannot be read, once: to the caller where it gave @fault, which
  * then names the file; else to the log. */
 static void tell(const VjObject *object, const char *why)
@@ -57,45 +48,32 @@ int vj_object_load_stored(VjObjects *o, const VjObject *object, uint32_t offset,
     return rc;
 }
 
-/* What the record says about lengths is possible. */
-int vj_object_load_shape(VjObjects *o, const VjObject *object, VjCodecSpec *spec,
-                         bool *varying)
+/* What of @rc has to be reported, is. */
+static int report(VjObjects *o, const VjObject *object, int rc, const VjFormFault *fault)
 {
-    uint32_t trailer_bytes;
-
-    if (!vj_object_shape(object->codec, spec, varying)) {
+    if (rc == -EOPNOTSUPP) {
         g_autofree char *why =
             g_strdup_printf("transformation %u (%s) is not in this build", object->codec,
                             vj_codec_name_of(object->codec));
 
         tell(object, why);
-        return -EOPNOTSUPP;
     }
-    spec->params.param = object->param;
-    trailer_bytes = vj_trailer_bytes(*varying, object->plain_bytes);
-    if (object->stored_bytes <= trailer_bytes ||
-        (!*varying && object->stored_bytes - trailer_bytes != object->plain_bytes)) {
-        return report_damage(o, object, "the length", object->stored_bytes);
-    }
-    return 0;
+    return rc == -EBADMSG ? report_damage(o, object, fault->what, fault->at) : rc;
 }
 
-static int parse_trailer(VjObjects *o, const VjObject *object, bool varying,
-                         const void *raw, VjTrailer **out)
+int vj_object_load_shape(VjObjects *o, const VjObject *object, VjCodecSpec *spec,
+                         bool *varying)
 {
-    uint32_t bytes = vj_trailer_bytes(varying, object->plain_bytes);
-    int rc = vj_trailer_parse(vj_slice(raw, bytes), object->codec, varying,
-                              object->plain_bytes, object->stored_bytes,
-                              object->trailer_checksum, out);
+    VjFormFault fault;
+    int rc = vj_form_shape(object, spec, varying, &fault);
 
-    return rc != -EBADMSG
-               ? rc
-               : report_damage(o, object, "the trailer", object->stored_bytes - bytes);
+    return report(o, object, rc, &fault);
 }
 
 int vj_object_load_trailer(VjObjects *o, const VjObject *object, VjTrailer **out)
 {
     g_autofree uint8_t *raw = NULL;
+    VjFormFault fault;
     VjCodecSpec spec;
     uint32_t bytes;
     bool varying;
@@ -112,33 +90,24 @@ int vj_object_load_trailer(VjObjects *o, const VjObject *object, VjTrailer **out
         return -ENOMEM;
     }
     rc = vj_object_load_stored(o, object, object->stored_bytes - bytes, raw, bytes);
-    return rc < 0 ? rc : parse_trailer(o, object, varying, raw, out);
+    return rc < 0 ? rc
+                  : report(o, object, vj_form_trailer(object, varying, raw, out, &fault),
+                           &fault);
 }
 
-/* Blocks [first, last] as stored begin at @stored; all of them are compared. */
 int vj_object_verify_blocks(VjObjects *o, const VjObject *object, const VjTrailer *t,
                             uint32_t first, uint32_t last, const uint8_t *stored)
 {
-    uint32_t start = vj_trailer_block_start(t, first);
+    VjFormFault fault;
 
-    for (uint32_t i = first; i <= last; i++) {
-        uint32_t at = vj_trailer_block_start(t, i);
-
-        if (!vj_trailer_block_is_right(t, i, stored + (at - start))) {
-            return report_damage(o, object, "a block", at);
-        }
-    }
-    return 0;
+    return report(o, object, vj_form_verify_blocks(t, first, last, stored, &fault),
+                  &fault);
 }
 
-static void count_decoded(VjObjectCache *c, const VjTrailer *t, uint32_t first,
-                          uint32_t last)
+static void count_decoded(VjObjectCache *c, uint32_t blocks, uint64_t bytes)
 {
-    uint64_t bytes = (uint64_t)(last - first) * vj_stored_block_bytes(t->varying) +
-                     vj_trailer_block_plain(t, last);
-
     vj_mutex_lock(&c->lock);
-    c->stats.decoded_blocks += last - first + 1;
+    c->stats.decoded_blocks += blocks;
     c->stats.decoded_bytes += bytes;
     vj_mutex_unlock(&c->lock);
 }
@@ -147,81 +116,29 @@ int vj_object_decode_blocks(VjObjects *o, const VjObject *object, const VjCodecS
                             const VjTrailer *t, uint32_t first, const uint8_t *stored,
                             uint32_t start, uint8_t *dst, uint32_t len)
 {
-    uint32_t block = vj_stored_block_bytes(t->varying);
-    uint32_t base = vj_trailer_block_start(t, first);
-    uint32_t last = (start + len - 1) / block;
-    g_autofree uint8_t *part = NULL;
+    uint32_t block = vj_stored_block_bytes(t->varying), last = (start + len - 1) / block;
+    VjFormFault fault;
 
-    count_decoded(&o->cache, t, first, last);
-    for (uint32_t i = first; len > 0; i++) {
-        const uint8_t *src = stored + (vj_trailer_block_start(t, i) - base);
-        uint32_t src_len = vj_trailer_block_end(t, i) - vj_trailer_block_start(t, i);
-        uint32_t plain_len = vj_trailer_block_plain(t, i);
-        uint32_t skip = start - i * block;
-        uint32_t take = MIN(len, plain_len - skip);
-        const VjCodecContext context = vj_object_context(object, i);
-        bool all = take == plain_len;
-        int rc;
-
-        if (!all && part == NULL) {
-            part = g_try_malloc(block);
-            if (part == NULL) {
-                return -ENOMEM;
-            }
-        }
-        rc = vj_codec_decode(spec, &context, src, src_len, all ? dst : part, plain_len);
-        if (rc < 0) {
-            return rc == -EBADMSG ? report_damage(o, object, "an encoded block",
-                                                  vj_trailer_block_start(t, i))
-                                  : rc;
-        }
-        if (!all) {
-            memcpy(dst, part + skip, take);
-        }
-        dst += take;
-        start += take;
-        len -= take;
-    }
-    return 0;
+    count_decoded(&o->cache, last - first + 1,
+                  (uint64_t)(last - first) * block + vj_trailer_block_plain(t, last));
+    return report(
+        o, object,
+        vj_form_decode_blocks(object, spec, t, first, stored, start, dst, len, &fault),
+        &fault);
 }
 
 int vj_object_unpack(VjObjects *o, const VjObject *object, VjBuf *stored, VjBuf **plain)
 {
-    g_autoptr(VjBuf) decoded = NULL;
-    g_autoptr(VjTrailer) t = NULL;
+    VjFormFault fault;
     VjCodecSpec spec;
     bool varying;
-    int rc;
+    int rc = report(o, object, vj_form_unpack(object, stored, plain, &fault), &fault);
 
-    *plain = NULL;
-    rc = vj_object_load_shape(o, object, &spec, &varying);
-    if (rc == 0) {
-        rc = parse_trailer(o, object, varying,
-                           stored->data + object->stored_bytes -
-                               vj_trailer_bytes(varying, object->plain_bytes),
-                           &t);
+    if (rc == 0 && *plain != stored && vj_form_of_codec(object->codec, &spec, &varying)) {
+        count_decoded(&o->cache, vj_stored_block_count(varying, object->plain_bytes),
+                      object->plain_bytes);
     }
-    if (rc == 0) {
-        rc = vj_object_verify_blocks(o, object, t, 0, t->block_count - 1, stored->data);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    if (vj_codec_is_identity(&spec)) {
-        decoded = vj_buf_ref(stored);
-    } else {
-        decoded = vj_buf_new(object->plain_bytes);
-        rc = decoded == NULL
-                 ? -ENOMEM
-                 : vj_object_decode_blocks(o, object, &spec, t, 0, stored->data, 0,
-                                           decoded->data, object->plain_bytes);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-    decoded->len = object->plain_bytes;
-    *plain = g_steal_pointer(&decoded);
-    return 0;
+    return rc;
 }
 
 int vj_object_load(VjObjects *o, const VjObject *object, VjBuf **plain)
@@ -242,4 +159,13 @@ int vj_object_load(VjObjects *o, const VjObject *object, VjBuf **plain)
     }
     rc = vj_object_load_stored(o, object, 0, stored->data, object->stored_bytes);
     return rc < 0 ? rc : vj_object_unpack(o, object, stored, plain);
+}
+
+int vj_object_load_content(VjObjects *o, const VjObject *object, VjBuf **plain)
+{
+    if ((object->flags & (VJ_OBJECT_BY_NODE | VJ_OBJECT_ON_WIRE)) != 0 &&
+        vj_store_takes_plain(o->store) && vj_by_node_load(o, object, plain) == 0) {
+        return 0;
+    }
+    return vj_object_load(o, object, plain); /* which reports what is wrong */
 }

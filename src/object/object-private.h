@@ -4,6 +4,9 @@
  *
  *     object-store.c  content → object: in-flight table, index, put, pending objects
  *     object-refs.c   reference counts, in the caller's transactions
+ *     form.c          content to stored bytes and back, without a volume
+ *     object-load.c   the same for what the store has, errors reported
+ *     heal.c          replicas
  *     object-read.c   verified reads      object-cache.c  what readers keep
  *     id-block.c      object ids          dead.c          guards, pins, the thread
  *     reap.c          one pass over the dead
@@ -13,9 +16,8 @@
 #ifndef VJ_OBJECT_OBJECT_PRIVATE_H
 #define VJ_OBJECT_OBJECT_PRIVATE_H
 
-#include "codec/codec.h"
+#include "object/form.h"
 #include "object/object-check.h"
-#include "object/stored-form.h"
 
 /* ---- id-block.c -------------------------------------------------------------------- */
 
@@ -218,8 +220,7 @@ void vj_cache_ahead_end(VjObjects *o, const VjObject *object, VjCacheEntry *entr
 
 /* ---- object-load.c ----------------------------------------------------------------- */
 
-/* vj_object_shape() and the parameter, when the lengths of the record are possible; else
- * -EBADMSG, -EOPNOTSUPP, reported. */
+/* As the functions of form.h with these names, but that what is wrong is reported. */
 int vj_object_load_shape(VjObjects *o, const VjObject *object, VjCodecSpec *spec,
                          bool *varying) G_GNUC_WARN_UNUSED_RESULT;
 /* Stored bytes [@offset, @offset + @len) as they are; errors are reported. */
@@ -234,6 +235,9 @@ int vj_object_load_stored(VjObjects *o, const VjObject *object, uint32_t offset,
  */
 int vj_object_unpack(VjObjects *o, const VjObject *object, VjBuf *stored,
                      VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
+/* All of the content, as vj_object_load, or by a node that takes the form apart. */
+int vj_object_load_content(VjObjects *o, const VjObject *object,
+                           VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
 /* From the store: the trailer alone. */
 int vj_object_load_trailer(VjObjects *o, const VjObject *object,
                            VjTrailer **out) G_GNUC_WARN_UNUSED_RESULT;
@@ -250,20 +254,48 @@ int vj_object_decode_blocks(VjObjects *o, const VjObject *object, const VjCodecS
                             const VjTrailer *t, uint32_t first, const uint8_t *stored,
                             uint32_t start, uint8_t *dst,
                             uint32_t len) G_GNUC_WARN_UNUSED_RESULT;
-/* Block @block of @object, as a codec knows it: an encryption never meets the same twice,
- * because an id is put once.  There are no keys in a volume yet. */
-static inline VjCodecContext vj_object_context(const VjObject *object, uint32_t block)
+
+/* ---- by-node.c --------------------------------------------------------------------- */
+
+/* What @want asks for is done by a node. */
+bool vj_by_node_applies(const VjObjects *o, const VjTransform *want);
+/* How the object is stored then: what the index knows it under. */
+VjTransform vj_by_node_stored(const VjTransform *want);
+/* As vj_form_encode and a put: fills in all that a record says. */
+int vj_by_node_put(VjObjects *o, const void *plain, const VjTransform *want,
+                   VjObject *object) G_GNUC_WARN_UNUSED_RESULT;
+/* A range of the content, on the node's word; errors are not reported. */
+int vj_by_node_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
+                    uint32_t len) G_GNUC_WARN_UNUSED_RESULT;
+/* All of it, compared with the digest.  *plain owned. */
+int vj_by_node_load(VjObjects *o, const VjObject *object,
+                    VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
+
+static inline VjStoreForm vj_object_store_form(const VjObject *object)
 {
-    return (VjCodecContext){.domain = VJ_CODEC_DOMAIN_OBJECT,
-                            .number = object->id,
-                            .block = block,
-                            .key_id = object->key_id};
+    return (VjStoreForm){.codec = object->codec,
+                         .param = object->param,
+                         .key_id = object->key_id,
+                         .plain_bytes = object->plain_bytes,
+                         .stored_bytes = object->stored_bytes,
+                         .trailer_checksum = object->trailer_checksum};
 }
-/* The stored data is the content itself. */
-static inline bool vj_codec_is_identity(const VjCodecSpec *spec)
-{
-    return (spec->ops->flags & VJ_CODEC_IDENTITY) != 0;
-}
+
+/* ---- heal.c ------------------------------------------------------------------------ */
+
+typedef struct VjHealing {
+    VjMutex lock; /* VJ_RANK_OBJECT_VERIFIED */
+    VjCond changed;
+    /* guarded by lock: */
+    GHashTable *ids; /* of objects that are being healed (gint64*) */
+} VjHealing;
+
+void vj_healing_init(VjHealing *h);
+void vj_healing_clear(VjHealing *h);
+
+/* A read of @object failed with @rc: true, it is worth another try, as its store had a
+ * good replica of it. */
+bool vj_object_mend(VjObjects *o, const VjObject *object, int rc);
 
 /* ---- verified.c -------------------------------------------------------------------- */
 
@@ -341,6 +373,7 @@ struct VjObjects {
     VjObjectCache cache;
     VjInflight inflight;
     VjVerified verified;
+    VjHealing healing;
 };
 
 /* Adds to one of the counts. */

@@ -204,13 +204,21 @@ static int read_straight(VjObjects *o, const VjObject *object, uint32_t start, v
     return rc;
 }
 
+static bool is_by_node(const VjObjects *o, const VjObject *object)
+{
+    return (object->flags & (VJ_OBJECT_BY_NODE | VJ_OBJECT_ON_WIRE)) != 0 &&
+           vj_store_takes_plain(o->store);
+}
+
 static bool goes_straight(const VjObject *object)
 {
     VjCodecSpec spec;
     bool varying;
 
     return object->plain_bytes > VJ_READ_WHOLE_BELOW &&
-           vj_object_shape(object->codec, &spec, &varying) && vj_codec_is_identity(&spec);
+           (object->flags & VJ_OBJECT_ON_WIRE) == 0 &&
+           vj_form_of_codec(object->codec, &spec, &varying) &&
+           vj_codec_is_identity(&spec);
 }
 
 /* The hint @whole, for a read of @len bytes. */
@@ -244,7 +252,7 @@ VjExpect vj_object_expect(VjObjects *o, const VjObject *object)
         vj_cache_has(&o->cache, object->id)) {
         return VJ_EXPECT_DONE;
     }
-    return can_expect ? VJ_EXPECT_LOAD : VJ_EXPECT_GET;
+    return can_expect || is_by_node(o, object) ? VJ_EXPECT_LOAD : VJ_EXPECT_GET;
 }
 
 /* @object, of which nothing is said when it cannot be read. */
@@ -312,16 +320,48 @@ void vj_object_get_ahead_end(VjGetAhead *ahead)
     vj_cache_ahead_end(ahead->objects, &quiet, ahead->entry);
 }
 
+/* What the node cannot do is done here. */
+static int read_part_by_node(VjObjects *o, const VjObject *object, uint32_t start,
+                             void *dst, uint32_t len)
+{
+    int rc = 0;
+
+    switch (vj_cache_find(&o->cache, object, start, len, dst)) {
+    case VJ_CACHE_COPIED:
+        return 0;
+    case VJ_CACHE_COMING:
+    case VJ_CACHE_WORTH_WHOLE:
+        return read_cached(o, object, start, dst, len, true);
+    case VJ_CACHE_NONE:
+        rc = vj_by_node_read(o, object, start, dst, len);
+        break;
+    }
+    return rc < 0 ? read_cached(o, object, start, dst, len, false) : 0;
+}
+
+static int read_once(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
+                     uint32_t len, bool whole)
+{
+    if (is_by_node(o, object) && !load_whole(o, object, len, whole)) {
+        return read_part_by_node(o, object, start, dst, len);
+    }
+    if (goes_straight(object)) {
+        return read_straight(o, object, start, dst, len);
+    }
+    return read_cached(o, object, start, dst, len, load_whole(o, object, len, whole));
+}
+
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
                    uint32_t len, bool whole)
 {
+    int rc;
+
     g_assert(len <= object->plain_bytes && start <= object->plain_bytes - len);
     if (len == 0) {
         return 0;
     }
     vj_lock_assert_none();
-    if (goes_straight(object)) {
-        return read_straight(o, object, start, dst, len);
-    }
-    return read_cached(o, object, start, dst, len, load_whole(o, object, len, whole));
+    rc = read_once(o, object, start, dst, len, whole);
+    return vj_object_mend(o, object, rc) ? read_once(o, object, start, dst, len, whole)
+                                         : rc;
 }

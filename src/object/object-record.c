@@ -16,7 +16,9 @@
 #define VJ_NEXT_ID_MAGIC VJ_MAGIC4('V', 'J', 'n', 'o')
 #define VJ_EPOCH_MAGIC VJ_MAGIC4('V', 'J', 'e', 'p')
 
-#define VJ_OBJECT_FLAGS_ALL ((uint32_t)(VJ_OBJECT_UNINDEXED | VJ_OBJECT_DAMAGED))
+#define VJ_OBJECT_FLAGS_ALL                                                              \
+    ((uint32_t)(VJ_OBJECT_UNINDEXED | VJ_OBJECT_DAMAGED | VJ_OBJECT_BY_NODE |            \
+                VJ_OBJECT_ON_WIRE))
 #define VJ_DEAD_FLAGS_ALL (VJ_OBJECT_FLAGS_ALL | (uint32_t)VJ_OBJECT_REMOVING)
 
 static const uint8_t zeroes[4];

@@ -240,14 +240,14 @@ int vj_object_condemn(VjObjects *o, const VjIndexKey *key, uint64_t id)
     return vj_meta_run(o->meta, VJ_RUN_RELEASE, condemn_body, &c);
 }
 
-int vj_object_put_is_named(VjTxn *txn, const VjPut *put, bool *is_named)
+int vj_object_put_is_named(VjObjects *o, VjTxn *txn, const VjPut *put, bool *is_named)
 {
     VjObject object;
     int rc = vj_object_get(txn, put->id, &object);
 
     /* Damaged, but a record: the bytes stay. */
-    *is_named = rc == -EBADMSG ||
-                (rc == 0 && memcmp(object.loc.bytes, put->loc.bytes, VJ_LOC_BYTES) == 0);
+    *is_named =
+        rc == -EBADMSG || (rc == 0 && vj_store_same_loc(o->store, object.loc, put->loc));
     return rc == -ENOENT || rc == -EBADMSG ? 0 : rc;
 }
 
@@ -287,7 +287,7 @@ static int keep_unnamed_body(VjTxn *txn, void *opaque)
         if (lies_in(k->blocks, put->id)) {
             continue;
         }
-        rc = vj_object_put_is_named(txn, put, &is_named);
+        rc = vj_object_put_is_named(k->objects, txn, put, &is_named);
         if (rc == 0 && !is_named) {
             g_array_append_vals(k->kept, put, 1);
         }

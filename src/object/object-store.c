@@ -129,14 +129,51 @@ static void end_content(VjInflight *t, VjContentPut *c, int rc)
 
 /* ---- finding ----------------------------------------------------------------------- */
 
+static int report_other_content(VjObjects *o, const VjObject *object)
+{
+    vj_log_error("object %" G_GUINT64_FORMAT ": its content is not what the index says",
+                 object->id);
+    vj_objects_count(o, damaged, 1);
+    return -EBADMSG;
+}
+
+/* By the store, which need not send it: 0; -EBADMSG; -EOPNOTSUPP it cannot. */
+static int verify_in_store(VjObjects *o, const VjObject *object)
+{
+    VjStoreForm form = vj_object_store_form(object);
+    VjDigest digest;
+    int rc = vj_store_digest(o->store, object->id, object->loc, &form,
+                             (uint8_t)o->digest->id, &digest);
+
+    if (rc < 0) {
+        return rc;
+    }
+    return memcmp(&digest, &object->digest, sizeof digest) == 0
+               ? 0
+               : report_other_content(o, object);
+}
+
+/* What was decoded is compared, and not what is stored: equal content is encoded
+ * otherwise in each object by a codec that uses the context. */
+static int verify_here(VjObjects *o, const VjObject *object, const void *plain)
+{
+    g_autoptr(VjBuf) got = NULL;
+    int rc = vj_object_load(o, object, &got);
+
+    if (rc < 0) {
+        return rc;
+    }
+    return memcmp(got->data, plain, object->plain_bytes) == 0
+               ? 0
+               : report_other_content(o, object);
+}
+
 /*
- * May @object (pinned) stand for @plain?  0 yes; -EBADMSG no, it is damaged; other
- * errors: not known now.  What was decoded is compared, and not what is stored: equal
- * content is encoded otherwise in each object by a codec that uses the context.
+ * May @object (pinned) stand for @plain, which has its digest?  0 yes; -EBADMSG no, it is
+ * damaged; other errors: not known now.
  */
 static int verify(VjObjects *o, const VjObject *object, const void *plain)
 {
-    g_autoptr(VjBuf) stored = NULL;
     int rc;
 
     if ((object->flags & VJ_OBJECT_DAMAGED) != 0) {
@@ -145,23 +182,18 @@ static int verify(VjObjects *o, const VjObject *object, const void *plain)
     if (vj_verified_has(&o->verified, object->id)) {
         return 0;
     }
-    rc = vj_object_load(o, object, &stored);
+    rc = verify_in_store(o, object);
+    if (rc == -EOPNOTSUPP) {
+        rc = verify_here(o, object, plain);
+    }
     if (rc == -ENOENT || rc == -EIO || rc == -EOPNOTSUPP) {
         return -EBADMSG; /* what cannot be read is no better */
     }
-    if (rc < 0) {
-        return rc;
+    if (rc == 0) {
+        vj_objects_count(o, verified, 1);
+        vj_verified_add(&o->verified, object->id);
     }
-    vj_objects_count(o, verified, 1);
-    if (memcmp(stored->data, plain, object->plain_bytes) != 0) {
-        vj_log_error("object %" G_GUINT64_FORMAT
-                     ": its content is not what the index says",
-                     object->id);
-        vj_objects_count(o, damaged, 1);
-        return -EBADMSG;
-    }
-    vj_verified_add(&o->verified, object->id);
-    return 0;
+    return rc;
 }
 
 typedef struct VjLookUp {
@@ -237,86 +269,6 @@ static int find(VjObjects *o, const VjIndexKey *key, const void *plain, VjObject
 
 /* ---- putting ----------------------------------------------------------------------- */
 
-/* Data bytes of the varying shape that are fewer than those of `none`, trailers
- * or not. */
-static uint32_t most_worth_it(uint32_t plain_bytes)
-{
-    uint32_t even = vj_trailer_bytes(false, plain_bytes);
-    uint32_t varying = vj_trailer_bytes(true, plain_bytes);
-    uint32_t more = varying > even ? varying - even : 0;
-
-    return plain_bytes > more + 1 ? plain_bytes - more - 1 : 0;
-}
-
-/*
- * The blocks of @plain in the shape of @spec.  *data is NULL where they are @plain
- * itself. -ENOSPC: the whole would not be smaller than `none` makes it (what keeps the
- * length need not be: it was not chosen to save space).
- */
-static int encode_blocks(const VjObject *object, const VjCodecSpec *spec, bool varying,
-                         const uint8_t *plain, VjBuf **data, VjTrailer **trailer)
-{
-    bool as_it_is = vj_codec_is_identity(spec);
-    uint32_t plain_bytes = object->plain_bytes;
-    uint32_t most = varying ? most_worth_it(plain_bytes) : plain_bytes;
-    g_autoptr(VjTrailer) t = vj_trailer_new(spec->ops->id, varying, plain_bytes);
-    g_autoptr(VjBuf) encoded = as_it_is ? NULL : vj_buf_new(most);
-    uint32_t at = 0;
-
-    if (t == NULL || (!as_it_is && encoded == NULL)) {
-        return -ENOMEM;
-    }
-    for (uint32_t i = 0; i < t->block_count; i++) {
-        const uint8_t *src = plain + (size_t)i * vj_stored_block_bytes(varying);
-        size_t len = vj_trailer_block_plain(t, i);
-
-        if (!as_it_is) {
-            const VjCodecContext context = vj_object_context(object, i);
-            int rc = vj_codec_encode(spec, &context, src, len, encoded->data + at,
-                                     most - at, &len);
-
-            if (rc < 0) {
-                return rc;
-            }
-            src = encoded->data + at;
-            at += (uint32_t)len;
-        }
-        vj_trailer_add(t, i, src, (uint32_t)len);
-    }
-    *data = g_steal_pointer(&encoded);
-    *trailer = g_steal_pointer(&t);
-    return 0;
-}
-
-/* As @want says, or as none unless that would show what a key is to hide; fills in what
- * the record says of it.  @object has its number and key. */
-static int encode(const void *plain, const VjTransform *want, VjObject *object,
-                  VjBuf **data, VjTrailer **trailer)
-{
-    VjCodecSpec spec;
-    bool varying;
-    int rc;
-
-    if (!vj_object_shape(want->codec, &spec, &varying)) {
-        return -EOPNOTSUPP;
-    }
-    spec.params = (VjCodecParams){.param = want->param, .level = want->level};
-    rc = encode_blocks(object, &spec, varying, plain, data, trailer);
-    if (rc == -ENOSPC && object->key_id != 0) {
-        return -EOPNOTSUPP;
-    }
-    if (rc == -ENOSPC && vj_object_shape(VJ_CODEC_ID_NONE, &spec, &varying)) {
-        rc = encode_blocks(object, &spec, varying, plain, data, trailer);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    object->trailer_checksum = vj_trailer_seal(*trailer);
-    object->codec = (*trailer)->codec;
-    object->stored_bytes = (*trailer)->data_bytes + (*trailer)->bytes;
-    return 0;
-}
-
 static void count_put(VjObjectCache *c, const VjObject *object, uint32_t data_bytes)
 {
     vj_mutex_lock(&c->lock);
@@ -337,10 +289,25 @@ static int encode_and_put(VjObjects *o, const void *plain, const VjTransform *wa
 {
     g_autoptr(VjTrailer) t = NULL;
     g_autoptr(VjBuf) data = NULL;
+    VjTransform stored;
     struct iovec iov[2];
     VjPut put;
-    int rc = encode(plain, want, object, &data, &t);
+    int rc;
 
+    if (vj_by_node_applies(o, want)) {
+        *may_be_there = true;
+        rc = vj_by_node_put(o, plain, want, object);
+        if (rc == 0) {
+            count_put(&o->cache, object, object->stored_bytes);
+        }
+        if (rc != -EOPNOTSUPP && rc != -ETIMEDOUT) {
+            return rc;
+        }
+        stored = vj_by_node_stored(want); /* no node can do it now: here, then */
+        want = &stored;
+        object->flags &= ~(uint32_t)(VJ_OBJECT_BY_NODE | VJ_OBJECT_ON_WIRE);
+    }
+    rc = vj_form_encode(plain, want, object, &data, &t);
     *may_be_there = rc == 0;
     if (rc < 0) {
         return rc;
@@ -441,10 +408,11 @@ int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
                     size_t neighbour_count, VjPendingObject **out)
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)plain, .iov_len = len};
+    VjTransform stored = vj_by_node_applies(o, want) ? vj_by_node_stored(want) : *want;
     VjObject what = {.plain_bytes = len,
-                     .requested_codec = want->codec,
-                     .param = want->param,
-                     .key_id = want->key_id};
+                     .requested_codec = stored.codec,
+                     .param = stored.param,
+                     .key_id = stored.key_id};
     VjContentPut *c;
     VjIndexKey key;
     bool is_new;

@@ -82,6 +82,10 @@ enum {
     VJ_OBJECT_UNINDEXED = 1 << 0,
     /* Its bytes were found damaged: readable where they are whole, never shared again. */
     VJ_OBJECT_DAMAGED = 1 << 1,
+    /* A node made the stored form, and takes it apart for reads of a part. */
+    VJ_OBJECT_BY_NODE = 1 << 3,
+    /* It is encoded on its way from a node, if that is shorter. */
+    VJ_OBJECT_ON_WIRE = 1 << 4,
     /* Of a dead one: its bytes are being removed, or are gone.  Nothing revives it. */
     VJ_OBJECT_REMOVING = 1 << 2,
 };
@@ -220,6 +224,41 @@ static inline bool vj_is_damage(int r)
     return r == -EBADMSG || r == -ENOENT || r == -EIO || r == -EOPNOTSUPP;
 }
 
+/* ---- replicas ---------------------------------------------------------------------- */
+
+/*
+ * vj_object_heal - one object gets its full number of verified replicas
+ *
+ * Returns   0; -EAGAIN too few nodes are there, and what could be done is done; -ENOENT,
+ *           -EBADMSG no good one is left on the nodes that are there; -EROFS, also of a
+ *           store without replicas; errors of store and meta
+ * Threads   any, under a guard or pin; blocks      Locks   none
+ */
+int vj_object_heal(VjObjects *o, const VjObject *object) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Objects that one step looks at. */
+#define VJ_HEAL_SURVEY_OBJECTS 1024u
+
+/* One step of healing all objects: the caller begins with zeroes and goes on until the
+ * end. */
+typedef struct VjHealStep {
+    uint64_t cursor; /* in/out; UINT64_MAX: that was the last step */
+    /* added to: objects looked at, brought to their number, and not; of the latter, those
+     * without any good replica */
+    uint64_t examined, healed, failed, lost;
+    bool (*stop)(void *opaque); /* asked now and then; NULL: goes on */
+    void *opaque;
+} VjHealStep;
+
+/* 0; the first error: the step went on all the same, unless its cursor is as before;
+ * -ECANCELED: stop; -EOPNOTSUPP: a store without replicas. */
+int vj_objects_heal_step(VjObjects *o, VjHealStep *step) G_GNUC_WARN_UNUSED_RESULT;
+bool vj_objects_have_replicas(const VjObjects *o);
+/* The modes server and transport have an effect: there is a node to do the work. */
+bool vj_objects_have_modes(const VjObjects *o);
+/* vj_store_health of the store, which has replicas. */
+void vj_objects_health(VjObjects *o, VjStoreHealth *out);
+
 /* ---- writing ----------------------------------------------------------------------- */
 
 /* Content on its way to a reference: found, or put and not yet committed. */
@@ -302,7 +341,8 @@ int vj_objects_reap_now(VjObjects *o) G_GNUC_WARN_UNUSED_RESULT;
 typedef struct VjObjectsStats {
     uint64_t hashed_bytes;
     uint64_t fast_hits, inflight_hits, index_hits, puts, put_bytes;
-    uint64_t removed, removed_bytes, verified, damaged;
+    uint64_t removed, removed_bytes, verified, damaged, healed;
+    uint64_t wire_saved_bytes; /* not sent, as they were encoded for the way */
     uint64_t cache_hits, cache_misses, cache_bytes;
     uint64_t reads, read_bytes; /* gets from the store */
     uint64_t expected;          /* objects that were asked for ahead of readers */

@@ -8,6 +8,7 @@ static void objects_free(VjObjects *o)
 {
     vj_inflight_clear(&o->inflight);
     vj_verified_clear(&o->verified);
+    vj_healing_clear(&o->healing);
     vj_dead_clear(&o->dead);
     vj_cache_clear(&o->cache);
     g_free(o);
@@ -35,6 +36,7 @@ bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **er
     vj_dead_init(&o->dead);
     vj_inflight_init(&o->inflight);
     vj_verified_init(&o->verified);
+    vj_healing_init(&o->healing);
     if (!vj_id_blocks_open(o, error) || (!o->read_only && !vj_dead_start(o, error))) {
         int rc = vj_id_blocks_close(o);
 

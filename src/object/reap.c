@@ -19,7 +19,9 @@
  *      cuts off is done again, from 1 on.
  *
  * The commit of 4 is not made durable for its own sake: after a crash no snapshot and no
- * pin is left that could name what was dead in 2.
+ * pin is left that could name what was dead in 2.  Where the session is alone by a lease,
+ * it is: a session that takes over while this one is slow, and is not heard of, would
+ * revive what is being removed here.
  */
 #include "object/object-private.h"
 
@@ -240,7 +242,10 @@ static int reap_batch(VjPass *p, GArray *seen)
     if (rc < 0) {
         return rc;
     }
-    rc = remove_all(p->objects, dead);
+    if (vj_meta_is_leased(p->objects->meta)) {
+        rc = vj_meta_flush(p->objects->meta);
+    }
+    rc = rc < 0 ? rc : remove_all(p->objects, dead);
     vj_mutex_lock(&d->lock);
     g_hash_table_remove_all(d->removing);
     vj_mutex_unlock(&d->lock);

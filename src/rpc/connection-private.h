@@ -107,9 +107,9 @@ void vj_conn_finish(VjConn *c);
  * has not closed behind vj_conn_finish, for longer than it may: closes the connection.
  * To be called from time to time. */
 void vj_conn_check(VjConn *c, int64_t now_us);
-/* A body comes in, and has been slower than VJ_RPC_FRAME_BYTES_PER_SECOND_MIN since its
- * frame began, apart from its first @grace_us and from the time when it was not read. */
-bool vj_conn_body_is_slow(const VjConn *c, int64_t now_us, int64_t grace_us);
+/* The body that comes in, or what goes out, does not move, or too slowly for a server
+ * without room. */
+bool vj_conn_holds_up(VjConn *c, int64_t now_us);
 /* When the peer last gave a sign of life: bytes came in, or it took some for which the
  * socket had no room before. */
 int64_t vj_conn_alive_us(VjConn *c);

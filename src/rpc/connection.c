@@ -31,6 +31,8 @@
 #define DIRECT_BYTES_MIN ((size_t)8 << 10)
 /* How long vj_conn_finish waits for the peer to close. */
 #define FINISH_TIMEOUT_US ((int64_t)2 * 1000 * 1000)
+/* How long a peer may be slower than that while others wait for memory. */
+#define HOLD_UP_US ((int64_t)2 * 1000 * 1000)
 
 typedef enum Phase {
     PHASE_NEW,
@@ -1122,13 +1124,30 @@ void vj_conn_check(VjConn *c, int64_t now_us)
     }
 }
 
-bool vj_conn_body_is_slow(const VjConn *c, int64_t now_us, int64_t grace_us)
+/* Not faster than VJ_RPC_FRAME_BYTES_PER_SECOND_MIN, or not at all for a while. */
+static bool is_too_slow(size_t done_bytes, int64_t begin_us, int64_t last_us,
+                        int64_t now_us)
 {
-    int64_t used = (int64_t)(c->message_used + c->bulk_used);
+    int64_t earned_us =
+        (int64_t)done_bytes / VJ_RPC_FRAME_BYTES_PER_SECOND_MIN * G_USEC_PER_SEC;
 
-    return c->phase == PHASE_OPEN && c->in_body && !c->is_paused &&
-           now_us - c->frame_us >
-               grace_us + used * G_USEC_PER_SEC / VJ_RPC_FRAME_BYTES_PER_SECOND_MIN;
+    return now_us - last_us > HOLD_UP_US || now_us - begin_us > HOLD_UP_US + earned_us;
+}
+
+bool vj_conn_holds_up(VjConn *c, int64_t now_us)
+{
+    bool holds_up = false;
+
+    if (c->phase == PHASE_OPEN && c->in_body && !c->is_paused) {
+        holds_up = is_too_slow(c->message_used + c->bulk_used, c->frame_us,
+                               __atomic_load_n(&c->in_us, __ATOMIC_RELAXED), now_us);
+    }
+    vj_mutex_lock(&c->lock);
+    if (c->first != NULL) {
+        holds_up = holds_up || is_too_slow(c->first_sent, c->first_us, c->out_us, now_us);
+    }
+    vj_mutex_unlock(&c->lock);
+    return holds_up;
 }
 
 int64_t vj_conn_alive_us(VjConn *c)

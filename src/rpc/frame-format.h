@@ -85,6 +85,9 @@ typedef enum VjWireOp {
     VJ_OP_HAVE = 0x0105, /* many */
     VJ_OP_LIST = 0x0106,
     VJ_OP_SPACE = 0x0107,
+    VJ_OP_DIGEST = 0x0109,
+    VJ_OP_PUT_PLAIN = 0x0110,
+    VJ_OP_GET_PLAIN = 0x0111,
     /* meta */
     VJ_OP_GET_MANY = 0x0200,
     VJ_OP_SCAN = 0x0201,

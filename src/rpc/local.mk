@@ -7,13 +7,17 @@ src_rpc_libvj_rpc_la_SOURCES = \
 	src/rpc/address-private.h \
 	src/rpc/address.c \
 	src/rpc/call.c \
+	src/rpc/certificates.c \
+	src/rpc/certificates.h \
 	src/rpc/client-private.h \
 	src/rpc/client.c \
 	src/rpc/connection-private.h \
 	src/rpc/connection.c \
+	src/rpc/credentials-private.h \
 	src/rpc/credentials.c \
 	src/rpc/frame-format.c \
 	src/rpc/frame-format.h \
+	src/rpc/key-file.c \
 	src/rpc/loop-private.h \
 	src/rpc/loop.c \
 	src/rpc/messages.c \
@@ -24,4 +28,5 @@ src_rpc_libvj_rpc_la_SOURCES = \
 	src/rpc/server-private.h \
 	src/rpc/server.c \
 	src/rpc/stream-private.h \
-	src/rpc/stream.c
+	src/rpc/stream.c \
+	src/rpc/tls.c

@@ -386,6 +386,136 @@ void vj_wire_listed_decode(const uint8_t src[VJ_WIRE_LISTED_BYTES], VjWireListed
     out->mtime_us = (int64_t)vj_read_u64(&r);
 }
 
+static void add_form(GByteArray *to, const VjWireForm *m)
+{
+    add_u8(to, m->codec);
+    add_u8(to, m->param);
+    add_u32(to, m->key_id);
+    add_u32(to, m->plain_bytes);
+    add_u32(to, m->stored_bytes);
+    add_u64(to, m->trailer_checksum);
+}
+
+static VjWireForm read_form(VjReader *r)
+{
+    VjWireForm form = {.codec = vj_read_u8(r)};
+
+    form.param = vj_read_u8(r);
+    form.key_id = vj_read_u32(r);
+    form.plain_bytes = vj_read_u32(r);
+    form.stored_bytes = vj_read_u32(r);
+    form.trailer_checksum = vj_read_u64(r);
+    r->bad = r->bad || form.plain_bytes == 0 || form.plain_bytes > VJ_WIRE_PLAIN_MAX ||
+             form.stored_bytes > VJ_WIRE_STORED_MAX;
+    return form;
+}
+
+void vj_wire_form_encode(GByteArray *to, const VjWireForm *m)
+{
+    add_form(to, m);
+}
+
+int vj_wire_form_decode(VjSlice message, VjWireForm *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = read_form(&r);
+    return done(&r);
+}
+
+void vj_wire_digest_encode(GByteArray *to, const VjWireDigest *m)
+{
+    add_object(to, m->object);
+    add_form(to, &m->form);
+    add_u8(to, m->digest);
+}
+
+int vj_wire_digest_decode(VjSlice message, VjWireDigest *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjWireDigest){.object = read_object(&r)};
+    out->form = read_form(&r);
+    out->digest = vj_read_u8(&r);
+    return done(&r);
+}
+
+void vj_wire_put_plain_encode(GByteArray *to, const VjWirePutPlain *m)
+{
+    add_object(to, m->object);
+    add_u8(to, m->flags);
+    add_u8(to, m->codec);
+    add_u8(to, m->param);
+    add_u8(to, m->level);
+    add_u8(to, m->wire_codec);
+    add_u8(to, m->wire_param);
+    add_u32(to, m->plain_bytes);
+}
+
+int vj_wire_put_plain_decode(VjSlice message, VjWirePutPlain *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjWirePutPlain){.object = read_object(&r)};
+    out->flags = vj_read_u8(&r);
+    out->codec = vj_read_u8(&r);
+    out->param = vj_read_u8(&r);
+    out->level = vj_read_u8(&r);
+    out->wire_codec = vj_read_u8(&r);
+    out->wire_param = vj_read_u8(&r);
+    out->plain_bytes = vj_read_u32(&r);
+    if ((out->flags & ~VJ_WIRE_PUT_FLAGS) != 0 || out->plain_bytes == 0 ||
+        out->plain_bytes > VJ_WIRE_PLAIN_MAX) {
+        return -EPROTO;
+    }
+    return done(&r);
+}
+
+void vj_wire_get_plain_encode(GByteArray *to, const VjWireGetPlain *m)
+{
+    add_object(to, m->object);
+    add_form(to, &m->form);
+    add_u32(to, m->offset);
+    add_u32(to, m->len);
+    add_u8(to, m->wire_codec);
+    add_u8(to, m->wire_param);
+}
+
+int vj_wire_get_plain_decode(VjSlice message, VjWireGetPlain *out)
+{
+    VjReader r = vj_reader(message);
+
+    *out = (VjWireGetPlain){.object = read_object(&r)};
+    out->form = read_form(&r);
+    out->offset = vj_read_u32(&r);
+    out->len = vj_read_u32(&r);
+    out->wire_codec = vj_read_u8(&r);
+    out->wire_param = vj_read_u8(&r);
+    if (out->len == 0 || out->len > out->form.plain_bytes ||
+        out->offset > out->form.plain_bytes - out->len) {
+        return -EPROTO;
+    }
+    return done(&r);
+}
+
+void vj_wire_digest_reply_encode(GByteArray *to,
+                                 const uint8_t digest[VJ_WIRE_DIGEST_BYTES])
+{
+    add_slice(to, vj_slice(digest, VJ_WIRE_DIGEST_BYTES));
+}
+
+int vj_wire_digest_reply_decode(VjSlice message, uint8_t digest[VJ_WIRE_DIGEST_BYTES])
+{
+    VjReader r = vj_reader(message);
+    VjSlice bytes = vj_read_bytes(&r, VJ_WIRE_DIGEST_BYTES);
+
+    if (!vj_reader_done(&r)) {
+        return -EPROTO;
+    }
+    memcpy(digest, bytes.data, VJ_WIRE_DIGEST_BYTES);
+    return 0;
+}
+
 void vj_wire_space_encode(GByteArray *to, const VjWireSpace *m)
 {
     add_u64(to, m->total_bytes);

@@ -25,6 +25,8 @@ enum {
 #define VJ_WIRE_VERSION 1u /* of the operations; the largest that this program speaks */
 #define VJ_WIRE_UUID_BYTES 16u
 #define VJ_WIRE_VOLUME_NAME_MAX 63u
+/* Of the message of HELLO and of its reply, which later versions may fill further. */
+#define VJ_WIRE_HELLO_MAX 4096u
 /* Of any reply; what is longer is bulk. */
 #define VJ_WIRE_REPLY_MESSAGE_MAX ((uint32_t)64 << 10)
 /* Of the text in the reply of a request that failed, bytes. */
@@ -171,6 +173,63 @@ int vj_wire_list_reply_decode(VjSlice message, size_t bulk_bytes,
                               VjWireListReply *out) G_GNUC_WARN_UNUSED_RESULT;
 void vj_wire_listed_encode(const VjWireListed *m, uint8_t dst[VJ_WIRE_LISTED_BYTES]);
 void vj_wire_listed_decode(const uint8_t src[VJ_WIRE_LISTED_BYTES], VjWireListed *out);
+
+/* What the client's record says of how an object is stored. */
+typedef struct VjWireForm {
+    uint8_t codec, param;
+    uint32_t key_id; /* 0 */
+    uint32_t plain_bytes, stored_bytes;
+    uint64_t trailer_checksum;
+} VjWireForm;
+
+/* DIGEST: of an object's content, computed by the node after it has compared the bytes
+ * with their checksums. */
+typedef struct VjWireDigest {
+    VjWireObject object;
+    VjWireForm form;
+    uint8_t digest; /* as on disk: 1 SHA-1, 2 SHA-256, 3 BLAKE3 */
+} VjWireDigest;
+/* Reply: the digest, zero behind its length. */
+#define VJ_WIRE_DIGEST_BYTES 32u
+/* Bytes of content and of its stored form. */
+#define VJ_WIRE_PLAIN_MAX ((uint32_t)16 << 20)
+#define VJ_WIRE_STORED_MAX ((uint32_t)32 << 20)
+void vj_wire_digest_encode(GByteArray *to, const VjWireDigest *m);
+int vj_wire_digest_decode(VjSlice message, VjWireDigest *out) G_GNUC_WARN_UNUSED_RESULT;
+void vj_wire_digest_reply_encode(GByteArray *to,
+                                 const uint8_t digest[VJ_WIRE_DIGEST_BYTES]);
+int vj_wire_digest_reply_decode(VjSlice message, uint8_t digest[VJ_WIRE_DIGEST_BYTES])
+    G_GNUC_WARN_UNUSED_RESULT;
+
+/*
+ * PUT_PLAIN: the bulk is content, of which the node makes the stored form.  wire_codec
+ * not 0: the bulk is encoded with it for the way, in one run.  Reply: the form that was
+ * made.
+ */
+typedef struct VjWirePutPlain {
+    VjWireObject object;
+    uint8_t flags;               /* VJ_WIRE_PUT_… */
+    uint8_t codec, param, level; /* what is wanted; level as a signed byte */
+    uint8_t wire_codec, wire_param;
+    uint32_t plain_bytes;
+} VjWirePutPlain;
+void vj_wire_put_plain_encode(GByteArray *to, const VjWirePutPlain *m);
+int vj_wire_put_plain_decode(VjSlice message,
+                             VjWirePutPlain *out) G_GNUC_WARN_UNUSED_RESULT;
+void vj_wire_form_encode(GByteArray *to, const VjWireForm *m);
+int vj_wire_form_decode(VjSlice message, VjWireForm *out) G_GNUC_WARN_UNUSED_RESULT;
+
+/* GET_PLAIN: a range of the content.  wire_codec: with which the reply may be encoded;
+ * its message says (u8) with which it is, 0 where that would not be shorter. */
+typedef struct VjWireGetPlain {
+    VjWireObject object;
+    VjWireForm form;
+    uint32_t offset, len;
+    uint8_t wire_codec, wire_param;
+} VjWireGetPlain;
+void vj_wire_get_plain_encode(GByteArray *to, const VjWireGetPlain *m);
+int vj_wire_get_plain_decode(VjSlice message,
+                             VjWireGetPlain *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Reply of SPACE. */
 typedef struct VjWireSpace {

@@ -22,12 +22,12 @@
 /* Of a request that is not served: it is read and answered; a longer one ends the
  * connection. */
 #define REFUSED_BYTES_MAX ((uint64_t)64 << 10)
+/* Of a small request, with its body. */
+#define SMALL_BYTES ((uint64_t)64 << 10)
 /* A connection that is not read says so often that its side is alive. */
 #define LIFE_US ((int64_t)1000 * 1000)
-/* Where connections have waited for room for so long, bodies that come in too slowly are
- * given up; not in their first seconds. */
+/* A server that has had no room for so long gives up who holds others up. */
 #define FULL_US ((int64_t)1000 * 1000)
-#define SLOW_US ((int64_t)2 * 1000 * 1000)
 /* Of a bulk: room for so many bytes is taken at its head, for more as they come in. */
 #define FIRST_ROOM ((uint32_t)256 << 10)
 
@@ -70,12 +70,15 @@ void vj_peer_unref(VjPeer *p)
 
 /* ---- room -------------------------------------------------------------------------- */
 
+/* An eighth is for small requests, which else would stand behind announced objects. */
 static bool server_takes(VjRpcServer *s, uint64_t bytes)
 {
     uint64_t held = __atomic_load_n(&s->held_bytes, __ATOMIC_SEQ_CST);
+    uint64_t most = bytes <= SMALL_BYTES ? s->config.bytes_max
+                                         : s->config.bytes_max - s->config.bytes_max / 8;
 
     do {
-        if (held > 0 && held + bytes > s->config.bytes_max) {
+        if (held > 0 && held + bytes > most) {
             return false;
         }
     } while (!__atomic_compare_exchange_n(&s->held_bytes, &held, held + bytes, true,
@@ -520,10 +523,16 @@ static void send_life(VjPeer *p, int64_t now_us)
     vj_conn_send(p->conn, &p->life_out);
 }
 
-/* Peers that announce much and send little do not hold up all others. */
-static void give_up_slow_ones(VjServerLoop *l, int64_t now_us)
+/*
+ * Where the server has had no room for a while, all that have announced much and send
+ * little, or have asked for much and do not take it, are given up: they hold up others.
+ */
+static void give_up_slow(VjServerLoop *l, int64_t now_us)
 {
-    if (g_atomic_int_get(&l->server->thirsty_count) == 0) {
+    VjRpcServer *s = l->server;
+
+    if (g_atomic_int_get(&s->thirsty_count) == 0 &&
+        g_atomic_int_get(&s->deferred_count) == 0) {
         l->full_us = 0;
         return;
     }
@@ -535,7 +544,7 @@ static void give_up_slow_ones(VjServerLoop *l, int64_t now_us)
         VjPeer *p = i->data;
 
         next = i->next; /* closing removes @i alone */
-        if (vj_conn_body_is_slow(p->conn, now_us, SLOW_US)) {
+        if (vj_conn_holds_up(p->conn, now_us)) {
             vj_conn_close(p->conn, -ETIMEDOUT);
         }
     }
@@ -556,7 +565,7 @@ void vj_peers_sweep(VjServerLoop *l)
         send_life(p, now_us);
         vj_conn_check(p->conn, now_us);
     }
-    give_up_slow_ones(l, now_us);
+    give_up_slow(l, now_us);
 }
 
 void vj_peers_close_all(VjServerLoop *l)

@@ -50,8 +50,9 @@ uint32_t vj_rpc_address_needs(const char *address);
 /*
  * VjCredentials - by what two peers believe each other; counted, never changes
  *
- * Files are refused which others than their owner may read (keys) or write (all).
- * Paths are below @dir_fd unless they are absolute.  Threads: any once loaded.
+ * Files are refused which others than their owner may read or write (keys), or write (all
+ * others), and which are no regular files.  Paths are below @dir_fd unless they are
+ * absolute.  Threads: any once loaded.
  */
 typedef struct VjCredentials VjCredentials;
 
@@ -65,12 +66,22 @@ typedef struct VjCredentialsFiles {
     bool insecure;
 } VjCredentialsFiles;
 
-/* Of a client.  -EACCES: a file that others may read. */
+/*
+ * vj_credentials_load - those of a client: a key, certificates, or insecure, one of them
+ *
+ * Returns   false with *out NULL and @error: EINVAL none or several of them are given, or
+ *           what a file has is no key or certificate; EACCES others may read or write a
+ *           file; EFBIG; what open(2) says
+ * Threads   any; reads files      Locks   none
+ */
 bool vj_credentials_load(int dir_fd, const VjCredentialsFiles *files, VjCredentials **out,
                          GError **error);
 /*
- * Of a server: @find is asked, in its loop threads, for the key of @identity; NULL: there
- * is none.  What it returns is borrowed until the server is freed.
+ * Of a server: certificates, keys by @find, both, or insecure; files->key is NULL.  @find
+ * is asked, in the server's loop threads, for the key of @identity, which may hold any
+ * bytes but NUL; false: there is none, which a peer cannot distinguish from a wrong key.
+ * @find and @opaque stay valid until the last reference is gone; must not block.  NULL:
+ * certificates alone.  With insecure @find is not asked.
  */
 typedef struct VjKey256 {
     uint8_t bytes[32];
@@ -82,9 +93,16 @@ bool vj_credentials_load_server(int dir_fd, const VjCredentialsFiles *files,
 VjCredentials *vj_credentials_ref(VjCredentials *c);
 void vj_credentials_unref(VjCredentials *c); /* NULL is fine */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjCredentials, vj_credentials_unref)
-/* A new key as one line of text, owned; the file of one line, read. */
+/* Of the name that a key is known by, bytes. */
+#define VJ_RPC_KEY_IDENTITY_MAX 250u
+/* A new key as one line of text with its end, owned. */
 char *vj_key_new_text(void);
+/* The same as a new file of mode 0600; its directory is not synced. */
+bool vj_key_write_new(int dir_fd, const char *path, GError **error);
+/* The file of one line, read. */
 bool vj_key_load(int dir_fd, const char *path, VjKey256 *out, GError **error);
+/* Overwrites what is of no use any more. */
+void vj_key_forget(void *key, size_t len);
 
 /* ---- client ------------------------------------------------------------------------ */
 

@@ -71,7 +71,8 @@ ssize_t vj_stream_send(VjStream *s, const struct iovec *iov,
 ssize_t vj_stream_recv(VjStream *s, void *dst, size_t len) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_stream_has_more(VjStream *s);
 
-/* stream.c: the plain one.  tls.c: of @credentials that are not insecure. */
+/* stream.c: the plain one.  tls.c: of @credentials that are not insecure, and of the same
+ * side; NULL: -ENOMEM, or -EACCES as a client with certificates has no @host. */
 VjStream *vj_plain_stream_new(int fd, bool is_server);
 VjStream *vj_tls_stream_new(int fd, bool is_server, VjCredentials *credentials,
                             const char *host, int *rc);

@@ -108,6 +108,12 @@ void vj_io_unref(VjIo *io)
     }
 }
 
+/* It makes a locator. */
+static bool is_put(const VjIo *io)
+{
+    return io->op == VJ_IO_PUT || io->op == VJ_IO_PUT_AS;
+}
+
 /* ---- answers ----------------------------------------------------------------------- */
 
 /* False: another thread has answered it, or is about to. */
@@ -128,7 +134,7 @@ static bool claim(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
 static void answer(VjIo *io, int rc, const VjPut *put)
 {
     io->rc = rc;
-    if (rc == 0 && io->op == VJ_IO_PUT) {
+    if (rc == 0 && is_put(io)) {
         io->put = *put;
     }
     vj_trace(store, "io op=%d id=%" G_GUINT64_FORMAT " rc=%d", io->op, io->id, rc);
@@ -152,7 +158,7 @@ static void forget(VjIo *io)
 }
 
 /* Put after all, too late: no caller has the locator.  What stays is for recovery or
- * gc. */
+ * gc, and what was put under a caller's number is that caller's. */
 static void take_back(const VjIo *late, const VjPut *put)
 {
     VjIo *io = vj_io_new_remove(put->id, put->loc);
@@ -171,7 +177,7 @@ void vj_io_complete(VjIo *io, int rc, const VjPut *put)
     bool is_mine;
 
     g_assert(vj_store_result_is_sound(rc));
-    if (rc == 0 && io->op == VJ_IO_PUT) {
+    if (rc == 0 && is_put(io)) {
         g_assert(put->id == io->id && put->stored_bytes == io->len);
         vj_store_count_put(io->store, io->len);
     }

@@ -18,7 +18,23 @@ src_store_libvj_store_la_SOURCES = \
 	src/store/posix-private.h \
 	src/store/posix-sync.c \
 	src/store/posix-sync.h \
+	src/store/placement.c \
+	src/store/placement.h \
 	src/store/posix.c \
+	src/store/remote-durable.c \
+	src/store/remote-flush.c \
+	src/store/remote-form.c \
+	src/store/remote-format.h \
+	src/store/remote-get.c \
+	src/store/remote-heal.c \
+	src/store/remote-list.c \
+	src/store/remote-node.c \
+	src/store/remote-op.c \
+	src/store/remote-private.h \
+	src/store/remote-put.c \
+	src/store/remote-remove.c \
+	src/store/remote-state.c \
+	src/store/remote.c \
 	src/store/space.c \
 	src/store/store-private.h \
 	src/store/store.c \

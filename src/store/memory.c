@@ -7,16 +7,15 @@
  * name has them, also at the same time.  Limits: the bytes of all objects together stay
  * below the option size.
  *
- * Objects are found by the number in their locator, which is never used twice; the id is
- * compared.  An object that is being read has a reference, so remove() need not wait.
+ * Objects are found by their id and the number in their locator, which put() takes at
+ * random.  An object that is being read has a reference, so remove() need not wait.
  */
 #include "store/store-private.h"
 
 #define LOC_MAGIC 0x564a4d31u /* "VJM1" */
 
 typedef struct Object {
-    uint64_t number; /* the key */
-    uint64_t id;
+    uint64_t number, id; /* the key */
     int64_t mtime_us;
     GBytes *bytes;
 } Object;
@@ -29,8 +28,7 @@ typedef struct Objects {
 
     VjMutex lock;
     /* guarded by lock: */
-    GHashTable *table; /* &Object.number → Object */
-    uint64_t last_number;
+    GHashTable *table; /* set of Object */
     uint64_t used_bytes;
 } Objects;
 
@@ -43,6 +41,21 @@ typedef struct MemoryStore {
 /* All that have a name, until the process ends. */
 static VjMutex registry_lock = VJ_MUTEX_INIT(VJ_RANK_STORE, "store.memory.names");
 static GHashTable *registry; /* name → Objects; guarded by registry_lock */
+
+static guint object_hash(gconstpointer opaque)
+{
+    const Object *object = opaque;
+    uint64_t mixed = object->number ^ object->id * 0x9e3779b97f4a7c15u;
+
+    return (guint)(mixed ^ mixed >> 32);
+}
+
+static gboolean object_equal(gconstpointer a, gconstpointer b)
+{
+    const Object *x = a, *y = b;
+
+    return x->number == y->number && x->id == y->id;
+}
 
 static void object_free(gpointer opaque)
 {
@@ -74,7 +87,7 @@ static Objects *objects_new(const char *name, uint64_t size_bytes)
     o->refs = 1;
     o->name = g_strdup(name);
     o->size_bytes = size_bytes;
-    o->table = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, object_free);
+    o->table = g_hash_table_new_full(object_hash, object_equal, object_free, NULL);
     vj_mutex_init(&o->lock, VJ_RANK_STORE, "store.memory");
     return o;
 }
@@ -149,21 +162,25 @@ static int64_t now_us(void)
     return (int64_t)now.tv_sec * G_USEC_PER_SEC + now.tv_nsec / 1000;
 }
 
-static int memory_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
-                      VjPut *out)
+/* The object of @id and @number, or NULL. */
+static Object *find(const Objects *o, uint64_t id, uint64_t number) VJ_REQUIRES(o->lock)
 {
-    Objects *o = ((MemoryStore *)s)->objects;
+    Object key = {.id = id, .number = number};
+
+    return g_hash_table_lookup(o->table, &key);
+}
+
+/* Owned; NULL when memory is short. */
+static Object *object_new(uint64_t id, uint64_t number, const struct iovec *iov,
+                          int iov_count)
+{
     uint64_t put_bytes = vj_store_iov_bytes(iov, iov_count);
+    uint8_t *copy = g_try_malloc(MAX(put_bytes, 1));
     size_t at = 0;
-    uint8_t *copy;
     Object *object;
 
-    if (((MemoryStore *)s)->read_only) {
-        return -EROFS;
-    }
-    copy = g_try_malloc(MAX(put_bytes, 1));
     if (copy == NULL) {
-        return -ENOSPC;
+        return NULL;
     }
     for (int i = 0; i < iov_count; i++) {
         if (iov[i].iov_len > 0) {
@@ -172,23 +189,77 @@ static int memory_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_
         }
     }
     object = g_new(Object, 1);
-    object->id = id;
-    object->mtime_us = now_us();
-    object->bytes = g_bytes_new_take(copy, put_bytes);
+    *object = (Object){.number = number,
+                       .id = id,
+                       .mtime_us = now_us(),
+                       .bytes = g_bytes_new_take(copy, put_bytes)};
+    return object;
+}
 
+static int memory_put_as(VjStore *s, uint64_t id, uint64_t number,
+                         const struct iovec *iov, int iov_count, VjPut *out)
+{
+    Objects *o = ((MemoryStore *)s)->objects;
+    uint64_t put_bytes = vj_store_iov_bytes(iov, iov_count), old_bytes;
+    Object *object, *old;
+
+    if (((MemoryStore *)s)->read_only) {
+        return -EROFS;
+    }
+    object = object_new(id, number, iov, iov_count);
+    if (object == NULL) {
+        return -ENOSPC;
+    }
     vj_mutex_lock(&o->lock);
-    if (put_bytes > o->size_bytes - o->used_bytes) {
+    old = find(o, id, number);
+    old_bytes = old != NULL ? g_bytes_get_size(old->bytes) : 0;
+    g_assert(o->used_bytes >= old_bytes);
+    if (put_bytes > o->size_bytes - (o->used_bytes - old_bytes)) {
         vj_mutex_unlock(&o->lock);
         object_free(object);
         return -ENOSPC;
     }
-    object->number = ++o->last_number;
-    o->used_bytes += put_bytes;
-    g_hash_table_insert(o->table, &object->number, object);
-    *out =
-        (VjPut){.id = id, .loc = loc_encode(object->number), .stored_bytes = put_bytes};
+    o->used_bytes += put_bytes - old_bytes;
+    g_hash_table_add(o->table, object);
     vj_mutex_unlock(&o->lock);
+    *out = (VjPut){.id = id, .loc = loc_encode(number), .stored_bytes = put_bytes};
     return 0;
+}
+
+static int memory_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
+                      VjPut *out)
+{
+    return memory_put_as(s, id, vj_random_u64(), iov, iov_count, out);
+}
+
+static VjLoc memory_loc_of_nonce(VjStore *s, uint64_t nonce)
+{
+    (void)s;
+    return loc_encode(nonce);
+}
+
+static bool memory_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
+{
+    (void)s;
+    return loc_decode(loc, nonce);
+}
+
+static int memory_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    Objects *o = ((MemoryStore *)s)->objects;
+    const Object *object;
+    uint64_t number;
+
+    if (!loc_decode(loc, &number)) {
+        return -EBADMSG;
+    }
+    vj_mutex_lock(&o->lock);
+    object = find(o, id, number);
+    if (object != NULL) {
+        *stored_bytes = g_bytes_get_size(object->bytes);
+    }
+    vj_mutex_unlock(&o->lock);
+    return object != NULL ? 0 : -ENOENT;
 }
 
 static int memory_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -205,8 +276,8 @@ static int memory_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void 
         return -EBADMSG;
     }
     vj_mutex_lock(&o->lock);
-    object = g_hash_table_lookup(o->table, &number);
-    if (object != NULL && object->id == id) {
+    object = find(o, id, number);
+    if (object != NULL) {
         bytes = g_bytes_ref(object->bytes);
     }
     vj_mutex_unlock(&o->lock);
@@ -236,11 +307,11 @@ static int memory_remove(VjStore *s, uint64_t id, VjLoc loc)
         return -EBADMSG;
     }
     vj_mutex_lock(&o->lock);
-    object = g_hash_table_lookup(o->table, &number);
-    if (object != NULL && object->id == id) {
+    object = find(o, id, number);
+    if (object != NULL) {
         g_assert(o->used_bytes >= g_bytes_get_size(object->bytes));
         o->used_bytes -= g_bytes_get_size(object->bytes);
-        g_hash_table_remove(o->table, &number);
+        g_hash_table_remove(o->table, object);
     }
     vj_mutex_unlock(&o->lock);
     return 0;
@@ -268,7 +339,7 @@ static int memory_each(VjStore *s, uint64_t first_id, uint64_t last_id,
 
     vj_mutex_lock(&o->lock);
     g_hash_table_iter_init(&iter, o->table);
-    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+    while (g_hash_table_iter_next(&iter, &value, NULL)) {
         const Object *object = value;
         Seen one = {.put = {.id = object->id,
                             .loc = loc_encode(object->number),
@@ -327,6 +398,10 @@ const VjStoreOps vj_store_memory_ops = {
     .open = memory_open,
     .close = memory_close,
     .put = memory_put,
+    .put_as = memory_put_as,
+    .loc_of_nonce = memory_loc_of_nonce,
+    .nonce_of_loc = memory_nonce_of_loc,
+    .length = memory_length,
     .get = memory_get,
     .remove = memory_remove,
     .flush = memory_flush,

@@ -31,19 +31,47 @@ static void null_close(VjStore *s)
     (void)s;
 }
 
+static VjLoc null_loc_of_nonce(VjStore *s, uint64_t nonce)
+{
+    VjLoc loc = {0};
+
+    (void)s;
+    vj_be64_set(loc.bytes, nonce);
+    return loc;
+}
+
+static bool null_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
+{
+    (void)s;
+    *nonce = vj_be64_get(loc.bytes);
+    return vj_be64_get(loc.bytes + 8) == 0;
+}
+
+static int null_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    (void)s, (void)id, (void)loc, (void)stored_bytes;
+    return -ENOENT;
+}
+
+static int null_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
+                       int iov_count, VjPut *out)
+{
+    if (((const NullStore *)s)->read_only) {
+        return -EROFS;
+    }
+    *out = (VjPut){.id = id,
+                   .loc = null_loc_of_nonce(s, nonce),
+                   .stored_bytes = vj_store_iov_bytes(iov, iov_count)};
+    return 0;
+}
+
 static int null_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                     VjPut *out)
 {
     NullStore *n = (NullStore *)s;
-    uint64_t number;
 
-    if (n->read_only) {
-        return -EROFS;
-    }
-    number = __atomic_add_fetch(&n->puts, 1, __ATOMIC_RELAXED);
-    *out = (VjPut){.id = id, .stored_bytes = vj_store_iov_bytes(iov, iov_count)};
-    vj_be64_set(out->loc.bytes, number);
-    return 0;
+    return null_put_as(s, id, __atomic_add_fetch(&n->puts, 1, __ATOMIC_RELAXED), iov,
+                       iov_count, out);
 }
 
 static int null_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -104,6 +132,10 @@ const VjStoreOps vj_store_null_ops = {
     .open = null_open,
     .close = null_close,
     .put = null_put,
+    .put_as = null_put_as,
+    .loc_of_nonce = null_loc_of_nonce,
+    .nonce_of_loc = null_nonce_of_loc,
+    .length = null_length,
     .get = null_get,
     .remove = null_remove,
     .flush = null_flush,

@@ -11,6 +11,9 @@
  *   refers to, and recovery removes both kinds in one way.
  * - Every step into the tree is one name below an open directory, and no link is
  *   followed: what another program put there can be in the way, but leads nowhere.
+ * - A put under a number of the caller's (put_as) writes likewise.  Where an object of
+ *   that name is there, the bytes go under another name, as those of a put that nothing
+ *   refers to, are synced, and take the name by rename: whatever was durable stays so.
  * - Directories are made when the first object needs them.  each() removes those that it
  *   finds empty; a put that loses this race makes the directory again.
  *
@@ -35,6 +38,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -63,6 +67,10 @@ typedef struct PosixStore {
     VjFdCache dirs; /* dir_key() → directory of objects */
     VjFdCache objects;
     VjPosixSync sync;
+    VjMutex named_lock;
+    VjCond named_changed;
+    /* guarded by named_lock: what put_as puts just now, one call for one name */
+    GHashTable *named; /* set of VjFdKey, which the calls own */
     VjMutex removed_lock;
     /* guarded by removed_lock: directories with removes that are not known to survive */
     uint64_t removed_dirs[REMOVED_DIRS_MAX]; /* an id of each */
@@ -239,18 +247,17 @@ static int use_directory(PosixStore *p, uint64_t id, bool create, VjFdUse *use)
 
 /* ---- Put, get, remove -------------------------------------------------------------- */
 
-/* An empty file under a new name: 0, *fd, *nonce and @dir; or a data_error(). */
-static int create_object(PosixStore *p, uint64_t id, int *fd, uint64_t *nonce,
-                         VjFdUse *dir)
+/* An empty file under a name that was not there: 0, *fd and @dir; -EEXIST; or a
+ * data_error(). */
+static int create_named(PosixStore *p, VjFdKey key, int *fd, VjFdUse *dir)
 {
     char name[VJ_POSIX_OBJECT_NAME_BYTES];
 
+    vj_posix_object_name(key.id, key.nonce, name);
     for (int tries = 0;; tries++) {
-        int failed = use_directory(p, id, true, dir);
+        int failed = use_directory(p, key.id, true, dir);
 
         if (failed == 0) {
-            *nonce = vj_random_u64();
-            vj_posix_object_name(id, *nonce, name);
             *fd = open_below(p, dir->fd, name, O_WRONLY | O_CREAT | O_EXCL);
             if (*fd >= 0) {
                 return 0;
@@ -258,26 +265,71 @@ static int create_object(PosixStore *p, uint64_t id, int *fd, uint64_t *nonce,
             failed = *fd;
             vj_fd_cache_release(&p->dirs, dir);
         }
-        if ((failed != -ENOENT && failed != -EEXIST) || tries >= TRIES_MAX) {
-            return data_error(p, "create", id, -failed);
+        if (failed == -EEXIST) {
+            return failed;
         }
-        if (failed == -ENOENT) {
-            /* each() has removed the directory meanwhile. */
-            vj_fd_cache_drop(&p->dirs, dir_key(p, id, true));
+        if (failed != -ENOENT || tries >= TRIES_MAX) {
+            return data_error(p, "create", key.id, -failed);
         }
+        /* each() has removed the directory meanwhile. */
+        vj_fd_cache_drop(&p->dirs, dir_key(p, key.id, true));
     }
 }
 
+/* Under a new name: 0, *fd, key->nonce and @dir; or a data_error(). */
+static int create_object(PosixStore *p, VjFdKey *key, int *fd, VjFdUse *dir)
+{
+    int result = -EEXIST;
+
+    for (int tries = 0; result == -EEXIST && tries < TRIES_MAX; tries++) {
+        key->nonce = vj_random_u64();
+        result = create_named(p, *key, fd, dir);
+    }
+    return result == -EEXIST ? data_error(p, "create", key->id, EEXIST) : result;
+}
+
 /* After a failed put; @dir is still in use. */
-static void forget_object(const PosixStore *p, uint64_t id, uint64_t nonce, int dir_fd)
+static void forget_object(const PosixStore *p, VjFdKey key, int dir_fd)
 {
     char name[VJ_POSIX_OBJECT_NAME_BYTES];
 
-    vj_posix_object_name(id, nonce, name);
+    vj_posix_object_name(key.id, key.nonce, name);
     if (unlinkat(dir_fd, name, 0) != 0) {
         vj_log_warn("store posix %s: %s is left of a failed put: %s", p->path, name,
                     g_strerror(errno));
     }
+}
+
+static int write_object(const PosixStore *p, uint64_t id, int fd, const struct iovec *iov,
+                        int iov_count)
+{
+    int result = vj_fd_pwritev_all(fd, iov, iov_count, 0);
+
+    if (result == 0 && vj_store_iov_bytes(iov, iov_count) >= WRITE_OUT_LEAST) {
+        /* The caller will flush: a large object is on its way meanwhile. */
+        result = vj_posix_sync_begin(fd);
+    }
+    return result < 0 ? data_error(p, "write", id, -result) : 0;
+}
+
+/* Into the file @fd of @key, which was made just now.  After a failure it is gone. */
+static int fill_object(PosixStore *p, VjFdKey key, const struct iovec *iov, int iov_count,
+                       uint64_t failures, int *fd, VjFdUse *dir)
+{
+    int result = write_object(p, key.id, *fd, iov, iov_count);
+    int dir_fd = dir->fd;
+
+    if (result == 0) {
+        result = vj_posix_sync_put_done(&p->sync, key, failures, fd, dir);
+        if (result < 0) {
+            g_assert(dir->fd == dir_fd);
+            result = data_error(p, "keep", key.id, -result);
+        }
+    }
+    if (result < 0) {
+        forget_object(p, key, dir->fd);
+    }
+    return result;
 }
 
 static int posix_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
@@ -285,43 +337,133 @@ static int posix_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_c
 {
     PosixStore *p = (PosixStore *)s;
     VjFdUse dir = {.fd = -1, .slot = -1};
+    VjFdKey key = {.id = id};
     VJ_AUTO_FD fd = -1;
-    uint64_t nonce = 0, failures = 0;
-    int dir_fd, result;
+    uint64_t failures = 0;
+    int result;
 
     if (p->read_only) {
         return -EROFS;
     }
     vj_posix_sync_put_begin(&p->sync, &failures);
-    result = create_object(p, id, &fd, &nonce, &dir);
+    result = create_object(p, &key, &fd, &dir);
     if (result < 0) {
         return result;
     }
-    result = vj_fd_pwritev_all(fd, iov, iov_count, 0);
-    if (result == 0 && vj_store_iov_bytes(iov, iov_count) >= WRITE_OUT_LEAST) {
-        /* The caller will flush: a large object is on its way meanwhile. */
-        result = vj_posix_sync_begin(fd);
+    result = fill_object(p, key, iov, iov_count, failures, &fd, &dir);
+    vj_fd_cache_release(&p->dirs, &dir);
+    if (result == 0) {
+        *out = (VjPut){.id = id,
+                       .loc = vj_posix_loc_encode(key.nonce),
+                       .stored_bytes = vj_store_iov_bytes(iov, iov_count)};
+    }
+    return result;
+}
+
+/* Nobody else puts under the name of @key until end_named(). */
+static void begin_named(PosixStore *p, VjFdKey *key)
+{
+    vj_mutex_lock(&p->named_lock);
+    while (g_hash_table_contains(p->named, key)) {
+        vj_cond_wait(&p->named_changed, &p->named_lock);
+    }
+    g_hash_table_add(p->named, key);
+    vj_mutex_unlock(&p->named_lock);
+}
+
+static void end_named(PosixStore *p, VjFdKey *key)
+{
+    vj_mutex_lock(&p->named_lock);
+    g_hash_table_remove(p->named, key);
+    vj_cond_broadcast(&p->named_changed);
+    vj_mutex_unlock(&p->named_lock);
+}
+
+/* The synced file of @from takes the name of @to. */
+static int take_name(PosixStore *p, VjFdKey from, VjFdKey to, int dir_fd)
+{
+    char old_name[VJ_POSIX_OBJECT_NAME_BYTES], new_name[VJ_POSIX_OBJECT_NAME_BYTES];
+
+    vj_posix_object_name(from.id, from.nonce, old_name);
+    vj_posix_object_name(to.id, to.nonce, new_name);
+    if (renameat(dir_fd, old_name, dir_fd, new_name) != 0) {
+        return data_error(p, "replace", to.id, errno);
+    }
+    vj_fd_cache_drop(&p->objects, to);
+    /* What may have been in doubt has no name any more. */
+    vj_posix_sync_removed(&p->sync, to);
+    return 0;
+}
+
+static int replace_object(PosixStore *p, VjFdKey key, const struct iovec *iov,
+                          int iov_count, uint64_t failures)
+{
+    VjFdUse dir = {.fd = -1, .slot = -1};
+    VjFdKey other = {.id = key.id};
+    VJ_AUTO_FD fd = -1;
+    int result = create_object(p, &other, &fd, &dir);
+
+    if (result < 0) {
+        return result;
+    }
+    result = write_object(p, key.id, fd, iov, iov_count);
+    if (result == 0 && p->sync.calls.sync_file(fd) != 0) {
+        result = data_error(p, "sync", key.id, errno);
+    }
+    if (result == 0) {
+        result = take_name(p, other, key, dir.fd);
     }
     if (result < 0) {
-        result = data_error(p, "write", id, -result);
-        forget_object(p, id, nonce, dir.fd);
+        forget_object(p, other, dir.fd);
     } else {
-        dir_fd = dir.fd;
-        result =
-            vj_posix_sync_put_done(&p->sync, (VjFdKey){id, nonce}, failures, &fd, &dir);
-        if (result < 0) {
-            g_assert(dir.fd == dir_fd);
-            result = data_error(p, "keep", id, -result);
-            forget_object(p, id, nonce, dir.fd);
-        }
+        result = vj_posix_sync_put_done(&p->sync, key, failures, &fd, &dir);
+        result = result < 0 ? data_error(p, "keep", key.id, -result) : 0;
     }
     vj_fd_cache_release(&p->dirs, &dir);
+    return result;
+}
+
+static int posix_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
+                        int iov_count, VjPut *out)
+{
+    PosixStore *p = (PosixStore *)s;
+    VjFdUse dir = {.fd = -1, .slot = -1};
+    VjFdKey key = {.id = id, .nonce = nonce};
+    VJ_AUTO_FD fd = -1;
+    uint64_t failures = 0;
+    int result;
+
+    if (p->read_only) {
+        return -EROFS;
+    }
+    begin_named(p, &key);
+    vj_posix_sync_put_begin(&p->sync, &failures);
+    result = create_named(p, key, &fd, &dir);
+    if (result == 0) {
+        result = fill_object(p, key, iov, iov_count, failures, &fd, &dir);
+        vj_fd_cache_release(&p->dirs, &dir);
+    } else if (result == -EEXIST) {
+        result = replace_object(p, key, iov, iov_count, failures);
+    }
+    end_named(p, &key);
     if (result == 0) {
         *out = (VjPut){.id = id,
                        .loc = vj_posix_loc_encode(nonce),
                        .stored_bytes = vj_store_iov_bytes(iov, iov_count)};
     }
     return result;
+}
+
+static VjLoc posix_loc_of_nonce(VjStore *s, uint64_t nonce)
+{
+    (void)s;
+    return vj_posix_loc_encode(nonce);
+}
+
+static bool posix_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
+{
+    (void)s;
+    return vj_posix_loc_decode(loc, nonce);
 }
 
 /*
@@ -377,6 +519,37 @@ static int unlink_object(PosixStore *p, int dir_fd, const char *name)
 {
     (void)p;
     return unlinkat(dir_fd, name, 0) != 0 ? -errno : 0;
+}
+
+/* Its length, which VJ_STORE_OBJECT_MAX bounds, or -errno. */
+static int object_bytes(PosixStore *p, int dir_fd, const char *name)
+{
+    struct stat st;
+
+    (void)p;
+    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+        return -errno;
+    }
+    return S_ISREG(st.st_mode) && st.st_size <= (off_t)VJ_STORE_OBJECT_MAX
+               ? (int)st.st_size
+               : -EBADMSG;
+}
+
+static int posix_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    PosixStore *p = (PosixStore *)s;
+    VjFdKey key = {.id = id};
+    int result;
+
+    if (!vj_posix_loc_decode(loc, &key.nonce)) {
+        return -EBADMSG;
+    }
+    result = with_directory(p, key, object_bytes);
+    if (result < 0) {
+        return result == -ENOENT ? -ENOENT : data_error(p, "stat", id, -result);
+    }
+    *stored_bytes = (uint64_t)result;
+    return 0;
 }
 
 /* 0 and @object, to be released; or -errno. */
@@ -868,6 +1041,18 @@ static uint32_t most_open(uint64_t asked)
     return (uint32_t)asked;
 }
 
+static guint named_hash(gconstpointer opaque)
+{
+    const VjFdKey *key = opaque;
+
+    return (guint)(key->nonce ^ key->nonce >> 32);
+}
+
+static gboolean named_equal(gconstpointer a, gconstpointer b)
+{
+    return memcmp(a, b, sizeof(VjFdKey)) == 0;
+}
+
 static bool posix_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts,
                        GError **error)
 {
@@ -892,6 +1077,9 @@ static bool posix_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
     }
     (void)vj_fd_steal(&fd); /* p owns it */
     s->timeout_us = (int64_t)vj_opts_number(opts, "timeout") * G_USEC_PER_SEC;
+    p->named = g_hash_table_new(named_hash, named_equal);
+    vj_mutex_init(&p->named_lock, VJ_RANK_STORE, "store.posix.named");
+    vj_cond_init(&p->named_changed);
     vj_mutex_init(&p->removed_lock, VJ_RANK_STORE, "store.posix.removed");
     vj_fd_cache_init(&p->dirs, DIR_CACHE_SLOTS, "store.posix.dirs");
     vj_fd_cache_init(&p->objects, most_open(vj_opts_number(opts, "open_files")),
@@ -908,6 +1096,9 @@ static void posix_close(VjStore *s)
     vj_posix_sync_clear(&p->sync);
     vj_fd_cache_clear(&p->objects);
     vj_fd_cache_clear(&p->dirs);
+    g_hash_table_unref(p->named);
+    vj_cond_clear(&p->named_changed);
+    vj_mutex_clear(&p->named_lock);
     vj_mutex_clear(&p->removed_lock);
     vj_fd_close(&p->root_fd);
     g_free(p->path);
@@ -965,6 +1156,10 @@ const VjStoreOps vj_store_posix_ops = {
     .open = posix_open,
     .close = posix_close,
     .put = posix_put,
+    .put_as = posix_put_as,
+    .loc_of_nonce = posix_loc_of_nonce,
+    .nonce_of_loc = posix_nonce_of_loc,
+    .length = posix_length,
     .get = posix_get,
     .expect = posix_expect,
     .prefer = posix_prefer,

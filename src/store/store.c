@@ -59,7 +59,7 @@ static VjOpts *read_options(const VjStoreOps *ops, const char *options, GError *
 {
     g_autoptr(VjOpts) opts = vj_opts_new(ops->options);
 
-    if (!vj_opts_parse(opts, options, error)) {
+    if (!vj_opts_parse_spec(opts, options, error)) {
         vj_error_prefix(error, "store %s", ops->name);
         return NULL;
     }
@@ -120,15 +120,32 @@ bool vj_store_spec_check(const char *spec, GError **error)
     const VjStoreOps *ops = find_ops(vj_store_drivers, "store", spec, &options, error);
     g_autoptr(VjOpts) opts = ops != NULL ? read_options(ops, options, error) : NULL;
 
-    return opts != NULL;
+    return opts != NULL && (ops->check == NULL || ops->check(opts, error) ||
+                            vj_error_prefix(error, "store %s", ops->name));
 }
 
 uint32_t vj_store_needs(const char *spec)
 {
     const char *options = NULL;
     const VjStoreOps *ops = find_ops(vj_store_drivers, "store", spec, &options, NULL);
+    g_autoptr(VjOpts) opts = NULL;
 
-    return ops != NULL ? ops->needs : 0;
+    if (ops == NULL || ops->needs_of == NULL) {
+        return ops != NULL ? ops->needs : 0;
+    }
+    opts = read_options(ops, options, NULL);
+    return opts != NULL ? ops->needs_of(opts) : 0;
+}
+
+void vj_store_files(const char *spec, GPtrArray *names)
+{
+    const char *options = NULL;
+    const VjStoreOps *ops = find_ops(vj_store_drivers, "store", spec, &options, NULL);
+    g_autoptr(VjOpts) opts = ops != NULL ? read_options(ops, options, NULL) : NULL;
+
+    if (opts != NULL) {
+        vj_opts_files(opts, names);
+    }
 }
 
 bool vj_store_wrap_with(const VjStoreOps *ops, const char *options, VjStore *next,
@@ -193,6 +210,8 @@ int vj_store_call(VjStore *s, VjIo *io, VjPut *put)
         return s->ops->flush_removes(s);
     case VJ_IO_SPACE:
         return s->ops->space(s, &io->space);
+    case VJ_IO_PUT_AS:
+        return s->ops->put_as(s, io->id, io->nonce, &iov, 1, put);
     }
     g_assert_not_reached();
 }
@@ -233,9 +252,10 @@ static int run_and_drop(VjStore *s, VjIo *io)
     return rc;
 }
 
-/* A copy: the driver may read it after the deadline. */
-static int put_by_submit(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
-                         uint64_t put_bytes, VjPut *out)
+/* A copy: the driver may read it after the deadline.  @nonce NULL: a put. */
+static int put_by_submit(VjStore *s, uint64_t id, const uint64_t *nonce,
+                         const struct iovec *iov, int iov_count, uint64_t put_bytes,
+                         VjPut *out)
 {
     g_autoptr(VjBuf) buf = vj_buf_new(vj_store_room_bytes(put_bytes));
     VjIo *io;
@@ -246,6 +266,10 @@ static int put_by_submit(VjStore *s, uint64_t id, const struct iovec *iov, int i
     }
     vj_store_gather(buf, iov, iov_count);
     io = vj_io_new_put(id, buf, put_bytes);
+    if (nonce != NULL) {
+        io->op = VJ_IO_PUT_AS;
+        io->nonce = *nonce;
+    }
     rc = vj_io_run(s, io);
     *out = io->put;
     vj_io_unref(io);
@@ -281,34 +305,101 @@ static int space_by_submit(VjStore *s, VjStoreSpace *out)
     return rc;
 }
 
-int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
-                 VjPut *out)
+/* What the caller of a put promised; returns the bytes of all pieces. */
+static uint64_t check_pieces(const VjStore *s, const struct iovec *iov, int iov_count)
 {
-    uint32_t align_bytes = vj_store_align_bytes(s);
     uint64_t put_bytes = 0;
-    int result;
 
-    g_assert(s != NULL && out != NULL);
     g_assert(iov != NULL && iov_count > 0 && iov_count <= VJ_STORE_IOV_MAX);
     for (int i = 0; i < iov_count; i++) {
         g_assert(iov[i].iov_len <= VJ_STORE_OBJECT_MAX);
-        g_assert(is_aligned(align_bytes, iov[i].iov_base,
+        g_assert(is_aligned(s->align_bytes, iov[i].iov_base,
                             i + 1 < iov_count ? iov[i].iov_len : 0));
         put_bytes += iov[i].iov_len;
     }
     g_assert(put_bytes <= VJ_STORE_OBJECT_MAX);
     vj_lock_assert_none();
+    return put_bytes;
+}
 
-    if (goes_by_submit(s, s->ops->put != NULL)) {
-        return put_by_submit(s, id, iov, iov_count, put_bytes, out);
-    }
-    result = s->ops->put(s, id, iov, iov_count, out);
+static void check_put(VjStore *s, uint64_t id, uint64_t put_bytes, int result,
+                      const VjPut *out)
+{
     g_assert(vj_store_result_is_sound(result));
     if (result == 0) {
         vj_store_count_put(s, put_bytes);
         g_assert(out->id == id && out->stored_bytes == put_bytes);
     }
+}
+
+int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
+                 VjPut *out)
+{
+    uint64_t put_bytes = check_pieces(s, iov, iov_count);
+    int result;
+
+    g_assert(out != NULL);
+    if (goes_by_submit(s, s->ops->put != NULL)) {
+        return put_by_submit(s, id, NULL, iov, iov_count, put_bytes, out);
+    }
+    result = s->ops->put(s, id, iov, iov_count, out);
+    check_put(s, id, put_bytes, result, out);
     return result;
+}
+
+bool vj_store_can_put_as(const VjStore *s)
+{
+    g_assert(s != NULL);
+    while (s != NULL && s->ops->put_as != NULL) {
+        g_assert(s->ops->loc_of_nonce != NULL && s->ops->nonce_of_loc != NULL &&
+                 s->ops->length != NULL);
+        s = s->next;
+    }
+    return s == NULL;
+}
+
+int vj_store_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
+                    int iov_count, VjPut *out)
+{
+    uint64_t put_bytes = check_pieces(s, iov, iov_count);
+    int result;
+
+    g_assert(out != NULL && s->ops->put_as != NULL);
+    if (goes_by_submit(s, true)) {
+        return put_by_submit(s, id, &nonce, iov, iov_count, put_bytes, out);
+    }
+    result = s->ops->put_as(s, id, nonce, iov, iov_count, out);
+    check_put(s, id, put_bytes, result, out);
+    return result;
+}
+
+VjLoc vj_store_loc_of_nonce(VjStore *s, uint64_t nonce)
+{
+    g_assert(s->ops->loc_of_nonce != NULL);
+    return s->ops->loc_of_nonce(s, nonce);
+}
+
+bool vj_store_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
+{
+    g_assert(s->ops->nonce_of_loc != NULL);
+    return s->ops->nonce_of_loc(s, loc, nonce);
+}
+
+int vj_store_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    int result;
+
+    g_assert(s->ops->length != NULL);
+    result = s->ops->length(s, id, loc, stored_bytes);
+    g_assert(result == 0 ? *stored_bytes <= VJ_STORE_OBJECT_MAX
+                         : result < 0 && result != -EAGAIN && result != -EINTR);
+    return result;
+}
+
+bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b)
+{
+    return s->ops->same_loc != NULL ? s->ops->same_loc(s, a, b)
+                                    : memcmp(a.bytes, b.bytes, VJ_LOC_BYTES) == 0;
 }
 
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -459,6 +550,63 @@ static bool check_visit(void *opaque, const VjPut *object, int64_t mtime_us)
     return !walk->stopped;
 }
 
+int vj_store_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                    uint8_t algorithm, VjDigest *out)
+{
+    int result;
+
+    g_assert(s != NULL && form->stored_bytes <= VJ_STORE_OBJECT_MAX);
+    vj_lock_assert_none();
+    if (s->ops->digest == NULL) {
+        return -EOPNOTSUPP;
+    }
+    result = s->ops->digest(s, id, loc, form, algorithm, out);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    return result;
+}
+
+bool vj_store_takes_plain(const VjStore *s)
+{
+    while (s != NULL && s->ops->put_plain != NULL && s->ops->get_plain != NULL) {
+        s = s->next;
+    }
+    return s == NULL;
+}
+
+int vj_store_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                       const void *bytes, size_t len, VjPut *out, VjStoreForm *form)
+{
+    int result;
+
+    g_assert(s->ops->put_plain != NULL && want->plain_bytes > 0);
+    g_assert(want->wire_codec != 0 || len == want->plain_bytes);
+    vj_lock_assert_none();
+    result = s->ops->put_plain(s, id, want, bytes, len, out, form);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    if (result == 0) {
+        g_assert(out->id == id && out->stored_bytes == form->stored_bytes);
+        vj_store_count_put(s, out->stored_bytes);
+    }
+    return result;
+}
+
+int vj_store_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                       uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                       VjBuf **bytes, bool *is_encoded)
+{
+    int result;
+
+    g_assert(s->ops->get_plain != NULL && len > 0 && len <= form->plain_bytes &&
+             offset <= form->plain_bytes - len);
+    vj_lock_assert_none();
+    *bytes = NULL;
+    *is_encoded = false;
+    result = s->ops->get_plain(s, id, loc, form, offset, len, wire, bytes, is_encoded);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
+    g_assert(result != 0 || (*is_encoded ? wire != NULL : (*bytes)->len == len));
+    return result;
+}
+
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque)
 {
@@ -495,4 +643,59 @@ int vj_store_space(VjStore *s, VjStoreSpace *out)
         vj_space_cache_set(s->space, &ask, result, out);
     }
     return result;
+}
+
+bool vj_store_has_replicas(const VjStore *s)
+{
+    g_assert(s != NULL);
+    while (s != NULL && s->ops->heal != NULL) {
+        g_assert(s->ops->health != NULL);
+        s = s->next;
+    }
+    return s == NULL;
+}
+
+int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
+                  VjStoreVerify *verify, void *opaque, VjLoc *now)
+{
+    int result;
+
+    g_assert(s->ops->heal != NULL && verify != NULL && now != NULL);
+    g_assert(stored_bytes <= VJ_STORE_OBJECT_MAX);
+    vj_lock_assert_none();
+    *now = loc;
+    result = s->ops->heal(s, id, loc, stored_bytes, verify, opaque, now);
+    g_assert(result == -EAGAIN || vj_store_result_is_sound(result));
+    g_assert(result != 0 || vj_store_same_loc(s, loc, *now));
+    return result;
+}
+
+int vj_store_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
+{
+    int result;
+
+    g_assert(s->ops->survey != NULL && (puts != NULL || count == 0));
+    vj_lock_assert_none();
+    result = s->ops->survey(s, puts, count, wants);
+    g_assert(result == -EAGAIN || vj_store_result_is_sound(result));
+    return result;
+}
+
+void vj_store_health(VjStore *s, VjStoreHealth *out)
+{
+    g_assert(s->ops->health != NULL);
+    s->ops->health(s, out);
+    g_assert(out->live <= out->nodes && out->dead <= out->nodes - out->live);
+}
+
+bool vj_store_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    g_assert(s->ops->node != NULL);
+    return s->ops->node(s, index, out);
+}
+
+bool vj_store_drain(VjStore *s, unsigned index, bool drained)
+{
+    g_assert(s->ops->drain != NULL);
+    return s->ops->drain(s, index, drained);
 }

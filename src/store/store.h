@@ -61,7 +61,8 @@ typedef enum VjIoOp {
     VJ_IO_FLUSH,
     /* The room's own, for calls with a deadline; no driver gets them by submit: */
     VJ_IO_FLUSH_REMOVES,
-    VJ_IO_SPACE
+    VJ_IO_SPACE,
+    VJ_IO_PUT_AS
 } VjIoOp;
 
 typedef struct VjIo VjIo;
@@ -70,6 +71,7 @@ struct VjIo {
     VjIoOp op;
     uint64_t id;
     VjLoc loc;           /* get, remove */
+    uint64_t nonce;      /* of VJ_IO_PUT_AS */
     uint64_t offset;     /* get */
     size_t len;          /* put, get */
     VjBuf *buf;          /* put: len bytes; get: takes them; its own reference */
@@ -84,12 +86,13 @@ struct VjIo {
     /* The answer, from done() on: as of the synchronous call, -ETIMEDOUT or -ECANCELED.
      */
     int rc;
-    VjPut put;          /* of a put with rc 0 */
+    VjPut put;          /* of a put, also put_as, with rc 0 */
     VjStoreSpace space; /* of VJ_IO_SPACE with rc 0 */
     /* the store's: */
     gint refs;
     VjStore *store;          /* that it was submitted to */
     VjIo *child;             /* of a wrapper: what it submitted to the next store */
+    void *of_driver;         /* the driver's, from submit until it completes @io */
     GSequenceIter *deadline; /* guarded by the queue's lock, as the rest: */
     bool is_waiting;         /* for a worker */
     bool is_answered;
@@ -106,6 +109,28 @@ typedef struct VjStoreChange {
     uint8_t value[64];
     uint32_t value_len;
 } VjStoreChange;
+
+/* The replicas of a store, and what may be wrong with them. */
+typedef struct VjStoreHealth {
+    unsigned replicas;                    /* of each object, when all is well */
+    unsigned nodes, live, dead, draining; /* a draining one is live or dead as well */
+    uint64_t degraded_puts; /* since open, that went to fewer nodes than replicas */
+    /* Rises when a node was lost, came back, or came back without its disk: objects may
+     * want heal() since. */
+    uint64_t changes;
+} VjStoreHealth;
+
+/* One of the nodes, for people. */
+typedef struct VjStoreNode {
+    char address[256]; /* cut where it is longer */
+    const char *state; /* "live", "away", …; static */
+    bool is_live, is_draining;
+    uint32_t weight;
+    uint64_t sent_bytes, received_bytes, losses;
+} VjStoreNode;
+
+/* The whole of a stored object: is it what was put? */
+typedef bool VjStoreVerify(void *opaque, VjSlice stored);
 
 /* false: stop the walk.  @mtime_us: when it was put, microseconds of the wall clock. */
 typedef bool VjStoreVisit(void *opaque, const VjPut *object, int64_t mtime_us);
@@ -124,18 +149,46 @@ typedef struct VjStoreKeys {
 typedef struct VjStorePlace {
     int dir_fd; /* the directory SOURCE/objects, borrowed; -1: the driver needs none */
     const char *path; /* its path or the device's, for messages; borrowed */
+    /* The directory against which the spec's relative names of credential files are
+     * resolved, and its path, for messages; borrowed.  NULL: there is none, such a name
+     * is refused, and the descriptor, which is -1 then, is not looked at. */
+    int credentials_dir_fd;
+    const char *credentials_dir;
     /* The volume whose objects it keeps: create writes it down, any other open refuses
      * the place of another volume.  Borrowed; NULL: not compared. */
     const char *volume;
     /* The driver's own keys, for the time of open alone; borrowed.  NULL: there are none
      * (mkfs), or the caller only asks whose place it is and uses no object. */
     const VjStoreKeys *keys;
-    bool create; /* mkfs: make what is missing; else a missing place is an error */
+    bool create;  /* mkfs: make what is missing; else a missing place is an error */
+    bool destroy; /* with create: a volume elsewhere that has the place is removed */
     bool read_only;
     /* Others may have it open at the same time, or will: refused where the driver has it
      * alone. */
     bool shared;
 } VjStorePlace;
+
+/*
+ * How content stands in an object, as its record says: for stores behind which a node
+ * does the work of the room object.  Numbers of codecs and digests are those on disk.
+ */
+typedef struct VjStoreForm {
+    uint8_t codec; /* what the bytes are encoded with */
+    uint8_t param;
+    uint32_t key_id;
+    uint32_t plain_bytes, stored_bytes;
+    uint64_t trailer_checksum;
+} VjStoreForm;
+
+/* What a node is to make of content, and how that comes to it. */
+typedef struct VjStoreWant {
+    uint8_t codec, param;
+    int8_t level;
+    uint32_t plain_bytes;
+    /* The bytes that are sent are encoded with it, in one run; 0: they are the
+     * content. */
+    uint8_t wire_codec, wire_param;
+} VjStoreWant;
 
 typedef struct VjStoreOps {
     const char *name;         /* what "store=" selects; also names its man page */
@@ -143,6 +196,11 @@ typedef struct VjStoreOps {
     size_t instance_size;     /* bytes; the instance begins with VjStore */
     /* VJ_NEEDS_… of the process; FILES: the directory of VjStorePlace.  A wrapper: 0. */
     uint32_t needs;
+    /* The same, where options decide it; NULL: needs. */
+    uint32_t (*needs_of)(const VjOpts *opts);
+    /* Whether the options go together, beyond what their table says.  Touches nothing.
+     * NULL: any do; else open() checks them too. */
+    bool (*check)(const VjOpts *opts, GError **error);
     /*
      * What addresses of buffers, offsets, and the lengths of all pieces but the last of a
      * put are multiples of; a power of 2 up to VJ_BUF_ALIGN; 1: any.  The last piece of a
@@ -173,6 +231,27 @@ typedef struct VjStoreOps {
      */
     int (*put)(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                VjPut *out);
+    /*
+     * put() under a number that the caller chose, for a driver that stands behind a node
+     * (varjfsd): on each node an object has the same one.  An object of that id and
+     * number which is there already is replaced, and has the same bytes: whatever was
+     * durable of it stays so until this returned.  After a failure that object may be
+     * there or not.  These four, or none of them: NULL.
+     */
+    int (*put_as)(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
+                  int iov_count, VjPut *out);
+    /* The locator of what put_as() puts under @nonce, or did.  False: a locator that this
+     * driver never makes.  Threads: any; does not block. */
+    VjLoc (*loc_of_nonce)(VjStore *s, uint64_t nonce);
+    bool (*nonce_of_loc)(VjStore *s, VjLoc loc, uint64_t *nonce);
+    /* With put_as: is it there, and how long?  -ENOENT; -EBADMSG no object of this
+     * driver's, -EIO.  Reads no byte of it.  Threads: any; blocks. */
+    int (*length)(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes);
+    /*
+     * Two locators of one id name the same object, however many replicas each knows of.
+     * NULL: where they are equal.  Threads: any; does not block.
+     */
+    bool (*same_loc)(VjStore *s, VjLoc a, VjLoc b);
     /*
      * Exactly @len bytes from @offset.  A shorter object, or a locator that this driver
      * never made, is -EBADMSG; -ENOENT, -EIO, -ETIMEDOUT.  Threads: any; blocks.  @dst
@@ -235,8 +314,55 @@ typedef struct VjStoreOps {
      */
     int (*each)(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                 void *opaque);
+    /*
+     * Brings the object @id of @loc to its full number of replicas, each of which @verify
+     * has seen, on the nodes that ought to have them; removes bad ones and those that are
+     * one too many.  *now: the locator that says where it is, and is the same_loc().
+     * What it put is durable.  Threads: any, one at a time for one object; blocks.
+     * -ENOENT no replica anywhere, -EBADMSG no good one, -EAGAIN too few nodes are there
+     * (what could be done is done, and *now holds) or not all of them could be asked,
+     * -EIO, -EROFS.  NULL: the driver has no replicas; the four that follow, too.
+     */
+    int (*heal)(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
+                VjStoreVerify *verify, void *opaque, VjLoc *now);
+    /*
+     * Which of these objects want heal(): *wants of each, from what the nodes say that
+     * they have; no replica is read.  Threads: any; blocks.  -EAGAIN not all nodes that
+     * are live could be asked.
+     */
+    int (*survey)(VjStore *s, const VjPut *puts, size_t count, bool *wants);
+    /* Threads: any; does not block. */
+    void (*health)(VjStore *s, VjStoreHealth *out);
+    /* What is known of node @index, from 0.  False: there is no such place in the list;
+     * one that was removed from it is not live and has no address. */
+    bool (*node)(VjStore *s, unsigned index, VjStoreNode *out);
+    /* The node gets no new objects and is to be emptied by heal(), until it is drained
+     * no more or the store is opened again.  False: there is no such node. */
+    bool (*drain)(VjStore *s, unsigned index, bool drained);
     /* Free and total bytes now; cheap enough for once a second.  -EIO. */
     int (*space)(VjStore *s, VjStoreSpace *out);
+    /*
+     * The digest of an object's content, computed where the bytes are, after they were
+     * compared with their checksums.  -EBADMSG: they are not what was stored; -ENOENT,
+     * -EIO, -ETIMEDOUT; -EOPNOTSUPP: a transformation or digest that is not known there.
+     * NULL: the caller reads the object.  Threads: any; blocks.
+     */
+    int (*digest)(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                  uint8_t algorithm, VjDigest *out);
+    /*
+     * As put and get, but of content: the stored form is made, checked and taken apart
+     * where the bytes are.  put_plain: @bytes are what @want says; *form is what was made
+     * of them.  get_plain: *bytes, owned, with its len set, is the range [@offset,
+     * @offset + @len) of the content, or that encoded where *is_encoded; @wire has the
+     * codec, and is NULL where none is wanted.  Nothing but the other side's word says
+     * that it is right.  NULL, both: not offered; put and get find what the other has
+     * put.
+     */
+    int (*put_plain)(VjStore *s, uint64_t id, const VjStoreWant *want, const void *bytes,
+                     size_t len, VjPut *out, VjStoreForm *form);
+    int (*get_plain)(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                     uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                     VjBuf **bytes, bool *is_encoded);
     /*
      * Begins @io and calls vj_io_complete() once when it is over, before or after it
      * returns; until then the request's fields and its buffer stay.  At most
@@ -273,7 +399,7 @@ extern const VjStoreOps *const vj_store_drivers[];
 /*
  * vj_store_open - open a driver by name
  *
- * @spec     "name" or "name:K=V,K=V"
+ * @spec     "name" or "name:K=V,K=V", for some drivers "name:LEADER:K=V,K=V"
  * Returns   true and *out owned (vj_store_close); false with a line that names the driver
  * Threads   setup only      Locks   none
  */
@@ -286,6 +412,10 @@ bool vj_store_spec_check(const char *spec, GError **error);
 /* VJ_NEEDS_… of the driver that @spec names; 0 also where there is no such driver, which
  * opening it reports.  Touches nothing. */
 uint32_t vj_store_needs(const char *spec);
+
+/* The names of files with credentials that @spec has, appended; owned by @names.  None
+ * where the driver or its options cannot be read.  Touches nothing. */
+void vj_store_files(const char *spec, GPtrArray *names);
 
 /*
  * vj_store_wrap - put a wrapper in front of a store
@@ -309,6 +439,17 @@ uint32_t vj_store_align_bytes(VjStore *s);
  * timeout says, and without one as long as its VjCancel does (-ETIMEDOUT). */
 int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                  VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
+/* False: the driver has no put_as, and cannot stand behind a node. */
+bool vj_store_can_put_as(const VjStore *s);
+int vj_store_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
+                    int iov_count, VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
+VjLoc vj_store_loc_of_nonce(VjStore *s, uint64_t nonce);
+bool vj_store_nonce_of_loc(VjStore *s, VjLoc loc,
+                           uint64_t *nonce) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_length(VjStore *s, uint64_t id, VjLoc loc,
+                    uint64_t *stored_bytes) G_GNUC_WARN_UNUSED_RESULT;
+/* Of one id, they name the same object. */
+bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b);
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                  size_t len) G_GNUC_WARN_UNUSED_RESULT;
 /* As put and get, for pieces, buffers and offsets of any kind: by way of a buffer of
@@ -331,6 +472,28 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
 void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
+/* -EOPNOTSUPP also where the driver, or a wrapper before it, has no digest: the caller
+ * reads the object. */
+int vj_store_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                    uint8_t algorithm, VjDigest *out) G_GNUC_WARN_UNUSED_RESULT;
+/* The driver, and each wrapper before it, has put_plain and get_plain. */
+bool vj_store_takes_plain(const VjStore *s);
+int vj_store_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                       const void *bytes, size_t len, VjPut *out,
+                       VjStoreForm *form) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                       uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                       VjBuf **bytes, bool *is_encoded) G_GNUC_WARN_UNUSED_RESULT;
+/* False: the driver has no replicas; what follows is not to be called. */
+bool vj_store_has_replicas(const VjStore *s);
+int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
+                  VjStoreVerify *verify, void *opaque,
+                  VjLoc *now) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_survey(VjStore *s, const VjPut *puts, size_t count,
+                    bool *wants) G_GNUC_WARN_UNUSED_RESULT;
+void vj_store_health(VjStore *s, VjStoreHealth *out);
+bool vj_store_node(VjStore *s, unsigned index, VjStoreNode *out);
+bool vj_store_drain(VjStore *s, unsigned index, bool drained);
 /* Of the last answer, for a second, what was put since is taken off; the driver is asked
  * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;

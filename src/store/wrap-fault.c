@@ -399,6 +399,15 @@ static int answer(const Verdict *v, int result)
     return v->failed != 0 ? v->failed : result;
 }
 
+static void note_put(FaultStore *w, uint64_t id)
+{
+    vj_mutex_lock(&w->lock);
+    w->puts++;
+    g_hash_table_insert(w->unflushed, g_memdup2(&id, sizeof id),
+                        g_memdup2(&w->puts, sizeof w->puts));
+    vj_mutex_unlock(&w->lock);
+}
+
 static int fault_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                      VjPut *out)
 {
@@ -411,13 +420,73 @@ static int fault_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_c
     }
     result = answer(&v, vj_store_put(s->next, id, iov, iov_count, out));
     if (result == 0) {
-        vj_mutex_lock(&w->lock);
-        w->puts++;
-        g_hash_table_insert(w->unflushed, g_memdup2(&id, sizeof id),
-                            g_memdup2(&w->puts, sizeof w->puts));
-        vj_mutex_unlock(&w->lock);
+        note_put(w, id);
     }
     return result;
+}
+
+static int fault_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
+                        int iov_count, VjPut *out)
+{
+    FaultStore *w = (FaultStore *)s;
+    Verdict v = judge(w, KIND_PUT, vj_store_iov_bytes(iov, iov_count));
+    int result;
+
+    if (intercept(&v)) {
+        return v.failed;
+    }
+    result = answer(&v, vj_store_put_as(s->next, id, nonce, iov, iov_count, out));
+    if (result == 0) {
+        note_put(w, id);
+    }
+    return result;
+}
+
+static VjLoc fault_loc_of_nonce(VjStore *s, uint64_t nonce)
+{
+    return vj_store_loc_of_nonce(s->next, nonce);
+}
+
+static int fault_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    return vj_store_length(s->next, id, loc, stored_bytes);
+}
+
+static bool fault_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
+{
+    return vj_store_nonce_of_loc(s->next, loc, nonce);
+}
+
+static bool fault_same_loc(VjStore *s, VjLoc a, VjLoc b)
+{
+    return vj_store_same_loc(s->next, a, b);
+}
+
+/* What heals an object is no call of a reader or writer: it is not counted. */
+static int fault_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
+                      VjStoreVerify *verify, void *opaque, VjLoc *now)
+{
+    return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
+}
+
+static int fault_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
+{
+    return vj_store_survey(s->next, puts, count, wants);
+}
+
+static void fault_health(VjStore *s, VjStoreHealth *out)
+{
+    vj_store_health(s->next, out);
+}
+
+static bool fault_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    return vj_store_node(s->next, index, out);
+}
+
+static bool fault_drain(VjStore *s, unsigned index, bool drained)
+{
+    return vj_store_drain(s->next, index, drained);
 }
 
 static int fault_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -442,6 +511,26 @@ static int fault_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
 }
 
 /* A hint: what would fail, fails in the get. */
+static int fault_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                        uint8_t algorithm, VjDigest *out)
+{
+    return vj_store_digest(s->next, id, loc, form, algorithm, out);
+}
+
+static int fault_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                           const void *bytes, size_t len, VjPut *out, VjStoreForm *form)
+{
+    return vj_store_put_plain(s->next, id, want, bytes, len, out, form);
+}
+
+static int fault_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                           uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                           VjBuf **bytes, bool *is_encoded)
+{
+    return vj_store_get_plain(s->next, id, loc, form, offset, len, wire, bytes,
+                              is_encoded);
+}
+
 static void fault_expect(VjStore *s, uint64_t id, VjLoc loc)
 {
     vj_store_expect(s->next, id, loc);
@@ -553,8 +642,16 @@ const VjStoreOps vj_store_fault_ops = {
     .open = fault_open,
     .close = fault_close,
     .put = fault_put,
+    .put_as = fault_put_as,
+    .loc_of_nonce = fault_loc_of_nonce,
+    .nonce_of_loc = fault_nonce_of_loc,
+    .length = fault_length,
+    .same_loc = fault_same_loc,
     .get = fault_get,
     .expect = fault_expect,
+    .digest = fault_digest,
+    .put_plain = fault_put_plain,
+    .get_plain = fault_get_plain,
     .prefer = fault_prefer,
     .remove = fault_remove,
     .flush = fault_flush,
@@ -562,5 +659,10 @@ const VjStoreOps vj_store_fault_ops = {
     .stage = fault_stage,
     .removes_committed = fault_removes_committed,
     .each = fault_each,
+    .heal = fault_heal,
+    .survey = fault_survey,
+    .health = fault_health,
+    .node = fault_node,
+    .drain = fault_drain,
     .space = fault_space,
 };

@@ -104,6 +104,13 @@ static int latency_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov
     return vj_store_put(s->next, id, iov, iov_count, out);
 }
 
+static int latency_put_as(VjStore *s, uint64_t id, uint64_t nonce,
+                          const struct iovec *iov, int iov_count, VjPut *out)
+{
+    CALL(s, puts);
+    return vj_store_put_as(s->next, id, nonce, iov, iov_count, out);
+}
+
 static int latency_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                        size_t len)
 {
@@ -143,6 +150,54 @@ static int latency_space(VjStore *s, VjStoreSpace *out)
 }
 
 /* ---- what costs nothing ------------------------------------------------------------ */
+
+static VjLoc latency_loc_of_nonce(VjStore *s, uint64_t nonce)
+{
+    return vj_store_loc_of_nonce(s->next, nonce);
+}
+
+static int latency_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    CALL(s, gets);
+    return vj_store_length(s->next, id, loc, stored_bytes);
+}
+
+static bool latency_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
+{
+    return vj_store_nonce_of_loc(s->next, loc, nonce);
+}
+
+static bool latency_same_loc(VjStore *s, VjLoc a, VjLoc b)
+{
+    return vj_store_same_loc(s->next, a, b);
+}
+
+/* What it asks the driver for is not asked by way of this wrapper. */
+static int latency_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
+                        VjStoreVerify *verify, void *opaque, VjLoc *now)
+{
+    return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
+}
+
+static int latency_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
+{
+    return vj_store_survey(s->next, puts, count, wants);
+}
+
+static void latency_health(VjStore *s, VjStoreHealth *out)
+{
+    vj_store_health(s->next, out);
+}
+
+static bool latency_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    return vj_store_node(s->next, index, out);
+}
+
+static bool latency_drain(VjStore *s, unsigned index, bool drained)
+{
+    return vj_store_drain(s->next, index, drained);
+}
 
 static uint64_t latency_prefer(VjStore *s, uint64_t id)
 {
@@ -241,6 +296,11 @@ const VjStoreOps vj_store_latency_ops = {
     .open = latency_open,
     .close = latency_close,
     .put = latency_put,
+    .put_as = latency_put_as,
+    .loc_of_nonce = latency_loc_of_nonce,
+    .nonce_of_loc = latency_nonce_of_loc,
+    .length = latency_length,
+    .same_loc = latency_same_loc,
     .get = latency_get,
     .prefer = latency_prefer,
     .remove = latency_remove,
@@ -249,6 +309,11 @@ const VjStoreOps vj_store_latency_ops = {
     .stage = latency_stage,
     .removes_committed = latency_removes_committed,
     .each = latency_each,
+    .heal = latency_heal,
+    .survey = latency_survey,
+    .health = latency_health,
+    .node = latency_node,
+    .drain = latency_drain,
     .space = latency_space,
     .submit = latency_submit,
 };

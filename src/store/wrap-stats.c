@@ -57,6 +57,66 @@ static int stats_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_c
                       result == 0 ? out->stored_bytes : 0);
 }
 
+static int stats_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
+                        int iov_count, VjPut *out)
+{
+    StatsStore *w = (StatsStore *)s;
+    int result = vj_store_put_as(s->next, id, nonce, iov, iov_count, out);
+
+    return count_call(w, result, &w->counts.puts, &w->counts.put_bytes,
+                      result == 0 ? out->stored_bytes : 0);
+}
+
+static VjLoc stats_loc_of_nonce(VjStore *s, uint64_t nonce)
+{
+    return vj_store_loc_of_nonce(s->next, nonce);
+}
+
+static int stats_length(VjStore *s, uint64_t id, VjLoc loc, uint64_t *stored_bytes)
+{
+    return vj_store_length(s->next, id, loc, stored_bytes);
+}
+
+static bool stats_nonce_of_loc(VjStore *s, VjLoc loc, uint64_t *nonce)
+{
+    return vj_store_nonce_of_loc(s->next, loc, nonce);
+}
+
+static bool stats_same_loc(VjStore *s, VjLoc a, VjLoc b)
+{
+    return vj_store_same_loc(s->next, a, b);
+}
+
+static int stats_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
+                      VjStoreVerify *verify, void *opaque, VjLoc *now)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(w,
+                      vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now),
+                      NULL, NULL, 0);
+}
+
+static int stats_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
+{
+    return vj_store_survey(s->next, puts, count, wants);
+}
+
+static void stats_health(VjStore *s, VjStoreHealth *out)
+{
+    vj_store_health(s->next, out);
+}
+
+static bool stats_node(VjStore *s, unsigned index, VjStoreNode *out)
+{
+    return vj_store_node(s->next, index, out);
+}
+
+static bool stats_drain(VjStore *s, unsigned index, bool drained)
+{
+    return vj_store_drain(s->next, index, drained);
+}
+
 static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                      size_t len)
 {
@@ -95,6 +155,34 @@ static void stats_submit(VjStore *s, VjIo *io)
 static void stats_cancel(VjStore *s, VjIo *io)
 {
     vj_store_cancel(s->next, io->child);
+}
+
+static int stats_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                        uint8_t algorithm, VjDigest *out)
+{
+    return vj_store_digest(s->next, id, loc, form, algorithm, out);
+}
+
+static int stats_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
+                           const void *bytes, size_t len, VjPut *out, VjStoreForm *form)
+{
+    StatsStore *w = (StatsStore *)s;
+    int result = vj_store_put_plain(s->next, id, want, bytes, len, out, form);
+
+    return count_call(w, result, &w->counts.puts, &w->counts.put_bytes,
+                      result == 0 ? out->stored_bytes : 0);
+}
+
+static int stats_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
+                           uint32_t offset, uint32_t len, const VjStoreWant *wire,
+                           VjBuf **bytes, bool *is_encoded)
+{
+    StatsStore *w = (StatsStore *)s;
+    int result =
+        vj_store_get_plain(s->next, id, loc, form, offset, len, wire, bytes, is_encoded);
+
+    return count_call(w, result, &w->counts.gets, &w->counts.get_bytes,
+                      result == 0 ? len : 0);
 }
 
 static void stats_expect(VjStore *s, uint64_t id, VjLoc loc)
@@ -173,8 +261,16 @@ const VjStoreOps vj_store_stats_ops = {
     .open = stats_open,
     .close = stats_close,
     .put = stats_put,
+    .put_as = stats_put_as,
+    .loc_of_nonce = stats_loc_of_nonce,
+    .nonce_of_loc = stats_nonce_of_loc,
+    .length = stats_length,
+    .same_loc = stats_same_loc,
     .get = stats_get,
     .expect = stats_expect,
+    .digest = stats_digest,
+    .put_plain = stats_put_plain,
+    .get_plain = stats_get_plain,
     .prefer = stats_prefer,
     .remove = stats_remove,
     .flush = stats_flush,
@@ -182,6 +278,11 @@ const VjStoreOps vj_store_stats_ops = {
     .stage = stats_stage,
     .removes_committed = stats_removes_committed,
     .each = stats_each,
+    .heal = stats_heal,
+    .survey = stats_survey,
+    .health = stats_health,
+    .node = stats_node,
+    .drain = stats_drain,
     .space = stats_space,
     .submit = stats_submit,
     .cancel = stats_cancel,

@@ -55,8 +55,7 @@ static uint64_t most_bytes(const VjVolume *v)
                            NULL)) {
         return 0;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_meta_at(v->place, &dir, &place);
     return vj_meta_file_bytes(engine, &place, &bytes) == 0 ? bytes : 0;
 }
 

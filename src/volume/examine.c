@@ -17,9 +17,12 @@ static bool open_meta_dir(const VjPlace *p, const VjSuperblock *super, VjPlaceDi
                              error);
 }
 
-static VjMetaPlace read_only_place(const VjPlaceDir *dir)
+static VjMetaPlace read_only_place(const VjPlace *p, const VjPlaceDir *dir)
 {
-    return (VjMetaPlace){.dir_fd = dir->fd, .path = dir->path, .read_only = true};
+    VjMetaPlace place = {.read_only = true};
+
+    vj_place_meta_at(p, dir, &place);
+    return place;
 }
 
 /* ---- without looking at them ------------------------------------------------------- */
@@ -33,7 +36,7 @@ static bool has_metadata(const VjPlace *p, const VjSuperblock *super)
     if (!open_meta_dir(p, super, &dir, NULL)) {
         return false;
     }
-    place = read_only_place(&dir);
+    place = read_only_place(p, &dir);
     return vj_meta_file_bytes(super->meta, &place, &bytes) != -ENOENT;
 }
 
@@ -43,8 +46,9 @@ bool vj_volume_is_clean(const char *source)
     VjSuperblock super;
     bool has;
 
-    if (!vj_place_open(source, &p, NULL) || !vj_fd_has(p->dir_fd, VJ_CLEAN_NAME) ||
-        vj_fd_has(p->dir_fd, VJ_IN_USE_NAME) || vj_fd_has(p->dir_fd, VJ_RESTORING_NAME) ||
+    if (!vj_place_open(source, &p, NULL) || p->dir_fd < 0 ||
+        !vj_fd_has(p->dir_fd, VJ_CLEAN_NAME) || vj_fd_has(p->dir_fd, VJ_IN_USE_NAME) ||
+        vj_fd_has(p->dir_fd, VJ_RESTORING_NAME) ||
         !vj_place_read_superblock(p, &super, NULL)) {
         return false;
     }
@@ -136,10 +140,14 @@ static bool examine(const VjPlace *p, const VjSuperblock *super, VjMetaFlaw *say
     g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
     g_autoptr(GError) local = NULL;
     bool has_dir = open_meta_dir(p, super, &dir, &local);
-    VjMetaPlace place = read_only_place(&dir);
+    VjMetaPlace place = read_only_place(p, &dir);
     int r = has_dir ? vj_meta_examine(super->meta, &place, -1, say, opaque, out)
                     : -local->code;
 
+    if (!has_dir && r != -ENOENT) {
+        g_propagate_error(error, g_steal_pointer(&local));
+        return false;
+    }
     if (r == -ENOENT) {
         say_missing(super, has_dir, say, opaque, out);
         r = 0;

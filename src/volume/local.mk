@@ -10,6 +10,7 @@ src_volume_libvj_volume_la_SOURCES = \
 	src/volume/checkpoint.c \
 	src/volume/examine.c \
 	src/volume/flusher.c \
+	src/volume/healer.c \
 	src/volume/in-use.c \
 	src/volume/make.c \
 	src/volume/needs.c \
@@ -25,7 +26,10 @@ src_volume_libvj_volume_la_SOURCES = \
 	src/volume/superblock-copy.c \
 	src/volume/superblock.c \
 	src/volume/tend.c \
+	src/volume/volume-file-make.c \
+	src/volume/volume-file.c \
 	src/volume/volume-private.h \
 	src/volume/volume-record.c \
 	src/volume/volume.c \
-	src/volume/volume.h
+	src/volume/volume.h \
+	src/volume/wait-released.c

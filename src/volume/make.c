@@ -2,8 +2,8 @@
 /*
  * make.c - mkfs: what is chosen, and the contents of a new file system
  *
- * Where the drivers keep files they are made in a directory (place-make.c); else there is
- * none, and what was chosen is handed to the caller.
+ * Where the drivers keep files they are made in a directory (place-make.c); else what was
+ * chosen becomes a volume file (volume-file.c), or is handed to the caller.
  */
 #include "volume/volume-private.h"
 
@@ -18,11 +18,13 @@ const VjOptSpec vj_volume_make_options[] = {
      .type = VJ_OPT_STRING,
      .fallback = "posix",
      .choices = "posix|null",
+     .is_spec = true,
      .help = "driver that keeps the objects, with its own options as NAME:K=V"},
     {.name = "meta",
      .type = VJ_OPT_STRING,
      .fallback = "lmdb",
      .choices = "lmdb",
+     .is_spec = true,
      .help = "engine that keeps the metadata, with its own options as NAME:K=V"},
     {.name = "hash",
      .type = VJ_OPT_CHOICE,
@@ -147,10 +149,11 @@ static int root_body(VjTxn *txn, void *opaque)
     return r < 0 ? r : vj_superblock_record_put(txn, text);
 }
 
-static bool make_meta(const VjPlace *p, const VjSuperblock *super, GError **error)
+static bool make_meta(const VjPlace *p, const VjSuperblock *super, bool force,
+                      GError **error)
 {
     g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
-    VjMetaPlace place = {.create = true};
+    VjMetaPlace place = {.volume = super->uuid, .create = true, .destroy = force};
     VjMeta *meta;
     int r, closed;
 
@@ -158,8 +161,7 @@ static bool make_meta(const VjPlace *p, const VjSuperblock *super, GError **erro
                            error)) {
         return false;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_meta_at(p, &dir, &place);
     if (!vj_meta_open(super->meta, &place, &meta, error)) {
         return false;
     }
@@ -169,18 +171,18 @@ static bool make_meta(const VjPlace *p, const VjSuperblock *super, GError **erro
     return r == 0 || vj_error_set_errno(error, -r, "%s", dir.path);
 }
 
-static bool make_store(const VjPlace *p, const VjSuperblock *super, GError **error)
+static bool make_store(const VjPlace *p, const VjSuperblock *super, bool force,
+                       GError **error)
 {
     g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
-    VjStorePlace place = {.volume = super->uuid, .create = true};
+    VjStorePlace place = {.volume = super->uuid, .create = true, .destroy = force};
     VjStore *store;
 
     if (!vj_place_dir_open(p, VJ_OBJECTS_DIR, vj_store_needs(super->store), true, &dir,
                            error)) {
         return false;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_store_at(p, &dir, &place);
     if (!vj_store_open(super->store, &place, &store, error)) {
         return false;
     }
@@ -201,8 +203,8 @@ static bool make_in(const VjPlace *p, const VjVolumeMake *how, const VjSuperbloc
         return false;
     }
     if (vj_place_make_superblock(p, text, error) &&
-        vj_place_make_go_on(p, &make, error) && make_meta(p, super, error) &&
-        vj_place_make_go_on(p, &make, error) && make_store(p, super, error) &&
+        vj_place_make_go_on(p, &make, error) && make_meta(p, super, how->force, error) &&
+        vj_place_make_go_on(p, &make, error) && make_store(p, super, how->force, error) &&
         vj_place_make_go_on(p, &make, error) && vj_place_make_end(p, error)) {
         vj_place_close_to_others(p);
         return true;
@@ -218,6 +220,22 @@ static bool lock_and_make(int dir_fd, const VjVolumeMake *how, const VjSuperbloc
 
     return vj_place_open_at(dir_fd, how->source, &p, error) &&
            vj_place_lock(p, false, 0, error) && make_in(p, how, super, error);
+}
+
+static void tell_opened(const VjVolumeMake *how, int dir_fd, bool is_file, bool is_new,
+                        const VjSuperblock *super)
+{
+    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    VjVolumeMaking making = {.dir_fd = dir_fd,
+                             .is_file = is_file,
+                             .is_new = is_new,
+                             .drivers = vj_driver_needs(super),
+                             .files = files};
+
+    vj_driver_files(super, files);
+    if (how->opened != NULL) {
+        how->opened(how->opaque, &making);
+    }
 }
 
 static bool make_in_directory(const VjVolumeMake *how, const VjSuperblock *super,
@@ -236,10 +254,96 @@ static bool make_in_directory(const VjVolumeMake *how, const VjSuperblock *super
     if (dir_fd < 0) {
         return vj_error_set_errno(error, errno, "%s", how->source);
     }
-    if (how->opened != NULL) {
-        how->opened(how->opaque, dir_fd, is_new, vj_driver_needs(super));
-    }
+    tell_opened(how, dir_fd, false, is_new, super);
     return lock_and_make(dir_fd, how, super, error);
+}
+
+/* As it will be opened: relative names are beside the file. */
+static VjPlace *place_of_file(const VjVolumeMake *how, const VjVolumeFileMake *file,
+                              const char *text)
+{
+    VjPlace *p = vj_place_of_text(how->source, text);
+
+    p->credentials_dir = g_strdup(file->dir);
+    p->credentials_dir_fd = fcntl(file->dir_fd, F_DUPFD_CLOEXEC, 0);
+    return p;
+}
+
+/* *is_begun: something may have been made elsewhere. */
+static bool make_elsewhere(const VjVolumeMake *how, VjVolumeFileMake *file,
+                           const VjSuperblock *super, bool *is_begun, GError **error)
+{
+    const VjPlaceMake make = {
+        .force = how->force, .cancelled = how->cancelled, .opaque = how->opaque};
+    g_autofree char *text = vj_superblock_format(super);
+    g_autoptr(VjPlace) p = place_of_file(how, file, text);
+    g_autoptr(GError) local = NULL;
+
+    if (!vj_volume_file_make_text(file, text, error) ||
+        !vj_place_make_go_on(p, &make, error)) {
+        return false;
+    }
+    if (!make_meta(p, super, how->force, &local)) {
+        /* Else it was refused, or the other side was not there. */
+        *is_begun = *is_begun || local->code == ETIMEDOUT;
+        g_propagate_error(error, g_steal_pointer(&local));
+        return false;
+    }
+    *is_begun = true;
+    return vj_place_make_go_on(p, &make, error) &&
+           make_store(p, super, how->force, error) &&
+           vj_place_make_go_on(p, &make, error) && vj_volume_file_make_end(file, error);
+}
+
+static bool make_file(const VjVolumeMake *how, VjSuperblock *super, GError **error)
+{
+    g_auto(VjVolumeFileMake) file = VJ_VOLUME_FILE_MAKE_NONE;
+    bool is_begun, made;
+
+    made = vj_volume_file_make_begin(&file, how->source, how->force, error);
+    is_begun = file.uuid != NULL;
+    if (is_begun) {
+        g_free(super->uuid);
+        super->uuid = g_strdup(file.uuid);
+    }
+    if (made) {
+        tell_opened(how, file.dir_fd, true, false, super);
+        made = make_elsewhere(how, &file, super, &is_begun, error);
+        if (!made) {
+            vj_volume_file_make_undo(&file, is_begun);
+        }
+    }
+    return made;
+}
+
+/* Something that is there decides; else whether a directory would be of any use. */
+static bool is_to_be_file(const char *source, const VjSuperblock *super, bool *is_there)
+{
+    VjDriverNeeds needs = vj_driver_needs(super);
+    struct stat st;
+
+    *is_there = stat(source, &st) == 0;
+    return *is_there ? !S_ISDIR(st.st_mode)
+                     : ((needs.meta | needs.store) & VJ_NEEDS_FILES) == 0 &&
+                           !g_str_has_suffix(source, "/");
+}
+
+static bool make_at_source(const VjVolumeMake *how, VjSuperblock *super, GError **error)
+{
+    VjDriverNeeds needs = vj_driver_needs(super);
+    bool is_there;
+
+    if (!is_to_be_file(how->source, super, &is_there)) {
+        return make_in_directory(how, super, error);
+    }
+    if (((needs.meta | needs.store) & VJ_NEEDS_FILES) == 0) {
+        return make_file(how, super, error);
+    }
+    return vj_error_set(error, ENOTDIR,
+                        "%s is no directory, and %s keeps files in one; a volume file "
+                        "takes meta= and store= that are elsewhere",
+                        how->source,
+                        (needs.meta & VJ_NEEDS_FILES) != 0 ? super->meta : super->store);
 }
 
 /* The place of a volume that has no directory is the text that is returned. */
@@ -249,7 +353,8 @@ static bool make_without_directory(const VjVolumeMake *how, const VjSuperblock *
     g_autofree char *text = vj_superblock_format(super);
     g_autoptr(VjPlace) p = vj_place_of_text(how->source, text);
 
-    if (!make_meta(p, super, error) || !make_store(p, super, error)) {
+    if (!make_meta(p, super, how->force, error) ||
+        !make_store(p, super, how->force, error)) {
         return false;
     }
     *how->conf = g_steal_pointer(&text);
@@ -270,7 +375,7 @@ bool vj_volume_make(const VjVolumeMake *how, GError **error)
     }
     made = choose(opts, how->may_forget, &super, error) &&
            (how->conf != NULL ? make_without_directory(how, &super, error)
-                              : make_in_directory(how, &super, error));
+                              : make_at_source(how, &super, error));
     vj_superblock_clear(&super);
     return made;
 }

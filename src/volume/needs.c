@@ -30,17 +30,22 @@ VjDriverNeeds vj_driver_needs(const VjSuperblock *super)
                            .store = vj_store_needs(super->store)};
 }
 
-bool vj_volume_driver_needs(int source_fd, const char *source, VjDriverNeeds *out,
+void vj_driver_files(const VjSuperblock *super, GPtrArray *names)
+{
+    vj_meta_files(super->meta, names);
+    vj_store_files(super->store, names);
+}
+
+bool vj_volume_driver_needs(const VjPlace *p, VjDriverNeeds *out, GPtrArray *files,
                             GError **error)
 {
-    g_autoptr(VjPlace) p = NULL;
     VjSuperblock super;
 
-    if (!vj_place_open_at(source_fd, source, &p, error) ||
-        !vj_place_read_superblock(p, &super, error)) {
+    if (!vj_place_read_superblock(p, &super, error)) {
         return false;
     }
     *out = vj_driver_needs(&super);
+    vj_driver_files(&super, files);
     vj_superblock_clear(&super);
     return true;
 }

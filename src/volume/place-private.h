@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * place-private.h - where a volume is: SOURCE, or no directory at all
+ * place-private.h - where a volume is: a directory, a volume file, or a text alone
  *
  * Of a place without a directory every question is answered as for one that is in order:
- * there is no other process to lock out, nothing to mark, and no checkpoint.
+ * there is nothing to mark, and no checkpoint.  A volume file is locked, against other
+ * processes of this machine; a text alone is not.
  */
 #ifndef VJ_VOLUME_PLACE_PRIVATE_H
 #define VJ_VOLUME_PLACE_PRIVATE_H
@@ -36,9 +37,13 @@
 
 struct VjPlace {
     /* never change after open: */
-    char *name; /* by which it was opened; for messages */
-    int dir_fd; /* -1: it has no directory */
-    char *conf; /* without one: the text of varjfs.conf; else NULL */
+    char *name;  /* by which it was opened; for messages */
+    int dir_fd;  /* -1: it has no directory */
+    int file_fd; /* of a volume file; -1: it is none */
+    /* What relative names of credential files are relative to, and its path. */
+    int credentials_dir_fd; /* -1: there is none; may be dir_fd */
+    char *credentials_dir;  /* NULL without */
+    char *conf;             /* without one: the text of varjfs.conf; else NULL */
     /* one thread at a time, as volumes are opened and closed: */
     int lock_fd;      /* -1: it is not locked by us */
     bool is_shared;   /* other processes may use it too, in sessions that are shared */
@@ -49,7 +54,7 @@ struct VjPlace {
     bool is_restored; /* the mark of a restore goes with the mark of use */
 };
 
-/* The same from a descriptor of the directory, which is borrowed. */
+/* The directory @dir_fd, which is borrowed. */
 bool vj_place_open_at(int dir_fd, const char *source, VjPlace **out, GError **error);
 /* As vj_place_close, for callers that have not marked it. */
 void vj_place_drop(VjPlace *p);
@@ -80,12 +85,16 @@ typedef struct VjPlaceDir {
 bool vj_place_dir_open(const VjPlace *p, const char *name, uint32_t needs, bool create,
                        VjPlaceDir *out, GError **error);
 void vj_place_dir_close(VjPlaceDir *d);
+/* Where the driver is: what @dir and @p say; both stay in use.  Other members of @out
+ * stay. */
+void vj_place_meta_at(const VjPlace *p, const VjPlaceDir *dir, VjMetaPlace *out);
+void vj_place_store_at(const VjPlace *p, const VjPlaceDir *dir, VjStorePlace *out);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(VjPlaceDir, vj_place_dir_close)
 
 /* ---- its lock (source-lock.c) ------------------------------------------------------ */
 
 /*
- * vj_place_lock - which processes may use the directory until the place is closed
+ * vj_place_lock - which processes may use the place until it is closed
  *
  * @shared    other processes may that say so too; else none may
  * @wait_us   how long to wait for another process

@@ -5,32 +5,17 @@
  * A place with a directory is locked by the first volume that uses it, marked as in use
  * by the first that may change it, and both end with the place.  So several volumes of
  * one process can share a place, and each has its own engine and store.  A volume whose
- * drivers need no files can do without a directory: then the place is the text of
- * varjfs.conf.
+ * drivers need no files can do without a directory: then the place is a file with the
+ * text of varjfs.conf, or that text alone.
  */
-#include "volume/place-private.h"
+#include "volume/volume-private.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- open and close ---------------------------------------------------------------- */
-
-int vj_source_open(const char *path, GError **error)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd < 0) {
-        if (errno == ENOTDIR) {
-            vj_error_set(error, ENOTDIR,
-                         "%s is not a directory; volume files come with later versions",
-                         path);
-        } else {
-            vj_error_set_errno(error, errno, "%s", path);
-        }
-    }
-    return fd;
-}
 
 /* @dir_fd is taken. */
 static VjPlace *place_new(const char *name, int dir_fd)
@@ -39,16 +24,60 @@ static VjPlace *place_new(const char *name, int dir_fd)
 
     p->name = g_strdup(name);
     p->dir_fd = dir_fd;
+    p->file_fd = -1;
+    p->credentials_dir_fd = dir_fd;
+    p->credentials_dir = dir_fd < 0 ? NULL : g_strdup(name);
     p->lock_fd = -1;
     return p;
 }
 
+/* Relative names in it are beside it, also where one comes to it by a link. */
+static bool open_file(const char *source, VjPlace **out, GError **error)
+{
+    VJ_AUTO_FD fd = vj_volume_file_open(source, error);
+    char *real = fd >= 0 ? realpath(source, NULL) : NULL;
+    g_autofree char *dir = g_path_get_dirname(real != NULL ? real : source);
+    VJ_AUTO_FD dir_fd = fd >= 0 ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    free(real);
+    if (fd < 0) {
+        return false;
+    }
+    if (dir_fd < 0) {
+        return vj_error_set_errno(error, errno, "%s", dir);
+    }
+    *out = place_new(source, -1);
+    (*out)->file_fd = vj_fd_steal(&fd);
+    (*out)->credentials_dir_fd = vj_fd_steal(&dir_fd);
+    (*out)->credentials_dir = g_steal_pointer(&dir);
+    return true;
+}
+
 bool vj_place_open(const char *source, VjPlace **out, GError **error)
 {
-    int fd = vj_source_open(source, error);
+    int fd = open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
+    *out = NULL;
+    if (fd < 0 && errno == ENOTDIR) {
+        return open_file(source, out, error);
+    }
     *out = fd >= 0 ? place_new(source, fd) : NULL;
-    return fd >= 0;
+    return fd >= 0 || vj_error_set_errno(error, errno, "%s", source);
+}
+
+int vj_place_fd(const VjPlace *p)
+{
+    return p->dir_fd >= 0 ? p->dir_fd : p->file_fd;
+}
+
+bool vj_place_is_file(const VjPlace *p)
+{
+    return p->file_fd >= 0;
+}
+
+int vj_place_credentials_dir_fd(const VjPlace *p)
+{
+    return p->credentials_dir_fd;
 }
 
 bool vj_place_open_at(int dir_fd, const char *source, VjPlace **out, GError **error)
@@ -88,8 +117,13 @@ int vj_place_close(VjPlace *p)
     }
     g_assert(p->users == 0);
     r = p->is_marked && !p->has_failed && vj_place_is_last(p) ? vj_place_unmark(p) : 0;
+    if (p->credentials_dir_fd != p->dir_fd) {
+        vj_fd_close(&p->credentials_dir_fd);
+    }
     vj_fd_close(&p->dir_fd);
+    vj_fd_close(&p->file_fd);
     vj_fd_close(&p->lock_fd);
+    g_free(p->credentials_dir);
     g_free(p->conf);
     g_free(p->name);
     g_free(p);
@@ -124,7 +158,9 @@ static bool open_dir(const VjPlace *p, const char *name, bool create, VjPlaceDir
 bool vj_place_dir_open(const VjPlace *p, const char *name, uint32_t needs, bool create,
                        VjPlaceDir *out, GError **error)
 {
-    *out = (VjPlaceDir){.path = g_build_filename(p->name, name, NULL), .fd = -1};
+    *out = (VjPlaceDir){.path = p->dir_fd < 0 ? g_strdup(p->name)
+                                              : g_build_filename(p->name, name, NULL),
+                        .fd = -1};
     return (needs & VJ_NEEDS_FILES) == 0 || open_dir(p, name, create, out, error);
 }
 
@@ -132,4 +168,20 @@ void vj_place_dir_close(VjPlaceDir *d)
 {
     g_clear_pointer(&d->path, g_free);
     vj_fd_close(&d->fd);
+}
+
+void vj_place_meta_at(const VjPlace *p, const VjPlaceDir *dir, VjMetaPlace *out)
+{
+    out->dir_fd = dir->fd;
+    out->path = dir->path;
+    out->credentials_dir_fd = p->credentials_dir_fd;
+    out->credentials_dir = p->credentials_dir;
+}
+
+void vj_place_store_at(const VjPlace *p, const VjPlaceDir *dir, VjStorePlace *out)
+{
+    out->dir_fd = dir->fd;
+    out->path = dir->path;
+    out->credentials_dir_fd = p->credentials_dir_fd;
+    out->credentials_dir = p->credentials_dir;
 }

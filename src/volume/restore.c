@@ -29,6 +29,15 @@
 /* Objects that were made and removed again since. */
 #define OBJECTS_SINCE ((uint64_t)1 << 24)
 
+static bool has_checkpoints(const VjPlace *p, GError **error)
+{
+    return p->dir_fd >= 0 ||
+           vj_error_set(error, EOPNOTSUPP,
+                        "%s is a volume file: its metadata are elsewhere, and no "
+                        "checkpoint of them is here",
+                        p->name);
+}
+
 /* ---- choosing ---------------------------------------------------------------------- */
 
 GArray *vj_volume_checkpoints(const char *source, GError **error)
@@ -38,7 +47,7 @@ GArray *vj_volume_checkpoints(const char *source, GError **error)
     GArray *list = NULL;
     int r;
 
-    if (!vj_place_open(source, &p, error)) {
+    if (!vj_place_open(source, &p, error) || !has_checkpoints(p, error)) {
         return NULL;
     }
     dir = vj_checkpoint_open_dir(p, false);
@@ -295,7 +304,7 @@ bool vj_volume_restore(const char *source, const char *name, int64_t lock_wait_u
     bool ok;
 
     *kept = NULL;
-    if (!vj_place_open(source, &p, error) ||
+    if (!vj_place_open(source, &p, error) || !has_checkpoints(p, error) ||
         !vj_place_read_superblock(p, &super, error)) {
         return false;
     }

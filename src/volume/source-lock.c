@@ -8,6 +8,11 @@
  *
  * A user who may open the directory may lock it too, so a SOURCE that is served for
  * writing is closed to other users.
+ *
+ * A volume file is locked likewise.  That keeps apart two processes of this machine that
+ * use the same file, and lets umount wait; what keeps others from the volume is the lease
+ * of its session.  So a file system where it cannot be locked will do, and its mode is
+ * its owner's affair.
  */
 #include "volume/place-private.h"
 
@@ -73,19 +78,44 @@ static int lock_fd(VjPlace *p, int fd, bool shared, int64_t wait_us)
 {
     int64_t now_us = vj_clock_mono_us();
     bool alone = true;
-    int r = shared
-                ? vj_fd_lock_shared(fd, has_old_lock,
-                                    now_us + MAX(wait_us, SHARED_WAIT_LEAST_US), &alone)
-                : vj_fd_lock(fd, has_old_lock, now_us + wait_us);
+    VjFdTaken *old = p->dir_fd >= 0 ? has_old_lock : NULL;
+    int r = shared ? vj_fd_lock_shared(
+                         fd, old, now_us + MAX(wait_us, SHARED_WAIT_LEAST_US), &alone)
+                   : vj_fd_lock(fd, old, now_us + wait_us);
 
     p->has_others = !alone;
     return r;
 }
 
+/* A description of its own: the lock goes with its last descriptor. */
+static int open_again(const VjPlace *p)
+{
+    g_autofree char *link = NULL;
+
+    if (p->dir_fd >= 0) {
+        return openat(p->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    link = g_strdup_printf("/proc/self/fd/%d", p->file_fd);
+    return open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
+/* NFS wants a file to be open for writing, others lock none. */
+static bool locks_no_files(const VjPlace *p, int r)
+{
+    bool cannot = p->file_fd >= 0 && (r == -EBADF || r == -ENOLCK || r == -EINVAL ||
+                                      r == -EOPNOTSUPP || r == -ENOSYS);
+
+    if (cannot) {
+        vj_log_info("%s: its file system does not lock it (%s): other processes are kept "
+                    "out by the lease of the session alone",
+                    p->name, g_strerror(-r));
+    }
+    return cannot;
+}
+
 static bool lock(VjPlace *p, bool shared, int64_t wait_us, GError **error)
 {
-    /* A description of its own: the lock goes with its last descriptor. */
-    VJ_AUTO_FD fd = openat(p->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    VJ_AUTO_FD fd = open_again(p);
     struct stat st;
     int r;
 
@@ -93,6 +123,9 @@ static bool lock(VjPlace *p, bool shared, int64_t wait_us, GError **error)
         return vj_error_set_errno(error, errno, "%s", p->name);
     }
     r = lock_fd(p, fd, shared, wait_us);
+    if (locks_no_files(p, r)) {
+        return true;
+    }
     if (r == -EWOULDBLOCK) {
         return vj_error_set(error, EBUSY, "%s is in use by another varjfs process",
                             p->name);
@@ -119,30 +152,11 @@ bool vj_place_lock(VjPlace *p, bool shared, int64_t wait_us, GError **error)
         vj_fd_close(&p->lock_fd);
     }
     p->is_shared = shared;
-    return p->dir_fd < 0 || p->lock_fd >= 0 || lock(p, shared, wait_us, error);
+    return (p->dir_fd < 0 && p->file_fd < 0) || p->lock_fd >= 0 ||
+           lock(p, shared, wait_us, error);
 }
 
 bool vj_place_is_last(VjPlace *p)
 {
     return !p->is_shared || p->lock_fd < 0 || vj_fd_lock(p->lock_fd, NULL, 0) == 0;
-}
-
-/* Of a directory that a mount table names, so perhaps of one that its user chose. */
-bool vj_volume_wait_released(const char *source, int64_t wait_us, bool *foreign,
-                             GError **error)
-{
-    VJ_AUTO_FD fd = open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
-    struct stat st;
-    int r;
-
-    *foreign = false;
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        return vj_error_set_errno(error, errno, "%s", source);
-    }
-    *foreign = st.st_uid != geteuid() || (st.st_mode & OTHERS_MAY_OPEN) != 0;
-    r = vj_fd_lock(fd, has_old_lock, vj_clock_mono_us() + wait_us);
-    if (r == -EWOULDBLOCK) {
-        return vj_error_set(error, ETIMEDOUT, "%s is still in use", source);
-    }
-    return r == 0 || vj_error_set_errno(error, -r, "%s: cannot be locked", source);
 }

@@ -150,8 +150,7 @@ static bool store_agrees(const Search *s, const VjSuperblock *super, GError **er
                            &dir, NULL)) {
         return true; /* opening the store reports it */
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_store_at(s->place, &dir, &place);
     if (vj_store_open(super->store, &place, &store, &local)) {
         vj_store_close(store);
         return true;
@@ -202,8 +201,7 @@ static bool open_metadata(const Search *s, VjMeta **out, GError **error)
                            error)) {
         return false;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_meta_at(s->place, &dir, &place);
     r = vj_meta_examine(engine, &place, -1, NULL, NULL, &exam);
     if (r < 0) {
         return vj_error_set_errno(error, -r, "%s/%s", dir.path, vj_meta_file(engine));

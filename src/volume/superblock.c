@@ -278,8 +278,17 @@ static char *read_text(const VjPlace *p, size_t *len, GError **error)
         return vj_file_read_small(p->dir_fd, VJ_SUPERBLOCK_NAME, VJ_SUPERBLOCK_MAX, len,
                                   error);
     }
+    if (p->file_fd >= 0) {
+        return vj_volume_file_read(p->file_fd, len, error);
+    }
     *len = strlen(p->conf);
     return g_strdup(p->conf);
+}
+
+/* What a message calls it. */
+static const char *text_name(const VjPlace *p)
+{
+    return p->file_fd >= 0 ? p->name : VJ_SUPERBLOCK_NAME;
 }
 
 bool vj_superblock_read(const VjPlace *p, char **text, VjSuperblock *out, GError **error)
@@ -288,10 +297,10 @@ bool vj_superblock_read(const VjPlace *p, char **text, VjSuperblock *out, GError
 
     *text = read_text(p, &len, error);
     if (*text == NULL) {
-        return false;
+        return p->file_fd >= 0 && vj_error_prefix(error, "%s", p->name);
     }
     if (!vj_superblock_parse(*text, len, out, error)) {
-        return vj_error_prefix(error, VJ_SUPERBLOCK_NAME);
+        return vj_error_prefix(error, "%s", text_name(p));
     }
     out->text = g_strdup(*text);
     return true;
@@ -308,8 +317,7 @@ static bool has_metadata(const VjPlace *p)
                            &dir, NULL)) {
         return false;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_meta_at(p, &dir, &place);
     return vj_meta_file_bytes(VJ_ENGINE_IN_SOURCE, &place, &bytes) == 0;
 }
 
@@ -342,6 +350,10 @@ bool vj_place_read_superblock(const VjPlace *p, VjSuperblock *out, GError **erro
         return vj_error_set(error, ENOENT,
                             "%s holds no varjfs file system (no " VJ_SUPERBLOCK_NAME ")",
                             p->name);
+    }
+    if (p->file_fd >= 0) {
+        g_propagate_error(error, g_steal_pointer(&local));
+        return false;
     }
     return vj_error_set(error, local->code, "%s/%s", p->name, local->message);
 }

@@ -50,8 +50,42 @@ bool vj_superblock_is_lost(const VjPlace *p, const GError *error);
 /* The 16 bytes of "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; false: that is none. */
 bool vj_uuid_parse(const char *text, uint8_t bytes[16]);
 
-/* What the drivers that it names say (needs.c). */
+/* What the drivers that it names say (needs.c), and which files their specs name. */
 VjDriverNeeds vj_driver_needs(const VjSuperblock *super);
+void vj_driver_files(const VjSuperblock *super, GPtrArray *names);
+
+/* ---- volume files (volume-file.c) -------------------------------------------------- */
+
+/* A regular file that nobody but its owner may write, or -1 and one line. */
+int vj_volume_file_open(const char *path, GError **error);
+/* Owned, ends with a NUL behind its *len bytes; NULL: the line does not name the file. */
+char *vj_volume_file_read(int fd, size_t *len, GError **error);
+
+/* One that mkfs makes. */
+typedef struct VjVolumeFileMake {
+    char *dir, *name, *making; /* its directory, and its names in it */
+    int dir_fd;
+    int old_fd; /* what is to be replaced; -1: nothing */
+    int making_fd;
+    char *uuid; /* that an earlier mkfs of the name began with; NULL: none did */
+} VjVolumeFileMake;
+
+#define VJ_VOLUME_FILE_MAKE_NONE                                                         \
+    {                                                                                    \
+        .dir_fd = -1, .old_fd = -1, .making_fd = -1                                      \
+    }
+
+/* It may be made; the file that is to get the name is there. */
+bool vj_volume_file_make_begin(VjVolumeFileMake *m, const char *source, bool force,
+                               GError **error);
+/* Durable under the name that says that the rest is not there yet. */
+bool vj_volume_file_make_text(VjVolumeFileMake *m, const char *text, GError **error);
+/* All that it describes is there and durable. */
+bool vj_volume_file_make_end(VjVolumeFileMake *m, GError **error);
+/* After a failure.  @is_begun: something may have been made elsewhere. */
+void vj_volume_file_make_undo(VjVolumeFileMake *m, bool is_begun);
+void vj_volume_file_make_clear(VjVolumeFileMake *m);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(VjVolumeFileMake, vj_volume_file_make_clear)
 
 /* ---- copies of varjfs.conf (superblock-copy.c) ------------------------------------- */
 
@@ -144,6 +178,13 @@ void vj_flusher_pressure(VjFlusher *x);
  * seconds. */
 void vj_flusher_trim_soon(VjFlusher *x);
 
+/* ---- replicas (healer.c) ----------------------------------------------------------- */
+
+typedef struct VjHealer VjHealer;
+/* Of a store with replicas.  Its thread begins with a pass over all objects. */
+VjHealer *vj_healer_open(VjVolume *v);
+void vj_healer_close(VjHealer *h); /* NULL is fine */
+
 /* ---- volume (volume.c) ------------------------------------------------------------- */
 
 /* Sums over all records, which take a walk. */
@@ -167,6 +208,7 @@ struct VjVolume {
     VjFileTable *files;
     VjPlace *place;
     bool owns_place;              /* it is closed with the volume */
+    VjHealer *healer;             /* NULL: read-only, a check, or no replicas */
     VjCheckpointer *checkpointer; /* NULL: read-only, a check, or no file to be copied */
     bool check;
     bool is_shared;          /* other sessions may be there */

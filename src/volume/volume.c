@@ -122,6 +122,21 @@ int vj_volume_space(VjVolume *v, VjStoreSpace *out, uint64_t *reserved_bytes)
     return r;
 }
 
+bool vj_volume_has_modes(const VjVolume *v)
+{
+    return vj_objects_have_modes(v->objects);
+}
+
+bool vj_volume_node(VjVolume *v, unsigned index, VjStoreNode *out)
+{
+    return vj_store_has_replicas(v->store) && vj_store_node(v->store, index, out);
+}
+
+bool vj_volume_drain(VjVolume *v, unsigned index, bool drained)
+{
+    return vj_store_has_replicas(v->store) && vj_store_drain(v->store, index, drained);
+}
+
 static int walk_usage_body(VjTxn *txn, void *opaque)
 {
     VjUsageSums *out = opaque;
@@ -214,8 +229,12 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
     VjFileCounters f;
     VjObjectsStats o;
     VjMetaStats m;
+    VjStoreHealth health = {0};
     VjStoreStats s;
 
+    if (vj_store_has_replicas(v->store)) {
+        vj_store_health(v->store, &health);
+    }
     vj_file_table_counters(v->files, &f);
     vj_objects_stats(v->objects, &o);
     vj_meta_stats(v->meta, &m);
@@ -255,7 +274,12 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
         {"cache_hits", o.cache_hits},
         {"cache_misses", o.cache_misses},
         {"cache_bytes", o.cache_bytes},
+        {"objects_healed", o.healed},
+        {"wire_saved_bytes", o.wire_saved_bytes},
         {"objects_expected", o.expected},
+        {"nodes", health.nodes},
+        {"nodes_live", health.live},
+        {"degraded_puts", health.degraded_puts},
         {"store_puts", s.puts},
         {"store_put_bytes", s.put_bytes},
         {"store_gets", s.gets},
@@ -348,8 +372,7 @@ static bool open_store(VjVolume *v, const VjVolumeOpen *how, GError **error)
                            false, &dir, error)) {
         return false;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_store_at(v->place, &dir, &place);
     return vj_store_open(v->super.store, &place, &v->store, error);
 }
 
@@ -373,15 +396,15 @@ static bool open_engines(VjVolume *v, const VjVolumeOpen *how, GError **error)
     g_auto(VjPlaceDir) dir = VJ_PLACE_DIR_NONE;
     VjSessionOpen session = {
         .name = how->session_name, .shared = how->shared, .lease_us = how->lease_us};
-    VjMetaPlace place = {.read_only = only_reads(how),
+    VjMetaPlace place = {.volume = v->super.uuid,
+                         .read_only = only_reads(how),
                          .salvage = how->repair,
                          .session = how->session_name != NULL ? &session : NULL};
 
     if (!open_meta_dir(v, &dir, error)) {
         return false;
     }
-    place.dir_fd = dir.fd;
-    place.path = dir.path;
+    vj_place_meta_at(v->place, &dir, &place);
     return vj_examine_before_open(v->place, &v->super, how->examine, &place, error) &&
            (only_reads(how) || vj_place_mark(v->place, error)) &&
            open_both(v, how, &place, error) && update_copy(v, how) &&
@@ -535,16 +558,13 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, const VjTransform *new_t
         return vj_error_set_errno(error, -r, "%s: the sessions that it has",
                                   v->place->name);
     }
+    if (vj_objects_have_replicas(v->objects)) {
+        v->healer = vj_healer_open(v);
+    }
     if (v->place->is_marked && vj_meta_file(v->super.meta) != NULL) {
         v->checkpointer = vj_checkpointer_open(v, how->checkpoint_seconds);
     }
     return true;
-}
-
-static bool open_place(const VjVolumeOpen *how, VjPlace **out, GError **error)
-{
-    return how->has_source_fd ? vj_place_open_at(how->source_fd, how->source, out, error)
-                              : vj_place_open(how->source, out, error);
 }
 
 /* @place is taken where it is not the caller's. */
@@ -573,6 +593,7 @@ static int teardown(VjVolume *v, int r)
     int one;
 
     vj_file_table_stop(v->files);
+    vj_healer_close(v->healer);
     vj_checkpointer_stop(v->checkpointer);
     if (r == 0) {
         vj_checkpointer_last(v->checkpointer);
@@ -616,7 +637,7 @@ bool vj_volume_open(const VjVolumeOpen *how, VjVolume **out, GError **error)
         !vj_transform_parse(how->transform, &new_transform, error)) {
         return false;
     }
-    if (place == NULL && !open_place(how, &place, error)) {
+    if (place == NULL && !vj_place_open(how->source, &place, error)) {
         return false;
     }
     v = volume_new(how, place);

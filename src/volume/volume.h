@@ -21,15 +21,26 @@ typedef struct VjVolume VjVolume;
  * VjPlace - where a volume is (place.c)
  *
  * SOURCE: a directory with varjfs.conf, a lock, a mark of use, checkpoints, and
- * directories for drivers that keep files.  Or, for drivers that keep none, no directory
- * but the text of varjfs.conf alone.  Threads: setup only, one at a time.
+ * directories for drivers that keep files.  Or, for drivers that keep none, a volume
+ * file: the text of varjfs.conf, and the directory in which it stands for files with
+ * credentials that it names.  Or that text alone.  Threads: setup only, one at a time.
  */
 typedef struct VjPlace VjPlace;
 
-/* The directory @source.  Nothing in it is read, locked or changed.  *out owned
- * (vj_place_close). */
+/*
+ * vj_place_open - the directory or the volume file @source
+ *
+ * Nothing in it is read, locked or changed.
+ * Returns   true, *out owned (vj_place_close); false: ENOENT; ENOTDIR it is neither;
+ *           EACCES, EFBIG: a file that others may write, that is too large
+ */
 bool vj_place_open(const char *source, VjPlace **out, GError **error);
-/* No directory.  @name: for messages; @conf: as mkfs gave it (VjVolumeMake.conf).
+/* Of the directory, or of the volume file; borrowed.  -1: it is a text. */
+int vj_place_fd(const VjPlace *p);
+bool vj_place_is_file(const VjPlace *p);
+/* What names of credential files are relative to; borrowed.  -1: there is none. */
+int vj_place_credentials_dir_fd(const VjPlace *p);
+/* A text alone.  @name: for messages; @conf: as mkfs gave it (VjVolumeMake.conf).
  * Returns owned. */
 VjPlace *vj_place_of_text(const char *name, const char *conf);
 /*
@@ -63,25 +74,36 @@ VjVolumeNeeds vj_volume_needs(VjDriverNeeds drivers);
 /*
  * vj_volume_driver_needs - which drivers a volume has, by its varjfs.conf
  *
- * Reads that file, which others may have written, and nothing else.
- * @source_fd  the directory; @source is for messages
- * Returns     false: there is none, or it is damaged
+ * Reads that file, or the volume file, which others may have written, and nothing else.
+ * @files    gets the names of credential files that the drivers' specs have
+ * Returns   false: there is none, or it is damaged
  */
-bool vj_volume_driver_needs(int source_fd, const char *source, VjDriverNeeds *out,
+bool vj_volume_driver_needs(const VjPlace *p, VjDriverNeeds *out, GPtrArray *files,
                             GError **error);
+
+/* What mkfs is about to do.  Borrowed. */
+typedef struct VjVolumeMaking {
+    int dir_fd;             /* SOURCE, or where the volume file is to be */
+    bool is_file;           /* a volume file: names change in that directory, no more */
+    bool is_new;            /* SOURCE was made */
+    VjDriverNeeds drivers;  /* those that were chosen */
+    const GPtrArray *files; /* names of credential files, relative to dir_fd */
+} VjVolumeMaking;
 
 /* What mkfs decides for ever; text of varjfs.conf.  Strings are borrowed. */
 typedef struct VjVolumeMake {
-    const char *source;  /* directory (created if missing) */
+    /* A directory; a volume file, where that is what is there, or where nothing is there
+     * and the drivers need no files.  Created if missing. */
+    const char *source;
     const char *options; /* "K=V,…" of mkfs.varjfs -o; NULL: defaults */
     bool force;          /* overwrite a file system that is there */
     bool may_forget;     /* the process goes on: metadata in its memory will do */
     /* Not NULL: no directory is made or looked for, and @source is for messages alone;
      * *conf gets the text for vj_place_of_text, owned.  EINVAL: a driver needs files. */
     char **conf;
-    /* SOURCE is there and has not been looked into; @is_new: it was made; @drivers: of
-     * those that were chosen.  NULL: nothing to do. */
-    void (*opened)(void *opaque, int source_fd, bool is_new, VjDriverNeeds drivers);
+    /* SOURCE is there and has not been looked into; or NAME.making is, where a volume
+     * file is made.  NULL: nothing to do. */
+    void (*opened)(void *opaque, const VjVolumeMaking *making);
     /* Asked now and then; true ends it as a failure does.  NULL: it goes on to the
      * end. */
     bool (*cancelled)(void *opaque);
@@ -101,10 +123,6 @@ typedef struct VjVolumeOpen {
     VjPlace *place;
     const char *source;
     VjExamine examine;
-    /* The directory itself where has_source_fd: borrowed, and the name is for messages
-     * alone. */
-    int source_fd;
-    bool has_source_fd;
     bool read_only;
     bool check;              /* fsck: do not start background work, do not recover */
     bool repair;             /* with check: the volume may be changed (repair.h) */
@@ -165,9 +183,6 @@ void vj_volume_listen(VjVolume *v, const VjVolumeEvents *events, void *opaque);
 /* Another session has shut this one out: all its transactions fail, with -ESTALE. */
 bool vj_volume_is_shut_out(VjVolume *v);
 bool vj_volume_is_shared(const VjVolume *v);
-
-/* The directory SOURCE, for VjVolumeOpen.source_fd; -1 and why not. */
-int vj_source_open(const char *source, GError **error);
 
 /* Writes everything back and makes it durable.  0 or the first error; frees @v all the
  * same. */
@@ -333,6 +348,33 @@ int vj_volume_gc(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
  * Threads   any; blocks      Locks   none
  */
 int vj_volume_scrub(VjVolume *v, VjTend *t) G_GNUC_WARN_UNUSED_RESULT;
+
+/* user.varjfs.mode has an effect. */
+bool vj_volume_has_modes(const VjVolume *v);
+/* Storage node @index of the volume, from 0.  False: there is none.  Any thread. */
+bool vj_volume_node(VjVolume *v, unsigned index, VjStoreNode *out);
+/* It gets no new objects, and a heal empties it; or does so no more.  False: as above. */
+bool vj_volume_drain(VjVolume *v, unsigned index, bool drained);
+
+/* What has been done for replicas since the volume was opened. */
+typedef struct VjHealed {
+    uint64_t passes;   /* over all objects */
+    uint64_t examined; /* objects, in the last pass */
+    uint64_t healed;   /* in all passes; and in the last one: */
+    uint64_t healed_last;
+    uint64_t failed; /* in the last pass; of them, without any good replica: */
+    uint64_t lost;
+    int error; /* of the last pass */
+} VjHealed;
+
+/*
+ * vj_volume_heal - look at all objects now, and heal those that want it
+ *
+ * Returns   0 all have their full number of replicas; -EOPNOTSUPP the store has none;
+ *           -EROFS; what the pass said: -EAGAIN too few nodes are there
+ * Threads   any; blocks until a pass that began after the call is over      Locks   none
+ */
+int vj_volume_heal(VjVolume *v, VjHealed *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /* What one pass of scrub over all objects has read, or a part of it. */
 typedef struct VjScrubPass {

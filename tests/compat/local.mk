@@ -20,3 +20,10 @@ tests_compat_test_volume_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcd
 tests_compat_test_volume_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
 MOUNT_TESTS += tests/compat/mount-volume.sh tests/compat/mount-log-volume.sh
+
+UNIT_TESTS += tests/compat/test-protocol
+tests_compat_test_protocol_SOURCES = tests/compat/test-protocol.c \
+	tests/lib/rpc-frames.c tests/lib/rpc-frames.h \
+	tests/lib/rpc-recode.c tests/lib/rpc-recode.h
+tests_compat_test_protocol_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+tests_compat_test_protocol_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "../lib/key-node.h"
 #include "../lib/test.h"
 #include "meta/engine.h"
 #include "meta/meta-private.h"
@@ -26,25 +27,31 @@ typedef struct Flavour {
     const VjEngineOps *wrapper; /* NULL: none */
     const char *options;        /* of it */
     Watching watching;
+    const char *node; /* of "remote": the engine that the node has */
 } Flavour;
 
 static const Flavour flavours[] = {
-    {"lmdb", "lmdb", NULL, NULL, NO_WATCH},
-    {"memory", "memory", NULL, NULL, PROMPT_WATCH},
-    {"latency over lmdb", "lmdb", &vj_engine_latency_ops, "us=0", NO_WATCH},
-    {"latency over memory", "memory", &vj_engine_latency_ops, "us=20", PROMPT_WATCH},
+    {"lmdb", "lmdb", NULL, NULL, NO_WATCH, NULL},
+    {"memory", "memory", NULL, NULL, PROMPT_WATCH, NULL},
+    {"latency over lmdb", "lmdb", &vj_engine_latency_ops, "us=0", NO_WATCH, NULL},
+    {"latency over memory", "memory", &vj_engine_latency_ops, "us=20", PROMPT_WATCH,
+     NULL},
     {"late latency over memory", "memory", &vj_engine_latency_ops, "us=0,watch=late",
-     LATE_WATCH},
+     LATE_WATCH, NULL},
     {"unheard latency over memory", "memory", &vj_engine_latency_ops, "us=0,watch=none",
-     NO_WATCH},
-    {"crash over lmdb", "lmdb", &vj_engine_crash_ops, "", NO_WATCH},
-    {"crash over memory", "memory", &vj_engine_crash_ops, "", PROMPT_WATCH},
+     NO_WATCH, NULL},
+    {"crash over lmdb", "lmdb", &vj_engine_crash_ops, "", NO_WATCH, NULL},
+    {"crash over memory", "memory", &vj_engine_crash_ops, "", PROMPT_WATCH, NULL},
+    {"remote over memory", "remote", NULL, NULL, NO_WATCH, "memory"},
+    {"remote over lmdb", "remote", NULL, NULL, NO_WATCH, "lmdb"},
+    {"latency over remote", "remote", &vj_engine_latency_ops, "us=0", NO_WATCH, "memory"},
 };
 
 typedef struct Fixture {
     const Flavour *flavour;
     char *path;
     int dir_fd;
+    KeyNode *node; /* NULL: the engine needs none */
     VjEngine *engine;
 } Fixture;
 
@@ -61,19 +68,33 @@ static const VjEngineOps *ops_of(const char *name)
     return vj_engine_drivers[i];
 }
 
-static VjEngine *open_one(const Fixture *f, bool create, bool read_only)
+static VjEngine *open_named(const Fixture *f, const char *driver, bool create,
+                            bool read_only)
 {
-    const VjEngineOps *ops = ops_of(f->flavour->driver);
-    VjMetaPlace place = {
-        .dir_fd = f->dir_fd, .path = f->path, .create = create, .read_only = read_only};
+    const VjEngineOps *ops = ops_of(driver);
+    VjMetaPlace place = {.dir_fd = f->dir_fd,
+                         .path = f->path,
+                         .volume = KEY_NODE_VOLUME,
+                         .create = create,
+                         .read_only = read_only};
     g_autoptr(VjOpts) opts = vj_opts_new(ops->options);
     GError *error = NULL;
-    VjEngine *e = vj_engine_open(ops, NULL, &place, opts, &error);
+    VjEngine *e;
 
+    if (f->node != NULL) {
+        assert_true(vj_opts_set(opts, "node", f->node->address, NULL));
+        assert_true(vj_opts_set(opts, "insecure", NULL, NULL));
+    }
+    e = vj_engine_open(ops, NULL, &place, opts, &error);
     if (e == NULL) {
         fail_msg("open: %s", error->message);
     }
     return e;
+}
+
+static VjEngine *open_one(const Fixture *f, bool create, bool read_only)
+{
+    return open_named(f, f->flavour->driver, create, read_only);
 }
 
 static VjEngine *wrapped(VjEngine *e, const VjEngineOps *ops, const char *options)
@@ -110,6 +131,9 @@ static int setup(void **state)
     assert_non_null(f->path);
     f->dir_fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(f->dir_fd >= 0);
+    if (f->flavour->node != NULL) {
+        f->node = key_node_new(open_named(f, f->flavour->node, true, false));
+    }
     open_engine(f, true, false);
     *state = f;
     return 0;
@@ -121,6 +145,9 @@ static int teardown(void **state)
 
     if (f->engine != NULL) {
         close_engine(f);
+    }
+    if (f->node != NULL) {
+        key_node_free(f->node);
     }
     (void)unlinkat(f->dir_fd, "data.mdb", 0);
     (void)unlinkat(f->dir_fd, "lmdb/data.mdb", 0);
@@ -467,7 +494,8 @@ static void test_snapshot(void **state)
 
     APPLY(f->engine, put("a", "one"), put("b", "two"));
     assert_int_equal(vj_engine_snapshot_new(f->engine, &s), 0);
-    assert_int_equal(s != NULL, f->flavour->wrapper != &vj_engine_latency_ops);
+    assert_int_equal(s != NULL,
+                     f->flavour->wrapper != &vj_engine_latency_ops && f->node == NULL);
     assert_int_equal(s != NULL, vj_engine_has_snapshots(f->engine));
     if (s == NULL) {
         return;
@@ -768,7 +796,7 @@ static void test_deadline(void **state)
 static void ask_under_a_lock(void)
 {
     static VjMutex mutex = VJ_MUTEX_INIT(VJ_RANK_FILE, "a file");
-    Flavour flavour = {"memory", "memory", NULL, NULL, PROMPT_WATCH};
+    Flavour flavour = {"memory", "memory", NULL, NULL, PROMPT_WATCH, NULL};
     Fixture f = {.flavour = &flavour, .dir_fd = -1};
     VjKey key = {.space = SPACE, .key = text("a")};
     VjItems items = {0};

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "../lib/flush-answer.h"
+#include "../lib/key-node.h"
 #include "meta/meta-private.h"
 #include "meta/session.h"
 
@@ -27,70 +28,126 @@ typedef struct Flavour {
     const char *driver;
     int model_steps; /* transactions of the model test, about 15 changes each */
     const char *wrappers[3];
-    bool shared; /* a session among others that might be there */
+    bool shared;             /* a session among others that might be there */
+    const VjEngineOps *node; /* of "remote": what the node has */
 } Flavour;
 
 static const Flavour flavours[] = {
-    {"lmdb", "lmdb", 2000, {NULL}, false},
-    {"lmdb, small overlay", "lmdb:overlay=1M", 6700, {NULL}, false},
-    {"stats of lmdb", "lmdb", 500, {"stats", NULL}, false},
-    {"conflicts over lmdb", "lmdb", 2000, {"fault:conflicts=300,seed=5", NULL}, false},
-    {"lmdb far away", "lmdb:redo=0", 500, {"latency:us=0", NULL}, false},
-    {"memory", "memory", 2000, {NULL}, false},
-    {"memory, small overlay", "memory:overlay=1M", 6700, {NULL}, false},
-    {"stats of memory", "memory", 500, {"stats", NULL}, false},
-    {"conflicts over memory", "memory", 500, {"fault:conflicts=300,seed=6", NULL}, false},
-    {"memory far away", "memory:overlay=1M", 2000, {"latency:us=0", NULL}, false},
+    {"lmdb", "lmdb", 2000, {NULL}, false, NULL},
+    {"lmdb, small overlay", "lmdb:overlay=1M", 6700, {NULL}, false, NULL},
+    {"stats of lmdb", "lmdb", 500, {"stats", NULL}, false, NULL},
+    {"conflicts over lmdb",
+     "lmdb",
+     2000,
+     {"fault:conflicts=300,seed=5", NULL},
+     false,
+     NULL},
+    {"lmdb far away", "lmdb:redo=0", 500, {"latency:us=0", NULL}, false, NULL},
+    {"memory", "memory", 2000, {NULL}, false, NULL},
+    {"memory, small overlay", "memory:overlay=1M", 6700, {NULL}, false, NULL},
+    {"stats of memory", "memory", 500, {"stats", NULL}, false, NULL},
+    {"conflicts over memory",
+     "memory",
+     500,
+     {"fault:conflicts=300,seed=6", NULL},
+     false,
+     NULL},
+    {"memory far away", "memory:overlay=1M", 2000, {"latency:us=0", NULL}, false, NULL},
     {"conflicts over latency over memory",
      "memory",
      500,
      {"latency:us=5", "fault:conflicts=300,seed=7", NULL},
-     false},
-    {"memory, shared", "memory", 2000, {NULL}, true},
+     false,
+     NULL},
+    {"memory, shared", "memory", 2000, {NULL}, true, NULL},
     {"conflicts over memory, shared",
      "memory",
      500,
      {"fault:conflicts=300,seed=8"},
-     true},
-    {"memory far away, shared", "memory", 2000, {"latency:us=0"}, true},
+     true,
+     NULL},
+    {"memory far away, shared", "memory", 2000, {"latency:us=0"}, true, NULL},
     {"memory far away, shared, heard late",
      "memory",
      500,
      {"latency:us=0,watch=late"},
-     true},
+     true,
+     NULL},
     {"memory far away, shared, unheard",
      "memory",
      500,
      {"latency:us=0,watch=none"},
-     true},
+     true,
+     NULL},
     {"conflicts over latency over memory, shared",
      "memory",
      500,
      {"latency:us=5", "stats", "fault:conflicts=300,seed=9"},
-     true},
+     true,
+     NULL},
+    {"remote", "remote", 2000, {NULL}, false, &vj_engine_memory_ops},
+    {"remote, small overlay",
+     "remote:overlay=1M",
+     2000,
+     {"stats", NULL},
+     false,
+     &vj_engine_lmdb_ops},
+    {"conflicts over remote",
+     "remote",
+     500,
+     {"fault:conflicts=300,seed=10", NULL},
+     false,
+     &vj_engine_memory_ops},
 };
 
 typedef struct Fixture {
     const Flavour *flavour;
     char *path;
     int dir_fd;
+    KeyNode *node; /* NULL: none is needed */
     VjMeta *meta;
 } Fixture;
 
 /* ---- Fixture --------------------------------------------------------------------- */
 
+/* What the flavour's driver is called here; owned. */
+static char *spec_of(const Fixture *f)
+{
+    const char *options = strchr(f->flavour->driver, ':');
+    g_autofree char *more =
+        options != NULL ? g_strconcat(",", options + 1, NULL) : g_strdup("");
+
+    return f->node != NULL ? key_node_spec(f->node, more) : g_strdup(f->flavour->driver);
+}
+
+static void start_node(Fixture *f)
+{
+    const VjEngineOps *ops = f->flavour->node;
+    VjMetaPlace place = {.dir_fd = f->dir_fd, .path = f->path, .create = true};
+    g_autoptr(VjOpts) opts = ops != NULL ? vj_opts_new(ops->options) : NULL;
+
+    if (ops != NULL) {
+        VjEngine *engine = vj_engine_open(ops, NULL, &place, opts, NULL);
+
+        assert_non_null(engine);
+        f->node = key_node_new(engine);
+    }
+}
+
 static void open_meta(Fixture *f, bool create, bool read_only)
 {
+    g_autofree char *spec = spec_of(f);
     VjSessionOpen session = {.name = "a test",
                              .shared = f->flavour->shared && !read_only};
     VjMetaPlace place = {.dir_fd = f->dir_fd,
                          .path = f->path,
+                         .volume = KEY_NODE_VOLUME,
                          .create = create,
                          .read_only = read_only,
                          .session = session.shared ? &session : NULL};
     GError *error = NULL;
 
-    if (!vj_meta_open(f->flavour->driver, &place, &f->meta, &error)) {
+    if (!vj_meta_open(spec, &place, &f->meta, &error)) {
         fail_msg("open: %s", error->message);
     }
     for (size_t i = 0;
@@ -125,6 +182,7 @@ static int setup(void **state)
     assert_non_null(f->path);
     f->dir_fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(f->dir_fd >= 0);
+    start_node(f);
     open_meta(f, true, false);
     *state = f;
     return 0;
@@ -136,6 +194,9 @@ static int teardown(void **state)
 
     if (f->meta != NULL) {
         close_meta(f);
+    }
+    if (f->node != NULL) {
+        key_node_free(f->node);
     }
     (void)unlinkat(f->dir_fd, "data.mdb", 0);
     (void)unlinkat(f->dir_fd, "lmdb/data.mdb", 0);
@@ -151,8 +212,8 @@ static int teardown(void **state)
 
 static bool is_far(const Fixture *f)
 {
-    return f->flavour->wrappers[0] != NULL &&
-           g_str_has_prefix(f->flavour->wrappers[0], "latency");
+    return f->node != NULL || (f->flavour->wrappers[0] != NULL &&
+                               g_str_has_prefix(f->flavour->wrappers[0], "latency"));
 }
 
 static bool is_durable(const Fixture *f)
@@ -876,11 +937,19 @@ static void test_read_only(void **state)
 static void test_missing_engine(void **state)
 {
     Fixture *f = *state;
-    VjMetaPlace place = {.dir_fd = f->dir_fd, .path = f->path};
+    VjMetaPlace place = {.dir_fd = f->dir_fd, .path = f->path, .volume = KEY_NODE_VOLUME};
     g_autoptr(GError) error = NULL;
     VjMeta *m;
 
     close_meta(f);
+    if (f->node != NULL) {
+        g_autofree char *spec = spec_of(f);
+
+        f->node->has_uuid = false; /* it has lost its disk */
+        assert_false(vj_meta_open(spec, &place, &m, &error));
+        assert_int_equal(error->code, ENOENT);
+        return;
+    }
     if (!is_durable(f)) {
         g_autofree char *spec =
             g_strdup_printf("%s%sname=unheard of", f->flavour->driver,

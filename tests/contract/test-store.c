@@ -5,6 +5,7 @@
  * A new driver is one row in stacks[]; the suite fails while one is missing there, or a
  * wrapper.  Tests are named "stack: test", so that "-p 'posix: *'" runs one of them.
  */
+#include "../lib/node-model.h"
 #include "../lib/test.h"
 
 #include "store/store-private.h"
@@ -33,6 +34,11 @@ static void async_done(VjIo *child)
 static void async_submit(VjStore *s, VjIo *io)
 {
     vj_io_forward(s, io, async_done);
+}
+
+static bool async_same_loc(VjStore *s, VjLoc a, VjLoc b)
+{
+    return vj_store_same_loc(s->next, a, b);
 }
 
 static int async_stage(VjStore *s, const VjPut *added, size_t added_count,
@@ -64,6 +70,7 @@ static const VjStoreOps async_ops = {
     .align_bytes = 1,
     .open = async_open,
     .close = async_close,
+    .same_loc = async_same_loc,
     .stage = async_stage,
     .removes_committed = async_removes_committed,
     .each = async_each,
@@ -77,28 +84,39 @@ typedef struct Stack {
     const char *wraps[3]; /* inside out */
     bool keeps;           /* get() finds what was put */
     bool outlives_close;  /* what was put is there after close and open */
+    unsigned nodes;       /* of remote */
 } Stack;
 
+enum { NODES_MAX = 3 };
+
 static const Stack stacks[] = {
-    {"posix", "posix", {NULL}, true, true},
-    {"posix one by one", "posix:sync_batch=64,open_files=2", {NULL}, true, true},
-    {"posix syncfs", "posix:sync_batch=0,open_files=0", {NULL}, true, true},
-    {"memory", "memory", {NULL}, true, false},
-    {"memory of a name", "memory:name=contract", {NULL}, true, true},
-    {"null", "null", {NULL}, false, false},
-    {"posix+stats", "posix", {"stats"}, true, true},
-    {"posix+fault", "posix", {"fault"}, true, true},
-    {"posix+stats+fault", "posix", {"stats", "fault:delay_us=1"}, true, true},
-    {"memory+fault+stats", "memory", {"fault", "stats"}, true, false},
-    {"null+stats", "null", {"stats"}, false, false},
-    {"aligned", "aligned", {NULL}, true, true},
-    {"aligned+fault+stats", "aligned", {"fault", "stats"}, true, true},
-    {"posix with a timeout", "posix:timeout=86400", {"stats"}, true, true},
-    {"aligned+async+stats", "aligned", {"async", "stats"}, true, true},
-    {"memory+async", "memory", {"async"}, true, false},
-    {"aligned+latency+stats", "aligned", {"latency:us=1", "stats"}, true, true},
-    {"posix+latency+fault", "posix", {"latency:us=1", "fault"}, true, true},
-    {"memory+latency", "memory", {"latency:us=1"}, true, false},
+    {"posix", "posix", {NULL}, true, true, 0},
+    {"posix one by one", "posix:sync_batch=64,open_files=2", {NULL}, true, true, 0},
+    {"posix syncfs", "posix:sync_batch=0,open_files=0", {NULL}, true, true, 0},
+    {"memory", "memory", {NULL}, true, false, 0},
+    {"memory of a name", "memory:name=contract", {NULL}, true, true, 0},
+    {"null", "null", {NULL}, false, false, 0},
+    {"posix+stats", "posix", {"stats"}, true, true, 0},
+    {"posix+fault", "posix", {"fault"}, true, true, 0},
+    {"posix+stats+fault", "posix", {"stats", "fault:delay_us=1"}, true, true, 0},
+    {"memory+fault+stats", "memory", {"fault", "stats"}, true, false, 0},
+    {"null+stats", "null", {"stats"}, false, false, 0},
+    {"aligned", "aligned", {NULL}, true, true, 0},
+    {"aligned+fault+stats", "aligned", {"fault", "stats"}, true, true, 0},
+    {"posix with a timeout", "posix:timeout=86400", {"stats"}, true, true, 0},
+    {"aligned+async+stats", "aligned", {"async", "stats"}, true, true, 0},
+    {"memory+async", "memory", {"async"}, true, false, 0},
+    {"aligned+latency+stats", "aligned", {"latency:us=1", "stats"}, true, true, 0},
+    {"posix+latency+fault", "posix", {"latency:us=1", "fault"}, true, true, 0},
+    {"memory+latency", "memory", {"latency:us=1"}, true, false, 0},
+    {"remote", "remote:NODES:insecure", {NULL}, true, true, 1},
+    {"remote 3 nodes", "remote:NODES:insecure,replicas=2", {NULL}, true, true, 3},
+    {"remote+fault+stats",
+     "remote:NODES:insecure,replicas=2,weight=1/2/3",
+     {"fault", "stats"},
+     true,
+     true,
+     3},
 };
 
 typedef struct Fixture {
@@ -106,6 +124,9 @@ typedef struct Fixture {
     char *path;
     int dir_fd;
     VjStore *s;
+    char *spec; /* of the driver */
+    NodeModel *models[NODES_MAX];
+    NodeServer *servers[NODES_MAX];
     VjMutex lock;
     /* guarded by lock: the driver's own keys, as a caller of stage() commits them */
     GTree *keys; /* GBytes → GBytes */
@@ -173,7 +194,7 @@ static void open_store(Fixture *f, bool create, bool read_only)
                           .read_only = read_only};
     g_autoptr(GError) error = NULL;
 
-    assert_true(vj_store_open(f->stack->driver, &place, &f->s, &error));
+    assert_true(vj_store_open(f->spec, &place, &f->s, &error));
     for (size_t i = 0; i < G_N_ELEMENTS(f->stack->wraps); i++) {
         VjStore *outer = NULL;
 
@@ -187,6 +208,31 @@ static void open_store(Fixture *f, bool create, bool read_only)
     }
 }
 
+/* Where the stack has nodes, they listen in the directory of the test. */
+static void start_nodes(Fixture *f)
+{
+    g_autoptr(GString) nodes = g_string_new(NULL);
+    g_auto(GStrv) parts = g_strsplit(f->stack->driver, "NODES", 2);
+
+    for (unsigned i = 0; i < f->stack->nodes; i++) {
+        g_autofree char *path = g_strdup_printf("%s/node%u", f->path, i);
+
+        f->models[i] = node_model_new(i, VJ_GIB);
+        f->servers[i] = node_server_start(f->models[i], path);
+        g_string_append_printf(nodes, "%sunix:%s", i > 0 ? "," : "", path);
+    }
+    f->spec = g_strjoinv(nodes->str, parts);
+}
+
+static void stop_nodes(Fixture *f)
+{
+    for (unsigned i = 0; i < f->stack->nodes; i++) {
+        node_server_stop(f->servers[i]);
+        node_model_free(f->models[i]);
+    }
+    g_free(f->spec);
+}
+
 static int setup(void **state)
 {
     Fixture *f = g_new0(Fixture, 1);
@@ -198,6 +244,7 @@ static int setup(void **state)
     vj_mutex_init(&f->lock, VJ_RANK_BASE, "fixture");
     f->keys = g_tree_new_full(compare_keys, NULL, (GDestroyNotify)g_bytes_unref,
                               (GDestroyNotify)g_bytes_unref);
+    start_nodes(f);
     open_store(f, true, false);
     *state = f;
     return 0;
@@ -208,6 +255,7 @@ static int teardown(void **state)
     Fixture *f = *state;
 
     vj_store_close(f->s);
+    stop_nodes(f);
     vj_fd_close(&f->dir_fd);
     vj_test_remove_dir(f->path);
     g_tree_unref(f->keys);
@@ -443,6 +491,9 @@ static void test_hostile_locator(void **state)
         } else {
             vj_rng_bytes(&rng, loc.bytes, sizeof loc.bytes);
         }
+        if (vj_store_same_loc(f->s, loc, put.loc)) {
+            continue; /* it says something else of the same object */
+        }
         result = vj_store_get_unaligned(f->s, 33, loc, 0, &byte, 1);
         assert_true(result == -ENOENT || result == -EBADMSG);
         result = remove_one(f, 33, loc);
@@ -496,8 +547,7 @@ static void expect_each(const Fixture *f, const VjPut *puts, size_t count, uint6
         for (guint k = 0; k < seen.puts->len; k++) {
             const VjPut *one = &g_array_index(seen.puts, VjPut, k);
 
-            if (one->id == puts[i].id &&
-                memcmp(&one->loc, &puts[i].loc, sizeof one->loc) == 0) {
+            if (one->id == puts[i].id && vj_store_same_loc(f->s, one->loc, puts[i].loc)) {
                 assert_true(one->stored_bytes == puts[i].stored_bytes);
                 found++;
             }
@@ -540,6 +590,87 @@ static void test_each(void **state)
     }
     expect_each(f, puts, G_N_ELEMENTS(ids), 2, 4094);
     expect_each(f, puts, G_N_ELEMENTS(ids), (uint64_t)1 << 50, (uint64_t)1 << 51);
+}
+
+static bool stands_behind_a_node(const Stack *stack)
+{
+    bool can = !g_str_has_prefix(stack->driver, "aligned") &&
+               !g_str_has_prefix(stack->driver, "remote");
+
+    for (size_t i = 0; i < G_N_ELEMENTS(stack->wraps); i++) {
+        can = can && g_strcmp0(stack->wraps[i], "async") != 0;
+    }
+    return can;
+}
+
+static VjPut put_as(Fixture *f, uint64_t id, uint64_t nonce, size_t len)
+{
+    g_autofree uint8_t *bytes = g_malloc(len + 1);
+    struct iovec iov = {.iov_base = bytes, .iov_len = len};
+    uint64_t again = nonce + 1, found = 0;
+    VjLoc loc = vj_store_loc_of_nonce(f->s, nonce);
+    VjPut put;
+
+    fill(bytes, len, id);
+    assert_int_equal(vj_store_put_as(f->s, id, nonce, &iov, 1, &put), 0);
+    assert_true(put.id == id && put.stored_bytes == len);
+    assert_memory_equal(&put.loc, &loc, sizeof loc);
+    assert_true(vj_store_nonce_of_loc(f->s, put.loc, &again));
+    assert_true(again == nonce);
+    assert_int_equal(vj_store_length(f->s, id, put.loc, &found),
+                     f->stack->keeps ? 0 : -ENOENT);
+    assert_true(!f->stack->keeps || found == len);
+    return put;
+}
+
+/* Under numbers of the caller's: what is there already is replaced, and id and number
+ * together say which it is. */
+static void test_put_as(void **state)
+{
+    static const uint64_t nonces[] = {0, 1, 0x123456789abcdef0, UINT64_MAX};
+    Fixture *f = *state;
+    VjLoc foreign;
+    uint64_t nonce, bytes;
+
+    assert_int_equal(vj_store_can_put_as(f->s), stands_behind_a_node(f->stack));
+    if (!vj_store_can_put_as(f->s)) {
+        return;
+    }
+    memset(&foreign, 0x5a, sizeof foreign);
+    assert_false(vj_store_nonce_of_loc(f->s, foreign, &nonce));
+    assert_true(!f->stack->keeps ||
+                vj_store_length(f->s, 40, foreign, &bytes) == -EBADMSG);
+    for (size_t i = 0; i < G_N_ELEMENTS(nonces); i++) {
+        VjPut own = put_one(f, 40, 100), first = put_as(f, 40, nonces[i], 70000), puts[3];
+        VjPut other = put_as(f, 41, nonces[i], 300);
+
+        expect_object(f, &first);
+        assert_int_equal(vj_store_flush(f->s), 0);
+        puts[0] = put_as(f, 40, nonces[i], 70000);
+        puts[1] = other;
+        puts[2] = own;
+        assert_true(vj_store_same_loc(f->s, first.loc, puts[0].loc));
+        expect_each(f, puts, 3, 0, UINT64_MAX);
+        expect_object(f, &puts[0]);
+        assert_int_equal(vj_store_flush(f->s), 0);
+        assert_int_equal(remove_one(f, 40, first.loc), 0);
+        expect_absent(f, &puts[0]);
+        assert_int_equal(vj_store_length(f->s, 40, first.loc, &bytes), -ENOENT);
+        expect_object(f, &other);
+        assert_int_equal(remove_one(f, 41, other.loc), 0);
+        assert_int_equal(remove_one(f, 40, own.loc), 0);
+        expect_each(f, NULL, 0, 0, UINT64_MAX);
+    }
+    put_as(f, 42, 5, 1000);
+    assert_int_equal(vj_store_flush(f->s), 0);
+    vj_store_close(f->s);
+    open_store(f, false, false);
+    if (f->stack->outlives_close) {
+        VjPut again = put_as(f, 42, 5, 1000);
+
+        assert_int_equal(vj_store_flush(f->s), 0);
+        expect_each(f, &again, 1, 0, UINT64_MAX);
+    }
 }
 
 static void test_each_stops(void **state)
@@ -605,6 +736,9 @@ static void test_read_only(void **state)
     vj_store_close(f->s);
     open_store(f, false, true);
     assert_int_equal(vj_store_put_unaligned(f->s, 2, &iov, 1, &other), -EROFS);
+    if (vj_store_can_put_as(f->s)) {
+        assert_int_equal(vj_store_put_as(f->s, 2, 1, &iov, 1, &other), -EROFS);
+    }
     assert_int_equal(remove_one(f, put.id, put.loc), -EROFS);
     assert_int_equal(vj_store_flush(f->s), 0);
     if (f->stack->outlives_close) {
@@ -1038,6 +1172,7 @@ static const struct {
     {"locators_are_fresh", test_locators_are_fresh},
     {"locator_of_another_id", test_locator_of_another_id},
     {"hostile_locator", test_hostile_locator},
+    {"put_as", test_put_as},
     {"each", test_each},
     {"each_stops", test_each_stops},
     {"each_tells_the_time", test_each_tells_the_time},

@@ -5,3 +5,4 @@ DOC_TESTS += tests/doc/check-rules.sh
 DOC_TESTS += tests/doc/hacking.sh
 DOC_TESTS += tests/doc/headers.sh
 DOC_TESTS += tests/doc/options.sh
+DOC_TESTS += tests/doc/protocol.sh

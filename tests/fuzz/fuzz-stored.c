@@ -74,7 +74,7 @@ static bool make_object(Input *in, VjObject *object)
     bool varying;
     VjPut put;
 
-    if (!vj_object_shape(in->codec, &spec, &varying)) {
+    if (!vj_form_of_codec(in->codec, &spec, &varying)) {
         return false;
     }
     t = vj_trailer_new(in->codec, varying, in->plain_bytes);
@@ -193,7 +193,7 @@ static void try_object(const Input *in, const VjObject *object)
     VjObjects *o;
     bool varying;
 
-    g_assert(vj_object_shape(object->codec, &spec, &varying));
+    g_assert(vj_form_of_codec(object->codec, &spec, &varying));
     block = vj_stored_block_bytes(varying);
     good = g_new0(bool, object->plain_bytes / block + 1);
     read_blocks(meta, object, block, plain, good);

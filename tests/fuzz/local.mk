@@ -76,9 +76,9 @@ tests_fuzz_fuzz_proc_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-ctl
 tests_fuzz_fuzz_ctl_SOURCES = tests/fuzz/fuzz-ctl.c src/cmd/ctl-edit.c \
-	src/cmd/ctl-json.c \
+	src/cmd/ctl-json.c src/cmd/ctl-keygen.c src/cmd/ctl-node.c \
 	src/cmd/ctl-recode.c src/cmd/ctl-tend.c $(rwrite_sources) $(FUZZ_MAIN)
-tests_fuzz_fuzz_ctl_LDADD = src/cmd/libvj-cmd.la $(LDADD_codec)
+tests_fuzz_fuzz_ctl_LDADD = src/cmd/libvj-cmd.la src/codec/libvj-codec.la $(LDADD_rpc)
 tests_fuzz_fuzz_ctl_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz-options
@@ -121,3 +121,16 @@ FUZZ_TARGETS += tests/fuzz/fuzz-redo
 tests_fuzz_fuzz_redo_SOURCES = tests/fuzz/fuzz-redo.c $(FUZZ_MAIN)
 tests_fuzz_fuzz_redo_LDADD = $(LDADD_meta)
 tests_fuzz_fuzz_redo_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
+
+FUZZ_TARGETS += tests/fuzz/fuzz-rpc-frame
+tests_fuzz_fuzz_rpc_frame_SOURCES = tests/fuzz/fuzz-rpc-frame.c \
+	tests/lib/rpc-recode.c tests/lib/rpc-recode.h $(FUZZ_MAIN)
+tests_fuzz_fuzz_rpc_frame_LDADD = $(LDADD_rpc)
+tests_fuzz_fuzz_rpc_frame_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
+
+FUZZ_TARGETS += tests/fuzz/fuzz-rpc-stream
+tests_fuzz_fuzz_rpc_stream_SOURCES = tests/fuzz/fuzz-rpc-stream.c \
+	tests/lib/rpc-frames.c tests/lib/rpc-frames.h \
+	tests/lib/rpc-recode.c tests/lib/rpc-recode.h $(FUZZ_MAIN)
+tests_fuzz_fuzz_rpc_stream_LDADD = $(LDADD_rpc)
+tests_fuzz_fuzz_rpc_stream_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)

@@ -12,6 +12,7 @@ MOUNT_TESTS += \
 	tests/mount/damage.sh \
 	tests/mount/edits.sh \
 	tests/mount/gc-scrub.sh \
+	tests/mount/keygen.sh \
 	tests/mount/lifecycle.sh \
 	tests/mount/fsck-repair.sh \
 	tests/mount/guard.sh \
@@ -41,7 +42,8 @@ MOUNT_TESTS += \
 	tests/mount/transform.sh \
 	tests/mount/two-calls.sh \
 	tests/mount/user.sh \
-	tests/mount/varjfsctl.sh
+	tests/mount/varjfsctl.sh \
+	tests/mount/volume-file.sh
 
 TEST_HELPERS += tests/mount/edit-atomic
 tests_mount_edit_atomic_SOURCES = $(rwrite_sources) tests/mount/edit-atomic.c

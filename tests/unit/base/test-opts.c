@@ -23,6 +23,8 @@ static const VjOptSpec specs[] = {
      .fallback = "blake3",
      .choices = "blake3|sha256|sha1",
      .help = "digest"},
+    {.name = "store", .type = VJ_OPT_STRING, .is_spec = true, .help = "driver"},
+    {.name = "key", .type = VJ_OPT_STRING, .is_file = true, .help = "a file"},
     {.name = NULL},
 };
 
@@ -46,6 +48,37 @@ static void expect_refused(VjOpts *o, const char *text, const char *part)
         fail_msg("\"%s\" was taken", text);
     }
     vj_test_expect_error(&error, EINVAL, part);
+}
+
+/* Commas of a driver's spec need no escape where nothing else can be meant. */
+static void specs_go_on(void **state)
+{
+    VjOpts *o = *state;
+
+    assert_true(
+        vj_opts_parse(o, "store=remote:a,b:replicas=2,name=k\\,1,,label=x,ro", NULL));
+    assert_string_equal(vj_opts_string(o, "store"), "remote:a,b:replicas=2,name=k,1");
+    assert_string_equal(vj_opts_string(o, "label"), "x");
+    assert_true(vj_opts_flag(o, "ro"));
+    assert_true(vj_opts_parse(o, "store=remote:a\\,b,hash=sha1", NULL));
+    assert_string_equal(vj_opts_string(o, "store"), "remote:a,b");
+    expect_refused(o, "store=posix,lable=x", "lable");
+    expect_refused(o, "label=a:b,c", "\"c\"");
+    expect_refused(o, "store=remote:a,ro,b", "\"b\"");
+    expect_refused(o, "b,store=remote:a", "\"b\"");
+}
+
+static void files_are_listed(void **state)
+{
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    VjOpts *o = *state;
+
+    vj_opts_files(o, names);
+    assert_int_equal(names->len, 0);
+    assert_true(vj_opts_parse(o, "label=l,key=beside.key", NULL));
+    vj_opts_files(o, names);
+    assert_int_equal(names->len, 1);
+    assert_string_equal(names->pdata[0], "beside.key");
 }
 
 static void defaults_hold(void **state)
@@ -240,7 +273,9 @@ static void help_shows_every_option(void **state)
         "  cache=SIZE                bytes of cache (default 64M)\n"
         "  commit=N                  seconds (default 1)\n"
         "  huge=N                    any number above 0\n"
-        "  hash=blake3|sha256|sha1   digest (default blake3)\n";
+        "  hash=blake3|sha256|sha1   digest (default blake3)\n"
+        "  store=TEXT                driver\n"
+        "  key=TEXT                  a file\n";
 
     (void)state;
     assert_string_equal(help, expected);
@@ -277,15 +312,60 @@ static void programmers_mistakes_abort(void **state)
     vj_test_expect_abort(bad_fallback, "is_valid", "opts.c");
 }
 
+/* What stands before the first setting, colons and commas included. */
+static void leaders(void **state)
+{
+    static const VjOptSpec led[] = {
+        {.name = "nodes", .type = VJ_OPT_STRING, .leads = true, .help = ""},
+        {.name = "key", .type = VJ_OPT_STRING, .help = ""},
+        {.name = "plain", .type = VJ_OPT_FLAG, .help = ""},
+        {.name = NULL},
+    };
+    static const struct {
+        const char *text, *nodes, *key;
+        bool plain;
+    } rows[] = {
+        {"", NULL, NULL, false},
+        {"h", "h", NULL, false},
+        {"h:7843", "h:7843", NULL, false},
+        {"[::1]:7843,h2", "[::1]:7843,h2", NULL, false},
+        {"unix:/run/x:plain", "unix:/run/x", NULL, true},
+        {"unix:/run/x:plain,key=a:b=c", "unix:/run/x", "a:b=c", true},
+        {"unix:/run/a=b,[::1]:1:key=k", "unix:/run/a=b,[::1]:1", "k", false},
+        {"plain", NULL, NULL, true},
+        {"plain:1", "plain:1", NULL, false},
+        {"plainer:keys=1", "plainer:keys=1", NULL, false},
+        {"key=k,nodes=a\\,b", "a,b", "k", false},
+        {"h:key=", "h", "", false},
+        {"h\\:key=x", "h\\", "x", false},
+    };
+
+    (void)state;
+    assert_ptr_equal(vj_opts_leader(led), &led[0]);
+    assert_null(vj_opts_leader(specs));
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(VjOpts) o = vj_opts_new(led);
+        g_autoptr(GError) error = NULL;
+
+        assert_true(vj_opts_parse_spec(o, rows[i].text, &error));
+        assert_int_equal(g_strcmp0(vj_opts_string(o, "nodes"), rows[i].nodes), 0);
+        assert_int_equal(g_strcmp0(vj_opts_string(o, "key"), rows[i].key), 0);
+        assert_int_equal(vj_opts_flag(o, "plain"), rows[i].plain);
+    }
+}
+
 #define WITH_OPTS(test) cmocka_unit_test_setup_teardown(test, make_opts, free_opts)
 
 static const struct CMUnitTest tests[] = {
     WITH_OPTS(defaults_hold),
+    WITH_OPTS(specs_go_on),
+    WITH_OPTS(files_are_listed),
     WITH_OPTS(values_are_taken),
     WITH_OPTS(later_settings_win),
     WITH_OPTS(escapes_and_empty_elements),
     WITH_OPTS(mistakes_are_one_clear_line),
     WITH_OPTS(hostile_text_is_quoted_and_bounded),
+    cmocka_unit_test(leaders),
     cmocka_unit_test(noise_is_survived),
     cmocka_unit_test(sizes),
     cmocka_unit_test(help_shows_every_option),

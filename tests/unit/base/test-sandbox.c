@@ -6,6 +6,8 @@
  */
 #include "../../lib/test.h"
 
+#include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -74,7 +76,8 @@ static const Kind kinds[] = {
     {"unix datagram", AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, true},
     {"TCP", AF_INET, SOCK_STREAM | SOCK_NONBLOCK, VJ_NEEDS_TCP, false},
     {"TCP over IPv6", AF_INET6, SOCK_STREAM, VJ_NEEDS_TCP, false},
-    {"UDP", AF_INET, SOCK_DGRAM, 0, false},
+    {"UDP", AF_INET, SOCK_DGRAM, VJ_NEEDS_TCP, false}, /* asks for addresses */
+    {"UDP over IPv6", AF_INET6, SOCK_DGRAM, VJ_NEEDS_TCP, false},
     {"raw", AF_INET, SOCK_RAW, 0, false},
     {"netlink", AF_NETLINK, SOCK_RAW, 0, false},
     {"vsock", AF_VSOCK, SOCK_STREAM, 0, false},
@@ -226,6 +229,74 @@ static void nobody_listens(void **state)
     expect_child(child);
 }
 
+/* A socket that has a name in a directory which the process may not read. */
+static void connects_by_path(void **state)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char *dir = vj_test_make_dir();
+    VJ_AUTO_FD listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const struct sockaddr *to = (const struct sockaddr *)&address;
+    pid_t child;
+
+    (void)state;
+    g_snprintf(address.sun_path, sizeof address.sun_path, "%s/peer", dir);
+    assert_true(listener >= 0);
+    assert_int_equal(bind(listener, to, sizeof address), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    child = fork();
+    if (child == 0) {
+        VjSandbox plan = {.sockets = VJ_NEEDS_UNIX};
+        int fd;
+
+        vj_sandbox_enter(&plan);
+        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        _exit(is_so("connect", connect(fd, to, sizeof address), 0) ? AS_EXPECTED
+                                                                   : DIFFERENT);
+    }
+    expect_child(child);
+    vj_test_remove_dir(dir);
+}
+
+/* 0, or a number of getaddrinfo(3). */
+static int find_address(const char *name)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    int r = getaddrinfo(name, "7843", &hints, &found);
+
+    if (r == 0) {
+        freeaddrinfo(found);
+    }
+    return r;
+}
+
+/* The name of this machine that /etc/hosts has, which the resolver reads. */
+static void names_are_found(void **state)
+{
+    (void)state;
+    if (landlock_version() < 2 || access("/etc/hosts", R_OK) != 0) {
+        skip();
+    }
+    for (unsigned tcp = 0; tcp < 2; tcp++) {
+        pid_t child = fork();
+
+        if (child == 0) {
+            VjSandbox plan = {.sockets = tcp == 1 ? VJ_NEEDS_TCP : VJ_NEEDS_UNIX};
+            VJ_AUTO_FD fd = -1;
+            bool ok;
+
+            vj_sandbox_enter(&plan);
+            fd = open("/etc/hosts", O_RDONLY | O_CLOEXEC);
+            ok = is_so("read the hosts", fd < 0 ? -1 : 0, tcp == 1 ? 0 : EACCES);
+            if (tcp == 1 && find_address("localhost") != 0) {
+                fprintf(stderr, "# no address of localhost\n");
+                ok = false;
+            }
+            _exit(ok ? AS_EXPECTED : DIFFERENT);
+        }
+        expect_child(child);
+    }
+}
+
 /* ---- files ------------------------------------------------------------------------- */
 
 typedef struct Rights {
@@ -315,10 +386,43 @@ static void files_as_allowed(void **state)
     }
 }
 
+/* One file, and not what is beside it. */
+static void single_file(void **state)
+{
+    char *path;
+    pid_t child;
+
+    (void)state;
+    if (landlock_version() < 2) {
+        skip();
+    }
+    path = vj_test_make_dir();
+    {
+        VJ_AUTO_FD fd = make_tree(path);
+        VJ_AUTO_FD file = openat(fd, "old", O_PATH | O_CLOEXEC);
+
+        child = fork();
+        if (child == 0) {
+            VjSandbox plan = {.dirs = {{file, VJ_SANDBOX_READ}}, .dir_count = 1};
+            bool ok;
+
+            vj_sandbox_enter(&plan);
+            ok = is_so("read", try_open(fd, "old", O_RDONLY), 0);
+            ok &= is_so("write", try_open(fd, "old", O_WRONLY), EACCES);
+            ok &= is_so("read another", try_open(fd, "mark", O_RDONLY), EACCES);
+            ok &= is_so("list", try_open(fd, ".", O_RDONLY | O_DIRECTORY), EACCES);
+            _exit(ok ? AS_EXPECTED : DIFFERENT);
+        }
+    }
+    expect_child(child);
+    vj_test_remove_dir(path);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(sockets_as_needed),  cmocka_unit_test(log_goes_out),
     cmocka_unit_test(connects_as_needed), cmocka_unit_test(nobody_listens),
-    cmocka_unit_test(files_as_allowed),
+    cmocka_unit_test(connects_by_path),   cmocka_unit_test(names_are_found),
+    cmocka_unit_test(files_as_allowed),   cmocka_unit_test(single_file),
 };
 
 VJ_TEST_MAIN(tests)

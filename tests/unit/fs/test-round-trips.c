@@ -150,7 +150,7 @@ static void attributes_of_a_known_file(void **state)
 static void making_files(void **state)
 {
     Fixture *x = *state;
-    uint64_t dir = look(x->fs, VJ_INO_ROOT, "dir"), before, first, next = 0;
+    uint64_t dir = look(x->fs, VJ_INO_ROOT, "dir"), before, first, next = 0, looks = 0;
 
     assert_int_equal(look(x->fs, dir, "new"), 0);
     before = calls(x);
@@ -159,7 +159,9 @@ static void making_files(void **state)
     for (unsigned i = 0; i < TIMES; i++) {
         g_autofree char *name = g_strdup_printf("new %u", i);
 
+        before = calls(x);
         assert_int_equal(look(x->fs, dir, name), 0);
+        looks += calls(x) - before;
         before = calls(x);
         (void)make(x, dir, name, S_IFREG | 0644);
         next += calls(x) - before;
@@ -169,10 +171,144 @@ static void making_files(void **state)
                   first, TIMES, next);
     assert_in_range(first, 0, 2);
     assert_int_equal(next, 0);
+    assert_int_equal(looks, 0); /* the first one has found that there is nothing */
     before = calls(x);
     assert_int_equal(vj_fs_sync_names(x->fs), 0);
     assert_in_range(calls(x) - before, 0, 1); /* by one, or by the log */
     assert_int_not_equal(look(x->fs, dir, "new 99"), 0);
+}
+
+typedef enum Step { LOOK, CREATE, WRITE, INSERT, SYNC, CLOSE, READ, RENAME, UNLINK } Step;
+
+enum { STEPS = UNLINK + 1 };
+
+static const char *const step_names[STEPS] = {
+    [LOOK] = "look",     [CREATE] = "create", [WRITE] = "write",
+    [INSERT] = "insert", [SYNC] = "fsync",    [CLOSE] = "close",
+    [READ] = "read",     [RENAME] = "rename", [UNLINK] = "unlink",
+};
+
+typedef struct Steps {
+    const Fixture *x;
+    uint64_t last, calls[STEPS];
+} Steps;
+
+static void step_done(Steps *s, Step step)
+{
+    uint64_t now = calls(s->x);
+
+    s->calls[step] += now - s->last;
+    s->last = now;
+}
+
+/* A file is made, filled, edited, flushed, renamed, and some of them removed. */
+static void work_on_a_file(Fixture *x, Steps *s, uint64_t dir, unsigned i)
+{
+    static uint8_t bytes[4000], read[8000];
+    g_autofree char *name = g_strdup_printf("made %u", (i * 37) % TIMES);
+    g_autofree char *other = g_strdup_printf("renamed %u", (i * 37) % TIMES);
+    VjEdit edit = {.offset = 10, .src = bytes, .len = 10};
+    VjEdited edited;
+    VjHandle *h;
+    VjAttr attr;
+    uint64_t at;
+    size_t got;
+
+    s->last = calls(x);
+    assert_int_equal(look(x->fs, dir, name), 0);
+    step_done(s, LOOK);
+    assert_int_equal(
+        vj_fs_create(x->fs, &root_caller, dir, name, 0644, O_RDWR, &attr, &h), 0);
+    step_done(s, CREATE);
+    assert_int_equal(vj_fs_write(h, 0, bytes, sizeof bytes, 0, &at), 0);
+    step_done(s, WRITE);
+    assert_int_equal(vj_fs_replace(&root_caller, h, &edit, &edited), 0);
+    step_done(s, INSERT);
+    assert_int_equal(vj_fs_fsync(h), 0);
+    step_done(s, SYNC);
+    assert_int_equal(vj_fs_read(h, 0, read, sizeof read, &got), 0);
+    assert_int_equal(got, sizeof bytes + 10);
+    assert_int_equal(vj_fs_getattr(x->fs, attr.st.st_ino, &attr), 0);
+    step_done(s, READ);
+    vj_fs_release(x->fs, h);
+    step_done(s, CLOSE);
+    assert_int_equal(look(x->fs, dir, other), 0);
+    step_done(s, LOOK);
+    assert_int_equal(vj_fs_rename(x->fs, &root_caller, dir, name, dir, other, 0), 0);
+    step_done(s, RENAME);
+    if (i % 2 == 0) {
+        assert_int_equal(vj_fs_unlink(x->fs, dir, other), 0);
+        step_done(s, UNLINK);
+    }
+}
+
+/* What a program does costs no round trip, once it is known what there is. */
+static void everyday_work_in(Fixture *x, uint64_t dir)
+{
+    Steps s = {.x = x};
+
+    for (unsigned i = 0; i < TIMES; i++) {
+        work_on_a_file(x, &s, dir, i);
+    }
+    for (unsigned step = 0; step < STEPS; step++) {
+        print_message("# %s: %" G_GUINT64_FORMAT " calls\n", step_names[step],
+                      s.calls[step]);
+        /* Of the first one of each: the names, the directory, its attributes; and
+         * attributes of files. */
+        assert_in_range(s.calls[step], 0, step <= CREATE ? 2 : step == INSERT ? 1 : 0);
+    }
+}
+
+static void everyday_work_in_a_new_directory(void **state)
+{
+    Fixture *x = *state;
+
+    everyday_work_in(x, make(x, VJ_INO_ROOT, "mine", S_IFDIR | 0755));
+}
+
+static void everyday_work_in_a_large_directory(void **state)
+{
+    Fixture *x = *state;
+
+    everyday_work_in(x, look(x->fs, VJ_INO_ROOT, "dir"));
+}
+
+/* By any thread; @x has no log beside the engine, so that a flush is an apply(). */
+static uint64_t calls_of_all(const Fixture *x)
+{
+    VjMetaCalls c;
+
+    vj_meta_calls(vj_volume_meta(x->v), &c);
+    return c.get_many + c.scan + c.apply;
+}
+
+static void a_flush_of_a_new_file(void **state)
+{
+    static uint8_t bytes[4000];
+    Fixture x = {.dir = NULL};
+    uint64_t dir, before, most = 0, at;
+
+    (void)state;
+    fixture_make(&x, "meta=lmdb:redo=0");
+    open_far(&x);
+    dir = make(&x, VJ_INO_ROOT, "dir", S_IFDIR | 0755);
+    for (unsigned i = 0; i < TIMES; i++) {
+        g_autofree char *name = g_strdup_printf("new %u", i);
+        VjHandle *h;
+        VjAttr attr;
+
+        assert_int_equal(
+            vj_fs_create(x.fs, &root_caller, dir, name, 0644, O_RDWR, &attr, &h), 0);
+        assert_int_equal(vj_fs_write(h, 0, bytes, sizeof bytes, 0, &at), 0);
+        before = calls_of_all(&x);
+        assert_int_equal(vj_fs_fsync(h), 0);
+        most = MAX(most, i > 0 ? calls_of_all(&x) - before : 0);
+        vj_fs_release(x.fs, h);
+    }
+    print_message("# flush of a new file: at most %" G_GUINT64_FORMAT " calls\n", most);
+    assert_in_range(most, 1, 2);
+    fixture_close(&x);
+    vj_test_remove_dir(x.dir);
 }
 
 /* No thread's call of the engine ends meanwhile. */
@@ -318,6 +454,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(reading_a_directory, setup, teardown),
     cmocka_unit_test_setup_teardown(attributes_of_a_known_file, setup, teardown),
     cmocka_unit_test_setup_teardown(making_files, setup, teardown),
+    cmocka_unit_test_setup_teardown(everyday_work_in_a_new_directory, setup, teardown),
+    cmocka_unit_test_setup_teardown(everyday_work_in_a_large_directory, setup, teardown),
+    cmocka_unit_test(a_flush_of_a_new_file),
     cmocka_unit_test_setup_teardown(nothing_waits_for_the_engine, setup, teardown),
     cmocka_unit_test(in_a_shared_session),
     cmocka_unit_test_setup_teardown(creates_do_not_write_the_counter, setup, teardown),

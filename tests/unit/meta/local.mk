@@ -11,6 +11,8 @@ UNIT_TESTS += tests/unit/meta/test-item-cache
 tests_unit_meta_test_item_cache_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-lease
 tests_unit_meta_test_lease_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-leased
+tests_unit_meta_test_leased_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-open
 tests_unit_meta_test_open_LDADD = $(LDADD_meta) $(LMDB_LIBS) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-outcome
@@ -22,6 +24,8 @@ tests_unit_meta_test_redo_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-redo-format
 tests_unit_meta_test_redo_format_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 tests_unit_meta_test_redo_format_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-remote
+tests_unit_meta_test_remote_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-session
 tests_unit_meta_test_session_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-session-format

@@ -151,7 +151,7 @@ static void test_senseless_records(void **state)
         {23, 0xff, VJ_SPACE_OBJECT}, /* stored bytes too many */
         {19, 0x7f, VJ_SPACE_OBJECT}, /* plain bytes too many */
         {28, 0x80, VJ_SPACE_OBJECT}, /* unknown flag */
-        {28, 0x08, VJ_SPACE_DEAD},
+        {28, 0x20, VJ_SPACE_DEAD},
         {28, VJ_OBJECT_REMOVING, VJ_SPACE_OBJECT}, /* a flag of the dead */
         {36, 1, VJ_SPACE_OBJECT},                  /* reserved */
     };

@@ -5,6 +5,13 @@
 
 UNIT_TESTS += tests/unit/rpc/test-client-server
 tests_unit_rpc_test_client_server_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/rpc/test-credentials
+tests_unit_rpc_test_credentials_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS) $(SSL_LIBS)
+
+UNIT_TESTS += tests/unit/rpc/test-tls
+tests_unit_rpc_test_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS) $(SSL_LIBS)
+
 UNIT_TESTS += tests/unit/rpc/test-hostile
 tests_unit_rpc_test_hostile_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/rpc/test-address

@@ -482,36 +482,42 @@ static void too_many_unknown(void **state)
     g_free(fds);
 }
 
-/* Those that announce what fills the server, and do not send it, are given up long before
- * their time when others wait for room. */
-static void announces_much(void **state)
+/* Those that announce what fills the server, and do not send it, or ask for it and do not
+ * take it, are given up long before their time when others wait for room. */
+static void others_get_room(bool announces)
 {
-    enum { COUNT = 3 }; /* and no room for the beginning of one more */
+    /* Of the announced ones there is no room for the beginning of one more. */
+    unsigned count = announces ? 3 : 1;
     RpcTest t;
-    VjFrame frame = {
-        .op = OP_ECHO, .tag = 1, .bulk_bytes = 900 << 10, .body_checksum = 1};
+    VjFrame put = {.op = OP_ECHO, .tag = 1, .bulk_bytes = 900 << 10, .body_checksum = 1};
+    VjFrame fill = {.op = OP_FILL, .tag = 1};
+    uint32_t fill_bytes = GUINT32_TO_LE((uint32_t)16 << 20);
     uint8_t head[VJ_FRAME_HEAD_BYTES];
     struct timespec real = vj_clock_real();
     int64_t begin_us = vj_clock_mono_us(), now_us = begin_us;
     VjRpcServerStats stats;
     VjRpcClient *c;
     VjRpcCall *call = test_call(OP_ECHO, NULL);
-    int fds[COUNT];
+    int fds[3];
 
-    (void)state;
     test_begin(&t, NULL);
     t.config.bytes_max = 1 << 20;
     test_start_server(&t);
     vj_clock_set_for_test(&real, now_us);
-    vj_frame_encode(&frame, head);
-    for (unsigned i = 0; i < COUNT; i++) {
+    vj_frame_encode(&put, head);
+    for (unsigned i = 0; i < count; i++) {
         fds[i] = raw_connect_and_hello(&t);
-        raw_send(fds[i], head, sizeof head);
+        if (announces) {
+            raw_send(fds[i], head, sizeof head);
+        } else {
+            raw_send_frame(fds[i], &fill, vj_slice(&fill_bytes, sizeof fill_bytes),
+                           empty);
+        }
     }
     do { /* what they have sent counts, and the beginning of what they have not */
         g_thread_yield();
         vj_rpc_server_stats(t.server, &stats);
-        assert_true(stats.held_bytes < (1 << 20) + 10000);
+        assert_true(!announces || stats.held_bytes < (1 << 20) + 10000);
     } while (stats.held_bytes < 700 << 10);
     c = test_client(&t);
     call->deadline_us = INT64_MAX;
@@ -526,14 +532,26 @@ static void announces_much(void **state)
         assert_true(now_us - begin_us < VJ_RPC_FRAME_TIMEOUT_US);
     }
     assert_int_equal(call->rc, 0);
-    for (unsigned i = 0; i < COUNT; i++) {
+    for (unsigned i = 0; i < count; i++) {
         raw_expect_end(fds[i]);
     }
     vj_clock_set_for_test(NULL, 0);
     vj_rpc_call_unref(call);
     vj_rpc_client_free(c);
-    expect_clean(&t, COUNT + 1, 0);
+    expect_clean(&t, count + 1, 0);
     test_end(&t);
+}
+
+static void announces_much(void **state)
+{
+    (void)state;
+    others_get_room(true);
+}
+
+static void takes_nothing(void **state)
+{
+    (void)state;
+    others_get_room(false);
 }
 
 /* A peer with many requests does not hold up one with few. */
@@ -995,6 +1013,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(two_hundred),
     cmocka_unit_test(too_many_unknown),
     cmocka_unit_test(announces_much),
+    cmocka_unit_test(takes_nothing),
     cmocka_unit_test(takes_turns),
     cmocka_unit_test(hostile_servers),
     cmocka_unit_test(hostile_hellos),

@@ -31,3 +31,6 @@ tests_unit_store_test_io_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/store/test-shared
 tests_unit_store_test_shared_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/store/test-posix-named
+tests_unit_store_test_posix_named_LDADD = $(LDADD_store) $(CMOCKA_LIBS)

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * node-private.h - what the files of this room share
+ *
+ *   node.c      volumes by name, hello, the table of handlers
+ *   place.c     the directory of a volume: whose it is, opening and closing
+ *   objects.c   operations of the role object
+ *   keys.c      operations of the role meta
+ *   form.c      content in and out, digests
+ */
+#ifndef VJ_NODE_NODE_PRIVATE_H
+#define VJ_NODE_NODE_PRIVATE_H
+
+#include "meta/meta.h"
+#include "node/node.h"
+#include "rpc/messages.h"
+#include "store/store.h"
+
+/* ---- place.c ----------------------------------------------------------------------- */
+
+#define VJ_NODE_CONF_NAME "node.conf"
+
+/* A directory that is open for its volume. */
+typedef struct VjNodePlace {
+    /* never change: */
+    int dir_fd; /* and its lock */
+    char *path;
+    uint8_t node[VJ_WIRE_UUID_BYTES];   /* of this place: as long as its disk lives */
+    uint8_t volume[VJ_WIRE_UUID_BYTES]; /* whose it is */
+    uint32_t roles;
+    VjStore *store;          /* NULL: without that role */
+    VjMeta *meta;            /* likewise */
+    struct VjNodeKeys *keys; /* with meta */
+} VjNodePlace;
+
+typedef struct VjNodePlaceOpen {
+    const VjNodeVolumeConf *conf;
+    uint8_t volume[VJ_WIRE_UUID_BYTES];
+    uint8_t flags; /* VJ_HELLO_… */
+} VjNodePlaceOpen;
+
+/*
+ * vj_node_place_open - lock the directory, look whose it is, open store and keys
+ *
+ * With CREATE or ADOPT a place of no volume becomes @how->volume's: *was_empty.
+ * Returns   0 and *out owned; -ENODATA it is empty; -ENXIO it is another's; -EBUSY
+ *           another process uses it; else what failed, logged
+ */
+int vj_node_place_open(const VjNodePlaceOpen *how, VjNodePlace **out, bool *was_empty);
+/* 0, or what kept the last changes from becoming durable; frees @p all the same.  NULL is
+ * fine. */
+int vj_node_place_close(VjNodePlace *p);
+
+/* ---- node.c ------------------------------------------------------------------------ */
+
+typedef struct VjNodeVolume VjNodeVolume;
+
+/* One connection: what requests of it find. */
+typedef struct VjNodePeer {
+    VjNodeVolume *volume;
+    VjNodePlace *place;
+    uint8_t role;
+    bool read_only;
+} VjNodePeer;
+
+static inline VjNodePeer *vj_node_peer(const VjRpcRequest *r)
+{
+    return vj_rpc_request_peer(r);
+}
+
+/* No message and no bulk. */
+static inline void vj_node_reply_rc(VjRpcRequest *r, int rc)
+{
+    vj_rpc_reply(r, rc, vj_slice(NULL, 0), NULL, 0);
+}
+
+/* @message is freed. */
+static inline void vj_node_reply_message(VjRpcRequest *r, GByteArray *message)
+{
+    vj_rpc_reply(r, 0, vj_slice(message->data, message->len), NULL, 0);
+    g_byte_array_unref(message);
+}
+
+/* ---- objects.c --------------------------------------------------------------------- */
+
+void vj_node_put(VjRpcRequest *r);
+void vj_node_get(VjRpcRequest *r);
+void vj_node_remove(VjRpcRequest *r);
+void vj_node_have(VjRpcRequest *r);
+void vj_node_flush(VjRpcRequest *r);
+void vj_node_flush_removes(VjRpcRequest *r);
+void vj_node_list(VjRpcRequest *r);
+void vj_node_space(VjRpcRequest *r);
+void vj_node_run_digest(VjRpcRequest *r);
+void vj_node_run_put_plain(VjRpcRequest *r);
+void vj_node_run_get_plain(VjRpcRequest *r);
+
+/* ---- keys.c ------------------------------------------------------------------------ */
+
+typedef struct VjNodeKeys VjNodeKeys;
+/* What APPLY and COUNT need to remember of the keys in @meta.  -errno. */
+int vj_node_keys_new(VjMeta *meta, VjNodeKeys **out);
+void vj_node_keys_free(VjNodeKeys *k); /* NULL is fine */
+
+void vj_node_get_many(VjRpcRequest *r);
+void vj_node_scan(VjRpcRequest *r);
+void vj_node_apply(VjRpcRequest *r);
+void vj_node_clock(VjRpcRequest *r);
+void vj_node_count(VjRpcRequest *r);
+
+#endif

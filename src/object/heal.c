@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * heal.c - replicas of objects: bringing them to their full number, and mending damage
+ *
+ * A store with replicas heals one object when it is asked to; what a good copy is it
+ * hears from here.  Where the object is afterwards stands in its locator, which the
+ * record gets by a commit of its own; a locator that is out of date still finds the
+ * object, more slowly.  So a heal may fail, or crash, at any point.
+ */
+#include "object/object-private.h"
+
+/* ---- one at a time for one object ------------------------------------------------- */
+
+void vj_healing_init(VjHealing *h)
+{
+    vj_mutex_init(&h->lock, VJ_RANK_OBJECT_VERIFIED, "object-healing");
+    vj_cond_init(&h->changed);
+    h->ids = g_hash_table_new(g_int64_hash, g_int64_equal);
+}
+
+void vj_healing_clear(VjHealing *h)
+{
+    g_assert(g_hash_table_size(h->ids) == 0);
+    g_hash_table_unref(h->ids);
+    vj_cond_clear(&h->changed);
+    vj_mutex_clear(&h->lock);
+}
+
+/* @id stays where it is until the end. */
+static int begin(VjHealing *h, gint64 *id)
+{
+    int64_t until_us = vj_cancel_deadline_us();
+    int rc = 0;
+
+    vj_mutex_lock(&h->lock);
+    while (rc == 0 && g_hash_table_contains(h->ids, id)) {
+        rc = vj_cond_wait_or_cancel(&h->changed, &h->lock, until_us);
+    }
+    if (rc == 0) {
+        g_hash_table_add(h->ids, id);
+    }
+    vj_mutex_unlock(&h->lock);
+    return rc;
+}
+
+static void end(VjHealing *h, gint64 *id)
+{
+    vj_mutex_lock(&h->lock);
+    g_hash_table_remove(h->ids, id);
+    vj_cond_broadcast(&h->changed);
+    vj_mutex_unlock(&h->lock);
+}
+
+/* ---- one object -------------------------------------------------------------------- */
+
+static bool is_whole(void *opaque, VjSlice stored)
+{
+    const VjObject *object = opaque;
+    VjFormFault fault;
+
+    return stored.len == object->stored_bytes &&
+           vj_form_verify(object, stored.data, &fault) == 0;
+}
+
+typedef struct NewPlace {
+    VjObjects *objects;
+    uint64_t id;
+    VjLoc before, now;
+} NewPlace;
+
+static int move_in(VjTxn *txn, const NewPlace *p, VjSpace space)
+{
+    VjObject record;
+    int rc = vj_object_record_get(txn, space, p->id, &record);
+
+    if (rc < 0 || memcmp(&record.loc, &p->before, sizeof record.loc) != 0) {
+        return rc; /* others have been faster */
+    }
+    record.loc = p->now;
+    return vj_object_record_put(txn, space, &record);
+}
+
+static int move_body(VjTxn *txn, void *opaque)
+{
+    const NewPlace *p = opaque;
+    int rc = move_in(txn, p, VJ_SPACE_OBJECT);
+
+    if (rc == -ENOENT) {
+        rc = move_in(txn, p, VJ_SPACE_DEAD);
+    }
+    return rc == -ENOENT ? 0 : rc;
+}
+
+int vj_object_heal(VjObjects *o, const VjObject *object)
+{
+    VjObject asked = *object;
+    NewPlace place = {.objects = o, .id = object->id, .before = object->loc};
+    gint64 number = (gint64)object->id;
+    int rc;
+
+    vj_lock_assert_none();
+    if (!vj_store_has_replicas(o->store) || o->read_only) {
+        return -EROFS;
+    }
+    rc = begin(&o->healing, &number);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = vj_store_heal(o->store, object->id, object->loc, object->stored_bytes, is_whole,
+                       &asked, &place.now);
+    end(&o->healing, &number);
+    if ((rc == 0 || rc == -EAGAIN) &&
+        memcmp(&place.now, &place.before, sizeof place.now) != 0) {
+        int moved = vj_meta_run(o->meta, VJ_RUN_DEFAULT, move_body, &place);
+
+        rc = rc == 0 ? moved : rc;
+    }
+    if (rc == 0) {
+        vj_objects_count(o, healed, 1);
+    }
+    return rc;
+}
+
+bool vj_object_mend(VjObjects *o, const VjObject *object, int rc)
+{
+    if ((rc != -EBADMSG && rc != -ENOENT && rc != -EIO) || o->read_only ||
+        !vj_store_has_replicas(o->store)) {
+        return false;
+    }
+    rc = vj_object_heal(o, object);
+    if (rc == 0 || rc == -EAGAIN) {
+        vj_log_warn("object %" G_GUINT64_FORMAT
+                    ": a replica was damaged or missing, and was mended from another one",
+                    object->id);
+        vj_cache_drop(&o->cache, object->id);
+    }
+    return rc == 0 || rc == -EAGAIN;
+}
+
+bool vj_objects_have_replicas(const VjObjects *o)
+{
+    return vj_store_has_replicas(o->store);
+}
+
+bool vj_objects_have_modes(const VjObjects *o)
+{
+    return vj_store_takes_plain(o->store);
+}
+
+void vj_objects_health(VjObjects *o, VjStoreHealth *out)
+{
+    vj_store_health(o->store, out);
+}
+
+/* ---- the next objects that want it ------------------------------------------------- */
+
+typedef struct Survey {
+    uint64_t after;
+    GArray *objects; /* of VjObject */
+    bool at_end;
+} Survey;
+
+static int survey_body(VjTxn *txn, void *opaque)
+{
+    Survey *s = opaque;
+    uint8_t after[VJ_OBJECT_KEY_BYTES];
+    VjScan scan;
+
+    g_array_set_size(s->objects, 0);
+    s->at_end = false;
+    vj_be64_set(after, s->after);
+    vj_txn_expect_run(txn, VJ_SPACE_OBJECT, vj_slice(after, sizeof after),
+                      VJ_HEAL_SURVEY_OBJECTS);
+    vj_scan_begin(&scan, txn, VJ_SPACE_OBJECT, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, vj_slice(after, sizeof after));
+    while (s->objects->len < VJ_HEAL_SURVEY_OBJECTS) {
+        VjObject object;
+
+        if (!vj_scan_next(&scan)) {
+            s->at_end = true;
+            return scan.error;
+        }
+        if (scan.key.len == sizeof after &&
+            vj_object_decode(scan.value, VJ_SPACE_OBJECT, vj_be64_get(scan.key.data),
+                             &object) == 0) {
+            g_array_append_val(s->objects, object);
+        }
+    }
+    return 0;
+}
+
+/* Of those that @wanted says.  The first error. */
+static int heal_some(VjObjects *o, const GArray *objects, const bool *wanted,
+                     VjHealStep *step)
+{
+    int rc = 0;
+
+    for (guint i = 0; i < objects->len; i++) {
+        const VjObject *object = &g_array_index(objects, VjObject, i);
+        int healed = 0;
+
+        step->examined++;
+        if (wanted[i]) {
+            healed = vj_object_heal(o, object);
+            step->healed += healed == 0;
+            step->failed += healed < 0;
+            if (healed == -ENOENT || healed == -EBADMSG) {
+                step->lost++;
+                vj_log_error("object %" G_GUINT64_FORMAT ": no good replica is left on "
+                             "the nodes that are there",
+                             object->id);
+            }
+            rc = rc < 0 ? rc : healed;
+        }
+        if (step->stop != NULL && step->stop(step->opaque)) {
+            return -ECANCELED;
+        }
+    }
+    return rc;
+}
+
+int vj_objects_heal_step(VjObjects *o, VjHealStep *step)
+{
+    g_autoptr(GArray) objects = g_array_new(FALSE, FALSE, sizeof(VjObject));
+    g_autoptr(GArray) puts = g_array_new(FALSE, FALSE, sizeof(VjPut));
+    g_autofree bool *wanted = NULL;
+    Survey survey = {.after = step->cursor, .objects = objects};
+    VjReadGuard guard;
+    int rc;
+
+    vj_lock_assert_none();
+    if (!vj_store_has_replicas(o->store)) {
+        return -EOPNOTSUPP;
+    }
+    vj_objects_guard_enter(o, &guard);
+    rc = vj_meta_view(o->meta, survey_body, &survey);
+    for (guint i = 0; rc == 0 && i < objects->len; i++) {
+        VjPut put = vj_object_as_put(&g_array_index(objects, VjObject, i));
+
+        g_array_append_val(puts, put);
+        step->cursor = put.id;
+    }
+    wanted = g_new0(bool, MAX(objects->len, 1));
+    if (rc == 0 && objects->len > 0) {
+        rc = vj_store_survey(o->store, (const VjPut *)(const void *)puts->data, puts->len,
+                             wanted);
+    }
+    if (rc == 0 || rc == -EAGAIN) { /* of those that could be asked */
+        int healed = heal_some(o, objects, wanted, step);
+
+        rc = rc < 0 ? rc : healed;
+    }
+    vj_objects_guard_leave(o, &guard);
+    if (survey.at_end) {
+        step->cursor = UINT64_MAX;
+    }
+    return rc;
+}

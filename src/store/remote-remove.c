@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * remote-remove.c - an object leaves the nodes of its locator
+ *
+ * All live ones are asked; one that is away keeps its replica, which nothing names, until
+ * a listing finds it.  Removes that come while a node has enough of them in flight go
+ * together in the next one.
+ */
+#include "store/remote-private.h"
+
+typedef struct RemoveOp {
+    VjRemoteOp op;
+    VjWireObject object;
+    /* guarded by the store's lock; op.in_flight counts nodes: */
+    VjNodeSet again; /* they were busy */
+    int rc;
+} RemoveOp;
+
+/* One REMOVE: op.refs of it is the call's alone. */
+typedef struct BatchOp {
+    VjRemoteOp op;
+    GPtrArray *removes; /* of RemoveOp, a reference each */
+} BatchOp;
+
+static void pump(VjRemoteNode *node);
+
+/* ---- one object -------------------------------------------------------------------- */
+
+/* A node has done with it.  True: all have, and the caller completes it with *rc. */
+static bool note_answer(RemoveOp *m, const VjRemoteNode *node, int rc, int *out)
+    VJ_REQUIRES(m->op.r->lock)
+{
+    VjRemote *r = m->op.r;
+    bool is_late = vj_clock_mono_us() >= m->op.deadline_us;
+
+    m->op.in_flight--;
+    if (rc == -EBUSY && !is_late && !m->op.is_canceled && !r->stop) {
+        m->again |= vj_node_bit(node->index);
+    } else if (rc < 0 && m->rc == 0) {
+        m->rc = rc == -EBUSY ? -ETIMEDOUT : rc;
+    }
+    if (m->op.in_flight > 0) {
+        return false;
+    }
+    if (m->again != 0) {
+        vj_remote_op_set_timer(&m->op, vj_clock_mono_us() + VJ_REMOTE_BUSY_US);
+        return false;
+    }
+    m->op.is_over = true;
+    *out = m->rc;
+    if (m->op.io == NULL) {
+        vj_remote_own_end(r);
+    }
+    return true;
+}
+
+static void enqueue(RemoveOp *m, VjNodeSet nodes)
+{
+    VjRemote *r = m->op.r;
+
+    vj_mutex_lock(&r->lock);
+    m->op.in_flight = vj_node_count(nodes);
+    VJ_NODE_EACH(i, nodes)
+    {
+        g_queue_push_tail(&r->nodes[i].removes, vj_remote_op_ref(&m->op));
+    }
+    vj_mutex_unlock(&r->lock);
+    VJ_NODE_EACH(i, nodes)
+    {
+        pump(&r->nodes[i]);
+    }
+}
+
+static void remove_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
+                            int64_t at_us, uint64_t life)
+{
+    (void)op, (void)node, (void)call, (void)at_us, (void)life;
+    g_assert_not_reached(); /* its calls are those of batches */
+}
+
+static void remove_resume(VjRemoteOp *op)
+{
+    RemoveOp *m = (RemoveOp *)op;
+    VjNodeSet nodes;
+
+    vj_mutex_lock(&op->r->lock);
+    nodes = m->again;
+    m->again = 0;
+    vj_mutex_unlock(&op->r->lock);
+    enqueue(m, nodes);
+}
+
+static const VjRemoteOpKind remove_kind = {
+    .size = sizeof(RemoveOp), .answered = remove_answered, .resume = remove_resume};
+
+/* ---- one REMOVE -------------------------------------------------------------------- */
+
+/* What the node said of each object; a node that is away says nothing, and that is
+ * good. */
+static int status_of(const VjRpcCall *call, const uint32_t *statuses, guint i)
+{
+    int rc;
+
+    if (call->rc != 0 || statuses == NULL) {
+        bool is_away = call->rc == -ENOTCONN || call->rc == -ECONNRESET ||
+                       call->rc == -ESHUTDOWN || call->rc == -EPROTO;
+
+        return is_away ? 0
+               : call->rc == -EBUSY || call->rc == -ETIMEDOUT || call->rc == -EROFS
+                   ? call->rc
+                   : -EIO;
+    }
+    rc = vj_wire_errno(statuses[i]);
+    return rc == -ENOENT || rc == 0 ? 0 : rc == -EROFS || rc == -EBUSY ? rc : -EIO;
+}
+
+static void batch_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
+                           int64_t at_us, uint64_t life)
+{
+    BatchOp *b = (BatchOp *)op;
+    VjRemote *r = op->r;
+    g_autofree uint32_t *statuses = g_new0(uint32_t, b->removes->len);
+
+    (void)at_us, (void)life;
+    if (call->rc == 0 &&
+        vj_wire_statuses_decode(vj_slice(call->reply->data, call->reply->len), statuses,
+                                b->removes->len) < 0) {
+        call->rc = -EIO;
+    }
+    vj_mutex_lock(&r->lock);
+    op->in_flight--;
+    node->removes_in_flight--;
+    node->has_removes = true;
+    vj_mutex_unlock(&r->lock);
+    for (guint i = 0; i < b->removes->len; i++) {
+        RemoveOp *m = b->removes->pdata[i];
+        int rc = 0;
+        bool is_last;
+
+        vj_mutex_lock(&r->lock);
+        is_last = note_answer(m, node, status_of(call, statuses, i), &rc);
+        vj_mutex_unlock(&r->lock);
+        if (is_last) {
+            vj_remote_op_complete(&m->op, rc, NULL);
+        }
+    }
+    pump(node);
+}
+
+static void batch_resume(VjRemoteOp *op)
+{
+    (void)op;
+    g_assert_not_reached();
+}
+
+static void batch_clear(VjRemoteOp *op)
+{
+    g_ptr_array_unref(((BatchOp *)op)->removes);
+}
+
+static const VjRemoteOpKind batch_kind = {.size = sizeof(BatchOp),
+                                          .answered = batch_answered,
+                                          .resume = batch_resume,
+                                          .clear = batch_clear};
+
+static void unref_remove(gpointer op)
+{
+    vj_remote_op_unref(op);
+}
+
+/* Owned; NULL: there is nothing to send, or not now. */
+static BatchOp *take_batch(VjRemoteNode *node)
+{
+    VjRemote *r = node->r;
+    BatchOp *b;
+
+    vj_mutex_lock(&r->lock);
+    if (node->removes.length == 0 ||
+        node->removes_in_flight >= VJ_REMOTE_REMOVES_IN_FLIGHT) {
+        vj_mutex_unlock(&r->lock);
+        return NULL;
+    }
+    b = (BatchOp *)vj_remote_op_new(&batch_kind, r, NULL);
+    b->removes = g_ptr_array_new_with_free_func(unref_remove);
+    b->op.is_over = true;
+    b->op.in_flight = 1;
+    node->removes_in_flight++;
+    while (node->removes.length > 0 && b->removes->len < VJ_REMOTE_PAGE) {
+        g_ptr_array_add(b->removes, g_queue_pop_head(&node->removes));
+    }
+    vj_mutex_unlock(&r->lock);
+    return b;
+}
+
+/* Sends what waits for @node. */
+static void pump(VjRemoteNode *node)
+{
+    BatchOp *b = take_batch(node);
+    g_autofree VjWireObject *objects = NULL;
+    int64_t deadline_us = 0;
+    VjRpcCall *call;
+
+    if (b == NULL) {
+        return;
+    }
+    objects = g_new(VjWireObject, b->removes->len);
+    for (guint i = 0; i < b->removes->len; i++) {
+        const RemoveOp *m = b->removes->pdata[i];
+
+        objects[i] = m->object;
+        deadline_us = MAX(deadline_us, m->op.deadline_us);
+    }
+    call = vj_remote_objects_call(node->r, VJ_OP_REMOVE, objects, b->removes->len);
+    call->deadline_us = deadline_us;
+    vj_remote_op_send(&b->op, node, call);
+    vj_remote_op_unref(&b->op);
+}
+
+/* ---- what others call -------------------------------------------------------------- */
+
+void vj_remote_remove(VjRemote *r, VjIo *io)
+{
+    VjRemoteOp *op = vj_remote_op_new(&remove_kind, r, io);
+    RemoveOp *m = (RemoveOp *)op;
+    VjNodeSet nodes = 0;
+
+    m->object.id = io->id;
+    if (!vj_remote_loc_decode(io->loc, &op->nonce, &op->nodes)) {
+        m->rc = -EBADMSG;
+    } else {
+        m->object.nonce = op->nonce;
+        vj_mutex_lock(&r->lock);
+        vj_remote_put_forget(r, io->id, op->nonce);
+        nodes = op->nodes & r->live;
+        vj_mutex_unlock(&r->lock);
+    }
+    if (nodes != 0) {
+        enqueue(m, nodes);
+    } else {
+        op->is_over = true;
+        vj_remote_op_complete(op, m->rc, NULL);
+    }
+    vj_remote_op_unref(op);
+}
+
+void vj_remote_remove_at(VjRemote *r, uint64_t id, uint64_t nonce, VjNodeSet nodes)
+{
+    VjRemoteOp *op = vj_remote_op_new(&remove_kind, r, NULL);
+    RemoveOp *m = (RemoveOp *)op;
+
+    op->nonce = nonce;
+    m->object = (VjWireObject){.id = id, .nonce = nonce};
+    vj_mutex_lock(&r->lock);
+    nodes &= r->live;
+    op->is_over = nodes == 0 || !vj_remote_own_begin(r);
+    vj_mutex_unlock(&r->lock);
+    if (!op->is_over) {
+        enqueue(m, nodes);
+    }
+    vj_remote_op_unref(op);
+}
