@@ -70,8 +70,10 @@ struct VjRpcClient {
 
     /* in the loop's thread: */
     struct event *tick_event, *deadline_event, *pause_event;
-    GArray *addresses; /* of VjSocketAddress; NULL: to be resolved */
+    GArray *addresses; /* of VjSocketAddress; NULL: there was none yet */
     guint address_index;
+    bool asks_again; /* the resolver, before the next attempt: the name may have moved */
+    int attempt_rc;  /* why the address before did not answer */
     Resolver *resolver; /* at work, NULL: none is */
     int64_t pause_us, attempt_us;
     uint64_t connection; /* the number of the last one */
@@ -95,6 +97,7 @@ struct VjRpcClient {
     uint64_t bytes;
     VjRpcCallState *first, *last; /* those that wait */
     unsigned waiting_count;
+    char *why_text;      /* what the peer said to people when it refused hello; or NULL */
     int why_rc;          /* why the last attempt failed; 0: it did not */
     int64_t busy_us;     /* since when there have been calls in flight */
     int64_t deadline_us; /* when deadlines are looked at next */
@@ -464,12 +467,21 @@ static void on_deadline(evutil_socket_t fd, short what, void *opaque)
 /* ---- connecting -------------------------------------------------------------------- */
 
 static const VjConnCallbacks conn_callbacks;
-static void try_next_address(VjRpcClient *c);
+static void begin_attempt(VjRpcClient *c);
 
 static void set_state(VjRpcClient *c, State state)
 {
     vj_mutex_lock(&c->lock);
     c->state = state;
+    vj_mutex_unlock(&c->lock);
+}
+
+/* Takes @text, what the peer says to people; NULL: nothing. */
+static void set_why_text(VjRpcClient *c, char *text)
+{
+    vj_mutex_lock(&c->lock);
+    g_free(c->why_text);
+    c->why_text = text;
     vj_mutex_unlock(&c->lock);
 }
 
@@ -479,9 +491,7 @@ static void attempt_failed(VjRpcClient *c, int rc)
     vj_mutex_lock(&c->lock);
     c->why_rc = rc;
     vj_mutex_unlock(&c->lock);
-    if (c->address.path == NULL && !c->address.is_numeric) {
-        g_clear_pointer(&c->addresses, g_array_unref); /* the name may have moved */
-    }
+    c->asks_again = c->address.path == NULL && !c->address.is_numeric;
     set_state(c, STATE_PAUSE);
     arm(c->pause_event, c->pause_us);
     c->pause_us = MIN(c->pause_us * 2, PAUSE_LAST_US);
@@ -511,13 +521,12 @@ static void on_resolved(VjLoopTask *task)
 
     if (c != NULL) {
         c->resolver = NULL;
-        c->addresses = g_steal_pointer(&r->addresses);
-        if (c->addresses != NULL) {
-            c->address_index = 0;
-            try_next_address(c);
-        } else {
-            attempt_failed(c, -EHOSTUNREACH);
+        if (r->addresses != NULL) {
+            g_clear_pointer(&c->addresses, g_array_unref);
+            c->addresses = g_steal_pointer(&r->addresses);
         }
+        c->asks_again = false;
+        begin_attempt(c);
     }
     resolver_free(r);
 }
@@ -547,10 +556,10 @@ static void begin_resolve(VjRpcClient *c)
 
 static void try_next_address(VjRpcClient *c)
 {
-    int rc = -EHOSTUNREACH;
+    int rc = c->attempt_rc;
 
     set_state(c, STATE_CONNECTING);
-    while (c->address_index < c->addresses->len) {
+    while (c->addresses != NULL && c->address_index < c->addresses->len) {
         const VjSocketAddress *to =
             &g_array_index(c->addresses, VjSocketAddress, c->address_index++);
         int fd = -1;
@@ -573,16 +582,18 @@ static void try_next_address(VjRpcClient *c)
                       c->address.path == NULL ? c->address.host : NULL);
         return;
     }
+    set_why_text(c, NULL);
     attempt_failed(c, rc);
 }
 
 static void begin_attempt(VjRpcClient *c)
 {
-    if (c->addresses == NULL) {
+    if (c->asks_again) {
         begin_resolve(c);
         return;
     }
     c->address_index = 0;
+    c->attempt_rc = -EHOSTUNREACH;
     try_next_address(c);
 }
 
@@ -692,6 +703,7 @@ static void hello_answered(VjRpcClient *c, const VjFrame *frame, GByteArray *mes
     VjHelloReply limits = {0};
     bool is_good = status != 0 || vj_hello_reply_decode(reply, &limits) == 0;
 
+    set_why_text(c, status != 0 ? vj_wire_text(reply) : NULL);
     if (is_good && c->config.connected != NULL) {
         is_good = c->config.connected(c->config.opaque, status, reply);
     }
@@ -819,6 +831,7 @@ static void conn_closed(VjConn *conn, int rc)
     } else if (!again) {
         return;
     } else if (before == STATE_CONNECTING) {
+        c->attempt_rc = rc;
         try_next_address(c);
     } else {
         attempt_failed(c, rc);
@@ -967,6 +980,7 @@ VjRpcClient *vj_rpc_client_new(const VjRpcClientConfig *config, GError **error)
     /* Now, as a sandbox may not let a resolver work later; a name without an address is
      * asked for again when there is something to send. */
     c->addresses = vj_address_resolve(&c->address, false, NULL);
+    c->asks_again = c->addresses == NULL && c->address.path == NULL;
     c->credentials = vj_credentials_ref(config->credentials);
     c->hello = g_byte_array_new();
     g_byte_array_append(c->hello, config->hello.data, (guint)config->hello.len);
@@ -1027,6 +1041,7 @@ void vj_rpc_client_free(VjRpcClient *c)
     vj_cond_clear(&c->let_go);
     vj_credentials_unref(c->credentials);
     g_byte_array_unref(c->hello);
+    g_free(c->why_text);
     g_clear_pointer(&c->addresses, g_array_unref);
     vj_address_clear(&c->address);
     g_free(c->text);
@@ -1063,12 +1078,15 @@ static const char *text_of(int rc)
 
 char *vj_rpc_client_why(VjRpcClient *c)
 {
-    int rc;
+    char *why = NULL;
 
     vj_mutex_lock(&c->lock);
-    rc = c->why_rc;
+    if (c->why_rc != 0) {
+        why = g_strdup_printf("%s: %s", c->text,
+                              c->why_text != NULL ? c->why_text : text_of(c->why_rc));
+    }
     vj_mutex_unlock(&c->lock);
-    return rc == 0 ? NULL : g_strdup_printf("%s: %s", c->text, text_of(rc));
+    return why;
 }
 
 bool vj_rpc_client_is_connected(VjRpcClient *c)

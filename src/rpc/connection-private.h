@@ -49,6 +49,8 @@ size_t vj_out_bytes(const VjOut *out);
 typedef struct VjInto {
     VjBuf *bulk;     /* a reference is handed over; NULL: there is none */
     bool is_ignored; /* the body is read and thrown away */
+    /* So many bytes of the bulk are read before more() is called; 0: all. */
+    uint32_t bulk_room;
 } VjInto;
 
 typedef struct VjConnCallbacks {
@@ -60,6 +62,10 @@ typedef struct VjConnCallbacks {
      * it has been closed.
      */
     int (*head)(VjConn *c, const VjFrame *frame, VjInto *into);
+    /* The first @used bytes of a bulk have come in, as many as there was room for.  0,
+     * with up to where it may be read now; -EAGAIN: as head().  NULL where that cannot
+     * be. */
+    int (*more)(VjConn *c, const VjFrame *frame, uint32_t used, uint32_t *bulk_room);
     /* The frame is whole.  @message and @bulk are handed over; both NULL where they are
      * empty or the body was ignored (@is_ignored). */
     void (*frame)(VjConn *c, const VjFrame *frame, GByteArray *message, VjBuf *bulk,

@@ -29,8 +29,6 @@
 #define RECEIVE_BYTES_MAX ((size_t)256 << 10)
 /* A part of a bulk that is shorter comes with what follows it, by one call. */
 #define DIRECT_BYTES_MIN ((size_t)8 << 10)
-/* A frame has to come in at so many bytes a second, beside VJ_RPC_FRAME_TIMEOUT_US. */
-#define FRAME_BYTES_PER_SECOND_MIN ((int64_t)64 << 10)
 /* How long vj_conn_finish waits for the peer to close. */
 #define FINISH_TIMEOUT_US ((int64_t)2 * 1000 * 1000)
 /* How long a peer may be slower than that while others wait for memory. */
@@ -77,6 +75,9 @@ struct VjConn {
     VjFrame frame;
     uint8_t *message;
     size_t message_used, bulk_used;
+    uint32_t bulk_room; /* up to where the owner lets the bulk be read */
+    bool more_waits;    /* it does not just now */
+    int64_t pause_us;   /* since when nothing is read */
     VjChecksum checksum;
     int64_t frame_us; /* when it began */
     /* what was read behind the head where reading stopped */
@@ -464,6 +465,12 @@ static void end_frame(VjConn *c)
         bulk, is_ignored);
 }
 
+static void pause_reading(VjConn *c)
+{
+    c->is_paused = true;
+    c->pause_us = vj_clock_mono_us();
+}
+
 /* The owner looks at the head. */
 static void ask_owner(VjConn *c)
 {
@@ -477,7 +484,7 @@ static void ask_owner(VjConn *c)
     }
     if (rc < 0) {
         if (rc == -EAGAIN) {
-            c->is_paused = true;
+            pause_reading(c);
         } else {
             vj_conn_close(c, rc);
         }
@@ -496,6 +503,9 @@ static void ask_owner(VjConn *c)
     set_bulk(c, into.bulk, into.is_ignored);
     c->in_body = true;
     c->message_used = c->bulk_used = 0;
+    c->bulk_room = into.bulk_room == 0 || into.is_ignored
+                       ? c->frame.bulk_bytes
+                       : MIN(into.bulk_room, c->frame.bulk_bytes);
     if (c->frame.bulk_bytes > 0) {
         vj_checksum_init(&c->checksum);
     } else if (c->frame.message_bytes == 0) {
@@ -551,18 +561,34 @@ static size_t feed_message(VjConn *c, const uint8_t *bytes, size_t len)
     return n;
 }
 
+static void ask_for_more(VjConn *c)
+{
+    int rc = c->callbacks->more(c, &c->frame, (uint32_t)c->bulk_used, &c->bulk_room);
+
+    c->more_waits = rc == -EAGAIN;
+    if (c->more_waits) {
+        pause_reading(c);
+    } else if (rc < 0) {
+        vj_conn_close(c, rc);
+    } else {
+        g_assert(c->bulk_room > c->bulk_used && c->bulk_room <= c->frame.bulk_bytes);
+    }
+}
+
 static void add_to_bulk(VjConn *c, size_t n)
 {
     c->bulk_used += n;
     g_assert(c->bulk_used <= c->frame.bulk_bytes);
     if (c->bulk_used == c->frame.bulk_bytes) {
         end_frame(c);
+    } else if (c->bulk_used == c->bulk_room) {
+        ask_for_more(c);
     }
 }
 
 static size_t feed_bulk(VjConn *c, const uint8_t *bytes, size_t len)
 {
-    size_t n = MIN(len, c->frame.bulk_bytes - c->bulk_used);
+    size_t n = MIN(len, c->bulk_room - c->bulk_used);
 
     vj_mutex_lock(&c->receive_lock);
     if (c->bulk != NULL) {
@@ -619,7 +645,7 @@ static ssize_t receive(VjConn *c, void *dst, size_t len)
 static ssize_t receive_bulk(VjConn *c, size_t *asked)
 {
     size_t left = c->in_body && c->message_used == c->frame.message_bytes
-                      ? c->frame.bulk_bytes - c->bulk_used
+                      ? c->bulk_room - c->bulk_used
                       : 0;
     ssize_t got = -ENOENT;
 
@@ -712,13 +738,17 @@ static void resume(VjConn *c)
         return;
     }
     if (c->is_paused) {
-        /* The peer has had to wait, and is not slow for that. */
-        c->frame_us = vj_clock_mono_us();
-        __atomic_store_n(&c->in_us, c->frame_us, __ATOMIC_RELAXED);
+        int64_t now_us = vj_clock_mono_us();
+
+        /* What was not read is not the peer's fault. */
+        c->frame_us += now_us - c->pause_us;
+        __atomic_store_n(&c->in_us, now_us, __ATOMIC_RELAXED);
     }
     c->is_paused = false;
     if (c->head_waits) {
         ask_owner(c);
+    } else if (c->more_waits) {
+        ask_for_more(c);
     }
     if (reads_on(c) && c->left_over != NULL) {
         bytes = g_steal_pointer(&c->left_over);
@@ -1045,7 +1075,7 @@ void vj_conn_finish(VjConn *c)
 static int64_t most_us(size_t bytes)
 {
     return VJ_RPC_FRAME_TIMEOUT_US +
-           (int64_t)bytes / FRAME_BYTES_PER_SECOND_MIN * G_USEC_PER_SEC;
+           (int64_t)bytes / VJ_RPC_FRAME_BYTES_PER_SECOND_MIN * G_USEC_PER_SEC;
 }
 
 /* The peer takes what goes out too slowly, or not at all. */
@@ -1094,11 +1124,12 @@ void vj_conn_check(VjConn *c, int64_t now_us)
     }
 }
 
-/* Not faster than FRAME_BYTES_PER_SECOND_MIN, or not at all for a while. */
+/* Not faster than VJ_RPC_FRAME_BYTES_PER_SECOND_MIN, or not at all for a while. */
 static bool is_too_slow(size_t done_bytes, int64_t begin_us, int64_t last_us,
                         int64_t now_us)
 {
-    int64_t earned_us = (int64_t)done_bytes / FRAME_BYTES_PER_SECOND_MIN * G_USEC_PER_SEC;
+    int64_t earned_us =
+        (int64_t)done_bytes / VJ_RPC_FRAME_BYTES_PER_SECOND_MIN * G_USEC_PER_SEC;
 
     return now_us - last_us > HOLD_UP_US || now_us - begin_us > HOLD_UP_US + earned_us;
 }

@@ -3,9 +3,9 @@
  * peer.c - connections of a server, and what may come in on them
  *
  * What a request holds (its body, then its reply) is counted against its connection and
- * against the server from before the memory is taken until the reply is out.  A
- * connection that has no room is not read until some is given back.  Where that takes
- * long, what has been coming in for longest is given up.
+ * against the server until the reply is out: from before it comes in, a long bulk while
+ * it comes.  A connection that has no room is not read until some is given back.  Where
+ * that takes long, bodies that come in slowly are given up.
  *
  * Lifetimes: a peer has a reference for each request and one until its socket is closed;
  * with the last one a worker calls gone().
@@ -28,6 +28,8 @@
 #define LIFE_US ((int64_t)1000 * 1000)
 /* A server that has had no room for so long gives up who holds others up. */
 #define FULL_US ((int64_t)1000 * 1000)
+/* Of a bulk: room for so many bytes is taken at its head, for more as they come in. */
+#define FIRST_ROOM ((uint32_t)256 << 10)
 
 static const VjConnCallbacks callbacks;
 
@@ -146,16 +148,28 @@ void vj_peer_give_back(VjPeer *p, uint64_t bytes)
     }
 }
 
-/* For one more request of @p.  0; -EAGAIN: later. */
-static int take_room(VjPeer *p, uint64_t bytes)
+/* As server_takes; if it does not, @p is read on when there is room again. */
+static bool server_takes_or_thirsts(VjPeer *p, uint64_t bytes)
+{
+    if (server_takes(p->server, bytes)) {
+        return true;
+    }
+    become_thirsty(p);
+    /* Once more: the last one to give back may have looked before that. */
+    return server_takes(p->server, bytes);
+}
+
+/* For one more request of @p, of which @later bytes are taken when they come.  0;
+ * -EAGAIN: not now. */
+static int take_room(VjPeer *p, uint64_t bytes, uint64_t later)
 {
     VjRpcServer *s = p->server;
+    uint64_t all = bytes + later;
     bool fits;
 
     vj_mutex_lock(&p->lock);
-    fits =
-        p->in_flight < VJ_RPC_IN_FLIGHT_MAX + OWN_IN_FLIGHT_MAX &&
-        (p->held_bytes == 0 || p->held_bytes + bytes <= s->config.connection_bytes_max);
+    fits = p->in_flight < VJ_RPC_IN_FLIGHT_MAX + OWN_IN_FLIGHT_MAX &&
+           (p->held_bytes == 0 || p->held_bytes + all <= s->config.connection_bytes_max);
     p->wants_room = !fits;
     if (fits) {
         p->held_bytes += bytes;
@@ -165,18 +179,76 @@ static int take_room(VjPeer *p, uint64_t bytes)
     if (!fits) {
         return -EAGAIN;
     }
-    if (!server_takes(s, bytes)) {
-        become_thirsty(p);
-        /* Once more: the last one to give back may have looked before that. */
-        if (!server_takes(s, bytes)) {
-            vj_mutex_lock(&p->lock);
-            p->held_bytes -= bytes;
-            p->in_flight--;
-            vj_mutex_unlock(&p->lock);
-            return -EAGAIN;
-        }
+    if (!server_takes_or_thirsts(p, bytes)) {
+        vj_mutex_lock(&p->lock);
+        p->held_bytes -= bytes;
+        p->in_flight--;
+        vj_mutex_unlock(&p->lock);
+        return -EAGAIN;
     }
     p->reading_bytes = bytes;
+    return 0;
+}
+
+/*
+ * Bulks for which there is not all the room yet, in the order in which they began.  The
+ * first one may always go on: else those that have a part of the room each could wait for
+ * one another.
+ */
+static void enter_bulks(VjPeer *p)
+{
+    VjRpcServer *s = p->server;
+
+    vj_mutex_lock(&s->lock);
+    g_queue_push_tail_link(&s->bulks, &p->bulk_link);
+    vj_mutex_unlock(&s->lock);
+    p->is_in_bulks = true;
+}
+
+static bool is_first_bulk(VjPeer *p)
+{
+    VjRpcServer *s = p->server;
+    bool is_first;
+
+    vj_mutex_lock(&s->lock);
+    is_first = s->bulks.head == &p->bulk_link;
+    vj_mutex_unlock(&s->lock);
+    return is_first;
+}
+
+static void leave_bulks(VjPeer *p)
+{
+    VjRpcServer *s = p->server;
+
+    if (!p->is_in_bulks) {
+        return;
+    }
+    p->is_in_bulks = false;
+    vj_mutex_lock(&s->lock);
+    g_queue_unlink(&s->bulks, &p->bulk_link);
+    if (s->bulks.head != NULL) {
+        vj_conn_resume(((VjPeer *)s->bulks.head->data)->conn);
+    }
+    vj_mutex_unlock(&s->lock);
+}
+
+/* Room for as much again as has come in of the bulk. */
+static int peer_more(VjConn *conn, const VjFrame *frame, uint32_t used,
+                     uint32_t *bulk_room)
+{
+    VjPeer *p = vj_conn_owner(conn);
+    uint32_t more = MIN(used, frame->bulk_bytes - used);
+
+    if (is_first_bulk(p)) {
+        __atomic_fetch_add(&p->server->held_bytes, more, __ATOMIC_SEQ_CST);
+    } else if (!server_takes_or_thirsts(p, more)) {
+        return -EAGAIN;
+    }
+    vj_mutex_lock(&p->lock);
+    p->held_bytes += more;
+    vj_mutex_unlock(&p->lock);
+    p->reading_bytes += more;
+    *bulk_room = used + more;
     return 0;
 }
 
@@ -203,7 +275,7 @@ static int refuse_head(VjPeer *p, const VjFrame *frame, int rc)
 {
     VjRpcRequest *r;
 
-    if (take_room(p, VJ_REQUEST_BYTES) < 0) {
+    if (take_room(p, VJ_REQUEST_BYTES, 0) < 0) {
         return -EAGAIN;
     }
     p->reading_handler = NULL;
@@ -221,7 +293,7 @@ static int hello_head(VjPeer *p, const VjFrame *frame)
         frame->message_bytes > HELLO_MESSAGE_MAX) {
         return protocol_error("no hello");
     }
-    return take_room(p, VJ_REQUEST_BYTES + frame->message_bytes);
+    return take_room(p, VJ_REQUEST_BYTES + frame->message_bytes, 0);
 }
 
 /* Of the requests that handlers serve. */
@@ -245,12 +317,16 @@ static int request_head(VjPeer *p, const VjFrame *frame, VjInto *into)
         p->reading_rc = -ESHUTDOWN;
     }
     into->is_ignored = p->reading_rc != 0;
+    into->bulk_room = MIN(frame->bulk_bytes, FIRST_ROOM);
     if (!into->is_ignored) {
-        bytes += frame->message_bytes + vj_bulk_room(frame->bulk_bytes);
+        bytes += frame->message_bytes + into->bulk_room;
     }
-    rc = take_room(p, bytes);
+    rc = take_room(p, bytes, frame->bulk_bytes - into->bulk_room);
     if (rc < 0 || into->is_ignored || frame->bulk_bytes == 0) {
         return rc;
+    }
+    if (into->bulk_room < frame->bulk_bytes) {
+        enter_bulks(p);
     }
     into->bulk = vj_buf_new(vj_bulk_room(frame->bulk_bytes));
     return into->bulk == NULL ? -ENOMEM : 0;
@@ -284,7 +360,7 @@ static int peer_head(VjConn *conn, const VjFrame *frame, VjInto *into)
         p->reading_handler = NULL;
         p->reading_rc = 0;
         return frame->message_bytes == 0 && frame->bulk_bytes == 0
-                   ? take_room(p, VJ_REQUEST_BYTES)
+                   ? take_room(p, VJ_REQUEST_BYTES, 0)
                    : protocol_error("a ping with a body");
     case VJ_OP_CANCEL:
         return frame->message_bytes == sizeof(uint64_t) && frame->bulk_bytes == 0
@@ -313,6 +389,7 @@ static void peer_frame(VjConn *conn, const VjFrame *frame, GByteArray *message,
         g_byte_array_unref(message);
         return;
     }
+    leave_bulks(p);
     if (bulk != NULL) {
         bulk->len = frame->bulk_bytes;
     }
@@ -350,6 +427,7 @@ static void peer_closed(VjConn *conn, int rc)
     vj_mutex_lock(&p->lock);
     vj_request_cancel_all(p);
     vj_mutex_unlock(&p->lock);
+    leave_bulks(p);
     if (p->reading_bytes > 0) {
         uint64_t bytes = p->reading_bytes;
 
@@ -366,6 +444,7 @@ static void peer_closed(VjConn *conn, int rc)
 static const VjConnCallbacks callbacks = {
     .ready = peer_ready,
     .head = peer_head,
+    .more = peer_more,
     .frame = peer_frame,
     .closed = peer_closed,
 };
@@ -400,7 +479,7 @@ bool vj_peer_new(VjRpcServer *s, VjServerLoop *l, int fd, VjCredentials *credent
     p->refs = 1;
     p->server = s;
     p->loop = l;
-    p->link.data = p->unknown_link.data = p->ring_link.data = p;
+    p->link.data = p->unknown_link.data = p->ring_link.data = p->bulk_link.data = p;
     p->credentials = vj_credentials_ref(credentials);
     p->start_task.run = start_peer;
     p->gone_job.run = run_gone;
@@ -421,12 +500,18 @@ static void life_released(VjOut *out, bool was_sent)
     vj_peer_unref(p);
 }
 
-/* A peer whose requests are not read cannot get a PING through: it is told unasked. */
+/* A peer whose requests are not read cannot get a PING through, and one that waits for
+ * the answer to its hello sends none: they are told unasked. */
 static void send_life(VjPeer *p, int64_t now_us)
 {
     VjFrame frame = {.flags = VJ_FRAME_REPLY, .op = VJ_OP_PING};
 
-    if (!vj_conn_is_paused(p->conn) || now_us - p->life_us < LIFE_US ||
+    bool is_waiting;
+
+    vj_mutex_lock(&p->lock);
+    is_waiting = p->said_hello && !p->is_welcome;
+    vj_mutex_unlock(&p->lock);
+    if ((!is_waiting && !vj_conn_is_paused(p->conn)) || now_us - p->life_us < LIFE_US ||
         g_atomic_int_get(&p->life_is_out)) {
         return;
     }
@@ -458,7 +543,7 @@ static void give_up_slow(VjServerLoop *l, int64_t now_us)
     for (GList *i = l->peers.head, *next; i != NULL; i = next) {
         VjPeer *p = i->data;
 
-        next = i->next;
+        next = i->next; /* closing removes @i alone */
         if (vj_conn_holds_up(p->conn, now_us)) {
             vj_conn_close(p->conn, -ETIMEDOUT);
         }

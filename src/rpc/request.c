@@ -227,23 +227,57 @@ void vj_server_client_left(VjPeer *p)
     }
 }
 
-/* The client's entry, new where it is not known yet. */
-static VjServerClient *client_find(VjRpcServer *s, const VjHello *hello)
+static void client_free(gpointer opaque)
 {
+    VjServerClient *client = opaque;
+
+    g_free(client->identity);
+    g_free(client->volume);
+    g_free(client);
+}
+
+static guint client_hash(gconstpointer opaque)
+{
+    return (guint)vj_le32_get(((const VjServerClient *)opaque)->id); /* random */
+}
+
+static gboolean client_equal(gconstpointer a, gconstpointer b)
+{
+    const VjServerClient *one = a, *other = b;
+
+    return memcmp(one->id, other->id, sizeof one->id) == 0 &&
+           strcmp(one->identity, other->identity) == 0 &&
+           strcmp(one->volume, other->volume) == 0;
+}
+
+GHashTable *vj_server_clients_new(void)
+{
+    return g_hash_table_new_full(client_hash, client_equal, client_free, NULL);
+}
+
+/* The client's entry, new where it is not known yet. */
+static VjServerClient *client_find(VjPeer *p, const VjHello *hello)
+{
+    VjRpcServer *s = p->server;
+    g_autofree char *volume = g_strndup(hello->volume.data, hello->volume.len);
+    VjServerClient wanted = {.identity = p->identity, .volume = volume};
     VjServerClient *client;
 
     vj_mutex_assert_held(&s->lock);
-    client = g_hash_table_lookup(s->clients, hello->client);
+    memcpy(wanted.id, hello->client, sizeof wanted.id);
+    client = g_hash_table_lookup(s->clients, &wanted);
     if (client != NULL) {
         return client;
     }
     while (s->old_clients.length >= OLD_CLIENTS_MAX) {
         client = g_queue_peek_head(&s->old_clients);
         g_queue_unlink(&s->old_clients, &client->link);
-        g_hash_table_remove(s->clients, client->id);
+        g_hash_table_remove(s->clients, client);
     }
     client = g_new0(VjServerClient, 1);
     memcpy(client->id, hello->client, sizeof client->id);
+    client->identity = g_strdup(p->identity);
+    client->volume = g_steal_pointer(&volume);
     client->link.data = client;
     g_queue_push_tail_link(&s->old_clients, &client->link);
     g_hash_table_add(s->clients, client);
@@ -268,7 +302,7 @@ static int supersede(VjRpcRequest *r, const VjHello *hello)
     }
     p->has_superseded = true;
     vj_mutex_lock(&s->lock);
-    client = client_find(s, hello);
+    client = client_find(p, hello);
     if (hello->connection <= client->connection) {
         rc = -ESTALE;
     } else {
@@ -290,40 +324,41 @@ static int supersede(VjRpcRequest *r, const VjHello *hello)
     return rc;
 }
 
+/* What the user of the server says to it; whatever it is, the request is answered. */
 static int greet(VjRpcRequest *r, uint8_t *role, void **user, GByteArray *reply)
 {
     VjPeer *p = r->peer;
     VjRpcServer *s = p->server;
-    VjSlice message = vj_rpc_request_message(r);
-    VjHello hello;
-    int rc = vj_hello_decode(message, &hello);
+    int rc;
 
-    rc = rc == 0 ? supersede(r, &hello) : rc;
-    if (rc == 0 && g_atomic_int_get(&s->is_draining)) {
-        rc = -ESHUTDOWN;
+    if (g_atomic_int_get(&s->is_draining)) {
+        return -ESHUTDOWN;
     }
-    return rc == 0 ? s->config.hello(s->config.opaque, p->identity, message, role, user,
-                                     reply)
-                   : rc;
+    rc = s->config.hello(s->config.opaque, p->identity, vj_rpc_request_message(r), role,
+                         user, reply);
+    return rc == -EAGAIN ? -EIO : rc;
 }
 
 static void run_hello(VjJob *job)
 {
     VjRpcRequest *r =
         (VjRpcRequest *)(void *)((uint8_t *)job - offsetof(VjRpcRequest, job));
-    VjPeer *p = vj_peer_ref(r->peer);
+    VjPeer *p = r->peer;
     g_autoptr(GByteArray) reply = g_byte_array_new();
     uint8_t role = VJ_ROLE_ANY;
     void *user = NULL;
-    int rc = -ECANCELED;
+    VjHello hello;
+    int rc = vj_hello_decode(vj_rpc_request_message(r), &hello);
 
-    if (!vj_rpc_request_is_canceled(r)) {
-        rc = greet(r, &role, &user, reply);
+    if (rc == 0 && vj_rpc_request_is_canceled(r)) {
+        rc = -ECANCELED;
     }
+    rc = rc == 0 ? supersede(r, &hello) : rc;
     if (rc == -EAGAIN) {
-        vj_peer_unref(p);
-        return; /* the successor of another one */
+        return; /* it is run again when another connection is over */
     }
+    rc = rc == 0 ? greet(r, &role, &user, reply) : rc;
+    vj_peer_ref(p);
     if (rc == 0) {
         vj_mutex_lock(&p->lock);
         p->is_welcome = true;
@@ -338,22 +373,6 @@ static void run_hello(VjJob *job)
         vj_conn_finish_soon(p->conn);
     }
     vj_peer_unref(p);
-}
-
-/* A client's number is random, and the first member. */
-static guint client_hash(gconstpointer id)
-{
-    return (guint)vj_le32_get(id);
-}
-
-static gboolean client_equal(gconstpointer a, gconstpointer b)
-{
-    return memcmp(a, b, VJ_WIRE_UUID_BYTES) == 0;
-}
-
-GHashTable *vj_server_clients_new(void)
-{
-    return g_hash_table_new_full(client_hash, client_equal, g_free, NULL);
 }
 
 void vj_request_begin_hello(VjRpcRequest *r)

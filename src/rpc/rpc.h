@@ -33,6 +33,8 @@
  * nothing, keeps its connection. */
 #define VJ_RPC_HELLO_TIMEOUT_US ((int64_t)10 * 1000 * 1000)
 #define VJ_RPC_FRAME_TIMEOUT_US ((int64_t)30 * 1000 * 1000)
+/* Beside that, a frame has to come in, or to be taken, at so many bytes a second. */
+#define VJ_RPC_FRAME_BYTES_PER_SECOND_MIN ((int64_t)64 << 10)
 /* A client with calls in flight asks PING after a second of silence; after so much
  * silence the peer is lost. */
 #define VJ_RPC_SILENCE_DEFAULT_US ((int64_t)5 * 1000 * 1000)
@@ -129,7 +131,9 @@ typedef struct VjRpcClientConfig {
     void *opaque;
 } VjRpcClientConfig;
 
-/* Connects to nothing yet.  Returns owned; NULL with @error: an address that is none. */
+/* Connects to nothing yet, but asks the resolver for the host's addresses, and may block
+ * for as long as that does: a sandbox may not let it ask later.  Returns owned; NULL with
+ * @error: an address that is none. */
 VjRpcClient *vj_rpc_client_new(const VjRpcClientConfig *config, GError **error);
 /* Answers what is in flight with -ECANCELED, waits for the loop to let go.  Threads: any
  * but the loop's. */

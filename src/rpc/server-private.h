@@ -72,6 +72,7 @@ struct VjRpcServer {
     unsigned idle;
     bool stop;
     unsigned loops_changed;
+    GQueue bulks;   /* of VjPeer whose bulk comes in, without room for all of it */
     GQueue thirsty; /* of VjPeer: not read, as the server has no room; a reference each */
     GQueue deferred;     /* of VjRpcRequest: run when the server has room for replies */
     GHashTable *clients; /* of VjServerClient, by its id */
@@ -79,9 +80,11 @@ struct VjRpcServer {
 };
 
 /* A client that has said who it is, and what it is not to be mixed up with: what it sent
- * before it connected again. */
+ * before it connected again.  Who is not the same, or says hello to another volume, is
+ * another client, whatever number it says. */
 typedef struct VjServerClient {
     uint8_t id[VJ_WIRE_UUID_BYTES];
+    char *identity, *volume;
     uint64_t connection; /* its last one */
     VjPeer *peer;        /* of that one, until it is over; NULL */
     GList link;          /* in old_clients */
@@ -94,6 +97,7 @@ struct VjPeer {
     VjConn *conn;
     /* in the loop's thread: */
     GList link, unknown_link; /* in loop->peers and loop->unknown */
+    bool is_in_bulks;
     int64_t accepted_us;
     bool said_hello;        /* it was read */
     bool has_superseded;    /* in the thread that runs hello */
@@ -111,7 +115,7 @@ struct VjPeer {
     VjJob gone_job;
     /* guarded by the server's lock: */
     VjJob *first, *last; /* requests to be run */
-    GList ring_link;
+    GList ring_link, bulk_link;
     VjServerClient *client;  /* NULL: it has not said who it is, or connected again */
     VjRpcRequest *successor; /* hello of that, to be answered when this one is over */
     VjMutex lock;            /* VJ_RANK_RPC */

@@ -50,6 +50,7 @@ typedef struct RpcTest {
     VjRpcServer *server;
     VjRpcServerConfig config;
     unsigned port;
+    const char *host; /* as clients name it */
 
     VjMutex lock; /* outermost of all that the test takes */
     VjCond changed;
@@ -60,6 +61,7 @@ typedef struct RpcTest {
     unsigned echoed, one_at; /* as which of them "one" was */
     unsigned hellos, gone, connected, lost, done;
     int hello_rc;
+    bool says_why;
     VjHelloReply hello_reply;
     int last_status;
 } RpcTest;
@@ -168,7 +170,11 @@ static int test_hello(void *opaque, const char *identity, VjSlice message, uint8
     *peer = t;
     assert_int_equal(vj_hello_decode(message, &hello), 0);
     assert_int_equal(hello.role, VJ_ROLE_OBJECT);
-    vj_hello_reply_encode(reply, &t->hello_reply);
+    if (rc == 0) {
+        vj_hello_reply_encode(reply, &t->hello_reply);
+    } else if (t->says_why) {
+        g_byte_array_append(reply, (const guint8 *)"told you so", 11);
+    }
     return rc;
 }
 
@@ -248,6 +254,7 @@ static inline void test_begin(RpcTest *t, const char *address)
 
     *t = (RpcTest){0};
     rpc_test = t;
+    t->host = "127.0.0.1";
     t->directory = g_dir_make_tmp("varjfs-rpc-XXXXXX", &error);
     assert_non_null(t->directory);
     t->has_tls = g_strcmp0(address, TEST_TLS) == 0;
@@ -372,12 +379,12 @@ static void test_lost(void *opaque)
     test_count(opaque, &((RpcTest *)opaque)->lost);
 }
 
-static inline GByteArray *test_hello_message(void)
+static inline GByteArray *test_hello_to(const char *volume)
 {
     VjHello hello = {.version_min = VJ_WIRE_VERSION,
                      .version_max = VJ_WIRE_VERSION,
                      .role = VJ_ROLE_OBJECT,
-                     .volume = vj_slice("test", 4),
+                     .volume = vj_slice(volume, strlen(volume)),
                      .name = vj_slice("test client", 11)};
     GByteArray *message = g_byte_array_new();
 
@@ -385,10 +392,15 @@ static inline GByteArray *test_hello_message(void)
     return message;
 }
 
+static inline GByteArray *test_hello_message(void)
+{
+    return test_hello_to("test");
+}
+
 static inline VjRpcClient *test_client(RpcTest *t)
 {
     g_autofree char *address =
-        t->port != 0 ? g_strdup_printf("127.0.0.1:%u", t->port) : g_strdup(t->address);
+        t->port != 0 ? g_strdup_printf("%s:%u", t->host, t->port) : g_strdup(t->address);
     g_autoptr(GByteArray) hello = test_hello_message();
     VjRpcClientConfig config = {.address = address,
                                 .credentials = t->client_credentials,

@@ -449,16 +449,22 @@ static void runner_fired(void **state)
     test_end(&t);
 }
 
+static bool is_why(VjRpcClient *c, const char *part)
+{
+    g_autofree char *why = vj_rpc_client_why(c);
+
+    return why != NULL && strstr(why, part) != NULL;
+}
+
 /* The reason comes with the next attempt, if there is none yet. */
 static void expect_why(VjRpcClient *c, const char *part)
 {
-    char *why;
+    g_autofree char *why = NULL;
 
     while ((why = vj_rpc_client_why(c)) == NULL) {
         g_thread_yield();
     }
-    assert_non_null(strstr(why, part));
-    g_free(why);
+    assert_true(is_why(c, part));
 }
 
 /* What waits, too. */
@@ -562,6 +568,75 @@ static void server_ends_with_requests(void **state)
     test_start_server(&t); /* that call has begun a connection */
     test_wait(&t, &t.connected, 2);
     vj_rpc_client_free(c);
+    test_end(&t);
+}
+
+/* Also where several addresses were tried, and after what the peer says itself. */
+static void why_not(void **state)
+{
+    RpcTest t;
+    VjRpcClient *c;
+
+    (void)state;
+    test_begin(&t, TEST_TCP);
+    test_start_server(&t);
+    test_stop_server(&t); /* nobody listens at its port */
+    c = test_client(&t);
+    assert_null(vj_rpc_client_why(c));
+    vj_rpc_client_connect(c);
+    expect_why(c, "127.0.0.1");
+    expect_why(c, "refused");
+    t.hello_rc = -ENODATA;
+    t.says_why = true;
+    test_start_server(&t);
+    test_wait(&t, &t.connected, 1);
+    while (!is_why(c, "told you so")) {
+        g_thread_yield();
+    }
+    test_stop_server(&t);
+    while (!is_why(c, "refused")) {
+        g_thread_yield();
+    }
+    vj_rpc_client_free(c);
+    test_end(&t);
+}
+
+/* A name has several addresses, and they may change while nobody answers. */
+static void by_name(void **state)
+{
+    RpcTest t;
+    VjRpcClient *c;
+    g_autoptr(VjRpcCall) call = test_call(OP_ECHO, "by name");
+
+    (void)state;
+    test_begin(&t, TEST_TCP);
+    t.host = "localhost";
+    test_start_server(&t);
+    test_stop_server(&t);
+    c = test_client(&t);
+    vj_rpc_client_connect(c);
+    expect_why(c, "localhost"); /* before the next attempt the resolver is asked again */
+    test_start_server(&t);
+    assert_int_equal(vj_rpc_run(c, call), 0);
+    expect_reply(call, "by name");
+    vj_rpc_client_free(c);
+    test_end(&t);
+}
+
+static void no_such_name(void **state)
+{
+    RpcTest t;
+    VjRpcClient *c;
+    g_autoptr(VjRpcCall) call = test_call(OP_ECHO, NULL);
+
+    (void)state;
+    test_begin(&t, TEST_TCP);
+    t.host = "no-such-name.invalid";
+    t.port = 1;
+    c = test_client(&t);
+    call->deadline_us = vj_clock_mono_us() + 50 * 1000;
+    assert_int_equal(vj_rpc_run(c, call), -ETIMEDOUT);
+    vj_rpc_client_free(c); /* also while the resolver is being asked */
     test_end(&t);
 }
 
@@ -695,6 +770,45 @@ static void bytes_in_flight(void **state)
     vj_rpc_client_free(clients[0]);
     if (!is_one) {
         vj_rpc_client_free(clients[1]);
+    }
+    test_end(&t);
+}
+
+/* There is room for one of them, and each gets its turn. */
+static void long_bulks_in_turn(void **state)
+{
+    enum { COUNT = 6, BYTES = 900 << 10 };
+    RpcTest t;
+    VjRpcClient *clients[COUNT];
+    VjRpcCall *calls[2 * COUNT];
+    VjRpcServerStats stats;
+
+    test_begin(&t, *state);
+    t.config.bytes_max = 1 << 20;
+    test_start_server(&t);
+    for (unsigned i = 0; i < 2 * COUNT; i++) {
+        VjRpcCall *call = test_call(OP_ECHO, NULL);
+
+        if (i < COUNT) {
+            clients[i] = test_client(&t);
+        }
+        call->bulk = bulk_new(BYTES, i);
+        call->bulk_bytes = call->bulk_max = BYTES;
+        calls[i] = test_submit(&t, clients[i % COUNT], call);
+    }
+    while (test_counted(&t, &t.done) < 2 * COUNT) {
+        g_thread_yield();
+        vj_rpc_server_stats(t.server, &stats);
+        /* The first one may go beyond the limit. */
+        assert_true(stats.held_bytes <= (1 << 20) + BYTES + 10000);
+    }
+    for (unsigned i = 0; i < 2 * COUNT; i++) {
+        assert_int_equal(calls[i]->rc, 0);
+        assert_memory_equal(calls[i]->reply_bulk->data, calls[i]->bulk->data, BYTES);
+        vj_rpc_call_unref(calls[i]);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        vj_rpc_client_free(clients[i]);
     }
     test_end(&t);
 }
@@ -974,10 +1088,14 @@ static const struct CMUnitTest tests[] = {
     OVER_ALL(server_restarts),
     OVER_ALL(server_ends_with_requests),
     cmocka_unit_test(connect_without_a_call),
+    cmocka_unit_test(why_not),
+    cmocka_unit_test(by_name),
+    cmocka_unit_test(no_such_name),
     OVER_ALL(refused_hello),
     OVER_ALL(too_large),
     {"bytes_of_a_connection", bytes_in_flight, NULL, NULL, (void *)(uintptr_t) "one"},
     {"bytes_of_all", bytes_in_flight, NULL, NULL, NULL},
+    OVER_ALL(long_bulks_in_turn),
     OVER_ALL(larger_than_the_limit),
     cmocka_unit_test(connection_limit),
     OVER_ALL(drain),

@@ -482,10 +482,12 @@ static void too_many_unknown(void **state)
     g_free(fds);
 }
 
-/* One that announces what fills the server, and does not send it, is given up long before
- * its time when others wait for room. */
+/* Those that announce what fills the server, and do not send it, or ask for it and do not
+ * take it, are given up long before their time when others wait for room. */
 static void others_get_room(bool announces)
 {
+    /* Of the announced ones there is no room for the beginning of one more. */
+    unsigned count = announces ? 3 : 1;
     RpcTest t;
     VjFrame put = {.op = OP_ECHO, .tag = 1, .bulk_bytes = 900 << 10, .body_checksum = 1};
     VjFrame fill = {.op = OP_FILL, .tag = 1};
@@ -496,23 +498,27 @@ static void others_get_room(bool announces)
     VjRpcServerStats stats;
     VjRpcClient *c;
     VjRpcCall *call = test_call(OP_ECHO, NULL);
-    int fd;
+    int fds[3];
 
     test_begin(&t, NULL);
     t.config.bytes_max = 1 << 20;
     test_start_server(&t);
     vj_clock_set_for_test(&real, now_us);
-    fd = raw_connect_and_hello(&t);
-    if (announces) {
-        vj_frame_encode(&put, head);
-        raw_send(fd, head, sizeof head);
-    } else {
-        raw_send_frame(fd, &fill, vj_slice(&fill_bytes, sizeof fill_bytes), empty);
+    vj_frame_encode(&put, head);
+    for (unsigned i = 0; i < count; i++) {
+        fds[i] = raw_connect_and_hello(&t);
+        if (announces) {
+            raw_send(fds[i], head, sizeof head);
+        } else {
+            raw_send_frame(fds[i], &fill, vj_slice(&fill_bytes, sizeof fill_bytes),
+                           empty);
+        }
     }
-    do {
+    do { /* what they have sent counts, and the beginning of what they have not */
         g_thread_yield();
         vj_rpc_server_stats(t.server, &stats);
-    } while (stats.held_bytes < 900 << 10);
+        assert_true(!announces || stats.held_bytes < (1 << 20) + 10000);
+    } while (stats.held_bytes < 700 << 10);
     c = test_client(&t);
     call->deadline_us = INT64_MAX;
     call->bulk = vj_buf_new(300 << 10);
@@ -526,11 +532,13 @@ static void others_get_room(bool announces)
         assert_true(now_us - begin_us < VJ_RPC_FRAME_TIMEOUT_US);
     }
     assert_int_equal(call->rc, 0);
-    raw_expect_end(fd);
+    for (unsigned i = 0; i < count; i++) {
+        raw_expect_end(fds[i]);
+    }
     vj_clock_set_for_test(NULL, 0);
     vj_rpc_call_unref(call);
     vj_rpc_client_free(c);
-    expect_clean(&t, 2, 0);
+    expect_clean(&t, count + 1, 0);
     test_end(&t);
 }
 
@@ -921,14 +929,36 @@ static void life_of_a_full_server(void **state)
 
 /* ---- hello again ------------------------------------------------------------------- */
 
-static void send_hello_of(int fd, uint8_t client, uint64_t connection)
+static void send_hello_to(int fd, const char *volume, uint8_t client, uint64_t connection)
 {
-    g_autoptr(GByteArray) hello = test_hello_message();
+    g_autoptr(GByteArray) hello = test_hello_to(volume);
     uint8_t id[VJ_WIRE_UUID_BYTES] = {client};
     VjFrame frame = {.op = VJ_OP_HELLO, .tag = 99};
 
     vj_hello_set_client(hello, id, connection);
     raw_send_frame(fd, &frame, vj_slice(hello->data, hello->len), empty);
+}
+
+static void send_hello_of(int fd, uint8_t client, uint64_t connection)
+{
+    send_hello_to(fd, "test", client, connection);
+}
+
+/* What the user of a server says is no way to leave a request without an answer. */
+static void odd_answer_to_hello(void **state)
+{
+    RpcTest t;
+    int fd;
+
+    (void)state;
+    begin(&t);
+    t.hello_rc = -EAGAIN;
+    fd = raw_connect(&t);
+    raw_send_hello(fd);
+    assert_int_equal(raw_recv_frame(fd, NULL).status, VJ_WIRE_DEVICE);
+    raw_expect_end(fd);
+    expect_clean(&t, 0, 0);
+    test_end(&t);
 }
 
 static void replayed_hello(void **state)
@@ -958,8 +988,13 @@ static void replayed_hello(void **state)
     third = raw_connect(&t);
     send_hello_of(third, 2, 1);
     assert_int_equal(raw_recv_frame(third, NULL).status, VJ_WIRE_OK);
+    second = raw_connect(&t); /* of another volume: another client */
+    send_hello_to(second, "other", 2, 1);
+    assert_int_equal(raw_recv_frame(second, NULL).status, VJ_WIRE_OK);
+    expect_count(&t, &t.gone, 2);
+    close(second);
     close(third);
-    expect_clean(&t, 3, 0);
+    expect_clean(&t, 4, 0);
     test_end(&t);
 }
 
@@ -986,6 +1021,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(silence),
     cmocka_unit_test(silent_hello),
     cmocka_unit_test(life_of_a_full_server),
+    cmocka_unit_test(odd_answer_to_hello),
     cmocka_unit_test(replayed_hello),
 };
 
