@@ -8,3 +8,13 @@ tests_node_hostile_SOURCES = \
 	tests/node/hostile.c \
 	tests/node/raw.c tests/node/raw.h
 tests_node_hostile_LDADD = $(LDADD_rpc)
+
+# A client that remembers what was acknowledged, and what the daemon does about signals, kills and full
+# disks.
+TEST_HELPERS += tests/node/load
+tests_node_load_LDADD = $(LDADD_rpc)
+
+MOUNT_TESTS += tests/node/daemon.sh
+MOUNT_TESTS += tests/node/drain.sh
+FAULT_TESTS += tests/node/full.sh
+FAULT_TESTS += tests/node/kill.sh
