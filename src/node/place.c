@@ -298,13 +298,15 @@ static int destroy(VjNodePlace *p)
     return rc < 0 ? rc : remove_tree(p, META_DIR);
 }
 
-/* The way is free for making @role. */
-static int clear_way(VjNodePlace *p, uint8_t role, bool destroys)
+/* The way is free for making the role of @how; @destroys: and nothing else is left. */
+static int clear_way(VjNodePlace *p, const VjNodePlaceOpen *how, bool destroys)
 {
-    bool is_rest = vj_fd_has(p->dir_fd, MAKING_NAME);
+    bool may_remove =
+        (how->flags & VJ_HELLO_DESTROY) != 0 || vj_fd_has(p->dir_fd, MAKING_NAME);
+    uint8_t role = how->role;
     int rc;
 
-    if (!is_rest && !destroys && has_entries(p, dir_of(role))) {
+    if (!may_remove && has_entries(p, dir_of(role))) {
         vj_log_error("%s/%s is not empty, and " VJ_NODE_CONF_NAME
                      " does not say whose it is: mkfs.varjfs -f destroys it",
                      p->path, dir_of(role));
@@ -339,7 +341,7 @@ static int write_conf(VjNodePlace *p)
 
 static int make(VjNodePlace *p, const VjNodePlaceOpen *how, bool destroys)
 {
-    int rc = clear_way(p, how->role, destroys);
+    int rc = clear_way(p, how, destroys);
 
     if (rc < 0) {
         return rc;
