@@ -23,6 +23,8 @@ man_pages += man/varjfs-store-remote.7
 man_pages += man/varjfs-transform.7
 man_pages += man/varjfs.8
 man_pages += man/varjfsctl.1
+man_pages += man/varjfsd.8
+man_pages += man/varjfsd.conf.5
 
 if HAVE_POD2MAN
 man_MANS = $(man_pages)

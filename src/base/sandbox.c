@@ -333,8 +333,6 @@ static const unsigned forbidden[] = {
     SYS_socketpair,
     SYS_bind,
     SYS_listen,
-    SYS_accept,
-    SYS_accept4,
     /* Newer than some headers; the numbers are the same on every machine. */
     425 /* io_uring_setup */,
     428 /* open_tree */,
@@ -355,6 +353,12 @@ static const unsigned forbidden[] = {
     SYS_ioperm,
     SYS_modify_ldt,
 #endif
+};
+
+/* Of a process whose sockets do not listen. */
+static const unsigned of_listeners[] = {
+    SYS_accept,
+    SYS_accept4,
 };
 
 #define SYSCALL_CLONE3 435
@@ -499,6 +503,9 @@ static int confine_calls(const VjSandbox *plan)
 
     emit_head(&p);
     emit_calls(&p, forbidden, G_N_ELEMENTS(forbidden), EPERM);
+    if (!plan->listens) {
+        emit_calls(&p, of_listeners, G_N_ELEMENTS(of_listeners), EPERM);
+    }
     emit_clone(&p);
     emit_sockets(&p, plan);
     emit_return(&p, 0);

@@ -34,16 +34,17 @@ typedef struct VjSandboxDir {
     VjSandboxAccess access;
 } VjSandboxDir;
 
-#define VJ_SANDBOX_DIRS_MAX 16u
+#define VJ_SANDBOX_DIRS_MAX 1024u
 
 typedef struct VjSandbox {
     VjSandboxKeep keep;
     VjSandboxDir dirs[VJ_SANDBOX_DIRS_MAX];
     unsigned dir_count;
     /* VJ_NEEDS_UNIX, VJ_NEEDS_TCP: sockets of that kind are made and connected.  Without
-     * any there are none; no socket listens.  With TCP also what finds the addresses of
-     * names: datagrams of IP, and the files of the resolver. */
+     * any there are none; none begins to listen.  With TCP also what finds the addresses
+     * of names: datagrams of IP, and the files of the resolver. */
     uint32_t sockets;
+    bool listens;    /* connections to sockets that listen already are taken */
     bool has_syslog; /* datagrams of AF_UNIX go out, as syslog(3) sends them */
     bool is_quiet;   /* what this kernel lacks is reported by another process */
 } VjSandbox;

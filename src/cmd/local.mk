@@ -44,7 +44,11 @@ fsck_varjfs_SOURCES = src/cmd/fsck.c
 fsck_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_fsck)
 
 sbin_PROGRAMS += varjfsd
-varjfsd_SOURCES = src/cmd/varjfsd.c
+varjfsd_SOURCES = \
+	src/cmd/varjfsd-confine.c \
+	src/cmd/varjfsd-stats.c \
+	src/cmd/varjfsd.c \
+	src/cmd/varjfsd.h
 varjfsd_LDADD = src/cmd/libvj-cmd.la $(LDADD_node)
 
 # What mount(8) and umount(8) run for the type fuse.varjfs.

@@ -28,6 +28,9 @@ const VjOptSpec vj_node_options[] = {
     {.name = "ca",
      .type = VJ_OPT_STRING,
      .help = "file with the certificates by which those of peers are believed, PEM"},
+    {.name = "key",
+     .type = VJ_OPT_STRING,
+     .help = "file with the key of who may read the statistics of all volumes"},
     {.name = "workers",
      .type = VJ_OPT_NUMBER,
      .fallback = "16",
@@ -144,7 +147,7 @@ static unsigned line_of(const Parse *p, const char *key)
     return line != 0 ? line : p->section_line;
 }
 
-static char *absolute(const VjNodeConf *c, const char *path)
+char *vj_node_conf_path(const VjNodeConf *c, const char *path)
 {
     return path == NULL || g_path_is_absolute(path)
                ? g_strdup(path)
@@ -176,6 +179,23 @@ static char **read_list(const Parse *p, const char *key, unsigned most, GError *
         }
     }
     return g_steal_pointer(&words);
+}
+
+/* The file that "key" names, if it is there. */
+static bool read_key(const Parse *p, bool *has_key, VjKey256 *out, GError **error)
+{
+    g_autofree char *path = vj_node_conf_path(p->conf, vj_opts_string(p->section, "key"));
+
+    if (path == NULL) {
+        return true;
+    }
+    if (!vj_key_load(AT_FDCWD, path, out, error)) {
+        vj_error_prefix(error, "key");
+        return at_line(p, line_of(p, "key"), error);
+    }
+    *has_key = true;
+    g_ptr_array_add(p->conf->key_paths, g_steal_pointer(&path));
+    return true;
 }
 
 /* ---- [node] ------------------------------------------------------------------------ */
@@ -225,12 +245,12 @@ static bool end_node(Parse *p, GError **error)
     }
     c->log = g_strcmp0(log, "stderr") == 0 || g_strcmp0(log, "syslog") == 0
                  ? g_strdup(log)
-                 : absolute(c, log);
-    c->certificate = absolute(c, vj_opts_string(c->node, "certificate"));
-    c->certificate_key = absolute(c, vj_opts_string(c->node, "certificate_key"));
-    c->ca = absolute(c, vj_opts_string(c->node, "ca"));
-    c->below = absolute(c, vj_opts_string(c->node, "below"));
-    return check_certificates(p, error);
+                 : vj_node_conf_path(c, log);
+    c->certificate = vj_node_conf_path(c, vj_opts_string(c->node, "certificate"));
+    c->certificate_key = vj_node_conf_path(c, vj_opts_string(c->node, "certificate_key"));
+    c->ca = vj_node_conf_path(c, vj_opts_string(c->node, "ca"));
+    c->below = vj_node_conf_path(c, vj_opts_string(c->node, "below"));
+    return read_key(p, &c->has_key, &c->key, error) && check_certificates(p, error);
 }
 
 /* ---- [volume NAME] ----------------------------------------------------------------- */
@@ -275,15 +295,8 @@ static bool read_drivers(const Parse *p, VjNodeVolumeConf *v, GError **error)
 
 static bool read_peers(Parse *p, VjNodeVolumeConf *v, GError **error)
 {
-    g_autofree char *key = absolute(p->conf, vj_opts_string(p->section, "key"));
-
-    if (key != NULL) {
-        if (!vj_key_load(AT_FDCWD, key, &v->key, error)) {
-            vj_error_prefix(error, "key");
-            return at_line(p, line_of(p, "key"), error);
-        }
-        v->has_key = true;
-        g_ptr_array_add(p->conf->key_paths, g_steal_pointer(&key));
+    if (!read_key(p, &v->has_key, &v->key, error)) {
+        return false;
     }
     if (vj_opts_is_set(p->section, "identities")) {
         v->identities = read_list(p, "identities", VJ_NODE_IDENTITIES_MAX, error);
@@ -311,7 +324,7 @@ static bool end_volume(Parse *p, GError **error)
 {
     VjNodeVolumeConf *v = p->volume;
 
-    v->directory = absolute(p->conf, vj_opts_string(p->section, "directory"));
+    v->directory = vj_node_conf_path(p->conf, vj_opts_string(p->section, "directory"));
     if (v->directory == NULL) {
         return mistake(p, p->section_line, error, "volume %s has no directory", v->name);
     }
@@ -336,22 +349,15 @@ static bool end_section(Parse *p, GError **error)
     return ok;
 }
 
-/* What a peer, a directory and a message can have as a name. */
-static bool is_name(const char *name)
-{
-    return *name != '\0' && *name != '.' && strlen(name) <= VJ_WIRE_VOLUME_NAME_MAX &&
-           strspn(name, G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "._-") == strlen(name);
-}
-
 static bool begin_volume(Parse *p, const char *name, GError **error)
 {
     const VjNodeVolumeConf *before = vj_node_conf_volume(p->conf, name);
     VjNodeVolumeConf *v;
 
-    if (!is_name(name)) {
+    if (!vj_wire_is_volume_name(vj_slice(name, strlen(name)))) {
         return mistake(p, p->line, error,
                        "\"%s\" is no name of a volume: at most %u letters, digits, "
-                       "'.', '_', '-'",
+                       "'.', '_', '-', the first a letter or a digit",
                        name, VJ_WIRE_VOLUME_NAME_MAX);
     }
     if (before != NULL) {
@@ -481,7 +487,7 @@ static bool check_volume_peers(const Parse *p, const VjNodeVolumeConf *v, GError
 static bool check_all(const Parse *p, GError **error)
 {
     const VjNodeConf *c = p->conf;
-    bool has_key = false;
+    bool has_key = c->has_key;
 
     if (p->node_line == 0) {
         return vj_error_set(error, EINVAL, "%s: there is no section [node]", c->path);
@@ -591,6 +597,7 @@ void vj_node_conf_free(VjNodeConf *c)
     g_free(c->certificate_key);
     g_free(c->ca);
     g_free(c->below);
+    explicit_bzero(&c->key, sizeof c->key);
     g_ptr_array_free(c->volumes, TRUE);
     g_ptr_array_free(c->key_paths, TRUE);
     g_free(c);

@@ -49,8 +49,10 @@ typedef struct VjNodeConf {
     char *log; /* "stderr", "syslog", an absolute path; NULL: it says nothing */
     char *certificate, *certificate_key, *ca; /* absolute; NULL: none */
     char *below;                              /* absolute; NULL: none */
+    bool has_key; /* @key is for who may read the statistics of all volumes */
+    VjKey256 key;
     GPtrArray *volumes;   /* of VjNodeVolumeConf, in the order of the file */
-    GPtrArray *key_paths; /* absolute, of the volumes' keys: for who has to allow them */
+    GPtrArray *key_paths; /* absolute, of all keys: for who has to allow them */
 } VjNodeConf;
 
 /* Keys of the two kinds of sections. */
@@ -70,6 +72,8 @@ VjNodeConf *vj_node_conf_parse(const char *path, const char *text, size_t len,
 void vj_node_conf_free(VjNodeConf *c); /* NULL is fine */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjNodeConf, vj_node_conf_free)
 
+/* What a path of the file means: absolute, owned; NULL for NULL. */
+char *vj_node_conf_path(const VjNodeConf *c, const char *path);
 /* NULL: it has none of that name.  Borrowed. */
 const VjNodeVolumeConf *vj_node_conf_volume(const VjNodeConf *c, const char *name);
 /* A copy, owned. */

@@ -12,5 +12,8 @@ src_node_libvj_node_la_SOURCES = \
 	src/node/node-private.h \
 	src/node/node.c \
 	src/node/node.h \
+	src/node/notify.c \
+	src/node/notify.h \
 	src/node/objects.c \
-	src/node/place.c
+	src/node/place.c \
+	src/node/stats.c

@@ -7,6 +7,7 @@
  *   objects.c   operations of the role object
  *   keys.c      operations of the role meta
  *   form.c      content in and out, digests
+ *   stats.c     what it has done, as text
  */
 #ifndef VJ_NODE_NODE_PRIVATE_H
 #define VJ_NODE_NODE_PRIVATE_H
@@ -27,26 +28,35 @@ typedef struct VjNodePlace {
     char *path;
     uint8_t node[VJ_WIRE_UUID_BYTES];   /* of this place: as long as its disk lives */
     uint8_t volume[VJ_WIRE_UUID_BYTES]; /* whose it is */
-    uint32_t roles;
-    VjStore *store;          /* NULL: without that role */
+    const char *wrap_store, *wrap_meta; /* borrowed from the node; NULL: none */
+    /* one thread at a time, as roles are made and opened: */
+    uint32_t made;           /* VJ_NODE_ROLE: roles that have been made for the volume */
+    VjStore *store;          /* NULL: that role is not open */
     VjMeta *meta;            /* likewise */
     struct VjNodeKeys *keys; /* with meta */
+    /* atomic: a flush of the store failed, and will go on to fail while puts in doubt are
+     * there, whose clients may be gone */
+    gint has_failed;
 } VjNodePlace;
 
 typedef struct VjNodePlaceOpen {
     const VjNodeVolumeConf *conf;
     uint8_t volume[VJ_WIRE_UUID_BYTES];
-    uint8_t flags; /* VJ_HELLO_… */
+    uint8_t role;
+    uint8_t flags;                      /* VJ_HELLO_… */
+    const char *wrap_store, *wrap_meta; /* borrowed as long as the place is open */
 } VjNodePlaceOpen;
 
 /*
- * vj_node_place_open - lock the directory, look whose it is, open store and keys
+ * vj_node_place_open - lock the directory, look whose it is, open @how->role of it
  *
  * With CREATE or ADOPT a place of no volume becomes @how->volume's: *was_empty.
  * Returns   0 and *out owned; -ENODATA it is empty; -ENXIO it is another's; -EBUSY
  *           another process uses it; else what failed, logged
  */
 int vj_node_place_open(const VjNodePlaceOpen *how, VjNodePlace **out, bool *was_empty);
+/* The same for a role more, of a place that is open for @how->volume. */
+int vj_node_place_add(VjNodePlace *p, const VjNodePlaceOpen *how, bool *was_empty);
 /* 0, or what kept the last changes from becoming durable; frees @p all the same.  NULL is
  * fine. */
 int vj_node_place_close(VjNodePlace *p);
@@ -57,11 +67,18 @@ typedef struct VjNodeVolume VjNodeVolume;
 
 /* One connection: what requests of it find. */
 typedef struct VjNodePeer {
-    VjNodeVolume *volume;
+    VjNode *node;
+    char *identity;       /* as of VjRpcServerConfig.hello */
+    VjNodeVolume *volume; /* NULL: of a peer without a role, with the next two */
     VjNodePlace *place;
+    gint *is_gone; /* atomic: its volume is not served any more */
     uint8_t role;
     bool read_only;
 } VjNodePeer;
+
+int64_t vj_node_started_us(const VjNode *n);
+/* NULL: none.  In a handler it stays. */
+VjRpcServer *vj_node_server(VjNode *n);
 
 static inline VjNodePeer *vj_node_peer(const VjRpcRequest *r)
 {
@@ -80,6 +97,10 @@ static inline void vj_node_reply_message(VjRpcRequest *r, GByteArray *message)
     vj_rpc_reply(r, 0, vj_slice(message->data, message->len), NULL, 0);
     g_byte_array_unref(message);
 }
+
+/* ---- stats.c ----------------------------------------------------------------------- */
+
+void vj_node_stats(VjRpcRequest *r);
 
 /* ---- objects.c --------------------------------------------------------------------- */
 

@@ -9,22 +9,25 @@
 #include "node/node-private.h"
 
 struct VjNodeVolume {
+    gint is_gone; /* atomic: from the configuration; requests of it are refused */
     /* guarded by the node's lock: */
-    unsigned refs;          /* of the node's table, and of peers */
-    VjNodeVolumeConf *conf; /* changes while is_busy is not set, but for its keys */
-    bool is_busy;           /* a thread opens or closes the place */
-    bool is_gone;           /* from the configuration */
+    unsigned refs; /* of the node's table, of peers, and of the thread that is busy */
+    VjNodeVolumeConf *conf;
+    bool is_busy; /* a thread opens or closes the place */
     unsigned peers;
     VjNodePlace *place; /* NULL: not open */
 };
 
 struct VjNode {
     uint8_t instance[VJ_WIRE_UUID_BYTES];
-    VjMutex lock; /* VJ_RANK_NODE */
+    int64_t started_us;
+    char *wrap_store, *wrap_meta; /* NULL: none */
+    VjMutex lock;                 /* VJ_RANK_NODE */
     VjCond changed;
     /* guarded by lock: */
     GHashTable *volumes; /* name → VjNodeVolume */
     int error;           /* the first of closing */
+    VjRpcServer *server; /* NULL: none is running */
 
     VjMutex keys_lock; /* VJ_RANK_NODE_KEYS: taken while a connection shakes hands */
     GHashTable *keys;  /* name → VjKey256, of volumes with one; guarded by keys_lock */
@@ -61,11 +64,14 @@ static void close_if_unused(VjNode *n, VjNodeVolume *v) VJ_REQUIRES(n->lock)
     vj_cond_broadcast(&n->changed);
 }
 
-VjNode *vj_node_new(const VjNodeConf *conf)
+VjNode *vj_node_new(const VjNodeConf *conf, const char *wrap_store, const char *wrap_meta)
 {
     VjNode *n = g_new0(VjNode, 1);
 
     vj_random_bytes(n->instance, sizeof n->instance);
+    n->started_us = vj_clock_mono_us();
+    n->wrap_store = g_strdup(wrap_store);
+    n->wrap_meta = g_strdup(wrap_meta);
     vj_mutex_init(&n->lock, VJ_RANK_NODE, "node");
     vj_cond_init(&n->changed);
     n->volumes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -78,7 +84,7 @@ VjNode *vj_node_new(const VjNodeConf *conf)
 /* From the configuration; it lives as long as it has peers. */
 static void let_go(VjNode *n, VjNodeVolume *v) VJ_REQUIRES(n->lock)
 {
-    v->is_gone = true;
+    g_atomic_int_set(&v->is_gone, 1);
     while (v->is_busy) {
         vj_cond_wait(&n->changed, &n->lock);
     }
@@ -106,6 +112,10 @@ static void reload_keys(VjNode *n, const VjNodeConf *conf)
             g_hash_table_insert(n->keys, g_strdup(one->name),
                                 g_memdup2(&one->key, sizeof one->key));
         }
+    }
+    if (conf->has_key) {
+        g_hash_table_insert(n->keys, g_strdup(VJ_NODE_OPERATOR),
+                            g_memdup2(&conf->key, sizeof conf->key));
     }
     vj_mutex_unlock(&n->keys_lock);
 }
@@ -161,6 +171,8 @@ int vj_node_free(VjNode *n)
     vj_mutex_unlock(&n->lock);
     g_hash_table_unref(n->volumes);
     g_hash_table_unref(n->keys);
+    g_free(n->wrap_store);
+    g_free(n->wrap_meta);
     vj_mutex_clear(&n->keys_lock);
     vj_cond_clear(&n->changed);
     vj_mutex_clear(&n->lock);
@@ -182,36 +194,112 @@ bool vj_node_find_key(void *opaque, const char *identity, VjKey256 *out)
     return key != NULL;
 }
 
-void vj_node_each_volume(VjNode *n, VjNodeVolumeVisit *visit, void *opaque)
+static void fill(const char *name, const VjNodeVolume *v, VjNodeVolumeStats *out)
 {
+    *out = (VjNodeVolumeStats){.name = name, .peers = v->peers};
+    if (v->place == NULL || v->is_busy) {
+        return;
+    }
+    out->roles = (v->place->store != NULL ? VJ_NODE_ROLE(VJ_ROLE_OBJECT) : 0) |
+                 (v->place->meta != NULL ? VJ_NODE_ROLE(VJ_ROLE_META) : 0);
+    if (v->place->store != NULL) {
+        vj_store_stats(v->place->store, &out->store);
+    }
+    if (v->place->meta != NULL) {
+        vj_meta_stats(v->place->meta, &out->meta);
+    }
+}
+
+static gint by_name(gconstpointer a, gconstpointer b)
+{
+    return strcmp(((const VjNodeVolumeStats *)a)->name,
+                  ((const VjNodeVolumeStats *)b)->name);
+}
+
+void vj_node_each_volume(VjNode *n, const char *identity, VjNodeVolumeVisit *visit,
+                         void *opaque)
+{
+    g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(VjNodeVolumeStats));
+    bool is_operator = strcmp(identity, "key:" VJ_NODE_OPERATOR) == 0;
     GHashTableIter iter;
     gpointer name, value;
 
     vj_mutex_lock(&n->lock);
     g_hash_table_iter_init(&iter, n->volumes);
     while (g_hash_table_iter_next(&iter, &name, &value)) {
-        const VjNodeVolume *v = value;
-        VjNodeVolumeStats stats = {
-            .name = name, .is_open = v->place != NULL, .peers = v->peers};
+        VjNodeVolume *v = value;
+        VjNodeVolumeStats stats;
 
-        if (v->place != NULL && v->place->store != NULL) {
-            vj_store_stats(v->place->store, &stats.store);
+        if (is_operator || vj_node_volume_conf_admits(v->conf, identity)) {
+            fill(g_intern_string(name), v, &stats);
+            g_array_append_val(all, stats);
         }
-        visit(opaque, &stats);
     }
     vj_mutex_unlock(&n->lock);
+    g_array_sort(all, by_name);
+    for (guint i = 0; i < all->len; i++) {
+        visit(opaque, &g_array_index(all, VjNodeVolumeStats, i));
+    }
+}
+
+void vj_node_set_server(VjNode *n, VjRpcServer *server)
+{
+    vj_mutex_lock(&n->lock);
+    n->server = server;
+    vj_mutex_unlock(&n->lock);
+}
+
+VjRpcServer *vj_node_server(VjNode *n)
+{
+    VjRpcServer *server;
+
+    vj_mutex_lock(&n->lock);
+    server = n->server;
+    vj_mutex_unlock(&n->lock);
+    return server;
+}
+
+int64_t vj_node_started_us(const VjNode *n)
+{
+    return n->started_us;
 }
 
 /* ---- hello ------------------------------------------------------------------------- */
 
-/* The place is open for the volume of @how; gives the lock up meanwhile. */
-static int enter_place(VjNode *n, VjNodeVolume *v, const VjNodePlaceOpen *how,
-                       bool *was_empty) VJ_REQUIRES(n->lock)
+/* By one thread at a time; the lock is given up meanwhile. */
+static int open_or_add(VjNode *n, VjNodeVolume *v, VjNodePlaceOpen *how, bool *was_empty)
+    VJ_REQUIRES(n->lock)
 {
+    g_autoptr(VjNodeVolumeConf) conf = vj_node_volume_conf_copy(v->conf);
+    VjNodePlace *place = v->place;
     int rc;
 
+    how->conf = conf;
+    v->is_busy = true;
+    vj_mutex_unlock(&n->lock);
+    rc = place != NULL ? vj_node_place_add(place, how, was_empty)
+                       : vj_node_place_open(how, &place, was_empty);
+    vj_mutex_lock(&n->lock);
+    v->place = place;
+    v->is_busy = false;
+    vj_cond_broadcast(&n->changed);
+    return rc;
+}
+
+static bool has_role(const VjNodePlace *p, uint8_t role)
+{
+    return role == VJ_ROLE_OBJECT ? p->store != NULL : p->meta != NULL;
+}
+
+/* The place is open for the role and volume of @how; gives the lock up meanwhile. */
+static int enter_place(VjNode *n, VjNodeVolume *v, VjNodePlaceOpen *how, bool *was_empty)
+    VJ_REQUIRES(n->lock)
+{
     while (v->is_busy) {
         vj_cond_wait(&n->changed, &n->lock);
+    }
+    if (g_atomic_int_get(&v->is_gone)) {
+        return -ESHUTDOWN;
     }
     if (v->place != NULL &&
         memcmp(v->place->volume, how->volume, sizeof how->volume) != 0) {
@@ -219,20 +307,15 @@ static int enter_place(VjNode *n, VjNodeVolume *v, const VjNodePlaceOpen *how,
             return -ENXIO;
         }
         if (v->peers > 0) {
+            vj_log_warn("%s is not destroyed, as mkfs.varjfs -f asks for: it is in use",
+                        v->place->path);
             return -EBUSY;
         }
         close_if_unused(n, v);
     }
-    if (v->place != NULL) {
-        return 0;
-    }
-    v->is_busy = true;
-    vj_mutex_unlock(&n->lock);
-    rc = vj_node_place_open(how, &v->place, was_empty);
-    vj_mutex_lock(&n->lock);
-    v->is_busy = false;
-    vj_cond_broadcast(&n->changed);
-    return rc;
+    return v->place != NULL && has_role(v->place, how->role)
+               ? 0
+               : open_or_add(n, v, how, was_empty);
 }
 
 static int enter(VjNode *n, const VjHello *hello, const char *identity, VjNodePeer *peer,
@@ -240,7 +323,10 @@ static int enter(VjNode *n, const VjHello *hello, const char *identity, VjNodePe
 {
     g_autofree char *name = g_strndup(hello->volume.data, hello->volume.len);
     VjNodeVolume *v = g_hash_table_lookup(n->volumes, name);
-    VjNodePlaceOpen how = {.flags = hello->flags};
+    VjNodePlaceOpen how = {.role = hello->role,
+                           .flags = hello->flags,
+                           .wrap_store = n->wrap_store,
+                           .wrap_meta = n->wrap_meta};
     int rc;
 
     /* One answer for both: who asks does not hear which volumes there are. */
@@ -256,7 +342,6 @@ static int enter(VjNode *n, const VjHello *hello, const char *identity, VjNodePe
         return -EOPNOTSUPP;
     }
     memcpy(how.volume, hello->uuid, sizeof how.volume);
-    how.conf = v->conf;
     v->refs++;
     rc = enter_place(n, v, &how, was_empty);
     if (rc < 0) {
@@ -264,10 +349,33 @@ static int enter(VjNode *n, const VjHello *hello, const char *identity, VjNodePe
         return rc;
     }
     v->peers++;
-    *peer = (VjNodePeer){.volume = v,
-                         .place = v->place,
+    peer->volume = v;
+    peer->place = v->place;
+    peer->is_gone = &v->is_gone;
+    return 0;
+}
+
+/* Who asks for no role gets statistics alone. */
+static int admit(VjNode *n, const VjHello *hello, const char *identity, VjNodePeer *peer,
+                 VjHelloReply *answer)
+{
+    bool was_empty = false;
+    int rc;
+
+    *peer = (VjNodePeer){.node = n,
                          .role = hello->role,
                          .read_only = (hello->flags & VJ_HELLO_READ_ONLY) != 0};
+    if (hello->role != VJ_ROLE_ANY) {
+        vj_mutex_lock(&n->lock);
+        rc = enter(n, hello, identity, peer, &was_empty);
+        vj_mutex_unlock(&n->lock);
+        if (rc < 0) {
+            return rc;
+        }
+        memcpy(answer->node, peer->place->node, sizeof answer->node);
+        answer->was_empty = was_empty;
+    }
+    peer->identity = g_strdup(identity);
     return 0;
 }
 
@@ -278,7 +386,6 @@ int vj_node_hello(void *opaque, const char *identity, VjSlice message, uint8_t *
     VjHelloReply answer = {.version = VJ_WIRE_VERSION};
     VjNodePeer peer;
     VjHello hello;
-    bool was_empty = false;
     int rc = vj_hello_decode(message, &hello);
 
     if (rc < 0) {
@@ -287,34 +394,41 @@ int vj_node_hello(void *opaque, const char *identity, VjSlice message, uint8_t *
     if (hello.version_min > VJ_WIRE_VERSION || hello.version_max < VJ_WIRE_VERSION) {
         return -EOPNOTSUPP;
     }
-    vj_mutex_lock(&n->lock);
-    rc = enter(n, &hello, identity, &peer, &was_empty);
-    vj_mutex_unlock(&n->lock);
+    rc = admit(n, &hello, identity, &peer, &answer);
+    vj_trace(node, "hello: role %u identity %s result %d", hello.role, identity, rc);
     if (rc < 0) {
         return rc;
     }
-    memcpy(answer.node, peer.place->node, sizeof answer.node);
     memcpy(answer.instance, n->instance, sizeof answer.instance);
-    answer.was_empty = was_empty;
     vj_hello_reply_encode(reply, &answer);
     *role = peer.role;
     *out = g_memdup2(&peer, sizeof peer);
     return 0;
 }
 
+static void leave(VjNode *n, VjNodeVolume *v) VJ_REQUIRES(n->lock)
+{
+    v->peers--;
+    /* A store that cannot be flushed for the sake of puts that nobody will put again is
+     * opened anew by the next hello. */
+    if (g_atomic_int_get(&v->is_gone) ||
+        (v->place != NULL && g_atomic_int_get(&v->place->has_failed))) {
+        close_if_unused(n, v);
+    }
+    unref_locked(n, v);
+}
+
 void vj_node_gone(void *opaque, void *gone)
 {
     VjNode *n = opaque;
     VjNodePeer *peer = gone;
-    VjNodeVolume *v = peer->volume;
 
-    vj_mutex_lock(&n->lock);
-    v->peers--;
-    if (v->is_gone) {
-        close_if_unused(n, v);
+    if (peer->volume != NULL) {
+        vj_mutex_lock(&n->lock);
+        leave(n, peer->volume);
+        vj_mutex_unlock(&n->lock);
     }
-    unref_locked(n, v);
-    vj_mutex_unlock(&n->lock);
+    g_free(peer->identity);
     g_free(peer);
 }
 
@@ -324,6 +438,43 @@ void vj_node_gone(void *opaque, void *gone)
 #define OBJECTS_MAX (4u + VJ_WIRE_OBJECTS_MAX * 16u)
 #define KEYS_MAX (1024u + VJ_WIRE_KEYS_MAX * (VJ_WIRE_KEY_MAX + 11u))
 #define SMALL_MAX 4096u
+
+typedef void Handler(VjRpcRequest *r);
+
+static void serve(VjRpcRequest *r, const char *name, Handler *handler)
+{
+    const VjNodePeer *peer = vj_node_peer(r);
+
+    vj_trace(node, "%s: %zu bytes", name, vj_rpc_request_message(r).len);
+    if (g_atomic_int_get(peer->is_gone)) {
+        vj_node_reply_rc(r, -EACCES); /* the configuration has its volume no more */
+    } else {
+        handler(r);
+    }
+}
+
+#define SERVE(name)                                                                      \
+    static void serve_##name(VjRpcRequest *r)                                            \
+    {                                                                                    \
+        serve(r, #name, vj_node_##name);                                                 \
+    }
+
+SERVE(put)
+SERVE(get)
+SERVE(remove)
+SERVE(have)
+SERVE(flush)
+SERVE(flush_removes)
+SERVE(list)
+SERVE(space)
+SERVE(run_digest)
+SERVE(run_put_plain)
+SERVE(run_get_plain)
+SERVE(get_many)
+SERVE(scan)
+SERVE(apply)
+SERVE(clock)
+SERVE(count)
 
 #define OBJECT(number, text, message, bulk, function)                                    \
     {                                                                                    \
@@ -337,32 +488,37 @@ void vj_node_gone(void *opaque, void *gone)
     }
 
 const VjRpcHandler vj_node_handlers[] = {
-    OBJECT(VJ_OP_PUT, "put", SMALL_MAX, (uint32_t)VJ_STORE_OBJECT_MAX, vj_node_put),
-    OBJECT(VJ_OP_GET, "get", SMALL_MAX, 0, vj_node_get),
-    OBJECT(VJ_OP_REMOVE, "remove", OBJECTS_MAX, 0, vj_node_remove),
-    OBJECT(VJ_OP_HAVE, "have", OBJECTS_MAX, 0, vj_node_have),
+    {.op = VJ_OP_STATS,
+     .role = VJ_ROLE_ANY,
+     .name = "stats",
+     .message_max = SMALL_MAX,
+     .run = vj_node_stats},
+    OBJECT(VJ_OP_PUT, "put", SMALL_MAX, (uint32_t)VJ_STORE_OBJECT_MAX, serve_put),
+    OBJECT(VJ_OP_GET, "get", SMALL_MAX, 0, serve_get),
+    OBJECT(VJ_OP_REMOVE, "remove", OBJECTS_MAX, 0, serve_remove),
+    OBJECT(VJ_OP_HAVE, "have", OBJECTS_MAX, 0, serve_have),
     {.op = VJ_OP_FLUSH,
      .role = VJ_ROLE_OBJECT,
      .name = "flush",
      .message_max = SMALL_MAX,
-     .run = vj_node_flush,
+     .run = serve_flush,
      .after_earlier = true},
     {.op = VJ_OP_FLUSH_REMOVES,
      .role = VJ_ROLE_OBJECT,
      .name = "flush_removes",
      .message_max = SMALL_MAX,
-     .run = vj_node_flush_removes,
+     .run = serve_flush_removes,
      .after_earlier = true},
-    OBJECT(VJ_OP_LIST, "list", SMALL_MAX, 0, vj_node_list),
-    OBJECT(VJ_OP_SPACE, "space", SMALL_MAX, 0, vj_node_space),
-    OBJECT(VJ_OP_DIGEST, "digest", SMALL_MAX, 0, vj_node_run_digest),
+    OBJECT(VJ_OP_LIST, "list", SMALL_MAX, 0, serve_list),
+    OBJECT(VJ_OP_SPACE, "space", SMALL_MAX, 0, serve_space),
+    OBJECT(VJ_OP_DIGEST, "digest", SMALL_MAX, 0, serve_run_digest),
     OBJECT(VJ_OP_PUT_PLAIN, "put_plain", SMALL_MAX, VJ_WIRE_PLAIN_MAX,
-           vj_node_run_put_plain),
-    OBJECT(VJ_OP_GET_PLAIN, "get_plain", SMALL_MAX, 0, vj_node_run_get_plain),
-    META(VJ_OP_GET_MANY, "get_many", KEYS_MAX, 0, vj_node_get_many),
-    META(VJ_OP_SCAN, "scan", SMALL_MAX, 0, vj_node_scan),
-    META(VJ_OP_APPLY, "apply", KEYS_MAX, VJ_RPC_BULK_MAX, vj_node_apply),
-    META(VJ_OP_CLOCK, "clock", SMALL_MAX, 0, vj_node_clock),
-    META(VJ_OP_COUNT, "count", SMALL_MAX, 0, vj_node_count),
+           serve_run_put_plain),
+    OBJECT(VJ_OP_GET_PLAIN, "get_plain", SMALL_MAX, 0, serve_run_get_plain),
+    META(VJ_OP_GET_MANY, "get_many", KEYS_MAX, 0, serve_get_many),
+    META(VJ_OP_SCAN, "scan", SMALL_MAX, 0, serve_scan),
+    META(VJ_OP_APPLY, "apply", KEYS_MAX, VJ_RPC_BULK_MAX, serve_apply),
+    META(VJ_OP_CLOCK, "clock", SMALL_MAX, 0, serve_clock),
+    META(VJ_OP_COUNT, "count", SMALL_MAX, 0, serve_count),
     {.op = 0},
 };

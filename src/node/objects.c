@@ -25,10 +25,21 @@ static VjStore *store_of(const VjRpcRequest *r)
     return vj_node_peer(r)->place->store;
 }
 
-/* A put of whatever kind is over. */
-static int finish_put(VjStore *s, int rc, uint8_t flags)
+static int flush(VjRpcRequest *r)
 {
-    return rc == 0 && (flags & VJ_WIRE_PUT_DURABLE) != 0 ? vj_store_flush(s) : rc;
+    VjNodePlace *place = vj_node_peer(r)->place;
+    int rc = vj_store_flush(place->store);
+
+    if (rc < 0) {
+        g_atomic_int_set(&place->has_failed, 1);
+    }
+    return rc;
+}
+
+/* A put of whatever kind is over. */
+static int finish_put(VjRpcRequest *r, int rc, uint8_t flags)
+{
+    return rc == 0 && (flags & VJ_WIRE_PUT_DURABLE) != 0 ? flush(r) : rc;
 }
 
 void vj_node_put(VjRpcRequest *r)
@@ -36,9 +47,7 @@ void vj_node_put(VjRpcRequest *r)
     VjStore *s = writable(r);
     uint32_t bytes;
     VjBuf *bulk = vj_rpc_request_bulk(r, &bytes);
-    static uint8_t nothing[1];
-    struct iovec iov = {.iov_base = bulk != NULL ? bulk->data : nothing,
-                        .iov_len = bulk != NULL ? bytes : 0};
+    struct iovec iov;
     VjWirePut m;
     VjPut put;
     int rc;
@@ -47,9 +56,11 @@ void vj_node_put(VjRpcRequest *r)
         return;
     }
     rc = vj_wire_put_decode(vj_rpc_request_message(r), &m);
+    rc = rc == 0 && (bulk == NULL || bytes == 0) ? -EPROTO : rc;
     if (rc == 0) {
+        iov = (struct iovec){.iov_base = bulk->data, .iov_len = bytes};
         rc = vj_store_put_as(s, m.object.id, m.object.nonce, &iov, 1, &put);
-        rc = finish_put(s, rc, m.flags);
+        rc = finish_put(r, rc, m.flags);
     }
     vj_node_reply_rc(r, rc);
 }
@@ -129,10 +140,8 @@ void vj_node_have(VjRpcRequest *r)
 
 void vj_node_flush(VjRpcRequest *r)
 {
-    VjStore *s = writable(r);
-
-    if (s != NULL) {
-        vj_node_reply_rc(r, vj_store_flush(s));
+    if (writable(r) != NULL) {
+        vj_node_reply_rc(r, flush(r));
     }
 }
 
@@ -290,7 +299,7 @@ void vj_node_run_put_plain(VjRpcRequest *r)
     if (rc == 0) {
         rc = bulk == NULL ? -EPROTO
                           : vj_node_put_plain(s, &m, vj_slice(bulk->data, bytes), &form);
-        rc = finish_put(s, rc, m.flags);
+        rc = finish_put(r, rc, m.flags);
     }
     if (rc < 0) {
         vj_node_reply_rc(r, rc);

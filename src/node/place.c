@@ -2,13 +2,19 @@
 /*
  * place.c - the directory of a volume on a node
  *
- *     DIRECTORY/  node.conf   whose it is; written last when it is made
- *                 objects/    the local store
- *                 meta/       the local engine
+ *     DIRECTORY/  node.conf     whose it is, and which roles were made; written last
+ *                 node.making   is there while something is made or destroyed
+ *                 objects/      the local store
+ *                 meta/         the local engine
  *
- * A directory without node.conf belongs to no volume.  What else is in it then was left
- * by a making that was cut off, and is removed by the next one: so nothing of a volume is
- * ever taken for another's.
+ * A directory without node.conf belongs to no volume.  Objects or keys that no node.conf
+ * speaks of may be all that is left of somebody's volume: they are removed where
+ * node.making says that a making was cut off, or when mkfs.varjfs -f asks for it, and
+ * else the directory is refused.
+ *
+ * Each role is made by itself, when a hello of that role asks for it.  A directory that a
+ * mount takes again after its disk was lost gets objects alone: keys that were lost are
+ * not there again because an empty engine is.
  */
 #include "node/node-private.h"
 
@@ -20,6 +26,11 @@
 
 #define CONF_BYTES_MAX ((size_t)4096)
 #define HEAD "varjfs-node 1\n"
+#define MAKING_NAME "node.making"
+#define OBJECTS_DIR "objects"
+#define META_DIR "meta"
+/* Of a mount's own directory. */
+#define SUPERBLOCK_NAME "varjfs.conf"
 #define UUID_TEXT_BYTES 37u
 
 static void uuid_text(const uint8_t uuid[VJ_WIRE_UUID_BYTES], char out[UUID_TEXT_BYTES])
@@ -64,7 +75,7 @@ static char *format_conf(const VjNodePlace *p)
     uuid_text(p->node, node);
     uuid_text(p->volume, volume);
     text = g_strdup_printf(HEAD "node = %s\nvolume = %s\nroles = %u\n", node, volume,
-                           p->roles);
+                           p->made);
     return g_strdup_printf("%schecksum = %016" G_GINT64_MODIFIER "x\n", text,
                            vj_checksum64(text, strlen(text)));
 }
@@ -76,7 +87,7 @@ static bool parse_conf(const char *text, VjNodePlace *p)
 
     /* What is read is made again and compared: so every byte counts. */
     if (sscanf(text, HEAD "node = %36s volume = %36s roles = %u", node, volume,
-               &p->roles) != 3 ||
+               &p->made) != 3 ||
         !uuid_parse(node, p->node) || !uuid_parse(volume, p->volume)) {
         return false;
     }
@@ -133,13 +144,13 @@ static int open_dir(const VjNodePlace *p, const char *name, uint32_t needs, bool
 
 static int open_store(VjNodePlace *p, const VjNodeVolumeConf *conf, bool create)
 {
-    g_autofree char *path = g_build_filename(p->path, "objects", NULL);
+    g_autofree char *path = g_build_filename(p->path, OBJECTS_DIR, NULL);
     VJ_AUTO_FD fd = -1;
     char volume[UUID_TEXT_BYTES];
     VjStorePlace place = {
         .path = path, .volume = volume, .create = create, .credentials_dir_fd = -1};
     GError *error = NULL;
-    int rc = open_dir(p, "objects", vj_store_needs(conf->store), create, &fd);
+    int rc = open_dir(p, OBJECTS_DIR, vj_store_needs(conf->store), create, &fd);
 
     if (rc < 0) {
         vj_log_error("%s: %s", path, g_strerror(-rc));
@@ -148,6 +159,8 @@ static int open_store(VjNodePlace *p, const VjNodeVolumeConf *conf, bool create)
     uuid_text(p->volume, volume);
     place.dir_fd = fd;
     if (!vj_store_open(conf->store, &place, &p->store, &error) ||
+        (p->wrap_store != NULL &&
+         !vj_store_wrap(p->wrap_store, p->store, &p->store, &error)) ||
         !vj_store_wrap("stats", p->store, &p->store, &error)) {
         return report(p, error);
     }
@@ -160,31 +173,36 @@ static int open_store(VjNodePlace *p, const VjNodeVolumeConf *conf, bool create)
 
 static int open_meta(VjNodePlace *p, const VjNodeVolumeConf *conf, bool create)
 {
-    g_autofree char *path = g_build_filename(p->path, "meta", NULL);
+    g_autofree char *path = g_build_filename(p->path, META_DIR, NULL);
     VJ_AUTO_FD fd = -1;
     VjMetaPlace place = {.path = path, .create = create, .credentials_dir_fd = -1};
     GError *error = NULL;
-    int rc = open_dir(p, "meta", vj_meta_needs(conf->meta), create, &fd);
+    int rc = open_dir(p, META_DIR, vj_meta_needs(conf->meta), create, &fd);
 
     if (rc < 0) {
         vj_log_error("%s: %s", path, g_strerror(-rc));
         return rc;
     }
     place.dir_fd = fd;
-    if (!vj_meta_open(conf->meta, &place, &p->meta, &error)) {
+    if (!vj_meta_open(conf->meta, &place, &p->meta, &error) ||
+        (p->wrap_meta != NULL &&
+         !vj_meta_wrap(p->wrap_meta, p->meta, &p->meta, &error)) ||
+        !vj_meta_wrap("stats", p->meta, &p->meta, &error)) {
         return report(p, error);
     }
     return vj_node_keys_new(p->meta, &p->keys);
 }
 
-static int open_both(VjNodePlace *p, const VjNodeVolumeConf *conf, bool create)
+/* What is there already stays. */
+static int open_roles(VjNodePlace *p, const VjNodeVolumeConf *conf, uint32_t roles,
+                      bool create)
 {
     int rc = 0;
 
-    if ((p->roles & VJ_NODE_ROLE(VJ_ROLE_OBJECT)) != 0) {
+    if ((roles & VJ_NODE_ROLE(VJ_ROLE_OBJECT)) != 0 && p->store == NULL) {
         rc = open_store(p, conf, create);
     }
-    if (rc == 0 && (p->roles & VJ_NODE_ROLE(VJ_ROLE_META)) != 0) {
+    if (rc == 0 && (roles & VJ_NODE_ROLE(VJ_ROLE_META)) != 0 && p->meta == NULL) {
         rc = open_meta(p, conf, create);
     }
     return rc;
@@ -231,83 +249,216 @@ static int remove_tree(const VjNodePlace *p, const char *name)
     return rc;
 }
 
-/* It belongs to no volume from here on, and has nothing of one. */
-static int clear(const VjNodePlace *p)
+static bool has_entries(const VjNodePlace *p, const char *name)
 {
-    int rc = 0;
+    g_autofree char *path = g_build_filename(p->path, name, NULL);
+    g_autoptr(GDir) dir = NULL;
+
+    if (!vj_fd_has(p->dir_fd, name)) {
+        return false;
+    }
+    dir = g_dir_open(path, 0, NULL);
+    return dir == NULL || g_dir_read_name(dir) != NULL;
+}
+
+static const char *dir_of(uint8_t role)
+{
+    return role == VJ_ROLE_OBJECT ? OBJECTS_DIR : META_DIR;
+}
+
+/* Durable before anything is removed. */
+static int mark(const VjNodePlace *p)
+{
+    VJ_AUTO_FD fd =
+        openat(p->dir_fd, MAKING_NAME,
+               O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+
+    return fd < 0 || fsync(p->dir_fd) < 0 ? -errno : 0;
+}
+
+/* All is durable. */
+static int unmark(const VjNodePlace *p)
+{
+    return (unlinkat(p->dir_fd, MAKING_NAME, 0) < 0 && errno != ENOENT) ||
+                   fsync(p->dir_fd) < 0
+               ? -errno
+               : 0;
+}
+
+/* Under the mark: the directory belongs to no volume, and has nothing of one. */
+static int destroy(VjNodePlace *p)
+{
+    int rc;
 
     if (unlinkat(p->dir_fd, VJ_NODE_CONF_NAME, 0) < 0 && errno != ENOENT) {
         return -errno;
     }
-    rc = fsync(p->dir_fd) < 0 ? -errno : remove_tree(p, "objects");
-    return rc < 0 ? rc : remove_tree(p, "meta");
+    p->made = 0;
+    rc = fsync(p->dir_fd) < 0 ? -errno : remove_tree(p, OBJECTS_DIR);
+    return rc < 0 ? rc : remove_tree(p, META_DIR);
 }
 
-static int make(VjNodePlace *p, const VjNodePlaceOpen *how)
+/* The way is free for making the role of @how; @destroys: and nothing else is left. */
+static int clear_way(VjNodePlace *p, const VjNodePlaceOpen *how, bool destroys)
 {
-    g_autofree char *text = NULL;
-    GError *error = NULL;
-    int rc = clear(p);
+    bool may_remove =
+        (how->flags & VJ_HELLO_DESTROY) != 0 || vj_fd_has(p->dir_fd, MAKING_NAME);
+    uint8_t role = how->role;
+    int rc;
 
+    if (!may_remove && has_entries(p, dir_of(role))) {
+        vj_log_error("%s/%s is not empty, and " VJ_NODE_CONF_NAME
+                     " does not say whose it is: mkfs.varjfs -f destroys it",
+                     p->path, dir_of(role));
+        return -ENXIO;
+    }
+    rc = mark(p);
+    if (rc == 0) {
+        rc = destroys ? destroy(p) : remove_tree(p, dir_of(role));
+    }
     if (rc < 0) {
         vj_log_error("%s: what is left of an older volume: %s", p->path, g_strerror(-rc));
-        return rc;
     }
-    memcpy(p->volume, how->volume, sizeof p->volume);
-    vj_random_bytes(p->node, sizeof p->node);
-    p->roles = how->conf->roles;
-    rc = open_both(p, how->conf, true);
-    if (rc < 0) {
-        return rc;
-    }
-    text = format_conf(p);
+    return rc;
+}
+
+static int write_conf(VjNodePlace *p)
+{
+    g_autofree char *text = format_conf(p);
+    GError *error = NULL;
+    int rc;
+
     if (!vj_file_replace_contents(p->dir_fd, VJ_NODE_CONF_NAME, text, strlen(text), 0600,
                                   &error)) {
         return report(p, error);
     }
-    return 0;
+    rc = unmark(p);
+    if (rc < 0) {
+        vj_log_error("%s/" MAKING_NAME ": %s", p->path, g_strerror(-rc));
+    }
+    return rc;
+}
+
+static int make(VjNodePlace *p, const VjNodePlaceOpen *how, bool destroys)
+{
+    int rc = clear_way(p, how, destroys);
+
+    if (rc < 0) {
+        return rc;
+    }
+    if (p->made == 0) {
+        memcpy(p->volume, how->volume, sizeof p->volume);
+        vj_random_bytes(p->node, sizeof p->node);
+    }
+    rc = open_roles(p, how->conf, VJ_NODE_ROLE(how->role), true);
+    if (rc == 0) {
+        p->made |= VJ_NODE_ROLE(how->role);
+        rc = write_conf(p);
+    }
+    return rc;
 }
 
 /* ---- open and close ---------------------------------------------------------------- */
 
-static int open_existing(VjNodePlace *p, const VjNodePlaceOpen *how)
+/* Roles whose drivers keep nothing when the process ends. */
+static uint32_t forgotten_roles(const VjNodeVolumeConf *conf)
 {
-    if (memcmp(p->volume, how->volume, sizeof p->volume) != 0) {
-        return -ENXIO;
-    }
-    if ((how->conf->roles & ~p->roles) != 0) {
-        vj_log_error("%s: was made for fewer roles than the configuration says", p->path);
-        return -EINVAL;
-    }
-    p->roles = how->conf->roles;
-    return open_both(p, how->conf, false);
+    return ((vj_store_needs(conf->store) & VJ_NEEDS_FILES) == 0
+                ? VJ_NODE_ROLE(VJ_ROLE_OBJECT)
+                : 0) |
+           (vj_meta_forgets(conf->meta) ? VJ_NODE_ROLE(VJ_ROLE_META) : 0);
 }
 
-static int decide(VjNodePlace *p, const VjNodePlaceOpen *how, bool *was_empty)
+/* @how asks for a role that is not there, and may have it. */
+static bool may_make(const VjNodePlaceOpen *how)
 {
-    const uint8_t may_make = VJ_HELLO_CREATE | VJ_HELLO_ADOPT;
+    return (how->flags & VJ_HELLO_CREATE) != 0 ||
+           ((how->flags & VJ_HELLO_ADOPT) != 0 && how->role == VJ_ROLE_OBJECT &&
+            !how->conf->refuses_empty);
+}
+
+int vj_node_place_add(VjNodePlace *p, const VjNodePlaceOpen *how, bool *was_empty)
+{
+    uint32_t role = VJ_NODE_ROLE(how->role);
+    int rc;
+
+    *was_empty = false;
+    if ((p->made & role) != 0) {
+        return open_roles(p, how->conf, role, false);
+    }
+    if (!may_make(how)) {
+        return -ENODATA;
+    }
+    if ((how->flags & VJ_HELLO_ADOPT) != 0) {
+        vj_log_warn("%s has no objects, and is taken for the volume \"%s\" again",
+                    p->path, how->conf->name);
+    }
+    rc = make(p, how, false);
+    *was_empty = rc == 0;
+    return rc;
+}
+
+static int replace_volume(VjNodePlace *p, const VjNodePlaceOpen *how, bool *was_empty)
+{
+    int rc;
+
+    vj_log_warn("%s: what is there is destroyed, as mkfs.varjfs -f asks for it", p->path);
+    rc = make(p, how, true);
+    *was_empty = rc == 0;
+    return rc;
+}
+
+static int enter(VjNodePlace *p, const VjNodePlaceOpen *how, bool *was_empty)
+{
     bool destroys = (how->flags & VJ_HELLO_DESTROY) != 0;
     int rc = read_conf(p);
 
-    if (rc == 0) {
-        rc = open_existing(p, how);
-        if (rc != -ENXIO || !destroys) {
-            return rc;
-        }
-        vj_log_warn("%s: another volume is destroyed, as mkfs.varjfs -f asks for it",
-                    p->path);
-    } else if (rc != -ENODATA && !destroys) {
-        return rc;
-    } else if ((how->flags & may_make) == 0 ||
-               ((how->flags & VJ_HELLO_ADOPT) != 0 && how->conf->refuses_empty)) {
+    p->made &= ~forgotten_roles(how->conf);
+    if (rc == 0 && p->made != 0 &&
+        memcmp(p->volume, how->volume, sizeof p->volume) != 0) {
+        return destroys ? replace_volume(p, how, was_empty) : -ENXIO;
+    }
+    if (rc < 0 && destroys) {
+        return replace_volume(p, how, was_empty);
+    }
+    if (rc < 0 && rc != -ENODATA) {
         return rc;
     }
-    *was_empty = true;
-    if ((how->flags & VJ_HELLO_ADOPT) != 0) {
-        vj_log_warn("%s is empty, and is taken for the volume \"%s\" again", p->path,
-                    how->conf->name);
+    return vj_node_place_add(p, how, was_empty);
+}
+
+/* Who may open it may lock it, too. */
+static void close_to_others(const VjNodePlace *p)
+{
+    struct stat st;
+
+    if (fstat(p->dir_fd, &st) == 0 && (st.st_mode & (S_IRGRP | S_IROTH)) != 0 &&
+        fchmod(p->dir_fd, st.st_mode & (mode_t)(07777 & ~(S_IRGRP | S_IROTH))) < 0) {
+        vj_log_warn("%s: others may open it, and keep it locked: %s", p->path,
+                    g_strerror(errno));
     }
-    return make(p, how);
+}
+
+/* -errno, and why is logged. */
+static int lock_dir(VjNodePlace *p)
+{
+    int rc;
+
+    p->dir_fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rc = p->dir_fd < 0 ? -errno : vj_fd_lock(p->dir_fd, NULL, 0);
+    if (rc < 0) {
+        vj_log_error("%s: %s", p->path,
+                     rc == -EWOULDBLOCK ? "another process uses it" : g_strerror(-rc));
+        return rc == -EWOULDBLOCK ? -EBUSY : -EIO;
+    }
+    if (vj_fd_has(p->dir_fd, SUPERBLOCK_NAME)) {
+        vj_log_error("%s has a file system of its own (" SUPERBLOCK_NAME
+                     "): a node takes another directory",
+                     p->path);
+        return -ENXIO;
+    }
+    close_to_others(p);
+    return 0;
 }
 
 int vj_node_place_open(const VjNodePlaceOpen *how, VjNodePlace **out, bool *was_empty)
@@ -318,14 +469,11 @@ int vj_node_place_open(const VjNodePlaceOpen *how, VjNodePlace **out, bool *was_
     *out = NULL;
     *was_empty = false;
     p->path = g_strdup(how->conf->directory);
-    p->dir_fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    rc = p->dir_fd < 0 ? -errno : vj_fd_lock(p->dir_fd, NULL, 0);
-    if (rc < 0) {
-        vj_log_error("%s: %s", p->path,
-                     rc == -EWOULDBLOCK ? "another process uses it" : g_strerror(-rc));
-        rc = rc == -EWOULDBLOCK ? -EBUSY : rc == -ENOENT ? -EIO : rc;
-    } else {
-        rc = decide(p, how, was_empty);
+    p->wrap_store = how->wrap_store;
+    p->wrap_meta = how->wrap_meta;
+    rc = lock_dir(p);
+    if (rc == 0) {
+        rc = enter(p, how, was_empty);
     }
     if (rc < 0) {
         (void)vj_node_place_close(p);

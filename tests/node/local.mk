@@ -16,3 +16,13 @@ tests_node_hostile_tls_SOURCES = tests/node/hostile-tls.c $(tests_node_attacker)
 tests_node_hostile_tls_LDADD = $(LDADD_rpc)
 
 PROGRAM_TESTS += tests/node/hostile.sh
+
+# A client that remembers what was acknowledged, and what the daemon does about signals, kills and full
+# disks.
+TEST_HELPERS += tests/node/load
+tests_node_load_LDADD = $(LDADD_rpc)
+
+MOUNT_TESTS += tests/node/daemon.sh
+MOUNT_TESTS += tests/node/drain.sh
+FAULT_TESTS += tests/node/full.sh
+FAULT_TESTS += tests/node/kill.sh
