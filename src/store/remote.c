@@ -240,15 +240,19 @@ static bool make_hello(const VjStorePlace *place, const VjOpts *opts, GByteArray
 {
     const char *volume = vj_opts_string(opts, "volume");
     g_autofree char *name = g_strdup_printf("%s", g_get_host_name());
+    uint8_t flags = place->create      ? VJ_HELLO_CREATE
+                    : place->read_only ? VJ_HELLO_READ_ONLY
+                                       : VJ_HELLO_ADOPT;
     VjHello hello = {.version_min = 1,
                      .version_max = VJ_WIRE_VERSION,
                      .role = VJ_ROLE_OBJECT,
-                     .flags = place->create      ? VJ_HELLO_CREATE
-                              : place->read_only ? VJ_HELLO_READ_ONLY
-                                                 : VJ_HELLO_ADOPT,
+                     .flags = flags,
                      .volume = vj_slice(volume, strlen(volume)),
                      .name = vj_slice(name, strlen(name))};
 
+    if (place->create && place->destroy) {
+        hello.flags |= VJ_HELLO_DESTROY;
+    }
     if (!parse_uuid(place->volume, hello.uuid, error)) {
         return false;
     }
