@@ -186,14 +186,15 @@ static inline bool vj_fs_time_later(struct timespec a, struct timespec b)
 #define VJ_NAMES_AHEAD 64u
 #define VJ_XATTRS_AHEAD 8u
 
-/* names.c: what may be a name; more of one name in a transaction (records.h). */
 /*
- * Where reading @key, which ends with a name, is a round trip: that brings what stands
- * next to it too, up to @count keys.  What is mostly looked for in vain (a name that is
- * to be made, attributes that hardly any file has) is found not to be there, and so is
- * what would stand beside it, in one round trip for all of them.
+ * expect.c: where reading @key, which ends with a name, is a round trip: that brings what
+ * stands next to it too, up to @count keys.  What is mostly looked for in vain (a name
+ * that is to be made, attributes that hardly any file has) is found not to be there, and
+ * so is what would stand beside it, in one round trip for all of them.
  */
 void vj_fs_expect_near(VjTxn *txn, VjSpace space, const VjFsKey *key, size_t count);
+
+/* names.c: what may be a name; more of one name in a transaction (records.h). */
 int vj_fs_name_check(const char *name) G_GNUC_WARN_UNUSED_RESULT;
 /* What vj_name_del() took, under another name of the same directory. */
 int vj_name_put_back(VjTxn *txn, VjInode *dir, const char *name,

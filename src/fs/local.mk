@@ -11,6 +11,7 @@ src_fs_libvj_fs_la_SOURCES = \
 	src/fs/caller.c \
 	src/fs/dir.c \
 	src/fs/elsewhere.c \
+	src/fs/expect.c \
 	src/fs/flags.c \
 	src/fs/fs-format.c \
 	src/fs/fs-format.h \

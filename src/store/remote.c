@@ -38,16 +38,24 @@ static const VjOptSpec remote_options[] = {
      .type = VJ_OPT_STRING,
      .fallback = "default",
      .help = "name of the volume in the nodes' configuration"},
-    {.name = "key", .type = VJ_OPT_STRING, .help = "file with a pre-shared key"},
+    {.name = "key",
+     .type = VJ_OPT_STRING,
+     .is_file = true,
+     .help = "file with a pre-shared key"},
     {.name = "identity",
      .type = VJ_OPT_STRING,
      .help = "name under which the nodes know the key; default: the volume's"},
-    {.name = "cert", .type = VJ_OPT_STRING, .help = "file with the client's certificate"},
+    {.name = "cert",
+     .type = VJ_OPT_STRING,
+     .is_file = true,
+     .help = "file with the client's certificate"},
     {.name = "certkey",
      .type = VJ_OPT_STRING,
+     .is_file = true,
      .help = "file with the certificate's private key"},
     {.name = "ca",
      .type = VJ_OPT_STRING,
+     .is_file = true,
      .help = "file with the certificates that the nodes' are signed with"},
     {.name = "insecure",
      .type = VJ_OPT_FLAG,
@@ -240,19 +248,16 @@ static bool make_hello(const VjStorePlace *place, const VjOpts *opts, GByteArray
 {
     const char *volume = vj_opts_string(opts, "volume");
     g_autofree char *name = g_strdup_printf("%s", g_get_host_name());
-    uint8_t flags = place->create      ? VJ_HELLO_CREATE
-                    : place->read_only ? VJ_HELLO_READ_ONLY
-                                       : VJ_HELLO_ADOPT;
     VjHello hello = {.version_min = 1,
                      .version_max = VJ_WIRE_VERSION,
                      .role = VJ_ROLE_OBJECT,
-                     .flags = flags,
+                     .flags = place->create ? VJ_HELLO_CREATE |
+                                                  (place->destroy ? VJ_HELLO_DESTROY : 0)
+                              : place->read_only ? VJ_HELLO_READ_ONLY
+                                                 : VJ_HELLO_ADOPT,
                      .volume = vj_slice(volume, strlen(volume)),
                      .name = vj_slice(name, strlen(name))};
 
-    if (place->create && place->destroy) {
-        hello.flags |= VJ_HELLO_DESTROY;
-    }
     if (!parse_uuid(place->volume, hello.uuid, error)) {
         return false;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * test-remote.c - the engine remote: opening, nodes that go and come, and answers that are
- * none
+ * test-remote.c - the engine remote: opening, nodes that go and come, and answers that
+ * are none
  */
 #include <setjmp.h>
 #include <stdarg.h>
