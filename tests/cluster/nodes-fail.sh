@@ -80,6 +80,9 @@ for node in 2 3; do
     load_verify "without node $node: all that was fsynced"
     cluster start $node
 done
+cluster_healed 300 "all nodes are back"
+# What was removed while a node was away goes from it, too.
+check "what the nodes kept of removed objects is removed" varjfsctl node repair "$MNT"
 cluster umount
 cluster_fsck "at the end"
 tap_done
