@@ -23,3 +23,6 @@ noinst_PROGRAMS += tests/bench/bench-flush
 tests_bench_bench_flush_LDADD = $(LDADD_meta)
 noinst_PROGRAMS += tests/bench/bench-rpc
 tests_bench_bench_rpc_LDADD = $(LDADD_rpc)
+
+noinst_PROGRAMS += tests/bench/bench-tls
+tests_bench_bench_tls_LDADD = $(LDADD_rpc)
