@@ -89,13 +89,19 @@ nothing_to_heal()
     varjfsctl node repair "$MNT" >"$T/repair.log" 2>&1 && grep -q 'healed 0$' "$T/repair.log"
 }
 
+healed_or_gone()
+{
+    nothing_to_heal || ! is_mounted "$MNT"
+}
+
 cluster_healed()
 {
-    if wait_for "$1" nothing_to_heal; then
+    : >"$T/repair.log"
+    if wait_for "$1" healed_or_gone && is_mounted "$MNT"; then
         pass "$2"
     else
         fail "$2" "$(cat "$T/repair.log")
-$(varjfsctl node status "$MNT")"
+$(varjfsctl node status "$MNT" 2>&1)"
     fi
 }
 
