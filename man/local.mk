@@ -19,6 +19,7 @@ man_pages += man/varjfs-protocol.7
 man_pages += man/varjfs-security.7
 man_pages += man/varjfs-store-null.7
 man_pages += man/varjfs-store-posix.7
+man_pages += man/varjfs-store-remote.7
 man_pages += man/varjfs-transform.7
 man_pages += man/varjfs.8
 man_pages += man/varjfsctl.1

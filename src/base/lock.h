@@ -52,6 +52,7 @@ typedef enum VjLockRank {
     VJ_RANK_RPC_RECEIVE = 71,     /* rpc: where a bulk is received to */
     VJ_RANK_RPC_CONNECTION = 72,  /* rpc: what goes out on one connection */
     VJ_RANK_RPC_LOOP = 74,        /* rpc: what a loop thread is to do */
+    VJ_RANK_NODE_KEYS = 80,       /* node: keys by which peers are believed */
     VJ_RANK_BASE = 90,            /* log, trace: may be taken under any other */
 } VjLockRank;
 

@@ -10,6 +10,8 @@
 /* Of a scrub, bytes a second: a disk has some time left for others. */
 #define RATE_DEFAULT ((uint64_t)64 << 20)
 #define MAX_TIME_S ((uint64_t)1 << 32)
+/* Of a certificate: a date has four digits of a year. */
+#define MAX_DAYS ((uint64_t)36500)
 
 typedef struct Subcommand {
     VjCmd cmd;       /* the name is "varjfsctl NAME" */
@@ -55,6 +57,20 @@ static const VjCmdSwitch scrub_switches[] = {
     {.word = "progress", .help = "show the progress, also where it is no terminal"},
     {.word = "status",
      .help = "read nothing: show how far a scrub has come, and what the last found"},
+    {0},
+};
+
+static const VjCmdSwitch keygen_switches[] = {
+    {.word = "ca", .help = "make a CA in DIRECTORY: ca.pem and ca-key.pem"},
+    {.word = "node",
+     .value = "NAMES",
+     .help = "make the certificate of a node, which clients know by these names"},
+    {.word = "client",
+     .value = "NAME",
+     .help = "make the certificate of a client, which nodes know by that name"},
+    {.word = "days",
+     .value = "DAYS",
+     .help = "it is good for so many (default: 3650 of a CA, else 825)"},
     {0},
 };
 
@@ -146,6 +162,16 @@ static const Subcommand subcommands[] = {
      1,
      1,
      vj_ctl_checkpoint},
+    {{.name = "varjfsctl keygen",
+      .operands = "[--ca|--node=NAMES|--client=NAME] [--days=DAYS] "
+                  "FILE|DIRECTORY",
+      .summary =
+          "Makes a key that nodes and clients of a volume share, in FILE; or, with a\n"
+          "switch, certificates in DIRECTORY.  Replaces no file.",
+      .switches = keygen_switches},
+     1,
+     1,
+     vj_ctl_keygen},
     {{.name = "varjfsctl node",
       .operands = "status|repair [--json] MOUNT",
       .summary = "status: shows the storage nodes of a file system.  repair: brings all\n"
@@ -202,8 +228,12 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
     } flags[] = {
         {"no-sync", &ctl->no_sync}, {"recursive", &ctl->recursive},
         {"resume", &ctl->resume},   {"progress", &ctl->progress},
-        {"status", &ctl->status},
+        {"status", &ctl->status},   {"ca", &ctl->makes_ca},
     };
+    const struct {
+        const char *word;
+        const char **set;
+    } texts[] = {{"node", &ctl->node}, {"client", &ctl->client}};
 
     if (strcmp(s->word, "rate") == 0) {
         return vj_parse_size(value, &ctl->rate, error) ||
@@ -218,6 +248,16 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
                                           NULL) ||
                vj_error_set(error, EINVAL, "--max-time: \"%s\" is no number of seconds",
                             value);
+    }
+    if (strcmp(s->word, "days") == 0) {
+        return g_ascii_string_to_unsigned(value, 10, 1, MAX_DAYS, &ctl->days, NULL) ||
+               vj_error_set(error, EINVAL, "--days: \"%s\" is no number of days", value);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
+        if (strcmp(s->word, texts[i].word) == 0) {
+            *texts[i].set = value;
+            return true;
+        }
     }
     for (size_t i = 0; i < G_N_ELEMENTS(flags); i++) {
         if (strcmp(s->word, flags[i].word) == 0) {

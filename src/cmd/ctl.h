@@ -2,7 +2,8 @@
 /*
  * ctl.h - varjfsctl from the inside: its subcommands, and how they print
  *
- * All of them go through a mount: ioctls and xattrs of files that the caller may open.
+ * All of them but keygen go through a mount: ioctls and xattrs of files that the caller
+ * may open.
  */
 #ifndef VJ_CMD_CTL_H
 #define VJ_CMD_CTL_H
@@ -27,7 +28,10 @@ typedef struct VjCtl {
     uint64_t rate;       /* bytes a second; 0: as fast as it goes */
     uint64_t max_bytes;  /* 0: all */
     uint64_t max_time_s; /* 0: until it is done */
-    char **operands;     /* ends with NULL; as many as the table of ctl.c allows */
+    bool makes_ca;
+    const char *node, *client; /* names in certificates; NULL: not asked for */
+    uint64_t days;             /* that one is good for; 0: the default */
+    char **operands;           /* ends with NULL; as many as the table of ctl.c allows */
 } VjCtl;
 
 /* Each returns an exit code and has reported what went wrong. */
@@ -43,6 +47,7 @@ int vj_ctl_recode(const VjCtl *ctl);
 int vj_ctl_gc(const VjCtl *ctl);
 int vj_ctl_scrub(const VjCtl *ctl);
 int vj_ctl_checkpoint(const VjCtl *ctl);
+int vj_ctl_keygen(const VjCtl *ctl);
 int vj_ctl_node(const VjCtl *ctl);
 
 /* Called for each line, without its end; false: stop with an error that was reported. */

@@ -25,6 +25,7 @@ varjfs_LDADD = $(LDADD_cmd)
 varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-edit.c \
 	src/cmd/ctl-json.c \
+	src/cmd/ctl-keygen.c \
 	src/cmd/ctl-node.c \
 	src/cmd/ctl-open.c \
 	src/cmd/ctl-recode.c \
@@ -34,7 +35,7 @@ varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-tend.c \
 	src/cmd/ctl.c \
 	src/cmd/ctl.h
-varjfsctl_LDADD = src/cmd/libvj-cmd.la $(LDADD_codec)
+varjfsctl_LDADD = src/cmd/libvj-cmd.la src/codec/libvj-codec.la $(LDADD_rpc)
 
 mkfs_varjfs_SOURCES = src/cmd/mkfs.c
 mkfs_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_volume)

@@ -68,9 +68,8 @@ typedef struct VjMetaPlace {
     /* The volume whose keys it keeps, as of VjStorePlace, for engines that are elsewhere.
      * Borrowed; NULL: not compared. */
     const char *volume;
-    bool create; /* mkfs: make what is missing; else a missing engine is an error */
-    bool
-        destroy; /* with create: a volume that is elsewhere and has the place is removed */
+    bool create;  /* mkfs: make what is missing; else a missing engine is an error */
+    bool destroy; /* with create: a volume elsewhere that has the place is removed */
     bool read_only;
     bool salvage; /* a repair: what a damaged log does not give is given up */
     /* Changes of one transaction, bytes of memory; 0: 64 MiB.  A node takes more: one of

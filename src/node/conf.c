@@ -619,7 +619,12 @@ bool vj_node_volume_conf_admits(const VjNodeVolumeConf *v, const char *identity)
     if (*identity == '\0') {
         return !v->has_key && v->identities == NULL;
     }
-    return (v->has_key && strcmp(identity, v->name) == 0) ||
-           (v->identities != NULL &&
-            g_strv_contains((const char *const *)v->identities, identity));
+    /* The two kinds of proof are kept apart: a certificate of the name of a volume is not
+     * its key. */
+    if (g_str_has_prefix(identity, "key:")) {
+        return v->has_key && strcmp(identity + strlen("key:"), v->name) == 0;
+    }
+    return g_str_has_prefix(identity, "cert:") && v->identities != NULL &&
+           g_strv_contains((const char *const *)v->identities,
+                           identity + strlen("cert:"));
 }

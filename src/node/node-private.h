@@ -46,8 +46,8 @@ typedef struct VjNodePlaceOpen {
  * vj_node_place_open - lock the directory, look whose it is, open store and keys
  *
  * With CREATE or ADOPT a place of no volume becomes @how->volume's: *was_empty.
- * Returns   0 and *out owned; -ENODATA it is empty; -ENXIO it is another's; -EBUSY another
- *           process uses it; else what failed, logged
+ * Returns   0 and *out owned; -ENODATA it is empty; -ENXIO it is another's; -EBUSY
+ *           another process uses it; else what failed, logged
  */
 int vj_node_place_open(const VjNodePlaceOpen *how, VjNodePlace **out, bool *was_empty);
 /* 0, or what kept the last changes from becoming durable; frees @p all the same.  NULL is

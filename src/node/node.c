@@ -25,6 +25,9 @@ struct VjNode {
     /* guarded by lock: */
     GHashTable *volumes; /* name → VjNodeVolume */
     int error;           /* the first of closing */
+
+    VjMutex keys_lock; /* VJ_RANK_NODE_KEYS: taken while a connection shakes hands */
+    GHashTable *keys;  /* name → VjKey256, of volumes with one; guarded by keys_lock */
 };
 
 /* ---- volumes ----------------------------------------------------------------------- */
@@ -66,6 +69,8 @@ VjNode *vj_node_new(const VjNodeConf *conf)
     vj_mutex_init(&n->lock, VJ_RANK_NODE, "node");
     vj_cond_init(&n->changed);
     n->volumes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    vj_mutex_init(&n->keys_lock, VJ_RANK_NODE_KEYS, "node.pre-shared");
+    n->keys = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     vj_node_reload(n, conf);
     return n;
 }
@@ -90,12 +95,28 @@ static void add(VjNode *n, const VjNodeVolumeConf *conf) VJ_REQUIRES(n->lock)
     g_hash_table_insert(n->volumes, g_strdup(conf->name), v);
 }
 
+static void reload_keys(VjNode *n, const VjNodeConf *conf)
+{
+    vj_mutex_lock(&n->keys_lock);
+    g_hash_table_remove_all(n->keys);
+    for (guint i = 0; i < conf->volumes->len; i++) {
+        const VjNodeVolumeConf *one = g_ptr_array_index(conf->volumes, i);
+
+        if (one->has_key) {
+            g_hash_table_insert(n->keys, g_strdup(one->name),
+                                g_memdup2(&one->key, sizeof one->key));
+        }
+    }
+    vj_mutex_unlock(&n->keys_lock);
+}
+
 void vj_node_reload(VjNode *n, const VjNodeConf *conf)
 {
     g_autoptr(GPtrArray) gone = g_ptr_array_new();
     GHashTableIter iter;
     gpointer name, value;
 
+    reload_keys(n, conf);
     vj_mutex_lock(&n->lock);
     g_hash_table_iter_init(&iter, n->volumes);
     while (g_hash_table_iter_next(&iter, &name, &value)) {
@@ -139,6 +160,8 @@ int vj_node_free(VjNode *n)
     rc = n->error;
     vj_mutex_unlock(&n->lock);
     g_hash_table_unref(n->volumes);
+    g_hash_table_unref(n->keys);
+    vj_mutex_clear(&n->keys_lock);
     vj_cond_clear(&n->changed);
     vj_mutex_clear(&n->lock);
     g_free(n);
@@ -148,17 +171,15 @@ int vj_node_free(VjNode *n)
 bool vj_node_find_key(void *opaque, const char *identity, VjKey256 *out)
 {
     VjNode *n = opaque;
-    const VjNodeVolume *v;
-    bool found;
+    const VjKey256 *key;
 
-    vj_mutex_lock(&n->lock);
-    v = g_hash_table_lookup(n->volumes, identity);
-    found = v != NULL && v->conf->has_key;
-    if (found) {
-        *out = v->conf->key;
+    vj_mutex_lock(&n->keys_lock);
+    key = g_hash_table_lookup(n->keys, identity);
+    if (key != NULL) {
+        *out = *key;
     }
-    vj_mutex_unlock(&n->lock);
-    return found;
+    vj_mutex_unlock(&n->keys_lock);
+    return key != NULL;
 }
 
 void vj_node_each_volume(VjNode *n, VjNodeVolumeVisit *visit, void *opaque)

@@ -24,6 +24,8 @@
 #define KEEPALIVE_IDLE_S 30
 #define KEEPALIVE_INTERVAL_S 10
 #define KEEPALIVE_COUNT 3
+/* Of what was sent and the other machine has not acknowledged. */
+#define UNACKNOWLEDGED_MS 60000
 
 /* ---- text -------------------------------------------------------------------------- */
 
@@ -246,6 +248,7 @@ void vj_socket_tune(int fd)
     set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
     set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT);
+    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS);
 }
 
 int vj_socket_connect(const VjSocketAddress *to, int *out)

@@ -43,34 +43,13 @@ static bool openssl_error(GError **error, const char *what)
 
 /* ---- files ------------------------------------------------------------------------- */
 
-static bool write_new(int dir_fd, const char *name, const char *src, size_t len,
-                      mode_t mode, GError **error)
-{
-    VJ_AUTO_FD fd =
-        openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int rc;
-
-    if (fd < 0) {
-        return vj_error_set_errno(error, errno, "%s", name);
-    }
-    rc = vj_fd_write_all(fd, src, len);
-    if (rc == 0 && (fchmod(fd, mode) < 0 || fsync(fd) < 0)) {
-        rc = -errno;
-    }
-    if (rc < 0) {
-        unlinkat(dir_fd, name, 0);
-        return vj_error_set_errno(error, -rc, "%s", name);
-    }
-    return true;
-}
-
 /* What is in @bio becomes a file. */
 static bool write_bio(int dir_fd, const char *name, BIO *bio, mode_t mode, GError **error)
 {
     char *text;
     long len = BIO_get_mem_data(bio, &text);
 
-    return len > 0 ? write_new(dir_fd, name, text, (size_t)len, mode, error)
+    return len > 0 ? vj_credential_write(dir_fd, name, text, (size_t)len, mode, error)
                    : openssl_error(error, name);
 }
 

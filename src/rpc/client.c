@@ -91,10 +91,11 @@ struct VjRpcClient {
     uint16_t free_slots[SLOTS];
     unsigned free_count;
     unsigned calls_max; /* in flight, of this connection */
-    uint64_t bytes_max; /* of their requests */
+    uint64_t bytes_max; /* of their requests, and of replies whose length is known */
     uint64_t bytes;
     VjRpcCallState *first, *last; /* those that wait */
     unsigned waiting_count;
+    int why_rc;          /* why the last attempt failed; 0: it did not */
     int64_t busy_us;     /* since when there have been calls in flight */
     int64_t deadline_us; /* when deadlines are looked at next */
 
@@ -130,7 +131,8 @@ static void queue_remove(VjRpcClient *c, VjRpcCallState *s)
 
 static uint64_t request_bytes(const VjRpcCall *call)
 {
-    return (call->message != NULL ? call->message->len : 0) + (uint64_t)call->bulk_bytes;
+    return (call->message != NULL ? call->message->len : 0) + (uint64_t)call->bulk_bytes +
+           (call->into != NULL ? call->bulk_max : 0);
 }
 
 /* One may always be in flight. */
@@ -474,6 +476,9 @@ static void set_state(VjRpcClient *c, State state)
 static void attempt_failed(VjRpcClient *c, int rc)
 {
     vj_trace(rpc, "%s: not connected: %s", c->text, g_strerror(-rc));
+    vj_mutex_lock(&c->lock);
+    c->why_rc = rc;
+    vj_mutex_unlock(&c->lock);
     if (c->address.path == NULL && !c->address.is_numeric) {
         g_clear_pointer(&c->addresses, g_array_unref); /* the name may have moved */
     }
@@ -659,6 +664,9 @@ static int conn_head(VjConn *conn, const VjFrame *frame, VjInto *into)
     if ((frame->flags & VJ_FRAME_REPLY) == 0) {
         return -EPROTO;
     }
+    if (frame->message_bytes > VJ_WIRE_REPLY_MESSAGE_MAX) {
+        return -EPROTO;
+    }
     if (frame->op == VJ_OP_PING && frame->tag == 0) {
         /* The peer reads nothing just now, but is alive. */
         c->attempt_us = vj_clock_mono_us();
@@ -694,6 +702,7 @@ static void hello_answered(VjRpcClient *c, const VjFrame *frame, GByteArray *mes
     vj_mutex_lock(&c->lock);
     c->state = STATE_CONNECTED;
     c->wants = false;
+    c->why_rc = 0;
     c->calls_max = limits.requests_max == 0 ? SLOTS : MIN(limits.requests_max, SLOTS);
     c->bytes_max = limits.bytes_max == 0 ? VJ_RPC_CONNECTION_BYTES_MAX : limits.bytes_max;
     vj_mutex_unlock(&c->lock);
@@ -835,7 +844,7 @@ static void send_ping(VjRpcClient *c)
     __atomic_store_n(&c->ping_is_out, true, __ATOMIC_RELAXED);
     c->ping_out = (VjOut){.released = ping_released};
     vj_out_encode(&c->ping_out, &frame);
-    vj_conn_send(c->conn, &c->ping_out);
+    vj_conn_send_first(c->conn, &c->ping_out);
 }
 
 static void look_for_life(VjRpcClient *c, int64_t now_us)
@@ -1032,6 +1041,34 @@ void vj_rpc_client_connect(VjRpcClient *c)
         vj_loop_post(c->loop, &c->task);
     }
     vj_mutex_unlock(&c->lock);
+}
+
+static const char *text_of(int rc)
+{
+    switch (rc) {
+    case -EPROTO:
+        return "what listens there speaks another protocol";
+    case -EACCES:
+        return "one side refuses the other's credentials";
+    case -ECONNRESET:
+        return "the connection was closed before there was an answer";
+    case -ETIMEDOUT:
+        return "no answer";
+    case -EHOSTUNREACH:
+        return "no address of that name, or no way to it";
+    default:
+        return g_strerror(-rc);
+    }
+}
+
+char *vj_rpc_client_why(VjRpcClient *c)
+{
+    int rc;
+
+    vj_mutex_lock(&c->lock);
+    rc = c->why_rc;
+    vj_mutex_unlock(&c->lock);
+    return rc == 0 ? NULL : g_strdup_printf("%s: %s", c->text, text_of(rc));
 }
 
 bool vj_rpc_client_is_connected(VjRpcClient *c)

@@ -101,6 +101,9 @@ void vj_conn_finish(VjConn *c);
  * has not closed behind vj_conn_finish, for longer than it may: closes the connection.
  * To be called from time to time. */
 void vj_conn_check(VjConn *c, int64_t now_us);
+/* When the frame began to come in whose body is not whole yet; INT64_MAX: there is none.
+ */
+int64_t vj_conn_body_since_us(const VjConn *c);
 /* When the peer last gave a sign of life: bytes came in, or it took some for which the
  * socket had no room before. */
 int64_t vj_conn_alive_us(VjConn *c);
@@ -110,6 +113,8 @@ bool vj_conn_is_paused(const VjConn *c);
 
 /* Begins to send what vj_out_encode has been called for.  Never blocks. */
 void vj_conn_send(VjConn *c, VjOut *out);
+/* The same, before all frames of which nothing has been sent. */
+void vj_conn_send_first(VjConn *c, VjOut *out);
 /* True: nothing of @out has been sent, and it is the caller's; released() is not
  * called. */
 bool vj_conn_take_back(VjConn *c, VjOut *out);

@@ -39,7 +39,7 @@ typedef enum Phase {
     PHASE_CONNECTING,
     PHASE_HANDSHAKE,
     PHASE_OPEN,
-    PHASE_FINISHING, /* what comes in is thrown away */
+    PHASE_FINISHING, /* what waits goes out, then what comes in is thrown away */
     PHASE_CLOSED,
 } Phase;
 
@@ -66,7 +66,6 @@ struct VjConn {
     struct event *read_event, *write_event;
     bool is_reading, is_writing; /* which of them are added */
     bool is_paused;
-    bool has_shut_down;
     int64_t finish_us;
     /* the frame that is coming in */
     uint8_t head[VJ_FRAME_HEAD_BYTES];
@@ -99,6 +98,7 @@ struct VjConn {
     bool can_send;
     VjOut *first, *last;
     size_t first_sent;   /* bytes of the first one that are out */
+    int64_t first_us;    /* when it became the first one that waits */
     bool waits_to_write; /* the loop goes on with the output */
     unsigned wants;
     int close_rc;
@@ -139,6 +139,30 @@ static void append(VjConn *c, VjOut *out)
     out->is_queued = true;
     *(c->last == NULL ? &c->first : &c->last->next) = out;
     c->last = out;
+}
+
+/* The last frame of which the stream has begun to send something; NULL: none. */
+static VjOut *last_begun(const VjConn *c)
+{
+    size_t begun = c->first_sent + c->stream->send_pending;
+    VjOut *last = NULL;
+
+    for (VjOut *out = c->first; out != NULL && begun > 0; out = out->next) {
+        last = out;
+        begun -= MIN(begun, vj_out_bytes(out));
+    }
+    return last;
+}
+
+static void insert_first(VjConn *c, VjOut *out)
+{
+    VjOut *before = last_begun(c);
+
+    out->before = before;
+    out->next = before == NULL ? c->first : before->next;
+    *(out->next == NULL ? &c->last : &out->next->before) = out;
+    *(before == NULL ? &c->first : &before->next) = out;
+    out->is_queued = true;
 }
 
 static void detach(VjConn *c, VjOut *out)
@@ -228,7 +252,10 @@ static int flush(VjConn *c, VjOut **done)
         advance(c, (size_t)sent, done);
     }
     if (total > 0) {
-        __atomic_store_n(&c->out_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
+        int64_t now_us = vj_clock_mono_us();
+
+        __atomic_store_n(&c->out_us, now_us, __ATOMIC_RELAXED);
+        c->first_us = *done != NULL ? now_us : c->first_us;
         __atomic_fetch_add(&c->counters->sent_bytes, total, __ATOMIC_RELAXED);
     }
     c->waits_to_write = c->first != NULL;
@@ -246,7 +273,7 @@ static void want(VjConn *c, unsigned wants)
     }
 }
 
-void vj_conn_send(VjConn *c, VjOut *out)
+static void submit(VjConn *c, VjOut *out, bool is_first)
 {
     VjOut *done = NULL;
     bool refused;
@@ -257,7 +284,11 @@ void vj_conn_send(VjConn *c, VjOut *out)
     if (!refused) {
         bool was_empty = c->first == NULL;
 
-        append(c, out);
+        if (is_first) {
+            insert_first(c, out);
+        } else {
+            append(c, out);
+        }
         if (was_empty) {
             int rc = flush(c, &done);
 
@@ -266,7 +297,8 @@ void vj_conn_send(VjConn *c, VjOut *out)
                 c->close_rc = rc;
                 want(c, WANT_CLOSE);
             } else if (c->waits_to_write) {
-                __atomic_store_n(&c->out_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
+                c->first_us = vj_clock_mono_us();
+                __atomic_store_n(&c->out_us, c->first_us, __ATOMIC_RELAXED);
                 want(c, WANT_WRITE);
             }
         }
@@ -278,16 +310,32 @@ void vj_conn_send(VjConn *c, VjOut *out)
     release(done, true);
 }
 
+void vj_conn_send(VjConn *c, VjOut *out)
+{
+    submit(c, out, false);
+}
+
+void vj_conn_send_first(VjConn *c, VjOut *out)
+{
+    submit(c, out, true);
+}
+
 bool vj_conn_take_back(VjConn *c, VjOut *out)
 {
-    bool taken = false;
+    bool taken;
 
     vj_mutex_lock(&c->lock);
-    /* What was offered to a TLS stream once has to be offered again. */
-    if (out->is_queued && c->stream->ops->both_at_once &&
-        (c->first != out || c->first_sent == 0)) {
+    taken = out->is_queued;
+    if (taken) {
+        const VjOut *begun = last_begun(c);
+
+        for (const VjOut *o = c->first; taken && begun != NULL; o = o->next) {
+            taken = o != out;
+            begun = o == begun ? NULL : begun;
+        }
+    }
+    if (taken) {
         detach(c, out);
-        taken = true;
     }
     vj_mutex_unlock(&c->lock);
     return taken;
@@ -328,9 +376,11 @@ static void set_events(VjConn *c)
         wants = c->stream->handshake_wants;
         break;
     case PHASE_OPEN:
-    case PHASE_FINISHING:
         wants = (short)((c->is_paused ? 0 : c->stream->recv_wants) |
                         (c->waits_to_write ? c->stream->send_wants : 0));
+        break;
+    case PHASE_FINISHING:
+        wants = c->stream != NULL ? c->stream->send_wants : POLLIN;
         break;
     case PHASE_NEW:
     case PHASE_CLOSED:
@@ -732,6 +782,17 @@ static void end_connect(VjConn *c)
     begin_handshake(c);
 }
 
+/* All has been sent.  The socket is closed when the peer has read it and closes too: a
+ * socket that is closed while something comes in would take back what it has sent. */
+static void say_end(VjConn *c)
+{
+    vj_mutex_lock(&c->lock);
+    c->can_send = false;
+    vj_stream_free(g_steal_pointer(&c->stream));
+    vj_mutex_unlock(&c->lock);
+    (void)shutdown(c->fd, SHUT_WR); /* a peer that is gone says so when it is read */
+}
+
 /* Output that waited for the socket. */
 static void write_some(VjConn *c)
 {
@@ -754,18 +815,19 @@ static void write_some(VjConn *c)
     release(done, true);
     if (rc < 0) {
         vj_conn_close(c, rc);
-    } else if (c->phase == PHASE_FINISHING && is_empty && !c->has_shut_down) {
-        c->has_shut_down = true;
-        (void)shutdown(c->fd, SHUT_WR); /* one that is gone says so when it is read */
+    } else if (c->phase == PHASE_FINISHING && is_empty && c->stream != NULL) {
+        say_end(c);
     }
 }
 
+/* What still comes from a peer that has been told that it is over. */
 static void throw_away(VjConn *c)
 {
-    ssize_t got = receive(c, vj_loop_scratch(c->loop), VJ_LOOP_SCRATCH_BYTES);
+    uint8_t *scratch = vj_loop_scratch(c->loop);
+    ssize_t got = recv(c->fd, scratch, VJ_LOOP_SCRATCH_BYTES, MSG_DONTWAIT);
 
-    if (got < 0 && got != -EAGAIN) {
-        vj_conn_close(c, (int)got);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+        vj_conn_close(c, -ECONNRESET);
     }
 }
 
@@ -786,7 +848,7 @@ static void step(VjConn *c, bool is_readable)
         break;
     case PHASE_FINISHING:
         write_some(c);
-        if (c->phase == PHASE_FINISHING) {
+        if (c->phase == PHASE_FINISHING && c->stream == NULL) {
             throw_away(c);
         }
         break;
@@ -906,7 +968,7 @@ void vj_conn_start(VjConn *c, bool is_server, VjCredentials *credentials,
     c->read_event = event_new(base, c->fd, EV_READ | EV_PERSIST, on_event, c);
     c->write_event = event_new(base, c->fd, EV_WRITE | EV_PERSIST, on_event, c);
     vj_conn_ref(c); /* until it is closed */
-    vj_conn_ref(c); /* below: its owner may drop it when it is */
+    vj_conn_ref(c); /* until this returns: what the peer has sent may close it */
     c->phase = PHASE_CONNECTING;
     if (c->read_event == NULL || c->write_event == NULL) {
         vj_conn_close(c, -ENOMEM);
@@ -972,31 +1034,49 @@ void vj_conn_finish(VjConn *c)
     }
 }
 
+/* What a frame of @bytes may take. */
+static int64_t most_us(size_t bytes)
+{
+    return VJ_RPC_FRAME_TIMEOUT_US +
+           (int64_t)bytes / FRAME_BYTES_PER_SECOND_MIN * G_USEC_PER_SEC;
+}
+
+/* The peer takes what goes out too slowly, or not at all. */
+static bool is_stuck(VjConn *c, int64_t now_us)
+{
+    bool is_late = false;
+
+    vj_mutex_lock(&c->lock);
+    if (c->first != NULL) {
+        is_late = now_us - c->out_us > VJ_RPC_FRAME_TIMEOUT_US ||
+                  now_us - c->first_us > most_us(vj_out_bytes(c->first));
+    }
+    vj_mutex_unlock(&c->lock);
+    return is_late;
+}
+
+static size_t body_bytes(const VjConn *c)
+{
+    return (size_t)c->frame.message_bytes + c->frame.bulk_bytes;
+}
+
 static bool is_overdue(VjConn *c, int64_t now_us)
 {
     int64_t in_us = __atomic_load_n(&c->in_us, __ATOMIC_RELAXED);
-    int64_t out_us = __atomic_load_n(&c->out_us, __ATOMIC_RELAXED);
     bool is_half = c->head_used > 0 && !c->is_paused;
 
     if (c->phase == PHASE_FINISHING) {
-        return now_us - c->finish_us > FINISH_TIMEOUT_US &&
-               (!vj_conn_has_output(c) || now_us - out_us > VJ_RPC_FRAME_TIMEOUT_US);
+        return is_stuck(c, now_us) ||
+               (now_us - c->finish_us > FINISH_TIMEOUT_US && !vj_conn_has_output(c));
     }
     if (c->phase != PHASE_OPEN) {
         return false;
     }
-    if (is_half && now_us - in_us > VJ_RPC_FRAME_TIMEOUT_US) {
+    if (is_half && (now_us - in_us > VJ_RPC_FRAME_TIMEOUT_US ||
+                    (c->in_body && now_us - c->frame_us > most_us(body_bytes(c))))) {
         return true;
     }
-    if (is_half && c->in_body) {
-        int64_t bytes = (int64_t)c->frame.message_bytes + c->frame.bulk_bytes;
-        int64_t most_us = bytes / FRAME_BYTES_PER_SECOND_MIN * G_USEC_PER_SEC;
-
-        if (now_us - c->frame_us > VJ_RPC_FRAME_TIMEOUT_US + most_us) {
-            return true;
-        }
-    }
-    return vj_conn_has_output(c) && now_us - out_us > VJ_RPC_FRAME_TIMEOUT_US;
+    return is_stuck(c, now_us);
 }
 
 void vj_conn_check(VjConn *c, int64_t now_us)
@@ -1005,6 +1085,11 @@ void vj_conn_check(VjConn *c, int64_t now_us)
         vj_trace(rpc, "a peer is too slow");
         vj_conn_close(c, -ETIMEDOUT);
     }
+}
+
+int64_t vj_conn_body_since_us(const VjConn *c)
+{
+    return c->phase == PHASE_OPEN && c->in_body ? c->frame_us : INT64_MAX;
 }
 
 int64_t vj_conn_alive_us(VjConn *c)

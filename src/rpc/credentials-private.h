@@ -43,5 +43,8 @@ int vj_tls_find_key(SSL *ssl, const unsigned char *identity, size_t identity_len
 char *vj_credential_read(int dir_fd, const char *path, bool is_secret, size_t max,
                          size_t *len, GError **error);
 void vj_credential_free(char *text, size_t len); /* NULL is fine */
+/* A new file, durable but for its name; false with @error, and no file: EEXIST. */
+bool vj_credential_write(int dir_fd, const char *path, const char *src, size_t len,
+                         mode_t mode, GError **error);
 
 #endif

@@ -26,7 +26,7 @@
 #define CHAIN_BYTES_MAX (64 << 10) /* of a peer's certificates */
 #define SECURITY_LEVEL 2           /* of OpenSSL: 112 bits */
 
-/* Before which a certificate of ours is reported. */
+/* Before its end a certificate that we use is reported. */
 #define EXPIRY_WARNING_S ((time_t)14 * 24 * 3600)
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(BIO, BIO_vfree)
@@ -146,6 +146,17 @@ static BIO *open_text(const char *text, size_t len, GError **error)
     return bio;
 }
 
+static void warn_of_expiry(const char *path, const X509 *certificate)
+{
+    time_t now = vj_clock_real().tv_sec, soon = now + EXPIRY_WARNING_S;
+
+    if (X509_cmp_time(X509_get0_notAfter(certificate), &now) < 0) {
+        vj_log_warn("rpc: %s: a certificate has expired", path);
+    } else if (X509_cmp_time(X509_get0_notAfter(certificate), &soon) < 0) {
+        vj_log_warn("rpc: %s: a certificate expires within two weeks", path);
+    }
+}
+
 static bool add_authorities(SSL_CTX *context, const char *path, const char *text,
                             size_t len, GError **error)
 {
@@ -172,6 +183,7 @@ static bool add_authorities(SSL_CTX *context, const char *path, const char *text
             return vj_error_set(error, EFBIG, "%s: has more than %u certificates", path,
                                 CA_CERTIFICATES_MAX);
         }
+        warn_of_expiry(path, one);
         if (X509_STORE_add_cert(SSL_CTX_get_cert_store(context), one) != 1) {
             return ssl_error(error, path);
         }
@@ -181,17 +193,6 @@ static bool add_authorities(SSL_CTX *context, const char *path, const char *text
         return false;
     }
     return count > 0 || vj_error_set(error, EINVAL, "%s: has no certificate", path);
-}
-
-static void warn_of_expiry(const char *path, const X509 *certificate)
-{
-    time_t now = vj_clock_real().tv_sec, soon = now + EXPIRY_WARNING_S;
-
-    if (X509_cmp_time(X509_get0_notAfter(certificate), &now) < 0) {
-        vj_log_warn("rpc: %s: the certificate has expired", path);
-    } else if (X509_cmp_time(X509_get0_notAfter(certificate), &soon) < 0) {
-        vj_log_warn("rpc: %s: the certificate expires within two weeks", path);
-    }
 }
 
 /* Ours is the first of the file; those behind it lead to the CA. */

@@ -94,6 +94,27 @@ char *vj_credential_read(int dir_fd, const char *path, bool is_secret, size_t ma
     return text;
 }
 
+bool vj_credential_write(int dir_fd, const char *path, const char *src, size_t len,
+                         mode_t mode, GError **error)
+{
+    VJ_AUTO_FD fd =
+        openat(dir_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc;
+
+    if (fd < 0) {
+        return vj_error_set_errno(error, errno, "%s", path);
+    }
+    rc = vj_fd_write_all(fd, src, len);
+    if (rc == 0 && (fchmod(fd, mode) < 0 || fsync(fd) < 0)) {
+        rc = -errno;
+    }
+    if (rc < 0) {
+        unlinkat(dir_fd, path, 0);
+        return vj_error_set_errno(error, -rc, "%s", path);
+    }
+    return true;
+}
+
 /* ---- pre-shared keys --------------------------------------------------------------- */
 
 char *vj_key_new_text(void)
@@ -154,4 +175,15 @@ bool vj_key_load(int dir_fd, const char *path, VjKey256 *out, GError **error)
                             path);
     }
     return true;
+}
+
+bool vj_key_write_new(int dir_fd, const char *path, GError **error)
+{
+    char *text = vj_key_new_text();
+    size_t len = strlen(text);
+    bool done = vj_credential_write(dir_fd, path, text, len, 0600, error);
+
+    vj_key_forget(text, len);
+    g_free(text);
+    return done;
 }

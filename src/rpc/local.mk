@@ -22,7 +22,10 @@ src_rpc_libvj_rpc_la_SOURCES = \
 	src/rpc/loop.c \
 	src/rpc/messages.c \
 	src/rpc/messages.h \
+	src/rpc/peer.c \
+	src/rpc/request.c \
 	src/rpc/rpc.h \
+	src/rpc/server-private.h \
 	src/rpc/server.c \
 	src/rpc/stream-private.h \
 	src/rpc/stream.c \

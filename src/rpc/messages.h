@@ -203,7 +203,8 @@ int vj_wire_digest_reply_decode(VjSlice message, uint8_t digest[VJ_WIRE_DIGEST_B
 
 /*
  * PUT_PLAIN: the bulk is content, of which the node makes the stored form.  wire_codec
- * not 0: the bulk is encoded with it for the way, in one run.  Reply: the form that was made.
+ * not 0: the bulk is encoded with it for the way, in one run.  Reply: the form that was
+ * made.
  */
 typedef struct VjWirePutPlain {
     VjWireObject object;

@@ -93,10 +93,13 @@ void vj_credentials_unref(VjCredentials *c); /* NULL is fine */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjCredentials, vj_credentials_unref)
 /* Of the name that a key is known by, bytes. */
 #define VJ_RPC_KEY_IDENTITY_MAX 250u
-/* A new key as one line of text with its end, owned; the file of one line, read.
- * vj_key_forget overwrites what is of no use any more. */
+/* A new key as one line of text with its end, owned. */
 char *vj_key_new_text(void);
+/* The same as a new file of mode 0600; its directory is not synced. */
+bool vj_key_write_new(int dir_fd, const char *path, GError **error);
+/* The file of one line, read. */
 bool vj_key_load(int dir_fd, const char *path, VjKey256 *out, GError **error);
+/* Overwrites what is of no use any more. */
 void vj_key_forget(void *key, size_t len);
 
 /* ---- client ------------------------------------------------------------------------ */
@@ -134,6 +137,9 @@ void vj_rpc_client_free(VjRpcClient *c);
 /* Begins to connect, without a call, and goes on trying until it is connected. */
 void vj_rpc_client_connect(VjRpcClient *c);
 bool vj_rpc_client_is_connected(VjRpcClient *c);
+/* Why the last attempt to connect failed, "ADDRESS: reason" for people, owned; NULL: none
+ * has since it was last connected.  Threads: any. */
+char *vj_rpc_client_why(VjRpcClient *c);
 
 typedef struct VjRpcTraffic {
     uint64_t sent_bytes, received_bytes; /* frames, before TLS */
@@ -245,8 +251,8 @@ bool vj_rpc_server_listen(VjRpcServer *s, const char *address, VjCredentials *cr
 unsigned vj_rpc_server_port(const VjRpcServer *s, unsigned index);
 /* Its threads begin. */
 bool vj_rpc_server_start(VjRpcServer *s, GError **error);
-/* No new connections, no new requests (VJ_WIRE_LEAVING); waits until those that are running
- * are answered and sent, or the time is over.  False: some were left. */
+/* No new connections, no new requests (VJ_WIRE_LEAVING); waits until those that are
+ * running are answered and sent, or the time is over.  False: some were left. */
 bool vj_rpc_server_drain(VjRpcServer *s, int64_t deadline_us);
 /* Closes all connections, waits for handlers. */
 void vj_rpc_server_free(VjRpcServer *s);
@@ -271,8 +277,9 @@ void *vj_rpc_request_peer(const VjRpcRequest *r);
 int64_t vj_rpc_request_deadline_us(const VjRpcRequest *r);
 /* Its sender has, or is gone. */
 bool vj_rpc_request_is_canceled(const VjRpcRequest *r);
-/* @rc 0 or -errno; @message copied; @bulk NULL, or a buffer whose first @bulk_bytes go
- * out, of which a reference is taken.  Ends @r.  Threads: any.  Does not block. */
+/* @rc 0 or -errno; @message, of at most VJ_WIRE_REPLY_MESSAGE_MAX bytes, copied; @bulk
+ * NULL, or a buffer whose first @bulk_bytes go out, of which a reference is taken.  Ends
+ * @r.  Threads: any.  Does not block. */
 void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
                   uint32_t bulk_bytes);
 

@@ -33,6 +33,7 @@ src_store_libvj_store_la_SOURCES = \
 	src/store/remote-private.h \
 	src/store/remote-put.c \
 	src/store/remote-remove.c \
+	src/store/remote-state.c \
 	src/store/remote.c \
 	src/store/space.c \
 	src/store/store-private.h \

@@ -33,6 +33,18 @@ static inline unsigned vj_node_count(VjNodeSet set)
     return (unsigned)__builtin_popcountll(set);
 }
 
+/* The lowest node of @set from place @index on; VJ_PLACEMENT_NODES_MAX: there is none. */
+static inline unsigned vj_node_next(VjNodeSet set, unsigned index)
+{
+    set = index < VJ_PLACEMENT_NODES_MAX ? set >> index : 0;
+    return set != 0 ? index + (unsigned)__builtin_ctzll(set) : VJ_PLACEMENT_NODES_MAX;
+}
+
+/* For each node of @set, which is looked at anew each time. */
+#define VJ_NODE_EACH(index, set)                                                         \
+    for (unsigned index = vj_node_next((set), 0); index < VJ_PLACEMENT_NODES_MAX;        \
+         index = vj_node_next((set), index + 1))
+
 /*
  * -log2((h + 1) / 2^64) in units of 2^-32, from 0 to 64 * 2^32, rounded up.  For tests.
  */

@@ -3,14 +3,14 @@
  * remote-durable.c - which puts of the driver remote are durable at which nodes
  *
  * A put that a node has acknowledged is pending there until a FLUSH of the same life of
- * that node covers it: a node flushes what it has acknowledged before the FLUSH came.
- * So each node has a list of what it holds, in the order in which it was acknowledged, and
+ * that node covers it: a node flushes what it has acknowledged before the FLUSH came. So
+ * each node has a list of what it holds, in the order in which it was acknowledged, and
  * a FLUSH that was sent when the last number was N covers all up to N.
  *
  * A put is over, and in no table, when it is pending nowhere and durable somewhere, or
  * was removed.  One that is pending nowhere and durable nowhere is lost: it stays, and
- * flush fails, until its caller removes it.  The lists of the nodes may have puts that are
- * over, until a FLUSH takes them out.
+ * flush fails, until its caller removes it.  The lists of the nodes may have puts that
+ * are over, until a FLUSH takes them out.
  */
 #include "store/remote-private.h"
 

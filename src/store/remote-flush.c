@@ -7,7 +7,8 @@
  *
  * - pending at a live node: that one is asked once more (it was lost meanwhile and came
  *   back, or did not answer in time);
- * - durable somewhere, and else pending at nodes that are away: good, with fewer replicas;
+ * - durable somewhere, and else pending at nodes that are away: good, with fewer
+ *   replicas;
  * - pending at nodes that are away alone: the flush waits for one to come back;
  * - lost everywhere: the flush fails, and so does each later one until the caller has
  *   removed the object.
@@ -33,7 +34,7 @@ static VjNodeSet holders(const VjRemote *r) VJ_REQUIRES(r->lock)
 {
     VjNodeSet set = 0;
 
-    VJ_REMOTE_EACH(r, i, r->live)
+    VJ_NODE_EACH(i, r->live)
     {
         set |= r->nodes[i].held.length > 0 ? vj_node_bit(i) : 0;
     }
@@ -171,13 +172,13 @@ static void flush_step(FlushOp *f, VjNodeSet ask)
         }
         vj_remote_resume_all(r); /* there may be room */
     }
-    VJ_REMOTE_EACH(r, i, l.ask)
+    VJ_NODE_EACH(i, l.ask)
     {
         f->sent[i] = r->nodes[i].held_number;
     }
     f->op.in_flight += vj_node_count(l.ask);
     vj_mutex_unlock(&r->lock);
-    VJ_REMOTE_EACH(r, i, l.ask)
+    VJ_NODE_EACH(i, l.ask)
     {
         send_flush(f, &r->nodes[i]);
     }
@@ -196,12 +197,12 @@ static void flush_resume(VjRemoteOp *op)
     flush_step((FlushOp *)op, 0);
 }
 
-static const VjRemoteOpOps flush_ops = {
+static const VjRemoteOpKind flush_kind = {
     .size = sizeof(FlushOp), .answered = flush_answered, .resume = flush_resume};
 
 void vj_remote_flush(VjRemote *r, VjIo *io)
 {
-    VjRemoteOp *op = vj_remote_op_new(&flush_ops, r, io);
+    VjRemoteOp *op = vj_remote_op_new(&flush_kind, r, io);
     FlushOp *f = (FlushOp *)op;
     VjNodeSet ask;
     bool begins = true;

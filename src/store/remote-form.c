@@ -50,7 +50,7 @@ static bool choose(PutPlain *p)
     vj_mutex_lock(&r->lock);
     if (vj_remote_has_room(r)) {
         p->put = vj_remote_put_begin(r, p->object.id, p->object.nonce);
-        VJ_REMOTE_EACH(r, i, chosen)
+        VJ_NODE_EACH(i, chosen)
         {
             p->lives[p->count] = r->nodes[i].life;
             p->nodes[p->count++] = i;

@@ -2,11 +2,11 @@
 /*
  * remote-get.c - an object comes from the first node that gives it
  *
- * The nodes of the locator are asked in the object's order, then all others that are live.
- * A node that does not answer within a time that its recent gets suggest is not waited
- * for: another one of the locator is asked too (a hedge), and the first good answer
- * counts.  Where no node has the object, and some of the locator did not answer, it waits
- * for those to come back.
+ * The nodes of the locator are asked in the object's order, then all others that are
+ * live. A node that does not answer within a time that its recent gets suggest is not
+ * waited for: another one of the locator is asked too (a hedge), and the first good
+ * answer counts.  Where no node has the object, and some of the locator did not answer,
+ * it waits for those to come back.
  *
  * The first call writes to the caller's buffer; a hedge has one of its own, which is
  * copied when the other call has let go of the caller's.
@@ -336,15 +336,15 @@ static void get_clear(VjRemoteOp *op)
     vj_buf_unref(((GetOp *)op)->buf);
 }
 
-static const VjRemoteOpOps get_ops = {.size = sizeof(GetOp),
-                                      .answered = get_answered,
-                                      .resume = get_resume,
-                                      .clear = get_clear,
-                                      .cancel = get_cancel};
+static const VjRemoteOpKind get_kind = {.size = sizeof(GetOp),
+                                        .answered = get_answered,
+                                        .resume = get_resume,
+                                        .clear = get_clear,
+                                        .cancel = get_cancel};
 
 void vj_remote_get(VjRemote *r, VjIo *io)
 {
-    VjRemoteOp *op = vj_remote_op_new(&get_ops, r, io);
+    VjRemoteOp *op = vj_remote_op_new(&get_kind, r, io);
     GetOp *g = (GetOp *)op;
 
     g->id = io->id;

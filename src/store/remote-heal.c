@@ -3,9 +3,9 @@
  * remote-heal.c - an object gets its number of good replicas, where they ought to be
  *
  * All live nodes are asked whether they have it, and each replica is read and verified.
- * Bad ones are removed, good ones are put where the object ought to be, and those at other
- * nodes are removed when there are enough.  In this order: at each moment there are at
- * least as many good replicas as there were at first, or as there have to be.
+ * Bad ones are removed, good ones are put where the object ought to be, and those at
+ * other nodes are removed when there are enough.  In this order: at each moment there
+ * are at least as many good replicas as there were at first, or as there have to be.
  */
 #include "store/remote-private.h"
 
@@ -49,7 +49,7 @@ static void ask_all(Heal *h)
     unsigned nodes[VJ_PLACEMENT_NODES_MAX] = {0}, count = 0;
     VjRpcCall *calls[VJ_PLACEMENT_NODES_MAX] = {NULL};
 
-    VJ_REMOTE_EACH(h->r, i, h->live)
+    VJ_NODE_EACH(i, h->live)
     {
         nodes[count] = i;
         calls[count++] = vj_remote_objects_call(h->r, VJ_OP_HAVE, &h->object, 1);
@@ -95,7 +95,7 @@ static bool read_good(Heal *h, unsigned index, VjBuf **bytes)
 
 static void verify_all(Heal *h)
 {
-    VJ_REMOTE_EACH(h->r, i, h->there)
+    VJ_NODE_EACH(i, h->there)
     {
         VjBuf *bytes;
         bool is_good = read_good(h, i, &bytes);
@@ -172,7 +172,7 @@ static VjNodeSet put_missing(Heal *h)
         if (missing == 0) {
             return wanted;
         }
-        VJ_REMOTE_EACH(h->r, i, missing)
+        VJ_NODE_EACH(i, missing)
         {
             VjNodeSet bit = vj_node_bit(i);
             /* A node keeps what it has of that name. */
@@ -197,12 +197,12 @@ static int heal(Heal *h)
         return silent != 0 ? -EAGAIN : h->there == 0 ? -ENOENT : -EBADMSG;
     }
     stays = put_missing(h);
-    VJ_REMOTE_EACH(h->r, i, h->there & ~h->good & h->live)
+    VJ_NODE_EACH(i, h->there & ~h->good & h->live)
     {
         (void)!remove_at(h, i);
     }
     if (vj_node_count(stays & h->good) >= h->r->replicas) {
-        VJ_REMOTE_EACH(h->r, i, h->good & ~stays)
+        VJ_NODE_EACH(i, h->good & ~stays)
         {
             if (remove_at(h, i)) {
                 h->good &= ~vj_node_bit(i);
@@ -259,7 +259,7 @@ static int survey_page(VjRemote *r, const VjPut *puts, uint32_t count, VjNodeSet
         (void)vj_remote_loc_decode(puts[i].loc, &objects[i].nonce, &unused);
         whole[i] = there[i] = 0;
     }
-    VJ_REMOTE_EACH(r, n, live)
+    VJ_NODE_EACH(n, live)
     {
         nodes[call_count] = n;
         calls[call_count++] = vj_remote_objects_call(r, VJ_OP_HAVE, objects, count);

@@ -9,21 +9,6 @@
  */
 #include "store/remote-private.h"
 
-int64_t vj_remote_deadline_us(const VjRemote *r)
-{
-    return vj_clock_mono_us() + r->timeout_us;
-}
-
-VjNodeSet vj_remote_live(VjRemote *r)
-{
-    VjNodeSet live;
-
-    vj_mutex_lock(&r->lock);
-    live = r->live;
-    vj_mutex_unlock(&r->lock);
-    return live;
-}
-
 /* ---- each -------------------------------------------------------------------------- */
 
 /* The listing of one node, a page of it at a time. */
@@ -158,7 +143,7 @@ static unsigned missing_nodes(const Walk *w)
 {
     unsigned count = 0;
 
-    VJ_REMOTE_EACH(w->r, i, w->r->places)
+    VJ_NODE_EACH(i, w->r->places)
     {
         count += !w->pages[i].is_asked || w->pages[i].is_failed;
     }
@@ -245,7 +230,7 @@ int vj_remote_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit
     w->r = r;
     w->first_id = first_id;
     w->last_id = last_id;
-    VJ_REMOTE_EACH(r, i, live)
+    VJ_NODE_EACH(i, live)
     {
         w->pages[i].is_asked = w->pages[i].more = true;
     }
@@ -301,7 +286,7 @@ int vj_remote_space(VjStore *s, VjStoreSpace *out)
     Spaces all = {.count = 0};
     int rc = -ETIMEDOUT;
 
-    VJ_REMOTE_EACH(r, i, asked)
+    VJ_NODE_EACH(i, asked)
     {
         nodes[count] = i;
         calls[count++] = vj_remote_call_new(r, VJ_OP_SPACE);
@@ -336,7 +321,7 @@ int vj_remote_flush_removes(VjStore *s)
     int rc = 0;
 
     vj_mutex_lock(&r->lock);
-    VJ_REMOTE_EACH(r, i, r->live)
+    VJ_NODE_EACH(i, r->live)
     {
         if (r->nodes[i].has_removes) {
             r->nodes[i].has_removes = false;

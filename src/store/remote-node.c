@@ -4,7 +4,7 @@
  *
  * A node is live from the answer to a first PING on.  That is sent when it has said who
  * it is, and goes out as soon as the connection takes calls; what is sent before would
- * fail.  It is live no more when a call says that the connection is lost, or rpc does.
+ * fail.
  *
  * A life of a node ends when its process or its disk is another one: what it has
  * acknowledged and no flush has covered may be lost with it.  A connection that was lost
@@ -12,53 +12,7 @@
  */
 #include "store/remote-private.h"
 
-const char *vj_remote_state_text(VjRemoteState state)
-{
-    static const char *const texts[] = {
-        [VJ_REMOTE_HOLE] = "removed",
-        [VJ_REMOTE_AWAY] = "away",
-        [VJ_REMOTE_GREETED] = "greeted",
-        [VJ_REMOTE_LIVE] = "live",
-        [VJ_REMOTE_FOREIGN] = "of another volume",
-        [VJ_REMOTE_EMPTY] = "empty",
-        [VJ_REMOTE_DOUBLE] = "the same as another one",
-        [VJ_REMOTE_REFUSING] = "refusing",
-    };
-
-    return texts[state];
-}
-
-bool vj_remote_is_lost(const VjRpcCall *call)
-{
-    static const int said[] = {0,       -ENOENT, -EBADMSG, -EIO,
-                               -ENOSPC, -EDQUOT, -EROFS,   -EFBIG};
-
-    for (size_t i = 0; i < G_N_ELEMENTS(said); i++) {
-        if (call->is_answered && call->rc == said[i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* ---- live and away ----------------------------------------------------------------- */
-
-static void node_away(VjRemoteNode *node) VJ_REQUIRES(node->r->lock)
-{
-    VjRemote *r = node->r;
-
-    vj_mutex_assert_held(&r->lock);
-    if (node->state == VJ_REMOTE_LIVE) {
-        r->live &= ~vj_node_bit(node->index);
-        r->changes++;
-        vj_log_warn("store remote: node %u, %s, is lost; %u of %u are live", node->index,
-                    node->address, vj_node_count(r->live), vj_node_count(r->places));
-        vj_cond_broadcast(&r->changed);
-    }
-    if (node->state == VJ_REMOTE_LIVE || node->state == VJ_REMOTE_GREETED) {
-        node->state = VJ_REMOTE_AWAY;
-    }
-}
 
 static void node_live(VjRemoteNode *node) VJ_REQUIRES(node->r->lock)
 {
@@ -105,12 +59,12 @@ static void ping_resumed(VjRemoteOp *op)
     g_assert_not_reached();
 }
 
-static const VjRemoteOpOps ping_ops = {
+static const VjRemoteOpKind ping_kind = {
     .size = sizeof(PingOp), .answered = ping_answered, .resume = ping_resumed};
 
 static void send_ping(VjRemoteNode *node, uint64_t connects)
 {
-    VjRemoteOp *op = vj_remote_op_new(&ping_ops, node->r, NULL);
+    VjRemoteOp *op = vj_remote_op_new(&ping_kind, node->r, NULL);
     VjRpcCall *call = vj_rpc_call_new(VJ_OP_PING);
 
     ((PingOp *)op)->connects = connects;
@@ -213,61 +167,9 @@ static void node_lost(void *opaque)
     VjRemoteNode *node = opaque;
 
     vj_mutex_lock(&node->r->lock);
-    node_away(node);
+    vj_remote_node_away(node);
     vj_mutex_unlock(&node->r->lock);
     vj_remote_seam->client_connect(node->client);
-}
-
-void vj_remote_node_answered(VjRemoteNode *node, const VjRpcCall *call, uint64_t connects)
-{
-    vj_mutex_assert_held(&node->r->lock);
-    if (call->is_answered) {
-        node->answered_us = vj_clock_mono_us();
-        node->is_suspect = false;
-    } else if ((call->rc == -ENOTCONN || call->rc == -ECONNRESET ||
-                call->rc == -EPROTO) &&
-               node->connects == connects && node->state == VJ_REMOTE_LIVE) {
-        node_away(node); /* a little before lost() says so */
-    }
-}
-
-/* ---- how long gets take ------------------------------------------------------------ */
-
-#define GET_UNIT ((int64_t)64 * 1024)
-
-static int64_t units_of(size_t len)
-{
-    return MAX(((int64_t)len + GET_UNIT - 1) / GET_UNIT, 1);
-}
-
-static gint ascending(gconstpointer a, gconstpointer b, gpointer unused)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    (void)unused;
-    return x < y ? -1 : x > y;
-}
-
-void vj_remote_node_note_get(VjRemoteNode *node, size_t len, int64_t us)
-{
-    uint32_t sorted[VJ_REMOTE_GETS_KEPT];
-
-    vj_mutex_assert_held(&node->r->lock);
-    node->gets_us[node->gets_count++ % VJ_REMOTE_GETS_KEPT] =
-        (uint32_t)CLAMP(us / units_of(len), 1, UINT32_MAX);
-    if (node->gets_count % (VJ_REMOTE_GETS_KEPT / 4) == 0) {
-        unsigned count = MIN(node->gets_count, VJ_REMOTE_GETS_KEPT);
-
-        memcpy(sorted, node->gets_us, sizeof sorted);
-        g_qsort_with_data(sorted, (gint)count, sizeof sorted[0], ascending, NULL);
-        node->hedge_us = (int64_t)sorted[count / 2] * VJ_REMOTE_HEDGE_FACTOR;
-    }
-}
-
-int64_t vj_remote_node_hedge_us(const VjRemoteNode *node, size_t len)
-{
-    return CLAMP(node->hedge_us * units_of(len), VJ_REMOTE_HEDGE_MIN_US,
-                 VJ_REMOTE_HEDGE_MAX_US);
 }
 
 /* ---- open and close ---------------------------------------------------------------- */

@@ -9,13 +9,13 @@
  */
 #include "store/remote-private.h"
 
-VjRemoteOp *vj_remote_op_new(const VjRemoteOpOps *ops, VjRemote *r, VjIo *io)
+VjRemoteOp *vj_remote_op_new(const VjRemoteOpKind *kind, VjRemote *r, VjIo *io)
 {
-    VjRemoteOp *op = g_malloc0(ops->size);
+    VjRemoteOp *op = g_malloc0(kind->size);
 
-    g_assert(ops->size >= sizeof *op);
+    g_assert(kind->size >= sizeof *op);
     op->refs = 1;
-    op->ops = ops;
+    op->kind = kind;
     op->r = r;
     op->io = io;
     op->deadline_us =
@@ -40,8 +40,8 @@ void vj_remote_op_unref(VjRemoteOp *op)
         return;
     }
     g_assert(op->is_over && op->in_flight == 0 && op->timer == NULL && !op->is_waiting);
-    if (op->ops->clear != NULL) {
-        op->ops->clear(op);
+    if (op->kind->clear != NULL) {
+        op->kind->clear(op);
     }
     g_free(op);
 }
@@ -148,7 +148,7 @@ static int64_t run_due(VjRemote *r) VJ_REQUIRES(r->lock)
 
     while ((op = take_due(r, &next_us)) != NULL) {
         vj_mutex_unlock(&r->lock);
-        op->ops->resume(op);
+        op->kind->resume(op);
         vj_remote_op_unref(op);
         vj_mutex_lock(&r->lock);
     }
@@ -228,7 +228,7 @@ static void call_done(VjRpcCall *call)
     vj_mutex_lock(&r->lock);
     vj_remote_node_answered(sent->node, call, sent->connects);
     vj_mutex_unlock(&r->lock);
-    sent->op->ops->answered(sent->op, sent->node, call, sent->at_us, sent->life);
+    sent->op->kind->answered(sent->op, sent->node, call, sent->at_us, sent->life);
     vj_remote_op_unref(sent->op);
     g_free(sent);
     vj_rpc_call_unref(call);
@@ -326,13 +326,13 @@ static void run_resumed(VjRemoteOp *op)
     g_assert_not_reached();
 }
 
-static const VjRemoteOpOps run_ops = {
+static const VjRemoteOpKind run_kind = {
     .size = sizeof(VjRemoteOp), .answered = run_answered, .resume = run_resumed};
 
 void vj_remote_run(VjRemote *r, const unsigned *nodes, VjRpcCall *const *calls,
                    unsigned count)
 {
-    VjRemoteOp *op = vj_remote_op_new(&run_ops, r, NULL);
+    VjRemoteOp *op = vj_remote_op_new(&run_kind, r, NULL);
 
     op->is_over = true;
     for (unsigned i = 0; i < count; i++) {

@@ -3,7 +3,8 @@
  * remote-private.h - what the files of the driver remote share
  *
  *   remote.c         options, open and close, what the room calls
- *   remote-node.c    one node: its connection, who it is, whether it is live
+ *   remote-node.c    one node: its connection, and who it is
+ *   remote-state.c   what is known of nodes: whether they are live, how fast they are
  *   remote-op.c      requests of the room in flight: calls, timers, waiting for a node
  *   remote-put.c, remote-get.c, remote-remove.c, remote-flush.c   those requests
  *   remote-durable.c which puts are durable where
@@ -164,10 +165,12 @@ struct VjRemote {
     bool is_flushing;    /* by itself */
 };
 
-/* remote-node.c */
+/* remote-node.c; what is known of nodes: remote-state.c */
 bool vj_remote_node_open(VjRemoteNode *node, VjSlice hello, int64_t silence_us,
                          GError **error);
 void vj_remote_node_close(VjRemoteNode *node);
+/* It is not live any more, if it was. */
+void vj_remote_node_away(VjRemoteNode *node) VJ_REQUIRES(node->r->lock);
 /* A call of @node's that was sent at @connects has ended with @rc: what that says of
  * it. */
 void vj_remote_node_answered(VjRemoteNode *node, const VjRpcCall *call, uint64_t connects)
@@ -185,7 +188,7 @@ bool vj_remote_is_lost(const VjRpcCall *call);
 /* ---- requests in flight ------------------------------------------------------------ */
 
 /* What each kind of request does when something happened. */
-typedef struct VjRemoteOpOps {
+typedef struct VjRemoteOpKind {
     size_t size; /* of the struct that begins with VjRemoteOp */
     /* A call of it was answered; no lock is held.  @at_us: when it was sent, @life: of
      * the node then. */
@@ -197,11 +200,11 @@ typedef struct VjRemoteOpOps {
     /* op->is_canceled was set just now; no lock is held.  NULL: what is in flight takes
      * its time. */
     void (*cancel)(VjRemoteOp *op);
-} VjRemoteOpOps;
+} VjRemoteOpKind;
 
 struct VjRemoteOp {
     gint refs;
-    const VjRemoteOpOps *ops;
+    const VjRemoteOpKind *kind;
     VjRemote *r;
     VjIo *io; /* NULL: of the store's own */
     int64_t deadline_us;
@@ -220,7 +223,7 @@ struct VjRemoteOp {
 };
 
 /* Returns owned.  @io NULL: a request of the store's own. */
-VjRemoteOp *vj_remote_op_new(const VjRemoteOpOps *ops, VjRemote *r, VjIo *io);
+VjRemoteOp *vj_remote_op_new(const VjRemoteOpKind *kind, VjRemote *r, VjIo *io);
 VjRemoteOp *vj_remote_op_ref(VjRemoteOp *op);
 void vj_remote_op_unref(VjRemoteOp *op);
 /* Completes the room's request, once; @op->is_over was set by the caller with the lock
@@ -244,11 +247,6 @@ void vj_remote_own_stop(VjRemote *r);
 int64_t vj_remote_timers_run(VjRemote *r);
 bool vj_remote_timers_start(VjRemote *r, GError **error);
 void vj_remote_timers_stop(VjRemote *r);
-/* Nodes of @set in the order of @op. */
-#define VJ_REMOTE_EACH(r, index, set)                                                    \
-    for (unsigned index = 0; index < (r)->node_count; index++)                           \
-        if (((set)&vj_node_bit(index)) != 0)
-
 void vj_remote_put(VjRemote *r, VjIo *io);
 void vj_remote_get(VjRemote *r, VjIo *io);
 void vj_remote_remove(VjRemote *r, VjIo *io);

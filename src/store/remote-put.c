@@ -125,7 +125,7 @@ static VjNodeSet choose(PutOp *p) VJ_REQUIRES(p->op.r->lock)
     unsigned have = vj_node_count(acknowledged(p)) + p->op.in_flight;
     VjNodeSet may = r->live & ~p->asked & ~acknowledged(p), chosen, draining = 0;
 
-    VJ_REMOTE_EACH(r, i, may)
+    VJ_NODE_EACH(i, may)
     {
         draining |= r->weights[i] == 0 ? vj_node_bit(i) : 0;
     }
@@ -143,6 +143,7 @@ static VjNodeSet choose(PutOp *p) VJ_REQUIRES(p->op.r->lock)
     return chosen;
 }
 
+/* There is room for one more that no flush has covered. */
 bool vj_remote_has_room(const VjRemote *r)
 {
     return g_hash_table_size(r->puts) < VJ_REMOTE_UNFLUSHED_MAX &&
@@ -176,7 +177,7 @@ static void put_more(PutOp *p)
         }
     }
     vj_mutex_unlock(&r->lock);
-    VJ_REMOTE_EACH(r, i, chosen)
+    VJ_NODE_EACH(i, chosen)
     {
         send_put(p, &r->nodes[i]);
     }
@@ -240,14 +241,14 @@ static void put_clear(VjRemoteOp *op)
     vj_buf_unref(((PutOp *)op)->buf);
 }
 
-static const VjRemoteOpOps put_ops = {.size = sizeof(PutOp),
-                                      .answered = put_answered,
-                                      .resume = put_resume,
-                                      .clear = put_clear};
+static const VjRemoteOpKind put_kind = {.size = sizeof(PutOp),
+                                        .answered = put_answered,
+                                        .resume = put_resume,
+                                        .clear = put_clear};
 
 void vj_remote_put(VjRemote *r, VjIo *io)
 {
-    VjRemoteOp *op = vj_remote_op_new(&put_ops, r, io);
+    VjRemoteOp *op = vj_remote_op_new(&put_kind, r, io);
     PutOp *p = (PutOp *)op;
 
     p->id = io->id;

@@ -60,12 +60,12 @@ static void enqueue(RemoveOp *m, VjNodeSet nodes)
 
     vj_mutex_lock(&r->lock);
     m->op.in_flight = vj_node_count(nodes);
-    VJ_REMOTE_EACH(r, i, nodes)
+    VJ_NODE_EACH(i, nodes)
     {
         g_queue_push_tail(&r->nodes[i].removes, vj_remote_op_ref(&m->op));
     }
     vj_mutex_unlock(&r->lock);
-    VJ_REMOTE_EACH(r, i, nodes)
+    VJ_NODE_EACH(i, nodes)
     {
         pump(&r->nodes[i]);
     }
@@ -90,7 +90,7 @@ static void remove_resume(VjRemoteOp *op)
     enqueue(m, nodes);
 }
 
-static const VjRemoteOpOps remove_ops = {
+static const VjRemoteOpKind remove_kind = {
     .size = sizeof(RemoveOp), .answered = remove_answered, .resume = remove_resume};
 
 /* ---- one REMOVE -------------------------------------------------------------------- */
@@ -158,10 +158,10 @@ static void batch_clear(VjRemoteOp *op)
     g_ptr_array_unref(((BatchOp *)op)->removes);
 }
 
-static const VjRemoteOpOps batch_ops = {.size = sizeof(BatchOp),
-                                        .answered = batch_answered,
-                                        .resume = batch_resume,
-                                        .clear = batch_clear};
+static const VjRemoteOpKind batch_kind = {.size = sizeof(BatchOp),
+                                          .answered = batch_answered,
+                                          .resume = batch_resume,
+                                          .clear = batch_clear};
 
 static void unref_remove(gpointer op)
 {
@@ -180,7 +180,7 @@ static BatchOp *take_batch(VjRemoteNode *node)
         vj_mutex_unlock(&r->lock);
         return NULL;
     }
-    b = (BatchOp *)vj_remote_op_new(&batch_ops, r, NULL);
+    b = (BatchOp *)vj_remote_op_new(&batch_kind, r, NULL);
     b->removes = g_ptr_array_new_with_free_func(unref_remove);
     b->op.is_over = true;
     b->op.in_flight = 1;
@@ -220,7 +220,7 @@ static void pump(VjRemoteNode *node)
 
 void vj_remote_remove(VjRemote *r, VjIo *io)
 {
-    VjRemoteOp *op = vj_remote_op_new(&remove_ops, r, io);
+    VjRemoteOp *op = vj_remote_op_new(&remove_kind, r, io);
     RemoveOp *m = (RemoveOp *)op;
     VjNodeSet nodes = 0;
 
@@ -245,7 +245,7 @@ void vj_remote_remove(VjRemote *r, VjIo *io)
 
 void vj_remote_remove_at(VjRemote *r, uint64_t id, uint64_t nonce, VjNodeSet nodes)
 {
-    VjRemoteOp *op = vj_remote_op_new(&remove_ops, r, NULL);
+    VjRemoteOp *op = vj_remote_op_new(&remove_kind, r, NULL);
     RemoveOp *m = (RemoveOp *)op;
 
     op->nonce = nonce;

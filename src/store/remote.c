@@ -16,23 +16,6 @@
 /* The longest list of nodes, bytes. */
 #define NODES_TEXT_MAX ((size_t)16 << 10)
 
-static uint64_t random_number(void)
-{
-    return vj_random_u64();
-}
-
-static const VjRemoteSeam rpc_seam = {
-    .client_new = vj_rpc_client_new,
-    .client_free = vj_rpc_client_free,
-    .client_connect = vj_rpc_client_connect,
-    .traffic = vj_rpc_client_traffic,
-    .submit = vj_rpc_submit,
-    .cancel = vj_rpc_cancel,
-    .random_u64 = random_number,
-};
-
-const VjRemoteSeam *vj_remote_seam = &rpc_seam;
-
 /* ---- options ----------------------------------------------------------------------- */
 
 static const VjOptSpec remote_options[] = {
@@ -55,16 +38,24 @@ static const VjOptSpec remote_options[] = {
      .type = VJ_OPT_STRING,
      .fallback = "default",
      .help = "name of the volume in the nodes' configuration"},
-    {.name = "key", .type = VJ_OPT_STRING, .help = "file with a pre-shared key"},
+    {.name = "key",
+     .type = VJ_OPT_STRING,
+     .is_file = true,
+     .help = "file with a pre-shared key"},
     {.name = "identity",
      .type = VJ_OPT_STRING,
      .help = "name under which the nodes know the key; default: the volume's"},
-    {.name = "cert", .type = VJ_OPT_STRING, .help = "file with the client's certificate"},
+    {.name = "cert",
+     .type = VJ_OPT_STRING,
+     .is_file = true,
+     .help = "file with the client's certificate"},
     {.name = "certkey",
      .type = VJ_OPT_STRING,
+     .is_file = true,
      .help = "file with the certificate's private key"},
     {.name = "ca",
      .type = VJ_OPT_STRING,
+     .is_file = true,
      .help = "file with the certificates that the nodes' are signed with"},
     {.name = "insecure",
      .type = VJ_OPT_FLAG,
@@ -260,7 +251,8 @@ static bool make_hello(const VjStorePlace *place, const VjOpts *opts, GByteArray
     VjHello hello = {.version_min = 1,
                      .version_max = VJ_WIRE_VERSION,
                      .role = VJ_ROLE_OBJECT,
-                     .flags = place->create      ? VJ_HELLO_CREATE
+                     .flags = place->create ? VJ_HELLO_CREATE |
+                                                  (place->destroy ? VJ_HELLO_DESTROY : 0)
                               : place->read_only ? VJ_HELLO_READ_ONLY
                                                  : VJ_HELLO_ADOPT,
                      .volume = vj_slice(volume, strlen(volume)),
@@ -278,7 +270,7 @@ static VjNodeSet heard(const VjRemote *r) VJ_REQUIRES(r->lock)
 {
     VjNodeSet set = r->live;
 
-    VJ_REMOTE_EACH(r, i, r->places)
+    VJ_NODE_EACH(i, r->places)
     {
         VjRemoteState state = r->nodes[i].state;
 
@@ -314,7 +306,7 @@ static bool check_nodes(VjRemote *r, bool all, GError **error)
     unsigned live;
 
     vj_mutex_lock(&r->lock);
-    VJ_REMOTE_EACH(r, i, r->places & ~r->live)
+    VJ_NODE_EACH(i, r->places & ~r->live)
     {
         g_string_append_printf(missing, "%s%s is %s", missing->len > 0 ? ", " : "",
                                r->nodes[i].address,
@@ -351,7 +343,7 @@ static bool connect_nodes(VjRemote *r, char *const *addresses, VjSlice hello,
         }
         r->places |= vj_node_bit(i);
     }
-    VJ_REMOTE_EACH(r, i, r->places)
+    VJ_NODE_EACH(i, r->places)
     {
         vj_remote_seam->client_connect(r->nodes[i].client);
     }
@@ -475,8 +467,8 @@ static void remote_cancel(VjStore *s, VjIo *io)
     }
     vj_mutex_unlock(&r->lock);
     if (op != NULL) {
-        if (op->ops->cancel != NULL) {
-            op->ops->cancel(op);
+        if (op->kind->cancel != NULL) {
+            op->kind->cancel(op);
         }
         vj_remote_op_unref(op);
     }
@@ -491,29 +483,6 @@ static bool remote_same_loc(VjStore *s, VjLoc a, VjLoc b)
 
     (void)s;
     return are_ours ? nonce_a == nonce_b : memcmp(a.bytes, b.bytes, VJ_LOC_BYTES) == 0;
-}
-
-VjNodeSet vj_remote_draining(VjRemote *r)
-{
-    VjNodeSet set = 0;
-
-    vj_mutex_lock(&r->lock);
-    VJ_REMOTE_EACH(r, i, r->places)
-    {
-        set |= r->weights[i] == 0 ? vj_node_bit(i) : 0;
-    }
-    vj_mutex_unlock(&r->lock);
-    return set;
-}
-
-void vj_remote_rank(VjRemote *r, uint64_t id, uint8_t *order)
-{
-    uint32_t weights[VJ_PLACEMENT_NODES_MAX];
-
-    vj_mutex_lock(&r->lock);
-    memcpy(weights, r->weights, sizeof weights);
-    vj_mutex_unlock(&r->lock);
-    vj_placement_rank(id, weights, r->node_count, order);
 }
 
 static void remote_health(VjStore *s, VjStoreHealth *out)

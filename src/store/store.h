@@ -160,9 +160,8 @@ typedef struct VjStorePlace {
     /* The driver's own keys, for the time of open alone; borrowed.  NULL: there are none
      * (mkfs), or the caller only asks whose place it is and uses no object. */
     const VjStoreKeys *keys;
-    bool create; /* mkfs: make what is missing; else a missing place is an error */
-    bool
-        destroy; /* with create: a volume that is elsewhere and has the place is removed */
+    bool create;  /* mkfs: make what is missing; else a missing place is an error */
+    bool destroy; /* with create: a volume elsewhere that has the place is removed */
     bool read_only;
     /* Others may have it open at the same time, or will: refused where the driver has it
      * alone. */

@@ -7,6 +7,9 @@
  * when a node was lost, came back, or objects were put to fewer nodes than they ought
  * to be on.  A pass asks the nodes for what they have, a thousand objects at a time, and
  * moves bytes only of those that want it.  What fails is tried again, later each time.
+ *
+ * A node that was away has kept what was removed meanwhile, and no record names it: so a
+ * pass that has found all nodes ends with a collection of garbage.
  */
 #include "volume/volume-private.h"
 
@@ -17,6 +20,7 @@
 #define RETRY_MOST_US ((int64_t)60 * 1000 * 1000)
 
 struct VjHealer {
+    VjVolume *volume;
     VjObjects *objects;
     GThread *thread;
     VjMutex lock; /* VJ_RANK_VOLUME */
@@ -65,6 +69,31 @@ static int pass(VjHealer *h, VjHealStep *step)
     return first;
 }
 
+/* All of the store, unless something fails; it is logged, and the next pass does it. */
+static int collect_garbage(VjHealer *h)
+{
+    VjTend tend = {.cursor = 0};
+    int rc = 0;
+
+    while (rc == 0 && tend.cursor != UINT64_MAX && !must_stop(h)) {
+        rc = vj_volume_gc(h->volume, &tend);
+    }
+    if (rc < 0) {
+        vj_log_warn("replicas: what nodes have kept of removed objects: %s",
+                    g_strerror(-rc));
+    }
+    return rc;
+}
+
+/* A node may have come back with more than it ought to have. */
+static bool may_have_garbage(const VjHealer *h, const VjHealStep *step, bool is_first)
+{
+    VjStoreHealth health;
+
+    vj_objects_health(h->objects, &health);
+    return health.dead == 0 && (health.nodes > 1 || step->healed > 0) && !is_first;
+}
+
 static void note(VjHealer *h, const VjHealStep *step, int rc, uint64_t answers)
 {
     if (step->healed > 0 || step->failed > 0) {
@@ -108,6 +137,7 @@ static gpointer healer_main(gpointer opaque)
 {
     VjHealer *h = opaque;
     int64_t pause_us = RETRY_LEAST_US;
+    bool is_first = true;
     int rc = 0;
 
     for (;;) {
@@ -121,6 +151,10 @@ static gpointer healer_main(gpointer opaque)
         if (must_stop(h)) {
             break;
         }
+        if (rc == 0 && may_have_garbage(h, &step, is_first)) {
+            rc = collect_garbage(h);
+        }
+        is_first = false;
         note(h, &step, rc, answers);
         pause_us = rc == 0 ? RETRY_LEAST_US : MIN(pause_us * 2, RETRY_MOST_US);
         if (!wait_for_trouble(h, seen,
@@ -131,11 +165,12 @@ static gpointer healer_main(gpointer opaque)
     return NULL;
 }
 
-VjHealer *vj_healer_open(VjObjects *objects)
+VjHealer *vj_healer_open(VjVolume *v)
 {
     VjHealer *h = g_new0(VjHealer, 1);
 
-    h->objects = objects;
+    h->volume = v;
+    h->objects = v->objects;
     vj_mutex_init(&h->lock, VJ_RANK_VOLUME, "volume-healer");
     vj_cond_init(&h->changed);
     h->wanted = 1;

@@ -26,8 +26,10 @@ src_volume_libvj_volume_la_SOURCES = \
 	src/volume/superblock-copy.c \
 	src/volume/superblock.c \
 	src/volume/tend.c \
+	src/volume/volume-file-make.c \
 	src/volume/volume-file.c \
 	src/volume/volume-private.h \
 	src/volume/volume-record.c \
 	src/volume/volume.c \
-	src/volume/volume.h
+	src/volume/volume.h \
+	src/volume/wait-released.c

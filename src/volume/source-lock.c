@@ -14,7 +14,7 @@
  * of its session.  So a file system where it cannot be locked will do, and its mode is
  * its owner's affair.
  */
-#include "volume/volume-private.h"
+#include "volume/place-private.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -152,38 +152,11 @@ bool vj_place_lock(VjPlace *p, bool shared, int64_t wait_us, GError **error)
         vj_fd_close(&p->lock_fd);
     }
     p->is_shared = shared;
-    return vj_place_fd(p) < 0 || p->lock_fd >= 0 || lock(p, shared, wait_us, error);
+    return (p->dir_fd < 0 && p->file_fd < 0) || p->lock_fd >= 0 ||
+           lock(p, shared, wait_us, error);
 }
 
 bool vj_place_is_last(VjPlace *p)
 {
     return !p->is_shared || p->lock_fd < 0 || vj_fd_lock(p->lock_fd, NULL, 0) == 0;
-}
-
-/* Of what a mount table names, so perhaps of what its user chose. */
-bool vj_volume_wait_released(const char *source, int64_t wait_us, bool *foreign,
-                             GError **error)
-{
-    g_autoptr(VjPlace) p = NULL;
-    struct stat st;
-    int fd, r;
-
-    *foreign = false;
-    if (!vj_place_open(source, &p, error)) {
-        return false;
-    }
-    fd = vj_place_fd(p);
-    if (fstat(fd, &st) < 0) {
-        return vj_error_set_errno(error, errno, "%s", source);
-    }
-    *foreign = st.st_uid != geteuid() || (st.st_mode & OTHERS_MAY_OPEN) != 0;
-    r = vj_fd_lock(fd, p->dir_fd >= 0 ? has_old_lock : NULL,
-                   vj_clock_mono_us() + wait_us);
-    if (locks_no_files(p, r)) {
-        return true;
-    }
-    if (r == -EWOULDBLOCK) {
-        return vj_error_set(error, ETIMEDOUT, "%s is still in use", source);
-    }
-    return r == 0 || vj_error_set_errno(error, -r, "%s: cannot be locked", source);
 }

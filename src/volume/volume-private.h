@@ -182,7 +182,7 @@ void vj_flusher_trim_soon(VjFlusher *x);
 
 typedef struct VjHealer VjHealer;
 /* Of a store with replicas.  Its thread begins with a pass over all objects. */
-VjHealer *vj_healer_open(VjObjects *objects);
+VjHealer *vj_healer_open(VjVolume *v);
 void vj_healer_close(VjHealer *h); /* NULL is fine */
 
 /* ---- volume (volume.c) ------------------------------------------------------------- */

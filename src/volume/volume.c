@@ -559,7 +559,7 @@ static bool start(VjVolume *v, const VjVolumeOpen *how, const VjTransform *new_t
                                   v->place->name);
     }
     if (vj_objects_have_replicas(v->objects)) {
-        v->healer = vj_healer_open(v->objects);
+        v->healer = vj_healer_open(v);
     }
     if (v->place->is_marked && vj_meta_file(v->super.meta) != NULL) {
         v->checkpointer = vj_checkpointer_open(v, how->checkpoint_seconds);

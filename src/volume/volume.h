@@ -101,8 +101,8 @@ typedef struct VjVolumeMake {
     /* Not NULL: no directory is made or looked for, and @source is for messages alone;
      * *conf gets the text for vj_place_of_text, owned.  EINVAL: a driver needs files. */
     char **conf;
-    /* SOURCE is there and has not been looked into, or NAME.making is, where a volume file
-     * is made; @is_new: a directory that was made.  NULL: nothing to do. */
+    /* SOURCE is there and has not been looked into; or NAME.making is, where a volume
+     * file is made.  NULL: nothing to do. */
     void (*opened)(void *opaque, const VjVolumeMaking *making);
     /* Asked now and then; true ends it as a failure does.  NULL: it goes on to the
      * end. */

@@ -21,3 +21,5 @@ noinst_PROGRAMS += tests/bench/bench-io
 tests_bench_bench_io_LDADD = librwrite.la
 noinst_PROGRAMS += tests/bench/bench-flush
 tests_bench_bench_flush_LDADD = $(LDADD_meta)
+noinst_PROGRAMS += tests/bench/bench-rpc
+tests_bench_bench_rpc_LDADD = $(LDADD_rpc)

@@ -124,6 +124,21 @@ is "varjfs(8) describes each attribute, and no other" \
     "$(sed -n '/^=head1 ATTRIBUTES/,/^=head1/s/.*=item .*B<\(user\.varjfs\.[a-z]*\)>.*/\1/p' \
         "$srcdir/man/varjfs.8.pod" | sort -u | xargs)" "$(xargs <"$T/attributes")"
 
+# Each option of a store driver that has a page is an item of it, and no other.
+drivers=0
+for page in "$srcdir"/man/varjfs-store-*.7.pod; do
+    driver=$(basename "$page" .7.pod)
+    driver=${driver#varjfs-store-}
+    drivers=$((drivers + 1))
+    sed -n '/VjOptSpec .*_options\[\]/,/^};/s/^ *{\.name = "\([a-z_]*\)".*/\1/p' "$srcdir/src/store/$driver.c" |
+        sort >"$T/table"
+    check "the source of store $driver has options" test -s "$T/table"
+    is "varjfs-store-$driver(7) describes each option, and no other" \
+        "$(sed -n '/^=head1 OPTIONS/,/^=head1/s/^=item B<\([a-z_]*\).*/\1/p' "$page" | sort | xargs)" \
+        "$(xargs <"$T/table")"
+done
+check "drivers were found" test "$drivers" -ge 3
+
 for page in "$srcdir"/man/*.pod; do
     name=$(basename "$page" .pod)
     check "$name is well-formed" podchecker -warnings "$page"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * Frames of varjfs-protocol(7) from any bytes: the head, and the message and bulk of each
- * operation, request and reply.  Each input is tried as it is, and with its lengths made
- * those that it has and its checksums put right.  What is accepted is encoded again and is
- * the same bytes; of HELLO and its reply, which may be longer, the first of them.
+ * operation, request and reply.  Each input is tried as it is, and with the lengths that
+ * it has and with right checksums.  What is accepted is encoded again and is the same
+ * bytes; of HELLO and its reply, which may be longer, the first of them.
  */
 #include "../lib/rpc-recode.h"
 #include "fuzz.h"

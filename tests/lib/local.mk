@@ -33,6 +33,12 @@ tests_lib_libmem_meta_la_SOURCES = \
 	tests/lib/mem-meta.c \
 	tests/lib/mem-meta.h
 
+# Object nodes in the process of the test.
+check_LTLIBRARIES += tests/lib/libnode-model.la
+tests_lib_libnode_model_la_SOURCES = \
+	tests/lib/node-model.c \
+	tests/lib/node-model.h
+
 # Codecs that use the context, in the table of the program that has both.
 context_codec = tests/lib/context-codec.c tests/lib/context-codec.h
 context_codec_ldflags = $(AM_LDFLAGS) -Wl,--wrap=vj_codec_table

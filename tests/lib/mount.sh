@@ -6,6 +6,7 @@
 #   . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
 #   requires_fuse
 #   source_in_memory                  SOURCE lies on a file system in memory, where there is one
+#   choose_source PATH                SOURCE=PATH, but for a cluster (below)
 #   make_fs [-o KEY=VALUE,...]        mkfs.varjfs $SOURCE
 #   mount_varjfs [OPTION...]          varjfs $SOURCE $MNT OPTION...
 #   umount_varjfs                     returns when the daemon has ended
@@ -28,10 +29,16 @@
 # system: SOURCE=$T/two MNT=$T/mnt2 mount_varjfs.  Whatever is mounted or running below $T at
 # the end is taken down, whichever way the test ends.  VARJFS_MOUNT_OPTIONS (as "-o uring=off")
 # is added to each mount, so that one suite can be run in several configurations.
+#
+# VARJFS_TEST_CLUSTER=DIR: tests of one file system at a time work on a cluster instead, which
+# scripts/cluster --dir DIR has up and which is not mounted: SOURCE is its volume file, and make_fs
+# makes its volume anew.  Such a test runs below "scripts/cluster --dir DIR run", from where its
+# programs reach the nodes; tests/cluster has examples.
 
 . "$(dirname "${BASH_SOURCE[0]}")/tap.sh"
 
-SOURCE=$T/source
+SOURCE=${VARJFS_TEST_CLUSTER:+$VARJFS_TEST_CLUSTER/lab.conf}
+SOURCE=${SOURCE:-$T/source}
 MNT=$T/mnt
 
 # By the newer calls of the kernel, which mount(8) of Debian 13 makes, no FUSE file system can be remounted: the
@@ -147,9 +154,14 @@ remove_memory_dir()
     rm -rf "$memory_dir"
 }
 
+choose_source()
+{
+    [ -n "${VARJFS_TEST_CLUSTER:-}" ] || SOURCE=$1
+}
+
 source_in_memory()
 {
-    if [ -w /dev/shm ] && [ "$(stat -f -c %T /dev/shm)" = tmpfs ]; then
+    if [ -z "${VARJFS_TEST_CLUSTER:-}" ] && [ -w /dev/shm ] && [ "$(stat -f -c %T /dev/shm)" = tmpfs ]; then
         memory_dir=$(mktemp -d /dev/shm/varjfs-test.XXXXXX) || exit 99
         at_exit remove_memory_dir
         SOURCE=$memory_dir/source
@@ -158,7 +170,12 @@ source_in_memory()
 
 make_fs()
 {
-    mkfs.varjfs "$@" "$SOURCE" >"$T/mkfs.log" 2>&1 || {
+    local command=(mkfs.varjfs "$@" "$SOURCE")
+    if [ -n "${VARJFS_TEST_CLUSTER:-}" ]; then
+        # shellcheck disable=SC2154 # tap.sh sets srcdir
+        command=("$srcdir/scripts/cluster" --dir "$VARJFS_TEST_CLUSTER" mkfs "$@")
+    fi
+    "${command[@]}" >"$T/mkfs.log" 2>&1 || {
         fail "mkfs.varjfs $* $SOURCE" "$(cat "$T/mkfs.log")"
         exit 1
     }

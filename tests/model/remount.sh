@@ -56,7 +56,7 @@ run_model_with()
     done
     shift
     # shellcheck disable=SC2154 # tap.sh sets tap_count and builddir
-    SOURCE=${memory_dir:-$T}/source.$tap_count
+    choose_source "${memory_dir:-$T}/source.$tap_count"
     make_fs ${options[@]+"${options[@]}"}
     mount_varjfs
     daemon_pid >"$T/pid"

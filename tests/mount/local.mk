@@ -12,6 +12,7 @@ MOUNT_TESTS += \
 	tests/mount/damage.sh \
 	tests/mount/edits.sh \
 	tests/mount/gc-scrub.sh \
+	tests/mount/keygen.sh \
 	tests/mount/lifecycle.sh \
 	tests/mount/fsck-repair.sh \
 	tests/mount/guard.sh \

@@ -7,6 +7,7 @@
 #include "../../lib/test.h"
 
 #include "cmd/confine.h"
+#include "volume/volume-private.h"
 
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -281,10 +282,102 @@ static void volumes_open(void **state)
     }
 }
 
+/* ---- a volume file ----------------------------------------------------------------- */
+
+static void write_text(const char *dir, const char *name, const char *text)
+{
+    g_autofree char *path = g_build_filename(dir, name, NULL);
+
+    assert_true(
+        g_file_set_contents_full(path, text, -1, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
+}
+
+/* As mkfs would write it, had there been a node. */
+static char *make_volume_file(const char *dir, const char *meta)
+{
+    char *made = make_volume("meta=memory:name=j,store=null");
+    g_autofree char *conf = g_build_filename(made, VJ_SUPERBLOCK_NAME, NULL);
+    g_autofree char *text = NULL;
+    g_autofree char *changed = NULL;
+    VjSuperblock super;
+    gsize len;
+
+    assert_true(g_file_get_contents(conf, &text, &len, NULL));
+    assert_true(vj_superblock_parse(text, len, &super, NULL));
+    g_free(super.meta);
+    super.meta = g_strdup(meta);
+    changed = vj_superblock_format(&super);
+    vj_superblock_clear(&super);
+    vj_test_remove_dir(made);
+    write_text(dir, "volume.conf", changed);
+    return g_build_filename(dir, "volume.conf", NULL);
+}
+
+static bool can_read(int dir_fd, const char *name)
+{
+    VJ_AUTO_FD fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+    char byte;
+
+    return fd >= 0 && read(fd, &byte, 1) == 1;
+}
+
+static bool try_volume_file(int dir_fd, const char *elsewhere)
+{
+    bool ok = true;
+
+    ok &= is_so("read the file", can_read(dir_fd, "volume.conf"), true);
+    ok &= is_so("write the file", can_write(dir_fd, "."), false);
+    ok &= is_so("read the key", can_read(dir_fd, "mine.key"), true);
+    ok &= is_so("read another key", can_read(dir_fd, "other.key"), false);
+    ok &= is_so("read the key that has a path", can_read(AT_FDCWD, elsewhere), true);
+    ok &= is_so("make a file", can_mark(dir_fd), false);
+    return ok;
+}
+
+/* That file, the credential files that it names, and nothing beside them. */
+static void files_of_volume_file(void **state)
+{
+    char *dir = vj_test_make_dir(), *other = vj_test_make_dir();
+    g_autofree char *elsewhere = g_build_filename(other, "certificate", NULL);
+    g_autofree char *meta =
+        g_strdup_printf("remote:localhost:key=mine.key,cert=%s,ca=missing", elsewhere);
+    g_autofree char *source = make_volume_file(dir, meta);
+    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    VjDriverNeeds needs;
+    VjPlace *p;
+    pid_t child;
+
+    (void)state;
+    if (!has_landlock()) {
+        skip();
+    }
+    write_text(dir, "mine.key", "a key");
+    write_text(dir, "other.key", "a key");
+    write_text(other, "certificate", "a certificate");
+    p = open_place(source);
+    needs = vj_confine_drivers(p, source, owners, files);
+    assert_int_equal(needs.meta, VJ_NEEDS_TCP);
+    assert_int_equal(needs.store, 0);
+    assert_int_equal(files->len, 3);
+    assert_string_equal(files->pdata[0], "mine.key");
+    assert_string_equal(files->pdata[1], elsewhere);
+    child = fork();
+    if (child == 0) {
+        VJ_AUTO_FD dir_fd = dup(vj_place_credentials_dir_fd(p));
+
+        confine(p, source, false);
+        _exit(try_volume_file(dir_fd, elsewhere) ? AS_EXPECTED : DIFFERENT);
+    }
+    expect_child(child);
+    assert_int_equal(vj_place_close(p), 0);
+    vj_test_remove_dir(dir);
+    vj_test_remove_dir(other);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(drivers_by_superblock), cmocka_unit_test(drivers_of_damaged),
     cmocka_unit_test(needs_of_volume),       cmocka_unit_test(files_by_drivers),
-    cmocka_unit_test(volumes_open),
+    cmocka_unit_test(volumes_open),          cmocka_unit_test(files_of_volume_file),
 };
 
 VJ_TEST_MAIN(tests)

@@ -14,3 +14,9 @@ tests_unit_rpc_test_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS) $(SSL_LIBS)
 
 UNIT_TESTS += tests/unit/rpc/test-hostile
 tests_unit_rpc_test_hostile_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/rpc/test-address
+tests_unit_rpc_test_address_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/rpc/test-connection
+tests_unit_rpc_test_connection_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/rpc/test-frame
+tests_unit_rpc_test_frame_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)

@@ -7,6 +7,7 @@
  *   WAIT    is answered when the test lets it go (test_let_go), by another thread
  *   FILL    answers with a bulk of as many bytes as the message says
  *   FAIL    answers -ENOENT
+ *   BLOCK   keeps a worker until test_unblock
  *   BEHIND  as ECHO, when all that came before is answered
  */
 #ifndef VJ_TESTS_UNIT_RPC_RPC_TEST_H
@@ -31,16 +32,21 @@ enum {
     OP_WAIT = VJ_OP_FLUSH,
     OP_FILL = VJ_OP_LIST,
     OP_FAIL = VJ_OP_HAVE,
+    OP_BLOCK = VJ_OP_SPACE,
     OP_BEHIND = VJ_OP_FLUSH_REMOVES,
     OP_OTHER_ROLE = VJ_OP_SCAN,
 };
 
+#define TEST_TCP "127.0.0.1:0"
+#define TEST_TLS "tls"
+#define TEST_IDENTITY "test"
 #define SMALL_MESSAGE_MAX 1024u
 #define TEST_SECOND ((int64_t)1000 * 1000)
 
 typedef struct RpcTest {
     char *directory, *address;
-    VjCredentials *credentials;
+    VjCredentials *credentials, *client_credentials;
+    bool has_tls;
     VjRpcServer *server;
     VjRpcServerConfig config;
     unsigned port;
@@ -49,6 +55,9 @@ typedef struct RpcTest {
     VjCond changed;
     /* guarded by lock: */
     GQueue held; /* of VjRpcRequest: WAIT */
+    bool is_unblocked;
+    unsigned blocked;
+    unsigned echoed, one_at; /* as which of them "one" was */
     unsigned hellos, gone, connected, lost, done;
     int hello_rc;
     VjHelloReply hello_reply;
@@ -64,8 +73,15 @@ static void run_echo(VjRpcRequest *r)
 {
     uint32_t bytes;
     VjBuf *bulk = vj_rpc_request_bulk(r, &bytes);
+    VjSlice message = vj_rpc_request_message(r);
 
-    vj_rpc_reply(r, 0, vj_rpc_request_message(r), bulk, bytes);
+    vj_mutex_lock(&rpc_test->lock);
+    rpc_test->echoed++;
+    if (message.len == 3 && memcmp(message.data, "one", 3) == 0) {
+        rpc_test->one_at = rpc_test->echoed;
+    }
+    vj_mutex_unlock(&rpc_test->lock);
+    vj_rpc_reply(r, 0, message, bulk, bytes);
 }
 
 static void run_wait(VjRpcRequest *r)
@@ -74,6 +90,26 @@ static void run_wait(VjRpcRequest *r)
     g_queue_push_tail(&rpc_test->held, r);
     vj_cond_broadcast(&rpc_test->changed);
     vj_mutex_unlock(&rpc_test->lock);
+}
+
+static void run_block(VjRpcRequest *r)
+{
+    vj_mutex_lock(&rpc_test->lock);
+    rpc_test->blocked++;
+    vj_cond_broadcast(&rpc_test->changed);
+    while (!rpc_test->is_unblocked) {
+        vj_cond_wait(&rpc_test->changed, &rpc_test->lock);
+    }
+    vj_mutex_unlock(&rpc_test->lock);
+    run_echo(r);
+}
+
+static inline void test_unblock(RpcTest *t)
+{
+    vj_mutex_lock(&t->lock);
+    t->is_unblocked = true;
+    vj_cond_broadcast(&t->changed);
+    vj_mutex_unlock(&t->lock);
 }
 
 static void run_fill(VjRpcRequest *r)
@@ -108,6 +144,7 @@ static const VjRpcHandler test_handlers[] = {
             .is_quick = true),
     HANDLER(OP_FILL, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_fill, .is_quick = false),
     HANDLER(OP_FAIL, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_fail, .is_quick = false),
+    HANDLER(OP_BLOCK, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_block, .is_quick = false),
     HANDLER(OP_BEHIND, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_echo,
             .after_earlier = true),
     HANDLER(OP_OTHER_ROLE, VJ_ROLE_META, SMALL_MESSAGE_MAX, 0, run_echo,
@@ -122,7 +159,7 @@ static int test_hello(void *opaque, const char *identity, VjSlice message, uint8
     VjHello hello;
     int rc;
 
-    assert_string_equal(identity, "");
+    assert_string_equal(identity, t->has_tls ? "key:" TEST_IDENTITY : "");
     vj_mutex_lock(&t->lock);
     t->hellos++;
     rc = t->hello_rc;
@@ -166,7 +203,44 @@ static inline void test_stop_server(RpcTest *t)
     vj_rpc_server_free(g_steal_pointer(&t->server));
 }
 
-/* @address: NULL: a unix socket */
+static bool test_find_key(void *opaque, const char *identity, VjKey256 *out)
+{
+    (void)opaque;
+    memset(out->bytes, 0xab, sizeof out->bytes);
+    return strcmp(identity, TEST_IDENTITY) == 0;
+}
+
+/* A key that both sides have.  A build may be without TLS. */
+static inline void test_load_key(RpcTest *t)
+{
+    g_autofree char *path = g_build_filename(t->directory, "key", NULL);
+    g_autofree char *hex = g_strnfill(64, 'a'), *text = NULL;
+    VjCredentialsFiles files = {.key = path, .identity = TEST_IDENTITY}, none = {0};
+    GError *error = NULL;
+    bool good;
+    int fd;
+
+    for (unsigned i = 1; i < 64; i += 2) {
+        hex[i] = 'b';
+    }
+    text = g_strdup_printf("varjfs-key-1:%s\n", hex);
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(vj_fd_write_all(fd, text, strlen(text)), 0);
+    close(fd);
+    good = vj_credentials_load(-1, &files, &t->client_credentials, &error);
+    assert_int_equal(unlink(path), 0);
+    if (!good && error->code == EOPNOTSUPP) {
+        assert_int_equal(rmdir(t->directory), 0);
+        skip();
+    }
+    if (!good || !vj_credentials_load_server(-1, &none, test_find_key, t, &t->credentials,
+                                             &error)) {
+        fail_msg("%s", error->message);
+    }
+}
+
+/* @address: NULL: a unix socket; TEST_TLS: tcp with TLS */
 static inline void test_begin(RpcTest *t, const char *address)
 {
     VjCredentialsFiles files = {.insecure = true};
@@ -176,9 +250,16 @@ static inline void test_begin(RpcTest *t, const char *address)
     rpc_test = t;
     t->directory = g_dir_make_tmp("varjfs-rpc-XXXXXX", &error);
     assert_non_null(t->directory);
-    t->address = address != NULL ? g_strdup(address)
-                                 : g_strdup_printf("unix:%s/socket", t->directory);
-    assert_true(vj_credentials_load(-1, &files, &t->credentials, &error));
+    t->has_tls = g_strcmp0(address, TEST_TLS) == 0;
+    if (t->has_tls) {
+        test_load_key(t);
+    } else {
+        assert_true(vj_credentials_load(-1, &files, &t->credentials, &error));
+        t->client_credentials = vj_credentials_ref(t->credentials);
+    }
+    t->address = t->has_tls        ? g_strdup(TEST_TCP)
+                 : address != NULL ? g_strdup(address)
+                                   : g_strdup_printf("unix:%s/socket", t->directory);
     vj_mutex_init(&t->lock, VJ_RANK_FRONT, "test");
     vj_cond_init(&t->changed);
     t->config = (VjRpcServerConfig){.handlers = test_handlers,
@@ -196,6 +277,7 @@ static inline void test_end(RpcTest *t)
     }
     assert_int_equal(t->held.length, 0);
     vj_credentials_unref(t->credentials);
+    vj_credentials_unref(t->client_credentials);
     vj_cond_clear(&t->changed);
     vj_mutex_clear(&t->lock);
     assert_int_equal(rmdir(t->directory), 0);
@@ -309,7 +391,7 @@ static inline VjRpcClient *test_client(RpcTest *t)
         t->port != 0 ? g_strdup_printf("127.0.0.1:%u", t->port) : g_strdup(t->address);
     g_autoptr(GByteArray) hello = test_hello_message();
     VjRpcClientConfig config = {.address = address,
-                                .credentials = t->credentials,
+                                .credentials = t->client_credentials,
                                 .hello = vj_slice(hello->data, hello->len),
                                 .connected = test_connected,
                                 .lost = test_lost,

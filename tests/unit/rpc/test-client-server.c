@@ -2,14 +2,13 @@
 /*
  * test-client-server.c - a client and a server that keep the protocol, in one process
  *
- * What is sent and answered runs over a unix socket and over tcp; the rest, which does not
- * depend on the socket, over a unix socket.
+ * What is sent and answered runs over a unix socket, over tcp and over TLS; the rest,
+ * which does not depend on the socket, over a unix socket.
  */
 #include "rpc-test.h"
 
 #include <sys/wait.h>
 
-#define TCP "127.0.0.1:0"
 #define NEVER ((int64_t)3600 * TEST_SECOND)
 
 static void begin(RpcTest *t, void **state)
@@ -450,6 +449,18 @@ static void runner_fired(void **state)
     test_end(&t);
 }
 
+/* The reason comes with the next attempt, if there is none yet. */
+static void expect_why(VjRpcClient *c, const char *part)
+{
+    char *why;
+
+    while ((why = vj_rpc_client_why(c)) == NULL) {
+        g_thread_yield();
+    }
+    assert_non_null(strstr(why, part));
+    g_free(why);
+}
+
 /* What waits, too. */
 static void without_a_server(void **state)
 {
@@ -463,6 +474,7 @@ static void without_a_server(void **state)
     c = test_client(&t);
     impatient->waits_for_connection = false;
     assert_int_equal(vj_rpc_run(c, impatient), -ENOTCONN);
+    expect_why(c, "No such file");
     late->deadline_us = vj_clock_mono_us() + 30 * 1000;
     assert_int_equal(vj_rpc_run(c, late), -ETIMEDOUT);
     canceled = test_submit(&t, c, test_call(OP_ECHO, NULL));
@@ -473,6 +485,7 @@ static void without_a_server(void **state)
     test_start_server(&t);
     test_wait(&t, &t.done, 2);
     assert_int_equal(patient->rc, 0);
+    assert_null(vj_rpc_client_why(c));
     expect_reply(patient, "patient");
     freed = test_submit(&t, c, test_call(OP_WAIT, NULL));
     test_wait(&t, &t.held.length, 1);
@@ -583,6 +596,7 @@ static void refused_hello(void **state)
     test_wait(&t, &t.connected, 2); /* it tries again */
     expect_count(&t, (const unsigned *)&t.last_status, (unsigned)-EACCES);
     assert_false(vj_rpc_client_is_connected(c));
+    expect_why(c, "refuses");
     vj_mutex_lock(&t.lock);
     t.hello_rc = 0;
     vj_mutex_unlock(&t.lock);
@@ -859,7 +873,7 @@ static void many_callers(void **state)
  * once, and nothing is left. */
 static void storm(void **state)
 {
-    enum { COUNT = 3000 };
+    enum { COUNT = 1500 };
     RpcTest t;
     VjRpcClient *c;
     VjRpcCall **calls = g_new0(VjRpcCall *, COUNT);
@@ -936,39 +950,40 @@ static void after_fork(void **state)
     test_end(&t);
 }
 
-#define OVER_BOTH(test)                                                                  \
+#define OVER_ALL(test)                                                                   \
     {#test "_unix", test, NULL, NULL, NULL},                                             \
+        {#test "_tcp", test, NULL, NULL, (void *)(uintptr_t)TEST_TCP},                   \
     {                                                                                    \
-#test "_tcp", test, NULL, NULL, (void *)(uintptr_t)TCP                           \
+#test "_tls", test, NULL, NULL, (void *)(uintptr_t)TEST_TLS                      \
     }
 
 static const struct CMUnitTest tests[] = {
-    OVER_BOTH(one_call),
-    OVER_BOTH(statuses),
-    OVER_BOTH(out_of_order),
-    OVER_BOTH(thousands),
+    OVER_ALL(one_call),
+    OVER_ALL(statuses),
+    OVER_ALL(out_of_order),
+    OVER_ALL(thousands),
     cmocka_unit_test(limits_of_the_peer),
-    OVER_BOTH(bulks),
-    OVER_BOTH(traffic),
+    OVER_ALL(bulks),
+    OVER_ALL(traffic),
     cmocka_unit_test(behind_earlier),
-    cmocka_unit_test(deadline),
+    OVER_ALL(deadline),
     cmocka_unit_test(late_in_the_queue),
-    OVER_BOTH(cancel),
+    OVER_ALL(cancel),
     cmocka_unit_test(runner_fired),
     cmocka_unit_test(without_a_server),
-    cmocka_unit_test(server_restarts),
-    OVER_BOTH(server_ends_with_requests),
+    OVER_ALL(server_restarts),
+    OVER_ALL(server_ends_with_requests),
     cmocka_unit_test(connect_without_a_call),
-    OVER_BOTH(refused_hello),
-    OVER_BOTH(too_large),
+    OVER_ALL(refused_hello),
+    OVER_ALL(too_large),
     {"bytes_of_a_connection", bytes_in_flight, NULL, NULL, (void *)(uintptr_t) "one"},
     {"bytes_of_all", bytes_in_flight, NULL, NULL, NULL},
-    cmocka_unit_test(larger_than_the_limit),
+    OVER_ALL(larger_than_the_limit),
     cmocka_unit_test(connection_limit),
-    OVER_BOTH(drain),
-    cmocka_unit_test(earlier_connection),
-    OVER_BOTH(many_callers),
-    cmocka_unit_test(storm),
+    OVER_ALL(drain),
+    OVER_ALL(earlier_connection),
+    OVER_ALL(many_callers),
+    OVER_ALL(storm),
     cmocka_unit_test(after_fork),
 };
 

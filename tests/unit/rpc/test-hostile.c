@@ -109,6 +109,7 @@ static void out_of_place(void **state)
         {{.op = VJ_OP_HELLO, .tag = 1, .flags = VJ_FRAME_REPLY}, true, 0, 0},
         {{.op = VJ_OP_HELLO, .tag = 1}, false, 100, 0},
         {{.op = OP_QUICK, .tag = 1, .flags = VJ_FRAME_REPLY}, false, 0, 0},
+        {{.op = OP_QUICK, .tag = 0}, false, 0, 0},
         {{.op = VJ_OP_PING, .tag = 1}, false, 1, 0},
         {{.op = VJ_OP_PING, .tag = 1}, false, 0, 1},
         {{.op = VJ_OP_CANCEL, .tag = 1}, false, 7, 0},
@@ -136,8 +137,8 @@ static void out_of_place(void **state)
     test_end(&t);
 }
 
-/* Lengths alone, without what they announce: memory is not taken before they are compared,
- * and what is within the limit is given back. */
+/* Lengths alone, without what they announce: memory is not taken before they are
+ * compared, and what is within the limit is given back. */
 static void huge_lengths(void **state)
 {
     static const struct {
@@ -209,7 +210,7 @@ static void a_tag_twice(void **state)
 static void odd_but_right(void **state)
 {
     RpcTest t;
-    VjFrame quick = {.op = OP_QUICK, .tag = 0}, wait = {.op = OP_WAIT, .tag = UINT64_MAX};
+    VjFrame quick = {.op = OP_QUICK, .tag = 1}, wait = {.op = OP_WAIT, .tag = UINT64_MAX};
     VjFrame cancel = {.op = VJ_OP_CANCEL}, ping = {.op = VJ_OP_PING, .tag = 5}, reply;
     uint64_t tag = UINT64_MAX;
     int fd;
@@ -221,7 +222,7 @@ static void odd_but_right(void **state)
         raw_send_frame(fd, &cancel, vj_slice(&tag, sizeof tag), empty);
         raw_send_frame(fd, &quick, vj_slice("again", 5), empty);
         reply = raw_recv_frame(fd, NULL);
-        assert_int_equal(reply.tag, 0);
+        assert_int_equal(reply.tag, 1);
         assert_int_equal(reply.message_bytes, 5);
     }
     raw_send_frame(fd, &wait, empty, empty);
@@ -277,7 +278,7 @@ static void many_at_once(void **state)
     begin(&t);
     fd = raw_connect_and_hello(&t);
     for (unsigned i = 0; i < COUNT; i++) {
-        VjFrame frame = {.op = OP_QUICK, .tag = i};
+        VjFrame frame = {.op = OP_QUICK, .tag = i + 1};
         g_autofree char *text = g_strdup_printf("%u", i);
         g_autoptr(GByteArray) bytes =
             raw_frame(&frame, vj_slice(text, strlen(text)), vj_slice(text, i % 3));
@@ -293,7 +294,7 @@ static void many_at_once(void **state)
             raw_send(fd, all->data + all->len - 1, 1);
         }
         reply = raw_recv_frame(fd, &message);
-        assert_int_equal(reply.tag, i); /* quick ones in order */
+        assert_int_equal(reply.tag, i + 1); /* quick ones in order */
         g_byte_array_append(message, (const guint8 *)"", 1);
         assert_int_equal(strtoul((const char *)message->data, NULL, 10), i);
     }
@@ -320,7 +321,7 @@ static void never_reads(void **state)
         t.config.connection_bytes_max + (t.config.workers + 1) * (uint64_t)(FILL + 4096);
     fd = raw_connect_and_hello(&t);
     for (unsigned i = 0; i < COUNT; i++) {
-        VjFrame frame = {.op = OP_FILL, .tag = i};
+        VjFrame frame = {.op = OP_FILL, .tag = i + 1};
 
         raw_send_frame(fd, &frame, vj_slice(&fill, sizeof fill), empty);
     }
@@ -441,6 +442,132 @@ static void two_hundred(void **state)
     others_are_served(&t);
     test_wait(&t, &t.gone, 2);
     expect_clean(&t, t.hellos, COUNT / 4);
+    test_end(&t);
+}
+
+/* Those that say nothing keep out nobody: of too many the oldest ones are closed. */
+static void too_many_unknown(void **state)
+{
+    enum { COUNT = 1024 + 10 }; /* the limit, and some */
+    RpcTest t;
+    int *fds = g_new0(int, COUNT);
+    struct rlimit files, more;
+    VjRpcServerStats stats;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    more = files;
+    more.rlim_cur = MIN(files.rlim_max, 4096);
+    if (more.rlim_cur < 2 * COUNT + 100) {
+        g_free(fds);
+        skip();
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &more), 0);
+    begin(&t);
+    for (unsigned i = 0; i < COUNT; i++) {
+        fds[i] = raw_connect(&t);
+    }
+    others_are_served(&t);
+    for (unsigned i = 0; i < 10; i++) {
+        raw_expect_end(fds[i]);
+    }
+    vj_rpc_server_stats(t.server, &stats);
+    assert_true(stats.refused >= 10);
+    for (unsigned i = 10; i < COUNT; i++) {
+        close(fds[i]);
+    }
+    expect_clean(&t, 1, 0);
+    test_end(&t);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    g_free(fds);
+}
+
+/* One that announces what fills the server, and does not send it, is given up long before
+ * its time when others wait for room. */
+static void announces_much(void **state)
+{
+    RpcTest t;
+    VjFrame frame = {
+        .op = OP_ECHO, .tag = 1, .bulk_bytes = 900 << 10, .body_checksum = 1};
+    uint8_t head[VJ_FRAME_HEAD_BYTES];
+    struct timespec real = vj_clock_real();
+    int64_t begin_us = vj_clock_mono_us(), now_us = begin_us;
+    VjRpcServerStats stats;
+    VjRpcClient *c;
+    VjRpcCall *call = test_call(OP_ECHO, NULL);
+    int fd;
+
+    (void)state;
+    test_begin(&t, NULL);
+    t.config.bytes_max = 1 << 20;
+    test_start_server(&t);
+    vj_clock_set_for_test(&real, now_us);
+    fd = raw_connect_and_hello(&t);
+    vj_frame_encode(&frame, head);
+    raw_send(fd, head, sizeof head);
+    do {
+        g_thread_yield();
+        vj_rpc_server_stats(t.server, &stats);
+    } while (stats.held_bytes < 900 << 10);
+    c = test_client(&t);
+    call->deadline_us = INT64_MAX;
+    call->bulk = vj_buf_new(300 << 10);
+    memset(call->bulk->data, 'b', 300 << 10);
+    call->bulk_bytes = call->bulk_max = 300 << 10;
+    test_submit(&t, c, call);
+    while (test_counted(&t, &t.done) == 0) { /* the clock goes ten times as fast */
+        g_usleep(10000);
+        now_us += 100 * 1000;
+        vj_clock_set_for_test(&real, now_us);
+        assert_true(now_us - begin_us < VJ_RPC_FRAME_TIMEOUT_US);
+    }
+    assert_int_equal(call->rc, 0);
+    raw_expect_end(fd);
+    vj_clock_set_for_test(NULL, 0);
+    vj_rpc_call_unref(call);
+    vj_rpc_client_free(c);
+    expect_clean(&t, 2, 0);
+    test_end(&t);
+}
+
+/* A peer with many requests does not hold up one with few. */
+static void takes_turns(void **state)
+{
+    enum { COUNT = 1000 };
+    RpcTest t;
+    VjFrame block = {.op = OP_BLOCK, .tag = 1}, ping = {.op = VJ_OP_PING, .tag = 5000};
+    g_autoptr(VjRpcCall) hello = test_call(OP_QUICK, NULL);
+    g_autoptr(VjRpcCall) behind = test_call(OP_QUICK, NULL);
+    VjRpcClient *c;
+    VjRpcCall *call;
+    int fd;
+
+    (void)state;
+    test_begin(&t, NULL);
+    t.config.workers = 1;
+    test_start_server(&t);
+    c = test_client(&t);
+    assert_int_equal(vj_rpc_run(c, hello), 0);
+    fd = raw_connect_and_hello(&t);
+    raw_send_frame(fd, &block, empty, empty);
+    test_wait(&t, &t.blocked, 1); /* it has the worker */
+    for (unsigned i = 0; i < COUNT; i++) {
+        VjFrame frame = {.op = OP_ECHO, .tag = 2 + i};
+
+        raw_send_frame(fd, &frame, empty, empty);
+    }
+    raw_send_frame(fd, &ping, empty, empty);
+    assert_int_equal(raw_recv_frame(fd, NULL).op, VJ_OP_PING); /* all are there */
+    call = test_submit(&t, c, test_call(OP_ECHO, "one"));
+    assert_int_equal(vj_rpc_run(c, behind), 0); /* so is this one */
+    test_unblock(&t);
+    test_wait(&t, &t.done, 1);
+    /* Behind two quick ones, that which blocked, and one of the others. */
+    assert_true(t.one_at > 0 && t.one_at <= 5);
+    vj_rpc_call_unref(call);
+    vj_rpc_client_free(c);
+    close(fd);
+    expect_clean(&t, 2, 0);
     test_end(&t);
 }
 
@@ -663,7 +790,8 @@ static VjRpcClient *client_of_silence(RpcTest *t, int64_t silence_us)
     return c;
 }
 
-/* A peer that is asked for a sign of life and gives none is lost; one that does is not. */
+/* A peer that is asked for a sign of life and gives none is lost; one that does is not.
+ */
 static void silence(void **state)
 {
     RpcTest t;
@@ -675,7 +803,7 @@ static void silence(void **state)
     (void)state;
     test_begin(&t, NULL);
     listener = raw_listen(&t);
-    c = client_of_silence(&t, 200 * 1000);
+    c = client_of_silence(&t, 100 * 1000);
     call = test_submit(&t, c, test_call(OP_WAIT, NULL));
     fd = raw_accept_and_hello(&t, listener);
     frame = raw_recv_frame(fd, NULL);
@@ -734,24 +862,30 @@ static void life_of_a_full_server(void **state)
     VjRpcClient *c;
     VjRpcCall *calls[3];
     VjRpcTraffic before, after;
+    struct timespec real = vj_clock_real();
+    int64_t now_us = vj_clock_mono_us();
 
     (void)state;
     test_begin(&t, NULL);
     t.config.connection_bytes_max = 1000;
     test_start_server(&t);
-    c = client_of_silence(&t, 3 * TEST_SECOND);
+    c = client_of_silence(&t, 20 * TEST_SECOND);
     for (unsigned i = 0; i < 3; i++) {
         calls[i] = test_call(OP_WAIT, NULL);
+        calls[i]->deadline_us = INT64_MAX;
         calls[i]->bulk = vj_buf_new_copy("bulk", 4);
         calls[i]->bulk_bytes = calls[i]->bulk_max = 4;
         test_submit(&t, c, calls[i]);
     }
     test_wait(&t, &t.held.length, 1);
     vj_rpc_client_traffic(c, &before);
-    do {
-        g_usleep(1000);
+    do { /* the clock goes ten times as fast */
+        g_usleep(10000);
+        now_us += 100 * 1000;
+        vj_clock_set_for_test(&real, now_us);
         vj_rpc_client_traffic(c, &after);
     } while (after.received_bytes < before.received_bytes + 2 * VJ_FRAME_HEAD_BYTES);
+    vj_clock_set_for_test(NULL, 0);
     assert_int_equal(after.received_bytes % VJ_FRAME_HEAD_BYTES,
                      before.received_bytes % VJ_FRAME_HEAD_BYTES);
     expect_count(&t, &t.held.length, 1);
@@ -826,6 +960,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(too_slow),
     cmocka_unit_test(drips),
     cmocka_unit_test(two_hundred),
+    cmocka_unit_test(too_many_unknown),
+    cmocka_unit_test(announces_much),
+    cmocka_unit_test(takes_turns),
     cmocka_unit_test(hostile_servers),
     cmocka_unit_test(hostile_hellos),
     cmocka_unit_test(canceled_while_it_comes),

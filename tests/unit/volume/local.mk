@@ -88,3 +88,6 @@ UNIT_TESTS += tests/unit/volume/test-sessions
 tests_unit_volume_test_sessions_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 tests_unit_volume_test_sessions_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=vj_meta_run \
 	-Wl,--wrap=vj_content_claim
+
+UNIT_TESTS += tests/unit/volume/test-volume-file
+tests_unit_volume_test_volume_file_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)

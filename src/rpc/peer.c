@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * peer.c - connections of a server, and what may come in on them
+ *
+ * What a request holds (its body, then its reply) is counted against its connection and
+ * against the server from before the memory is taken until the reply is out.  A
+ * connection that has no room is not read until some is given back.  Where that takes
+ * long, what has been coming in for longest is given up.
+ *
+ * Lifetimes: a peer has a reference for each request and one until its socket is closed;
+ * with the last one a worker calls gone().
+ */
+#include "rpc/server-private.h"
+
+#include <stdlib.h>
+
+/* Connections that have not said hello; of more, the oldest one is closed. */
+#define UNKNOWN_MAX 1024u
+/* Of PING and refused requests, beside VJ_RPC_IN_FLIGHT_MAX. */
+#define OWN_IN_FLIGHT_MAX 16u
+#define HELLO_MESSAGE_MAX 4096u
+/* Of a request that is not served: it is read and answered; a longer one ends the
+ * connection. */
+#define REFUSED_BYTES_MAX ((uint64_t)64 << 10)
+/* A connection that is not read says so often that its side is alive. */
+#define LIFE_US ((int64_t)1000 * 1000)
+/* A server without room gives up one frame after so long, which is at least so old. */
+#define FULL_US ((int64_t)1000 * 1000)
+#define SLOWEST_AGE_US ((int64_t)5 * 1000 * 1000)
+
+static const VjConnCallbacks callbacks;
+
+/* ---- peers ------------------------------------------------------------------------- */
+
+VjPeer *vj_peer_ref(VjPeer *p)
+{
+    g_atomic_int_inc(&p->refs);
+    return p;
+}
+
+static void run_gone(VjJob *job)
+{
+    VjPeer *p = (VjPeer *)(void *)((uint8_t *)job - offsetof(VjPeer, gone_job));
+    VjRpcServer *s = p->server;
+
+    g_assert(p->in_flight == 0 && p->held_bytes == 0 && p->unanswered.length == 0);
+    if (p->is_welcome && s->config.gone != NULL) {
+        s->config.gone(s->config.opaque, p->user);
+    }
+    vj_server_client_left(p);
+    vj_conn_unref(p->conn);
+    vj_credentials_unref(p->credentials);
+    g_hash_table_unref(p->by_tag);
+    vj_mutex_clear(&p->lock);
+    g_free(p);
+    if (g_atomic_int_dec_and_test(&s->connections)) {
+        vj_server_say_quiet(s);
+    }
+}
+
+void vj_peer_unref(VjPeer *p)
+{
+    if (g_atomic_int_dec_and_test(&p->refs)) {
+        vj_server_push(p->server, NULL, &p->gone_job);
+    }
+}
+
+/* ---- room -------------------------------------------------------------------------- */
+
+static bool server_takes(VjRpcServer *s, uint64_t bytes)
+{
+    uint64_t held = __atomic_load_n(&s->held_bytes, __ATOMIC_SEQ_CST);
+
+    do {
+        if (held > 0 && held + bytes > s->config.bytes_max) {
+            return false;
+        }
+    } while (!__atomic_compare_exchange_n(&s->held_bytes, &held, held + bytes, true,
+                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+    return true;
+}
+
+/* The server has no room for a request of @p, which is read on when some comes back. */
+static void become_thirsty(VjPeer *p)
+{
+    VjRpcServer *s = p->server;
+    bool is_new;
+
+    vj_mutex_lock(&p->lock);
+    is_new = !p->is_thirsty;
+    p->is_thirsty = true;
+    vj_mutex_unlock(&p->lock);
+    if (is_new) {
+        vj_mutex_lock(&s->lock);
+        g_queue_push_tail(&s->thirsty, vj_peer_ref(p));
+        vj_mutex_unlock(&s->lock);
+        g_atomic_int_inc(&s->thirsty_count);
+    }
+}
+
+static void resume_thirsty(VjRpcServer *s)
+{
+    while (g_atomic_int_get(&s->thirsty_count) > 0 &&
+           __atomic_load_n(&s->held_bytes, __ATOMIC_SEQ_CST) < s->config.bytes_max) {
+        VjPeer *p;
+
+        vj_mutex_lock(&s->lock);
+        p = g_queue_pop_head(&s->thirsty);
+        vj_mutex_unlock(&s->lock);
+        if (p == NULL) {
+            return;
+        }
+        g_atomic_int_add(&s->thirsty_count, -1);
+        vj_mutex_lock(&p->lock);
+        p->is_thirsty = false;
+        vj_mutex_unlock(&p->lock);
+        vj_conn_resume(p->conn);
+        vj_peer_unref(p);
+    }
+}
+
+void vj_server_give_back(VjRpcServer *s, uint64_t bytes)
+{
+    __atomic_fetch_sub(&s->held_bytes, bytes, __ATOMIC_SEQ_CST);
+    resume_thirsty(s);
+}
+
+void vj_peer_give_back(VjPeer *p, uint64_t bytes)
+{
+    bool resumes;
+
+    vj_mutex_lock(&p->lock);
+    g_assert(p->held_bytes >= bytes && p->in_flight > 0);
+    p->held_bytes -= bytes;
+    p->in_flight--;
+    resumes = p->wants_room;
+    p->wants_room = false;
+    vj_mutex_unlock(&p->lock);
+    vj_server_give_back(p->server, bytes);
+    if (resumes) {
+        vj_conn_resume(p->conn);
+    }
+}
+
+/* For one more request of @p.  0; -EAGAIN: later. */
+static int take_room(VjPeer *p, uint64_t bytes)
+{
+    VjRpcServer *s = p->server;
+    bool fits;
+
+    vj_mutex_lock(&p->lock);
+    fits =
+        p->in_flight < VJ_RPC_IN_FLIGHT_MAX + OWN_IN_FLIGHT_MAX &&
+        (p->held_bytes == 0 || p->held_bytes + bytes <= s->config.connection_bytes_max);
+    p->wants_room = !fits;
+    if (fits) {
+        p->held_bytes += bytes;
+        p->in_flight++;
+    }
+    vj_mutex_unlock(&p->lock);
+    if (!fits) {
+        return -EAGAIN;
+    }
+    if (!server_takes(s, bytes)) {
+        become_thirsty(p);
+        /* Once more: the last one to give back may have looked before that. */
+        if (!server_takes(s, bytes)) {
+            vj_mutex_lock(&p->lock);
+            p->held_bytes -= bytes;
+            p->in_flight--;
+            vj_mutex_unlock(&p->lock);
+            return -EAGAIN;
+        }
+    }
+    p->reading_bytes = bytes;
+    return 0;
+}
+
+/* ---- frames that come in ----------------------------------------------------------- */
+
+static int protocol_error(const char *why)
+{
+    vj_trace(rpc, "a peer broke the protocol: %s", why);
+    return -EPROTO;
+}
+
+static const VjRpcHandler *find_handler(const VjPeer *p, uint16_t op)
+{
+    for (const VjRpcHandler *h = p->server->config.handlers; h->op != 0; h++) {
+        if (h->op == op && (h->role == VJ_ROLE_ANY || h->role == p->role)) {
+            return h;
+        }
+    }
+    return NULL;
+}
+
+/* A request that is not served, and whose body is not read: the answer, and the end. */
+static int refuse_head(VjPeer *p, const VjFrame *frame, int rc)
+{
+    VjRpcRequest *r;
+
+    if (take_room(p, VJ_REQUEST_BYTES) < 0) {
+        return -EAGAIN;
+    }
+    p->reading_handler = NULL;
+    r = vj_request_new(p, frame, NULL, NULL);
+    if (r != NULL) {
+        vj_request_refuse(r, rc);
+        vj_conn_finish(p->conn);
+    }
+    return rc;
+}
+
+static int hello_head(VjPeer *p, const VjFrame *frame)
+{
+    if (frame->op != VJ_OP_HELLO || frame->bulk_bytes > 0 ||
+        frame->message_bytes > HELLO_MESSAGE_MAX) {
+        return protocol_error("no hello");
+    }
+    return take_room(p, VJ_REQUEST_BYTES + frame->message_bytes);
+}
+
+/* Of the requests that handlers serve. */
+static int request_head(VjPeer *p, const VjFrame *frame, VjInto *into)
+{
+    const VjRpcHandler *h = find_handler(p, frame->op);
+    uint64_t body_bytes = (uint64_t)frame->message_bytes + frame->bulk_bytes;
+    uint64_t bytes = VJ_REQUEST_BYTES;
+    int rc;
+
+    p->reading_handler = h;
+    p->reading_rc = 0;
+    if (h == NULL) {
+        if (body_bytes > REFUSED_BYTES_MAX) {
+            return refuse_head(p, frame, -EOPNOTSUPP);
+        }
+        p->reading_rc = -EOPNOTSUPP;
+    } else if (frame->message_bytes > h->message_max || frame->bulk_bytes > h->bulk_max) {
+        return refuse_head(p, frame, -EFBIG);
+    } else if (g_atomic_int_get(&p->server->is_draining)) {
+        p->reading_rc = -ESHUTDOWN;
+    }
+    into->is_ignored = p->reading_rc != 0;
+    if (!into->is_ignored) {
+        bytes += frame->message_bytes + vj_bulk_room(frame->bulk_bytes);
+    }
+    rc = take_room(p, bytes);
+    if (rc < 0 || into->is_ignored || frame->bulk_bytes == 0) {
+        return rc;
+    }
+    into->bulk = vj_buf_new(vj_bulk_room(frame->bulk_bytes));
+    return into->bulk == NULL ? -ENOMEM : 0;
+}
+
+static int peer_head(VjConn *conn, const VjFrame *frame, VjInto *into)
+{
+    VjPeer *p = vj_conn_owner(conn);
+    bool is_welcome;
+
+    if ((frame->flags & VJ_FRAME_REPLY) != 0) {
+        return protocol_error("a reply");
+    }
+    if (frame->tag == 0 && frame->op != VJ_OP_CANCEL) {
+        return protocol_error("no tag");
+    }
+    p->reading_us = vj_clock_mono_us();
+    if (!p->said_hello) {
+        return hello_head(p, frame);
+    }
+    vj_mutex_lock(&p->lock);
+    is_welcome = p->is_welcome;
+    vj_mutex_unlock(&p->lock);
+    if (!is_welcome) {
+        return -EAGAIN;
+    }
+    switch (frame->op) {
+    case VJ_OP_HELLO:
+        return protocol_error("a second hello");
+    case VJ_OP_PING:
+        p->reading_handler = NULL;
+        p->reading_rc = 0;
+        return frame->message_bytes == 0 && frame->bulk_bytes == 0
+                   ? take_room(p, VJ_REQUEST_BYTES)
+                   : protocol_error("a ping with a body");
+    case VJ_OP_CANCEL:
+        return frame->message_bytes == sizeof(uint64_t) && frame->bulk_bytes == 0
+                   ? 0
+                   : protocol_error("no tag to cancel");
+    default:
+        return request_head(p, frame, into);
+    }
+}
+
+static void cancel_tag(VjPeer *p, const GByteArray *message)
+{
+    vj_mutex_lock(&p->lock);
+    vj_request_cancel(p, vj_le64_get(message->data));
+    vj_mutex_unlock(&p->lock);
+}
+
+static void peer_frame(VjConn *conn, const VjFrame *frame, GByteArray *message,
+                       VjBuf *bulk, bool is_ignored)
+{
+    VjPeer *p = vj_conn_owner(conn);
+    VjRpcRequest *r;
+
+    if (p->said_hello && frame->op == VJ_OP_CANCEL) {
+        cancel_tag(p, message);
+        g_byte_array_unref(message);
+        return;
+    }
+    if (bulk != NULL) {
+        bulk->len = frame->bulk_bytes;
+    }
+    r = vj_request_new(p, frame, message, bulk);
+    if (r == NULL) {
+        return;
+    }
+    if (!p->said_hello) {
+        p->said_hello = true;
+        g_queue_unlink(&p->loop->unknown, &p->unknown_link);
+        vj_request_begin_hello(r);
+    } else if (r->handler == NULL || is_ignored) {
+        r->goes_first = frame->op == VJ_OP_PING;
+        vj_request_refuse(r, p->reading_rc); /* 0: it was PING */
+    } else {
+        vj_request_begin(r);
+    }
+}
+
+static void peer_ready(VjConn *conn)
+{
+    VjPeer *p = vj_conn_owner(conn);
+
+    g_strlcpy(p->identity, vj_conn_identity(conn), sizeof p->identity);
+}
+
+static void peer_closed(VjConn *conn, int rc)
+{
+    VjPeer *p = vj_conn_owner(conn);
+    VjRpcServer *s = p->server;
+
+    if (rc == -EPROTO) {
+        __atomic_fetch_add(&s->protocol_errors, 1, __ATOMIC_RELAXED);
+    }
+    vj_mutex_lock(&p->lock);
+    vj_request_cancel_all(p);
+    vj_mutex_unlock(&p->lock);
+    if (p->reading_bytes > 0) {
+        uint64_t bytes = p->reading_bytes;
+
+        p->reading_bytes = 0;
+        vj_peer_give_back(p, bytes);
+    }
+    if (!p->said_hello) {
+        g_queue_unlink(&p->loop->unknown, &p->unknown_link);
+    }
+    g_queue_unlink(&p->loop->peers, &p->link);
+    vj_peer_unref(p);
+}
+
+static const VjConnCallbacks callbacks = {
+    .ready = peer_ready,
+    .head = peer_head,
+    .frame = peer_frame,
+    .closed = peer_closed,
+};
+
+/* ---- peers that come, and that are too slow ---------------------------------------- */
+
+static void start_peer(VjLoopTask *task)
+{
+    VjPeer *p = (VjPeer *)(void *)((uint8_t *)task - offsetof(VjPeer, start_task));
+    VjServerLoop *l = p->loop;
+
+    /* The reference that it was accepted with is dropped when it is closed. */
+    g_queue_push_tail_link(&l->peers, &p->link);
+    g_queue_push_tail_link(&l->unknown, &p->unknown_link);
+    if (l->unknown.length > UNKNOWN_MAX / p->server->loop_count) {
+        __atomic_fetch_add(&p->server->refused, 1, __ATOMIC_RELAXED);
+        vj_conn_close(((VjPeer *)l->unknown.head->data)->conn, -EBUSY);
+    }
+    p->accepted_us = vj_clock_mono_us();
+    vj_conn_start(p->conn, true, p->credentials, NULL);
+}
+
+bool vj_peer_new(VjRpcServer *s, VjServerLoop *l, int fd, VjCredentials *credentials)
+{
+    VjPeer *p = g_new0(VjPeer, 1);
+
+    p->conn = vj_conn_new(l->loop, fd, &callbacks, p, &s->counters);
+    if (p->conn == NULL) {
+        g_free(p);
+        return false;
+    }
+    p->refs = 1;
+    p->server = s;
+    p->loop = l;
+    p->link.data = p->unknown_link.data = p->ring_link.data = p;
+    p->credentials = vj_credentials_ref(credentials);
+    p->start_task.run = start_peer;
+    p->gone_job.run = run_gone;
+    p->by_tag = g_hash_table_new(g_int64_hash, g_int64_equal);
+    vj_mutex_init(&p->lock, VJ_RANK_RPC, "rpc.peer");
+    __atomic_fetch_add(&s->accepted, 1, __ATOMIC_RELAXED);
+    g_atomic_int_inc(&s->connections);
+    vj_loop_post(l->loop, &p->start_task);
+    return true;
+}
+
+static void life_released(VjOut *out, bool was_sent)
+{
+    VjPeer *p = (VjPeer *)(void *)((uint8_t *)out - offsetof(VjPeer, life_out));
+
+    (void)was_sent;
+    g_atomic_int_set(&p->life_is_out, 0);
+    vj_peer_unref(p);
+}
+
+/* A peer whose requests are not read cannot get a PING through: it is told unasked. */
+static void send_life(VjPeer *p, int64_t now_us)
+{
+    VjFrame frame = {.flags = VJ_FRAME_REPLY, .op = VJ_OP_PING};
+
+    if (!vj_conn_is_paused(p->conn) || now_us - p->life_us < LIFE_US ||
+        g_atomic_int_get(&p->life_is_out)) {
+        return;
+    }
+    p->life_us = now_us;
+    g_atomic_int_set(&p->life_is_out, 1);
+    vj_peer_ref(p);
+    p->life_out = (VjOut){.released = life_released};
+    vj_out_encode(&p->life_out, &frame);
+    vj_conn_send(p->conn, &p->life_out);
+}
+
+/*
+ * Where the server has had no room for a while, what has been coming in for longest
+ * without being whole is given up: a peer that announces much and sends little holds up
+ * all others.
+ */
+static void give_up_slowest(VjServerLoop *l, int64_t now_us)
+{
+    VjPeer *slowest = NULL;
+    int64_t since_us = now_us - SLOWEST_AGE_US;
+
+    if (g_atomic_int_get(&l->server->thirsty_count) == 0) {
+        l->full_us = 0;
+        return;
+    }
+    l->full_us = l->full_us == 0 ? now_us : l->full_us;
+    if (now_us - l->full_us < FULL_US) {
+        return;
+    }
+    for (GList *i = l->peers.head; i != NULL; i = i->next) {
+        VjPeer *p = i->data;
+        int64_t frame_us = vj_conn_body_since_us(p->conn);
+
+        if (frame_us < since_us && p->reading_bytes > 0) {
+            since_us = frame_us;
+            slowest = p;
+        }
+    }
+    if (slowest != NULL) {
+        l->full_us = 0;
+        vj_conn_close(slowest->conn, -ETIMEDOUT);
+    }
+}
+
+void vj_peers_sweep(VjServerLoop *l)
+{
+    int64_t now_us = vj_clock_mono_us();
+
+    for (GList *i = l->peers.head, *next; i != NULL; i = next) {
+        VjPeer *p = i->data;
+
+        next = i->next; /* closing removes @i alone */
+        if (!p->said_hello && now_us - p->accepted_us > VJ_RPC_HELLO_TIMEOUT_US) {
+            vj_conn_close(p->conn, -ETIMEDOUT);
+            continue;
+        }
+        send_life(p, now_us);
+        vj_conn_check(p->conn, now_us);
+    }
+    give_up_slowest(l, now_us);
+}
+
+void vj_peers_close_all(VjServerLoop *l)
+{
+    while (!g_queue_is_empty(&l->peers)) {
+        vj_conn_close(((VjPeer *)l->peers.head->data)->conn, -ECANCELED);
+    }
+}

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * request.c - requests of a server: when they run, and their replies
+ *
+ *     peer.c: a frame ──> request ──> queue ──> worker: handler ──> vj_rpc_reply ──> out
+ *                            │└── quick handlers, PING                   │
+ *                            └── after_earlier: waits for those ────────┘
+ *
+ * A request that is cancelled or late when its turn comes is not begun.  One whose
+ * connection, or the server, has more replies than it may that nobody takes waits until
+ * some are out (`deferred`).  A hello waits until all that the same client sent by an
+ * earlier connection is over.
+ */
+#include "rpc/server-private.h"
+
+#include <stdlib.h>
+
+/* Clients that are not connected now, whose last connection is remembered. */
+#define OLD_CLIENTS_MAX 65536u
+
+/* ---- answers ----------------------------------------------------------------------- */
+
+static VjRpcRequest *request_of_out(VjOut *out)
+{
+    return (VjRpcRequest *)(void *)((uint8_t *)out - offsetof(VjRpcRequest, out));
+}
+
+/* Requests that waited for room for their replies; they look again. */
+static void run_deferred(VjPeer *p)
+{
+    VjRpcServer *s = p->server;
+    VjRpcRequest *r;
+
+    do {
+        vj_mutex_lock(&p->lock);
+        r = p->reply_bytes < s->config.connection_bytes_max
+                ? g_queue_pop_head(&p->deferred)
+                : NULL;
+        vj_mutex_unlock(&p->lock);
+        if (r != NULL) {
+            vj_server_push(s, r->peer, &r->job);
+        }
+    } while (r != NULL);
+    while (g_atomic_int_get(&s->deferred_count) > 0 &&
+           __atomic_load_n(&s->reply_bytes, __ATOMIC_SEQ_CST) < s->config.bytes_max) {
+        vj_mutex_lock(&s->lock);
+        r = g_queue_pop_head(&s->deferred);
+        vj_mutex_unlock(&s->lock);
+        if (r == NULL) {
+            return;
+        }
+        g_atomic_int_add(&s->deferred_count, -1);
+        vj_server_push(s, r->peer, &r->job);
+    }
+}
+
+/* The reply is out, or cannot go out. */
+static void reply_released(VjOut *out, bool was_sent)
+{
+    VjRpcRequest *r = request_of_out(out);
+    VjPeer *p = r->peer;
+    VjRpcServer *s = p->server;
+
+    (void)was_sent;
+    g_clear_pointer(&r->reply, g_byte_array_unref);
+    vj_buf_unref(r->reply_bulk);
+    vj_mutex_lock(&p->lock);
+    p->reply_bytes -= r->held_bytes;
+    vj_mutex_unlock(&p->lock);
+    __atomic_fetch_sub(&s->reply_bytes, r->held_bytes, __ATOMIC_SEQ_CST);
+    vj_peer_give_back(p, r->held_bytes);
+    run_deferred(p);
+    if (g_atomic_int_dec_and_test(&s->active) && g_atomic_int_get(&s->is_draining)) {
+        vj_server_say_quiet(s);
+    }
+    g_free(r);
+    vj_peer_unref(p);
+}
+
+static void count_answer(VjRpcRequest *r, int rc)
+{
+    VjRpcServer *s = r->peer->server;
+
+    if (r->stats == NULL) {
+        return;
+    }
+    __atomic_fetch_add(&s->requests, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&r->stats->requests, 1, __ATOMIC_RELAXED);
+    if (rc < 0) {
+        __atomic_fetch_add(&s->failures, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&r->stats->failures, 1, __ATOMIC_RELAXED);
+    }
+    if (r->begin_us != 0) {
+        __atomic_fetch_add(&r->stats->busy_us,
+                           (uint64_t)MAX(vj_clock_mono_us() - r->begin_us, 0),
+                           __ATOMIC_RELAXED);
+    }
+}
+
+/* What the request held becomes what its reply holds. */
+static void exchange_room(VjRpcRequest *r, uint64_t bytes)
+{
+    VjPeer *p = r->peer;
+    VjRpcServer *s = p->server;
+    uint64_t before = r->held_bytes;
+    VjRpcRequest *next;
+
+    r->held_bytes = bytes;
+    vj_mutex_lock(&p->lock);
+    g_hash_table_remove(p->by_tag, &r->tag);
+    g_queue_unlink(&p->unanswered, &r->link);
+    next = g_queue_peek_head(&p->unanswered);
+    if (next != NULL && next->waits_for_earlier) {
+        next->waits_for_earlier = false;
+    } else {
+        next = NULL;
+    }
+    p->held_bytes += bytes - before;
+    p->reply_bytes += bytes;
+    vj_mutex_unlock(&p->lock);
+    __atomic_fetch_add(&s->reply_bytes, bytes, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&s->held_bytes, bytes, __ATOMIC_SEQ_CST);
+    vj_server_give_back(s, before);
+    if (next != NULL) {
+        vj_server_push(s, p, &next->job);
+    }
+}
+
+void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
+                  uint32_t bulk_bytes)
+{
+    VjFrame frame = {.flags = VJ_FRAME_REPLY,
+                     .op = r->op,
+                     .tag = r->tag,
+                     .status = vj_wire_status(rc)};
+
+    g_assert(message.len <= VJ_WIRE_REPLY_MESSAGE_MAX && bulk_bytes <= VJ_RPC_BULK_MAX);
+    g_assert(bulk == NULL ? bulk_bytes == 0 : bulk_bytes <= bulk->cap);
+    count_answer(r, rc);
+    if (message.len > 0) {
+        r->reply = g_byte_array_sized_new((guint)message.len);
+        g_byte_array_append(r->reply, message.data, (guint)message.len);
+        r->out.message = vj_slice(r->reply->data, message.len);
+    }
+    if (bulk_bytes > 0) {
+        r->reply_bulk = vj_buf_ref(bulk);
+        r->out.bulk = vj_slice(bulk->data, bulk_bytes);
+    }
+    g_clear_pointer(&r->message, g_byte_array_unref);
+    vj_buf_unref(g_steal_pointer(&r->bulk));
+    exchange_room(r, VJ_REQUEST_BYTES + message.len + bulk_bytes);
+    r->out.released = reply_released;
+    vj_out_encode(&r->out, &frame);
+    if (r->goes_first) {
+        vj_conn_send_first(r->peer->conn, &r->out);
+    } else {
+        vj_conn_send(r->peer->conn, &r->out);
+    }
+}
+
+void vj_request_refuse(VjRpcRequest *r, int rc)
+{
+    vj_rpc_reply(r, rc, vj_slice(NULL, 0), NULL, 0);
+}
+
+/* ---- requests ---------------------------------------------------------------------- */
+
+/* True: there are so many replies that nobody has taken that it waits. */
+static bool is_deferred(VjRpcRequest *r)
+{
+    VjPeer *p = r->peer;
+    VjRpcServer *s = p->server;
+    bool waits;
+
+    vj_mutex_lock(&p->lock);
+    waits = p->reply_bytes >= s->config.connection_bytes_max;
+    if (waits) {
+        g_queue_push_tail(&p->deferred, r);
+    }
+    vj_mutex_unlock(&p->lock);
+    if (waits ||
+        __atomic_load_n(&s->reply_bytes, __ATOMIC_SEQ_CST) < s->config.bytes_max) {
+        return waits;
+    }
+    vj_peer_ref(p); /* @r may be gone below */
+    vj_mutex_lock(&s->lock);
+    g_queue_push_tail(&s->deferred, r);
+    vj_mutex_unlock(&s->lock);
+    g_atomic_int_inc(&s->deferred_count);
+    run_deferred(p); /* the last reply may have gone out before that */
+    vj_peer_unref(p);
+    return true;
+}
+
+static void run_request(VjJob *job)
+{
+    VjRpcRequest *r =
+        (VjRpcRequest *)(void *)((uint8_t *)job - offsetof(VjRpcRequest, job));
+    int64_t now_us = vj_clock_mono_us();
+
+    if (vj_rpc_request_is_canceled(r)) {
+        vj_request_refuse(r, -ECANCELED);
+    } else if (now_us >= r->deadline_us) {
+        vj_request_refuse(r, -ETIMEDOUT);
+    } else if (!is_deferred(r)) {
+        r->begin_us = now_us;
+        r->handler->run(r);
+    }
+}
+
+/* It is over: whoever is the same client's next connection may be answered. */
+void vj_server_client_left(VjPeer *p)
+{
+    VjRpcServer *s = p->server;
+    VjRpcRequest *successor;
+
+    vj_mutex_lock(&s->lock);
+    if (p->client != NULL) {
+        g_assert(p->client->peer == p);
+        p->client->peer = NULL;
+        g_queue_push_tail_link(&s->old_clients, &p->client->link);
+    }
+    successor = p->successor;
+    vj_mutex_unlock(&s->lock);
+    if (successor != NULL) {
+        vj_server_push(s, successor->peer, &successor->job);
+    }
+}
+
+/* The client's entry, new where it is not known yet. */
+static VjServerClient *client_find(VjRpcServer *s, const VjHello *hello)
+{
+    VjServerClient *client;
+
+    vj_mutex_assert_held(&s->lock);
+    client = g_hash_table_lookup(s->clients, hello->client);
+    if (client != NULL) {
+        return client;
+    }
+    while (s->old_clients.length >= OLD_CLIENTS_MAX) {
+        client = g_queue_peek_head(&s->old_clients);
+        g_queue_unlink(&s->old_clients, &client->link);
+        g_hash_table_remove(s->clients, client->id);
+    }
+    client = g_new0(VjServerClient, 1);
+    memcpy(client->id, hello->client, sizeof client->id);
+    client->link.data = client;
+    g_queue_push_tail_link(&s->old_clients, &client->link);
+    g_hash_table_add(s->clients, client);
+    return client;
+}
+
+/*
+ * What a client sent by an earlier connection must not be done after what it sends by a
+ * newer one.  0; -EAGAIN: the earlier one is ended, and @r is run again when it is over;
+ * -ESTALE: there is a newer one.
+ */
+static int supersede(VjRpcRequest *r, const VjHello *hello)
+{
+    static const uint8_t none[VJ_WIRE_UUID_BYTES];
+    VjPeer *p = r->peer;
+    VjRpcServer *s = p->server;
+    VjServerClient *client;
+    int rc = 0;
+
+    if (memcmp(hello->client, none, sizeof none) == 0 || p->has_superseded) {
+        return 0;
+    }
+    p->has_superseded = true;
+    vj_mutex_lock(&s->lock);
+    client = client_find(s, hello);
+    if (hello->connection <= client->connection) {
+        rc = -ESTALE;
+    } else {
+        VjPeer *before = client->peer;
+
+        if (before == NULL) {
+            g_queue_unlink(&s->old_clients, &client->link);
+        } else {
+            before->client = NULL;
+            before->successor = r;
+            rc = -EAGAIN;
+            vj_conn_close_soon(before->conn, -ESTALE);
+        }
+        client->connection = hello->connection;
+        client->peer = p;
+        p->client = client;
+    }
+    vj_mutex_unlock(&s->lock);
+    return rc;
+}
+
+static int greet(VjRpcRequest *r, uint8_t *role, void **user, GByteArray *reply)
+{
+    VjPeer *p = r->peer;
+    VjRpcServer *s = p->server;
+    VjSlice message = vj_rpc_request_message(r);
+    VjHello hello;
+    int rc = vj_hello_decode(message, &hello);
+
+    rc = rc == 0 ? supersede(r, &hello) : rc;
+    if (rc == 0 && g_atomic_int_get(&s->is_draining)) {
+        rc = -ESHUTDOWN;
+    }
+    return rc == 0 ? s->config.hello(s->config.opaque, p->identity, message, role, user,
+                                     reply)
+                   : rc;
+}
+
+static void run_hello(VjJob *job)
+{
+    VjRpcRequest *r =
+        (VjRpcRequest *)(void *)((uint8_t *)job - offsetof(VjRpcRequest, job));
+    VjPeer *p = vj_peer_ref(r->peer);
+    g_autoptr(GByteArray) reply = g_byte_array_new();
+    uint8_t role = VJ_ROLE_ANY;
+    void *user = NULL;
+    int rc = -ECANCELED;
+
+    if (!vj_rpc_request_is_canceled(r)) {
+        rc = greet(r, &role, &user, reply);
+    }
+    if (rc == -EAGAIN) {
+        vj_peer_unref(p);
+        return; /* the successor of another one */
+    }
+    if (rc == 0) {
+        vj_mutex_lock(&p->lock);
+        p->is_welcome = true;
+        p->role = role;
+        p->user = user;
+        vj_mutex_unlock(&p->lock);
+    }
+    vj_rpc_reply(r, rc, vj_slice(reply->data, reply->len), NULL, 0);
+    if (rc == 0) {
+        vj_conn_resume(p->conn);
+    } else {
+        vj_conn_finish_soon(p->conn);
+    }
+    vj_peer_unref(p);
+}
+
+/* A client's number is random, and the first member. */
+static guint client_hash(gconstpointer id)
+{
+    return (guint)vj_le32_get(id);
+}
+
+static gboolean client_equal(gconstpointer a, gconstpointer b)
+{
+    return memcmp(a, b, VJ_WIRE_UUID_BYTES) == 0;
+}
+
+GHashTable *vj_server_clients_new(void)
+{
+    return g_hash_table_new_full(client_hash, client_equal, g_free, NULL);
+}
+
+void vj_request_begin_hello(VjRpcRequest *r)
+{
+    r->job.run = run_hello;
+    vj_server_push(r->peer->server, r->peer, &r->job);
+}
+
+static bool waits_for_earlier(VjRpcRequest *r)
+{
+    VjPeer *p = r->peer;
+    bool waits;
+
+    vj_mutex_lock(&p->lock);
+    waits = r->waits_for_earlier = g_queue_peek_head(&p->unanswered) != r;
+    vj_mutex_unlock(&p->lock);
+    return waits;
+}
+
+void vj_request_begin(VjRpcRequest *r)
+{
+    r->job.run = run_request;
+    if (r->handler->after_earlier && waits_for_earlier(r)) {
+        return; /* with the last one that came before it */
+    }
+    if (r->handler->is_quick) {
+        run_request(&r->job);
+    } else {
+        vj_server_push(r->peer->server, r->peer, &r->job);
+    }
+}
+
+static VjRpcRequest *request_of_key(gpointer tag)
+{
+    return (VjRpcRequest *)(void *)((uint8_t *)tag - offsetof(VjRpcRequest, tag));
+}
+
+void vj_request_cancel(VjPeer *p, uint64_t tag)
+{
+    gpointer key = g_hash_table_lookup(p->by_tag, &tag);
+
+    vj_mutex_assert_held(&p->lock);
+    if (key != NULL) {
+        g_atomic_int_set(&request_of_key(key)->is_canceled, 1);
+    }
+}
+
+void vj_request_cancel_all(VjPeer *p)
+{
+    vj_mutex_assert_held(&p->lock);
+    for (GList *i = p->unanswered.head; i != NULL; i = i->next) {
+        g_atomic_int_set(&((VjRpcRequest *)i->data)->is_canceled, 1);
+    }
+}
+
+VjRpcRequest *vj_request_new(VjPeer *p, const VjFrame *frame, GByteArray *message,
+                             VjBuf *bulk)
+{
+    VjRpcServer *s = p->server;
+    VjRpcRequest *r = g_new0(VjRpcRequest, 1);
+    bool is_new;
+
+    r->peer = vj_peer_ref(p);
+    r->handler = p->reading_handler;
+    if (r->handler != NULL) {
+        r->stats = &s->op_stats[r->handler - s->config.handlers];
+    }
+    r->op = frame->op;
+    r->tag = frame->tag;
+    r->deadline_us = frame->timeout_ms == 0
+                         ? INT64_MAX
+                         : p->reading_us + (int64_t)frame->timeout_ms * 1000;
+    r->message = message;
+    r->bulk = bulk;
+    r->bulk_bytes = bulk != NULL ? frame->bulk_bytes : 0;
+    r->held_bytes = p->reading_bytes;
+    p->reading_bytes = 0;
+    g_atomic_int_inc(&s->active);
+    vj_mutex_lock(&p->lock);
+    is_new = !g_hash_table_contains(p->by_tag, &r->tag);
+    if (is_new) {
+        g_hash_table_add(p->by_tag, &r->tag);
+        r->link.data = r;
+        g_queue_push_tail_link(&p->unanswered, &r->link);
+    }
+    vj_mutex_unlock(&p->lock);
+    if (!is_new) {
+        p->reading_bytes = r->held_bytes;
+        g_clear_pointer(&r->message, g_byte_array_unref);
+        vj_buf_unref(r->bulk);
+        g_free(r);
+        g_atomic_int_add(&s->active, -1);
+        vj_peer_unref(p); /* not the last one: it is open */
+        vj_trace(rpc, "a peer broke the protocol: a tag twice");
+        vj_conn_close(p->conn, -EPROTO);
+        return NULL;
+    }
+    return r;
+}
+
+VjSlice vj_rpc_request_message(const VjRpcRequest *r)
+{
+    return r->message != NULL ? vj_slice(r->message->data, r->message->len)
+                              : vj_slice(NULL, 0);
+}
+
+VjBuf *vj_rpc_request_bulk(const VjRpcRequest *r, uint32_t *bytes)
+{
+    *bytes = r->bulk_bytes;
+    return r->bulk;
+}
+
+void *vj_rpc_request_peer(const VjRpcRequest *r)
+{
+    return r->peer->user;
+}
+
+int64_t vj_rpc_request_deadline_us(const VjRpcRequest *r)
+{
+    return r->deadline_us;
+}
+
+bool vj_rpc_request_is_canceled(const VjRpcRequest *r)
+{
+    return g_atomic_int_get(&r->is_canceled) != 0;
+}
