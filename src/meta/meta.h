@@ -72,6 +72,9 @@ typedef struct VjMetaPlace {
     bool destroy; /* with create: a volume elsewhere that has the place is removed */
     bool read_only;
     bool salvage; /* a repair: what a damaged log does not give is given up */
+    /* Changes of one transaction, bytes of memory; 0: 64 MiB.  A node takes more: one of
+     * its own is all that a client has gathered. */
+    uint64_t txn_bytes_max;
     const VjSessionOpen *session; /* borrowed; NULL: exclusive, without a name */
 } VjMetaPlace;
 

@@ -29,7 +29,8 @@
 #include "meta/redo-private.h"
 #include "meta/session-format.h"
 
-/* Changes of one transaction, bytes of memory; one more fails with -ENOMEM. */
+/* Changes of one transaction, bytes of memory, unless its opener says another number; one
+ * more fails with -ENOMEM. */
 #define VJ_TXN_BYTES_MAX ((uint64_t)64 << 20)
 /* What it may have beyond that: one change. */
 #define VJ_TXN_BYTES_SLACK ((uint64_t)VJ_MIB)
@@ -161,6 +162,7 @@ typedef struct VjSession {
     bool read_only;
     bool has_log;
     uint64_t number;               /* 0: it has no record */
+    uint64_t txn_max_bytes;        /* of changes of one transaction */
     uint64_t generation_max_bytes; /* of keys and values; apply_bytes: twice that */
     int64_t commit_interval_us;
     GThread *applier; /* NULL when read_only */

@@ -58,9 +58,8 @@ bool vj_session_wrap_engine(VjMeta *m, const VjEngineOps *ops, const VjOpts *opt
 
 /* Of keys and values, so that a generation with one transaction more is no longer than a
  * batch of the engine's may be: in memory it takes more than there. */
-static uint64_t most_of_generation(const VjEngine *e, uint64_t wanted)
+static uint64_t most_of_generation(const VjEngine *e, uint64_t wanted, uint64_t txn_bytes)
 {
-    const uint64_t txn_bytes = VJ_TXN_BYTES_MAX + VJ_TXN_BYTES_SLACK;
     uint64_t most = e->ops->apply_max_bytes;
 
     G_STATIC_ASSERT(sizeof(VjOverlayEntry) + sizeof(VjVersion) >= VJ_CHANGE_HEAD_BYTES);
@@ -77,7 +76,9 @@ static VjSession *session_new(VjEngine *e, const VjMetaPlace *place, const VjOpt
     s->path = g_strdup(place->path != NULL ? place->path : e->ops->name);
     s->label = g_strdup_printf("%s: %s", e->ops->name, s->path);
     s->read_only = place->read_only;
-    s->generation_max_bytes = most_of_generation(e, vj_opts_number(opts, "overlay") / 2);
+    s->txn_max_bytes = place->txn_bytes_max > 0 ? place->txn_bytes_max : VJ_TXN_BYTES_MAX;
+    s->generation_max_bytes = most_of_generation(e, vj_opts_number(opts, "overlay") / 2,
+                                                 s->txn_max_bytes + VJ_TXN_BYTES_SLACK);
     s->commit_interval_us = (int64_t)vj_opts_number(opts, "commit") * 1000 * 1000;
     s->active = vj_generation_new();
     vj_overlay_init(&s->changes);

@@ -177,9 +177,9 @@ void vj_session_abort(VjTxn *txn)
 
 static int set(VjSession *s, VjSpace space, VjSlice key, const VjSlice *value)
 {
-    if (s->changes.bytes > VJ_TXN_BYTES_MAX) {
+    if (s->changes.bytes > s->txn_max_bytes) {
         vj_log_error("meta %s: a transaction of more than %" G_GUINT64_FORMAT " bytes",
-                     s->engine->ops->name, VJ_TXN_BYTES_MAX);
+                     s->engine->ops->name, s->txn_max_bytes);
         return -ENOMEM;
     }
     return vj_overlay_set(&s->changes, space, key, value);

@@ -20,6 +20,9 @@
 /* ---- place.c ----------------------------------------------------------------------- */
 
 #define VJ_NODE_CONF_NAME "node.conf"
+/* Changes of one transaction, bytes of memory: of an APPLY, which has what a client has
+ * gathered; VJ_RPC_BULK_MAX there, and as much memory at most. */
+#define VJ_NODE_TXN_BYTES_MAX ((uint64_t)VJ_RPC_BULK_MAX + 16 * VJ_MIB)
 
 /* A directory that is open for its volume. */
 typedef struct VjNodePlace {

@@ -175,7 +175,10 @@ static int open_meta(VjNodePlace *p, const VjNodeVolumeConf *conf, bool create)
 {
     g_autofree char *path = g_build_filename(p->path, META_DIR, NULL);
     VJ_AUTO_FD fd = -1;
-    VjMetaPlace place = {.path = path, .create = create, .credentials_dir_fd = -1};
+    VjMetaPlace place = {.path = path,
+                         .create = create,
+                         .credentials_dir_fd = -1,
+                         .txn_bytes_max = VJ_NODE_TXN_BYTES_MAX};
     GError *error = NULL;
     int rc = open_dir(p, META_DIR, vj_meta_needs(conf->meta), create, &fd);
 

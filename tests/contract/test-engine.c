@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "../lib/key-node.h"
+#include "../lib/real-node.h"
 #include "../lib/test.h"
 #include "meta/engine.h"
 #include "meta/meta-private.h"
@@ -27,31 +28,36 @@ typedef struct Flavour {
     const VjEngineOps *wrapper; /* NULL: none */
     const char *options;        /* of it */
     Watching watching;
-    const char *node; /* of "remote": the engine that the node has */
+    const char *node; /* of "remote": the engine that the node has, */
+    bool is_real;     /* which is one of varjfsd's */
 } Flavour;
 
 static const Flavour flavours[] = {
-    {"lmdb", "lmdb", NULL, NULL, NO_WATCH, NULL},
-    {"memory", "memory", NULL, NULL, PROMPT_WATCH, NULL},
-    {"latency over lmdb", "lmdb", &vj_engine_latency_ops, "us=0", NO_WATCH, NULL},
-    {"latency over memory", "memory", &vj_engine_latency_ops, "us=20", PROMPT_WATCH,
-     NULL},
+    {"lmdb", "lmdb", NULL, NULL, NO_WATCH, NULL, false},
+    {"memory", "memory", NULL, NULL, PROMPT_WATCH, NULL, false},
+    {"latency over lmdb", "lmdb", &vj_engine_latency_ops, "us=0", NO_WATCH, NULL, false},
+    {"latency over memory", "memory", &vj_engine_latency_ops, "us=20", PROMPT_WATCH, NULL,
+     false},
     {"late latency over memory", "memory", &vj_engine_latency_ops, "us=0,watch=late",
-     LATE_WATCH, NULL},
+     LATE_WATCH, NULL, false},
     {"unheard latency over memory", "memory", &vj_engine_latency_ops, "us=0,watch=none",
-     NO_WATCH, NULL},
-    {"crash over lmdb", "lmdb", &vj_engine_crash_ops, "", NO_WATCH, NULL},
-    {"crash over memory", "memory", &vj_engine_crash_ops, "", PROMPT_WATCH, NULL},
-    {"remote over memory", "remote", NULL, NULL, NO_WATCH, "memory"},
-    {"remote over lmdb", "remote", NULL, NULL, NO_WATCH, "lmdb"},
-    {"latency over remote", "remote", &vj_engine_latency_ops, "us=0", NO_WATCH, "memory"},
+     NO_WATCH, NULL, false},
+    {"crash over lmdb", "lmdb", &vj_engine_crash_ops, "", NO_WATCH, NULL, false},
+    {"crash over memory", "memory", &vj_engine_crash_ops, "", PROMPT_WATCH, NULL, false},
+    {"remote over memory", "remote", NULL, NULL, NO_WATCH, "memory", false},
+    {"remote over lmdb", "remote", NULL, NULL, NO_WATCH, "lmdb", false},
+    {"remote over a node", "remote", NULL, NULL, NO_WATCH, "lmdb", true},
+    {"latency over remote", "remote", &vj_engine_latency_ops, "us=0", NO_WATCH, "memory",
+     false},
 };
 
 typedef struct Fixture {
     const Flavour *flavour;
     char *path;
     int dir_fd;
-    KeyNode *node; /* NULL: the engine needs none */
+    KeyNode *node;  /* NULL: the engine needs none, */
+    RealNode *real; /* or this one */
+    const char *address;
     VjEngine *engine;
 } Fixture;
 
@@ -81,8 +87,8 @@ static VjEngine *open_named(const Fixture *f, const char *driver, bool create,
     GError *error = NULL;
     VjEngine *e;
 
-    if (f->node != NULL) {
-        assert_true(vj_opts_set(opts, "node", f->node->address, NULL));
+    if (f->address != NULL) {
+        assert_true(vj_opts_set(opts, "node", f->address, NULL));
         assert_true(vj_opts_set(opts, "insecure", NULL, NULL));
     }
     e = vj_engine_open(ops, NULL, &place, opts, &error);
@@ -131,8 +137,12 @@ static int setup(void **state)
     assert_non_null(f->path);
     f->dir_fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(f->dir_fd >= 0);
-    if (f->flavour->node != NULL) {
+    if (f->flavour->is_real) {
+        f->real = real_node_new(f->flavour->node);
+        f->address = f->real->address;
+    } else if (f->flavour->node != NULL) {
         f->node = key_node_new(open_named(f, f->flavour->node, true, false));
+        f->address = f->node->address;
     }
     open_engine(f, true, false);
     *state = f;
@@ -148,6 +158,9 @@ static int teardown(void **state)
     }
     if (f->node != NULL) {
         key_node_free(f->node);
+    }
+    if (f->real != NULL) {
+        real_node_free(f->real);
     }
     (void)unlinkat(f->dir_fd, "data.mdb", 0);
     (void)unlinkat(f->dir_fd, "lmdb/data.mdb", 0);
@@ -182,12 +195,21 @@ static VjCheck version(const char *key, uint64_t value)
     return (VjCheck){.key = {.space = SPACE, .key = text(key)}, .version = value};
 }
 
-/* @fresh NULL: there are no checks. */
+static int by_key(const void *a, const void *b)
+{
+    const VjChange *one = a, *two = b;
+
+    return one->space != two->space ? (one->space < two->space ? -1 : 1)
+                                    : vj_slice_compare(one->key, two->key);
+}
+
+/* In order of keys.  @fresh NULL: there are no checks. */
 static int apply_all(VjEngine *e, const VjChange *changes, size_t count,
                      const VjCheck *checks, size_t check_count, const VjCheck *fence,
                      VjItems *fresh)
 {
-    VjChanges all = {.at = changes, .count = count};
+    g_autofree VjChange *sorted = g_memdup2(changes, count * sizeof *changes);
+    VjChanges all = {.at = sorted, .count = count};
     VjBatch batch = {.checks = checks,
                      .check_count = check_count,
                      .fence = fence,
@@ -196,6 +218,9 @@ static int apply_all(VjEngine *e, const VjChange *changes, size_t count,
                      .count = count,
                      .number = 1};
 
+    if (count > 0) {
+        qsort(sorted, count, sizeof *sorted, by_key);
+    }
     return vj_engine_apply(e, &batch, fresh, VJ_NO_DEADLINE);
 }
 
@@ -495,7 +520,7 @@ static void test_snapshot(void **state)
     APPLY(f->engine, put("a", "one"), put("b", "two"));
     assert_int_equal(vj_engine_snapshot_new(f->engine, &s), 0);
     assert_int_equal(s != NULL,
-                     f->flavour->wrapper != &vj_engine_latency_ops && f->node == NULL);
+                     f->flavour->wrapper != &vj_engine_latency_ops && f->address == NULL);
     assert_int_equal(s != NULL, vj_engine_has_snapshots(f->engine));
     if (s == NULL) {
         return;
@@ -796,7 +821,7 @@ static void test_deadline(void **state)
 static void ask_under_a_lock(void)
 {
     static VjMutex mutex = VJ_MUTEX_INIT(VJ_RANK_FILE, "a file");
-    Flavour flavour = {"memory", "memory", NULL, NULL, PROMPT_WATCH, NULL};
+    Flavour flavour = {"memory", "memory", NULL, NULL, PROMPT_WATCH, NULL, false};
     Fixture f = {.flavour = &flavour, .dir_fd = -1};
     VjKey key = {.space = SPACE, .key = text("a")};
     VjItems items = {0};

@@ -19,6 +19,7 @@
 
 #include "../lib/flush-answer.h"
 #include "../lib/key-node.h"
+#include "../lib/real-node.h"
 #include "meta/meta-private.h"
 #include "meta/session.h"
 
@@ -29,7 +30,7 @@ typedef struct Flavour {
     int model_steps; /* transactions of the model test, about 15 changes each */
     const char *wrappers[3];
     bool shared;             /* a session among others that might be there */
-    const VjEngineOps *node; /* of "remote": what the node has */
+    const VjEngineOps *node; /* of "remote": what the node has; NULL: it is a real one */
 } Flavour;
 
 static const Flavour flavours[] = {
@@ -85,13 +86,14 @@ static const Flavour flavours[] = {
      {"latency:us=5", "stats", "fault:conflicts=300,seed=9"},
      true,
      NULL},
-    {"remote", "remote", 2000, {NULL}, false, &vj_engine_memory_ops},
+    {"remote", "remote", 1000, {NULL}, false, &vj_engine_memory_ops},
     {"remote, small overlay",
      "remote:overlay=1M",
-     2000,
+     500,
      {"stats", NULL},
      false,
      &vj_engine_lmdb_ops},
+    {"remote at a real node", "remote", 300, {NULL}, false, NULL},
     {"conflicts over remote",
      "remote",
      500,
@@ -104,7 +106,9 @@ typedef struct Fixture {
     const Flavour *flavour;
     char *path;
     int dir_fd;
-    KeyNode *node; /* NULL: none is needed */
+    KeyNode *node;       /* NULL: none is needed, */
+    RealNode *real;      /* or this one */
+    const char *address; /* of the node; NULL: there is none */
     VjMeta *meta;
 } Fixture;
 
@@ -114,10 +118,11 @@ typedef struct Fixture {
 static char *spec_of(const Fixture *f)
 {
     const char *options = strchr(f->flavour->driver, ':');
-    g_autofree char *more =
-        options != NULL ? g_strconcat(",", options + 1, NULL) : g_strdup("");
 
-    return f->node != NULL ? key_node_spec(f->node, more) : g_strdup(f->flavour->driver);
+    return f->address != NULL ? g_strdup_printf("remote:%s:insecure%s%s", f->address,
+                                                options != NULL ? "," : "",
+                                                options != NULL ? options + 1 : "")
+                              : g_strdup(f->flavour->driver);
 }
 
 static void start_node(Fixture *f)
@@ -131,6 +136,10 @@ static void start_node(Fixture *f)
 
         assert_non_null(engine);
         f->node = key_node_new(engine);
+        f->address = f->node->address;
+    } else if (g_str_has_prefix(f->flavour->driver, "remote")) {
+        f->real = real_node_new("lmdb");
+        f->address = f->real->address;
     }
 }
 
@@ -198,6 +207,9 @@ static int teardown(void **state)
     if (f->node != NULL) {
         key_node_free(f->node);
     }
+    if (f->real != NULL) {
+        real_node_free(f->real);
+    }
     (void)unlinkat(f->dir_fd, "data.mdb", 0);
     (void)unlinkat(f->dir_fd, "lmdb/data.mdb", 0);
     (void)unlinkat(f->dir_fd, "lmdb/lock.mdb", 0);
@@ -212,8 +224,8 @@ static int teardown(void **state)
 
 static bool is_far(const Fixture *f)
 {
-    return f->node != NULL || (f->flavour->wrappers[0] != NULL &&
-                               g_str_has_prefix(f->flavour->wrappers[0], "latency"));
+    return f->address != NULL || (f->flavour->wrappers[0] != NULL &&
+                                  g_str_has_prefix(f->flavour->wrappers[0], "latency"));
 }
 
 static bool is_durable(const Fixture *f)
@@ -942,10 +954,18 @@ static void test_missing_engine(void **state)
     VjMeta *m;
 
     close_meta(f);
-    if (f->node != NULL) {
+    if (f->address != NULL) {
         g_autofree char *spec = spec_of(f);
 
-        f->node->has_uuid = false; /* it has lost its disk */
+        if (f->real != NULL) {
+            real_node_free(f->real);
+            f->real = real_node_new("lmdb"); /* a new disk */
+            g_free(spec);
+            f->address = f->real->address;
+            spec = spec_of(f);
+        } else {
+            f->node->has_uuid = false;
+        }
         assert_false(vj_meta_open(spec, &place, &m, &error));
         assert_int_equal(error->code, ENOENT);
         return;

@@ -23,7 +23,7 @@ typedef struct CutProxy {
     char *to;            /* path of the socket behind it */
     int listen_fd, wake[2];
     GThread *accepts;
-    GMutex lock;
+    VjMutex lock;
     /* guarded by lock: */
     GPtrArray *threads; /* of the connections */
     bool ends, is_down;
@@ -52,14 +52,14 @@ static inline bool cut_proxy_pass(CutConnection *c, unsigned direction)
     ssize_t got;
     bool is_cut;
 
-    g_mutex_lock(&p->lock);
+    vj_mutex_lock(&p->lock);
     most = (size_t)MIN(p->bytes[direction], sizeof bytes);
-    g_mutex_unlock(&p->lock);
+    vj_mutex_unlock(&p->lock);
     got = read(c->fds[direction], bytes, MAX(most, 1));
     if (got <= 0) {
         return false;
     }
-    g_mutex_lock(&p->lock);
+    vj_mutex_lock(&p->lock);
     is_cut = p->is_down || p->bytes[direction] < (uint64_t)got;
     if (!is_cut && p->bytes[direction] != CUT_PROXY_NEVER) {
         p->bytes[direction] -= (uint64_t)got;
@@ -68,7 +68,7 @@ static inline bool cut_proxy_pass(CutConnection *c, unsigned direction)
         p->cuts++;
         p->bytes[direction] = CUT_PROXY_NEVER; /* once */
     }
-    g_mutex_unlock(&p->lock);
+    vj_mutex_unlock(&p->lock);
     while (!is_cut && sent < (size_t)got) {
         ssize_t n =
             send(c->fds[1 - direction], bytes + sent, (size_t)got - sent, MSG_NOSIGNAL);
@@ -114,10 +114,10 @@ static inline gpointer cut_proxy_accepts(gpointer opaque)
         int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         bool is_down;
 
-        g_mutex_lock(&p->lock);
+        vj_mutex_lock(&p->lock);
         ends = p->ends;
         is_down = p->is_down || ends;
-        g_mutex_unlock(&p->lock);
+        vj_mutex_unlock(&p->lock);
         if (is_down ||
             connect(to, (const struct sockaddr *)&address, sizeof address) < 0) {
             close(to);
@@ -126,9 +126,9 @@ static inline gpointer cut_proxy_accepts(gpointer opaque)
             CutConnection *c = g_new(CutConnection, 1);
 
             *c = (CutConnection){p, {fd, to}};
-            g_mutex_lock(&p->lock);
+            vj_mutex_lock(&p->lock);
             g_ptr_array_add(p->threads, g_thread_new("proxy", cut_proxy_connection, c));
-            g_mutex_unlock(&p->lock);
+            vj_mutex_unlock(&p->lock);
         }
     }
     return NULL;
@@ -147,6 +147,7 @@ static inline CutProxy *cut_proxy_new(const char *to)
     p->to = g_strdup(to + strlen("unix:"));
     p->bytes[0] = p->bytes[1] = CUT_PROXY_NEVER;
     p->threads = g_ptr_array_new();
+    vj_mutex_init(&p->lock, VJ_RANK_BASE, "cut proxy");
     p->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     cut_proxy_address(p->address + strlen("unix:"), &address);
     g_assert(bind(p->listen_fd, (const struct sockaddr *)&address, sizeof address) == 0);
@@ -158,9 +159,9 @@ static inline CutProxy *cut_proxy_new(const char *to)
 
 static inline void cut_proxy_free(CutProxy *p)
 {
-    g_mutex_lock(&p->lock);
+    vj_mutex_lock(&p->lock);
     p->ends = true;
-    g_mutex_unlock(&p->lock);
+    vj_mutex_unlock(&p->lock);
     shutdown(p->listen_fd, SHUT_RDWR);
     g_thread_join(p->accepts);
     close(p->wake[1]); /* all connections end */
@@ -170,6 +171,7 @@ static inline void cut_proxy_free(CutProxy *p)
     g_ptr_array_unref(p->threads);
     close(p->wake[0]);
     close(p->listen_fd);
+    vj_mutex_clear(&p->lock);
     (void)unlink(p->address + strlen("unix:"));
     (void)rmdir(p->dir);
     g_free(p->to);
@@ -181,28 +183,28 @@ static inline void cut_proxy_free(CutProxy *p)
 /* The next connection that has passed so many more bytes in that direction is cut. */
 static inline void cut_proxy_after(CutProxy *p, bool to_client, uint64_t bytes)
 {
-    g_mutex_lock(&p->lock);
+    vj_mutex_lock(&p->lock);
     p->bytes[to_client] = bytes;
     p->cuts = 0;
-    g_mutex_unlock(&p->lock);
+    vj_mutex_unlock(&p->lock);
 }
 
 /* As long as it is down nothing passes. */
 static inline void cut_proxy_set_down(CutProxy *p, bool is_down)
 {
-    g_mutex_lock(&p->lock);
+    vj_mutex_lock(&p->lock);
     p->is_down = is_down;
-    g_mutex_unlock(&p->lock);
+    vj_mutex_unlock(&p->lock);
 }
 
 static inline unsigned cut_proxy_cuts(CutProxy *p)
 {
     unsigned cuts;
 
-    g_mutex_lock(&p->lock);
+    vj_mutex_lock(&p->lock);
     cuts = p->cuts;
     p->bytes[0] = p->bytes[1] = CUT_PROXY_NEVER;
-    g_mutex_unlock(&p->lock);
+    vj_mutex_unlock(&p->lock);
     return cuts;
 }
 

@@ -21,6 +21,7 @@ MOUNT_TESTS += \
 	tests/mount/hostile-calls.sh \
 	tests/mount/hostile.sh \
 	tests/mount/meta-damage.sh \
+	tests/mount/meta-node.sh \
 	tests/mount/mkfs-failures.sh \
 	tests/mount/mkfs-fsck.sh \
 	tests/mount/namespaces.sh \

@@ -13,9 +13,13 @@
 static inline const VjEngineOps *leased_ops(void)
 {
     static VjEngineOps ops;
+    static gsize is_made;
 
-    ops = vj_engine_memory_ops;
-    ops.flags |= VJ_ENGINE_IS_LEASED;
+    if (g_once_init_enter(&is_made)) {
+        ops = vj_engine_memory_ops;
+        ops.flags |= VJ_ENGINE_IS_LEASED;
+        g_once_init_leave(&is_made, 1);
+    }
     return &ops;
 }
 
