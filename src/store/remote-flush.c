@@ -164,6 +164,7 @@ static void flush_step(FlushOp *f, VjNodeSet ask)
         rc = decide(f, &l);
     }
     if (rc != -EAGAIN) {
+        l.ask = 0;
         f->op.is_over = true;
         vj_remote_op_clear_timer(&f->op);
         if (f->op.io == NULL) {
