@@ -78,6 +78,7 @@ bool vj_remote_put_acknowledge(VjRemotePut *put, VjRemoteNode *node, uint64_t li
     *held = (VjRemoteHeld){.put = put, .number = ++node->held_number};
     put->refs++;
     put->pending |= vj_node_bit(node->index);
+    put->doubtful &= ~vj_node_bit(node->index); /* it was put once more */
     g_queue_push_tail(&node->held, held);
     node->r->held_count++;
     return true;
@@ -134,6 +135,7 @@ void vj_remote_put_forget(VjRemote *r, uint64_t id, uint64_t nonce)
 void vj_remote_put_end(VjRemote *r, VjRemotePut *put, VjNodeSet *doubtful)
 {
     g_assert(put->durable != 0 && put->number > 0);
+    g_assert((put->durable & put->doubtful) == 0);
     *doubtful = put->doubtful;
     if (vj_node_count(put->durable) < r->replicas) {
         note_degraded(r, put);
@@ -167,6 +169,7 @@ void vj_remote_node_durable(VjRemoteNode *node, uint64_t number)
 
     while ((put = take_held(node, number)) != NULL) {
         put->durable |= vj_node_bit(node->index);
+        put->doubtful &= ~vj_node_bit(node->index);
         look_at(node->r, put);
         put_unref(put);
     }
@@ -183,10 +186,25 @@ void vj_remote_node_doubt(VjRemoteNode *node, uint64_t number)
     }
 }
 
-void vj_remote_node_lose(VjRemoteNode *node)
+/* What is durable there of puts that are not over, is it no more. */
+static void lose_durable(VjRemoteNode *node) VJ_REQUIRES(node->r->lock)
+{
+    GHashTableIter iter;
+    gpointer put;
+
+    g_hash_table_iter_init(&iter, node->r->puts);
+    while (g_hash_table_iter_next(&iter, &put, NULL)) {
+        ((VjRemotePut *)put)->durable &= ~vj_node_bit(node->index);
+    }
+}
+
+void vj_remote_node_lose(VjRemoteNode *node, bool disk)
 {
     VjRemotePut *put;
 
+    if (disk) {
+        lose_durable(node);
+    }
     while ((put = take_held(node, UINT64_MAX)) != NULL) {
         look_at(node->r, put);
         put_unref(put);
@@ -196,7 +214,7 @@ void vj_remote_node_lose(VjRemoteNode *node)
 void vj_remote_durable_clear(VjRemote *r)
 {
     for (unsigned i = 0; i < r->node_count; i++) {
-        vj_remote_node_lose(&r->nodes[i]);
+        vj_remote_node_lose(&r->nodes[i], false);
     }
     while (r->returned.head != NULL) {
         end_put(r, r->returned.head->data);

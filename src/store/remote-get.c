@@ -28,6 +28,7 @@ typedef struct GetOp {
     int64_t last_us;
     bool is_busy;           /* a node said so */
     bool is_bad, is_broken; /* what nodes said: EBADMSG, EIO */
+    int64_t absent_us; /* when all of the locator had said that they have it not; 0 */
 } GetOp;
 
 static void go_on(GetOp *g, bool is_timer);
@@ -189,29 +190,39 @@ static void get_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
 /* ---- going on ---------------------------------------------------------------------- */
 
 /* No call is in flight and there is no other node.  0: it waits. */
-static int judge(const GetOp *g) VJ_REQUIRES(g->op.r->lock)
+static int judge(GetOp *g) VJ_REQUIRES(g->op.r->lock)
 {
     VjNodeSet silent = g->op.nodes & g->op.r->places & ~g->said;
+    int64_t now_us = vj_clock_mono_us();
 
     if (g->op.is_canceled) {
         return -ECANCELED;
     }
-    if (silent != 0 && vj_clock_mono_us() < g->op.deadline_us) {
+    if (silent != 0 && now_us < g->op.deadline_us) {
         return 0;
     }
-    return g->is_bad      ? -EBADMSG
-           : g->is_broken ? -EIO
-           : silent != 0  ? -ETIMEDOUT
-                          : -ENOENT;
+    if (g->is_bad || g->is_broken || silent != 0) {
+        return g->is_bad ? -EBADMSG : g->is_broken ? -EIO : -ETIMEDOUT;
+    }
+    /* Heal may be about to bring it from one to another: all are asked again. */
+    if (g->absent_us == 0) {
+        g->absent_us = now_us;
+        return 0;
+    }
+    if ((g->op.r->places & ~g->said) != 0 &&
+        now_us < MIN(g->absent_us + VJ_REMOTE_ABSENT_US, g->op.deadline_us)) {
+        return 0;
+    }
+    return -ENOENT;
 }
 
 static void wait_for_node(GetOp *g) VJ_REQUIRES(g->op.r->lock)
 {
     int64_t now_us = vj_clock_mono_us();
 
-    if (g->op.r->connects != g->connects) {
+    if (g->op.r->connects != g->connects || g->absent_us == now_us) {
         vj_remote_op_wait(&g->op, now_us); /* one came meanwhile */
-    } else if (g->is_busy) {
+    } else if (g->is_busy || g->absent_us != 0) {
         vj_remote_op_wait(&g->op, MIN(now_us + VJ_REMOTE_BUSY_US, g->op.deadline_us));
     } else {
         vj_remote_op_wait(&g->op, g->op.deadline_us);
@@ -261,6 +272,7 @@ static int next_or_end(GetOp *g, bool is_timer, int *rc) VJ_REQUIRES(g->op.r->lo
 
     if (is_timer) { /* it has waited */
         g->asked = 0;
+        g->said = g->absent_us != 0 ? 0 : g->said;
         g->is_busy = false;
         g->connects = g->op.r->connects;
     }

@@ -2,10 +2,11 @@
 /*
  * remote-heal.c - an object gets its number of good replicas, where they ought to be
  *
- * All live nodes are asked whether they have it, and each replica is read and verified.
- * Bad ones are removed, good ones are put where the object ought to be, and those at
- * other nodes are removed when there are enough.  In this order: at each moment there
- * are at least as many good replicas as there were at first, or as there have to be.
+ * All live nodes are asked whether they have it, and each replica is read, verified and
+ * made durable.  Bad ones are removed, good ones are put where the object ought to be,
+ * and those at other nodes are removed when there are enough.  In this order: at each
+ * moment there are at least as many good replicas as there were at first, or as there
+ * have to be.
  */
 #include "store/remote-private.h"
 
@@ -19,7 +20,8 @@ typedef struct Heal {
     VjNodeSet live;  /* when it began; those that failed since are taken out */
     VjNodeSet there; /* they have something of that name */
     VjNodeSet good;
-    VjBuf *bytes; /* of a good one; NULL: none yet */
+    VjNodeSet unsure; /* the node has an error of its device */
+    VjBuf *bytes;     /* of a good one; NULL: none yet */
 } Heal;
 
 /* Where a new object of that id would go. */
@@ -77,6 +79,7 @@ static bool read_good(Heal *h, unsigned index, VjBuf **bytes)
     g_autoptr(VjRpcCall) call = vj_remote_call_new(h->r, VJ_OP_GET);
     VjWireGet message = {
         .object = h->object, .offset = 0, .len = (uint32_t)h->stored_bytes};
+    int rc;
 
     *bytes = NULL;
     if (h->stored_bytes == 0) {
@@ -84,8 +87,11 @@ static bool read_good(Heal *h, unsigned index, VjBuf **bytes)
     }
     vj_wire_get_encode(call->message, &message);
     call->bulk_max = (uint32_t)h->stored_bytes;
-    if (run_one(h, index, call) < 0 || call->reply_bulk == NULL ||
-        call->reply_bulk_bytes != h->stored_bytes ||
+    rc = run_one(h, index, call);
+    if (rc == -EIO && (h->live & vj_node_bit(index)) != 0) {
+        h->unsure |= vj_node_bit(index);
+    }
+    if (rc < 0 || call->reply_bulk == NULL || call->reply_bulk_bytes != h->stored_bytes ||
         !h->verify(h->opaque, vj_slice(call->reply_bulk->data, h->stored_bytes))) {
         return false;
     }
@@ -111,6 +117,33 @@ static void verify_all(Heal *h)
             h->bytes = g_steal_pointer(&bytes);
         }
         vj_buf_unref(bytes);
+    }
+}
+
+/* A replica that was found may be one that a node acknowledged to nobody, or before it
+ * crashed: good are those that are durable. */
+static void flush_good(Heal *h)
+{
+    unsigned nodes[VJ_PLACEMENT_NODES_MAX] = {0}, count = 0;
+    VjRpcCall *calls[VJ_PLACEMENT_NODES_MAX] = {NULL};
+
+    VJ_NODE_EACH(i, h->good)
+    {
+        nodes[count] = i;
+        calls[count++] = vj_remote_call_new(h->r, VJ_OP_FLUSH);
+    }
+    vj_remote_run(h->r, nodes, calls, count);
+    for (unsigned i = 0; i < count; i++) {
+        VjNodeSet bit = vj_node_bit(nodes[i]);
+
+        if (calls[i]->rc < 0 && vj_remote_is_lost(calls[i])) {
+            h->good &= ~bit;
+            h->live &= ~bit;
+        } else if (calls[i]->rc < 0) {
+            h->good &= ~bit;
+            h->unsure |= bit;
+        }
+        vj_rpc_call_unref(calls[i]);
     }
 }
 
@@ -191,10 +224,14 @@ static int heal(Heal *h)
 
     ask_all(h);
     verify_all(h);
+    flush_good(h);
     silent = h->r->places & ~h->live;
     if (h->good == 0) {
         /* A node that is away may have a good one. */
-        return silent != 0 ? -EAGAIN : h->there == 0 ? -ENOENT : -EBADMSG;
+        return silent != 0      ? -EAGAIN
+               : h->unsure != 0 ? -EIO
+               : h->there == 0  ? -ENOENT
+                                : -EBADMSG;
     }
     stays = put_missing(h);
     VJ_NODE_EACH(i, h->there & ~h->good & h->live)
@@ -231,8 +268,12 @@ int vj_remote_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     if (!vj_remote_loc_decode(loc, &h.object.nonce, &nodes)) {
         return -EBADMSG;
     }
+    if (!vj_remote_heal_begin(r, &h.object)) {
+        return -EAGAIN;
+    }
     vj_remote_rank(r, id, h.order);
     rc = heal(&h);
+    vj_remote_heal_end(r, &h.object);
     if (h.good != 0) {
         *now = vj_remote_loc_encode(h.object.nonce, h.good);
     }

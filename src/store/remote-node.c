@@ -38,19 +38,30 @@ typedef struct PingOp {
     uint64_t connects;
 } PingOp;
 
+static void send_ping(VjRemoteNode *node, uint64_t connects);
+
 static void ping_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
                           int64_t at_us, uint64_t life)
 {
     const PingOp *ping = (const PingOp *)op;
+    bool is_mine, is_live, goes_on;
 
     (void)at_us, (void)life;
     vj_mutex_lock(&op->r->lock);
     op->in_flight--;
-    if (call->rc == 0 && node->state == VJ_REMOTE_GREETED &&
-        node->connects == ping->connects) {
+    is_mine = node->state == VJ_REMOTE_GREETED && node->connects == ping->connects &&
+              !op->r->stop;
+    is_live = is_mine && call->rc == 0;
+    goes_on = is_mine && call->rc == -ETIMEDOUT;
+    if (is_live) {
         node_live(node);
     }
     vj_mutex_unlock(&op->r->lock);
+    if (is_live) {
+        vj_remote_remove_orphans(node);
+    } else if (goes_on) {
+        send_ping(node, ping->connects);
+    }
 }
 
 static void ping_resumed(VjRemoteOp *op)
@@ -71,6 +82,7 @@ static void send_ping(VjRemoteNode *node, uint64_t connects)
     op->is_over = true;
     op->in_flight = 1;
     call->waits_for_connection = true;
+    call->deadline_us = vj_remote_deadline_us(node->r);
     vj_remote_op_send(op, node, call);
     vj_remote_op_unref(op);
 }
@@ -111,12 +123,14 @@ static bool is_double(const VjRemoteNode *node, const VjHelloReply *hello)
 static void note_life(VjRemoteNode *node, const VjHelloReply *hello)
     VJ_REQUIRES(node->r->lock)
 {
-    bool is_other = memcmp(node->place, hello->node, sizeof node->place) != 0 ||
-                    memcmp(node->instance, hello->instance, sizeof node->instance) != 0;
+    bool other_disk =
+        hello->was_empty || memcmp(node->place, hello->node, sizeof node->place) != 0;
+    bool other_process =
+        memcmp(node->instance, hello->instance, sizeof node->instance) != 0;
 
-    if (node->connects > 0 && (is_other || hello->was_empty)) {
+    if (node->connects > 0 && (other_disk || other_process)) {
         node->life++;
-        vj_remote_node_lose(node);
+        vj_remote_node_lose(node, other_disk);
     }
     if (hello->was_empty && !node->r->is_new) {
         node->r->changes++;
@@ -186,6 +200,7 @@ bool vj_remote_node_open(VjRemoteNode *node, VjSlice hello, int64_t silence_us,
                                 .opaque = node};
 
     node->state = VJ_REMOTE_AWAY;
+    node->orphans = g_array_new(FALSE, FALSE, sizeof(VjWireObject));
     node->hedge_us = VJ_REMOTE_HEDGE_FIRST_US;
     node->client = vj_remote_seam->client_new(&config, error);
     if (node->client == NULL) {
@@ -200,5 +215,6 @@ void vj_remote_node_close(VjRemoteNode *node)
         vj_remote_seam->client_free(node->client);
         node->client = NULL;
     }
+    g_clear_pointer(&node->orphans, g_array_unref);
     g_clear_pointer(&node->address, g_free);
 }

@@ -299,11 +299,13 @@ void vj_remote_own_end(VjRemote *r)
 
 void vj_remote_own_stop(VjRemote *r)
 {
+    int64_t until_us = vj_remote_deadline_us(r);
+
     vj_mutex_lock(&r->lock);
     r->stop = true;
     vj_remote_resume_all(r);
-    while (r->own_ops > 0) {
-        vj_remote_wait_until(r, INT64_MAX);
+    while (r->own_ops > 0 && vj_clock_mono_us() < until_us) {
+        vj_remote_wait_until(r, until_us);
     }
     vj_mutex_unlock(&r->lock);
 }

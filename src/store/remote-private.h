@@ -40,6 +40,12 @@
 #define VJ_REMOTE_HEDGE_BURST 16u
 /* Recent gets whose median counts. */
 #define VJ_REMOTE_GETS_KEPT 32u
+/* Puts of one node whose answer was lost with the connection: they are removed when it is
+ * there again.  More of them are left to what looks for unreferenced objects. */
+#define VJ_REMOTE_ORPHANS_MAX 4096u
+/* So long nodes are asked that do not answer, when those of the locator do and do not
+ * have the object. */
+#define VJ_REMOTE_ABSENT_US ((int64_t)2 * 1000 * 1000)
 /* A node that is busy is asked again after so long. */
 #define VJ_REMOTE_BUSY_US ((int64_t)100 * 1000)
 /* How long open waits for nodes beside the first one. */
@@ -108,6 +114,7 @@ struct VjRemoteNode {
     uint64_t held_number; /* of the last one */
     GQueue removes;       /* of VjRemoteOp (a reference), to go out */
     unsigned removes_in_flight;
+    GArray *orphans;  /* of VjWireObject: to be removed when it is live */
     bool has_removes; /* that no FLUSH_REMOVES has covered */
 };
 
@@ -161,8 +168,10 @@ struct VjRemote {
     GHashTable *puts;              /* set of VjRemotePut: returned or not, not over */
     GQueue returned; /* of VjRemotePut by their links: returned and not over */
     uint64_t returned_number;
-    uint64_t held_count; /* of all nodes */
-    bool is_flushing;    /* by itself */
+    uint64_t held_count;     /* of all nodes */
+    GHashTable *own_removes; /* VjWireObject → how many replicas the store removes */
+    GHashTable *healing;     /* set of VjWireObject, of the threads that heal them */
+    bool is_flushing;        /* by itself */
 };
 
 /* remote-node.c; what is known of nodes: remote-state.c */
@@ -252,8 +261,13 @@ void vj_remote_get(VjRemote *r, VjIo *io);
 void vj_remote_remove(VjRemote *r, VjIo *io);
 /* @io NULL: by itself. */
 void vj_remote_flush(VjRemote *r, VjIo *io);
-/* Removes the object at @nodes without an answer to anybody. */
+/* Removes the object at @nodes without an answer to anybody; where they are away, when
+ * they are there again.  Until that is done, and whatever may still be under way has
+ * happened, the object is in own_removes, and heal leaves it alone.  Nothing is done of
+ * one that is being healed. */
 void vj_remote_remove_at(VjRemote *r, uint64_t id, uint64_t nonce, VjNodeSet nodes);
+/* @node is live: what waited for that is removed. */
+void vj_remote_remove_orphans(VjRemoteNode *node);
 
 /* ---- remote-durable.c; all with the store's lock held ------------------------------ */
 
@@ -269,13 +283,27 @@ void vj_remote_put_forget(VjRemote *r, uint64_t id, uint64_t nonce);
 void vj_remote_node_durable(VjRemoteNode *node, uint64_t number);
 /* They may be lost there: FLUSH said so. */
 void vj_remote_node_doubt(VjRemoteNode *node, uint64_t number);
-/* All that @node held is lost: it has another life. */
-void vj_remote_node_lose(VjRemoteNode *node);
+/* All that @node held is lost: it has another life; @disk: and another disk. */
+void vj_remote_node_lose(VjRemoteNode *node, bool disk);
 void vj_remote_durable_init(VjRemote *r);
 void vj_remote_durable_clear(VjRemote *r);
 /* Takes @put, which is durable somewhere, out of the tables.  *doubtful: nodes from which
  * it ought to be removed, as their FLUSH fails as long as they have it. */
 void vj_remote_put_end(VjRemote *r, VjRemotePut *put, VjNodeSet *doubtful);
+
+/* ---- remote-own.c: what heal and removes of the store's own know of each other ----- */
+
+void vj_remote_own_init(VjRemote *r);
+void vj_remote_own_clear(VjRemote *r);
+/* @count replicas are to be removed.  False: it is being healed. */
+bool vj_remote_own_remove_begin(VjRemote *r, const VjWireObject *object, unsigned count)
+    VJ_REQUIRES(r->lock);
+void vj_remote_own_remove_end(VjRemote *r, const VjWireObject *object)
+    VJ_REQUIRES(r->lock);
+/* False: replicas of it are being removed, or another thread heals it.  @object stays
+ * until the end. */
+bool vj_remote_heal_begin(VjRemote *r, VjWireObject *object);
+void vj_remote_heal_end(VjRemote *r, VjWireObject *object);
 
 /* ---- calls that a thread waits for ------------------------------------------------- */
 

@@ -6,8 +6,9 @@
  * it.  For each that fails the next live one takes its place.  When there is no other, it
  * is good with fewer, but at least one.  Without a live node it waits for one.
  *
- * A node that was asked and gave no answer may have it all the same: nobody names that
- * replica, and what looks for unreferenced objects finds it there.
+ * A node that was asked and gave no answer may have it all the same.  Nobody names that
+ * replica: it is removed when the node is there again, or by what looks for unreferenced
+ * objects.
  */
 #include "store/remote-private.h"
 
@@ -21,6 +22,7 @@ typedef struct PutOp {
     bool has_flushed;     /* to get one */
     VjNodeSet asked;      /* in this attempt */
     VjNodeSet busy;       /* they said so */
+    VjNodeSet silent;     /* they gave no answer, and may have it */
     uint64_t connects;    /* of the store, when the attempt began */
     int full_rc, fail_rc; /* what nodes said of space, and of other things; 0: nothing */
 } PutOp;
@@ -99,14 +101,18 @@ static void put_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
     (void)at_us;
     vj_mutex_lock(&op->r->lock);
     op->in_flight--;
-    if (call->rc == 0) {
-        (void)vj_remote_put_acknowledge(p->put, node, life);
+    if (call->rc == 0 && !vj_remote_put_acknowledge(p->put, node, life)) {
+        p->silent |= vj_node_bit(node->index);
+    } else if (call->rc == 0) {
+        p->silent &= ~vj_node_bit(node->index);
     } else if (call->rc == -ENOSPC || call->rc == -EDQUOT) {
         p->full_rc = p->full_rc == -ENOSPC ? -ENOSPC : call->rc;
     } else if (!vj_remote_is_lost(call)) {
         p->fail_rc = call->rc == -EROFS ? -EROFS : -EIO;
     } else if (call->rc == -EBUSY) {
         p->busy |= vj_node_bit(node->index);
+    } else if (!call->is_answered && call->rc != -ENOTCONN) {
+        p->silent |= vj_node_bit(node->index);
     }
     vj_mutex_unlock(&op->r->lock);
     if (call->rc != 0) {
@@ -156,6 +162,7 @@ static void put_more(PutOp *p)
     VjRemote *r = p->op.r;
     VjNodeSet chosen = 0;
     Verdict verdict = VERDICT_NONE;
+    VjNodeSet silent = 0;
     VjPut put = {0};
     int rc = 0;
 
@@ -166,6 +173,7 @@ static void put_more(PutOp *p)
     if (!p->op.is_over && p->op.in_flight == 0) {
         verdict = judge(p, &rc);
         if (verdict == VERDICT_DONE) {
+            silent = p->silent & ~acknowledged(p);
             end_put(p, rc, &put);
         } else if (r->connects != p->connects) {
             vj_remote_op_wait(&p->op, 0); /* a node came meanwhile */
@@ -180,6 +188,9 @@ static void put_more(PutOp *p)
     VJ_NODE_EACH(i, chosen)
     {
         send_put(p, &r->nodes[i]);
+    }
+    if (silent != 0) {
+        vj_remote_remove_at(r, p->id, p->op.nonce, silent);
     }
     if (verdict == VERDICT_DONE) {
         vj_remote_op_complete(&p->op, rc, &put);

@@ -26,8 +26,19 @@ static void pump(VjRemoteNode *node);
 
 /* ---- one object -------------------------------------------------------------------- */
 
+/* When @node is live.  It is in own_removes for that. */
+static void note_orphan(VjRemoteNode *node, const VjWireObject *object)
+    VJ_REQUIRES(node->r->lock)
+{
+    if (node->orphans->len < VJ_REMOTE_ORPHANS_MAX) {
+        g_array_append_vals(node->orphans, object, 1);
+    } else {
+        vj_remote_own_remove_end(node->r, object);
+    }
+}
+
 /* A node has done with it.  True: all have, and the caller completes it with *rc. */
-static bool note_answer(RemoveOp *m, const VjRemoteNode *node, int rc, int *out)
+static bool note_answer(RemoveOp *m, VjRemoteNode *node, int rc, bool is_away, int *out)
     VJ_REQUIRES(m->op.r->lock)
 {
     VjRemote *r = m->op.r;
@@ -38,6 +49,13 @@ static bool note_answer(RemoveOp *m, const VjRemoteNode *node, int rc, int *out)
         m->again |= vj_node_bit(node->index);
     } else if (rc < 0 && m->rc == 0) {
         m->rc = rc == -EBUSY ? -ETIMEDOUT : rc;
+    }
+    if (m->op.io == NULL && (m->again & vj_node_bit(node->index)) == 0) {
+        if (is_away) {
+            note_orphan(node, &m->object);
+        } else {
+            vj_remote_own_remove_end(r, &m->object);
+        }
     }
     if (m->op.in_flight > 0) {
         return false;
@@ -97,14 +115,12 @@ static const VjRemoteOpKind remove_kind = {
 
 /* What the node said of each object; a node that is away says nothing, and that is
  * good. */
-static int status_of(const VjRpcCall *call, const uint32_t *statuses, guint i)
+static int status_of(const VjRpcCall *call, const uint32_t *statuses, guint i,
+                     bool is_away)
 {
     int rc;
 
-    if (call->rc != 0 || statuses == NULL) {
-        bool is_away = call->rc == -ENOTCONN || call->rc == -ECONNRESET ||
-                       call->rc == -ESHUTDOWN || call->rc == -EPROTO;
-
+    if (call->rc != 0) {
         return is_away ? 0
                : call->rc == -EBUSY || call->rc == -ETIMEDOUT || call->rc == -EROFS
                    ? call->rc
@@ -121,7 +137,10 @@ static void batch_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
     VjRemote *r = op->r;
     g_autofree uint32_t *statuses = g_new0(uint32_t, b->removes->len);
 
+    bool is_away = !call->is_answered || call->rc == -ESHUTDOWN;
+
     (void)at_us, (void)life;
+    is_away = is_away && call->rc != -ETIMEDOUT && call->rc != -EBUSY;
     if (call->rc == 0 &&
         vj_wire_statuses_decode(vj_slice(call->reply->data, call->reply->len), statuses,
                                 b->removes->len) < 0) {
@@ -138,7 +157,8 @@ static void batch_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
         bool is_last;
 
         vj_mutex_lock(&r->lock);
-        is_last = note_answer(m, node, status_of(call, statuses, i), &rc);
+        is_last =
+            note_answer(m, node, status_of(call, statuses, i, is_away), is_away, &rc);
         vj_mutex_unlock(&r->lock);
         if (is_last) {
             vj_remote_op_complete(&m->op, rc, NULL);
@@ -168,6 +188,17 @@ static void unref_remove(gpointer op)
     vj_remote_op_unref(op);
 }
 
+/* There is another one, and it has a deadline if those in @b have. */
+static bool is_alike(const VjRemoteNode *node, const BatchOp *b)
+    VJ_REQUIRES(node->r->lock)
+{
+    const VjRemoteOp *first = b->removes->pdata[0];
+    const VjRemoteOp *next = g_queue_peek_head((GQueue *)&node->removes);
+
+    return next != NULL &&
+           (next->deadline_us == INT64_MAX) == (first->deadline_us == INT64_MAX);
+}
+
 /* Owned; NULL: there is nothing to send, or not now. */
 static BatchOp *take_batch(VjRemoteNode *node)
 {
@@ -185,9 +216,9 @@ static BatchOp *take_batch(VjRemoteNode *node)
     b->op.is_over = true;
     b->op.in_flight = 1;
     node->removes_in_flight++;
-    while (node->removes.length > 0 && b->removes->len < VJ_REMOTE_PAGE) {
+    do {
         g_ptr_array_add(b->removes, g_queue_pop_head(&node->removes));
-    }
+    } while (b->removes->len < VJ_REMOTE_PAGE && is_alike(node, b));
     vj_mutex_unlock(&r->lock);
     return b;
 }
@@ -243,19 +274,56 @@ void vj_remote_remove(VjRemote *r, VjIo *io)
     vj_remote_op_unref(op);
 }
 
-void vj_remote_remove_at(VjRemote *r, uint64_t id, uint64_t nonce, VjNodeSet nodes)
+/* @object is in own_removes for each of @nodes. */
+static void begin_own_remove(VjRemote *r, const VjWireObject *object, VjNodeSet nodes)
 {
     VjRemoteOp *op = vj_remote_op_new(&remove_kind, r, NULL);
     RemoveOp *m = (RemoveOp *)op;
+    bool begins;
 
-    op->nonce = nonce;
-    m->object = (VjWireObject){.id = id, .nonce = nonce};
+    op->nonce = object->nonce;
+    /* A node that takes its time may do it at any time: it is waited for. */
+    op->deadline_us = INT64_MAX;
+    m->object = *object;
     vj_mutex_lock(&r->lock);
+    VJ_NODE_EACH(i, nodes & ~r->live)
+    {
+        note_orphan(&r->nodes[i], object);
+    }
     nodes &= r->live;
-    op->is_over = nodes == 0 || !vj_remote_own_begin(r);
+    begins = nodes != 0 && vj_remote_own_begin(r);
+    op->is_over = !begins;
     vj_mutex_unlock(&r->lock);
-    if (!op->is_over) {
+    if (begins) {
         enqueue(m, nodes);
     }
     vj_remote_op_unref(op);
+}
+
+void vj_remote_remove_at(VjRemote *r, uint64_t id, uint64_t nonce, VjNodeSet nodes)
+{
+    VjWireObject object = {.id = id, .nonce = nonce};
+    bool begins;
+
+    vj_mutex_lock(&r->lock);
+    begins = vj_remote_own_remove_begin(r, &object, vj_node_count(nodes));
+    vj_mutex_unlock(&r->lock);
+    if (begins) {
+        begin_own_remove(r, &object, nodes);
+    }
+}
+
+void vj_remote_remove_orphans(VjRemoteNode *node)
+{
+    VjRemote *r = node->r;
+    g_autoptr(GArray) orphans = NULL;
+
+    vj_mutex_lock(&r->lock);
+    orphans = node->orphans;
+    node->orphans = g_array_new(FALSE, FALSE, sizeof(VjWireObject));
+    vj_mutex_unlock(&r->lock);
+    for (guint i = 0; i < orphans->len; i++) {
+        begin_own_remove(r, &g_array_index(orphans, VjWireObject, i),
+                         vj_node_bit(node->index));
+    }
 }

@@ -451,6 +451,24 @@ int64_t node_model_has(NodeModel *m, uint64_t id, uint64_t nonce)
     return object != NULL ? (int64_t)object->bytes->len : -1;
 }
 
+bool node_model_holds(NodeModel *m, uint64_t id, uint64_t nonce, VjSlice bytes,
+                      bool *is_durable)
+{
+    const Object *object = find(m, &(VjWireObject){.id = id, .nonce = nonce});
+
+    *is_durable = object != NULL && object->is_durable;
+    return object != NULL && object->bytes->len == bytes.len &&
+           memcmp(object->bytes->data, bytes.data, bytes.len) == 0;
+}
+
+bool node_model_has_id(NodeModel *m, uint64_t id)
+{
+    VjWireObject first = {.id = id};
+    GTreeNode *at = g_tree_lower_bound(m->objects, &first);
+
+    return at != NULL && ((const Object *)g_tree_node_value(at))->key.id == id;
+}
+
 unsigned node_model_count(const NodeModel *m)
 {
     return m->count;
@@ -480,6 +498,11 @@ void node_server_lock(NodeServer *s)
 void node_server_unlock(NodeServer *s)
 {
     vj_mutex_unlock(&s->lock);
+}
+
+unsigned node_server_held(NodeServer *s)
+{
+    return s->held.length;
 }
 
 static void serve(VjRpcRequest *r, uint16_t op)

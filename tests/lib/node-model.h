@@ -42,6 +42,11 @@ void node_model_fail_all(NodeModel *m, int rc);
 bool node_model_damage(NodeModel *m, uint64_t id, uint64_t nonce, bool cut);
 /* Its bytes; -1: it is not there. */
 int64_t node_model_has(NodeModel *m, uint64_t id, uint64_t nonce);
+/* It has exactly these bytes under that name. */
+bool node_model_holds(NodeModel *m, uint64_t id, uint64_t nonce, VjSlice bytes,
+                      bool *is_durable);
+/* It has an object of that id, under whatever number. */
+bool node_model_has_id(NodeModel *m, uint64_t id);
 unsigned node_model_count(const NodeModel *m);
 /* Requests of @op so far. */
 uint64_t node_model_requests(const NodeModel *m, uint16_t op);
@@ -53,7 +58,9 @@ NodeServer *node_server_start(NodeModel *model, const char *path);
 void node_server_stop(NodeServer *s);
 /* Requests of @op wait until they are let go; 0: none does, and those that wait go on. */
 void node_server_hold(NodeServer *s, uint16_t op);
-/* With the model's lock held. */
+/* With the lock held: how many wait. */
+unsigned node_server_held(NodeServer *s);
+/* The lock, under which the model may be used beside the server. */
 void node_server_lock(NodeServer *s);
 void node_server_unlock(NodeServer *s);
 
