@@ -71,11 +71,16 @@ void vj_peer_unref(VjPeer *p)
 /* ---- room -------------------------------------------------------------------------- */
 
 /* An eighth is for small requests, which else would stand behind announced objects. */
-static bool server_takes(VjRpcServer *s, uint64_t bytes)
+static uint64_t room_for(const VjRpcServer *s, uint64_t bytes)
+{
+    return bytes <= SMALL_BYTES ? s->config.bytes_max
+                                : s->config.bytes_max - s->config.bytes_max / 8;
+}
+
+/* Unless it would have more than @most then; something may always be taken. */
+static bool server_takes(VjRpcServer *s, uint64_t bytes, uint64_t most)
 {
     uint64_t held = __atomic_load_n(&s->held_bytes, __ATOMIC_SEQ_CST);
-    uint64_t most = bytes <= SMALL_BYTES ? s->config.bytes_max
-                                         : s->config.bytes_max - s->config.bytes_max / 8;
 
     do {
         if (held > 0 && held + bytes > most) {
@@ -125,10 +130,22 @@ static void resume_thirsty(VjRpcServer *s)
     }
 }
 
-void vj_server_give_back(VjRpcServer *s, uint64_t bytes)
+static void resume_first_bulk(VjRpcServer *s)
 {
-    __atomic_fetch_sub(&s->held_bytes, bytes, __ATOMIC_SEQ_CST);
-    resume_thirsty(s);
+    vj_mutex_lock(&s->lock);
+    if (s->bulks.head != NULL) {
+        vj_conn_resume(((VjPeer *)s->bulks.head->data)->conn);
+    }
+    vj_mutex_unlock(&s->lock);
+}
+
+void vj_server_exchange(VjRpcServer *s, uint64_t before, uint64_t bytes)
+{
+    __atomic_fetch_add(&s->held_bytes, bytes - before, __ATOMIC_SEQ_CST);
+    if (bytes < before && g_atomic_int_get(&s->thirsty_count) > 0) {
+        resume_first_bulk(s);
+        resume_thirsty(s);
+    }
 }
 
 void vj_peer_give_back(VjPeer *p, uint64_t bytes)
@@ -142,21 +159,21 @@ void vj_peer_give_back(VjPeer *p, uint64_t bytes)
     resumes = p->wants_room;
     p->wants_room = false;
     vj_mutex_unlock(&p->lock);
-    vj_server_give_back(p->server, bytes);
+    vj_server_exchange(p->server, bytes, 0);
     if (resumes) {
         vj_conn_resume(p->conn);
     }
 }
 
 /* As server_takes; if it does not, @p is read on when there is room again. */
-static bool server_takes_or_thirsts(VjPeer *p, uint64_t bytes)
+static bool server_takes_or_thirsts(VjPeer *p, uint64_t bytes, uint64_t most)
 {
-    if (server_takes(p->server, bytes)) {
+    if (server_takes(p->server, bytes, most)) {
         return true;
     }
     become_thirsty(p);
     /* Once more: the last one to give back may have looked before that. */
-    return server_takes(p->server, bytes);
+    return server_takes(p->server, bytes, most);
 }
 
 /* For one more request of @p, of which @later bytes are taken when they come.  0;
@@ -179,7 +196,7 @@ static int take_room(VjPeer *p, uint64_t bytes, uint64_t later)
     if (!fits) {
         return -EAGAIN;
     }
-    if (!server_takes_or_thirsts(p, bytes)) {
+    if (!server_takes_or_thirsts(p, bytes, room_for(s, bytes))) {
         vj_mutex_lock(&p->lock);
         p->held_bytes -= bytes;
         p->in_flight--;
@@ -191,9 +208,9 @@ static int take_room(VjPeer *p, uint64_t bytes, uint64_t later)
 }
 
 /*
- * Bulks for which there is not all the room yet, in the order in which they began.  The
- * first one may always go on: else those that have a part of the room each could wait for
- * one another.
+ * Bulks for which there is not all the room yet, in the order in which they began.  For the
+ * first one there is as much room more as it is long: else those that have a part of the
+ * room each could wait for one another.
  */
 static void enter_bulks(VjPeer *p)
 {
@@ -226,10 +243,8 @@ static void leave_bulks(VjPeer *p)
     p->is_in_bulks = false;
     vj_mutex_lock(&s->lock);
     g_queue_unlink(&s->bulks, &p->bulk_link);
-    if (s->bulks.head != NULL) {
-        vj_conn_resume(((VjPeer *)s->bulks.head->data)->conn);
-    }
     vj_mutex_unlock(&s->lock);
+    resume_first_bulk(s);
 }
 
 /* Room for as much again as has come in of the bulk. */
@@ -237,11 +252,12 @@ static int peer_more(VjConn *conn, const VjFrame *frame, uint32_t used,
                      uint32_t *bulk_room)
 {
     VjPeer *p = vj_conn_owner(conn);
+    VjRpcServer *s = p->server;
     uint32_t more = MIN(used, frame->bulk_bytes - used);
+    uint64_t most =
+        is_first_bulk(p) ? s->config.bytes_max + frame->bulk_bytes : room_for(s, more);
 
-    if (is_first_bulk(p)) {
-        __atomic_fetch_add(&p->server->held_bytes, more, __ATOMIC_SEQ_CST);
-    } else if (!server_takes_or_thirsts(p, more)) {
+    if (!server_takes_or_thirsts(p, more, most)) {
         return -EAGAIN;
     }
     vj_mutex_lock(&p->lock);

@@ -119,8 +119,7 @@ static void exchange_room(VjRpcRequest *r, uint64_t bytes)
     p->reply_bytes += bytes;
     vj_mutex_unlock(&p->lock);
     __atomic_fetch_add(&s->reply_bytes, bytes, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&s->held_bytes, bytes, __ATOMIC_SEQ_CST);
-    vj_server_give_back(s, before);
+    vj_server_exchange(s, before, bytes);
     if (next != NULL) {
         vj_server_push(s, p, &next->job);
     }
