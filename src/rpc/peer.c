@@ -208,9 +208,9 @@ static int take_room(VjPeer *p, uint64_t bytes, uint64_t later)
 }
 
 /*
- * Bulks for which there is not all the room yet, in the order in which they began.  For the
- * first one there is as much room more as it is long: else those that have a part of the
- * room each could wait for one another.
+ * Bulks for which there is not all the room yet, in the order in which they began.  For
+ * the first one there is as much room more as it is long: else those that have a part of
+ * the room each could wait for one another.
  */
 static void enter_bulks(VjPeer *p)
 {

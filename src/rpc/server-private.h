@@ -168,9 +168,9 @@ bool vj_peer_new(VjRpcServer *s, VjServerLoop *l, int fd, VjCredentials *credent
 /* Any thread. */
 VjPeer *vj_peer_ref(VjPeer *p);
 void vj_peer_unref(VjPeer *p);
-/* Of the server, instead of @before, @bytes are held; gives back room that was taken for a
- * request, of its connection and the server. */
+/* Of the server's room, @bytes are held instead of @before. */
 void vj_server_exchange(VjRpcServer *s, uint64_t before, uint64_t bytes);
+/* Room that was taken for a request, of its connection and of the server. */
 void vj_peer_give_back(VjPeer *p, uint64_t bytes);
 /* In the loop's thread: ends connections that are too slow, tells others that this side
  * is alive. */

@@ -9,6 +9,7 @@ src_volume_libvj_volume_la_SOURCES = \
 	src/volume/checkpoint-private.h \
 	src/volume/checkpoint.c \
 	src/volume/examine.c \
+	src/volume/figures.c \
 	src/volume/flusher.c \
 	src/volume/healer.c \
 	src/volume/in-use.c \

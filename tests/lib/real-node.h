@@ -46,7 +46,7 @@ static inline RealNode *real_node_new(const char *meta)
     if (conf == NULL) {
         g_error("%s", error->message);
     }
-    n->node = vj_node_new(conf);
+    n->node = vj_node_new(conf, NULL, NULL);
     config.opaque = n->node;
     n->server = vj_rpc_server_new(&config);
     g_assert(vj_credentials_load_server(-1, &files, vj_node_find_key, n->node,

@@ -454,7 +454,7 @@ static void test_put_hangs(void **state)
 
 /* ---- durability -------------------------------------------------------------------- */
 
-/* The process ends and another starts: what no flush has covered is not there any more. */
+/* The process ends and another starts: what no flush has covered is gone. */
 static void crash(Fixture *f, unsigned node)
 {
     stop(f, node);
