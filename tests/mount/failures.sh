@@ -74,7 +74,7 @@ mount_fails "log= in a directory that is missing" "log $T/none/log: cannot open:
 
 touch "$T/file"
 fails "SOURCE is missing" 1 "$T/none: No such file or directory" varjfs "$T/none" "$MNT"
-fails "SOURCE is a file" 1 "$T/file is not a directory; .*" varjfs "$T/file" "$MNT"
+fails "SOURCE is a file" 1 "$T/file: it has no line \"format\"" varjfs "$T/file" "$MNT"
 fails "SOURCE is no file system" 1 "$MNT holds no varjfs file system \\(no varjfs.conf\\)" varjfs "$MNT" "$MNT"
 fails "MOUNTPOINT is missing" 1 "$T/none: No such file or directory" varjfs "$SOURCE" "$T/none"
 fails "MOUNTPOINT is a file" 1 "$T/file: Not a directory" varjfs "$SOURCE" "$T/file"

@@ -60,7 +60,7 @@ refused()
     local name=$1 wanted=$2
     shift 2
     is "$name: status" "$(status_of "$@")" "$wanted"
-    check "$name: who has it" grep "in use by varjfs\[$(daemon_pid)\] on .*$MNT; its lease ends in [0-9]* s" "$T/err"
+    check "$name: who has it" grep "in use by varjfs\[$(daemon_pid)\] on .*; its lease ends in [0-9]* s" "$T/err"
 }
 
 # As of another machine: by a volume file of its own.

@@ -78,9 +78,9 @@ if command -v make >/dev/null && [ -f "$builddir/Makefile" ]; then
         >"$T/install.log" 2>&1 || fail "make install" "$(tail -3 "$T/install.log")"
     is "completion is installed under the names of the programs" \
         "$(find "$T/root" -path '*/bash-completion/completions/*' -printf '%f\n' | sort | xargs)" \
-        "fsck.varjfs mkfs.varjfs varjfs varjfsctl"
+        "fsck.varjfs mkfs.varjfs varjfs varjfsctl varjfsd"
     is "so are the examples" "$(find "$T/root" -path '*/doc/*' -type f -printf '%f\n' | sort | xargs)" \
-        "fstab.example srv-varjfs.mount varjfs-scrub@.service varjfs-scrub@.timer"
+        "fstab.example srv-varjfs.mount varjfs-scrub@.service varjfs-scrub@.timer varjfsd.conf.example varjfsd.service"
     make -C "$builddir" uninstall-dist_completionDATA uninstall-dist_docDATA DESTDIR="$T/root" \
         >"$T/install.log" 2>&1 || fail "make uninstall" "$(tail -3 "$T/install.log")"
     is "uninstall leaves nothing" "$(find "$T/root" -type f -o -type l)" ""

@@ -124,8 +124,8 @@ refused "a second mount of the file" 1 "in use by another varjfs process" varjfs
 refused "fsck of it" 8 "in use by another varjfs process" fsck.varjfs "$SOURCE"
 refused "mkfs of it, by force" 1 "in use by another varjfs process" mkfs.varjfs -f -o "$both" "$SOURCE"
 # shellcheck disable=SC2119 # a name of its own
-refused "a mount by a copy: the holder's name" 1 "in use by varjfs\\[.*$MNT" varjfs "$T/copy.conf" "$T/etc"
-refused "fsck by a copy" 8 "in use by varjfs\\[.*$MNT" fsck.varjfs "$T/copy.conf"
+refused "a mount by a copy: the holder's name" 1 "in use by varjfs\\[$(daemon_pid)\\] on $(hostname), " varjfs "$T/copy.conf" "$T/etc"
+refused "fsck by a copy" 8 "in use by varjfs\\[$(daemon_pid)\\] on $(hostname), " fsck.varjfs "$T/copy.conf"
 if [ "$(id -u)" = 0 ]; then
     check "remount,ro" varjfs -o remount,ro "$SOURCE" "$MNT"
     refused "no writing then" 1 "Read-only" touch "$MNT/new"
