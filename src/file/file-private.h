@@ -315,7 +315,7 @@ static inline void vj_count(guint64 *counter, uint64_t add)
 }
 
 /* The worker's function of the put queue (put-queue.c). */
-void vj_put_worker(gpointer job, gpointer table);
+void vj_put_worker(gpointer queue, gpointer table);
 /* The record of @ino as it is committed. */
 int vj_file_record(VjFileTable *table, uint64_t ino,
                    VjInode *out) G_GNUC_WARN_UNUSED_RESULT;

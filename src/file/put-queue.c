@@ -2,22 +2,23 @@
 /*
  * put-queue.c - chunks of one write-back in the volume's workers
  *
- * A worker hashes, looks up, transforms and puts (object-store.c).  The queue of one
- * write-back is bounded by bytes; the pool is shared by all of them.  The thread that
- * cuts keeps the last chunk and stores it itself: it would only wait, and a small file
- * wakes no worker.
+ * A worker hashes, looks up, transforms and puts (object-store.c); where the index is
+ * far, several chunks with one question.  The queue of one write-back is bounded by
+ * bytes; the pool is shared by all of them.  The thread that cuts keeps the last chunk
+ * and stores it itself: it would only wait, and a small file wakes no worker.
  */
 #include "file/write-back-private.h"
 
 /* The thread that waits for room is woken when there is room for a good deal more. */
 #define ROOM_BYTES (VJ_PUT_QUEUE_MAX / 2)
 
+/* What a worker takes at a time where the index is far: it asks once for all of them. */
+#define TOGETHER 8u
+
 typedef struct VjPutJob {
-    VjPutQueue
-        *queue; /* atomic, stored last: checkers of races do not know GLib's queue */
+    GList link; /* in queue.jobs */
     VjOut *out;
-    const uint8_t *data;
-    size_t len;
+    VjPlain content;
     VjBuf *holder;
     size_t neighbour_count;
     VjObject neighbours[VJ_NEIGHBOURS];
@@ -28,36 +29,29 @@ void vj_put_queue_init(VjPutQueue *q, VjFileTable *table, const VjTransform *wan
     *q = (VjPutQueue){.table = table, .want = *want};
     vj_mutex_init(&q->lock, VJ_RANK_FILE_QUEUE, "file.put-queue");
     vj_cond_init(&q->done);
+    g_queue_init(&q->jobs);
 }
 
 void vj_put_queue_clear(VjPutQueue *q)
 {
-    g_assert(q->waiting_jobs == 0 && q->held == NULL);
+    g_assert(q->waiting_jobs == 0 && q->calls == 0 && q->held == NULL);
     vj_cond_clear(&q->done);
     vj_mutex_clear(&q->lock);
 }
 
-void vj_put_worker(gpointer data, gpointer volume)
+/* Consumes @job, whose content has its digest if @r is 0; its result is @r otherwise. */
+static void store_job(VjPutQueue *q, VjFileTable *table, VjPutJob *job, int r)
 {
-    VjPutJob *job = data;
-    VjFileTable *table = volume;
-    VjPutQueue *q = g_atomic_pointer_get(&job->queue);
-    bool skip;
-    int r = 0;
-
-    vj_mutex_lock(&q->lock);
-    skip = q->error != 0;
-    vj_mutex_unlock(&q->lock);
-    if (!skip) {
-        r = vj_object_store(table->objects, job->data, (uint32_t)job->len, &q->want,
-                            job->neighbours, job->neighbour_count, &job->out->pending);
+    if (r == 0) {
+        r = vj_object_store(table->objects, &job->content, &q->want, job->neighbours,
+                            job->neighbour_count, &job->out->pending);
     }
     vj_buf_unref(job->holder);
     vj_mutex_lock(&q->lock);
     if (r < 0 && q->error == 0) {
         q->error = r;
     }
-    q->waiting_bytes -= job->len;
+    q->waiting_bytes -= job->content.len;
     q->waiting_jobs--;
     if (q->waiting_jobs == 0 || q->waiting_bytes <= ROOM_BYTES || q->error != 0) {
         vj_cond_broadcast(&q->done);
@@ -66,12 +60,67 @@ void vj_put_worker(gpointer data, gpointer volume)
     g_free(job);
 }
 
+/* @skip: an earlier one has failed. */
+static void store_jobs(VjPutQueue *q, VjFileTable *table, VjPutJob **jobs, size_t count,
+                       bool skip)
+{
+    const VjPlain *contents[TOGETHER];
+    int results[TOGETHER];
+    size_t named = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        results[i] =
+            skip ? -ECANCELED : vj_plain_digest(table->objects, &jobs[i]->content);
+        if (results[i] == 0) {
+            contents[named++] = &jobs[i]->content;
+        }
+    }
+    if (named > 1) {
+        vj_plain_expect(table->objects, &q->want, contents, named);
+    }
+    for (size_t i = 0; i < count; i++) {
+        store_job(q, table, jobs[i], results[i]);
+    }
+}
+
+/* One call for each job that was handed over, for it or another one, or, where workers
+ * have taken several at once, for none. */
+void vj_put_worker(gpointer data, gpointer volume)
+{
+    VjPutQueue *q = data;
+    VjFileTable *table = volume;
+    VjPutJob *jobs[TOGETHER];
+    size_t most = 1, count = 0;
+    bool skip;
+
+    vj_mutex_lock(&q->lock);
+    if (vj_meta_is_far(table->meta)) {
+        most = CLAMP(q->jobs.length / table->worker_count, 1, TOGETHER);
+    }
+    for (GList *link; count < most && (link = g_queue_pop_head_link(&q->jobs)) != NULL;) {
+        jobs[count++] = link->data;
+    }
+    skip = q->error != 0;
+    vj_mutex_unlock(&q->lock);
+    store_jobs(q, table, jobs, count, skip);
+    vj_mutex_lock(&q->lock);
+    if (--q->calls == 0) {
+        vj_cond_broadcast(&q->done);
+    }
+    vj_mutex_unlock(&q->lock);
+}
+
 static void hand_over(VjPutQueue *q)
 {
     VjPutJob *job = g_steal_pointer(&q->held);
 
     if (job != NULL) {
-        g_thread_pool_push(q->table->workers, job,
+        job->link = (GList){.data = job};
+        vj_mutex_lock(&q->lock);
+        g_queue_push_tail_link(&q->jobs, &job->link);
+        q->calls++;
+        vj_mutex_unlock(&q->lock);
+        g_thread_pool_push(q->table->workers, q,
                            NULL); /* queues even if no thread can start */
     }
 }
@@ -100,14 +149,12 @@ int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,
     }
     job = g_new(VjPutJob, 1);
     job->out = out;
-    job->data = data;
-    job->len = len;
+    job->content = (VjPlain){.plain = data, .len = (uint32_t)len};
     job->holder = holder;
     job->neighbour_count = MIN(neighbour_count, VJ_NEIGHBOURS);
     if (job->neighbour_count > 0) {
         memcpy(job->neighbours, neighbours, job->neighbour_count * sizeof *neighbours);
     }
-    g_atomic_pointer_set(&job->queue, q);
     q->held = job;
     return 0;
 }
@@ -117,10 +164,15 @@ int vj_put_queue_drain(VjPutQueue *q)
     int r;
 
     if (q->held != NULL) {
-        vj_put_worker(g_steal_pointer(&q->held), q->table);
+        VjPutJob *last = g_steal_pointer(&q->held);
+
+        vj_mutex_lock(&q->lock);
+        r = q->error;
+        vj_mutex_unlock(&q->lock);
+        store_jobs(q, q->table, &last, 1, r != 0);
     }
     vj_mutex_lock(&q->lock);
-    while (q->waiting_jobs > 0) {
+    while (q->waiting_jobs > 0 || q->calls > 0) {
         vj_cond_wait(&q->done, &q->lock);
     }
     r = q->error;

@@ -66,8 +66,10 @@ typedef struct VjPutQueue {
     VjMutex lock;          /* VJ_RANK_FILE_QUEUE */
     VjCond done;
     /* guarded by lock: */
+    GQueue jobs;  /* of VjPutJob, not begun */
+    size_t calls; /* of vj_put_worker, to come or running */
     size_t waiting_bytes;
-    size_t waiting_jobs;
+    size_t waiting_jobs; /* begun or not, with the one that is held */
     int error;
 } VjPutQueue;
 

@@ -111,6 +111,8 @@ int vj_object_record_put(VjTxn *txn, VjSpace space,
                          const VjObject *object) G_GNUC_WARN_UNUSED_RESULT;
 int vj_object_record_del(VjTxn *txn, VjSpace space,
                          uint64_t id) G_GNUC_WARN_UNUSED_RESULT;
+/* As vj_txn_expect. */
+void vj_index_expect(VjTxn *txn, const VjIndexKey *keys, size_t count);
 int vj_index_get(VjTxn *txn, const VjIndexKey *key,
                  uint64_t *id) G_GNUC_WARN_UNUSED_RESULT;
 int vj_index_put(VjTxn *txn, const VjIndexKey *key,

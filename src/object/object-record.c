@@ -345,6 +345,22 @@ void vj_object_expect_records(VjTxn *txn, const uint64_t *ids, size_t count)
     }
 }
 
+void vj_index_expect(VjTxn *txn, const VjIndexKey *keys, size_t count)
+{
+    VjKey expected[EXPECT_MOST];
+
+    for (size_t done = 0; done < count;) {
+        size_t n = 0;
+
+        for (; n < EXPECT_MOST && done < count; n++, done++) {
+            expected[n] =
+                (VjKey){.space = VJ_SPACE_INDEX,
+                        .key = vj_slice(keys[done].bytes, sizeof keys[done].bytes)};
+        }
+        vj_txn_expect(txn, expected, n);
+    }
+}
+
 typedef struct VjRecordView {
     VjSpace space;
     uint64_t id;

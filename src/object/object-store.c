@@ -403,33 +403,76 @@ static VjContentPut *find_neighbour(VjObjects *o, const VjIndexKey *key,
     return NULL;
 }
 
-int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
-                    const VjTransform *want, const VjObject *neighbours,
-                    size_t neighbour_count, VjPendingObject **out)
+int vj_plain_digest(VjObjects *o, VjPlain *content)
 {
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)plain, .iov_len = len};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)content->plain,
+                        .iov_len = content->len};
+    int rc = vj_digest_hash(o->digest, &iov, 1, &content->digest);
+
+    if (rc == 0) {
+        vj_objects_count(o, hashed_bytes, content->len);
+    }
+    return rc;
+}
+
+/* What is asked of an object with @content, and the key by which the index has it. */
+static void name_content(VjObjects *o, const VjPlain *content, const VjTransform *want,
+                         VjObject *what, VjIndexKey *key)
+{
     VjTransform stored = vj_by_node_applies(o, want) ? vj_by_node_stored(want) : *want;
-    VjObject what = {.plain_bytes = len,
-                     .requested_codec = stored.codec,
-                     .param = stored.param,
-                     .key_id = stored.key_id};
+
+    *what = (VjObject){.plain_bytes = content->len,
+                       .requested_codec = stored.codec,
+                       .param = stored.param,
+                       .key_id = stored.key_id,
+                       .digest = content->digest};
+    vj_index_key_of(what, key);
+}
+
+typedef struct ExpectKeys {
+    const VjIndexKey *keys;
+    size_t count;
+} ExpectKeys;
+
+static int expect_keys_body(VjTxn *txn, void *opaque)
+{
+    const ExpectKeys *e = opaque;
+
+    vj_index_expect(txn, e->keys, e->count);
+    return 0;
+}
+
+void vj_plain_expect(VjObjects *o, const VjTransform *want,
+                     const VjPlain *const *contents, size_t count)
+{
+    g_autofree VjIndexKey *keys = g_new(VjIndexKey, count);
+    VjObject what;
+
+    for (size_t i = 0; i < count; i++) {
+        name_content(o, contents[i], want, &what, &keys[i]);
+    }
+    (void)!vj_meta_view(o->meta, expect_keys_body,
+                        &(ExpectKeys){.keys = keys, .count = count});
+}
+
+int vj_object_store(VjObjects *o, const VjPlain *content, const VjTransform *want,
+                    const VjObject *neighbours, size_t neighbour_count,
+                    VjPendingObject **out)
+{
+    const void *plain = content->plain;
+    VjObject what;
     VjContentPut *c;
     VjIndexKey key;
     bool is_new;
     int rc;
 
     *out = NULL;
-    g_assert(len > 0 && len <= VJ_OBJECT_PLAIN_MAX);
+    g_assert(content->len > 0 && content->len <= VJ_OBJECT_PLAIN_MAX);
     vj_lock_assert_none();
     if (o->read_only) {
         return -EROFS;
     }
-    rc = vj_digest_hash(o->digest, &iov, 1, &what.digest);
-    if (rc < 0) {
-        return rc;
-    }
-    vj_objects_count(o, hashed_bytes, len);
-    vj_index_key_of(&what, &key);
+    name_content(o, content, want, &what, &key);
     c = find_neighbour(o, &key, plain, neighbours, neighbour_count);
     if (c != NULL) {
         vj_objects_count(o, fast_hits, 1);
@@ -455,11 +498,29 @@ bool vj_pending_is_put(const VjPendingObject *pending)
     return pending->content->is_put;
 }
 
+/*
+ * A new number has no record, nor have those behind it: where keys are far, one question
+ * for all of them, instead of one for each.
+ */
+static void expect_none_behind(VjTxn *txn, uint64_t id)
+{
+    uint8_t before[VJ_OBJECT_KEY_BYTES];
+
+    vj_be64_set(before, id - 1);
+    vj_txn_expect_run(txn, VJ_SPACE_OBJECT, vj_slice(before, sizeof before), 1);
+    vj_txn_expect_run(txn, VJ_SPACE_DEAD, vj_slice(before, sizeof before), 1);
+}
+
 /* The index does not know the content: the object of the pending object itself. */
 static int take_own(VjTxn *txn, VjPendingObject *pending, VjObject *out)
 {
     const VjContentPut *c = pending->content;
-    int rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, c->object.id, out);
+    int rc;
+
+    if (c->is_put) {
+        expect_none_behind(txn, c->object.id);
+    }
+    rc = vj_object_record_get(txn, VJ_SPACE_OBJECT, c->object.id, out);
 
     if (rc == 0 && (out->flags & VJ_OBJECT_DAMAGED) == 0) {
         return vj_object_add_ref(txn, out);

@@ -264,10 +264,23 @@ void vj_objects_health(VjObjects *o, VjStoreHealth *out);
 /* Content on its way to a reference: found, or put and not yet committed. */
 typedef struct VjPendingObject VjPendingObject;
 
+/* Contiguous bytes, borrowed, 1..VJ_OBJECT_PLAIN_MAX of them. */
+typedef struct VjPlain {
+    const void *plain;
+    uint32_t len;
+    VjDigest digest; /* vj_plain_digest */
+} VjPlain;
+
+int vj_plain_digest(VjObjects *o, VjPlain *content) G_GNUC_WARN_UNUSED_RESULT;
+/* A hint: these will be stored under @want.  Where the index is far, one question for all
+ * of them.  Threads: any; blocks. */
+void vj_plain_expect(VjObjects *o, const VjTransform *want,
+                        const VjPlain *const *contents, size_t count);
+
 /*
- * vj_object_store - make @plain storable: digest, neighbours, in flight, index, put
+ * vj_object_store - make @content storable: neighbours, in flight, index, put
  *
- * @plain        contiguous, borrowed for the call, 1..VJ_OBJECT_PLAIN_MAX bytes
+ * @content      with its digest
  * @want         the requested transformation
  * @neighbours   the file's old objects around (fast track); may be NULL
  * @out          owned; give it to vj_pending_free when its commit is over
@@ -277,9 +290,8 @@ typedef struct VjPendingObject VjPendingObject;
  * Threads   any; blocks; equal content in flight is put once      Locks   none
  * Crash     a put without a commit lies in an open id block: the next open removes it
  */
-int vj_object_store(VjObjects *o, const void *plain, uint32_t len,
-                    const VjTransform *want, const VjObject *neighbours,
-                    size_t neighbour_count,
+int vj_object_store(VjObjects *o, const VjPlain *content, const VjTransform *want,
+                    const VjObject *neighbours, size_t neighbour_count,
                     VjPendingObject **out) G_GNUC_WARN_UNUSED_RESULT;
 
 /*

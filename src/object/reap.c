@@ -189,14 +189,20 @@ static int forget_body(VjTxn *txn, void *opaque)
 static int remove_all(VjObjects *o, const GArray *dead)
 {
     g_autoptr(GArray) puts = g_array_sized_new(FALSE, FALSE, sizeof(VjPut), dead->len);
+    g_autofree VjPut *all = g_new(VjPut, dead->len);
+    g_autofree int *results = g_new(int, dead->len);
     VjForgetDead f = {.objects = o, .puts = puts};
     uint64_t bytes = 0;
     int failed = 0, rc;
 
     for (guint i = 0; i < dead->len; i++) {
-        VjPut put = vj_object_as_put(&g_array_index(dead, VjObject, i));
+        all[i] = vj_object_as_put(&g_array_index(dead, VjObject, i));
+    }
+    vj_store_remove_all(o->store, all, dead->len, results);
+    for (guint i = 0; i < dead->len; i++) {
+        VjPut put = all[i];
 
-        rc = vj_store_remove(o->store, put.id, put.loc);
+        rc = results[i];
         if (rc ==
             -EBADMSG) { /* nothing of this store: bytes, if any, are for fsck or gc */
             vj_log_error("object %" G_GUINT64_FORMAT

@@ -26,6 +26,7 @@ struct VjIoQueue {
     /* guarded by lock: */
     GQueue waiting;       /* of VjIo, for workers */
     GSequence *deadlines; /* of VjIo, the next one first; not answered */
+    int64_t timer_us; /* until then the thread for deadlines sleeps; may be too early */
     unsigned in_flight;
     unsigned idle; /* workers that wait */
     GPtrArray *threads;
@@ -278,10 +279,14 @@ static gpointer watch_deadlines(gpointer opaque)
             (void)!answer_early(q, io, -ETIMEDOUT);
             vj_io_unref(io);
             vj_mutex_lock(&q->lock);
-        } else if (next_us == INT64_MAX) {
+        } else if (next_us == INT64_MAX && q->timer_us == INT64_MAX) {
             vj_cond_wait(&q->timer_work, &q->lock);
         } else {
-            (void)!vj_cond_wait_until(&q->timer_work, &q->lock, next_us);
+            /* Not without end at once: the next deadline mostly is a later one. */
+            q->timer_us = MIN(next_us, q->timer_us);
+            if (!vj_cond_wait_until(&q->timer_work, &q->lock, q->timer_us)) {
+                q->timer_us = INT64_MAX;
+            }
         }
     }
     vj_mutex_unlock(&q->lock);
@@ -326,7 +331,10 @@ static void watch(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
         }
     }
     io->deadline = g_sequence_insert_sorted(q->deadlines, io, by_deadline, NULL);
-    vj_cond_signal(&q->timer_work);
+    if (io->deadline_us < q->timer_us) {
+        q->timer_us = io->deadline_us;
+        vj_cond_signal(&q->timer_work);
+    }
 }
 
 /* Others are calls of the driver's, made by threads of the room. */
@@ -527,6 +535,40 @@ int vj_io_run(VjStore *s, VjIo *io)
     return rc;
 }
 
+/* One of several that are waited for. */
+typedef struct Removal {
+    Wait wait;
+    VjIo *io; /* NULL: it was not begun */
+} Removal;
+
+void vj_io_remove_all(VjStore *s, const VjPut *puts, size_t count, int *results)
+{
+    g_autofree Removal *removals = g_new0(Removal, count);
+
+    for (size_t i = 0; i < count; i++) {
+        VjIo *io = vj_io_new_remove(puts[i].id, puts[i].loc);
+
+        removals[i].wait.at = waiter_of_thread();
+        io->done = wake;
+        io->opaque = &removals[i].wait;
+        if (vj_store_submit(s, io)) {
+            removals[i].io = io;
+        } else {
+            vj_io_unref(io);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (removals[i].io == NULL) {
+            results[i] = vj_store_remove(s, puts[i].id, puts[i].loc); /* waits for room */
+            continue;
+        }
+        wait_for_done(&removals[i].wait);
+        results[i] = removals[i].io->rc;
+        g_assert(vj_store_result_is_sound(results[i]) && results[i] != -ENOENT);
+        vj_io_unref(removals[i].io);
+    }
+}
+
 /* ---- setup ------------------------------------------------------------------------- */
 
 VjIoQueue *vj_io_queue_new(VjStore *s)
@@ -540,6 +582,7 @@ VjIoQueue *vj_io_queue_new(VjStore *s)
     vj_cond_init(&q->let_go);
     g_queue_init(&q->waiting);
     q->deadlines = g_sequence_new(NULL);
+    q->timer_us = INT64_MAX;
     q->threads = g_ptr_array_new();
     return q;
 }

@@ -79,6 +79,8 @@ void vj_io_queue_free(VjIoQueue *q);
 /* Submits, waits, and drops the reference of @io's caller, when @io is not wanted any
  * more. Returns io->rc. */
 int vj_io_run(VjStore *s, VjIo *io);
+/* As vj_store_remove_all, by submit. */
+void vj_io_remove_all(VjStore *s, const VjPut *puts, size_t count, int *results);
 /* For wrappers: the same request to s->next; @done gets the child, whose opaque is @io.
  */
 void vj_io_forward(VjStore *s, VjIo *io, void (*done)(VjIo *child));

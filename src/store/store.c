@@ -467,6 +467,17 @@ int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc)
     return result;
 }
 
+void vj_store_remove_all(VjStore *s, const VjPut *puts, size_t count, int *results)
+{
+    if (s->ops->submit != NULL && !vj_store_can_expect(s)) {
+        vj_io_remove_all(s, puts, count, results);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        results[i] = vj_store_remove(s, puts[i].id, puts[i].loc);
+    }
+}
+
 int vj_store_flush(VjStore *s)
 {
     int result;

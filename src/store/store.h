@@ -464,6 +464,9 @@ void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc);
 bool vj_store_can_expect(const VjStore *s);
 uint64_t vj_store_prefer(VjStore *s, uint64_t id);
 int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc) G_GNUC_WARN_UNUSED_RESULT;
+/* What vj_store_remove says of each of @puts; all in flight at once where each call is a
+ * round trip. */
+void vj_store_remove_all(VjStore *s, const VjPut *puts, size_t count, int *results);
 int vj_store_flush(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_flush_removes(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
