@@ -28,7 +28,8 @@ typedef struct GetOp {
     int64_t last_us;
     bool is_busy;           /* a node said so */
     bool is_bad, is_broken; /* what nodes said: EBADMSG, EIO */
-    int64_t absent_us; /* when all of the locator had said that they have it not; 0 */
+    int64_t absent_us;   /* when all of the locator had said that they have it not; 0 */
+    bool asks_all_again; /* as it has just become absent */
 } GetOp;
 
 static void go_on(GetOp *g, bool is_timer);
@@ -207,6 +208,7 @@ static int judge(GetOp *g) VJ_REQUIRES(g->op.r->lock)
     /* Heal may be about to bring it from one to another: all are asked again. */
     if (g->absent_us == 0) {
         g->absent_us = now_us;
+        g->asks_all_again = true;
         return 0;
     }
     if ((g->op.r->places & ~g->said) != 0 &&
@@ -220,8 +222,9 @@ static void wait_for_node(GetOp *g) VJ_REQUIRES(g->op.r->lock)
 {
     int64_t now_us = vj_clock_mono_us();
 
-    if (g->op.r->connects != g->connects || g->absent_us == now_us) {
-        vj_remote_op_wait(&g->op, now_us); /* one came meanwhile */
+    if (g->op.r->connects != g->connects || g->asks_all_again) {
+        g->asks_all_again = false;
+        vj_remote_op_wait(&g->op, now_us); /* one came meanwhile; or at once, one time */
     } else if (g->is_busy || g->absent_us != 0) {
         vj_remote_op_wait(&g->op, MIN(now_us + VJ_REMOTE_BUSY_US, g->op.deadline_us));
     } else {

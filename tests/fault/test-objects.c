@@ -46,16 +46,15 @@ static void work(Fixture *f)
         (void)drop_ref(f, b.id);
     }
     try_reap(f);
-    if (vj_object_store(f->objects, three, 9000, &plain_none, NULL, 0, &pending[0]) ==
-            0 &&
-        vj_object_store(f->objects, two, 300, &plain_none, NULL, 0, &pending[1]) == 0) {
+    if (store_plain(f->objects, three, 9000, &plain_none, NULL, 0, &pending[0]) == 0 &&
+        store_plain(f->objects, two, 300, &plain_none, NULL, 0, &pending[1]) == 0) {
         VjObject both[2];
 
         (void)commit_pending(f, pending, 2, both);
     }
     vj_pending_free(f->objects, pending[0], false);
     vj_pending_free(f->objects, pending[1], false);
-    got_c = vj_object_store(f->objects, one, 777, &plain_none, NULL, 0, &pending[0]);
+    got_c = store_plain(f->objects, one, 777, &plain_none, NULL, 0, &pending[0]);
     if (got_c == 0) {
         vj_pending_free(f->objects, pending[0], false);
     }
@@ -215,8 +214,7 @@ static void test_after_a_failed_flush_the_bytes_are_put_again(void **state)
     f = *state;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(
-            vj_object_store(f->objects, bytes, 5000, &plain_none, NULL, 0, &pending[i]),
-            0);
+            store_plain(f->objects, bytes, 5000, &plain_none, NULL, 0, &pending[i]), 0);
     }
     fixture_faults(f, "kinds=flush,fail=1", NULL);
     assert_int_equal(commit_pending(f, &pending[0], 1, &out), -EIO);
@@ -240,7 +238,7 @@ static void test_a_removal_that_failed_is_tried_again(void **state)
     f = *state;
     fixture_faults(f, "kinds=remove,fail=1,times=2", NULL);
     assert_int_equal(
-        vj_object_store(f->objects, bytes, 5000, &plain_none, NULL, 0, &pending), 0);
+        store_plain(f->objects, bytes, 5000, &plain_none, NULL, 0, &pending), 0);
     vj_pending_free(f->objects, pending, false);
     assert_int_equal(stored_count(f), 1);
     assert_int_equal(vj_objects_flush(f->objects), 0);

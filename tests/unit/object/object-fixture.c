@@ -231,7 +231,7 @@ int put_content(Fixture *f, const void *plain, uint32_t len, VjObject *out)
 {
     const VjTransform want = {.codec = f->codec};
     VjPendingObject *pending;
-    int rc = vj_object_store(f->objects, plain, len, &want, NULL, 0, &pending);
+    int rc = store_plain(f->objects, plain, len, &want, NULL, 0, &pending);
 
     return rc < 0 ? rc : commit_pending(f, &pending, 1, out);
 }

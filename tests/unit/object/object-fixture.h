@@ -7,6 +7,7 @@
 #ifndef VJ_TEST_OBJECT_FIXTURE_H
 #define VJ_TEST_OBJECT_FIXTURE_H
 
+#include "../../lib/store-plain.h"
 #include "../../lib/test.h"
 
 #include "object/object.h"

@@ -405,8 +405,7 @@ int store_content(Fixture *f, uint64_t seed, VjPendingObject **pending)
     const VjTransform want = {0};
     g_autofree uint8_t *bytes = content(seed, content_bytes(seed));
 
-    return vj_object_store(f->objects, bytes, content_bytes(seed), &want, NULL, 0,
-                           pending);
+    return store_plain(f->objects, bytes, content_bytes(seed), &want, NULL, 0, pending);
 }
 
 int name_pending(Fixture *f, uint64_t name, uint64_t seed, VjPendingObject *pending,

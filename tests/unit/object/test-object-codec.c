@@ -138,7 +138,7 @@ static void put_as(Fixture *f, const void *plain, uint32_t len, const VjTransfor
 {
     VjPendingObject *pending;
 
-    assert_int_equal(vj_object_store(f->objects, plain, len, want, NULL, 0, &pending), 0);
+    assert_int_equal(store_plain(f->objects, plain, len, want, NULL, 0, &pending), 0);
     assert_int_equal(commit_pending(f, &pending, 1, out), 0);
 }
 
@@ -255,7 +255,7 @@ static void test_what_has_a_key_is_not_stored_as_it_is(void **state)
     g_autofree uint8_t *bytes = content(1, LEN);
     VjPendingObject *pending;
 
-    assert_int_equal(vj_object_store(f->objects, bytes, LEN, &want, NULL, 0, &pending),
+    assert_int_equal(store_plain(f->objects, bytes, LEN, &want, NULL, 0, &pending),
                      -EOPNOTSUPP);
     assert_null(pending);
     assert_int_equal(stored_count(f), 0);
@@ -269,7 +269,7 @@ static void test_an_unknown_codec_is_refused(void **state)
     VjPendingObject *pending;
     VjObject object;
 
-    assert_int_equal(vj_object_store(f->objects, bytes, 5000, &want, NULL, 0, &pending),
+    assert_int_equal(store_plain(f->objects, bytes, 5000, &want, NULL, 0, &pending),
                      -EOPNOTSUPP);
     assert_null(pending);
     must_put(f, bytes, 5000, &object);
@@ -293,7 +293,7 @@ static void test_what_cannot_be_encoded_leaves_nothing(void **state)
         const VjTransform *how = i < 2 ? &want : &unknown;
 
         short_of_memory = i < 2;
-        assert_int_equal(vj_object_store(f->objects, bytes, LEN, how, NULL, 0, &pending),
+        assert_int_equal(store_plain(f->objects, bytes, LEN, how, NULL, 0, &pending),
                          i < 2 ? -ENOMEM : -EOPNOTSUPP);
         assert_null(pending);
     }

@@ -185,8 +185,8 @@ static void test_a_damaged_neighbour_is_not_shared(void **state)
     flip(f, &damaged, 0);
     fixture_reopen_objects(f);
     vj_object_pin(f->objects, damaged.id);
-    assert_int_equal(
-        vj_object_store(f->objects, bytes, LEN, &want, &damaged, 1, &pending), 0);
+    assert_int_equal(store_plain(f->objects, bytes, LEN, &want, &damaged, 1, &pending),
+                     0);
     assert_true(vj_pending_is_put(pending));
     assert_int_equal(commit_pending(f, &pending, 1, &pending_object), 0);
     assert_true(pending_object.id != damaged.id);
@@ -204,8 +204,8 @@ static void test_a_condemned_object_is_stale(void **state)
     VjPendingObject *held, *other;
 
     must_put(f, bytes, LEN, &damaged);
-    assert_int_equal(vj_object_store(f->objects, bytes, LEN, &want, NULL, 0, &held), 0);
-    assert_int_equal(vj_object_store(f->objects, bytes, LEN, &want, NULL, 0, &other), 0);
+    assert_int_equal(store_plain(f->objects, bytes, LEN, &want, NULL, 0, &held), 0);
+    assert_int_equal(store_plain(f->objects, bytes, LEN, &want, NULL, 0, &other), 0);
     vj_index_key_of(&damaged, &key);
     assert_int_equal(vj_object_condemn(f->objects, &key, damaged.id), 0);
     assert_int_equal(commit_pending(f, &held, 1, &out), -ESTALE);

@@ -66,8 +66,7 @@ static void put_as(Fixture *f, const void *plain, uint32_t len, const char *text
     const VjTransform want = transform_of(text);
     VjPendingObject *pending;
 
-    assert_int_equal(vj_object_store(f->objects, plain, len, &want, NULL, 0, &pending),
-                     0);
+    assert_int_equal(store_plain(f->objects, plain, len, &want, NULL, 0, &pending), 0);
     assert_int_equal(commit_pending(f, &pending, 1, out), 0);
 }
 

@@ -46,7 +46,7 @@ static void test_id_blocks_end_when_their_puts_are_committed_or_removed(void **s
     VjPendingObject *held;
     VjObject out;
 
-    assert_int_equal(vj_object_store(f->objects, first, 100, &want, NULL, 0, &held), 0);
+    assert_int_equal(store_plain(f->objects, first, 100, &want, NULL, 0, &held), 0);
     for (uint64_t i = 0; i < 40; i++) {
         g_autofree uint8_t *bytes = content(i, 100);
 
@@ -293,7 +293,7 @@ static void test_garbage_lies_in_no_id_block_of_a_live_session(void **state)
     uint64_t id;
 
     must_put(f, bytes, 5000, &object);
-    assert_int_equal(vj_object_store(f->objects, others, 5000, &want, NULL, 0, &pending),
+    assert_int_equal(store_plain(f->objects, others, 5000, &want, NULL, 0, &pending),
                      0);
     (void)leave_block_of(f, 2000000, vj_meta_session(f->meta));
     assert_int_equal(garbage(f, &id), 0);

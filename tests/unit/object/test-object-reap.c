@@ -179,8 +179,7 @@ static void test_fresh_content_revives_what_died_meanwhile(void **state)
     VjPendingObject *pending;
 
     must_put(f, bytes, 9000, &object);
-    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &pending),
-                     0);
+    assert_int_equal(store_plain(f->objects, bytes, 9000, &want, NULL, 0, &pending), 0);
     assert_false(vj_pending_is_put(pending));
     assert_int_equal(drop_ref(f, object.id), 0);
     finish_pass(f);
@@ -217,7 +216,7 @@ static void test_the_loser_of_a_commit_takes_the_winner(void **state)
     guint64 id;
     VjPut put;
 
-    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &r.pending),
+    assert_int_equal(store_plain(f->objects, bytes, 9000, &want, NULL, 0, &r.pending),
                      0);
     assert_int_equal(commit_pending(f, &r.pending, 1, &r.own), 0);
     stored = g_malloc(r.own.stored_bytes);
@@ -227,7 +226,7 @@ static void test_the_loser_of_a_commit_takes_the_winner(void **state)
     finish_pass(f);
     assert_int_equal(stored_count(f), 0);
 
-    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &r.pending),
+    assert_int_equal(store_plain(f->objects, bytes, 9000, &want, NULL, 0, &r.pending),
                      0);
     assert_int_equal(vj_id_take(f->objects, &r.own.id), 0);
     iov = (struct iovec){.iov_base = stored, .iov_len = r.own.stored_bytes};
@@ -365,8 +364,7 @@ static void test_nothing_revives_what_is_being_removed(void **state)
 
     must_put(f, bytes, 9000, &object);
     finish_pass(f);
-    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &pending),
-                     0);
+    assert_int_equal(store_plain(f->objects, bytes, 9000, &want, NULL, 0, &pending), 0);
     assert_false(vj_pending_is_put(pending));
     assert_int_equal(drop_ref(f, object.id), 0);
     mark_removing(f, object.id);
@@ -408,8 +406,7 @@ test_a_failed_removal_of_abandoned_bytes_is_left_to_the_next_mount(void **state)
     g_autofree uint8_t *bytes = content(3, 9000);
     VjPendingObject *pending;
 
-    assert_int_equal(vj_object_store(f->objects, bytes, 9000, &want, NULL, 0, &pending),
-                     0);
+    assert_int_equal(store_plain(f->objects, bytes, 9000, &want, NULL, 0, &pending), 0);
     fixture_faults(f, "kinds=remove,every=1", NULL);
     vj_pending_free(f->objects, pending, false);
     fixture_faults(f, "", NULL);

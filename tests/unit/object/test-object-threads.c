@@ -57,8 +57,8 @@ static void test_equal_content_in_flight_is_put_once(void **state)
     VjPendingObject *held;
 
     /* This one is in flight until all of them have met it; of the others it depends. */
-    assert_int_equal(
-        vj_object_store(f->objects, first, 20000, &plain_none, NULL, 0, &held), 0);
+    assert_int_equal(store_plain(f->objects, first, 20000, &plain_none, NULL, 0, &held),
+                     0);
     fixture_faults(f, "kinds=put,delay_us=2000", NULL);
     run(f, store_same, workers);
     assert_true(stats_of(f).inflight_hits >= THREADS);
@@ -131,9 +131,9 @@ static gpointer churn(gpointer opaque)
             g_autofree uint8_t *bytes = content(vj_rng_below(&rng, CONTENTS), 9000);
             VjPendingObject *pending;
 
-            assert_int_equal(vj_object_store(w->f->objects, bytes, 9000, &plain_none,
-                                             NULL, 0, &pending),
-                             0);
+            assert_int_equal(
+                store_plain(w->f->objects, bytes, 9000, &plain_none, NULL, 0, &pending),
+                0);
             vj_pending_free(w->f->objects, pending, false);
         } else if (dice < 8) {
             unsigned i = (unsigned)vj_rng_below(&rng, count);

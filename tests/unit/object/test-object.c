@@ -79,8 +79,7 @@ static void test_a_neighbour_needs_no_index(void **state)
     must_put(f, bytes, 5000, &neighbours[1]);
     vj_object_pin(f->objects, neighbours[1].id);
     assert_int_equal(
-        vj_object_store(f->objects, bytes, 5000, &plain_none, neighbours, 2, &pending),
-        0);
+        store_plain(f->objects, bytes, 5000, &plain_none, neighbours, 2, &pending), 0);
     assert_false(vj_pending_is_put(pending));
     assert_int_equal(stats_of(f).fast_hits, 1);
     assert_int_equal(stats_of(f).index_hits, 0);
@@ -97,7 +96,7 @@ static void test_given_up_content_leaves_nothing(void **state)
     VjPendingObject *pending;
 
     assert_int_equal(
-        vj_object_store(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending), 0);
+        store_plain(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending), 0);
     assert_true(vj_pending_is_put(pending));
     assert_int_equal(stored_count(f), 1);
     vj_pending_free(f->objects, pending, false);
@@ -115,7 +114,7 @@ static void test_two_entries_of_one_commit_share(void **state)
 
     for (int i = 0; i < 2; i++) {
         assert_int_equal(
-            vj_object_store(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending[i]),
+            store_plain(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending[i]),
             0);
     }
     assert_true(vj_pending_is_put(pending[1]));
@@ -136,7 +135,7 @@ static void test_a_holder_that_gives_up_leaves_the_others_their_bytes(void **sta
 
     for (int i = 0; i < 2; i++) {
         assert_int_equal(
-            vj_object_store(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending[i]),
+            store_plain(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending[i]),
             0);
     }
     vj_pending_free(f->objects, pending[0], false);
