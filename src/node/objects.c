@@ -8,7 +8,7 @@
 #include "node/form.h"
 #include "node/node-private.h"
 
-/* The store of a request that changes it; NULL: answered. */
+/* The store of a request that changes it; NULL: it was answered, and is gone. */
 static VjStore *writable(VjRpcRequest *r)
 {
     VjNodePeer *peer = vj_node_peer(r);
@@ -45,16 +45,17 @@ static int finish_put(VjRpcRequest *r, int rc, uint8_t flags)
 void vj_node_put(VjRpcRequest *r)
 {
     VjStore *s = writable(r);
-    uint32_t bytes;
-    VjBuf *bulk = vj_rpc_request_bulk(r, &bytes);
     struct iovec iov;
     VjWirePut m;
+    uint32_t bytes;
+    VjBuf *bulk;
     VjPut put;
     int rc;
 
     if (s == NULL) {
         return;
     }
+    bulk = vj_rpc_request_bulk(r, &bytes);
     rc = vj_wire_put_decode(vj_rpc_request_message(r), &m);
     rc = rc == 0 && (bulk == NULL || bytes == 0) ? -EPROTO : rc;
     if (rc == 0) {
@@ -286,7 +287,7 @@ void vj_node_run_put_plain(VjRpcRequest *r)
 {
     VjStore *s = writable(r);
     uint32_t bytes;
-    const VjBuf *bulk = vj_rpc_request_bulk(r, &bytes);
+    const VjBuf *bulk;
     VjWirePutPlain m;
     VjWireForm form;
     GByteArray *reply;
@@ -295,6 +296,7 @@ void vj_node_run_put_plain(VjRpcRequest *r)
     if (s == NULL) {
         return;
     }
+    bulk = vj_rpc_request_bulk(r, &bytes);
     rc = vj_wire_put_plain_decode(vj_rpc_request_message(r), &m);
     if (rc == 0) {
         rc = bulk == NULL ? -EPROTO
