@@ -20,6 +20,7 @@ typedef struct VjRpcCallState {
     VjOut out; /* holds a reference of the call until it is released */
     VjRpcCall *call;
     VjCallWaiter *waiter; /* before submit; NULL: done() is called */
+    VjLoop *loop;         /* from submit on */
     bool is_done;         /* guarded by the waiter's lock */
     /* guarded by the client's lock: */
     VjCallPlace place;

@@ -331,6 +331,11 @@ void vj_rpc_submit(VjRpcClient *c, VjRpcCall *call)
     g_assert(call->into == NULL || call->bulk_max <= call->into->cap);
     vj_rpc_call_ref(call);
     __atomic_fetch_add(&c->calls, 1, __ATOMIC_RELAXED);
+    call->state->loop = c->loop;
+    vj_loop_call_begins(c->loop);
+    if (call->done != NULL) {
+        vj_loop_call_waits_elsewhere(c->loop);
+    }
     if (call->deadline_us != INT64_MAX && call->deadline_us <= vj_clock_mono_us()) {
         call->state->place = VJ_CALL_ENDED;
         vj_call_end(call, -ETIMEDOUT);

@@ -4,6 +4,11 @@
  *
  * All events of a loop (libevent's) are made, changed and freed in its thread.  Another
  * thread that wants something of it posts a task.
+ *
+ * A thread that only waits for the answer to a call may borrow the loop, and is its
+ * thread meanwhile: then the answer wakes one thread instead of two.  It may as long as
+ * its call is the only one of the process; the loop's own thread is back as soon as there
+ * is another, or a task, or nobody has borrowed it for 20 ms.
  */
 #ifndef VJ_RPC_LOOP_PRIVATE_H
 #define VJ_RPC_LOOP_PRIVATE_H
@@ -36,6 +41,19 @@ void vj_loop_free(VjLoop *loop);
 bool vj_loop_post(VjLoop *loop, VjLoopTask *task);
 bool vj_loop_is_current(const VjLoop *loop);
 struct event_base *vj_loop_base(VjLoop *loop);
+
+/* A call of a client is submitted, and answered.  Threads: any. */
+void vj_loop_call_begins(VjLoop *loop);
+void vj_loop_call_ends(VjLoop *loop);
+/* Nobody borrows the loop for the call that has begun. */
+void vj_loop_call_waits_elsewhere(VjLoop *loop);
+/* In a thread that waits for the call that it has begun, without any lock.  True: the
+ * calling thread runs the loop by vj_loop_borrowed_run, until it gives it back. */
+bool vj_loop_borrow(VjLoop *loop) G_GNUC_WARN_UNUSED_RESULT;
+/* Until something has happened, or @until_us.  False: the loop is to be given back. */
+bool vj_loop_borrowed_run(VjLoop *loop, int64_t until_us) G_GNUC_WARN_UNUSED_RESULT;
+void vj_loop_give_back(VjLoop *loop);
+
 /* For bytes of the callback that runs just now.  In the loop's thread. */
 uint8_t *vj_loop_scratch(VjLoop *loop);
 

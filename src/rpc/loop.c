@@ -7,16 +7,26 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* How long the loop's own thread leaves it to callers before it looks again. */
+#define LEND_US (20 * 1000)
+
 struct VjLoop {
     struct event_base *base;
     struct event *wake_event;
+    struct event *slice_event; /* ends a caller's turn */
     int wake_fd;
     GThread *thread;
     uint8_t *scratch;
     VjMutex lock; /* VJ_RANK_RPC_LOOP */
+    VjCond turn;  /* for the loop's own thread */
     /* guarded by lock: */
     VjLoopTask *first, *last;
-    bool stop;
+    unsigned calls;    /* of clients, not answered */
+    bool is_run;       /* a thread waits for events, or runs what they call */
+    bool has_borrower; /* it is a caller */
+    bool is_wanted;    /* a caller would have run it */
+    bool is_lent;      /* the loop's own thread leaves it to callers */
+    bool stop, has_ended;
 };
 
 static _Thread_local const VjLoop *current;
@@ -43,6 +53,15 @@ static void wake(VjLoop *loop)
     g_assert(written == (ssize_t)sizeof one);
 }
 
+/* The loop's own thread has to run it now, if no caller does. */
+static void end_loan(VjLoop *loop) VJ_REQUIRES(loop->lock)
+{
+    if (loop->is_lent) {
+        loop->is_lent = false;
+        vj_cond_signal(&loop->turn);
+    }
+}
+
 bool vj_loop_post(VjLoop *loop, VjLoopTask *task)
 {
     bool posted = false, was_empty = false;
@@ -62,6 +81,7 @@ bool vj_loop_post(VjLoop *loop, VjLoopTask *task)
     if (was_empty) {
         /* Below the lock: once the task has run, the loop may be freed. */
         wake(loop);
+        end_loan(loop);
     }
     vj_mutex_unlock(&loop->lock);
     return posted;
@@ -81,16 +101,6 @@ static VjLoopTask *take_task(VjLoop *loop)
     return task;
 }
 
-static bool is_stopped(VjLoop *loop)
-{
-    bool stop;
-
-    vj_mutex_lock(&loop->lock);
-    stop = loop->stop;
-    vj_mutex_unlock(&loop->lock);
-    return stop;
-}
-
 static void on_wake(evutil_socket_t fd, short what, void *opaque)
 {
     VjLoop *loop = opaque;
@@ -105,22 +115,123 @@ static void on_wake(evutil_socket_t fd, short what, void *opaque)
     while ((task = take_task(loop)) != NULL) {
         task->run(task);
     }
-    if (is_stopped(loop)) {
-        event_base_loopbreak(loop->base);
-    }
+    vj_mutex_lock(&loop->lock);
+    loop->has_ended = loop->stop;
+    vj_mutex_unlock(&loop->lock);
 }
 
-/* ---- thread ------------------------------------------------------------------------ */
+/* ---- whose turn it is -------------------------------------------------------------- */
+
+/* Waits for an event, and runs what is due. */
+static void run_once(VjLoop *loop)
+{
+    int rc;
+
+    current = loop;
+    rc = event_base_loop(loop->base, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY);
+    current = NULL;
+    g_assert(rc >= 0);
+}
 
 static gpointer loop_main(gpointer opaque)
 {
     VjLoop *loop = opaque;
-    int rc;
 
-    current = loop;
-    rc = event_base_loop(loop->base, EVLOOP_NO_EXIT_ON_EMPTY);
-    g_assert(rc >= 0);
+    vj_mutex_lock(&loop->lock);
+    while (!loop->has_ended) {
+        if (loop->is_run || loop->is_lent) {
+            if (!vj_cond_wait_until(&loop->turn, &loop->lock,
+                                    vj_clock_mono_us() + LEND_US)) {
+                loop->is_lent = false;
+            }
+            continue;
+        }
+        loop->is_run = true;
+        vj_mutex_unlock(&loop->lock);
+        run_once(loop);
+        vj_mutex_lock(&loop->lock);
+        loop->is_run = false;
+        loop->is_lent = loop->is_wanted && loop->calls == 0 && loop->first == NULL;
+        loop->is_wanted = false;
+    }
+    vj_mutex_unlock(&loop->lock);
     return NULL;
+}
+
+void vj_loop_call_begins(VjLoop *loop)
+{
+    vj_mutex_lock(&loop->lock);
+    loop->calls++;
+    if (loop->has_borrower) {
+        wake(loop); /* that one is not alone any more */
+    }
+    vj_mutex_unlock(&loop->lock);
+}
+
+void vj_loop_call_ends(VjLoop *loop)
+{
+    vj_mutex_lock(&loop->lock);
+    g_assert(loop->calls > 0);
+    loop->calls--;
+    vj_mutex_unlock(&loop->lock);
+}
+
+void vj_loop_call_waits_elsewhere(VjLoop *loop)
+{
+    vj_mutex_lock(&loop->lock);
+    end_loan(loop);
+    vj_mutex_unlock(&loop->lock);
+}
+
+bool vj_loop_borrow(VjLoop *loop)
+{
+    bool may;
+
+    g_assert(current == NULL);
+    vj_mutex_lock(&loop->lock);
+    may = !loop->is_run && loop->calls <= 1 && !loop->stop;
+    if (may) {
+        loop->is_run = loop->has_borrower = true;
+    } else {
+        loop->is_wanted = true;
+        end_loan(loop);
+    }
+    vj_mutex_unlock(&loop->lock);
+    return may;
+}
+
+bool vj_loop_borrowed_run(VjLoop *loop, int64_t until_us)
+{
+    int64_t wait_us = MAX(until_us - vj_clock_mono_us(), 1);
+    struct timeval slice = {.tv_sec = wait_us / G_USEC_PER_SEC,
+                            .tv_usec = wait_us % G_USEC_PER_SEC};
+    bool is_alone;
+
+    (void)event_add(loop->slice_event, &slice);
+    run_once(loop);
+    (void)event_del(loop->slice_event);
+    vj_mutex_lock(&loop->lock);
+    is_alone = loop->calls <= 1;
+    vj_mutex_unlock(&loop->lock);
+    return is_alone;
+}
+
+void vj_loop_give_back(VjLoop *loop)
+{
+    vj_mutex_lock(&loop->lock);
+    loop->is_run = loop->has_borrower = false;
+    loop->is_lent = loop->calls == 0 && loop->first == NULL && !loop->stop;
+    if (!loop->is_lent) {
+        vj_cond_signal(&loop->turn);
+    }
+    vj_mutex_unlock(&loop->lock);
+}
+
+/* ---- thread ------------------------------------------------------------------------ */
+
+static void on_slice(evutil_socket_t fd, short what, void *opaque)
+{
+    (void)fd, (void)what, (void)opaque; /* the turn is over */
 }
 
 static void loop_clear(VjLoop *loop)
@@ -128,10 +239,14 @@ static void loop_clear(VjLoop *loop)
     if (loop->wake_event != NULL) {
         event_free(loop->wake_event);
     }
+    if (loop->slice_event != NULL) {
+        event_free(loop->slice_event);
+    }
     if (loop->base != NULL) {
         event_base_free(loop->base);
     }
     vj_fd_close(&loop->wake_fd);
+    vj_cond_clear(&loop->turn);
     vj_mutex_clear(&loop->lock);
     g_free(loop->scratch);
     g_free(loop);
@@ -145,7 +260,7 @@ static struct event_base *base_new(void)
     if (config == NULL) {
         return NULL;
     }
-    /* One thread uses it: no locks; times are compared with vj_clock_mono_us. */
+    /* One thread uses it at a time: no locks; times are compared with vj_clock_mono_us. */
     event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
     event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
     base = event_base_new_with_config(config);
@@ -159,14 +274,17 @@ VjLoop *vj_loop_new(const char *name, GError **error)
     sigset_t all, before;
 
     vj_mutex_init(&loop->lock, VJ_RANK_RPC_LOOP, "rpc.loop");
+    vj_cond_init(&loop->turn);
     loop->scratch = g_malloc(VJ_LOOP_SCRATCH_BYTES);
     loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     loop->base = base_new();
     if (loop->wake_fd >= 0 && loop->base != NULL) {
         loop->wake_event =
             event_new(loop->base, loop->wake_fd, EV_READ | EV_PERSIST, on_wake, loop);
+        loop->slice_event = event_new(loop->base, -1, 0, on_slice, NULL);
     }
-    if (loop->wake_event == NULL || event_add(loop->wake_event, NULL) < 0) {
+    if (loop->wake_event == NULL || loop->slice_event == NULL ||
+        event_add(loop->wake_event, NULL) < 0) {
         vj_error_set_errno(error, errno != 0 ? errno : ENOMEM, "cannot make a loop");
         loop_clear(loop);
         return NULL;
@@ -189,6 +307,7 @@ void vj_loop_free(VjLoop *loop)
     vj_mutex_lock(&loop->lock);
     loop->stop = true;
     wake(loop);
+    end_loan(loop);
     vj_mutex_unlock(&loop->lock);
     g_thread_join(loop->thread);
     g_assert(loop->first == NULL);

@@ -158,8 +158,8 @@ static inline VjFrame raw_recv_frame(int fd, GByteArray **message)
     return frame;
 }
 
-/* Of a client; on a slow machine it may ask for a sign of life before. */
-static inline VjFrame raw_recv_request(int fd)
+/* On a slow machine a peer may ask for a sign of life, or give one, before. */
+static inline VjFrame raw_recv_but_ping(int fd)
 {
     VjFrame frame;
 
@@ -185,7 +185,7 @@ static inline int raw_connect_and_hello(const RpcTest *t)
     VjFrame reply;
 
     raw_send_hello(fd);
-    reply = raw_recv_frame(fd, NULL);
+    reply = raw_recv_but_ping(fd);
     assert_int_equal(reply.op, VJ_OP_HELLO);
     assert_int_equal(reply.tag, 99);
     assert_int_equal(reply.flags, VJ_FRAME_REPLY);

@@ -669,7 +669,7 @@ static void hostile_servers(void **state)
         call->bulk_max = 10;
         test_submit(&t, c, call);
         fd = raw_accept_and_hello(&t, listener);
-        request = raw_recv_request(fd);
+        request = raw_recv_but_ping(fd);
         rc = commit(crime, fd, &request);
         if (crime == CRIME_END) {
             close(fd);
@@ -705,7 +705,7 @@ static void hostile_hellos(void **state)
         g_autoptr(GByteArray) long_one = g_byte_array_new();
 
         fd = raw_accept(listener);
-        hello = raw_recv_request(fd);
+        hello = raw_recv_but_ping(fd);
         frame.tag = hello.tag;
         g_byte_array_set_size(long_one, 5000);
         memset(long_one->data, 0, 5000);
@@ -764,7 +764,7 @@ static void canceled_while_it_comes(void **state)
     call->bulk_max = BYTES;
     test_submit(&t, c, call);
     fd = raw_accept_and_hello(&t, listener);
-    frame = raw_recv_request(fd);
+    frame = raw_recv_but_ping(fd);
     memset(bulk, 'x', BYTES);
     frame.flags = VJ_FRAME_REPLY;
     frame.timeout_ms = 0;
@@ -779,9 +779,9 @@ static void canceled_while_it_comes(void **state)
     memset(call->into->data, 'y', BYTES);
     next = test_submit(&t, c, test_call(OP_ECHO, NULL));
     raw_send(fd, reply->data + BYTES / 2, reply->len - BYTES / 2);
-    again = raw_recv_request(fd);
+    again = raw_recv_but_ping(fd);
     assert_int_equal(again.op, VJ_OP_CANCEL);
-    again = raw_recv_request(fd);
+    again = raw_recv_but_ping(fd);
     raw_send(fd, reply->data, reply->len); /* and once more: it is late, no crime */
     raw_answer(fd, &again, VJ_WIRE_OK, vj_slice("next", 4), empty);
     test_wait(&t, &t.done, 2);
