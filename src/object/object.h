@@ -275,7 +275,7 @@ int vj_plain_digest(VjObjects *o, VjPlain *content) G_GNUC_WARN_UNUSED_RESULT;
 /* A hint: these will be stored under @want.  Where the index is far, one question for all
  * of them.  Threads: any; blocks. */
 void vj_plain_expect(VjObjects *o, const VjTransform *want,
-                        const VjPlain *const *contents, size_t count);
+                     const VjPlain *const *contents, size_t count);
 
 /*
  * vj_object_store - make @content storable: neighbours, in flight, index, put

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* How long the loop's own thread leaves it to callers before it looks again. */
-#define LEND_US (20 * 1000)
+#define CALLERS_US (20 * 1000)
 
 struct VjLoop {
     struct event_base *base;
@@ -17,15 +17,15 @@ struct VjLoop {
     int wake_fd;
     GThread *thread;
     uint8_t *scratch;
-    VjMutex lock; /* VJ_RANK_RPC_LOOP */
-    VjCond turn;  /* for the loop's own thread */
+    VjMutex lock;  /* VJ_RANK_RPC_LOOP */
+    VjCond needed; /* for the loop's own thread */
     /* guarded by lock: */
     VjLoopTask *first, *last;
-    unsigned calls;    /* of clients, not answered */
-    bool is_run;       /* a thread waits for events, or runs what they call */
-    bool has_borrower; /* it is a caller */
-    bool is_wanted;    /* a caller would have run it */
-    bool is_lent;      /* the loop's own thread leaves it to callers */
+    unsigned calls;       /* of clients, not answered */
+    bool is_run;          /* a thread waits for events, or runs what they call */
+    bool has_borrower;    /* it is a caller */
+    bool is_wanted;       /* a caller would have run it */
+    bool left_to_callers; /* the loop's own thread leaves it to callers */
     bool stop, has_ended;
 };
 
@@ -54,11 +54,11 @@ static void wake(VjLoop *loop)
 }
 
 /* The loop's own thread has to run it now, if no caller does. */
-static void end_loan(VjLoop *loop) VJ_REQUIRES(loop->lock)
+static void call_thread(VjLoop *loop) VJ_REQUIRES(loop->lock)
 {
-    if (loop->is_lent) {
-        loop->is_lent = false;
-        vj_cond_signal(&loop->turn);
+    if (loop->left_to_callers) {
+        loop->left_to_callers = false;
+        vj_cond_signal(&loop->needed);
     }
 }
 
@@ -81,7 +81,7 @@ bool vj_loop_post(VjLoop *loop, VjLoopTask *task)
     if (was_empty) {
         /* Below the lock: once the task has run, the loop may be freed. */
         wake(loop);
-        end_loan(loop);
+        call_thread(loop);
     }
     vj_mutex_unlock(&loop->lock);
     return posted;
@@ -120,7 +120,7 @@ static void on_wake(evutil_socket_t fd, short what, void *opaque)
     vj_mutex_unlock(&loop->lock);
 }
 
-/* ---- whose turn it is -------------------------------------------------------------- */
+/* ---- which thread runs it ---------------------------------------------------------- */
 
 /* Waits for an event, and runs what is due. */
 static void run_once(VjLoop *loop)
@@ -139,10 +139,10 @@ static gpointer loop_main(gpointer opaque)
 
     vj_mutex_lock(&loop->lock);
     while (!loop->has_ended) {
-        if (loop->is_run || loop->is_lent) {
-            if (!vj_cond_wait_until(&loop->turn, &loop->lock,
-                                    vj_clock_mono_us() + LEND_US)) {
-                loop->is_lent = false;
+        if (loop->is_run || loop->left_to_callers) {
+            if (!vj_cond_wait_until(&loop->needed, &loop->lock,
+                                    vj_clock_mono_us() + CALLERS_US)) {
+                loop->left_to_callers = false;
             }
             continue;
         }
@@ -151,7 +151,8 @@ static gpointer loop_main(gpointer opaque)
         run_once(loop);
         vj_mutex_lock(&loop->lock);
         loop->is_run = false;
-        loop->is_lent = loop->is_wanted && loop->calls == 0 && loop->first == NULL;
+        loop->left_to_callers =
+            loop->is_wanted && loop->calls == 0 && loop->first == NULL;
         loop->is_wanted = false;
     }
     vj_mutex_unlock(&loop->lock);
@@ -179,7 +180,7 @@ void vj_loop_call_ends(VjLoop *loop)
 void vj_loop_call_waits_elsewhere(VjLoop *loop)
 {
     vj_mutex_lock(&loop->lock);
-    end_loan(loop);
+    call_thread(loop);
     vj_mutex_unlock(&loop->lock);
 }
 
@@ -194,7 +195,7 @@ bool vj_loop_borrow(VjLoop *loop)
         loop->is_run = loop->has_borrower = true;
     } else {
         loop->is_wanted = true;
-        end_loan(loop);
+        call_thread(loop);
     }
     vj_mutex_unlock(&loop->lock);
     return may;
@@ -220,9 +221,9 @@ void vj_loop_give_back(VjLoop *loop)
 {
     vj_mutex_lock(&loop->lock);
     loop->is_run = loop->has_borrower = false;
-    loop->is_lent = loop->calls == 0 && loop->first == NULL && !loop->stop;
-    if (!loop->is_lent) {
-        vj_cond_signal(&loop->turn);
+    loop->left_to_callers = loop->calls == 0 && loop->first == NULL && !loop->stop;
+    if (!loop->left_to_callers) {
+        vj_cond_signal(&loop->needed);
     }
     vj_mutex_unlock(&loop->lock);
 }
@@ -246,7 +247,7 @@ static void loop_clear(VjLoop *loop)
         event_base_free(loop->base);
     }
     vj_fd_close(&loop->wake_fd);
-    vj_cond_clear(&loop->turn);
+    vj_cond_clear(&loop->needed);
     vj_mutex_clear(&loop->lock);
     g_free(loop->scratch);
     g_free(loop);
@@ -260,7 +261,7 @@ static struct event_base *base_new(void)
     if (config == NULL) {
         return NULL;
     }
-    /* One thread uses it at a time: no locks; times are compared with vj_clock_mono_us. */
+    /* One thread at a time: no locks; times are compared with vj_clock_mono_us. */
     event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
     event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
     base = event_base_new_with_config(config);
@@ -274,7 +275,7 @@ VjLoop *vj_loop_new(const char *name, GError **error)
     sigset_t all, before;
 
     vj_mutex_init(&loop->lock, VJ_RANK_RPC_LOOP, "rpc.loop");
-    vj_cond_init(&loop->turn);
+    vj_cond_init(&loop->needed);
     loop->scratch = g_malloc(VJ_LOOP_SCRATCH_BYTES);
     loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     loop->base = base_new();
@@ -307,7 +308,7 @@ void vj_loop_free(VjLoop *loop)
     vj_mutex_lock(&loop->lock);
     loop->stop = true;
     wake(loop);
-    end_loan(loop);
+    call_thread(loop);
     vj_mutex_unlock(&loop->lock);
     g_thread_join(loop->thread);
     g_assert(loop->first == NULL);

@@ -46,7 +46,7 @@ static void child(Fixture *f, int to, uint64_t seed)
         VjPendingObject *pending;
 
         if (store_plain(f->objects, bytes, (uint32_t)(3000 + n), &plain_none, NULL, 0,
-                          &pending) < 0) {
+                        &pending) < 0) {
             _exit(1);
         }
         if (vj_rng_below(&rng, 4) == 0) {

@@ -237,8 +237,8 @@ static void test_a_removal_that_failed_is_tried_again(void **state)
     assert_int_equal(fixture_setup(state), 0);
     f = *state;
     fixture_faults(f, "kinds=remove,fail=1,times=2", NULL);
-    assert_int_equal(
-        store_plain(f->objects, bytes, 5000, &plain_none, NULL, 0, &pending), 0);
+    assert_int_equal(store_plain(f->objects, bytes, 5000, &plain_none, NULL, 0, &pending),
+                     0);
     vj_pending_free(f->objects, pending, false);
     assert_int_equal(stored_count(f), 1);
     assert_int_equal(vj_objects_flush(f->objects), 0);

@@ -293,8 +293,7 @@ static void test_garbage_lies_in_no_id_block_of_a_live_session(void **state)
     uint64_t id;
 
     must_put(f, bytes, 5000, &object);
-    assert_int_equal(store_plain(f->objects, others, 5000, &want, NULL, 0, &pending),
-                     0);
+    assert_int_equal(store_plain(f->objects, others, 5000, &want, NULL, 0, &pending), 0);
     (void)leave_block_of(f, 2000000, vj_meta_session(f->meta));
     assert_int_equal(garbage(f, &id), 0);
     (void)leave_block_of(f, 3000000, 77); /* it has ended: this one is alone */

@@ -216,8 +216,7 @@ static void test_the_loser_of_a_commit_takes_the_winner(void **state)
     guint64 id;
     VjPut put;
 
-    assert_int_equal(store_plain(f->objects, bytes, 9000, &want, NULL, 0, &r.pending),
-                     0);
+    assert_int_equal(store_plain(f->objects, bytes, 9000, &want, NULL, 0, &r.pending), 0);
     assert_int_equal(commit_pending(f, &r.pending, 1, &r.own), 0);
     stored = g_malloc(r.own.stored_bytes);
     assert_int_equal(
@@ -226,8 +225,7 @@ static void test_the_loser_of_a_commit_takes_the_winner(void **state)
     finish_pass(f);
     assert_int_equal(stored_count(f), 0);
 
-    assert_int_equal(store_plain(f->objects, bytes, 9000, &want, NULL, 0, &r.pending),
-                     0);
+    assert_int_equal(store_plain(f->objects, bytes, 9000, &want, NULL, 0, &r.pending), 0);
     assert_int_equal(vj_id_take(f->objects, &r.own.id), 0);
     iov = (struct iovec){.iov_base = stored, .iov_len = r.own.stored_bytes};
     assert_int_equal(vj_store_put(f->store, r.own.id, &iov, 1, &put), 0);

@@ -114,8 +114,7 @@ static void test_two_entries_of_one_commit_share(void **state)
 
     for (int i = 0; i < 2; i++) {
         assert_int_equal(
-            store_plain(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending[i]),
-            0);
+            store_plain(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending[i]), 0);
     }
     assert_true(vj_pending_is_put(pending[1]));
     assert_int_equal(commit_pending(f, pending, 2, out), 0);
@@ -135,8 +134,7 @@ static void test_a_holder_that_gives_up_leaves_the_others_their_bytes(void **sta
 
     for (int i = 0; i < 2; i++) {
         assert_int_equal(
-            store_plain(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending[i]),
-            0);
+            store_plain(f->objects, bytes, 70000, &plain_none, NULL, 0, &pending[i]), 0);
     }
     vj_pending_free(f->objects, pending[0], false);
     assert_int_equal(stored_count(f), 1);
