@@ -96,40 +96,45 @@ void vj_call_end(VjRpcCall *call, int rc)
     vj_rpc_call_unref(call);
 }
 
-static bool is_done(const VjRpcCall *call, VjCallWaiter *w)
+typedef struct Waited {
+    const VjRpcCall *call;
+    VjCallWaiter *waiter;
+} Waited;
+
+static bool is_done(void *opaque)
 {
+    const Waited *w = opaque;
     bool done;
 
-    vj_mutex_lock(&w->lock);
-    done = call->state->is_done;
-    vj_mutex_unlock(&w->lock);
+    vj_mutex_lock(&w->waiter->lock);
+    done = w->call->state->is_done;
+    vj_mutex_unlock(&w->waiter->lock);
     return done;
 }
 
 /* Nobody wakes a thread that runs the loop when its request is cancelled: it looks. */
 #define LOOK_US (20 * 1000)
 
-/* The calling thread runs the loop itself, as long as it may.  As wait_for. */
-static int run_loop_for(VjRpcCall *call, VjCallWaiter *w, int64_t until_us)
+void vj_loop_help(VjLoop *loop, bool (*is_over)(void *), void *opaque, int64_t until_us)
 {
-    VjLoop *loop = call->state->loop;
     bool may_go_on = true;
-    int rc = 0;
 
-    while (rc == 0 && may_go_on && !is_done(call, w)) {
+    vj_lock_assert_none();
+    if (is_over(opaque) || !vj_loop_borrow(loop)) {
+        return;
+    }
+    while (may_go_on && !is_over(opaque)) {
         int64_t now_us = vj_clock_mono_us();
         VjCancel *own = vj_cancel_leave(); /* what the loop runs is for others */
 
-        may_go_on = vj_loop_borrowed_run(loop, MIN(until_us, now_us + LOOK_US));
+        may_go_on = vj_loop_borrowed_run(loop, MIN(until_us, now_us + LOOK_US)) &&
+                    now_us < until_us;
         if (own != NULL) {
             vj_cancel_enter(own);
         }
-        rc = vj_cancel_is_fired()             ? -ECANCELED
-             : vj_clock_mono_us() >= until_us ? -ETIMEDOUT
-                                              : 0;
+        may_go_on = may_go_on && !vj_cancel_is_fired();
     }
     vj_loop_give_back(loop);
-    return rc;
 }
 
 /* 0; -ECANCELED, -ETIMEDOUT: the calling thread is not to wait any longer. */
@@ -138,10 +143,8 @@ static int wait_for(VjRpcCall *call, VjCallWaiter *w)
     int64_t until_us = vj_cancel_deadline_us();
     int rc = 0;
 
-    vj_lock_assert_none();
-    if (!is_done(call, w) && vj_loop_borrow(call->state->loop)) {
-        rc = run_loop_for(call, w, until_us);
-    }
+    vj_loop_help(call->state->loop, is_done, &(Waited){.call = call, .waiter = w},
+                 until_us);
     vj_mutex_lock(&w->lock);
     while (!call->state->is_done && rc == 0) {
         rc = vj_cond_wait_or_cancel(&w->ended, &w->lock, until_us);

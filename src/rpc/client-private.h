@@ -32,4 +32,7 @@ typedef struct VjRpcCallState {
  * Once, with no lock held. */
 void vj_call_end(VjRpcCall *call, int rc);
 
+/* As vj_rpc_help. */
+void vj_loop_help(VjLoop *loop, bool (*is_over)(void *), void *opaque, int64_t until_us);
+
 #endif

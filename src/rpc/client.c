@@ -333,7 +333,7 @@ void vj_rpc_submit(VjRpcClient *c, VjRpcCall *call)
     __atomic_fetch_add(&c->calls, 1, __ATOMIC_RELAXED);
     call->state->loop = c->loop;
     vj_loop_call_begins(c->loop);
-    if (call->done != NULL) {
+    if (call->done != NULL && !call->has_helper) {
         vj_loop_call_waits_elsewhere(c->loop);
     }
     if (call->deadline_us != INT64_MAX && call->deadline_us <= vj_clock_mono_us()) {
@@ -357,6 +357,12 @@ void vj_rpc_submit(VjRpcClient *c, VjRpcCall *call)
     if (rc < 0) {
         vj_call_end(call, rc);
     }
+}
+
+void vj_rpc_help(VjRpcClient *c, bool (*is_over)(void *opaque), void *opaque,
+                 int64_t until_us)
+{
+    vj_loop_help(c->loop, is_over, opaque, until_us);
 }
 
 void vj_rpc_cancel(VjRpcClient *c, VjRpcCall *call)

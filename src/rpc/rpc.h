@@ -171,6 +171,8 @@ struct VjRpcCall {
     /* Where there is no connection: wait for one until the deadline; else -ENOTCONN at
      * once, and a connection is begun. */
     bool waits_for_connection;
+    /* Whoever submits it, or the call that it is for, waits by vj_rpc_help at once. */
+    bool has_helper;
     /* Called once, perhaps before submit returns, by any thread.  Must not block.  Where
      * a call has no done it is waited for by vj_rpc_run. */
     void (*done)(VjRpcCall *call);
@@ -204,6 +206,15 @@ void vj_rpc_cancel(VjRpcClient *c, VjRpcCall *call);
 /* Submits and waits; returns call->rc.  A thread whose VjCancel is fired (base/cancel.h)
  * cancels it. */
 int vj_rpc_run(VjRpcClient *c, VjRpcCall *call) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * vj_rpc_help - receive answers in a thread that waits for one
+ *
+ * Saves the way by another thread.  Until @is_over, which is called without a lock; or as
+ * long as it may (another call is in flight, the thread's VjCancel was fired, @until_us):
+ * then the caller waits in its own way.
+ */
+void vj_rpc_help(VjRpcClient *c, bool (*is_over)(void *opaque), void *opaque,
+                 int64_t until_us);
 
 /* ---- server ------------------------------------------------------------------------ */
 

@@ -507,6 +507,17 @@ static void wait_for_done(Wait *wait)
     vj_mutex_unlock(&at->lock);
 }
 
+static bool is_answered(void *opaque)
+{
+    const Wait *wait = opaque;
+    bool is_done;
+
+    vj_mutex_lock(&wait->at->lock);
+    is_done = wait->is_done;
+    vj_mutex_unlock(&wait->at->lock);
+    return is_done;
+}
+
 int vj_io_run(VjStore *s, VjIo *io)
 {
     Wait wait = {.at = waiter_of_thread()};
@@ -520,10 +531,14 @@ int vj_io_run(VjStore *s, VjIo *io)
     }
     io->done = wake;
     io->opaque = &wait;
+    io->has_helper = s->ops->help != NULL;
     while (rc == 0 && !vj_store_submit(s, io)) {
         rc = wait_for_room(s->queue, io->deadline_us > 0 ? io->deadline_us : until_us);
     }
     if (rc == 0) {
+        if (io->has_helper) {
+            s->ops->help(s, is_answered, &wait, until_us);
+        }
         rc = wait_for_answer(&wait, until_us);
         if (rc < 0) {
             vj_store_cancel(s, io);

@@ -18,6 +18,7 @@ VjRemoteOp *vj_remote_op_new(const VjRemoteOpKind *kind, VjRemote *r, VjIo *io)
     op->kind = kind;
     op->r = r;
     op->io = io;
+    op->has_helper = io != NULL && io->has_helper;
     op->deadline_us =
         io != NULL && io->deadline_us > 0 ? io->deadline_us : vj_remote_deadline_us(r);
     if (io != NULL) {
@@ -246,6 +247,7 @@ void vj_remote_op_send(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call)
     vj_mutex_unlock(&op->r->lock);
     call->done = call_done;
     call->opaque = sent;
+    call->has_helper = op->has_helper;
     vj_remote_seam->submit(node->client, call);
 }
 

@@ -220,6 +220,7 @@ struct VjRemoteOp {
     uint64_t nonce;
     VjNodeSet nodes; /* of the locator */
     uint8_t order[VJ_PLACEMENT_NODES_MAX];
+    bool has_helper; /* its caller waits for it at once */
 
     /* guarded by the store's lock: */
     bool is_over;       /* completed, or about to be */

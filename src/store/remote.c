@@ -453,6 +453,20 @@ static void remote_submit(VjStore *s, VjIo *io)
     }
 }
 
+/* One loop receives for all nodes. */
+static void remote_help(VjStore *s, bool (*is_over)(void *opaque), void *opaque,
+                        int64_t until_us)
+{
+    VjRemote *r = (VjRemote *)s;
+
+    for (unsigned i = 0; i < r->node_count && vj_remote_seam->step == NULL; i++) {
+        if ((r->places & vj_node_bit(i)) != 0) {
+            vj_rpc_help(r->nodes[i].client, is_over, opaque, until_us);
+            break;
+        }
+    }
+}
+
 static void remote_cancel(VjStore *s, VjIo *io)
 {
     VjRemote *r = (VjRemote *)s;
@@ -569,4 +583,5 @@ const VjStoreOps vj_store_remote_ops = {
     .space = vj_remote_space,
     .submit = remote_submit,
     .cancel = remote_cancel,
+    .help = remote_help,
 };

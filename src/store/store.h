@@ -76,6 +76,7 @@ struct VjIo {
     size_t len;          /* put, get */
     VjBuf *buf;          /* put: len bytes; get: takes them; its own reference */
     int64_t deadline_us; /* of vj_clock_mono_us; 0: as the store's timeout says */
+    bool has_helper;     /* the store's: whoever submits it waits for it at once */
     /*
      * Called once, perhaps before submit returns, by any thread: of the driver, the store
      * or the caller.  Must not block, submit or close; no lock is held.  The caller's
@@ -376,6 +377,10 @@ typedef struct VjStoreOps {
      * can be given up.  At a deadline it is not called: the driver knows
      * @io->deadline_us. */
     void (*cancel)(VjStore *s, VjIo *io);
+    /* The calling thread waits for an @io with has_helper and may do some of the driver's
+     * work meanwhile: until @is_over, or for a while.  NULL: there is nothing to do. */
+    void (*help)(VjStore *s, bool (*is_over)(void *opaque), void *opaque,
+                 int64_t until_us);
 } VjStoreOps;
 
 struct VjStore {
