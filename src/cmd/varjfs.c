@@ -85,9 +85,9 @@ static const VjOptSpec mount_options[] = {
          "of a volume elsewhere: seconds that it stays ours when we are not heard of"},
     {.name = "safety",
      .type = VJ_OPT_CHOICE,
-     .fallback = "network",
-     .choices = "none|network",
-     .help = "what write(2) waits for; fsync(2) makes durable"},
+     .fallback = "none",
+     .choices = "none|network|storage",
+     .help = "who has what was changed when close(2), rename(2), … return"},
     {.name = "uring",
      .type = VJ_OPT_CHOICE,
      .fallback = "auto",
@@ -271,12 +271,16 @@ static bool serve_volume(Command *c, VjVolume *volume, GError **error)
         .ready = tell_ready,
         .opaque = c,
     };
+    const char *safety = vj_opts_string(c->opts, "safety");
     g_auto(GStrv) words = g_strsplit(c->passed->str, ",", -1);
     bool ok;
 
     if (g_strv_contains((const char *const *)words, "noatime")) {
         vj_fs_set_noatime(fs);
     }
+    vj_fs_set_safety(fs, strcmp(safety, "storage") == 0   ? VJ_SAFETY_STORAGE
+                         : strcmp(safety, "network") == 0 ? VJ_SAFETY_NETWORK
+                                                          : VJ_SAFETY_NONE);
     ok = vj_front_run(&config, error);
     vj_fs_free(fs);
     return ok;

@@ -37,12 +37,14 @@ typedef enum VjContent {
 
 /* On disk. */
 enum {
-    VJ_INODE_TRANSFORM = 1 << 0, /* transform was set explicitly or inherited */
+    VJ_INODE_TRANSFORM = 1 << 0, /* transform was set or inherited */
     VJ_INODE_OBJECTS = 1 << 1,   /* object sizes likewise */
     VJ_INODE_MODE = 1 << 2,      /* transform.mode likewise */
-    VJ_INODE_SETTINGS = VJ_INODE_TRANSFORM | VJ_INODE_OBJECTS | VJ_INODE_MODE,
-    /* Bits 3 to 5: VJ_INODE_INHERITED.  Then what chattr(1) sets; the first two of
-     * regular files and directories alone. */
+    VJ_INODE_SAFETY = 1 << 10,   /* safety likewise */
+    VJ_INODE_SETTINGS =
+        VJ_INODE_TRANSFORM | VJ_INODE_OBJECTS | VJ_INODE_MODE | VJ_INODE_SAFETY,
+    /* Bits 3 to 5, and 13: VJ_INODE_INHERITED.  Then what chattr(1) sets; the first two
+     * of regular files and directories alone. */
     VJ_INODE_IMMUTABLE = 1 << 6,
     VJ_INODE_APPEND_ONLY = 1 << 7,
     VJ_INODE_NODUMP = 1 << 8,
@@ -52,6 +54,17 @@ enum {
 };
 /* Which of them came from the directory and were not set here: not listed. */
 #define VJ_INODE_INHERITED(settings) ((uint32_t)(settings) << 3)
+
+/*
+ * What a call that changes a name or an attribute, and close(2) of a file that was
+ * written, wait for.  On disk.
+ */
+typedef enum VjSafety {
+    VJ_SAFETY_NONE = 0,    /* the change can be seen */
+    VJ_SAFETY_NETWORK = 1, /* the machines that keep it have it: the death of this one
+                            * loses nothing */
+    VJ_SAFETY_STORAGE = 2, /* it is durable */
+} VjSafety;
 
 /*
  * An inode as it is committed.  fs owns the POSIX part, file the content part; both
@@ -74,6 +87,7 @@ typedef struct VjInode {
     uint32_t flags; /* VJ_INODE_* */
     VjTransform transform;
     uint32_t object_min, object_avg, object_max; /* bytes; 0: the volume's */
+    VjSafety safety; /* VJ_SAFETY_NONE unless VJ_INODE_SAFETY is set */
     /* file's part; a symlink's target is its inline content */
     uint64_t size;         /* bytes */
     uint64_t stored_bytes; /* for st_blocks */

@@ -63,7 +63,8 @@ typedef struct VjInodeDisk {
     uint64_t stored_bytes;
     uint64_t map_version;
     uint32_t root_next_node;
-    uint32_t reserved; /* 0 */
+    uint8_t safety;      /* VjSafety */
+    uint8_t reserved[3]; /* 0 */
     uint64_t root_bytes;
     uint64_t checksum; /* vj_checksum64 of the bytes before */
 } VjInodeDisk;
@@ -71,6 +72,7 @@ typedef struct VjInodeDisk {
 _Static_assert(sizeof(VjInodeDisk) == 192, "inode records have a fixed size");
 _Static_assert(offsetof(VjInodeDisk, atime_sec) == 48, "inode record layout");
 _Static_assert(offsetof(VjInodeDisk, size) == 144, "inode record layout");
+_Static_assert(offsetof(VjInodeDisk, safety) == 172, "inode record layout");
 _Static_assert(offsetof(VjInodeDisk, checksum) == 184, "inode record layout");
 
 /* In front of inline content. */

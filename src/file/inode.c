@@ -70,13 +70,23 @@ static bool flags_are_sane(uint32_t flags, uint32_t mode)
     return (flags & ~(set | VJ_INODE_INHERITED(set) | VJ_INODE_CHATTR)) == 0;
 }
 
+/* One that was not set says nothing. */
+static bool safety_is_sane(const VjInodeDisk *d)
+{
+    static const uint8_t zeros[sizeof d->reserved];
+    bool is_set = (GUINT16_FROM_LE(d->flags) & VJ_INODE_SAFETY) != 0;
+
+    return d->safety <= (is_set ? VJ_SAFETY_STORAGE : VJ_SAFETY_NONE) &&
+           memcmp(d->reserved, zeros, sizeof zeros) == 0;
+}
+
 static bool disk_is_sane(const VjInodeDisk *d, uint64_t ino)
 {
     return GUINT32_FROM_LE(d->magic) == VJ_INODE_MAGIC &&
            GUINT64_FROM_LE(d->ino) == ino && ino != 0 && ino < VJ_INO_MAX &&
            d->content <= VJ_CONTENT_MAP &&
            flags_are_sane(GUINT16_FROM_LE(d->flags), GUINT32_FROM_LE(d->mode)) &&
-           d->reserved == 0 && GUINT64_FROM_LE(d->size) <= VJ_MAP_BYTES_MAX &&
+           safety_is_sane(d) && GUINT64_FROM_LE(d->size) <= VJ_MAP_BYTES_MAX &&
            nsec_is_sane(GUINT32_FROM_LE(d->atime_nsec)) &&
            nsec_is_sane(GUINT32_FROM_LE(d->mtime_nsec)) &&
            nsec_is_sane(GUINT32_FROM_LE(d->ctime_nsec)) &&
@@ -121,6 +131,7 @@ int vj_inode_decode(VjSlice value, uint64_t ino, VjInode *out)
         .object_min = GUINT32_FROM_LE(d.object_min),
         .object_avg = GUINT32_FROM_LE(d.object_avg),
         .object_max = GUINT32_FROM_LE(d.object_max),
+        .safety = (VjSafety)d.safety,
         .size = GUINT64_FROM_LE(d.size),
         .stored_bytes = GUINT64_FROM_LE(d.stored_bytes),
         .content = (VjContent)d.content,
@@ -175,6 +186,7 @@ static void inode_encode(const VjInode *inode, VjInodeDisk *d)
         .stored_bytes = GUINT64_TO_LE(inode->stored_bytes),
         .map_version = GUINT64_TO_LE(inode->map_version),
         .root_next_node = GUINT32_TO_LE(inode->root.next_node),
+        .safety = (uint8_t)inode->safety,
         .root_bytes = GUINT64_TO_LE(inode->root.bytes),
     };
     d->checksum = GUINT64_TO_LE(vj_checksum64(d, offsetof(VjInodeDisk, checksum)));
@@ -203,6 +215,7 @@ int vj_inode_put(VjTxn *txn, const VjInode *inode)
 
     g_assert(inode->ino != 0 && inode->size <= VJ_MAP_BYTES_MAX);
     g_assert(flags_are_sane(inode->flags, inode->mode));
+    g_assert(inode->safety == VJ_SAFETY_NONE || (inode->flags & VJ_INODE_SAFETY));
     g_assert((inode->content == VJ_CONTENT_MAP) == (inode->root.node != 0));
     g_assert(inode->content != VJ_CONTENT_MAP || inode->root.bytes == inode->size);
     inode_encode(inode, &d);

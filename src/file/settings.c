@@ -100,6 +100,7 @@ void vj_file_inherit(const VjFileTable *table, const VjInode *dir, VjInode *inod
     inode->object_min = dir->object_min;
     inode->object_avg = dir->object_avg;
     inode->object_max = dir->object_max;
+    inode->safety = dir->safety;
     if (S_ISREG(inode->mode) && !(settings & VJ_INODE_TRANSFORM) && table->new_is_set) {
         inode->flags |= VJ_INODE_TRANSFORM | VJ_INODE_INHERITED(VJ_INODE_TRANSFORM);
         inode->transform.codec = table->new_transform.codec;

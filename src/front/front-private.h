@@ -179,6 +179,13 @@ void vj_invalidator_free(VjInvalidator *i);
 void vj_invalidate_inode(VjInvalidator *i, uint64_t ino, bool content);
 void vj_invalidate_name(VjInvalidator *i, uint64_t dir, const char *name);
 void vj_invalidate_all(VjInvalidator *i);
+/*
+ * A call that changes @name in @dir, or attributes of @ino, returned @r.  Where that is a
+ * failure that may have come after the change, the kernel asks for it again; it would
+ * take the call for not done.  Before the reply.
+ */
+void vj_front_doubt_name(VjFront *f, int r, uint64_t dir, const char *name);
+void vj_front_doubt_inode(VjFront *f, int r, uint64_t ino);
 
 /* ---- request threads (serve.c) ----------------------------------------------------- */
 

@@ -6,7 +6,8 @@
  *   request threads  serve.c; started when all others are busy
  *   edit threads     edit.c: may notify the kernel
  *   sync threads     wait for durability where request threads do not themselves; recode
- *   invalidator      invalidate.c, in a shared session: notifies the kernel
+ *   invalidator      invalidate.c: notifies the kernel of what others changed, and of
+ *                    what a call that failed may have changed
  *   watch thread     interrupt.c: while callers of these have got signals
  *   releaser         interrupt.c: handles that the watch thread lets go
  *   control thread   reports that the mount is usable; waits for signals; serves no
@@ -100,8 +101,8 @@ static const VjFsEvents fs_events = {.inode_changed = on_inode_changed,
 
 static void begin_invalidating(VjFront *f)
 {
+    f->invalidator = vj_invalidator_new(&invalidate_calls, f);
     if (f->is_shared) {
-        f->invalidator = vj_invalidator_new(&invalidate_calls, f);
         vj_fs_listen(f->fs, &fs_events, f);
     }
 }
@@ -109,7 +110,9 @@ static void begin_invalidating(VjFront *f)
 static void end_invalidating(VjFront *f)
 {
     if (f->invalidator != NULL) {
-        vj_fs_listen(f->fs, NULL, NULL);
+        if (f->is_shared) {
+            vj_fs_listen(f->fs, NULL, NULL);
+        }
         vj_invalidator_free(g_steal_pointer(&f->invalidator));
     }
 }

@@ -2,6 +2,9 @@
 /*
  * invalidate.c - what other sessions of a shared volume change leaves the kernel's caches
  *
+ * So does what a call changed that failed while it waited until the change is safe
+ * (vj_front_doubt_name): the kernel takes it for not done.
+ *
  * The callback for a change (vj_fs_listen) may not block; a notification waits for pages
  * that are being written back, and for operations in a directory that requests belong to.
  * So changes wait in a queue for one thread, which serves no requests.

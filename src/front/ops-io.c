@@ -104,6 +104,7 @@ void vj_front_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 
     vj_front_caller(req, &who);
     r = vj_fs_create(front_of(req)->fs, &who, parent, name, mode, fi->flags, &attr, &h);
+    vj_front_doubt_name(front_of(req), r, parent, name);
     reply_create(req, r, &attr, h, fi);
 }
 

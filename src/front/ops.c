@@ -120,6 +120,7 @@ static void front_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mod
 
     vj_front_caller(req, &who);
     r = vj_fs_mknod(front_of(req)->fs, &who, parent, name, mode, rdev, &attr);
+    vj_front_doubt_name(front_of(req), r, parent, name);
     reply_entry(req, r, &attr);
 }
 
@@ -131,6 +132,7 @@ static void front_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mod
 
     vj_front_caller(req, &who);
     r = vj_fs_mkdir(front_of(req)->fs, &who, parent, name, mode, &attr);
+    vj_front_doubt_name(front_of(req), r, parent, name);
     reply_entry(req, r, &attr);
 }
 
@@ -143,6 +145,7 @@ static void front_symlink(fuse_req_t req, const char *target, fuse_ino_t parent,
 
     vj_front_caller(req, &who);
     r = vj_fs_symlink(front_of(req)->fs, &who, parent, name, target, &attr);
+    vj_front_doubt_name(front_of(req), r, parent, name);
     reply_entry(req, r, &attr);
 }
 
@@ -152,18 +155,26 @@ static void front_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent,
     VjAttr attr;
     int r = vj_fs_link(front_of(req)->fs, ino, parent, name, &attr);
 
+    vj_front_doubt_name(front_of(req), r, parent, name);
+    vj_front_doubt_inode(front_of(req), r, ino);
     vj_front_hold(front_of(req), VJ_HOLD_ATTR_REPLY);
     reply_inode(req, r, &attr, true);
 }
 
 static void front_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    reply_status(req, vj_fs_unlink(front_of(req)->fs, parent, name));
+    int r = vj_fs_unlink(front_of(req)->fs, parent, name);
+
+    vj_front_doubt_name(front_of(req), r, parent, name);
+    reply_status(req, r);
 }
 
 static void front_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    reply_status(req, vj_fs_rmdir(front_of(req)->fs, parent, name));
+    int r = vj_fs_rmdir(front_of(req)->fs, parent, name);
+
+    vj_front_doubt_name(front_of(req), r, parent, name);
+    reply_status(req, r);
 }
 
 static void front_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -171,6 +182,7 @@ static void front_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 {
     unsigned vj_flags = 0;
     VjCaller who;
+    int r;
 
     if (flags & RENAME_NOREPLACE) {
         vj_flags |= VJ_RENAME_NOREPLACE;
@@ -186,8 +198,11 @@ static void front_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
         return;
     }
     vj_front_caller(req, &who);
-    reply_status(req, vj_fs_rename(front_of(req)->fs, &who, parent, name, new_parent,
-                                   new_name, vj_flags));
+    r = vj_fs_rename(front_of(req)->fs, &who, parent, name, new_parent, new_name,
+                     vj_flags);
+    vj_front_doubt_name(front_of(req), r, parent, name);
+    vj_front_doubt_name(front_of(req), r, new_parent, new_name);
+    reply_status(req, r);
 }
 
 static void front_readlink(fuse_req_t req, fuse_ino_t ino)
@@ -353,6 +368,7 @@ static void front_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int t
     }
     vj_served_changed(ino); /* the size and what it may run as, before the rest */
     r = vj_fs_setattr(f->fs, &carry.who, ino, h, &set, &attr);
+    vj_front_doubt_inode(f, r, ino);
     reply_attr(req, r, &attr, true);
     if (r == -ECANCELED) {
         vj_editor_stale(f->editor, ino, 0, VJ_FILE_SIZE_MAX);
@@ -427,15 +443,20 @@ static void front_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
                            const char *value, size_t size, int flags)
 {
     VjCaller who;
+    int r;
 
     vj_front_caller(req, &who);
-    reply_status(req,
-                 vj_fs_setxattr(front_of(req)->fs, &who, ino, name, value, size, flags));
+    r = vj_fs_setxattr(front_of(req)->fs, &who, ino, name, value, size, flags);
+    vj_front_doubt_inode(front_of(req), r, ino);
+    reply_status(req, r);
 }
 
 static void front_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
-    reply_status(req, vj_fs_removexattr(front_of(req)->fs, ino, name));
+    int r = vj_fs_removexattr(front_of(req)->fs, ino, name);
+
+    vj_front_doubt_inode(front_of(req), r, ino);
+    reply_status(req, r);
 }
 
 /* ---- directories ------------------------------------------------------------------- */

@@ -42,6 +42,41 @@ void vj_front_forget_one(VjFront *f, uint64_t ino, uint64_t count)
     }
 }
 
+/* Of a device, a node or a session; what forbids a call is found before its change. */
+static bool may_come_after_change(int r)
+{
+    switch (r) {
+    case -EIO:
+    case -EBADMSG:
+    case -EPROTO:
+    case -ETIMEDOUT:
+    case -ECANCELED:
+    case -ESTALE:
+    case -ENOSPC:
+    case -EDQUOT:
+    case -ENOMEM:
+    case -EROFS:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void vj_front_doubt_name(VjFront *f, int r, uint64_t dir, const char *name)
+{
+    if (may_come_after_change(r)) {
+        vj_invalidate_name(f->invalidator, dir, name);
+        vj_invalidate_inode(f->invalidator, dir, false);
+    }
+}
+
+void vj_front_doubt_inode(VjFront *f, int r, uint64_t ino)
+{
+    if (may_come_after_change(r)) {
+        vj_invalidate_inode(f->invalidator, ino, false);
+    }
+}
+
 double vj_front_timeout(const VjFront *f)
 {
     return f->is_shared ? VJ_FRONT_SHARED_TIMEOUT_S : VJ_FRONT_TIMEOUT_S;

@@ -60,6 +60,8 @@ typedef struct SetOp {
     bool member;     /* the caller may keep set-gid of what the group cannot execute */
     bool capability; /* security.capability goes */
     struct timespec now;
+    const VjFs *fs;
+    VjSafety safety; /* out */
 } SetOp;
 
 static struct timespec time_to_set(struct timespec wanted, struct timespec now)
@@ -143,6 +145,7 @@ static int set_body(VjTxn *txn, void *opaque)
     if (vj_fs_time_later(op->now, inode.ctime)) {
         inode.ctime = op->now;
     }
+    op->safety = vj_fs_safety_of(op->fs, &inode);
     return vj_inode_put(txn, &inode);
 }
 
@@ -158,7 +161,7 @@ static int clear_privileges(VjFs *fs, const VjCaller *who, const VjInode *inode,
                             Keeps keeps)
 {
     static const VjSetattr nothing;
-    SetOp op = {.ino = inode->ino, .set = &nothing};
+    SetOp op = {.fs = fs, .ino = inode->ino, .set = &nothing};
     int r = vj_is_immutable(inode) ? -EPERM
                                    : vj_fs_has_capability(fs, inode->ino, &op.capability);
 
@@ -217,6 +220,7 @@ static int set_size(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
 {
     uint64_t size = set->size;
     g_autoptr(VjFile) file = NULL;
+    VjSafety safety;
     VjInode inode;
     int r;
 
@@ -235,12 +239,17 @@ static int set_size(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
     if (r < 0) {
         return r;
     }
+    safety = vj_fs_safety_of(fs, &inode);
     if (h != NULL) {
         vj_fs_note_change(h);
-        return vj_fs_append_undo(h, size) ? 0 : vj_file_truncate(h->file, size);
+        r = vj_fs_append_undo(h, size) ? 0 : vj_file_truncate(h->file, size);
+        return r < 0 ? r : vj_fs_acknowledge_content(fs, h->file, safety);
     }
     r = vj_file_open(fs->files, ino, &file);
-    return r < 0 ? r : vj_file_truncate(file, size);
+    if (r == 0) {
+        r = vj_file_truncate(file, size);
+    }
+    return r < 0 ? r : vj_fs_acknowledge_content(fs, file, safety);
 }
 
 /* Before the transaction, because times in memory are taken for it, and because where
@@ -270,7 +279,7 @@ static int look_first(VjFs *fs, const VjCaller *who, SetOp *op)
 int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
                   const VjSetattr *set, VjAttr *out)
 {
-    SetOp op = {.ino = ino, .set = set, .now = vj_clock_real()};
+    SetOp op = {.fs = fs, .ino = ino, .set = set, .now = vj_clock_real()};
     VjUtimensRead read = {.n = NULL};
     VjUtimens write = {.f = NULL};
     int r = vj_cancel_is_fired() ? -ECANCELED : 0;
@@ -305,5 +314,6 @@ int vj_fs_setattr(VjFs *fs, const VjCaller *who, uint64_t ino, VjHandle *h,
             return r;
         }
     }
-    return vj_fs_getattr(fs, ino, out);
+    r = vj_fs_acknowledge(fs, 0, op.safety);
+    return r < 0 ? r : vj_fs_getattr(fs, ino, out);
 }

@@ -175,11 +175,13 @@ typedef struct FlagsOp {
     bool may_of_others;  /* CAP_FOWNER */
     bool may_protection; /* CAP_LINUX_IMMUTABLE */
     struct timespec now;
+    const VjFs *fs;
+    VjSafety safety; /* out */
 } FlagsOp;
 
 static int flags_body(VjTxn *txn, void *opaque)
 {
-    const FlagsOp *op = opaque;
+    FlagsOp *op = opaque;
     uint32_t change;
     VjInode inode;
     int r = vj_inode_get(txn, op->ino, &inode);
@@ -203,6 +205,7 @@ static int flags_body(VjTxn *txn, void *opaque)
     }
     inode.flags ^= change;
     inode.ctime = op->now;
+    op->safety = vj_fs_safety_of(op->fs, &inode);
     return vj_inode_put(txn, &inode);
 }
 
@@ -215,6 +218,7 @@ int vj_fs_set_flags(VjFs *fs, const VjCaller *who, uint64_t ino, uint32_t flags)
         .may_of_others = who != NULL && vj_caller_capable(who, CAP_FOWNER),
         .may_protection = who != NULL && vj_caller_capable(who, CAP_LINUX_IMMUTABLE),
         .now = vj_clock_real(),
+        .fs = fs,
     };
     int r;
 
@@ -223,5 +227,5 @@ int vj_fs_set_flags(VjFs *fs, const VjCaller *who, uint64_t ino, uint32_t flags)
     }
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, flags_body, &op);
     vj_fs_record_changed(fs, ino);
-    return r;
+    return vj_fs_acknowledge(fs, r, op.safety);
 }

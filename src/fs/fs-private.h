@@ -41,6 +41,7 @@ struct VjFs {
     const VjFsEvents *events; /* changes between two calls of vj_volume_listen */
     void *events_opaque;
     bool noatime;
+    VjSafety safety;     /* of what has no setting of its own */
     gint read_count;     /* atomic: nodes with was_read or read_taken_by */
     gint read_end_count; /* atomic: how often one has lost both */
 
@@ -99,6 +100,26 @@ char *vj_fs_shown_name(VjFs *fs, uint64_t ino);
 /* run.c: vj_meta_run on a volume that may be written. */
 int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body,
               void *op) G_GNUC_WARN_UNUSED_RESULT;
+
+/* run.c: what is waited for where @inode is changed, or a name in it: its setting, or
+ * else the mount's. */
+static inline VjSafety vj_fs_safety_of(const VjFs *fs, const VjInode *inode)
+{
+    return inode->flags & VJ_INODE_SAFETY ? inode->safety : fs->safety;
+}
+
+/*
+ * run.c: the end of an operation that vj_fs_run ran, when all that belongs to it in
+ * memory is done: waits until its change is as safe as @safety says.  @r: what it
+ * returned so far; a failure is passed on.  _content: of what was written to @file, too,
+ * which is committed first.  A failure here says that the change can be seen and may be
+ * lost.  Blocks.
+ */
+int vj_fs_acknowledge(VjFs *fs, int r, VjSafety safety) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_acknowledge_content(VjFs *fs, VjFile *file,
+                              VjSafety safety) G_GNUC_WARN_UNUSED_RESULT;
+/* settings.c: as the value of user.varjfs.safety. */
+const char *vj_fs_safety_name(VjSafety safety);
 
 /* The number of an inode that vj_fs_run is about to make; likewise. */
 int vj_fs_ino_new(VjFs *fs, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;

@@ -81,6 +81,9 @@ bool vj_fs_is_shut_out(VjFs *fs);
 
 /* Setup only.  Reads leave no trace; without it atime follows them as relatime has it. */
 void vj_fs_set_noatime(VjFs *fs);
+/* Setup only.  What is waited for where neither the file nor, for a name, the directory
+ * has user.varjfs.safety; VJ_SAFETY_NONE without it. */
+void vj_fs_set_safety(VjFs *fs, VjSafety safety);
 
 /* Setup only.  Its functions may wait for another machine: where they do they end with
  * -ETIMEDOUT after the time of the thread's VjCancel.  Near or far, what waits, for a
@@ -242,8 +245,8 @@ uint64_t vj_fs_handle_ino(const VjHandle *h);
 bool vj_fs_handle_readable(const VjHandle *h);
 
 /* At each close(2) of a writer: starts write-back; returns an error of earlier ones that
- * vj_fs_fsync has not returned yet.  In a shared session: commits, waits for that, and
- * returns its error.  -ECANCELED as below. */
+ * vj_fs_fsync has not returned yet.  In a shared session, and where user.varjfs.safety
+ * says so: commits, waits for that, and returns its error.  -ECANCELED as below. */
 int vj_fs_flush(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
 /* Durable on 0; blocks.  Returns an error of earlier write-back too, once a handle.
  * -ECANCELED: the caller's request was cancelled; that error waits for the next one. */

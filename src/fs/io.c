@@ -80,12 +80,28 @@ static int look_at_error(VjHandle *h)
     return vj_file_error_since(h->file, &mark);
 }
 
+/* What a close of it waits for. */
+static VjSafety safety_of_handle(const VjHandle *h)
+{
+    VjInode inode;
+
+    if (!handle_writable(h) || vj_volume_read_only(h->fs->volume)) {
+        return VJ_SAFETY_NONE;
+    }
+    return vj_file_getattr(h->fs->files, h->ino, &inode) < 0
+               ? h->fs->safety
+               : vj_fs_safety_of(h->fs, &inode);
+}
+
 /* In a shared session others may open what was closed, and see what it was then. */
 int vj_fs_flush(VjHandle *h)
 {
+    VjSafety safety = safety_of_handle(h);
     int r = 0, earlier;
 
-    if (vj_volume_is_shared(h->fs->volume)) {
+    if (safety != VJ_SAFETY_NONE) {
+        r = vj_fs_acknowledge_content(h->fs, h->file, safety);
+    } else if (vj_volume_is_shared(h->fs->volume)) {
         vj_stall_begin();
         r = vj_stall_end(vj_file_commit(h->file));
     } else {

@@ -21,7 +21,9 @@ typedef struct MakeOp {
     const char *target; /* symlinks */
     struct timespec now;
     VjFileMaking *making; /* a file that is to be open; NULL: none is */
-    VjInode inode;        /* out */
+    const VjFs *fs;
+    VjInode inode;   /* out */
+    VjSafety safety; /* out */
 } MakeOp;
 
 static void make_fill(const MakeOp *op, const VjInode *dir, VjInode *out)
@@ -102,6 +104,7 @@ static int make_body(VjTxn *txn, void *opaque)
     if (S_ISDIR(op->mode) && dir.nlink >= UINT32_MAX - 1) {
         return -EMLINK;
     }
+    op->safety = vj_fs_safety_of(op->fs, &dir);
     r = make_inode(txn, op, &dir);
     if (r < 0) {
         return r;
@@ -130,7 +133,8 @@ static int make_body(VjTxn *txn, void *opaque)
     return r < 0 ? r : vj_inode_put(txn, &dir);
 }
 
-/* @file: NULL, or where the content of what is made goes; owned, NULL on failure. */
+/* @file: NULL, or where the content of what is made goes; owned, NULL on failure.  It is
+ * not acknowledged yet. */
 static int make(VjFs *fs, MakeOp *op, VjAttr *out, VjFile **file)
 {
     int r;
@@ -146,6 +150,7 @@ static int make(VjFs *fs, MakeOp *op, VjAttr *out, VjFile **file)
     }
     op->now = vj_clock_real();
     op->files = fs->files;
+    op->fs = fs;
     r = vj_fs_ino_new(fs, &op->ino);
     if (r == 0 && vj_cancel_is_fired()) {
         r = -ECANCELED; /* before there may be a claim that is to be looked for */
@@ -165,6 +170,13 @@ static int make(VjFs *fs, MakeOp *op, VjAttr *out, VjFile **file)
         vj_fs_attr(&op->inode, out);
     }
     return r;
+}
+
+static int make_node(VjFs *fs, MakeOp *op, VjAttr *out)
+{
+    int r = make(fs, op, out, NULL);
+
+    return vj_fs_acknowledge(fs, r, op->safety);
 }
 
 int vj_fs_mknod(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
@@ -188,7 +200,7 @@ int vj_fs_mknod(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name
     default:
         return -EINVAL;
     }
-    return make(fs, &op, out, NULL);
+    return make_node(fs, &op, out);
 }
 
 int vj_fs_mkdir(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
@@ -197,7 +209,7 @@ int vj_fs_mkdir(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name
     MakeOp op = {.who = who, .parent = parent, .name = name};
 
     op.mode = S_IFDIR | (mode & 07777);
-    return make(fs, &op, out, NULL);
+    return make_node(fs, &op, out);
 }
 
 int vj_fs_symlink(VjFs *fs, const VjCaller *who, uint64_t parent, const char *name,
@@ -213,7 +225,7 @@ int vj_fs_symlink(VjFs *fs, const VjCaller *who, uint64_t parent, const char *na
         return -ENAMETOOLONG;
     }
     op.mode = S_IFLNK | 0777;
-    return make(fs, &op, out, NULL);
+    return make_node(fs, &op, out);
 }
 
 typedef struct Readlink {
@@ -262,7 +274,12 @@ int vj_fs_create(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
     r = make(fs, &op, attr, &file);
     if (r == 0) {
         *out = vj_fs_node_opened(fs, file, flags);
-        return 0;
+        r = vj_fs_acknowledge(fs, 0, op.safety);
+        if (r < 0) {
+            vj_fs_release(fs, *out);
+            *out = NULL;
+        }
+        return r;
     }
     if (r != -EEXIST || (flags & O_EXCL)) {
         return r;
@@ -310,7 +327,9 @@ typedef struct LinkOp {
     uint64_t ino, parent;
     const char *name;
     struct timespec now;
+    const VjFs *fs;
     bool was_orphan; /* out */
+    VjSafety safety; /* out */
 } LinkOp;
 
 static int link_body(VjTxn *txn, void *opaque)
@@ -337,6 +356,7 @@ static int link_body(VjTxn *txn, void *opaque)
     if (inode.nlink >= VJ_FS_LINK_MAX) {
         return -EMLINK;
     }
+    op->safety = vj_fs_safety_of(op->fs, &dir);
     op->was_orphan = inode.nlink == 0;
     if (op->was_orphan) {
         r = vj_orphan_take_back(txn, op->ino);
@@ -355,7 +375,8 @@ static int link_body(VjTxn *txn, void *opaque)
 
 int vj_fs_link(VjFs *fs, uint64_t ino, uint64_t parent, const char *name, VjAttr *out)
 {
-    LinkOp op = {.ino = ino, .parent = parent, .name = name, .now = vj_clock_real()};
+    LinkOp op = {
+        .fs = fs, .ino = ino, .parent = parent, .name = name, .now = vj_clock_real()};
     int r = vj_fs_name_check(name);
 
     if (r == 0) {
@@ -368,5 +389,6 @@ int vj_fs_link(VjFs *fs, uint64_t ino, uint64_t parent, const char *name, VjAttr
     if (op.was_orphan) {
         vj_fs_node_named(fs, ino);
     }
-    return vj_fs_getattr(fs, ino, out);
+    r = vj_fs_acknowledge(fs, 0, op.safety);
+    return r < 0 ? r : vj_fs_getattr(fs, ino, out);
 }

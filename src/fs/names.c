@@ -193,7 +193,9 @@ typedef struct RemoveOp {
     const char *name;
     bool directory;
     struct timespec now;
+    const VjFs *fs;
     /* out: */
+    VjSafety safety;
     uint64_t ino;
     bool orphaned;
     bool left_open; /* then another session has it open, and drops it */
@@ -227,6 +229,7 @@ static int remove_body(VjTxn *txn, void *opaque)
     if (op->directory && inode.entry_count > 0) {
         return -ENOTEMPTY;
     }
+    op->safety = vj_fs_safety_of(op->fs, &dir);
     r = vj_name_del(txn, &dir, op->name, &d);
     if (r < 0) {
         return r;
@@ -257,6 +260,7 @@ static int name_remove(VjFs *fs, uint64_t parent, const char *name, bool directo
         .parent = parent,
         .name = name,
         .directory = directory,
+        .fs = fs,
         .now = vj_clock_real(),
     };
     int r = vj_fs_name_check(name);
@@ -270,7 +274,7 @@ static int name_remove(VjFs *fs, uint64_t parent, const char *name, bool directo
     if (r == 0 && op.orphaned) {
         vj_fs_node_unlinked(fs, op.ino, op.left_open);
     }
-    return r;
+    return vj_fs_acknowledge(fs, r, op.safety);
 }
 
 int vj_fs_unlink(VjFs *fs, uint64_t parent, const char *name)

@@ -45,6 +45,7 @@ typedef struct RenameOp {
     uint64_t whiteout_ino; /* of vj_fs_ino_new, when @flags want one */
     struct timespec now;
     /* out: */
+    VjSafety safety;
     uint64_t changed[RENAME_INODES];
     unsigned changed_count;
     uint64_t replaced; /* lost its last name; 0: none did */
@@ -239,6 +240,7 @@ static int rename_body(VjTxn *txn, void *opaque)
     op->changed_count = 0;
     op->replaced = 0;
     op->left_whiteout = false;
+    op->safety = VJ_SAFETY_NONE;
     r = set_get(txn, &set, op->parent, vj_dir_get, &dir);
     if (r == 0) {
         r = set_get(txn, &set, op->new_parent, vj_dir_get, &new_dir);
@@ -267,6 +269,7 @@ static int rename_body(VjTxn *txn, void *opaque)
     if (vj_is_protected(dir)) {
         return -EPERM;
     }
+    op->safety = MAX(vj_fs_safety_of(op->fs, dir), vj_fs_safety_of(op->fs, new_dir));
     if (a.type == DT_DIR) {
         r = is_above(txn, a.ino, op->new_parent);
         if (r != 0) {
@@ -378,5 +381,5 @@ int vj_fs_rename(VjFs *fs, const VjCaller *who, uint64_t parent, const char *nam
     if (r == 0 && op.replaced != 0) {
         vj_fs_node_unlinked(fs, op.replaced, op.left_open);
     }
-    return r;
+    return vj_fs_acknowledge(fs, r, op.safety);
 }

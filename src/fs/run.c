@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * run.c - one write transaction of an operation
+ * run.c - one write transaction of an operation, and how safe it is when that returns
  */
 #include "fs/fs-private.h"
 
@@ -45,4 +45,32 @@ int vj_fs_run(VjFs *fs, VjRunFlags flags, VjTxnBody *body, void *op)
         r = run_once(fs, flags, body, op);
     }
     return r;
+}
+
+void vj_fs_set_safety(VjFs *fs, VjSafety safety)
+{
+    fs->safety = safety;
+}
+
+int vj_fs_acknowledge(VjFs *fs, int r, VjSafety safety)
+{
+    if (r < 0 || safety == VJ_SAFETY_NONE) {
+        return r;
+    }
+    vj_stall_begin();
+    return vj_stall_end(safety == VJ_SAFETY_STORAGE ? vj_meta_flush(fs->meta)
+                                                    : vj_meta_send(fs->meta));
+}
+
+/* What the commit names has been flushed at its store by then. */
+int vj_fs_acknowledge_content(VjFs *fs, VjFile *file, VjSafety safety)
+{
+    int r;
+
+    if (safety == VJ_SAFETY_NONE) {
+        return 0;
+    }
+    vj_stall_begin();
+    r = vj_stall_end(vj_file_commit(file));
+    return vj_fs_acknowledge(fs, r, safety);
 }

@@ -81,10 +81,42 @@ static void objects_reset(VjInode *inode)
     inode->object_min = inode->object_avg = inode->object_max = 0;
 }
 
+const char *vj_fs_safety_name(VjSafety safety)
+{
+    static const char *const names[] = {"none", "network", "storage"};
+
+    g_assert((unsigned)safety < G_N_ELEMENTS(names));
+    return names[safety];
+}
+
+static bool safety_set(const VjFs *fs, VjInode *inode, const char *value, GError **error)
+{
+    (void)fs;
+    for (VjSafety s = VJ_SAFETY_NONE; s <= VJ_SAFETY_STORAGE; s++) {
+        if (strcmp(value, vj_fs_safety_name(s)) == 0) {
+            inode->safety = s;
+            return true;
+        }
+    }
+    return vj_error_set(error, EINVAL, "\"%s\" is not one of none, network, storage",
+                        value);
+}
+
+static char *safety_get(const VjFs *fs, const VjInode *inode)
+{
+    return g_strdup(vj_fs_safety_name(vj_fs_safety_of(fs, inode)));
+}
+
+static void safety_reset(VjInode *inode)
+{
+    inode->safety = VJ_SAFETY_NONE;
+}
+
 static const VjSetting settings[] = {
     {"transform", VJ_INODE_TRANSFORM, transform_set, transform_get, transform_reset},
     {"mode", VJ_INODE_MODE, mode_set, mode_get, mode_reset},
     {"objects", VJ_INODE_OBJECTS, objects_set, objects_get, objects_reset},
+    {"safety", VJ_INODE_SAFETY, safety_set, safety_get, safety_reset},
 };
 
 /* ---- looking ----------------------------------------------------------------------- */
@@ -131,6 +163,7 @@ typedef struct SettingOp {
     int flags; /* XATTR_* */
     struct timespec now;
     GError *why; /* out, owned: what is wrong with the text */
+    VjSafety safety;
 } SettingOp;
 
 static int change(SettingOp *op, VjInode *inode)
@@ -172,6 +205,7 @@ static int change_body(VjTxn *txn, void *opaque)
         return r;
     }
     inode.ctime = op->now;
+    op->safety = vj_fs_safety_of(op->fs, &inode);
     return vj_inode_put(txn, &inode);
 }
 
@@ -193,7 +227,7 @@ static int run(VjFs *fs, SettingOp *op)
                     ": its new settings hold from its next open on: %s",
                     op->ino, g_strerror(-r));
     }
-    return 0;
+    return vj_fs_acknowledge(fs, 0, op->safety);
 }
 
 /* The program gets EINVAL alone; the reason stands in the log, for an administrator. */

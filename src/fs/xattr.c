@@ -208,6 +208,8 @@ typedef struct XattrOp {
     int flags;
     bool keep_set_gid; /* of a file whose access list is set */
     struct timespec now;
+    const VjFs *fs;
+    VjSafety safety; /* out */
 } XattrOp;
 
 static int plain_change(VjTxn *txn, const XattrOp *op)
@@ -270,6 +272,7 @@ static int xattr_body(VjTxn *txn, void *opaque)
         return r;
     }
     inode.ctime = op->now;
+    op->safety = vj_fs_safety_of(op->fs, &inode);
     return vj_inode_put(txn, &inode);
 }
 
@@ -295,6 +298,7 @@ int vj_fs_setxattr(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name
         .len = len,
         .flags = flags,
         .now = vj_clock_real(),
+        .fs = fs,
     };
     int r = xattr_name_check(name);
 
@@ -322,12 +326,13 @@ int vj_fs_setxattr(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name
     r = vj_fs_run(fs, VJ_RUN_DEFAULT, xattr_body, &op);
     vj_fs_record_changed(fs, ino);
     g_free(op.record);
-    return r;
+    return vj_fs_acknowledge(fs, r, op.safety);
 }
 
 int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name)
 {
-    XattrOp op = {.ino = ino, .name = name, .remove = true, .now = vj_clock_real()};
+    XattrOp op = {
+        .fs = fs, .ino = ino, .name = name, .remove = true, .now = vj_clock_real()};
     int r = xattr_name_check(name);
 
     if (r < 0) {
@@ -344,5 +349,6 @@ int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name)
     r = vj_fs_run(fs, VJ_RUN_RELEASE, xattr_body, &op);
     vj_fs_record_changed(fs, ino);
     /* A list that is not there says what the mode says: removing it is no error. */
-    return r == -ENODATA && vj_acl_is_name(name) ? 0 : r;
+    return r == -ENODATA && vj_acl_is_name(name) ? 0
+                                                 : vj_fs_acknowledge(fs, r, op.safety);
 }

@@ -11,6 +11,8 @@
  * A failed move loses nothing: the generation stays, readers go on seeing it, and the
  * next try applies all of it.
  *
+ * An advance copy for another machine's memory (send.c) is sent between two moves.
+ *
  * With a log (redo-write.c) a flush writes what is not durable yet to that, and does not
  * wait for a move; a move says to the engine which part of the log counts after it.
  */
@@ -193,6 +195,8 @@ static gpointer applier_main(gpointer opaque)
         }
         if (s->frozen != NULL && s->retry_us <= now_us) {
             move(s);
+        } else if (vj_session_send_due(s)) {
+            vj_session_send_now(s);
         } else if (vj_session_redo_renew_due(s, now_us)) {
             vj_session_redo_renew(s);
         } else if (s->dropped != NULL) {

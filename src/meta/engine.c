@@ -170,11 +170,16 @@ int vj_engine_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
     int rc;
 
     g_assert(batch->next != NULL && (batch->check_count == 0 || fresh != NULL));
+    g_assert(!batch->is_received || (vj_engine_receives(e) && batch->fence != NULL));
+    g_assert(!batch->is_received || (batch->check_count == 0 && batch->number > 0));
+    g_assert(batch->after <= (batch->is_received ? batch->number : 0));
     vj_lock_assert_none();
     rc = e->ops->apply(e, batch, fresh, deadline_us);
     g_assert(rc == 0 || is_failure(rc) || rc == -EAGAIN || rc == -ESTALE);
     g_assert(rc != -ESTALE || batch->fence != NULL);
-    if (rc == -EAGAIN) {
+    if (batch->is_received) {
+        g_assert(rc != -EAGAIN || batch->after > 0);
+    } else if (rc == -EAGAIN) {
         g_assert(fresh->count == before + batch->check_count);
         assert_items(fresh, before);
     } else if (fresh != NULL) {
@@ -206,6 +211,14 @@ int vj_engine_watch(VjEngine *e, VjEngineWatch *changed, void *opaque, bool *is_
 int64_t vj_engine_clock_us(VjEngine *e, int64_t deadline_us)
 {
     return e->ops->clock_us(e, deadline_us);
+}
+
+bool vj_engine_receives(const VjEngine *e)
+{
+    while (e->next != NULL) {
+        e = e->next;
+    }
+    return (e->ops->flags & VJ_ENGINE_RECEIVES) != 0;
 }
 
 /* ---- Snapshots ------------------------------------------------------------------- */

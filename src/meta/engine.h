@@ -135,6 +135,10 @@ struct VjBatch {
     const void *changes; /* of next */
     uint64_t count;      /* of changes; 0 is no reason to do nothing */
     uint64_t number;     /* of the last commit in it */
+    /* An advance copy, of an engine that receives: it has a fence, a number and no
+     * checks, and need not survive a crash of the engine's machine. */
+    bool is_received;
+    uint64_t after; /* of those: the commit it stands on; 0: none that was received */
     /* Of an engine with log(): what part of the log counts after it.  NULL: none does. */
     const VjRedoPoint *log;
     const VjLoad *load; /* of an engine with reserve(); its first is this batch */
@@ -171,6 +175,9 @@ enum {
     /* No lock of a directory keeps other processes out: an exclusive session has a lease
      * (leased.c). */
     VJ_ENGINE_IS_LEASED = 1 << 4,
+    /* Commits are safe from the death of this machine before they are durable
+     * (VjBatch.is_received). */
+    VJ_ENGINE_RECEIVES = 1 << 5,
 };
 
 /* What a change counts besides key and value, where an engine limits a batch. */
@@ -243,7 +250,10 @@ struct VjEngineOps {
      * was done.  -EIO, -ENOSPC, -ENOMEM, -ETIMEDOUT, -EROFS: what a crash finds is the
      * state before or after it; the same batch, or one that contains it, may be applied
      * again.  Where the engine can be shared, nothing was done on -ENOSPC, -ENOMEM and
-     * -EROFS; -ECANCELED is as -EIO.  After a failure it may wait as long as the last
+     * -EROFS; -ECANCELED is as -EIO.  With is_received, 0 says that it is there for every
+     * call, and -EAGAIN (no @fresh) that commits are missing on which it stands: all of
+     * them are to be applied again; what was received comes again in a later batch, and
+     * is durable with that.  After a failure it may wait as long as the last
      * try took, so that an engine in trouble is not asked without a pause.  Threads: any
      * where the engine can be shared, else one at a time; blocks.  Locks: none.
      */
@@ -356,6 +366,7 @@ int64_t vj_engine_clock_us(VjEngine *e, int64_t deadline_us) G_GNUC_WARN_UNUSED_
 int vj_engine_watch(VjEngine *e, VjEngineWatch *changed, void *opaque,
                     bool *is_prompt) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_engine_has_snapshots(const VjEngine *e);
+bool vj_engine_receives(const VjEngine *e);
 int vj_engine_count(VjEngine *e, VjSpace space, uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
 /* *out NULL: it has no snapshots. */
 int vj_engine_snapshot_new(VjEngine *e, VjEngineSnapshot **out) G_GNUC_WARN_UNUSED_RESULT;

@@ -12,6 +12,7 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/events.c \
 	src/meta/far-view.c \
 	src/meta/flush.c \
+	src/meta/send.c \
 	src/meta/generation.c \
 	src/meta/holder.c \
 	src/meta/item-cache-private.h \

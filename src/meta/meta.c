@@ -424,6 +424,16 @@ int vj_meta_flush(VjMeta *m)
     return rc;
 }
 
+int vj_meta_send(VjMeta *m)
+{
+    int rc;
+
+    vj_lock_assert_none();
+    rc = m->ops->send != NULL ? m->ops->send(m) : 0;
+    g_assert(rc <= 0);
+    return rc;
+}
+
 void vj_meta_flush_join(VjMeta *m, VjFlushWait *w)
 {
     vj_lock_assert_none();

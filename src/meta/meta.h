@@ -3,7 +3,9 @@
  * meta.h - ordered keys in named spaces, under transactions: the face of the room meta
  *
  * Visible and durable are two things.  commit() makes a transaction visible to every
- * later transaction; flush() makes all visible ones durable.  Order: if a commit is
+ * later transaction; flush() makes all visible ones durable.  Between the two, send()
+ * brings all visible ones to the memory of another machine, where the keys are on one: a
+ * crash of this one does not lose them then.  Order: if a commit is
  * durable, each commit before it is durable.  A crash loses a suffix of the commits,
  * never one out of the middle and never a part of one.
  *
@@ -171,6 +173,13 @@ typedef struct VjMetaOps {
      */
     void (*flush_join)(VjMeta *m, VjFlushWait *w);
     /*
+     * Every commit that returned before it has reached the engine's machine, durable or
+     * not, and survives the end of this one; callers that overlap share one request.
+     * Returns at once where the engine is in this process or knows no difference between
+     * the two (NULL: likewise): nothing is durable by it.  As flush.
+     */
+    int (*send)(VjMeta *m);
+    /*
      * @value is borrowed until the next put/del in @txn, or its end.  -ENOENT; -EIO;
      * -EAGAIN, as of next and prev: @txn->verdict is that, and the body will run once
      * more.
@@ -286,6 +295,7 @@ int vj_meta_save(VjMeta *m, int fd, VjMetaSaved *out) G_GNUC_WARN_UNUSED_RESULT;
 /* Asserting callers; contracts as in VjMetaOps. */
 int vj_meta_flush(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 void vj_meta_flush_join(VjMeta *m, VjFlushWait *w);
+int vj_meta_send(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 int vj_meta_count(VjMeta *m, VjSpace space, uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_txn_get(VjTxn *txn, VjSpace space, VjSlice key,
                VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;

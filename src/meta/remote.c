@@ -3,7 +3,8 @@
  * remote.c - the engine remote: keys at a node of varjfsd
  *
  * Each call is one request to the node and its answer.  Durability: an apply() that
- * returned 0 is durable at the node, by the engine that this has.
+ * returned 0 is durable at the node, by the engine that this has; one that only has to be
+ * received is in the node's memory, and durable there after its commit interval.
  *
  * A call goes through the loss of its connection: it is sent again, until an answer has
  * come or its time is over (timeout=).  Reads may be repeated as they like.  An apply()
@@ -393,7 +394,10 @@ static VjWireCheck wire_check(const VjCheck *check)
 
 static int fill_apply(const VjBatch *batch, Request *q)
 {
-    VjWireApply apply = {.has_fence = batch->fence != NULL, .number = batch->number};
+    VjWireApply apply = {.has_fence = batch->fence != NULL,
+                         .is_received = batch->is_received,
+                         .number = batch->number,
+                         .after = batch->after};
     int rc = fill_bulk(batch, q, &apply.change_count);
 
     if (rc < 0) {
@@ -463,6 +467,9 @@ static int send_apply(VjRemoteEngine *r, const Request *q, const VjBatch *batch,
     if (rc != call->rc) {
         return rc;
     }
+    if (rc == -EAGAIN && call->is_answered && batch->after > 0) {
+        return rc; /* the node has begun anew */
+    }
     if (rc == -EAGAIN && call->is_answered && batch->check_count > 0) {
         return take_fresh(r, call, batch, fresh, deadline_us);
     }
@@ -519,7 +526,7 @@ static int remote_count(VjEngine *e, VjSpace space, uint64_t *out)
 const VjEngineOps vj_engine_remote_ops = {
     .name = "remote",
     .options = vj_remote_engine_options,
-    .flags = VJ_ENGINE_IS_LEASED,
+    .flags = VJ_ENGINE_IS_LEASED | VJ_ENGINE_RECEIVES,
     .needs_of = vj_remote_engine_needs_of,
     .check = vj_remote_engine_check,
     .apply_max_bytes = VJ_RPC_BULK_MAX,

@@ -12,6 +12,7 @@
  *   generation.c   commits on their way to the engine; room for them
  *   applier.c        the thread that applies generations to the engine
  *   flush.c        waiting for durability, joined flushes
+ *   send.c         waiting until another machine has them
  *   redo-write.c   the log in front of the engine: writing records
  *   redo-replay.c  what is in it when the session begins
  *
@@ -57,6 +58,8 @@ struct VjGeneration {
     VjOverlay overlay;
     int64_t first_us;  /* when its first commit came */
     uint64_t last_seq; /* set when frozen */
+    /* While active: up to which commit the engine has received it; 0: nothing of it. */
+    uint64_t sent_seq;
     /* Set when frozen: of the log, the first that counts after the move. */
     uint64_t after_round;
     bool retires_log; /* set when frozen: none counts after the move */
@@ -190,10 +193,15 @@ typedef struct VjSession {
     uint64_t moved_seq;   /* every commit up to it is in the engine */
     uint64_t applied_seq; /* no commit beyond it is in the engine, nor on its way there */
     uint64_t move_seq;    /* up to which a move was asked for */
-    bool moving;          /* the applier is in apply() */
-    bool empty_wanted;    /* a move is asked for although nothing waits to be moved */
-    int move_error;       /* 0, or why the last move failed */
-    int last_failure;     /* why the last move that failed did; not reset by others */
+    uint64_t
+        received_seq;  /* every commit up to it was received by the engine's machine */
+    uint64_t send_seq; /* up to which that was asked for */
+    int send_error;    /* why the last advance copy that failed did */
+    uint64_t send_failures, sends; /* counts */
+    bool moving;                   /* the applier is in apply() */
+    bool empty_wanted; /* a move is asked for although nothing waits to be moved */
+    int move_error;    /* 0, or why the last move failed */
+    int last_failure;  /* why the last move that failed did; not reset by others */
     uint64_t move_failures, moves; /* counts */
     int64_t retry_us;              /* not before; 0: at once */
     int64_t retry_pause_us;
@@ -346,6 +354,15 @@ void vj_applier_stop(VjSession *s);
 
 /* For good: what is not in the engine by now never will be.  It was not before. */
 void vj_session_was_shut_out(VjSession *s) VJ_REQUIRES(&s->state);
+
+/* ---- send.c ---------------------------------------------------------------------- */
+
+int vj_session_send(VjMeta *m);
+/* Of the applier: an advance copy is wanted and can be sent; sends it, and gives the lock
+ * up meanwhile. */
+bool vj_session_send_due(const VjSession *s) VJ_REQUIRES(&s->state);
+void vj_session_send_now(VjSession *s) VJ_REQUIRES(&s->state);
+uint64_t vj_session_sends_for_test(VjMeta *m);
 
 /* ---- flush.c --------------------------------------------------------------------- */
 

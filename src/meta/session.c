@@ -316,6 +316,7 @@ const VjMetaOps vj_session_ops = {
     .count = session_count,
     .flush = vj_session_flush,
     .flush_join = vj_session_flush_join,
+    .send = vj_session_send,
     .log_stats = session_log_stats,
     .save = session_save,
     .get = vj_view_get,

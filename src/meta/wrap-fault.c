@@ -296,6 +296,13 @@ static int fault_flush(VjMeta *m)
     return rc < 0 ? rc : vj_meta_flush(m->next);
 }
 
+static int fault_send(VjMeta *m)
+{
+    int rc = check(m, FAULT_FLUSH);
+
+    return rc < 0 ? rc : vj_meta_send(m->next);
+}
+
 static void fault_flush_join(VjMeta *m, VjFlushWait *w)
 {
     int rc = check(m, FAULT_FLUSH);
@@ -380,6 +387,7 @@ const VjMetaOps vj_meta_fault_ops = {
     .count = fault_count,
     .flush = fault_flush,
     .flush_join = fault_flush_join,
+    .send = fault_send,
     .get = fault_get,
     .put = fault_put,
     .del = fault_del,

@@ -86,6 +86,11 @@ static int stats_flush(VjMeta *m)
     return vj_meta_flush(m->next);
 }
 
+static int stats_send(VjMeta *m)
+{
+    return vj_meta_send(m->next);
+}
+
 static void stats_flush_join(VjMeta *m, VjFlushWait *w)
 {
     count(&((Stats *)m)->flushes);
@@ -158,6 +163,7 @@ const VjMetaOps vj_meta_stats_ops = {
     .count = stats_keys,
     .flush = stats_flush,
     .flush_join = stats_flush_join,
+    .send = stats_send,
     .get = stats_get,
     .put = stats_put,
     .del = stats_del,

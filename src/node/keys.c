@@ -5,7 +5,9 @@
  * The keys of a volume stand in an exclusive session of room meta, which makes an APPLY
  * durable by one write of its log.  The version of a value is a hash of it, so nothing is
  * kept for it.  APPLYs run one at a time: each compares, changes and is durable before
- * the next one begins.
+ * the next one begins.  One that only has to be received is answered when it can be seen;
+ * it becomes durable with the next one that is, or by the commit interval of the session
+ * here, whether its client is still there or not.
  *
  * A client that lost its connection sends its batch again, and an older one of it may
  * still be on its way: so a batch without checks whose number is smaller than that of
@@ -352,11 +354,25 @@ static uint64_t fence_key_hash(const VjWireApply *m)
     return vj_checksum64(m->fence.key.key.data, m->fence.key.key.len);
 }
 
+/* The number of the last batch of @m's session; 0: there was none since this node
+ * began. */
+static uint64_t last_number(const VjNodeKeys *k, const VjWireApply *m)
+{
+    return fence_key_hash(m) == k->fence_key_hash && m->fence.version == k->fence_version
+               ? k->number
+               : 0;
+}
+
 /* An older batch of a session that has sent a newer one since. */
 static bool is_too_late(const VjNodeKeys *k, const VjWireApply *m)
 {
-    return has_order(m) && fence_key_hash(m) == k->fence_key_hash &&
-           m->fence.version == k->fence_version && m->number < k->number;
+    return has_order(m) && m->number < last_number(k, m);
+}
+
+/* It stands on commits that were received and are gone: this node has begun anew. */
+static bool lacks_commits(const VjNodeKeys *k, const VjWireApply *m)
+{
+    return m->is_received && m->after > last_number(k, m);
 }
 
 static void end(VjNodeKeys *k, const Apply *a, bool is_done)
@@ -387,10 +403,15 @@ static int run_apply(VjRpcRequest *r, Apply *a)
         end(place->keys, a, false);
         return -ETIMEDOUT;
     }
+    if (lacks_commits(place->keys, &a->m)) {
+        end(place->keys, a, false);
+        a->verdict = VERDICT_CONFLICT;
+        return -ESTALE;
+    }
     rc = vj_meta_run(place->meta, a->only_deletes ? VJ_RUN_RELEASE : VJ_RUN_DEFAULT,
                      apply_body, a);
     is_visible = rc == 0;
-    if (rc == 0) {
+    if (rc == 0 && !a->m.is_received) {
         rc = vj_meta_flush(place->meta);
     }
     end(place->keys, a, is_visible);

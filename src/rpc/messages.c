@@ -675,17 +675,25 @@ int vj_wire_item_decode(VjReader *r, VjWireItem *out)
     return r->bad ? -EPROTO : 0;
 }
 
+/* The first byte of an APPLY. */
+#define APPLY_FENCE 1u
+#define APPLY_RECEIVED 2u
+
 void vj_wire_apply_encode(GByteArray *to, const VjWireApply *m)
 {
     guint count = m->checks != NULL ? m->checks->len : 0;
 
     g_assert(count <= VJ_WIRE_KEYS_MAX);
-    add_u8(to, m->has_fence);
+    g_assert(!m->is_received || (m->has_fence && count == 0));
+    add_u8(to, (m->has_fence ? APPLY_FENCE : 0) | (m->is_received ? APPLY_RECEIVED : 0));
     if (m->has_fence) {
         add_key(to, &m->fence.key);
         add_u64(to, m->fence.version);
     }
     add_u64(to, m->number);
+    if (m->is_received) {
+        add_u64(to, m->after);
+    }
     add_u64(to, m->change_count);
     add_u32(to, count);
     for (guint i = 0; i < count; i++) {
@@ -707,15 +715,22 @@ static VjWireCheck read_check(VjReader *r)
 int vj_wire_apply_decode(VjSlice message, VjWireApply *out)
 {
     VjReader r = vj_reader(message);
+    uint8_t flags = vj_read_u8(&r);
     uint32_t count;
 
-    *out = (VjWireApply){.has_fence = read_bool(&r)};
+    *out = (VjWireApply){.has_fence = (flags & APPLY_FENCE) != 0,
+                         .is_received = (flags & APPLY_RECEIVED) != 0};
     if (out->has_fence) {
         out->fence = read_check(&r);
     }
     out->number = vj_read_u64(&r);
+    out->after = out->is_received ? vj_read_u64(&r) : 0;
     out->change_count = vj_read_u64(&r);
     count = vj_read_u32(&r);
+    if ((flags & ~(APPLY_FENCE | APPLY_RECEIVED)) != 0 || out->after > out->number ||
+        (out->is_received && (!out->has_fence || out->number == 0 || count > 0))) {
+        return -EPROTO;
+    }
     if (r.bad || count > VJ_WIRE_KEYS_MAX || count > r.left / (KEY_HEAD_BYTES + 8)) {
         return -EPROTO;
     }

@@ -306,8 +306,14 @@ typedef struct VjWireCheck {
 } VjWireCheck;
 typedef struct VjWireApply {
     uint8_t has_fence;
+    /* The answer comes when the changes can be seen, before they are durable.  With a
+     * fence and a number, and without checks. */
+    uint8_t is_received;
     VjWireCheck fence;
-    uint64_t number;       /* of the last commit in it */
+    uint64_t number; /* of the last commit in it */
+    /* With is_received: only on top of this commit of the same session; 0: always.  At
+     * most number. */
+    uint64_t after;
     uint64_t change_count; /* in the bulk */
     GArray *checks;        /* of VjWireCheck; decoded: owned */
 } VjWireApply;

@@ -380,6 +380,7 @@ static const char *pick_xattr(World *w)
         "user.varjfs.transform",
         "user.varjfs.objects",
         "user.varjfs.mode",
+        "user.varjfs.safety",
         "user.varjfs.status",
         "security.capability",
         "trusted.t",

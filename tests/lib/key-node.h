@@ -52,6 +52,8 @@ struct KeyNode {
     /* of the applies of one fence: the last number */
     uint64_t fence_version, last_number;
     unsigned refused_late;
+    unsigned received;        /* applies that only had to be received, */
+    uint64_t last_changes;    /* and what was in the last apply that was done */
     uint32_t items_bytes_max; /* of one answer; for tests of long ones */
 };
 
@@ -215,6 +217,21 @@ static inline bool key_node_is_late(KeyNode *n, const KeyNodeBatch *b)
     return is_late;
 }
 
+/* It stands on what was received before the node began anew; else it is counted. */
+static inline bool key_node_lacks_commits(KeyNode *n, const KeyNodeBatch *b)
+{
+    bool lacks;
+
+    vj_mutex_lock(&n->lock);
+    lacks = b->wire.is_received &&
+            (b->fence.version != n->fence_version || b->wire.after > n->last_number);
+    lacks = lacks && b->wire.after > 0;
+    n->received += b->wire.is_received && !lacks;
+    n->last_changes = lacks ? n->last_changes : b->wire.change_count;
+    vj_mutex_unlock(&n->lock);
+    return lacks;
+}
+
 static inline void key_node_apply(VjRpcRequest *r)
 {
     KeyNode *n = key_node_of(r);
@@ -233,7 +250,8 @@ static inline void key_node_apply(VjRpcRequest *r)
                          .count = all.count,
                          .number = b.wire.number};
 
-        rc = key_node_is_late(n, &b)
+        rc = key_node_lacks_commits(n, &b) ? -EAGAIN
+             : key_node_is_late(n, &b)
                  ? -ETIMEDOUT
                  : vj_engine_apply(n->engine, &batch, &fresh, VJ_NO_DEADLINE);
     }

@@ -278,6 +278,20 @@ static void fill_apply(GByteArray *message, GByteArray *bulk)
     }
 }
 
+static void fill_received(GByteArray *message, GByteArray *bulk)
+{
+    VjWireApply m = {.has_fence = 1,
+                     .is_received = 1,
+                     .fence = {.key = key(14, "session"), .version = 5},
+                     .number = 1236,
+                     .after = 1234,
+                     .change_count = 1};
+    VjWireChange change = {.key = key(1, "an inode"), .value = text("a record")};
+
+    vj_wire_apply_encode(message, &m);
+    vj_wire_change_encode(bulk, &change);
+}
+
 static void fill_clock(GByteArray *message, GByteArray *bulk)
 {
     (void)bulk;
@@ -338,6 +352,7 @@ const RpcExample rpc_examples[] = {
     {"scan", NULL, REQUEST(VJ_OP_SCAN), .fill = fill_scan},
     {"scan-reply", NULL, REPLY(VJ_OP_SCAN), .fill = fill_scanned},
     {"apply", "An APPLY", REQUEST(VJ_OP_APPLY), .fill = fill_apply},
+    {"apply-received", NULL, REQUEST(VJ_OP_APPLY), .fill = fill_received},
     {"apply-reply", NULL, REPLY(VJ_OP_APPLY), .fill = fill_nothing},
     {"apply-conflict", NULL, FAILURE(VJ_OP_APPLY, VJ_WIRE_CONFLICT), .fill = fill_items},
     {"clock", NULL, REQUEST(VJ_OP_CLOCK), .fill = fill_nothing},

@@ -364,6 +364,8 @@ static int apply(VjSlice message, VjSlice bulk, GByteArray *again)
     }
     checks = m.checks;
     g_assert(m.has_fence <= 1 && checks->len <= VJ_WIRE_KEYS_MAX);
+    g_assert(!m.is_received || (m.has_fence && m.number > 0 && checks->len == 0));
+    g_assert(m.after <= m.number && (m.is_received || m.after == 0));
     if (m.has_fence) {
         expect_key(&m.fence.key);
     }

@@ -34,6 +34,7 @@ MOUNT_TESTS += \
 	tests/mount/posix-suite.sh \
 	tests/mount/redo-log.sh \
 	tests/mount/rwrite.sh \
+	tests/mount/safety.sh \
 	tests/mount/scrub-resume.sh \
 	tests/mount/settings-log.sh \
 	tests/mount/space-tools.sh \

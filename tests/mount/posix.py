@@ -466,6 +466,9 @@ def settings(d):
     eq(os.getxattr(p, "user.varjfs.mode"), b"client")
     raises(errno.EINVAL, os.setxattr, p, "user.varjfs.mode", b"none")
     os.setxattr(d, "user.varjfs.mode", b"server")
+    eq(os.getxattr(p, "user.varjfs.safety"), b"none")
+    raises(errno.EINVAL, os.setxattr, p, "user.varjfs.safety", b"disk")
+    os.setxattr(d, "user.varjfs.safety", b"storage")
     os.setxattr(d, "user.varjfs.objects", b"64K")
     raises(errno.EINVAL, os.setxattr, d, "user.varjfs.objects", b"1:2")
     raises(errno.EINVAL, os.setxattr, d, "user.varjfs.objects", b"1")
@@ -474,6 +477,7 @@ def settings(d):
     for child in ("/g", "/sub"):
         eq(os.getxattr(d + child, "user.varjfs.mode"), b"server")
         eq(os.getxattr(d + child, "user.varjfs.objects"), b"65536")
+        eq(os.getxattr(d + child, "user.varjfs.safety"), b"storage")
     raises(errno.EPERM, os.setxattr, p, "user.varjfs.status", b"x")
     fd = os.open(p, os.O_RDONLY)
     os.fsync(fd)

@@ -170,6 +170,10 @@ static void inode_records(void **state)
     dir.flags = VJ_INODE_CHATTR | VJ_INODE_TRANSFORM;
     run(m, put_inode, &dir);
     expect_golden(m, &record, "inode-flags-v1.hex", get_inode, &dir);
+    dir.flags = VJ_INODE_SAFETY | VJ_INODE_INHERITED(VJ_INODE_SAFETY);
+    dir.safety = VJ_SAFETY_STORAGE;
+    run(m, put_inode, &dir);
+    expect_golden(m, &record, "inode-safety-v1.hex", get_inode, &dir);
     assert_int_equal(vj_meta_close(m), 0);
 }
 
@@ -202,9 +206,10 @@ static void impossible_values(void **state)
     expect_refused(AT(height), VJ_MAP_HEIGHT_MAX + 1, false);
     expect_refused(AT(flags), 1 << 15, false);
     expect_refused(AT(flags), VJ_INODE_INHERITED(VJ_INODE_OBJECTS), false);
-    for (uint64_t bit = VJ_INODE_NOATIME << 1; bit <= UINT16_MAX; bit <<= 1) {
+    for (uint64_t bit = VJ_INODE_SAFETY << 1; bit <= UINT16_MAX; bit <<= 1) {
         expect_refused(AT(flags), bit, false);
     }
+    expect_refused(AT(safety), VJ_SAFETY_NETWORK, false); /* and yet not set */
     expect_refused(AT(ino), INO + 1, false);
     expect_refused(AT(ctime_nsec), 1000000000, false);
     expect_refused(AT(parent), 1, false);

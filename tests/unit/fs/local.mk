@@ -18,6 +18,9 @@ tests_unit_fs_test_fs_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/fs/test-round-trips
 tests_unit_fs_test_round_trips_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/fs/test-safety
+tests_unit_fs_test_safety_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/fs/test-settings
 tests_unit_fs_test_settings_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
 

@@ -10,6 +10,7 @@
 
 #define TRANSFORM "user.varjfs.transform"
 #define MODE "user.varjfs.mode"
+#define SAFETY "user.varjfs.safety"
 #define OBJECTS "user.varjfs.objects"
 
 static void open_volume(Fixture *x, const char *transform)
@@ -90,6 +91,7 @@ static void defaults(void **state)
     expect(x, f, TRANSFORM, "zstd:3");
     expect(x, VJ_INO_ROOT, TRANSFORM, "zstd:3");
     expect(x, f, MODE, "client");
+    expect(x, f, SAFETY, "none");
     expect(x, f, OBJECTS, "65536");
     expect_list(x, f, "");
     expect_status(x, f, "transform=zstd:3\nmode=client\n");
@@ -139,6 +141,13 @@ static void values(void **state)
     assert_int_equal(set(x, f, MODE, "lz4", 0), -EINVAL);
     expect(x, f, MODE, "transport");
     expect(x, f, TRANSFORM, "zstd:19");
+    assert_int_equal(set(x, f, SAFETY, "storage", 0), 0);
+    assert_int_equal(set(x, f, SAFETY, "disk", 0), -EINVAL);
+    assert_int_equal(set(x, f, SAFETY, "", 0), -EINVAL);
+    expect(x, f, SAFETY, "storage");
+    assert_int_equal(vj_fs_removexattr(x->fs, f, SAFETY), 0);
+    expect(x, f, SAFETY, "none");
+    assert_int_equal(vj_fs_removexattr(x->fs, f, SAFETY), -ENODATA);
 }
 
 static void create_and_replace(void **state)
@@ -167,12 +176,14 @@ static void inheritance(void **state)
     assert_int_equal(set(x, d, TRANSFORM, "xor:5a", 0), 0);
     assert_int_equal(set(x, d, OBJECTS, "4K", 0), 0);
     assert_int_equal(set(x, d, MODE, "server", 0), 0);
-    expect_list(x, d, TRANSFORM " " MODE " " OBJECTS " ");
+    assert_int_equal(set(x, d, SAFETY, "network", 0), 0);
+    expect_list(x, d, TRANSFORM " " MODE " " OBJECTS " " SAFETY " ");
     sub = make(x, d, "sub", S_IFDIR);
     f = make(x, sub, "f", S_IFREG);
     expect(x, f, TRANSFORM, "xor:5a");
     expect(x, f, OBJECTS, "4096");
     expect(x, f, MODE, "server");
+    expect(x, f, SAFETY, "network");
     expect_list(x, sub, "");
     expect_list(x, f, "");
     assert_int_equal(vj_fs_tmpfile(x->fs, &user_caller, sub, 0600, O_RDWR, &attr, &h), 0);
@@ -195,6 +206,23 @@ static void inheritance(void **state)
     /* A name elsewhere changes nothing. */
     assert_int_equal(vj_fs_rename(x->fs, &root_caller, sub, "g", VJ_INO_ROOT, "g", 0), 0);
     expect(x, f, OBJECTS, "4096");
+}
+
+/* Without a choice of its own, a file has the mount's of today. */
+static void the_mounts_safety(void **state)
+{
+    Fixture *x = *state;
+    uint64_t d = make(x, VJ_INO_ROOT, "d", S_IFDIR), f = make(x, d, "f", S_IFREG), g;
+
+    vj_fs_set_safety(x->fs, VJ_SAFETY_STORAGE);
+    expect(x, f, SAFETY, "storage");
+    assert_int_equal(set(x, d, SAFETY, "none", 0), 0);
+    g = make(x, d, "g", S_IFREG);
+    expect(x, g, SAFETY, "none");
+    expect_list(x, g, "");
+    vj_fs_set_safety(x->fs, VJ_SAFETY_NETWORK);
+    expect(x, f, SAFETY, "network");
+    expect(x, g, SAFETY, "none");
 }
 
 /* The directory's choice, then the mount's, then the volume's. */
@@ -263,7 +291,7 @@ static const struct CMUnitTest tests[] = {
     TEST(defaults),           TEST(values),
     TEST(create_and_replace), TEST(inheritance),
     TEST(the_mounts_choice),  TEST(an_unknown_choice_of_the_mount),
-    TEST(who_may_recode),
+    TEST(who_may_recode),     TEST(the_mounts_safety),
 };
 
 VJ_TEST_MAIN_WITH_CODECS(tests)

@@ -26,6 +26,8 @@ tests_unit_meta_test_redo_format_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_
 tests_unit_meta_test_redo_format_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-remote
 tests_unit_meta_test_remote_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-send
+tests_unit_meta_test_send_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-session
 tests_unit_meta_test_session_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-session-format

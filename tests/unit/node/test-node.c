@@ -398,6 +398,46 @@ static void test_late_batch(void **state)
     test_peer_free(p);
 }
 
+static int received(TestPeer *p, uint64_t fence_version, uint64_t number, uint64_t after,
+                    const char *value)
+{
+    Batch b = batch_new();
+
+    b.m.has_fence = 1;
+    b.m.is_received = 1;
+    b.m.fence = (VjWireCheck){{1, vj_slice("fence", 5)}, fence_version};
+    b.m.number = number;
+    b.m.after = after;
+    change(&b, 1, "k", value);
+    return apply_rc(p, &b);
+}
+
+/* It is seen at once; one that stands on others is done where those are, alone. */
+static void test_received_batch(void **state)
+{
+    TestPeer *p = peer_of(*state, META);
+    uint64_t fence;
+
+    assert_int_equal(set(p, "fence", "mine"), 0);
+    fence = value_is(p, "fence", "mine");
+    assert_int_equal(received(p, fence, 7, 5, "seven"), -EAGAIN);
+    (void)value_is(p, "k", NULL);
+    assert_int_equal(received(p, fence, 5, 0, "five"), 0);
+    (void)value_is(p, "k", "five");
+    assert_int_equal(received(p, fence, 7, 6, "seven"), -EAGAIN);
+    assert_int_equal(received(p, fence, 7, 5, "seven"), 0);
+    assert_int_equal(received(p, fence, 7, 5, "seven"), 0); /* the answer was lost */
+    (void)value_is(p, "k", "seven");
+    assert_int_equal(received(p, fence, 6, 5, "six"), -ETIMEDOUT);
+    assert_int_equal(received(p, fence + 1, 8, 0, "eight"), -ESTALE);
+    /* The same numbers again, durable. */
+    assert_int_equal(numbered(p, fence, 7, "seven"), 0);
+    assert_int_equal(numbered(p, fence, 9, "nine"), 0);
+    assert_int_equal(received(p, fence, 10, 9, "ten"), 0);
+    (void)value_is(p, "k", "ten");
+    test_peer_free(p);
+}
+
 /* Nothing of it is done. */
 static void test_bad_batches(void **state)
 {
@@ -613,6 +653,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_keys),
     TEST(test_checks_and_fence),
     TEST(test_late_batch),
+    TEST(test_received_batch),
     TEST(test_bad_batches),
     TEST(test_scan_and_count),
     TEST(test_long_replies),
