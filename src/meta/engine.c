@@ -319,6 +319,17 @@ bool vj_engine_log(VjEngine *e, VjEngineLog *out, VjRedoPoint *point)
     return true;
 }
 
+void vj_engine_traffic(VjEngine *e, VjMetaTraffic *out)
+{
+    *out = (VjMetaTraffic){0};
+    while (e->next != NULL) {
+        e = e->next;
+    }
+    if (e->ops->traffic != NULL) {
+        e->ops->traffic(e, out);
+    }
+}
+
 int vj_engine_save(VjEngine *e, int fd, VjMetaSaved *out)
 {
     int rc = e->ops->save == NULL ? -EOPNOTSUPP : e->ops->save(e, fd, out);

@@ -333,6 +333,10 @@ struct VjEngineOps {
      */
     void (*log)(VjEngine *e, VjEngineLog *out, VjRedoPoint *point);
 
+    /* What was sent and received since open.  NULL: it sends nothing.  Threads: any; does
+     * not block. */
+    void (*traffic)(VjEngine *e, VjMetaTraffic *out);
+
     /* As the members of the same names of VjMetaOps; NULL: it keeps no file of its
      * own. */
     int (*examine)(const VjMetaPlace *place, int fd, VjMetaFlaw *say, void *opaque,
@@ -386,6 +390,8 @@ bool vj_engine_empty_apply_helps(VjEngine *e);
 uint64_t vj_engine_apply_bytes(VjEngine *e, const VjTally tally[VJ_SPACE_COUNT]);
 /* False: it has none. */
 bool vj_engine_log(VjEngine *e, VjEngineLog *out, VjRedoPoint *point);
+/* Of the driver below all wrappers; all zero: it sends nothing. */
+void vj_engine_traffic(VjEngine *e, VjMetaTraffic *out);
 /* -EOPNOTSUPP: it keeps no file of its own. */
 int vj_engine_save(VjEngine *e, int fd, VjMetaSaved *out) G_GNUC_WARN_UNUSED_RESULT;
 

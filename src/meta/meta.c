@@ -329,6 +329,11 @@ void vj_meta_calls(VjMeta *m, VjMetaCalls *out)
     vj_engine_latency_calls(vj_session_of(m)->engine, out);
 }
 
+void vj_meta_traffic(VjMeta *m, VjMetaTraffic *out)
+{
+    vj_engine_traffic(vj_session_of(m)->engine, out);
+}
+
 static void end_crashed(void *opaque)
 {
     vj_shared_shut_out(opaque, "the test lets it crash");

@@ -428,6 +428,15 @@ typedef struct VjMetaStats {
 
 void vj_meta_stats(VjMeta *m, VjMetaStats *out);
 
+/* What went to an engine on another machine, and came from there, since open. */
+typedef struct VjMetaTraffic {
+    uint64_t requests;                   /* each of them a round trip */
+    uint64_t sent_bytes, received_bytes; /* frames, before TLS */
+} VjMetaTraffic;
+
+/* All zero where the engine is on this machine.  Threads: any; does not block. */
+void vj_meta_traffic(VjMeta *m, VjMetaTraffic *out);
+
 /* Round trips since the latency wrapper was put around the engine; all zero without
  * one. */
 typedef struct VjMetaCalls {

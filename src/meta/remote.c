@@ -523,6 +523,16 @@ static int remote_count(VjEngine *e, VjSpace space, uint64_t *out)
     return ask_number((VjRemoteEngine *)e, VJ_OP_COUNT, message, out, VJ_NO_DEADLINE);
 }
 
+static void remote_traffic(VjEngine *e, VjMetaTraffic *out)
+{
+    VjRpcTraffic all;
+
+    vj_rpc_client_traffic(((VjRemoteEngine *)e)->client, &all);
+    *out = (VjMetaTraffic){.requests = all.calls,
+                           .sent_bytes = all.sent_bytes,
+                           .received_bytes = all.received_bytes};
+}
+
 const VjEngineOps vj_engine_remote_ops = {
     .name = "remote",
     .options = vj_remote_engine_options,
@@ -538,4 +548,5 @@ const VjEngineOps vj_engine_remote_ops = {
     .apply = remote_apply,
     .clock_us = remote_clock_us,
     .count = remote_count,
+    .traffic = remote_traffic,
 };

@@ -16,6 +16,10 @@
 
 /* Bytes of which one in so many must be saved, else the plain ones are sent. */
 #define WIRE_GAIN_SHARE 16u
+/* After so many contents in a row that did not become shorter some are not tried: one,
+ * then twice as many each time, but not more than WIRE_SKIP_MAX. */
+#define WIRE_MISSES 4u
+#define WIRE_SKIP_MAX 64u
 
 bool vj_by_node_applies(const VjObjects *o, const VjTransform *want)
 {
@@ -35,7 +39,50 @@ VjTransform vj_by_node_stored(const VjTransform *want)
     return stored;
 }
 
+/* ---- whether encoding for the wire pays -------------------------------------------- */
+
+/* True: to be tried, and said by trial_ended() how it went. */
+static bool trial_begins(VjObjects *o, VjWireTrial *t)
+{
+    bool try;
+
+    vj_mutex_lock(&o->cache.lock);
+    try = t->skip == 0;
+    if (!try) {
+        t->skip--;
+        o->cache.stats.wire_untried++;
+    }
+    vj_mutex_unlock(&o->cache.lock);
+    return try;
+}
+
+static void trial_ended(VjObjects *o, VjWireTrial *t, bool is_shorter, uint64_t saved)
+{
+    vj_mutex_lock(&o->cache.lock);
+    if (is_shorter) {
+        t->misses = t->skip = 0;
+        o->cache.stats.wire_encoded++;
+        o->cache.stats.wire_saved_bytes += saved;
+    } else {
+        t->misses = MIN(t->misses + 1, WIRE_MISSES + 16);
+        t->skip = t->misses < WIRE_MISSES
+                      ? 0
+                      : MIN(1u << (t->misses - WIRE_MISSES), WIRE_SKIP_MAX);
+        o->cache.stats.wire_unshrunk++;
+    }
+    vj_mutex_unlock(&o->cache.lock);
+}
+
 /* ---- putting ----------------------------------------------------------------------- */
+
+/* The codec of @want may make bytes shorter, whatever they stand beside. */
+static bool may_shorten(const VjTransform *want)
+{
+    const VjCodecOps *ops = vj_codec_by_id(want->codec);
+
+    return ops != NULL &&
+           (ops->flags & (VJ_CODEC_SAME_LENGTH | VJ_CODEC_USES_CONTEXT)) == 0;
+}
 
 /* @plain as it goes over the wire.  NULL: as it is. */
 static VjBuf *encode_for_wire(const void *plain, const VjTransform *want,
@@ -46,10 +93,6 @@ static VjBuf *encode_for_wire(const void *plain, const VjTransform *want,
     size_t most = plain_bytes - plain_bytes / WIRE_GAIN_SHARE;
     g_autoptr(VjBuf) out = NULL;
 
-    if (spec.ops == NULL ||
-        (spec.ops->flags & (VJ_CODEC_SAME_LENGTH | VJ_CODEC_USES_CONTEXT)) != 0) {
-        return NULL;
-    }
     out = vj_buf_new(most);
     if (out == NULL ||
         vj_codec_encode(&spec, NULL, plain, plain_bytes, out->data, most, len) < 0) {
@@ -60,8 +103,8 @@ static VjBuf *encode_for_wire(const void *plain, const VjTransform *want,
 
 /* What the node says of the form is what can be, and, where it kept the content as it
  * is, what we would have made. */
-static int check_form(const VjObjects *o, const void *plain, const VjTransform *stored,
-                      VjObject *object, const VjStoreForm *form)
+static int check_form(const void *plain, const VjTransform *stored, VjObject *object,
+                      const VjStoreForm *form)
 {
     const VjTransform none = {.codec = VJ_CODEC_ID_NONE};
     g_autoptr(VjTrailer) t = NULL;
@@ -72,7 +115,6 @@ static int check_form(const VjObjects *o, const void *plain, const VjTransform *
     bool varying;
     int rc;
 
-    (void)o;
     object->codec = form->codec;
     object->stored_bytes = form->stored_bytes;
     object->trailer_checksum = form->trailer_checksum;
@@ -109,11 +151,12 @@ int vj_by_node_put(VjObjects *o, const void *plain, const VjTransform *want,
     VjPut put;
     int rc;
 
-    if (want->mode == VJ_MODE_TRANSPORT) {
+    if (want->mode == VJ_MODE_TRANSPORT && may_shorten(want) &&
+        trial_begins(o, &o->wire_put)) {
         encoded = encode_for_wire(plain, want, object->plain_bytes, &len);
         to_do.wire_codec = encoded != NULL ? want->codec : 0;
         to_do.wire_param = encoded != NULL ? want->param : 0;
-        vj_objects_count(o, wire_saved_bytes, object->plain_bytes - len);
+        trial_ended(o, &o->wire_put, encoded != NULL, object->plain_bytes - len);
     }
     rc = vj_store_put_plain(o->store, object->id, &to_do,
                             encoded != NULL ? encoded->data : plain, len, &put, &form);
@@ -122,7 +165,14 @@ int vj_by_node_put(VjObjects *o, const void *plain, const VjTransform *want,
     }
     object->loc = put.loc;
     object->flags |= want->mode == VJ_MODE_SERVER ? VJ_OBJECT_BY_NODE : VJ_OBJECT_ON_WIRE;
-    return check_form(o, plain, &stored, object, &form);
+    rc = check_form(plain, &stored, object, &form);
+    if (rc < 0) {
+        vj_log_warn("object %" G_GUINT64_FORMAT ": its node made something else of it "
+                    "than was asked for; this mount encodes it",
+                    object->id);
+        (void)!vj_store_remove(o->store, object->id, object->loc);
+    }
+    return rc;
 }
 
 /* ---- reading ----------------------------------------------------------------------- */
@@ -141,7 +191,8 @@ int vj_by_node_read(VjObjects *o, const VjObject *object, uint32_t start, void *
 {
     VjStoreWant wire = {.wire_codec = VJ_CODEC_ID_LZ4};
     bool is_wire = (object->flags & VJ_OBJECT_ON_WIRE) != 0 &&
-                   vj_codec_by_id(VJ_CODEC_ID_LZ4) != NULL;
+                   vj_codec_by_id(VJ_CODEC_ID_LZ4) != NULL &&
+                   trial_begins(o, &o->wire_get);
     VjStoreForm form = vj_object_store_form(object);
     g_autoptr(VjBuf) bytes = NULL;
     bool is_encoded;
@@ -152,8 +203,10 @@ int vj_by_node_read(VjObjects *o, const VjObject *object, uint32_t start, void *
         return rc;
     }
     vj_cache_count_get(&o->cache, bytes->len);
+    if (is_wire) {
+        trial_ended(o, &o->wire_get, is_encoded, len - MIN(len, bytes->len));
+    }
     if (is_encoded) {
-        vj_objects_count(o, wire_saved_bytes, len - MIN(len, bytes->len));
         rc = decode_from_wire(&wire, bytes, dst, len);
     } else {
         memcpy(dst, bytes->data, len);

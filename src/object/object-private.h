@@ -362,6 +362,15 @@ int vj_object_add_ref(VjTxn *txn, VjObject *object) G_GNUC_WARN_UNUSED_RESULT;
 int vj_object_revive(VjTxn *txn, VjObject *object) G_GNUC_WARN_UNUSED_RESULT;
 /* ---- objects.c --------------------------------------------------------------------- */
 
+/*
+ * Whether encoding for the wire is worth a try (by-node.c).  Each miss after the first
+ * few doubles how many contents go as they are before the next try.
+ */
+typedef struct VjWireTrial {
+    uint32_t misses; /* in a row */
+    uint32_t skip;   /* so many are not tried */
+} VjWireTrial;
+
 struct VjObjects {
     VjMeta *meta;
     VjStore *store;
@@ -374,6 +383,8 @@ struct VjObjects {
     VjInflight inflight;
     VjVerified verified;
     VjHealing healing;
+    /* guarded by cache.lock: */
+    VjWireTrial wire_put, wire_get;
 };
 
 /* Adds to one of the counts. */

@@ -101,7 +101,8 @@ int vj_object_create(VjObjects *o, VjTxn *txn, const VjObject *object, VjObject 
     VjIndexKey key;
     int rc;
 
-    g_assert(object->refs == 0 && object->flags == 0 && object->deaths == 0);
+    g_assert(object->refs == 0 && object->deaths == 0 &&
+             (object->flags & ~(uint32_t)(VJ_OBJECT_BY_NODE | VJ_OBJECT_ON_WIRE)) == 0);
     *out = *object;
     out->refs = 1;
     vj_index_key_of(out, &key);

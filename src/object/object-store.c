@@ -300,10 +300,11 @@ static int encode_and_put(VjObjects *o, const void *plain, const VjTransform *wa
         if (rc == 0) {
             count_put(&o->cache, object, object->stored_bytes);
         }
-        if (rc != -EOPNOTSUPP && rc != -ETIMEDOUT) {
+        if (rc == 0 || rc == -ENOMEM || rc == -EROFS) {
             return rc;
         }
-        stored = vj_by_node_stored(want); /* no node can do it now: here, then */
+        /* The node cannot do it now, or is full, and there may be others: here, then. */
+        stored = vj_by_node_stored(want);
         want = &stored;
         object->flags &= ~(uint32_t)(VJ_OBJECT_BY_NODE | VJ_OBJECT_ON_WIRE);
     }

@@ -355,6 +355,9 @@ typedef struct VjObjectsStats {
     uint64_t fast_hits, inflight_hits, index_hits, puts, put_bytes;
     uint64_t removed, removed_bytes, verified, damaged, healed;
     uint64_t wire_saved_bytes; /* not sent, as they were encoded for the way */
+    /* Contents that were encoded for it, those that did not become shorter by that, and
+     * those for which it was not tried, as others lately did not. */
+    uint64_t wire_encoded, wire_unshrunk, wire_untried;
     uint64_t cache_hits, cache_misses, cache_bytes;
     uint64_t reads, read_bytes; /* gets from the store */
     uint64_t expected;          /* objects that were asked for ahead of readers */

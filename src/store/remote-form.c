@@ -32,7 +32,8 @@ typedef struct PutPlain {
     VjRpcCall *calls[VJ_PLACEMENT_NODES_MAX];
     uint64_t lives[VJ_PLACEMENT_NODES_MAX];
     bool has_form;
-    VjWireForm form; /* that the first node made */
+    VjWireForm form;  /* that the first node made */
+    VjNodeSet silent; /* they gave no answer, and may have it */
 } PutPlain;
 
 /* False: there is no node, or no room for one more that no flush has covered. */
@@ -68,6 +69,9 @@ static int take_answer(PutPlain *p, unsigned i)
     VjWireForm form;
     bool is_good;
 
+    if (!call->is_answered && call->rc != -ENOTCONN) {
+        p->silent |= vj_node_bit(node->index);
+    }
     if (call->rc < 0) {
         return vj_remote_is_lost(call) ? -ETIMEDOUT : call->rc;
     }
@@ -86,6 +90,8 @@ static int take_answer(PutPlain *p, unsigned i)
     if (is_good) {
         p->has_form = true;
         p->form = form;
+    } else {
+        p->silent |= vj_node_bit(node->index);
     }
     return is_good ? 0 : -ETIMEDOUT;
 }
@@ -108,6 +114,9 @@ static int run_puts(PutPlain *p, const VjWirePutPlain *message, VjBuf *bulk, siz
 
         rc = p->has_form ? 0 : one;
         vj_rpc_call_unref(p->calls[i]);
+    }
+    if (p->silent != 0) {
+        vj_remote_remove_at(p->r, p->object.id, p->object.nonce, p->silent);
     }
     return rc;
 }
@@ -217,7 +226,8 @@ static int take_get(const VjRpcCall *call, void *opaque)
         return -EPROTO;
     }
     g->is_encoded = codec != 0;
-    g->bytes = vj_buf_ref(call->reply_bulk);
+    g->bytes = vj_buf_ref(call->reply_bulk); /* which had room for more */
+    g->bytes->len = call->reply_bulk_bytes;
     return 0;
 }
 

@@ -532,6 +532,7 @@ static bool remote_node(VjStore *s, unsigned index, VjStoreNode *out)
         g_strlcpy(out->address, node->address, sizeof out->address);
         vj_remote_seam->traffic(node->client, &traffic);
     }
+    out->requests = traffic.calls;
     out->sent_bytes = traffic.sent_bytes;
     out->received_bytes = traffic.received_bytes;
     out->losses = traffic.losses;

@@ -127,7 +127,7 @@ typedef struct VjStoreNode {
     const char *state; /* "live", "away", …; static */
     bool is_live, is_draining;
     uint32_t weight;
-    uint64_t sent_bytes, received_bytes, losses;
+    uint64_t requests, sent_bytes, received_bytes, losses;
 } VjStoreNode;
 
 /* The whole of a stored object: is it what was put? */

@@ -213,6 +213,19 @@ int vj_volume_usage(VjVolume *v, VjVolumeUsage *out)
     return r;
 }
 
+/* Of the store's nodes together, since open. */
+static VjStoreNode store_traffic(VjVolume *v)
+{
+    VjStoreNode all = {.requests = 0}, node;
+
+    for (unsigned i = 0; vj_volume_node(v, i, &node); i++) {
+        all.requests += node.requests;
+        all.sent_bytes += node.sent_bytes;
+        all.received_bytes += node.received_bytes;
+    }
+    return all;
+}
+
 void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
 {
     VjFileCounters f;
@@ -220,7 +233,10 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
     VjMetaStats m;
     VjStoreHealth health = {0};
     VjStoreStats s;
+    VjStoreNode to_store = store_traffic(v);
+    VjMetaTraffic to_meta;
 
+    vj_meta_traffic(v->meta, &to_meta);
     if (vj_store_has_replicas(v->store)) {
         vj_store_health(v->store, &health);
     }
@@ -265,6 +281,9 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
         {"cache_bytes", o.cache_bytes},
         {"objects_healed", o.healed},
         {"wire_saved_bytes", o.wire_saved_bytes},
+        {"wire_encoded", o.wire_encoded},
+        {"wire_unshrunk", o.wire_unshrunk},
+        {"wire_untried", o.wire_untried},
         {"objects_expected", o.expected},
         {"nodes", health.nodes},
         {"nodes_live", health.live},
@@ -276,6 +295,12 @@ void vj_volume_counters(VjVolume *v, VjCounterVisit *visit, void *opaque)
         {"store_removes", s.removes},
         {"store_flushes", s.flushes},
         {"store_failures", s.failures},
+        {"store_requests", to_store.requests},
+        {"store_sent_bytes", to_store.sent_bytes},
+        {"store_received_bytes", to_store.received_bytes},
+        {"meta_requests", to_meta.requests},
+        {"meta_sent_bytes", to_meta.sent_bytes},
+        {"meta_received_bytes", to_meta.received_bytes},
         {"meta_commits", m.commits},
         {"meta_conflicts", m.conflicts},
         {"meta_flushes", m.flushes},

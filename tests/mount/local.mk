@@ -24,6 +24,7 @@ MOUNT_TESTS += \
 	tests/mount/meta-node.sh \
 	tests/mount/mkfs-failures.sh \
 	tests/mount/mkfs-fsck.sh \
+	tests/mount/modes.sh \
 	tests/mount/namespaces.sh \
 	tests/mount/neighbours.sh \
 	tests/mount/one-daemon.sh \
