@@ -57,9 +57,8 @@ void vj_node_put(VjRpcRequest *r)
     }
     bulk = vj_rpc_request_bulk(r, &bytes);
     rc = vj_wire_put_decode(vj_rpc_request_message(r), &m);
-    rc = rc == 0 && (bulk == NULL || bytes == 0) ? -EPROTO : rc;
     if (rc == 0) {
-        iov = (struct iovec){.iov_base = bulk->data, .iov_len = bytes};
+        iov = (struct iovec){.iov_base = bytes > 0 ? bulk->data : NULL, .iov_len = bytes};
         rc = vj_store_put_as(s, m.object.id, m.object.nonce, &iov, 1, &put);
         rc = finish_put(r, rc, m.flags);
     }

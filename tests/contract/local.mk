@@ -6,7 +6,7 @@
 CONTRACT_TESTS += tests/contract/test-chunk
 tests_contract_test_chunk_LDADD = $(LDADD_chunk) $(CMOCKA_LIBS)
 CONTRACT_TESTS += tests/contract/test-store
-tests_contract_test_store_LDADD = tests/lib/libnode-model.la $(LDADD_store) $(CMOCKA_LIBS)
+tests_contract_test_store_LDADD = tests/lib/libnode-model.la $(LDADD_node) $(CMOCKA_LIBS)
 CONTRACT_TESTS += tests/contract/test-engine
 tests_contract_test_engine_LDADD = $(LDADD_node) $(CMOCKA_LIBS)
 CONTRACT_TESTS += tests/contract/test-meta

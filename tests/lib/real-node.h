@@ -20,8 +20,8 @@ typedef struct RealNode {
     VjRpcServer *server;
 } RealNode;
 
-/* @meta: the engine that it has. */
-static inline RealNode *real_node_new(const char *meta)
+/* @lines: of the section of its volume. */
+static inline RealNode *real_node_new_with(const char *lines)
 {
     RealNode *n = g_new0(RealNode, 1);
     g_autofree char *volume = NULL;
@@ -40,8 +40,8 @@ static inline RealNode *real_node_new(const char *meta)
     volume = g_build_filename(n->dir, "volume", NULL);
     g_assert(mkdir(volume, 0700) == 0);
     text = g_strdup_printf("[node]\nlisten_insecure = %s\n[volume default]\n"
-                           "directory = %s\nmeta = %s\nroles = meta\n",
-                           n->address, volume, meta);
+                           "directory = %s\n%s\n",
+                           n->address, volume, lines);
     conf = vj_node_conf_parse("/test.conf", text, strlen(text), &error);
     if (conf == NULL) {
         g_error("%s", error->message);
@@ -56,6 +56,14 @@ static inline RealNode *real_node_new(const char *meta)
         g_error("%s", error->message);
     }
     return n;
+}
+
+/* @meta: the engine that it has. */
+static inline RealNode *real_node_new(const char *meta)
+{
+    g_autofree char *lines = g_strdup_printf("meta = %s\nroles = meta", meta);
+
+    return real_node_new_with(lines);
 }
 
 static inline void real_node_free(RealNode *n)

@@ -13,6 +13,7 @@ MOUNT_TESTS += \
 	tests/mount/edits.sh \
 	tests/mount/gc-scrub.sh \
 	tests/mount/keygen.sh \
+	tests/mount/known-content.sh \
 	tests/mount/lifecycle.sh \
 	tests/mount/fsck-repair.sh \
 	tests/mount/guard.sh \
@@ -34,6 +35,7 @@ MOUNT_TESTS += \
 	tests/mount/posix-options.sh \
 	tests/mount/posix-suite.sh \
 	tests/mount/redo-log.sh \
+	tests/mount/round-trips.sh \
 	tests/mount/rwrite.sh \
 	tests/mount/safety.sh \
 	tests/mount/scrub-resume.sh \
