@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# Requests that a mount sends to its nodes for what programs do: as many round trips, where none is sent before the
+# answer to another one.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/nodes.sh"
+
+requires command python3
+requires_fuse
+requires program varjfsd fsck.varjfs varjfsctl
+
+SOURCE=$T/volume.conf
+# Nothing goes out by itself while requests are counted.
+quiet=lease=3600,commit=3600
+
+count()
+{
+    # shellcheck disable=SC2154 # tap.sh sets srcdir
+    python3 "$srcdir/tests/mount/round-trips.py" "$MNT" "$1" >"$T/counts" 2>"$T/count.err" || {
+        fail "round-trips.py $1" "$(cat "$T/count.err")"
+        exit 1
+    }
+}
+
+# at_most NAME REQUESTS: one result, of three calls of four.  The others may have met something that comes once in a while
+# whatever programs do: how much space there is, for one, is asked for once a second while somebody writes.
+at_most()
+{
+    awk -v name="$1" '$1 == name { print $2 + $3, $2, $3 }' "$T/counts" | sort -n >"$T/sorted"
+    note "$1: requests in all, for keys, for objects, and how often: $(uniq -c "$T/sorted" | awk '{ printf "%s%d %d %d: %d", n++ ? "; " : "", $2, $3, $4, $1 }')"
+    check "$1: at most $2 requests" awk -v most="$2" '$1 > most { bad++ } END { exit NR == 0 || bad * 4 > NR }' "$T/sorted"
+}
+
+for node in keys one; do
+    node_begin $node
+done
+make_fs -o "meta=remote:$(nodes_at keys):insecure,store=remote:$(nodes_at one):insecure"
+mount_varjfs -o $quiet
+count fill
+remount_varjfs -o $quiet
+count list
+at_most list 50
+at_most again 0
+count work
+for what in create write insert stat read rename unlink; do
+    at_most $what 0
+done
+at_most flush 2
+umount_varjfs
+fsck_clean "afterwards"
+tap_done
