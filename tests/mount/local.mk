@@ -28,6 +28,7 @@ MOUNT_TESTS += \
 	tests/mount/modes.sh \
 	tests/mount/namespaces.sh \
 	tests/mount/neighbours.sh \
+	tests/mount/node-faults.sh \
 	tests/mount/one-daemon.sh \
 	tests/mount/operators.sh \
 	tests/mount/overlay.sh \
