@@ -34,14 +34,14 @@ requires_crash()
     [ -e "$crash_library" ] || skip_all "tests/crash does not record on this machine"
 }
 
-# The runtime of a sanitizer wants to be loaded before all others.
+# crash_exec=exec: in place of the shell.  The runtime of a sanitizer wants to be loaded before all others.
 crash_run()
 {
     local program sanitizer
     program=$(type -P "$1") || return 127
     sanitizer=$(ldd "$program" 2>/dev/null | awk '/lib[at]san\.so/ { print $3 }')
     LD_PRELOAD="$sanitizer $crash_library" VJ_RECORD_LOG="$crash_log" \
-        VJ_RECORD_BELOW="$SOURCE" VJ_RECORD_FAIL="$crash_fail" "$@"
+        VJ_RECORD_BELOW="$SOURCE" VJ_RECORD_FAIL="$crash_fail" ${crash_exec:-} "$@"
 }
 
 # CRASH_KEEP=DIR: the logs stay there.

@@ -42,6 +42,7 @@ tests_crash_planted_varjfs_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=mdb_env_open,--wrap=vj_fs_sync,--wrap=fdatasync,--wrap=syncfs \
 	-Wl,--wrap=vj_redo_append,--wrap=vj_redo_begin,--wrap=vj_random_bytes
 
+CRASH_TESTS += tests/crash/node.sh
 CRASH_TESTS += tests/crash/planted.sh
 CRASH_TESTS += tests/crash/short.sh
 CRASH_TESTS += tests/crash/sqlite.sh

@@ -27,6 +27,7 @@
 #include "record.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -952,6 +953,23 @@ static void set_trap(void)
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
         die("the trap", strerror(errno));
     }
+}
+
+/* A thread that has the trap's signal blocked would be ended by it. */
+int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+    static int (*real)(int, const sigset_t *, sigset_t *);
+    sigset_t rest;
+
+    if (real == NULL) {
+        *(void **)&real = dlsym(RTLD_NEXT, "pthread_sigmask");
+    }
+    if (set != NULL && how != SIG_UNBLOCK) {
+        rest = *set;
+        sigdelset(&rest, SIGSYS);
+        set = &rest;
+    }
+    return real(how, set, old);
 }
 
 /* ---- setting up -------------------------------------------------------------------- */

@@ -131,7 +131,7 @@ node_stop bad2
 
 for nodes in 1 2; do
     for name in still$nodes other$nodes; do
-        node_begin $name
+        node_begin "$name"
     done
     if [ $nodes = 2 ]; then
         begin 2 still2 other2

@@ -10,7 +10,7 @@ requires command python3
 requires_fuse
 requires program varjfsd fsck.varjfs varjfsctl
 
-SOURCE=$T/volume.conf
+SOURCE=$T/volume.conf # of make_fs
 # Nothing goes out by itself while requests are counted.
 quiet=lease=3600,commit=3600
 
@@ -29,6 +29,7 @@ at_most()
 {
     awk -v name="$1" '$1 == name { print $2 + $3, $2, $3 }' "$T/counts" | sort -n >"$T/sorted"
     note "$1: requests in all, for keys, for objects, and how often: $(uniq -c "$T/sorted" | awk '{ printf "%s%d %d %d: %d", n++ ? "; " : "", $2, $3, $4, $1 }')"
+    # shellcheck disable=SC2016 # for awk
     check "$1: at most $2 requests" awk -v most="$2" '$1 > most { bad++ } END { exit NR == 0 || bad * 4 > NR }' "$T/sorted"
 }
 
