@@ -10,7 +10,8 @@ requires command python3
 requires_fuse
 requires program varjfsd fsck.varjfs varjfsctl
 
-SOURCE=$T/volume.conf # of make_fs
+# shellcheck disable=SC2034 # make_fs and mount_varjfs use it
+SOURCE=$T/volume.conf
 # Nothing goes out by itself while requests are counted.
 quiet=lease=3600,commit=3600
 
