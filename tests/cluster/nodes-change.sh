@@ -3,9 +3,9 @@
 #
 # nodes-change.sh - a volume on three of four nodes gets the fourth, and loses two of the others
 #
-# Node 4 is added, node 2 drained under edits, removed, killed and its disk wiped; node 3 is drained, taken back, killed
+# With two replicas: node 4 is added, node 2 drained under edits, removed, killed and its disk wiped; node 3 is drained, taken back, killed
 # and removed by force.  All that was written reads, with the volume file as it was written anew, and with an old copy
-# of it put back, as a crash between the two steps of a change leaves it.
+# of it put back, as a crash between the two steps of a change leaves it.  Then the same with one replica.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/cluster.sh"
 
@@ -53,6 +53,11 @@ state_of() # NODE
     varjfsctl node status "$MNT" 2>/dev/null | sed -n "s/.* address=$(host "$1") state=\([a-z]*\) .*/\1/p"
 }
 
+has_state() # NODE STATE
+{
+    [ "$(state_of "$1")" = "$2" ]
+}
+
 is_draining() # NODE
 {
     varjfsctl node status "$MNT" 2>/dev/null | grep -q " address=$(host "$1") .*draining=1"
@@ -86,7 +91,7 @@ is "node 4 has no place of the volume" "$(objects_at 4)" 0
 check "node add" varjfsctl node add "$MNT" "$(host 4)"
 check "it is in the volume file" grep -q "^store = remote:.*,$(host 3),$(host 4):" "$VOLUME"
 is "whose mode is as it was" "$(stat -c %a "$VOLUME")" "$(stat -c %a "$T/three.conf")"
-check "it gets live" wait_for 30 eval '[ "$(state_of 4)" = live ]'
+check "it gets live" wait_for 30 has_state 4 live
 check "node add again" varjfsctl node add "$MNT" "$(host 4)"
 check "more files are written" write_files b
 check "the healer has moved what is node 4's" wait_for 60 nothing_wants_healing
@@ -149,7 +154,7 @@ check_fails "it is not drained any more" is_draining 3
 check "objects come back to it" wait_for 60 nothing_wants_healing
 check "and are there ($(objects_at 3))" test "$(objects_at 3)" -ge 10
 cluster kill 3
-check "its death is seen" wait_for 60 eval '[ "$(state_of 3)" = away ]'
+check "its death is seen" wait_for 60 has_state 3 away
 check "node remove --force" varjfsctl node remove --force "$MNT" "$(host 3)"
 cluster wipe 3
 check "all have their replicas on the two that are left" wait_for 60 nothing_wants_healing
@@ -160,4 +165,23 @@ cluster umount
 cluster_fsck "at the end"
 cluster mount
 load_verify "at the end: all that was fsynced"
+cluster down --destroy
+
+# ---- one replica --------------------------------------------------------------------------
+
+cluster --on 2 --replicas 1 up 3
+check "one replica: files are written" write_files c
+check "one replica: node add" varjfsctl node add "$MNT" "$(host 3)"
+check "one replica: node drain" varjfsctl node drain "$MNT" "$(host 2)"
+check "one replica: objects moved to node 3" test "$(objects_at 3)" -ge 5
+cluster kill 3
+refused "one replica: what would be lost" "objects would have no replica left" remove --force "$MNT" "$(host 3)"
+cluster start 3
+check "one replica: it is there again" wait_for 30 has_state 3 live
+check "one replica: node remove" varjfsctl node remove "$MNT" "$(host 2)"
+cluster kill 2
+cluster wipe 2
+check "one replica: the files" same_files c
+cluster umount
+cluster_fsck "one replica"
 tap_done
