@@ -238,7 +238,7 @@ static void pause_for(int64_t count_us)
 /* Until the node has nothing that is needed. */
 static bool wait_until_empty(const VjCtl *ctl, const char *path, int fd)
 {
-    bool shows = isatty(STDERR_FILENO) != 0, ok;
+    bool is_terminal = isatty(STDERR_FILENO) != 0, ok;
     struct varjfs_node io;
 
     for (;;) {
@@ -249,13 +249,14 @@ static bool wait_until_empty(const VjCtl *ctl, const char *path, int fd)
         if (!ok || io.left == 0) {
             break;
         }
-        if (shows) {
-            fprintf(stderr, "\r%" G_GUINT64_FORMAT " objects left on %s\033[K",
-                    (guint64)io.left, io.host);
+        if (is_terminal || ctl->progress) {
+            fprintf(stderr, "%s%" G_GUINT64_FORMAT " objects left on %s%s",
+                    is_terminal ? "\r" : "", (guint64)io.left, io.host,
+                    is_terminal ? "\033[K" : "\n");
         }
         pause_for(vj_clock_mono_us() - begin_us);
     }
-    if (shows) {
+    if (is_terminal) {
         fprintf(stderr, "\r\033[K");
     }
     return ok;

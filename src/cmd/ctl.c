@@ -67,6 +67,8 @@ static const VjCmdSwitch node_switches[] = {
     {.word = "weight",
      .value = "N",
      .help = "add: its share of the objects, 1 to 1000 (default: 1)"},
+    {.word = "progress",
+     .help = "drain: show the progress, also where it is no terminal"},
     {.word = "force", .help = "remove: it has not been drained, and is dead for good"},
     {0},
 };

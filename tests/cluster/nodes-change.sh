@@ -102,7 +102,8 @@ check "the first files" same_files a
 
 load_start "$seed"
 wait_for 60 load_has 10 || fail "the load begins"
-check "node drain" varjfsctl node drain "$MNT" "$(host 2)"
+is "node drain" "$(status_of varjfsctl node drain --progress "$MNT" "$(host 2)")" 0
+check "it shows how many objects are left" grep -q '^[1-9][0-9]* objects left on ' "$T/err"
 check "it is drained" is_draining 2
 wait_for 60 load_has $(($(load_count) + 15)) || fail "the load goes on"
 check "node drain again" varjfsctl node drain "$MNT" "$(host 2)"
