@@ -203,7 +203,8 @@ static void set_weight(VjRemote *r, unsigned index, uint32_t weight)
                 r->nodes[index].address, weight);
 }
 
-/* What it held of puts that no flush has covered is not counted on. */
+/* What it held of puts that no flush has covered is not counted on, and what was to be
+ * removed there stays. */
 static void leave_list(VjRemote *r, unsigned index)
 {
     VjRemoteNode *node = &r->nodes[index];
@@ -216,6 +217,10 @@ static void leave_list(VjRemote *r, unsigned index)
     r->leaving &= ~vj_node_bit(index);
     r->weights[index] = r->own_weights[index] = 0;
     vj_remote_node_lose(node, true);
+    for (guint i = 0; i < node->orphans->len; i++) {
+        vj_remote_own_remove_end(r, &g_array_index(node->orphans, VjWireObject, i));
+    }
+    g_array_set_size(node->orphans, 0);
     r->changes++;
     vj_remote_resume_all(r); /* those that wait for it */
     vj_cond_broadcast(&r->changed);

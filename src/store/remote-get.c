@@ -357,6 +357,15 @@ static const VjRemoteOpKind get_kind = {.size = sizeof(GetOp),
                                         .clear = get_clear,
                                         .cancel = get_cancel};
 
+/* Places of the list, those of removed nodes too: a locator that was read before its
+ * object was brought elsewhere may name one of these alone. */
+static VjNodeSet listed(const VjRemote *r)
+{
+    unsigned count = vj_remote_count(r);
+
+    return count < VJ_PLACEMENT_NODES_MAX ? vj_node_bit(count) - 1 : UINT64_MAX;
+}
+
 void vj_remote_get(VjRemote *r, VjIo *io)
 {
     VjRemoteOp *op = vj_remote_op_new(&get_kind, r, io);
@@ -367,7 +376,7 @@ void vj_remote_get(VjRemote *r, VjIo *io)
     g->len = io->len;
     g->buf = vj_buf_ref(io->buf);
     if (!vj_remote_loc_decode(io->loc, &op->nonce, &op->nodes) ||
-        (op->nodes & vj_remote_places(r)) == 0) {
+        (op->nodes & listed(r)) == 0) {
         op->is_over = true;
         vj_remote_op_complete(op, -EBADMSG, NULL);
     } else {

@@ -628,13 +628,15 @@ static void change(Fixture *f, VjNodeChangeKind kind, const char *address)
 static void test_change(void **state)
 {
     Fixture *f = *state;
-    VjPut put = vj_store_test_put(f->s, 1, LEN), other;
+    VjPut put = vj_store_test_put(f->s, 1, LEN), other, before;
     unsigned first = first_node(1), found = 0;
     g_autofree char *path = path_of(f, first);
     g_autofree char *address = g_strdup_printf("unix:%s", path);
     VjStoreNode node;
 
     assert_true(vj_store_loc_names(f->s, put.loc, first));
+    before = put;
+    before.loc = vj_remote_loc_encode(nonce_of(put.loc), vj_node_bit(first));
     change(f, VJ_NODE_DRAIN, address);
     assert_int_equal(health_of(f).draining, 1);
     assert_int_equal(heal(f, &put), 0);
@@ -647,6 +649,7 @@ static void test_change(void **state)
     other = vj_store_test_put(f->s, 1, LEN);
     assert_false(vj_store_loc_names(f->s, other.loc, first));
     assert_true(vj_store_test_matches(f->s, &put));
+    assert_true(vj_store_test_matches(f->s, &before)); /* is looked for elsewhere */
     change(f, VJ_NODE_ADD, address);
     assert_int_equal(health_of(f).nodes, NODES);
     assert_true(vj_store_node(f->s, NODES, &node));
