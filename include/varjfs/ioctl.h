@@ -194,6 +194,9 @@ struct varjfs_stage {
  *
  * VOLUME: lines "key=value" of text: uuid, and label (may be empty).
  *
+ * CONF: the text of the volume file, or of varjfs.conf, as it has to be for the next
+ * mount: newer than the file where the list of storage nodes was changed.
+ *
  * SCRUB, as DF; times are seconds since 1970.  pass_* is 0 when no scrub is under way,
  * last_* and finished when none was complete.  An older daemon answers EINVAL.
  *     place          cursor with which VARJFS_TEND_SCRUB goes on; 0: begin a new one
@@ -225,8 +228,8 @@ struct varjfs_stage {
  *
  * A caller that is neither root nor the user who mounted does not get what depends on the
  * files of other users: object_id, refs and digest of objects are "-", as are objects,
- * object_plain_bytes, object_stored_bytes and cache_bytes of DF; STATS, SCRUB and
- * NODES are EPERM.
+ * object_plain_bytes, object_stored_bytes and cache_bytes of DF; STATS, SCRUB,
+ * NODES and CONF are EPERM.
  *
  * EINVAL: unknown kind, version or cursor; EISDIR: MAP of a directory.
  */
@@ -236,6 +239,8 @@ struct varjfs_stage {
 #define VARJFS_TEXT_VOLUME 4 /* uuid, label */
 #define VARJFS_TEXT_SCRUB 5  /* how far a scrub has come; the last complete one */
 #define VARJFS_TEXT_NODES 6  /* of a volume on storage nodes: each of them, a line */
+
+#define VARJFS_TEXT_CONF 7 /* the text of the volume file */
 
 #define VARJFS_TEXT_END (~(__u64)0) /* cursor: there is no more */
 
@@ -324,6 +329,49 @@ struct varjfs_tend {
 };
 
 #define VARJFS_IOC_TEND _IOWR(VARJFS_IOC_MAGIC, 7, struct varjfs_tend)
+
+/*
+ * A change of the list of storage nodes; for root and the user who mounted.  Any
+ * descriptor of the mount will do.
+ *
+ *   ADD     host takes a place of the volume, and objects from then on, in the proportion
+ *           of weight (1 to 1000) to those of the others; objects whose place it is now
+ *           move there.  Of a host in the list: it has that weight, and is not drained
+ *           any more
+ *   DRAIN   it gets no new objects, and those that it has are copied to others
+ *   REMOVE  of one that was drained, and has nothing that is needed; with
+ *           VARJFS_NODE_FORCE of one that is dead for good: what it had is brought to its
+ *           number of replicas first
+ *   COUNT   changes nothing: left is how many objects may have a replica there
+ *
+ * The ioctl returns 0 when the daemon has answered: error is 0, or an errno with a line
+ * for people in message, and then nothing is changed.  The new list is durable then; the
+ * volume file has to be written by the caller (VARJFS_TEXT_CONF).
+ *
+ * Errors of the ioctl itself: EPERM; EINVAL unknown version, kind or flags, a host
+ * without an end, a weight out of its range.
+ */
+#define VARJFS_NODE_ADD 1
+#define VARJFS_NODE_DRAIN 2
+#define VARJFS_NODE_REMOVE 3
+#define VARJFS_NODE_COUNT 4
+
+#define VARJFS_NODE_FORCE (1u << 0)
+#define VARJFS_NODE_WEIGHT_MAX 1000
+
+struct varjfs_node {
+    __u32 version;     /* in: VARJFS_IOC_VERSION */
+    __u32 what;        /* in: VARJFS_NODE_* */
+    __u32 flags;       /* in: VARJFS_NODE_FORCE, of REMOVE */
+    __u32 weight;      /* in: of ADD, else 0 */
+    __u64 left;        /* out: COUNT: objects */
+    __u32 error;       /* out: 0, or an errno */
+    __u32 reserved;    /* 0 */
+    char host[256];    /* in: as the list has it; ends with a NUL */
+    char message[256]; /* out: where error is not 0; ends with a NUL */
+};
+
+#define VARJFS_IOC_NODE _IOWR(VARJFS_IOC_MAGIC, 8, struct varjfs_node)
 
 /*
  * A write of bytes most of which stand there already, a little further up or down.  (A

@@ -377,6 +377,53 @@ bool vj_opts_parse_spec(VjOpts *o, const char *text, GError **error)
            vj_opts_parse(o, *end == ':' ? end + 1 : end, error);
 }
 
+void vj_opts_unset(VjOpts *o, const char *name)
+{
+    size_t i = find(o, name);
+    const char *fallback;
+
+    g_assert(i < o->count);
+    fallback = o->specs[i].fallback;
+    g_free(o->values[i].text);
+    o->values[i] = (Value){.text = g_strdup(fallback)};
+    if (fallback != NULL) {
+        bool is_valid = check_value(&o->specs[i], fallback, &o->values[i].number, NULL);
+
+        g_assert(is_valid);
+    }
+}
+
+static void append_escaped(GString *to, const char *value)
+{
+    for (; *value != '\0'; value++) {
+        if (*value == ',' || *value == '\\') {
+            g_string_append_c(to, '\\');
+        }
+        g_string_append_c(to, *value);
+    }
+}
+
+char *vj_opts_spec_text(const VjOpts *o)
+{
+    const VjOptSpec *leader = vj_opts_leader(o->specs);
+    size_t first = leader != NULL ? (size_t)(leader - o->specs) : o->count;
+    GString *text = g_string_new(NULL);
+    const char *between = "";
+
+    if (first < o->count && o->values[first].is_set) {
+        g_string_append(text, o->values[first].text);
+        between = ":";
+    }
+    for (size_t i = 0; i < o->count; i++) {
+        if (i != first && o->values[i].is_set) {
+            g_string_append_printf(text, "%s%s=", between, o->specs[i].name);
+            append_escaped(text, o->values[i].text);
+            between = ",";
+        }
+    }
+    return g_string_free(text, FALSE);
+}
+
 bool vj_opts_has_spec(const VjOpts *o, const char *name)
 {
     return find(o, name) < o->count;

@@ -51,8 +51,13 @@ bool vj_opts_parse(VjOpts *o, const char *text, GError **error);
  * row that leads, as it is, commas and colons included.
  */
 bool vj_opts_parse_spec(VjOpts *o, const char *text, GError **error);
+/* What vj_opts_parse_spec reads the same settings from: those that were set, and not
+ * defaulted.  Owned. */
+char *vj_opts_spec_text(const VjOpts *o);
 /* @value is the plain text, nothing escaped; NULL: as "name" without "=". */
 bool vj_opts_set(VjOpts *o, const char *name, const char *value, GError **error);
+/* As if it had never been set. */
+void vj_opts_unset(VjOpts *o, const char *name);
 
 /* False when @name is in no spec of @o (a programmer's error for the getters below). */
 bool vj_opts_has_spec(const VjOpts *o, const char *name);

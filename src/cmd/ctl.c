@@ -4,6 +4,8 @@
  */
 #include "cmd/ctl.h"
 
+#include "varjfs/ioctl.h"
+
 #include <stdlib.h>
 
 #define MANY 1000000
@@ -57,6 +59,17 @@ static const VjCmdSwitch scrub_switches[] = {
     {.word = "progress", .help = "show the progress, also where it is no terminal"},
     {.word = "status",
      .help = "read nothing: show how far a scrub has come, and what the last found"},
+    {0},
+};
+
+static const VjCmdSwitch node_switches[] = {
+    {.word = "json", .help = "print JSON"},
+    {.word = "weight",
+     .value = "N",
+     .help = "add: its share of the objects, 1 to 1000 (default: 1)"},
+    {.word = "progress",
+     .help = "drain: show the progress, also where it is no terminal"},
+    {.word = "force", .help = "remove: it has not been drained, and is dead for good"},
     {0},
 };
 
@@ -173,12 +186,14 @@ static const Subcommand subcommands[] = {
      1,
      vj_ctl_keygen},
     {{.name = "varjfsctl node",
-      .operands = "status|repair [--json] MOUNT",
+      .operands = "status|repair|refresh|add|drain|remove [OPTION...] MOUNT [HOST]",
       .summary = "status: shows the storage nodes of a file system.  repair: brings all\n"
-                 "objects to their number of replicas, and waits for it.  For root.",
-      .switches = json_switch},
+                 "objects to their number of replicas, and waits for it.  add, drain,\n"
+                 "remove: change the list of nodes.  refresh: writes it into the volume\n"
+                 "file.  For root.",
+      .switches = node_switches},
      2,
-     2,
+     3,
      vj_ctl_node},
     {{.name = "varjfsctl scrub",
       .operands = "[OPTION...] MOUNT",
@@ -229,6 +244,7 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
         {"no-sync", &ctl->no_sync}, {"recursive", &ctl->recursive},
         {"resume", &ctl->resume},   {"progress", &ctl->progress},
         {"status", &ctl->status},   {"ca", &ctl->makes_ca},
+        {"force", &ctl->is_forced},
     };
     const struct {
         const char *word;
@@ -248,6 +264,12 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
                                           NULL) ||
                vj_error_set(error, EINVAL, "--max-time: \"%s\" is no number of seconds",
                             value);
+    }
+    if (strcmp(s->word, "weight") == 0) {
+        return g_ascii_string_to_unsigned(value, 10, 1, VARJFS_NODE_WEIGHT_MAX,
+                                          &ctl->weight, NULL) ||
+               vj_error_set(error, EINVAL, "--weight: \"%s\" is no number from 1 to %u",
+                            value, VARJFS_NODE_WEIGHT_MAX);
     }
     if (strcmp(s->word, "days") == 0) {
         return g_ascii_string_to_unsigned(value, 10, 1, MAX_DAYS, &ctl->days, NULL) ||

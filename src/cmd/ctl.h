@@ -31,7 +31,9 @@ typedef struct VjCtl {
     bool makes_ca;
     const char *node, *client; /* names in certificates; NULL: not asked for */
     uint64_t days;             /* that one is good for; 0: the default */
-    char **operands;           /* ends with NULL; as many as the table of ctl.c allows */
+    uint64_t weight;           /* of a node; 0: not said, which is 1 */
+    bool is_forced;
+    char **operands; /* ends with NULL; as many as the table of ctl.c allows */
 } VjCtl;
 
 /* Each returns an exit code and has reported what went wrong. */

@@ -35,7 +35,7 @@ varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-tend.c \
 	src/cmd/ctl.c \
 	src/cmd/ctl.h
-varjfsctl_LDADD = src/cmd/libvj-cmd.la src/codec/libvj-codec.la $(LDADD_rpc)
+varjfsctl_LDADD = src/cmd/libvj-cmd.la $(LDADD_volume)
 
 mkfs_varjfs_SOURCES = src/cmd/mkfs.c
 mkfs_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_volume)

@@ -22,9 +22,11 @@ typedef struct SyncJob {
     bool ioctl;
     bool is_recode;
     bool is_tend;
+    bool is_node;
     union {
         struct varjfs_recode recode;
         struct varjfs_tend tend;
+        struct varjfs_node node;
     };
     VjCaller who;
 } SyncJob;
@@ -80,6 +82,49 @@ static void tend_job(VjFront *f, SyncJob *job)
     fuse_reply_ioctl(job->wait.req, 0, io, sizeof *io);
 }
 
+static void run_node(VjFront *f, const VjCaller *who, struct varjfs_node *io)
+{
+    static const VjNodeChangeKind kinds[] = {[VARJFS_NODE_ADD] = VJ_NODE_ADD,
+                                             [VARJFS_NODE_DRAIN] = VJ_NODE_DRAIN,
+                                             [VARJFS_NODE_REMOVE] = VJ_NODE_REMOVE};
+    g_autoptr(GError) error = NULL;
+    uint64_t left = 0;
+
+    if (io->what == VARJFS_NODE_COUNT) {
+        int r = vj_fs_count_at_node(f->fs, who, io->host, &left);
+
+        if (r < 0) {
+            vj_error_set_errno(&error, -r, "node %s", io->host);
+        }
+    } else {
+        VjNodeChange change = {.kind = kinds[io->what],
+                               .address = io->host,
+                               .weight = io->weight,
+                               .is_forced = (io->flags & VARJFS_NODE_FORCE) != 0};
+
+        (void)vj_fs_change_nodes(f->fs, who, &change, &error);
+    }
+    io->left = left;
+    io->error = error != NULL ? (uint32_t)error->code : 0;
+    memset(io->message, 0, sizeof io->message);
+    if (error != NULL) {
+        g_strlcpy(io->message, error->message, sizeof io->message);
+    }
+}
+
+static void node_job(VjFront *f, SyncJob *job)
+{
+    run_node(f, &job->who, &job->node);
+    if (!vj_wait_claim(&job->wait)) {
+        return;
+    }
+    if (job->node.error == EPERM) {
+        fuse_reply_err(job->wait.req, EPERM);
+    } else {
+        fuse_reply_ioctl(job->wait.req, 0, &job->node, sizeof job->node);
+    }
+}
+
 /* An error that no fsync of the handle has returned yet is returned once, and not to a
  * caller that was killed meanwhile. */
 static void durable_answer(SyncJob *job, int r)
@@ -131,6 +176,8 @@ void vj_front_sync_job(gpointer data, gpointer user_data)
         recode_job(f, job);
     } else if (job->is_tend) {
         tend_job(f, job);
+    } else if (job->is_node) {
+        node_job(f, job);
     } else {
         durable_job(f, job);
     }
@@ -483,6 +530,34 @@ static void ioctl_tend(const Argument *a)
     sync_submit(a->req, NULL, &job);
 }
 
+static bool is_node_request_valid(const struct varjfs_node *io)
+{
+    bool is_add = io->what == VARJFS_NODE_ADD;
+
+    return io->version == VARJFS_IOC_VERSION && io->what >= VARJFS_NODE_ADD &&
+           io->what <= VARJFS_NODE_COUNT && io->reserved == 0 &&
+           (io->flags & ~VARJFS_NODE_FORCE) == 0 &&
+           (io->flags == 0 || io->what == VARJFS_NODE_REMOVE) &&
+           (is_add ? io->weight >= 1 && io->weight <= VARJFS_NODE_WEIGHT_MAX
+                   : io->weight == 0) &&
+           io->host[0] != '\0' && memchr(io->host, '\0', sizeof io->host) != NULL;
+}
+
+static void ioctl_node(const Argument *a)
+{
+    SyncJob job = {.is_node = true};
+
+    if (a->len == sizeof job.node) {
+        memcpy(&job.node, a->bytes, sizeof job.node);
+    }
+    if (a->len != sizeof job.node || !is_node_request_valid(&job.node)) {
+        fuse_reply_err(a->req, EINVAL);
+        return;
+    }
+    vj_front_caller(a->req, &job.who);
+    sync_submit(a->req, NULL, &job);
+}
+
 static void ioctl_text(const Argument *a)
 {
     g_autofree struct varjfs_text *io = g_new0(struct varjfs_text, 1);
@@ -566,6 +641,9 @@ void vj_front_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
         break;
     case _IOC_NR(VARJFS_IOC_TEND):
         ioctl_tend(&a);
+        break;
+    case _IOC_NR(VARJFS_IOC_NODE):
+        ioctl_node(&a);
         break;
     case _IOC_NR(VARJFS_IOC_TEXT):
         ioctl_text(&a);

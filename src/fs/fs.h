@@ -412,6 +412,17 @@ int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
 int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what,
                VjTend *step) G_GNUC_WARN_UNUSED_RESULT;
 
+/*
+ * vj_fs_change_nodes - a change of the list of storage nodes: vj_volume_change_nodes
+ *
+ * EPERM: @who is neither root nor the user who mounted.
+ */
+bool vj_fs_change_nodes(VjFs *fs, const VjCaller *who, const VjNodeChange *change,
+                        GError **error);
+/* vj_volume_count_at_node; -EPERM, likewise. */
+int vj_fs_count_at_node(VjFs *fs, const VjCaller *who, const char *address,
+                        uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
+
 /* ---- names of inodes --------------------------------------------------------------- */
 
 /* Names of one inode that are looked for. */

@@ -274,6 +274,28 @@ static void text_nodes(VjFs *fs, Page *p)
     }
 }
 
+bool vj_fs_change_nodes(VjFs *fs, const VjCaller *who, const VjNodeChange *change,
+                        GError **error)
+{
+    return is_owner(who) ? vj_volume_change_nodes(fs->volume, change, error)
+                         : vj_error_set(error, EPERM, "it is for root");
+}
+
+int vj_fs_count_at_node(VjFs *fs, const VjCaller *who, const char *address, uint64_t *out)
+{
+    return is_owner(who) ? vj_volume_count_at_node(fs->volume, address, out) : -EPERM;
+}
+
+static void text_conf(VjFs *fs, Page *p)
+{
+    g_autofree char *conf = vj_volume_conf(fs->volume);
+    g_auto(GStrv) lines = g_strsplit(conf, "\n", -1);
+
+    for (size_t i = 0; lines[i] != NULL && lines[i + 1] != NULL; i++) {
+        text_line(p, lines[i]);
+    }
+}
+
 int vj_fs_tend(VjFs *fs, const VjCaller *who, unsigned what, VjTend *step)
 {
     if (!is_owner(who)) {
@@ -301,7 +323,7 @@ int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
     int r = 0;
 
     if (!p.shows_others && (what == VARJFS_TEXT_STATS || what == VARJFS_TEXT_SCRUB ||
-                            what == VARJFS_TEXT_NODES)) {
+                            what == VARJFS_TEXT_NODES || what == VARJFS_TEXT_CONF)) {
         return -EPERM;
     }
     switch (what) {
@@ -323,6 +345,9 @@ int vj_fs_text(VjFs *fs, const VjCaller *who, uint64_t ino, unsigned what,
         break;
     case VARJFS_TEXT_NODES:
         text_nodes(fs, &p);
+        break;
+    case VARJFS_TEXT_CONF:
+        text_conf(fs, &p);
         break;
     default:
         return -EINVAL;

@@ -256,3 +256,59 @@ int vj_objects_heal_step(VjObjects *o, VjHealStep *step)
     }
     return rc;
 }
+
+/* ---- what a node has --------------------------------------------------------------- */
+
+typedef struct Count {
+    VjStore *store;
+    VjSpace space;
+    unsigned node;
+    uint64_t after;
+    uint64_t last, found; /* of this page */
+} Count;
+
+static int count_body(VjTxn *txn, void *opaque)
+{
+    Count *c = opaque;
+    uint8_t after[VJ_OBJECT_KEY_BYTES];
+    VjScan scan;
+
+    c->found = 0;
+    c->last = c->after;
+    vj_be64_set(after, c->after);
+    vj_txn_expect_run(txn, c->space, vj_slice(after, sizeof after),
+                      VJ_HEAL_SURVEY_OBJECTS);
+    vj_scan_begin(&scan, txn, c->space, VJ_SCAN_ALL);
+    vj_scan_behind(&scan, vj_slice(after, sizeof after));
+    for (unsigned i = 0; i < VJ_HEAL_SURVEY_OBJECTS && vj_scan_next(&scan); i++) {
+        VjObject object;
+
+        if (scan.key.len == sizeof after) {
+            c->last = vj_be64_get(scan.key.data);
+            c->found += vj_object_decode(scan.value, c->space, c->last, &object) == 0 &&
+                        vj_store_loc_names(c->store, object.loc, c->node);
+        }
+    }
+    return scan.error;
+}
+
+int vj_objects_count_at_node(VjObjects *o, unsigned node, bool (*stop)(void *opaque),
+                             void *opaque, uint64_t *out)
+{
+    static const VjSpace spaces[] = {VJ_SPACE_OBJECT, VJ_SPACE_DEAD};
+    int rc = 0;
+
+    vj_lock_assert_none();
+    *out = 0;
+    for (size_t i = 0; rc == 0 && i < G_N_ELEMENTS(spaces); i++) {
+        Count c = {.store = o->store, .space = spaces[i], .node = node};
+
+        do {
+            c.after = c.last;
+            rc = stop != NULL && stop(opaque) ? -ECANCELED
+                                              : vj_meta_view(o->meta, count_body, &c);
+            *out += rc == 0 ? c.found : 0;
+        } while (rc == 0 && c.last != c.after);
+    }
+    return rc;
+}

@@ -256,6 +256,10 @@ int vj_objects_heal_step(VjObjects *o, VjHealStep *step) G_GNUC_WARN_UNUSED_RESU
 bool vj_objects_have_replicas(const VjObjects *o);
 /* The modes server and transport have an effect: there is a node to do the work. */
 bool vj_objects_have_modes(const VjObjects *o);
+/* How many objects, the dead ones that wait for their removal included, may have a
+ * replica at that node.  Looks at all records.  -ECANCELED: stop; errors of meta. */
+int vj_objects_count_at_node(VjObjects *o, unsigned node, bool (*stop)(void *opaque),
+                             void *opaque, uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
 /* vj_store_health of the store, which has replicas. */
 void vj_objects_health(VjObjects *o, VjStoreHealth *out);
 

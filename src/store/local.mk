@@ -21,6 +21,7 @@ src_store_libvj_store_la_SOURCES = \
 	src/store/placement.c \
 	src/store/placement.h \
 	src/store/posix.c \
+	src/store/remote-change.c \
 	src/store/remote-durable.c \
 	src/store/remote-flush.c \
 	src/store/remote-form.c \
@@ -34,6 +35,7 @@ src_store_libvj_store_la_SOURCES = \
 	src/store/remote-private.h \
 	src/store/remote-put.c \
 	src/store/remote-remove.c \
+	src/store/remote-spec.c \
 	src/store/remote-state.c \
 	src/store/remote.c \
 	src/store/space.c \

@@ -213,7 +213,7 @@ void vj_remote_node_lose(VjRemoteNode *node, bool disk)
 
 void vj_remote_durable_clear(VjRemote *r)
 {
-    for (unsigned i = 0; i < r->node_count; i++) {
+    for (unsigned i = 0; i < vj_remote_count(r); i++) {
         vj_remote_node_lose(&r->nodes[i], false);
     }
     while (r->returned.head != NULL) {

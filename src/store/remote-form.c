@@ -44,7 +44,7 @@ static bool choose(PutPlain *p)
     VjNodeSet usable = vj_remote_live(r) & ~vj_remote_draining(r), chosen;
 
     vj_remote_rank(r, p->object.id, order);
-    chosen = vj_placement_first(order, r->node_count, usable, r->replicas);
+    chosen = vj_placement_first(order, vj_remote_count(r), usable, r->replicas);
     if (chosen == 0) {
         return false;
     }
@@ -182,7 +182,7 @@ static int ask_each(VjRemote *r, uint64_t id, VjLoc loc, NewCall *new_call,
         return -EBADMSG;
     }
     vj_remote_rank(r, id, order);
-    for (unsigned i = 0; rc < 0 && i < r->node_count; i++) {
+    for (unsigned i = 0; rc < 0 && i < vj_remote_count(r); i++) {
         unsigned index = order[i];
 
         if ((nodes & live & vj_node_bit(index)) != 0) {

@@ -42,7 +42,7 @@ static int next_of(const GetOp *g, VjNodeSet may) VJ_REQUIRES(g->op.r->lock)
     const VjRemote *r = g->op.r;
     int suspect = -1;
 
-    for (unsigned i = 0; i < r->node_count; i++) {
+    for (unsigned i = 0; i < vj_remote_count(r); i++) {
         unsigned index = g->op.order[i];
 
         if ((may & vj_node_bit(index)) == 0) {
@@ -113,7 +113,7 @@ static unsigned take_others(GetOp *g, unsigned *nodes, VjRpcCall **calls)
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; i < g->op.r->node_count; i++) {
+    for (unsigned i = 0; i < vj_remote_count(g->op.r); i++) {
         if (g->calls[i] != NULL) {
             nodes[count] = i;
             calls[count++] = g_steal_pointer(&g->calls[i]);
@@ -336,7 +336,7 @@ static void get_cancel(VjRemoteOp *op)
     unsigned nodes[VJ_PLACEMENT_NODES_MAX], count = 0;
 
     vj_mutex_lock(&op->r->lock);
-    for (unsigned i = 0; i < op->r->node_count; i++) {
+    for (unsigned i = 0; i < vj_remote_count(op->r); i++) {
         if (g->calls[i] != NULL) {
             nodes[count] = i;
             calls[count++] = vj_rpc_call_ref(g->calls[i]);
@@ -357,6 +357,15 @@ static const VjRemoteOpKind get_kind = {.size = sizeof(GetOp),
                                         .clear = get_clear,
                                         .cancel = get_cancel};
 
+/* Places of the list, those of removed nodes too: a locator that was read before its
+ * object was brought elsewhere may name one of these alone. */
+static VjNodeSet listed(const VjRemote *r)
+{
+    unsigned count = vj_remote_count(r);
+
+    return count < VJ_PLACEMENT_NODES_MAX ? vj_node_bit(count) - 1 : UINT64_MAX;
+}
+
 void vj_remote_get(VjRemote *r, VjIo *io)
 {
     VjRemoteOp *op = vj_remote_op_new(&get_kind, r, io);
@@ -367,7 +376,7 @@ void vj_remote_get(VjRemote *r, VjIo *io)
     g->len = io->len;
     g->buf = vj_buf_ref(io->buf);
     if (!vj_remote_loc_decode(io->loc, &op->nonce, &op->nodes) ||
-        (op->nodes & r->places) == 0) {
+        (op->nodes & listed(r)) == 0) {
         op->is_over = true;
         vj_remote_op_complete(op, -EBADMSG, NULL);
     } else {

@@ -29,7 +29,7 @@ static VjNodeSet ideal(VjRemote *r, const uint8_t *order, VjNodeSet live)
 {
     VjNodeSet usable = live & ~vj_remote_draining(r);
 
-    return vj_placement_first(order, r->node_count, usable != 0 ? usable : live,
+    return vj_placement_first(order, vj_remote_count(r), usable != 0 ? usable : live,
                               r->replicas);
 }
 
@@ -225,7 +225,7 @@ static int heal(Heal *h)
     ask_all(h);
     verify_all(h);
     flush_good(h);
-    silent = h->r->places & ~h->live;
+    silent = vj_remote_places(h->r) & ~h->live;
     if (h->good == 0) {
         /* A node that is away may have a good one. */
         return silent != 0      ? -EAGAIN

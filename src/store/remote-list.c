@@ -24,6 +24,7 @@ typedef struct Pages {
 
 typedef struct Walk {
     VjRemote *r;
+    VjNodeSet places; /* when it began */
     uint64_t first_id, last_id;
     Pages pages[VJ_PLACEMENT_NODES_MAX];
 } Walk;
@@ -116,7 +117,7 @@ static void fill(Walk *w)
     unsigned nodes[VJ_PLACEMENT_NODES_MAX] = {0}, count = 0;
     VjRpcCall *calls[VJ_PLACEMENT_NODES_MAX] = {NULL};
 
-    for (unsigned i = 0; i < w->r->node_count; i++) {
+    for (unsigned i = 0; i < vj_remote_count(w->r); i++) {
         Pages *p = &w->pages[i];
 
         if (p->is_asked && !p->is_failed && p->at == p->count && p->more) {
@@ -143,7 +144,7 @@ static unsigned missing_nodes(const Walk *w)
 {
     unsigned count = 0;
 
-    VJ_NODE_EACH(i, w->r->places)
+    VJ_NODE_EACH(i, w->places)
     {
         count += !w->pages[i].is_asked || w->pages[i].is_failed;
     }
@@ -157,7 +158,7 @@ static bool next_object(Walk *w, VjPut *put, int64_t *mtime_us)
     VjNodeSet nodes = 0;
     VjWireListed one;
 
-    for (unsigned i = 0; i < w->r->node_count; i++) {
+    for (unsigned i = 0; i < vj_remote_count(w->r); i++) {
         const Pages *p = &w->pages[i];
 
         if (p->at < p->count &&
@@ -169,7 +170,7 @@ static bool next_object(Walk *w, VjPut *put, int64_t *mtime_us)
         return false;
     }
     one = least->first;
-    for (unsigned i = 0; i < w->r->node_count; i++) {
+    for (unsigned i = 0; i < vj_remote_count(w->r); i++) {
         Pages *p = &w->pages[i];
 
         if (p->at < p->count && compare(&p->first.object, &one.object) == 0) {
@@ -192,7 +193,7 @@ static bool needs_page(const Walk *w)
 {
     bool needs = false;
 
-    for (unsigned i = 0; i < w->r->node_count; i++) {
+    for (unsigned i = 0; i < vj_remote_count(w->r); i++) {
         const Pages *p = &w->pages[i];
 
         needs = needs || (p->is_asked && !p->is_failed && p->at == p->count && p->more);
@@ -228,6 +229,7 @@ int vj_remote_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit
     int rc;
 
     w->r = r;
+    w->places = vj_remote_places(r);
     w->first_id = first_id;
     w->last_id = last_id;
     VJ_NODE_EACH(i, live)
@@ -238,14 +240,14 @@ int vj_remote_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit
     missing = missing_nodes(w);
     if (rc < 0) {
         vj_log_error("store remote: cannot list objects: %u of %u nodes are missing",
-                     missing, vj_node_count(r->places));
+                     missing, vj_node_count(w->places));
     } else if (missing > 0) {
         vj_log_warn(
             "store remote: objects were listed without %u of %u nodes: those with "
             "fewer replicas than they should have may be missing",
-            missing, vj_node_count(r->places));
+            missing, vj_node_count(w->places));
     }
-    for (unsigned i = 0; i < r->node_count; i++) {
+    for (unsigned i = 0; i < vj_remote_count(r); i++) {
         vj_buf_unref(w->pages[i].page);
     }
     return rc;

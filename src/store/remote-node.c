@@ -108,10 +108,10 @@ static VjRemoteState state_of_hello(int status, VjSlice reply, VjHelloReply *hel
 static bool is_double(const VjRemoteNode *node, const VjHelloReply *hello)
     VJ_REQUIRES(node->r->lock)
 {
-    for (unsigned i = 0; i < node->r->node_count; i++) {
+    for (unsigned i = 0; i < vj_remote_count(node->r); i++) {
         const VjRemoteNode *other = &node->r->nodes[i];
 
-        if (other != node && other->connects > 0 &&
+        if (other != node && other->connects > 0 && other->state != VJ_REMOTE_HOLE &&
             memcmp(other->place, hello->node, sizeof other->place) == 0) {
             return true;
         }
@@ -152,6 +152,10 @@ static bool node_connected(void *opaque, int status, VjSlice reply)
     bool is_other;
 
     vj_mutex_lock(&r->lock);
+    if (node->state == VJ_REMOTE_HOLE) {
+        vj_mutex_unlock(&r->lock);
+        return false; /* it was removed from the list */
+    }
     if (state == VJ_REMOTE_GREETED && is_double(node, &hello)) {
         state = VJ_REMOTE_DOUBLE;
     }
@@ -179,11 +183,15 @@ static bool node_connected(void *opaque, int status, VjSlice reply)
 static void node_lost(void *opaque)
 {
     VjRemoteNode *node = opaque;
+    bool was_removed;
 
     vj_mutex_lock(&node->r->lock);
+    was_removed = node->state == VJ_REMOTE_HOLE;
     vj_remote_node_away(node);
     vj_mutex_unlock(&node->r->lock);
-    vj_remote_seam->client_connect(node->client);
+    if (!was_removed) {
+        vj_remote_seam->client_connect(node->client);
+    }
 }
 
 /* ---- open and close ---------------------------------------------------------------- */

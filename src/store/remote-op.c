@@ -97,7 +97,7 @@ void vj_remote_op_clear_timer(VjRemoteOp *op)
     if (op->timer != NULL) {
         g_sequence_remove(g_steal_pointer(&op->timer));
         g_atomic_int_add(&op->refs, -1);
-        g_assert(op->refs > 0); /* the caller has one */
+        g_assert(g_atomic_int_get(&op->refs) > 0); /* the caller has one */
     }
 }
 

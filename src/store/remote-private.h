@@ -4,6 +4,8 @@
  *
  *   remote.c         options, open and close, what the room calls
  *   remote-node.c    one node: its connection, and who it is
+ *   remote-spec.c    the list of nodes as text, and changes of it
+ *   remote-change.c  the same of a store that is open
  *   remote-state.c   what is known of nodes: whether they are live, how fast they are
  *   remote-op.c      requests of the room in flight: calls, timers, waiting for a node
  *   remote-put.c, remote-get.c, remote-remove.c, remote-flush.c   those requests
@@ -67,6 +69,7 @@ typedef struct VjRemoteSeam {
     VjRpcClient *(*client_new)(const VjRpcClientConfig *config, GError **error);
     void (*client_free)(VjRpcClient *c);
     void (*client_connect)(VjRpcClient *c);
+    char *(*client_why)(VjRpcClient *c); /* NULL: not told */
     void (*traffic)(VjRpcClient *c, VjRpcTraffic *out);
     void (*submit)(VjRpcClient *c, VjRpcCall *call);
     void (*cancel)(VjRpcClient *c, VjRpcCall *call);
@@ -95,7 +98,7 @@ struct VjRemoteNode {
     /* never change: */
     VjRemote *r;
     unsigned index;
-    char *address; /* NULL: a hole */
+    char *address; /* NULL: a hole, since the store is open */
     VjRpcClient *client;
 
     /* guarded by the store's lock: */
@@ -143,19 +146,25 @@ struct VjRemote {
     bool read_only;
     bool is_new;  /* mkfs: all nodes are empty */
     bool is_open; /* set at the end of open: from now on changes of nodes are counted */
-    unsigned node_count, replicas;
-    VjNodeSet places;                             /* of the list, without holes */
-    uint32_t own_weights[VJ_PLACEMENT_NODES_MAX]; /* as the option says */
-    int64_t timeout_us;
+    unsigned replicas;
+    int64_t timeout_us, silence_us;
+    /* VJ_PLACEMENT_NODES_MAX of them.  The first vj_remote_count() are those of the list;
+     * the next one is made by the thread that adds it. */
     VjRemoteNode *nodes;
     VjCredentials *credentials;
+    GByteArray *hello;        /* of a mount */
+    GByteArray *create_hello; /* of a place that is to become this volume's */
+    gint node_count;          /* atomic; grows under the lock */
 
     VjMutex lock;   /* VJ_RANK_STORE */
     VjCond changed; /* calls that threads wait for; nodes */
     VjCond timer_changed;
     /* guarded by lock: */
     uint32_t weights[VJ_PLACEMENT_NODES_MAX]; /* 0: is to be emptied */
+    VjNodeSet places;                         /* of the list, without holes */
     VjNodeSet live;
+    VjNodeSet leaving; /* are about to be removed: no put goes there */
+    uint32_t own_weights[VJ_PLACEMENT_NODES_MAX]; /* as the list says, or said */
     uint64_t changes, degraded_puts;
     uint64_t connects; /* of all nodes */
     GSequence *timers; /* of VjRemoteOp (a reference), the next one first */
@@ -173,6 +182,29 @@ struct VjRemote {
     GHashTable *healing;     /* set of VjWireObject, of the threads that heal them */
     bool is_flushing;        /* by itself */
 };
+
+/* Places of the list.  Threads: any. */
+static inline unsigned vj_remote_count(const VjRemote *r)
+{
+    return (unsigned)g_atomic_int_get(&r->node_count);
+}
+
+/* ---- the list as text: remote-spec.c ----------------------------------------------- */
+
+bool vj_remote_is_hole(const char *address);
+/* Owned; NULL: @opts names no list of nodes, or not a good one. */
+char **vj_remote_nodes_of(const VjOpts *opts, GError **error);
+/* Of each of @nodes, as many as these: 0 of a hole, and of one that is to be emptied. */
+bool vj_remote_weights_of(const VjOpts *opts, char *const *nodes, uint32_t *weights,
+                          GError **error);
+bool vj_remote_check(const VjOpts *opts, GError **error);
+bool vj_remote_change_list(VjOpts *opts, const VjNodeChange *change, GError **error);
+
+/* ---- the list of a store that is open: remote-change.c ----------------------------- */
+
+bool vj_remote_change_begin(VjStore *s, const VjNodeChange *change, GError **error);
+void vj_remote_change_end(VjStore *s, const VjNodeChange *change, bool is_listed);
+bool vj_remote_loc_names(VjStore *s, VjLoc loc, unsigned index);
 
 /* remote-node.c; what is known of nodes: remote-state.c */
 bool vj_remote_node_open(VjRemoteNode *node, VjSlice hello, int64_t silence_us,
@@ -316,7 +348,9 @@ void vj_remote_run(VjRemote *r, const unsigned *nodes, VjRpcCall *const *calls,
 void vj_remote_wait_until(VjRemote *r, int64_t until_us) VJ_REQUIRES(r->lock);
 int64_t vj_remote_deadline_us(const VjRemote *r);
 VjNodeSet vj_remote_live(VjRemote *r);
+/* Those that are to be emptied. */
 VjNodeSet vj_remote_draining(VjRemote *r);
+VjNodeSet vj_remote_places(VjRemote *r);
 /* The order of the nodes for an object. */
 void vj_remote_rank(VjRemote *r, uint64_t id, uint8_t *order);
 /* Owned. */

@@ -131,6 +131,7 @@ static VjNodeSet choose(PutOp *p) VJ_REQUIRES(p->op.r->lock)
     unsigned have = vj_node_count(acknowledged(p)) + p->op.in_flight;
     VjNodeSet may = r->live & ~p->asked & ~acknowledged(p), chosen, draining = 0;
 
+    may &= ~r->leaving;
     VJ_NODE_EACH(i, may)
     {
         draining |= r->weights[i] == 0 ? vj_node_bit(i) : 0;
@@ -138,11 +139,11 @@ static VjNodeSet choose(PutOp *p) VJ_REQUIRES(p->op.r->lock)
     if (p->op.is_canceled || have >= r->replicas) {
         return 0;
     }
-    chosen = vj_placement_first(p->op.order, r->node_count, may & ~draining,
+    chosen = vj_placement_first(p->op.order, vj_remote_count(r), may & ~draining,
                                 r->replicas - have);
     if (chosen == 0 && have == 0) {
         /* Nodes that are to be emptied, before the put fails. */
-        chosen = vj_placement_first(p->op.order, r->node_count, may, r->replicas);
+        chosen = vj_placement_first(p->op.order, vj_remote_count(r), may, r->replicas);
     }
     p->asked |= chosen;
     p->op.in_flight += vj_node_count(chosen);

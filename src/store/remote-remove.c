@@ -30,7 +30,7 @@ static void pump(VjRemoteNode *node);
 static void note_orphan(VjRemoteNode *node, const VjWireObject *object)
     VJ_REQUIRES(node->r->lock)
 {
-    if (node->orphans->len < VJ_REMOTE_ORPHANS_MAX) {
+    if (node->state != VJ_REMOTE_HOLE && node->orphans->len < VJ_REMOTE_ORPHANS_MAX) {
         g_array_append_vals(node->orphans, object, 1);
     } else {
         vj_remote_own_remove_end(node->r, object);

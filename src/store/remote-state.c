@@ -15,6 +15,7 @@ static const VjRemoteSeam rpc_seam = {
     .client_new = vj_rpc_client_new,
     .client_free = vj_rpc_client_free,
     .client_connect = vj_rpc_client_connect,
+    .client_why = vj_rpc_client_why,
     .traffic = vj_rpc_client_traffic,
     .submit = vj_rpc_submit,
     .cancel = vj_rpc_cancel,
@@ -112,18 +113,34 @@ VjNodeSet vj_remote_draining(VjRemote *r)
     {
         set |= r->weights[i] == 0 ? vj_node_bit(i) : 0;
     }
+    set |= r->leaving;
     vj_mutex_unlock(&r->lock);
     return set;
+}
+
+VjNodeSet vj_remote_places(VjRemote *r)
+{
+    VjNodeSet places;
+
+    vj_mutex_lock(&r->lock);
+    places = r->places;
+    vj_mutex_unlock(&r->lock);
+    return places;
 }
 
 void vj_remote_rank(VjRemote *r, uint64_t id, uint8_t *order)
 {
     uint32_t weights[VJ_PLACEMENT_NODES_MAX];
+    unsigned count;
 
     vj_mutex_lock(&r->lock);
     memcpy(weights, r->weights, sizeof weights);
+    count = vj_remote_count(r);
     vj_mutex_unlock(&r->lock);
-    vj_placement_rank(id, weights, r->node_count, order);
+    vj_placement_rank(id, weights, count, order);
+    for (unsigned i = count; i < VJ_PLACEMENT_NODES_MAX; i++) {
+        order[i] = (uint8_t)i;
+    }
 }
 
 /* ---- how long gets take ------------------------------------------------------------ */

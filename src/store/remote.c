@@ -13,9 +13,6 @@
  */
 #include "store/remote-private.h"
 
-/* The longest list of nodes, bytes. */
-#define NODES_TEXT_MAX ((size_t)16 << 10)
-
 /* ---- options ----------------------------------------------------------------------- */
 
 static const VjOptSpec remote_options[] = {
@@ -76,108 +73,13 @@ static const VjOptSpec remote_options[] = {
     {.name = NULL},
 };
 
-static bool is_hole(const char *address)
-{
-    return strcmp(address, "-") == 0;
-}
-
-/* Owned; NULL: @opts names no list of nodes, or not a good one. */
-static char **nodes_of(const VjOpts *opts, GError **error)
-{
-    const char *text = vj_opts_string(opts, "nodes");
-    g_auto(GStrv) nodes = NULL;
-    unsigned count;
-
-    if (text == NULL || *text == '\0') {
-        vj_error_set(error, EINVAL, "no node is named: remote:HOST[,HOST...]");
-        return NULL;
-    }
-    if (strlen(text) > NODES_TEXT_MAX) {
-        vj_error_set(error, EINVAL, "the list of nodes is longer than %zu bytes",
-                     NODES_TEXT_MAX);
-        return NULL;
-    }
-    nodes = g_strsplit(text, ",", -1);
-    count = g_strv_length(nodes);
-    if (count > VJ_PLACEMENT_NODES_MAX) {
-        vj_error_set(error, EINVAL, "%u nodes; the most are %u", count,
-                     VJ_PLACEMENT_NODES_MAX);
-        return NULL;
-    }
-    for (unsigned i = 0; i < count; i++) {
-        if (!is_hole(nodes[i]) && !vj_rpc_address_check(nodes[i], error)) {
-            return NULL;
-        }
-        for (unsigned k = 0; k < i; k++) {
-            if (!is_hole(nodes[i]) && strcmp(nodes[i], nodes[k]) == 0) {
-                vj_error_set(error, EINVAL, "node %s is in the list twice", nodes[i]);
-                return NULL;
-            }
-        }
-    }
-    return g_steal_pointer(&nodes);
-}
-
-static bool weights_of(const VjOpts *opts, char *const *nodes, uint32_t *weights,
-                       GError **error)
-{
-    const char *text = vj_opts_string(opts, "weight");
-    unsigned count = g_strv_length((char **)nodes);
-    g_auto(GStrv) words = text != NULL ? g_strsplit(text, "/", -1) : NULL;
-
-    if (words != NULL && g_strv_length(words) != count) {
-        return vj_error_set(error, EINVAL, "weight: %u of them for %u nodes",
-                            g_strv_length(words), count);
-    }
-    for (unsigned i = 0; i < count; i++) {
-        guint64 weight = 1;
-
-        if (words != NULL &&
-            !g_ascii_string_to_unsigned(words[i], 10, 0, VJ_PLACEMENT_WEIGHT_MAX, &weight,
-                                        NULL)) {
-            return vj_error_set(error, EINVAL, "weight: \"%s\" is no number up to %u",
-                                words[i], VJ_PLACEMENT_WEIGHT_MAX);
-        }
-        weights[i] = is_hole(nodes[i]) ? 0 : (uint32_t)weight;
-    }
-    return true;
-}
-
-static bool remote_check(const VjOpts *opts, GError **error)
-{
-    uint32_t weights[VJ_PLACEMENT_NODES_MAX];
-    const char *volume = vj_opts_string(opts, "volume");
-    g_auto(GStrv) nodes = nodes_of(opts, error);
-    unsigned places = 0, used = 0;
-
-    if (nodes == NULL || !weights_of(opts, nodes, weights, error)) {
-        return false;
-    }
-    if (*volume == '\0' || strlen(volume) > VJ_WIRE_VOLUME_NAME_MAX) {
-        return vj_error_set(error, EINVAL, "volume: a name of 1 to %u bytes",
-                            VJ_WIRE_VOLUME_NAME_MAX);
-    }
-    for (unsigned i = 0; nodes[i] != NULL; i++) {
-        places += !is_hole(nodes[i]);
-        used += weights[i] > 0;
-    }
-    if (used == 0) {
-        return vj_error_set(error, EINVAL, "no node of the list may get objects");
-    }
-    if (vj_opts_number(opts, "replicas") > places) {
-        return vj_error_set(error, EINVAL, "replicas=%" G_GUINT64_FORMAT " with %u nodes",
-                            vj_opts_number(opts, "replicas"), places);
-    }
-    return true;
-}
-
 static uint32_t remote_needs_of(const VjOpts *opts)
 {
-    g_auto(GStrv) nodes = nodes_of(opts, NULL);
+    g_auto(GStrv) nodes = vj_remote_nodes_of(opts, NULL);
     uint32_t needs = 0;
 
     for (unsigned i = 0; nodes != NULL && nodes[i] != NULL; i++) {
-        needs |= is_hole(nodes[i]) ? 0 : vj_rpc_address_needs(nodes[i]);
+        needs |= vj_remote_is_hole(nodes[i]) ? 0 : vj_rpc_address_needs(nodes[i]);
     }
     return needs;
 }
@@ -243,26 +145,33 @@ static bool parse_uuid(const char *text, uint8_t *uuid, GError **error)
            vj_error_set(error, EINVAL, "volume %s: no uuid", text);
 }
 
-static bool make_hello(const VjStorePlace *place, const VjOpts *opts, GByteArray *to,
-                       GError **error)
+/* Owned; NULL with @error. */
+static GByteArray *make_hello(const VjStorePlace *place, const VjOpts *opts,
+                              uint8_t flags, GError **error)
 {
+    g_autoptr(GByteArray) to = g_byte_array_new();
     const char *volume = vj_opts_string(opts, "volume");
     g_autofree char *name = g_strdup_printf("%s", g_get_host_name());
     VjHello hello = {.version_min = 1,
                      .version_max = VJ_WIRE_VERSION,
                      .role = VJ_ROLE_OBJECT,
-                     .flags = place->create ? VJ_HELLO_CREATE |
-                                                  (place->destroy ? VJ_HELLO_DESTROY : 0)
-                              : place->read_only ? VJ_HELLO_READ_ONLY
-                                                 : VJ_HELLO_ADOPT,
+                     .flags = flags,
                      .volume = vj_slice(volume, strlen(volume)),
                      .name = vj_slice(name, strlen(name))};
 
     if (!parse_uuid(place->volume, hello.uuid, error)) {
-        return false;
+        return NULL;
     }
     vj_hello_encode(to, &hello);
-    return true;
+    return g_steal_pointer(&to);
+}
+
+static uint8_t hello_flags(const VjStorePlace *place)
+{
+    if (place->create) {
+        return VJ_HELLO_CREATE | (place->destroy ? VJ_HELLO_DESTROY : 0);
+    }
+    return place->read_only ? VJ_HELLO_READ_ONLY : VJ_HELLO_ADOPT;
 }
 
 /* Nodes that are live, or have said why they are not. */
@@ -326,19 +235,20 @@ static bool check_nodes(VjRemote *r, bool all, GError **error)
     return true;
 }
 
-static bool connect_nodes(VjRemote *r, char *const *addresses, VjSlice hello,
-                          int64_t silence_us, GError **error)
+static bool connect_nodes(VjRemote *r, char *const *addresses, GError **error)
 {
-    for (unsigned i = 0; i < r->node_count; i++) {
+    VjSlice hello = vj_slice(r->hello->data, r->hello->len);
+
+    for (unsigned i = 0; i < vj_remote_count(r); i++) {
         VjRemoteNode *node = &r->nodes[i];
 
         node->r = r;
         node->index = i;
-        if (is_hole(addresses[i])) {
+        if (vj_remote_is_hole(addresses[i])) {
             continue;
         }
         node->address = g_strdup(addresses[i]);
-        if (!vj_remote_node_open(node, hello, silence_us, error)) {
+        if (!vj_remote_node_open(node, hello, r->silence_us, error)) {
             return false;
         }
         r->places |= vj_node_bit(i);
@@ -355,11 +265,12 @@ static void init(VjRemote *r, const VjStorePlace *place, const VjOpts *opts,
 {
     r->read_only = place->read_only;
     r->is_new = place->create;
-    r->node_count = node_count;
+    g_atomic_int_set(&r->node_count, (gint)node_count);
     r->replicas = (unsigned)vj_opts_number(opts, "replicas");
     r->timeout_us = (int64_t)vj_opts_number(opts, "timeout") * G_USEC_PER_SEC;
+    r->silence_us = (int64_t)vj_opts_number(opts, "silence") * G_USEC_PER_SEC;
     r->base.timeout_us = vj_remote_seam->step == NULL ? r->timeout_us : 0;
-    r->nodes = g_new0(VjRemoteNode, node_count);
+    r->nodes = g_new0(VjRemoteNode, VJ_PLACEMENT_NODES_MAX);
     r->hedge_credit = VJ_REMOTE_HEDGE_EVERY;
     r->timers = g_sequence_new(NULL);
     g_queue_init(&r->waiting);
@@ -375,7 +286,7 @@ static void remote_close(VjStore *s)
     VjRemote *r = (VjRemote *)s;
 
     vj_remote_own_stop(r);
-    for (unsigned i = 0; i < r->node_count; i++) {
+    for (unsigned i = 0; i < vj_remote_count(r); i++) {
         vj_remote_node_close(&r->nodes[i]);
     }
     vj_remote_timers_stop(r);
@@ -389,6 +300,8 @@ static void remote_close(VjStore *s)
     vj_cond_clear(&r->changed);
     vj_mutex_clear(&r->lock);
     vj_credentials_unref(r->credentials);
+    g_byte_array_unref(r->hello);
+    g_byte_array_unref(r->create_hello);
     g_free(r->nodes);
 }
 
@@ -396,24 +309,29 @@ static bool remote_open(VjStore *s, const VjStorePlace *place, const VjOpts *opt
                         GError **error)
 {
     VjRemote *r = (VjRemote *)s;
-    g_autoptr(GByteArray) hello = g_byte_array_new();
+    g_autoptr(GByteArray) hello = NULL;
+    g_autoptr(GByteArray) create_hello = NULL;
     g_auto(GStrv) nodes = NULL;
-    int64_t silence_us = (int64_t)vj_opts_number(opts, "silence") * G_USEC_PER_SEC;
 
     g_assert(!(place->create && place->read_only));
-    if (!remote_check(opts, error) || !make_hello(place, opts, hello, error) ||
-        !load_credentials(r, place, opts, error)) {
+    if (!vj_remote_check(opts, error)) {
         return false;
     }
-    nodes = nodes_of(opts, error);
+    hello = make_hello(place, opts, hello_flags(place), error);
+    create_hello = hello != NULL ? make_hello(place, opts, VJ_HELLO_CREATE, error) : NULL;
+    if (create_hello == NULL || !load_credentials(r, place, opts, error)) {
+        return false;
+    }
+    nodes = vj_remote_nodes_of(opts, error);
+    r->hello = g_steal_pointer(&hello);
+    r->create_hello = g_steal_pointer(&create_hello);
     init(r, place, opts, g_strv_length(nodes));
-    if (!weights_of(opts, nodes, r->own_weights, error)) {
+    if (!vj_remote_weights_of(opts, nodes, r->own_weights, error)) {
         remote_close(s);
         return false;
     }
     memcpy(r->weights, r->own_weights, sizeof r->weights);
-    if (!vj_remote_timers_start(r, error) ||
-        !connect_nodes(r, nodes, vj_slice(hello->data, hello->len), silence_us, error)) {
+    if (!vj_remote_timers_start(r, error) || !connect_nodes(r, nodes, error)) {
         remote_close(s);
         return false;
     }
@@ -458,12 +376,10 @@ static void remote_help(VjStore *s, bool (*is_over)(void *opaque), void *opaque,
                         int64_t until_us)
 {
     VjRemote *r = (VjRemote *)s;
+    unsigned any = vj_node_next(vj_remote_places(r), 0);
 
-    for (unsigned i = 0; i < r->node_count && vj_remote_seam->step == NULL; i++) {
-        if ((r->places & vj_node_bit(i)) != 0) {
-            vj_rpc_help(r->nodes[i].client, is_over, opaque, until_us);
-            break;
-        }
+    if (any < VJ_PLACEMENT_NODES_MAX && vj_remote_seam->step == NULL) {
+        vj_rpc_help(r->nodes[any].client, is_over, opaque, until_us);
     }
 }
 
@@ -522,13 +438,17 @@ static bool remote_node(VjStore *s, unsigned index, VjStoreNode *out)
     VjRemote *r = (VjRemote *)s;
     const VjRemoteNode *node;
     VjRpcTraffic traffic = {0};
+    bool is_listed;
 
     *out = (VjStoreNode){.state = ""};
-    if (index >= r->node_count) {
+    if (index >= vj_remote_count(r)) {
         return false;
     }
     node = &r->nodes[index];
-    if (node->address != NULL) {
+    vj_mutex_lock(&r->lock);
+    is_listed = (r->places & vj_node_bit(index)) != 0;
+    vj_mutex_unlock(&r->lock);
+    if (is_listed) {
         g_strlcpy(out->address, node->address, sizeof out->address);
         vj_remote_seam->traffic(node->client, &traffic);
     }
@@ -540,7 +460,7 @@ static bool remote_node(VjStore *s, unsigned index, VjStoreNode *out)
     out->state = vj_remote_state_text(node->state);
     out->is_live = node->state == VJ_REMOTE_LIVE;
     out->weight = r->weights[index];
-    out->is_draining = node->address != NULL && out->weight == 0;
+    out->is_draining = is_listed && out->weight == 0;
     vj_mutex_unlock(&r->lock);
     return true;
 }
@@ -549,14 +469,16 @@ static bool remote_drain(VjStore *s, unsigned index, bool drained)
 {
     VjRemote *r = (VjRemote *)s;
 
-    if (index >= r->node_count || r->nodes[index].address == NULL) {
-        return false;
-    }
+    bool is_listed = false;
+
     vj_mutex_lock(&r->lock);
-    r->weights[index] = drained ? 0 : MAX(r->own_weights[index], 1);
-    r->changes++;
+    if (index < vj_remote_count(r) && (r->places & vj_node_bit(index)) != 0) {
+        is_listed = true;
+        r->weights[index] = drained ? 0 : MAX(r->own_weights[index], 1);
+        r->changes++;
+    }
     vj_mutex_unlock(&r->lock);
-    return true;
+    return is_listed;
 }
 
 const VjStoreOps vj_store_remote_ops = {
@@ -565,7 +487,7 @@ const VjStoreOps vj_store_remote_ops = {
     .instance_size = sizeof(VjRemote),
     .needs = VJ_NEEDS_UNIX | VJ_NEEDS_TCP,
     .needs_of = remote_needs_of,
-    .check = remote_check,
+    .check = vj_remote_check,
     .align_bytes = 1,
     .is_shareable = true,
     .open = remote_open,
@@ -578,6 +500,10 @@ const VjStoreOps vj_store_remote_ops = {
     .health = remote_health,
     .node = remote_node,
     .drain = remote_drain,
+    .change_list = vj_remote_change_list,
+    .change_begin = vj_remote_change_begin,
+    .change_end = vj_remote_change_end,
+    .loc_names = vj_remote_loc_names,
     .digest = vj_remote_digest,
     .put_plain = vj_remote_put_plain,
     .get_plain = vj_remote_get_plain,

@@ -710,3 +710,89 @@ bool vj_store_drain(VjStore *s, unsigned index, bool drained)
     g_assert(s->ops->drain != NULL);
     return s->ops->drain(s, index, drained);
 }
+
+/* ---- changes of the list of nodes -------------------------------------------------- */
+
+/* What was set is what is read again: an address may look like an option. */
+static bool reads_the_same(const VjStoreOps *ops, const VjOpts *opts, const char *text,
+                           GError **error)
+{
+    g_autoptr(VjOpts) again = read_options(ops, text, error);
+    g_autofree char *second = again != NULL ? vj_opts_spec_text(again) : NULL;
+    const VjOptSpec *leader = vj_opts_leader(ops->options);
+
+    return again != NULL &&
+           ((strcmp(second, text) == 0 &&
+             (leader == NULL || g_strcmp0(vj_opts_string(again, leader->name),
+                                          vj_opts_string(opts, leader->name)) == 0)) ||
+            vj_error_set(error, EINVAL, "store %s: \"%s\" can be read in two ways",
+                         ops->name, text));
+}
+
+bool vj_store_change_spec(const char *spec, const VjNodeChange *change, char **out,
+                          GError **error)
+{
+    const char *options = NULL;
+    const VjStoreOps *ops = find_ops(vj_store_drivers, "store", spec, &options, error);
+    g_autoptr(VjOpts) opts = ops != NULL ? read_options(ops, options, error) : NULL;
+    g_autofree char *before = opts != NULL ? vj_opts_spec_text(opts) : NULL;
+    g_autofree char *text = NULL;
+    g_autofree char *changed = NULL;
+
+    *out = NULL;
+    if (opts == NULL) {
+        return false;
+    }
+    if (ops->change_list == NULL) {
+        return vj_error_set(error, EOPNOTSUPP, "store %s: it has no list of nodes",
+                            ops->name);
+    }
+    if (!ops->change_list(opts, change, error)) {
+        return false;
+    }
+    text = vj_opts_spec_text(opts);
+    if (strcmp(text, before) == 0) {
+        *out = g_strdup(spec);
+        return true;
+    }
+    changed = g_strdup_printf("%s:%s", ops->name, text);
+    if (!reads_the_same(ops, opts, text, error) || !vj_store_spec_check(changed, error)) {
+        return false;
+    }
+    *out = g_steal_pointer(&changed);
+    return true;
+}
+
+static VjStore *driver_of(VjStore *s)
+{
+    while (s->next != NULL) {
+        s = s->next;
+    }
+    return s;
+}
+
+bool vj_store_change_begin(VjStore *s, const VjNodeChange *change, GError **error)
+{
+    VjStore *driver = driver_of(s);
+
+    g_assert(driver->ops->change_begin != NULL && driver->ops->change_end != NULL);
+    vj_lock_assert_none();
+    return driver->ops->change_begin(driver, change, error);
+}
+
+void vj_store_change_end(VjStore *s, const VjNodeChange *change, bool is_listed)
+{
+    VjStore *driver = driver_of(s);
+
+    g_assert(driver->ops->change_end != NULL);
+    vj_lock_assert_none();
+    driver->ops->change_end(driver, change, is_listed);
+}
+
+bool vj_store_loc_names(VjStore *s, VjLoc loc, unsigned index)
+{
+    VjStore *driver = driver_of(s);
+
+    g_assert(driver->ops->loc_names != NULL);
+    return driver->ops->loc_names(driver, loc, index);
+}

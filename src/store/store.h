@@ -130,6 +130,20 @@ typedef struct VjStoreNode {
     uint64_t requests, sent_bytes, received_bytes, losses;
 } VjStoreNode;
 
+/* A change of the list of nodes. */
+typedef enum VjNodeChangeKind {
+    VJ_NODE_ADD,    /* or, of one that is in the list: it has another weight */
+    VJ_NODE_DRAIN,  /* it gets no new objects, and is emptied by heal() */
+    VJ_NODE_REMOVE, /* it is in the list no more */
+} VjNodeChangeKind;
+
+typedef struct VjNodeChange {
+    VjNodeChangeKind kind;
+    const char *address; /* as the list has it, or is to have it */
+    uint32_t weight;     /* ADD: its share of the objects, 1 to 1000 */
+    bool is_forced;      /* REMOVE: it has not been drained */
+} VjNodeChange;
+
 /* The whole of a stored object: is it what was put? */
 typedef bool VjStoreVerify(void *opaque, VjSlice stored);
 
@@ -340,6 +354,18 @@ typedef struct VjStoreOps {
     /* The node gets no new objects and is to be emptied by heal(), until it is drained
      * no more or the store is opened again.  False: there is no such node. */
     bool (*drain)(VjStore *s, unsigned index, bool drained);
+    /*
+     * Changes of the list of nodes, one at a time.  change_list: of the options; pure.
+     * change_begin: what has to be done before the new list is durable; false: nothing is
+     * changed.  change_end follows it: @is_listed, the list is durable, and the store
+     * goes by it; else what change_begin did is undone.  loc_names: a replica may be at
+     * node @index.  Threads: one at a time, loc_names any; change_begin blocks.  NULL:
+     * the list does not change; the three that follow, too.
+     */
+    bool (*change_list)(VjOpts *opts, const VjNodeChange *change, GError **error);
+    bool (*change_begin)(VjStore *s, const VjNodeChange *change, GError **error);
+    void (*change_end)(VjStore *s, const VjNodeChange *change, bool is_listed);
+    bool (*loc_names)(VjStore *s, VjLoc loc, unsigned index);
     /* Free and total bytes now; cheap enough for once a second.  -EIO. */
     int (*space)(VjStore *s, VjStoreSpace *out);
     /*
@@ -502,6 +528,15 @@ int vj_store_survey(VjStore *s, const VjPut *puts, size_t count,
 void vj_store_health(VjStore *s, VjStoreHealth *out);
 bool vj_store_node(VjStore *s, unsigned index, VjStoreNode *out);
 bool vj_store_drain(VjStore *s, unsigned index, bool drained);
+/* Changes of the list of nodes: as the driver has them, past all wrappers.  The spec with
+ * the list changed, owned; the same text where nothing is to be changed.  EOPNOTSUPP: the
+ * driver has no list that changes, EINVAL, ENOENT, ENOSPC, EBUSY: has not been
+ * drained. */
+bool vj_store_change_spec(const char *spec, const VjNodeChange *change, char **out,
+                          GError **error);
+bool vj_store_change_begin(VjStore *s, const VjNodeChange *change, GError **error);
+void vj_store_change_end(VjStore *s, const VjNodeChange *change, bool is_listed);
+bool vj_store_loc_names(VjStore *s, VjLoc loc, unsigned index);
 /* Of the last answer, for a second, what was put since is taken off; the driver is asked
  * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;

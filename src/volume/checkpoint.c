@@ -75,8 +75,9 @@ static int write_file(VjVolume *v, int fd, int64_t made_s, VjMetaSaved *saved)
 {
     VjCheckpointEnd end = {.made_s = made_s};
     VjCheckpointDisk disk;
+    g_autofree char *conf = vj_volume_conf(v);
     struct iovec iov[] = {
-        {.iov_base = v->super.text, .iov_len = strlen(v->super.text)},
+        {.iov_base = conf, .iov_len = strlen(conf)},
         {.iov_base = &disk, .iov_len = sizeof disk},
     };
     int r = vj_meta_save(v->meta, fd, saved);

@@ -15,6 +15,7 @@ src_volume_libvj_volume_la_SOURCES = \
 	src/volume/in-use.c \
 	src/volume/make.c \
 	src/volume/needs.c \
+	src/volume/nodes.c \
 	src/volume/orphan.c \
 	src/volume/place-make.c \
 	src/volume/place-private.h \
@@ -28,6 +29,7 @@ src_volume_libvj_volume_la_SOURCES = \
 	src/volume/superblock.c \
 	src/volume/tend.c \
 	src/volume/volume-file-make.c \
+	src/volume/volume-file-renew.c \
 	src/volume/volume-file.c \
 	src/volume/volume-private.h \
 	src/volume/volume-record.c \

@@ -33,6 +33,9 @@
  * keep them in SOURCE there is one. */
 #define VJ_ENGINE_IN_SOURCE "lmdb"
 
+/* What a volume file was while it was locked, and now has another inode. */
+#define VJ_REPLACED_SUFFIX ".replaced"
+
 /* ---- the place (place.c) ----------------------------------------------------------- */
 
 struct VjPlace {
@@ -41,6 +44,9 @@ struct VjPlace {
     int dir_fd;  /* -1: it has no directory */
     int file_fd; /* of a volume file; -1: it is none */
     /* What relative names of credential files are relative to, and its path. */
+    /* Of a volume file that was renewed since it was mounted: what it was, which the
+     * daemon of that mount has locked; -1: there is none. */
+    int replaced_fd;
     int credentials_dir_fd; /* -1: there is none; may be dir_fd */
     char *credentials_dir;  /* NULL without */
     char *conf;             /* without one: the text of varjfs.conf; else NULL */

@@ -28,7 +28,23 @@ static VjPlace *place_new(const char *name, int dir_fd)
     p->credentials_dir_fd = dir_fd;
     p->credentials_dir = dir_fd < 0 ? NULL : g_strdup(name);
     p->lock_fd = -1;
+    p->replaced_fd = -1;
     return p;
+}
+
+/* One that another user has put there might be locked for ever. */
+static int open_replaced(int dir_fd, const char *path, int file_fd)
+{
+    g_autofree char *base = g_path_get_basename(path);
+    g_autofree char *name = g_strconcat(base, VJ_REPLACED_SUFFIX, NULL);
+    VJ_AUTO_FD fd =
+        openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    struct stat st, file;
+
+    return fd >= 0 && fstat(fd, &st) == 0 && fstat(file_fd, &file) == 0 &&
+                   S_ISREG(st.st_mode) && st.st_uid == file.st_uid
+               ? vj_fd_steal(&fd)
+               : -1;
 }
 
 /* Relative names in it are beside it, also where one comes to it by a link. */
@@ -39,6 +55,9 @@ static bool open_file(const char *source, VjPlace **out, GError **error)
     g_autofree char *dir = g_path_get_dirname(real != NULL ? real : source);
     VJ_AUTO_FD dir_fd = fd >= 0 ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 
+    VJ_AUTO_FD replaced_fd =
+        dir_fd >= 0 ? open_replaced(dir_fd, real != NULL ? real : source, fd) : -1;
+
     free(real);
     if (fd < 0) {
         return false;
@@ -48,6 +67,7 @@ static bool open_file(const char *source, VjPlace **out, GError **error)
     }
     *out = place_new(source, -1);
     (*out)->file_fd = vj_fd_steal(&fd);
+    (*out)->replaced_fd = vj_fd_steal(&replaced_fd);
     (*out)->credentials_dir_fd = vj_fd_steal(&dir_fd);
     (*out)->credentials_dir = g_steal_pointer(&dir);
     return true;
@@ -122,6 +142,7 @@ int vj_place_close(VjPlace *p)
     }
     vj_fd_close(&p->dir_fd);
     vj_fd_close(&p->file_fd);
+    vj_fd_close(&p->replaced_fd);
     vj_fd_close(&p->lock_fd);
     g_free(p->credentials_dir);
     g_free(p->conf);

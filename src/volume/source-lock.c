@@ -12,7 +12,8 @@
  * A volume file is locked likewise.  That keeps apart two processes of this machine that
  * use the same file, and lets umount wait; what keeps others from the volume is the lease
  * of its session.  So a file system where it cannot be locked will do, and its mode is
- * its owner's affair.
+ * its owner's affair.  One that was renewed while it was mounted is another file than
+ * the daemon has locked, which has a second name until then: that lock is waited for.
  */
 #include "volume/place-private.h"
 
@@ -113,6 +114,19 @@ static bool locks_no_files(const VjPlace *p, int r)
     return cannot;
 }
 
+/* The daemon that has locked what the file was before is gone. */
+static bool is_replaced_free(VjPlace *p, int64_t wait_us)
+{
+    int r;
+
+    if (p->replaced_fd < 0) {
+        return true;
+    }
+    r = vj_fd_lock(p->replaced_fd, NULL, vj_clock_mono_us() + wait_us);
+    (void)flock(p->replaced_fd, LOCK_UN);
+    return r != -EWOULDBLOCK;
+}
+
 static bool lock(VjPlace *p, bool shared, int64_t wait_us, GError **error)
 {
     VJ_AUTO_FD fd = open_again(p);
@@ -122,7 +136,7 @@ static bool lock(VjPlace *p, bool shared, int64_t wait_us, GError **error)
     if (fd < 0) {
         return vj_error_set_errno(error, errno, "%s", p->name);
     }
-    r = lock_fd(p, fd, shared, wait_us);
+    r = is_replaced_free(p, wait_us) ? lock_fd(p, fd, shared, wait_us) : -EWOULDBLOCK;
     if (locks_no_files(p, r)) {
         return true;
     }

@@ -112,6 +112,40 @@ void vj_superblock_record_update(VjVolume *v)
     }
 }
 
+void vj_superblock_record_take_newer(VjVolume *v)
+{
+    g_autofree char *text = NULL;
+    g_autoptr(GError) error = NULL;
+    VjSuperblock super;
+
+    /* One that is missing or damaged is reported where it is written anew. */
+    if (read_record(v->meta, &text) < 0) {
+        return;
+    }
+    if (!vj_superblock_parse(text, strlen(text), &super, &error)) {
+        vj_log_warn("the copy of " VJ_SUPERBLOCK_NAME " in the metadata: %s",
+                    error->message);
+        return;
+    }
+    if (strcmp(super.uuid, v->super.uuid) != 0 || super.sequence <= v->super.sequence) {
+        vj_superblock_clear(&super);
+        return;
+    }
+    vj_log_warn("%s has an older list of nodes than the volume itself, which counts: "
+                "\"varjfsctl node refresh MOUNT\" writes it anew",
+                v->place->name);
+    super.text = g_steal_pointer(&text);
+    vj_superblock_clear(&v->super);
+    v->super = super;
+}
+
+int vj_superblock_record_change(VjVolume *v, const char *text)
+{
+    int r = vj_meta_run(v->meta, VJ_RUN_DEFAULT, put_body, (void *)(uintptr_t)text);
+
+    return r < 0 ? r : vj_meta_flush(v->meta);
+}
+
 /* ---- finding a copy ---------------------------------------------------------------- */
 
 typedef struct Copy {

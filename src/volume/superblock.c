@@ -19,12 +19,25 @@
 /* Keys that a program need not know to use the volume begin with it. */
 #define HARMLESS_PREFIX "x-"
 
-enum { UUID, LABEL, STORE, META, HASH, CHUNKER, OBJECTS, SEED, TRANSFORM, KEY_COUNT };
+enum {
+    UUID,
+    LABEL,
+    STORE,
+    META,
+    HASH,
+    CHUNKER,
+    OBJECTS,
+    SEED,
+    TRANSFORM,
+    SEQUENCE, /* may be missing: nothing was changed since mkfs */
+    KEY_COUNT
+};
 
 static const char *const keys[KEY_COUNT] = {
-    [UUID] = "uuid",       [LABEL] = "label", [STORE] = "store",
-    [META] = "meta",       [HASH] = "hash",   [CHUNKER] = "chunker",
-    [OBJECTS] = "objects", [SEED] = "seed",   [TRANSFORM] = "transform",
+    [UUID] = "uuid",         [LABEL] = "label", [STORE] = "store",
+    [META] = "meta",         [HASH] = "hash",   [CHUNKER] = "chunker",
+    [OBJECTS] = "objects",   [SEED] = "seed",   [TRANSFORM] = "transform",
+    [SEQUENCE] = "sequence",
 };
 
 void vj_superblock_clear(VjSuperblock *s)
@@ -50,6 +63,25 @@ char *vj_superblock_format(const VjSuperblock *s)
 
     return g_strdup_printf("%s" CHECKSUM_KEY "%016" G_GINT64_MODIFIER "x\n", text,
                            vj_checksum64(text, strlen(text)));
+}
+
+/* All other lines stay as they are, those of later versions that may be ignored too. */
+char *vj_superblock_text_with(const char *text, const char *store, uint64_t sequence)
+{
+    g_auto(GStrv) lines = g_strsplit(text, "\n", 0);
+    g_autoptr(GString) out = g_string_new(NULL);
+
+    for (size_t i = 0; lines[i] != NULL; i++) {
+        if (g_str_has_prefix(lines[i], "store = ")) {
+            g_string_append_printf(out, "store = %s\n", store);
+        } else if (*lines[i] != '\0' && !g_str_has_prefix(lines[i], "sequence = ") &&
+                   !g_str_has_prefix(lines[i], CHECKSUM_KEY)) {
+            g_string_append_printf(out, "%s\n", lines[i]);
+        }
+    }
+    g_string_append_printf(out, "sequence = %" G_GUINT64_FORMAT "\n", sequence);
+    return g_strdup_printf("%s" CHECKSUM_KEY "%016" G_GINT64_MODIFIER "x\n", out->str,
+                           vj_checksum64(out->str, out->len));
 }
 
 /* The first @len characters are lower-case hexadecimal digits, and no more are. */
@@ -198,7 +230,7 @@ static bool read_values(const char *const v[KEY_COUNT], VjSuperblock *out, GErro
     uint8_t uuid[16];
 
     for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (v[i] == NULL) {
+        if (v[i] == NULL && i != SEQUENCE) {
             return vj_error_set(error, EBADMSG, "it has no line \"%s\"", keys[i]);
         }
     }
@@ -209,6 +241,10 @@ static bool read_values(const char *const v[KEY_COUNT], VjSuperblock *out, GErro
     out->label = g_strdup(v[LABEL]);
     out->store = g_strdup(v[STORE]);
     out->meta = g_strdup(v[META]);
+    if (v[SEQUENCE] != NULL && !g_ascii_string_to_unsigned(v[SEQUENCE], 10, 1, UINT64_MAX,
+                                                           &out->sequence, NULL)) {
+        return vj_error_set(error, EBADMSG, "sequence \"%s\" is damaged", v[SEQUENCE]);
+    }
     if (!read_seed(v[SEED], out, error) || !read_digest(v[HASH], out, error) ||
         !read_chunker(v[CHUNKER], v[OBJECTS], out, error) ||
         !vj_transform_parse(v[TRANSFORM], &out->transform, error)) {

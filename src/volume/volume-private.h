@@ -30,7 +30,8 @@ typedef struct VjSuperblock {
     VjChunkSizes sizes;
     uint64_t chunk_seed;
     VjTransform transform;
-    char *text; /* of the file that it was read from; NULL: it is new */
+    uint64_t sequence; /* rises with each change since mkfs: the newer one counts */
+    char *text;        /* of the file that it was read from; NULL: it is new */
 } VjSuperblock;
 
 #define VJ_SUPERBLOCK_MAX ((size_t)16 << 10)
@@ -39,6 +40,8 @@ typedef struct VjSuperblock {
 void vj_superblock_clear(VjSuperblock *s);
 /* Owned text that ends with the checksum line. */
 char *vj_superblock_format(const VjSuperblock *s);
+/* @text, which is sound, with another store and sequence number.  Owned. */
+char *vj_superblock_text_with(const char *text, const char *store, uint64_t sequence);
 bool vj_superblock_parse(const char *text, size_t len, VjSuperblock *out, GError **error);
 /* varjfs.conf of the place and what it says.  @text: as far as it could be read; owned.
  * On failure the line begins with "varjfs.conf". */
@@ -96,6 +99,11 @@ int vj_superblock_record_get(VjTxn *txn, char **text) G_GNUC_WARN_UNUSED_RESULT;
 /* The record says what varjfs.conf says.  What fails is logged: no volume is refused for
  * a copy. */
 void vj_superblock_record_update(VjVolume *v);
+/* The record is newer than what the place says: from now on it counts, and a line in the
+ * log says so.  Before anything but the metadata is open. */
+void vj_superblock_record_take_newer(VjVolume *v);
+/* Durable on 0. */
+int vj_superblock_record_change(VjVolume *v, const char *text) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- whose metadata this is (volume-record.c) -------------------------------------- */
 
@@ -228,6 +236,11 @@ struct VjVolume {
     VjUsageSums usage; /* of the last walk */
     int64_t usage_at_us, usage_cost_us;
     bool usage_walking;
+
+    VjMutex super_lock; /* VJ_RANK_VOLUME */
+    /* guarded by super_lock, but for one thread that changes them: super.store, .sequence
+     * and .text; and */
+    bool is_changing; /* the list of nodes */
 };
 
 #endif

@@ -88,6 +88,13 @@ static bool open_store(VjVolume *v, const VjVolumeOpen *how, GError **error)
     return vj_store_open(v->super.store, &place, &v->store, error);
 }
 
+/* Of metadata of another volume, which a repair may find, nothing is taken. */
+static bool take_newer(VjVolume *v)
+{
+    vj_superblock_record_take_newer(v);
+    return true;
+}
+
 /* The metadata and the store are those of this volume.  A repair believes the store where
  * the metadata say nothing. */
 static bool open_both(VjVolume *v, const VjVolumeOpen *how, const VjMetaPlace *place,
@@ -97,7 +104,7 @@ static bool open_both(VjVolume *v, const VjVolumeOpen *how, const VjMetaPlace *p
 
     return vj_meta_open(v->super.meta, place, &v->meta, error) &&
            (how->repair || vj_volume_record_check(v->meta, uuid, place->path, error)) &&
-           open_store(v, how, error) &&
+           take_newer(v) && open_store(v, how, error) &&
            (!how->repair ||
             (vj_volume_record_mend(v->meta, uuid, &v->record_mended, error) &&
              vj_volume_record_check(v->meta, uuid, place->path, error)));
@@ -293,6 +300,7 @@ static VjVolume *volume_new(const VjVolumeOpen *how, VjPlace *place)
     v->close_retry_us = how->close_retry_us;
     v->drop_retry_us = VJ_DROP_RETRY_US;
     vj_mutex_init(&v->usage_lock, VJ_RANK_VOLUME, "volume.usage");
+    vj_mutex_init(&v->super_lock, VJ_RANK_VOLUME, "volume.superblock");
     return v;
 }
 
@@ -332,6 +340,7 @@ static int teardown(VjVolume *v, int r)
     r = r < 0 ? r : one;
     g_hash_table_unref(v->bytes_found);
     vj_mutex_clear(&v->usage_lock);
+    vj_mutex_clear(&v->super_lock);
     vj_superblock_clear(&v->super);
     g_free(v);
     return r;

@@ -356,6 +356,46 @@ bool vj_volume_node(VjVolume *v, unsigned index, VjStoreNode *out);
 /* It gets no new objects, and a heal empties it; or does so no more.  False: as above. */
 bool vj_volume_drain(VjVolume *v, unsigned index, bool drained);
 
+/*
+ * vj_volume_change_nodes - a node is added, drained or removed
+ *
+ * The new list is durable in the metadata before it is used; the volume file, or
+ * varjfs.conf, is the caller's to renew (vj_volume_renew_conf).  ADD takes the place at
+ * the node; REMOVE waits until what refers to the node is written back, and is refused
+ * while it has an object that would have no replica left.
+ * Returns   false: nothing is changed; EROFS, EOPNOTSUPP, EBUSY another change is under
+ *           way or it has not been drained, EINVAL, ENOENT, ENOSPC, ENOTEMPTY,
+ *           ETIMEDOUT.  EIO: the list may have become durable, and is used after the next
+ *           open if it has
+ * Threads   any; blocks      Locks   none
+ */
+bool vj_volume_change_nodes(VjVolume *v, const VjNodeChange *change, GError **error);
+/* Objects that may have a replica at that node of the list; looks at all records. */
+int vj_volume_count_at_node(VjVolume *v, const char *address,
+                            uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
+/* The text of the superblock as it is now; owned.  Any thread. */
+char *vj_volume_conf(VjVolume *v);
+
+typedef enum VjConfState {
+    VJ_CONF_SAME,
+    VJ_CONF_OLDER, /* than @text */
+    VJ_CONF_RENEWED,
+} VjConfState;
+
+/*
+ * vj_volume_renew_conf - the volume file, or varjfs.conf in the directory, says @text
+ *
+ * @text     of vj_volume_conf
+ * @owner    of the mount that said it: root, or who the file belongs to
+ * @renew    else it is only looked at
+ * Returns   true with *out; false: EBADMSG it is of another volume, EEXIST it is newer
+ *           than @text, or what kept it from being written
+ * Crash     the old text or the new one; mode and owner stay
+ * Threads   any; no volume need be open
+ */
+bool vj_volume_renew_conf(const char *source, const char *text, uid_t owner, bool renew,
+                          VjConfState *out, GError **error);
+
 /* What has been done for replicas since the volume was opened. */
 typedef struct VjHealed {
     uint64_t passes;   /* over all objects */

@@ -5,6 +5,7 @@ CLUSTER_TESTS += \
 	tests/cluster/lose-two.sh \
 	tests/cluster/meta-killed.sh \
 	tests/cluster/model.sh \
+	tests/cluster/nodes-change.sh \
 	tests/cluster/nodes-fail.sh \
 	tests/cluster/posix.sh \
 	tests/cluster/programs.sh \

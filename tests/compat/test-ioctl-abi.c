@@ -66,6 +66,16 @@ static void structures(void **state)
     FIELD(varjfs_tend, found_bytes, 48);
     FIELD(varjfs_tend, bad_count, 56);
     assert_int_equal(offsetof(struct varjfs_tend, bad), 64);
+    assert_int_equal(sizeof(struct varjfs_node), 544);
+    FIELD(varjfs_node, version, 0);
+    FIELD(varjfs_node, what, 4);
+    FIELD(varjfs_node, flags, 8);
+    FIELD(varjfs_node, weight, 12);
+    FIELD(varjfs_node, left, 16);
+    FIELD(varjfs_node, error, 24);
+    FIELD(varjfs_node, reserved, 28);
+    assert_int_equal(offsetof(struct varjfs_node, host), 32);
+    assert_int_equal(offsetof(struct varjfs_node, message), 288);
     assert_int_equal(sizeof(struct varjfs_recode), 56);
     FIELD(varjfs_recode, version, 0);
     FIELD(varjfs_recode, flags, 4);
@@ -103,6 +113,13 @@ static void numbers(void **state)
     assert_int_equal(VARJFS_TEXT_STATS, 3);
     assert_int_equal(VARJFS_TEXT_VOLUME, 4);
     assert_int_equal(VARJFS_TEXT_SCRUB, 5);
+    assert_int_equal(VARJFS_TEXT_NODES, 6);
+    assert_int_equal(VARJFS_TEXT_CONF, 7);
+    assert_int_equal(VARJFS_NODE_ADD, 1);
+    assert_int_equal(VARJFS_NODE_DRAIN, 2);
+    assert_int_equal(VARJFS_NODE_REMOVE, 3);
+    assert_int_equal(VARJFS_NODE_COUNT, 4);
+    assert_int_equal(VARJFS_NODE_FORCE, 1);
     assert_int_equal(VARJFS_TEXT_END, UINT64_MAX);
     assert_int_equal(VARJFS_RECODE_CHANGED, 1);
     assert_int_equal(VARJFS_RECODE_END, UINT64_MAX);
@@ -119,6 +136,7 @@ static void numbers(void **state)
     assert_int_equal(VARJFS_IOC_TEXT, 0xe0189605);
     assert_int_equal(VARJFS_IOC_RECODE, 0xc0389606);
     assert_int_equal(VARJFS_IOC_TEND, 0xc0c09607);
+    assert_int_equal(VARJFS_IOC_NODE, 0xc2209608);
     assert_int_equal(VARJFS_IOC_SHIFT(0), 0xc050960a);
     assert_int_equal(VARJFS_IOC_EDIT_DROP, 0xc048960b);
     assert_int_equal(VARJFS_IOC_SHIFT(VARJFS_SHIFT_INLINE_MAX), 0xffff960a);

@@ -220,8 +220,22 @@ cp "$T/data" "$MNT/data"
 # shellcheck disable=SC2119 # without options
 remount_varjfs
 check "their content" cmp "$T/data" "$MNT/data"
+check "their node gets a second one beside it" varjfsctl node add "$MNT" "$b"
+check "varjfs.conf has it" grep -q "^store = remote:$a,$b:" "$SOURCE/varjfs.conf"
+check "a node is drained" varjfsctl node drain "$MNT" "$a"
+check "and removed" varjfsctl node remove "$MNT" "$a"
+node_stop a
+check "the content without it" cmp "$T/data" "$MNT/data"
+# shellcheck disable=SC2119 # without options
+remount_varjfs
+check "the content without it, mounted again" cmp "$T/data" "$MNT/data"
 umount_varjfs
 fsck_clean "their fsck"
+node_stop b
+rm -rf "$T/a.d" "$T/b.d"
+mkdir "$T/b.d" "$T/a.d"
+node_start a
+node_start b
 SOURCE=$T/metadata-elsewhere
 check "metadata elsewhere, objects here" mkfs.varjfs -o "meta=remote:$b:insecure,volume=lab" "$SOURCE"
 mount_varjfs

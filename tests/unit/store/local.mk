@@ -44,6 +44,9 @@ tests_unit_store_test_placement_LDADD = $(LDADD_store) -lm $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/store/test-remote
 tests_unit_store_test_remote_LDADD = tests/lib/libnode-model.la $(LDADD_store) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/store/test-remote-spec
+tests_unit_store_test_remote_spec_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/store/test-remote-simulation
 tests_unit_store_test_remote_simulation_LDADD = tests/lib/libnode-model.la $(LDADD_store) \
 	$(CMOCKA_LIBS)

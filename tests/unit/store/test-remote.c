@@ -611,6 +611,126 @@ static void test_drain(void **state)
     assert_true(wants_heal(f, &put));
 }
 
+/* ---- changes of the list ----------------------------------------------------------- */
+
+static void change(Fixture *f, VjNodeChangeKind kind, const char *address)
+{
+    VjNodeChange c = {.kind = kind, .address = address, .weight = kind == VJ_NODE_ADD};
+    g_autoptr(GError) error = NULL;
+
+    if (!vj_store_change_begin(f->s, &c, &error)) {
+        fail_msg("%s: %s", address, error->message);
+    }
+    vj_store_change_end(f->s, &c, true);
+}
+
+/* One is drained, removed, and comes again: at a place of its own. */
+static void test_change(void **state)
+{
+    Fixture *f = *state;
+    VjPut put = vj_store_test_put(f->s, 1, LEN), other, before;
+    unsigned first = first_node(1), found = 0;
+    g_autofree char *path = path_of(f, first);
+    g_autofree char *address = g_strdup_printf("unix:%s", path);
+    VjStoreNode node;
+
+    assert_true(vj_store_loc_names(f->s, put.loc, first));
+    before = put;
+    before.loc = vj_remote_loc_encode(nonce_of(put.loc), vj_node_bit(first));
+    change(f, VJ_NODE_DRAIN, address);
+    assert_int_equal(health_of(f).draining, 1);
+    assert_int_equal(heal(f, &put), 0);
+    assert_false(vj_store_loc_names(f->s, put.loc, first));
+    change(f, VJ_NODE_REMOVE, address);
+    assert_int_equal(health_of(f).nodes, NODES - 1);
+    assert_true(vj_store_node(f->s, first, &node));
+    assert_string_equal(node.address, "");
+    assert_false(node.is_live);
+    other = vj_store_test_put(f->s, 1, LEN);
+    assert_false(vj_store_loc_names(f->s, other.loc, first));
+    assert_true(vj_store_test_matches(f->s, &put));
+    assert_true(vj_store_test_matches(f->s, &before)); /* is looked for elsewhere */
+    change(f, VJ_NODE_ADD, address);
+    assert_int_equal(health_of(f).nodes, NODES);
+    assert_true(vj_store_node(f->s, NODES, &node));
+    assert_string_equal(node.address, address);
+    assert_int_equal(node.weight, 1);
+    wait_for_live(f, NODES);
+    for (uint64_t id = 2; id < 40; id++) {
+        other = vj_store_test_put(f->s, id, LEN);
+        assert_false(vj_store_loc_names(f->s, other.loc, first));
+        found += vj_store_loc_names(f->s, other.loc, NODES);
+        assert_true(vj_store_test_matches(f->s, &other));
+    }
+    assert_true(found > 5);
+    assert_int_equal(vj_store_flush(f->s), 0);
+    change(f, VJ_NODE_ADD, address); /* of one that is there: its weight */
+    assert_false(vj_store_node(f->s, NODES + 1, &node));
+}
+
+/* What has been begun and is not listed leaves nothing. */
+static void test_change_undone(void **state)
+{
+    Fixture *f = *state;
+    g_autofree char *path = path_of(f, 0);
+    g_autofree char *address = g_strdup_printf("unix:%s", path);
+    VjNodeChange c = {.kind = VJ_NODE_REMOVE, .address = address};
+    VjStoreNode node;
+    g_autoptr(GError) error = NULL;
+
+    assert_true(vj_store_change_begin(f->s, &c, NULL));
+    assert_int_equal(health_of(f).draining, 1);
+    for (uint64_t id = 1; id < 9; id++) {
+        VjPut put = vj_store_test_put(f->s, id, LEN);
+
+        assert_false(vj_store_loc_names(f->s, put.loc, 0));
+    }
+    vj_store_change_end(f->s, &c, false);
+    assert_int_equal(health_of(f).draining, 0);
+    assert_true(vj_store_node(f->s, 0, &node));
+    assert_true(node.is_live);
+    change(f, VJ_NODE_REMOVE, address);
+    c = (VjNodeChange){.kind = VJ_NODE_ADD, .address = address, .weight = 1};
+    assert_true(vj_store_change_begin(f->s, &c, NULL));
+    vj_store_change_end(f->s, &c, false);
+    assert_false(vj_store_node(f->s, NODES, &node));
+    stop(f, 0);
+    assert_false(vj_store_change_begin(f->s, &c, &error));
+    vj_test_expect_error(&error, ETIMEDOUT, "does not answer");
+}
+
+/* The same place by another name, and one of another volume. */
+static void test_change_refused(void **state)
+{
+    Fixture *f = *state;
+    g_autofree char *path = path_of(f, 0);
+    g_autofree char *link = g_build_filename(f->path, "link", NULL);
+    g_autofree char *address = g_strdup_printf("unix:%s", link);
+    VjNodeChange c = {.kind = VJ_NODE_ADD, .address = address, .weight = 1};
+    NodeModel *model = node_model_new(NODES, VJ_MIB);
+    g_autofree char *other_path = path_of(f, NODES);
+    g_autofree char *other = g_strdup_printf("unix:%s", other_path);
+    g_autofree char *spec = g_strdup_printf("remote:%s:insecure", other);
+    VjStorePlace place = {
+        .dir_fd = -1, .volume = "3f2504e0-4f89-41d3-9a0c-0305e82c3302", .create = true};
+    NodeServer *server = node_server_start(model, other_path);
+    VjStore *foreign;
+    VjStoreNode node;
+    g_autoptr(GError) error = NULL;
+
+    assert_int_equal(symlink(path, link), 0);
+    assert_false(vj_store_change_begin(f->s, &c, &error));
+    vj_test_expect_error(&error, EEXIST, "is node 0 of the list");
+    assert_true(vj_store_open(spec, &place, &foreign, NULL));
+    c.address = other;
+    assert_false(vj_store_change_begin(f->s, &c, &error));
+    vj_test_expect_error(&error, ENXIO, "another volume");
+    vj_store_close(foreign);
+    assert_false(vj_store_node(f->s, NODES, &node));
+    node_server_stop(server);
+    node_model_free(model);
+}
+
 /* ---- space ------------------------------------------------------------------------- */
 
 /* A full node is passed over; when all are, it is ENOSPC. */
@@ -766,6 +886,9 @@ static const struct CMUnitTest tests[] = {
     REMOTE_TEST(test_full),
     REMOTE_TEST_WITH(test_foreign, "replicas=2,timeout=1"),
     REMOTE_TEST(test_create_needs_all),
+    REMOTE_TEST(test_change),
+    REMOTE_TEST_WITH(test_change_undone, "replicas=2,timeout=1"),
+    REMOTE_TEST(test_change_refused),
     REMOTE_TEST(test_empty),
     REMOTE_TEST(test_double),
     REMOTE_TEST(test_each),

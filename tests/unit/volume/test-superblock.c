@@ -144,6 +144,10 @@ static void impossible_superblock(void **state)
     expect_refused("chunker = rabin", "chunker = ae", EOPNOTSUPP, "chunker ae");
     expect_refused("2048:65536", "4294967297:65536", EBADMSG, "sizes");
     expect_refused("transform = none", "transform = rot13", EINVAL, "rot13");
+    expect_refused("transform = none\n", "transform = none\nsequence = 0\n", EBADMSG,
+                   "sequence");
+    expect_refused("transform = none\n", "transform = none\nsequence = x\n", EBADMSG,
+                   "sequence");
 }
 
 /* A line that begins with "x-" is for people and other programs. */
@@ -161,6 +165,31 @@ static void harmless_superblock(void **state)
                            vj_checksum64(longer, strlen(longer)));
     assert_true(vj_superblock_parse(text, strlen(text), &s, NULL));
     vj_superblock_clear(&s);
+}
+
+/* The first change adds the line; all others stay, those for other programs too. */
+static void changed_superblock(void **state)
+{
+    size_t len;
+    g_autofree char *text = golden_text(&len), *once = NULL, *twice = NULL;
+    g_autofree char *expected = NULL;
+    VjSuperblock s;
+
+    (void)state;
+    once = vj_superblock_text_with(text, "remote:a,b", 1);
+    assert_true(vj_superblock_parse(once, strlen(once), &s, NULL));
+    assert_string_equal(s.store, "remote:a,b");
+    assert_string_equal(s.meta, "lmdb");
+    assert_true(s.sequence == 1);
+    vj_superblock_clear(&s);
+    twice = vj_superblock_text_with(once, "posix:open_files=7", UINT64_MAX);
+    assert_true(vj_superblock_parse(twice, strlen(twice), &s, NULL));
+    assert_true(s.sequence == UINT64_MAX);
+    vj_superblock_clear(&s);
+    *strstr(text, "checksum = ") = '\0';
+    expected = g_strconcat(text, "sequence = 18446744073709551615\n", NULL);
+    assert_true(g_str_has_prefix(twice, expected));
+    assert_true(g_str_has_prefix(twice + strlen(expected), "checksum = "));
 }
 
 /* A later version may keep its checksum elsewhere: it is named, not called damaged. */
@@ -361,11 +390,11 @@ static void parts_of_two_volumes(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(golden_superblock),    cmocka_unit_test(golden_superblock_of_gear),
-    cmocka_unit_test(damaged_superblock),   cmocka_unit_test(impossible_superblock),
-    cmocka_unit_test(harmless_superblock),  cmocka_unit_test(newer_superblock),
-    cmocka_unit_test(volume_record),        cmocka_unit_test(copy_record),
-    cmocka_unit_test(parts_of_two_volumes),
+    cmocka_unit_test(golden_superblock),  cmocka_unit_test(golden_superblock_of_gear),
+    cmocka_unit_test(damaged_superblock), cmocka_unit_test(impossible_superblock),
+    cmocka_unit_test(changed_superblock), cmocka_unit_test(harmless_superblock),
+    cmocka_unit_test(newer_superblock),   cmocka_unit_test(volume_record),
+    cmocka_unit_test(copy_record),        cmocka_unit_test(parts_of_two_volumes),
 };
 
 VJ_TEST_MAIN(tests)

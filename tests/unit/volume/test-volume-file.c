@@ -436,6 +436,102 @@ static void replaced(void **state)
     assert_int_equal(vj_place_close(p), 0);
 }
 
+static char *text_of(const char *file)
+{
+    char *text;
+
+    assert_true(g_file_get_contents(file, &text, NULL, NULL));
+    return text;
+}
+
+/* While it is in use: umount and the next mount wait for the daemon that has locked what
+ * it was. */
+static void renewed(void **state)
+{
+    Fixture *f = *state;
+    g_autofree char *kept = g_strconcat(f->file, ".replaced", NULL);
+    g_autofree char *first = NULL, *second = NULL, *third = NULL, *now = NULL;
+    g_autoptr(GError) error = NULL;
+    VjVolumeOpen how = {.source = f->file};
+    VjVolume *v, *other;
+    VjConfState is;
+    struct stat st;
+    bool foreign;
+
+    must_make(f, false);
+    assert_int_equal(chmod(f->file, 0640), 0);
+    first = text_of(f->file);
+    second = vj_superblock_text_with(first, "memory", 1);
+    third = vj_superblock_text_with(first, "memory", 2);
+    v = open_volume(f->file);
+    assert_true(vj_volume_renew_conf(f->file, second, 0, false, &is, NULL));
+    assert_int_equal(is, VJ_CONF_OLDER);
+    assert_true(vj_volume_renew_conf(f->file, second, 0, true, &is, NULL));
+    assert_int_equal(is, VJ_CONF_RENEWED);
+    assert_true(vj_volume_renew_conf(f->file, third, 0, true, &is, NULL));
+    assert_true(vj_volume_renew_conf(f->file, third, 0, true, &is, NULL));
+    assert_int_equal(is, VJ_CONF_SAME);
+    now = text_of(f->file);
+    assert_string_equal(now, third);
+    assert_int_equal(stat(f->file, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+    assert_false(vj_volume_renew_conf(f->file, second, 0, true, &is, &error));
+    vj_test_expect_error(&error, EEXIST, "is newer");
+    assert_false(vj_volume_renew_conf(f->file, third, geteuid() + 1, true, &is, &error));
+    vj_test_expect_error(&error, EPERM, "another user");
+    assert_false(vj_volume_open(&how, &other, &error));
+    vj_test_expect_error(&error, EBUSY, "in use by another varjfs process");
+    assert_false(vj_volume_wait_released(f->file, 0, &foreign, &error));
+    vj_test_expect_error(&error, ETIMEDOUT, "still in use");
+    assert_int_equal(vj_volume_close(v), 0);
+    assert_true(vj_volume_wait_released(f->file, 0, &foreign, NULL));
+    v = open_volume(f->file); /* it goes on by the newer file */
+    assert_int_equal(vj_volume_close(v), 0);
+    assert_int_equal(unlink(kept), 0);
+}
+
+/* An old copy of the file: the newer text is found in the metadata, and counts. */
+static void older_file(void **state)
+{
+    Fixture *f = *state;
+    g_autofree char *first = NULL, *second = NULL, *now = NULL;
+    VjVolume *v;
+
+    must_make(f, false);
+    first = text_of(f->file);
+    second = vj_superblock_text_with(first, "memory", 1);
+    v = open_volume(f->file);
+    assert_int_equal(vj_superblock_record_change(v, second), 0);
+    now = vj_volume_conf(v);
+    assert_string_equal(now, first);
+    assert_int_equal(vj_volume_close(v), 0);
+    v = open_volume(f->file);
+    g_free(now);
+    now = vj_volume_conf(v);
+    assert_string_equal(now, second);
+    assert_int_equal(vj_volume_close(v), 0);
+    g_free(now);
+    now = text_of(f->file);
+    assert_string_equal(now, first); /* it is not the daemon's to write */
+}
+
+/* What has no nodes has no list of them. */
+static void no_nodes(void **state)
+{
+    Fixture *f = *state;
+    VjNodeChange change = {.kind = VJ_NODE_DRAIN, .address = "a"};
+    g_autoptr(GError) error = NULL;
+    uint64_t left;
+    VjVolume *v;
+
+    must_make(f, false);
+    v = open_volume(f->file);
+    assert_false(vj_volume_change_nodes(v, &change, &error));
+    vj_test_expect_error(&error, EOPNOTSUPP, "no storage nodes");
+    assert_int_equal(vj_volume_count_at_node(v, "a", &left), -EOPNOTSUPP);
+    assert_int_equal(vj_volume_close(v), 0);
+}
+
 static const struct CMUnitTest tests[] = {
 #define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     WITH_FILE(made),
@@ -453,6 +549,9 @@ static const struct CMUnitTest tests[] = {
     WITH_FILE(one_process),
     WITH_FILE(no_checkpoints),
     WITH_FILE(replaced),
+    WITH_FILE(renewed),
+    WITH_FILE(older_file),
+    WITH_FILE(no_nodes),
 };
 
 VJ_TEST_MAIN(tests)
