@@ -32,7 +32,8 @@ typedef struct PutPlain {
     VjRpcCall *calls[VJ_PLACEMENT_NODES_MAX];
     uint64_t lives[VJ_PLACEMENT_NODES_MAX];
     bool has_form;
-    VjWireForm form; /* that the first node made */
+    VjWireForm form;  /* that the first node made */
+    VjNodeSet silent; /* nodes that may have it, or another form of it */
 } PutPlain;
 
 /* False: there is no node, or no room for one more that no flush has covered. */
@@ -69,15 +70,17 @@ static int take_answer(PutPlain *p, unsigned i)
     bool is_good;
 
     if (call->rc < 0) {
+        p->silent |=
+            !call->is_answered && call->rc != -ENOTCONN ? vj_node_bit(node->index) : 0;
         return vj_remote_is_lost(call) ? -ETIMEDOUT : call->rc;
     }
     if (vj_wire_form_decode(reply_of(call), &form) < 0) {
         return -EPROTO;
     }
     if (p->has_form && memcmp(&form, &p->form, sizeof form) != 0) {
-        /* Another version of a library: one record cannot describe both. */
-        vj_remote_remove_at(p->r, p->object.id, p->object.nonce,
-                            vj_node_bit(node->index));
+        /* Another version of a library: one record cannot describe both, and heal puts
+         * there what the first node made. */
+        p->silent |= vj_node_bit(node->index);
         return -ETIMEDOUT;
     }
     vj_mutex_lock(&p->r->lock);
@@ -86,6 +89,8 @@ static int take_answer(PutPlain *p, unsigned i)
     if (is_good) {
         p->has_form = true;
         p->form = form;
+    } else {
+        p->silent |= vj_node_bit(node->index);
     }
     return is_good ? 0 : -ETIMEDOUT;
 }
@@ -142,6 +147,9 @@ int vj_remote_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
         .id = id,
         .loc = vj_remote_loc_encode(p.object.nonce, p.put->pending | p.put->durable),
         .stored_bytes = p.form.stored_bytes};
+    if (rc == 0) {
+        vj_remote_suspect_note(r, &p.object, p.silent);
+    }
     vj_remote_put_return(r, p.put, rc < 0);
     vj_mutex_unlock(&r->lock);
     *form = (VjStoreForm){.codec = p.form.codec,
