@@ -31,7 +31,7 @@ src_store_libvj_store_la_SOURCES = \
 	src/store/remote-list.c \
 	src/store/remote-node.c \
 	src/store/remote-op.c \
-	src/store/remote-own.c \
+	src/store/remote-suspect.c \
 	src/store/remote-private.h \
 	src/store/remote-put.c \
 	src/store/remote-remove.c \

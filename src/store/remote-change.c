@@ -217,9 +217,7 @@ static void leave_list(VjRemote *r, unsigned index)
     r->leaving &= ~vj_node_bit(index);
     r->weights[index] = r->own_weights[index] = 0;
     vj_remote_node_lose(node, true);
-    for (guint i = 0; i < node->orphans->len; i++) {
-        vj_remote_own_remove_end(r, &g_array_index(node->orphans, VjWireObject, i));
-    }
+    vj_remote_suspect_forget(r, node);
     g_array_set_size(node->orphans, 0);
     r->changes++;
     vj_remote_resume_all(r); /* those that wait for it */

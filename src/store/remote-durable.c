@@ -10,7 +10,8 @@
  * A put is over, and in no table, when it is pending nowhere and durable somewhere, or
  * was removed.  One that is pending nowhere and durable nowhere is lost: it stays, and
  * flush fails, until its caller removes it.  The lists of the nodes may have puts that
- * are over, until a FLUSH takes them out.
+ * are over, until a FLUSH takes them out: where that fails, the replica is suspect, unless
+ * the object was removed.
  */
 #include "store/remote-private.h"
 
@@ -40,6 +41,7 @@ static void put_unref(VjRemotePut *put)
 void vj_remote_durable_init(VjRemote *r)
 {
     r->puts = g_hash_table_new(put_hash, put_equal);
+    r->late_puts = g_hash_table_new(put_hash, put_equal);
     g_queue_init(&r->returned);
 }
 
@@ -106,6 +108,14 @@ static void look_at(VjRemote *r, VjRemotePut *put) VJ_REQUIRES(r->lock)
     }
 }
 
+static void note_suspect(VjRemote *r, const VjRemotePut *put, VjNodeSet nodes)
+    VJ_REQUIRES(r->lock)
+{
+    VjWireObject object = {.id = put->id, .nonce = put->nonce};
+
+    vj_remote_suspect_note(r, &object, nodes);
+}
+
 void vj_remote_put_return(VjRemote *r, VjRemotePut *put, bool failed)
 {
     if (!put->is_over && failed) {
@@ -128,17 +138,24 @@ void vj_remote_put_forget(VjRemote *r, uint64_t id, uint64_t nonce)
     VjRemotePut *put = g_hash_table_lookup(r->puts, &key);
 
     if (put != NULL) {
+        put->is_removed = true;
         end_put(r, put);
+    } else if ((put = g_hash_table_lookup(r->late_puts, &key)) != NULL) {
+        put->is_removed = true;
+        g_hash_table_remove(r->late_puts, put);
     }
 }
 
-void vj_remote_put_end(VjRemote *r, VjRemotePut *put, VjNodeSet *doubtful)
+void vj_remote_put_end(VjRemote *r, VjRemotePut *put)
 {
     g_assert(put->durable != 0 && put->number > 0);
     g_assert((put->durable & put->doubtful) == 0);
-    *doubtful = put->doubtful;
+    note_suspect(r, put, put->doubtful);
     if (vj_node_count(put->durable) < r->replicas) {
         note_degraded(r, put);
+    }
+    if (put->pending != 0) {
+        g_hash_table_add(r->late_puts, put); /* nodes hold it */
     }
     end_put(r, put);
 }
@@ -159,6 +176,9 @@ static VjRemotePut *take_held(VjRemoteNode *node, uint64_t number)
     node->r->held_count--;
     put = held->put;
     put->pending &= ~vj_node_bit(node->index);
+    if (put->pending == 0) {
+        g_hash_table_remove(node->r->late_puts, put);
+    }
     g_free(held);
     return put;
 }
@@ -181,6 +201,10 @@ void vj_remote_node_doubt(VjRemoteNode *node, uint64_t number)
 
     while ((put = take_held(node, number)) != NULL) {
         put->doubtful |= vj_node_bit(node->index);
+        if (put->is_over && !put->is_removed) {
+            /* It was pending there when the put was good without that. */
+            note_suspect(node->r, put, vj_node_bit(node->index));
+        }
         look_at(node->r, put);
         put_unref(put);
     }
@@ -220,5 +244,7 @@ void vj_remote_durable_clear(VjRemote *r)
         end_put(r, r->returned.head->data);
     }
     g_assert(g_hash_table_size(r->puts) == 0 && r->held_count == 0);
+    g_assert(g_hash_table_size(r->late_puts) == 0);
+    g_hash_table_unref(r->late_puts);
     g_hash_table_unref(r->puts);
 }

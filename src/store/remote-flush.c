@@ -13,8 +13,9 @@
  * - lost everywhere: the flush fails, and so does each later one until the caller has
  *   removed the object.
  *
- * A node whose FLUSH fails goes on failing as long as it has the objects that it covers.
- * Those that are durable elsewhere are removed there; heal brings them back.
+ * A node whose FLUSH fails goes on failing as long as it has the objects that it could
+ * not make durable, and does not say which they are.  Those that are durable elsewhere
+ * are suspect there: heal puts them anew (remote-suspect.c).
  */
 #include "store/remote-private.h"
 
@@ -41,17 +42,10 @@ static VjNodeSet holders(const VjRemote *r) VJ_REQUIRES(r->lock)
     return set;
 }
 
-/* An object that is to leave nodes whose FLUSH failed. */
-typedef struct Doubtful {
-    uint64_t id, nonce;
-    VjNodeSet nodes;
-} Doubtful;
-
 typedef struct Look {
     VjNodeSet ask; /* nodes to be asked again */
     bool must_wait;
     bool is_lost;
-    GArray *doubtful;
 } Look;
 
 /* At what is left of the puts up to f->until. */
@@ -70,12 +64,7 @@ static void look(FlushOp *f, Look *l) VJ_REQUIRES(f->op.r->lock)
         if ((put->pending & r->live) != 0) {
             l->ask |= put->pending & r->live;
         } else if (put->durable != 0) {
-            Doubtful one = {.id = put->id, .nonce = put->nonce};
-
-            vj_remote_put_end(r, put, &one.nodes);
-            if (one.nodes != 0) {
-                g_array_append_val(l->doubtful, one);
-            }
+            vj_remote_put_end(r, put);
         } else if (put->pending != 0) {
             l->must_wait = true;
         } else {
@@ -158,8 +147,7 @@ static int decide(FlushOp *f, Look *l) VJ_REQUIRES(f->op.r->lock)
 static void flush_step(FlushOp *f, VjNodeSet ask)
 {
     VjRemote *r = f->op.r;
-    g_autoptr(GArray) doubtful = g_array_new(FALSE, FALSE, sizeof(Doubtful));
-    Look l = {.ask = ask, .doubtful = doubtful};
+    Look l = {.ask = ask};
     int rc = -EAGAIN;
 
     vj_mutex_lock(&r->lock);
@@ -185,11 +173,6 @@ static void flush_step(FlushOp *f, VjNodeSet ask)
     VJ_NODE_EACH(i, l.ask)
     {
         send_flush(f, &r->nodes[i]);
-    }
-    for (guint i = 0; i < doubtful->len; i++) {
-        const Doubtful *one = &g_array_index(doubtful, Doubtful, i);
-
-        vj_remote_remove_at(r, one->id, one->nonce, one->nodes);
     }
     if (rc != -EAGAIN) {
         vj_remote_op_complete(&f->op, rc, NULL);

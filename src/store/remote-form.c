@@ -33,7 +33,7 @@ typedef struct PutPlain {
     uint64_t lives[VJ_PLACEMENT_NODES_MAX];
     bool has_form;
     VjWireForm form;  /* that the first node made */
-    VjNodeSet silent; /* they gave no answer, and may have it */
+    VjNodeSet silent; /* nodes that may have it, or another form of it */
 } PutPlain;
 
 /* False: there is no node, or no room for one more that no flush has covered. */
@@ -79,9 +79,9 @@ static int take_answer(PutPlain *p, unsigned i)
         return -EPROTO;
     }
     if (p->has_form && memcmp(&form, &p->form, sizeof form) != 0) {
-        /* Another version of a library: one record cannot describe both. */
-        vj_remote_remove_at(p->r, p->object.id, p->object.nonce,
-                            vj_node_bit(node->index));
+        /* Another version of a library: one record cannot describe both, and heal puts
+         * there what the first node made. */
+        p->silent |= vj_node_bit(node->index);
         return -ETIMEDOUT;
     }
     vj_mutex_lock(&p->r->lock);
@@ -115,7 +115,7 @@ static int run_puts(PutPlain *p, const VjWirePutPlain *message, VjBuf *bulk, siz
         rc = p->has_form ? 0 : one;
         vj_rpc_call_unref(p->calls[i]);
     }
-    if (p->silent != 0) {
+    if (rc < 0 && p->silent != 0) {
         vj_remote_remove_at(p->r, p->object.id, p->object.nonce, p->silent);
     }
     return rc;
@@ -151,6 +151,9 @@ int vj_remote_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
         .id = id,
         .loc = vj_remote_loc_encode(p.object.nonce, p.put->pending | p.put->durable),
         .stored_bytes = p.form.stored_bytes};
+    if (rc == 0) {
+        vj_remote_suspect_note(r, &p.object, p.silent);
+    }
     vj_remote_put_return(r, p.put, rc < 0);
     vj_mutex_unlock(&r->lock);
     *form = (VjStoreForm){.codec = p.form.codec,

@@ -7,6 +7,9 @@
  * and those at other nodes are removed when there are enough.  In this order: at each
  * moment there are at least as many good replicas as there were at first, or as there
  * have to be.
+ *
+ * A suspect replica is bad as soon as there is another one.  A replica that is right, and
+ * whose node fails to FLUSH, may have been durable for long: it stays, uncounted.
  */
 #include "store/remote-private.h"
 
@@ -17,11 +20,13 @@ typedef struct Heal {
     VjStoreVerify *verify;
     void *opaque;
     uint8_t order[VJ_PLACEMENT_NODES_MAX];
-    VjNodeSet live;  /* when it began; those that failed since are taken out */
-    VjNodeSet there; /* they have something of that name */
-    VjNodeSet good;
-    VjNodeSet unsure; /* the node has an error of its device */
-    VjBuf *bytes;     /* of a good one; NULL: none yet */
+    VjNodeSet live;    /* when it began; those that failed since are taken out */
+    VjNodeSet there;   /* they have something of that name */
+    VjNodeSet good;    /* they have what was put; from flush_good() on: durably */
+    VjNodeSet kept;    /* it was good, and may be durable: the node cannot flush */
+    VjNodeSet unsure;  /* the node has an error of its device */
+    VjNodeSet suspect; /* nobody counts on what they have */
+    VjBuf *bytes;      /* of a good one; NULL: none yet */
 } Heal;
 
 /* Where a new object of that id would go. */
@@ -121,12 +126,14 @@ static void verify_all(Heal *h)
 }
 
 /* A replica that was found may be one that a node acknowledged to nobody, or before it
- * crashed: good are those that are durable. */
+ * crashed: good are those that are durable, and suspect ones where there is no other. */
 static void flush_good(Heal *h)
 {
+    VjNodeSet trusted = h->good & ~h->suspect;
     unsigned nodes[VJ_PLACEMENT_NODES_MAX] = {0}, count = 0;
     VjRpcCall *calls[VJ_PLACEMENT_NODES_MAX] = {NULL};
 
+    h->good = trusted != 0 ? trusted : h->good;
     VJ_NODE_EACH(i, h->good)
     {
         nodes[count] = i;
@@ -141,7 +148,7 @@ static void flush_good(Heal *h)
             h->live &= ~bit;
         } else if (calls[i]->rc < 0) {
             h->good &= ~bit;
-            h->unsure |= bit;
+            h->kept |= bit;
         }
         vj_rpc_call_unref(calls[i]);
     }
@@ -161,6 +168,7 @@ static bool remove_at(Heal *h, unsigned index)
     }
     if (rc == 0 || rc == -ENOENT) {
         h->there &= ~vj_node_bit(index);
+        h->kept &= ~vj_node_bit(index);
         vj_mutex_lock(&h->r->lock);
         h->r->nodes[index].has_removes = true;
         vj_mutex_unlock(&h->r->lock);
@@ -188,14 +196,15 @@ static bool put_at(Heal *h, unsigned index)
     }
     h->there |= vj_node_bit(index);
     h->good |= vj_node_bit(index);
+    h->suspect &= ~vj_node_bit(index);
     return true;
 }
 
-/* Those nodes get it that ought to have it; where one cannot, the next one does.
- * Returns the nodes where it is to stay. */
+/* Those nodes get it that ought to have it; where one cannot, or may have it, the next
+ * one does.  Returns the nodes where it is to stay. */
 static VjNodeSet put_missing(Heal *h)
 {
-    VjNodeSet refused = 0, wanted;
+    VjNodeSet refused = h->kept, wanted;
 
     for (;;) {
         VjNodeSet missing;
@@ -218,6 +227,33 @@ static VjNodeSet put_missing(Heal *h)
     }
 }
 
+static void remove_from(Heal *h, VjNodeSet nodes)
+{
+    VJ_NODE_EACH(i, nodes & h->live)
+    {
+        if (remove_at(h, i)) {
+            h->good &= ~vj_node_bit(i);
+        }
+    }
+}
+
+/* As put_missing(), and those replicas are put anew that had to wait for others. */
+static VjNodeSet put_all(Heal *h)
+{
+    VjNodeSet stays = put_missing(h);
+
+    if ((h->good & h->suspect) != 0 && (h->good & ~h->suspect) != 0) {
+        h->good &= ~h->suspect;
+        stays = put_missing(h);
+    }
+    h->suspect &= ~h->good; /* no other node takes it: this one is believed */
+    if (h->kept != 0 && vj_node_count(stays & h->good) >= h->r->replicas) {
+        remove_from(h, h->kept);
+        stays = put_missing(h);
+    }
+    return stays;
+}
+
 static int heal(Heal *h)
 {
     VjNodeSet silent, stays;
@@ -226,25 +262,17 @@ static int heal(Heal *h)
     verify_all(h);
     flush_good(h);
     silent = vj_remote_places(h->r) & ~h->live;
-    if (h->good == 0) {
+    if (h->good == 0 && h->kept == 0) {
         /* A node that is away may have a good one. */
         return silent != 0      ? -EAGAIN
                : h->unsure != 0 ? -EIO
                : h->there == 0  ? -ENOENT
                                 : -EBADMSG;
     }
-    stays = put_missing(h);
-    VJ_NODE_EACH(i, h->there & ~h->good & h->live)
-    {
-        (void)!remove_at(h, i);
-    }
+    stays = put_all(h);
+    remove_from(h, h->there & ~h->good & ~h->kept);
     if (vj_node_count(stays & h->good) >= h->r->replicas) {
-        VJ_NODE_EACH(i, h->good & ~stays)
-        {
-            if (remove_at(h, i)) {
-                h->good &= ~vj_node_bit(i);
-            }
-        }
+        remove_from(h, h->good & ~stays);
     }
     return vj_node_count(h->good & h->live) >= h->r->replicas ? 0 : -EAGAIN;
 }
@@ -259,7 +287,7 @@ int vj_remote_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
               .verify = verify,
               .opaque = opaque,
               .live = vj_remote_live(r)};
-    VjNodeSet nodes;
+    VjNodeSet nodes, suspect;
     int rc;
 
     if (r->read_only) {
@@ -268,14 +296,15 @@ int vj_remote_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
     if (!vj_remote_loc_decode(loc, &h.object.nonce, &nodes)) {
         return -EBADMSG;
     }
-    if (!vj_remote_heal_begin(r, &h.object)) {
+    if (!vj_remote_heal_begin(r, &h.object, &suspect)) {
         return -EAGAIN;
     }
+    h.suspect = suspect;
     vj_remote_rank(r, id, h.order);
     rc = heal(&h);
-    vj_remote_heal_end(r, &h.object);
-    if (h.good != 0) {
-        *now = vj_remote_loc_encode(h.object.nonce, h.good);
+    vj_remote_heal_end(r, &h.object, suspect & (~h.suspect | (h.live & ~h.there)));
+    if ((h.good | h.kept) != 0) {
+        *now = vj_remote_loc_encode(h.object.nonce, h.good | h.kept);
     }
     vj_buf_unref(h.bytes);
     return rc;
@@ -283,7 +312,7 @@ int vj_remote_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
 
 /* ---- what needs it ----------------------------------------------------------------- */
 
-/* Of one page of objects: which nodes have each of them, whole. */
+/* Of one page of objects: which nodes have each of them, whole, and may be counted on. */
 static int survey_page(VjRemote *r, const VjPut *puts, uint32_t count, VjNodeSet live,
                        VjNodeSet *whole, VjNodeSet *there)
 {
@@ -321,6 +350,11 @@ static int survey_page(VjRemote *r, const VjPut *puts, uint32_t count, VjNodeSet
         }
         vj_rpc_call_unref(calls[c]);
     }
+    vj_mutex_lock(&r->lock);
+    for (uint32_t i = 0; i < count; i++) {
+        whole[i] &= ~vj_remote_suspects(r, &objects[i]);
+    }
+    vj_mutex_unlock(&r->lock);
     return rc;
 }
 

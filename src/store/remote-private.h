@@ -12,6 +12,7 @@
  *   remote-durable.c which puts are durable where
  *   remote-list.c    each, space and flush_removes: calls that a thread waits for
  *   remote-heal.c    heal and survey
+ *   remote-suspect.c replicas that nobody counts on
  *   remote-form.c    content in and out, digests: work that nodes do
  *
  * All state is guarded by one lock, which is not held when a call is submitted or a
@@ -45,6 +46,8 @@
 /* Puts of one node whose answer was lost with the connection: they are removed when it is
  * there again.  More of them are left to what looks for unreferenced objects. */
 #define VJ_REMOTE_ORPHANS_MAX 4096u
+/* Objects with replicas that nobody counts on, until they are healed. */
+#define VJ_REMOTE_SUSPECTS_MAX 65536u
 /* So long nodes are asked that do not answer, when those of the locator do and do not
  * have the object. */
 #define VJ_REMOTE_ABSENT_US ((int64_t)2 * 1000 * 1000)
@@ -129,6 +132,7 @@ typedef struct VjRemotePut {
     unsigned refs;              /* guarded by the store's lock, as the rest */
     uint64_t number;            /* of the store's returned; 0: has not returned */
     bool is_over;               /* durable, removed or failed: in no table */
+    bool is_removed;            /* its caller has done so */
     bool is_degraded;           /* and counted */
     VjNodeSet pending, durable; /* replicas */
     VjNodeSet doubtful;         /* replicas of which a FLUSH said that they may be lost */
@@ -175,12 +179,14 @@ struct VjRemote {
     unsigned own_ops;              /* of these */
     uint64_t hedge_credit, hedges; /* in gets */
     GHashTable *puts;              /* set of VjRemotePut: returned or not, not over */
-    GQueue returned; /* of VjRemotePut by their links: returned and not over */
+    GQueue returned;       /* of VjRemotePut by their links: returned and not over */
+    GHashTable *late_puts; /* set of VjRemotePut: over, and pending somewhere */
     uint64_t returned_number;
-    uint64_t held_count;     /* of all nodes */
-    GHashTable *own_removes; /* VjWireObject → how many replicas the store removes */
-    GHashTable *healing;     /* set of VjWireObject, of the threads that heal them */
-    bool is_flushing;        /* by itself */
+    uint64_t held_count;        /* of all nodes */
+    GHashTable *suspects;       /* of remote-suspect.c, by VjWireObject */
+    bool has_too_many_suspects; /* and it was said */
+    GHashTable *healing;        /* set of VjWireObject, of the threads that heal them */
+    bool is_flushing;           /* by itself */
 };
 
 /* Places of the list.  Threads: any. */
@@ -294,10 +300,8 @@ void vj_remote_get(VjRemote *r, VjIo *io);
 void vj_remote_remove(VjRemote *r, VjIo *io);
 /* @io NULL: by itself. */
 void vj_remote_flush(VjRemote *r, VjIo *io);
-/* Removes the object at @nodes without an answer to anybody; where they are away, when
- * they are there again.  Until that is done, and whatever may still be under way has
- * happened, the object is in own_removes, and heal leaves it alone.  Nothing is done of
- * one that is being healed. */
+/* Removes the object, which nothing names, at @nodes without an answer to anybody; where
+ * they are away, when they are there again. */
 void vj_remote_remove_at(VjRemote *r, uint64_t id, uint64_t nonce, VjNodeSet nodes);
 /* @node is live: what waited for that is removed. */
 void vj_remote_remove_orphans(VjRemoteNode *node);
@@ -320,23 +324,27 @@ void vj_remote_node_doubt(VjRemoteNode *node, uint64_t number);
 void vj_remote_node_lose(VjRemoteNode *node, bool disk);
 void vj_remote_durable_init(VjRemote *r);
 void vj_remote_durable_clear(VjRemote *r);
-/* Takes @put, which is durable somewhere, out of the tables.  *doubtful: nodes from which
- * it ought to be removed, as their FLUSH fails as long as they have it. */
-void vj_remote_put_end(VjRemote *r, VjRemotePut *put, VjNodeSet *doubtful);
+/* Takes @put, which is durable somewhere, out of the tables. */
+void vj_remote_put_end(VjRemote *r, VjRemotePut *put);
 
-/* ---- remote-own.c: what heal and removes of the store's own know of each other ----- */
+/* ---- remote-suspect.c: replicas that nobody counts on ------------------------------ */
 
-void vj_remote_own_init(VjRemote *r);
-void vj_remote_own_clear(VjRemote *r);
-/* @count replicas are to be removed.  False: it is being healed. */
-bool vj_remote_own_remove_begin(VjRemote *r, const VjWireObject *object, unsigned count)
+void vj_remote_suspect_init(VjRemote *r);
+void vj_remote_suspect_clear(VjRemote *r);
+/* The replicas at @nodes, none or more, are so. */
+void vj_remote_suspect_note(VjRemote *r, const VjWireObject *object, VjNodeSet nodes)
     VJ_REQUIRES(r->lock);
-void vj_remote_own_remove_end(VjRemote *r, const VjWireObject *object)
+VjNodeSet vj_remote_suspects(VjRemote *r, const VjWireObject *object)
     VJ_REQUIRES(r->lock);
-/* False: replicas of it are being removed, or another thread heals it.  @object stays
- * until the end. */
-bool vj_remote_heal_begin(VjRemote *r, VjWireObject *object);
-void vj_remote_heal_end(VjRemote *r, VjWireObject *object);
+/* Those at @nodes are so no more. */
+void vj_remote_suspect_end(VjRemote *r, const VjWireObject *object, VjNodeSet nodes)
+    VJ_REQUIRES(r->lock);
+/* @node is not in the list any more. */
+void vj_remote_suspect_forget(VjRemote *r, const VjRemoteNode *node) VJ_REQUIRES(r->lock);
+/* False: another thread heals it.  @object stays until the end. */
+bool vj_remote_heal_begin(VjRemote *r, VjWireObject *object, VjNodeSet *suspect);
+/* @mended: replicas that are suspect no more. */
+void vj_remote_heal_end(VjRemote *r, VjWireObject *object, VjNodeSet mended);
 
 /* ---- calls that a thread waits for ------------------------------------------------- */
 

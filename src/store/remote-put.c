@@ -6,9 +6,10 @@
  * it.  For each that fails the next live one takes its place.  When there is no other, it
  * is good with fewer, but at least one.  Without a live node it waits for one.
  *
- * A node that was asked and gave no answer may have it all the same.  Nobody names that
- * replica: it is removed when the node is there again, or by what looks for unreferenced
- * objects.
+ * A node that was asked and gave no answer may have it all the same.  Of a put that is
+ * good such a replica is suspect: heal sees to it, and nothing else removes it, as it may
+ * be the last one by then.  Of one that failed nobody names it: it is removed when the
+ * node is there again, or by what looks for unreferenced objects.
  */
 #include "store/remote-private.h"
 
@@ -55,11 +56,18 @@ static Verdict judge(PutOp *p, int *rc) VJ_REQUIRES(p->op.r->lock)
     return VERDICT_DONE;
 }
 
-/* The caller has judged. */
-static void end_put(PutOp *p, int rc, VjPut *put) VJ_REQUIRES(p->op.r->lock)
+/* The caller has judged.  *orphaned: nodes from which it is to be removed. */
+static void end_put(PutOp *p, int rc, VjPut *put, VjNodeSet *orphaned)
+    VJ_REQUIRES(p->op.r->lock)
 {
+    VjWireObject object = {.id = p->id, .nonce = p->op.nonce};
+    VjNodeSet silent = p->silent & ~acknowledged(p);
     VjRemotePut *held = g_steal_pointer(&p->put);
 
+    *orphaned = rc < 0 ? silent : 0;
+    if (rc == 0) {
+        vj_remote_suspect_note(p->op.r, &object, silent);
+    }
     p->op.is_over = true;
     *put =
         (VjPut){.id = p->id,
@@ -163,7 +171,7 @@ static void put_more(PutOp *p)
     VjRemote *r = p->op.r;
     VjNodeSet chosen = 0;
     Verdict verdict = VERDICT_NONE;
-    VjNodeSet silent = 0;
+    VjNodeSet orphaned = 0;
     VjPut put = {0};
     int rc = 0;
 
@@ -174,8 +182,7 @@ static void put_more(PutOp *p)
     if (!p->op.is_over && p->op.in_flight == 0) {
         verdict = judge(p, &rc);
         if (verdict == VERDICT_DONE) {
-            silent = p->silent & ~acknowledged(p);
-            end_put(p, rc, &put);
+            end_put(p, rc, &put, &orphaned);
         } else if (r->connects != p->connects) {
             vj_remote_op_wait(&p->op, 0); /* a node came meanwhile */
         } else {
@@ -190,8 +197,8 @@ static void put_more(PutOp *p)
     {
         send_put(p, &r->nodes[i]);
     }
-    if (silent != 0) {
-        vj_remote_remove_at(r, p->id, p->op.nonce, silent);
+    if (orphaned != 0) {
+        vj_remote_remove_at(r, p->id, p->op.nonce, orphaned);
     }
     if (verdict == VERDICT_DONE) {
         vj_remote_op_complete(&p->op, rc, &put);

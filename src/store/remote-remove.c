@@ -26,14 +26,12 @@ static void pump(VjRemoteNode *node);
 
 /* ---- one object -------------------------------------------------------------------- */
 
-/* When @node is live.  It is in own_removes for that. */
+/* It is removed when @node is live. */
 static void note_orphan(VjRemoteNode *node, const VjWireObject *object)
     VJ_REQUIRES(node->r->lock)
 {
     if (node->state != VJ_REMOTE_HOLE && node->orphans->len < VJ_REMOTE_ORPHANS_MAX) {
         g_array_append_vals(node->orphans, object, 1);
-    } else {
-        vj_remote_own_remove_end(node->r, object);
     }
 }
 
@@ -50,12 +48,8 @@ static bool note_answer(RemoveOp *m, VjRemoteNode *node, int rc, bool is_away, i
     } else if (rc < 0 && m->rc == 0) {
         m->rc = rc == -EBUSY ? -ETIMEDOUT : rc;
     }
-    if (m->op.io == NULL && (m->again & vj_node_bit(node->index)) == 0) {
-        if (is_away) {
-            note_orphan(node, &m->object);
-        } else {
-            vj_remote_own_remove_end(r, &m->object);
-        }
+    if (m->op.io == NULL && is_away) {
+        note_orphan(node, &m->object);
     }
     if (m->op.in_flight > 0) {
         return false;
@@ -262,6 +256,7 @@ void vj_remote_remove(VjRemote *r, VjIo *io)
         m->object.nonce = op->nonce;
         vj_mutex_lock(&r->lock);
         vj_remote_put_forget(r, io->id, op->nonce);
+        vj_remote_suspect_end(r, &m->object, ~(VjNodeSet)0);
         nodes = op->nodes & r->live;
         vj_mutex_unlock(&r->lock);
     }
@@ -274,7 +269,6 @@ void vj_remote_remove(VjRemote *r, VjIo *io)
     vj_remote_op_unref(op);
 }
 
-/* @object is in own_removes for each of @nodes. */
 static void begin_own_remove(VjRemote *r, const VjWireObject *object, VjNodeSet nodes)
 {
     VjRemoteOp *op = vj_remote_op_new(&remove_kind, r, NULL);
@@ -303,14 +297,8 @@ static void begin_own_remove(VjRemote *r, const VjWireObject *object, VjNodeSet 
 void vj_remote_remove_at(VjRemote *r, uint64_t id, uint64_t nonce, VjNodeSet nodes)
 {
     VjWireObject object = {.id = id, .nonce = nonce};
-    bool begins;
 
-    vj_mutex_lock(&r->lock);
-    begins = vj_remote_own_remove_begin(r, &object, vj_node_count(nodes));
-    vj_mutex_unlock(&r->lock);
-    if (begins) {
-        begin_own_remove(r, &object, nodes);
-    }
+    begin_own_remove(r, &object, nodes);
 }
 
 void vj_remote_remove_orphans(VjRemoteNode *node)

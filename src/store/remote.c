@@ -278,7 +278,7 @@ static void init(VjRemote *r, const VjStorePlace *place, const VjOpts *opts,
     vj_cond_init(&r->changed);
     vj_cond_init(&r->timer_changed);
     vj_remote_durable_init(r);
-    vj_remote_own_init(r);
+    vj_remote_suspect_init(r);
 }
 
 static void remote_close(VjStore *s)
@@ -292,7 +292,7 @@ static void remote_close(VjStore *s)
     vj_remote_timers_stop(r);
     vj_mutex_lock(&r->lock);
     vj_remote_durable_clear(r);
-    vj_remote_own_clear(r);
+    vj_remote_suspect_clear(r);
     g_assert(r->waiting.length == 0 && g_sequence_is_empty(r->timers));
     vj_mutex_unlock(&r->lock);
     g_sequence_free(r->timers);

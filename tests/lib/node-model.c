@@ -487,7 +487,8 @@ struct NodeServer {
     VjMutex lock; /* outermost of all that the server's threads take */
     /* guarded by lock, as the model: */
     uint16_t held_op;
-    GQueue held; /* of VjRpcRequest */
+    bool held_are_done; /* by the model */
+    GQueue held;        /* of VjRpcRequest */
 };
 
 void node_server_lock(NodeServer *s)
@@ -517,12 +518,18 @@ static void serve(VjRpcRequest *r, uint16_t op)
         bulk = vj_slice(buf->data, bulk_bytes);
     }
     vj_mutex_lock(&s->lock);
-    if (s->held_op == op) {
+    if (s->held_op == op && !s->held_are_done) {
         g_queue_push_tail(&s->held, r);
         vj_mutex_unlock(&s->lock);
         return;
     }
     reply = node_model_run(s->model, op, vj_rpc_request_message(r), bulk);
+    if (s->held_op == op) {
+        g_queue_push_tail(&s->held, r);
+        vj_mutex_unlock(&s->lock);
+        node_reply_clear(&reply);
+        return;
+    }
     vj_mutex_unlock(&s->lock);
     vj_rpc_reply(r, reply.rc, vj_slice(reply.message->data, reply.message->len),
                  reply.bulk, reply.bulk_bytes);
@@ -619,13 +626,14 @@ NodeServer *node_server_start(NodeModel *model, const char *path)
     return s;
 }
 
-void node_server_hold(NodeServer *s, uint16_t op)
+static void hold(NodeServer *s, uint16_t op, bool are_done)
 {
     GQueue held = G_QUEUE_INIT;
     VjRpcRequest *r;
 
     vj_mutex_lock(&s->lock);
     s->held_op = op;
+    s->held_are_done = are_done;
     if (op == 0) {
         held = s->held;
         g_queue_init(&s->held);
@@ -634,6 +642,16 @@ void node_server_hold(NodeServer *s, uint16_t op)
     while ((r = g_queue_pop_head(&held)) != NULL) {
         vj_rpc_reply(r, -EBUSY, vj_slice(NULL, 0), NULL, 0);
     }
+}
+
+void node_server_hold(NodeServer *s, uint16_t op)
+{
+    hold(s, op, false);
+}
+
+void node_server_mute(NodeServer *s, uint16_t op)
+{
+    hold(s, op, true);
 }
 
 void node_server_stop(NodeServer *s)

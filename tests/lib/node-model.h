@@ -58,6 +58,8 @@ NodeServer *node_server_start(NodeModel *model, const char *path);
 void node_server_stop(NodeServer *s);
 /* Requests of @op wait until they are let go; 0: none does, and those that wait go on. */
 void node_server_hold(NodeServer *s, uint16_t op);
+/* The same, but they are done, and their answers wait. */
+void node_server_mute(NodeServer *s, uint16_t op);
 /* With the lock held: how many wait. */
 unsigned node_server_held(NodeServer *s);
 /* The lock, under which the model may be used beside the server. */

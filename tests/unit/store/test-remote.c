@@ -526,28 +526,142 @@ static void test_same_process_comes_back(void **state)
     assert_true(copies(f, &put) == nodes_of(put.loc));
 }
 
-/* A node that cannot sync: the other one has it, and the bad replica goes. */
+static void fail_flush(Fixture *f, unsigned node)
+{
+    node_server_lock(f->servers[node]);
+    node_model_fail_flush(f->models[node], 1);
+    node_server_unlock(f->servers[node]);
+}
+
+static uint64_t removes(Fixture *f, unsigned node)
+{
+    uint64_t count;
+
+    node_server_lock(f->servers[node]);
+    count = node_model_requests(f->models[node], VJ_OP_REMOVE);
+    node_server_unlock(f->servers[node]);
+    return count;
+}
+
+/* As the healer does it, which comes again when not all could be done. */
+static int heal_at_last(Fixture *f, VjPut *put)
+{
+    int rc;
+
+    do {
+        g_thread_yield();
+        rc = heal(f, put);
+    } while (rc == -EAGAIN);
+    return rc;
+}
+
+/* A node that cannot sync: the other one has it, and heal puts it anew. */
 static void test_node_cannot_flush(void **state)
 {
     Fixture *f = *state;
     VjPut put;
     unsigned first = first_node(1);
 
-    node_server_lock(f->servers[first]);
-    node_model_fail_flush(f->models[first], 1);
-    node_server_unlock(f->servers[first]);
+    fail_flush(f, first);
     put = vj_store_test_put(f->s, 1, LEN);
     assert_int_equal(vj_store_flush(f->s), 0);
     assert_true(health_of(f).degraded_puts == 1);
     assert_true(vj_store_test_matches(f->s, &put));
-    while (heal(f, &put) == -EAGAIN) { /* its remove is under way */
-        g_thread_yield();
-    }
+    assert_true(copies(f, &put) == nodes_of(put.loc));
+    assert_true(wants_heal(f, &put));
+    assert_int_equal(heal(f, &put), 0);
+    assert_false(wants_heal(f, &put));
     assert_int_equal(vj_node_count(nodes_of(put.loc)), 2);
     assert_true(copies(f, &put) == nodes_of(put.loc));
     vj_store_test_put(f->s, 2, LEN);
     assert_int_equal(vj_store_flush(f->s), 0);
     assert_true(health_of(f).degraded_puts == 1);
+}
+
+/* And does not come back: heal does not wait for that. */
+static void test_node_cannot_flush_and_goes(void **state)
+{
+    Fixture *f = *state;
+    VjPut put;
+    unsigned first = first_node(1);
+
+    fail_flush(f, first);
+    put = vj_store_test_put(f->s, 1, LEN);
+    assert_int_equal(vj_store_flush(f->s), 0);
+    stop(f, first);
+    wait_for_live(f, NODES - 1);
+    assert_true(wants_heal(f, &put));
+    assert_int_equal(heal(f, &put), 0);
+    assert_int_equal(vj_node_count(nodes_of(put.loc)), 2);
+    assert_true((nodes_of(put.loc) & vj_node_bit(first)) == 0);
+    start(f, first);
+    wait_for_live(f, NODES);
+    assert_int_equal(heal(f, &put), 0);
+    assert_true(copies(f, &put) == nodes_of(put.loc));
+    assert_false(wants_heal(f, &put));
+}
+
+/* A node that cannot make one object durable keeps what it had of others, and others are
+ * mended from it. */
+static void test_flush_fails_of_another(void **state)
+{
+    Fixture *f = *state;
+    VjPut good, bad;
+
+    stop(f, 2);
+    wait_for_live(f, NODES - 1);
+    good = vj_store_test_put(f->s, 1, LEN);
+    assert_int_equal(vj_store_flush(f->s), 0);
+    fail_flush(f, 0);
+    bad = vj_store_test_put(f->s, 2, LEN);
+    assert_int_equal(vj_store_flush(f->s), 0);
+    node_server_lock(f->servers[1]);
+    assert_true(node_model_damage(f->models[1], 1, nonce_of(good.loc), true));
+    node_server_unlock(f->servers[1]);
+
+    assert_int_equal(heal(f, &good), -EAGAIN);
+    assert_true(removes(f, 0) == 0);
+    assert_true(copies(f, &good) == 3);
+    assert_true(nodes_of(good.loc) == 3);
+    stop(f, 0);
+    assert_true(vj_store_test_matches(f->s, &good));
+    start(f, 0);
+    wait_for_live(f, NODES - 1);
+    assert_int_equal(heal_at_last(f, &bad), 0);
+    assert_int_equal(heal_at_last(f, &good), 0);
+    assert_false(wants_heal(f, &bad));
+}
+
+/* A replica that a node has not acknowledged may be the last one. */
+static void test_silent_replica(void **state)
+{
+    Fixture *f = *state;
+    unsigned first = first_node(1);
+    VjNodeSet named;
+    VjPut put;
+
+    node_server_mute(f->servers[first], VJ_OP_PUT);
+    put = vj_store_test_put(f->s, 1, LEN);
+    named = nodes_of(put.loc);
+    assert_int_equal(vj_node_count(named), 2);
+    assert_true((named & vj_node_bit(first)) == 0);
+    assert_int_equal(vj_store_flush(f->s), 0);
+    assert_true(wants_heal(f, &put));
+    assert_true(removes(f, first) == 0);
+    node_server_mute(f->servers[first], 0);
+    VJ_NODE_EACH(i, named)
+    {
+        stop(f, i);
+        node_model_crash(f->models[i]);
+        node_model_lose_disk(f->models[i]);
+        start(f, i);
+    }
+    wait_for_live(f, NODES);
+    assert_int_equal(heal_at_last(f, &put), 0);
+    assert_int_equal(vj_node_count(nodes_of(put.loc)), 2);
+    assert_true(copies(f, &put) == nodes_of(put.loc));
+    assert_false(wants_heal(f, &put));
+    assert_true(vj_store_test_matches(f->s, &put));
 }
 
 /* ---- damage ------------------------------------------------------------------------ */
@@ -880,6 +994,9 @@ static const struct CMUnitTest tests[] = {
     REMOTE_TEST(test_flush_fails),
     REMOTE_TEST(test_same_process_comes_back),
     REMOTE_TEST(test_node_cannot_flush),
+    REMOTE_TEST(test_node_cannot_flush_and_goes),
+    REMOTE_TEST(test_flush_fails_of_another),
+    REMOTE_TEST_WITH(test_silent_replica, "replicas=2,timeout=4"),
     REMOTE_TEST(test_heal_damage),
     REMOTE_TEST(test_heal_of_nothing),
     REMOTE_TEST(test_drain),
