@@ -241,6 +241,7 @@ def a_place_is_made_and_belongs_to_a_volume():
     refused_hello(EMPTY)
     c = connect(OBJECT, flags=CREATE)
     assert c.hello.version == 1 and c.hello.features == 0 and c.hello.was_empty == 1
+    assert c.hello.requests in range(1025) and c.hello.bytes == 40 << 20, "as page.sh configures it"
     assert c.hello.node != bytes(16) and c.hello.instance != bytes(16)
     again = connect(OBJECT, flags=CREATE)
     assert again.hello.was_empty == 0 and again.hello.node == c.hello.node

@@ -9,8 +9,7 @@ requires command python3
 requires program varjfsd
 python3 -c 'import ctypes; ctypes.CDLL("libxxhash.so.0")' 2>/dev/null || skip_all "no libxxhash.so.0 for Python"
 
-# shellcheck disable=SC2119 # further lines are optional
-daemon_conf
+daemon_conf "connection_memory = 40M"
 daemon_volume home "$T/home"
 daemon_start
 python3 "$srcdir/tests/node/page-client.py" "$socket" >"$T/results" 2>&1
