@@ -493,15 +493,13 @@ static void set_why_text(VjRpcClient *c, char *text)
     vj_mutex_unlock(&c->lock);
 }
 
-static const char *text_of(const VjRpcClient *c, int rc)
+static const char *text_of(int rc)
 {
     switch (rc) {
     case -EPROTO:
         return "what listens there speaks another protocol";
     case -EACCES:
-        return c->credentials->identity != NULL
-                   ? "it does not know this key by this name"
-                   : "one side refuses the other's credentials";
+        return "one side refuses the other's credentials";
     case -ECONNRESET:
         return "the connection was closed before there was an answer";
     case -ETIMEDOUT:
@@ -517,9 +515,11 @@ static const char *text_of(const VjRpcClient *c, int rc)
  * one does not help. */
 static void tell_refusal(VjRpcClient *c)
 {
-    const char *why = text_of(c, -EACCES);
+    const char *why = c->credentials->identity != NULL
+                          ? "it does not know this key by this name"
+                          : text_of(-EACCES);
 
-    set_why_text(c, NULL);
+    set_why_text(c, g_strdup(why));
     if (c->config.connected != NULL) {
         (void)c->config.connected(c->config.opaque, -EACCES, vj_slice(why, strlen(why)));
     }
@@ -1113,7 +1113,7 @@ char *vj_rpc_client_why(VjRpcClient *c)
     vj_mutex_lock(&c->lock);
     if (c->why_rc != 0) {
         why = g_strdup_printf("%s: %s", c->text,
-                              c->why_text != NULL ? c->why_text : text_of(c, c->why_rc));
+                              c->why_text != NULL ? c->why_text : text_of(c->why_rc));
     }
     vj_mutex_unlock(&c->lock);
     return why;
