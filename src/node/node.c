@@ -336,7 +336,7 @@ static int enter(VjNode *n, const VjHello *hello, const char *identity, VjNodePe
         return -EACCES;
     }
     if (hello->role != VJ_ROLE_OBJECT && hello->role != VJ_ROLE_META) {
-        return -EPROTO;
+        return -EOPNOTSUPP; /* of a later version */
     }
     if ((v->conf->roles & VJ_NODE_ROLE(hello->role)) == 0) {
         return -EOPNOTSUPP;
@@ -459,21 +459,32 @@ static void serve(VjRpcRequest *r, const char *name, Handler *handler)
         serve(r, #name, vj_node_##name);                                                 \
     }
 
+/* Of requests that have no fields: a message is of a version that this is not. */
+#define SERVE_EMPTY(name)                                                                \
+    static void serve_##name(VjRpcRequest *r)                                            \
+    {                                                                                    \
+        if (vj_rpc_request_message(r).len > 0) {                                         \
+            vj_node_reply_rc(r, -EPROTO);                                                \
+        } else {                                                                         \
+            serve(r, #name, vj_node_##name);                                             \
+        }                                                                                \
+    }
+
 SERVE(put)
 SERVE(get)
 SERVE(remove)
 SERVE(have)
-SERVE(flush)
-SERVE(flush_removes)
+SERVE_EMPTY(flush)
+SERVE_EMPTY(flush_removes)
 SERVE(list)
-SERVE(space)
+SERVE_EMPTY(space)
 SERVE(run_digest)
 SERVE(run_put_plain)
 SERVE(run_get_plain)
 SERVE(get_many)
 SERVE(scan)
 SERVE(apply)
-SERVE(clock)
+SERVE_EMPTY(clock)
 SERVE(count)
 
 #define OBJECT(number, text, message, bulk, function)                                    \

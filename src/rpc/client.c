@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "rpc/address-private.h"
+#include "rpc/credentials-private.h"
 #include "rpc/messages.h"
 
 #define SLOT_BITS 10
@@ -79,6 +80,8 @@ struct VjRpcClient {
     uint64_t connection; /* the number of the last one */
     VjOut hello_out, ping_out;
     bool ping_is_out;
+    bool hello_is_answered; /* by the peer of this connection, whatever it said */
+    bool is_refused;        /* credentials were, in the last attempt */
     uint64_t receiving_tag; /* of the call whose reply comes in; 0: none */
 
     VjMutex lock; /* VJ_RANK_RPC */
@@ -496,8 +499,43 @@ static void set_why_text(VjRpcClient *c, char *text)
     vj_mutex_unlock(&c->lock);
 }
 
+static const char *text_of(int rc)
+{
+    switch (rc) {
+    case -EPROTO:
+        return "what listens there speaks another protocol";
+    case -EACCES:
+        return "one side refuses the other's credentials";
+    case -ECONNRESET:
+        return "the connection was closed before there was an answer";
+    case -ETIMEDOUT:
+        return "no answer";
+    case -EHOSTUNREACH:
+        return "no address of that name, or no way to it";
+    default:
+        return g_strerror(-rc);
+    }
+}
+
+/* Credentials that were refused are an answer: there is none to hello, and waiting for
+ * one does not help. */
+static void tell_refusal(VjRpcClient *c)
+{
+    const char *why = c->credentials->identity != NULL
+                          ? "it does not know this key by this name"
+                          : text_of(-EACCES);
+
+    set_why_text(c, g_strdup(why));
+    if (c->config.connected != NULL) {
+        (void)c->config.connected(c->config.opaque, -EACCES, vj_slice(why, strlen(why)));
+    }
+}
+
 static void attempt_failed(VjRpcClient *c, int rc)
 {
+    if (c->is_refused) {
+        tell_refusal(c);
+    }
     vj_trace(rpc, "%s: not connected: %s", c->text, g_strerror(-rc));
     vj_mutex_lock(&c->lock);
     c->why_rc = rc;
@@ -589,6 +627,7 @@ static void try_next_address(VjRpcClient *c)
         c->conn = conn;
         vj_mutex_unlock(&c->lock);
         c->attempt_us = vj_clock_mono_us();
+        c->hello_is_answered = false;
         vj_conn_start(conn, false, c->credentials,
                       c->address.path == NULL ? c->address.host : NULL);
         return;
@@ -604,6 +643,7 @@ static void begin_attempt(VjRpcClient *c)
         return;
     }
     c->address_index = 0;
+    c->is_refused = false;
     c->attempt_rc = -EHOSTUNREACH;
     try_next_address(c);
 }
@@ -641,6 +681,7 @@ static void conn_ready(VjConn *conn)
     VjFrame frame = {.op = VJ_OP_HELLO, .tag = TAG_HELLO};
 
     set_state(c, STATE_HELLO);
+    c->hello_is_answered = false;
     vj_hello_set_client(c->hello, c->id, ++c->connection);
     c->hello_out = (VjOut){.message = vj_slice(c->hello->data, c->hello->len),
                            .released = own_released};
@@ -714,6 +755,7 @@ static void hello_answered(VjRpcClient *c, const VjFrame *frame, GByteArray *mes
     VjHelloReply limits = {0};
     bool is_good = status != 0 || vj_hello_reply_decode(reply, &limits) == 0;
 
+    c->hello_is_answered = true;
     set_why_text(c, status != 0 ? vj_wire_text(reply) : NULL);
     if (is_good && c->config.connected != NULL) {
         is_good = c->config.connected(c->config.opaque, status, reply);
@@ -829,6 +871,7 @@ static void conn_closed(VjConn *conn, int rc)
     vj_mutex_unlock(&c->lock);
     vj_conn_unref(conn);
     end_lost(c, sent, rc);
+    c->is_refused = rc == -EACCES && before != STATE_CONNECTED && !c->hello_is_answered;
     end_all(waiting, is_closing ? -ECANCELED : -ENOTCONN);
     if (before == STATE_CONNECTED) {
         vj_trace(rpc, "%s: lost: %s", c->text, g_strerror(-rc));
@@ -1067,24 +1110,6 @@ void vj_rpc_client_connect(VjRpcClient *c)
         vj_loop_post(c->loop, &c->task);
     }
     vj_mutex_unlock(&c->lock);
-}
-
-static const char *text_of(int rc)
-{
-    switch (rc) {
-    case -EPROTO:
-        return "what listens there speaks another protocol";
-    case -EACCES:
-        return "one side refuses the other's credentials";
-    case -ECONNRESET:
-        return "the connection was closed before there was an answer";
-    case -ETIMEDOUT:
-        return "no answer";
-    case -EHOSTUNREACH:
-        return "no address of that name, or no way to it";
-    default:
-        return g_strerror(-rc);
-    }
 }
 
 char *vj_rpc_client_why(VjRpcClient *c)

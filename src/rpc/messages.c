@@ -109,6 +109,7 @@ char *vj_wire_text(VjSlice message)
 
 /* Where a hello has its client and connection. */
 #define HELLO_CLIENT_OFFSET 30u
+#define HELLO_REPLY_BYTES_OFFSET 47u
 
 bool vj_wire_is_volume_name(VjSlice name)
 {
@@ -150,6 +151,19 @@ void vj_hello_set_client(GByteArray *hello, const uint8_t client[VJ_WIRE_UUID_BY
     vj_write_bytes(&w, client, VJ_WIRE_UUID_BYTES);
     vj_write_u64(&w, connection);
     g_assert(!w.bad);
+}
+
+void vj_hello_reply_set_bytes_max(GByteArray *reply, uint64_t bytes_max)
+{
+    VjHelloReply m;
+    VjWriter w;
+
+    if (vj_hello_reply_decode(vj_slice(reply->data, reply->len), &m) == 0 &&
+        m.bytes_max == 0) {
+        w = vj_writer(reply->data + HELLO_REPLY_BYTES_OFFSET, sizeof m.bytes_max);
+        vj_write_u64(&w, bytes_max);
+        g_assert(!w.bad);
+    }
 }
 
 /* Each flag has a meaning, and no two deny each other. */

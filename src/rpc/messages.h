@@ -81,6 +81,9 @@ bool vj_wire_is_volume_name(VjSlice name);
 void vj_hello_set_client(GByteArray *hello, const uint8_t client[VJ_WIRE_UUID_BYTES],
                          uint64_t connection);
 
+/* Of a reply that is encoded and says nothing of it: sets bytes_max. */
+void vj_hello_reply_set_bytes_max(GByteArray *reply, uint64_t bytes_max);
+
 void vj_hello_encode(GByteArray *to, const VjHello *m);
 int vj_hello_decode(VjSlice message, VjHello *out) G_GNUC_WARN_UNUSED_RESULT;
 void vj_hello_reply_encode(GByteArray *to, const VjHelloReply *m);
@@ -92,7 +95,8 @@ char *vj_wire_text(VjSlice message);
 
 /* ---- statistics -------------------------------------------------------------------- */
 
-/* STATS: request empty; the bulk of the reply is JSON, UTF-8, whose message is empty. */
+/* STATS: request empty, or a format (u8): 0 JSON, as for an empty one, 1 the text format
+ * of Prometheus.  The bulk of the reply is that in UTF-8, its message is empty. */
 #define VJ_WIRE_STATS_MAX ((uint32_t)1 << 20)
 
 /* ---- objects ----------------------------------------------------------------------- */

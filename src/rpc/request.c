@@ -335,6 +335,9 @@ static int greet(VjRpcRequest *r, uint8_t *role, void **user, GByteArray *reply)
     }
     rc = s->config.hello(s->config.opaque, p->identity, vj_rpc_request_message(r), role,
                          user, reply);
+    if (rc == 0 && s->config.connection_bytes_max != VJ_RPC_CONNECTION_BYTES_MAX) {
+        vj_hello_reply_set_bytes_max(reply, s->config.connection_bytes_max);
+    }
     return rc == -EAGAIN ? -EIO : rc;
 }
 

@@ -122,7 +122,8 @@ typedef struct VjRpcClientConfig {
      * connection is closed again), and @reply, borrowed.  In the loop thread, before any
      * call goes out on that connection; must not block.  Returns false: the
      * connection is of no use, is closed, and is tried again later.  NULL: any with
-     * status 0 is taken.
+     * status 0 is taken.  -EACCES without an answer: one side refused the other's
+     * credentials, of which @reply is the text.
      */
     bool (*connected)(void *opaque, int status, VjSlice reply);
     /* A connection of which connected() returned true is over; all calls on it have been

@@ -104,6 +104,14 @@ static VjRemoteState state_of_hello(int status, VjSlice reply, VjHelloReply *hel
     }
 }
 
+/* For people, owned: what the node, or the connection, says to it. */
+static char *why_of(int status, VjSlice reply)
+{
+    char *text = status < 0 ? vj_wire_text(reply) : NULL;
+
+    return text != NULL ? text : g_strdup(g_strerror(status != 0 ? -status : EPROTO));
+}
+
 /* Another node of the list is at the same place. */
 static bool is_double(const VjRemoteNode *node, const VjHelloReply *hello)
     VJ_REQUIRES(node->r->lock)
@@ -148,6 +156,7 @@ static bool node_connected(void *opaque, int status, VjSlice reply)
     VjRemote *r = node->r;
     VjHelloReply hello = {0};
     VjRemoteState state = state_of_hello(status, reply, &hello);
+    g_autofree char *why = NULL;
     uint64_t connects;
     bool is_other;
 
@@ -164,6 +173,12 @@ static bool node_connected(void *opaque, int status, VjSlice reply)
     }
     is_other = node->state != state;
     node->state = state;
+    if (state == VJ_REMOTE_REFUSING) {
+        why = why_of(status, reply);
+        g_free(node->refusal);
+        node->refusal = g_strdup(why);
+        node->refusal_rc = status;
+    }
     connects = node->connects;
     vj_cond_broadcast(&r->changed);
     vj_mutex_unlock(&r->lock);
@@ -171,11 +186,8 @@ static bool node_connected(void *opaque, int status, VjSlice reply)
         send_ping(node, connects);
     } else if (is_other) {
         vj_log_error("store remote: node %u, %s, is not used: it is %s%s%s", node->index,
-                     node->address, vj_remote_state_text(state),
-                     state == VJ_REMOTE_REFUSING ? ": " : "",
-                     state == VJ_REMOTE_REFUSING
-                         ? g_strerror(status != 0 ? -status : EPROTO)
-                         : "");
+                     node->address, vj_remote_state_text(state), why != NULL ? ": " : "",
+                     why != NULL ? why : "");
     }
     return state == VJ_REMOTE_GREETED;
 }
@@ -225,4 +237,5 @@ void vj_remote_node_close(VjRemoteNode *node)
     }
     g_clear_pointer(&node->orphans, g_array_unref);
     g_clear_pointer(&node->address, g_free);
+    g_clear_pointer(&node->refusal, g_free);
 }

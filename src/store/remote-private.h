@@ -120,6 +120,8 @@ struct VjRemoteNode {
     uint64_t held_number; /* of the last one */
     GQueue removes;       /* of VjRemoteOp (a reference), to go out */
     unsigned removes_in_flight;
+    char *refusal; /* why it refused this client the last time, for people; owned, NULL */
+    int refusal_rc;   /* what it said */
     GArray *orphans;  /* of VjWireObject: to be removed when it is live */
     bool has_removes; /* that no FLUSH_REMOVES has covered */
 };

@@ -212,21 +212,26 @@ static void wait_for_nodes(VjRemote *r, bool all)
 static bool check_nodes(VjRemote *r, bool all, GError **error)
 {
     g_autoptr(GString) missing = g_string_new(NULL);
+    bool is_refused = false;
     unsigned live;
 
     vj_mutex_lock(&r->lock);
     VJ_NODE_EACH(i, r->places & ~r->live)
     {
-        g_string_append_printf(missing, "%s%s is %s", missing->len > 0 ? ", " : "",
-                               r->nodes[i].address,
-                               vj_remote_state_text(r->nodes[i].state));
+        const VjRemoteNode *node = &r->nodes[i];
+        bool refuses = node->state == VJ_REMOTE_REFUSING && node->refusal != NULL;
+
+        g_string_append_printf(missing, "%s%s is %s%s%s", missing->len > 0 ? ", " : "",
+                               node->address, vj_remote_state_text(node->state),
+                               refuses ? ": " : "", refuses ? node->refusal : "");
+        is_refused = is_refused || (refuses && node->refusal_rc == -EACCES);
     }
     live = vj_node_count(r->live);
     r->is_open = true;
     vj_mutex_unlock(&r->lock);
     if (live == 0 || (all && missing->len > 0)) {
-        return vj_error_set(error, ETIMEDOUT, "%u of %u nodes: %s", live,
-                            vj_node_count(r->places), missing->str);
+        return vj_error_set(error, is_refused ? EACCES : ETIMEDOUT, "%u of %u nodes: %s",
+                            live, vj_node_count(r->places), missing->str);
     }
     if (missing->len > 0) {
         vj_log_warn("store remote: %u of %u nodes are live: %s", live,

@@ -4,29 +4,52 @@
  * hostile server to a client.  The input is a script: raw bytes, frames with right
  * checksums around any body, sound frames that are changed, halves, heads that announce
  * more than comes.  In all of it a second client's requests are answered, and each call
- * of the client that is attacked is answered once.
+ * of the client that is attacked is answered once.  The server has handlers that read
+ * each request and write it again, or those of a node with a volume in memory.
  */
 #include "../lib/rpc-frames.h"
 #include "../lib/rpc-recode.h"
 #include "fuzz.h"
 
+#include <ftw.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "node/node.h"
 #include "rpc/rpc.h"
 
 #define CALLS 4u
 #define STEPS_MAX 64u
 #define WAIT_MS 30000
 #define BYTES_MAX ((uint64_t)8 << 20)
+/* After so many attacks there is a new node, as what it was given stays in it. */
+#define NODE_ATTACKS 500u
 
-static char *dir, *server_path, *trap_path;
+/* Bits of the first byte of an input. */
+enum {
+    AT_CLIENT = 1 << 0,  /* else at a server */
+    WITH_HELLO = 1 << 1, /* a sound one stands before the script */
+    AT_NODE = 1 << 2,    /* of servers: the node, else the one that reads and writes */
+    AS_META = 1 << 3,    /* the role in that hello; else object */
+};
+
+typedef struct Target {
+    char *path; /* of its socket */
+    VjRpcServer *server;
+    VjRpcClient *honest;
+    VjRpcClient *keys; /* likewise, in the role meta; NULL: none */
+} Target;
+
+static char *dir, *trap_path;
 static VjCredentials *credentials;
-static VjRpcServer *server;
-static VjRpcClient *honest;
+static Target recoder, real;
+static VjNode *node; /* behind real */
+static unsigned node_attacks;
 static int trap = -1; /* listens for the client that is attacked */
 static unsigned example_count;
 
@@ -58,9 +81,15 @@ HANDLER(remove, VJ_OP_REMOVE)
 HANDLER(flush, VJ_OP_FLUSH)
 HANDLER(have, VJ_OP_HAVE)
 HANDLER(list, VJ_OP_LIST)
+HANDLER(flush_removes, VJ_OP_FLUSH_REMOVES)
+HANDLER(space, VJ_OP_SPACE)
+HANDLER(digest, VJ_OP_DIGEST)
+HANDLER(put_plain, VJ_OP_PUT_PLAIN)
+HANDLER(get_plain, VJ_OP_GET_PLAIN)
 HANDLER(keys, VJ_OP_GET_MANY)
 HANDLER(scan, VJ_OP_SCAN)
 HANDLER(apply, VJ_OP_APPLY)
+HANDLER(clock, VJ_OP_CLOCK)
 HANDLER(count, VJ_OP_COUNT)
 
 static const VjRpcHandler handlers[] = {
@@ -96,6 +125,28 @@ static const VjRpcHandler handlers[] = {
      .name = "list",
      .message_max = 64,
      .run = run_list},
+    {.op = VJ_OP_FLUSH_REMOVES,
+     .role = VJ_ROLE_OBJECT,
+     .name = "flush-removes",
+     .run = run_flush_removes,
+     .after_earlier = true},
+    {.op = VJ_OP_SPACE, .role = VJ_ROLE_OBJECT, .name = "space", .run = run_space},
+    {.op = VJ_OP_DIGEST,
+     .role = VJ_ROLE_OBJECT,
+     .name = "digest",
+     .message_max = 64,
+     .run = run_digest},
+    {.op = VJ_OP_PUT_PLAIN,
+     .role = VJ_ROLE_OBJECT,
+     .name = "put-plain",
+     .message_max = 64,
+     .bulk_max = 1 << 20,
+     .run = run_put_plain},
+    {.op = VJ_OP_GET_PLAIN,
+     .role = VJ_ROLE_OBJECT,
+     .name = "get-plain",
+     .message_max = 64,
+     .run = run_get_plain},
     {.op = VJ_OP_GET_MANY,
      .role = VJ_ROLE_META,
      .name = "get-many",
@@ -112,6 +163,7 @@ static const VjRpcHandler handlers[] = {
      .message_max = VJ_RPC_MESSAGE_MAX,
      .bulk_max = VJ_RPC_BULK_MAX,
      .run = run_apply},
+    {.op = VJ_OP_CLOCK, .role = VJ_ROLE_META, .name = "clock", .run = run_clock},
     {.op = VJ_OP_COUNT,
      .role = VJ_ROLE_META,
      .name = "count",
@@ -137,17 +189,82 @@ static int say_hello(void *opaque, const char *identity, VjSlice message, uint8_
     return hello.role == VJ_ROLE_OBJECT || hello.role == VJ_ROLE_META ? 0 : -EOPNOTSUPP;
 }
 
+/* ---- the node ---------------------------------------------------------------------- */
+
+static VjRpcClient *client_of(const char *path, const char *volume, uint8_t role);
+
+static int remove_entry(const char *path, const struct stat *st, int type,
+                        struct FTW *where)
+{
+    (void)st, (void)type, (void)where;
+    return remove(path);
+}
+
+/* Its directory has what says whose it is; objects and keys are in memory. */
+static void node_begin(void)
+{
+    g_autofree char *volume = g_build_filename(dir, "volume", NULL);
+    g_autofree char *address = NULL;
+    g_autofree char *text = NULL;
+    g_autoptr(VjNodeConf) conf = NULL;
+    VjRpcServerConfig config = {.handlers = vj_node_handlers,
+                                .hello = vj_node_hello,
+                                .gone = vj_node_gone,
+                                .workers = 2,
+                                .connection_bytes_max = BYTES_MAX / 2,
+                                .bytes_max = BYTES_MAX};
+
+    g_assert(mkdir(volume, 0700) == 0);
+    real.path = g_build_filename(dir, "node", NULL);
+    address = g_strdup_printf("unix:%s", real.path);
+    text = g_strdup_printf("[node]\nlisten_insecure = %s\n[volume home]\n"
+                           "directory = %s\nstore = memory:size=64M\nmeta = memory\n",
+                           address, volume);
+    conf = vj_node_conf_parse("/fuzz.conf", text, strlen(text), NULL);
+    g_assert(conf != NULL);
+    node = vj_node_new(conf, NULL, NULL);
+    config.opaque = node;
+    real.server = vj_rpc_server_new(&config);
+    g_assert(vj_rpc_server_listen(real.server, address, credentials, NULL));
+    g_assert(vj_rpc_server_start(real.server, NULL));
+    vj_node_set_server(node, real.server);
+    real.honest = client_of(real.path, "home", VJ_ROLE_OBJECT);
+    real.keys = client_of(real.path, "home", VJ_ROLE_META);
+    node_attacks = 0;
+}
+
+static void node_end(void)
+{
+    g_autofree char *volume = g_build_filename(dir, "volume", NULL);
+    int rc;
+
+    if (node == NULL) {
+        return;
+    }
+    g_clear_pointer(&real.honest, vj_rpc_client_free);
+    g_clear_pointer(&real.keys, vj_rpc_client_free);
+    vj_node_set_server(node, NULL);
+    g_clear_pointer(&real.server, vj_rpc_server_free);
+    rc = vj_node_free(node);
+    g_assert(rc == 0);
+    node = NULL;
+    rc = nftw(volume, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    g_assert(rc == 0);
+    g_clear_pointer(&real.path, g_free);
+}
+
 /* ---- what both attacks need -------------------------------------------------------- */
 
 static void end(void)
 {
-    g_clear_pointer(&honest, vj_rpc_client_free);
-    g_clear_pointer(&server, vj_rpc_server_free);
+    node_end();
+    g_clear_pointer(&recoder.honest, vj_rpc_client_free);
+    g_clear_pointer(&recoder.server, vj_rpc_server_free);
     vj_credentials_unref(credentials);
     close(trap);
     unlink(trap_path);
     rmdir(dir);
-    g_free(server_path);
+    g_free(recoder.path);
     g_free(trap_path);
     g_free(dir);
 }
@@ -161,14 +278,17 @@ static struct sockaddr_un address_of(const char *path)
     return at;
 }
 
-static VjRpcClient *client_of(const char *path)
+/* Of the volume whose uuid the examples have. */
+static VjRpcClient *client_of(const char *path, const char *volume, uint8_t role)
 {
     g_autofree char *address = g_strdup_printf("unix:%s", path);
     g_autoptr(GByteArray) bytes = g_byte_array_new();
     VjHello hello = {.version_min = 1,
                      .version_max = 1,
-                     .role = VJ_ROLE_OBJECT,
-                     .volume = vj_slice("fuzz", 4)};
+                     .role = role,
+                     .flags = VJ_HELLO_CREATE,
+                     .uuid = "0123456789:;<=>?",
+                     .volume = vj_slice(volume, strlen(volume))};
     VjRpcClientConfig config = {.address = address, .credentials = credentials};
     VjRpcClient *c;
 
@@ -195,18 +315,18 @@ static void begin(void)
     }
     dir = g_dir_make_tmp("varjfs-fuzz-rpc-XXXXXX", NULL);
     g_assert(dir != NULL);
-    server_path = g_build_filename(dir, "server", NULL);
+    recoder.path = g_build_filename(dir, "server", NULL);
     trap_path = g_build_filename(dir, "trap", NULL);
-    address = g_strdup_printf("unix:%s", server_path);
+    address = g_strdup_printf("unix:%s", recoder.path);
     g_assert(vj_credentials_load(-1, &files, &credentials, NULL));
-    server = vj_rpc_server_new(&config);
-    g_assert(vj_rpc_server_listen(server, address, credentials, NULL));
-    g_assert(vj_rpc_server_start(server, NULL));
+    recoder.server = vj_rpc_server_new(&config);
+    g_assert(vj_rpc_server_listen(recoder.server, address, credentials, NULL));
+    g_assert(vj_rpc_server_start(recoder.server, NULL));
     at = address_of(trap_path);
     trap = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     g_assert(trap >= 0 && bind(trap, (struct sockaddr *)&at, sizeof at) == 0);
     g_assert(listen(trap, 8) == 0);
-    honest = client_of(server_path);
+    recoder.honest = client_of(recoder.path, "fuzz", VJ_ROLE_OBJECT);
     atexit(end);
 }
 
@@ -252,8 +372,10 @@ static size_t receive_all(int fd, uint8_t *bytes, size_t len)
     return got;
 }
 
+#define HELLO_ROLE_OFFSET 12u
+
 /* A hello of no client in particular: the connection before it may still be there. */
-static GByteArray *hello_frame(void)
+static GByteArray *hello_frame(uint8_t role)
 {
     static const uint8_t nobody[VJ_WIRE_UUID_BYTES];
     g_autoptr(GByteArray) sound = rpc_example_frame(&rpc_examples[0]);
@@ -263,6 +385,7 @@ static GByteArray *hello_frame(void)
     g_assert(vj_frame_decode(sound->data, &frame) == 0 && frame.op == VJ_OP_HELLO);
     g_byte_array_append(message, sound->data + VJ_FRAME_HEAD_BYTES, frame.message_bytes);
     vj_hello_set_client(message, nobody, 0);
+    message->data[HELLO_ROLE_OFFSET] = role;
     return rpc_frame(frame, vj_slice(message->data, message->len), vj_slice(NULL, 0));
 }
 
@@ -272,7 +395,8 @@ static const uint16_t ops[] = {
     VJ_OP_HELLO,  VJ_OP_PING,      VJ_OP_CANCEL,    VJ_OP_STATS,         VJ_OP_PUT,
     VJ_OP_GET,    VJ_OP_REMOVE,    VJ_OP_FLUSH,     VJ_OP_FLUSH_REMOVES, VJ_OP_HAVE,
     VJ_OP_LIST,   VJ_OP_SPACE,     VJ_OP_SCAN,      VJ_OP_APPLY,         0xffff,
-    VJ_OP_DIGEST, VJ_OP_PUT_PLAIN, VJ_OP_GET_PLAIN,
+    VJ_OP_DIGEST, VJ_OP_PUT_PLAIN, VJ_OP_GET_PLAIN, VJ_OP_GET_MANY,      VJ_OP_CLOCK,
+    VJ_OP_COUNT,
 };
 
 static VjSlice some_bytes(VjReader *in, size_t most)
@@ -386,34 +510,39 @@ static void play(VjReader *in, int fd)
 
 /* ---- attacks ----------------------------------------------------------------------- */
 
-static void expect_honest_answer(void)
+static void expect_answer(VjRpcClient *c, uint16_t op)
 {
-    g_autoptr(VjRpcCall) call = vj_rpc_call_new(VJ_OP_FLUSH);
+    g_autoptr(VjRpcCall) call = vj_rpc_call_new(op);
     int rc;
 
     call->waits_for_connection = true;
     call->deadline_us = vj_clock_mono_us() + (int64_t)WAIT_MS * 1000;
-    rc = vj_rpc_run(honest, call);
+    rc = vj_rpc_run(c, call);
     g_assert_cmpint(rc, ==, 0);
 }
 
-static void attack_server(VjReader *in, bool with_hello)
+static void attack_server(VjReader *in, uint8_t kind)
 {
-    struct sockaddr_un at = address_of(server_path);
+    const Target *t = (kind & AT_NODE) != 0 ? &real : &recoder;
+    struct sockaddr_un at = address_of(t->path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     VjRpcServerStats stats;
     uint8_t reply[VJ_FRAME_HEAD_BYTES];
 
     g_assert(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
-    if (with_hello) {
-        g_autoptr(GByteArray) hello = hello_frame();
+    if ((kind & WITH_HELLO) != 0) {
+        g_autoptr(GByteArray) hello =
+            hello_frame((kind & AS_META) != 0 ? VJ_ROLE_META : VJ_ROLE_OBJECT);
 
         g_assert(send_all(fd, hello->data, hello->len));
         g_assert(receive_all(fd, reply, sizeof reply) == sizeof reply);
     }
     play(in, fd);
-    expect_honest_answer();
-    vj_rpc_server_stats(server, &stats);
+    expect_answer(t->honest, VJ_OP_FLUSH);
+    if (t->keys != NULL) {
+        expect_answer(t->keys, VJ_OP_CLOCK);
+    }
+    vj_rpc_server_stats(t->server, &stats);
     g_assert(stats.held_bytes <= 2 * BYTES_MAX);
     close(fd);
 }
@@ -461,7 +590,7 @@ static void attack_client(VjReader *in, bool with_hello)
     struct pollfd p = {.fd = trap, .events = POLLIN};
     Answers answers = {0};
     VjRpcCall *calls[CALLS];
-    VjRpcClient *c = client_of(trap_path);
+    VjRpcClient *c = client_of(trap_path, "fuzz", VJ_ROLE_OBJECT);
     int fd;
 
     vj_mutex_init(&answers.lock, VJ_RANK_FRONT, "fuzz");
@@ -516,10 +645,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (dir == NULL) {
         begin();
     }
-    if ((kind & 1) == 0) {
-        attack_server(&in, (kind & 2) != 0);
-    } else {
-        attack_client(&in, (kind & 2) != 0);
+    if ((kind & AT_CLIENT) != 0) {
+        attack_client(&in, (kind & WITH_HELLO) != 0);
+        return 0;
     }
+    if ((kind & AT_NODE) != 0) {
+        if (node_attacks++ == NODE_ATTACKS) {
+            node_end();
+        }
+        if (node == NULL) {
+            node_begin();
+        }
+    }
+    attack_server(&in, kind);
     return 0;
 }

@@ -132,5 +132,5 @@ FUZZ_TARGETS += tests/fuzz/fuzz-rpc-stream
 tests_fuzz_fuzz_rpc_stream_SOURCES = tests/fuzz/fuzz-rpc-stream.c \
 	tests/lib/rpc-frames.c tests/lib/rpc-frames.h \
 	tests/lib/rpc-recode.c tests/lib/rpc-recode.h $(FUZZ_MAIN)
-tests_fuzz_fuzz_rpc_stream_LDADD = $(LDADD_rpc)
+tests_fuzz_fuzz_rpc_stream_LDADD = $(LDADD_node)
 tests_fuzz_fuzz_rpc_stream_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)

@@ -304,6 +304,13 @@ static void fill_space_number(GByteArray *message, GByteArray *bulk)
     vj_wire_u8_encode(message, 8);
 }
 
+/* Of statistics: as text. */
+static void fill_format(GByteArray *message, GByteArray *bulk)
+{
+    (void)bulk;
+    vj_wire_u8_encode(message, 1);
+}
+
 static void fill_count(GByteArray *message, GByteArray *bulk)
 {
     (void)bulk;
@@ -359,6 +366,7 @@ const RpcExample rpc_examples[] = {
     {"clock-reply", NULL, REPLY(VJ_OP_CLOCK), .fill = fill_clock},
     {"count", NULL, REQUEST(VJ_OP_COUNT), .fill = fill_space_number},
     {"count-reply", NULL, REPLY(VJ_OP_COUNT), .fill = fill_count},
+    {"stats-text", NULL, REQUEST(VJ_OP_STATS), .fill = fill_format},
     {0},
 };
 

@@ -84,6 +84,13 @@ static int small_number(VjSlice message, VjSlice bulk, GByteArray *again)
     return 0;
 }
 
+/* JSON, or a format by number. */
+static int stats(VjSlice message, VjSlice bulk, GByteArray *again)
+{
+    return message.len == 0 ? no_body(message, bulk, again)
+                            : small_number(message, bulk, again);
+}
+
 static int put(VjSlice message, VjSlice bulk, GByteArray *again)
 {
     VjWirePut m;
@@ -383,7 +390,7 @@ static const struct {
     {VJ_OP_HELLO, hello, hello_reply},
     {VJ_OP_PING, no_body, no_body},
     {VJ_OP_CANCEL, number, NULL},
-    {VJ_OP_STATS, no_body, bulk_alone},
+    {VJ_OP_STATS, stats, bulk_alone},
     {VJ_OP_PUT, put, no_body},
     {VJ_OP_GET, get, bulk_alone},
     {VJ_OP_REMOVE, objects, statuses},

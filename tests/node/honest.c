@@ -32,7 +32,7 @@ static VjRpcClient *client_new(const char *address, VjCredentials *credentials,
     VjRpcClientConfig config = {.address = address, .credentials = credentials};
     VjRpcClient *c;
 
-    m.flags = VJ_HELLO_ADOPT;
+    m.flags = VJ_HELLO_CREATE;
     m.volume = vj_slice(volume, strlen(volume));
     m.name = vj_slice("honest", 6);
     vj_hello_encode(hello, &m);

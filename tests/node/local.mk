@@ -17,6 +17,11 @@ tests_node_hostile_tls_LDADD = $(LDADD_rpc)
 
 PROGRAM_TESTS += tests/node/hostile.sh
 
+# A client that was written from the page alone.
+PROGRAM_TESTS += tests/node/page.sh
+# Credentials that are refused are said at once.
+PROGRAM_TESTS += tests/node/wrong-key.sh
+
 # A client that remembers what was acknowledged, and what the daemon does about signals, kills and full
 # disks.
 TEST_HELPERS += tests/node/load

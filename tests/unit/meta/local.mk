@@ -24,6 +24,8 @@ tests_unit_meta_test_redo_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-redo-format
 tests_unit_meta_test_redo_format_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 tests_unit_meta_test_redo_format_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/meta/test-remote-answers
+tests_unit_meta_test_remote_answers_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-remote
 tests_unit_meta_test_remote_LDADD = $(LDADD_meta) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/meta/test-send

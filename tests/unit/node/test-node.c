@@ -210,8 +210,9 @@ static void test_space(void **state)
 /* What no client would send. */
 static void test_bad_object_messages(void **state)
 {
-    static const uint16_t ops[] = {VJ_OP_PUT, VJ_OP_GET, VJ_OP_REMOVE, VJ_OP_HAVE,
-                                   VJ_OP_LIST};
+    static const uint16_t ops[] = {VJ_OP_PUT,   VJ_OP_GET,          VJ_OP_REMOVE,
+                                   VJ_OP_HAVE,  VJ_OP_LIST,         VJ_OP_SPACE,
+                                   VJ_OP_FLUSH, VJ_OP_FLUSH_REMOVES};
     TestPeer *p = peer_of(*state, OBJECT);
 
     for (size_t i = 0; i < G_N_ELEMENTS(ops); i++) {

@@ -256,7 +256,7 @@ static void test_bad_hello(void **state)
     (void)state;
     expect_hello(t, "nothing", OBJECT, 1, CREATE, -EACCES);
     expect_hello(t, "a", META, 1, CREATE, -EOPNOTSUPP);
-    expect_hello(t, "a", 77, 1, CREATE, -EPROTO);
+    expect_hello(t, "a", 77, 1, CREATE, -EOPNOTSUPP);
     stop(t);
 }
 
