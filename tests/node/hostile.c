@@ -393,8 +393,8 @@ static bool wrong_hellos(void)
             ok = is_refused(&m, "another uuid, to adopt it") && ok;
             break;
         default:
-            m.role = VJ_ROLE_ANY;
-            ok = is_refused(&m, "any role") && ok;
+            m.flags = VJ_HELLO_CREATE | VJ_HELLO_ADOPT;
+            ok = is_refused(&m, "flags that deny each other") && ok;
         }
     }
     return honest_wait(honest, ANSWERS) && ok;
