@@ -393,8 +393,8 @@ static bool wrong_hellos(void)
             ok = is_refused(&m, "another uuid, to adopt it") && ok;
             break;
         default:
-            m.role = VJ_ROLE_ANY;
-            ok = is_refused(&m, "any role") && ok;
+            m.flags = VJ_HELLO_CREATE | VJ_HELLO_ADOPT;
+            ok = is_refused(&m, "flags that deny each other") && ok;
         }
     }
     return honest_wait(honest, ANSWERS) && ok;
@@ -617,13 +617,13 @@ static void attack(unsigned n)
 /* The node has noticed that all attackers are gone: by what it has open. */
 static bool all_are_gone(unsigned before)
 {
-    for (unsigned tries = 0; tries < 600 && report_descriptors() > before + 20; tries++) {
+    for (unsigned tries = 0; tries < 600 && report_sockets() > before + 20; tries++) {
         if (!honest_wait(honest, 4)) {
             return false;
         }
     }
-    printf("# descriptors: %u before, %u after\n", before, report_descriptors());
-    return report_descriptors() <= before + 20;
+    printf("# sockets: %u before, %u after\n", before, report_sockets());
+    return report_sockets() <= before + 20;
 }
 
 static void allow_descriptors(void)
@@ -666,11 +666,11 @@ int main(int argc, char **argv)
     honest = honest_start(address, credentials, "home");
     report(honest_wait(honest, ANSWERS), "an honest client is served");
     base_kib = report_memory_kib(false);
-    open_before = report_descriptors();
+    open_before = report_sockets();
     for (unsigned n = 0; n < G_N_ELEMENTS(attacks); n++) {
         attack(n);
     }
-    if (report_descriptors() > 0) {
+    if (report_sockets() > 0) {
         report(all_are_gone(open_before), "no connection of an attacker is left");
     }
     report(honest_failures(honest) == 0, "no honest request failed");

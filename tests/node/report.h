@@ -18,6 +18,6 @@ int report_end(void);
 /* Resident memory of the process; its peak since report_forget_peak. */
 uint64_t report_memory_kib(bool peak);
 void report_forget_peak(void);
-unsigned report_descriptors(void);
+unsigned report_sockets(void);
 
 #endif
