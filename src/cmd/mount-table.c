@@ -57,7 +57,7 @@ static void each_entry(const char *table_path, EntryVisit *visit, void *opaque)
     }
     lines = g_strsplit(table, "\n", -1);
     for (char **line = lines; *line != NULL; line++) {
-        g_auto(VjMountEntry) e = {NULL};
+        g_auto(VjMountEntry) e = {.source = NULL};
 
         if (line_parse(*line, &e) && !visit(&e, opaque)) {
             return;
@@ -97,7 +97,7 @@ static bool visit_mountpoint(VjMountEntry *e, void *opaque)
     if (strcmp(e->mountpoint, s->wanted) == 0) {
         vj_mount_entry_clear(s->entry);
         *s->entry = *e;
-        *e = (VjMountEntry){NULL};
+        *e = (VjMountEntry){.source = NULL};
         s->found = true;
     }
     return true;
@@ -115,7 +115,7 @@ bool vj_mount_table_find(const char *mountpoint, VjMountEntry *out)
 {
     Search s = {.wanted = mountpoint, .entry = out};
 
-    *out = (VjMountEntry){NULL};
+    *out = (VjMountEntry){.source = NULL};
     each_entry("/proc/self/mountinfo", visit_mountpoint, &s);
     return s.found;
 }
