@@ -531,14 +531,12 @@ int vj_io_run(VjStore *s, VjIo *io)
     }
     io->done = wake;
     io->opaque = &wait;
-    io->has_helper = s->ops->help != NULL;
+    io->has_helper = vj_store_call_can_help(s);
     while (rc == 0 && !vj_store_submit(s, io)) {
         rc = wait_for_room(s->queue, io->deadline_us > 0 ? io->deadline_us : until_us);
     }
     if (rc == 0) {
-        if (io->has_helper) {
-            s->ops->help(s, is_answered, &wait, until_us);
-        }
+        vj_store_call_help(s, is_answered, &wait, until_us);
         rc = wait_for_answer(&wait, until_us);
         if (rc < 0) {
             vj_store_cancel(s, io);

@@ -228,6 +228,19 @@ void vj_store_call_cancel(VjStore *s, VjIo *io)
     }
 }
 
+bool vj_store_call_can_help(const VjStore *s)
+{
+    return s->ops->help != NULL;
+}
+
+void vj_store_call_help(VjStore *s, bool (*is_over)(void *opaque), void *opaque,
+                        int64_t until_us)
+{
+    if (vj_store_call_can_help(s)) {
+        s->ops->help(s, is_over, opaque, until_us);
+    }
+}
+
 void vj_store_count_put(VjStore *s, uint64_t bytes)
 {
     if (s->space != NULL) {
