@@ -314,7 +314,6 @@ def messages_have_one_length():
     c.ask(GET, get(1, 2, 0, 1)[:-1], status=PROTOCOL)
     c.ask(GET, get(1, 2, 0, 0), status=PROTOCOL)
     c.ask(GET, get(1, 2, 33554432, 1), status=PROTOCOL)
-    c.ask(PUT, put(1, 2), status=PROTOCOL)
     c.ask(PUT, struct.pack("<QQB", 1, 2, 2), b"x", status=PROTOCOL)
     c.ask(HAVE, struct.pack("<I", 4097), status=PROTOCOL)
     c.ask(PING)
