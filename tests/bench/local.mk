@@ -26,3 +26,6 @@ tests_bench_bench_rpc_LDADD = $(LDADD_rpc)
 
 noinst_PROGRAMS += tests/bench/bench-tls
 tests_bench_bench_tls_LDADD = $(LDADD_rpc)
+
+noinst_PROGRAMS += tests/bench/bench-nodes
+tests_bench_bench_nodes_LDADD = $(LDADD_object)
