@@ -42,6 +42,8 @@ cluster start 1
 cluster_fsck "with the mount and the metadata killed"
 cluster mount
 load_verify "all that was fsynced"
+# Node 1 has objects, too: what was removed while it was away goes from it.
+check "what the nodes kept of removed objects is removed" varjfsctl node repair "$MNT"
 cluster umount
 cluster_fsck "at the end"
 tap_done
