@@ -10,8 +10,8 @@
  * A put is over, and in no table, when it is pending nowhere and durable somewhere, or
  * was removed.  One that is pending nowhere and durable nowhere is lost: it stays, and
  * flush fails, until its caller removes it.  The lists of the nodes may have puts that
- * are over, until a FLUSH takes them out: where that fails, the replica is suspect, unless
- * the object was removed.
+ * are over, until a FLUSH takes them out: where that fails, the replica is suspect,
+ * unless the object was removed.
  */
 #include "store/remote-private.h"
 
