@@ -363,7 +363,9 @@ static void try_to_connect(void *opaque)
 
     c->is_trying = false;
     if (c->is_freed) {
-        client_destroy(c);
+        if (node->client != c) {
+            client_destroy(c);
+        } /* else what is on its way looks at it: close_world() */
         return;
     }
     if (c->is_connected || !c->wants) {
@@ -1293,6 +1295,7 @@ static void close_world(void)
     }
     g_sequence_free(w.events);
     for (unsigned i = 0; i < w.node_count; i++) {
+        client_destroy(w.nodes[i].client);
         node_model_free(w.nodes[i].model);
     }
     vj_clock_set_for_test(NULL, 0);
