@@ -908,6 +908,7 @@ static void test_empty(void **state)
     assert_int_equal(vj_store_flush(f->s), 0);
     changes = health_of(f).changes;
     stop(f, first);
+    wait_for_live(f, NODES - 1);
     node_model_lose_disk(f->models[first]);
     start(f, first);
     wait_for_live(f, NODES);
