@@ -36,6 +36,9 @@ static int begin(VjHealing *h, gint64 *id)
     while (rc == 0 && g_hash_table_contains(h->ids, id)) {
         rc = vj_cond_wait_or_cancel(&h->changed, &h->lock, until_us);
     }
+    if (rc == 0 && h->is_paused) {
+        rc = -EBUSY;
+    }
     if (rc == 0) {
         g_hash_table_add(h->ids, id);
     }
@@ -48,6 +51,18 @@ static void end(VjHealing *h, gint64 *id)
     vj_mutex_lock(&h->lock);
     g_hash_table_remove(h->ids, id);
     vj_cond_broadcast(&h->changed);
+    vj_mutex_unlock(&h->lock);
+}
+
+void vj_objects_pause_healing(VjObjects *o, bool is_paused)
+{
+    VjHealing *h = &o->healing;
+
+    vj_mutex_lock(&h->lock);
+    h->is_paused = is_paused;
+    while (is_paused && g_hash_table_size(h->ids) > 0) {
+        vj_cond_wait(&h->changed, &h->lock);
+    }
     vj_mutex_unlock(&h->lock);
 }
 
@@ -108,13 +123,13 @@ int vj_object_heal(VjObjects *o, const VjObject *object)
     }
     rc = vj_store_heal(o->store, object->id, object->loc, object->stored_bytes, is_whole,
                        &asked, &place.now);
-    end(&o->healing, &number);
     if ((rc == 0 || rc == -EAGAIN) &&
         memcmp(&place.now, &place.before, sizeof place.now) != 0) {
         int moved = vj_meta_run(o->meta, VJ_RUN_DEFAULT, move_body, &place);
 
         rc = rc == 0 ? moved : rc;
     }
+    end(&o->healing, &number); /* its record says where it is now */
     if (rc == 0) {
         vj_objects_count(o, healed, 1);
     }

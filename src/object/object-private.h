@@ -288,6 +288,7 @@ typedef struct VjHealing {
     VjCond changed;
     /* guarded by lock: */
     GHashTable *ids; /* of objects that are being healed (gint64*) */
+    bool is_paused;  /* none begins */
 } VjHealing;
 
 void vj_healing_init(VjHealing *h);

@@ -300,7 +300,7 @@ static int encode_and_put(VjObjects *o, const void *plain, const VjTransform *wa
         if (rc == 0) {
             count_put(&o->cache, object, object->stored_bytes);
         }
-        if (rc == 0 || rc == -ENOMEM || rc == -EROFS) {
+        if (rc == 0 || rc == -ENOMEM || rc == -EROFS || rc == -ECANCELED) {
             return rc;
         }
         /* The node cannot do it now, or is full, and there may be others: here, then. */

@@ -138,7 +138,7 @@ static gpointer loop_main(gpointer opaque)
     VjLoop *loop = opaque;
 
     vj_mutex_lock(&loop->lock);
-    while (!loop->has_ended) {
+    while (!loop->has_ended || loop->is_run) { /* a caller may still have it */
         if (loop->is_run || loop->left_to_callers) {
             if (!vj_cond_wait_until(&loop->needed, &loop->lock,
                                     vj_clock_mono_us() + CALLERS_US)) {

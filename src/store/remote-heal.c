@@ -34,6 +34,9 @@ static VjNodeSet ideal(VjRemote *r, const uint8_t *order, VjNodeSet live)
 {
     VjNodeSet usable = live & ~vj_remote_draining(r);
 
+    vj_mutex_lock(&r->lock);
+    live &= ~r->leaving; /* it gets nothing even where all others are drained */
+    vj_mutex_unlock(&r->lock);
     return vj_placement_first(order, vj_remote_count(r), usable != 0 ? usable : live,
                               r->replicas);
 }

@@ -97,6 +97,9 @@ static bool is_empty(VjVolume *v, const VjNodeChange *change, GError **error)
     if (r == 0 && change->is_forced) {
         (void)!vj_volume_heal(v, &healed); /* the count tells what it could not do */
     }
+    /* A heal could have put an object there, and not said so in its record. */
+    vj_objects_pause_healing(v->objects, true);
+    r = r < 0 ? r : vj_volume_sync(v);
     r = r < 0 ? r : vj_volume_purge(v);
     r = r < 0 ? r : vj_objects_count_at_node(v->objects, index, never, NULL, &left);
     if (r < 0) {
@@ -153,6 +156,7 @@ static bool change_now(VjVolume *v, const VjNodeChange *change, GError **error)
     }
     if (change->kind == VJ_NODE_REMOVE && !is_empty(v, change, error)) {
         vj_store_change_end(v->store, change, false);
+        vj_objects_pause_healing(v->objects, false);
         return false;
     }
     ok = make_durable(v, store, error);
@@ -160,6 +164,7 @@ static bool change_now(VjVolume *v, const VjNodeChange *change, GError **error)
     if (ok || change->kind != VJ_NODE_REMOVE) {
         vj_store_change_end(v->store, change, ok);
     }
+    vj_objects_pause_healing(v->objects, false);
     return ok;
 }
 
