@@ -235,8 +235,8 @@ static inline bool vj_is_damage(int r)
  * Threads   any, under a guard or pin; blocks      Locks   none
  */
 int vj_object_heal(VjObjects *o, const VjObject *object) G_GNUC_WARN_UNUSED_RESULT;
-/* Until it is called with false, vj_object_heal is -EBUSY; none that has begun is left, and
- * records in the transactions from then on say where the replicas are.  Blocks. */
+/* Until it is called with false, vj_object_heal is -EBUSY; none that has begun is left,
+ * and records in the transactions from then on say where the replicas are.  Blocks. */
 void vj_objects_pause_healing(VjObjects *o, bool is_paused);
 
 /* Objects that one step looks at. */

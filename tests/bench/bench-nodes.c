@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * bench-nodes.c - how many objects of 4 KiB and keys a second at a node, one after another?
+ * bench-nodes.c - how many objects of 4 KiB and keys a second at a node, one by one?
  *
- * By the drivers remote of the rooms store and meta, as a mount has them.  Of an object or
- * key under
+ * By the drivers remote of the rooms store and meta, as a mount has them.  Of an object
+ * or key under
  *
  *     none     nobody waits for it: objects are in flight, 64 of them; keys are visible
  *              here, and go to the node together
