@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* getopt_long wants a number for each switch: its place in the table, above all
@@ -220,4 +221,27 @@ int vj_cmd_parse(const VjCmd *cmd, int argc, char **argv, VjCmdSet *set, void *o
     }
     *first = optind;
     return -1;
+}
+
+/* ---- in the background ------------------------------------------------------------- */
+
+int vj_cmd_wait_ready(const char *program, int fd, pid_t child, const char *event)
+{
+    char done;
+    ssize_t n;
+    int status;
+
+    do {
+        n = read(fd, &done, 1);
+    } while (n < 0 && errno == EINTR);
+    if (n == 1) {
+        return EXIT_SUCCESS;
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) {
+        return WEXITSTATUS(status); /* it has said why */
+    }
+    vj_complain(program, "the daemon ended before %s", event);
+    return EXIT_FAILURE;
 }

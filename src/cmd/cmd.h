@@ -62,6 +62,13 @@ void vj_cmd_help(const VjCmd *cmd);
  */
 char *vj_cmd_session_name(const char *program, const char *where);
 
+/*
+ * Of a program that serves in the background: the parent's end.  The child writes a byte
+ * to the pipe of @fd when it serves.  EXIT_SUCCESS then; else the child's exit code, or
+ * EXIT_FAILURE with "program: the daemon ended before @event" on stderr.
+ */
+int vj_cmd_wait_ready(const char *program, int fd, pid_t child, const char *event);
+
 /* For more_of: the transformations of this build. */
 char *vj_cmd_transforms(void);
 

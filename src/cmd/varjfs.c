@@ -16,7 +16,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
@@ -484,28 +483,6 @@ static int run(Command *c)
     return EXIT_SUCCESS;
 }
 
-/* The parent's end: 0 when the child says that the mount is usable. */
-static int wait_ready(int fd, pid_t child)
-{
-    char done;
-    ssize_t n;
-    int status;
-
-    do {
-        n = read(fd, &done, 1);
-    } while (n < 0 && errno == EINTR);
-    if (n == 1) {
-        return EXIT_SUCCESS;
-    }
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) {
-        return WEXITSTATUS(status); /* it has said why */
-    }
-    vj_complain("varjfs", "the daemon ended before the mount was usable");
-    return EXIT_FAILURE;
-}
-
 /*
  * What the caller had open is not ours to keep: a pipe would never end, a lock never be
  * given back.  Stays: @ready_fd, and the connection that mount.fuse3 hands over as
@@ -540,7 +517,7 @@ static int run_in_background(Command *c)
     }
     if (child > 0) {
         close(ends[1]);
-        return wait_ready(ends[0], child);
+        return vj_cmd_wait_ready("varjfs", ends[0], child, "the mount was usable");
     }
     close(ends[0]);
     c->ready_fd = ends[1];

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct Daemon {
@@ -282,28 +281,6 @@ static int run(Daemon *d)
 
 /* ---- in the background ------------------------------------------------------------- */
 
-/* The parent's end: success when the child says that it serves. */
-static int wait_ready(int fd, pid_t child)
-{
-    char done;
-    ssize_t n;
-    int status;
-
-    do {
-        n = read(fd, &done, 1);
-    } while (n < 0 && errno == EINTR);
-    if (n == 1) {
-        return EXIT_SUCCESS;
-    }
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) {
-        return WEXITSTATUS(status); /* it has said why */
-    }
-    vj_complain(program.name, "the daemon ended before it served");
-    return EXIT_FAILURE;
-}
-
 static int run_in_background(Daemon *d)
 {
     VJ_AUTO_FD null_fd = -1;
@@ -315,7 +292,7 @@ static int run_in_background(Daemon *d)
     }
     if (child > 0) {
         close(ends[1]);
-        return wait_ready(ends[0], child);
+        return vj_cmd_wait_ready(program.name, ends[0], child, "it served");
     }
     close(ends[0]);
     d->ready_fd = ends[1];
