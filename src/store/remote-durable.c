@@ -46,8 +46,9 @@ void vj_remote_durable_init(VjRemote *r)
 }
 
 /* It leaves the tables.  Drops their reference. */
-static void end_put(VjRemote *r, VjRemotePut *put) VJ_REQUIRES(r->lock)
+static void end_put(VjRemote *r, VjRemotePut *put)
 {
+    vj_mutex_assert_held(&r->lock);
     g_assert(!put->is_over);
     put->is_over = true;
     g_hash_table_remove(r->puts, put);
@@ -86,8 +87,9 @@ bool vj_remote_put_acknowledge(VjRemotePut *put, VjRemoteNode *node, uint64_t li
     return true;
 }
 
-static void note_degraded(VjRemote *r, VjRemotePut *put) VJ_REQUIRES(r->lock)
+static void note_degraded(VjRemote *r, VjRemotePut *put)
 {
+    vj_mutex_assert_held(&r->lock);
     if (!put->is_degraded) {
         put->is_degraded = true;
         r->degraded_puts++;
@@ -95,8 +97,9 @@ static void note_degraded(VjRemote *r, VjRemotePut *put) VJ_REQUIRES(r->lock)
 }
 
 /* Nothing is pending: it is durable, or lost. */
-static void look_at(VjRemote *r, VjRemotePut *put) VJ_REQUIRES(r->lock)
+static void look_at(VjRemote *r, VjRemotePut *put)
 {
+    vj_mutex_assert_held(&r->lock);
     if (put->is_over || put->number == 0 || put->pending != 0) {
         return;
     }
@@ -109,10 +112,10 @@ static void look_at(VjRemote *r, VjRemotePut *put) VJ_REQUIRES(r->lock)
 }
 
 static void note_suspect(VjRemote *r, const VjRemotePut *put, VjNodeSet nodes)
-    VJ_REQUIRES(r->lock)
 {
     VjWireObject object = {.id = put->id, .nonce = put->nonce};
 
+    vj_mutex_assert_held(&r->lock);
     vj_remote_suspect_note(r, &object, nodes);
 }
 
@@ -163,11 +166,11 @@ void vj_remote_put_end(VjRemote *r, VjRemotePut *put)
 /* The first that @node holds, where its number is at most @number: taken out of its list,
  * and its reference is the caller's.  NULL: there is none. */
 static VjRemotePut *take_held(VjRemoteNode *node, uint64_t number)
-    VJ_REQUIRES(node->r->lock)
 {
     VjRemoteHeld *held = g_queue_peek_head(&node->held);
     VjRemotePut *put;
 
+    vj_mutex_assert_held(&node->r->lock);
     if (held == NULL || held->number > number) {
         return NULL;
     }
@@ -211,8 +214,9 @@ void vj_remote_node_doubt(VjRemoteNode *node, uint64_t number)
 }
 
 /* What is durable there of puts that are not over, is it no more. */
-static void lose_durable(VjRemoteNode *node) VJ_REQUIRES(node->r->lock)
+static void lose_durable(VjRemoteNode *node)
 {
+    vj_mutex_assert_held(&node->r->lock);
     GHashTableIter iter;
     gpointer put;
 

@@ -116,12 +116,13 @@ static void flush_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
 
 /* What the state says: 0 done; -EAGAIN go on: *ask nodes, or none, then it waits; else it
  * ends with that. */
-static int decide(FlushOp *f, Look *l) VJ_REQUIRES(f->op.r->lock)
+static int decide(FlushOp *f, Look *l)
 {
     VjRemote *r = f->op.r;
     bool is_late = vj_clock_mono_us() >= f->op.deadline_us;
     int rc = 0;
 
+    vj_mutex_assert_held(&f->op.r->lock);
     look(f, l);
     if (l->ask == 0 && !l->must_wait) {
         rc = !l->is_lost ? 0 : f->is_full ? -ENOSPC : -EIO;

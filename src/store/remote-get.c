@@ -65,8 +65,9 @@ static int next_node(const GetOp *g) VJ_REQUIRES(g->op.r->lock)
 }
 
 /* Another replica that a hedge could ask. */
-static int next_other(const GetOp *g) VJ_REQUIRES(g->op.r->lock)
+static int next_other(const GetOp *g)
 {
+    vj_mutex_assert_held(&g->op.r->lock);
     return next_of(g, g->op.r->live & ~g->asked & ~g->said & g->op.nodes);
 }
 
@@ -149,8 +150,9 @@ static void succeed(GetOp *g, const VjRpcCall *call)
 }
 
 static void note_failure(GetOp *g, const VjRemoteNode *node, const VjRpcCall *call,
-                         int rc) VJ_REQUIRES(g->op.r->lock)
+                         int rc)
 {
+    vj_mutex_assert_held(&g->op.r->lock);
     if (rc == -EPROTO || vj_remote_is_lost(call)) {
         g->is_busy = g->is_busy || call->rc == -EBUSY;
         return;
@@ -191,11 +193,12 @@ static void get_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
 /* ---- going on ---------------------------------------------------------------------- */
 
 /* No call is in flight and there is no other node.  0: it waits. */
-static int judge(GetOp *g) VJ_REQUIRES(g->op.r->lock)
+static int judge(GetOp *g)
 {
     VjNodeSet silent = g->op.nodes & g->op.r->places & ~g->said;
     int64_t now_us = vj_clock_mono_us();
 
+    vj_mutex_assert_held(&g->op.r->lock);
     if (g->op.is_canceled) {
         return -ECANCELED;
     }
@@ -233,8 +236,9 @@ static void wait_for_node(GetOp *g) VJ_REQUIRES(g->op.r->lock)
 }
 
 /* One is asked from now on.  *call: to be sent. */
-static void ask(GetOp *g, unsigned index, VjRpcCall **call) VJ_REQUIRES(g->op.r->lock)
+static void ask(GetOp *g, unsigned index, VjRpcCall **call)
 {
+    vj_mutex_assert_held(&g->op.r->lock);
     /* Where no other call is in flight none can be good before this one is sent. */
     *call = new_call(g, g->op.in_flight == 0);
     g->calls[index] = vj_rpc_call_ref(*call);
@@ -245,12 +249,13 @@ static void ask(GetOp *g, unsigned index, VjRpcCall **call) VJ_REQUIRES(g->op.r-
 }
 
 /* The node asked last takes long.  The one to be asked too; -1: none, or not now. */
-static int hedge(GetOp *g) VJ_REQUIRES(g->op.r->lock)
+static int hedge(GetOp *g)
 {
     VjRemote *r = g->op.r;
     VjRemoteNode *node = &r->nodes[g->last];
     int index = next_other(g);
 
+    vj_mutex_assert_held(&g->op.r->lock);
     if (node->answered_us < g->last_us) {
         node->is_suspect = true;
     }
@@ -269,10 +274,11 @@ static int hedge(GetOp *g) VJ_REQUIRES(g->op.r->lock)
 }
 
 /* No call is in flight: the next node; -1: *rc is the end, or 0: it waits. */
-static int next_or_end(GetOp *g, bool is_timer, int *rc) VJ_REQUIRES(g->op.r->lock)
+static int next_or_end(GetOp *g, bool is_timer, int *rc)
 {
     int index;
 
+    vj_mutex_assert_held(&g->op.r->lock);
     if (is_timer) { /* it has waited */
         g->asked = 0;
         g->said = g->absent_us != 0 ? 0 : g->said;

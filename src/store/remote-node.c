@@ -14,10 +14,11 @@
 
 /* ---- live and away ----------------------------------------------------------------- */
 
-static void node_live(VjRemoteNode *node) VJ_REQUIRES(node->r->lock)
+static void node_live(VjRemoteNode *node)
 {
     VjRemote *r = node->r;
 
+    vj_mutex_assert_held(&node->r->lock);
     vj_mutex_assert_held(&r->lock);
     node->state = VJ_REMOTE_LIVE;
     node->is_suspect = false;
@@ -114,8 +115,8 @@ static char *why_of(int status, VjSlice reply)
 
 /* Another node of the list is at the same place. */
 static bool is_double(const VjRemoteNode *node, const VjHelloReply *hello)
-    VJ_REQUIRES(node->r->lock)
 {
+    vj_mutex_assert_held(&node->r->lock);
     for (unsigned i = 0; i < vj_remote_count(node->r); i++) {
         const VjRemoteNode *other = &node->r->nodes[i];
 
@@ -129,13 +130,13 @@ static bool is_double(const VjRemoteNode *node, const VjHelloReply *hello)
 
 /* It may have lost what it had. */
 static void note_life(VjRemoteNode *node, const VjHelloReply *hello)
-    VJ_REQUIRES(node->r->lock)
 {
     bool other_disk =
         hello->was_empty || memcmp(node->place, hello->node, sizeof node->place) != 0;
     bool other_process =
         memcmp(node->instance, hello->instance, sizeof node->instance) != 0;
 
+    vj_mutex_assert_held(&node->r->lock);
     if (node->connects > 0 && (other_disk || other_process)) {
         node->life++;
         vj_remote_node_lose(node, other_disk);

@@ -222,11 +222,10 @@ void vj_remote_node_close(VjRemoteNode *node);
 void vj_remote_node_away(VjRemoteNode *node) VJ_REQUIRES(node->r->lock);
 /* A call of @node's that was sent at @connects has ended with @rc: what that says of
  * it. */
-void vj_remote_node_answered(VjRemoteNode *node, const VjRpcCall *call, uint64_t connects)
-    VJ_REQUIRES(node->r->lock);
+void vj_remote_node_answered(VjRemoteNode *node, const VjRpcCall *call,
+                             uint64_t connects);
 /* A get of @len bytes took @us. */
-void vj_remote_node_note_get(VjRemoteNode *node, size_t len, int64_t us)
-    VJ_REQUIRES(node->r->lock);
+void vj_remote_node_note_get(VjRemoteNode *node, size_t len, int64_t us);
 /* After so long a get of @len bytes asks another node as well. */
 int64_t vj_remote_node_hedge_us(const VjRemoteNode *node, size_t len);
 const char *vj_remote_state_text(VjRemoteState state);
@@ -280,10 +279,10 @@ void vj_remote_op_unref(VjRemoteOp *op);
  * held. */
 void vj_remote_op_complete(VjRemoteOp *op, int rc, const VjPut *put);
 /* Sets the timer, instead of one that is set. */
-void vj_remote_op_set_timer(VjRemoteOp *op, int64_t at_us) VJ_REQUIRES(op->r->lock);
-void vj_remote_op_clear_timer(VjRemoteOp *op) VJ_REQUIRES(op->r->lock);
+void vj_remote_op_set_timer(VjRemoteOp *op, int64_t at_us);
+void vj_remote_op_clear_timer(VjRemoteOp *op);
 /* Resumed when a node came, or there is room, and at the latest at @at_us. */
-void vj_remote_op_wait(VjRemoteOp *op, int64_t at_us) VJ_REQUIRES(op->r->lock);
+void vj_remote_op_wait(VjRemoteOp *op, int64_t at_us);
 /* All that wait are resumed, by the thread of the timers. */
 void vj_remote_resume_all(VjRemote *r) VJ_REQUIRES(r->lock);
 /* Takes @call, and sends it: answered() of @op follows.  op->in_flight counts it
@@ -291,7 +290,7 @@ void vj_remote_resume_all(VjRemote *r) VJ_REQUIRES(r->lock);
 void vj_remote_op_send(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call);
 /* Around a request of the store's own; false: it closes.  Stop waits for all of them. */
 bool vj_remote_own_begin(VjRemote *r) VJ_REQUIRES(r->lock);
-void vj_remote_own_end(VjRemote *r) VJ_REQUIRES(r->lock);
+void vj_remote_own_end(VjRemote *r);
 void vj_remote_own_stop(VjRemote *r);
 /* Runs what is due, and returns when the next timer is; INT64_MAX: there is none. */
 int64_t vj_remote_timers_run(VjRemote *r);
@@ -371,7 +370,7 @@ VjRpcCall *vj_remote_objects_call(const VjRemote *r, uint16_t op,
 int vj_remote_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                    void *opaque);
 /* There is room for one more put that no flush has covered. */
-bool vj_remote_has_room(const VjRemote *r) VJ_REQUIRES(r->lock);
+bool vj_remote_has_room(const VjRemote *r);
 int vj_remote_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
                         const void *bytes, size_t len, VjPut *out, VjStoreForm *form);
 int vj_remote_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,

@@ -40,10 +40,11 @@ static VjNodeSet acknowledged(const PutOp *p)
 typedef enum Verdict { VERDICT_NONE, VERDICT_DONE, VERDICT_WAIT } Verdict;
 
 /* No call is in flight, and there is no other node. */
-static Verdict judge(PutOp *p, int *rc) VJ_REQUIRES(p->op.r->lock)
+static Verdict judge(PutOp *p, int *rc)
 {
     bool is_late = p->op.is_canceled || vj_clock_mono_us() >= p->op.deadline_us;
 
+    vj_mutex_assert_held(&p->op.r->lock);
     if (acknowledged(p) != 0) {
         *rc = 0;
     } else if (p->full_rc != 0 || p->fail_rc != 0) {
@@ -58,12 +59,12 @@ static Verdict judge(PutOp *p, int *rc) VJ_REQUIRES(p->op.r->lock)
 
 /* The caller has judged.  *orphaned: nodes from which it is to be removed. */
 static void end_put(PutOp *p, int rc, VjPut *put, VjNodeSet *orphaned)
-    VJ_REQUIRES(p->op.r->lock)
 {
     VjWireObject object = {.id = p->id, .nonce = p->op.nonce};
     VjNodeSet silent = p->silent & ~acknowledged(p);
     VjRemotePut *held = g_steal_pointer(&p->put);
 
+    vj_mutex_assert_held(&p->op.r->lock);
     *orphaned = rc < 0 ? silent : 0;
     if (rc == 0) {
         vj_remote_suspect_note(p->op.r, &object, silent);
@@ -133,12 +134,13 @@ static void put_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
 /* ---- which nodes ------------------------------------------------------------------- */
 
 /* Nodes to be asked now; they count as in flight from now on. */
-static VjNodeSet choose(PutOp *p) VJ_REQUIRES(p->op.r->lock)
+static VjNodeSet choose(PutOp *p)
 {
     const VjRemote *r = p->op.r;
     unsigned have = vj_node_count(acknowledged(p)) + p->op.in_flight;
     VjNodeSet may = r->live & ~p->asked & ~acknowledged(p), chosen, draining = 0;
 
+    vj_mutex_assert_held(&p->op.r->lock);
     may &= ~r->leaving;
     VJ_NODE_EACH(i, may)
     {
@@ -207,10 +209,11 @@ static void put_more(PutOp *p)
 
 /* True: it has a place among the puts that no flush has covered.  Else it waits for one,
  * and with *flush the caller flushes; or it ends with *rc. */
-static bool has_place(PutOp *p, int *rc, bool *flush) VJ_REQUIRES(p->op.r->lock)
+static bool has_place(PutOp *p, int *rc, bool *flush)
 {
     VjRemote *r = p->op.r;
 
+    vj_mutex_assert_held(&p->op.r->lock);
     if (p->put == NULL && vj_remote_has_room(r)) {
         p->put = vj_remote_put_begin(r, p->id, p->op.nonce);
     }

@@ -28,8 +28,8 @@ static void pump(VjRemoteNode *node);
 
 /* It is removed when @node is live. */
 static void note_orphan(VjRemoteNode *node, const VjWireObject *object)
-    VJ_REQUIRES(node->r->lock)
 {
+    vj_mutex_assert_held(&node->r->lock);
     if (node->state != VJ_REMOTE_HOLE && node->orphans->len < VJ_REMOTE_ORPHANS_MAX) {
         g_array_append_vals(node->orphans, object, 1);
     }
@@ -37,11 +37,11 @@ static void note_orphan(VjRemoteNode *node, const VjWireObject *object)
 
 /* A node has done with it.  True: all have, and the caller completes it with *rc. */
 static bool note_answer(RemoveOp *m, VjRemoteNode *node, int rc, bool is_away, int *out)
-    VJ_REQUIRES(m->op.r->lock)
 {
     VjRemote *r = m->op.r;
     bool is_late = vj_clock_mono_us() >= m->op.deadline_us;
 
+    vj_mutex_assert_held(&m->op.r->lock);
     m->op.in_flight--;
     if (rc == -EBUSY && !is_late && !m->op.is_canceled && !r->stop) {
         m->again |= vj_node_bit(node->index);
@@ -184,11 +184,11 @@ static void unref_remove(gpointer op)
 
 /* There is another one, and it has a deadline if those in @b have. */
 static bool is_alike(const VjRemoteNode *node, const BatchOp *b)
-    VJ_REQUIRES(node->r->lock)
 {
     const VjRemoteOp *first = b->removes->pdata[0];
     const VjRemoteOp *next = g_queue_peek_head((GQueue *)&node->removes);
 
+    vj_mutex_assert_held(&node->r->lock);
     return next != NULL &&
            (next->deadline_us == INT64_MAX) == (first->deadline_us == INT64_MAX);
 }
