@@ -87,7 +87,7 @@ static void store_jobs(VjPutQueue *q, VjFileTable *table, VjPutJob **jobs, size_
  * have taken several at once, for none. */
 void vj_put_worker(gpointer data, gpointer volume)
 {
-    VjPutQueue *q = data;
+    VjPutQueue *q = g_atomic_pointer_get((VjPutQueue **)data);
     VjFileTable *table = volume;
     VjPutJob *jobs[TOGETHER];
     size_t most = 1, count = 0;
@@ -120,7 +120,8 @@ static void hand_over(VjPutQueue *q)
         g_queue_push_tail_link(&q->jobs, &job->link);
         q->calls++;
         vj_mutex_unlock(&q->lock);
-        g_thread_pool_push(q->table->workers, q,
+        g_atomic_pointer_set(&q->self, q);
+        g_thread_pool_push(q->table->workers, &q->self,
                            NULL); /* queues even if no thread can start */
     }
 }

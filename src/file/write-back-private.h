@@ -60,6 +60,8 @@ typedef struct VjOut {
 #define VJ_NEIGHBOURS 12u
 
 typedef struct VjPutQueue {
+    /* What a worker is given; atomic: checkers of races do not know GLib's queue. */
+    struct VjPutQueue *self;
     VjFileTable *table;
     VjTransform want;
     struct VjPutJob *held; /* not handed to a worker yet; of the thread that adds */
