@@ -124,7 +124,7 @@ static char *source_of(const char *path, uid_t *owner)
 
     free(real);
     while (at != NULL) {
-        g_auto(VjMountEntry) entry = {NULL};
+        g_auto(VjMountEntry) entry = {.source = NULL};
         char *up;
 
         if (vj_mount_table_find(at, &entry)) {

@@ -2,11 +2,14 @@
 /*
  * applier.c - from visible to durable
  *
- * One thread, the applier, freezes the active generation (a flush wants it, it fills half
+ * A thread, the applier, freezes the active generation (a flush wants it, it fills half
  * of the memory or of the log, or it is as old as the commit interval), puts an empty one
  * in its place, and applies the frozen one to the engine in one step.  A generation is a
  * run of whole commits and generations move in order, so the engine always holds a prefix
  * of the commits.
+ *
+ * A thread that flushes without a log would only wait for that: while the applier has
+ * nothing to do it does the applier's work itself, one thread at a time.
  *
  * A failed move loses nothing: the generation stays, readers go on seeing it, and the
  * next try applies all of it.
@@ -167,7 +170,9 @@ static void wait_for_work(VjSession *s) VJ_REQUIRES(&s->state)
 {
     int64_t until_us = INT64_MAX;
 
-    if (s->frozen != NULL) {
+    if (s->has_worker) {
+        s->applier_waits_for_worker = true;
+    } else if (s->frozen != NULL) {
         until_us = s->retry_us;
     } else if (s->active->overlay.entry_count > 0) {
         until_us = s->active->first_us + s->commit_interval_us;
@@ -175,11 +180,72 @@ static void wait_for_work(VjSession *s) VJ_REQUIRES(&s->state)
     if (vj_session_redo_renew_due(s, INT64_MAX)) {
         until_us = MIN(until_us, s->redo.renew_us);
     }
+    s->applier_until_us = until_us;
     if (until_us < INT64_MAX) {
         (void)vj_cond_wait_until(&s->applier_wake, &s->state, until_us);
     } else {
         vj_cond_wait(&s->applier_wake, &s->state);
     }
+    s->applier_until_us = INT64_MAX;
+    s->applier_waits_for_worker = false;
+}
+
+/* False: nothing is to be moved or sent now. */
+static bool move_or_send(VjSession *s, int64_t now_us) VJ_REQUIRES(&s->state)
+{
+    bool does = true;
+
+    g_assert(s->has_worker);
+    if (freeze_due(s, now_us)) {
+        freeze(s);
+    }
+    if (s->frozen != NULL && s->retry_us <= now_us) {
+        move(s);
+    } else if (vj_session_send_due(s)) {
+        vj_session_send_now(s);
+    } else {
+        does = false;
+    }
+    return does;
+}
+
+/* False: there is nothing to do now. */
+static bool do_next(VjSession *s) VJ_REQUIRES(&s->state)
+{
+    int64_t now_us = vj_clock_mono_us();
+    bool does = true;
+
+    if (move_or_send(s, now_us)) {
+        /* the rest the next time */
+    } else if (vj_session_redo_renew_due(s, now_us)) {
+        vj_session_redo_renew(s);
+    } else if (s->dropped != NULL) {
+        free_dropped(s);
+    } else if (vj_session_tell_due(s)) {
+        vj_session_tell_shut_out(s);
+    } else {
+        does = false;
+    }
+    return does;
+}
+
+bool vj_applier_help(VjSession *s)
+{
+    int64_t now_us = vj_clock_mono_us();
+    bool does;
+
+    if (s->has_worker || s->applier == NULL) {
+        return false;
+    }
+    s->has_worker = true;
+    does = move_or_send(s, now_us);
+    free_dropped(s);
+    s->has_worker = false;
+    if (s->applier_waits_for_worker || s->frozen != NULL || freeze_due(s, now_us) ||
+        vj_session_send_due(s)) {
+        vj_cond_signal(&s->applier_wake);
+    }
+    return does;
 }
 
 static gpointer applier_main(gpointer opaque)
@@ -188,22 +254,14 @@ static gpointer applier_main(gpointer opaque)
 
     vj_mutex_lock(&s->state);
     while (!s->stopping) {
-        int64_t now_us = vj_clock_mono_us();
+        bool does = false;
 
-        if (freeze_due(s, now_us)) {
-            freeze(s);
+        if (!s->has_worker) {
+            s->has_worker = true;
+            does = do_next(s);
+            s->has_worker = false;
         }
-        if (s->frozen != NULL && s->retry_us <= now_us) {
-            move(s);
-        } else if (vj_session_send_due(s)) {
-            vj_session_send_now(s);
-        } else if (vj_session_redo_renew_due(s, now_us)) {
-            vj_session_redo_renew(s);
-        } else if (s->dropped != NULL) {
-            free_dropped(s);
-        } else if (vj_session_tell_due(s)) {
-            vj_session_tell_shut_out(s);
-        } else {
+        if (!does) {
             wait_for_work(s);
         }
     }

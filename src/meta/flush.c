@@ -3,9 +3,9 @@
  * flush.c - waiting until what is visible is durable
  *
  * With a log a flush writes it itself (no wake-up lies between fsync and the write), for
- * all that is visible by then; without one, or where that has no room or failed, it waits
- * for the applier.  It never calls the applier: it leaves what it wants under the state
- * lock.
+ * all that is visible by then; without one, or where that has no room or failed, it says
+ * under the state lock up to where it wants a move, and makes it itself, or waits where
+ * another thread is at it.
  */
 #include "meta/session-private.h"
 
@@ -33,13 +33,14 @@ static int wait_for_move(VjSession *s, uint64_t wanted, Ask *ask) VJ_REQUIRES(&s
         ask->failures = s->move_failures;
         s->move_seq = MAX(s->move_seq, wanted);
         s->retry_us = 0;
-        vj_cond_signal(&s->applier_wake);
     }
     if (s->move_failures != ask->failures) {
         g_assert(s->last_failure < 0);
         return s->last_failure;
     }
-    vj_cond_wait(&s->moved, &s->state);
+    if (!vj_applier_help(s)) {
+        vj_cond_wait(&s->moved, &s->state);
+    }
     return 0;
 }
 

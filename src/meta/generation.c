@@ -30,7 +30,9 @@ void vj_generation_unref(VjSession *s, VjGeneration *g)
     if (--g->refs == 0) {
         g->next_dropped = s->dropped;
         s->dropped = g;
-        vj_cond_signal(&s->applier_wake);
+        if (!s->has_worker) {
+            vj_cond_signal(&s->applier_wake);
+        }
     }
 }
 
@@ -54,7 +56,9 @@ void vj_session_make_visible(VjSession *s)
     to = &s->active->overlay;
     if (to->entry_count == 0) {
         s->active->first_us = vj_clock_mono_us();
-        vj_cond_signal(&s->applier_wake);
+        if (s->active->first_us + s->commit_interval_us < s->applier_until_us) {
+            vj_cond_signal(&s->applier_wake);
+        }
     }
     s->seq++;
     vj_overlay_merge(to, &s->changes, s->seq, &s->snapshots);

@@ -172,7 +172,6 @@ static int wait_for_send(VjSession *s, uint64_t wanted, Ask *ask) VJ_REQUIRES(&s
         *ask = (Ask){true, s->move_failures, s->send_failures};
         s->send_seq = MAX(s->send_seq, wanted);
         s->retry_us = 0;
-        vj_cond_signal(&s->applier_wake);
     }
     if (s->send_failures != ask->send_failures) {
         g_assert(s->send_error < 0);
@@ -182,7 +181,9 @@ static int wait_for_send(VjSession *s, uint64_t wanted, Ask *ask) VJ_REQUIRES(&s
         g_assert(s->last_failure < 0);
         return s->last_failure;
     }
-    vj_cond_wait(&s->moved, &s->state);
+    if (!vj_applier_help(s)) {
+        vj_cond_wait(&s->moved, &s->state);
+    }
     return 0;
 }
 

@@ -198,7 +198,10 @@ typedef struct VjSession {
     uint64_t send_seq; /* up to which that was asked for */
     int send_error;    /* why the last advance copy that failed did */
     uint64_t send_failures, sends; /* counts */
-    bool moving;                   /* the applier is in apply() */
+    bool moving;                   /* a thread is in apply() */
+    bool has_worker; /* a thread does the applier's work: itself, or one that flushes */
+    bool applier_waits_for_worker; /* that is to end */
+    int64_t applier_until_us;      /* it waits until then; INT64_MAX: or does not */
     bool empty_wanted; /* a move is asked for although nothing waits to be moved */
     int move_error;    /* 0, or why the last move failed */
     int last_failure;  /* why the last move that failed did; not reset by others */
@@ -351,6 +354,9 @@ int vj_session_del(VjTxn *txn, VjSpace space, VjSlice key);
 /* Starts and stops the applier; stopping moves nothing: flush before. */
 void vj_applier_start(VjSession *s);
 void vj_applier_stop(VjSession *s);
+/* Moves or sends what is due in the calling thread, without the lock meanwhile.  False:
+ * nothing was, or another thread does so and signals `moved`. */
+bool vj_applier_help(VjSession *s) VJ_REQUIRES(&s->state);
 
 /* For good: what is not in the engine by now never will be.  It was not before. */
 void vj_session_was_shut_out(VjSession *s) VJ_REQUIRES(&s->state);

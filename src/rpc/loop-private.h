@@ -9,6 +9,10 @@
  * thread meanwhile: then the answer wakes one thread instead of two.  It may as long as
  * its call is the only one of the process; the loop's own thread is back as soon as there
  * is another, or a task, or nobody has borrowed it for 20 ms.
+ *
+ * A loop with a deputy has two threads.  The one that runs it may run something that
+ * blocks, in its own time: no other thread is woken for that.  When it takes longer than
+ * a millisecond or two the other thread takes the loop, and the first is the deputy.
  */
 #ifndef VJ_RPC_LOOP_PRIVATE_H
 #define VJ_RPC_LOOP_PRIVATE_H
@@ -30,8 +34,8 @@ struct VjLoopTask {
     bool is_posted;
 };
 
-/* Its thread begins, with all signals blocked. */
-VjLoop *vj_loop_new(const char *name, GError **error);
+/* Its thread begins, with all signals blocked; with @has_deputy nobody borrows it. */
+VjLoop *vj_loop_new(const char *name, bool has_deputy, GError **error);
 /* Runs what was posted, then ends the thread.  All its events have been freed.  Threads:
  * any but its own. */
 void vj_loop_free(VjLoop *loop);
@@ -53,6 +57,12 @@ bool vj_loop_borrow(VjLoop *loop) G_GNUC_WARN_UNUSED_RESULT;
 /* Until something has happened, or @until_us.  False: the loop is to be given back. */
 bool vj_loop_borrowed_run(VjLoop *loop, int64_t until_us) G_GNUC_WARN_UNUSED_RESULT;
 void vj_loop_give_back(VjLoop *loop);
+
+/* In the loop's thread.  True: @run is called in this thread when the callbacks that are
+ * due have returned, and then it is not the loop's thread.  False: something else runs
+ * so, or is to, or the loop has no deputy. */
+bool vj_loop_run_aside(VjLoop *loop, void (*run)(void *opaque),
+                       void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 
 /* For bytes of the callback that runs just now.  In the loop's thread. */
 uint8_t *vj_loop_scratch(VjLoop *loop);

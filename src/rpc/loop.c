@@ -9,6 +9,10 @@
 
 /* How long the loop's own thread leaves it to callers before it looks again. */
 #define CALLERS_US (20 * 1000)
+/* How often the deputy looks whether a task that runs aside goes on for long, and after
+ * how many looks without a new one it sleeps. */
+#define DEPUTY_LOOK_US 1000
+#define DEPUTY_LOOKS 50u
 
 struct VjLoop {
     struct event_base *base;
@@ -16,9 +20,13 @@ struct VjLoop {
     struct event *slice_event; /* ends a caller's turn */
     int wake_fd;
     GThread *thread;
+    GThread *deputy; /* NULL: it has none */
     uint8_t *scratch;
+    /* in its thread: what that runs aside when the turn is over; NULL */
+    void (*aside)(void *opaque);
+    void *aside_opaque;
     VjMutex lock;  /* VJ_RANK_RPC_LOOP */
-    VjCond needed; /* for the loop's own thread */
+    VjCond needed; /* for the loop's own thread, or its deputy */
     /* guarded by lock: */
     VjLoopTask *first, *last;
     unsigned calls;       /* of clients, not answered */
@@ -26,6 +34,9 @@ struct VjLoop {
     bool has_borrower;    /* it is a caller */
     bool is_wanted;       /* a caller would have run it */
     bool left_to_callers; /* the loop's own thread leaves it to callers */
+    bool is_aside;        /* a thread of it runs what it was given aside */
+    uint64_t asides;      /* that have begun */
+    bool deputy_sleeps;   /* until it is signalled */
     bool stop, has_ended;
 };
 
@@ -117,6 +128,9 @@ static void on_wake(evutil_socket_t fd, short what, void *opaque)
     }
     vj_mutex_lock(&loop->lock);
     loop->has_ended = loop->stop;
+    if (loop->has_ended) {
+        vj_cond_broadcast(&loop->needed);
+    }
     vj_mutex_unlock(&loop->lock);
 }
 
@@ -158,6 +172,96 @@ static gpointer loop_main(gpointer opaque)
     vj_mutex_unlock(&loop->lock);
     return NULL;
 }
+
+/* ---- a loop with a deputy ---------------------------------------------------------- */
+
+bool vj_loop_run_aside(VjLoop *loop, void (*run)(void *opaque), void *opaque)
+{
+    bool may;
+
+    g_assert(vj_loop_is_current(loop));
+    if (loop->deputy == NULL || loop->aside != NULL) {
+        return false;
+    }
+    vj_mutex_lock(&loop->lock);
+    may = !loop->is_aside;
+    vj_mutex_unlock(&loop->lock);
+    if (may) {
+        loop->aside = run;
+        loop->aside_opaque = opaque;
+    }
+    return may;
+}
+
+/* Takes the loop when nobody runs it, and the one task that runs aside has been seen
+ * doing so before.  Returns when the calling thread has it, or it has ended. */
+static void wait_as_deputy(VjLoop *loop) VJ_REQUIRES(loop->lock)
+{
+    uint64_t seen = loop->asides;
+    unsigned looks = 0;
+
+    while (!loop->has_ended && (loop->is_run || loop->is_aside)) {
+        if (looks == DEPUTY_LOOKS && !loop->is_aside) {
+            loop->deputy_sleeps = true;
+            while (loop->deputy_sleeps && !loop->has_ended) {
+                vj_cond_wait(&loop->needed, &loop->lock);
+            }
+            looks = 0;
+        } else {
+            (void)vj_cond_wait_until(&loop->needed, &loop->lock,
+                                     vj_clock_mono_us() + DEPUTY_LOOK_US);
+        }
+        if (!loop->is_run && loop->is_aside && loop->asides == seen) {
+            return;
+        }
+        looks = loop->asides == seen ? MIN(looks + 1, DEPUTY_LOOKS) : 0;
+        seen = loop->asides;
+    }
+}
+
+static void run_aside(VjLoop *loop) VJ_REQUIRES(loop->lock)
+{
+    void (*run)(void *opaque) = loop->aside;
+
+    g_assert(!loop->is_aside);
+    loop->aside = NULL;
+    loop->is_aside = true;
+    loop->asides++;
+    if (loop->deputy_sleeps) {
+        loop->deputy_sleeps = false;
+        vj_cond_signal(&loop->needed);
+    }
+    vj_mutex_unlock(&loop->lock);
+    run(loop->aside_opaque);
+    vj_mutex_lock(&loop->lock);
+    loop->is_aside = false;
+}
+
+/* Two threads do this.  One runs the loop, and what it is given aside; when that takes
+ * long the other one takes the loop, and the first is the deputy from then on. */
+static gpointer shared_main(gpointer opaque)
+{
+    VjLoop *loop = opaque;
+
+    vj_mutex_lock(&loop->lock);
+    while (!loop->has_ended) {
+        wait_as_deputy(loop);
+        while (!loop->has_ended && !loop->is_run) {
+            loop->is_run = true;
+            vj_mutex_unlock(&loop->lock);
+            run_once(loop);
+            vj_mutex_lock(&loop->lock);
+            loop->is_run = false;
+            if (loop->aside != NULL) {
+                run_aside(loop);
+            }
+        }
+    }
+    vj_mutex_unlock(&loop->lock);
+    return NULL;
+}
+
+/* ---- borrowing --------------------------------------------------------------------- */
 
 void vj_loop_call_begins(VjLoop *loop)
 {
@@ -269,10 +373,40 @@ static struct event_base *base_new(void)
     return base;
 }
 
-VjLoop *vj_loop_new(const char *name, GError **error)
+/* All signals blocked: they are for the program's other threads. */
+static GThread *start_thread(VjLoop *loop, const char *name, GThreadFunc main,
+                             GError **error)
+{
+    sigset_t all, before;
+    GThread *thread;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread = g_thread_try_new(name, main, loop, error);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (thread == NULL) {
+        vj_error_prefix(error, "thread %s", name);
+    }
+    return thread;
+}
+
+static void end_threads(VjLoop *loop)
+{
+    vj_mutex_lock(&loop->lock);
+    loop->stop = true;
+    wake(loop);
+    call_thread(loop);
+    vj_mutex_unlock(&loop->lock);
+    g_thread_join(loop->thread);
+    if (loop->deputy != NULL) {
+        g_thread_join(loop->deputy);
+    }
+}
+
+VjLoop *vj_loop_new(const char *name, bool has_deputy, GError **error)
 {
     VjLoop *loop = g_new0(VjLoop, 1);
-    sigset_t all, before;
+    GThreadFunc main = has_deputy ? shared_main : loop_main;
 
     vj_mutex_init(&loop->lock, VJ_RANK_RPC_LOOP, "rpc.loop");
     vj_cond_init(&loop->needed);
@@ -290,13 +424,19 @@ VjLoop *vj_loop_new(const char *name, GError **error)
         loop_clear(loop);
         return NULL;
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    loop->thread = g_thread_try_new(name, loop_main, loop, error);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (has_deputy) {
+        loop->deputy = start_thread(loop, name, main, error);
+    }
+    if (!has_deputy || loop->deputy != NULL) {
+        loop->thread = start_thread(loop, name, main, error);
+    }
+    if (loop->thread == NULL && loop->deputy != NULL) {
+        loop->thread = g_steal_pointer(&loop->deputy);
+        end_threads(loop);
+        loop->thread = NULL;
+    }
     if (loop->thread == NULL) {
         loop_clear(loop);
-        vj_error_prefix(error, "thread %s", name);
         return NULL;
     }
     return loop;
@@ -305,12 +445,7 @@ VjLoop *vj_loop_new(const char *name, GError **error)
 void vj_loop_free(VjLoop *loop)
 {
     g_assert(!vj_loop_is_current(loop));
-    vj_mutex_lock(&loop->lock);
-    loop->stop = true;
-    wake(loop);
-    call_thread(loop);
-    vj_mutex_unlock(&loop->lock);
-    g_thread_join(loop->thread);
+    end_threads(loop);
     g_assert(loop->first == NULL);
     loop_clear(loop);
 }
@@ -339,7 +474,7 @@ VjLoop *vj_loop_client_ref(GError **error)
 
     vj_mutex_lock(&client_lock);
     if (client_loop == NULL) {
-        client_loop = vj_loop_new("vj-rpc", error);
+        client_loop = vj_loop_new("vj-rpc", false, error);
     }
     loop = client_loop;
     client_loop_users += loop != NULL;

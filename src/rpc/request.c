@@ -3,7 +3,7 @@
  * request.c - requests of a server: when they run, and their replies
  *
  *     peer.c: a frame ──> request ──> queue ──> worker: handler ──> vj_rpc_reply ──> out
- *                            │└── quick handlers, PING                   │
+ *                            │└── quick handlers, PING; one alone ──────┤
  *                            └── after_earlier: waits for those ────────┘
  *
  * A request that is cancelled or late when its turn comes is not begun.  One whose
@@ -91,9 +91,12 @@ static void count_answer(VjRpcRequest *r, int rc)
         __atomic_fetch_add(&r->stats->failures, 1, __ATOMIC_RELAXED);
     }
     if (r->begin_us != 0) {
-        __atomic_fetch_add(&r->stats->busy_us,
-                           (uint64_t)MAX(vj_clock_mono_us() - r->begin_us, 0),
-                           __ATOMIC_RELAXED);
+        uint64_t us = (uint64_t)MAX(vj_clock_mono_us() - r->begin_us, 0);
+        uint64_t recent_us = __atomic_load_n(&r->stats->recent_us, __ATOMIC_RELAXED);
+
+        __atomic_fetch_add(&r->stats->busy_us, us, __ATOMIC_RELAXED);
+        __atomic_store_n(&r->stats->recent_us, (recent_us * 7 + us) / 8,
+                         __ATOMIC_RELAXED);
     }
 }
 
@@ -394,6 +397,25 @@ static bool waits_for_earlier(VjRpcRequest *r)
     return waits;
 }
 
+static void run_aside(void *opaque)
+{
+    VjRpcRequest *r = opaque;
+
+    run_request(&r->job);
+}
+
+/* Nothing else is to be done, and it does not take long: no worker is woken for it. */
+static bool runs_aside(VjRpcRequest *r)
+{
+    VjPeer *p = r->peer;
+
+    return g_atomic_int_get(&p->server->active) == 1 &&
+           r->held_bytes <= VJ_SERVER_ASIDE_BYTES &&
+           __atomic_load_n(&r->stats->recent_us, __ATOMIC_RELAXED) <=
+               VJ_SERVER_ASIDE_US &&
+           vj_loop_run_aside(p->loop->loop, run_aside, r);
+}
+
 void vj_request_begin(VjRpcRequest *r)
 {
     r->job.run = run_request;
@@ -402,7 +424,7 @@ void vj_request_begin(VjRpcRequest *r)
     }
     if (r->handler->is_quick) {
         run_request(&r->job);
-    } else {
+    } else if (!runs_aside(r)) {
         vj_server_push(r->peer->server, r->peer, &r->job);
     }
 }

@@ -16,6 +16,10 @@
 #define VJ_SERVER_LOOPS_MAX 4u
 /* What a request holds besides its body. */
 #define VJ_REQUEST_BYTES ((uint64_t)512)
+/* A request that comes alone runs in the loop's thread where it holds no more, and those
+ * of its operation take no longer. */
+#define VJ_SERVER_ASIDE_BYTES ((uint64_t)64 << 10)
+#define VJ_SERVER_ASIDE_US ((uint64_t)200)
 
 typedef struct VjServerLoop VjServerLoop;
 typedef struct VjPeer VjPeer;
@@ -23,6 +27,7 @@ typedef struct VjListener VjListener;
 
 typedef struct VjOpStats {
     uint64_t requests, failures, busy_us; /* atomic */
+    uint64_t recent_us;                   /* atomic: what one takes, of the last ones */
 } VjOpStats;
 
 /* What a worker does next. */

@@ -420,7 +420,7 @@ bool vj_rpc_server_start(VjRpcServer *s, GError **error)
         l->begin_task.run = begin_loop;
         l->listen_task.run = stop_listening;
         l->end_task.run = end_loop;
-        l->loop = vj_loop_new("vj-rpc-server", error);
+        l->loop = vj_loop_new("vj-rpc-server", true, error);
         if (l->loop == NULL) {
             return false; /* vj_rpc_server_free ends those that began */
         }

@@ -120,7 +120,7 @@ static void order(void **state)
     g_autofree uint8_t *bytes = g_malloc0(LONG_BYTES);
     VjCredentialsFiles files = {.insecure = true};
     Other o = {.start_task.run = start, .close_task.run = end};
-    VjLoop *loop = vj_loop_new("test", NULL);
+    VjLoop *loop = vj_loop_new("test", false, NULL);
     OtherOut outs[7];
     int fds[2];
 
