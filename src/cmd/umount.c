@@ -137,7 +137,7 @@ static int usage_error(const char *why)
 int main(int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
-    g_auto(VjMountEntry) was = {NULL};
+    g_auto(VjMountEntry) was = {.source = NULL};
     char mountpoint[PATH_MAX];
     int flags = 0, option;
 

@@ -547,7 +547,7 @@ static int run_in_background(Command *c)
  */
 static int remount(const Command *c)
 {
-    g_auto(VjMountEntry) entry = {NULL};
+    g_auto(VjMountEntry) entry = {.source = NULL};
     unsigned long before, wanted;
 
     if (!vj_mount_table_find(c->mountpoint, &entry)) {

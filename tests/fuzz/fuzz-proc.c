@@ -68,7 +68,7 @@ FUZZ_MUTATIONS(400);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     const VjCaller who = {.uid = 1000, .gid = 1000, .pid = 7};
-    g_auto(VjMountEntry) entry = {NULL};
+    g_auto(VjMountEntry) entry = {.source = NULL};
 
     fuzz_quiet();
     in_our_namespace = true;
