@@ -372,7 +372,7 @@ static void fill(void)
 /* In another process, whose memory is not measured. */
 static void fill_apart(void)
 {
-    int status;
+    int status = 0;
     pid_t child = fork();
 
     if (child == 0) {
