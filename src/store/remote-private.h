@@ -11,7 +11,7 @@
  *   remote-put.c, remote-get.c, remote-remove.c, remote-flush.c   those requests
  *   remote-durable.c which puts are durable where
  *   remote-list.c    each, space and flush_removes: calls that a thread waits for
- *   remote-heal.c    heal and survey
+ *   remote-heal.c    heal, trim and survey
  *   remote-suspect.c replicas that nobody counts on
  *   remote-form.c    content in and out, digests: work that nodes do
  *
@@ -380,8 +380,10 @@ int vj_remote_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form
                      uint8_t algorithm, VjDigest *out);
 int vj_remote_space(VjStore *s, VjStoreSpace *out);
 int vj_remote_flush_removes(VjStore *s);
-int vj_remote_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
-                   VjStoreVerify *verify, void *opaque, VjLoc *now);
+int vj_remote_heal(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                   VjStoreHealed *out);
+int vj_remote_trim(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                   VjStoreHealed *out);
 int vj_remote_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants);
 
 #endif

@@ -12,7 +12,9 @@
  *
  * - after a good flush each object that was put before is durable at a node;
  * - an object that was flushed is never lost, as long as not all disks that have it are;
- *   the world takes no disk that has the last good copy of one;
+ *   the world takes no disk that has the last good copy of one that its record names;
+ * - the record of such an object names a node where it is durable, also when a crash
+ *   takes what a heal said of it;
  * - a get gives the bytes, or says that nodes are away;
  * - after some time without failures each object can be brought to its replicas, no
  *   replica is anywhere else, and a listing shows each object once.
@@ -114,6 +116,7 @@ static struct World {
     bool is_flushing;
     uint64_t short_puts; /* with fewer acknowledgements than replicas */
     uint64_t gets, failed_gets, puts, flushes, failed_flushes, heals, disks_lost, crashes;
+    uint64_t trims, lost_records;
 } w;
 
 static uint64_t below(uint64_t bound)
@@ -546,7 +549,8 @@ static VjNodeSet nodes_of(VjLoc loc)
     return nodes;
 }
 
-/* Nodes that have it, right; with @durable: and would have it after a crash. */
+/* Nodes that have it, right; with @durable: and would have it after a crash.  Also those
+ * that its record does not name. */
 static VjNodeSet good_copies(const Object *o, bool durable)
 {
     uint8_t bytes[512];
@@ -570,12 +574,19 @@ static bool is_there(const Object *o)
     return o->state == OBJECT_PUT || o->state == OBJECT_FLUSHED;
 }
 
+static VjNodeSet named_copies(const Object *o)
+{
+    return good_copies(o, true) & nodes_of(o->loc);
+}
+
 static void expect_safe(const Object *o)
 {
-    if (o->state == OBJECT_FLUSHED && good_copies(o, true) == 0) {
+    if (o->state == OBJECT_FLUSHED && named_copies(o) == 0) {
         fail_msg("seed %" G_GUINT64_FORMAT ", step %" G_GUINT64_FORMAT
-                 ": object %" G_GUINT64_FORMAT " was flushed and is lost",
-                 w.seed, w.steps, o->id);
+                 ": object %" G_GUINT64_FORMAT
+                 " was flushed and is lost: its record names "
+                 "%" G_GINT64_MODIFIER "x, and %" G_GINT64_MODIFIER "x have it",
+                 w.seed, w.steps, o->id, nodes_of(o->loc), good_copies(o, true));
     }
 }
 
@@ -807,20 +818,58 @@ static bool verify(void *opaque, VjSlice stored)
     return stored.len == o->len && memcmp(stored.data, bytes, o->len) == 0;
 }
 
-/* As a healer does it: the record says then where the object is. */
+/* Of the copies that its record names, those that count for the driver. */
+static unsigned counted_copies(const Object *o)
+{
+    VjWireObject object = {.id = o->id, .nonce = nonce_of(o->loc)};
+    VjNodeSet suspects;
+
+    vj_mutex_lock(&w.r->lock);
+    suspects = vj_remote_suspects(w.r, &object);
+    vj_mutex_unlock(&w.r->lock);
+    return vj_node_count(named_copies(o) & ~suspects);
+}
+
+/* The commit of the new record.  It may be lost, with all that was to follow: false. */
+static bool set_record(Object *o, VjLoc loc, unsigned counted)
+{
+    expect_safe(o);
+    if (w.is_calm) {
+        assert_true(counted_copies(o) >= MIN(counted, w.replicas));
+    }
+    if (!w.is_calm && chance(100)) {
+        w.lost_records++;
+        return false;
+    }
+    o->loc = loc;
+    expect_safe(o);
+    if (w.is_calm) {
+        assert_true(counted_copies(o) >= MIN(counted, w.replicas));
+    }
+    return true;
+}
+
+/* As a healer does it: the record says durably where the object is before trim. */
 static int heal(Object *o)
 {
-    VjLoc now;
+    unsigned counted = counted_copies(o);
+    VjPut put = {.id = o->id, .loc = o->loc, .stored_bytes = o->len};
+    VjStoreHealed healed;
     int rc;
 
     o->readers++;
     o->heals++;
     w.heals++;
-    rc = vj_store_heal(w.s, o->id, o->loc, o->len, verify, o, &now);
-    o->loc = now;
+    rc = vj_store_heal(w.s, &put, verify, o, &healed);
+    if (set_record(o, healed.loc, counted) && healed.can_trim) {
+        assert_true(rc == 0 || rc == -EAGAIN);
+        w.trims++;
+        put.loc = o->loc;
+        rc = vj_store_trim(w.s, &put, verify, o, &healed);
+        (void)set_record(o, healed.loc, counted);
+    }
     o->heals++;
     o->readers--;
-    expect_safe(o);
     if (rc != 0 && rc != -EAGAIN) {
         /* Bad or absent at all nodes: then it was never flushed. */
         if (o->state != OBJECT_PUT && rc != -EIO) {
@@ -875,8 +924,12 @@ static bool may_lose(unsigned node)
         if (!is_there(o)) {
             continue;
         }
-        durable = good_copies(o, true);
+        durable = named_copies(o);
         if (durable != 0 && (durable & ~vj_node_bit(node)) == 0) {
+            return false;
+        }
+        /* What its record will name is not known. */
+        if (o->heals % 2 == 1 && (good_copies(o, true) & vj_node_bit(node)) != 0) {
             return false;
         }
     }
@@ -911,7 +964,7 @@ static void cut_off(Node *node)
 static void damage(unsigned index)
 {
     Object *o = random_object(is_there);
-    VjNodeSet good = o != NULL ? good_copies(o, true) : 0;
+    VjNodeSet good = o != NULL && o->heals % 2 == 0 ? named_copies(o) : 0;
 
     if ((good & vj_node_bit(index)) != 0 && (good & ~vj_node_bit(index)) != 0) {
         (void)node_model_damage(w.nodes[index].model, o->id, nonce_of(o->loc),
@@ -1109,7 +1162,7 @@ static size_t list_there(VjPut *puts, Object **objects)
 }
 
 /* A node whose sync has failed goes on failing until all that it may have lost is put
- * anew, which takes a second pass.  Then no survey finds anything. */
+ * anew, which takes some passes.  Then no survey finds anything. */
 static void heal_all(void)
 {
     VjPut puts[OBJECTS_MAX];
@@ -1330,9 +1383,11 @@ static void simulate(unsigned node_count, unsigned replicas)
                   " puts, %" G_GUINT64_FORMAT " gets of which %" G_GUINT64_FORMAT
                   " failed, %" G_GUINT64_FORMAT " flushes of which %" G_GUINT64_FORMAT
                   " failed, %" G_GUINT64_FORMAT " heals, %" G_GUINT64_FORMAT
+                  " trims, %" G_GUINT64_FORMAT " records lost, %" G_GUINT64_FORMAT
                   " crashes, %" G_GUINT64_FORMAT " disks lost, %" G_GINT64_FORMAT " s\n",
                   w.steps, w.puts, w.gets, w.failed_gets, w.flushes, w.failed_flushes,
-                  w.heals, w.crashes, w.disks_lost, w.now_us / SECOND);
+                  w.heals, w.trims, w.lost_records, w.crashes, w.disks_lost,
+                  w.now_us / SECOND);
     close_world();
     vj_log_close();
 }
