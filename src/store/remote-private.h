@@ -189,6 +189,8 @@ struct VjRemote {
     bool has_too_many_suspects; /* and it was said */
     GHashTable *healing;        /* set of VjWireObject, of the threads that heal them */
     bool is_flushing;           /* by itself */
+    uint64_t own_flushes;       /* begun so */
+    uint64_t lost_flush;        /* of these, the last one that found puts to be lost */
 };
 
 /* Places of the list.  Threads: any. */
@@ -259,9 +261,9 @@ struct VjRemoteOp {
     uint64_t nonce;
     VjNodeSet nodes; /* of the locator */
     uint8_t order[VJ_PLACEMENT_NODES_MAX];
-    bool has_helper; /* its caller waits for it at once */
 
     /* guarded by the store's lock: */
+    bool has_helper;    /* its caller waits for it at once, and runs the loop of rpc */
     bool is_over;       /* completed, or about to be */
     bool is_canceled;   /* its caller wants nothing of it any more */
     bool is_waiting;    /* is in the queue of those that wait */

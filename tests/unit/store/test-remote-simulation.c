@@ -522,6 +522,11 @@ static const VjRemoteSeam world_seam = {.client_new = fake_new,
                                         .step = step,
                                         .random_u64 = fake_random};
 
+static void set_true(void *opaque)
+{
+    *(bool *)opaque = true;
+}
+
 /* ---- objects ----------------------------------------------------------------------- */
 
 static void fill(uint8_t *dst, size_t len, uint64_t id)
@@ -1017,8 +1022,8 @@ static void trouble(void)
 
 static void one_event(void)
 {
+    int64_t timer_us = vj_remote_timers_run(w.r); /* which may add events */
     GSequenceIter *first = g_sequence_get_begin_iter(w.events);
-    int64_t timer_us = vj_remote_timers_run(w.r);
     Event *e;
 
     if (g_sequence_iter_is_end(first)) {
@@ -1416,10 +1421,130 @@ static void test_two_nodes(void **state)
     simulate(2, 2);
 }
 
+/* ---- no room for puts that no flush has covered ------------------------------------ */
+
+/* As if there were too many, or no more. */
+static void set_room(bool is_there)
+{
+    uint64_t many = (uint64_t)VJ_REMOTE_UNFLUSHED_MAX * w.replicas;
+
+    vj_mutex_lock(&w.r->lock);
+    w.r->held_count = is_there ? w.r->held_count - many : w.r->held_count + many;
+    vj_mutex_unlock(&w.r->lock);
+}
+
+static void on_answer(VjIo *io)
+{
+    int *rc = io->opaque;
+
+    *rc = io->rc;
+    vj_io_unref(io);
+}
+
+/* *rc is its answer, and 1 until then. */
+static void put_until(int64_t deadline_us, int *rc)
+{
+    g_autoptr(VjBuf) buf = vj_buf_new(512);
+    VjIo *io = vj_io_new_put(++w.next_id, buf, 100);
+
+    *rc = 1;
+    io->done = on_answer;
+    io->opaque = rc;
+    io->deadline_us = deadline_us;
+    assert_true(vj_store_submit(w.s, io));
+}
+
+static void run_until(int64_t at_us)
+{
+    bool is_over = false;
+
+    at(at_us, set_true, &is_over);
+    while (!is_over) {
+        step();
+    }
+}
+
+/* A put that has joined the flush of another one, which gets no answer in time, flushes
+ * itself. */
+static void test_flush_of_another(void **state)
+{
+    int first, second;
+    int64_t begin_us;
+
+    (void)state;
+    open_world(1, 2, 1);
+    w.is_calm = true;
+    begin_us = w.now_us;
+    put_until(begin_us + 90 * SECOND, &first);
+    run_until(begin_us + 1 * SECOND);
+    assert_int_equal(first, 0);
+    w.nodes[0].cut_until_us = w.nodes[1].cut_until_us = begin_us + 45 * SECOND;
+    set_room(false);
+    put_until(begin_us + 20 * SECOND, &first);
+    run_until(begin_us + 10 * SECOND);
+    assert_true(w.r->is_flushing);
+    put_until(begin_us + 90 * SECOND, &second);
+    run_until(begin_us + 40 * SECOND);
+    assert_int_equal(first, -ETIMEDOUT);
+    assert_int_equal(second, 1);
+    assert_int_equal(w.r->own_flushes, 2);
+    set_room(true);
+    run_until(begin_us + 60 * SECOND);
+    assert_int_equal(second, 0);
+    close_world();
+}
+
+/* Without an end of the lack of room it waits until its own deadline. */
+static void test_no_room(void **state)
+{
+    int rc;
+    int64_t begin_us;
+
+    (void)state;
+    open_world(1, 2, 1);
+    w.is_calm = true;
+    begin_us = w.now_us;
+    set_room(false);
+    put_until(begin_us + 20 * SECOND, &rc);
+    run_until(begin_us + 19 * SECOND);
+    assert_int_equal(rc, 1);
+    /* It flushes again, and not at once. */
+    assert_true(w.r->own_flushes > 2);
+    assert_true(w.r->own_flushes <= 20 * SECOND / VJ_REMOTE_BUSY_US);
+    run_until(begin_us + 21 * SECOND);
+    assert_int_equal(rc, -ETIMEDOUT);
+    set_room(true);
+    close_world();
+}
+
+/* Puts that are lost, and that nobody has removed, make room for no others. */
+static void test_no_room_for_lost(void **state)
+{
+    int lost, rc;
+    int64_t begin_us;
+
+    (void)state;
+    open_world(1, 2, 1);
+    w.is_calm = true;
+    begin_us = w.now_us;
+    put_until(begin_us + 90 * SECOND, &lost);
+    run_until(begin_us + 1 * SECOND);
+    assert_int_equal(lost, 0);
+    crash(&w.nodes[0]);
+    crash(&w.nodes[1]);
+    run_until(begin_us + 30 * SECOND);
+    set_room(false);
+    put_until(begin_us + 90 * SECOND, &rc);
+    run_until(begin_us + 40 * SECOND);
+    assert_int_equal(rc, -EIO);
+    set_room(true);
+    close_world();
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_replica),
-    cmocka_unit_test(test_three_nodes),
-    cmocka_unit_test(test_three_replicas),
+    cmocka_unit_test(test_flush_of_another), cmocka_unit_test(test_no_room),
+    cmocka_unit_test(test_no_room_for_lost), cmocka_unit_test(test_one_replica),
+    cmocka_unit_test(test_three_nodes),      cmocka_unit_test(test_three_replicas),
     cmocka_unit_test(test_two_nodes),
 };
 

@@ -413,6 +413,54 @@ static void test_no_node(void **state)
     assert_int_equal(get.rc, 0);
 }
 
+static const VjRemoteSeam *real_seam;
+static gint puts_sent, puts_with_helper; /* atomic */
+
+static void submit_and_count(VjRpcClient *c, VjRpcCall *call)
+{
+    if (call->op == VJ_OP_PUT) {
+        g_atomic_int_inc(&puts_sent);
+        g_atomic_int_add(&puts_with_helper, call->has_helper);
+    }
+    real_seam->submit(c, call);
+}
+
+/* Whoever waits for a put runs the loop of rpc for what it sends itself.  What is sent
+ * after a wait, the loop's own thread has to be called for. */
+static void test_helper(void **state)
+{
+    Fixture *f = *state;
+    static VjRemoteSeam seam;
+    Waiting put = {.f = f};
+    GThread *thread;
+
+    vj_store_close(f->s); /* its threads look at the seam */
+    real_seam = vj_remote_seam;
+    seam = *real_seam;
+    seam.submit = submit_and_count;
+    vj_remote_seam = &seam;
+    puts_sent = puts_with_helper = 0;
+    open_store(f, false, false);
+    wait_for_live(f, NODES);
+    put.put = vj_store_test_put(f->s, 1, LEN);
+    assert_int_equal(g_atomic_int_get(&puts_sent), 2);
+    assert_int_equal(g_atomic_int_get(&puts_with_helper), 2);
+    for (unsigned i = 0; i < NODES; i++) {
+        stop(f, i);
+    }
+    wait_for_live(f, 0);
+    thread = g_thread_new("put", put_in_thread, &put);
+    wait_for_waiting(f);
+    start(f, 1);
+    g_thread_join(thread);
+    assert_int_equal(put.rc, 0);
+    vj_store_close(f->s);
+    vj_remote_seam = real_seam;
+    open_store(f, false, false);
+    assert_true(g_atomic_int_get(&puts_sent) > 2);
+    assert_int_equal(g_atomic_int_get(&puts_with_helper), 2);
+}
+
 static void test_no_node_in_time(void **state)
 {
     Fixture *f = *state;
@@ -1070,6 +1118,7 @@ static const struct CMUnitTest tests[] = {
     REMOTE_TEST(test_hole),
     REMOTE_TEST(test_puts_without_a_node),
     REMOTE_TEST(test_no_node),
+    REMOTE_TEST(test_helper),
     REMOTE_TEST_WITH(test_no_node_in_time, "replicas=2,timeout=1"),
     REMOTE_TEST(test_hedge),
     REMOTE_TEST(test_put_hangs),
