@@ -29,7 +29,7 @@ typedef struct Heal {
     VjNodeSet good;    /* they have what was put; from flush_good() on: see above */
     VjNodeSet kept;    /* they have it, or may, and it does not count */
     VjNodeSet flushed; /* of those: suspect, and FLUSH had nothing against it */
-    VjNodeSet unsure;  /* the node has an error of its device */
+    VjNodeSet unsure;  /* the node cannot read it, and has not said that it is bad */
     VjNodeSet suspect; /* nobody counts on what they have */
     uint64_t lives[VJ_PLACEMENT_NODES_MAX]; /* of each, when it was read there */
     VjBuf *bytes;                           /* of a good one; NULL: none yet */
@@ -102,7 +102,8 @@ static bool read_good(Heal *h, unsigned index, VjBuf **bytes)
     vj_wire_get_encode(call->message, &message);
     call->bulk_max = (uint32_t)h->stored_bytes;
     rc = run_one(h, index, call);
-    if (rc == -EIO && (h->live & vj_node_bit(index)) != 0) {
+    if (rc < 0 && rc != -EBADMSG && rc != -ENOENT &&
+        (h->live & vj_node_bit(index)) != 0) {
         h->unsure |= vj_node_bit(index);
     }
     if (rc < 0 || call->reply_bulk == NULL || call->reply_bulk_bytes != h->stored_bytes ||
