@@ -4,8 +4,10 @@
  *
  * A store with replicas heals one object when it is asked to; what a good copy is it
  * hears from here.  Where the object is afterwards stands in its locator, which the
- * record gets by a commit of its own; a locator that is out of date still finds the
- * object, more slowly.  So a heal may fail, or crash, at any point.
+ * record gets by a commit of its own.  The store's heal takes no good replica away; its
+ * trim does, and is called when that record is durable: of all objects of a step after
+ * one flush.  A locator that names a replica which is gone still finds the object, more
+ * slowly.  So both may fail, or crash, at any point.
  */
 #include "object/object-private.h"
 
@@ -77,43 +79,78 @@ static bool is_whole(void *opaque, VjSlice stored)
            vj_form_verify(object, stored.data, &fault) == 0;
 }
 
-typedef struct NewPlace {
-    VjObjects *objects;
+/* In its record, which is among the objects or the dead ones. */
+typedef struct Place {
     uint64_t id;
     VjLoc before, now;
-} NewPlace;
+    bool is_absent; /* there is no record */
+    bool is_there;  /* there is, and names before */
+} Place;
 
-static int move_in(VjTxn *txn, const NewPlace *p, VjSpace space)
+static int find_in(VjTxn *txn, Place *p, VjSpace space, VjObject *record)
+{
+    int rc = vj_object_record_get(txn, space, p->id, record);
+
+    p->is_there = rc == 0 && memcmp(&record->loc, &p->before, sizeof p->before) == 0;
+    return rc;
+}
+
+static int find_record(VjTxn *txn, Place *p, VjObject *record, VjSpace *space)
+{
+    int rc = find_in(txn, p, *space = VJ_SPACE_OBJECT, record);
+
+    if (rc == -ENOENT) {
+        rc = find_in(txn, p, *space = VJ_SPACE_DEAD, record);
+    }
+    p->is_absent = rc == -ENOENT;
+    return rc == -ENOENT ? 0 : rc;
+}
+
+static int look_body(VjTxn *txn, void *opaque)
 {
     VjObject record;
-    int rc = vj_object_record_get(txn, space, p->id, &record);
+    VjSpace space;
 
-    if (rc < 0 || memcmp(&record.loc, &p->before, sizeof record.loc) != 0) {
+    return find_record(txn, opaque, &record, &space);
+}
+
+static int move_body(VjTxn *txn, void *opaque)
+{
+    Place *p = opaque;
+    VjObject record;
+    VjSpace space;
+    int rc = find_record(txn, p, &record, &space);
+
+    if (rc < 0 || !p->is_there) {
         return rc; /* others have been faster */
     }
     record.loc = p->now;
     return vj_object_record_put(txn, space, &record);
 }
 
-static int move_body(VjTxn *txn, void *opaque)
+/* @rc of heal or trim, or the first error of the commit. */
+static int move(VjObjects *o, Place *p, VjLoc now, int rc)
 {
-    const NewPlace *p = opaque;
-    int rc = move_in(txn, p, VJ_SPACE_OBJECT);
+    int moved = 0;
 
-    if (rc == -ENOENT) {
-        rc = move_in(txn, p, VJ_SPACE_DEAD);
+    p->now = now;
+    if ((rc == 0 || rc == -EAGAIN) && memcmp(&p->now, &p->before, sizeof p->now) != 0) {
+        moved = vj_meta_run(o->meta, VJ_RUN_DEFAULT, move_body, p);
     }
-    return rc == -ENOENT ? 0 : rc;
+    return rc == 0 ? moved : rc;
 }
 
-int vj_object_heal(VjObjects *o, const VjObject *object)
+/* *healed: what the store says, its locator is in the record. */
+static int heal_one(VjObjects *o, const VjObject *object, VjStoreHealed *healed)
 {
     VjObject asked = *object;
-    NewPlace place = {.objects = o, .id = object->id, .before = object->loc};
+    VjPut put = vj_object_as_put(object);
+    Place place = {.id = object->id, .before = object->loc};
     gint64 number = (gint64)object->id;
     int rc;
 
     vj_lock_assert_none();
+    *healed = (VjStoreHealed){.loc = object->loc};
     if (!vj_store_has_replicas(o->store) || o->read_only) {
         return -EROFS;
     }
@@ -121,15 +158,48 @@ int vj_object_heal(VjObjects *o, const VjObject *object)
     if (rc < 0) {
         return rc;
     }
-    rc = vj_store_heal(o->store, object->id, object->loc, object->stored_bytes, is_whole,
-                       &asked, &place.now);
-    if ((rc == 0 || rc == -EAGAIN) &&
-        memcmp(&place.now, &place.before, sizeof place.now) != 0) {
-        int moved = vj_meta_run(o->meta, VJ_RUN_DEFAULT, move_body, &place);
-
-        rc = rc == 0 ? moved : rc;
-    }
+    rc = vj_store_heal(o->store, &put, is_whole, &asked, healed);
+    rc = move(o, &place, healed->loc, rc);
     end(&o->healing, &number); /* its record says where it is now */
+    return rc;
+}
+
+/* @object: as heal_one() has left it, and durable. */
+static int trim_one(VjObjects *o, const VjObject *object)
+{
+    VjObject asked = *object;
+    VjPut put = vj_object_as_put(object);
+    Place place = {.id = object->id, .before = object->loc};
+    gint64 number = (gint64)object->id;
+    VjStoreHealed trimmed;
+    int rc = begin(&o->healing, &number);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = vj_meta_view(o->meta, look_body, &place);
+    if (rc == 0 && !place.is_there) {
+        /* Another heal was faster, and may not be durable. */
+        rc = place.is_absent ? 0 : -EAGAIN;
+    } else if (rc == 0) {
+        rc = vj_store_trim(o->store, &put, is_whole, &asked, &trimmed);
+        rc = move(o, &place, trimmed.loc, rc);
+    }
+    end(&o->healing, &number);
+    return rc;
+}
+
+int vj_object_heal(VjObjects *o, const VjObject *object)
+{
+    VjObject after = *object;
+    VjStoreHealed healed;
+    int rc = heal_one(o, object, &healed);
+
+    if ((rc == 0 || rc == -EAGAIN) && healed.can_trim) {
+        after.loc = healed.loc;
+        rc = vj_meta_flush(o->meta);
+        rc = rc < 0 ? rc : trim_one(o, &after);
+    }
     if (rc == 0) {
         vj_objects_count(o, healed, 1);
     }
@@ -204,34 +274,72 @@ static int survey_body(VjTxn *txn, void *opaque)
     return 0;
 }
 
+static void count_one(VjObjects *o, const VjObject *object, int rc, VjHealStep *step)
+{
+    step->healed += rc == 0;
+    step->failed += rc < 0;
+    if (rc == 0) {
+        vj_objects_count(o, healed, 1);
+    }
+    if (rc == -ENOENT || rc == -EBADMSG) {
+        step->lost++;
+        vj_log_error("object %" G_GUINT64_FORMAT ": no good replica is left on "
+                     "the nodes that are there",
+                     object->id);
+    }
+}
+
+/* Those that heal_one() has left so: one flush makes the records of all of them durable.
+ * The first error. */
+static int trim_some(VjObjects *o, const GArray *objects, VjHealStep *step)
+{
+    int rc = 0, flushed = objects->len > 0 ? vj_meta_flush(o->meta) : 0;
+
+    for (guint i = 0; i < objects->len; i++) {
+        const VjObject *object = &g_array_index(objects, VjObject, i);
+        int trimmed = flushed;
+
+        if (flushed == 0 && step->stop != NULL && step->stop(step->opaque)) {
+            return -ECANCELED;
+        }
+        if (flushed == 0) {
+            trimmed = trim_one(o, object);
+        }
+        count_one(o, object, trimmed, step);
+        rc = rc < 0 ? rc : trimmed;
+    }
+    return rc;
+}
+
 /* Of those that @wanted says.  The first error. */
 static int heal_some(VjObjects *o, const GArray *objects, const bool *wanted,
                      VjHealStep *step)
 {
-    int rc = 0;
+    g_autoptr(GArray) to_trim = g_array_new(FALSE, FALSE, sizeof(VjObject));
+    int rc = 0, trimmed;
 
     for (guint i = 0; i < objects->len; i++) {
-        const VjObject *object = &g_array_index(objects, VjObject, i);
+        VjObject object = g_array_index(objects, VjObject, i);
+        VjStoreHealed after;
         int healed = 0;
 
         step->examined++;
         if (wanted[i]) {
-            healed = vj_object_heal(o, object);
-            step->healed += healed == 0;
-            step->failed += healed < 0;
-            if (healed == -ENOENT || healed == -EBADMSG) {
-                step->lost++;
-                vj_log_error("object %" G_GUINT64_FORMAT ": no good replica is left on "
-                             "the nodes that are there",
-                             object->id);
-            }
+            healed = heal_one(o, &object, &after);
+        }
+        if (wanted[i] && (healed == 0 || healed == -EAGAIN) && after.can_trim) {
+            object.loc = after.loc;
+            g_array_append_val(to_trim, object);
+        } else if (wanted[i]) {
+            count_one(o, &object, healed, step);
             rc = rc < 0 ? rc : healed;
         }
         if (step->stop != NULL && step->stop(step->opaque)) {
             return -ECANCELED;
         }
     }
-    return rc;
+    trimmed = trim_some(o, to_trim, step);
+    return rc < 0 ? rc : trimmed;
 }
 
 int vj_objects_heal_step(VjObjects *o, VjHealStep *step)

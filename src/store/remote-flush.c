@@ -161,6 +161,9 @@ static void flush_step(FlushOp *f, VjNodeSet ask)
         vj_remote_op_clear_timer(&f->op);
         if (f->op.io == NULL) {
             r->is_flushing = false;
+            if (rc == -EIO || rc == -ENOSPC) {
+                r->lost_flush = r->own_flushes;
+            }
             vj_remote_own_end(r);
         }
         vj_remote_resume_all(r); /* there may be room */

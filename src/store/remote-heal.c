@@ -3,13 +3,16 @@
  * remote-heal.c - an object gets its number of good replicas, where they ought to be
  *
  * All live nodes are asked whether they have it, and each replica is read, verified and
- * made durable.  Bad ones are removed, good ones are put where the object ought to be,
- * and those at other nodes are removed when there are enough.  In this order: at each
- * moment there are at least as many good replicas as there were at first, or as there
- * have to be.
+ * made durable.  Heal puts good ones where the object ought to be, in the place of bad
+ * ones, and takes no good one away.  Trim, which is called when the record that names
+ * them is durable, removes those that are one too many.  So at each moment, also after a
+ * crash, the durable record names at least as many good and durable replicas as it named
+ * at first, or as there have to be.
  *
- * A suspect replica is bad as soon as there is another one.  A replica that is right, and
- * whose node fails to FLUSH, may have been durable for long: it stays, uncounted.
+ * Good are replicas that are right, durable, and not suspect.  Others that may be right
+ * are kept, uncounted, and named: one that is suspect or cannot be read, which trim puts
+ * anew when the record names a good one, and that of a node that fails to FLUSH, which
+ * may have been durable for long and goes when there are enough others.
  */
 #include "store/remote-private.h"
 
@@ -20,13 +23,16 @@ typedef struct Heal {
     VjStoreVerify *verify;
     void *opaque;
     uint8_t order[VJ_PLACEMENT_NODES_MAX];
+    VjNodeSet named;   /* by the locator */
     VjNodeSet live;    /* when it began; those that failed since are taken out */
     VjNodeSet there;   /* they have something of that name */
-    VjNodeSet good;    /* they have what was put; from flush_good() on: durably */
-    VjNodeSet kept;    /* it was good, and may be durable: the node cannot flush */
-    VjNodeSet unsure;  /* the node has an error of its device */
+    VjNodeSet good;    /* they have what was put; from flush_good() on: see above */
+    VjNodeSet kept;    /* they have it, or may, and it does not count */
+    VjNodeSet flushed; /* of those: suspect, and FLUSH had nothing against it */
+    VjNodeSet unsure;  /* the node cannot read it, and has not said that it is bad */
     VjNodeSet suspect; /* nobody counts on what they have */
-    VjBuf *bytes;      /* of a good one; NULL: none yet */
+    uint64_t lives[VJ_PLACEMENT_NODES_MAX]; /* of each, when it was read there */
+    VjBuf *bytes;                           /* of a good one; NULL: none yet */
 } Heal;
 
 /* Where a new object of that id would go. */
@@ -96,7 +102,8 @@ static bool read_good(Heal *h, unsigned index, VjBuf **bytes)
     vj_wire_get_encode(call->message, &message);
     call->bulk_max = (uint32_t)h->stored_bytes;
     rc = run_one(h, index, call);
-    if (rc == -EIO && (h->live & vj_node_bit(index)) != 0) {
+    if (rc < 0 && rc != -EBADMSG && rc != -ENOENT &&
+        (h->live & vj_node_bit(index)) != 0) {
         h->unsure |= vj_node_bit(index);
     }
     if (rc < 0 || call->reply_bulk == NULL || call->reply_bulk_bytes != h->stored_bytes ||
@@ -107,12 +114,25 @@ static bool read_good(Heal *h, unsigned index, VjBuf **bytes)
     return true;
 }
 
+static uint64_t life_of(VjRemote *r, unsigned index)
+{
+    uint64_t life;
+
+    vj_mutex_lock(&r->lock);
+    life = r->nodes[index].life;
+    vj_mutex_unlock(&r->lock);
+    return life;
+}
+
 static void verify_all(Heal *h)
 {
     VJ_NODE_EACH(i, h->there)
     {
         VjBuf *bytes;
-        bool is_good = read_good(h, i, &bytes);
+        bool is_good;
+
+        h->lives[i] = life_of(h->r, i);
+        is_good = read_good(h, i, &bytes);
 
         if (is_good) {
             h->good |= vj_node_bit(i);
@@ -129,14 +149,12 @@ static void verify_all(Heal *h)
 }
 
 /* A replica that was found may be one that a node acknowledged to nobody, or before it
- * crashed: good are those that are durable, and suspect ones where there is no other. */
+ * crashed: good are those that are durable, and suspect ones are not known to be. */
 static void flush_good(Heal *h)
 {
-    VjNodeSet trusted = h->good & ~h->suspect;
     unsigned nodes[VJ_PLACEMENT_NODES_MAX] = {0}, count = 0;
     VjRpcCall *calls[VJ_PLACEMENT_NODES_MAX] = {NULL};
 
-    h->good = trusted != 0 ? trusted : h->good;
     VJ_NODE_EACH(i, h->good)
     {
         nodes[count] = i;
@@ -146,15 +164,41 @@ static void flush_good(Heal *h)
     for (unsigned i = 0; i < count; i++) {
         VjNodeSet bit = vj_node_bit(nodes[i]);
 
-        if (calls[i]->rc < 0 && vj_remote_is_lost(calls[i])) {
+        if ((calls[i]->rc < 0 && vj_remote_is_lost(calls[i])) ||
+            h->lives[nodes[i]] != life_of(h->r, nodes[i])) {
+            /* Or the process that read it has ended, and FLUSH says nothing of that. */
             h->good &= ~bit;
             h->live &= ~bit;
-        } else if (calls[i]->rc < 0) {
+        } else if (calls[i]->rc < 0 || (h->suspect & bit) != 0) {
             h->good &= ~bit;
             h->kept |= bit;
+            h->flushed |= calls[i]->rc < 0 ? 0 : bit;
         }
         vj_rpc_call_unref(calls[i]);
     }
+}
+
+/* 0: there is a replica that is right. */
+static int look_at_all(Heal *h)
+{
+    VjNodeSet silent, unread;
+
+    ask_all(h);
+    verify_all(h);
+    flush_good(h);
+    silent = vj_remote_places(h->r) & ~h->live;
+    if ((h->good | h->kept) != 0) {
+        /* What could not be read may be right. */
+        unread = h->unsure & h->there & ~h->good & ~h->kept;
+        h->kept |= unread;
+        h->suspect |= unread;
+        return 0;
+    }
+    /* A node that is away may have a good one. */
+    return silent != 0      ? -EAGAIN
+           : h->unsure != 0 ? -EIO
+           : h->there == 0  ? -ENOENT
+                            : -EBADMSG;
 }
 
 /* ---- what is done ------------------------------------------------------------------ */
@@ -203,29 +247,31 @@ static bool put_at(Heal *h, unsigned index)
     return true;
 }
 
-/* Those nodes get it that ought to have it; where one cannot, or may have it, the next
- * one does.  Returns the nodes where it is to stay. */
-static VjNodeSet put_missing(Heal *h)
+/* In the place of what it has of that name, which it would keep. */
+static bool put_anew_at(Heal *h, unsigned index)
 {
-    VjNodeSet refused = h->kept, wanted;
+    bool is_free = (h->there & vj_node_bit(index)) == 0 || remove_at(h, index);
+
+    return is_free && put_at(h, index);
+}
+
+/* Those nodes get it that ought to have it; where one cannot, the next one does.  A
+ * suspect replica that is right waits for trim, as long as there is a good one: else it
+ * may be the last one, and other nodes get it first. */
+static void put_missing(Heal *h)
+{
+    VjNodeSet refused = h->good != 0 ? h->kept & ~h->suspect : h->kept;
 
     for (;;) {
-        VjNodeSet missing;
+        VjNodeSet wanted = ideal(h->r, h->order, h->live & ~refused);
+        VjNodeSet missing = wanted & ~h->good & ~h->kept;
 
-        wanted = ideal(h->r, h->order, h->live & ~refused);
-        missing = wanted & ~h->good;
         if (missing == 0) {
-            return wanted;
+            return;
         }
         VJ_NODE_EACH(i, missing)
         {
-            VjNodeSet bit = vj_node_bit(i);
-            /* A node keeps what it has of that name. */
-            bool ok = (h->there & bit) == 0 || remove_at(h, i);
-
-            if (!ok || !put_at(h, i)) {
-                refused |= bit;
-            }
+            refused |= put_anew_at(h, i) ? 0 : vj_node_bit(i);
         }
     }
 }
@@ -240,77 +286,147 @@ static void remove_from(Heal *h, VjNodeSet nodes)
     }
 }
 
-/* As put_missing(), and those replicas are put anew that had to wait for others. */
-static VjNodeSet put_all(Heal *h)
+/* Bad ones are worth nothing where there is a good one. */
+static void remove_bad(Heal *h)
 {
-    VjNodeSet stays = put_missing(h);
+    if (h->good != 0) {
+        remove_from(h, h->there & ~h->good & ~h->kept);
+    }
+}
 
-    if ((h->good & h->suspect) != 0 && (h->good & ~h->suspect) != 0) {
-        h->good &= ~h->suspect;
-        stays = put_missing(h);
+/* Suspect replicas are all that there is, at every node: nothing will make them any
+ * surer, and they were read, and FLUSH had nothing against them. */
+static void believe_all(Heal *h)
+{
+    VjNodeSet places = vj_remote_places(h->r);
+
+    if (h->good == 0 && (h->flushed & h->live) == places) {
+        h->good = places;
+        h->kept = h->suspect = 0;
     }
-    h->suspect &= ~h->good; /* no other node takes it: this one is believed */
-    if (h->kept != 0 && vj_node_count(stays & h->good) >= h->r->replicas) {
-        remove_from(h, h->kept);
-        stays = put_missing(h);
-    }
-    return stays;
+}
+
+/* The good ones that are to stay; none: they are too few, and all stay. */
+static VjNodeSet enough(const Heal *h)
+{
+    VjNodeSet stay = ideal(h->r, h->order, h->good);
+
+    return vj_node_count(stay) >= h->r->replicas ? stay : 0;
+}
+
+/* There is something for trim() to do as soon as the record names what is here. */
+static bool can_trim(const Heal *h)
+{
+    VjNodeSet stay = enough(h);
+
+    return (h->good != 0 && (h->kept & h->suspect & h->live) != 0) ||
+           (stay != 0 && (h->there & h->live & ~stay) != 0);
+}
+
+static int result_of(const Heal *h)
+{
+    return vj_node_count(h->good & h->live) >= h->r->replicas ? 0 : -EAGAIN;
 }
 
 static int heal(Heal *h)
 {
-    VjNodeSet silent, stays;
+    int rc = look_at_all(h);
 
-    ask_all(h);
-    verify_all(h);
-    flush_good(h);
-    silent = vj_remote_places(h->r) & ~h->live;
-    if (h->good == 0 && h->kept == 0) {
-        /* A node that is away may have a good one. */
-        return silent != 0      ? -EAGAIN
-               : h->unsure != 0 ? -EIO
-               : h->there == 0  ? -ENOENT
-                                : -EBADMSG;
+    if (rc < 0) {
+        return rc;
     }
-    stays = put_all(h);
-    remove_from(h, h->there & ~h->good & ~h->kept);
-    if (vj_node_count(stays & h->good) >= h->r->replicas) {
-        remove_from(h, h->good & ~stays);
-    }
-    return vj_node_count(h->good & h->live) >= h->r->replicas ? 0 : -EAGAIN;
+    put_missing(h);
+    believe_all(h);
+    remove_bad(h);
+    return result_of(h);
 }
 
-int vj_remote_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
-                   VjStoreVerify *verify, void *opaque, VjLoc *now)
+/* Suspect ones are put anew where the object ought to be, one after the other. */
+static void renew_suspects(Heal *h)
+{
+    VjNodeSet suspects = h->kept & h->suspect & h->live;
+
+    VJ_NODE_EACH(i, suspects & ideal(h->r, h->order, h->live & ~(h->kept & ~h->suspect)))
+    {
+        (void)put_anew_at(h, i);
+    }
+}
+
+static int trim(Heal *h)
+{
+    int rc = look_at_all(h);
+    VjNodeSet stay, failing;
+
+    if (rc < 0) {
+        return rc;
+    }
+    if ((h->good & h->named) != 0) {
+        renew_suspects(h);
+        remove_bad(h);
+    }
+    failing = h->kept & ~h->suspect;
+    stay = enough(h);
+    if (stay != 0 && (stay & ~h->named) == 0) {
+        remove_from(h, h->there & ~stay);
+    }
+    /* Where a node could not FLUSH, and has nothing of it any more, another heal puts it
+     * if it ought to be there. */
+    return (failing & ~h->kept) != 0 ? -EAGAIN : result_of(h);
+}
+
+/* The nodes of the new locator.  One that is away is left out of it when there is a good
+ * replica: then it can be removed from the list for good. */
+static VjNodeSet names_of(const Heal *h)
+{
+    VjNodeSet away = vj_remote_places(h->r) & ~h->live;
+
+    return h->good | h->kept | (h->good == 0 ? h->named & away : 0);
+}
+
+static int run(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+               int (*work)(Heal *), VjStoreHealed *out)
 {
     VjRemote *r = (VjRemote *)s;
     Heal h = {.r = r,
-              .object = {.id = id},
-              .stored_bytes = stored_bytes,
+              .object = {.id = object->id},
+              .stored_bytes = object->stored_bytes,
               .verify = verify,
               .opaque = opaque,
               .live = vj_remote_live(r)};
-    VjNodeSet nodes, suspect;
+    VjNodeSet suspect;
     int rc;
 
     if (r->read_only) {
         return -EROFS;
     }
-    if (!vj_remote_loc_decode(loc, &h.object.nonce, &nodes)) {
+    if (!vj_remote_loc_decode(object->loc, &h.object.nonce, &h.named)) {
         return -EBADMSG;
     }
     if (!vj_remote_heal_begin(r, &h.object, &suspect)) {
         return -EAGAIN;
     }
     h.suspect = suspect;
-    vj_remote_rank(r, id, h.order);
-    rc = heal(&h);
+    vj_remote_rank(r, object->id, h.order);
+    rc = work(&h);
     vj_remote_heal_end(r, &h.object, suspect & (~h.suspect | (h.live & ~h.there)));
     if ((h.good | h.kept) != 0) {
-        *now = vj_remote_loc_encode(h.object.nonce, h.good | h.kept);
+        out->loc = vj_remote_loc_encode(h.object.nonce, names_of(&h));
+        out->can_trim = can_trim(&h);
     }
     vj_buf_unref(h.bytes);
     return rc;
+}
+
+int vj_remote_heal(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                   VjStoreHealed *out)
+{
+    return run(s, object, verify, opaque, heal, out);
+}
+
+int vj_remote_trim(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                   VjStoreHealed *out)
+{
+    return run(s, object, verify, opaque, trim, out);
 }
 
 /* ---- what needs it ----------------------------------------------------------------- */

@@ -138,6 +138,9 @@ static VjRemoteOp *take_due(VjRemote *r, int64_t *next_us) VJ_REQUIRES(r->lock)
         op->is_waiting = false;
         g_queue_unlink(&r->waiting, &op->wait_link);
     }
+    /* What it sends now is not sent by the thread that runs the loop, and its caller may
+     * have left the loop meanwhile: the loop's own thread is to wait for the answers. */
+    op->has_helper = false;
     return op;
 }
 
@@ -244,10 +247,10 @@ void vj_remote_op_send(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call)
     vj_mutex_lock(&op->r->lock);
     sent->life = node->life;
     sent->connects = node->connects;
+    call->has_helper = op->has_helper;
     vj_mutex_unlock(&op->r->lock);
     call->done = call_done;
     call->opaque = sent;
-    call->has_helper = op->has_helper;
     vj_remote_seam->submit(node->client, call);
 }
 

@@ -11,7 +11,7 @@
  *   remote-put.c, remote-get.c, remote-remove.c, remote-flush.c   those requests
  *   remote-durable.c which puts are durable where
  *   remote-list.c    each, space and flush_removes: calls that a thread waits for
- *   remote-heal.c    heal and survey
+ *   remote-heal.c    heal, trim and survey
  *   remote-suspect.c replicas that nobody counts on
  *   remote-form.c    content in and out, digests: work that nodes do
  *
@@ -189,6 +189,8 @@ struct VjRemote {
     bool has_too_many_suspects; /* and it was said */
     GHashTable *healing;        /* set of VjWireObject, of the threads that heal them */
     bool is_flushing;           /* by itself */
+    uint64_t own_flushes;       /* begun so */
+    uint64_t lost_flush;        /* of these, the last one that found puts to be lost */
 };
 
 /* Places of the list.  Threads: any. */
@@ -259,9 +261,9 @@ struct VjRemoteOp {
     uint64_t nonce;
     VjNodeSet nodes; /* of the locator */
     uint8_t order[VJ_PLACEMENT_NODES_MAX];
-    bool has_helper; /* its caller waits for it at once */
 
     /* guarded by the store's lock: */
+    bool has_helper;    /* its caller waits for it at once, and runs the loop of rpc */
     bool is_over;       /* completed, or about to be */
     bool is_canceled;   /* its caller wants nothing of it any more */
     bool is_waiting;    /* is in the queue of those that wait */
@@ -380,8 +382,10 @@ int vj_remote_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form
                      uint8_t algorithm, VjDigest *out);
 int vj_remote_space(VjStore *s, VjStoreSpace *out);
 int vj_remote_flush_removes(VjStore *s);
-int vj_remote_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
-                   VjStoreVerify *verify, void *opaque, VjLoc *now);
+int vj_remote_heal(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                   VjStoreHealed *out);
+int vj_remote_trim(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                   VjStoreHealed *out);
 int vj_remote_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants);
 
 #endif

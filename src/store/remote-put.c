@@ -19,13 +19,16 @@ typedef struct PutOp {
     VjBuf *buf; /* a reference */
     size_t len;
     /* guarded by the store's lock: */
-    VjRemotePut *put;     /* NULL: has no place among those that are not durable */
-    bool has_flushed;     /* to get one */
-    VjNodeSet asked;      /* in this attempt */
-    VjNodeSet busy;       /* they said so */
-    VjNodeSet silent;     /* they gave no answer, and may have it */
-    uint64_t connects;    /* of the store, when the attempt began */
-    int full_rc, fail_rc; /* what nodes said of space, and of other things; 0: nothing */
+    VjRemotePut *put; /* NULL: has no place among those that are not durable */
+    /* The first flush of the store's own that begins after it asked for one, to get a
+     * place; 0: has not asked. */
+    uint64_t flush;
+    int64_t next_flush_us; /* not earlier it begins another one */
+    VjNodeSet asked;       /* in this attempt */
+    VjNodeSet busy;        /* they said so */
+    VjNodeSet silent;      /* they gave no answer, and may have it */
+    uint64_t connects;     /* of the store, when the attempt began */
+    int full_rc, fail_rc;  /* what nodes said of space, and of other things; 0: nothing */
 } PutOp;
 
 static void put_more(PutOp *p);
@@ -207,6 +210,28 @@ static void put_more(PutOp *p)
     }
 }
 
+/* A flush makes room.  True: the caller begins it; else another one is under way, or was
+ * just now. */
+static bool ask_for_flush(PutOp *p)
+{
+    VjRemote *r = p->op.r;
+    int64_t now_us = vj_clock_mono_us();
+    bool begins = !r->is_flushing && now_us >= p->next_flush_us;
+
+    vj_mutex_assert_held(&r->lock);
+    if (p->flush == 0) {
+        p->flush = r->own_flushes + 1;
+    }
+    if (begins) {
+        r->own_flushes++;
+        r->is_flushing = true;
+        p->next_flush_us = now_us + VJ_REMOTE_BUSY_US;
+    }
+    vj_remote_op_wait(&p->op, r->is_flushing ? p->op.deadline_us
+                                             : MIN(p->next_flush_us, p->op.deadline_us));
+    return begins;
+}
+
 /* True: it has a place among the puts that no flush has covered.  Else it waits for one,
  * and with *flush the caller flushes; or it ends with *rc. */
 static bool has_place(PutOp *p, int *rc, bool *flush)
@@ -224,13 +249,10 @@ static bool has_place(PutOp *p, int *rc, bool *flush)
         *rc = -ECANCELED;
     } else if (vj_clock_mono_us() >= p->op.deadline_us) {
         *rc = -ETIMEDOUT;
-    } else if (p->has_flushed && !r->is_flushing) {
+    } else if (p->flush != 0 && r->lost_flush >= p->flush) {
         *rc = -EIO; /* too many are lost, and their callers have not removed them */
     } else {
-        p->has_flushed = true;
-        *flush = !r->is_flushing;
-        r->is_flushing = true;
-        vj_remote_op_wait(&p->op, p->op.deadline_us);
+        *flush = ask_for_flush(p);
     }
     p->op.is_over = *rc < 0;
     return false;

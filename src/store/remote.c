@@ -501,6 +501,7 @@ const VjStoreOps vj_store_remote_ops = {
     .flush_removes = vj_remote_flush_removes,
     .each = vj_remote_each,
     .heal = vj_remote_heal,
+    .trim = vj_remote_trim,
     .survey = vj_remote_survey,
     .health = remote_health,
     .node = remote_node,

@@ -673,25 +673,40 @@ bool vj_store_has_replicas(const VjStore *s)
 {
     g_assert(s != NULL);
     while (s != NULL && s->ops->heal != NULL) {
-        g_assert(s->ops->health != NULL);
+        g_assert(s->ops->health != NULL && s->ops->trim != NULL);
         s = s->next;
     }
     return s == NULL;
 }
 
-int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
-                  VjStoreVerify *verify, void *opaque, VjLoc *now)
+typedef int HealOp(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                   VjStoreHealed *out);
+
+static int run_heal(VjStore *s, HealOp *op, const VjPut *object, VjStoreVerify *verify,
+                    void *opaque, VjStoreHealed *out)
 {
     int result;
 
-    g_assert(s->ops->heal != NULL && verify != NULL && now != NULL);
-    g_assert(stored_bytes <= VJ_STORE_OBJECT_MAX);
+    g_assert(op != NULL && verify != NULL && out != NULL);
+    g_assert(object->stored_bytes <= VJ_STORE_OBJECT_MAX);
     vj_lock_assert_none();
-    *now = loc;
-    result = s->ops->heal(s, id, loc, stored_bytes, verify, opaque, now);
+    *out = (VjStoreHealed){.loc = object->loc};
+    result = op(s, object, verify, opaque, out);
     g_assert(result == -EAGAIN || vj_store_result_is_sound(result));
-    g_assert(result != 0 || vj_store_same_loc(s, loc, *now));
+    g_assert(result != 0 || vj_store_same_loc(s, object->loc, out->loc));
     return result;
+}
+
+int vj_store_heal(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                  VjStoreHealed *out)
+{
+    return run_heal(s, s->ops->heal, object, verify, opaque, out);
+}
+
+int vj_store_trim(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                  VjStoreHealed *out)
+{
+    return run_heal(s, s->ops->trim, object, verify, opaque, out);
 }
 
 int vj_store_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)

@@ -121,6 +121,12 @@ typedef struct VjStoreHealth {
     uint64_t changes;
 } VjStoreHealth;
 
+/* Where an object is after heal and trim. */
+typedef struct VjStoreHealed {
+    VjLoc loc;     /* for its record; the same_loc() */
+    bool can_trim; /* there is something for trim to do, when that record is durable */
+} VjStoreHealed;
+
 /* One of the nodes, for people. */
 typedef struct VjStoreNode {
     char address[256]; /* cut where it is longer */
@@ -330,16 +336,24 @@ typedef struct VjStoreOps {
     int (*each)(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                 void *opaque);
     /*
-     * Brings the object @id of @loc to its full number of replicas, each of which @verify
-     * has seen, on the nodes that ought to have them; removes bad ones and those that are
-     * one too many.  *now: the locator that says where it is, and is the same_loc().
-     * What it put is durable.  Threads: any, one at a time for one object; blocks.
-     * -ENOENT no replica anywhere, -EBADMSG no good one, -EAGAIN too few nodes are there
-     * (what could be done is done, and *now holds) or not all of them could be asked,
-     * -EIO, -EROFS.  NULL: the driver has no replicas; the four that follow, too.
+     * Brings @object to its full number of replicas, each of which @verify has seen, on
+     * the nodes that ought to have them.  Bad ones are removed, and no good one is: @out
+     * names old and new ones.  What it put is durable.  Threads: any, one at a time for
+     * one object, with trim; blocks.  -ENOENT no replica anywhere, -EBADMSG no good one,
+     * -EAGAIN too few nodes are there (what could be done is done, and @out holds) or not
+     * all of them could be asked, -EIO, -EROFS.  NULL: the driver has no replicas; the
+     * five that follow, too.
      */
-    int (*heal)(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
-                VjStoreVerify *verify, void *opaque, VjLoc *now);
+    int (*heal)(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                VjStoreHealed *out);
+    /*
+     * Follows a heal whose can_trim says so: removes the replicas that are one too many,
+     * and puts those anew that nobody counts on, as far as others that @object's locator
+     * names make up for them: it has to be in the object's durable record.  As heal, and
+     * the locator of @out need not be durable.
+     */
+    int (*trim)(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                VjStoreHealed *out);
     /*
      * Which of these objects want heal(): *wants of each, from what the nodes say that
      * they have; no replica is read.  Threads: any; blocks.  -EAGAIN not all nodes that
@@ -520,9 +534,10 @@ int vj_store_get_plain(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *fo
                        VjBuf **bytes, bool *is_encoded) G_GNUC_WARN_UNUSED_RESULT;
 /* False: the driver has no replicas; what follows is not to be called. */
 bool vj_store_has_replicas(const VjStore *s);
-int vj_store_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
-                  VjStoreVerify *verify, void *opaque,
-                  VjLoc *now) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_heal(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                  VjStoreHealed *out) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_trim(VjStore *s, const VjPut *object, VjStoreVerify *verify, void *opaque,
+                  VjStoreHealed *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_survey(VjStore *s, const VjPut *puts, size_t count,
                     bool *wants) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_health(VjStore *s, VjStoreHealth *out);

@@ -463,10 +463,16 @@ static bool fault_same_loc(VjStore *s, VjLoc a, VjLoc b)
 }
 
 /* What heals an object is no call of a reader or writer: it is not counted. */
-static int fault_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
-                      VjStoreVerify *verify, void *opaque, VjLoc *now)
+static int fault_heal(VjStore *s, const VjPut *object, VjStoreVerify *verify,
+                      void *opaque, VjStoreHealed *out)
 {
-    return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
+    return vj_store_heal(s->next, object, verify, opaque, out);
+}
+
+static int fault_trim(VjStore *s, const VjPut *object, VjStoreVerify *verify,
+                      void *opaque, VjStoreHealed *out)
+{
+    return vj_store_trim(s->next, object, verify, opaque, out);
 }
 
 static int fault_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
@@ -660,6 +666,7 @@ const VjStoreOps vj_store_fault_ops = {
     .removes_committed = fault_removes_committed,
     .each = fault_each,
     .heal = fault_heal,
+    .trim = fault_trim,
     .survey = fault_survey,
     .health = fault_health,
     .node = fault_node,

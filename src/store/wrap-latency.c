@@ -173,10 +173,16 @@ static bool latency_same_loc(VjStore *s, VjLoc a, VjLoc b)
 }
 
 /* What it asks the driver for is not asked by way of this wrapper. */
-static int latency_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
-                        VjStoreVerify *verify, void *opaque, VjLoc *now)
+static int latency_heal(VjStore *s, const VjPut *object, VjStoreVerify *verify,
+                        void *opaque, VjStoreHealed *out)
 {
-    return vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now);
+    return vj_store_heal(s->next, object, verify, opaque, out);
+}
+
+static int latency_trim(VjStore *s, const VjPut *object, VjStoreVerify *verify,
+                        void *opaque, VjStoreHealed *out)
+{
+    return vj_store_trim(s->next, object, verify, opaque, out);
 }
 
 static int latency_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
@@ -310,6 +316,7 @@ const VjStoreOps vj_store_latency_ops = {
     .removes_committed = latency_removes_committed,
     .each = latency_each,
     .heal = latency_heal,
+    .trim = latency_trim,
     .survey = latency_survey,
     .health = latency_health,
     .node = latency_node,

@@ -87,14 +87,22 @@ static bool stats_same_loc(VjStore *s, VjLoc a, VjLoc b)
     return vj_store_same_loc(s->next, a, b);
 }
 
-static int stats_heal(VjStore *s, uint64_t id, VjLoc loc, uint64_t stored_bytes,
-                      VjStoreVerify *verify, void *opaque, VjLoc *now)
+static int stats_heal(VjStore *s, const VjPut *object, VjStoreVerify *verify,
+                      void *opaque, VjStoreHealed *out)
 {
     StatsStore *w = (StatsStore *)s;
 
-    return count_call(w,
-                      vj_store_heal(s->next, id, loc, stored_bytes, verify, opaque, now),
-                      NULL, NULL, 0);
+    return count_call(w, vj_store_heal(s->next, object, verify, opaque, out), NULL, NULL,
+                      0);
+}
+
+static int stats_trim(VjStore *s, const VjPut *object, VjStoreVerify *verify,
+                      void *opaque, VjStoreHealed *out)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(w, vj_store_trim(s->next, object, verify, opaque, out), NULL, NULL,
+                      0);
 }
 
 static int stats_survey(VjStore *s, const VjPut *puts, size_t count, bool *wants)
@@ -279,6 +287,7 @@ const VjStoreOps vj_store_stats_ops = {
     .removes_committed = stats_removes_committed,
     .each = stats_each,
     .heal = stats_heal,
+    .trim = stats_trim,
     .survey = stats_survey,
     .health = stats_health,
     .node = stats_node,

@@ -94,15 +94,14 @@ static bool is_empty(VjVolume *v, const VjNodeChange *change, GError **error)
     uint64_t left = 0;
     int r = vj_volume_sync(v);
 
-    /* A crash may have come between a heal and its record, which then does not say that
-     * the bytes are there: a pass finds them.  By force the count tells what it could not
-     * do. */
+    /* A pass moves what is still there, and finds what the record of a heal before a
+     * crash does not name.  By force the count tells what it could not do. */
     if (r == 0) {
         int pass = vj_volume_heal(v, &healed);
 
         r = change->is_forced ? 0 : pass;
     }
-    /* A heal could have put an object there, and not said so in its record. */
+    /* A heal could put an object there, and not yet say so in its record. */
     vj_objects_pause_healing(v->objects, true);
     r = r < 0 ? r : vj_volume_sync(v);
     r = r < 0 ? r : vj_volume_purge(v);

@@ -25,6 +25,10 @@ UNIT_TESTS += tests/unit/object/test-object-damage
 tests_unit_object_test_object_damage_SOURCES = tests/unit/object/test-object-damage.c $(object_fixture)
 tests_unit_object_test_object_damage_LDADD = $(LDADD_object) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/object/test-object-heal
+tests_unit_object_test_object_heal_SOURCES = tests/unit/object/test-object-heal.c $(object_fixture)
+tests_unit_object_test_object_heal_LDADD = $(LDADD_object) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/object/test-object-format
 tests_unit_object_test_object_format_SOURCES = tests/unit/object/test-object-format.c $(object_fixture)
 tests_unit_object_test_object_format_LDADD = $(LDADD_object) $(CMOCKA_LIBS)

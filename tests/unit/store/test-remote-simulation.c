@@ -12,7 +12,9 @@
  *
  * - after a good flush each object that was put before is durable at a node;
  * - an object that was flushed is never lost, as long as not all disks that have it are;
- *   the world takes no disk that has the last good copy of one;
+ *   the world takes no disk that has the last good copy of one that its record names;
+ * - the record of such an object names a node where it is durable, also when a crash
+ *   takes what a heal said of it;
  * - a get gives the bytes, or says that nodes are away;
  * - after some time without failures each object can be brought to its replicas, no
  *   replica is anywhere else, and a listing shows each object once.
@@ -114,6 +116,7 @@ static struct World {
     bool is_flushing;
     uint64_t short_puts; /* with fewer acknowledgements than replicas */
     uint64_t gets, failed_gets, puts, flushes, failed_flushes, heals, disks_lost, crashes;
+    uint64_t trims, lost_records;
 } w;
 
 static uint64_t below(uint64_t bound)
@@ -519,6 +522,11 @@ static const VjRemoteSeam world_seam = {.client_new = fake_new,
                                         .step = step,
                                         .random_u64 = fake_random};
 
+static void set_true(void *opaque)
+{
+    *(bool *)opaque = true;
+}
+
 /* ---- objects ----------------------------------------------------------------------- */
 
 static void fill(uint8_t *dst, size_t len, uint64_t id)
@@ -546,7 +554,8 @@ static VjNodeSet nodes_of(VjLoc loc)
     return nodes;
 }
 
-/* Nodes that have it, right; with @durable: and would have it after a crash. */
+/* Nodes that have it, right; with @durable: and would have it after a crash.  Also those
+ * that its record does not name. */
 static VjNodeSet good_copies(const Object *o, bool durable)
 {
     uint8_t bytes[512];
@@ -570,12 +579,19 @@ static bool is_there(const Object *o)
     return o->state == OBJECT_PUT || o->state == OBJECT_FLUSHED;
 }
 
+static VjNodeSet named_copies(const Object *o)
+{
+    return good_copies(o, true) & nodes_of(o->loc);
+}
+
 static void expect_safe(const Object *o)
 {
-    if (o->state == OBJECT_FLUSHED && good_copies(o, true) == 0) {
+    if (o->state == OBJECT_FLUSHED && named_copies(o) == 0) {
         fail_msg("seed %" G_GUINT64_FORMAT ", step %" G_GUINT64_FORMAT
-                 ": object %" G_GUINT64_FORMAT " was flushed and is lost",
-                 w.seed, w.steps, o->id);
+                 ": object %" G_GUINT64_FORMAT
+                 " was flushed and is lost: its record names "
+                 "%" G_GINT64_MODIFIER "x, and %" G_GINT64_MODIFIER "x have it",
+                 w.seed, w.steps, o->id, nodes_of(o->loc), good_copies(o, true));
     }
 }
 
@@ -807,20 +823,58 @@ static bool verify(void *opaque, VjSlice stored)
     return stored.len == o->len && memcmp(stored.data, bytes, o->len) == 0;
 }
 
-/* As a healer does it: the record says then where the object is. */
+/* Of the copies that its record names, those that count for the driver. */
+static unsigned counted_copies(const Object *o)
+{
+    VjWireObject object = {.id = o->id, .nonce = nonce_of(o->loc)};
+    VjNodeSet suspects;
+
+    vj_mutex_lock(&w.r->lock);
+    suspects = vj_remote_suspects(w.r, &object);
+    vj_mutex_unlock(&w.r->lock);
+    return vj_node_count(named_copies(o) & ~suspects);
+}
+
+/* The commit of the new record.  It may be lost, with all that was to follow: false. */
+static bool set_record(Object *o, VjLoc loc, unsigned counted)
+{
+    expect_safe(o);
+    if (w.is_calm) {
+        assert_true(counted_copies(o) >= MIN(counted, w.replicas));
+    }
+    if (!w.is_calm && chance(100)) {
+        w.lost_records++;
+        return false;
+    }
+    o->loc = loc;
+    expect_safe(o);
+    if (w.is_calm) {
+        assert_true(counted_copies(o) >= MIN(counted, w.replicas));
+    }
+    return true;
+}
+
+/* As a healer does it: the record says durably where the object is before trim. */
 static int heal(Object *o)
 {
-    VjLoc now;
+    unsigned counted = counted_copies(o);
+    VjPut put = {.id = o->id, .loc = o->loc, .stored_bytes = o->len};
+    VjStoreHealed healed;
     int rc;
 
     o->readers++;
     o->heals++;
     w.heals++;
-    rc = vj_store_heal(w.s, o->id, o->loc, o->len, verify, o, &now);
-    o->loc = now;
+    rc = vj_store_heal(w.s, &put, verify, o, &healed);
+    if (set_record(o, healed.loc, counted) && healed.can_trim) {
+        assert_true(rc == 0 || rc == -EAGAIN);
+        w.trims++;
+        put.loc = o->loc;
+        rc = vj_store_trim(w.s, &put, verify, o, &healed);
+        (void)set_record(o, healed.loc, counted);
+    }
     o->heals++;
     o->readers--;
-    expect_safe(o);
     if (rc != 0 && rc != -EAGAIN) {
         /* Bad or absent at all nodes: then it was never flushed. */
         if (o->state != OBJECT_PUT && rc != -EIO) {
@@ -875,8 +929,12 @@ static bool may_lose(unsigned node)
         if (!is_there(o)) {
             continue;
         }
-        durable = good_copies(o, true);
+        durable = named_copies(o);
         if (durable != 0 && (durable & ~vj_node_bit(node)) == 0) {
+            return false;
+        }
+        /* What its record will name is not known. */
+        if (o->heals % 2 == 1 && (good_copies(o, true) & vj_node_bit(node)) != 0) {
             return false;
         }
     }
@@ -911,7 +969,7 @@ static void cut_off(Node *node)
 static void damage(unsigned index)
 {
     Object *o = random_object(is_there);
-    VjNodeSet good = o != NULL ? good_copies(o, true) : 0;
+    VjNodeSet good = o != NULL && o->heals % 2 == 0 ? named_copies(o) : 0;
 
     if ((good & vj_node_bit(index)) != 0 && (good & ~vj_node_bit(index)) != 0) {
         (void)node_model_damage(w.nodes[index].model, o->id, nonce_of(o->loc),
@@ -964,8 +1022,8 @@ static void trouble(void)
 
 static void one_event(void)
 {
+    int64_t timer_us = vj_remote_timers_run(w.r); /* which may add events */
     GSequenceIter *first = g_sequence_get_begin_iter(w.events);
-    int64_t timer_us = vj_remote_timers_run(w.r);
     Event *e;
 
     if (g_sequence_iter_is_end(first)) {
@@ -1109,7 +1167,7 @@ static size_t list_there(VjPut *puts, Object **objects)
 }
 
 /* A node whose sync has failed goes on failing until all that it may have lost is put
- * anew, which takes a second pass.  Then no survey finds anything. */
+ * anew, which takes some passes.  Then no survey finds anything. */
 static void heal_all(void)
 {
     VjPut puts[OBJECTS_MAX];
@@ -1330,9 +1388,11 @@ static void simulate(unsigned node_count, unsigned replicas)
                   " puts, %" G_GUINT64_FORMAT " gets of which %" G_GUINT64_FORMAT
                   " failed, %" G_GUINT64_FORMAT " flushes of which %" G_GUINT64_FORMAT
                   " failed, %" G_GUINT64_FORMAT " heals, %" G_GUINT64_FORMAT
+                  " trims, %" G_GUINT64_FORMAT " records lost, %" G_GUINT64_FORMAT
                   " crashes, %" G_GUINT64_FORMAT " disks lost, %" G_GINT64_FORMAT " s\n",
                   w.steps, w.puts, w.gets, w.failed_gets, w.flushes, w.failed_flushes,
-                  w.heals, w.crashes, w.disks_lost, w.now_us / SECOND);
+                  w.heals, w.trims, w.lost_records, w.crashes, w.disks_lost,
+                  w.now_us / SECOND);
     close_world();
     vj_log_close();
 }
@@ -1361,10 +1421,130 @@ static void test_two_nodes(void **state)
     simulate(2, 2);
 }
 
+/* ---- no room for puts that no flush has covered ------------------------------------ */
+
+/* As if there were too many, or no more. */
+static void set_room(bool is_there)
+{
+    uint64_t many = (uint64_t)VJ_REMOTE_UNFLUSHED_MAX * w.replicas;
+
+    vj_mutex_lock(&w.r->lock);
+    w.r->held_count = is_there ? w.r->held_count - many : w.r->held_count + many;
+    vj_mutex_unlock(&w.r->lock);
+}
+
+static void on_answer(VjIo *io)
+{
+    int *rc = io->opaque;
+
+    *rc = io->rc;
+    vj_io_unref(io);
+}
+
+/* *rc is its answer, and 1 until then. */
+static void put_until(int64_t deadline_us, int *rc)
+{
+    g_autoptr(VjBuf) buf = vj_buf_new(512);
+    VjIo *io = vj_io_new_put(++w.next_id, buf, 100);
+
+    *rc = 1;
+    io->done = on_answer;
+    io->opaque = rc;
+    io->deadline_us = deadline_us;
+    assert_true(vj_store_submit(w.s, io));
+}
+
+static void run_until(int64_t at_us)
+{
+    bool is_over = false;
+
+    at(at_us, set_true, &is_over);
+    while (!is_over) {
+        step();
+    }
+}
+
+/* A put that has joined the flush of another one, which gets no answer in time, flushes
+ * itself. */
+static void test_flush_of_another(void **state)
+{
+    int first, second;
+    int64_t begin_us;
+
+    (void)state;
+    open_world(1, 2, 1);
+    w.is_calm = true;
+    begin_us = w.now_us;
+    put_until(begin_us + 90 * SECOND, &first);
+    run_until(begin_us + 1 * SECOND);
+    assert_int_equal(first, 0);
+    w.nodes[0].cut_until_us = w.nodes[1].cut_until_us = begin_us + 45 * SECOND;
+    set_room(false);
+    put_until(begin_us + 20 * SECOND, &first);
+    run_until(begin_us + 10 * SECOND);
+    assert_true(w.r->is_flushing);
+    put_until(begin_us + 90 * SECOND, &second);
+    run_until(begin_us + 40 * SECOND);
+    assert_int_equal(first, -ETIMEDOUT);
+    assert_int_equal(second, 1);
+    assert_int_equal(w.r->own_flushes, 2);
+    set_room(true);
+    run_until(begin_us + 60 * SECOND);
+    assert_int_equal(second, 0);
+    close_world();
+}
+
+/* Without an end of the lack of room it waits until its own deadline. */
+static void test_no_room(void **state)
+{
+    int rc;
+    int64_t begin_us;
+
+    (void)state;
+    open_world(1, 2, 1);
+    w.is_calm = true;
+    begin_us = w.now_us;
+    set_room(false);
+    put_until(begin_us + 20 * SECOND, &rc);
+    run_until(begin_us + 19 * SECOND);
+    assert_int_equal(rc, 1);
+    /* It flushes again, and not at once. */
+    assert_true(w.r->own_flushes > 2);
+    assert_true(w.r->own_flushes <= 20 * SECOND / VJ_REMOTE_BUSY_US);
+    run_until(begin_us + 21 * SECOND);
+    assert_int_equal(rc, -ETIMEDOUT);
+    set_room(true);
+    close_world();
+}
+
+/* Puts that are lost, and that nobody has removed, make room for no others. */
+static void test_no_room_for_lost(void **state)
+{
+    int lost, rc;
+    int64_t begin_us;
+
+    (void)state;
+    open_world(1, 2, 1);
+    w.is_calm = true;
+    begin_us = w.now_us;
+    put_until(begin_us + 90 * SECOND, &lost);
+    run_until(begin_us + 1 * SECOND);
+    assert_int_equal(lost, 0);
+    crash(&w.nodes[0]);
+    crash(&w.nodes[1]);
+    run_until(begin_us + 30 * SECOND);
+    set_room(false);
+    put_until(begin_us + 90 * SECOND, &rc);
+    run_until(begin_us + 40 * SECOND);
+    assert_int_equal(rc, -EIO);
+    set_room(true);
+    close_world();
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_replica),
-    cmocka_unit_test(test_three_nodes),
-    cmocka_unit_test(test_three_replicas),
+    cmocka_unit_test(test_flush_of_another), cmocka_unit_test(test_no_room),
+    cmocka_unit_test(test_no_room_for_lost), cmocka_unit_test(test_one_replica),
+    cmocka_unit_test(test_three_nodes),      cmocka_unit_test(test_three_replicas),
     cmocka_unit_test(test_two_nodes),
 };
 

@@ -181,10 +181,28 @@ static bool verify(void *opaque, VjSlice stored)
     return stored.len == put->stored_bytes && memcmp(stored.data, want, stored.len) == 0;
 }
 
+/* Without what follows when the record is durable. */
+static int heal_only(Fixture *f, VjPut *put, bool *can_trim)
+{
+    VjStoreHealed healed;
+    int rc = vj_store_heal(f->s, put, verify, put, &healed);
+
+    put->loc = healed.loc;
+    *can_trim = healed.can_trim;
+    return rc;
+}
+
 static int heal(Fixture *f, VjPut *put)
 {
-    return vj_store_heal(f->s, put->id, put->loc, put->stored_bytes, verify, put,
-                         &put->loc);
+    VjStoreHealed healed;
+    bool can_trim;
+    int rc = heal_only(f, put, &can_trim);
+
+    if ((rc == 0 || rc == -EAGAIN) && can_trim) {
+        rc = vj_store_trim(f->s, put, verify, put, &healed);
+        put->loc = healed.loc;
+    }
+    return rc;
 }
 
 static bool wants_heal(Fixture *f, const VjPut *put)
@@ -393,6 +411,54 @@ static void test_no_node(void **state)
     start(f, lowest(nodes_of(get.put.loc)));
     g_thread_join(thread);
     assert_int_equal(get.rc, 0);
+}
+
+static const VjRemoteSeam *real_seam;
+static gint puts_sent, puts_with_helper; /* atomic */
+
+static void submit_and_count(VjRpcClient *c, VjRpcCall *call)
+{
+    if (call->op == VJ_OP_PUT) {
+        g_atomic_int_inc(&puts_sent);
+        g_atomic_int_add(&puts_with_helper, call->has_helper);
+    }
+    real_seam->submit(c, call);
+}
+
+/* Whoever waits for a put runs the loop of rpc for what it sends itself.  What is sent
+ * after a wait, the loop's own thread has to be called for. */
+static void test_helper(void **state)
+{
+    Fixture *f = *state;
+    static VjRemoteSeam seam;
+    Waiting put = {.f = f};
+    GThread *thread;
+
+    vj_store_close(f->s); /* its threads look at the seam */
+    real_seam = vj_remote_seam;
+    seam = *real_seam;
+    seam.submit = submit_and_count;
+    vj_remote_seam = &seam;
+    puts_sent = puts_with_helper = 0;
+    open_store(f, false, false);
+    wait_for_live(f, NODES);
+    put.put = vj_store_test_put(f->s, 1, LEN);
+    assert_int_equal(g_atomic_int_get(&puts_sent), 2);
+    assert_int_equal(g_atomic_int_get(&puts_with_helper), 2);
+    for (unsigned i = 0; i < NODES; i++) {
+        stop(f, i);
+    }
+    wait_for_live(f, 0);
+    thread = g_thread_new("put", put_in_thread, &put);
+    wait_for_waiting(f);
+    start(f, 1);
+    g_thread_join(thread);
+    assert_int_equal(put.rc, 0);
+    vj_store_close(f->s);
+    vj_remote_seam = real_seam;
+    open_store(f, false, false);
+    assert_true(g_atomic_int_get(&puts_sent) > 2);
+    assert_int_equal(g_atomic_int_get(&puts_with_helper), 2);
 }
 
 static void test_no_node_in_time(void **state)
@@ -632,6 +698,38 @@ static void test_flush_fails_of_another(void **state)
     assert_false(wants_heal(f, &bad));
 }
 
+/* Two nodes that cannot sync: one fails for another object, and the other may have lost
+ * this one.  Neither replica is taken away before a third node has it. */
+static void test_two_nodes_cannot_flush(void **state)
+{
+    Fixture *f = *state;
+    VjPut put, other;
+    uint64_t before[2];
+
+    stop(f, 2);
+    wait_for_live(f, NODES - 1);
+    fail_flush(f, 1);
+    put = vj_store_test_put(f->s, 1, LEN);
+    assert_int_equal(vj_store_flush(f->s), 0);
+    fail_flush(f, 0);
+    other = vj_store_test_put(f->s, 2, LEN);
+    assert_int_equal(vj_store_flush(f->s), -EIO);
+    before[0] = removes(f, 0);
+    before[1] = removes(f, 1);
+    assert_int_equal(heal(f, &put), -EAGAIN);
+    assert_true(removes(f, 0) == before[0] && removes(f, 1) == before[1]);
+    assert_true(copies(f, &put) == 3);
+    assert_true(nodes_of(put.loc) == 3);
+    assert_true(wants_heal(f, &put));
+    start(f, 2);
+    wait_for_live(f, NODES);
+    assert_int_equal(vj_store_remove(f->s, other.id, other.loc), 0);
+    assert_int_equal(heal_at_last(f, &put), 0);
+    assert_int_equal(vj_node_count(nodes_of(put.loc)), 2);
+    assert_true(copies(f, &put) == nodes_of(put.loc));
+    assert_false(wants_heal(f, &put));
+}
+
 /* A replica that a node has not acknowledged may be the last one. */
 static void test_silent_replica(void **state)
 {
@@ -723,6 +821,38 @@ static void test_drain(void **state)
     assert_true(copies(f, &put) == nodes_of(put.loc));
     assert_true(vj_store_drain(f->s, first, false));
     assert_true(wants_heal(f, &put));
+}
+
+/* The old replica goes when the record that names the new one is durable, and not before:
+ * that of a crash before that names the old one alone. */
+static void test_old_replica_stays(void **state)
+{
+    Fixture *f = *state;
+    VjPut before = vj_store_test_put(f->s, 1, LEN), put = before;
+    unsigned first = first_node(1);
+    uint64_t removed;
+    VjStoreHealed healed;
+    bool can_trim;
+
+    assert_int_equal(vj_store_flush(f->s), 0);
+    assert_true(vj_store_drain(f->s, first, true));
+    removed = removes(f, first);
+    assert_int_equal(heal_only(f, &put, &can_trim), 0);
+    assert_true(can_trim);
+    assert_int_equal(vj_node_count(nodes_of(put.loc)),
+                     vj_node_count(nodes_of(before.loc)) + 1);
+    assert_true((nodes_of(before.loc) & ~nodes_of(put.loc)) == 0);
+    assert_true(copies(f, &put) == nodes_of(put.loc));
+    assert_true(removes(f, first) == removed);
+
+    /* A record that names too few others makes up for nothing. */
+    assert_int_equal(vj_store_trim(f->s, &before, verify, &before, &healed), 0);
+    assert_true(copies(f, &put) == nodes_of(put.loc));
+    assert_true(removes(f, first) == removed);
+
+    assert_int_equal(vj_store_trim(f->s, &put, verify, &put, &healed), 0);
+    assert_true(nodes_of(healed.loc) == (nodes_of(put.loc) & ~vj_node_bit(first)));
+    assert_true(copies(f, &put) == nodes_of(healed.loc));
 }
 
 /* ---- changes of the list ----------------------------------------------------------- */
@@ -988,6 +1118,7 @@ static const struct CMUnitTest tests[] = {
     REMOTE_TEST(test_hole),
     REMOTE_TEST(test_puts_without_a_node),
     REMOTE_TEST(test_no_node),
+    REMOTE_TEST(test_helper),
     REMOTE_TEST_WITH(test_no_node_in_time, "replicas=2,timeout=1"),
     REMOTE_TEST(test_hedge),
     REMOTE_TEST(test_put_hangs),
@@ -997,10 +1128,12 @@ static const struct CMUnitTest tests[] = {
     REMOTE_TEST(test_node_cannot_flush),
     REMOTE_TEST(test_node_cannot_flush_and_goes),
     REMOTE_TEST(test_flush_fails_of_another),
+    REMOTE_TEST(test_two_nodes_cannot_flush),
     REMOTE_TEST_WITH(test_silent_replica, "replicas=2,timeout=4"),
     REMOTE_TEST(test_heal_damage),
     REMOTE_TEST(test_heal_of_nothing),
     REMOTE_TEST(test_drain),
+    REMOTE_TEST_WITH(test_old_replica_stays, "replicas=1,timeout=20"),
     REMOTE_TEST(test_full),
     REMOTE_TEST_WITH(test_foreign, "replicas=2,timeout=1"),
     REMOTE_TEST(test_create_needs_all),
