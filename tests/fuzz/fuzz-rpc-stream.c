@@ -200,7 +200,19 @@ static int remove_entry(const char *path, const struct stat *st, int type,
     return remove(path);
 }
 
-/* Its directory has what says whose it is; objects and keys are in memory. */
+static void expect_answer(VjRpcClient *c, uint16_t op)
+{
+    g_autoptr(VjRpcCall) call = vj_rpc_call_new(op);
+    int rc;
+
+    call->waits_for_connection = true;
+    call->deadline_us = vj_clock_mono_us() + (int64_t)WAIT_MS * 1000;
+    rc = vj_rpc_run(c, call);
+    g_assert_cmpint(rc, ==, 0);
+}
+
+/* Its directory has what says whose it is; objects and keys are in memory.  The honest
+ * clients have the volume before an attacker can make it another one's. */
 static void node_begin(void)
 {
     g_autofree char *volume = g_build_filename(dir, "volume", NULL);
@@ -230,6 +242,8 @@ static void node_begin(void)
     vj_node_set_server(node, real.server);
     real.honest = client_of(real.path, "home", VJ_ROLE_OBJECT);
     real.keys = client_of(real.path, "home", VJ_ROLE_META);
+    expect_answer(real.honest, VJ_OP_FLUSH);
+    expect_answer(real.keys, VJ_OP_CLOCK);
     node_attacks = 0;
 }
 
@@ -509,17 +523,6 @@ static void play(VjReader *in, int fd)
 }
 
 /* ---- attacks ----------------------------------------------------------------------- */
-
-static void expect_answer(VjRpcClient *c, uint16_t op)
-{
-    g_autoptr(VjRpcCall) call = vj_rpc_call_new(op);
-    int rc;
-
-    call->waits_for_connection = true;
-    call->deadline_us = vj_clock_mono_us() + (int64_t)WAIT_MS * 1000;
-    rc = vj_rpc_run(c, call);
-    g_assert_cmpint(rc, ==, 0);
-}
 
 static void attack_server(VjReader *in, uint8_t kind)
 {
