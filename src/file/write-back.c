@@ -650,6 +650,7 @@ int vj_write_back_objects(VjFileTable *table, uint64_t ino, VjFrozen *z,
     int r;
 
     *out = w;
+    w->recut.by_parts = true;
     r = prepare(w, may_be_small);
     if (r == 0 && w->content == VJ_CONTENT_MAP) {
         r = make_objects(w);
