@@ -72,6 +72,7 @@ typedef struct Region {
     unsigned cuts_behind; /* since the last changed byte */
     bool by_parts;        /* sound parts of old objects stay; else canonical */
     bool keep_left;       /* by_parts: the part before the change stays */
+    bool goes_on;         /* by_parts: the cuts before the change are canonical */
     uint64_t new_bytes;   /* by_parts: in the runs or cut, since the last barrier */
     uint64_t old_behind;  /* by_parts: old bytes since the last changed byte */
     VjObject neighbours[VJ_NEIGHBOURS];
@@ -543,9 +544,10 @@ static int find_parts_restart(Region *g, uint64_t x, uint64_t lower, uint64_t *r
 /*
  * Whether the region that the source begins is made by parts: content that stays follows
  * the change.  Where the file grows, at its end or into a hole, the cuts shall be those
- * of a file that was written at once.  Sets by_parts, keep_left and new_bytes.
+ * of a file that was written at once; so shall those of a stream that overwrites a file,
+ * but for one at the end of each round.  Sets what is by_parts, and new_bytes.
  */
-static int choose_parts(Region *g)
+static int choose_parts(Region *g, uint64_t x)
 {
     const VjRecut *c = g->c;
     const VjPiece *span = NULL;
@@ -577,7 +579,10 @@ static int choose_parts(Region *g)
     }
     g->by_parts = true;
     g->new_bytes = new_bytes;
-    if (new_bytes == 0) {
+    g->goes_on = x > 0 && x == c->stream_from && span->start - x == new_bytes;
+    if (g->goes_on) {
+        g->keep_left = false;
+    } else if (new_bytes == 0) {
         uint64_t skip = span->start - e.at;
 
         g->keep_left =
@@ -590,13 +595,13 @@ static int choose_parts(Region *g)
 
 static int find_start(Region *g, uint64_t x, uint64_t lower, uint64_t *restart)
 {
-    int r = choose_parts(g);
+    int r = choose_parts(g, x);
 
     if (r < 0) {
         return r;
     }
-    return g->by_parts ? find_parts_restart(g, x, lower, restart)
-                       : find_restart(g, x, lower, restart);
+    return g->by_parts && !g->goes_on ? find_parts_restart(g, x, lower, restart)
+                                      : find_restart(g, x, lower, restart);
 }
 
 /* Old bytes [from, x) lead the region in. */

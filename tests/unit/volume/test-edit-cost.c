@@ -204,6 +204,31 @@ static void test_content_is_found_inside_an_insert(void **state)
     edited_end(&e);
 }
 
+/* A writer that overwrites a file in rounds cuts it as if it had done so at once, but for
+ * the end of each round. */
+static void test_content_is_found_in_an_overwriting_stream(void **state)
+{
+    enum { ROUND = 2 << 20, STREAM = 16 << 20 };
+    Fixture *x = *state;
+    const uint64_t begin = 1234567;
+    Edited first, second;
+    uint64_t before;
+
+    seed(x);
+    edited_new(&first, x, STREAM);
+    edited_new(&second, x, STREAM + (4 << 20));
+    before = moved(x).put;
+    for (uint64_t at = 0; at < STREAM; at += ROUND) {
+        replace(&second, begin + at, ROUND, first.want->data + at, ROUND);
+        assert_int_equal(vj_file_commit(second.f), 0);
+    }
+    /* At each end one chunk, on average; all of them anew would be twice as much. */
+    assert_in_range(moved(x).put - before, 1, (STREAM / ROUND + 2) * LONGEST);
+    vj_file_unref(first.f);
+    edited_end(&second);
+    g_byte_array_unref(first.want);
+}
+
 /* ---- many edits -------------------------------------------------------------------- */
 
 /* Of all lengths, several in one commit or one, near each other or not. */
@@ -235,6 +260,8 @@ static const struct CMUnitTest tests[] = {
                                     teardown),
     cmocka_unit_test_setup_teardown(test_a_small_edit_puts_two_objects, setup, teardown),
     cmocka_unit_test_setup_teardown(test_content_is_found_inside_an_insert, setup,
+                                    teardown),
+    cmocka_unit_test_setup_teardown(test_content_is_found_in_an_overwriting_stream, setup,
                                     teardown),
     cmocka_unit_test_setup_teardown(test_many_edits_leave_large_pieces, setup, teardown),
 };
