@@ -28,6 +28,9 @@ typedef struct VjFrozen {
     gint given_up;
     uint64_t seq; /* the last change in it */
     uint64_t reserved_bytes;
+    /* Where the last change of the round before ends, if it brought bytes, and of this
+     * one (write-back.c); 0: none. */
+    uint64_t stream_from, changed_to;
     /* An attempt found no space: the next keeps parts of old objects as parts. */
     bool was_short;
     gint times_valid; /* until a utimens takes them; atomic */
@@ -65,6 +68,7 @@ struct VjFile {
     /* It was so long when it was changed last otherwise than by appending, and when a
      * round began last. */
     uint64_t append_from, round_bytes;
+    uint64_t changed_to; /* of the last round that was committed */
     /* Since the last round that took all of it: nothing is held back (hold.c). */
     bool closed;
     struct timespec changed; /* of the last change in active */

@@ -15,6 +15,17 @@
  * the change without such a cut, the next old boundary is made one, so that an edit costs
  * a bounded number of objects for any data.
  *
+ * Where content follows that stays, and a change brings at most 64 chunks, a region that
+ * is not canonical sends less: it begins and ends with what the change cuts,
+ *
+ *   new   …|------|------|AA|NNNNNNNNNN|----|------|…      A: a part of an old object
+ *
+ * A part goes on being named if it is sound: at least half of its object and a quarter of
+ * the mean chunk.  So objects hold at most as many dead bytes as living ones, and pieces
+ * stay large however many edits there are.  What is not sound is cut anew together with
+ * the new bytes, which are chunked by themselves.  A change of less than a quarter of a
+ * chunk takes in the parts on both sides: one object instead of three pieces.
+ *
  * Holes and shared ranges of objects are barriers: data before them is cut as at the end
  * of a file, data behind them as at its beginning.  So are old objects and fragments that
  * cannot be read: the map goes on naming what is left of them, and their loss keeps no
@@ -27,6 +38,10 @@
 #define RESTART_STEPS 8u
 /* Shorter holes become zero bytes. */
 #define HOLE_LEAST 4096u
+/* Beyond so many chunks of new bytes a region is canonical. */
+#define PARTS_CHUNKS 64u
+/* No piece is made that is shorter than the mean chunk by this factor. */
+#define PARTS_SHARE 4u
 
 static const uint8_t zeroes[HOLE_LEAST];
 
@@ -55,6 +70,11 @@ typedef struct Region {
     size_t span; /* the source: the next byte is at offset in that span */
     uint64_t offset;
     unsigned cuts_behind; /* since the last changed byte */
+    bool by_parts;        /* sound parts of old objects stay; else canonical */
+    bool keep_left;       /* by_parts: the part before the change stays */
+    bool goes_on;         /* by_parts: the cuts before the change are canonical */
+    uint64_t new_bytes;   /* by_parts: in the runs or cut, since the last barrier */
+    uint64_t old_behind;  /* by_parts: old bytes since the last changed byte */
     VjObject neighbours[VJ_NEIGHBOURS];
     size_t neighbour_count;
     bool agreed;
@@ -97,6 +117,33 @@ static int put_chunk(Region *g, size_t len)
                                     g->neighbour_count);
 }
 
+/* ---- parts of old objects ---------------------------------------------------------- */
+
+static uint64_t least_piece(const Region *g)
+{
+    return vj_chunker_sizes(g->c->chunker).avg_bytes / PARTS_SHARE;
+}
+
+/* @len bytes of @e may be named by themselves. */
+static bool is_sound(const Region *g, const VjOldEntry *e, uint64_t len)
+{
+    switch ((VjEntryKind)e->entry.kind) {
+    case VJ_ENTRY_HOLE:
+        return true;
+    case VJ_ENTRY_OBJECT:
+        return len >= least_piece(g) && len >= e->object.plain_bytes - len;
+    case VJ_ENTRY_FRAGMENT:
+        break;
+    }
+    return false;
+}
+
+/* What waits to be cut may end before sound old content. */
+static bool may_end(const Region *g)
+{
+    return g->runs.bytes >= least_piece(g);
+}
+
 /* ---- the chunker over the runs ----------------------------------------------------- */
 
 /* Cuts the first @limit bytes of the runs up entirely: a file could end there. */
@@ -112,6 +159,27 @@ static int cut_all(Region *g, uint64_t limit)
         }
         g_assert(cut > 0 && cut <= limit);
         limit -= cut;
+        r = put_chunk(g, cut);
+    }
+    return r;
+}
+
+/* As cut_all() of all runs, but the last chunk is no crumb if that can be avoided. */
+static int cut_even(Region *g)
+{
+    const uint64_t least = least_piece(g);
+    const uint64_t most = vj_chunker_sizes(g->c->chunker).max_bytes;
+    int r = 0;
+
+    while (r == 0 && g->runs.bytes > 0) {
+        uint64_t left = g->runs.bytes, cut;
+
+        if (!vj_runs_scan(&g->runs, left, true, &cut)) {
+            g_assert_not_reached();
+        }
+        if (left - cut < least) {
+            cut = left <= most ? left : left / 2;
+        }
         r = put_chunk(g, cut);
     }
     return r;
@@ -168,6 +236,14 @@ static bool check_agreement(Region *g)
     return g->agreed;
 }
 
+/* By parts: so much waits that what is left behind a cut is no crumb. */
+static bool may_cut(const Region *g)
+{
+    uint64_t most = vj_chunker_sizes(g->c->chunker).max_bytes;
+
+    return !g->by_parts || g->runs.bytes >= most + least_piece(g);
+}
+
 /* Cuts the runs as far as the chunker decides; stops at an agreement. */
 static int cut_decided(Region *g)
 {
@@ -175,7 +251,8 @@ static int cut_decided(Region *g)
     const VjRun *run;
     int r = 0;
 
-    while (r == 0 && !g->agreed && vj_runs_scan(&g->runs, g->runs.bytes, false, &cut)) {
+    while (r == 0 && !g->agreed && may_cut(g) &&
+           vj_runs_scan(&g->runs, g->runs.bytes, false, &cut)) {
         r = put_chunk(g, cut);
         if (r < 0 || check_agreement(g)) {
             break;
@@ -195,9 +272,9 @@ static int cut_decided(Region *g)
 
 /* ---- the source -------------------------------------------------------------------- */
 
-/* [from, from + len) of old entry @e as a source. */
+/* [from, from + len) of old entry @e as a source; @keep: by its name. */
 static int source_from_entry(Region *g, const VjOldEntry *e, uint64_t from, uint64_t len,
-                             Source *s)
+                             bool keep, Source *s)
 {
     uint64_t start = e->entry.start + (from - e->at);
     int r;
@@ -211,7 +288,7 @@ static int source_from_entry(Region *g, const VjOldEntry *e, uint64_t from, uint
         s->kind = SOURCE_HOLE;
         return 0;
     }
-    if (g->c->frugal) {
+    if (g->c->frugal || keep) {
         s->kind = SOURCE_STORED;
         return 0;
     }
@@ -238,12 +315,28 @@ static int source_from_entry(Region *g, const VjOldEntry *e, uint64_t from, uint
     return 0;
 }
 
+/* By parts: @len bytes of @e come next, from its middle on.  They go on being named. */
+static bool keep_right(const Region *g, const VjOldEntry *e, uint64_t len)
+{
+    bool is_small = g->new_bytes > 0 && g->new_bytes < least_piece(g);
+
+    return g->by_parts && is_sound(g, e, len) &&
+           (g->runs.bytes == 0 || (may_end(g) && !is_small));
+}
+
+/* By parts: @len bytes of @e come next, from its start on.  The region ends there. */
+static bool end_before(const Region *g, const VjOldEntry *e, uint64_t len)
+{
+    return g->by_parts && may_end(g) &&
+           (is_sound(g, e, len) || g->old_behind >= least_piece(g));
+}
+
 /* What comes at the current position of the spans. */
 static int next_source(Region *g, Source *s)
 {
     const VjPiece *span;
     VjOldEntry e;
-    uint64_t from;
+    uint64_t from, len;
     int r;
 
     *s = (Source){.kind = SOURCE_END};
@@ -282,14 +375,15 @@ static int next_source(Region *g, Source *s)
         s->run.old_off = from;
         s->run.span = g->span;
         /* A barrier of the old map, or nothing left to chunk: this is where it agrees. */
-        if (e.entry.kind == VJ_ENTRY_HOLE || g->runs.bytes == 0 || g->c->frugal) {
+        if (e.entry.kind == VJ_ENTRY_HOLE || g->runs.bytes == 0 || g->c->frugal ||
+            end_before(g, &e, MIN(e.entry.length, s->length))) {
             s->old = true;
             s->kind = SOURCE_HOLE;
             return 0;
         }
     }
-    return source_from_entry(g, &e, from, MIN(e.at + e.entry.length - from, s->length),
-                             s);
+    len = MIN(e.at + e.entry.length - from, s->length);
+    return source_from_entry(g, &e, from, len, from > e.at && keep_right(g, &e, len), s);
 }
 
 static void advance(Region *g, uint64_t length)
@@ -313,6 +407,15 @@ static void add_barrier(Region *g, const Source *s)
     }
 }
 
+/* Cuts the runs up where something else than data comes. */
+static int cut_rest(Region *g, const Source *s)
+{
+    if (s->kind == SOURCE_END) {
+        return g->c->ahead != NULL ? cut_before_ahead(g) : cut_all(g, g->runs.bytes);
+    }
+    return g->by_parts ? cut_even(g) : cut_all(g, g->runs.bytes);
+}
+
 /* Takes one source in.  The region is over when g->agreed. */
 static int take_source(Region *g, Source *s)
 {
@@ -321,13 +424,16 @@ static int take_source(Region *g, Source *s)
     if (s->kind == SOURCE_DATA) {
         vj_runs_add(&g->runs, &s->run);
         advance(g, s->length);
-        if (!s->old) {
+        if (s->old) {
+            g->old_behind += s->length;
+        } else {
             g->cuts_behind = 0;
+            g->old_behind = 0;
+            g->new_bytes += s->length;
         }
         return cut_decided(g);
     }
-    r = s->kind == SOURCE_END && g->c->ahead != NULL ? cut_before_ahead(g)
-                                                     : cut_all(g, g->runs.bytes);
+    r = cut_rest(g, s);
     if (r < 0) {
         return r;
     }
@@ -338,6 +444,7 @@ static int take_source(Region *g, Source *s)
     } else {
         add_barrier(g, s);
         advance(g, s->length);
+        g->new_bytes = g->old_behind = 0;
     }
     return 0;
 }
@@ -402,6 +509,101 @@ static int find_restart(Region *g, uint64_t x, uint64_t lower, uint64_t *restart
     return 0;
 }
 
+/* By parts: the last old boundary before @x, or one before short neighbours. */
+static int find_parts_restart(Region *g, uint64_t x, uint64_t lower, uint64_t *restart)
+{
+    const uint64_t least = least_piece(g);
+    VjOldEntry e;
+    int r;
+
+    *restart = x;
+    if (x == lower || x == 0) {
+        return 0;
+    }
+    r = vj_old_map_at(g->c->old, x - 1, &e);
+    if (r < 0) {
+        return r;
+    }
+    if (e.at + e.entry.length > x) {
+        g->keep_left = g->keep_left && is_sound(g, &e, x - e.at);
+        *restart = e.at;
+    } else {
+        g->keep_left = false;
+    }
+    while (!g->keep_left && g->new_bytes > 0 && x - *restart<least && * restart> lower) {
+        r = vj_old_map_at(g->c->old, *restart - 1, &e);
+        if (r < 0 || is_sound(g, &e, e.entry.length)) {
+            break;
+        }
+        *restart = e.at;
+    }
+    g_assert(*restart >= lower);
+    return r;
+}
+
+/*
+ * Whether the region that the source begins is made by parts: content that stays follows
+ * the change.  Where the file grows, at its end or into a hole, the cuts shall be those
+ * of a file that was written at once; so shall those of a stream that overwrites a file,
+ * but for one at the end of each round.  Sets what is by_parts, and new_bytes.
+ */
+static int choose_parts(Region *g, uint64_t x)
+{
+    const VjRecut *c = g->c;
+    const VjPiece *span = NULL;
+    uint64_t most = (uint64_t)PARTS_CHUNKS * vj_chunker_sizes(c->chunker).avg_bytes;
+    uint64_t new_bytes = 0;
+    VjOldEntry e;
+    int r;
+
+    if (!c->by_parts || c->frugal) {
+        return 0;
+    }
+    for (size_t i = g->span; i < c->span_count && new_bytes <= most; i++) {
+        span = &c->spans[i];
+        if (span->kind != VJ_PIECE_MEMORY &&
+            (span->kind != VJ_PIECE_HOLE || span->length >= HOLE_LEAST)) {
+            break;
+        }
+        new_bytes += span->length;
+    }
+    if (span == NULL || span->kind != VJ_PIECE_BASE || new_bytes > most) {
+        return 0;
+    }
+    r = vj_old_map_at(c->old, span->start, &e);
+    if (r < 0) {
+        return r == -ENOENT ? -EBADMSG : r;
+    }
+    if (e.entry.kind == VJ_ENTRY_HOLE) {
+        return 0;
+    }
+    g->by_parts = true;
+    g->new_bytes = new_bytes;
+    g->goes_on = x > 0 && x == c->stream_from && span->start - x == new_bytes;
+    if (g->goes_on) {
+        g->keep_left = false;
+    } else if (new_bytes == 0) {
+        uint64_t skip = span->start - e.at;
+
+        g->keep_left =
+            skip == 0 || is_sound(g, &e, MIN(e.entry.length - skip, span->length));
+    } else {
+        g->keep_left = new_bytes >= least_piece(g);
+    }
+    return 0;
+}
+
+static int find_start(Region *g, uint64_t x, uint64_t lower, uint64_t *restart)
+{
+    int r = choose_parts(g, x);
+
+    if (r < 0) {
+        return r;
+    }
+    return g->by_parts && !g->goes_on ? find_parts_restart(g, x, lower, restart)
+                                      : find_restart(g, x, lower, restart);
+}
+
 /* Old bytes [from, x) lead the region in. */
 static int lead_in(Region *g, uint64_t from, uint64_t x)
 {
@@ -413,7 +615,8 @@ static int lead_in(Region *g, uint64_t from, uint64_t x)
 
         r = vj_old_map_at(g->c->old, from, &e);
         if (r == 0) {
-            r = source_from_entry(g, &e, from, MIN(e.at + e.entry.length, x) - from, &s);
+            r = source_from_entry(g, &e, from, MIN(e.at + e.entry.length, x) - from,
+                                  g->keep_left, &s);
         }
         if (r < 0) {
             break;
@@ -428,6 +631,7 @@ static int lead_in(Region *g, uint64_t from, uint64_t x)
         }
     }
     g->cuts_behind = 0;
+    g->new_bytes = 0; /* counted as they come */
     return r;
 }
 
@@ -443,7 +647,7 @@ static int recut_region(VjRecut *c, uint64_t x, uint64_t lower, size_t *span,
     int r;
 
     vj_runs_init(&g.runs, c->chunker);
-    r = find_restart(&g, x, lower, &region.old_from);
+    r = find_start(&g, x, lower, &region.old_from);
     if (r == 0) {
         r = lead_in(&g, region.old_from, x);
     }

@@ -26,6 +26,7 @@ static void freeze_locked(VjFile *f, uint64_t hold)
     z->times_valid = f->times_pending;
     z->changed = f->changed;
     z->frozen_us = vj_clock_mono_us();
+    z->stream_from = f->changed_to;
     f->frozen = z;
     if (hold > 0) {
         uint64_t held = vj_pieces_length(z->pieces) - hold;
@@ -57,6 +58,7 @@ static VjFrozen *thaw_locked(VjFile *f)
     f->frozen = NULL;
     f->base_version = z->base_version + 1;
     f->committed_seq = z->seq;
+    f->changed_to = z->changed_to;
     return z;
 }
 

@@ -44,7 +44,9 @@ static bool collect_span(void *opaque, const VjPiece *piece, uint64_t at)
     WriteBack *w = opaque;
     VjPiece span = *piece;
 
-    (void)at;
+    if (piece->kind == VJ_PIECE_MEMORY) {
+        w->frozen->changed_to = at + piece->length;
+    }
     if (piece->kind == VJ_PIECE_BASE && w->before.content == VJ_CONTENT_EMPTY) {
         span = (VjPiece){.kind = VJ_PIECE_HOLE, .length = piece->length};
     } else if (piece->kind == VJ_PIECE_BASE && w->before.content == VJ_CONTENT_INLINE) {
@@ -650,6 +652,8 @@ int vj_write_back_objects(VjFileTable *table, uint64_t ino, VjFrozen *z,
     int r;
 
     *out = w;
+    w->recut.by_parts = true;
+    w->recut.stream_from = z->stream_from;
     r = prepare(w, may_be_small);
     if (r == 0 && w->content == VJ_CONTENT_MAP) {
         r = make_objects(w);

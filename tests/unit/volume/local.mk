@@ -91,3 +91,10 @@ tests_unit_volume_test_sessions_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=vj_meta_run \
 
 UNIT_TESTS += tests/unit/volume/test-volume-file
 tests_unit_volume_test_volume_file_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/volume/test-edit-cost
+tests_unit_volume_test_edit_cost_SOURCES = \
+	tests/unit/volume/settings-fixture.c \
+	tests/unit/volume/settings-fixture.h \
+	tests/unit/volume/test-edit-cost.c
+tests_unit_volume_test_edit_cost_LDADD = $(LDADD_fsck) $(CMOCKA_LIBS)
