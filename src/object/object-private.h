@@ -214,8 +214,9 @@ void vj_cache_done(VjObjectCache *c, VjCacheEntry *entry);
 bool vj_cache_ahead_begin(VjObjectCache *c, const VjObject *object, bool is_passing,
                           VjCacheEntry **entry);
 /* @io: a get of all stored bytes, which is over, a reference more is taken; NULL: there
- * was none.  Does not block. */
-void vj_cache_ahead_got(VjObjectCache *c, VjCacheEntry *entry, VjIo *io);
+ * was none.  @is_left: there is no _end, what came waits for a reader.  Does not
+ * block. */
+void vj_cache_ahead_got(VjObjectCache *c, VjCacheEntry *entry, VjIo *io, bool is_left);
 void vj_cache_ahead_end(VjObjects *o, const VjObject *object, VjCacheEntry *entry);
 
 /* ---- object-load.c ----------------------------------------------------------------- */

@@ -283,7 +283,8 @@ static void ahead_is_over(VjIo *io)
 {
     VjGetAhead *ahead = io->opaque;
 
-    vj_cache_ahead_got(&ahead->objects->cache, ahead->entry, io);
+    ahead->is_over = goes_straight(&ahead->object);
+    vj_cache_ahead_got(&ahead->objects->cache, ahead->entry, io, ahead->is_over);
     ahead->got(ahead);
     vj_io_unref(io);
 }
@@ -298,6 +299,7 @@ bool vj_object_get_ahead(VjObjects *o, VjGetAhead *ahead)
         return false;
     }
     ahead->objects = o;
+    ahead->is_over = false;
     io = vj_io_new_get(object->id, object->loc, 0, object->stored_bytes);
     if (io != NULL) {
         io->done = ahead_is_over;
@@ -307,7 +309,7 @@ bool vj_object_get_ahead(VjObjects *o, VjGetAhead *ahead)
         }
     }
     vj_io_unref(io);
-    vj_cache_ahead_got(&o->cache, ahead->entry, NULL);
+    vj_cache_ahead_got(&o->cache, ahead->entry, NULL, false);
     vj_cache_ahead_end(o, object, ahead->entry);
     return false;
 }
@@ -317,6 +319,7 @@ void vj_object_get_ahead_end(VjGetAhead *ahead)
     VjFault fault;
     VjObject quiet = quiet_object(&ahead->object, &fault);
 
+    g_assert(!ahead->is_over);
     vj_cache_ahead_end(ahead->objects, &quiet, ahead->entry);
 }
 

@@ -200,6 +200,8 @@ struct VjGetAhead {
      * thread.  Must not block, submit or close; no lock is held. */
     void (*got)(VjGetAhead *ahead);
     void *opaque;
+    /* From got() on: there is nothing to decode, and what came waits for a reader. */
+    bool is_over;
     /* the room's: */
     VjObjects *objects;
     struct VjCacheEntry *entry;
@@ -208,8 +210,9 @@ struct VjGetAhead {
 /*
  * vj_object_get_ahead - begin to get all of an object
  *
- * Returns   true: got() is called, and vj_object_get_ahead_end after it, which verifies
- *           and decodes what came; an error is left to the reader to report.  False:
+ * Returns   true: got() is called, and, unless it is over then, vj_object_get_ahead_end
+ *           after it, which verifies and decodes what came; an error is left to the
+ *           reader to report.  False:
  *           nothing was begun: it is there or coming, or the store has no room for a
  *           request
  * Threads   any, under a pin that lasts until the end      Locks   none
