@@ -277,31 +277,27 @@ static bool count_piece(const VjObjectCache *c, VjCacheEntry *e, const VjObject 
 }
 
 VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t start,
-                          uint32_t len, void *dst)
+                          uint32_t len, VjBuf **plain)
 {
     guint64 key = object->id;
     VjCacheFind found = VJ_CACHE_NONE;
-    VjBuf *plain = NULL;
     VjCacheEntry *e;
 
+    *plain = NULL;
     vj_mutex_lock(&c->lock);
     e = g_hash_table_lookup(c->entries, &key);
     if (e != NULL && e->plain != NULL) {
-        plain = vj_buf_ref(e->plain);
+        *plain = vj_buf_ref(e->plain);
         count_use(c, e, start, len);
         make_room(c);
         c->stats.cache_hits++;
-        found = VJ_CACHE_COPIED;
+        found = VJ_CACHE_FOUND;
     } else if (e != NULL && e->is_ahead) {
         found = VJ_CACHE_COMING;
     } else if (e != NULL && count_piece(c, e, object, start, len)) {
         found = VJ_CACHE_WORTH_WHOLE;
     }
     vj_mutex_unlock(&c->lock);
-    if (plain != NULL) {
-        memcpy(dst, plain->data + start, len);
-        vj_buf_unref(plain);
-    }
     return found;
 }
 

@@ -178,6 +178,15 @@ typedef enum VjExpect {
 } VjExpect;
 
 /*
+ * vj_object_hold - the same bytes where they are, if they are in memory or come there
+ *
+ * Returns   owned, all plaintext of @object, verified, for reading alone; NULL: it is
+ *           not there, or is no more than a piece: vj_object_read, which reports too
+ * Threads   any, under a guard or pin; blocks as vj_object_read      Locks   none
+ */
+VjBuf *vj_object_hold(VjObjects *o, const VjObject *object, uint32_t start, uint32_t len);
+
+/*
  * vj_object_expect - all of @object will be read soon
  *
  * Threads   any, under a guard or pin      Locks   none
