@@ -2,11 +2,13 @@
 /*
  * digest.c - BLAKE3, OpenSSL's SHA-256 and SHA-1, XXH3
  *
- * The only file that knows these libraries.  The SHA contexts are kept per thread and
- * algorithm: OpenSSL allocates inside each new one, and a digest is taken of every
- * object.
+ * The only file that knows these libraries, but for digest-avx2.c.  The SHA contexts are
+ * kept per thread and algorithm: OpenSSL allocates inside each new one, and a digest is
+ * taken of every object.
  */
 #include "base/base.h"
+
+#include "base/digest-private.h"
 
 #ifdef HAVE_BLAKE3
 #include <blake3.h>
@@ -138,9 +140,29 @@ int vj_digest_hash(const VjDigestOps *ops, const struct iovec *iov, int iov_coun
     return ops->hash(iov, iov_count, out);
 }
 
-uint64_t vj_checksum64(const void *src, size_t len)
+/* What is shorter takes no loop that vectors make faster. */
+#define VECTOR_BYTES_MIN 256u
+
+#ifdef VJ_CHECKSUM_AVX2
+static bool goes_by_avx2(size_t len)
+{
+    return len >= VECTOR_BYTES_MIN && __builtin_cpu_supports("avx2");
+}
+#endif
+
+uint64_t vj_checksum64_plain(const void *src, size_t len)
 {
     return XXH3_64bits(src, len);
+}
+
+uint64_t vj_checksum64(const void *src, size_t len)
+{
+#ifdef VJ_CHECKSUM_AVX2
+    if (goes_by_avx2(len)) {
+        return vj_checksum64_avx2(src, len);
+    }
+#endif
+    return vj_checksum64_plain(src, len);
 }
 
 G_STATIC_ASSERT(sizeof(VjChecksum) >= sizeof(XXH3_state_t));
@@ -155,11 +177,22 @@ void vj_checksum_init(VjChecksum *c)
     g_assert(failed == XXH_OK);
 }
 
-void vj_checksum_add(VjChecksum *c, const void *src, size_t len)
+void vj_checksum_add_plain(void *state, const void *src, size_t len)
 {
-    XXH_errorcode failed = XXH3_64bits_update((XXH3_state_t *)(void *)c->state, src, len);
+    XXH_errorcode failed = XXH3_64bits_update(state, src, len);
 
     g_assert(failed == XXH_OK);
+}
+
+void vj_checksum_add(VjChecksum *c, const void *src, size_t len)
+{
+#ifdef VJ_CHECKSUM_AVX2
+    if (goes_by_avx2(len)) {
+        vj_checksum_add_avx2(c->state, src, len);
+        return;
+    }
+#endif
+    vj_checksum_add_plain(c->state, src, len);
 }
 
 uint64_t vj_checksum_get(const VjChecksum *c)

@@ -15,6 +15,8 @@ src_base_libvj_base_la_SOURCES = \
 	src/base/checked.h \
 	src/base/clock.c \
 	src/base/clock.h \
+	src/base/digest-avx2.c \
+	src/base/digest-private.h \
 	src/base/digest.c \
 	src/base/digest.h \
 	src/base/error.c \

@@ -265,9 +265,20 @@ void vj_file_records_changed(VjFileTable *table);
 int vj_file_read(VjFile *f, uint64_t offset, void *dst, size_t len,
                  size_t *got) G_GNUC_WARN_UNUSED_RESULT;
 
-/* The same; @fault takes what would be logged with the number of the object alone. */
+/* Where the bytes of a read are, in their order. */
+#define VJ_READ_PARTS_MOST 64u
+typedef struct VjReadParts {
+    struct iovec iov[VJ_READ_PARTS_MOST];
+    VjBuf *held[VJ_READ_PARTS_MOST]; /* with iov[i] in it, a reference; NULL: dst */
+    unsigned count;
+} VjReadParts;
+
+void vj_read_parts_clear(VjReadParts *parts);
+
+/* The same; @fault takes what would be logged with the number of the object alone.
+ * @parts, empty: whatever is in memory that stays is not copied to @dst; NULL: all is. */
 int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got,
-                         VjFault *fault) G_GNUC_WARN_UNUSED_RESULT;
+                         VjFault *fault, VjReadParts *parts) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
  * vj_file_replace - one visible step: @old_len bytes at @offset become @len bytes

@@ -15,6 +15,8 @@
  *     to_get ──> vj_object_get_ahead ──> got() ──> the pool: verified, decoded, kept
  *       in order of the file, up to GETS_MOST            └──> the next one of to_get
  *
+ * What is stored as it is, the reader verifies: no thread is woken for it.
+ *
  * Nothing here is content: objects never change, so what was brought in vain is only
  * that.  A file that was changed meanwhile is not looked at.  What waits to be got or
  * decoded is pinned and bounded by bytes.
@@ -187,12 +189,24 @@ static void push(VjReadAhead *a, Job *job)
     }
 }
 
+/* In a thread that must not submit: who begins the next one is woken only where one
+ * waits. */
 static void got(VjGetAhead *get)
 {
     Job *job = get->opaque;
+    VjReadAhead *a = g_atomic_pointer_get(&job->ahead);
+    bool ends;
 
+    vj_mutex_lock(&a->lock);
+    ends = get->is_over && a->to_get.length == 0;
+    a->gets -= ends;
+    vj_mutex_unlock(&a->lock);
     job->is_got = true;
-    leave_to_threads(g_atomic_pointer_get(&job->ahead), job);
+    if (ends) {
+        end(a, job);
+    } else {
+        leave_to_threads(a, job);
+    }
 }
 
 /* Begins what waits to be got, as much as may be in flight. */
@@ -300,7 +314,9 @@ static void run(gpointer data, gpointer unused)
     stop = a->stop;
     vj_mutex_unlock(&a->lock);
     if (job->is_got) {
-        vj_object_get_ahead_end(&job->get);
+        if (!job->get.is_over) {
+            vj_object_get_ahead_end(&job->get);
+        }
         vj_mutex_lock(&a->lock);
         a->gets--;
         vj_mutex_unlock(&a->lock);

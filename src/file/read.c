@@ -64,9 +64,48 @@ int vj_segment_read(VjFileTable *table, const VjSegment *s, uint64_t skip, void 
     return segment_read(table, s, skip, dst, len, whole, NULL);
 }
 
+void vj_read_parts_clear(VjReadParts *parts)
+{
+    for (unsigned i = 0; i < parts->count; i++) {
+        vj_buf_unref(parts->held[i]);
+    }
+    parts->count = 0;
+}
+
+/* True: its bytes are a part now.  One part is left for what is copied behind it. */
+static bool hold_segment(VjFileTable *table, const VjSegment *s, VjReadParts *parts)
+{
+    VjBuf *held = NULL;
+
+    if (s->kind == VJ_SEGMENT_OBJECT && parts->count + 2 <= VJ_READ_PARTS_MOST) {
+        held = vj_object_hold(table->objects, &s->object, (uint32_t)s->start,
+                              (uint32_t)s->length);
+    }
+    if (held != NULL) {
+        parts->iov[parts->count] = (struct iovec){held->data + s->start, s->length};
+        parts->held[parts->count++] = held;
+    }
+    return held != NULL;
+}
+
+/* @len bytes at @dst, behind the parts that there are. */
+static void add_copied(VjReadParts *parts, uint8_t *dst, size_t len)
+{
+    struct iovec *last = parts->count > 0 ? &parts->iov[parts->count - 1] : NULL;
+
+    if (last != NULL && parts->held[parts->count - 1] == NULL) {
+        g_assert((uint8_t *)last->iov_base + last->iov_len == dst);
+        last->iov_len += len;
+    } else {
+        g_assert(parts->count < VJ_READ_PARTS_MOST);
+        parts->iov[parts->count] = (struct iovec){dst, len};
+        parts->held[parts->count++] = NULL;
+    }
+}
+
 /* Reads what the segments cover; *done bytes before an error. */
 static int read_segments(VjFileTable *table, const GArray *segments, uint8_t *dst,
-                         bool whole, size_t *done, VjFault *fault)
+                         bool whole, size_t *done, VjFault *fault, VjReadParts *parts)
 {
     int r = 0;
 
@@ -74,7 +113,12 @@ static int read_segments(VjFileTable *table, const GArray *segments, uint8_t *ds
     for (guint i = 0; r == 0 && i < segments->len; i++) {
         const VjSegment *s = &g_array_index(segments, VjSegment, i);
 
-        r = segment_read(table, s, 0, dst + *done, s->length, whole, fault);
+        if (parts == NULL || !hold_segment(table, s, parts)) {
+            r = segment_read(table, s, 0, dst + *done, s->length, whole, fault);
+            if (r == 0 && parts != NULL) {
+                add_copied(parts, dst + *done, s->length);
+            }
+        }
         if (r == 0) {
             *done += s->length;
         }
@@ -88,7 +132,7 @@ static int read_segments(VjFileTable *table, const GArray *segments, uint8_t *ds
  * several steps, as a read of several pages is anyway.
  */
 int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got,
-                         VjFault *fault)
+                         VjFault *fault, VjReadParts *parts)
 {
     VjFileTable *table = f->table;
     int r = 0;
@@ -107,7 +151,7 @@ int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size
         r = vj_file_resolve(f, offset + *got, len - *got, READ_SEGMENTS, segments, &size);
         if (r == 0) {
             r = read_segments(table, segments, (uint8_t *)dst + *got,
-                              len >= READ_WHOLE_LEAST, &done, fault);
+                              len >= READ_WHOLE_LEAST, &done, fault, parts);
         }
         vj_objects_guard_leave(table->objects, &guard);
         *got += done;
@@ -121,7 +165,7 @@ int vj_file_read_or_tell(VjFile *f, uint64_t offset, void *dst, size_t len, size
 
 int vj_file_read(VjFile *f, uint64_t offset, void *dst, size_t len, size_t *got)
 {
-    return vj_file_read_or_tell(f, offset, dst, len, got, NULL);
+    return vj_file_read_or_tell(f, offset, dst, len, got, NULL, NULL);
 }
 
 /*

@@ -171,6 +171,7 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
     VjFront *f = front_of(req);
     char *room = read_buffer(size), *own = NULL;
     bool is_direct_read = is_direct(fi), is_inside;
+    VjReadParts parts;
     size_t got = 0;
     VjPass pass;
     int r = 0;
@@ -190,16 +191,19 @@ void vj_front_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                                      fuse_req_ctx(req)->pid, &pass);
     }
     is_inside = !is_direct_read && r == 0;
+    parts.count = 0;
     if (r == 0) {
-        r = vj_fs_read(vj_front_handle(fi), (uint64_t)off, room, size, &got);
+        r = vj_fs_read_parts(vj_front_handle(fi), (uint64_t)off, room, size, &got,
+                             &parts);
     }
     vj_front_hold(f, VJ_HOLD_READ_REPLY);
     vj_serve_answers();
     if (r < 0) {
         fuse_reply_err(req, vj_front_errno(r));
     } else {
-        fuse_reply_buf(req, room, got);
+        fuse_reply_iov(req, parts.iov, (int)parts.count);
     }
+    vj_fs_read_parts_clear(&parts);
     if (is_inside) {
         vj_coherence_pages_end(f->coherence, &pass);
     }

@@ -262,6 +262,11 @@ int vj_fs_take_error(VjHandle *h) G_GNUC_WARN_UNUSED_RESULT;
 /* Short only at the end of the file.  Blocks. */
 int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len,
                size_t *got) G_GNUC_WARN_UNUSED_RESULT;
+/* The same; @parts, empty, gets where the bytes are: in @dst, or in memory that stays
+ * until vj_fs_read_parts_clear.  *got is their sum. */
+int vj_fs_read_parts(VjHandle *h, uint64_t offset, void *dst, size_t len, size_t *got,
+                     VjReadParts *parts) G_GNUC_WARN_UNUSED_RESULT;
+void vj_fs_read_parts_clear(VjReadParts *parts);
 
 #define VJ_WRITE_APPEND (1u << 0) /* at the end; @offset is ignored */
 /* @at: where it went (NULL: not wanted).  May wait for memory. */

@@ -153,13 +153,14 @@ int vj_fs_recode(VjHandle *h, const VjCaller *who, VjRecode *step)
     return r < 0 ? r : vj_file_recode(h->file, step);
 }
 
-int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len, size_t *got)
+int vj_fs_read_parts(VjHandle *h, uint64_t offset, void *dst, size_t len, size_t *got,
+                     VjReadParts *parts)
 {
     VjFault fault = {.object = 0};
     int r;
 
     vj_stall_begin();
-    r = vj_stall_end(vj_file_read_or_tell(h->file, offset, dst, len, got, &fault));
+    r = vj_stall_end(vj_file_read_or_tell(h->file, offset, dst, len, got, &fault, parts));
     if (r < 0 && fault.why[0] != '\0') {
         g_autofree char *name = vj_fs_shown_name(h->fs, h->ino);
 
@@ -171,6 +172,16 @@ int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len, size_t *got)
         vj_fs_note_read(h);
     }
     return r;
+}
+
+void vj_fs_read_parts_clear(VjReadParts *parts)
+{
+    vj_read_parts_clear(parts);
+}
+
+int vj_fs_read(VjHandle *h, uint64_t offset, void *dst, size_t len, size_t *got)
+{
+    return vj_fs_read_parts(h, offset, dst, len, got, NULL);
 }
 
 static int write_to(VjHandle *h, uint64_t offset, void **block, const void *src,

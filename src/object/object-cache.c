@@ -16,10 +16,12 @@
  * on to the main queue.
  *
  *   - An entry holds what was verified: plaintext, or the trailer, or neither while it
- *     loads.
+ *     loads.  Beside that, what was got for it and nobody has looked at.
  *   - One thread loads, the others wait for it; nothing is held meanwhile but the entry.
  *   - No thread waits for the get of what is loaded ahead of readers.  When the get is
  *     over, the first thread that comes unpacks it: a reader need not wait for a worker.
+ *     What is only to be verified is left to a reader: it takes no longer than waking a
+ *     worker, and what is copied next is in that CPU's cache then.
  *   - What a thread uses (users > 0: from vj_cache_use to vj_cache_done) is pinned: it is
  *     passed over when room is made, since freeing it would give nothing back yet.  So
  *     the budget is exceeded by what requests in flight hold and by no more.
@@ -54,8 +56,10 @@ struct VjCacheEntry {
     uint32_t left_bytes;   /* to be read until a reader has come by; 0: no matter */
     EntryPlace place;
     bool loading;
-    bool is_ahead;      /* from vj_cache_ahead_begin on, while loading */
-    VjIo *got;          /* of that load: all stored bytes, not being unpacked yet */
+    bool is_ahead; /* from vj_cache_ahead_begin on, while loading */
+    /* Of that load: all stored bytes, which the next one to come unpacks.  They may stay
+     * so without a user. */
+    VjIo *got;
     bool in_parts;      /* not all of it can be read: do not try to load it whole again */
     VjTrailer *trailer; /* does not change while users > 0 */
     VjBuf *plain;
@@ -89,12 +93,13 @@ static void count_bytes(VjObjectCache *c, VjCacheEntry *e, uint64_t bytes)
 
 static void entry_free(VjObjectCache *c, VjCacheEntry *e)
 {
-    g_assert(e->users == 0 && !e->loading && e->got == NULL);
+    g_assert(e->users == 0 && e->loading == (e->got != NULL));
     g_hash_table_remove(c->entries, &e->id);
     g_queue_unlink(queue_of(c, e), &e->link);
     count_bytes(c, e, 0);
     vj_trailer_free(e->trailer);
     vj_buf_unref(e->plain);
+    vj_io_unref(e->got);
     g_free(e);
 }
 
@@ -183,6 +188,9 @@ static void entry_account(VjObjectCache *c, VjCacheEntry *e)
     if (e->plain != NULL) {
         bytes += sizeof *e->plain + e->plain->cap;
     }
+    if (e->got != NULL) {
+        bytes += sizeof *e->got + e->got->buf->cap;
+    }
     count_bytes(c, e, bytes);
 }
 
@@ -269,31 +277,27 @@ static bool count_piece(const VjObjectCache *c, VjCacheEntry *e, const VjObject 
 }
 
 VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t start,
-                          uint32_t len, void *dst)
+                          uint32_t len, VjBuf **plain)
 {
     guint64 key = object->id;
     VjCacheFind found = VJ_CACHE_NONE;
-    VjBuf *plain = NULL;
     VjCacheEntry *e;
 
+    *plain = NULL;
     vj_mutex_lock(&c->lock);
     e = g_hash_table_lookup(c->entries, &key);
     if (e != NULL && e->plain != NULL) {
-        plain = vj_buf_ref(e->plain);
+        *plain = vj_buf_ref(e->plain);
         count_use(c, e, start, len);
         make_room(c);
         c->stats.cache_hits++;
-        found = VJ_CACHE_COPIED;
+        found = VJ_CACHE_FOUND;
     } else if (e != NULL && e->is_ahead) {
         found = VJ_CACHE_COMING;
     } else if (e != NULL && count_piece(c, e, object, start, len)) {
         found = VJ_CACHE_WORTH_WHOLE;
     }
     vj_mutex_unlock(&c->lock);
-    if (plain != NULL) {
-        memcpy(dst, plain->data + start, len);
-        vj_buf_unref(plain);
-    }
     return found;
 }
 
@@ -429,7 +433,7 @@ bool vj_cache_ahead_begin(VjObjectCache *c, const VjObject *object, bool is_pass
     return begun;
 }
 
-void vj_cache_ahead_got(VjObjectCache *c, VjCacheEntry *entry, VjIo *io)
+void vj_cache_ahead_got(VjObjectCache *c, VjCacheEntry *entry, VjIo *io, bool is_left)
 {
     vj_mutex_lock(&c->lock);
     g_assert(entry->loading && entry->is_ahead && entry->got == NULL);
@@ -444,6 +448,10 @@ void vj_cache_ahead_got(VjObjectCache *c, VjCacheEntry *entry, VjIo *io)
     }
     if (entry->users > 1) {
         vj_cond_broadcast(&c->changed);
+    }
+    if (is_left) {
+        entry_account(c, entry);
+        done_locked(c, entry);
     }
     vj_mutex_unlock(&c->lock);
 }

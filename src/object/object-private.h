@@ -164,7 +164,7 @@ void vj_cache_clear(VjObjectCache *c);
 bool vj_cache_has(VjObjectCache *c, uint64_t id);
 typedef enum VjCacheFind {
     VJ_CACHE_NONE,
-    VJ_CACHE_COPIED,     /* what was asked for is in @dst */
+    VJ_CACHE_FOUND,      /* the content is in *@plain */
     VJ_CACHE_COMING,     /* it is being loaded ahead: vj_cache_use waits for it */
     VJ_CACHE_WORTH_WHOLE /* it is not there, but should be loaded whole now */
 } VjCacheFind;
@@ -176,9 +176,10 @@ typedef enum VjCacheFind {
  * Pieces that do not follow one another are counted.  When as much as the whole object
  * has been read in pieces and it is asked for again, then no cache above keeps it, and it
  * is worth its place here, if there is room: nothing else is put out for it.
+ * @plain    owned, of all content; NULL where it was not found
  */
 VjCacheFind vj_cache_find(VjObjectCache *c, const VjObject *object, uint32_t start,
-                          uint32_t len, void *dst);
+                          uint32_t len, VjBuf **plain);
 /* A get of @len bytes was made. */
 void vj_cache_count_get(VjObjectCache *c, uint64_t len);
 /* @id is gone. */
@@ -214,8 +215,9 @@ void vj_cache_done(VjObjectCache *c, VjCacheEntry *entry);
 bool vj_cache_ahead_begin(VjObjectCache *c, const VjObject *object, bool is_passing,
                           VjCacheEntry **entry);
 /* @io: a get of all stored bytes, which is over, a reference more is taken; NULL: there
- * was none.  Does not block. */
-void vj_cache_ahead_got(VjObjectCache *c, VjCacheEntry *entry, VjIo *io);
+ * was none.  @is_left: there is no _end, what came waits for a reader.  Does not
+ * block. */
+void vj_cache_ahead_got(VjObjectCache *c, VjCacheEntry *entry, VjIo *io, bool is_left);
 void vj_cache_ahead_end(VjObjects *o, const VjObject *object, VjCacheEntry *entry);
 
 /* ---- object-load.c ----------------------------------------------------------------- */

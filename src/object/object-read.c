@@ -20,6 +20,9 @@
 /* And none that would take more than this part of the cache, where it would not last. */
 #define VJ_READ_WHOLE_CACHE_SHARE 4u
 
+/* Content of fewer bytes is copied; more than what object-cache.c takes for a piece. */
+#define HOLD_LEAST 65536u
+
 static int read_blocks(VjObjects *o, const VjObject *object, const VjTrailer *t,
                        uint32_t start, void *dst, uint32_t len)
 {
@@ -72,6 +75,19 @@ static int read_cached(VjObjects *o, const VjObject *object, uint32_t start, voi
     g_clear_pointer(&plain, vj_buf_unref);
     vj_cache_done(&o->cache, entry);
     return rc;
+}
+
+/* @dst: gets what is found. */
+static VjCacheFind find_copy(VjObjects *o, const VjObject *object, uint32_t start,
+                             void *dst, uint32_t len)
+{
+    g_autoptr(VjBuf) plain = NULL;
+    VjCacheFind found = vj_cache_find(&o->cache, object, start, len, &plain);
+
+    if (plain != NULL) {
+        memcpy(dst, plain->data + start, len);
+    }
+    return found;
 }
 
 /* What is gotten of an object and is not wanted, at its ends: room for so many bytes. */
@@ -173,8 +189,8 @@ static int read_straight(VjObjects *o, const VjObject *object, uint32_t start, v
     bool varying;
     int rc;
 
-    switch (vj_cache_find(&o->cache, object, start, len, dst)) {
-    case VJ_CACHE_COPIED:
+    switch (find_copy(o, object, start, dst, len)) {
+    case VJ_CACHE_FOUND:
         return 0;
     case VJ_CACHE_COMING:
     case VJ_CACHE_WORTH_WHOLE:
@@ -283,7 +299,8 @@ static void ahead_is_over(VjIo *io)
 {
     VjGetAhead *ahead = io->opaque;
 
-    vj_cache_ahead_got(&ahead->objects->cache, ahead->entry, io);
+    ahead->is_over = goes_straight(&ahead->object);
+    vj_cache_ahead_got(&ahead->objects->cache, ahead->entry, io, ahead->is_over);
     ahead->got(ahead);
     vj_io_unref(io);
 }
@@ -298,6 +315,7 @@ bool vj_object_get_ahead(VjObjects *o, VjGetAhead *ahead)
         return false;
     }
     ahead->objects = o;
+    ahead->is_over = false;
     io = vj_io_new_get(object->id, object->loc, 0, object->stored_bytes);
     if (io != NULL) {
         io->done = ahead_is_over;
@@ -307,7 +325,7 @@ bool vj_object_get_ahead(VjObjects *o, VjGetAhead *ahead)
         }
     }
     vj_io_unref(io);
-    vj_cache_ahead_got(&o->cache, ahead->entry, NULL);
+    vj_cache_ahead_got(&o->cache, ahead->entry, NULL, false);
     vj_cache_ahead_end(o, object, ahead->entry);
     return false;
 }
@@ -317,6 +335,7 @@ void vj_object_get_ahead_end(VjGetAhead *ahead)
     VjFault fault;
     VjObject quiet = quiet_object(&ahead->object, &fault);
 
+    g_assert(!ahead->is_over);
     vj_cache_ahead_end(ahead->objects, &quiet, ahead->entry);
 }
 
@@ -326,8 +345,8 @@ static int read_part_by_node(VjObjects *o, const VjObject *object, uint32_t star
 {
     int rc = 0;
 
-    switch (vj_cache_find(&o->cache, object, start, len, dst)) {
-    case VJ_CACHE_COPIED:
+    switch (find_copy(o, object, start, dst, len)) {
+    case VJ_CACHE_FOUND:
         return 0;
     case VJ_CACHE_COMING:
     case VJ_CACHE_WORTH_WHOLE:
@@ -349,6 +368,25 @@ static int read_once(VjObjects *o, const VjObject *object, uint32_t start, void 
         return read_straight(o, object, start, dst, len);
     }
     return read_cached(o, object, start, dst, len, load_whole(o, object, len, whole));
+}
+
+VjBuf *vj_object_hold(VjObjects *o, const VjObject *object, uint32_t start, uint32_t len)
+{
+    const VjCacheRead read = {start, len, true};
+    VjBuf *plain = NULL;
+    const VjTrailer *trailer;
+    VjCacheEntry *entry;
+
+    g_assert(len <= object->plain_bytes && start <= object->plain_bytes - len);
+    vj_lock_assert_none();
+    if (len < HOLD_LEAST) {
+        return NULL; /* pieces, which are counted when they are read */
+    }
+    if (vj_cache_find(&o->cache, object, start, len, &plain) == VJ_CACHE_COMING &&
+        vj_cache_use(o, object, &read, &entry, &plain, &trailer) == 0) {
+        vj_cache_done(&o->cache, entry);
+    }
+    return plain;
 }
 
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,

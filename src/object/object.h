@@ -178,6 +178,15 @@ typedef enum VjExpect {
 } VjExpect;
 
 /*
+ * vj_object_hold - the same bytes where they are, if they are in memory or come there
+ *
+ * Returns   owned, all plaintext of @object, verified, for reading alone; NULL: it is
+ *           not there, or is no more than a piece: vj_object_read, which reports too
+ * Threads   any, under a guard or pin; blocks as vj_object_read      Locks   none
+ */
+VjBuf *vj_object_hold(VjObjects *o, const VjObject *object, uint32_t start, uint32_t len);
+
+/*
  * vj_object_expect - all of @object will be read soon
  *
  * Threads   any, under a guard or pin      Locks   none
@@ -200,6 +209,8 @@ struct VjGetAhead {
      * thread.  Must not block, submit or close; no lock is held. */
     void (*got)(VjGetAhead *ahead);
     void *opaque;
+    /* From got() on: there is nothing to decode, and what came waits for a reader. */
+    bool is_over;
     /* the room's: */
     VjObjects *objects;
     struct VjCacheEntry *entry;
@@ -208,8 +219,9 @@ struct VjGetAhead {
 /*
  * vj_object_get_ahead - begin to get all of an object
  *
- * Returns   true: got() is called, and vj_object_get_ahead_end after it, which verifies
- *           and decodes what came; an error is left to the reader to report.  False:
+ * Returns   true: got() is called, and, unless it is over then, vj_object_get_ahead_end
+ *           after it, which verifies and decodes what came; an error is left to the
+ *           reader to report.  False:
  *           nothing was begun: it is there or coming, or the store has no room for a
  *           request
  * Threads   any, under a pin that lasts until the end      Locks   none

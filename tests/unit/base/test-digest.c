@@ -3,6 +3,8 @@
  * Published vectors.  BLAKE3: the official test pattern (byte i is i % 251).  SHA-256 and
  * SHA-1: the examples of FIPS 180.  XXH3: the same pattern through another build.
  */
+#include "base/digest-private.h"
+
 #include "../../lib/test.h"
 
 typedef struct Vector {
@@ -200,7 +202,39 @@ static void checksum_is_xxh3(void **state)
         vj_test_fill_pattern(pattern + shift, 65536);
         for (size_t i = 0; i < G_N_ELEMENTS(golden); i++) {
             assert_true(vj_checksum64(pattern + shift, golden[i].len) == golden[i].sum);
+            assert_true(vj_checksum64_plain(pattern + shift, golden[i].len) ==
+                        golden[i].sum);
         }
+    }
+}
+
+/* Whatever instructions each part is for. */
+static void checksum_of_parts_is_that_of_all(void **state)
+{
+    static const size_t steps[] = {1, 63, 255, 256, 257, 1024, 4096, 5000};
+    const size_t len = 40000;
+    g_autofree uint8_t *pattern = g_malloc(len);
+
+    (void)state;
+    vj_test_fill_pattern(pattern, len);
+    for (size_t i = 0; i < G_N_ELEMENTS(steps); i++) {
+        VjChecksum parts, mixed;
+        bool plain = false;
+
+        vj_checksum_init(&parts);
+        vj_checksum_init(&mixed);
+        for (size_t at = 0; at < len; at += steps[i], plain = !plain) {
+            size_t n = MIN(steps[i], len - at);
+
+            vj_checksum_add(&parts, pattern + at, n);
+            if (plain) {
+                vj_checksum_add_plain(mixed.state, pattern + at, n);
+            } else {
+                vj_checksum_add(&mixed, pattern + at, n);
+            }
+        }
+        assert_true(vj_checksum_get(&parts) == vj_checksum64_plain(pattern, len));
+        assert_true(vj_checksum_get(&mixed) == vj_checksum64_plain(pattern, len));
     }
 }
 
@@ -211,6 +245,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_default_is_in_this_build),
     cmocka_unit_test(threads_have_contexts_of_their_own),
     cmocka_unit_test(checksum_is_xxh3),
+    cmocka_unit_test(checksum_of_parts_is_that_of_all),
 };
 
 VJ_TEST_MAIN(tests)

@@ -58,7 +58,9 @@ static void end(Fixture *f, Ahead *a, bool begun)
 {
     if (begun) {
         wait_until_got(a);
-        vj_object_get_ahead_end(&a->get);
+        if (!a->get.is_over) {
+            vj_object_get_ahead_end(&a->get);
+        }
     }
     assert_int_equal(a->got, begun);
     vj_object_unpin(f->objects, a->get.object.id);
@@ -124,6 +126,31 @@ static void test_what_was_got_ahead_is_not_got_again(void **state)
     assert_int_equal(stats_of(f).reads, G_N_ELEMENTS(codecs));
     assert_int_equal(stats_of(f).read_bytes,
                      G_N_ELEMENTS(codecs) * (LEN + vj_trailer_bytes(false, LEN)));
+}
+
+/* And is read where it is, also when the cache has let go of it. */
+static void test_what_was_got_ahead_is_held(void **state)
+{
+    Fixture *f = *state;
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(codecs); i++) {
+        g_autofree uint8_t *bytes = content(10 + i, LEN);
+        g_autoptr(VjBuf) held = NULL;
+        VjObject object;
+        Ahead a;
+
+        f->codec = codecs[i];
+        must_put(f, bytes, LEN, &object);
+        assert_null(vj_object_hold(f->objects, &object, 0, LEN));
+        assert_true(begin(f, &a, &object));
+        end(f, &a, true);
+        assert_null(vj_object_hold(f->objects, &object, 4000, 4000)); /* a piece */
+        held = vj_object_hold(f->objects, &object, 4000, LEN - 4000);
+        assert_non_null(held);
+        vj_cache_drop(&f->objects->cache, object.id);
+        assert_null(vj_object_hold(f->objects, &object, 0, LEN));
+        assert_memory_equal(held->data, bytes, LEN);
+    }
 }
 
 /* It does not wait for the one who is to unpack it, and unpacks it itself. */
@@ -401,6 +428,7 @@ static void test_who_brings_it(void **state)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 static const struct CMUnitTest tests[] = {
     TEST(test_what_was_got_ahead_is_not_got_again),
+    TEST(test_what_was_got_ahead_is_held),
     TEST(test_a_reader_takes_what_was_got),
     TEST(test_readers_wait_for_what_is_in_flight),
     TEST(test_a_get_that_fails_is_left_to_the_reader),

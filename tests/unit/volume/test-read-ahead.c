@@ -312,6 +312,46 @@ static void each_object_of_a_far_store_is_got_once(void **state)
     vj_file_unref(f);
 }
 
+/* A read of [at, at + len) in parts; how many of its bytes were not copied. */
+static size_t read_parts(VjFile *f, const uint8_t *bytes, size_t at, size_t len)
+{
+    g_autofree uint8_t *dst = g_malloc(len);
+    size_t got, sum = 0, held = 0;
+    VjReadParts parts = {.count = 0};
+
+    assert_int_equal(vj_file_read_or_tell(f, at, dst, len, &got, NULL, &parts), 0);
+    for (unsigned i = 0; i < parts.count; i++) {
+        assert_memory_equal(parts.iov[i].iov_base, bytes + at + sum,
+                            parts.iov[i].iov_len);
+        held += parts.held[i] != NULL ? parts.iov[i].iov_len : 0;
+        sum += parts.iov[i].iov_len;
+    }
+    assert_int_equal(sum, got);
+    assert_int_equal(got, MIN(len, LEN - at));
+    vj_read_parts_clear(&parts);
+    return held;
+}
+
+/* Between what was changed, and behind what is too small; more objects than parts. */
+static void parts_are_what_stands_there(void **state)
+{
+    Fixture *x = *state;
+    g_autofree uint8_t *bytes = random_bytes(x);
+    VjFile *f = begin_far(x, "none", bytes);
+
+    read_half(x, f, bytes);
+    assert_int_equal(read_parts(f, bytes, LEN - 1000, 2000), 0);
+    vj_file_table_hold_read_ahead(vj_volume_files(x->v), false);
+    (void)stats_of(x); /* waits until all that was noticed is there */
+    for (size_t at = LEN / 2 + 10000; at < LEN - 100; at += (size_t)300 << 10) {
+        bytes[at] ^= 1;
+        write_all(f, at, bytes + at, 1);
+    }
+    assert_true(read_parts(f, bytes, LEN / 2 - 777, LEN / 2) > LEN / 16);
+    assert_true(read_parts(f, bytes, 5, LEN) > LEN / 16);
+    vj_file_unref(f);
+}
+
 typedef struct Reader {
     VjFile *f;
     const uint8_t *bytes;
@@ -419,6 +459,7 @@ static const struct CMUnitTest tests[] = {
     AHEAD_TEST(many_plain_objects_are_in_flight_at_once),
     AHEAD_TEST(many_encoded_objects_are_in_flight_at_once),
     AHEAD_TEST(each_object_of_a_far_store_is_got_once),
+    AHEAD_TEST(parts_are_what_stands_there),
     AHEAD_TEST(a_reader_waits_for_what_is_in_flight),
     AHEAD_TEST(what_a_far_store_fails_is_read_all_the_same),
     AHEAD_TEST(what_is_in_flight_at_the_end_is_waited_for),
