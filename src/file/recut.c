@@ -15,7 +15,7 @@
  * the change without such a cut, the next old boundary is made one, so that an edit costs
  * a bounded number of objects for any data.
  *
- * Where content follows that stays, and a change brings at most 64 chunks, a region that
+ * Where content follows that stays, and a change brings at most 40 chunks, a region that
  * is not canonical sends less: it begins and ends with what the change cuts,
  *
  *   new   …|------|------|AA|NNNNNNNNNN|----|------|…      A: a part of an old object
@@ -39,7 +39,7 @@
 /* Shorter holes become zero bytes. */
 #define HOLE_LEAST 4096u
 /* Beyond so many chunks of new bytes a region is canonical. */
-#define PARTS_CHUNKS 64u
+#define PARTS_CHUNKS 40u
 /* No piece is made that is shorter than the mean chunk by this factor. */
 #define PARTS_SHARE 4u
 
