@@ -8,6 +8,11 @@
 #include "file/file-private.h"
 #include "meta/session.h"
 
+/* Puts under way for each worker where the store is far, and how many such threads that
+ * makes at most, unless more workers are wanted. */
+#define FAR_PUTS 4u
+#define FAR_PUTS_MOST 32u
+
 static void on_pressure(void *opaque)
 {
     VjFileTable *table = opaque;
@@ -47,6 +52,14 @@ static VjFileTable *table_new(const VjFileTableConfig *config)
     return table;
 }
 
+/* A thread waits for each put: where the store is far, mostly so. */
+static unsigned put_workers(const VjFileTableConfig *config)
+{
+    return vj_objects_can_expect(config->objects)
+               ? config->workers
+               : MIN(config->workers * FAR_PUTS, MAX(config->workers, FAR_PUTS_MOST));
+}
+
 bool vj_file_table_open(const VjFileTableConfig *config, VjFileTable **out,
                         GError **error)
 {
@@ -60,7 +73,7 @@ bool vj_file_table_open(const VjFileTableConfig *config, VjFileTable **out,
     }
     table->worker_count = config->workers;
     table->workers =
-        g_thread_pool_new(vj_put_worker, table, (gint)table->worker_count, FALSE, NULL);
+        g_thread_pool_new(vj_put_worker, table, (gint)put_workers(config), FALSE, NULL);
     table->read_ahead = vj_read_ahead_open(table, config->cache_bytes,
                                            !vj_objects_can_expect(config->objects));
     if (!config->read_only && !config->is_check &&
