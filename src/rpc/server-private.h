@@ -75,6 +75,7 @@ struct VjRpcServer {
     VjJob *first, *last; /* of the server's own, run before those of peers */
     GQueue ring;         /* of VjPeer that have jobs: one of each in turn */
     unsigned idle;
+    bool is_waking; /* one of these has been signalled */
     bool stop;
     unsigned loops_changed;
     GQueue bulks;   /* of VjPeer whose bulk comes in, without room for all of it */

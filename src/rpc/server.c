@@ -53,6 +53,17 @@ static VjJob *take_job(VjJob **first, VjJob **last)
     return job;
 }
 
+/* There is something to do.  A worker that has been woken and does not run yet wakes the
+ * next one if it does not take all of it. */
+static void wake_worker(VjRpcServer *s)
+{
+    vj_mutex_assert_held(&s->lock);
+    if (s->idle > 0 && !s->is_waking) {
+        s->is_waking = true;
+        vj_cond_signal(&s->work);
+    }
+}
+
 void vj_server_push(VjRpcServer *s, VjPeer *p, VjJob *job)
 {
     vj_mutex_lock(&s->lock);
@@ -64,9 +75,7 @@ void vj_server_push(VjRpcServer *s, VjPeer *p, VjJob *job)
         }
         add_job(&p->first, &p->last, job);
     }
-    if (s->idle > 0) {
-        vj_cond_signal(&s->work);
-    }
+    wake_worker(s);
     vj_mutex_unlock(&s->lock);
 }
 
@@ -103,6 +112,10 @@ static gpointer worker_main(gpointer opaque)
             s->idle++;
             vj_cond_wait(&s->work, &s->lock);
             s->idle--;
+            s->is_waking = false;
+        }
+        if (s->first != NULL || s->ring.head != NULL) {
+            wake_worker(s);
         }
         vj_mutex_unlock(&s->lock);
         if (job == NULL) {
