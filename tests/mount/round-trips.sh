@@ -24,14 +24,16 @@ count()
     }
 }
 
-# at_most NAME REQUESTS: one result, of three calls of four.  The others may have met something that comes once in a while
-# whatever programs do: how much space there is, for one, is asked for once a second while somebody writes.
+# at_most NAME REQUESTS: one result, of every second call.  Beside the others something may have gone on in the background:
+# how much space there is, is asked for once a second while somebody writes, and the file that was flushed before is made an
+# object (a question for the index, PUT, FLUSH, REMOVE); on a busy machine that meets more of them.  Exact counts, without
+# a background, of what is applied: tests/unit/fs/test-safety.
 at_most()
 {
     awk -v name="$1" '$1 == name { print $2 + $3, $2, $3 }' "$T/counts" | sort -n >"$T/sorted"
     note "$1: requests in all, for keys, for objects, and how often: $(uniq -c "$T/sorted" | awk '{ printf "%s%d %d %d: %d", n++ ? "; " : "", $2, $3, $4, $1 }')"
     # shellcheck disable=SC2016 # for awk
-    check "$1: at most $2 requests" awk -v most="$2" '$1 > most { bad++ } END { exit NR == 0 || bad * 4 > NR }' "$T/sorted"
+    check "$1: at most $2 requests" awk -v most="$2" '$1 > most { bad++ } END { exit NR == 0 || bad * 2 > NR }' "$T/sorted"
 }
 
 for node in keys one; do
