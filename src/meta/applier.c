@@ -177,7 +177,7 @@ static void wait_for_work(VjSession *s) VJ_REQUIRES(&s->state)
     } else if (s->active->overlay.entry_count > 0) {
         until_us = s->active->first_us + s->commit_interval_us;
     }
-    if (vj_session_redo_renew_due(s, INT64_MAX)) {
+    if (!s->has_worker && vj_session_redo_renew_due(s, INT64_MAX)) {
         until_us = MIN(until_us, s->redo.renew_us);
     }
     s->applier_until_us = until_us;
@@ -229,20 +229,40 @@ static bool do_next(VjSession *s) VJ_REQUIRES(&s->state)
     return does;
 }
 
+/* More dropped entries than these are left to the applier. */
+#define HELPER_FREES_MAX 1024u
+
+static bool frees_itself(const VjSession *s)
+{
+    uint64_t entries = 0;
+
+    for (const VjGeneration *g = s->dropped; g != NULL; g = g->next_dropped) {
+        entries += g->overlay.entry_count;
+    }
+    return entries <= HELPER_FREES_MAX;
+}
+
 bool vj_applier_help(VjSession *s)
 {
-    int64_t now_us = vj_clock_mono_us();
-    bool does;
+    VjCancel *own;
+    bool does, leaves_rest = false;
 
     if (s->has_worker || s->applier == NULL) {
         return false;
     }
     s->has_worker = true;
-    does = move_or_send(s, now_us);
-    free_dropped(s);
+    own = vj_cancel_leave(); /* others wait for what it does, too */
+    does = move_or_send(s, vj_clock_mono_us());
+    if (does && frees_itself(s)) {
+        free_dropped(s);
+    } else {
+        leaves_rest = s->dropped != NULL;
+    }
+    vj_cancel_enter(own);
     s->has_worker = false;
-    if (s->applier_waits_for_worker || s->frozen != NULL || freeze_due(s, now_us) ||
-        vj_session_send_due(s)) {
+    if (s->applier_waits_for_worker || s->frozen != NULL || leaves_rest ||
+        freeze_due(s, vj_clock_mono_us()) || vj_session_send_due(s) ||
+        vj_session_redo_renew_due(s, vj_clock_mono_us())) {
         vj_cond_signal(&s->applier_wake);
     }
     return does;

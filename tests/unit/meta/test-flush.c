@@ -179,6 +179,33 @@ static void test_work_goes_on_during_a_move(void **state)
     hold_clear(&hold);
 }
 
+static int move_for_nobody(void *opaque)
+{
+    *(unsigned *)opaque += 1;
+    return vj_cancel_current() == NULL ? 0 : -ECANCELED;
+}
+
+/* A move is for all that wait: it does not end with the caller whose thread makes it. */
+static void test_caller_that_was_killed(void **state)
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600");
+    VjCancel cancel;
+    unsigned moves = 0;
+
+    (void)state;
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), move_for_nobody, &moves);
+    vj_cancel_init(&cancel);
+    vj_cancel_reset(&cancel, 1, INT64_MAX);
+    vj_cancel_enter(&cancel);
+    vj_cancel_fire(&cancel, 1);
+    assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, 1, 50), 0);
+    assert_int_equal(vj_meta_flush(f.meta), 0);
+    assert_ptr_equal(vj_cancel_leave(), &cancel);
+    assert_int_equal(moves, 1);
+    vj_cancel_clear(&cancel);
+    fixture_free(&f);
+}
+
 /* A failed move tells every waiter, loses nothing, and the next flush makes it good. */
 static void test_failed_move(void **state)
 {
@@ -347,6 +374,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_waiters_share),
         cmocka_unit_test(test_work_goes_on_during_a_move),
+        cmocka_unit_test(test_caller_that_was_killed),
         cmocka_unit_test(test_failed_move),
         cmocka_unit_test(test_close_reports),
         cmocka_unit_test(test_commit_interval),
