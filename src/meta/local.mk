@@ -11,6 +11,7 @@ src_meta_libvj_meta_la_SOURCES = \
 	src/meta/engine.h \
 	src/meta/events.c \
 	src/meta/far-view.c \
+	src/meta/fence.c \
 	src/meta/flush.c \
 	src/meta/send.c \
 	src/meta/generation.c \

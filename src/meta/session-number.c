@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * session-number.c - a session's number, its record, and the fence that this is
+ * session-number.c - a session's number, and its record
  *
  * An exclusive session writes its record by an ordinary commit, and becomes durable with
  * what it commits next: whatever names its number comes later, so a crash loses the
- * number only together with that.  The batch which has the record is the last one without
- * a fence; then the engine is asked once which version it has given it.
+ * number only together with that.  The record is the session's fence, too (fence.c).
  *
  * Other sessions have ended by then, and their records say so from this commit on, which
  * shuts out one that does not know it.
@@ -172,42 +171,4 @@ int vj_session_leave(VjSession *s)
         vj_mutex_unlock(&s->state);
     }
     return rc;
-}
-
-/* ---- The fence ------------------------------------------------------------------- */
-
-const VjCheck *vj_session_fence(const VjSession *s)
-{
-    return s->fence.stands ? &s->fence.check : NULL;
-}
-
-/* The version of the record that the engine has had for a moment. */
-static void stand(VjSession *s)
-{
-    VjFence *f = &s->fence;
-    VjItems items = {0};
-    int rc = vj_engine_get_many(s->engine, &f->check.key, 1, &items, VJ_NO_DEADLINE);
-
-    if (rc == 0 && items.at[0].version != 0) {
-        f->check.version = items.at[0].version;
-        f->stands = true;
-    }
-    vj_items_clear(&items);
-}
-
-/* A failure to ask leaves it to the batch after the next one. */
-void vj_session_fence_moved(VjSession *s, uint64_t last_seq)
-{
-    VjFence *f = &s->fence;
-    bool has_joined, has_left;
-
-    vj_mutex_lock(&s->state);
-    has_joined = f->join_seq > 0 && last_seq >= f->join_seq;
-    has_left = f->leave_seq > 0 && last_seq >= f->leave_seq;
-    vj_mutex_unlock(&s->state);
-    if (has_left) {
-        f->stands = false;
-    } else if (has_joined && !f->stands) {
-        stand(s);
-    }
 }

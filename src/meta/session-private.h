@@ -250,9 +250,12 @@ uint64_t vj_session_choose_number(const VjSession *s, const VjSlice *value,
                                   uint64_t last);
 /* Setup, before the last move: takes the record away, where it has one. */
 int vj_session_leave(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
-/* The fence for a batch up to commit @last_seq; NULL: none.  By the applier. */
+
+/* ---- fence.c; by the thread that moves or sends ------------------------------------ */
+
+/* The fence for a batch up to commit @last_seq; NULL: none.  */
 const VjCheck *vj_session_fence(const VjSession *s);
-/* What an apply of a batch up to commit @last_seq makes of it.  By the applier. */
+/* What an apply of a batch up to commit @last_seq makes of it.  */
 void vj_session_fence_moved(VjSession *s, uint64_t last_seq);
 
 /* ---- events.c -------------------------------------------------------------------- */
