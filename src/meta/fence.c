@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * fence.c - what a batch of an exclusive session checks, so that one which comes late does
- * nothing
+ * fence.c - what a batch of an exclusive session checks
  *
- * The batch which has the session's record is the last one without a fence; then the
- * engine is asked once which version it has given that.
+ * So one that comes late, when the session has been shut out, does nothing.  The batch
+ * which has the session's record is the last one without a fence; then the engine is
+ * asked once which version it has given that.
  */
 #include "meta/session-private.h"
 
