@@ -67,7 +67,7 @@ struct VjRpcClient {
     int64_t silence_us, tick_us;
     VjRpcClientConfig config;
     VjLoop *loop;
-    VjLoopTask task;
+    VjLoopTask task, close_task;
 
     /* in the loop's thread: */
     struct event *tick_event, *deadline_event, *pause_event;
@@ -976,6 +976,7 @@ static void let_go(VjRpcClient *c)
     free_event(&c->tick_event);
     free_event(&c->deadline_event);
     free_event(&c->pause_event);
+    vj_loop_unpost(c->loop, &c->task);
     vj_mutex_lock(&c->lock);
     c->is_let_go = true;
     vj_cond_signal(&c->let_go);
@@ -1006,8 +1007,7 @@ static void on_task(VjLoopTask *task)
     wants = c->wants;
     vj_mutex_unlock(&c->lock);
     if (is_closing) {
-        let_go(c);
-        return;
+        return; /* on_close_task comes */
     }
     if (c->tick_event == NULL && !make_events(c)) {
         g_error("rpc: no memory for timers"); /* as small allocations of GLib's end */
@@ -1016,6 +1016,12 @@ static void on_task(VjLoopTask *task)
     if (wants && c->state == STATE_IDLE) {
         begin_attempt(c);
     }
+}
+
+/* Posted once, when nobody posts the other task any more but the loop's thread. */
+static void on_close_task(VjLoopTask *task)
+{
+    let_go((VjRpcClient *)(void *)((uint8_t *)task - offsetof(VjRpcClient, close_task)));
 }
 
 VjRpcClient *vj_rpc_client_new(const VjRpcClientConfig *config, GError **error)
@@ -1047,6 +1053,7 @@ VjRpcClient *vj_rpc_client_new(const VjRpcClientConfig *config, GError **error)
     c->config.hello = vj_slice(NULL, 0);
     c->config.credentials = NULL;
     c->task.run = on_task;
+    c->close_task.run = on_close_task;
     c->pause_us = PAUSE_FIRST_US;
     vj_mutex_init(&c->lock, VJ_RANK_RPC, "rpc.client");
     vj_cond_init(&c->let_go);
@@ -1084,7 +1091,7 @@ void vj_rpc_client_free(VjRpcClient *c)
     g_assert(!vj_loop_is_current(c->loop));
     cancel_all(c);
     vj_mutex_lock(&c->lock);
-    vj_loop_post(c->loop, &c->task);
+    vj_loop_post(c->loop, &c->close_task);
     while (!c->is_let_go) {
         vj_cond_wait(&c->let_go, &c->lock);
     }

@@ -43,6 +43,8 @@ void vj_loop_free(VjLoop *loop);
 /* False: it is posted already, and has not begun to run.  Threads: any.  Locks: any
  * below VJ_RANK_RPC_LOOP. */
 bool vj_loop_post(VjLoop *loop, VjLoopTask *task);
+/* It does not run any more, if it was posted.  In the loop's thread. */
+void vj_loop_unpost(VjLoop *loop, VjLoopTask *task);
 bool vj_loop_is_current(const VjLoop *loop);
 struct event_base *vj_loop_base(VjLoop *loop);
 

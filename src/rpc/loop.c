@@ -98,6 +98,25 @@ bool vj_loop_post(VjLoop *loop, VjLoopTask *task)
     return posted;
 }
 
+void vj_loop_unpost(VjLoop *loop, VjLoopTask *task)
+{
+    VjLoopTask *before = NULL;
+
+    g_assert(vj_loop_is_current(loop));
+    vj_mutex_lock(&loop->lock);
+    if (task->is_posted) {
+        for (VjLoopTask *at = loop->first; at != task; at = at->next) {
+            before = at;
+        }
+        *(before == NULL ? &loop->first : &before->next) = task->next;
+        if (loop->last == task) {
+            loop->last = before;
+        }
+        task->is_posted = false;
+    }
+    vj_mutex_unlock(&loop->lock);
+}
+
 static VjLoopTask *take_task(VjLoop *loop)
 {
     VjLoopTask *task;
