@@ -642,6 +642,32 @@ static void no_such_name(void **state)
     test_end(&t);
 }
 
+/* The loop may be at what a client was asked for while the client is ended. */
+static void ends_at_once(void **state)
+{
+    enum { COUNT = 3000 };
+    RpcTest t;
+    VjRpcClient *other;
+
+    (void)state;
+    test_begin(&t, NULL);
+    other = test_client(&t); /* so the loop goes on */
+    for (unsigned i = 0; i < COUNT; i++) {
+        VjRpcClient *c = test_client(&t);
+        VjRpcCall *call = test_submit(&t, c, test_call(OP_ECHO, NULL));
+
+        for (unsigned spin = 0; spin < i % 64; spin++) {
+            g_thread_yield();
+        }
+        vj_rpc_client_free(c);
+        assert_true(call->rc < 0);
+        vj_rpc_call_unref(call);
+    }
+    test_wait(&t, &t.done, COUNT);
+    vj_rpc_client_free(other);
+    test_end(&t);
+}
+
 static void connect_without_a_call(void **state)
 {
     RpcTest t;
@@ -1089,6 +1115,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_a_server),
     OVER_ALL(server_restarts),
     OVER_ALL(server_ends_with_requests),
+    cmocka_unit_test(ends_at_once),
     cmocka_unit_test(connect_without_a_call),
     cmocka_unit_test(why_not),
     cmocka_unit_test(by_name),
