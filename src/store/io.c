@@ -411,6 +411,7 @@ void vj_io_forward(VjStore *s, VjIo *io, void (*done)(VjIo *child))
     child->len = io->len;
     child->buf = io->buf != NULL ? vj_buf_ref(io->buf) : NULL;
     child->deadline_us = io->deadline_us;
+    child->more = io->more && s->ops->push != NULL;
     child->done = done;
     child->opaque = io;
     io->child = child;
@@ -564,12 +565,14 @@ void vj_io_remove_all(VjStore *s, const VjPut *puts, size_t count, int *results)
         removals[i].wait.at = waiter_of_thread();
         io->done = wake;
         io->opaque = &removals[i].wait;
+        io->more = true;
         if (vj_store_submit(s, io)) {
             removals[i].io = io;
         } else {
             vj_io_unref(io);
         }
     }
+    vj_store_call_push(s);
     for (size_t i = 0; i < count; i++) {
         if (removals[i].io == NULL) {
             results[i] = vj_store_remove(s, puts[i].id, puts[i].loc); /* waits for room */

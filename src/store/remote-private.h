@@ -306,6 +306,8 @@ void vj_remote_flush(VjRemote *r, VjIo *io);
 /* Removes the object, which nothing names, at @nodes without an answer to anybody; where
  * they are away, when they are there again. */
 void vj_remote_remove_at(VjRemote *r, uint64_t id, uint64_t nonce, VjNodeSet nodes);
+/* Sends removes that waited for more to come. */
+void vj_remote_push_removes(VjRemote *r);
 /* @node is live: what waited for that is removed. */
 void vj_remote_remove_orphans(VjRemoteNode *node);
 

@@ -4,7 +4,7 @@
  *
  * All live ones are asked; one that is away keeps its replica, which nothing names, until
  * a listing finds it.  Removes that come while a node has enough of them in flight go
- * together in the next one.
+ * together in the next one, as do those whose caller says that more come.
  */
 #include "store/remote-private.h"
 
@@ -66,7 +66,8 @@ static bool note_answer(RemoveOp *m, VjRemoteNode *node, int rc, bool is_away, i
     return true;
 }
 
-static void enqueue(RemoveOp *m, VjNodeSet nodes)
+/* @now: and sends it. */
+static void enqueue(RemoveOp *m, VjNodeSet nodes, bool now)
 {
     VjRemote *r = m->op.r;
 
@@ -77,9 +78,11 @@ static void enqueue(RemoveOp *m, VjNodeSet nodes)
         g_queue_push_tail(&r->nodes[i].removes, vj_remote_op_ref(&m->op));
     }
     vj_mutex_unlock(&r->lock);
-    VJ_NODE_EACH(i, nodes)
-    {
-        pump(&r->nodes[i]);
+    if (now) {
+        VJ_NODE_EACH(i, nodes)
+        {
+            pump(&r->nodes[i]);
+        }
     }
 }
 
@@ -99,7 +102,7 @@ static void remove_resume(VjRemoteOp *op)
     nodes = m->again;
     m->again = 0;
     vj_mutex_unlock(&op->r->lock);
-    enqueue(m, nodes);
+    enqueue(m, nodes, true);
 }
 
 static const VjRemoteOpKind remove_kind = {
@@ -261,12 +264,22 @@ void vj_remote_remove(VjRemote *r, VjIo *io)
         vj_mutex_unlock(&r->lock);
     }
     if (nodes != 0) {
-        enqueue(m, nodes);
+        enqueue(m, nodes, !io->more);
     } else {
         op->is_over = true;
         vj_remote_op_complete(op, m->rc, NULL);
     }
     vj_remote_op_unref(op);
+}
+
+void vj_remote_push_removes(VjRemote *r)
+{
+    VjNodeSet places = vj_remote_places(r);
+
+    VJ_NODE_EACH(i, places)
+    {
+        pump(&r->nodes[i]);
+    }
 }
 
 static void begin_own_remove(VjRemote *r, const VjWireObject *object, VjNodeSet nodes)
@@ -289,7 +302,7 @@ static void begin_own_remove(VjRemote *r, const VjWireObject *object, VjNodeSet 
     op->is_over = !begins;
     vj_mutex_unlock(&r->lock);
     if (begins) {
-        enqueue(m, nodes);
+        enqueue(m, nodes, true);
     }
     vj_remote_op_unref(op);
 }

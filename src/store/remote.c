@@ -376,6 +376,11 @@ static void remote_submit(VjStore *s, VjIo *io)
     }
 }
 
+static void remote_push(VjStore *s)
+{
+    vj_remote_push_removes((VjRemote *)s);
+}
+
 /* One loop receives for all nodes. */
 static void remote_help(VjStore *s, bool (*is_over)(void *opaque), void *opaque,
                         int64_t until_us)
@@ -515,6 +520,7 @@ const VjStoreOps vj_store_remote_ops = {
     .get_plain = vj_remote_get_plain,
     .space = vj_remote_space,
     .submit = remote_submit,
+    .push = remote_push,
     .cancel = remote_cancel,
     .help = remote_help,
 };

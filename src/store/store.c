@@ -228,6 +228,13 @@ void vj_store_call_cancel(VjStore *s, VjIo *io)
     }
 }
 
+void vj_store_call_push(VjStore *s)
+{
+    if (s->ops->push != NULL) {
+        s->ops->push(s);
+    }
+}
+
 bool vj_store_call_can_help(const VjStore *s)
 {
     return s->ops->help != NULL;

@@ -77,6 +77,7 @@ struct VjIo {
     VjBuf *buf;          /* put: len bytes; get: takes them; its own reference */
     int64_t deadline_us; /* of vj_clock_mono_us; 0: as the store's timeout says */
     bool has_helper;     /* the store's: whoever submits it waits for it at once */
+    bool more;           /* remove: push comes, before its caller waits for it */
     /*
      * Called once, perhaps before submit returns, by any thread: of the driver, the store
      * or the caller.  Must not block, submit or close; no lock is held.  The caller's
@@ -417,6 +418,9 @@ typedef struct VjStoreOps {
      * can be given up.  At a deadline it is not called: the driver knows
      * @io->deadline_us. */
     void (*cancel)(VjStore *s, VjIo *io);
+    /* Begins what was submitted with @io->more, and which a driver that has this may have
+     * kept back, to ask for many at once.  Threads: any; does not block. */
+    void (*push)(VjStore *s);
     /* The calling thread waits for an @io with has_helper and may do some of the driver's
      * work meanwhile: until @is_over, or for a while.  NULL: there is nothing to do. */
     void (*help)(VjStore *s, bool (*is_over)(void *opaque), void *opaque,
@@ -509,8 +513,8 @@ void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc);
 bool vj_store_can_expect(const VjStore *s);
 uint64_t vj_store_prefer(VjStore *s, uint64_t id);
 int vj_store_remove(VjStore *s, uint64_t id, VjLoc loc) G_GNUC_WARN_UNUSED_RESULT;
-/* What vj_store_remove says of each of @puts; all in flight at once where each call is a
- * round trip. */
+/* What vj_store_remove says of each of @puts; together, where each call is a round
+ * trip. */
 void vj_store_remove_all(VjStore *s, const VjPut *puts, size_t count, int *results);
 int vj_store_flush(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_flush_removes(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;

@@ -165,6 +165,11 @@ static void stats_cancel(VjStore *s, VjIo *io)
     vj_store_cancel(s->next, io->child);
 }
 
+static void stats_push(VjStore *s)
+{
+    vj_store_call_push(s->next);
+}
+
 static int stats_digest(VjStore *s, uint64_t id, VjLoc loc, const VjStoreForm *form,
                         uint8_t algorithm, VjDigest *out)
 {
@@ -295,6 +300,7 @@ const VjStoreOps vj_store_stats_ops = {
     .space = stats_space,
     .submit = stats_submit,
     .cancel = stats_cancel,
+    .push = stats_push,
 };
 
 static uint64_t read_count(const uint64_t *counter)

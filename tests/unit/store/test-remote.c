@@ -609,6 +609,30 @@ static uint64_t removes(Fixture *f, unsigned node)
     return count;
 }
 
+/* Removes of one call go together: at most two requests to each node. */
+static void test_removes_go_together(void **state)
+{
+    enum { COUNT = 300 };
+    Fixture *f = *state;
+    VjPut puts[COUNT];
+    int results[COUNT];
+    uint64_t gone = 0;
+
+    for (uint64_t i = 0; i < COUNT; i++) {
+        puts[i] = vj_store_test_put(f->s, i + 1, LEN);
+    }
+    assert_int_equal(vj_store_flush(f->s), 0);
+    vj_store_remove_all(f->s, puts, COUNT, results);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        assert_int_equal(results[i], 0);
+        gone += copies(f, &puts[i]) == 0;
+    }
+    assert_true(gone == COUNT);
+    for (unsigned i = 0; i < NODES; i++) {
+        assert_in_range(removes(f, i), 1, 2);
+    }
+}
+
 /* As the healer does it, which comes again when not all could be done. */
 static int heal_at_last(Fixture *f, VjPut *put)
 {
@@ -1125,6 +1149,7 @@ static const struct CMUnitTest tests[] = {
     REMOTE_TEST(test_flush_after_a_crash),
     REMOTE_TEST(test_flush_fails),
     REMOTE_TEST(test_same_process_comes_back),
+    REMOTE_TEST(test_removes_go_together),
     REMOTE_TEST(test_node_cannot_flush),
     REMOTE_TEST(test_node_cannot_flush_and_goes),
     REMOTE_TEST(test_flush_fails_of_another),
