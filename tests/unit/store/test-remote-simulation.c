@@ -736,18 +736,32 @@ static void remove_done(VjIo *io)
     vj_io_unref(io);
 }
 
-static void begin_remove_of(Object *o)
+static void begin_remove_of(Object *o, bool more)
 {
+    VjIo *io = vj_io_new_remove(o->id, o->loc);
+
+    io->more = more;
     o->state = OBJECT_REMOVING;
-    take_off(vj_io_new_remove(o->id, o->loc), remove_done, o);
+    take_off(io, remove_done, o);
 }
 
+static void push(void *unused)
+{
+    (void)unused;
+    vj_store_call_push(w.s);
+}
+
+/* One, or several that go together when the last one is there. */
 static void begin_remove(void)
 {
-    Object *o = random_object(is_idle);
+    unsigned count = chance(500) ? 1 : 2 + (unsigned)below(20);
+    Object *o;
 
-    if (o != NULL) {
-        begin_remove_of(o);
+    for (unsigned i = 0; i < count && (o = random_object(is_idle)) != NULL; i++) {
+        begin_remove_of(o, count > 1);
+    }
+    if (count > 1) {
+        at(w.now_us + (int64_t)below(50 * MS), push, NULL);
     }
 }
 
@@ -783,7 +797,7 @@ static void flush_done(VjIo *io)
             o->state = OBJECT_FLUSHED;
             expect_safe(o);
         } else if (io->rc != -ETIMEDOUT && o->readers == 0) {
-            begin_remove_of(o); /* and its bytes are put anew, as another one */
+            begin_remove_of(o, false); /* and its bytes are put anew, as another one */
         }
     }
     if (io->rc != 0) {
