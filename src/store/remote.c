@@ -462,7 +462,7 @@ static bool remote_node(VjStore *s, unsigned index, VjStoreNode *out)
     out->received_bytes = traffic.received_bytes;
     out->losses = traffic.losses;
     vj_mutex_lock(&r->lock);
-    out->state = vj_remote_state_text(node->state);
+    out->state = vj_remote_state_word(node->state);
     out->is_live = node->state == VJ_REMOTE_LIVE;
     out->weight = r->weights[index];
     out->is_draining = is_listed && out->weight == 0;
