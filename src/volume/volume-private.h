@@ -63,6 +63,10 @@ void vj_driver_files(const VjSuperblock *super, GPtrArray *names);
 int vj_volume_file_open(const char *path, GError **error);
 /* Owned, ends with a NUL behind its *len bytes; NULL: the line does not name the file. */
 char *vj_volume_file_read(int fd, size_t *len, GError **error);
+/* Of the file that is to take its place: @name in the directory, made where it is not
+ * there, which no other process writes while the descriptor is open.  -1 and one line. */
+int vj_volume_file_open_beside(int dir_fd, const char *dir, const char *name,
+                               GError **error);
 
 /* One that mkfs makes. */
 typedef struct VjVolumeFileMake {
