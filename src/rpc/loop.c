@@ -17,12 +17,12 @@
 struct VjLoop {
     struct event_base *base;
     struct event *wake_event;
-    struct event *slice_event; /* ends a caller's turn */
+    struct event *slice_event; /* ends a borrower's wait for events */
     int wake_fd;
     GThread *thread;
     GThread *follower; /* NULL: it has none */
     uint8_t *scratch;
-    /* in its thread: what that runs aside when the turn is over; NULL */
+    /* in its thread: what that runs aside when no callback is due; NULL */
     void (*aside)(void *opaque);
     void *aside_opaque;
     VjMutex lock;  /* VJ_RANK_RPC_LOOP */
@@ -355,7 +355,7 @@ void vj_loop_give_back(VjLoop *loop)
 
 static void on_slice(evutil_socket_t fd, short what, void *opaque)
 {
-    (void)fd, (void)what, (void)opaque; /* the turn is over */
+    (void)fd, (void)what, (void)opaque; /* run_once() returns */
 }
 
 static void loop_clear(VjLoop *loop)

@@ -517,7 +517,7 @@ static void life_released(VjOut *out, bool was_sent)
 }
 
 /* A peer whose requests are not read cannot get a PING through, and one that waits for
- * the answer to its hello sends none: they are told unasked. */
+ * the answer to its hello sends none: they get signs of life unasked. */
 static void send_life(VjPeer *p, int64_t now_us)
 {
     VjFrame frame = {.flags = VJ_FRAME_REPLY, .op = VJ_OP_PING};
