@@ -5,6 +5,7 @@
 #ifndef VJ_VOLUME_VOLUME_PRIVATE_H
 #define VJ_VOLUME_VOLUME_PRIVATE_H
 
+#include "base/uuid.h"
 #include "chunk/chunk.h"
 #include "file/records.h"
 #include "file/table.h"
@@ -50,8 +51,6 @@ bool vj_superblock_read(const VjPlace *p, char **text, VjSuperblock *out, GError
 bool vj_place_read_superblock(const VjPlace *p, VjSuperblock *out, GError **error);
 /* Whether @error of vj_superblock_read is damage of a file system that was there. */
 bool vj_superblock_is_lost(const VjPlace *p, const GError *error);
-/* The 16 bytes of "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; false: that is none. */
-bool vj_uuid_parse(const char *text, uint8_t bytes[16]);
 
 /* What the drivers that it names say (needs.c), and which files their specs name. */
 VjDriverNeeds vj_driver_needs(const VjSuperblock *super);
