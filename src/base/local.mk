@@ -36,4 +36,6 @@ src_base_libvj_base_la_SOURCES = \
 	src/base/random.h \
 	src/base/sandbox.c \
 	src/base/sandbox.h \
-	src/base/trace.c
+	src/base/trace.c \
+	src/base/uuid.c \
+	src/base/uuid.h

@@ -40,7 +40,7 @@ typedef enum VjLockRank {
     VJ_RANK_OBJECT_IDS = 40,      /* object: object ids */
     VJ_RANK_OBJECT_DEAD = 42,     /* object: dead objects, pins, epochs */
     VJ_RANK_OBJECT_CACHE = 44,    /* object: object cache */
-    VJ_RANK_META_WRITER = 50,     /* meta: whose turn it is to write */
+    VJ_RANK_META_WRITER = 50,     /* meta: whether a session writes */
     VJ_RANK_META_STATE = 52,      /* meta: generations, sequence numbers */
     VJ_RANK_META_ENGINE = 54,     /* meta: one engine's state */
     VJ_RANK_META_WRAPPER = 56,    /* meta: wrappers' own counters */

@@ -190,7 +190,7 @@ static const Subcommand subcommands[] = {
       .summary = "status: shows the storage nodes of a file system.  repair: brings all\n"
                  "objects to their number of replicas, and waits for it.  add, drain,\n"
                  "remove: change the list of nodes.  refresh: writes it into the volume\n"
-                 "file.  For root.",
+                 "file.  For root, and for who mounted.",
       .switches = node_switches},
      2,
      3,

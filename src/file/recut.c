@@ -164,7 +164,8 @@ static int cut_all(Region *g, uint64_t limit)
     return r;
 }
 
-/* As cut_all() of all runs, but the last chunk is no crumb if that can be avoided. */
+/* As cut_all() of all runs, but the last chunk is not shorter than the least piece if
+ * that can be avoided. */
 static int cut_even(Region *g)
 {
     const uint64_t least = least_piece(g);
@@ -236,7 +237,8 @@ static bool check_agreement(Region *g)
     return g->agreed;
 }
 
-/* By parts: so much waits that what is left behind a cut is no crumb. */
+/* By parts: so much waits that what is left behind a cut is not shorter than the least
+ * piece. */
 static bool may_cut(const Region *g)
 {
     uint64_t most = vj_chunker_sizes(g->c->chunker).max_bytes;
@@ -513,6 +515,7 @@ static int find_restart(Region *g, uint64_t x, uint64_t lower, uint64_t *restart
 static int find_parts_restart(Region *g, uint64_t x, uint64_t lower, uint64_t *restart)
 {
     const uint64_t least = least_piece(g);
+    uint64_t from = x;
     VjOldEntry e;
     int r;
 
@@ -526,18 +529,19 @@ static int find_parts_restart(Region *g, uint64_t x, uint64_t lower, uint64_t *r
     }
     if (e.at + e.entry.length > x) {
         g->keep_left = g->keep_left && is_sound(g, &e, x - e.at);
-        *restart = e.at;
+        from = e.at;
     } else {
         g->keep_left = false;
     }
-    while (!g->keep_left && g->new_bytes > 0 && x - *restart<least && * restart> lower) {
-        r = vj_old_map_at(g->c->old, *restart - 1, &e);
+    while (!g->keep_left && g->new_bytes > 0 && x - from < least && from > lower) {
+        r = vj_old_map_at(g->c->old, from - 1, &e);
         if (r < 0 || is_sound(g, &e, e.entry.length)) {
             break;
         }
-        *restart = e.at;
+        from = e.at;
     }
-    g_assert(*restart >= lower);
+    g_assert(from >= lower);
+    *restart = from;
     return r;
 }
 

@@ -144,8 +144,8 @@ typedef struct VjRecut {
     VjPutQueue *queue;
     bool frugal;   /* the store is full: share parts of old objects, put no old byte */
     bool by_parts; /* sound parts of old objects stay (recut.c); else canonical */
-    uint64_t
-        stream_from; /* by_parts: a writer that goes on there goes on with its cuts */
+    /* by_parts: a writer that goes on there goes on with its cuts */
+    uint64_t stream_from;
     const VjPiece *spans; /* the new content; BASE pieces merged, in rising order */
     size_t span_count;
     const VjPieces

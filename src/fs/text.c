@@ -278,7 +278,7 @@ bool vj_fs_change_nodes(VjFs *fs, const VjCaller *who, const VjNodeChange *chang
                         GError **error)
 {
     return is_owner(who) ? vj_volume_change_nodes(fs->volume, change, error)
-                         : vj_error_set(error, EPERM, "it is for root");
+                         : vj_error_set(error, EPERM, "it is for root and who mounted");
 }
 
 int vj_fs_count_at_node(VjFs *fs, const VjCaller *who, const char *address, uint64_t *out)

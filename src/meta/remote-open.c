@@ -8,6 +8,7 @@
  */
 #include <unistd.h>
 
+#include "base/uuid.h"
 #include "meta/remote-private.h"
 #include "meta/session.h"
 
@@ -190,27 +191,6 @@ static void remote_lost(void *opaque)
 
 /* ---- Open and close -------------------------------------------------------------- */
 
-/* Text of 32 hexadecimal digits, with or without signs between them. */
-static bool parse_uuid(const char *text, uint8_t out[VJ_WIRE_UUID_BYTES])
-{
-    size_t n = 0;
-
-    memset(out, 0, VJ_WIRE_UUID_BYTES);
-    for (; *text != '\0'; text++) {
-        int digit = g_ascii_xdigit_value(*text);
-
-        if (digit < 0 && *text == '-') {
-            continue;
-        }
-        if (digit < 0 || n == 2 * (size_t)VJ_WIRE_UUID_BYTES) {
-            return false;
-        }
-        out[n / 2] = (uint8_t)(out[n / 2] << 4 | digit);
-        n++;
-    }
-    return n == 2 * (size_t)VJ_WIRE_UUID_BYTES;
-}
-
 /* For people, in one line; owned. */
 static char *name_of(const VjMetaPlace *place)
 {
@@ -238,7 +218,7 @@ static bool make_hello(const VjMetaPlace *place, const VjOpts *opts, GByteArray 
                      .volume = vj_slice(volume, strlen(volume)),
                      .name = vj_slice(name, strlen(name))};
 
-    if (place->volume == NULL || !parse_uuid(place->volume, hello.uuid)) {
+    if (place->volume == NULL || !vj_uuid_parse(place->volume, hello.uuid)) {
         return vj_error_set(error, EINVAL, "it is not said which volume is meant");
     }
     if (place->create) {

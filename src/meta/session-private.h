@@ -253,9 +253,9 @@ int vj_session_leave(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 
 /* ---- fence.c; by the thread that moves or sends ------------------------------------ */
 
-/* The fence for a batch up to commit @last_seq; NULL: none.  */
+/* What a batch has to check; NULL: nothing. */
 const VjCheck *vj_session_fence(const VjSession *s);
-/* What an apply of a batch up to commit @last_seq makes of it.  */
+/* What an apply of a batch up to commit @last_seq makes of it. */
 void vj_session_fence_moved(VjSession *s, uint64_t last_seq);
 
 /* ---- events.c -------------------------------------------------------------------- */

@@ -106,6 +106,7 @@ const VjOptSpec vj_node_volume_options[] = {
 };
 
 #define VOLUME_PREFIX "volume "
+#define UNIX_PREFIX "unix:"
 
 /* ---- the file as it is read -------------------------------------------------------- */
 
@@ -200,10 +201,27 @@ static bool read_key(const Parse *p, bool *has_key, VjKey256 *out, GError **erro
 
 /* ---- [node] ------------------------------------------------------------------------ */
 
+/* The path of a unix socket is a path of the file as others are. */
+static void make_absolute(const VjNodeConf *c, char **address)
+{
+    const char *path;
+    g_autofree char *absolute = NULL;
+
+    if (!g_str_has_prefix(*address, UNIX_PREFIX) ||
+        (*address)[strlen(UNIX_PREFIX)] == '\0') {
+        return;
+    }
+    path = *address + strlen(UNIX_PREFIX);
+    absolute = vj_node_conf_path(c, path);
+    g_free(*address);
+    *address = g_strconcat(UNIX_PREFIX, absolute, NULL);
+}
+
 static bool read_addresses(const Parse *p, const char *key, char ***out, GError **error)
 {
     *out = read_list(p, key, VJ_NODE_LISTENS_MAX, error);
     for (char **a = *out; a != NULL && *a != NULL; a++) {
+        make_absolute(p->conf, a);
         if (!vj_rpc_address_check(*a, error)) {
             vj_error_prefix(error, "%s", key);
             return at_line(p, line_of(p, key), error);
@@ -459,8 +477,8 @@ static bool read_line(Parse *p, char *line, GError **error)
 /* ---- what several sections say ----------------------------------------------------- */
 
 /*
- * Who comes to a listener with credentials, and who to one without, can use something;
- * and each volume can be used by somebody.
+ * Each volume has a listener for its peers: with credentials, if the volume asks for
+ * some, else without.
  */
 static bool check_volume_peers(const Parse *p, const VjNodeVolumeConf *v, GError **error)
 {

@@ -44,7 +44,7 @@ typedef struct VjNodeConf {
     char *path;      /* of the file, absolute */
     char *directory; /* that it is in */
     VjOpts *node;    /* of vj_node_options */
-    char **listen;   /* addresses; NULL-terminated, perhaps empty */
+    char **listen;   /* addresses, absolute paths; NULL-terminated, perhaps empty */
     char **listen_insecure;
     char *log; /* "stderr", "syslog", an absolute path; NULL: it says nothing */
     char *certificate, *certificate_key, *ca; /* absolute; NULL: none */

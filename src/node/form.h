@@ -3,7 +3,7 @@
  * form.h - what a node does of the room object's work, for its clients
  *
  * Clients that leave encoding to the node send and get content; those that want to know
- * whether a known object is whole ask for its digest.  What messages say of an object is
+ * whether an object is whole ask for its digest.  What messages say of an object is
  * hostile, and so is what the store has.
  *
  * Threads: any; each of them blocks.  Locks: none.

@@ -16,6 +16,7 @@
  * mount takes again after its disk was lost gets objects alone: keys that were lost are
  * not there again because an empty engine is.
  */
+#include "base/uuid.h"
 #include "node/node-private.h"
 
 #include <fcntl.h>
@@ -31,49 +32,16 @@
 #define META_DIR "meta"
 /* Of a mount's own directory. */
 #define SUPERBLOCK_NAME "varjfs.conf"
-#define UUID_TEXT_BYTES 37u
-
-static void uuid_text(const uint8_t uuid[VJ_WIRE_UUID_BYTES], char out[UUID_TEXT_BYTES])
-{
-    char *at = out;
-
-    for (unsigned i = 0; i < VJ_WIRE_UUID_BYTES; i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10) {
-            *at++ = '-';
-        }
-        at += g_snprintf(at, 3, "%02x", uuid[i]);
-    }
-}
-
-static bool uuid_parse(const char *text, uint8_t uuid[VJ_WIRE_UUID_BYTES])
-{
-    unsigned digits = 0;
-
-    if (strlen(text) != UUID_TEXT_BYTES - 1) {
-        return false;
-    }
-    for (const char *at = text; *at != '\0'; at++) {
-        int value = g_ascii_xdigit_value(*at);
-
-        if (value >= 0 && digits < 2 * VJ_WIRE_UUID_BYTES) {
-            uuid[digits / 2] = (uint8_t)(uuid[digits / 2] << 4 | value);
-            digits++;
-        } else if (*at != '-') {
-            return false;
-        }
-    }
-    return digits == 2 * VJ_WIRE_UUID_BYTES;
-}
 
 /* ---- node.conf --------------------------------------------------------------------- */
 
 static char *format_conf(const VjNodePlace *p)
 {
-    char node[UUID_TEXT_BYTES], volume[UUID_TEXT_BYTES];
+    char node[VJ_UUID_TEXT_BYTES], volume[VJ_UUID_TEXT_BYTES];
     g_autofree char *text = NULL;
 
-    uuid_text(p->node, node);
-    uuid_text(p->volume, volume);
+    vj_uuid_text(p->node, node);
+    vj_uuid_text(p->volume, volume);
     text = g_strdup_printf(HEAD "node = %s\nvolume = %s\nroles = %u\n", node, volume,
                            p->made);
     return g_strdup_printf("%schecksum = %016" G_GINT64_MODIFIER "x\n", text,
@@ -82,13 +50,13 @@ static char *format_conf(const VjNodePlace *p)
 
 static bool parse_conf(const char *text, VjNodePlace *p)
 {
-    char node[UUID_TEXT_BYTES], volume[UUID_TEXT_BYTES];
+    char node[VJ_UUID_TEXT_BYTES], volume[VJ_UUID_TEXT_BYTES];
     g_autofree char *again = NULL;
 
     /* What is read is made again and compared: so every byte counts. */
     if (sscanf(text, HEAD "node = %36s volume = %36s roles = %u", node, volume,
                &p->made) != 3 ||
-        !uuid_parse(node, p->node) || !uuid_parse(volume, p->volume)) {
+        !vj_uuid_parse(node, p->node) || !vj_uuid_parse(volume, p->volume)) {
         return false;
     }
     again = format_conf(p);
@@ -146,7 +114,7 @@ static int open_store(VjNodePlace *p, const VjNodeVolumeConf *conf, bool create)
 {
     g_autofree char *path = g_build_filename(p->path, OBJECTS_DIR, NULL);
     VJ_AUTO_FD fd = -1;
-    char volume[UUID_TEXT_BYTES];
+    char volume[VJ_UUID_TEXT_BYTES];
     VjStorePlace place = {
         .path = path, .volume = volume, .create = create, .credentials_dir_fd = -1};
     GError *error = NULL;
@@ -156,7 +124,7 @@ static int open_store(VjNodePlace *p, const VjNodeVolumeConf *conf, bool create)
         vj_log_error("%s: %s", path, g_strerror(-rc));
         return rc;
     }
-    uuid_text(p->volume, volume);
+    vj_uuid_text(p->volume, volume);
     place.dir_fd = fd;
     if (!vj_store_open(conf->store, &place, &p->store, &error) ||
         (p->wrap_store != NULL &&

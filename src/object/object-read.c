@@ -20,7 +20,7 @@
 /* And none that would take more than this part of the cache, where it would not last. */
 #define VJ_READ_WHOLE_CACHE_SHARE 4u
 
-/* Content of fewer bytes is copied; more than what object-cache.c takes for a piece. */
+/* Reads of fewer bytes copy: object-cache.c takes them for pieces, and counts them. */
 #define HOLD_LEAST 65536u
 
 static int read_blocks(VjObjects *o, const VjObject *object, const VjTrailer *t,

@@ -168,6 +168,17 @@ void vj_object_expect_records(VjTxn *txn, const uint64_t *ids, size_t count);
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
                    uint32_t len, bool whole) G_GNUC_WARN_UNUSED_RESULT;
 
+/*
+ * vj_object_hold - the plaintext in the cache's own memory, for a read of
+ * [start, start + len)
+ *
+ * Waits where it is being loaded.
+ * Returns   owned, all plaintext of @object, verified, for reading alone; NULL: it is
+ *           not there, or @len is short: then vj_object_read, which reports errors too
+ * Threads   any, under a guard or pin; blocks as vj_object_read      Locks   none
+ */
+VjBuf *vj_object_hold(VjObjects *o, const VjObject *object, uint32_t start, uint32_t len);
+
 /* What is left to do for an object that will be read soon. */
 typedef enum VjExpect {
     /* Nothing: the store has got the hint; or it is in the cache, or would not stay
@@ -176,15 +187,6 @@ typedef enum VjExpect {
     VJ_EXPECT_LOAD, /* vj_object_load_ahead(), which takes as long as decoding does */
     VJ_EXPECT_GET   /* vj_object_get_ahead(): a store that only a get brings it from */
 } VjExpect;
-
-/*
- * vj_object_hold - the same bytes where they are, if they are in memory or come there
- *
- * Returns   owned, all plaintext of @object, verified, for reading alone; NULL: it is
- *           not there, or is no more than a piece: vj_object_read, which reports too
- * Threads   any, under a guard or pin; blocks as vj_object_read      Locks   none
- */
-VjBuf *vj_object_hold(VjObjects *o, const VjObject *object, uint32_t start, uint32_t len);
 
 /*
  * vj_object_expect - all of @object will be read soon

@@ -22,7 +22,7 @@
 
 /* Of one sendmsg(2). */
 #define IOV_MAX_COUNT 48
-/* So much goes out or comes in before others have their turn. */
+/* So much goes out or comes in before the loop looks at other connections. */
 #define FLUSH_BYTES_MAX ((size_t)4 << 20)
 #define READ_BYTES_MAX ((size_t)2 << 20)
 /* Of one recv(2) into a bulk: what is checksummed then is still in the CPU's cache. */

@@ -106,7 +106,7 @@ typedef enum VjWireStatus {
     VJ_WIRE_QUOTA = 5,        /* EDQUOT */
     VJ_WIRE_READ_ONLY = 6,    /* EROFS */
     VJ_WIRE_LATE = 7,         /* ETIMEDOUT: the sender waits no more */
-    VJ_WIRE_CONFLICT = 8,     /* EAGAIN: a check failed */
+    VJ_WIRE_CONFLICT = 8,     /* EAGAIN: of APPLY: a check failed, or commits lack */
     VJ_WIRE_FENCED = 9,       /* ESTALE: the session was shut out */
     VJ_WIRE_NO_MEMORY = 10,   /* ENOMEM */
     VJ_WIRE_UNSUPPORTED = 11, /* EOPNOTSUPP: no such operation, version or role here */

@@ -10,9 +10,10 @@
  * its call is the only one of the process; the loop's own thread is back as soon as there
  * is another, or a task, or nobody has borrowed it for 20 ms.
  *
- * A loop with a deputy has two threads.  The one that runs it may run something that
- * blocks, in its own time: no other thread is woken for that.  When it takes longer than
- * a millisecond or two the other thread takes the loop, and the first is the deputy.
+ * A loop with a follower has two threads.  The leader runs it, and when nothing is due it
+ * may run something else that blocks: no other thread is woken for that.  When that takes
+ * longer than a millisecond or two the follower takes the loop, and the two have changed
+ * places.
  */
 #ifndef VJ_RPC_LOOP_PRIVATE_H
 #define VJ_RPC_LOOP_PRIVATE_H
@@ -34,8 +35,8 @@ struct VjLoopTask {
     bool is_posted;
 };
 
-/* Its thread begins, with all signals blocked; with @has_deputy nobody borrows it. */
-VjLoop *vj_loop_new(const char *name, bool has_deputy, GError **error);
+/* Its thread begins, with all signals blocked; with @has_follower nobody borrows it. */
+VjLoop *vj_loop_new(const char *name, bool has_follower, GError **error);
 /* Runs what was posted, then ends the thread.  All its events have been freed.  Threads:
  * any but its own. */
 void vj_loop_free(VjLoop *loop);
@@ -62,7 +63,7 @@ void vj_loop_give_back(VjLoop *loop);
 
 /* In the loop's thread.  True: @run is called in this thread when the callbacks that are
  * due have returned, and then it is not the loop's thread.  False: something else runs
- * so, or is to, or the loop has no deputy. */
+ * so, or is to, or the loop has no follower. */
 bool vj_loop_run_aside(VjLoop *loop, void (*run)(void *opaque),
                        void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -9,24 +9,24 @@
 
 /* How long the loop's own thread leaves it to callers before it looks again. */
 #define CALLERS_US (20 * 1000)
-/* How often the deputy looks whether a task that runs aside goes on for long, and after
+/* How often the follower looks whether a task that runs aside goes on for long, and after
  * how many looks without a new one it sleeps. */
-#define DEPUTY_LOOK_US 1000
-#define DEPUTY_LOOKS 50u
+#define FOLLOWER_LOOK_US 1000
+#define FOLLOWER_LOOKS 50u
 
 struct VjLoop {
     struct event_base *base;
     struct event *wake_event;
-    struct event *slice_event; /* ends a caller's turn */
+    struct event *slice_event; /* ends a borrower's wait for events */
     int wake_fd;
     GThread *thread;
-    GThread *deputy; /* NULL: it has none */
+    GThread *follower; /* NULL: it has none */
     uint8_t *scratch;
-    /* in its thread: what that runs aside when the turn is over; NULL */
+    /* in its thread: what that runs aside when no callback is due; NULL */
     void (*aside)(void *opaque);
     void *aside_opaque;
     VjMutex lock;  /* VJ_RANK_RPC_LOOP */
-    VjCond needed; /* for the loop's own thread, or its deputy */
+    VjCond needed; /* for the loop's own thread, or its follower */
     /* guarded by lock: */
     VjLoopTask *first, *last;
     unsigned calls;       /* of clients, not answered */
@@ -36,7 +36,7 @@ struct VjLoop {
     bool left_to_callers; /* the loop's own thread leaves it to callers */
     bool is_aside;        /* a thread of it runs what it was given aside */
     uint64_t asides;      /* that have begun */
-    bool deputy_sleeps;   /* until it is signalled */
+    bool follower_sleeps; /* until it is signalled */
     bool stop, has_ended;
 };
 
@@ -192,14 +192,14 @@ static gpointer loop_main(gpointer opaque)
     return NULL;
 }
 
-/* ---- a loop with a deputy ---------------------------------------------------------- */
+/* ---- a loop with a follower -------------------------------------------------------- */
 
 bool vj_loop_run_aside(VjLoop *loop, void (*run)(void *opaque), void *opaque)
 {
     bool may;
 
     g_assert(vj_loop_is_current(loop));
-    if (loop->deputy == NULL || loop->aside != NULL) {
+    if (loop->follower == NULL || loop->aside != NULL) {
         return false;
     }
     vj_mutex_lock(&loop->lock);
@@ -214,26 +214,26 @@ bool vj_loop_run_aside(VjLoop *loop, void (*run)(void *opaque), void *opaque)
 
 /* Takes the loop when nobody runs it, and the one task that runs aside has been seen
  * doing so before.  Returns when the calling thread has it, or it has ended. */
-static void wait_as_deputy(VjLoop *loop) VJ_REQUIRES(loop->lock)
+static void wait_as_follower(VjLoop *loop) VJ_REQUIRES(loop->lock)
 {
     uint64_t seen = loop->asides;
     unsigned looks = 0;
 
     while (!loop->has_ended && (loop->is_run || loop->is_aside)) {
-        if (looks == DEPUTY_LOOKS && !loop->is_aside) {
-            loop->deputy_sleeps = true;
-            while (loop->deputy_sleeps && !loop->has_ended) {
+        if (looks == FOLLOWER_LOOKS && !loop->is_aside) {
+            loop->follower_sleeps = true;
+            while (loop->follower_sleeps && !loop->has_ended) {
                 vj_cond_wait(&loop->needed, &loop->lock);
             }
             looks = 0;
         } else {
             (void)vj_cond_wait_until(&loop->needed, &loop->lock,
-                                     vj_clock_mono_us() + DEPUTY_LOOK_US);
+                                     vj_clock_mono_us() + FOLLOWER_LOOK_US);
         }
         if (!loop->is_run && loop->is_aside && loop->asides == seen) {
             return;
         }
-        looks = loop->asides == seen ? MIN(looks + 1, DEPUTY_LOOKS) : 0;
+        looks = loop->asides == seen ? MIN(looks + 1, FOLLOWER_LOOKS) : 0;
         seen = loop->asides;
     }
 }
@@ -246,8 +246,8 @@ static void run_aside(VjLoop *loop) VJ_REQUIRES(loop->lock)
     loop->aside = NULL;
     loop->is_aside = true;
     loop->asides++;
-    if (loop->deputy_sleeps) {
-        loop->deputy_sleeps = false;
+    if (loop->follower_sleeps) {
+        loop->follower_sleeps = false;
         vj_cond_signal(&loop->needed);
     }
     vj_mutex_unlock(&loop->lock);
@@ -257,14 +257,14 @@ static void run_aside(VjLoop *loop) VJ_REQUIRES(loop->lock)
 }
 
 /* Two threads do this.  One runs the loop, and what it is given aside; when that takes
- * long the other one takes the loop, and the first is the deputy from then on. */
+ * long the other one takes the loop, and the first is the follower from then on. */
 static gpointer shared_main(gpointer opaque)
 {
     VjLoop *loop = opaque;
 
     vj_mutex_lock(&loop->lock);
     while (!loop->has_ended) {
-        wait_as_deputy(loop);
+        wait_as_follower(loop);
         while (!loop->has_ended && !loop->is_run) {
             loop->is_run = true;
             vj_mutex_unlock(&loop->lock);
@@ -355,7 +355,7 @@ void vj_loop_give_back(VjLoop *loop)
 
 static void on_slice(evutil_socket_t fd, short what, void *opaque)
 {
-    (void)fd, (void)what, (void)opaque; /* the turn is over */
+    (void)fd, (void)what, (void)opaque; /* run_once() returns */
 }
 
 static void loop_clear(VjLoop *loop)
@@ -417,15 +417,15 @@ static void end_threads(VjLoop *loop)
     call_thread(loop);
     vj_mutex_unlock(&loop->lock);
     g_thread_join(loop->thread);
-    if (loop->deputy != NULL) {
-        g_thread_join(loop->deputy);
+    if (loop->follower != NULL) {
+        g_thread_join(loop->follower);
     }
 }
 
-VjLoop *vj_loop_new(const char *name, bool has_deputy, GError **error)
+VjLoop *vj_loop_new(const char *name, bool has_follower, GError **error)
 {
     VjLoop *loop = g_new0(VjLoop, 1);
-    GThreadFunc main = has_deputy ? shared_main : loop_main;
+    GThreadFunc main = has_follower ? shared_main : loop_main;
 
     vj_mutex_init(&loop->lock, VJ_RANK_RPC_LOOP, "rpc.loop");
     vj_cond_init(&loop->needed);
@@ -443,14 +443,14 @@ VjLoop *vj_loop_new(const char *name, bool has_deputy, GError **error)
         loop_clear(loop);
         return NULL;
     }
-    if (has_deputy) {
-        loop->deputy = start_thread(loop, name, main, error);
+    if (has_follower) {
+        loop->follower = start_thread(loop, name, main, error);
     }
-    if (!has_deputy || loop->deputy != NULL) {
+    if (!has_follower || loop->follower != NULL) {
         loop->thread = start_thread(loop, name, main, error);
     }
-    if (loop->thread == NULL && loop->deputy != NULL) {
-        loop->thread = g_steal_pointer(&loop->deputy);
+    if (loop->thread == NULL && loop->follower != NULL) {
+        loop->thread = g_steal_pointer(&loop->follower);
         end_threads(loop);
         loop->thread = NULL;
     }

@@ -112,7 +112,7 @@ enum {
     VJ_WIRE_PUT_FLAGS = 1,
 };
 
-/* Bytes of an object: of the bulk of PUT (1 …), and the end of what GET asks for. */
+/* Bytes of an object: of the bulk of PUT (0 …), and the end of what GET asks for. */
 #define VJ_WIRE_OBJECT_MAX ((uint32_t)32 << 20)
 
 /* PUT: the bulk is kept.  One that is there already and is as long stays as it is: it has

@@ -92,38 +92,38 @@ static bool server_takes(VjRpcServer *s, uint64_t bytes, uint64_t most)
 }
 
 /* The server has no room for a request of @p, which is read on when some comes back. */
-static void become_thirsty(VjPeer *p)
+static void become_stalled(VjPeer *p)
 {
     VjRpcServer *s = p->server;
     bool is_new;
 
     vj_mutex_lock(&p->lock);
-    is_new = !p->is_thirsty;
-    p->is_thirsty = true;
+    is_new = !p->is_stalled;
+    p->is_stalled = true;
     vj_mutex_unlock(&p->lock);
     if (is_new) {
         vj_mutex_lock(&s->lock);
-        g_queue_push_tail(&s->thirsty, vj_peer_ref(p));
+        g_queue_push_tail(&s->stalled, vj_peer_ref(p));
         vj_mutex_unlock(&s->lock);
-        g_atomic_int_inc(&s->thirsty_count);
+        g_atomic_int_inc(&s->stalled_count);
     }
 }
 
-static void resume_thirsty(VjRpcServer *s)
+static void resume_stalled(VjRpcServer *s)
 {
-    while (g_atomic_int_get(&s->thirsty_count) > 0 &&
+    while (g_atomic_int_get(&s->stalled_count) > 0 &&
            __atomic_load_n(&s->held_bytes, __ATOMIC_SEQ_CST) < s->config.bytes_max) {
         VjPeer *p;
 
         vj_mutex_lock(&s->lock);
-        p = g_queue_pop_head(&s->thirsty);
+        p = g_queue_pop_head(&s->stalled);
         vj_mutex_unlock(&s->lock);
         if (p == NULL) {
             return;
         }
-        g_atomic_int_add(&s->thirsty_count, -1);
+        g_atomic_int_add(&s->stalled_count, -1);
         vj_mutex_lock(&p->lock);
-        p->is_thirsty = false;
+        p->is_stalled = false;
         vj_mutex_unlock(&p->lock);
         vj_conn_resume(p->conn);
         vj_peer_unref(p);
@@ -142,9 +142,9 @@ static void resume_first_bulk(VjRpcServer *s)
 void vj_server_exchange(VjRpcServer *s, uint64_t before, uint64_t bytes)
 {
     __atomic_fetch_add(&s->held_bytes, bytes - before, __ATOMIC_SEQ_CST);
-    if (bytes < before && g_atomic_int_get(&s->thirsty_count) > 0) {
+    if (bytes < before && g_atomic_int_get(&s->stalled_count) > 0) {
         resume_first_bulk(s);
-        resume_thirsty(s);
+        resume_stalled(s);
     }
 }
 
@@ -166,12 +166,12 @@ void vj_peer_give_back(VjPeer *p, uint64_t bytes)
 }
 
 /* As server_takes; if it does not, @p is read on when there is room again. */
-static bool server_takes_or_thirsts(VjPeer *p, uint64_t bytes, uint64_t most)
+static bool server_takes_or_stalls(VjPeer *p, uint64_t bytes, uint64_t most)
 {
     if (server_takes(p->server, bytes, most)) {
         return true;
     }
-    become_thirsty(p);
+    become_stalled(p);
     /* Once more: the last one to give back may have looked before that. */
     return server_takes(p->server, bytes, most);
 }
@@ -196,7 +196,7 @@ static int take_room(VjPeer *p, uint64_t bytes, uint64_t later)
     if (!fits) {
         return -EAGAIN;
     }
-    if (!server_takes_or_thirsts(p, bytes, room_for(s, bytes))) {
+    if (!server_takes_or_stalls(p, bytes, room_for(s, bytes))) {
         vj_mutex_lock(&p->lock);
         p->held_bytes -= bytes;
         p->in_flight--;
@@ -257,7 +257,7 @@ static int peer_more(VjConn *conn, const VjFrame *frame, uint32_t used,
     uint64_t most =
         is_first_bulk(p) ? s->config.bytes_max + frame->bulk_bytes : room_for(s, more);
 
-    if (!server_takes_or_thirsts(p, more, most)) {
+    if (!server_takes_or_stalls(p, more, most)) {
         return -EAGAIN;
     }
     vj_mutex_lock(&p->lock);
@@ -517,7 +517,7 @@ static void life_released(VjOut *out, bool was_sent)
 }
 
 /* A peer whose requests are not read cannot get a PING through, and one that waits for
- * the answer to its hello sends none: they are told unasked. */
+ * the answer to its hello sends none: they get signs of life unasked. */
 static void send_life(VjPeer *p, int64_t now_us)
 {
     VjFrame frame = {.flags = VJ_FRAME_REPLY, .op = VJ_OP_PING};
@@ -547,7 +547,7 @@ static void give_up_slow(VjServerLoop *l, int64_t now_us)
 {
     VjRpcServer *s = l->server;
 
-    if (g_atomic_int_get(&s->thirsty_count) == 0 &&
+    if (g_atomic_int_get(&s->stalled_count) == 0 &&
         g_atomic_int_get(&s->deferred_count) == 0) {
         l->full_us = 0;
         return;

@@ -6,7 +6,7 @@
  *                            │└── quick handlers, PING; one alone ──────┤
  *                            └── after_earlier: waits for those ────────┘
  *
- * A request that is cancelled or late when its turn comes is not begun.  One whose
+ * A request that is cancelled or late before a thread takes it is not begun.  One whose
  * connection, or the server, has more replies than it may that nobody takes waits until
  * some are out (`deferred`).  A hello waits until all that the same client sent by an
  * earlier connection is over.
@@ -257,7 +257,7 @@ GHashTable *vj_server_clients_new(void)
     return g_hash_table_new_full(client_hash, client_equal, client_free, NULL);
 }
 
-/* The client's entry, new where it is not known yet. */
+/* The client's entry, made where there is none. */
 static VjServerClient *client_find(VjPeer *p, const VjHello *hello)
 {
     VjRpcServer *s = p->server;

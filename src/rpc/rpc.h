@@ -9,7 +9,9 @@
  * transport: unix, tcp, or tcp with TLS 1.3.
  *
  * Sockets are served by one loop thread for all clients of the process, and by those of a
- * server; that thread runs no handler and no user's code but done() of calls.
+ * server.  That of clients runs no user's code but connected(), lost(), and done() of
+ * calls; one of a server runs handlers that say is_quick, and that of a request which the
+ * server has alone (loop-private.h).
  */
 #ifndef VJ_RPC_RPC_H
 #define VJ_RPC_RPC_H
@@ -252,8 +254,8 @@ typedef struct VjRpcServerConfig {
     /* The connection is over; no request of it is left. */
     void (*gone)(void *opaque, void *peer);
     void *opaque;
-    unsigned workers;              /* threads that run handlers; at least 1 */
-    unsigned connections_max;      /* 0: VJ_RPC_CONNECTIONS_MAX */
+    unsigned workers;         /* threads that run handlers, beside loops; at least 1 */
+    unsigned connections_max; /* 0: VJ_RPC_CONNECTIONS_MAX */
     uint64_t connection_bytes_max; /* 0: the default above */
     uint64_t bytes_max;            /* of all connections together; 0: 1 GiB */
 } VjRpcServerConfig;
@@ -280,7 +282,7 @@ typedef struct VjRpcServerStats {
     uint64_t requests, failures;
 } VjRpcServerStats;
 void vj_rpc_server_stats(VjRpcServer *s, VjRpcServerStats *out);
-/* Requests and microseconds of handler @index of the table. */
+/* Requests, those that failed, and microseconds of handler @index of the table. */
 void vj_rpc_server_op_stats(VjRpcServer *s, unsigned index, uint64_t *requests,
                             uint64_t *failures, uint64_t *busy_us);
 

@@ -66,7 +66,7 @@ struct VjRpcServer {
     uint64_t accepted, refused, protocol_errors, requests, failures;
     gint connections;
     gint active; /* requests whose reply is not out */
-    gint thirsty_count, deferred_count;
+    gint stalled_count, deferred_count;
 
     VjMutex lock; /* VJ_RANK_RPC */
     VjCond work;  /* for workers */
@@ -79,7 +79,7 @@ struct VjRpcServer {
     bool stop;
     unsigned loops_changed;
     GQueue bulks;   /* of VjPeer whose bulk comes in, without room for all of it */
-    GQueue thirsty; /* of VjPeer: not read, as the server has no room; a reference each */
+    GQueue stalled; /* of VjPeer: not read, as the server has no room; a reference each */
     GQueue deferred;     /* of VjRpcRequest: run when the server has room for replies */
     GHashTable *clients; /* of VjServerClient, by its id */
     GQueue old_clients;  /* of those without a connection, the oldest one first */
@@ -134,7 +134,7 @@ struct VjPeer {
     unsigned in_flight; /* requests whose reply is not out */
     uint64_t held_bytes, reply_bytes;
     bool wants_room; /* not read until something is given back */
-    bool is_thirsty; /* in the server's queue */
+    bool is_stalled; /* in the server's queue */
     GQueue deferred; /* of VjRpcRequest: run when there is room for replies */
 };
 

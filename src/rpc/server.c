@@ -504,7 +504,7 @@ void vj_rpc_server_free(VjRpcServer *s)
     g_ptr_array_unref(s->listeners);
     g_assert(s->first == NULL && s->ring.length == 0 && s->active == 0 &&
              s->held_bytes == 0);
-    g_assert(s->thirsty.length == 0 && s->bulks.length == 0 && s->deferred.length == 0);
+    g_assert(s->stalled.length == 0 && s->bulks.length == 0 && s->deferred.length == 0);
     g_hash_table_unref(s->clients);
     g_ptr_array_unref(s->workers);
     vj_mutex_clear(&s->lock);

@@ -216,10 +216,10 @@ void vj_remote_node_doubt(VjRemoteNode *node, uint64_t number)
 /* What is durable there of puts that are not over, is it no more. */
 static void lose_durable(VjRemoteNode *node)
 {
-    vj_mutex_assert_held(&node->r->lock);
     GHashTableIter iter;
     gpointer put;
 
+    vj_mutex_assert_held(&node->r->lock);
     g_hash_table_iter_init(&iter, node->r->puts);
     while (g_hash_table_iter_next(&iter, &put, NULL)) {
         ((VjRemotePut *)put)->durable &= ~vj_node_bit(node->index);

@@ -48,7 +48,7 @@ static int next_of(const GetOp *g, VjNodeSet may) VJ_REQUIRES(g->op.r->lock)
         if ((may & vj_node_bit(index)) == 0) {
             continue;
         }
-        if (!r->nodes[index].is_suspect) {
+        if (!r->nodes[index].is_silent) {
             return (int)index;
         }
         suspect = suspect < 0 ? (int)index : suspect;
@@ -257,16 +257,16 @@ static int hedge(GetOp *g)
 
     vj_mutex_assert_held(&g->op.r->lock);
     if (node->answered_us < g->last_us) {
-        node->is_suspect = true;
+        node->is_silent = true;
     }
     if (index < 0) {
         return -1;
     }
-    if (!node->is_suspect && r->hedge_credit < VJ_REMOTE_HEDGE_EVERY) {
+    if (!node->is_silent && r->hedge_credit < VJ_REMOTE_HEDGE_EVERY) {
         vj_remote_op_set_timer(&g->op, vj_clock_mono_us() + VJ_REMOTE_HEDGE_MIN_US);
         return -1;
     }
-    if (!node->is_suspect) {
+    if (!node->is_silent) {
         r->hedge_credit -= VJ_REMOTE_HEDGE_EVERY;
     }
     r->hedges++;

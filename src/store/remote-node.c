@@ -18,10 +18,9 @@ static void node_live(VjRemoteNode *node)
 {
     VjRemote *r = node->r;
 
-    vj_mutex_assert_held(&node->r->lock);
     vj_mutex_assert_held(&r->lock);
     node->state = VJ_REMOTE_LIVE;
-    node->is_suspect = false;
+    node->is_silent = false;
     r->live |= vj_node_bit(node->index);
     r->connects++;
     if (r->is_open) {

@@ -112,7 +112,7 @@ struct VjRemoteNode {
                          * durable in an earlier one is lost */
     uint8_t place[VJ_WIRE_UUID_BYTES], instance[VJ_WIRE_UUID_BYTES];
     int64_t answered_us; /* the last time that it answered anything */
-    bool is_suspect;     /* a get took long, and nothing came meanwhile */
+    bool is_silent;      /* a get took long, and nothing came meanwhile */
     uint32_t gets_us[VJ_REMOTE_GETS_KEPT]; /* by 64 KiB */
     unsigned gets_count;
     int64_t hedge_us;     /* of what these say; by 64 KiB */
@@ -223,13 +223,15 @@ void vj_remote_node_close(VjRemoteNode *node);
 /* It is not live any more, if it was. */
 void vj_remote_node_away(VjRemoteNode *node) VJ_REQUIRES(node->r->lock);
 /* A call of @node's that was sent at @connects has ended with @rc: what that says of
- * it. */
+ * it.  The store's lock is held, as by the next two. */
 void vj_remote_node_answered(VjRemoteNode *node, const VjRpcCall *call,
                              uint64_t connects);
 /* A get of @len bytes took @us. */
 void vj_remote_node_note_get(VjRemoteNode *node, size_t len, int64_t us);
 /* After so long a get of @len bytes asks another node as well. */
 int64_t vj_remote_node_hedge_us(const VjRemoteNode *node, size_t len);
+/* For lines of K=V: without blanks; and for people. */
+const char *vj_remote_state_word(VjRemoteState state);
 const char *vj_remote_state_text(VjRemoteState state);
 /* The call failed as the node is not there, or gives no answer: it has said nothing of
  * the object. */
@@ -280,7 +282,8 @@ void vj_remote_op_unref(VjRemoteOp *op);
 /* Completes the room's request, once; @op->is_over was set by the caller with the lock
  * held. */
 void vj_remote_op_complete(VjRemoteOp *op, int rc, const VjPut *put);
-/* Sets the timer, instead of one that is set. */
+/* Sets the timer, instead of one that is set.  The store's lock is held, as by the next
+ * two. */
 void vj_remote_op_set_timer(VjRemoteOp *op, int64_t at_us);
 void vj_remote_op_clear_timer(VjRemoteOp *op);
 /* Resumed when a node came, or there is room, and at the latest at @at_us. */
@@ -290,7 +293,8 @@ void vj_remote_resume_all(VjRemote *r) VJ_REQUIRES(r->lock);
 /* Takes @call, and sends it: answered() of @op follows.  op->in_flight counts it
  * already. */
 void vj_remote_op_send(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call);
-/* Around a request of the store's own; false: it closes.  Stop waits for all of them. */
+/* Around a request of the store's own, both with the store's lock held; false: it closes.
+ * Stop waits for all of them. */
 bool vj_remote_own_begin(VjRemote *r) VJ_REQUIRES(r->lock);
 void vj_remote_own_end(VjRemote *r);
 void vj_remote_own_stop(VjRemote *r);
@@ -373,7 +377,7 @@ VjRpcCall *vj_remote_objects_call(const VjRemote *r, uint16_t op,
 
 int vj_remote_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                    void *opaque);
-/* There is room for one more put that no flush has covered. */
+/* There is room for one more put that no flush has covered.  The store's lock is held. */
 bool vj_remote_has_room(const VjRemote *r);
 int vj_remote_put_plain(VjStore *s, uint64_t id, const VjStoreWant *want,
                         const void *bytes, size_t len, VjPut *out, VjStoreForm *form);

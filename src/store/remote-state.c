@@ -26,20 +26,23 @@ const VjRemoteSeam *vj_remote_seam = &rpc_seam;
 
 /* ---- live and away ----------------------------------------------------------------- */
 
-const char *vj_remote_state_text(VjRemoteState state)
+const char *vj_remote_state_word(VjRemoteState state)
 {
-    static const char *const texts[] = {
-        [VJ_REMOTE_HOLE] = "removed",
-        [VJ_REMOTE_AWAY] = "away",
-        [VJ_REMOTE_GREETED] = "greeted",
-        [VJ_REMOTE_LIVE] = "live",
-        [VJ_REMOTE_FOREIGN] = "of another volume",
-        [VJ_REMOTE_EMPTY] = "empty",
-        [VJ_REMOTE_DOUBLE] = "the same as another one",
-        [VJ_REMOTE_REFUSING] = "refusing",
+    static const char *const words[] = {
+        [VJ_REMOTE_HOLE] = "removed",    [VJ_REMOTE_AWAY] = "away",
+        [VJ_REMOTE_GREETED] = "greeted", [VJ_REMOTE_LIVE] = "live",
+        [VJ_REMOTE_FOREIGN] = "foreign", [VJ_REMOTE_EMPTY] = "empty",
+        [VJ_REMOTE_DOUBLE] = "double",   [VJ_REMOTE_REFUSING] = "refusing",
     };
 
-    return texts[state];
+    return words[state];
+}
+
+const char *vj_remote_state_text(VjRemoteState state)
+{
+    return state == VJ_REMOTE_FOREIGN  ? "of another volume"
+           : state == VJ_REMOTE_DOUBLE ? "the same as another one"
+                                       : vj_remote_state_word(state);
 }
 
 bool vj_remote_is_lost(const VjRpcCall *call)
@@ -79,7 +82,7 @@ void vj_remote_node_answered(VjRemoteNode *node, const VjRpcCall *call, uint64_t
     vj_mutex_assert_held(&node->r->lock);
     if (call->is_answered) {
         node->answered_us = vj_clock_mono_us();
-        node->is_suspect = false;
+        node->is_silent = false;
     } else if ((call->rc == -ENOTCONN || call->rc == -ECONNRESET ||
                 call->rc == -EPROTO) &&
                node->connects == connects && node->state == VJ_REMOTE_LIVE) {

@@ -11,6 +11,7 @@
  * in between does not count.  An object that was flushed is readable as long as fewer
  * disks were lost than it has durable replicas.  Limits: 64 nodes, 8 replicas.
  */
+#include "base/uuid.h"
 #include "store/remote-private.h"
 
 /* ---- options ----------------------------------------------------------------------- */
@@ -123,25 +124,14 @@ static bool load_credentials(VjRemote *r, const VjStorePlace *place, const VjOpt
                                &files, &r->credentials, error);
 }
 
-/* The digits of @text, a uuid or NULL, which is all zero. */
+/* @text: a uuid or NULL, which is all zero. */
 static bool parse_uuid(const char *text, uint8_t *uuid, GError **error)
 {
-    unsigned digits = 0;
-
-    memset(uuid, 0, VJ_WIRE_UUID_BYTES);
-    for (const char *c = text; c != NULL && *c != '\0'; c++) {
-        int digit = g_ascii_xdigit_value(*c);
-
-        if (*c == '-') {
-            continue;
-        }
-        if (digit < 0 || digits == 2 * VJ_WIRE_UUID_BYTES) {
-            return vj_error_set(error, EINVAL, "volume %s: no uuid", text);
-        }
-        uuid[digits / 2] = (uint8_t)(uuid[digits / 2] << 4 | digit);
-        digits++;
+    if (text == NULL) {
+        memset(uuid, 0, VJ_UUID_BYTES);
+        return true;
     }
-    return text == NULL || digits == 2 * VJ_WIRE_UUID_BYTES ||
+    return vj_uuid_parse(text, uuid) ||
            vj_error_set(error, EINVAL, "volume %s: no uuid", text);
 }
 
@@ -467,7 +457,7 @@ static bool remote_node(VjStore *s, unsigned index, VjStoreNode *out)
     out->received_bytes = traffic.received_bytes;
     out->losses = traffic.losses;
     vj_mutex_lock(&r->lock);
-    out->state = vj_remote_state_text(node->state);
+    out->state = vj_remote_state_word(node->state);
     out->is_live = node->state == VJ_REMOTE_LIVE;
     out->weight = r->weights[index];
     out->is_draining = is_listed && out->weight == 0;

@@ -131,7 +131,7 @@ typedef struct VjStoreHealed {
 /* One of the nodes, for people. */
 typedef struct VjStoreNode {
     char address[256]; /* cut where it is longer */
-    const char *state; /* "live", "away", …; static */
+    const char *state; /* "live", "away", …: one word; static */
     bool is_live, is_draining;
     uint32_t weight;
     uint64_t requests, sent_bytes, received_bytes, losses;

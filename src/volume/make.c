@@ -17,13 +17,13 @@ const VjOptSpec vj_volume_make_options[] = {
     {.name = "store",
      .type = VJ_OPT_STRING,
      .fallback = "posix",
-     .choices = "posix|null",
+     .choices = "posix|null|remote",
      .is_spec = true,
      .help = "driver that keeps the objects, with its own options as NAME:K=V"},
     {.name = "meta",
      .type = VJ_OPT_STRING,
      .fallback = "lmdb",
-     .choices = "lmdb",
+     .choices = "lmdb|remote",
      .is_spec = true,
      .help = "engine that keeps the metadata, with its own options as NAME:K=V"},
     {.name = "hash",
@@ -60,15 +60,14 @@ static bool has_line_break(const char *text)
 
 static char *new_uuid(void)
 {
-    uint8_t b[16];
+    uint8_t b[VJ_UUID_BYTES];
+    char text[VJ_UUID_TEXT_BYTES];
 
     vj_random_bytes(b, sizeof b);
     b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
     b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-    return g_strdup_printf(
-        "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-        b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
-        b[14], b[15]);
+    vj_uuid_text(b, text);
+    return g_strdup(text);
 }
 
 static bool choose_digest(const VjOpts *o, VjSuperblock *s, GError **error)

@@ -160,26 +160,6 @@ static bool is_hex(const char *text, size_t len)
     return has_hex(text, len) && text[len] == '\0';
 }
 
-bool vj_uuid_parse(const char *text, uint8_t bytes[16])
-{
-    size_t count = 0;
-
-    for (const char *c = text; *c != '\0';) {
-        if ((c - text == 8 || c - text == 13 || c - text == 18 || c - text == 23) &&
-            *c == '-') {
-            c++;
-            continue;
-        }
-        if (count == 16 || strspn(c, "0123456789abcdef") < 2) {
-            return false;
-        }
-        bytes[count++] =
-            (uint8_t)(g_ascii_xdigit_value(c[0]) << 4 | g_ascii_xdigit_value(c[1]));
-        c += 2;
-    }
-    return count == 16 && strlen(text) == 36;
-}
-
 static bool read_digest(const char *name, VjSuperblock *out, GError **error)
 {
     bool is_known;

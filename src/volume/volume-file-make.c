@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,14 +44,6 @@ static bool open_directory(VjVolumeFileMake *m, const char *source, GError **err
     return m->dir_fd >= 0 || vj_error_set_errno(error, errno, "%s", m->dir);
 }
 
-/* 1: we have it; 0: another process has; -errno. */
-static int try_lock(int fd)
-{
-    int r = vj_fd_lock(fd, NULL, 0);
-
-    return r == 0 ? 1 : r == -EWOULDBLOCK ? 0 : r;
-}
-
 /* What is there is a volume file, which may go, and no process uses it. */
 static bool may_replace(VjVolumeFileMake *m, const char *source, bool force,
                         GError **error)
@@ -75,7 +66,8 @@ static bool may_replace(VjVolumeFileMake *m, const char *source, bool force,
                             "the volume that has the places which are to be taken",
                             source);
     }
-    return try_lock(m->old_fd) != 0 ||
+    /* Where files cannot be locked, it will do without (source-lock.c). */
+    return vj_fd_lock(m->old_fd, NULL, 0) != -EWOULDBLOCK ||
            vj_error_set(error, EBUSY, "%s is in use by another varjfs process", source);
 }
 
@@ -98,23 +90,9 @@ static char *uuid_of_rest(int fd)
 
 static bool open_making(VjVolumeFileMake *m, GError **error)
 {
-    struct stat st, now;
-
-    m->making_fd =
-        openat(m->dir_fd, m->making,
-               O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
-    if (m->making_fd < 0 || fstat(m->making_fd, &st) < 0) {
-        return vj_error_set_errno(error, errno, "%s/%s", m->dir, m->making);
-    }
-    if (!S_ISREG(st.st_mode) || st.st_uid != geteuid()) {
-        return vj_error_set(error, EEXIST, "%s/%s is there, and is not ours", m->dir,
-                            m->making);
-    }
-    if (try_lock(m->making_fd) == 0 ||
-        fstatat(m->dir_fd, m->making, &now, AT_SYMLINK_NOFOLLOW) < 0 ||
-        now.st_ino != st.st_ino || now.st_dev != st.st_dev) {
-        return vj_error_set(error, EBUSY, "%s/%s: another mkfs.varjfs is at work", m->dir,
-                            m->making);
+    m->making_fd = vj_volume_file_open_beside(m->dir_fd, m->dir, m->making, error);
+    if (m->making_fd < 0) {
+        return false;
     }
     m->uuid = uuid_of_rest(m->making_fd);
     return true;

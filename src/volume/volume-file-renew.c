@@ -107,30 +107,6 @@ static bool compare(const Renewal *w, const char *text, bool *is_older, GError *
     return ok;
 }
 
-/* One process at a time: the name is that of what we have locked. */
-static bool open_new(Renewal *w, GError **error)
-{
-    struct stat st, now;
-
-    w->new_fd =
-        openat(w->dir_fd, w->new_name,
-               O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
-    if (w->new_fd < 0 || fstat(w->new_fd, &st) < 0) {
-        return vj_error_set_errno(error, errno, "%s/%s", w->dir, w->new_name);
-    }
-    if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1) {
-        return vj_error_set(error, EEXIST, "%s/%s is there, and is not ours", w->dir,
-                            w->new_name);
-    }
-    if (flock(w->new_fd, LOCK_EX | LOCK_NB) < 0 ||
-        fstatat(w->dir_fd, w->new_name, &now, AT_SYMLINK_NOFOLLOW) < 0 ||
-        now.st_ino != st.st_ino || now.st_dev != st.st_dev) {
-        return vj_error_set(error, EBUSY, "%s/%s: another process writes it", w->dir,
-                            w->new_name);
-    }
-    return true;
-}
-
 /* -errno */
 static int write_new(const Renewal *w, const char *text)
 {
@@ -186,7 +162,8 @@ static bool renew_it(Renewal *w, const char *text, GError **error)
 {
     int r;
 
-    if (!open_new(w, error)) {
+    w->new_fd = vj_volume_file_open_beside(w->dir_fd, w->dir, w->new_name, error);
+    if (w->new_fd < 0) {
         return false;
     }
     r = write_new(w, text);

@@ -50,6 +50,33 @@ int vj_volume_file_open(const char *path, GError **error)
     return check(path, &st, error) ? vj_fd_steal(&fd) : -1;
 }
 
+/* It is locked, and the name is still its own.  Where files cannot be locked, it will do
+ * without (source-lock.c). */
+int vj_volume_file_open_beside(int dir_fd, const char *dir, const char *name,
+                               GError **error)
+{
+    VJ_AUTO_FD fd =
+        openat(dir_fd, name,
+               O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
+    struct stat st, now;
+
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        vj_error_set_errno(error, errno, "%s/%s", dir, name);
+        return -1;
+    }
+    if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink > 1) {
+        vj_error_set(error, EEXIST, "%s/%s is there, and is not ours", dir, name);
+        return -1;
+    }
+    if (vj_fd_lock(fd, NULL, 0) == -EWOULDBLOCK ||
+        fstatat(dir_fd, name, &now, AT_SYMLINK_NOFOLLOW) < 0 || now.st_ino != st.st_ino ||
+        now.st_dev != st.st_dev) {
+        vj_error_set(error, EBUSY, "%s/%s: another process writes it", dir, name);
+        return -1;
+    }
+    return vj_fd_steal(&fd);
+}
+
 char *vj_volume_file_read(int fd, size_t *len, GError **error)
 {
     struct stat st;

@@ -5,6 +5,7 @@
 #ifndef VJ_VOLUME_VOLUME_PRIVATE_H
 #define VJ_VOLUME_VOLUME_PRIVATE_H
 
+#include "base/uuid.h"
 #include "chunk/chunk.h"
 #include "file/records.h"
 #include "file/table.h"
@@ -50,8 +51,6 @@ bool vj_superblock_read(const VjPlace *p, char **text, VjSuperblock *out, GError
 bool vj_place_read_superblock(const VjPlace *p, VjSuperblock *out, GError **error);
 /* Whether @error of vj_superblock_read is damage of a file system that was there. */
 bool vj_superblock_is_lost(const VjPlace *p, const GError *error);
-/* The 16 bytes of "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; false: that is none. */
-bool vj_uuid_parse(const char *text, uint8_t bytes[16]);
 
 /* What the drivers that it names say (needs.c), and which files their specs name. */
 VjDriverNeeds vj_driver_needs(const VjSuperblock *super);
@@ -63,6 +62,10 @@ void vj_driver_files(const VjSuperblock *super, GPtrArray *names);
 int vj_volume_file_open(const char *path, GError **error);
 /* Owned, ends with a NUL behind its *len bytes; NULL: the line does not name the file. */
 char *vj_volume_file_read(int fd, size_t *len, GError **error);
+/* Of the file that is to take its place: @name in the directory, made where it is not
+ * there, which no other process writes while the descriptor is open.  -1 and one line. */
+int vj_volume_file_open_beside(int dir_fd, const char *dir, const char *name,
+                               GError **error);
 
 /* One that mkfs makes. */
 typedef struct VjVolumeFileMake {

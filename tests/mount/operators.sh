@@ -37,8 +37,8 @@ is "mkfs.varjfs: switches" "$(complete_words mkfs.varjfs --)" "--force --help --
 is "mkfs.varjfs: options" "$(complete_words mkfs.varjfs -o ha)" "hash="
 is "mkfs.varjfs: values" "$(complete_words mkfs.varjfs -o label=x,hash=sh)" \
     "sha1 sha256"
-is "mkfs.varjfs: drivers" "$(complete_words mkfs.varjfs -o store=)" "null posix"
-is "mkfs.varjfs: the only engine" "$(complete_words mkfs.varjfs -o meta=)" "lmdb"
+is "mkfs.varjfs: drivers" "$(complete_words mkfs.varjfs -o store=)" "null posix remote"
+is "mkfs.varjfs: engines" "$(complete_words mkfs.varjfs -o meta=)" "lmdb remote"
 is "mkfs.varjfs: transformations" "$(complete_words mkfs.varjfs -o transform=l)" "lz4"
 is "mkfs.varjfs: a size is typed" "$(complete_words mkfs.varjfs -o objects=)" ""
 is "varjfs: values" "$(complete_words varjfs "$T" "$T" -o ro,check=a)" "always auto"
@@ -53,19 +53,26 @@ typed_words()
         COMP_WORDBREAKS=$'"'"' \t\n"><=;|&(:'"'"'
         COMP_LINE=$2
         COMP_POINT=${#2}
-        COMP_WORDS=("" = "")
-        COMP_CWORD=2
-        _varjfs_program "${2%% *}" "${2##*=}" =
+        read -r -a COMP_WORDS <<<"${2//=/ = }"
+        [[ $2 != *[=[:space:]] ]] || COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        function_of=$(complete -p "${2%% *}" | sed "s/.*-F \([^ ]*\) .*/\1/")
+        "$function_of" "${2%% *}" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
         printf "%s\n" "${COMPREPLY[@]}"' bash "$contrib" "$1" | sort | xargs
 }
 is "typed: a value" "$(typed_words "mkfs.varjfs -o label=x,hash=sh")" "sha1 sha256"
 is "typed: a value of a mount" "$(typed_words "varjfs a b -o ro,safety=ne")" "network"
+is "typed: a format" "$(typed_words "varjfsd -c conf --stats=p")" "prometheus"
+is "typed: formats" "$(typed_words "varjfsd -c conf --stats=")" "json prometheus"
+is "typed: nothing for a number" "$(typed_words "varjfsctl node add --weight=")" ""
 is "typed: the next option" "$(typed_words "mkfs.varjfs -o hash=sha1,lab")" "sha1,label="
 mkdir -p "$T/words/directory"
 touch "$T/words/file"
 cd "$T/words" || exit 1
 is "a mount is a directory" "$(complete_words varjfsctl df '')" "directory"
 is "a file is any file" "$(complete_words varjfsctl status --json '')" "directory file"
+is "a mount behind a switch with a value" "$(typed_words "varjfsctl node add --weight=2 ")" "directory"
+is "verbs of the nodes" "$(complete_words varjfsctl node re)" "refresh remove repair"
 is "SOURCE is a directory or a volume file" "$(complete_words fsck.varjfs -y '')" "directory file"
 is "an offset is typed" "$(complete_words varjfsctl insert file '')" ""
 cd / || exit 1

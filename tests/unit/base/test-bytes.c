@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Slices, byte order, cursors that stop at the end, arithmetic that says when it cannot.
- */
+/* Slices, byte order, cursors that stop at the end, arithmetic that says when it cannot,
+ * uuids. */
+#include "base/uuid.h"
+
 #include "../../lib/test.h"
 
 static void slices_order_like_memcmp_then_length(void **state)
@@ -152,6 +154,34 @@ static void arithmetic_says_when_it_does_not_fit(void **state)
     assert_false(vj_round_up_u64(UINT64_MAX - 4094, 4096, &v));
 }
 
+static void uuids_are_their_text(void **state)
+{
+    static const char right[] = "00112233-4455-6677-8899-aabbccddeeff";
+    static const char *const wrong[] = {
+        "",
+        "00112233445566778899aabbccddeeff",
+        "00112233-4455-6677-8899-AABBCCDDEEFF",
+        "00112233-4455-6677-8899-aabbccddeef",
+        "00112233-4455-6677-8899-aabbccddeeff0",
+        "0011223-34455-6677-8899-aabbccddeeff",
+        "00112233-4455-6677-8899-aabbccddeefg",
+        "------------------------------------",
+    };
+    uint8_t bytes[VJ_UUID_BYTES];
+    char text[VJ_UUID_TEXT_BYTES];
+
+    (void)state;
+    assert_true(vj_uuid_parse(right, bytes));
+    for (unsigned i = 0; i < VJ_UUID_BYTES; i++) {
+        assert_int_equal(bytes[i], 0x11 * i);
+    }
+    vj_uuid_text(bytes, text);
+    assert_string_equal(text, right);
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+        assert_false(vj_uuid_parse(wrong[i], bytes));
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(slices_order_like_memcmp_then_length),
     cmocka_unit_test(integers_have_their_byte_order),
@@ -160,6 +190,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(hostile_lengths_do_not_wrap),
     cmocka_unit_test(writes_past_the_end_write_nothing),
     cmocka_unit_test(arithmetic_says_when_it_does_not_fit),
+    cmocka_unit_test(uuids_are_their_text),
 };
 
 VJ_TEST_MAIN(tests)

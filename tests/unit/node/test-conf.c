@@ -69,7 +69,8 @@ static void test_all_keys(void **state)
     char *dir = vj_test_make_dir();
     g_autofree char *key = write_key(dir, "a.key", 0600);
     g_autofree char *text = g_strdup_printf(
-        "[node]\nlisten = 10.0.0.1, [::1]:1 ,unix:/run/y\nlisten_insecure = 127.0.0.1:2\n"
+        "[node]\nlisten = 10.0.0.1, [::1]:1 ,unix:/run/y\n"
+        "listen_insecure = 127.0.0.1:2, unix:run/z\n"
         "certificate = c.pem\ncertificate_key = /k.pem\nca = ca.pem\nkey = %s\n"
         "workers = 3\nmemory = 2G\nconnection_memory = 64M\nconnections = 9\n"
         "drain = 0\nlog = l.log\nsandbox = off\nbelow = /srv\n"
@@ -83,6 +84,8 @@ static void test_all_keys(void **state)
     (void)state;
     assert_int_equal(g_strv_length(c->listen), 3);
     assert_string_equal(c->listen[2], "unix:/run/y");
+    assert_string_equal(c->listen_insecure[0], "127.0.0.1:2");
+    assert_string_equal(c->listen_insecure[1], "unix:/etc/v/run/z");
     assert_string_equal(c->certificate, "/etc/v/c.pem");
     assert_string_equal(c->certificate_key, "/k.pem");
     assert_string_equal(c->log, "/etc/v/l.log");

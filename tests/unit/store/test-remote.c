@@ -1025,6 +1025,15 @@ static void test_full(void **state)
 
 /* ---- whose place it is ------------------------------------------------------------- */
 
+/* They stand in lines of K=V between blanks. */
+static void test_state_words(void **state)
+{
+    (void)state;
+    for (VjRemoteState s = VJ_REMOTE_HOLE; s <= VJ_REMOTE_REFUSING; s++) {
+        assert_null(strpbrk(vj_remote_state_word(s), " =\n"));
+    }
+}
+
 static void test_foreign(void **state)
 {
     Fixture *f = *state;
@@ -1162,6 +1171,7 @@ static const struct CMUnitTest tests[] = {
     REMOTE_TEST(test_drain),
     REMOTE_TEST_WITH(test_old_replica_stays, "replicas=1,timeout=20"),
     REMOTE_TEST(test_full),
+    cmocka_unit_test(test_state_words),
     REMOTE_TEST_WITH(test_foreign, "replicas=2,timeout=1"),
     REMOTE_TEST(test_create_needs_all),
     REMOTE_TEST(test_change),
