@@ -38,8 +38,7 @@ static inline bool vj_store_result_is_sound(int result)
 }
 
 /* store.c, for io.c: the driver's own call for @io, which puts to @put and into @io's
- * space; submit; cancel, push and
- * help, if any. */
+ * space; submit; cancel, push and help, if any. */
 int vj_store_call(VjStore *s, VjIo *io, VjPut *put);
 void vj_store_call_submit(VjStore *s, VjIo *io);
 void vj_store_call_cancel(VjStore *s, VjIo *io);
