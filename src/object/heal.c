@@ -128,7 +128,7 @@ static int move_body(VjTxn *txn, void *opaque)
     return vj_object_record_put(txn, space, &record);
 }
 
-/* @rc of heal or trim, or the first error of the commit. */
+/* The error of the commit, or @rc of heal or trim. */
 static int move(VjObjects *o, Place *p, VjLoc now, int rc)
 {
     int moved = 0;
@@ -137,7 +137,7 @@ static int move(VjObjects *o, Place *p, VjLoc now, int rc)
     if ((rc == 0 || rc == -EAGAIN) && memcmp(&p->now, &p->before, sizeof p->now) != 0) {
         moved = vj_meta_run(o->meta, VJ_RUN_DEFAULT, move_body, p);
     }
-    return rc == 0 ? moved : rc;
+    return moved < 0 ? moved : rc;
 }
 
 /* *healed: what the store says, its locator is in the record. */
