@@ -153,7 +153,7 @@ static int read_all(VjObjectCheck *c, const VjObject *object, const char **why)
     g_autoptr(VjBuf) plain = NULL;
     struct iovec iov;
     VjDigest digest;
-    int rc = vj_object_load(c->objects, object, &plain);
+    int rc = vj_object_load_any(c->objects, object, &plain);
 
     if (rc == -ENOMEM) {
         return rc;

@@ -31,6 +31,14 @@ int vj_objects_keep_garbage(VjObjects *o, GArray *puts) G_GNUC_WARN_UNUSED_RESUL
  * filled. */
 int vj_object_load(VjObjects *o, const VjObject *object,
                    VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
+/* The same; where a replica is damaged, by way of the others. */
+int vj_object_load_any(VjObjects *o, const VjObject *object,
+                       VjBuf **plain) G_GNUC_WARN_UNUSED_RESULT;
+/* *out: @object as if node @index alone had it.  False: the store has no such node. */
+bool vj_object_at(VjObjects *o, const VjObject *object, unsigned index, VjObject *out);
+/* A read of @object failed with @rc: true, it is worth another try, as its store had a
+ * good replica of it. */
+bool vj_object_mend(VjObjects *o, const VjObject *object, int rc);
 
 /* Equal content shall be put afresh: out of the index, marked damaged.  Its own
  * commit. */

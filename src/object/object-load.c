@@ -161,6 +161,23 @@ int vj_object_load(VjObjects *o, const VjObject *object, VjBuf **plain)
     return rc < 0 ? rc : vj_object_unpack(o, object, stored, plain);
 }
 
+bool vj_object_at(VjObjects *o, const VjObject *object, unsigned index, VjObject *out)
+{
+    *out = *object;
+    return vj_store_loc_at(o->store, object->loc, index, &out->loc);
+}
+
+int vj_object_load_any(VjObjects *o, const VjObject *object, VjBuf **plain)
+{
+    int rc = vj_object_load(o, object, plain);
+    VjObject one;
+
+    for (unsigned i = 0; rc == -EBADMSG && vj_object_at(o, object, i, &one); i++) {
+        rc = vj_object_load(o, &one, plain);
+    }
+    return rc;
+}
+
 int vj_object_load_content(VjObjects *o, const VjObject *object, VjBuf **plain)
 {
     if ((object->flags & (VJ_OBJECT_BY_NODE | VJ_OBJECT_ON_WIRE)) != 0 &&

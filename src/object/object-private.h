@@ -296,10 +296,6 @@ typedef struct VjHealing {
 void vj_healing_init(VjHealing *h);
 void vj_healing_clear(VjHealing *h);
 
-/* A read of @object failed with @rc: true, it is worth another try, as its store had a
- * good replica of it. */
-bool vj_object_mend(VjObjects *o, const VjObject *object, int rc);
-
 /* ---- verified.c -------------------------------------------------------------------- */
 
 /* Ids remembered, 8 bytes each. */

@@ -389,6 +389,26 @@ VjBuf *vj_object_hold(VjObjects *o, const VjObject *object, uint32_t start, uint
     return plain;
 }
 
+/* One replica is damaged, and was not mended: nothing may be changed here, or its node
+ * cannot remove it.  Each node is asked for its own. */
+static int read_any(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
+                    uint32_t len, bool whole)
+{
+    int rc = -EBADMSG;
+    VjObject one;
+
+    for (unsigned i = 0; rc == -EBADMSG && vj_object_at(o, object, i, &one); i++) {
+        vj_cache_drop(&o->cache, object->id);
+        rc = read_once(o, &one, start, dst, len, whole);
+    }
+    if (rc == 0) {
+        vj_log_warn("object %" G_GUINT64_FORMAT
+                    ": a replica is damaged, another one was read",
+                    object->id);
+    }
+    return rc;
+}
+
 int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *dst,
                    uint32_t len, bool whole)
 {
@@ -400,6 +420,8 @@ int vj_object_read(VjObjects *o, const VjObject *object, uint32_t start, void *d
     }
     vj_lock_assert_none();
     rc = read_once(o, object, start, dst, len, whole);
-    return vj_object_mend(o, object, rc) ? read_once(o, object, start, dst, len, whole)
-                                         : rc;
+    if (vj_object_mend(o, object, rc)) {
+        rc = read_once(o, object, start, dst, len, whole);
+    }
+    return rc == -EBADMSG ? read_any(o, object, start, dst, len, whole) : rc;
 }

@@ -42,13 +42,15 @@ static const VjPosixSyncCalls kernel_calls = {
     .sync_all = syncfs,
 };
 
-void vj_posix_sync_init(VjPosixSync *y, int root_fd, VjFdCache *dirs, uint32_t batch_max)
+void vj_posix_sync_init(VjPosixSync *y, int root_fd, VjFdCache *dirs, uint32_t batch_max,
+                        bool inherits)
 {
     g_assert(root_fd >= 0 && batch_max <= VJ_POSIX_SYNC_BATCH_MAX);
     *y = (VjPosixSync){
         .root_fd = root_fd,
         .dirs = dirs,
         .batch_max = batch_max,
+        .inherits = inherits,
         .calls = kernel_calls,
         /* An earlier process may have made directories and not synced them. */
         .dirs_made = 1};
@@ -321,7 +323,7 @@ static void lead(VjPosixSync *y) VJ_REQUIRES(y->lock)
     uint64_t covered = y->returned, dirs_covered = y->dirs_made, failures = y->failures;
     /* One by one is several waits in turn: not while others queue up behind them. */
     bool all = y->overflowed || y->crowd > 0 || y->dirs_in_making > 0 ||
-               y->dirs_made != y->dirs_synced;
+               y->dirs_made != y->dirs_synced || y->inherits;
     VjPosixSyncCounts counts = {0};
     Taken batch, late = {.count = 0};
     int failed, close_failed;
@@ -356,6 +358,7 @@ static void lead(VjPosixSync *y) VJ_REQUIRES(y->lock)
     }
     if (!failed && all) {
         y->dirs_synced = dirs_covered;
+        y->inherits = false;
     }
     vj_cond_broadcast(&y->changed);
     if (late.count > 0) {
@@ -374,7 +377,7 @@ int vj_posix_sync_flush(VjPosixSync *y)
     vj_mutex_lock(&y->lock);
     wanted = y->returned;
     failures = y->failures;
-    while (y->decided < wanted && y->failures == failures) {
+    while ((y->decided < wanted || y->inherits) && y->failures == failures) {
         if (y->syncing) {
             y->crowd = VJ_POSIX_CROWD_SYNCS;
             vj_cond_wait(&y->changed, &y->lock);

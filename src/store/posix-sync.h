@@ -64,6 +64,7 @@ typedef struct VjPosixSync {
     int doubt_error;      /* what flush() says of them */
     bool broken;          /* too many in doubt to know them one by one */
     uint64_t failures;    /* device syncs that failed */
+    bool inherits;        /* there may be files of an earlier process that no sync met */
     bool syncing;
     uint32_t
         crowd; /* so many syncs from now on expect that others queue up behind them */
@@ -73,7 +74,10 @@ typedef struct VjPosixSync {
     VjPosixSyncCounts counts;
 } VjPosixSync;
 
-void vj_posix_sync_init(VjPosixSync *y, int root_fd, VjFdCache *dirs, uint32_t batch_max);
+/* @inherits: there may be objects that an earlier process put.  Who finds them counts on
+ * flush() for them as for others, so the first one covers them. */
+void vj_posix_sync_init(VjPosixSync *y, int root_fd, VjFdCache *dirs, uint32_t batch_max,
+                        bool inherits);
 void vj_posix_sync_clear(VjPosixSync *y);
 
 /* The file's bytes are on their way to the device.  -errno: they may be lost, and no

@@ -1085,7 +1085,7 @@ static bool posix_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
     vj_fd_cache_init(&p->objects, most_open(vj_opts_number(opts, "open_files")),
                      "store.posix.objects");
     vj_posix_sync_init(&p->sync, p->root_fd, &p->dirs,
-                       (uint32_t)vj_opts_number(opts, "sync_batch"));
+                       (uint32_t)vj_opts_number(opts, "sync_batch"), !place->create);
     return true;
 }
 

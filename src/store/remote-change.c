@@ -266,3 +266,16 @@ bool vj_remote_loc_names(VjStore *s, VjLoc loc, unsigned index)
     (void)s;
     return vj_remote_loc_decode(loc, &nonce, &nodes) && (nodes & vj_node_bit(index)) != 0;
 }
+
+bool vj_remote_loc_at(VjStore *s, VjLoc loc, unsigned index, VjLoc *out)
+{
+    VjRemote *r = (VjRemote *)s;
+    VjNodeSet nodes;
+    uint64_t nonce;
+
+    if (index >= vj_remote_count(r) || !vj_remote_loc_decode(loc, &nonce, &nodes)) {
+        return false;
+    }
+    *out = vj_remote_loc_encode(nonce, vj_node_bit(index));
+    return true;
+}

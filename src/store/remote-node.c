@@ -112,14 +112,23 @@ static char *why_of(int status, VjSlice reply)
     return text != NULL ? text : g_strdup(g_strerror(status != 0 ? -status : EPROTO));
 }
 
-/* Another node of the list is at the same place. */
+/* Another node of the list is at the same place.  Where that one is away, and this one
+ * was at another place before, the place has moved: nodes may exchange their
+ * addresses. */
 static bool is_double(const VjRemoteNode *node, const VjHelloReply *hello)
 {
+    bool has_moved =
+        node->connects > 0 && memcmp(node->place, hello->node, sizeof node->place) != 0;
+
     vj_mutex_assert_held(&node->r->lock);
     for (unsigned i = 0; i < vj_remote_count(node->r); i++) {
         const VjRemoteNode *other = &node->r->nodes[i];
 
+        bool is_used =
+            other->state == VJ_REMOTE_LIVE || other->state == VJ_REMOTE_GREETED;
+
         if (other != node && other->connects > 0 && other->state != VJ_REMOTE_HOLE &&
+            (is_used || !has_moved) &&
             memcmp(other->place, hello->node, sizeof other->place) == 0) {
             return true;
         }

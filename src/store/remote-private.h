@@ -215,6 +215,7 @@ bool vj_remote_change_list(VjOpts *opts, const VjNodeChange *change, GError **er
 bool vj_remote_change_begin(VjStore *s, const VjNodeChange *change, GError **error);
 void vj_remote_change_end(VjStore *s, const VjNodeChange *change, bool is_listed);
 bool vj_remote_loc_names(VjStore *s, VjLoc loc, unsigned index);
+bool vj_remote_loc_at(VjStore *s, VjLoc loc, unsigned index, VjLoc *out);
 
 /* remote-node.c; what is known of nodes: remote-state.c */
 bool vj_remote_node_open(VjRemoteNode *node, VjSlice hello, int64_t silence_us,

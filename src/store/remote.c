@@ -505,6 +505,7 @@ const VjStoreOps vj_store_remote_ops = {
     .change_begin = vj_remote_change_begin,
     .change_end = vj_remote_change_end,
     .loc_names = vj_remote_loc_names,
+    .loc_at = vj_remote_loc_at,
     .digest = vj_remote_digest,
     .put_plain = vj_remote_put_plain,
     .get_plain = vj_remote_get_plain,

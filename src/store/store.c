@@ -831,3 +831,10 @@ bool vj_store_loc_names(VjStore *s, VjLoc loc, unsigned index)
     g_assert(driver->ops->loc_names != NULL);
     return driver->ops->loc_names(driver, loc, index);
 }
+
+bool vj_store_loc_at(VjStore *s, VjLoc loc, unsigned index, VjLoc *out)
+{
+    VjStore *driver = driver_of(s);
+
+    return driver->ops->loc_at != NULL && driver->ops->loc_at(driver, loc, index, out);
+}

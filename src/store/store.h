@@ -374,13 +374,15 @@ typedef struct VjStoreOps {
      * change_begin: what has to be done before the new list is durable; false: nothing is
      * changed.  change_end follows it: @is_listed, the list is durable, and the store
      * goes by it; else what change_begin did is undone.  loc_names: a replica may be at
-     * node @index.  Threads: one at a time, loc_names any; change_begin blocks.  NULL:
-     * the list does not change; the three that follow, too.
+     * node @index.  loc_at: of the same object, naming that node alone; false: there is
+     * no such node.  Threads: one at a time, loc_names and loc_at any; change_begin
+     * blocks.  NULL: the list does not change; the four that follow, too.
      */
     bool (*change_list)(VjOpts *opts, const VjNodeChange *change, GError **error);
     bool (*change_begin)(VjStore *s, const VjNodeChange *change, GError **error);
     void (*change_end)(VjStore *s, const VjNodeChange *change, bool is_listed);
     bool (*loc_names)(VjStore *s, VjLoc loc, unsigned index);
+    bool (*loc_at)(VjStore *s, VjLoc loc, unsigned index, VjLoc *out);
     /* Free and total bytes now; cheap enough for once a second.  -EIO. */
     int (*space)(VjStore *s, VjStoreSpace *out);
     /*
@@ -556,6 +558,8 @@ bool vj_store_change_spec(const char *spec, const VjNodeChange *change, char **o
 bool vj_store_change_begin(VjStore *s, const VjNodeChange *change, GError **error);
 void vj_store_change_end(VjStore *s, const VjNodeChange *change, bool is_listed);
 bool vj_store_loc_names(VjStore *s, VjLoc loc, unsigned index);
+/* False also where the driver has no replicas. */
+bool vj_store_loc_at(VjStore *s, VjLoc loc, unsigned index, VjLoc *out);
 /* Of the last answer, for a second, what was put since is taken off; the driver is asked
  * again earlier where less than 1 GiB, or 65536 objects, are left. */
 int vj_store_space(VjStore *s, VjStoreSpace *out) G_GNUC_WARN_UNUSED_RESULT;

@@ -160,13 +160,38 @@ static void note_bad(VjTend *t, const VjObject *object)
     t->found_bytes += object->plain_bytes;
 }
 
+/* From each node that has a replica; what is damaged there is mended from another one. */
+static int load(VjVolume *v, const VjObject *object, VjBuf **plain)
+{
+    bool is_damaged = false;
+    VjObject one;
+
+    *plain = NULL;
+    for (unsigned i = 0; vj_object_at(v->objects, object, i, &one); i++) {
+        g_autoptr(VjBuf) got = NULL;
+        int rc = 0;
+
+        if (vj_store_loc_names(v->store, object->loc, i)) {
+            rc = vj_object_load(v->objects, &one, &got);
+        }
+        is_damaged = is_damaged || rc == -EBADMSG;
+        if (*plain == NULL) {
+            *plain = g_steal_pointer(&got);
+        }
+    }
+    if (is_damaged) {
+        (void)vj_object_mend(v->objects, object, -EBADMSG);
+    }
+    return *plain != NULL ? 0 : vj_object_load(v->objects, object, plain);
+}
+
 static int verify(VjVolume *v, const VjObject *object, VjTend *t)
 {
     g_autoptr(VjBuf) plain = NULL;
     VjIndexKey key;
     struct iovec iov;
     VjDigest digest;
-    int rc = vj_object_load(v->objects, object, &plain);
+    int rc = load(v, object, &plain);
 
     t->examined++;
     t->examined_bytes += object->stored_bytes;

@@ -9,4 +9,5 @@ CLUSTER_TESTS += \
 	tests/cluster/nodes-fail.sh \
 	tests/cluster/posix.sh \
 	tests/cluster/programs.sh \
+	tests/cluster/rot.sh \
 	tests/cluster/start.sh

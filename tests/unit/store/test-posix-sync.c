@@ -155,6 +155,24 @@ static void test_first_flush_by_syncfs(void **state)
     assert_int_equal(counts_of(t).alls, 1);
 }
 
+/* Nor has it put anything: what is there is durable after a flush all the same, as a
+ * caller that finds it, and has not put it here, counts on. */
+static void test_flush_covers_predecessor(void **state)
+{
+    VjStoreTest *t = *state;
+
+    vj_store_test_put(t->s, 1, 10);
+    vj_store_test_reopen(t);
+    vj_store_posix_set_calls(t->s, &calls);
+    fail_error = EIO;
+    assert_int_equal(vj_store_flush(t->s), -EIO);
+    assert_int_equal(counts_of(t).alls, 1);
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_int_equal(counts_of(t).alls, 2);
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_int_equal(counts_of(t).batches, 2);
+}
+
 typedef struct Flusher {
     VjStore *s;
     uint64_t id;
@@ -347,7 +365,7 @@ static void bare_init(Bare *b, uint32_t batch_max)
     b->root_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(b->root_fd >= 0);
     vj_fd_cache_init(&b->dirs, 4, "test");
-    vj_posix_sync_init(&b->y, b->root_fd, &b->dirs, batch_max);
+    vj_posix_sync_init(&b->y, b->root_fd, &b->dirs, batch_max, false);
     b->y.calls = calls;
 }
 
@@ -594,6 +612,7 @@ static const struct CMUnitTest tests[] = {
     STORE_TEST(test_many_by_syncfs),
     STORE_TEST(test_new_directory_by_syncfs),
     STORE_TEST(test_first_flush_by_syncfs),
+    STORE_TEST(test_flush_covers_predecessor),
     STORE_TEST(test_group),
     STORE_TEST(test_error_stays_until_removed),
     STORE_TEST(test_syncfs_error),

@@ -1119,6 +1119,32 @@ static void test_double(void **state)
     assert_true(copies(f, &put) == 3);
 }
 
+/* Two nodes that exchange their addresses are used again, and heal names them anew. */
+static void test_exchanged(void **state)
+{
+    Fixture *f = *state;
+    VjPut put = vj_store_test_put(f->s, 1, LEN);
+    unsigned one = lowest(nodes_of(put.loc)),
+             other = lowest((vj_node_bit(NODES) - 1) & ~nodes_of(put.loc));
+    NodeModel *model = f->models[one];
+
+    assert_int_equal(vj_store_flush(f->s), 0);
+    stop(f, one);
+    stop(f, other);
+    wait_for_live(f, NODES - 2);
+    f->models[one] = f->models[other];
+    f->models[other] = model;
+    start(f, one);
+    start(f, other);
+    wait_for_live(f, NODES);
+    assert_true(vj_store_test_matches(f->s, &put));
+    assert_true(copies(f, &put) != nodes_of(put.loc));
+    assert_true(wants_heal(f, &put));
+    assert_int_equal(heal(f, &put), 0);
+    assert_true(copies(f, &put) == nodes_of(put.loc));
+    assert_int_equal(vj_node_count(nodes_of(put.loc)), 2);
+}
+
 /* ---- listings ---------------------------------------------------------------------- */
 
 /* Several pages, and with one node less than there are replicas. */
@@ -1179,6 +1205,7 @@ static const struct CMUnitTest tests[] = {
     REMOTE_TEST(test_change_refused),
     REMOTE_TEST(test_empty),
     REMOTE_TEST(test_double),
+    REMOTE_TEST(test_exchanged),
     REMOTE_TEST(test_each),
 };
 
