@@ -137,10 +137,44 @@ typedef enum RoundFor {
     ROUND_FOR_GROWN,  /* what is old enough, or too much */
 } RoundFor;
 
-/* @was_short: set when there was no space.  Not NULL: the caller makes some then and asks
- * again, and the failure is not reported. */
+/* A caller's tries.  A failure after which it tries again at once is not reported. */
+typedef struct Tries {
+    unsigned made;  /* with the one under way */
+    bool was_short; /* the last one found no space: the caller makes some */
+    bool was_lost;  /* the nodes have lost what it had put, and it is put anew */
+} Tries;
+
+/* Others' puts may be lost too, and make a flush fail until these have seen it. */
+#define LOST_TRIES 4u
+
+/* True: there is one more. */
+static bool next_try(VjFileTable *table, Tries *t)
+{
+    bool is_wanted = t->made == 0 || t->was_short || t->was_lost;
+
+    /* What was deleted a moment ago is removed in the background: a full device is full
+     * only when that is done. */
+    if (t->was_short) {
+        vj_file_table_reclaim(table);
+    }
+    *t = (Tries){.made = t->made + 1};
+    return is_wanted;
+}
+
+/* A round failed with @r, its flush with @flushed. */
+static bool is_to_try_again(const VjFileTable *table, Tries *t, int r, int flushed)
+{
+    bool is_short = is_no_space(r) && t->made == 1;
+    bool is_lost = r == -EIO && flushed == -EIO && t->made < LOST_TRIES &&
+                   vj_objects_have_replicas(table->objects);
+
+    t->was_short = t->was_short || is_short;
+    t->was_lost = t->was_lost || is_lost;
+    return is_short || is_lost;
+}
+
 static int write_back_many(VjFileTable *table, VjFile *const *files, size_t count,
-                           RoundFor what, bool *was_short)
+                           RoundFor what, Tries *tries)
 {
     Round rounds[VJ_WRITE_BACK_BATCH];
     bool flush = false;
@@ -183,10 +217,7 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
         }
         vj_write_back_end(t->w);
         first = first == 0 ? t->r : first;
-        round_end(t->f, t->z, t->r, was_short != NULL && is_no_space(t->r));
-        if (was_short != NULL && is_no_space(t->r)) {
-            *was_short = true;
-        }
+        round_end(t->f, t->z, t->r, is_to_try_again(table, tries, t->r, flushed));
     }
     for (size_t i = 0; i < begun; i++) {
         vj_write_back_free(rounds[i].w);
@@ -200,32 +231,30 @@ static int write_back_many(VjFileTable *table, VjFile *const *files, size_t coun
     return first;
 }
 
-static int write_back_twice(VjFileTable *table, VjFile *const *files, size_t count,
+static int write_back_files(VjFileTable *table, VjFile *const *files, size_t count,
                             RoundFor what)
 {
-    bool was_short = false;
-    int r = write_back_many(table, files, count, what, &was_short);
+    Tries tries = {0};
+    int r = 0;
 
-    if (was_short) {
-        vj_file_table_reclaim(table);
-        r = write_back_many(table, files, count, what, NULL);
+    while (next_try(table, &tries)) {
+        r = write_back_many(table, files, count, what, &tries);
     }
     return r;
 }
 
 int vj_file_write_back_many(VjFileTable *table, VjFile *const *files, size_t count)
 {
-    return write_back_twice(table, files, count, ROUND_FOR_ALL);
+    return write_back_files(table, files, count, ROUND_FOR_ALL);
 }
 
 int vj_file_write_back_grown(VjFileTable *table, VjFile *const *files, size_t count)
 {
-    return write_back_twice(table, files, count, ROUND_FOR_GROWN);
+    return write_back_files(table, files, count, ROUND_FOR_GROWN);
 }
 
-/* All changes of before the call, whichever thread writes them back.  @waits, @was_short:
- * as above. */
-static int write_back(VjFile *f, bool waits, bool *was_short)
+/* All changes of before the call, whichever thread writes them back. */
+static int write_back(VjFile *f, bool waits, Tries *tries)
 {
     uint64_t want;
     int r = 0;
@@ -238,7 +267,7 @@ static int write_back(VjFile *f, bool waits, bool *was_short)
         } else {
             vj_mutex_unlock(&f->lock);
             r = write_back_many(f->table, &f, 1, waits ? ROUND_FOR_WAITER : ROUND_FOR_ALL,
-                                was_short);
+                                tries);
             vj_mutex_lock(&f->lock);
         }
     }
@@ -248,14 +277,11 @@ static int write_back(VjFile *f, bool waits, bool *was_short)
 
 static int write_back_all(VjFile *f, bool waits)
 {
-    bool was_short = false;
-    int r = write_back(f, waits, &was_short);
+    Tries tries = {0};
+    int r = 0;
 
-    /* What was deleted a moment ago is removed in the background: a full device is full
-     * only when that is done. */
-    if (was_short) {
-        vj_file_table_reclaim(f->table);
-        r = write_back(f, waits, NULL);
+    while (next_try(f->table, &tries)) {
+        r = write_back(f, waits, &tries);
     }
     return r;
 }

@@ -171,6 +171,54 @@ for nodes in 1 2; do
     fsck_clean "a node of $nodes that stood still"
 done
 
+# ---- all nodes are killed between a write and its fsync: the bytes are written again
+
+cat >"$T/between.py" <<'END'
+import os, sys
+path, copy = sys.argv[1:]
+data = os.urandom(40 << 20)
+with open(copy, "wb") as f:
+    f.write(data)
+fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+at = 0
+while at < len(data):
+    at += os.write(fd, data[at:])
+print("written", flush=True)
+sys.stdin.readline()
+os.fsync(fd)
+END
+for name in first second; do
+    node_begin $name
+done
+begin 2 first second
+mkfifo "$T/go"
+timeout 200 python3 "$T/between.py" "$MNT/between" "$T/durable/between" <"$T/go" >"$T/between.out" 2>&1 &
+writer=$!
+exec 9>"$T/go"
+# shellcheck disable=SC2317 # by wait_for
+objects_are_put()
+{
+    [ "$(node_objects first | wc -l)" -gt 20 ] && [ "$(node_objects second | wc -l)" -gt 20 ] &&
+        grep -q written "$T/between.out"
+}
+check "killed before an fsync: there are objects" wait_for 60 objects_are_put
+for name in first second; do
+    node_stop $name KILL
+done
+for name in first second; do
+    node_start $name
+done
+echo go >&9
+exec 9>&-
+wait $writer || true # what it says is compared
+is "killed before an fsync: it succeeds" "$(cat "$T/between.out")" written
+remount_varjfs -o "log=$T/daemon.log"
+all_there "killed before an fsync"
+# Of a put that a node was asked for when it was killed it may have the bytes.
+check "killed before an fsync: gc" varjfsctl gc "$MNT"
+umount_varjfs
+fsck_clean "killed before an fsync"
+
 # ---- the keys: a disk that fails, and one that stands still
 
 begin 1 still1
