@@ -88,7 +88,9 @@ static void round_end(VjFile *f, VjFrozen *z, int r, bool again)
     VjFrozen *done = NULL;
     bool changed_since = false;
 
-    vj_budget_set_failing(&table->dirty, r);
+    if (!again) {
+        vj_budget_set_failing(&table->dirty, r);
+    }
     if (r == 0) {
         vj_space_release_measured(&table->space, z->reserved_bytes);
     } else if (!again) {
@@ -139,7 +141,8 @@ typedef enum RoundFor {
 
 /* A caller's tries.  A failure after which it tries again at once is not reported. */
 typedef struct Tries {
-    unsigned made;  /* with the one under way */
+    unsigned made; /* with the one under way */
+    bool has_reclaimed;
     bool was_short; /* the last one found no space: the caller makes some */
     bool was_lost;  /* the nodes have lost what it had put, and it is put anew */
 } Tries;
@@ -157,14 +160,14 @@ static bool next_try(VjFileTable *table, Tries *t)
     if (t->was_short) {
         vj_file_table_reclaim(table);
     }
-    *t = (Tries){.made = t->made + 1};
+    *t = (Tries){.made = t->made + 1, .has_reclaimed = t->has_reclaimed || t->was_short};
     return is_wanted;
 }
 
 /* A round failed with @r, its flush with @flushed. */
 static bool is_to_try_again(const VjFileTable *table, Tries *t, int r, int flushed)
 {
-    bool is_short = is_no_space(r) && t->made == 1;
+    bool is_short = is_no_space(r) && !t->has_reclaimed;
     bool is_lost = r == -EIO && flushed == -EIO && t->made < LOST_TRIES &&
                    vj_objects_have_replicas(table->objects);
 

@@ -175,7 +175,7 @@ static bool content_fits(VjRepair *r, VjObject *object, const VjDigest *expected
     struct iovec iov;
     VjDigest digest;
 
-    if (!is_read(r, vj_object_load(r->objects, object, &plain))) {
+    if (!is_read(r, vj_object_load_any(r->objects, object, &plain))) {
         return false;
     }
     iov = (struct iovec){.iov_base = plain->data, .iov_len = plain->len};

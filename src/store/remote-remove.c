@@ -274,10 +274,7 @@ void vj_remote_remove(VjRemote *r, VjIo *io)
 
 void vj_remote_push_removes(VjRemote *r)
 {
-    VjNodeSet places = vj_remote_places(r);
-
-    VJ_NODE_EACH(i, places)
-    {
+    for (unsigned i = 0; i < vj_remote_count(r); i++) {
         pump(&r->nodes[i]);
     }
 }

@@ -178,11 +178,24 @@ static int load(VjVolume *v, const VjObject *object, VjBuf **plain)
         if (*plain == NULL) {
             *plain = g_steal_pointer(&got);
         }
+        if (rc == -ETIMEDOUT) {
+            return *plain != NULL ? 0 : rc; /* the others are asked when it is there */
+        }
     }
     if (is_damaged) {
         (void)vj_object_mend(v->objects, object, -EBADMSG);
     }
     return *plain != NULL ? 0 : vj_object_load(v->objects, object, plain);
+}
+
+static bool is_a_node_away(VjVolume *v)
+{
+    VjStoreHealth health = {.dead = 0};
+
+    if (vj_objects_have_replicas(v->objects)) {
+        vj_objects_health(v->objects, &health);
+    }
+    return health.dead > 0;
 }
 
 static int verify(VjVolume *v, const VjObject *object, VjTend *t)
@@ -202,13 +215,15 @@ static int verify(VjVolume *v, const VjObject *object, VjTend *t)
     if (rc == 0 && memcmp(&digest, &object->digest, sizeof digest) == 0) {
         return 0;
     }
-    if (rc == -ENOMEM || rc == -EOPNOTSUPP) {
-        return rc == -ENOMEM ? rc : 0; /* another build can read it */
+    if (rc == -ENOMEM || rc == -EOPNOTSUPP || rc == -ETIMEDOUT) {
+        return rc != -EOPNOTSUPP ? rc : 0; /* another build can read it */
     }
     note_bad(t, object);
-    if (rc == -EIO || vj_volume_read_only(v) ||
+    if (rc == -EIO || is_a_node_away(v) || vj_volume_read_only(v) ||
         (object->flags & VJ_OBJECT_UNINDEXED) != 0) {
-        return 0; /* the device may have a bad day; or the index does not name it */
+        /* The device may have a bad day; a node that is away may have a good replica; or
+         * the index does not name it. */
+        return 0;
     }
     vj_index_key_of(object, &key);
     return vj_object_condemn(v->objects, &key, object->id);

@@ -128,6 +128,21 @@ umount_varjfs
 mount_varjfs
 check "equal content was stored afresh" cmp "$T/reference" "$MNT/afresh"
 
+# ---- a store that does not answer says nothing of what it has
+
+umount_varjfs
+export VARJFS_TEST_WRAP_STORE=fault:kinds=get,every=1,times=0,errno=ETIMEDOUT,if=$T/away
+mount_varjfs
+unset VARJFS_TEST_WRAP_STORE
+before=$(objects)
+: >"$T/away"
+is "a store that is away: scrub fails" "$(status_of varjfsctl scrub "$MNT")" 1
+is "and finds nothing" "$(grep -c damaged "$T/out")" 0
+rm "$T/away"
+cat "$T/reference" >"$MNT/again"
+varjfsctl sync "$MNT"
+is "what it has is still shared" "$(objects)" "$before"
+
 # ---- who may, and where
 
 is "no mount" "$(status_of varjfsctl gc "$T")" 1
