@@ -155,8 +155,8 @@ static int read_all(VjObjectCheck *c, const VjObject *object, const char **why)
     VjDigest digest;
     int rc = vj_object_load_any(c->objects, object, &plain);
 
-    if (rc == -ENOMEM) {
-        return rc;
+    if (rc == -ENOMEM || rc == -ETIMEDOUT) {
+        return rc; /* it may be there: nothing is found out about it */
     }
     if (rc < 0) {
         *why = rc == -EBADMSG ? "its stored bytes cannot be read: they are damaged"
