@@ -47,6 +47,7 @@ struct KeyNode {
     GByteArray *garbage_message, *garbage_bulk;
     unsigned held; /* requests that are held back */
     bool let_go;
+    unsigned may_go; /* so many of those that are held back */
     uint64_t requests[VJ_OP_COUNT + 1];
     char *name; /* of the last client */
     /* of the applies of one fence: the last number */
@@ -302,9 +303,10 @@ static inline KeyNodeFate key_node_fate(KeyNode *n, uint16_t op)
     if (fate == KEY_NODE_HOLD) {
         n->held++;
         vj_cond_broadcast(&n->changed);
-        while (!n->let_go) {
+        while (!n->let_go && n->may_go == 0) {
             vj_cond_wait(&n->changed, &n->lock);
         }
+        n->may_go -= n->may_go > 0;
         n->held--;
         vj_cond_broadcast(&n->changed);
         fate = KEY_NODE_DO;
@@ -524,6 +526,18 @@ static inline void key_node_let_go(KeyNode *n)
     vj_mutex_lock(&n->lock);
     n->let_go = true;
     vj_cond_broadcast(&n->changed);
+    vj_mutex_unlock(&n->lock);
+}
+
+/* Returns when one has gone; others, and those that come, are held back as before. */
+static inline void key_node_let_one_go(KeyNode *n)
+{
+    vj_mutex_lock(&n->lock);
+    n->may_go++;
+    vj_cond_broadcast(&n->changed);
+    while (n->may_go > 0) {
+        vj_cond_wait(&n->changed, &n->lock);
+    }
     vj_mutex_unlock(&n->lock);
 }
 

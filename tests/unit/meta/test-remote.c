@@ -357,9 +357,7 @@ static void an_apply_between_two_answers(void **state)
     key_node_set_fate(f->node, VJ_OP_GET_MANY, KEY_NODE_HOLD, UINT_MAX, 0);
     thread = g_thread_new("get", get_two_main, &g);
     key_node_wait_for_held(f->node, 1);
-    key_node_let_go(f->node);
-    key_node_wait_for_held(f->node, 0);
-    key_node_set_fate(f->node, VJ_OP_GET_MANY, KEY_NODE_HOLD, UINT_MAX, 0);
+    key_node_let_one_go(f->node);
     key_node_wait_for_held(f->node, 1);
     assert_int_equal(vj_engine_apply(f->engine, &batch, NULL, VJ_NO_DEADLINE), 0);
     key_node_set_fate(f->node, VJ_OP_GET_MANY, KEY_NODE_DO, 0, 0);
