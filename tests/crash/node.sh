@@ -106,9 +106,10 @@ printf '%s\n' "[node]" "listen_insecure = unix:$d/socket" "[volume load]" "direc
 varjfsd -c "$d/conf" >"$d/node.log" 2>&1 </dev/null &
 node=$!
 trap 'kill -KILL $node 2>/dev/null; cat "$d/node.log"' EXIT
-for ((i = 0; i < 400; i++)); do
+for ((i = 0; ; i++)); do
     varjfsd -c "$d/conf" --stats=json >"$d/stats" 2>&1 && break
     kill -0 $node 2>/dev/null || { echo "the node ended"; exit 1; }
+    [ $i -lt 400 ] || { echo "the node does not serve"; exit 1; }
     sleep 0.05
 done
 "$builddir/tests/node/load" verify "unix:$d/socket" "$d/record" || exit 1
