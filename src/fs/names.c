@@ -81,7 +81,7 @@ int vj_name_add(VjTxn *txn, VjInode *dir, const char *name, uint64_t ino, uint8_
 
 int vj_name_put_back(VjTxn *txn, VjInode *dir, const char *name, const VjDentry *was)
 {
-    g_assert(S_ISDIR(dir->mode) && was->cookie < dir->next_cookie);
+    g_assert(S_ISDIR(dir->mode));
     dir->entry_count++;
     return name_write(txn, dir->ino, name, was);
 }

@@ -134,11 +134,12 @@ int vj_object_revive(VjTxn *txn, VjObject *object)
     if ((object->flags & VJ_OBJECT_DAMAGED) == 0) {
         vj_index_key_of(object, &key);
         rc = vj_index_get(txn, &key, &other);
-        if (rc == -ENOENT) {
+        if (rc == -ENOENT || (rc == 0 && other == object->id)) {
+            /* Its own entry: read before the object died, by a transaction that cannot
+             * commit any more. */
             object->flags &= ~(uint32_t)VJ_OBJECT_UNINDEXED;
             rc = vj_index_put(txn, &key, object->id);
         } else if (rc == 0 || rc == -EBADMSG) {
-            g_assert(rc < 0 || other != object->id);
             object->flags |= VJ_OBJECT_UNINDEXED;
             rc = 0;
         }

@@ -265,6 +265,30 @@ static uint64_t inodes_in_use(Fixture *x)
     return st.f_files - st.f_ffree;
 }
 
+static int age_body(VjTxn *txn, void *opaque)
+{
+    const uint64_t *dir = opaque;
+    VjInode inode;
+    int r = vj_inode_get(txn, *dir, &inode);
+
+    inode.next_cookie = 3;
+    return r < 0 ? r : vj_inode_put(txn, &inode);
+}
+
+/* As a transaction of a shared session sees them that read the directory before another
+ * session made the name; or as damage leaves them. */
+static void test_rename_in_a_directory_older_than_the_name(void **state)
+{
+    Fixture *x = *state;
+    uint64_t dir = make_dir(x->fs, VJ_INO_ROOT, "dir");
+    uint64_t f = make_file(x->fs, dir, "f");
+
+    assert_int_equal(vj_meta_run(x->fs->meta, VJ_RUN_DEFAULT, age_body, &dir), 0);
+    assert_int_equal(vj_fs_rename(x->fs, &root_caller, dir, "f", dir, "g", 0), 0);
+    assert_int_equal(look(x->fs, dir, "g"), f);
+    assert_int_equal(look(x->fs, dir, "f"), 0);
+}
+
 /* The old name stays, and with it its place in a listing; the number of inodes is one
  * more. */
 static void test_whiteout(void **state)
@@ -1388,6 +1412,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_too_many_links),
     TEST(test_symlinks),
     TEST(test_rename_rules),
+    TEST(test_rename_in_a_directory_older_than_the_name),
     TEST(test_whiteout),
     TEST(test_rename_after_content),
     TEST(test_exchange_after_contents),

@@ -253,6 +253,53 @@ static gpointer reap_again_and_again(gpointer opaque)
     return NULL;
 }
 
+typedef struct Unnamed {
+    World *w;
+    uint64_t name;
+    VjObject object;
+    unsigned runs;
+} Unnamed;
+
+static int ref_unnamed_body(VjTxn *txn, void *opaque)
+{
+    Unnamed *u = opaque;
+    VjObject out;
+    VjIndexKey key;
+    uint64_t id;
+    int rc;
+
+    vj_index_key_of(&u->object, &key);
+    rc = vj_index_get(txn, &key, &id);
+    if (u->runs++ == 0) {
+        assert_int_equal(rc, 0);
+        assert_int_equal(unname(u->w->s[0], u->name), 0);
+    }
+    rc = vj_object_ref(txn, u->object.id, &out);
+    return rc == 0 ? vj_object_unref(txn, out.id, &out) : rc;
+}
+
+/* It dies between two reads of one transaction, which then sees records that do not
+ * agree, and runs again. */
+static void test_reviving_what_dies_meanwhile(void **state)
+{
+    World *w = *state;
+    Unnamed u = {.w = w, .name = 1, .object = must_name(w->s[0], 1, 7)};
+    VjObject seen;
+
+    assert_int_equal(session_close(g_steal_pointer(&w->s[1])), 0);
+    w->s[1] = session_open(w, "b", "latency:us=0,watch=none");
+    vj_object_pin(w->s[1]->objects, u.object.id);
+    assert_int_equal(vj_meta_run(w->s[1]->meta, VJ_RUN_DEFAULT, ref_unnamed_body, &u), 0);
+    assert_int_equal(u.runs, 2);
+    assert_int_equal(get_object(w->s[1], u.object.id, &seen), 0);
+    assert_int_equal(seen.refs, 0);
+    assert_int_equal(seen.flags, 0);
+    vj_object_unpin(w->s[1]->objects, u.object.id);
+    assert_world_consistent(w->s[0]);
+    finish_pass(w->s[0]);
+    assert_int_equal(stored_count(w->s[0]), 0);
+}
+
 /* The second session pins what the third lets die, and revives it, while the first marks
  * what is dead as being removed. */
 static void test_reviving_beside_a_reaper(void **state)
@@ -503,6 +550,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_a_pin_of_another_session_holds),
     TEST(test_a_pin_of_another_session_revives),
     TEST(test_what_one_session_removes_no_other_revives),
+    TEST(test_reviving_what_dies_meanwhile),
     TEST(test_reviving_beside_a_reaper),
     TEST(test_reapers_take_turns),
     TEST(test_a_session_that_begins_later_is_not_in_the_way),
