@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * varjfs/client-protocol.h - numbers of the role client of varjfs-protocol(7)
+ *
+ * For the library varjfs and for the daemon, which both speak it: operations, kinds,
+ * flags and limits, and how the fields of a batch stand on the wire.  C99, no other
+ * header of varjfs.  Programs use varjfs/varjfs.h.
+ *
+ * Numbers are little-endian and stand without padding.  A batch goes in one request, and
+ * its results come in one reply:
+ *
+ *   request   message: batch head, then an operation head, namespace and name for each
+ *             operation; bulk: the bytes that operations bring, in their order
+ *   reply     message: a result for each operation; bulk: the bytes that they return, in
+ *             their order
+ */
+#ifndef VARJFS_CLIENT_PROTOCOL_H
+#define VARJFS_CLIENT_PROTOCOL_H
+
+/* Of HELLO. */
+#define VARJFS_WIRE_ROLE_CLIENT 3
+
+/* Operations. */
+#define VARJFS_WIRE_BATCH 0x0300
+#define VARJFS_WIRE_ITERATE 0x0301
+#define VARJFS_WIRE_SYNC 0x0302
+
+/* Of a batch. */
+#define VARJFS_WIRE_OPS_MAX 4096u
+#define VARJFS_WIRE_BATCH_MESSAGE_MAX (4u << 20)
+#define VARJFS_WIRE_BATCH_BULK_MAX (64u << 20) /* in each direction */
+#define VARJFS_WIRE_BATCH_HEAD_BYTES 8u
+#define VARJFS_WIRE_OP_HEAD_BYTES 32u
+#define VARJFS_WIRE_RESULT_BYTES 12u
+
+/*
+ * Batch head:      0  1  flags
+ *                  1  1  safety: what the reply waits for
+ *                  2  2  zero
+ *                  4  4  operations, 1 ... VARJFS_WIRE_OPS_MAX
+ */
+/* All operations or none, in one transaction of the metadata: of keys alone, and of
+ * creations and deletions of objects. */
+#define VARJFS_WIRE_ATOMIC 1u
+/* Behind the first operation that fails, none is done: their status is CANCELED. */
+#define VARJFS_WIRE_STOP 2u
+#define VARJFS_WIRE_BATCH_FLAGS 3u
+
+#define VARJFS_WIRE_SAFETY_NONE 0    /* others see it */
+#define VARJFS_WIRE_SAFETY_NETWORK 1 /* the machines that keep it have it */
+#define VARJFS_WIRE_SAFETY_STORAGE 2 /* it is durable */
+
+/*
+ * Operation head:  0  1  kind
+ *                  1  1  flags
+ *                  2  2  bytes of the namespace, 1 ... VARJFS_WIRE_NAMESPACE_MAX
+ *                  4  2  bytes of the name, 1 ... VARJFS_WIRE_NAME_MAX
+ *                  6  2  zero
+ *                  8  8  offset
+ *                 16  8  of RWRITE: bytes that go; else zero
+ *                 24  4  bytes that it brings, in the bulk
+ *                 28  4  bytes that it may return, at most
+ */
+enum {
+    VARJFS_WIRE_OBJECT_CREATE = 1, /* brings settings, as text; may be empty */
+    VARJFS_WIRE_OBJECT_DELETE = 2,
+    VARJFS_WIRE_OBJECT_STATUS = 3, /* returns a status */
+    VARJFS_WIRE_OBJECT_READ = 4,
+    VARJFS_WIRE_OBJECT_WRITE = 5,
+    VARJFS_WIRE_OBJECT_RWRITE = 6,
+    VARJFS_WIRE_KEY_PUT = 16,
+    VARJFS_WIRE_KEY_GET = 17,
+    VARJFS_WIRE_KEY_DELETE = 18
+};
+
+/* Of OBJECT_CREATE and KEY_PUT: EEXIST where there is one. */
+#define VARJFS_WIRE_EXCLUSIVE 1u
+/* Of OBJECT_WRITE and OBJECT_RWRITE: at the end, the offset is zero. */
+#define VARJFS_WIRE_APPEND 2u
+/* Of OBJECT_WRITE: an object that is not there is made first. */
+#define VARJFS_WIRE_MAKE 4u
+
+/* Namespaces and names of objects have neither NUL nor '/', and are not "." or "..";
+ * keys are any bytes. */
+#define VARJFS_WIRE_NAMESPACE_MAX 64u
+#define VARJFS_WIRE_NAME_MAX 255u
+#define VARJFS_WIRE_VALUE_MAX (64u << 10)
+#define VARJFS_WIRE_SETTINGS_MAX 1024u
+/* Of one write or rwrite; of a read VARJFS_WIRE_BATCH_BULK_MAX. */
+#define VARJFS_WIRE_WRITE_MAX (8u << 20)
+
+/*
+ * Result:          0  4  status, as of frames; 32 + n: see below
+ *                  4  8  bytes that it returned; of OBJECT_WRITE and RWRITE: where it
+ *                        happened; of OBJECT_STATUS and KEY_GET: how long all of it is
+ *
+ * Statuses beside those of frames:
+ */
+#define VARJFS_WIRE_EXISTS 32       /* EEXIST */
+#define VARJFS_WIRE_NAMESPACE 33    /* EINVAL: no namespace or name */
+#define VARJFS_WIRE_SETTING 34      /* EINVAL: no such setting, or value of one */
+#define VARJFS_WIRE_RANGE 35        /* ERANGE: longer than what it may return */
+#define VARJFS_WIRE_NOT_ATOMIC 36   /* ENOTSUP: this cannot be part of an atomic batch */
+
+/*
+ * Status:          0  8  size: bytes
+ *                  8  8  bytes that are stored for it, after its changes were written
+ *                        back
+ *                 16  8  modified: microseconds since 1970
+ *                 24  8  made: likewise
+ *                 32     transformation, as text
+ */
+#define VARJFS_WIRE_STATUS_BYTES 32u
+#define VARJFS_WIRE_STATUS_MAX 128u
+
+/*
+ * ITERATE          0  1  0: objects, 1: keys
+ *                  1  1  zero
+ *                  2  2  bytes of the namespace; 0, of objects and keys: the namespaces
+ *                  4  2  bytes of the prefix
+ *                  6  2  bytes of the name behind which to go on; 0: from the start
+ *                  8  4  entries, at most; 1 ... VARJFS_WIRE_ENTRIES_MAX
+ *                 12  4  bytes, at most, of the bulk of the reply
+ *                 16     namespace, prefix, name
+ *
+ * Reply            0  1  1: there are more
+ *                  1  4  entries; in the bulk, in the order of their bytes:
+ *
+ *                  0  2  bytes of the name
+ *                  2  4  bytes of the value; of objects and namespaces 0
+ *                  6     name, value
+ */
+#define VARJFS_WIRE_ITERATE_OBJECTS 0
+#define VARJFS_WIRE_ITERATE_KEYS 1
+#define VARJFS_WIRE_ITERATE_HEAD_BYTES 16u
+#define VARJFS_WIRE_ITERATE_REPLY_BYTES 5u
+#define VARJFS_WIRE_ENTRY_HEAD_BYTES 6u
+#define VARJFS_WIRE_ENTRIES_MAX 4096u
+#define VARJFS_WIRE_ITERATE_BULK_MAX (8u << 20)
+
+/* SYNC: request and reply are empty.  All that was answered before is durable. */
+
+#endif

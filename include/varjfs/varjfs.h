@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * varjfs/varjfs.h - objects and keys of a varjfs volume, for programs: libvarjfs
+ *
+ * Link with -lvarjfs (pkg-config varjfs).  See libvarjfs(3); what semantics mean stands
+ * in varjfs-semantics(7).
+ *
+ * Objects are named byte arrays that can be read, written and edited in the middle; what
+ * is equal is stored once.  Keys have small values.  Both stand in *namespaces*, which
+ * need not be made.  Operations are gathered in a *batch*, which goes to the daemon as
+ * one request; a batch of one is a single operation.
+ *
+ * Unless said otherwise functions return 0 or a negative number: -errno of <errno.h>, of
+ * which varjfs_strerror has a text.  The library never ends the process, prints nothing,
+ * starts no thread, and handles no signal; where memory cannot be had it says -ENOMEM.
+ *
+ * Threads: a connection, its batches and iterators are used by one thread at a time;
+ * different connections by different threads at the same time.  After fork(2) only the
+ * parent uses them.
+ *
+ * C99 and C++.  Structures that programs fill begin with their size, so that later
+ * versions can add members.
+ */
+#ifndef VARJFS_VARJFS_H
+#define VARJFS_VARJFS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct varjfs varjfs;
+typedef struct varjfs_batch varjfs_batch;
+typedef struct varjfs_iterator varjfs_iterator;
+
+/* ---- limits ------------------------------------------------------------------------ */
+
+/* Bytes, without the NUL.  Neither may be empty.  Namespaces and names of objects are
+ * names as files have them: without '/', and neither "." nor "..". */
+#define VARJFS_NAMESPACE_MAX 64
+#define VARJFS_NAME_MAX 255
+#define VARJFS_VALUE_MAX (64 << 10)
+/* Operations of an atomic batch; others may be longer, and go as several requests. */
+#define VARJFS_ATOMIC_MAX 4096
+/* Batches that have been submitted and not been waited for, of one connection. */
+#define VARJFS_IN_FLIGHT_MAX 256
+
+/* ---- connections ------------------------------------------------------------------- */
+
+struct varjfs_options {
+    size_t size;        /* sizeof(struct varjfs_options) */
+    const char *volume; /* of a daemon's address: the name of the volume there */
+    const char *daemon; /* the program that is started for a directory; NULL: varjfsd,
+                         * from PATH */
+    int timeout_ms;     /* of each wait for the daemon; 0: 30000; -1: without end */
+};
+
+/*
+ * varjfs_open - connect to a volume
+ *
+ * @source   a directory that mkfs.varjfs has made: its daemon is started unless it runs,
+ *           and ends some seconds after its last user.  Or "unix:PATH", a daemon that
+ *           serves options->volume with the role client
+ * @options  NULL: all defaults
+ * @out      owned: varjfs_close
+ * Returns   0; -ENOENT no volume there; -EBUSY another program has it, as a mount;
+ *           -ECONNREFUSED no daemon; -EACCES; -EPROTO the other side speaks another
+ *           protocol; -EPROTONOSUPPORT an address of another kind; -ETIMEDOUT; -ENOMEM.
+ *           varjfs_open_error says more
+ */
+int varjfs_open(const char *source, const struct varjfs_options *options, varjfs **out);
+/*
+ * Waits for batches that were submitted, and frees everything that belongs to @v: batches
+ * and iterators too.  Returns the first error that nobody was told, of operations with
+ * safety none; NULL is fine.
+ */
+int varjfs_close(varjfs *v);
+/* Everything that was answered before is durable on 0. */
+int varjfs_sync(varjfs *v);
+/* A text for the last failure of varjfs_open in this thread, more than varjfs_strerror
+ * has; never NULL. */
+const char *varjfs_open_error(void);
+/* A text for what functions return; never NULL.  Threads: any. */
+const char *varjfs_strerror(int error);
+/* "0.1.0" */
+const char *varjfs_version(void);
+
+/* ---- semantics --------------------------------------------------------------------- */
+
+enum varjfs_atomicity {
+    VARJFS_ATOMICITY_NONE = 0,      /* a crash may leave a part of an operation */
+    VARJFS_ATOMICITY_OPERATION = 1, /* each operation happens entirely or not at all */
+    VARJFS_ATOMICITY_BATCH = 2      /* the whole batch does */
+};
+enum varjfs_concurrency {
+    VARJFS_CONCURRENCY_NONE = 0,            /* nobody else uses the same objects */
+    VARJFS_CONCURRENCY_NON_OVERLAPPING = 1, /* others use other ranges */
+    VARJFS_CONCURRENCY_OVERLAPPING = 2
+};
+enum varjfs_consistency {
+    VARJFS_CONSISTENCY_NONE = 0,     /* others see it at some time after a sync */
+    VARJFS_CONSISTENCY_SESSION = 1,  /* when the connection is closed */
+    VARJFS_CONSISTENCY_EVENTUAL = 2, /* soon */
+    VARJFS_CONSISTENCY_IMMEDIATE = 3 /* when the batch has returned */
+};
+enum varjfs_ordering {
+    VARJFS_ORDERING_RELAXED = 0, /* operations of a batch in any order */
+    VARJFS_ORDERING_SEMI = 1,    /* those on the same object or key in order */
+    VARJFS_ORDERING_STRICT = 2   /* all in order; none behind one that failed */
+};
+enum varjfs_persistency {
+    VARJFS_PERSISTENCY_NONE = 0,     /* need not survive the daemon */
+    VARJFS_PERSISTENCY_EVENTUAL = 1, /* becomes durable within commit= seconds */
+    VARJFS_PERSISTENCY_IMMEDIATE = 2 /* is durable when the batch has returned */
+};
+enum varjfs_safety {
+    VARJFS_SAFETY_NONE = 0,    /* was sent; errors come with a later call */
+    VARJFS_SAFETY_NETWORK = 1, /* the machines that keep it have it */
+    VARJFS_SAFETY_STORAGE = 2  /* is durable */
+};
+enum varjfs_security {
+    VARJFS_SECURITY_NONE = 0,  /* whoever may connect */
+    VARJFS_SECURITY_STRICT = 1 /* and the daemon compares who owns an object */
+};
+
+struct varjfs_semantics {
+    size_t size; /* sizeof(struct varjfs_semantics) */
+    uint8_t atomicity, concurrency, consistency, ordering, persistency, safety, security;
+};
+
+/* "default", "posix", "temporary", "checkpoint".  -EINVAL: another name. */
+int varjfs_semantics_template(const char *name, struct varjfs_semantics *out);
+/*
+ * Can it be had?  0; -ENOTSUP, and *why, unless NULL, is a static text that names what
+ * cannot be given and why; -EINVAL: a value that has no meaning.
+ */
+int varjfs_semantics_check(const struct varjfs_semantics *s, const char **why);
+
+/* ---- batches ----------------------------------------------------------------------- */
+
+/*
+ * varjfs_batch_new - an empty batch of @v
+ *
+ * @s        copied; NULL: the default template
+ * Returns   0 and *out owned; errors of varjfs_semantics_check; -ENOMEM
+ */
+int varjfs_batch_new(varjfs *v, const struct varjfs_semantics *s, varjfs_batch **out);
+/* One that was submitted is waited for.  NULL is fine. */
+void varjfs_batch_free(varjfs_batch *b);
+
+/*
+ * varjfs_batch_execute - do what was gathered, and empty the batch
+ *
+ * Buffers, names and results of operations stay valid until it returns.
+ * Returns   0; the error of the first operation that failed: each has one of its own by
+ *           @result.  -E2BIG an atomic batch is too long, nothing was done.  -ETIMEDOUT,
+ *           -ECONNRESET: what of it was done is not known, and the connection is of no
+ *           use any more; with atomicity batch all of it or nothing
+ */
+int varjfs_batch_execute(varjfs_batch *b);
+/* Sends it and returns: then varjfs_batch_wait.  -EBUSY: VARJFS_IN_FLIGHT_MAX are on
+ * their way.  Buffers, names and results stay valid until wait returns; nothing is added
+ * meanwhile (-EBUSY). */
+int varjfs_batch_submit(varjfs_batch *b);
+/* As varjfs_batch_execute after its begin. */
+int varjfs_batch_wait(varjfs_batch *b);
+/* Asks for it not to be done any more; what wait says then holds: -ECANCELED, or what
+ * came of it. */
+int varjfs_batch_cancel(varjfs_batch *b);
+
+/*
+ * Operations.  Each is added to a batch, and done when that is executed: functions return
+ * 0, -EINVAL (a name that is none), -EFBIG, -EBUSY, -ENOMEM; then nothing was added.
+ * @result, unless NULL, is the operation's own 0 or -errno after execution.
+ */
+
+struct varjfs_object_options {
+    size_t size;           /* sizeof(struct varjfs_object_options) */
+    const char *transform; /* as user.varjfs.transform: "lz4", "zstd:9"; NULL: as the
+                            * volume has it */
+    const char *mode;      /* "client", "server", "transport"; NULL: likewise */
+    const char *objects;   /* "AVG" or "MIN:AVG:MAX"; NULL: likewise */
+};
+
+struct varjfs_object_status {
+    uint64_t bytes;
+    uint64_t stored_bytes; /* exact when its changes have been written back (sync) */
+    int64_t modified_us;   /* since 1970 */
+    int64_t made_us;
+    char transform[96];
+};
+
+/* *result: -EEXIST. */
+int varjfs_object_create(varjfs_batch *b, const char *space, const char *name,
+                         const struct varjfs_object_options *options, int *result);
+/* *result: -ENOENT, as of all below. */
+int varjfs_object_delete(varjfs_batch *b, const char *space, const char *name,
+                         int *result);
+int varjfs_object_status(varjfs_batch *b, const char *space, const char *name,
+                         struct varjfs_object_status *out, int *result);
+/* *got, unless NULL: bytes that were read; fewer than @len at the end of the object. */
+int varjfs_object_read(varjfs_batch *b, const char *space, const char *name, void *dst,
+                       size_t len, uint64_t offset, size_t *got, int *result);
+/* Behind the end: what is between is zero. */
+int varjfs_object_write(varjfs_batch *b, const char *space, const char *name,
+                        const void *src, size_t len, uint64_t offset, int *result);
+/* The @old_len bytes at @offset become the @len bytes of @src, as rpwrite(2). */
+int varjfs_object_rwrite(varjfs_batch *b, const char *space, const char *name,
+                         const void *src, size_t len, uint64_t offset, uint64_t old_len,
+                         int *result);
+
+/* @key: 1 to VARJFS_NAME_MAX bytes of any value. */
+int varjfs_kv_put(varjfs_batch *b, const char *space, const void *key, size_t key_len,
+                  const void *value, size_t len, int *result);
+/* *len: of the whole value.  *result -ERANGE: that is more than @cap, nothing is in
+ * @dst. */
+int varjfs_kv_get(varjfs_batch *b, const char *space, const void *key, size_t key_len,
+                  void *dst, size_t cap, size_t *len, int *result);
+int varjfs_kv_delete(varjfs_batch *b, const char *space, const void *key, size_t key_len,
+                     int *result);
+
+/* ---- iteration --------------------------------------------------------------------- */
+
+struct varjfs_entry {
+    const void *name; /* valid until the next step; ends with a NUL that is not counted */
+    size_t name_len;
+    const void *value; /* of keys */
+    size_t len;
+};
+
+/*
+ * In the order of bytes, those whose names begin with @prefix (NULL: all).  What others
+ * make or remove meanwhile may be seen or not; what is there all the time is seen once.
+ * @space NULL: the namespaces themselves.  *out owned; -EINVAL, -ENOMEM.
+ */
+int varjfs_object_iterate(varjfs *v, const char *space, const char *prefix,
+                          varjfs_iterator **out);
+int varjfs_kv_iterate(varjfs *v, const char *space, const void *prefix, size_t prefix_len,
+                      varjfs_iterator **out);
+/* 1 with *out; 0: that was all; -errno. */
+int varjfs_iterator_next(varjfs_iterator *i, struct varjfs_entry *out);
+void varjfs_iterator_free(varjfs_iterator *i); /* NULL is fine */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
