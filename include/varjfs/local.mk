@@ -3,5 +3,7 @@
 
 varjfsincludedir = $(includedir)/varjfs
 varjfsinclude_HEADERS = \
+	include/varjfs/client-protocol.h \
 	include/varjfs/ioctl.h \
-	include/varjfs/rwrite.h
+	include/varjfs/rwrite.h \
+	include/varjfs/varjfs.h
