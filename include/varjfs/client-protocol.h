@@ -28,7 +28,10 @@
 /* Of a batch. */
 #define VARJFS_WIRE_OPS_MAX 4096u
 #define VARJFS_WIRE_BATCH_MESSAGE_MAX (4u << 20)
-#define VARJFS_WIRE_BATCH_BULK_MAX (64u << 20) /* in each direction */
+#define VARJFS_WIRE_BATCH_BULK_MAX (64u << 20)   /* of a request */
+#define VARJFS_WIRE_BATCH_RETURN_MAX (16u << 20) /* of a reply */
+/* Of the bulk of an atomic batch. */
+#define VARJFS_WIRE_ATOMIC_BULK_MAX (32u << 20)
 #define VARJFS_WIRE_BATCH_HEAD_BYTES 8u
 #define VARJFS_WIRE_OP_HEAD_BYTES 32u
 #define VARJFS_WIRE_RESULT_BYTES 12u
@@ -39,8 +42,7 @@
  *                  2  2  zero
  *                  4  4  operations, 1 ... VARJFS_WIRE_OPS_MAX
  */
-/* All operations or none, in one transaction of the metadata: of keys alone, and of
- * creations and deletions of objects. */
+/* All operations or none, in one transaction of the metadata: of keys alone. */
 #define VARJFS_WIRE_ATOMIC 1u
 /* Behind the first operation that fails, none is done: their status is CANCELED. */
 #define VARJFS_WIRE_STOP 2u
@@ -62,7 +64,9 @@
  *                 28  4  bytes that it may return, at most
  */
 enum {
-    VARJFS_WIRE_OBJECT_CREATE = 1, /* brings settings, as text; may be empty */
+    /* Brings settings, lines "transform=VALUE", "mode=VALUE", "objects=VALUE", each at
+     * most once and ending with a newline; may be empty. */
+    VARJFS_WIRE_OBJECT_CREATE = 1,
     VARJFS_WIRE_OBJECT_DELETE = 2,
     VARJFS_WIRE_OBJECT_STATUS = 3, /* returns a status */
     VARJFS_WIRE_OBJECT_READ = 4,
@@ -73,7 +77,8 @@ enum {
     VARJFS_WIRE_KEY_DELETE = 18
 };
 
-/* Of OBJECT_CREATE and KEY_PUT: EEXIST where there is one. */
+/* Of OBJECT_CREATE and KEY_PUT: EXISTS where there is one.  Without it an object that is
+ * there stays as it is, and a value is replaced. */
 #define VARJFS_WIRE_EXCLUSIVE 1u
 /* Of OBJECT_WRITE and OBJECT_RWRITE: at the end, the offset is zero. */
 #define VARJFS_WIRE_APPEND 2u
@@ -83,10 +88,10 @@ enum {
 /* Namespaces and names of objects have neither NUL nor '/', and are not "." or "..";
  * keys are any bytes. */
 #define VARJFS_WIRE_NAMESPACE_MAX 64u
-#define VARJFS_WIRE_NAME_MAX 255u
+#define VARJFS_WIRE_NAME_MAX 254u
 #define VARJFS_WIRE_VALUE_MAX (64u << 10)
 #define VARJFS_WIRE_SETTINGS_MAX 1024u
-/* Of one write or rwrite; of a read VARJFS_WIRE_BATCH_BULK_MAX. */
+/* Of one write or rwrite; of a read VARJFS_WIRE_BATCH_RETURN_MAX. */
 #define VARJFS_WIRE_WRITE_MAX (8u << 20)
 
 /*
@@ -120,7 +125,8 @@ enum {
  *                  4  2  bytes of the prefix
  *                  6  2  bytes of the name behind which to go on; 0: from the start
  *                  8  4  entries, at most; 1 ... VARJFS_WIRE_ENTRIES_MAX
- *                 12  4  bytes, at most, of the bulk of the reply
+ *                 12  4  bytes, at most, of the bulk of the reply:
+ *                        VARJFS_WIRE_ITERATE_BULK_MIN ... _MAX
  *                 16     namespace, prefix, name
  *
  * Reply            0  1  1: there are more
@@ -136,6 +142,7 @@ enum {
 #define VARJFS_WIRE_ITERATE_REPLY_BYTES 5u
 #define VARJFS_WIRE_ENTRY_HEAD_BYTES 6u
 #define VARJFS_WIRE_ENTRIES_MAX 4096u
+#define VARJFS_WIRE_ITERATE_BULK_MIN (128u << 10)
 #define VARJFS_WIRE_ITERATE_BULK_MAX (8u << 20)
 
 /* SYNC: request and reply are empty.  All that was answered before is durable. */

@@ -40,7 +40,7 @@ typedef struct varjfs_iterator varjfs_iterator;
 /* Bytes, without the NUL.  Neither may be empty.  Namespaces and names of objects are
  * names as files have them: without '/', and neither "." nor "..". */
 #define VARJFS_NAMESPACE_MAX 64
-#define VARJFS_NAME_MAX 255
+#define VARJFS_NAME_MAX 254
 #define VARJFS_VALUE_MAX (64 << 10)
 /* Operations of an atomic batch; others may be longer, and go as several requests. */
 #define VARJFS_ATOMIC_MAX 4096
@@ -92,7 +92,8 @@ const char *varjfs_version(void);
 enum varjfs_atomicity {
     VARJFS_ATOMICITY_NONE = 0,      /* a crash may leave a part of an operation */
     VARJFS_ATOMICITY_OPERATION = 1, /* each operation happens entirely or not at all */
-    VARJFS_ATOMICITY_BATCH = 2      /* the whole batch does */
+    VARJFS_ATOMICITY_BATCH = 2      /* the whole batch does: of keys alone, objects are
+                                     * -ENOTSUP */
 };
 enum varjfs_concurrency {
     VARJFS_CONCURRENCY_NONE = 0,            /* nobody else uses the same objects */

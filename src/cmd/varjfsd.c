@@ -16,10 +16,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* How long a daemon of --source stays without a program, and waits for the first one. */
+#define IDLE_US ((int64_t)5 * G_USEC_PER_SEC)
+#define FIRST_US ((int64_t)30 * G_USEC_PER_SEC)
+
 typedef struct Daemon {
     const char *conf_path;
     const char *stats; /* --stats; NULL: serve */
+    const char *source; /* --source; NULL: what conf_path says */
     bool only_checks, in_background;
+    bool is_busy; /* of --source: another process has the volume */
     VjNodeConf *conf; /* that was read last */
     VjNode *node;
     VjRpcServer *server;
@@ -31,6 +37,8 @@ typedef struct Daemon {
 static const VjCmdSwitch switches[] = {
     {'c', NULL, "FILE", "the configuration, varjfsd.conf(5)"},
     {'d', NULL, NULL, "serve in the background; returns when it does"},
+    {'\0', "source", "DIR",
+     "serve the volume in DIR to programs, at DIR/varjfsd.sock, until the last has gone"},
     {'\0', "check", NULL, "read the configuration, and end"},
     {'\0', "stats", "FORMAT",
      "what the daemon that serves FILE has done: json or prometheus"},
@@ -39,8 +47,8 @@ static const VjCmdSwitch switches[] = {
 
 static const VjCmd program = {
     .name = "varjfsd",
-    .operands = "-c FILE [-d | --check | --stats=FORMAT]",
-    .summary = "Serves the objects and keys of varjfs volumes to other machines.",
+    .operands = "-c FILE [-d | --check | --stats=FORMAT], or [-d] --source=DIR",
+    .summary = "Serves varjfs volumes to other machines, and to programs.",
     .switches = switches,
 };
 
@@ -54,6 +62,8 @@ static bool set(void *opaque, const VjCmdSwitch *s, const char *value, GError **
         d->in_background = true;
     } else if (strcmp(s->word, "check") == 0) {
         d->only_checks = true;
+    } else if (strcmp(s->word, "source") == 0) {
+        d->source = value;
     } else {
         d->stats = value;
         return strcmp(value, "json") == 0 || strcmp(value, "prometheus") == 0 ||
@@ -176,17 +186,42 @@ static void tell_ready(Daemon *d)
     }
 }
 
-/* Until SIGTERM or SIGINT. */
+/* A daemon that programs have started, and that none has used for some seconds. */
+typedef struct Idle {
+    uint64_t accepted;
+    int64_t since_us;
+    bool was_used;
+} Idle;
+
+static bool is_unused(const Daemon *d, Idle *idle)
+{
+    VjRpcServerStats stats;
+    int64_t now_us = vj_clock_mono_us();
+
+    vj_rpc_server_stats(d->server, &stats);
+    if (stats.connections > 0 || stats.accepted != idle->accepted) {
+        idle->accepted = stats.accepted;
+        idle->since_us = now_us;
+        idle->was_used = true;
+    }
+    return now_us - idle->since_us >= (idle->was_used ? IDLE_US : FIRST_US);
+}
+
+/* Until SIGTERM or SIGINT; of --source also until nobody uses it any more. */
 static void wait_for_end(Daemon *d)
 {
+    static const struct timespec second = {.tv_sec = 1};
+    Idle idle = {.since_us = vj_clock_mono_us()};
     sigset_t signals = wanted_signals();
     int number = 0;
 
     while (number != SIGTERM && number != SIGINT) {
-        if (sigwait(&signals, &number) != 0) {
-            number = 0;
-        } else if (number == SIGHUP) {
+        number = sigtimedwait(&signals, NULL, d->source != NULL ? &second : NULL);
+        if (number == SIGHUP && d->source == NULL) {
             reload(d);
+        } else if (number < 0 && errno == EAGAIN && is_unused(d, &idle)) {
+            vj_log_info("no program uses it any more");
+            return;
         }
     }
     vj_log_info("signal %d: no new requests, and the end when those in flight have ended",
@@ -229,13 +264,23 @@ static void lift_limit(void)
     }
 }
 
+/* Before it listens: another daemon of the directory may be about to end. */
+static bool open_source(Daemon *d, GError **error)
+{
+    if (d->source == NULL || vj_node_open(d->node, VJ_NODE_SOURCE_VOLUME, error)) {
+        return true;
+    }
+    d->is_busy = error != NULL && (*error)->code == EBUSY;
+    return false;
+}
+
 static bool start(Daemon *d, GError **error)
 {
     if (!vj_daemon_open_dirs(d->conf, &d->dirs, error) ||
         !vj_log_open_outside("varjfsd", log_target(d), VJ_LOG_INFO,
                              (const int *)(const void *)d->dirs->data, d->dirs->len,
                              error) ||
-        !listen_all(d, error)) {
+        !open_source(d, error) || !listen_all(d, error)) {
         return false;
     }
     d->notify_fd = vj_node_notify_open();
@@ -264,6 +309,7 @@ static int run(Daemon *d)
         drain(d);
     } else {
         status = vj_cmd_fail(&program, error);
+        status = d->is_busy ? EBUSY : status;
     }
     if (d->server != NULL) {
         vj_rpc_server_free(d->server);
@@ -316,15 +362,21 @@ int main(int argc, char **argv)
     if (status >= 0) {
         return status;
     }
-    if (d.conf_path == NULL || first < argc) {
-        return vj_cmd_usage_error(&program, d.conf_path == NULL ? "-c" : argv[first],
-                                  d.conf_path == NULL ? "missing" : "unexpected");
+    if ((d.conf_path == NULL) == (d.source == NULL)) {
+        return vj_cmd_usage_error(&program, "-c, --source", "one of them");
+    }
+    if (first < argc) {
+        return vj_cmd_usage_error(&program, argv[first], "unexpected");
+    }
+    if (d.source != NULL && (d.only_checks || d.stats != NULL)) {
+        return vj_cmd_usage_error(&program, "--check, --stats", "not with --source");
     }
     if (d.only_checks + d.in_background + (d.stats != NULL) > 1) {
         return vj_cmd_usage_error(&program, "-d, --check, --stats", "one of them");
     }
     vj_memory_init();
-    d.conf = vj_node_conf_load(d.conf_path, &error);
+    d.conf = d.source != NULL ? vj_node_conf_of_source(d.source, &error)
+                              : vj_node_conf_load(d.conf_path, &error);
     if (d.conf == NULL) {
         return vj_cmd_fail(&program, error);
     }

@@ -52,6 +52,25 @@ void vj_fs_key_number(VjFsKey *k, uint64_t ino, uint64_t cookie)
     k->len = 16;
 }
 
+void vj_fs_key_record(VjFsKey *k, uint64_t ino, VjSlice name)
+{
+    g_assert(name.len <= VJ_FS_RECORD_NAME_MAX);
+    vj_be64_set(k->bytes, ino);
+    k->bytes[8] = VJ_FS_KEY_RECORD;
+    if (name.len > 0) {
+        memcpy(k->bytes + 9, name.data, name.len);
+    }
+    k->len = 9 + name.len;
+}
+
+void vj_fs_key_last_record(VjFsKey *k, uint64_t ino)
+{
+    vj_be64_set(k->bytes, ino);
+    memset(k->bytes + 8, 0xff, VJ_NAME_MAX);
+    k->bytes[8] = VJ_FS_KEY_RECORD;
+    k->len = 8 + VJ_NAME_MAX;
+}
+
 void vj_dentry_encode(const VjFsKey *key, const VjDentry *d, VjDentryDisk *out)
 {
     *out = (VjDentryDisk){

@@ -107,6 +107,16 @@ static inline VjSlice vj_fs_key_slice(const VjFsKey *k)
 
 void vj_fs_key_name(VjFsKey *k, uint64_t ino, const char *name, size_t len);
 void vj_fs_key_number(VjFsKey *k, uint64_t ino, uint64_t cookie);
+/*
+ * Of a record of a directory that is no extended attribute, and is not shown as one: in
+ * VJ_SPACE_XATTR too, under a name that begins with VJ_FS_KEY_RECORD, as no attribute's
+ * does.  @name has at most VJ_FS_RECORD_NAME_MAX bytes, of any value.
+ */
+#define VJ_FS_KEY_RECORD 0x01
+#define VJ_FS_RECORD_NAME_MAX (VJ_NAME_MAX - 1)
+void vj_fs_key_record(VjFsKey *k, uint64_t ino, VjSlice name);
+/* Behind all of them, before any attribute. */
+void vj_fs_key_last_record(VjFsKey *k, uint64_t ino);
 
 /* What a name says. */
 typedef struct VjDentry {

@@ -153,6 +153,8 @@ static int list_fill_body(VjTxn *txn, void *opaque)
     vj_settings_list(&inode, OWN_PREFIX, l->names);
     vj_fs_key_name(&key, l->ino, "", 0);
     vj_scan_begin(&scan, txn, VJ_SPACE_XATTR, vj_fs_key_slice(&key));
+    vj_fs_key_last_record(&key, l->ino);
+    vj_scan_behind(&scan, vj_fs_key_slice(&key)); /* they are not attributes */
     while (vj_scan_next(&scan) && scan.key.len <= VJ_FS_KEY_MAX) {
         const char *name = (const char *)scan.key.data + 8;
         size_t len = scan.key.len - 8;

@@ -81,8 +81,9 @@ const VjOptSpec vj_node_volume_options[] = {
     {.name = "roles",
      .type = VJ_OPT_STRING,
      .fallback = "object,meta",
-     .choices = "object|meta",
-     .help = "what the node keeps of the volume, separated by commas"},
+     .choices = "object|meta|client",
+     .help = "what the node keeps of the volume, separated by commas; or client: it "
+             "serves a whole one to programs"},
     {.name = "store",
      .type = VJ_OPT_STRING,
      .fallback = "posix",
@@ -285,10 +286,15 @@ static bool read_roles(const Parse *p, uint32_t *out, GError **error)
             *out |= VJ_NODE_ROLE(VJ_ROLE_OBJECT);
         } else if (strcmp(*w, "meta") == 0) {
             *out |= VJ_NODE_ROLE(VJ_ROLE_META);
+        } else if (strcmp(*w, "client") == 0) {
+            *out |= VJ_NODE_ROLE(VJ_ROLE_CLIENT);
         } else {
             return mistake(p, line_of(p, "roles"), error,
-                           "roles: %s is not one of object|meta", *w);
+                           "roles: %s is not one of object|meta|client", *w);
         }
+    }
+    if ((*out & VJ_NODE_ROLE(VJ_ROLE_CLIENT)) != 0 && g_strv_length(words) > 1) {
+        return mistake(p, line_of(p, "roles"), error, "roles: client stands alone");
     }
     return *out != 0 || mistake(p, line_of(p, "roles"), error, "roles: there is none");
 }
@@ -338,6 +344,21 @@ static bool check_directory(const Parse *p, const VjNodeVolumeConf *v, GError **
     return true;
 }
 
+/* A volume that is whole says itself which drivers it has. */
+static bool check_client(const Parse *p, const VjNodeVolumeConf *v, GError **error)
+{
+    static const char *const others[] = {"store", "meta", "empty"};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(others); i++) {
+        if ((v->roles & VJ_NODE_ROLE(VJ_ROLE_CLIENT)) != 0 &&
+            vj_opts_is_set(p->section, others[i])) {
+            return mistake(p, line_of(p, others[i]), error,
+                           "%s is not for the role client", others[i]);
+        }
+    }
+    return true;
+}
+
 static bool end_volume(Parse *p, GError **error)
 {
     VjNodeVolumeConf *v = p->volume;
@@ -348,7 +369,7 @@ static bool end_volume(Parse *p, GError **error)
     }
     v->refuses_empty = strcmp(vj_opts_string(p->section, "empty"), "refuse") == 0;
     return check_directory(p, v, error) && read_roles(p, &v->roles, error) &&
-           read_drivers(p, v, error) && read_peers(p, v, error);
+           check_client(p, v, error) && read_drivers(p, v, error) && read_peers(p, v, error);
 }
 
 /* ---- sections and lines ------------------------------------------------------------ */
@@ -560,6 +581,30 @@ VjNodeConf *vj_node_conf_parse(const char *path, const char *text, size_t len,
     ok = read_text(&p, text, len, error);
     g_hash_table_destroy(p.lines);
     return ok ? g_steal_pointer(&c) : NULL;
+}
+
+VjNodeConf *vj_node_conf_of_source(const char *source, GError **error)
+{
+    static const char text[] = "[node]\nlisten_insecure = unix:varjfsd.sock\n"
+                               "[volume " VJ_NODE_SOURCE_VOLUME "]\n"
+                               "directory = .\nroles = client\n";
+    g_autofree char *absolute = realpath(source, NULL);
+    g_autofree char *path = NULL;
+    VjNodeConf *c;
+
+    if (absolute == NULL) {
+        vj_error_set_errno(error, errno, "%s", source);
+        return NULL;
+    }
+    path = g_build_filename(absolute, "varjfsd", NULL); /* stands for its directory */
+    c = vj_node_conf_parse(path, text, strlen(text), error);
+    if (c != NULL) {
+        VjNodeVolumeConf *v = g_ptr_array_index(c->volumes, 0);
+
+        g_free(v->directory);
+        v->directory = g_steal_pointer(&absolute);
+    }
+    return c;
 }
 
 VjNodeConf *vj_node_conf_load(const char *path, GError **error)

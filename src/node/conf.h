@@ -22,7 +22,8 @@
 #define VJ_NODE_LISTENS_MAX 16u
 #define VJ_NODE_IDENTITIES_MAX 1024u
 
-/* The bit of VJ_ROLE_OBJECT or VJ_ROLE_META in a set of roles. */
+/* The bit of VJ_ROLE_OBJECT, VJ_ROLE_META or VJ_ROLE_CLIENT in a set of roles: the last
+ * one stands alone. */
 #define VJ_NODE_ROLE(role) (1u << (role))
 #define VJ_NODE_ROLES (VJ_NODE_ROLE(VJ_ROLE_OBJECT) | VJ_NODE_ROLE(VJ_ROLE_META))
 
@@ -30,7 +31,7 @@
 typedef struct VjNodeVolumeConf {
     char *name;
     unsigned line;   /* of the section */
-    char *directory; /* absolute */
+    char *directory; /* absolute; of the role client: what mkfs.varjfs has made */
     uint32_t roles;  /* VJ_NODE_ROLE; not 0 */
     char *store;     /* spec of a driver */
     char *meta;
@@ -69,6 +70,15 @@ VjNodeConf *vj_node_conf_load(const char *path, GError **error);
 /* The same of a text; @path: what the file is called. */
 VjNodeConf *vj_node_conf_parse(const char *path, const char *text, size_t len,
                                GError **error);
+/*
+ * What a daemon serves that programs of this machine have started for the directory
+ * @source: its volume, as "volume", in the role client, at the unix socket
+ * @source/varjfsd.sock.  NULL: there is no such directory, or its path is too long for a
+ * socket.
+ */
+#define VJ_NODE_SOURCE_VOLUME "volume"
+#define VJ_NODE_SOURCE_SOCKET "varjfsd.sock"
+VjNodeConf *vj_node_conf_of_source(const char *source, GError **error);
 void vj_node_conf_free(VjNodeConf *c); /* NULL is fine */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjNodeConf, vj_node_conf_free)
 

@@ -16,4 +16,5 @@ src_node_libvj_node_la_SOURCES = \
 	src/node/notify.h \
 	src/node/objects.c \
 	src/node/place.c \
+	src/node/programs.c \
 	src/node/stats.c

@@ -6,12 +6,14 @@
  *   place.c     the directory of a volume: whose it is, opening and closing
  *   objects.c   operations of the role object
  *   keys.c      operations of the role meta
+ *   programs.c  operations of the role client
  *   form.c      content in and out, digests
  *   stats.c     what it has done, as text
  */
 #ifndef VJ_NODE_NODE_PRIVATE_H
 #define VJ_NODE_NODE_PRIVATE_H
 
+#include "clients/clients.h"
 #include "meta/meta.h"
 #include "node/node.h"
 #include "rpc/messages.h"
@@ -27,7 +29,7 @@
 /* A directory that is open for its volume. */
 typedef struct VjNodePlace {
     /* never change: */
-    int dir_fd; /* and its lock */
+    int dir_fd; /* and its lock; -1: of the role client, whose volume has it */
     char *path;
     uint8_t node[VJ_WIRE_UUID_BYTES];   /* of this place: as long as its disk lives */
     uint8_t volume[VJ_WIRE_UUID_BYTES]; /* whose it is */
@@ -37,6 +39,7 @@ typedef struct VjNodePlace {
     VjStore *store;          /* NULL: that role is not open */
     VjMeta *meta;            /* likewise */
     struct VjNodeKeys *keys; /* with meta */
+    VjClients *clients;      /* of the role client; NULL: not open */
     /* atomic: a flush of the store failed, and will go on to fail while puts in doubt are
      * there, whose clients may be gone */
     gint has_failed;
@@ -118,6 +121,12 @@ void vj_node_space(VjRpcRequest *r);
 void vj_node_run_digest(VjRpcRequest *r);
 void vj_node_run_put_plain(VjRpcRequest *r);
 void vj_node_run_get_plain(VjRpcRequest *r);
+
+/* ---- programs.c -------------------------------------------------------------------- */
+
+void vj_node_batch(VjRpcRequest *r);
+void vj_node_iterate(VjRpcRequest *r);
+void vj_node_sync(VjRpcRequest *r);
 
 /* ---- keys.c ------------------------------------------------------------------------ */
 

@@ -7,6 +7,7 @@
  * that has a reference on its volume; a place is closed when it has no peer.
  */
 #include "node/node-private.h"
+#include "varjfs/client-protocol.h"
 
 struct VjNodeVolume {
     gint is_gone; /* atomic: from the configuration; requests of it are refused */
@@ -288,7 +289,19 @@ static int open_or_add(VjNode *n, VjNodeVolume *v, VjNodePlaceOpen *how, bool *w
 
 static bool has_role(const VjNodePlace *p, uint8_t role)
 {
-    return role == VJ_ROLE_OBJECT ? p->store != NULL : p->meta != NULL;
+    return role == VJ_ROLE_OBJECT ? p->store != NULL
+           : role == VJ_ROLE_META ? p->meta != NULL
+                                  : p->clients != NULL;
+}
+
+/* Programs need not know which volume it is. */
+static bool is_wanted(const VjNodePlaceOpen *how, const uint8_t volume[VJ_WIRE_UUID_BYTES])
+{
+    static const uint8_t any[VJ_WIRE_UUID_BYTES];
+
+    return memcmp(volume, how->volume, sizeof how->volume) == 0 ||
+           (how->role == VJ_ROLE_CLIENT &&
+            memcmp(how->volume, any, sizeof how->volume) == 0);
 }
 
 /* The place is open for the role and volume of @how; gives the lock up meanwhile. */
@@ -301,9 +314,8 @@ static int enter_place(VjNode *n, VjNodeVolume *v, VjNodePlaceOpen *how, bool *w
     if (g_atomic_int_get(&v->is_gone)) {
         return -ESHUTDOWN;
     }
-    if (v->place != NULL &&
-        memcmp(v->place->volume, how->volume, sizeof how->volume) != 0) {
-        if ((how->flags & VJ_HELLO_DESTROY) == 0) {
+    if (v->place != NULL && !is_wanted(how, v->place->volume)) {
+        if ((how->flags & VJ_HELLO_DESTROY) == 0 || how->role == VJ_ROLE_CLIENT) {
             return -ENXIO;
         }
         if (v->peers > 0) {
@@ -313,9 +325,12 @@ static int enter_place(VjNode *n, VjNodeVolume *v, VjNodePlaceOpen *how, bool *w
         }
         close_if_unused(n, v);
     }
-    return v->place != NULL && has_role(v->place, how->role)
-               ? 0
-               : open_or_add(n, v, how, was_empty);
+    if (v->place == NULL || !has_role(v->place, how->role)) {
+        int rc = open_or_add(n, v, how, was_empty);
+
+        return rc == 0 && !is_wanted(how, v->place->volume) ? -ENXIO : rc;
+    }
+    return 0;
 }
 
 static int enter(VjNode *n, const VjHello *hello, const char *identity, VjNodePeer *peer,
@@ -335,7 +350,7 @@ static int enter(VjNode *n, const VjHello *hello, const char *identity, VjNodePe
                     *identity != '\0' ? identity : "without credentials", name);
         return -EACCES;
     }
-    if (hello->role != VJ_ROLE_OBJECT && hello->role != VJ_ROLE_META) {
+    if (hello->role > VJ_ROLE_CLIENT) {
         return -EOPNOTSUPP; /* of a later version */
     }
     if ((v->conf->roles & VJ_NODE_ROLE(hello->role)) == 0) {
@@ -432,6 +447,22 @@ void vj_node_gone(void *opaque, void *gone)
     g_free(peer);
 }
 
+bool vj_node_open(VjNode *n, const char *volume, GError **error)
+{
+    VjNodePlaceOpen how = {
+        .role = VJ_ROLE_CLIENT, .wrap_store = n->wrap_store, .wrap_meta = n->wrap_meta};
+    bool was_empty;
+    VjNodeVolume *v;
+    int rc;
+
+    vj_mutex_lock(&n->lock);
+    v = g_hash_table_lookup(n->volumes, volume);
+    g_assert(v != NULL);
+    rc = enter_place(n, v, &how, &was_empty);
+    vj_mutex_unlock(&n->lock);
+    return rc == 0 || vj_error_set_errno(error, -rc, "%s", v->conf->directory);
+}
+
 /* ---- operations -------------------------------------------------------------------- */
 
 /* Of messages: with objects, with keys or checks of keys, and of others. */
@@ -486,6 +517,9 @@ SERVE(scan)
 SERVE(apply)
 SERVE_EMPTY(clock)
 SERVE(count)
+SERVE(batch)
+SERVE(iterate)
+SERVE_EMPTY(sync)
 
 #define OBJECT(number, text, message, bulk, function)                                    \
     {                                                                                    \
@@ -496,6 +530,12 @@ SERVE(count)
     {                                                                                    \
         .op = (number), .role = VJ_ROLE_META, .name = (text), .message_max = (message),  \
         .bulk_max = (bulk), .run = (function)                                            \
+    }
+
+#define CLIENT(number, text, message, bulk, function)                                    \
+    {                                                                                    \
+        .op = (number), .role = VJ_ROLE_CLIENT, .name = (text),                          \
+        .message_max = (message), .bulk_max = (bulk), .run = (function)                  \
     }
 
 const VjRpcHandler vj_node_handlers[] = {
@@ -531,5 +571,9 @@ const VjRpcHandler vj_node_handlers[] = {
     META(VJ_OP_APPLY, "apply", KEYS_MAX, VJ_RPC_BULK_MAX, serve_apply),
     META(VJ_OP_CLOCK, "clock", SMALL_MAX, 0, serve_clock),
     META(VJ_OP_COUNT, "count", SMALL_MAX, 0, serve_count),
+    CLIENT(VJ_OP_BATCH, "batch", VARJFS_WIRE_BATCH_MESSAGE_MAX,
+           VARJFS_WIRE_BATCH_BULK_MAX, serve_batch),
+    CLIENT(VJ_OP_ITERATE, "iterate", SMALL_MAX, 0, serve_iterate),
+    CLIENT(VJ_OP_SYNC, "sync", SMALL_MAX, 0, serve_sync),
     {.op = 0},
 };

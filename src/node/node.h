@@ -34,6 +34,14 @@ VjNode *vj_node_new(const VjNodeConf *conf, const char *wrap_store,
  * outlive a change of who may use their volume.  Any thread.
  */
 void vj_node_reload(VjNode *n, const VjNodeConf *conf);
+/*
+ * vj_node_open - the place of a volume of the role client, before a peer asks for it
+ *
+ * It stays open as if a peer had opened it.
+ * Returns   false: what kept it from being opened; EBUSY another process has it
+ * Threads   setup only; blocks
+ */
+bool vj_node_open(VjNode *n, const char *volume, GError **error);
 /* The server is gone.  Closes all volumes; 0, or the first error. */
 int vj_node_free(VjNode *n) G_GNUC_WARN_UNUSED_RESULT;
 

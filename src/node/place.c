@@ -32,6 +32,8 @@
 #define META_DIR "meta"
 /* Of a mount's own directory. */
 #define SUPERBLOCK_NAME "varjfs.conf"
+/* A daemon that ends lets go of it. */
+#define CLIENTS_LOCK_WAIT_US ((int64_t)10 * G_USEC_PER_SEC)
 
 /* ---- node.conf --------------------------------------------------------------------- */
 
@@ -179,13 +181,14 @@ static int open_roles(VjNodePlace *p, const VjNodeVolumeConf *conf, uint32_t rol
     return rc;
 }
 
-static int close_both(VjNodePlace *p)
+static int close_all(VjNodePlace *p)
 {
+    int closed = vj_clients_close(g_steal_pointer(&p->clients));
     int rc = p->meta != NULL ? vj_meta_close(g_steal_pointer(&p->meta)) : 0;
 
     vj_node_keys_free(g_steal_pointer(&p->keys));
     vj_store_close(g_steal_pointer(&p->store));
-    return rc;
+    return rc < 0 ? rc : closed;
 }
 
 /* ---- making ------------------------------------------------------------------------ */
@@ -379,6 +382,28 @@ static int replace_volume(VjNodePlace *p, const VjNodePlaceOpen *how, bool *was_
     return rc;
 }
 
+/* A whole volume, which locks its directory itself. */
+static int open_clients(VjNodePlace *p, const VjNodePlaceOpen *how)
+{
+    g_autofree char *name = g_strdup_printf("varjfsd, pid %ld", (long)getpid());
+    VjClientsOpen open = {.source = p->path,
+                          .name = name,
+                          .wrap_store = how->wrap_store,
+                          .wrap_meta = how->wrap_meta,
+                          .lock_wait_us = CLIENTS_LOCK_WAIT_US};
+    GError *error = NULL;
+
+    if (!vj_clients_open(&open, &p->clients, &error)) {
+        return report(p, error);
+    }
+    if (!vj_uuid_parse(vj_volume_uuid(vj_clients_volume(p->clients)), p->volume)) {
+        return -EBADMSG;
+    }
+    memcpy(p->node, p->volume, sizeof p->node);
+    p->made = VJ_NODE_ROLE(VJ_ROLE_CLIENT);
+    return 0;
+}
+
 static int enter(VjNodePlace *p, const VjNodePlaceOpen *how, bool *was_empty)
 {
     bool destroys = (how->flags & VJ_HELLO_DESTROY) != 0;
@@ -442,9 +467,12 @@ int vj_node_place_open(const VjNodePlaceOpen *how, VjNodePlace **out, bool *was_
     p->path = g_strdup(how->conf->directory);
     p->wrap_store = how->wrap_store;
     p->wrap_meta = how->wrap_meta;
-    rc = lock_dir(p);
-    if (rc == 0) {
-        rc = enter(p, how, was_empty);
+    p->dir_fd = -1;
+    if (how->role == VJ_ROLE_CLIENT) {
+        rc = open_clients(p, how);
+    } else {
+        rc = lock_dir(p);
+        rc = rc == 0 ? enter(p, how, was_empty) : rc;
     }
     if (rc < 0) {
         (void)vj_node_place_close(p);
@@ -461,9 +489,9 @@ int vj_node_place_close(VjNodePlace *p)
     if (p == NULL) {
         return 0;
     }
-    rc = close_both(p);
+    rc = close_all(p);
     if (rc < 0) {
-        vj_log_error("%s: closing its keys: %s", p->path, g_strerror(-rc));
+        vj_log_error("%s: closing it: %s", p->path, g_strerror(-rc));
     }
     vj_fd_close(&p->dir_fd);
     g_free(p->path);

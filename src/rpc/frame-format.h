@@ -94,6 +94,10 @@ typedef enum VjWireOp {
     VJ_OP_APPLY = 0x0202,
     VJ_OP_CLOCK = 0x0203,
     VJ_OP_COUNT = 0x0204,
+    /* client: include/varjfs/client-protocol.h */
+    VJ_OP_BATCH = 0x0300,
+    VJ_OP_ITERATE = 0x0301,
+    VJ_OP_SYNC = 0x0302,
 } VjWireOp;
 
 /* Never the host's errno; frame-format.c has the one table. */

@@ -20,6 +20,7 @@ enum {
     VJ_ROLE_ANY = 0, /* of a handler: requests of each role */
     VJ_ROLE_OBJECT = 1,
     VJ_ROLE_META = 2,
+    VJ_ROLE_CLIENT = 3,
 };
 
 #define VJ_WIRE_VERSION 1u /* of the operations; the largest that this program speaks */
@@ -50,7 +51,8 @@ typedef struct VjHello {
     uint64_t features;                 /* none yet; unknown ones are ignored */
     uint8_t role;
     uint8_t flags;
-    uint8_t uuid[VJ_WIRE_UUID_BYTES]; /* of the volume */
+    /* Of the volume; all zero in the role client: whichever it is. */
+    uint8_t uuid[VJ_WIRE_UUID_BYTES];
     /*
      * Random, one for each VjRpcClient, and how often it has connected: 1, 2, ….  When a
      * server answers this hello, it has ended all that came by earlier connections of the

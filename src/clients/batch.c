@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * batch.c - a batch: its operations in order, and how safe they are when it is answered
+ *
+ * An object that several operations of a batch use is opened once.  Operations on keys
+ * that follow one another are one transaction (keys.c).
+ */
+#include "clients/clients-private.h"
+
+#include "rpc/frame-format.h"
+
+static bool is_key(uint8_t kind)
+{
+    return kind >= VARJFS_WIRE_KEY_PUT;
+}
+
+static uint32_t status_of(int rc)
+{
+    switch (rc) {
+    case -EEXIST:
+        return VARJFS_WIRE_EXISTS;
+    case -EINVAL:
+        return VARJFS_WIRE_NAMESPACE;
+    case -EDOM:
+        return VARJFS_WIRE_SETTING;
+    case -ERANGE:
+        return VARJFS_WIRE_RANGE;
+    case -EOPNOTSUPP:
+        return VARJFS_WIRE_NOT_ATOMIC;
+    default:
+        return vj_wire_status(rc);
+    }
+}
+
+static void release_handle(gpointer key, gpointer value, gpointer opaque)
+{
+    VjClients *c = opaque;
+
+    (void)key;
+    vj_fs_release(c->fs, value);
+}
+
+static void run_clear(VjClientRun *run)
+{
+    g_hash_table_foreach(run->handles, release_handle, run->clients);
+    g_hash_table_unref(run->handles);
+    g_hash_table_unref(run->written);
+    g_free(run->results);
+    vj_buf_unref(run->out);
+}
+
+static bool next_is_key(const VjClientRun *run)
+{
+    return run->batch.ops.left > 0 && is_key(run->batch.ops.at[0]);
+}
+
+static void run_one(VjClientRun *run)
+{
+    VjClientResult *result = &run->results[run->at];
+    VjClientOp op;
+
+    result->rc = vj_client_op_decode(&run->batch, &op);
+    g_assert(result->rc == 0); /* all of them were decoded once */
+    result->rc = vj_client_object(run, &op, &result->value);
+    run->at++;
+}
+
+/* Behind what failed nothing is done. */
+static bool stops_before(const VjClientRun *run)
+{
+    return (run->batch.flags & VARJFS_WIRE_STOP) != 0 && run->at > 0 &&
+           run->results[run->at - 1].rc < 0;
+}
+
+static void run_all(VjClientRun *run)
+{
+    while (run->at < run->batch.count && !stops_before(run)) {
+        if (next_is_key(run)) {
+            vj_client_keys(run);
+        } else {
+            run_one(run);
+        }
+    }
+    for (uint32_t i = run->at; i < run->batch.count; i++) {
+        run->results[i] = (VjClientResult){.rc = -ECANCELED};
+    }
+}
+
+/* The reply says that it is done: each object's content is committed, then all commits
+ * are durable. */
+static int make_safe(VjClientRun *run)
+{
+    VjClients *c = run->clients;
+    uint8_t safety = run->batch.safety;
+    GHashTableIter iter;
+    gpointer handle;
+    int rc = 0;
+
+    if (safety == VARJFS_WIRE_SAFETY_NONE ||
+        (safety == VARJFS_WIRE_SAFETY_NETWORK && !c->is_far)) {
+        return 0;
+    }
+    g_hash_table_iter_init(&iter, run->written);
+    while (rc == 0 && g_hash_table_iter_next(&iter, &handle, NULL)) {
+        g_autoptr(VjFile) file = NULL;
+
+        rc = vj_file_open(vj_volume_files(c->volume), vj_fs_handle_ino(handle), &file);
+        rc = rc == 0 ? vj_file_commit(file) : rc;
+    }
+    if (rc == 0 && (run->changes_meta || g_hash_table_size(run->written) > 0)) {
+        rc = vj_meta_flush(c->meta);
+    }
+    return rc;
+}
+
+static void fill_reply(VjClientRun *run, VjClientsReply *reply)
+{
+    reply->message = g_byte_array_sized_new(run->batch.count * VARJFS_WIRE_RESULT_BYTES);
+    for (uint32_t i = 0; i < run->batch.count; i++) {
+        vj_client_result_encode(reply->message, status_of(run->results[i].rc),
+                                run->results[i].value);
+    }
+    if (run->out != NULL && run->out->len > 0) {
+        reply->bulk_bytes = (uint32_t)run->out->len;
+        reply->bulk = g_steal_pointer(&run->out);
+    }
+}
+
+static int carry_out(VjClientRun *run, VjClientsReply *reply)
+{
+    int rc = 0;
+
+    if ((run->batch.flags & VARJFS_WIRE_ATOMIC) != 0) {
+        rc = vj_client_keys_atomic(run);
+    } else {
+        run_all(run);
+    }
+    rc = rc == 0 ? make_safe(run) : rc;
+    if (rc == 0) {
+        fill_reply(run, reply);
+    }
+    return rc;
+}
+
+int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only,
+                     VjClientsReply *reply)
+{
+    VjClientRun run = {.clients = c, .read_only = read_only};
+    uint64_t most;
+    int rc = vj_client_batch_decode(message, bulk, &run.batch, &most);
+
+    *reply = (VjClientsReply){0};
+    if (rc < 0) {
+        return rc;
+    }
+    run.results = g_try_new0(VjClientResult, run.batch.count);
+    run.out = most > 0 ? vj_buf_new(most) : NULL;
+    if (run.results == NULL || (most > 0 && run.out == NULL)) {
+        g_free(run.results);
+        vj_buf_unref(run.out);
+        return -ENOMEM;
+    }
+    run.handles = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    run.written = g_hash_table_new(NULL, NULL);
+    rc = carry_out(&run, reply);
+    run_clear(&run);
+    return rc;
+}

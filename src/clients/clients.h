@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * clients.h - objects and keys of a volume for programs: the face of the room clients
+ *
+ * What the role client of varjfs-protocol(7) asks for, carried out on a volume that is
+ * open here as a mount opens it.  An object is a file, /.varjfs/objects/SPACE/NAME; a key
+ * is a record of the directory /.varjfs/keys/SPACE.  So all that holds for files holds
+ * for objects, and fsck knows both.
+ *
+ * Messages are hostile bytes: they are decoded as a whole before anything is done.
+ */
+#ifndef VJ_CLIENTS_CLIENTS_H
+#define VJ_CLIENTS_CLIENTS_H
+
+#include "fs/fs.h"
+#include "volume/volume.h"
+
+typedef struct VjClients VjClients;
+
+/* Borrowed for the call; the wrappers for as long as it is open. */
+typedef struct VjClientsOpen {
+    const char *source; /* a directory that mkfs.varjfs has made */
+    const char *name;   /* of the daemon, for whoever is refused meanwhile */
+    const char *wrap_store, *wrap_meta; /* for tests; NULL: none */
+    int64_t lock_wait_us;               /* how long another process may have it */
+} VjClientsOpen;
+
+/*
+ * vj_clients_open - the volume is this process's until it is closed
+ *
+ * Returns   false: what vj_volume_open says
+ * Threads   setup only; blocks
+ */
+bool vj_clients_open(const VjClientsOpen *how, VjClients **out, GError **error);
+/* All is durable; 0, or the first error; frees @c all the same.  NULL is fine.  No call
+ * is running. */
+int vj_clients_close(VjClients *c) G_GNUC_WARN_UNUSED_RESULT;
+VjVolume *vj_clients_volume(VjClients *c); /* borrowed */
+
+/* What goes back. */
+typedef struct VjClientsReply {
+    GByteArray *message; /* owned; NULL: empty */
+    VjBuf *bulk;         /* owned; NULL: none */
+    uint32_t bulk_bytes;
+} VjClientsReply;
+void vj_clients_reply_clear(VjClientsReply *reply);
+
+/*
+ * vj_clients_batch - VARJFS_WIRE_BATCH
+ *
+ * @message    of the request
+ * @bulk       of it
+ * @read_only  what changes something is -EROFS
+ * Returns     0, with the result of each operation in @reply; -EPROTO the request is
+ *             none, -ENOMEM: nothing was done.  Of an atomic batch also what kept all of
+ *             it from being done, and of any what kept it from being as safe as it asks:
+ *             then it may have been done
+ * Threads     any; blocks      Locks     none
+ */
+int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only,
+                     VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
+/* VARJFS_WIRE_ITERATE: 0; -EPROTO, -EINVAL (a namespace that is none), -ENOMEM, -EBADMSG,
+ * -EIO.  A namespace without anything is empty. */
+int vj_clients_iterate(VjClients *c, VjSlice message,
+                       VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
+/* VARJFS_WIRE_SYNC */
+int vj_clients_sync(VjClients *c) G_GNUC_WARN_UNUSED_RESULT;
+
+#endif

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Room clients: add each source and header below, one a line, in order of names.
+
+noinst_LTLIBRARIES += src/clients/libvj-clients.la
+src_clients_libvj_clients_la_LIBADD =
+src_clients_libvj_clients_la_SOURCES = \
+	src/clients/batch-format.c \
+	src/clients/batch-format.h \
+	src/clients/batch.c \
+	src/clients/clients-private.h \
+	src/clients/clients.c \
+	src/clients/clients.h \
+	src/clients/iterate.c \
+	src/clients/keys.c \
+	src/clients/objects.c

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * objects.c - operations on objects, which are files
+ *
+ * An object with settings gets its name when it has them: so nobody finds it without.
+ */
+#include "clients/clients-private.h"
+
+#include <fcntl.h>
+#include <sys/xattr.h>
+
+#define OBJECT_MODE (S_IFREG | 0600)
+#define SETTING_PREFIX "user.varjfs."
+
+/* Where an operation is. */
+typedef struct Place {
+    uint64_t dir;
+    char name[VARJFS_WIRE_NAME_MAX + 1];
+} Place;
+
+static int find_place(VjClientRun *run, const VjClientOp *op, bool make, Place *out)
+{
+    int rc = vj_client_name(op->name, out->name);
+
+    return rc < 0
+               ? rc
+               : vj_client_space(run->clients, VJ_CLIENT_OBJECTS, op->space, make, &out->dir);
+}
+
+static int find(VjClientRun *run, const VjClientOp *op, Place *place, uint64_t *ino)
+{
+    VjClients *c = run->clients;
+    VjAttr attr;
+    int rc = find_place(run, op, false, place);
+
+    if (rc == 0) {
+        rc = vj_fs_lookup(c->fs, &c->who, place->dir, place->name, &attr);
+    }
+    if (rc == 0 && !S_ISREG(attr.st.st_mode)) {
+        return -EISDIR; /* a program of a mount has made something else of it */
+    }
+    *ino = rc == 0 ? attr.st.st_ino : 0;
+    return rc;
+}
+
+/* The open object; it stays open until the batch ends. */
+static int open_object(VjClientRun *run, uint64_t ino, VjHandle **out)
+{
+    VjClients *c = run->clients;
+    VjHandle *h = g_hash_table_lookup(run->handles, &ino);
+    int rc = 0;
+
+    if (h == NULL) {
+        rc = vj_fs_open(c->fs, &c->who, ino, run->read_only ? O_RDONLY : O_RDWR, &h);
+        if (rc == 0) {
+            uint64_t *key = g_new(uint64_t, 1);
+
+            *key = ino;
+            g_hash_table_insert(run->handles, key, h);
+        }
+    }
+    *out = h;
+    return rc;
+}
+
+/* ---- creation ---------------------------------------------------------------------- */
+
+/* "NAME=VALUE\n" is taken off @text.  False: it does not begin so. */
+static bool next_setting(VjSlice *text, char **name, char **value)
+{
+    const char *at = text->data, *end = memchr(at, '\n', text->len), *equals;
+
+    if (end == NULL || memchr(at, '\0', (size_t)(end - at)) != NULL) {
+        return false;
+    }
+    equals = memchr(at, '=', (size_t)(end - at));
+    if (equals == NULL) {
+        return false;
+    }
+    *name = g_strndup(at, (gsize)(equals - at));
+    *value = g_strndup(equals + 1, (gsize)(end - equals - 1));
+    *text = vj_slice(end + 1, text->len - (size_t)(end + 1 - at));
+    return true;
+}
+
+static bool is_setting(const char *name)
+{
+    static const char *const names[] = {"transform", "mode", "objects"};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int set_all(VjClientRun *run, uint64_t ino, VjSlice text)
+{
+    VjClients *c = run->clients;
+    int rc = 0;
+
+    while (rc == 0 && text.len > 0) {
+        g_autofree char *name = NULL, *value = NULL, *attribute = NULL;
+
+        if (!next_setting(&text, &name, &value) || !is_setting(name)) {
+            return -EDOM;
+        }
+        attribute = g_strconcat(SETTING_PREFIX, name, NULL);
+        rc = vj_fs_setxattr(c->fs, &c->who, ino, attribute, value, strlen(value),
+                            XATTR_CREATE);
+        rc = rc == -EINVAL || rc == -EEXIST ? -EDOM : rc;
+    }
+    return rc;
+}
+
+static int make_with_settings(VjClientRun *run, const Place *place, VjSlice settings)
+{
+    VjClients *c = run->clients;
+    VjHandle *h;
+    VjAttr attr;
+    int rc = vj_fs_tmpfile(c->fs, &c->who, place->dir, OBJECT_MODE, O_RDWR, &attr, &h);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = set_all(run, attr.st.st_ino, settings);
+    if (rc == 0) {
+        rc = vj_fs_link(c->fs, attr.st.st_ino, place->dir, place->name, &attr);
+    }
+    vj_fs_release(c->fs, h);
+    return rc;
+}
+
+static int create(VjClientRun *run, const VjClientOp *op)
+{
+    VjClients *c = run->clients;
+    VjAttr attr;
+    Place place;
+    int rc = find_place(run, op, true, &place);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = op->brings.len > 0 ? make_with_settings(run, &place, op->brings)
+                            : vj_fs_mknod(c->fs, &c->who, place.dir, place.name,
+                                          OBJECT_MODE, 0, &attr);
+    run->changes_meta = run->changes_meta || rc == 0;
+    return rc == -EEXIST && (op->flags & VARJFS_WIRE_EXCLUSIVE) == 0 ? 0 : rc;
+}
+
+/* ---- the others -------------------------------------------------------------------- */
+
+/* What was written to it in this batch need not be safe any more. */
+static void forget_open(VjClientRun *run, uint64_t ino)
+{
+    VjHandle *h = g_hash_table_lookup(run->handles, &ino);
+
+    if (h != NULL) {
+        g_hash_table_remove(run->written, h);
+        g_hash_table_remove(run->handles, &ino);
+        vj_fs_release(run->clients->fs, h);
+    }
+}
+
+static int delete(VjClientRun *run, const VjClientOp *op)
+{
+    VjClients *c = run->clients;
+    Place place;
+    uint64_t ino;
+    int rc = find(run, op, &place, &ino);
+
+    if (rc == 0) {
+        forget_open(run, ino);
+        rc = vj_fs_unlink(c->fs, place.dir, place.name);
+    }
+    run->changes_meta = run->changes_meta || rc == 0;
+    return rc;
+}
+
+static uint64_t us_of(const struct timespec *t)
+{
+    return (uint64_t)t->tv_sec * G_USEC_PER_SEC + (uint64_t)t->tv_nsec / 1000;
+}
+
+static int status(VjClientRun *run, const VjClientOp *op, uint64_t *value)
+{
+    VjFileTable *files = vj_volume_files(run->clients->volume);
+    g_autofree char *text = NULL;
+    size_t len;
+    VjWriter w;
+    VjInode inode;
+    Place place;
+    uint64_t ino;
+    int rc = find(run, op, &place, &ino);
+
+    rc = rc == 0 ? vj_file_getattr(files, ino, &inode) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    text = vj_file_transform_text(files, &inode);
+    len = strlen(text);
+    *value = VARJFS_WIRE_STATUS_BYTES + len;
+    if (*value > op->most) {
+        return -ERANGE;
+    }
+    w = vj_writer(run->out->data + run->out->len, *value);
+    vj_write_u64(&w, inode.size);
+    vj_write_u64(&w, inode.stored_bytes);
+    vj_write_u64(&w, us_of(&inode.mtime));
+    vj_write_u64(&w, us_of(&inode.btime));
+    vj_write_bytes(&w, text, len);
+    g_assert(!w.bad && w.used == *value);
+    run->out->len += w.used;
+    return 0;
+}
+
+static int read_some(VjClientRun *run, const VjClientOp *op, uint64_t *value)
+{
+    VjHandle *h;
+    Place place;
+    uint64_t ino;
+    size_t got = 0;
+    int rc = find(run, op, &place, &ino);
+
+    rc = rc == 0 ? open_object(run, ino, &h) : rc;
+    if (rc == 0 && op->most > 0 && op->offset <= VJ_FILE_SIZE_MAX) {
+        rc = vj_fs_read(h, op->offset, run->out->data + run->out->len, op->most, &got);
+    }
+    if (rc == 0) {
+        run->out->len += got;
+        *value = got;
+    }
+    return rc;
+}
+
+/* The object that is written; made first where the operation says so. */
+static int find_to_write(VjClientRun *run, const VjClientOp *op, uint64_t *ino)
+{
+    VjClients *c = run->clients;
+    VjAttr attr;
+    Place place;
+    int rc = find(run, op, &place, ino);
+
+    if (rc != -ENOENT || (op->flags & VARJFS_WIRE_MAKE) == 0) {
+        return rc;
+    }
+    rc = find_place(run, op, true, &place);
+    if (rc == 0) {
+        rc = vj_fs_mknod(c->fs, &c->who, place.dir, place.name, OBJECT_MODE, 0, &attr);
+    }
+    if (rc == -EEXIST) { /* another client has made it just now */
+        return find(run, op, &place, ino);
+    }
+    run->changes_meta = run->changes_meta || rc == 0;
+    *ino = rc == 0 ? attr.st.st_ino : 0;
+    return rc;
+}
+
+static int write_some(VjClientRun *run, const VjClientOp *op, uint64_t *value)
+{
+    VjClients *c = run->clients;
+    bool append = (op->flags & VARJFS_WIRE_APPEND) != 0;
+    VjHandle *h = NULL;
+    uint64_t ino;
+    int rc = op->offset <= VJ_FILE_SIZE_MAX ? find_to_write(run, op, &ino) : -EFBIG;
+
+    rc = rc == 0 ? open_object(run, ino, &h) : rc;
+    if (rc == 0 && op->kind == VARJFS_WIRE_OBJECT_WRITE && op->brings.len > 0) {
+        rc = vj_fs_write(h, op->offset, op->brings.data, op->brings.len,
+                         append ? VJ_WRITE_APPEND : 0, value);
+    } else if (rc == 0 && op->kind == VARJFS_WIRE_OBJECT_RWRITE) {
+        VjEdit edit = {.offset = op->offset,
+                       .old_len = op->old_len,
+                       .src = op->brings.data,
+                       .len = op->brings.len,
+                       .append = append};
+        VjEdited edited = {0};
+
+        rc = vj_fs_replace(&c->who, h, &edit, &edited);
+        *value = edited.at;
+    }
+    if (rc == 0) {
+        g_hash_table_add(run->written, h);
+    }
+    return rc;
+}
+
+int vj_client_object(VjClientRun *run, const VjClientOp *op, uint64_t *value)
+{
+    bool changes = op->kind != VARJFS_WIRE_OBJECT_STATUS &&
+                   op->kind != VARJFS_WIRE_OBJECT_READ;
+
+    if (changes && run->read_only) {
+        return -EROFS;
+    }
+    switch (op->kind) {
+    case VARJFS_WIRE_OBJECT_CREATE:
+        return create(run, op);
+    case VARJFS_WIRE_OBJECT_DELETE:
+        return delete(run, op);
+    case VARJFS_WIRE_OBJECT_STATUS:
+        return status(run, op, value);
+    case VARJFS_WIRE_OBJECT_READ:
+        return read_some(run, op, value);
+    default:
+        return write_some(run, op, value);
+    }
+}

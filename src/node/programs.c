@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* programs.c - operations of the role client: each is one call of the room clients */
+#include "node/node-private.h"
+
+static VjClients *clients_of(const VjRpcRequest *r)
+{
+    return vj_node_peer(r)->place->clients;
+}
+
+static void reply(VjRpcRequest *r, int rc, VjClientsReply *m)
+{
+    VjSlice message = m->message != NULL ? vj_slice(m->message->data, m->message->len)
+                                         : vj_slice(NULL, 0);
+
+    if (rc < 0) {
+        vj_node_reply_rc(r, rc);
+    } else {
+        vj_rpc_reply(r, 0, message, m->bulk, m->bulk_bytes);
+    }
+    vj_clients_reply_clear(m);
+}
+
+void vj_node_batch(VjRpcRequest *r)
+{
+    VjClientsReply m;
+    uint32_t bytes;
+    VjBuf *bulk = vj_rpc_request_bulk(r, &bytes);
+    VjSlice brings = bytes > 0 ? vj_slice(bulk->data, bytes) : vj_slice(NULL, 0);
+    int rc = vj_clients_batch(clients_of(r), vj_rpc_request_message(r), brings,
+                              vj_node_peer(r)->read_only, &m);
+
+    reply(r, rc, &m);
+}
+
+void vj_node_iterate(VjRpcRequest *r)
+{
+    VjClientsReply m;
+    int rc = vj_clients_iterate(clients_of(r), vj_rpc_request_message(r), &m);
+
+    reply(r, rc, &m);
+}
+
+void vj_node_sync(VjRpcRequest *r)
+{
+    vj_node_reply_rc(r, vj_clients_sync(clients_of(r)));
+}
