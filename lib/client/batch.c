@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #define BULK_MAX VARJFS_WIRE_BATCH_BULK_MAX
+#define RETURN_MAX VARJFS_WIRE_BATCH_RETURN_MAX
 #define WRITE_MAX VARJFS_WIRE_WRITE_MAX
 
 int vjc_grow(void *array, size_t *capacity, size_t need, size_t size)
@@ -215,7 +216,7 @@ static bool is_returning(const VjcOperation *op)
 static bool is_long(const VjcOperation *op)
 {
     return is_write(op) ? op->len > WRITE_MAX
-                        : op->kind == VARJFS_WIRE_OBJECT_READ && op->len > BULK_MAX;
+                        : op->kind == VARJFS_WIRE_OBJECT_READ && op->len > RETURN_MAX;
 }
 
 /* What the next part of an operation brings and returns; how far it gets. */
@@ -226,7 +227,7 @@ static VjcPart next_part(const varjfs_batch *b)
     size_t left = op->len - (size_t)b->next_at;
 
     if (is_returning(op)) {
-        part.returns = (uint32_t)(left < BULK_MAX ? left : BULK_MAX);
+        part.returns = (uint32_t)(left < RETURN_MAX ? left : RETURN_MAX);
     } else if (is_write(op)) {
         part.brings = (uint32_t)(left < WRITE_MAX ? left : WRITE_MAX);
     } else {
@@ -239,7 +240,7 @@ static bool fits(const Sizes *sizes, const VjcPart *part, size_t message)
 {
     return sizes->message + message <= VARJFS_WIRE_BATCH_MESSAGE_MAX &&
            sizes->brings + part->brings <= BULK_MAX &&
-           sizes->returns + part->returns <= BULK_MAX;
+           sizes->returns + part->returns <= RETURN_MAX;
 }
 
 /* Which parts the next request has.  The cursor of the batch is behind them. */
@@ -601,7 +602,7 @@ static bool is_too_long(const varjfs_batch *b)
         *(is_returning(op) ? &in : &bulk) += op->len;
     }
     return b->count > VARJFS_ATOMIC_MAX || message > VARJFS_WIRE_BATCH_MESSAGE_MAX ||
-           bulk > BULK_MAX || in > BULK_MAX;
+           bulk > VARJFS_WIRE_ATOMIC_BULK_MAX || in > RETURN_MAX;
 }
 
 static int start(varjfs_batch *b)

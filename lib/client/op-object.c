@@ -160,7 +160,7 @@ int varjfs_object_read(varjfs_batch *b, const char *space, const char *name, voi
                  ? -EINVAL
                  : add(b, VARJFS_WIRE_OBJECT_READ, space, name, result, &op);
 
-    if (rc == 0 && is_too_large(b, len, offset, VARJFS_WIRE_BATCH_BULK_MAX)) {
+    if (rc == 0 && is_too_large(b, len, offset, VARJFS_WIRE_BATCH_RETURN_MAX)) {
         rc = -EFBIG;
     }
     if (rc == 0) {
