@@ -101,11 +101,11 @@ enum {
  *
  * Statuses beside those of frames:
  */
-#define VARJFS_WIRE_EXISTS 32       /* EEXIST */
-#define VARJFS_WIRE_NAMESPACE 33    /* EINVAL: no namespace or name */
-#define VARJFS_WIRE_SETTING 34      /* EINVAL: no such setting, or value of one */
-#define VARJFS_WIRE_RANGE 35        /* ERANGE: longer than what it may return */
-#define VARJFS_WIRE_NOT_ATOMIC 36   /* ENOTSUP: this cannot be part of an atomic batch */
+#define VARJFS_WIRE_EXISTS 32     /* EEXIST */
+#define VARJFS_WIRE_NAMESPACE 33  /* EINVAL: no namespace or name */
+#define VARJFS_WIRE_SETTING 34    /* EINVAL: no such setting, or value of one */
+#define VARJFS_WIRE_RANGE 35      /* ERANGE: longer than what it may return */
+#define VARJFS_WIRE_NOT_ATOMIC 36 /* ENOTSUP: this cannot be part of an atomic batch */
 
 /*
  * Status:          0  8  size: bytes

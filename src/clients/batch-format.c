@@ -25,8 +25,8 @@ static const Kind *kind_of(uint8_t kind)
         [VARJFS_WIRE_OBJECT_DELETE] = {0},
         [VARJFS_WIRE_OBJECT_STATUS] = {.most_max = VARJFS_WIRE_STATUS_MAX},
         [VARJFS_WIRE_OBJECT_READ] = {.has_offset = true,
-                                     
-.most_max = VARJFS_WIRE_BATCH_RETURN_MAX},
+
+                                     .most_max = VARJFS_WIRE_BATCH_RETURN_MAX},
         [VARJFS_WIRE_OBJECT_WRITE] = {.flags = VARJFS_WIRE_APPEND | VARJFS_WIRE_MAKE,
                                       .has_offset = true,
                                       .brings_max = VARJFS_WIRE_WRITE_MAX},
@@ -138,9 +138,8 @@ int vj_client_iterate_decode(VjSlice message, VjClientIterate *out)
     out->space = vj_read_bytes(&r, space_bytes);
     out->prefix = vj_read_bytes(&r, prefix_bytes);
     out->behind = vj_read_bytes(&r, behind_bytes);
-    return vj_reader_done(&r) && reserved == 0 &&
-                   out->what <= VARJFS_WIRE_ITERATE_KEYS && out->entries_max > 0 &&
-                   out->entries_max <= VARJFS_WIRE_ENTRIES_MAX &&
+    return vj_reader_done(&r) && reserved == 0 && out->what <= VARJFS_WIRE_ITERATE_KEYS &&
+                   out->entries_max > 0 && out->entries_max <= VARJFS_WIRE_ENTRIES_MAX &&
                    out->bytes_max >= VARJFS_WIRE_ITERATE_BULK_MIN &&
                    out->bytes_max <= VARJFS_WIRE_ITERATE_BULK_MAX &&
                    prefix_bytes <= VARJFS_WIRE_NAME_MAX &&

@@ -15,7 +15,11 @@
 #include "clients/batch-format.h"
 #include "clients/clients.h"
 
-typedef enum VjClientKind { VJ_CLIENT_OBJECTS, VJ_CLIENT_KEYS, VJ_CLIENT_KINDS } VjClientKind;
+typedef enum VjClientKind {
+    VJ_CLIENT_OBJECTS,
+    VJ_CLIENT_KEYS,
+    VJ_CLIENT_KINDS
+} VjClientKind;
 
 /* Namespaces whose directories are remembered. */
 #define VJ_CLIENT_SPACES_KEPT 4096u
@@ -37,8 +41,8 @@ struct VjClients {
 /* ---- clients.c --------------------------------------------------------------------- */
 
 /* A name as files have them, with its NUL.  -EINVAL: it is none. */
-int vj_client_name(VjSlice name, char out[VARJFS_WIRE_NAME_MAX + 1])
-    G_GNUC_WARN_UNUSED_RESULT;
+int vj_client_name(VjSlice name,
+                   char out[VARJFS_WIRE_NAME_MAX + 1]) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * The directory of all namespaces of a kind, and of one.  The volume is this process's,
  * and nothing here removes a directory: so what was found stays right.
@@ -63,10 +67,10 @@ typedef struct VjClientRun {
     bool read_only;
     uint32_t at; /* of the next operation */
     VjClientResult *results;
-    VjBuf *out;           /* of what operations return; len is used; NULL: nothing is */
-    GHashTable *handles;  /* inode → VjHandle: objects of this batch that are open */
-    GHashTable *written;  /* a subset: handles alone */
-    bool changes_meta;    /* a name, or a key */
+    VjBuf *out;          /* of what operations return; len is used; NULL: nothing is */
+    GHashTable *handles; /* inode → VjHandle: objects of this batch that are open */
+    GHashTable *written; /* a subset: handles alone */
+    bool changes_meta;   /* a name, or a key */
 } VjClientRun;
 
 /* ---- objects.c --------------------------------------------------------------------- */

@@ -157,7 +157,8 @@ int vj_client_space(VjClients *c, VjClientKind kind, VjSlice space, bool make,
     char name[VARJFS_WIRE_NAME_MAX + 1];
     const uint64_t *known;
     uint64_t root;
-    int rc = space.len > VARJFS_WIRE_NAMESPACE_MAX ? -EINVAL : vj_client_name(space, name);
+    int rc =
+        space.len > VARJFS_WIRE_NAMESPACE_MAX ? -EINVAL : vj_client_name(space, name);
 
     *ino = 0;
     if (rc < 0) {

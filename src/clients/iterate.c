@@ -77,8 +77,8 @@ static VjSpace space_of(const Walk *w)
 /* One record; w->more: there was no room for it. */
 static int visit(Walk *w, VjSlice key, VjSlice record)
 {
-    VjSlice name = vj_slice((const uint8_t *)key.data + key_skip(w),
-                            key.len - key_skip(w));
+    VjSlice name =
+        vj_slice((const uint8_t *)key.data + key_skip(w), key.len - key_skip(w));
     VjSlice value;
     int rc = value_of(w, key, record, &value);
 
@@ -135,8 +135,8 @@ static bool begins_with(VjSlice name, VjSlice prefix)
 /* -ENOENT: there is nothing. */
 static int find_dir(VjClients *c, const VjClientIterate *asked, uint64_t *ino)
 {
-    VjClientKind kind = asked->what == VARJFS_WIRE_ITERATE_KEYS ? VJ_CLIENT_KEYS
-                                                                : VJ_CLIENT_OBJECTS;
+    VjClientKind kind =
+        asked->what == VARJFS_WIRE_ITERATE_KEYS ? VJ_CLIENT_KEYS : VJ_CLIENT_OBJECTS;
 
     return asked->space.len == 0 ? vj_client_root(c, kind, false, ino)
                                  : vj_client_space(c, kind, asked->space, false, ino);
@@ -161,7 +161,8 @@ int vj_clients_iterate(VjClients *c, VjSlice message, VjClientsReply *reply)
     if (rc == 0 || rc == -ENOENT) {
         reply->message = g_byte_array_new();
         vj_client_iterate_reply_encode(reply->message, w.more, w.count);
-        reply->bulk = w.count > 0 ? vj_buf_new_copy(w.entries->data, w.entries->len) : NULL;
+        reply->bulk =
+            w.count > 0 ? vj_buf_new_copy(w.entries->data, w.entries->len) : NULL;
         reply->bulk_bytes = w.entries->len;
         rc = w.count > 0 && reply->bulk == NULL ? -ENOMEM : 0;
     }

@@ -96,7 +96,7 @@ static int do_one(VjTxn *txn, KeysRun *k, const VjClientOp *op, uint64_t space,
 static bool is_own_result(int rc)
 {
     return rc == 0 || rc == -ENOENT || rc == -EEXIST || rc == -ERANGE || rc == -EINVAL ||
-           rc == -EROFS || rc == -EBADMSG;
+           rc == -EROFS || rc == -EBADMSG || rc == -EOPNOTSUPP;
 }
 
 static int keys_body(VjTxn *txn, void *opaque)
@@ -168,10 +168,10 @@ static int prepare(KeysRun *k)
             return rc;
         }
         rc = refuse(run, &op);
-        rc = rc == 0 ? vj_client_space(run->clients, VJ_CLIENT_KEYS, op.space,
-                                       op.kind == VARJFS_WIRE_KEY_PUT,
-                                       &k->spaces[k->count])
-                     : rc;
+        rc = rc == 0
+                 ? vj_client_space(run->clients, VJ_CLIENT_KEYS, op.space,
+                                   op.kind == VARJFS_WIRE_KEY_PUT, &k->spaces[k->count])
+                 : rc;
         k->refused[k->count++] = rc == -ENOENT ? 0 : rc;
         k->writes = k->writes || writes(op.kind);
         bytes += k->atomic ? 0 : op.brings.len;

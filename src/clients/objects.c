@@ -22,9 +22,9 @@ static int find_place(VjClientRun *run, const VjClientOp *op, bool make, Place *
 {
     int rc = vj_client_name(op->name, out->name);
 
-    return rc < 0
-               ? rc
-               : vj_client_space(run->clients, VJ_CLIENT_OBJECTS, op->space, make, &out->dir);
+    return rc < 0 ? rc
+                  : vj_client_space(run->clients, VJ_CLIENT_OBJECTS, op->space, make,
+                                    &out->dir);
 }
 
 static int find(VjClientRun *run, const VjClientOp *op, Place *place, uint64_t *ino)
@@ -142,9 +142,9 @@ static int create(VjClientRun *run, const VjClientOp *op)
     if (rc < 0) {
         return rc;
     }
-    rc = op->brings.len > 0 ? make_with_settings(run, &place, op->brings)
-                            : vj_fs_mknod(c->fs, &c->who, place.dir, place.name,
-                                          OBJECT_MODE, 0, &attr);
+    rc = op->brings.len > 0
+             ? make_with_settings(run, &place, op->brings)
+             : vj_fs_mknod(c->fs, &c->who, place.dir, place.name, OBJECT_MODE, 0, &attr);
     run->changes_meta = run->changes_meta || rc == 0;
     return rc == -EEXIST && (op->flags & VARJFS_WIRE_EXCLUSIVE) == 0 ? 0 : rc;
 }
@@ -163,7 +163,7 @@ static void forget_open(VjClientRun *run, uint64_t ino)
     }
 }
 
-static int delete(VjClientRun *run, const VjClientOp *op)
+static int delete (VjClientRun *run, const VjClientOp *op)
 {
     VjClients *c = run->clients;
     Place place;
@@ -288,8 +288,8 @@ static int write_some(VjClientRun *run, const VjClientOp *op, uint64_t *value)
 
 int vj_client_object(VjClientRun *run, const VjClientOp *op, uint64_t *value)
 {
-    bool changes = op->kind != VARJFS_WIRE_OBJECT_STATUS &&
-                   op->kind != VARJFS_WIRE_OBJECT_READ;
+    bool changes =
+        op->kind != VARJFS_WIRE_OBJECT_STATUS && op->kind != VARJFS_WIRE_OBJECT_READ;
 
     if (changes && run->read_only) {
         return -EROFS;
@@ -298,7 +298,7 @@ int vj_client_object(VjClientRun *run, const VjClientOp *op, uint64_t *value)
     case VARJFS_WIRE_OBJECT_CREATE:
         return create(run, op);
     case VARJFS_WIRE_OBJECT_DELETE:
-        return delete(run, op);
+        return delete (run, op);
     case VARJFS_WIRE_OBJECT_STATUS:
         return status(run, op, value);
     case VARJFS_WIRE_OBJECT_READ:

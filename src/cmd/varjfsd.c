@@ -22,10 +22,10 @@
 
 typedef struct Daemon {
     const char *conf_path;
-    const char *stats; /* --stats; NULL: serve */
+    const char *stats;  /* --stats; NULL: serve */
     const char *source; /* --source; NULL: what conf_path says */
     bool only_checks, in_background;
-    bool is_busy; /* of --source: another process has the volume */
+    bool is_busy;     /* of --source: another process has the volume */
     VjNodeConf *conf; /* that was read last */
     VjNode *node;
     VjRpcServer *server;

@@ -369,7 +369,8 @@ static bool end_volume(Parse *p, GError **error)
     }
     v->refuses_empty = strcmp(vj_opts_string(p->section, "empty"), "refuse") == 0;
     return check_directory(p, v, error) && read_roles(p, &v->roles, error) &&
-           check_client(p, v, error) && read_drivers(p, v, error) && read_peers(p, v, error);
+           check_client(p, v, error) && read_drivers(p, v, error) &&
+           read_peers(p, v, error);
 }
 
 /* ---- sections and lines ------------------------------------------------------------ */

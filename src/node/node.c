@@ -295,7 +295,8 @@ static bool has_role(const VjNodePlace *p, uint8_t role)
 }
 
 /* Programs need not know which volume it is. */
-static bool is_wanted(const VjNodePlaceOpen *how, const uint8_t volume[VJ_WIRE_UUID_BYTES])
+static bool is_wanted(const VjNodePlaceOpen *how,
+                      const uint8_t volume[VJ_WIRE_UUID_BYTES])
 {
     static const uint8_t any[VJ_WIRE_UUID_BYTES];
 
@@ -460,6 +461,10 @@ bool vj_node_open(VjNode *n, const char *volume, GError **error)
     g_assert(v != NULL);
     rc = enter_place(n, v, &how, &was_empty);
     vj_mutex_unlock(&n->lock);
+    if (rc == -EBUSY) {
+        return vj_error_set(error, EBUSY, "%s: another program uses it, as a mount",
+                            v->conf->directory);
+    }
     return rc == 0 || vj_error_set_errno(error, -rc, "%s", v->conf->directory);
 }
 

@@ -33,7 +33,7 @@
 /* Of a mount's own directory. */
 #define SUPERBLOCK_NAME "varjfs.conf"
 /* A daemon that ends lets go of it. */
-#define CLIENTS_LOCK_WAIT_US ((int64_t)10 * G_USEC_PER_SEC)
+#define CLIENTS_LOCK_WAIT_US ((int64_t)3 * G_USEC_PER_SEC)
 
 /* ---- node.conf --------------------------------------------------------------------- */
 

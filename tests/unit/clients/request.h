@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * request.h - requests of programs as they come over the wire, and what came of them
+ */
+#ifndef VJ_TEST_CLIENTS_REQUEST_H
+#define VJ_TEST_CLIENTS_REQUEST_H
+
+#include "../../lib/test.h"
+
+#include "clients/clients-private.h"
+#include "fsck/fsck.h"
+
+#include "rpc/frame-format.h"
+
+typedef struct Fixture {
+    char *dir;
+    VjClients *c;
+} Fixture;
+
+/* A batch that is being built, and its reply. */
+typedef struct Request {
+    GByteArray *message, *bulk;
+    uint32_t count;
+    int rc;
+    VjClientsReply reply;
+    size_t taken; /* of the reply's bulk */
+} Request;
+
+typedef struct Op {
+    uint8_t kind, flags;
+    const char *space;
+    const void *name;
+    size_t name_len; /* 0: @name is a string */
+    uint64_t offset, old_len;
+    const void *brings;
+    size_t len;
+    uint32_t most;
+} Op;
+
+static inline void append_number(GByteArray *to, uint64_t v, unsigned bytes)
+{
+    v = GUINT64_TO_LE(v);
+    g_byte_array_append(to, (const guint8 *)&v, bytes);
+}
+
+static inline Request request_new(uint8_t flags, uint8_t safety)
+{
+    Request q = {.message = g_byte_array_new(), .bulk = g_byte_array_new()};
+
+    append_number(q.message, flags, 1);
+    append_number(q.message, safety, 1);
+    append_number(q.message, 0, 6);
+    return q;
+}
+
+static inline void request_add(Request *q, Op op)
+{
+    size_t name_len = op.name_len > 0 ? op.name_len : strlen(op.name);
+
+    append_number(q->message, op.kind, 1);
+    append_number(q->message, op.flags, 1);
+    append_number(q->message, strlen(op.space), 2);
+    append_number(q->message, name_len, 2);
+    append_number(q->message, 0, 2);
+    append_number(q->message, op.offset, 8);
+    append_number(q->message, op.old_len, 8);
+    append_number(q->message, op.len, 4);
+    append_number(q->message, op.most, 4);
+    g_byte_array_append(q->message, (const guint8 *)op.space, (guint)strlen(op.space));
+    g_byte_array_append(q->message, op.name, (guint)name_len);
+    if (op.len > 0) {
+        g_byte_array_append(q->bulk, op.brings, (guint)op.len);
+    }
+    q->message->data[4] = (uint8_t)++q->count;
+    q->message->data[5] = (uint8_t)(q->count >> 8);
+}
+
+static inline void request_run_as(Request *q, VjClients *c, bool read_only)
+{
+    q->rc = vj_clients_batch(c, vj_slice(q->message->data, q->message->len),
+                             vj_slice(q->bulk->data, q->bulk->len), read_only, &q->reply);
+    if (q->rc == 0) {
+        assert_int_equal(q->reply.message->len, q->count * VARJFS_WIRE_RESULT_BYTES);
+    }
+}
+
+static inline void request_run(Request *q, VjClients *c)
+{
+    request_run_as(q, c, false);
+}
+
+static inline uint32_t status_of(const Request *q, uint32_t i)
+{
+    assert_int_equal(q->rc, 0);
+    assert_true(i < q->count);
+    return vj_le32_get(q->reply.message->data + i * VARJFS_WIRE_RESULT_BYTES);
+}
+
+static inline uint64_t value_of(const Request *q, uint32_t i)
+{
+    return vj_le64_get(q->reply.message->data + i * VARJFS_WIRE_RESULT_BYTES + 4);
+}
+
+/* The next @len bytes that operations returned; borrowed. */
+static inline const void *take(Request *q, size_t len)
+{
+    assert_true(q->taken + len <= q->reply.bulk_bytes);
+    q->taken += len;
+    return len > 0 ? q->reply.bulk->data + q->taken - len : (const uint8_t *)"";
+}
+
+static inline void request_end(Request *q)
+{
+    if (q->rc == 0) {
+        assert_int_equal(q->taken, q->reply.bulk_bytes);
+    }
+    g_byte_array_unref(q->message);
+    g_byte_array_unref(q->bulk);
+    vj_clients_reply_clear(&q->reply);
+}
+
+/* One operation that returns nothing; its status. */
+static inline uint32_t run_one(VjClients *c, Op op)
+{
+    Request q = request_new(0, VARJFS_WIRE_SAFETY_NONE);
+    uint32_t status;
+
+    request_add(&q, op);
+    request_run(&q, c);
+    status = status_of(&q, 0);
+    request_end(&q);
+    return status;
+}
+
+/* ---- a volume ---------------------------------------------------------------------- */
+
+static inline void fixture_open(Fixture *x)
+{
+    VjClientsOpen how = {.source = x->dir, .name = "test"};
+    g_autoptr(GError) error = NULL;
+
+    if (!vj_clients_open(&how, &x->c, &error)) {
+        fail_msg("%s", error->message);
+    }
+}
+
+static inline int fixture_setup(void **state)
+{
+    Fixture *x = g_new0(Fixture, 1);
+    g_autoptr(GError) error = NULL;
+    VjVolumeMake how = {0};
+
+    x->dir = vj_test_make_dir();
+    how.source = x->dir;
+    if (!vj_volume_make(&how, &error)) {
+        fail_msg("%s", error->message);
+    }
+    fixture_open(x);
+    *state = x;
+    return 0;
+}
+
+static inline void fixture_say(void *opaque, const char *text)
+{
+    (void)opaque;
+    fprintf(stderr, "# %s\n", text);
+}
+
+/* fsck finds nothing. */
+static inline void expect_sound(Fixture *x)
+{
+    VjVolumeOpen how = {.source = x->dir, .check = true, .session_name = "check"};
+    g_autoptr(GError) error = NULL;
+    VjCheckReport report = {0};
+    VjVolume *v;
+
+    if (!vj_volume_open(&how, &v, &error)) {
+        fail_msg("%s", error->message);
+    }
+    assert_int_equal(vj_fsck_contents(v, true, fixture_say, NULL, &report), 0);
+    assert_int_equal(vj_fsck_names(v, fixture_say, NULL, &report), 0);
+    assert_int_equal(report.problems, 0);
+    assert_int_equal(vj_volume_close(v), 0);
+}
+
+static inline int fixture_teardown(void **state)
+{
+    Fixture *x = *state;
+
+    assert_int_equal(vj_clients_close(x->c), 0);
+    expect_sound(x);
+    vj_test_remove_dir(x->dir);
+    g_free(x);
+    return 0;
+}
+
+#endif

@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-clients.c - what programs ask for, one request at a time; fsck looks at the volume
+ * behind each test
+ */
+#include "request.h"
+
+#define OBJECT(k, ...) ((Op){.kind = VARJFS_WIRE_OBJECT_##k, .space = "s", __VA_ARGS__})
+#define KEY(k, ...) ((Op){.kind = VARJFS_WIRE_KEY_##k, .space = "s", __VA_ARGS__})
+
+static uint32_t put(VjClients *c, const char *key, const char *value)
+{
+    return run_one(c, KEY(PUT, .name = key, .brings = value, .len = strlen(value)));
+}
+
+static void expect_key(VjClients *c, const char *key, const char *value)
+{
+    Request q = request_new(0, 0);
+
+    request_add(&q, KEY(GET, .name = key, .most = 100));
+    request_run(&q, c);
+    if (value == NULL) {
+        assert_int_equal(status_of(&q, 0), VJ_WIRE_ABSENT);
+    } else {
+        assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+        assert_int_equal(value_of(&q, 0), strlen(value));
+        assert_memory_equal(take(&q, strlen(value)), value, strlen(value));
+    }
+    request_end(&q);
+}
+
+static void expect_content(VjClients *c, const char *name, const char *text)
+{
+    Request q = request_new(0, 0);
+
+    request_add(&q, OBJECT(READ, .name = name, .most = 1000));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+    assert_int_equal(value_of(&q, 0), strlen(text));
+    assert_memory_equal(take(&q, strlen(text)), text, strlen(text));
+    request_end(&q);
+}
+
+static uint32_t write_text(VjClients *c, const char *name, const char *text,
+                           uint8_t flags)
+{
+    return run_one(c, OBJECT(WRITE, .flags = flags, .name = name, .brings = text,
+                             .len = strlen(text)));
+}
+
+/* ---- objects ----------------------------------------------------------------------- */
+
+static void test_objects(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Op make = OBJECT(CREATE, .name = "o", .flags = VARJFS_WIRE_EXCLUSIVE);
+
+    assert_int_equal(run_one(c, OBJECT(READ, .name = "o", .most = 1)), VJ_WIRE_ABSENT);
+    assert_int_equal(write_text(c, "o", "x", 0), VJ_WIRE_ABSENT);
+    assert_int_equal(run_one(c, make), VJ_WIRE_OK);
+    assert_int_equal(run_one(c, make), VARJFS_WIRE_EXISTS);
+    assert_int_equal(run_one(c, OBJECT(CREATE, .name = "o")), VJ_WIRE_OK);
+    expect_content(c, "o", "");
+    assert_int_equal(write_text(c, "o", "0123456789", 0), VJ_WIRE_OK);
+    assert_int_equal(run_one(c, OBJECT(RWRITE, .name = "o", .offset = 3, .old_len = 4,
+                                       .brings = "ab", .len = 2)),
+                     VJ_WIRE_OK);
+    expect_content(c, "o", "012ab789");
+    assert_int_equal(write_text(c, "o", "end", VARJFS_WIRE_APPEND), VJ_WIRE_OK);
+    expect_content(c, "o", "012ab789end");
+    assert_int_equal(write_text(c, "made", "x", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    expect_content(c, "made", "x");
+    assert_int_equal(run_one(c, OBJECT(DELETE, .name = "o")), VJ_WIRE_OK);
+    assert_int_equal(run_one(c, OBJECT(DELETE, .name = "o")), VJ_WIRE_ABSENT);
+}
+
+static void test_status(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q = request_new(0, VARJFS_WIRE_SAFETY_STORAGE);
+    g_autofree char *long_text = g_strnfill(100000, 'a');
+    const uint8_t *bytes;
+
+    request_add(&q, OBJECT(CREATE, .name = "o", .brings = "transform=lz4\n", .len = 14));
+    request_add(&q, OBJECT(WRITE, .name = "o", .brings = long_text, .len = 100000));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 1), VJ_WIRE_OK);
+    request_end(&q);
+
+    q = request_new(0, 0);
+    request_add(&q, OBJECT(STATUS, .name = "o", .most = VARJFS_WIRE_STATUS_MAX));
+    request_add(&q, OBJECT(STATUS, .name = "o", .most = 10));
+    request_add(&q, OBJECT(STATUS, .name = "none", .most = VARJFS_WIRE_STATUS_MAX));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+    assert_int_equal(status_of(&q, 1), VARJFS_WIRE_RANGE);
+    assert_int_equal(status_of(&q, 2), VJ_WIRE_ABSENT);
+    assert_int_equal(value_of(&q, 0), VARJFS_WIRE_STATUS_BYTES + 3);
+    bytes = take(&q, value_of(&q, 0));
+    assert_int_equal(vj_le64_get(bytes), 100000);
+    assert_in_range(vj_le64_get(bytes + 8), 1, 10000);
+    assert_true(vj_le64_get(bytes + 16) >= vj_le64_get(bytes + 24));
+    assert_memory_equal(bytes + VARJFS_WIRE_STATUS_BYTES, "lz4", 3);
+    request_end(&q);
+}
+
+static void test_settings(void **state)
+{
+    static const char *const bad[] = {
+        "transform=none such\n",     "transform=lz4", "color=red\n", "=\n", "transform\n",
+        "mode=client\nmode=server\n"};
+    VjClients *c = ((Fixture *)*state)->c;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        assert_int_equal(run_one(c, OBJECT(CREATE, .name = "o", .brings = bad[i],
+                                           .len = strlen(bad[i]))),
+                         VARJFS_WIRE_SETTING);
+        assert_int_equal(run_one(c, OBJECT(DELETE, .name = "o")), VJ_WIRE_ABSENT);
+    }
+    assert_int_equal(
+        run_one(c, OBJECT(CREATE, .name = "o",
+                          .brings = "transform=zstd:3\nobjects=64K\n", .len = 29)),
+        VJ_WIRE_OK);
+}
+
+static void test_names(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    g_autofree char *longest = g_strnfill(VARJFS_WIRE_NAME_MAX, 'n');
+    g_autofree char *longer = g_strnfill(VARJFS_WIRE_NAME_MAX + 1, 'n');
+    g_autofree char *space = g_strnfill(VARJFS_WIRE_NAMESPACE_MAX + 1, 's');
+    const char *bad[] = {".", "..", "a/b", "/", longer};
+    const char *bad_spaces[] = {"", ".", "..", "../..", "a/b", space};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        assert_int_equal(run_one(c, OBJECT(CREATE, .name = bad[i])),
+                         VARJFS_WIRE_NAMESPACE);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(bad_spaces); i++) {
+        Op op = {.kind = VARJFS_WIRE_OBJECT_CREATE, .space = bad_spaces[i], .name = "o"};
+
+        assert_int_equal(run_one(c, op), VARJFS_WIRE_NAMESPACE);
+        op.kind = VARJFS_WIRE_KEY_PUT;
+        assert_int_equal(run_one(c, op), VARJFS_WIRE_NAMESPACE);
+    }
+    assert_int_equal(run_one(c, OBJECT(CREATE, .name = "a\0b", .name_len = 3)),
+                     VARJFS_WIRE_NAMESPACE);
+    assert_int_equal(run_one(c, OBJECT(CREATE, .name = longest)), VJ_WIRE_OK);
+    assert_int_equal(put(c, longest, "v"), VJ_WIRE_OK);
+    assert_int_equal(put(c, longer, "v"), VARJFS_WIRE_NAMESPACE);
+    assert_int_equal(put(c, "..", "v"), VJ_WIRE_OK); /* keys are any bytes */
+    assert_int_equal(
+        run_one(c, KEY(PUT, .name = "\0/\xff", .name_len = 3, .brings = "b", .len = 1)),
+        VJ_WIRE_OK);
+    expect_key(c, "..", "v");
+}
+
+static void test_offsets_beyond_all_files(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    static const uint64_t far[] = {VJ_FILE_SIZE_MAX + 1, UINT64_MAX};
+
+    assert_int_equal(write_text(c, "o", "x", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    for (size_t i = 0; i < G_N_ELEMENTS(far); i++) {
+        assert_int_equal(run_one(c, OBJECT(WRITE, .name = "o", .offset = far[i],
+                                           .brings = "x", .len = 1)),
+                         VJ_WIRE_TOO_LARGE);
+        assert_int_equal(
+            run_one(c, OBJECT(RWRITE, .name = "o", .offset = far[i],
+                              .old_len = UINT64_MAX, .brings = "x", .len = 1)),
+            VJ_WIRE_TOO_LARGE);
+        assert_int_equal(
+            run_one(c, OBJECT(READ, .name = "o", .offset = far[i], .most = 10)),
+            VJ_WIRE_OK);
+    }
+    assert_int_equal(run_one(c, OBJECT(RWRITE, .name = "o", .offset = 0,
+                                       .old_len = UINT64_MAX, .brings = "yz", .len = 2)),
+                     VJ_WIRE_OK);
+    expect_content(c, "o", "yz");
+}
+
+/* Written, deleted and made again in one batch, of which only what is there at the end
+ * has to be safe. */
+static void test_an_object_that_ends_in_its_batch(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q = request_new(0, VARJFS_WIRE_SAFETY_STORAGE);
+
+    for (unsigned i = 0; i < 2; i++) {
+        request_add(&q, OBJECT(WRITE, .name = "o", .flags = VARJFS_WIRE_MAKE,
+                               .brings = "first", .len = 5));
+        request_add(&q, OBJECT(DELETE, .name = "o"));
+    }
+    request_add(&q, OBJECT(WRITE, .name = "o", .flags = VARJFS_WIRE_MAKE, .brings = "2",
+                           .len = 1));
+    request_run(&q, c);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(status_of(&q, i), VJ_WIRE_OK);
+    }
+    request_end(&q);
+    expect_content(c, "o", "2");
+}
+
+/* ---- keys -------------------------------------------------------------------------- */
+
+static void test_keys(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q;
+
+    expect_key(c, "k", NULL);
+    assert_int_equal(run_one(c, KEY(DELETE, .name = "k")), VJ_WIRE_ABSENT);
+    assert_int_equal(put(c, "k", "first"), VJ_WIRE_OK);
+    expect_key(c, "k", "first");
+    assert_int_equal(put(c, "k", ""), VJ_WIRE_OK);
+    expect_key(c, "k", "");
+    assert_int_equal(run_one(c, KEY(PUT, .name = "k", .flags = VARJFS_WIRE_EXCLUSIVE)),
+                     VARJFS_WIRE_EXISTS);
+    assert_int_equal(put(c, "k", "second"), VJ_WIRE_OK);
+    q = request_new(0, 0);
+    request_add(&q, KEY(GET, .name = "k", .most = 5));
+    request_add(&q, KEY(GET, .name = "k", .most = 6));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 0), VARJFS_WIRE_RANGE);
+    assert_int_equal(value_of(&q, 0), 6);
+    assert_int_equal(status_of(&q, 1), VJ_WIRE_OK);
+    assert_memory_equal(take(&q, 6), "second", 6);
+    request_end(&q);
+    assert_int_equal(run_one(c, KEY(DELETE, .name = "k")), VJ_WIRE_OK);
+    expect_key(c, "k", NULL);
+}
+
+/* Each operation of a batch sees those before it. */
+static void test_a_batch_is_in_order(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q = request_new(0, 0);
+
+    request_add(&q, KEY(PUT, .name = "k", .brings = "1", .len = 1));
+    request_add(&q, KEY(GET, .name = "k", .most = 9));
+    request_add(&q, OBJECT(WRITE, .name = "o", .flags = VARJFS_WIRE_MAKE, .brings = "ab",
+                           .len = 2));
+    request_add(&q, OBJECT(READ, .name = "o", .most = 9));
+    request_add(&q, KEY(PUT, .name = "k", .brings = "22", .len = 2));
+    request_add(&q, KEY(DELETE, .name = "none"));
+    request_add(&q, KEY(GET, .name = "k", .most = 9));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 5), VJ_WIRE_ABSENT);
+    assert_memory_equal(take(&q, 1), "1", 1);
+    assert_memory_equal(take(&q, 2), "ab", 2);
+    assert_memory_equal(take(&q, 2), "22", 2);
+    request_end(&q);
+}
+
+static void test_stop(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q = request_new(VARJFS_WIRE_STOP, 0);
+
+    request_add(&q, KEY(PUT, .name = "a", .brings = "1", .len = 1));
+    request_add(&q, KEY(DELETE, .name = "none"));
+    request_add(&q, KEY(PUT, .name = "b", .brings = "1", .len = 1));
+    request_add(&q, OBJECT(CREATE, .name = "o"));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+    assert_int_equal(status_of(&q, 1), VJ_WIRE_ABSENT);
+    assert_int_equal(status_of(&q, 2), VJ_WIRE_CANCELED);
+    assert_int_equal(status_of(&q, 3), VJ_WIRE_CANCELED);
+    request_end(&q);
+    expect_key(c, "a", "1");
+    expect_key(c, "b", NULL);
+    assert_int_equal(run_one(c, OBJECT(DELETE, .name = "o")), VJ_WIRE_ABSENT);
+
+    q = request_new(VARJFS_WIRE_STOP, 0);
+    request_add(&q, OBJECT(DELETE, .name = "none"));
+    request_add(&q, KEY(PUT, .name = "b", .brings = "1", .len = 1));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 1), VJ_WIRE_CANCELED);
+    request_end(&q);
+}
+
+static void test_all_or_none(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q = request_new(VARJFS_WIRE_ATOMIC, 0);
+
+    request_add(&q, KEY(PUT, .name = "a", .brings = "1", .len = 1));
+    request_add(&q, KEY(DELETE, .name = "none"));
+    request_add(&q, KEY(PUT, .name = "b", .brings = "1", .len = 1));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 0), VJ_WIRE_CANCELED);
+    assert_int_equal(status_of(&q, 1), VJ_WIRE_ABSENT);
+    assert_int_equal(status_of(&q, 2), VJ_WIRE_CANCELED);
+    request_end(&q);
+    expect_key(c, "a", NULL);
+
+    q = request_new(VARJFS_WIRE_ATOMIC, VARJFS_WIRE_SAFETY_STORAGE);
+    for (unsigned i = 0; i < VARJFS_WIRE_OPS_MAX; i++) {
+        char name[16];
+
+        g_snprintf(name, sizeof name, "k%u", i);
+        request_add(&q, KEY(PUT, .name = name, .brings = name, .len = strlen(name)));
+    }
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, VARJFS_WIRE_OPS_MAX - 1), VJ_WIRE_OK);
+    request_end(&q);
+    expect_key(c, "k4095", "k4095");
+
+    q = request_new(VARJFS_WIRE_ATOMIC, 0);
+    request_add(&q, KEY(PUT, .name = "a", .brings = "1", .len = 1));
+    request_add(&q, OBJECT(CREATE, .name = "o"));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 1), VARJFS_WIRE_NOT_ATOMIC);
+    request_end(&q);
+    expect_key(c, "a", NULL);
+}
+
+static void test_an_atomic_batch_that_is_too_long(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q = request_new(VARJFS_WIRE_ATOMIC, 0);
+    g_autofree char *value = g_strnfill(VARJFS_WIRE_VALUE_MAX, 'v');
+    unsigned fit = VARJFS_WIRE_ATOMIC_BULK_MAX / VARJFS_WIRE_VALUE_MAX;
+    char name[16];
+
+    for (unsigned i = 0; i < fit; i++) {
+        g_snprintf(name, sizeof name, "k%u", i);
+        request_add(
+            &q, KEY(PUT, .name = name, .brings = value, .len = VARJFS_WIRE_VALUE_MAX));
+    }
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+    vj_clients_reply_clear(&q.reply);
+    request_add(&q, KEY(PUT, .name = "one", .brings = "1", .len = 1));
+    request_run(&q, c);
+    assert_int_equal(q.rc, -EFBIG);
+    request_end(&q);
+    expect_key(c, "one", NULL);
+}
+
+/* More than one transaction takes. */
+static void test_a_long_run_of_keys(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q = request_new(0, 0);
+    char name[16];
+
+    for (unsigned i = 0; i < 2000; i++) {
+        g_snprintf(name, sizeof name, "k%u", i);
+        request_add(&q, KEY(PUT, .name = name, .brings = name, .len = strlen(name)));
+        request_add(&q, KEY(GET, .name = name, .most = 16));
+    }
+    request_run(&q, c);
+    for (unsigned i = 0; i < 2000; i++) {
+        size_t len = (size_t)g_snprintf(name, sizeof name, "k%u", i);
+
+        assert_int_equal(status_of(&q, 2 * i + 1), VJ_WIRE_OK);
+        assert_memory_equal(take(&q, len), name, len);
+    }
+    request_end(&q);
+}
+
+static void test_read_only(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q = request_new(0, 0);
+
+    assert_int_equal(put(c, "k", "v"), VJ_WIRE_OK);
+    assert_int_equal(write_text(c, "o", "x", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    request_add(&q, KEY(PUT, .name = "k", .brings = "2", .len = 1));
+    request_add(&q, KEY(DELETE, .name = "k"));
+    request_add(&q, OBJECT(CREATE, .name = "p"));
+    request_add(&q, OBJECT(DELETE, .name = "o"));
+    request_add(&q, OBJECT(WRITE, .name = "o", .brings = "2", .len = 1));
+    request_add(&q, KEY(GET, .name = "k", .most = 1));
+    request_add(&q, OBJECT(READ, .name = "o", .most = 1));
+    request_run_as(&q, c, true);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(status_of(&q, i), VJ_WIRE_READ_ONLY);
+    }
+    assert_memory_equal(take(&q, 2), "vx", 2);
+    request_end(&q);
+}
+
+/* ---- iteration --------------------------------------------------------------------- */
+
+/* "a b c", and " …" where there are more. */
+static char *iterate(VjClients *c, uint8_t what, const char *space, const char *prefix,
+                     const char *behind, uint32_t entries)
+{
+    g_autoptr(GByteArray) message = g_byte_array_new();
+    GString *text = g_string_new(NULL);
+    VjClientsReply reply;
+    const uint8_t *at;
+
+    append_number(message, what, 2);
+    append_number(message, strlen(space), 2);
+    append_number(message, strlen(prefix), 2);
+    append_number(message, strlen(behind), 2);
+    append_number(message, entries, 4);
+    append_number(message, VARJFS_WIRE_ITERATE_BULK_MIN, 4);
+    g_byte_array_append(message, (const guint8 *)space, (guint)strlen(space));
+    g_byte_array_append(message, (const guint8 *)prefix, (guint)strlen(prefix));
+    g_byte_array_append(message, (const guint8 *)behind, (guint)strlen(behind));
+    assert_int_equal(vj_clients_iterate(c, vj_slice(message->data, message->len), &reply),
+                     0);
+    at = reply.bulk != NULL ? reply.bulk->data : NULL;
+    for (uint32_t i = 0; i < vj_le32_get(reply.message->data + 1); i++) {
+        uint16_t name_len = (uint16_t)(at[0] | at[1] << 8);
+        uint32_t len = vj_le32_get(at + 2);
+
+        g_string_append_printf(text, "%s%.*s", text->len > 0 ? " " : "", (int)name_len,
+                               at + 6);
+        if (len > 0) {
+            g_string_append_printf(text, "=%.*s", (int)len, at + 6 + name_len);
+        }
+        at += VARJFS_WIRE_ENTRY_HEAD_BYTES + name_len + len;
+    }
+    if (reply.message->data[0] != 0) {
+        g_string_append(text, " …");
+    }
+    vj_clients_reply_clear(&reply);
+    return g_string_free(text, FALSE);
+}
+
+static void expect_names(VjClients *c, uint8_t what, const char *space,
+                         const char *prefix, const char *behind, uint32_t entries,
+                         const char *names)
+{
+    g_autofree char *got = iterate(c, what, space, prefix, behind, entries);
+
+    assert_string_equal(got, names);
+}
+
+static void test_iteration(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    static const char *const names[] = {"b", "ab", "a", "abc", "ac", "c"};
+
+    expect_names(c, VARJFS_WIRE_ITERATE_KEYS, "s", "", "", 10, "");
+    expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "", "", "", 10, "");
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        assert_int_equal(put(c, names[i], "v"), VJ_WIRE_OK);
+        assert_int_equal(run_one(c, OBJECT(CREATE, .name = names[i])), VJ_WIRE_OK);
+    }
+    assert_int_equal(
+        run_one(c, (Op){.kind = VARJFS_WIRE_KEY_PUT, .space = "r", .name = "other"}),
+        VJ_WIRE_OK);
+    expect_names(c, VARJFS_WIRE_ITERATE_KEYS, "s", "", "", 10,
+                 "a=v ab=v abc=v ac=v b=v c=v");
+    expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "s", "", "", 10, "a ab abc ac b c");
+    expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "s", "ab", "", 10, "ab abc");
+    expect_names(c, VARJFS_WIRE_ITERATE_KEYS, "s", "ab", "", 1, "ab=v …");
+    expect_names(c, VARJFS_WIRE_ITERATE_KEYS, "s", "ab", "ab", 1, "abc=v");
+    expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "s", "", "abc", 2, "ac b …");
+    expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "s", "x", "", 2, "");
+    expect_names(c, VARJFS_WIRE_ITERATE_KEYS, "", "", "", 10, "r s");
+    expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "", "", "", 10, "s");
+}
+
+/* Values of the longest kind, of which two fit. */
+static void test_iteration_by_bytes(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    g_autofree char *value = g_strnfill(VARJFS_WIRE_VALUE_MAX, 'v');
+    g_autofree char *got = NULL;
+
+    assert_int_equal(put(c, "a", value), VJ_WIRE_OK);
+    assert_int_equal(put(c, "b", value), VJ_WIRE_OK);
+    got = iterate(c, VARJFS_WIRE_ITERATE_KEYS, "s", "", "", 10);
+    assert_true(g_str_has_suffix(got, " …"));
+    assert_int_equal(strlen(got), 2 + VARJFS_WIRE_VALUE_MAX + strlen(" …"));
+}
+
+/* ---- what stays -------------------------------------------------------------------- */
+
+/* A program of a mount sees objects as files, and of keys nothing. */
+static void test_as_a_mount_sees_it(void **state)
+{
+    Fixture *x = *state;
+    VjClients *c = x->c;
+    char list[64];
+    uint64_t ino;
+    VjAttr attr;
+    size_t len;
+
+    assert_int_equal(put(c, "k", "v"), VJ_WIRE_OK);
+    assert_int_equal(write_text(c, "o", "text", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    assert_int_equal(vj_client_space(c, VJ_CLIENT_OBJECTS, vj_slice("s", 1), false, &ino),
+                     0);
+    assert_int_equal(vj_fs_lookup(c->fs, &c->who, ino, "o", &attr), 0);
+    assert_int_equal(attr.st.st_size, 4);
+    assert_int_equal(vj_client_space(c, VJ_CLIENT_KEYS, vj_slice("s", 1), false, &ino),
+                     0);
+    assert_int_equal(vj_fs_setxattr(c->fs, &c->who, ino, "user.a", "1", 1, 0), 0);
+    assert_int_equal(vj_fs_listxattr(c->fs, &c->who, ino, list, sizeof list, &len), 0);
+    assert_int_equal(len, sizeof "user.a");
+    assert_string_equal(list, "user.a");
+    expect_names(c, VARJFS_WIRE_ITERATE_KEYS, "s", "", "", 10, "k=v");
+}
+
+static void test_it_is_there_again(void **state)
+{
+    Fixture *x = *state;
+
+    assert_int_equal(put(x->c, "k", "v"), VJ_WIRE_OK);
+    assert_int_equal(write_text(x->c, "o", "text", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    assert_int_equal(vj_clients_sync(x->c), 0);
+    assert_int_equal(vj_clients_close(x->c), 0);
+    fixture_open(x);
+    expect_key(x->c, "k", "v");
+    expect_content(x->c, "o", "text");
+}
+
+/* ---- hostile bytes ----------------------------------------------------------------- */
+
+static void test_requests_that_are_none(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q = request_new(0, 0);
+    VjClientsReply reply;
+
+    request_add(&q, KEY(PUT, .name = "k", .brings = "value", .len = 5));
+    request_add(&q, OBJECT(READ, .name = "o", .most = 10));
+    for (guint len = 0; len < q.message->len; len++) {
+        assert_int_equal(vj_clients_batch(c, vj_slice(q.message->data, len),
+                                          vj_slice(q.bulk->data, 5), false, &reply),
+                         -EPROTO);
+    }
+    for (guint len = 0; len < 5; len++) {
+        assert_int_equal(vj_clients_batch(c, vj_slice(q.message->data, q.message->len),
+                                          vj_slice(q.bulk->data, len), false, &reply),
+                         -EPROTO);
+    }
+    request_end(&q);
+    expect_key(c, "k", NULL); /* nothing of them was done */
+}
+
+static void test_values_without_a_meaning(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    const Op bad[] = {
+        {.kind = 0, .space = "s", .name = "n"},
+        {.kind = 15, .space = "s", .name = "n"},
+        {.kind = 255, .space = "s", .name = "n"},
+        KEY(PUT, .name = "n", .flags = 2),
+        KEY(PUT, .name = "n", .offset = 1),
+        KEY(GET, .name = "n", .most = VARJFS_WIRE_VALUE_MAX + 1),
+        KEY(GET, .name = "n", .brings = "x", .len = 1),
+        OBJECT(READ, .name = "n", .most = VARJFS_WIRE_BATCH_RETURN_MAX + 1),
+        OBJECT(READ, .name = "n", .flags = 1),
+        OBJECT(WRITE, .name = "n", .flags = VARJFS_WIRE_APPEND, .offset = 1),
+        OBJECT(WRITE, .name = "n", .old_len = 1),
+        OBJECT(DELETE, .name = "n", .most = 1),
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        Request q = request_new(0, 0);
+
+        request_add(&q, bad[i]);
+        request_run(&q, c);
+        assert_int_equal(q.rc, -EPROTO);
+        request_end(&q);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(test_objects),
+    TEST(test_status),
+    TEST(test_settings),
+    TEST(test_names),
+    TEST(test_offsets_beyond_all_files),
+    TEST(test_an_object_that_ends_in_its_batch),
+    TEST(test_keys),
+    TEST(test_a_batch_is_in_order),
+    TEST(test_stop),
+    TEST(test_all_or_none),
+    TEST(test_an_atomic_batch_that_is_too_long),
+    TEST(test_a_long_run_of_keys),
+    TEST(test_read_only),
+    TEST(test_iteration),
+    TEST(test_iteration_by_bytes),
+    TEST(test_as_a_mount_sees_it),
+    TEST(test_it_is_there_again),
+    TEST(test_requests_that_are_none),
+    TEST(test_values_without_a_meaning),
+};
+
+VJ_TEST_MAIN_WITH_CODECS(tests)
