@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * client-private.h - connections, requests and batches of libvarjfs, between its files
+ *
+ * A request belongs to who sends it.  It is in the list of its connection from before its
+ * first byte is sent until its reply was checked or the connection failed; then it is
+ * done.  Whoever reads the socket reads the replies of all requests: each goes to its own
+ * by its tag.
+ *
+ * A deferred request is one that nobody waits for (safety none).  It owns itself: its
+ * reply frees it, and an error in it becomes late_error of the connection.
+ */
+#ifndef VARJFS_CLIENT_PRIVATE_H
+#define VARJFS_CLIENT_PRIVATE_H
+
+#include "frame.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+#include <varjfs/client-protocol.h>
+/* All else is hidden. */
+#pragma GCC visibility push(default)
+#include <varjfs/varjfs.h>
+#pragma GCC visibility pop
+
+#define VJC_DEFAULT_TIMEOUT_MS 30000
+#define VJC_PING_MS 1000
+/* Deferred requests that are not answered, of one connection. */
+#define VJC_DEFERRED_MAX 256u
+/* Bits of the set of names that deferred requests use. */
+#define VJC_NAMES_BITS 65536u
+#define VJC_VOLUME_NAME_MAX 63u
+#define VJC_NEVER INT64_MAX
+
+typedef struct VjcRequest VjcRequest;
+
+/* What a request makes of a reply whose status is OK. */
+typedef struct VjcReplyHandler {
+    /* The message has come, nothing is checked yet: only where the bulk goes is taken
+     * from it, within what the request may return.  Sets r->in.  False: it is none. */
+    bool (*place)(VjcRequest *r, const uint8_t *message, uint32_t len, uint32_t bulk);
+    /* All has come and its checksum is right.  May set r->error, which is 0.  False: it
+     * has no meaning. */
+    bool (*finish)(VjcRequest *r, const uint8_t *message, uint32_t len);
+} VjcReplyHandler;
+
+struct VjcRequest {
+    VjcRequest *next;
+    const VjcReplyHandler *handler; /* NULL: neither fields nor bulk */
+    uint64_t tag;
+    uint16_t op;
+    bool done;
+    bool deferred;
+    int error; /* of the whole: 0 or -errno; once it is done */
+    void *owner;
+    uint32_t operations; /* of a deferred one: results that it has */
+    /* Where the bulk of the reply goes; room for in_max entries. */
+    struct iovec *in;
+    size_t in_max, in_count;
+};
+
+typedef enum VjcPhase {
+    VJC_PHASE_HEAD,
+    VJC_PHASE_MESSAGE,
+    VJC_PHASE_BULK,
+} VjcPhase;
+
+struct varjfs {
+    int fd;         /* -1: the connection has failed */
+    int failure;    /* why: -errno; 0 as long as it lives */
+    int late_error; /* the first of deferred requests that was not returned yet */
+    int timeout_ms; /* -1: without end */
+    uint64_t last_tag;
+    int64_t heard_ms;         /* when bytes came in */
+    VjcRequest *first, *last; /* in flight, in the order in which they were sent */
+    VjcRequest *spare;        /* for deferred ones */
+    uint32_t deferred_count, submitted_count;
+    varjfs_batch *batches;
+    varjfs_iterator *iterators;
+
+    /* The frame that is being read. */
+    VjcPhase phase;
+    VjcFrame frame;
+    VjcRequest *reply_to; /* NULL: nobody waits for it */
+    uint32_t message_got;
+    size_t in_at;     /* the entry of reply_to->in that is being filled */
+    size_t in_filled; /* bytes of it */
+    uint32_t bulk_left;
+    XXH3_state_t sum;
+    size_t begin, end; /* of what was read ahead */
+    uint8_t ahead[8192];
+
+    uint64_t names[VJC_NAMES_BITS / 64];
+    uint8_t message[VJC_MESSAGE_MAX];
+};
+
+/* ---- error.c ----------------------------------------------------------------------- */
+
+/* 0 or -errno of a status of a frame or of a result. */
+int vjc_status_errno(uint32_t status);
+/* Sets the text of varjfs_open_error; @detail, bytes from outside, may be NULL. */
+void vjc_set_open_error(const char *text, const void *detail, size_t detail_len);
+
+/* ---- socket.c ---------------------------------------------------------------------- */
+
+int64_t vjc_now_ms(void);
+/* When a wait that begins now ends; VJC_NEVER for -1. */
+int64_t vjc_deadline(int timeout_ms);
+/* Milliseconds for poll(2) until then, at most @most; 0 when it is over. */
+int vjc_left_ms(int64_t deadline, int most);
+/* A connected socket or -errno.  A path that is longer than an address of a socket holds
+ * goes through /proc/self/fd. */
+int vjc_connect(const char *path, int64_t deadline);
+/* Readable, writable (POLLIN, POLLOUT in @events) or a failure of it; 0 or -ETIMEDOUT. */
+int vjc_poll(int fd, short events, int64_t deadline, int most_ms);
+/* Bytes, 0 at the end of the stream, -EAGAIN, or -errno.  Waits for a second at most. */
+ssize_t vjc_recv(int fd, struct iovec *iov, int iov_count, bool may_wait);
+/* Bytes, -EAGAIN, or -errno; never waits. */
+ssize_t vjc_send_some(int fd, struct iovec *iov, size_t iov_count);
+
+/* ---- connection.c ------------------------------------------------------------------ */
+
+/* A connection over @fd, which it takes, or NULL. */
+varjfs *vjc_connection_new(int fd, int timeout_ms);
+void vjc_connection_free(varjfs *v);
+/*
+ * Sends a request and returns without waiting for its reply; r->tag is set.  The first
+ * VJC_HEAD_BYTES of @message are room for the head.  The buffers are free afterwards.
+ * On failure the connection has failed and r is done.
+ */
+int vjc_send(varjfs *v, VjcRequest *r, uint8_t *message, size_t len,
+             const struct iovec *bulk, size_t bulk_count);
+/* Until r is done: r->error, or -errno of the connection. */
+int vjc_wait(varjfs *v, VjcRequest *r);
+/* Sends CANCEL for it. */
+int vjc_cancel(varjfs *v, const VjcRequest *r);
+/* Until at most @most deferred requests are not answered. */
+int vjc_wait_deferred(varjfs *v, uint32_t most);
+/* A request that owns itself; NULL: no memory. */
+VjcRequest *vjc_deferred_new(varjfs *v);
+/* Ends the connection: all requests in flight are done with @error.  Returns @error. */
+int vjc_fail(varjfs *v, int error);
+
+/* ---- hello.c, daemon.c ------------------------------------------------------------- */
+
+/* The daemon at @path and the volume @name there; -EAGAIN: it is about to end. */
+int vjc_hello(const char *path, const char *name, int timeout_ms, int64_t deadline,
+              varjfs **out);
+/* The daemon of a directory, which is started unless it runs. */
+int vjc_open_directory(const char *directory, const char *daemon, int timeout_ms,
+                       varjfs **out);
+
+/* ---- semantics.c ------------------------------------------------------------------- */
+
+/* Of a structure that a program has filled, whatever its version; NULL: the default. */
+int vjc_semantics_copy(const struct varjfs_semantics *s, struct varjfs_semantics *out);
+
+/* ---- batch.c ----------------------------------------------------------------------- */
+
+typedef struct VjcOperation {
+    uint8_t kind, flags;
+    bool is_done; /* its result is final */
+    uint8_t settings_bytes;
+    uint16_t space_len, name_len;
+    const char *space;
+    const void *name;
+    const uint8_t *src; /* of CREATE: settings, owned */
+    uint8_t *dst;       /* of STATUS: in the batch's scratch while it is on its way */
+    size_t len;         /* of src or dst */
+    uint64_t offset, old_len;
+    int *result;
+    size_t *got;                         /* of READ, GET */
+    struct varjfs_object_status *status; /* of STATUS */
+    int error;
+    uint64_t returned;
+} VjcOperation;
+
+/* A part of an operation: one of the operations of a request. */
+typedef struct VjcPart {
+    size_t operation;
+    uint64_t at; /* bytes of src or dst before it */
+    uint32_t brings, returns;
+} VjcPart;
+
+struct varjfs_batch {
+    varjfs *v;
+    varjfs_batch *next, **link;
+    struct varjfs_semantics semantics;
+    VjcOperation *operations;
+    size_t count, capacity;
+    bool is_submitted, is_canceled;
+    int error; /* of the connection, or for want of memory */
+
+    /* The request that is on its way: parts of operations before `next_operation`. */
+    VjcRequest request;
+    bool in_flight;
+    size_t next_operation;
+    uint64_t next_at; /* bytes of that operation which were asked for */
+    VjcPart *parts;
+    size_t part_count, part_capacity;
+    uint8_t *buffer; /* head and message */
+    size_t buffer_capacity;
+    struct iovec *out;
+    size_t out_capacity;
+    size_t in_capacity;
+    uint8_t *scratch; /* statuses of objects */
+    size_t scratch_capacity;
+};
+
+/* Of an operation that is being added: space and name are checked, *out is empty. */
+int vjc_batch_add(varjfs_batch *b, uint8_t kind, const char *space, const void *name,
+                  size_t name_len, int *result, VjcOperation **out);
+/* Between vjc_batch_add and this the operation is not in the batch yet. */
+void vjc_batch_added(varjfs_batch *b);
+bool vjc_is_namespace(const char *space, size_t *len);
+bool vjc_is_name(const void *name, size_t len);
+/* Memory for @need items of @size bytes at *array, which keeps what it has. */
+int vjc_grow(void *array, size_t *capacity, size_t need, size_t size);
+
+/* ---- iterate.c --------------------------------------------------------------------- */
+
+void vjc_iterators_free(varjfs *v);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * hello.c - varjfs_open and varjfs_close, and the first request of a connection
+ */
+#include "client-private.h"
+
+#include <stdlib.h>
+
+#define VERSION 1u
+/* Least, largest; features; role, flags; uuid; client; connection; two lengths. */
+#define HELLO_FIXED_BYTES (2 + 2 + 8 + 1 + 1 + 16 + 16 + 8 + 4 + 4)
+#define HELLO_REPLY_BYTES 55u
+
+static const char client_name[] = "libvarjfs " VARJFS_VERSION;
+
+static bool place_hello(VjcRequest *r, const uint8_t *message, uint32_t len,
+                        uint32_t bulk)
+{
+    (void)r;
+    (void)message;
+    return len >= HELLO_REPLY_BYTES && len <= VJC_HELLO_MESSAGE_MAX && bulk == 0;
+}
+
+static bool finish_hello(VjcRequest *r, const uint8_t *message, uint32_t len)
+{
+    VjcReader reply = vjc_reader(message, len);
+
+    (void)r;
+    return vjc_get16(&reply) == VERSION;
+}
+
+static const VjcReplyHandler hello_handler = {.place = place_hello,
+                                              .finish = finish_hello};
+
+/* Letters, digits, ".", "_" and "-", the first a letter or digit. */
+static bool is_volume_name(const char *name)
+{
+    size_t len = strlen(name);
+
+    if (len == 0 || len > VJC_VOLUME_NAME_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < len; i++) {
+        char c = name[i];
+        bool is_alnum =
+            (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+
+        if (!is_alnum && (i == 0 || (c != '.' && c != '_' && c != '-'))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t encode_hello(const char *name, uint8_t *dst, size_t room)
+{
+    static const uint8_t zero[16 + 16 + 8];
+    VjcWriter w = vjc_writer(dst, room);
+
+    vjc_put_number(&w, VERSION, 2);
+    vjc_put_number(&w, VERSION, 2);
+    vjc_put_number(&w, 0, 8);
+    vjc_put_number(&w, VARJFS_WIRE_ROLE_CLIENT, 1);
+    vjc_put_number(&w, 0, 1);
+    vjc_put_bytes(&w, zero, sizeof zero);
+    vjc_put_number(&w, strlen(name), 4);
+    vjc_put_bytes(&w, name, strlen(name));
+    vjc_put_number(&w, sizeof client_name - 1, 4);
+    vjc_put_bytes(&w, client_name, sizeof client_name - 1);
+    return room - w.left;
+}
+
+/* What a refusal means to who opens. */
+static int hello_error(varjfs *v, int error)
+{
+    bool is_refusal = v->fd >= 0; /* a reply has come */
+
+    if (!is_refusal) {
+        vjc_set_open_error(error == -EPROTO ? "the other side does not speak the protocol"
+                                            : varjfs_strerror(error),
+                           NULL, 0);
+        return error;
+    }
+    vjc_set_open_error("the daemon refuses the connection", v->message,
+                       v->frame.message_bytes);
+    switch (error) {
+    case -ENOTSUP:
+        return -EPROTO; /* no role client, or no version of ours */
+    case -ENODATA:
+        return -ENOENT;
+    case -ESHUTDOWN:
+        return -EAGAIN;
+    default:
+        return error;
+    }
+}
+
+int vjc_hello(const char *path, const char *name, int timeout_ms, int64_t deadline,
+              varjfs **out)
+{
+    uint8_t bytes[VJC_HEAD_BYTES + HELLO_FIXED_BYTES + VJC_VOLUME_NAME_MAX +
+                  sizeof client_name];
+    VjcRequest r = {.op = VJC_OP_HELLO, .handler = &hello_handler};
+    int fd = vjc_connect(path, deadline), rc;
+    size_t len;
+    varjfs *v;
+
+    *out = NULL;
+    if (fd < 0) {
+        return fd;
+    }
+    v = vjc_connection_new(fd, timeout_ms);
+    if (v == NULL) {
+        return -ENOMEM;
+    }
+    len = encode_hello(name, bytes + VJC_HEAD_BYTES, sizeof bytes - VJC_HEAD_BYTES);
+    if (timeout_ms >= 0) {
+        v->timeout_ms = vjc_left_ms(deadline, timeout_ms);
+    }
+    rc = vjc_send(v, &r, bytes, VJC_HEAD_BYTES + len, NULL, 0);
+    if (rc == 0 || r.done) {
+        rc = vjc_wait(v, &r);
+    }
+    v->timeout_ms = timeout_ms;
+    if (rc != 0) {
+        rc = hello_error(v, rc);
+        vjc_connection_free(v);
+        return rc;
+    }
+    *out = v;
+    return 0;
+}
+
+/* ---- opening ----------------------------------------------------------------------- */
+
+/* What the program has filled of its own version of the structure; the rest is zero. */
+static int copy_options(const struct varjfs_options *options, struct varjfs_options *out)
+{
+    *out = (struct varjfs_options){.size = sizeof *out};
+    if (options != NULL) {
+        const uint8_t *bytes = (const uint8_t *)options;
+
+        if (options->size < sizeof *out) {
+            return -EINVAL;
+        }
+        for (size_t i = sizeof *out; i < options->size; i++) {
+            if (bytes[i] != 0) {
+                return -EINVAL; /* a setting of a later version */
+            }
+        }
+        *out = *options;
+    }
+    if (out->timeout_ms == 0) {
+        out->timeout_ms = VJC_DEFAULT_TIMEOUT_MS;
+    }
+    return out->timeout_ms < -1 ? -EINVAL : 0;
+}
+
+static int open_socket(const char *path, const struct varjfs_options *o, varjfs **out)
+{
+    int rc;
+
+    if (o->volume == NULL || !is_volume_name(o->volume)) {
+        vjc_set_open_error("options.volume is not the name of a volume", NULL, 0);
+        return -EINVAL;
+    }
+    if (*path == '\0') {
+        vjc_set_open_error("unix: has no path behind it", NULL, 0);
+        return -EINVAL;
+    }
+    rc = vjc_hello(path, o->volume, o->timeout_ms, vjc_deadline(o->timeout_ms), out);
+    if (rc == -ENOENT && varjfs_open_error()[0] == '\0') {
+        rc = -ECONNREFUSED; /* no socket: no daemon */
+    }
+    return rc == -EAGAIN ? -ECONNREFUSED : rc;
+}
+
+/* "tcp:…", "tls:…": an address; "./a:b" and "/a:b" are directories. */
+static bool is_address(const char *source)
+{
+    size_t len = strspn(source, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
+
+    return len > 0 && source[len] == ':';
+}
+
+int varjfs_open(const char *source, const struct varjfs_options *options, varjfs **out)
+{
+    struct varjfs_options o;
+    int rc;
+
+    *out = NULL;
+    vjc_set_open_error("", NULL, 0);
+    rc = copy_options(options, &o);
+    if (rc != 0 || source == NULL || *source == '\0') {
+        vjc_set_open_error(rc != 0 ? "options are not those of this version"
+                                   : "there is no source",
+                           NULL, 0);
+        return -EINVAL;
+    }
+    if (strncmp(source, "unix:", 5) == 0) {
+        rc = open_socket(source + 5, &o, out);
+    } else if (is_address(source)) {
+        rc = -EPROTONOSUPPORT;
+    } else {
+        rc = vjc_open_directory(source, o.daemon != NULL ? o.daemon : "varjfsd",
+                                o.timeout_ms, out);
+    }
+    if (rc != 0 && varjfs_open_error()[0] == '\0') {
+        vjc_set_open_error(varjfs_strerror(rc), NULL, 0);
+    }
+    return rc;
+}
+
+int varjfs_close(varjfs *v)
+{
+    int error;
+
+    if (v == NULL) {
+        return 0;
+    }
+    while (v->batches != NULL) {
+        varjfs_batch_free(v->batches); /* waits for it */
+    }
+    vjc_iterators_free(v);
+    vjc_wait_deferred(v, 0); /* a failure is the error of each of them */
+    error = v->late_error;
+    vjc_connection_free(v);
+    return error;
+}
+
+int varjfs_sync(varjfs *v)
+{
+    VjcRequest r = {.op = VARJFS_WIRE_SYNC};
+    uint8_t head[VJC_HEAD_BYTES];
+    int rc = vjc_wait_deferred(v, 0), late;
+
+    if (rc == 0) {
+        rc = vjc_send(v, &r, head, sizeof head, NULL, 0);
+    }
+    if (rc == 0) {
+        rc = vjc_wait(v, &r);
+    }
+    late = v->late_error;
+    v->late_error = 0;
+    return late != 0 ? late : rc;
+}

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# libvarjfs.so: loaded into other people's processes, so no GLib, no sanitizers, nothing of src/.
+
+lib_LTLIBRARIES += libvarjfs.la
+varjfs_sources = \
+	lib/client/batch.c \
+	lib/client/client-private.h \
+	lib/client/connection.c \
+	lib/client/daemon.c \
+	lib/client/error.c \
+	lib/client/frame.c \
+	lib/client/frame.h \
+	lib/client/hello.c \
+	lib/client/iterate.c \
+	lib/client/op-kv.c \
+	lib/client/op-object.c \
+	lib/client/semantics.c \
+	lib/client/socket.c
+libvarjfs_la_SOURCES = $(varjfs_sources)
+libvarjfs_la_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DVARJFS_VERSION='"$(VERSION)"' \
+	-I$(top_srcdir)/include $(XXHASH_CFLAGS)
+libvarjfs_la_CFLAGS = -std=gnu11 -pthread -fexceptions -fvisibility=hidden $(WARN_CFLAGS)
+libvarjfs_la_LDFLAGS = -pthread -version-info 0:0:0 \
+	-Wl,--version-script=$(top_srcdir)/lib/client/varjfs.map
+EXTRA_libvarjfs_la_DEPENDENCIES = lib/client/varjfs.map
+
+pkgconfig_DATA += lib/client/varjfs.pc
