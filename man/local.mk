@@ -9,6 +9,7 @@ man_pages += man/mount.fuse.varjfs.8
 man_pages += man/rpwrite.2
 man_pages += man/rwrite.2
 man_pages += man/umount.fuse.varjfs.8
+man_pages += man/varjfs-bench.1
 man_pages += man/varjfs-format.5
 man_pages += man/varjfs-ioctl.2
 man_pages += man/varjfs-meta-lmdb.7

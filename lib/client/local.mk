@@ -25,3 +25,10 @@ libvarjfs_la_LDFLAGS = -pthread -version-info 0:0:0 \
 EXTRA_libvarjfs_la_DEPENDENCIES = lib/client/varjfs.map
 
 pkgconfig_DATA += lib/client/varjfs.pc
+
+bin_PROGRAMS += varjfs-bench
+varjfs_bench_SOURCES = lib/client/varjfs-bench.c
+varjfs_bench_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I$(top_srcdir)/include
+varjfs_bench_CFLAGS = -std=gnu11 -pthread $(WARN_CFLAGS)
+varjfs_bench_LDFLAGS = -pthread
+varjfs_bench_LDADD = libvarjfs.la

@@ -1,0 +1,449 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""varjfs - objects and keys of a varjfs volume, by the library libvarjfs(3)
+
+    import varjfs
+
+    with varjfs.open("/srv/volume") as volume:
+        keys = volume.keys("settings")            # a mapping of bytes to bytes
+        keys[b"colour"] = b"red"
+        objects = volume.objects("data")          # a mapping of names to files
+        with objects.create("log", transform="zstd") as log:
+            log.write(b"first line\\nsecond line\\n")
+            log.insert(11, b"between\\n")         # costs what it is long
+            log.seek(0)
+            print(log.read())
+
+Whatever fails raises OSError with the errno of the library.  A volume and what came out of it
+belong to one thread at a time.
+"""
+
+import collections.abc
+import ctypes
+import errno
+import io
+import os
+
+__all__ = ["open", "Batch", "Volume", "Keys", "Objects", "Object", "Status", "Semantics", "version"]
+
+_ITERATE_END = 0
+
+
+def _load():
+    library = ctypes.CDLL(os.environ.get("VARJFS_LIBRARY", "libvarjfs.so.0"))
+    p, s, z = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+    u64, i = ctypes.c_uint64, ctypes.POINTER(ctypes.c_int)
+    for name, result, arguments in (
+            ("open", ctypes.c_int, (s, p, ctypes.POINTER(p))),
+            ("close", ctypes.c_int, (p,)),
+            ("sync", ctypes.c_int, (p,)),
+            ("open_error", s, ()),
+            ("strerror", s, (ctypes.c_int,)),
+            ("version", s, ()),
+            ("semantics_template", ctypes.c_int, (s, p)),
+            ("semantics_check", ctypes.c_int, (p, ctypes.POINTER(s))),
+            ("batch_new", ctypes.c_int, (p, p, ctypes.POINTER(p))),
+            ("batch_free", None, (p,)),
+            ("batch_execute", ctypes.c_int, (p,)),
+            ("object_create", ctypes.c_int, (p, s, s, p, i)),
+            ("object_delete", ctypes.c_int, (p, s, s, i)),
+            ("object_status", ctypes.c_int, (p, s, s, p, i)),
+            ("object_read", ctypes.c_int, (p, s, s, p, z, u64, ctypes.POINTER(z), i)),
+            ("object_write", ctypes.c_int, (p, s, s, p, z, u64, i)),
+            ("object_rwrite", ctypes.c_int, (p, s, s, p, z, u64, u64, i)),
+            ("kv_put", ctypes.c_int, (p, s, p, z, p, z, i)),
+            ("kv_get", ctypes.c_int, (p, s, p, z, p, z, ctypes.POINTER(z), i)),
+            ("kv_delete", ctypes.c_int, (p, s, p, z, i)),
+            ("object_iterate", ctypes.c_int, (p, s, s, ctypes.POINTER(p))),
+            ("kv_iterate", ctypes.c_int, (p, s, p, z, ctypes.POINTER(p))),
+            ("iterator_next", ctypes.c_int, (p, p)),
+            ("iterator_free", None, (p,))):
+        function = getattr(library, "varjfs_" + name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+_lib = _load()
+_VALUE_MAX = 64 << 10
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("volume", ctypes.c_char_p),
+                ("daemon", ctypes.c_char_p), ("timeout_ms", ctypes.c_int)]
+
+
+class Semantics(ctypes.Structure):
+    """What a batch asks for; varjfs-semantics(7).  Semantics("posix", safety=2)"""
+
+    _fields_ = [("size", ctypes.c_size_t)] + [
+        (name, ctypes.c_uint8) for name in ("atomicity", "concurrency", "consistency", "ordering",
+                                            "persistency", "safety", "security")]
+
+    def __init__(self, template="default", **values):
+        super().__init__(size=ctypes.sizeof(Semantics))
+        _check(_lib.varjfs_semantics_template(os.fsencode(template), ctypes.byref(self)), template)
+        for name, value in values.items():
+            if name not in dict(self._fields_):
+                raise TypeError(f"no such semantics: {name}")
+            setattr(self, name, value)
+        why = ctypes.c_char_p()
+        rc = _lib.varjfs_semantics_check(ctypes.byref(self), ctypes.byref(why))
+        if rc < 0:
+            raise OSError(-rc, why.value.decode() if why.value else "no such semantics")
+
+
+class _ObjectOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("transform", ctypes.c_char_p),
+                ("mode", ctypes.c_char_p), ("objects", ctypes.c_char_p)]
+
+
+class _Status(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_uint64), ("stored_bytes", ctypes.c_uint64),
+                ("modified_us", ctypes.c_int64), ("made_us", ctypes.c_int64),
+                ("transform", ctypes.c_char * 96)]
+
+
+class _Entry(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_void_p), ("name_len", ctypes.c_size_t),
+                ("value", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+
+
+class Status(collections.namedtuple("Status", "bytes stored_bytes modified made transform")):
+    """Of an object; times in seconds since 1970."""
+
+
+def _check(rc, *names):
+    if rc < 0:
+        where = "/".join(os.fsdecode(n) for n in names)
+        text = _lib.varjfs_strerror(rc).decode(errors="replace")
+        raise OSError(-rc, f"{where}: {text}" if where else text)
+    return rc
+
+
+def version():
+    """Of the library."""
+    return _lib.varjfs_version().decode()
+
+
+def open(source, **options):
+    """Connects to the volume in a directory, or at "unix:PATH" (then volume="NAME").
+
+    Options: volume, daemon (the program to start), timeout (seconds), semantics.
+    """
+    return Volume(source, **options)
+
+
+class Volume:
+    """A connection.  Closes itself at the end of a with block."""
+
+    def __init__(self, source, volume=None, daemon=None, timeout=0, semantics=None):
+        self._v = ctypes.c_void_p()
+        self._semantics = semantics
+        options = _Options(ctypes.sizeof(_Options),
+                           None if volume is None else os.fsencode(volume),
+                           None if daemon is None else os.fsencode(daemon), int(timeout * 1000))
+        rc = _lib.varjfs_open(os.fsencode(source), ctypes.byref(options), ctypes.byref(self._v))
+        if rc < 0:
+            raise OSError(-rc, _lib.varjfs_open_error().decode(errors="replace"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_v", None):
+            _lib.varjfs_close(self._v)
+            self._v = None
+
+    def close(self):
+        """Raises the first error that nobody was told, of operations with safety none."""
+        v, self._v = self._v, None
+        if v:
+            _check(_lib.varjfs_close(v))
+
+    def _handle(self):
+        if not self._v:
+            raise ValueError("the volume is closed")
+        return self._v
+
+    def sync(self):
+        """Everything so far is durable."""
+        _check(_lib.varjfs_sync(self._handle()))
+
+    def keys(self, space):
+        return Keys(self, space)
+
+    def objects(self, space):
+        return Objects(self, space)
+
+    def batch(self, semantics=None):
+        return Batch(self, semantics or self._semantics)
+
+    def _run(self, names, add, *arguments, semantics=None):
+        """One operation as a batch of its own."""
+        semantics = semantics or self._semantics
+        batch, result = ctypes.c_void_p(), ctypes.c_int()
+        _check(_lib.varjfs_batch_new(self._handle(),
+                                     ctypes.byref(semantics) if semantics else None,
+                                     ctypes.byref(batch)))
+        try:
+            _check(add(batch, *arguments, ctypes.byref(result)), *names)
+            _check(_lib.varjfs_batch_execute(batch), *names)
+        finally:
+            _lib.varjfs_batch_free(batch)
+
+    def _iterate(self, begin, *arguments):
+        iterator, entry = ctypes.c_void_p(), _Entry()
+        _check(begin(self._handle(), *arguments, ctypes.byref(iterator)))
+        try:
+            while True:
+                self._handle()
+                if _check(_lib.varjfs_iterator_next(iterator, ctypes.byref(entry))) == _ITERATE_END:
+                    return
+                yield (ctypes.string_at(entry.name, entry.name_len),
+                       ctypes.string_at(entry.value, entry.len) if entry.len else b"")
+        finally:
+            if self._v:
+                _lib.varjfs_iterator_free(iterator)
+
+
+class Batch:
+    """Operations that go to the daemon as one request.
+
+        with volume.batch(varjfs.Semantics(atomicity=2)) as batch:
+            batch.put("s", b"a", b"1")
+            batch.put("s", b"b", b"2")
+            errors = batch.execute()    # [0, 0]
+
+    execute returns an errno for each operation, 0 where it was done, and empties the batch; it
+    raises only where nothing is known of them.
+    """
+
+    def __init__(self, volume, semantics=None):
+        self._volume, self._results, self._kept = volume, [], []
+        self._b = ctypes.c_void_p()
+        _check(_lib.varjfs_batch_new(volume._handle(),
+                                     ctypes.byref(semantics) if semantics else None,
+                                     ctypes.byref(self._b)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        b, self._b = self._b, None
+        if b and self._volume._v:
+            _lib.varjfs_batch_free(b)
+
+    def _add(self, function, *arguments):
+        result = ctypes.c_int()
+        _check(function(self._b, *arguments, ctypes.byref(result)))
+        self._results.append(result)
+        self._kept.append(arguments)
+
+    def put(self, space, key, value):
+        key, value = _key(key), bytes(value)
+        self._add(_lib.varjfs_kv_put, os.fsencode(space), key, len(key), value, len(value))
+
+    def delete_key(self, space, key):
+        key = _key(key)
+        self._add(_lib.varjfs_kv_delete, os.fsencode(space), key, len(key))
+
+    def create(self, space, name):
+        self._add(_lib.varjfs_object_create, os.fsencode(space), os.fsencode(name), None)
+
+    def delete(self, space, name):
+        self._add(_lib.varjfs_object_delete, os.fsencode(space), os.fsencode(name))
+
+    def write(self, space, name, offset, data):
+        data = bytes(data)
+        self._add(_lib.varjfs_object_write, os.fsencode(space), os.fsencode(name), data, len(data),
+                  offset)
+
+    def replace(self, space, name, offset, length, data):
+        data = bytes(data)
+        self._add(_lib.varjfs_object_rwrite, os.fsencode(space), os.fsencode(name), data,
+                  len(data), offset, length)
+
+    def execute(self):
+        results, self._results = self._results, []
+        rc = _lib.varjfs_batch_execute(self._b)
+        self._kept.clear()
+        errors = [-r.value for r in results]
+        if rc < 0 and -rc not in errors:
+            _check(rc)
+        return errors
+
+
+def _key(key):
+    return key.encode() if isinstance(key, str) else bytes(key)
+
+
+class Keys(collections.abc.MutableMapping):
+    """The keys of a namespace: bytes to bytes, in the order of their bytes.  A key that is a str
+    stands for its UTF-8."""
+
+    def __init__(self, volume, space):
+        self._volume, self._space = volume, os.fsencode(space)
+
+    def _run(self, key, add, *arguments, semantics=None):
+        self._volume._run((self._space, key), add, self._space, key, len(key), *arguments,
+                          semantics=semantics)
+
+    def put(self, key, value, semantics=None):
+        self._run(_key(key), _lib.varjfs_kv_put, bytes(value), len(value), semantics=semantics)
+
+    def __setitem__(self, key, value):
+        self.put(key, value)
+
+    def __getitem__(self, key):
+        value, length = ctypes.create_string_buffer(_VALUE_MAX), ctypes.c_size_t()
+        try:
+            self._run(_key(key), _lib.varjfs_kv_get, value, _VALUE_MAX, ctypes.byref(length))
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                raise KeyError(key) from None
+            raise
+        return value.raw[:length.value]
+
+    def __delitem__(self, key):
+        try:
+            self._run(_key(key), _lib.varjfs_kv_delete)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                raise KeyError(key) from None
+            raise
+
+    def items_from(self, prefix=b""):
+        """(key, value) of those that begin with @prefix."""
+        prefix = _key(prefix)
+        yield from self._volume._iterate(_lib.varjfs_kv_iterate, self._space, prefix, len(prefix))
+
+    def __iter__(self):
+        for key, _ in self.items_from():
+            yield key
+
+    def __len__(self):
+        return sum(1 for _ in self)
+
+
+class Objects(collections.abc.Mapping):
+    """The objects of a namespace by name."""
+
+    def __init__(self, volume, space):
+        self._volume, self._space = volume, os.fsencode(space)
+
+    def create(self, name, transform=None, mode=None, objects=None):
+        """A new object; FileExistsError where there is one."""
+        options = _ObjectOptions(ctypes.sizeof(_ObjectOptions),
+                                 *(None if o is None else os.fsencode(o)
+                                   for o in (transform, mode, objects)))
+        name = os.fsencode(name)
+        self._volume._run((self._space, name), _lib.varjfs_object_create, self._space, name,
+                          ctypes.byref(options))
+        return Object(self._volume, self._space, name)
+
+    def delete(self, name):
+        name = os.fsencode(name)
+        self._volume._run((self._space, name), _lib.varjfs_object_delete, self._space, name)
+
+    def __getitem__(self, name):
+        o = Object(self._volume, self._space, os.fsencode(name))
+        try:
+            o.status()
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                raise KeyError(name) from None
+            raise
+        return o
+
+    def names(self, prefix=""):
+        for name, _ in self._volume._iterate(_lib.varjfs_object_iterate, self._space,
+                                             os.fsencode(prefix)):
+            yield os.fsdecode(name)
+
+    def __iter__(self):
+        return self.names()
+
+    def __len__(self):
+        return sum(1 for _ in self)
+
+
+class Object(io.RawIOBase):
+    """An object as a file: read, write, seek, truncate, and edits in the middle."""
+
+    def __init__(self, volume, space, name):
+        super().__init__()
+        self._volume, self._space, self._name = volume, space, name
+        self._at = 0
+
+    @property
+    def name(self):
+        return os.fsdecode(self._name)
+
+    def _run(self, add, *arguments):
+        self._volume._run((self._space, self._name), add, self._space, self._name, *arguments)
+
+    def status(self):
+        s = _Status()
+        self._run(_lib.varjfs_object_status, ctypes.byref(s))
+        return Status(s.bytes, s.stored_bytes, s.modified_us / 1e6, s.made_us / 1e6,
+                      s.transform.decode())
+
+    def readable(self):
+        return True
+
+    def writable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def seek(self, offset, whence=io.SEEK_SET):
+        base = (0, self._at, self.status().bytes if whence == io.SEEK_END else 0)[whence]
+        if base + offset < 0:
+            raise OSError(errno.EINVAL, "a negative offset")
+        self._at = base + offset
+        return self._at
+
+    def tell(self):
+        return self._at
+
+    def readinto(self, into):
+        view = memoryview(into).cast("B")
+        if len(view) == 0:
+            return 0
+        got = ctypes.c_size_t()
+        buffer = (ctypes.c_char * len(view)).from_buffer(view)
+        self._run(_lib.varjfs_object_read, buffer, len(view), self._at, ctypes.byref(got))
+        self._at += got.value
+        return got.value
+
+    def write(self, data):
+        data = bytes(data)
+        self._run(_lib.varjfs_object_write, data, len(data), self._at)
+        self._at += len(data)
+        return len(data)
+
+    def replace(self, offset, length, data):
+        """@length bytes at @offset become @data; the position stays."""
+        data = bytes(data)
+        self._run(_lib.varjfs_object_rwrite, data, len(data), offset, length)
+
+    def insert(self, offset, data):
+        self.replace(offset, 0, data)
+
+    def delete(self, offset, length):
+        self.replace(offset, length, b"")
+
+    def truncate(self, size=None):
+        size = self._at if size is None else size
+        now = self.status().bytes
+        if size < now:
+            self.delete(size, now - size)
+        elif size > now:
+            self._run(_lib.varjfs_object_write, b"\0", 1, size - 1)
+        return size

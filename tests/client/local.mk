@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Programs that use libvarjfs, with the daemon that they start.
+
+PROGRAM_TESTS += tests/client/python.sh
+FAULT_TESTS += tests/client/kill.sh
+EXTRA_DIST += tests/client/client.sh

@@ -1,0 +1,88 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# The Python module varjfs: keys as a mapping, objects as files, with a daemon that it starts.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/client/client.sh"
+
+requires command python3
+
+cat >"$T/test.py" <<'EOF'
+import errno
+import io
+import sys
+
+import varjfs
+
+failed = 0
+
+
+def check(what, ok):
+    global failed
+    failed += not ok
+    print(("" if ok else "not ") + what)
+
+
+def raises(kind, function, *arguments, **named):
+    try:
+        function(*arguments, **named)
+    except kind as error:
+        return error
+    return None
+
+
+with varjfs.open(sys.argv[1]) as v:
+    k = v.keys("k")
+    k[b"b"] = b"2"
+    k["a"] = b"1" * 65536
+    k[b"\0\xff"] = b""
+    check("keys", list(k) == [b"\0\xff", b"a", b"b"] and len(k["a"]) == 65536 and k[b"\0\xff"] == b"")
+    check("a key that is not there", raises(KeyError, lambda: k["none"]) and "none" not in k)
+    check("of a prefix", list(k.items_from("b")) == [(b"b", b"2")])
+    del k["a"]
+    check("deleted", len(k) == 2 and raises(KeyError, k.__delitem__, "a"))
+    check("too long a value", raises(OSError, k.put, "x", b"1" * 65537) is not None)
+
+    o = v.objects("o")
+    f = o.create("file", transform="rle")
+    check("there is one already", raises(FileExistsError, o.create, "file"))
+    check("no such transformation", raises(OSError, o.create, "g", transform="none such").errno == errno.EINVAL)
+    f.write(b"0123456789" * 1000)
+    f.insert(5, b"inserted")
+    f.delete(0, 2)
+    f.seek(0)
+    check("edits", f.read(13) == b"234inserted56" and f.tell() == 13)
+    check("status", f.status().bytes == 10006 and f.status().transform == "rle")
+    f.truncate(10)
+    check("cut", f.seek(0, io.SEEK_END) == 10)
+    f.truncate(20)
+    check("and longer", io.BufferedReader(o["file"]).read() == b"234inserte" + b"\0" * 10)
+    check("names", list(o) == ["file"] and "none" not in o)
+    o.delete("file")
+    check("gone", list(o) == [] and raises(OSError, f.read, 1).errno == errno.ENOENT)
+    s = varjfs.Semantics("default", safety=2, persistency=2)
+    k.put("safe", b"1", semantics=s)
+    check("semantics that cannot be had", "security" in str(raises(OSError, varjfs.Semantics, security=1)))
+    check("no such semantics", raises(TypeError, varjfs.Semantics, colour=1))
+    v.sync()
+check("closed", raises(ValueError, v.sync))
+with varjfs.open(sys.argv[1]) as v:
+    check("it is there again", v.keys("k")["safe"] == b"1")
+check("no volume", raises(FileNotFoundError, varjfs.open, sys.argv[1] + "/none"))
+sys.exit(failed > 0)
+EOF
+
+check "a volume" mkfs.varjfs "$T/v"
+python3 "$T/test.py" "$T/v" >"$T/out" 2>&1
+status=$?
+while IFS= read -r line; do
+    if [ "${line#not }" = "$line" ]; then
+        pass "python: $line"
+    else
+        fail "python: ${line#not }"
+    fi
+done <"$T/out"
+is "python: all of it was run" "$status" 0
+check "the daemon ends" stop_daemon "$T/v"
+check "the volume is whole" fsck.varjfs -n "$T/v"
+tap_done
