@@ -1,2 +1,20 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 # libvarjfs, compiled into the tests so that sanitizers see it and its allocations can fail.
+# What is on the other side speaks frames of the room rpc.
+
+UNIT_TESTS += tests/unit/client/test-batch
+tests_unit_client_test_batch_SOURCES = $(varjfs_sources) \
+	tests/unit/client/fake-daemon.h \
+	tests/unit/client/test-batch.c
+tests_unit_client_test_batch_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/client/test-semantics
+tests_unit_client_test_semantics_SOURCES = $(varjfs_sources) \
+	tests/unit/client/test-semantics.c
+tests_unit_client_test_semantics_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/client/test-hostile
+tests_unit_client_test_hostile_SOURCES = $(varjfs_sources) \
+	tests/unit/client/fake-daemon.h \
+	tests/unit/client/test-hostile.c
+tests_unit_client_test_hostile_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
