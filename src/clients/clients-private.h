@@ -3,7 +3,7 @@
  * clients-private.h - what the files of this room share
  *
  *   clients.c        opening and closing, namespaces
- *   batch-format.c   requests and replies as bytes
+ *   fields.c   requests and replies as bytes
  *   batch.c          a batch: its operations in order, and how safe they are
  *   objects.c        operations on objects
  *   keys.c           operations on keys
@@ -12,8 +12,8 @@
 #ifndef VJ_CLIENTS_CLIENTS_PRIVATE_H
 #define VJ_CLIENTS_CLIENTS_PRIVATE_H
 
-#include "clients/batch-format.h"
 #include "clients/clients.h"
+#include "clients/fields.h"
 
 typedef enum VjClientKind {
     VJ_CLIENT_OBJECTS,

@@ -155,7 +155,7 @@ int vj_client_space(VjClients *c, VjClientKind kind, VjSlice space, bool make,
                     uint64_t *ino)
 {
     char name[VARJFS_WIRE_NAME_MAX + 1];
-    const uint64_t *known;
+    const uint64_t *kept;
     uint64_t root;
     int rc =
         space.len > VARJFS_WIRE_NAMESPACE_MAX ? -EINVAL : vj_client_name(space, name);
@@ -165,8 +165,8 @@ int vj_client_space(VjClients *c, VjClientKind kind, VjSlice space, bool make,
         return rc;
     }
     vj_mutex_lock(&c->lock);
-    known = g_hash_table_lookup(c->spaces[kind], name);
-    *ino = known != NULL ? *known : 0;
+    kept = g_hash_table_lookup(c->spaces[kind], name);
+    *ino = kept != NULL ? *kept : 0;
     vj_mutex_unlock(&c->lock);
     if (*ino != 0) {
         return 0;

@@ -4,12 +4,12 @@
 noinst_LTLIBRARIES += src/clients/libvj-clients.la
 src_clients_libvj_clients_la_LIBADD =
 src_clients_libvj_clients_la_SOURCES = \
-	src/clients/batch-format.c \
-	src/clients/batch-format.h \
 	src/clients/batch.c \
 	src/clients/clients-private.h \
 	src/clients/clients.c \
 	src/clients/clients.h \
+	src/clients/fields.c \
+	src/clients/fields.h \
 	src/clients/iterate.c \
 	src/clients/keys.c \
 	src/clients/objects.c

@@ -12,3 +12,6 @@ tests_unit_node_test_node_LDADD = $(LDADD_node) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/node/test-place
 tests_unit_node_test_place_LDADD = $(LDADD_node) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/node/test-programs
+tests_unit_node_test_programs_LDADD = $(LDADD_node) $(CMOCKA_LIBS)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* batch-format.c - see batch-format.h */
-#include "clients/batch-format.h"
+/* fields.c - see fields.h */
+#include "clients/fields.h"
 
 static VjSlice take(VjSlice *from, size_t len)
 {

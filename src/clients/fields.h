@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * batch-format.h - the fields of varjfs/client-protocol.h, decoded and encoded
+ * fields.h - the fields of varjfs/client-protocol.h, decoded and encoded
  *
  * Decoders are -EPROTO for what no client of this version sends; what they give is
  * borrowed from the message.  Names are looked at later: one that is none fails its
  * operation alone.  Threads: any.  Locks: none.
  */
-#ifndef VJ_CLIENTS_BATCH_FORMAT_H
-#define VJ_CLIENTS_BATCH_FORMAT_H
+#ifndef VJ_CLIENTS_FIELDS_H
+#define VJ_CLIENTS_FIELDS_H
 
 #include "base/base.h"
 #include "varjfs/client-protocol.h"
