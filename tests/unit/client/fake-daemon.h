@@ -27,6 +27,7 @@ struct FakeDaemon {
     FakeScript *script;
     const void *data; /* of the script */
     int64_t number;
+    bool gives_ping; /* fake_next() does */
     GThread *thread;
 };
 
@@ -96,7 +97,7 @@ static inline bool fake_next(FakeDaemon *d, FakeRequest *r)
         }
         sum = body->len > 0 ? vj_checksum64(body->data, body->len) : 0;
         g_assert(sum == r->frame.body_checksum);
-    } while (r->frame.op == VJ_OP_PING && d->number == 0);
+    } while (r->frame.op == VJ_OP_PING && !d->gives_ping);
     r->message = g_byte_array_new();
     r->bulk = g_byte_array_new();
     if (r->frame.message_bytes > 0) {
