@@ -483,6 +483,17 @@ static bool take_result(VjcOperation *op, const VjcPart *part, const Result *res
     return true;
 }
 
+/* One of the reply has no meaning: none of it is believed. */
+static void forget_results(varjfs_batch *b)
+{
+    for (size_t i = 0; i < b->part_count; i++) {
+        VjcOperation *op = &b->operations[b->parts[i].operation];
+
+        op->is_done = false;
+        op->error = 0;
+    }
+}
+
 static bool finish_batch(VjcRequest *r, const uint8_t *message, uint32_t len)
 {
     varjfs_batch *b = r->owner;
@@ -493,6 +504,7 @@ static bool finish_batch(VjcRequest *r, const uint8_t *message, uint32_t len)
         Result result = get_result(&reply);
 
         if (!take_result(&b->operations[part->operation], part, &result)) {
+            forget_results(b);
             return false;
         }
     }

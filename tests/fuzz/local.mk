@@ -134,3 +134,8 @@ tests_fuzz_fuzz_rpc_stream_SOURCES = tests/fuzz/fuzz-rpc-stream.c \
 	tests/lib/rpc-recode.c tests/lib/rpc-recode.h $(FUZZ_MAIN)
 tests_fuzz_fuzz_rpc_stream_LDADD = $(LDADD_node)
 tests_fuzz_fuzz_rpc_stream_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
+
+FUZZ_TARGETS += tests/fuzz/fuzz-client
+tests_fuzz_fuzz_client_SOURCES = tests/fuzz/fuzz-client.c $(varjfs_sources) $(FUZZ_MAIN)
+tests_fuzz_fuzz_client_LDADD = $(LDADD_rpc)
+tests_fuzz_fuzz_client_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
