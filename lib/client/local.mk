@@ -16,10 +16,16 @@ varjfs_sources = \
 	lib/client/op-object.c \
 	lib/client/semantics.c \
 	lib/client/socket.c
-libvarjfs_la_SOURCES = $(varjfs_sources)
-libvarjfs_la_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DVARJFS_VERSION='"$(VERSION)"' \
+# The objects, for the library and for varjfsctl.
+noinst_LTLIBRARIES += lib/client/libvj-client.la
+lib_client_libvj_client_la_SOURCES = $(varjfs_sources)
+lib_client_libvj_client_la_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DVARJFS_VERSION='"$(VERSION)"' \
 	-I$(top_srcdir)/include $(XXHASH_CFLAGS)
-libvarjfs_la_CFLAGS = -std=gnu11 -pthread -fexceptions -fvisibility=hidden $(WARN_CFLAGS)
+lib_client_libvj_client_la_CFLAGS = -std=gnu11 -pthread -fexceptions -fvisibility=hidden $(WARN_CFLAGS)
+lib_client_libvj_client_la_LDFLAGS =
+
+libvarjfs_la_SOURCES =
+libvarjfs_la_LIBADD = lib/client/libvj-client.la
 libvarjfs_la_LDFLAGS = -pthread -version-info 0:0:0 \
 	-Wl,--version-script=$(top_srcdir)/lib/client/varjfs.map
 EXTRA_libvarjfs_la_DEPENDENCIES = lib/client/varjfs.map

@@ -403,6 +403,7 @@ int main(int argc, char **argv)
     const char *why;
     int letter;
 
+    opterr = 0;
     s.semantics.size = sizeof s.semantics;
     if (varjfs_semantics_template("default", &s.semantics) < 0) {
         return EXIT_FAILURE;
@@ -418,6 +419,8 @@ int main(int argc, char **argv)
             return EXIT_SUCCESS;
         }
         if (letter == '?') {
+            fprintf(stderr, "varjfs-bench: %s: no such option, or its value is missing\n",
+                    argv[optind - 1]);
             return 2;
         }
         if (!set(&s, letter, optarg)) {

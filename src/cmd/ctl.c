@@ -87,6 +87,23 @@ static const VjCmdSwitch keygen_switches[] = {
     {0},
 };
 
+static const VjCmdSwitch objects_switches[] = {
+    {.word = "json", .help = "list, status: print JSON"},
+    {.word = "volume",
+     .value = "NAME",
+     .help = "of a daemon's address: the volume there"},
+    {.word = "transform", .value = "NAME", .help = "create: its transformation"},
+    {0},
+};
+
+static const VjCmdSwitch kv_switches[] = {
+    {.word = "json", .help = "list: print JSON"},
+    {.word = "volume",
+     .value = "NAME",
+     .help = "of a daemon's address: the volume there"},
+    {0},
+};
+
 static const VjCmdSwitch no_switches[] = {{0}};
 
 static const Subcommand subcommands[] = {
@@ -203,6 +220,24 @@ static const Subcommand subcommands[] = {
      1,
      1,
      vj_ctl_scrub},
+    {{.name = "varjfsctl objects",
+      .operands = "list|create|status|read|write|insert|delete [OPTION...] SOURCE "
+                  "[SPACE [NAME [OFFSET]]]",
+      .summary =
+          "Objects of a volume that is not mounted, by the daemon that serves it to\n"
+          "programs.  list: shows namespaces, or the names of one, or those that\n"
+          "begin with NAME.  write and insert take standard input.",
+      .switches = objects_switches},
+     2,
+     5,
+     vj_ctl_objects},
+    {{.name = "varjfsctl kv",
+      .operands = "list|get|put|delete [OPTION...] SOURCE [SPACE [KEY [VALUE]]]",
+      .summary = "Keys of a volume, likewise.  put: without VALUE, standard input.",
+      .switches = kv_switches},
+     2,
+     5,
+     vj_ctl_kv},
 };
 
 static const VjCmd program = {
@@ -249,7 +284,10 @@ static bool set_switch(void *opaque, const VjCmdSwitch *s, const char *value,
     const struct {
         const char *word;
         const char **set;
-    } texts[] = {{"node", &ctl->node}, {"client", &ctl->client}};
+    } texts[] = {{"node", &ctl->node},
+                 {"client", &ctl->client},
+                 {"volume", &ctl->volume},
+                 {"transform", &ctl->transform}};
 
     if (strcmp(s->word, "rate") == 0) {
         return vj_parse_size(value, &ctl->rate, error) ||

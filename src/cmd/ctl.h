@@ -2,8 +2,8 @@
 /*
  * ctl.h - varjfsctl from the inside: its subcommands, and how they print
  *
- * All of them but keygen go through a mount: ioctls and xattrs of files that the caller
- * may open.
+ * Most of them go through a mount: ioctls and xattrs of files that the caller may open.
+ * objects and kv use a daemon as programs do, keygen nothing.
  */
 #ifndef VJ_CMD_CTL_H
 #define VJ_CMD_CTL_H
@@ -33,6 +33,8 @@ typedef struct VjCtl {
     uint64_t days;             /* that one is good for; 0: the default */
     uint64_t weight;           /* of a node; 0: not said, which is 1 */
     bool is_forced;
+    const char *volume;    /* of a daemon's address; NULL: not said */
+    const char *transform; /* of a new object; NULL: the volume's */
     char **operands; /* ends with NULL; as many as the table of ctl.c allows */
 } VjCtl;
 
@@ -51,6 +53,8 @@ int vj_ctl_scrub(const VjCtl *ctl);
 int vj_ctl_checkpoint(const VjCtl *ctl);
 int vj_ctl_keygen(const VjCtl *ctl);
 int vj_ctl_node(const VjCtl *ctl);
+int vj_ctl_objects(const VjCtl *ctl);
+int vj_ctl_kv(const VjCtl *ctl);
 
 /* Called for each line, without its end; false: stop with an error that was reported. */
 typedef bool VjCtlLine(void *opaque, char *line);

@@ -47,7 +47,7 @@ static const VjCmdSwitch switches[] = {
 
 static const VjCmd program = {
     .name = "varjfsd",
-    .operands = "-c FILE [-d | --check | --stats=FORMAT], or [-d] --source=DIR",
+    .operands = "-c FILE|--source=DIR [-d | --check | --stats=FORMAT]",
     .summary = "Serves varjfs volumes to other machines, and to programs.",
     .switches = switches,
 };

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 # Programs that use libvarjfs, with the daemon that they start.
 
+PROGRAM_TESTS += tests/client/ctl.sh
 PROGRAM_TESTS += tests/client/python.sh
 FAULT_TESTS += tests/client/kill.sh

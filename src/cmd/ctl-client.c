@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * ctl-client.c - varjfsctl objects and kv: what programs do by libvarjfs, for shells
+ *
+ *     objects list|create|status|read|write|insert|delete SOURCE [SPACE [NAME [OFFSET]]]
+ *     kv list|get|put|delete SOURCE [SPACE [KEY [VALUE]]]
+ */
+#include "cmd/ctl.h"
+
+#include "varjfs/varjfs.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Of what is read and written in one operation, bytes. */
+#define PIECE ((size_t)4 << 20)
+
+typedef struct Client {
+    const VjCtl *ctl;
+    varjfs *v;
+    varjfs_batch *batch;
+    const char *space, *name; /* NULL: not given */
+    const char *more;         /* an offset or a value; NULL: not given */
+} Client;
+
+static bool fail(const Client *c, const char *what, int rc)
+{
+    vj_cmd_fail_errno(c->ctl->cmd, what, -rc);
+    return false;
+}
+
+/* What was added to the batch with @rc is done; false after a message. */
+static bool execute(const Client *c, int rc)
+{
+    rc = rc == 0 ? varjfs_batch_execute(c->batch) : rc;
+    if (rc < 0) {
+        g_autofree char *what = g_strdup_printf("%s/%s", c->space, c->name);
+
+        vj_complain(c->ctl->cmd->name, "%s: %s", what, varjfs_strerror(rc));
+    }
+    return rc == 0;
+}
+
+static bool put_out(const Client *c, const void *bytes, size_t len)
+{
+    return fwrite(bytes, 1, len, stdout) == len || fail(c, "standard output", -errno);
+}
+
+/* ---- lists ------------------------------------------------------------------------- */
+
+static bool show_entry(const Client *c, const struct varjfs_entry *e, bool is_first)
+{
+    g_autofree char *name = NULL;
+
+    if (c->ctl->format != VJ_CTL_JSON) {
+        return put_out(c, e->name, e->name_len) && put_out(c, "\n", 1);
+    }
+    name = vj_ctl_json_string(e->name);
+    printf("%s%s", is_first ? "" : ", ", name);
+    return true;
+}
+
+static bool list(Client *c, bool keys)
+{
+    bool is_json = c->ctl->format == VJ_CTL_JSON, ok = true, is_first = true;
+    struct varjfs_entry entry;
+    varjfs_iterator *i;
+    int rc = keys ? varjfs_kv_iterate(c->v, c->space, c->name,
+                                      c->name != NULL ? strlen(c->name) : 0, &i)
+                  : varjfs_object_iterate(c->v, c->space, c->name, &i);
+
+    if (rc < 0) {
+        return fail(c, c->space != NULL ? c->space : "namespaces", rc);
+    }
+    printf("%s", is_json ? "[" : "");
+    while (ok && (rc = varjfs_iterator_next(i, &entry)) > 0) {
+        ok = show_entry(c, &entry, is_first);
+        is_first = false;
+    }
+    printf("%s", is_json ? "]\n" : "");
+    varjfs_iterator_free(i);
+    return ok && (rc == 0 || fail(c, c->space != NULL ? c->space : "namespaces", rc));
+}
+
+static bool list_objects(Client *c)
+{
+    return list(c, false);
+}
+
+static bool list_keys(Client *c)
+{
+    return list(c, true);
+}
+
+/* ---- objects ----------------------------------------------------------------------- */
+
+static bool create(Client *c)
+{
+    struct varjfs_object_options options = {.size = sizeof options,
+                                            .transform = c->ctl->transform};
+
+    return execute(c, varjfs_object_create(c->batch, c->space, c->name, &options, NULL));
+}
+
+static bool show_status(Client *c)
+{
+    struct varjfs_object_status s;
+
+    if (!execute(c, varjfs_object_status(c->batch, c->space, c->name, &s, NULL))) {
+        return false;
+    }
+    printf(c->ctl->format == VJ_CTL_JSON
+               ? "{\"original_size\": %" G_GUINT64_FORMAT
+                 ", \"stored_size\": %" G_GUINT64_FORMAT
+                 ", \"modified_us\": %" G_GINT64_FORMAT ", \"made_us\": %" G_GINT64_FORMAT
+                 ", \"transform\": \"%s\"}\n"
+               : "original_size=%" G_GUINT64_FORMAT "\nstored_size=%" G_GUINT64_FORMAT
+                 "\nmodified_us=%" G_GINT64_FORMAT "\nmade_us=%" G_GINT64_FORMAT
+                 "\ntransform=%s\n",
+           s.bytes, s.stored_bytes, s.modified_us, s.made_us, s.transform);
+    return true;
+}
+
+static bool read_object(Client *c)
+{
+    g_autofree char *piece = g_malloc(PIECE);
+    uint64_t at = 0;
+    size_t got;
+
+    do {
+        if (!execute(c, varjfs_object_read(c->batch, c->space, c->name, piece, PIECE, at,
+                                           &got, NULL)) ||
+            !put_out(c, piece, got)) {
+            return false;
+        }
+        at += got;
+    } while (got > 0);
+    return true;
+}
+
+/* Standard input, a piece each: *len 0 at its end. */
+static bool next_piece(const Client *c, char *piece, size_t *len)
+{
+    *len = fread(piece, 1, PIECE, stdin);
+    return !ferror(stdin) || fail(c, "standard input", -errno);
+}
+
+/* From @at on; @inserts: nothing is overwritten. */
+static bool add_input(Client *c, uint64_t at, bool inserts)
+{
+    g_autofree char *piece = g_malloc(PIECE);
+    size_t len;
+
+    while (true) {
+        if (!next_piece(c, piece, &len)) {
+            return false;
+        }
+        if (len == 0) {
+            return true;
+        }
+        if (!execute(c, varjfs_object_rwrite(c->batch, c->space, c->name, piece, len, at,
+                                             inserts ? 0 : len, NULL))) {
+            return false;
+        }
+        at += len;
+    }
+}
+
+/* Standard input is all that the object has then. */
+static bool write_object(Client *c)
+{
+    int made, rc = varjfs_object_create(c->batch, c->space, c->name, NULL, &made);
+
+    rc = rc == 0 ? varjfs_batch_execute(c->batch) : rc;
+    if (rc == -EEXIST) {
+        rc = 0;
+        if (!execute(c, varjfs_object_rwrite(c->batch, c->space, c->name, NULL, 0, 0,
+                                             UINT64_MAX, NULL))) {
+            return false;
+        }
+    }
+    return rc < 0 ? execute(c, rc) : add_input(c, 0, true);
+}
+
+static bool insert(Client *c)
+{
+    g_autoptr(GError) error = NULL;
+    uint64_t at;
+
+    if (!vj_parse_size(c->more, &at, &error)) {
+        vj_cmd_fail(c->ctl->cmd, error);
+        return false;
+    }
+    return add_input(c, at, true);
+}
+
+static bool delete_object(Client *c)
+{
+    return execute(c, varjfs_object_delete(c->batch, c->space, c->name, NULL));
+}
+
+/* ---- keys -------------------------------------------------------------------------- */
+
+static bool get_key(Client *c)
+{
+    g_autofree char *value = g_malloc(VARJFS_VALUE_MAX);
+    size_t len;
+
+    return execute(c, varjfs_kv_get(c->batch, c->space, c->name, strlen(c->name), value,
+                                    VARJFS_VALUE_MAX, &len, NULL)) &&
+           put_out(c, value, len);
+}
+
+static bool put_key(Client *c)
+{
+    g_autofree char *piece = NULL;
+    const char *value = c->more;
+    size_t len = value != NULL ? strlen(value) : 0;
+
+    if (value == NULL) {
+        piece = g_malloc(PIECE);
+        if (!next_piece(c, piece, &len)) {
+            return false;
+        }
+        value = piece;
+    }
+    return execute(
+        c, varjfs_kv_put(c->batch, c->space, c->name, strlen(c->name), value, len, NULL));
+}
+
+static bool delete_key(Client *c)
+{
+    return execute(c,
+                   varjfs_kv_delete(c->batch, c->space, c->name, strlen(c->name), NULL));
+}
+
+/* ---- the command ------------------------------------------------------------------- */
+
+typedef struct Verb {
+    const char *name;
+    bool (*run)(Client *c);
+    guint least, most; /* operands behind SOURCE */
+} Verb;
+
+static const Verb object_verbs[] = {
+    {"list", list_objects, 0, 2},    {"create", create, 2, 2},
+    {"status", show_status, 2, 2},   {"read", read_object, 2, 2},
+    {"write", write_object, 2, 2},   {"insert", insert, 3, 3},
+    {"delete", delete_object, 2, 2}, {0},
+};
+
+static const Verb key_verbs[] = {
+    {"list", list_keys, 0, 2},
+    {"get", get_key, 2, 2},
+    {"put", put_key, 2, 3},
+    {"delete", delete_key, 2, 2},
+    {0},
+};
+
+static bool run_verb(Client *c, const Verb *verb)
+{
+    struct varjfs_options options = {.size = sizeof options, .volume = c->ctl->volume};
+    int rc = varjfs_open(c->ctl->operands[1], &options, &c->v), closed;
+    bool ok;
+
+    if (rc < 0) {
+        vj_complain(c->ctl->cmd->name, "%s: %s", c->ctl->operands[1],
+                    varjfs_open_error());
+        return false;
+    }
+    rc = varjfs_batch_new(c->v, NULL, &c->batch);
+    ok = rc < 0 ? fail(c, c->ctl->operands[1], rc) : verb->run(c);
+    closed = varjfs_close(c->v);
+    return ok && (closed == 0 || fail(c, c->ctl->operands[1], closed));
+}
+
+static int run(const VjCtl *ctl, const Verb *verbs)
+{
+    guint count = g_strv_length(ctl->operands) - 2;
+    Client c = {.ctl = ctl};
+
+    c.space = count > 0 ? ctl->operands[2] : NULL;
+    c.name = count > 1 ? ctl->operands[3] : NULL;
+    c.more = count > 2 ? ctl->operands[4] : NULL;
+    for (const Verb *v = verbs; v->name != NULL; v++) {
+        if (strcmp(ctl->operands[0], v->name) != 0) {
+            continue;
+        }
+        if (count < v->least || count > v->most) {
+            return vj_cmd_usage_error(ctl->cmd, v->name,
+                                      count < v->least ? "an argument is missing"
+                                                       : "one argument too many");
+        }
+        return run_verb(&c, v) ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+    return vj_cmd_usage_error(ctl->cmd, ctl->operands[0], "no such verb");
+}
+
+int vj_ctl_objects(const VjCtl *ctl)
+{
+    return run(ctl, object_verbs);
+}
+
+int vj_ctl_kv(const VjCtl *ctl)
+{
+    return run(ctl, key_verbs);
+}

@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# varjfsctl objects and kv: what a shell can do with a volume that is not mounted.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/client/client.sh"
+
+requires command python3
+
+v=$T/v
+check "a volume" mkfs.varjfs "$v"
+
+check "a key" varjfsctl kv put "$v" s colour red
+is "and its value" "$(varjfsctl kv get "$v" s colour)" red
+printf 'by\0input' >"$T/value"
+check "a value from standard input" sh -c 'varjfsctl kv put "$1" s k <"$2"' - "$v" "$T/value"
+varjfsctl kv get "$v" s k >"$T/got"
+check "byte by byte" cmp "$T/value" "$T/got"
+is "keys" "$(varjfsctl kv list "$v" s | tr '\n' ' ')" "colour k "
+is "as JSON" "$(varjfsctl kv list --json "$v" s)" '["colour", "k"]'
+is "those of a prefix" "$(varjfsctl kv list "$v" s co)" colour
+is "namespaces" "$(varjfsctl kv list "$v")" s
+check "deleted" varjfsctl kv delete "$v" s k
+is "what is not there" "$(varjfsctl kv get "$v" s k 2>&1)" \
+    "varjfsctl kv: s/k: no such object, key or volume"
+
+seq 1000000 >"$T/content"
+check "an object" sh -c 'varjfsctl objects write "$1" o log <"$2"' - "$v" "$T/content"
+varjfsctl objects read "$v" o log >"$T/got"
+check "has what was written" cmp "$T/content" "$T/got"
+check "an insert" sh -c 'echo in | varjfsctl objects insert "$1" o log 4' - "$v"
+is "is in the middle" "$(varjfsctl objects read "$v" o log | sed -n 2,4p | tr '\n' ' ')" "2 in 3 "
+is "status" "$(varjfsctl objects status --json "$v" o log |
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["original_size"])')" 6888899
+check "written again" sh -c 'echo new | varjfsctl objects write "$1" o log' - "$v"
+is "is all of it" "$(varjfsctl objects read "$v" o log | head -c 100)" new
+check "with a transformation" varjfsctl objects create --transform=rle "$v" o r
+is "which it has" "$(varjfsctl objects status "$v" o r | sed -n 's/transform=//p')" rle
+is "names" "$(varjfsctl objects list "$v" o | tr '\n' ' ')" "log r "
+check "gone" varjfsctl objects delete "$v" o r
+is "no such volume" "$(varjfsctl kv list "$T/none" 2>&1 | sed "s|$T||")" \
+    "varjfsctl kv: /none: $(varjfsctl kv list "$T/none" 2>&1 | sed 's/.*none: //')"
+is "bad usage" "$(varjfsctl kv get "$v" s >/dev/null 2>&1; echo $?)" 2
+
+# A mount and programs take turns.
+check "the daemon ends" stop_daemon "$v"
+mkdir "$T/mnt"
+if [ -e /dev/fuse ] && varjfs "$v" "$T/mnt"; then
+    at_exit umount -q "$T/mnt"
+    is "an object is a file" "$(cat "$T/mnt/.varjfs/objects/o/log")" new
+    is "a volume that is mounted" "$(varjfsctl kv list "$v" 2>&1 | grep -c 'another program\|busy\|in use')" 1
+    check "unmounted" umount "$T/mnt"
+    check "and whole" fsck.varjfs -n "$v"
+else
+    skip "a mount" "no FUSE here"
+fi
+tap_done
