@@ -3,4 +3,3 @@
 
 PROGRAM_TESTS += tests/client/python.sh
 FAULT_TESTS += tests/client/kill.sh
-EXTRA_DIST += tests/client/client.sh
