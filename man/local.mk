@@ -61,6 +61,6 @@ man/%: man/%.pod
 $(man_links): man/local.mk
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && name=`basename $@ .3` && \
 	    page=`cd $(srcdir)/man && awk '/^=head1 NAME/ { on = 1; next } /^=head1/ { on = 0 } \
-	        on && index($$0 ",", name ",") { sub(/\.pod$$/, "", FILENAME); print FILENAME }' \
+	        on && (index($$0, name ",") || index($$0, name " -")) { sub(/\.pod$$/, "", FILENAME); print FILENAME }' \
 	        name=$$name libvarjfs.3.pod varjfs_*.3.pod varjfs-semantics.7.pod` && \
 	    test -n "$$page" && echo ".so man$${page##*.}/$$page" >$@
