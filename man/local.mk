@@ -4,6 +4,7 @@
 
 man_pages =
 man_pages += man/fsck.varjfs.8
+man_pages += man/libvarjfs.3
 man_pages += man/mkfs.varjfs.8
 man_pages += man/mount.fuse.varjfs.8
 man_pages += man/rpwrite.2
@@ -18,17 +19,34 @@ man_pages += man/varjfs-meta-remote.7
 man_pages += man/varjfs-preload.7
 man_pages += man/varjfs-protocol.7
 man_pages += man/varjfs-security.7
+man_pages += man/varjfs-semantics.7
 man_pages += man/varjfs-store-null.7
 man_pages += man/varjfs-store-posix.7
 man_pages += man/varjfs-store-remote.7
 man_pages += man/varjfs-transform.7
 man_pages += man/varjfs.8
+man_pages += man/varjfs_batch.3
+man_pages += man/varjfs_iterate.3
+man_pages += man/varjfs_kv.3
+man_pages += man/varjfs_object.3
+man_pages += man/varjfs_open.3
 man_pages += man/varjfsctl.1
 man_pages += man/varjfsd.8
 man_pages += man/varjfsd.conf.5
 
+# Functions that stand in the page of another name: its NAME section has them all.
+man_functions = varjfs_close varjfs_sync varjfs_open_error varjfs_strerror varjfs_version \
+	varjfs_semantics_template varjfs_semantics_check \
+	varjfs_batch_new varjfs_batch_free varjfs_batch_execute varjfs_batch_submit \
+	varjfs_batch_wait varjfs_batch_cancel \
+	varjfs_object_create varjfs_object_delete varjfs_object_status varjfs_object_read \
+	varjfs_object_write varjfs_object_rwrite \
+	varjfs_kv_put varjfs_kv_get varjfs_kv_delete \
+	varjfs_object_iterate varjfs_kv_iterate varjfs_iterator_next varjfs_iterator_free
+man_links = $(man_functions:%=man/%.3)
+
 if HAVE_POD2MAN
-man_MANS = $(man_pages)
+man_MANS = $(man_pages) $(man_links)
 CLEANFILES += $(man_MANS)
 endif
 
@@ -38,3 +56,11 @@ pod_to_man = name=`basename $@`; $(MKDIR_P) $(@D) && $(POD2MAN) \
 
 man/%: man/%.pod
 	$(AM_V_GEN)$(pod_to_man)
+
+# One line, "so" of roff, which names the page.
+$(man_links): man/local.mk
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && name=`basename $@ .3` && \
+	    page=`cd $(srcdir)/man && awk '/^=head1 NAME/ { on = 1; next } /^=head1/ { on = 0 } \
+	        on && (index($$0, name ",") || index($$0, name " -")) { sub(/\.pod$$/, "", FILENAME); print FILENAME }' \
+	        name=$$name libvarjfs.3.pod varjfs_*.3.pod varjfs-semantics.7.pod` && \
+	    test -n "$$page" && echo ".so man$${page##*.}/$$page" >$@

@@ -35,3 +35,5 @@ tests_unit_client_test_memory_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 tests_unit_client_test_memory_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=free \
 	-Wl,--wrap=socket,--wrap=pipe2,--wrap=open64,--wrap=posix_spawnp
+
+LIB_TESTS += tests/unit/client/library.sh
