@@ -209,30 +209,38 @@ static char *join(const char *directory, const char *name)
     return path;
 }
 
+/* Something is at @path; else, or if it should be a directory and is none, says so. */
+static int check_path(const char *path, bool is_directory, const char *missing)
+{
+    struct stat st;
+    int rc = 0;
+
+    if (stat(path, &st) != 0) {
+        rc = -errno;
+    } else if (is_directory && !S_ISDIR(st.st_mode)) {
+        rc = -ENOTDIR;
+    }
+    if (rc != 0) {
+        vjc_set_open_error(rc == -ENOENT ? missing : varjfs_strerror(rc), path,
+                           strlen(path));
+    }
+    return rc;
+}
+
 /* There is a volume in it? */
 static int check_directory(const char *directory)
 {
     char *path;
-    struct stat st;
-    int rc = 0;
+    int rc = check_path(directory, true, "there is no such directory");
 
-    if (stat(directory, &st) != 0) {
-        return -errno;
-    }
-    if (!S_ISDIR(st.st_mode)) {
-        return -ENOTDIR;
+    if (rc != 0) {
+        return rc;
     }
     path = join(directory, SUPERBLOCK_NAME);
     if (path == NULL) {
         return -ENOMEM;
     }
-    if (stat(path, &st) != 0) {
-        rc = -errno;
-        if (rc == -ENOENT) {
-            vjc_set_open_error("the directory has no volume: mkfs.varjfs makes one", NULL,
-                               0);
-        }
-    }
+    rc = check_path(path, false, "there is no volume (mkfs.varjfs makes one)");
     free(path);
     return rc;
 }

@@ -180,15 +180,15 @@ static int add_write(varjfs_batch *b, uint8_t kind, const char *space, const cha
     VjcOperation *op;
     int rc = src == NULL && len > 0 ? -EINVAL : add(b, kind, space, name, result, &op);
 
-    if (rc == 0 && (is_too_large(b, len, offset, VARJFS_WIRE_WRITE_MAX) ||
-                    old_len > INT64_MAX - offset)) {
+    if (rc == 0 && is_too_large(b, len, offset, VARJFS_WIRE_WRITE_MAX)) {
         rc = -EFBIG;
     }
     if (rc == 0) {
         op->src = src;
         op->len = len;
         op->offset = offset;
-        op->old_len = old_len;
+        /* SIZE_MAX and the like mean all that is there. */
+        op->old_len = old_len < INT64_MAX - offset ? old_len : INT64_MAX - offset;
         vjc_batch_added(b);
     }
     return rc;

@@ -95,7 +95,7 @@ static void test_refused_names(void **state)
     assert_int_equal(varjfs_kv_put(b, "s", "k", 1, longest, VARJFS_VALUE_MAX + 1, NULL),
                      -EFBIG);
     assert_int_equal(varjfs_object_write(b, "s", "o", "a", 1, INT64_MAX, NULL), -EFBIG);
-    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "a", 1, 2, INT64_MAX, NULL),
+    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "a", 1, UINT64_MAX, 0, NULL),
                      -EFBIG);
     assert_int_equal(varjfs_object_write(b, "s", "o", NULL, 1, 0, NULL), -EINVAL);
     assert_int_equal(varjfs_batch_execute(b), 0); /* nothing was added */

@@ -115,6 +115,7 @@ static void test_addresses(void **state)
     address = g_strconcat("unix:", path, NULL);
     assert_int_equal(varjfs_open(address, &o, &v), -ECONNREFUSED);
     assert_int_equal(varjfs_open(path, NULL, &v), -ENOENT);
+    assert_non_null(strstr(varjfs_open_error(), path));
     assert_int_equal(varjfs_open(directory, NULL, &v), -ENOENT);
     assert_non_null(strstr(varjfs_open_error(), "mkfs.varjfs"));
     assert_int_equal(varjfs_open("/dev/null", NULL, &v), -ENOTDIR);
@@ -168,7 +169,7 @@ static void test_long_path(void **state)
 
 /* ---- replies that must not be ------------------------------------------------------ */
 
-/* What is changed of a reply to a batch of a read, a status and a get: 4 + 35 + 5 bytes. */
+/* What is changed of a reply to a read, a status and a get: 4 + 35 + 5 bytes. */
 typedef enum Flaw {
     FLAW_NONE, /* so that the others are known to be what fails */
     FLAW_MAGIC,
@@ -573,7 +574,7 @@ static void test_ping(void **state)
     fake_stop(&d);
 }
 
-/* ---- connections that end, and daemons that say nothing ----------------------------- */
+/* ---- connections that end, and daemons that say nothing ---------------------------- */
 
 /* Sends so many bytes of a reply of 48 + 12 + 4, and ends, or (below 0) says no more. */
 static void send_part(FakeDaemon *d)

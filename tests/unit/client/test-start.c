@@ -268,6 +268,17 @@ static void test_edits(void **state)
     assert_int_equal(got, model->len);
     assert_int_equal(status.bytes, model->len);
     assert_memory_equal(back, model->data, model->len);
+    /* All that is there, from any place. */
+    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "abc", 3, 10, UINT64_MAX, NULL),
+                     0);
+    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "X", 1, 12, SIZE_MAX / 2, NULL),
+                     0);
+    assert_int_equal(varjfs_object_read(b, "s", "o", back, sizeof back, 0, &got, NULL),
+                     0);
+    assert_int_equal(varjfs_batch_execute(b), 0);
+    assert_int_equal(got, 13);
+    assert_memory_equal(back, model->data, 10);
+    assert_memory_equal(back + 10, "abX", 3);
     assert_int_equal(varjfs_object_create(b, "s", "o", NULL, NULL), 0);
     assert_int_equal(varjfs_batch_execute(b), -EEXIST);
     assert_int_equal(varjfs_object_delete(b, "s", "o", NULL), 0);
