@@ -25,6 +25,8 @@
 
 #define VJC_DEFAULT_TIMEOUT_MS 30000
 #define VJC_PING_MS 1000
+/* For a daemon that is about to end, or that another program is starting. */
+#define VJC_RETRY_MS 5000
 /* Deferred requests that are not answered, of one connection. */
 #define VJC_DEFERRED_MAX 256u
 /* Bits of the set of names that deferred requests use. */
@@ -146,9 +148,10 @@ int vjc_fail(varjfs *v, int error);
 /* The daemon at @path and the volume @name there; -EAGAIN: it is about to end. */
 int vjc_hello(const char *path, const char *name, int timeout_ms, int64_t deadline,
               varjfs **out);
-/* The daemon of a directory, which is started unless it runs. */
+/* The daemon of a directory, which is started unless it runs; what may pass is tried
+ * again for so long.  *out is NULL before. */
 int vjc_open_directory(const char *directory, const char *daemon, int timeout_ms,
-                       varjfs **out);
+                       int retry_ms, varjfs **out);
 
 /* ---- semantics.c ------------------------------------------------------------------- */
 

@@ -27,7 +27,6 @@
 #define SUPERBLOCK_NAME "varjfs.conf"
 /* The name by which such a daemon has its volume. */
 #define VOLUME_NAME "volume"
-#define RETRY_MS 5000
 #define RETRY_FIRST_MS 10
 #define RETRY_LONGEST_MS 200
 /* How often an exit is looked for while the pipe is silent. */
@@ -311,10 +310,10 @@ static int try_to_open(const char *directory, const char *path, const char *daem
 }
 
 static int connect_or_start(const char *directory, const char *path, const char *daemon,
-                            int timeout_ms, varjfs **out)
+                            int timeout_ms, int retry_ms, varjfs **out)
 {
     int64_t deadline = vjc_deadline(timeout_ms);
-    int64_t retry_until = vjc_now_ms() + RETRY_MS;
+    int64_t retry_until = vjc_now_ms() + retry_ms;
     int pause_ms = RETRY_FIRST_MS;
 
     while (true) {
@@ -337,7 +336,7 @@ static int connect_or_start(const char *directory, const char *path, const char 
 }
 
 int vjc_open_directory(const char *directory, const char *daemon, int timeout_ms,
-                       varjfs **out)
+                       int retry_ms, varjfs **out)
 {
     int rc = check_directory(directory);
     char *path;
@@ -349,7 +348,7 @@ int vjc_open_directory(const char *directory, const char *daemon, int timeout_ms
     if (path == NULL) {
         return -ENOMEM;
     }
-    rc = connect_or_start(directory, path, daemon, timeout_ms, out);
+    rc = connect_or_start(directory, path, daemon, timeout_ms, retry_ms, out);
     free(path);
     return rc;
 }

@@ -203,7 +203,7 @@ int varjfs_open(const char *source, const struct varjfs_options *options, varjfs
         rc = -EPROTONOSUPPORT;
     } else {
         rc = vjc_open_directory(source, o.daemon != NULL ? o.daemon : "varjfsd",
-                                o.timeout_ms, out);
+                                o.timeout_ms, VJC_RETRY_MS, out);
     }
     if (rc != 0 && varjfs_open_error()[0] == '\0') {
         vjc_set_open_error(varjfs_strerror(rc), NULL, 0);

@@ -5,6 +5,7 @@
  *
  * What breaks the protocol is -EPROTO, of this call and of each one after it.
  */
+#include "../../../lib/client/client-private.h"
 #include "fake-daemon.h"
 
 #include <poll.h>
@@ -605,7 +606,8 @@ static void expect_part(int64_t part, int error)
     varjfs *v;
 
     fake_start(&d, send_part);
-    assert_int_equal(fake_open(&d, part < 0 ? SHORT_MS : 0, &v), 0);
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    v->timeout_ms = part < 0 ? SHORT_MS : v->timeout_ms;
     assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
     assert_int_equal(varjfs_batch_new(v, NULL, &other), 0);
     assert_int_equal(varjfs_semantics_template("temporary", &s), 0);
@@ -678,7 +680,8 @@ static void test_long_request(void **state)
         varjfs *v;
 
         fake_start(&d, read_nothing);
-        assert_int_equal(fake_open(&d, silent_peer ? SHORT_MS : 0, &v), 0);
+        assert_int_equal(fake_open(&d, 0, &v), 0);
+        v->timeout_ms = silent_peer ? SHORT_MS : v->timeout_ms;
         assert_int_equal(varjfs_semantics_template("temporary", &s), 0);
         assert_int_equal(varjfs_batch_new(v, silent_peer ? &s : NULL, &b), 0);
         assert_int_equal(varjfs_object_write(b, "s", "o", bytes, len, 0, &result), 0);
