@@ -35,7 +35,7 @@ typedef struct VjCtl {
     bool is_forced;
     const char *volume;    /* of a daemon's address; NULL: not said */
     const char *transform; /* of a new object; NULL: the volume's */
-    char **operands; /* ends with NULL; as many as the table of ctl.c allows */
+    char **operands;       /* ends with NULL; as many as the table of ctl.c allows */
 } VjCtl;
 
 /* Each returns an exit code and has reported what went wrong. */

@@ -13,7 +13,11 @@ check "a volume" mkfs.varjfs "$v"
 check "a key" varjfsctl kv put "$v" s colour red
 is "and its value" "$(varjfsctl kv get "$v" s colour)" red
 printf 'by\0input' >"$T/value"
-check "a value from standard input" sh -c 'varjfsctl kv put "$1" s k <"$2"' - "$v" "$T/value"
+from_file()
+{
+    "${@:2}" <"$1"
+}
+check "a value from standard input" from_file "$T/value" varjfsctl kv put "$v" s k
 varjfsctl kv get "$v" s k >"$T/got"
 check "byte by byte" cmp "$T/value" "$T/got"
 is "keys" "$(varjfsctl kv list "$v" s | tr '\n' ' ')" "colour k "
@@ -25,14 +29,16 @@ is "what is not there" "$(varjfsctl kv get "$v" s k 2>&1)" \
     "varjfsctl kv: s/k: no such object, key or volume"
 
 seq 1000000 >"$T/content"
-check "an object" sh -c 'varjfsctl objects write "$1" o log <"$2"' - "$v" "$T/content"
+check "an object" from_file "$T/content" varjfsctl objects write "$v" o log
 varjfsctl objects read "$v" o log >"$T/got"
 check "has what was written" cmp "$T/content" "$T/got"
-check "an insert" sh -c 'echo in | varjfsctl objects insert "$1" o log 4' - "$v"
+echo in >"$T/in"
+check "an insert" from_file "$T/in" varjfsctl objects insert "$v" o log 4
 is "is in the middle" "$(varjfsctl objects read "$v" o log | sed -n 2,4p | tr '\n' ' ')" "2 in 3 "
 is "status" "$(varjfsctl objects status --json "$v" o log |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["original_size"])')" 6888899
-check "written again" sh -c 'echo new | varjfsctl objects write "$1" o log' - "$v"
+echo new >"$T/in"
+check "written again" from_file "$T/in" varjfsctl objects write "$v" o log
 is "is all of it" "$(varjfsctl objects read "$v" o log | head -c 100)" new
 check "with a transformation" varjfsctl objects create --transform=rle "$v" o r
 is "which it has" "$(varjfsctl objects status "$v" o r | sed -n 's/transform=//p')" rle
