@@ -24,7 +24,7 @@ static int set(varjfs_batch *batch, const char *space, int count, char **words)
         error = equals == NULL
                     ? -EINVAL
                     : varjfs_kv_put(batch, space, words[i], (size_t)(equals - words[i]),
-                                    equals + 1, strlen(equals + 1), NULL);
+                                    equals + 1, strlen(equals + 1), 0, NULL);
     }
     return error != 0 ? error : varjfs_batch_execute(batch);
 }
@@ -47,7 +47,7 @@ static int get(varjfs_batch *batch, const char *space, const char *key)
 
 static int list(varjfs *volume, const char *space, const char *prefix)
 {
-    struct varjfs_entry entry;
+    struct varjfs_entry entry = {.size = sizeof entry};
     varjfs_iterator *i;
     int error = varjfs_kv_iterate(volume, space, prefix, strlen(prefix), &i);
 

@@ -57,7 +57,7 @@ static int put(varjfs_batch *batch, const Object *o, const char *path)
         error = 0;
     }
     while (error == 0 && (len = fread(step, 1, sizeof step, file)) > 0) {
-        error = varjfs_object_write(batch, o->space, o->name, step, len, offset, NULL);
+        error = varjfs_object_write(batch, o->space, o->name, step, len, offset, 0, NULL);
         if (error == 0) {
             error = varjfs_batch_execute(batch);
         }
@@ -92,8 +92,8 @@ static int get(varjfs_batch *batch, const Object *o)
 
 static int list(varjfs *volume, varjfs_batch *batch, const char *space)
 {
-    struct varjfs_object_status status;
-    struct varjfs_entry entry;
+    struct varjfs_object_status status = {.size = sizeof status};
+    struct varjfs_entry entry = {.size = sizeof entry};
     varjfs_iterator *i;
     int error = varjfs_object_iterate(volume, space, NULL, &i);
 
@@ -131,7 +131,7 @@ static int run(varjfs *volume, varjfs_batch *batch, int argc, char **argv)
     }
     if (argc == 6 && strcmp(what, "insert") == 0) {
         error = varjfs_object_rwrite(batch, o.space, o.name, argv[5], strlen(argv[5]),
-                                     strtoull(argv[4], NULL, 10), 0, NULL);
+                                     strtoull(argv[4], NULL, 10), 0, 0, NULL);
     } else if (argc == 4 && strcmp(what, "remove") == 0) {
         error = varjfs_object_delete(batch, o.space, o.name, NULL);
     } else {

@@ -55,7 +55,11 @@ struct varjfs_options {
     const char *daemon; /* the program that is started for a directory; NULL: varjfsd,
                          * from PATH */
     int timeout_ms;     /* of each wait for the daemon; 0: 30000; -1: without end */
+    unsigned flags;     /* VARJFS_READ_ONLY */
 };
+
+/* What changes something is -EROFS. */
+#define VARJFS_READ_ONLY 1u
 
 /*
  * varjfs_open - connect to a volume
@@ -131,7 +135,8 @@ struct varjfs_semantics {
     uint8_t atomicity, concurrency, consistency, ordering, persistency, safety, security;
 };
 
-/* "default", "posix", "temporary", "checkpoint".  -EINVAL: another name. */
+/* "default", "posix", "temporary", "checkpoint".  out->size is set by the caller.
+ * -EINVAL: another name, or that is too small. */
 int varjfs_semantics_template(const char *name, struct varjfs_semantics *out);
 /*
  * Can it be had?  0; -ENOTSUP, and *why, unless NULL, is a static text that names what
@@ -161,9 +166,14 @@ void varjfs_batch_free(varjfs_batch *b);
  *           use any more; with atomicity batch all of it or nothing
  */
 int varjfs_batch_execute(varjfs_batch *b);
-/* Sends it and returns: then varjfs_batch_wait.  -EBUSY: VARJFS_IN_FLIGHT_MAX are on
- * their way.  Buffers, names and results stay valid until wait returns; nothing is added
- * meanwhile (-EBUSY). */
+/*
+ * Sends it and returns: then varjfs_batch_wait.  Buffers, names and results stay valid
+ * until that returns; nothing is added meanwhile (-EBUSY).  The order of batches that are
+ * on their way at the same time is not defined, also where they use the same names: one
+ * that is to see another one, or to follow it, is submitted when that has been waited for.
+ * Returns   0; -EBUSY VARJFS_IN_FLIGHT_MAX are on their way; -E2BIG, -ENOMEM, or why the
+ *           connection has failed: nothing was sent, and the batch is as it was
+ */
 int varjfs_batch_submit(varjfs_batch *b);
 /* As varjfs_batch_execute after its begin. */
 int varjfs_batch_wait(varjfs_batch *b);
@@ -186,12 +196,18 @@ struct varjfs_object_options {
 };
 
 struct varjfs_object_status {
+    size_t size; /* sizeof(struct varjfs_object_status), set by the caller */
     uint64_t bytes;
     uint64_t stored_bytes; /* exact when its changes have been written back (sync) */
     int64_t modified_us;   /* since 1970 */
     int64_t made_us;
-    char transform[96];
+    char transform[128];
 };
+
+/* @flags below: 0, or what is named there; another one is -EINVAL. */
+#define VARJFS_EXCLUSIVE 1u /* *result: -EEXIST where there is one */
+#define VARJFS_APPEND 2u    /* at the end, wherever that is then; offset, old_len 0 */
+#define VARJFS_MAKE 4u /* an object that is not there is made, as the volume has it */
 
 /* *result: -EEXIST. */
 int varjfs_object_create(varjfs_batch *b, const char *space, const char *name,
@@ -204,17 +220,19 @@ int varjfs_object_status(varjfs_batch *b, const char *space, const char *name,
 /* *got, unless NULL: bytes that were read; fewer than @len at the end of the object. */
 int varjfs_object_read(varjfs_batch *b, const char *space, const char *name, void *dst,
                        size_t len, uint64_t offset, size_t *got, int *result);
-/* Behind the end: what is between is zero. */
+/* Behind the end: what is between is zero.  @flags: VARJFS_APPEND, VARJFS_MAKE. */
 int varjfs_object_write(varjfs_batch *b, const char *space, const char *name,
-                        const void *src, size_t len, uint64_t offset, int *result);
-/* The @old_len bytes at @offset become the @len bytes of @src, as rpwrite(2). */
+                        const void *src, size_t len, uint64_t offset, unsigned flags,
+                        int *result);
+/* The @old_len bytes at @offset, or as many of them as are there, become the @len bytes
+ * of @src, as rpwrite(2).  @flags: VARJFS_APPEND. */
 int varjfs_object_rwrite(varjfs_batch *b, const char *space, const char *name,
                          const void *src, size_t len, uint64_t offset, uint64_t old_len,
-                         int *result);
+                         unsigned flags, int *result);
 
-/* @key: 1 to VARJFS_NAME_MAX bytes of any value. */
+/* @key: 1 to VARJFS_NAME_MAX bytes of any value.  @flags: VARJFS_EXCLUSIVE. */
 int varjfs_kv_put(varjfs_batch *b, const char *space, const void *key, size_t key_len,
-                  const void *value, size_t len, int *result);
+                  const void *value, size_t len, unsigned flags, int *result);
 /* *len: of the whole value.  *result -ERANGE: that is more than @cap, nothing is in
  * @dst. */
 int varjfs_kv_get(varjfs_batch *b, const char *space, const void *key, size_t key_len,
@@ -225,6 +243,7 @@ int varjfs_kv_delete(varjfs_batch *b, const char *space, const void *key, size_t
 /* ---- iteration --------------------------------------------------------------------- */
 
 struct varjfs_entry {
+    size_t size;      /* sizeof(struct varjfs_entry), set by the caller */
     const void *name; /* valid until the next step; ends with a NUL that is not counted */
     size_t name_len;
     const void *value; /* of keys */
@@ -240,7 +259,7 @@ int varjfs_object_iterate(varjfs *v, const char *space, const char *prefix,
                           varjfs_iterator **out);
 int varjfs_kv_iterate(varjfs *v, const char *space, const void *prefix, size_t prefix_len,
                       varjfs_iterator **out);
-/* 1 with *out; 0: that was all; -errno. */
+/* 1 with *out; 0: that was all; -errno.  -EINVAL: out->size is too small. */
 int varjfs_iterator_next(varjfs_iterator *i, struct varjfs_entry *out);
 void varjfs_iterator_free(varjfs_iterator *i); /* NULL is fine */
 

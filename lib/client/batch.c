@@ -198,7 +198,8 @@ static void use_names(varjfs_batch *b)
 
 typedef struct Sizes {
     size_t message, brings, returns, bulk_parts, in_parts, statuses;
-    bool is_one; /* parts of one long operation */
+    bool is_one;       /* parts of one long operation */
+    bool is_returning; /* one of them says more than that it was done */
 } Sizes;
 
 static bool is_write(const VjcOperation *op)
@@ -273,6 +274,7 @@ static int plan(varjfs_batch *b, Sizes *sizes)
         sizes->in_parts += part.returns > 0;
         sizes->statuses += op->kind == VARJFS_WIRE_OBJECT_STATUS;
         sizes->is_one = is_long(op);
+        sizes->is_returning = sizes->is_returning || is_returning(op);
         b->next_at += part.brings + part.returns;
         if (!is_long(op) || b->next_at == op->len) {
             b->next_operation++;
@@ -313,13 +315,14 @@ static void encode_part(VjcWriter *w, const VjcOperation *op, const VjcPart *par
 {
     /* The first part of a replacement takes all that goes; the others are inserted. */
     uint64_t old_len = part->at == 0 ? op->old_len : 0;
+    bool is_append = is_write(op) && (op->flags & VARJFS_WIRE_APPEND) != 0;
 
     vjc_put_number(w, op->kind, 1);
     vjc_put_number(w, op->flags, 1);
     vjc_put_number(w, op->space_len, 2);
     vjc_put_number(w, op->name_len, 2);
     vjc_put_number(w, 0, 2);
-    vjc_put_number(w, op->offset + part->at, 8);
+    vjc_put_number(w, is_append ? 0 : op->offset + part->at, 8);
     vjc_put_number(w, old_len, 8);
     vjc_put_number(w, part->brings, 4);
     vjc_put_number(w, part->returns, 4);
@@ -437,22 +440,24 @@ static bool place_batch(VjcRequest *r, const uint8_t *message, uint32_t len,
 static bool decode_status(const VjcOperation *op, uint64_t len)
 {
     VjcReader r = vjc_reader(op->dst, (size_t)len);
-    struct varjfs_object_status *out = op->status;
+    struct varjfs_object_status status = {.size = op->status_size};
     const uint8_t *text;
 
-    memset(out, 0, sizeof *out);
-    out->bytes = vjc_get64(&r);
-    out->stored_bytes = vjc_get64(&r);
-    out->modified_us = (int64_t)vjc_get64(&r);
-    out->made_us = (int64_t)vjc_get64(&r);
+    status.bytes = vjc_get64(&r);
+    status.stored_bytes = vjc_get64(&r);
+    status.modified_us = (int64_t)vjc_get64(&r);
+    status.made_us = (int64_t)vjc_get64(&r);
     len = r.left;
     text = vjc_get_bytes(&r, (size_t)len);
     /* With the NUL that is not on the wire. */
-    if (text == NULL || len >= sizeof out->transform ||
+    if (text == NULL || len >= sizeof status.transform ||
         memchr(text, '\0', (size_t)len) != NULL) {
         return false;
     }
-    memcpy(out->transform, text, (size_t)len);
+    memcpy(status.transform, text, (size_t)len);
+    /* Members of a later version are zero. */
+    memset(op->status, 0, op->status_size);
+    memcpy(op->status, &status, sizeof status);
     return true;
 }
 
@@ -543,7 +548,7 @@ static const VjcReplyHandler deferred_handler = {.place = place_deferred,
 /* Nobody waits for the request that was planned. */
 static bool is_deferrable(const varjfs_batch *b, const Sizes *sizes)
 {
-    return b->semantics.safety == VARJFS_SAFETY_NONE && sizes->in_parts == 0 &&
+    return b->semantics.safety == VARJFS_SAFETY_NONE && !sizes->is_returning &&
            b->next_operation == b->count;
 }
 

@@ -33,6 +33,8 @@
 #define VJC_NAMES_BITS 65536u
 #define VJC_VOLUME_NAME_MAX 63u
 #define VJC_NEVER INT64_MAX
+/* Bytes of a structure that a program has filled, of whatever version. */
+#define VJC_STRUCT_MAX 4096u
 
 typedef struct VjcRequest VjcRequest;
 
@@ -143,14 +145,19 @@ VjcRequest *vjc_deferred_new(varjfs *v);
 /* Ends the connection: all requests in flight are done with @error.  Returns @error. */
 int vjc_fail(varjfs *v, int error);
 
+typedef struct VjcHello {
+    const char *volume;
+    int timeout_ms;
+    bool read_only;
+} VjcHello;
+
 /* ---- hello.c, daemon.c ------------------------------------------------------------- */
 
-/* The daemon at @path and the volume @name there; -EAGAIN: it is about to end. */
-int vjc_hello(const char *path, const char *name, int timeout_ms, int64_t deadline,
-              varjfs **out);
+/* The daemon at @path; -EAGAIN: it is about to end. */
+int vjc_hello(const char *path, const VjcHello *hello, int64_t deadline, varjfs **out);
 /* The daemon of a directory, which is started unless it runs; what may pass is tried
  * again for so long.  *out is NULL before. */
-int vjc_open_directory(const char *directory, const char *daemon, int timeout_ms,
+int vjc_open_directory(const char *directory, const struct varjfs_options *options,
                        int retry_ms, varjfs **out);
 
 /* ---- semantics.c ------------------------------------------------------------------- */
@@ -174,6 +181,7 @@ typedef struct VjcOperation {
     int *result;
     size_t *got;                         /* of READ, GET */
     struct varjfs_object_status *status; /* of STATUS */
+    size_t status_size;
     int error;
     uint64_t returned;
 } VjcOperation;

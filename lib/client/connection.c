@@ -401,14 +401,18 @@ static void advance(struct iovec **iov, size_t *count, size_t sent)
     }
 }
 
+/* How long what a daemon sends is read that takes nothing any more. */
+#define LAST_MS 200
+
 /* The daemon has closed; what it said before may tell why. */
 static int read_last(varjfs *v)
 {
+    int64_t deadline = vjc_deadline(LAST_MS);
     int rc;
 
     do {
         rc = read_some(v, false);
-    } while (rc == 0);
+    } while (rc == 0 && vjc_left_ms(deadline, 1) > 0);
     return v->fd >= 0 ? vjc_fail(v, -ECONNRESET) : rc;
 }
 
@@ -438,6 +442,10 @@ static int send_all(varjfs *v, struct iovec *iov, size_t count)
         rc = read_some(v, false);
         if (rc != 0 && rc != -EAGAIN) {
             return rc;
+        }
+        /* What it sends is no progress of what it is to take. */
+        if (deadline != VJC_NEVER && vjc_left_ms(deadline, 1) == 0) {
+            return vjc_fail(v, -ETIMEDOUT);
         }
     }
     return 0;

@@ -19,10 +19,16 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define DAEMON "varjfsd"
+/* Where it is installed; what is compiled without that is not installed. */
+#ifndef VARJFS_SBINDIR
+#define VARJFS_SBINDIR "/usr/sbin"
+#endif
 #define SOCKET_NAME "varjfsd.sock"
 #define SUPERBLOCK_NAME "varjfs.conf"
 /* The name by which such a daemon has its volume. */
@@ -284,41 +290,59 @@ static bool may_try_again(int rc)
     return is_no_daemon(rc) || rc == -ECONNRESET || rc == -EAGAIN;
 }
 
+/* The program that was asked for; else the one of PATH, or where it was installed, which
+ * for ordinary users is not in PATH.  A program with rights of its own (set-user-id) does
+ * not believe PATH. */
+static int run_named(const char *name, const char *directory, int64_t deadline,
+                     Start *start)
+{
+    int rc;
+
+    if (name != NULL) {
+        return run_daemon(name, directory, deadline, start);
+    }
+    rc = getauxval(AT_SECURE) != 0 ? -ENOENT
+                                   : run_daemon(DAEMON, directory, deadline, start);
+    return rc == -ENOENT
+               ? run_daemon(VARJFS_SBINDIR "/" DAEMON, directory, deadline, start)
+               : rc;
+}
+
 /* One try; *again: what failed may pass. */
 static int try_to_open(const char *directory, const char *path, const char *daemon,
-                       int timeout_ms, int64_t deadline, bool *again, varjfs **out)
+                       const VjcHello *hello, int64_t deadline, bool *again, varjfs **out)
 {
-    int rc = vjc_hello(path, VOLUME_NAME, timeout_ms, deadline, out);
+    int rc = vjc_hello(path, hello, deadline, out);
     Start start;
 
     *again = may_try_again(rc);
     if (!is_no_daemon(rc)) {
         return rc;
     }
-    rc = run_daemon(daemon, directory, deadline, &start);
+    rc = run_named(daemon, directory, deadline, &start);
     if (rc != 0) {
         *again = false;
-        return start_error(daemon, &start, rc);
+        return start_error(daemon != NULL ? daemon : DAEMON, &start, rc);
     }
-    rc = vjc_hello(path, VOLUME_NAME, timeout_ms, deadline, out);
+    rc = vjc_hello(path, hello, deadline, out);
     *again = may_try_again(rc);
     if (is_no_daemon(rc)) {
         *again = start.status <= 0 || is_in_use(&start);
-        rc = start_error(daemon, &start, 0);
+        rc = start_error(daemon != NULL ? daemon : DAEMON, &start, 0);
     }
     return rc;
 }
 
 static int connect_or_start(const char *directory, const char *path, const char *daemon,
-                            int timeout_ms, int retry_ms, varjfs **out)
+                            const VjcHello *hello, int retry_ms, varjfs **out)
 {
-    int64_t deadline = vjc_deadline(timeout_ms);
+    int64_t deadline = vjc_deadline(hello->timeout_ms);
     int64_t retry_until = vjc_now_ms() + retry_ms;
     int pause_ms = RETRY_FIRST_MS;
 
     while (true) {
         bool again;
-        int rc = try_to_open(directory, path, daemon, timeout_ms, deadline, &again, out);
+        int rc = try_to_open(directory, path, daemon, hello, deadline, &again, out);
 
         if (!again) {
             return rc;
@@ -335,9 +359,12 @@ static int connect_or_start(const char *directory, const char *path, const char 
     }
 }
 
-int vjc_open_directory(const char *directory, const char *daemon, int timeout_ms,
+int vjc_open_directory(const char *directory, const struct varjfs_options *options,
                        int retry_ms, varjfs **out)
 {
+    VjcHello hello = {.volume = VOLUME_NAME,
+                      .timeout_ms = options->timeout_ms,
+                      .read_only = (options->flags & VARJFS_READ_ONLY) != 0};
     int rc = check_directory(directory);
     char *path;
 
@@ -348,7 +375,7 @@ int vjc_open_directory(const char *directory, const char *daemon, int timeout_ms
     if (path == NULL) {
         return -ENOMEM;
     }
-    rc = connect_or_start(directory, path, daemon, timeout_ms, retry_ms, out);
+    rc = connect_or_start(directory, path, options->daemon, &hello, retry_ms, out);
     free(path);
     return rc;
 }

@@ -10,6 +10,7 @@
 /* Least, largest; features; role, flags; uuid; client; connection; two lengths. */
 #define HELLO_FIXED_BYTES (2 + 2 + 8 + 1 + 1 + 16 + 16 + 8 + 4 + 4)
 #define HELLO_REPLY_BYTES 55u
+#define HELLO_READ_ONLY 8u
 
 static const char client_name[] = "libvarjfs " VARJFS_VERSION;
 
@@ -52,19 +53,20 @@ static bool is_volume_name(const char *name)
     return true;
 }
 
-static size_t encode_hello(const char *name, uint8_t *dst, size_t room)
+static size_t encode_hello(const VjcHello *hello, uint8_t *dst, size_t room)
 {
     static const uint8_t zero[16 + 16 + 8];
+    size_t name_len = strlen(hello->volume);
     VjcWriter w = vjc_writer(dst, room);
 
     vjc_put_number(&w, VERSION, 2);
     vjc_put_number(&w, VERSION, 2);
     vjc_put_number(&w, 0, 8);
     vjc_put_number(&w, VARJFS_WIRE_ROLE_CLIENT, 1);
-    vjc_put_number(&w, 0, 1);
+    vjc_put_number(&w, hello->read_only ? HELLO_READ_ONLY : 0, 1);
     vjc_put_bytes(&w, zero, sizeof zero);
-    vjc_put_number(&w, strlen(name), 4);
-    vjc_put_bytes(&w, name, strlen(name));
+    vjc_put_number(&w, name_len, 4);
+    vjc_put_bytes(&w, hello->volume, name_len);
     vjc_put_number(&w, sizeof client_name - 1, 4);
     vjc_put_bytes(&w, client_name, sizeof client_name - 1);
     return room - w.left;
@@ -95,8 +97,7 @@ static int hello_error(varjfs *v, int error)
     }
 }
 
-int vjc_hello(const char *path, const char *name, int timeout_ms, int64_t deadline,
-              varjfs **out)
+int vjc_hello(const char *path, const VjcHello *hello, int64_t deadline, varjfs **out)
 {
     uint8_t bytes[VJC_HEAD_BYTES + HELLO_FIXED_BYTES + VJC_VOLUME_NAME_MAX +
                   sizeof client_name];
@@ -109,19 +110,19 @@ int vjc_hello(const char *path, const char *name, int timeout_ms, int64_t deadli
     if (fd < 0) {
         return fd;
     }
-    v = vjc_connection_new(fd, timeout_ms);
+    v = vjc_connection_new(fd, hello->timeout_ms);
     if (v == NULL) {
         return -ENOMEM;
     }
-    len = encode_hello(name, bytes + VJC_HEAD_BYTES, sizeof bytes - VJC_HEAD_BYTES);
-    if (timeout_ms >= 0) {
-        v->timeout_ms = vjc_left_ms(deadline, timeout_ms);
+    len = encode_hello(hello, bytes + VJC_HEAD_BYTES, sizeof bytes - VJC_HEAD_BYTES);
+    if (hello->timeout_ms >= 0) {
+        v->timeout_ms = vjc_left_ms(deadline, hello->timeout_ms);
     }
     rc = vjc_send(v, &r, bytes, VJC_HEAD_BYTES + len, NULL, 0);
     if (rc == 0 || r.done) {
         rc = vjc_wait(v, &r);
     }
-    v->timeout_ms = timeout_ms;
+    v->timeout_ms = hello->timeout_ms;
     if (rc != 0) {
         rc = hello_error(v, rc);
         vjc_connection_free(v);
@@ -140,7 +141,7 @@ static int copy_options(const struct varjfs_options *options, struct varjfs_opti
     if (options != NULL) {
         const uint8_t *bytes = (const uint8_t *)options;
 
-        if (options->size < sizeof *out) {
+        if (options->size < sizeof *out || options->size > VJC_STRUCT_MAX) {
             return -EINVAL;
         }
         for (size_t i = sizeof *out; i < options->size; i++) {
@@ -153,11 +154,12 @@ static int copy_options(const struct varjfs_options *options, struct varjfs_opti
     if (out->timeout_ms == 0) {
         out->timeout_ms = VJC_DEFAULT_TIMEOUT_MS;
     }
-    return out->timeout_ms < -1 ? -EINVAL : 0;
+    return out->timeout_ms < -1 || (out->flags & ~VARJFS_READ_ONLY) != 0 ? -EINVAL : 0;
 }
 
 static int open_socket(const char *path, const struct varjfs_options *o, varjfs **out)
 {
+    VjcHello hello;
     int rc;
 
     if (o->volume == NULL || !is_volume_name(o->volume)) {
@@ -168,7 +170,10 @@ static int open_socket(const char *path, const struct varjfs_options *o, varjfs 
         vjc_set_open_error("unix: has no path behind it", NULL, 0);
         return -EINVAL;
     }
-    rc = vjc_hello(path, o->volume, o->timeout_ms, vjc_deadline(o->timeout_ms), out);
+    hello = (VjcHello){.volume = o->volume,
+                       .timeout_ms = o->timeout_ms,
+                       .read_only = (o->flags & VARJFS_READ_ONLY) != 0};
+    rc = vjc_hello(path, &hello, vjc_deadline(o->timeout_ms), out);
     if (rc == -ENOENT && varjfs_open_error()[0] == '\0') {
         rc = -ECONNREFUSED; /* no socket: no daemon */
     }
@@ -202,8 +207,7 @@ int varjfs_open(const char *source, const struct varjfs_options *options, varjfs
     } else if (is_address(source)) {
         rc = -EPROTONOSUPPORT;
     } else {
-        rc = vjc_open_directory(source, o.daemon != NULL ? o.daemon : "varjfsd",
-                                o.timeout_ms, VJC_RETRY_MS, out);
+        rc = vjc_open_directory(source, &o, VJC_RETRY_MS, out);
     }
     if (rc != 0 && varjfs_open_error()[0] == '\0') {
         vjc_set_open_error(varjfs_strerror(rc), NULL, 0);

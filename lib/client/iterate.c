@@ -188,7 +188,7 @@ static bool is_expected(const varjfs_iterator *i, const uint8_t *name, size_t le
 
 static int take(varjfs_iterator *i, struct varjfs_entry *out)
 {
-    size_t name_len = vjc_get16(&i->page);
+    size_t size = out->size, name_len = vjc_get16(&i->page);
     size_t value_len = vjc_get32(&i->page);
     const uint8_t *name = vjc_get_bytes(&i->page, name_len);
     const uint8_t *value = vjc_get_bytes(&i->page, value_len);
@@ -202,10 +202,12 @@ static int take(varjfs_iterator *i, struct varjfs_entry *out)
     i->name[name_len] = '\0';
     i->name_len = name_len;
     i->is_begun = true;
-    out->name = i->name;
-    out->name_len = name_len;
-    out->value = value;
-    out->len = value_len;
+    memset(out, 0, size);
+    *out = (struct varjfs_entry){.size = size,
+                                 .name = i->name,
+                                 .name_len = name_len,
+                                 .value = value,
+                                 .len = value_len};
     return 1;
 }
 
@@ -213,6 +215,9 @@ int varjfs_iterator_next(varjfs_iterator *i, struct varjfs_entry *out)
 {
     int rc = i->failure;
 
+    if (out->size < sizeof *out || out->size > VJC_STRUCT_MAX) {
+        return -EINVAL;
+    }
     if (rc == 0 && i->entries == 0 && i->has_more) {
         rc = ask(i);
     }

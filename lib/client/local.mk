@@ -20,6 +20,7 @@ varjfs_sources = \
 noinst_LTLIBRARIES += lib/client/libvj-client.la
 lib_client_libvj_client_la_SOURCES = $(varjfs_sources)
 lib_client_libvj_client_la_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DVARJFS_VERSION='"$(VERSION)"' \
+	-DVARJFS_SBINDIR='"$(sbindir)"' \
 	-I$(top_srcdir)/include $(XXHASH_CFLAGS)
 lib_client_libvj_client_la_CFLAGS = -std=gnu11 -pthread -fexceptions -fvisibility=hidden $(WARN_CFLAGS)
 lib_client_libvj_client_la_LDFLAGS =

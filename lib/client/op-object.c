@@ -81,7 +81,7 @@ static bool is_options(const struct varjfs_object_options *options)
 {
     const uint8_t *bytes = (const uint8_t *)options;
 
-    if (options->size < sizeof *options || options->size > 4096) {
+    if (options->size < sizeof *options || options->size > VJC_STRUCT_MAX) {
         return false;
     }
     for (size_t i = sizeof *options; i < options->size; i++) {
@@ -131,11 +131,13 @@ int varjfs_object_status(varjfs_batch *b, const char *space, const char *name,
                          struct varjfs_object_status *out, int *result)
 {
     VjcOperation *op;
-    int rc = out == NULL ? -EINVAL
-                         : add(b, VARJFS_WIRE_OBJECT_STATUS, space, name, result, &op);
+    int rc = out == NULL || out->size < sizeof *out || out->size > VJC_STRUCT_MAX
+                 ? -EINVAL
+                 : add(b, VARJFS_WIRE_OBJECT_STATUS, space, name, result, &op);
 
     if (rc == 0) {
         op->status = out;
+        op->status_size = out->size;
         op->len = VARJFS_WIRE_STATUS_MAX;
         vjc_batch_added(b);
     }
@@ -175,15 +177,19 @@ int varjfs_object_read(varjfs_batch *b, const char *space, const char *name, voi
 
 static int add_write(varjfs_batch *b, uint8_t kind, const char *space, const char *name,
                      const void *src, size_t len, uint64_t offset, uint64_t old_len,
-                     int *result)
+                     unsigned flags, int *result)
 {
+    bool is_append = (flags & VARJFS_APPEND) != 0;
     VjcOperation *op;
-    int rc = src == NULL && len > 0 ? -EINVAL : add(b, kind, space, name, result, &op);
+    int rc = (src == NULL && len > 0) || (is_append && (offset > 0 || old_len > 0))
+                 ? -EINVAL
+                 : add(b, kind, space, name, result, &op);
 
     if (rc == 0 && is_too_large(b, len, offset, VARJFS_WIRE_WRITE_MAX)) {
         rc = -EFBIG;
     }
     if (rc == 0) {
+        op->flags = (uint8_t)flags; /* their numbers are those of the wire */
         op->src = src;
         op->len = len;
         op->offset = offset;
@@ -194,17 +200,28 @@ static int add_write(varjfs_batch *b, uint8_t kind, const char *space, const cha
     return rc;
 }
 
+_Static_assert(VARJFS_EXCLUSIVE == VARJFS_WIRE_EXCLUSIVE &&
+                   VARJFS_APPEND == VARJFS_WIRE_APPEND && VARJFS_MAKE == VARJFS_WIRE_MAKE,
+               "flags of the header are those of the wire");
+
 int varjfs_object_write(varjfs_batch *b, const char *space, const char *name,
-                        const void *src, size_t len, uint64_t offset, int *result)
+                        const void *src, size_t len, uint64_t offset, unsigned flags,
+                        int *result)
 {
-    return add_write(b, VARJFS_WIRE_OBJECT_WRITE, space, name, src, len, offset, 0,
+    if ((flags & ~(VARJFS_APPEND | VARJFS_MAKE)) != 0) {
+        return -EINVAL;
+    }
+    return add_write(b, VARJFS_WIRE_OBJECT_WRITE, space, name, src, len, offset, 0, flags,
                      result);
 }
 
 int varjfs_object_rwrite(varjfs_batch *b, const char *space, const char *name,
                          const void *src, size_t len, uint64_t offset, uint64_t old_len,
-                         int *result)
+                         unsigned flags, int *result)
 {
+    if ((flags & ~VARJFS_APPEND) != 0) {
+        return -EINVAL;
+    }
     return add_write(b, VARJFS_WIRE_OBJECT_RWRITE, space, name, src, len, offset, old_len,
-                     result);
+                     flags, result);
 }

@@ -103,7 +103,8 @@ int varjfs_semantics_check(const struct varjfs_semantics *s, const char **why)
     if (why != NULL) {
         *why = NULL;
     }
-    if (s == NULL || s->size < LEAST_SIZE || s->size > 4096 || !has_meaning(s)) {
+    if (s == NULL || s->size < LEAST_SIZE || s->size > VJC_STRUCT_MAX ||
+        !has_meaning(s)) {
         return -EINVAL;
     }
     for (size_t i = LEAST_SIZE; i < s->size; i++) {

@@ -72,7 +72,7 @@ static int add_write(struct worker *w, unsigned slot)
 {
     return varjfs_object_write(w->b, SPACE, w->names[slot],
                                w->data + (size_t)slot * w->settings->bytes,
-                               w->settings->bytes, 0, &w->results[slot]);
+                               w->settings->bytes, 0, 0, &w->results[slot]);
 }
 
 static int add_read(struct worker *w, unsigned slot)
@@ -86,7 +86,7 @@ static int add_put(struct worker *w, unsigned slot)
 {
     return varjfs_kv_put(w->b, SPACE, w->names[slot], strlen(w->names[slot]),
                          w->data + (size_t)slot * w->settings->bytes, w->settings->bytes,
-                         &w->results[slot]);
+                         0, &w->results[slot]);
 }
 
 static int add_get(struct worker *w, unsigned slot)
@@ -155,7 +155,7 @@ static void *work(void *opaque)
 
         w->error = varjfs_batch_new(w->v, NULL, &last);
         if (w->error == 0) {
-            struct varjfs_object_status status;
+            struct varjfs_object_status status = {.size = sizeof status};
             int result;
 
             w->error = varjfs_object_status(last, SPACE, "none", &status, &result);
@@ -192,6 +192,9 @@ static int worker_open(struct worker *w)
         w->names == NULL) {
         fprintf(stderr, "varjfs-bench: %s\n", varjfs_strerror(-ENOMEM));
         return -ENOMEM;
+    }
+    for (unsigned i = 0; i < s->batch; i++) {
+        w->statuses[i].size = sizeof w->statuses[i];
     }
     return 0;
 }

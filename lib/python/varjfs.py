@@ -31,7 +31,7 @@ _ITERATE_END = 0
 def _load():
     library = ctypes.CDLL(os.environ.get("VARJFS_LIBRARY", "libvarjfs.so.0"))
     p, s, z = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
-    u64, i = ctypes.c_uint64, ctypes.POINTER(ctypes.c_int)
+    u64, u, i = ctypes.c_uint64, ctypes.c_uint, ctypes.POINTER(ctypes.c_int)
     for name, result, arguments in (
             ("open", ctypes.c_int, (s, p, ctypes.POINTER(p))),
             ("close", ctypes.c_int, (p,)),
@@ -48,9 +48,9 @@ def _load():
             ("object_delete", ctypes.c_int, (p, s, s, i)),
             ("object_status", ctypes.c_int, (p, s, s, p, i)),
             ("object_read", ctypes.c_int, (p, s, s, p, z, u64, ctypes.POINTER(z), i)),
-            ("object_write", ctypes.c_int, (p, s, s, p, z, u64, i)),
-            ("object_rwrite", ctypes.c_int, (p, s, s, p, z, u64, u64, i)),
-            ("kv_put", ctypes.c_int, (p, s, p, z, p, z, i)),
+            ("object_write", ctypes.c_int, (p, s, s, p, z, u64, u, i)),
+            ("object_rwrite", ctypes.c_int, (p, s, s, p, z, u64, u64, u, i)),
+            ("kv_put", ctypes.c_int, (p, s, p, z, p, z, u, i)),
             ("kv_get", ctypes.c_int, (p, s, p, z, p, z, ctypes.POINTER(z), i)),
             ("kv_delete", ctypes.c_int, (p, s, p, z, i)),
             ("object_iterate", ctypes.c_int, (p, s, s, ctypes.POINTER(p))),
@@ -64,11 +64,13 @@ def _load():
 
 _lib = _load()
 _VALUE_MAX = 64 << 10
+_EXCLUSIVE, _APPEND, _MAKE = 1, 2, 4
+_READ_ONLY = 1
 
 
 class _Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("volume", ctypes.c_char_p),
-                ("daemon", ctypes.c_char_p), ("timeout_ms", ctypes.c_int)]
+                ("daemon", ctypes.c_char_p), ("timeout_ms", ctypes.c_int), ("flags", ctypes.c_uint)]
 
 
 class Semantics(ctypes.Structure):
@@ -97,13 +99,13 @@ class _ObjectOptions(ctypes.Structure):
 
 
 class _Status(ctypes.Structure):
-    _fields_ = [("bytes", ctypes.c_uint64), ("stored_bytes", ctypes.c_uint64),
+    _fields_ = [("size", ctypes.c_size_t), ("bytes", ctypes.c_uint64), ("stored_bytes", ctypes.c_uint64),
                 ("modified_us", ctypes.c_int64), ("made_us", ctypes.c_int64),
-                ("transform", ctypes.c_char * 96)]
+                ("transform", ctypes.c_char * 128)]
 
 
 class _Entry(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_void_p), ("name_len", ctypes.c_size_t),
+    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_void_p), ("name_len", ctypes.c_size_t),
                 ("value", ctypes.c_void_p), ("len", ctypes.c_size_t)]
 
 
@@ -127,7 +129,7 @@ def version():
 def open(source, **options):
     """Connects to the volume in a directory, or at "unix:PATH" (then volume="NAME").
 
-    Options: volume, daemon (the program to start), timeout (seconds), semantics.
+    Options: volume, daemon (the program to start), timeout (seconds), semantics, read_only.
     """
     return Volume(source, **options)
 
@@ -135,12 +137,14 @@ def open(source, **options):
 class Volume:
     """A connection.  Closes itself at the end of a with block."""
 
-    def __init__(self, source, volume=None, daemon=None, timeout=0, semantics=None):
+    def __init__(self, source, volume=None, daemon=None, timeout=0, semantics=None,
+                 read_only=False):
         self._v = ctypes.c_void_p()
         self._semantics = semantics
         options = _Options(ctypes.sizeof(_Options),
                            None if volume is None else os.fsencode(volume),
-                           None if daemon is None else os.fsencode(daemon), int(timeout * 1000))
+                           None if daemon is None else os.fsencode(daemon), int(timeout * 1000),
+                           _READ_ONLY if read_only else 0)
         rc = _lib.varjfs_open(os.fsencode(source), ctypes.byref(options), ctypes.byref(self._v))
         if rc < 0:
             raise OSError(-rc, _lib.varjfs_open_error().decode(errors="replace"))
@@ -194,7 +198,7 @@ class Volume:
             _lib.varjfs_batch_free(batch)
 
     def _iterate(self, begin, *arguments):
-        iterator, entry = ctypes.c_void_p(), _Entry()
+        iterator, entry = ctypes.c_void_p(), _Entry(ctypes.sizeof(_Entry))
         _check(begin(self._handle(), *arguments, ctypes.byref(iterator)))
         try:
             while True:
@@ -238,15 +242,22 @@ class Batch:
         if b and self._volume._v:
             _lib.varjfs_batch_free(b)
 
+    def _handle(self):
+        # The volume frees what belongs to it when it closes.
+        if not self._b or not self._volume._v:
+            raise ValueError("the batch or its volume is closed")
+        return self._b
+
     def _add(self, function, *arguments):
         result = ctypes.c_int()
-        _check(function(self._b, *arguments, ctypes.byref(result)))
+        _check(function(self._handle(), *arguments, ctypes.byref(result)))
         self._results.append(result)
         self._kept.append(arguments)
 
-    def put(self, space, key, value):
+    def put(self, space, key, value, exclusive=False):
         key, value = _key(key), bytes(value)
-        self._add(_lib.varjfs_kv_put, os.fsencode(space), key, len(key), value, len(value))
+        self._add(_lib.varjfs_kv_put, os.fsencode(space), key, len(key), value, len(value),
+                  _EXCLUSIVE if exclusive else 0)
 
     def delete_key(self, space, key):
         key = _key(key)
@@ -261,16 +272,22 @@ class Batch:
     def write(self, space, name, offset, data):
         data = bytes(data)
         self._add(_lib.varjfs_object_write, os.fsencode(space), os.fsencode(name), data, len(data),
-                  offset)
+                  offset, 0)
+
+    def append(self, space, name, data, make=False):
+        data = bytes(data)
+        self._add(_lib.varjfs_object_write, os.fsencode(space), os.fsencode(name), data, len(data),
+                  0, _APPEND | (_MAKE if make else 0))
 
     def replace(self, space, name, offset, length, data):
         data = bytes(data)
         self._add(_lib.varjfs_object_rwrite, os.fsencode(space), os.fsencode(name), data,
-                  len(data), offset, length)
+                  len(data), offset, length, 0)
 
     def execute(self):
+        b = self._handle()
         results, self._results = self._results, []
-        rc = _lib.varjfs_batch_execute(self._b)
+        rc = _lib.varjfs_batch_execute(b)
         self._kept.clear()
         errors = [-r.value for r in results]
         if rc < 0 and -rc not in errors:
@@ -293,8 +310,11 @@ class Keys(collections.abc.MutableMapping):
         self._volume._run((self._space, key), add, self._space, key, len(key), *arguments,
                           semantics=semantics)
 
-    def put(self, key, value, semantics=None):
-        self._run(_key(key), _lib.varjfs_kv_put, bytes(value), len(value), semantics=semantics)
+    def put(self, key, value, semantics=None, exclusive=False):
+        """FileExistsError where there is one and @exclusive."""
+        value = bytes(value)
+        self._run(_key(key), _lib.varjfs_kv_put, value, len(value), _EXCLUSIVE if exclusive else 0,
+                  semantics=semantics)
 
     def __setitem__(self, key, value):
         self.put(key, value)
@@ -388,7 +408,7 @@ class Object(io.RawIOBase):
         self._volume._run((self._space, self._name), add, self._space, self._name, *arguments)
 
     def status(self):
-        s = _Status()
+        s = _Status(ctypes.sizeof(_Status))
         self._run(_lib.varjfs_object_status, ctypes.byref(s))
         return Status(s.bytes, s.stored_bytes, s.modified_us / 1e6, s.made_us / 1e6,
                       s.transform.decode())
@@ -424,14 +444,19 @@ class Object(io.RawIOBase):
 
     def write(self, data):
         data = bytes(data)
-        self._run(_lib.varjfs_object_write, data, len(data), self._at)
+        self._run(_lib.varjfs_object_write, data, len(data), self._at, 0)
         self._at += len(data)
         return len(data)
 
     def replace(self, offset, length, data):
         """@length bytes at @offset become @data; the position stays."""
         data = bytes(data)
-        self._run(_lib.varjfs_object_rwrite, data, len(data), offset, length)
+        self._run(_lib.varjfs_object_rwrite, data, len(data), offset, length, 0)
+
+    def append(self, data):
+        """At the end, wherever others have put it; the position stays."""
+        data = bytes(data)
+        self._run(_lib.varjfs_object_write, data, len(data), 0, _APPEND)
 
     def insert(self, offset, data):
         self.replace(offset, 0, data)
@@ -445,5 +470,5 @@ class Object(io.RawIOBase):
         if size < now:
             self.delete(size, now - size)
         elif size > now:
-            self._run(_lib.varjfs_object_write, b"\0", 1, size - 1)
+            self._run(_lib.varjfs_object_write, b"\0", 1, size - 1, 0)
         return size

@@ -63,7 +63,7 @@ static bool show_entry(const Client *c, const struct varjfs_entry *e, bool is_fi
 static bool list(Client *c, bool keys)
 {
     bool is_json = c->ctl->format == VJ_CTL_JSON, ok = true, is_first = true;
-    struct varjfs_entry entry;
+    struct varjfs_entry entry = {.size = sizeof entry};
     varjfs_iterator *i;
     int rc = keys ? varjfs_kv_iterate(c->v, c->space, c->name,
                                       c->name != NULL ? strlen(c->name) : 0, &i)
@@ -104,7 +104,7 @@ static bool create(Client *c)
 
 static bool show_status(Client *c)
 {
-    struct varjfs_object_status s;
+    struct varjfs_object_status s = {.size = sizeof s};
 
     if (!execute(c, varjfs_object_status(c->batch, c->space, c->name, &s, NULL))) {
         return false;
@@ -159,7 +159,7 @@ static bool add_input(Client *c, uint64_t at, bool inserts)
             return true;
         }
         if (!execute(c, varjfs_object_rwrite(c->batch, c->space, c->name, piece, len, at,
-                                             inserts ? 0 : len, NULL))) {
+                                             inserts ? 0 : len, 0, NULL))) {
             return false;
         }
         at += len;
@@ -175,7 +175,7 @@ static bool write_object(Client *c)
     if (rc == -EEXIST) {
         rc = 0;
         if (!execute(c, varjfs_object_rwrite(c->batch, c->space, c->name, NULL, 0, 0,
-                                             UINT64_MAX, NULL))) {
+                                             UINT64_MAX, 0, NULL))) {
             return false;
         }
     }
@@ -224,8 +224,8 @@ static bool put_key(Client *c)
         }
         value = piece;
     }
-    return execute(
-        c, varjfs_kv_put(c->batch, c->space, c->name, strlen(c->name), value, len, NULL));
+    return execute(c, varjfs_kv_put(c->batch, c->space, c->name, strlen(c->name), value,
+                                    len, 0, NULL));
 }
 
 static bool delete_key(Client *c)

@@ -8,6 +8,7 @@
 requires command python3
 
 cat >"$T/test.py" <<'EOF'
+import array
 import errno
 import io
 import sys
@@ -41,6 +42,13 @@ with varjfs.open(sys.argv[1]) as v:
     check("of a prefix", list(k.items_from("b")) == [(b"b", b"2")])
     del k["a"]
     check("deleted", len(k) == 2 and raises(KeyError, k.__delitem__, "a"))
+    words = memoryview(array.array("i", [1, 2, 3]))
+    k["words"] = words
+    check("items of more than a byte", k["words"] == bytes(words) and len(k["words"]) == 12)
+    del k["words"]
+    k.put("once", b"1", exclusive=True)
+    check("put once", raises(FileExistsError, k.put, "once", b"2", exclusive=True) and k["once"] == b"1")
+    del k["once"]
     check("too long a value", raises(OSError, k.put, "x", b"1" * 65537) is not None)
 
     o = v.objects("o")

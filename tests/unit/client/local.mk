@@ -25,6 +25,8 @@ tests_unit_client_test_start_SOURCES = $(varjfs_sources) \
 	tests/unit/client/fake-daemon.h \
 	tests/unit/client/test-start.c
 tests_unit_client_test_start_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+tests_unit_client_test_start_CPPFLAGS = $(AM_CPPFLAGS) \
+	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
 EXTRA_tests_unit_client_test_start_DEPENDENCIES = varjfsd mkfs.varjfs
 
 UNIT_TESTS += tests/unit/client/test-memory

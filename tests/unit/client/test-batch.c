@@ -12,7 +12,7 @@ static void serve(FakeDaemon *d)
 
 static void test_each_operation(void **state)
 {
-    struct varjfs_object_status status;
+    struct varjfs_object_status status = {.size = sizeof status};
     struct varjfs_object_options options = {.size = sizeof options, .transform = "lz4"};
     char read[10], value[10] = "";
     size_t got = 0, len = 0, long_len = 0;
@@ -27,12 +27,13 @@ static void test_each_operation(void **state)
     assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
     memset(results, 1, sizeof results);
     assert_int_equal(varjfs_object_create(b, "s", "o", &options, &results[0]), 0);
-    assert_int_equal(varjfs_object_write(b, "s", "o", "abc", 3, 5, &results[1]), 0);
-    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "abc", 3, 5, 7, &results[2]), 0);
+    assert_int_equal(varjfs_object_write(b, "s", "o", "abc", 3, 5, 0, &results[1]), 0);
+    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "abc", 3, 5, 7, 0, &results[2]),
+                     0);
     assert_int_equal(varjfs_object_read(b, "s", "o", read, 10, 3, &got, &results[3]), 0);
     assert_int_equal(varjfs_object_status(b, "s", "o", &status, &results[4]), 0);
     assert_int_equal(varjfs_object_delete(b, "s", "o", &results[5]), 0);
-    assert_int_equal(varjfs_kv_put(b, "s", "k\0k", 3, "v", 1, &results[6]), 0);
+    assert_int_equal(varjfs_kv_put(b, "s", "k\0k", 3, "v", 1, 0, &results[6]), 0);
     assert_int_equal(varjfs_kv_get(b, "s", "k", 1, value, 10, &len, &results[7]), 0);
     assert_int_equal(varjfs_kv_get(b, "s", "k", 1, read, 4, &long_len, &results[8]), 0);
     assert_int_equal(varjfs_kv_delete(b, "s", "!\1", 2, &results[9]), 0);
@@ -92,12 +93,13 @@ static void test_refused_names(void **state)
     assert_int_equal(varjfs_kv_delete(b, "s", longest, 0, NULL), -EINVAL);
     assert_int_equal(varjfs_kv_delete(b, "s", longest, VARJFS_NAME_MAX + 1, NULL),
                      -EINVAL);
-    assert_int_equal(varjfs_kv_put(b, "s", "k", 1, longest, VARJFS_VALUE_MAX + 1, NULL),
+    assert_int_equal(
+        varjfs_kv_put(b, "s", "k", 1, longest, VARJFS_VALUE_MAX + 1, 0, NULL), -EFBIG);
+    assert_int_equal(varjfs_object_write(b, "s", "o", "a", 1, INT64_MAX, 0, NULL),
                      -EFBIG);
-    assert_int_equal(varjfs_object_write(b, "s", "o", "a", 1, INT64_MAX, NULL), -EFBIG);
-    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "a", 1, UINT64_MAX, 0, NULL),
+    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "a", 1, UINT64_MAX, 0, 0, NULL),
                      -EFBIG);
-    assert_int_equal(varjfs_object_write(b, "s", "o", NULL, 1, 0, NULL), -EINVAL);
+    assert_int_equal(varjfs_object_write(b, "s", "o", NULL, 1, 0, 0, NULL), -EINVAL);
     assert_int_equal(varjfs_batch_execute(b), 0); /* nothing was added */
     /* The longest ones are well. */
     longest[VARJFS_NAME_MAX] = '\0';
@@ -180,7 +182,7 @@ static void test_long_batch(void **state)
         keys[i] = i << 8 | 'k';
         results[i] = 1;
         assert_int_equal(varjfs_kv_put(b, "s", i == 5000 ? (const void *)"!\4" : &keys[i],
-                                       i == 5000 ? 2 : 4, "v", 1, &results[i]),
+                                       i == 5000 ? 2 : 4, "v", 1, 0, &results[i]),
                          0);
     }
     assert_int_equal(varjfs_batch_execute(b), -ENOSPC);
@@ -208,7 +210,8 @@ static void test_strict_order(void **state)
     assert_int_equal(varjfs_batch_new(v, &s, &b), 0);
     for (uint32_t i = 0; i < MANY; i++) {
         assert_int_equal(
-            varjfs_kv_put(b, "s", i == 5000 ? "!\4" : "kk", 2, "v", 1, &results[i]), 0);
+            varjfs_kv_put(b, "s", i == 5000 ? "!\4" : "kk", 2, "v", 1, 0, &results[i]),
+            0);
     }
     assert_int_equal(varjfs_batch_execute(b), -ENOSPC);
     for (uint32_t i = 0; i < MANY; i++) {
@@ -301,16 +304,16 @@ static void test_long_writes(void **state)
     assert_int_equal(fake_open(&d, 0, &v), 0);
     assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
     assert_int_equal(
-        varjfs_object_rwrite(b, "s", "o", bytes, LONG_BYTES, 100, 77, &results[0]), 0);
+        varjfs_object_rwrite(b, "s", "o", bytes, LONG_BYTES, 100, 77, 0, &results[0]), 0);
     assert_int_equal(
-        varjfs_object_write(b, "s", "o", bytes, LONG_BYTES, 100, &results[1]), 0);
+        varjfs_object_write(b, "s", "o", bytes, LONG_BYTES, 100, 0, &results[1]), 0);
     assert_int_equal(varjfs_batch_execute(b), 0);
     assert_int_equal(results[0], 0);
     assert_int_equal(results[1], 0);
     assert_int_equal(varjfs_batch_new(v, &s, &one), 0);
-    assert_int_equal(varjfs_object_write(one, "s", "o", bytes, LONG_BYTES, 0, NULL),
+    assert_int_equal(varjfs_object_write(one, "s", "o", bytes, LONG_BYTES, 0, 0, NULL),
                      -EFBIG);
-    assert_int_equal(varjfs_object_write(one, "s", "o", bytes, STEP, 0, NULL), 0);
+    assert_int_equal(varjfs_object_write(one, "s", "o", bytes, STEP, 0, 0, NULL), 0);
     assert_int_equal(varjfs_close(v), 0);
     fake_stop(&d);
 }
@@ -329,9 +332,9 @@ static void test_long_write_fails(void **state)
     fake_start(&d, serve_and_count);
     assert_int_equal(fake_open(&d, 0, &v), 0);
     assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
-    assert_int_equal(varjfs_object_rwrite(b, "s", "!\4", bytes, len, 0, 0, &results[0]),
-                     0);
-    assert_int_equal(varjfs_kv_put(b, "s", "k", 1, "v", 1, &results[1]), 0);
+    assert_int_equal(
+        varjfs_object_rwrite(b, "s", "!\4", bytes, len, 0, 0, 0, &results[0]), 0);
+    assert_int_equal(varjfs_kv_put(b, "s", "k", 1, "v", 1, 0, &results[1]), 0);
     assert_int_equal(varjfs_batch_execute(b), -ENOSPC);
     assert_int_equal(results[0], -ENOSPC);
     assert_int_equal(results[1], 0);
@@ -515,10 +518,10 @@ static void test_deferred(void **state)
     fake_start(&d, serve_late);
     assert_int_equal(fake_open(&d, 0, &v), 0);
     assert_int_equal(varjfs_batch_new(v, &s, &b), 0);
-    assert_int_equal(varjfs_kv_put(b, "s", "!\4", 2, "v", 1, &result), 0);
+    assert_int_equal(varjfs_kv_put(b, "s", "!\4", 2, "v", 1, 0, &result), 0);
     assert_int_equal(varjfs_batch_execute(b), 0);
     assert_int_equal(result, 0);
-    assert_int_equal(varjfs_kv_put(b, "s", "k", 1, "v", 1, NULL), 0);
+    assert_int_equal(varjfs_kv_put(b, "s", "k", 1, "v", 1, 0, NULL), 0);
     assert_int_equal(varjfs_batch_execute(b), 0);
     assert_int_equal(varjfs_sync(v), -ENOSPC); /* of the first one */
     assert_int_equal(varjfs_sync(v), 0);
@@ -526,7 +529,7 @@ static void test_deferred(void **state)
     assert_int_equal(varjfs_kv_get(b, "s", "!\1", 2, value, 8, NULL, &result), 0);
     assert_int_equal(varjfs_batch_execute(b), -ENOENT);
     assert_int_equal(result, -ENOENT);
-    assert_int_equal(varjfs_kv_put(b, "s", "!\5", 2, "v", 1, NULL), 0);
+    assert_int_equal(varjfs_kv_put(b, "s", "!\5", 2, "v", 1, 0, NULL), 0);
     assert_int_equal(varjfs_batch_execute(b), 0);
     assert_int_equal(varjfs_close(v), -EDQUOT);
     fake_stop(&d);
@@ -562,7 +565,7 @@ static void test_deferred_same_name(void **state)
     assert_int_equal(fake_open(&d, 0, &v), 0);
     assert_int_equal(varjfs_batch_new(v, &s, &b), 0);
     for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(varjfs_object_write(b, "s", "o", "v", 1, i, NULL), 0);
+        assert_int_equal(varjfs_object_write(b, "s", "o", "v", 1, i, 0, NULL), 0);
         assert_int_equal(varjfs_batch_execute(b), 0);
     }
     assert_int_equal(varjfs_close(v), 0);
@@ -585,7 +588,7 @@ static void test_both_write(void **state)
     assert_int_equal(varjfs_batch_new(v, NULL, &writes), 0);
     assert_int_equal(varjfs_object_read(reads, "s", "o", in, len, 0, NULL, NULL), 0);
     assert_int_equal(varjfs_batch_submit(reads), 0);
-    assert_int_equal(varjfs_object_write(writes, "s", "o", out, len, 0, NULL), 0);
+    assert_int_equal(varjfs_object_write(writes, "s", "o", out, len, 0, 0, NULL), 0);
     assert_int_equal(varjfs_batch_execute(writes), 0);
     assert_int_equal(varjfs_batch_wait(reads), 0);
     assert_int_equal(in[len - 1], fake_byte(len - 1));
@@ -597,7 +600,7 @@ static void test_both_write(void **state)
 
 static void test_iterate(void **state)
 {
-    struct varjfs_entry entry;
+    struct varjfs_entry entry = {.size = sizeof entry};
     varjfs_iterator *i;
     FakeDaemon d = {0};
     varjfs *v;
@@ -624,6 +627,139 @@ static void test_iterate(void **state)
     fake_stop(&d);
 }
 
+/* A question is waited for, also where it returns no byte. */
+static void test_deferred_question(void **state)
+{
+    struct varjfs_semantics s;
+    int result = 1, results[2] = {1, 1};
+    size_t len = 0;
+    varjfs_batch *b;
+    FakeDaemon d = {0};
+    varjfs *v;
+
+    (void)state;
+    semantics(&s, "temporary");
+    fake_start(&d, serve);
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    assert_int_equal(varjfs_batch_new(v, &s, &b), 0);
+    assert_int_equal(varjfs_kv_get(b, "s", "k", 1, NULL, 0, &len, &result), 0);
+    assert_int_equal(varjfs_batch_execute(b), -ERANGE);
+    assert_int_equal(result, -ERANGE);
+    assert_int_equal(len, strlen(FAKE_VALUE));
+    assert_int_equal(varjfs_object_read(b, "s", "o", NULL, 0, 0, &len, &results[0]), 0);
+    assert_int_equal(varjfs_object_read(b, "s", "!\1", NULL, 0, 0, NULL, &results[1]), 0);
+    assert_int_equal(varjfs_batch_execute(b), -ENOENT);
+    assert_int_equal(results[0], 0);
+    assert_int_equal(results[1], -ENOENT);
+    assert_int_equal(varjfs_close(v), 0);
+    fake_stop(&d);
+}
+
+/* Flags that an operation does not have, and offsets of what goes to the end. */
+static void test_refused_flags(void **state)
+{
+    struct varjfs_object_status status = {.size = sizeof status - 1};
+    struct varjfs_entry entry = {.size = sizeof entry - 1};
+    varjfs_iterator *i;
+    varjfs_batch *b;
+    FakeDaemon d = {0};
+    varjfs *v;
+
+    (void)state;
+    fake_start(&d, serve);
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+    for (unsigned flags = 1; flags < 16; flags++) {
+        bool write = flags == VARJFS_APPEND || flags == VARJFS_MAKE ||
+                     flags == (VARJFS_APPEND | VARJFS_MAKE);
+
+        assert_int_equal(varjfs_object_write(b, "s", "o", "a", 1, 0, flags, NULL),
+                         write ? 0 : -EINVAL);
+        assert_int_equal(varjfs_object_rwrite(b, "s", "o", "a", 1, 0, 0, flags, NULL),
+                         flags == VARJFS_APPEND ? 0 : -EINVAL);
+        assert_int_equal(varjfs_kv_put(b, "s", "k", 1, "a", 1, flags, NULL),
+                         flags == VARJFS_EXCLUSIVE ? 0 : -EINVAL);
+    }
+    assert_int_equal(varjfs_object_write(b, "s", "o", "a", 1, 1, VARJFS_APPEND, NULL),
+                     -EINVAL);
+    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "a", 1, 0, 1, VARJFS_APPEND, NULL),
+                     -EINVAL);
+    assert_int_equal(varjfs_object_status(b, "s", "o", &status, NULL), -EINVAL);
+    assert_int_equal(varjfs_kv_iterate(v, "s", NULL, 0, &i), 0);
+    assert_int_equal(varjfs_iterator_next(i, &entry), -EINVAL);
+    entry.size = sizeof entry;
+    assert_int_equal(varjfs_iterator_next(i, &entry), 1);
+    assert_int_equal(entry.size, sizeof entry);
+    assert_int_equal(varjfs_close(v), 0);
+    fake_stop(&d);
+}
+
+/* A program of a later version: what it has more is zero. */
+static void test_later_structures(void **state)
+{
+    struct {
+        struct varjfs_object_status status;
+        uint64_t later;
+    } s = {.status = {.size = sizeof s}, .later = 5};
+    varjfs_batch *b;
+    FakeDaemon d = {0};
+    varjfs *v;
+
+    (void)state;
+    fake_start(&d, serve);
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+    assert_int_equal(varjfs_object_status(b, "s", "o", &s.status, NULL), 0);
+    assert_int_equal(varjfs_batch_execute(b), 0);
+    assert_int_equal(s.status.size, sizeof s);
+    assert_int_equal(s.status.bytes, 1000);
+    assert_int_equal(s.later, 0);
+    assert_int_equal(varjfs_close(v), 0);
+    fake_stop(&d);
+}
+
+/* Parts of a long write to the end go there one by one. */
+static void serve_long_append(FakeDaemon *d)
+{
+    g_autofree FakeOp *ops = NULL;
+    FakeRequest r;
+    uint32_t count;
+
+    fake_hello(d, 0);
+    g_assert(fake_next(d, &r));
+    ops = fake_ops(&r, &count);
+    g_assert(count == 3);
+    for (uint32_t i = 0; i < count; i++) {
+        g_assert(ops[i].flags == (VARJFS_WIRE_APPEND | VARJFS_WIRE_MAKE));
+        g_assert(ops[i].offset == 0 && ops[i].bytes[0] == fake_byte(i * (uint64_t)STEP));
+    }
+    fake_answer(d, &r);
+    fake_request_clear(&r);
+    fake_wait_end(d);
+}
+
+static void test_long_append(void **state)
+{
+    g_autofree uint8_t *bytes = g_malloc(LONG_BYTES);
+    varjfs_batch *b;
+    FakeDaemon d = {0};
+    varjfs *v;
+
+    (void)state;
+    for (size_t i = 0; i < LONG_BYTES; i++) {
+        bytes[i] = fake_byte(i);
+    }
+    fake_start(&d, serve_long_append);
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+    assert_int_equal(varjfs_object_write(b, "s", "o", bytes, LONG_BYTES, 0,
+                                         VARJFS_APPEND | VARJFS_MAKE, NULL),
+                     0);
+    assert_int_equal(varjfs_batch_execute(b), 0);
+    assert_int_equal(varjfs_close(v), 0);
+    fake_stop(&d);
+}
+
 static const struct CMUnitTest tests[] = {
     {"/batch/each-operation", test_each_operation, NULL, NULL, NULL},
     {"/batch/refused-names", test_refused_names, NULL, NULL, NULL},
@@ -639,6 +775,10 @@ static const struct CMUnitTest tests[] = {
     {"/batch/cancel", test_cancel, NULL, NULL, NULL},
     {"/batch/deferred", test_deferred, NULL, NULL, NULL},
     {"/batch/deferred-same-name", test_deferred_same_name, NULL, NULL, NULL},
+    {"/batch/deferred-question", test_deferred_question, NULL, NULL, NULL},
+    {"/batch/refused-flags", test_refused_flags, NULL, NULL, NULL},
+    {"/batch/later-structures", test_later_structures, NULL, NULL, NULL},
+    {"/batch/long-append", test_long_append, NULL, NULL, NULL},
     {"/batch/both-write", test_both_write, NULL, NULL, NULL},
     {"/batch/iterate", test_iterate, NULL, NULL, NULL},
 };

@@ -346,7 +346,7 @@ static void send_flawed(FakeDaemon *d)
 static int read_status_get(varjfs_batch *b, int results[3])
 {
     static char bytes[4], value[8];
-    static struct varjfs_object_status status;
+    static struct varjfs_object_status status = {.size = sizeof status};
 
     assert_int_equal(varjfs_object_read(b, "s", "o", bytes, 4, 0, NULL, &results[0]), 0);
     assert_int_equal(varjfs_object_status(b, "s", "o", &status, &results[1]), 0);
@@ -361,7 +361,7 @@ static void test_flaws(void **state)
         FakeDaemon d = {.data = &flaw};
         int results[3] = {1, 1, 1}, expected = flaw == FLAW_NONE ? 0 : -EPROTO, rc;
         varjfs_iterator *i;
-        struct varjfs_entry entry;
+        struct varjfs_entry entry = {.size = sizeof entry};
         varjfs_batch *b;
         varjfs *v;
 
@@ -419,7 +419,7 @@ static void send_page(FakeDaemon *d)
 static int walk(const Page *page, bool keys, const char *space, const char *prefix)
 {
     FakeDaemon d = {.data = page};
-    struct varjfs_entry entry;
+    struct varjfs_entry entry = {.size = sizeof entry};
     varjfs_iterator *i;
     varjfs *v;
     int rc;
@@ -684,10 +684,49 @@ static void test_long_request(void **state)
         v->timeout_ms = silent_peer ? SHORT_MS : v->timeout_ms;
         assert_int_equal(varjfs_semantics_template("temporary", &s), 0);
         assert_int_equal(varjfs_batch_new(v, silent_peer ? &s : NULL, &b), 0);
-        assert_int_equal(varjfs_object_write(b, "s", "o", bytes, len, 0, &result), 0);
+        assert_int_equal(varjfs_object_write(b, "s", "o", bytes, len, 0, 0, &result), 0);
         assert_int_equal(varjfs_batch_execute(b), error);
         assert_int_equal(result, error);
         varjfs_close(v);
+        fake_stop(&d);
+    }
+}
+
+/* Reads nothing, or takes nothing any more, and sends for ever what nobody waits for. */
+static void flood(FakeDaemon *d)
+{
+    g_autofree uint8_t *zero = g_malloc0(60000);
+    g_autoptr(GByteArray) frame =
+        fake_frame(VJ_OP_GET, 77, 0, vj_slice(zero, 60000), vj_slice(NULL, 0));
+    ssize_t sent;
+
+    fake_hello(d, 0);
+    if (d->number == 1) {
+        shutdown(d->fd, SHUT_RD);
+    }
+    do {
+        sent = send(d->fd, frame->data, frame->len, MSG_NOSIGNAL);
+    } while (sent == (ssize_t)frame->len);
+}
+
+static void test_flood(void **state)
+{
+    size_t len = VARJFS_WIRE_WRITE_MAX;
+    g_autofree uint8_t *bytes = g_malloc0(len);
+
+    (void)state;
+    for (int shut = 0; shut <= 1; shut++) {
+        FakeDaemon d = {.number = shut};
+        varjfs_batch *b;
+        varjfs *v;
+
+        fake_start(&d, flood);
+        assert_int_equal(fake_open(&d, 0, &v), 0);
+        v->timeout_ms = SHORT_MS;
+        assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+        assert_int_equal(varjfs_object_write(b, "s", "o", bytes, len, 0, 0, NULL), 0);
+        assert_int_equal(varjfs_batch_execute(b), shut ? -ECONNRESET : -ETIMEDOUT);
+        assert_int_equal(varjfs_close(v), 0);
         fake_stop(&d);
     }
 }
@@ -717,7 +756,7 @@ static void test_early_answer(void **state)
     fake_start(&d, answer_early);
     assert_int_equal(fake_open(&d, 0, &v), 0);
     assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
-    assert_int_equal(varjfs_object_write(b, "s", "o", bytes, len, 0, NULL), 0);
+    assert_int_equal(varjfs_object_write(b, "s", "o", bytes, len, 0, 0, NULL), 0);
     assert_int_equal(varjfs_batch_execute(b), -EFBIG);
     assert_int_equal(varjfs_sync(v), -ECONNRESET);
     assert_int_equal(varjfs_close(v), 0);
@@ -737,6 +776,7 @@ static const struct CMUnitTest tests[] = {
     {"/hostile/lost", test_lost, NULL, NULL, NULL},
     {"/hostile/late", test_late, NULL, NULL, NULL},
     {"/hostile/long-request", test_long_request, NULL, NULL, NULL},
+    {"/hostile/flood", test_flood, NULL, NULL, NULL},
     {"/hostile/early-answer", test_early_answer, NULL, NULL, NULL},
 };
 

@@ -160,7 +160,7 @@ static void add_all(varjfs_batch *b, struct varjfs_object_status *status, char *
 
     memset(results, 1, sizeof results);
     expect(varjfs_object_create(b, "s", "o", &options, &results[0]));
-    expect(varjfs_object_write(b, "s", "o", "abc", 3, 0, &results[1]));
+    expect(varjfs_object_write(b, "s", "o", "abc", 3, 0, 0, &results[1]));
     expect(varjfs_object_read(b, "s", "o", bytes, 8, 0, NULL, &results[2]));
     expect(varjfs_object_status(b, "s", "o", status, &results[3]));
     expect(varjfs_kv_get(b, "s", "k", 1, bytes, 8, NULL, &results[4]));
@@ -175,8 +175,8 @@ static void add_all(varjfs_batch *b, struct varjfs_object_status *status, char *
 static void use(varjfs *v)
 {
     struct varjfs_semantics s = {.size = sizeof s};
-    struct varjfs_object_status status;
-    struct varjfs_entry entry;
+    struct varjfs_object_status status = {.size = sizeof status};
+    struct varjfs_entry entry = {.size = sizeof entry};
     varjfs_batch *b, *deferred;
     varjfs_iterator *i;
     char bytes[8];
@@ -193,7 +193,7 @@ static void use(varjfs *v)
     }
     if (expect(varjfs_batch_new(v, &s, &deferred)) == 0) {
         for (unsigned n = 0; n < 3; n++) {
-            expect(varjfs_kv_put(deferred, "s", n == 1 ? "j" : "k", 1, "v", 1, NULL));
+            expect(varjfs_kv_put(deferred, "s", n == 1 ? "j" : "k", 1, "v", 1, 0, NULL));
             expect(varjfs_batch_execute(deferred));
         }
         expect(varjfs_object_create(deferred, "s", "o", NULL, NULL));

@@ -5,7 +5,9 @@
 #include "../../../lib/client/client-private.h"
 #include "fake-daemon.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 
 typedef struct Start {
     char *directory, *program;
@@ -87,13 +89,14 @@ static void test_in_use(void **state)
     (void)state;
     for (size_t i = 0; i < G_N_ELEMENTS(scripts); i++) {
         g_autofree char *path = NULL, *runs = NULL;
+        struct varjfs_options o = {.size = sizeof o, .timeout_ms = 30000};
         varjfs *v = NULL;
         Start s;
 
         setup(&s, true, scripts[i]);
+        o.daemon = s.program;
         path = g_build_filename(s.directory, "runs", NULL);
-        assert_int_equal(vjc_open_directory(s.directory, s.program, 30000, 30, &v),
-                         -EBUSY);
+        assert_int_equal(vjc_open_directory(s.directory, &o, 30, &v), -EBUSY);
         assert_true(g_file_get_contents(path, &runs, NULL, NULL));
         assert_true(strlen(runs) >= 2); /* it was tried at least once */
         teardown(&s);
@@ -185,17 +188,16 @@ static void remove_volume(Volume *volume)
 
     g_strlcpy(at.sun_path, path, sizeof at.sun_path);
     if (connect(fd, (const struct sockaddr *)&at, sizeof at) == 0) {
-        uint8_t byte;
+        struct pollfd end = {.events = POLLIN};
 
         assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len), 0);
+        end.fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+        assert_true(end.fd >= 0);
         assert_int_equal(kill(peer.pid, SIGTERM), 0);
-        assert_true(recv(fd, &byte, 1, 0) <= 0);
-        while (kill(peer.pid, 0) == 0 && access(path, F_OK) == 0) {
-            g_usleep(1000);
-        }
+        assert_int_equal(poll(&end, 1, 30000), 1);
+        close(end.fd);
     }
     close(fd);
-    /* It may have removed entries, or be about to. */
     g_free(volume->program);
     vj_test_remove_dir(volume->directory);
 }
@@ -207,7 +209,7 @@ static void check_key(varjfs *v, bool put)
 
     assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
     if (put) {
-        assert_int_equal(varjfs_kv_put(b, "s", "k", 1, "value", 5, NULL), 0);
+        assert_int_equal(varjfs_kv_put(b, "s", "k", 1, "value", 5, 0, NULL), 0);
     }
     assert_int_equal(varjfs_kv_get(b, "s", "k", 1, value, sizeof value, NULL, NULL), 0);
     assert_int_equal(varjfs_batch_execute(b), 0);
@@ -255,7 +257,7 @@ static void test_edits(void **state)
     g_autoptr(GByteArray) model = g_byte_array_new();
     g_autoptr(GRand) random = g_rand_new_with_seed(14);
     uint8_t bytes[3000], back[3000 * 60];
-    struct varjfs_object_status status;
+    struct varjfs_object_status status = {.size = sizeof status};
     Volume volume;
     size_t got = 0;
     varjfs_batch *b;
@@ -276,7 +278,8 @@ static void test_edits(void **state)
         for (uint32_t n = 0; n < len; n++) {
             bytes[n] = (uint8_t)g_rand_int(random);
         }
-        assert_int_equal(varjfs_object_rwrite(b, "s", "o", bytes, len, at, old, NULL), 0);
+        assert_int_equal(varjfs_object_rwrite(b, "s", "o", bytes, len, at, old, 0, NULL),
+                         0);
         assert_int_equal(varjfs_batch_execute(b), 0);
         g_byte_array_append(next, model->data, at);
         g_byte_array_append(next, bytes, len);
@@ -292,9 +295,9 @@ static void test_edits(void **state)
     assert_int_equal(status.bytes, model->len);
     assert_memory_equal(back, model->data, model->len);
     /* All that is there, from any place. */
-    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "abc", 3, 10, UINT64_MAX, NULL),
+    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "abc", 3, 10, UINT64_MAX, 0, NULL),
                      0);
-    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "X", 1, 12, SIZE_MAX / 2, NULL),
+    assert_int_equal(varjfs_object_rwrite(b, "s", "o", "X", 1, 12, SIZE_MAX / 2, 0, NULL),
                      0);
     assert_int_equal(varjfs_object_read(b, "s", "o", back, sizeof back, 0, &got, NULL),
                      0);
@@ -317,7 +320,7 @@ static void test_many_keys(void **state)
     enum { COUNT = 3000 };
     static char names[COUNT][8];
     struct varjfs_semantics s = {.size = sizeof s};
-    struct varjfs_entry entry;
+    struct varjfs_entry entry = {.size = sizeof entry};
     unsigned found = 0;
     varjfs_iterator *i;
     Volume volume;
@@ -332,7 +335,7 @@ static void test_many_keys(void **state)
     assert_int_equal(varjfs_batch_new(v, &s, &b), 0);
     for (unsigned n = 0; n < COUNT; n++) {
         g_snprintf(names[n], sizeof names[n], "n%05u", n);
-        assert_int_equal(varjfs_kv_put(b, "s", names[n], 6, names[n], 6, NULL), 0);
+        assert_int_equal(varjfs_kv_put(b, "s", names[n], 6, names[n], 6, 0, NULL), 0);
         if (n % 100 == 99) {
             assert_int_equal(varjfs_batch_execute(b), 0);
         }
@@ -356,6 +359,84 @@ static void test_many_keys(void **state)
     remove_volume(&volume);
 }
 
+/* What flags ask for, of the real daemon. */
+static void test_flags(void **state)
+{
+    int results[4];
+    char back[16] = "";
+    struct varjfs_options o = {.size = sizeof o, .flags = VARJFS_READ_ONLY};
+    Volume volume;
+    size_t got = 0;
+    varjfs_batch *b;
+    varjfs *v;
+
+    (void)state;
+    make_volume(&volume);
+    assert_int_equal(open_volume(&volume, &v), 0);
+    assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+    assert_int_equal(varjfs_kv_put(b, "s", "k", 1, "a", 1, VARJFS_EXCLUSIVE, &results[0]),
+                     0);
+    assert_int_equal(varjfs_kv_put(b, "s", "k", 1, "b", 1, VARJFS_EXCLUSIVE, &results[1]),
+                     0);
+    assert_int_equal(varjfs_object_write(b, "s", "o", "ab", 2, 0,
+                                         VARJFS_MAKE | VARJFS_APPEND, &results[2]),
+                     0);
+    assert_int_equal(
+        varjfs_object_rwrite(b, "s", "o", "cd", 2, 0, 0, VARJFS_APPEND, NULL), 0);
+    assert_int_equal(varjfs_object_read(b, "s", "o", back, sizeof back, 0, &got, NULL),
+                     0);
+    assert_int_equal(varjfs_batch_execute(b), -EEXIST);
+    assert_int_equal(results[0], 0);
+    assert_int_equal(results[1], -EEXIST);
+    assert_int_equal(results[2], 0);
+    assert_int_equal(got, 4);
+    assert_memory_equal(back, "abcd", 4);
+    assert_int_equal(varjfs_close(v), 0);
+
+    o.daemon = volume.program;
+    assert_int_equal(varjfs_open(volume.directory, &o, &v), 0);
+    assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+    assert_int_equal(varjfs_kv_delete(b, "s", "k", 1, &results[0]), 0);
+    assert_int_equal(varjfs_kv_get(b, "s", "k", 1, back, 16, NULL, &results[1]), 0);
+    assert_int_equal(varjfs_batch_execute(b), -EROFS);
+    assert_int_equal(results[0], -EROFS);
+    assert_int_equal(results[1], 0);
+    assert_int_equal(varjfs_close(v), 0);
+    remove_volume(&volume);
+}
+
+/* Without a name the program is that of PATH, else the one that was installed; this test
+ * is compiled with the directory of the build for it. */
+static void test_installed(void **state)
+{
+    g_autofree char *path = g_strdup(g_getenv("PATH")), *other = NULL, *text = NULL;
+    Volume volume;
+    varjfs *v;
+
+    (void)state;
+    make_volume(&volume);
+    g_free(volume.program);
+    volume.program = NULL;
+    assert_true(g_setenv("PATH", "/nowhere", true));
+    assert_int_equal(open_volume(&volume, &v), 0);
+    assert_int_equal(varjfs_close(v), 0);
+    assert_true(g_setenv("PATH", path, true));
+    remove_volume(&volume);
+    /* The one of PATH comes first. */
+    make_volume(&volume);
+    other = g_build_filename(volume.directory, "varjfsd", NULL);
+    text = g_strdup("#!/bin/sh\necho of PATH >&2; exit 1\n");
+    assert_true(g_file_set_contents(other, text, -1, NULL));
+    assert_int_equal(chmod(other, 0700), 0);
+    g_free(volume.program);
+    volume.program = NULL;
+    assert_true(g_setenv("PATH", volume.directory, true));
+    assert_int_equal(open_volume(&volume, &v), -ECONNREFUSED);
+    assert_non_null(strstr(varjfs_open_error(), "of PATH"));
+    assert_true(g_setenv("PATH", path, true));
+    remove_volume(&volume);
+}
+
 static const struct CMUnitTest tests[] = {
     {"/start/fails", test_start_fails, NULL, NULL, NULL},
     {"/start/in-use", test_in_use, NULL, NULL, NULL},
@@ -363,6 +444,8 @@ static const struct CMUnitTest tests[] = {
     {"/start/foreign-wait", test_foreign_wait, NULL, NULL, NULL},
     {"/varjfsd/together", test_together, NULL, NULL, NULL},
     {"/varjfsd/edits", test_edits, NULL, NULL, NULL},
+    {"/varjfsd/flags", test_flags, NULL, NULL, NULL},
+    {"/varjfsd/installed", test_installed, NULL, NULL, NULL},
     {"/varjfsd/many-keys", test_many_keys, NULL, NULL, NULL},
 };
 
