@@ -16,7 +16,7 @@ varjfs_sources = \
 	lib/client/op-object.c \
 	lib/client/semantics.c \
 	lib/client/socket.c
-# The objects, for the library and for varjfsctl.
+# The objects, for the library, varjfsctl and varjfs-bench.
 noinst_LTLIBRARIES += lib/client/libvj-client.la
 lib_client_libvj_client_la_SOURCES = $(varjfs_sources)
 lib_client_libvj_client_la_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DVARJFS_VERSION='"$(VERSION)"' \
@@ -38,4 +38,4 @@ varjfs_bench_SOURCES = lib/client/varjfs-bench.c
 varjfs_bench_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I$(top_srcdir)/include
 varjfs_bench_CFLAGS = -std=gnu11 -pthread $(WARN_CFLAGS)
 varjfs_bench_LDFLAGS = -pthread
-varjfs_bench_LDADD = libvarjfs.la
+varjfs_bench_LDADD = lib/client/libvj-client.la
