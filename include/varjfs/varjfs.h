@@ -170,7 +170,8 @@ int varjfs_batch_execute(varjfs_batch *b);
  * Sends it and returns: then varjfs_batch_wait.  Buffers, names and results stay valid
  * until that returns; nothing is added meanwhile (-EBUSY).  The order of batches that are
  * on their way at the same time is not defined, also where they use the same names: one
- * that is to see another one, or to follow it, is submitted when that has been waited for.
+ * that is to see another one, or to follow it, is submitted when that has been waited
+ * for.
  * Returns   0; -EBUSY VARJFS_IN_FLIGHT_MAX are on their way; -E2BIG, -ENOMEM, or why the
  *           connection has failed: nothing was sent, and the batch is as it was
  */

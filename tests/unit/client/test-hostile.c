@@ -131,6 +131,9 @@ static void test_addresses(void **state)
     o.timeout_ms = -2;
     assert_int_equal(varjfs_open(address, &o, &v), -EINVAL);
     o.timeout_ms = 0;
+    o.flags = VARJFS_READ_ONLY << 1;
+    assert_int_equal(varjfs_open(address, &o, &v), -EINVAL);
+    o.flags = 0;
     o.size = 4;
     assert_int_equal(varjfs_open(address, &o, &v), -EINVAL);
     assert_int_equal(varjfs_close(NULL), 0);
