@@ -20,7 +20,11 @@ static uint32_t status_of(int rc)
     case -EEXIST:
         return VARJFS_WIRE_EXISTS;
     case -EINVAL:
+    case -ENOTDIR: /* programs of a mount have made something else of it */
+    case -EISDIR:
         return VARJFS_WIRE_NAMESPACE;
+    case -EPERM:
+        return VJ_WIRE_REFUSED;
     case -EDOM:
         return VARJFS_WIRE_SETTING;
     case -ERANGE:

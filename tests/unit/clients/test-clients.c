@@ -201,6 +201,85 @@ static void test_an_object_that_ends_in_its_batch(void **state)
     expect_content(c, "o", "2");
 }
 
+static uint64_t ino_of_space(VjClients *c, VjClientKind kind)
+{
+    uint64_t ino;
+
+    assert_int_equal(vj_client_space(c, kind, vj_slice("s", 1), false, &ino), 0);
+    return ino;
+}
+
+/* What a process that is killed now leaves behind. */
+static void fixture_copy(const Fixture *x, Fixture *copy)
+{
+    g_autofree char *from = g_strconcat(x->dir, "/.", NULL);
+    const char *argv[] = {"cp", "-R", from, NULL, NULL};
+    g_autoptr(GError) error = NULL;
+    int status;
+
+    copy->dir = vj_test_make_dir();
+    argv[3] = copy->dir;
+    if (!g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_SEARCH_PATH, NULL,
+                      NULL, NULL, NULL, &status, &error)) {
+        fail_msg("%s", error->message);
+    }
+    assert_int_equal(status, 0);
+    fixture_open(copy);
+}
+
+static void copy_end(Fixture *copy)
+{
+    assert_int_equal(vj_clients_close(copy->c), 0);
+    expect_sound(copy);
+    vj_test_remove_dir(copy->dir);
+}
+
+/* What is written, and then not deleted after all, has to be safe. */
+static void write_and_try_to_delete(VjClients *c, const char *text, uint32_t status)
+{
+    Request q = request_new(0, VARJFS_WIRE_SAFETY_STORAGE);
+
+    request_add(&q, OBJECT(WRITE, .name = "o", .brings = text, .len = strlen(text)));
+    request_add(&q, OBJECT(DELETE, .name = "o"));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+    assert_int_equal(status_of(&q, 1), status);
+    request_end(&q);
+}
+
+static void test_an_object_that_cannot_be_deleted(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    uint64_t space;
+    Fixture copy;
+
+    assert_int_equal(write_text(c, "o", "old", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    space = ino_of_space(c, VJ_CLIENT_OBJECTS);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, space, VJ_INODE_IMMUTABLE), 0);
+    write_and_try_to_delete(c, "new", VJ_WIRE_REFUSED);
+    fixture_copy(*state, &copy);
+    expect_content(copy.c, "o", "new");
+    copy_end(&copy);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, space, 0), 0);
+}
+
+static void test_an_object_that_has_another_name(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    uint64_t space;
+    Fixture copy;
+    VjAttr attr;
+
+    assert_int_equal(write_text(c, "o", "old", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    space = ino_of_space(c, VJ_CLIENT_OBJECTS);
+    assert_int_equal(vj_fs_lookup(c->fs, &c->who, space, "o", &attr), 0);
+    assert_int_equal(vj_fs_link(c->fs, attr.st.st_ino, space, "other", &attr), 0);
+    write_and_try_to_delete(c, "new", VJ_WIRE_OK);
+    fixture_copy(*state, &copy);
+    expect_content(copy.c, "other", "new");
+    copy_end(&copy);
+}
+
 /* ---- keys -------------------------------------------------------------------------- */
 
 static void test_keys(void **state)
@@ -573,6 +652,8 @@ static const struct CMUnitTest tests[] = {
     TEST(test_names),
     TEST(test_offsets_beyond_all_files),
     TEST(test_an_object_that_ends_in_its_batch),
+    TEST(test_an_object_that_cannot_be_deleted),
+    TEST(test_an_object_that_has_another_name),
     TEST(test_keys),
     TEST(test_a_batch_is_in_order),
     TEST(test_stop),
