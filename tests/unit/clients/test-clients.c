@@ -280,6 +280,42 @@ static void test_an_object_that_has_another_name(void **state)
     copy_end(&copy);
 }
 
+/* Programs of a mount have made something else below /.varjfs. */
+static void test_what_is_no_namespace_fails_alone(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Op put_there = KEY(PUT, .name = "k", .brings = "1", .len = 1);
+    Request q = request_new(0, 0);
+    uint64_t root;
+    VjAttr attr;
+
+    put_there.space = "file";
+    assert_int_equal(write_text(c, "o", "", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    for (unsigned i = 0; i < VJ_CLIENT_KINDS; i++) {
+        assert_int_equal(vj_client_root(c, (VjClientKind)i, true, &root), 0);
+        assert_int_equal(
+            vj_fs_mknod(c->fs, &c->who, root, "file", S_IFREG | 0600, 0, &attr), 0);
+    }
+    assert_int_equal(vj_fs_mkdir(c->fs, &c->who, ino_of_space(c, VJ_CLIENT_OBJECTS),
+                                 "dir", 0700, &attr),
+                     0);
+    request_add(&q, KEY(PUT, .name = "a", .brings = "1", .len = 1));
+    request_add(&q, put_there);
+    request_add(&q, KEY(PUT, .name = "b", .brings = "1", .len = 1));
+    request_add(&q,
+                (Op){.kind = VARJFS_WIRE_OBJECT_CREATE, .space = "file", .name = "o"});
+    request_add(&q, OBJECT(READ, .name = "dir"));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+    assert_int_equal(status_of(&q, 1), VARJFS_WIRE_NAMESPACE);
+    assert_int_equal(status_of(&q, 2), VJ_WIRE_OK);
+    assert_int_equal(status_of(&q, 3), VARJFS_WIRE_NAMESPACE);
+    assert_int_equal(status_of(&q, 4), VARJFS_WIRE_NAMESPACE);
+    request_end(&q);
+    expect_key(c, "a", "1");
+    expect_key(c, "b", "1");
+}
+
 /* ---- keys -------------------------------------------------------------------------- */
 
 static void test_keys(void **state)
@@ -654,6 +690,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_an_object_that_ends_in_its_batch),
     TEST(test_an_object_that_cannot_be_deleted),
     TEST(test_an_object_that_has_another_name),
+    TEST(test_what_is_no_namespace_fails_alone),
     TEST(test_keys),
     TEST(test_a_batch_is_in_order),
     TEST(test_stop),
