@@ -573,6 +573,29 @@ static void test_iteration(void **state)
     expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "", "", "", 10, "s");
 }
 
+/* Files and directories whose names no object and no namespace can have. */
+static void test_iteration_leaves_out_what_is_none(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    g_autofree char *name = g_strnfill(VARJFS_WIRE_NAME_MAX + 1, 'n');
+    g_autofree char *space = g_strnfill(VARJFS_WIRE_NAMESPACE_MAX + 1, 's');
+    uint64_t root;
+    VjAttr attr;
+
+    assert_int_equal(write_text(c, "o", "", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    assert_int_equal(put(c, "k", "v"), VJ_WIRE_OK);
+    assert_int_equal(vj_fs_mknod(c->fs, &c->who, ino_of_space(c, VJ_CLIENT_OBJECTS), name,
+                                 S_IFREG | 0600, 0, &attr),
+                     0);
+    for (unsigned i = 0; i < VJ_CLIENT_KINDS; i++) {
+        assert_int_equal(vj_client_root(c, (VjClientKind)i, true, &root), 0);
+        assert_int_equal(vj_fs_mkdir(c->fs, &c->who, root, space, 0700, &attr), 0);
+    }
+    expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "s", "", "", 10, "o");
+    expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "", "", "", 10, "s");
+    expect_names(c, VARJFS_WIRE_ITERATE_KEYS, "", "", "", 10, "s");
+}
+
 /* Values of the longest kind, of which two fit. */
 static void test_iteration_by_bytes(void **state)
 {
@@ -699,6 +722,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_a_long_run_of_keys),
     TEST(test_read_only),
     TEST(test_iteration),
+    TEST(test_iteration_leaves_out_what_is_none),
     TEST(test_iteration_by_bytes),
     TEST(test_as_a_mount_sees_it),
     TEST(test_it_is_there_again),
