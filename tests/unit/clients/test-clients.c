@@ -280,6 +280,21 @@ static void test_an_object_that_has_another_name(void **state)
     copy_end(&copy);
 }
 
+/* What was asked for and is not there takes no memory as long as the reply lives. */
+static void test_a_short_reply_has_a_short_buffer(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q = request_new(0, 0);
+
+    assert_int_equal(write_text(c, "o", "x", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    request_add(&q, OBJECT(READ, .name = "o", .most = VARJFS_WIRE_BATCH_RETURN_MAX));
+    request_run(&q, c);
+    assert_int_equal(q.reply.bulk_bytes, 1);
+    assert_true(q.reply.bulk->cap <= 65536);
+    assert_memory_equal(take(&q, 1), "x", 1);
+    request_end(&q);
+}
+
 /* Programs of a mount have made something else below /.varjfs. */
 static void test_what_is_no_namespace_fails_alone(void **state)
 {
@@ -713,6 +728,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_an_object_that_ends_in_its_batch),
     TEST(test_an_object_that_cannot_be_deleted),
     TEST(test_an_object_that_has_another_name),
+    TEST(test_a_short_reply_has_a_short_buffer),
     TEST(test_what_is_no_namespace_fails_alone),
     TEST(test_keys),
     TEST(test_a_batch_is_in_order),
