@@ -645,11 +645,32 @@ static void test_as_a_mount_sees_it(void **state)
     assert_int_equal(attr.st.st_size, 4);
     assert_int_equal(vj_client_space(c, VJ_CLIENT_KEYS, vj_slice("s", 1), false, &ino),
                      0);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, ino, 0), 0);
     assert_int_equal(vj_fs_setxattr(c->fs, &c->who, ino, "user.a", "1", 1, 0), 0);
     assert_int_equal(vj_fs_listxattr(c->fs, &c->who, ino, list, sizeof list, &len), 0);
     assert_int_equal(len, sizeof "user.a");
     assert_string_equal(list, "user.a");
     expect_names(c, VARJFS_WIRE_ITERATE_KEYS, "s", "", "", 10, "k=v");
+}
+
+/* "find -type d -empty -delete" of a mount takes no keys away; whoever means it uses
+ * chattr first. */
+static void test_keys_outlive_what_tidies_up(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    uint64_t root, ino;
+
+    assert_int_equal(put(c, "k", "v"), VJ_WIRE_OK);
+    assert_int_equal(vj_client_root(c, VJ_CLIENT_KEYS, false, &root), 0);
+    assert_int_equal(vj_fs_rmdir(c->fs, root, "s"), -EPERM);
+    assert_int_equal(
+        run_one(c, (Op){.kind = VARJFS_WIRE_KEY_PUT, .space = "other", .name = "k"}),
+        VJ_WIRE_OK);
+    assert_int_equal(vj_fs_rename(c->fs, &c->who, root, "other", root, "s", 0), -EPERM);
+    expect_key(c, "k", "v");
+    ino = ino_of_space(c, VJ_CLIENT_KEYS);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, ino, 0), 0);
+    assert_int_equal(vj_fs_rmdir(c->fs, root, "s"), 0);
 }
 
 static void test_it_is_there_again(void **state)
@@ -741,6 +762,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_iteration_leaves_out_what_is_none),
     TEST(test_iteration_by_bytes),
     TEST(test_as_a_mount_sees_it),
+    TEST(test_keys_outlive_what_tidies_up),
     TEST(test_it_is_there_again),
     TEST(test_requests_that_are_none),
     TEST(test_values_without_a_meaning),
