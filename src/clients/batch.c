@@ -9,6 +9,9 @@
 
 #include "rpc/frame-format.h"
 
+/* A reply's buffer of up to this many bytes may be longer than what it has. */
+#define SHORT_BYTES ((size_t)64 << 10)
+
 static bool is_key(uint8_t kind)
 {
     return kind >= VARJFS_WIRE_KEY_PUT;
@@ -20,7 +23,11 @@ static uint32_t status_of(int rc)
     case -EEXIST:
         return VARJFS_WIRE_EXISTS;
     case -EINVAL:
+    case -ENOTDIR: /* programs of a mount have made something else of it */
+    case -EISDIR:
         return VARJFS_WIRE_NAMESPACE;
+    case -EPERM:
+        return VJ_WIRE_REFUSED;
     case -EDOM:
         return VARJFS_WIRE_SETTING;
     case -ERANGE:
@@ -113,8 +120,31 @@ static int make_safe(VjClientRun *run)
     return rc;
 }
 
-static void fill_reply(VjClientRun *run, VjClientsReply *reply)
+/* Replies wait for whoever is slow to take them, and their bytes alone are counted: what
+ * was asked for and is not there does not stay. */
+static int shorten(VjBuf **buf)
 {
+    VjBuf *copy;
+
+    if ((*buf)->cap <= SHORT_BYTES || (*buf)->len > (*buf)->cap / 2) {
+        return 0;
+    }
+    copy = vj_buf_new_copy((*buf)->data, (*buf)->len);
+    if (copy == NULL) {
+        return -ENOMEM;
+    }
+    vj_buf_unref(*buf);
+    *buf = copy;
+    return 0;
+}
+
+static int fill_reply(VjClientRun *run, VjClientsReply *reply)
+{
+    int rc = run->out != NULL && run->out->len > 0 ? shorten(&run->out) : 0;
+
+    if (rc < 0) {
+        return rc;
+    }
     reply->message = g_byte_array_sized_new(run->batch.count * VARJFS_WIRE_RESULT_BYTES);
     for (uint32_t i = 0; i < run->batch.count; i++) {
         vj_client_result_encode(reply->message, status_of(run->results[i].rc),
@@ -124,6 +154,7 @@ static void fill_reply(VjClientRun *run, VjClientsReply *reply)
         reply->bulk_bytes = (uint32_t)run->out->len;
         reply->bulk = g_steal_pointer(&run->out);
     }
+    return 0;
 }
 
 static int carry_out(VjClientRun *run, VjClientsReply *reply)
@@ -136,10 +167,7 @@ static int carry_out(VjClientRun *run, VjClientsReply *reply)
         run_all(run);
     }
     rc = rc == 0 ? make_safe(run) : rc;
-    if (rc == 0) {
-        fill_reply(run, reply);
-    }
-    return rc;
+    return rc == 0 ? fill_reply(run, reply) : rc;
 }
 
 int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only,

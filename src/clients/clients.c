@@ -4,7 +4,8 @@
  *
  *     /.varjfs/           mode 0700, made when it is needed first
  *         objects/SPACE/  a file for each object
- *         keys/SPACE/     empty; its records in VJ_SPACE_XATTR have the keys
+ *         keys/SPACE/     empty; its records in VJ_SPACE_XATTR have the keys.  Immutable:
+ *                         who tidies up a mount would take them away with it
  */
 #include "clients/clients-private.h"
 
@@ -151,6 +152,18 @@ static void remember(VjClients *c, VjClientKind kind, const char *name, uint64_t
     vj_mutex_unlock(&c->lock);
 }
 
+/* 0; -ENOENT: it is not, and is not to be. */
+static int protect(VjClients *c, uint64_t ino, bool make)
+{
+    uint32_t flags;
+    int rc = vj_fs_get_flags(c->fs, ino, &flags);
+
+    if (rc < 0 || (flags & VJ_INODE_IMMUTABLE) != 0) {
+        return rc;
+    }
+    return make ? vj_fs_set_flags(c->fs, NULL, ino, flags | VJ_INODE_IMMUTABLE) : -ENOENT;
+}
+
 int vj_client_space(VjClients *c, VjClientKind kind, VjSlice space, bool make,
                     uint64_t *ino)
 {
@@ -174,6 +187,12 @@ int vj_client_space(VjClients *c, VjClientKind kind, VjSlice space, bool make,
     rc = vj_client_root(c, kind, make, &root);
     if (rc == 0) {
         rc = find_dir(c, root, name, make, ino);
+    }
+    if (rc == 0 && kind == VJ_CLIENT_KEYS) {
+        rc = protect(c, *ino, make);
+        if (rc == -ENOENT) {
+            return 0; /* as after a crash: the next key that is put looks again */
+        }
     }
     if (rc == 0) {
         remember(c, kind, name, *ino);

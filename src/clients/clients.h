@@ -59,7 +59,7 @@ void vj_clients_reply_clear(VjClientsReply *reply);
  */
 int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only,
                      VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
-/* VARJFS_WIRE_ITERATE: 0; -EPROTO, -EINVAL (a namespace that is none), -ENOMEM, -EBADMSG,
+/* VARJFS_WIRE_ITERATE: 0; -EPROTO (also a namespace that is none), -ENOMEM, -EBADMSG,
  * -EIO.  A namespace without anything is empty. */
 int vj_clients_iterate(VjClients *c, VjSlice message,
                        VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;

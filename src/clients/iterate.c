@@ -30,9 +30,11 @@ static void key_of(const Walk *w, VjSlice name, VjFsKey *out)
     }
 }
 
-/* 1: the entry counts; 0: it is none of those that were asked for; -EBADMSG. */
+/* 1: the entry counts; 0: it is none of those that were asked for; -EBADMSG.  Programs of
+ * a mount may have made files and directories whose names are too long for either. */
 static int value_of(const Walk *w, VjSlice key, VjSlice record, VjSlice *value)
 {
+    bool spaces = w->asked->space.len == 0;
     VjDentry d;
 
     *value = vj_slice(NULL, 0);
@@ -42,7 +44,9 @@ static int value_of(const Walk *w, VjSlice key, VjSlice record, VjSlice *value)
     if (vj_dentry_decode(key, record, &d) < 0) {
         return -EBADMSG;
     }
-    return d.type == (w->asked->space.len == 0 ? DT_DIR : DT_REG);
+    return d.type == (spaces ? DT_DIR : DT_REG) &&
+           key.len - key_skip(w) <=
+               (spaces ? VARJFS_WIRE_NAMESPACE_MAX : VARJFS_WIRE_NAME_MAX);
 }
 
 static void add_entry(Walk *w, VjSlice name, VjSlice value)
@@ -158,7 +162,7 @@ int vj_clients_iterate(VjClients *c, VjSlice message, VjClientsReply *reply)
     if (rc == 0) {
         rc = vj_meta_view(c->meta, walk_body, &w);
     }
-    if (rc == 0 || rc == -ENOENT) {
+    if (rc == 0 || rc == -ENOENT || rc == -ENOTDIR) {
         reply->message = g_byte_array_new();
         vj_client_iterate_reply_encode(reply->message, w.more, w.count);
         reply->bulk =
@@ -167,5 +171,5 @@ int vj_clients_iterate(VjClients *c, VjSlice message, VjClientsReply *reply)
         rc = w.count > 0 && reply->bulk == NULL ? -ENOMEM : 0;
     }
     g_byte_array_unref(w.entries);
-    return rc;
+    return rc == -EINVAL ? -EPROTO : rc; /* a namespace that is none */
 }

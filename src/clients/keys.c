@@ -20,7 +20,7 @@ typedef struct KeysRun {
     bool atomic;
     uint32_t count;   /* operations of it, from run->at on */
     uint64_t *spaces; /* their directories; 0: not there */
-    int *refused;     /* 0, or why one is not begun */
+    int *refused;     /* 0, or why one is not begun: its own result */
     uint8_t *record;  /* room for an encoded value */
     bool writes;
     /* out: */
@@ -96,7 +96,7 @@ static int do_one(VjTxn *txn, KeysRun *k, const VjClientOp *op, uint64_t space,
 static bool is_own_result(int rc)
 {
     return rc == 0 || rc == -ENOENT || rc == -EEXIST || rc == -ERANGE || rc == -EINVAL ||
-           rc == -EROFS || rc == -EBADMSG || rc == -EOPNOTSUPP;
+           rc == -EBADMSG;
 }
 
 static int keys_body(VjTxn *txn, void *opaque)
@@ -112,11 +112,14 @@ static int keys_body(VjTxn *txn, void *opaque)
         VjClientOp op;
         int rc = vj_client_op_decode(&k->batch, &op);
 
+        g_assert(rc == 0); /* all of them were decoded once */
         *result = (VjClientResult){0};
-        rc = rc == 0 ? k->refused[k->done] : rc;
-        rc = rc == 0 ? do_one(txn, k, &op, k->spaces[k->done], result) : rc;
-        if (!is_own_result(rc)) {
-            return rc;
+        rc = k->refused[k->done];
+        if (rc == 0) {
+            rc = do_one(txn, k, &op, k->spaces[k->done], result);
+            if (!is_own_result(rc)) {
+                return rc;
+            }
         }
         result->rc = rc;
         if (rc < 0 && stops) {

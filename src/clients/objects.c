@@ -151,12 +151,16 @@ static int create(VjClientRun *run, const VjClientOp *op)
 
 /* ---- the others -------------------------------------------------------------------- */
 
-/* What was written to it in this batch need not be safe any more. */
+/* It was deleted: what was written to it in this batch need not be safe any more, unless
+ * it has another name, of a program of a mount. */
 static void forget_open(VjClientRun *run, uint64_t ino)
 {
     VjHandle *h = g_hash_table_lookup(run->handles, &ino);
+    VjInode inode;
 
-    if (h != NULL) {
+    if (h != NULL &&
+        vj_file_getattr(vj_volume_files(run->clients->volume), ino, &inode) == 0 &&
+        inode.nlink == 0) {
         g_hash_table_remove(run->written, h);
         g_hash_table_remove(run->handles, &ino);
         vj_fs_release(run->clients->fs, h);
@@ -170,9 +174,9 @@ static int delete (VjClientRun *run, const VjClientOp *op)
     uint64_t ino;
     int rc = find(run, op, &place, &ino);
 
+    rc = rc == 0 ? vj_fs_unlink(c->fs, place.dir, place.name) : rc;
     if (rc == 0) {
         forget_open(run, ino);
-        rc = vj_fs_unlink(c->fs, place.dir, place.name);
     }
     run->changes_meta = run->changes_meta || rc == 0;
     return rc;

@@ -201,6 +201,136 @@ static void test_an_object_that_ends_in_its_batch(void **state)
     expect_content(c, "o", "2");
 }
 
+static uint64_t ino_of_space(VjClients *c, VjClientKind kind)
+{
+    uint64_t ino;
+
+    assert_int_equal(vj_client_space(c, kind, vj_slice("s", 1), false, &ino), 0);
+    return ino;
+}
+
+/* What a process that is killed now leaves behind. */
+static void fixture_copy(const Fixture *x, Fixture *copy)
+{
+    g_autofree char *from = g_strconcat(x->dir, "/.", NULL);
+    const char *argv[] = {"cp", "-R", from, NULL, NULL};
+    g_autoptr(GError) error = NULL;
+    int status;
+
+    copy->dir = vj_test_make_dir();
+    argv[3] = copy->dir;
+    if (!g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_SEARCH_PATH, NULL,
+                      NULL, NULL, NULL, &status, &error)) {
+        fail_msg("%s", error->message);
+    }
+    assert_int_equal(status, 0);
+    fixture_open(copy);
+}
+
+static void copy_end(Fixture *copy)
+{
+    assert_int_equal(vj_clients_close(copy->c), 0);
+    expect_sound(copy);
+    vj_test_remove_dir(copy->dir);
+}
+
+/* What is written, and then not deleted after all, has to be safe. */
+static void write_and_try_to_delete(VjClients *c, const char *text, uint32_t status)
+{
+    Request q = request_new(0, VARJFS_WIRE_SAFETY_STORAGE);
+
+    request_add(&q, OBJECT(WRITE, .name = "o", .brings = text, .len = strlen(text)));
+    request_add(&q, OBJECT(DELETE, .name = "o"));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+    assert_int_equal(status_of(&q, 1), status);
+    request_end(&q);
+}
+
+static void test_an_object_that_cannot_be_deleted(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    uint64_t space;
+    Fixture copy;
+
+    assert_int_equal(write_text(c, "o", "old", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    space = ino_of_space(c, VJ_CLIENT_OBJECTS);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, space, VJ_INODE_IMMUTABLE), 0);
+    write_and_try_to_delete(c, "new", VJ_WIRE_REFUSED);
+    fixture_copy(*state, &copy);
+    expect_content(copy.c, "o", "new");
+    copy_end(&copy);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, space, 0), 0);
+}
+
+static void test_an_object_that_has_another_name(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    uint64_t space;
+    Fixture copy;
+    VjAttr attr;
+
+    assert_int_equal(write_text(c, "o", "old", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    space = ino_of_space(c, VJ_CLIENT_OBJECTS);
+    assert_int_equal(vj_fs_lookup(c->fs, &c->who, space, "o", &attr), 0);
+    assert_int_equal(vj_fs_link(c->fs, attr.st.st_ino, space, "other", &attr), 0);
+    write_and_try_to_delete(c, "new", VJ_WIRE_OK);
+    fixture_copy(*state, &copy);
+    expect_content(copy.c, "other", "new");
+    copy_end(&copy);
+}
+
+/* What was asked for and is not there takes no memory as long as the reply lives. */
+static void test_a_short_reply_has_a_short_buffer(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Request q = request_new(0, 0);
+
+    assert_int_equal(write_text(c, "o", "x", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    request_add(&q, OBJECT(READ, .name = "o", .most = VARJFS_WIRE_BATCH_RETURN_MAX));
+    request_run(&q, c);
+    assert_int_equal(q.reply.bulk_bytes, 1);
+    assert_true(q.reply.bulk->cap <= 65536);
+    assert_memory_equal(take(&q, 1), "x", 1);
+    request_end(&q);
+}
+
+/* Programs of a mount have made something else below /.varjfs. */
+static void test_what_is_no_namespace_fails_alone(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Op put_there = KEY(PUT, .name = "k", .brings = "1", .len = 1);
+    Request q = request_new(0, 0);
+    uint64_t root;
+    VjAttr attr;
+
+    put_there.space = "file";
+    assert_int_equal(write_text(c, "o", "", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    for (unsigned i = 0; i < VJ_CLIENT_KINDS; i++) {
+        assert_int_equal(vj_client_root(c, (VjClientKind)i, true, &root), 0);
+        assert_int_equal(
+            vj_fs_mknod(c->fs, &c->who, root, "file", S_IFREG | 0600, 0, &attr), 0);
+    }
+    assert_int_equal(vj_fs_mkdir(c->fs, &c->who, ino_of_space(c, VJ_CLIENT_OBJECTS),
+                                 "dir", 0700, &attr),
+                     0);
+    request_add(&q, KEY(PUT, .name = "a", .brings = "1", .len = 1));
+    request_add(&q, put_there);
+    request_add(&q, KEY(PUT, .name = "b", .brings = "1", .len = 1));
+    request_add(&q,
+                (Op){.kind = VARJFS_WIRE_OBJECT_CREATE, .space = "file", .name = "o"});
+    request_add(&q, OBJECT(READ, .name = "dir"));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+    assert_int_equal(status_of(&q, 1), VARJFS_WIRE_NAMESPACE);
+    assert_int_equal(status_of(&q, 2), VJ_WIRE_OK);
+    assert_int_equal(status_of(&q, 3), VARJFS_WIRE_NAMESPACE);
+    assert_int_equal(status_of(&q, 4), VARJFS_WIRE_NAMESPACE);
+    request_end(&q);
+    expect_key(c, "a", "1");
+    expect_key(c, "b", "1");
+}
+
 /* ---- keys -------------------------------------------------------------------------- */
 
 static void test_keys(void **state)
@@ -458,6 +588,29 @@ static void test_iteration(void **state)
     expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "", "", "", 10, "s");
 }
 
+/* Files and directories whose names no object and no namespace can have. */
+static void test_iteration_leaves_out_what_is_none(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    g_autofree char *name = g_strnfill(VARJFS_WIRE_NAME_MAX + 1, 'n');
+    g_autofree char *space = g_strnfill(VARJFS_WIRE_NAMESPACE_MAX + 1, 's');
+    uint64_t root;
+    VjAttr attr;
+
+    assert_int_equal(write_text(c, "o", "", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    assert_int_equal(put(c, "k", "v"), VJ_WIRE_OK);
+    assert_int_equal(vj_fs_mknod(c->fs, &c->who, ino_of_space(c, VJ_CLIENT_OBJECTS), name,
+                                 S_IFREG | 0600, 0, &attr),
+                     0);
+    for (unsigned i = 0; i < VJ_CLIENT_KINDS; i++) {
+        assert_int_equal(vj_client_root(c, (VjClientKind)i, true, &root), 0);
+        assert_int_equal(vj_fs_mkdir(c->fs, &c->who, root, space, 0700, &attr), 0);
+    }
+    expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "s", "", "", 10, "o");
+    expect_names(c, VARJFS_WIRE_ITERATE_OBJECTS, "", "", "", 10, "s");
+    expect_names(c, VARJFS_WIRE_ITERATE_KEYS, "", "", "", 10, "s");
+}
+
 /* Values of the longest kind, of which two fit. */
 static void test_iteration_by_bytes(void **state)
 {
@@ -492,11 +645,32 @@ static void test_as_a_mount_sees_it(void **state)
     assert_int_equal(attr.st.st_size, 4);
     assert_int_equal(vj_client_space(c, VJ_CLIENT_KEYS, vj_slice("s", 1), false, &ino),
                      0);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, ino, 0), 0);
     assert_int_equal(vj_fs_setxattr(c->fs, &c->who, ino, "user.a", "1", 1, 0), 0);
     assert_int_equal(vj_fs_listxattr(c->fs, &c->who, ino, list, sizeof list, &len), 0);
     assert_int_equal(len, sizeof "user.a");
     assert_string_equal(list, "user.a");
     expect_names(c, VARJFS_WIRE_ITERATE_KEYS, "s", "", "", 10, "k=v");
+}
+
+/* "find -type d -empty -delete" of a mount takes no keys away; whoever means it uses
+ * chattr first. */
+static void test_keys_outlive_what_tidies_up(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    uint64_t root, ino;
+
+    assert_int_equal(put(c, "k", "v"), VJ_WIRE_OK);
+    assert_int_equal(vj_client_root(c, VJ_CLIENT_KEYS, false, &root), 0);
+    assert_int_equal(vj_fs_rmdir(c->fs, root, "s"), -EPERM);
+    assert_int_equal(
+        run_one(c, (Op){.kind = VARJFS_WIRE_KEY_PUT, .space = "other", .name = "k"}),
+        VJ_WIRE_OK);
+    assert_int_equal(vj_fs_rename(c->fs, &c->who, root, "other", root, "s", 0), -EPERM);
+    expect_key(c, "k", "v");
+    ino = ino_of_space(c, VJ_CLIENT_KEYS);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, ino, 0), 0);
+    assert_int_equal(vj_fs_rmdir(c->fs, root, "s"), 0);
 }
 
 static void test_it_is_there_again(void **state)
@@ -573,6 +747,10 @@ static const struct CMUnitTest tests[] = {
     TEST(test_names),
     TEST(test_offsets_beyond_all_files),
     TEST(test_an_object_that_ends_in_its_batch),
+    TEST(test_an_object_that_cannot_be_deleted),
+    TEST(test_an_object_that_has_another_name),
+    TEST(test_a_short_reply_has_a_short_buffer),
+    TEST(test_what_is_no_namespace_fails_alone),
     TEST(test_keys),
     TEST(test_a_batch_is_in_order),
     TEST(test_stop),
@@ -581,8 +759,10 @@ static const struct CMUnitTest tests[] = {
     TEST(test_a_long_run_of_keys),
     TEST(test_read_only),
     TEST(test_iteration),
+    TEST(test_iteration_leaves_out_what_is_none),
     TEST(test_iteration_by_bytes),
     TEST(test_as_a_mount_sees_it),
+    TEST(test_keys_outlive_what_tidies_up),
     TEST(test_it_is_there_again),
     TEST(test_requests_that_are_none),
     TEST(test_values_without_a_meaning),
