@@ -13,22 +13,88 @@
 
 G_STATIC_ASSERT(sizeof(VjBuf) % 16 == 0);
 
+/* Buffers of so many times VJ_BUF_ALIGN are kept for the thread that has freed them: what
+ * is aligned costs the allocator much, and its neighbours are merged each time. */
+#define KEPT_UNITS_MAX 4u
+/* Of each length, by a thread: 160 KiB in all. */
+#define KEPT_MAX 4u
+
+/* A sanitizer is to see what is used after it was freed. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define KEEPS false
+#else
+#define KEEPS true
+#endif
+
 static _Atomic uint64_t total_bytes;
+
+typedef struct Kept {
+    VjBuf *bufs[KEPT_UNITS_MAX][KEPT_MAX];
+    unsigned counts[KEPT_UNITS_MAX];
+    bool is_noticed; /* kept_free is called when the thread ends */
+} Kept;
+
+static _Thread_local Kept kept;
 
 static bool lives_apart(size_t cap)
 {
     return cap >= VJ_BUF_ALIGN;
 }
 
-VjBuf *vj_buf_new(size_t cap)
+static void free_one(VjBuf *b)
 {
-    size_t whole;
-    VjBuf *b;
-
-    if (!vj_add_size(sizeof(VjBuf), cap, &whole) || whole > PTRDIFF_MAX) {
-        return NULL; /* no object of C is longer */
+    if (lives_apart(b->cap)) {
+        free(b->data);
     }
-    b = malloc(lives_apart(cap) ? sizeof(VjBuf) : whole);
+    free(b);
+}
+
+/* The thread ends. */
+static void kept_free(gpointer unused)
+{
+    (void)unused;
+    for (unsigned i = 0; i < KEPT_UNITS_MAX; i++) {
+        while (kept.counts[i] > 0) {
+            free_one(kept.bufs[i][--kept.counts[i]]);
+        }
+    }
+    kept.is_noticed = false;
+}
+
+static bool may_keep(size_t cap)
+{
+    return KEEPS && cap > 0 && cap % VJ_BUF_ALIGN == 0 &&
+           cap / VJ_BUF_ALIGN <= KEPT_UNITS_MAX;
+}
+
+static VjBuf *take_kept(size_t cap)
+{
+    unsigned i = (unsigned)(cap / VJ_BUF_ALIGN) - 1;
+
+    return kept.counts[i] > 0 ? kept.bufs[i][--kept.counts[i]] : NULL;
+}
+
+/* False: enough are kept. */
+static bool keep(VjBuf *b)
+{
+    static GPrivate at_end = G_PRIVATE_INIT(kept_free);
+    unsigned i = (unsigned)(b->cap / VJ_BUF_ALIGN) - 1;
+
+    if (kept.counts[i] == KEPT_MAX) {
+        return false;
+    }
+    if (!kept.is_noticed) {
+        kept.is_noticed = true;
+        g_private_set(&at_end, &kept);
+    }
+    kept.bufs[i][kept.counts[i]++] = b;
+    return true;
+}
+
+static VjBuf *allocate(size_t cap, size_t whole)
+{
+    VjBuf *b = malloc(lives_apart(cap) ? sizeof(VjBuf) : whole);
+
     if (b == NULL) {
         return NULL;
     }
@@ -41,6 +107,26 @@ VjBuf *vj_buf_new(size_t cap)
             return NULL;
         }
         b->data = data;
+    }
+    return b;
+}
+
+VjBuf *vj_buf_new(size_t cap)
+{
+    VjBuf *b = NULL;
+    size_t whole;
+
+    if (!vj_add_size(sizeof(VjBuf), cap, &whole) || whole > PTRDIFF_MAX) {
+        return NULL; /* no object of C is longer */
+    }
+    if (may_keep(cap)) {
+        b = take_kept(cap);
+    }
+    if (b == NULL) {
+        b = allocate(cap, whole);
+    }
+    if (b == NULL) {
+        return NULL;
     }
     b->cap = cap;
     b->len = 0;
@@ -77,10 +163,9 @@ void vj_buf_unref(VjBuf *b)
     }
     g_assert(b->len <= b->cap);
     atomic_fetch_sub_explicit(&total_bytes, sizeof(VjBuf) + b->cap, memory_order_relaxed);
-    if (lives_apart(b->cap)) {
-        free(b->data);
+    if (!may_keep(b->cap) || !keep(b)) {
+        free_one(b);
     }
-    free(b);
 }
 
 uint64_t vj_buf_total_bytes(void)

@@ -7,7 +7,21 @@
  */
 #include "base/base.h"
 
+#include <pthread.h>
 #include <sys/random.h>
+
+/* Numbers of one thread that the kernel has given together. */
+#define NUMBERS_KEPT 32u
+
+static _Thread_local struct {
+    uint64_t numbers[NUMBERS_KEPT];
+    unsigned left;
+    gint forks; /* when they came */
+} kept;
+
+/* atomic: of the process's ancestors and its own, that made it: what was kept before
+ * belongs to the parent */
+static gint forks;
 
 void vj_random_bytes(void *dst, size_t len)
 {
@@ -27,12 +41,32 @@ void vj_random_bytes(void *dst, size_t len)
     }
 }
 
+static void note_fork(void)
+{
+    g_atomic_int_inc(&forks);
+}
+
+static void watch_forks(void)
+{
+    static gsize once;
+
+    if (g_once_init_enter(&once)) {
+        if (pthread_atfork(NULL, NULL, note_fork) != 0) {
+            g_error("no memory for what a fork is to do");
+        }
+        g_once_init_leave(&once, 1);
+    }
+}
+
 uint64_t vj_random_u64(void)
 {
-    uint64_t v;
-
-    vj_random_bytes(&v, sizeof v);
-    return v;
+    if (kept.left == 0 || kept.forks != g_atomic_int_get(&forks)) {
+        watch_forks();
+        kept.forks = g_atomic_int_get(&forks);
+        vj_random_bytes(kept.numbers, sizeof kept.numbers);
+        kept.left = NUMBERS_KEPT;
+    }
+    return kept.numbers[--kept.left];
 }
 
 static uint64_t splitmix64(uint64_t *state)

@@ -29,6 +29,9 @@
 /* Reads of several calls that an apply() of this client came between begin anew so
  * often. */
 #define READ_TRIES 100u
+/* What is enough for the message of a small request, and for most changes. */
+#define MESSAGE_BYTES 128u
+#define CHANGE_BYTES 256u
 
 G_STATIC_ASSERT(VJ_WIRE_KEY_MAX == VJ_META_KEY_MAX);
 G_STATIC_ASSERT(VJ_WIRE_VALUE_MAX == VJ_META_VALUE_MAX);
@@ -210,7 +213,7 @@ static int ask_for_keys(VjRemoteEngine *r, const VjKey *keys, size_t count, VjIt
                         size_t *got, int64_t deadline_us)
 {
     g_auto(Request) q = {.op = VJ_OP_GET_MANY,
-                         .message = g_byte_array_new(),
+                         .message = g_byte_array_sized_new(MESSAGE_BYTES),
                          .reply_bulk_max = VJ_WIRE_ITEMS_BYTES_MAX};
     g_autofree VjWireKey *wire = g_try_new(VjWireKey, MAX(count, 1));
     g_autoptr(VjRpcCall) call = NULL;
@@ -313,7 +316,7 @@ static int remote_scan(VjEngine *e, const VjRange *range, size_t limit, VjItems 
                        .from = range->from,
                        .to = range->to};
     g_auto(Request) q = {.op = VJ_OP_SCAN,
-                         .message = g_byte_array_new(),
+                         .message = g_byte_array_sized_new(MESSAGE_BYTES),
                          .reply_bulk_max = VJ_WIRE_ITEMS_BYTES_MAX};
     g_autoptr(VjRpcCall) call = NULL;
     size_t before = out->count;
@@ -360,7 +363,7 @@ static uint64_t bulk_bytes_of(const VjBatch *batch, uint64_t *count)
 /* -EFBIG: the caller does not keep to apply_max_bytes. */
 static int fill_bulk(const VjBatch *batch, Request *q, uint64_t *count)
 {
-    g_autoptr(GByteArray) one = g_byte_array_new();
+    g_autoptr(GByteArray) one = g_byte_array_sized_new(CHANGE_BYTES);
     uint64_t bytes = bulk_bytes_of(batch, count), used = 0;
     const void *at = NULL;
     VjChange change;
@@ -482,7 +485,7 @@ static int remote_apply(VjEngine *e, const VjBatch *batch, VjItems *fresh,
 {
     VjRemoteEngine *r = (VjRemoteEngine *)e;
     g_auto(Request) q = {.op = VJ_OP_APPLY,
-                         .message = g_byte_array_new(),
+                         .message = g_byte_array_sized_new(MESSAGE_BYTES),
                          .reply_bulk_max = VJ_WIRE_ITEMS_BYTES_MAX};
     int rc;
 

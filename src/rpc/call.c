@@ -11,7 +11,7 @@ typedef struct CallAndState {
 
 VjRpcCall *vj_rpc_call_new(uint16_t op)
 {
-    CallAndState *both = g_new0(CallAndState, 1);
+    CallAndState *both = vj_malloc0(sizeof *both);
 
     both->call.op = op;
     both->call.deadline_us = INT64_MAX;

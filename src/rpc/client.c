@@ -149,13 +149,13 @@ static bool has_slot(const VjRpcClient *c, const VjRpcCall *call)
 }
 
 /* Gives it a tag; there is a free slot.  The frame has a reference from now on. */
-static void slot_add(VjRpcClient *c, VjRpcCallState *s)
+static void slot_add(VjRpcClient *c, VjRpcCallState *s, int64_t now_us)
 {
     unsigned slot;
 
     g_assert(c->free_count > 0 && c->state == STATE_CONNECTED);
     if (in_flight(c) == 0) {
-        c->busy_us = vj_clock_mono_us();
+        c->busy_us = now_us;
     }
     slot = c->free_slots[--c->free_count];
     c->slots[slot] = s;
@@ -203,23 +203,24 @@ static void call_released(VjOut *out, bool was_sent)
     vj_rpc_call_unref(state_of_out(out)->call);
 }
 
-static uint32_t timeout_ms(int64_t deadline_us)
+static uint32_t timeout_ms(int64_t deadline_us, int64_t now_us)
 {
     int64_t left_us;
 
     if (deadline_us == INT64_MAX) {
         return 0;
     }
-    left_us = MAX(deadline_us - vj_clock_mono_us(), 1);
+    left_us = MAX(deadline_us - now_us, 1);
     return (uint32_t)MIN((left_us + 999) / 1000, UINT32_MAX);
 }
 
 /* It has a slot.  No lock is held: checksums and sockets take time. */
-static void send_call(VjConn *conn, VjRpcCall *call)
+static void send_call(VjConn *conn, VjRpcCall *call, int64_t now_us)
 {
     VjRpcCallState *s = call->state;
-    VjFrame frame = {
-        .op = call->op, .tag = s->tag, .timeout_ms = timeout_ms(call->deadline_us)};
+    VjFrame frame = {.op = call->op,
+                     .tag = s->tag,
+                     .timeout_ms = timeout_ms(call->deadline_us, now_us)};
 
     s->out.message = call->message != NULL
                          ? vj_slice(call->message->data, call->message->len)
@@ -237,20 +238,22 @@ static void pump(VjRpcClient *c)
     for (;;) {
         VjConn *conn = NULL;
         VjRpcCallState *s = NULL;
+        int64_t now_us = 0;
 
         vj_mutex_lock(&c->lock);
         if (c->first != NULL && c->state == STATE_CONNECTED &&
             has_slot(c, c->first->call)) {
+            now_us = vj_clock_mono_us();
             s = c->first;
             conn = vj_conn_ref(c->conn);
             queue_remove(c, s);
-            slot_add(c, s);
+            slot_add(c, s, now_us);
         }
         vj_mutex_unlock(&c->lock);
         if (s == NULL) {
             return;
         }
-        send_call(conn, s->call);
+        send_call(conn, s->call, now_us);
         vj_conn_unref(conn);
     }
 }
@@ -289,7 +292,8 @@ static void give_up(VjConn *conn, VjRpcCallState *s)
 /* ---- calls of users ---------------------------------------------------------------- */
 
 /* 0: *conn: send it; NULL: it waits.  Else its answer. */
-static int begin(VjRpcClient *c, VjRpcCall *call, VjConn **conn, bool *wake)
+static int begin(VjRpcClient *c, VjRpcCall *call, int64_t now_us, VjConn **conn,
+                 bool *wake)
 {
     VjRpcCallState *s = call->state;
     bool is_connected = c->state == STATE_CONNECTED;
@@ -305,7 +309,7 @@ static int begin(VjRpcClient *c, VjRpcCall *call, VjConn **conn, bool *wake)
         return -ENOTCONN;
     }
     if (is_connected && c->first == NULL && has_slot(c, call)) {
-        slot_add(c, s);
+        slot_add(c, s, now_us);
         *conn = vj_conn_ref(c->conn);
     } else if (c->waiting_count < WAITING_MAX) {
         queue_add(c, s);
@@ -321,6 +325,7 @@ static int begin(VjRpcClient *c, VjRpcCall *call, VjConn **conn, bool *wake)
 
 void vj_rpc_submit(VjRpcClient *c, VjRpcCall *call)
 {
+    int64_t now_us = vj_clock_mono_us();
     VjConn *conn = NULL;
     bool wake = false;
     int rc;
@@ -339,13 +344,13 @@ void vj_rpc_submit(VjRpcClient *c, VjRpcCall *call)
     if (call->done != NULL && !call->has_helper) {
         vj_loop_call_waits_elsewhere(c->loop);
     }
-    if (call->deadline_us != INT64_MAX && call->deadline_us <= vj_clock_mono_us()) {
+    if (call->deadline_us <= now_us) {
         call->state->place = VJ_CALL_ENDED;
         vj_call_end(call, -ETIMEDOUT);
         return;
     }
     vj_mutex_lock(&c->lock);
-    rc = begin(c, call, &conn, &wake);
+    rc = begin(c, call, now_us, &conn, &wake);
     if (rc < 0) {
         call->state->place = VJ_CALL_ENDED;
     }
@@ -354,7 +359,7 @@ void vj_rpc_submit(VjRpcClient *c, VjRpcCall *call)
     }
     vj_mutex_unlock(&c->lock);
     if (conn != NULL) {
-        send_call(conn, call);
+        send_call(conn, call, now_us);
         vj_conn_unref(conn);
     }
     if (rc < 0) {

@@ -65,6 +65,8 @@ struct VjConn {
     Phase phase;
     struct event *read_event, *write_event;
     bool is_reading, is_writing; /* which of them are added */
+    VjLoopSource source;
+    uint64_t reads; /* that got something */
     bool is_paused;
     int64_t finish_us;
     /* the frame that is coming in */
@@ -391,8 +393,14 @@ static void set_events(VjConn *c)
     }
     vj_mutex_unlock(&c->lock);
     if (c->phase != PHASE_CLOSED) {
+        bool reads = c->phase == PHASE_OPEN && wants == POLLIN;
+
         set_event(c->read_event, &c->is_reading, (wants & POLLIN) != 0);
         set_event(c->write_event, &c->is_writing, (wants & POLLOUT) != 0);
+        vj_loop_source_wants(c->loop, &c->source,
+                             reads        ? VJ_SOURCE_READS
+                             : wants != 0 ? VJ_SOURCE_OTHER
+                                          : VJ_SOURCE_IDLE);
     }
 }
 
@@ -534,7 +542,7 @@ static size_t feed_head(VjConn *c, const uint8_t *bytes, size_t len)
     size_t n = MIN(len, VJ_FRAME_HEAD_BYTES - c->head_used);
 
     if (c->head_used == 0) {
-        c->frame_us = vj_clock_mono_us();
+        c->frame_us = __atomic_load_n(&c->in_us, __ATOMIC_RELAXED);
     }
     memcpy(c->head + c->head_used, bytes, n);
     c->head_used += n;
@@ -679,6 +687,7 @@ static ssize_t receive_some(VjConn *c, size_t *asked)
     if (got <= 0) {
         return got;
     }
+    c->reads++;
     __atomic_store_n(&c->in_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
     __atomic_fetch_add(&c->counters->received_bytes, (uint64_t)got, __ATOMIC_RELAXED);
     if (is_direct) {
@@ -903,7 +912,25 @@ static void on_event(evutil_socket_t fd, short what, void *opaque)
     step(c, (what & EV_READ) != 0 || c->stream == NULL ||
                 (c->stream->recv_wants & POLLOUT) != 0);
     set_events(c);
+    if (c->phase == PHASE_OPEN) {
+        vj_loop_source_was_read(c->loop, &c->source);
+    }
     vj_conn_unref(c);
+}
+
+/* The same without an event.  The phase is PHASE_OPEN, and no output waits. */
+static bool read_source(VjLoopSource *source)
+{
+    VjConn *c =
+        vj_conn_ref((VjConn *)(void *)((uint8_t *)source - offsetof(VjConn, source)));
+    uint64_t reads = c->reads;
+    bool got;
+
+    read_some(c);
+    set_events(c);
+    got = c->reads != reads || c->phase != PHASE_OPEN;
+    vj_conn_unref(c);
+    return got;
 }
 
 static void on_task(VjLoopTask *task)
@@ -951,6 +978,7 @@ VjConn *vj_conn_new(VjLoop *loop, int fd, const VjConnCallbacks *callbacks, void
     c->owner = owner;
     c->counters = counters;
     c->task.run = on_task;
+    c->source = (VjLoopSource){.fd = fd, .read = read_source};
     vj_mutex_init(&c->receive_lock, VJ_RANK_RPC_RECEIVE, "rpc.receive");
     vj_mutex_init(&c->lock, VJ_RANK_RPC_CONNECTION, "rpc.connection");
     return c;
@@ -1035,6 +1063,7 @@ void vj_conn_close(VjConn *c, int rc)
         return;
     }
     c->phase = PHASE_CLOSED;
+    vj_loop_source_wants(c->loop, &c->source, VJ_SOURCE_IDLE);
     free_event(&c->read_event);
     free_event(&c->write_event);
     vj_mutex_lock(&c->lock);

@@ -10,6 +10,11 @@
  * its call is the only one of the process; the loop's own thread is back as soon as there
  * is another, or a task, or nobody has borrowed it for 20 ms.
  *
+ * Sockets from which nothing but bytes is waited for are known to the loop (sources).  A
+ * borrower looks at these itself, without the events of libevent, as long as there is
+ * nothing else to wait for; and what was read last is read again before all events are
+ * looked at, a few times at most (VJ_LOOP_AGAIN_MAX).
+ *
  * A loop with a follower has two threads.  The leader runs it, and when nothing is due it
  * may run something else that blocks: no other thread is woken for that.  When that takes
  * longer than a millisecond or two the follower takes the loop, and the two have changed
@@ -24,6 +29,9 @@
 
 /* Of vj_loop_scratch. */
 #define VJ_LOOP_SCRATCH_BYTES ((size_t)16 << 10)
+
+/* A socket that was read is read again so often before the loop looks at all events. */
+#define VJ_LOOP_AGAIN_MAX 8u
 
 typedef struct VjLoop VjLoop;
 
@@ -48,6 +56,26 @@ bool vj_loop_post(VjLoop *loop, VjLoopTask *task);
 void vj_loop_unpost(VjLoop *loop, VjLoopTask *task);
 bool vj_loop_is_current(const VjLoop *loop);
 struct event_base *vj_loop_base(VjLoop *loop);
+
+/* A socket with an event of its own in the loop. */
+typedef struct VjLoopSource VjLoopSource;
+struct VjLoopSource {
+    int fd;
+    /* In the loop's thread: reads what is there.  False: nothing was. */
+    bool (*read)(VjLoopSource *source);
+    /* the loop's: */
+    enum {
+        VJ_SOURCE_IDLE,  /* waits for nothing */
+        VJ_SOURCE_READS, /* for bytes, and for nothing else */
+        VJ_SOURCE_OTHER, /* for something else, or that too */
+    } wants;
+};
+
+/* What its event waits for has changed.  It is idle before it ends.  In the loop's
+ * thread. */
+void vj_loop_source_wants(VjLoop *loop, VjLoopSource *source, int wants);
+/* Something was read from it.  Likewise. */
+void vj_loop_source_was_read(VjLoop *loop, VjLoopSource *source);
 
 /* A call of a client is submitted, and answered.  Threads: any. */
 void vj_loop_call_begins(VjLoop *loop);

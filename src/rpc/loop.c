@@ -2,6 +2,7 @@
 /* loop.c - see loop-private.h */
 #include "rpc/loop-private.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -14,6 +15,11 @@
 #define FOLLOWER_LOOK_US 1000
 #define FOLLOWER_LOOKS 50u
 
+/* A borrower looks at no more sockets itself. */
+#define SOURCES_MAX 8u
+/* So long it leaves all other events alone: timers come so much later. */
+#define BASE_EVERY_US 1000
+
 struct VjLoop {
     struct event_base *base;
     struct event *wake_event;
@@ -22,9 +28,16 @@ struct VjLoop {
     GThread *thread;
     GThread *follower; /* NULL: it has none */
     uint8_t *scratch;
-    /* in its thread: what that runs aside when no callback is due; NULL */
-    void (*aside)(void *opaque);
+    /* in its thread: */
+    void (*aside)(void *opaque); /* what that runs aside when no callback is due; NULL */
     void *aside_opaque;
+    VjLoopSource *sources[SOURCES_MAX]; /* that want bytes alone */
+    unsigned source_count;
+    unsigned other_count;    /* of sources that want something else, or have no place */
+    VjLoopSource *last_read; /* of those that want bytes alone; NULL */
+    unsigned again_count;    /* how often it was read again, since all was looked at */
+    int64_t base_us;         /* when a borrower has looked at all */
+    bool has_tasks;
     VjMutex lock;  /* VJ_RANK_RPC_LOOP */
     VjCond needed; /* for the loop's own thread, or its follower */
     /* guarded by lock: */
@@ -153,6 +166,62 @@ static void on_wake(evutil_socket_t fd, short what, void *opaque)
     vj_mutex_unlock(&loop->lock);
 }
 
+/* ---- sources ----------------------------------------------------------------------- */
+
+static unsigned source_index(const VjLoop *loop, const VjLoopSource *source)
+{
+    unsigned i = 0;
+
+    while (i < loop->source_count && loop->sources[i] != source) {
+        i++;
+    }
+    return i;
+}
+
+static void source_remove(VjLoop *loop, VjLoopSource *source)
+{
+    unsigned i = source_index(loop, source);
+
+    if (loop->last_read == source) {
+        loop->last_read = NULL;
+    }
+    if (i < loop->source_count) {
+        loop->sources[i] = loop->sources[--loop->source_count];
+    } else if (source->wants != VJ_SOURCE_IDLE) {
+        loop->other_count--;
+    }
+}
+
+void vj_loop_source_wants(VjLoop *loop, VjLoopSource *source, int wants)
+{
+    g_assert(vj_loop_is_current(loop));
+    if ((int)source->wants == wants) {
+        return;
+    }
+    source_remove(loop, source);
+    source->wants = wants;
+    if (wants == VJ_SOURCE_READS && loop->source_count < SOURCES_MAX) {
+        loop->sources[loop->source_count++] = source;
+    } else if (wants != VJ_SOURCE_IDLE) {
+        loop->other_count++;
+    }
+}
+
+void vj_loop_source_was_read(VjLoop *loop, VjLoopSource *source)
+{
+    loop->last_read = source->wants == VJ_SOURCE_READS ? source : NULL;
+}
+
+static bool read_source(VjLoop *loop, VjLoopSource *source)
+{
+    bool got;
+
+    current = loop;
+    got = source->read(source);
+    current = NULL;
+    return got;
+}
+
 /* ---- which thread runs it ---------------------------------------------------------- */
 
 /* Waits for an event, and runs what is due. */
@@ -160,6 +229,7 @@ static void run_once(VjLoop *loop)
 {
     int rc;
 
+    loop->again_count = 0;
     current = loop;
     rc = event_base_loop(loop->base, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY);
     current = NULL;
@@ -256,6 +326,17 @@ static void run_aside(VjLoop *loop) VJ_REQUIRES(loop->lock)
     loop->is_aside = false;
 }
 
+/* Who has just been answered often has the next request on its way.  False: there is
+ * nothing, or others are to be looked at. */
+static bool read_again(VjLoop *loop)
+{
+    if (loop->last_read == NULL || loop->again_count == VJ_LOOP_AGAIN_MAX) {
+        return false;
+    }
+    loop->again_count++;
+    return read_source(loop, loop->last_read);
+}
+
 /* Two threads do this.  One runs the loop, and what it is given aside; when that takes
  * long the other one takes the loop, and the first is the follower from then on. */
 static gpointer shared_main(gpointer opaque)
@@ -266,9 +347,13 @@ static gpointer shared_main(gpointer opaque)
     while (!loop->has_ended) {
         wait_as_follower(loop);
         while (!loop->has_ended && !loop->is_run) {
+            bool may_again = loop->first == NULL;
+
             loop->is_run = true;
             vj_mutex_unlock(&loop->lock);
-            run_once(loop);
+            if (!may_again || !read_again(loop)) {
+                run_once(loop);
+            }
             vj_mutex_lock(&loop->lock);
             loop->is_run = false;
             if (loop->aside != NULL) {
@@ -324,18 +409,61 @@ bool vj_loop_borrow(VjLoop *loop)
     return may;
 }
 
-bool vj_loop_borrowed_run(VjLoop *loop, int64_t until_us)
+/* The borrower looks at sources itself.  False: at all events, without waiting. */
+static bool poll_sources(VjLoop *loop)
 {
-    int64_t wait_us = MAX(until_us - vj_clock_mono_us(), 1);
+    struct pollfd fds[1 + SOURCES_MAX];
+    VjLoopSource *readable = NULL;
+    int count;
+
+    if (loop->last_read != NULL && read_source(loop, loop->last_read)) {
+        return true;
+    }
+    fds[0] = (struct pollfd){.fd = loop->wake_fd, .events = POLLIN};
+    for (unsigned i = 0; i < loop->source_count; i++) {
+        fds[1 + i] = (struct pollfd){.fd = loop->sources[i]->fd, .events = POLLIN};
+    }
+    count = poll(fds, 1 + loop->source_count, BASE_EVERY_US / 1000);
+    if (count <= 0 || fds[0].revents != 0) {
+        return false;
+    }
+    for (unsigned i = 0; readable == NULL && i < loop->source_count; i++) {
+        readable = fds[1 + i].revents != 0 ? loop->sources[i] : NULL;
+    }
+    return readable != NULL && read_source(loop, readable);
+}
+
+static bool may_poll_sources(const VjLoop *loop, int64_t now_us)
+{
+    return loop->source_count > 0 && loop->other_count == 0 && !loop->has_tasks &&
+           now_us - loop->base_us < BASE_EVERY_US;
+}
+
+static void run_until(VjLoop *loop, int64_t until_us, int64_t now_us)
+{
+    int64_t wait_us = MAX(until_us - now_us, 1);
     struct timeval slice = {.tv_sec = wait_us / G_USEC_PER_SEC,
                             .tv_usec = wait_us % G_USEC_PER_SEC};
-    bool is_alone;
 
     (void)event_add(loop->slice_event, &slice);
     run_once(loop);
     (void)event_del(loop->slice_event);
+    loop->base_us = vj_clock_mono_us();
+}
+
+bool vj_loop_borrowed_run(VjLoop *loop, int64_t until_us)
+{
+    int64_t now_us = vj_clock_mono_us();
+    bool is_alone;
+
+    if (!may_poll_sources(loop, now_us)) {
+        run_until(loop, until_us, now_us);
+    } else if (!poll_sources(loop)) {
+        loop->base_us = 0; /* the next time at all */
+    }
     vj_mutex_lock(&loop->lock);
     is_alone = loop->calls <= 1;
+    loop->has_tasks = loop->first != NULL;
     vj_mutex_unlock(&loop->lock);
     return is_alone;
 }
@@ -384,9 +512,9 @@ static struct event_base *base_new(void)
     if (config == NULL) {
         return NULL;
     }
-    /* One thread at a time: no locks; times are compared with vj_clock_mono_us. */
+    /* One thread at a time: no locks.  Its times are those of a coarse clock, which saves
+     * a system call each time it waits: whoever is called looks whether it is time. */
     event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
-    event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
     base = event_base_new_with_config(config);
     event_config_free(config);
     return base;

@@ -139,7 +139,10 @@ void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
     g_assert(message.len <= VJ_WIRE_REPLY_MESSAGE_MAX && bulk_bytes <= VJ_RPC_BULK_MAX);
     g_assert(bulk == NULL ? bulk_bytes == 0 : bulk_bytes <= bulk->cap);
     count_answer(r, rc);
-    if (message.len > 0) {
+    if (message.len > 0 && message.len <= sizeof r->small_reply) {
+        memcpy(r->small_reply, message.data, message.len);
+        r->out.message = vj_slice(r->small_reply, message.len);
+    } else if (message.len > 0) {
         r->reply = g_byte_array_sized_new((guint)message.len);
         g_byte_array_append(r->reply, message.data, (guint)message.len);
         r->out.message = vj_slice(r->reply->data, message.len);
@@ -456,7 +459,7 @@ VjRpcRequest *vj_request_new(VjPeer *p, const VjFrame *frame, GByteArray *messag
                              VjBuf *bulk)
 {
     VjRpcServer *s = p->server;
-    VjRpcRequest *r = g_new0(VjRpcRequest, 1);
+    VjRpcRequest *r = vj_malloc0(sizeof *r);
     bool is_new;
 
     r->peer = vj_peer_ref(p);

@@ -21,6 +21,9 @@
 #define VJ_SERVER_ASIDE_BYTES ((uint64_t)64 << 10)
 #define VJ_SERVER_ASIDE_US ((uint64_t)200)
 
+/* A message of a reply that is not longer needs no memory of its own. */
+#define VJ_SERVER_SMALL_REPLY 64u
+
 typedef struct VjServerLoop VjServerLoop;
 typedef struct VjPeer VjPeer;
 typedef struct VjListener VjListener;
@@ -155,6 +158,7 @@ struct VjRpcRequest {
     gint is_canceled; /* atomic */
     GList link;       /* in unanswered; guarded by the peer's lock, as what follows */
     bool waits_for_earlier;
+    uint8_t small_reply[VJ_SERVER_SMALL_REPLY]; /* its message, or: */
     GByteArray *reply;
     VjBuf *reply_bulk;
 };

@@ -24,8 +24,8 @@ struct VjIoQueue {
     VjCond timer_work;
     VjCond let_go; /* one is not in flight any more */
     /* guarded by lock: */
-    GQueue waiting;       /* of VjIo, for workers */
-    GSequence *deadlines; /* of VjIo, the next one first; not answered */
+    GQueue waiting;                       /* of VjIo, for workers */
+    VjIo *first_deadline, *last_deadline; /* the next one first; not answered */
     int64_t timer_us; /* until then the thread for deadlines sleeps; may be too early */
     unsigned in_flight;
     unsigned idle; /* workers that wait */
@@ -39,7 +39,7 @@ struct VjIoQueue {
 
 static VjIo *io_new(VjIoOp op, uint64_t id)
 {
-    VjIo *io = g_new0(VjIo, 1);
+    VjIo *io = vj_malloc0(sizeof *io);
 
     io->op = op;
     io->id = id;
@@ -117,6 +117,31 @@ static bool is_put(const VjIo *io)
 
 /* ---- answers ----------------------------------------------------------------------- */
 
+/* Deadlines mostly come in the order of time: it is looked for from the end. */
+static void deadline_add(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
+{
+    VjIo *before = q->last_deadline;
+
+    while (before != NULL && before->deadline_us > io->deadline_us) {
+        before = before->deadline_before;
+    }
+    io->is_watched = true;
+    io->deadline_before = before;
+    io->deadline_next = before == NULL ? q->first_deadline : before->deadline_next;
+    *(before == NULL ? &q->first_deadline : &before->deadline_next) = io;
+    *(io->deadline_next == NULL ? &q->last_deadline
+                                : &io->deadline_next->deadline_before) = io;
+}
+
+static void deadline_remove(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
+{
+    VjIo *before = io->deadline_before, *next = io->deadline_next;
+
+    *(before == NULL ? &q->first_deadline : &before->deadline_next) = next;
+    *(next == NULL ? &q->last_deadline : &next->deadline_before) = before;
+    io->is_watched = false;
+}
+
 /* False: another thread has answered it, or is about to. */
 static bool claim(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
 {
@@ -125,8 +150,8 @@ static bool claim(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
         return false;
     }
     io->is_answered = true;
-    if (io->deadline != NULL) {
-        g_sequence_remove(g_steal_pointer(&io->deadline));
+    if (io->is_watched) {
+        deadline_remove(q, io);
     }
     return true;
 }
@@ -253,14 +278,12 @@ static gpointer work(gpointer opaque)
  * *next_us. */
 static VjIo *overdue(VjIoQueue *q, int64_t *next_us) VJ_REQUIRES(q->lock)
 {
-    GSequenceIter *first = g_sequence_get_begin_iter(q->deadlines);
-    VjIo *io;
+    VjIo *io = q->first_deadline;
 
     *next_us = INT64_MAX;
-    if (g_sequence_iter_is_end(first)) {
+    if (io == NULL) {
         return NULL;
     }
-    io = g_sequence_get(first);
     *next_us = io->deadline_us;
     return vj_clock_mono_us() >= io->deadline_us ? vj_io_ref(io) : NULL;
 }
@@ -306,14 +329,6 @@ static bool start_thread(VjIoQueue *q, const char *name, GThreadFunc body)
 
 /* ---- submit and cancel ------------------------------------------------------------- */
 
-static gint by_deadline(gconstpointer a, gconstpointer b, gpointer unused)
-{
-    int64_t x = ((const VjIo *)a)->deadline_us, y = ((const VjIo *)b)->deadline_us;
-
-    (void)unused;
-    return x < y ? -1 : x > y;
-}
-
 static void watch(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
 {
     if (io->deadline_us == 0 && q->store->timeout_us > 0) {
@@ -330,7 +345,7 @@ static void watch(VjIoQueue *q, VjIo *io) VJ_REQUIRES(q->lock)
             return;
         }
     }
-    io->deadline = g_sequence_insert_sorted(q->deadlines, io, by_deadline, NULL);
+    deadline_add(q, io);
     if (io->deadline_us < q->timer_us) {
         q->timer_us = io->deadline_us;
         vj_cond_signal(&q->timer_work);
@@ -597,7 +612,6 @@ VjIoQueue *vj_io_queue_new(VjStore *s)
     vj_cond_init(&q->timer_work);
     vj_cond_init(&q->let_go);
     g_queue_init(&q->waiting);
-    q->deadlines = g_sequence_new(NULL);
     q->timer_us = INT64_MAX;
     q->threads = g_ptr_array_new();
     return q;
@@ -620,7 +634,6 @@ void vj_io_queue_free(VjIoQueue *q)
         g_thread_join(g_ptr_array_index(q->threads, i));
     }
     g_ptr_array_unref(q->threads);
-    g_sequence_free(q->deadlines);
     vj_cond_clear(&q->let_go);
     vj_cond_clear(&q->timer_work);
     vj_cond_clear(&q->work);

@@ -317,14 +317,12 @@ static void go_on(GetOp *g, bool is_timer)
     if (rc < 0) {
         vj_remote_op_complete(&g->op, rc, NULL);
     } else if (call != NULL) {
-        int64_t asked_us = vj_clock_mono_us();
-
         vj_remote_op_send(&g->op, &r->nodes[index], call);
         /* Not before it is sent: what has not been sent cannot be cancelled. */
         vj_mutex_lock(&r->lock);
         if (!g->op.is_over && g->op.in_flight > 0 && next_other(g) >= 0) {
             vj_remote_op_set_timer(
-                &g->op, asked_us + vj_remote_node_hedge_us(&r->nodes[index], g->len));
+                &g->op, g->last_us + vj_remote_node_hedge_us(&r->nodes[index], g->len));
         }
         vj_mutex_unlock(&r->lock);
     }

@@ -9,9 +9,12 @@
  */
 #include "store/remote-private.h"
 
+/* Enough for the messages of one object. */
+#define MESSAGE_BYTES 64u
+
 VjRemoteOp *vj_remote_op_new(const VjRemoteOpKind *kind, VjRemote *r, VjIo *io)
 {
-    VjRemoteOp *op = g_malloc0(kind->size);
+    VjRemoteOp *op = vj_malloc0(kind->size);
 
     g_assert(kind->size >= sizeof *op);
     op->refs = 1;
@@ -259,7 +262,7 @@ VjRpcCall *vj_remote_call_new(const VjRemote *r, uint16_t op)
     VjRpcCall *call = vj_rpc_call_new(op);
 
     call->deadline_us = vj_remote_deadline_us(r);
-    call->message = g_byte_array_new();
+    call->message = g_byte_array_sized_new(MESSAGE_BYTES);
     return call;
 }
 

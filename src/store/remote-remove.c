@@ -22,7 +22,7 @@ typedef struct BatchOp {
     GPtrArray *removes; /* of RemoveOp, a reference each */
 } BatchOp;
 
-static void pump(VjRemoteNode *node);
+static void pump(VjRemoteNode *node, const RemoveOp *by);
 
 /* ---- one object -------------------------------------------------------------------- */
 
@@ -81,7 +81,7 @@ static void enqueue(RemoveOp *m, VjNodeSet nodes, bool now)
     if (now) {
         VJ_NODE_EACH(i, nodes)
         {
-            pump(&r->nodes[i]);
+            pump(&r->nodes[i], m);
         }
     }
 }
@@ -161,7 +161,7 @@ static void batch_answered(VjRemoteOp *op, VjRemoteNode *node, VjRpcCall *call,
             vj_remote_op_complete(&m->op, rc, NULL);
         }
     }
-    pump(node);
+    pump(node, NULL);
 }
 
 static void batch_resume(VjRemoteOp *op)
@@ -197,7 +197,7 @@ static bool is_alike(const VjRemoteNode *node, const BatchOp *b)
 }
 
 /* Owned; NULL: there is nothing to send, or not now. */
-static BatchOp *take_batch(VjRemoteNode *node)
+static BatchOp *take_batch(VjRemoteNode *node, const RemoveOp *by)
 {
     VjRemote *r = node->r;
     BatchOp *b;
@@ -216,14 +216,16 @@ static BatchOp *take_batch(VjRemoteNode *node)
     do {
         g_ptr_array_add(b->removes, g_queue_pop_head(&node->removes));
     } while (b->removes->len < VJ_REMOTE_PAGE && is_alike(node, b));
+    b->op.has_helper =
+        b->removes->len == 1 && b->removes->pdata[0] == by && by->op.has_helper;
     vj_mutex_unlock(&r->lock);
     return b;
 }
 
-/* Sends what waits for @node. */
-static void pump(VjRemoteNode *node)
+/* Sends what waits for @node.  @by: its caller has just brought it; NULL: it goes on. */
+static void pump(VjRemoteNode *node, const RemoveOp *by)
 {
-    BatchOp *b = take_batch(node);
+    BatchOp *b = take_batch(node, by);
     g_autofree VjWireObject *objects = NULL;
     int64_t deadline_us = 0;
     VjRpcCall *call;
@@ -275,7 +277,7 @@ void vj_remote_remove(VjRemote *r, VjIo *io)
 void vj_remote_push_removes(VjRemote *r)
 {
     for (unsigned i = 0; i < vj_remote_count(r); i++) {
-        pump(&r->nodes[i]);
+        pump(&r->nodes[i], NULL);
     }
 }
 

@@ -137,11 +137,13 @@ void vj_remote_rank(VjRemote *r, uint64_t id, uint8_t *order)
     unsigned count;
 
     vj_mutex_lock(&r->lock);
-    memcpy(weights, r->weights, sizeof weights);
     count = vj_remote_count(r);
+    memcpy(weights, r->weights, count * sizeof weights[0]);
     vj_mutex_unlock(&r->lock);
-    vj_placement_rank(id, weights, count, order);
-    for (unsigned i = count; i < VJ_PLACEMENT_NODES_MAX; i++) {
+    if (count > 1) {
+        vj_placement_rank(id, weights, count, order);
+    }
+    for (unsigned i = count > 1 ? count : 0; i < VJ_PLACEMENT_NODES_MAX; i++) {
         order[i] = (uint8_t)i;
     }
 }

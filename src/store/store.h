@@ -92,11 +92,13 @@ struct VjIo {
     VjStoreSpace space; /* of VJ_IO_SPACE with rc 0 */
     /* the store's: */
     gint refs;
-    VjStore *store;          /* that it was submitted to */
-    VjIo *child;             /* of a wrapper: what it submitted to the next store */
-    void *of_driver;         /* the driver's, from submit until it completes @io */
-    GSequenceIter *deadline; /* guarded by the queue's lock, as the rest: */
-    bool is_waiting;         /* for a worker */
+    VjStore *store;  /* that it was submitted to */
+    VjIo *child;     /* of a wrapper: what it submitted to the next store */
+    void *of_driver; /* the driver's, from submit until it completes @io */
+    /* guarded by the queue's lock, as the rest: */
+    VjIo *deadline_before, *deadline_next; /* of those that are watched */
+    bool is_watched;
+    bool is_waiting; /* for a worker */
     bool is_answered;
 };
 

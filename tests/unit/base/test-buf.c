@@ -72,9 +72,10 @@ static gpointer churn(gpointer shared)
 {
     for (int i = 0; i < 2000; i++) {
         g_autoptr(VjBuf) own = vj_buf_new((size_t)i);
+        g_autoptr(VjBuf) pages = vj_buf_new((size_t)(i % 4 + 1) * VJ_BUF_ALIGN);
         g_autoptr(VjBuf) other = vj_buf_ref(shared);
 
-        if (own == NULL || other->data[0] != 'x') {
+        if (own == NULL || pages == NULL || other->data[0] != 'x') {
             return GINT_TO_POINTER(1);
         }
     }
@@ -99,11 +100,41 @@ static void threads_share_and_count(void **state)
     assert_true(vj_buf_total_bytes() == before);
 }
 
+/* Those of a few pages may be kept when they are freed, and come again. */
+static void buffers_that_come_again_are_as_new(void **state)
+{
+    uint64_t before = vj_buf_total_bytes();
+    VjBuf *bufs[40];
+
+    (void)state;
+    for (unsigned round = 0; round < 10; round++) {
+        for (size_t i = 0; i < G_N_ELEMENTS(bufs); i++) {
+            size_t cap = (i % 5 + 1) * VJ_BUF_ALIGN;
+
+            bufs[i] = vj_buf_new(cap);
+            assert_non_null(bufs[i]);
+            assert_int_equal(bufs[i]->cap, cap);
+            assert_int_equal(bufs[i]->len, 0);
+            assert_int_equal(bufs[i]->refs, 1);
+            assert_int_equal((uintptr_t)bufs[i]->data % VJ_BUF_ALIGN, 0);
+            memset(bufs[i]->data, (int)i, cap);
+            bufs[i]->len = cap;
+        }
+        for (size_t i = 0; i < G_N_ELEMENTS(bufs); i++) {
+            assert_int_equal(bufs[i]->data[0], i);
+            assert_int_equal(bufs[i]->data[bufs[i]->cap - 1], i);
+            vj_buf_unref(bufs[i]);
+        }
+        assert_true(vj_buf_total_bytes() == before);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(buffers_are_aligned_and_counted),
     cmocka_unit_test(the_last_reference_frees),
     cmocka_unit_test(an_absurd_size_gives_null),
     cmocka_unit_test(threads_share_and_count),
+    cmocka_unit_test(buffers_that_come_again_are_as_new),
 };
 
 VJ_TEST_MAIN(tests)

@@ -6,6 +6,9 @@
  */
 #include "../../lib/test.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 static void numbers_from_a_known_state(void **state)
 {
     static const uint64_t golden[] = {
@@ -112,6 +115,37 @@ static void the_kernel_gives_different_bytes(void **state)
     assert_true(vj_random_u64() != vj_random_u64());
 }
 
+/* What the kernel gave before a fork belongs to the parent. */
+static void a_child_gets_numbers_of_its_own(void **state)
+{
+    uint64_t of_child[100], of_parent[100];
+    int fds[2], status;
+    pid_t child;
+
+    (void)state;
+    (void)vj_random_u64();
+    assert_int_equal(pipe(fds), 0);
+    child = fork();
+    assert_true(child >= 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(of_parent); i++) {
+        of_parent[i] = vj_random_u64();
+    }
+    if (child == 0) {
+        _exit(write(fds[1], of_parent, sizeof of_parent) == sizeof of_parent ? 0 : 1);
+    }
+    assert_int_equal(read(fds[0], of_child, sizeof of_child), sizeof of_child);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(of_child); i++) {
+        for (size_t j = 0; j < G_N_ELEMENTS(of_parent); j++) {
+            assert_true(of_child[i] != of_parent[j]);
+            assert_true(i == j || of_parent[i] != of_parent[j]);
+        }
+    }
+    close(fds[0]);
+    close(fds[1]);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(numbers_from_a_known_state),
     cmocka_unit_test(numbers_from_a_seed),
@@ -119,6 +153,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bounds_hold),
     cmocka_unit_test(bounded_numbers_are_even),
     cmocka_unit_test(the_kernel_gives_different_bytes),
+    cmocka_unit_test(a_child_gets_numbers_of_its_own),
 };
 
 VJ_TEST_MAIN(tests)
