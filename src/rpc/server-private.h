@@ -61,6 +61,7 @@ struct VjRpcServer {
 
     gint is_draining; /* atomic */
     VjConnCounters counters;
+    VjPipes pipes;
     /* atomic: */
     uint64_t held_bytes, reply_bytes; /* all, and those of replies that are not out */
     uint64_t accepted, refused, protocol_errors, requests, failures;
@@ -129,6 +130,7 @@ struct VjPeer {
     bool is_welcome; /* hello was answered well; role and user do not change any more */
     uint8_t role;
     void *user;
+    uint64_t features;  /* that both sides have; before is_welcome: 0 */
     GHashTable *by_tag; /* of requests that are not answered */
     GQueue unanswered;  /* the same, in the order in which they came */
     unsigned in_flight; /* requests whose reply is not out */
@@ -151,6 +153,7 @@ struct VjRpcRequest {
     VjBuf *bulk;
     uint32_t bulk_bytes;
     uint64_t held_bytes;
+    bool takes_bare;  /* the bulk of its reply may have no checksum */
     bool goes_first;  /* the reply, before others that wait: of PING */
     gint is_canceled; /* atomic */
     GList link;       /* in unanswered; guarded by the peer's lock, as what follows */
