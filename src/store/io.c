@@ -411,6 +411,7 @@ void vj_io_forward(VjStore *s, VjIo *io, void (*done)(VjIo *child))
     child->len = io->len;
     child->buf = io->buf != NULL ? vj_buf_ref(io->buf) : NULL;
     child->deadline_us = io->deadline_us;
+    child->is_checked = io->is_checked;
     child->more = io->more && s->ops->push != NULL;
     child->done = done;
     child->opaque = io;

@@ -297,7 +297,7 @@ static int put_by_submit(VjStore *s, uint64_t id, const uint64_t *nonce,
 }
 
 static int get_by_submit(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
-                         size_t len)
+                         size_t len, bool is_checked)
 {
     VjIo *io = vj_io_new_get(id, loc, offset, len);
     int rc;
@@ -305,6 +305,7 @@ static int get_by_submit(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, vo
     if (io == NULL) {
         return -ENOMEM;
     }
+    io->is_checked = is_checked;
     rc = vj_io_run(s, io);
     if (rc == 0 && len > 0) {
         memcpy(dst, io->buf->data, len);
@@ -422,8 +423,8 @@ bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b)
                                     : memcmp(a.bytes, b.bytes, VJ_LOC_BYTES) == 0;
 }
 
-int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
-                 size_t len)
+static int get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst, size_t len,
+               bool is_checked)
 {
     uint64_t end = 0;
     int result;
@@ -434,10 +435,42 @@ int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
     vj_lock_assert_none();
 
     if (goes_by_submit(s, s->ops->get != NULL)) {
-        return get_by_submit(s, id, loc, offset, dst, len);
+        return get_by_submit(s, id, loc, offset, dst, len, is_checked);
     }
-    result = s->ops->get(s, id, loc, offset, dst, len);
+    result = is_checked && s->ops->get_checked != NULL
+                 ? s->ops->get_checked(s, id, loc, offset, dst, len)
+                 : s->ops->get(s, id, loc, offset, dst, len);
     g_assert(vj_store_result_is_sound(result));
+    return result;
+}
+
+int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                 size_t len)
+{
+    return get(s, id, loc, offset, dst, len, false);
+}
+
+int vj_store_get_checked(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                         size_t len)
+{
+    /* What asks for alignment is on this machine: nothing is spared there. */
+    return vj_store_align_bytes(s) > 1
+               ? vj_store_get_unaligned(s, id, loc, offset, dst, len)
+               : get(s, id, loc, offset, dst, len, true);
+}
+
+int vj_store_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, size_t len,
+                       VjStoreUseFile *use, void *opaque)
+{
+    int result;
+
+    g_assert(len <= VJ_STORE_OBJECT_MAX && offset <= VJ_STORE_OBJECT_MAX - len);
+    vj_lock_assert_none();
+    if (s->ops->with_file == NULL || s->timeout_us > 0) {
+        return -EOPNOTSUPP; /* @use would block for as long as it likes */
+    }
+    result = s->ops->with_file(s, id, loc, offset, len, use, opaque);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
     return result;
 }
 

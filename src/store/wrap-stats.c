@@ -134,6 +134,27 @@ static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
                       &w->counts.gets, &w->counts.get_bytes, len);
 }
 
+static int stats_get_checked(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
+                             void *dst, size_t len)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(w, vj_store_get_checked(s->next, id, loc, offset, dst, len),
+                      &w->counts.gets, &w->counts.get_bytes, len);
+}
+
+/* What is not offered is no get: the one that follows is counted. */
+static int stats_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
+                           size_t len, VjStoreUseFile *use, void *opaque)
+{
+    StatsStore *w = (StatsStore *)s;
+    int result = vj_store_with_file(s->next, id, loc, offset, len, use, opaque);
+
+    return result == -EOPNOTSUPP
+               ? result
+               : count_call(w, result, &w->counts.gets, &w->counts.get_bytes, len);
+}
+
 static void count_done(VjIo *child)
 {
     VjIo *io = child->opaque;
@@ -280,6 +301,8 @@ const VjStoreOps vj_store_stats_ops = {
     .length = stats_length,
     .same_loc = stats_same_loc,
     .get = stats_get,
+    .get_checked = stats_get_checked,
+    .with_file = stats_with_file,
     .expect = stats_expect,
     .digest = stats_digest,
     .put_plain = stats_put_plain,
