@@ -138,8 +138,8 @@ static void queue_remove(VjRpcClient *c, VjRpcCallState *s)
 
 static uint64_t request_bytes(const VjRpcCall *call)
 {
-    return (call->message != NULL ? call->message->len : 0) + (uint64_t)call->bulk_bytes +
-           (call->into != NULL ? call->bulk_max : 0);
+    return (call->message != NULL ? call->message->len : 0) + (uint64_t)call->lead_bytes +
+           call->bulk_bytes + (call->into != NULL ? call->bulk_max : 0);
 }
 
 /* One may always be in flight. */
@@ -228,6 +228,7 @@ static void send_call(VjConn *conn, VjRpcCall *call)
     s->out.message = call->message != NULL
                          ? vj_slice(call->message->data, call->message->len)
                          : vj_slice(NULL, 0);
+    s->out.lead = vj_slice(call->lead_data, call->lead_bytes);
     s->out.bulk = call->bulk != NULL ? vj_slice(call->bulk->data, call->bulk_bytes)
                                      : vj_slice(NULL, 0);
     s->out.released = call_released;
@@ -333,6 +334,8 @@ void vj_rpc_submit(VjRpcClient *c, VjRpcCall *call)
     g_assert((call->done != NULL) != (call->state->waiter != NULL));
     g_assert(call->message == NULL || call->message->len <= VJ_RPC_MESSAGE_MAX);
     g_assert(call->bulk_bytes <= VJ_RPC_BULK_MAX && call->bulk_max <= VJ_RPC_BULK_MAX);
+    g_assert(call->lead_bytes <= VJ_RPC_BULK_MAX - call->bulk_bytes);
+    g_assert((call->lead != NULL) == (call->lead_bytes > 0));
     g_assert(call->bulk == NULL ? call->bulk_bytes == 0
                                 : call->bulk_bytes <= call->bulk->cap);
     g_assert(!call->may_be_bare || call->op == VJ_OP_GET);

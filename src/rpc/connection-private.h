@@ -28,7 +28,7 @@ typedef struct VjConn VjConn;
 typedef struct VjOut VjOut;
 struct VjOut {
     VjSlice message;
-    VjSlice bulk;
+    VjSlice lead, bulk; /* one behind the other; each may be empty */
     /* Else the bulk is what is in this pipe, so many bytes, and has no checksum; of a
      * connection that vj_conn_takes_pipe, and sent by threads of the room alone. */
     VjPipe *pipe; /* NULL: there is none */

@@ -110,36 +110,52 @@ struct VjConn {
 
 /* ---- frames that go out ------------------------------------------------------------ */
 
+/* Of the parts as one string; 0 where they are all empty. */
+static uint64_t sum_of(const VjSlice *parts, size_t count)
+{
+    size_t used = 0;
+    VjSlice last = vj_slice(NULL, 0);
+    VjChecksum sum;
+
+    for (size_t i = 0; i < count; i++) {
+        if (parts[i].len > 0) {
+            last = parts[i];
+            used++;
+        }
+    }
+    if (used < 2) {
+        return used == 0 ? 0 : vj_checksum64(last.data, last.len);
+    }
+    vj_checksum_init(&sum);
+    for (size_t i = 0; i < count; i++) {
+        if (parts[i].len > 0) {
+            vj_checksum_add(&sum, parts[i].data, parts[i].len);
+        }
+    }
+    return vj_checksum_get(&sum);
+}
+
 void vj_out_encode(VjOut *out, VjFrame *frame)
 {
-    g_assert(out->message.len <= VJ_RPC_MESSAGE_MAX && out->bulk.len <= VJ_RPC_BULK_MAX);
+    const VjSlice parts[] = {out->message, out->lead, out->bulk};
+
+    g_assert(out->message.len <= VJ_RPC_MESSAGE_MAX && out->bulk.len <= VJ_RPC_BULK_MAX &&
+             out->lead.len <= VJ_RPC_BULK_MAX - out->bulk.len);
     frame->message_bytes = (uint32_t)out->message.len;
-    frame->bulk_bytes = (uint32_t)out->bulk.len;
+    frame->bulk_bytes = (uint32_t)(out->lead.len + out->bulk.len);
     if (out->pipe != NULL) {
-        g_assert(out->bulk.len == 0 && out->pipe_bytes > 0);
+        g_assert(frame->bulk_bytes == 0 && out->pipe_bytes > 0);
         frame->bulk_bytes = out->pipe_bytes;
         frame->flags |= VJ_FRAME_BARE;
     }
-    if (out->message.len > 0 && out->bulk.len > 0) {
-        VjChecksum sum;
-
-        vj_checksum_init(&sum);
-        vj_checksum_add(&sum, out->message.data, out->message.len);
-        vj_checksum_add(&sum, out->bulk.data, out->bulk.len);
-        frame->body_checksum = vj_checksum_get(&sum);
-    } else if (out->message.len > 0) {
-        frame->body_checksum = vj_checksum64(out->message.data, out->message.len);
-    } else {
-        frame->body_checksum =
-            out->bulk.len > 0 ? vj_checksum64(out->bulk.data, out->bulk.len) : 0;
-    }
+    frame->body_checksum = sum_of(parts, G_N_ELEMENTS(parts));
     vj_frame_encode(frame, out->head);
 }
 
 /* Those that are sent from memory. */
 static size_t memory_bytes(const VjOut *out)
 {
-    return VJ_FRAME_HEAD_BYTES + out->message.len + out->bulk.len;
+    return VJ_FRAME_HEAD_BYTES + out->message.len + out->lead.len + out->bulk.len;
 }
 
 size_t vj_out_bytes(const VjOut *out)
@@ -210,9 +226,10 @@ static int gather(const VjConn *c, struct iovec iov[IOV_MAX_COUNT], bool *before
 
     *before_pipe = false;
     for (const VjOut *out = c->first;
-         out != NULL && count + 3 <= IOV_MAX_COUNT && !*before_pipe; out = out->next) {
+         out != NULL && count + 4 <= IOV_MAX_COUNT && !*before_pipe; out = out->next) {
         count += add_part(&iov[count], vj_slice(out->head, VJ_FRAME_HEAD_BYTES), &skip);
         count += add_part(&iov[count], out->message, &skip);
+        count += add_part(&iov[count], out->lead, &skip);
         count += add_part(&iov[count], out->bulk, &skip);
         *before_pipe = out->pipe != NULL;
     }

@@ -17,7 +17,7 @@
 
 #include "base/base.h"
 
-#define VJ_PIPES_MAX 32u
+#define VJ_PIPES_MAX 56u
 /* Of one, where the kernel lets it be so long. */
 #define VJ_PIPE_BYTES (1 << 20)
 /* What is shorter is copied, which takes less time than the calls for a pipe. */

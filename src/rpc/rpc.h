@@ -166,6 +166,11 @@ struct VjRpcCall {
     GByteArray *message; /* owned; NULL: empty */
     VjBuf *bulk;         /* the first bulk_bytes of it; a reference; NULL: none */
     uint32_t bulk_bytes;
+    /* What the bulk begins with, before those of bulk: lead_bytes at lead_data, which are
+     * in this buffer; a reference.  NULL: nothing. */
+    VjBuf *lead;
+    const uint8_t *lead_data;
+    uint32_t lead_bytes;
     /* Where the bulk of the answer goes: at most bulk_max bytes; a reference.  NULL: an
      * answer with a bulk gets a buffer of its own, of at most bulk_max bytes. */
     VjBuf *into;

@@ -194,12 +194,16 @@ static bool is_aligned(uint32_t align_bytes, const void *address, uint64_t offse
 
 int vj_store_call(VjStore *s, VjIo *io, VjPut *put)
 {
-    struct iovec iov = {.iov_base = io->buf != NULL ? io->buf->data : NULL,
-                        .iov_len = io->len};
+    struct iovec whole[2] = {
+        {.iov_base = (void *)(uintptr_t)io->lead_data, .iov_len = io->lead_len},
+        {.iov_base = io->buf != NULL ? io->buf->data : NULL,
+         .iov_len = io->len - io->lead_len}};
+    const struct iovec *iov = io->lead != NULL ? whole : &whole[1];
+    int iov_count = io->lead != NULL ? 2 : 1;
 
     switch (io->op) {
     case VJ_IO_PUT:
-        return s->ops->put(s, io->id, &iov, 1, put);
+        return s->ops->put(s, io->id, iov, iov_count, put);
     case VJ_IO_GET:
         return s->ops->get(s, io->id, io->loc, io->offset, io->buf->data, io->len);
     case VJ_IO_REMOVE:
@@ -211,7 +215,7 @@ int vj_store_call(VjStore *s, VjIo *io, VjPut *put)
     case VJ_IO_SPACE:
         return s->ops->space(s, &io->space);
     case VJ_IO_PUT_AS:
-        return s->ops->put_as(s, io->id, io->nonce, &iov, 1, put);
+        return s->ops->put_as(s, io->id, io->nonce, iov, iov_count, put);
     }
     g_assert_not_reached();
 }
@@ -272,20 +276,32 @@ static int run_and_drop(VjStore *s, VjIo *io)
     return rc;
 }
 
-/* A copy: the driver may read it after the deadline.  @nonce NULL: a put. */
-static int put_by_submit(VjStore *s, uint64_t id, const uint64_t *nonce,
+/* A copy, but of what is in @holder: the driver may read it after the deadline.  @nonce
+ * NULL: a put. */
+static int put_by_submit(VjStore *s, uint64_t id, const uint64_t *nonce, VjBuf *holder,
                          const struct iovec *iov, int iov_count, uint64_t put_bytes,
                          VjPut *out)
 {
-    g_autoptr(VjBuf) buf = vj_buf_new(vj_store_room_bytes(put_bytes));
+    size_t lead_bytes = holder != NULL ? iov[0].iov_len : 0;
+    g_autoptr(VjBuf) buf = vj_buf_new(vj_store_room_bytes(put_bytes - lead_bytes));
     VjIo *io;
     int rc;
 
     if (buf == NULL) {
         return -ENOMEM;
     }
-    vj_store_gather(buf, iov, iov_count);
-    io = vj_io_new_put(id, buf, put_bytes);
+    if (lead_bytes > 0) {
+        vj_store_gather(buf, iov + 1, iov_count - 1);
+    } else {
+        vj_store_gather(buf, iov, iov_count);
+    }
+    io = vj_io_new_put(id, buf, put_bytes - lead_bytes);
+    if (lead_bytes > 0) {
+        io->len = put_bytes;
+        io->lead = vj_buf_ref(holder);
+        io->lead_data = iov[0].iov_base;
+        io->lead_len = lead_bytes;
+    }
     if (nonce != NULL) {
         io->op = VJ_IO_PUT_AS;
         io->nonce = *nonce;
@@ -353,19 +369,39 @@ static void check_put(VjStore *s, uint64_t id, uint64_t put_bytes, int result,
     }
 }
 
-int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
-                 VjPut *out)
+static int put(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
+               int iov_count, VjPut *out)
 {
     uint64_t put_bytes = check_pieces(s, iov, iov_count);
     int result;
 
     g_assert(out != NULL);
     if (goes_by_submit(s, s->ops->put != NULL)) {
-        return put_by_submit(s, id, NULL, iov, iov_count, put_bytes, out);
+        return put_by_submit(s, id, NULL, holder, iov, iov_count, put_bytes, out);
     }
-    result = s->ops->put(s, id, iov, iov_count, out);
+    result = holder != NULL && s->ops->put_held != NULL
+                 ? s->ops->put_held(s, id, holder, iov, iov_count, out)
+                 : s->ops->put(s, id, iov, iov_count, out);
     check_put(s, id, put_bytes, result, out);
     return result;
+}
+
+int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
+                 VjPut *out)
+{
+    return put(s, id, NULL, iov, iov_count, out);
+}
+
+int vj_store_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
+                      int iov_count, VjPut *out)
+{
+    const uint8_t *first = iov[0].iov_base;
+
+    g_assert(holder == NULL || (first >= holder->data && iov[0].iov_len <= holder->cap &&
+                                first <= holder->data + holder->cap - iov[0].iov_len));
+    return vj_store_align_bytes(s) > 1
+               ? vj_store_put_unaligned(s, id, iov, iov_count, out)
+               : put(s, id, holder, iov, iov_count, out);
 }
 
 bool vj_store_can_put_as(const VjStore *s)
@@ -387,7 +423,7 @@ int vj_store_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec 
 
     g_assert(out != NULL && s->ops->put_as != NULL);
     if (goes_by_submit(s, true)) {
-        return put_by_submit(s, id, &nonce, iov, iov_count, put_bytes, out);
+        return put_by_submit(s, id, &nonce, NULL, iov, iov_count, put_bytes, out);
     }
     result = s->ops->put_as(s, id, nonce, iov, iov_count, out);
     check_put(s, id, put_bytes, result, out);

@@ -70,11 +70,16 @@ struct VjIo {
     /* The request; does not change after submit. */
     VjIoOp op;
     uint64_t id;
-    VjLoc loc;           /* get, remove */
-    uint64_t nonce;      /* of VJ_IO_PUT_AS */
-    uint64_t offset;     /* get */
-    size_t len;          /* put, get */
-    VjBuf *buf;          /* put: len bytes; get: takes them; its own reference */
+    VjLoc loc;       /* get, remove */
+    uint64_t nonce;  /* of VJ_IO_PUT_AS */
+    uint64_t offset; /* get */
+    size_t len;      /* put, get */
+    VjBuf *buf;      /* put: len bytes, but for the lead; get: takes them; a reference */
+    /* put: what it begins with, lead_len at lead_data, which are in this buffer; a
+     * reference.  NULL: nothing. */
+    VjBuf *lead;
+    const uint8_t *lead_data;
+    size_t lead_len;
     int64_t deadline_us; /* of vj_clock_mono_us; 0: as the store's timeout says */
     bool has_helper;     /* the store's: whoever submits it waits for it at once */
     bool is_checked;     /* get: see vj_store_get_checked */
@@ -257,6 +262,9 @@ typedef struct VjStoreOps {
      */
     int (*put)(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                VjPut *out);
+    /* Of a wrapper, which hands vj_store_put_held on.  NULL: put() does. */
+    int (*put_held)(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
+                    int iov_count, VjPut *out);
     /*
      * put() under a number that the caller chose, for a driver that stands behind a node
      * (varjfsd): on each node an object has the same one.  An object of that id and
@@ -523,6 +531,13 @@ int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
  * their own where the driver asks for it.  -ENOMEM. */
 int vj_store_put_unaligned(VjStore *s, uint64_t id, const struct iovec *iov,
                            int iov_count, VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * As vj_store_put_unaligned; the first piece is a part of @holder, and its bytes do not
+ * change as long as there are references to that: who goes on with them after the call
+ * takes one, where else it would need a copy.  @holder borrowed; NULL: there is none.
+ */
+int vj_store_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
+                      int iov_count, VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_get_unaligned(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                            size_t len) G_GNUC_WARN_UNUSED_RESULT;
 /*

@@ -57,6 +57,16 @@ static int stats_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_c
                       result == 0 ? out->stored_bytes : 0);
 }
 
+static int stats_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
+                          int iov_count, VjPut *out)
+{
+    StatsStore *w = (StatsStore *)s;
+    int result = vj_store_put_held(s->next, id, holder, iov, iov_count, out);
+
+    return count_call(w, result, &w->counts.puts, &w->counts.put_bytes,
+                      result == 0 ? out->stored_bytes : 0);
+}
+
 static int stats_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
                         int iov_count, VjPut *out)
 {
@@ -295,6 +305,7 @@ const VjStoreOps vj_store_stats_ops = {
     .open = stats_open,
     .close = stats_close,
     .put = stats_put,
+    .put_held = stats_put_held,
     .put_as = stats_put_as,
     .loc_of_nonce = stats_loc_of_nonce,
     .nonce_of_loc = stats_nonce_of_loc,

@@ -169,8 +169,10 @@ static void checksums(void **state)
     (void)state;
     for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++) {
         for (size_t message = 0; message <= lengths[i]; message++) {
+            size_t bulk = lengths[i] - message, lead = bulk * (message % 4) / 3;
             VjOut out = {.message = vj_slice(bytes, message),
-                         .bulk = vj_slice(bytes + message, lengths[i] - message)};
+                         .lead = vj_slice(bytes + message, lead),
+                         .bulk = vj_slice(bytes + message + lead, bulk - lead)};
             VjFrame frame = {.op = OP_ECHO}, decoded;
 
             vj_out_encode(&out, &frame);

@@ -15,8 +15,10 @@
 /* More than goes into the buffers of a socket. */
 #define LONG_BYTES ((uint32_t)1000 * 1000)
 /* More requests than the server has pipes. */
-#define REQUESTS 40u
+#define REQUESTS 70u
 #define PIPES VJ_PIPES_MAX
+/* A user may have no more of this length. */
+#define PIPES_LEAST 2u
 
 static struct {
     int fd;
@@ -291,7 +293,7 @@ static void slow_receiver(void **state)
     begin(&t, state);
     fd = send_and_take_nothing(&t);
     assert_true(file.copied >= REQUESTS - PIPES - 2);
-    assert_true(file.from_file >= PIPES);
+    assert_true(file.from_file >= PIPES_LEAST);
     assert_int_equal(ftruncate(file.fd, 0), 0);
     for (unsigned i = 0; i < REQUESTS; i++) {
         g_autoptr(GByteArray) bulk = NULL;
@@ -327,7 +329,7 @@ static void receiver_dies(void **state)
 
         close(send_and_take_nothing(&t));
         test_wait(&t, &t.gone, i + 1);
-        assert_true(file.from_file - from_file >= PIPES);
+        assert_true(file.from_file - from_file >= PIPES_LEAST);
     }
     assert_int_equal(held_bytes(&t), 0);
     c = test_client(&t);

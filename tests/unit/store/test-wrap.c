@@ -406,8 +406,14 @@ static void test_stats(void **state)
     VjPut put = vj_store_test_put(t->s, 1, 1000);
     VjStoreStats stats;
     uint8_t bytes[300];
+    g_autoptr(VjBuf) holder = vj_buf_new(1000);
+    struct iovec held[] = {{.iov_base = holder->data, .iov_len = 400},
+                           {.iov_base = bytes, .iov_len = 100}};
+    VjPut put_of_two;
 
-    vj_store_test_put(t->s, 2, 500);
+    memset(bytes, 'b', sizeof bytes);
+    memset(holder->data, 'h', 400);
+    assert_int_equal(vj_store_put_held(t->s, 2, holder, held, 2, &put_of_two), 0);
     assert_int_equal(vj_store_get(t->s, 1, put.loc, 100, bytes, 300), 0);
     assert_int_equal(vj_store_get(t->s, 1, put.loc, 900, bytes, 300), -EBADMSG);
     assert_int_equal(vj_store_get_checked(t->s, 1, put.loc, 100, bytes, 200), 0);
