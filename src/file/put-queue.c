@@ -150,7 +150,7 @@ int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,
     }
     job = g_new(VjPutJob, 1);
     job->out = out;
-    job->content = (VjPlain){.plain = data, .len = (uint32_t)len};
+    job->content = (VjPlain){.plain = data, .len = (uint32_t)len, .holder = holder};
     job->holder = holder;
     job->neighbour_count = MIN(neighbour_count, VJ_NEIGHBOURS);
     if (job->neighbour_count > 0) {

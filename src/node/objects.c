@@ -65,20 +65,31 @@ void vj_node_put(VjRpcRequest *r)
     vj_node_reply_rc(r, rc);
 }
 
+static int send_file(void *r, int fd, uint64_t offset, size_t len)
+{
+    return vj_rpc_reply_file(r, fd, offset, (uint32_t)len);
+}
+
 void vj_node_get(VjRpcRequest *r)
 {
     VjStore *s = store_of(r);
     g_autoptr(VjBuf) buf = NULL;
     VjWireGet m;
+    VjLoc loc;
     int rc = vj_wire_get_decode(vj_rpc_request_message(r), &m);
 
     if (rc == 0) {
+        loc = vj_store_loc_of_nonce(s, m.object.nonce);
+        rc = vj_store_with_file(s, m.object.id, loc, m.offset, m.len, send_file, r);
+        if (rc == 0) {
+            return; /* it is answered */
+        }
+    }
+    if (rc == -EOPNOTSUPP) {
         buf = vj_buf_new(m.len);
-        rc = buf == NULL
-                 ? -ENOMEM
-                 : vj_store_get_unaligned(s, m.object.id,
-                                          vj_store_loc_of_nonce(s, m.object.nonce),
-                                          m.offset, buf->data, m.len);
+        rc = buf == NULL ? -ENOMEM
+                         : vj_store_get_unaligned(s, m.object.id, loc, m.offset,
+                                                  buf->data, m.len);
     }
     vj_rpc_reply(r, rc, vj_slice(NULL, 0), rc == 0 ? buf : NULL, rc == 0 ? m.len : 0);
 }

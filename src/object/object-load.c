@@ -35,7 +35,7 @@ static int report_damage(VjObjects *o, const VjObject *object, const char *what,
 int vj_object_load_stored(VjObjects *o, const VjObject *object, uint32_t offset,
                           void *dst, uint32_t len)
 {
-    int rc = vj_store_get_unaligned(o->store, object->id, object->loc, offset, dst, len);
+    int rc = vj_store_get_checked(o->store, object->id, object->loc, offset, dst, len);
 
     vj_cache_count_get(&o->cache, len);
     if (rc == -EBADMSG) {

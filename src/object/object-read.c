@@ -320,6 +320,7 @@ bool vj_object_get_ahead(VjObjects *o, VjGetAhead *ahead)
     if (io != NULL) {
         io->done = ahead_is_over;
         io->opaque = ahead;
+        io->is_checked = true;
         if (vj_store_submit(o->store, io)) {
             return true;
         }

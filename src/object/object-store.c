@@ -283,10 +283,11 @@ static void count_put(VjObjectCache *c, const VjObject *object, uint32_t data_by
     vj_mutex_unlock(&c->lock);
 }
 
-/* Encodes @plain and puts it under the number that @object has. */
-static int encode_and_put(VjObjects *o, const void *plain, const VjTransform *want,
+/* Encodes @content and puts it under the number that @object has. */
+static int encode_and_put(VjObjects *o, const VjPlain *content, const VjTransform *want,
                           VjObject *object, bool *may_be_there)
 {
+    const void *plain = content->plain;
     g_autoptr(VjTrailer) t = NULL;
     g_autoptr(VjBuf) data = NULL;
     VjTransform stored;
@@ -316,7 +317,8 @@ static int encode_and_put(VjObjects *o, const void *plain, const VjTransform *wa
     iov[0].iov_base = data != NULL ? data->data : (void *)(uintptr_t)plain;
     iov[0].iov_len = t->data_bytes;
     iov[1] = (struct iovec){.iov_base = t->raw, .iov_len = t->bytes};
-    rc = vj_store_put_unaligned(o->store, object->id, iov, G_N_ELEMENTS(iov), &put);
+    rc = vj_store_put_held(o->store, object->id, data != NULL ? data : content->holder,
+                           iov, G_N_ELEMENTS(iov), &put);
     if (rc == 0) {
         g_assert(put.id == object->id && put.stored_bytes == object->stored_bytes);
         object->loc = put.loc;
@@ -329,7 +331,7 @@ static int encode_and_put(VjObjects *o, const void *plain, const VjTransform *wa
  * @object has what was asked for and the digest; the rest is filled in.  Pinned on 0.
  * The number comes first: what content is encoded to may depend on it.
  */
-static int put_afresh(VjObjects *o, const void *plain, const VjTransform *want,
+static int put_afresh(VjObjects *o, const VjPlain *content, const VjTransform *want,
                       VjObject *object)
 {
     bool may_be_there;
@@ -339,7 +341,7 @@ static int put_afresh(VjObjects *o, const void *plain, const VjTransform *want,
         return rc;
     }
     vj_object_pin(o, object->id);
-    rc = encode_and_put(o, plain, want, object, &may_be_there);
+    rc = encode_and_put(o, content, want, object, &may_be_there);
     if (rc < 0) {
         vj_object_unpin(o, object->id);
         vj_id_resolve(o, object->id, may_be_there);
@@ -349,10 +351,10 @@ static int put_afresh(VjObjects *o, const void *plain, const VjTransform *want,
     return 0;
 }
 
-static int find_or_put(VjObjects *o, const void *plain, const VjTransform *want,
+static int find_or_put(VjObjects *o, const VjPlain *content, const VjTransform *want,
                        const VjObject *what, VjContentPut *c)
 {
-    int rc = find(o, &c->key, plain, &c->object);
+    int rc = find(o, &c->key, content->plain, &c->object);
 
     if (rc == 0) {
         vj_objects_count(o, index_hits, 1);
@@ -363,7 +365,7 @@ static int find_or_put(VjObjects *o, const void *plain, const VjTransform *want,
     }
     c->object = *what;
     c->is_put = true;
-    return put_afresh(o, plain, want, &c->object);
+    return put_afresh(o, content, want, &c->object);
 }
 
 /* ---- the public part --------------------------------------------------------------- */
@@ -482,7 +484,7 @@ int vj_object_store(VjObjects *o, const VjPlain *content, const VjTransform *wan
     }
     c = join(&o->inflight, &key, &is_new);
     if (is_new) {
-        rc = find_or_put(o, plain, want, &what, c);
+        rc = find_or_put(o, content, want, &what, c);
         end_content(&o->inflight, c, rc);
         if (rc < 0) {
             return rc;

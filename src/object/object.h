@@ -289,6 +289,7 @@ typedef struct VjPendingObject VjPendingObject;
 typedef struct VjPlain {
     const void *plain;
     uint32_t len;
+    VjBuf *holder;   /* in which they are, borrowed; NULL: in none */
     VjDigest digest; /* vj_plain_digest */
 } VjPlain;
 

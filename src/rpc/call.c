@@ -35,6 +35,7 @@ void vj_rpc_call_unref(VjRpcCall *call)
     g_assert(call->state->place == VJ_CALL_NEW || call->state->place == VJ_CALL_ENDED);
     g_clear_pointer(&call->message, g_byte_array_unref);
     g_clear_pointer(&call->reply, g_byte_array_unref);
+    vj_buf_unref(call->lead);
     vj_buf_unref(call->bulk);
     vj_buf_unref(call->into);
     vj_buf_unref(call->reply_bulk);

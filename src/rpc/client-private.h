@@ -25,6 +25,7 @@ typedef struct VjRpcCallState {
     /* guarded by the client's lock: */
     VjCallPlace place;
     uint64_t tag;
+    bool is_bare;                         /* from when it has a tag: its reply may be */
     struct VjRpcCallState *next, *before; /* those that wait */
 } VjRpcCallState;
 

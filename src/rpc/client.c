@@ -98,6 +98,7 @@ struct VjRpcClient {
     unsigned calls_max; /* in flight, of this connection */
     uint64_t bytes_max; /* of their requests, and of replies whose length is known */
     uint64_t bytes;
+    uint64_t features;            /* that both sides of this connection have */
     VjRpcCallState *first, *last; /* those that wait */
     unsigned waiting_count;
     char *why_text;      /* what the peer said to people when it refused hello; or NULL */
@@ -137,8 +138,8 @@ static void queue_remove(VjRpcClient *c, VjRpcCallState *s)
 
 static uint64_t request_bytes(const VjRpcCall *call)
 {
-    return (call->message != NULL ? call->message->len : 0) + (uint64_t)call->bulk_bytes +
-           (call->into != NULL ? call->bulk_max : 0);
+    return (call->message != NULL ? call->message->len : 0) + (uint64_t)call->lead_bytes +
+           call->bulk_bytes + (call->into != NULL ? call->bulk_max : 0);
 }
 
 /* One may always be in flight. */
@@ -162,6 +163,7 @@ static void slot_add(VjRpcClient *c, VjRpcCallState *s, int64_t now_us)
     c->bytes += request_bytes(s->call);
     s->tag = ++c->numbers[slot] << SLOT_BITS | slot;
     s->place = VJ_CALL_IN_FLIGHT;
+    s->is_bare = s->call->may_be_bare && (c->features & VJ_FEATURE_BARE) != 0;
     vj_rpc_call_ref(s->call);
 }
 
@@ -218,13 +220,15 @@ static uint32_t timeout_ms(int64_t deadline_us, int64_t now_us)
 static void send_call(VjConn *conn, VjRpcCall *call, int64_t now_us)
 {
     VjRpcCallState *s = call->state;
-    VjFrame frame = {.op = call->op,
+    VjFrame frame = {.flags = s->is_bare ? VJ_FRAME_BARE : 0,
+                     .op = call->op,
                      .tag = s->tag,
                      .timeout_ms = timeout_ms(call->deadline_us, now_us)};
 
     s->out.message = call->message != NULL
                          ? vj_slice(call->message->data, call->message->len)
                          : vj_slice(NULL, 0);
+    s->out.lead = vj_slice(call->lead_data, call->lead_bytes);
     s->out.bulk = call->bulk != NULL ? vj_slice(call->bulk->data, call->bulk_bytes)
                                      : vj_slice(NULL, 0);
     s->out.released = call_released;
@@ -334,8 +338,11 @@ void vj_rpc_submit(VjRpcClient *c, VjRpcCall *call)
     g_assert((call->done != NULL) != (call->state->waiter != NULL));
     g_assert(call->message == NULL || call->message->len <= VJ_RPC_MESSAGE_MAX);
     g_assert(call->bulk_bytes <= VJ_RPC_BULK_MAX && call->bulk_max <= VJ_RPC_BULK_MAX);
+    g_assert(call->lead_bytes <= VJ_RPC_BULK_MAX - call->bulk_bytes);
+    g_assert((call->lead != NULL) == (call->lead_bytes > 0));
     g_assert(call->bulk == NULL ? call->bulk_bytes == 0
                                 : call->bulk_bytes <= call->bulk->cap);
+    g_assert(!call->may_be_bare || call->op == VJ_OP_GET);
     g_assert(call->into == NULL || call->bulk_max <= call->into->cap);
     vj_rpc_call_ref(call);
     __atomic_fetch_add(&c->calls, 1, __ATOMIC_RELAXED);
@@ -687,6 +694,7 @@ static void conn_ready(VjConn *conn)
 
     set_state(c, STATE_HELLO);
     c->hello_is_answered = false;
+    vj_hello_add_features(c->hello, VJ_WIRE_FEATURES);
     vj_hello_set_client(c->hello, c->id, ++c->connection);
     c->hello_out = (VjOut){.message = vj_slice(c->hello->data, c->hello->len),
                            .released = own_released};
@@ -711,7 +719,7 @@ static int into_of_call(VjRpcClient *c, const VjFrame *frame, VjInto *into)
     } else {
         bulk_max = s->call->bulk_max;
         c->receiving_tag = frame->tag;
-        if (frame->bulk_bytes > bulk_max) {
+        if (frame->bulk_bytes > bulk_max || (vj_frame_is_bare(frame) && !s->is_bare)) {
             rc = -EPROTO;
         } else if (frame->bulk_bytes > 0 && s->call->into != NULL) {
             into->bulk = vj_buf_ref(s->call->into);
@@ -732,7 +740,8 @@ static int conn_head(VjConn *conn, const VjFrame *frame, VjInto *into)
     if ((frame->flags & VJ_FRAME_REPLY) == 0) {
         return -EPROTO;
     }
-    if (frame->message_bytes > VJ_WIRE_REPLY_MESSAGE_MAX) {
+    if (frame->message_bytes > VJ_WIRE_REPLY_MESSAGE_MAX ||
+        (vj_frame_is_bare(frame) && frame->op != VJ_OP_GET)) {
         return -EPROTO;
     }
     if (frame->op == VJ_OP_PING && frame->tag == 0) {
@@ -773,6 +782,7 @@ static void hello_answered(VjRpcClient *c, const VjFrame *frame, GByteArray *mes
     c->state = STATE_CONNECTED;
     c->wants = false;
     c->why_rc = 0;
+    c->features = limits.features & VJ_WIRE_FEATURES;
     c->calls_max = limits.requests_max == 0 ? SLOTS : MIN(limits.requests_max, SLOTS);
     c->bytes_max = limits.bytes_max == 0 ? VJ_RPC_CONNECTION_BYTES_MAX : limits.bytes_max;
     vj_mutex_unlock(&c->lock);

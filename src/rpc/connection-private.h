@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "rpc/frame-format.h"
 #include "rpc/loop-private.h"
+#include "rpc/pipes-private.h"
 #include "rpc/rpc.h"
 #include "rpc/stream-private.h"
 
@@ -27,7 +28,11 @@ typedef struct VjConn VjConn;
 typedef struct VjOut VjOut;
 struct VjOut {
     VjSlice message;
-    VjSlice bulk;
+    VjSlice lead, bulk; /* one behind the other; each may be empty */
+    /* Else the bulk is what is in this pipe, so many bytes, and has no checksum; of a
+     * connection that vj_conn_takes_pipe, and sent by threads of the room alone. */
+    VjPipe *pipe; /* NULL: there is none */
+    uint32_t pipe_bytes;
     void (*released)(VjOut *out, bool was_sent);
     /* the connection's: */
     uint8_t head[VJ_FRAME_HEAD_BYTES];
@@ -96,6 +101,8 @@ VjLoop *vj_conn_loop(const VjConn *c);
 /* @host: of a client, whom the peer must be; NULL: a server's. */
 void vj_conn_start(VjConn *c, bool is_server, VjCredentials *credentials,
                    const char *host);
+/* Bulks of its frames may be in a pipe.  From ready on, in any thread. */
+bool vj_conn_takes_pipe(const VjConn *c);
 /* What the peer proved; "" before ready. */
 const char *vj_conn_identity(const VjConn *c);
 /* At once.  closed() is called before it returns. */

@@ -60,6 +60,7 @@ struct VjConn {
     VjCredentials *credentials;
     char *host;
     bool is_server;
+    bool can_splice; /* from ready on */
 
     /* in the loop's thread: */
     Phase phase;
@@ -111,30 +112,57 @@ struct VjConn {
 
 /* ---- frames that go out ------------------------------------------------------------ */
 
+/* Of the parts as one string; 0 where they are all empty. */
+static uint64_t sum_of(const VjSlice *parts, size_t count)
+{
+    size_t used = 0;
+    VjSlice last = vj_slice(NULL, 0);
+    VjChecksum sum;
+
+    for (size_t i = 0; i < count; i++) {
+        if (parts[i].len > 0) {
+            last = parts[i];
+            used++;
+        }
+    }
+    if (used < 2) {
+        return used == 0 ? 0 : vj_checksum64(last.data, last.len);
+    }
+    vj_checksum_init(&sum);
+    for (size_t i = 0; i < count; i++) {
+        if (parts[i].len > 0) {
+            vj_checksum_add(&sum, parts[i].data, parts[i].len);
+        }
+    }
+    return vj_checksum_get(&sum);
+}
+
 void vj_out_encode(VjOut *out, VjFrame *frame)
 {
-    g_assert(out->message.len <= VJ_RPC_MESSAGE_MAX && out->bulk.len <= VJ_RPC_BULK_MAX);
-    frame->message_bytes = (uint32_t)out->message.len;
-    frame->bulk_bytes = (uint32_t)out->bulk.len;
-    if (out->message.len > 0 && out->bulk.len > 0) {
-        VjChecksum sum;
+    const VjSlice parts[] = {out->message, out->lead, out->bulk};
 
-        vj_checksum_init(&sum);
-        vj_checksum_add(&sum, out->message.data, out->message.len);
-        vj_checksum_add(&sum, out->bulk.data, out->bulk.len);
-        frame->body_checksum = vj_checksum_get(&sum);
-    } else if (out->message.len > 0) {
-        frame->body_checksum = vj_checksum64(out->message.data, out->message.len);
-    } else {
-        frame->body_checksum =
-            out->bulk.len > 0 ? vj_checksum64(out->bulk.data, out->bulk.len) : 0;
+    g_assert(out->message.len <= VJ_RPC_MESSAGE_MAX && out->bulk.len <= VJ_RPC_BULK_MAX &&
+             out->lead.len <= VJ_RPC_BULK_MAX - out->bulk.len);
+    frame->message_bytes = (uint32_t)out->message.len;
+    frame->bulk_bytes = (uint32_t)(out->lead.len + out->bulk.len);
+    if (out->pipe != NULL) {
+        g_assert(frame->bulk_bytes == 0 && out->pipe_bytes > 0);
+        frame->bulk_bytes = out->pipe_bytes;
+        frame->flags |= VJ_FRAME_BARE;
     }
+    frame->body_checksum = sum_of(parts, G_N_ELEMENTS(parts));
     vj_frame_encode(frame, out->head);
+}
+
+/* Those that are sent from memory. */
+static size_t memory_bytes(const VjOut *out)
+{
+    return VJ_FRAME_HEAD_BYTES + out->message.len + out->lead.len + out->bulk.len;
 }
 
 size_t vj_out_bytes(const VjOut *out)
 {
-    return VJ_FRAME_HEAD_BYTES + out->message.len + out->bulk.len;
+    return memory_bytes(out) + (out->pipe != NULL ? out->pipe_bytes : 0);
 }
 
 static void append(VjConn *c, VjOut *out)
@@ -192,18 +220,38 @@ static int add_part(struct iovec *iov, VjSlice part, size_t *skip)
     return 1;
 }
 
-static int gather(const VjConn *c, struct iovec iov[IOV_MAX_COUNT])
+/* What can be sent at once; *before_pipe: up to a bulk that is in a pipe. */
+static int gather(const VjConn *c, struct iovec iov[IOV_MAX_COUNT], bool *before_pipe)
 {
     size_t skip = c->first_sent;
     int count = 0;
 
-    for (const VjOut *out = c->first; out != NULL && count + 3 <= IOV_MAX_COUNT;
-         out = out->next) {
+    *before_pipe = false;
+    for (const VjOut *out = c->first;
+         out != NULL && count + 4 <= IOV_MAX_COUNT && !*before_pipe; out = out->next) {
         count += add_part(&iov[count], vj_slice(out->head, VJ_FRAME_HEAD_BYTES), &skip);
         count += add_part(&iov[count], out->message, &skip);
+        count += add_part(&iov[count], out->lead, &skip);
         count += add_part(&iov[count], out->bulk, &skip);
+        *before_pipe = out->pipe != NULL;
     }
     return count;
+}
+
+/* As vj_stream_send. */
+static ssize_t send_some(VjConn *c)
+{
+    const VjOut *out = c->first;
+    struct iovec iov[IOV_MAX_COUNT];
+    int count;
+
+    vj_mutex_assert_held(&c->lock);
+    if (out->pipe != NULL && c->first_sent >= memory_bytes(out)) {
+        return vj_stream_send_pipe(c->stream, out->pipe->read_fd,
+                                   vj_out_bytes(out) - c->first_sent);
+    }
+    count = gather(c, iov, &c->stream->more_follows);
+    return vj_stream_send(c->stream, iov, count);
 }
 
 /* @sent bytes went out.  Frames that are out are moved to the list *done. */
@@ -240,12 +288,11 @@ static void release(VjOut *done, bool was_sent)
 /* 0: the socket takes no more now, or nothing is left; -errno: the connection is lost. */
 static int flush(VjConn *c, VjOut **done)
 {
-    struct iovec iov[IOV_MAX_COUNT];
     size_t total = 0;
 
     vj_mutex_assert_held(&c->lock);
     while (c->first != NULL && total < FLUSH_BYTES_MAX) {
-        ssize_t sent = vj_stream_send(c->stream, iov, gather(c, iov));
+        ssize_t sent = send_some(c);
 
         if (sent < 0) {
             if (sent == -EAGAIN) {
@@ -441,6 +488,12 @@ void vj_conn_ignore(VjConn *c, uint64_t tag)
     vj_buf_unref(bulk);
 }
 
+/* c->checksum is of message and bulk; else there is a checksum of the message alone. */
+static bool has_bulk_sum(const VjConn *c)
+{
+    return c->frame.bulk_bytes > 0 && !vj_frame_is_bare(&c->frame);
+}
+
 /* The body is whole, or there is none. */
 static void end_frame(VjConn *c)
 {
@@ -452,7 +505,7 @@ static void end_frame(VjConn *c)
 
     c->in_body = false;
     c->head_used = 0;
-    if (frame.bulk_bytes > 0) {
+    if (has_bulk_sum(c)) {
         sum = vj_checksum_get(&c->checksum);
     } else if (frame.message_bytes > 0 && message != NULL) {
         sum = vj_checksum64(message, frame.message_bytes);
@@ -471,6 +524,11 @@ static void end_frame(VjConn *c)
         c, &frame,
         message != NULL ? g_byte_array_new_take(message, frame.message_bytes) : NULL,
         bulk, is_ignored);
+}
+
+static size_t body_bytes(const VjConn *c)
+{
+    return (size_t)c->frame.message_bytes + c->frame.bulk_bytes;
 }
 
 static void pause_reading(VjConn *c)
@@ -514,9 +572,9 @@ static void ask_owner(VjConn *c)
     c->bulk_room = into.bulk_room == 0 || into.is_ignored
                        ? c->frame.bulk_bytes
                        : MIN(into.bulk_room, c->frame.bulk_bytes);
-    if (c->frame.bulk_bytes > 0) {
+    if (has_bulk_sum(c)) {
         vj_checksum_init(&c->checksum);
-    } else if (c->frame.message_bytes == 0) {
+    } else if (body_bytes(c) == 0) {
         end_frame(c);
     }
 }
@@ -558,7 +616,7 @@ static size_t feed_message(VjConn *c, const uint8_t *bytes, size_t len)
 
     if (c->message != NULL) {
         memcpy(c->message + c->message_used, bytes, n);
-        if (c->frame.bulk_bytes > 0) {
+        if (has_bulk_sum(c)) {
             vj_checksum_add(&c->checksum, bytes, n);
         }
     }
@@ -601,7 +659,9 @@ static size_t feed_bulk(VjConn *c, const uint8_t *bytes, size_t len)
     vj_mutex_lock(&c->receive_lock);
     if (c->bulk != NULL) {
         memcpy(c->bulk->data + c->bulk_used, bytes, n);
-        vj_checksum_add(&c->checksum, bytes, n);
+        if (has_bulk_sum(c)) {
+            vj_checksum_add(&c->checksum, bytes, n);
+        }
     }
     vj_mutex_unlock(&c->receive_lock);
     add_to_bulk(c, n);
@@ -666,7 +726,7 @@ static ssize_t receive_bulk(VjConn *c, size_t *asked)
         uint8_t *at = c->bulk->data + c->bulk_used;
 
         got = receive(c, at, *asked);
-        if (got > 0) {
+        if (got > 0 && has_bulk_sum(c)) {
             vj_checksum_add(&c->checksum, at, (size_t)got);
         }
     }
@@ -791,6 +851,7 @@ static void shake_hands(VjConn *c)
         return;
     }
     c->phase = PHASE_OPEN;
+    c->can_splice = c->stream->ops->send_pipe != NULL;
     __atomic_store_n(&c->in_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
     c->callbacks->ready(c);
     read_some(c);
@@ -1015,6 +1076,11 @@ VjLoop *vj_conn_loop(const VjConn *c)
     return c->loop;
 }
 
+bool vj_conn_takes_pipe(const VjConn *c)
+{
+    return c->can_splice;
+}
+
 const char *vj_conn_identity(const VjConn *c)
 {
     return c->stream != NULL ? c->stream->identity : "";
@@ -1119,11 +1185,6 @@ static bool is_stuck(VjConn *c, int64_t now_us)
     }
     vj_mutex_unlock(&c->lock);
     return is_late;
-}
-
-static size_t body_bytes(const VjConn *c)
-{
-    return (size_t)c->frame.message_bytes + c->frame.bulk_bytes;
 }
 
 static bool is_overdue(VjConn *c, int64_t now_us)

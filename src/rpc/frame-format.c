@@ -48,7 +48,7 @@ int vj_frame_decode(const uint8_t head[VJ_FRAME_HEAD_BYTES], VjFrame *out)
         reserved != 0 || (out->flags & ~VJ_FRAME_FLAGS) != 0) {
         return -EPROTO;
     }
-    if (out->message_bytes == 0 && out->bulk_bytes == 0 && out->body_checksum != 0) {
+    if (vj_frame_sum_bytes(out) == 0 && out->body_checksum != 0) {
         return -EPROTO;
     }
     return 0;

@@ -7,8 +7,9 @@
  * is bytes of an object, which neither side looks into on the way.  Little-endian.
  *
  * Nothing of a head counts before its checksum has been compared, nothing of a message
- * or a bulk before body_checksum has.  Lengths are compared with what the operation may
- * have before memory is taken for them.
+ * or a bulk before body_checksum has; but a bulk that its receiver compares with
+ * checksums of its own may come without (VJ_FRAME_BARE).  Lengths are compared with what
+ * the operation may have before memory is taken for them.
  *
  * HELLO and its reply have this head for ever.  What a later version or a feature changes
  * of it, it changes from the next frame on: the six flags and the four bytes that are
@@ -25,7 +26,10 @@
 
 enum {
     VJ_FRAME_REPLY = 1 << 0, /* else a request */
-    VJ_FRAME_FLAGS = VJ_FRAME_REPLY,
+    /* Of a GET: the bulk of its reply may be bare, which its sender finds out from the
+     * flag of that reply: body_checksum is of the message alone.  VJ_FEATURE_BARE. */
+    VJ_FRAME_BARE = 1 << 3,
+    VJ_FRAME_FLAGS = VJ_FRAME_REPLY | VJ_FRAME_BARE,
 };
 
 /* As it is on the wire. */
@@ -42,7 +46,7 @@ typedef struct VjFrameFormat {
     uint8_t bulk_bytes[4];
     uint8_t reserved[4]; /* zero */
     uint8_t
-        body_checksum[8]; /* XXH3-64, seed 0, of message and bulk as one; no body: 0 */
+        body_checksum[8]; /* XXH3-64, seed 0, as vj_frame_sum_bytes says; no byte: 0 */
     uint8_t head_checksum[8]; /* likewise, of the 40 bytes before it */
 } VjFrameFormat;
 
@@ -62,6 +66,20 @@ typedef struct VjFrame {
     uint32_t message_bytes, bulk_bytes;
     uint64_t body_checksum;
 } VjFrame;
+
+/* The bulk of @frame has no checksum. */
+static inline bool vj_frame_is_bare(const VjFrame *frame)
+{
+    return frame->flags == (VJ_FRAME_REPLY | VJ_FRAME_BARE);
+}
+
+/* How many bytes of the body, from its first one on, body_checksum is of: message and
+ * bulk as one string, or the message alone. */
+static inline uint64_t vj_frame_sum_bytes(const VjFrame *frame)
+{
+    return (uint64_t)frame->message_bytes +
+           (vj_frame_is_bare(frame) ? 0 : frame->bulk_bytes);
+}
 
 void vj_frame_encode(const VjFrame *frame, uint8_t head[VJ_FRAME_HEAD_BYTES]);
 /* 0; -EPROTO: no head of this version, or a damaged one.  Lengths are not compared. */

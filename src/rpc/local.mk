@@ -23,6 +23,8 @@ src_rpc_libvj_rpc_la_SOURCES = \
 	src/rpc/messages.c \
 	src/rpc/messages.h \
 	src/rpc/peer.c \
+	src/rpc/pipes.c \
+	src/rpc/pipes-private.h \
 	src/rpc/request.c \
 	src/rpc/rpc.h \
 	src/rpc/server-private.h \

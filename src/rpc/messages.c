@@ -108,7 +108,9 @@ char *vj_wire_text(VjSlice message)
 /* ---- hello ------------------------------------------------------------------------- */
 
 /* Where a hello has its client and connection. */
+#define HELLO_FEATURES_OFFSET 4u
 #define HELLO_CLIENT_OFFSET 30u
+#define HELLO_REPLY_FEATURES_OFFSET 2u
 #define HELLO_REPLY_BYTES_OFFSET 47u
 
 bool vj_wire_is_volume_name(VjSlice name)
@@ -139,6 +141,32 @@ void vj_hello_encode(GByteArray *to, const VjHello *m)
     add_u64(to, m->connection);
     add_counted(to, m->volume);
     add_counted(to, m->name);
+}
+
+static void add_features(GByteArray *message, size_t offset, uint64_t features)
+{
+    VjWriter w;
+
+    g_assert(message->len >= offset + sizeof features);
+    features |= vj_le64_get(message->data + offset);
+    w = vj_writer(message->data + offset, sizeof features);
+    vj_write_u64(&w, features);
+    g_assert(!w.bad);
+}
+
+void vj_hello_add_features(GByteArray *hello, uint64_t features)
+{
+    add_features(hello, HELLO_FEATURES_OFFSET, features);
+}
+
+void vj_hello_reply_add_features(GByteArray *reply, uint64_t features)
+{
+    VjHelloReply m;
+
+    /* One that its reader would refuse stays as it is. */
+    if (vj_hello_reply_decode(vj_slice(reply->data, reply->len), &m) == 0) {
+        add_features(reply, HELLO_REPLY_FEATURES_OFFSET, features);
+    }
 }
 
 void vj_hello_set_client(GByteArray *hello, const uint8_t client[VJ_WIRE_UUID_BYTES],

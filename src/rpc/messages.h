@@ -42,13 +42,17 @@ enum {
     VJ_HELLO_FLAGS = 15,
 };
 
+/* Features; each is used where both sides have it.  The room says so itself. */
+#define VJ_FEATURE_BARE ((uint64_t)1 << 8) /* VJ_FRAME_BARE */
+#define VJ_WIRE_FEATURES VJ_FEATURE_BARE
+
 /*
  * HELLO and its reply may be longer than this version has them: what is behind these
  * fields is for later versions and is ignored.
  */
 typedef struct VjHello {
     uint16_t version_min, version_max; /* that the client speaks, > 0 */
-    uint64_t features;                 /* none yet; unknown ones are ignored */
+    uint64_t features;                 /* VJ_FEATURE_…; unknown ones are ignored */
     uint8_t role;
     uint8_t flags;
     /* Of the volume; all zero in the role client: whichever it is. */
@@ -79,6 +83,9 @@ typedef struct VjHelloReply {
 
 /* 1 … VJ_WIRE_VOLUME_NAME_MAX of A-Z a-z 0-9 . _ -, the first a letter or a digit. */
 bool vj_wire_is_volume_name(VjSlice name);
+/* Of a hello, or of its reply, that is encoded: its features are these besides. */
+void vj_hello_add_features(GByteArray *hello, uint64_t features);
+void vj_hello_reply_add_features(GByteArray *reply, uint64_t features);
 /* Of a hello that is encoded: sets client and connection. */
 void vj_hello_set_client(GByteArray *hello, const uint8_t client[VJ_WIRE_UUID_BYTES],
                          uint64_t connection);

@@ -351,7 +351,7 @@ static int request_head(VjPeer *p, const VjFrame *frame, VjInto *into)
 static int peer_head(VjConn *conn, const VjFrame *frame, VjInto *into)
 {
     VjPeer *p = vj_conn_owner(conn);
-    bool is_welcome;
+    bool is_welcome, may_be_bare;
 
     if ((frame->flags & VJ_FRAME_REPLY) != 0) {
         return protocol_error("a reply");
@@ -360,14 +360,18 @@ static int peer_head(VjConn *conn, const VjFrame *frame, VjInto *into)
         return protocol_error("no tag");
     }
     p->reading_us = vj_clock_mono_us();
-    if (!p->said_hello) {
-        return hello_head(p, frame);
-    }
     vj_mutex_lock(&p->lock);
     is_welcome = p->is_welcome;
+    may_be_bare = (p->features & VJ_FEATURE_BARE) != 0 && frame->op == VJ_OP_GET;
     vj_mutex_unlock(&p->lock);
-    if (!is_welcome) {
+    if (p->said_hello && !is_welcome) {
         return -EAGAIN;
+    }
+    if ((frame->flags & VJ_FRAME_BARE) != 0 && !may_be_bare) {
+        return protocol_error("a flag that was not agreed on");
+    }
+    if (!p->said_hello) {
+        return hello_head(p, frame);
     }
     switch (frame->op) {
     case VJ_OP_HELLO:

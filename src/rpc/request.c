@@ -61,7 +61,9 @@ static void reply_released(VjOut *out, bool was_sent)
     VjPeer *p = r->peer;
     VjRpcServer *s = p->server;
 
-    (void)was_sent;
+    if (r->out.pipe != NULL) {
+        vj_pipes_return(&s->pipes, g_steal_pointer(&r->out.pipe), was_sent);
+    }
     g_clear_pointer(&r->reply, g_byte_array_unref);
     vj_buf_unref(r->reply_bulk);
     vj_mutex_lock(&p->lock);
@@ -128,16 +130,15 @@ static void exchange_room(VjRpcRequest *r, uint64_t bytes)
     }
 }
 
-void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
-                  uint32_t bulk_bytes)
+/* Ends @r; the bulk of its reply is in r->out. */
+static void reply(VjRpcRequest *r, int rc, VjSlice message)
 {
     VjFrame frame = {.flags = VJ_FRAME_REPLY,
                      .op = r->op,
                      .tag = r->tag,
                      .status = vj_wire_status(rc)};
 
-    g_assert(message.len <= VJ_WIRE_REPLY_MESSAGE_MAX && bulk_bytes <= VJ_RPC_BULK_MAX);
-    g_assert(bulk == NULL ? bulk_bytes == 0 : bulk_bytes <= bulk->cap);
+    g_assert(message.len <= VJ_WIRE_REPLY_MESSAGE_MAX);
     count_answer(r, rc);
     if (message.len > 0 && message.len <= sizeof r->small_reply) {
         memcpy(r->small_reply, message.data, message.len);
@@ -147,13 +148,9 @@ void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
         g_byte_array_append(r->reply, message.data, (guint)message.len);
         r->out.message = vj_slice(r->reply->data, message.len);
     }
-    if (bulk_bytes > 0) {
-        r->reply_bulk = vj_buf_ref(bulk);
-        r->out.bulk = vj_slice(bulk->data, bulk_bytes);
-    }
     g_clear_pointer(&r->message, g_byte_array_unref);
     vj_buf_unref(g_steal_pointer(&r->bulk));
-    exchange_room(r, VJ_REQUEST_BYTES + message.len + bulk_bytes);
+    exchange_room(r, VJ_REQUEST_BYTES + vj_out_bytes(&r->out) - VJ_FRAME_HEAD_BYTES);
     r->out.released = reply_released;
     vj_out_encode(&r->out, &frame);
     if (r->goes_first) {
@@ -161,6 +158,38 @@ void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
     } else {
         vj_conn_send(r->peer->conn, &r->out);
     }
+}
+
+void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
+                  uint32_t bulk_bytes)
+{
+    g_assert(bulk_bytes <= VJ_RPC_BULK_MAX);
+    g_assert(bulk == NULL ? bulk_bytes == 0 : bulk_bytes <= bulk->cap);
+    if (bulk_bytes > 0) {
+        r->reply_bulk = vj_buf_ref(bulk);
+        r->out.bulk = vj_slice(bulk->data, bulk_bytes);
+    }
+    reply(r, rc, message);
+}
+
+int vj_rpc_reply_file(VjRpcRequest *r, int fd, uint64_t offset, uint32_t bytes)
+{
+    VjPipe *pipe;
+    int rc;
+
+    g_assert(fd >= 0 && bytes <= VJ_RPC_BULK_MAX);
+    g_assert(offset <= (uint64_t)INT64_MAX - bytes);
+    if (!r->takes_bare || !vj_conn_takes_pipe(r->peer->conn)) {
+        return -EOPNOTSUPP;
+    }
+    rc = vj_pipes_fill(&r->peer->server->pipes, fd, offset, bytes, &pipe);
+    if (rc < 0) {
+        return rc;
+    }
+    r->out.pipe = pipe;
+    r->out.pipe_bytes = bytes;
+    reply(r, 0, vj_slice(NULL, 0));
+    return 0;
 }
 
 void vj_request_refuse(VjRpcRequest *r, int rc)
@@ -368,7 +397,11 @@ static void run_hello(VjJob *job)
     rc = rc == 0 ? greet(r, &role, &user, reply) : rc;
     vj_peer_ref(p);
     if (rc == 0) {
+        uint64_t features = hello.features & VJ_WIRE_FEATURES;
+
+        vj_hello_reply_add_features(reply, features);
         vj_mutex_lock(&p->lock);
+        p->features = features;
         p->is_welcome = true;
         p->role = role;
         p->user = user;
@@ -469,6 +502,7 @@ VjRpcRequest *vj_request_new(VjPeer *p, const VjFrame *frame, GByteArray *messag
     }
     r->op = frame->op;
     r->tag = frame->tag;
+    r->takes_bare = (frame->flags & VJ_FRAME_BARE) != 0;
     r->deadline_us = frame->timeout_ms == 0
                          ? INT64_MAX
                          : p->reading_us + (int64_t)frame->timeout_ms * 1000;

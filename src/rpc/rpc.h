@@ -166,6 +166,11 @@ struct VjRpcCall {
     GByteArray *message; /* owned; NULL: empty */
     VjBuf *bulk;         /* the first bulk_bytes of it; a reference; NULL: none */
     uint32_t bulk_bytes;
+    /* What the bulk begins with, before those of bulk: lead_bytes at lead_data, which are
+     * in this buffer; a reference.  NULL: nothing. */
+    VjBuf *lead;
+    const uint8_t *lead_data;
+    uint32_t lead_bytes;
     /* Where the bulk of the answer goes: at most bulk_max bytes; a reference.  NULL: an
      * answer with a bulk gets a buffer of its own, of at most bulk_max bytes. */
     VjBuf *into;
@@ -176,6 +181,9 @@ struct VjRpcCall {
     bool waits_for_connection;
     /* Whoever submits it, or the call that it is for, waits by vj_rpc_help at once. */
     bool has_helper;
+    /* Of a GET: who gets the bulk compares it with checksums that do not come from the
+     * peer, so it may come without one. */
+    bool may_be_bare;
     /* Called once, perhaps before submit returns, by any thread.  Must not block.  Where
      * a call has no done it is waited for by vj_rpc_run. */
     void (*done)(VjRpcCall *call);
@@ -300,5 +308,18 @@ bool vj_rpc_request_is_canceled(const VjRpcRequest *r);
  * @r.  Threads: any.  Does not block. */
 void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
                   uint32_t bulk_bytes);
+/*
+ * vj_rpc_reply_file - the bulk of a good reply is a part of a file
+ *
+ * The bytes are not copied, and have no checksum on the way: who asked has said that it
+ * needs none (VjRpcCall.may_be_bare).
+ *
+ * @fd       a regular file, borrowed; its bytes do not change any more
+ * Returns   0: @r is answered; else it is not: -EOPNOTSUPP a reply by vj_rpc_reply is
+ *           called for; -EBADMSG the file is shorter; -EIO
+ * Threads   those that run handlers; may block      Locks   none
+ */
+int vj_rpc_reply_file(VjRpcRequest *r, int fd, uint64_t offset,
+                      uint32_t bytes) G_GNUC_WARN_UNUSED_RESULT;
 
 #endif

@@ -64,6 +64,7 @@ struct VjRpcServer {
 
     gint is_draining; /* atomic */
     VjConnCounters counters;
+    VjPipes pipes;
     /* atomic: */
     uint64_t held_bytes, reply_bytes; /* all, and those of replies that are not out */
     uint64_t accepted, refused, protocol_errors, requests, failures;
@@ -132,6 +133,7 @@ struct VjPeer {
     bool is_welcome; /* hello was answered well; role and user do not change any more */
     uint8_t role;
     void *user;
+    uint64_t features;  /* that both sides have; before is_welcome: 0 */
     GHashTable *by_tag; /* of requests that are not answered */
     GQueue unanswered;  /* the same, in the order in which they came */
     unsigned in_flight; /* requests whose reply is not out */
@@ -154,6 +156,7 @@ struct VjRpcRequest {
     VjBuf *bulk;
     uint32_t bulk_bytes;
     uint64_t held_bytes;
+    bool takes_bare;  /* the bulk of its reply may have no checksum */
     bool goes_first;  /* the reply, before others that wait: of PING */
     gint is_canceled; /* atomic */
     GList link;       /* in unanswered; guarded by the peer's lock, as what follows */

@@ -334,6 +334,7 @@ VjRpcServer *vj_rpc_server_new(const VjRpcServerConfig *config)
     vj_mutex_init(&s->lock, VJ_RANK_RPC, "rpc.server");
     vj_cond_init(&s->work);
     vj_cond_init(&s->quiet);
+    vj_pipes_init(&s->pipes);
     return s;
 }
 
@@ -511,6 +512,7 @@ void vj_rpc_server_free(VjRpcServer *s)
     vj_cond_clear(&s->work);
     vj_cond_clear(&s->quiet);
     g_free(s->op_stats);
+    vj_pipes_clear(&s->pipes);
     g_free(s);
 }
 

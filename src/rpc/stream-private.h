@@ -31,6 +31,9 @@ typedef struct VjStreamOps {
      * Of what it has not taken, the first send_pending bytes must come again, with others
      * behind them or not. */
     ssize_t (*send)(VjStream *s, const struct iovec *iov, int iov_count);
+    /* As send, of the next @len bytes that are in a pipe, which are not copied.  -EIO: it
+     * has fewer.  The calling thread has SIGPIPE blocked or ignored.  NULL: cannot be. */
+    ssize_t (*send_pipe)(VjStream *s, int pipe_fd, size_t len);
     ssize_t (*recv)(VjStream *s, void *dst, size_t len);
     /* Bytes were received already which recv() would give without the socket; it may give
      * -EAGAIN nevertheless, and then there are none. */
@@ -49,6 +52,8 @@ struct VjStream {
     short send_wants, recv_wants, handshake_wants;
     /* After send: bytes that it was given, has not taken, but has begun to send. */
     size_t send_pending;
+    /* For send: other bytes follow at once, so what it is given need not go out alone. */
+    bool more_follows;
     /* After handshake: what the peer proved, "key:NAME", "cert:NAME"; "" without TLS. */
     char identity[VJ_RPC_IDENTITY_MAX + 1];
 };
@@ -68,6 +73,8 @@ void vj_stream_free(VjStream *s); /* NULL is fine */
 int vj_stream_handshake(VjStream *s) G_GNUC_WARN_UNUSED_RESULT;
 ssize_t vj_stream_send(VjStream *s, const struct iovec *iov,
                        int iov_count) G_GNUC_WARN_UNUSED_RESULT;
+ssize_t vj_stream_send_pipe(VjStream *s, int pipe_fd,
+                            size_t len) G_GNUC_WARN_UNUSED_RESULT;
 ssize_t vj_stream_recv(VjStream *s, void *dst, size_t len) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_stream_has_more(VjStream *s);
 

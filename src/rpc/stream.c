@@ -7,6 +7,7 @@
  */
 #include "rpc/stream-private.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -34,9 +35,22 @@ static ssize_t plain_send(VjStream *s, const struct iovec *iov, int iov_count)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)iov,
                              .msg_iovlen = (size_t)iov_count};
-    ssize_t sent = sendmsg(s->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (s->more_follows ? MSG_MORE : 0);
+    ssize_t sent = sendmsg(s->fd, &message, flags);
 
     s->send_wants = POLLOUT;
+    return sent > 0 ? sent : plain_error();
+}
+
+/* The socket, and the pipe, do not block. */
+static ssize_t plain_send_pipe(VjStream *s, int pipe_fd, size_t len)
+{
+    ssize_t sent = splice(pipe_fd, NULL, s->fd, NULL, len, SPLICE_F_NONBLOCK);
+
+    s->send_wants = POLLOUT;
+    if (sent == 0) {
+        return -EIO;
+    }
     return sent > 0 ? sent : plain_error();
 }
 
@@ -68,6 +82,7 @@ static const VjStreamOps plain_ops = {
     .both_at_once = true,
     .handshake = plain_handshake,
     .send = plain_send,
+    .send_pipe = plain_send_pipe,
     .recv = plain_recv,
     .has_more = plain_has_more,
     .close = plain_close,
@@ -131,6 +146,17 @@ ssize_t vj_stream_send(VjStream *s, const struct iovec *iov, int iov_count)
     g_assert(iov_count > 0);
     sent = s->ops->send(s, iov, iov_count);
     g_assert(sent != 0 && (sent != -EAGAIN || s->send_wants != 0));
+    return sent;
+}
+
+ssize_t vj_stream_send_pipe(VjStream *s, int pipe_fd, size_t len)
+{
+    ssize_t sent;
+
+    g_assert(s->ops->send_pipe != NULL && len > 0);
+    sent = s->ops->send_pipe(s, pipe_fd, len);
+    g_assert(sent != 0 && sent <= (ssize_t)len);
+    g_assert(sent != -EAGAIN || s->send_wants != 0);
     return sent;
 }
 

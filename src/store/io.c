@@ -104,6 +104,7 @@ void vj_io_unref(VjIo *io)
 {
     if (io != NULL && g_atomic_int_dec_and_test(&io->refs)) {
         vj_io_unref(io->child);
+        vj_buf_unref(io->lead);
         vj_buf_unref(io->buf);
         g_free(io);
     }
@@ -380,7 +381,8 @@ bool vj_store_submit(VjStore *s, VjIo *io)
     bool is_waiting = false;
 
     g_assert(io->done != NULL && io->store == NULL && io->deadline_us >= 0);
-    g_assert(io->buf == NULL || io->len <= io->buf->cap);
+    g_assert(io->lead_len <= io->len && (io->lead != NULL) == (io->lead_len > 0));
+    g_assert(io->buf == NULL || io->len - io->lead_len <= io->buf->cap);
     g_assert((io->offset & (vj_store_align_bytes(s) - 1)) == 0);
     vj_lock_assert_none();
 
@@ -425,7 +427,11 @@ void vj_io_forward(VjStore *s, VjIo *io, void (*done)(VjIo *child))
     child->offset = io->offset;
     child->len = io->len;
     child->buf = io->buf != NULL ? vj_buf_ref(io->buf) : NULL;
+    child->lead = io->lead != NULL ? vj_buf_ref(io->lead) : NULL;
+    child->lead_data = io->lead_data;
+    child->lead_len = io->lead_len;
     child->deadline_us = io->deadline_us;
+    child->is_checked = io->is_checked;
     child->more = io->more && s->ops->push != NULL;
     child->done = done;
     child->opaque = io;

@@ -594,6 +594,27 @@ static int posix_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
     return result < 0 ? data_error(p, "read", id, -result) : 0;
 }
 
+static int posix_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
+                           size_t len, VjStoreUseFile *use, void *opaque)
+{
+    PosixStore *p = (PosixStore *)s;
+    VjFdKey key = {.id = id};
+    VjFdUse object = {.fd = -1, .slot = -1};
+    int result;
+
+    if (!vj_posix_loc_decode(loc, &key.nonce)) {
+        return -EBADMSG;
+    }
+    result = use_object(p, key, &object);
+    if (result < 0) {
+        return result == -ENOENT ? -ENOENT : data_error(p, "open", id, -result);
+    }
+    result = use(opaque, object.fd, offset, len);
+    vj_fd_cache_release(&p->objects, &object);
+    return result < 0 && result != -EOPNOTSUPP ? data_error(p, "read", id, -result)
+                                               : result;
+}
+
 /* Where bytes come from a device, all of the object is asked of it in one go. */
 static void posix_expect(VjStore *s, uint64_t id, VjLoc loc)
 {
@@ -1161,6 +1182,7 @@ const VjStoreOps vj_store_posix_ops = {
     .nonce_of_loc = posix_nonce_of_loc,
     .length = posix_length,
     .get = posix_get,
+    .with_file = posix_with_file,
     .expect = posix_expect,
     .prefer = posix_prefer,
     .remove = posix_remove,

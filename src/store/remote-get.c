@@ -19,6 +19,7 @@ typedef struct GetOp {
     uint64_t offset;
     VjBuf *buf; /* a reference */
     size_t len;
+    bool is_checked;
     /* guarded by the store's lock: */
     VjNodeSet asked; /* since the last wait */
     VjNodeSet said;  /* they have answered of the object, and do not give it */
@@ -87,6 +88,7 @@ static VjRpcCall *new_call(const GetOp *g, bool is_direct)
         call = vj_remote_call_new(g->op.r, VJ_OP_GET);
         vj_wire_get_encode(call->message, &message);
         call->bulk_max = (uint32_t)g->len;
+        call->may_be_bare = g->is_checked;
         call->into = is_direct ? vj_buf_ref(g->buf) : NULL;
     }
     call->deadline_us = g->op.deadline_us;
@@ -378,6 +380,7 @@ void vj_remote_get(VjRemote *r, VjIo *io)
     g->id = io->id;
     g->offset = io->offset;
     g->len = io->len;
+    g->is_checked = io->is_checked;
     g->buf = vj_buf_ref(io->buf);
     if (!vj_remote_loc_decode(io->loc, &op->nonce, &op->nodes) ||
         (op->nodes & listed(r)) == 0) {

@@ -16,8 +16,9 @@
 typedef struct PutOp {
     VjRemoteOp op;
     uint64_t id;
-    VjBuf *buf; /* a reference */
-    size_t len;
+    VjBuf *buf, *lead; /* as VjIo has them; a reference each */
+    const uint8_t *lead_data;
+    size_t len, lead_len;
     /* guarded by the store's lock: */
     VjRemotePut *put; /* NULL: has no place among those that are not durable */
     /* The first flush of the store's own that begins after it asked for one, to get a
@@ -97,9 +98,14 @@ static void send_put(PutOp *p, VjRemoteNode *node)
     VjWirePut message = {.object = {.id = p->id, .nonce = p->op.nonce}};
 
     vj_wire_put_encode(call->message, &message);
-    if (p->len > 0) {
+    if (p->lead != NULL) {
+        call->lead = vj_buf_ref(p->lead);
+        call->lead_data = p->lead_data;
+        call->lead_bytes = (uint32_t)p->lead_len;
+    }
+    if (p->len > p->lead_len) {
         call->bulk = vj_buf_ref(p->buf);
-        call->bulk_bytes = (uint32_t)p->len;
+        call->bulk_bytes = (uint32_t)(p->len - p->lead_len);
     }
     call->deadline_us = call_deadline_us(p);
     vj_remote_op_send(&p->op, node, call);
@@ -282,6 +288,7 @@ static void put_resume(VjRemoteOp *op)
 
 static void put_clear(VjRemoteOp *op)
 {
+    vj_buf_unref(((PutOp *)op)->lead);
     vj_buf_unref(((PutOp *)op)->buf);
 }
 
@@ -298,6 +305,9 @@ void vj_remote_put(VjRemote *r, VjIo *io)
     p->id = io->id;
     p->buf = vj_buf_ref(io->buf);
     p->len = io->len;
+    p->lead = io->lead != NULL ? vj_buf_ref(io->lead) : NULL;
+    p->lead_data = io->lead_data;
+    p->lead_len = io->lead_len;
     op->nonce = vj_remote_seam->random_u64();
     vj_remote_rank(r, p->id, op->order);
     put_resume(op);

@@ -194,12 +194,16 @@ static bool is_aligned(uint32_t align_bytes, const void *address, uint64_t offse
 
 int vj_store_call(VjStore *s, VjIo *io, VjPut *put)
 {
-    struct iovec iov = {.iov_base = io->buf != NULL ? io->buf->data : NULL,
-                        .iov_len = io->len};
+    struct iovec whole[2] = {
+        {.iov_base = (void *)(uintptr_t)io->lead_data, .iov_len = io->lead_len},
+        {.iov_base = io->buf != NULL ? io->buf->data : NULL,
+         .iov_len = io->len - io->lead_len}};
+    const struct iovec *iov = io->lead != NULL ? whole : &whole[1];
+    int iov_count = io->lead != NULL ? 2 : 1;
 
     switch (io->op) {
     case VJ_IO_PUT:
-        return s->ops->put(s, io->id, &iov, 1, put);
+        return s->ops->put(s, io->id, iov, iov_count, put);
     case VJ_IO_GET:
         return s->ops->get(s, io->id, io->loc, io->offset, io->buf->data, io->len);
     case VJ_IO_REMOVE:
@@ -211,7 +215,7 @@ int vj_store_call(VjStore *s, VjIo *io, VjPut *put)
     case VJ_IO_SPACE:
         return s->ops->space(s, &io->space);
     case VJ_IO_PUT_AS:
-        return s->ops->put_as(s, io->id, io->nonce, &iov, 1, put);
+        return s->ops->put_as(s, io->id, io->nonce, iov, iov_count, put);
     }
     g_assert_not_reached();
 }
@@ -272,20 +276,32 @@ static int run_and_drop(VjStore *s, VjIo *io)
     return rc;
 }
 
-/* A copy: the driver may read it after the deadline.  @nonce NULL: a put. */
-static int put_by_submit(VjStore *s, uint64_t id, const uint64_t *nonce,
+/* A copy, but of what is in @holder: the driver may read it after the deadline.  @nonce
+ * NULL: a put. */
+static int put_by_submit(VjStore *s, uint64_t id, const uint64_t *nonce, VjBuf *holder,
                          const struct iovec *iov, int iov_count, uint64_t put_bytes,
                          VjPut *out)
 {
-    g_autoptr(VjBuf) buf = vj_buf_new(vj_store_room_bytes(put_bytes));
+    size_t lead_bytes = holder != NULL ? iov[0].iov_len : 0;
+    g_autoptr(VjBuf) buf = vj_buf_new(vj_store_room_bytes(put_bytes - lead_bytes));
     VjIo *io;
     int rc;
 
     if (buf == NULL) {
         return -ENOMEM;
     }
-    vj_store_gather(buf, iov, iov_count);
-    io = vj_io_new_put(id, buf, put_bytes);
+    if (lead_bytes > 0) {
+        vj_store_gather(buf, iov + 1, iov_count - 1);
+    } else {
+        vj_store_gather(buf, iov, iov_count);
+    }
+    io = vj_io_new_put(id, buf, put_bytes - lead_bytes);
+    if (lead_bytes > 0) {
+        io->len = put_bytes;
+        io->lead = vj_buf_ref(holder);
+        io->lead_data = iov[0].iov_base;
+        io->lead_len = lead_bytes;
+    }
     if (nonce != NULL) {
         io->op = VJ_IO_PUT_AS;
         io->nonce = *nonce;
@@ -297,7 +313,7 @@ static int put_by_submit(VjStore *s, uint64_t id, const uint64_t *nonce,
 }
 
 static int get_by_submit(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
-                         size_t len)
+                         size_t len, bool is_checked)
 {
     VjIo *io = vj_io_new_get(id, loc, offset, len);
     int rc;
@@ -305,6 +321,7 @@ static int get_by_submit(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, vo
     if (io == NULL) {
         return -ENOMEM;
     }
+    io->is_checked = is_checked;
     rc = vj_io_run(s, io);
     if (rc == 0 && len > 0) {
         memcpy(dst, io->buf->data, len);
@@ -352,19 +369,39 @@ static void check_put(VjStore *s, uint64_t id, uint64_t put_bytes, int result,
     }
 }
 
-int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
-                 VjPut *out)
+static int put(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
+               int iov_count, VjPut *out)
 {
     uint64_t put_bytes = check_pieces(s, iov, iov_count);
     int result;
 
     g_assert(out != NULL);
     if (goes_by_submit(s, s->ops->put != NULL)) {
-        return put_by_submit(s, id, NULL, iov, iov_count, put_bytes, out);
+        return put_by_submit(s, id, NULL, holder, iov, iov_count, put_bytes, out);
     }
-    result = s->ops->put(s, id, iov, iov_count, out);
+    result = holder != NULL && s->ops->put_held != NULL
+                 ? s->ops->put_held(s, id, holder, iov, iov_count, out)
+                 : s->ops->put(s, id, iov, iov_count, out);
     check_put(s, id, put_bytes, result, out);
     return result;
+}
+
+int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
+                 VjPut *out)
+{
+    return put(s, id, NULL, iov, iov_count, out);
+}
+
+int vj_store_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
+                      int iov_count, VjPut *out)
+{
+    const uint8_t *first = iov[0].iov_base;
+
+    g_assert(holder == NULL || (first >= holder->data && iov[0].iov_len <= holder->cap &&
+                                first <= holder->data + holder->cap - iov[0].iov_len));
+    return vj_store_align_bytes(s) > 1
+               ? vj_store_put_unaligned(s, id, iov, iov_count, out)
+               : put(s, id, holder, iov, iov_count, out);
 }
 
 bool vj_store_can_put_as(const VjStore *s)
@@ -386,7 +423,7 @@ int vj_store_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec 
 
     g_assert(out != NULL && s->ops->put_as != NULL);
     if (goes_by_submit(s, true)) {
-        return put_by_submit(s, id, &nonce, iov, iov_count, put_bytes, out);
+        return put_by_submit(s, id, &nonce, NULL, iov, iov_count, put_bytes, out);
     }
     result = s->ops->put_as(s, id, nonce, iov, iov_count, out);
     check_put(s, id, put_bytes, result, out);
@@ -422,8 +459,8 @@ bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b)
                                     : memcmp(a.bytes, b.bytes, VJ_LOC_BYTES) == 0;
 }
 
-int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
-                 size_t len)
+static int get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst, size_t len,
+               bool is_checked)
 {
     uint64_t end = 0;
     int result;
@@ -434,10 +471,42 @@ int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
     vj_lock_assert_none();
 
     if (goes_by_submit(s, s->ops->get != NULL)) {
-        return get_by_submit(s, id, loc, offset, dst, len);
+        return get_by_submit(s, id, loc, offset, dst, len, is_checked);
     }
-    result = s->ops->get(s, id, loc, offset, dst, len);
+    result = is_checked && s->ops->get_checked != NULL
+                 ? s->ops->get_checked(s, id, loc, offset, dst, len)
+                 : s->ops->get(s, id, loc, offset, dst, len);
     g_assert(vj_store_result_is_sound(result));
+    return result;
+}
+
+int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                 size_t len)
+{
+    return get(s, id, loc, offset, dst, len, false);
+}
+
+int vj_store_get_checked(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                         size_t len)
+{
+    /* What asks for alignment is on this machine: nothing is spared there. */
+    return vj_store_align_bytes(s) > 1
+               ? vj_store_get_unaligned(s, id, loc, offset, dst, len)
+               : get(s, id, loc, offset, dst, len, true);
+}
+
+int vj_store_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, size_t len,
+                       VjStoreUseFile *use, void *opaque)
+{
+    int result;
+
+    g_assert(len <= VJ_STORE_OBJECT_MAX && offset <= VJ_STORE_OBJECT_MAX - len);
+    vj_lock_assert_none();
+    if (s->ops->with_file == NULL || s->timeout_us > 0) {
+        return -EOPNOTSUPP; /* @use would block for as long as it likes */
+    }
+    result = s->ops->with_file(s, id, loc, offset, len, use, opaque);
+    g_assert(vj_store_result_is_sound(result) || result == -EOPNOTSUPP);
     return result;
 }
 

@@ -70,13 +70,19 @@ struct VjIo {
     /* The request; does not change after submit. */
     VjIoOp op;
     uint64_t id;
-    VjLoc loc;           /* get, remove */
-    uint64_t nonce;      /* of VJ_IO_PUT_AS */
-    uint64_t offset;     /* get */
-    size_t len;          /* put, get */
-    VjBuf *buf;          /* put: len bytes; get: takes them; its own reference */
+    VjLoc loc;       /* get, remove */
+    uint64_t nonce;  /* of VJ_IO_PUT_AS */
+    uint64_t offset; /* get */
+    size_t len;      /* put, get */
+    VjBuf *buf;      /* put: len bytes, but for the lead; get: takes them; a reference */
+    /* put: what it begins with, lead_len at lead_data, which are in this buffer; a
+     * reference.  NULL: nothing. */
+    VjBuf *lead;
+    const uint8_t *lead_data;
+    size_t lead_len;
     int64_t deadline_us; /* of vj_clock_mono_us; 0: as the store's timeout says */
     bool has_helper;     /* the store's: whoever submits it waits for it at once */
+    bool is_checked;     /* get: see vj_store_get_checked */
     bool more;           /* remove: push comes, before its caller waits for it */
     /*
      * Called once, perhaps before submit returns, by any thread: of the driver, the store
@@ -152,6 +158,9 @@ typedef struct VjNodeChange {
     uint32_t weight;     /* ADD: its share of the objects, 1 to 1000 */
     bool is_forced;      /* REMOVE: it has not been drained */
 } VjNodeChange;
+
+/* Reads [@offset, @offset + @len) of @fd. */
+typedef int VjStoreUseFile(void *opaque, int fd, uint64_t offset, size_t len);
 
 /* The whole of a stored object: is it what was put? */
 typedef bool VjStoreVerify(void *opaque, VjSlice stored);
@@ -255,6 +264,9 @@ typedef struct VjStoreOps {
      */
     int (*put)(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
                VjPut *out);
+    /* Of a wrapper, which hands vj_store_put_held on.  NULL: put() does. */
+    int (*put_held)(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
+                    int iov_count, VjPut *out);
     /*
      * put() under a number that the caller chose, for a driver that stands behind a node
      * (varjfsd): on each node an object has the same one.  An object of that id and
@@ -283,6 +295,18 @@ typedef struct VjStoreOps {
      */
     int (*get)(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                size_t len);
+    /* Of a wrapper, which hands vj_store_get_checked on.  NULL: get() does. */
+    int (*get_checked)(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                       size_t len);
+    /*
+     * As get(), by what the driver reads them from: @use is called with a descriptor of a
+     * regular file that has them at *its* offset, and what it returns is returned.  The
+     * descriptor is its for that long.  Nothing is known of the bytes, not even that they
+     * are there: @use finds out.  NULL, -EOPNOTSUPP: the caller gets them.  Threads: any;
+     * blocks.
+     */
+    int (*with_file)(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, size_t len,
+                     VjStoreUseFile *use, void *opaque);
     /*
      * A get() of the whole object follows soon: begins to bring it nearer and waits for
      * nothing that get() would wait for.  A hint: no failure is reported, and none
@@ -509,8 +533,24 @@ int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
  * their own where the driver asks for it.  -ENOMEM. */
 int vj_store_put_unaligned(VjStore *s, uint64_t id, const struct iovec *iov,
                            int iov_count, VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * As vj_store_put_unaligned; the first piece is a part of @holder, and its bytes do not
+ * change as long as there are references to that: who goes on with them after the call
+ * takes one, where else it would need a copy.  @holder borrowed; NULL: there is none.
+ */
+int vj_store_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
+                      int iov_count, VjPut *out) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_get_unaligned(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                            size_t len) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * As vj_store_get_unaligned, for a caller that compares the bytes with checksums which it
+ * has from elsewhere before it uses any of them.  So the way from the store to here need
+ * not: -EBADMSG says less than it does of vj_store_get.
+ */
+int vj_store_get_checked(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                         size_t len) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, size_t len,
+                       VjStoreUseFile *use, void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_expect(VjStore *s, uint64_t id, VjLoc loc);
 /* Whether vj_store_expect brings an object nearer: the driver and each wrapper before it
  * have expect.  If not, only a get does.  Threads: any.  Locks: none. */

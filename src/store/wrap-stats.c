@@ -57,6 +57,16 @@ static int stats_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_c
                       result == 0 ? out->stored_bytes : 0);
 }
 
+static int stats_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
+                          int iov_count, VjPut *out)
+{
+    StatsStore *w = (StatsStore *)s;
+    int result = vj_store_put_held(s->next, id, holder, iov, iov_count, out);
+
+    return count_call(w, result, &w->counts.puts, &w->counts.put_bytes,
+                      result == 0 ? out->stored_bytes : 0);
+}
+
 static int stats_put_as(VjStore *s, uint64_t id, uint64_t nonce, const struct iovec *iov,
                         int iov_count, VjPut *out)
 {
@@ -132,6 +142,27 @@ static int stats_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
 
     return count_call(w, vj_store_get(s->next, id, loc, offset, dst, len),
                       &w->counts.gets, &w->counts.get_bytes, len);
+}
+
+static int stats_get_checked(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
+                             void *dst, size_t len)
+{
+    StatsStore *w = (StatsStore *)s;
+
+    return count_call(w, vj_store_get_checked(s->next, id, loc, offset, dst, len),
+                      &w->counts.gets, &w->counts.get_bytes, len);
+}
+
+/* What is not offered is no get: the one that follows is counted. */
+static int stats_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
+                           size_t len, VjStoreUseFile *use, void *opaque)
+{
+    StatsStore *w = (StatsStore *)s;
+    int result = vj_store_with_file(s->next, id, loc, offset, len, use, opaque);
+
+    return result == -EOPNOTSUPP
+               ? result
+               : count_call(w, result, &w->counts.gets, &w->counts.get_bytes, len);
 }
 
 static void count_done(VjIo *child)
@@ -274,12 +305,15 @@ const VjStoreOps vj_store_stats_ops = {
     .open = stats_open,
     .close = stats_close,
     .put = stats_put,
+    .put_held = stats_put_held,
     .put_as = stats_put_as,
     .loc_of_nonce = stats_loc_of_nonce,
     .nonce_of_loc = stats_nonce_of_loc,
     .length = stats_length,
     .same_loc = stats_same_loc,
     .get = stats_get,
+    .get_checked = stats_get_checked,
+    .with_file = stats_with_file,
     .expect = stats_expect,
     .digest = stats_digest,
     .put_plain = stats_put_plain,

@@ -32,10 +32,11 @@
 
 /* Bits of the first byte of an input. */
 enum {
-    AT_CLIENT = 1 << 0,  /* else at a server */
-    WITH_HELLO = 1 << 1, /* a sound one stands before the script */
-    AT_NODE = 1 << 2,    /* of servers: the node, else the one that reads and writes */
-    AS_META = 1 << 3,    /* the role in that hello; else object */
+    AT_CLIENT = 1 << 0,     /* else at a server */
+    WITH_HELLO = 1 << 1,    /* a sound one stands before the script */
+    AT_NODE = 1 << 2,       /* of servers: the node, else the one that reads and writes */
+    AS_META = 1 << 3,       /* the role in that hello; else object */
+    WITH_FEATURES = 1 << 4, /* that hello has those that there are */
 };
 
 typedef struct Target {
@@ -389,7 +390,7 @@ static size_t receive_all(int fd, uint8_t *bytes, size_t len)
 #define HELLO_ROLE_OFFSET 12u
 
 /* A hello of no client in particular: the connection before it may still be there. */
-static GByteArray *hello_frame(uint8_t role)
+static GByteArray *hello_frame(uint8_t role, uint64_t features)
 {
     static const uint8_t nobody[VJ_WIRE_UUID_BYTES];
     g_autoptr(GByteArray) sound = rpc_example_frame(&rpc_examples[0]);
@@ -400,6 +401,7 @@ static GByteArray *hello_frame(uint8_t role)
     g_byte_array_append(message, sound->data + VJ_FRAME_HEAD_BYTES, frame.message_bytes);
     vj_hello_set_client(message, nobody, 0);
     message->data[HELLO_ROLE_OFFSET] = role;
+    vj_hello_add_features(message, features);
     return rpc_frame(frame, vj_slice(message->data, message->len), vj_slice(NULL, 0));
 }
 
@@ -464,7 +466,7 @@ static GByteArray *announcing_head(VjReader *in)
     frame.tag = vj_read_u8(in);
     frame.message_bytes = vj_read_u32(in);
     frame.bulk_bytes = vj_read_u32(in);
-    frame.body_checksum = frame.message_bytes > 0 || frame.bulk_bytes > 0;
+    frame.body_checksum = vj_frame_sum_bytes(&frame) > 0;
     vj_frame_encode(&frame, head);
     g_byte_array_append(bytes, head, sizeof head);
     part = some_bytes(in, vj_read_u8(in));
@@ -535,7 +537,8 @@ static void attack_server(VjReader *in, uint8_t kind)
     g_assert(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
     if ((kind & WITH_HELLO) != 0) {
         g_autoptr(GByteArray) hello =
-            hello_frame((kind & AS_META) != 0 ? VJ_ROLE_META : VJ_ROLE_OBJECT);
+            hello_frame((kind & AS_META) != 0 ? VJ_ROLE_META : VJ_ROLE_OBJECT,
+                        (kind & WITH_FEATURES) != 0 ? VJ_WIRE_FEATURES : 0);
 
         g_assert(send_all(fd, hello->data, hello->len));
         g_assert(receive_all(fd, reply, sizeof reply) == sizeof reply);

@@ -55,6 +55,18 @@ static void fill_hello_reply(GByteArray *message, GByteArray *bulk)
     vj_hello_reply_encode(message, &m);
 }
 
+static void fill_hello_features(GByteArray *message, GByteArray *bulk)
+{
+    fill_hello(message, bulk);
+    vj_hello_add_features(message, VJ_FEATURE_BARE);
+}
+
+static void fill_hello_reply_features(GByteArray *message, GByteArray *bulk)
+{
+    fill_hello_reply(message, bulk);
+    vj_hello_reply_add_features(message, VJ_FEATURE_BARE);
+}
+
 static void fill_text(GByteArray *message, GByteArray *bulk)
 {
     VjSlice why = text("no version in common: this node speaks 1 to 1");
@@ -367,6 +379,11 @@ const RpcExample rpc_examples[] = {
     {"count", NULL, REQUEST(VJ_OP_COUNT), .fill = fill_space_number},
     {"count-reply", NULL, REPLY(VJ_OP_COUNT), .fill = fill_count},
     {"stats-text", NULL, REQUEST(VJ_OP_STATS), .fill = fill_format},
+    {"hello-features", NULL, REQUEST(VJ_OP_HELLO), .fill = fill_hello_features},
+    {"hello-features-reply", NULL, REPLY(VJ_OP_HELLO), .fill = fill_hello_reply_features},
+    {"get-bare", NULL, REQUEST(VJ_OP_GET), .flags = VJ_FRAME_BARE, .fill = fill_get},
+    {"get-bare-reply", NULL, REPLY(VJ_OP_GET), .flags = VJ_FRAME_BARE,
+     .fill = fill_content},
     {0},
 };
 
@@ -374,6 +391,7 @@ GByteArray *rpc_frame(VjFrame frame, VjSlice message, VjSlice bulk)
 {
     GByteArray *out = g_byte_array_sized_new(VJ_FRAME_HEAD_BYTES);
     uint8_t head[VJ_FRAME_HEAD_BYTES];
+    size_t sum_bytes;
 
     g_byte_array_set_size(out, VJ_FRAME_HEAD_BYTES);
     if (message.len > 0) {
@@ -384,10 +402,9 @@ GByteArray *rpc_frame(VjFrame frame, VjSlice message, VjSlice bulk)
     }
     frame.message_bytes = (uint32_t)message.len;
     frame.bulk_bytes = (uint32_t)bulk.len;
-    frame.body_checksum = out->len == VJ_FRAME_HEAD_BYTES
-                              ? 0
-                              : vj_checksum64(out->data + VJ_FRAME_HEAD_BYTES,
-                                              out->len - VJ_FRAME_HEAD_BYTES);
+    sum_bytes = vj_frame_sum_bytes(&frame);
+    frame.body_checksum =
+        sum_bytes == 0 ? 0 : vj_checksum64(out->data + VJ_FRAME_HEAD_BYTES, sum_bytes);
     vj_frame_encode(&frame, head);
     memcpy(out->data, head, sizeof head);
     return out;
@@ -397,7 +414,7 @@ GByteArray *rpc_example_frame(const RpcExample *e)
 {
     g_autoptr(GByteArray) message = g_byte_array_new();
     g_autoptr(GByteArray) bulk = g_byte_array_new();
-    VjFrame frame = {.flags = e->is_reply ? VJ_FRAME_REPLY : 0,
+    VjFrame frame = {.flags = (e->is_reply ? VJ_FRAME_REPLY : 0) | e->flags,
                      .op = e->op,
                      .tag = RPC_EXAMPLE_TAG,
                      .timeout_ms = e->timeout_or_status,

@@ -17,6 +17,7 @@ typedef struct RpcExample {
     uint16_t op;
     bool is_reply;
     uint32_t timeout_or_status;
+    uint8_t flags; /* besides that of a reply */
     void (*fill)(GByteArray *message, GByteArray *bulk);
 } RpcExample;
 

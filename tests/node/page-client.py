@@ -14,6 +14,8 @@ import sys
 import traceback
 
 HELLO, PING, CANCEL, STATS = 0x0001, 0x0002, 0x0003, 0x0004
+BARE = 8  # of the flags of a head
+FEATURE_BARE = 1 << 8
 PUT, GET, REMOVE, FLUSH, FLUSH_REMOVES, HAVE, LIST, SPACE = range(0x0100, 0x0108)
 GET_MANY, SCAN, APPLY, CLOCK, COUNT = range(0x0200, 0x0205)
 OK, ABSENT, DAMAGED = 0, 1, 2
@@ -63,6 +65,7 @@ class Connection:
         self.socket.connect(path)
         self.tag = 0
         self.waiting = {}
+        self.bare, self.bare_replies = set(), 0
 
     def close(self):
         self.socket.close()
@@ -84,17 +87,23 @@ class Connection:
         (magic, version, flags, op, tag, status, message_bytes, bulk_bytes, zero, body_sum,
          head_sum) = struct.unpack("<4sBBHQIIIIQQ", head)
         assert head_sum == checksum(head[:40]), "checksum of the head"
-        assert (magic, version, flags, zero) == (b"VJFR", 1, 1, 0), head.hex()
+        assert (magic, version, flags & ~BARE, zero) == (b"VJFR", 1, 1, 0), head.hex()
         assert message_bytes <= 65536 and bulk_bytes <= 83886080, "limits of a reply"
         body = self.receive(message_bytes + bulk_bytes)
-        assert body_sum == (checksum(body) if body else 0), "checksum of the body"
+        is_bare = (flags & BARE) != 0
+        assert not is_bare or tag in self.bare, "a bare reply that was not asked for"
+        summed = body[:message_bytes] if is_bare else body
+        assert body_sum == (checksum(summed) if summed else 0), "checksum of the body"
+        self.bare_replies += is_bare
         return Reply(op, tag, status, body[:message_bytes], body[message_bytes:])
 
-    def send(self, op, message=b"", bulk=b""):
+    def send(self, op, message=b"", bulk=b"", flags=0):
         """Sends a request; its tag."""
         self.tag += 1
         self.waiting[self.tag] = op
-        self.socket.sendall(frame(op, self.tag, message, bulk))
+        if flags & BARE:
+            self.bare.add(self.tag)
+        self.socket.sendall(frame(op, self.tag, message, bulk, flags=flags))
         return self.tag
 
     def reply_to(self, tag):
@@ -107,8 +116,8 @@ class Connection:
             if reply.tag == tag:
                 return reply
 
-    def ask(self, op, message=b"", bulk=b"", status=OK):
-        reply = self.reply_to(self.send(op, message, bulk))
+    def ask(self, op, message=b"", bulk=b"", status=OK, flags=0):
+        reply = self.reply_to(self.send(op, message, bulk, flags))
         assert reply.status == status, f"{op:04x}: status {reply.status} {reply.message!r}, expected {status}"
         if status not in (OK, CONFLICT):
             reply.message.decode("utf-8")
@@ -264,13 +273,36 @@ def versions_features_and_what_is_added():
     refused_hello(PROTOCOL, flags=DESTROY)
     refused_hello(PROTOCOL, volume=b"a/b")
     c = connect(OBJECT, versions=(1, 9), features=2**64 - 1, more=b"of a later version")
-    assert c.hello.version == 1 and c.hello.features == 0
+    assert c.hello.version == 1 and c.hello.features == FEATURE_BARE
     c.ask(0x7777, b"what", b"ever", status=UNSUPPORTED)
     d = connect(OBJECT)
     d.ask(0x7777, b"", bytes(65537), status=UNSUPPORTED)
     d.expect_end()
     d.close()
     c.ask(PING)
+    c.close()
+
+
+@test
+def bare_bulks():
+    content = bytes(range(256)) * 1000
+    c = connect(OBJECT, features=FEATURE_BARE)
+    assert c.hello.features == FEATURE_BARE
+    c.ask(PUT, put(70, 1), content)
+    for offset, length in ((0, len(content)), (1, 100001), (5, 3)):
+        assert c.ask(GET, get(70, 1, offset, length), flags=BARE).bulk == content[offset:offset + length]
+    assert c.bare_replies > 0, "the node has a file, and need not look at it"
+    c.ask(GET, get(70, 1, 1, len(content)), flags=BARE, status=DAMAGED)
+    c.ask(GET, get(70, 2, 0, len(content)), flags=BARE, status=ABSENT)
+    assert c.ask(GET, get(70, 1, 0, len(content))).bulk == content
+    c.ask(REMOVE, objects((70, 1)))
+    c.send(PING, flags=BARE)
+    c.expect_end()
+    c.close()
+    c = connect(OBJECT)
+    assert c.hello.features == 0
+    c.send(GET, get(70, 1, 0, 1), flags=BARE)
+    c.expect_end()
     c.close()
 
 

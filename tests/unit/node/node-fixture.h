@@ -184,11 +184,13 @@ static inline void expect_hello(TestNode *t, const char *volume, uint8_t role,
     test_peer_free(p);
 }
 
-static inline VjRpcCall *test_call(TestPeer *p, uint16_t op, GByteArray *message,
-                                   const void *bulk, uint32_t bulk_bytes)
+static inline VjRpcCall *test_call_as(TestPeer *p, uint16_t op, GByteArray *message,
+                                      const void *bulk, uint32_t bulk_bytes,
+                                      bool may_be_bare)
 {
     VjRpcCall *call = vj_rpc_call_new(op);
 
+    call->may_be_bare = may_be_bare;
     call->message = message;
     if (bulk_bytes > 0) {
         call->bulk = vj_buf_new_copy(bulk, bulk_bytes);
@@ -202,6 +204,12 @@ static inline VjRpcCall *test_call(TestPeer *p, uint16_t op, GByteArray *message
         fail_msg("a call has two results");
     }
     return call;
+}
+
+static inline VjRpcCall *test_call(TestPeer *p, uint16_t op, GByteArray *message,
+                                   const void *bulk, uint32_t bulk_bytes)
+{
+    return test_call_as(p, op, message, bulk, bulk_bytes, false);
 }
 
 /* The result alone. */

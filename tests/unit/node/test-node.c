@@ -104,6 +104,45 @@ static void test_put_and_get(void **state)
     test_peer_free(p);
 }
 
+/* From the object's file to the socket. */
+static void test_get_bare(void **state)
+{
+    enum { BYTES = 300000 };
+    TestNode *t = *state;
+    TestPeer *p = peer_of(t, OBJECT);
+    g_autofree uint8_t *bytes = g_malloc(BYTES);
+    static const struct {
+        uint32_t offset, len;
+        int rc;
+    } gets[] = {
+        {0, BYTES, 0},     {1, BYTES - 1, 0},    {123, 100000, 0},
+        {BYTES - 3, 3, 0}, {1, BYTES, -EBADMSG}, {BYTES, 20000, -EBADMSG},
+        {0, BYTES, 0},
+    };
+
+    vj_test_fill_pattern(bytes, BYTES);
+    put(p, 7, 8, BYTES);
+    for (unsigned i = 0; i < G_N_ELEMENTS(gets); i++) {
+        g_autoptr(VjRpcCall) call = test_call_as(
+            p, VJ_OP_GET, get_message(7, 8, gets[i].offset, gets[i].len), NULL, 0, true);
+
+        assert_int_equal(call->rc, gets[i].rc);
+        assert_true(call->is_answered);
+        if (call->rc == 0) {
+            assert_int_equal(call->reply_bulk_bytes, gets[i].len);
+            assert_memory_equal(call->reply_bulk->data, bytes + gets[i].offset,
+                                gets[i].len);
+        }
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        g_autoptr(VjRpcCall) absent =
+            test_call_as(p, VJ_OP_GET, get_message(7 + i, 9, 0, 20000), NULL, 0, true);
+
+        assert_int_equal(absent->rc, -ENOENT);
+    }
+    test_peer_free(p);
+}
+
 static void test_have_and_remove(void **state)
 {
     TestPeer *p = peer_of(*state, OBJECT);
@@ -648,6 +687,7 @@ static void test_stats(void **state)
 
 static const struct CMUnitTest tests[] = {
     TEST(test_put_and_get),
+    TEST(test_get_bare),
     TEST(test_have_and_remove),
     TEST(test_list),
     TEST(test_space),

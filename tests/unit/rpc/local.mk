@@ -14,6 +14,8 @@ tests_unit_rpc_test_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS) $(SSL_LIBS)
 
 UNIT_TESTS += tests/unit/rpc/test-hostile
 tests_unit_rpc_test_hostile_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/rpc/test-reply-file
+tests_unit_rpc_test_reply_file_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/rpc/test-address
 tests_unit_rpc_test_address_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/rpc/test-connection

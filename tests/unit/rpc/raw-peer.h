@@ -137,25 +137,36 @@ static inline void raw_send_frame(int fd, const VjFrame *frame, VjSlice message,
     raw_send(fd, bytes->data, bytes->len);
 }
 
-/* A whole frame; its message if @message is not NULL. */
-static inline VjFrame raw_recv_frame(int fd, GByteArray **message)
+/* A whole frame; its message and its bulk if these are not NULL. */
+static inline VjFrame raw_recv_all(int fd, GByteArray **message, GByteArray **bulk)
 {
     uint8_t head[VJ_FRAME_HEAD_BYTES];
     g_autofree uint8_t *body = NULL;
     VjFrame frame;
-    size_t len;
+    size_t len, sum_len;
 
     raw_recv(fd, head, sizeof head);
     assert_int_equal(vj_frame_decode(head, &frame), 0);
     len = (size_t)frame.message_bytes + frame.bulk_bytes;
     body = g_malloc(len + 1);
     raw_recv(fd, body, len);
-    assert_int_equal(len == 0 ? 0 : vj_checksum64(body, len), frame.body_checksum);
+    sum_len = vj_frame_sum_bytes(&frame);
+    assert_int_equal(sum_len == 0 ? 0 : vj_checksum64(body, sum_len),
+                     frame.body_checksum);
     if (message != NULL) {
         *message = g_byte_array_new();
         g_byte_array_append(*message, body, frame.message_bytes);
     }
+    if (bulk != NULL) {
+        *bulk = g_byte_array_new();
+        g_byte_array_append(*bulk, body + frame.message_bytes, frame.bulk_bytes);
+    }
     return frame;
+}
+
+static inline VjFrame raw_recv_frame(int fd, GByteArray **message)
+{
+    return raw_recv_all(fd, message, NULL);
 }
 
 /* On a slow machine a peer may ask for a sign of life, or give one, before. */
@@ -171,26 +182,37 @@ static inline VjFrame raw_recv_but_ping(int fd)
 
 /* ---- hello ------------------------------------------------------------------------- */
 
-static inline void raw_send_hello(int fd)
+static inline void raw_send_hello_with(int fd, uint64_t features)
 {
     g_autoptr(GByteArray) hello = test_hello_message();
     VjFrame frame = {.op = VJ_OP_HELLO, .tag = 99};
 
+    vj_hello_add_features(hello, features);
     raw_send_frame(fd, &frame, vj_slice(hello->data, hello->len), vj_slice(NULL, 0));
 }
 
-static inline int raw_connect_and_hello(const RpcTest *t)
+static inline void raw_send_hello(int fd)
+{
+    raw_send_hello_with(fd, 0);
+}
+
+static inline int raw_connect_with(const RpcTest *t, uint64_t features)
 {
     int fd = raw_connect(t);
     VjFrame reply;
 
-    raw_send_hello(fd);
+    raw_send_hello_with(fd, features);
     reply = raw_recv_but_ping(fd);
     assert_int_equal(reply.op, VJ_OP_HELLO);
     assert_int_equal(reply.tag, 99);
     assert_int_equal(reply.flags, VJ_FRAME_REPLY);
     assert_int_equal(reply.status, VJ_WIRE_OK);
     return fd;
+}
+
+static inline int raw_connect_and_hello(const RpcTest *t)
+{
+    return raw_connect_with(t, 0);
 }
 
 static inline void raw_answer(int fd, const VjFrame *request, uint32_t status,

@@ -213,6 +213,50 @@ static void bulks(void **state)
     test_end(&t);
 }
 
+/* What goes out is a part of one buffer, and another one behind it. */
+static void bulks_of_two_parts(void **state)
+{
+    static const uint32_t lengths[][2] = {
+        {1, 0}, {1, 1}, {47, 8000}, {100001, 24}, {1 << 20, 1 << 20}, {5000001, 9999},
+    };
+    RpcTest t;
+    VjRpcClient *c;
+    VjRpcCall *calls[2 * G_N_ELEMENTS(lengths)];
+    VjBuf *holder = bulk_new(6000000, 3);
+
+    begin(&t, state);
+    c = test_client(&t);
+    for (unsigned i = 0; i < G_N_ELEMENTS(calls); i++) {
+        VjRpcCall *call = test_call(OP_ECHO, i % 2 == 0 ? NULL : "with a message");
+
+        call->lead = vj_buf_ref(holder);
+        call->lead_data = holder->data + 77 + i;
+        call->lead_bytes = lengths[i / 2][0];
+        call->bulk_bytes = lengths[i / 2][1];
+        call->bulk = call->bulk_bytes > 0 ? bulk_new(call->bulk_bytes, i) : NULL;
+        call->bulk_max = call->lead_bytes + call->bulk_bytes;
+        calls[i] = test_submit(&t, c, call);
+    }
+    test_wait(&t, &t.done, G_N_ELEMENTS(calls));
+    for (unsigned i = 0; i < G_N_ELEMENTS(calls); i++) {
+        VjRpcCall *call = calls[i];
+
+        assert_int_equal(call->rc, 0);
+        expect_reply(call, i % 2 == 0 ? "" : "with a message");
+        assert_int_equal(call->reply_bulk_bytes, call->bulk_max);
+        assert_memory_equal(call->reply_bulk->data, call->lead_data, call->lead_bytes);
+        if (call->bulk_bytes > 0) {
+            assert_memory_equal(call->reply_bulk->data + call->lead_bytes,
+                                call->bulk->data, call->bulk_bytes);
+        }
+        vj_rpc_call_unref(call);
+    }
+    vj_rpc_client_free(c);
+    test_end(&t);
+    assert_int_equal(holder->refs, 1); /* nobody holds it any more */
+    vj_buf_unref(holder);
+}
+
 static void traffic(void **state)
 {
     RpcTest t;
@@ -1106,6 +1150,7 @@ static const struct CMUnitTest tests[] = {
     OVER_ALL(thousands),
     cmocka_unit_test(limits_of_the_peer),
     OVER_ALL(bulks),
+    OVER_ALL(bulks_of_two_parts),
     OVER_ALL(traffic),
     cmocka_unit_test(behind_earlier),
     OVER_ALL(deadline),

@@ -104,11 +104,47 @@ static void flipped_bits(void **state)
         assert_int_equal(decode_with(at, golden[at] ^ 1), -EPROTO);
     }
     for (unsigned bit = 1; bit < 8; bit++) { /* flags that nobody has */
-        assert_int_equal(decode_with(5, (uint8_t)(1u << bit)), -EPROTO);
+        if (1u << bit != VJ_FRAME_BARE) {
+            assert_int_equal(decode_with(5, (uint8_t)(1u << bit)), -EPROTO);
+        }
     }
     for (unsigned at = 28; at < 32; at++) { /* reserved */
         assert_int_equal(decode_with(at, 1), -EPROTO);
     }
+}
+
+/* A bulk without a checksum is one of a reply alone. */
+static void bare(void **state)
+{
+    static const uint8_t bytes[] = "message";
+    VjPipe pipe = {.read_fd = -1, .write_fd = -1};
+    VjOut out = {.message = vj_slice(bytes, 7), .pipe = &pipe, .pipe_bytes = 1000};
+    VjFrame frame = {.flags = VJ_FRAME_REPLY, .op = VJ_OP_GET, .tag = 1}, decoded;
+    uint8_t head[VJ_FRAME_HEAD_BYTES];
+
+    (void)state;
+    vj_out_encode(&out, &frame);
+    assert_int_equal(vj_out_bytes(&out), VJ_FRAME_HEAD_BYTES + 7 + 1000);
+    assert_int_equal(vj_frame_decode(out.head, &decoded), 0);
+    assert_true(vj_frame_is_bare(&decoded));
+    assert_int_equal(decoded.message_bytes, 7);
+    assert_int_equal(decoded.bulk_bytes, 1000);
+    assert_true(decoded.body_checksum == vj_checksum64(bytes, 7));
+
+    frame.message_bytes = 0;
+    frame.body_checksum = 0;
+    vj_frame_encode(&frame, head);
+    assert_int_equal(vj_frame_decode(head, &decoded), 0);
+    assert_int_equal(vj_frame_sum_bytes(&decoded), 0);
+    frame.body_checksum = 1; /* of nothing */
+    vj_frame_encode(&frame, head);
+    assert_int_equal(vj_frame_decode(head, &decoded), -EPROTO);
+
+    frame.flags = VJ_FRAME_BARE; /* a request's flag says nothing of its own body */
+    vj_frame_encode(&frame, head);
+    assert_int_equal(vj_frame_decode(head, &decoded), 0);
+    assert_false(vj_frame_is_bare(&decoded));
+    assert_int_equal(vj_frame_sum_bytes(&decoded), 1000);
 }
 
 static void no_body(void **state)
@@ -133,8 +169,10 @@ static void checksums(void **state)
     (void)state;
     for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++) {
         for (size_t message = 0; message <= lengths[i]; message++) {
+            size_t bulk = lengths[i] - message, lead = bulk * (message % 4) / 3;
             VjOut out = {.message = vj_slice(bytes, message),
-                         .bulk = vj_slice(bytes + message, lengths[i] - message)};
+                         .lead = vj_slice(bytes + message, lead),
+                         .bulk = vj_slice(bytes + message + lead, bulk - lead)};
             VjFrame frame = {.op = OP_ECHO}, decoded;
 
             vj_out_encode(&out, &frame);
@@ -163,8 +201,9 @@ static void statuses(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(golden_bytes), cmocka_unit_test(round_trip),
-    cmocka_unit_test(flipped_bits), cmocka_unit_test(no_body),
-    cmocka_unit_test(checksums),    cmocka_unit_test(statuses),
+    cmocka_unit_test(flipped_bits), cmocka_unit_test(bare),
+    cmocka_unit_test(no_body),      cmocka_unit_test(checksums),
+    cmocka_unit_test(statuses),
 };
 
 VJ_TEST_MAIN(tests)

@@ -122,10 +122,70 @@ static void test_threads(void **state)
 #define STORE_TEST(name)                                                                 \
     cmocka_unit_test_setup_teardown(name, vj_store_test_setup, vj_store_test_teardown)
 
+/* What use_file() is to do, and what it found. */
+typedef struct Use {
+    VjStore *store;
+    const VjPut *removes; /* NULL: nothing */
+    int result;
+    unsigned calls;
+    uint8_t bytes[5000];
+} Use;
+
+static int use_file(void *opaque, int fd, uint64_t offset, size_t len)
+{
+    Use *use = opaque;
+
+    use->calls++;
+    if (use->removes != NULL) {
+        assert_int_equal(vj_store_remove(use->store, use->removes->id, use->removes->loc),
+                         0);
+    }
+    assert_int_equal(vj_fd_pread_all(fd, use->bytes, len, offset), 0);
+    return use->result;
+}
+
+static void test_with_file(void **state)
+{
+    VjStoreTest *t = *state;
+    VjPut put = put_as(t->s, 1, 7, 5000, 0);
+    VjLoc other = vj_store_loc_of_nonce(t->s, 8), wrong;
+    Use use = {.store = t->s};
+    uint8_t whole[5000];
+
+    vj_store_test_fill(whole, sizeof whole, 1);
+    assert_int_equal(vj_store_with_file(t->s, 1, put.loc, 0, 5000, use_file, &use), 0);
+    assert_memory_equal(use.bytes, whole, 5000);
+    assert_int_equal(vj_store_with_file(t->s, 1, put.loc, 4001, 999, use_file, &use), 0);
+    assert_memory_equal(use.bytes, whole + 4001, 999);
+    /* What it says goes on. */
+    use.result = -EOPNOTSUPP;
+    assert_int_equal(vj_store_with_file(t->s, 1, put.loc, 0, 1, use_file, &use),
+                     -EOPNOTSUPP);
+    use.result = -EBADMSG;
+    assert_int_equal(vj_store_with_file(t->s, 1, put.loc, 0, 1, use_file, &use),
+                     -EBADMSG);
+    use.result = -EIO;
+    assert_int_equal(vj_store_with_file(t->s, 1, put.loc, 0, 1, use_file, &use), -EIO);
+    assert_int_equal(use.calls, 5);
+    /* The descriptor outlives the object's name. */
+    use.result = 0;
+    use.removes = &put;
+    memset(use.bytes, 0, sizeof use.bytes);
+    assert_int_equal(vj_store_with_file(t->s, 1, put.loc, 0, 5000, use_file, &use), 0);
+    assert_memory_equal(use.bytes, whole, 5000);
+    assert_int_equal(vj_store_with_file(t->s, 1, put.loc, 0, 5000, use_file, &use),
+                     -ENOENT);
+    assert_int_equal(vj_store_with_file(t->s, 1, other, 0, 5000, use_file, &use),
+                     -ENOENT);
+    memset(&wrong, 0xff, sizeof wrong);
+    assert_int_equal(vj_store_with_file(t->s, 1, wrong, 0, 5000, use_file, &use),
+                     -EBADMSG);
+    assert_int_equal(use.calls, 6);
+}
+
 static const struct CMUnitTest tests[] = {
-    STORE_TEST(test_damaged_is_replaced),
-    STORE_TEST(test_doubt_ends),
-    STORE_TEST(test_replacing_fails),
+    STORE_TEST(test_with_file),  STORE_TEST(test_damaged_is_replaced),
+    STORE_TEST(test_doubt_ends), STORE_TEST(test_replacing_fails),
     STORE_TEST(test_threads),
 };
 

@@ -302,6 +302,7 @@ static void send_call(FakeClient *c, VjRpcCall *call)
         call->message != NULL ? g_byte_array_ref(call->message) : g_byte_array_new();
     f->bulk = call->bulk != NULL ? vj_buf_ref(call->bulk) : NULL;
     f->bulk_bytes = call->bulk_bytes;
+    g_assert_null(call->lead); /* nobody has a holder here */
     f->op = call->op;
     f->node = c->node;
     f->connection = c->connection;

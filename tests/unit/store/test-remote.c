@@ -281,6 +281,34 @@ static void test_placement(void **state)
     assert_int_equal(vj_store_test_object_count(f->s), 20);
 }
 
+/* A part of a buffer is sent from where it is, to each node, and let go of. */
+static void test_put_held(void **state)
+{
+    static const size_t lengths[][2] = {{1, 0}, {1, 30}, {100000, 0}, {70001, 501}};
+    Fixture *f = *state;
+
+    for (uint64_t id = 1; id <= G_N_ELEMENTS(lengths); id++) {
+        size_t first = lengths[id - 1][0], rest = lengths[id - 1][1];
+        g_autoptr(VjBuf) holder = vj_buf_new(10 + first + 5);
+        g_autofree uint8_t *bytes = g_malloc(first + rest);
+        struct iovec iov[2] = {{.iov_base = holder->data + 10, .iov_len = first},
+                               {.iov_base = bytes + first, .iov_len = rest}};
+        VjPut put;
+
+        vj_store_test_fill(bytes, first + rest, id);
+        memcpy(holder->data + 10, bytes, first);
+        assert_int_equal(vj_store_put_held(f->s, id, holder, iov, 2, &put), 0);
+        assert_int_equal(put.stored_bytes, first + rest);
+        assert_int_equal(vj_node_count(copies(f, &put)), 2);
+        assert_true(vj_store_test_matches(f->s, &put));
+        memset(bytes, 0, first + rest);
+        assert_int_equal(vj_store_get_checked(f->s, id, put.loc, 0, bytes, first + rest),
+                         0);
+        assert_true(verify(&put, vj_slice(bytes, first + rest)));
+    }
+    assert_int_equal(vj_store_flush(f->s), 0);
+}
+
 /* The nodes of a list keep their bits where one was taken out of it. */
 static void test_hole(void **state)
 {
@@ -1176,6 +1204,7 @@ static void test_each(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_options),
     REMOTE_TEST(test_placement),
+    REMOTE_TEST(test_put_held),
     REMOTE_TEST(test_hole),
     REMOTE_TEST(test_puts_without_a_node),
     REMOTE_TEST(test_no_node),
