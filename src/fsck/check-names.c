@@ -280,7 +280,10 @@ static int check_xattr(Check *c, VjSlice key, VjSlice value)
                 ", which is missing",
                 ino);
     } else if (vj_xattr_decode(key, value, &plain) < 0) {
-        problem(c, "inode %" G_GUINT64_FORMAT ": an extended attribute is damaged", ino);
+        problem(c, "inode %" G_GUINT64_FORMAT ": %s is damaged", ino,
+                ((const uint8_t *)key.data)[8] == VJ_FS_KEY_RECORD
+                    ? "a key"
+                    : "an extended attribute");
     } else if (key.len <= VJ_FS_KEY_MAX) {
         memcpy(name, (const uint8_t *)key.data + 8, key.len - 8);
         if (vj_acl_is_name(name)) {

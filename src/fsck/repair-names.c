@@ -451,14 +451,23 @@ static void repair_list(VjRepair *r, Names *n, const Seen *s, VjSlice key, VjSli
     }
 }
 
+/* For who repairs: what a record of VJ_SPACE_XATTR is. */
+static char *xattr_text(uint64_t ino, VjSlice key, const char *name)
+{
+    bool is_key = key.len > 8 && ((const uint8_t *)key.data)[8] == VJ_FS_KEY_RECORD;
+
+    return g_strdup_printf("inode %" G_GUINT64_FORMAT ": the %s \"%s\"", ino,
+                           is_key ? "key" : "attribute",
+                           is_key ? name + strlen("\\001") : name);
+}
+
 /* Damaged ones go: their content is lost, and the file should have the default then. */
 static int repair_xattr(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
 {
     Names *n = opaque;
     uint64_t ino = key.len > 8 ? vj_repair_dir_of(key) : 0;
     g_autofree char *name = key.len > 8 ? vj_repair_name_of(key) : g_strdup("");
-    g_autofree char *what =
-        g_strdup_printf("inode %" G_GUINT64_FORMAT ": the attribute \"%s\"", ino, name);
+    g_autofree char *what = xattr_text(ino, key, name);
     const Seen *s = seen_find(n, ino);
     uint8_t record_key[8];
     VjSlice record, plain;

@@ -5,6 +5,8 @@
  */
 #include "request.h"
 
+#include "fs/fs-format.h"
+
 #define OBJECT(k, ...) ((Op){.kind = VARJFS_WIRE_OBJECT_##k, .space = "s", __VA_ARGS__})
 #define KEY(k, ...) ((Op){.kind = VARJFS_WIRE_KEY_##k, .space = "s", __VA_ARGS__})
 
@@ -686,6 +688,100 @@ static void test_it_is_there_again(void **state)
     expect_content(x->c, "o", "text");
 }
 
+/* ---- damage ------------------------------------------------------------------------ */
+
+/* Flips bytes of a record: more than repair can guess. */
+typedef struct Hurt {
+    VjSpace space;
+    VjSlice key;
+} Hurt;
+
+static int hurt_body(VjTxn *txn, void *opaque)
+{
+    const Hurt *h = opaque;
+    g_autofree uint8_t *bytes = NULL;
+    VjSlice value;
+    int rc = vj_txn_get(txn, h->space, h->key, &value);
+
+    if (rc < 0) {
+        return rc;
+    }
+    bytes = g_memdup2(value.data, value.len);
+    memset(bytes, 0xa5, value.len);
+    return vj_txn_put(txn, h->space, h->key, vj_slice(bytes, value.len));
+}
+
+static void hurt(VjClients *c, VjSpace space, VjSlice key)
+{
+    Hurt h = {.space = space, .key = key};
+
+    assert_int_equal(vj_meta_run(c->meta, VJ_RUN_DEFAULT, hurt_body, &h), 0);
+}
+
+static void collect(void *opaque, const char *text)
+{
+    g_string_append_printf(opaque, "%s\n", text);
+}
+
+/* What fsck.varjfs -y says. */
+static char *repair(Fixture *x)
+{
+    VjVolumeOpen how = {
+        .source = x->dir, .check = true, .repair = true, .session_name = "repair"};
+    GString *said = g_string_new(NULL);
+    g_autoptr(GError) error = NULL;
+    VjCheckReport report = {0};
+    VjVolume *v;
+
+    assert_int_equal(vj_clients_close(x->c), 0);
+    if (!vj_volume_open(&how, &v, &error)) {
+        fail_msg("%s", error->message);
+    }
+    assert_int_equal(vj_fsck_contents(v, true, collect, said, &report), 0);
+    assert_int_equal(vj_fsck_names(v, collect, said, &report), 0);
+    assert_true(report.problems > 0);
+    for (unsigned round = 0; round < 3; round++) {
+        g_autoptr(VjRepair) r = vj_repair_new(v, collect, said);
+
+        assert_int_equal(vj_repair_all(r), 0);
+    }
+    assert_int_equal(vj_volume_close(v), 0);
+    fixture_open(x);
+    return g_string_free(said, FALSE);
+}
+
+static void test_a_damaged_key(void **state)
+{
+    Fixture *x = *state;
+    g_autofree char *said = NULL;
+    VjFsKey key;
+
+    assert_int_equal(put(x->c, "a", "1"), VJ_WIRE_OK);
+    assert_int_equal(put(x->c, "b\x1b[2J", "2"), VJ_WIRE_OK);
+    vj_fs_key_record(&key, ino_of_space(x->c, VJ_CLIENT_KEYS), vj_slice("b\x1b[2J", 5));
+    hurt(x->c, VJ_SPACE_XATTR, vj_fs_key_slice(&key));
+    said = repair(x);
+    expect_key(x->c, "a", "1");
+    expect_key(x->c, "b\x1b[2J", NULL);
+    if (strstr(said, "the key \"b\\033[2J\" was damaged and was removed") == NULL) {
+        fail_msg("%s", said);
+    }
+}
+
+/* The record of a directory without entries is not all that says that it is there. */
+static void test_a_damaged_namespace(void **state)
+{
+    Fixture *x = *state;
+    g_autofree char *said = NULL;
+    uint8_t key[8];
+
+    assert_int_equal(put(x->c, "a", "1"), VJ_WIRE_OK);
+    vj_be64_set(key, ino_of_space(x->c, VJ_CLIENT_KEYS));
+    hurt(x->c, VJ_SPACE_INODE, vj_slice(key, sizeof key));
+    said = repair(x);
+    expect_key(x->c, "a", "1");
+}
+
 /* ---- hostile bytes ----------------------------------------------------------------- */
 
 static void test_requests_that_are_none(void **state)
@@ -764,6 +860,8 @@ static const struct CMUnitTest tests[] = {
     TEST(test_as_a_mount_sees_it),
     TEST(test_keys_outlive_what_tidies_up),
     TEST(test_it_is_there_again),
+    TEST(test_a_damaged_key),
+    TEST(test_a_damaged_namespace),
     TEST(test_requests_that_are_none),
     TEST(test_values_without_a_meaning),
 };
