@@ -302,7 +302,7 @@ typedef struct Broken {
     uint64_t ino;
     uint8_t type; /* DT_*, as a name says; DT_UNKNOWN */
     uint64_t in;  /* the directory of that name */
-    bool was_damaged, has_names;
+    bool was_damaged, has_names, has_keys;
 } Broken;
 
 static Broken *broken_get(GHashTable *all, uint64_t ino)
@@ -364,6 +364,30 @@ static int see_name(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
     return rc;
 }
 
+/* A namespace of keys has no names in it. */
+static int see_key(VjRepair *r, VjSlice key, VjSlice value, void *opaque)
+{
+    uint8_t record_key[8];
+    VjSlice plain, record;
+    uint64_t ino;
+    int rc;
+
+    if (key.len <= 9 || ((const uint8_t *)key.data)[8] != VJ_FS_KEY_RECORD ||
+        vj_xattr_decode(key, value, &plain) < 0) {
+        return 0;
+    }
+    ino = vj_repair_dir_of(key);
+    if (ino == 0) {
+        return 0; /* of nobody */
+    }
+    rc = vj_repair_get(r, VJ_SPACE_INODE, vj_repair_ino_key(ino, record_key), &record);
+    if (rc == -ENOENT || (rc == 0 && g_hash_table_contains(opaque, &ino))) {
+        broken_get(opaque, ino)->has_keys = true;
+        rc = 0;
+    }
+    return rc;
+}
+
 /* What the record of an inode is made of. */
 typedef struct Remake {
     const Broken *b;
@@ -398,7 +422,7 @@ static int remake_body(VjTxn *txn, void *opaque)
                      .mtime = m->now,
                      .ctime = m->now,
                      .btime = m->now};
-    if (b->ino == VJ_INO_ROOT || b->has_names || b->type == DT_DIR) {
+    if (b->ino == VJ_INO_ROOT || b->has_names || b->has_keys || b->type == DT_DIR) {
         uint64_t last;
 
         rc = last_cookie(txn, b->ino, &last);
@@ -406,7 +430,7 @@ static int remake_body(VjTxn *txn, void *opaque)
         out->nlink = 2;
         out->next_cookie = MIN(last, (uint64_t)INT64_MAX - 1) + 1;
         out->parent = b->ino == VJ_INO_ROOT || b->in == 0 ? VJ_INO_ROOT : b->in;
-        m->keep = b->ino == VJ_INO_ROOT || b->has_names || b->was_damaged;
+        m->keep = b->ino == VJ_INO_ROOT || b->has_names || b->has_keys || b->was_damaged;
         return rc;
     }
     for (size_t i = 0; i < G_N_ELEMENTS(modes); i++) {
@@ -478,6 +502,9 @@ static int repair_lost_inodes(VjRepair *r)
 
     if (rc == 0) {
         rc = vj_repair_each(r, VJ_SPACE_DENTRY, see_name, all);
+    }
+    if (rc == 0) {
+        rc = vj_repair_each(r, VJ_SPACE_XATTR, see_key, all);
     }
     if (rc == 0) {
         rc = see_root(r, all);

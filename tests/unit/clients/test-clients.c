@@ -694,6 +694,7 @@ static void test_it_is_there_again(void **state)
 typedef struct Hurt {
     VjSpace space;
     VjSlice key;
+    bool removes; /* else it is overwritten */
 } Hurt;
 
 static int hurt_body(VjTxn *txn, void *opaque)
@@ -703,17 +704,17 @@ static int hurt_body(VjTxn *txn, void *opaque)
     VjSlice value;
     int rc = vj_txn_get(txn, h->space, h->key, &value);
 
-    if (rc < 0) {
-        return rc;
+    if (rc < 0 || h->removes) {
+        return rc < 0 ? rc : vj_txn_del(txn, h->space, h->key);
     }
     bytes = g_memdup2(value.data, value.len);
     memset(bytes, 0xa5, value.len);
     return vj_txn_put(txn, h->space, h->key, vj_slice(bytes, value.len));
 }
 
-static void hurt(VjClients *c, VjSpace space, VjSlice key)
+static void hurt(VjClients *c, VjSpace space, VjSlice key, bool removes)
 {
-    Hurt h = {.space = space, .key = key};
+    Hurt h = {.space = space, .key = key, .removes = removes};
 
     assert_int_equal(vj_meta_run(c->meta, VJ_RUN_DEFAULT, hurt_body, &h), 0);
 }
@@ -759,7 +760,7 @@ static void test_a_damaged_key(void **state)
     assert_int_equal(put(x->c, "a", "1"), VJ_WIRE_OK);
     assert_int_equal(put(x->c, "b\x1b[2J", "2"), VJ_WIRE_OK);
     vj_fs_key_record(&key, ino_of_space(x->c, VJ_CLIENT_KEYS), vj_slice("b\x1b[2J", 5));
-    hurt(x->c, VJ_SPACE_XATTR, vj_fs_key_slice(&key));
+    hurt(x->c, VJ_SPACE_XATTR, vj_fs_key_slice(&key), false);
     said = repair(x);
     expect_key(x->c, "a", "1");
     expect_key(x->c, "b\x1b[2J", NULL);
@@ -768,18 +769,21 @@ static void test_a_damaged_key(void **state)
     }
 }
 
-/* The record of a directory without entries is not all that says that it is there. */
+/* A namespace has no entries: its keys are what says that it is there. */
 static void test_a_damaged_namespace(void **state)
 {
     Fixture *x = *state;
-    g_autofree char *said = NULL;
     uint8_t key[8];
 
     assert_int_equal(put(x->c, "a", "1"), VJ_WIRE_OK);
-    vj_be64_set(key, ino_of_space(x->c, VJ_CLIENT_KEYS));
-    hurt(x->c, VJ_SPACE_INODE, vj_slice(key, sizeof key));
-    said = repair(x);
-    expect_key(x->c, "a", "1");
+    for (unsigned removes = 0; removes < 2; removes++) {
+        g_autofree char *said = NULL;
+
+        vj_be64_set(key, ino_of_space(x->c, VJ_CLIENT_KEYS));
+        hurt(x->c, VJ_SPACE_INODE, vj_slice(key, sizeof key), removes);
+        said = repair(x);
+        expect_key(x->c, "a", "1");
+    }
 }
 
 /* ---- hostile bytes ----------------------------------------------------------------- */
