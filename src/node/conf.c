@@ -11,6 +11,7 @@
 #include "store/store.h"
 
 #include <fcntl.h>
+#include <sys/un.h>
 
 const VjOptSpec vj_node_options[] = {
     {.name = "listen",
@@ -572,6 +573,7 @@ VjNodeConf *vj_node_conf_parse(const char *path, const char *text, size_t len,
     Parse p = {.conf = c};
     bool ok;
 
+    c->source_fd = -1;
     c->path =
         g_path_is_absolute(path) ? g_strdup(path) : g_build_filename(here, path, NULL);
     c->directory = g_path_get_dirname(c->path);
@@ -584,19 +586,42 @@ VjNodeConf *vj_node_conf_parse(const char *path, const char *text, size_t len,
     return ok ? g_steal_pointer(&c) : NULL;
 }
 
+/* An address of a socket holds about a hundred bytes; a longer path goes through a
+ * descriptor, as that of libvarjfs does. */
+static bool shorten_socket(const char *directory, char **path, int *fd, GError **error)
+{
+    *fd = -1;
+    *path = g_build_filename(directory, VJ_NODE_SOURCE_SOCKET, NULL);
+    if (strlen(*path) < sizeof((struct sockaddr_un *)NULL)->sun_path) {
+        return true;
+    }
+    *fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (*fd < 0) {
+        return vj_error_set_errno(error, errno, "%s", directory);
+    }
+    g_free(*path);
+    *path = g_strdup_printf("/proc/self/fd/%d/" VJ_NODE_SOURCE_SOCKET, *fd);
+    return true;
+}
+
 VjNodeConf *vj_node_conf_of_source(const char *source, GError **error)
 {
-    static const char text[] = "[node]\nlisten_insecure = unix:varjfsd.sock\n"
-                               "[volume " VJ_NODE_SOURCE_VOLUME "]\n"
-                               "directory = .\nroles = client\n";
     g_autofree char *absolute = realpath(source, NULL);
-    g_autofree char *path = NULL;
+    g_autofree char *path = NULL, *socket_path = NULL, *text = NULL;
+    VJ_AUTO_FD fd = -1;
     VjNodeConf *c;
 
     if (absolute == NULL) {
         vj_error_set_errno(error, errno, "%s", source);
         return NULL;
     }
+    if (!shorten_socket(absolute, &socket_path, &fd, error)) {
+        return NULL;
+    }
+    text = g_strdup_printf("[node]\nlisten_insecure = unix:%s\n"
+                           "[volume " VJ_NODE_SOURCE_VOLUME "]\n"
+                           "directory = .\nroles = client\n",
+                           fd < 0 ? VJ_NODE_SOURCE_SOCKET : socket_path);
     path = g_build_filename(absolute, "varjfsd", NULL); /* stands for its directory */
     c = vj_node_conf_parse(path, text, strlen(text), error);
     if (c != NULL) {
@@ -604,6 +629,7 @@ VjNodeConf *vj_node_conf_of_source(const char *source, GError **error)
 
         g_free(v->directory);
         v->directory = g_steal_pointer(&absolute);
+        c->source_fd = vj_fd_steal(&fd);
     }
     return c;
 }
@@ -664,6 +690,7 @@ void vj_node_conf_free(VjNodeConf *c)
     explicit_bzero(&c->key, sizeof c->key);
     g_ptr_array_free(c->volumes, TRUE);
     g_ptr_array_free(c->key_paths, TRUE);
+    vj_fd_close(&c->source_fd);
     g_free(c);
 }
 

@@ -54,6 +54,7 @@ typedef struct VjNodeConf {
     VjKey256 key;
     GPtrArray *volumes;   /* of VjNodeVolumeConf, in the order of the file */
     GPtrArray *key_paths; /* absolute, of all keys: for who has to allow them */
+    int source_fd;        /* a directory that listen_insecure goes through; -1: none */
 } VjNodeConf;
 
 /* Keys of the two kinds of sections. */
@@ -73,8 +74,7 @@ VjNodeConf *vj_node_conf_parse(const char *path, const char *text, size_t len,
 /*
  * What a daemon serves that programs of this machine have started for the directory
  * @source: its volume, as "volume", in the role client, at the unix socket
- * @source/varjfsd.sock.  NULL: there is no such directory, or its path is too long for a
- * socket.
+ * @source/varjfsd.sock.  NULL: there is no such directory.
  */
 #define VJ_NODE_SOURCE_VOLUME "volume"
 #define VJ_NODE_SOURCE_SOCKET "varjfsd.sock"

@@ -108,5 +108,14 @@ while IFS= read -r line; do
 done <"$T/out"
 is "python: all of it was run" "$status" 0
 check "the daemon ends" stop_daemon "$T/v"
+
+# More than an address of a unix socket holds.
+long=$T/$(printf 'd%.0s' {1..120})
+mkdir "$long"
+check "a volume with a long path" mkfs.varjfs "$long/v"
+check "a program uses it" python3 -c 'import sys, varjfs
+with varjfs.open(sys.argv[1]) as v:
+    v.keys("k")["a"] = b"1"' "$long/v"
+check "its daemon ends" stop_daemon "$long/v"
 check "the volume is whole" fsck.varjfs -n "$T/v"
 tap_done
