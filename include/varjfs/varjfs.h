@@ -77,8 +77,8 @@ struct varjfs_options {
 int varjfs_open(const char *source, const struct varjfs_options *options, varjfs **out);
 /*
  * Waits for batches that were submitted, and frees everything that belongs to @v: batches
- * and iterators too.  Returns the first error that nobody was told, of operations with
- * safety none; NULL is fine.
+ * and iterators too.  Returns the first error that nobody has heard of, of operations
+ * with safety none; NULL is fine.
  */
 int varjfs_close(varjfs *v);
 /* Everything that was answered before is durable on 0. */
@@ -133,6 +133,7 @@ enum varjfs_security {
 struct varjfs_semantics {
     size_t size; /* sizeof(struct varjfs_semantics) */
     uint8_t atomicity, concurrency, consistency, ordering, persistency, safety, security;
+    uint8_t reserved; /* 0 */
 };
 
 /* "default", "posix", "temporary", "checkpoint".  out->size is set by the caller.
@@ -201,14 +202,14 @@ struct varjfs_object_status {
     uint64_t bytes;
     uint64_t stored_bytes; /* exact when its changes have been written back (sync) */
     int64_t modified_us;   /* since 1970 */
-    int64_t made_us;
+    int64_t created_us;
     char transform[128];
 };
 
 /* @flags below: 0, or what is named there; another one is -EINVAL. */
 #define VARJFS_EXCLUSIVE 1u /* *result: -EEXIST where there is one */
 #define VARJFS_APPEND 2u    /* at the end, wherever that is then; offset, old_len 0 */
-#define VARJFS_MAKE 4u /* an object that is not there is made, as the volume has it */
+#define VARJFS_CREATE 4u /* an object that is not there is made, as the volume has it */
 
 /* *result: -EEXIST. */
 int varjfs_object_create(varjfs_batch *b, const char *space, const char *name,
@@ -221,7 +222,7 @@ int varjfs_object_status(varjfs_batch *b, const char *space, const char *name,
 /* *got, unless NULL: bytes that were read; fewer than @len at the end of the object. */
 int varjfs_object_read(varjfs_batch *b, const char *space, const char *name, void *dst,
                        size_t len, uint64_t offset, size_t *got, int *result);
-/* Behind the end: what is between is zero.  @flags: VARJFS_APPEND, VARJFS_MAKE. */
+/* Behind the end: what is between is zero.  @flags: VARJFS_APPEND, VARJFS_CREATE. */
 int varjfs_object_write(varjfs_batch *b, const char *space, const char *name,
                         const void *src, size_t len, uint64_t offset, unsigned flags,
                         int *result);

@@ -446,7 +446,7 @@ static bool decode_status(const VjcOperation *op, uint64_t len)
     status.bytes = vjc_get64(&r);
     status.stored_bytes = vjc_get64(&r);
     status.modified_us = (int64_t)vjc_get64(&r);
-    status.made_us = (int64_t)vjc_get64(&r);
+    status.created_us = (int64_t)vjc_get64(&r);
     len = r.left;
     text = vjc_get_bytes(&r, (size_t)len);
     /* With the NUL that is not on the wire. */

@@ -24,6 +24,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Before glibc 2.34 the daemon gets what this process has open without FD_CLOEXEC. */
+#ifdef __GLIBC__
+#if __GLIBC_PREREQ(2, 34)
+#define HAS_CLOSEFROM
+#endif
+#endif
+
 #define DAEMON "varjfsd"
 /* Where it is installed; what is compiled without that is not installed. */
 #ifndef VARJFS_SBINDIR
@@ -113,7 +120,7 @@ static int set_actions(posix_spawn_file_actions_t *actions, int said_fd)
         rc = posix_spawn_file_actions_addopen(actions, STDOUT_FILENO, "/dev/null",
                                               O_WRONLY, 0);
     }
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
+#ifdef HAS_CLOSEFROM
     if (rc == 0) {
         rc = posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
     }

@@ -134,7 +134,7 @@ int vjc_hello(const char *path, const VjcHello *hello, int64_t deadline, varjfs 
 
 /* ---- opening ----------------------------------------------------------------------- */
 
-/* What the program has filled of its own version of the structure; the rest is zero. */
+/* Of a later version everything that this one does not know has to be zero. */
 static int copy_options(const struct varjfs_options *options, struct varjfs_options *out)
 {
     *out = (struct varjfs_options){.size = sizeof *out};

@@ -201,14 +201,15 @@ static int add_write(varjfs_batch *b, uint8_t kind, const char *space, const cha
 }
 
 _Static_assert(VARJFS_EXCLUSIVE == VARJFS_WIRE_EXCLUSIVE &&
-                   VARJFS_APPEND == VARJFS_WIRE_APPEND && VARJFS_MAKE == VARJFS_WIRE_MAKE,
+                   VARJFS_APPEND == VARJFS_WIRE_APPEND &&
+                   VARJFS_CREATE == VARJFS_WIRE_MAKE,
                "flags of the header are those of the wire");
 
 int varjfs_object_write(varjfs_batch *b, const char *space, const char *name,
                         const void *src, size_t len, uint64_t offset, unsigned flags,
                         int *result)
 {
-    if ((flags & ~(VARJFS_APPEND | VARJFS_MAKE)) != 0) {
+    if ((flags & ~(VARJFS_APPEND | VARJFS_CREATE)) != 0) {
         return -EINVAL;
     }
     return add_write(b, VARJFS_WIRE_OBJECT_WRITE, space, name, src, len, offset, 0, flags,

@@ -8,7 +8,7 @@
 #include "client-private.h"
 
 /* As far as version 0.1 of the structure goes; later members are behind. */
-#define LEAST_SIZE sizeof(struct varjfs_semantics)
+#define LEAST_SIZE ((size_t)(sizeof(size_t) + 8))
 
 typedef struct Template {
     const char *name;
@@ -68,7 +68,7 @@ int varjfs_semantics_template(const char *name, struct varjfs_semantics *out)
 /* Each value is one of its enumeration. */
 static bool has_meaning(const struct varjfs_semantics *s)
 {
-    return s->atomicity <= VARJFS_ATOMICITY_BATCH &&
+    return s->reserved == 0 && s->atomicity <= VARJFS_ATOMICITY_BATCH &&
            s->concurrency <= VARJFS_CONCURRENCY_OVERLAPPING &&
            s->consistency <= VARJFS_CONSISTENCY_IMMEDIATE &&
            s->ordering <= VARJFS_ORDERING_STRICT &&

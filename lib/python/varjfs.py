@@ -78,7 +78,7 @@ class Semantics(ctypes.Structure):
 
     _fields_ = [("size", ctypes.c_size_t)] + [
         (name, ctypes.c_uint8) for name in ("atomicity", "concurrency", "consistency", "ordering",
-                                            "persistency", "safety", "security")]
+                                            "persistency", "safety", "security", "reserved")]
 
     def __init__(self, template="default", **values):
         super().__init__(size=ctypes.sizeof(Semantics))
@@ -100,7 +100,7 @@ class _ObjectOptions(ctypes.Structure):
 
 class _Status(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("bytes", ctypes.c_uint64), ("stored_bytes", ctypes.c_uint64),
-                ("modified_us", ctypes.c_int64), ("made_us", ctypes.c_int64),
+                ("modified_us", ctypes.c_int64), ("created_us", ctypes.c_int64),
                 ("transform", ctypes.c_char * 128)]
 
 
@@ -140,6 +140,7 @@ class Volume:
     def __init__(self, source, volume=None, daemon=None, timeout=0, semantics=None,
                  read_only=False):
         self._v = ctypes.c_void_p()
+        self._process = os.getpid()
         self._semantics = semantics
         options = _Options(ctypes.sizeof(_Options),
                            None if volume is None else os.fsencode(volume),
@@ -156,19 +157,24 @@ class Volume:
         self.close()
 
     def __del__(self):
-        if getattr(self, "_v", None):
+        if self._is_own():
             _lib.varjfs_close(self._v)
             self._v = None
 
+    def _is_own(self):
+        """It is open, and by this process: of what a fork copies the connection is the parent's."""
+        return bool(getattr(self, "_v", None)) and self._process == os.getpid()
+
     def close(self):
-        """Raises the first error that nobody was told, of operations with safety none."""
-        v, self._v = self._v, None
+        """Raises the first error that nobody has heard of, of operations with safety none."""
+        v = self._v if self._is_own() else None
+        self._v = None
         if v:
             _check(_lib.varjfs_close(v))
 
     def _handle(self):
-        if not self._v:
-            raise ValueError("the volume is closed")
+        if not self._is_own():
+            raise ValueError("the volume is closed, or another process's")
         return self._v
 
     def sync(self):
@@ -410,7 +416,7 @@ class Object(io.RawIOBase):
     def status(self):
         s = _Status(ctypes.sizeof(_Status))
         self._run(_lib.varjfs_object_status, ctypes.byref(s))
-        return Status(s.bytes, s.stored_bytes, s.modified_us / 1e6, s.made_us / 1e6,
+        return Status(s.bytes, s.stored_bytes, s.modified_us / 1e6, s.created_us / 1e6,
                       s.transform.decode())
 
     def readable(self):

@@ -26,6 +26,19 @@
 #define VJ_GIB ((uint64_t)1 << 30)
 #define VJ_TIB ((uint64_t)1 << 40)
 
+/* Memory that was freed is not to be used again: a sanitizer looks for who does. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define VJ_IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||               \
+    __has_feature(memory_sanitizer)
+#define VJ_IS_SANITIZED 1
+#endif
+#endif
+#ifndef VJ_IS_SANITIZED
+#define VJ_IS_SANITIZED 0
+#endif
+
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/cancel.h"

@@ -20,11 +20,7 @@ G_STATIC_ASSERT(sizeof(VjBuf) % 16 == 0);
 #define KEPT_MAX 4u
 
 /* A sanitizer is to see what is used after it was freed. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KEEPS false
-#else
-#define KEEPS true
-#endif
+#define KEEPS (!VJ_IS_SANITIZED)
 
 static _Atomic uint64_t total_bytes;
 

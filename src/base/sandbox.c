@@ -25,17 +25,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||               \
-    __has_feature(memory_sanitizer)
-#define IS_SANITIZED true
-#endif
-#endif
-#ifndef IS_SANITIZED
-#define IS_SANITIZED false
-#endif
 /* The directory that a sanitizer's log_path is in: it opens the file at its first
  * report. */
 #define SANITIZER_REPORTS "VARJFS_SANITIZER_REPORTS"
@@ -185,7 +174,7 @@ static void allow_system(int ruleset, const Ruleset *rules)
         allow_path(ruleset, read_only[i], RIGHT_READ_FILE | RIGHT_READ_DIR);
     }
     allow_path(ruleset, "/dev/null", RIGHT_READ_FILE | RIGHT_WRITE_FILE);
-    if (IS_SANITIZED) {
+    if (VJ_IS_SANITIZED) {
         const char *reports = g_getenv(SANITIZER_REPORTS);
 
         allow_path(ruleset, "/", RIGHT_READ_FILE | RIGHT_READ_DIR);
@@ -569,7 +558,7 @@ static int allow_calls(const unsigned *calls, size_t count)
 
 int vj_sandbox_allow_calls(const unsigned *calls, size_t count)
 {
-    return IS_SANITIZED ? 0 : allow_calls(calls, count);
+    return VJ_IS_SANITIZED ? 0 : allow_calls(calls, count);
 }
 
 static const char *why_left_out(int r)
@@ -622,11 +611,11 @@ void vj_sandbox_enter(const VjSandbox *plan)
         vj_log_warn("sandbox: no_new_privs: %s", g_strerror(errno));
         return;
     }
-    if (!IS_SANITIZED) {
+    if (!VJ_IS_SANITIZED) {
         (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
     why_files = confine_files(plan);
-    why_calls = IS_SANITIZED ? NULL : why_left_out(confine_calls(plan));
+    why_calls = VJ_IS_SANITIZED ? NULL : why_left_out(confine_calls(plan));
     if (!plan->is_quiet && (why_files != NULL || why_calls != NULL)) {
         vj_log_info(
             "sandbox: left out:%s%s%s%s%s", why_files != NULL ? " Landlock: " : "",

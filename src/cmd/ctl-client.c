@@ -112,12 +112,12 @@ static bool show_status(Client *c)
     printf(c->ctl->format == VJ_CTL_JSON
                ? "{\"original_size\": %" G_GUINT64_FORMAT
                  ", \"stored_size\": %" G_GUINT64_FORMAT
-                 ", \"modified_us\": %" G_GINT64_FORMAT ", \"made_us\": %" G_GINT64_FORMAT
-                 ", \"transform\": \"%s\"}\n"
+                 ", \"modified_us\": %" G_GINT64_FORMAT
+                 ", \"created_us\": %" G_GINT64_FORMAT ", \"transform\": \"%s\"}\n"
                : "original_size=%" G_GUINT64_FORMAT "\nstored_size=%" G_GUINT64_FORMAT
                  "\nmodified_us=%" G_GINT64_FORMAT "\nmade_us=%" G_GINT64_FORMAT
                  "\ntransform=%s\n",
-           s.bytes, s.stored_bytes, s.modified_us, s.made_us, s.transform);
+           s.bytes, s.stored_bytes, s.modified_us, s.created_us, s.transform);
     return true;
 }
 

@@ -9,12 +9,8 @@
 /* Part of the limit that blocks may take: as much as one write-back of a stream gives
  * back. */
 #define SPARE_SHARE 2u
-/* AddressSanitizer finds what is used after it was freed only if it is freed. */
-#ifdef __SANITIZE_ADDRESS__
-#define KEEPS_BLOCKS false
-#else
-#define KEEPS_BLOCKS true
-#endif
+/* A sanitizer finds what is used after it was freed only if it is freed. */
+#define KEEPS_BLOCKS (!VJ_IS_SANITIZED)
 
 typedef struct VjSpareBlock {
     struct VjSpareBlock *next;

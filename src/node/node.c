@@ -537,6 +537,10 @@ SERVE_EMPTY(sync)
         .bulk_max = (bulk), .run = (function)                                            \
     }
 
+G_STATIC_ASSERT(VJ_OP_BATCH == VARJFS_WIRE_BATCH &&
+                VJ_OP_ITERATE == VARJFS_WIRE_ITERATE && VJ_OP_SYNC == VARJFS_WIRE_SYNC &&
+                VJ_ROLE_CLIENT == VARJFS_WIRE_ROLE_CLIENT);
+
 #define CLIENT(number, text, message, bulk, function)                                    \
     {                                                                                    \
         .op = (number), .role = VJ_ROLE_CLIENT, .name = (text),                          \

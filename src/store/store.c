@@ -459,8 +459,8 @@ bool vj_store_same_loc(VjStore *s, VjLoc a, VjLoc b)
                                     : memcmp(a.bytes, b.bytes, VJ_LOC_BYTES) == 0;
 }
 
-static int get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst, size_t len,
-               bool is_checked)
+static int get_some(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                    size_t len, bool is_checked)
 {
     uint64_t end = 0;
     int result;
@@ -483,7 +483,7 @@ static int get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst, s
 int vj_store_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                  size_t len)
 {
-    return get(s, id, loc, offset, dst, len, false);
+    return get_some(s, id, loc, offset, dst, len, false);
 }
 
 int vj_store_get_checked(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
@@ -492,7 +492,7 @@ int vj_store_get_checked(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, vo
     /* What asks for alignment is on this machine: nothing is spared there. */
     return vj_store_align_bytes(s) > 1
                ? vj_store_get_unaligned(s, id, loc, offset, dst, len)
-               : get(s, id, loc, offset, dst, len, true);
+               : get_some(s, id, loc, offset, dst, len, true);
 }
 
 int vj_store_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, size_t len,

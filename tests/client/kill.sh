@@ -8,7 +8,7 @@
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/client/client.sh"
 
-requires command python3 pgrep
+requires command python3 pgrep pkill
 
 cat >"$T/load.py" <<'EOF'
 """load.py run SOURCE RECORD NUMBER SEED | check SOURCE RECORD NUMBER

@@ -5,7 +5,7 @@
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/client/client.sh"
 
-requires command python3
+requires command python3 pgrep pkill
 
 cat >"$T/test.py" <<'EOF'
 import array

@@ -48,7 +48,7 @@ static void test_each_operation(void **state)
     assert_int_equal(status.bytes, 1000);
     assert_int_equal(status.stored_bytes, 500);
     assert_int_equal(status.modified_us, 2);
-    assert_int_equal(status.made_us, 1);
+    assert_int_equal(status.created_us, 1);
     assert_string_equal(status.transform, "lz4");
     assert_string_equal(value, FAKE_VALUE);
     assert_int_equal(len, strlen(FAKE_VALUE));
@@ -670,8 +670,8 @@ static void test_refused_flags(void **state)
     assert_int_equal(fake_open(&d, 0, &v), 0);
     assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
     for (unsigned flags = 1; flags < 16; flags++) {
-        bool write = flags == VARJFS_APPEND || flags == VARJFS_MAKE ||
-                     flags == (VARJFS_APPEND | VARJFS_MAKE);
+        bool write = flags == VARJFS_APPEND || flags == VARJFS_CREATE ||
+                     flags == (VARJFS_APPEND | VARJFS_CREATE);
 
         assert_int_equal(varjfs_object_write(b, "s", "o", "a", 1, 0, flags, NULL),
                          write ? 0 : -EINVAL);
@@ -753,7 +753,7 @@ static void test_long_append(void **state)
     assert_int_equal(fake_open(&d, 0, &v), 0);
     assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
     assert_int_equal(varjfs_object_write(b, "s", "o", bytes, LONG_BYTES, 0,
-                                         VARJFS_APPEND | VARJFS_MAKE, NULL),
+                                         VARJFS_APPEND | VARJFS_CREATE, NULL),
                      0);
     assert_int_equal(varjfs_batch_execute(b), 0);
     assert_int_equal(varjfs_close(v), 0);

@@ -31,8 +31,8 @@ static void test_every_combination(void **state)
 
     (void)state;
     do {
-        struct varjfs_semantics s = {sizeof s, at[0], at[1], at[2],
-                                     at[3],    at[4], at[5], at[6]};
+        struct varjfs_semantics s = {sizeof s, at[0], at[1], at[2], at[3],
+                                     at[4],    at[5], at[6], 0};
         const char *expected = expected_refusal(&s), *why = "";
 
         all++;
@@ -116,7 +116,20 @@ static void test_texts(void **state)
     assert_non_null(varjfs_strerror(INT_MIN));
 }
 
+/* What a later version may give a meaning is zero until then. */
+static void test_reserved(void **state)
+{
+    struct varjfs_semantics s = {.size = sizeof s};
+
+    (void)state;
+    assert_int_equal(varjfs_semantics_template("default", &s), 0);
+    assert_int_equal(varjfs_semantics_check(&s, NULL), 0);
+    s.reserved = 1;
+    assert_int_equal(varjfs_semantics_check(&s, NULL), -EINVAL);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_reserved),
     {"/semantics/every-combination", test_every_combination, NULL, NULL, NULL},
     {"/semantics/values-without-meaning", test_values_without_meaning, NULL, NULL, NULL},
     {"/semantics/sizes", test_sizes, NULL, NULL, NULL},

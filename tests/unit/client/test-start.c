@@ -379,7 +379,7 @@ static void test_flags(void **state)
     assert_int_equal(varjfs_kv_put(b, "s", "k", 1, "b", 1, VARJFS_EXCLUSIVE, &results[1]),
                      0);
     assert_int_equal(varjfs_object_write(b, "s", "o", "ab", 2, 0,
-                                         VARJFS_MAKE | VARJFS_APPEND, &results[2]),
+                                         VARJFS_CREATE | VARJFS_APPEND, &results[2]),
                      0);
     assert_int_equal(
         varjfs_object_rwrite(b, "s", "o", "cd", 2, 0, 0, VARJFS_APPEND, NULL), 0);

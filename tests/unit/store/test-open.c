@@ -236,7 +236,7 @@ static void test_promises(void **state)
     (void)state;
     vj_test_expect_abort(put_too_much, "check_pieces", "VJ_STORE_OBJECT_MAX");
     vj_test_expect_abort(put_nothing, "check_pieces", "iov_count > 0");
-    vj_test_expect_abort(get_past_largest, "vj_store_get", "VJ_STORE_OBJECT_MAX");
+    vj_test_expect_abort(get_past_largest, "get_some", "VJ_STORE_OBJECT_MAX");
     vj_test_expect_abort(each_of_nothing, "vj_store_each", "first_id <= last_id");
     vj_test_expect_abort(driver_eintr, "vj_store_flush", "result_is_sound");
     vj_test_expect_abort(driver_space, "vj_store_space", "free_bytes");
