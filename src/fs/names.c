@@ -82,6 +82,8 @@ int vj_name_add(VjTxn *txn, VjInode *dir, const char *name, uint64_t ino, uint8_
 int vj_name_put_back(VjTxn *txn, VjInode *dir, const char *name, const VjDentry *was)
 {
     g_assert(S_ISDIR(dir->mode));
+    /* Of a record that is older than the name, no later name gets its cookie. */
+    dir->next_cookie = MAX(dir->next_cookie, MIN(was->cookie + 1, INT64_MAX));
     dir->entry_count++;
     return name_write(txn, dir->ino, name, was);
 }

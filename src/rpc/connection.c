@@ -748,6 +748,7 @@ static ssize_t receive_some(VjConn *c, size_t *asked)
         return got;
     }
     c->reads++;
+    c->source.bytes += (size_t)got;
     __atomic_store_n(&c->in_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
     __atomic_fetch_add(&c->counters->received_bytes, (uint64_t)got, __ATOMIC_RELAXED);
     if (is_direct) {
@@ -970,6 +971,7 @@ static void on_event(evutil_socket_t fd, short what, void *opaque)
     VjConn *c = vj_conn_ref(opaque);
 
     (void)fd;
+    c->source.bytes = 0;
     step(c, (what & EV_READ) != 0 || c->stream == NULL ||
                 (c->stream->recv_wants & POLLOUT) != 0);
     set_events(c);
@@ -987,6 +989,7 @@ static bool read_source(VjLoopSource *source)
     uint64_t reads = c->reads;
     bool got;
 
+    c->source.bytes = 0;
     read_some(c);
     set_events(c);
     got = c->reads != reads || c->phase != PHASE_OPEN;

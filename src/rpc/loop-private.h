@@ -32,6 +32,8 @@
 
 /* A socket that was read is read again so often before the loop looks at all events. */
 #define VJ_LOOP_AGAIN_MAX 8u
+/* And only where it had no more than this: a stream waits for the turn of others. */
+#define VJ_LOOP_AGAIN_BYTES_MAX ((size_t)64 << 10)
 
 typedef struct VjLoop VjLoop;
 
@@ -63,6 +65,7 @@ struct VjLoopSource {
     int fd;
     /* In the loop's thread: reads what is there.  False: nothing was. */
     bool (*read)(VjLoopSource *source);
+    size_t bytes; /* that were read the last time: its owner's */
     /* the loop's: */
     enum {
         VJ_SOURCE_IDLE,  /* waits for nothing */

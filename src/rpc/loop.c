@@ -330,7 +330,8 @@ static void run_aside(VjLoop *loop) VJ_REQUIRES(loop->lock)
  * nothing, or others are to be looked at. */
 static bool read_again(VjLoop *loop)
 {
-    if (loop->last_read == NULL || loop->again_count == VJ_LOOP_AGAIN_MAX) {
+    if (loop->last_read == NULL || loop->again_count == VJ_LOOP_AGAIN_MAX ||
+        loop->last_read->bytes > VJ_LOOP_AGAIN_BYTES_MAX) {
         return false;
     }
     loop->again_count++;

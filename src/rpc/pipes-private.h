@@ -41,8 +41,8 @@ void vj_pipes_init(VjPipes *p);
 /* All have been returned. */
 void vj_pipes_clear(VjPipes *p);
 /* One with [@offset, @offset + @bytes) of @fd, which is borrowed.  0; -EOPNOTSUPP: all
- * are in use, or not so many bytes, or not of such a file; -EBADMSG: the file has fewer;
- * -EIO.  Blocks as read(2) does. */
+ * are in use, or not so many bytes, or not of such a file, which may have fewer; -EIO.
+ * Blocks as read(2) does. */
 int vj_pipes_fill(VjPipes *p, int fd, uint64_t offset, uint32_t bytes,
                   VjPipe **out) G_GNUC_WARN_UNUSED_RESULT;
 /* @pipe is not used any more. */

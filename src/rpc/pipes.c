@@ -102,7 +102,8 @@ static int fill(const VjPipe *pipe, int fd, uint64_t offset, uint32_t bytes)
             continue;
         }
         if (got <= 0) {
-            return got == 0 ? -EBADMSG : errno == EIO ? -EIO : -EOPNOTSUPP;
+            /* Whether it is too short is for read(2) to say, which asks the file. */
+            return got < 0 && errno == EIO ? -EIO : -EOPNOTSUPP;
         }
         bytes -= (uint32_t)got;
     }

@@ -230,6 +230,9 @@ static void run_request(VjJob *job)
 {
     VjRpcRequest *r =
         (VjRpcRequest *)(void *)((uint8_t *)job - offsetof(VjRpcRequest, job));
+    /* What its handler uses stays until that has returned, also when the request is over:
+     * gone() comes behind it. */
+    VjPeer *p = vj_peer_ref(r->peer);
     int64_t now_us = vj_clock_mono_us();
 
     if (vj_rpc_request_is_canceled(r)) {
@@ -240,6 +243,7 @@ static void run_request(VjJob *job)
         r->begin_us = now_us;
         r->handler->run(r);
     }
+    vj_peer_unref(p);
 }
 
 /* It is over: whoever is the same client's next connection may be answered. */

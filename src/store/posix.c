@@ -289,10 +289,11 @@ static int create_object(PosixStore *p, VjFdKey *key, int *fd, VjFdUse *dir)
 }
 
 /* After a failed put; @dir is still in use. */
-static void forget_object(const PosixStore *p, VjFdKey key, int dir_fd)
+static void forget_object(PosixStore *p, VjFdKey key, int dir_fd)
 {
     char name[VJ_POSIX_OBJECT_NAME_BYTES];
 
+    vj_fd_cache_drop(&p->objects, key); /* a reader may have opened it */
     vj_posix_object_name(key.id, key.nonce, name);
     if (unlinkat(dir_fd, name, 0) != 0) {
         vj_log_warn("store posix %s: %s is left of a failed put: %s", p->path, name,

@@ -101,7 +101,6 @@ static bool read_good(Heal *h, unsigned index, VjBuf **bytes)
     }
     vj_wire_get_encode(call->message, &message);
     call->bulk_max = (uint32_t)h->stored_bytes;
-    call->may_be_bare = true; /* verify() sees it */
     rc = run_one(h, index, call);
     if (rc < 0 && rc != -EBADMSG && rc != -ENOENT &&
         (h->live & vj_node_bit(index)) != 0) {

@@ -33,6 +33,7 @@ typedef struct LoopTest {
     VjCond changed;
     /* guarded by lock: */
     unsigned reads, most_reads, looks, tasks;
+    size_t read_bytes; /* by each read */
     bool has_begun, has_ended;
 } LoopTest;
 
@@ -51,6 +52,7 @@ static bool read_source(VjLoopSource *source)
     }
     t->reads_since++;
     vj_mutex_lock(&t->lock);
+    source->bytes = t->read_bytes;
     t->reads++;
     t->most_reads = MAX(t->most_reads, t->reads_since);
     vj_mutex_unlock(&t->lock);
@@ -189,6 +191,27 @@ static void a_stream_leaves_others_their_turn(void **state)
     assert_in_range(t.reads, ROUNDS - 1, UINT_MAX);
 }
 
+/* One that had much waits for its event. */
+static void what_was_long_is_not_read_again(void **state)
+{
+    LoopTest t;
+
+    (void)state;
+    open_loop(&t, true, VJ_SOURCE_READS, true);
+    wait_for(&t, &t.reads, 1);
+    vj_mutex_lock(&t.lock);
+    t.read_bytes = VJ_LOOP_AGAIN_BYTES_MAX + 1;
+    vj_mutex_unlock(&t.lock);
+    wait_for(&t, &t.reads, counter(&t, &t.reads) + 1);
+    wait_for(&t, &t.looks, counter(&t, &t.looks) + 2);
+    vj_mutex_lock(&t.lock);
+    t.most_reads = 0;
+    vj_mutex_unlock(&t.lock);
+    wait_for(&t, &t.looks, counter(&t, &t.looks) + ROUNDS);
+    close_loop(&t);
+    assert_int_equal(t.most_reads, 0);
+}
+
 /* What waits for something else is not read without an event. */
 static void a_socket_that_waits_to_write_is_left_alone(void **state)
 {
@@ -302,6 +325,7 @@ static void many_sources_come_and_go(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_stream_leaves_others_their_turn),
+    cmocka_unit_test(what_was_long_is_not_read_again),
     cmocka_unit_test(a_socket_that_waits_to_write_is_left_alone),
     cmocka_unit_test(a_borrower_looks_at_all),
     cmocka_unit_test(a_borrower_asks_for_events_beside_other_sockets),

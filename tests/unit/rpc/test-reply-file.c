@@ -24,7 +24,7 @@ static struct {
     int fd;
     uint8_t *bytes; /* what it has */
     /* guarded by rpc_test->lock: */
-    unsigned from_file, copied, answered;
+    unsigned from_file, copied, answered, gone_before_end;
 } file;
 
 static void count_answer(unsigned *how)
@@ -48,6 +48,9 @@ static void run_get(VjRpcRequest *r)
     rc = vj_rpc_reply_file(r, file.fd, m.offset, m.len);
     if (rc == 0) {
         count_answer(&file.from_file);
+    } else if (rc == -EOPNOTSUPP && m.offset + m.len > FILE_BYTES) {
+        vj_rpc_reply(r, -EBADMSG, vj_slice(NULL, 0), NULL, 0); /* as pread(2) finds out */
+        count_answer(NULL);
     } else if (rc == -EOPNOTSUPP) {
         bulk = vj_buf_new(m.len);
         memcpy(bulk->data, file.bytes + m.offset, m.len);
@@ -60,8 +63,34 @@ static void run_get(VjRpcRequest *r)
     }
 }
 
+/* Its peer is gone when it replies, and what belongs to the peer is still in use. */
+static void run_late(VjRpcRequest *r)
+{
+    int64_t until_us;
+
+    vj_mutex_lock(&rpc_test->lock);
+    rpc_test->blocked++;
+    vj_cond_broadcast(&rpc_test->changed);
+    while (!rpc_test->is_unblocked) {
+        vj_cond_wait(&rpc_test->changed, &rpc_test->lock);
+    }
+    vj_mutex_unlock(&rpc_test->lock);
+    vj_rpc_reply(r, 0, vj_slice(NULL, 0), NULL, 0);
+    until_us = vj_clock_mono_us() + 200 * 1000; /* for another worker, to be wrong in */
+    vj_mutex_lock(&rpc_test->lock);
+    while (rpc_test->gone == 0 &&
+           vj_cond_wait_until(&rpc_test->changed, &rpc_test->lock, until_us)) {
+        continue;
+    }
+    file.gone_before_end = rpc_test->gone;
+    file.answered++;
+    vj_cond_broadcast(&rpc_test->changed);
+    vj_mutex_unlock(&rpc_test->lock);
+}
+
 static const VjRpcHandler handlers[] = {
     HANDLER(VJ_OP_GET, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_get, .is_quick = false),
+    HANDLER(OP_BLOCK, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 0, run_late, .is_quick = false),
     HANDLER(OP_ECHO, VJ_ROLE_OBJECT, SMALL_MESSAGE_MAX, 1 << 20, run_echo,
             .is_quick = false),
     {.op = 0},
@@ -205,6 +234,28 @@ static void file_too_short(void **state)
     test_wait(&t, &file.from_file, 1);
     expect_count(&t, &t.lost, 0);
     vj_rpc_client_free(c);
+    end(&t);
+}
+
+static void gone_comes_behind_the_handler(void **state)
+{
+    RpcTest t;
+    VjRpcClient *c;
+    VjRpcServerStats stats;
+    g_autoptr(VjRpcCall) call = test_call(OP_BLOCK, NULL);
+
+    begin(&t, state);
+    c = test_client(&t);
+    test_submit(&t, c, call);
+    test_wait(&t, &t.blocked, 1);
+    vj_rpc_client_free(c); /* which answers it with -ECANCELED */
+    do {
+        vj_rpc_server_stats(t.server, &stats);
+    } while (stats.connections > 0);
+    test_unblock(&t);
+    test_wait(&t, &file.answered, 1);
+    test_wait(&t, &t.gone, 1);
+    assert_int_equal(file.gone_before_end, 0);
     end(&t);
 }
 
@@ -453,6 +504,7 @@ static const struct CMUnitTest tests[] = {
     {"ranges tls", ranges, NULL, NULL, TEST_TLS},
     cmocka_unit_test(nobody_allows_it),
     ALL(file_too_short),
+    cmocka_unit_test(gone_comes_behind_the_handler),
     ALL(many_at_once),
     ALL(cancelled_while_it_comes),
     cmocka_unit_test(slow_receiver),
