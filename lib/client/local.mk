@@ -27,6 +27,7 @@ lib_client_libvj_client_la_LDFLAGS =
 
 libvarjfs_la_SOURCES =
 libvarjfs_la_LIBADD = lib/client/libvj-client.la
+libvarjfs_la_CFLAGS = $(lib_client_libvj_client_la_CFLAGS)
 libvarjfs_la_LDFLAGS = -pthread -version-info 0:0:0 \
 	-Wl,--version-script=$(top_srcdir)/lib/client/varjfs.map
 EXTRA_libvarjfs_la_DEPENDENCIES = lib/client/varjfs.map
