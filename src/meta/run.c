@@ -5,7 +5,7 @@
  * After a conflict a body runs again at once; after more of them its thread pauses, for a
  * random time that grows with what one run takes, so that threads whose transactions
  * conflicted do not conflict again.  A view makes no other body run again, and so runs
- * again at once.  A body of vj_meta_run does not run again when its caller's time is
+ * again at once, but for one that many commits have overtaken.  A body of vj_meta_run does not run again when its caller's time is
  * over.
  */
 #include "meta/meta-private.h"
@@ -15,6 +15,9 @@
 #define BACK_OFF_DOUBLINGS_MAX 4u
 /* and never longer than this. */
 #define BACK_OFF_MAX_US ((int64_t)50 * 1000)
+
+/* A view pauses from so many runs on: what overtakes it may come to an end. */
+#define VIEW_TRIES_AT_ONCE 100u
 
 /* A thread that pauses waits on these.  Static, because a thread that fires a VjCancel
  * may still use them when the waiting one has gone on. */
@@ -71,6 +74,7 @@ int vj_meta_view(VjMeta *m, VjTxnBody *body, void *opaque)
     g_assert(m != NULL && body != NULL);
     vj_lock_assert_none();
     for (unsigned tries = 0; tries < VJ_META_RUN_TRIES; tries++) {
+        int64_t begun_us = tries >= VIEW_TRIES_AT_ONCE ? vj_clock_mono_us() : 0;
         VjTxn *txn;
         int rc = vj_meta_begin(m, &(VjTxn){.write = false}, &txn), verdict;
 
@@ -85,6 +89,12 @@ int vj_meta_view(VjMeta *m, VjTxnBody *body, void *opaque)
             return verdict < 0 ? verdict : rc;
         }
         vj_trace(meta, "view: run again, try %u", tries + 1);
+        if (tries >= VIEW_TRIES_AT_ONCE) {
+            rc = back_off(tries, vj_clock_mono_us() - begun_us, vj_cancel_deadline_us());
+            if (rc < 0) {
+                return rc;
+            }
+        }
     }
     return give_up(m);
 }
