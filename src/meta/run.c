@@ -5,8 +5,8 @@
  * After a conflict a body runs again at once; after more of them its thread pauses, for a
  * random time that grows with what one run takes, so that threads whose transactions
  * conflicted do not conflict again.  A view makes no other body run again, and so runs
- * again at once, but for one that many commits have overtaken.  A body of vj_meta_run does not run again when its caller's time is
- * over.
+ * again at once, but for one that many commits have overtaken.  A body of vj_meta_run
+ * does not run again when its caller's time is over.
  */
 #include "meta/meta-private.h"
 
