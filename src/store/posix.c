@@ -571,20 +571,29 @@ static int use_object(PosixStore *p, VjFdKey key, VjFdUse *object)
     return 0;
 }
 
+/* 0: vj_fd_cache_release; else what reading it is to return. */
+static int open_to_read(PosixStore *p, uint64_t id, VjLoc loc, VjFdUse *object)
+{
+    VjFdKey key = {.id = id};
+    int result;
+
+    *object = (VjFdUse){.fd = -1, .slot = -1};
+    if (!vj_posix_loc_decode(loc, &key.nonce)) {
+        return -EBADMSG;
+    }
+    result = use_object(p, key, object);
+    return result < 0 && result != -ENOENT ? data_error(p, "open", id, -result) : result;
+}
+
 static int posix_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                      size_t len)
 {
     PosixStore *p = (PosixStore *)s;
-    VjFdKey key = {.id = id};
-    VjFdUse object = {.fd = -1, .slot = -1};
-    int result;
+    VjFdUse object;
+    int result = open_to_read(p, id, loc, &object);
 
-    if (!vj_posix_loc_decode(loc, &key.nonce)) {
-        return -EBADMSG;
-    }
-    result = use_object(p, key, &object);
     if (result < 0) {
-        return result == -ENOENT ? -ENOENT : data_error(p, "open", id, -result);
+        return result;
     }
     result = vj_fd_pread_all(object.fd, dst, len, offset);
     vj_fd_cache_release(&p->objects, &object);
@@ -599,16 +608,11 @@ static int posix_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
                            size_t len, VjStoreUseFile *use, void *opaque)
 {
     PosixStore *p = (PosixStore *)s;
-    VjFdKey key = {.id = id};
-    VjFdUse object = {.fd = -1, .slot = -1};
-    int result;
+    VjFdUse object;
+    int result = open_to_read(p, id, loc, &object);
 
-    if (!vj_posix_loc_decode(loc, &key.nonce)) {
-        return -EBADMSG;
-    }
-    result = use_object(p, key, &object);
     if (result < 0) {
-        return result == -ENOENT ? -ENOENT : data_error(p, "open", id, -result);
+        return result;
     }
     result = use(opaque, object.fd, offset, len);
     vj_fd_cache_release(&p->objects, &object);
