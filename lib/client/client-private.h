@@ -74,6 +74,7 @@ struct varjfs {
     int failure;    /* why: -errno; 0 as long as it lives */
     int late_error; /* the first of deferred requests that was not returned yet */
     int timeout_ms; /* -1: without end */
+    bool sends_bare; /* bulks of batches have no checksum, in both directions */
     uint64_t last_tag;
     int64_t heard_ms;         /* when bytes came in */
     VjcRequest *first, *last; /* in flight, in the order in which they were sent */

@@ -158,6 +158,11 @@ static int check_lengths(const VjcFrame *frame, const VjcRequest *r)
                                                                                 : -EPROTO;
 }
 
+static bool is_bare(const varjfs *v)
+{
+    return (v->frame.flags & VJC_FRAME_BARE) != 0;
+}
+
 static int take_head(varjfs *v, const uint8_t *head)
 {
     int rc = vjc_frame_decode(head, &v->frame);
@@ -170,6 +175,9 @@ static int take_head(varjfs *v, const uint8_t *head)
     }
     v->reply_to = find(v, v->frame.tag);
     if (v->reply_to != NULL && v->reply_to->op != v->frame.op) {
+        return -EPROTO;
+    }
+    if (is_bare(v) && !(v->sends_bare && v->frame.op == VARJFS_WIRE_BATCH)) {
         return -EPROTO;
     }
     v->phase = VJC_PHASE_MESSAGE;
@@ -203,7 +211,7 @@ static int take_frame(varjfs *v)
     const VjcFrame *frame = &v->frame;
 
     v->phase = VJC_PHASE_HEAD;
-    if ((frame->message_bytes > 0 || frame->bulk_bytes > 0) &&
+    if ((frame->message_bytes > 0 || (frame->bulk_bytes > 0 && !is_bare(v))) &&
         XXH3_64bits_digest(&v->sum) != frame->body_checksum) {
         return -EPROTO;
     }
@@ -244,7 +252,9 @@ static size_t bulk_room(varjfs *v, uint8_t **dst)
 
 static void bulk_filled(varjfs *v, const uint8_t *dst, size_t len)
 {
-    XXH3_64bits_update(&v->sum, dst, len);
+    if (!is_bare(v)) {
+        XXH3_64bits_update(&v->sum, dst, len);
+    }
     v->in_filled += len;
     v->bulk_left -= (uint32_t)len;
 }
@@ -476,7 +486,10 @@ static void fill_head(VjcFrame *frame, uint8_t *message, size_t len,
     size_t bulk_bytes = 0;
 
     frame->message_bytes = (uint32_t)(len - VJC_HEAD_BYTES);
-    if (bulk_count == 0) {
+    for (size_t i = 0; i < bulk_count; i++) {
+        bulk_bytes += bulk[i].iov_len;
+    }
+    if (bulk_bytes == 0 || (frame->flags & VJC_FRAME_BARE) != 0) {
         frame->body_checksum =
             frame->message_bytes > 0
                 ? XXH3_64bits(message + VJC_HEAD_BYTES, frame->message_bytes)
@@ -488,7 +501,6 @@ static void fill_head(VjcFrame *frame, uint8_t *message, size_t len,
         XXH3_64bits_update(&sum, message + VJC_HEAD_BYTES, frame->message_bytes);
         for (size_t i = 0; i < bulk_count; i++) {
             XXH3_64bits_update(&sum, bulk[i].iov_base, bulk[i].iov_len);
-            bulk_bytes += bulk[i].iov_len;
         }
         frame->body_checksum = XXH3_64bits_digest(&sum);
     }
@@ -514,6 +526,7 @@ int vjc_send(varjfs *v, VjcRequest *r, uint8_t *message, size_t len,
     }
     r->tag = ++v->last_tag;
     frame.tag = r->tag;
+    frame.flags = v->sends_bare && r->op == VARJFS_WIRE_BATCH ? VJC_FRAME_BARE : 0;
     frame.timeout_or_status = v->timeout_ms < 0 ? 0 : (uint32_t)v->timeout_ms;
     fill_head(&frame, message, len, bulk, bulk_count);
     append(v, r);

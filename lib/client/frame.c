@@ -46,7 +46,7 @@ int vjc_frame_decode(const uint8_t head[VJC_HEAD_BYTES], VjcFrame *out)
         vjc_get64(&r) != XXH3_64bits(head, SUMMED_BYTES)) {
         return -EPROTO;
     }
-    if ((out->flags & ~VJC_FRAME_REPLY) != 0 || zero != 0) {
+    if ((out->flags & ~(VJC_FRAME_REPLY | VJC_FRAME_BARE)) != 0 || zero != 0) {
         return -EPROTO;
     }
     if (out->message_bytes == 0 && out->bulk_bytes == 0 && out->body_checksum != 0) {

@@ -18,6 +18,10 @@
 
 #define VJC_HEAD_BYTES 48u
 #define VJC_FRAME_REPLY 1u
+/* Of a batch and its reply: the bulk has no checksum. */
+#define VJC_FRAME_BARE 8u
+/* Of hello: both sides know that flag. */
+#define VJC_FEATURE_BARE_BATCH (UINT64_C(1) << 9)
 
 enum {
     VJC_OP_HELLO = 0x0001,

@@ -26,8 +26,11 @@ static bool finish_hello(VjcRequest *r, const uint8_t *message, uint32_t len)
 {
     VjcReader reply = vjc_reader(message, len);
 
-    (void)r;
-    return vjc_get16(&reply) == VERSION;
+    uint16_t version = vjc_get16(&reply);
+    varjfs *v = r->owner;
+
+    v->sends_bare = (vjc_get64(&reply) & VJC_FEATURE_BARE_BATCH) != 0;
+    return version == VERSION;
 }
 
 static const VjcReplyHandler hello_handler = {.place = place_hello,
@@ -61,7 +64,7 @@ static size_t encode_hello(const VjcHello *hello, uint8_t *dst, size_t room)
 
     vjc_put_number(&w, VERSION, 2);
     vjc_put_number(&w, VERSION, 2);
-    vjc_put_number(&w, 0, 8);
+    vjc_put_number(&w, VJC_FEATURE_BARE_BATCH, 8);
     vjc_put_number(&w, VARJFS_WIRE_ROLE_CLIENT, 1);
     vjc_put_number(&w, hello->read_only ? HELLO_READ_ONLY : 0, 1);
     vjc_put_bytes(&w, zero, sizeof zero);
@@ -114,6 +117,7 @@ int vjc_hello(const char *path, const VjcHello *hello, int64_t deadline, varjfs 
     if (v == NULL) {
         return -ENOMEM;
     }
+    r.owner = v;
     len = encode_hello(hello, bytes + VJC_HEAD_BYTES, sizeof bytes - VJC_HEAD_BYTES);
     if (hello->timeout_ms >= 0) {
         v->timeout_ms = vjc_left_ms(deadline, hello->timeout_ms);

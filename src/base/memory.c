@@ -10,25 +10,25 @@
 #include <malloc.h>
 
 #define ARENAS_PER_CPU 2
-/* Buffers up to this length come from an arena, whose pages are used again; a mapping of
- * its own would be new pages each time, which cost more than what is read into them. */
-#define ARENA_BUFFER_MOST ((size_t)4 << 20)
-/* So much may be free at the end of an arena before it is given back at once: the next
- * buffers. */
-#define ARENA_SPARE_BYTES ((size_t)8 << 20)
 
 struct VjMemoryKeeper {
     int statm_fd;       /* -1: there is no /proc */
     size_t floor_bytes; /* spare after the last time: stacks, rings, holes below a page */
 };
 
-void vj_memory_init(void)
+void vj_memory_init(size_t buffer_most)
 {
+    /* A mapping of its own would be new pages each time, which cost more than what is
+     * read into them.  What is aligned is a little longer. */
+    size_t most = buffer_most + 2 * VJ_BUF_ALIGN;
+
     /* Another allocator in its place (a sanitizer's) has no arenas: nothing is lost by
      * that. */
     (void)mallopt(M_ARENA_MAX, ARENAS_PER_CPU * (int)g_get_num_processors());
-    (void)mallopt(M_MMAP_THRESHOLD, ARENA_BUFFER_MOST);
-    (void)mallopt(M_TRIM_THRESHOLD, ARENA_SPARE_BYTES);
+    (void)mallopt(M_MMAP_THRESHOLD, (int)most);
+    /* So much may be free at the end of an arena before it is given back at once: the
+     * next buffers. */
+    (void)mallopt(M_TRIM_THRESHOLD, (int)(2 * most));
 }
 
 VjMemoryKeeper *vj_memory_keeper_new(void)
@@ -91,8 +91,9 @@ struct VjMemoryKeeper {
     char nothing;
 };
 
-void vj_memory_init(void)
+void vj_memory_init(size_t buffer_most)
 {
+    (void)buffer_most;
 }
 
 VjMemoryKeeper *vj_memory_keeper_new(void)

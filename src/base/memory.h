@@ -25,8 +25,9 @@ static inline void *vj_malloc0(size_t bytes)
 typedef struct VjMemoryKeeper VjMemoryKeeper;
 
 /* Fewer arenas than glibc's default, which is for programs of many CPUs; and what buffers
- * give back is there for the next ones.  Before there are threads. */
-void vj_memory_init(void);
+ * of up to @buffer_most bytes give back is there for the next ones.  Before there are
+ * threads. */
+void vj_memory_init(size_t buffer_most);
 
 /* Belongs to the process that makes it, and to one thread at a time.  Opens a file of
  * /proc now, so it works in a sandbox; where that fails it gives nothing back and says so

@@ -29,6 +29,8 @@
 /* How long a mount waits for an earlier daemon that is on its way out. */
 #define LOCK_WAIT_US ((int64_t)60 * 1000 * 1000)
 #define EXIT_USAGE 2
+/* Of a request of the kernel, and of most edits. */
+#define BUFFER_MOST ((size_t)4 << 20)
 
 static const VjOptSpec mount_options[] = {
     {.name = "ro", .type = VJ_OPT_FLAG, .help = "mount read-only"},
@@ -668,7 +670,7 @@ int main(int argc, char **argv)
     int status;
 
     vj_sandbox_refuse("varjfs");
-    vj_memory_init();
+    vj_memory_init(BUFFER_MOST);
     c.opts = vj_opts_new(mount_options);
     c.passed = g_string_new(NULL);
     status = parse_arguments(&c, argc, argv, place);

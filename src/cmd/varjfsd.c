@@ -20,6 +20,9 @@
 #define IDLE_US ((int64_t)5 * G_USEC_PER_SEC)
 #define FIRST_US ((int64_t)30 * G_USEC_PER_SEC)
 
+/* The longest bulk that comes often: a reply of a batch of programs. */
+#define BUFFER_MOST ((size_t)16 << 20)
+
 typedef struct Daemon {
     const char *conf_path;
     const char *stats;  /* --stats; NULL: serve */
@@ -374,7 +377,7 @@ int main(int argc, char **argv)
     if (d.only_checks + d.in_background + (d.stats != NULL) > 1) {
         return vj_cmd_usage_error(&program, "-d, --check, --stats", "one of them");
     }
-    vj_memory_init();
+    vj_memory_init(BUFFER_MOST);
     d.conf = d.source != NULL ? vj_node_conf_of_source(d.source, &error)
                               : vj_node_conf_load(d.conf_path, &error);
     if (d.conf == NULL) {

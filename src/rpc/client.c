@@ -694,7 +694,7 @@ static void conn_ready(VjConn *conn)
 
     set_state(c, STATE_HELLO);
     c->hello_is_answered = false;
-    vj_hello_add_features(c->hello, VJ_WIRE_FEATURES);
+    vj_hello_add_features(c->hello, VJ_FEATURE_BARE);
     vj_hello_set_client(c->hello, c->id, ++c->connection);
     c->hello_out = (VjOut){.message = vj_slice(c->hello->data, c->hello->len),
                            .released = own_released};
@@ -782,7 +782,7 @@ static void hello_answered(VjRpcClient *c, const VjFrame *frame, GByteArray *mes
     c->state = STATE_CONNECTED;
     c->wants = false;
     c->why_rc = 0;
-    c->features = limits.features & VJ_WIRE_FEATURES;
+    c->features = limits.features & VJ_FEATURE_BARE;
     c->calls_max = limits.requests_max == 0 ? SLOTS : MIN(limits.requests_max, SLOTS);
     c->bytes_max = limits.bytes_max == 0 ? VJ_RPC_CONNECTION_BYTES_MAX : limits.bytes_max;
     vj_mutex_unlock(&c->lock);

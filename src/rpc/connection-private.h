@@ -33,6 +33,7 @@ struct VjOut {
      * connection that vj_conn_takes_pipe, and sent by threads of the room alone. */
     VjPipe *pipe; /* NULL: there is none */
     uint32_t pipe_bytes;
+    bool is_bare; /* the bulk has no checksum */
     void (*released)(VjOut *out, bool was_sent);
     /* the connection's: */
     uint8_t head[VJ_FRAME_HEAD_BYTES];

@@ -148,9 +148,11 @@ void vj_out_encode(VjOut *out, VjFrame *frame)
     if (out->pipe != NULL) {
         g_assert(frame->bulk_bytes == 0 && out->pipe_bytes > 0);
         frame->bulk_bytes = out->pipe_bytes;
+    }
+    if (out->pipe != NULL || out->is_bare) {
         frame->flags |= VJ_FRAME_BARE;
     }
-    frame->body_checksum = sum_of(parts, G_N_ELEMENTS(parts));
+    frame->body_checksum = sum_of(parts, out->is_bare ? 1 : G_N_ELEMENTS(parts));
     vj_frame_encode(frame, out->head);
 }
 

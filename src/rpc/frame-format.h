@@ -26,8 +26,9 @@
 
 enum {
     VJ_FRAME_REPLY = 1 << 0, /* else a request */
-    /* Of a GET: the bulk of its reply may be bare, which its sender finds out from the
-     * flag of that reply: body_checksum is of the message alone.  VJ_FEATURE_BARE. */
+    /* body_checksum is of the message alone.  Of the request GET: the bulk of its reply
+     * may be so, which that reply's flag says.  VJ_FEATURE_BARE.  Of the request BATCH
+     * the same, and its own bulk is.  VJ_FEATURE_BARE_BATCH. */
     VJ_FRAME_BARE = 1 << 3,
     VJ_FRAME_FLAGS = VJ_FRAME_REPLY | VJ_FRAME_BARE,
 };
@@ -70,7 +71,7 @@ typedef struct VjFrame {
 /* The bulk of @frame has no checksum. */
 static inline bool vj_frame_is_bare(const VjFrame *frame)
 {
-    return frame->flags == (VJ_FRAME_REPLY | VJ_FRAME_BARE);
+    return (frame->flags & VJ_FRAME_BARE) != 0;
 }
 
 /* How many bytes of the body, from its first one on, body_checksum is of: message and

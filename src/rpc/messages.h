@@ -44,7 +44,9 @@ enum {
 
 /* Features; each is used where both sides have it.  The room says so itself. */
 #define VJ_FEATURE_BARE ((uint64_t)1 << 8) /* VJ_FRAME_BARE */
-#define VJ_WIRE_FEATURES VJ_FEATURE_BARE
+#define VJ_FEATURE_BARE_BATCH ((uint64_t)1 << 9) /* of BATCH, in both directions */
+/* Of a server; a client of this room asks no BATCH. */
+#define VJ_WIRE_FEATURES (VJ_FEATURE_BARE | VJ_FEATURE_BARE_BATCH)
 
 /*
  * HELLO and its reply may be longer than this version has them: what is behind these

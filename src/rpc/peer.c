@@ -351,6 +351,9 @@ static int request_head(VjPeer *p, const VjFrame *frame, VjInto *into)
 static int peer_head(VjConn *conn, const VjFrame *frame, VjInto *into)
 {
     VjPeer *p = vj_conn_owner(conn);
+    uint64_t bare = frame->op == VJ_OP_GET     ? VJ_FEATURE_BARE
+                    : frame->op == VJ_OP_BATCH ? VJ_FEATURE_BARE_BATCH
+                                               : 0;
     bool is_welcome, may_be_bare;
 
     if ((frame->flags & VJ_FRAME_REPLY) != 0) {
@@ -362,7 +365,7 @@ static int peer_head(VjConn *conn, const VjFrame *frame, VjInto *into)
     p->reading_us = vj_clock_mono_us();
     vj_mutex_lock(&p->lock);
     is_welcome = p->is_welcome;
-    may_be_bare = (p->features & VJ_FEATURE_BARE) != 0 && frame->op == VJ_OP_GET;
+    may_be_bare = (p->features & bare) != 0;
     vj_mutex_unlock(&p->lock);
     if (p->said_hello && !is_welcome) {
         return -EAGAIN;

@@ -167,6 +167,7 @@ void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
     g_assert(bulk == NULL ? bulk_bytes == 0 : bulk_bytes <= bulk->cap);
     if (bulk_bytes > 0) {
         r->reply_bulk = vj_buf_ref(bulk);
+        r->out.is_bare = r->takes_bare && r->op == VJ_OP_BATCH;
         r->out.bulk = vj_slice(bulk->data, bulk_bytes);
     }
     reply(r, rc, message);

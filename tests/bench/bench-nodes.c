@@ -259,7 +259,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench-nodes ADDRESS VOLUME COUNT [KIND]\n");
         return 2;
     }
-    vj_memory_init(); /* as a mount does */
+    vj_memory_init((size_t)4 << 20); /* as a mount does */
     kind = argc == 5 ? argv[4] : "";
     b.count = (unsigned)atoi(argv[3]);
     b.puts = g_new0(VjPut, b.count);

@@ -93,7 +93,7 @@ static void serve(const char *unix_address, int ready)
     unsigned port;
     char byte;
 
-    vj_memory_init(); /* as programs that serve do */
+    vj_memory_init((size_t)4 << 20); /* as programs that serve do */
     filled = vj_buf_new(BULK_BYTES);
     memset(filled->data, 'f', BULK_BYTES);
     check(vj_rpc_server_listen(s, unix_address, credentials, NULL) &&

@@ -44,7 +44,7 @@ static void what_was_freed_is_given_back(void **state)
     if (!allocator_tells()) {
         skip();
     }
-    vj_memory_init();
+    vj_memory_init((size_t)4 << 20);
     k = vj_memory_keeper_new();
     blocks = g_new0(uint8_t *, BLOCKS);
     before = resident_bytes();
