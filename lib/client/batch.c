@@ -6,7 +6,9 @@
  * the one before it was answered, because the daemon does requests beside each other and
  * operations of a batch are in order.  A write of more than a request's worth is a chain
  * too, of requests that have nothing but parts of it, and ends at the first part that
- * fails.
+ * fails.  Requests that only return something are not told from each other by their
+ * order: several are on their way at once, in lanes, and their results are taken in
+ * order.
  *
  * With safety none the last request of the chain is deferred (client-private.h), unless
  * one of its operations returns something.  Names that deferred requests use are in a set
@@ -19,6 +21,9 @@
 #define BULK_MAX VARJFS_WIRE_BATCH_BULK_MAX
 #define RETURN_MAX VARJFS_WIRE_BATCH_RETURN_MAX
 #define WRITE_MAX VARJFS_WIRE_WRITE_MAX
+/* A longer read is several requests, unless it has to be a single step: the daemon reads
+ * the next part while one is received. */
+#define READ_STEP ((size_t)1 << 20)
 
 int vjc_grow(void *array, size_t *capacity, size_t need, size_t size)
 {
@@ -82,7 +87,6 @@ static void empty(varjfs_batch *b)
     b->count = 0;
     b->next_operation = 0;
     b->next_at = 0;
-    b->part_count = 0;
     b->error = 0;
     b->is_submitted = b->is_canceled = false;
 }
@@ -101,11 +105,15 @@ void varjfs_batch_free(varjfs_batch *b)
         b->next->link = b->link;
     }
     free(b->operations);
-    free(b->parts);
-    free(b->buffer);
-    free(b->out);
-    free(b->request.in);
-    free(b->scratch);
+    for (unsigned i = 0; i < VJC_LANES; i++) {
+        VjcLane *lane = &b->lanes[i];
+
+        free(lane->parts);
+        free(lane->buffer);
+        free(lane->out);
+        free(lane->request.in);
+        free(lane->scratch);
+    }
     free(b);
 }
 
@@ -185,10 +193,10 @@ static bool is_in_use(const varjfs_batch *b)
     return false;
 }
 
-static void use_names(varjfs_batch *b)
+static void use_names(varjfs_batch *b, const VjcLane *lane)
 {
-    for (size_t i = 0; i < b->part_count; i++) {
-        uint32_t bit = name_bit(&b->operations[b->parts[i].operation]);
+    for (size_t i = 0; i < lane->part_count; i++) {
+        uint32_t bit = name_bit(&b->operations[lane->parts[i].operation]);
 
         b->v->names[bit / 64] |= UINT64_C(1) << bit % 64;
     }
@@ -200,6 +208,7 @@ typedef struct Sizes {
     size_t message, brings, returns, bulk_parts, in_parts, statuses;
     bool is_one;       /* parts of one long operation */
     bool is_returning; /* one of them says more than that it was done */
+    bool is_changing;  /* one of them says no more */
 } Sizes;
 
 static bool is_write(const VjcOperation *op)
@@ -213,11 +222,17 @@ static bool is_returning(const VjcOperation *op)
            op->kind == VARJFS_WIRE_KEY_GET;
 }
 
-/* It does not fit one operation of the wire. */
-static bool is_long(const VjcOperation *op)
+/* Bytes of a read that go in one step. */
+static size_t read_most(const varjfs_batch *b)
+{
+    return b->semantics.atomicity == VARJFS_ATOMICITY_NONE ? READ_STEP : RETURN_MAX;
+}
+
+/* It is more than one operation of the wire. */
+static bool is_long(const varjfs_batch *b, const VjcOperation *op)
 {
     return is_write(op) ? op->len > WRITE_MAX
-                        : op->kind == VARJFS_WIRE_OBJECT_READ && op->len > RETURN_MAX;
+                        : op->kind == VARJFS_WIRE_OBJECT_READ && op->len > read_most(b);
 }
 
 /* What the next part of an operation brings and returns; how far it gets. */
@@ -228,7 +243,7 @@ static VjcPart next_part(const varjfs_batch *b)
     size_t left = op->len - (size_t)b->next_at;
 
     if (is_returning(op)) {
-        part.returns = (uint32_t)(left < RETURN_MAX ? left : RETURN_MAX);
+        part.returns = (uint32_t)(left < read_most(b) ? left : read_most(b));
     } else if (is_write(op)) {
         part.brings = (uint32_t)(left < WRITE_MAX ? left : WRITE_MAX);
     } else {
@@ -244,12 +259,19 @@ static bool fits(const Sizes *sizes, const VjcPart *part, size_t message)
            sizes->returns + part->returns <= RETURN_MAX;
 }
 
+/* What the request returns is a step of reading already. */
+static bool ends_at_read(const Sizes *sizes, const VjcPart *part)
+{
+    return !sizes->is_changing && part->returns > 0 &&
+           sizes->returns + part->returns > READ_STEP;
+}
+
 /* Which parts the next request has.  The cursor of the batch is behind them. */
-static int plan(varjfs_batch *b, Sizes *sizes)
+static int plan(varjfs_batch *b, VjcLane *lane, Sizes *sizes)
 {
     *sizes = (Sizes){.message = VARJFS_WIRE_BATCH_HEAD_BYTES};
-    b->part_count = 0;
-    while (b->next_operation < b->count && b->part_count < VARJFS_WIRE_OPS_MAX) {
+    lane->part_count = 0;
+    while (b->next_operation < b->count && lane->part_count < VARJFS_WIRE_OPS_MAX) {
         const VjcOperation *op = &b->operations[b->next_operation];
         size_t message = VARJFS_WIRE_OP_HEAD_BYTES + op->space_len + op->name_len;
         VjcPart part = next_part(b);
@@ -259,24 +281,27 @@ static int plan(varjfs_batch *b, Sizes *sizes)
             b->next_at = 0;
             continue;
         }
-        if (b->part_count > 0 && (!fits(sizes, &part, message) ||
-                                  (is_long(op) && (part.at == 0 || !sizes->is_one)))) {
+        if (lane->part_count > 0 &&
+            (!fits(sizes, &part, message) || ends_at_read(sizes, &part) ||
+             (is_long(b, op) && (part.at == 0 || !sizes->is_one)))) {
             return 0;
         }
-        if (vjc_grow(&b->parts, &b->part_capacity, b->part_count + 1, sizeof part) != 0) {
+        if (vjc_grow(&lane->parts, &lane->part_capacity, lane->part_count + 1,
+                     sizeof part) != 0) {
             return -ENOMEM;
         }
-        b->parts[b->part_count++] = part;
+        lane->parts[lane->part_count++] = part;
         sizes->message += message;
         sizes->brings += part.brings;
         sizes->returns += part.returns;
         sizes->bulk_parts += part.brings > 0;
         sizes->in_parts += part.returns > 0;
         sizes->statuses += op->kind == VARJFS_WIRE_OBJECT_STATUS;
-        sizes->is_one = is_long(op);
+        sizes->is_one = is_long(b, op);
         sizes->is_returning = sizes->is_returning || is_returning(op);
+        sizes->is_changing = sizes->is_changing || !is_returning(op);
         b->next_at += part.brings + part.returns;
-        if (!is_long(op) || b->next_at == op->len) {
+        if (!is_long(b, op) || b->next_at == op->len) {
             b->next_operation++;
             b->next_at = 0;
             if (sizes->is_one) {
@@ -297,7 +322,7 @@ static uint8_t wire_safety(const struct varjfs_semantics *s)
                                               : VARJFS_WIRE_SAFETY_NONE;
 }
 
-static uint8_t wire_flags(const varjfs_batch *b, const Sizes *sizes)
+static uint8_t wire_flags(const varjfs_batch *b, const VjcLane *lane, const Sizes *sizes)
 {
     uint8_t flags = 0;
 
@@ -305,7 +330,7 @@ static uint8_t wire_flags(const varjfs_batch *b, const Sizes *sizes)
         flags |= VARJFS_WIRE_ATOMIC;
     }
     if (b->semantics.ordering == VARJFS_ORDERING_STRICT ||
-        (sizes->is_one && b->part_count > 1)) {
+        (sizes->is_one && lane->part_count > 1)) {
         flags |= VARJFS_WIRE_STOP;
     }
     return flags;
@@ -331,47 +356,48 @@ static void encode_part(VjcWriter *w, const VjcOperation *op, const VjcPart *par
 }
 
 /* Memory for all of a request, so that nothing can fail once it has been sent. */
-static int reserve(varjfs_batch *b, const Sizes *sizes)
+static int reserve(VjcLane *lane, const Sizes *sizes)
 {
-    int rc =
-        vjc_grow(&b->buffer, &b->buffer_capacity, VJC_HEAD_BYTES + sizes->message, 1);
+    int rc = vjc_grow(&lane->buffer, &lane->buffer_capacity,
+                      VJC_HEAD_BYTES + sizes->message, 1);
 
     if (rc == 0) {
-        rc = vjc_grow(&b->out, &b->out_capacity, sizes->bulk_parts, sizeof *b->out);
+        rc = vjc_grow(&lane->out, &lane->out_capacity, sizes->bulk_parts,
+                      sizeof *lane->out);
     }
     if (rc == 0) {
-        rc = vjc_grow(&b->request.in, &b->in_capacity, sizes->in_parts,
-                      sizeof *b->request.in);
+        rc = vjc_grow(&lane->request.in, &lane->in_capacity, sizes->in_parts,
+                      sizeof *lane->request.in);
     }
     if (rc == 0) {
-        rc = vjc_grow(&b->scratch, &b->scratch_capacity,
+        rc = vjc_grow(&lane->scratch, &lane->scratch_capacity,
                       sizes->statuses * VARJFS_WIRE_STATUS_MAX, 1);
     }
     return rc;
 }
 
-static size_t encode(varjfs_batch *b, const Sizes *sizes)
+static size_t encode(const varjfs_batch *b, VjcLane *lane, const Sizes *sizes)
 {
-    VjcWriter w = vjc_writer(b->buffer + VJC_HEAD_BYTES, sizes->message);
+    VjcWriter w = vjc_writer(lane->buffer + VJC_HEAD_BYTES, sizes->message);
     size_t bulk_count = 0, statuses = 0;
 
-    vjc_put_number(&w, wire_flags(b, sizes), 1);
+    vjc_put_number(&w, wire_flags(b, lane, sizes), 1);
     vjc_put_number(&w, wire_safety(&b->semantics), 1);
     vjc_put_number(&w, 0, 2);
-    vjc_put_number(&w, b->part_count, 4);
-    for (size_t i = 0; i < b->part_count; i++) {
-        const VjcPart *part = &b->parts[i];
+    vjc_put_number(&w, lane->part_count, 4);
+    for (size_t i = 0; i < lane->part_count; i++) {
+        const VjcPart *part = &lane->parts[i];
         VjcOperation *op = &b->operations[part->operation];
 
         encode_part(&w, op, part);
         if (part->brings > 0) {
             /* An iovec has no const; it is only read. */
-            b->out[bulk_count++] =
+            lane->out[bulk_count++] =
                 (struct iovec){.iov_base = (void *)(uintptr_t)(op->src + part->at),
                                .iov_len = part->brings};
         }
         if (op->kind == VARJFS_WIRE_OBJECT_STATUS) {
-            op->dst = b->scratch + VARJFS_WIRE_STATUS_MAX * statuses++;
+            op->dst = lane->scratch + VARJFS_WIRE_STATUS_MAX * statuses++;
         }
     }
     return bulk_count;
@@ -379,53 +405,44 @@ static size_t encode(varjfs_batch *b, const Sizes *sizes)
 
 /* ---- replies ----------------------------------------------------------------------- */
 
-typedef struct Result {
-    uint32_t status;
-    uint64_t bytes;
-} Result;
-
-static Result get_result(VjcReader *r)
+static void get_result(VjcReader *r, VjcPart *part)
 {
-    Result result;
-
-    result.status = vjc_get32(r);
-    result.bytes = vjc_get64(r);
-    return result;
+    part->status = vjc_get32(r);
+    part->bytes = vjc_get64(r);
 }
 
 /* Bytes of the bulk that belong to a result; more than it may return: none is valid. */
-static bool returned_bytes(const VjcOperation *op, const VjcPart *part,
-                           const Result *result, uint32_t *bytes)
+static bool returned_bytes(const VjcOperation *op, const VjcPart *part, uint32_t *bytes)
 {
     *bytes = 0;
-    if (!is_returning(op) || result->status != VJC_STATUS_OK) {
+    if (!is_returning(op) || part->status != VJC_STATUS_OK) {
         return true;
     }
-    if (result->bytes > part->returns || (op->kind == VARJFS_WIRE_OBJECT_STATUS &&
-                                          result->bytes < VARJFS_WIRE_STATUS_BYTES)) {
+    if (part->bytes > part->returns || (op->kind == VARJFS_WIRE_OBJECT_STATUS &&
+                                        part->bytes < VARJFS_WIRE_STATUS_BYTES)) {
         return false;
     }
-    *bytes = (uint32_t)result->bytes;
+    *bytes = (uint32_t)part->bytes;
     return true;
 }
 
 static bool place_batch(VjcRequest *r, const uint8_t *message, uint32_t len,
                         uint32_t bulk)
 {
-    const varjfs_batch *b = r->owner;
+    VjcLane *lane = r->owner;
     VjcReader reply = vjc_reader(message, len);
     uint64_t sum = 0;
 
-    if (len != b->part_count * VARJFS_WIRE_RESULT_BYTES) {
+    if (len != lane->part_count * VARJFS_WIRE_RESULT_BYTES) {
         return false;
     }
-    for (size_t i = 0; i < b->part_count; i++) {
-        const VjcPart *part = &b->parts[i];
-        const VjcOperation *op = &b->operations[part->operation];
-        Result result = get_result(&reply);
+    for (size_t i = 0; i < lane->part_count; i++) {
+        VjcPart *part = &lane->parts[i];
+        const VjcOperation *op = &lane->batch->operations[part->operation];
         uint32_t bytes;
 
-        if (!returned_bytes(op, part, &result, &bytes)) {
+        get_result(&reply, part);
+        if (!returned_bytes(op, part, &bytes)) {
             return false;
         }
         sum += bytes;
@@ -461,59 +478,58 @@ static bool decode_status(const VjcOperation *op, uint64_t len)
     return true;
 }
 
-/* False: the result has no meaning. */
-static bool take_result(VjcOperation *op, const VjcPart *part, const Result *result)
+/* Of a result whose bytes have come.  False: it has no meaning. */
+static bool has_meaning(const VjcOperation *op, const VjcPart *part)
 {
-    bool is_last_part = part->at + part->brings + part->returns >= op->len;
+    if (op->kind == VARJFS_WIRE_KEY_GET && part->status == VARJFS_WIRE_RANGE) {
+        return part->bytes > op->len && part->bytes <= VARJFS_WIRE_VALUE_MAX;
+    }
+    return op->kind != VARJFS_WIRE_OBJECT_STATUS || part->status != VJC_STATUS_OK ||
+           decode_status(op, part->bytes);
+}
 
-    if (op->is_done) {
-        return true; /* a part before it ended the operation */
-    }
-    op->error = vjc_status_errno(result->status);
-    op->is_done = op->error != 0 || is_last_part;
-    if (op->kind == VARJFS_WIRE_KEY_GET && result->status == VARJFS_WIRE_RANGE) {
-        op->returned = result->bytes;
-        return result->bytes > op->len && result->bytes <= VARJFS_WIRE_VALUE_MAX;
-    }
-    if (op->error != 0) {
-        return true;
-    }
-    if (op->kind == VARJFS_WIRE_OBJECT_STATUS) {
-        return decode_status(op, result->bytes);
-    }
-    if (is_returning(op)) {
-        op->returned += result->bytes;
-        op->is_done = op->is_done || result->bytes < part->returns;
+/* The message is the one that place_batch had, and its checksum is right. */
+static bool finish_batch(VjcRequest *r, const uint8_t *message, uint32_t len)
+{
+    VjcLane *lane = r->owner;
+
+    (void)message;
+    (void)len;
+    for (size_t i = 0; i < lane->part_count; i++) {
+        const VjcPart *part = &lane->parts[i];
+
+        if (!has_meaning(&lane->batch->operations[part->operation], part)) {
+            return false;
+        }
     }
     return true;
 }
 
-/* One of the reply has no meaning: none of it is believed. */
-static void forget_results(varjfs_batch *b)
+static void take_result(VjcOperation *op, const VjcPart *part)
 {
-    for (size_t i = 0; i < b->part_count; i++) {
-        VjcOperation *op = &b->operations[b->parts[i].operation];
+    bool is_last_part = part->at + part->brings + part->returns >= op->len;
 
-        op->is_done = false;
-        op->error = 0;
+    if (op->is_done) {
+        return; /* a part before it ended the operation */
+    }
+    op->error = vjc_status_errno(part->status);
+    op->is_done = op->error != 0 || is_last_part;
+    if (op->kind == VARJFS_WIRE_KEY_GET && part->status == VARJFS_WIRE_RANGE) {
+        op->returned = part->bytes;
+    } else if (op->error == 0 && is_returning(op)) {
+        op->returned += part->bytes;
+        op->is_done = op->is_done || part->bytes < part->returns;
     }
 }
 
-static bool finish_batch(VjcRequest *r, const uint8_t *message, uint32_t len)
+/* After each request before it: a read ends where a part of it is short. */
+static void take_results(varjfs_batch *b, const VjcLane *lane)
 {
-    varjfs_batch *b = r->owner;
-    VjcReader reply = vjc_reader(message, len);
+    for (size_t i = 0; i < lane->part_count; i++) {
+        const VjcPart *part = &lane->parts[i];
 
-    for (size_t i = 0; i < b->part_count; i++) {
-        const VjcPart *part = &b->parts[i];
-        Result result = get_result(&reply);
-
-        if (!take_result(&b->operations[part->operation], part, &result)) {
-            forget_results(b);
-            return false;
-        }
+        take_result(&b->operations[part->operation], part);
     }
-    return vjc_reader_is_done(&reply);
 }
 
 static const VjcReplyHandler batch_handler = {.place = place_batch,
@@ -531,10 +547,11 @@ static bool finish_deferred(VjcRequest *r, const uint8_t *message, uint32_t len)
     VjcReader reply = vjc_reader(message, len);
 
     for (uint32_t i = 0; i < r->operations; i++) {
-        Result result = get_result(&reply);
+        VjcPart part;
 
+        get_result(&reply, &part);
         if (r->error == 0) {
-            r->error = vjc_status_errno(result.status);
+            r->error = vjc_status_errno(part.status);
         }
     }
     return vjc_reader_is_done(&reply);
@@ -552,7 +569,7 @@ static bool is_deferrable(const varjfs_batch *b, const Sizes *sizes)
            b->next_operation == b->count;
 }
 
-static int send_deferred(varjfs_batch *b, const Sizes *sizes)
+static int send_deferred(varjfs_batch *b, VjcLane *lane, const Sizes *sizes)
 {
     varjfs *v = b->v;
     int rc = vjc_wait_deferred(v, VJC_DEFERRED_MAX - 1);
@@ -564,43 +581,79 @@ static int send_deferred(varjfs_batch *b, const Sizes *sizes)
     }
     r->op = VARJFS_WIRE_BATCH;
     r->handler = &deferred_handler;
-    r->operations = (uint32_t)b->part_count;
-    bulk_count = encode(b, sizes);
-    use_names(b);
-    rc = vjc_send(v, r, b->buffer, VJC_HEAD_BYTES + sizes->message, b->out, bulk_count);
-    for (size_t i = 0; rc == 0 && i < b->part_count; i++) {
-        b->operations[b->parts[i].operation].is_done = true;
+    r->operations = (uint32_t)lane->part_count;
+    bulk_count = encode(b, lane, sizes);
+    use_names(b, lane);
+    rc = vjc_send(v, r, lane->buffer, VJC_HEAD_BYTES + sizes->message, lane->out,
+                  bulk_count);
+    for (size_t i = 0; rc == 0 && i < lane->part_count; i++) {
+        b->operations[lane->parts[i].operation].is_done = true;
     }
     return rc;
 }
 
-/* Plans, encodes and sends the next request of the chain.  0 also where nothing is left:
- * then none is in flight. */
-static int send_next(varjfs_batch *b)
+static VjcLane *lane_at(varjfs_batch *b, unsigned at)
 {
-    Sizes sizes;
-    size_t bulk_count;
-    int rc = plan(b, &sizes);
+    return &b->lanes[(b->first_lane + at) % VJC_LANES];
+}
 
-    if (rc == 0) {
-        rc = reserve(b, &sizes);
-    }
-    if (rc != 0 || b->part_count == 0) {
+/* May the request that was planned go out beside those that are on their way? */
+static bool may_go(const varjfs_batch *b, const Sizes *sizes)
+{
+    return b->lanes_in_flight == 0 || (b->lanes_only_return && !sizes->is_changing);
+}
+
+/* Plans, encodes and sends the next request of the chain, in a lane that is free. */
+static int send_next(varjfs_batch *b, bool *was_sent)
+{
+    VjcLane *lane = lane_at(b, b->lanes_in_flight);
+    size_t next_operation = b->next_operation, bulk_count;
+    uint64_t next_at = b->next_at;
+    Sizes sizes;
+    int rc = plan(b, lane, &sizes);
+
+    *was_sent = false;
+    if (rc != 0 || lane->part_count == 0) {
         return rc;
     }
-    if (is_deferrable(b, &sizes)) {
-        return send_deferred(b, &sizes);
+    if (!may_go(b, &sizes)) { /* planned again when those before it are answered */
+        b->next_operation = next_operation;
+        b->next_at = next_at;
+        return 0;
     }
-    b->request.op = VARJFS_WIRE_BATCH;
-    b->request.handler = &batch_handler;
-    b->request.owner = b;
-    b->request.in_max = sizes.in_parts;
-    bulk_count = encode(b, &sizes);
+    rc = reserve(lane, &sizes);
+    if (rc != 0) {
+        return rc;
+    }
+    *was_sent = true;
+    if (is_deferrable(b, &sizes)) {
+        return send_deferred(b, lane, &sizes);
+    }
+    lane->batch = b;
+    lane->request.op = VARJFS_WIRE_BATCH;
+    lane->request.handler = &batch_handler;
+    lane->request.owner = lane;
+    lane->request.in_max = sizes.in_parts;
+    bulk_count = encode(b, lane, &sizes);
     /* Of a failure varjfs_batch_wait hears, or of the reply that came before it. */
-    vjc_send(b->v, &b->request, b->buffer, VJC_HEAD_BYTES + sizes.message, b->out,
-             bulk_count);
-    b->in_flight = true;
+    vjc_send(b->v, &lane->request, lane->buffer, VJC_HEAD_BYTES + sizes.message,
+             lane->out, bulk_count);
+    b->lanes_only_return = !sizes.is_changing;
+    b->lanes_in_flight++;
     return 0;
+}
+
+/* As many requests as may be on their way.  0 also where nothing is left. */
+static int send_some(varjfs_batch *b)
+{
+    unsigned most = b->semantics.ordering == VARJFS_ORDERING_STRICT ? 1 : VJC_LANES;
+    bool was_sent = true;
+    int rc = 0;
+
+    while (rc == 0 && was_sent && b->lanes_in_flight < most) {
+        rc = send_next(b, &was_sent);
+    }
+    return rc;
 }
 
 /* It cannot be one request, which it would have to be. */
@@ -634,13 +687,14 @@ static int start(varjfs_batch *b)
         rc = vjc_wait_deferred(v, 0);
     }
     if (rc == 0) {
-        rc = v->fd < 0 ? v->failure : send_next(b);
+        rc = v->fd < 0 ? v->failure : send_some(b);
     }
-    if (rc != 0) {
+    if (rc != 0 && b->lanes_in_flight == 0) {
         b->next_operation = 0;
         b->next_at = 0;
         return rc;
     }
+    b->error = rc; /* some of it is on its way: varjfs_batch_wait returns it */
     b->is_submitted = true;
     v->submitted_count++;
     return 0;
@@ -679,10 +733,10 @@ static int finish(varjfs_batch *b, int error)
 }
 
 /* What the request as a whole failed with is the error of each operation in it. */
-static void fail_parts(varjfs_batch *b, int error)
+static void fail_parts(varjfs_batch *b, const VjcLane *lane, int error)
 {
-    for (size_t i = 0; i < b->part_count; i++) {
-        VjcOperation *op = &b->operations[b->parts[i].operation];
+    for (size_t i = 0; i < lane->part_count; i++) {
+        VjcOperation *op = &b->operations[lane->parts[i].operation];
 
         if (!op->is_done) {
             op->error = error;
@@ -691,40 +745,51 @@ static void fail_parts(varjfs_batch *b, int error)
     }
 }
 
-/* No later request of the chain is to be sent. */
-static bool is_stopped(const varjfs_batch *b)
+/* No later request of the chain is to be sent; @lane was answered last. */
+static bool is_stopped(const varjfs_batch *b, const VjcLane *lane)
 {
     if (b->is_canceled) {
         return true;
     }
     for (size_t i = 0;
-         b->semantics.ordering == VARJFS_ORDERING_STRICT && i < b->part_count; i++) {
-        if (b->operations[b->parts[i].operation].error != 0) {
+         b->semantics.ordering == VARJFS_ORDERING_STRICT && i < lane->part_count; i++) {
+        if (b->operations[lane->parts[i].operation].error != 0) {
             return true;
         }
     }
     return false;
 }
 
+/* Waits for the first request that is on its way.  Why no other one is to be sent; 0. */
+static int wait_first(varjfs_batch *b)
+{
+    VjcLane *lane = lane_at(b, 0);
+    int rc = vjc_wait(b->v, &lane->request);
+
+    b->first_lane = (b->first_lane + 1) % VJC_LANES;
+    b->lanes_in_flight--;
+    if (rc == 0) {
+        take_results(b, lane);
+    } else {
+        fail_parts(b, lane, rc);
+        rc = b->v->fd < 0 ? rc : 0;
+    }
+    return rc == 0 && is_stopped(b, lane) ? -ECANCELED : rc;
+}
+
 int varjfs_batch_wait(varjfs_batch *b)
 {
-    int rc = 0;
+    int rc = b->error;
 
     if (!b->is_submitted) {
         return -EINVAL;
     }
-    while (b->in_flight && rc == 0) {
-        rc = vjc_wait(b->v, &b->request);
-        b->in_flight = false;
-        if (rc != 0) {
-            fail_parts(b, rc);
-            rc = b->v->fd < 0 ? rc : 0;
-        }
-        if (is_stopped(b)) {
-            rc = -ECANCELED;
-        }
+    while (b->lanes_in_flight > 0) {
+        int error = wait_first(b);
+
+        rc = rc != 0 ? rc : error;
         if (rc == 0) {
-            rc = send_next(b);
+            rc = send_some(b);
         }
     }
     b->v->submitted_count--;
@@ -752,9 +817,16 @@ int varjfs_batch_execute(varjfs_batch *b)
 
 int varjfs_batch_cancel(varjfs_batch *b)
 {
+    int rc = 0;
+
     if (!b->is_submitted) {
         return -EINVAL;
     }
     b->is_canceled = true;
-    return b->in_flight && !b->request.done ? vjc_cancel(b->v, &b->request) : 0;
+    for (unsigned i = 0; i < b->lanes_in_flight && rc == 0; i++) {
+        const VjcRequest *r = &lane_at(b, i)->request;
+
+        rc = r->done ? 0 : vjc_cancel(b->v, r);
+    }
+    return rc;
 }

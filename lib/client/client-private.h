@@ -70,10 +70,10 @@ typedef enum VjcPhase {
 } VjcPhase;
 
 struct varjfs {
-    int fd;         /* -1: the connection has failed */
-    int failure;    /* why: -errno; 0 as long as it lives */
-    int late_error; /* the first of deferred requests that was not returned yet */
-    int timeout_ms; /* -1: without end */
+    int fd;          /* -1: the connection has failed */
+    int failure;     /* why: -errno; 0 as long as it lives */
+    int late_error;  /* the first of deferred requests that was not returned yet */
+    int timeout_ms;  /* -1: without end */
     bool sends_bare; /* bulks of batches have no checksum, in both directions */
     uint64_t last_tag;
     int64_t heard_ms;         /* when bytes came in */
@@ -192,7 +192,29 @@ typedef struct VjcPart {
     size_t operation;
     uint64_t at; /* bytes of src or dst before it */
     uint32_t brings, returns;
+    /* Its result, once the request is done without an error. */
+    uint32_t status;
+    uint64_t bytes;
 } VjcPart;
+
+/* Requests of one batch that may be on their way: more than one where all of them only
+ * return something, as then it is the same which is done first. */
+#define VJC_LANES 4u
+
+/* One of them, with its memory, which it keeps. */
+typedef struct VjcLane {
+    VjcRequest request;
+    varjfs_batch *batch;
+    VjcPart *parts;
+    size_t part_count, part_capacity;
+    uint8_t *buffer; /* head and message */
+    size_t buffer_capacity;
+    struct iovec *out;
+    size_t out_capacity;
+    size_t in_capacity;
+    uint8_t *scratch; /* statuses of objects */
+    size_t scratch_capacity;
+} VjcLane;
 
 struct varjfs_batch {
     varjfs *v;
@@ -203,20 +225,13 @@ struct varjfs_batch {
     bool is_submitted, is_canceled;
     int error; /* of the connection, or for want of memory */
 
-    /* The request that is on its way: parts of operations before `next_operation`. */
-    VjcRequest request;
-    bool in_flight;
+    /* Those that are on their way, from the first one on in a ring, in the order of their
+     * parts: all before operation `next_operation` and its bytes before `next_at`. */
+    VjcLane lanes[VJC_LANES];
+    unsigned first_lane, lanes_in_flight;
+    bool lanes_only_return;
     size_t next_operation;
     uint64_t next_at; /* bytes of that operation which were asked for */
-    VjcPart *parts;
-    size_t part_count, part_capacity;
-    uint8_t *buffer; /* head and message */
-    size_t buffer_capacity;
-    struct iovec *out;
-    size_t out_capacity;
-    size_t in_capacity;
-    uint8_t *scratch; /* statuses of objects */
-    size_t scratch_capacity;
 };
 
 /* Of an operation that is being added: space and name are checked, *out is empty. */

@@ -28,6 +28,7 @@ struct FakeDaemon {
     const void *data; /* of the script */
     int64_t number;
     bool gives_ping; /* fake_next() does */
+    bool is_bare;    /* it has the feature: bulks of batches have no checksum */
     GThread *thread;
 };
 
@@ -83,6 +84,7 @@ static inline bool fake_next(FakeDaemon *d, FakeRequest *r)
 {
     uint8_t head[VJ_FRAME_HEAD_BYTES];
     uint64_t sum;
+    size_t summed;
     g_autoptr(GByteArray) body = g_byte_array_new();
 
     do {
@@ -95,7 +97,10 @@ static inline bool fake_next(FakeDaemon *d, FakeRequest *r)
         if (!fake_recv(d, body->data, body->len)) {
             return false;
         }
-        sum = body->len > 0 ? vj_checksum64(body->data, body->len) : 0;
+        g_assert(vj_frame_is_bare(&r->frame) ==
+                 (d->is_bare && r->frame.op == VARJFS_WIRE_BATCH));
+        summed = (size_t)vj_frame_sum_bytes(&r->frame);
+        sum = summed > 0 ? vj_checksum64(body->data, summed) : 0;
         g_assert(sum == r->frame.body_checksum);
     } while (r->frame.op == VJ_OP_PING && !d->gives_ping);
     r->message = g_byte_array_new();
@@ -136,6 +141,20 @@ static inline GByteArray *fake_frame(uint16_t op, uint64_t tag, uint32_t status,
     return bytes;
 }
 
+/* Its bulk has no checksum any more. */
+static inline void fake_make_bare(GByteArray *bytes)
+{
+    VjFrame frame;
+
+    g_assert(vj_frame_decode(bytes->data, &frame) == 0);
+    frame.flags |= VJ_FRAME_BARE;
+    frame.body_checksum =
+        frame.message_bytes > 0
+            ? vj_checksum64(bytes->data + VJ_FRAME_HEAD_BYTES, frame.message_bytes)
+            : 0;
+    vj_frame_encode(&frame, bytes->data);
+}
+
 static inline VjSlice fake_slice(const GByteArray *bytes)
 {
     return bytes->len > 0 ? vj_slice(bytes->data, bytes->len) : vj_slice(NULL, 0);
@@ -149,6 +168,9 @@ static inline void fake_reply(FakeDaemon *d, const FakeRequest *r, uint32_t stat
                    message != NULL ? fake_slice(message) : vj_slice(NULL, 0),
                    bulk != NULL ? fake_slice(bulk) : vj_slice(NULL, 0));
 
+    if (d->is_bare && r->frame.op == VARJFS_WIRE_BATCH) {
+        fake_make_bare(bytes);
+    }
     fake_send(d, bytes->data, bytes->len);
 }
 
@@ -318,6 +340,10 @@ static inline void fake_hello(FakeDaemon *d, uint32_t status)
     g_autoptr(GByteArray) message = g_byte_array_new();
     FakeRequest r;
     uint8_t reply[55] = {1};
+
+    for (unsigned i = 0; i < 8; i++) {
+        reply[2 + i] = (uint8_t)((d->is_bare ? VJ_FEATURE_BARE_BATCH : 0) >> 8 * i);
+    }
 
     g_assert(fake_next(d, &r));
     g_assert(r.frame.op == VJ_OP_HELLO && r.bulk->len == 0);

@@ -370,7 +370,144 @@ static void test_long_read(void **state)
     assert_int_equal(small[2], fake_byte(3));
     assert_int_equal(varjfs_close(v), 0);
     fake_stop(&d);
-    assert_int_equal(d.number, 4);
+    assert_int_equal(d.number, 32 + 1 + 1); /* parts of 1 MiB, the rest, the small one */
+}
+
+static uint64_t offset_of(const FakeRequest *r)
+{
+    uint32_t count;
+    g_autofree FakeOp *ops = fake_ops(r, &count);
+
+    return count > 0 ? ops[0].offset : 0;
+}
+
+/* Four parts of a read are on their way before one is answered; then the last one first, of
+ * which the third is short, and the fourth fails.  The fifth is not asked for. */
+static void serve_parts_backwards(FakeDaemon *d)
+{
+    FakeRequest r[4];
+
+    fake_hello(d, 0);
+    for (size_t i = 0; i < 4; i++) {
+        g_assert(fake_next(d, &r[i]));
+        g_assert(offset_of(&r[i]) == i << 20);
+    }
+    for (size_t i = 4; i > 0; i--) {
+        if (i == 3 || i == 4) {
+            g_autoptr(GByteArray) message = g_byte_array_new();
+            g_autoptr(GByteArray) bulk = g_byte_array_new();
+
+            g_byte_array_append(bulk, (const guint8 *)"end", i == 3 ? 3 : 0);
+            fake_put_result(message, i == 3 ? 0 : VJ_WIRE_DEVICE, bulk->len);
+            fake_reply(d, &r[i - 1], 0, message, bulk);
+        } else {
+            fake_answer(d, &r[i - 1]);
+        }
+        fake_request_clear(&r[i - 1]);
+    }
+    fake_serve(d);
+}
+
+static void test_long_read_ends(void **state)
+{
+    size_t len = 5u << 20, got = 0;
+    g_autofree uint8_t *bytes = g_malloc0(len);
+    varjfs_batch *b;
+    FakeDaemon d = {0};
+    varjfs *v;
+
+    (void)state;
+    fake_start(&d, serve_parts_backwards);
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+    assert_int_equal(varjfs_object_read(b, "s", "o", bytes, len, 0, &got, NULL), 0);
+    assert_int_equal(varjfs_batch_execute(b), 0);
+    assert_int_equal(got, (2u << 20) + 3);
+    assert_int_equal(bytes[(2u << 20) - 1], fake_byte((2u << 20) - 1));
+    assert_memory_equal(bytes + (2u << 20), "end", 3);
+    assert_int_equal(varjfs_close(v), 0);
+    fake_stop(&d);
+}
+
+/* What changes something waits for what was asked before, and what is asked behind it for
+ * it; so does all where the order is strict. */
+static void serve_in_turn(FakeDaemon *d)
+{
+    static const size_t at_once[] = {2, 1, 1};
+    static const size_t strictly[] = {1, 1, 1};
+    const size_t *turns = d->number == 0 ? at_once : strictly;
+
+    fake_hello(d, 0);
+    for (size_t i = 0; i < 3; i++) {
+        FakeRequest r[2];
+        struct pollfd poll_fd = {.fd = d->fd, .events = POLLIN};
+
+        for (size_t k = 0; k < turns[i]; k++) {
+            g_assert(fake_next(d, &r[k]));
+        }
+        /* What must not come would be there in most runs. */
+        g_assert(poll(&poll_fd, 1, 20) == 0);
+        for (size_t k = 0; k < turns[i]; k++) {
+            fake_answer(d, &r[k]);
+            fake_request_clear(&r[k]);
+        }
+    }
+    fake_serve(d);
+}
+
+static void read_write_read(unsigned number, int ordering, size_t first_len)
+{
+    size_t len = 1u << 20;
+    g_autofree uint8_t *bytes = g_malloc0(2 * len);
+    struct varjfs_semantics s = {.size = sizeof s};
+    varjfs_batch *b;
+    FakeDaemon d = {.number = number};
+    varjfs *v;
+
+    fake_start(&d, serve_in_turn);
+    assert_int_equal(varjfs_semantics_template("default", &s), 0);
+    s.ordering = (uint8_t)ordering;
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    assert_int_equal(varjfs_batch_new(v, &s, &b), 0);
+    assert_int_equal(varjfs_object_read(b, "s", "o", bytes, first_len, 0, NULL, NULL), 0);
+    /* With the read that follows it is more than a request may return. */
+    assert_int_equal(varjfs_object_write(b, "s", "o", "x", 1, 0, 0, NULL), 0);
+    for (int i = 0; i < 17; i++) {
+        assert_int_equal(varjfs_object_read(b, "s", "o", bytes, len, 0, NULL, NULL), 0);
+    }
+    assert_int_equal(varjfs_batch_execute(b), 0);
+    assert_int_equal(varjfs_close(v), 0);
+    fake_stop(&d);
+}
+
+/* Both sides have the feature; fake_next looks at the flag. */
+static void test_bare(void **state)
+{
+    size_t len = 3u << 20;
+    g_autofree uint8_t *bytes = g_malloc0(len);
+    varjfs_batch *b;
+    FakeDaemon d = {.is_bare = true};
+    varjfs *v;
+
+    (void)state;
+    fake_start(&d, serve);
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+    assert_int_equal(varjfs_object_write(b, "s", "o", bytes, len, 0, 0, NULL), 0);
+    assert_int_equal(varjfs_object_read(b, "s", "o", bytes, len, 5, NULL, NULL), 0);
+    assert_int_equal(varjfs_kv_delete(b, "s", "k", 1, NULL), 0);
+    assert_int_equal(varjfs_batch_execute(b), 0);
+    assert_int_equal(bytes[len - 1], fake_byte(5 + len - 1));
+    assert_int_equal(varjfs_sync(v), 0);
+    assert_int_equal(varjfs_close(v), 0);
+    fake_stop(&d);
+}
+
+static void test_in_turn(void **state)
+{
+    (void)state;
+    read_write_read(0, VARJFS_ORDERING_SEMI, 2u << 20);
+    read_write_read(1, VARJFS_ORDERING_STRICT, 1u << 20);
 }
 
 /* ---- several at once --------------------------------------------------------------- */
@@ -773,6 +910,9 @@ static const struct CMUnitTest tests[] = {
     {"/batch/long-writes", test_long_writes, NULL, NULL, NULL},
     {"/batch/long-write-fails", test_long_write_fails, NULL, NULL, NULL},
     {"/batch/long-read", test_long_read, NULL, NULL, NULL},
+    {"/batch/long-read-ends", test_long_read_ends, NULL, NULL, NULL},
+    {"/batch/bare", test_bare, NULL, NULL, NULL},
+    {"/batch/in-turn", test_in_turn, NULL, NULL, NULL},
     {"/batch/out-of-order", test_out_of_order, NULL, NULL, NULL},
     {"/batch/in-flight-limit", test_in_flight_limit, NULL, NULL, NULL},
     {"/batch/cancel", test_cancel, NULL, NULL, NULL},

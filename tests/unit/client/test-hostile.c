@@ -183,6 +183,7 @@ typedef enum Flaw {
     FLAW_RESERVED,
     FLAW_HEAD_SUM,
     FLAW_BODY_SUM,
+    FLAW_BARE, /* not agreed on */
     FLAW_SUM_OF_NOTHING,
     FLAW_OP,
     FLAW_FEWER_RESULTS,
@@ -298,8 +299,8 @@ static void spoil_head(GByteArray *frame, Flaw flaw)
     case FLAW_RESERVED:
         frame->data[28] = 1;
         break;
-    case FLAW_BODY_SUM:
-        frame->data[frame->len - 1] ^= 1;
+    case FLAW_BODY_SUM: /* also of a bare reply */
+        frame->data[VJ_FRAME_HEAD_BYTES - 16] ^= 1;
         break;
     case FLAW_SUM_OF_NOTHING:
         memset(frame->data + 20, 0, 8);
@@ -340,6 +341,9 @@ static void send_flawed(FakeDaemon *d)
     }
     frame = fake_frame(r.frame.op, r.frame.tag, reply.status, fake_slice(message),
                        fake_slice(bulk));
+    if (d->is_bare != (*(const Flaw *)d->data == FLAW_BARE)) {
+        fake_make_bare(frame);
+    }
     spoil_head(frame, *(const Flaw *)d->data);
     fake_send(d, frame->data, frame->len);
     fake_request_clear(&r);
@@ -357,12 +361,13 @@ static int read_status_get(varjfs_batch *b, int results[3])
     return varjfs_batch_execute(b);
 }
 
-static void test_flaws(void **state)
+static void expect_flaws(bool is_bare)
 {
-    (void)state;
     for (Flaw flaw = FLAW_NONE; flaw < FLAW_COUNT; flaw++) {
-        FakeDaemon d = {.data = &flaw};
-        int results[3] = {1, 1, 1}, expected = flaw == FLAW_NONE ? 0 : -EPROTO, rc;
+        FakeDaemon d = {.data = &flaw, .is_bare = is_bare};
+        /* Who has the feature need not use it. */
+        bool is_none = flaw == FLAW_NONE || (flaw == FLAW_BARE && is_bare);
+        int results[3] = {1, 1, 1}, expected = is_none ? 0 : -EPROTO, rc;
         varjfs_iterator *i;
         struct varjfs_entry entry = {.size = sizeof entry};
         varjfs_batch *b;
@@ -375,7 +380,7 @@ static void test_flaws(void **state)
         if (rc != expected) {
             fail_msg("flaw %d: %d", (int)flaw, rc);
         }
-        if (flaw != FLAW_NONE) {
+        if (!is_none) {
             assert_int_equal(read_status_get(b, results), -EPROTO);
             for (size_t n = 0; n < 3; n++) {
                 assert_int_equal(results[n], -EPROTO);
@@ -388,6 +393,13 @@ static void test_flaws(void **state)
         assert_int_equal(varjfs_close(v), 0);
         fake_stop(&d);
     }
+}
+
+static void test_flaws(void **state)
+{
+    (void)state;
+    expect_flaws(false);
+    expect_flaws(true);
 }
 
 /* ---- pages that must not be -------------------------------------------------------- */

@@ -419,6 +419,10 @@ static void not_agreed_on(void **state)
     fd = raw_connect_with(&t, VJ_FEATURE_BARE);
     raw_send_frame(fd, &echo, vj_slice(NULL, 0), vj_slice(NULL, 0));
     raw_expect_end(fd);
+    echo.op = VJ_OP_BATCH; /* of which the feature is another one */
+    fd = raw_connect_with(&t, VJ_FEATURE_BARE);
+    raw_send_frame(fd, &echo, vj_slice(NULL, 0), vj_slice(NULL, 0));
+    raw_expect_end(fd);
     expect_count(&t, &file.answered, 1);
     end(&t);
 }
