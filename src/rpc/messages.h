@@ -43,7 +43,7 @@ enum {
 };
 
 /* Features; each is used where both sides have it.  The room says so itself. */
-#define VJ_FEATURE_BARE ((uint64_t)1 << 8) /* VJ_FRAME_BARE */
+#define VJ_FEATURE_BARE ((uint64_t)1 << 8)       /* VJ_FRAME_BARE */
 #define VJ_FEATURE_BARE_BATCH ((uint64_t)1 << 9) /* of BATCH, in both directions */
 /* Of a server; a client of this room asks no BATCH. */
 #define VJ_WIRE_FEATURES (VJ_FEATURE_BARE | VJ_FEATURE_BARE_BATCH)

@@ -381,8 +381,8 @@ static uint64_t offset_of(const FakeRequest *r)
     return count > 0 ? ops[0].offset : 0;
 }
 
-/* Four parts of a read are on their way before one is answered; then the last one first, of
- * which the third is short, and the fourth fails.  The fifth is not asked for. */
+/* Four parts of a read are on their way before one is answered; then the last one first,
+ * of which the third is short, and the fourth fails.  The fifth is not asked for. */
 static void serve_parts_backwards(FakeDaemon *d)
 {
     FakeRequest r[4];
