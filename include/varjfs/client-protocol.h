@@ -9,8 +9,9 @@
  * Numbers are little-endian and stand without padding.  A batch goes in one request, and
  * its results come in one reply:
  *
- *   request   message: batch head, then an operation head, namespace and name for each
- *             operation; bulk: the bytes that operations bring, in their order
+ *   request   message: batch head, then an operation head, namespace, name and second
+ *             name for each operation; bulk: the bytes that operations bring, in their
+ *             order
  *   reply     message: a result for each operation; bulk: the bytes that they return, in
  *             their order
  */
@@ -24,6 +25,7 @@
 #define VARJFS_WIRE_BATCH 0x0300
 #define VARJFS_WIRE_ITERATE 0x0301
 #define VARJFS_WIRE_SYNC 0x0302
+#define VARJFS_WIRE_EMPTY 0x0303
 
 /* Of a batch. */
 #define VARJFS_WIRE_OPS_MAX 4096u
@@ -42,7 +44,8 @@
  *                  2  2  zero
  *                  4  4  operations, 1 ... VARJFS_WIRE_OPS_MAX
  */
-/* All operations or none, in one transaction of the metadata: of keys alone. */
+/* All operations or none, in one transaction of the metadata: what has to do with content
+ * cannot be part of it. */
 #define VARJFS_WIRE_ATOMIC 1u
 /* Behind the first operation that fails, none is done: their status is CANCELED. */
 #define VARJFS_WIRE_STOP 2u
@@ -57,28 +60,37 @@
  *                  1  1  flags
  *                  2  2  bytes of the namespace, 1 ... VARJFS_WIRE_NAMESPACE_MAX
  *                  4  2  bytes of the name, 1 ... VARJFS_WIRE_NAME_MAX
- *                  6  2  zero
- *                  8  8  offset
- *                 16  8  of RWRITE: bytes that go; else zero
+ *                  6  2  bytes of the second name: of RENAME the new one, of attributes
+ *                        the attribute's; else zero
+ *                  8  8  offset; of RESIZE the new length
+ *                 16  8  of RWRITE: bytes that go; of CREATE: bytes of settings; else
+ *                        zero
  *                 24  4  bytes that it brings, in the bulk
  *                 28  4  bytes that it may return, at most
  */
 enum {
     /* Brings settings, lines "transform=VALUE", "mode=VALUE", "objects=VALUE", each at
-     * most once and ending with a newline; may be empty. */
+     * most once and ending with a newline, and behind them attributes, each as an entry
+     * of ITERATE; either may be missing. */
     VARJFS_WIRE_OBJECT_CREATE = 1,
     VARJFS_WIRE_OBJECT_DELETE = 2,
     VARJFS_WIRE_OBJECT_STATUS = 3, /* returns a status */
     VARJFS_WIRE_OBJECT_READ = 4,
     VARJFS_WIRE_OBJECT_WRITE = 5,
     VARJFS_WIRE_OBJECT_RWRITE = 6,
+    VARJFS_WIRE_OBJECT_RESIZE = 7,
+    VARJFS_WIRE_OBJECT_RENAME = 8, /* within its namespace */
+    VARJFS_WIRE_ATTRIBUTE_PUT = 9, /* of an object */
+    VARJFS_WIRE_ATTRIBUTE_GET = 10,
+    VARJFS_WIRE_ATTRIBUTE_DELETE = 11,
     VARJFS_WIRE_KEY_PUT = 16,
     VARJFS_WIRE_KEY_GET = 17,
     VARJFS_WIRE_KEY_DELETE = 18
 };
 
-/* Of OBJECT_CREATE and KEY_PUT: EXISTS where there is one.  Without it an object that is
- * there stays as it is, and a value is replaced. */
+/* Of CREATE, RENAME, ATTRIBUTE_PUT and KEY_PUT: EXISTS where there is one.  Without it an
+ * object that is created and is there stays as it is, and what a new name or a value is
+ * given to is replaced. */
 #define VARJFS_WIRE_EXCLUSIVE 1u
 /* Of OBJECT_WRITE and OBJECT_RWRITE: at the end, the offset is zero. */
 #define VARJFS_WIRE_APPEND 2u
@@ -91,6 +103,14 @@ enum {
 #define VARJFS_WIRE_NAME_MAX 254u
 #define VARJFS_WIRE_VALUE_MAX (64u << 10)
 #define VARJFS_WIRE_SETTINGS_MAX 1024u
+/* Attributes have names of any bytes but NUL, which do not begin with
+ * VARJFS_WIRE_RESERVED_PREFIX.  They are the extended attributes "user.NAME" of the file
+ * that the object is. */
+#define VARJFS_WIRE_ATTRIBUTE_NAME_MAX 250u
+#define VARJFS_WIRE_RESERVED_PREFIX "varjfs."
+/* Of what a CREATE brings. */
+#define VARJFS_WIRE_CREATE_MAX (1u << 20)
+#define VARJFS_WIRE_CREATE_ATTRIBUTES_MAX 64u
 /* Of one write or rwrite; of a read VARJFS_WIRE_BATCH_RETURN_MAX. */
 #define VARJFS_WIRE_WRITE_MAX (8u << 20)
 
@@ -101,11 +121,13 @@ enum {
  *
  * Statuses beside those of frames:
  */
-#define VARJFS_WIRE_EXISTS 32     /* EEXIST */
-#define VARJFS_WIRE_NAMESPACE 33  /* EINVAL: no namespace or name */
-#define VARJFS_WIRE_SETTING 34    /* EINVAL: no such setting, or value of one */
-#define VARJFS_WIRE_RANGE 35      /* ERANGE: longer than what it may return */
-#define VARJFS_WIRE_NOT_ATOMIC 36 /* ENOTSUP: this cannot be part of an atomic batch */
+#define VARJFS_WIRE_EXISTS 32       /* EEXIST */
+#define VARJFS_WIRE_NAMESPACE 33    /* EINVAL: no namespace or name */
+#define VARJFS_WIRE_SETTING 34      /* EINVAL: no such setting, or value of one */
+#define VARJFS_WIRE_RANGE 35        /* ERANGE: longer than what it may return */
+#define VARJFS_WIRE_NOT_ATOMIC 36   /* ENOTSUP: this cannot be part of an atomic batch */
+#define VARJFS_WIRE_RESERVED 37     /* EPERM: such an attribute is the daemon's */
+#define VARJFS_WIRE_NO_ATTRIBUTE 38 /* ENODATA: the object is there, the attribute not */
 
 /*
  * Status:          0  8  size: bytes
@@ -119,7 +141,7 @@ enum {
 #define VARJFS_WIRE_STATUS_MAX 128u
 
 /*
- * ITERATE          0  1  0: objects, 1: keys
+ * ITERATE          0  1  VARJFS_WIRE_ITERATE_...
  *                  1  1  zero
  *                  2  2  bytes of the namespace; 0, of objects and keys: the namespaces
  *                  4  2  bytes of the prefix
@@ -127,7 +149,11 @@ enum {
  *                  8  4  entries, at most; 1 ... VARJFS_WIRE_ENTRIES_MAX
  *                 12  4  bytes, at most, of the bulk of the reply:
  *                        VARJFS_WIRE_ITERATE_BULK_MIN ... _MAX
- *                 16     namespace, prefix, name
+ *                 16  2  of attributes: bytes of the object's name; else zero
+ *                 18  2  of items: attributes that each is to come with, at most
+ *                        VARJFS_WIRE_ITERATE_ATTRIBUTES_MAX; else zero
+ *                 20     namespace, prefix, name, the object's name; then of each
+ *                        attribute the bytes of its name (2), and that
  *
  * Reply            0  1  1: there are more
  *                  1  4  entries; in the bulk, in the order of their bytes:
@@ -135,16 +161,51 @@ enum {
  *                  0  2  bytes of the name
  *                  2  4  bytes of the value; of objects and namespaces 0
  *                  6     name, value
+ *
+ * The value of an item is, for each attribute that was asked for, how long its value is
+ * (4), and that unless it is longer than VARJFS_WIRE_ITERATE_VALUE_MAX;
+ * VARJFS_WIRE_NO_VALUE: the item has no such attribute.
+ *
+ * Attributes of an object that is not there are ABSENT; namespaces that are not there are
+ * empty.
  */
 #define VARJFS_WIRE_ITERATE_OBJECTS 0
 #define VARJFS_WIRE_ITERATE_KEYS 1
-#define VARJFS_WIRE_ITERATE_HEAD_BYTES 16u
+#define VARJFS_WIRE_ITERATE_ATTRIBUTES 2
+#define VARJFS_WIRE_ITERATE_ITEMS 3 /* objects with attributes */
+#define VARJFS_WIRE_ITERATE_MESSAGE_MAX 8192u
+#define VARJFS_WIRE_ITERATE_HEAD_BYTES 20u
 #define VARJFS_WIRE_ITERATE_REPLY_BYTES 5u
 #define VARJFS_WIRE_ENTRY_HEAD_BYTES 6u
 #define VARJFS_WIRE_ENTRIES_MAX 4096u
 #define VARJFS_WIRE_ITERATE_BULK_MIN (128u << 10)
 #define VARJFS_WIRE_ITERATE_BULK_MAX (8u << 20)
+#define VARJFS_WIRE_ITERATE_ATTRIBUTES_MAX 16u
+#define VARJFS_WIRE_ITERATE_VALUE_MAX 4096u
+#define VARJFS_WIRE_NO_VALUE UINT32_MAX
 
 /* SYNC: request and reply are empty.  All that was answered before is durable. */
+
+/*
+ * EMPTY takes a part of a namespace away: objects, or keys, and at last the namespace
+ * itself.
+ *
+ *                  0  1  VARJFS_WIRE_ITERATE_OBJECTS, VARJFS_WIRE_ITERATE_KEYS
+ *                  1  1  zero
+ *                  2  2  bytes of the namespace
+ *                  4  4  objects or keys, at most; 1 ... VARJFS_WIRE_EMPTY_MAX
+ *                  8     namespace
+ *
+ * Reply            0  1  VARJFS_WIRE_EMPTY_...
+ *                  1  4  objects or keys that went
+ *
+ * ABSENT: there is no such namespace.
+ */
+#define VARJFS_WIRE_EMPTY_HEAD_BYTES 8u
+#define VARJFS_WIRE_EMPTY_REPLY_BYTES 5u
+#define VARJFS_WIRE_EMPTY_MAX 1024u
+#define VARJFS_WIRE_EMPTY_GONE 0  /* the namespace too */
+#define VARJFS_WIRE_EMPTY_MORE 1  /* it is to be asked again */
+#define VARJFS_WIRE_EMPTY_STAYS 2 /* programs of a mount have made directories there */
 
 #endif

@@ -6,9 +6,10 @@
  * in varjfs-semantics(7).
  *
  * Objects are named byte arrays that can be read, written and edited in the middle; what
- * is equal is stored once.  Keys have small values.  Both stand in *namespaces*, which
- * need not be made.  Operations are gathered in a *batch*, which goes to the daemon as
- * one request; a batch of one is a single operation.
+ * is equal is stored once.  They may have *attributes*, small values by name: then one
+ * calls them items, and their namespace a collection.  Keys have small values.  Objects
+ * and keys stand in *namespaces*, which need not be made.  Operations are gathered in a
+ * *batch*, which goes to the daemon as one request; a batch of one is a single operation.
  *
  * Unless said otherwise functions return 0 or a negative number: -errno of <errno.h>, of
  * which varjfs_strerror has a text.  The library never ends the process, prints nothing,
@@ -41,7 +42,15 @@ typedef struct varjfs_iterator varjfs_iterator;
  * names as files have them: without '/', and neither "." nor "..". */
 #define VARJFS_NAMESPACE_MAX 64
 #define VARJFS_NAME_MAX 254
-#define VARJFS_VALUE_MAX (64 << 10)
+#define VARJFS_VALUE_MAX (64 << 10) /* of keys and attributes */
+#define VARJFS_ATTRIBUTE_NAME_MAX 250
+/* Attributes that varjfs_item_create gives; bytes of their names and values together. */
+#define VARJFS_CREATE_ATTRIBUTES_MAX 64
+#define VARJFS_CREATE_BYTES_MAX (960 << 10)
+/* Attributes that varjfs_item_iterate brings with each item, and bytes of a value that it
+ * brings. */
+#define VARJFS_ITERATE_ATTRIBUTES_MAX 16
+#define VARJFS_ITERATE_VALUE_MAX 4096
 /* Operations of an atomic batch; others may be longer, and go as several requests. */
 #define VARJFS_ATOMIC_MAX 4096
 /* Batches that have been submitted and not been waited for, of one connection. */
@@ -96,8 +105,8 @@ const char *varjfs_version(void);
 enum varjfs_atomicity {
     VARJFS_ATOMICITY_NONE = 0,      /* a crash may leave a part of an operation */
     VARJFS_ATOMICITY_OPERATION = 1, /* each operation happens entirely or not at all */
-    VARJFS_ATOMICITY_BATCH = 2      /* the whole batch does: of keys alone, objects are
-                                     * -ENOTSUP */
+    VARJFS_ATOMICITY_BATCH = 2      /* the whole batch does; what has to do with content
+                                     * is -ENOTSUP */
 };
 enum varjfs_concurrency {
     VARJFS_CONCURRENCY_NONE = 0,            /* nobody else uses the same objects */
@@ -182,6 +191,19 @@ int varjfs_batch_wait(varjfs_batch *b);
 /* Asks for it not to be done any more; what wait says then holds: -ECANCELED, or what
  * came of it. */
 int varjfs_batch_cancel(varjfs_batch *b);
+/*
+ * Without waiting: 1, varjfs_batch_wait will not wait; 0, the daemon has not answered
+ * yet; -EINVAL it was not submitted.  Of a batch that is more than one request it sends
+ * the next one, which the daemon has to take.
+ */
+int varjfs_batch_test(varjfs_batch *b);
+/*
+ * A file descriptor that poll(2) finds readable when the daemon has sent something: then
+ * varjfs_batch_test of each batch that is on its way, which has to have been called once
+ * before, as another call may have read the answer.  For poll alone, and the library's;
+ * -errno where the connection has failed.
+ */
+int varjfs_descriptor(varjfs *v);
 
 /*
  * Operations.  Each is added to a batch, and done when that is executed: functions return
@@ -206,7 +228,9 @@ struct varjfs_object_status {
     char transform[128];
 };
 
-/* @flags below: 0, or what is named there; another one is -EINVAL. */
+/* @flags below: 0, or what is named there; another one is -EINVAL.  Names, buffers and
+ * @result stay valid until the batch has been executed; options and attributes of what is
+ * created are copied. */
 #define VARJFS_EXCLUSIVE 1u /* *result: -EEXIST where there is one */
 #define VARJFS_APPEND 2u    /* at the end, wherever that is then; offset, old_len 0 */
 #define VARJFS_CREATE 4u /* an object that is not there is made, as the volume has it */
@@ -232,6 +256,44 @@ int varjfs_object_rwrite(varjfs_batch *b, const char *space, const char *name,
                          const void *src, size_t len, uint64_t offset, uint64_t old_len,
                          unsigned flags, int *result);
 
+/* It is cut off, or goes on with zeros. */
+int varjfs_object_resize(varjfs_batch *b, const char *space, const char *name,
+                         uint64_t bytes, int *result);
+/* Another name in its namespace.  One that has it goes, in the same step; @flags:
+ * VARJFS_EXCLUSIVE. */
+int varjfs_object_rename(varjfs_batch *b, const char *space, const char *name,
+                         const char *new_name, unsigned flags, int *result);
+
+/*
+ * Items.  An item is an object: all that is above can be done with it, and any object can
+ * be given attributes.  They go away with it.  Their names have any bytes but NUL, 1 to
+ * VARJFS_ATTRIBUTE_NAME_MAX of them; what begins with "varjfs." is -EPERM.  *result:
+ * -ENOENT there is no such item, -ENODATA it has no such attribute.
+ */
+struct varjfs_attribute {
+    const char *name;
+    const void *value; /* NULL where len is 0 is fine; of what is iterated: see there */
+    size_t len;
+};
+
+/* varjfs_object_create with attributes: nobody sees it without them.  @options NULL: as
+ * the volume has it.  -EFBIG more than VARJFS_CREATE_ATTRIBUTES_MAX, or
+ * VARJFS_CREATE_BYTES_MAX; -EINVAL also: a name twice. */
+int varjfs_item_create(varjfs_batch *b, const char *collection, const char *item,
+                       const struct varjfs_object_options *options,
+                       const struct varjfs_attribute *attributes, size_t count,
+                       int *result);
+/* @flags: VARJFS_EXCLUSIVE. */
+int varjfs_attribute_put(varjfs_batch *b, const char *collection, const char *item,
+                         const char *attribute, const void *value, size_t len,
+                         unsigned flags, int *result);
+/* As varjfs_kv_get. */
+int varjfs_attribute_get(varjfs_batch *b, const char *collection, const char *item,
+                         const char *attribute, void *dst, size_t cap, size_t *len,
+                         int *result);
+int varjfs_attribute_delete(varjfs_batch *b, const char *collection, const char *item,
+                            const char *attribute, int *result);
+
 /* @key: 1 to VARJFS_NAME_MAX bytes of any value.  @flags: VARJFS_EXCLUSIVE. */
 int varjfs_kv_put(varjfs_batch *b, const char *space, const void *key, size_t key_len,
                   const void *value, size_t len, unsigned flags, int *result);
@@ -248,8 +310,13 @@ struct varjfs_entry {
     size_t size;      /* sizeof(struct varjfs_entry), set by the caller */
     const void *name; /* valid until the next step; ends with a NUL that is not counted */
     size_t name_len;
-    const void *value; /* of keys */
+    const void *value; /* of keys and attributes */
     size_t len;
+    /* Of items, those that were asked for, in that order.  A value that is longer than
+     * VARJFS_ITERATE_VALUE_MAX is NULL with its length; one that is not there is NULL,
+     * and its len 0. */
+    const struct varjfs_attribute *attributes;
+    size_t attribute_count;
 };
 
 /*
@@ -261,9 +328,38 @@ int varjfs_object_iterate(varjfs *v, const char *space, const char *prefix,
                           varjfs_iterator **out);
 int varjfs_kv_iterate(varjfs *v, const char *space, const void *prefix, size_t prefix_len,
                       varjfs_iterator **out);
+/* The attributes of one item whose names begin with @prefix; the next step is -ENOENT
+ * where there is no such item. */
+int varjfs_attribute_iterate(varjfs *v, const char *collection, const char *item,
+                             const char *prefix, varjfs_iterator **out);
+/* As varjfs_object_iterate of a collection, with these attributes of each, if it has
+ * them: at most VARJFS_ITERATE_ATTRIBUTES_MAX, whose names are copied. */
+int varjfs_item_iterate(varjfs *v, const char *collection, const char *prefix,
+                        const char *const *attributes, size_t count,
+                        varjfs_iterator **out);
 /* 1 with *out; 0: that was all; -errno.  -EINVAL: out->size is too small. */
 int varjfs_iterator_next(varjfs_iterator *i, struct varjfs_entry *out);
 void varjfs_iterator_free(varjfs_iterator *i); /* NULL is fine */
+
+/* ---- namespaces -------------------------------------------------------------------- */
+
+enum varjfs_kind { VARJFS_OBJECTS = 0, VARJFS_KEYS = 1 };
+
+/* Called between two requests; @gone: objects or keys so far.  Else than 0: no more. */
+typedef int varjfs_progress(void *opaque, uint64_t gone);
+
+/*
+ * varjfs_namespace_delete - all of a namespace, and the namespace
+ *
+ * In steps, each a request: others see it become less.  What is not done yet when it
+ * ends early stays, and the next call goes on with it.  What others put there meanwhile
+ * goes too, or stays as if it had been put afterwards.
+ * @progress  NULL: it goes on to the end
+ * Returns    0; -ENOENT there is none; -ECANCELED as @progress says; -ENOTEMPTY programs
+ *            of a mount have made directories there, all else is gone
+ */
+int varjfs_namespace_delete(varjfs *v, enum varjfs_kind kind, const char *space,
+                            varjfs_progress *progress, void *opaque);
 
 #ifdef __cplusplus
 }

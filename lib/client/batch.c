@@ -173,21 +173,34 @@ static bool is_key(const VjcOperation *op)
     return op->kind >= VARJFS_WIRE_KEY_PUT;
 }
 
-static uint32_t name_bit(const VjcOperation *op)
+static uint32_t name_bit(const VjcOperation *op, const void *name, size_t len)
 {
-    uint64_t sum = XXH3_64bits(op->name, op->name_len) + is_key(op);
+    uint64_t sum = XXH3_64bits(name, len) + is_key(op);
 
     return (uint32_t)(XXH3_64bits_withSeed(op->space, op->space_len, sum) %
                       VJC_NAMES_BITS);
 }
 
+/* The names that an operation uses: one, or two. */
+static size_t name_bits(const VjcOperation *op, uint32_t bits[2])
+{
+    bits[0] = name_bit(op, op->name, op->name_len);
+    if (op->kind != VARJFS_WIRE_OBJECT_RENAME) {
+        return 1;
+    }
+    bits[1] = name_bit(op, op->second, op->second_len);
+    return 2;
+}
+
 static bool is_in_use(const varjfs_batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
-        uint32_t bit = name_bit(&b->operations[i]);
+        uint32_t bits[2];
 
-        if ((b->v->names[bit / 64] >> bit % 64 & 1) != 0) {
-            return true;
+        for (size_t j = name_bits(&b->operations[i], bits); j > 0; j--) {
+            if ((b->v->names[bits[j - 1] / 64] >> bits[j - 1] % 64 & 1) != 0) {
+                return true;
+            }
         }
     }
     return false;
@@ -196,9 +209,12 @@ static bool is_in_use(const varjfs_batch *b)
 static void use_names(varjfs_batch *b, const VjcLane *lane)
 {
     for (size_t i = 0; i < lane->part_count; i++) {
-        uint32_t bit = name_bit(&b->operations[lane->parts[i].operation]);
+        uint32_t bits[2];
 
-        b->v->names[bit / 64] |= UINT64_C(1) << bit % 64;
+        for (size_t j = name_bits(&b->operations[lane->parts[i].operation], bits); j > 0;
+             j--) {
+            b->v->names[bits[j - 1] / 64] |= UINT64_C(1) << bits[j - 1] % 64;
+        }
     }
 }
 
@@ -216,10 +232,22 @@ static bool is_write(const VjcOperation *op)
     return op->kind == VARJFS_WIRE_OBJECT_WRITE || op->kind == VARJFS_WIRE_OBJECT_RWRITE;
 }
 
+/* A value that is returned as a whole or not at all. */
+static bool is_get(const VjcOperation *op)
+{
+    return op->kind == VARJFS_WIRE_KEY_GET || op->kind == VARJFS_WIRE_ATTRIBUTE_GET;
+}
+
 static bool is_returning(const VjcOperation *op)
 {
     return op->kind == VARJFS_WIRE_OBJECT_READ || op->kind == VARJFS_WIRE_OBJECT_STATUS ||
-           op->kind == VARJFS_WIRE_KEY_GET;
+           is_get(op);
+}
+
+/* Of the message. */
+static size_t op_bytes(const VjcOperation *op)
+{
+    return VARJFS_WIRE_OP_HEAD_BYTES + op->space_len + op->name_len + op->second_len;
 }
 
 /* Bytes of a read that go in one step. */
@@ -273,7 +301,7 @@ static int plan(varjfs_batch *b, VjcLane *lane, Sizes *sizes)
     lane->part_count = 0;
     while (b->next_operation < b->count && lane->part_count < VARJFS_WIRE_OPS_MAX) {
         const VjcOperation *op = &b->operations[b->next_operation];
-        size_t message = VARJFS_WIRE_OP_HEAD_BYTES + op->space_len + op->name_len;
+        size_t message = op_bytes(op);
         VjcPart part = next_part(b);
 
         if (op->is_done) {
@@ -346,13 +374,14 @@ static void encode_part(VjcWriter *w, const VjcOperation *op, const VjcPart *par
     vjc_put_number(w, op->flags, 1);
     vjc_put_number(w, op->space_len, 2);
     vjc_put_number(w, op->name_len, 2);
-    vjc_put_number(w, 0, 2);
+    vjc_put_number(w, op->second_len, 2);
     vjc_put_number(w, is_append ? 0 : op->offset + part->at, 8);
     vjc_put_number(w, old_len, 8);
     vjc_put_number(w, part->brings, 4);
     vjc_put_number(w, part->returns, 4);
     vjc_put_bytes(w, op->space, op->space_len);
     vjc_put_bytes(w, op->name, op->name_len);
+    vjc_put_bytes(w, op->second, op->second_len);
 }
 
 /* Memory for all of a request, so that nothing can fail once it has been sent. */
@@ -481,7 +510,7 @@ static bool decode_status(const VjcOperation *op, uint64_t len)
 /* Of a result whose bytes have come.  False: it has no meaning. */
 static bool has_meaning(const VjcOperation *op, const VjcPart *part)
 {
-    if (op->kind == VARJFS_WIRE_KEY_GET && part->status == VARJFS_WIRE_RANGE) {
+    if (is_get(op) && part->status == VARJFS_WIRE_RANGE) {
         return part->bytes > op->len && part->bytes <= VARJFS_WIRE_VALUE_MAX;
     }
     return op->kind != VARJFS_WIRE_OBJECT_STATUS || part->status != VJC_STATUS_OK ||
@@ -514,7 +543,7 @@ static void take_result(VjcOperation *op, const VjcPart *part)
     }
     op->error = vjc_status_errno(part->status);
     op->is_done = op->error != 0 || is_last_part;
-    if (op->kind == VARJFS_WIRE_KEY_GET && part->status == VARJFS_WIRE_RANGE) {
+    if (is_get(op) && part->status == VARJFS_WIRE_RANGE) {
         op->returned = part->bytes;
     } else if (op->error == 0 && is_returning(op)) {
         op->returned += part->bytes;
@@ -668,7 +697,7 @@ static bool is_too_long(const varjfs_batch *b)
     for (size_t i = 0; i < b->count; i++) {
         const VjcOperation *op = &b->operations[i];
 
-        message += VARJFS_WIRE_OP_HEAD_BYTES + op->space_len + op->name_len;
+        message += op_bytes(op);
         *(is_returning(op) ? &in : &bulk) += op->len;
     }
     return b->count > VARJFS_ATOMIC_MAX || message > VARJFS_WIRE_BATCH_MESSAGE_MAX ||
@@ -760,11 +789,12 @@ static bool is_stopped(const varjfs_batch *b, const VjcLane *lane)
     return false;
 }
 
-/* Waits for the first request that is on its way.  Why no other one is to be sent; 0. */
-static int wait_first(varjfs_batch *b)
+/* The first request that is on its way was answered: more follow, unless b->error says
+ * why not. */
+static void go_on(varjfs_batch *b)
 {
     VjcLane *lane = lane_at(b, 0);
-    int rc = vjc_wait(b->v, &lane->request);
+    int rc = lane->request.error;
 
     b->first_lane = (b->first_lane + 1) % VJC_LANES;
     b->lanes_in_flight--;
@@ -774,26 +804,44 @@ static int wait_first(varjfs_batch *b)
         fail_parts(b, lane, rc);
         rc = b->v->fd < 0 ? rc : 0;
     }
-    return rc == 0 && is_stopped(b, lane) ? -ECANCELED : rc;
+    if (rc == 0 && is_stopped(b, lane)) {
+        rc = -ECANCELED;
+    }
+    if (b->error == 0) {
+        b->error = rc != 0 ? rc : send_some(b);
+    }
 }
 
 int varjfs_batch_wait(varjfs_batch *b)
 {
-    int rc = b->error;
-
     if (!b->is_submitted) {
         return -EINVAL;
     }
     while (b->lanes_in_flight > 0) {
-        int error = wait_first(b);
-
-        rc = rc != 0 ? rc : error;
-        if (rc == 0) {
-            rc = send_some(b);
-        }
+        vjc_wait(b->v, &lane_at(b, 0)->request);
+        go_on(b);
     }
     b->v->submitted_count--;
-    return finish(b, rc);
+    return finish(b, b->error);
+}
+
+int varjfs_batch_test(varjfs_batch *b)
+{
+    if (!b->is_submitted) {
+        return -EINVAL;
+    }
+    while (b->lanes_in_flight > 0) {
+        if (!vjc_try(b->v, &lane_at(b, 0)->request)) {
+            return 0;
+        }
+        go_on(b);
+    }
+    return 1;
+}
+
+int varjfs_descriptor(varjfs *v)
+{
+    return v->fd >= 0 ? v->fd : v->failure;
 }
 
 int varjfs_batch_submit(varjfs_batch *b)

@@ -137,6 +137,8 @@ int vjc_send(varjfs *v, VjcRequest *r, uint8_t *message, size_t len,
              const struct iovec *bulk, size_t bulk_count);
 /* Until r is done: r->error, or -errno of the connection. */
 int vjc_wait(varjfs *v, VjcRequest *r);
+/* Reads what has come, without waiting: r is done? */
+bool vjc_try(varjfs *v, const VjcRequest *r);
 /* Sends CANCEL for it. */
 int vjc_cancel(varjfs *v, const VjcRequest *r);
 /* Until at most @most deferred requests are not answered. */
@@ -171,16 +173,16 @@ int vjc_semantics_copy(const struct varjfs_semantics *s, struct varjfs_semantics
 typedef struct VjcOperation {
     uint8_t kind, flags;
     bool is_done; /* its result is final */
-    uint8_t settings_bytes;
-    uint16_t space_len, name_len;
+    uint16_t space_len, name_len, second_len;
     const char *space;
     const void *name;
-    const uint8_t *src; /* of CREATE: settings, owned */
+    const char *second; /* of RENAME and attributes */
+    const uint8_t *src; /* of CREATE: settings and attributes, owned */
     uint8_t *dst;       /* of STATUS: in the batch's scratch while it is on its way */
     size_t len;         /* of src or dst */
     uint64_t offset, old_len;
     int *result;
-    size_t *got;                         /* of READ, GET */
+    size_t *got;                         /* of READ and both kinds of GET */
     struct varjfs_object_status *status; /* of STATUS */
     size_t status_size;
     int error;
@@ -223,7 +225,7 @@ struct varjfs_batch {
     VjcOperation *operations;
     size_t count, capacity;
     bool is_submitted, is_canceled;
-    int error; /* of the connection, or for want of memory */
+    int error; /* why no more of it is sent */
 
     /* Those that are on their way, from the first one on in a ring, in the order of their
      * parts: all before operation `next_operation` and its bytes before `next_at`. */
@@ -241,6 +243,11 @@ int vjc_batch_add(varjfs_batch *b, uint8_t kind, const char *space, const void *
 void vjc_batch_added(varjfs_batch *b);
 bool vjc_is_namespace(const char *space, size_t *len);
 bool vjc_is_name(const void *name, size_t len);
+/* As vjc_batch_add; the name of an object is one of a file. */
+int vjc_batch_add_object(varjfs_batch *b, uint8_t kind, const char *space,
+                         const char *name, int *result, VjcOperation **out);
+/* 0, -EINVAL, -EPERM. */
+int vjc_attribute_name(const char *name, size_t *len);
 /* Memory for @need items of @size bytes at *array, which keeps what it has. */
 int vjc_grow(void *array, size_t *capacity, size_t need, size_t size);
 

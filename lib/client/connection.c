@@ -590,6 +590,16 @@ static int wait_some(varjfs *v, int64_t deadline, int64_t *asked_ms)
     return rc == -EAGAIN ? 0 : rc;
 }
 
+bool vjc_try(varjfs *v, const VjcRequest *r)
+{
+    int rc = 0;
+
+    while (!r->done && rc == 0) {
+        rc = read_some(v, false); /* after a failure it is done */
+    }
+    return r->done;
+}
+
 int vjc_wait(varjfs *v, VjcRequest *r)
 {
     int64_t deadline = VJC_NEVER, asked_ms;

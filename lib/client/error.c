@@ -61,6 +61,10 @@ int vjc_status_errno(uint32_t status)
         return -ERANGE;
     case VARJFS_WIRE_NOT_ATOMIC:
         return -ENOTSUP;
+    case VARJFS_WIRE_RESERVED:
+        return -EPERM;
+    case VARJFS_WIRE_NO_ATTRIBUTE:
+        return -ENODATA;
     default:
         /* One of a later version fails its operation, and no more. */
         return status < sizeof of_frames / sizeof *of_frames ? -of_frames[status] : -EIO;
@@ -90,13 +94,15 @@ const char *varjfs_strerror(int error)
         {EMFILE, "too many open files in this process"},
         {ENAMETOOLONG, "the path is too long"},
         {ENFILE, "too many open files in this system"},
-        {ENODATA, "there is no volume"},
+        {ENODATA, "there is no such attribute, or no volume"},
         {ENOENT, "no such object, key or volume"},
         {ENOMEM, "no memory"},
         {ENOSPC, "no space left"},
         {ENOTDIR, "not a directory"},
+        {ENOTEMPTY, "there are directories in it that no client has made"},
         {ENOTSUP, "not supported"},
         {ENXIO, "it belongs to another volume"},
+        {EPERM, "a name that is reserved"},
         {EPROTO, "the other side speaks another protocol, or breaks it"},
         {EPROTONOSUPPORT, "no address of a kind that is known here"},
         {ERANGE, "the value is longer than the buffer"},

@@ -12,6 +12,8 @@ varjfs_sources = \
 	lib/client/frame.h \
 	lib/client/hello.c \
 	lib/client/iterate.c \
+	lib/client/namespace.c \
+	lib/client/op-item.c \
 	lib/client/op-kv.c \
 	lib/client/op-object.c \
 	lib/client/semantics.c \

@@ -2,8 +2,8 @@
 /*
  * batch.c - a batch: its operations in order, and how safe they are when it is answered
  *
- * An object that several operations of a batch use is opened once.  Operations on keys
- * that follow one another are one transaction (keys.c).
+ * An object that several operations of a batch use is opened once.  Operations on names,
+ * attributes and keys that follow one another are one transaction (transaction.c).
  */
 #include "clients/clients-private.h"
 
@@ -11,11 +11,6 @@
 
 /* A reply's buffer of up to this many bytes may be longer than what it has. */
 #define SHORT_BYTES ((size_t)64 << 10)
-
-static bool is_key(uint8_t kind)
-{
-    return kind >= VARJFS_WIRE_KEY_PUT;
-}
 
 static uint32_t status_of(int rc)
 {
@@ -34,6 +29,10 @@ static uint32_t status_of(int rc)
         return VARJFS_WIRE_RANGE;
     case -EOPNOTSUPP:
         return VARJFS_WIRE_NOT_ATOMIC;
+    case VJ_CLIENT_RESERVED:
+        return VARJFS_WIRE_RESERVED;
+    case -ENODATA:
+        return VARJFS_WIRE_NO_ATTRIBUTE;
     default:
         return vj_wire_status(rc);
     }
@@ -56,9 +55,9 @@ static void run_clear(VjClientRun *run)
     vj_buf_unref(run->out);
 }
 
-static bool next_is_key(const VjClientRun *run)
+static bool next_is_in_transaction(const VjClientRun *run)
 {
-    return run->batch.ops.left > 0 && is_key(run->batch.ops.at[0]);
+    return run->batch.ops.left > 0 && vj_client_is_in_transaction(run->batch.ops.at[0]);
 }
 
 static void run_one(VjClientRun *run)
@@ -82,8 +81,8 @@ static bool stops_before(const VjClientRun *run)
 static void run_all(VjClientRun *run)
 {
     while (run->at < run->batch.count && !stops_before(run)) {
-        if (next_is_key(run)) {
-            vj_client_keys(run);
+        if (next_is_in_transaction(run)) {
+            vj_client_transaction(run);
         } else {
             run_one(run);
         }
@@ -101,11 +100,11 @@ static int make_safe(VjClientRun *run)
     uint8_t safety = run->batch.safety;
     GHashTableIter iter;
     gpointer handle;
-    int rc = 0;
+    int rc = run->unsafe;
 
-    if (safety == VARJFS_WIRE_SAFETY_NONE ||
+    if (rc < 0 || safety == VARJFS_WIRE_SAFETY_NONE ||
         (safety == VARJFS_WIRE_SAFETY_NETWORK && !c->is_far)) {
-        return 0;
+        return rc;
     }
     g_hash_table_iter_init(&iter, run->written);
     while (rc == 0 && g_hash_table_iter_next(&iter, &handle, NULL)) {
@@ -162,7 +161,7 @@ static int carry_out(VjClientRun *run, VjClientsReply *reply)
     int rc = 0;
 
     if ((run->batch.flags & VARJFS_WIRE_ATOMIC) != 0) {
-        rc = vj_client_keys_atomic(run);
+        rc = vj_client_transaction_atomic(run);
     } else {
         run_all(run);
     }

@@ -140,11 +140,27 @@ int vj_client_root(VjClients *c, VjClientKind kind, bool make, uint64_t *ino)
     return rc;
 }
 
-static void remember(VjClients *c, VjClientKind kind, const char *name, uint64_t ino)
+void vj_client_forget_spaces(VjClients *c)
+{
+    vj_mutex_lock(&c->lock);
+    for (unsigned i = 0; i < VJ_CLIENT_KINDS; i++) {
+        g_hash_table_remove_all(c->spaces[i]);
+    }
+    c->forgotten++;
+    vj_mutex_unlock(&c->lock);
+}
+
+/* @forgotten: as it was before it was looked for. */
+static void remember(VjClients *c, VjClientKind kind, const char *name, uint64_t ino,
+                     uint64_t forgotten)
 {
     GHashTable *spaces = c->spaces[kind];
 
     vj_mutex_lock(&c->lock);
+    if (c->forgotten != forgotten) {
+        vj_mutex_unlock(&c->lock);
+        return;
+    }
     if (g_hash_table_size(spaces) >= VJ_CLIENT_SPACES_KEPT) {
         g_hash_table_remove_all(spaces);
     }
@@ -169,7 +185,7 @@ int vj_client_space(VjClients *c, VjClientKind kind, VjSlice space, bool make,
 {
     char name[VARJFS_WIRE_NAME_MAX + 1];
     const uint64_t *kept;
-    uint64_t root;
+    uint64_t root, forgotten;
     int rc =
         space.len > VARJFS_WIRE_NAMESPACE_MAX ? -EINVAL : vj_client_name(space, name);
 
@@ -180,6 +196,7 @@ int vj_client_space(VjClients *c, VjClientKind kind, VjSlice space, bool make,
     vj_mutex_lock(&c->lock);
     kept = g_hash_table_lookup(c->spaces[kind], name);
     *ino = kept != NULL ? *kept : 0;
+    forgotten = c->forgotten;
     vj_mutex_unlock(&c->lock);
     if (*ino != 0) {
         return 0;
@@ -195,7 +212,7 @@ int vj_client_space(VjClients *c, VjClientKind kind, VjSlice space, bool make,
         }
     }
     if (rc == 0) {
-        remember(c, kind, name, *ino);
+        remember(c, kind, name, *ino, forgotten);
     }
     return rc;
 }

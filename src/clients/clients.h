@@ -4,8 +4,9 @@
  *
  * What the role client of varjfs-protocol(7) asks for, carried out on a volume that is
  * open here as a mount opens it.  An object is a file, /.varjfs/objects/SPACE/NAME; a key
- * is a record of the directory /.varjfs/keys/SPACE.  So all that holds for files holds
- * for objects, and fsck knows both.
+ * is a record of the directory /.varjfs/keys/SPACE; attributes of an object are extended
+ * attributes of its file.  So all that holds for files holds for objects, and fsck knows
+ * them.
  *
  * Messages are hostile bytes: they are decoded as a whole before anything is done.
  */
@@ -63,6 +64,10 @@ int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only
  * -EIO.  A namespace without anything is empty. */
 int vj_clients_iterate(VjClients *c, VjSlice message,
                        VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
+/* VARJFS_WIRE_EMPTY: 0; -ENOENT there is no such namespace; -ENOTEMPTY, -EROFS; -EPROTO,
+ * -EIO, -ENOSPC.  One request is one transaction, and what it did stays. */
+int vj_clients_empty(VjClients *c, VjSlice message, bool read_only,
+                     VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
 /* VARJFS_WIRE_SYNC */
 int vj_clients_sync(VjClients *c) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -13,7 +13,7 @@ static VjSlice take(VjSlice *from, size_t len)
 /* What a kind may say in its head. */
 typedef struct Kind {
     uint8_t flags;
-    bool has_offset, has_old_len;
+    bool has_offset, has_old_len, has_second;
     uint32_t brings_max, most_max;
 } Kind;
 
@@ -21,11 +21,11 @@ static const Kind *kind_of(uint8_t kind)
 {
     static const Kind kinds[] = {
         [VARJFS_WIRE_OBJECT_CREATE] = {.flags = VARJFS_WIRE_EXCLUSIVE,
-                                       .brings_max = VARJFS_WIRE_SETTINGS_MAX},
+                                       .has_old_len = true,
+                                       .brings_max = VARJFS_WIRE_CREATE_MAX},
         [VARJFS_WIRE_OBJECT_DELETE] = {0},
         [VARJFS_WIRE_OBJECT_STATUS] = {.most_max = VARJFS_WIRE_STATUS_MAX},
         [VARJFS_WIRE_OBJECT_READ] = {.has_offset = true,
-
                                      .most_max = VARJFS_WIRE_BATCH_RETURN_MAX},
         [VARJFS_WIRE_OBJECT_WRITE] = {.flags = VARJFS_WIRE_APPEND | VARJFS_WIRE_MAKE,
                                       .has_offset = true,
@@ -34,22 +34,66 @@ static const Kind *kind_of(uint8_t kind)
                                        .has_offset = true,
                                        .has_old_len = true,
                                        .brings_max = VARJFS_WIRE_WRITE_MAX},
+        [VARJFS_WIRE_OBJECT_RESIZE] = {.has_offset = true},
+        [VARJFS_WIRE_OBJECT_RENAME] = {.flags = VARJFS_WIRE_EXCLUSIVE,
+                                       .has_second = true},
+        [VARJFS_WIRE_ATTRIBUTE_PUT] = {.flags = VARJFS_WIRE_EXCLUSIVE,
+                                       .has_second = true,
+                                       .brings_max = VARJFS_WIRE_VALUE_MAX},
+        [VARJFS_WIRE_ATTRIBUTE_GET] = {.has_second = true,
+                                       .most_max = VARJFS_WIRE_VALUE_MAX},
+        [VARJFS_WIRE_ATTRIBUTE_DELETE] = {.has_second = true},
         [VARJFS_WIRE_KEY_PUT] = {.flags = VARJFS_WIRE_EXCLUSIVE,
                                  .brings_max = VARJFS_WIRE_VALUE_MAX},
         [VARJFS_WIRE_KEY_GET] = {.most_max = VARJFS_WIRE_VALUE_MAX},
         [VARJFS_WIRE_KEY_DELETE] = {0},
     };
     bool is_one =
-        (kind >= VARJFS_WIRE_OBJECT_CREATE && kind <= VARJFS_WIRE_OBJECT_RWRITE) ||
+        (kind >= VARJFS_WIRE_OBJECT_CREATE && kind <= VARJFS_WIRE_ATTRIBUTE_DELETE) ||
         (kind >= VARJFS_WIRE_KEY_PUT && kind <= VARJFS_WIRE_KEY_DELETE);
 
     return is_one ? &kinds[kind] : NULL;
 }
 
+bool vj_client_attribute_decode(VjSlice *from, VjSlice *name, VjSlice *value)
+{
+    VjReader r = vj_reader(*from);
+    uint16_t name_bytes = vj_read_u16(&r);
+    uint32_t value_bytes = vj_read_u32(&r);
+
+    *name = vj_read_bytes(&r, name_bytes);
+    *value = vj_read_bytes(&r, value_bytes);
+    if (r.bad) {
+        return false;
+    }
+    *from = vj_slice(r.at, r.left);
+    return true;
+}
+
+/* Settings, and attributes behind them. */
+static bool is_creation(VjSlice brings, uint64_t settings_bytes)
+{
+    VjSlice name, value;
+    unsigned count = 0;
+
+    if (settings_bytes > MIN(brings.len, VARJFS_WIRE_SETTINGS_MAX)) {
+        return false;
+    }
+    take(&brings, (size_t)settings_bytes);
+    while (brings.len > 0) {
+        if (++count > VARJFS_WIRE_CREATE_ATTRIBUTES_MAX ||
+            !vj_client_attribute_decode(&brings, &name, &value) ||
+            value.len > VARJFS_WIRE_VALUE_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int vj_client_op_decode(VjClientBatch *batch, VjClientOp *out)
 {
     VjReader *r = &batch->ops;
-    uint16_t space_bytes, name_bytes, reserved;
+    uint16_t space_bytes, name_bytes, second_bytes;
     uint32_t brings;
     const Kind *kind;
 
@@ -57,21 +101,27 @@ int vj_client_op_decode(VjClientBatch *batch, VjClientOp *out)
     out->flags = vj_read_u8(r);
     space_bytes = vj_read_u16(r);
     name_bytes = vj_read_u16(r);
-    reserved = vj_read_u16(r);
+    second_bytes = vj_read_u16(r);
     out->offset = vj_read_u64(r);
     out->old_len = vj_read_u64(r);
     brings = vj_read_u32(r);
     out->most = vj_read_u32(r);
     out->space = vj_read_bytes(r, space_bytes);
     out->name = vj_read_bytes(r, name_bytes);
+    out->second = vj_read_bytes(r, second_bytes);
     kind = kind_of(out->kind);
-    if (r->bad || kind == NULL || reserved != 0 ||
-        (out->flags & ~(unsigned)kind->flags) != 0 || brings > kind->brings_max ||
-        out->most > kind->most_max || brings > batch->bulk.len) {
+    if (r->bad || kind == NULL || (out->flags & ~(unsigned)kind->flags) != 0 ||
+        brings > kind->brings_max || out->most > kind->most_max ||
+        brings > batch->bulk.len) {
+        return -EPROTO;
+    }
+    if (out->kind == VARJFS_WIRE_OBJECT_CREATE &&
+        !is_creation(vj_slice(batch->bulk.data, brings), out->old_len)) {
         return -EPROTO;
     }
     if ((!kind->has_offset && out->offset != 0) ||
         (!kind->has_old_len && out->old_len != 0) ||
+        (!kind->has_second && second_bytes != 0) ||
         ((out->flags & VARJFS_WIRE_APPEND) != 0 && out->offset != 0)) {
         return -EPROTO;
     }
@@ -122,10 +172,44 @@ void vj_client_result_encode(GByteArray *to, uint32_t status, uint64_t value)
     g_byte_array_append(to, bytes, sizeof bytes);
 }
 
+/* The attributes that were asked for, at the end of the message. */
+static bool decode_attributes(VjReader *r, VjClientIterate *out)
+{
+    if (out->attribute_count > (out->what == VARJFS_WIRE_ITERATE_ITEMS
+                                    ? VARJFS_WIRE_ITERATE_ATTRIBUTES_MAX
+                                    : 0)) {
+        return false;
+    }
+    for (uint16_t i = 0; i < out->attribute_count; i++) {
+        uint16_t bytes = vj_read_u16(r);
+
+        out->attributes[i] = vj_read_bytes(r, bytes);
+        if (bytes == 0 || bytes > VARJFS_WIRE_ATTRIBUTE_NAME_MAX) {
+            return false;
+        }
+    }
+    return vj_reader_done(r);
+}
+
+int vj_client_empty_decode(VjSlice message, VjClientEmpty *out)
+{
+    VjReader r = vj_reader(message);
+    uint8_t what = vj_read_u8(&r), reserved = vj_read_u8(&r);
+    uint16_t space_bytes = vj_read_u16(&r);
+
+    out->keys = what == VARJFS_WIRE_ITERATE_KEYS;
+    out->most = vj_read_u32(&r);
+    out->space = vj_read_bytes(&r, space_bytes);
+    return vj_reader_done(&r) && reserved == 0 && what <= VARJFS_WIRE_ITERATE_KEYS &&
+                   out->most > 0 && out->most <= VARJFS_WIRE_EMPTY_MAX
+               ? 0
+               : -EPROTO;
+}
+
 int vj_client_iterate_decode(VjSlice message, VjClientIterate *out)
 {
     VjReader r = vj_reader(message);
-    uint16_t space_bytes, prefix_bytes, behind_bytes;
+    uint16_t space_bytes, prefix_bytes, behind_bytes, object_bytes;
     uint8_t reserved;
 
     *out = (VjClientIterate){.what = vj_read_u8(&r)};
@@ -135,10 +219,16 @@ int vj_client_iterate_decode(VjSlice message, VjClientIterate *out)
     behind_bytes = vj_read_u16(&r);
     out->entries_max = vj_read_u32(&r);
     out->bytes_max = vj_read_u32(&r);
+    object_bytes = vj_read_u16(&r);
+    out->attribute_count = vj_read_u16(&r);
     out->space = vj_read_bytes(&r, space_bytes);
     out->prefix = vj_read_bytes(&r, prefix_bytes);
     out->behind = vj_read_bytes(&r, behind_bytes);
-    return vj_reader_done(&r) && reserved == 0 && out->what <= VARJFS_WIRE_ITERATE_KEYS &&
+    out->object = vj_read_bytes(&r, object_bytes);
+    return decode_attributes(&r, out) && reserved == 0 &&
+                   out->what <= VARJFS_WIRE_ITERATE_ITEMS &&
+                   (object_bytes > 0) == (out->what == VARJFS_WIRE_ITERATE_ATTRIBUTES) &&
+                   (space_bytes > 0 || out->what <= VARJFS_WIRE_ITERATE_KEYS) &&
                    out->entries_max > 0 && out->entries_max <= VARJFS_WIRE_ENTRIES_MAX &&
                    out->bytes_max >= VARJFS_WIRE_ITERATE_BULK_MIN &&
                    out->bytes_max <= VARJFS_WIRE_ITERATE_BULK_MAX &&

@@ -22,7 +22,7 @@ typedef struct VjClientBatch {
 
 typedef struct VjClientOp {
     uint8_t kind, flags;
-    VjSlice space, name;
+    VjSlice space, name, second; /* second: VARJFS_WIRE_OBJECT_RENAME, attributes */
     uint64_t offset, old_len;
     VjSlice brings;
     uint32_t most; /* bytes that it may return */
@@ -38,16 +38,31 @@ int vj_client_batch_decode(VjSlice message, VjSlice bulk, VjClientBatch *out,
 /* The next one. */
 int vj_client_op_decode(VjClientBatch *batch, VjClientOp *out) G_GNUC_WARN_UNUSED_RESULT;
 
+/* What an OBJECT_CREATE brings behind its settings: the next attribute is taken off
+ * @from; false: it is none. */
+bool vj_client_attribute_decode(VjSlice *from, VjSlice *name,
+                                VjSlice *value) G_GNUC_WARN_UNUSED_RESULT;
+
 /* @status: VjWireStatus or VARJFS_WIRE_EXISTS, …. */
 void vj_client_result_encode(GByteArray *to, uint32_t status, uint64_t value);
 
 typedef struct VjClientIterate {
     uint8_t what; /* VARJFS_WIRE_ITERATE_… */
     VjSlice space, prefix, behind;
+    VjSlice object; /* whose attributes are wanted */
     uint32_t entries_max, bytes_max;
+    uint16_t attribute_count;
+    VjSlice attributes[VARJFS_WIRE_ITERATE_ATTRIBUTES_MAX]; /* that items come with */
 } VjClientIterate;
 int vj_client_iterate_decode(VjSlice message,
                              VjClientIterate *out) G_GNUC_WARN_UNUSED_RESULT;
 void vj_client_iterate_reply_encode(GByteArray *to, bool more, uint32_t count);
+
+typedef struct VjClientEmpty {
+    bool keys; /* else objects */
+    VjSlice space;
+    uint32_t most;
+} VjClientEmpty;
+int vj_client_empty_decode(VjSlice message, VjClientEmpty *out) G_GNUC_WARN_UNUSED_RESULT;
 
 #endif

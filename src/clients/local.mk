@@ -8,8 +8,11 @@ src_clients_libvj_clients_la_SOURCES = \
 	src/clients/clients-private.h \
 	src/clients/clients.c \
 	src/clients/clients.h \
+	src/clients/empty.c \
 	src/clients/fields.c \
 	src/clients/fields.h \
+	src/clients/items.c \
 	src/clients/iterate.c \
 	src/clients/keys.c \
-	src/clients/objects.c
+	src/clients/objects.c \
+	src/clients/transaction.c

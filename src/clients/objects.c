@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * objects.c - operations on objects, which are files
+ * objects.c - operations on contents of objects, which are files, and on their lengths
  *
- * An object with settings gets its name when it has them: so nobody finds it without.
+ * Each is a step of its own, as the room fs has it.
  */
 #include "clients/clients-private.h"
 
 #include <fcntl.h>
-#include <sys/xattr.h>
 
-#define OBJECT_MODE (S_IFREG | 0600)
-#define SETTING_PREFIX "user.varjfs."
+/* How often a namespace may be deleted while an object is made in it. */
+#define MAKE_TRIES 16u
 
 /* Where an operation is. */
 typedef struct Place {
@@ -63,97 +62,7 @@ static int open_object(VjClientRun *run, uint64_t ino, VjHandle **out)
     return rc;
 }
 
-/* ---- creation ---------------------------------------------------------------------- */
-
-/* "NAME=VALUE\n" is taken off @text.  False: it does not begin so. */
-static bool next_setting(VjSlice *text, char **name, char **value)
-{
-    const char *at = text->data, *end = memchr(at, '\n', text->len), *equals;
-
-    if (end == NULL || memchr(at, '\0', (size_t)(end - at)) != NULL) {
-        return false;
-    }
-    equals = memchr(at, '=', (size_t)(end - at));
-    if (equals == NULL) {
-        return false;
-    }
-    *name = g_strndup(at, (gsize)(equals - at));
-    *value = g_strndup(equals + 1, (gsize)(end - equals - 1));
-    *text = vj_slice(end + 1, text->len - (size_t)(end + 1 - at));
-    return true;
-}
-
-static bool is_setting(const char *name)
-{
-    static const char *const names[] = {"transform", "mode", "objects"};
-
-    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
-        if (strcmp(name, names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int set_all(VjClientRun *run, uint64_t ino, VjSlice text)
-{
-    VjClients *c = run->clients;
-    int rc = 0;
-
-    while (rc == 0 && text.len > 0) {
-        g_autofree char *name = NULL, *value = NULL, *attribute = NULL;
-
-        if (!next_setting(&text, &name, &value) || !is_setting(name)) {
-            return -EDOM;
-        }
-        attribute = g_strconcat(SETTING_PREFIX, name, NULL);
-        rc = vj_fs_setxattr(c->fs, &c->who, ino, attribute, value, strlen(value),
-                            XATTR_CREATE);
-        rc = rc == -EINVAL || rc == -EEXIST ? -EDOM : rc;
-    }
-    return rc;
-}
-
-static int make_with_settings(VjClientRun *run, const Place *place, VjSlice settings)
-{
-    VjClients *c = run->clients;
-    VjHandle *h;
-    VjAttr attr;
-    int rc = vj_fs_tmpfile(c->fs, &c->who, place->dir, OBJECT_MODE, O_RDWR, &attr, &h);
-
-    if (rc < 0) {
-        return rc;
-    }
-    rc = set_all(run, attr.st.st_ino, settings);
-    if (rc == 0) {
-        rc = vj_fs_link(c->fs, attr.st.st_ino, place->dir, place->name, &attr);
-    }
-    vj_fs_release(c->fs, h);
-    return rc;
-}
-
-static int create(VjClientRun *run, const VjClientOp *op)
-{
-    VjClients *c = run->clients;
-    VjAttr attr;
-    Place place;
-    int rc = find_place(run, op, true, &place);
-
-    if (rc < 0) {
-        return rc;
-    }
-    rc = op->brings.len > 0
-             ? make_with_settings(run, &place, op->brings)
-             : vj_fs_mknod(c->fs, &c->who, place.dir, place.name, OBJECT_MODE, 0, &attr);
-    run->changes_meta = run->changes_meta || rc == 0;
-    return rc == -EEXIST && (op->flags & VARJFS_WIRE_EXCLUSIVE) == 0 ? 0 : rc;
-}
-
-/* ---- the others -------------------------------------------------------------------- */
-
-/* It was deleted: what was written to it in this batch need not be safe any more, unless
- * it has another name, of a program of a mount. */
-static void forget_open(VjClientRun *run, uint64_t ino)
+void vj_client_forget_open(VjClientRun *run, uint64_t ino)
 {
     VjHandle *h = g_hash_table_lookup(run->handles, &ino);
     VjInode inode;
@@ -165,21 +74,6 @@ static void forget_open(VjClientRun *run, uint64_t ino)
         g_hash_table_remove(run->handles, &ino);
         vj_fs_release(run->clients->fs, h);
     }
-}
-
-static int delete (VjClientRun *run, const VjClientOp *op)
-{
-    VjClients *c = run->clients;
-    Place place;
-    uint64_t ino;
-    int rc = find(run, op, &place, &ino);
-
-    rc = rc == 0 ? vj_fs_unlink(c->fs, place.dir, place.name) : rc;
-    if (rc == 0) {
-        forget_open(run, ino);
-    }
-    run->changes_meta = run->changes_meta || rc == 0;
-    return rc;
 }
 
 static uint64_t us_of(const struct timespec *t)
@@ -249,9 +143,15 @@ static int find_to_write(VjClientRun *run, const VjClientOp *op, uint64_t *ino)
     if (rc != -ENOENT || (op->flags & VARJFS_WIRE_MAKE) == 0) {
         return rc;
     }
-    rc = find_place(run, op, true, &place);
-    if (rc == 0) {
-        rc = vj_fs_mknod(c->fs, &c->who, place.dir, place.name, OBJECT_MODE, 0, &attr);
+    for (unsigned i = 0; rc == -ENOENT && i < MAKE_TRIES; i++) {
+        rc = find_place(run, op, true, &place);
+        if (rc == 0) {
+            rc = vj_fs_mknod(c->fs, &c->who, place.dir, place.name, VJ_CLIENT_OBJECT_MODE,
+                             0, &attr);
+        }
+        if (rc == -ENOENT) { /* its namespace was deleted meanwhile */
+            vj_client_forget_spaces(c);
+        }
     }
     if (rc == -EEXIST) { /* another client has made it just now */
         return find(run, op, &place, ino);
@@ -290,6 +190,56 @@ static int write_some(VjClientRun *run, const VjClientOp *op, uint64_t *value)
     return rc;
 }
 
+static int resize(VjClientRun *run, const VjClientOp *op)
+{
+    VjClients *c = run->clients;
+    VjSetattr set = {.what = VJ_SET_SIZE, .size = op->offset};
+    VjHandle *h = NULL;
+    Place place;
+    VjAttr attr;
+    uint64_t ino;
+    int rc = op->offset <= VJ_FILE_SIZE_MAX ? find(run, op, &place, &ino) : -EFBIG;
+
+    rc = rc == 0 ? open_object(run, ino, &h) : rc;
+    rc = rc == 0 ? vj_fs_setattr(c->fs, &c->who, ino, h, &set, &attr) : rc;
+    if (rc == 0) {
+        g_hash_table_add(run->written, h);
+    }
+    return rc;
+}
+
+/* What has the new name is an object too; *ino is its, or 0. */
+static int find_target(VjClientRun *run, const Place *place, const char *name,
+                       uint64_t *ino)
+{
+    VjAttr attr;
+    int rc = vj_fs_lookup(run->clients->fs, &run->clients->who, place->dir, name, &attr);
+
+    *ino = rc == 0 ? attr.st.st_ino : 0;
+    return rc == -ENOENT ? 0 : rc == 0 && !S_ISREG(attr.st.st_mode) ? -EISDIR : rc;
+}
+
+static int rename_object(VjClientRun *run, const VjClientOp *op)
+{
+    unsigned flags = (op->flags & VARJFS_WIRE_EXCLUSIVE) != 0 ? VJ_RENAME_NOREPLACE : 0;
+    VjClients *c = run->clients;
+    char to[VARJFS_WIRE_NAME_MAX + 1];
+    uint64_t ino, replaced;
+    Place place;
+    int rc = vj_client_name(op->second, to);
+
+    rc = rc == 0 ? find(run, op, &place, &ino) : rc;
+    rc = rc == 0 ? find_target(run, &place, to, &replaced) : rc;
+    rc = rc == 0
+             ? vj_fs_rename(c->fs, &c->who, place.dir, place.name, place.dir, to, flags)
+             : rc;
+    if (rc == 0) {
+        run->changes_meta = true;
+        vj_client_forget_open(run, replaced);
+    }
+    return rc;
+}
+
 int vj_client_object(VjClientRun *run, const VjClientOp *op, uint64_t *value)
 {
     bool changes =
@@ -299,14 +249,14 @@ int vj_client_object(VjClientRun *run, const VjClientOp *op, uint64_t *value)
         return -EROFS;
     }
     switch (op->kind) {
-    case VARJFS_WIRE_OBJECT_CREATE:
-        return create(run, op);
-    case VARJFS_WIRE_OBJECT_DELETE:
-        return delete (run, op);
     case VARJFS_WIRE_OBJECT_STATUS:
         return status(run, op, value);
     case VARJFS_WIRE_OBJECT_READ:
         return read_some(run, op, value);
+    case VARJFS_WIRE_OBJECT_RESIZE:
+        return resize(run, op);
+    case VARJFS_WIRE_OBJECT_RENAME:
+        return rename_object(run, op);
     default:
         return write_some(run, op, value);
     }

@@ -121,8 +121,21 @@ int vj_fs_acknowledge_content(VjFs *fs, VjFile *file,
 /* settings.c: as the value of user.varjfs.safety. */
 const char *vj_fs_safety_name(VjSafety safety);
 
-/* The number of an inode that vj_fs_run is about to make; likewise. */
-int vj_fs_ino_new(VjFs *fs, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
+/* after.c: the file system of changes that are gathered, and what they are. */
+struct VjFsAfter {
+    VjFs *fs;
+    struct timespec now;
+    unsigned made;    /* inodes */
+    GArray *changed;  /* uint64_t: inodes whose records are new */
+    GArray *unlinked; /* VjFsUnlinked: that have lost their last names */
+    VjSafety safety;  /* the most that any of them asks for */
+    uint8_t *record;  /* room for an attribute; NULL until the first */
+};
+typedef struct VjFsUnlinked {
+    uint64_t ino;
+    bool left_open;
+} VjFsUnlinked;
+void vj_fs_after_changed(VjFsAfter *a, uint64_t ino, VjSafety safety);
 
 /* fs.c: which inodes are open, which are orphans. */
 int vj_fs_node_open(VjFs *fs, uint64_t ino, int flags,
@@ -273,6 +286,10 @@ const VjSetting *vj_setting_find(const char *name);
 char *vj_setting_text(const VjSetting *s, const VjFs *fs, const VjInode *inode);
 /* The names, with @prefix and a NUL each, of those that were set on @inode itself. */
 void vj_settings_list(const VjInode *inode, const char *prefix, GString *names);
+/* On an inode that is being made.  -EDOM: no such setting, or value of one; the log says
+ * why. */
+int vj_setting_make(const VjFs *fs, VjInode *inode,
+                    const VjFsSetting *setting) G_GNUC_WARN_UNUSED_RESULT;
 /* As setxattr(2) and removexattr(2); @name without the prefix, for set.  -EINVAL the name
  * or the value means nothing, and the log says why; -EPERM neither file nor directory;
  * -EEXIST, -ENODATA. */

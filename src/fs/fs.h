@@ -394,6 +394,55 @@ int vj_fs_listxattr(VjFs *fs, const VjCaller *who, uint64_t ino, char *dst, size
                     size_t *len) G_GNUC_WARN_UNUSED_RESULT;
 int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name) G_GNUC_WARN_UNUSED_RESULT;
 
+/* ---- several changes in one transaction -------------------------------------------- */
+
+/*
+ * VjFsAfter - what changes in a transaction of the caller's bring about in memory
+ *
+ * The body begins with vj_fs_after_begin each time it runs, and makes changes by
+ * vj_fs_txn_...; when the transaction has been committed, vj_fs_after_commit.  Names and
+ * attributes that programs see change at that commit, all of them.  One thread at a time.
+ */
+typedef struct VjFsAfter VjFsAfter;
+VjFsAfter *vj_fs_after_new(VjFs *fs);
+void vj_fs_after_free(VjFsAfter *a); /* NULL is fine */
+void vj_fs_after_begin(VjFsAfter *a);
+/* What was changed is as safe as user.varjfs.safety asks on 0.  May block. */
+int vj_fs_after_commit(VjFsAfter *a) G_GNUC_WARN_UNUSED_RESULT;
+
+/* A choice, as the attribute user.varjfs.NAME of a file. */
+typedef struct VjFsSetting {
+    char *name, *value;
+} VjFsSetting;
+
+/* A file that is to be made. */
+typedef struct VjFsMaking {
+    const VjCaller *who;
+    uint64_t parent;
+    const char *name;
+    mode_t mode;  /* of a regular file: permissions */
+    uint64_t ino; /* of vj_fs_ino_new */
+    const VjFsSetting *settings;
+    size_t setting_count;
+} VjFsMaking;
+
+/* A number for it, before the transaction. */
+int vj_fs_ino_new(VjFs *fs, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
+/* -EEXIST, -EDOM a setting that has no meaning: nothing was changed.  -ENOENT the
+ * directory was removed. */
+int vj_fs_txn_make(VjTxn *txn, VjFsAfter *a,
+                   const VjFsMaking *making) G_GNUC_WARN_UNUSED_RESULT;
+/* As vj_fs_unlink and vj_fs_rmdir; @ino: what lost that name.  -ENOENT, -EISDIR,
+ * -ENOTDIR, -ENOTEMPTY, -EPERM: nothing was changed. */
+int vj_fs_txn_remove(VjTxn *txn, VjFsAfter *a, uint64_t parent, const char *name,
+                     bool directory, uint64_t *ino) G_GNUC_WARN_UNUSED_RESULT;
+/* As vj_fs_setxattr and vj_fs_removexattr, of user.* alone, and of no setting.
+ * -EEXIST, -ENODATA, -EPERM: nothing was changed. */
+int vj_fs_txn_set_user_xattr(VjTxn *txn, VjFsAfter *a, uint64_t ino, const char *name,
+                             VjSlice value, int flags) G_GNUC_WARN_UNUSED_RESULT;
+int vj_fs_txn_remove_user_xattr(VjTxn *txn, VjFsAfter *a, uint64_t ino,
+                                const char *name) G_GNUC_WARN_UNUSED_RESULT;
+
 /* ---- text for varjfsctl ------------------------------------------------------------ */
 
 /*

@@ -5,6 +5,7 @@ noinst_LTLIBRARIES += src/fs/libvj-fs.la
 src_fs_libvj_fs_la_LIBADD =
 src_fs_libvj_fs_la_SOURCES = \
 	src/fs/acl.c \
+	src/fs/after.c \
 	src/fs/append.c \
 	src/fs/atime.c \
 	src/fs/attr.c \

@@ -20,6 +20,8 @@ typedef struct MakeOp {
     dev_t rdev;
     const char *target; /* symlinks */
     struct timespec now;
+    const VjFsSetting *settings;
+    size_t setting_count;
     VjFileMaking *making; /* a file that is to be open; NULL: none is */
     const VjFs *fs;
     VjInode inode;   /* out */
@@ -62,6 +64,13 @@ static void make_fill(const MakeOp *op, const VjInode *dir, VjInode *out)
 static int make_inode(VjTxn *txn, MakeOp *op, const VjInode *dir)
 {
     make_fill(op, dir, &op->inode);
+    for (size_t i = 0; i < op->setting_count; i++) {
+        int r = vj_setting_make(op->fs, &op->inode, &op->settings[i]);
+
+        if (r < 0) {
+            return r;
+        }
+    }
     return vj_acl_inherit(txn, dir, op->who->umask, &op->inode);
 }
 
@@ -168,6 +177,28 @@ static int make(VjFs *fs, MakeOp *op, VjAttr *out, VjFile **file)
     if (r == 0) {
         vj_fs_node_made(fs);
         vj_fs_attr(&op->inode, out);
+    }
+    return r;
+}
+
+int vj_fs_txn_make(VjTxn *txn, VjFsAfter *a, const VjFsMaking *making)
+{
+    MakeOp op = {.files = a->fs->files,
+                 .fs = a->fs,
+                 .who = making->who,
+                 .parent = making->parent,
+                 .ino = making->ino,
+                 .name = making->name,
+                 .mode = S_IFREG | (making->mode & 07777),
+                 .settings = making->settings,
+                 .setting_count = making->setting_count,
+                 .now = a->now};
+    int r = vj_fs_name_check(op.name);
+
+    r = r == 0 ? make_body(txn, &op) : r;
+    if (r == 0) {
+        a->made++;
+        a->safety = MAX(a->safety, op.safety);
     }
     return r;
 }

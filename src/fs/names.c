@@ -256,6 +256,30 @@ static int remove_body(VjTxn *txn, void *opaque)
     return r;
 }
 
+int vj_fs_txn_remove(VjTxn *txn, VjFsAfter *a, uint64_t parent, const char *name,
+                     bool directory, uint64_t *ino)
+{
+    RemoveOp op = {.parent = parent,
+                   .name = name,
+                   .directory = directory,
+                   .fs = a->fs,
+                   .now = a->now};
+    int r = vj_fs_name_check(name);
+
+    r = r == 0 ? remove_body(txn, &op) : r;
+    if (r < 0) {
+        return r;
+    }
+    vj_fs_after_changed(a, op.ino, op.safety);
+    if (op.orphaned) {
+        VjFsUnlinked unlinked = {.ino = op.ino, .left_open = op.left_open};
+
+        g_array_append_val(a->unlinked, unlinked);
+    }
+    *ino = op.ino;
+    return 0;
+}
+
 static int name_remove(VjFs *fs, uint64_t parent, const char *name, bool directory)
 {
     RemoveOp op = {

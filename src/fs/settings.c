@@ -191,6 +191,22 @@ static int change(SettingOp *op, VjInode *inode)
     return s->set(op->fs, inode, op->text, &op->why) ? 0 : -EINVAL;
 }
 
+int vj_setting_make(const VjFs *fs, VjInode *inode, const VjFsSetting *setting)
+{
+    const VjSetting *s = vj_setting_find(setting->name);
+    g_autoptr(GError) why = NULL;
+
+    if (s == NULL || strlen(setting->value) > VALUE_MAX ||
+        !s->set(fs, inode, setting->value, &why)) {
+        vj_log_warn("user.varjfs.%s was refused for a new file: %s", setting->name,
+                    why != NULL ? why->message : "no such setting, or too long a value");
+        return -EDOM;
+    }
+    inode->flags |= s->flag;
+    inode->flags &= ~VJ_INODE_INHERITED(s->flag);
+    return 0;
+}
+
 static int change_body(VjTxn *txn, void *opaque)
 {
     SettingOp *op = opaque;

@@ -331,6 +331,45 @@ int vj_fs_setxattr(VjFs *fs, const VjCaller *who, uint64_t ino, const char *name
     return vj_fs_acknowledge(fs, r, op.safety);
 }
 
+static int txn_change(VjTxn *txn, VjFsAfter *a, XattrOp *op)
+{
+    int r;
+
+    g_assert(g_str_has_prefix(op->name, USER_PREFIX) && !is_own(op->name));
+    g_assert(op->len <= VJ_XATTR_VALUE_MAX);
+    if (a->record == NULL) {
+        a->record = g_try_malloc(sizeof(VjXattrDisk) + VJ_XATTR_VALUE_MAX);
+    }
+    if (a->record == NULL) {
+        return -ENOMEM;
+    }
+    op->record = a->record;
+    op->now = a->now;
+    op->fs = a->fs;
+    r = xattr_name_check(op->name);
+    r = r == 0 ? xattr_body(txn, op) : r;
+    if (r == 0) {
+        vj_fs_after_changed(a, op->ino, op->safety);
+    }
+    return r;
+}
+
+int vj_fs_txn_set_user_xattr(VjTxn *txn, VjFsAfter *a, uint64_t ino, const char *name,
+                             VjSlice value, int flags)
+{
+    XattrOp op = {
+        .ino = ino, .name = name, .src = value.data, .len = value.len, .flags = flags};
+
+    return txn_change(txn, a, &op);
+}
+
+int vj_fs_txn_remove_user_xattr(VjTxn *txn, VjFsAfter *a, uint64_t ino, const char *name)
+{
+    XattrOp op = {.ino = ino, .name = name, .remove = true};
+
+    return txn_change(txn, a, &op);
+}
+
 int vj_fs_removexattr(VjFs *fs, uint64_t ino, const char *name)
 {
     XattrOp op = {

@@ -126,6 +126,7 @@ void vj_node_run_get_plain(VjRpcRequest *r);
 
 void vj_node_batch(VjRpcRequest *r);
 void vj_node_iterate(VjRpcRequest *r);
+void vj_node_empty(VjRpcRequest *r);
 void vj_node_sync(VjRpcRequest *r);
 
 /* ---- keys.c ------------------------------------------------------------------------ */

@@ -525,6 +525,7 @@ SERVE(count)
 SERVE(batch)
 SERVE(iterate)
 SERVE_EMPTY(sync)
+SERVE(empty)
 
 #define OBJECT(number, text, message, bulk, function)                                    \
     {                                                                                    \
@@ -539,6 +540,7 @@ SERVE_EMPTY(sync)
 
 G_STATIC_ASSERT(VJ_OP_BATCH == VARJFS_WIRE_BATCH &&
                 VJ_OP_ITERATE == VARJFS_WIRE_ITERATE && VJ_OP_SYNC == VARJFS_WIRE_SYNC &&
+                VJ_OP_EMPTY == VARJFS_WIRE_EMPTY &&
                 VJ_ROLE_CLIENT == VARJFS_WIRE_ROLE_CLIENT);
 
 #define CLIENT(number, text, message, bulk, function)                                    \
@@ -582,7 +584,8 @@ const VjRpcHandler vj_node_handlers[] = {
     META(VJ_OP_COUNT, "count", SMALL_MAX, 0, serve_count),
     CLIENT(VJ_OP_BATCH, "batch", VARJFS_WIRE_BATCH_MESSAGE_MAX,
            VARJFS_WIRE_BATCH_BULK_MAX, serve_batch),
-    CLIENT(VJ_OP_ITERATE, "iterate", SMALL_MAX, 0, serve_iterate),
+    CLIENT(VJ_OP_ITERATE, "iterate", VARJFS_WIRE_ITERATE_MESSAGE_MAX, 0, serve_iterate),
     CLIENT(VJ_OP_SYNC, "sync", SMALL_MAX, 0, serve_sync),
+    CLIENT(VJ_OP_EMPTY, "empty", SMALL_MAX, 0, serve_empty),
     {.op = 0},
 };

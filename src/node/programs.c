@@ -40,6 +40,15 @@ void vj_node_iterate(VjRpcRequest *r)
     reply(r, rc, &m);
 }
 
+void vj_node_empty(VjRpcRequest *r)
+{
+    VjClientsReply m;
+    int rc = vj_clients_empty(clients_of(r), vj_rpc_request_message(r),
+                              vj_node_peer(r)->read_only, &m);
+
+    reply(r, rc, &m);
+}
+
 void vj_node_sync(VjRpcRequest *r)
 {
     vj_node_reply_rc(r, vj_clients_sync(clients_of(r)));

@@ -17,13 +17,18 @@
 #define READ_BYTES 64u
 #define VALUE_BYTES 16u
 
+/* All of what is returned is read. */
+static volatile unsigned sum;
+
 static void check_batch(varjfs *v)
 {
     struct varjfs_object_options options = {.size = sizeof options, .transform = "lz4"};
     struct varjfs_object_status status = {.size = sizeof status};
     uint8_t bytes[READ_BYTES + 1], value[VALUE_BYTES + 1];
     size_t got = 0, len = 0;
-    int results[5] = {1, 1, 1, 1, 1};
+    const struct varjfs_attribute given = {"a", "v", 1};
+    size_t attribute_len = 0;
+    int results[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     varjfs_batch *b;
 
     bytes[READ_BYTES] = value[VALUE_BYTES] = 0x55;
@@ -34,11 +39,16 @@ static void check_batch(varjfs *v)
              0);
     g_assert(varjfs_object_status(b, "s", "o", &status, &results[3]) == 0);
     g_assert(varjfs_kv_get(b, "s", "k", 1, value, VALUE_BYTES, &len, &results[4]) == 0);
+    g_assert(varjfs_item_create(b, "s", "i", NULL, &given, 1, &results[5]) == 0);
+    g_assert(varjfs_attribute_get(b, "s", "i", "a", NULL, 0, &attribute_len,
+                                  &results[6]) == 0);
+    g_assert(varjfs_object_rename(b, "s", "i", "j", 0, &results[7]) == 0);
     varjfs_batch_execute(b);
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < 8; i++) {
         g_assert(results[i] <= 0);
         g_assert(strlen(varjfs_strerror(results[i])) > 0);
     }
+    g_assert(attribute_len <= VARJFS_VALUE_MAX);
     g_assert(got <= READ_BYTES && len <= VARJFS_VALUE_MAX);
     g_assert(results[4] != 0 || len <= VALUE_BYTES);
     g_assert(results[4] != -ERANGE || len == 0 || len > VALUE_BYTES);
@@ -72,8 +82,44 @@ static void check_iterator(varjfs *v, bool keys)
     g_assert(rc <= 0);
 }
 
+static void check_items(varjfs *v)
+{
+    const char *const names[] = {"a", "b"};
+    struct varjfs_entry entry = {.size = sizeof entry};
+    varjfs_iterator *i;
+
+    g_assert(varjfs_item_iterate(v, "s", NULL, names, 2, &i) == 0);
+    while (varjfs_iterator_next(i, &entry) == 1) {
+        g_assert(entry.attribute_count == 2 && entry.value == NULL);
+        for (size_t n = 0; n < 2; n++) {
+            const struct varjfs_attribute *a = &entry.attributes[n];
+
+            g_assert(strcmp(a->name, names[n]) == 0 && a->len <= VARJFS_VALUE_MAX);
+            g_assert(a->value == NULL || a->len <= VARJFS_ITERATE_VALUE_MAX);
+            for (size_t at = 0; a->value != NULL && at < a->len; at++) {
+                sum += ((const uint8_t *)a->value)[at];
+            }
+        }
+    }
+    g_assert(varjfs_attribute_iterate(v, "s", "i", "p", &i) == 0);
+    while (varjfs_iterator_next(i, &entry) == 1) {
+        g_assert(entry.name_len <= VARJFS_ATTRIBUTE_NAME_MAX &&
+                 strlen(entry.name) == entry.name_len && entry.len <= VARJFS_VALUE_MAX);
+    }
+}
+
+/* A few steps, however many the other side wants. */
+static int is_enough(void *opaque, uint64_t gone)
+{
+    unsigned *steps = opaque;
+
+    g_assert(gone <= (uint64_t)VARJFS_WIRE_EMPTY_MAX * ++*steps);
+    return *steps == 4;
+}
+
 static void run(const uint8_t *data, size_t len)
 {
+    unsigned steps = 0;
     int ends[2];
     varjfs *v;
 
@@ -85,6 +131,8 @@ static void run(const uint8_t *data, size_t len)
     check_batch(v);
     check_iterator(v, true);
     check_iterator(v, false);
+    check_items(v);
+    g_assert(varjfs_namespace_delete(v, VARJFS_OBJECTS, "s", is_enough, &steps) <= 0);
     g_assert(varjfs_sync(v) <= 0);
     g_assert(varjfs_close(v) <= 0);
     close(ends[1]);

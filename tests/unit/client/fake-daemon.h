@@ -29,6 +29,7 @@ struct FakeDaemon {
     int64_t number;
     bool gives_ping; /* fake_next() does */
     bool is_bare;    /* it has the feature: bulks of batches have no checksum */
+    unsigned steps;  /* of deletions of namespaces */
     GThread *thread;
 };
 
@@ -178,10 +179,10 @@ static inline void fake_reply(FakeDaemon *d, const FakeRequest *r, uint32_t stat
 
 typedef struct FakeOp {
     uint8_t kind, flags;
-    uint16_t space_bytes, name_bytes;
+    uint16_t space_bytes, name_bytes, second_bytes;
     uint64_t offset, old_len;
     uint32_t brings, returns;
-    const uint8_t *space, *name, *bytes;
+    const uint8_t *space, *name, *second, *bytes;
 } FakeOp;
 
 /* The operations of a request, which must be as the protocol has it; owned: g_free. */
@@ -209,16 +210,17 @@ static inline FakeOp *fake_ops(const FakeRequest *r, uint32_t *count)
         op->flags = at[1];
         op->space_bytes = vj_le16_get(at + 2);
         op->name_bytes = vj_le16_get(at + 4);
-        g_assert(vj_le16_get(at + 6) == 0);
+        op->second_bytes = vj_le16_get(at + 6);
         op->offset = vj_le64_get(at + 8);
         op->old_len = vj_le64_get(at + 16);
         op->brings = vj_le32_get(at + 24);
         op->returns = vj_le32_get(at + 28);
         at += VARJFS_WIRE_OP_HEAD_BYTES;
-        g_assert(end - at >= op->space_bytes + op->name_bytes);
+        g_assert(end - at >= op->space_bytes + op->name_bytes + op->second_bytes);
         op->space = at;
         op->name = at + op->space_bytes;
-        at += op->space_bytes + op->name_bytes;
+        op->second = op->name + op->name_bytes;
+        at += op->space_bytes + op->name_bytes + op->second_bytes;
         g_assert((size_t)(bulk_end - bulk) >= op->brings);
         op->bytes = bulk;
         bulk += op->brings;
@@ -278,7 +280,8 @@ static inline void fake_answer(FakeDaemon *d, const FakeRequest *r)
                 g_byte_array_append(bulk, &byte, 1);
             }
             fake_put_result(message, 0, len);
-        } else if (op->kind == VARJFS_WIRE_KEY_GET) {
+        } else if (op->kind == VARJFS_WIRE_KEY_GET ||
+                   op->kind == VARJFS_WIRE_ATTRIBUTE_GET) {
             bool fits = len >= strlen(FAKE_VALUE);
 
             fake_put_result(message, fits ? 0 : VARJFS_WIRE_RANGE, strlen(FAKE_VALUE));
@@ -299,7 +302,8 @@ static inline void fake_answer(FakeDaemon *d, const FakeRequest *r)
     fake_reply(d, r, 0, message, bulk);
 }
 
-/* One page of three entries, "name0" and so on. */
+/* One page of three entries, "name0" and so on; items have FAKE_VALUE for each
+ * attribute. */
 static inline void fake_page(FakeDaemon *d, const FakeRequest *r)
 {
     g_autoptr(GByteArray) message = g_byte_array_new();
@@ -307,11 +311,27 @@ static inline void fake_page(FakeDaemon *d, const FakeRequest *r)
 
     g_byte_array_append(message, (const guint8 *)"\0\3\0\0\0", 5);
     for (unsigned i = 0; i < 3; i++) {
-        const char head[] = {5, 0, 0, 0, 0, 0, 'n', 'a', 'm', 'e', (char)('0' + i)};
+        unsigned count = vj_le16_get(r->message->data + 18);
+        const char head[] = {5,   0,   (char)(count * 9), 0, 0, 0, 'n', 'a',
+                             'm', 'e', (char)('0' + i)};
 
         g_byte_array_append(bulk, (const guint8 *)head, sizeof head);
+        for (unsigned n = 0; n < count; n++) {
+            g_byte_array_append(bulk, (const guint8 *)"\5\0\0\0" FAKE_VALUE, 9);
+        }
     }
     fake_reply(d, r, 0, message, bulk);
+}
+
+/* A step of a deletion, of four. */
+static inline void fake_empty(FakeDaemon *d, const FakeRequest *r)
+{
+    g_autoptr(GByteArray) message = g_byte_array_new();
+    uint8_t reply[VARJFS_WIRE_EMPTY_REPLY_BYTES] = {0, 10};
+
+    reply[0] = ++d->steps % 4 == 0 ? VARJFS_WIRE_EMPTY_GONE : VARJFS_WIRE_EMPTY_MORE;
+    g_byte_array_append(message, reply, sizeof reply);
+    fake_reply(d, r, 0, message, NULL);
 }
 
 /* Answers all until the library closes. */
@@ -324,6 +344,8 @@ static inline void fake_serve(FakeDaemon *d)
             fake_answer(d, &r);
         } else if (r.frame.op == VARJFS_WIRE_ITERATE) {
             fake_page(d, &r);
+        } else if (r.frame.op == VARJFS_WIRE_EMPTY) {
+            fake_empty(d, &r);
         } else if (r.frame.op == VARJFS_WIRE_SYNC) {
             fake_reply(d, &r, 0, NULL, NULL);
         } else {

@@ -8,6 +8,12 @@ tests_unit_client_test_batch_SOURCES = $(varjfs_sources) \
 	tests/unit/client/test-batch.c
 tests_unit_client_test_batch_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/client/test-items
+tests_unit_client_test_items_SOURCES = $(varjfs_sources) \
+	tests/unit/client/fake-daemon.h \
+	tests/unit/client/test-items.c
+tests_unit_client_test_items_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/client/test-semantics
 tests_unit_client_test_semantics_SOURCES = $(varjfs_sources) \
 	tests/unit/client/test-semantics.c

@@ -156,6 +156,7 @@ static int expect(int rc)
 static void add_all(varjfs_batch *b, struct varjfs_object_status *status, char *bytes)
 {
     struct varjfs_object_options options = {.size = sizeof options, .transform = "lz4"};
+    const struct varjfs_attribute given[] = {{"a", "1", 1}, {"b", NULL, 0}};
     int results[8];
 
     memset(results, 1, sizeof results);
@@ -164,8 +165,11 @@ static void add_all(varjfs_batch *b, struct varjfs_object_status *status, char *
     expect(varjfs_object_read(b, "s", "o", bytes, 8, 0, NULL, &results[2]));
     expect(varjfs_object_status(b, "s", "o", status, &results[3]));
     expect(varjfs_kv_get(b, "s", "k", 1, bytes, 8, NULL, &results[4]));
+    expect(varjfs_item_create(b, "s", "i", &options, given, 2, &results[5]));
+    expect(varjfs_attribute_get(b, "s", "i", "a", bytes, 8, NULL, &results[6]));
+    expect(varjfs_object_rename(b, "s", "i", "j", 0, &results[7]));
     expect(varjfs_batch_execute(b));
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < 8; i++) {
         if (results[i] != 1) { /* it was added */
             expect(results[i]);
         }
@@ -177,6 +181,7 @@ static void use(varjfs *v)
     struct varjfs_semantics s = {.size = sizeof s};
     struct varjfs_object_status status = {.size = sizeof status};
     struct varjfs_entry entry = {.size = sizeof entry};
+    const char *const names[] = {"a", "b"};
     varjfs_batch *b, *deferred;
     varjfs_iterator *i;
     char bytes[8];
@@ -188,6 +193,7 @@ static void use(varjfs *v)
             expect(varjfs_kv_delete(b, "s", "k", 1, NULL));
         }
         if (expect(varjfs_batch_submit(b)) == 0) {
+            expect(varjfs_batch_test(b));
             expect(varjfs_batch_wait(b));
         }
     }
@@ -202,6 +208,15 @@ static void use(varjfs *v)
         while (expect(varjfs_iterator_next(i, &entry)) == 1) {
         }
     }
+    if (expect(varjfs_item_iterate(v, "s", NULL, names, 2, &i)) == 0) {
+        while (expect(varjfs_iterator_next(i, &entry)) == 1) {
+        }
+    }
+    if (expect(varjfs_attribute_iterate(v, "s", "o", NULL, &i)) == 0) {
+        while (expect(varjfs_iterator_next(i, &entry)) == 1) {
+        }
+    }
+    expect(varjfs_namespace_delete(v, VARJFS_KEYS, "s", NULL, NULL));
     expect(varjfs_sync(v));
 }
 

@@ -12,3 +12,9 @@ tests_unit_clients_test_clients_random_SOURCES = \
 	tests/unit/clients/request.h \
 	tests/unit/clients/test-clients-random.c
 tests_unit_clients_test_clients_random_LDADD = $(LDADD_fsck) src/clients/libvj-clients.la $(LDADD_fs) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/clients/test-items
+tests_unit_clients_test_items_SOURCES = \
+	tests/unit/clients/request.h \
+	tests/unit/clients/test-items.c
+tests_unit_clients_test_items_LDADD = $(LDADD_fsck) src/clients/libvj-clients.la $(LDADD_fs) $(CMOCKA_LIBS)

@@ -30,7 +30,8 @@ typedef struct Op {
     uint8_t kind, flags;
     const char *space;
     const void *name;
-    size_t name_len; /* 0: @name is a string */
+    size_t name_len;    /* 0: @name is a string */
+    const char *second; /* NULL: empty */
     uint64_t offset, old_len;
     const void *brings;
     size_t len;
@@ -56,18 +57,20 @@ static inline Request request_new(uint8_t flags, uint8_t safety)
 static inline void request_add(Request *q, Op op)
 {
     size_t name_len = op.name_len > 0 ? op.name_len : strlen(op.name);
+    size_t second_len = op.second != NULL ? strlen(op.second) : 0;
 
     append_number(q->message, op.kind, 1);
     append_number(q->message, op.flags, 1);
     append_number(q->message, strlen(op.space), 2);
     append_number(q->message, name_len, 2);
-    append_number(q->message, 0, 2);
+    append_number(q->message, second_len, 2);
     append_number(q->message, op.offset, 8);
     append_number(q->message, op.old_len, 8);
     append_number(q->message, op.len, 4);
     append_number(q->message, op.most, 4);
     g_byte_array_append(q->message, (const guint8 *)op.space, (guint)strlen(op.space));
     g_byte_array_append(q->message, op.name, (guint)name_len);
+    g_byte_array_append(q->message, (const guint8 *)op.second, (guint)second_len);
     if (op.len > 0) {
         g_byte_array_append(q->bulk, op.brings, (guint)op.len);
     }
@@ -130,6 +133,103 @@ static inline uint32_t run_one(VjClients *c, Op op)
     status = status_of(&q, 0);
     request_end(&q);
     return status;
+}
+
+/* ---- a page of names --------------------------------------------------------------- */
+
+typedef struct Asked {
+    uint8_t what;
+    const char *space, *prefix, *behind, *object; /* NULL: empty */
+    const char *attributes[4];
+    uint32_t entries;
+} Asked;
+
+static inline void append_text(GByteArray *to, const char *text)
+{
+    if (text != NULL) {
+        g_byte_array_append(to, (const guint8 *)text, (guint)strlen(text));
+    }
+}
+
+static inline int iterate_run(VjClients *c, const Asked *a, VjClientsReply *reply)
+{
+    const char *texts[] = {a->space, a->prefix, a->behind, a->object};
+    g_autoptr(GByteArray) message = g_byte_array_new();
+    unsigned count = 0;
+
+    while (count < G_N_ELEMENTS(a->attributes) && a->attributes[count] != NULL) {
+        count++;
+    }
+    append_number(message, a->what, 2);
+    for (unsigned i = 0; i < 3; i++) {
+        append_number(message, texts[i] != NULL ? strlen(texts[i]) : 0, 2);
+    }
+    append_number(message, a->entries, 4);
+    append_number(message, VARJFS_WIRE_ITERATE_BULK_MIN, 4);
+    append_number(message, a->object != NULL ? strlen(a->object) : 0, 2);
+    append_number(message, count, 2);
+    for (unsigned i = 0; i < G_N_ELEMENTS(texts); i++) {
+        append_text(message, texts[i]);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        append_number(message, strlen(a->attributes[i]), 2);
+        append_text(message, a->attributes[i]);
+    }
+    return vj_clients_iterate(c, vj_slice(message->data, message->len), reply);
+}
+
+/* Attributes of an item: "[red - <5000>]" */
+static inline void text_of_item(GString *text, const uint8_t *at, uint32_t len)
+{
+    const char *before = "[";
+
+    while (len > 0) {
+        uint32_t bytes = vj_le32_get(at);
+
+        g_string_append(text, before);
+        at += 4;
+        len -= 4;
+        before = " ";
+        if (bytes == VARJFS_WIRE_NO_VALUE) {
+            g_string_append(text, "-");
+        } else if (bytes > VARJFS_WIRE_ITERATE_VALUE_MAX) {
+            g_string_append_printf(text, "<%u>", bytes);
+        } else {
+            g_string_append_len(text, (const char *)at, bytes);
+            at += bytes;
+            len -= bytes;
+        }
+    }
+    g_string_append(text, "]");
+}
+
+/* "a b=value c", and " …" where there are more. */
+static inline char *iterate_as_text(VjClients *c, const Asked *a)
+{
+    GString *text = g_string_new(NULL);
+    VjClientsReply reply;
+    const uint8_t *at;
+
+    assert_int_equal(iterate_run(c, a, &reply), 0);
+    at = reply.bulk != NULL ? reply.bulk->data : NULL;
+    for (uint32_t i = 0; i < vj_le32_get(reply.message->data + 1); i++) {
+        uint16_t name_len = (uint16_t)(at[0] | at[1] << 8);
+        uint32_t len = vj_le32_get(at + 2);
+
+        g_string_append_printf(text, "%s%.*s", text->len > 0 ? " " : "", (int)name_len,
+                               at + 6);
+        if (a->what == VARJFS_WIRE_ITERATE_ITEMS) {
+            text_of_item(text, at + 6 + name_len, len);
+        } else if (len > 0) {
+            g_string_append_printf(text, "=%.*s", (int)len, at + 6 + name_len);
+        }
+        at += VARJFS_WIRE_ENTRY_HEAD_BYTES + name_len + len;
+    }
+    if (reply.message->data[0] != 0) {
+        g_string_append(text, " …");
+    }
+    vj_clients_reply_clear(&reply);
+    return g_string_free(text, FALSE);
 }
 
 /* ---- a volume ---------------------------------------------------------------------- */

@@ -83,7 +83,8 @@ static void test_status(void **state)
     g_autofree char *long_text = g_strnfill(100000, 'a');
     const uint8_t *bytes;
 
-    request_add(&q, OBJECT(CREATE, .name = "o", .brings = "transform=lz4\n", .len = 14));
+    request_add(&q, OBJECT(CREATE, .name = "o", .brings = "transform=lz4\n", .len = 14,
+                           .old_len = 14));
     request_add(&q, OBJECT(WRITE, .name = "o", .brings = long_text, .len = 100000));
     request_run(&q, c);
     assert_int_equal(status_of(&q, 1), VJ_WIRE_OK);
@@ -114,15 +115,16 @@ static void test_settings(void **state)
     VjClients *c = ((Fixture *)*state)->c;
 
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
-        assert_int_equal(run_one(c, OBJECT(CREATE, .name = "o", .brings = bad[i],
-                                           .len = strlen(bad[i]))),
-                         VARJFS_WIRE_SETTING);
+        assert_int_equal(
+            run_one(c, OBJECT(CREATE, .name = "o", .brings = bad[i],
+                              .len = strlen(bad[i]), .old_len = strlen(bad[i]))),
+            VARJFS_WIRE_SETTING);
         assert_int_equal(run_one(c, OBJECT(DELETE, .name = "o")), VJ_WIRE_ABSENT);
     }
-    assert_int_equal(
-        run_one(c, OBJECT(CREATE, .name = "o",
-                          .brings = "transform=zstd:3\nobjects=64K\n", .len = 29)),
-        VJ_WIRE_OK);
+    assert_int_equal(run_one(c, OBJECT(CREATE, .name = "o",
+                                       .brings = "transform=zstd:3\nobjects=64K\n",
+                                       .len = 29, .old_len = 29)),
+                     VJ_WIRE_OK);
 }
 
 static void test_names(void **state)
@@ -440,7 +442,7 @@ static void test_all_or_none(void **state)
 
     q = request_new(VARJFS_WIRE_ATOMIC, 0);
     request_add(&q, KEY(PUT, .name = "a", .brings = "1", .len = 1));
-    request_add(&q, OBJECT(CREATE, .name = "o"));
+    request_add(&q, OBJECT(WRITE, .name = "o", .brings = "1", .len = 1));
     request_run(&q, c);
     assert_int_equal(status_of(&q, 1), VARJFS_WIRE_NOT_ATOMIC);
     request_end(&q);
@@ -516,43 +518,16 @@ static void test_read_only(void **state)
 
 /* ---- iteration --------------------------------------------------------------------- */
 
-/* "a b c", and " …" where there are more. */
 static char *iterate(VjClients *c, uint8_t what, const char *space, const char *prefix,
                      const char *behind, uint32_t entries)
 {
-    g_autoptr(GByteArray) message = g_byte_array_new();
-    GString *text = g_string_new(NULL);
-    VjClientsReply reply;
-    const uint8_t *at;
+    Asked a = {.what = what,
+               .space = space,
+               .prefix = prefix,
+               .behind = behind,
+               .entries = entries};
 
-    append_number(message, what, 2);
-    append_number(message, strlen(space), 2);
-    append_number(message, strlen(prefix), 2);
-    append_number(message, strlen(behind), 2);
-    append_number(message, entries, 4);
-    append_number(message, VARJFS_WIRE_ITERATE_BULK_MIN, 4);
-    g_byte_array_append(message, (const guint8 *)space, (guint)strlen(space));
-    g_byte_array_append(message, (const guint8 *)prefix, (guint)strlen(prefix));
-    g_byte_array_append(message, (const guint8 *)behind, (guint)strlen(behind));
-    assert_int_equal(vj_clients_iterate(c, vj_slice(message->data, message->len), &reply),
-                     0);
-    at = reply.bulk != NULL ? reply.bulk->data : NULL;
-    for (uint32_t i = 0; i < vj_le32_get(reply.message->data + 1); i++) {
-        uint16_t name_len = (uint16_t)(at[0] | at[1] << 8);
-        uint32_t len = vj_le32_get(at + 2);
-
-        g_string_append_printf(text, "%s%.*s", text->len > 0 ? " " : "", (int)name_len,
-                               at + 6);
-        if (len > 0) {
-            g_string_append_printf(text, "=%.*s", (int)len, at + 6 + name_len);
-        }
-        at += VARJFS_WIRE_ENTRY_HEAD_BYTES + name_len + len;
-    }
-    if (reply.message->data[0] != 0) {
-        g_string_append(text, " …");
-    }
-    vj_clients_reply_clear(&reply);
-    return g_string_free(text, FALSE);
+    return iterate_as_text(c, &a);
 }
 
 static void expect_names(VjClients *c, uint8_t what, const char *space,
@@ -826,6 +801,13 @@ static void test_values_without_a_meaning(void **state)
         OBJECT(WRITE, .name = "n", .flags = VARJFS_WIRE_APPEND, .offset = 1),
         OBJECT(WRITE, .name = "n", .old_len = 1),
         OBJECT(DELETE, .name = "n", .most = 1),
+        OBJECT(DELETE, .name = "n", .second = "m"),
+        OBJECT(RESIZE, .name = "n", .old_len = 1),
+        OBJECT(RENAME, .name = "n", .second = "m", .offset = 1),
+        {.kind = 12, .space = "s", .name = "n"},
+        OBJECT(CREATE, .name = "n", .brings = "transform=lz4\n", .len = 14),
+        OBJECT(CREATE, .name = "n", .brings = "mode=x\n", .len = 7, .old_len = 8),
+        OBJECT(CREATE, .name = "n", .brings = "\1\0\2\0\0\0av", .len = 8),
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {

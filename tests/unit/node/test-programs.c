@@ -83,7 +83,10 @@ static void test_operations(void **state)
     g_autoptr(VjRpcCall) walk = NULL;
     uint8_t bytes[] = "value";
     uint8_t iterate[VARJFS_WIRE_ITERATE_HEAD_BYTES + 1] = {
-        VARJFS_WIRE_ITERATE_KEYS, [2] = 1, [8] = 10, [14] = 2, [16] = 's'};
+        VARJFS_WIRE_ITERATE_KEYS, [2] = 1, [8] = 10, [14] = 2, [20] = 's'};
+    uint8_t empty[VARJFS_WIRE_EMPTY_HEAD_BYTES + 1] = {
+        VARJFS_WIRE_ITERATE_KEYS, [2] = 1, [4] = 10, [8] = 's'};
+    g_autoptr(VjRpcCall) gone = NULL;
     GByteArray *m = g_byte_array_new();
 
     put = test_call(p, VJ_OP_BATCH, key_message(VARJFS_WIRE_KEY_PUT, "k", 5), bytes, 5);
@@ -97,6 +100,11 @@ static void test_operations(void **state)
     assert_int_equal(walk->rc, 0);
     assert_int_equal(walk->reply_bulk_bytes, VARJFS_WIRE_ENTRY_HEAD_BYTES + 1 + 5);
     assert_int_equal(test_rc(p, VJ_OP_SYNC, NULL, NULL, 0), 0);
+    m = g_byte_array_new();
+    g_byte_array_append(m, empty, sizeof empty);
+    gone = test_call(p, VJ_OP_EMPTY, m, NULL, 0);
+    assert_int_equal(gone->rc, 0);
+    assert_int_equal(test_rc(p, VJ_OP_EMPTY, NULL, NULL, 0), -EPROTO);
     assert_int_equal(test_rc(p, VJ_OP_BATCH, NULL, NULL, 0), -EPROTO);
     assert_int_equal(test_rc(p, VJ_OP_ITERATE, NULL, NULL, 0), -EPROTO);
     assert_int_equal(
