@@ -26,8 +26,10 @@ man_pages += man/varjfs-store-remote.7
 man_pages += man/varjfs-transform.7
 man_pages += man/varjfs.8
 man_pages += man/varjfs_batch.3
+man_pages += man/varjfs_item.3
 man_pages += man/varjfs_iterate.3
 man_pages += man/varjfs_kv.3
+man_pages += man/varjfs_namespace_delete.3
 man_pages += man/varjfs_object.3
 man_pages += man/varjfs_open.3
 man_pages += man/varjfsctl.1
@@ -38,11 +40,12 @@ man_pages += man/varjfsd.conf.5
 man_functions = varjfs_close varjfs_sync varjfs_open_error varjfs_strerror varjfs_version \
 	varjfs_semantics_template varjfs_semantics_check \
 	varjfs_batch_new varjfs_batch_free varjfs_batch_execute varjfs_batch_submit \
-	varjfs_batch_wait varjfs_batch_cancel \
+	varjfs_batch_wait varjfs_batch_cancel varjfs_batch_test varjfs_descriptor \
 	varjfs_object_create varjfs_object_delete varjfs_object_status varjfs_object_read \
-	varjfs_object_write varjfs_object_rwrite \
+	varjfs_object_write varjfs_object_rwrite varjfs_object_resize varjfs_object_rename \
+	varjfs_item_create varjfs_attribute_put varjfs_attribute_get varjfs_attribute_delete \
 	varjfs_kv_put varjfs_kv_get varjfs_kv_delete \
-	varjfs_object_iterate varjfs_kv_iterate varjfs_iterator_next varjfs_iterator_free
+	varjfs_object_iterate varjfs_kv_iterate varjfs_attribute_iterate varjfs_item_iterate varjfs_iterator_next varjfs_iterator_free
 man_links = $(man_functions:%=man/%.3)
 
 if HAVE_POD2MAN

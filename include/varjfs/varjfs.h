@@ -346,7 +346,7 @@ void varjfs_iterator_free(varjfs_iterator *i); /* NULL is fine */
 enum varjfs_kind { VARJFS_OBJECTS = 0, VARJFS_KEYS = 1 };
 
 /* Called between two requests; @gone: objects or keys so far.  Else than 0: no more. */
-typedef int varjfs_progress(void *opaque, uint64_t gone);
+typedef int (*varjfs_progress)(void *opaque, uint64_t gone);
 
 /*
  * varjfs_namespace_delete - all of a namespace, and the namespace
@@ -359,7 +359,7 @@ typedef int varjfs_progress(void *opaque, uint64_t gone);
  *            of a mount have made directories there, all else is gone
  */
 int varjfs_namespace_delete(varjfs *v, enum varjfs_kind kind, const char *space,
-                            varjfs_progress *progress, void *opaque);
+                            varjfs_progress progress, void *opaque);
 
 #ifdef __cplusplus
 }

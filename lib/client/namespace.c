@@ -50,7 +50,7 @@ static int ask(varjfs *v, enum varjfs_kind kind, const char *space, size_t len, 
 }
 
 int varjfs_namespace_delete(varjfs *v, enum varjfs_kind kind, const char *space,
-                            varjfs_progress *progress, void *opaque)
+                            varjfs_progress progress, void *opaque)
 {
     Empty e = {.what = VARJFS_WIRE_EMPTY_MORE};
     uint64_t gone = 0;

@@ -12,6 +12,7 @@
             log.insert(11, b"between\\n")         # costs what it is long
             log.seek(0)
             print(log.read())
+            log.attributes["colour"] = b"red"     # a mapping too
 
 Whatever fails raises OSError with the errno of the library.  A volume and what came out of it
 belong to one thread at a time.
@@ -23,7 +24,7 @@ import errno
 import io
 import os
 
-__all__ = ["open", "Batch", "Volume", "Keys", "Objects", "Object", "Status", "Semantics", "version"]
+__all__ = ["open", "Batch", "Volume", "Keys", "Objects", "Object", "Attributes", "Status", "Semantics", "version"]
 
 _ITERATE_END = 0
 
@@ -50,6 +51,15 @@ def _load():
             ("object_read", ctypes.c_int, (p, s, s, p, z, u64, ctypes.POINTER(z), i)),
             ("object_write", ctypes.c_int, (p, s, s, p, z, u64, u, i)),
             ("object_rwrite", ctypes.c_int, (p, s, s, p, z, u64, u64, u, i)),
+            ("object_resize", ctypes.c_int, (p, s, s, u64, i)),
+            ("object_rename", ctypes.c_int, (p, s, s, s, u, i)),
+            ("item_create", ctypes.c_int, (p, s, s, p, p, z, i)),
+            ("attribute_put", ctypes.c_int, (p, s, s, s, p, z, u, i)),
+            ("attribute_get", ctypes.c_int, (p, s, s, s, p, z, ctypes.POINTER(z), i)),
+            ("attribute_delete", ctypes.c_int, (p, s, s, s, i)),
+            ("attribute_iterate", ctypes.c_int, (p, s, s, s, ctypes.POINTER(p))),
+            ("item_iterate", ctypes.c_int, (p, s, s, p, z, ctypes.POINTER(p))),
+            ("namespace_delete", ctypes.c_int, (p, ctypes.c_int, s, p, p)),
             ("kv_put", ctypes.c_int, (p, s, p, z, p, z, u, i)),
             ("kv_get", ctypes.c_int, (p, s, p, z, p, z, ctypes.POINTER(z), i)),
             ("kv_delete", ctypes.c_int, (p, s, p, z, i)),
@@ -66,6 +76,7 @@ _lib = _load()
 _VALUE_MAX = 64 << 10
 _EXCLUSIVE, _APPEND, _MAKE = 1, 2, 4
 _READ_ONLY = 1
+_OBJECTS, _KEYS = 0, 1
 
 
 class _Options(ctypes.Structure):
@@ -106,7 +117,26 @@ class _Status(ctypes.Structure):
 
 class _Entry(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_void_p), ("name_len", ctypes.c_size_t),
-                ("value", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+                ("value", ctypes.c_void_p), ("len", ctypes.c_size_t),
+                ("attributes", ctypes.c_void_p), ("attribute_count", ctypes.c_size_t)]
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+
+
+class _Given(ctypes.Structure):
+    # A field of bytes keeps the object that it points to.
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_char_p), ("len", ctypes.c_size_t)]
+
+
+def _given(attributes):
+    """The structures, and how many."""
+    given = (_Given * len(attributes))()
+    for at, (name, value) in zip(given, attributes.items()):
+        value = bytes(value)
+        at.name, at.value, at.len = os.fsencode(name), value, len(value)
+    return given, len(attributes)
 
 
 class Status(collections.namedtuple("Status", "bytes stored_bytes modified made transform")):
@@ -203,6 +233,11 @@ class Volume:
         finally:
             _lib.varjfs_batch_free(batch)
 
+    def _clear(self, kind, space):
+        rc = _lib.varjfs_namespace_delete(self._handle(), kind, space, None, None)
+        if rc != -errno.ENOENT:
+            _check(rc, space)
+
     def _iterate(self, begin, *arguments):
         iterator, entry = ctypes.c_void_p(), _Entry(ctypes.sizeof(_Entry))
         _check(begin(self._handle(), *arguments, ctypes.byref(iterator)))
@@ -212,10 +247,24 @@ class Volume:
                 if _check(_lib.varjfs_iterator_next(iterator, ctypes.byref(entry))) == _ITERATE_END:
                     return
                 yield (ctypes.string_at(entry.name, entry.name_len),
-                       ctypes.string_at(entry.value, entry.len) if entry.len else b"")
+                       ctypes.string_at(entry.value, entry.len) if entry.len else b"",
+                       *_attributes_of(entry))
         finally:
             if self._v:
                 _lib.varjfs_iterator_free(iterator)
+
+
+def _attributes_of(entry):
+    """Of an item, as a dictionary; a value that is too long to come is None."""
+    if not entry.attribute_count:
+        return ()
+    found = {}
+    for a in (_Attribute * entry.attribute_count).from_address(entry.attributes):
+        if a.value:
+            found[os.fsdecode(a.name)] = ctypes.string_at(a.value, a.len)
+        elif a.len:
+            found[os.fsdecode(a.name)] = None
+    return (found,)
 
 
 class Batch:
@@ -269,8 +318,25 @@ class Batch:
         key = _key(key)
         self._add(_lib.varjfs_kv_delete, os.fsencode(space), key, len(key))
 
-    def create(self, space, name):
-        self._add(_lib.varjfs_object_create, os.fsencode(space), os.fsencode(name), None)
+    def create(self, space, name, attributes=None):
+        self._add(_lib.varjfs_item_create, os.fsencode(space), os.fsencode(name), None,
+                  *_given(attributes or {}))
+
+    def put_attribute(self, space, name, attribute, value, exclusive=False):
+        value = bytes(value)
+        self._add(_lib.varjfs_attribute_put, os.fsencode(space), os.fsencode(name),
+                  os.fsencode(attribute), value, len(value), _EXCLUSIVE if exclusive else 0)
+
+    def delete_attribute(self, space, name, attribute):
+        self._add(_lib.varjfs_attribute_delete, os.fsencode(space), os.fsencode(name),
+                  os.fsencode(attribute))
+
+    def resize(self, space, name, size):
+        self._add(_lib.varjfs_object_resize, os.fsencode(space), os.fsencode(name), size)
+
+    def rename(self, space, name, new_name, exclusive=False):
+        self._add(_lib.varjfs_object_rename, os.fsencode(space), os.fsencode(name),
+                  os.fsencode(new_name), _EXCLUSIVE if exclusive else 0)
 
     def delete(self, space, name):
         self._add(_lib.varjfs_object_delete, os.fsencode(space), os.fsencode(name))
@@ -348,6 +414,10 @@ class Keys(collections.abc.MutableMapping):
         prefix = _key(prefix)
         yield from self._volume._iterate(_lib.varjfs_kv_iterate, self._space, prefix, len(prefix))
 
+    def clear(self):
+        """All of them go, and the namespace."""
+        self._volume._clear(_KEYS, self._space)
+
     def __iter__(self):
         for key, _ in self.items_from():
             yield key
@@ -362,19 +432,38 @@ class Objects(collections.abc.Mapping):
     def __init__(self, volume, space):
         self._volume, self._space = volume, os.fsencode(space)
 
-    def create(self, name, transform=None, mode=None, objects=None):
-        """A new object; FileExistsError where there is one."""
+    def create(self, name, transform=None, mode=None, objects=None, attributes=None):
+        """A new object; FileExistsError where there is one.  Nobody sees it without its attributes,
+        a mapping of names to bytes."""
         options = _ObjectOptions(ctypes.sizeof(_ObjectOptions),
                                  *(None if o is None else os.fsencode(o)
                                    for o in (transform, mode, objects)))
         name = os.fsencode(name)
-        self._volume._run((self._space, name), _lib.varjfs_object_create, self._space, name,
-                          ctypes.byref(options))
+        self._volume._run((self._space, name), _lib.varjfs_item_create, self._space, name,
+                          ctypes.byref(options), *_given(attributes or {}))
         return Object(self._volume, self._space, name)
 
     def delete(self, name):
         name = os.fsencode(name)
         self._volume._run((self._space, name), _lib.varjfs_object_delete, self._space, name)
+
+    def rename(self, name, new_name, exclusive=False):
+        """One that has the new name goes; @exclusive: FileExistsError."""
+        name = os.fsencode(name)
+        self._volume._run((self._space, name), _lib.varjfs_object_rename, self._space, name,
+                          os.fsencode(new_name), _EXCLUSIVE if exclusive else 0)
+
+    def clear(self):
+        """All of them go, and the namespace."""
+        self._volume._clear(_OBJECTS, self._space)
+
+    def with_attributes(self, *attributes, prefix=""):
+        """(name, dictionary) of each, with those of these attributes that it has.  A value of more
+        than 4096 bytes is None."""
+        names = (ctypes.c_char_p * len(attributes))(*map(os.fsencode, attributes))
+        for name, _, *found in self._volume._iterate(_lib.varjfs_item_iterate, self._space,
+                                                     os.fsencode(prefix), names, len(attributes)):
+            yield os.fsdecode(name), found[0] if found else {}
 
     def __getitem__(self, name):
         o = Object(self._volume, self._space, os.fsencode(name))
@@ -398,6 +487,47 @@ class Objects(collections.abc.Mapping):
         return sum(1 for _ in self)
 
 
+class Attributes(collections.abc.MutableMapping):
+    """The attributes of an object: names to bytes."""
+
+    def __init__(self, volume, space, name):
+        self._volume, self._at = volume, (space, name)
+
+    def _run(self, attribute, add, *arguments):
+        name = os.fsencode(attribute)
+        try:
+            self._volume._run((*self._at, name), add, *self._at, name, *arguments)
+        except OSError as error:
+            if error.errno == errno.ENODATA:
+                raise KeyError(attribute) from None
+            raise
+
+    def __setitem__(self, attribute, value):
+        value = bytes(value)
+        self._run(attribute, _lib.varjfs_attribute_put, value, len(value), 0)
+
+    def __getitem__(self, attribute):
+        value, length = ctypes.create_string_buffer(_VALUE_MAX), ctypes.c_size_t()
+        self._run(attribute, _lib.varjfs_attribute_get, value, _VALUE_MAX, ctypes.byref(length))
+        return value.raw[:length.value]
+
+    def __delitem__(self, attribute):
+        self._run(attribute, _lib.varjfs_attribute_delete)
+
+    def items_from(self, prefix=""):
+        """(name, value) of those that begin with @prefix, in one request for many."""
+        for name, value in self._volume._iterate(_lib.varjfs_attribute_iterate, *self._at,
+                                                 os.fsencode(prefix)):
+            yield os.fsdecode(name), value
+
+    def __iter__(self):
+        for name, _ in self.items_from():
+            yield name
+
+    def __len__(self):
+        return sum(1 for _ in self)
+
+
 class Object(io.RawIOBase):
     """An object as a file: read, write, seek, truncate, and edits in the middle."""
 
@@ -409,6 +539,10 @@ class Object(io.RawIOBase):
     @property
     def name(self):
         return os.fsdecode(self._name)
+
+    @property
+    def attributes(self):
+        return Attributes(self._volume, self._space, self._name)
 
     def _run(self, add, *arguments):
         self._volume._run((self._space, self._name), add, self._space, self._name, *arguments)
@@ -472,9 +606,5 @@ class Object(io.RawIOBase):
 
     def truncate(self, size=None):
         size = self._at if size is None else size
-        now = self.status().bytes
-        if size < now:
-            self.delete(size, now - size)
-        elif size > now:
-            self._run(_lib.varjfs_object_write, b"\0", 1, size - 1, 0)
+        self._run(_lib.varjfs_object_resize, size)
         return size

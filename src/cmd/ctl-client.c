@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * ctl-client.c - varjfsctl objects and kv: what programs do by libvarjfs, for shells
+ * ctl-client.c - varjfsctl objects, items and kv: what programs do by libvarjfs, for
+ * shells
  *
- *     objects list|create|status|read|write|insert|delete SOURCE [SPACE [NAME [OFFSET]]]
- *     kv list|get|put|delete SOURCE [SPACE [KEY [VALUE]]]
+ *     objects list|create|status|read|write|insert|resize|rename|delete|clear
+ *             SOURCE [SPACE [NAME [OFFSET|BYTES|NEW-NAME]]]
+ *     items list|attributes|get|put|delete SOURCE SPACE [ITEM [ATTRIBUTE [VALUE]]]
+ *     kv list|get|put|delete|clear SOURCE [SPACE [KEY [VALUE]]]
  */
 #include "cmd/ctl.h"
 
@@ -20,7 +23,8 @@ typedef struct Client {
     varjfs *v;
     varjfs_batch *batch;
     const char *space, *name; /* NULL: not given */
-    const char *more;         /* an offset or a value; NULL: not given */
+    const char *more;         /* an offset, a value, an attribute; NULL: not given */
+    const char *last;         /* the value of an attribute; NULL: not given */
 } Client;
 
 static bool fail(const Client *c, const char *what, int rc)
@@ -199,6 +203,118 @@ static bool delete_object(Client *c)
     return execute(c, varjfs_object_delete(c->batch, c->space, c->name, NULL));
 }
 
+static bool resize(Client *c)
+{
+    g_autoptr(GError) error = NULL;
+    uint64_t bytes;
+
+    if (!vj_parse_size(c->more, &bytes, &error)) {
+        vj_cmd_fail(c->ctl->cmd, error);
+        return false;
+    }
+    return execute(c, varjfs_object_resize(c->batch, c->space, c->name, bytes, NULL));
+}
+
+static bool rename_object(Client *c)
+{
+    return execute(c,
+                   varjfs_object_rename(c->batch, c->space, c->name, c->more, 0, NULL));
+}
+
+static bool clear(Client *c, enum varjfs_kind kind)
+{
+    int rc = varjfs_namespace_delete(c->v, kind, c->space, NULL, NULL);
+
+    if (rc < 0) {
+        vj_complain(c->ctl->cmd->name, "%s: %s", c->space, varjfs_strerror(rc));
+    }
+    return rc == 0;
+}
+
+static bool clear_objects(Client *c)
+{
+    return clear(c, VARJFS_OBJECTS);
+}
+
+static bool clear_keys(Client *c)
+{
+    return clear(c, VARJFS_KEYS);
+}
+
+/* ---- items ------------------------------------------------------------------------- */
+
+static bool show_attribute(const Client *c, const struct varjfs_entry *e, bool is_first)
+{
+    g_autofree char *name = NULL, *value = NULL, *text = NULL;
+
+    if (c->ctl->format != VJ_CTL_JSON) {
+        return put_out(c, e->name, e->name_len) && put_out(c, "=", 1) &&
+               put_out(c, e->value, e->len) && put_out(c, "\n", 1);
+    }
+    name = vj_ctl_json_string(e->name);
+    text = g_strndup(e->value, e->len);
+    value = vj_ctl_json_string(text);
+    printf("%s%s: %s", is_first ? "" : ", ", name, value);
+    return true;
+}
+
+/* Values as text: up to a NUL. */
+static bool list_attributes(Client *c)
+{
+    bool is_json = c->ctl->format == VJ_CTL_JSON, ok = true, is_first = true;
+    struct varjfs_entry entry = {.size = sizeof entry};
+    g_autofree char *what = g_strdup_printf("%s/%s", c->space, c->name);
+    varjfs_iterator *i;
+    int rc = varjfs_attribute_iterate(c->v, c->space, c->name, c->more, &i);
+
+    if (rc < 0) {
+        return fail(c, what, rc);
+    }
+    while (ok && (rc = varjfs_iterator_next(i, &entry)) > 0) {
+        printf("%s", is_json && is_first ? "{" : "");
+        ok = show_attribute(c, &entry, is_first);
+        is_first = false;
+    }
+    varjfs_iterator_free(i);
+    if (ok && rc == 0) {
+        printf("%s", !is_json ? "" : is_first ? "{}\n" : "}\n");
+    }
+    return ok && (rc == 0 || fail(c, what, rc));
+}
+
+static bool get_attribute(Client *c)
+{
+    g_autofree char *value = g_malloc(VARJFS_VALUE_MAX);
+    size_t len;
+
+    return execute(c, varjfs_attribute_get(c->batch, c->space, c->name, c->more, value,
+                                           VARJFS_VALUE_MAX, &len, NULL)) &&
+           put_out(c, value, len);
+}
+
+static bool put_attribute(Client *c)
+{
+    g_autofree char *piece = NULL;
+    const char *value = c->last;
+    size_t len = value != NULL ? strlen(value) : 0;
+
+    if (value == NULL) {
+        piece = g_malloc(PIECE);
+        if (!next_piece(c, piece, &len)) {
+            return false;
+        }
+        value = piece;
+    }
+    return execute(c, varjfs_attribute_put(c->batch, c->space, c->name, c->more, value,
+                                           len, 0, NULL));
+}
+
+static bool delete_attribute(Client *c)
+{
+    return execute(c,
+                   varjfs_attribute_delete(c->batch, c->space, c->name, c->more, NULL));
+}
+
 /* ---- keys -------------------------------------------------------------------------- */
 
 static bool get_key(Client *c)
@@ -243,18 +359,28 @@ typedef struct Verb {
 } Verb;
 
 static const Verb object_verbs[] = {
-    {"list", list_objects, 0, 2},    {"create", create, 2, 2},
-    {"status", show_status, 2, 2},   {"read", read_object, 2, 2},
-    {"write", write_object, 2, 2},   {"insert", insert, 3, 3},
-    {"delete", delete_object, 2, 2}, {0},
+    {"list", list_objects, 0, 2},
+    {"create", create, 2, 2},
+    {"status", show_status, 2, 2},
+    {"read", read_object, 2, 2},
+    {"write", write_object, 2, 2},
+    {"insert", insert, 3, 3},
+    {"resize", resize, 3, 3},
+    {"rename", rename_object, 3, 3},
+    {"delete", delete_object, 2, 2},
+    {"clear", clear_objects, 1, 1},
+    {0},
+};
+
+static const Verb item_verbs[] = {
+    {"list", list_objects, 0, 2},       {"attributes", list_attributes, 2, 3},
+    {"get", get_attribute, 3, 3},       {"put", put_attribute, 3, 4},
+    {"delete", delete_attribute, 3, 3}, {0},
 };
 
 static const Verb key_verbs[] = {
-    {"list", list_keys, 0, 2},
-    {"get", get_key, 2, 2},
-    {"put", put_key, 2, 3},
-    {"delete", delete_key, 2, 2},
-    {0},
+    {"list", list_keys, 0, 2},    {"get", get_key, 2, 2},      {"put", put_key, 2, 3},
+    {"delete", delete_key, 2, 2}, {"clear", clear_keys, 1, 1}, {0},
 };
 
 static bool run_verb(Client *c, const Verb *verb)
@@ -282,6 +408,7 @@ static int run(const VjCtl *ctl, const Verb *verbs)
     c.space = count > 0 ? ctl->operands[2] : NULL;
     c.name = count > 1 ? ctl->operands[3] : NULL;
     c.more = count > 2 ? ctl->operands[4] : NULL;
+    c.last = count > 3 ? ctl->operands[5] : NULL;
     for (const Verb *v = verbs; v->name != NULL; v++) {
         if (strcmp(ctl->operands[0], v->name) != 0) {
             continue;
@@ -299,6 +426,11 @@ static int run(const VjCtl *ctl, const Verb *verbs)
 int vj_ctl_objects(const VjCtl *ctl)
 {
     return run(ctl, object_verbs);
+}
+
+int vj_ctl_items(const VjCtl *ctl)
+{
+    return run(ctl, item_verbs);
 }
 
 int vj_ctl_kv(const VjCtl *ctl)

@@ -221,18 +221,29 @@ static const Subcommand subcommands[] = {
      1,
      vj_ctl_scrub},
     {{.name = "varjfsctl objects",
-      .operands = "list|create|status|read|write|insert|delete [OPTION...] SOURCE "
-                  "[SPACE [NAME [OFFSET]]]",
+      .operands = "list|create|status|read|write|insert|resize|rename|delete|clear "
+                  "[OPTION...] SOURCE [SPACE [NAME [OFFSET|BYTES|NEW-NAME]]]",
       .summary =
           "Objects of a volume that is not mounted, by the daemon that serves it to\n"
           "programs.  list: shows namespaces, or the names of one, or those that\n"
-          "begin with NAME.  write and insert take standard input.",
+          "begin with NAME.  write and insert take standard input.  clear: deletes\n"
+          "all of a namespace.",
       .switches = objects_switches},
      2,
      5,
      vj_ctl_objects},
+    {{.name = "varjfsctl items",
+      .operands = "list|attributes|get|put|delete [OPTION...] SOURCE [SPACE [ITEM "
+                  "[ATTRIBUTE [VALUE]]]]",
+      .summary =
+          "Attributes of objects, likewise.  attributes: shows those of an item, or\n"
+          "those that begin with ATTRIBUTE.  put: without VALUE, standard input.",
+      .switches = kv_switches},
+     2,
+     6,
+     vj_ctl_items},
     {{.name = "varjfsctl kv",
-      .operands = "list|get|put|delete [OPTION...] SOURCE [SPACE [KEY [VALUE]]]",
+      .operands = "list|get|put|delete|clear [OPTION...] SOURCE [SPACE [KEY [VALUE]]]",
       .summary = "Keys of a volume, likewise.  put: without VALUE, standard input.",
       .switches = kv_switches},
      2,

@@ -3,7 +3,7 @@
  * ctl.h - varjfsctl from the inside: its subcommands, and how they print
  *
  * Most of them go through a mount: ioctls and xattrs of files that the caller may open.
- * objects and kv use a daemon as programs do, keygen nothing.
+ * objects, items and kv use a daemon as programs do, keygen nothing.
  */
 #ifndef VJ_CMD_CTL_H
 #define VJ_CMD_CTL_H
@@ -54,6 +54,7 @@ int vj_ctl_checkpoint(const VjCtl *ctl);
 int vj_ctl_keygen(const VjCtl *ctl);
 int vj_ctl_node(const VjCtl *ctl);
 int vj_ctl_objects(const VjCtl *ctl);
+int vj_ctl_items(const VjCtl *ctl);
 int vj_ctl_kv(const VjCtl *ctl);
 
 /* Called for each line, without its end; false: stop with an error that was reported. */

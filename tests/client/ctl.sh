@@ -44,6 +44,25 @@ check "with a transformation" varjfsctl objects create --transform=rle "$v" o r
 is "which it has" "$(varjfsctl objects status "$v" o r | sed -n 's/transform=//p')" rle
 is "names" "$(varjfsctl objects list "$v" o | tr '\n' ' ')" "log r "
 check "gone" varjfsctl objects delete "$v" o r
+check "cut off" varjfsctl objects resize "$v" o log 2
+is "it is" "$(varjfsctl objects read "$v" o log)" ne
+check "another name" varjfsctl objects rename "$v" o log renamed
+check "and back" varjfsctl objects rename "$v" o renamed log
+echo new >"$T/in"
+from_file "$T/in" varjfsctl objects write "$v" o log
+check "an attribute" varjfsctl items put "$v" o log colour red
+check "from standard input" from_file "$T/value" varjfsctl items put "$v" o log v
+varjfsctl items get "$v" o log v >"$T/got"
+check "it is there" cmp "$T/value" "$T/got"
+check "an attribute goes" varjfsctl items delete "$v" o log v
+is "attributes" "$(varjfsctl items attributes "$v" o log)" colour=red
+is "as JSON" "$(varjfsctl items attributes --json "$v" o log)" '{"colour": "red"}'
+is "which is reserved" "$(varjfsctl items put "$v" o log varjfs.mode x 2>&1)" \
+    "varjfsctl items: o/log: a name that is reserved"
+varjfsctl kv put "$v" gone k v
+check "all keys go" varjfsctl kv clear "$v" gone
+is "with their namespace" "$(varjfsctl kv list "$v")" s
+is "once" "$(varjfsctl kv clear "$v" gone 2>&1)" "varjfsctl kv: gone: no such object, key or volume"
 is "no such volume" "$(varjfsctl kv list "$T/none" 2>&1 | grep -c "^varjfsctl kv: $T/none: .*no such")" 1
 is "bad usage" "$(varjfsctl kv get "$v" s >/dev/null 2>&1; echo $?)" 2
 
@@ -54,6 +73,9 @@ if [ -w /dev/fuse ]; then
     at_exit fusermount3 -u -q "$T/mnt"
     check "a mount" varjfs "$v" "$T/mnt"
     is "an object is a file" "$(cat "$T/mnt/.varjfs/objects/o/log")" new
+    ! command -v getfattr >/dev/null ||
+        is "with its attributes" \
+            "$(getfattr --only-values -n user.colour "$T/mnt/.varjfs/objects/o/log" 2>/dev/null)" red
     is "a volume that is mounted" "$(varjfsctl kv list "$v" 2>&1 | grep -c 'another program\|busy\|in use')" 1
     check "unmounted" fusermount3 -u "$T/mnt"
     check "and whole" fsck.varjfs -n "$v"

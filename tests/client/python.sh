@@ -66,7 +66,56 @@ with varjfs.open(sys.argv[1]) as v:
     f.truncate(20)
     check("and longer", io.BufferedReader(o["file"]).read() == b"234inserte" + b"\0" * 10)
     check("names", list(o) == ["file"] and "none" not in o)
+    a = f.attributes
+    a["colour"], a["empty"] = b"red", b""
+    check("attributes", dict(a) == {"colour": b"red", "empty": b""} and a["colour"] == b"red")
+    check("an attribute that is not there", raises(KeyError, lambda: a["none"]) and "none" not in a)
+    del a["empty"]
+    check("deleted", list(a) == ["colour"] and raises(KeyError, a.__delitem__, "empty"))
+    check("a name that is reserved", raises(OSError, a.__setitem__, "varjfs.mode", b"").errno == errno.EPERM)
+    o.create("other", attributes={"size": b"1" * 5000, "colour": b"blue"})
+    check("items with attributes", list(o.with_attributes("colour", "size")) ==
+          [("file", {"colour": b"red"}), ("other", {"colour": b"blue", "size": None})])
+    check("a name that is taken", raises(FileExistsError, o.rename, "file", "other", exclusive=True))
+    o.rename("other", "file")
+    check("another object of that name", list(o) == ["file"] and o["file"].attributes["colour"] == b"blue")
     o.delete("file")
+    check("attributes of what is gone", raises(OSError, lambda: a["colour"]).errno == errno.ENOENT)
+
+    atomic = varjfs.Semantics(atomicity=2)
+    o.create("dead")
+    b = v.batch(atomic)
+    b.create("o", "new", attributes={"a": b"1"})
+    b.put_attribute("o", "new", "b", b"2")
+    b.delete("o", "dead")
+    b.put("k", "beside", b"3")
+    check("all of an atomic batch", b.execute() == [0] * 4 and list(o) == ["new"] and
+          dict(o["new"].attributes) == {"a": b"1", "b": b"2"} and k["beside"] == b"3")
+    b.delete_attribute("o", "new", "a")
+    b.create("o", "more")
+    b.delete_key("k", "none")
+    check("or nothing", b.execute() == [errno.ECANCELED] * 2 + [errno.ENOENT] and
+          list(o) == ["new"] and "a" in o["new"].attributes)
+    # What stands in varjfs-semantics(7) of each operation.
+    for what, add in (("write", lambda: b.write("o", "new", 0, b"x")),
+                      ("replace", lambda: b.replace("o", "new", 0, 0, b"x")),
+                      ("resize", lambda: b.resize("o", "new", 1)),
+                      ("rename", lambda: b.rename("o", "new", "newer"))):
+        b.put("k", "beside", b"4")
+        add()
+        check(f"no {what} in an atomic batch", b.execute() == [errno.ECANCELED, errno.ENOTSUP] and
+              k["beside"] == b"3")
+    b.close()
+    del k["beside"]
+    for n in range(1100):
+        k[f"many{n}"] = b""
+    v.keys("emptied")["a"] = b""
+    v.keys("emptied").clear()
+    o.clear()
+    check("namespaces that are gone", list(v.keys("emptied")) == [] and list(o) == [])
+    for n in list(k):
+        if n.startswith(b"many"):
+            del k[n]
     check("gone", list(o) == [] and raises(OSError, f.read, 1).errno == errno.ENOENT)
     s = varjfs.Semantics("default", safety=2, persistency=2)
     k.put("safe", b"1", semantics=s)

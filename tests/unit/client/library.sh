@@ -75,6 +75,8 @@ run_example varjfs_batch "no error"
 run_example varjfs_kv "run 1"
 is "and a second time" "$("$T/varjfs_kv" "$T/volume" 2>&1)" "run 2"
 run_example varjfs_iterate "$(printf 'accounts/anna: 2 bytes\naccounts/otto: 3 bytes\nruns/count: 4 bytes')"
+run_example varjfs_item "$(printf 'p1: On trees\np2: ')"
+run_example varjfs_namespace_delete "$(printf '1024 so far\ngone')"
 compile_example varjfs_object
 if grep -q '^#define HAVE_ZSTD 1' "$builddir/config.h"; then
     "$T/varjfs_object" "$T/volume" >"$T/object.out" 2>&1
