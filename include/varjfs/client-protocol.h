@@ -34,6 +34,7 @@
 #define VARJFS_WIRE_BATCH_RETURN_MAX (16u << 20) /* of a reply */
 /* Of the bulk of an atomic batch. */
 #define VARJFS_WIRE_ATOMIC_BULK_MAX (32u << 20)
+#define VARJFS_WIRE_ATOMIC_WRITE_MAX 4080u
 #define VARJFS_WIRE_BATCH_HEAD_BYTES 8u
 #define VARJFS_WIRE_OP_HEAD_BYTES 32u
 #define VARJFS_WIRE_RESULT_BYTES 12u
@@ -45,7 +46,8 @@
  *                  4  4  operations, 1 ... VARJFS_WIRE_OPS_MAX
  */
 /* All operations or none, in one transaction of the metadata: what has to do with content
- * cannot be part of it. */
+ * cannot be part of it, but for the first write to an object that the batch has created,
+ * at offset 0 and of VARJFS_WIRE_ATOMIC_WRITE_MAX bytes at most. */
 #define VARJFS_WIRE_ATOMIC 1u
 /* Behind the first operation that fails, none is done: their status is CANCELED. */
 #define VARJFS_WIRE_STOP 2u

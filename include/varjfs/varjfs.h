@@ -53,6 +53,8 @@ typedef struct varjfs_iterator varjfs_iterator;
 #define VARJFS_ITERATE_VALUE_MAX 4096
 /* Operations of an atomic batch; others may be longer, and go as several requests. */
 #define VARJFS_ATOMIC_MAX 4096
+/* Bytes that an atomic batch may write to an object which it creates, in one write. */
+#define VARJFS_ATOMIC_WRITE_MAX 4080
 /* Batches that have been submitted and not been waited for, of one connection. */
 #define VARJFS_IN_FLIGHT_MAX 256
 
@@ -106,7 +108,8 @@ enum varjfs_atomicity {
     VARJFS_ATOMICITY_NONE = 0,      /* a crash may leave a part of an operation */
     VARJFS_ATOMICITY_OPERATION = 1, /* each operation happens entirely or not at all */
     VARJFS_ATOMICITY_BATCH = 2      /* the whole batch does; what has to do with content
-                                     * is -ENOTSUP */
+                                     * is -ENOTSUP, unless it is small and of an object
+                                     * that the batch creates: varjfs-semantics(7) */
 };
 enum varjfs_concurrency {
     VARJFS_CONCURRENCY_NONE = 0,            /* nobody else uses the same objects */

@@ -108,6 +108,8 @@ _Static_assert(VARJFS_EXCLUSIVE == VARJFS_WIRE_EXCLUSIVE &&
                    VARJFS_APPEND == VARJFS_WIRE_APPEND &&
                    VARJFS_CREATE == VARJFS_WIRE_MAKE,
                "flags of the header are those of the wire");
+_Static_assert(VARJFS_ATOMIC_WRITE_MAX == VARJFS_WIRE_ATOMIC_WRITE_MAX,
+               "and so is what an atomic batch writes");
 
 int varjfs_object_write(varjfs_batch *b, const char *space, const char *name,
                         const void *src, size_t len, uint64_t offset, unsigned flags,

@@ -103,7 +103,8 @@ int vj_client_object(VjClientRun *run, const VjClientOp *op,
 
 /* ---- transaction.c ----------------------------------------------------------------- */
 
-/* Operations of this kind are part of a transaction. */
+/* Operations of this kind are part of a transaction; with them the first write to an
+ * object that an atomic batch creates. */
 bool vj_client_is_in_transaction(uint8_t kind);
 /*
  * A run of them, in one transaction: from run->at on, as many as follow one another and
@@ -119,9 +120,10 @@ int vj_client_transaction_atomic(VjClientRun *run) G_GNUC_WARN_UNUSED_RESULT;
 
 /* What is known of an operation before its transaction. */
 typedef struct VjClientStep {
-    int refused;           /* 0, or why it is not begun: its own result */
-    uint64_t dir;          /* of its namespace; 0: not there */
-    uint64_t ino;          /* of what it makes; of what it has deleted */
+    int refused;  /* 0, or why it is not begun: its own result */
+    uint64_t dir; /* of its namespace; 0: not there */
+    uint64_t ino; /* of what it makes; of what it has deleted */
+    bool is_creation;
     VjFsSetting *settings; /* owned; room for VJ_CLIENT_SETTINGS_MAX */
     size_t setting_count;
 } VjClientStep;

@@ -15,6 +15,7 @@
 
 #define USER_PREFIX "user."
 
+G_STATIC_ASSERT(VARJFS_WIRE_ATOMIC_WRITE_MAX == VJ_FILE_INLINE_MAX);
 G_STATIC_ASSERT(sizeof USER_PREFIX - 1 + VARJFS_WIRE_ATTRIBUTE_NAME_MAX == VJ_NAME_MAX);
 G_STATIC_ASSERT(VARJFS_WIRE_VALUE_MAX == VJ_XATTR_VALUE_MAX);
 
@@ -140,13 +141,14 @@ int vj_client_item_prepare(VjClientRun *run, const VjClientOp *op, VjClientStep 
     int rc = 0;
 
     if (op->kind == VARJFS_WIRE_OBJECT_CREATE) {
+        step->is_creation = true;
         if (op->brings.len > 0) {
             rc = take_settings(vj_slice(op->brings.data, (size_t)op->old_len), step);
             rc = rc == 0 ? check_attributes(attributes_of(op)) : rc;
         }
         return rc == 0 ? vj_fs_ino_new(run->clients->fs, &step->ino) : rc;
     }
-    return op->kind == VARJFS_WIRE_OBJECT_DELETE
+    return op->kind == VARJFS_WIRE_OBJECT_DELETE || op->kind == VARJFS_WIRE_OBJECT_WRITE
                ? 0
                : vj_client_attribute_name(op->second, name);
 }
@@ -207,6 +209,28 @@ static int attribute(VjTxn *txn, VjClientTxn *t, uint64_t ino, const VjClientOp 
     }
 }
 
+/* The object was made by an operation before: else a write would not be atomic. */
+static bool is_new(const VjClientTxn *t, uint64_t ino)
+{
+    for (uint32_t i = 0; i < t->done; i++) {
+        if (t->steps[i].is_creation && t->steps[i].ino == ino) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int first_write(VjTxn *txn, const VjClientTxn *t, uint64_t ino,
+                       const VjClientOp *op)
+{
+    VjFileTable *files = vj_volume_files(t->run->clients->volume);
+    int rc = is_new(t, ino)
+                 ? vj_file_fill(txn, files, ino, op->brings.data, op->brings.len)
+                 : -EOPNOTSUPP;
+
+    return rc == -EBUSY ? -EOPNOTSUPP : rc;
+}
+
 int vj_client_item(VjTxn *txn, VjClientTxn *t, VjClientStep *step, const VjClientOp *op,
                    VjClientResult *result)
 {
@@ -226,6 +250,9 @@ int vj_client_item(VjTxn *txn, VjClientTxn *t, VjClientStep *step, const VjClien
     }
     if (d.type != DT_REG) {
         return -EISDIR; /* a program of a mount has made something else of it */
+    }
+    if (op->kind == VARJFS_WIRE_OBJECT_WRITE) {
+        return first_write(txn, t, d.ino, op);
     }
     return op->kind == VARJFS_WIRE_OBJECT_DELETE
                ? vj_fs_txn_remove(txn, t->after, step->dir, name, false, &step->ino)

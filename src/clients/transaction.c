@@ -97,6 +97,7 @@ static bool is_own_result(const VjClientOp *op, int rc)
     case -EISDIR:
     case -ENOTDIR:
     case -EPERM:
+    case -EOPNOTSUPP:
     case VJ_CLIENT_RESERVED:
         return true;
     default: /* of what is damaged something may have gone already */
@@ -153,14 +154,22 @@ static int check_name(const VjClientOp *op)
     return vj_client_name(op->name, name);
 }
 
+/* A write that may be the first one to what the batch creates. */
+static bool is_small_write(const VjClientOp *op)
+{
+    return op->kind == VARJFS_WIRE_OBJECT_WRITE && op->flags == 0 && op->offset == 0 &&
+           op->brings.len <= VARJFS_WIRE_ATOMIC_WRITE_MAX;
+}
+
 /* What is known of one before the transaction: 0, or its own result. */
 static int prepare_one(VjClientTxn *t, const VjClientOp *op, VjClientStep *step)
 {
     VjClientRun *run = t->run;
     bool is_key = vj_client_is_key(op->kind);
-    int rc = !vj_client_is_in_transaction(op->kind) ? -EOPNOTSUPP
-             : writes(op->kind) && run->read_only   ? -EROFS
-                                                    : check_name(op);
+    bool belongs = vj_client_is_in_transaction(op->kind) || is_small_write(op);
+    int rc = !belongs                             ? -EOPNOTSUPP
+             : writes(op->kind) && run->read_only ? -EROFS
+                                                  : check_name(op);
 
     if (rc == 0 && !is_key) {
         rc = vj_client_item_prepare(run, op, step);

@@ -250,6 +250,16 @@ void vj_file_utimens_end(VjUtimens *u, int r);
  */
 int vj_file_settings_changed(VjFileTable *table, uint64_t ino) G_GNUC_WARN_UNUSED_RESULT;
 
+/*
+ * vj_file_fill - the first content of a file that this transaction of the caller's makes
+ *
+ * Nobody has it open yet.  It is stored beside the inode, so it is there with the name.
+ * @len      at most VJ_FILE_INLINE_MAX
+ * Returns   0; -EBUSY it has content already; errors of meta
+ */
+int vj_file_fill(VjTxn *txn, VjFileTable *table, uint64_t ino, const void *src,
+                 size_t len) G_GNUC_WARN_UNUSED_RESULT;
+
 /* Another session changed the record of @ino (all: of any inode): what is written back
  * from now on looks at it again.  Neither blocks nor reads.  Any thread. */
 void vj_file_record_changed(VjFileTable *table, uint64_t ino);

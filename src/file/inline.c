@@ -8,6 +8,8 @@
 #include "file/file-private.h"
 #include "file/inode-format.h"
 
+#include <sys/stat.h>
+
 #define OVERHEAD (sizeof(VjInlineHead) + VJ_INLINE_CHECKSUM_BYTES)
 G_STATIC_ASSERT(sizeof(((VjInlineRecord *)0)->bytes) == OVERHEAD + VJ_SYMLINK_MAX);
 
@@ -131,4 +133,28 @@ int vj_symlink_get(VjTxn *txn, const VjInode *inode, char *dst, size_t *len)
     }
     *len = inode->size;
     return vj_inline_get(txn, inode, dst, VJ_SYMLINK_MAX, NULL);
+}
+
+int vj_file_fill(VjTxn *txn, VjFileTable *table, uint64_t ino, const void *src,
+                 size_t len)
+{
+    VjInlineRecord record;
+    VjTransform want;
+    VjInode inode;
+    int r = vj_inode_get(txn, ino, &inode);
+
+    g_assert(len <= VJ_FILE_INLINE_MAX);
+    if (r < 0 || len == 0) {
+        return r;
+    }
+    if (!S_ISREG(inode.mode) || inode.content != VJ_CONTENT_EMPTY || inode.size > 0) {
+        return -EBUSY;
+    }
+    want = vj_file_transform(table, &inode);
+    vj_inline_make(ino, &want, src, len, &record);
+    inode.content = VJ_CONTENT_INLINE;
+    inode.size = len;
+    inode.stored_bytes = record.stored_bytes;
+    r = vj_inline_put(txn, ino, &record);
+    return r < 0 ? r : vj_inode_put(txn, &inode);
 }

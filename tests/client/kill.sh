@@ -34,6 +34,10 @@ META, OBJECTS = "m" + number, "o" + number
 ATOMIC, STORAGE = 2, 2
 
 
+def content_of(attributes):
+    return b"".join(name.encode() + value for name, value in sorted(attributes.items())) * 2
+
+
 class Content:
     """An object: what it was since it was last durable, now last."""
 
@@ -76,6 +80,10 @@ class Model:
             elif what <= 2 and name not in items:
                 items[name] = {f"a{i}": value for i in range(rng.randrange(3))}
                 plan.append(("create", META, name, dict(items[name])))
+                # Its content follows from its attributes: it is there with them.
+                plan.append(("write", META, name, 0, content_of(items[name])))
+                items[name]["content"] = content_of(items[name])
+                plan.append(("put_attribute", META, name, "content", items[name]["content"]))
             elif what == 3 and name in items:
                 plan.append(("delete", META, name))
                 del items[name]
@@ -184,6 +192,10 @@ def check(everything):
     with varjfs.open(source) as v:
         keys = dict(v.keys(META).items_from())
         items = {name: dict(v.objects(META)[name].attributes) for name in v.objects(META)}
+        for name, attributes in items.items():
+            with v.objects(META)[name] as o:
+                if o.read() != attributes["content"]:
+                    sys.exit(f"{META}: item {name} has not the content that came with it")
         n = int(keys.get(b"n", 0))
         if n < behind or (keys, items) != states.get(n):
             sys.exit(f"{META}: as behind batch {n}, {behind} was durable, {done} done:\n"

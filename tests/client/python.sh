@@ -88,9 +88,11 @@ with varjfs.open(sys.argv[1]) as v:
     b.create("o", "new", attributes={"a": b"1"})
     b.put_attribute("o", "new", "b", b"2")
     b.delete("o", "dead")
+    b.write("o", "new", 0, b"first")
     b.put("k", "beside", b"3")
-    check("all of an atomic batch", b.execute() == [0] * 4 and list(o) == ["new"] and
-          dict(o["new"].attributes) == {"a": b"1", "b": b"2"} and k["beside"] == b"3")
+    check("all of an atomic batch", b.execute() == [0] * 5 and list(o) == ["new"] and
+          dict(o["new"].attributes) == {"a": b"1", "b": b"2"} and k["beside"] == b"3" and
+          o["new"].read() == b"first")
     b.delete_attribute("o", "new", "a")
     b.create("o", "more")
     b.delete_key("k", "none")

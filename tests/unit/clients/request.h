@@ -294,4 +294,29 @@ static inline int fixture_teardown(void **state)
     return 0;
 }
 
+/* What a process that is killed now leaves behind. */
+static inline void fixture_copy(const Fixture *x, Fixture *copy)
+{
+    g_autofree char *from = g_strconcat(x->dir, "/.", NULL);
+    const char *argv[] = {"cp", "-R", from, NULL, NULL};
+    g_autoptr(GError) error = NULL;
+    int status;
+
+    copy->dir = vj_test_make_dir();
+    argv[3] = copy->dir;
+    if (!g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_SEARCH_PATH, NULL,
+                      NULL, NULL, NULL, &status, &error)) {
+        fail_msg("%s", error->message);
+    }
+    assert_int_equal(status, 0);
+    fixture_open(copy);
+}
+
+static inline void copy_end(Fixture *copy)
+{
+    assert_int_equal(vj_clients_close(copy->c), 0);
+    expect_sound(copy);
+    vj_test_remove_dir(copy->dir);
+}
+
 #endif

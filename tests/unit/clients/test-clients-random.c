@@ -3,7 +3,7 @@
  * test-clients-random.c - batches at random beside a model, of several threads at once
  *
  * Each thread has namespaces of its own, of which its model knows all: objects are byte
- * arrays, keys a table.  In between the volume is closed and opened.
+ * arrays with a table of attributes, keys a table.  In between the volume is closed and opened.
  * VARJFS_MODEL_SEED=N repeats a run; VARJFS_MODEL_OPS is how many batches a thread does.
  */
 #include "request.h"
@@ -13,6 +13,7 @@
 #define BATCHES_DEFAULT 150u
 #define OPS_MOST 12u
 #define NAMES 8u
+#define ATTRIBUTES 3u /* of an object */
 #define LEN_MOST 20000u
 
 typedef struct Model {
@@ -20,6 +21,7 @@ typedef struct Model {
     char space[8];
     VjRng rng;
     GByteArray *objects[NAMES]; /* NULL: it is not there */
+    GByteArray *attributes[NAMES][ATTRIBUTES];
     GByteArray *keys[NAMES];
     uint64_t batches;
 } Model;
@@ -148,6 +150,109 @@ static void add_object(Model *m, Request *q, Op op, GByteArray **slot, GByteArra
     }
 }
 
+static void forget_attributes(Model *m, uint64_t which)
+{
+    for (unsigned i = 0; i < ATTRIBUTES; i++) {
+        g_clear_pointer(&m->attributes[which][i], g_byte_array_unref);
+    }
+}
+
+static void add_resize(Model *m, Request *q, Op op, GByteArray *object, Expected *e)
+{
+    op.kind = VARJFS_WIRE_OBJECT_RESIZE;
+    op.offset = below(m, LEN_MOST);
+    request_add(q, op);
+    e->status = object == NULL ? VJ_WIRE_ABSENT : VJ_WIRE_OK;
+    if (object != NULL) {
+        guint before = object->len;
+
+        g_byte_array_set_size(object, (guint)op.offset);
+        if (object->len > before) {
+            memset(object->data + before, 0, object->len - before);
+        }
+    }
+}
+
+static void add_rename(Model *m, Request *q, Op op, uint64_t which, Expected *e)
+{
+    uint64_t to = below(m, NAMES);
+    char name[16];
+
+    g_snprintf(name, sizeof name, "n%u", (unsigned)to);
+    op.kind = VARJFS_WIRE_OBJECT_RENAME;
+    op.second = name;
+    op.flags = below(m, 2) == 0 ? VARJFS_WIRE_EXCLUSIVE : 0;
+    request_add(q, op);
+    if (m->objects[which] == NULL) {
+        e->status = VJ_WIRE_ABSENT;
+    } else if (m->objects[to] != NULL && op.flags != 0) {
+        e->status = VARJFS_WIRE_EXISTS;
+    } else if (to != which) {
+        g_clear_pointer(&m->objects[to], g_byte_array_unref);
+        forget_attributes(m, to);
+        m->objects[to] = g_steal_pointer(&m->objects[which]);
+        for (unsigned i = 0; i < ATTRIBUTES; i++) {
+            m->attributes[to][i] = g_steal_pointer(&m->attributes[which][i]);
+        }
+    }
+}
+
+static void add_attribute(Model *m, Request *q, Op op, uint64_t which, GByteArray *brings,
+                          Expected *e)
+{
+    uint64_t number = below(m, ATTRIBUTES);
+    GByteArray **slot = &m->attributes[which][number];
+    char name[2] = {(char)('a' + number), '\0'};
+
+    op.kind = (uint8_t)(VARJFS_WIRE_ATTRIBUTE_PUT + below(m, 3));
+    op.second = name;
+    op.most = op.kind == VARJFS_WIRE_ATTRIBUTE_GET ? 300 : 0;
+    e->status = m->objects[which] == NULL ? VJ_WIRE_ABSENT : VJ_WIRE_OK;
+    if (op.kind == VARJFS_WIRE_ATTRIBUTE_PUT) {
+        fill(m, brings, below(m, 300));
+        op.brings = brings->data;
+        op.len = brings->len;
+        if (m->objects[which] != NULL) {
+            g_clear_pointer(slot, g_byte_array_unref);
+            *slot = slice_of(brings, 0, UINT64_MAX);
+        }
+    } else if (m->objects[which] != NULL && *slot == NULL) {
+        e->status = VARJFS_WIRE_NO_ATTRIBUTE;
+    } else if (*slot != NULL && op.kind == VARJFS_WIRE_ATTRIBUTE_GET) {
+        e->bytes = slice_of(*slot, 0, UINT64_MAX);
+    } else if (*slot != NULL) {
+        g_clear_pointer(slot, g_byte_array_unref);
+    }
+    request_add(q, op);
+}
+
+static void add_any(Model *m, Request *q, Op op, uint64_t which, Expected *e)
+{
+    g_autoptr(GByteArray) brings = g_byte_array_new();
+
+    switch (below(m, 8)) {
+    case 0:
+        add_resize(m, q, op, m->objects[which], e);
+        break;
+    case 1:
+        add_rename(m, q, op, which, e);
+        break;
+    case 2:
+    case 3:
+        add_attribute(m, q, op, which, brings, e);
+        break;
+    case 4:
+    case 5:
+        add_object(m, q, op, &m->objects[which], brings, e);
+        if (m->objects[which] == NULL) {
+            forget_attributes(m, which);
+        }
+        break;
+    default:
+        add_key(m, q, op, &m->keys[which], brings, e);
+    }
+}
+
 static void compare(Request *q, Expected *expected)
 {
     for (uint32_t i = 0; i < q->count; i++) {
@@ -172,17 +277,12 @@ static void do_batch(Model *m)
     uint64_t count = 1 + below(m, OPS_MOST);
 
     for (uint64_t i = 0; i < count; i++) {
-        g_autoptr(GByteArray) brings = g_byte_array_new();
         uint64_t which = below(m, NAMES);
         char name[16];
         Op op = {.space = m->space, .name = name};
 
         g_snprintf(name, sizeof name, "n%u", (unsigned)which);
-        if (below(m, 2) == 0) {
-            add_key(m, &q, op, &m->keys[which], brings, &expected[i]);
-        } else {
-            add_object(m, &q, op, &m->objects[which], brings, &expected[i]);
-        }
+        add_any(m, &q, op, which, &expected[i]);
     }
     request_run(&q, m->x->c);
     compare(&q, expected);
@@ -236,6 +336,7 @@ static void test_batches_at_random(void **state)
         for (unsigned j = 0; j < NAMES; j++) {
             g_clear_pointer(&models[i].objects[j], g_byte_array_unref);
             g_clear_pointer(&models[i].keys[j], g_byte_array_unref);
+            forget_attributes(&models[i], j);
         }
     }
 }

@@ -213,31 +213,6 @@ static uint64_t ino_of_space(VjClients *c, VjClientKind kind)
     return ino;
 }
 
-/* What a process that is killed now leaves behind. */
-static void fixture_copy(const Fixture *x, Fixture *copy)
-{
-    g_autofree char *from = g_strconcat(x->dir, "/.", NULL);
-    const char *argv[] = {"cp", "-R", from, NULL, NULL};
-    g_autoptr(GError) error = NULL;
-    int status;
-
-    copy->dir = vj_test_make_dir();
-    argv[3] = copy->dir;
-    if (!g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_SEARCH_PATH, NULL,
-                      NULL, NULL, NULL, &status, &error)) {
-        fail_msg("%s", error->message);
-    }
-    assert_int_equal(status, 0);
-    fixture_open(copy);
-}
-
-static void copy_end(Fixture *copy)
-{
-    assert_int_equal(vj_clients_close(copy->c), 0);
-    expect_sound(copy);
-    vj_test_remove_dir(copy->dir);
-}
-
 /* What is written, and then not deleted after all, has to be safe. */
 static void write_and_try_to_delete(VjClients *c, const char *text, uint32_t status)
 {
@@ -442,7 +417,7 @@ static void test_all_or_none(void **state)
 
     q = request_new(VARJFS_WIRE_ATOMIC, 0);
     request_add(&q, KEY(PUT, .name = "a", .brings = "1", .len = 1));
-    request_add(&q, OBJECT(WRITE, .name = "o", .brings = "1", .len = 1));
+    request_add(&q, OBJECT(RWRITE, .name = "o", .brings = "1", .len = 1));
     request_run(&q, c);
     assert_int_equal(status_of(&q, 1), VARJFS_WIRE_NOT_ATOMIC);
     request_end(&q);

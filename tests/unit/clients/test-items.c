@@ -74,6 +74,21 @@ static void expect_content(VjClients *c, const char *name, const char *text)
     request_end(&q);
 }
 
+/* @bytes long, and at most @most are stored for it. */
+static void expect_stored(VjClients *c, const char *name, uint64_t bytes, uint64_t most)
+{
+    Request q = request_new(0, 0);
+    const uint8_t *status;
+
+    request_add(&q, OBJECT(STATUS, .name = name, .most = VARJFS_WIRE_STATUS_MAX));
+    request_run(&q, c);
+    assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+    status = take(&q, value_of(&q, 0));
+    assert_int_equal(vj_le64_get(status), bytes);
+    assert_in_range(vj_le64_get(status + 8), 1, most);
+    request_end(&q);
+}
+
 static void write_text(VjClients *c, const char *name, const char *text)
 {
     assert_int_equal(run_one(c, OBJECT(WRITE, .flags = VARJFS_WIRE_MAKE, .name = name,
@@ -306,7 +321,7 @@ static void test_what_no_atomic_batch_has(void **state)
     for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
         Request q = request_new(VARJFS_WIRE_ATOMIC, 0);
 
-        request_add(&q, OBJECT(DELETE, .name = "o"));
+        request_add(&q, OBJECT(CREATE, .name = "beside"));
         request_add(&q, refused[i]);
         request_run(&q, c);
         assert_int_equal(status_of(&q, 0), VJ_WIRE_CANCELED);
@@ -314,6 +329,69 @@ static void test_what_no_atomic_batch_has(void **state)
         request_end(&q);
     }
     expect_objects(c, "o");
+}
+
+/* Of what is created in the batch content may be given, small and once. */
+static void test_first_writes(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    g_autofree char *longest = g_strnfill(VARJFS_WIRE_ATOMIC_WRITE_MAX + 1, 'l');
+    Request q = request_new(VARJFS_WIRE_ATOMIC, VARJFS_WIRE_SAFETY_STORAGE);
+    const Op refused[] = {
+        OBJECT(WRITE, .name = "new", .brings = longest,
+               .len = VARJFS_WIRE_ATOMIC_WRITE_MAX + 1),
+        OBJECT(WRITE, .name = "new", .brings = "x", .len = 1, .offset = 1),
+        OBJECT(WRITE, .name = "new", .brings = "x", .len = 1,
+               .flags = VARJFS_WIRE_APPEND),
+        OBJECT(WRITE, .name = "made", .brings = "x", .len = 1, .flags = VARJFS_WIRE_MAKE),
+        OBJECT(WRITE, .name = "old", .brings = "x", .len = 1),
+        OBJECT(WRITE, .name = "filled", .brings = "x", .len = 1),
+    };
+    Fixture copy;
+
+    make(c, "old");
+    for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
+        Request r = request_new(VARJFS_WIRE_ATOMIC, 0);
+
+        request_add(&r, OBJECT(CREATE, .name = "new"));
+        request_add(&r, OBJECT(CREATE, .name = "old")); /* it is there */
+        request_add(&r, OBJECT(CREATE, .name = "filled"));
+        request_add(&r, OBJECT(WRITE, .name = "filled", .brings = "y", .len = 1));
+        request_add(&r, refused[i]);
+        request_run(&r, c);
+        assert_int_equal(status_of(&r, 3), VJ_WIRE_CANCELED);
+        assert_int_equal(status_of(&r, 4), VARJFS_WIRE_NOT_ATOMIC);
+        request_end(&r);
+    }
+    expect_objects(c, "old");
+    request_add(&q, OBJECT(CREATE, .name = "a"));
+    request_add(&q, OBJECT(WRITE, .name = "a", .brings = "content", .len = 7));
+    request_add(&q, OBJECT(CREATE, .name = "b", .brings = "transform=rle\n", .len = 14,
+                           .old_len = 14));
+    request_add(&q, OBJECT(WRITE, .name = "b", .brings = longest,
+                           .len = VARJFS_WIRE_ATOMIC_WRITE_MAX));
+    request_add(&q, OBJECT(CREATE, .name = "c"));
+    request_add(&q, OBJECT(WRITE, .name = "c"));
+    request_add(&q, OBJECT(CREATE, .name = "gone"));
+    request_add(&q, OBJECT(WRITE, .name = "gone", .brings = "g", .len = 1));
+    request_add(&q, OBJECT(DELETE, .name = "gone"));
+    request_run(&q, c);
+    for (unsigned i = 0; i < q.count; i++) {
+        assert_int_equal(status_of(&q, i), VJ_WIRE_OK);
+    }
+    request_end(&q);
+    fixture_copy(*state, &copy);
+    for (unsigned i = 0; i < 2; i++) {
+        VjClients *of = i == 0 ? c : copy.c; /* as a kill would leave it */
+
+        expect_objects(of, "a b c old");
+        expect_content(of, "a", "content");
+        expect_content(of, "c", "");
+        expect_stored(of, "b", VARJFS_WIRE_ATOMIC_WRITE_MAX, 100);
+    }
+    copy_end(&copy);
+    write_text(c, "a", "CON"); /* it is an object as any other */
+    expect_content(c, "a", "CONtent");
 }
 
 /* An object that the batch has open is deleted in a transaction of the same batch. */
@@ -649,6 +727,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_creation_that_is_refused),
     TEST(test_all_or_none),
     TEST(test_what_no_atomic_batch_has),
+    TEST(test_first_writes),
     TEST(test_a_batch_that_mixes_everything),
     TEST(test_a_long_run_of_creations),
     TEST(test_resize),
