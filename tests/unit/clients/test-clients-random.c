@@ -3,7 +3,8 @@
  * test-clients-random.c - batches at random beside a model, of several threads at once
  *
  * Each thread has namespaces of its own, of which its model knows all: objects are byte
- * arrays with a table of attributes, keys a table.  In between the volume is closed and opened.
+ * arrays with a table of attributes, keys a table.  In between the volume is closed and
+ * opened.
  * VARJFS_MODEL_SEED=N repeats a run; VARJFS_MODEL_OPS is how many batches a thread does.
  */
 #include "request.h"
