@@ -20,6 +20,15 @@
 
 /* Of HELLO. */
 #define VARJFS_WIRE_ROLE_CLIENT 3
+/* Of TCP, where none is said. */
+#define VARJFS_WIRE_PORT 7843
+
+/* What programs of a machine start for a directory DIR: "varjfsd -d --source DIR" serves
+ * DIR/VARJFS_SOURCE_SOCKET, where its volume has the name VARJFS_SOURCE_VOLUME, and exits
+ * with VARJFS_SOURCE_EXIT_IN_USE where another program has the volume. */
+#define VARJFS_SOURCE_SOCKET "varjfsd.sock"
+#define VARJFS_SOURCE_VOLUME "volume"
+#define VARJFS_SOURCE_EXIT_IN_USE 16
 
 /* Operations. */
 #define VARJFS_WIRE_BATCH 0x0300

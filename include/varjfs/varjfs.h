@@ -67,6 +67,13 @@ struct varjfs_options {
                          * from PATH */
     int timeout_ms;     /* of each wait for the daemon; 0: 30000; -1: without end */
     unsigned flags;     /* VARJFS_READ_ONLY */
+    /* Of an address with TLS, files as varjfsctl keygen makes them: a key, */
+    const char *key;
+    const char *identity; /* the name by which the daemon has it; NULL: the volume's */
+    /* or all three of these, in PEM. */
+    const char *certificate;
+    const char *certificate_key;
+    const char *ca; /* by which the daemon's certificate is believed */
 };
 
 /* What changes something is -EROFS. */
@@ -76,14 +83,16 @@ struct varjfs_options {
  * varjfs_open - connect to a volume
  *
  * @source   a directory that mkfs.varjfs has made: its daemon is started unless it runs,
- *           and ends some seconds after its last user.  Or "unix:PATH", a daemon that
- *           serves options->volume with the role client
+ *           and ends some seconds after its last user.  Or an address of a daemon that
+ *           serves options->volume with the role client: "unix:PATH"; with TLS 1.3
+ *           "tls:HOST", "tls:HOST:PORT", "tls:[IPV6]" or "tls:[IPV6]:PORT"
  * @options  NULL: all defaults
  * @out      owned: varjfs_close
  * Returns   0; -ENOENT no volume there; -EBUSY another program has it, as a mount;
- *           -ECONNREFUSED no daemon; -EACCES; -EPROTO the other side speaks another
- *           protocol; -EPROTONOSUPPORT an address of another kind; -ETIMEDOUT; -ENOMEM.
- *           varjfs_open_error says more
+ *           -ECONNREFUSED no daemon; -EACCES, also where one side does not believe the
+ *           other one; -EPROTO the other side speaks another protocol; -EPROTONOSUPPORT
+ *           an address of another kind, or a library without TLS; -EHOSTUNREACH;
+ *           -ETIMEDOUT; -ENOMEM.  varjfs_open_error says more
  */
 int varjfs_open(const char *source, const struct varjfs_options *options, varjfs **out);
 /*

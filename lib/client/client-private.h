@@ -37,6 +37,7 @@
 #define VJC_STRUCT_MAX 4096u
 
 typedef struct VjcRequest VjcRequest;
+typedef struct VjcTls VjcTls;
 
 /* What a request makes of a reply whose status is OK. */
 typedef struct VjcReplyHandler {
@@ -71,6 +72,7 @@ typedef enum VjcPhase {
 
 struct varjfs {
     int fd;          /* -1: the connection has failed */
+    VjcTls *tls;     /* NULL: plain */
     int failure;     /* why: -errno; 0 as long as it lives */
     int late_error;  /* the first of deferred requests that was not returned yet */
     int timeout_ms;  /* -1: without end */
@@ -116,6 +118,18 @@ int vjc_left_ms(int64_t deadline, int most);
 /* A connected socket or -errno.  A path that is longer than an address of a socket holds
  * goes through /proc/self/fd. */
 int vjc_connect(const char *path, int64_t deadline);
+
+typedef struct VjcHost {
+    char name[254]; /* or address */
+    char port[6];
+    bool is_numeric;
+} VjcHost;
+
+/* "HOST", "HOST:PORT", "[IPV6]", "[IPV6]:PORT"; false: it is none. */
+bool vjc_host_parse(const char *text, VjcHost *out);
+/* A connected TCP socket or -errno.  Its addresses are tried in turn; each gets an even
+ * share of the time that is left.  Looking a name up has no deadline. */
+int vjc_connect_host(const VjcHost *host, int64_t deadline);
 /* Readable, writable (POLLIN, POLLOUT in @events) or a failure of it; 0 or -ETIMEDOUT. */
 int vjc_poll(int fd, short events, int64_t deadline, int most_ms);
 /* Bytes, 0 at the end of the stream, -EAGAIN, or -errno.  Waits for a second at most. */
@@ -125,8 +139,9 @@ ssize_t vjc_send_some(int fd, struct iovec *iov, size_t iov_count);
 
 /* ---- connection.c ------------------------------------------------------------------ */
 
-/* A connection over @fd, which it takes, or NULL. */
-varjfs *vjc_connection_new(int fd, int timeout_ms);
+/* A connection over @fd, and @tls unless that is NULL: both are its own from now on, also
+ * where it is NULL, for want of memory. */
+varjfs *vjc_connection_new(int fd, VjcTls *tls, int timeout_ms);
 void vjc_connection_free(varjfs *v);
 /*
  * Sends a request and returns without waiting for its reply; r->tag is set.  The first
@@ -156,7 +171,7 @@ typedef struct VjcHello {
 
 /* ---- hello.c, daemon.c ------------------------------------------------------------- */
 
-/* The daemon at @path; -EAGAIN: it is about to end. */
+/* The daemon at the unix socket @path; -EAGAIN: it is about to end. */
 int vjc_hello(const char *path, const VjcHello *hello, int64_t deadline, varjfs **out);
 /* The daemon of a directory, which is started unless it runs; what may pass is tried
  * again for so long.  *out is NULL before. */

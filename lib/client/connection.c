@@ -13,18 +13,20 @@
  * begins is not known any more.
  */
 #include "client-private.h"
+#include "tls.h"
 
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-varjfs *vjc_connection_new(int fd, int timeout_ms)
+varjfs *vjc_connection_new(int fd, VjcTls *tls, int timeout_ms)
 {
     void *memory;
     varjfs *v;
 
     /* The state of a checksum is aligned for vector instructions. */
     if (posix_memalign(&memory, 64, sizeof *v) != 0) {
+        vjc_tls_free(tls);
         close(fd);
         return NULL;
     }
@@ -32,6 +34,7 @@ varjfs *vjc_connection_new(int fd, int timeout_ms)
     /* All but the buffer at its end. */
     memset(v, 0, offsetof(struct varjfs, message));
     v->fd = fd;
+    v->tls = tls;
     v->timeout_ms = timeout_ms;
     v->heard_ms = vjc_now_ms();
     return v;
@@ -46,6 +49,7 @@ void vjc_connection_free(varjfs *v)
         v->spare = spare->next;
         free(spare);
     }
+    vjc_tls_free(v->tls);
     free(v);
 }
 
@@ -127,6 +131,9 @@ static void complete(varjfs *v, VjcRequest *r, int error)
 int vjc_fail(varjfs *v, int error)
 {
     if (v->fd >= 0) {
+        if (v->tls != NULL) {
+            vjc_tls_goodbye(v->tls);
+        }
         close(v->fd);
         v->fd = -1;
         v->failure = error;
@@ -378,7 +385,8 @@ static int read_some(varjfs *v, bool may_wait)
     room = frame_room(v, iov, &count);
     iov[count++] = (struct iovec){.iov_base = v->ahead + v->end,
                                   .iov_len = sizeof v->ahead - v->end};
-    got = vjc_recv(v->fd, iov, count, may_wait);
+    got = v->tls != NULL ? vjc_tls_recv(v->tls, iov, count, may_wait)
+                         : vjc_recv(v->fd, iov, count, may_wait);
     if (got == -EAGAIN) {
         return -EAGAIN;
     }
@@ -431,7 +439,8 @@ static int send_all(varjfs *v, struct iovec *iov, size_t count)
     int64_t deadline = VJC_NEVER;
 
     while (count > 0) {
-        ssize_t sent = vjc_send_some(v->fd, iov, count);
+        ssize_t sent = v->tls != NULL ? vjc_tls_send(v->tls, iov, count)
+                                      : vjc_send_some(v->fd, iov, count);
         int rc;
 
         if (sent >= 0) {
@@ -557,6 +566,12 @@ int vjc_cancel(varjfs *v, const VjcRequest *r)
 
 /* ---- waiting ----------------------------------------------------------------------- */
 
+/* What TLS has taken from the socket already. */
+static bool may_have_more(const varjfs *v)
+{
+    return v->tls != NULL && vjc_tls_has_more(v->tls);
+}
+
 /* Until something was read, or for a second. */
 static int wait_some(varjfs *v, int64_t deadline, int64_t *asked_ms)
 {
@@ -577,7 +592,7 @@ static int wait_some(varjfs *v, int64_t deadline, int64_t *asked_ms)
             return rc;
         }
     }
-    if (deadline - now < VJC_PING_MS) {
+    if (deadline - now < VJC_PING_MS && !may_have_more(v)) {
         rc = vjc_poll(v->fd, POLLIN, deadline, VJC_PING_MS);
         if (rc == -EAGAIN) {
             return 0;

@@ -36,16 +36,12 @@
 #ifndef VARJFS_SBINDIR
 #define VARJFS_SBINDIR "/usr/sbin"
 #endif
-#define SOCKET_NAME "varjfsd.sock"
 #define SUPERBLOCK_NAME "varjfs.conf"
-/* The name by which such a daemon has its volume. */
-#define VOLUME_NAME "volume"
 #define RETRY_FIRST_MS 10
 #define RETRY_LONGEST_MS 200
 /* How often an exit is looked for while the pipe is silent. */
 #define LOOK_MS 5
-/* As the daemon exits, and what it says, where another program has the volume. */
-#define EXIT_IN_USE EBUSY
+/* What the daemon says where another program has the volume. */
 #define TEXT_IN_USE "in use"
 
 extern char **environ;
@@ -262,7 +258,7 @@ static bool is_in_use(const Start *start)
     size_t len;
     const char *line = last_line(start, &len);
 
-    return start->status == EXIT_IN_USE ||
+    return start->status == VARJFS_SOURCE_EXIT_IN_USE ||
            (start->status > 0 &&
             memmem(line, len, TEXT_IN_USE, sizeof TEXT_IN_USE - 1) != NULL);
 }
@@ -369,7 +365,7 @@ static int connect_or_start(const char *directory, const char *path, const char 
 int vjc_open_directory(const char *directory, const struct varjfs_options *options,
                        int retry_ms, varjfs **out)
 {
-    VjcHello hello = {.volume = VOLUME_NAME,
+    VjcHello hello = {.volume = VARJFS_SOURCE_VOLUME,
                       .timeout_ms = options->timeout_ms,
                       .read_only = (options->flags & VARJFS_READ_ONLY) != 0};
     int rc = check_directory(directory);
@@ -378,7 +374,7 @@ int vjc_open_directory(const char *directory, const struct varjfs_options *optio
     if (rc != 0) {
         return rc;
     }
-    path = join(directory, SOCKET_NAME);
+    path = join(directory, VARJFS_SOURCE_SOCKET);
     if (path == NULL) {
         return -ENOMEM;
     }

@@ -89,6 +89,7 @@ const char *varjfs_strerror(int error)
         {EDQUOT, "quota exceeded"},
         {EEXIST, "it exists already"},
         {EFBIG, "too large"},
+        {EHOSTUNREACH, "the host cannot be reached"},
         {EINVAL, "invalid argument or name"},
         {EIO, "input/output error"},
         {EMFILE, "too many open files in this process"},

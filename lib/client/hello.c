@@ -3,8 +3,11 @@
  * hello.c - varjfs_open and varjfs_close, and the first request of a connection
  */
 #include "client-private.h"
+#include "tls.h"
 
+#include <stddef.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define VERSION 1u
 /* Least, largest; features; role, flags; uuid; client; connection; two lengths. */
@@ -75,11 +78,25 @@ static size_t encode_hello(const VjcHello *hello, uint8_t *dst, size_t room)
     return room - w.left;
 }
 
+static void set_tls_error(const VjcTls *tls, int error)
+{
+    const char *why = vjc_tls_why(tls);
+
+    vjc_set_open_error(error == -EACCES   ? "TLS: one side does not believe the other one"
+                       : error == -EPROTO ? "TLS: the other side does not speak as we do"
+                                          : varjfs_strerror(error),
+                       why, why != NULL ? strlen(why) : 0);
+}
+
 /* What a refusal means to who opens. */
 static int hello_error(varjfs *v, int error)
 {
     bool is_refusal = v->fd >= 0; /* a reply has come */
 
+    if (!is_refusal && v->tls != NULL && vjc_tls_why(v->tls) != NULL) {
+        set_tls_error(v->tls, error);
+        return error;
+    }
     if (!is_refusal) {
         vjc_set_open_error(error == -EPROTO ? "the other side does not speak the protocol"
                                             : varjfs_strerror(error),
@@ -100,20 +117,17 @@ static int hello_error(varjfs *v, int error)
     }
 }
 
-int vjc_hello(const char *path, const VjcHello *hello, int64_t deadline, varjfs **out)
+/* Takes the socket and @tls. */
+static int hello_over(int fd, VjcTls *tls, const VjcHello *hello, int64_t deadline,
+                      varjfs **out)
 {
     uint8_t bytes[VJC_HEAD_BYTES + HELLO_FIXED_BYTES + VJC_VOLUME_NAME_MAX +
                   sizeof client_name];
     VjcRequest r = {.op = VJC_OP_HELLO, .handler = &hello_handler};
-    int fd = vjc_connect(path, deadline), rc;
+    varjfs *v = vjc_connection_new(fd, tls, hello->timeout_ms);
     size_t len;
-    varjfs *v;
+    int rc;
 
-    *out = NULL;
-    if (fd < 0) {
-        return fd;
-    }
-    v = vjc_connection_new(fd, hello->timeout_ms);
     if (v == NULL) {
         return -ENOMEM;
     }
@@ -136,7 +150,37 @@ int vjc_hello(const char *path, const VjcHello *hello, int64_t deadline, varjfs 
     return 0;
 }
 
+int vjc_hello(const char *path, const VjcHello *hello, int64_t deadline, varjfs **out)
+{
+    int fd = vjc_connect(path, deadline);
+
+    *out = NULL;
+    return fd < 0 ? fd : hello_over(fd, NULL, hello, deadline, out);
+}
+
+/* Takes @tls. */
+static int hello_by_tls(const VjcHost *host, VjcTls *tls, const VjcHello *hello,
+                        varjfs **out)
+{
+    int64_t deadline = vjc_deadline(hello->timeout_ms);
+    int fd = vjc_connect_host(host, deadline);
+    int rc = fd < 0 ? fd : vjc_tls_handshake(tls, fd, deadline);
+
+    if (rc != 0) {
+        if (fd >= 0) {
+            set_tls_error(tls, rc);
+            close(fd);
+        }
+        vjc_tls_free(tls);
+        return rc;
+    }
+    return hello_over(fd, tls, hello, deadline, out);
+}
+
 /* ---- opening ----------------------------------------------------------------------- */
+
+/* What the first version has. */
+#define OPTIONS_BYTES_MIN offsetof(struct varjfs_options, key)
 
 /* Of a later version everything that this one does not know has to be zero. */
 static int copy_options(const struct varjfs_options *options, struct varjfs_options *out)
@@ -145,7 +189,7 @@ static int copy_options(const struct varjfs_options *options, struct varjfs_opti
     if (options != NULL) {
         const uint8_t *bytes = (const uint8_t *)options;
 
-        if (options->size < sizeof *out || options->size > VJC_STRUCT_MAX) {
+        if (options->size < OPTIONS_BYTES_MIN || options->size > VJC_STRUCT_MAX) {
             return -EINVAL;
         }
         for (size_t i = sizeof *out; i < options->size; i++) {
@@ -153,7 +197,7 @@ static int copy_options(const struct varjfs_options *options, struct varjfs_opti
                 return -EINVAL; /* a setting of a later version */
             }
         }
-        *out = *options;
+        memcpy(out, options, options->size < sizeof *out ? options->size : sizeof *out);
     }
     if (out->timeout_ms == 0) {
         out->timeout_ms = VJC_DEFAULT_TIMEOUT_MS;
@@ -161,13 +205,65 @@ static int copy_options(const struct varjfs_options *options, struct varjfs_opti
     return out->timeout_ms < -1 || (out->flags & ~VARJFS_READ_ONLY) != 0 ? -EINVAL : 0;
 }
 
+static bool check_volume(const struct varjfs_options *o)
+{
+    if (o->volume != NULL && is_volume_name(o->volume)) {
+        return true;
+    }
+    vjc_set_open_error("an address needs the name of a volume there (options.volume; of "
+                       "programs -o volume=NAME, or a configuration)",
+                       NULL, 0);
+    return false;
+}
+
+static bool has_credentials(const struct varjfs_options *o)
+{
+    return o->key != NULL || o->identity != NULL || o->certificate != NULL ||
+           o->certificate_key != NULL || o->ca != NULL;
+}
+
+/* Who gives credentials wants them used. */
+static bool check_plain(const struct varjfs_options *o)
+{
+    if (has_credentials(o)) {
+        vjc_set_open_error("credentials are for addresses with TLS (tls:HOST)", NULL, 0);
+        return false;
+    }
+    return true;
+}
+
+static int open_tls(const char *address, const struct varjfs_options *o, varjfs **out)
+{
+    VjcHello hello = {.volume = o->volume,
+                      .timeout_ms = o->timeout_ms,
+                      .read_only = (o->flags & VARJFS_READ_ONLY) != 0};
+    VjcHost host;
+    VjcTls *tls;
+    int rc;
+
+    if (!vjc_host_parse(address, &host)) {
+        vjc_set_open_error("no address: it is tls:HOST, tls:HOST:PORT, tls:[IPV6] or "
+                           "tls:[IPV6]:PORT",
+                           NULL, 0);
+        return -EINVAL;
+    }
+    if (!check_volume(o)) {
+        return -EINVAL;
+    }
+    rc = vjc_tls_new(o, host.name, &tls);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = hello_by_tls(&host, tls, &hello, out);
+    return rc == -EAGAIN ? -ECONNREFUSED : rc;
+}
+
 static int open_socket(const char *path, const struct varjfs_options *o, varjfs **out)
 {
     VjcHello hello;
     int rc;
 
-    if (o->volume == NULL || !is_volume_name(o->volume)) {
-        vjc_set_open_error("options.volume is not the name of a volume", NULL, 0);
+    if (!check_volume(o) || !check_plain(o)) {
         return -EINVAL;
     }
     if (*path == '\0') {
@@ -208,8 +304,16 @@ int varjfs_open(const char *source, const struct varjfs_options *options, varjfs
     }
     if (strncmp(source, "unix:", 5) == 0) {
         rc = open_socket(source + 5, &o, out);
+    } else if (strncmp(source, "tls:", 4) == 0) {
+        rc = open_tls(source + 4, &o, out);
+    } else if (strncmp(source, "tcp:", 4) == 0) {
+        vjc_set_open_error("tcp: is in clear text, which leaves no machine: tls:HOST",
+                           NULL, 0);
+        rc = -EPROTONOSUPPORT;
     } else if (is_address(source)) {
         rc = -EPROTONOSUPPORT;
+    } else if (!check_plain(&o)) {
+        rc = -EINVAL;
     } else {
         rc = vjc_open_directory(source, &o, VJC_RETRY_MS, out);
     }

@@ -17,15 +17,18 @@ varjfs_sources = \
 	lib/client/op-kv.c \
 	lib/client/op-object.c \
 	lib/client/semantics.c \
-	lib/client/socket.c
+	lib/client/socket.c \
+	lib/client/tls.c \
+	lib/client/tls.h
 # The objects, for the library, varjfsctl and varjfs-bench.
 noinst_LTLIBRARIES += lib/client/libvj-client.la
 lib_client_libvj_client_la_SOURCES = $(varjfs_sources)
 lib_client_libvj_client_la_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DVARJFS_VERSION='"$(VERSION)"' \
 	-DVARJFS_SBINDIR='"$(sbindir)"' \
-	-I$(top_srcdir)/include $(XXHASH_CFLAGS)
+	-I$(top_srcdir)/include $(XXHASH_CFLAGS) $(CLIENT_TLS_CPPFLAGS)
 lib_client_libvj_client_la_CFLAGS = -std=gnu11 -pthread -fexceptions -fvisibility=hidden $(WARN_CFLAGS)
 lib_client_libvj_client_la_LDFLAGS =
+lib_client_libvj_client_la_LIBADD = $(CLIENT_TLS_LIBS)
 
 libvarjfs_la_SOURCES =
 libvarjfs_la_LIBADD = lib/client/libvj-client.la

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * socket.c - unix sockets with deadlines
+ * socket.c - unix and TCP sockets with deadlines
  *
  * Sockets are closed on exec and raise no SIGPIPE.  Nothing here waits longer than its
  * deadline; reading waits for at most a second at once (SO_RCVTIMEO), so that a wait in
@@ -8,10 +8,14 @@
  */
 #include "client-private.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -176,5 +180,143 @@ int vjc_connect(const char *path, int64_t deadline)
     if (dir_fd >= 0) {
         close(dir_fd);
     }
+    return fd;
+}
+
+/* ---- hosts ------------------------------------------------------------------------- */
+
+/* 1 to 65535, in decimal. */
+static bool is_port(const char *text)
+{
+    char *end;
+    long port;
+
+    if (*text < '0' || *text > '9' || strlen(text) > 5) {
+        return false;
+    }
+    port = strtol(text, &end, 10);
+    return *end == '\0' && port >= 1 && port <= 65535;
+}
+
+static bool is_host_name(const char *name)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+
+    return *name != '\0' && name[strspn(name, letters)] == '\0';
+}
+
+bool vjc_host_parse(const char *text, VjcHost *out)
+{
+    bool is_bracketed = *text == '[';
+    const char *end = is_bracketed ? strchr(text, ']') : text + strcspn(text, ":");
+    const char *begin = text + (is_bracketed ? 1 : 0), *port;
+    struct in6_addr bytes;
+    size_t len;
+
+    if (end == NULL) {
+        return false;
+    }
+    len = (size_t)(end - begin);
+    port = is_bracketed ? end + 1 : end;
+    if (len >= sizeof out->name || (*port != '\0' && *port != ':') ||
+        (*port == ':' && !is_port(port + 1))) {
+        return false;
+    }
+    memcpy(out->name, begin, len);
+    out->name[len] = '\0';
+    if (*port == ':') {
+        snprintf(out->port, sizeof out->port, "%s", port + 1);
+    } else {
+        snprintf(out->port, sizeof out->port, "%u", (unsigned)VARJFS_WIRE_PORT);
+    }
+    out->is_numeric =
+        inet_pton(is_bracketed ? AF_INET6 : AF_INET, out->name, &bytes) == 1;
+    return is_bracketed ? out->is_numeric : is_host_name(out->name);
+}
+
+/* Within @deadline; from then on the socket blocks for a second at once, as others. */
+static int finish_connect(int fd, const struct addrinfo *at, int64_t deadline)
+{
+    static const int on = 1;
+    socklen_t len = sizeof(int);
+    int rc = connect(fd, at->ai_addr, at->ai_addrlen) != 0 ? -errno : 0, error, flags;
+
+    while (rc == -EINPROGRESS || rc == -EINTR || rc == -EAGAIN) {
+        rc = vjc_poll(fd, POLLOUT, deadline, VJC_PING_MS);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0) {
+        return -errno;
+    }
+    flags = fcntl(fd, F_GETFL);
+    if (error != 0) {
+        return -error;
+    }
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) != 0) {
+        return -errno;
+    }
+    return set_timeout(fd, SO_RCVTIMEO, VJC_PING_MS);
+}
+
+static int connect_one(const struct addrinfo *at, int64_t deadline)
+{
+    int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc;
+
+    if (fd < 0) {
+        return -errno;
+    }
+    rc = finish_connect(fd, at, deadline);
+    if (rc != 0) {
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+static int name_error(int why, int error)
+{
+    const char *text = why == EAI_SYSTEM ? NULL : gai_strerror(why);
+
+    if (why == EAI_MEMORY) {
+        return -ENOMEM;
+    }
+    if (text != NULL) {
+        vjc_set_open_error("the name of the host is not known", text, strlen(text));
+    }
+    return why == EAI_SYSTEM && error != 0 ? -error : -EHOSTUNREACH;
+}
+
+int vjc_connect_host(const VjcHost *host, int64_t deadline)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
+    struct addrinfo *all = NULL;
+    int fd = -EHOSTUNREACH, left = 0, rc;
+
+    hints.ai_flags = AI_NUMERICSERV | (host->is_numeric ? AI_NUMERICHOST : 0);
+    rc = getaddrinfo(host->name, host->port, &hints, &all);
+    if (rc != 0) {
+        return name_error(rc, errno);
+    }
+    for (const struct addrinfo *at = all; at != NULL; at = at->ai_next) {
+        left++;
+    }
+    for (const struct addrinfo *at = all; at != NULL && fd < 0; at = at->ai_next) {
+        int64_t until = deadline;
+
+        if (deadline != VJC_NEVER && left > 1) {
+            until = vjc_now_ms() + vjc_left_ms(deadline, INT_MAX) / left;
+        }
+        left--;
+        fd = connect_one(at, until);
+        if (fd == -ENOMEM || fd == -EMFILE || fd == -ENFILE) {
+            break; /* no matter of the address */
+        }
+    }
+    freeaddrinfo(all);
     return fd;
 }

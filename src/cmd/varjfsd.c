@@ -8,6 +8,7 @@
  */
 #include "cmd/varjfsd.h"
 #include "node/notify.h"
+#include "varjfs/client-protocol.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -270,7 +271,7 @@ static void lift_limit(void)
 /* Before it listens: another daemon of the directory may be about to end. */
 static bool open_source(Daemon *d, GError **error)
 {
-    if (d->source == NULL || vj_node_open(d->node, VJ_NODE_SOURCE_VOLUME, error)) {
+    if (d->source == NULL || vj_node_open(d->node, VARJFS_SOURCE_VOLUME, error)) {
         return true;
     }
     d->is_busy = error != NULL && (*error)->code == EBUSY;
@@ -312,7 +313,7 @@ static int run(Daemon *d)
         drain(d);
     } else {
         status = vj_cmd_fail(&program, error);
-        status = d->is_busy ? EBUSY : status;
+        status = d->is_busy ? VARJFS_SOURCE_EXIT_IN_USE : status;
     }
     if (d->server != NULL) {
         vj_rpc_server_free(d->server);

@@ -6,6 +6,7 @@
  * needs more than one of them when its section, or the file, is over.
  */
 #include "node/conf.h"
+#include "varjfs/client-protocol.h"
 
 #include "meta/meta.h"
 #include "store/store.h"
@@ -591,7 +592,7 @@ VjNodeConf *vj_node_conf_parse(const char *path, const char *text, size_t len,
 static bool shorten_socket(const char *directory, char **path, int *fd, GError **error)
 {
     *fd = -1;
-    *path = g_build_filename(directory, VJ_NODE_SOURCE_SOCKET, NULL);
+    *path = g_build_filename(directory, VARJFS_SOURCE_SOCKET, NULL);
     if (strlen(*path) < sizeof((struct sockaddr_un *)NULL)->sun_path) {
         return true;
     }
@@ -600,7 +601,7 @@ static bool shorten_socket(const char *directory, char **path, int *fd, GError *
         return vj_error_set_errno(error, errno, "%s", directory);
     }
     g_free(*path);
-    *path = g_strdup_printf("/proc/self/fd/%d/" VJ_NODE_SOURCE_SOCKET, *fd);
+    *path = g_strdup_printf("/proc/self/fd/%d/" VARJFS_SOURCE_SOCKET, *fd);
     return true;
 }
 
@@ -619,9 +620,9 @@ VjNodeConf *vj_node_conf_of_source(const char *source, GError **error)
         return NULL;
     }
     text = g_strdup_printf("[node]\nlisten_insecure = unix:%s\n"
-                           "[volume " VJ_NODE_SOURCE_VOLUME "]\n"
+                           "[volume " VARJFS_SOURCE_VOLUME "]\n"
                            "directory = .\nroles = client\n",
-                           fd < 0 ? VJ_NODE_SOURCE_SOCKET : socket_path);
+                           fd < 0 ? VARJFS_SOURCE_SOCKET : socket_path);
     path = g_build_filename(absolute, "varjfsd", NULL); /* stands for its directory */
     c = vj_node_conf_parse(path, text, strlen(text), error);
     if (c != NULL) {

@@ -73,11 +73,9 @@ VjNodeConf *vj_node_conf_parse(const char *path, const char *text, size_t len,
                                GError **error);
 /*
  * What a daemon serves that programs of this machine have started for the directory
- * @source: its volume, as "volume", in the role client, at the unix socket
- * @source/varjfsd.sock.  NULL: there is no such directory.
+ * @source: its volume in the role client, by the name and at the socket that
+ * varjfs/client-protocol.h says.  NULL: there is no such directory.
  */
-#define VJ_NODE_SOURCE_VOLUME "volume"
-#define VJ_NODE_SOURCE_SOCKET "varjfsd.sock"
 VjNodeConf *vj_node_conf_of_source(const char *source, GError **error);
 void vj_node_conf_free(VjNodeConf *c); /* NULL is fine */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjNodeConf, vj_node_conf_free)

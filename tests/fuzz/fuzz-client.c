@@ -126,7 +126,7 @@ static void run(const uint8_t *data, size_t len)
     g_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     g_assert(send(ends[1], data, len, MSG_NOSIGNAL) == (ssize_t)len);
     g_assert(shutdown(ends[1], SHUT_WR) == 0);
-    v = vjc_connection_new(ends[0], 10000);
+    v = vjc_connection_new(ends[0], NULL, 10000);
     g_assert(v != NULL);
     check_batch(v);
     check_iterator(v, true);

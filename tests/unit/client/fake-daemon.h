@@ -6,11 +6,14 @@
  * It has no cmocka: what must hold there is asserted, and ends the test.  What does not
  * come within 30 s is a failure.  Frames are those of the room rpc, so that the library
  * does not only agree with itself.
+ *
+ * With FAKE_TLS all of it goes over TLS, by a key.
  */
 #ifndef VJ_TESTS_UNIT_CLIENT_FAKE_DAEMON_H
 #define VJ_TESTS_UNIT_CLIENT_FAKE_DAEMON_H
 
 #include "../../lib/test.h"
+#include "fake-tls.h"
 #include "rpc/messages.h"
 
 #include <sys/socket.h>
@@ -22,8 +25,11 @@ typedef struct FakeDaemon FakeDaemon;
 typedef void FakeScript(FakeDaemon *d);
 
 struct FakeDaemon {
-    char *directory, *address;
+    char *directory, *address, *key;
     int listener, fd;
+    VjCredentials *credentials;
+    VjKey256 secret;
+    FakeTls tls;
     FakeScript *script;
     const void *data; /* of the script */
     int64_t number;
@@ -379,18 +385,58 @@ static inline void fake_hello(FakeDaemon *d, uint32_t status)
     fake_request_clear(&r);
 }
 
-static inline gpointer fake_run(gpointer opaque)
+static inline void fake_accept(FakeDaemon *d)
 {
-    FakeDaemon *d = opaque;
     struct timeval timeout = {.tv_sec = 30};
 
     d->fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC);
     g_assert(d->fd >= 0);
+    if (d->credentials != NULL) {
+        d->fd = fake_tls_start(&d->tls, d->credentials, d->fd);
+    }
     setsockopt(d->fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     setsockopt(d->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-    d->script(d);
+}
+
+static inline void fake_close(FakeDaemon *d)
+{
     close(d->fd);
+    if (d->credentials != NULL) {
+        g_thread_join(d->tls.thread);
+    }
+}
+
+static inline gpointer fake_run(gpointer opaque)
+{
+    FakeDaemon *d = opaque;
+
+    fake_accept(d);
+    d->script(d);
+    fake_close(d);
     return NULL;
+}
+
+static inline bool fake_find_key(void *opaque, const char *identity, VjKey256 *out)
+{
+    const FakeDaemon *d = opaque;
+
+    *out = d->secret;
+    return strcmp(identity, "volume") == 0;
+}
+
+static inline void fake_listen_tls(FakeDaemon *d, const char *directory)
+{
+    VjCredentialsFiles files = {.key = NULL};
+    unsigned port;
+
+    d->directory = g_strdup(directory);
+    d->key = g_build_filename(directory, "key", NULL);
+    assert_true(vj_key_write_new(AT_FDCWD, d->key, NULL));
+    assert_true(vj_key_load(AT_FDCWD, d->key, &d->secret, NULL));
+    assert_true(vj_credentials_load_server(AT_FDCWD, &files, fake_find_key, d,
+                                           &d->credentials, NULL));
+    d->listener = fake_tls_listen(&port);
+    d->address = g_strdup_printf("tls:127.0.0.1:%u", port);
 }
 
 static inline void fake_listen(FakeDaemon *d, const char *directory)
@@ -410,7 +456,11 @@ static inline void fake_start(FakeDaemon *d, FakeScript *script)
 {
     g_autofree char *directory = vj_test_make_dir();
 
+#ifdef FAKE_TLS
+    fake_listen_tls(d, directory);
+#else
     fake_listen(d, directory);
+#endif
     d->script = script;
     d->thread = g_thread_new("fake-daemon", fake_run, d);
 }
@@ -419,6 +469,8 @@ static inline void fake_stop(FakeDaemon *d)
 {
     g_thread_join(d->thread);
     close(d->listener);
+    vj_credentials_unref(d->credentials);
+    g_free(d->key);
     vj_test_remove_dir(d->directory);
     g_free(d->address);
 }
@@ -426,7 +478,7 @@ static inline void fake_stop(FakeDaemon *d)
 static inline int fake_open(FakeDaemon *d, int timeout_ms, varjfs **out)
 {
     struct varjfs_options o = {
-        .size = sizeof o, .volume = "volume", .timeout_ms = timeout_ms};
+        .size = sizeof o, .volume = "volume", .timeout_ms = timeout_ms, .key = d->key};
 
     return varjfs_open(d->address, &o, out);
 }

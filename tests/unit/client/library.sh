@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: LGPL-3.0-or-later
 #
-# What libvarjfs brings into another process: the functions of its header, libc, and nothing
-# else.  The examples of its manual pages compile, as C99 and as C++, and run on a volume.
+# What libvarjfs brings into another process: the functions of its header, libc, OpenSSL, and
+# nothing else.  The examples of its manual pages compile, as C99 and as C++, and run on a volume.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../../.." && pwd)}/tests/lib/tap.sh"
 
@@ -17,8 +17,8 @@ header=$srcdir/include/varjfs/varjfs.h
 is "what it exports is what the header has" \
     "$(nm -D --defined-only "$library" | sed -n 's/.* T //p' | sort | xargs)" \
     "$(grep -oE '\bvarjfs_[a-z_]+\(' "$header" | tr -d '(' | sort -u | sed 's/$/@@VARJFS_1/' | xargs)"
-is "it needs libc alone" \
-    "$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vE '^(libc|ld-linux.*)\.so')" ""
+is "it needs libc and OpenSSL alone" \
+    "$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libssl|libcrypto|ld-linux.*)\.so')" ""
 is "it cannot end or write for the process, nor take its signals" \
     "$(nm -D --undefined-only "$library" | sed 's/@.*//' |
         grep -wE 'abort|exit|_exit|__assert_fail|printf|fprintf|vfprintf|puts|perror|syslog|signal|sigaction|sigprocmask|pthread_create|fork|setenv|__stack_chk_fail_')" ""

@@ -5,6 +5,7 @@
 UNIT_TESTS += tests/unit/client/test-batch
 tests_unit_client_test_batch_SOURCES = $(varjfs_sources) \
 	tests/unit/client/fake-daemon.h \
+	tests/unit/client/fake-tls.h \
 	tests/unit/client/test-batch.c
 tests_unit_client_test_batch_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 
@@ -14,21 +15,33 @@ tests_unit_client_test_items_SOURCES = $(varjfs_sources) \
 	tests/unit/client/test-items.c
 tests_unit_client_test_items_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/client/test-batch-tls
+tests_unit_client_test_batch_tls_SOURCES = $(tests_unit_client_test_batch_SOURCES)
+tests_unit_client_test_batch_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+tests_unit_client_test_batch_tls_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_TLS
+
 UNIT_TESTS += tests/unit/client/test-semantics
 tests_unit_client_test_semantics_SOURCES = $(varjfs_sources) \
 	tests/unit/client/test-semantics.c
-tests_unit_client_test_semantics_LDADD = $(LDADD_base) $(CMOCKA_LIBS)
+tests_unit_client_test_semantics_LDADD = $(LDADD_base) $(CLIENT_TLS_LIBS) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/client/test-hostile
 tests_unit_client_test_hostile_SOURCES = $(varjfs_sources) \
 	tests/unit/client/fake-daemon.h \
+	tests/unit/client/fake-tls.h \
 	tests/unit/client/test-hostile.c
 tests_unit_client_test_hostile_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/client/test-hostile-tls
+tests_unit_client_test_hostile_tls_SOURCES = $(tests_unit_client_test_hostile_SOURCES)
+tests_unit_client_test_hostile_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+tests_unit_client_test_hostile_tls_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_TLS
 
 # Also beside varjfsd of this build.
 UNIT_TESTS += tests/unit/client/test-start
 tests_unit_client_test_start_SOURCES = $(varjfs_sources) \
 	tests/unit/client/fake-daemon.h \
+	tests/unit/client/fake-tls.h \
 	tests/unit/client/test-start.c
 tests_unit_client_test_start_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 tests_unit_client_test_start_CPPFLAGS = $(AM_CPPFLAGS) \
@@ -38,10 +51,25 @@ EXTRA_tests_unit_client_test_start_DEPENDENCIES = varjfsd mkfs.varjfs
 UNIT_TESTS += tests/unit/client/test-memory
 tests_unit_client_test_memory_SOURCES = $(varjfs_sources) \
 	tests/unit/client/fake-daemon.h \
+	tests/unit/client/fake-tls.h \
 	tests/unit/client/test-memory.c
 tests_unit_client_test_memory_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 tests_unit_client_test_memory_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=free \
 	-Wl,--wrap=socket,--wrap=pipe2,--wrap=open64,--wrap=posix_spawnp
+
+# Without allocations of OpenSSL's own, which another test lets fail.
+UNIT_TESTS += tests/unit/client/test-memory-tls
+tests_unit_client_test_memory_tls_SOURCES = $(tests_unit_client_test_memory_SOURCES)
+tests_unit_client_test_memory_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+tests_unit_client_test_memory_tls_LDFLAGS = $(tests_unit_client_test_memory_LDFLAGS)
+tests_unit_client_test_memory_tls_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_TLS
+
+UNIT_TESTS += tests/unit/client/test-tls
+tests_unit_client_test_tls_SOURCES = $(varjfs_sources) \
+	tests/unit/client/fake-daemon.h \
+	tests/unit/client/fake-tls.h \
+	tests/unit/client/test-tls.c
+tests_unit_client_test_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 
 LIB_TESTS += tests/unit/client/library.sh

@@ -134,9 +134,8 @@ static void serve(FakeDaemon *d)
     uint8_t byte;
 
     while (recv(d->fd, &byte, 1, MSG_PEEK) <= 0) {
-        close(d->fd);
-        d->fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC);
-        g_assert(d->fd >= 0);
+        fake_close(d);
+        fake_accept(d);
     }
     fake_hello(d, 0);
     fake_serve(d);
