@@ -11,6 +11,7 @@ man_pages += man/rpwrite.2
 man_pages += man/rwrite.2
 man_pages += man/umount.fuse.varjfs.8
 man_pages += man/varjfs-bench.1
+man_pages += man/varjfs-client.conf.5
 man_pages += man/varjfs-format.5
 man_pages += man/varjfs-ioctl.2
 man_pages += man/varjfs-meta-lmdb.7
@@ -37,7 +38,7 @@ man_pages += man/varjfsd.8
 man_pages += man/varjfsd.conf.5
 
 # Functions that stand in the page of another name: its NAME section has them all.
-man_functions = varjfs_close varjfs_sync varjfs_open_error varjfs_strerror varjfs_version \
+man_functions = varjfs_close varjfs_sync varjfs_open_error varjfs_strerror varjfs_version varjfs_config_each \
 	varjfs_semantics_template varjfs_semantics_check \
 	varjfs_batch_new varjfs_batch_free varjfs_batch_execute varjfs_batch_submit \
 	varjfs_batch_wait varjfs_batch_cancel varjfs_batch_test varjfs_descriptor \

@@ -85,7 +85,9 @@ struct varjfs_options {
  * @source   a directory that mkfs.varjfs has made: its daemon is started unless it runs,
  *           and ends some seconds after its last user.  Or an address of a daemon that
  *           serves options->volume with the role client: "unix:PATH"; with TLS 1.3
- *           "tls:HOST", "tls:HOST:PORT", "tls:[IPV6]" or "tls:[IPV6]:PORT"
+ *           "tls:HOST", "tls:HOST:PORT", "tls:[IPV6]" or "tls:[IPV6]:PORT".  Or the
+ *           file of a configuration, which says all of this, varjfs-client.conf(5); what
+ *           stands in @options goes before what stands there
  * @options  NULL: all defaults
  * @out      owned: varjfs_close
  * Returns   0; -ENOENT no volume there; -EBUSY another program has it, as a mount;
@@ -108,6 +110,17 @@ int varjfs_sync(varjfs *v);
 const char *varjfs_open_error(void);
 /* A text for what functions return; never NULL.  Threads: any. */
 const char *varjfs_strerror(int error);
+/*
+ * A setting of a configuration, with its line and its value as it is used (@fault NULL);
+ * or a fault, with the key that it is about, unless it is about none, and line 0 where it
+ * is about the file as a whole.
+ */
+typedef void varjfs_config_visit(void *opaque, unsigned line, const char *key,
+                                 const char *value, const char *fault);
+/* Calls @visit for all settings and faults of the configuration @path.  0: it is a good
+ * one; -EINVAL: there are faults; -errno of the file.  Files that it names are not looked
+ * at.  Threads: any. */
+int varjfs_config_each(const char *path, varjfs_config_visit *visit, void *opaque);
 /* "0.1.0" */
 const char *varjfs_version(void);
 

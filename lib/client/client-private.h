@@ -178,6 +178,37 @@ int vjc_hello(const char *path, const VjcHello *hello, int64_t deadline, varjfs 
 int vjc_open_directory(const char *directory, const struct varjfs_options *options,
                        int retry_ms, varjfs **out);
 
+/* A letter or digit, and then letters, digits, ".", "_" and "-". */
+bool vjc_is_volume_name(const char *name);
+/* Why @source cannot be one; NULL: it can. */
+const char *vjc_source_fault(const char *source);
+
+/* ---- conf.c ------------------------------------------------------------------------ */
+
+enum {
+    VJC_CONF_SOURCE,
+    VJC_CONF_VOLUME,
+    VJC_CONF_KEY,
+    VJC_CONF_IDENTITY,
+    VJC_CONF_CERTIFICATE,
+    VJC_CONF_CERTIFICATE_KEY,
+    VJC_CONF_CA,
+    VJC_CONF_DAEMON,
+    VJC_CONF_TIMEOUT,
+    VJC_CONF_READ_ONLY,
+    VJC_CONF_SETTINGS,
+};
+
+typedef struct VjcConf {
+    char *values[VJC_CONF_SETTINGS]; /* NULL: not given; paths as they are to be opened */
+    unsigned lines[VJC_CONF_SETTINGS];
+} VjcConf;
+
+/* As varjfs_config_each; on 0 *out is the caller's to free. */
+int vjc_conf_load(const char *path, VjcConf *out, varjfs_config_visit *visit,
+                  void *opaque);
+void vjc_conf_free(VjcConf *conf);
+
 /* ---- semantics.c ------------------------------------------------------------------- */
 
 /* Of a structure that a program has filled, whatever its version; NULL: the default. */

@@ -6,7 +6,9 @@
 #include "tls.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define VERSION 1u
@@ -39,8 +41,7 @@ static bool finish_hello(VjcRequest *r, const uint8_t *message, uint32_t len)
 static const VjcReplyHandler hello_handler = {.place = place_hello,
                                               .finish = finish_hello};
 
-/* Letters, digits, ".", "_" and "-", the first a letter or digit. */
-static bool is_volume_name(const char *name)
+bool vjc_is_volume_name(const char *name)
 {
     size_t len = strlen(name);
 
@@ -207,11 +208,11 @@ static int copy_options(const struct varjfs_options *options, struct varjfs_opti
 
 static bool check_volume(const struct varjfs_options *o)
 {
-    if (o->volume != NULL && is_volume_name(o->volume)) {
+    if (o->volume != NULL && vjc_is_volume_name(o->volume)) {
         return true;
     }
     vjc_set_open_error("an address needs the name of a volume there (options.volume; of "
-                       "programs -o volume=NAME, or a configuration)",
+                       "programs --volume, or volume= in a configuration)",
                        NULL, 0);
     return false;
 }
@@ -241,13 +242,7 @@ static int open_tls(const char *address, const struct varjfs_options *o, varjfs 
     VjcTls *tls;
     int rc;
 
-    if (!vjc_host_parse(address, &host)) {
-        vjc_set_open_error("no address: it is tls:HOST, tls:HOST:PORT, tls:[IPV6] or "
-                           "tls:[IPV6]:PORT",
-                           NULL, 0);
-        return -EINVAL;
-    }
-    if (!check_volume(o)) {
+    if (!vjc_host_parse(address, &host) || !check_volume(o)) {
         return -EINVAL;
     }
     rc = vjc_tls_new(o, host.name, &tls);
@@ -264,10 +259,6 @@ static int open_socket(const char *path, const struct varjfs_options *o, varjfs 
     int rc;
 
     if (!check_volume(o) || !check_plain(o)) {
-        return -EINVAL;
-    }
-    if (*path == '\0') {
-        vjc_set_open_error("unix: has no path behind it", NULL, 0);
         return -EINVAL;
     }
     hello = (VjcHello){.volume = o->volume,
@@ -288,8 +279,135 @@ static bool is_address(const char *source)
     return len > 0 && source[len] == ':';
 }
 
+const char *vjc_source_fault(const char *source)
+{
+    VjcHost host;
+
+    if (strncmp(source, "unix:", 5) == 0) {
+        return source[5] != '\0' ? NULL : "unix: has no path behind it";
+    }
+    if (strncmp(source, "tls:", 4) == 0) {
+        return vjc_host_parse(source + 4, &host)
+                   ? NULL
+                   : "no address: it is tls:HOST, tls:HOST:PORT, tls:[IPV6] or "
+                     "tls:[IPV6]:PORT";
+    }
+    if (strncmp(source, "tcp:", 4) == 0) {
+        return "tcp: is in clear text, which leaves no machine: tls:HOST";
+    }
+    return is_address(source) ? "no address of a kind that is known here" : NULL;
+}
+
+/* Not a configuration. */
+static int open_source(const char *source, const struct varjfs_options *o, varjfs **out)
+{
+    const char *fault = vjc_source_fault(source);
+
+    if (fault != NULL) {
+        bool is_known =
+            strncmp(source, "unix:", 5) == 0 || strncmp(source, "tls:", 4) == 0;
+
+        vjc_set_open_error(fault, NULL, 0);
+        return is_known ? -EINVAL : -EPROTONOSUPPORT;
+    }
+    if (strncmp(source, "unix:", 5) == 0) {
+        return open_socket(source + 5, o, out);
+    }
+    if (strncmp(source, "tls:", 4) == 0) {
+        return open_tls(source + 4, o, out);
+    }
+    if (!check_plain(o)) {
+        return -EINVAL;
+    }
+    return vjc_open_directory(source, o, VJC_RETRY_MS, out);
+}
+
+/* ---- configurations ---------------------------------------------------------------- */
+
+/* Of the first fault alone. */
+typedef struct ConfFault {
+    const char *path;
+    bool is_set;
+} ConfFault;
+
+static void take_fault(void *opaque, unsigned line, const char *key, const char *value,
+                       const char *fault)
+{
+    ConfFault *f = opaque;
+    char text[160];
+    int len;
+
+    (void)value;
+    if (fault == NULL || f->is_set) {
+        return;
+    }
+    f->is_set = true;
+    len = line > 0 ? snprintf(text, sizeof text, "line %u: %.40s%s%s", line,
+                              key != NULL ? key : "", key != NULL ? ": " : "", fault)
+                   : snprintf(text, sizeof text, "%s", fault);
+    if (len > 0) {
+        vjc_set_open_error(f->path, text, strlen(text));
+    }
+}
+
+static bool is_file(const char *source)
+{
+    struct stat st;
+
+    return stat(source, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* What a configuration says and @o does not. */
+static void add_options(const VjcConf *conf, struct varjfs_options *o, bool has_timeout)
+{
+    bool has_own = has_credentials(o); /* those go together */
+    const struct {
+        const char **option;
+        size_t value;
+        bool is_credential;
+    } all[] = {
+        {&o->volume, VJC_CONF_VOLUME, false},
+        {&o->daemon, VJC_CONF_DAEMON, false},
+        {&o->key, VJC_CONF_KEY, true},
+        {&o->identity, VJC_CONF_IDENTITY, true},
+        {&o->certificate, VJC_CONF_CERTIFICATE, true},
+        {&o->certificate_key, VJC_CONF_CERTIFICATE_KEY, true},
+        {&o->ca, VJC_CONF_CA, true},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (*all[i].option == NULL && !(all[i].is_credential && has_own)) {
+            *all[i].option = conf->values[all[i].value];
+        }
+    }
+    if (!has_timeout && conf->values[VJC_CONF_TIMEOUT] != NULL) {
+        o->timeout_ms = atoi(conf->values[VJC_CONF_TIMEOUT]) * 1000;
+    }
+    if (conf->values[VJC_CONF_READ_ONLY] != NULL &&
+        strcmp(conf->values[VJC_CONF_READ_ONLY], "yes") == 0) {
+        o->flags |= VARJFS_READ_ONLY;
+    }
+}
+
+static int open_configuration(const char *path, struct varjfs_options *o,
+                              bool has_timeout, varjfs **out)
+{
+    ConfFault fault = {.path = path};
+    VjcConf conf;
+    int rc = vjc_conf_load(path, &conf, take_fault, &fault);
+
+    if (rc != 0) {
+        return rc;
+    }
+    add_options(&conf, o, has_timeout);
+    rc = open_source(conf.values[VJC_CONF_SOURCE], o, out);
+    vjc_conf_free(&conf);
+    return rc;
+}
+
 int varjfs_open(const char *source, const struct varjfs_options *options, varjfs **out)
 {
+    bool has_timeout = options != NULL && options->timeout_ms != 0;
     struct varjfs_options o;
     int rc;
 
@@ -302,21 +420,9 @@ int varjfs_open(const char *source, const struct varjfs_options *options, varjfs
                            NULL, 0);
         return -EINVAL;
     }
-    if (strncmp(source, "unix:", 5) == 0) {
-        rc = open_socket(source + 5, &o, out);
-    } else if (strncmp(source, "tls:", 4) == 0) {
-        rc = open_tls(source + 4, &o, out);
-    } else if (strncmp(source, "tcp:", 4) == 0) {
-        vjc_set_open_error("tcp: is in clear text, which leaves no machine: tls:HOST",
-                           NULL, 0);
-        rc = -EPROTONOSUPPORT;
-    } else if (is_address(source)) {
-        rc = -EPROTONOSUPPORT;
-    } else if (!check_plain(&o)) {
-        rc = -EINVAL;
-    } else {
-        rc = vjc_open_directory(source, &o, VJC_RETRY_MS, out);
-    }
+    rc = !is_address(source) && is_file(source)
+             ? open_configuration(source, &o, has_timeout, out)
+             : open_source(source, &o, out);
     if (rc != 0 && varjfs_open_error()[0] == '\0') {
         vjc_set_open_error(varjfs_strerror(rc), NULL, 0);
     }

@@ -5,6 +5,7 @@ lib_LTLIBRARIES += libvarjfs.la
 varjfs_sources = \
 	lib/client/batch.c \
 	lib/client/client-private.h \
+	lib/client/conf.c \
 	lib/client/connection.c \
 	lib/client/daemon.c \
 	lib/client/error.c \

@@ -596,7 +596,8 @@ static int check_options(const struct varjfs_options *o)
         why = "options.certificate, certificate_key and ca go together";
     } else if (o->key == NULL && !has_certificate) {
         why = "no credentials: give options.key (a file that varjfsctl keygen makes), or "
-              "options.certificate, certificate_key and ca";
+              "options.certificate, certificate_key and ca; to programs a configuration "
+              "with them";
     } else if (o->key == NULL && o->identity != NULL) {
         why = "options.identity is for a key: a certificate has its name";
     }
@@ -843,6 +844,8 @@ ssize_t vjc_tls_send(VjcTls *t, const struct iovec *iov, size_t count)
         if (result != 1) {
             int rc = failed(t, result, &wants);
 
+            /* What the daemon said before it closed can be received. */
+            t->rc = t->socket_error != 0 ? 0 : t->rc;
             return taken > 0 ? (ssize_t)taken : rc;
         }
         t->sent_bytes += done;

@@ -3,4 +3,5 @@
 
 PROGRAM_TESTS += tests/client/ctl.sh
 PROGRAM_TESTS += tests/client/python.sh
+PROGRAM_TESTS += tests/client/tls.sh
 FAULT_TESTS += tests/client/kill.sh

@@ -16,14 +16,14 @@ library=$builddir/.libs/libvarjfs.so
 header=$srcdir/include/varjfs/varjfs.h
 is "what it exports is what the header has" \
     "$(nm -D --defined-only "$library" | sed -n 's/.* T //p' | sort | xargs)" \
-    "$(grep -oE '\bvarjfs_[a-z_]+\(' "$header" | tr -d '(' | sort -u | sed 's/$/@@VARJFS_1/' | xargs)"
+    "$(grep -v '^typedef' "$header" | grep -oE '\bvarjfs_[a-z_]+\(' | tr -d '(' | sort -u | sed 's/$/@@VARJFS_1/' | xargs)"
 is "it needs libc and OpenSSL alone" \
     "$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libssl|libcrypto|ld-linux.*)\.so')" ""
 is "it cannot end or write for the process, nor take its signals" \
     "$(nm -D --undefined-only "$library" | sed 's/@.*//' |
         grep -wE 'abort|exit|_exit|__assert_fail|printf|fprintf|vfprintf|puts|perror|syslog|signal|sigaction|sigprocmask|pthread_create|fork|setenv|__stack_chk_fail_')" ""
 is "it has no data that changes but those of threads" \
-    "$(nm "$library" | grep -E ' [BbDd] ' | grep -vwE 'completed\.0|__do_global_dtors_aux_fini_array_entry|__frame_dummy_init_array_entry|__dso_handle|__bss_start|_edata|_end|__TMC_END__|_DYNAMIC|_GLOBAL_OFFSET_TABLE_|open_error|texts\.[0-9]*|templates|.*_handler')" ""
+    "$(nm "$library" | grep -E ' [BbDd] ' | grep -vwE 'completed\.0|__do_global_dtors_aux_fini_array_entry|__frame_dummy_init_array_entry|__dso_handle|__bss_start|_edata|_end|__TMC_END__|_DYNAMIC|_GLOBAL_OFFSET_TABLE_|open_error|texts\.[0-9]*|templates|settings|.*_handler')" ""
 
 mkdir -p "$T/volume" "$T/bin"
 "$builddir/mkfs.varjfs" "$T/volume" >/dev/null || fail "mkfs.varjfs"

@@ -72,4 +72,11 @@ tests_unit_client_test_tls_SOURCES = $(varjfs_sources) \
 	tests/unit/client/test-tls.c
 tests_unit_client_test_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/client/test-conf
+tests_unit_client_test_conf_SOURCES = $(varjfs_sources) \
+	tests/unit/client/fake-daemon.h \
+	tests/unit/client/fake-tls.h \
+	tests/unit/client/test-conf.c
+tests_unit_client_test_conf_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+
 LIB_TESTS += tests/unit/client/library.sh
