@@ -38,7 +38,7 @@ man_pages += man/varjfsd.8
 man_pages += man/varjfsd.conf.5
 
 # Functions that stand in the page of another name: its NAME section has them all.
-man_functions = varjfs_close varjfs_sync varjfs_open_error varjfs_strerror varjfs_version varjfs_config_each \
+man_functions = varjfs_close varjfs_sync varjfs_statistics varjfs_open_error varjfs_strerror varjfs_version varjfs_config_each \
 	varjfs_semantics_template varjfs_semantics_check \
 	varjfs_batch_new varjfs_batch_free varjfs_batch_execute varjfs_batch_submit \
 	varjfs_batch_wait varjfs_batch_cancel varjfs_batch_test varjfs_descriptor \

@@ -35,6 +35,10 @@
 #define VARJFS_WIRE_ITERATE 0x0301
 #define VARJFS_WIRE_SYNC 0x0302
 #define VARJFS_WIRE_EMPTY 0x0303
+/* Of each role: the message is empty, or a byte, 0: JSON, 1: the text format of
+ * Prometheus; the bulk of the reply is that, and its message is empty. */
+#define VARJFS_WIRE_STATISTICS 0x0004
+#define VARJFS_WIRE_STATISTICS_MAX (1u << 20)
 
 /* Of a batch. */
 #define VARJFS_WIRE_OPS_MAX 4096u

@@ -105,6 +105,17 @@ int varjfs_open(const char *source, const struct varjfs_options *options, varjfs
 int varjfs_close(varjfs *v);
 /* Everything that was answered before is durable on 0. */
 int varjfs_sync(varjfs *v);
+/*
+ * What the daemon has done since it started, and of the volumes that this program may use
+ * since they were opened, as text: JSON, or with VARJFS_PROMETHEUS in @flags what
+ * Prometheus reads.
+ *
+ * @len      bytes of all of it, at most VARJFS_STATISTICS_MAX
+ * Returns   0; -ERANGE that is more than @cap, what is in @dst is undefined; -EINVAL
+ */
+#define VARJFS_PROMETHEUS 1u
+#define VARJFS_STATISTICS_MAX (1 << 20)
+int varjfs_statistics(varjfs *v, char *dst, size_t cap, size_t *len, unsigned flags);
 /* A text for the last failure of varjfs_open in this thread, more than varjfs_strerror
  * has; never NULL. */
 const char *varjfs_open_error(void);

@@ -462,3 +462,59 @@ int varjfs_sync(varjfs *v)
     v->late_error = 0;
     return late != 0 ? late : rc;
 }
+
+/* ---- statistics -------------------------------------------------------------------- */
+
+typedef struct Statistics {
+    struct iovec into;
+    size_t cap, len;
+} Statistics;
+
+static bool place_statistics(VjcRequest *r, const uint8_t *message, uint32_t len,
+                             uint32_t bulk)
+{
+    Statistics *s = r->owner;
+
+    (void)message;
+    s->len = bulk;
+    s->into.iov_len = bulk;
+    r->in_count = bulk > 0 ? 1 : 0;
+    r->in_max = bulk <= s->cap ? 1 : 0; /* else nobody wants it */
+    return len == 0 && bulk <= VARJFS_WIRE_STATISTICS_MAX;
+}
+
+static bool finish_statistics(VjcRequest *r, const uint8_t *message, uint32_t len)
+{
+    const Statistics *s = r->owner;
+
+    (void)message;
+    (void)len;
+    r->error = s->len > s->cap ? -ERANGE : 0;
+    return true;
+}
+
+static const VjcReplyHandler statistics_handler = {.place = place_statistics,
+                                                   .finish = finish_statistics};
+
+int varjfs_statistics(varjfs *v, char *dst, size_t cap, size_t *len, unsigned flags)
+{
+    uint8_t message[VJC_HEAD_BYTES + 1] = {0};
+    Statistics s = {.into = {.iov_base = dst}, .cap = cap};
+    VjcRequest r = {.op = VARJFS_WIRE_STATISTICS,
+                    .handler = &statistics_handler,
+                    .owner = &s,
+                    .in = &s.into};
+    int rc;
+
+    *len = 0;
+    if ((flags & ~VARJFS_PROMETHEUS) != 0) {
+        return -EINVAL;
+    }
+    message[VJC_HEAD_BYTES] = (flags & VARJFS_PROMETHEUS) != 0 ? 1 : 0;
+    rc = vjc_send(v, &r, message, sizeof message, NULL, 0);
+    if (rc == 0 || r.done) {
+        rc = vjc_wait(v, &r);
+    }
+    *len = rc == 0 || rc == -ERANGE ? s.len : 0;
+    return rc;
+}

@@ -40,6 +40,7 @@ typedef enum VjLockRank {
     VJ_RANK_OBJECT_VERIFIED = 39, /* object: ids verified since open */
     VJ_RANK_OBJECT_IDS = 40,      /* object: object ids */
     VJ_RANK_OBJECT_DEAD = 42,     /* object: dead objects, pins, epochs */
+    VJ_RANK_CLIENTS_STATS = 43,   /* clients: what was asked for */
     VJ_RANK_OBJECT_CACHE = 44,    /* object: object cache */
     VJ_RANK_META_WRITER = 50,     /* meta: whether a session writes */
     VJ_RANK_META_STATE = 52,      /* meta: generations, sequence numbers */

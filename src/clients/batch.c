@@ -169,10 +169,70 @@ static int carry_out(VjClientRun *run, VjClientsReply *reply)
     return rc == 0 ? fill_reply(run, reply) : rc;
 }
 
+/* ---- statistics -------------------------------------------------------------------- */
+
+static const char *const op_names[VJ_CLIENTS_OPS_MAX] = {
+    [VARJFS_WIRE_OBJECT_CREATE] = "object_create",
+    [VARJFS_WIRE_OBJECT_DELETE] = "object_delete",
+    [VARJFS_WIRE_OBJECT_STATUS] = "object_status",
+    [VARJFS_WIRE_OBJECT_READ] = "object_read",
+    [VARJFS_WIRE_OBJECT_WRITE] = "object_write",
+    [VARJFS_WIRE_OBJECT_RWRITE] = "object_rwrite",
+    [VARJFS_WIRE_OBJECT_RESIZE] = "object_resize",
+    [VARJFS_WIRE_OBJECT_RENAME] = "object_rename",
+    [VARJFS_WIRE_ATTRIBUTE_PUT] = "attribute_put",
+    [VARJFS_WIRE_ATTRIBUTE_GET] = "attribute_get",
+    [VARJFS_WIRE_ATTRIBUTE_DELETE] = "attribute_delete",
+    [VARJFS_WIRE_KEY_PUT] = "key_put",
+    [VARJFS_WIRE_KEY_GET] = "key_get",
+    [VARJFS_WIRE_KEY_DELETE] = "key_delete",
+};
+
+const char *vj_clients_op_name(unsigned kind)
+{
+    return kind < VJ_CLIENTS_OPS_MAX ? op_names[kind] : NULL;
+}
+
+void vj_clients_stats(VjClients *c, VjClientsStats *out)
+{
+    vj_mutex_lock(&c->stats_lock);
+    *out = c->stats;
+    vj_mutex_unlock(&c->stats_lock);
+}
+
+/* @batch stands before the first operation; @rc: of all of it. */
+static void count(VjClients *c, VjClientBatch batch, const VjClientResult *results,
+                  size_t returned, int rc)
+{
+    VjClientOp op;
+
+    vj_mutex_lock(&c->stats_lock);
+    c->stats.batches++;
+    c->stats.atomic_batches += (batch.flags & VARJFS_WIRE_ATOMIC) != 0 ? 1 : 0;
+    c->stats.returned_bytes += rc == 0 ? returned : 0;
+    for (uint32_t i = 0; i < batch.count && vj_client_op_decode(&batch, &op) == 0; i++) {
+        int one = rc < 0 ? rc : results[i].rc;
+
+        if (op.kind >= VJ_CLIENTS_OPS_MAX) {
+            continue; /* of none that is done here */
+        }
+        if (one == 0) {
+            c->stats.ops[op.kind].done++;
+            c->stats.brought_bytes += op.brings.len;
+        } else if (one == -ECANCELED) {
+            c->stats.ops[op.kind].canceled++;
+        } else {
+            c->stats.ops[op.kind].failed++;
+        }
+    }
+    vj_mutex_unlock(&c->stats_lock);
+}
+
 int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only,
                      VjClientsReply *reply)
 {
     VjClientRun run = {.clients = c, .read_only = read_only};
+    VjClientBatch whole;
     uint64_t most;
     int rc = vj_client_batch_decode(message, bulk, &run.batch, &most);
 
@@ -180,6 +240,7 @@ int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only
     if (rc < 0) {
         return rc;
     }
+    whole = run.batch;
     run.results = g_try_new0(VjClientResult, run.batch.count);
     run.out = most > 0 ? vj_buf_new(most) : NULL;
     if (run.results == NULL || (most > 0 && run.out == NULL)) {
@@ -190,6 +251,7 @@ int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only
     run.handles = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     run.written = g_hash_table_new(NULL, NULL);
     rc = carry_out(&run, reply);
+    count(c, whole, run.results, reply->bulk_bytes, rc);
     run_clear(&run);
     return rc;
 }

@@ -41,6 +41,8 @@ struct VjClients {
     uint64_t roots[VJ_CLIENT_KINDS];     /* inodes; 0: not known */
     GHashTable *spaces[VJ_CLIENT_KINDS]; /* name → inode, as uint64_t */
     uint64_t forgotten;                  /* how often all of these were forgotten */
+    VjMutex stats_lock;                  /* VJ_RANK_CLIENTS_STATS */
+    VjClientsStats stats;                /* guarded by stats_lock */
 };
 
 /* ---- clients.c --------------------------------------------------------------------- */

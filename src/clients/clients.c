@@ -41,6 +41,7 @@ bool vj_clients_open(const VjClientsOpen *how, VjClients **out, GError **error)
     c->is_far = vj_meta_is_far(c->meta) || vj_volume_node(volume, 0, &node);
     c->who = (VjCaller){.uid = geteuid(), .gid = getegid()};
     vj_mutex_init(&c->lock, VJ_RANK_CLIENTS, "clients");
+    vj_mutex_init(&c->stats_lock, VJ_RANK_CLIENTS_STATS, "clients.stats");
     for (unsigned i = 0; i < VJ_CLIENT_KINDS; i++) {
         c->spaces[i] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     }
@@ -61,6 +62,7 @@ int vj_clients_close(VjClients *c)
         g_hash_table_unref(c->spaces[i]);
     }
     vj_mutex_clear(&c->lock);
+    vj_mutex_clear(&c->stats_lock);
     g_free(c);
     return rc;
 }

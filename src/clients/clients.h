@@ -14,6 +14,7 @@
 #define VJ_CLIENTS_CLIENTS_H
 
 #include "fs/fs.h"
+#include "varjfs/client-protocol.h"
 #include "volume/volume.h"
 
 typedef struct VjClients VjClients;
@@ -68,6 +69,20 @@ int vj_clients_iterate(VjClients *c, VjSlice message,
  * -EIO, -ENOSPC.  One request is one transaction, and what it did stays. */
 int vj_clients_empty(VjClients *c, VjSlice message, bool read_only,
                      VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
+
+/* What was asked for since it was opened. */
+#define VJ_CLIENTS_OPS_MAX 32u
+typedef struct VjClientsStats {
+    uint64_t batches, atomic_batches;
+    uint64_t brought_bytes, returned_bytes; /* of operations that were done */
+    struct {
+        uint64_t done, failed, canceled;
+    } ops[VJ_CLIENTS_OPS_MAX]; /* by VARJFS_WIRE_OBJECT_CREATE, ... */
+} VjClientsStats;
+void vj_clients_stats(VjClients *c, VjClientsStats *out);
+/* "object_create"; NULL: there is no such operation. */
+const char *vj_clients_op_name(unsigned kind);
+
 /* VARJFS_WIRE_SYNC */
 int vj_clients_sync(VjClients *c) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -104,6 +104,21 @@ static const VjCmdSwitch kv_switches[] = {
     {0},
 };
 
+static const VjCmdSwitch statistics_switches[] = {
+    {.word = "json", .help = "print JSON"},
+    {.word = "prometheus", .help = "print in the Prometheus text format"},
+    {.word = "volume",
+     .value = "NAME",
+     .help = "of a daemon's address: the volume there"},
+    {0},
+};
+
+static const VjCmdSwitch config_switches[] = {
+    {.word = "json", .help = "show: print JSON"},
+    {.word = "force", .help = "write: replace a file that is there"},
+    {0},
+};
+
 static const VjCmdSwitch no_switches[] = {{0}};
 
 static const Subcommand subcommands[] = {
@@ -249,6 +264,24 @@ static const Subcommand subcommands[] = {
      2,
      5,
      vj_ctl_kv},
+    {{.name = "varjfsctl statistics",
+      .operands = "[--json|--prometheus] [--volume=NAME] SOURCE",
+      .summary =
+          "Shows what the daemon has done that serves a volume to programs: requests,\n"
+          "operations by kind, bytes, errors, connections.",
+      .switches = statistics_switches},
+     1,
+     1,
+     vj_ctl_statistics},
+    {{.name = "varjfsctl config",
+      .operands = "check|show|write [--json] [--force] FILE [KEY=VALUE...]",
+      .summary =
+          "check: says each fault of the configuration of a client, a node or a volume.\n"
+          "show: what is in force, and where that stands.  write: makes a client's.",
+      .switches = config_switches},
+     2,
+     MANY,
+     vj_ctl_config},
 };
 
 static const VjCmd program = {

@@ -56,6 +56,8 @@ int vj_ctl_node(const VjCtl *ctl);
 int vj_ctl_objects(const VjCtl *ctl);
 int vj_ctl_items(const VjCtl *ctl);
 int vj_ctl_kv(const VjCtl *ctl);
+int vj_ctl_config(const VjCtl *ctl);
+int vj_ctl_statistics(const VjCtl *ctl);
 
 /* Called for each line, without its end; false: stop with an error that was reported. */
 typedef bool VjCtlLine(void *opaque, char *line);

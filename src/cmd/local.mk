@@ -24,6 +24,7 @@ varjfs_LDADD = $(LDADD_cmd)
 # With librwrite's code inside: it runs before and after the library is installed.
 varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-client.c \
+	src/cmd/ctl-config.c \
 	src/cmd/ctl-edit.c \
 	src/cmd/ctl-json.c \
 	src/cmd/ctl-keygen.c \
@@ -32,11 +33,12 @@ varjfsctl_SOURCES = $(rwrite_sources) \
 	src/cmd/ctl-recode.c \
 	src/cmd/ctl-scrub.c \
 	src/cmd/ctl-show.c \
+	src/cmd/ctl-statistics.c \
 	src/cmd/ctl-stats.c \
 	src/cmd/ctl-tend.c \
 	src/cmd/ctl.c \
 	src/cmd/ctl.h
-varjfsctl_LDADD = src/cmd/libvj-cmd.la $(LDADD_volume) lib/client/libvj-client.la
+varjfsctl_LDADD = src/cmd/libvj-cmd.la $(LDADD_node) lib/client/libvj-client.la
 
 mkfs_varjfs_SOURCES = src/cmd/mkfs.c
 mkfs_varjfs_LDADD = src/cmd/libvj-cmd.la $(LDADD_volume)

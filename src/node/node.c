@@ -202,12 +202,20 @@ static void fill(const char *name, const VjNodeVolume *v, VjNodeVolumeStats *out
         return;
     }
     out->roles = (v->place->store != NULL ? VJ_NODE_ROLE(VJ_ROLE_OBJECT) : 0) |
-                 (v->place->meta != NULL ? VJ_NODE_ROLE(VJ_ROLE_META) : 0);
+                 (v->place->meta != NULL ? VJ_NODE_ROLE(VJ_ROLE_META) : 0) |
+                 (v->place->clients != NULL ? VJ_NODE_ROLE(VJ_ROLE_CLIENT) : 0);
     if (v->place->store != NULL) {
         vj_store_stats(v->place->store, &out->store);
     }
     if (v->place->meta != NULL) {
         vj_meta_stats(v->place->meta, &out->meta);
+    }
+    if (v->place->clients != NULL) {
+        VjVolume *volume = vj_clients_volume(v->place->clients);
+
+        vj_store_stats(vj_volume_store(volume), &out->store);
+        vj_meta_stats(vj_volume_meta(volume), &out->meta);
+        vj_clients_stats(v->place->clients, &out->clients);
     }
 }
 

@@ -9,6 +9,7 @@
 #ifndef VJ_NODE_NODE_H
 #define VJ_NODE_NODE_H
 
+#include "clients/clients.h"
 #include "meta/meta.h"
 #include "node/conf.h"
 #include "rpc/rpc.h"
@@ -65,6 +66,7 @@ typedef struct VjNodeVolumeStats {
     unsigned peers;
     VjStoreStats store;
     VjMetaStats meta;
+    VjClientsStats clients; /* of the role client; else zero */
 } VjNodeVolumeStats;
 typedef void VjNodeVolumeVisit(void *opaque, const VjNodeVolumeStats *stats);
 /* Those that @identity may use.  Any thread; @visit may block. */

@@ -61,7 +61,7 @@ static void op_rows(VjRpcServer *server, unsigned index, Row out[OP_ROWS])
         (Row){"op_busy_microseconds_total", "that threads spent on it", false, busy_us};
 }
 
-#define VOLUME_ROWS 15u
+#define VOLUME_ROWS 20u
 
 static void volume_rows(const VjNodeVolumeStats *v, Row out[VOLUME_ROWS])
 {
@@ -88,6 +88,30 @@ static void volume_rows(const VjNodeVolumeStats *v, Row out[VOLUME_ROWS])
         (Row){"volume_log_bytes_total", "of the log of keys", false, v->meta.log.bytes};
     out[14] = (Row){"volume_log_failures_total", "of the log of keys", false,
                     v->meta.log.failures};
+    out[15] = (Row){"volume_clients_open", "1: it is served to programs", true,
+                    (v->roles & VJ_NODE_ROLE(VJ_ROLE_CLIENT)) != 0};
+    out[16] = (Row){"volume_batches_total", "of programs", false, v->clients.batches};
+    out[17] = (Row){"volume_atomic_batches_total", "of programs", false,
+                    v->clients.atomic_batches};
+    out[18] =
+        (Row){"volume_brought_bytes_total", "by operations of programs that were done",
+              false, v->clients.brought_bytes};
+    out[19] = (Row){"volume_returned_bytes_total", "to operations of programs", false,
+                    v->clients.returned_bytes};
+}
+
+#define CLIENT_OP_ROWS 3u
+
+static void client_op_rows(const VjNodeVolumeStats *v, unsigned kind,
+                           Row out[CLIENT_OP_ROWS])
+{
+    out[0] = (Row){"volume_operations_total", "of programs, that were done", false,
+                   v->clients.ops[kind].done};
+    out[1] = (Row){"volume_operation_failures_total", "of programs, that failed", false,
+                   v->clients.ops[kind].failed};
+    out[2] =
+        (Row){"volume_operations_canceled_total", "of programs, behind one that failed",
+              false, v->clients.ops[kind].canceled};
 }
 
 /* ---- JSON -------------------------------------------------------------------------- */
@@ -101,6 +125,25 @@ static void json_rows(GString *to, const Row *rows, unsigned count)
     }
 }
 
+static void json_client_ops(GString *to, const VjNodeVolumeStats *v)
+{
+    Row rows[CLIENT_OP_ROWS];
+    bool is_first = true;
+
+    g_string_append(to, ",\"operations\":{");
+    for (unsigned kind = 0; kind < VJ_CLIENTS_OPS_MAX; kind++) {
+        if (vj_clients_op_name(kind) != NULL) {
+            client_op_rows(v, kind, rows);
+            g_string_append_printf(to, "%s\"%s\":{", is_first ? "" : ",",
+                                   vj_clients_op_name(kind));
+            json_rows(to, rows, CLIENT_OP_ROWS);
+            g_string_append_c(to, '}');
+            is_first = false;
+        }
+    }
+    g_string_append_c(to, '}');
+}
+
 static void json_volume(void *opaque, const VjNodeVolumeStats *v)
 {
     GString *to = opaque;
@@ -110,6 +153,9 @@ static void json_volume(void *opaque, const VjNodeVolumeStats *v)
     g_string_append_printf(to, "%s{\"volume\":\"%s\",",
                            to->str[to->len - 1] == '}' ? "," : "", v->name);
     json_rows(to, rows, VOLUME_ROWS);
+    if ((v->roles & VJ_NODE_ROLE(VJ_ROLE_CLIENT)) != 0) {
+        json_client_ops(to, v);
+    }
     g_string_append_c(to, '}');
 }
 
@@ -147,6 +193,32 @@ static void copy_volume(void *opaque, const VjNodeVolumeStats *v)
     g_array_append_vals(opaque, v, 1);
 }
 
+/* One row of all operations of all volumes that are served to programs. */
+static void prometheus_client_ops(GString *to, const GArray *all, unsigned row)
+{
+    Row rows[CLIENT_OP_ROWS];
+    bool is_first = true;
+
+    for (guint i = 0; i < all->len; i++) {
+        const VjNodeVolumeStats *v = &g_array_index(all, VjNodeVolumeStats, i);
+
+        for (unsigned kind = 0; kind < VJ_CLIENTS_OPS_MAX; kind++) {
+            if ((v->roles & VJ_NODE_ROLE(VJ_ROLE_CLIENT)) == 0 ||
+                vj_clients_op_name(kind) == NULL) {
+                continue;
+            }
+            client_op_rows(v, kind, rows);
+            if (is_first) {
+                prometheus_head(to, &rows[row]);
+                is_first = false;
+            }
+            g_string_append_printf(
+                to, "varjfsd_%s{volume=\"%s\",op=\"%s\"} %" G_GUINT64_FORMAT "\n",
+                rows[row].name, v->name, vj_clients_op_name(kind), rows[row].value);
+        }
+    }
+}
+
 /* All lines of one name stand together, as the format wants it. */
 static void prometheus_volumes(VjNode *n, const char *identity, GString *to)
 {
@@ -166,6 +238,9 @@ static void prometheus_volumes(VjNode *n, const char *identity, GString *to)
                                    "varjfsd_%s{volume=\"%s\"} %" G_GUINT64_FORMAT "\n",
                                    rows[row].name, v->name, rows[row].value);
         }
+    }
+    for (unsigned row = 0; row < CLIENT_OP_ROWS; row++) {
+        prometheus_client_ops(to, all, row);
     }
 }
 

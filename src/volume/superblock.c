@@ -307,6 +307,17 @@ static const char *text_name(const VjPlace *p)
     return p->file_fd >= 0 ? p->name : VJ_SUPERBLOCK_NAME;
 }
 
+bool vj_volume_text_check(const char *text, size_t len, GError **error)
+{
+    VjSuperblock super;
+
+    if (!vj_superblock_parse(text, len, &super, error)) {
+        return false;
+    }
+    vj_superblock_clear(&super);
+    return true;
+}
+
 bool vj_superblock_read(const VjPlace *p, char **text, VjSuperblock *out, GError **error)
 {
     size_t len;

@@ -373,6 +373,8 @@ bool vj_volume_change_nodes(VjVolume *v, const VjNodeChange *change, GError **er
 /* Objects that may have a replica at that node of the list; looks at all records. */
 int vj_volume_count_at_node(VjVolume *v, const char *address,
                             uint64_t *out) G_GNUC_WARN_UNUSED_RESULT;
+/* Whether @text could be varjfs.conf, or a volume file; no place is looked at. */
+bool vj_volume_text_check(const char *text, size_t len, GError **error);
 /* The text of the superblock as it is now; owned.  Any thread. */
 char *vj_volume_conf(VjVolume *v);
 
