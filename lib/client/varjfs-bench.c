@@ -3,21 +3,26 @@
  * varjfs-bench.c - how many objects and keys a second: varjfs-bench(1)
  *
  * Uses libvarjfs as any program does.  Each thread has a connection and names of its own;
- * all begin one kind of operation together, and it ends with the last of them.
+ * all begin one kind of operation together, in all processes, and it ends with the last
+ * of them.
  */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <varjfs/varjfs.h>
 
 #define THREADS_MAX 256
+#define PROCESSES_MAX 256
 #define SPACE "varjfs-bench"
 
 struct settings {
@@ -26,7 +31,9 @@ struct settings {
     size_t bytes;   /* of an object and a value */
     unsigned batch; /* operations of one */
     unsigned count; /* of each kind, of each thread */
-    unsigned threads;
+    unsigned threads, processes;
+    unsigned first; /* number of this process's first thread */
+    bool is_json;
     const char *only; /* names of kinds, separated by commas; NULL: all */
 };
 
@@ -235,12 +242,12 @@ static bool is_wanted(const struct settings *s, const char *name)
     return s->only == NULL;
 }
 
+/* In the threads of this process. */
 static int run_kind(const struct settings *s, struct worker *workers,
                     const struct kind *kind)
 {
     pthread_t threads[THREADS_MAX];
     pthread_barrier_t barrier;
-    double begin, seconds, operations;
     unsigned started = 0;
     int rc = 0;
 
@@ -253,46 +260,65 @@ static int run_kind(const struct settings *s, struct worker *workers,
             exit(EXIT_FAILURE);
         }
     }
-    begin = now();
     pthread_barrier_wait(&barrier);
     for (unsigned i = 0; i < s->threads; i++) {
         pthread_join(threads[i], NULL);
         rc = rc == 0 ? workers[i].error : rc;
     }
-    seconds = now() - begin;
     pthread_barrier_destroy(&barrier);
-    /* What failed with safety none is heard of now. */
+    return rc;
+}
+
+/* What failed with safety none is heard of now. */
+static int sync_kind(const struct settings *s, struct worker *workers)
+{
+    int rc = 0;
+
     for (unsigned i = 0;
          s->semantics.safety == VARJFS_SAFETY_NONE && rc == 0 && i < s->threads; i++) {
         rc = varjfs_sync(workers[i].v);
     }
+    return rc;
+}
+
+static int report(const struct settings *s, const struct kind *kind, double seconds,
+                  int rc)
+{
+    double operations = (double)s->count * s->threads * s->processes;
+
     if (rc < 0) {
         fprintf(stderr, "varjfs-bench: %s: %s\n", kind->name, varjfs_strerror(rc));
         return rc;
     }
-    operations = (double)s->count * s->threads;
-    printf("%-14s %12.0f /s", kind->name, operations / seconds);
-    if (kind->moves_bytes) {
-        printf(" %10.1f MB/s", operations * (double)s->bytes / seconds / 1e6);
+    if (s->is_json) {
+        printf("{\"kind\": \"%s\", \"operations\": %.0f, \"seconds\": %.6f, "
+               "\"per_second\": %.1f, \"bytes\": %zu, \"batch\": %u, \"threads\": %u, "
+               "\"processes\": %u}",
+               kind->name, operations, seconds, operations / seconds,
+               kind->moves_bytes ? s->bytes : 0, s->batch, s->threads, s->processes);
+    } else {
+        printf("%-14s %12.0f /s", kind->name, operations / seconds);
+        if (kind->moves_bytes) {
+            printf(" %10.1f MB/s", operations * (double)s->bytes / seconds / 1e6);
+        }
     }
     printf("\n");
     return fflush(stdout) == 0 ? 0 : -errno;
 }
 
-static int run(const struct settings *s)
+static int open_workers(const struct settings *s, struct worker *workers)
 {
-    static struct worker workers[THREADS_MAX];
     int rc = 0;
 
-    for (unsigned i = 0; rc == 0 && i < s->threads; i++) {
-        workers[i] = (struct worker){.settings = s, .number = i};
-        rc = worker_open(&workers[i]);
+    for (unsigned i = 0; i < s->threads; i++) {
+        workers[i] = (struct worker){.settings = s, .number = s->first + i};
+        rc = rc == 0 ? worker_open(&workers[i]) : rc;
     }
-    for (size_t i = 0; rc == 0 && i < KINDS; i++) {
-        if (is_wanted(s, kinds[i].name)) {
-            rc = run_kind(s, workers, &kinds[i]);
-        }
-    }
+    return rc;
+}
+
+static int close_workers(const struct settings *s, struct worker *workers, int rc)
+{
     for (unsigned i = 0; i < s->threads; i++) {
         int closed = worker_close(&workers[i]);
 
@@ -302,6 +328,158 @@ static int run(const struct settings *s)
         }
     }
     return rc;
+}
+
+static int run_alone(const struct settings *s, struct worker *workers)
+{
+    int rc = open_workers(s, workers);
+
+    for (size_t i = 0; rc == 0 && i < KINDS; i++) {
+        double begin = now();
+
+        if (is_wanted(s, kinds[i].name)) {
+            rc = run_kind(s, workers, &kinds[i]);
+            begin = now() - begin;
+            rc = rc == 0 ? sync_kind(s, workers) : rc;
+            rc = report(s, &kinds[i], begin, rc);
+        }
+    }
+    return close_workers(s, workers, rc);
+}
+
+/* ---- several processes ------------------------------------------------------------- */
+
+/* Numbers go to and fro: "begin" to a process, its result to us.  Who is gone is read as
+ * the end of its pipe. */
+struct process {
+    pid_t pid;
+    int go, result; /* the ends that are ours */
+};
+
+static bool say(int fd, int number)
+{
+    return write(fd, &number, sizeof number) == (ssize_t)sizeof number;
+}
+
+static int hear(int fd)
+{
+    int number;
+
+    return read(fd, &number, sizeof number) == (ssize_t)sizeof number ? number : -EIO;
+}
+
+static int process_main(const struct settings *s, struct worker *workers, int go,
+                        int result)
+{
+    int rc = open_workers(s, workers);
+
+    for (size_t i = 0; say(result, rc) && rc == 0 && i < KINDS; i++) {
+        if (is_wanted(s, kinds[i].name)) {
+            if (hear(go) != 0) {
+                break; /* another process has failed */
+            }
+            rc = run_kind(s, workers, &kinds[i]);
+            if (!say(result, rc)) {
+                break;
+            }
+            rc = rc == 0 ? sync_kind(s, workers) : rc;
+        } else if (hear(go) != 0) {
+            break;
+        }
+    }
+    return close_workers(s, workers, rc) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* Closes in a child what belongs to the others before it. */
+static bool start(const struct settings *s, struct worker *workers, struct process *all,
+                  unsigned number)
+{
+    struct settings own = *s;
+    int go[2], result[2];
+
+    if (pipe(go) != 0 || pipe(result) != 0) {
+        return false;
+    }
+    own.first = number * s->threads;
+    all[number].pid = fork();
+    if (all[number].pid == 0) {
+        for (unsigned i = 0; i < number; i++) {
+            close(all[i].go);
+            close(all[i].result);
+        }
+        close(go[1]);
+        close(result[0]);
+        _exit(process_main(&own, workers, go[0], result[1]));
+    }
+    close(go[0]);
+    close(result[1]);
+    all[number].go = go[1];
+    all[number].result = result[0];
+    return all[number].pid > 0;
+}
+
+static int say_all(const struct settings *s, const struct process *all)
+{
+    for (unsigned i = 0; i < s->processes; i++) {
+        if (!say(all[i].go, 0)) {
+            return -EIO;
+        }
+    }
+    return 0;
+}
+
+static int hear_all(const struct settings *s, const struct process *all)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; i < s->processes; i++) {
+        int one = hear(all[i].result);
+
+        rc = rc == 0 ? one : rc;
+    }
+    return rc;
+}
+
+static int run_processes(const struct settings *s, struct worker *workers)
+{
+    static struct process all[PROCESSES_MAX];
+    int rc = 0;
+
+    signal(SIGPIPE, SIG_IGN);
+    for (unsigned i = 0; i < s->processes; i++) {
+        if (!start(s, workers, all, i)) {
+            fprintf(stderr, "varjfs-bench: no process can be started\n");
+            return -errno;
+        }
+    }
+    rc = hear_all(s, all);
+    for (size_t i = 0; rc == 0 && i < KINDS; i++) {
+        double begin = now();
+
+        rc = say_all(s, all);
+        if (rc == 0 && is_wanted(s, kinds[i].name)) {
+            rc = hear_all(s, all);
+            rc = report(s, &kinds[i], now() - begin, rc);
+        }
+        rc = rc == 0 ? hear_all(s, all) : rc; /* ready for the next one */
+    }
+    for (unsigned i = 0; i < s->processes; i++) {
+        int status = 0;
+
+        close(all[i].go);
+        close(all[i].result);
+        if (waitpid(all[i].pid, &status, 0) != all[i].pid || status != 0) {
+            rc = rc == 0 ? -EIO : rc;
+        }
+    }
+    return rc;
+}
+
+static int run(const struct settings *s)
+{
+    static struct worker workers[THREADS_MAX];
+
+    return s->processes == 1 ? run_alone(s, workers) : run_processes(s, workers);
 }
 
 /* ---- the command line -------------------------------------------------------------- */
@@ -315,6 +493,9 @@ static const struct option options[] = {
     {"template", required_argument, NULL, 'T'},
     {"safety", required_argument, NULL, 's'},
     {"atomicity", required_argument, NULL, 'a'},
+    {"semantics", required_argument, NULL, 'S'},
+    {"processes", required_argument, NULL, 'p'},
+    {"json", no_argument, NULL, 'j'},
     {"only", required_argument, NULL, 'o'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
@@ -330,11 +511,14 @@ static void usage(FILE *to)
         "  -v, --volume NAME      of a daemon's address: the volume there\n"
         "  -c, --count N          operations of each kind and thread (10000)\n"
         "  -b, --batch N          operations of a batch (1)\n"
-        "  -n, --bytes N          of an object and a value (4096)\n"
-        "  -t, --threads N        each with a connection (1)\n"
+        "  -n, --bytes N          of an object and a value (4096); K, M\n"
+        "  -t, --threads N        of a process, each with a connection (1)\n"
+        "  -p, --processes N      each with so many threads (1)\n"
         "  -T, --template NAME    semantics: default, posix, temporary, checkpoint\n"
         "  -s, --safety LEVEL     none, network or storage\n"
         "  -a, --atomicity LEVEL  none, operation or batch (batch: keys alone)\n"
+        "  -S, --semantics NAME=LEVEL[,...]  of varjfs-semantics(7)\n"
+        "  -j, --json             a JSON object on a line for each kind\n"
         "  -o, --only NAMES       kinds, separated by commas:\n"
         "                        ");
     for (size_t i = 0; i < KINDS; i++) {
@@ -356,6 +540,29 @@ static bool number(const char *text, unsigned long least, unsigned long most,
            value <= most;
 }
 
+/* With K or M behind it. */
+static bool size(const char *text, unsigned long most, size_t *out)
+{
+    size_t len = strlen(text);
+    unsigned shift = len == 0               ? 0
+                     : text[len - 1] == 'K' ? 10
+                     : text[len - 1] == 'M' ? 20
+                                            : 0;
+    char digits[16];
+    unsigned value;
+
+    if (len == 0 || len >= sizeof digits) {
+        return false;
+    }
+    memcpy(digits, text, len + 1);
+    digits[len - (shift > 0)] = '\0';
+    if (!number(digits, 1, most >> shift, &value)) {
+        return false;
+    }
+    *out = (size_t)value << shift;
+    return true;
+}
+
 static bool level(const char *text, const char *const names[3], uint8_t *out)
 {
     for (uint8_t i = 0; i < 3; i++) {
@@ -367,11 +574,58 @@ static bool level(const char *text, const char *const names[3], uint8_t *out)
     return false;
 }
 
+/* "NAME=LEVEL,NAME=LEVEL": by their numbers, in the order of varjfs.h. */
+static bool set_semantics(struct varjfs_semantics *s, const char *text)
+{
+    static const char *const levels[] = {"none operation batch",
+                                         "none non-overlapping overlapping",
+                                         "none session eventual immediate",
+                                         "relaxed semi strict",
+                                         "none eventual immediate",
+                                         "none network storage",
+                                         "none strict"};
+    static const char *const names[] = {"atomicity", "concurrency", "consistency",
+                                        "ordering",  "persistency", "safety",
+                                        "security"};
+    uint8_t *const values[] = {&s->atomicity, &s->concurrency, &s->consistency,
+                               &s->ordering,  &s->persistency, &s->safety,
+                               &s->security};
+
+    while (*text != '\0') {
+        size_t at = 0, len = strcspn(text, "=,"), value_len;
+        const char *value, *word;
+        uint8_t found = 0;
+
+        while (at < sizeof names / sizeof *names &&
+               (strlen(names[at]) != len || strncmp(names[at], text, len) != 0)) {
+            at++;
+        }
+        if (at == sizeof names / sizeof *names || text[len] != '=') {
+            return false;
+        }
+        value = text + len + 1;
+        value_len = strcspn(value, ",");
+        for (word = levels[at]; *word != '\0'; found++) {
+            size_t word_len = strcspn(word, " ");
+
+            if (word_len == value_len && strncmp(word, value, value_len) == 0) {
+                break;
+            }
+            word += word_len + (word[word_len] == ' ');
+        }
+        if (*word == '\0') {
+            return false;
+        }
+        *values[at] = found;
+        text = value + value_len + (value[value_len] == ',');
+    }
+    return true;
+}
+
 static bool set(struct settings *s, int letter, const char *value)
 {
     static const char *const safeties[] = {"none", "network", "storage"};
     static const char *const atomicities[] = {"none", "operation", "batch"};
-    unsigned bytes;
 
     switch (letter) {
     case 'v':
@@ -384,11 +638,14 @@ static bool set(struct settings *s, int letter, const char *value)
     case 't':
         return number(value, 1, THREADS_MAX, &s->threads);
     case 'n':
-        if (!number(value, 1, 8 << 20, &bytes)) {
-            return false;
-        }
-        s->bytes = bytes;
+        return size(value, 8 << 20, &s->bytes);
+    case 'p':
+        return number(value, 1, PROCESSES_MAX, &s->processes);
+    case 'j':
+        s->is_json = true;
         return true;
+    case 'S':
+        return set_semantics(&s->semantics, value);
     case 'T':
         return varjfs_semantics_template(value, &s->semantics) == 0;
     case 's':
@@ -416,7 +673,8 @@ static bool set(struct settings *s, int letter, const char *value)
 
 int main(int argc, char **argv)
 {
-    struct settings s = {.bytes = 4096, .batch = 1, .count = 10000, .threads = 1};
+    struct settings s = {
+        .bytes = 4096, .batch = 1, .count = 10000, .threads = 1, .processes = 1};
     const char *why;
     int letter;
 
@@ -425,8 +683,8 @@ int main(int argc, char **argv)
     if (varjfs_semantics_template("default", &s.semantics) < 0) {
         return EXIT_FAILURE;
     }
-    while ((letter = getopt_long(argc, argv, "v:b:n:c:t:T:s:a:o:hV", options, NULL)) !=
-           -1) {
+    while ((letter = getopt_long(argc, argv, "v:b:n:c:t:T:s:a:S:p:jo:hV", options,
+                                 NULL)) != -1) {
         if (letter == 'h') {
             usage(stdout);
             return EXIT_SUCCESS;
@@ -441,7 +699,8 @@ int main(int argc, char **argv)
             return 2;
         }
         if (!set(&s, letter, optarg)) {
-            fprintf(stderr, "varjfs-bench: -%c %s: not possible\n", letter, optarg);
+            fprintf(stderr, "varjfs-bench: -%c %s: not possible\n", letter,
+                    optarg != NULL ? optarg : "");
             return 2;
         }
     }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 # Programs that use libvarjfs, with the daemon that they start.
 
+PROGRAM_TESTS += tests/client/bench.sh
 PROGRAM_TESTS += tests/client/config.sh
 PROGRAM_TESTS += tests/client/ctl.sh
 PROGRAM_TESTS += tests/client/python.sh
