@@ -59,7 +59,7 @@ static bool show_entry(const Client *c, const struct varjfs_entry *e, bool is_fi
     if (c->ctl->format != VJ_CTL_JSON) {
         return put_out(c, e->name, e->name_len) && put_out(c, "\n", 1);
     }
-    name = vj_ctl_json_string(e->name);
+    name = vj_ctl_json_bytes(e->name, e->name_len);
     printf("%s%s", is_first ? "" : ", ", name);
     return true;
 }

@@ -4,10 +4,10 @@
  */
 #include "cmd/ctl.h"
 
-char *vj_ctl_json_string(const char *text)
+/* @text has no NUL. */
+static void append_text(GString *out, const char *text, size_t len)
 {
-    g_autofree char *valid = g_utf8_make_valid(text, -1);
-    GString *out = g_string_new("\"");
+    g_autofree char *valid = g_utf8_make_valid(text, (gssize)len);
 
     for (const char *at = valid; *at != '\0'; at++) {
         if (*at == '"' || *at == '\\') {
@@ -18,8 +18,31 @@ char *vj_ctl_json_string(const char *text)
             g_string_append_c(out, *at);
         }
     }
+}
+
+char *vj_ctl_json_bytes(const void *bytes, size_t len)
+{
+    GString *out = g_string_new("\"");
+    const char *at = bytes;
+
+    while (len > 0) {
+        size_t part = strnlen(at, len);
+
+        append_text(out, at, part);
+        if (part < len) {
+            g_string_append(out, "\\u0000");
+            part++;
+        }
+        at += part;
+        len -= part;
+    }
     g_string_append_c(out, '"');
     return g_string_free(out, FALSE);
+}
+
+char *vj_ctl_json_string(const char *text)
+{
+    return vj_ctl_json_bytes(text, strlen(text));
 }
 
 char *vj_ctl_json_value(const char *text)

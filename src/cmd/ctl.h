@@ -87,6 +87,8 @@ bool vj_ctl_tend_step(const VjCtl *ctl, const char *path, int fd, uint32_t what,
 /* @text as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD;
  * owned. */
 char *vj_ctl_json_string(const char *text);
+/* The same of bytes with NULs. */
+char *vj_ctl_json_bytes(const void *bytes, size_t len);
 
 /* A value that is all decimal digits is a JSON number, anything else a string; owned. */
 char *vj_ctl_json_value(const char *text);

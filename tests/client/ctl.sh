@@ -22,8 +22,10 @@ varjfsctl kv get "$v" s k >"$T/got"
 check "byte by byte" cmp "$T/value" "$T/got"
 is "keys" "$(varjfsctl kv list "$v" s | tr '\n' ' ')" "colour k "
 is "as JSON" "$(varjfsctl kv list --json "$v" s)" '["colour", "k"]'
+python3 -c 'import sys, varjfs; varjfs.open(sys.argv[1]).keys("nul")[b"a\0b"] = b"v"' "$v"
+is "with a NUL" "$(varjfsctl kv list --json "$v" nul | python3 -c 'import json, sys; print(json.load(sys.stdin) == ["a\0b"])')" True
 is "those of a prefix" "$(varjfsctl kv list "$v" s co)" colour
-is "namespaces" "$(varjfsctl kv list "$v")" s
+is "namespaces" "$(varjfsctl kv list "$v" | tr '\n' ' ')" "nul s "
 check "deleted" varjfsctl kv delete "$v" s k
 is "what is not there" "$(varjfsctl kv get "$v" s k 2>&1)" \
     "varjfsctl kv: s/k: no such object, key or volume"
