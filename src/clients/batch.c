@@ -78,9 +78,15 @@ static bool stops_before(const VjClientRun *run)
            run->results[run->at - 1].rc < 0;
 }
 
+/* Nobody waits for the rest. */
+static bool is_stopped(const VjClientRun *run)
+{
+    return run->stop != NULL && run->stop->is_wanted(run->stop->opaque);
+}
+
 static void run_all(VjClientRun *run)
 {
-    while (run->at < run->batch.count && !stops_before(run)) {
+    while (run->at < run->batch.count && !stops_before(run) && !is_stopped(run)) {
         if (next_is_in_transaction(run)) {
             vj_client_transaction(run);
         } else {
@@ -216,6 +222,9 @@ static void count(VjClients *c, VjClientBatch batch, const VjClientResult *resul
         if (op.kind >= VJ_CLIENTS_OPS_MAX) {
             continue; /* of none that is done here */
         }
+        if (one == -ESTALE) {
+            g_atomic_int_set(&c->is_shut_out, 1);
+        }
         if (one == 0) {
             c->stats.ops[op.kind].done++;
             c->stats.brought_bytes += op.brings.len;
@@ -229,9 +238,9 @@ static void count(VjClients *c, VjClientBatch batch, const VjClientResult *resul
 }
 
 int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only,
-                     VjClientsReply *reply)
+                     const VjClientsStop *stop, VjClientsReply *reply)
 {
-    VjClientRun run = {.clients = c, .read_only = read_only};
+    VjClientRun run = {.clients = c, .read_only = read_only, .stop = stop};
     VjClientBatch whole;
     uint64_t most;
     int rc = vj_client_batch_decode(message, bulk, &run.batch, &most);

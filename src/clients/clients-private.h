@@ -41,6 +41,7 @@ struct VjClients {
     uint64_t roots[VJ_CLIENT_KINDS];     /* inodes; 0: not known */
     GHashTable *spaces[VJ_CLIENT_KINDS]; /* name → inode, as uint64_t */
     uint64_t forgotten;                  /* how often all of these were forgotten */
+    gint is_shut_out;                    /* atomic */
     VjMutex stats_lock;                  /* VJ_RANK_CLIENTS_STATS */
     VjClientsStats stats;                /* guarded by stats_lock */
 };
@@ -76,7 +77,8 @@ typedef struct VjClientRun {
     VjClients *clients;
     VjClientBatch batch; /* stands before the next operation */
     bool read_only;
-    uint32_t at; /* of the next operation */
+    const VjClientsStop *stop; /* NULL: never */
+    uint32_t at;               /* of the next operation */
     VjClientResult *results;
     VjBuf *out;          /* of what operations return; len is used; NULL: nothing is */
     GHashTable *handles; /* inode → VjHandle: objects of this batch that are open */

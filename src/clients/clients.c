@@ -74,7 +74,17 @@ VjVolume *vj_clients_volume(VjClients *c)
 
 int vj_clients_sync(VjClients *c)
 {
-    return vj_volume_sync(c->volume);
+    int rc = vj_volume_sync(c->volume);
+
+    if (rc == -ESTALE) {
+        g_atomic_int_set(&c->is_shut_out, 1);
+    }
+    return rc;
+}
+
+bool vj_clients_is_shut_out(VjClients *c)
+{
+    return g_atomic_int_get(&c->is_shut_out) != 0;
 }
 
 void vj_clients_reply_clear(VjClientsReply *reply)

@@ -53,14 +53,24 @@ void vj_clients_reply_clear(VjClientsReply *reply);
  * @message    of the request
  * @bulk       of it
  * @read_only  what changes something is -EROFS
+ * @stop       asked between operations, and runs of those on keys: true: the others are
+ *             -ECANCELED.  NULL: never
  * Returns     0, with the result of each operation in @reply; -EPROTO the request is
  *             none, -ENOMEM: nothing was done.  Of an atomic batch also what kept all of
  *             it from being done, and of any what kept it from being as safe as it asks:
  *             then it may have been done
  * Threads     any; blocks      Locks     none
  */
+typedef struct VjClientsStop {
+    bool (*is_wanted)(void *opaque);
+    void *opaque;
+} VjClientsStop;
 int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only,
+                     const VjClientsStop *stop,
                      VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
+/* The session of the volume was shut out: nothing can be changed any more until it is
+ * closed and opened anew.  Any thread. */
+bool vj_clients_is_shut_out(VjClients *c);
 /* VARJFS_WIRE_ITERATE: 0; -EPROTO (also a namespace that is none), -ENOMEM, -EBADMSG,
  * -EIO.  A namespace without anything is empty. */
 int vj_clients_iterate(VjClients *c, VjSlice message,

@@ -334,6 +334,14 @@ static int enter_place(VjNode *n, VjNodeVolume *v, VjNodePlaceOpen *how, bool *w
         }
         close_if_unused(n, v);
     }
+    /* Its session was shut out: who comes now waits until the others are gone. */
+    if (v->place != NULL && v->place->clients != NULL &&
+        g_atomic_int_get(&v->place->has_failed)) {
+        close_if_unused(n, v);
+        if (v->place != NULL) {
+            return -ESHUTDOWN;
+        }
+    }
     if (v->place == NULL || !has_role(v->place, how->role)) {
         int rc = open_or_add(n, v, how, was_empty);
 

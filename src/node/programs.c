@@ -20,15 +20,32 @@ static void reply(VjRpcRequest *r, int rc, VjClientsReply *m)
     vj_clients_reply_clear(m);
 }
 
+static bool is_canceled(void *opaque)
+{
+    return vj_rpc_request_is_canceled(opaque);
+}
+
+/* A volume whose session was shut out is opened anew when its programs are gone. */
+static void note_shut_out(const VjRpcRequest *r)
+{
+    VjNodePlace *place = vj_node_peer(r)->place;
+
+    if (vj_clients_is_shut_out(place->clients)) {
+        g_atomic_int_set(&place->has_failed, 1);
+    }
+}
+
 void vj_node_batch(VjRpcRequest *r)
 {
+    const VjClientsStop stop = {.is_wanted = is_canceled, .opaque = r};
     VjClientsReply m;
     uint32_t bytes;
     VjBuf *bulk = vj_rpc_request_bulk(r, &bytes);
     VjSlice brings = bytes > 0 ? vj_slice(bulk->data, bytes) : vj_slice(NULL, 0);
     int rc = vj_clients_batch(clients_of(r), vj_rpc_request_message(r), brings,
-                              vj_node_peer(r)->read_only, &m);
+                              vj_node_peer(r)->read_only, &stop, &m);
 
+    note_shut_out(r);
     reply(r, rc, &m);
 }
 
@@ -51,5 +68,8 @@ void vj_node_empty(VjRpcRequest *r)
 
 void vj_node_sync(VjRpcRequest *r)
 {
-    vj_node_reply_rc(r, vj_clients_sync(clients_of(r)));
+    int rc = vj_clients_sync(clients_of(r));
+
+    note_shut_out(r);
+    vj_node_reply_rc(r, rc);
 }

@@ -748,12 +748,13 @@ static void test_requests_that_are_none(void **state)
     request_add(&q, OBJECT(READ, .name = "o", .most = 10));
     for (guint len = 0; len < q.message->len; len++) {
         assert_int_equal(vj_clients_batch(c, vj_slice(q.message->data, len),
-                                          vj_slice(q.bulk->data, 5), false, &reply),
+                                          vj_slice(q.bulk->data, 5), false, NULL, &reply),
                          -EPROTO);
     }
     for (guint len = 0; len < 5; len++) {
         assert_int_equal(vj_clients_batch(c, vj_slice(q.message->data, q.message->len),
-                                          vj_slice(q.bulk->data, len), false, &reply),
+                                          vj_slice(q.bulk->data, len), false, NULL,
+                                          &reply),
                          -EPROTO);
     }
     request_end(&q);
@@ -797,7 +798,55 @@ static void test_values_without_a_meaning(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
+/* ---- what nobody waits for any more ------------------------------------------------ */
+
+/* True from the @opaque-th question on. */
+static bool is_stop_wanted(void *opaque)
+{
+    unsigned *left = opaque;
+
+    if (*left == 0) {
+        return true;
+    }
+    (*left)--;
+    return false;
+}
+
+static void test_nobody_waits(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    unsigned left = 3;
+    const VjClientsStop stop = {.is_wanted = is_stop_wanted, .opaque = &left};
+    Request q = request_new(0, VARJFS_WIRE_SAFETY_STORAGE);
+    VjClientsStats before, after;
+
+    vj_clients_stats(c, &before);
+    q.stop = &stop;
+    for (unsigned i = 0; i < 6; i++) {
+        const char *names[] = {"a", "b", "c", "d", "e", "f"};
+
+        request_add(&q, OBJECT(WRITE, .flags = VARJFS_WIRE_MAKE, .name = names[i],
+                               .brings = "xy", .len = 2));
+    }
+    request_run(&q, c);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(status_of(&q, i), i < 3 ? 0 : VJ_WIRE_CANCELED);
+    }
+    request_end(&q);
+    vj_clients_stats(c, &after);
+    assert_int_equal(after.batches - before.batches, 1);
+    assert_int_equal(after.brought_bytes - before.brought_bytes, 6);
+    assert_int_equal(after.ops[VARJFS_WIRE_OBJECT_WRITE].done -
+                         before.ops[VARJFS_WIRE_OBJECT_WRITE].done,
+                     3);
+    assert_int_equal(after.ops[VARJFS_WIRE_OBJECT_WRITE].canceled, 3);
+    assert_string_equal(vj_clients_op_name(VARJFS_WIRE_OBJECT_WRITE), "object_write");
+    assert_null(vj_clients_op_name(VJ_CLIENTS_OPS_MAX));
+    assert_false(vj_clients_is_shut_out(c));
+}
+
 static const struct CMUnitTest tests[] = {
+    {"/clients/nobody-waits", test_nobody_waits, fixture_setup, fixture_teardown, NULL},
     TEST(test_objects),
     TEST(test_status),
     TEST(test_settings),
