@@ -253,6 +253,11 @@ struct varjfs_object_options {
                             * volume has it */
     const char *mode;      /* "client", "server", "transport"; NULL: likewise */
     const char *objects;   /* "AVG" or "MIN:AVG:MAX"; NULL: likewise */
+    /* Which nodes of the store get its content: "content" or NULL, "weighted": both are
+     * what the volume does, by the weights of its nodes.  "round-robin" and "single:NODE"
+     * are -ENOTSUP: content that is equal is kept once for all objects, so it has no node
+     * of one object's own. */
+    const char *distribution;
 };
 
 struct varjfs_object_status {

@@ -105,6 +105,9 @@ struct varjfs {
 
 /* 0 or -errno of a status of a frame or of a result. */
 int vjc_status_errno(uint32_t status);
+/* Of a structure that a program has filled, which begins with its size: that is at least
+ * @least, and what is behind our own version's @ours bytes is zero. */
+bool vjc_is_structure(const void *structure, size_t least, size_t ours);
 /* Sets the text of varjfs_open_error; @detail, bytes from outside, may be NULL. */
 void vjc_set_open_error(const char *text, const void *detail, size_t detail_len);
 

@@ -43,6 +43,23 @@ void vjc_set_open_error(const char *text, const void *detail, size_t detail_len)
     open_error[used] = '\0';
 }
 
+bool vjc_is_structure(const void *structure, size_t least, size_t ours)
+{
+    const uint8_t *bytes = structure;
+    size_t size;
+
+    memcpy(&size, structure, sizeof size);
+    if (size < least || size > VJC_STRUCT_MAX) {
+        return false;
+    }
+    for (size_t i = ours; i < size; i++) {
+        if (bytes[i] != 0) {
+            return false; /* a member of a later version, which is set */
+        }
+    }
+    return true;
+}
+
 int vjc_status_errno(uint32_t status)
 {
     static const int of_frames[] = {

@@ -183,20 +183,12 @@ static int hello_by_tls(const VjcHost *host, VjcTls *tls, const VjcHello *hello,
 /* What the first version has. */
 #define OPTIONS_BYTES_MIN offsetof(struct varjfs_options, key)
 
-/* Of a later version everything that this one does not know has to be zero. */
 static int copy_options(const struct varjfs_options *options, struct varjfs_options *out)
 {
     *out = (struct varjfs_options){.size = sizeof *out};
     if (options != NULL) {
-        const uint8_t *bytes = (const uint8_t *)options;
-
-        if (options->size < OPTIONS_BYTES_MIN || options->size > VJC_STRUCT_MAX) {
+        if (!vjc_is_structure(options, OPTIONS_BYTES_MIN, sizeof *options)) {
             return -EINVAL;
-        }
-        for (size_t i = sizeof *out; i < options->size; i++) {
-            if (bytes[i] != 0) {
-                return -EINVAL; /* a setting of a later version */
-            }
         }
         memcpy(out, options, options->size < sizeof *out ? options->size : sizeof *out);
     }

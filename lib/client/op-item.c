@@ -58,19 +58,24 @@ static int put_settings(const struct varjfs_object_options *options, VjcWriter *
     return w->failed ? -EINVAL : 0;
 }
 
-static bool is_options(const struct varjfs_object_options *options)
+/* Content goes to the nodes that its number and their weights say, in all volumes. */
+static int check_distribution(const char *value)
 {
-    const uint8_t *bytes = (const uint8_t *)options;
+    if (value == NULL || strcmp(value, "content") == 0 ||
+        strcmp(value, "weighted") == 0) {
+        return 0;
+    }
+    return strcmp(value, "round-robin") == 0 ||
+                   (strncmp(value, "single:", 7) == 0 && value[7] != '\0')
+               ? -ENOTSUP
+               : -EINVAL;
+}
 
-    if (options->size < sizeof *options || options->size > VJC_STRUCT_MAX) {
-        return false;
-    }
-    for (size_t i = sizeof *options; i < options->size; i++) {
-        if (bytes[i] != 0) {
-            return false; /* a setting of a later version */
-        }
-    }
-    return true;
+static int check_options(const struct varjfs_object_options *options)
+{
+    return vjc_is_structure(options, sizeof *options, sizeof *options)
+               ? check_distribution(options->distribution)
+               : -EINVAL;
 }
 
 static int check_value(const void *value, size_t len)
@@ -162,7 +167,8 @@ int varjfs_item_create(varjfs_batch *b, const char *collection, const char *item
         vjc_batch_add_object(b, VARJFS_WIRE_OBJECT_CREATE, collection, item, result, &op);
 
     if (rc == 0 && options != NULL) {
-        rc = is_options(options) ? put_settings(options, &w) : -EINVAL;
+        rc = check_options(options);
+        rc = rc == 0 ? put_settings(options, &w) : rc;
     }
     rc = rc == 0 ? check_attributes(attributes, count, &bytes) : rc;
     if (rc == 0) {

@@ -98,19 +98,12 @@ static const char *what_is_refused(const struct varjfs_semantics *s)
 int varjfs_semantics_check(const struct varjfs_semantics *s, const char **why)
 {
     const char *refused = NULL;
-    const uint8_t *bytes = (const uint8_t *)s;
 
     if (why != NULL) {
         *why = NULL;
     }
-    if (s == NULL || s->size < LEAST_SIZE || s->size > VJC_STRUCT_MAX ||
-        !has_meaning(s)) {
+    if (s == NULL || !vjc_is_structure(s, LEAST_SIZE, LEAST_SIZE) || !has_meaning(s)) {
         return -EINVAL;
-    }
-    for (size_t i = LEAST_SIZE; i < s->size; i++) {
-        if (bytes[i] != 0) {
-            return -EINVAL; /* a member of a later version, which is not known here */
-        }
     }
     refused = what_is_refused(s);
     if (why != NULL) {
