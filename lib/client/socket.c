@@ -108,8 +108,8 @@ static int set_address(struct sockaddr_un *address, const char *path, int dir_fd
     return len < 0 || (size_t)len >= sizeof address->sun_path ? -ENAMETOOLONG : 0;
 }
 
-/* A bulk of the usual length goes in by one call: the kernel's buffers of a unix socket do
- * not grow by themselves. */
+/* A bulk of the usual length goes in by one call: the kernel's buffers of a unix socket
+ * do not grow by themselves. */
 #define SEND_BUFFER_BYTES (1 << 20)
 
 static int connect_address(const struct sockaddr_un *address, int64_t deadline)

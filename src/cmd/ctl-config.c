@@ -319,7 +319,7 @@ static int write_all(int fd, const char *text, size_t len)
     return rc == 0 && fsync(fd) < 0 ? -errno : rc;
 }
 
-/* It is there as a whole or not at all, and replaces nothing unless that was asked for. */
+/* It is there as a whole or not at all, and replaces nothing unless that was asked. */
 static int put_in_place(const VjCtl *ctl, const char *new_path, const char *path)
 {
     int rc = ctl->is_forced ? rename(new_path, path) : link(new_path, path);

@@ -27,8 +27,11 @@ static const char *const kind_names[] = {
 static const struct {
     const char *name;
     int code;
-} errnos[] = {
-    {"EIO", EIO}, {"ENOSPC", ENOSPC}, {"ENOMEM", ENOMEM}, {"ETIMEDOUT", ETIMEDOUT}};
+} errnos[] = {{"EIO", EIO},
+              {"ENOSPC", ENOSPC},
+              {"ENOMEM", ENOMEM},
+              {"ETIMEDOUT", ETIMEDOUT},
+              {"ESTALE", ESTALE}};
 
 const VjOptSpec vj_meta_fault_options[] = {
     {.name = "fail",
@@ -46,7 +49,7 @@ const VjOptSpec vj_meta_fault_options[] = {
     {.name = "errno",
      .type = VJ_OPT_CHOICE,
      .fallback = "EIO",
-     .choices = "EIO|ENOSPC|ENOMEM|ETIMEDOUT",
+     .choices = "EIO|ENOSPC|ENOMEM|ETIMEDOUT|ESTALE",
      .help = "what a failing call returns"},
     {.name = "kinds",
      .type = VJ_OPT_STRING,

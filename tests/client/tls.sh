@@ -8,6 +8,10 @@
 
 requires command python3
 
+if varjfsctl kv list --volume=v tls:localhost 2>&1 | grep -q 'built without TLS'; then
+    skip_all "libvarjfs is built without TLS"
+fi
+
 mkdir -p "$T/etc"
 cd "$T/etc" || exit 1
 check "a volume" mkfs.varjfs "$T/v"

@@ -15,10 +15,12 @@ tests_unit_client_test_items_SOURCES = $(varjfs_sources) \
 	tests/unit/client/test-items.c
 tests_unit_client_test_items_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 
+if CLIENT_TLS
 UNIT_TESTS += tests/unit/client/test-batch-tls
 tests_unit_client_test_batch_tls_SOURCES = $(tests_unit_client_test_batch_SOURCES)
 tests_unit_client_test_batch_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 tests_unit_client_test_batch_tls_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_TLS
+endif
 
 UNIT_TESTS += tests/unit/client/test-semantics
 tests_unit_client_test_semantics_SOURCES = $(varjfs_sources) \
@@ -32,10 +34,12 @@ tests_unit_client_test_hostile_SOURCES = $(varjfs_sources) \
 	tests/unit/client/test-hostile.c
 tests_unit_client_test_hostile_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 
+if CLIENT_TLS
 UNIT_TESTS += tests/unit/client/test-hostile-tls
 tests_unit_client_test_hostile_tls_SOURCES = $(tests_unit_client_test_hostile_SOURCES)
 tests_unit_client_test_hostile_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 tests_unit_client_test_hostile_tls_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_TLS
+endif
 
 # Also beside varjfsd of this build.
 UNIT_TESTS += tests/unit/client/test-start
@@ -58,19 +62,23 @@ tests_unit_client_test_memory_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=free \
 	-Wl,--wrap=socket,--wrap=pipe2,--wrap=open64,--wrap=posix_spawnp
 
+if CLIENT_TLS
 # Without allocations of OpenSSL's own, which another test lets fail.
 UNIT_TESTS += tests/unit/client/test-memory-tls
 tests_unit_client_test_memory_tls_SOURCES = $(tests_unit_client_test_memory_SOURCES)
 tests_unit_client_test_memory_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 tests_unit_client_test_memory_tls_LDFLAGS = $(tests_unit_client_test_memory_LDFLAGS)
 tests_unit_client_test_memory_tls_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_TLS
+endif
 
+if CLIENT_TLS
 UNIT_TESTS += tests/unit/client/test-tls
 tests_unit_client_test_tls_SOURCES = $(varjfs_sources) \
 	tests/unit/client/fake-daemon.h \
 	tests/unit/client/fake-tls.h \
 	tests/unit/client/test-tls.c
 tests_unit_client_test_tls_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+endif
 
 UNIT_TESTS += tests/unit/client/test-conf
 tests_unit_client_test_conf_SOURCES = $(varjfs_sources) \

@@ -464,8 +464,8 @@ static int open_any(const FakeDaemon *d, bool by_key, varjfs **out)
 static unsigned others;
 
 /* -ENOMEM before a request is sent; later nobody knows what was done.  But OpenSSL does
- * not always say that memory was missing: then it could not read a file, or not check what
- * the daemon sent. */
+ * not always say that memory was missing: then it could not read a file, or not check
+ * what the daemon sent. */
 static void expect_error(int rc)
 {
     others += rc != -ENOMEM && rc != -ECONNRESET ? 1 : 0;

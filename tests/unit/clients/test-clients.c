@@ -845,7 +845,48 @@ static void test_nobody_waits(void **state)
     assert_false(vj_clients_is_shut_out(c));
 }
 
+/* Some commit behind opening says that the session was shut out. */
+static bool try_shut_out(const Fixture *x, unsigned commit)
+{
+    g_autofree char *wrap =
+        g_strdup_printf("fault:errno=ESTALE,kinds=commit,fail=%u", commit);
+    VjClientsOpen how = {.source = x->dir, .name = "test", .wrap_meta = wrap};
+    Request q = request_new(0, VARJFS_WIRE_SAFETY_STORAGE);
+    VjClients *c;
+    bool found;
+    int rc;
+
+    if (!vj_clients_open(&how, &c, NULL)) {
+        request_end(&q);
+        return false;
+    }
+    assert_false(vj_clients_is_shut_out(c));
+    request_add(&q, KEY(PUT, .name = "shut", .brings = "out", .len = 3));
+    request_run(&q, c);
+    found = q.rc == -ESTALE || (q.rc == 0 && status_of(&q, 0) == VJ_WIRE_FENCED);
+    assert_true(found == vj_clients_is_shut_out(c));
+    request_end(&q);
+    rc = vj_clients_close(c);
+    (void)rc; /* another error may come of it */
+    return found;
+}
+
+static void test_shut_out(void **state)
+{
+    Fixture *x = *state;
+    bool found = false;
+
+    assert_int_equal(vj_clients_close(g_steal_pointer(&x->c)), 0);
+    for (unsigned commit = 1; commit <= 30 && !found; commit++) {
+        found = try_shut_out(x, commit);
+    }
+    assert_true(found);
+    fixture_open(x);
+    expect_key(x->c, "shut", NULL);
+}
+
 static const struct CMUnitTest tests[] = {
+    {"/clients/shut-out", test_shut_out, fixture_setup, fixture_teardown, NULL},
     {"/clients/nobody-waits", test_nobody_waits, fixture_setup, fixture_teardown, NULL},
     TEST(test_objects),
     TEST(test_status),
