@@ -677,7 +677,10 @@ static int set_up(VjcTls *t, const struct varjfs_options *o, const char *host)
         return -ENOMEM;
     }
     SSL_set_bio(t->ssl, bio, bio); /* takes it */
-    SSL_set_app_data(t->ssl, t);
+    if (SSL_set_app_data(t->ssl, t) != 1) {
+        ERR_clear_error();
+        return -ENOMEM;
+    }
     SSL_set_connect_state(t->ssl);
     return t->has_key || expect_host(t->ssl, host) ? 0 : setting_error(host);
 }
