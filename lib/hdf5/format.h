@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * What the HDF5 connector stores
+ *
+ * Keys and objects of a volume; integers in values are little-endian, in keys big-endian.
+ *
+ * Key space "hdf5": the name of a file -> file record.
+ *
+ *     u8 version, u8 reserved[7], u8 file id[16], u64 created (us), part fcpl
+ *
+ * Each file has a key space and an object space of its own, "hdf5-" and the 32 hexadecimal
+ * digits of its id.  Keys begin with the 8 bytes of an object id and a byte that says the
+ * kind:
+ *
+ *     'h'            header: what was fixed when the object was created
+ *     'e'            extent of a dataset, where it has been changed: an encoded dataspace
+ *     'l' NAME       link of a group
+ *     'r' id NAME    a link to this object: the group that has it, and its name there.  The
+ *                    link count is the number of these keys, so that processes that add
+ *                    and remove links never overwrite one another's count.  Group 0 and 8
+ *                    random bytes: a count that H5Oincr_refcount added
+ *     'o' u64        creation order number of a link, taken: empty
+ *     'O'            the next number to try: u64
+ *     'a' NAME       attribute
+ *     'p' u64, 'P'   creation order of attributes, likewise
+ *
+ * A "part" is u32 length and that many bytes.  Values:
+ *
+ *     header     u8 version, u8 kind, u16 flags, u32 0, u64 created (us), u64 id of the
+ *                committed type or 0, parts: creation property list, type, space,
+ *                transformation
+ *     link       u8 version, u8 type, u8 character set, u8 flags, u32 0, u64 creation
+ *                order, u64 id, parts: whole name, target of a soft link
+ *     attribute  u8 version, u8 character set, u16 flags, u32 0, u64 creation order, u64 id
+ *                of the committed type or 0, u64 data id, parts: whole name, type, space,
+ *                data
+ *
+ * NAME is the name itself up to VJH_NAME_KEY_MAX bytes, else its first VJH_NAME_HEAD bytes,
+ * a byte 0xff and 16 bytes of a hash: longer than any name that stands for itself.
+ *
+ * Objects, where ID is the object id as 16 hexadecimal digits:
+ *
+ *     ID             data of a contiguous or compact dataset
+ *     ID.c.X.Y...    a chunk: its scaled coordinates, hexadecimal
+ *     ID.v.N         blobs of a dataset (variable-length data, references), segment N
+ *     ID.a.D         data of an attribute that is too long for its key; D: its data id,
+ *                    16 digits
+ *     ID.a.D.v.N     blobs of an attribute
+ */
+#ifndef VJH_FORMAT_H
+#define VJH_FORMAT_H
+
+#define VJH_FORMAT_VERSION 1
+
+#define VJH_FILES_SPACE "hdf5"
+#define VJH_SPACE_PREFIX "hdf5-"
+#define VJH_FILE_ID_BYTES 16
+
+#define VJH_ROOT_ID 1u
+
+#define VJH_KEY_HEADER 'h'
+#define VJH_KEY_EXTENT 'e'
+#define VJH_KEY_LINK 'l'
+#define VJH_KEY_REFERRER 'r'
+#define VJH_KEY_LINK_ORDER 'o'
+#define VJH_KEY_LINK_NEXT 'O'
+#define VJH_KEY_ATTRIBUTE 'a'
+#define VJH_KEY_ATTRIBUTE_ORDER 'p'
+#define VJH_KEY_ATTRIBUTE_NEXT 'P'
+
+#define VJH_NAME_KEY_MAX 200
+#define VJH_NAME_HEAD 184
+
+/* Bytes of a name of a link or an attribute, and of a soft link's target. */
+#define VJH_LINK_NAME_MAX 32768
+/* Bytes of an attribute's data that stand in its key. */
+#define VJH_ATTRIBUTE_INLINE_MAX 32768
+
+enum vjh_kind { VJH_GROUP = 1, VJH_DATASET = 2, VJH_TYPE = 3 };
+
+/* Flags of a header. */
+#define VJH_LINK_ORDER_TRACKED 1u
+#define VJH_LINK_ORDER_INDEXED 2u
+#define VJH_ATTRIBUTE_ORDER_TRACKED 4u
+#define VJH_ATTRIBUTE_ORDER_INDEXED 8u
+#define VJH_TIMES_TRACKED 16u
+
+/* Flags of a link and of an attribute. */
+#define VJH_HAS_ORDER 1u
+/* The data of an attribute stand in an object. */
+#define VJH_DATA_IN_OBJECT 2u
+/* An attribute that has never been written: its data are zero. */
+#define VJH_NOT_WRITTEN 4u
+
+enum vjh_link_type { VJH_LINK_HARD = 0, VJH_LINK_SOFT = 1 };
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * Between the files of the HDF5 connector
+ *
+ * Functions return 0 or -errno, and say more by vjh_error, unless the comment says
+ * otherwise.  Callbacks of HDF5 end with vjh_return or vjh_return_pointer, which put the
+ * text of the error on HDF5's error stack: not before, as most functions of HDF5 that
+ * clean up empty that stack.
+ *
+ * Threads: HDF5 calls a connector by one thread at a time.
+ */
+#ifndef VJH_PRIVATE_H
+#define VJH_PRIVATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <H5VLconnector.h>
+#include <hdf5.h>
+
+#include <varjfs/varjfs.h>
+
+#include "format.h"
+
+#define VJH_CONNECTOR_NAME "varjfs"
+#define VJH_CONNECTOR_VALUE ((H5VL_class_value_t)420)
+
+/* Bytes of a file's name. */
+#define VJH_FILE_NAME_MAX 254
+/* Soft links that are followed to find one object. */
+#define VJH_SOFT_LINKS_MAX 16
+/* Groups below one another that one deletion or copy walks through. */
+#define VJH_DEPTH_MAX 1024
+/* Bytes of data that one call keeps in memory beside the program's buffers. */
+#define VJH_WORK_BYTES (32u << 20)
+
+/* ---- error.c ----------------------------------------------------------------------- */
+
+/* Keeps a text for @error, -errno, and returns it.  What is not said has the text of
+ * varjfs_strerror. */
+int vjh_error(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* For a callback: 0, or -1 with the text on HDF5's error stack. */
+herr_t vjh_return(int error, const char *function);
+void *vjh_return_pointer(int error, void *pointer, const char *function);
+#define VJH_RETURN(error) return vjh_return((error), __func__)
+#define VJH_RETURN_POINTER(error, pointer)                                               \
+    return vjh_return_pointer((error), (pointer), __func__)
+int vjh_error_init(void);
+void vjh_error_term(void);
+
+/* ---- connection.c ------------------------------------------------------------------ */
+
+/* What H5Pset_vol takes, and what a connector string has. */
+struct vjh_info {
+    char *source; /* NULL: $VARJFS_SOURCE */
+    char *volume; /* NULL: $VARJFS_VOLUME */
+    uint8_t safety;
+};
+
+struct vjh_connection; /* one for each source and volume, counted */
+
+extern const H5VL_info_class_t vjh_info_class;
+
+int vjh_connect(hid_t fapl_id, struct vjh_connection **out);
+void vjh_disconnect(struct vjh_connection *c);
+/* -EPERM in a child of fork(2): the connection is its parent's. */
+int vjh_varjfs(struct vjh_connection *c, varjfs **out);
+/* Empty; varjfs_batch_free by the caller.  @atomic: of keys alone. */
+int vjh_batch(struct vjh_connection *c, bool atomic, varjfs_batch **out);
+int vjh_sync(struct vjh_connection *c);
+
+/* ---- what is open ------------------------------------------------------------------ */
+
+/* A file that one or more H5Fopen of this process have open. */
+struct vjh_container {
+    struct vjh_container *next;
+    struct vjh_connection *connection; /* owned */
+    unsigned refs;                     /* of struct vjh_file */
+    char *name;                        /* in the volume */
+    uint8_t id[VJH_FILE_ID_BYTES];
+    char space[VARJFS_NAMESPACE_MAX + 1]; /* of its keys and objects */
+    struct vjh_node *nodes;               /* objects that are open */
+    hid_t fcpl_id;
+};
+
+/* An object that this process has open, once however often that was. */
+struct vjh_node {
+    struct vjh_node *next;
+    struct vjh_container *container;
+    uint64_t id;
+    unsigned refs;
+    bool unlinked; /* its last link may have gone: looked at when it is closed */
+    uint16_t flags; /* of its header */
+    uint64_t next_link_order, next_attribute_order; /* hints */
+};
+
+/* What HDF5 has a pointer to. */
+struct vjh_object {
+    H5I_type_t type; /* H5I_FILE, H5I_GROUP, H5I_DATASET, H5I_DATATYPE, H5I_ATTR */
+    struct vjh_object *next, **link; /* of file->objects */
+    struct vjh_file *file;           /* that it was opened through; itself of a file */
+    struct vjh_node *node;           /* of a file: its root group; of an attribute: whose
+                                      * it is */
+    char *path;                      /* "/a/b"; NULL: not known.  Of an attribute: its
+                                      * owner's */
+    /* The begin of names of objects that have its data: ID, or ID.a.D of an attribute. */
+    char data_name[48];
+    struct vjh_blobs *blobs; /* blob.c; NULL: none used yet */
+};
+
+struct vjh_file {
+    struct vjh_object o;
+    struct vjh_container *container; /* a reference */
+    struct vjh_object *objects;      /* opened through it, without itself */
+    char *name;                      /* as the program gave it */
+    unsigned intent;                 /* H5F_ACC_RDWR or H5F_ACC_RDONLY */
+    unsigned ids;                    /* of HDF5 that stand for it */
+    hid_t fapl_id;
+};
+
+struct vjh_group {
+    struct vjh_object o;
+    hid_t gcpl_id;
+};
+
+struct vjh_datatype {
+    struct vjh_object o;
+    hid_t type_id, tcpl_id;
+};
+
+/* Room for a path of the object model: what a location means. */
+struct vjh_target {
+    uint64_t id;
+    char *path; /* owned, NULL: not known */
+};
+
+/* ---- records.c --------------------------------------------------------------------- */
+
+struct vjh_slice {
+    const void *data;
+    size_t len;
+};
+
+struct vjh_buffer { /* owned bytes: vjh_buffer_free */
+    void *data;
+    size_t len;
+};
+
+struct vjh_key {
+    uint8_t bytes[VARJFS_NAME_MAX];
+    size_t len;
+};
+
+/* Slices point into what was decoded. */
+struct vjh_header {
+    enum vjh_kind kind;
+    uint16_t flags; /* VJH_..._TRACKED */
+    uint64_t created_us;
+    uint64_t committed_id; /* of a dataset whose type is a committed one */
+    struct vjh_slice plist, type, space, transform;
+};
+
+struct vjh_link {
+    enum vjh_link_type type;
+    uint8_t cset;
+    uint8_t flags;
+    uint64_t order;
+    uint64_t id;
+    struct vjh_slice name, target;
+};
+
+struct vjh_attribute_record {
+    uint8_t cset;
+    uint16_t flags;
+    uint64_t order, committed_id, data_id;
+    struct vjh_slice name, type, space, data;
+};
+
+struct vjh_file_record {
+    uint8_t id[VJH_FILE_ID_BYTES];
+    uint64_t created_us;
+    struct vjh_slice fcpl;
+};
+
+void vjh_buffer_free(struct vjh_buffer *b); /* and empties it */
+
+void vjh_key(struct vjh_key *out, uint64_t id, char kind);
+void vjh_key_number(struct vjh_key *out, uint64_t id, char kind, uint64_t number);
+void vjh_key_name(struct vjh_key *out, uint64_t id, char kind, const char *name);
+void vjh_key_referrer(struct vjh_key *out, uint64_t id, uint64_t group, const char *name);
+
+/* Values.  Encoding: -EFBIG, -ENOMEM.  Decoding: -EIO, with a text that has @what. */
+int vjh_header_encode(const struct vjh_header *h, struct vjh_buffer *out);
+int vjh_header_decode(struct vjh_slice in, struct vjh_header *out);
+int vjh_link_encode(const struct vjh_link *l, struct vjh_buffer *out);
+int vjh_link_decode(struct vjh_slice in, struct vjh_link *out);
+int vjh_attribute_encode(const struct vjh_attribute_record *a, struct vjh_buffer *out);
+int vjh_attribute_decode(struct vjh_slice in, struct vjh_attribute_record *out);
+int vjh_file_record_encode(const struct vjh_file_record *f, struct vjh_buffer *out);
+int vjh_file_record_decode(struct vjh_slice in, struct vjh_file_record *out);
+
+/* What HDF5 encodes.  The ids that come back are the caller's to close. */
+int vjh_type_encode(hid_t type_id, struct vjh_buffer *out);
+int vjh_type_decode(struct vjh_slice in, hid_t *out);
+int vjh_space_encode(hid_t space_id, struct vjh_buffer *out);
+int vjh_space_decode(struct vjh_slice in, hid_t *out);
+int vjh_plist_encode(hid_t plist_id, struct vjh_buffer *out);
+/* @class_id  what it has to be, as H5P_DATASET_CREATE */
+int vjh_plist_decode(struct vjh_slice in, hid_t class_id, hid_t *out);
+
+/* ---- store.c ----------------------------------------------------------------------- */
+
+/* The whole value, with a byte 0 behind it that is not counted; -ENOENT without a text. */
+int vjh_get(struct vjh_container *c, const struct vjh_key *key, struct vjh_buffer *out);
+/* @flags: 0 or VARJFS_EXCLUSIVE: -EEXIST. */
+int vjh_put(struct vjh_container *c, const struct vjh_key *key, const void *value,
+            size_t len, unsigned flags);
+int vjh_delete(struct vjh_container *c, const struct vjh_key *key);
+/* Calls @step for each key of @id of one kind, until that returns another value than 0,
+ * which is returned.  @rest: what follows the kind.  Keys are read in pages: @step may
+ * use the store. */
+typedef int vjh_step(void *opaque, struct vjh_slice rest, struct vjh_slice value);
+int vjh_each(struct vjh_container *c, uint64_t id, char kind, vjh_step *step,
+             void *opaque);
+/* Removes all objects whose names begin with @prefix, and all keys of @id. */
+int vjh_delete_objects(struct vjh_container *c, const char *prefix);
+int vjh_delete_keys(struct vjh_container *c, uint64_t id);
+/* Bytes of all objects whose names are @name or begin with it and '.'. */
+int vjh_stored_bytes(struct vjh_container *c, const char *name, uint64_t *out);
+uint64_t vjh_random(void);
+int64_t vjh_now_us(void);
+/* ID. */
+void vjh_data_name(char out[48], uint64_t id);
+
+/* ---- object.c: objects that are open ----------------------------------------------- */
+
+/* Is @p one of the objects that are open by files of @c? */
+bool vjh_is_open(const struct vjh_container *c, const void *p);
+/* Fills @o and takes a reference to @file and a node; @path is taken. */
+int vjh_object_init(struct vjh_object *o, H5I_type_t type, struct vjh_file *file,
+                    uint64_t id, uint16_t flags, char *path);
+/* Gives all that up, frees blobs and path; an object without links goes away with its last
+ * one.  @o itself is the caller's. */
+int vjh_object_term(struct vjh_object *o);
+/* -EROFS where it was opened for reading. */
+int vjh_check_writable(const struct vjh_object *o);
+
+/*
+ * Creates an object and, unless @name is NULL, the link to it, in one atomic batch.
+ *
+ * @from, @loc  where @name begins, as callbacks get them
+ * @o        is filled as by vjh_object_init
+ * Returns   -EEXIST there is a link of this name
+ */
+int vjh_object_create(struct vjh_object *from, const H5VL_loc_params_t *loc,
+                      const char *name, hid_t lcpl_id, const struct vjh_header *h,
+                      H5I_type_t type, struct vjh_object *o);
+/*
+ * Finds an object and reads its header.
+ *
+ * @name     NULL: @loc alone says it
+ * @kind     what it has to be; 0: any
+ * @raw      owned: what *h points into
+ */
+int vjh_object_find(struct vjh_object *from, const H5VL_loc_params_t *loc,
+                    const char *name, enum vjh_kind kind, struct vjh_target *target,
+                    struct vjh_header *h, struct vjh_buffer *raw);
+int vjh_header_get(struct vjh_container *c, uint64_t id, struct vjh_header *h,
+                   struct vjh_buffer *raw);
+/* A type as HDF5 wants it from callbacks: the committed type with @committed_id, else a
+ * copy of @type_id. */
+int vjh_type_id(struct vjh_file *file, uint64_t committed_id, hid_t type_id, hid_t *out);
+/* The object id of a type that is committed in the file of @o; 0: it is not. */
+uint64_t vjh_committed_id(const struct vjh_object *o, hid_t type_id);
+
+/* An open object of a header; @path is taken, also on failure. */
+int vjh_group_new(struct vjh_file *file, uint64_t id, char *path,
+                  const struct vjh_header *h, struct vjh_object **out);
+int vjh_datatype_new(struct vjh_file *file, uint64_t id, char *path,
+                     const struct vjh_header *h, struct vjh_object **out);
+int vjh_dataset_new(struct vjh_file *file, uint64_t id, char *path,
+                    const struct vjh_header *h, struct vjh_object **out); /* dataset.c */
+
+/* ---- path.c ------------------------------------------------------------------------ */
+
+int vjh_locate(struct vjh_object *from, const H5VL_loc_params_t *loc,
+               struct vjh_target *out);
+void vjh_target_free(struct vjh_target *t);
+
+/* ---- dataset.c, io.c, blob.c ------------------------------------------------------- */
+
+extern const H5VL_dataset_class_t vjh_dataset_class;
+extern const H5VL_blob_class_t vjh_blob_class;
+
+/*
+ * Converts a whole buffer of an attribute
+ *
+ * @owner    whose blobs (owner->data_name) variable-length data and references are
+ * @type_id  what is stored
+ * @out      owned; blobs that it refers to have been written
+ */
+int vjh_convert_write(struct vjh_object *owner, hid_t type_id, hid_t mem_type_id,
+                      size_t count, const void *buf, struct vjh_buffer *out);
+/* @data: bytes as they were stored, of hostile length and content. */
+int vjh_convert_read(struct vjh_object *owner, hid_t type_id, hid_t mem_type_id,
+                     size_t count, struct vjh_slice data, void *buf);
+/* Bytes of an element as it is stored. */
+int vjh_stored_size(struct vjh_object *owner, hid_t type_id, size_t *out);
+void vjh_blobs_free(struct vjh_blobs *b); /* NULL is fine */
+
+/* ---- classes of callbacks ---------------------------------------------------------- */
+
+extern const H5VL_file_class_t vjh_file_class;
+extern const H5VL_group_class_t vjh_group_class;
+extern const H5VL_link_class_t vjh_link_class;
+extern const H5VL_object_class_t vjh_object_class;
+extern const H5VL_attr_class_t vjh_attribute_class;
+extern const H5VL_datatype_class_t vjh_datatype_class;
+extern const H5VL_token_class_t vjh_token_class;
+
+/* Of HDF5; borrowed. */
+hid_t vjh_connector_id(void);
+
+#endif
