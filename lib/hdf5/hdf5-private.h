@@ -111,6 +111,7 @@ struct vjh_object {
 
 struct vjh_file {
     struct vjh_object o;
+    struct vjh_file *next; /* of all that are open: vjh_files */
     struct vjh_container *container; /* a reference */
     struct vjh_object *objects;      /* opened through it, without itself */
     char *name;                      /* as the program gave it */
@@ -226,6 +227,13 @@ int vjh_each(struct vjh_container *c, uint64_t id, char kind, vjh_step *step,
 /* Removes all objects whose names begin with @prefix, and all keys of @id. */
 int vjh_delete_objects(struct vjh_container *c, const char *prefix);
 int vjh_delete_keys(struct vjh_container *c, uint64_t id);
+/* Everything of a file. */
+int vjh_delete_space(struct vjh_connection *c, const char *space);
+/* Records of files, by name; -ENOENT, -EEXIST without a text. */
+int vjh_get_file(struct vjh_connection *c, const char *name, struct vjh_buffer *out);
+int vjh_put_file(struct vjh_connection *c, const char *name, const struct vjh_buffer *value,
+                 unsigned flags);
+int vjh_delete_file(struct vjh_connection *c, const char *name);
 /* Bytes of all objects whose names are @name or begin with it and '.'. */
 int vjh_stored_bytes(struct vjh_container *c, const char *name, uint64_t *out);
 uint64_t vjh_random(void);
@@ -235,6 +243,8 @@ void vjh_data_name(char out[48], uint64_t id);
 
 /* ---- object.c: objects that are open ----------------------------------------------- */
 
+/* Flags of the header of an object that is created with this property list. */
+int vjh_plist_flags(hid_t plist_id, uint16_t *out);
 /* Is @p one of the objects that are open by files of @c? */
 bool vjh_is_open(const struct vjh_container *c, const void *p);
 /* Fills @o and takes a reference to @file and a node; @path is taken. */
@@ -274,6 +284,38 @@ int vjh_type_id(struct vjh_file *file, uint64_t committed_id, hid_t type_id, hid
 /* The object id of a type that is committed in the file of @o; 0: it is not. */
 uint64_t vjh_committed_id(const struct vjh_object *o, hid_t type_id);
 
+/* Number of links to it, and of H5Oincr_refcount. */
+int vjh_link_count(struct vjh_container *c, uint64_t id, uint64_t *out);
+/* Removes an object that has no links any more, and what only it had links to; one that is
+ * open goes when it is closed. */
+int vjh_object_remove_unlinked(struct vjh_container *c, uint64_t id);
+struct vjh_node *vjh_node_find(struct vjh_container *c, uint64_t id);
+/* Of a group or any object: VJH_..._TRACKED. */
+int vjh_object_flags(struct vjh_container *c, uint64_t id, uint16_t *out);
+/* Where none is known, "/a/b" from the links to it; *out NULL: none leads there. */
+int vjh_object_path(struct vjh_container *c, uint64_t id, char **out);
+int vjh_object_info(struct vjh_container *c, uint64_t id, unsigned fields,
+                    H5O_info2_t *out);
+/* Takes away one count that H5Oincr_refcount added. */
+int vjh_referrer_drop(struct vjh_container *c, uint64_t id);
+
+/* Ends a file that neither HDF5 nor an open object needs any more: file.c. */
+int vjh_file_unused(struct vjh_file *file);
+/* For HDF5, which may make an id of it. */
+void *vjh_file_again(struct vjh_file *file);
+struct vjh_file *vjh_files(void);
+unsigned long vjh_fileno(const struct vjh_container *c);
+
+/* visit.c, copy.c */
+herr_t vjh_object_visit(struct vjh_object *o, const H5VL_loc_params_t *loc,
+                        H5VL_object_visit_args_t *args);
+herr_t vjh_link_iterate(struct vjh_object *o, const H5VL_loc_params_t *loc,
+                        H5VL_link_iterate_args_t *args);
+herr_t vjh_object_copy(void *src_obj, const H5VL_loc_params_t *src_loc,
+                       const char *src_name, void *dst_obj,
+                       const H5VL_loc_params_t *dst_loc, const char *dst_name,
+                       hid_t ocpypl_id, hid_t lcpl_id, hid_t dxpl_id, void **req);
+
 /* An open object of a header; @path is taken, also on failure. */
 int vjh_group_new(struct vjh_file *file, uint64_t id, char *path,
                   const struct vjh_header *h, struct vjh_object **out);
@@ -287,6 +329,60 @@ int vjh_dataset_new(struct vjh_file *file, uint64_t id, char *path,
 int vjh_locate(struct vjh_object *from, const H5VL_loc_params_t *loc,
                struct vjh_target *out);
 void vjh_target_free(struct vjh_target *t);
+/*
+ * The group that @name ends in, made with those above it where @lcpl_id says so.
+ *
+ * @leaf     owned by the caller: the last component
+ */
+int vjh_locate_parent(struct vjh_object *from, const H5VL_loc_params_t *loc,
+                      const char *name, hid_t lcpl_id, struct vjh_target *group,
+                      char **leaf);
+/* "a" + "/" + "b"; NULL if @path is NULL or for want of memory. */
+char *vjh_path_join(const char *path, const char *name);
+int vjh_token_id(const H5O_token_t *token, uint64_t *out); /* token.c */
+void vjh_id_token(uint64_t id, H5O_token_t *out);
+
+/* ---- link.c ------------------------------------------------------------------------ */
+
+/* Links of a group, in memory. */
+struct vjh_entry {
+    char *name;
+    uint64_t order, id;
+    enum vjh_link_type type;
+    uint8_t cset, flags;
+    size_t target_len; /* with its NUL, as H5Lget_info has it */
+};
+
+struct vjh_entries {
+    struct vjh_entry *v;
+    size_t n, cap;
+};
+
+void vjh_entries_free(struct vjh_entries *e);
+/* All links of a group, sorted.  H5_INDEX_CRT_ORDER where the group does not track it:
+ * -EINVAL. */
+int vjh_links(struct vjh_container *c, uint64_t group, H5_index_t index,
+              H5_iter_order_t order, struct vjh_entries *out);
+/* The @n-th of them: *e is owned by *all. */
+int vjh_link_by_index(struct vjh_container *c, uint64_t group, H5_index_t index,
+                      H5_iter_order_t order, hsize_t n, struct vjh_entries *all,
+                      struct vjh_entry **e);
+/* -ENOENT without a text.  *raw is owned and has what *l points into. */
+int vjh_link_get(struct vjh_container *c, uint64_t group, const char *name,
+                 struct vjh_link *l, struct vjh_buffer *raw);
+/*
+ * Makes a link, in one atomic batch with the header of a new object
+ *
+ * @l        type, cset, id, target are given; name and order are set
+ * @header   NULL: the object is there
+ * Returns   -EEXIST with a text
+ */
+int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
+                    struct vjh_link *l, const struct vjh_buffer *header);
+/* And what it led to, if that was its last one. */
+int vjh_link_delete(struct vjh_container *c, uint64_t group, const char *name);
+/* Checks what is created: "" and names that are too long. */
+int vjh_check_name(const char *name);
 
 /* ---- dataset.c, io.c, blob.c ------------------------------------------------------- */
 

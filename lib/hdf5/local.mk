@@ -35,4 +35,3 @@ libvarjfs_hdf5_la_LDFLAGS = -module -avoid-version -pthread \
 libvarjfs_hdf5_la_LIBADD = lib/client/libvj-client.la $(HDF5_LIBS)
 EXTRA_libvarjfs_hdf5_la_DEPENDENCIES = lib/hdf5/hdf5.map
 endif
-EXTRA_DIST += lib/hdf5/hdf5.map

@@ -1,0 +1,716 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * blob.c - variable-length data and references, and the conversions that make them
+ *
+ * HDF5 stores each sequence by the connector's blob_put and keeps the id that it got in
+ * the element.  A blob's id says where its bytes are:
+ *
+ *     u64 segment, u32 offset, u32 length        0 0 0: none
+ *
+ * Segments of a dataset are objects, ID.v.SEGMENT, which are written once and never
+ * changed; their numbers are random, so that several processes can add some.  Segment 1
+ * is beside the fill value in the dataset's header, and segment 2 beside the data of an
+ * attribute, so that one value has all of an attribute.
+ *
+ * HDF5 says only the file in these calls: whose blobs they are is kept in @under_way
+ * while a conversion runs.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dataset.h"
+
+#define ID_BYTES 16u
+#define SEGMENT_FILL 1u
+#define SEGMENT_BESIDE 2u
+#define SEGMENT_FIRST 16u
+/* Bytes of a segment, unless one blob is longer, and of what is read of one at once. */
+#define SEGMENT_BYTES (32u << 20)
+#define AHEAD_BYTES (1u << 20)
+#define BLOB_BYTES_MAX (1u << 30)
+#define DEPTH_MAX 64
+
+struct vjh_blobs {
+    uint64_t out_segment; /* 0: a new one is begun by the next blob */
+    struct vjh_buffer out;
+    size_t out_capacity;
+    uint64_t *written; /* segments that the call under way has written */
+    size_t written_count, written_capacity;
+
+    uint64_t in_segment; /* what is in @in: bytes of it from @in_offset on */
+    uint64_t in_offset;
+    struct vjh_buffer in;
+
+    struct vjh_buffer fill;
+    struct vjh_slice beside;
+};
+
+static struct vjh_object *under_way;
+
+struct vjh_object *vjh_blobs_enter(struct vjh_object *owner)
+{
+    struct vjh_object *before = under_way;
+
+    under_way = owner;
+    return before;
+}
+
+void vjh_blobs_leave(struct vjh_object *before)
+{
+    under_way = before;
+}
+
+static struct vjh_blobs *blobs_of(struct vjh_object *owner)
+{
+    if (owner->blobs == NULL) {
+        owner->blobs = calloc(1, sizeof *owner->blobs);
+    }
+    return owner->blobs;
+}
+
+void vjh_blobs_free(struct vjh_blobs *b)
+{
+    if (b == NULL) {
+        return;
+    }
+    vjh_buffer_free(&b->out);
+    vjh_buffer_free(&b->in);
+    vjh_buffer_free(&b->fill);
+    free(b->written);
+    free(b);
+}
+
+static int segment_name(const struct vjh_object *owner, uint64_t segment, char *out)
+{
+    int len = snprintf(out, VJH_OBJECT_NAME_BYTES, "%s.v.%016" PRIx64, owner->data_name,
+                       segment);
+
+    return len > 0 && (size_t)len < VJH_OBJECT_NAME_BYTES
+               ? 0
+               : vjh_error(-ENAMETOOLONG, "the name of an object is too long");
+}
+
+/* ---- ids --------------------------------------------------------------------------- */
+
+struct id {
+    uint64_t segment;
+    uint32_t offset, length;
+};
+
+static void put_number(uint8_t *at, uint64_t number, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++) {
+        at[i] = (uint8_t)(number >> 8 * i);
+    }
+}
+
+static uint64_t get_number(const uint8_t *at, unsigned bytes)
+{
+    uint64_t number = 0;
+
+    for (unsigned i = 0; i < bytes; i++) {
+        number |= (uint64_t)at[i] << 8 * i;
+    }
+    return number;
+}
+
+static void id_put(uint8_t *at, const struct id *id)
+{
+    put_number(at, id->segment, 8);
+    put_number(at + 8, id->offset, 4);
+    put_number(at + 12, id->length, 4);
+}
+
+static struct id id_get(const uint8_t *at)
+{
+    return (struct id){.segment = get_number(at, 8),
+                       .offset = (uint32_t)get_number(at + 8, 4),
+                       .length = (uint32_t)get_number(at + 12, 4)};
+}
+
+/* ---- writing ----------------------------------------------------------------------- */
+
+static int reserve(struct vjh_blobs *b, size_t size)
+{
+    size_t capacity = b->out_capacity < 4096 ? 4096 : b->out_capacity;
+    void *more;
+
+    while (capacity - b->out.len < size) {
+        capacity *= 2; /* below 4 GiB: see blob_put */
+    }
+    if (capacity == b->out_capacity) {
+        return 0;
+    }
+    more = realloc(b->out.data, capacity);
+    if (more == NULL) {
+        return -ENOMEM;
+    }
+    b->out.data = more;
+    b->out_capacity = capacity;
+    return 0;
+}
+
+static int remember(struct vjh_blobs *b, uint64_t segment)
+{
+    if (b->written_count == b->written_capacity) {
+        size_t capacity = b->written_capacity * 2 + 16;
+        uint64_t *more = realloc(b->written, capacity * sizeof *more);
+
+        if (more == NULL) {
+            return -ENOMEM;
+        }
+        b->written = more;
+        b->written_capacity = capacity;
+    }
+    b->written[b->written_count++] = segment;
+    return 0;
+}
+
+int vjh_blobs_flush(struct vjh_object *owner)
+{
+    struct vjh_blobs *b = owner->blobs;
+    struct vjh_container *c;
+    char name[VJH_OBJECT_NAME_BYTES];
+    varjfs_batch *batch;
+    int rc, ignored;
+
+    if (b == NULL || b->out_segment < SEGMENT_FIRST || b->out.len == 0) {
+        return 0;
+    }
+    c = owner->file->container;
+    rc = segment_name(owner, b->out_segment, name);
+    if (rc == 0) {
+        rc = remember(b, b->out_segment);
+    }
+    if (rc == 0) {
+        rc = vjh_batch(c->connection, false, &batch);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    rc = varjfs_object_write(batch, c->space, name, b->out.data, b->out.len, 0,
+                             VARJFS_CREATE, &ignored);
+    if (rc == 0) {
+        rc = varjfs_batch_execute(batch);
+    }
+    varjfs_batch_free(batch);
+    b->out_segment = 0;
+    b->out.len = 0;
+    return rc == 0 ? 0 : vjh_error(rc, "variable-length data: %s", varjfs_strerror(rc));
+}
+
+static int put(struct vjh_object *owner, const void *buf, size_t size, struct id *id)
+{
+    struct vjh_blobs *b = blobs_of(owner);
+    int rc = 0;
+
+    if (b == NULL) {
+        return -ENOMEM;
+    }
+    if (size > BLOB_BYTES_MAX) {
+        return vjh_error(-EFBIG, "a sequence of %zu bytes is longer than %u", size,
+                         BLOB_BYTES_MAX);
+    }
+    if (b->out_segment >= SEGMENT_FIRST && b->out.len > 0 &&
+        b->out.len + size > SEGMENT_BYTES) {
+        rc = vjh_blobs_flush(owner);
+    } else if (b->out.len + size > 2 * (size_t)BLOB_BYTES_MAX) {
+        rc = vjh_error(-EFBIG, "variable-length data are too long for one value");
+    }
+    if (rc == 0) {
+        rc = reserve(b, size);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    if (b->out_segment == 0) {
+        b->out_segment = vjh_random() | SEGMENT_FIRST;
+    }
+    *id = (struct id){.segment = b->out_segment,
+                      .offset = (uint32_t)b->out.len,
+                      .length = (uint32_t)size};
+    if (size > 0) {
+        memcpy((uint8_t *)b->out.data + b->out.len, buf, size);
+    }
+    b->out.len += size;
+    return 0;
+}
+
+static herr_t blob_put(void *obj, const void *buf, size_t size, void *blob_id, void *ctx)
+{
+    struct id id;
+    int rc;
+
+    (void)obj;
+    (void)ctx;
+    if (under_way == NULL) {
+        VJH_RETURN(vjh_error(-ENOTSUP, "no dataset or attribute has these data"));
+    }
+    rc = put(under_way, buf, size, &id);
+    if (rc == 0) {
+        id_put(blob_id, &id);
+    }
+    VJH_RETURN(rc);
+}
+
+/* ---- reading ----------------------------------------------------------------------- */
+
+static int read_segment(struct vjh_object *owner, const struct id *id)
+{
+    struct vjh_blobs *b = owner->blobs;
+    struct vjh_container *c = owner->file->container;
+    size_t want = id->length > AHEAD_BYTES ? id->length : AHEAD_BYTES, got = 0;
+    char name[VJH_OBJECT_NAME_BYTES];
+    varjfs_batch *batch;
+    int rc, ignored;
+
+    b->in_segment = 0;
+    vjh_buffer_free(&b->in);
+    b->in.data = malloc(want);
+    rc = b->in.data == NULL ? -ENOMEM : segment_name(owner, id->segment, name);
+    if (rc == 0) {
+        rc = vjh_batch(c->connection, false, &batch);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    rc = varjfs_object_read(batch, c->space, name, b->in.data, want, id->offset, &got,
+                            &ignored);
+    if (rc == 0) {
+        rc = varjfs_batch_execute(batch);
+    }
+    varjfs_batch_free(batch);
+    if (rc != 0) {
+        return vjh_error(rc == -ENOENT ? -EIO : rc, "variable-length data %s: %s", name,
+                         varjfs_strerror(rc));
+    }
+    b->in.len = got;
+    b->in_segment = id->segment;
+    b->in_offset = id->offset;
+    return 0;
+}
+
+static bool find(const struct vjh_blobs *b, const struct id *id, struct vjh_slice *from,
+                 uint64_t *begin)
+{
+    *begin = 0;
+    if (id->segment == SEGMENT_FILL) {
+        *from = (struct vjh_slice){b->fill.data, b->fill.len};
+    } else if (id->segment == SEGMENT_BESIDE) {
+        *from = b->beside;
+    } else if (id->segment == b->out_segment) {
+        *from = (struct vjh_slice){b->out.data, b->out.len};
+    } else {
+        *from = (struct vjh_slice){b->in.data, b->in.len};
+        *begin = b->in_offset;
+        return id->segment == b->in_segment;
+    }
+    return true;
+}
+
+static bool is_inside(const struct id *id, uint64_t begin, size_t len)
+{
+    return id->offset >= begin && id->offset - begin <= len &&
+           id->length <= len - (size_t)(id->offset - begin);
+}
+
+static int get(struct vjh_object *owner, const struct id *id, void *buf, size_t size)
+{
+    struct vjh_blobs *b = blobs_of(owner);
+    struct vjh_slice from;
+    uint64_t begin;
+    int rc;
+
+    if (b == NULL) {
+        return -ENOMEM;
+    }
+    if (size > id->length || id->length > BLOB_BYTES_MAX) {
+        return vjh_error(-EIO, "a sequence has %u bytes where %zu are asked for",
+                         id->length, size);
+    }
+    if (size == 0) {
+        return 0;
+    }
+    if ((!find(b, id, &from, &begin) || !is_inside(id, begin, from.len)) &&
+        id->segment >= SEGMENT_FIRST) {
+        rc = read_segment(owner, id);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    if (!find(b, id, &from, &begin) || !is_inside(id, begin, from.len)) {
+        return vjh_error(-EIO, "variable-length data end before their element");
+    }
+    memcpy(buf, (const uint8_t *)from.data + (id->offset - begin), size);
+    return 0;
+}
+
+static herr_t blob_get(void *obj, const void *blob_id, void *buf, size_t size, void *ctx)
+{
+    struct id id = id_get(blob_id);
+
+    (void)obj;
+    (void)ctx;
+    if (under_way == NULL) {
+        VJH_RETURN(vjh_error(-ENOTSUP, "no dataset or attribute has these data"));
+    }
+    VJH_RETURN(get(under_way, &id, buf, size));
+}
+
+static herr_t blob_specific(void *obj, void *blob_id, H5VL_blob_specific_args_t *args)
+{
+    static const uint8_t none[ID_BYTES];
+
+    (void)obj;
+    switch (args->op_type) {
+    case H5VL_BLOB_DELETE: /* it goes with its segment */
+        return 0;
+    case H5VL_BLOB_ISNULL:
+        *args->args.is_null.isnull = memcmp(blob_id, none, sizeof none) == 0;
+        return 0;
+    case H5VL_BLOB_SETNULL:
+        memset(blob_id, 0, ID_BYTES);
+        return 0;
+    }
+    VJH_RETURN(vjh_error(-ENOTSUP, "this operation on a blob is not known"));
+}
+
+const H5VL_blob_class_t vjh_blob_class = {
+    .put = blob_put,
+    .get = blob_get,
+    .specific = blob_specific,
+};
+
+/* ---- removal ----------------------------------------------------------------------- */
+
+static bool is_written(const struct vjh_blobs *b, const char *digits)
+{
+    char *end;
+    uint64_t segment = strtoull(digits, &end, 16);
+
+    for (size_t i = 0; b != NULL && i < b->written_count; i++) {
+        if (b->written[i] == segment) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int vjh_blobs_trim(struct vjh_object *owner)
+{
+    struct vjh_container *c = owner->file->container;
+    struct varjfs_entry entry = {.size = sizeof entry};
+    char prefix[VJH_OBJECT_NAME_BYTES];
+    varjfs_iterator *all;
+    varjfs *v;
+    size_t skip;
+    int rc;
+
+    snprintf(prefix, sizeof prefix, "%s.v.", owner->data_name);
+    skip = strlen(prefix);
+    rc = vjh_varjfs(c->connection, &v);
+    if (rc == 0) {
+        rc = varjfs_object_iterate(v, c->space, prefix, &all);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    while ((rc = varjfs_iterator_next(all, &entry)) > 0) {
+        if (!is_written(owner->blobs, (const char *)entry.name + skip)) {
+            rc = vjh_delete_objects(c, entry.name);
+            if (rc != 0) {
+                break;
+            }
+        }
+    }
+    varjfs_iterator_free(all);
+    return rc;
+}
+
+/* ---- types ------------------------------------------------------------------------- */
+
+/* References of the file format, H5R_OBJECT1 and H5R_DATASET_REGION1: HDF5 takes them for
+ * those of the native connector without asking. */
+static int check_type(hid_t type_id, int depth)
+{
+    H5T_class_t class = H5Tget_class(type_id);
+    hid_t part_id;
+    int rc = 0, members;
+
+    if (depth > DEPTH_MAX) {
+        return vjh_error(-EINVAL, "the type is nested too deeply");
+    }
+    switch (class) {
+    case H5T_REFERENCE:
+        return H5Tequal(type_id, H5T_STD_REF_OBJ) > 0 ||
+                       H5Tequal(type_id, H5T_STD_REF_DSETREG) > 0
+                   ? vjh_error(-ENOTSUP, "references of the kind hobj_ref_t and "
+                                         "hdset_reg_ref_t need the native connector: "
+                                         "H5T_STD_REF is the type to use")
+                   : 0;
+    case H5T_VLEN:
+    case H5T_ARRAY:
+        part_id = H5Tget_super(type_id);
+        rc = part_id < 0 ? -EINVAL : check_type(part_id, depth + 1);
+        H5Tclose(part_id);
+        return rc;
+    case H5T_COMPOUND:
+        members = H5Tget_nmembers(type_id);
+        for (int i = 0; i < members && rc == 0; i++) {
+            part_id = H5Tget_member_type(type_id, (unsigned)i);
+            rc = part_id < 0 ? -EINVAL : check_type(part_id, depth + 1);
+            H5Tclose(part_id);
+        }
+        return rc;
+    case H5T_NO_CLASS:
+        return vjh_error(-EINVAL, "this is not a type");
+    default:
+        return 0;
+    }
+}
+
+int vjh_stored_type(struct vjh_file *file, hid_t type_id, hid_t *out)
+{
+    size_t size;
+    int rc = check_type(type_id, 0);
+
+    *out = H5I_INVALID_HID;
+    if (rc != 0) {
+        return rc;
+    }
+    *out = H5VLget_file_type(file, vjh_connector_id(), type_id);
+    if (*out < 0) {
+        return vjh_error(-EINVAL, "the type cannot be stored");
+    }
+    size = H5Tget_size(*out);
+    if (size == 0 || size > VJH_ELEMENT_BYTES_MAX) {
+        H5Tclose(*out);
+        *out = H5I_INVALID_HID;
+        return vjh_error(-EFBIG, "an element has no size, or too much of it");
+    }
+    return 0;
+}
+
+/* ---- conversions ------------------------------------------------------------------- */
+
+int vjh_conversion(hid_t src_id, hid_t dst_id, H5T_bkg_t *out)
+{
+    H5T_cdata_t *data = NULL;
+
+    if (H5Tfind(src_id, dst_id, &data) == NULL) {
+        return vjh_error(-EINVAL, "there is no conversion between these types");
+    }
+    *out = data->need_bkg;
+    return 0;
+}
+
+int vjh_convert(struct vjh_object *owner, hid_t src_id, hid_t dst_id, size_t count,
+                void *buffer, void *background, hid_t dxpl_id)
+{
+    struct vjh_object *before = vjh_blobs_enter(owner);
+    herr_t done = H5Tconvert(src_id, dst_id, count, buffer, background, dxpl_id);
+
+    vjh_blobs_leave(before);
+    return done < 0 ? vjh_error(-EINVAL, "the elements cannot be converted") : 0;
+}
+
+/* Makes the next blobs go into one buffer, which is the caller's with vjh_blobs.out. */
+static int begin_beside(struct vjh_object *owner, uint64_t segment)
+{
+    struct vjh_blobs *b = blobs_of(owner);
+
+    if (b == NULL) {
+        return -ENOMEM;
+    }
+    b->out.len = 0;
+    b->out_segment = segment;
+    return 0;
+}
+
+int vjh_blobs_fill(struct vjh_object *owner, hid_t dcpl_id, hid_t stored_type_id,
+                   void *element, struct vjh_buffer *blobs)
+{
+    struct vjh_object *before;
+    struct vjh_blobs *b;
+    herr_t done;
+    int rc = begin_beside(owner, SEGMENT_FILL);
+
+    *blobs = (struct vjh_buffer){0};
+    if (rc != 0) {
+        return rc;
+    }
+    b = owner->blobs;
+    before = vjh_blobs_enter(owner);
+    done = H5Pget_fill_value(dcpl_id, stored_type_id, element);
+    vjh_blobs_leave(before);
+    b->out_segment = 0;
+    if (done < 0) {
+        return vjh_error(-EINVAL, "the fill value cannot be converted to the type");
+    }
+    *blobs = b->out;
+    b->out = (struct vjh_buffer){0};
+    b->out_capacity = 0;
+    return 0;
+}
+
+int vjh_blobs_set_fill(struct vjh_object *owner, struct vjh_slice blobs)
+{
+    struct vjh_blobs *b = blobs_of(owner);
+
+    if (b == NULL) {
+        return -ENOMEM;
+    }
+    vjh_buffer_free(&b->fill);
+    if (blobs.len == 0) {
+        return 0;
+    }
+    b->fill.data = malloc(blobs.len);
+    if (b->fill.data == NULL) {
+        return -ENOMEM;
+    }
+    memcpy(b->fill.data, blobs.data, blobs.len);
+    b->fill.len = blobs.len;
+    return 0;
+}
+
+/* ---- attributes -------------------------------------------------------------------- */
+
+int vjh_stored_size(struct vjh_object *owner, hid_t type_id, size_t *out)
+{
+    hid_t stored_id;
+    int rc = vjh_stored_type(owner->file, type_id, &stored_id);
+
+    if (rc == 0) {
+        *out = H5Tget_size(stored_id);
+        H5Tclose(stored_id);
+    }
+    return rc;
+}
+
+struct sizes {
+    size_t stored, memory;
+    size_t buffer; /* all elements, in the larger one */
+    H5T_bkg_t background;
+    bool is_same;
+};
+
+static int measure(hid_t src_id, hid_t dst_id, hid_t stored_id, hid_t mem_type_id,
+                   size_t count, struct sizes *out)
+{
+    size_t larger;
+
+    out->stored = H5Tget_size(stored_id);
+    out->memory = H5Tget_size(mem_type_id);
+    larger = out->stored > out->memory ? out->stored : out->memory;
+    if (larger == 0 || __builtin_mul_overflow(larger, count, &out->buffer)) {
+        return vjh_error(-EFBIG, "the data are too large");
+    }
+    out->is_same = H5Tequal(stored_id, mem_type_id) > 0;
+    return out->is_same ? 0 : vjh_conversion(src_id, dst_id, &out->background);
+}
+
+int vjh_convert_write(struct vjh_object *owner, hid_t type_id, hid_t mem_type_id,
+                      size_t count, const void *buf, struct vjh_buffer *out)
+{
+    struct sizes sizes;
+    void *background = NULL, *longer;
+    hid_t stored_id;
+    size_t bytes;
+    int rc = vjh_stored_type(owner->file, type_id, &stored_id);
+
+    *out = (struct vjh_buffer){0};
+    if (rc != 0) {
+        return rc;
+    }
+    rc = measure(mem_type_id, stored_id, stored_id, mem_type_id, count, &sizes);
+    if (rc == 0) {
+        rc = begin_beside(owner, SEGMENT_BESIDE);
+    }
+    if (rc == 0) {
+        out->data = malloc(sizes.buffer + 1);
+        rc = out->data == NULL ? -ENOMEM : 0;
+    }
+    if (rc == 0) {
+        memcpy(out->data, buf, sizes.memory * count);
+        if (!sizes.is_same && sizes.background != H5T_BKG_NO) {
+            background = calloc(1, sizes.buffer + 1);
+            rc = background == NULL ? -ENOMEM : 0;
+        }
+    }
+    if (rc == 0 && !sizes.is_same) {
+        rc = vjh_convert(owner, mem_type_id, stored_id, count, out->data, background,
+                         H5P_DEFAULT);
+    }
+    if (rc == 0) {
+        bytes = sizes.stored * count;
+        longer = realloc(out->data, bytes + owner->blobs->out.len + 1);
+        rc = longer == NULL ? -ENOMEM : 0;
+        if (rc == 0) {
+            out->data = longer;
+            out->len = bytes + owner->blobs->out.len;
+            if (owner->blobs->out.len > 0) {
+                memcpy((uint8_t *)longer + bytes, owner->blobs->out.data,
+                       owner->blobs->out.len);
+            }
+        }
+    }
+    if (owner->blobs != NULL) {
+        owner->blobs->out_segment = 0;
+        owner->blobs->out.len = 0;
+    }
+    free(background);
+    H5Tclose(stored_id);
+    if (rc != 0) {
+        vjh_buffer_free(out);
+    }
+    return rc;
+}
+
+int vjh_convert_read(struct vjh_object *owner, hid_t type_id, hid_t mem_type_id,
+                     size_t count, struct vjh_slice data, void *buf)
+{
+    struct vjh_blobs *b = blobs_of(owner);
+    uint8_t *work = NULL, *background = NULL;
+    struct sizes sizes;
+    hid_t stored_id;
+    size_t bytes;
+    int rc = b == NULL ? -ENOMEM : vjh_stored_type(owner->file, type_id, &stored_id);
+
+    if (rc != 0) {
+        return rc;
+    }
+    rc = measure(stored_id, mem_type_id, stored_id, mem_type_id, count, &sizes);
+    bytes = rc == 0 ? sizes.stored * count : 0;
+    if (rc == 0 && data.len < bytes) {
+        rc = vjh_error(-EIO, "%zu bytes are stored where %zu should be", data.len, bytes);
+    }
+    if (rc == 0 && sizes.is_same) {
+        memcpy(buf, data.data, bytes);
+    } else if (rc == 0) {
+        work = malloc(sizes.buffer + 1);
+        background = malloc(sizes.buffer + 1);
+        rc = work == NULL || background == NULL ? -ENOMEM : 0;
+    }
+    if (rc == 0 && !sizes.is_same) {
+        memcpy(work, data.data, bytes);
+        memset(background, 0, sizes.buffer);
+        if (sizes.background == H5T_BKG_YES) {
+            memcpy(background, buf, sizes.memory * count);
+        }
+        b->beside = (struct vjh_slice){(const uint8_t *)data.data + bytes,
+                                       data.len - bytes};
+        rc = vjh_convert(owner, stored_id, mem_type_id, count, work,
+                         sizes.background == H5T_BKG_NO ? NULL : background, H5P_DEFAULT);
+        b->beside = (struct vjh_slice){0};
+        if (rc == 0) {
+            memcpy(buf, work, sizes.memory * count);
+        }
+    }
+    free(work);
+    free(background);
+    H5Tclose(stored_id);
+    return rc;
+}

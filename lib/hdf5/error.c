@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * Errors: a text that is kept until the callback ends, and then goes on HDF5's error stack
+ *
+ * Most functions of HDF5 empty the stack when they begin, so what is pushed before the
+ * cleanup is lost.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "hdf5-private.h"
+
+static hid_t class_id = H5I_INVALID_HID;
+static hid_t major_id = H5I_INVALID_HID;
+static hid_t minor_id = H5I_INVALID_HID;
+/* The error that @text is of; 0: none. */
+static int text_error;
+static char text[512];
+
+int vjh_error(int error, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    text_error = error;
+    return error;
+}
+
+herr_t vjh_return(int error, const char *function)
+{
+    const char *what = error == text_error ? text : varjfs_strerror(error);
+
+    if (error >= 0) {
+        text_error = 0;
+        return 0;
+    }
+    if (class_id >= 0) {
+        H5Epush2(H5E_DEFAULT, "varjfs", function, 0, class_id, major_id, minor_id, "%s",
+                 what);
+    }
+    text_error = 0;
+    return -1;
+}
+
+void *vjh_return_pointer(int error, void *pointer, const char *function)
+{
+    return vjh_return(error, function) < 0 ? NULL : pointer;
+}
+
+int vjh_error_init(void)
+{
+    class_id = H5Eregister_class("varjfs", "varjfs", varjfs_version());
+    if (class_id >= 0) {
+        major_id = H5Ecreate_msg(class_id, H5E_MAJOR, "varjfs");
+        minor_id = H5Ecreate_msg(class_id, H5E_MINOR, "operation refused or failed");
+    }
+    if (class_id < 0 || major_id < 0 || minor_id < 0) {
+        vjh_error_term();
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void vjh_error_term(void)
+{
+    if (minor_id >= 0) {
+        H5Eclose_msg(minor_id);
+    }
+    if (major_id >= 0) {
+        H5Eclose_msg(major_id);
+    }
+    if (class_id >= 0) {
+        H5Eunregister_class(class_id);
+    }
+    class_id = major_id = minor_id = H5I_INVALID_HID;
+}

@@ -1,0 +1,752 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * Objects that are open, their creation and removal, and the callbacks of H5O
+ *
+ * An object that loses its last link goes away at once, or when this process closes it.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hdf5-private.h"
+
+/* ---- nodes ------------------------------------------------------------------------- */
+
+struct vjh_node *vjh_node_find(struct vjh_container *c, uint64_t id)
+{
+    struct vjh_node *n = c->nodes;
+
+    while (n && n->id != id) {
+        n = n->next;
+    }
+    return n;
+}
+
+static struct vjh_node *node_get(struct vjh_container *c, uint64_t id, uint16_t flags)
+{
+    struct vjh_node *n = vjh_node_find(c, id);
+
+    if (!n) {
+        n = calloc(1, sizeof *n);
+        if (!n) {
+            return NULL;
+        }
+        *n = (struct vjh_node){.next = c->nodes, .container = c, .id = id, .flags = flags};
+        c->nodes = n;
+    }
+    n->refs++;
+    return n;
+}
+
+static int node_put(struct vjh_node *n)
+{
+    struct vjh_container *c = n->container;
+    uint64_t id = n->id;
+    bool unlinked = n->unlinked;
+
+    if (--n->refs > 0) {
+        return 0;
+    }
+    for (struct vjh_node **p = &c->nodes; *p; p = &(*p)->next) {
+        if (*p == n) {
+            *p = n->next;
+            break;
+        }
+    }
+    free(n);
+    return unlinked ? vjh_object_remove_unlinked(c, id) : 0;
+}
+
+bool vjh_is_open(const struct vjh_container *c, const void *p)
+{
+    for (const struct vjh_file *f = vjh_files(); f; f = f->next) {
+        if (f->container != c) {
+            continue;
+        }
+        for (const struct vjh_object *o = f->objects; o; o = o->next) {
+            if (o == p) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+int vjh_object_init(struct vjh_object *o, H5I_type_t type, struct vjh_file *file,
+                    uint64_t id, uint16_t flags, char *path)
+{
+    *o = (struct vjh_object){.type = type, .file = file, .path = path};
+    o->node = node_get(file->container, id, flags);
+    if (!o->node) {
+        free(path);
+        o->path = NULL;
+        return -ENOMEM;
+    }
+    vjh_data_name(o->data_name, id);
+    if (&file->o == o) {
+        return 0;
+    }
+    o->next = file->objects;
+    o->link = &file->objects;
+    if (o->next) {
+        o->next->link = &o->next;
+    }
+    file->objects = o;
+    return 0;
+}
+
+int vjh_object_term(struct vjh_object *o)
+{
+    struct vjh_file *file = o->file;
+    int r, r2 = 0;
+
+    vjh_blobs_free(o->blobs);
+    free(o->path);
+    o->blobs = NULL;
+    o->path = NULL;
+    if (o->link) {
+        *o->link = o->next;
+        if (o->next) {
+            o->next->link = o->link;
+        }
+        o->link = NULL;
+    }
+    r = node_put(o->node);
+    o->node = NULL;
+    if (&file->o != o) {
+        r2 = vjh_file_unused(file);
+    }
+    return r == 0 ? r2 : r;
+}
+
+int vjh_check_writable(const struct vjh_object *o)
+{
+    if (!(o->file->intent & H5F_ACC_RDWR)) {
+        return vjh_error(-EROFS, "%s was opened for reading alone", o->file->name);
+    }
+    return 0;
+}
+
+int vjh_plist_flags(hid_t plist_id, uint16_t *out)
+{
+    unsigned order = 0, attributes = 0;
+    hbool_t times = false;
+    bool group = H5Pisa_class(plist_id, H5P_GROUP_CREATE) > 0;
+
+    *out = 0;
+    if ((group && H5Pget_link_creation_order(plist_id, &order) < 0) ||
+        H5Pget_attr_creation_order(plist_id, &attributes) < 0 ||
+        H5Pget_obj_track_times(plist_id, &times) < 0) {
+        return vjh_error(-EINVAL, "the creation property list cannot be read");
+    }
+    *out = (uint16_t)((order & H5P_CRT_ORDER_TRACKED ? VJH_LINK_ORDER_TRACKED : 0) |
+                      (order & H5P_CRT_ORDER_INDEXED ? VJH_LINK_ORDER_INDEXED : 0) |
+                      (attributes & H5P_CRT_ORDER_TRACKED ? VJH_ATTRIBUTE_ORDER_TRACKED
+                                                          : 0) |
+                      (attributes & H5P_CRT_ORDER_INDEXED ? VJH_ATTRIBUTE_ORDER_INDEXED
+                                                          : 0) |
+                      (times ? VJH_TIMES_TRACKED : 0));
+    return 0;
+}
+
+/* ---- headers ----------------------------------------------------------------------- */
+
+int vjh_header_get(struct vjh_container *c, uint64_t id, struct vjh_header *h,
+                   struct vjh_buffer *raw)
+{
+    struct vjh_key key;
+    int r;
+
+    vjh_key(&key, id, VJH_KEY_HEADER);
+    r = vjh_get(c, &key, raw);
+    if (r == -ENOENT) {
+        return vjh_error(r, "%s: object %016" PRIx64 " has been deleted", c->name, id);
+    }
+    if (r == 0) {
+        r = vjh_header_decode((struct vjh_slice){raw->data, raw->len}, h);
+        if (r != 0) {
+            vjh_buffer_free(raw);
+        }
+    }
+    return r;
+}
+
+int vjh_object_flags(struct vjh_container *c, uint64_t id, uint16_t *out)
+{
+    struct vjh_node *n = vjh_node_find(c, id);
+    struct vjh_buffer raw;
+    struct vjh_header h;
+    int r;
+
+    if (n) {
+        *out = n->flags;
+        return 0;
+    }
+    r = vjh_header_get(c, id, &h, &raw);
+    if (r == 0) {
+        *out = h.flags;
+        vjh_buffer_free(&raw);
+    }
+    return r;
+}
+
+static int create_anonymous(struct vjh_container *c, uint64_t id,
+                            const struct vjh_buffer *header)
+{
+    struct vjh_key key;
+
+    vjh_key(&key, id, VJH_KEY_HEADER);
+    return vjh_put(c, &key, header->data, header->len, VARJFS_EXCLUSIVE);
+}
+
+int vjh_object_create(struct vjh_object *from, const H5VL_loc_params_t *loc,
+                      const char *name, hid_t lcpl_id, const struct vjh_header *h,
+                      H5I_type_t type, struct vjh_object *o)
+{
+    struct vjh_container *c = from->file->container;
+    struct vjh_target group = {0};
+    struct vjh_link link = {.type = VJH_LINK_HARD};
+    struct vjh_buffer header = {0};
+    H5T_cset_t cset = H5T_CSET_ASCII;
+    char *leaf = NULL, *path = NULL;
+    int r = vjh_check_writable(from);
+
+    link.id = vjh_random() >> 1;
+    link.id += link.id <= VJH_ROOT_ID ? 2 : 0;
+    if (r == 0) {
+        r = vjh_header_encode(h, &header);
+    }
+    if (r == 0 && name) {
+        if (H5Pget_char_encoding(lcpl_id, &cset) >= 0) {
+            link.cset = (uint8_t)cset;
+        }
+        r = vjh_locate_parent(from, loc, name, lcpl_id, &group, &leaf);
+        if (r == 0) {
+            r = vjh_link_insert(c, group.id, leaf, &link, &header);
+        }
+        path = r == 0 ? vjh_path_join(group.path, leaf) : NULL;
+    } else if (r == 0) {
+        r = create_anonymous(c, link.id, &header);
+    }
+    if (r == 0) {
+        r = vjh_object_init(o, type, from->file, link.id, h->flags, path);
+        if (r == 0 && !name) {
+            o->node->unlinked = true;
+        }
+    }
+    vjh_buffer_free(&header);
+    vjh_target_free(&group);
+    free(leaf);
+    return r;
+}
+
+int vjh_object_find(struct vjh_object *from, const H5VL_loc_params_t *loc,
+                    const char *name, enum vjh_kind kind, struct vjh_target *target,
+                    struct vjh_header *h, struct vjh_buffer *raw)
+{
+    static const char *const kinds[] = {"", "group", "dataset", "committed datatype"};
+    H5VL_loc_params_t by_name = {.obj_type = loc->obj_type, .type = H5VL_OBJECT_BY_NAME};
+    int r;
+
+    *raw = (struct vjh_buffer){0};
+    by_name.loc_data.loc_by_name.name = name;
+    r = vjh_locate(from, name ? &by_name : loc, target);
+    if (r != 0) {
+        return r;
+    }
+    r = vjh_header_get(from->file->container, target->id, h, raw);
+    if (r == 0 && kind && h->kind != kind) {
+        r = vjh_error(-EINVAL, "%s is a %s, not a %s", name ? name : "the object",
+                      kinds[h->kind], kinds[kind]);
+        vjh_buffer_free(raw);
+    }
+    if (r != 0) {
+        vjh_target_free(target);
+    }
+    return r;
+}
+
+/* ---- types ------------------------------------------------------------------------- */
+
+uint64_t vjh_committed_id(const struct vjh_object *o, hid_t type_id)
+{
+    const struct vjh_object *type = NULL;
+
+    if (H5Tcommitted(type_id) > 0) {
+        type = H5VLobject(type_id);
+    }
+    if (!type || !vjh_is_open(o->file->container, type) || type->type != H5I_DATATYPE) {
+        return 0;
+    }
+    return type->node->id;
+}
+
+int vjh_type_id(struct vjh_file *file, uint64_t committed_id, hid_t type_id, hid_t *out)
+{
+    struct vjh_object *type = NULL;
+    struct vjh_buffer raw = {0};
+    struct vjh_header h;
+    int r;
+
+    *out = H5I_INVALID_HID;
+    if (committed_id) {
+        r = vjh_header_get(file->container, committed_id, &h, &raw);
+        if (r == 0 && h.kind == VJH_TYPE) {
+            r = vjh_datatype_new(file, committed_id, NULL, &h, &type);
+            if (r == 0) {
+                *out = H5VLwrap_register(type, H5I_DATATYPE);
+            }
+        }
+        vjh_buffer_free(&raw);
+        /* Where the committed type has gone, its copy is the type. */
+        if (*out >= 0 || (r != 0 && r != -ENOENT)) {
+            return r;
+        }
+    }
+    *out = H5Tcopy(type_id);
+    return *out < 0 ? vjh_error(-EINVAL, "the datatype cannot be copied") : 0;
+}
+
+/* ---- removal ----------------------------------------------------------------------- */
+
+static int count_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
+{
+    (void)rest;
+    (void)value;
+    (*(uint64_t *)opaque)++;
+    return 0;
+}
+
+int vjh_link_count(struct vjh_container *c, uint64_t id, uint64_t *out)
+{
+    *out = 0;
+    return vjh_each(c, id, VJH_KEY_REFERRER, count_step, out);
+}
+
+/* Objects that have lost a link, in a list of their own instead of in recursion. */
+struct candidates {
+    uint64_t *v;
+    size_t n, cap;
+};
+
+static int candidates_add(struct candidates *d, uint64_t id)
+{
+    if (d->n == d->cap) {
+        size_t cap = d->cap ? 2 * d->cap : 16;
+        uint64_t *v = realloc(d->v, cap * sizeof *v);
+
+        if (!v) {
+            return -ENOMEM;
+        }
+        d->v = v;
+        d->cap = cap;
+    }
+    d->v[d->n++] = id;
+    return 0;
+}
+
+/* Takes the links out of a group that goes away. */
+static int remove_links(struct vjh_container *c, uint64_t group, struct candidates *d)
+{
+    struct vjh_entries all;
+    int r = vjh_links(c, group, H5_INDEX_NAME, H5_ITER_NATIVE, &all);
+
+    for (size_t i = 0; r == 0 && i < all.n; i++) {
+        const struct vjh_entry *e = &all.v[i];
+        struct vjh_key key, referrer;
+        varjfs_batch *b;
+
+        if (e->type != VJH_LINK_HARD) {
+            continue;
+        }
+        vjh_key_name(&key, group, VJH_KEY_LINK, e->name);
+        vjh_key_referrer(&referrer, e->id, group, e->name);
+        r = vjh_batch(c->connection, true, &b);
+        if (r == 0) {
+            r = varjfs_kv_delete(b, c->space, key.bytes, key.len, NULL);
+            r = r == 0 ? varjfs_kv_delete(b, c->space, referrer.bytes, referrer.len, NULL)
+                       : r;
+            r = r == 0 ? varjfs_batch_execute(b) : r;
+            varjfs_batch_free(b);
+        }
+        if (r == 0) {
+            r = candidates_add(d, e->id);
+        } else if (r == -ENOENT) {
+            r = 0; /* another process has taken it out */
+        }
+    }
+    vjh_entries_free(&all);
+    return r;
+}
+
+static int remove_one(struct vjh_container *c, uint64_t id, struct candidates *d)
+{
+    struct vjh_node *open = vjh_node_find(c, id);
+    char name[48];
+    struct vjh_buffer raw;
+    struct vjh_header h;
+    uint64_t count;
+    int r;
+
+    if (open) {
+        open->unlinked = true;
+        return 0;
+    }
+    if (id == VJH_ROOT_ID) {
+        return 0;
+    }
+    r = vjh_link_count(c, id, &count);
+    if (r != 0 || count > 0) {
+        return r;
+    }
+    r = vjh_header_get(c, id, &h, &raw);
+    if (r == -ENOENT) {
+        return 0;
+    }
+    if (r == 0) {
+        if (h.kind == VJH_GROUP) {
+            r = remove_links(c, id, d);
+        }
+        vjh_buffer_free(&raw);
+    }
+    vjh_data_name(name, id);
+    if (r == 0) {
+        r = vjh_delete_objects(c, name);
+    }
+    return r == 0 ? vjh_delete_keys(c, id) : r;
+}
+
+int vjh_object_remove_unlinked(struct vjh_container *c, uint64_t id)
+{
+    struct candidates d = {0};
+    int r = candidates_add(&d, id);
+
+    while (r == 0 && d.n > 0) {
+        r = remove_one(c, d.v[--d.n], &d);
+    }
+    free(d.v);
+    return r;
+}
+
+/* ---- names ------------------------------------------------------------------------- */
+
+struct first_referrer {
+    uint64_t group;
+    struct vjh_key rest;
+};
+
+static int first_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
+{
+    struct first_referrer *f = opaque;
+    const uint8_t *p = rest.data;
+
+    (void)value;
+    if (rest.len < 9 || rest.len > sizeof f->rest.bytes) {
+        return 0;
+    }
+    f->group = 0;
+    for (int i = 0; i < 8; i++) {
+        f->group = f->group << 8 | p[i];
+    }
+    if (f->group == 0) {
+        return 0;
+    }
+    f->rest.len = rest.len - 8;
+    memcpy(f->rest.bytes, p + 8, f->rest.len);
+    return 1;
+}
+
+int vjh_object_path(struct vjh_container *c, uint64_t id, char **out)
+{
+    char *path = strdup(id == VJH_ROOT_ID ? "/" : "");
+    int r = path ? 0 : -ENOMEM;
+
+    *out = NULL;
+    for (int depth = 0; r == 0 && id != VJH_ROOT_ID; depth++) {
+        struct first_referrer f = {0};
+        struct vjh_key key;
+        struct vjh_buffer raw;
+        struct vjh_link l;
+        char *longer = NULL;
+
+        r = depth < VJH_DEPTH_MAX ? vjh_each(c, id, VJH_KEY_REFERRER, first_step, &f) : 0;
+        if (r <= 0) {
+            free(path);
+            return r; /* nothing leads there from the root */
+        }
+        vjh_key(&key, f.group, VJH_KEY_LINK);
+        memcpy(key.bytes + key.len, f.rest.bytes, f.rest.len);
+        key.len += f.rest.len;
+        r = vjh_get(c, &key, &raw);
+        if (r == 0) {
+            r = vjh_link_decode((struct vjh_slice){raw.data, raw.len}, &l);
+            if (r == 0 && asprintf(&longer, "/%.*s%s", (int)l.name.len,
+                                   (const char *)l.name.data, path) < 0) {
+                r = -ENOMEM;
+            }
+            vjh_buffer_free(&raw);
+        }
+        free(path);
+        path = longer;
+        id = f.group;
+    }
+    if (r != 0) {
+        free(path);
+        return r == -ENOENT ? 0 : r;
+    }
+    *out = path;
+    return 0;
+}
+
+/* ---- callbacks --------------------------------------------------------------------- */
+
+static const H5O_type_t h5_types[] = {H5O_TYPE_UNKNOWN, H5O_TYPE_GROUP, H5O_TYPE_DATASET,
+                                      H5O_TYPE_NAMED_DATATYPE};
+
+static void *object_open(void *obj, const H5VL_loc_params_t *loc, H5I_type_t *opened_type,
+                         hid_t dxpl_id, void **req)
+{
+    struct vjh_object *from = obj, *out = NULL;
+    struct vjh_target t;
+    struct vjh_header h;
+    struct vjh_buffer raw;
+    int r = vjh_object_find(from, loc, NULL, 0, &t, &h, &raw);
+
+    (void)dxpl_id;
+    (void)req;
+    if (r == 0) {
+        switch (h.kind) {
+        case VJH_GROUP:
+            r = vjh_group_new(from->file, t.id, t.path, &h, &out);
+            *opened_type = H5I_GROUP;
+            break;
+        case VJH_DATASET:
+            r = vjh_dataset_new(from->file, t.id, t.path, &h, &out);
+            *opened_type = H5I_DATASET;
+            break;
+        case VJH_TYPE:
+            r = vjh_datatype_new(from->file, t.id, t.path, &h, &out);
+            *opened_type = H5I_DATATYPE;
+            break;
+        }
+        vjh_buffer_free(&raw);
+    }
+    VJH_RETURN_POINTER(r, out);
+}
+
+static int get_name(struct vjh_object *from, const H5VL_loc_params_t *loc, char *buf,
+                    size_t buf_size, size_t *name_len)
+{
+    struct vjh_target t;
+    int r = vjh_locate(from, loc, &t);
+
+    if (r == 0 && !t.path) {
+        r = vjh_object_path(from->file->container, t.id, &t.path);
+    }
+    if (r != 0) {
+        return r;
+    }
+    *name_len = t.path ? strlen(t.path) : 0;
+    if (buf && buf_size > 0) {
+        snprintf(buf, buf_size, "%s", t.path ? t.path : "");
+    }
+    vjh_target_free(&t);
+    return 0;
+}
+
+int vjh_object_info(struct vjh_container *c, uint64_t id, unsigned fields, H5O_info2_t *out)
+{
+    struct vjh_buffer raw;
+    struct vjh_header h;
+    uint64_t count = 0;
+    int r = vjh_header_get(c, id, &h, &raw);
+
+    if (r != 0) {
+        return r;
+    }
+    vjh_buffer_free(&raw);
+    memset(out, 0, sizeof *out);
+    if (fields & H5O_INFO_BASIC) {
+        out->fileno = vjh_fileno(c);
+        vjh_id_token(id, &out->token);
+        out->type = h5_types[h.kind];
+        r = vjh_link_count(c, id, &count);
+        out->rc = (unsigned)(count + (id == VJH_ROOT_ID));
+    }
+    if (fields & H5O_INFO_TIME && h.flags & VJH_TIMES_TRACKED) {
+        out->ctime = out->atime = out->mtime = out->btime =
+            (time_t)(h.created_us / 1000000);
+    }
+    if (r == 0 && fields & H5O_INFO_NUM_ATTRS) {
+        count = 0;
+        r = vjh_each(c, id, VJH_KEY_ATTRIBUTE, count_step, &count);
+        out->num_attrs = count;
+    }
+    return r;
+}
+
+static herr_t object_get(void *obj, const H5VL_loc_params_t *loc,
+                         H5VL_object_get_args_t *args, hid_t dxpl_id, void **req)
+{
+    struct vjh_object *o = obj;
+    struct vjh_target t = {0};
+    struct vjh_header h;
+    struct vjh_buffer raw;
+    int r = -ENOTSUP;
+
+    (void)dxpl_id;
+    (void)req;
+    switch (args->op_type) {
+    case H5VL_OBJECT_GET_FILE:
+        *args->args.get_file.file = vjh_file_again(o->file);
+        r = 0;
+        break;
+    case H5VL_OBJECT_GET_NAME:
+        r = get_name(o, loc, args->args.get_name.buf, args->args.get_name.buf_size,
+                     args->args.get_name.name_len);
+        break;
+    case H5VL_OBJECT_GET_TYPE:
+        r = vjh_object_find(o, loc, NULL, 0, &t, &h, &raw);
+        if (r == 0) {
+            *args->args.get_type.obj_type = h5_types[h.kind];
+            vjh_buffer_free(&raw);
+        }
+        break;
+    case H5VL_OBJECT_GET_INFO:
+        r = vjh_locate(o, loc, &t);
+        if (r == 0) {
+            r = vjh_object_info(o->file->container, t.id, args->args.get_info.fields,
+                                args->args.get_info.oinfo);
+        }
+        break;
+    }
+    vjh_target_free(&t);
+    VJH_RETURN(r);
+}
+
+/* H5Oincr_refcount and H5Odecr_refcount. */
+static int change_count(struct vjh_object *o, uint64_t id, int delta)
+{
+    struct vjh_container *c = o->file->container;
+    struct vjh_node *open;
+    struct vjh_key key;
+    int r = vjh_check_writable(o);
+
+    if (r != 0) {
+        return r;
+    }
+    if (delta > 0) {
+        vjh_key_referrer(&key, id, 0, "");
+        for (int i = 0; i < 8; i++) {
+            key.bytes[key.len++] = (uint8_t)vjh_random();
+        }
+        return vjh_put(c, &key, NULL, 0, VARJFS_EXCLUSIVE);
+    }
+    r = vjh_referrer_drop(c, id);
+    open = vjh_node_find(c, id);
+    if (open) {
+        open->unlinked = true;
+    }
+    return r;
+}
+
+struct drop {
+    struct vjh_key key;
+    bool found;
+};
+
+static int drop_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
+{
+    static const uint8_t none[8];
+    struct drop *d = opaque;
+
+    (void)value;
+    if (rest.len < 8 || memcmp(rest.data, none, 8) != 0 ||
+        d->key.len + rest.len > sizeof d->key.bytes) {
+        return 1; /* those without a group come first */
+    }
+    memcpy(d->key.bytes + d->key.len, rest.data, rest.len);
+    d->key.len += rest.len;
+    d->found = true;
+    return 1;
+}
+
+int vjh_referrer_drop(struct vjh_container *c, uint64_t id)
+{
+    struct drop d = {0};
+    int r;
+
+    vjh_key(&d.key, id, VJH_KEY_REFERRER);
+    r = vjh_each(c, id, VJH_KEY_REFERRER, drop_step, &d);
+    if (r < 0) {
+        return r;
+    }
+    if (!d.found) {
+        return vjh_error(-EINVAL, "only what H5Oincr_refcount has added can be taken away: "
+                                  "links are removed by H5Ldelete");
+    }
+    return vjh_delete(c, &d.key);
+}
+
+static herr_t object_specific(void *obj, const H5VL_loc_params_t *loc,
+                              H5VL_object_specific_args_t *args, hid_t dxpl_id, void **req)
+{
+    struct vjh_object *o = obj;
+    struct vjh_target t = {0};
+    int r = -ENOTSUP;
+
+    (void)dxpl_id;
+    (void)req;
+    switch (args->op_type) {
+    case H5VL_OBJECT_CHANGE_REF_COUNT:
+        r = vjh_locate(o, loc, &t);
+        if (r == 0) {
+            r = change_count(o, t.id, args->args.change_rc.delta);
+        }
+        break;
+    case H5VL_OBJECT_EXISTS:
+        r = vjh_locate(o, loc, &t);
+        *args->args.exists.exists = r == 0;
+        r = r == -ENOENT ? 0 : r;
+        break;
+    case H5VL_OBJECT_LOOKUP:
+        r = vjh_locate(o, loc, &t);
+        if (r == 0) {
+            vjh_id_token(t.id, args->args.lookup.token_ptr);
+        }
+        break;
+    case H5VL_OBJECT_VISIT:
+        vjh_target_free(&t);
+        return vjh_object_visit(o, loc, &args->args.visit);
+    case H5VL_OBJECT_FLUSH:
+        r = vjh_sync(o->file->container->connection);
+        break;
+    case H5VL_OBJECT_REFRESH: /* nothing is kept that others may change */
+        r = 0;
+        break;
+    }
+    vjh_target_free(&t);
+    VJH_RETURN(r);
+}
+
+static herr_t object_optional(void *obj, const H5VL_loc_params_t *loc,
+                              H5VL_optional_args_t *args, hid_t dxpl_id, void **req)
+{
+    (void)obj;
+    (void)loc;
+    (void)args;
+    (void)dxpl_id;
+    (void)req;
+    VJH_RETURN(vjh_error(-ENOTSUP, "comments, and what else only HDF5's own file format "
+                                   "has, are not kept by varjfs"));
+}
+
+const H5VL_object_class_t vjh_object_class = {
+    .open = object_open,
+    .copy = vjh_object_copy,
+    .get = object_get,
+    .specific = object_specific,
+    .optional = object_optional,
+};
