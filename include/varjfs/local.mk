@@ -4,6 +4,7 @@
 varjfsincludedir = $(includedir)/varjfs
 varjfsinclude_HEADERS = \
 	include/varjfs/client-protocol.h \
+	include/varjfs/hdf5.h \
 	include/varjfs/ioctl.h \
 	include/varjfs/rwrite.h \
 	include/varjfs/varjfs.h

@@ -48,6 +48,7 @@ struct vjh_dataset {
     H5S_class_t space_class;
     int rank;
     hsize_t max_dims[H5S_MAX_RANK];
+    hsize_t new_dims[H5S_MAX_RANK]; /* while it is created */
 
     struct vjh_layout layout;
     uint64_t chunk_elements;
@@ -55,7 +56,7 @@ struct vjh_dataset {
     uint8_t *fill; /* an element as it is stored; NULL: zero */
 };
 
-/* Bytes of a chunk or of a run are elements of this size. */
+/* Its extent now. */
 hsize_t *vjh_dims(struct vjh_dataset *d);
 
 /* ---- layout.c: creation properties ------------------------------------------------- */
@@ -117,7 +118,7 @@ struct vjh_part { /* an object */
 struct vjh_window {
     struct vjh_dataset *d;
     hsize_t grid[H5S_MAX_RANK];
-    bool repeats;
+    bool repeats, is_whole; /* of the selection, as vjh_walk_open says it */
     struct vjh_piece *pieces;
     size_t piece_count, piece_capacity;
     struct vjh_part *parts;
@@ -181,6 +182,9 @@ int vjh_conversion(hid_t src_id, hid_t dst_id, H5T_bkg_t *out);
 /* ---- extent.c ---------------------------------------------------------------------- */
 
 int vjh_extent_read(struct vjh_dataset *d);
+/* Calls @step for each chunk that is stored, until that returns another value than 0. */
+typedef int vjh_chunk_step(void *opaque, const char *name, const hsize_t *coordinates);
+int vjh_each_chunk(struct vjh_dataset *d, vjh_chunk_step *step, void *opaque);
 int vjh_extent_set(struct vjh_dataset *d, const hsize_t *dims);
 int vjh_storage(struct vjh_dataset *d, hsize_t *bytes, H5D_space_status_t *status);
 

@@ -93,6 +93,8 @@ struct vjh_node {
     bool unlinked; /* its last link may have gone: looked at when it is closed */
     uint16_t flags; /* of its header */
     uint64_t next_link_order, next_attribute_order; /* hints */
+    bool has_dims;               /* of a dataset: extent.c */
+    hsize_t dims[H5S_MAX_RANK];
 };
 
 /* What HDF5 has a pointer to. */
@@ -307,6 +309,8 @@ struct vjh_file *vjh_files(void);
 unsigned long vjh_fileno(const struct vjh_container *c);
 
 /* visit.c, copy.c */
+/* An identifier of HDF5 for an object that is opened anew: H5Idec_ref. */
+int vjh_open_id(struct vjh_file *file, uint64_t id, const char *path, hid_t *out);
 herr_t vjh_object_visit(struct vjh_object *o, const H5VL_loc_params_t *loc,
                         H5VL_object_visit_args_t *args);
 herr_t vjh_link_iterate(struct vjh_object *o, const H5VL_loc_params_t *loc,
@@ -381,6 +385,17 @@ int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
                     struct vjh_link *l, const struct vjh_buffer *header);
 /* And what it led to, if that was its last one. */
 int vjh_link_delete(struct vjh_container *c, uint64_t group, const char *name);
+void vjh_link_info(const struct vjh_entry *e, H5L_info2_t *out);
+/* The next number of a creation order: VJH_KEY_LINK_NEXT or VJH_KEY_ATTRIBUTE_NEXT. */
+int vjh_next_order(struct vjh_container *c, uint64_t id, char kind, uint64_t *out);
+/* Takes @order, in a batch; *result -EEXIST: another process has it.  @keys is used until the
+ * batch has been executed. */
+struct vjh_order_keys {
+    struct vjh_key taken, counter;
+    uint8_t next[8];
+};
+int vjh_order_add(varjfs_batch *b, struct vjh_container *c, uint64_t id, bool links,
+                  uint64_t order, struct vjh_order_keys *keys, int *result);
 /* Checks what is created: "" and names that are too long. */
 int vjh_check_name(const char *name);
 

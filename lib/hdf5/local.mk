@@ -26,8 +26,12 @@ libvarjfs_hdf5_la_SOURCES = \
 	lib/hdf5/blob.c \
 	lib/hdf5/chunk.c \
 	lib/hdf5/dataset.c \
+	lib/hdf5/dataset.h \
+	lib/hdf5/extent.c \
 	lib/hdf5/filter.c \
-	lib/hdf5/io.c
+	lib/hdf5/io.c \
+	lib/hdf5/layout.c \
+	lib/hdf5/select.c
 libvarjfs_hdf5_la_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I$(top_srcdir)/include $(HDF5_CFLAGS)
 libvarjfs_hdf5_la_CFLAGS = -std=gnu11 -pthread -fexceptions -fvisibility=hidden $(WARN_CFLAGS)
 libvarjfs_hdf5_la_LDFLAGS = -module -avoid-version -pthread \
