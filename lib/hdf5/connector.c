@@ -7,7 +7,7 @@
 
 #include "hdf5-private.h"
 
-static const H5VL_class_t connector;
+static H5VL_class_t connector;
 
 static herr_t connector_initialize(hid_t vipl_id)
 {
@@ -63,7 +63,8 @@ static herr_t opt_query(void *obj, H5VL_subclass_t cls, int opt_type, uint64_t *
      H5VL_CAP_FLAG_HARD_LINKS | H5VL_CAP_FLAG_SOFT_LINKS | H5VL_CAP_FLAG_FILTERS |       \
      H5VL_CAP_FLAG_FILL_VALUES)
 
-static const H5VL_class_t connector = {
+/* Complete when HDF5 has asked for it: each file of the room has its part. */
+static H5VL_class_t connector = {
     .version = H5VL_VERSION,
     .value = VJH_CONNECTOR_VALUE,
     .name = VJH_CONNECTOR_NAME,
@@ -71,14 +72,27 @@ static const H5VL_class_t connector = {
     .cap_flags = CAPABILITIES,
     .initialize = connector_initialize,
     .terminate = connector_terminate,
+    .introspect_cls = {.get_conn_cls = get_conn_cls,
+                       .get_cap_flags = get_cap_flags,
+                       .opt_query = opt_query},
 };
 
-H5PL_type_t H5PLget_plugin_type(void)
+H5PLUGIN_DLL H5PL_type_t H5PLget_plugin_type(void)
 {
     return H5PL_TYPE_VOL;
 }
 
 const void *H5PLget_plugin_info(void)
 {
+    connector.info_cls = vjh_info_class;
+    connector.attr_cls = vjh_attribute_class;
+    connector.dataset_cls = vjh_dataset_class;
+    connector.datatype_cls = vjh_datatype_class;
+    connector.file_cls = vjh_file_class;
+    connector.group_cls = vjh_group_class;
+    connector.link_cls = vjh_link_class;
+    connector.object_cls = vjh_object_class;
+    connector.blob_cls = vjh_blob_class;
+    connector.token_cls = vjh_token_class;
     return &connector;
 }

@@ -363,6 +363,7 @@ struct vjh_entries {
 };
 
 void vjh_entries_free(struct vjh_entries *e);
+void vjh_entries_sort(struct vjh_entries *all, H5_index_t index, H5_iter_order_t order);
 /* All links of a group, sorted.  H5_INDEX_CRT_ORDER where the group does not track it:
  * -EINVAL. */
 int vjh_links(struct vjh_container *c, uint64_t group, H5_index_t index,
@@ -398,6 +399,15 @@ int vjh_order_add(varjfs_batch *b, struct vjh_container *c, uint64_t id, bool li
                   uint64_t order, struct vjh_order_keys *keys, int *result);
 /* Checks what is created: "" and names that are too long. */
 int vjh_check_name(const char *name);
+
+/* ---- attribute.c ------------------------------------------------------------------- */
+
+/* As vjh_links. */
+int vjh_attributes(struct vjh_container *c, uint64_t id, H5_index_t index,
+                   H5_iter_order_t order, struct vjh_entries *out);
+/* Adds an attribute; name and order are set.  -EEXIST with a text. */
+int vjh_attribute_add(struct vjh_container *c, uint64_t id, const char *name,
+                      struct vjh_attribute_record *rec);
 
 /* ---- dataset.c, io.c, blob.c ------------------------------------------------------- */
 

@@ -1,0 +1,708 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * Files, and the callbacks of H5F
+ *
+ * A file's record is put last when it is made and goes first when it is removed, so a record
+ * always leads to a whole file.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hdf5-private.h"
+
+static struct vjh_file *files;
+static struct vjh_container *containers;
+
+struct vjh_file *vjh_files(void)
+{
+    return files;
+}
+
+unsigned long vjh_fileno(const struct vjh_container *c)
+{
+    unsigned long v;
+
+    memcpy(&v, c->id, sizeof v);
+    return v;
+}
+
+/* ---- names ------------------------------------------------------------------------- */
+
+/* "./a//b" and "/a/b" are "a/b". */
+static int file_name(const char *name, char **out)
+{
+    char *p = malloc(strlen(name) + 1), *end = p;
+
+    *out = NULL;
+    if (!p) {
+        return -ENOMEM;
+    }
+    for (const char *s = name;;) {
+        size_t len;
+
+        s += strspn(s, "/");
+        len = strcspn(s, "/");
+        if (len == 0) {
+            break;
+        }
+        if (len == 2 && !memcmp(s, "..", 2)) {
+            free(p);
+            return vjh_error(-EINVAL, "%.200s: a name of a file in the volume has no \"..\"",
+                             name);
+        }
+        if (len != 1 || *s != '.') {
+            if (end != p) {
+                *end++ = '/';
+            }
+            memcpy(end, s, len);
+            end += len;
+        }
+        s += len;
+    }
+    *end = 0;
+    if (end == p || end - p > VJH_FILE_NAME_MAX) {
+        free(p);
+        return vjh_error(-EINVAL, "%.200s: a file's name has 1 to %d bytes", name,
+                         VJH_FILE_NAME_MAX);
+    }
+    *out = p;
+    return 0;
+}
+
+/* ---- containers -------------------------------------------------------------------- */
+
+static void space_name(char out[VARJFS_NAMESPACE_MAX + 1],
+                       const uint8_t id[VJH_FILE_ID_BYTES])
+{
+    char *p = out + sprintf(out, VJH_SPACE_PREFIX);
+
+    for (int i = 0; i < VJH_FILE_ID_BYTES; i++) {
+        p += sprintf(p, "%02x", id[i]);
+    }
+}
+
+static void container_unref(struct vjh_container *c)
+{
+    if (--c->refs > 0) {
+        return;
+    }
+    for (struct vjh_container **p = &containers; *p; p = &(*p)->next) {
+        if (*p == c) {
+            *p = c->next;
+            break;
+        }
+    }
+    if (c->fcpl_id >= 0) {
+        H5Pclose(c->fcpl_id);
+    }
+    vjh_disconnect(c->connection);
+    free(c->name);
+    free(c);
+}
+
+static struct vjh_container *container_find(struct vjh_connection *connection,
+                                            const char *name)
+{
+    struct vjh_container *c = containers;
+
+    while (c && (c->connection != connection || strcmp(c->name, name) != 0)) {
+        c = c->next;
+    }
+    return c;
+}
+
+/* @connection is taken, also on failure. */
+static int container_new(struct vjh_connection *connection, const char *name,
+                         const struct vjh_file_record *record, struct vjh_container **out)
+{
+    struct vjh_container *c = calloc(1, sizeof *c);
+    int r = c ? 0 : -ENOMEM;
+
+    *out = NULL;
+    if (r != 0) {
+        vjh_disconnect(connection);
+        return r;
+    }
+    *c = (struct vjh_container){.connection = connection, .refs = 1, .fcpl_id = -1};
+    c->name = strdup(name);
+    memcpy(c->id, record->id, sizeof c->id);
+    space_name(c->space, c->id);
+    c->next = containers;
+    containers = c;
+    r = c->name ? vjh_plist_decode(record->fcpl, H5P_FILE_CREATE, &c->fcpl_id) : -ENOMEM;
+    if (r != 0) {
+        container_unref(c);
+        return r;
+    }
+    *out = c;
+    return 0;
+}
+
+/* ---- files ------------------------------------------------------------------------- */
+
+static int file_free(struct vjh_file *f)
+{
+    struct vjh_container *c = f->container;
+    int r = vjh_object_term(&f->o);
+
+    for (struct vjh_file **p = &files; *p; p = &(*p)->next) {
+        if (*p == f) {
+            *p = f->next;
+            break;
+        }
+    }
+    if (f->fapl_id >= 0) {
+        H5Pclose(f->fapl_id);
+    }
+    free(f->name);
+    free(f);
+    container_unref(c);
+    return r;
+}
+
+int vjh_file_unused(struct vjh_file *f)
+{
+    int r = 0, r2;
+
+    if (f->ids > 0 || f->objects) {
+        return 0;
+    }
+    if (f->intent & H5F_ACC_RDWR) {
+        r = vjh_sync(f->container->connection);
+    }
+    r2 = file_free(f);
+    return r == 0 ? r2 : r;
+}
+
+void *vjh_file_again(struct vjh_file *f)
+{
+    /* HDF5 looks for an id of its own first; one that the program has closed comes again. */
+    if (f->ids == 0) {
+        f->ids = 1;
+    }
+    return f;
+}
+
+/* @c: the reference is taken, also on failure. */
+static int file_new(struct vjh_container *c, const char *name, unsigned flags,
+                    hid_t fapl_id, struct vjh_file **out)
+{
+    struct vjh_file *f = calloc(1, sizeof *f);
+    char *root = strdup("/");
+    uint16_t object_flags = 0;
+    int r = f && root ? 0 : -ENOMEM;
+
+    *out = NULL;
+    if (r == 0) {
+        r = vjh_object_flags(c, VJH_ROOT_ID, &object_flags);
+    }
+    if (r == 0) {
+        f->container = c;
+        f->ids = 1;
+        f->intent = flags & H5F_ACC_RDWR ? H5F_ACC_RDWR : H5F_ACC_RDONLY;
+        f->name = strdup(name);
+        f->fapl_id = H5Pcopy(fapl_id);
+        r = f->name && f->fapl_id >= 0 ? 0 : -ENOMEM;
+        if (r == 0) {
+            r = vjh_object_init(&f->o, H5I_FILE, f, VJH_ROOT_ID, object_flags, root);
+            root = NULL;
+        }
+        if (r != 0) {
+            if (f->fapl_id >= 0) {
+                H5Pclose(f->fapl_id);
+            }
+            free(f->name);
+        }
+    }
+    if (r != 0) {
+        free(root);
+        free(f);
+        container_unref(c);
+        return r;
+    }
+    f->next = files;
+    files = f;
+    *out = f;
+    return 0;
+}
+
+/* ---- making and finding ------------------------------------------------------------ */
+
+/* The root group has the link creation order of the file's creation property list. */
+static int put_root(struct vjh_connection *connection, const char *space, hid_t fcpl_id)
+{
+    struct vjh_header h = {.kind = VJH_GROUP, .created_us = (uint64_t)vjh_now_us()};
+    struct vjh_buffer plist = {0}, header = {0};
+    struct vjh_key key;
+    hid_t gcpl_id = H5Pcreate(H5P_GROUP_CREATE);
+    unsigned order, max_compact, min_dense, links, name_len;
+    varjfs_batch *b;
+    int r = 0;
+
+    if (gcpl_id < 0 || H5Pget_link_creation_order(fcpl_id, &order) < 0 ||
+        H5Pset_link_creation_order(gcpl_id, order) < 0 ||
+        H5Pget_attr_creation_order(fcpl_id, &order) < 0 ||
+        H5Pset_attr_creation_order(gcpl_id, order) < 0 ||
+        H5Pget_link_phase_change(fcpl_id, &max_compact, &min_dense) < 0 ||
+        H5Pset_link_phase_change(gcpl_id, max_compact, min_dense) < 0 ||
+        H5Pget_est_link_info(fcpl_id, &links, &name_len) < 0 ||
+        H5Pset_est_link_info(gcpl_id, links, name_len) < 0) {
+        r = vjh_error(-EINVAL, "the file creation property list cannot be read");
+    }
+    r = r == 0 ? vjh_plist_flags(gcpl_id, &h.flags) : r;
+    r = r == 0 ? vjh_plist_encode(gcpl_id, &plist) : r;
+    h.plist = (struct vjh_slice){plist.data, plist.len};
+    r = r == 0 ? vjh_header_encode(&h, &header) : r;
+    r = r == 0 ? vjh_batch(connection, false, &b) : r;
+    if (r == 0) {
+        vjh_key(&key, VJH_ROOT_ID, VJH_KEY_HEADER);
+        r = varjfs_kv_put(b, space, key.bytes, key.len, header.data, header.len,
+                          VARJFS_EXCLUSIVE, NULL);
+        r = r == 0 ? varjfs_batch_execute(b) : r;
+        varjfs_batch_free(b);
+    }
+    vjh_buffer_free(&plist);
+    vjh_buffer_free(&header);
+    if (gcpl_id >= 0) {
+        H5Pclose(gcpl_id);
+    }
+    return r;
+}
+
+/* A new file's record, and everything that it leads to; @replaced, unless NULL, is the file
+ * that had the name, if there was one. */
+static int make(struct vjh_connection *connection, const char *name, hid_t fcpl_id,
+                bool truncate, struct vjh_file_record *record, struct vjh_buffer *fcpl)
+{
+    struct vjh_buffer value = {0}, old = {0};
+    struct vjh_file_record replaced;
+    char space[VARJFS_NAMESPACE_MAX + 1];
+    bool had = false;
+    int r = vjh_plist_encode(fcpl_id, fcpl);
+
+    if (r == 0 && truncate) {
+        r = vjh_get_file(connection, name, &old);
+        had = r == 0 &&
+              vjh_file_record_decode((struct vjh_slice){old.data, old.len}, &replaced) == 0;
+        r = r == -ENOENT ? 0 : r;
+    }
+    for (int i = 0; i < VJH_FILE_ID_BYTES; i += 8) {
+        uint64_t v = vjh_random();
+
+        memcpy(record->id + i, &v, 8);
+    }
+    record->created_us = (uint64_t)vjh_now_us();
+    record->fcpl = (struct vjh_slice){fcpl->data, fcpl->len};
+    space_name(space, record->id);
+    r = r == 0 ? vjh_file_record_encode(record, &value) : r;
+    r = r == 0 ? put_root(connection, space, fcpl_id) : r;
+    if (r == 0) {
+        r = vjh_put_file(connection, name, &value, truncate ? 0 : VARJFS_EXCLUSIVE);
+        if (r != 0) {
+            int r2 = vjh_delete_space(connection, space);
+
+            r = r == -EEXIST && r2 == 0
+                    ? vjh_error(r, "%s: there is a file of this name", name)
+                    : r;
+        }
+    }
+    if (r == 0 && had) {
+        space_name(space, replaced.id);
+        r = vjh_delete_space(connection, space);
+    }
+    vjh_buffer_free(&value);
+    vjh_buffer_free(&old);
+    if (r != 0) {
+        vjh_buffer_free(fcpl);
+    }
+    return r;
+}
+
+static void *file_create(const char *name, unsigned flags, hid_t fcpl_id, hid_t fapl_id,
+                         hid_t dxpl_id, void **req)
+{
+    struct vjh_connection *connection = NULL;
+    struct vjh_container *c = NULL;
+    struct vjh_file_record record;
+    struct vjh_buffer fcpl = {0};
+    struct vjh_file *f = NULL;
+    char *key = NULL;
+    int r = file_name(name, &key);
+
+    (void)dxpl_id;
+    (void)req;
+    r = r == 0 ? vjh_connect(fapl_id, &connection) : r;
+    if (r == 0 && container_find(connection, key)) {
+        r = vjh_error(-EBUSY, "%s is open in this process", key);
+    }
+    if (r == 0) {
+        r = make(connection, key, fcpl_id, (flags & H5F_ACC_TRUNC) != 0, &record, &fcpl);
+    }
+    if (r == 0) {
+        r = container_new(connection, key, &record, &c);
+        connection = NULL;
+    }
+    r = r == 0 ? file_new(c, name, H5F_ACC_RDWR, fapl_id, &f) : r;
+    vjh_buffer_free(&fcpl);
+    vjh_disconnect(connection);
+    free(key);
+    VJH_RETURN_POINTER(r, f);
+}
+
+/* The container of a name, with a reference more. */
+static int container_open(struct vjh_connection *connection, const char *key,
+                          struct vjh_container **out)
+{
+    struct vjh_file_record record;
+    struct vjh_buffer raw;
+    int r = vjh_get_file(connection, key, &raw);
+
+    *out = NULL;
+    if (r == -ENOENT) {
+        r = vjh_error(r, "%s: there is no such HDF5 file in the volume", key);
+    }
+    r = r == 0 ? vjh_file_record_decode((struct vjh_slice){raw.data, raw.len}, &record) : r;
+    if (r != 0) {
+        vjh_buffer_free(&raw);
+        vjh_disconnect(connection);
+        return r;
+    }
+    *out = container_find(connection, key);
+    if (*out && memcmp((*out)->id, record.id, sizeof record.id) == 0) {
+        (*out)->refs++;
+        vjh_disconnect(connection);
+    } else {
+        r = container_new(connection, key, &record, out);
+    }
+    vjh_buffer_free(&raw);
+    return r;
+}
+
+static void *file_open(const char *name, unsigned flags, hid_t fapl_id, hid_t dxpl_id,
+                       void **req)
+{
+    struct vjh_connection *connection = NULL;
+    struct vjh_container *c = NULL;
+    struct vjh_file *f = NULL;
+    char *key = NULL;
+    int r = file_name(name, &key);
+
+    (void)dxpl_id;
+    (void)req;
+    r = r == 0 ? vjh_connect(fapl_id, &connection) : r;
+    r = r == 0 ? container_open(connection, key, &c) : r;
+    r = r == 0 ? file_new(c, name, flags, fapl_id, &f) : r;
+    free(key);
+    VJH_RETURN_POINTER(r, f);
+}
+
+/* ---- what is open ------------------------------------------------------------------ */
+
+/* Ids of HDF5 that stand for objects of a file. */
+struct open_ids {
+    const struct vjh_file *file; /* NULL: of any */
+    const struct vjh_container *container;
+    bool itself; /* and the file */
+    bool local;  /* of this H5Fopen alone */
+    hid_t *ids;
+    size_t n, cap;
+    int r;
+};
+
+static bool is_of(const struct open_ids *w, const void *p)
+{
+    for (const struct vjh_file *f = files; f; f = f->next) {
+        if (f->container != w->container || (w->local && f != w->file)) {
+            continue;
+        }
+        if (p == f && w->itself) {
+            return true;
+        }
+        for (const struct vjh_object *o = f->objects; o; o = o->next) {
+            if (p == o) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static herr_t open_step(hid_t id, void *opaque)
+{
+    struct open_ids *w = opaque;
+    void *p = NULL;
+
+    if (H5Iget_type(id) != H5I_DATATYPE || H5Tcommitted(id) > 0) {
+        p = H5VLobject(id);
+    }
+    if (!p || !is_of(w, p)) {
+        return 0;
+    }
+    if (w->n < w->cap) {
+        w->ids[w->n] = id;
+    }
+    w->n++;
+    return 0;
+}
+
+static int collect(struct open_ids *w, unsigned types)
+{
+    static const struct {
+        unsigned flag;
+        H5I_type_t type;
+    } kinds[] = {{H5F_OBJ_FILE, H5I_FILE},
+                 {H5F_OBJ_DATASET, H5I_DATASET},
+                 {H5F_OBJ_GROUP, H5I_GROUP},
+                 {H5F_OBJ_DATATYPE, H5I_DATATYPE},
+                 {H5F_OBJ_ATTR, H5I_ATTR}};
+
+    w->itself = true;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (types & kinds[i].flag && H5Iiterate(kinds[i].type, open_step, w) < 0) {
+            return vjh_error(-EINVAL, "HDF5's identifiers cannot be listed");
+        }
+    }
+    return 0;
+}
+
+/* H5Fclose with H5F_CLOSE_STRONG closes what is open in the file, with H5F_CLOSE_SEMI it is
+ * refused then. */
+static int close_objects(struct vjh_file *f)
+{
+    H5F_close_degree_t degree = H5F_CLOSE_DEFAULT;
+
+    H5Pget_fclose_degree(f->fapl_id, &degree);
+    if (degree == H5F_CLOSE_SEMI && f->objects) {
+        return vjh_error(-EBUSY, "%s: objects are open, and it was opened with "
+                                 "H5F_CLOSE_SEMI", f->name);
+    }
+    while (degree == H5F_CLOSE_STRONG && f->objects) {
+        hid_t ids[256];
+        struct open_ids w = {
+            .file = f, .container = f->container, .local = true, .ids = ids, .cap = 256};
+        size_t n, closed = 0;
+        int r = collect(&w, H5F_OBJ_ALL & ~(unsigned)H5F_OBJ_FILE);
+
+        if (r != 0) {
+            return r;
+        }
+        n = w.n < w.cap ? w.n : w.cap;
+        for (size_t i = 0; i < n; i++) {
+            while (H5Iis_valid(ids[i]) > 0 && H5Idec_ref(ids[i]) >= 0) {
+                closed++;
+            }
+        }
+        if (closed == 0) {
+            break;
+        }
+    }
+    return 0;
+}
+
+static herr_t file_close(void *file, hid_t dxpl_id, void **req)
+{
+    struct vjh_file *f = file;
+    int r;
+
+    (void)dxpl_id;
+    (void)req;
+    r = close_objects(f);
+    if (r == 0) {
+        f->ids = 0;
+        /* What stays open keeps the file; what was written is safe as of now. */
+        r = f->objects && f->intent & H5F_ACC_RDWR ? vjh_sync(f->container->connection) : 0;
+        if (r == 0 || !f->objects) {
+            int r2 = vjh_file_unused(f);
+
+            r = r == 0 ? r2 : r;
+        }
+    }
+    VJH_RETURN(r);
+}
+
+/* ---- other callbacks --------------------------------------------------------------- */
+
+static int get_name(const struct vjh_file *f, H5VL_file_get_name_args_t *args)
+{
+    *args->file_name_len = strlen(f->name);
+    if (args->buf && args->buf_size > 0) {
+        snprintf(args->buf, args->buf_size, "%s", f->name);
+    }
+    return 0;
+}
+
+static int get_container_info(H5VL_file_cont_info_t *out)
+{
+    if (out->version != H5VL_CONTAINER_INFO_VERSION) {
+        return vjh_error(-EINVAL, "container information of another version");
+    }
+    out->feature_flags = 0;
+    out->token_size = sizeof(H5O_token_t);
+    out->blob_id_size = H5VL_MAX_BLOB_ID_SIZE;
+    return 0;
+}
+
+static herr_t file_get(void *obj, H5VL_file_get_args_t *args, hid_t dxpl_id, void **req)
+{
+    struct vjh_file *f = ((struct vjh_object *)obj)->file;
+    struct open_ids w = {.file = f, .container = f->container};
+    int r = 0;
+
+    (void)dxpl_id;
+    (void)req;
+    switch (args->op_type) {
+    case H5VL_FILE_GET_CONT_INFO:
+        r = get_container_info(args->args.get_cont_info.info);
+        break;
+    case H5VL_FILE_GET_FAPL:
+        args->args.get_fapl.fapl_id = H5Pcopy(f->fapl_id);
+        r = args->args.get_fapl.fapl_id < 0 ? -ENOMEM : 0;
+        break;
+    case H5VL_FILE_GET_FCPL:
+        args->args.get_fcpl.fcpl_id = H5Pcopy(f->container->fcpl_id);
+        r = args->args.get_fcpl.fcpl_id < 0 ? -ENOMEM : 0;
+        break;
+    case H5VL_FILE_GET_FILENO:
+        *args->args.get_fileno.fileno = vjh_fileno(f->container);
+        break;
+    case H5VL_FILE_GET_INTENT:
+        *args->args.get_intent.flags = f->intent;
+        break;
+    case H5VL_FILE_GET_NAME:
+        r = get_name(f, &args->args.get_name);
+        break;
+    case H5VL_FILE_GET_OBJ_COUNT:
+        w.local = (args->args.get_obj_count.types & H5F_OBJ_LOCAL) != 0;
+        r = collect(&w, args->args.get_obj_count.types);
+        *args->args.get_obj_count.count = w.n;
+        break;
+    case H5VL_FILE_GET_OBJ_IDS:
+        w.local = (args->args.get_obj_ids.types & H5F_OBJ_LOCAL) != 0;
+        w.ids = args->args.get_obj_ids.oid_list;
+        w.cap = args->args.get_obj_ids.max_objs;
+        r = collect(&w, args->args.get_obj_ids.types);
+        *args->args.get_obj_ids.count = w.n < w.cap ? w.n : w.cap;
+        break;
+    default:
+        r = -ENOTSUP;
+    }
+    VJH_RETURN(r);
+}
+
+static int is_accessible(const char *name, hid_t fapl_id, hbool_t *out)
+{
+    struct vjh_connection *connection = NULL;
+    struct vjh_buffer raw = {0};
+    char *key = NULL;
+    int r = file_name(name, &key);
+
+    *out = false;
+    r = r == 0 ? vjh_connect(fapl_id, &connection) : r;
+    if (r == 0) {
+        r = vjh_get_file(connection, key, &raw);
+        *out = r == 0;
+        r = r == -ENOENT ? 0 : r;
+    }
+    vjh_buffer_free(&raw);
+    vjh_disconnect(connection);
+    free(key);
+    return r;
+}
+
+static int delete_file(const char *name, hid_t fapl_id)
+{
+    struct vjh_connection *connection = NULL;
+    struct vjh_file_record record;
+    struct vjh_buffer raw = {0};
+    char space[VARJFS_NAMESPACE_MAX + 1];
+    char *key = NULL;
+    int r = file_name(name, &key);
+
+    r = r == 0 ? vjh_connect(fapl_id, &connection) : r;
+    if (r == 0 && container_find(connection, key)) {
+        r = vjh_error(-EBUSY, "%s is open in this process", key);
+    }
+    if (r == 0) {
+        r = vjh_get_file(connection, key, &raw);
+        if (r == -ENOENT) {
+            r = vjh_error(r, "%s: there is no such HDF5 file in the volume", key);
+        }
+    }
+    r = r == 0 ? vjh_file_record_decode((struct vjh_slice){raw.data, raw.len}, &record) : r;
+    r = r == 0 ? vjh_delete_file(connection, key) : r;
+    if (r == 0) {
+        space_name(space, record.id);
+        r = vjh_delete_space(connection, space);
+    }
+    vjh_buffer_free(&raw);
+    vjh_disconnect(connection);
+    free(key);
+    return r;
+}
+
+static int reopen(struct vjh_file *f, void **out)
+{
+    struct vjh_file *again = NULL;
+    int r;
+
+    f->container->refs++;
+    r = file_new(f->container, f->name, f->intent, f->fapl_id, &again);
+    *out = again;
+    return r;
+}
+
+static herr_t file_specific(void *obj, H5VL_file_specific_args_t *args, hid_t dxpl_id,
+                            void **req)
+{
+    struct vjh_file *f = obj ? ((struct vjh_object *)obj)->file : NULL;
+    const struct vjh_object *other;
+    int r = 0;
+
+    (void)dxpl_id;
+    (void)req;
+    switch (args->op_type) {
+    case H5VL_FILE_FLUSH:
+        r = vjh_sync(f->container->connection);
+        break;
+    case H5VL_FILE_REOPEN:
+        r = reopen(f, args->args.reopen.file);
+        break;
+    case H5VL_FILE_IS_ACCESSIBLE:
+        r = is_accessible(args->args.is_accessible.filename,
+                          args->args.is_accessible.fapl_id,
+                          args->args.is_accessible.accessible);
+        break;
+    case H5VL_FILE_DELETE:
+        r = delete_file(args->args.del.filename, args->args.del.fapl_id);
+        break;
+    case H5VL_FILE_IS_EQUAL:
+        other = args->args.is_equal.obj2;
+        *args->args.is_equal.same_file = other && other->file->container == f->container;
+        break;
+    default:
+        r = -ENOTSUP;
+    }
+    VJH_RETURN(r);
+}
+
+static herr_t file_optional(void *obj, H5VL_optional_args_t *args, hid_t dxpl_id,
+                            void **req)
+{
+    (void)obj;
+    (void)args;
+    (void)dxpl_id;
+    (void)req;
+    VJH_RETURN(vjh_error(-ENOTSUP, "what only HDF5's own file format has: varjfs keeps "
+                                   "no such file"));
+}
+
+const H5VL_file_class_t vjh_file_class = {
+    .create = file_create,
+    .open = file_open,
+    .get = file_get,
+    .specific = file_specific,
+    .optional = file_optional,
+    .close = file_close,
+};
