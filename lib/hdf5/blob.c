@@ -241,7 +241,7 @@ static int put(struct vjh_object *owner, const void *buf, size_t size, struct id
 
 static herr_t blob_put(void *obj, const void *buf, size_t size, void *blob_id, void *ctx)
 {
-    struct id id;
+    struct id id = {0};
     int rc;
 
     (void)obj;

@@ -136,7 +136,7 @@ static void writer_end(struct writer *w, struct vjh_buffer *out)
 int vjh_header_encode(const struct vjh_header *h, struct vjh_buffer *out)
 {
     const struct vjh_slice parts[] = {h->plist, h->type, h->space, h->transform};
-    struct writer w;
+    struct writer w = {0};
     int r = writer_init(&w, "object", 24, parts, 4);
 
     *out = (struct vjh_buffer){0};
@@ -159,7 +159,7 @@ int vjh_header_encode(const struct vjh_header *h, struct vjh_buffer *out)
 int vjh_link_encode(const struct vjh_link *l, struct vjh_buffer *out)
 {
     const struct vjh_slice parts[] = {l->name, l->target};
-    struct writer w;
+    struct writer w = {0};
     int r = writer_init(&w, "link", 24, parts, 2);
 
     *out = (struct vjh_buffer){0};
@@ -182,7 +182,7 @@ int vjh_link_encode(const struct vjh_link *l, struct vjh_buffer *out)
 int vjh_attribute_encode(const struct vjh_attribute_record *a, struct vjh_buffer *out)
 {
     const struct vjh_slice parts[] = {a->name, a->type, a->space, a->data};
-    struct writer w;
+    struct writer w = {0};
     int r = writer_init(&w, "attribute", 32, parts, 4);
 
     *out = (struct vjh_buffer){0};
@@ -205,7 +205,7 @@ int vjh_attribute_encode(const struct vjh_attribute_record *a, struct vjh_buffer
 
 int vjh_file_record_encode(const struct vjh_file_record *f, struct vjh_buffer *out)
 {
-    struct writer w;
+    struct writer w = {0};
     int r = writer_init(&w, "file", 8 + VJH_FILE_ID_BYTES + 8, &f->fcpl, 1);
 
     *out = (struct vjh_buffer){0};
