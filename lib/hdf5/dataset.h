@@ -15,7 +15,8 @@
 #define VJH_CHUNK_BYTES_MAX (UINT64_C(4) << 30)
 #define VJH_COMPACT_BYTES_MAX 65520u
 #define VJH_FILTERS_MAX 32u
-#define VJH_FILTER_VALUES_MAX 4096u
+/* As many as H5Pget_filter2 returns. */
+#define VJH_FILTER_VALUES_MAX 256u
 /* Of the property "varjfs_transform". */
 #define VJH_TRANSFORM_MAX 127u
 /* Of an object's name: ID, ".c", and a point and digits for each coordinate. */

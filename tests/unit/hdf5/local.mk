@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+# Programs that use HDF5, with the connector and varjfsd of this build.
+
+if HAVE_HDF5
+UNIT_TESTS += tests/unit/hdf5/test-dataset
+tests_unit_hdf5_test_dataset_SOURCES = tests/unit/hdf5/test-dataset.c
+tests_unit_hdf5_test_dataset_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
+	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
+tests_unit_hdf5_test_dataset_LDADD = $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
+tests_unit_hdf5_test_dataset_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/lib
+EXTRA_tests_unit_hdf5_test_dataset_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs.varjfs
+endif

@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-dataset.c - datasets through the connector and varjfsd of this build, beside a
+ * plain array
+ *
+ * Datasets of random type, shape, layout, fill value and filters are written, read, grown
+ * and shrunk by random selections.  VARJFS_TEST_SEED and VARJFS_TEST_ROUNDS change the
+ * walk; the seed is printed.
+ */
+#include "../../lib/test.h"
+
+#include <H5VLconnector.h>
+#include <hdf5.h>
+
+#include <varjfs/hdf5.h>
+
+#define RANK_MAX 3
+#define DIM_MAX 14
+#define CELLS (DIM_MAX * DIM_MAX * DIM_MAX)
+
+static char *directory;
+static hid_t file;
+
+static uint64_t state_of_random;
+
+static unsigned pick(unsigned below)
+{
+    state_of_random = state_of_random * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(state_of_random >> 33) % below;
+}
+
+/* ---- the file ---------------------------------------------------------------------- */
+
+static int start(void **state)
+{
+    g_autofree char *source = NULL, *command = NULL;
+
+    (void)state;
+    directory = vj_test_make_dir();
+    source = g_build_filename(directory, "volume", NULL);
+    command = g_strdup_printf("%s/mkfs.varjfs %s >/dev/null", VARJFS_SBINDIR, source);
+    assert_int_equal(mkdir(source, 0700), 0);
+    assert_int_equal(system(command), 0);
+    setenv("VARJFS_SOURCE", source, 1);
+    file = H5Fcreate("model.h5", H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(file >= 0);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    assert_true(H5Fclose(file) >= 0);
+    H5close();
+    vj_test_remove_dir(directory);
+    return 0;
+}
+
+static void reopen_file(void)
+{
+    assert_true(H5Fclose(file) >= 0);
+    file = H5Fopen("model.h5", H5F_ACC_RDWR, H5P_DEFAULT);
+    assert_true(file >= 0);
+}
+
+/* ---- the model --------------------------------------------------------------------- */
+
+typedef struct Model {
+    hid_t dataset, mem_type;
+    char name[32];
+    int rank;
+    hsize_t dims[RANK_MAX], chunk[RANK_MAX];
+    bool is_chunked, is_extendible;
+    int fill;
+    int cells[CELLS]; /* element x, y, z at (x * DIM_MAX + y) * DIM_MAX + z */
+} Model;
+
+static size_t cell(const Model *m, const hsize_t *at)
+{
+    size_t out = 0;
+
+    for (int i = 0; i < RANK_MAX; i++) {
+        out = out * DIM_MAX + (i < m->rank ? (size_t)at[i] : 0);
+    }
+    return out;
+}
+
+static hid_t stored_type(void)
+{
+    static const char *const names[] = {"a", "b"};
+    hid_t type;
+
+    switch (pick(6)) {
+    case 0:
+        return H5Tcopy(H5T_NATIVE_INT);
+    case 1:
+        return H5Tcopy(H5T_STD_I16BE);
+    case 2:
+        return H5Tcopy(H5T_STD_I8LE);
+    case 3:
+        return H5Tcopy(H5T_IEEE_F64LE);
+    case 4:
+        return H5Tcopy(H5T_STD_I64BE);
+    default:
+        type = H5Tcreate(H5T_COMPOUND, 12);
+        H5Tinsert(type, names[0], 0, H5T_STD_I64LE);
+        H5Tinsert(type, names[1], 8, H5T_STD_I32BE);
+        return type;
+    }
+}
+
+static hid_t properties(Model *m)
+{
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE);
+
+    if (m->is_chunked) {
+        H5Pset_chunk(dcpl, m->rank, m->chunk);
+        if (pick(2) == 0) {
+            H5Pset_shuffle(dcpl);
+            H5Pset_deflate(dcpl, 3);
+        }
+        if (pick(4) == 0) {
+            H5Pset_fletcher32(dcpl);
+        }
+        if (pick(4) == 0) {
+            H5Pset_chunk_opts(dcpl, H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS);
+        }
+    } else if (pick(4) == 0) {
+        H5Pset_layout(dcpl, H5D_COMPACT);
+    }
+    if (pick(5) == 0) {
+        varjfs_hdf5_set_transform(dcpl, "none");
+    }
+    return dcpl;
+}
+
+static void create(Model *m, unsigned number)
+{
+    hid_t type, space, dcpl;
+    hsize_t max[RANK_MAX];
+    bool is_compound;
+
+    memset(m, 0, sizeof *m);
+    snprintf(m->name, sizeof m->name, "d%u", number);
+    m->rank = 1 + (int)pick(RANK_MAX);
+    m->is_chunked = pick(3) != 0;
+    m->is_extendible = m->is_chunked && pick(2) == 0;
+    for (int i = 0; i < m->rank; i++) {
+        m->dims[i] = 1 + pick(DIM_MAX);
+        max[i] = m->is_extendible ? H5S_UNLIMITED : m->dims[i];
+        m->chunk[i] = 1 + pick((unsigned)m->dims[i]);
+    }
+    type = stored_type();
+    is_compound = H5Tget_class(type) == H5T_COMPOUND;
+    /* Of a compound only member b is looked at: a has to stay what it is. */
+    m->mem_type = is_compound ? H5Tcreate(H5T_COMPOUND, sizeof(int)) : H5T_NATIVE_INT;
+    if (is_compound) {
+        H5Tinsert(m->mem_type, "b", 0, H5T_NATIVE_INT);
+    }
+    dcpl = properties(m);
+    if (pick(2) == 0) {
+        m->fill = (int)pick(200) - 100;
+        H5Pset_fill_value(dcpl, m->mem_type, &m->fill);
+    }
+    for (size_t i = 0; i < CELLS; i++) {
+        m->cells[i] = m->fill;
+    }
+    space = H5Screate_simple(m->rank, m->dims, max);
+    m->dataset = H5Dcreate2(file, m->name, type, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    assert_true(m->dataset >= 0);
+    H5Sclose(space);
+    H5Pclose(dcpl);
+    H5Tclose(type);
+}
+
+static void destroy(Model *m)
+{
+    assert_true(H5Dclose(m->dataset) >= 0);
+    if (H5Tget_class(m->mem_type) == H5T_COMPOUND) {
+        H5Tclose(m->mem_type);
+    }
+    if (pick(2) == 0) {
+        assert_true(H5Ldelete(file, m->name, H5P_DEFAULT) >= 0);
+    }
+}
+
+/* ---- selections -------------------------------------------------------------------- */
+
+static void slab(const Model *m, hid_t space, H5S_seloper_t op)
+{
+    hsize_t start[RANK_MAX], stride[RANK_MAX], count[RANK_MAX], block[RANK_MAX];
+
+    for (int i = 0; i < m->rank; i++) {
+        hsize_t left;
+
+        start[i] = pick((unsigned)m->dims[i]);
+        left = m->dims[i] - start[i];
+        block[i] = 1 + pick((unsigned)left);
+        stride[i] = block[i] + pick(3);
+        count[i] = 1 + pick((unsigned)((left - block[i]) / stride[i] + 1));
+    }
+    assert_true(H5Sselect_hyperslab(space, op, start, stride, count, block) >= 0);
+}
+
+static void points(const Model *m, hid_t space)
+{
+    size_t count = 1 + pick(20);
+    hsize_t at[20][RANK_MAX], flat[20 * RANK_MAX];
+
+    for (size_t p = 0; p < count; p++) {
+        for (int i = 0; i < m->rank; i++) {
+            at[p][i] = pick((unsigned)m->dims[i]);
+            flat[p * (size_t)m->rank + (size_t)i] = at[p][i];
+        }
+    }
+    assert_true(H5Sselect_elements(space, H5S_SELECT_SET, count, flat) >= 0);
+}
+
+static hid_t selection(const Model *m)
+{
+    hid_t space = H5Dget_space(m->dataset);
+
+    assert_true(space >= 0);
+    switch (pick(5)) {
+    case 0:
+        break;
+    case 1:
+        points(m, space);
+        break;
+    case 2:
+        slab(m, space, H5S_SELECT_SET);
+        slab(m, space, H5S_SELECT_OR);
+        break;
+    default:
+        slab(m, space, H5S_SELECT_SET);
+    }
+    return space;
+}
+
+/* Memory of every third element, or of one after the other. */
+static hid_t memory(hsize_t count, hsize_t stride)
+{
+    hsize_t all = count * stride, start = 0;
+    hid_t space = H5Screate_simple(1, &all, NULL);
+
+    if (stride > 1) {
+        assert_true(H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, &stride, &count,
+                                        NULL) >= 0);
+    }
+    return space;
+}
+
+/* Calls for each selected element, in the order of the selection. */
+static void apply(Model *m, hid_t space, int *values, hsize_t stride, bool is_write)
+{
+    hid_t iterator = H5Ssel_iter_create(space, 1, 0);
+    hsize_t offsets[64], at[RANK_MAX];
+    size_t lengths[64], n, elements, next = 0;
+
+    while (H5Ssel_iter_get_seq_list(iterator, 64, SIZE_MAX, &n, &elements, offsets,
+                                    lengths) >= 0 &&
+           n > 0) {
+        for (size_t s = 0; s < n; s++) {
+            for (size_t e = 0; e < lengths[s]; e++) {
+                hsize_t rest = offsets[s] + e;
+
+                for (int i = m->rank - 1; i >= 0; i--) {
+                    at[i] = rest % m->dims[i];
+                    rest /= m->dims[i];
+                }
+                if (is_write) {
+                    m->cells[cell(m, at)] = values[next];
+                } else if (m->cells[cell(m, at)] != values[next]) {
+                    fail_msg("%s: element %" PRIu64 " is %d, not %d", m->name,
+                             (uint64_t)(offsets[s] + e), values[next],
+                             m->cells[cell(m, at)]);
+                }
+                next += stride;
+            }
+        }
+    }
+    H5Ssel_iter_close(iterator);
+}
+
+static void transfer(Model *m, bool is_write)
+{
+    hid_t space = selection(m), mem;
+    hsize_t count = (hsize_t)H5Sget_select_npoints(space), stride = pick(3) == 0 ? 3 : 1;
+    g_autofree int *values = g_new0(int, count * stride);
+    herr_t rc;
+
+    mem = memory(count, stride);
+    for (hsize_t i = 0; i < count * stride && is_write; i++) {
+        values[i] = (int)pick(200) - 100;
+    }
+    rc = is_write ? H5Dwrite(m->dataset, m->mem_type, mem, space, H5P_DEFAULT, values)
+                  : H5Dread(m->dataset, m->mem_type, mem, space, H5P_DEFAULT, values);
+    assert_true(rc >= 0);
+    apply(m, space, values, stride, is_write);
+    H5Sclose(mem);
+    H5Sclose(space);
+}
+
+static void resize(Model *m)
+{
+    hsize_t dims[RANK_MAX], at[RANK_MAX];
+
+    for (int i = 0; i < m->rank; i++) {
+        dims[i] = 1 + pick(DIM_MAX);
+    }
+    assert_true(H5Dset_extent(m->dataset, dims) >= 0);
+    for (size_t c = 0; c < CELLS; c++) {
+        size_t rest = c;
+        bool is_kept = true;
+
+        for (int i = RANK_MAX - 1; i >= 0; i--) {
+            at[i] = rest % DIM_MAX;
+            rest /= DIM_MAX;
+            is_kept = is_kept && (i >= m->rank || at[i] < dims[i]);
+        }
+        if (!is_kept) {
+            m->cells[c] = m->fill;
+        }
+    }
+    memcpy(m->dims, dims, sizeof dims);
+}
+
+static void reopen(Model *m)
+{
+    assert_true(H5Dclose(m->dataset) >= 0);
+    if (pick(4) == 0) {
+        reopen_file();
+    }
+    m->dataset = H5Dopen2(file, m->name, H5P_DEFAULT);
+    assert_true(m->dataset >= 0);
+}
+
+static unsigned setting(const char *name, unsigned otherwise)
+{
+    const char *value = getenv(name);
+
+    return value == NULL ? otherwise : (unsigned)strtoul(value, NULL, 10);
+}
+
+static void test_model(void **state)
+{
+    unsigned seed = setting("VARJFS_TEST_SEED", (unsigned)time(NULL));
+    unsigned rounds = setting("VARJFS_TEST_ROUNDS", 40);
+    g_autofree Model *m = g_new0(Model, 1);
+
+    (void)state;
+    printf("# seed %u\n", seed);
+    state_of_random = seed;
+    for (unsigned r = 0; r < rounds; r++) {
+        unsigned steps = 3 + pick(20);
+
+        create(m, r);
+        for (unsigned s = 0; s < steps; s++) {
+            switch (pick(8)) {
+            case 0:
+                if (m->is_extendible) {
+                    resize(m);
+                }
+                break;
+            case 1:
+                reopen(m);
+                break;
+            case 2:
+            case 3:
+            case 4:
+                transfer(m, true);
+                break;
+            default:
+                transfer(m, false);
+            }
+        }
+        destroy(m);
+    }
+}
+
+/* ---- members of compounds ---------------------------------------------------------- */
+
+typedef struct Pair {
+    int64_t a;
+    int b;
+} Pair;
+
+static void test_members(void **state)
+{
+    hid_t both = H5Tcreate(H5T_COMPOUND, sizeof(Pair)), one, space, dataset;
+    Pair pairs[10], got[10];
+    int b[10], only[10] = {0};
+    hsize_t dim = 10;
+
+    (void)state;
+    H5Tinsert(both, "a", offsetof(Pair, a), H5T_NATIVE_INT64);
+    H5Tinsert(both, "b", offsetof(Pair, b), H5T_NATIVE_INT);
+    one = H5Tcreate(H5T_COMPOUND, sizeof(int));
+    H5Tinsert(one, "b", 0, H5T_NATIVE_INT);
+    memset(pairs, 0, sizeof pairs);
+    memset(got, 0, sizeof got);
+    for (int i = 0; i < 10; i++) {
+        pairs[i].a = i * 1000;
+        pairs[i].b = i;
+        b[i] = -i;
+    }
+    space = H5Screate_simple(1, &dim, NULL);
+    dataset = H5Dcreate2(file, "members", both, space, H5P_DEFAULT, H5P_DEFAULT,
+                         H5P_DEFAULT);
+    assert_true(dataset >= 0);
+    assert_true(H5Dwrite(dataset, both, H5S_ALL, H5S_ALL, H5P_DEFAULT, pairs) >= 0);
+    assert_true(H5Dwrite(dataset, one, H5S_ALL, H5S_ALL, H5P_DEFAULT, b) >= 0);
+    assert_true(H5Dread(dataset, both, H5S_ALL, H5S_ALL, H5P_DEFAULT, got) >= 0);
+    assert_true(H5Dread(dataset, one, H5S_ALL, H5S_ALL, H5P_DEFAULT, only) >= 0);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(got[i].a, i * 1000);
+        assert_int_equal(got[i].b, -i);
+        assert_int_equal(only[i], -i);
+    }
+    H5Dclose(dataset);
+    H5Sclose(space);
+    H5Tclose(one);
+    H5Tclose(both);
+}
+
+/* ---- variable length --------------------------------------------------------------- */
+
+static hid_t text_type(void)
+{
+    hid_t type = H5Tcopy(H5T_C_S1);
+
+    assert_true(H5Tset_size(type, H5T_VARIABLE) >= 0);
+    return type;
+}
+
+static void read_texts(hid_t dataset, hid_t type, hid_t space, const char *const *want)
+{
+    char *got[4] = {0};
+
+    assert_true(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, got) >= 0);
+    for (size_t i = 0; i < 4; i++) {
+        if (want[i] == NULL) {
+            assert_null(got[i]);
+        } else {
+            assert_non_null(got[i]);
+            assert_string_equal(got[i], want[i]);
+        }
+    }
+    assert_true(H5Treclaim(type, space, H5P_DEFAULT, got) >= 0);
+}
+
+/* Also with a fill value, with chunks and filters, after a partial write, and after the
+ * file was opened again. */
+static void test_texts(void **state)
+{
+    static const char *const all[] = {"one", "", "three and more", "4"};
+    static const char *const partly[] = {"fill", "fill", "x", "y"};
+    const char *fill = "fill";
+    hid_t type = text_type(), dcpl, dataset, part, mem;
+    hsize_t dim = 4, chunk = 3, start = 2, count = 2;
+    hid_t space = H5Screate_simple(1, &dim, NULL);
+
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        g_autofree char *name = g_strdup_printf("texts%d", kind);
+
+        dcpl = H5Pcreate(H5P_DATASET_CREATE);
+        assert_true(H5Pset_fill_value(dcpl, type, &fill) >= 0);
+        if (kind > 0) {
+            H5Pset_chunk(dcpl, 1, &chunk);
+        }
+        if (kind > 1) {
+            H5Pset_deflate(dcpl, 1);
+        }
+        dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+        assert_true(dataset >= 0);
+        part = H5Screate_simple(1, &dim, NULL);
+        mem = H5Screate_simple(1, &count, NULL);
+        H5Sselect_hyperslab(part, H5S_SELECT_SET, &start, NULL, &count, NULL);
+        assert_true(H5Dwrite(dataset, type, mem, part, H5P_DEFAULT, partly + 2) >= 0);
+        read_texts(dataset, type, space, partly);
+        H5Dclose(dataset);
+        reopen_file();
+        dataset = H5Dopen2(file, name, H5P_DEFAULT);
+        assert_true(dataset >= 0);
+        read_texts(dataset, type, space, partly);
+        assert_true(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, all) >= 0);
+        read_texts(dataset, type, space, all);
+        H5Dclose(dataset);
+        H5Sclose(mem);
+        H5Sclose(part);
+        H5Pclose(dcpl);
+    }
+    H5Sclose(space);
+    H5Tclose(type);
+}
+
+/* ---- long ones --------------------------------------------------------------------- */
+
+static void test_long(void **state)
+{
+    static const hsize_t sizes[] = {1 << 20, 4 << 20, 20 << 20};
+
+    (void)state;
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        g_autofree char *name = g_strdup_printf("long%zu", i);
+        g_autofree uint8_t *bytes = g_malloc(sizes[i]), *got = g_malloc0(sizes[i]);
+        hid_t space = H5Screate_simple(1, &sizes[i], NULL), dataset;
+        hsize_t stored = 0;
+
+        for (hsize_t b = 0; b < sizes[i]; b++) {
+            bytes[b] = (uint8_t)(b * 7 + (b >> 12));
+        }
+        dataset = H5Dcreate2(file, name, H5T_NATIVE_UINT8, space, H5P_DEFAULT,
+                             H5P_DEFAULT, H5P_DEFAULT);
+        assert_true(dataset >= 0);
+        assert_int_equal(H5Dget_storage_size(dataset), 0);
+        assert_true(H5Dwrite(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                             bytes) >= 0);
+        stored = H5Dget_storage_size(dataset);
+        assert_int_equal(stored, sizes[i]);
+        H5Dclose(dataset);
+        dataset = H5Dopen2(file, name, H5P_DEFAULT);
+        assert_true(H5Dread(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                            got) >= 0);
+        assert_memory_equal(got, bytes, sizes[i]);
+        H5Dclose(dataset);
+        H5Sclose(space);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_long),
+    cmocka_unit_test(test_members),
+    cmocka_unit_test(test_texts),
+    cmocka_unit_test(test_model),
+};
+
+int main(int argc, char **argv)
+{
+    g_autofree char *path = g_strdup_printf("%s:%s", VARJFS_SBINDIR, getenv("PATH"));
+
+    if (argc == 3 && strcmp(argv[1], "-p") == 0) {
+        cmocka_set_test_filter(argv[2]);
+    }
+    setenv("PATH", path, 1);
+    setenv("HDF5_PLUGIN_PATH", VARJFS_SBINDIR "/.libs", 1);
+    setenv("HDF5_VOL_CONNECTOR", "varjfs", 1);
+    setenv("CMOCKA_MESSAGE_OUTPUT", "TAP", 0);
+    return cmocka_run_group_tests(tests, start, stop);
+}
