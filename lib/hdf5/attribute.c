@@ -438,26 +438,47 @@ static void *attr_open(void *obj, const H5VL_loc_params_t *loc, const char *name
 
 /* ---- data -------------------------------------------------------------------------- */
 
-static int data_read(struct vjh_attribute *a, size_t len, struct vjh_buffer *out)
+static int data_batch(struct vjh_attribute *a, struct vjh_buffer *out,
+                      struct varjfs_object_status *status, size_t *got)
 {
     struct vjh_container *c = a->o.file->container;
-    size_t got = 0;
     varjfs_batch *b;
-    int r;
+    int r = vjh_batch(c->connection, false, &b);
 
-    *out = (struct vjh_buffer){.data = malloc(len ? len : 1), .len = len};
-    if (!out->data) {
-        return -ENOMEM;
+    if (r != 0) {
+        return r;
     }
-    r = vjh_batch(c->connection, false, &b);
+    r = varjfs_object_status(b, c->space, a->o.data_name, status, NULL);
     if (r == 0) {
-        r = varjfs_object_read(b, c->space, a->o.data_name, out->data, len, 0, &got, NULL);
-        r = r == 0 ? varjfs_batch_execute(b) : r;
-        varjfs_batch_free(b);
+        r = varjfs_object_read(b, c->space, a->o.data_name, out->data, out->len, 0, got,
+                               NULL);
     }
-    if (r == -ENOENT || (r == 0 && got != len)) {
+    r = r == 0 ? varjfs_batch_execute(b) : r;
+    varjfs_batch_free(b);
+    return r;
+}
+
+/* At least @len bytes; behind these stands what variable-length elements refer to. */
+static int data_read(struct vjh_attribute *a, size_t len, struct vjh_buffer *out)
+{
+    struct varjfs_object_status status = {.size = sizeof status, .bytes = len};
+    size_t got = 0;
+    int r = 0;
+
+    *out = (struct vjh_buffer){0};
+    do {
+        free(out->data);
+        out->len = status.bytes > len ? (size_t)status.bytes : len;
+        out->data = malloc(out->len + 1);
+        r = out->data ? data_batch(a, out, &status, &got) : -ENOMEM;
+        if (r == 0 && status.bytes > ATTRIBUTE_BYTES_MAX) {
+            r = vjh_error(-EIO, "attribute %.200s: its data are too long", a->name);
+        }
+    } while (r == 0 && status.bytes > out->len);
+    if (r == -ENOENT || (r == 0 && got < len)) {
         r = vjh_error(-EIO, "attribute %.200s: its data are missing", a->name);
     }
+    out->len = got;
     if (r != 0) {
         vjh_buffer_free(out);
     }
@@ -535,7 +556,7 @@ static int attribute_write(struct vjh_attribute *a, hid_t mem_type_id, const voi
 {
     struct vjh_container *c = a->o.file->container;
     struct vjh_attribute_record rec;
-    struct vjh_buffer raw = {0}, data = {0};
+    struct vjh_buffer raw = {0}, data = {0}, before = {0};
     uint64_t old_data_id;
     size_t len;
     bool in_object;
@@ -548,10 +569,21 @@ static int attribute_write(struct vjh_attribute *a, hid_t mem_type_id, const voi
         return r;
     }
     old_data_id = rec.data_id;
-    in_object = len > VJH_ATTRIBUTE_INLINE_MAX;
-    rec.data_id = in_object || a->has_blobs ? vjh_random() | 1 : 0;
+    use_data_id(a, old_data_id);
+    if (rec.flags & VJH_NOT_WRITTEN) {
+        rec.data = (struct vjh_slice){0};
+    } else if (rec.flags & VJH_DATA_IN_OBJECT) {
+        r = data_read(a, len, &before);
+        rec.data = (struct vjh_slice){before.data, before.len};
+    }
+    if (r == 0) {
+        r = vjh_convert_write(&a->o, a->type_id, mem_type_id, a->count, buf, rec.data,
+                              &data);
+    }
+    vjh_buffer_free(&before);
+    in_object = data.len > VJH_ATTRIBUTE_INLINE_MAX;
+    rec.data_id = in_object ? vjh_random() | 1 : 0;
     use_data_id(a, rec.data_id);
-    r = vjh_convert_write(&a->o, a->type_id, mem_type_id, a->count, buf, &data);
     rec.flags &= (uint16_t) ~(VJH_NOT_WRITTEN | VJH_DATA_IN_OBJECT);
     rec.data = (struct vjh_slice){data.data, data.len};
     if (r == 0 && in_object) {

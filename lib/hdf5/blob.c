@@ -299,10 +299,10 @@ static bool find(const struct vjh_blobs *b, const struct id *id, struct vjh_slic
     *begin = 0;
     if (id->segment == SEGMENT_FILL) {
         *from = (struct vjh_slice){b->fill.data, b->fill.len};
-    } else if (id->segment == SEGMENT_BESIDE) {
-        *from = b->beside;
     } else if (id->segment == b->out_segment) {
         *from = (struct vjh_slice){b->out.data, b->out.len};
+    } else if (id->segment == SEGMENT_BESIDE) {
+        *from = b->beside;
     } else {
         *from = (struct vjh_slice){b->in.data, b->in.len};
         *begin = b->in_offset;
@@ -530,6 +530,26 @@ static int begin_beside(struct vjh_object *owner, uint64_t segment)
     return 0;
 }
 
+/* They come first, so that ids of them stay right. */
+static int keep_beside(struct vjh_object *owner, struct vjh_slice blobs)
+{
+    struct vjh_blobs *b = owner->blobs;
+    int rc;
+
+    if (blobs.len == 0) {
+        return 0;
+    }
+    if (blobs.len > BLOB_BYTES_MAX) {
+        return vjh_error(-EFBIG, "variable-length data are too long for one value");
+    }
+    rc = reserve(b, blobs.len);
+    if (rc == 0) {
+        memcpy(b->out.data, blobs.data, blobs.len);
+        b->out.len = blobs.len;
+    }
+    return rc;
+}
+
 int vjh_blobs_fill(struct vjh_object *owner, hid_t dcpl_id, hid_t stored_type_id,
                    void *element, struct vjh_buffer *blobs)
 {
@@ -612,13 +632,58 @@ static int measure(hid_t src_id, hid_t dst_id, hid_t stored_id, hid_t mem_type_i
     return out->is_same ? 0 : vjh_conversion(src_id, dst_id, &out->background);
 }
 
+/* What the conversion left in the buffer, and the blobs behind that. */
+static int take_beside(struct vjh_object *owner, size_t bytes, struct vjh_buffer *out)
+{
+    struct vjh_buffer *blobs = &owner->blobs->out;
+    uint8_t *longer = realloc(out->data, bytes + blobs->len + 1);
+
+    if (longer == NULL) {
+        return -ENOMEM;
+    }
+    if (blobs->len > 0) {
+        memcpy(longer + bytes, blobs->data, blobs->len);
+    }
+    *out = (struct vjh_buffer){longer, bytes + blobs->len};
+    return 0;
+}
+
+static int convert_beside(struct vjh_object *owner, const struct sizes *sizes,
+                          hid_t mem_type_id, hid_t stored_id, size_t count,
+                          struct vjh_slice before, void *buffer)
+{
+    size_t bytes = sizes->stored * count;
+    uint8_t *background = NULL;
+    int rc;
+
+    if (sizes->background != H5T_BKG_NO) {
+        background = calloc(1, sizes->buffer + 1);
+        if (background == NULL) {
+            return -ENOMEM;
+        }
+    }
+    if (sizes->background == H5T_BKG_YES && before.len >= bytes && bytes > 0) {
+        memcpy(background, before.data, bytes);
+        /* What is kept has its blobs there; they are kept with it. */
+        rc = keep_beside(owner, (struct vjh_slice){(const uint8_t *)before.data + bytes,
+                                                   before.len - bytes});
+        if (rc != 0) {
+            free(background);
+            return rc;
+        }
+    }
+    rc = vjh_convert(owner, mem_type_id, stored_id, count, buffer, background,
+                     H5P_DEFAULT);
+    free(background);
+    return rc;
+}
+
 int vjh_convert_write(struct vjh_object *owner, hid_t type_id, hid_t mem_type_id,
-                      size_t count, const void *buf, struct vjh_buffer *out)
+                      size_t count, const void *buf, struct vjh_slice before,
+                      struct vjh_buffer *out)
 {
     struct sizes sizes;
-    void *background = NULL, *longer;
     hid_t stored_id;
-    size_t bytes;
     int rc = vjh_stored_type(owner->file, type_id, &stored_id);
 
     *out = (struct vjh_buffer){0};
@@ -635,33 +700,18 @@ int vjh_convert_write(struct vjh_object *owner, hid_t type_id, hid_t mem_type_id
     }
     if (rc == 0) {
         memcpy(out->data, buf, sizes.memory * count);
-        if (!sizes.is_same && sizes.background != H5T_BKG_NO) {
-            background = calloc(1, sizes.buffer + 1);
-            rc = background == NULL ? -ENOMEM : 0;
+        if (!sizes.is_same) {
+            rc = convert_beside(owner, &sizes, mem_type_id, stored_id, count, before,
+                                out->data);
         }
-    }
-    if (rc == 0 && !sizes.is_same) {
-        rc = vjh_convert(owner, mem_type_id, stored_id, count, out->data, background,
-                         H5P_DEFAULT);
     }
     if (rc == 0) {
-        bytes = sizes.stored * count;
-        longer = realloc(out->data, bytes + owner->blobs->out.len + 1);
-        rc = longer == NULL ? -ENOMEM : 0;
-        if (rc == 0) {
-            out->data = longer;
-            out->len = bytes + owner->blobs->out.len;
-            if (owner->blobs->out.len > 0) {
-                memcpy((uint8_t *)longer + bytes, owner->blobs->out.data,
-                       owner->blobs->out.len);
-            }
-        }
+        rc = take_beside(owner, sizes.stored * count, out);
     }
     if (owner->blobs != NULL) {
         owner->blobs->out_segment = 0;
         owner->blobs->out.len = 0;
     }
-    free(background);
     H5Tclose(stored_id);
     if (rc != 0) {
         vjh_buffer_free(out);

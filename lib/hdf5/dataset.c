@@ -242,10 +242,15 @@ static void *dataset_open(void *obj, const H5VL_loc_params_t *loc, const char *n
     struct vjh_target target;
     struct vjh_header h;
     struct vjh_buffer raw;
-    int rc = vjh_object_find(from, loc, name, VJH_DATASET, &target, &h, &raw);
+    int rc = H5Pisa_class(dapl_id, H5P_DATASET_ACCESS) > 0
+                 ? 0
+                 : vjh_error(-EINVAL, "this is not a dataset access property list");
 
     (void)dxpl_id;
     (void)req;
+    if (rc == 0) {
+        rc = vjh_object_find(from, loc, name, VJH_DATASET, &target, &h, &raw);
+    }
     if (rc == 0) {
         rc = vjh_dataset_new(from->file, target.id, target.path, &h, &out);
         vjh_buffer_free(&raw);

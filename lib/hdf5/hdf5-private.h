@@ -417,13 +417,15 @@ extern const H5VL_blob_class_t vjh_blob_class;
 /*
  * Converts a whole buffer of an attribute
  *
- * @owner    whose blobs (owner->data_name) variable-length data and references are
  * @type_id  what is stored
- * @out      owned; blobs that it refers to have been written
+ * @before   what was stored before, for members that @mem_type_id lacks; empty: nothing
+ * @out      owned: @count elements, and behind them the variable-length data and references
+ *           that these refer to
  */
 int vjh_convert_write(struct vjh_object *owner, hid_t type_id, hid_t mem_type_id,
-                      size_t count, const void *buf, struct vjh_buffer *out);
-/* @data: bytes as they were stored, of hostile length and content. */
+                      size_t count, const void *buf, struct vjh_slice before,
+                      struct vjh_buffer *out);
+/* @data: all of it as it was stored, of hostile length and content. */
 int vjh_convert_read(struct vjh_object *owner, hid_t type_id, hid_t mem_type_id,
                      size_t count, struct vjh_slice data, void *buf);
 /* Bytes of an element as it is stored. */
