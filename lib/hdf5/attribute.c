@@ -2,9 +2,9 @@
 /*
  * Attributes: the callbacks of H5A
  *
- * An attribute is one key of its object.  Data that are long, or that have blobs, get a new
- * data id with each write, so that a crash leaves the old value or the new one; the objects
- * of the old value go after the key has the new one.
+ * An attribute is one key of its object; its blobs follow its elements.  Data that are too
+ * long for a key get a new object with each write, so that a crash leaves the old value or
+ * the new one; the old object goes after the key has the new one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dataset.h"
 #include "hdf5-private.h"
 
 /* Bytes of an attribute's data that are read or written at once. */
@@ -23,7 +24,6 @@ struct vjh_attribute {
     char *name;
     hid_t type_id, space_id;
     uint64_t committed_id;
-    uint64_t data_id; /* that o.blobs belongs to */
     uint8_t cset;
     bool has_blobs;
     size_t count;
@@ -60,22 +60,11 @@ static void data_name(char out[48], uint64_t id, uint64_t data_id)
     snprintf(out, 48, "%016" PRIx64 ".a.%016" PRIx64, id, data_id);
 }
 
-static void use_data_id(struct vjh_attribute *a, uint64_t data_id)
-{
-    if (a->data_id != data_id || !a->o.blobs) {
-        vjh_blobs_free(a->o.blobs);
-        a->o.blobs = NULL;
-    }
-    a->data_id = data_id;
-    data_name(a->o.data_name, a->o.node->id, data_id);
-}
-
 /* ---- records ----------------------------------------------------------------------- */
 
 static int record_get(struct vjh_container *c, uint64_t id, const char *name,
                       struct vjh_attribute_record *rec, struct vjh_buffer *raw)
 {
-    size_t len = strlen(name);
     struct vjh_key key;
     int r;
 
@@ -88,7 +77,7 @@ static int record_get(struct vjh_container *c, uint64_t id, const char *name,
     if (r == 0) {
         r = vjh_attribute_decode((struct vjh_slice){raw->data, raw->len}, rec);
     }
-    if (r == 0 && (rec->name.len != len || memcmp(rec->name.data, name, len) != 0)) {
+    if (r == 0 && !vjh_name_is(name, rec->rest)) {
         r = vjh_error(-EIO, "two long names of attributes have the same hash");
     }
     if (r != 0) {
@@ -118,7 +107,7 @@ static int add_once(struct vjh_container *c, uint64_t id, const char *name,
 {
     struct vjh_order_keys order;
     struct vjh_buffer value;
-    struct vjh_key key;
+    struct vjh_key key, user;
     varjfs_batch *b = NULL;
     int r = vjh_attribute_encode(rec, &value);
 
@@ -134,6 +123,10 @@ static int add_once(struct vjh_container *c, uint64_t id, const char *name,
         r = varjfs_kv_put(b, c->space, key.bytes, key.len, value.data, value.len,
                           VARJFS_EXCLUSIVE, result);
     }
+    if (r == 0 && rec->committed_id) {
+        vjh_key_user(&user, rec->committed_id, id, name);
+        r = varjfs_kv_put(b, c->space, user.bytes, user.len, NULL, 0, 0, NULL);
+    }
     r = r == 0 ? varjfs_batch_execute(b) : r;
     varjfs_batch_free(b);
     vjh_buffer_free(&value);
@@ -148,7 +141,7 @@ int vjh_attribute_add(struct vjh_container *c, uint64_t id, const char *name,
     uint16_t flags;
     int r = vjh_object_flags(c, id, &flags);
 
-    rec->name = (struct vjh_slice){name, strlen(name)};
+    rec->rest = vjh_name_rest(name);
     rec->flags &= (uint16_t)~VJH_HAS_ORDER;
     rec->order = 0;
     if (r == 0 && flags & VJH_ATTRIBUTE_ORDER_TRACKED) {
@@ -215,6 +208,7 @@ static int attribute_init(struct vjh_attribute *a, struct vjh_file *file,
                           struct vjh_target *t)
 {
     hssize_t count = H5Sget_simple_extent_npoints(a->space_id);
+    hid_t stored_id;
     uint16_t flags;
     char *path = t->path;
     int r;
@@ -231,8 +225,11 @@ static int attribute_init(struct vjh_attribute *a, struct vjh_file *file,
         return r;
     }
     r = vjh_object_init(&a->o, H5I_ATTR, file, t->id, flags, path);
-    if (r == 0) {
-        use_data_id(a, a->data_id);
+    /* Identifiers of types count as open objects in H5Fget_obj_count: not those of stored
+     * types, which are the same where there are no blobs. */
+    if (r == 0 && !a->has_blobs && vjh_stored_type(file, a->type_id, &stored_id) == 0) {
+        H5Tclose(a->type_id);
+        a->type_id = stored_id;
     }
     return r;
 }
@@ -269,7 +266,7 @@ static void *attr_create(void *obj, const H5VL_loc_params_t *loc, const char *na
     struct vjh_target t = {0};
     int r = a ? vjh_check_writable(from) : -ENOMEM;
 
-    (void)aapl_id;
+    r = r == 0 ? vjh_check_plist(aapl_id, "attribute access") : r;
     (void)dxpl_id;
     (void)req;
     r = r == 0 ? vjh_check_name(name) : r;
@@ -300,24 +297,23 @@ static int entry_step(void *opaque, struct vjh_slice rest, struct vjh_slice valu
 {
     struct vjh_attribute_record rec;
     struct vjh_entries *all = opaque;
+    char *name = NULL;
     int r = vjh_attribute_decode(value, &rec);
 
-    (void)rest;
+    r = r == 0 ? vjh_name_restore(rest, rec.rest, &name) : r;
     if (r == 0 && all->n == all->cap) {
         size_t cap = all->cap ? 2 * all->cap : 32;
         struct vjh_entry *v = realloc(all->v, cap * sizeof *v);
 
         if (!v) {
+            free(name);
             return -ENOMEM;
         }
         all->v = v;
         all->cap = cap;
     }
     if (r == 0) {
-        all->v[all->n] = (struct vjh_entry){.name = strndup(rec.name.data, rec.name.len),
-                                            .order = rec.order};
-        r = all->v[all->n].name ? 0 : -ENOMEM;
-        all->n += r == 0;
+        all->v[all->n++] = (struct vjh_entry){.name = name, .order = rec.order};
     }
     return r;
 }
@@ -378,7 +374,8 @@ static int find_owner(struct vjh_object *from, const H5VL_loc_params_t *loc,
     if (loc->type != H5VL_OBJECT_BY_IDX) {
         return vjh_locate(from, loc, t);
     }
-    base.loc_data.loc_by_name.name = loc->loc_data.loc_by_idx.name;
+    base.loc_data.loc_by_name = (H5VL_loc_by_name_t){loc->loc_data.loc_by_idx.name,
+                                                     loc->loc_data.loc_by_idx.lapl_id};
     r = vjh_locate(from, &base, t);
     if (r == 0) {
         const H5VL_loc_by_idx_t *by = &loc->loc_data.loc_by_idx;
@@ -399,7 +396,6 @@ static int attribute_from(struct vjh_attribute *a, const struct vjh_attribute_re
     r = r == 0 ? vjh_space_decode(rec->space, &a->space_id) : r;
     a->cset = rec->cset;
     a->committed_id = rec->committed_id;
-    a->data_id = rec->data_id;
     return r;
 }
 
@@ -412,9 +408,9 @@ static void *attr_open(void *obj, const H5VL_loc_params_t *loc, const char *name
     struct vjh_buffer raw = {0};
     struct vjh_target t = {0};
     char *found = NULL;
-    int r = find_owner(from, loc, &t, &found);
+    int r = vjh_check_plist(aapl_id, "attribute access");
 
-    (void)aapl_id;
+    r = r == 0 ? find_owner(from, loc, &t, &found) : r;
     (void)dxpl_id;
     (void)req;
     if (r == 0 && !name && !found) {
@@ -438,54 +434,47 @@ static void *attr_open(void *obj, const H5VL_loc_params_t *loc, const char *name
 
 /* ---- data -------------------------------------------------------------------------- */
 
-static int data_batch(struct vjh_attribute *a, struct vjh_buffer *out,
-                      struct varjfs_object_status *status, size_t *got)
+/* At least @len bytes; behind these stands what variable-length elements refer to. */
+/* Of an object, whose length stands in the record. */
+static int data_read(struct vjh_attribute *a, const struct vjh_attribute_record *rec,
+                     struct vjh_buffer *out)
 {
     struct vjh_container *c = a->o.file->container;
-    varjfs_batch *b;
-    int r = vjh_batch(c->connection, false, &b);
-
-    if (r != 0) {
-        return r;
-    }
-    r = varjfs_object_status(b, c->space, a->o.data_name, status, NULL);
-    if (r == 0) {
-        r = varjfs_object_read(b, c->space, a->o.data_name, out->data, out->len, 0, got,
-                               NULL);
-    }
-    r = r == 0 ? varjfs_batch_execute(b) : r;
-    varjfs_batch_free(b);
-    return r;
-}
-
-/* At least @len bytes; behind these stands what variable-length elements refer to. */
-static int data_read(struct vjh_attribute *a, size_t len, struct vjh_buffer *out)
-{
-    struct varjfs_object_status status = {.size = sizeof status, .bytes = len};
+    const uint8_t *p = rec->data.data;
+    uint64_t len = 0;
     size_t got = 0;
-    int r = 0;
+    varjfs_batch *b;
+    char name[48];
+    int r;
 
     *out = (struct vjh_buffer){0};
-    do {
-        free(out->data);
-        out->len = status.bytes > len ? (size_t)status.bytes : len;
-        out->data = malloc(out->len + 1);
-        r = out->data ? data_batch(a, out, &status, &got) : -ENOMEM;
-        if (r == 0 && status.bytes > ATTRIBUTE_BYTES_MAX) {
-            r = vjh_error(-EIO, "attribute %.200s: its data are too long", a->name);
-        }
-    } while (r == 0 && status.bytes > out->len);
-    if (r == -ENOENT || (r == 0 && got < len)) {
+    for (size_t i = 0; i < 8 && i < rec->data.len; i++) {
+        len |= (uint64_t)p[i] << (8 * i);
+    }
+    if (rec->data.len != 8 || len > ATTRIBUTE_BYTES_MAX) {
+        return vjh_error(-EIO, "attribute %.200s: the length of its data", a->name);
+    }
+    *out = (struct vjh_buffer){.data = malloc(len + 1), .len = (size_t)len};
+    if (!out->data) {
+        return -ENOMEM;
+    }
+    data_name(name, a->o.node->id, rec->data_id);
+    r = vjh_batch(c->connection, false, &b);
+    if (r == 0) {
+        r = varjfs_object_read(b, c->space, name, out->data, out->len, 0, &got, NULL);
+        r = r == 0 ? varjfs_batch_execute(b) : r;
+        varjfs_batch_free(b);
+    }
+    if (r == -ENOENT || (r == 0 && got != len)) {
         r = vjh_error(-EIO, "attribute %.200s: its data are missing", a->name);
     }
-    out->len = got;
     if (r != 0) {
         vjh_buffer_free(out);
     }
     return r;
 }
 
-/* Bytes of all elements as they are stored. */
+/* Bytes of all elements as they are stored, without blobs. */
 static int stored_bytes(struct vjh_attribute *a, size_t *out)
 {
     size_t size;
@@ -498,101 +487,124 @@ static int stored_bytes(struct vjh_attribute *a, size_t *out)
     return r;
 }
 
-static int attribute_read(struct vjh_attribute *a, hid_t mem_type_id, void *buf)
+/* What is stored, of an attribute that was written: *bytes points into *data or the record. */
+static int stored_data(struct vjh_attribute *a, const struct vjh_attribute_record *rec,
+                       struct vjh_buffer *data, struct vjh_slice *bytes)
 {
-    struct vjh_container *c = a->o.file->container;
-    struct vjh_attribute_record rec;
-    struct vjh_buffer raw, data = {0};
-    size_t len;
-    int r = record_get(c, a->o.node->id, a->name, &rec, &raw);
+    int r = 0;
 
-    if (r != 0) {
-        return r;
+    *data = (struct vjh_buffer){0};
+    *bytes = rec->data;
+    if (rec->flags & VJH_DATA_IN_OBJECT) {
+        r = data_read(a, rec, data);
+        *bytes = (struct vjh_slice){data->data, data->len};
     }
+    return r;
+}
+
+static int read_record(struct vjh_attribute *a, struct vjh_attribute_record *rec,
+                       hid_t mem_type_id, void *buf)
+{
+    struct vjh_buffer data;
+    struct vjh_slice bytes;
+    int r;
+
     if (a->count == 0) {
-        /* nothing to read */
-    } else if (rec.flags & VJH_NOT_WRITTEN) {
+        return 0;
+    }
+    if (rec->flags & VJH_NOT_WRITTEN) {
         memset(buf, 0, a->count * H5Tget_size(mem_type_id));
-    } else {
-        use_data_id(a, rec.data_id);
-        if (rec.flags & VJH_DATA_IN_OBJECT) {
-            r = stored_bytes(a, &len);
-            r = r == 0 ? data_read(a, len, &data) : r;
-            rec.data = (struct vjh_slice){data.data, data.len};
-        }
-        if (r == 0) {
-            r = vjh_convert_read(&a->o, a->type_id, mem_type_id, a->count, rec.data, buf);
-        }
+        return 0;
+    }
+    r = stored_data(a, rec, &data, &bytes);
+    if (r == 0) {
+        r = vjh_convert_read(&a->o, a->type_id, mem_type_id, a->count, bytes, buf);
     }
     vjh_buffer_free(&data);
-    vjh_buffer_free(&raw);
     return r;
 }
 
 static herr_t attr_read(void *attr, hid_t mem_type_id, void *buf, hid_t dxpl_id,
                         void **req)
 {
+    struct vjh_attribute *a = attr;
+    struct vjh_attribute_record rec;
+    struct vjh_buffer raw;
+    int r = record_get(a->o.file->container, a->o.node->id, a->name, &rec, &raw);
+
     (void)dxpl_id;
     (void)req;
-    VJH_RETURN(attribute_read(attr, mem_type_id, buf));
+    if (r == 0) {
+        r = read_record(a, &rec, mem_type_id, buf);
+        vjh_buffer_free(&raw);
+    }
+    VJH_RETURN(r);
 }
 
-static int data_write(struct vjh_attribute *a, const struct vjh_buffer *data)
+static int data_write(struct vjh_attribute *a, uint64_t data_id,
+                      const struct vjh_buffer *data)
 {
     struct vjh_container *c = a->o.file->container;
     varjfs_batch *b;
+    char name[48];
     int r = vjh_batch(c->connection, false, &b);
 
     if (r == 0) {
-        r = varjfs_object_write(b, c->space, a->o.data_name, data->data, data->len, 0,
-                                VARJFS_CREATE, NULL);
+        data_name(name, a->o.node->id, data_id);
+        r = varjfs_object_write(b, c->space, name, data->data, data->len, 0, VARJFS_CREATE,
+                                NULL);
         r = r == 0 ? varjfs_batch_execute(b) : r;
         varjfs_batch_free(b);
     }
     return r;
 }
 
+static int write_record(struct vjh_attribute *a, struct vjh_attribute_record *rec,
+                        const struct vjh_buffer *data)
+{
+    uint8_t len[8];
+    int r = 0;
+
+    rec->flags &= (uint16_t) ~(VJH_NOT_WRITTEN | VJH_DATA_IN_OBJECT);
+    rec->data_id = 0;
+    rec->data = (struct vjh_slice){data->data, data->len};
+    if (data->len > VJH_ATTRIBUTE_INLINE_MAX) {
+        for (int i = 0; i < 8; i++) {
+            len[i] = (uint8_t)((uint64_t)data->len >> (8 * i));
+        }
+        rec->data_id = vjh_random() | 1;
+        rec->flags |= VJH_DATA_IN_OBJECT;
+        rec->data = (struct vjh_slice){len, sizeof len};
+        r = data_write(a, rec->data_id, data);
+    }
+    return r == 0 ? record_put(a->o.file->container, a->o.node->id, a->name, rec) : r;
+}
+
 static int attribute_write(struct vjh_attribute *a, hid_t mem_type_id, const void *buf)
 {
     struct vjh_container *c = a->o.file->container;
+    struct vjh_buffer raw = {0}, before = {0}, data = {0};
     struct vjh_attribute_record rec;
-    struct vjh_buffer raw = {0}, data = {0}, before = {0};
+    struct vjh_slice bytes = {0};
     uint64_t old_data_id;
-    size_t len;
-    bool in_object;
     int r = vjh_check_writable(&a->o);
 
     r = r == 0 ? record_get(c, a->o.node->id, a->name, &rec, &raw) : r;
-    r = r == 0 ? stored_bytes(a, &len) : r;
     if (r != 0 || a->count == 0) {
         vjh_buffer_free(&raw);
         return r;
     }
     old_data_id = rec.data_id;
-    use_data_id(a, old_data_id);
-    if (rec.flags & VJH_NOT_WRITTEN) {
-        rec.data = (struct vjh_slice){0};
-    } else if (rec.flags & VJH_DATA_IN_OBJECT) {
-        r = data_read(a, len, &before);
-        rec.data = (struct vjh_slice){before.data, before.len};
+    /* A program may write some members of a compound: the others stay as they are. */
+    if (!(rec.flags & VJH_NOT_WRITTEN) && H5Tdetect_class(a->type_id, H5T_COMPOUND) > 0) {
+        r = stored_data(a, &rec, &before, &bytes);
     }
     if (r == 0) {
-        r = vjh_convert_write(&a->o, a->type_id, mem_type_id, a->count, buf, rec.data,
-                              &data);
+        r = vjh_convert_write(&a->o, a->type_id, mem_type_id, a->count, buf, bytes, &data);
     }
-    vjh_buffer_free(&before);
-    in_object = data.len > VJH_ATTRIBUTE_INLINE_MAX;
-    rec.data_id = in_object ? vjh_random() | 1 : 0;
-    use_data_id(a, rec.data_id);
-    rec.flags &= (uint16_t) ~(VJH_NOT_WRITTEN | VJH_DATA_IN_OBJECT);
-    rec.data = (struct vjh_slice){data.data, data.len};
-    if (r == 0 && in_object) {
-        r = data_write(a, &data);
-        rec.flags |= VJH_DATA_IN_OBJECT;
-        rec.data = (struct vjh_slice){0};
-    }
-    r = r == 0 ? record_put(c, a->o.node->id, a->name, &rec) : r;
+    r = r == 0 ? write_record(a, &rec, &data) : r;
     vjh_buffer_free(&data);
+    vjh_buffer_free(&before);
     vjh_buffer_free(&raw);
     return r == 0 ? delete_data(c, a->o.node->id, old_data_id) : r;
 }
@@ -736,7 +748,7 @@ static herr_t attr_get(void *obj, H5VL_attr_get_args_t *args, hid_t dxpl_id, voi
 static int delete_attribute(struct vjh_container *c, uint64_t id, const char *name)
 {
     struct vjh_attribute_record rec;
-    struct vjh_key key, order;
+    struct vjh_key key, order, user;
     struct vjh_buffer raw;
     varjfs_batch *b;
     int r = record_get(c, id, name, &rec, &raw);
@@ -752,10 +764,17 @@ static int delete_attribute(struct vjh_container *c, uint64_t id, const char *na
             vjh_key_number(&order, id, VJH_KEY_ATTRIBUTE_ORDER, rec.order);
             r = varjfs_kv_delete(b, c->space, order.bytes, order.len, NULL);
         }
+        if (r == 0 && rec.committed_id) {
+            vjh_key_user(&user, rec.committed_id, id, name);
+            r = varjfs_kv_delete(b, c->space, user.bytes, user.len, NULL);
+        }
         r = r == 0 ? varjfs_batch_execute(b) : r;
         varjfs_batch_free(b);
     }
     vjh_buffer_free(&raw);
+    if (r == 0 && rec.committed_id) {
+        r = vjh_object_remove_unlinked(c, rec.committed_id);
+    }
     return r == 0 ? delete_data(c, id, rec.data_id) : r;
 }
 
@@ -764,7 +783,7 @@ static int rename_attribute(struct vjh_container *c, uint64_t id, const char *fr
 {
     struct vjh_attribute_record rec;
     struct vjh_buffer raw, value = {0};
-    struct vjh_key key, new_key;
+    struct vjh_key key, new_key, user, new_user;
     varjfs_batch *b;
     int result = 0;
     int r = record_get(c, id, from, &rec, &raw);
@@ -772,7 +791,7 @@ static int rename_attribute(struct vjh_container *c, uint64_t id, const char *fr
     if (r != 0) {
         return r;
     }
-    rec.name = (struct vjh_slice){to, strlen(to)};
+    rec.rest = vjh_name_rest(to);
     r = vjh_check_name(to);
     r = r == 0 ? vjh_attribute_encode(&rec, &value) : r;
     r = r == 0 ? vjh_batch(c->connection, true, &b) : r;
@@ -782,6 +801,12 @@ static int rename_attribute(struct vjh_container *c, uint64_t id, const char *fr
         r = varjfs_kv_put(b, c->space, new_key.bytes, new_key.len, value.data, value.len,
                           VARJFS_EXCLUSIVE, &result);
         r = r == 0 ? varjfs_kv_delete(b, c->space, key.bytes, key.len, NULL) : r;
+        if (r == 0 && rec.committed_id) {
+            vjh_key_user(&user, rec.committed_id, id, from);
+            vjh_key_user(&new_user, rec.committed_id, id, to);
+            r = varjfs_kv_put(b, c->space, new_user.bytes, new_user.len, NULL, 0, 0, NULL);
+            r = r == 0 ? varjfs_kv_delete(b, c->space, user.bytes, user.len, NULL) : r;
+        }
         r = r == 0 ? varjfs_batch_execute(b) : r;
         varjfs_batch_free(b);
     }

@@ -277,9 +277,9 @@ static int copy_contents(struct copy *w, const struct vjh_header *h, uint64_t fr
 
 static int copy_one(struct copy *w, uint64_t from, unsigned depth, uint64_t *to)
 {
-    struct vjh_buffer raw, header = {0};
+    struct vjh_new new = {0};
+    struct vjh_buffer raw;
     struct vjh_header h;
-    struct vjh_key key;
     int r;
 
     *to = done_find(w, from);
@@ -294,15 +294,12 @@ static int copy_one(struct copy *w, uint64_t from, unsigned depth, uint64_t *to)
         return r;
     }
     *to = vjh_random() >> 1 | 2;
-    h.committed_id = committed(w, h.committed_id);
+    h.committed_id = new.committed_id = committed(w, h.committed_id);
     r = done_add(w, from, *to);
-    r = r == 0 ? vjh_header_encode(&h, &header) : r;
-    if (r == 0) {
-        vjh_key(&key, *to, VJH_KEY_HEADER);
-        r = vjh_put(w->dst, &key, header.data, header.len, VARJFS_EXCLUSIVE);
-    }
+    r = r == 0 ? vjh_header_encode(&h, &new.header) : r;
+    r = r == 0 ? vjh_header_put(w->dst, *to, &new) : r;
     r = r == 0 ? copy_contents(w, &h, from, *to, depth) : r;
-    vjh_buffer_free(&header);
+    vjh_buffer_free(&new.header);
     vjh_buffer_free(&raw);
     return r;
 }

@@ -59,9 +59,8 @@ static void *datatype_commit(void *obj, const H5VL_loc_params_t *loc, const char
     struct vjh_header h = {.kind = VJH_TYPE, .created_us = (uint64_t)vjh_now_us()};
     struct vjh_buffer plist = {0}, type = {0};
     struct vjh_datatype *t = datatype_alloc();
-    int r = t ? 0 : -ENOMEM;
+    int r = t ? vjh_check_plist(tapl_id, "datatype access") : -ENOMEM;
 
-    (void)tapl_id;
     (void)dxpl_id;
     (void)req;
     if (r == 0) {
@@ -93,9 +92,9 @@ static void *datatype_open(void *obj, const H5VL_loc_params_t *loc, const char *
     struct vjh_target target;
     struct vjh_header h;
     struct vjh_buffer raw;
-    int r = vjh_object_find(from, loc, name, VJH_TYPE, &target, &h, &raw);
+    int r = vjh_check_plist(tapl_id, "datatype access");
 
-    (void)tapl_id;
+    r = r == 0 ? vjh_object_find(from, loc, name, VJH_TYPE, &target, &h, &raw) : r;
     (void)dxpl_id;
     (void)req;
     if (r == 0) {

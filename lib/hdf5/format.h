@@ -19,6 +19,9 @@
  *                    link count is the number of these keys, so that processes that add
  *                    and remove links never overwrite one another's count.  Group 0 and 8
  *                    random bytes: a count that H5Oincr_refcount added
+ *     'u' id NAME    a user of this committed type: a dataset, whose NAME is empty, or an
+ *                    attribute of the object.  The type goes with the last of these and
+ *                    of its links
  *     'o' u64        creation order number of a link, taken: empty
  *     'O'            the next number to try: u64
  *     'a' NAME       attribute
@@ -30,22 +33,23 @@
  *                committed type or 0, parts: creation property list, type, space,
  *                transformation
  *     link       u8 version, u8 type, u8 character set, u8 flags, u32 0, u64 creation
- *                order, u64 id, parts: whole name, target of a soft link
+ *                order, u64 id, parts: rest of the name, target of a soft link
  *     attribute  u8 version, u8 character set, u16 flags, u32 0, u64 creation order, u64 id
- *                of the committed type or 0, u64 data id, parts: whole name, type, space,
- *                data
+ *                of the committed type or 0, u64 data id, parts: rest of the name, type,
+ *                space, data.  Data that stand in an object: u64 their length
  *
- * NAME is the name itself up to VJH_NAME_KEY_MAX bytes, else its first VJH_NAME_HEAD bytes,
- * a byte 0xff and 16 bytes of a hash: longer than any name that stands for itself.
+ * NAME is the name itself up to VJH_NAME_KEY_MAX bytes, and then the rest in the value is
+ * empty; else its first VJH_NAME_HEAD bytes, a byte 0xff and 16 bytes of a hash, which is
+ * longer than any name that stands for itself; the rest is what follows these first bytes.
  *
  * Objects, where ID is the object id as 16 hexadecimal digits:
  *
  *     ID             data of a contiguous or compact dataset
  *     ID.c.X.Y...    a chunk: its scaled coordinates, hexadecimal
- *     ID.v.N         blobs of a dataset (variable-length data, references), segment N
+ *     ID.v.N         blobs of a dataset (variable-length data, references), segment N;
+ *                    those of an attribute follow its elements
  *     ID.a.D         data of an attribute that is too long for its key; D: its data id,
  *                    16 digits
- *     ID.a.D.v.N     blobs of an attribute
  */
 #ifndef VJH_FORMAT_H
 #define VJH_FORMAT_H
@@ -62,6 +66,7 @@
 #define VJH_KEY_EXTENT 'e'
 #define VJH_KEY_LINK 'l'
 #define VJH_KEY_REFERRER 'r'
+#define VJH_KEY_TYPE_USER 'u'
 #define VJH_KEY_LINK_ORDER 'o'
 #define VJH_KEY_LINK_NEXT 'O'
 #define VJH_KEY_ATTRIBUTE 'a'
@@ -71,8 +76,8 @@
 #define VJH_NAME_KEY_MAX 200
 #define VJH_NAME_HEAD 184
 
-/* Bytes of a name of a link or an attribute, and of a soft link's target. */
-#define VJH_LINK_NAME_MAX 32768
+/* Bytes of a name of a link or an attribute. */
+#define VJH_LINK_NAME_MAX 65535
 /* Bytes of an attribute's data that stand in its key. */
 #define VJH_ATTRIBUTE_INLINE_MAX 32768
 

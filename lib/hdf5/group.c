@@ -40,9 +40,8 @@ static void *group_create(void *obj, const H5VL_loc_params_t *loc, const char *n
     struct vjh_buffer plist = {0};
     struct vjh_group *g = calloc(1, sizeof *g);
     hid_t copy = H5Pcopy(gcpl_id);
-    int r = g && copy >= 0 ? 0 : -ENOMEM;
+    int r = g && copy >= 0 ? vjh_check_plist(gapl_id, "group access") : -ENOMEM;
 
-    (void)gapl_id;
     (void)dxpl_id;
     (void)req;
     r = r == 0 ? vjh_plist_flags(gcpl_id, &h.flags) : r;
@@ -71,9 +70,9 @@ static void *group_open(void *obj, const H5VL_loc_params_t *loc, const char *nam
     struct vjh_target t;
     struct vjh_header h;
     struct vjh_buffer raw;
-    int r = vjh_object_find(from, loc, name, VJH_GROUP, &t, &h, &raw);
+    int r = vjh_check_plist(gapl_id, "group access");
 
-    (void)gapl_id;
+    r = r == 0 ? vjh_object_find(from, loc, name, VJH_GROUP, &t, &h, &raw) : r;
     (void)dxpl_id;
     (void)req;
     if (r == 0) {

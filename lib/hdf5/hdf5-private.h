@@ -170,14 +170,14 @@ struct vjh_link {
     uint8_t flags;
     uint64_t order;
     uint64_t id;
-    struct vjh_slice name, target;
+    struct vjh_slice rest, target; /* rest: of the name */
 };
 
 struct vjh_attribute_record {
     uint8_t cset;
     uint16_t flags;
     uint64_t order, committed_id, data_id;
-    struct vjh_slice name, type, space, data;
+    struct vjh_slice rest, type, space, data;
 };
 
 struct vjh_file_record {
@@ -192,6 +192,14 @@ void vjh_key(struct vjh_key *out, uint64_t id, char kind);
 void vjh_key_number(struct vjh_key *out, uint64_t id, char kind, uint64_t number);
 void vjh_key_name(struct vjh_key *out, uint64_t id, char kind, const char *name);
 void vjh_key_referrer(struct vjh_key *out, uint64_t id, uint64_t group, const char *name);
+
+void vjh_key_user(struct vjh_key *out, uint64_t type, uint64_t user, const char *name);
+
+/* What of a name stands in the value, as the key has no room for it. */
+struct vjh_slice vjh_name_rest(const char *name);
+bool vjh_name_is(const char *name, struct vjh_slice rest);
+/* From what follows the kind in a key and the rest: *out is owned.  -EIO, -ENOMEM. */
+int vjh_name_restore(struct vjh_slice in_key, struct vjh_slice rest, char **out);
 
 /* Values.  Encoding: -EFBIG, -ENOMEM.  Decoding: -EIO, with a text that has @what. */
 int vjh_header_encode(const struct vjh_header *h, struct vjh_buffer *out);
@@ -211,6 +219,12 @@ int vjh_space_decode(struct vjh_slice in, hid_t *out);
 int vjh_plist_encode(hid_t plist_id, struct vjh_buffer *out);
 /* @class_id  what it has to be, as H5P_DATASET_CREATE */
 int vjh_plist_decode(struct vjh_slice in, hid_t class_id, hid_t *out);
+
+/* An object that is made: its header, encoded. */
+struct vjh_new {
+    struct vjh_buffer header;
+    uint64_t committed_id; /* whose user it is; 0: of none */
+};
 
 /* ---- store.c ----------------------------------------------------------------------- */
 
@@ -280,13 +294,17 @@ int vjh_object_find(struct vjh_object *from, const H5VL_loc_params_t *loc,
                     struct vjh_header *h, struct vjh_buffer *raw);
 int vjh_header_get(struct vjh_container *c, uint64_t id, struct vjh_header *h,
                    struct vjh_buffer *raw);
+/* Without a link. */
+int vjh_header_put(struct vjh_container *c, uint64_t id, const struct vjh_new *new);
+/* @user, or its attribute @name, does not use the committed type any more. */
+int vjh_type_unuse(struct vjh_container *c, uint64_t type, uint64_t user, const char *name);
 /* A type as HDF5 wants it from callbacks: the committed type with @committed_id, else a
  * copy of @type_id. */
 int vjh_type_id(struct vjh_file *file, uint64_t committed_id, hid_t type_id, hid_t *out);
 /* The object id of a type that is committed in the file of @o; 0: it is not. */
 uint64_t vjh_committed_id(const struct vjh_object *o, hid_t type_id);
 
-/* Number of links to it, and of H5Oincr_refcount. */
+/* Number of links to it, of H5Oincr_refcount, and of users of a committed type. */
 int vjh_link_count(struct vjh_container *c, uint64_t id, uint64_t *out);
 /* Removes an object that has no links any more, and what only it had links to; one that is
  * open goes when it is closed. */
@@ -333,6 +351,8 @@ int vjh_dataset_new(struct vjh_file *file, uint64_t id, char *path,
 int vjh_locate(struct vjh_object *from, const H5VL_loc_params_t *loc,
                struct vjh_target *out);
 void vjh_target_free(struct vjh_target *t);
+/* Is it H5P_DEFAULT or a property list?  Else -EINVAL with a text that has @what. */
+int vjh_check_plist(hid_t plist_id, const char *what);
 /*
  * The group that @name ends in, made with those above it where @lcpl_id says so.
  *
@@ -379,11 +399,11 @@ int vjh_link_get(struct vjh_container *c, uint64_t group, const char *name,
  * Makes a link, in one atomic batch with the header of a new object
  *
  * @l        type, cset, id, target are given; name and order are set
- * @header   NULL: the object is there
+ * @new      NULL: the object is there
  * Returns   -EEXIST with a text
  */
 int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
-                    struct vjh_link *l, const struct vjh_buffer *header);
+                    struct vjh_link *l, const struct vjh_new *new);
 /* And what it led to, if that was its last one. */
 int vjh_link_delete(struct vjh_container *c, uint64_t group, const char *name);
 void vjh_link_info(const struct vjh_entry *e, H5L_info2_t *out);

@@ -32,7 +32,6 @@ int vjh_check_name(const char *name)
 int vjh_link_get(struct vjh_container *c, uint64_t group, const char *name,
                  struct vjh_link *l, struct vjh_buffer *raw)
 {
-    size_t len = strlen(name);
     struct vjh_key key;
     int r;
 
@@ -42,7 +41,7 @@ int vjh_link_get(struct vjh_container *c, uint64_t group, const char *name,
     if (r == 0) {
         r = vjh_link_decode((struct vjh_slice){raw->data, raw->len}, l);
     }
-    if (r == 0 && (l->name.len != len || memcmp(l->name.data, name, len) != 0)) {
+    if (r == 0 && !vjh_name_is(name, l->rest)) {
         r = vjh_error(-EIO, "two long names of links have the same hash");
     }
     if (r != 0) {
@@ -99,11 +98,11 @@ struct insertion {
 };
 
 static int insert_once(struct vjh_container *c, uint64_t group, const char *name,
-                       const struct vjh_link *l, const struct vjh_buffer *header,
+                       const struct vjh_link *l, const struct vjh_new *new,
                        struct insertion *result)
 {
     struct vjh_buffer value = {0};
-    struct vjh_key key, object, referrer;
+    struct vjh_key key, object, referrer, user;
     struct vjh_order_keys order;
     varjfs_batch *b = NULL;
     int r = vjh_link_encode(l, &value);
@@ -120,10 +119,14 @@ static int insert_once(struct vjh_container *c, uint64_t group, const char *name
         r = varjfs_kv_put(b, c->space, key.bytes, key.len, value.data, value.len,
                           VARJFS_EXCLUSIVE, &result->link);
     }
-    if (r == 0 && header) {
+    if (r == 0 && new) {
         vjh_key(&object, l->id, VJH_KEY_HEADER);
-        r = varjfs_kv_put(b, c->space, object.bytes, object.len, header->data, header->len,
-                          VARJFS_EXCLUSIVE, &result->header);
+        r = varjfs_kv_put(b, c->space, object.bytes, object.len, new->header.data,
+                          new->header.len, VARJFS_EXCLUSIVE, &result->header);
+    }
+    if (r == 0 && new && new->committed_id) {
+        vjh_key_user(&user, new->committed_id, l->id, "");
+        r = varjfs_kv_put(b, c->space, user.bytes, user.len, NULL, 0, 0, NULL);
     }
     if (r == 0 && l->type == VJH_LINK_HARD) {
         vjh_key_referrer(&referrer, l->id, group, name);
@@ -138,14 +141,14 @@ static int insert_once(struct vjh_container *c, uint64_t group, const char *name
 }
 
 int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
-                    struct vjh_link *l, const struct vjh_buffer *header)
+                    struct vjh_link *l, const struct vjh_new *new)
 {
     struct vjh_node *open = vjh_node_find(c, group);
     struct insertion result;
     uint16_t flags;
     int r = vjh_object_flags(c, group, &flags);
 
-    l->name = (struct vjh_slice){name, strlen(name)};
+    l->rest = vjh_name_rest(name);
     l->flags = 0;
     l->order = 0;
     if (r == 0 && flags & VJH_LINK_ORDER_TRACKED) {
@@ -157,7 +160,7 @@ int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
         }
     }
     for (int i = 0; r == 0; i++) {
-        r = insert_once(c, group, name, l, header, &result);
+        r = insert_once(c, group, name, l, new, &result);
         if (r == 0) {
             break;
         }
@@ -197,6 +200,31 @@ static int add_removal(varjfs_batch *b, struct vjh_container *c, uint64_t group,
     return r;
 }
 
+static int any_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
+{
+    (void)opaque;
+    (void)rest;
+    (void)value;
+    return 1;
+}
+
+/* A group that has become empty counts from 0 again, as HDF5's own groups do. */
+static int restart_order(struct vjh_container *c, uint64_t group)
+{
+    struct vjh_node *open = vjh_node_find(c, group);
+    struct vjh_key key;
+    int r = vjh_each(c, group, VJH_KEY_LINK, any_step, NULL);
+
+    if (r == 0) {
+        vjh_key(&key, group, VJH_KEY_LINK_NEXT);
+        r = vjh_delete(c, &key);
+        if (open) {
+            open->next_link_order = 0;
+        }
+    }
+    return r == 1 || r == -ENOENT ? 0 : r;
+}
+
 int vjh_link_delete(struct vjh_container *c, uint64_t group, const char *name)
 {
     struct vjh_buffer raw;
@@ -217,6 +245,9 @@ int vjh_link_delete(struct vjh_container *c, uint64_t group, const char *name)
         varjfs_batch_free(b);
     }
     vjh_buffer_free(&raw);
+    if (r == 0 && l.flags & VJH_HAS_ORDER) {
+        r = restart_order(c, group);
+    }
     if (r == 0 && l.type == VJH_LINK_HARD) {
         r = vjh_object_remove_unlinked(c, l.id);
     }
@@ -238,9 +269,10 @@ static int entry_step(void *opaque, struct vjh_slice rest, struct vjh_slice valu
 {
     struct vjh_entries *all = opaque;
     struct vjh_link l;
+    char *name = NULL;
     int r = vjh_link_decode(value, &l);
 
-    (void)rest;
+    r = r == 0 ? vjh_name_restore(rest, l.rest, &name) : r;
     if (r != 0) {
         return r;
     }
@@ -249,21 +281,19 @@ static int entry_step(void *opaque, struct vjh_slice rest, struct vjh_slice valu
         struct vjh_entry *v = realloc(all->v, cap * sizeof *v);
 
         if (!v) {
+            free(name);
             return -ENOMEM;
         }
         all->v = v;
         all->cap = cap;
     }
-    all->v[all->n] = (struct vjh_entry){.name = strndup(l.name.data, l.name.len),
+    all->v[all->n] = (struct vjh_entry){.name = name,
                                         .order = l.order,
                                         .id = l.id,
                                         .type = l.type,
                                         .cset = l.cset,
                                         .flags = l.flags,
                                         .target_len = l.target.len + 1};
-    if (!all->v[all->n].name) {
-        return -ENOMEM;
-    }
     all->n++;
     return 0;
 }
@@ -348,7 +378,7 @@ static int find_link(struct vjh_object *o, const H5VL_loc_params_t *loc,
         int r;
 
         *name = NULL;
-        base.loc_data.loc_by_name.name = by->name;
+        base.loc_data.loc_by_name = (H5VL_loc_by_name_t){by->name, by->lapl_id};
         r = vjh_locate(o, &base, group);
         if (r == 0) {
             r = vjh_link_by_index(o->file->container, group->id, by->idx_type, by->order,
@@ -368,8 +398,12 @@ static int find_link(struct vjh_object *o, const H5VL_loc_params_t *loc,
         *name = NULL;
         return vjh_error(-EINVAL, "a link needs a name");
     }
-    return vjh_locate_parent(o, loc, loc->loc_data.loc_by_name.name, H5P_DEFAULT, group,
-                             name);
+    *name = NULL;
+    int r = vjh_check_plist(loc->loc_data.loc_by_name.lapl_id, "link access");
+
+    return r == 0 ? vjh_locate_parent(o, loc, loc->loc_data.loc_by_name.name, H5P_DEFAULT,
+                                      group, name)
+                  : r;
 }
 
 /* A location of H5Lcreate_hard, H5Lcopy and others: @obj NULL is H5L_SAME_LOC. */
@@ -434,11 +468,13 @@ static herr_t link_create(H5VL_link_create_args_t *args, void *obj,
                           hid_t dxpl_id, void **req)
 {
     struct vjh_link l = {.type = VJH_LINK_SOFT};
-    int r = -EINVAL;
+    int r = vjh_check_plist(lapl_id, "link access");
 
-    (void)lapl_id;
     (void)dxpl_id;
     (void)req;
+    if (r != 0) {
+        VJH_RETURN(r);
+    }
     switch (args->op_type) {
     case H5VL_LINK_CREATE_HARD:
         r = create_hard(args, obj, loc, lcpl_id);
@@ -500,20 +536,22 @@ static herr_t link_copy(void *src, const H5VL_loc_params_t *src_loc, void *dst,
                         const H5VL_loc_params_t *dst_loc, hid_t lcpl_id, hid_t lapl_id,
                         hid_t dxpl_id, void **req)
 {
-    (void)lapl_id;
+    int r = vjh_check_plist(lapl_id, "link access");
+
     (void)dxpl_id;
     (void)req;
-    VJH_RETURN(copy_link(src, src_loc, dst, dst_loc, lcpl_id, false));
+    VJH_RETURN(r == 0 ? copy_link(src, src_loc, dst, dst_loc, lcpl_id, false) : r);
 }
 
 static herr_t link_move(void *src, const H5VL_loc_params_t *src_loc, void *dst,
                         const H5VL_loc_params_t *dst_loc, hid_t lcpl_id, hid_t lapl_id,
                         hid_t dxpl_id, void **req)
 {
-    (void)lapl_id;
+    int r = vjh_check_plist(lapl_id, "link access");
+
     (void)dxpl_id;
     (void)req;
-    VJH_RETURN(copy_link(src, src_loc, dst, dst_loc, lcpl_id, true));
+    VJH_RETURN(r == 0 ? copy_link(src, src_loc, dst, dst_loc, lcpl_id, true) : r);
 }
 
 void vjh_link_info(const struct vjh_entry *e, H5L_info2_t *out)

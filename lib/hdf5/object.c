@@ -192,13 +192,25 @@ int vjh_object_flags(struct vjh_container *c, uint64_t id, uint16_t *out)
     return r;
 }
 
-static int create_anonymous(struct vjh_container *c, uint64_t id,
-                            const struct vjh_buffer *header)
+int vjh_header_put(struct vjh_container *c, uint64_t id, const struct vjh_new *new)
 {
-    struct vjh_key key;
+    struct vjh_key key, user;
+    varjfs_batch *b;
+    int r = vjh_batch(c->connection, true, &b);
 
+    if (r != 0) {
+        return r;
+    }
     vjh_key(&key, id, VJH_KEY_HEADER);
-    return vjh_put(c, &key, header->data, header->len, VARJFS_EXCLUSIVE);
+    r = varjfs_kv_put(b, c->space, key.bytes, key.len, new->header.data, new->header.len,
+                      VARJFS_EXCLUSIVE, NULL);
+    if (r == 0 && new->committed_id) {
+        vjh_key_user(&user, new->committed_id, id, "");
+        r = varjfs_kv_put(b, c->space, user.bytes, user.len, NULL, 0, 0, NULL);
+    }
+    r = r == 0 ? varjfs_batch_execute(b) : r;
+    varjfs_batch_free(b);
+    return r;
 }
 
 int vjh_object_create(struct vjh_object *from, const H5VL_loc_params_t *loc,
@@ -208,7 +220,7 @@ int vjh_object_create(struct vjh_object *from, const H5VL_loc_params_t *loc,
     struct vjh_container *c = from->file->container;
     struct vjh_target group = {0};
     struct vjh_link link = {.type = VJH_LINK_HARD};
-    struct vjh_buffer header = {0};
+    struct vjh_new new = {.committed_id = h->committed_id};
     H5T_cset_t cset = H5T_CSET_ASCII;
     char *leaf = NULL, *path = NULL;
     int r = vjh_check_writable(from);
@@ -216,7 +228,7 @@ int vjh_object_create(struct vjh_object *from, const H5VL_loc_params_t *loc,
     link.id = vjh_random() >> 1;
     link.id += link.id <= VJH_ROOT_ID ? 2 : 0;
     if (r == 0) {
-        r = vjh_header_encode(h, &header);
+        r = vjh_header_encode(h, &new.header);
     }
     if (r == 0 && name) {
         if (H5Pget_char_encoding(lcpl_id, &cset) >= 0) {
@@ -224,11 +236,11 @@ int vjh_object_create(struct vjh_object *from, const H5VL_loc_params_t *loc,
         }
         r = vjh_locate_parent(from, loc, name, lcpl_id, &group, &leaf);
         if (r == 0) {
-            r = vjh_link_insert(c, group.id, leaf, &link, &header);
+            r = vjh_link_insert(c, group.id, leaf, &link, &new);
         }
         path = r == 0 ? vjh_path_join(group.path, leaf) : NULL;
     } else if (r == 0) {
-        r = create_anonymous(c, link.id, &header);
+        r = vjh_header_put(c, link.id, &new);
     }
     if (r == 0) {
         r = vjh_object_init(o, type, from->file, link.id, h->flags, path);
@@ -236,7 +248,7 @@ int vjh_object_create(struct vjh_object *from, const H5VL_loc_params_t *loc,
             o->node->unlinked = true;
         }
     }
-    vjh_buffer_free(&header);
+    vjh_buffer_free(&new.header);
     vjh_target_free(&group);
     free(leaf);
     return r;
@@ -321,8 +333,11 @@ static int count_step(void *opaque, struct vjh_slice rest, struct vjh_slice valu
 
 int vjh_link_count(struct vjh_container *c, uint64_t id, uint64_t *out)
 {
+    int r;
+
     *out = 0;
-    return vjh_each(c, id, VJH_KEY_REFERRER, count_step, out);
+    r = vjh_each(c, id, VJH_KEY_REFERRER, count_step, out);
+    return r == 0 ? vjh_each(c, id, VJH_KEY_TYPE_USER, count_step, out) : r;
 }
 
 /* Objects that have lost a link, in a list of their own instead of in recursion. */
@@ -381,6 +396,55 @@ static int remove_links(struct vjh_container *c, uint64_t group, struct candidat
     return r;
 }
 
+int vjh_type_unuse(struct vjh_container *c, uint64_t type, uint64_t user, const char *name)
+{
+    struct vjh_key key;
+    int r;
+
+    vjh_key_user(&key, type, user, name);
+    r = vjh_delete(c, &key);
+    return r == -ENOENT ? 0 : r;
+}
+
+struct attribute_types {
+    struct vjh_container *c;
+    uint64_t id;
+    struct candidates *d;
+};
+
+static int type_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
+{
+    struct attribute_types *w = opaque;
+    struct vjh_attribute_record rec;
+    char *name;
+    int r = vjh_attribute_decode(value, &rec);
+
+    if (r != 0 || !rec.committed_id) {
+        return r;
+    }
+    r = vjh_name_restore(rest, rec.rest, &name);
+    if (r == 0) {
+        r = vjh_type_unuse(w->c, rec.committed_id, w->id, name);
+        r = r == 0 ? candidates_add(w->d, rec.committed_id) : r;
+        free(name);
+    }
+    return r;
+}
+
+/* Committed types that an object and its attributes used, which goes away. */
+static int remove_uses(struct vjh_container *c, uint64_t id, const struct vjh_header *h,
+                       struct candidates *d)
+{
+    struct attribute_types w = {c, id, d};
+    int r = 0;
+
+    if (h->committed_id) {
+        r = vjh_type_unuse(c, h->committed_id, id, "");
+        r = r == 0 ? candidates_add(d, h->committed_id) : r;
+    }
+    return r == 0 ? vjh_each(c, id, VJH_KEY_ATTRIBUTE, type_step, &w) : r;
+}
+
 static int remove_one(struct vjh_container *c, uint64_t id, struct candidates *d)
 {
     struct vjh_node *open = vjh_node_find(c, id);
@@ -409,6 +473,7 @@ static int remove_one(struct vjh_container *c, uint64_t id, struct candidates *d
         if (h.kind == VJH_GROUP) {
             r = remove_links(c, id, d);
         }
+        r = r == 0 ? remove_uses(c, id, &h, d) : r;
         vjh_buffer_free(&raw);
     }
     vjh_data_name(name, id);
@@ -481,11 +546,17 @@ int vjh_object_path(struct vjh_container *c, uint64_t id, char **out)
         key.len += f.rest.len;
         r = vjh_get(c, &key, &raw);
         if (r == 0) {
+            char *name = NULL;
+
             r = vjh_link_decode((struct vjh_slice){raw.data, raw.len}, &l);
-            if (r == 0 && asprintf(&longer, "/%.*s%s", (int)l.name.len,
-                                   (const char *)l.name.data, path) < 0) {
+            r = r == 0 ? vjh_name_restore(
+                             (struct vjh_slice){f.rest.bytes, f.rest.len}, l.rest, &name)
+                       : r;
+            if (r == 0 && asprintf(&longer, "/%s%s", name, path) < 0) {
+                longer = NULL;
                 r = -ENOMEM;
             }
+            free(name);
             vjh_buffer_free(&raw);
         }
         free(path);
@@ -542,6 +613,11 @@ static int get_name(struct vjh_object *from, const H5VL_loc_params_t *loc, char 
     struct vjh_target t;
     int r = vjh_locate(from, loc, &t);
 
+    /* One whose links have changed may have no name any more, or another. */
+    if (r == 0 && from->node->unlinked && t.id == from->node->id) {
+        free(t.path);
+        t.path = NULL;
+    }
     if (r == 0 && !t.path) {
         r = vjh_object_path(from->file->container, t.id, &t.path);
     }

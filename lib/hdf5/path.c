@@ -28,6 +28,14 @@ char *vjh_path_join(const char *path, const char *name)
     return out;
 }
 
+int vjh_check_plist(hid_t plist_id, const char *what)
+{
+    if (plist_id != H5P_DEFAULT && H5Iget_type(plist_id) != H5I_GENPROP_LST) {
+        return vjh_error(-EINVAL, "%s: that is no property list", what);
+    }
+    return 0;
+}
+
 static int walk(struct vjh_container *c, struct vjh_target *t, const char *name,
                 unsigned *soft_links);
 
@@ -120,8 +128,9 @@ static int locate_by_index(struct vjh_object *from, const H5VL_loc_by_idx_t *by,
     unsigned soft_links = 0;
     struct vjh_entries all;
     struct vjh_entry *e;
-    int r = walk(c, out, by->name, &soft_links);
+    int r = vjh_check_plist(by->lapl_id, "link access");
 
+    r = r == 0 ? walk(c, out, by->name, &soft_links) : r;
     if (r == 0) {
         r = vjh_link_by_index(c, out->id, by->idx_type, by->order, by->n, &all, &e);
     }
@@ -145,7 +154,10 @@ int vjh_locate(struct vjh_object *from, const H5VL_loc_params_t *loc,
     case H5VL_OBJECT_BY_SELF:
         break;
     case H5VL_OBJECT_BY_NAME:
-        r = walk(from->file->container, out, loc->loc_data.loc_by_name.name, &soft_links);
+        r = vjh_check_plist(loc->loc_data.loc_by_name.lapl_id, "link access");
+        r = r == 0 ? walk(from->file->container, out, loc->loc_data.loc_by_name.name,
+                          &soft_links)
+                   : r;
         break;
     case H5VL_OBJECT_BY_IDX:
         r = locate_by_index(from, &loc->loc_data.loc_by_idx, out);
@@ -171,7 +183,8 @@ static int make_group(struct vjh_container *c, struct vjh_target *t, const char 
 {
     struct vjh_header h = {.kind = VJH_GROUP, .created_us = (uint64_t)vjh_now_us()};
     struct vjh_link l = {.type = VJH_LINK_HARD, .cset = cset, .id = vjh_random() >> 1 | 2};
-    struct vjh_buffer plist, header = {0};
+    struct vjh_new new = {0};
+    struct vjh_buffer plist;
     int r = vjh_plist_encode(H5P_GROUP_CREATE_DEFAULT, &plist);
 
     if (r == 0) {
@@ -179,13 +192,13 @@ static int make_group(struct vjh_container *c, struct vjh_target *t, const char 
     }
     if (r == 0) {
         h.plist = (struct vjh_slice){plist.data, plist.len};
-        r = vjh_header_encode(&h, &header);
+        r = vjh_header_encode(&h, &new.header);
     }
     if (r == 0) {
-        r = vjh_link_insert(c, t->id, name, &l, &header);
+        r = vjh_link_insert(c, t->id, name, &l, &new);
     }
     vjh_buffer_free(&plist);
-    vjh_buffer_free(&header);
+    vjh_buffer_free(&new.header);
     return r;
 }
 

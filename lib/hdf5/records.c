@@ -78,6 +78,57 @@ void vjh_key_referrer(struct vjh_key *out, uint64_t id, uint64_t group, const ch
     key_append_name(out, name);
 }
 
+void vjh_key_user(struct vjh_key *out, uint64_t type, uint64_t user, const char *name)
+{
+    vjh_key_number(out, type, VJH_KEY_TYPE_USER, user);
+    key_append_name(out, name);
+}
+
+/* ---- names ------------------------------------------------------------------------- */
+
+struct vjh_slice vjh_name_rest(const char *name)
+{
+    size_t len = strlen(name);
+
+    return len <= VJH_NAME_KEY_MAX
+               ? (struct vjh_slice){0}
+               : (struct vjh_slice){name + VJH_NAME_HEAD, len - VJH_NAME_HEAD};
+}
+
+bool vjh_name_is(const char *name, struct vjh_slice rest)
+{
+    struct vjh_slice own = vjh_name_rest(name);
+
+    return own.len == rest.len && (!own.len || !memcmp(own.data, rest.data, own.len));
+}
+
+int vjh_name_restore(struct vjh_slice in_key, struct vjh_slice rest, char **out)
+{
+    size_t len = in_key.len;
+
+    *out = NULL;
+    if (len > VJH_NAME_KEY_MAX) {
+        len = VJH_NAME_HEAD;
+    } else if (rest.len) {
+        len = 0;
+    }
+    if (len == 0 || rest.len > VARJFS_VALUE_MAX || memchr(in_key.data, 0, len) ||
+        (rest.len && memchr(rest.data, 0, rest.len))) {
+        return vjh_error(-EIO, "the name of a link or an attribute is not one that this "
+                               "version writes");
+    }
+    *out = malloc(len + rest.len + 1);
+    if (!*out) {
+        return -ENOMEM;
+    }
+    memcpy(*out, in_key.data, len);
+    if (rest.len) {
+        memcpy(*out + len, rest.data, rest.len);
+    }
+    (*out)[len + rest.len] = 0;
+    return 0;
+}
+
 /* ---- values: writing --------------------------------------------------------------- */
 
 struct writer {
@@ -158,7 +209,7 @@ int vjh_header_encode(const struct vjh_header *h, struct vjh_buffer *out)
 
 int vjh_link_encode(const struct vjh_link *l, struct vjh_buffer *out)
 {
-    const struct vjh_slice parts[] = {l->name, l->target};
+    const struct vjh_slice parts[] = {l->rest, l->target};
     struct writer w = {0};
     int r = writer_init(&w, "link", 24, parts, 2);
 
@@ -181,7 +232,7 @@ int vjh_link_encode(const struct vjh_link *l, struct vjh_buffer *out)
 
 int vjh_attribute_encode(const struct vjh_attribute_record *a, struct vjh_buffer *out)
 {
-    const struct vjh_slice parts[] = {a->name, a->type, a->space, a->data};
+    const struct vjh_slice parts[] = {a->rest, a->type, a->space, a->data};
     struct writer w = {0};
     int r = writer_init(&w, "attribute", 32, parts, 4);
 
@@ -301,10 +352,10 @@ int vjh_header_decode(struct vjh_slice in, struct vjh_header *out)
     return reader_end(&r, "object");
 }
 
-/* A name has no NUL, so that it is what a program reads. */
-static bool is_name(struct vjh_slice s)
+/* A path has no NUL, so that it is what a program reads. */
+static bool is_path(struct vjh_slice s)
 {
-    return s.len > 0 && s.len <= VJH_LINK_NAME_MAX && !memchr(s.data, 0, s.len);
+    return s.len > 0 && !memchr(s.data, 0, s.len);
 }
 
 int vjh_link_decode(struct vjh_slice in, struct vjh_link *out)
@@ -317,10 +368,10 @@ int vjh_link_decode(struct vjh_slice in, struct vjh_link *out)
     get_le(&r, 4);
     out->order = get_le(&r, 8);
     out->id = get_le(&r, 8);
-    out->name = get_part(&r);
+    out->rest = get_part(&r);
     out->target = get_part(&r);
-    if (!is_name(out->name) || out->type > VJH_LINK_SOFT || out->cset > H5T_CSET_UTF8 ||
-        (out->type == VJH_LINK_SOFT && !is_name(out->target))) {
+    if (out->type > VJH_LINK_SOFT || out->cset > H5T_CSET_UTF8 ||
+        (out->type == VJH_LINK_SOFT && !is_path(out->target))) {
         r.bad = true;
     }
     return reader_end(&r, "link");
@@ -336,11 +387,11 @@ int vjh_attribute_decode(struct vjh_slice in, struct vjh_attribute_record *out)
     out->order = get_le(&r, 8);
     out->committed_id = get_le(&r, 8);
     out->data_id = get_le(&r, 8);
-    out->name = get_part(&r);
+    out->rest = get_part(&r);
     out->type = get_part(&r);
     out->space = get_part(&r);
     out->data = get_part(&r);
-    if (!is_name(out->name) || out->cset > H5T_CSET_UTF8) {
+    if (out->cset > H5T_CSET_UTF8) {
         r.bad = true;
     }
     return reader_end(&r, "attribute");
