@@ -35,8 +35,10 @@ static void free_dataset(struct vjh_dataset *d)
     if (d == NULL) {
         return;
     }
+    if (d->type_id != d->stored_type_id) {
+        close_id(d->type_id, H5Tclose);
+    }
     close_id(d->stored_type_id, H5Tclose);
-    close_id(d->type_id, H5Tclose);
     close_id(d->dcpl_id, H5Pclose);
     close_id(d->dapl_id, H5Pclose);
     free(d->transform);
@@ -50,6 +52,9 @@ static int close_dataset(struct vjh_dataset *d)
 
     /* The type refers to the file, which may go with its last object. */
     close_id(d->stored_type_id, H5Tclose);
+    if (d->type_id == d->stored_type_id) {
+        d->type_id = H5I_INVALID_HID;
+    }
     d->stored_type_id = H5I_INVALID_HID;
     rc = vjh_object_term(&d->o);
     free_dataset(d);
@@ -65,6 +70,16 @@ static int set_type(struct vjh_dataset *d, struct vjh_file *file)
         d->has_blobs = H5Tequal(d->type_id, d->stored_type_id) == 0;
     }
     return rc;
+}
+
+/* Identifiers of types count as open objects in H5Fget_obj_count, those of stored types do
+ * not: they are the same where there are no blobs. */
+static void hide_type(struct vjh_dataset *d)
+{
+    if (!d->has_blobs && d->type_id != d->stored_type_id) {
+        H5Tclose(d->type_id);
+        d->type_id = d->stored_type_id;
+    }
 }
 
 static int set_transform(struct vjh_dataset *d, const void *text, size_t len)
@@ -194,6 +209,8 @@ static void *dataset_create(void *obj, const H5VL_loc_params_t *loc, const char 
     if (rc != 0) {
         free_dataset(d);
         d = NULL;
+    } else {
+        hide_type(d);
     }
     VJH_RETURN_POINTER(rc, d);
 }
@@ -231,6 +248,7 @@ int vjh_dataset_new(struct vjh_file *file, uint64_t id, char *path,
         close_dataset(d);
         return rc;
     }
+    hide_type(d);
     *out = &d->o;
     return 0;
 }

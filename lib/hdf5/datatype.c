@@ -10,8 +10,8 @@
 
 static void datatype_free(struct vjh_datatype *t)
 {
-    if (t && t->type_id >= 0) {
-        H5Tclose(t->type_id);
+    if (t) {
+        vjh_buffer_free(&t->type);
     }
     if (t && t->tcpl_id >= 0) {
         H5Pclose(t->tcpl_id);
@@ -24,7 +24,7 @@ static struct vjh_datatype *datatype_alloc(void)
     struct vjh_datatype *t = calloc(1, sizeof *t);
 
     if (t) {
-        t->type_id = t->tcpl_id = H5I_INVALID_HID;
+        t->tcpl_id = H5I_INVALID_HID;
     }
     return t;
 }
@@ -33,9 +33,14 @@ int vjh_datatype_new(struct vjh_file *file, uint64_t id, char *path,
                      const struct vjh_header *h, struct vjh_object **out)
 {
     struct vjh_datatype *t = datatype_alloc();
-    int r = t ? vjh_type_decode(h->type, &t->type_id) : -ENOMEM;
+    hid_t type_id = H5I_INVALID_HID;
+    int r = t ? vjh_type_decode(h->type, &type_id) : -ENOMEM;
 
     *out = NULL;
+    if (r == 0) {
+        r = vjh_type_encode(type_id, &t->type);
+        H5Tclose(type_id);
+    }
     if (r == 0) {
         r = vjh_plist_decode(h->plist, H5P_DATATYPE_CREATE, &t->tcpl_id);
     }
@@ -57,27 +62,25 @@ static void *datatype_commit(void *obj, const H5VL_loc_params_t *loc, const char
                              hid_t dxpl_id, void **req)
 {
     struct vjh_header h = {.kind = VJH_TYPE, .created_us = (uint64_t)vjh_now_us()};
-    struct vjh_buffer plist = {0}, type = {0};
+    struct vjh_buffer plist = {0};
     struct vjh_datatype *t = datatype_alloc();
     int r = t ? vjh_check_plist(tapl_id, "datatype access") : -ENOMEM;
 
     (void)dxpl_id;
     (void)req;
     if (r == 0) {
-        t->type_id = H5Tcopy(type_id);
         t->tcpl_id = H5Pcopy(tcpl_id);
-        r = t->type_id < 0 || t->tcpl_id < 0 ? -ENOMEM : 0;
+        r = t->tcpl_id < 0 ? -ENOMEM : 0;
     }
     r = r == 0 ? vjh_plist_flags(tcpl_id, &h.flags) : r;
     r = r == 0 ? vjh_plist_encode(tcpl_id, &plist) : r;
-    r = r == 0 ? vjh_type_encode(type_id, &type) : r;
+    r = r == 0 ? vjh_type_encode(type_id, &t->type) : r;
     h.plist = (struct vjh_slice){plist.data, plist.len};
-    h.type = (struct vjh_slice){type.data, type.len};
     if (r == 0) {
+        h.type = (struct vjh_slice){t->type.data, t->type.len};
         r = vjh_object_create(obj, loc, name, lcpl_id, &h, H5I_DATATYPE, &t->o);
     }
     vjh_buffer_free(&plist);
-    vjh_buffer_free(&type);
     if (r != 0) {
         datatype_free(t);
         t = NULL;
@@ -108,18 +111,20 @@ static herr_t datatype_get(void *dt, H5VL_datatype_get_args_t *args, hid_t dxpl_
                            void **req)
 {
     struct vjh_datatype *t = dt;
-    size_t len = 0;
     int r = 0;
 
     (void)dxpl_id;
     (void)req;
     switch (args->op_type) {
     case H5VL_DATATYPE_GET_BINARY_SIZE:
-        r = H5Tencode(t->type_id, NULL, args->args.get_binary_size.size) < 0 ? -EINVAL : 0;
+        *args->args.get_binary_size.size = t->type.len;
         break;
     case H5VL_DATATYPE_GET_BINARY:
-        len = args->args.get_binary.buf_size;
-        r = H5Tencode(t->type_id, args->args.get_binary.buf, &len) < 0 ? -EINVAL : 0;
+        if (args->args.get_binary.buf_size < t->type.len) {
+            r = -ERANGE;
+        } else {
+            memcpy(args->args.get_binary.buf, t->type.data, t->type.len);
+        }
         break;
     case H5VL_DATATYPE_GET_TCPL:
         args->args.get_tcpl.tcpl_id = H5Pcopy(t->tcpl_id);

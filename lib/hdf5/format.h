@@ -15,6 +15,7 @@
  *     'h'            header: what was fixed when the object was created
  *     'e'            extent of a dataset, where it has been changed: an encoded dataspace
  *     'l' NAME       link of a group
+ *     'm' NAME       the end of its name, of one that is very long
  *     'r' id NAME    a link to this object: the group that has it, and its name there.  The
  *                    link count is the number of these keys, so that processes that add
  *                    and remove links never overwrite one another's count.  Group 0 and 8
@@ -41,6 +42,7 @@
  * NAME is the name itself up to VJH_NAME_KEY_MAX bytes, and then the rest in the value is
  * empty; else its first VJH_NAME_HEAD bytes, a byte 0xff and 16 bytes of a hash, which is
  * longer than any name that stands for itself; the rest is what follows these first bytes.
+ * Of a link's it has VJH_REST_MAX bytes at most, and the key 'm' NAME what follows those.
  *
  * Objects, where ID is the object id as 16 hexadecimal digits:
  *
@@ -65,6 +67,7 @@
 #define VJH_KEY_HEADER 'h'
 #define VJH_KEY_EXTENT 'e'
 #define VJH_KEY_LINK 'l'
+#define VJH_KEY_LINK_MORE 'm'
 #define VJH_KEY_REFERRER 'r'
 #define VJH_KEY_TYPE_USER 'u'
 #define VJH_KEY_LINK_ORDER 'o'
@@ -76,8 +79,9 @@
 #define VJH_NAME_KEY_MAX 200
 #define VJH_NAME_HEAD 184
 
-/* Bytes of a name of a link or an attribute. */
-#define VJH_LINK_NAME_MAX 65535
+#define VJH_REST_MAX 32768
+/* Bytes of a link's name.  An attribute's has to go into its value with its type. */
+#define VJH_LINK_NAME_MAX 98304
 /* Bytes of an attribute's data that stand in its key. */
 #define VJH_ATTRIBUTE_INLINE_MAX 32768
 
@@ -96,6 +100,8 @@ enum vjh_kind { VJH_GROUP = 1, VJH_DATASET = 2, VJH_TYPE = 3 };
 #define VJH_DATA_IN_OBJECT 2u
 /* An attribute that has never been written: its data are zero. */
 #define VJH_NOT_WRITTEN 4u
+/* There is a key VJH_KEY_LINK_MORE. */
+#define VJH_LONG_NAME 8u
 
 enum vjh_link_type { VJH_LINK_HARD = 0, VJH_LINK_SOFT = 1 };
 

@@ -70,6 +70,16 @@ int vjh_varjfs(struct vjh_connection *c, varjfs **out);
 int vjh_batch(struct vjh_connection *c, bool atomic, varjfs_batch **out);
 int vjh_sync(struct vjh_connection *c);
 
+struct vjh_slice {
+    const void *data;
+    size_t len;
+};
+
+struct vjh_buffer { /* owned bytes: vjh_buffer_free */
+    void *data;
+    size_t len;
+};
+
 /* ---- what is open ------------------------------------------------------------------ */
 
 /* A file that one or more H5Fopen of this process have open. */
@@ -129,7 +139,8 @@ struct vjh_group {
 
 struct vjh_datatype {
     struct vjh_object o;
-    hid_t type_id, tcpl_id;
+    struct vjh_buffer type; /* encoded: an identifier would count as an open object */
+    hid_t tcpl_id;
 };
 
 /* Room for a path of the object model: what a location means. */
@@ -139,16 +150,6 @@ struct vjh_target {
 };
 
 /* ---- records.c --------------------------------------------------------------------- */
-
-struct vjh_slice {
-    const void *data;
-    size_t len;
-};
-
-struct vjh_buffer { /* owned bytes: vjh_buffer_free */
-    void *data;
-    size_t len;
-};
 
 struct vjh_key {
     uint8_t bytes[VARJFS_NAME_MAX];

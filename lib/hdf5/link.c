@@ -29,6 +29,44 @@ int vjh_check_name(const char *name)
     return 0;
 }
 
+/* Puts the rest of a very long name together: *raw, which *l points into, grows. */
+static int complete(struct vjh_container *c, uint64_t group, const struct vjh_key *link,
+                    struct vjh_link *l, struct vjh_buffer *raw)
+{
+    struct vjh_key key = *link;
+    struct vjh_buffer more;
+    size_t target;
+    char *longer;
+    int r;
+
+    if (!(l->flags & VJH_LONG_NAME)) {
+        return 0;
+    }
+    vjh_key(&key, group, VJH_KEY_LINK_MORE);
+    key.len = link->len;
+    r = vjh_get(c, &key, &more);
+    if (r != 0) {
+        return r == -ENOENT ? vjh_error(-EIO, "the name of a link is not whole") : r;
+    }
+    longer = malloc(raw->len + l->rest.len + more.len + 1);
+    if (longer) {
+        target = l->target.len ? (size_t)((const char *)l->target.data -
+                                          (const char *)raw->data)
+                               : 0;
+        if (raw->len) {
+            memcpy(longer, raw->data, raw->len);
+        }
+        memcpy(longer + raw->len, l->rest.data, l->rest.len);
+        memcpy(longer + raw->len + l->rest.len, more.data, more.len);
+        l->rest = (struct vjh_slice){longer + raw->len, l->rest.len + more.len};
+        l->target.data = longer + target;
+        free(raw->data);
+        raw->data = longer;
+    }
+    vjh_buffer_free(&more);
+    return longer ? 0 : -ENOMEM;
+}
+
 int vjh_link_get(struct vjh_container *c, uint64_t group, const char *name,
                  struct vjh_link *l, struct vjh_buffer *raw)
 {
@@ -40,6 +78,7 @@ int vjh_link_get(struct vjh_container *c, uint64_t group, const char *name,
     r = vjh_get(c, &key, raw);
     if (r == 0) {
         r = vjh_link_decode((struct vjh_slice){raw->data, raw->len}, l);
+        r = r == 0 ? complete(c, group, &key, l, raw) : r;
     }
     if (r == 0 && !vjh_name_is(name, l->rest)) {
         r = vjh_error(-EIO, "two long names of links have the same hash");
@@ -102,12 +141,18 @@ static int insert_once(struct vjh_container *c, uint64_t group, const char *name
                        struct insertion *result)
 {
     struct vjh_buffer value = {0};
-    struct vjh_key key, object, referrer, user;
+    struct vjh_key key, object, referrer, user, more;
     struct vjh_order_keys order;
+    struct vjh_link stored = *l;
     varjfs_batch *b = NULL;
-    int r = vjh_link_encode(l, &value);
+    int r;
 
     *result = (struct insertion){0};
+    if (l->rest.len > VJH_REST_MAX) {
+        stored.rest.len = VJH_REST_MAX;
+        stored.flags |= VJH_LONG_NAME;
+    }
+    r = vjh_link_encode(&stored, &value);
     if (r == 0) {
         r = vjh_batch(c->connection, true, &b);
     }
@@ -118,6 +163,12 @@ static int insert_once(struct vjh_container *c, uint64_t group, const char *name
         vjh_key_name(&key, group, VJH_KEY_LINK, name);
         r = varjfs_kv_put(b, c->space, key.bytes, key.len, value.data, value.len,
                           VARJFS_EXCLUSIVE, &result->link);
+    }
+    if (r == 0 && stored.flags & VJH_LONG_NAME) {
+        vjh_key_name(&more, group, VJH_KEY_LINK_MORE, name);
+        r = varjfs_kv_put(b, c->space, more.bytes, more.len,
+                          (const char *)l->rest.data + VJH_REST_MAX,
+                          l->rest.len - VJH_REST_MAX, 0, NULL);
     }
     if (r == 0 && new) {
         vjh_key(&object, l->id, VJH_KEY_HEADER);
@@ -183,7 +234,7 @@ int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
 
 /* Adds the removal of a link to an atomic batch, which uses @keys. */
 static int add_removal(varjfs_batch *b, struct vjh_container *c, uint64_t group,
-                       const char *name, const struct vjh_link *l, struct vjh_key keys[3])
+                       const char *name, const struct vjh_link *l, struct vjh_key keys[4])
 {
     int r;
 
@@ -192,6 +243,10 @@ static int add_removal(varjfs_batch *b, struct vjh_container *c, uint64_t group,
     if (r == 0 && l->flags & VJH_HAS_ORDER) {
         vjh_key_number(&keys[1], group, VJH_KEY_LINK_ORDER, l->order);
         r = varjfs_kv_delete(b, c->space, keys[1].bytes, keys[1].len, NULL);
+    }
+    if (r == 0 && l->flags & VJH_LONG_NAME) {
+        vjh_key_name(&keys[3], group, VJH_KEY_LINK_MORE, name);
+        r = varjfs_kv_delete(b, c->space, keys[3].bytes, keys[3].len, NULL);
     }
     if (r == 0 && l->type == VJH_LINK_HARD) {
         vjh_key_referrer(&keys[2], l->id, group, name);
@@ -229,7 +284,7 @@ int vjh_link_delete(struct vjh_container *c, uint64_t group, const char *name)
 {
     struct vjh_buffer raw;
     struct vjh_link l;
-    struct vjh_key keys[3];
+    struct vjh_key keys[4];
     varjfs_batch *b = NULL;
     int r = vjh_link_get(c, group, name, &l, &raw);
 
@@ -265,14 +320,46 @@ void vjh_entries_free(struct vjh_entries *e)
     *e = (struct vjh_entries){0};
 }
 
+/* Where the links of a group come together. */
+struct listing {
+    struct vjh_container *c;
+    uint64_t group;
+    struct vjh_entries *all;
+};
+
+/* The name of a link that iteration has come to. */
+static int entry_name(struct listing *w, struct vjh_slice in_key, const struct vjh_link *l,
+                      char **out)
+{
+    struct vjh_link whole = *l;
+    struct vjh_buffer raw = {0};
+    struct vjh_key key;
+    int r = 0;
+
+    if (in_key.len > VJH_NAME_KEY_MAX && l->flags & VJH_LONG_NAME) {
+        vjh_key(&key, w->group, VJH_KEY_LINK);
+        if (in_key.len > sizeof key.bytes - key.len) {
+            return -EIO;
+        }
+        memcpy(key.bytes + key.len, in_key.data, in_key.len);
+        key.len += in_key.len;
+        whole.target = (struct vjh_slice){0};
+        r = complete(w->c, w->group, &key, &whole, &raw);
+    }
+    r = r == 0 ? vjh_name_restore(in_key, whole.rest, out) : r;
+    vjh_buffer_free(&raw);
+    return r;
+}
+
 static int entry_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
 {
-    struct vjh_entries *all = opaque;
+    struct listing *w = opaque;
+    struct vjh_entries *all = w->all;
     struct vjh_link l;
     char *name = NULL;
     int r = vjh_link_decode(value, &l);
 
-    r = r == 0 ? vjh_name_restore(rest, l.rest, &name) : r;
+    r = r == 0 ? entry_name(w, rest, &l, &name) : r;
     if (r != 0) {
         return r;
     }
@@ -328,6 +415,7 @@ void vjh_entries_sort(struct vjh_entries *all, H5_index_t index, H5_iter_order_t
 int vjh_links(struct vjh_container *c, uint64_t group, H5_index_t index,
               H5_iter_order_t order, struct vjh_entries *out)
 {
+    struct listing w = {c, group, out};
     uint16_t flags = 0;
     int r = 0;
 
@@ -339,7 +427,7 @@ int vjh_links(struct vjh_container *c, uint64_t group, H5_index_t index,
         }
     }
     if (r == 0) {
-        r = vjh_each(c, group, VJH_KEY_LINK, entry_step, out);
+        r = vjh_each(c, group, VJH_KEY_LINK, entry_step, &w);
     }
     if (r != 0) {
         vjh_entries_free(out);

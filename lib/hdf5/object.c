@@ -317,8 +317,11 @@ int vjh_type_id(struct vjh_file *file, uint64_t committed_id, hid_t type_id, hid
             return r;
         }
     }
-    *out = H5Tcopy(type_id);
-    return *out < 0 ? vjh_error(-EINVAL, "the datatype cannot be copied") : 0;
+    /* Not a copy, which would refer to the file, as a stored type does. */
+    r = vjh_type_encode(type_id, &raw);
+    r = r == 0 ? vjh_type_decode((struct vjh_slice){raw.data, raw.len}, out) : r;
+    vjh_buffer_free(&raw);
+    return r;
 }
 
 /* ---- removal ----------------------------------------------------------------------- */

@@ -112,7 +112,7 @@ int vjh_name_restore(struct vjh_slice in_key, struct vjh_slice rest, char **out)
     } else if (rest.len) {
         len = 0;
     }
-    if (len == 0 || rest.len > VARJFS_VALUE_MAX || memchr(in_key.data, 0, len) ||
+    if (len == 0 || rest.len > VJH_LINK_NAME_MAX || memchr(in_key.data, 0, len) ||
         (rest.len && memchr(rest.data, 0, rest.len))) {
         return vjh_error(-EIO, "the name of a link or an attribute is not one that this "
                                "version writes");
