@@ -39,6 +39,7 @@ struct vjh_walk {
     int rank;
     hsize_t grid[H5S_MAX_RANK];
     hsize_t dims[H5S_MAX_RANK]; /* by which sequences of the dataset count */
+    uint64_t total;             /* elements of these */
 
     struct sequences file, memory;
 
@@ -349,6 +350,9 @@ static int next_in_order(struct vjh_walk *w, uint64_t most, struct vjh_run *out)
     if (rc != 0) {
         return rc;
     }
+    if (w->file.at >= w->total || w->file.left > w->total - w->file.at) {
+        return vjh_error(-ERANGE, "the selection is not within the dataset");
+    }
     count = count < w->file.left ? count : w->file.left;
     count = count < w->memory.left ? count : w->memory.left;
     *out = (struct vjh_run){.at = w->file.at, .memory = w->memory.at};
@@ -373,15 +377,22 @@ int vjh_walk_next(struct vjh_walk *w, uint64_t most, struct vjh_run *out)
 
 /* ---- opening ----------------------------------------------------------------------- */
 
-/* The selection is one of this dataset as it is now. */
+/*
+ * The selection is one of this dataset as it is now.
+ *
+ * HDF5 takes points whose coordinate is one too large for a part of its dataspace, and
+ * means the first element of the next row: what counts is then where the sequences are.
+ */
 static int check_file_space(struct vjh_walk *w, hid_t space_id, uint64_t elements)
 {
     const hsize_t *dims = vjh_dims(w->d);
     hsize_t start[H5S_MAX_RANK], end[H5S_MAX_RANK];
+    bool is_same = true, is_inside = true;
 
     if (H5Sget_simple_extent_ndims(space_id) != w->rank) {
         return vjh_error(-EINVAL, "the selection has another rank than the dataset");
     }
+    w->total = 1;
     if (w->rank == 0 || elements == 0) {
         return 0;
     }
@@ -390,14 +401,16 @@ static int check_file_space(struct vjh_walk *w, hid_t space_id, uint64_t element
         return vjh_error(-EINVAL, "the selection is not within its dataspace");
     }
     for (int i = 0; i < w->rank; i++) {
-        if (end[i] >= dims[i] || end[i] >= w->dims[i]) {
-            return vjh_error(-ERANGE, "the selection is not within the dataset");
-        }
-        if (!w->is_chunked && w->dims[i] != dims[i]) {
-            return vjh_error(-EINVAL, "the selection is of another dataspace");
-        }
+        is_same = is_same && w->dims[i] == dims[i];
+        is_inside = is_inside && end[i] < dims[i] && end[i] < w->dims[i];
     }
-    return 0;
+    if (!is_same && !w->is_chunked) {
+        return vjh_error(-EINVAL, "the selection is of another dataspace");
+    }
+    if (!is_inside && (!is_same || H5Sget_select_type(space_id) != H5S_SEL_POINTS)) {
+        return vjh_error(-ERANGE, "the selection is not within the dataset");
+    }
+    return vjh_product(w->dims, w->rank, &w->total);
 }
 
 /* What H5S_ALL and H5S_BLOCK stand for.  Ids in @made are the caller's to close. */
