@@ -143,7 +143,7 @@ int vjh_attribute_add(struct vjh_container *c, uint64_t id, const char *name,
 
     rec->rest = vjh_name_rest(name);
     rec->flags &= (uint16_t)~VJH_HAS_ORDER;
-    rec->order = 0;
+    rec->order = (uint64_t)vjh_now_us();
     if (r == 0 && flags & VJH_ATTRIBUTE_ORDER_TRACKED) {
         rec->flags |= VJH_HAS_ORDER;
         if (open && open->next_attribute_order) {
@@ -168,7 +168,7 @@ int vjh_attribute_add(struct vjh_container *c, uint64_t id, const char *name,
         r = vjh_next_order(c, id, VJH_KEY_ATTRIBUTE_NEXT, &next);
         rec->order = next > rec->order ? next : rec->order + 1;
     }
-    if (r == 0 && open) {
+    if (r == 0 && open && rec->flags & VJH_HAS_ORDER) {
         open->next_attribute_order = rec->order + 1;
     }
     return r;
@@ -321,18 +321,10 @@ static int entry_step(void *opaque, struct vjh_slice rest, struct vjh_slice valu
 int vjh_attributes(struct vjh_container *c, uint64_t id, H5_index_t index,
                    H5_iter_order_t order, struct vjh_entries *out)
 {
-    uint16_t flags = 0;
-    int r = 0;
+    int r;
 
     *out = (struct vjh_entries){0};
-    if (index == H5_INDEX_CRT_ORDER) {
-        r = vjh_object_flags(c, id, &flags);
-        if (r == 0 && !(flags & VJH_ATTRIBUTE_ORDER_TRACKED)) {
-            r = vjh_error(-EINVAL, "the object does not track the creation order of "
-                                   "attributes");
-        }
-    }
-    r = r == 0 ? vjh_each(c, id, VJH_KEY_ATTRIBUTE, entry_step, out) : r;
+    r = vjh_each(c, id, VJH_KEY_ATTRIBUTE, entry_step, out);
     if (r != 0) {
         vjh_entries_free(out);
         return r;

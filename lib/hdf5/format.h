@@ -35,9 +35,10 @@
  *                transformation
  *     link       u8 version, u8 type, u8 character set, u8 flags, u32 0, u64 creation
  *                order, u64 id, parts: rest of the name, target of a soft link
- *     attribute  u8 version, u8 character set, u16 flags, u32 0, u64 creation order, u64 id
- *                of the committed type or 0, u64 data id, parts: rest of the name, type,
- *                space, data.  Data that stand in an object: u64 their length
+ *     attribute  u8 version, u8 character set, u16 flags, u32 0, u64 creation order (the
+ *                time, where it is not tracked), u64 id of the committed type or 0, u64
+ *                data id, parts: rest of the name, type, space, data.  Of data that stand
+ *                in an object: u64 their length
  *
  * NAME is the name itself up to VJH_NAME_KEY_MAX bytes, and then the rest in the value is
  * empty; else its first VJH_NAME_HEAD bytes, a byte 0xff and 16 bytes of a hash, which is

@@ -423,7 +423,7 @@ int vjh_check_name(const char *name);
 
 /* ---- attribute.c ------------------------------------------------------------------- */
 
-/* As vjh_links. */
+/* As vjh_links; there is an order of creation also where the object does not track it. */
 int vjh_attributes(struct vjh_container *c, uint64_t id, H5_index_t index,
                    H5_iter_order_t order, struct vjh_entries *out);
 /* Adds an attribute; name and order are set.  -EEXIST with a text. */

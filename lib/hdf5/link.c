@@ -226,7 +226,7 @@ int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
         r = vjh_next_order(c, group, VJH_KEY_LINK_NEXT, &next);
         l->order = next > l->order ? next : l->order + 1;
     }
-    if (r == 0 && open) {
+    if (r == 0 && open && l->flags & VJH_HAS_ORDER) {
         open->next_link_order = l->order + 1;
     }
     return r;

@@ -474,6 +474,13 @@ int vjh_type_encode(hid_t type_id, struct vjh_buffer *out)
 
 int vjh_space_encode(hid_t space_id, struct vjh_buffer *out)
 {
+    H5S_class_t class = H5Sget_simple_extent_type(space_id);
+
+    *out = (struct vjh_buffer){0};
+    if (class == H5S_NO_CLASS ||
+        (class == H5S_SIMPLE && H5Sget_simple_extent_ndims(space_id) == 0)) {
+        return vjh_error(-EINVAL, "the dataspace has no extent");
+    }
     return encode_by(encode_space, "dataspace", space_id, out);
 }
 
