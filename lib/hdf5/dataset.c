@@ -110,12 +110,9 @@ static int take_space(struct vjh_dataset *d, hid_t space_id)
         return 0;
     }
     d->rank = H5Sget_simple_extent_dims(space_id, d->new_dims, d->max_dims);
-    if (d->rank < 0) {
+    if (d->rank <= 0) {
         d->rank = 0;
         return vjh_error(-EINVAL, "the dataspace has no extent");
-    }
-    if (d->rank == 0) {
-        d->space_class = H5S_SCALAR;
     }
     return 0;
 }

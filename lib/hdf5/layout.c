@@ -120,12 +120,31 @@ static int check_chunks(struct vjh_dataset *d)
     return 0;
 }
 
+/* As HDF5 does it for its own files. */
+static int check_fill(const struct vjh_dataset *d)
+{
+    const struct vjh_layout *l = &d->layout;
+
+    if (d->has_blobs && l->fill_time == H5D_FILL_TIME_NEVER) {
+        return vjh_error(-EINVAL, "variable-length data and references need a fill time "
+                                  "other than H5D_FILL_TIME_NEVER");
+    }
+    if (l->fill_status == H5D_FILL_VALUE_UNDEFINED &&
+        l->fill_time == H5D_FILL_TIME_ALLOC) {
+        return vjh_error(-EINVAL, "H5D_FILL_TIME_ALLOC without a fill value");
+    }
+    return 0;
+}
+
 int vjh_layout_check(struct vjh_dataset *d)
 {
     const hsize_t *dims = vjh_dims(d);
     uint64_t elements, bytes;
-    int rc;
+    int rc = check_fill(d);
 
+    if (rc != 0) {
+        return rc;
+    }
     for (int i = 0; i < d->rank; i++) {
         if (d->max_dims[i] != H5S_UNLIMITED && dims[i] > d->max_dims[i]) {
             return vjh_error(-EINVAL, "a dimension is larger than its maximum");
