@@ -543,8 +543,8 @@ static int data_write(struct vjh_attribute *a, uint64_t data_id,
 
     if (r == 0) {
         data_name(name, a->o.node->id, data_id);
-        r = varjfs_object_write(b, c->space, name, data->data, data->len, 0, VARJFS_CREATE,
-                                NULL);
+        r = varjfs_object_write(b, c->space, name, data->data, data->len, 0,
+                                VARJFS_CREATE, NULL);
         r = r == 0 ? varjfs_batch_execute(b) : r;
         varjfs_batch_free(b);
     }
@@ -592,7 +592,8 @@ static int attribute_write(struct vjh_attribute *a, hid_t mem_type_id, const voi
         r = stored_data(a, &rec, &before, &bytes);
     }
     if (r == 0) {
-        r = vjh_convert_write(&a->o, a->type_id, mem_type_id, a->count, buf, bytes, &data);
+        r = vjh_convert_write(&a->o, a->type_id, mem_type_id, a->count, buf, bytes,
+                              &data);
     }
     r = r == 0 ? write_record(a, &rec, &data) : r;
     vjh_buffer_free(&data);
@@ -612,7 +613,8 @@ static herr_t attr_write(void *attr, hid_t mem_type_id, const void *buf, hid_t d
 /* ---- asking ------------------------------------------------------------------------ */
 
 /* @name of the object @t. */
-static int info_of(struct vjh_object *from, uint64_t id, const char *name, H5A_info_t *out)
+static int info_of(struct vjh_object *from, uint64_t id, const char *name,
+                   H5A_info_t *out)
 {
     struct vjh_attribute a = {.type_id = H5I_INVALID_HID, .space_id = H5I_INVALID_HID};
     struct vjh_attribute_record rec;
@@ -796,7 +798,8 @@ static int rename_attribute(struct vjh_container *c, uint64_t id, const char *fr
         if (r == 0 && rec.committed_id) {
             vjh_key_user(&user, rec.committed_id, id, from);
             vjh_key_user(&new_user, rec.committed_id, id, to);
-            r = varjfs_kv_put(b, c->space, new_user.bytes, new_user.len, NULL, 0, 0, NULL);
+            r = varjfs_kv_put(b, c->space, new_user.bytes, new_user.len, NULL, 0, 0,
+                              NULL);
             r = r == 0 ? varjfs_kv_delete(b, c->space, user.bytes, user.len, NULL) : r;
         }
         r = r == 0 ? varjfs_batch_execute(b) : r;

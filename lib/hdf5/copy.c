@@ -227,10 +227,9 @@ static int copy_links(struct copy *w, uint64_t from, uint64_t to, uint16_t flags
                       unsigned depth)
 {
     struct vjh_entries all;
-    int r = vjh_links(
-        w->src, from,
-        flags & VJH_LINK_ORDER_TRACKED ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME, H5_ITER_INC,
-        &all);
+    int r = vjh_links(w->src, from,
+                      flags & VJH_LINK_ORDER_TRACKED ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME,
+                      H5_ITER_INC, &all);
 
     for (size_t i = 0; r == 0 && i < all.n; i++) {
         r = copy_link(w, from, all.v[i].name, to, depth);
@@ -308,7 +307,8 @@ static int copy_one(struct copy *w, uint64_t from, unsigned depth, uint64_t *to)
 
 static int copy_flags(hid_t ocpypl_id, unsigned *out)
 {
-    unsigned refused = H5O_COPY_EXPAND_REFERENCE_FLAG | H5O_COPY_MERGE_COMMITTED_DTYPE_FLAG;
+    unsigned refused =
+        H5O_COPY_EXPAND_REFERENCE_FLAG | H5O_COPY_MERGE_COMMITTED_DTYPE_FLAG;
 
     if (H5Pget_copy_object(ocpypl_id, out) < 0) {
         return vjh_error(-EINVAL, "the object copy property list cannot be read");
@@ -382,6 +382,6 @@ herr_t vjh_object_copy(void *src_obj, const H5VL_loc_params_t *src_loc,
 {
     (void)dxpl_id;
     (void)req;
-    VJH_RETURN(copy(src_obj, src_loc, src_name, dst_obj, dst_loc, dst_name, ocpypl_id,
-                    lcpl_id));
+    VJH_RETURN(
+        copy(src_obj, src_loc, src_name, dst_obj, dst_loc, dst_name, ocpypl_id, lcpl_id));
 }

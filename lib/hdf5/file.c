@@ -49,8 +49,8 @@ static int file_name(const char *name, char **out)
         }
         if (len == 2 && !memcmp(s, "..", 2)) {
             free(p);
-            return vjh_error(-EINVAL, "%.200s: a name of a file in the volume has no \"..\"",
-                             name);
+            return vjh_error(
+                -EINVAL, "%.200s: a name of a file in the volume has no \"..\"", name);
         }
         if (len != 1 || *s != '.') {
             if (end != p) {
@@ -284,8 +284,8 @@ static int make(struct vjh_connection *connection, const char *name, hid_t fcpl_
 
     if (r == 0 && truncate) {
         r = vjh_get_file(connection, name, &old);
-        had = r == 0 &&
-              vjh_file_record_decode((struct vjh_slice){old.data, old.len}, &replaced) == 0;
+        had = r == 0 && vjh_file_record_decode((struct vjh_slice){old.data, old.len},
+                                               &replaced) == 0;
         r = r == -ENOENT ? 0 : r;
     }
     for (int i = 0; i < VJH_FILE_ID_BYTES; i += 8) {
@@ -363,7 +363,8 @@ static int container_open(struct vjh_connection *connection, const char *key,
     if (r == -ENOENT) {
         r = vjh_error(r, "%s: there is no such HDF5 file in the volume", key);
     }
-    r = r == 0 ? vjh_file_record_decode((struct vjh_slice){raw.data, raw.len}, &record) : r;
+    r = r == 0 ? vjh_file_record_decode((struct vjh_slice){raw.data, raw.len}, &record)
+               : r;
     if (r != 0) {
         vjh_buffer_free(&raw);
         vjh_disconnect(connection);
@@ -475,8 +476,10 @@ static int close_objects(struct vjh_file *f)
 
     H5Pget_fclose_degree(f->fapl_id, &degree);
     if (degree == H5F_CLOSE_SEMI && f->objects) {
-        return vjh_error(-EBUSY, "%s: objects are open, and it was opened with "
-                                 "H5F_CLOSE_SEMI", f->name);
+        return vjh_error(-EBUSY,
+                         "%s: objects are open, and it was opened with "
+                         "H5F_CLOSE_SEMI",
+                         f->name);
     }
     while (degree == H5F_CLOSE_STRONG && f->objects) {
         hid_t ids[256];
@@ -512,7 +515,8 @@ static herr_t file_close(void *file, hid_t dxpl_id, void **req)
     if (r == 0) {
         f->ids = 0;
         /* What stays open keeps the file; what was written is safe as of now. */
-        r = f->objects && f->intent & H5F_ACC_RDWR ? vjh_sync(f->container->connection) : 0;
+        r = f->objects && f->intent & H5F_ACC_RDWR ? vjh_sync(f->container->connection)
+                                                   : 0;
         if (r == 0 || !f->objects) {
             int r2 = vjh_file_unused(f);
 
@@ -630,7 +634,8 @@ static int delete_file(const char *name, hid_t fapl_id)
             r = vjh_error(r, "%s: there is no such HDF5 file in the volume", key);
         }
     }
-    r = r == 0 ? vjh_file_record_decode((struct vjh_slice){raw.data, raw.len}, &record) : r;
+    r = r == 0 ? vjh_file_record_decode((struct vjh_slice){raw.data, raw.len}, &record)
+               : r;
     r = r == 0 ? vjh_delete_file(connection, key) : r;
     if (r == 0) {
         space_name(space, record.id);

@@ -100,10 +100,10 @@ struct vjh_node {
     struct vjh_container *container;
     uint64_t id;
     unsigned refs;
-    bool unlinked; /* its last link may have gone: looked at when it is closed */
+    bool unlinked;  /* its last link may have gone: looked at when it is closed */
     uint16_t flags; /* of its header */
     uint64_t next_link_order, next_attribute_order; /* hints */
-    bool has_dims;               /* of a dataset: extent.c */
+    bool has_dims;                                  /* of a dataset: extent.c */
     hsize_t dims[H5S_MAX_RANK];
 };
 
@@ -123,7 +123,7 @@ struct vjh_object {
 
 struct vjh_file {
     struct vjh_object o;
-    struct vjh_file *next; /* of all that are open: vjh_files */
+    struct vjh_file *next;           /* of all that are open: vjh_files */
     struct vjh_container *container; /* a reference */
     struct vjh_object *objects;      /* opened through it, without itself */
     char *name;                      /* as the program gave it */
@@ -248,8 +248,8 @@ int vjh_delete_keys(struct vjh_container *c, uint64_t id);
 int vjh_delete_space(struct vjh_connection *c, const char *space);
 /* Records of files, by name; -ENOENT, -EEXIST without a text. */
 int vjh_get_file(struct vjh_connection *c, const char *name, struct vjh_buffer *out);
-int vjh_put_file(struct vjh_connection *c, const char *name, const struct vjh_buffer *value,
-                 unsigned flags);
+int vjh_put_file(struct vjh_connection *c, const char *name,
+                 const struct vjh_buffer *value, unsigned flags);
 int vjh_delete_file(struct vjh_connection *c, const char *name);
 /* Bytes of all objects whose names are @name or begin with it and '.'. */
 int vjh_stored_bytes(struct vjh_container *c, const char *name, uint64_t *out);
@@ -298,7 +298,8 @@ int vjh_header_get(struct vjh_container *c, uint64_t id, struct vjh_header *h,
 /* Without a link. */
 int vjh_header_put(struct vjh_container *c, uint64_t id, const struct vjh_new *new);
 /* @user, or its attribute @name, does not use the committed type any more. */
-int vjh_type_unuse(struct vjh_container *c, uint64_t type, uint64_t user, const char *name);
+int vjh_type_unuse(struct vjh_container *c, uint64_t type, uint64_t user,
+                   const char *name);
 /* A type as HDF5 wants it from callbacks: the committed type with @committed_id, else a
  * copy of @type_id. */
 int vjh_type_id(struct vjh_file *file, uint64_t committed_id, hid_t type_id, hid_t *out);

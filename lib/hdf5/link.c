@@ -50,9 +50,9 @@ static int complete(struct vjh_container *c, uint64_t group, const struct vjh_ke
     }
     longer = malloc(raw->len + l->rest.len + more.len + 1);
     if (longer) {
-        target = l->target.len ? (size_t)((const char *)l->target.data -
-                                          (const char *)raw->data)
-                               : 0;
+        target = l->target.len
+                     ? (size_t)((const char *)l->target.data - (const char *)raw->data)
+                     : 0;
         if (raw->len) {
             memcpy(longer, raw->data, raw->len);
         }
@@ -122,8 +122,8 @@ int vjh_order_add(varjfs_batch *b, struct vjh_container *c, uint64_t id, bool li
     for (int i = 0; i < 8; i++) {
         k->next[i] = (uint8_t)((order + 1) >> (8 * i));
     }
-    r = varjfs_kv_put(b, c->space, k->taken.bytes, k->taken.len, NULL, 0, VARJFS_EXCLUSIVE,
-                      result);
+    r = varjfs_kv_put(b, c->space, k->taken.bytes, k->taken.len, NULL, 0,
+                      VARJFS_EXCLUSIVE, result);
     return r == 0 ? varjfs_kv_put(b, c->space, k->counter.bytes, k->counter.len, k->next,
                                   8, 0, NULL)
                   : r;
@@ -175,7 +175,7 @@ static int insert_once(struct vjh_container *c, uint64_t group, const char *name
         r = varjfs_kv_put(b, c->space, object.bytes, object.len, new->header.data,
                           new->header.len, VARJFS_EXCLUSIVE, &result->header);
     }
-    if (r == 0 && new && new->committed_id) {
+    if (r == 0 && new &&new->committed_id) {
         vjh_key_user(&user, new->committed_id, l->id, "");
         r = varjfs_kv_put(b, c->space, user.bytes, user.len, NULL, 0, 0, NULL);
     }
@@ -328,8 +328,8 @@ struct listing {
 };
 
 /* The name of a link that iteration has come to. */
-static int entry_name(struct listing *w, struct vjh_slice in_key, const struct vjh_link *l,
-                      char **out)
+static int entry_name(struct listing *w, struct vjh_slice in_key,
+                      const struct vjh_link *l, char **out)
 {
     struct vjh_link whole = *l;
     struct vjh_buffer raw = {0};
@@ -387,7 +387,8 @@ static int entry_step(void *opaque, struct vjh_slice rest, struct vjh_slice valu
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct vjh_entry *)a)->name, ((const struct vjh_entry *)b)->name);
+    return strcmp(((const struct vjh_entry *)a)->name,
+                  ((const struct vjh_entry *)b)->name);
 }
 
 static int by_order(const void *a, const void *b)
@@ -423,7 +424,8 @@ int vjh_links(struct vjh_container *c, uint64_t group, H5_index_t index,
     if (index == H5_INDEX_CRT_ORDER) {
         r = vjh_object_flags(c, group, &flags);
         if (r == 0 && !(flags & VJH_LINK_ORDER_TRACKED)) {
-            r = vjh_error(-EINVAL, "the group does not track the creation order of links");
+            r = vjh_error(-EINVAL,
+                          "the group does not track the creation order of links");
         }
     }
     if (r == 0) {
@@ -568,7 +570,8 @@ static herr_t link_create(H5VL_link_create_args_t *args, void *obj,
         r = create_hard(args, obj, loc, lcpl_id);
         break;
     case H5VL_LINK_CREATE_SOFT:
-        l.target = (struct vjh_slice){args->args.soft.target, strlen(args->args.soft.target)};
+        l.target =
+            (struct vjh_slice){args->args.soft.target, strlen(args->args.soft.target)};
         r = vjh_check_name(args->args.soft.target);
         r = r == 0 ? create(obj, loc, lcpl_id, &l) : r;
         break;
@@ -674,8 +677,8 @@ static int get_value(const struct vjh_link *l, void *buf, size_t buf_size)
     return 0;
 }
 
-static herr_t link_get(void *obj, const H5VL_loc_params_t *loc, H5VL_link_get_args_t *args,
-                       hid_t dxpl_id, void **req)
+static herr_t link_get(void *obj, const H5VL_loc_params_t *loc,
+                       H5VL_link_get_args_t *args, hid_t dxpl_id, void **req)
 {
     struct vjh_object *o = obj;
     struct vjh_target group;

@@ -33,7 +33,8 @@ static struct vjh_node *node_get(struct vjh_container *c, uint64_t id, uint16_t 
         if (!n) {
             return NULL;
         }
-        *n = (struct vjh_node){.next = c->nodes, .container = c, .id = id, .flags = flags};
+        *n =
+            (struct vjh_node){.next = c->nodes, .container = c, .id = id, .flags = flags};
         c->nodes = n;
     }
     n->refs++;
@@ -399,7 +400,8 @@ static int remove_links(struct vjh_container *c, uint64_t group, struct candidat
     return r;
 }
 
-int vjh_type_unuse(struct vjh_container *c, uint64_t type, uint64_t user, const char *name)
+int vjh_type_unuse(struct vjh_container *c, uint64_t type, uint64_t user,
+                   const char *name)
 {
     struct vjh_key key;
     int r;
@@ -552,8 +554,8 @@ int vjh_object_path(struct vjh_container *c, uint64_t id, char **out)
             char *name = NULL;
 
             r = vjh_link_decode((struct vjh_slice){raw.data, raw.len}, &l);
-            r = r == 0 ? vjh_name_restore(
-                             (struct vjh_slice){f.rest.bytes, f.rest.len}, l.rest, &name)
+            r = r == 0 ? vjh_name_restore((struct vjh_slice){f.rest.bytes, f.rest.len},
+                                          l.rest, &name)
                        : r;
             if (r == 0 && asprintf(&longer, "/%s%s", name, path) < 0) {
                 longer = NULL;
@@ -635,7 +637,8 @@ static int get_name(struct vjh_object *from, const H5VL_loc_params_t *loc, char 
     return 0;
 }
 
-int vjh_object_info(struct vjh_container *c, uint64_t id, unsigned fields, H5O_info2_t *out)
+int vjh_object_info(struct vjh_container *c, uint64_t id, unsigned fields,
+                    H5O_info2_t *out)
 {
     struct vjh_buffer raw;
     struct vjh_header h;
@@ -763,14 +766,16 @@ int vjh_referrer_drop(struct vjh_container *c, uint64_t id)
         return r;
     }
     if (!d.found) {
-        return vjh_error(-EINVAL, "only what H5Oincr_refcount has added can be taken away: "
-                                  "links are removed by H5Ldelete");
+        return vjh_error(-EINVAL,
+                         "only what H5Oincr_refcount has added can be taken away: "
+                         "links are removed by H5Ldelete");
     }
     return vjh_delete(c, &d.key);
 }
 
 static herr_t object_specific(void *obj, const H5VL_loc_params_t *loc,
-                              H5VL_object_specific_args_t *args, hid_t dxpl_id, void **req)
+                              H5VL_object_specific_args_t *args, hid_t dxpl_id,
+                              void **req)
 {
     struct vjh_object *o = obj;
     struct vjh_target t = {0};

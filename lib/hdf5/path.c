@@ -49,7 +49,8 @@ static int step(struct vjh_container *c, struct vjh_target *t, const char *name,
     int r = vjh_link_get(c, t->id, name, &l, &raw);
 
     if (r == -ENOENT) {
-        return vjh_error(r, "%s: there is no link %s%s%s", c->name, t->path ? t->path : "",
+        return vjh_error(r, "%s: there is no link %s%s%s", c->name,
+                         t->path ? t->path : "",
                          t->path && strcmp(t->path, "/") != 0 ? "/" : "", name);
     }
     if (r != 0) {
@@ -182,7 +183,8 @@ static int make_group(struct vjh_container *c, struct vjh_target *t, const char 
                       uint8_t cset)
 {
     struct vjh_header h = {.kind = VJH_GROUP, .created_us = (uint64_t)vjh_now_us()};
-    struct vjh_link l = {.type = VJH_LINK_HARD, .cset = cset, .id = vjh_random() >> 1 | 2};
+    struct vjh_link l = {
+        .type = VJH_LINK_HARD, .cset = cset, .id = vjh_random() >> 1 | 2};
     struct vjh_new new = {0};
     struct vjh_buffer plist;
     int r = vjh_plist_encode(H5P_GROUP_CREATE_DEFAULT, &plist);

@@ -328,7 +328,8 @@ static struct reader reader_init(struct vjh_slice in)
 static int reader_end(const struct reader *r, const char *what)
 {
     if (r->bad || r->left != 0) {
-        return vjh_error(-EIO, "%s: what is stored is not what this version writes", what);
+        return vjh_error(-EIO, "%s: what is stored is not what this version writes",
+                         what);
     }
     return 0;
 }

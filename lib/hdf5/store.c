@@ -27,7 +27,8 @@ uint64_t vjh_random(void)
         struct timespec t;
 
         clock_gettime(CLOCK_REALTIME, &t);
-        v = (uint64_t)t.tv_sec * 1000000007u ^ (uint64_t)t.tv_nsec << 20 ^ (uint64_t)clock();
+        v = (uint64_t)t.tv_sec * 1000000007u ^ (uint64_t)t.tv_nsec << 20 ^
+            (uint64_t)clock();
     }
     return v;
 }
@@ -98,8 +99,8 @@ int vjh_get_file(struct vjh_connection *c, const char *name, struct vjh_buffer *
     return get(c, VJH_FILES_SPACE, &key, out);
 }
 
-int vjh_put_file(struct vjh_connection *c, const char *name, const struct vjh_buffer *value,
-                 unsigned flags)
+int vjh_put_file(struct vjh_connection *c, const char *name,
+                 const struct vjh_buffer *value, unsigned flags)
 {
     varjfs_batch *b;
     int r = vjh_batch(c, false, &b);
@@ -149,7 +150,8 @@ int vjh_delete(struct vjh_container *c, const struct vjh_key *key)
     return r;
 }
 
-int vjh_each(struct vjh_container *c, uint64_t id, char kind, vjh_step *step, void *opaque)
+int vjh_each(struct vjh_container *c, uint64_t id, char kind, vjh_step *step,
+             void *opaque)
 {
     struct varjfs_entry e = {.size = sizeof e};
     varjfs_iterator *i = NULL;

@@ -44,7 +44,8 @@ static herr_t token_cmp(void *obj, const H5O_token_t *a, const H5O_token_t *b, i
     return 0;
 }
 
-static herr_t token_to_str(void *obj, H5I_type_t type, const H5O_token_t *token, char **out)
+static herr_t token_to_str(void *obj, H5I_type_t type, const H5O_token_t *token,
+                           char **out)
 {
     uint64_t id;
 
@@ -62,7 +63,8 @@ static herr_t token_to_str(void *obj, H5I_type_t type, const H5O_token_t *token,
     return 0;
 }
 
-static herr_t token_from_str(void *obj, H5I_type_t type, const char *s, H5O_token_t *token)
+static herr_t token_from_str(void *obj, H5I_type_t type, const char *s,
+                             H5O_token_t *token)
 {
     char *end;
     uint64_t id;
