@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* A property of dataset creation property lists: text with its NUL, in this many bytes. */
+/* A property of dataset creation property lists: text with its NUL, in as many bytes. */
 #define VARJFS_HDF5_TRANSFORM "varjfs_transform"
 #define VARJFS_HDF5_TRANSFORM_BYTES 128
 
@@ -26,7 +26,7 @@ extern "C" {
  * varjfs_hdf5_set_transform - how the data of a dataset are stored
  *
  * @dcpl     a dataset creation property list
- * @value    as user.varjfs.transform of files: "lz4", "zstd:9"; "" is as the volume has it
+ * @value    as user.varjfs.transform of files: "lz4", "zstd:9"; "": as the volume has it
  * Returns   0; negative: not such a list, or the text has more than 127 bytes.  Whether
  *           the volume knows it is found when a dataset is created or first written
  */

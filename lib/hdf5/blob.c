@@ -750,8 +750,8 @@ int vjh_convert_read(struct vjh_object *owner, hid_t type_id, hid_t mem_type_id,
         if (sizes.background == H5T_BKG_YES) {
             memcpy(background, buf, sizes.memory * count);
         }
-        b->beside = (struct vjh_slice){(const uint8_t *)data.data + bytes,
-                                       data.len - bytes};
+        b->beside =
+            (struct vjh_slice){(const uint8_t *)data.data + bytes, data.len - bytes};
         rc = vjh_convert(owner, stored_id, mem_type_id, count, work,
                          sizes.background == H5T_BKG_NO ? NULL : background, H5P_DEFAULT);
         b->beside = (struct vjh_slice){0};

@@ -187,10 +187,8 @@ int vjh_window_add(struct vjh_window *w, const struct vjh_run *run)
         return rc;
     }
     at = (uint32_t)w->piece_count++;
-    w->pieces[at] = (struct vjh_piece){.at = run->at,
-                                       .memory = run->memory,
-                                       .count = run->count,
-                                       .next = NONE};
+    w->pieces[at] = (struct vjh_piece){
+        .at = run->at, .memory = run->memory, .count = run->count, .next = NONE};
     if (part->last == NONE) {
         part->first = at;
     } else {
@@ -334,7 +332,7 @@ static int execute(struct vjh_dataset *d, varjfs_batch *b)
 
     (void)d;
     return rc == -ETIMEDOUT || rc == -ECONNRESET || rc == -E2BIG || rc == -ENOMEM ? rc
-                                                                                 : 0;
+                                                                                  : 0;
 }
 
 int vjh_add_create(struct vjh_dataset *d, varjfs_batch *b, const char *name)
@@ -653,10 +651,10 @@ static int write_spans(struct vjh_window *w, struct spans *s, const uint8_t *bas
             created = name;
         }
         if (rc == 0) {
-            rc = varjfs_object_write(
-                b, space_of(w->d), name, place(w, span, (uint8_t *)(uintptr_t)base),
-                (size_t)span->elements * size, span->at * size,
-                creates ? VARJFS_CREATE : 0, &span->result);
+            rc = varjfs_object_write(b, space_of(w->d), name,
+                                     place(w, span, (uint8_t *)(uintptr_t)base),
+                                     (size_t)span->elements * size, span->at * size,
+                                     creates ? VARJFS_CREATE : 0, &span->result);
         }
     }
     if (rc == 0) {

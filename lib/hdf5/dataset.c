@@ -197,7 +197,7 @@ static void *dataset_create(void *obj, const H5VL_loc_params_t *loc, const char 
         rc = vjh_layout_check(d);
     }
     if (rc == 0 && d->layout.filter_count > 0) {
-        rc = vjh_filters_settle(d);
+        rc = vjh_filters_take_values(d);
     }
     if (rc == 0) {
         d->o.file = from->file;

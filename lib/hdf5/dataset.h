@@ -157,7 +157,7 @@ int vjh_filters_encode(struct vjh_filters *f, const uint8_t *chunk, bool is_edge
 int vjh_filters_decode(struct vjh_filters *f, struct vjh_slice in, uint8_t *chunk);
 /* Their parameters, as the filters themselves set them for this type and these chunks, go
  * into d->dcpl_id. */
-int vjh_filters_settle(struct vjh_dataset *d);
+int vjh_filters_take_values(struct vjh_dataset *d);
 
 /* ---- blob.c ------------------------------------------------------------------------ */
 

@@ -172,8 +172,8 @@ static void fill_outside(struct shrinking *s, const hsize_t *coordinates)
 
     for (uint64_t at = 0; at < d->chunk_elements; at += chunk[last]) {
         hsize_t begin = coordinates[last] * chunk[last];
-        hsize_t keep = s->dims[last] - begin < chunk[last] ? s->dims[last] - begin
-                                                           : chunk[last];
+        hsize_t keep =
+            s->dims[last] - begin < chunk[last] ? s->dims[last] - begin : chunk[last];
 
         for (int i = 0; i < last; i++) {
             if (coordinates[i] * chunk[i] + row[i] >= s->dims[i]) {
@@ -236,8 +236,8 @@ static int shrink_step(void *opaque, const char *name, const hsize_t *coordinate
             strcpy(s->doomed[s->count++], name);
             return s->count == AT_ONCE ? delete_doomed(s) : 0;
         }
-        is_cut = is_cut || (s->dims[i] - begin < chunk[i] &&
-                            s->dims[i] < vjh_dims(s->d)[i]);
+        is_cut =
+            is_cut || (s->dims[i] - begin < chunk[i] && s->dims[i] < vjh_dims(s->d)[i]);
     }
     return is_cut ? cut(s, coordinates) : 0;
 }
@@ -388,12 +388,12 @@ static int is_object_there(struct vjh_dataset *d, bool *out)
     return rc;
 }
 
-/* Early allocation reserves nothing here, as the space of a volume is one for all: it says
- * that all of the dataset counts as allocated. */
+/* Early allocation reserves nothing here, as all of a volume shares its space: it says that
+ * all of the dataset counts as allocated. */
 int vjh_storage(struct vjh_dataset *d, hsize_t *bytes, H5D_space_status_t *status)
 {
-    bool is_early = d->layout.alloc_time == H5D_ALLOC_TIME_EARLY ||
-                    d->layout.type == H5D_COMPACT;
+    bool is_early =
+        d->layout.alloc_time == H5D_ALLOC_TIME_EARLY || d->layout.type == H5D_COMPACT;
     hsize_t grid[H5S_MAX_RANK];
     uint64_t all, chunks, stored;
     bool is_there = is_early;
@@ -427,6 +427,6 @@ int vjh_storage(struct vjh_dataset *d, hsize_t *bytes, H5D_space_status_t *statu
     *bytes = stored;
     *status = is_early || (chunks > 0 && chunks >= all) ? H5D_SPACE_STATUS_ALLOCATED
               : chunks == 0                             ? H5D_SPACE_STATUS_NOT_ALLOCATED
-                            : H5D_SPACE_STATUS_PART_ALLOCATED;
+                                                        : H5D_SPACE_STATUS_PART_ALLOCATED;
     return 0;
 }

@@ -48,8 +48,8 @@ static bool copy_filters(hid_t from, hid_t to)
     for (int i = 0; i < count; i++) {
         unsigned values[VJH_FILTER_VALUES_MAX], flags, config;
         size_t n = VJH_FILTER_VALUES_MAX;
-        H5Z_filter_t id = H5Pget_filter2(from, (unsigned)i, &flags, &n, values, 0, NULL,
-                                         &config);
+        H5Z_filter_t id =
+            H5Pget_filter2(from, (unsigned)i, &flags, &n, values, 0, NULL, &config);
 
         if (id < 0 || n > VJH_FILTER_VALUES_MAX ||
             H5Pset_filter(to, id, flags, n, values) < 0) {
@@ -89,8 +89,7 @@ int vjh_filters_open(struct vjh_dataset *d, struct vjh_filters **out)
     f->d = d;
     f->type = f->dataset = H5I_INVALID_HID;
     f->file = open_file();
-    f->type =
-        d->has_blobs ? H5Tcreate(H5T_OPAQUE, d->stored_size) : H5Tcopy(d->type_id);
+    f->type = d->has_blobs ? H5Tcreate(H5T_OPAQUE, d->stored_size) : H5Tcopy(d->type_id);
     if (f->file >= 0 && f->type >= 0) {
         f->dataset = create_dataset(d, f->file, f->type);
     }
@@ -119,22 +118,22 @@ void vjh_filters_close(struct vjh_filters *f)
     free(f);
 }
 
-int vjh_filters_settle(struct vjh_dataset *d)
+int vjh_filters_take_values(struct vjh_dataset *d)
 {
     struct vjh_filters *f;
-    hid_t settled;
+    hid_t taken;
     int rc = vjh_filters_open(d, &f);
 
     if (rc != 0) {
         return rc;
     }
-    settled = H5Dget_create_plist(f->dataset);
-    if (settled < 0 || H5Premove_filter(d->dcpl_id, H5Z_FILTER_ALL) < 0 ||
-        !copy_filters(settled, d->dcpl_id)) {
+    taken = H5Dget_create_plist(f->dataset);
+    if (taken < 0 || H5Premove_filter(d->dcpl_id, H5Z_FILTER_ALL) < 0 ||
+        !copy_filters(taken, d->dcpl_id)) {
         rc = vjh_error(-EINVAL, "the filters of the dataset cannot be read");
     }
-    if (settled >= 0) {
-        H5Pclose(settled);
+    if (taken >= 0) {
+        H5Pclose(taken);
     }
     vjh_filters_close(f);
     return rc;

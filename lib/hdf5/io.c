@@ -191,7 +191,7 @@ static int prepare_conversion(struct transfer *t, uint64_t elements)
         t->under = calloc(1, bytes + 1);
     }
     return t->work == NULL || (t->background != H5T_BKG_NO && t->under == NULL) ? -ENOMEM
-                                                                              : 0;
+                                                                                : 0;
 }
 
 static int check_properties(hid_t dxpl_id)

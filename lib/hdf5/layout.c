@@ -271,8 +271,9 @@ static int make_fill(struct vjh_dataset *d, uint8_t *element, struct vjh_buffer 
     if (rc != 0) {
         return rc;
     }
-    while (at < size && memcmp(element + at, zeros,
-                               size - at < sizeof zeros ? size - at : sizeof zeros) == 0) {
+    while (at < size &&
+           memcmp(element + at, zeros,
+                  size - at < sizeof zeros ? size - at : sizeof zeros) == 0) {
         at += sizeof zeros;
     }
     if (at >= size) {

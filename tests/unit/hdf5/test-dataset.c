@@ -286,7 +286,7 @@ static void transfer(Model *m, bool is_write)
 {
     hid_t space = selection(m), mem;
     hsize_t count = (hsize_t)H5Sget_select_npoints(space), stride = pick(3) == 0 ? 3 : 1;
-    g_autofree int *values = g_new0(int, count * stride);
+    g_autofree int *values = g_new0(int, count *stride);
     herr_t rc;
 
     mem = memory(count, stride);
@@ -405,8 +405,8 @@ static void test_members(void **state)
         b[i] = -i;
     }
     space = H5Screate_simple(1, &dim, NULL);
-    dataset = H5Dcreate2(file, "members", both, space, H5P_DEFAULT, H5P_DEFAULT,
-                         H5P_DEFAULT);
+    dataset =
+        H5Dcreate2(file, "members", both, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     assert_true(dataset >= 0);
     assert_true(H5Dwrite(dataset, both, H5S_ALL, H5S_ALL, H5P_DEFAULT, pairs) >= 0);
     assert_true(H5Dwrite(dataset, one, H5S_ALL, H5S_ALL, H5P_DEFAULT, b) >= 0);
@@ -521,8 +521,8 @@ static void test_long(void **state)
         assert_int_equal(stored, sizes[i]);
         H5Dclose(dataset);
         dataset = H5Dopen2(file, name, H5P_DEFAULT);
-        assert_true(H5Dread(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT,
-                            got) >= 0);
+        assert_true(
+            H5Dread(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, got) >= 0);
         assert_memory_equal(got, bytes, sizes[i]);
         H5Dclose(dataset);
         H5Sclose(space);
