@@ -2,9 +2,9 @@
 /*
  * Attributes: the callbacks of H5A
  *
- * An attribute is one key of its object; its blobs follow its elements.  Data that are too
- * long for a key get a new object with each write, so that a crash leaves the old value or
- * the new one; the old object goes after the key has the new one.
+ * An attribute is one key of its object; its blobs follow its elements.  Data that are
+ * too long for a key get a new object with each write, so that a crash leaves the old
+ * value or the new one; the old object goes after the key has the new one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -479,7 +479,8 @@ static int stored_bytes(struct vjh_attribute *a, size_t *out)
     return r;
 }
 
-/* What is stored, of an attribute that was written: *bytes points into *data or the record. */
+/* What is stored, of an attribute that was written: *bytes points into *data or the
+ * record. */
 static int stored_data(struct vjh_attribute *a, const struct vjh_attribute_record *rec,
                        struct vjh_buffer *data, struct vjh_slice *bytes)
 {

@@ -2,7 +2,8 @@
 /*
  * Connections: one for each source and volume, and what says which
  *
- * The last user of a connection closes it, so that a daemon that libvarjfs started may end.
+ * The last user of a connection closes it, so that a daemon that libvarjfs started may
+ * end.
  */
 #include <errno.h>
 #include <stdio.h>

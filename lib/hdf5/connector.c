@@ -60,8 +60,8 @@ static herr_t opt_query(void *obj, H5VL_subclass_t cls, int opt_type, uint64_t *
      H5VL_CAP_FLAG_REG_REF | H5VL_CAP_FLAG_ATTR_REF | H5VL_CAP_FLAG_STORED_DATATYPES |   \
      H5VL_CAP_FLAG_CREATION_ORDER | H5VL_CAP_FLAG_ITERATE | H5VL_CAP_FLAG_STORAGE_SIZE | \
      H5VL_CAP_FLAG_BY_IDX | H5VL_CAP_FLAG_GET_PLIST | H5VL_CAP_FLAG_FLUSH_REFRESH |      \
-     H5VL_CAP_FLAG_HARD_LINKS | H5VL_CAP_FLAG_SOFT_LINKS | H5VL_CAP_FLAG_FILTERS |       \
-     H5VL_CAP_FLAG_FILL_VALUES)
+     H5VL_CAP_FLAG_TRACK_TIMES | H5VL_CAP_FLAG_HARD_LINKS | H5VL_CAP_FLAG_SOFT_LINKS |   \
+     H5VL_CAP_FLAG_FILTERS | H5VL_CAP_FLAG_FILL_VALUES)
 
 /* Complete when HDF5 has asked for it: each file of the room has its part. */
 static H5VL_class_t connector = {

@@ -52,8 +52,8 @@ static int done_add(struct copy *w, uint64_t from, uint64_t to)
     return 0;
 }
 
-/* A committed type is referred to within its file; in another file its copy is, where that is
- * among what is copied, else the type is an ordinary one. */
+/* A committed type is referred to within its file; in another file its copy is, where
+ * that is among what is copied, else the type is an ordinary one. */
 static uint64_t committed(const struct copy *w, uint64_t id)
 {
     uint64_t to = id ? done_find(w, id) : 0;

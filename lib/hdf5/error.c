@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Errors: a text that is kept until the callback ends, and then goes on HDF5's error stack
+ * Errors: a text that is kept until the callback ends, and then goes on HDF5's error
+ * stack
  *
  * Most functions of HDF5 empty the stack when they begin, so what is pushed before the
  * cleanup is lost.

@@ -2,8 +2,8 @@
 /*
  * Files, and the callbacks of H5F
  *
- * A file's record is put last when it is made and goes first when it is removed, so a record
- * always leads to a whole file.
+ * A file's record is put last when it is made and goes first when it is removed, so a
+ * record always leads to a whole file.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -178,7 +178,8 @@ int vjh_file_unused(struct vjh_file *f)
 
 void *vjh_file_again(struct vjh_file *f)
 {
-    /* HDF5 looks for an id of its own first; one that the program has closed comes again. */
+    /* HDF5 looks for an id of its own first; one that the program has closed comes
+     * again. */
     if (f->ids == 0) {
         f->ids = 1;
     }
@@ -271,8 +272,8 @@ static int put_root(struct vjh_connection *connection, const char *space, hid_t 
     return r;
 }
 
-/* A new file's record, and everything that it leads to; @replaced, unless NULL, is the file
- * that had the name, if there was one. */
+/* A new file's record, and everything that it leads to; what had the name before goes
+ * with @truncate. */
 static int make(struct vjh_connection *connection, const char *name, hid_t fcpl_id,
                 bool truncate, struct vjh_file_record *record, struct vjh_buffer *fcpl)
 {
@@ -468,8 +469,8 @@ static int collect(struct open_ids *w, unsigned types)
     return 0;
 }
 
-/* H5Fclose with H5F_CLOSE_STRONG closes what is open in the file, with H5F_CLOSE_SEMI it is
- * refused then. */
+/* H5Fclose with H5F_CLOSE_STRONG closes what is open in the file, with H5F_CLOSE_SEMI
+ * it is refused then. */
 static int close_objects(struct vjh_file *f)
 {
     H5F_close_degree_t degree = H5F_CLOSE_DEFAULT;

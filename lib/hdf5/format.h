@@ -8,18 +8,18 @@
  *
  *     u8 version, u8 reserved[7], u8 file id[16], u64 created (us), part fcpl
  *
- * Each file has a key space and an object space of its own, "hdf5-" and the 32 hexadecimal
- * digits of its id.  Keys begin with the 8 bytes of an object id and a byte that says the
- * kind:
+ * Each file has a key space and an object space of its own, "hdf5-" and the 32
+ * hexadecimal digits of its id.  Keys begin with the 8 bytes of an object id and a byte
+ * that says the kind:
  *
  *     'h'            header: what was fixed when the object was created
  *     'e'            extent of a dataset, where it has been changed: an encoded dataspace
  *     'l' NAME       link of a group
  *     'm' NAME       the end of its name, of one that is very long
- *     'r' id NAME    a link to this object: the group that has it, and its name there.  The
- *                    link count is the number of these keys, so that processes that add
- *                    and remove links never overwrite one another's count.  Group 0 and 8
- *                    random bytes: a count that H5Oincr_refcount added
+ *     'r' id NAME    a link to this object: the group that has it, and its name there.
+ *                    The link count is the number of these keys, so that processes that
+ *                    add and remove links never overwrite one another's count.  Group 0
+ *                    and 8 random bytes: a count that H5Oincr_refcount added
  *     'u' id NAME    a user of this committed type: a dataset, whose NAME is empty, or an
  *                    attribute of the object.  The type goes with the last of these and
  *                    of its links
@@ -42,8 +42,9 @@
  *
  * NAME is the name itself up to VJH_NAME_KEY_MAX bytes, and then the rest in the value is
  * empty; else its first VJH_NAME_HEAD bytes, a byte 0xff and 16 bytes of a hash, which is
- * longer than any name that stands for itself; the rest is what follows these first bytes.
- * Of a link's it has VJH_REST_MAX bytes at most, and the key 'm' NAME what follows those.
+ * longer than any name that stands for itself; the rest is what follows these first
+ * bytes. Of a link's it has VJH_REST_MAX bytes at most, and the key 'm' NAME what follows
+ * those.
  *
  * Objects, where ID is the object id as 16 hexadecimal digits:
  *

@@ -229,7 +229,8 @@ struct vjh_new {
 
 /* ---- store.c ----------------------------------------------------------------------- */
 
-/* The whole value, with a byte 0 behind it that is not counted; -ENOENT without a text. */
+/* The whole value, with a byte 0 behind it that is not counted; -ENOENT without a
+ * text. */
 int vjh_get(struct vjh_container *c, const struct vjh_key *key, struct vjh_buffer *out);
 /* @flags: 0 or VARJFS_EXCLUSIVE: -EEXIST. */
 int vjh_put(struct vjh_container *c, const struct vjh_key *key, const void *value,
@@ -267,8 +268,8 @@ bool vjh_is_open(const struct vjh_container *c, const void *p);
 /* Fills @o and takes a reference to @file and a node; @path is taken. */
 int vjh_object_init(struct vjh_object *o, H5I_type_t type, struct vjh_file *file,
                     uint64_t id, uint16_t flags, char *path);
-/* Gives all that up, frees blobs and path; an object without links goes away with its last
- * one.  @o itself is the caller's. */
+/* Gives all that up, frees blobs and path; an object without links goes away with its
+ * last one.  @o itself is the caller's. */
 int vjh_object_term(struct vjh_object *o);
 /* -EROFS where it was opened for reading. */
 int vjh_check_writable(const struct vjh_object *o);
@@ -308,8 +309,8 @@ uint64_t vjh_committed_id(const struct vjh_object *o, hid_t type_id);
 
 /* Number of links to it, of H5Oincr_refcount, and of users of a committed type. */
 int vjh_link_count(struct vjh_container *c, uint64_t id, uint64_t *out);
-/* Removes an object that has no links any more, and what only it had links to; one that is
- * open goes when it is closed. */
+/* Removes an object that has no links any more, and what only it had links to; one
+ * that is open goes when it is closed. */
 int vjh_object_remove_unlinked(struct vjh_container *c, uint64_t id);
 struct vjh_node *vjh_node_find(struct vjh_container *c, uint64_t id);
 /* Of a group or any object: VJH_..._TRACKED. */
@@ -411,8 +412,8 @@ int vjh_link_delete(struct vjh_container *c, uint64_t group, const char *name);
 void vjh_link_info(const struct vjh_entry *e, H5L_info2_t *out);
 /* The next number of a creation order: VJH_KEY_LINK_NEXT or VJH_KEY_ATTRIBUTE_NEXT. */
 int vjh_next_order(struct vjh_container *c, uint64_t id, char kind, uint64_t *out);
-/* Takes @order, in a batch; *result -EEXIST: another process has it.  @keys is used until the
- * batch has been executed. */
+/* Takes @order, in a batch; *result -EEXIST: another process has it.  @keys is used
+ * until the batch has been executed. */
 struct vjh_order_keys {
     struct vjh_key taken, counter;
     uint8_t next[8];
@@ -441,8 +442,8 @@ extern const H5VL_blob_class_t vjh_blob_class;
  *
  * @type_id  what is stored
  * @before   what was stored before, for members that @mem_type_id lacks; empty: nothing
- * @out      owned: @count elements, and behind them the variable-length data and references
- *           that these refer to
+ * @out      owned: @count elements, and behind them the variable-length data and
+ *           references that these refer to
  */
 int vjh_convert_write(struct vjh_object *owner, hid_t type_id, hid_t mem_type_id,
                       size_t count, const void *buf, struct vjh_slice before,

@@ -2,8 +2,8 @@
 /*
  * Links of groups, and the callbacks of H5L
  *
- * A link, its back reference and its number in creation order change in one atomic batch of
- * exclusive puts, so that processes that add links to one group do not lose any.
+ * A link, its back reference and its number in creation order change in one atomic batch
+ * of exclusive puts, so that processes that add links to one group do not lose any.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 /*
  * From a location and a path to an object
  *
- * Components are what is between slashes; "." is where one is; ".." is a name as any other.
- * A soft link's target begins at the group that has the link, or at the root.
+ * Components are what is between slashes; "." is where one is; ".." is a name as any
+ * other. A soft link's target begins at the group that has the link, or at the root.
  */
 #include <errno.h>
 #include <stdio.h>

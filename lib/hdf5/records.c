@@ -25,8 +25,8 @@ static void put_be64(uint8_t *p, uint64_t v)
     }
 }
 
-/* FNV-1a: it parts names; that nobody finds two alike is not asked of it, as the whole name
- * stands in the value. */
+/* FNV-1a: it parts names; that nobody finds two alike is not asked of it, as the whole
+ * name stands in the value. */
 static uint64_t hash(const char *s, uint64_t h)
 {
     for (; *s; s++) {
