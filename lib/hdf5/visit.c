@@ -135,6 +135,10 @@ static herr_t walk_links(struct link_walk *w, uint64_t group, const char *prefix
         return -1;
     }
     w->error = vjh_links(w->c, group, w->args->idx_type, w->args->order, &all);
+    /* What does not track the order of links is visited by name. */
+    if (w->error == -EINVAL) {
+        w->error = vjh_links(w->c, group, H5_INDEX_NAME, w->args->order, &all);
+    }
     if (w->error) {
         return -1;
     }
