@@ -217,8 +217,12 @@ int vjh_type_encode(hid_t type_id, struct vjh_buffer *out);
 int vjh_type_decode(struct vjh_slice in, hid_t *out);
 int vjh_space_encode(hid_t space_id, struct vjh_buffer *out);
 int vjh_space_decode(struct vjh_slice in, hid_t *out);
+
+/* ---- plist.c ----------------------------------------------------------------------- */
+
+/* Of a group, a committed type, or a file. */
 int vjh_plist_encode(hid_t plist_id, struct vjh_buffer *out);
-/* @class_id  what it has to be, as H5P_DATASET_CREATE */
+/* @class_id  what it has to be, as H5P_GROUP_CREATE.  -EIO with a text */
 int vjh_plist_decode(struct vjh_slice in, hid_t class_id, hid_t *out);
 
 /* An object that is made: its header, encoded. */
@@ -436,6 +440,8 @@ int vjh_attribute_add(struct vjh_container *c, uint64_t id, const char *name,
 
 extern const H5VL_dataset_class_t vjh_dataset_class;
 extern const H5VL_blob_class_t vjh_blob_class;
+/* Is this optional operation of HDF5's own format one of datasets here too? */
+bool vjh_has_optional(int op_type);
 
 /*
  * Converts a whole buffer of an attribute

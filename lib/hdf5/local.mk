@@ -19,6 +19,7 @@ libvarjfs_hdf5_la_SOURCES = \
 	lib/hdf5/link.c \
 	lib/hdf5/object.c \
 	lib/hdf5/path.c \
+	lib/hdf5/plist.c \
 	lib/hdf5/records.c \
 	lib/hdf5/store.c \
 	lib/hdf5/token.c \
@@ -27,6 +28,7 @@ libvarjfs_hdf5_la_SOURCES = \
 	lib/hdf5/chunk.c \
 	lib/hdf5/dataset.c \
 	lib/hdf5/dataset.h \
+	lib/hdf5/direct.c \
 	lib/hdf5/extent.c \
 	lib/hdf5/filter.c \
 	lib/hdf5/io.c \

@@ -463,11 +463,6 @@ static herr_t encode_space(hid_t id, void *buf, size_t *len)
     return encode_with_fapl(H5Sencode2, id, buf, len);
 }
 
-static herr_t encode_plist(hid_t id, void *buf, size_t *len)
-{
-    return encode_with_fapl(H5Pencode2, id, buf, len);
-}
-
 int vjh_type_encode(hid_t type_id, struct vjh_buffer *out)
 {
     return encode_by(encode_type, "datatype", type_id, out);
@@ -483,11 +478,6 @@ int vjh_space_encode(hid_t space_id, struct vjh_buffer *out)
         return vjh_error(-EINVAL, "the dataspace has no extent");
     }
     return encode_by(encode_space, "dataspace", space_id, out);
-}
-
-int vjh_plist_encode(hid_t plist_id, struct vjh_buffer *out)
-{
-    return encode_by(encode_plist, "property list", plist_id, out);
 }
 
 /*
@@ -535,26 +525,6 @@ int vjh_space_decode(struct vjh_slice in, hid_t *out)
     if (r == 0) {
         *out = H5Sdecode(copy);
         r = *out < 0 ? vjh_error(-EIO, "a stored dataspace cannot be decoded") : 0;
-    }
-    free(copy);
-    return r;
-}
-
-int vjh_plist_decode(struct vjh_slice in, hid_t class_id, hid_t *out)
-{
-    void *copy;
-    int r = decode_copy(in, &copy);
-
-    *out = H5I_INVALID_HID;
-    if (r == 0) {
-        *out = H5Pdecode(copy);
-        if (*out < 0 || H5Pisa_class(*out, class_id) <= 0) {
-            if (*out >= 0) {
-                H5Pclose(*out);
-            }
-            *out = H5I_INVALID_HID;
-            r = vjh_error(-EIO, "a stored property list cannot be decoded");
-        }
     }
     free(copy);
     return r;
