@@ -13,6 +13,7 @@ man_pages += man/umount.fuse.varjfs.8
 man_pages += man/varjfs-bench.1
 man_pages += man/varjfs-client.conf.5
 man_pages += man/varjfs-format.5
+man_pages += man/varjfs-hdf5.7
 man_pages += man/varjfs-ioctl.2
 man_pages += man/varjfs-meta-lmdb.7
 man_pages += man/varjfs-meta-memory.7
