@@ -705,6 +705,41 @@ static int write_fill(struct vjh_window *w, const char *name)
     return rc;
 }
 
+int vjh_allocate(struct vjh_dataset *d, const hsize_t *before)
+{
+    hsize_t at[H5S_MAX_RANK];
+    char name[VJH_OBJECT_NAME_BYTES];
+    struct vjh_window w;
+    uint64_t count = 1;
+    int rc;
+
+    if (d->layout.alloc_time != H5D_ALLOC_TIME_EARLY || d->fill == NULL ||
+        d->layout.fill_time == H5D_FILL_TIME_NEVER || is_filtered(d) ||
+        d->space_class == H5S_NULL) {
+        return 0;
+    }
+    rc = vjh_window_init(&w, d, false);
+    if (rc == 0 && d->layout.type != H5D_CHUNKED) {
+        rc = write_fill(&w, d->o.data_name);
+    } else if (rc == 0) {
+        rc = vjh_grid(d, w.grid, &count);
+        for (uint64_t number = 0; number < count && rc == 0; number++) {
+            bool is_new = before == NULL;
+
+            vjh_chunk_coordinates(d, w.grid, number, at);
+            for (int i = 0; i < d->rank && !is_new; i++) {
+                is_new = at[i] * d->layout.chunk[i] >= before[i];
+            }
+            rc = is_new ? vjh_chunk_name(d, at, name) : 0;
+            if (rc == 0 && is_new) {
+                rc = write_fill(&w, name);
+            }
+        }
+    }
+    vjh_window_term(&w);
+    return rc;
+}
+
 static int fill_missing(struct vjh_window *w, struct spans *s, bool *some)
 {
     const char *done = NULL;

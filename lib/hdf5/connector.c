@@ -41,13 +41,13 @@ static herr_t get_cap_flags(const void *info, uint64_t *flags)
     return 0;
 }
 
-/* Optional operations are those of the native connector's file format. */
+/* Optional operations are those of the native connector. */
 static herr_t opt_query(void *obj, H5VL_subclass_t cls, int opt_type, uint64_t *flags)
 {
     (void)obj;
-    (void)cls;
-    (void)opt_type;
-    *flags = 0;
+    *flags = cls == H5VL_SUBCLS_DATASET && vjh_has_optional(opt_type)
+                 ? H5VL_OPT_QUERY_SUPPORTED
+                 : 0;
     return 0;
 }
 

@@ -205,9 +205,13 @@ static void *dataset_create(void *obj, const H5VL_loc_params_t *loc, const char 
     }
     if (rc != 0) {
         free_dataset(d);
+        VJH_RETURN_POINTER(rc, NULL);
+    }
+    hide_type(d);
+    rc = vjh_allocate(d, NULL);
+    if (rc != 0) {
+        close_dataset(d);
         d = NULL;
-    } else {
-        hide_type(d);
     }
     VJH_RETURN_POINTER(rc, d);
 }
@@ -387,17 +391,6 @@ static herr_t dataset_specific(void *obj, H5VL_dataset_specific_args_t *args,
     VJH_RETURN(vjh_error(-ENOTSUP, "this operation on a dataset is not known"));
 }
 
-static herr_t dataset_optional(void *obj, H5VL_optional_args_t *args, hid_t dxpl_id,
-                               void **req)
-{
-    (void)obj;
-    (void)dxpl_id;
-    (void)req;
-    VJH_RETURN(vjh_error(-ENOTSUP,
-                         "operation %d on a dataset is one of the native file format",
-                         args->op_type));
-}
-
 const H5VL_dataset_class_t vjh_dataset_class = {
     .create = dataset_create,
     .open = dataset_open,
@@ -405,6 +398,6 @@ const H5VL_dataset_class_t vjh_dataset_class = {
     .write = dataset_write,
     .get = dataset_get,
     .specific = dataset_specific,
-    .optional = dataset_optional,
+    .optional = vjh_dataset_optional,
     .close = dataset_close,
 };

@@ -138,6 +138,13 @@ int vjh_window_read(struct vjh_window *w, uint8_t *base);
 int vjh_window_write(struct vjh_window *w, const uint8_t *base);
 /* The value of what was never written. */
 void vjh_fill(const struct vjh_dataset *d, uint8_t *dst, uint64_t count);
+/*
+ * Early allocation: objects that do not have the fill value by not being there get it now,
+ * so that several processes can write parts of them at once.
+ *
+ * @before   the extent before; NULL: it has just been created
+ */
+int vjh_allocate(struct vjh_dataset *d, const hsize_t *before);
 int vjh_batch_of(struct vjh_dataset *d, varjfs_batch **out);
 /* Adds the creation of an object with the dataset's transformation, where it has one. */
 int vjh_add_create(struct vjh_dataset *d, varjfs_batch *b, const char *name);
@@ -155,6 +162,11 @@ void vjh_filters_close(struct vjh_filters *f);
 int vjh_filters_encode(struct vjh_filters *f, const uint8_t *chunk, bool is_edge,
                        struct vjh_buffer *out);
 int vjh_filters_decode(struct vjh_filters *f, struct vjh_slice in, uint8_t *chunk);
+/* The record around what filters made; @object_bytes: of all of the object that has it. */
+int vjh_filtered_record(uint32_t mask, const void *bytes, size_t len,
+                        struct vjh_buffer *out);
+int vjh_filtered_head(struct vjh_slice in, uint64_t object_bytes, uint32_t *mask,
+                      uint64_t *len);
 /* Their parameters, as the filters themselves set them for this type and these chunks, go
  * into d->dcpl_id. */
 int vjh_filters_take_values(struct vjh_dataset *d);
@@ -188,6 +200,11 @@ typedef int vjh_chunk_step(void *opaque, const char *name, const hsize_t *coordi
 int vjh_each_chunk(struct vjh_dataset *d, vjh_chunk_step *step, void *opaque);
 int vjh_extent_set(struct vjh_dataset *d, const hsize_t *dims);
 int vjh_storage(struct vjh_dataset *d, hsize_t *bytes, H5D_space_status_t *status);
+
+/* ---- direct.c ---------------------------------------------------------------------- */
+
+herr_t vjh_dataset_optional(void *obj, H5VL_optional_args_t *args, hid_t dxpl_id,
+                            void **req);
 
 /* ---- io.c -------------------------------------------------------------------------- */
 

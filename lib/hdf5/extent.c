@@ -262,7 +262,7 @@ static int shrink(struct vjh_dataset *d, const hsize_t *dims)
 
 int vjh_extent_set(struct vjh_dataset *d, const hsize_t *dims)
 {
-    hsize_t *now = vjh_dims(d);
+    hsize_t *now = vjh_dims(d), before[H5S_MAX_RANK];
     bool shrinks = false, changes = false;
     int rc = 0;
 
@@ -288,7 +288,9 @@ int vjh_extent_set(struct vjh_dataset *d, const hsize_t *dims)
         rc = extent_write(d, dims);
     }
     if (rc == 0) {
+        memcpy(before, now, (size_t)d->rank * sizeof *dims);
         memcpy(now, dims, (size_t)d->rank * sizeof *dims);
+        rc = vjh_allocate(d, before);
     }
     return rc;
 }

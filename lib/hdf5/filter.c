@@ -158,18 +158,36 @@ static uint64_t get_number(const uint8_t *at, unsigned bytes)
     return number;
 }
 
-static int new_record(struct vjh_buffer *out, uint32_t mask, size_t bytes)
+/* @bytes NULL: they are written there by the caller. */
+int vjh_filtered_record(uint32_t mask, const void *bytes, size_t len,
+                        struct vjh_buffer *out)
 {
-    uint8_t *at = malloc(VJH_FILTERED_HEAD_BYTES + bytes);
+    uint8_t *at = malloc(VJH_FILTERED_HEAD_BYTES + len);
 
     if (at == NULL) {
         return -ENOMEM;
     }
     put_number(at, mask, 4);
     put_number(at + 4, 0, 4);
-    put_number(at + 8, bytes, 8);
-    *out = (struct vjh_buffer){at, VJH_FILTERED_HEAD_BYTES + bytes};
+    put_number(at + 8, len, 8);
+    if (bytes != NULL) {
+        memcpy(at + VJH_FILTERED_HEAD_BYTES, bytes, len);
+    }
+    *out = (struct vjh_buffer){at, VJH_FILTERED_HEAD_BYTES + len};
     return 0;
+}
+
+int vjh_filtered_head(struct vjh_slice in, uint64_t object_bytes, uint32_t *mask,
+                      uint64_t *len)
+{
+    if (in.len < VJH_FILTERED_HEAD_BYTES) {
+        return vjh_error(-EIO, "a chunk with filters ends too early");
+    }
+    *mask = (uint32_t)get_number(in.data, 4);
+    *len = get_number((const uint8_t *)in.data + 8, 8);
+    return *len == object_bytes - VJH_FILTERED_HEAD_BYTES
+               ? 0
+               : vjh_error(-EIO, "a chunk with filters has another length than it says");
 }
 
 static bool is_left_out(const struct vjh_filters *f, bool is_edge)
@@ -187,18 +205,13 @@ int vjh_filters_encode(struct vjh_filters *f, const uint8_t *chunk, bool is_edge
     int rc;
 
     if (is_left_out(f, is_edge)) {
-        rc = new_record(out, NO_FILTERS, f->d->chunk_bytes);
-        if (rc == 0) {
-            memcpy((uint8_t *)out->data + VJH_FILTERED_HEAD_BYTES, chunk,
-                   f->d->chunk_bytes);
-        }
-        return rc;
+        return vjh_filtered_record(NO_FILTERS, chunk, f->d->chunk_bytes, out);
     }
     if (H5Dwrite(f->dataset, f->type, H5S_ALL, H5S_ALL, H5P_DEFAULT, chunk) < 0 ||
         H5Dget_chunk_storage_size(f->dataset, at, &bytes) < 0) {
         return vjh_error(-EIO, "a filter has failed");
     }
-    rc = new_record(out, 0, (size_t)bytes);
+    rc = vjh_filtered_record(0, NULL, (size_t)bytes, out);
     if (rc != 0) {
         return rc;
     }
@@ -217,15 +230,12 @@ int vjh_filters_decode(struct vjh_filters *f, struct vjh_slice in, uint8_t *chun
     uint32_t mask;
     uint64_t len;
 
-    if (in.len < VJH_FILTERED_HEAD_BYTES) {
-        return vjh_error(-EIO, "a chunk with filters ends too early");
+    int rc = vjh_filtered_head(in, in.len, &mask, &len);
+
+    if (rc != 0) {
+        return rc;
     }
-    mask = (uint32_t)get_number(bytes, 4);
-    len = get_number(bytes + 8, 8);
     bytes += VJH_FILTERED_HEAD_BYTES;
-    if (len != in.len - VJH_FILTERED_HEAD_BYTES) {
-        return vjh_error(-EIO, "a chunk with filters has another length than it says");
-    }
     if (mask == NO_FILTERS) {
         if (len != f->d->chunk_bytes) {
             return vjh_error(-EIO, "a chunk without filters has a wrong length");

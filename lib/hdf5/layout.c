@@ -395,6 +395,16 @@ static void get_fixed(struct reader *r, struct vjh_dataset *d, hsize_t *dims)
     }
 }
 
+/* A default goes with the layout, also when the list is used for another one. */
+static H5D_alloc_time_t alloc_time(const struct vjh_layout *l)
+{
+    H5D_alloc_time_t usual = l->type == H5D_COMPACT      ? H5D_ALLOC_TIME_EARLY
+                             : l->type == H5D_CONTIGUOUS ? H5D_ALLOC_TIME_LATE
+                                                         : H5D_ALLOC_TIME_INCR;
+
+    return l->alloc_time == usual ? H5D_ALLOC_TIME_DEFAULT : l->alloc_time;
+}
+
 static bool set_others(struct vjh_dataset *d)
 {
     const struct vjh_layout *l = &d->layout;
@@ -411,7 +421,7 @@ static bool set_others(struct vjh_dataset *d)
         H5Pset_fill_value(d->dcpl_id, d->type_id, NULL) < 0) {
         return false;
     }
-    return H5Pset_alloc_time(d->dcpl_id, l->alloc_time) >= 0 &&
+    return H5Pset_alloc_time(d->dcpl_id, alloc_time(l)) >= 0 &&
            H5Pset_fill_time(d->dcpl_id, l->fill_time) >= 0 &&
            H5Pset_attr_creation_order(d->dcpl_id, l->attribute_flags) >= 0 &&
            H5Pset_attr_phase_change(d->dcpl_id, l->attribute_compact,

@@ -123,6 +123,9 @@ static hid_t properties(Model *m)
             H5Pset_fletcher32(dcpl);
         }
         if (pick(4) == 0) {
+            H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_EARLY);
+        }
+        if (pick(4) == 0) {
             H5Pset_chunk_opts(dcpl, H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS);
         }
     } else if (pick(4) == 0) {
@@ -529,10 +532,63 @@ static void test_long(void **state)
     }
 }
 
+/* ---- chunks as they are stored ----------------------------------------------------- */
+
+static int add_bytes(const hsize_t *offset, unsigned mask, haddr_t address, hsize_t size,
+                     void *data)
+{
+    assert_true(offset[0] % 10 == 0);
+    assert_int_equal(mask, 0);
+    assert_true(address == HADDR_UNDEF);
+    *(hsize_t *)data += size;
+    return H5_ITER_CONT;
+}
+
+static void test_chunks(void **state)
+{
+    hsize_t dim = 25, chunk = 10, count = 0, size = 0, offset = 20, sum = 0;
+    hid_t space = H5Screate_simple(1, &dim, NULL), dcpl, from, to;
+    int values[25], got[25] = {0};
+    g_autofree uint8_t *raw = NULL;
+    uint32_t mask = 1;
+
+    (void)state;
+    for (int i = 0; i < 25; i++) {
+        values[i] = i / 5;
+    }
+    dcpl = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(dcpl, 1, &chunk);
+    H5Pset_deflate(dcpl, 6);
+    from =
+        H5Dcreate2(file, "from", H5T_NATIVE_INT, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    to = H5Dcreate2(file, "to", H5T_NATIVE_INT, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    assert_true(H5Dget_num_chunks(from, H5S_ALL, &count) >= 0);
+    assert_int_equal(count, 0);
+    assert_true(H5Dwrite(from, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >=
+                0);
+    assert_true(H5Dget_num_chunks(from, H5S_ALL, &count) >= 0);
+    assert_int_equal(count, 3);
+    assert_true(H5Dchunk_iter(from, H5P_DEFAULT, add_bytes, &sum) >= 0);
+    assert_int_equal(sum, H5Dget_storage_size(from));
+    for (offset = 0; offset < 30; offset += 10) {
+        assert_true(H5Dget_chunk_storage_size(from, &offset, &size) >= 0);
+        assert_true(size > 0 && size < 40);
+        raw = g_realloc(raw, size);
+        assert_true(H5Dread_chunk(from, H5P_DEFAULT, &offset, &mask, raw) >= 0);
+        assert_int_equal(mask, 0);
+        assert_true(H5Dwrite_chunk(to, H5P_DEFAULT, 0, &offset, size, raw) >= 0);
+    }
+    assert_true(H5Dread(to, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, got) >= 0);
+    assert_memory_equal(got, values, sizeof got);
+    H5Dclose(from);
+    H5Dclose(to);
+    H5Pclose(dcpl);
+    H5Sclose(space);
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_long),
-    cmocka_unit_test(test_members),
-    cmocka_unit_test(test_texts),
+    cmocka_unit_test(test_chunks),  cmocka_unit_test(test_long),
+    cmocka_unit_test(test_members), cmocka_unit_test(test_texts),
     cmocka_unit_test(test_model),
 };
 
