@@ -41,6 +41,9 @@ static int info_copy(const struct vjh_info *src, bool with_environment,
     const char *volume = src ? src->volume : NULL;
 
     *out = (struct vjh_info){.safety = src ? src->safety : VARJFS_SAFETY_NETWORK};
+    if (src) {
+        memcpy(out->problem, src->problem, sizeof out->problem);
+    }
     if (with_environment && !source) {
         source = getenv("VARJFS_SOURCE");
         volume = volume ? volume : getenv("VARJFS_VOLUME");
@@ -79,6 +82,7 @@ static herr_t info_cls_cmp(int *out, const void *a, const void *b)
     *out = compare(x->source, y->source);
     *out = *out ? *out : compare(x->volume, y->volume);
     *out = *out ? *out : (int)x->safety - (int)y->safety;
+    *out = *out ? *out : strcmp(x->problem, y->problem);
     return 0;
 }
 
@@ -91,7 +95,8 @@ static herr_t info_cls_free(void *info)
     return 0;
 }
 
-static const char *const safeties[] = {"none", "network", "storage"};
+/* Without "none": what was only sent has no result, and exclusive puts need theirs. */
+static const char *const safeties[] = {"", "network", "storage"};
 
 static herr_t info_cls_to_str(const void *info, char **out)
 {
@@ -136,19 +141,19 @@ static int info_word(struct vjh_info *info, const char *word, size_t len)
         return *to ? 0 : -ENOMEM;
     }
     if (name_len == 6 && !strncmp(word, "safety", 6)) {
-        for (uint8_t i = 0; i < 3; i++) {
+        for (uint8_t i = VARJFS_SAFETY_NETWORK; i <= VARJFS_SAFETY_STORAGE; i++) {
             if (strlen(safeties[i]) == value_len &&
                 !strncmp(value, safeties[i], value_len)) {
                 info->safety = i;
                 return 0;
             }
         }
-        return vjh_error(-EINVAL, "safety=%.*s: it is none, network or storage",
-                         (int)value_len, value);
+        return vjh_error(-EINVAL, "safety=%.*s: it is network or storage",
+                         (int)(value_len < 100 ? value_len : 100), value);
     }
     return vjh_error(-EINVAL,
                      "%.*s: the connector varjfs takes source=DIRECTORY or "
-                     "source=unix:PATH, volume=NAME and safety=none|network|storage, "
+                     "source=unix:PATH, volume=NAME and safety=network|storage, "
                      "with ';' between them",
                      (int)(len < 100 ? len : 100), word);
 }
@@ -172,6 +177,10 @@ static herr_t info_cls_from_str(const char *str, void **out)
         r = len ? info_word(info, str, len) : 0;
         str += len;
         str += *str == ';';
+    }
+    if (r == -EINVAL) {
+        snprintf(info->problem, sizeof info->problem, "%s", vjh_error_text(r));
+        r = 0;
     }
     if (r != 0) {
         info_cls_free(info);
@@ -267,7 +276,9 @@ int vjh_connect(hid_t fapl_id, struct vjh_connection **out)
     if (r != 0) {
         return r;
     }
-    if (!info.source) {
+    if (info.problem[0]) {
+        r = vjh_error(-EINVAL, "%s", info.problem);
+    } else if (!info.source) {
         r = vjh_error(-EDESTADDRREQ,
                       "no volume was named: set VARJFS_SOURCE, or HDF5_VOL_CONNECTOR="
                       "\"varjfs source=DIRECTORY\"");

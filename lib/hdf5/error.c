@@ -30,9 +30,14 @@ int vjh_error(int error, const char *format, ...)
     return error;
 }
 
+const char *vjh_error_text(int error)
+{
+    return error == text_error ? text : varjfs_strerror(error);
+}
+
 herr_t vjh_return(int error, const char *function)
 {
-    const char *what = error == text_error ? text : varjfs_strerror(error);
+    const char *what = vjh_error_text(error);
 
     if (error >= 0) {
         text_error = 0;

@@ -40,6 +40,8 @@
 /* Keeps a text for @error, -errno, and returns it.  What is not said has the text of
  * varjfs_strerror. */
 int vjh_error(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* That text. */
+const char *vjh_error_text(int error);
 /* For a callback: 0, or -1 with the text on HDF5's error stack. */
 herr_t vjh_return(int error, const char *function);
 void *vjh_return_pointer(int error, void *pointer, const char *function);
@@ -56,6 +58,9 @@ struct vjh_info {
     char *source; /* NULL: $VARJFS_SOURCE */
     char *volume; /* NULL: $VARJFS_VOLUME */
     uint8_t safety;
+    /* What is wrong with the connector string; "": nothing.  Said when a file is opened: of
+     * an error before that, HDF5 makes no more than that it goes on with its own files. */
+    char problem[256];
 };
 
 struct vjh_connection; /* one for each source and volume, counted */
