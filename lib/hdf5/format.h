@@ -13,7 +13,7 @@
  * that says the kind:
  *
  *     'h'            header: what was fixed when the object was created
- *     'e'            extent of a dataset, where it has been changed: an encoded dataspace
+ *     'e'            extent of a dataset, where it has been changed: extent.c
  *     'l' NAME       link of a group
  *     'm' NAME       the end of its name, of one that is very long
  *     'r' id NAME    a link to this object: the group that has it, and its name there.

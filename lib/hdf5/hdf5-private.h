@@ -217,11 +217,16 @@ int vjh_attribute_decode(struct vjh_slice in, struct vjh_attribute_record *out);
 int vjh_file_record_encode(const struct vjh_file_record *f, struct vjh_buffer *out);
 int vjh_file_record_decode(struct vjh_slice in, struct vjh_file_record *out);
 
-/* What HDF5 encodes.  The ids that come back are the caller's to close. */
+/* The ids that come back are the caller's to close. */
 int vjh_type_encode(hid_t type_id, struct vjh_buffer *out);
 int vjh_type_decode(struct vjh_slice in, hid_t *out);
 int vjh_space_encode(hid_t space_id, struct vjh_buffer *out);
 int vjh_space_decode(struct vjh_slice in, hid_t *out);
+
+/* ---- type-check.c ------------------------------------------------------------------ */
+
+/* 0; -EIO with a text: HDF5 would read beyond these bytes. */
+int vjh_type_check(struct vjh_slice in);
 
 /* ---- plist.c ----------------------------------------------------------------------- */
 

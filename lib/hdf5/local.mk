@@ -23,6 +23,7 @@ libvarjfs_hdf5_la_SOURCES = \
 	lib/hdf5/records.c \
 	lib/hdf5/store.c \
 	lib/hdf5/token.c \
+	lib/hdf5/type-check.c \
 	lib/hdf5/visit.c \
 	lib/hdf5/blob.c \
 	lib/hdf5/chunk.c \

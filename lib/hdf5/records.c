@@ -413,119 +413,99 @@ int vjh_file_record_decode(struct vjh_slice in, struct vjh_file_record *out)
     return reader_end(&r, "file");
 }
 
-/* ---- what HDF5 encodes ------------------------------------------------------------- */
+/* ---- types and dataspaces ---------------------------------------------------------- */
 
-static int encode_by(herr_t (*encode)(hid_t, void *, size_t *), const char *what,
-                     hid_t id, struct vjh_buffer *out)
+int vjh_type_encode(hid_t type_id, struct vjh_buffer *out)
 {
     size_t len = 0;
 
     *out = (struct vjh_buffer){0};
-    if (encode(id, NULL, &len) < 0 || len == 0) {
-        return vjh_error(-EINVAL, "HDF5 cannot encode the %s", what);
+    if (H5Tencode(type_id, NULL, &len) < 0 || len == 0) {
+        return vjh_error(-EINVAL, "HDF5 cannot encode the datatype");
     }
     out->data = malloc(len);
     if (!out->data) {
         return -ENOMEM;
     }
     out->len = len;
-    if (encode(id, out->data, &len) < 0 || len > out->len) {
+    if (H5Tencode(type_id, out->data, &len) < 0 || len > out->len) {
         vjh_buffer_free(out);
-        return vjh_error(-EINVAL, "HDF5 cannot encode the %s", what);
+        return vjh_error(-EINVAL, "HDF5 cannot encode the datatype");
     }
-    return 0;
-}
-
-static herr_t encode_type(hid_t id, void *buf, size_t *len)
-{
-    return H5Tencode(id, buf, len);
-}
-
-/* In the versions that have all features: what a program of an older one would not know
- * stands in a volume that it cannot read either. */
-static herr_t encode_with_fapl(herr_t (*encode)(hid_t, void *, size_t *, hid_t), hid_t id,
-                               void *buf, size_t *len)
-{
-    hid_t fapl_id = H5Pcreate(H5P_FILE_ACCESS);
-    herr_t r = -1;
-
-    if (fapl_id >= 0) {
-        if (H5Pset_libver_bounds(fapl_id, H5F_LIBVER_V110, H5F_LIBVER_LATEST) >= 0) {
-            r = encode(id, buf, len, fapl_id);
-        }
-        H5Pclose(fapl_id);
-    }
-    return r;
-}
-
-static herr_t encode_space(hid_t id, void *buf, size_t *len)
-{
-    return encode_with_fapl(H5Sencode2, id, buf, len);
-}
-
-int vjh_type_encode(hid_t type_id, struct vjh_buffer *out)
-{
-    return encode_by(encode_type, "datatype", type_id, out);
-}
-
-int vjh_space_encode(hid_t space_id, struct vjh_buffer *out)
-{
-    H5S_class_t class = H5Sget_simple_extent_type(space_id);
-
-    *out = (struct vjh_buffer){0};
-    if (class == H5S_NO_CLASS ||
-        (class == H5S_SIMPLE && H5Sget_simple_extent_ndims(space_id) == 0)) {
-        return vjh_error(-EINVAL, "the dataspace has no extent");
-    }
-    return encode_by(encode_space, "dataspace", space_id, out);
-}
-
-/*
- * Bytes that HDF5 wrote are decoded by HDF5, whose functions for types and property lists
- * are told no length, or believe what the bytes say: records carry no more of them than
- * VARJFS_VALUE_MAX, and zeros that follow end what would be read behind their end.
- */
-static int decode_copy(struct vjh_slice in, void **out)
-{
-    uint8_t *copy;
-
-    *out = NULL;
-    if (in.len == 0 || in.len > VARJFS_VALUE_MAX) {
-        return vjh_error(-EIO, "an encoded type, dataspace or property list is missing");
-    }
-    copy = calloc(1, in.len + VARJFS_VALUE_MAX);
-    if (!copy) {
-        return -ENOMEM;
-    }
-    memcpy(copy, in.data, in.len);
-    *out = copy;
     return 0;
 }
 
 int vjh_type_decode(struct vjh_slice in, hid_t *out)
 {
-    void *copy;
-    int r = decode_copy(in, &copy);
+    int r = vjh_type_check(in);
 
     *out = H5I_INVALID_HID;
-    if (r == 0) {
-        *out = H5Tdecode(copy);
-        r = *out < 0 ? vjh_error(-EIO, "a stored datatype cannot be decoded") : 0;
+    if (r != 0) {
+        return r;
     }
-    free(copy);
-    return r;
+    H5E_BEGIN_TRY
+    {
+        *out = H5Tdecode(in.data);
+    }
+    H5E_END_TRY
+    return *out < 0 ? vjh_error(-EIO, "a stored datatype cannot be decoded") : 0;
+}
+
+/* u8 class, u8 rank, u64 for each dimension, u64 for each maximum. */
+int vjh_space_encode(hid_t space_id, struct vjh_buffer *out)
+{
+    H5S_class_t class = H5Sget_simple_extent_type(space_id);
+    hsize_t dims[2 * H5S_MAX_RANK];
+    struct writer w;
+    int rank = 0;
+
+    *out = (struct vjh_buffer){0};
+    if (class == H5S_SIMPLE) {
+        rank = H5Sget_simple_extent_ndims(space_id);
+    }
+    if (class == H5S_NO_CLASS || rank < 0 || rank > H5S_MAX_RANK ||
+        (class == H5S_SIMPLE && rank == 0)) {
+        return vjh_error(-EINVAL, "the dataspace has no extent");
+    }
+    if (rank > 0 && H5Sget_simple_extent_dims(space_id, dims, dims + rank) < 0) {
+        return vjh_error(-EINVAL, "the dataspace cannot be read");
+    }
+    w.data = w.p = malloc(2 + 16 * (size_t)rank);
+    if (!w.data) {
+        return -ENOMEM;
+    }
+    put_u8(&w, (uint8_t) class);
+    put_u8(&w, (uint8_t)rank);
+    for (int i = 0; i < 2 * rank; i++) {
+        put_le(&w, dims[i], 8);
+    }
+    writer_end(&w, out);
+    return 0;
 }
 
 int vjh_space_decode(struct vjh_slice in, hid_t *out)
 {
-    void *copy;
-    int r = decode_copy(in, &copy);
+    struct reader r = {in.data, in.len, false};
+    uint64_t class = get_le(&r, 1), rank = get_le(&r, 1);
+    hsize_t dims[2 * H5S_MAX_RANK];
 
     *out = H5I_INVALID_HID;
-    if (r == 0) {
-        *out = H5Sdecode(copy);
-        r = *out < 0 ? vjh_error(-EIO, "a stored dataspace cannot be decoded") : 0;
+    if (rank > H5S_MAX_RANK || (rank > 0) != (class == H5S_SIMPLE)) {
+        r.bad = true;
     }
-    free(copy);
-    return r;
+    for (uint64_t i = 0; !r.bad && i < 2 * rank; i++) {
+        dims[i] = get_le(&r, 8);
+    }
+    if (!r.bad && r.left == 0) {
+        H5E_BEGIN_TRY
+        {
+            if (class == H5S_SIMPLE) {
+                *out = H5Screate_simple((int)rank, dims, dims + rank);
+            } else if (class == H5S_SCALAR || class == H5S_NULL) {
+                *out = H5Screate((H5S_class_t) class);
+            }
+        }
+        H5E_END_TRY
+    }
+    return *out < 0 ? vjh_error(-EIO, "a stored dataspace cannot be decoded") : 0;
 }
