@@ -150,7 +150,8 @@ static int sequences_fill(struct sequences *s)
                                      &elements, s->offset, s->length) < 0 ||
             s->count == 0) {
             s->count = 0;
-            return vjh_error(-EINVAL, "the selection ends too early");
+            return vjh_error(-EINVAL,
+                             "HDF5 walks the selection as fewer elements than it has");
         }
     }
     s->at = s->offset[s->next];
