@@ -596,9 +596,6 @@ static int copy_link(struct vjh_object *src, const H5VL_loc_params_t *src_loc,
 
     src = src ? src : dst;
     dst = dst ? dst : src;
-    if (src->file->container != dst->file->container) {
-        return vjh_error(-EXDEV, "links are copied and moved within a file");
-    }
     r = vjh_check_writable(dst);
     r = r == 0 ? find_link(src, src_loc, &group, &name) : r;
     if (r != 0) {
@@ -607,6 +604,13 @@ static int copy_link(struct vjh_object *src, const H5VL_loc_params_t *src_loc,
     r = vjh_link_get(src->file->container, group.id, name, &l, &raw);
     if (r == -ENOENT) {
         vjh_error(r, "there is no link %.200s", name);
+    }
+    if (r == 0 && l.type == VJH_LINK_HARD &&
+        src->file->container != dst->file->container) {
+        r = vjh_error(-EXDEV, "a hard link leads to an object of its own file");
+    }
+    if (r == 0 && move) {
+        r = vjh_check_writable(src);
     }
     if (r == 0) {
         struct vjh_link new = l;
