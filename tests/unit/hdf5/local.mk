@@ -16,4 +16,12 @@ tests_unit_hdf5_test_records_SOURCES = tests/unit/hdf5/test-records.c \
 tests_unit_hdf5_test_records_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS)
 tests_unit_hdf5_test_records_LDADD = lib/client/libvj-client.la lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
 tests_unit_hdf5_test_records_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/lib
+
+UNIT_TESTS += tests/unit/hdf5/test-processes
+tests_unit_hdf5_test_processes_SOURCES = tests/unit/hdf5/test-processes.c
+tests_unit_hdf5_test_processes_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
+	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
+tests_unit_hdf5_test_processes_LDADD = $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
+tests_unit_hdf5_test_processes_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/lib
+EXTRA_tests_unit_hdf5_test_processes_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs.varjfs
 endif
