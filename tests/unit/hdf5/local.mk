@@ -24,4 +24,12 @@ tests_unit_hdf5_test_processes_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
 tests_unit_hdf5_test_processes_LDADD = $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
 tests_unit_hdf5_test_processes_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/lib
 EXTRA_tests_unit_hdf5_test_processes_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs.varjfs
+
+UNIT_TESTS += tests/unit/hdf5/test-objects
+tests_unit_hdf5_test_objects_SOURCES = tests/unit/hdf5/test-objects.c
+tests_unit_hdf5_test_objects_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
+	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
+tests_unit_hdf5_test_objects_LDADD = lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
+tests_unit_hdf5_test_objects_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/lib
+EXTRA_tests_unit_hdf5_test_objects_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs.varjfs
 endif
