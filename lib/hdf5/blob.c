@@ -432,18 +432,73 @@ int vjh_blobs_trim(struct vjh_object *owner)
 
 /* ---- types ------------------------------------------------------------------------- */
 
-/* References of the file format, H5R_OBJECT1 and H5R_DATASET_REGION1: HDF5 takes them for
- * those of the native connector without asking. */
+static int check_type(hid_t type_id, int depth);
+
+static int check_base(hid_t type_id, int depth, uint64_t *size)
+{
+    hid_t base_id = H5Tget_super(type_id);
+    int rc = base_id < 0 ? -EINVAL : check_type(base_id, depth + 1);
+
+    *size = rc == 0 ? H5Tget_size(base_id) : 0;
+    if (base_id >= 0) {
+        H5Tclose(base_id);
+    }
+    return rc;
+}
+
+static int check_array(hid_t type_id, int depth)
+{
+    hsize_t dims[H5S_MAX_RANK];
+    uint64_t elements, base, size;
+    int rank = H5Tget_array_dims2(type_id, dims);
+    int rc = rank < 0 ? -EINVAL : check_base(type_id, depth, &base);
+
+    if (rc == 0) {
+        rc = vjh_product(dims, rank, &elements);
+    }
+    if (rc == 0 &&
+        (__builtin_mul_overflow(elements, base, &size) || size != H5Tget_size(type_id))) {
+        rc = vjh_error(-EIO, "an array type has another size than its elements");
+    }
+    return rc;
+}
+
+static int check_members(hid_t type_id, int depth)
+{
+    uint64_t size = H5Tget_size(type_id);
+    int members = H5Tget_nmembers(type_id), rc = members < 0 ? -EINVAL : 0;
+
+    for (int i = 0; i < members && rc == 0; i++) {
+        hid_t member_id = H5Tget_member_type(type_id, (unsigned)i);
+        uint64_t offset = H5Tget_member_offset(type_id, (unsigned)i);
+        uint64_t bytes = member_id < 0 ? 0 : H5Tget_size(member_id);
+
+        if (bytes == 0 || offset > size || bytes > size - offset) {
+            rc = vjh_error(-EIO, "a member of a compound type is outside of it");
+        } else {
+            rc = check_type(member_id, depth + 1);
+        }
+        if (member_id >= 0) {
+            H5Tclose(member_id);
+        }
+    }
+    return rc;
+}
+
+/*
+ * What conversions rely on, as the type may have come from outside.
+ *
+ * References of the file format, H5R_OBJECT1 and H5R_DATASET_REGION1: HDF5 takes them for
+ * those of the native connector without asking.
+ */
 static int check_type(hid_t type_id, int depth)
 {
-    H5T_class_t class = H5Tget_class(type_id);
-    hid_t part_id;
-    int rc = 0, members;
+    uint64_t size;
 
     if (depth > DEPTH_MAX) {
         return vjh_error(-EINVAL, "the type is nested too deeply");
     }
-    switch (class) {
+    switch (H5Tget_class(type_id)) {
     case H5T_REFERENCE:
         return H5Tequal(type_id, H5T_STD_REF_OBJ) > 0 ||
                        H5Tequal(type_id, H5T_STD_REF_DSETREG) > 0
@@ -452,19 +507,11 @@ static int check_type(hid_t type_id, int depth)
                                          "H5T_STD_REF is the type to use")
                    : 0;
     case H5T_VLEN:
+        return check_base(type_id, depth, &size);
     case H5T_ARRAY:
-        part_id = H5Tget_super(type_id);
-        rc = part_id < 0 ? -EINVAL : check_type(part_id, depth + 1);
-        H5Tclose(part_id);
-        return rc;
+        return check_array(type_id, depth);
     case H5T_COMPOUND:
-        members = H5Tget_nmembers(type_id);
-        for (int i = 0; i < members && rc == 0; i++) {
-            part_id = H5Tget_member_type(type_id, (unsigned)i);
-            rc = part_id < 0 ? -EINVAL : check_type(part_id, depth + 1);
-            H5Tclose(part_id);
-        }
-        return rc;
+        return check_members(type_id, depth);
     case H5T_NO_CLASS:
         return vjh_error(-EINVAL, "this is not a type");
     default:

@@ -14,7 +14,7 @@
 #define VJH_ELEMENT_BYTES_MAX (1u << 30)
 #define VJH_CHUNK_BYTES_MAX (UINT64_C(4) << 30)
 #define VJH_COMPACT_BYTES_MAX 65520u
-#define VJH_FILTERS_MAX 32u
+#define VJH_FILTERS_MAX 31u
 /* As many as H5Pget_filter2 returns. */
 #define VJH_FILTER_VALUES_MAX 256u
 /* Of the property "varjfs_transform". */

@@ -9,6 +9,10 @@
  *
  * Elements that have blobs are opaque to filters, as they are in HDF5's own files.
  *
+ * HDF5 takes for granted that filters return as many bytes as a chunk has.  Stored bytes
+ * may be others than were written, so a filter of ours stands before those of the dataset:
+ * it is the last one that reads, and refuses what has another length.
+ *
  * A chunk with filters is stored as
  *
  *     u32 mask of filters that were left out, u32 0, u64 length, bytes
@@ -26,6 +30,48 @@ struct vjh_filters {
     hid_t file, dataset, type;
 };
 
+/* ---- the filter of ours ------------------------------------------------------------ */
+
+/* Numbers for programs' own use; 0: none is registered yet. */
+#define LENGTH_FILTER_FIRST 511
+#define LENGTH_FILTER_LAST 256
+
+static H5Z_filter_t length_filter;
+
+static size_t check_length(unsigned flags, size_t value_count, const unsigned *values,
+                           size_t bytes, size_t *buffer_size, void **buffer)
+{
+    (void)flags;
+    (void)buffer_size;
+    (void)buffer;
+    return value_count == 1 && bytes == values[0] ? bytes : 0;
+}
+
+static int register_filter(void)
+{
+    H5Z_class2_t class = {.version = H5Z_CLASS_T_VERS,
+                          .id = LENGTH_FILTER_FIRST,
+                          .encoder_present = 1,
+                          .decoder_present = 1,
+                          .name = "varjfs length",
+                          .filter = check_length};
+
+    /* H5close, after which HDF5 can be used again, forgets it. */
+    if (length_filter != 0 && H5Zfilter_avail(length_filter) > 0) {
+        return 0;
+    }
+    while (H5Zfilter_avail(class.id) != 0) {
+        if (--class.id < LENGTH_FILTER_LAST) {
+            return vjh_error(-ENOTSUP, "no number of a filter is free");
+        }
+    }
+    if (H5Zregister(&class) < 0) {
+        return vjh_error(-ENOTSUP, "HDF5 takes no filter");
+    }
+    length_filter = class.id;
+    return 0;
+}
+
 /* ---- the file in memory ------------------------------------------------------------ */
 
 static hid_t open_file(void)
@@ -41,11 +87,12 @@ static hid_t open_file(void)
     return file;
 }
 
-static bool copy_filters(hid_t from, hid_t to)
+/* Without the first @skip. */
+static bool copy_filters(hid_t from, int skip, hid_t to)
 {
     int count = H5Pget_nfilters(from);
 
-    for (int i = 0; i < count; i++) {
+    for (int i = skip; i < count; i++) {
         unsigned values[VJH_FILTER_VALUES_MAX], flags, config;
         size_t n = VJH_FILTER_VALUES_MAX;
         H5Z_filter_t id =
@@ -65,11 +112,13 @@ static hid_t create_dataset(struct vjh_dataset *d, hid_t file, hid_t type)
     hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), dapl = H5Pcreate(H5P_DATASET_ACCESS);
     hid_t space = H5Screate_simple(d->rank, d->layout.chunk, NULL);
     hid_t out = H5I_INVALID_HID;
+    unsigned bytes = (unsigned)d->chunk_bytes; /* below 4 GiB */
 
     if (dcpl >= 0 && dapl >= 0 && space >= 0 &&
         H5Pset_chunk(dcpl, d->rank, d->layout.chunk) >= 0 &&
         H5Pset_fill_time(dcpl, H5D_FILL_TIME_NEVER) >= 0 &&
-        copy_filters(d->dcpl_id, dcpl) && H5Pset_chunk_cache(dapl, 1, 0, 1.0) >= 0) {
+        H5Pset_filter(dcpl, length_filter, H5Z_FLAG_MANDATORY, 1, &bytes) >= 0 &&
+        copy_filters(d->dcpl_id, 0, dcpl) && H5Pset_chunk_cache(dapl, 1, 0, 1.0) >= 0) {
         out = H5Dcreate2(file, "chunk", type, space, H5P_DEFAULT, dcpl, dapl);
     }
     H5Sclose(space);
@@ -80,9 +129,14 @@ static hid_t create_dataset(struct vjh_dataset *d, hid_t file, hid_t type)
 
 int vjh_filters_open(struct vjh_dataset *d, struct vjh_filters **out)
 {
-    struct vjh_filters *f = calloc(1, sizeof *f);
+    struct vjh_filters *f;
+    int rc = register_filter();
 
     *out = NULL;
+    if (rc != 0) {
+        return rc;
+    }
+    f = calloc(1, sizeof *f);
     if (f == NULL) {
         return -ENOMEM;
     }
@@ -129,7 +183,7 @@ int vjh_filters_take_values(struct vjh_dataset *d)
     }
     taken = H5Dget_create_plist(f->dataset);
     if (taken < 0 || H5Premove_filter(d->dcpl_id, H5Z_FILTER_ALL) < 0 ||
-        !copy_filters(taken, d->dcpl_id)) {
+        !copy_filters(taken, 1, d->dcpl_id)) {
         rc = vjh_error(-EINVAL, "the filters of the dataset cannot be read");
     }
     if (taken >= 0) {
@@ -219,7 +273,7 @@ int vjh_filters_encode(struct vjh_filters *f, const uint8_t *chunk, bool is_edge
                       (uint8_t *)out->data + VJH_FILTERED_HEAD_BYTES) < 0) {
         return vjh_error(-EIO, "what the filters made cannot be read");
     }
-    put_number(out->data, mask, 4);
+    put_number(out->data, mask >> 1, 4); /* without ours */
     return 0;
 }
 
@@ -243,7 +297,7 @@ int vjh_filters_decode(struct vjh_filters *f, struct vjh_slice in, uint8_t *chun
         memcpy(chunk, bytes, (size_t)len);
         return 0;
     }
-    if (H5Dwrite_chunk(f->dataset, H5P_DEFAULT, mask, at, (size_t)len, bytes) < 0 ||
+    if (H5Dwrite_chunk(f->dataset, H5P_DEFAULT, mask << 1, at, (size_t)len, bytes) < 0 ||
         H5Dread(f->dataset, f->type, H5S_ALL, H5S_ALL, H5P_DEFAULT, chunk) < 0) {
         return vjh_error(-EIO, "a filter cannot read a chunk");
     }

@@ -13,6 +13,7 @@
 #include <hdf5.h>
 
 #include <varjfs/hdf5.h>
+#include <varjfs/varjfs.h>
 
 #define RANK_MAX 3
 #define DIM_MAX 14
@@ -607,10 +608,208 @@ static void test_chunks(void **state)
     H5Sclose(space);
 }
 
+/* ---- bytes that are not what was stored -------------------------------------------- */
+
+#define VICTIMS 3
+
+static void make_victims(void)
+{
+    hsize_t dim = 30, chunk = 7;
+    hid_t space = H5Screate_simple(1, &dim, NULL), texts = text_type(), dcpl, pair;
+    const char *words[30];
+    Pair pairs[30] = {{0}};
+    hid_t dataset[VICTIMS];
+
+    pair = H5Tcreate(H5T_COMPOUND, sizeof(Pair));
+    H5Tinsert(pair, "a", offsetof(Pair, a), H5T_NATIVE_INT64);
+    H5Tinsert(pair, "b", offsetof(Pair, b), H5T_NATIVE_INT);
+    for (int i = 0; i < 30; i++) {
+        words[i] = i % 3 == 0 ? "a" : "bcd";
+        pairs[i].b = i;
+    }
+    dcpl = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(dcpl, 1, &chunk);
+    H5Pset_fill_value(dcpl, texts, words);
+    dataset[0] =
+        H5Dcreate2(file, "victim0", texts, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    H5Pclose(dcpl);
+    dcpl = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(dcpl, 1, &chunk);
+    H5Pset_deflate(dcpl, 1);
+    dataset[1] = H5Dcreate2(file, "victim1", pair, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    dataset[2] =
+        H5Dcreate2(file, "victim2", texts, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Dwrite(dataset[0], texts, H5S_ALL, H5S_ALL, H5P_DEFAULT, words) >= 0);
+    assert_true(H5Dwrite(dataset[1], pair, H5S_ALL, H5S_ALL, H5P_DEFAULT, pairs) >= 0);
+    assert_true(H5Dwrite(dataset[2], texts, H5S_ALL, H5S_ALL, H5P_DEFAULT, words) >= 0);
+    for (int i = 0; i < VICTIMS; i++) {
+        H5Dclose(dataset[i]);
+    }
+    H5Pclose(dcpl);
+    H5Tclose(pair);
+    H5Tclose(texts);
+    H5Sclose(space);
+}
+
+/* Everything that decodes what is stored; true: no error. */
+static bool read_victim(int number)
+{
+    g_autofree char *name = g_strdup_printf("victim%d", number);
+    hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT), space, type, dcpl;
+    hssize_t count;
+    bool is_read = false;
+
+    if (dataset < 0) {
+        return false;
+    }
+    space = H5Dget_space(dataset);
+    type = H5Dget_type(dataset);
+    dcpl = H5Dget_create_plist(dataset);
+    count = H5Sget_select_npoints(space);
+    if (type >= 0 && count > 0 && count < 1000 && H5Tget_size(type) < 1000) {
+        g_autofree uint8_t *elements = g_malloc0((size_t)count * H5Tget_size(type));
+
+        is_read = H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, elements) >= 0;
+        if (is_read) {
+            H5Treclaim(type, space, H5P_DEFAULT, elements);
+        }
+    }
+    H5Pclose(dcpl);
+    H5Tclose(type);
+    H5Sclose(space);
+    H5Dclose(dataset);
+    return is_read;
+}
+
+/* A key of the file, or an object, with some bytes changed, or without its end. */
+typedef struct Stored {
+    char space[VARJFS_NAMESPACE_MAX + 1];
+    uint8_t name[VARJFS_NAME_MAX + 1];
+    size_t name_len, len;
+    uint8_t bytes[4096];
+    bool is_key;
+} Stored;
+
+static void write_stored(varjfs *v, const Stored *s, const uint8_t *bytes, size_t len)
+{
+    varjfs_batch *b;
+
+    assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+    if (s->is_key) {
+        varjfs_kv_put(b, s->space, s->name, s->name_len, bytes, len, 0, NULL);
+    } else {
+        varjfs_object_rwrite(b, s->space, (const char *)s->name, bytes, len, 0, INT64_MAX,
+                             0, NULL);
+    }
+    assert_int_equal(varjfs_batch_execute(b), 0);
+    varjfs_batch_free(b);
+}
+
+static void read_stored(varjfs *v, Stored *s)
+{
+    varjfs_batch *b;
+
+    assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+    if (s->is_key) {
+        varjfs_kv_get(b, s->space, s->name, s->name_len, s->bytes, sizeof s->bytes,
+                      &s->len, NULL);
+    } else {
+        varjfs_object_read(b, s->space, (const char *)s->name, s->bytes, sizeof s->bytes,
+                           0, &s->len, NULL);
+    }
+    assert_int_equal(varjfs_batch_execute(b), 0);
+    varjfs_batch_free(b);
+}
+
+/* All of them in @space: names that are longer than Stored has room for are none of ours. */
+static void list_stored(varjfs *v, const char *space, bool is_key, GArray *out)
+{
+    struct varjfs_entry entry = {.size = sizeof entry};
+    varjfs_iterator *i;
+
+    assert_int_equal(is_key ? varjfs_kv_iterate(v, space, NULL, 0, &i)
+                            : varjfs_object_iterate(v, space, NULL, &i),
+                     0);
+    while (varjfs_iterator_next(i, &entry) > 0) {
+        Stored s = {.is_key = is_key, .name_len = entry.name_len};
+
+        g_strlcpy(s.space, space, sizeof s.space);
+        memcpy(s.name, entry.name, entry.name_len);
+        g_array_append_val(out, s);
+    }
+    varjfs_iterator_free(i);
+}
+
+static void damage(const Stored *s, uint8_t *bytes, size_t *len)
+{
+    memcpy(bytes, s->bytes, s->len);
+    *len = s->len;
+    if (pick(4) == 0) {
+        *len = pick((unsigned)s->len + 1);
+    }
+    for (unsigned n = pick(4); n > 0 && *len > 0; n--) {
+        bytes[pick((unsigned)*len)] ^=
+            (uint8_t)(pick(2) == 0 ? 1u << pick(8) : pick(256));
+    }
+}
+
+static void test_hostile(void **state)
+{
+    unsigned rounds = setting("VARJFS_TEST_ROUNDS", 40) * 5, failures = 0;
+    struct varjfs_entry entry = {.size = sizeof entry};
+    GArray *all = g_array_new(FALSE, FALSE, sizeof(Stored));
+    varjfs_iterator *spaces;
+    uint8_t bytes[4096];
+    varjfs *v;
+
+    (void)state;
+    state_of_random = setting("VARJFS_TEST_SEED", 1);
+    assert_true(H5Fclose(file) >= 0);
+    file = H5Fcreate("victims.h5", H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    make_victims();
+    assert_int_equal(varjfs_open(getenv("VARJFS_SOURCE"), NULL, &v), 0);
+    /* Of the files that tests have made this one alone has short ones. */
+    assert_int_equal(varjfs_kv_iterate(v, NULL, NULL, 0, &spaces), 0);
+    while (varjfs_iterator_next(spaces, &entry) > 0) {
+        g_autofree char *space = g_strndup(entry.name, entry.name_len);
+
+        if (strcmp(space, "hdf5") != 0) {
+            list_stored(v, space, true, all);
+            list_stored(v, space, false, all);
+        }
+    }
+    varjfs_iterator_free(spaces);
+    assert_true(all->len > 2 * VICTIMS);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    for (unsigned r = 0; r < rounds; r++) {
+        Stored *s = &g_array_index(all, Stored, pick(all->len));
+        size_t len;
+
+        read_stored(v, s);
+        damage(s, bytes, &len);
+        write_stored(v, s, bytes, len);
+        for (int i = 0; i < VICTIMS; i++) {
+            failures += !read_victim(i);
+        }
+        write_stored(v, s, s->bytes, s->len);
+    }
+    H5Eset_auto2(H5E_DEFAULT, (H5E_auto2_t)H5Eprint2, stderr);
+    for (int i = 0; i < VICTIMS; i++) {
+        assert_true(read_victim(i));
+    }
+    printf("# %u of %u reads failed\n", failures, VICTIMS * rounds);
+    assert_true(failures > 0);
+    g_array_free(all, TRUE);
+    varjfs_close(v);
+    assert_true(H5Fclose(file) >= 0);
+    file = H5Fopen("model.h5", H5F_ACC_RDWR, H5P_DEFAULT);
+    assert_true(file >= 0);
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_chunks),  cmocka_unit_test(test_long),
-    cmocka_unit_test(test_members), cmocka_unit_test(test_texts),
-    cmocka_unit_test(test_model),
+    cmocka_unit_test(test_hostile), cmocka_unit_test(test_chunks),
+    cmocka_unit_test(test_long),    cmocka_unit_test(test_members),
+    cmocka_unit_test(test_texts),   cmocka_unit_test(test_model),
 };
 
 int main(int argc, char **argv)
