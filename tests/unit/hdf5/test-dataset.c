@@ -9,6 +9,10 @@
  */
 #include "../../lib/test.h"
 
+#include <dlfcn.h>
+#include <spawn.h>
+#include <sys/socket.h>
+
 #include <H5VLconnector.h>
 #include <hdf5.h>
 
@@ -28,6 +32,24 @@ static unsigned pick(unsigned below)
 {
     state_of_random = state_of_random * 6364136223846793005u + 1442695040888963407u;
     return (unsigned)(state_of_random >> 33) % below;
+}
+
+/* ---- requests ---------------------------------------------------------------------- */
+
+static unsigned requests;
+
+/* The connector's: each request begins with this text. */
+__attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *m,
+                                                       int flags)
+{
+    static ssize_t (*next)(int, const struct msghdr *, int);
+
+    if (next == NULL) {
+        *(void **)&next = dlsym(RTLD_NEXT, "sendmsg");
+    }
+    requests += m->msg_iovlen > 0 && m->msg_iov[0].iov_len >= 8 &&
+                memcmp(m->msg_iov[0].iov_base, "VJFR", 4) == 0;
+    return next(fd, m, flags);
 }
 
 /* ---- the file ---------------------------------------------------------------------- */
@@ -524,7 +546,9 @@ static void test_texts(void **state)
 
 static void test_long(void **state)
 {
-    static const hsize_t sizes[] = {1 << 20, 4 << 20, 20 << 20};
+    static const hsize_t sizes[] = {1 << 20, 4 << 20, 16 << 20, 20 << 20};
+    /* A reply has at most 16 MiB. */
+    static const unsigned reads[] = {1, 1, 1, 2};
 
     (void)state;
     for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
@@ -540,14 +564,18 @@ static void test_long(void **state)
                              H5P_DEFAULT, H5P_DEFAULT);
         assert_true(dataset >= 0);
         assert_int_equal(H5Dget_storage_size(dataset), 0);
+        requests = 0;
         assert_true(H5Dwrite(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT,
                              bytes) >= 0);
+        assert_int_equal(requests, 1);
         stored = H5Dget_storage_size(dataset);
         assert_int_equal(stored, sizes[i]);
         H5Dclose(dataset);
         dataset = H5Dopen2(file, name, H5P_DEFAULT);
+        requests = 0;
         assert_true(
             H5Dread(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, got) >= 0);
+        assert_int_equal(requests, reads[i]);
         assert_memory_equal(got, bytes, sizes[i]);
         H5Dclose(dataset);
         H5Sclose(space);
@@ -604,6 +632,76 @@ static void test_chunks(void **state)
     assert_memory_equal(got, values, sizeof got);
     H5Dclose(from);
     H5Dclose(to);
+    H5Pclose(dcpl);
+    H5Sclose(space);
+}
+
+/* ---- several processes ------------------------------------------------------------- */
+
+#define WRITERS 3
+#define ROWS 60
+#define COLUMNS 50
+
+/* Another process: every third row. */
+static int write_rows(unsigned first)
+{
+    hid_t shared = H5Fopen("model.h5", H5F_ACC_RDWR, H5P_DEFAULT), all, row, dataset;
+    hsize_t start[2] = {first, 0}, count[2] = {1, COLUMNS};
+    int values[COLUMNS];
+    herr_t rc = 0;
+
+    dataset = H5Dopen2(shared, "rows", H5P_DEFAULT);
+    all = H5Dget_space(dataset);
+    row = H5Screate_simple(2, count, NULL);
+    for (; start[0] < ROWS && rc >= 0; start[0] += WRITERS) {
+        for (int i = 0; i < COLUMNS; i++) {
+            values[i] = (int)start[0] * 1000 + i;
+        }
+        H5Sselect_hyperslab(all, H5S_SELECT_SET, start, NULL, count, NULL);
+        rc = H5Dwrite(dataset, H5T_NATIVE_INT, row, all, H5P_DEFAULT, values);
+    }
+    H5Sclose(row);
+    H5Sclose(all);
+    rc = H5Dclose(dataset) < 0 || rc < 0 ? -1 : 0;
+    return H5Fclose(shared) < 0 || rc < 0 ? 1 : 0;
+}
+
+/* Their rows have parts of the same chunks, which a fill value is in from the start. */
+static void test_processes(void **state)
+{
+    hsize_t dims[2] = {ROWS, COLUMNS}, chunk[2] = {8, 16};
+    hid_t space = H5Screate_simple(2, dims, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE);
+    int fill = -1, status, values[ROWS][COLUMNS];
+    pid_t writers[WRITERS];
+    hid_t dataset;
+
+    (void)state;
+    H5Pset_chunk(dcpl, 2, chunk);
+    H5Pset_fill_value(dcpl, H5T_NATIVE_INT, &fill);
+    H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_EARLY);
+    dataset =
+        H5Dcreate2(file, "rows", H5T_NATIVE_INT, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    assert_true(dataset >= 0);
+    for (int w = 0; w < WRITERS; w++) {
+        char number[16], program[] = "/proc/self/exe", word[] = "--write-rows";
+        char *words[] = {program, word, number, NULL};
+
+        snprintf(number, sizeof number, "%d", w);
+        assert_int_equal(posix_spawn(&writers[w], program, NULL, NULL, words, environ),
+                         0);
+    }
+    for (int w = 0; w < WRITERS; w++) {
+        assert_int_equal(waitpid(writers[w], &status, 0), writers[w]);
+        assert_int_equal(status, 0);
+    }
+    assert_true(H5Dread(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >=
+                0);
+    for (int r = 0; r < ROWS; r++) {
+        for (int i = 0; i < COLUMNS; i++) {
+            assert_int_equal(values[r][i], r * 1000 + i);
+        }
+    }
+    H5Dclose(dataset);
     H5Pclose(dcpl);
     H5Sclose(space);
 }
@@ -809,7 +907,8 @@ static void test_hostile(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_hostile), cmocka_unit_test(test_chunks),
     cmocka_unit_test(test_long),    cmocka_unit_test(test_members),
-    cmocka_unit_test(test_texts),   cmocka_unit_test(test_model),
+    cmocka_unit_test(test_texts),   cmocka_unit_test(test_processes),
+    cmocka_unit_test(test_model),
 };
 
 int main(int argc, char **argv)
@@ -822,6 +921,9 @@ int main(int argc, char **argv)
     setenv("PATH", path, 1);
     setenv("HDF5_PLUGIN_PATH", VARJFS_SBINDIR "/.libs", 1);
     setenv("HDF5_VOL_CONNECTOR", "varjfs", 1);
+    if (argc == 3 && strcmp(argv[1], "--write-rows") == 0) {
+        return write_rows((unsigned)strtoul(argv[2], NULL, 10));
+    }
     setenv("CMOCKA_MESSAGE_OUTPUT", "TAP", 0);
     return cmocka_run_group_tests(tests, start, stop);
 }
