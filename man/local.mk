@@ -13,7 +13,6 @@ man_pages += man/umount.fuse.varjfs.8
 man_pages += man/varjfs-bench.1
 man_pages += man/varjfs-client.conf.5
 man_pages += man/varjfs-format.5
-man_pages += man/varjfs-hdf5.7
 man_pages += man/varjfs-ioctl.2
 man_pages += man/varjfs-meta-lmdb.7
 man_pages += man/varjfs-meta-memory.7
@@ -37,6 +36,10 @@ man_pages += man/varjfs_open.3
 man_pages += man/varjfsctl.1
 man_pages += man/varjfsd.8
 man_pages += man/varjfsd.conf.5
+
+if HAVE_HDF5
+man_pages += man/varjfs-hdf5.7
+endif
 
 # Functions that stand in the page of another name: its NAME section has them all.
 man_functions = varjfs_close varjfs_sync varjfs_statistics varjfs_open_error varjfs_strerror varjfs_version varjfs_config_each \

@@ -58,8 +58,9 @@ struct vjh_info {
     char *source; /* NULL: $VARJFS_SOURCE */
     char *volume; /* NULL: $VARJFS_VOLUME */
     uint8_t safety;
-    /* What is wrong with the connector string; "": nothing.  Said when a file is opened: of
-     * an error before that, HDF5 makes no more than that it goes on with its own files. */
+    /* What is wrong with the connector string; "": nothing.  Said when a file is
+     * opened: of an error before that, HDF5 makes no more than that it goes on with
+     * its own files. */
     char problem[256];
 };
 

@@ -2,9 +2,9 @@
 /*
  * Encoded datatypes: does what H5Tdecode would read end with the bytes?
  *
- * H5Tdecode is told no length.  So lengths are followed here before it sees bytes from the
- * daemon, as the HDF5 File Format Specification has them ("Datatype Message"): nothing but
- * lengths; what else may be wrong HDF5 finds.
+ * H5Tdecode is told no length.  So lengths are followed here before it sees bytes from
+ * the daemon, as the HDF5 File Format Specification has them ("Datatype Message"):
+ * nothing but lengths; what else may be wrong HDF5 finds.
  */
 #include <errno.h>
 #include <string.h>
