@@ -17,6 +17,7 @@ struct vjh_connection {
     struct vjh_connection *next;
     unsigned refs;
     pid_t pid;
+    bool failed;          /* perhaps: files that are opened from now on get another one */
     struct vjh_info info; /* with what the environment said */
     varjfs *v;
     struct varjfs_semantics plain, atomic;
@@ -254,11 +255,23 @@ static struct vjh_connection *connection_find(const struct vjh_info *info)
         int differ;
 
         info_cls_cmp(&differ, &c->info, info);
-        if (!differ && c->pid == getpid()) {
+        if (!differ && c->pid == getpid() && !c->failed) {
             return c;
         }
     }
     return NULL;
+}
+
+void vjh_connections_failed(int error)
+{
+    /* The errors after which libvarjfs uses a connection no more. */
+    if (error != -ECONNRESET && error != -ETIMEDOUT && error != -EPROTO &&
+        error != -EPIPE) {
+        return;
+    }
+    for (struct vjh_connection *c = connections; c; c = c->next) {
+        c->failed = true;
+    }
 }
 
 int vjh_connect(hid_t fapl_id, struct vjh_connection **out)

@@ -43,6 +43,7 @@ herr_t vjh_return(int error, const char *function)
         text_error = 0;
         return 0;
     }
+    vjh_connections_failed(error);
     if (class_id >= 0) {
         H5Epush2(H5E_DEFAULT, "varjfs", function, 0, class_id, major_id, minor_id, "%s",
                  what);

@@ -12,7 +12,8 @@ EXTRA_tests_unit_hdf5_test_dataset_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs
 
 UNIT_TESTS += tests/unit/hdf5/test-records
 tests_unit_hdf5_test_records_SOURCES = tests/unit/hdf5/test-records.c \
-	lib/hdf5/error.c lib/hdf5/plist.c lib/hdf5/records.c lib/hdf5/type-check.c
+	lib/hdf5/connection.c lib/hdf5/error.c lib/hdf5/plist.c lib/hdf5/records.c \
+	lib/hdf5/type-check.c
 tests_unit_hdf5_test_records_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS)
 tests_unit_hdf5_test_records_LDADD = lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
 tests_unit_hdf5_test_records_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/lib

@@ -15,11 +15,11 @@
 #define CHUNK 16
 #define KILLS 6
 
-static char *directory;
+static char *directory, *source;
 
 static int start(void **state)
 {
-    g_autofree char *source = NULL, *command = NULL;
+    g_autofree char *command = NULL;
 
     (void)state;
     directory = vj_test_make_dir();
@@ -314,6 +314,79 @@ static void links_lead_to_objects_after_kills(void **state)
     assert_int_equal(wait_for(child(look_after_kills, 0)), 0);
 }
 
+/* ---- a daemon that is killed ------------------------------------------------------- */
+
+/* The daemon of our volume. */
+static pid_t daemon_pid(void)
+{
+    GDir *dir = g_dir_open("/proc", 0, NULL);
+    const char *name;
+    pid_t found = 0;
+
+    CHECK(dir);
+    while (!found && (name = g_dir_read_name(dir))) {
+        g_autofree char *path = g_build_filename("/proc", name, "cmdline", NULL);
+        g_autofree char *line = NULL;
+        size_t len = 0;
+
+        if (name[0] < '0' || name[0] > '9' ||
+            !g_file_get_contents(path, &line, &len, NULL)) {
+            continue;
+        }
+        for (size_t i = 0; i + 1 < len; i++) {
+            line[i] = line[i] ? line[i] : ' ';
+        }
+        if (strstr(line, "varjfsd") && strstr(line, source)) {
+            found = (pid_t)strtol(name, NULL, 10);
+        }
+    }
+    g_dir_close(dir);
+    return found;
+}
+
+static int outlive_the_daemon(int unused)
+{
+    hid_t file = H5Fcreate("flushed.h5", H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), id;
+    hsize_t dims[] = {1000};
+    hid_t space = H5Screate_simple(1, dims, NULL);
+    int values[1000], again[1000];
+    pid_t pid = daemon_pid();
+
+    (void)unused;
+    CHECK(file >= 0 && pid > 0);
+    for (int i = 0; i < 1000; i++) {
+        values[i] = 7 * i;
+    }
+    id = H5Dcreate2(file, "flushed", H5T_NATIVE_INT, space, H5P_DEFAULT, H5P_DEFAULT,
+                    H5P_DEFAULT);
+    CHECK(id >= 0);
+    CHECK(H5Dwrite(id, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    CHECK(H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0);
+    CHECK(kill(pid, SIGKILL) == 0);
+    H5E_BEGIN_TRY
+    {
+        CHECK(H5Gcreate2(file, "g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT) < 0);
+        CHECK(H5Dwrite(id, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0);
+    }
+    H5E_END_TRY
+    /* The old file is still open when it is opened again. */
+    file = H5Fopen("flushed.h5", H5F_ACC_RDWR, H5P_DEFAULT);
+    CHECK(file >= 0);
+    id = H5Dopen2(file, "flushed", H5P_DEFAULT);
+    CHECK(id >= 0);
+    CHECK(H5Dread(id, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, again) >= 0);
+    CHECK(memcmp(values, again, sizeof values) == 0);
+    CHECK(H5Gcreate2(file, "g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    CHECK(H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0);
+    return 0;
+}
+
+static void what_was_flushed_outlives_the_daemon(void **state)
+{
+    (void)state;
+    assert_int_equal(wait_for(child(outlive_the_daemon, 0)), 0);
+}
+
 /* ---- fork -------------------------------------------------------------------------- */
 
 static int use_in_child(int unused)
@@ -348,6 +421,7 @@ static void a_child_does_not_use_its_parents_file(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(processes_make_things_in_one_group),
     cmocka_unit_test(links_lead_to_objects_after_kills),
+    cmocka_unit_test(what_was_flushed_outlives_the_daemon),
     cmocka_unit_test(a_child_does_not_use_its_parents_file),
 };
 
