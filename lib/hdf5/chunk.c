@@ -20,7 +20,7 @@
 #include "dataset.h"
 
 #define NONE UINT32_MAX
-#define PIECES_MAX 65536u
+#define PIECES_MAX (256u << 10)
 #define PARTS_MAX 4096u
 #define TABLE_SIZE (4 * PARTS_MAX)
 /* From this size on a run is an operation of its own. */
@@ -82,19 +82,6 @@ void vjh_window_empty(struct vjh_window *w)
     }
 }
 
-bool vjh_window_is_full(const struct vjh_window *w)
-{
-    uint64_t bytes = w->gathered_bytes;
-
-    if (is_filtered(w->d)) {
-        bytes = (uint64_t)w->part_count * w->d->chunk_bytes;
-        /* One more chunk has to find room. */
-        bytes += w->part_count > 0 ? w->d->chunk_bytes : 0;
-    }
-    return w->piece_count >= PIECES_MAX || w->part_count >= PARTS_MAX ||
-           bytes > VJH_WORK_BYTES;
-}
-
 static int grow(void *array, size_t *capacity, size_t need, size_t size)
 {
     void **at = array, *more;
@@ -135,6 +122,11 @@ static int new_part(struct vjh_window *w, uint64_t chunk)
     return rc;
 }
 
+static uint32_t table_start(uint64_t chunk)
+{
+    return (uint32_t)((chunk * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % TABLE_SIZE;
+}
+
 static int find_part(struct vjh_window *w, uint64_t chunk, uint32_t *out)
 {
     uint32_t at;
@@ -148,7 +140,7 @@ static int find_part(struct vjh_window *w, uint64_t chunk, uint32_t *out)
     if (w->table == NULL) {
         return new_part(w, chunk);
     }
-    at = (uint32_t)((chunk * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % TABLE_SIZE;
+    at = table_start(chunk);
     while (w->table[at] != 0) {
         if (w->parts[w->table[at] - 1].chunk == chunk) {
             *out = w->table[at] - 1;
@@ -159,6 +151,43 @@ static int find_part(struct vjh_window *w, uint64_t chunk, uint32_t *out)
     rc = new_part(w, chunk);
     w->table[at] = rc == 0 ? *out + 1 : 0;
     return rc;
+}
+
+static bool has_part(const struct vjh_window *w, uint64_t chunk)
+{
+    uint32_t at = table_start(chunk);
+
+    if (w->table == NULL) {
+        return w->part_count > 0;
+    }
+    while (w->table[at] != 0 && w->parts[w->table[at] - 1].chunk != chunk) {
+        at = (at + 1) % TABLE_SIZE;
+    }
+    return w->table[at] != 0;
+}
+
+/* A chunk with filters is best done at once: else it is read, and written twice. */
+bool vjh_window_has_room(const struct vjh_window *w, const struct vjh_run *run,
+                         uint64_t elements_max)
+{
+    const struct vjh_dataset *d = w->d;
+    uint64_t bytes = run->count * d->stored_size;
+
+    if (w->part_count == 0) {
+        return true;
+    }
+    if (w->piece_count >= PIECES_MAX) {
+        return false;
+    }
+    if (!is_filtered(d)) {
+        return w->part_count < PARTS_MAX &&
+               (bytes >= DIRECT_BYTES || w->gathered_bytes + bytes <= VJH_WORK_BYTES);
+    }
+    return has_part(w, run->chunk) ||
+           (w->part_count < PARTS_MAX &&
+            (w->part_count + 1) * (uint64_t)d->chunk_bytes <= VJH_WORK_BYTES &&
+            w->elements <= elements_max &&
+            d->chunk_elements <= elements_max - w->elements);
 }
 
 int vjh_window_add(struct vjh_window *w, const struct vjh_run *run)

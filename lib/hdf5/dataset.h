@@ -133,7 +133,9 @@ int vjh_window_init(struct vjh_window *w, struct vjh_dataset *d, bool repeats);
 void vjh_window_term(struct vjh_window *w);
 void vjh_window_empty(struct vjh_window *w);
 int vjh_window_add(struct vjh_window *w, const struct vjh_run *run);
-bool vjh_window_is_full(const struct vjh_window *w);
+/* @elements_max: that are converted at once.  False: what is in it has to be done first. */
+bool vjh_window_has_room(const struct vjh_window *w, const struct vjh_run *run,
+                         uint64_t elements_max);
 int vjh_window_read(struct vjh_window *w, uint8_t *base);
 int vjh_window_write(struct vjh_window *w, const uint8_t *base);
 /* The value of what was never written. */

@@ -145,16 +145,12 @@ static int run_all(struct transfer *t)
     struct vjh_run run;
     int rc, more;
 
-    for (;;) {
-        uint64_t most = t->most - (t->is_direct ? 0 : t->window.elements);
-
-        more = vjh_walk_next(t->walk, most, &run);
-        if (more <= 0) {
-            break;
+    while ((more = vjh_walk_next(t->walk, t->most - t->window.elements, &run)) > 0) {
+        rc = vjh_window_has_room(&t->window, &run, t->most) ? 0 : run_window(t);
+        if (rc == 0) {
+            rc = take_run(t, &run);
         }
-        rc = take_run(t, &run);
-        if (rc == 0 && (vjh_window_is_full(&t->window) ||
-                        (!t->is_direct && t->window.elements == t->most))) {
+        if (rc == 0 && t->window.elements >= t->most) {
             rc = run_window(t);
         }
         if (rc != 0) {
@@ -231,7 +227,6 @@ static int prepare(struct transfer *t, hid_t mem_space_id, hid_t file_space_id,
         return vjh_error(-EINVAL, "the elements in memory have no size, or too much");
     }
     t->is_direct = H5Tequal(t->mem_type_id, d->stored_type_id) > 0;
-    t->most = VJH_WORK_BYTES; /* of a run that is not converted: no limit needed */
     if (t->is_direct) {
         t->most = UINT64_MAX / VJH_ELEMENT_BYTES_MAX;
     } else {

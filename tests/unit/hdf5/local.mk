@@ -3,7 +3,7 @@
 
 if HAVE_HDF5
 UNIT_TESTS += tests/unit/hdf5/test-dataset
-tests_unit_hdf5_test_dataset_SOURCES = tests/unit/hdf5/test-dataset.c
+tests_unit_hdf5_test_dataset_SOURCES = tests/unit/hdf5/test-dataset.c tests/unit/hdf5/volume.h
 tests_unit_hdf5_test_dataset_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
 	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
 tests_unit_hdf5_test_dataset_LDADD = lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
@@ -19,7 +19,7 @@ tests_unit_hdf5_test_records_LDADD = lib/client/libvj-client.la $(LDADD_base) $(
 tests_unit_hdf5_test_records_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/lib
 
 UNIT_TESTS += tests/unit/hdf5/test-processes
-tests_unit_hdf5_test_processes_SOURCES = tests/unit/hdf5/test-processes.c
+tests_unit_hdf5_test_processes_SOURCES = tests/unit/hdf5/test-processes.c tests/unit/hdf5/volume.h
 tests_unit_hdf5_test_processes_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
 	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
 tests_unit_hdf5_test_processes_LDADD = $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
@@ -27,7 +27,7 @@ tests_unit_hdf5_test_processes_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)
 EXTRA_tests_unit_hdf5_test_processes_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs.varjfs
 
 UNIT_TESTS += tests/unit/hdf5/test-objects
-tests_unit_hdf5_test_objects_SOURCES = tests/unit/hdf5/test-objects.c
+tests_unit_hdf5_test_objects_SOURCES = tests/unit/hdf5/test-objects.c tests/unit/hdf5/volume.h
 tests_unit_hdf5_test_objects_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
 	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
 tests_unit_hdf5_test_objects_LDADD = lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)

@@ -6,7 +6,7 @@
  * something is deleted, objects that are deleted while they are open, degrees of closing,
  * what is refused, and what the errors say.
  */
-#include "../../lib/test.h"
+#include "volume.h"
 
 #include <H5VLconnector.h>
 #include <hdf5.h>
@@ -34,7 +34,7 @@ static int stop(void **state)
 {
     (void)state;
     H5close();
-    vj_test_remove_dir(directory);
+    volume_stop(directory);
     return 0;
 }
 

@@ -5,7 +5,7 @@
  * They make links, attributes and chunks in the same places, compete for names, and are
  * killed at any moment; what the others and the file have is looked at afterwards.
  */
-#include "../../lib/test.h"
+#include "volume.h"
 
 #include <hdf5.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ static int stop(void **state)
 {
     (void)state;
     H5close();
-    vj_test_remove_dir(directory);
+    volume_stop(directory);
     return 0;
 }
 
