@@ -266,17 +266,16 @@ int vjh_extent_set(struct vjh_dataset *d, const hsize_t *dims)
     bool shrinks = false, changes = false;
     int rc = 0;
 
+    /* Also where the extent is as it was. */
+    if (d->layout.type != H5D_CHUNKED) {
+        return vjh_error(-EINVAL, "only datasets with chunks can be extended");
+    }
     for (int i = 0; i < d->rank; i++) {
         if (d->max_dims[i] != H5S_UNLIMITED && dims[i] > d->max_dims[i]) {
             return vjh_error(-EINVAL, "a dimension would be larger than its maximum");
         }
         shrinks = shrinks || dims[i] < now[i];
         changes = changes || dims[i] != now[i];
-    }
-    if (d->layout.type != H5D_CHUNKED) {
-        return changes || d->rank == 0
-                   ? vjh_error(-EINVAL, "only datasets with chunks can be extended")
-                   : 0;
     }
     if (!changes) {
         return 0;
