@@ -72,8 +72,8 @@ static int set_type(struct vjh_dataset *d, struct vjh_file *file)
     return rc;
 }
 
-/* Identifiers of types count as open objects in H5Fget_obj_count, those of stored types do
- * not: they are the same where there are no blobs. */
+/* Identifiers of types count as open objects in H5Fget_obj_count, those of stored
+ * types do not: they are the same where there are no blobs. */
 static void hide_type(struct vjh_dataset *d)
 {
     if (!d->has_blobs && d->type_id != d->stored_type_id) {

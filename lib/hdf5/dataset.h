@@ -133,7 +133,8 @@ int vjh_window_init(struct vjh_window *w, struct vjh_dataset *d, bool repeats);
 void vjh_window_term(struct vjh_window *w);
 void vjh_window_empty(struct vjh_window *w);
 int vjh_window_add(struct vjh_window *w, const struct vjh_run *run);
-/* @elements_max: that are converted at once.  False: what is in it has to be done first. */
+/* @elements_max: that are converted at once.  False: what is in it has to be done
+ * first. */
 bool vjh_window_has_room(const struct vjh_window *w, const struct vjh_run *run,
                          uint64_t elements_max);
 int vjh_window_read(struct vjh_window *w, uint8_t *base);
@@ -141,8 +142,8 @@ int vjh_window_write(struct vjh_window *w, const uint8_t *base);
 /* The value of what was never written. */
 void vjh_fill(const struct vjh_dataset *d, uint8_t *dst, uint64_t count);
 /*
- * Early allocation: objects that do not have the fill value by not being there get it now,
- * so that several processes can write parts of them at once.
+ * Early allocation: objects that do not have the fill value by not being there get it
+ * now, so that several processes can write parts of them at once.
  *
  * @before   the extent before; NULL: it has just been created
  */
@@ -164,7 +165,8 @@ void vjh_filters_close(struct vjh_filters *f);
 int vjh_filters_encode(struct vjh_filters *f, const uint8_t *chunk, bool is_edge,
                        struct vjh_buffer *out);
 int vjh_filters_decode(struct vjh_filters *f, struct vjh_slice in, uint8_t *chunk);
-/* The record around what filters made; @object_bytes: of all of the object that has it. */
+/* The record around what filters made; @object_bytes: of all of the object that has
+ * it. */
 int vjh_filtered_record(uint32_t mask, const void *bytes, size_t len,
                         struct vjh_buffer *out);
 int vjh_filtered_head(struct vjh_slice in, uint64_t object_bytes, uint32_t *mask,

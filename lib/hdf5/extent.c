@@ -389,8 +389,8 @@ static int is_object_there(struct vjh_dataset *d, bool *out)
     return rc;
 }
 
-/* Early allocation reserves nothing here, as all of a volume shares its space: it says that
- * all of the dataset counts as allocated. */
+/* Early allocation reserves nothing here, as all of a volume shares its space: it says
+ * that all of the dataset counts as allocated. */
 int vjh_storage(struct vjh_dataset *d, hsize_t *bytes, H5D_space_status_t *status)
 {
     bool is_early =

@@ -10,8 +10,8 @@
  * Elements that have blobs are opaque to filters, as they are in HDF5's own files.
  *
  * HDF5 takes for granted that filters return as many bytes as a chunk has.  Stored bytes
- * may be others than were written, so a filter of ours stands before those of the dataset:
- * it is the last one that reads, and refuses what has another length.
+ * may be others than were written, so a filter of ours stands before those of the
+ * dataset: it is the last one that reads, and refuses what has another length.
  *
  * A chunk with filters is stored as
  *

@@ -70,7 +70,8 @@ extern const H5VL_info_class_t vjh_info_class;
 
 int vjh_connect(hid_t fapl_id, struct vjh_connection **out);
 void vjh_disconnect(struct vjh_connection *c);
-/* An operation ended with @error: a daemon may have gone, and another one may be there. */
+/* An operation ended with @error: a daemon may have gone, and another one may be
+ * there. */
 void vjh_connections_failed(int error);
 /* -EPERM in a child of fork(2): the connection is its parent's. */
 int vjh_varjfs(struct vjh_connection *c, varjfs **out);
