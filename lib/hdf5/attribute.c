@@ -925,15 +925,17 @@ static herr_t attr_specific(void *obj, const H5VL_loc_params_t *loc,
 static herr_t attr_close(void *attr, hid_t dxpl_id, void **req)
 {
     struct vjh_attribute *a = attr;
-    int r;
+    int r = vjh_object_closing(&a->o);
 
     (void)dxpl_id;
     (void)req;
-    /* The type refers to the file, which may go with its last object. */
-    H5Tclose(a->type_id);
-    a->type_id = H5I_INVALID_HID;
-    r = vjh_object_term(&a->o);
-    attribute_free(a);
+    if (r == 0) {
+        /* The type refers to the file, which may go with its last object. */
+        H5Tclose(a->type_id);
+        a->type_id = H5I_INVALID_HID;
+        vjh_object_term(&a->o);
+        attribute_free(a);
+    }
     VJH_RETURN(r);
 }
 

@@ -46,19 +46,16 @@ static void free_dataset(struct vjh_dataset *d)
     free(d);
 }
 
-static int close_dataset(struct vjh_dataset *d)
+static void close_dataset(struct vjh_dataset *d)
 {
-    int rc;
-
     /* The type refers to the file, which may go with its last object. */
     close_id(d->stored_type_id, H5Tclose);
     if (d->type_id == d->stored_type_id) {
         d->type_id = H5I_INVALID_HID;
     }
     d->stored_type_id = H5I_INVALID_HID;
-    rc = vjh_object_term(&d->o);
+    vjh_object_term(&d->o);
     free_dataset(d);
-    return rc;
 }
 
 static int set_type(struct vjh_dataset *d, struct vjh_file *file)
@@ -282,9 +279,15 @@ static void *dataset_open(void *obj, const H5VL_loc_params_t *loc, const char *n
 
 static herr_t dataset_close(void *dset, hid_t dxpl_id, void **req)
 {
+    struct vjh_dataset *d = dset;
+    int rc = vjh_object_closing(&d->o);
+
     (void)dxpl_id;
     (void)req;
-    VJH_RETURN(close_dataset(dset));
+    if (rc == 0) {
+        close_dataset(d);
+    }
+    VJH_RETURN(rc);
 }
 
 /* ---- data -------------------------------------------------------------------------- */

@@ -146,7 +146,7 @@ static herr_t datatype_specific(void *obj, H5VL_datatype_specific_args_t *args,
     (void)req;
     switch (args->op_type) {
     case H5VL_DATATYPE_FLUSH:
-        r = vjh_sync(o->file->container->connection);
+        r = vjh_flush(o->file->container);
         break;
     case H5VL_DATATYPE_REFRESH:
         r = 0;
@@ -158,11 +158,14 @@ static herr_t datatype_specific(void *obj, H5VL_datatype_specific_args_t *args,
 static herr_t datatype_close(void *dt, hid_t dxpl_id, void **req)
 {
     struct vjh_datatype *t = dt;
-    int r = vjh_object_term(&t->o);
+    int r = vjh_object_closing(&t->o);
 
     (void)dxpl_id;
     (void)req;
-    datatype_free(t);
+    if (r == 0) {
+        vjh_object_term(&t->o);
+        datatype_free(t);
+    }
     VJH_RETURN(r);
 }
 

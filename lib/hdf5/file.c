@@ -142,11 +142,11 @@ static int container_new(struct vjh_connection *connection, const char *name,
 
 /* ---- files ------------------------------------------------------------------------- */
 
-static int file_free(struct vjh_file *f)
+static void file_free(struct vjh_file *f)
 {
     struct vjh_container *c = f->container;
-    int r = vjh_object_term(&f->o);
 
+    vjh_object_term(&f->o);
     for (struct vjh_file **p = &files; *p; p = &(*p)->next) {
         if (*p == f) {
             *p = f->next;
@@ -159,21 +159,26 @@ static int file_free(struct vjh_file *f)
     free(f->name);
     free(f);
     container_unref(c);
-    return r;
 }
 
-int vjh_file_unused(struct vjh_file *f)
+void vjh_file_unused(struct vjh_file *f)
 {
-    int r = 0, r2;
+    if (f->ids == 0 && !f->objects) {
+        file_free(f);
+    }
+}
 
-    if (f->ids > 0 || f->objects) {
-        return 0;
+int vjh_flush(struct vjh_container *c)
+{
+    int r = vjh_sync(c->connection);
+
+    if (r == 0 && c->deferred) {
+        r = vjh_error(c->deferred,
+                      "an object that was to go when it was closed is there: %s",
+                      c->deferred_text);
+        c->deferred = 0;
     }
-    if (f->intent & H5F_ACC_RDWR) {
-        r = vjh_sync(f->container->connection);
-    }
-    r2 = file_free(f);
-    return r == 0 ? r2 : r;
+    return r;
 }
 
 void *vjh_file_again(struct vjh_file *f)
@@ -508,21 +513,18 @@ static int close_objects(struct vjh_file *f)
 static herr_t file_close(void *file, hid_t dxpl_id, void **req)
 {
     struct vjh_file *f = file;
-    int r;
+    int r = close_objects(f);
 
     (void)dxpl_id;
     (void)req;
-    r = close_objects(f);
+    if (r == 0 && f->intent & H5F_ACC_RDWR && !f->o.close_failed) {
+        /* Also with objects open: what was written is safe as of now. */
+        r = vjh_flush(f->container);
+        f->o.close_failed = r != 0;
+    }
     if (r == 0) {
         f->ids = 0;
-        /* What stays open keeps the file; what was written is safe as of now. */
-        r = f->objects && f->intent & H5F_ACC_RDWR ? vjh_sync(f->container->connection)
-                                                   : 0;
-        if (r == 0 || !f->objects) {
-            int r2 = vjh_file_unused(f);
-
-            r = r == 0 ? r2 : r;
-        }
+        vjh_file_unused(f);
     }
     VJH_RETURN(r);
 }
@@ -670,7 +672,7 @@ static herr_t file_specific(void *obj, H5VL_file_specific_args_t *args, hid_t dx
     (void)req;
     switch (args->op_type) {
     case H5VL_FILE_FLUSH:
-        r = vjh_sync(f->container->connection);
+        r = vjh_flush(f->container);
         break;
     case H5VL_FILE_REOPEN:
         r = reopen(f, args->args.reopen.file);

@@ -162,7 +162,7 @@ static herr_t group_specific(void *obj, H5VL_group_specific_args_t *args, hid_t 
         r = vjh_error(-ENOTSUP, "varjfs does not mount files on groups (H5Fmount)");
         break;
     case H5VL_GROUP_FLUSH:
-        r = vjh_sync(o->file->container->connection);
+        r = vjh_flush(o->file->container);
         break;
     case H5VL_GROUP_REFRESH:
         r = 0;
@@ -174,12 +174,15 @@ static herr_t group_specific(void *obj, H5VL_group_specific_args_t *args, hid_t 
 static herr_t group_close(void *grp, hid_t dxpl_id, void **req)
 {
     struct vjh_group *g = grp;
-    int r = vjh_object_term(&g->o);
+    int r = vjh_object_closing(&g->o);
 
     (void)dxpl_id;
     (void)req;
-    H5Pclose(g->gcpl_id);
-    free(g);
+    if (r == 0) {
+        vjh_object_term(&g->o);
+        H5Pclose(g->gcpl_id);
+        free(g);
+    }
     VJH_RETURN(r);
 }
 

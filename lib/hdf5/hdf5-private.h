@@ -101,6 +101,9 @@ struct vjh_container {
     char space[VARJFS_NAMESPACE_MAX + 1]; /* of its keys and objects */
     struct vjh_node *nodes;               /* objects that are open */
     hid_t fcpl_id;
+    /* An object that should have been removed when it was closed: said by the next flush. */
+    int deferred;
+    char deferred_text[200];
 };
 
 /* An object that this process has open, once however often that was. */
@@ -128,6 +131,7 @@ struct vjh_object {
     /* The begin of names of objects that have its data: ID, or ID.a.D of an attribute. */
     char data_name[48];
     struct vjh_blobs *blobs; /* blob.c; NULL: none used yet */
+    bool close_failed;       /* and its error was said */
 };
 
 struct vjh_file {
@@ -286,9 +290,14 @@ bool vjh_is_open(const struct vjh_container *c, const void *p);
 /* Fills @o and takes a reference to @file and a node; @path is taken. */
 int vjh_object_init(struct vjh_object *o, H5I_type_t type, struct vjh_file *file,
                     uint64_t id, uint16_t flags, char *path);
+/*
+ * Begins to close an object: what may fail, with nothing freed.  HDF5 keeps the identifier
+ * of what could not be closed, and tries again: then it goes all the same.
+ */
+int vjh_object_closing(struct vjh_object *o);
 /* Gives all that up, frees blobs and path; an object without links goes away with its
  * last one.  @o itself is the caller's. */
-int vjh_object_term(struct vjh_object *o);
+void vjh_object_term(struct vjh_object *o);
 /* -EROFS where it was opened for reading. */
 int vjh_check_writable(const struct vjh_object *o);
 
@@ -340,8 +349,10 @@ int vjh_object_info(struct vjh_container *c, uint64_t id, unsigned fields,
 /* Takes away one count that H5Oincr_refcount added. */
 int vjh_referrer_drop(struct vjh_container *c, uint64_t id);
 
+/* All that the process has written to the file is durable: file.c. */
+int vjh_flush(struct vjh_container *c);
 /* Ends a file that neither HDF5 nor an open object needs any more: file.c. */
-int vjh_file_unused(struct vjh_file *file);
+void vjh_file_unused(struct vjh_file *file);
 /* For HDF5, which may make an id of it. */
 void *vjh_file_again(struct vjh_file *file);
 struct vjh_file *vjh_files(void);

@@ -98,10 +98,25 @@ int vjh_object_init(struct vjh_object *o, H5I_type_t type, struct vjh_file *file
     return 0;
 }
 
-int vjh_object_term(struct vjh_object *o)
+int vjh_object_closing(struct vjh_object *o)
+{
+    const struct vjh_file *file = o->file;
+    int r = 0;
+
+    if (o->close_failed || file->ids > 0 || file->objects != o || o->next ||
+        !(file->intent & H5F_ACC_RDWR)) {
+        return 0;
+    }
+    r = vjh_sync(file->container->connection);
+    o->close_failed = r != 0;
+    return r;
+}
+
+void vjh_object_term(struct vjh_object *o)
 {
     struct vjh_file *file = o->file;
-    int r, r2 = 0;
+    struct vjh_container *c = file->container;
+    int r;
 
     vjh_blobs_free(o->blobs);
     free(o->path);
@@ -116,10 +131,13 @@ int vjh_object_term(struct vjh_object *o)
     }
     r = node_put(o->node);
     o->node = NULL;
-    if (&file->o != o) {
-        r2 = vjh_file_unused(file);
+    if (r != 0 && c->deferred == 0) {
+        c->deferred = r;
+        snprintf(c->deferred_text, sizeof c->deferred_text, "%s", vjh_error_text(r));
     }
-    return r == 0 ? r2 : r;
+    if (&file->o != o) {
+        vjh_file_unused(file);
+    }
 }
 
 int vjh_check_writable(const struct vjh_object *o)
@@ -513,7 +531,7 @@ static int first_step(void *opaque, struct vjh_slice rest, struct vjh_slice valu
     const uint8_t *p = rest.data;
 
     (void)value;
-    if (rest.len < 9 || rest.len > sizeof f->rest.bytes) {
+    if (rest.len < 9 || rest.len > sizeof f->rest.bytes - 9) {
         return 0;
     }
     f->group = 0;
@@ -805,7 +823,7 @@ static herr_t object_specific(void *obj, const H5VL_loc_params_t *loc,
         vjh_target_free(&t);
         return vjh_object_visit(o, loc, &args->args.visit);
     case H5VL_OBJECT_FLUSH:
-        r = vjh_sync(o->file->container->connection);
+        r = vjh_flush(o->file->container);
         break;
     case H5VL_OBJECT_REFRESH: /* nothing is kept that others may change */
         r = 0;
