@@ -83,6 +83,13 @@ void vjh_blobs_free(struct vjh_blobs *b)
     free(b);
 }
 
+void vjh_blobs_begin(struct vjh_object *owner)
+{
+    if (owner->blobs != NULL) {
+        owner->blobs->written_count = 0;
+    }
+}
+
 static int segment_name(const struct vjh_object *owner, uint64_t segment, char *out)
 {
     int len = snprintf(out, VJH_OBJECT_NAME_BYTES, "%s.v.%016" PRIx64, owner->data_name,

@@ -205,6 +205,7 @@ static void *dataset_create(void *obj, const H5VL_loc_params_t *loc, const char 
         VJH_RETURN_POINTER(rc, NULL);
     }
     hide_type(d);
+    d->is_new = true;
     rc = vjh_allocate(d, NULL);
     if (rc != 0) {
         close_dataset(d);

@@ -43,6 +43,7 @@ struct vjh_dataset {
     hid_t stored_type_id; /* variable-length data and references are blobs in it */
     size_t stored_size;
     bool has_blobs;
+    bool is_new; /* created by this handle, and not written yet */
     hid_t dcpl_id, dapl_id;
     char *transform; /* NULL: as the volume has it */
 
@@ -182,6 +183,8 @@ int vjh_stored_type(struct vjh_file *file, hid_t type_id, hid_t *out);
 /* Blobs are those of @owner until vjh_blobs_leave with what it returned. */
 struct vjh_object *vjh_blobs_enter(struct vjh_object *owner);
 void vjh_blobs_leave(struct vjh_object *before);
+/* A write begins: what vjh_blobs_trim keeps is what it writes. */
+void vjh_blobs_begin(struct vjh_object *owner);
 /* Writes what was put. */
 int vjh_blobs_flush(struct vjh_object *owner);
 /* The last call has replaced all elements: other blobs go. */

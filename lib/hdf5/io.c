@@ -250,12 +250,16 @@ int vjh_transfer(struct vjh_dataset *d, bool is_write, hid_t mem_type_id,
     uint64_t elements = 0;
     int rc = prepare(&t, mem_space_id, file_space_id, &elements);
 
+    if (is_write) {
+        vjh_blobs_begin(&d->o);
+    }
     if (rc == 0 && elements > 0) {
         rc = run_all(&t);
     }
-    if (rc == 0 && is_write && d->has_blobs && t.window.is_whole) {
+    if (rc == 0 && is_write && d->has_blobs && t.window.is_whole && !d->is_new) {
         rc = vjh_blobs_trim(&d->o);
     }
+    d->is_new = d->is_new && !is_write;
     vjh_walk_close(t.walk);
     vjh_window_term(&t.window);
     free(t.runs);

@@ -463,6 +463,75 @@ static void test_members(void **state)
     H5Tclose(both);
 }
 
+/* ---- what is stored ---------------------------------------------------------------- */
+
+/* A key of a file, or an object. */
+typedef struct Stored {
+    char space[VARJFS_NAMESPACE_MAX + 1];
+    uint8_t name[VARJFS_NAME_MAX + 1];
+    size_t name_len, len;
+    uint8_t bytes[4096];
+    bool is_key;
+} Stored;
+
+/* All of them in @space. */
+static void list_stored(varjfs *v, const char *space, bool is_key, GArray *out)
+{
+    struct varjfs_entry entry = {.size = sizeof entry};
+    varjfs_iterator *i;
+
+    assert_int_equal(is_key ? varjfs_kv_iterate(v, space, NULL, 0, &i)
+                            : varjfs_object_iterate(v, space, NULL, &i),
+                     0);
+    while (varjfs_iterator_next(i, &entry) > 0) {
+        Stored s = {.is_key = is_key, .name_len = entry.name_len};
+
+        g_strlcpy(s.space, space, sizeof s.space);
+        memcpy(s.name, entry.name, entry.name_len);
+        g_array_append_val(out, s);
+    }
+    varjfs_iterator_free(i);
+}
+
+/* Of all files. */
+static GArray *all_stored(varjfs *v)
+{
+    GArray *all = g_array_new(FALSE, FALSE, sizeof(Stored));
+    struct varjfs_entry entry = {.size = sizeof entry};
+    varjfs_iterator *spaces;
+
+    assert_int_equal(varjfs_kv_iterate(v, NULL, NULL, 0, &spaces), 0);
+    while (varjfs_iterator_next(spaces, &entry) > 0) {
+        g_autofree char *space = g_strndup(entry.name, entry.name_len);
+
+        if (strcmp(space, "hdf5") != 0) {
+            list_stored(v, space, true, all);
+            list_stored(v, space, false, all);
+        }
+    }
+    varjfs_iterator_free(spaces);
+    return all;
+}
+
+/* Segments of variable-length data. */
+static unsigned segments(void)
+{
+    unsigned count = 0;
+    GArray *all;
+    varjfs *v;
+
+    assert_int_equal(varjfs_open(getenv("VARJFS_SOURCE"), NULL, &v), 0);
+    all = all_stored(v);
+    for (unsigned i = 0; i < all->len; i++) {
+        const Stored *s = &g_array_index(all, Stored, i);
+
+        count += !s->is_key && strstr((const char *)s->name, ".v.") != NULL;
+    }
+    g_array_free(all, TRUE);
+    varjfs_close(v);
+    return count;
+}
+
 /* ---- variable length --------------------------------------------------------------- */
 
 static hid_t text_type(void)
@@ -496,6 +565,7 @@ static void test_texts(void **state)
     static const char *const all[] = {"one", "", "three and more", "4"};
     static const char *const partly[] = {"fill", "fill", "x", "y"};
     const char *fill = "fill";
+    unsigned before;
     hid_t type = text_type(), dcpl, dataset, part, mem;
     hsize_t dim = 4, chunk = 3, start = 2, count = 2;
     hid_t space = H5Screate_simple(1, &dim, NULL);
@@ -524,8 +594,12 @@ static void test_texts(void **state)
         dataset = H5Dopen2(file, name, H5P_DEFAULT);
         assert_true(dataset >= 0);
         read_texts(dataset, type, space, partly);
-        assert_true(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, all) >= 0);
-        read_texts(dataset, type, space, all);
+        before = segments();
+        for (int again = 0; again < 3; again++) {
+            assert_true(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, all) >= 0);
+            read_texts(dataset, type, space, all);
+            assert_int_equal(segments(), before); /* the one before has gone */
+        }
         H5Dclose(dataset);
         H5Sclose(mem);
         H5Sclose(part);
@@ -575,8 +649,8 @@ static void test_long(void **state)
     }
 }
 
-/* More chunks than one call keeps in memory: each is still filtered and written once, also
- * where elements are converted. */
+/* More chunks than one call keeps in memory: each is still filtered and written once,
+ * also where elements are converted. */
 static void test_many_chunks(void **state)
 {
     hsize_t dims[2] = {3000, 3000}, chunk[2] = {1000, 1000};
@@ -816,15 +890,6 @@ static bool read_victim(int number)
     return is_read;
 }
 
-/* A key of the file, or an object, with some bytes changed, or without its end. */
-typedef struct Stored {
-    char space[VARJFS_NAMESPACE_MAX + 1];
-    uint8_t name[VARJFS_NAME_MAX + 1];
-    size_t name_len, len;
-    uint8_t bytes[4096];
-    bool is_key;
-} Stored;
-
 static void write_stored(varjfs *v, const Stored *s, const uint8_t *bytes, size_t len)
 {
     varjfs_batch *b;
@@ -856,25 +921,6 @@ static void read_stored(varjfs *v, Stored *s)
     varjfs_batch_free(b);
 }
 
-/* All of them in @space: names that are longer than Stored has room for are none of ours. */
-static void list_stored(varjfs *v, const char *space, bool is_key, GArray *out)
-{
-    struct varjfs_entry entry = {.size = sizeof entry};
-    varjfs_iterator *i;
-
-    assert_int_equal(is_key ? varjfs_kv_iterate(v, space, NULL, 0, &i)
-                            : varjfs_object_iterate(v, space, NULL, &i),
-                     0);
-    while (varjfs_iterator_next(i, &entry) > 0) {
-        Stored s = {.is_key = is_key, .name_len = entry.name_len};
-
-        g_strlcpy(s.space, space, sizeof s.space);
-        memcpy(s.name, entry.name, entry.name_len);
-        g_array_append_val(out, s);
-    }
-    varjfs_iterator_free(i);
-}
-
 static void damage(const Stored *s, uint8_t *bytes, size_t *len)
 {
     memcpy(bytes, s->bytes, s->len);
@@ -891,9 +937,7 @@ static void damage(const Stored *s, uint8_t *bytes, size_t *len)
 static void test_hostile(void **state)
 {
     unsigned rounds = setting("VARJFS_TEST_ROUNDS", 40), failures = 0;
-    struct varjfs_entry entry = {.size = sizeof entry};
-    GArray *all = g_array_new(FALSE, FALSE, sizeof(Stored));
-    varjfs_iterator *spaces;
+    GArray *all;
     uint8_t bytes[4096];
     varjfs *v;
 
@@ -903,17 +947,7 @@ static void test_hostile(void **state)
     file = H5Fcreate("victims.h5", H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     make_victims();
     assert_int_equal(varjfs_open(getenv("VARJFS_SOURCE"), NULL, &v), 0);
-    /* Of the files that tests have made this one alone has short ones. */
-    assert_int_equal(varjfs_kv_iterate(v, NULL, NULL, 0, &spaces), 0);
-    while (varjfs_iterator_next(spaces, &entry) > 0) {
-        g_autofree char *space = g_strndup(entry.name, entry.name_len);
-
-        if (strcmp(space, "hdf5") != 0) {
-            list_stored(v, space, true, all);
-            list_stored(v, space, false, all);
-        }
-    }
-    varjfs_iterator_free(spaces);
+    all = all_stored(v); /* this test is the first: they are short */
     assert_true(all->len > 2 * VICTIMS);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     for (unsigned r = 0; r < rounds; r++) {
