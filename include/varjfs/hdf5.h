@@ -28,7 +28,7 @@ extern "C" {
  * @dcpl     a dataset creation property list
  * @value    as user.varjfs.transform of files: "lz4", "zstd:9"; "": as the volume has it
  * Returns   0; negative: not such a list, or the text has more than 127 bytes.  Whether
- *           the volume knows it is found when a dataset is created or first written
+ *           the volume knows it is found when a dataset is created
  */
 static inline herr_t varjfs_hdf5_set_transform(hid_t dcpl, const char *value)
 {

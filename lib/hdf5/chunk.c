@@ -375,6 +375,38 @@ int vjh_add_create(struct vjh_dataset *d, varjfs_batch *b, const char *name)
                : varjfs_object_create(b, space_of(d), name, &options, NULL);
 }
 
+unsigned vjh_create_flag(const struct vjh_dataset *d)
+{
+    return d->transform == NULL ? VARJFS_CREATE : 0;
+}
+
+int vjh_check_transform(struct vjh_dataset *d)
+{
+    char name[VJH_OBJECT_NAME_BYTES];
+    varjfs_batch *b;
+    int rc;
+
+    if (d->transform == NULL) {
+        return 0;
+    }
+    vjh_data_name(name, vjh_random());
+    rc = vjh_batch_of(d, &b);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = vjh_add_create(d, b, name);
+    if (rc == 0) {
+        rc = varjfs_object_delete(b, space_of(d), name, NULL);
+    }
+    if (rc == 0) {
+        rc = varjfs_batch_execute(b);
+    }
+    varjfs_batch_free(b);
+    return rc == 0 ? 0
+                   : vjh_error(rc, "the transformation \"%s\": %s", d->transform,
+                               varjfs_strerror(rc));
+}
+
 /* ---- reading ----------------------------------------------------------------------- */
 
 static uint8_t *place(const struct vjh_window *w, const struct span *span, uint8_t *base)
@@ -581,7 +613,7 @@ static int write_records(struct vjh_window *w, struct record *all)
         rc = vjh_add_create(w->d, b, w->parts[i].name);
         if (rc == 0) {
             rc = varjfs_object_write(b, space_of(w->d), w->parts[i].name, "", 0, 0,
-                                     VARJFS_CREATE, &r->made);
+                                     vjh_create_flag(w->d), &r->made);
         }
         if (rc == 0) {
             rc = varjfs_object_rwrite(b, space_of(w->d), w->parts[i].name, r->bytes.data,
@@ -683,7 +715,7 @@ static int write_spans(struct vjh_window *w, struct spans *s, const uint8_t *bas
             rc = varjfs_object_write(b, space_of(w->d), name,
                                      place(w, span, (uint8_t *)(uintptr_t)base),
                                      (size_t)span->elements * size, span->at * size,
-                                     creates ? VARJFS_CREATE : 0, &span->result);
+                                     creates ? vjh_create_flag(w->d) : 0, &span->result);
         }
     }
     if (rc == 0) {
@@ -716,9 +748,9 @@ static int write_fill(struct vjh_window *w, const char *name)
         }
         rc = vjh_add_create(w->d, b, name);
         if (rc == 0) {
-            rc = varjfs_object_write(b, space_of(w->d), name, buffer,
-                                     (size_t)step * w->d->stored_size,
-                                     at * w->d->stored_size, VARJFS_CREATE, &result);
+            rc = varjfs_object_write(
+                b, space_of(w->d), name, buffer, (size_t)step * w->d->stored_size,
+                at * w->d->stored_size, vjh_create_flag(w->d), &result);
         }
         if (rc == 0) {
             rc = execute(w->d, b);

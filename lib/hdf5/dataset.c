@@ -198,6 +198,9 @@ static void *dataset_create(void *obj, const H5VL_loc_params_t *loc, const char 
     }
     if (rc == 0) {
         d->o.file = from->file;
+        rc = vjh_check_transform(d);
+    }
+    if (rc == 0) {
         rc = store(d, from, loc, name, lcpl_id);
     }
     if (rc != 0) {

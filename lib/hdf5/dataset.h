@@ -150,8 +150,14 @@ void vjh_fill(const struct vjh_dataset *d, uint8_t *dst, uint64_t count);
  */
 int vjh_allocate(struct vjh_dataset *d, const hsize_t *before);
 int vjh_batch_of(struct vjh_dataset *d, varjfs_batch **out);
-/* Adds the creation of an object with the dataset's transformation, where it has one. */
+/*
+ * Adds the creation of an object with the dataset's transformation, where it has one:
+ * then writes have no VARJFS_CREATE, so that no object comes to be without it.
+ */
 int vjh_add_create(struct vjh_dataset *d, varjfs_batch *b, const char *name);
+unsigned vjh_create_flag(const struct vjh_dataset *d);
+/* Does the volume take the transformation?  An object is made with it, and goes. */
+int vjh_check_transform(struct vjh_dataset *d);
 
 /* ---- filter.c ---------------------------------------------------------------------- */
 

@@ -173,14 +173,14 @@ static int write_chunk(struct vjh_dataset *d,
     }
     rc = vjh_add_create(d, b, name);
     if (rc == 0 && is_filtered(d)) {
-        rc = varjfs_object_write(b, space, name, "", 0, 0, VARJFS_CREATE, &made);
+        rc = varjfs_object_write(b, space, name, "", 0, 0, vjh_create_flag(d), &made);
         if (rc == 0) {
             rc = varjfs_object_rwrite(b, space, name, record.data, record.len, 0,
                                       INT64_MAX, 0, &written);
         }
     } else if (rc == 0) {
-        rc = varjfs_object_write(b, space, name, args->buf, args->size, 0, VARJFS_CREATE,
-                                 &written);
+        rc = varjfs_object_write(b, space, name, args->buf, args->size, 0,
+                                 vjh_create_flag(d), &written);
     }
     if (rc == 0) {
         varjfs_batch_execute(b); /* the creation may say that there is one */

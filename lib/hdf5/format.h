@@ -49,8 +49,8 @@
  * Objects, where ID is the object id as 16 hexadecimal digits:
  *
  *     ID             data of a contiguous or compact dataset
- *     ID.c.X.Y...    a chunk: its scaled coordinates, hexadecimal.  With filters: u32 mask
- *                    of those that were left out, u32 0, u64 length, what they made
+ *     ID.c.X.Y...    a chunk: its scaled coordinates, hexadecimal.  With filters: u32
+ *                    mask of those that were left out, u32 0, u64 length, what they made
  *     ID.v.N         blobs of a dataset (variable-length data, references), segment N;
  *                    those of an attribute follow its elements
  *     ID.a.D         data of an attribute that is too long for its key; D: its data id,

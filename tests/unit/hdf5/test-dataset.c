@@ -693,6 +693,90 @@ static void test_many_chunks(void **state)
     H5Sclose(space);
 }
 
+/* ---- transformations --------------------------------------------------------------- */
+
+/* Objects that have it. */
+static unsigned transformed(const char *prefix)
+{
+    unsigned count = 0;
+    GArray *all;
+    varjfs *v;
+
+    assert_int_equal(varjfs_open(getenv("VARJFS_SOURCE"), NULL, &v), 0);
+    all = all_stored(v);
+    for (unsigned i = 0; i < all->len; i++) {
+        const Stored *s = &g_array_index(all, Stored, i);
+        struct varjfs_object_status status = {.size = sizeof status};
+        varjfs_batch *b;
+
+        if (!s->is_key) {
+            assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+            varjfs_object_status(b, s->space, (const char *)s->name, &status, NULL);
+            assert_int_equal(varjfs_batch_execute(b), 0);
+            varjfs_batch_free(b);
+            count += strncmp(status.transform, prefix, strlen(prefix)) == 0;
+        }
+    }
+    g_array_free(all, TRUE);
+    varjfs_close(v);
+    return count;
+}
+
+static hid_t create_transformed(const char *name, const char *value, hid_t dcpl)
+{
+    hsize_t dim = 1000;
+    hid_t space = H5Screate_simple(1, &dim, NULL), dataset;
+
+    assert_true(varjfs_hdf5_set_transform(dcpl, value) >= 0);
+    H5E_BEGIN_TRY
+    {
+        dataset =
+            H5Dcreate2(file, name, H5T_NATIVE_INT, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    }
+    H5E_END_TRY
+    H5Sclose(space);
+    return dataset;
+}
+
+static void test_transform(void **state)
+{
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), dataset, got;
+    char value[VARJFS_HDF5_TRANSFORM_BYTES];
+    hsize_t chunk = 300;
+    int values[1000] = {0}, back[1000];
+
+    (void)state;
+    assert_true(create_transformed("unknown", "no-such-one", dcpl) < 0);
+    assert_true(H5Lexists(file, "unknown", H5P_DEFAULT) == 0);
+    assert_int_equal(transformed("rle"), 0);
+    for (int i = 0; i < 1000; i++) {
+        values[i] = i % 7;
+    }
+    for (int kind = 0; kind < 2; kind++) {
+        g_autofree char *name = g_strdup_printf("transformed%d", kind);
+
+        if (kind == 1) {
+            H5Pset_chunk(dcpl, 1, &chunk);
+        }
+        dataset = create_transformed(name, "rle", dcpl);
+        assert_true(dataset >= 0);
+        assert_true(H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                             values) >= 0);
+        H5Dclose(dataset);
+        dataset = H5Dopen2(file, name, H5P_DEFAULT);
+        got = H5Dget_create_plist(dataset);
+        assert_true(varjfs_hdf5_get_transform(got, value) >= 0);
+        assert_string_equal(value, "rle");
+        assert_true(
+            H5Dread(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, back) >= 0);
+        assert_memory_equal(back, values, sizeof values);
+        H5Pclose(got);
+        H5Dclose(dataset);
+        assert_int_equal(transformed("rle"), kind == 0 ? 1 : 5);
+    }
+    H5Pclose(dcpl);
+}
+
 /* ---- chunks as they are stored ----------------------------------------------------- */
 
 static int add_bytes(const hsize_t *offset, unsigned mask, haddr_t address, hsize_t size,
@@ -978,8 +1062,9 @@ static void test_hostile(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_hostile),     cmocka_unit_test(test_chunks),
     cmocka_unit_test(test_many_chunks), cmocka_unit_test(test_long),
-    cmocka_unit_test(test_members),     cmocka_unit_test(test_texts),
-    cmocka_unit_test(test_processes),   cmocka_unit_test(test_model),
+    cmocka_unit_test(test_members),     cmocka_unit_test(test_transform),
+    cmocka_unit_test(test_texts),       cmocka_unit_test(test_processes),
+    cmocka_unit_test(test_model),
 };
 
 int main(int argc, char **argv)
