@@ -26,6 +26,7 @@
 
 int vjh_extent_read(struct vjh_dataset *d)
 {
+    hsize_t dims[H5S_MAX_RANK] = {0};
     struct vjh_buffer value = {0};
     const uint8_t *at;
     struct vjh_key key;
@@ -42,12 +43,15 @@ int vjh_extent_read(struct vjh_dataset *d)
         rc = vjh_error(-EIO, "the extent of a dataset is damaged");
     }
     for (int i = 0; i < d->rank && rc == 0; i++) {
-        hsize_t dim = 0;
-
         for (int byte = 7; byte >= 0; byte--) {
-            dim = dim << 8 | at[2 + 8 * i + byte];
+            dims[i] = dims[i] << 8 | at[2 + 8 * i + byte];
         }
-        d->o.node->dims[i] = dim;
+        if (d->max_dims[i] != H5S_UNLIMITED && dims[i] > d->max_dims[i]) {
+            rc = vjh_error(-EIO, "the extent of a dataset is larger than it may be");
+        }
+    }
+    if (rc == 0) {
+        memcpy(d->o.node->dims, dims, sizeof dims);
     }
     vjh_buffer_free(&value);
     return rc;
