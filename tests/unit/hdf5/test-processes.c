@@ -347,7 +347,7 @@ static pid_t daemon_pid(void)
 static int outlive_the_daemon(int unused)
 {
     hid_t file = H5Fcreate("flushed.h5", H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), id,
-          old;
+          old, old_id;
     hsize_t dims[] = {1000};
     hid_t space = H5Screate_simple(1, dims, NULL);
     int values[1000], again[1000];
@@ -373,6 +373,7 @@ static int outlive_the_daemon(int unused)
     /* The old file is still open when it is opened again; it closes when it has said
      * that it could not be flushed. */
     old = file;
+    old_id = id;
     file = H5Fopen("flushed.h5", H5F_ACC_RDWR, H5P_DEFAULT);
     CHECK(file >= 0);
     id = H5Dopen2(file, "flushed", H5P_DEFAULT);
@@ -382,10 +383,12 @@ static int outlive_the_daemon(int unused)
     CHECK(H5Gcreate2(file, "g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT) >= 0);
     H5E_BEGIN_TRY
     {
+        CHECK(H5Dclose(old_id) >= 0);
         CHECK(H5Fclose(old) < 0);
         CHECK(H5Fclose(old) >= 0);
     }
     H5E_END_TRY
+    CHECK(H5Dclose(id) >= 0);
     CHECK(H5Fclose(file) >= 0);
     return H5close() < 0;
 }

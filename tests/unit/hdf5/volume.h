@@ -42,6 +42,8 @@ static inline void volume_stop(char *directory)
 
         assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len), 0);
         end.fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+        /* Valgrind does not know it: then the end of the connection has to do. */
+        end.fd = end.fd < 0 && errno == ENOSYS ? dup(fd) : end.fd;
         assert_true(end.fd >= 0);
         assert_int_equal(kill(peer.pid, SIGTERM), 0);
         assert_int_equal(poll(&end, 1, 30000), 1);
