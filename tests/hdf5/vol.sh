@@ -1,0 +1,47 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# vol.sh [long] - the tests that HDF5 has for every connector, with ours
+#
+# h5_api_test, one section after another; each test that is skipped has to be in vol-skips, which says why.
+# "long" (or VARJFS_HDF5_LONG): HDF5's testhdf5 too, as vol-testhdf5 says.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/hdf5/hdf5.sh"
+
+here=$srcdir/tests/hdf5
+[ -x "$hdf5/bin/h5_api_test" ] || skip_all "no h5_api_test beside this HDF5 (scripts/install-deps --test)"
+
+section()
+{
+    local name=$1 status=0
+    (cd "$T/run" && ours timeout -k 10 300 "$hdf5/bin/h5_api_test" "$name") >"$T/$name.out" 2>"$T/$name.err" || status=$?
+    python3 "$here/vol-results.py" "$name" <"$T/$name.out" >"$T/$name.results"
+    if [ $status = 0 ] && grep -q "^summary" "$T/$name.results" && ! grep -q "^failed" "$T/$name.results"; then
+        pass "$name: $(sed -n 's/^summary\t//p' "$T/$name.results")"
+    else
+        fail "$name: $(sed -n 's/^summary\t//p' "$T/$name.results")" "status $status
+$(grep "^failed" "$T/$name.results" | head -n 30)
+last lines: $(tail -n 3 "$T/$name.out")
+$(head -n 30 "$T/$name.err")"
+    fi
+    cat "$T/$name.results" >>"$T/results"
+}
+
+expected_skips()
+{
+    sed -e '/^#/d' -e '/^why: /d' -e '/^$/d' "$here/vol-skips" | sort -u
+}
+
+mkdir "$T/run" # the programs write where they are
+for name in file group dataset datatype attribute link object misc; do
+    section "$name"
+done
+note "$(awk -F'\t' '$1 != "summary" { n[$1]++ }
+    END { printf "h5_api_test: %d passed, %d skipped, %d failed", n["passed"], n["skipped"], n["failed"] }' "$T/results")"
+sed -n 's/^skipped\t//p' "$T/results" | sort -u >"$T/skipped"
+sed -n 's/^passed\t//p' "$T/results" | sort -u >"$T/passed"
+expected_skips >"$T/expected"
+is "no test is skipped without a reason" "$(comm -23 "$T/skipped" "$T/expected")" ""
+is "no test passes that is to be skipped" "$(comm -12 "$T/passed" "$T/expected" | comm -23 - "$T/skipped")" ""
+
+tap_done
