@@ -2,5 +2,9 @@
 # HDF5's own tests, tools and users with the connector.
 
 if HAVE_HDF5
+TEST_HELPERS += tests/hdf5/content
+tests_hdf5_content_CPPFLAGS = $(HDF5_CFLAGS)
+tests_hdf5_content_LDADD = $(HDF5_LIBS)
+PROGRAM_TESTS += tests/hdf5/tools.sh
 PROGRAM_TESTS += tests/hdf5/vol.sh
 endif
