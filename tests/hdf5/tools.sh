@@ -12,8 +12,10 @@ done
 mkdir "$T/native" "$T/ours"
 
 # What both print, each with a file of the same name; the arguments after the name of the check are the command.
-# What differs by nature is taken out: where something lies, how much room it takes, when it was changed.
-unlike='s/^( *(Location|Modified|Storage): *).*/\1/; s/^( *(SIZE|OFFSET)) .*/\1/'
+# What differs by nature is taken out: where something lies, how much room it takes, when it was changed, by what driver;
+# and the time of filling, which HDF5 changes for some types in its own files.
+unlike='s/^( *(Location|Modified|Storage): *).*/\1/; s/^( *SIZE) .*/\1/; s/^(Opened .* with ).*/\1/
+    s/shared-[0-9a-f:]*(struct)/\1/; /^ *(OFFSET|FILL_TIME) /d'
 same()
 {
     local name=$1 status=0
@@ -66,7 +68,9 @@ both "a second file" "$content" b.h5
 both "h5diff finds no difference" h5diff a.h5 b.h5
 both "h5copy of a group" h5copy -i a.h5 -o b.h5 -s /layouts -d /copied
 both "h5copy of a dataset, with its groups" h5copy -p -i a.h5 -o b.h5 -s /types/records -d /new/groups/records
-same "which are there" h5dump -g /copied -d /new/groups/records b.h5
+same "which are there" h5dump -g /copied b.h5
+# The type is no longer a committed one, where HDF5 commits a second one without a name.
+both "with its data" h5diff a.h5 b.h5 /types/records /new/groups/records
 is "h5diff sees that" "$(cd "$T/ours" && status_of ours h5diff a.h5 b.h5) $(head -n 1 "$T/out")" \
     "$(cd "$T/native" && status_of native h5diff a.h5 b.h5) $(head -n 1 "$T/out")"
 both "h5diff of the copies" h5diff a.h5 b.h5 /layouts /copied
@@ -78,7 +82,7 @@ both "h5repack with other filters" h5repack -f /layouts/contiguous:SHUF -f /layo
     -l /layouts/contiguous:CHUNK=5x6 -l /layouts/chunked:CONTI -f /layouts/filtered:NONE a.h5 d.h5
 same "which it has" h5dump -p d.h5
 
-# From the one to the other and back.
+# From the one to the other and back.  h5repack cannot copy soft links there: H5Lcopy is within one connector.
 name=varjfs info="source=$volume"
 [ -z "${VARJFS_TEST_NATIVE:-}" ] || name=native info=
 cross()
@@ -90,7 +94,7 @@ across()
 {
     (cd "$T/across" && cross "$@")
 }
-cp "$T/native/a.h5" "$T/across/n.h5"
+check "HDF5's own file" native "$content" "$T/across/n.h5" data
 check "h5repack of HDF5's own file into the volume" \
     across h5repack --src-vol-name=native --dst-vol-name=$name --dst-vol-info="$info" n.h5 imported.h5
 check "h5diff of the two" \
