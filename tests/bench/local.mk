@@ -29,3 +29,10 @@ tests_bench_bench_tls_LDADD = $(LDADD_rpc)
 
 noinst_PROGRAMS += tests/bench/bench-nodes
 tests_bench_bench_nodes_LDADD = $(LDADD_object)
+
+# Loaded with any connector; no room of varjfs is in it.
+if HAVE_HDF5
+noinst_PROGRAMS += tests/bench/bench-hdf5
+tests_bench_bench_hdf5_CPPFLAGS = -D_GNU_SOURCE $(HDF5_CFLAGS)
+tests_bench_bench_hdf5_LDADD = $(HDF5_LIBS)
+endif
