@@ -41,4 +41,7 @@ ours()
     fi
 }
 
-check "a volume" mkfs.varjfs "$volume"
+mkfs.varjfs "$volume" >"$T/mkfs" 2>&1 || {
+    fail "a volume" "$(cat "$T/mkfs")"
+    exit 1
+}

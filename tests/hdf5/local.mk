@@ -5,6 +5,7 @@ if HAVE_HDF5
 TEST_HELPERS += tests/hdf5/content
 tests_hdf5_content_CPPFLAGS = $(HDF5_CFLAGS)
 tests_hdf5_content_LDADD = $(HDF5_LIBS)
+PROGRAM_TESTS += tests/hdf5/h5py.sh
 PROGRAM_TESTS += tests/hdf5/tools.sh
 PROGRAM_TESTS += tests/hdf5/vol.sh
 endif
