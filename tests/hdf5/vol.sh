@@ -4,7 +4,7 @@
 # vol.sh [long] - the tests that HDF5 has for every connector, with ours
 #
 # h5_api_test, one section after another; each test that is skipped has to be in vol-skips, which says why.
-# "long" (or VARJFS_HDF5_LONG): HDF5's testhdf5 too, as vol-testhdf5 says.
+# "long" (or VARJFS_HDF5_LONG): the tests of HDF5's testhdf5 that are not for its own files alone, too.
 
 . "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/hdf5/hdf5.sh"
 
@@ -43,5 +43,21 @@ sed -n 's/^passed\t//p' "$T/results" | sort -u >"$T/passed"
 expected_skips >"$T/expected"
 is "no test is skipped without a reason" "$(comm -23 "$T/skipped" "$T/expected")" ""
 is "no test passes that is to be skipped" "$(comm -12 "$T/passed" "$T/expected" | comm -23 - "$T/skipped")" ""
+
+# What is left out of testhdf5: config h5system metadata checksum skiplist refstr use no file.  attr leaves its large attribute
+# open where a connector takes it, so that its file cannot be made again.  array and misc open files that came with
+# HDF5, h5s has data in external files, file is about user blocks and addresses.
+parts="coords time ref vltypes vlstrings iterate genprop unicode id objects sohm ref_deprec select"
+
+testhdf5()
+{
+    (cd "$T/run" && ours timeout -k 10 1800 "$hdf5/bin/h5_api_test_testhdf5" -o "$1")
+}
+
+if [ "${1:-}" = long ] || [ -n "${VARJFS_HDF5_LONG:-}" ]; then
+    for part in $parts; do
+        check "testhdf5 -o $part" testhdf5 "$part"
+    done
+fi
 
 tap_done
