@@ -57,6 +57,19 @@ void *vjh_return_pointer(int error, void *pointer, const char *function)
     return vjh_return(error, function) < 0 ? NULL : pointer;
 }
 
+/*
+ * HDF5 1.14 pushes "native files only" with H5E_VOL, a major number, as the minor one, and
+ * gives back a reference of it that was not taken when the stack is emptied.  After two such
+ * errors the number is gone, no stack can be emptied or printed any more.  So that many more
+ * references are taken; those of applications do not keep HDF5 from ending.
+ */
+static void keep_major_number(void)
+{
+    for (int i = 0; i < 10000; i++) {
+        H5Iinc_ref(H5E_VOL);
+    }
+}
+
 int vjh_error_init(void)
 {
     class_id = H5Eregister_class("varjfs", "varjfs", varjfs_version());
@@ -68,6 +81,7 @@ int vjh_error_init(void)
         vjh_error_term();
         return -ENOMEM;
     }
+    keep_major_number();
     return 0;
 }
 
