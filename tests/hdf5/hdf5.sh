@@ -17,7 +17,7 @@ makefile_variable()
     sed -n "s/^$1 = *//p" "$builddir/Makefile"
 }
 
-hdf5=$(makefile_variable hdf5_prefix)
+hdf5=$(makefile_variable hdf5_prefix 2>/dev/null)
 [ -n "$hdf5" ] || skip_all "configure found no HDF5 1.14 (scripts/install-deps --test)"
 requires command python3 pgrep pkill
 
