@@ -101,7 +101,8 @@ struct vjh_container {
     char space[VARJFS_NAMESPACE_MAX + 1]; /* of its keys and objects */
     struct vjh_node *nodes;               /* objects that are open */
     hid_t fcpl_id;
-    /* An object that should have been removed when it was closed: said by the next flush. */
+    /* An object that should have been removed when it was closed: said by the next
+     * flush. */
     int deferred;
     char deferred_text[200];
 };
@@ -291,8 +292,8 @@ bool vjh_is_open(const struct vjh_container *c, const void *p);
 int vjh_object_init(struct vjh_object *o, H5I_type_t type, struct vjh_file *file,
                     uint64_t id, uint16_t flags, char *path);
 /*
- * Begins to close an object: what may fail, with nothing freed.  HDF5 keeps the identifier
- * of what could not be closed, and tries again: then it goes all the same.
+ * Begins to close an object: what may fail, with nothing freed.  HDF5 keeps the
+ * identifier of what could not be closed, and tries again: then it goes all the same.
  */
 int vjh_object_closing(struct vjh_object *o);
 /* Gives all that up, frees blobs and path; an object without links goes away with its

@@ -49,8 +49,8 @@ static inline void volume_stop(char *directory)
         assert_int_equal(kill(peer.pid, SIGTERM), 0);
         assert_int_equal(poll(&end, 1, 30000), 1);
         close(end.fd);
-        /* Valgrind has no pidfd_open: after the end of the connection the process is asked
-         * for, 10 s at most. */
+        /* Valgrind has no pidfd_open: after the end of the connection the process is
+         * asked for, 10 s at most. */
         for (int i = 0; is_valgrind && i < 1000 && kill(peer.pid, 0) == 0; i++) {
             poll(NULL, 0, 10);
         }
