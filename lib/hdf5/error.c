@@ -58,10 +58,11 @@ void *vjh_return_pointer(int error, void *pointer, const char *function)
 }
 
 /*
- * HDF5 1.14 pushes "native files only" with H5E_VOL, a major number, as the minor one, and
- * gives back a reference of it that was not taken when the stack is emptied.  After two such
- * errors the number is gone, no stack can be emptied or printed any more.  So that many more
- * references are taken; those of applications do not keep HDF5 from ending.
+ * HDF5 1.14 pushes "native files only" with H5E_VOL, a major number, as the minor one,
+ * and gives back a reference of it that was not taken when the stack is emptied.  After
+ * two such errors the number is gone, no stack can be emptied or printed any more.  So
+ * that many more references are taken; those of applications do not keep HDF5 from
+ * ending.
  */
 static void keep_major_number(void)
 {

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* processes FILE STEP NUMBER OF: what several processes do with one file at the same time; NUMBER of OF.
+/*
+ * processes FILE STEP NUMBER OF: what several processes do with one file at the same
+ * time; NUMBER of OF
  *
- *   make NUMBER OF          the file: two datasets of OF times ROWS rows, a group
- *   work NUMBER OF          writes its rows of both, makes datasets of its own in the same group and a group of its own, and
- *                           competes with the others for the links "/all/same-N"; says how many it got
- *   die NUMBER OF           as work, but kills itself after the flush in the middle
- *   check NUMBER OF         all that work is to leave; NUMBER: the one that has died, or OF
+ *   make    the file: two datasets of OF times ROWS rows, a group
+ *   work    writes its rows of both, makes datasets of its own in the same group and a
+ *           group of its own, and competes with the others for the links "/all/same-N";
+ *           says how many it got
+ *   die     as work, but kills itself after the flush in the middle
+ *   check   all that work is to leave; NUMBER: the one that has died, or OF
  */
 #include <hdf5.h>
 #include <signal.h>
@@ -34,8 +37,9 @@ static void fail(const char *what, int line)
 
 static int64_t must(int64_t result, const char *what, int line)
 {
-    if (result < 0)
+    if (result < 0) {
         fail(what, line);
+    }
     return result;
 }
 
@@ -73,8 +77,9 @@ static void write_rows(hid_t file, int number)
     hid_t memory = MUST(H5Screate_simple(2, count, NULL));
 
     for (int r = 0; r < ROWS; r++) {
-        for (int c = 0; c < COLUMNS; c++)
+        for (int c = 0; c < COLUMNS; c++) {
             data[r][c] = value_at(number, r, c);
+        }
     }
     for (int i = 0; i < 2; i++) {
         hid_t set = MUST(H5Dopen2(file, shared[i], H5P_DEFAULT)),
@@ -100,8 +105,9 @@ static void make_datasets(hid_t file, int number, int from, int to)
         hid_t set, attribute;
 
         snprintf(name, sizeof name, "/all/of-%d-%d", number, i);
-        for (int k = 0; k < 100; k++)
+        for (int k = 0; k < 100; k++) {
             data[k] = value_at(number, i, k);
+        }
         set = MUST(H5Dcreate2(file, name, H5T_STD_I32BE, space, NOTHING));
         MUST(H5Dwrite(set, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data));
         attribute = MUST(
@@ -167,8 +173,9 @@ static void check_rows(hid_t file, int of)
         EXPECT(data != NULL);
         MUST(H5Dread(set, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data));
         for (int r = 0; r < of * ROWS; r++) {
-            for (int c = 0; c < COLUMNS; c++)
+            for (int c = 0; c < COLUMNS; c++) {
                 EXPECT(data[r * COLUMNS + c] == value_at(r / ROWS, r % ROWS, c));
+            }
         }
         free(data);
         MUST(H5Dclose(set));
@@ -184,8 +191,9 @@ static void check_dataset(hid_t file, int number, int i)
     snprintf(name, sizeof name, "/all/of-%d-%d", number, i);
     set = MUST(H5Dopen2(file, name, H5P_DEFAULT));
     MUST(H5Dread(set, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data));
-    for (int k = 0; k < 100; k++)
+    for (int k = 0; k < 100; k++) {
         EXPECT(data[k] == value_at(number, i, k));
+    }
     attribute = MUST(H5Aopen(set, "number", H5P_DEFAULT));
     MUST(H5Aread(attribute, H5T_NATIVE_INT, &value));
     EXPECT(value == i);
@@ -202,8 +210,9 @@ static void check(const char *name, int dead, int of)
 
     check_rows(file, of); /* the dead one has flushed its own */
     for (int number = 0; number < of; number++) {
-        for (int i = 0; i < (number == dead ? DATASETS / 2 : DATASETS); i++)
+        for (int i = 0; i < (number == dead ? DATASETS / 2 : DATASETS); i++) {
             check_dataset(file, number, i);
+        }
     }
     MUST(H5Gget_info(group, &all));
     EXPECT(all.nlinks >= whole * DATASETS + SAME + (dead < of ? DATASETS / 2 : 0));

@@ -17,7 +17,7 @@ at_once() # FILE DEAD
     for ((i = 0; i < of; i++)); do
         step=work
         [ "$i" != "$dead" ] || step=die
-        ours "$processes" "$file" $step "$i" $of >"$T/won-$i" 2>"$T/err-$i" &
+        ours "$processes" "$file" "$step" "$i" "$of" >"$T/won-$i" 2>"$T/err-$i" &
         pids+=" $!"
     done
     i=0
@@ -28,7 +28,7 @@ at_once() # FILE DEAD
         fi
         i=$((i + 1))
     done
-    return $failed
+    return "$failed"
 }
 
 won()
@@ -37,17 +37,17 @@ won()
 }
 
 for ((round = 1; round <= ${1:-2}; round++)); do
-    check "round $round: a file" ours "$processes" "f-$round" make 0 $of
+    check "round $round: a file" ours "$processes" "f-$round" make 0 "$of"
     check "round $round: $of processes write it at once" at_once "f-$round" $of
     is "round $round: each name that all of them wanted was made once" "$(won)" 10
     check "round $round: all of it is there" ours "$processes" "f-$round" check $of $of
-    check "round $round: another file" ours "$processes" "g-$round" make 0 $of
+    check "round $round: another file" ours "$processes" "g-$round" make 0 "$of"
     check "round $round: of $of processes one is killed" at_once "g-$round" 2
     check "round $round: what the others did is there, and what it had flushed" ours "$processes" "g-$round" check 2 $of
 done
 
 if command -v mpiexec >/dev/null; then
-    check "a file for ranks" ours "$processes" "m" make 0 $of
+    check "a file for ranks" ours "$processes" "m" make 0 "$of"
     check "$of ranks write it at once" ours mpiexec -n $of sh -c \
         "exec '$processes' m work \"\${PMI_RANK:-\$OMPI_COMM_WORLD_RANK}\" $of"
     check "all of it is there" ours "$processes" "m" check $of $of
