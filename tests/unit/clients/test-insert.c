@@ -121,7 +121,7 @@ static varjfs *daemon_start(Daemon *d, Fixture *x)
     d->c = x->c;
     d->fd = ends[0];
     d->thread = g_thread_new("daemon", serve, d);
-    v = vjc_connection_new(ends[1], 120000);
+    v = vjc_connection_new(ends[1], NULL, 120000);
     assert_non_null(v);
     return v;
 }
