@@ -4,6 +4,7 @@
  */
 #include "client-private.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 int vjc_attribute_name(const char *name, size_t *len)
@@ -71,11 +72,16 @@ static int check_distribution(const char *value)
                : -EINVAL;
 }
 
+/* What the first version has. */
+#define OPTIONS_BYTES_MIN offsetof(struct varjfs_object_options, distribution)
+
 static int check_options(const struct varjfs_object_options *options)
 {
-    return vjc_is_structure(options, sizeof *options, sizeof *options)
-               ? check_distribution(options->distribution)
-               : -EINVAL;
+    if (!vjc_is_structure(options, OPTIONS_BYTES_MIN, sizeof *options)) {
+        return -EINVAL;
+    }
+    return options->size < sizeof *options ? 0
+                                           : check_distribution(options->distribution);
 }
 
 static int check_value(const void *value, size_t len)

@@ -165,6 +165,7 @@ static void test_keys(void **state)
 
         if (i < 4) {
             fake_listen_tls(&d, top);
+            g_free(d.directory); /* the key of top stays */
             d.directory = vj_test_make_dir();
             d.script = serve;
             d.thread = g_thread_new("fake-daemon", fake_run, &d);
@@ -487,6 +488,7 @@ static void try_memory(bool by_key, unsigned *to_open)
 
     if (by_key) {
         fake_listen_tls(&d, top);
+        g_free(d.directory);
         d.directory = vj_test_make_dir();
         d.script = serve_again;
         d.thread = g_thread_new("fake-daemon", fake_run, &d);
