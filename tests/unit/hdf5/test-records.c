@@ -359,8 +359,8 @@ static void keys_of_names_differ(void **state)
     assert_true(ka.len < kb.len);
 }
 
-/* Asked by a leak checker.  HDF5's decoder loses the names of a type that is damaged behind
- * them. */
+/* Asked by a leak checker.  HDF5's decoder loses the names of a type that is damaged
+ * behind them. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
