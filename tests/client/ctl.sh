@@ -63,7 +63,7 @@ is "which is reserved" "$(varjfsctl items put "$v" o log varjfs.mode x 2>&1)" \
     "varjfsctl items: o/log: a name that is reserved"
 varjfsctl kv put "$v" gone k v
 check "all keys go" varjfsctl kv clear "$v" gone
-is "with their namespace" "$(varjfsctl kv list "$v")" s
+is "with their namespace" "$(varjfsctl kv list "$v" | paste -sd " ")" "nul s"
 is "once" "$(varjfsctl kv clear "$v" gone 2>&1)" "varjfsctl kv: gone: no such object, key or volume"
 is "no such volume" "$(varjfsctl kv list "$T/none" 2>&1 | grep -c "^varjfsctl kv: $T/none: .*no such")" 1
 is "bad usage" "$(varjfsctl kv get "$v" s >/dev/null 2>&1; echo $?)" 2

@@ -119,6 +119,7 @@ while True:
     keys[b"k%d" % n] = b"v"
     n += 1
     if n == 100:
+        volume.sync()  # what was put before it survives the daemon
         print("goes", flush=True)
 EOP
 export VARJFS_LIBRARY=$builddir/.libs/libvarjfs.so.0 PYTHONPATH=$srcdir/lib/python PYTHONDONTWRITEBYTECODE=1

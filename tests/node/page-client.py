@@ -16,6 +16,7 @@ import traceback
 HELLO, PING, CANCEL, STATS = 0x0001, 0x0002, 0x0003, 0x0004
 BARE = 8  # of the flags of a head
 FEATURE_BARE = 1 << 8
+FEATURE_BARE_BATCH = 1 << 9
 PUT, GET, REMOVE, FLUSH, FLUSH_REMOVES, HAVE, LIST, SPACE = range(0x0100, 0x0108)
 GET_MANY, SCAN, APPLY, CLOCK, COUNT = range(0x0200, 0x0205)
 OK, ABSENT, DAMAGED = 0, 1, 2
@@ -273,7 +274,7 @@ def versions_features_and_what_is_added():
     refused_hello(PROTOCOL, flags=DESTROY)
     refused_hello(PROTOCOL, volume=b"a/b")
     c = connect(OBJECT, versions=(1, 9), features=2**64 - 1, more=b"of a later version")
-    assert c.hello.version == 1 and c.hello.features == FEATURE_BARE
+    assert c.hello.version == 1 and c.hello.features == FEATURE_BARE | FEATURE_BARE_BATCH
     c.ask(0x7777, b"what", b"ever", status=UNSUPPORTED)
     d = connect(OBJECT)
     d.ask(0x7777, b"", bytes(65537), status=UNSUPPORTED)
