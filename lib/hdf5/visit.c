@@ -81,6 +81,21 @@ int vjh_open_id(struct vjh_file *file, uint64_t id, const char *path, hid_t *out
     return r;
 }
 
+/* Those of a group that is @depth groups down. */
+static int links_to_visit(struct vjh_container *c, uint64_t group, unsigned depth,
+                          H5_index_t index, H5_iter_order_t order,
+                          struct vjh_entries *out)
+{
+    int r;
+
+    if (depth > VJH_DEPTH_MAX) {
+        return vjh_error(-ELOOP, "groups are more than %d deep", VJH_DEPTH_MAX);
+    }
+    r = vjh_links(c, group, index, order, out);
+    /* What does not track the order of links is visited by name. */
+    return r == -EINVAL ? vjh_links(c, group, H5_INDEX_NAME, order, out) : r;
+}
+
 /* ---- links ------------------------------------------------------------------------- */
 
 struct link_walk {
@@ -130,15 +145,8 @@ static herr_t walk_links(struct link_walk *w, uint64_t group, const char *prefix
     struct vjh_entries all;
     herr_t ret = 0;
 
-    if (depth > VJH_DEPTH_MAX) {
-        w->error = vjh_error(-ELOOP, "groups are more than %d deep", VJH_DEPTH_MAX);
-        return -1;
-    }
-    w->error = vjh_links(w->c, group, w->args->idx_type, w->args->order, &all);
-    /* What does not track the order of links is visited by name. */
-    if (w->error == -EINVAL) {
-        w->error = vjh_links(w->c, group, H5_INDEX_NAME, w->args->order, &all);
-    }
+    w->error =
+        links_to_visit(w->c, group, depth, w->args->idx_type, w->args->order, &all);
     if (w->error) {
         return -1;
     }
@@ -255,15 +263,8 @@ static herr_t walk_objects(struct object_walk *w, uint64_t group, const char *pr
     struct vjh_entries all;
     herr_t ret = 0;
 
-    if (depth > VJH_DEPTH_MAX) {
-        w->error = vjh_error(-ELOOP, "groups are more than %d deep", VJH_DEPTH_MAX);
-        return -1;
-    }
-    w->error = vjh_links(w->c, group, w->args->idx_type, w->args->order, &all);
-    /* What does not track the order of links is visited by name. */
-    if (w->error == -EINVAL) {
-        w->error = vjh_links(w->c, group, H5_INDEX_NAME, w->args->order, &all);
-    }
+    w->error =
+        links_to_visit(w->c, group, depth, w->args->idx_type, w->args->order, &all);
     if (w->error) {
         return -1;
     }

@@ -282,6 +282,17 @@ static bool list_attributes(Client *c)
     return ok && (rc == 0 || fail(c, what, rc));
 }
 
+/* The word *value, or what comes in where it is NULL, in @piece. */
+static bool value_of(Client *c, char *piece, const char **value, size_t *len)
+{
+    if (*value == NULL) {
+        *value = piece;
+        return next_piece(c, piece, len);
+    }
+    *len = strlen(*value);
+    return true;
+}
+
 static bool get_attribute(Client *c)
 {
     g_autofree char *value = g_malloc(VARJFS_VALUE_MAX);
@@ -294,18 +305,12 @@ static bool get_attribute(Client *c)
 
 static bool put_attribute(Client *c)
 {
-    g_autofree char *piece = NULL;
+    g_autofree char *piece = g_malloc(PIECE);
     const char *value = c->last;
-    size_t len = value != NULL ? strlen(value) : 0;
+    size_t len;
 
-    if (value == NULL) {
-        piece = g_malloc(PIECE);
-        if (!next_piece(c, piece, &len)) {
-            return false;
-        }
-        value = piece;
-    }
-    return execute(c, varjfs_attribute_put(c->batch, c->space, c->name, c->more, value,
+    return value_of(c, piece, &value, &len) &&
+           execute(c, varjfs_attribute_put(c->batch, c->space, c->name, c->more, value,
                                            len, 0, NULL));
 }
 
@@ -329,18 +334,12 @@ static bool get_key(Client *c)
 
 static bool put_key(Client *c)
 {
-    g_autofree char *piece = NULL;
+    g_autofree char *piece = g_malloc(PIECE);
     const char *value = c->more;
-    size_t len = value != NULL ? strlen(value) : 0;
+    size_t len;
 
-    if (value == NULL) {
-        piece = g_malloc(PIECE);
-        if (!next_piece(c, piece, &len)) {
-            return false;
-        }
-        value = piece;
-    }
-    return execute(c, varjfs_kv_put(c->batch, c->space, c->name, strlen(c->name), value,
+    return value_of(c, piece, &value, &len) &&
+           execute(c, varjfs_kv_put(c->batch, c->space, c->name, strlen(c->name), value,
                                     len, 0, NULL));
 }
 
