@@ -35,6 +35,7 @@
 #define VARJFS_WIRE_ITERATE 0x0301
 #define VARJFS_WIRE_SYNC 0x0302
 #define VARJFS_WIRE_EMPTY 0x0303
+#define VARJFS_WIRE_SHARE 0x0304
 /* Of each role: the message is empty, or a byte, 0: JSON, 1: the text format of
  * Prometheus; the bulk of the reply is that, and its message is empty. */
 #define VARJFS_WIRE_STATISTICS 0x0004
@@ -55,7 +56,8 @@
 /*
  * Batch head:      0  1  flags
  *                  1  1  safety: what the reply waits for
- *                  2  2  zero
+ *                  2  2  0; else a slot of the area, from 1 on: what operations return
+ *                        stands there, and the bulk of the reply is empty
  *                  4  4  operations, 1 ... VARJFS_WIRE_OPS_MAX
  */
 /* All operations or none, in one transaction of the metadata: what has to do with content
@@ -198,6 +200,16 @@ enum {
 #define VARJFS_WIRE_ITERATE_ATTRIBUTES_MAX 16u
 #define VARJFS_WIRE_ITERATE_VALUE_MAX 4096u
 #define VARJFS_WIRE_NO_VALUE UINT32_MAX
+
+/*
+ * SHARE: request and reply are empty.  With the reply comes a descriptor of memory, the
+ * area of this connection: VARJFS_WIRE_AREA_SLOTS of VARJFS_WIRE_AREA_SLOT_BYTES each,
+ * sealed against being made shorter and being written by who gets it.  A slot that
+ * a BATCH names is the daemon's until the reply has come.  Of unix sockets, with the
+ * feature; BUSY: the connection has one, or the daemon as many as it may have.
+ */
+#define VARJFS_WIRE_AREA_SLOTS 4u
+#define VARJFS_WIRE_AREA_SLOT_BYTES (1u << 20)
 
 /* SYNC: request and reply are empty.  All that was answered before is durable. */
 

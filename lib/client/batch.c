@@ -412,7 +412,7 @@ static size_t encode(const varjfs_batch *b, VjcLane *lane, const Sizes *sizes)
 
     vjc_put_number(&w, wire_flags(b, lane, sizes), 1);
     vjc_put_number(&w, wire_safety(&b->semantics), 1);
-    vjc_put_number(&w, 0, 2);
+    vjc_put_number(&w, lane->slot, 2);
     vjc_put_number(&w, lane->part_count, 4);
     for (size_t i = 0; i < lane->part_count; i++) {
         const VjcPart *part = &lane->parts[i];
@@ -480,7 +480,7 @@ static bool place_batch(VjcRequest *r, const uint8_t *message, uint32_t len,
                 (struct iovec){.iov_base = op->dst + part->at, .iov_len = bytes};
         }
     }
-    return sum == bulk;
+    return lane->slot == 0 ? sum == bulk : bulk == 0;
 }
 
 static bool decode_status(const VjcOperation *op, uint64_t len)
@@ -524,6 +524,9 @@ static bool finish_batch(VjcRequest *r, const uint8_t *message, uint32_t len)
 
     (void)message;
     (void)len;
+    if (lane->slot != 0) {
+        vjc_area_copy(lane->batch->v, lane->slot, r->in, r->in_count);
+    }
     for (size_t i = 0; i < lane->part_count; i++) {
         const VjcPart *part = &lane->parts[i];
 
@@ -663,6 +666,7 @@ static int send_next(varjfs_batch *b, bool *was_sent)
     lane->request.handler = &batch_handler;
     lane->request.owner = lane;
     lane->request.in_max = sizes.in_parts;
+    lane->slot = vjc_area_take(b->v, sizes.returns);
     bulk_count = encode(b, lane, &sizes);
     /* Of a failure varjfs_batch_wait hears, or of the reply that came before it. */
     vjc_send(b->v, &lane->request, lane->buffer, VJC_HEAD_BYTES + sizes.message,
@@ -798,6 +802,8 @@ static void go_on(varjfs_batch *b)
 
     b->first_lane = (b->first_lane + 1) % VJC_LANES;
     b->lanes_in_flight--;
+    vjc_area_give_back(b->v, lane->slot);
+    lane->slot = 0;
     if (rc == 0) {
         take_results(b, lane);
     } else {

@@ -71,12 +71,17 @@ typedef enum VjcPhase {
 } VjcPhase;
 
 struct varjfs {
-    int fd;          /* -1: the connection has failed */
-    VjcTls *tls;     /* NULL: plain */
-    int failure;     /* why: -errno; 0 as long as it lives */
-    int late_error;  /* the first of deferred requests that was not returned yet */
-    int timeout_ms;  /* -1: without end */
-    bool sends_bare; /* bulks of batches have no checksum, in both directions */
+    int fd;               /* -1: the connection has failed */
+    VjcTls *tls;          /* NULL: plain */
+    int failure;          /* why: -errno; 0 as long as it lives */
+    int late_error;       /* the first of deferred requests that was not returned yet */
+    int timeout_ms;       /* -1: without end */
+    bool sends_bare;      /* bulks of batches have no checksum, in both directions */
+    bool may_share;       /* an area may be asked for */
+    bool awaits_fd;       /* a descriptor may come */
+    int passed_fd;        /* which has come; -1: none */
+    const uint8_t *area;  /* NULL: none; see area.c */
+    unsigned slots_taken; /* a bit each */
     uint64_t last_tag;
     int64_t heard_ms;         /* when bytes came in */
     VjcRequest *first, *last; /* in flight, in the order in which they were sent */
@@ -137,6 +142,9 @@ int vjc_connect_host(const VjcHost *host, int64_t deadline);
 int vjc_poll(int fd, short events, int64_t deadline, int most_ms);
 /* Bytes, 0 at the end of the stream, -EAGAIN, or -errno.  Waits for a second at most. */
 ssize_t vjc_recv(int fd, struct iovec *iov, int iov_count, bool may_wait);
+/* The same; a descriptor that comes along is put into *passed, which has what came before
+ * it, or -1: that is closed. */
+ssize_t vjc_recv_fd(int fd, struct iovec *iov, int iov_count, bool may_wait, int *passed);
 /* Bytes, -EAGAIN, or -errno; never waits. */
 ssize_t vjc_send_some(int fd, struct iovec *iov, size_t iov_count);
 
@@ -171,6 +179,16 @@ typedef struct VjcHello {
     int timeout_ms;
     bool read_only;
 } VjcHello;
+
+/* ---- area.c ------------------------------------------------------------------------ */
+
+/* A slot, from 1 on, for a reply of at most @bytes; 0: it comes by the socket. */
+unsigned vjc_area_take(varjfs *v, size_t bytes);
+void vjc_area_give_back(varjfs *v, unsigned slot);
+/* What stands there; @into has room for no more than a slot has. */
+void vjc_area_copy(const varjfs *v, unsigned slot, const struct iovec *into,
+                   size_t count);
+void vjc_area_free(varjfs *v);
 
 /* ---- hello.c, daemon.c ------------------------------------------------------------- */
 
@@ -263,6 +281,7 @@ typedef struct VjcLane {
     struct iovec *out;
     size_t out_capacity;
     size_t in_capacity;
+    unsigned slot;    /* of the area, where its reply stands; 0: it comes by the socket */
     uint8_t *scratch; /* statuses of objects */
     size_t scratch_capacity;
 } VjcLane;

@@ -34,6 +34,7 @@ varjfs *vjc_connection_new(int fd, VjcTls *tls, int timeout_ms)
     /* All but the buffer at its end. */
     memset(v, 0, offsetof(struct varjfs, message));
     v->fd = fd;
+    v->passed_fd = -1;
     v->tls = tls;
     v->timeout_ms = timeout_ms;
     v->heard_ms = vjc_now_ms();
@@ -49,6 +50,7 @@ void vjc_connection_free(varjfs *v)
         v->spare = spare->next;
         free(spare);
     }
+    vjc_area_free(v);
     vjc_tls_free(v->tls);
     free(v);
 }
@@ -385,8 +387,12 @@ static int read_some(varjfs *v, bool may_wait)
     room = frame_room(v, iov, &count);
     iov[count++] = (struct iovec){.iov_base = v->ahead + v->end,
                                   .iov_len = sizeof v->ahead - v->end};
-    got = v->tls != NULL ? vjc_tls_recv(v->tls, iov, count, may_wait)
-                         : vjc_recv(v->fd, iov, count, may_wait);
+    if (v->awaits_fd) {
+        got = vjc_recv_fd(v->fd, iov, count, may_wait, &v->passed_fd);
+    } else {
+        got = v->tls != NULL ? vjc_tls_recv(v->tls, iov, count, may_wait)
+                             : vjc_recv(v->fd, iov, count, may_wait);
+    }
     if (got == -EAGAIN) {
         return -EAGAIN;
     }

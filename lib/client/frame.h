@@ -22,6 +22,8 @@
 #define VJC_FRAME_BARE 8u
 /* Of hello: both sides know that flag. */
 #define VJC_FEATURE_BARE_BATCH (UINT64_C(1) << 9)
+/* Both know SHARE. */
+#define VJC_FEATURE_SHARE (UINT64_C(1) << 10)
 
 enum {
     VJC_OP_HELLO = 0x0001,

@@ -34,7 +34,10 @@ static bool finish_hello(VjcRequest *r, const uint8_t *message, uint32_t len)
     uint16_t version = vjc_get16(&reply);
     varjfs *v = r->owner;
 
-    v->sends_bare = (vjc_get64(&reply) & VJC_FEATURE_BARE_BATCH) != 0;
+    uint64_t features = vjc_get64(&reply);
+
+    v->sends_bare = (features & VJC_FEATURE_BARE_BATCH) != 0;
+    v->may_share = v->tls == NULL && (features & VJC_FEATURE_SHARE) != 0;
     return version == VERSION;
 }
 
@@ -68,7 +71,7 @@ static size_t encode_hello(const VjcHello *hello, uint8_t *dst, size_t room)
 
     vjc_put_number(&w, VERSION, 2);
     vjc_put_number(&w, VERSION, 2);
-    vjc_put_number(&w, VJC_FEATURE_BARE_BATCH, 8);
+    vjc_put_number(&w, VJC_FEATURE_BARE_BATCH | VJC_FEATURE_SHARE, 8);
     vjc_put_number(&w, VARJFS_WIRE_ROLE_CLIENT, 1);
     vjc_put_number(&w, hello->read_only ? HELLO_READ_ONLY : 0, 1);
     vjc_put_bytes(&w, zero, sizeof zero);

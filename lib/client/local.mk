@@ -3,6 +3,7 @@
 
 lib_LTLIBRARIES += libvarjfs.la
 varjfs_sources = \
+	lib/client/area.c \
 	lib/client/batch.c \
 	lib/client/client-private.h \
 	lib/client/conf.c \

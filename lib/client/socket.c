@@ -63,13 +63,53 @@ int vjc_poll(int fd, short events, int64_t deadline, int most_ms)
     return deadline != VJC_NEVER && vjc_left_ms(deadline, 1) == 0 ? -ETIMEDOUT : -EAGAIN;
 }
 
-ssize_t vjc_recv(int fd, struct iovec *iov, int iov_count, bool may_wait)
+static ssize_t receive(int fd, struct msghdr *message, bool may_wait)
 {
-    struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)iov_count};
-    ssize_t got = recvmsg(fd, &message, may_wait ? 0 : MSG_DONTWAIT);
+    ssize_t got = recvmsg(fd, message, (may_wait ? 0 : MSG_DONTWAIT) | MSG_CMSG_CLOEXEC);
 
     if (got < 0) {
         return errno == EINTR || errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    }
+    return got;
+}
+
+ssize_t vjc_recv(int fd, struct iovec *iov, int iov_count, bool may_wait)
+{
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)iov_count};
+
+    return receive(fd, &message, may_wait);
+}
+
+/* The last of them stays. */
+static void take_fds(const struct cmsghdr *from, int *passed)
+{
+    size_t count = (from->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+    for (size_t i = 0; i < count; i++) {
+        if (*passed >= 0) {
+            close(*passed);
+        }
+        memcpy(passed, CMSG_DATA(from) + i * sizeof(int), sizeof(int));
+    }
+}
+
+ssize_t vjc_recv_fd(int fd, struct iovec *iov, int iov_count, bool may_wait, int *passed)
+{
+    union {
+        struct cmsghdr head; /* its alignment */
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct msghdr message = {.msg_iov = iov,
+                             .msg_iovlen = (size_t)iov_count,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    ssize_t got = receive(fd, &message, may_wait);
+
+    for (struct cmsghdr *at = got > 0 ? CMSG_FIRSTHDR(&message) : NULL; at != NULL;
+         at = CMSG_NXTHDR(&message, at)) {
+        if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_RIGHTS) {
+            take_fds(at, passed);
+        }
     }
     return got;
 }

@@ -52,7 +52,7 @@ static void run_clear(VjClientRun *run)
     g_hash_table_unref(run->handles);
     g_hash_table_unref(run->written);
     g_free(run->results);
-    vj_buf_unref(run->out);
+    vj_buf_unref(run->out_buf);
 }
 
 static bool next_is_in_transaction(const VjClientRun *run)
@@ -145,8 +145,12 @@ static int shorten(VjBuf **buf)
 
 static int fill_reply(VjClientRun *run, VjClientsReply *reply)
 {
-    int rc = run->out != NULL && run->out->len > 0 ? shorten(&run->out) : 0;
+    int rc = 0;
 
+    if (run->out_buf != NULL && run->out_len > 0) {
+        run->out_buf->len = run->out_len;
+        rc = shorten(&run->out_buf);
+    }
     if (rc < 0) {
         return rc;
     }
@@ -155,9 +159,9 @@ static int fill_reply(VjClientRun *run, VjClientsReply *reply)
         vj_client_result_encode(reply->message, status_of(run->results[i].rc),
                                 run->results[i].value);
     }
-    if (run->out != NULL && run->out->len > 0) {
-        reply->bulk_bytes = (uint32_t)run->out->len;
-        reply->bulk = g_steal_pointer(&run->out);
+    if (run->out_buf != NULL && run->out_len > 0) {
+        reply->bulk_bytes = (uint32_t)run->out_len;
+        reply->bulk = g_steal_pointer(&run->out_buf);
     }
     return 0;
 }
@@ -237,8 +241,26 @@ static void count(VjClients *c, VjClientBatch batch, const VjClientResult *resul
     vj_mutex_unlock(&c->stats_lock);
 }
 
+/* Where all that operations return, @most bytes, goes. */
+static int find_room(VjClientRun *run, uint64_t most, VjClientsArea area)
+{
+    size_t at;
+
+    if (run->batch.slot == 0) {
+        run->out_buf = most > 0 ? vj_buf_new(most) : NULL;
+        run->out = run->out_buf != NULL ? run->out_buf->data : NULL;
+        return most > 0 && run->out == NULL ? -ENOMEM : 0;
+    }
+    at = (size_t)(run->batch.slot - 1) * VARJFS_WIRE_AREA_SLOT_BYTES;
+    if (area.data == NULL || at + VARJFS_WIRE_AREA_SLOT_BYTES > area.bytes) {
+        return -EPROTO;
+    }
+    run->out = area.data + at;
+    return 0;
+}
+
 int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only,
-                     const VjClientsStop *stop, VjClientsReply *reply)
+                     const VjClientsStop *stop, VjClientsArea area, VjClientsReply *reply)
 {
     VjClientRun run = {.clients = c, .read_only = read_only, .stop = stop};
     VjClientBatch whole;
@@ -250,17 +272,19 @@ int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only
         return rc;
     }
     whole = run.batch;
+    rc = find_room(&run, most, area);
+    if (rc < 0) {
+        return rc;
+    }
     run.results = g_try_new0(VjClientResult, run.batch.count);
-    run.out = most > 0 ? vj_buf_new(most) : NULL;
-    if (run.results == NULL || (most > 0 && run.out == NULL)) {
-        g_free(run.results);
-        vj_buf_unref(run.out);
+    if (run.results == NULL) {
+        vj_buf_unref(run.out_buf);
         return -ENOMEM;
     }
     run.handles = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     run.written = g_hash_table_new(NULL, NULL);
     rc = carry_out(&run, reply);
-    count(c, whole, run.results, reply->bulk_bytes, rc);
+    count(c, whole, run.results, run.out_len, rc);
     run_clear(&run);
     return rc;
 }

@@ -80,7 +80,11 @@ typedef struct VjClientRun {
     const VjClientsStop *stop; /* NULL: never */
     uint32_t at;               /* of the next operation */
     VjClientResult *results;
-    VjBuf *out;          /* of what operations return; len is used; NULL: nothing is */
+    /* Of what operations return: in the area, or in a buffer of its own, which is
+     * out_buf. */
+    uint8_t *out;
+    size_t out_len;
+    VjBuf *out_buf;
     GHashTable *handles; /* inode → VjHandle: objects of this batch that are open */
     GHashTable *written; /* a subset: handles alone */
     bool changes_meta;   /* a name, an attribute or a key */

@@ -55,6 +55,8 @@ void vj_clients_reply_clear(VjClientsReply *reply);
  * @read_only  what changes something is -EROFS
  * @stop       asked between operations, and runs of those on keys: true: the others are
  *             -ECANCELED.  NULL: never
+ * @area       where what is returned goes if the request names a slot of it; else into
+ *             the bulk of @reply
  * Returns     0, with the result of each operation in @reply; -EPROTO the request is
  *             none, -ENOMEM: nothing was done.  Of an atomic batch also what kept all of
  *             it from being done, and of any what kept it from being as safe as it asks:
@@ -65,8 +67,13 @@ typedef struct VjClientsStop {
     bool (*is_wanted)(void *opaque);
     void *opaque;
 } VjClientsStop;
+/* Memory that the program reads too; data NULL: there is none. */
+typedef struct VjClientsArea {
+    uint8_t *data;
+    size_t bytes;
+} VjClientsArea;
 int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only,
-                     const VjClientsStop *stop,
+                     const VjClientsStop *stop, VjClientsArea area,
                      VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
 /* The session of the volume was shut out: nothing can be changed any more until it is
  * closed and opened anew.  Any thread. */

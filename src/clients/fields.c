@@ -138,9 +138,7 @@ int vj_client_batch_decode(VjSlice message, VjSlice bulk, VjClientBatch *out,
     *out = (VjClientBatch){.ops = vj_reader(message), .bulk = bulk};
     out->flags = vj_read_u8(&out->ops);
     out->safety = vj_read_u8(&out->ops);
-    if (vj_read_u16(&out->ops) != 0) {
-        return -EPROTO;
-    }
+    out->slot = vj_read_u16(&out->ops);
     out->count = vj_read_u32(&out->ops);
     *most = 0;
     if (out->ops.bad || (out->flags & ~VARJFS_WIRE_BATCH_FLAGS) != 0 ||
@@ -156,7 +154,8 @@ int vj_client_batch_decode(VjSlice message, VjSlice bulk, VjClientBatch *out,
         *most += op.most;
     }
     return vj_reader_done(&all.ops) && all.bulk.len == 0 &&
-                   *most <= VARJFS_WIRE_BATCH_RETURN_MAX
+                   *most <= (out->slot == 0 ? VARJFS_WIRE_BATCH_RETURN_MAX
+                                            : VARJFS_WIRE_AREA_SLOT_BYTES)
                ? 0
                : -EPROTO;
 }

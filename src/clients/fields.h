@@ -15,6 +15,7 @@
 typedef struct VjClientBatch {
     uint8_t flags;  /* VARJFS_WIRE_ATOMIC, … */
     uint8_t safety; /* VARJFS_WIRE_SAFETY_… */
+    uint16_t slot;  /* of the area, for what is returned, from 1 on; 0: none */
     uint32_t count;
     VjReader ops; /* behind the head */
     VjSlice bulk; /* what operations bring that are not decoded yet */

@@ -13,7 +13,6 @@
 int vj_client_value_get(VjTxn *txn, VjClientTxn *t, const VjFsKey *key, uint32_t most,
                         VjClientResult *result)
 {
-    VjBuf *out = t->run->out;
     VjSlice record, value;
     int rc = vj_txn_get(txn, VJ_SPACE_XATTR, vj_fs_key_slice(key), &record);
 
@@ -26,7 +25,7 @@ int vj_client_value_get(VjTxn *txn, VjClientTxn *t, const VjFsKey *key, uint32_t
         return -ERANGE;
     }
     if (value.len > 0) {
-        memcpy(out->data + t->out_len, value.data, value.len);
+        memcpy(t->run->out + t->out_len, value.data, value.len);
     }
     t->out_len += value.len;
     return 0;

@@ -102,14 +102,14 @@ static int status(VjClientRun *run, const VjClientOp *op, uint64_t *value)
     if (*value > op->most) {
         return -ERANGE;
     }
-    w = vj_writer(run->out->data + run->out->len, *value);
+    w = vj_writer(run->out + run->out_len, *value);
     vj_write_u64(&w, inode.size);
     vj_write_u64(&w, inode.stored_bytes);
     vj_write_u64(&w, us_of(&inode.mtime));
     vj_write_u64(&w, us_of(&inode.btime));
     vj_write_bytes(&w, text, len);
     g_assert(!w.bad && w.used == *value);
-    run->out->len += w.used;
+    run->out_len += w.used;
     return 0;
 }
 
@@ -123,10 +123,10 @@ static int read_some(VjClientRun *run, const VjClientOp *op, uint64_t *value)
 
     rc = rc == 0 ? open_object(run, ino, &h) : rc;
     if (rc == 0 && op->most > 0 && op->offset <= VJ_FILE_SIZE_MAX) {
-        rc = vj_fs_read(h, op->offset, run->out->data + run->out->len, op->most, &got);
+        rc = vj_fs_read(h, op->offset, run->out + run->out_len, op->most, &got);
     }
     if (rc == 0) {
-        run->out->len += got;
+        run->out_len += got;
         *value = got;
     }
     return rc;

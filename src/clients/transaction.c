@@ -108,7 +108,7 @@ static bool is_own_result(const VjClientOp *op, int rc)
 static void body_begin(VjClientTxn *t)
 {
     t->batch = t->run->batch;
-    t->out_len = t->run->out != NULL ? t->run->out->len : 0;
+    t->out_len = t->run->out_len;
     t->is_stale = false;
     t->checked_dir = 0;
     vj_fs_after_begin(t->after);
@@ -279,9 +279,7 @@ static void committed(VjClientTxn *t)
     run->batch = t->batch;
     run->at += t->done;
     run->changes_meta = run->changes_meta || t->writes;
-    if (run->out != NULL) {
-        run->out->len = t->out_len;
-    }
+    run->out_len = t->out_len;
 }
 
 static int go(VjClientTxn *t)

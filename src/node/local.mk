@@ -4,6 +4,7 @@
 noinst_LTLIBRARIES += src/node/libvj-node.la
 src_node_libvj_node_la_LIBADD =
 src_node_libvj_node_la_SOURCES = \
+	src/node/area.c \
 	src/node/conf.c \
 	src/node/conf.h \
 	src/node/form.c \

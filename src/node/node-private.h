@@ -7,6 +7,7 @@
  *   objects.c   operations of the role object
  *   keys.c      operations of the role meta
  *   programs.c  operations of the role client
+ *   area.c      memory that a program reads what it has asked for from
  *   form.c      content in and out, digests
  *   stats.c     what it has done, as text
  */
@@ -70,6 +71,7 @@ int vj_node_place_close(VjNodePlace *p);
 /* ---- node.c ------------------------------------------------------------------------ */
 
 typedef struct VjNodeVolume VjNodeVolume;
+typedef struct VjNodeArea VjNodeArea;
 
 /* One connection: what requests of it find. */
 typedef struct VjNodePeer {
@@ -80,11 +82,14 @@ typedef struct VjNodePeer {
     gint *is_gone; /* atomic: its volume is not served any more */
     uint8_t role;
     bool read_only;
+    VjNodeArea *area; /* atomic; NULL: none */
 } VjNodePeer;
 
 int64_t vj_node_started_us(const VjNode *n);
 /* NULL: none.  In a handler it stays. */
 VjRpcServer *vj_node_server(VjNode *n);
+/* How many areas there are; atomic. */
+gint *vj_node_areas(VjNode *n);
 
 static inline VjNodePeer *vj_node_peer(const VjRpcRequest *r)
 {
@@ -128,6 +133,13 @@ void vj_node_batch(VjRpcRequest *r);
 void vj_node_iterate(VjRpcRequest *r);
 void vj_node_empty(VjRpcRequest *r);
 void vj_node_sync(VjRpcRequest *r);
+
+/* ---- area.c ------------------------------------------------------------------------ */
+
+void vj_node_share(VjRpcRequest *r);
+/* Empty: it has none. */
+VjClientsArea vj_node_area(VjNodePeer *peer);
+void vj_node_area_free(VjNodeArea *a); /* NULL is fine */
 
 /* ---- keys.c ------------------------------------------------------------------------ */
 

@@ -23,6 +23,7 @@ struct VjNode {
     uint8_t instance[VJ_WIRE_UUID_BYTES];
     int64_t started_us;
     char *wrap_store, *wrap_meta; /* NULL: none */
+    gint areas;                   /* atomic */
     VjMutex lock;                 /* VJ_RANK_NODE */
     VjCond changed;
     /* guarded by lock: */
@@ -273,6 +274,11 @@ int64_t vj_node_started_us(const VjNode *n)
     return n->started_us;
 }
 
+gint *vj_node_areas(VjNode *n)
+{
+    return &n->areas;
+}
+
 /* ---- hello ------------------------------------------------------------------------- */
 
 /* By one thread at a time; the lock is given up meanwhile. */
@@ -460,6 +466,7 @@ void vj_node_gone(void *opaque, void *gone)
         leave(n, peer->volume);
         vj_mutex_unlock(&n->lock);
     }
+    vj_node_area_free(peer->area);
     g_free(peer->identity);
     g_free(peer);
 }
@@ -542,6 +549,7 @@ SERVE(batch)
 SERVE(iterate)
 SERVE_EMPTY(sync)
 SERVE(empty)
+SERVE_EMPTY(share)
 
 #define OBJECT(number, text, message, bulk, function)                                    \
     {                                                                                    \
@@ -556,7 +564,7 @@ SERVE(empty)
 
 G_STATIC_ASSERT(VJ_OP_BATCH == VARJFS_WIRE_BATCH &&
                 VJ_OP_ITERATE == VARJFS_WIRE_ITERATE && VJ_OP_SYNC == VARJFS_WIRE_SYNC &&
-                VJ_OP_EMPTY == VARJFS_WIRE_EMPTY &&
+                VJ_OP_EMPTY == VARJFS_WIRE_EMPTY && VJ_OP_SHARE == VARJFS_WIRE_SHARE &&
                 VJ_ROLE_CLIENT == VARJFS_WIRE_ROLE_CLIENT);
 
 #define CLIENT(number, text, message, bulk, function)                                    \
@@ -603,5 +611,11 @@ const VjRpcHandler vj_node_handlers[] = {
     CLIENT(VJ_OP_ITERATE, "iterate", VARJFS_WIRE_ITERATE_MESSAGE_MAX, 0, serve_iterate),
     CLIENT(VJ_OP_SYNC, "sync", SMALL_MAX, 0, serve_sync),
     CLIENT(VJ_OP_EMPTY, "empty", SMALL_MAX, 0, serve_empty),
+    {.op = VJ_OP_SHARE,
+     .role = VJ_ROLE_CLIENT,
+     .name = "share",
+     .message_max = SMALL_MAX,
+     .run = serve_share,
+     .is_quick = true},
     {.op = 0},
 };

@@ -43,7 +43,8 @@ void vj_node_batch(VjRpcRequest *r)
     VjBuf *bulk = vj_rpc_request_bulk(r, &bytes);
     VjSlice brings = bytes > 0 ? vj_slice(bulk->data, bytes) : vj_slice(NULL, 0);
     int rc = vj_clients_batch(clients_of(r), vj_rpc_request_message(r), brings,
-                              vj_node_peer(r)->read_only, &stop, &m);
+                              vj_node_peer(r)->read_only, &stop,
+                              vj_node_area(vj_node_peer(r)), &m);
 
     note_shut_out(r);
     reply(r, rc, &m);

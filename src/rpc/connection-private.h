@@ -34,6 +34,9 @@ struct VjOut {
     VjPipe *pipe; /* NULL: there is none */
     uint32_t pipe_bytes;
     bool is_bare; /* the bulk has no checksum */
+    /* A descriptor that goes along with the frame; stays open as the frame stays.  Of a
+     * connection that vj_conn_takes_fd. */
+    const int *fd; /* NULL: there is none */
     void (*released)(VjOut *out, bool was_sent);
     /* the connection's: */
     uint8_t head[VJ_FRAME_HEAD_BYTES];
@@ -104,6 +107,8 @@ void vj_conn_start(VjConn *c, bool is_server, VjCredentials *credentials,
                    const char *host);
 /* Bulks of its frames may be in a pipe.  From ready on, in any thread. */
 bool vj_conn_takes_pipe(const VjConn *c);
+/* The same of a descriptor. */
+bool vj_conn_takes_fd(const VjConn *c);
 /* What the peer proved; "" before ready. */
 const char *vj_conn_identity(const VjConn *c);
 /* At once.  closed() is called before it returns. */

@@ -60,7 +60,7 @@ struct VjConn {
     VjCredentials *credentials;
     char *host;
     bool is_server;
-    bool can_splice; /* from ready on */
+    bool can_splice, can_pass_fd; /* from ready on */
 
     /* in the loop's thread: */
     Phase phase;
@@ -222,6 +222,12 @@ static int add_part(struct iovec *iov, VjSlice part, size_t *skip)
     return 1;
 }
 
+/* It goes out by a call of its own. */
+static bool is_passing_fd(const VjConn *c)
+{
+    return c->first->fd != NULL && c->first_sent == 0;
+}
+
 /* What can be sent at once; *before_pipe: up to a bulk that is in a pipe. */
 static int gather(const VjConn *c, struct iovec iov[IOV_MAX_COUNT], bool *before_pipe)
 {
@@ -231,6 +237,9 @@ static int gather(const VjConn *c, struct iovec iov[IOV_MAX_COUNT], bool *before
     *before_pipe = false;
     for (const VjOut *out = c->first;
          out != NULL && count + 4 <= IOV_MAX_COUNT && !*before_pipe; out = out->next) {
+        if (out != c->first && (out->fd != NULL || is_passing_fd(c))) {
+            break;
+        }
         count += add_part(&iov[count], vj_slice(out->head, VJ_FRAME_HEAD_BYTES), &skip);
         count += add_part(&iov[count], out->message, &skip);
         count += add_part(&iov[count], out->lead, &skip);
@@ -253,6 +262,9 @@ static ssize_t send_some(VjConn *c)
                                    vj_out_bytes(out) - c->first_sent);
     }
     count = gather(c, iov, &c->stream->more_follows);
+    if (is_passing_fd(c)) {
+        return vj_stream_send_fd(c->stream, iov, count, *out->fd);
+    }
     return vj_stream_send(c->stream, iov, count);
 }
 
@@ -855,6 +867,7 @@ static void shake_hands(VjConn *c)
     }
     c->phase = PHASE_OPEN;
     c->can_splice = c->stream->ops->send_pipe != NULL;
+    c->can_pass_fd = vj_stream_takes_fd(c->stream);
     __atomic_store_n(&c->in_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
     c->callbacks->ready(c);
     read_some(c);
@@ -1084,6 +1097,11 @@ VjLoop *vj_conn_loop(const VjConn *c)
 bool vj_conn_takes_pipe(const VjConn *c)
 {
     return c->can_splice;
+}
+
+bool vj_conn_takes_fd(const VjConn *c)
+{
+    return c->can_pass_fd;
 }
 
 const char *vj_conn_identity(const VjConn *c)

@@ -118,6 +118,7 @@ typedef enum VjWireOp {
     VJ_OP_ITERATE = 0x0301,
     VJ_OP_SYNC = 0x0302,
     VJ_OP_EMPTY = 0x0303,
+    VJ_OP_SHARE = 0x0304,
 } VjWireOp;
 
 /* Never the host's errno; frame-format.c has the one table. */

@@ -45,8 +45,10 @@ enum {
 /* Features; each is used where both sides have it.  The room says so itself. */
 #define VJ_FEATURE_BARE ((uint64_t)1 << 8)       /* VJ_FRAME_BARE */
 #define VJ_FEATURE_BARE_BATCH ((uint64_t)1 << 9) /* of BATCH, in both directions */
+/* SHARE; of unix sockets. */
+#define VJ_FEATURE_SHARE ((uint64_t)1 << 10)
 /* Of a server; a client of this room asks no BATCH. */
-#define VJ_WIRE_FEATURES (VJ_FEATURE_BARE | VJ_FEATURE_BARE_BATCH)
+#define VJ_WIRE_FEATURES (VJ_FEATURE_BARE | VJ_FEATURE_BARE_BATCH | VJ_FEATURE_SHARE)
 
 /*
  * HELLO and its reply may be longer than this version has them: what is behind these

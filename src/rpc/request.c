@@ -61,6 +61,7 @@ static void reply_released(VjOut *out, bool was_sent)
     VjPeer *p = r->peer;
     VjRpcServer *s = p->server;
 
+    vj_fd_close(&r->reply_fd);
     if (r->out.pipe != NULL) {
         vj_pipes_return(&s->pipes, g_steal_pointer(&r->out.pipe), was_sent);
     }
@@ -190,6 +191,18 @@ int vj_rpc_reply_file(VjRpcRequest *r, int fd, uint64_t offset, uint32_t bytes)
     r->out.pipe = pipe;
     r->out.pipe_bytes = bytes;
     reply(r, 0, vj_slice(NULL, 0));
+    return 0;
+}
+
+int vj_rpc_reply_fd(VjRpcRequest *r, VjSlice message, int fd)
+{
+    g_assert(fd >= 0);
+    if (!vj_conn_takes_fd(r->peer->conn)) {
+        return -EOPNOTSUPP;
+    }
+    r->reply_fd = fd;
+    r->out.fd = &r->reply_fd;
+    reply(r, 0, message);
     return 0;
 }
 
@@ -404,6 +417,9 @@ static void run_hello(VjJob *job)
     if (rc == 0) {
         uint64_t features = hello.features & VJ_WIRE_FEATURES;
 
+        if (!vj_conn_takes_fd(p->conn)) {
+            features &= ~VJ_FEATURE_SHARE;
+        }
         vj_hello_reply_add_features(reply, features);
         vj_mutex_lock(&p->lock);
         p->features = features;
@@ -505,6 +521,7 @@ VjRpcRequest *vj_request_new(VjPeer *p, const VjFrame *frame, GByteArray *messag
     if (r->handler != NULL) {
         r->stats = &s->op_stats[r->handler - s->config.handlers];
     }
+    r->reply_fd = -1;
     r->op = frame->op;
     r->tag = frame->tag;
     r->takes_bare = (frame->flags & VJ_FRAME_BARE) != 0;

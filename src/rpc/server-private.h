@@ -164,6 +164,7 @@ struct VjRpcRequest {
     uint8_t small_reply[VJ_SERVER_SMALL_REPLY]; /* its message, or: */
     GByteArray *reply;
     VjBuf *reply_bulk;
+    int reply_fd; /* -1: none */
 };
 
 /* ---- server.c: any thread ---------------------------------------------------------- */

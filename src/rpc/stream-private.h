@@ -34,6 +34,9 @@ typedef struct VjStreamOps {
     /* As send, of the next @len bytes that are in a pipe, which are not copied.  -EIO: it
      * has fewer.  The calling thread has SIGPIPE blocked or ignored.  NULL: cannot be. */
     ssize_t (*send_pipe)(VjStream *s, int pipe_fd, size_t len);
+    /* As send; a descriptor goes along with the first byte.  NULL: cannot be; with a
+     * stream that has it, only where is_unix. */
+    ssize_t (*send_fd)(VjStream *s, const struct iovec *iov, int iov_count, int fd);
     ssize_t (*recv)(VjStream *s, void *dst, size_t len);
     /* Bytes were received already which recv() would give without the socket; it may give
      * -EAGAIN nevertheless, and then there are none. */
@@ -47,6 +50,7 @@ struct VjStream {
     const VjStreamOps *ops;
     int fd;         /* borrowed; non-blocking */
     bool is_server; /* of the two sides */
+    bool is_unix;   /* the socket is */
     /* After -EAGAIN: which events of the socket the last send or recv waits for: POLLIN,
      * POLLOUT. */
     short send_wants, recv_wants, handshake_wants;
@@ -75,6 +79,10 @@ ssize_t vj_stream_send(VjStream *s, const struct iovec *iov,
                        int iov_count) G_GNUC_WARN_UNUSED_RESULT;
 ssize_t vj_stream_send_pipe(VjStream *s, int pipe_fd,
                             size_t len) G_GNUC_WARN_UNUSED_RESULT;
+ssize_t vj_stream_send_fd(VjStream *s, const struct iovec *iov, int iov_count,
+                          int fd) G_GNUC_WARN_UNUSED_RESULT;
+/* It may be called. */
+bool vj_stream_takes_fd(const VjStream *s);
 ssize_t vj_stream_recv(VjStream *s, void *dst, size_t len) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_stream_has_more(VjStream *s);
 

@@ -31,15 +31,40 @@ static ssize_t plain_error(void)
     }
 }
 
+static ssize_t plain_send_message(VjStream *s, const struct msghdr *message)
+{
+    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (s->more_follows ? MSG_MORE : 0);
+    ssize_t sent = sendmsg(s->fd, message, flags);
+
+    s->send_wants = POLLOUT;
+    return sent > 0 ? sent : plain_error();
+}
+
 static ssize_t plain_send(VjStream *s, const struct iovec *iov, int iov_count)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)iov,
                              .msg_iovlen = (size_t)iov_count};
-    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (s->more_follows ? MSG_MORE : 0);
-    ssize_t sent = sendmsg(s->fd, &message, flags);
 
-    s->send_wants = POLLOUT;
-    return sent > 0 ? sent : plain_error();
+    return plain_send_message(s, &message);
+}
+
+static ssize_t plain_send_fd(VjStream *s, const struct iovec *iov, int iov_count, int fd)
+{
+    union {
+        struct cmsghdr head; /* its alignment */
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct msghdr message = {.msg_iov = (struct iovec *)iov,
+                             .msg_iovlen = (size_t)iov_count,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *passed = CMSG_FIRSTHDR(&message);
+
+    passed->cmsg_level = SOL_SOCKET;
+    passed->cmsg_type = SCM_RIGHTS;
+    passed->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(passed), &fd, sizeof fd);
+    return plain_send_message(s, &message);
 }
 
 /* The socket, and the pipe, do not block. */
@@ -83,10 +108,19 @@ static const VjStreamOps plain_ops = {
     .handshake = plain_handshake,
     .send = plain_send,
     .send_pipe = plain_send_pipe,
+    .send_fd = plain_send_fd,
     .recv = plain_recv,
     .has_more = plain_has_more,
     .close = plain_close,
 };
+
+static bool is_unix(int fd)
+{
+    int domain;
+    socklen_t len = sizeof domain;
+
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX;
+}
 
 VjStream *vj_plain_stream_new(int fd, bool is_server)
 {
@@ -95,6 +129,7 @@ VjStream *vj_plain_stream_new(int fd, bool is_server)
     s->ops = &plain_ops;
     s->fd = fd;
     s->is_server = is_server;
+    s->is_unix = is_unix(fd);
     s->recv_wants = POLLIN;
     s->send_wants = POLLOUT;
     return s;
@@ -157,6 +192,21 @@ ssize_t vj_stream_send_pipe(VjStream *s, int pipe_fd, size_t len)
     sent = s->ops->send_pipe(s, pipe_fd, len);
     g_assert(sent != 0 && sent <= (ssize_t)len);
     g_assert(sent != -EAGAIN || s->send_wants != 0);
+    return sent;
+}
+
+bool vj_stream_takes_fd(const VjStream *s)
+{
+    return s->is_unix && s->ops->send_fd != NULL;
+}
+
+ssize_t vj_stream_send_fd(VjStream *s, const struct iovec *iov, int iov_count, int fd)
+{
+    ssize_t sent;
+
+    g_assert(vj_stream_takes_fd(s) && iov_count > 0 && fd >= 0);
+    sent = s->ops->send_fd(s, iov, iov_count, fd);
+    g_assert(sent != 0 && (sent != -EAGAIN || s->send_wants != 0));
     return sent;
 }
 

@@ -7,6 +7,7 @@ head of the page that it follows.  At SOCKET there is a node without TLS whose v
 
 import ctypes
 import json
+import mmap
 import os
 import socket
 import struct
@@ -17,13 +18,15 @@ HELLO, PING, CANCEL, STATS = 0x0001, 0x0002, 0x0003, 0x0004
 BARE = 8  # of the flags of a head
 FEATURE_BARE = 1 << 8
 FEATURE_BARE_BATCH = 1 << 9
+FEATURE_SHARE = 1 << 10
 PUT, GET, REMOVE, FLUSH, FLUSH_REMOVES, HAVE, LIST, SPACE = range(0x0100, 0x0108)
 GET_MANY, SCAN, APPLY, CLOCK, COUNT = range(0x0200, 0x0205)
+BATCH, SHARE = 0x0300, 0x0304
 OK, ABSENT, DAMAGED = 0, 1, 2
 READ_ONLY, LATE, CONFLICT, FENCED = 6, 7, 8, 9
 UNSUPPORTED, REFUSED, PROTOCOL = 11, 12, 13
-TOO_LARGE, FOREIGN, EMPTY = 16, 17, 18
-OBJECT, META = 1, 2
+BUSY, TOO_LARGE, FOREIGN, EMPTY = 14, 16, 17, 18
+OBJECT, META, CLIENT = 1, 2, 3
 CREATE, ADOPT, DESTROY, READ_ONLY_FLAG = 1, 2, 4, 8
 NOT_THERE = 2**64 - 1
 WAIT_S = 60
@@ -67,6 +70,7 @@ class Connection:
         self.tag = 0
         self.waiting = {}
         self.bare, self.bare_replies = set(), 0
+        self.descriptors = []
 
     def close(self):
         self.socket.close()
@@ -75,7 +79,8 @@ class Connection:
         data = b""
         while len(data) < length:
             try:
-                part = self.socket.recv(length - len(data))
+                part, descriptors, _, _ = socket.recv_fds(self.socket, length - len(data), 4)
+                self.descriptors += descriptors
             except ConnectionError:
                 part = b""
             if not part:
@@ -274,7 +279,7 @@ def versions_features_and_what_is_added():
     refused_hello(PROTOCOL, flags=DESTROY)
     refused_hello(PROTOCOL, volume=b"a/b")
     c = connect(OBJECT, versions=(1, 9), features=2**64 - 1, more=b"of a later version")
-    assert c.hello.version == 1 and c.hello.features == FEATURE_BARE | FEATURE_BARE_BATCH
+    assert c.hello.version == 1 and c.hello.features == FEATURE_BARE | FEATURE_BARE_BATCH | FEATURE_SHARE
     c.ask(0x7777, b"what", b"ever", status=UNSUPPORTED)
     d = connect(OBJECT)
     d.ask(0x7777, b"", bytes(65537), status=UNSUPPORTED)
@@ -575,6 +580,50 @@ def what_is_too_large():
     reply = c.next_reply()
     assert (reply.tag, reply.status) == (99, TOO_LARGE), reply.status
     c.expect_end()
+    c.close()
+
+
+# ---- ROLE CLIENT ----------------------------------------------------------------------------
+
+
+def batch(slot, kind, name, brings=0, returns=0, offset=0):
+    """Of one operation, in the namespace "s"."""
+    return (struct.pack("<BBHI", 0, 0, slot, 1) +
+            struct.pack("<BBHHHQQII", kind, 0, 1, len(name), 0, offset, 0, brings, returns) + b"s" + name)
+
+
+def result(reply):
+    return struct.unpack("<IQ", reply.message)
+
+
+@test
+def replies_stand_in_an_area():
+    key_put, key_get, slot_bytes, value = 16, 17, 1 << 20, b"a value"
+    c = connect(CLIENT, volume=b"programs", uuid=bytes(16), features=FEATURE_SHARE)
+    assert c.hello.features == FEATURE_SHARE
+    assert result(c.ask(BATCH, batch(0, key_put, b"k", len(value)), value)) == (OK, 0)
+    c.ask(BATCH, batch(1, key_get, b"k", returns=100), status=PROTOCOL)
+    c.ask(SHARE, b"x", status=PROTOCOL)
+    assert not c.descriptors
+    c.ask(SHARE)
+    (fd,) = c.descriptors
+    c.ask(SHARE, status=BUSY)
+    assert len(c.descriptors) == 1 and os.fstat(fd).st_size == 4 * slot_bytes
+    for refused in (lambda: os.ftruncate(fd, 1), lambda: os.pwrite(fd, b"x", 0), lambda: mmap.mmap(fd, 4096)):
+        try:
+            refused()
+        except PermissionError:
+            continue
+        raise AssertionError("the area can be changed")
+    area = mmap.mmap(fd, 4 * slot_bytes, prot=mmap.PROT_READ)
+    for slot in (1, 4):
+        reply = c.ask(BATCH, batch(slot, key_get, b"k", returns=100))
+        assert result(reply) == (OK, len(value)) and reply.bulk == b""
+        assert area[(slot - 1) * slot_bytes:][:len(value)] == value
+    c.ask(BATCH, batch(5, key_get, b"k", returns=100), status=PROTOCOL)
+    c.ask(BATCH, batch(1, 4, b"o", returns=slot_bytes + 1), status=PROTOCOL)
+    assert c.ask(BATCH, batch(0, key_get, b"k", returns=100)).bulk == value
+    os.close(fd)
     c.close()
 
 

@@ -7,10 +7,13 @@
 
 requires command python3
 requires program varjfsd
+requires program mkfs.varjfs
 python3 -c 'import ctypes; ctypes.CDLL("libxxhash.so.0")' 2>/dev/null || skip_all "no libxxhash.so.0 for Python"
 
 daemon_conf "connection_memory = 40M"
 daemon_volume home "$T/home"
+"$builddir/mkfs.varjfs" "$T/programs" >/dev/null
+daemon_volume programs "$T/programs" "roles = client"
 daemon_start
 python3 "$srcdir/tests/node/page-client.py" "$socket" >"$T/results" 2>&1
 came_to=$?

@@ -35,6 +35,7 @@ struct FakeDaemon {
     int64_t number;
     bool gives_ping; /* fake_next() does */
     bool is_bare;    /* it has the feature: bulks of batches have no checksum */
+    bool shares;     /* it has the feature SHARE */
     unsigned steps;  /* of deletions of namespaces */
     GThread *thread;
 };
@@ -368,10 +369,10 @@ static inline void fake_hello(FakeDaemon *d, uint32_t status)
     g_autoptr(GByteArray) message = g_byte_array_new();
     FakeRequest r;
     uint8_t reply[55] = {1};
+    uint64_t features = (d->is_bare ? VJ_FEATURE_BARE_BATCH : 0) |
+                        (d->shares ? VJ_FEATURE_SHARE : 0);
 
-    for (unsigned i = 0; i < 8; i++) {
-        reply[2 + i] = (uint8_t)((d->is_bare ? VJ_FEATURE_BARE_BATCH : 0) >> 8 * i);
-    }
+    fake_put(reply + 2, features, 8);
 
     g_assert(fake_next(d, &r));
     g_assert(r.frame.op == VJ_OP_HELLO && r.bulk->len == 0);

@@ -9,6 +9,12 @@ tests_unit_client_test_batch_SOURCES = $(varjfs_sources) \
 	tests/unit/client/test-batch.c
 tests_unit_client_test_batch_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/client/test-area
+tests_unit_client_test_area_SOURCES = $(varjfs_sources) \
+	tests/unit/client/fake-daemon.h \
+	tests/unit/client/test-area.c
+tests_unit_client_test_area_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/client/test-items
 tests_unit_client_test_items_SOURCES = $(varjfs_sources) \
 	tests/unit/client/fake-daemon.h \

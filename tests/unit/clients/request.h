@@ -22,6 +22,7 @@ typedef struct Request {
     GByteArray *message, *bulk;
     uint32_t count;
     const VjClientsStop *stop; /* NULL: none */
+    VjClientsArea area;        /* of the connection */
     int rc;
     VjClientsReply reply;
     size_t taken; /* of the reply's bulk */
@@ -83,7 +84,7 @@ static inline void request_run_as(Request *q, VjClients *c, bool read_only)
 {
     q->rc = vj_clients_batch(c, vj_slice(q->message->data, q->message->len),
                              vj_slice(q->bulk->data, q->bulk->len), read_only, q->stop,
-                             &q->reply);
+                             q->area, &q->reply);
     if (q->rc == 0) {
         assert_int_equal(q->reply.message->len, q->count * VARJFS_WIRE_RESULT_BYTES);
     }

@@ -748,13 +748,14 @@ static void test_requests_that_are_none(void **state)
     request_add(&q, OBJECT(READ, .name = "o", .most = 10));
     for (guint len = 0; len < q.message->len; len++) {
         assert_int_equal(vj_clients_batch(c, vj_slice(q.message->data, len),
-                                          vj_slice(q.bulk->data, 5), false, NULL, &reply),
+                                          vj_slice(q.bulk->data, 5), false, NULL, q.area,
+                                          &reply),
                          -EPROTO);
     }
     for (guint len = 0; len < 5; len++) {
         assert_int_equal(vj_clients_batch(c, vj_slice(q.message->data, q.message->len),
                                           vj_slice(q.bulk->data, len), false, NULL,
-                                          &reply),
+                                          q.area, &reply),
                          -EPROTO);
     }
     request_end(&q);

@@ -64,7 +64,7 @@ static void answer(Daemon *d, const VjFrame *asked, const uint8_t *body)
     if (asked->op == VARJFS_WIRE_BATCH) {
         rc = vj_clients_batch(d->c, vj_slice(body, asked->message_bytes),
                               vj_slice(body + asked->message_bytes, asked->bulk_bytes),
-                              false, NULL, &reply);
+                              false, NULL, (VjClientsArea){0}, &reply);
     } else {
         g_assert(asked->op == VARJFS_WIRE_SYNC);
         rc = vj_clients_sync(d->c);

@@ -145,12 +145,36 @@ static void test_whose(void **state)
     test_peer_free(p);
 }
 
+/* A node has so many areas, each for one connection, and has them back when that ends. */
+static void test_areas(void **state)
+{
+    TestPeer *peers[64], *more;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(peers); i++) {
+        peers[i] = peer_of(*state, 0);
+        assert_int_equal(test_rc(peers[i], VJ_OP_SHARE, NULL, NULL, 0), 0);
+        assert_int_equal(test_rc(peers[i], VJ_OP_SHARE, NULL, NULL, 0), -EBUSY);
+    }
+    more = peer_of(*state, 0);
+    assert_int_equal(test_rc(more, VJ_OP_SHARE, NULL, NULL, 0), -EBUSY);
+    test_peer_free(peers[0]);
+    /* The node hears of the end when it comes to that. */
+    while (test_rc(more, VJ_OP_SHARE, NULL, NULL, 0) != 0) {
+        g_thread_yield();
+    }
+    test_peer_free(more);
+    for (size_t i = 1; i < G_N_ELEMENTS(peers); i++) {
+        test_peer_free(peers[i]);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
     TEST(test_operations),
     TEST(test_read_only),
     TEST(test_whose),
+    TEST(test_areas),
 };
 
 VJ_TEST_MAIN(tests)

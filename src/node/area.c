@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * area.c - memory that a program reads and this process alone can write
+ *
+ * What a batch returns goes into a slot of it instead of through the socket.  The memory
+ * is sealed before it is passed on: nobody can make it shorter, and who gets it can map
+ * it for reading alone.  So what has been read from the store can be compared with its
+ * checksums where it stands.
+ */
+#include "node/node-private.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Of one connection, and how many of them a node has; who comes then does without. */
+#define AREA_BYTES ((size_t)VARJFS_WIRE_AREA_SLOTS * VARJFS_WIRE_AREA_SLOT_BYTES)
+#define AREAS_MAX 64
+
+struct VjNodeArea {
+    uint8_t *data;
+    VjNode *node; /* whose count has it */
+};
+
+static int map(int fd, uint8_t **out)
+{
+    /* All of it now: a page that is lacking later would be a signal. */
+    int rc = -posix_fallocate(fd, 0, (off_t)AREA_BYTES);
+    void *at;
+
+    if (rc < 0) {
+        return rc;
+    }
+    at = mmap(NULL, AREA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED) {
+        return -errno;
+    }
+    /* From here on new mappings can only be read. */
+    if (fcntl(fd, F_ADD_SEALS,
+              F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
+        rc = -errno;
+        munmap(at, AREA_BYTES);
+        return rc;
+    }
+    *out = at;
+    return 0;
+}
+
+/* *fd: to be passed on, owned. */
+static int area_new(VjNode *n, VjNodeArea **out, int *fd)
+{
+    VJ_AUTO_FD memory = -1;
+    uint8_t *data = NULL;
+    int rc;
+
+    if (g_atomic_int_add(vj_node_areas(n), 1) >= AREAS_MAX) {
+        g_atomic_int_add(vj_node_areas(n), -1);
+        return -EBUSY;
+    }
+    memory = memfd_create("varjfs-area", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    rc = memory < 0 ? -errno : map(memory, &data);
+    if (rc < 0) {
+        g_atomic_int_add(vj_node_areas(n), -1);
+        return rc;
+    }
+    *out = g_new(VjNodeArea, 1);
+    **out = (VjNodeArea){.data = data, .node = n};
+    *fd = memory;
+    memory = -1;
+    return 0;
+}
+
+void vj_node_area_free(VjNodeArea *a)
+{
+    if (a != NULL) {
+        munmap(a->data, AREA_BYTES);
+        g_atomic_int_add(vj_node_areas(a->node), -1);
+        g_free(a);
+    }
+}
+
+VjClientsArea vj_node_area(VjNodePeer *peer)
+{
+    VjNodeArea *a = g_atomic_pointer_get(&peer->area);
+
+    return a != NULL ? (VjClientsArea){.data = a->data, .bytes = AREA_BYTES}
+                     : (VjClientsArea){0};
+}
+
+/* In the loop's thread, as it is quick: of a connection one at a time. */
+void vj_node_share(VjRpcRequest *r)
+{
+    VjNodePeer *peer = vj_node_peer(r);
+    VjNodeArea *area;
+    int fd, rc;
+
+    if (g_atomic_pointer_get(&peer->area) != NULL) {
+        vj_node_reply_rc(r, -EBUSY);
+        return;
+    }
+    rc = area_new(peer->node, &area, &fd);
+    if (rc < 0) {
+        vj_node_reply_rc(r, rc);
+        return;
+    }
+    g_atomic_pointer_set(&peer->area, area); /* before the peer knows of it */
+    if (vj_rpc_reply_fd(r, vj_slice(NULL, 0), fd) < 0) {
+        close(fd);
+        g_atomic_pointer_set(&peer->area, NULL);
+        vj_node_area_free(area);
+        vj_node_reply_rc(r, -EOPNOTSUPP);
+    }
+}
