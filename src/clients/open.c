@@ -75,8 +75,8 @@ int vj_client_open(VjClients *c, uint64_t ino, bool to_write, VjClientOpen **out
         return rc;
     }
     *out = g_new0(VjClientOpen, 1);
-    **out = (VjClientOpen){
-        .ino = ino, .handle = handle, .is_writable = to_write, .users = 1};
+    **out =
+        (VjClientOpen){.ino = ino, .handle = handle, .is_writable = to_write, .users = 1};
     (*out)->link.data = *out;
     vj_mutex_lock(&c->lock);
     there = g_hash_table_lookup(c->open, &ino);

@@ -513,8 +513,7 @@ static void merge_entry(VjOverlay *dst, VjOverlayList *l, VjOverlayEntry *e,
                         const VjSnapshots *live)
 {
     VjSlice key = vj_entry_key(e);
-    VjOverlayEntry *there =
-        dst->chains != NULL ? index_find(dst, e->space, key) : NULL;
+    VjOverlayEntry *there = dst->chains != NULL ? index_find(dst, e->space, key) : NULL;
     Place place;
 
     if (there == NULL) {

@@ -190,7 +190,8 @@ static void try_value(const Input *in)
         try_scrub(m, in);
     } else if (in->kind == 3) {
         try_volume(m);
-    } else if (in->kind == 0 && in->value.len > 0 && in->value.len <= VJ_FILE_INLINE_MAX) {
+    } else if (in->kind == 0 && in->value.len > 0 &&
+               in->value.len <= VJ_FILE_INLINE_MAX) {
         encode_again(m, in, in->value.data, in->value.len);
     }
     r = vj_meta_close(m);
