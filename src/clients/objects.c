@@ -172,15 +172,31 @@ static int find_to_write(VjClientRun *run, const VjClientOp *op, uint64_t *ino)
     return rc;
 }
 
+/* What was found may be deleted before it is open: then it is made anew, or is not
+ * there. */
+static int open_to_write(VjClientRun *run, const VjClientOp *op, VjClientOpen **out)
+{
+    int rc = -ENOENT;
+
+    for (unsigned i = 0; rc == -ENOENT && i < MAKE_TRIES; i++) {
+        uint64_t ino;
+
+        rc = find_to_write(run, op, &ino);
+        rc = rc == 0 ? open_object(run, ino, out) : rc;
+        if ((op->flags & VARJFS_WIRE_MAKE) == 0) {
+            break;
+        }
+    }
+    return rc;
+}
+
 static int write_some(VjClientRun *run, const VjClientOp *op, uint64_t *value)
 {
     VjClients *c = run->clients;
     bool append = (op->flags & VARJFS_WIRE_APPEND) != 0;
     VjClientOpen *o = NULL;
-    uint64_t ino;
-    int rc = op->offset <= VJ_FILE_SIZE_MAX ? find_to_write(run, op, &ino) : -EFBIG;
+    int rc = op->offset <= VJ_FILE_SIZE_MAX ? open_to_write(run, op, &o) : -EFBIG;
 
-    rc = rc == 0 ? open_object(run, ino, &o) : rc;
     if (rc == 0 && op->kind == VARJFS_WIRE_OBJECT_WRITE && op->brings.len > 0) {
         rc = vj_fs_write(o->handle, op->offset, op->brings.data, op->brings.len,
                          append ? VJ_WRITE_APPEND : 0, value);

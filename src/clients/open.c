@@ -85,10 +85,13 @@ int vj_client_open(VjClients *c, uint64_t ino, bool to_write, VjClientOpen **out
         g_hash_table_insert(c->open, &(*out)->ino, *out);
     }
     vj_mutex_unlock(&c->lock);
-    if (there == NULL && !has_name(c, ino)) {
-        vj_client_forget(c, ino);
+    if (has_name(c, ino)) {
+        return 0;
     }
-    return 0;
+    vj_client_forget(c, ino);
+    vj_client_close(c, *out);
+    *out = NULL;
+    return -ENOENT;
 }
 
 void vj_client_close(VjClients *c, VjClientOpen *o)
