@@ -120,8 +120,8 @@ struct VjClientOpen {
     GList link; /* in the queue of those that nobody uses */
 };
 
-/* Opens @ino, or uses what is open, until vj_client_close.  -ENOENT also where it has lost
- * its name; -EPERM and what else a file's open returns. */
+/* Opens @ino, or uses what is open, until vj_client_close.  -ENOENT also where it has
+ * lost its name; -EPERM and what else a file's open returns. */
 int vj_client_open(VjClients *c, uint64_t ino, bool to_write,
                    VjClientOpen **out) G_GNUC_WARN_UNUSED_RESULT;
 void vj_client_close(VjClients *c, VjClientOpen *o);
