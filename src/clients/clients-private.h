@@ -85,6 +85,7 @@ typedef struct VjClientRun {
     uint8_t *out;
     size_t out_len;
     VjBuf *out_buf;
+    guint *busy;         /* of the area, with the bit of its slot; NULL: it is in none */
     GHashTable *handles; /* inode → VjHandle: objects of this batch that are open */
     GHashTable *written; /* a subset: handles alone */
     bool changes_meta;   /* a name, an attribute or a key */
