@@ -48,7 +48,7 @@
 #define VARJFS_WIRE_BATCH_RETURN_MAX (16u << 20) /* of a reply */
 /* Of the bulk of an atomic batch. */
 #define VARJFS_WIRE_ATOMIC_BULK_MAX (32u << 20)
-#define VARJFS_WIRE_ATOMIC_WRITE_MAX 4080u
+#define VARJFS_WIRE_ATOMIC_WRITE_MAX 4096u
 #define VARJFS_WIRE_BATCH_HEAD_BYTES 8u
 #define VARJFS_WIRE_OP_HEAD_BYTES 32u
 #define VARJFS_WIRE_RESULT_BYTES 12u

@@ -54,7 +54,7 @@ typedef struct varjfs_iterator varjfs_iterator;
 /* Operations of an atomic batch; others may be longer, and go as several requests. */
 #define VARJFS_ATOMIC_MAX 4096
 /* Bytes that an atomic batch may write to an object which it creates, in one write. */
-#define VARJFS_ATOMIC_WRITE_MAX 4080
+#define VARJFS_ATOMIC_WRITE_MAX 4096
 /* Batches that have been submitted and not been waited for, of one connection. */
 #define VARJFS_IN_FLIGHT_MAX 256
 

@@ -24,11 +24,13 @@
 #define THREADS_MAX 256
 #define PROCESSES_MAX 256
 #define SPACE "varjfs-bench"
+/* The object that a thread writes and reads in blocks. */
+#define BLOCKS "%u-blocks"
 
 struct settings {
     const char *source, *volume;
     struct varjfs_semantics semantics;
-    size_t bytes;   /* of an object and a value */
+    size_t bytes;   /* of a write, a read and a value */
     unsigned batch; /* operations of one */
     unsigned count; /* of each kind, of each thread */
     unsigned threads, processes;
@@ -47,6 +49,7 @@ struct worker {
     int *results; /* of a batch */
     struct varjfs_object_status *statuses;
     char (*names)[32]; /* of a batch: they stay until it is executed */
+    char blocks[32];
     const struct kind *kind;
     int error;
     pthread_barrier_t *barrier;
@@ -55,66 +58,141 @@ struct worker {
 /* One kind of operation: adds number @i to the batch, as its operation @slot. */
 struct kind {
     const char *name;
-    int (*add)(struct worker *w, unsigned slot);
+    int (*add)(struct worker *w, unsigned i, unsigned slot);
     bool moves_bytes;
+    int (*begin)(struct worker *w); /* before the time that counts; NULL: nothing */
+    int (*end)(struct worker *w);   /* behind it */
 };
 
-static int add_create(struct worker *w, unsigned slot)
+static int add_create(struct worker *w, unsigned i, unsigned slot)
 {
+    (void)i;
     return varjfs_object_create(w->b, SPACE, w->names[slot], NULL, &w->results[slot]);
 }
 
-static int add_delete(struct worker *w, unsigned slot)
+static int add_delete(struct worker *w, unsigned i, unsigned slot)
 {
+    (void)i;
     return varjfs_object_delete(w->b, SPACE, w->names[slot], &w->results[slot]);
 }
 
-static int add_status(struct worker *w, unsigned slot)
+static int add_status(struct worker *w, unsigned i, unsigned slot)
 {
+    (void)i;
     return varjfs_object_status(w->b, SPACE, w->names[slot], &w->statuses[slot],
                                 &w->results[slot]);
 }
 
-static int add_write(struct worker *w, unsigned slot)
+static int add_write_each(struct worker *w, unsigned i, unsigned slot)
 {
+    (void)i;
     return varjfs_object_write(w->b, SPACE, w->names[slot],
                                w->data + (size_t)slot * w->settings->bytes,
                                w->settings->bytes, 0, 0, &w->results[slot]);
 }
 
-static int add_read(struct worker *w, unsigned slot)
+static int add_read_each(struct worker *w, unsigned i, unsigned slot)
 {
+    (void)i;
     return varjfs_object_read(w->b, SPACE, w->names[slot],
                               w->into + (size_t)slot * w->settings->bytes,
                               w->settings->bytes, 0, NULL, &w->results[slot]);
 }
 
-static int add_put(struct worker *w, unsigned slot)
+static int add_put(struct worker *w, unsigned i, unsigned slot)
 {
+    (void)i;
     return varjfs_kv_put(w->b, SPACE, w->names[slot], strlen(w->names[slot]),
                          w->data + (size_t)slot * w->settings->bytes, w->settings->bytes,
                          0, &w->results[slot]);
 }
 
-static int add_get(struct worker *w, unsigned slot)
+static int add_get(struct worker *w, unsigned i, unsigned slot)
 {
+    (void)i;
     return varjfs_kv_get(w->b, SPACE, w->names[slot], strlen(w->names[slot]),
                          w->into + (size_t)slot * w->settings->bytes, w->settings->bytes,
                          NULL, &w->results[slot]);
 }
 
-static int add_key_delete(struct worker *w, unsigned slot)
+static int add_key_delete(struct worker *w, unsigned i, unsigned slot)
 {
+    (void)i;
     return varjfs_kv_delete(w->b, SPACE, w->names[slot], strlen(w->names[slot]),
                             &w->results[slot]);
 }
 
+static int add_write(struct worker *w, unsigned i, unsigned slot)
+{
+    size_t bytes = w->settings->bytes;
+
+    return varjfs_object_write(w->b, SPACE, w->blocks, w->data + slot * bytes, bytes,
+                               (uint64_t)i * bytes, 0, &w->results[slot]);
+}
+
+static int add_read(struct worker *w, unsigned i, unsigned slot)
+{
+    size_t bytes = w->settings->bytes;
+
+    return varjfs_object_read(w->b, SPACE, w->blocks, w->into + slot * bytes, bytes,
+                              (uint64_t)i * bytes, NULL, &w->results[slot]);
+}
+
+/* One operation on the object of blocks by itself. */
+static int change_blocks(struct worker *w, bool makes)
+{
+    varjfs_batch *b;
+    int rc = varjfs_batch_new(w->v, NULL, &b);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = makes ? varjfs_object_create(b, SPACE, w->blocks, NULL, NULL)
+               : varjfs_object_delete(b, SPACE, w->blocks, NULL);
+    rc = rc == 0 ? varjfs_batch_execute(b) : rc;
+    varjfs_batch_free(b);
+    return rc;
+}
+
+static bool is_wanted(const struct settings *s, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *at = s->only; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, len) == 0 && (at[len] == '\0' || at[len] == ',')) {
+            return true;
+        }
+    }
+    return s->only == NULL;
+}
+
+/* It is empty: what a run before has left goes. */
+static int begin_write(struct worker *w)
+{
+    int rc = change_blocks(w, false);
+
+    return rc == 0 || rc == -ENOENT ? change_blocks(w, true) : rc;
+}
+
+/* Nothing is left behind. */
+static int end_read(struct worker *w)
+{
+    return is_wanted(w->settings, "object-write") ? change_blocks(w, false) : 0;
+}
+
 /* In an order in which each finds what those before it have made. */
 static const struct kind kinds[] = {
-    {"object-create", add_create, false}, {"object-write", add_write, true},
-    {"object-status", add_status, false}, {"object-read", add_read, true},
-    {"object-delete", add_delete, false}, {"key-put", add_put, true},
-    {"key-get", add_get, true},           {"key-delete", add_key_delete, false},
+    {"object-create", add_create, false, NULL, NULL},
+    {"object-write-each", add_write_each, true, NULL, NULL},
+    {"object-status", add_status, false, NULL, NULL},
+    {"object-read-each", add_read_each, true, NULL, NULL},
+    {"object-delete", add_delete, false, NULL, NULL},
+    {"object-write", add_write, true, begin_write, NULL},
+    {"object-read", add_read, true, NULL, end_read},
+    {"key-put", add_put, true, NULL, NULL},
+    {"key-get", add_get, true, NULL, NULL},
+    {"key-delete", add_key_delete, false, NULL, NULL},
 };
 
 #define KINDS (sizeof kinds / sizeof kinds[0])
@@ -142,7 +220,7 @@ static int run_batch(struct worker *w, unsigned first, unsigned count)
     fill(w, first, count);
     for (unsigned i = 0; rc == 0 && i < count; i++) {
         snprintf(w->names[i], sizeof w->names[i], "%u-%u", w->number, first + i);
-        rc = w->kind->add(w, i);
+        rc = w->kind->add(w, first + i, i);
     }
     return rc == 0 ? varjfs_batch_execute(w->b) : rc;
 }
@@ -201,6 +279,7 @@ static int worker_open(struct worker *w)
         fprintf(stderr, "varjfs-bench: %s\n", varjfs_strerror(-ENOMEM));
         return -ENOMEM;
     }
+    snprintf(w->blocks, sizeof w->blocks, BLOCKS, w->number);
     for (unsigned i = 0; i < s->batch; i++) {
         w->statuses[i].size = sizeof w->statuses[i];
     }
@@ -229,17 +308,25 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static bool is_wanted(const struct settings *s, const char *name)
+/* What comes before a kind, or behind it, in all threads' connections. */
+static int each_worker(const struct settings *s, struct worker *workers,
+                       const struct kind *kind, int (*call)(struct worker *w))
 {
-    size_t len = strlen(name);
+    int rc = 0;
 
-    for (const char *at = s->only; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, name, len) == 0 && (at[len] == '\0' || at[len] == ',')) {
-            return true;
-        }
+    for (unsigned i = 0; call != NULL && rc == 0 && i < s->threads; i++) {
+        rc = call(&workers[i]);
     }
-    return s->only == NULL;
+    if (rc < 0) {
+        fprintf(stderr, "varjfs-bench: %s: %s\n", kind->name, varjfs_strerror(rc));
+    }
+    return rc;
+}
+
+static int begin_kind(const struct settings *s, struct worker *workers,
+                      const struct kind *kind)
+{
+    return is_wanted(s, kind->name) ? each_worker(s, workers, kind, kind->begin) : 0;
 }
 
 /* In the threads of this process. */
@@ -270,7 +357,8 @@ static int run_kind(const struct settings *s, struct worker *workers,
 }
 
 /* What failed with safety none is heard of now. */
-static int sync_kind(const struct settings *s, struct worker *workers)
+static int end_kind(const struct settings *s, struct worker *workers,
+                    const struct kind *kind)
 {
     int rc = 0;
 
@@ -278,7 +366,7 @@ static int sync_kind(const struct settings *s, struct worker *workers)
          s->semantics.safety == VARJFS_SAFETY_NONE && rc == 0 && i < s->threads; i++) {
         rc = varjfs_sync(workers[i].v);
     }
-    return rc;
+    return rc == 0 ? each_worker(s, workers, kind, kind->end) : rc;
 }
 
 static int report(const struct settings *s, const struct kind *kind, double seconds,
@@ -297,7 +385,7 @@ static int report(const struct settings *s, const struct kind *kind, double seco
                kind->name, operations, seconds, operations / seconds,
                kind->moves_bytes ? s->bytes : 0, s->batch, s->threads, s->processes);
     } else {
-        printf("%-14s %12.0f /s", kind->name, operations / seconds);
+        printf("%-17s %12.0f /s", kind->name, operations / seconds);
         if (kind->moves_bytes) {
             printf(" %10.1f MB/s", operations * (double)s->bytes / seconds / 1e6);
         }
@@ -335,13 +423,18 @@ static int run_alone(const struct settings *s, struct worker *workers)
     int rc = open_workers(s, workers);
 
     for (size_t i = 0; rc == 0 && i < KINDS; i++) {
-        double begin = now();
+        double begin, seconds;
 
-        if (is_wanted(s, kinds[i].name)) {
+        if (!is_wanted(s, kinds[i].name)) {
+            continue;
+        }
+        rc = begin_kind(s, workers, &kinds[i]);
+        if (rc == 0) {
+            begin = now();
             rc = run_kind(s, workers, &kinds[i]);
-            begin = now() - begin;
-            rc = rc == 0 ? sync_kind(s, workers) : rc;
-            rc = report(s, &kinds[i], begin, rc);
+            seconds = now() - begin;
+            rc = rc == 0 ? end_kind(s, workers, &kinds[i]) : rc;
+            rc = report(s, &kinds[i], seconds, rc);
         }
     }
     return close_workers(s, workers, rc);
@@ -373,18 +466,17 @@ static int process_main(const struct settings *s, struct worker *workers, int go
 {
     int rc = open_workers(s, workers);
 
-    for (size_t i = 0; say(result, rc) && rc == 0 && i < KINDS; i++) {
+    for (size_t i = 0;; i++) {
+        rc = rc == 0 && i < KINDS ? begin_kind(s, workers, &kinds[i]) : rc;
+        if (!say(result, rc) || rc != 0 || i == KINDS || hear(go) != 0) {
+            break; /* the end, or another process has failed */
+        }
         if (is_wanted(s, kinds[i].name)) {
-            if (hear(go) != 0) {
-                break; /* another process has failed */
-            }
             rc = run_kind(s, workers, &kinds[i]);
             if (!say(result, rc)) {
                 break;
             }
-            rc = rc == 0 ? sync_kind(s, workers) : rc;
-        } else if (hear(go) != 0) {
-            break;
+            rc = rc == 0 ? end_kind(s, workers, &kinds[i]) : rc;
         }
     }
     return close_workers(s, workers, rc) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -511,7 +603,7 @@ static void usage(FILE *to)
         "  -v, --volume NAME      of a daemon's address: the volume there\n"
         "  -c, --count N          operations of each kind and thread (10000)\n"
         "  -b, --batch N          operations of a batch (1)\n"
-        "  -n, --bytes N          of an object and a value (4096); K, M\n"
+        "  -n, --bytes N          of a write, a read and a value (4096); K, M\n"
         "  -t, --threads N        of a process, each with a connection (1)\n"
         "  -p, --processes N      each with so many threads (1)\n"
         "  -T, --template NAME    semantics: default, posix, temporary, checkpoint\n"

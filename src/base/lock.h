@@ -26,7 +26,7 @@ typedef enum VjLockRank {
     VJ_RANK_FRONT = 10,           /* front: request tables, edits in flight */
     VJ_RANK_FRONT_COHERENCE = 11, /* front: what the kernel may hold */
     VJ_RANK_FRONT_INODE = 12,     /* front: lookup counts */
-    VJ_RANK_CLIENTS = 18,         /* clients: inodes of namespaces */
+    VJ_RANK_CLIENTS = 18,         /* clients: inodes of namespaces, open objects */
     VJ_RANK_FS = 20,              /* fs: open inodes, handles */
     VJ_RANK_FS_HANDLE = 22,       /* fs: one handle */
     VJ_RANK_FILE_TABLE = 30,      /* file: open files by inode */

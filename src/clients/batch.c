@@ -38,12 +38,10 @@ static uint32_t status_of(int rc)
     }
 }
 
-static void release_handle(gpointer key, gpointer value, gpointer opaque)
+static void close_one(gpointer key, gpointer value, gpointer opaque)
 {
-    VjClients *c = opaque;
-
     (void)key;
-    vj_fs_release(c->fs, value);
+    vj_client_close(opaque, value);
 }
 
 static void leave_room(VjClientRun *run)
@@ -56,9 +54,11 @@ static void leave_room(VjClientRun *run)
 
 static void run_clear(VjClientRun *run)
 {
-    g_hash_table_foreach(run->handles, release_handle, run->clients);
-    g_hash_table_unref(run->handles);
-    g_hash_table_unref(run->written);
+    if (run->open != NULL) {
+        g_hash_table_foreach(run->open, close_one, run->clients);
+        g_hash_table_unref(run->open);
+        g_hash_table_unref(run->written);
+    }
     g_free(run->results);
     leave_room(run);
 }
@@ -106,31 +106,43 @@ static void run_all(VjClientRun *run)
     }
 }
 
+/* *any: there was something to commit. */
+static int commit_written(VjClientRun *run, bool *any)
+{
+    VjFileTable *files = vj_volume_files(run->clients->volume);
+    GHashTableIter iter;
+    gpointer written;
+    int rc = 0;
+
+    *any = run->written != NULL && g_hash_table_size(run->written) > 0;
+    if (!*any) {
+        return 0;
+    }
+    g_hash_table_iter_init(&iter, run->written);
+    while (rc == 0 && g_hash_table_iter_next(&iter, &written, NULL)) {
+        g_autoptr(VjFile) file = NULL;
+
+        rc = vj_file_open(files, ((const VjClientOpen *)written)->ino, &file);
+        rc = rc == 0 ? vj_file_commit(file) : rc;
+    }
+    return rc;
+}
+
 /* The reply says that it is done: each object's content is committed, then all commits
  * are durable. */
 static int make_safe(VjClientRun *run)
 {
     VjClients *c = run->clients;
     uint8_t safety = run->batch.safety;
-    GHashTableIter iter;
-    gpointer handle;
+    bool any;
     int rc = run->unsafe;
 
     if (rc < 0 || safety == VARJFS_WIRE_SAFETY_NONE ||
         (safety == VARJFS_WIRE_SAFETY_NETWORK && !c->is_far)) {
         return rc;
     }
-    g_hash_table_iter_init(&iter, run->written);
-    while (rc == 0 && g_hash_table_iter_next(&iter, &handle, NULL)) {
-        g_autoptr(VjFile) file = NULL;
-
-        rc = vj_file_open(vj_volume_files(c->volume), vj_fs_handle_ino(handle), &file);
-        rc = rc == 0 ? vj_file_commit(file) : rc;
-    }
-    if (rc == 0 && (run->changes_meta || g_hash_table_size(run->written) > 0)) {
-        rc = vj_meta_flush(c->meta);
-    }
-    return rc;
+    rc = commit_written(run, &any);
+    return rc == 0 && (run->changes_meta || any) ? vj_meta_flush(c->meta) : rc;
 }
 
 /* Replies wait for whoever is slow to take them, and their bytes alone are counted: what
@@ -296,8 +308,6 @@ int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only
         leave_room(&run);
         return -ENOMEM;
     }
-    run.handles = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-    run.written = g_hash_table_new(NULL, NULL);
     rc = carry_out(&run, reply);
     count(c, whole, run.results, run.out_len, rc);
     run_clear(&run);

@@ -6,6 +6,7 @@
  *   fields.c         requests and replies as bytes
  *   batch.c          a batch: its operations in order, and how safe they are
  *   objects.c        operations on contents
+ *   open.c           objects that are open
  *   transaction.c    operations that are one transaction of the metadata
  *   items.c, keys.c  of these: on names of objects and attributes; on keys
  *   iterate.c        names in order
@@ -27,6 +28,8 @@ typedef enum VjClientKind {
 
 /* Namespaces whose directories are remembered. */
 #define VJ_CLIENT_SPACES_KEPT 4096u
+/* Objects that stay open though no batch uses them. */
+#define VJ_CLIENT_OPEN_KEPT 64u
 
 struct VjClients {
     /* never change: */
@@ -41,6 +44,8 @@ struct VjClients {
     uint64_t roots[VJ_CLIENT_KINDS];     /* inodes; 0: not known */
     GHashTable *spaces[VJ_CLIENT_KINDS]; /* name → inode, as uint64_t */
     uint64_t forgotten;                  /* how often all of these were forgotten */
+    GHashTable *open;                    /* inode → VjClientOpen */
+    GQueue unused;                       /* of these, by their links; the oldest first */
     gint is_shut_out;                    /* atomic */
     VjMutex stats_lock;                  /* VJ_RANK_CLIENTS_STATS */
     VjClientsStats stats;                /* guarded by stats_lock */
@@ -72,6 +77,8 @@ typedef struct VjClientResult {
     uint64_t value;
 } VjClientResult;
 
+typedef struct VjClientOpen VjClientOpen;
+
 /* One batch that is being carried out. */
 typedef struct VjClientRun {
     VjClients *clients;
@@ -85,9 +92,10 @@ typedef struct VjClientRun {
     uint8_t *out;
     size_t out_len;
     VjBuf *out_buf;
-    guint *busy;         /* of the area, with the bit of its slot; NULL: it is in none */
-    GHashTable *handles; /* inode → VjHandle: objects of this batch that are open */
-    GHashTable *written; /* a subset: handles alone */
+    guint *busy; /* of the area, with the bit of its slot; NULL: it is in none */
+    /* Objects that this batch uses; NULL: none so far. */
+    GHashTable *open;    /* inode → VjClientOpen */
+    GHashTable *written; /* a subset: VjClientOpen */
     bool changes_meta;   /* a name, an attribute or a key */
     /* Operations before that one are transactions of their own. */
     uint32_t singly_until;
@@ -98,6 +106,30 @@ static inline bool vj_client_is_key(uint8_t kind)
 {
     return kind >= VARJFS_WIRE_KEY_PUT;
 }
+
+/* ---- open.c ------------------------------------------------------------------------ */
+
+/* An object that is open. */
+struct VjClientOpen {
+    /* never change: */
+    uint64_t ino;
+    VjHandle *handle;
+    bool is_writable;
+    /* guarded by the lock of VjClients: */
+    bool is_forgotten; /* not in the table: closed by its last user */
+    unsigned users;
+    GList link; /* in the queue of those that nobody uses */
+};
+
+/* Opens @ino, or uses what is open, until vj_client_close.  -ENOENT, -EPERM and what else
+ * a file's open returns. */
+int vj_client_open(VjClients *c, uint64_t ino, bool to_write,
+                   VjClientOpen **out) G_GNUC_WARN_UNUSED_RESULT;
+void vj_client_close(VjClients *c, VjClientOpen *o);
+/* After the commit that took its name away: it does not stay open. */
+void vj_client_forget(VjClients *c, uint64_t ino);
+/* All of them: what no batch uses is closed now. */
+void vj_client_forget_all(VjClients *c);
 
 /* ---- objects.c --------------------------------------------------------------------- */
 

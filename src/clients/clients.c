@@ -45,6 +45,8 @@ bool vj_clients_open(const VjClientsOpen *how, VjClients **out, GError **error)
     for (unsigned i = 0; i < VJ_CLIENT_KINDS; i++) {
         c->spaces[i] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     }
+    c->open = g_hash_table_new(g_int64_hash, g_int64_equal);
+    g_queue_init(&c->unused);
     *out = c;
     return true;
 }
@@ -56,6 +58,9 @@ int vj_clients_close(VjClients *c)
     if (c == NULL) {
         return 0;
     }
+    vj_client_forget_all(c);
+    g_assert(g_hash_table_size(c->open) == 0); /* no batch is under way */
+    g_hash_table_unref(c->open);
     vj_fs_free(c->fs);
     rc = vj_volume_close(c->volume);
     for (unsigned i = 0; i < VJ_CLIENT_KINDS; i++) {

@@ -112,6 +112,7 @@ static int run(VjClients *c, Empty *e)
     rc = rc == 0 ? vj_meta_run(c->meta, VJ_RUN_RELEASE, body, e) : rc;
     if (rc == 0) {
         rc = vj_fs_after_commit(e->after);
+        vj_client_forget_all(c);
     }
     if (rc == 0 && e->what == VARJFS_WIRE_EMPTY_GONE) {
         vj_client_forget_spaces(c);

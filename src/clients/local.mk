@@ -15,4 +15,5 @@ src_clients_libvj_clients_la_SOURCES = \
 	src/clients/iterate.c \
 	src/clients/keys.c \
 	src/clients/objects.c \
+	src/clients/open.c \
 	src/clients/transaction.c

@@ -6,7 +6,9 @@
  */
 #include "clients/clients-private.h"
 
-#include <fcntl.h>
+#include "fs/records.h"
+
+#include <dirent.h>
 
 /* How often a namespace may be deleted while an object is made in it. */
 #define MAKE_TRIES 16u
@@ -26,53 +28,62 @@ static int find_place(VjClientRun *run, const VjClientOp *op, bool make, Place *
                                     &out->dir);
 }
 
+typedef struct Find {
+    const Place *place;
+    VjDentry found; /* out */
+} Find;
+
+static int find_body(VjTxn *txn, void *opaque)
+{
+    Find *f = opaque;
+
+    return vj_name_get(txn, f->place->dir, f->place->name, &f->found);
+}
+
 static int find(VjClientRun *run, const VjClientOp *op, Place *place, uint64_t *ino)
 {
-    VjClients *c = run->clients;
-    VjAttr attr;
+    Find f = {.place = place};
     int rc = find_place(run, op, false, place);
 
-    if (rc == 0) {
-        rc = vj_fs_lookup(c->fs, &c->who, place->dir, place->name, &attr);
-    }
-    if (rc == 0 && !S_ISREG(attr.st.st_mode)) {
+    rc = rc == 0 ? vj_meta_view(run->clients->meta, find_body, &f) : rc;
+    if (rc == 0 && f.found.type != DT_REG) {
         return -EISDIR; /* a program of a mount has made something else of it */
     }
-    *ino = rc == 0 ? attr.st.st_ino : 0;
+    *ino = rc == 0 ? f.found.ino : 0;
     return rc;
 }
 
 /* The open object; it stays open until the batch ends. */
-static int open_object(VjClientRun *run, uint64_t ino, VjHandle **out)
+static int open_object(VjClientRun *run, uint64_t ino, VjClientOpen **out)
 {
-    VjClients *c = run->clients;
-    VjHandle *h = g_hash_table_lookup(run->handles, &ino);
     int rc = 0;
 
-    if (h == NULL) {
-        rc = vj_fs_open(c->fs, &c->who, ino, run->read_only ? O_RDONLY : O_RDWR, &h);
+    if (run->open == NULL) {
+        run->open = g_hash_table_new(g_int64_hash, g_int64_equal);
+        run->written = g_hash_table_new(NULL, NULL);
+    }
+    *out = g_hash_table_lookup(run->open, &ino);
+    if (*out == NULL) {
+        rc = vj_client_open(run->clients, ino, !run->read_only, out);
         if (rc == 0) {
-            uint64_t *key = g_new(uint64_t, 1);
-
-            *key = ino;
-            g_hash_table_insert(run->handles, key, h);
+            g_hash_table_insert(run->open, &(*out)->ino, *out);
         }
     }
-    *out = h;
     return rc;
 }
 
 void vj_client_forget_open(VjClientRun *run, uint64_t ino)
 {
-    VjHandle *h = g_hash_table_lookup(run->handles, &ino);
+    VjClientOpen *o = run->open != NULL ? g_hash_table_lookup(run->open, &ino) : NULL;
     VjInode inode;
 
-    if (h != NULL &&
+    vj_client_forget(run->clients, ino);
+    if (o != NULL &&
         vj_file_getattr(vj_volume_files(run->clients->volume), ino, &inode) == 0 &&
         inode.nlink == 0) {
-        g_hash_table_remove(run->written, h);
-        g_hash_table_remove(run->handles, &ino);
-        vj_fs_release(run->clients->fs, h);
+        g_hash_table_remove(run->written, o);
+        g_hash_table_remove(run->open, &ino);
+        vj_client_close(run->clients, o);
     }
 }
 
@@ -115,15 +126,15 @@ static int status(VjClientRun *run, const VjClientOp *op, uint64_t *value)
 
 static int read_some(VjClientRun *run, const VjClientOp *op, uint64_t *value)
 {
-    VjHandle *h;
+    VjClientOpen *o;
     Place place;
     uint64_t ino;
     size_t got = 0;
     int rc = find(run, op, &place, &ino);
 
-    rc = rc == 0 ? open_object(run, ino, &h) : rc;
+    rc = rc == 0 ? open_object(run, ino, &o) : rc;
     if (rc == 0 && op->most > 0 && op->offset <= VJ_FILE_SIZE_MAX) {
-        rc = vj_fs_read(h, op->offset, run->out + run->out_len, op->most, &got);
+        rc = vj_fs_read(o->handle, op->offset, run->out + run->out_len, op->most, &got);
     }
     if (rc == 0) {
         run->out_len += got;
@@ -165,13 +176,13 @@ static int write_some(VjClientRun *run, const VjClientOp *op, uint64_t *value)
 {
     VjClients *c = run->clients;
     bool append = (op->flags & VARJFS_WIRE_APPEND) != 0;
-    VjHandle *h = NULL;
+    VjClientOpen *o = NULL;
     uint64_t ino;
     int rc = op->offset <= VJ_FILE_SIZE_MAX ? find_to_write(run, op, &ino) : -EFBIG;
 
-    rc = rc == 0 ? open_object(run, ino, &h) : rc;
+    rc = rc == 0 ? open_object(run, ino, &o) : rc;
     if (rc == 0 && op->kind == VARJFS_WIRE_OBJECT_WRITE && op->brings.len > 0) {
-        rc = vj_fs_write(h, op->offset, op->brings.data, op->brings.len,
+        rc = vj_fs_write(o->handle, op->offset, op->brings.data, op->brings.len,
                          append ? VJ_WRITE_APPEND : 0, value);
     } else if (rc == 0 && op->kind == VARJFS_WIRE_OBJECT_RWRITE) {
         VjEdit edit = {.offset = op->offset,
@@ -181,11 +192,11 @@ static int write_some(VjClientRun *run, const VjClientOp *op, uint64_t *value)
                        .append = append};
         VjEdited edited = {0};
 
-        rc = vj_fs_replace(&c->who, h, &edit, &edited);
+        rc = vj_fs_replace(&c->who, o->handle, &edit, &edited);
         *value = edited.at;
     }
     if (rc == 0) {
-        g_hash_table_add(run->written, h);
+        g_hash_table_add(run->written, o);
     }
     return rc;
 }
@@ -194,16 +205,16 @@ static int resize(VjClientRun *run, const VjClientOp *op)
 {
     VjClients *c = run->clients;
     VjSetattr set = {.what = VJ_SET_SIZE, .size = op->offset};
-    VjHandle *h = NULL;
+    VjClientOpen *o = NULL;
     Place place;
     VjAttr attr;
     uint64_t ino;
     int rc = op->offset <= VJ_FILE_SIZE_MAX ? find(run, op, &place, &ino) : -EFBIG;
 
-    rc = rc == 0 ? open_object(run, ino, &h) : rc;
-    rc = rc == 0 ? vj_fs_setattr(c->fs, &c->who, ino, h, &set, &attr) : rc;
+    rc = rc == 0 ? open_object(run, ino, &o) : rc;
+    rc = rc == 0 ? vj_fs_setattr(c->fs, &c->who, ino, o->handle, &set, &attr) : rc;
     if (rc == 0) {
-        g_hash_table_add(run->written, h);
+        g_hash_table_add(run->written, o);
     }
     return rc;
 }

@@ -256,15 +256,12 @@ static void clear(VjClientTxn *t)
 static void forget_deleted(VjClientTxn *t)
 {
     VjClientRun *run = t->run;
-    VjClientBatch at = run->batch;
 
-    for (uint32_t i = 0; i < t->done && g_hash_table_size(run->handles) > 0; i++) {
-        VjClientOp op;
-        int rc = vj_client_op_decode(&at, &op);
+    for (uint32_t i = 0; i < t->done; i++) {
+        const VjClientStep *step = &t->steps[i];
 
-        g_assert(rc == 0);
-        if (op.kind == VARJFS_WIRE_OBJECT_DELETE && run->results[run->at + i].rc == 0) {
-            vj_client_forget_open(run, t->steps[i].ino);
+        if (!step->is_creation && step->ino != 0 && run->results[run->at + i].rc == 0) {
+            vj_client_forget_open(run, step->ino);
         }
     }
 }

@@ -19,8 +19,10 @@
 #define VJ_FILE_SIZE_MAX (((uint64_t)1 << 62) - 1)
 /* One replace that is a single visible and crash-atomic step, bytes. */
 #define VJ_FILE_EDIT_MAX ((size_t)8 << 20)
-/* Contents up to this length live in VJ_SPACE_INLINE, bytes. */
-#define VJ_FILE_INLINE_MAX 4080u
+/* Contents up to this length live in VJ_SPACE_INLINE, bytes: a page of memory, and what
+ * programs like to write at once.  Records of more than VJ_META_VALUE_CHEAP take a second
+ * page of the engine as it is, and two pages would have room for 8144 bytes. */
+#define VJ_FILE_INLINE_MAX 4096u
 /* A write transaction drops at most so many map entries; the rest is an orphan's. */
 #define VJ_FILE_DROP_BATCH 1000u
 

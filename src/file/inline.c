@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 
 #define OVERHEAD (sizeof(VjInlineHead) + VJ_INLINE_CHECKSUM_BYTES)
-G_STATIC_ASSERT(sizeof(((VjInlineRecord *)0)->bytes) == OVERHEAD + VJ_SYMLINK_MAX);
+G_STATIC_ASSERT(sizeof(((VjInlineRecord *)0)->bytes) == OVERHEAD + VJ_FILE_INLINE_MAX);
+G_STATIC_ASSERT(VJ_SYMLINK_MAX <= VJ_FILE_INLINE_MAX);
 
 static int decode(const VjInode *inode, VjSlice value, VjInlineHead *head, void *dst)
 {
@@ -67,7 +68,7 @@ void vj_inline_make(uint64_t ino, const VjTransform *want, const void *src, size
                     VjInlineRecord *out)
 {
     const VjRecordPlace place = {.kind = VJ_RECORD_INLINE, .ino = ino};
-    uint8_t encoded[VJ_SYMLINK_MAX];
+    uint8_t encoded[VJ_FILE_INLINE_MAX];
     VjWriter w = vj_writer(out->bytes, sizeof out->bytes);
     VjInlineHead head = {
         .magic = GUINT32_TO_LE(VJ_INLINE_MAGIC),
@@ -76,7 +77,7 @@ void vj_inline_make(uint64_t ino, const VjTransform *want, const void *src, size
     };
     VjRecordCodec how;
 
-    g_assert(len > 0 && len <= VJ_SYMLINK_MAX);
+    g_assert(len > 0 && len <= VJ_FILE_INLINE_MAX);
     how = vj_record_encode(want, &place, src, len, encoded, &len);
     head.codec = how.codec;
     head.param = how.param;

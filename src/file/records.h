@@ -37,7 +37,7 @@ int vj_inline_get(VjTxn *txn, const VjInode *inode, void *dst, size_t cap,
 typedef struct VjInlineRecord {
     uint64_t stored_bytes;
     size_t len;
-    uint8_t bytes[24 + VJ_SYMLINK_MAX + 8];
+    uint8_t bytes[24 + VJ_FILE_INLINE_MAX + 8];
 } VjInlineRecord;
 void vj_inline_make(uint64_t ino, const VjTransform *want, const void *src, size_t len,
                     VjInlineRecord *out);

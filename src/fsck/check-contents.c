@@ -51,7 +51,7 @@ typedef struct Inline {
 static int inline_body(VjTxn *txn, void *opaque)
 {
     Inline *i = opaque;
-    uint8_t bytes[VJ_SYMLINK_MAX];
+    uint8_t bytes[VJ_FILE_INLINE_MAX];
 
     return vj_inline_get(txn, i->inode, bytes, sizeof bytes, &i->stored_bytes);
 }

@@ -118,7 +118,7 @@ static int look_at_inline_body(VjTxn *txn, void *opaque)
 {
     InlineLook *l = opaque;
     const VjInode *inode = l->inode;
-    uint8_t bytes[VJ_SYMLINK_MAX], key[8];
+    uint8_t bytes[VJ_FILE_INLINE_MAX], key[8];
     VjInlineHead head;
     VjSlice value;
     int rc = vj_txn_get(txn, VJ_SPACE_INLINE, vj_ino_key(inode->ino, key), &value);
@@ -138,7 +138,7 @@ static int look_at_inline_body(VjTxn *txn, void *opaque)
         return 0;
     }
     l->size = GUINT16_FROM_LE(head.plain_bytes);
-    if (l->size > 0 && l->size <= VJ_SYMLINK_MAX && l->size != inode->size) {
+    if (l->size > 0 && l->size <= VJ_FILE_INLINE_MAX && l->size != inode->size) {
         l->state = INLINE_SIZE;
         return 0;
     }
@@ -194,7 +194,7 @@ static bool is_known_type(mode_t mode)
 static int evict_body(VjTxn *txn, void *opaque)
 {
     VjInode *inode = opaque, file = vj_repair_nameless(0);
-    uint8_t bytes[VJ_SYMLINK_MAX];
+    uint8_t bytes[VJ_FILE_INLINE_MAX];
     VjInlineRecord record;
     int rc = vj_inline_get(txn, inode, bytes, sizeof bytes, NULL);
     bool is_lost = rc == -EBADMSG; /* nothing of it can be read */
@@ -564,7 +564,7 @@ static int content_inline(VjTxn *txn, uint64_t ino, VjInode *inode, bool *found)
         value.len > sizeof head + VJ_INLINE_CHECKSUM_BYTES) {
         memcpy(&head, value.data, sizeof head);
         inode->size = GUINT16_FROM_LE(head.plain_bytes);
-        *found = inode->size > 0 && inode->size <= VJ_SYMLINK_MAX &&
+        *found = inode->size > 0 && inode->size <= VJ_FILE_INLINE_MAX &&
                  GUINT64_FROM_LE(head.ino) == ino;
     }
     inode->content = *found ? VJ_CONTENT_INLINE : VJ_CONTENT_EMPTY;

@@ -8,7 +8,9 @@
  * its overlay lives, so a pointer to one stays good and a walk may be resumed from it.
  *
  * Ordered by skip lists, one per space: an entry moves from a private overlay into a
- * generation without a copy, and both neighbours of any key are one search away.
+ * generation without a copy, and both neighbours of any key are one search away.  A
+ * generation with many entries has an index besides, chains by a hash: to find one key in
+ * it costs as much however long the lists are.
  *
  * Threads: one at a time, or several that only read.  Locks: none; session-private.h says
  * what guards which overlay.
@@ -41,6 +43,7 @@ struct VjOverlayEntry {
     VjVersion *newest;             /* never NULL */
     VjOverlayEntry *back;          /* the entry before this one; NULL: none */
     VjOverlayEntry *next_unlogged; /* while it is in the overlay's list of those */
+    VjOverlayEntry *next_alike;    /* in its chain of the index */
     uint16_t key_bytes;
     uint8_t levels;
     uint8_t space;
@@ -52,7 +55,8 @@ struct VjOverlayEntry {
 typedef struct VjOverlayList {
     VjOverlayEntry *head[VJ_OVERLAY_LEVELS];
     VjOverlayEntry *last;
-    uint32_t levels; /* in use */
+    VjOverlayEntry *last_of[VJ_OVERLAY_LEVELS]; /* on each level; NULL: it is empty */
+    uint32_t levels;                            /* in use */
 } VjOverlayList;
 
 typedef struct VjOverlay {
@@ -61,6 +65,8 @@ typedef struct VjOverlay {
     uint64_t bytes;                /* of memory, versions kept for snapshots included */
     uint64_t entry_count;
     uint64_t coin; /* state of the generator that draws levels */
+    /* The index; NULL: it has none, and the lists are searched. */
+    VjOverlayEntry **chains;
     /* What was merged since vj_overlay_take_unlogged, latest first; not in private
      * overlays. */
     VjOverlayEntry *unlogged;

@@ -3,8 +3,9 @@
  * overlay.c - an ordered map in memory, with versions for snapshots
  *
  * Invariants: each list is sorted by key without duplicates on every level; back mirrors
- * forward[0]; chains fall strictly by seq; bytes, tally and the figures of what is
- * unlogged are what a walk would count.
+ * forward[0], last_of the ends of all levels; versions fall strictly by seq; where there
+ * is an index, it has each entry once; bytes, tally and the figures of what is unlogged
+ * are what a walk would count.
  */
 #include "meta/overlay-private.h"
 
@@ -17,6 +18,10 @@
 #define NODE_MAX 2038u
 #define PAGE_BYTES 4096u
 #define PAGE_HEADER 16u
+/* From so many entries on there is an index, and its chains: with the most entries that a
+ * generation has by default they are a few long. */
+#define INDEX_ENTRIES 512u
+#define INDEX_CHAINS (1u << 16)
 
 /* ---- Snapshots ------------------------------------------------------------------- */
 
@@ -100,6 +105,7 @@ static VjOverlayEntry *entry_new(VjSpace space, uint32_t levels, VjSlice key)
     e->newest = NULL;
     e->back = NULL;
     e->next_unlogged = NULL;
+    e->next_alike = NULL;
     e->space = (uint8_t)space;
     e->unlogged = false;
     e->key_bytes = (uint16_t)key.len;
@@ -251,11 +257,28 @@ typedef struct Place {
     VjOverlayEntry *const *path[VJ_OVERLAY_LEVELS];
 } Place;
 
+/* The place behind all that is there. */
+static Place list_end(const VjOverlayList *l)
+{
+    Place p = {.before = l->last};
+
+    for (uint32_t level = 0; level < VJ_OVERLAY_LEVELS; level++) {
+        VjOverlayEntry *last = l->last_of[level];
+
+        p.path[level] = last != NULL ? &last->forward[level] : &l->head[level];
+    }
+    return p;
+}
+
 static Place list_place(const VjOverlayList *l, VjSlice key)
 {
     Place p;
     VjOverlayEntry *next;
 
+    /* Numbers of inodes and objects rise. */
+    if (l->last == NULL || compare(l->last, key, head_of(key)) < 0) {
+        return list_end(l);
+    }
     for (uint32_t level = l->levels; level < VJ_OVERLAY_LEVELS; level++) {
         p.path[level] = &l->head[level];
     }
@@ -276,12 +299,54 @@ static void list_insert(VjOverlayList *l, const Place *p, VjOverlayEntry *e)
 
         e->forward[level] = *link;
         *link = e;
+        if (e->forward[level] == NULL) {
+            l->last_of[level] = e;
+        }
     }
     e->back = p->before;
     if (e->forward[0] != NULL) {
         e->forward[0]->back = e;
     } else {
         l->last = e;
+    }
+}
+
+/* ---- The index ------------------------------------------------------------------- */
+
+static VjOverlayEntry **chain_of(const VjOverlay *o, VjSpace space, VjSlice key)
+{
+    uint64_t hash = vj_checksum64(key.data, key.len) + space;
+
+    return &o->chains[hash % INDEX_CHAINS];
+}
+
+static VjOverlayEntry *index_find(const VjOverlay *o, VjSpace space, VjSlice key)
+{
+    VjKeyHead head = head_of(key);
+    VjOverlayEntry *e = *chain_of(o, space, key);
+
+    while (e != NULL && (e->space != space || compare(e, key, head) != 0)) {
+        e = e->next_alike;
+    }
+    return e;
+}
+
+static void index_add(VjOverlay *o, VjOverlayEntry *e)
+{
+    VjOverlayEntry **chain = chain_of(o, e->space, vj_entry_key(e));
+
+    e->next_alike = *chain;
+    *chain = e;
+}
+
+/* Without the memory for it the next merge tries again. */
+static void index_make(VjOverlay *o)
+{
+    o->chains = g_try_new0(VjOverlayEntry *, INDEX_CHAINS);
+    for (size_t i = 0; o->chains != NULL && i < VJ_SPACE_COUNT; i++) {
+        for (VjOverlayEntry *e = o->lists[i].head[0]; e != NULL; e = e->forward[0]) {
+            index_add(o, e);
+        }
     }
 }
 
@@ -298,6 +363,7 @@ static void forget_entries(VjOverlay *o)
             memset(&o->tally[i], 0, sizeof o->tally[i]);
         }
     }
+    g_clear_pointer(&o->chains, g_free);
     o->bytes = 0;
     o->entry_count = 0;
     o->unlogged = NULL;
@@ -308,6 +374,7 @@ void vj_overlay_init(VjOverlay *o)
 {
     memset(o->lists, 0, sizeof o->lists);
     memset(o->tally, 0, sizeof o->tally);
+    o->chains = NULL;
     forget_entries(o);
     o->coin = UINT64_C(0x9e3779b97f4a7c15);
 }
@@ -333,8 +400,12 @@ void vj_overlay_clear(VjOverlay *o)
 
 VjOverlayEntry *vj_overlay_find(const VjOverlay *o, VjSpace space, VjSlice key)
 {
-    VjOverlayEntry *e = list_before(&o->lists[space], key, true, NULL);
+    VjOverlayEntry *e;
 
+    if (o->chains != NULL) {
+        return index_find(o, space, key);
+    }
+    e = list_before(&o->lists[space], key, true, NULL);
     return e != NULL && vj_slice_compare(vj_entry_key(e), key) == 0 ? e : NULL;
 }
 
@@ -441,11 +512,20 @@ void vj_overlay_take_unlogged(VjOverlay *o, VjUnlogged *out)
 static void merge_entry(VjOverlay *dst, VjOverlayList *l, VjOverlayEntry *e,
                         const VjSnapshots *live)
 {
-    Place place = list_place(l, vj_entry_key(e));
-    VjOverlayEntry *there = place.entry;
+    VjSlice key = vj_entry_key(e);
+    VjOverlayEntry *there =
+        dst->chains != NULL ? index_find(dst, e->space, key) : NULL;
+    Place place;
 
     if (there == NULL) {
+        place = list_place(l, key);
+        there = place.entry;
+    }
+    if (there == NULL) {
         list_insert(l, &place, e);
+        if (dst->chains != NULL) {
+            index_add(dst, e);
+        }
         account_entry(dst, e, 1);
         account_version(dst, e->newest, 1);
         count_newest(dst, e, 1);
@@ -476,6 +556,9 @@ void vj_overlay_merge(VjOverlay *dst, VjOverlay *src, uint64_t seq,
             merge_entry(dst, &dst->lists[space], e, live);
             e = next;
         }
+    }
+    if (dst->chains == NULL && dst->entry_count >= INDEX_ENTRIES) {
+        index_make(dst);
     }
     forget_entries(src);
 }

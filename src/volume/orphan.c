@@ -5,7 +5,7 @@
  * An orphan record is written in the transaction that takes the last name away, or that
  * cuts a subtree off a map.  One thread drops what they name, VJ_FILE_DROP_BATCH entries
  * a transaction: each transaction leaves a smaller orphan, so a crash at any point loses
- * nothing and the next mount goes on.
+ * nothing and the next mount goes on.  Small ones go several in one transaction.
  *
  * A record names the session that is to drop the orphan.  The orphans of a session that
  * has ended are dropped by any other: a session that opens the volume takes those of all
@@ -28,6 +28,8 @@
 #define RETRY_MAX_US ((int64_t)300 * 1000 * 1000)
 /* Attributes and records of an inode that go in one transaction. */
 #define XATTR_BATCH 1000u
+/* Orphans that go in one transaction. */
+#define TOGETHER_MAX 64u
 
 typedef struct Orphan {
     uint64_t ino;
@@ -56,25 +58,28 @@ typedef struct Drop {
     /* out: */
     uint32_t left_node; /* the root of what is left of a tree */
     uint32_t fragments; /* that were dropped */
+    uint32_t entries;   /* of maps and attributes that were */
     bool more;          /* another transaction is needed */
 } Drop;
 
-static int drop_entries(VjTxn *txn, uint64_t ino, VjMapRoot *root, uint32_t *fragments)
+static int drop_entries(VjTxn *txn, uint64_t ino, VjMapRoot *root, Drop *d)
 {
     g_autoptr(GArray) removed = g_array_new(FALSE, FALSE, sizeof(VjEntry));
     int r = vj_map_drop(txn, ino, root, VJ_FILE_DROP_BATCH, removed);
+
+    d->entries += removed->len;
 
     for (guint i = 0; r == 0 && i < removed->len; i++) {
         const VjEntry *e = &g_array_index(removed, VjEntry, i);
 
         r = vj_entry_drop(txn, ino, e);
-        *fragments += e->kind == VJ_ENTRY_FRAGMENT;
+        d->fragments += e->kind == VJ_ENTRY_FRAGMENT;
     }
     return r;
 }
 
 /* Up to XATTR_BATCH attributes; *more when there are others left. */
-static int drop_xattrs(VjTxn *txn, uint64_t ino, bool *more)
+static int drop_xattrs(VjTxn *txn, uint64_t ino, Drop *d, bool *more)
 {
     uint8_t prefix[8];
     VjScan scan;
@@ -92,6 +97,7 @@ static int drop_xattrs(VjTxn *txn, uint64_t ino, bool *more)
         if (r < 0) {
             return r;
         }
+        d->entries++;
     }
     return scan.error;
 }
@@ -109,14 +115,14 @@ static int drop_inode(VjTxn *txn, Drop *d)
         return vj_orphan_del(txn, d->orphan.ino);
     }
     if (inode.content == VJ_CONTENT_MAP) {
-        r = drop_entries(txn, d->orphan.ino, &inode.root, &d->fragments);
+        r = drop_entries(txn, d->orphan.ino, &inode.root, d);
     } else if (inode.content == VJ_CONTENT_INLINE) {
         r = vj_inline_del(txn, d->orphan.ino);
     }
     if (r < 0) {
         return r;
     }
-    r = drop_xattrs(txn, d->orphan.ino, &more);
+    r = drop_xattrs(txn, d->orphan.ino, d, &more);
     if (r < 0) {
         return r;
     }
@@ -147,7 +153,7 @@ static int drop_tree(VjTxn *txn, Drop *d)
     if (r < 0) {
         return r;
     }
-    r = drop_entries(txn, orphan.ino, &orphan.root, &d->fragments);
+    r = drop_entries(txn, orphan.ino, &orphan.root, d);
     if (r < 0) {
         return r;
     }
@@ -189,7 +195,7 @@ static int drop_body(VjTxn *txn, void *opaque)
 
     d->more = false;
     d->left_node = 0;
-    d->fragments = 0;
+    d->fragments = d->entries = 0;
     if (r == -ENOENT) {
         return 0; /* done before, or it has a name again */
     }
@@ -202,29 +208,84 @@ static int drop_body(VjTxn *txn, void *opaque)
     return d->orphan.node == 0 ? drop_inode(txn, d) : drop_tree(txn, d);
 }
 
-static int drop(VjVolume *v, const Orphan *orphan)
+/* What is changed in it and not written back goes. */
+static void discard(VjVolume *v, const Orphan *orphan)
 {
-    Drop d = {.orphan = *orphan, .more = true};
-
     if (orphan->node == 0) {
         vj_file_discard_ino(v->files, orphan->ino);
     }
-    while (d.more) {
-        int r = vj_meta_run(v->meta, VJ_RUN_RELEASE, drop_body, &d);
+}
+
+/* After the commit. */
+static void dropped(VjVolume *v, Drop *d)
+{
+    if (d->fragments > 0) {
+        vj_file_fragments_dropped(v->files, d->orphan.ino, d->fragments);
+    }
+    d->orphan.node = d->left_node;
+}
+
+/* @d: what is left of an orphan, or all of it. */
+static int drop(VjVolume *v, Drop *d)
+{
+    while (d->more) {
+        int r = vj_meta_run(v->meta, VJ_RUN_RELEASE, drop_body, d);
 
         if (r < 0) {
             vj_log_error("inode %" G_GUINT64_FORMAT
                          ": what it held cannot be dropped now: %s",
-                         orphan->ino, g_strerror(-r));
+                         d->orphan.ino, g_strerror(-r));
             return r;
         }
-        if (d.fragments > 0) {
-            vj_file_fragments_dropped(v->files, orphan->ino, d.fragments);
-        }
-        d.orphan.node = d.left_node;
+        dropped(v, d);
         vj_objects_kick(v->objects);
     }
     return 0;
+}
+
+/* Orphans of one transaction. */
+typedef struct Together {
+    Drop drops[TOGETHER_MAX];
+    unsigned count;
+    unsigned done; /* out: the others are more than one transaction has */
+} Together;
+
+static int together_body(VjTxn *txn, void *opaque)
+{
+    Together *t = opaque;
+    uint32_t entries = 0;
+
+    for (t->done = 0; t->done < t->count && entries < VJ_FILE_DROP_BATCH; t->done++) {
+        int r = drop_body(txn, &t->drops[t->done]);
+
+        if (r < 0) {
+            return r;
+        }
+        entries += t->drops[t->done].entries;
+    }
+    return 0;
+}
+
+/* Where one of them cannot be dropped each is tried by itself. */
+static void drop_together(VjVolume *v, Together *t)
+{
+    for (unsigned i = 0; i < t->count; i++) {
+        t->drops[i].more = true;
+        discard(v, &t->drops[i].orphan);
+    }
+    if (t->count == 1 || vj_meta_run(v->meta, VJ_RUN_RELEASE, together_body, t) < 0) {
+        for (unsigned i = 0; i < t->count; i++) {
+            t->drops[i].more = true;
+        }
+        return;
+    }
+    for (unsigned i = 0; i < t->done; i++) {
+        dropped(v, &t->drops[i]);
+    }
+    for (unsigned i = t->done; i < t->count; i++) {
+        t->drops[i].more = true;
+    }
+    vj_objects_kick(v->objects);
 }
 
 /* It failed, and may succeed another time.  What is damaged is left to the check, and a
@@ -262,6 +323,17 @@ static bool next_locked(VjOrphanPurge *d, Orphan *out) VJ_REQUIRES(d->lock)
     *out = g_array_index(d->earlier, Orphan, d->earlier->len - 1);
     g_array_set_size(d->earlier, d->earlier->len - 1);
     return true;
+}
+
+static bool next_few_locked(VjOrphanPurge *d, Together *out) VJ_REQUIRES(d->lock)
+{
+    Orphan o;
+
+    out->count = 0;
+    while (out->count < TOGETHER_MAX && next_locked(d, &o)) {
+        out->drops[out->count++] = (Drop){.orphan = o};
+    }
+    return out->count > 0;
 }
 
 static bool is_hurried(VjOrphanPurge *d) VJ_REQUIRES(d->lock)
@@ -304,23 +376,32 @@ static void failed_locked(VjOrphanPurge *d, const Orphan *o) VJ_REQUIRES(d->lock
 static gpointer purge_main(gpointer opaque)
 {
     VjOrphanPurge *d = opaque;
+    g_autofree Together *t = g_new(Together, 1);
 
     vj_mutex_lock(&d->lock);
     while (!d->stop) {
-        Orphan o;
-        int r;
-
-        if (!next_locked(d, &o)) {
+        if (!next_few_locked(d, t)) {
             wait_locked(d);
             continue;
         }
         d->busy = true;
         vj_cond_broadcast(&d->idle);
         vj_mutex_unlock(&d->lock);
-        r = drop(d->v, &o);
+        drop_together(d->v, t);
         vj_mutex_lock(&d->lock);
-        if (is_worth_a_try(r)) {
-            failed_locked(d, &o);
+        for (unsigned i = 0; i < t->count && !d->stop; i++) {
+            Drop *left = &t->drops[i];
+            int r;
+
+            if (!left->more) {
+                continue;
+            }
+            vj_mutex_unlock(&d->lock);
+            r = drop(d->v, left);
+            vj_mutex_lock(&d->lock);
+            if (is_worth_a_try(r)) {
+                failed_locked(d, &left->orphan);
+            }
         }
     }
     d->busy = false;
@@ -470,7 +551,11 @@ int vj_orphan_purge_session(VjOrphanPurge *d, uint64_t session)
 
     while (next_batch(d->v, &b, &r)) {
         for (guint i = 0; i < orphans->len; i++) {
-            int one = drop(d->v, &g_array_index(orphans, Orphan, i));
+            Drop whole = {.orphan = g_array_index(orphans, Orphan, i), .more = true};
+            int one;
+
+            discard(d->v, &whole.orphan);
+            one = drop(d->v, &whole);
 
             first = first == 0 ? one : first;
         }

@@ -14,14 +14,14 @@ bench()
     varjfs-bench "$@" "$v" 2>&1
 }
 is "a line for each kind" "$(bench -c 20 -b 5 | sed 's/ .*//' | tr '\n' ' ')" \
-    "object-create object-write object-status object-read object-delete key-put key-get key-delete "
+    "object-create object-write-each object-status object-read-each object-delete object-write object-read key-put key-get key-delete "
 bench -c 20 -b 5 -n 16K -p 3 -t 2 --json >"$T/json"
 is "with processes, as JSON" "$(python3 - "$T/json" <<'EOP'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 print(len(rows), {row["operations"] for row in rows}, rows[1]["bytes"], rows[0]["processes"] * rows[0]["threads"])
 EOP
-)" "8 {120} 16384 6"
+)" "10 {120} 16384 6"
 is "nothing is left behind" "$(varjfsctl objects list "$v" varjfs-bench)$(varjfsctl kv list "$v" varjfs-bench)" ""
 check "single semantics" bench -c 20 --semantics consistency=eventual,ordering=relaxed,safety=network
 check "atomic batches of keys" bench -c 20 -b 10 -S atomicity=batch -o key-put,key-delete

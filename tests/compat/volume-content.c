@@ -9,8 +9,8 @@
 const FileContent volume_files[] = {
     {.path = "empty"},
     {.path = "inline", .parts = {{PART_RANDOM, 1, 10, 0}}},
-    {.path = "inline-most", .parts = {{PART_RANDOM, 2, 4080, 0}}},
-    {.path = "object-least", .parts = {{PART_RANDOM, 3, 4081, 0}}},
+    {.path = "inline-most", .parts = {{PART_RANDOM, 2, 4096, 0}}},
+    {.path = "object-least", .parts = {{PART_RANDOM, 3, 4097, 0}}},
     {.path = "random", .parts = {{PART_RANDOM, 4, 14000, 0}}},
     {.path = "again", .parts = {{PART_RANDOM, 4, 14000, 0}}},
     {.path = "inserted",

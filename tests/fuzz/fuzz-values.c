@@ -50,7 +50,7 @@ static int put_body(VjTxn *txn, void *opaque)
 static void try_inline(VjTxn *txn, const Input *in)
 {
     VjInode inode = {.ino = in->ino, .size = in->size, .content = VJ_CONTENT_INLINE};
-    size_t cap = MIN(in->size, VJ_SYMLINK_MAX);
+    size_t cap = MIN(in->size, VJ_FILE_INLINE_MAX);
     g_autofree uint8_t *dst = g_malloc(cap + 1);
     uint64_t stored = 0;
     int r = vj_inline_get(txn, &inode, dst, cap, &stored);
@@ -190,7 +190,7 @@ static void try_value(const Input *in)
         try_scrub(m, in);
     } else if (in->kind == 3) {
         try_volume(m);
-    } else if (in->kind == 0 && in->value.len > 0 && in->value.len <= VJ_SYMLINK_MAX) {
+    } else if (in->kind == 0 && in->value.len > 0 && in->value.len <= VJ_FILE_INLINE_MAX) {
         encode_again(m, in, in->value.data, in->value.len);
     }
     r = vj_meta_close(m);

@@ -79,7 +79,7 @@ def contents(rng):
         "runs": b"".join(bytes([n % 251]) * (n % 700) for n in range(900)),
         "one block and a bit": words(rng, 65537),
         "one byte": b"x",
-        "small": words(rng, 4080),
+        "small": words(rng, 4096),
         "nearly small": words(rng, 4081),
     }
 
@@ -265,7 +265,7 @@ def truncated_and_sparse(d):
         choose(d, codec)
         data = bytearray(words(rng, 300000))
         write_file(path, data)
-        for size in (250001, 65536, 65537, 4081, 4080, 100, 200000, 0, 50000):
+        for size in (250001, 65536, 65537, 4097, 4096, 100, 200000, 0, 50000):
             sync(path)
             os.truncate(path, size)
             data = data[:size] + bytes(max(0, size - len(data)))

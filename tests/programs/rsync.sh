@@ -32,8 +32,8 @@ populate()
     head -c 3000000 /dev/urandom >large
     cp large deep/b/same-content
     : >nothing
-    # 4080 bytes is what is kept beside the inode.
-    for i in 1 4079 4080 4081 65535 65536 65537; do
+    # 4096 bytes is what is kept beside the inode.
+    for i in 1 4095 4096 4097 65535 65536 65537; do
         head -c $i /dev/urandom >size-$i
     done
     printf '#!/bin/sh\n' >program
@@ -42,7 +42,7 @@ populate()
     chmod 2775 setgid
     chmod 1777 sticky
     chmod 000 size-1
-    chmod 0400 size-4080
+    chmod 0400 size-4096
     chmod 0555 empty
     ln large deep/hard-1
     ln large deep/b/hard-2
@@ -152,7 +152,7 @@ if command -v rsync >/dev/null; then
     check "rsync --remove-source-files" rsync -aHAX --remove-source-files "$W/rsync-2/" "$W/rsync-3/"
     is "the sources are gone" "$(find "$W/rsync-2" ! -type d ! -type b ! -type c ! -type p | wc -l)" 0
     check "rsync --link-dest" rsync -a --link-dest="$W/cp/" "$W/cp/" "$W/linked/"
-    is "files are links" "$(stat -c %h "$W/linked/size-4080")" 2
+    is "files are links" "$(stat -c %h "$W/linked/size-4096")" 2
 else
     skip "rsync" "needs rsync"
 fi

@@ -259,6 +259,115 @@ static void test_an_object_that_has_another_name(void **state)
     copy_end(&copy);
 }
 
+/* ---- objects that stay open -------------------------------------------------------- */
+
+static uint64_t ino_of(VjClients *c, const char *name)
+{
+    VjAttr attr;
+
+    assert_int_equal(
+        vj_fs_lookup(c->fs, &c->who, ino_of_space(c, VJ_CLIENT_OBJECTS), name, &attr), 0);
+    return attr.st.st_ino;
+}
+
+static bool is_open(VjClients *c, uint64_t ino)
+{
+    return g_hash_table_contains(c->open, &ino);
+}
+
+/* Nothing of it is left: what stays open keeps its space. */
+static void assert_is_gone(VjClients *c, uint64_t ino)
+{
+    VjInode inode;
+
+    assert_false(is_open(c, ino));
+    assert_int_equal(vj_volume_purge(c->volume), 0);
+    assert_int_equal(vj_file_getattr(vj_volume_files(c->volume), ino, &inode), -ENOENT);
+}
+
+static void test_objects_stay_open(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    char name[16];
+    uint64_t first;
+
+    assert_int_equal(write_text(c, "0", "text", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    first = ino_of(c, "0");
+    assert_true(is_open(c, first));
+    for (unsigned i = 1; i < VJ_CLIENT_OPEN_KEPT; i++) {
+        g_snprintf(name, sizeof name, "%u", i);
+        assert_int_equal(write_text(c, name, "text", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    }
+    expect_content(c, "0", "text"); /* now "1" was not used for the longest time */
+    assert_int_equal(write_text(c, "more", "text", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    assert_true(is_open(c, first));
+    assert_false(is_open(c, ino_of(c, "1")));
+    assert_int_equal(g_hash_table_size(c->open), VJ_CLIENT_OPEN_KEPT);
+    assert_int_equal(g_queue_get_length(&c->unused), VJ_CLIENT_OPEN_KEPT);
+}
+
+static void test_what_is_deleted_does_not_stay_open(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    uint64_t ino;
+
+    assert_int_equal(write_text(c, "o", "text", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    ino = ino_of(c, "o");
+    assert_int_equal(run_one(c, OBJECT(DELETE, .name = "o")), VJ_WIRE_OK);
+    assert_is_gone(c, ino);
+    assert_int_equal(write_text(c, "o", "new", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    assert_int_equal(write_text(c, "by", "by", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    expect_content(c, "o", "new");
+    ino = ino_of(c, "o");
+    assert_int_equal(run_one(c, OBJECT(RENAME, .name = "by", .second = "o")), VJ_WIRE_OK);
+    assert_is_gone(c, ino);
+    expect_content(c, "o", "by");
+}
+
+/* One that is in use is closed by its last user; what opens it too late does not keep
+ * it. */
+static void test_deleted_while_in_use(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    VjClientOpen *one, *two;
+    uint64_t ino;
+
+    assert_int_equal(write_text(c, "o", "text", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    ino = ino_of(c, "o");
+    assert_int_equal(vj_client_open(c, ino, true, &one), 0);
+    assert_int_equal(run_one(c, OBJECT(DELETE, .name = "o")), VJ_WIRE_OK);
+    assert_false(is_open(c, ino));
+    assert_int_equal(vj_client_open(c, ino, true, &two), 0);
+    assert_false(is_open(c, ino));
+    vj_client_close(c, one);
+    vj_client_close(c, two);
+    assert_is_gone(c, ino);
+}
+
+static void test_open_to_read_and_then_to_write(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    VjClientOpen *one, *two, *three;
+    uint64_t ino;
+
+    assert_int_equal(write_text(c, "o", "text", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    ino = ino_of(c, "o");
+    vj_client_forget_all(c);
+    assert_int_equal(vj_client_open(c, ino, false, &one), 0);
+    assert_int_equal(vj_client_open(c, ino, true, &two), 0);
+    assert_int_equal(vj_client_open(c, ino, false, &three), 0);
+    assert_ptr_not_equal(one, two);
+    assert_ptr_equal(two, three);
+    vj_client_close(c, one);
+    vj_client_close(c, two);
+    assert_true(is_open(c, ino));
+    assert_int_equal(g_queue_get_length(&c->unused), 0);
+    vj_client_close(c, three);
+    assert_int_equal(g_queue_get_length(&c->unused), 1);
+}
+
+/* ---- replies ----------------------------------------------------------------------- */
+
 /* What was asked for and is not there takes no memory as long as the reply lives. */
 static void test_a_short_reply_has_a_short_buffer(void **state)
 {
@@ -952,6 +1061,10 @@ static const struct CMUnitTest tests[] = {
     TEST(test_an_object_that_ends_in_its_batch),
     TEST(test_an_object_that_cannot_be_deleted),
     TEST(test_an_object_that_has_another_name),
+    TEST(test_objects_stay_open),
+    TEST(test_what_is_deleted_does_not_stay_open),
+    TEST(test_deleted_while_in_use),
+    TEST(test_open_to_read_and_then_to_write),
     TEST(test_a_short_reply_has_a_short_buffer),
     TEST(test_what_is_no_namespace_fails_alone),
     TEST(test_keys),

@@ -590,7 +590,7 @@ static const Case cases[] = {
     {"missing target", plant_missing_inline, LINK, "its inline content is missing", 1},
     {"second content", plant_second_content, BIG, "inline content beside other content",
      1},
-    {"long inline", plant_long_inline, SMALL, "inline content of 4081 bytes", 1},
+    {"long inline", plant_long_inline, SMALL, "inline content of 4097 bytes", 1},
     {"inline stored", plant_inline_stored, SMALL, "101 stored bytes for 100 inline", 1},
     {"empty stored", plant_empty_stored, HOLE, "1 stored bytes without content", 1},
     {"map stored", plant_map_stored, BIG, "map node", 1},

@@ -137,10 +137,58 @@ static void those_of_earlier_mounts_are_dropped(void **state)
     assert_false(is_there(x));
 }
 
+#define TOGETHER 100u
+
+static int damage_body(VjTxn *txn, void *opaque)
+{
+    const uint64_t *ino = opaque;
+    uint8_t key[8];
+
+    return vj_txn_put(txn, VJ_SPACE_INODE, vj_ino_key(*ino, key), vj_slice("damaged", 7));
+}
+
+static int count_body(VjTxn *txn, void *opaque)
+{
+    unsigned *count = opaque;
+    VjScan scan;
+
+    *count = 0;
+    vj_scan_begin(&scan, txn, VJ_SPACE_ORPHAN, VJ_SCAN_ALL);
+    while (vj_scan_next(&scan)) {
+        (*count)++;
+    }
+    return scan.error;
+}
+
+static unsigned count_orphans(Fixture *x)
+{
+    unsigned count;
+
+    assert_int_equal(vj_meta_view(vj_volume_meta(x->v), count_body, &count), 0);
+    return count;
+}
+
+/* Those that would go in one transaction with it. */
+static void a_damaged_one_does_not_keep_others(void **state)
+{
+    Fixture *x = *state;
+    uint64_t last = make_orphans(x, TOGETHER), damaged = last - TOGETHER / 2;
+
+    assert_int_equal(count_orphans(x), TOGETHER);
+    assert_int_equal(
+        vj_meta_run(vj_volume_meta(x->v), VJ_RUN_DEFAULT, damage_body, &damaged), 0);
+    for (uint64_t ino = last - TOGETHER + 1; ino <= last; ino++) {
+        vj_volume_reap(x->v, ino);
+    }
+    vj_orphan_purge_drain(x->v->purge);
+    assert_int_equal(count_orphans(x), 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(an_orphan_that_failed_is_dropped_later, setup,
                                     teardown),
     cmocka_unit_test_setup_teardown(those_of_earlier_mounts_are_dropped, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_damaged_one_does_not_keep_others, setup, teardown),
 };
 
 VJ_TEST_MAIN(tests)

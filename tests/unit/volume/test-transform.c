@@ -184,12 +184,12 @@ static void mixed_files(void **state)
 static void small_contents(void **state)
 {
     static const char *const transforms[] = {"none", "xor:5a", "rle", "lz4", "zstd:3"};
-    static const size_t lengths[] = {1, 2, 3, 16, 200, 4079, 4080, 4081};
+    static const size_t lengths[] = {1, 2, 3, 16, 200, 4095, 4096, 4097};
     Fixture *x = *state;
 
     for (size_t t = 0; t < G_N_ELEMENTS(transforms); t++) {
         for (size_t i = 0; i < G_N_ELEMENTS(lengths); i++) {
-            uint8_t same[4081], random[4081];
+            uint8_t same[4097], random[4097];
             VjFile *f, *g;
 
             memset(same, 'a', sizeof same);
