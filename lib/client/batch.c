@@ -10,9 +10,7 @@
  * order: several are on their way at once, in lanes, and their results are taken in
  * order.
  *
- * With safety none the last request of the chain is deferred (client-private.h), unless
- * one of its operations returns something.  Names that deferred requests use are in a set
- * of bits, so that a batch which uses one of them waits for their answers first.
+ * With safety none the last request of the chain is deferred (deferred.c).
  */
 #include "client-private.h"
 
@@ -166,58 +164,6 @@ void vjc_batch_added(varjfs_batch *b)
     b->count++;
 }
 
-/* ---- names of deferred requests ---------------------------------------------------- */
-
-static bool is_key(const VjcOperation *op)
-{
-    return op->kind >= VARJFS_WIRE_KEY_PUT;
-}
-
-static uint32_t name_bit(const VjcOperation *op, const void *name, size_t len)
-{
-    uint64_t sum = XXH3_64bits(name, len) + is_key(op);
-
-    return (uint32_t)(XXH3_64bits_withSeed(op->space, op->space_len, sum) %
-                      VJC_NAMES_BITS);
-}
-
-/* The names that an operation uses: one, or two. */
-static size_t name_bits(const VjcOperation *op, uint32_t bits[2])
-{
-    bits[0] = name_bit(op, op->name, op->name_len);
-    if (op->kind != VARJFS_WIRE_OBJECT_RENAME) {
-        return 1;
-    }
-    bits[1] = name_bit(op, op->second, op->second_len);
-    return 2;
-}
-
-static bool is_in_use(const varjfs_batch *b)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        uint32_t bits[2];
-
-        for (size_t j = name_bits(&b->operations[i], bits); j > 0; j--) {
-            if ((b->v->names[bits[j - 1] / 64] >> bits[j - 1] % 64 & 1) != 0) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-static void use_names(varjfs_batch *b, const VjcLane *lane)
-{
-    for (size_t i = 0; i < lane->part_count; i++) {
-        uint32_t bits[2];
-
-        for (size_t j = name_bits(&b->operations[lane->parts[i].operation], bits); j > 0;
-             j--) {
-            b->v->names[bits[j - 1] / 64] |= UINT64_C(1) << bits[j - 1] % 64;
-        }
-    }
-}
-
 /* ---- the next request -------------------------------------------------------------- */
 
 typedef struct Sizes {
@@ -238,14 +184,13 @@ static bool is_get(const VjcOperation *op)
     return op->kind == VARJFS_WIRE_KEY_GET || op->kind == VARJFS_WIRE_ATTRIBUTE_GET;
 }
 
-static bool is_returning(const VjcOperation *op)
+bool vjc_is_returning(const VjcOperation *op)
 {
     return op->kind == VARJFS_WIRE_OBJECT_READ || op->kind == VARJFS_WIRE_OBJECT_STATUS ||
            is_get(op);
 }
 
-/* Of the message. */
-static size_t op_bytes(const VjcOperation *op)
+size_t vjc_operation_bytes(const VjcOperation *op)
 {
     return VARJFS_WIRE_OP_HEAD_BYTES + op->space_len + op->name_len + op->second_len;
 }
@@ -270,7 +215,7 @@ static VjcPart next_part(const varjfs_batch *b)
     VjcPart part = {.operation = b->next_operation, .at = b->next_at};
     size_t left = op->len - (size_t)b->next_at;
 
-    if (is_returning(op)) {
+    if (vjc_is_returning(op)) {
         part.returns = (uint32_t)(left < read_most(b) ? left : read_most(b));
     } else if (is_write(op)) {
         part.brings = (uint32_t)(left < WRITE_MAX ? left : WRITE_MAX);
@@ -301,7 +246,7 @@ static int plan(varjfs_batch *b, VjcLane *lane, Sizes *sizes)
     lane->part_count = 0;
     while (b->next_operation < b->count && lane->part_count < VARJFS_WIRE_OPS_MAX) {
         const VjcOperation *op = &b->operations[b->next_operation];
-        size_t message = op_bytes(op);
+        size_t message = vjc_operation_bytes(op);
         VjcPart part = next_part(b);
 
         if (op->is_done) {
@@ -326,8 +271,8 @@ static int plan(varjfs_batch *b, VjcLane *lane, Sizes *sizes)
         sizes->in_parts += part.returns > 0;
         sizes->statuses += op->kind == VARJFS_WIRE_OBJECT_STATUS;
         sizes->is_one = is_long(b, op);
-        sizes->is_returning = sizes->is_returning || is_returning(op);
-        sizes->is_changing = sizes->is_changing || !is_returning(op);
+        sizes->is_returning = sizes->is_returning || vjc_is_returning(op);
+        sizes->is_changing = sizes->is_changing || !vjc_is_returning(op);
         b->next_at += part.brings + part.returns;
         if (!is_long(b, op) || b->next_at == op->len) {
             b->next_operation++;
@@ -364,7 +309,7 @@ static uint8_t wire_flags(const varjfs_batch *b, const VjcLane *lane, const Size
     return flags;
 }
 
-static void encode_part(VjcWriter *w, const VjcOperation *op, const VjcPart *part)
+void vjc_encode_part(VjcWriter *w, const VjcOperation *op, const VjcPart *part)
 {
     /* The first part of a replacement takes all that goes; the others are inserted. */
     uint64_t old_len = part->at == 0 ? op->old_len : 0;
@@ -418,7 +363,7 @@ static size_t encode(const varjfs_batch *b, VjcLane *lane, const Sizes *sizes)
         const VjcPart *part = &lane->parts[i];
         VjcOperation *op = &b->operations[part->operation];
 
-        encode_part(&w, op, part);
+        vjc_encode_part(&w, op, part);
         if (part->brings > 0) {
             /* An iovec has no const; it is only read. */
             lane->out[bulk_count++] =
@@ -444,7 +389,7 @@ static void get_result(VjcReader *r, VjcPart *part)
 static bool returned_bytes(const VjcOperation *op, const VjcPart *part, uint32_t *bytes)
 {
     *bytes = 0;
-    if (!is_returning(op) || part->status != VJC_STATUS_OK) {
+    if (!vjc_is_returning(op) || part->status != VJC_STATUS_OK) {
         return true;
     }
     if (part->bytes > part->returns || (op->kind == VARJFS_WIRE_OBJECT_STATUS &&
@@ -548,7 +493,7 @@ static void take_result(VjcOperation *op, const VjcPart *part)
     op->is_done = op->error != 0 || is_last_part;
     if (is_get(op) && part->status == VARJFS_WIRE_RANGE) {
         op->returned = part->bytes;
-    } else if (op->error == 0 && is_returning(op)) {
+    } else if (op->error == 0 && vjc_is_returning(op)) {
         op->returned += part->bytes;
         op->is_done = op->is_done || part->bytes < part->returns;
     }
@@ -567,31 +512,6 @@ static void take_results(varjfs_batch *b, const VjcLane *lane)
 static const VjcReplyHandler batch_handler = {.place = place_batch,
                                               .finish = finish_batch};
 
-static bool place_deferred(VjcRequest *r, const uint8_t *message, uint32_t len,
-                           uint32_t bulk)
-{
-    (void)message;
-    return len == r->operations * VARJFS_WIRE_RESULT_BYTES && bulk == 0;
-}
-
-static bool finish_deferred(VjcRequest *r, const uint8_t *message, uint32_t len)
-{
-    VjcReader reply = vjc_reader(message, len);
-
-    for (uint32_t i = 0; i < r->operations; i++) {
-        VjcPart part;
-
-        get_result(&reply, &part);
-        if (r->error == 0) {
-            r->error = vjc_status_errno(part.status);
-        }
-    }
-    return vjc_reader_is_done(&reply);
-}
-
-static const VjcReplyHandler deferred_handler = {.place = place_deferred,
-                                                 .finish = finish_deferred};
-
 /* ---- sending ----------------------------------------------------------------------- */
 
 /* Nobody waits for the request that was planned. */
@@ -603,25 +523,14 @@ static bool is_deferrable(const varjfs_batch *b, const Sizes *sizes)
 
 static int send_deferred(varjfs_batch *b, VjcLane *lane, const Sizes *sizes)
 {
-    varjfs *v = b->v;
-    int rc = vjc_wait_deferred(v, VJC_DEFERRED_MAX - 1);
-    VjcRequest *r = rc == 0 ? vjc_deferred_new(v) : NULL;
-    size_t bulk_count;
+    VjcRequest *r;
+    int rc = vjc_deferred_begin(b->v, &r);
 
-    if (r == NULL) {
-        return rc != 0 ? rc : -ENOMEM;
+    if (rc != 0) {
+        return rc;
     }
-    r->op = VARJFS_WIRE_BATCH;
-    r->handler = &deferred_handler;
-    r->operations = (uint32_t)lane->part_count;
-    bulk_count = encode(b, lane, sizes);
-    use_names(b, lane);
-    rc = vjc_send(v, r, lane->buffer, VJC_HEAD_BYTES + sizes->message, lane->out,
-                  bulk_count);
-    for (size_t i = 0; rc == 0 && i < lane->part_count; i++) {
-        b->operations[lane->parts[i].operation].is_done = true;
-    }
-    return rc;
+    return vjc_deferred_send(b, r, lane, VJC_HEAD_BYTES + sizes->message,
+                             encode(b, lane, sizes));
 }
 
 static VjcLane *lane_at(varjfs_batch *b, unsigned at)
@@ -701,8 +610,8 @@ static bool is_too_long(const varjfs_batch *b)
     for (size_t i = 0; i < b->count; i++) {
         const VjcOperation *op = &b->operations[i];
 
-        message += op_bytes(op);
-        *(is_returning(op) ? &in : &bulk) += op->len;
+        message += vjc_operation_bytes(op);
+        *(vjc_is_returning(op) ? &in : &bulk) += op->len;
     }
     return b->count > VARJFS_ATOMIC_MAX || message > VARJFS_WIRE_BATCH_MESSAGE_MAX ||
            bulk > VARJFS_WIRE_ATOMIC_BULK_MAX || in > RETURN_MAX;
@@ -711,14 +620,17 @@ static bool is_too_long(const varjfs_batch *b)
 static int start(varjfs_batch *b)
 {
     varjfs *v = b->v;
-    int rc = 0;
+    int rc;
 
     if (is_too_long(b)) {
         return -E2BIG;
     }
-    if (v->deferred_count > 0 && is_in_use(b)) {
-        rc = vjc_wait_deferred(v, 0);
+    if (vjc_gather(b)) {
+        b->is_submitted = true;
+        v->submitted_count++;
+        return 0;
     }
+    rc = vjc_wait_for_names(b);
     if (rc == 0) {
         rc = v->fd < 0 ? v->failure : send_some(b);
     }

@@ -70,6 +70,15 @@ typedef enum VjcPhase {
     VJC_PHASE_BULK,
 } VjcPhase;
 
+/* Operations that go out together: deferred.c. */
+typedef struct VjcGather {
+    VjcRequest *request; /* theirs; NULL: there are none */
+    uint32_t count;
+    size_t message_len, bulk_len;        /* of operations */
+    uint8_t *bytes;                      /* NULL until it is needed */
+    uint64_t names[VJC_NAMES_BITS / 64]; /* that they use */
+} VjcGather;
+
 struct varjfs {
     int fd;               /* -1: the connection has failed */
     VjcTls *tls;          /* NULL: plain */
@@ -102,7 +111,8 @@ struct varjfs {
     size_t begin, end; /* of what was read ahead */
     uint8_t ahead[8192];
 
-    uint64_t names[VJC_NAMES_BITS / 64];
+    uint64_t names[VJC_NAMES_BITS / 64]; /* that deferred requests use */
+    VjcGather gather;
     uint8_t message[VJC_MESSAGE_MAX];
 };
 
@@ -168,7 +178,7 @@ bool vjc_try(varjfs *v, const VjcRequest *r);
 /* Sends CANCEL for it. */
 int vjc_cancel(varjfs *v, const VjcRequest *r);
 /* Until at most @most deferred requests are not answered. */
-int vjc_wait_deferred(varjfs *v, uint32_t most);
+int vjc_wait_in_flight(varjfs *v, uint32_t most);
 /* A request that owns itself; NULL: no memory. */
 VjcRequest *vjc_deferred_new(varjfs *v);
 /* Ends the connection: all requests in flight are done with @error.  Returns @error. */
@@ -318,6 +328,29 @@ int vjc_batch_add_object(varjfs_batch *b, uint8_t kind, const char *space,
 int vjc_attribute_name(const char *name, size_t *len);
 /* Memory for @need items of @size bytes at *array, which keeps what it has. */
 int vjc_grow(void *array, size_t *capacity, size_t need, size_t size);
+
+bool vjc_is_returning(const VjcOperation *op);
+/* Of the message of a request. */
+size_t vjc_operation_bytes(const VjcOperation *op);
+void vjc_encode_part(VjcWriter *w, const VjcOperation *op, const VjcPart *part);
+
+/* ---- deferred.c -------------------------------------------------------------------- */
+
+/* A request that owns itself, when few enough are in flight. */
+int vjc_deferred_begin(varjfs *v, VjcRequest **out);
+/* Sends what was encoded; its operations are done, for who waits. */
+int vjc_deferred_send(varjfs_batch *b, VjcRequest *r, VjcLane *lane, size_t len,
+                      size_t bulk_count);
+/* The operations of a batch go out with others; false: it needs a request of its own. */
+bool vjc_gather(varjfs_batch *b);
+int vjc_gather_flush(varjfs *v);
+/* The connection has failed. */
+void vjc_gather_drop(varjfs *v);
+void vjc_gather_free(varjfs *v);
+/* Until none of the names of a batch is used by what nobody waits for. */
+int vjc_wait_for_names(const varjfs_batch *b);
+/* What was gathered goes out; until at most @most deferred requests are not answered. */
+int vjc_wait_deferred(varjfs *v, uint32_t most);
 
 /* ---- iterate.c --------------------------------------------------------------------- */
 

@@ -50,6 +50,7 @@ void vjc_connection_free(varjfs *v)
         v->spare = spare->next;
         free(spare);
     }
+    vjc_gather_free(v);
     vjc_area_free(v);
     vjc_tls_free(v->tls);
     free(v);
@@ -147,6 +148,7 @@ int vjc_fail(varjfs *v, int error)
         take_out(v, r);
         complete(v, r, v->failure);
     }
+    vjc_gather_drop(v);
     return v->failure;
 }
 
@@ -637,7 +639,7 @@ int vjc_wait(varjfs *v, VjcRequest *r)
     return r->error;
 }
 
-int vjc_wait_deferred(varjfs *v, uint32_t most)
+int vjc_wait_in_flight(varjfs *v, uint32_t most)
 {
     int64_t deadline, asked_ms;
     int rc = 0;

@@ -9,6 +9,7 @@ varjfs_sources = \
 	lib/client/conf.c \
 	lib/client/connection.c \
 	lib/client/daemon.c \
+	lib/client/deferred.c \
 	lib/client/error.c \
 	lib/client/frame.c \
 	lib/client/frame.h \

@@ -225,6 +225,20 @@ static int run_batch(struct worker *w, unsigned first, unsigned count)
     return rc == 0 ? varjfs_batch_execute(w->b) : rc;
 }
 
+/* Of what nobody has waited for: a page of names does, whatever its namespace. */
+static int wait_for_answers(varjfs *v)
+{
+    struct varjfs_entry entry = {.size = sizeof entry};
+    varjfs_iterator *names;
+    int rc = varjfs_object_iterate(v, SPACE "-none", NULL, &names);
+
+    if (rc == 0) {
+        rc = varjfs_iterator_next(names, &entry);
+        varjfs_iterator_free(names);
+    }
+    return rc;
+}
+
 static void *work(void *opaque)
 {
     struct worker *w = opaque;
@@ -234,22 +248,8 @@ static void *work(void *opaque)
     for (unsigned i = 0; w->error == 0 && i < s->count; i += s->batch) {
         w->error = run_batch(w, i, s->count - i < s->batch ? s->count - i : s->batch);
     }
-    /* With safety none the answers are waited for, too. */
     if (w->error == 0 && s->semantics.safety == VARJFS_SAFETY_NONE) {
-        varjfs_batch *last;
-
-        w->error = varjfs_batch_new(w->v, NULL, &last);
-        if (w->error == 0) {
-            struct varjfs_object_status status = {.size = sizeof status};
-
-            w->error = varjfs_object_status(last, SPACE, "none", &status, NULL);
-            if (w->error == 0) {
-                int rc = varjfs_batch_execute(last);
-
-                w->error = rc == -ENOENT ? 0 : rc;
-            }
-            varjfs_batch_free(last);
-        }
+        w->error = wait_for_answers(w->v);
     }
     return NULL;
 }

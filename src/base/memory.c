@@ -6,6 +6,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
+static gsize mapped_bytes; /* atomic */
+
+void vj_memory_count_mapped(gssize bytes)
+{
+    (void)__atomic_fetch_add(&mapped_bytes, (gsize)bytes, __ATOMIC_RELAXED);
+}
+
 #if defined HAVE_MALLINFO2 && defined HAVE_MALLOC_TRIM
 #include <malloc.h>
 
@@ -54,11 +61,12 @@ void vj_memory_keeper_free(VjMemoryKeeper *k)
     g_free(k);
 }
 
-/* Resident anonymous bytes beyond what malloc has handed out. */
+/* Resident anonymous bytes beyond what is in use. */
 static size_t spare_now(const VjMemoryKeeper *k)
 {
     struct mallinfo2 info = mallinfo2();
-    size_t used = info.uordblks + info.hblkhd;
+    size_t used = info.uordblks + info.hblkhd +
+                  (size_t)__atomic_load_n(&mapped_bytes, __ATOMIC_RELAXED);
     size_t resident, shared, anonymous;
     char text[128];
     ssize_t n = pread(k->statm_fd, text, sizeof text - 1, 0);

@@ -22,6 +22,10 @@ static inline void *vj_malloc0(size_t bytes)
     return memset(g_malloc(bytes), 0, bytes);
 }
 
+/* @bytes more (fewer, below 0) are in use that a room has mapped itself, without malloc.
+ * Threads: any. */
+void vj_memory_count_mapped(gssize bytes);
+
 typedef struct VjMemoryKeeper VjMemoryKeeper;
 
 /* Fewer arenas than glibc's default, which is for programs of many CPUs; and what buffers

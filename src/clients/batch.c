@@ -44,6 +44,14 @@ static void close_one(gpointer key, gpointer value, gpointer opaque)
     vj_client_close(opaque, value);
 }
 
+static void leave_room(VjClientRun *run)
+{
+    vj_buf_unref(run->out_buf);
+    if (run->busy != NULL) {
+        g_atomic_int_and(run->busy, ~(1u << run->batch.slot));
+    }
+}
+
 static void run_clear(VjClientRun *run)
 {
     if (run->open != NULL) {
@@ -52,7 +60,7 @@ static void run_clear(VjClientRun *run)
         g_hash_table_unref(run->written);
     }
     g_free(run->results);
-    vj_buf_unref(run->out_buf);
+    leave_room(run);
 }
 
 static bool next_is_in_transaction(const VjClientRun *run)
@@ -253,7 +261,11 @@ static void count(VjClients *c, VjClientBatch batch, const VjClientResult *resul
     vj_mutex_unlock(&c->stats_lock);
 }
 
-/* Where all that operations return, @most bytes, goes. */
+/*
+ * Where all that operations return, @most bytes, goes.  Two batches in one slot would
+ * find each other's bytes where those of the store should be, and take good objects for
+ * damaged ones.
+ */
 static int find_room(VjClientRun *run, uint64_t most, VjClientsArea area)
 {
     size_t at;
@@ -264,9 +276,12 @@ static int find_room(VjClientRun *run, uint64_t most, VjClientsArea area)
         return most > 0 && run->out == NULL ? -ENOMEM : 0;
     }
     at = (size_t)(run->batch.slot - 1) * VARJFS_WIRE_AREA_SLOT_BYTES;
-    if (area.data == NULL || at + VARJFS_WIRE_AREA_SLOT_BYTES > area.bytes) {
+    if (area.data == NULL || at + VARJFS_WIRE_AREA_SLOT_BYTES > area.bytes ||
+        (g_atomic_int_or(area.busy, 1u << run->batch.slot) & 1u << run->batch.slot) !=
+            0) {
         return -EPROTO;
     }
+    run->busy = area.busy;
     run->out = area.data + at;
     return 0;
 }
@@ -290,7 +305,7 @@ int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only
     }
     run.results = g_try_new0(VjClientResult, run.batch.count);
     if (run.results == NULL) {
-        vj_buf_unref(run.out_buf);
+        leave_room(&run);
         return -ENOMEM;
     }
     rc = carry_out(&run, reply);

@@ -92,6 +92,7 @@ typedef struct VjClientRun {
     uint8_t *out;
     size_t out_len;
     VjBuf *out_buf;
+    guint *busy; /* of the area, with the bit of its slot; NULL: it is in none */
     /* Objects that this batch uses; NULL: none so far. */
     GHashTable *open;    /* inode → VjClientOpen */
     GHashTable *written; /* a subset: VjClientOpen */

@@ -55,8 +55,8 @@ void vj_clients_reply_clear(VjClientsReply *reply);
  * @read_only  what changes something is -EROFS
  * @stop       asked between operations, and runs of those on keys: true: the others are
  *             -ECANCELED.  NULL: never
- * @area       where what is returned goes if the request names a slot of it; else into
- *             the bulk of @reply
+ * @area       where what is returned goes if the request names a slot of it, which no
+ *             other one may name meanwhile (-EPROTO); else into the bulk of @reply
  * Returns     0, with the result of each operation in @reply; -EPROTO the request is
  *             none, -ENOMEM: nothing was done.  Of an atomic batch also what kept all of
  *             it from being done, and of any what kept it from being as safe as it asks:
@@ -71,6 +71,7 @@ typedef struct VjClientsStop {
 typedef struct VjClientsArea {
     uint8_t *data;
     size_t bytes;
+    guint *busy; /* atomic: slots that batches are using, a bit each */
 } VjClientsArea;
 int vj_clients_batch(VjClients *c, VjSlice message, VjSlice bulk, bool read_only,
                      const VjClientsStop *stop, VjClientsArea area,

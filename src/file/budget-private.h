@@ -8,14 +8,15 @@
  *
  * Blocks of a stream are kept for the next write, within the same limit, until nothing
  * was written for a while: to have fresh pages cleared by the kernel costs more than to
- * fill them.
+ * fill them.  They come from slabs (slab-private.h).  The first slab has small pages:
+ * each request thread has a block, of which most requests touch little.
  *
  * Threads: any.  Locks: VJ_RANK_FILE_BUDGET inside.
  */
 #ifndef VJ_FILE_BUDGET_PRIVATE_H
 #define VJ_FILE_BUDGET_PRIVATE_H
 
-#include "base/base.h"
+#include "file/slab-private.h"
 
 typedef struct VjBudget {
     uint64_t limit_bytes;           /* never changes */
@@ -27,17 +28,13 @@ typedef struct VjBudget {
     uint64_t used_bytes;
     uint64_t spare_bytes; /* in blocks that are kept; read without the lock too */
     struct VjSpareBlock *spare;
-    int failing; /* -errno while write-back keeps failing, else 0 */
+    GPtrArray *slabs; /* VjSlab */
+    int failing;      /* -errno while write-back keeps failing, else 0 */
 } VjBudget;
 
 /* Requests up to this size may exceed the limit by an eighth, so that a small edit need
  * not stand in line behind a stream; bytes. */
 #define VJ_BUDGET_SMALL ((size_t)64 << 10)
-/* The one size of memory that is kept: the largest write, and the buffer of a stream;
- * bytes. */
-#define VJ_BUDGET_BLOCK ((size_t)1 << 20)
-/* What is allocated for it: a request's head stands in the page before (front). */
-#define VJ_BUDGET_BLOCK_ALLOCATED (VJ_BUDGET_BLOCK + 4096)
 
 void vj_budget_init(VjBudget *b, uint64_t limit_bytes, void (*pressure)(void *opaque),
                     void *opaque);

@@ -16,12 +16,89 @@ typedef struct VjSpareBlock {
     struct VjSpareBlock *next;
 } VjSpareBlock;
 
-static void blocks_free(VjSpareBlock *blocks)
+/* One that none of the slabs has; NULL: no memory. */
+static void *add_slab(VjBudget *b)
+{
+    VjSlab *slab;
+    void *block;
+    bool huge;
+
+    vj_mutex_lock(&b->lock);
+    huge = b->slabs->len > 0;
+    vj_mutex_unlock(&b->lock);
+    slab = vj_slab_new(huge);
+    if (slab == NULL) {
+        return NULL;
+    }
+    block = vj_slab_take(slab);
+    vj_mutex_lock(&b->lock);
+    g_ptr_array_add(b->slabs, slab);
+    vj_mutex_unlock(&b->lock);
+    return block;
+}
+
+static void *new_block(VjBudget *b)
+{
+    void *block = NULL;
+
+    if (!KEEPS_BLOCKS) {
+        return posix_memalign(&block, 4096, VJ_BUDGET_BLOCK_ALLOCATED) == 0 ? block
+                                                                            : NULL;
+    }
+    vj_mutex_lock(&b->lock);
+    for (guint i = 0; block == NULL && i < b->slabs->len; i++) {
+        block = vj_slab_take(g_ptr_array_index(b->slabs, i));
+    }
+    vj_mutex_unlock(&b->lock);
+    if (block == NULL) {
+        block = add_slab(b);
+    }
+    if (block != NULL) {
+        vj_memory_count_mapped((gssize)VJ_BUDGET_BLOCK_ALLOCATED);
+    }
+    return block;
+}
+
+/* Back into its slab, which is returned if all of it is free and it is not the first. */
+static VjSlab *give_locked(VjBudget *b, void *block) VJ_REQUIRES(b->lock)
+{
+    guint i = 0;
+    VjSlab *slab = g_ptr_array_index(b->slabs, 0);
+
+    while (!vj_slab_has(slab, block)) {
+        slab = g_ptr_array_index(b->slabs, ++i);
+    }
+    if (!vj_slab_give(slab, block) || i == 0) {
+        return NULL;
+    }
+    g_ptr_array_remove_index(b->slabs, i);
+    return slab;
+}
+
+static void free_block(VjBudget *b, void *block)
+{
+    VjSlab *empty;
+
+    if (!KEEPS_BLOCKS) {
+        free(block);
+        return;
+    }
+    vj_slab_drop_pages(block);
+    vj_memory_count_mapped(-(gssize)VJ_BUDGET_BLOCK_ALLOCATED);
+    vj_mutex_lock(&b->lock);
+    empty = give_locked(b, block);
+    vj_mutex_unlock(&b->lock);
+    if (empty != NULL) {
+        vj_slab_free(empty);
+    }
+}
+
+static void blocks_free(VjBudget *b, VjSpareBlock *blocks)
 {
     while (blocks != NULL) {
         VjSpareBlock *next = blocks->next;
 
-        free(blocks);
+        free_block(b, blocks);
         blocks = next;
     }
 }
@@ -49,12 +126,18 @@ void vj_budget_init(VjBudget *b, uint64_t limit_bytes, void (*pressure)(void *op
     *b = (VjBudget){.limit_bytes = limit_bytes, .pressure = pressure, .opaque = opaque};
     vj_mutex_init(&b->lock, VJ_RANK_FILE_BUDGET, "file.budget");
     vj_cond_init(&b->freed);
+    b->slabs = g_ptr_array_new();
 }
 
 void vj_budget_clear(VjBudget *b)
 {
     g_assert(b->used_bytes == 0);
     vj_budget_trim(b);
+    if (b->slabs->len > 0) {
+        vj_slab_free(g_ptr_array_index(b->slabs, 0));
+    }
+    g_assert(b->slabs->len <= 1);
+    g_ptr_array_unref(b->slabs);
     vj_cond_clear(&b->freed);
     vj_mutex_clear(&b->lock);
 }
@@ -101,7 +184,7 @@ void vj_budget_charge(VjBudget *b, size_t bytes)
         surplus = block;
     }
     vj_mutex_unlock(&b->lock);
-    blocks_free(surplus);
+    blocks_free(b, surplus);
 }
 
 void vj_budget_release(VjBudget *b, size_t bytes)
@@ -116,17 +199,13 @@ void vj_budget_release(VjBudget *b, size_t bytes)
 void *vj_budget_take_block(VjBudget *b)
 {
     VjSpareBlock *block = NULL;
-    void *memory = NULL;
 
     if (vj_budget_has_blocks(b)) {
         vj_mutex_lock(&b->lock);
         block = pop_locked(b);
         vj_mutex_unlock(&b->lock);
     }
-    if (block != NULL) {
-        return block;
-    }
-    return posix_memalign(&memory, 4096, VJ_BUDGET_BLOCK_ALLOCATED) == 0 ? memory : NULL;
+    return block != NULL ? block : new_block(b);
 }
 
 void vj_budget_give_block(VjBudget *b, void *memory)
@@ -146,7 +225,7 @@ void vj_budget_give_block(VjBudget *b, void *memory)
     }
     vj_mutex_unlock(&b->lock);
     if (!keep) {
-        free(memory);
+        free_block(b, memory);
     }
 }
 
@@ -163,7 +242,7 @@ void vj_budget_trim(VjBudget *b)
     blocks = g_steal_pointer(&b->spare);
     set_spare(b, 0);
     vj_mutex_unlock(&b->lock);
-    blocks_free(blocks);
+    blocks_free(b, blocks);
 }
 
 void vj_budget_set_failing(VjBudget *b, int error)

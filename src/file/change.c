@@ -12,6 +12,8 @@
 #define TAIL_MAX VJ_BUDGET_BLOCK
 /* Writes up to this are copied into the tail under the lock, bytes. */
 #define TAIL_COPY_MAX ((size_t)128 << 10)
+/* A change is copied into so many blocks at the most. */
+#define COPY_MEMS_MAX (VJ_FILE_EDIT_MAX / VJ_BUDGET_BLOCK)
 
 /* How many entries a commit of the active sequence may bring.  Under f->lock. */
 static uint64_t entries_estimate(const VjFile *f)
@@ -119,8 +121,9 @@ typedef struct Change {
     const void *src;
     size_t len;
     bool append;
-    bool overwrite;         /* old_len = len */
-    VjMem *mem;             /* the bytes, when they were copied before the lock */
+    bool overwrite;             /* old_len = len */
+    VjMem *mems[COPY_MEMS_MAX]; /* the bytes, when they were copied before the lock */
+    size_t mem_count;
     const VjFilePart *part; /* of an append that comes in parts; NULL: it is whole */
     void **block; /* of the budget's, that they lie in: it may be taken; NULL: none */
 } Change;
@@ -130,7 +133,7 @@ static bool change_tail(VjFile *f, const Change *c, uint64_t offset, uint64_t ol
 {
     size_t at;
 
-    if (f->tail == NULL || c->mem != NULL || f->tail->cap - f->tail->len < c->len) {
+    if (f->tail == NULL || c->mem_count > 0 || f->tail->cap - f->tail->len < c->len) {
         return false;
     }
     at = f->tail->len;
@@ -158,29 +161,32 @@ static int change_pieces(VjFile *f, const Change *c, uint64_t offset, uint64_t o
 {
     uint64_t size = vj_pieces_length(f->active);
     uint64_t from = MIN(offset, size);
-    VjPiece pieces[2];
-    size_t count = 0;
-    VjMem *mem = c->mem;
+    VjPiece pieces[1 + COPY_MEMS_MAX];
+    VjMem *const *mems = c->mems;
+    size_t count = 0, mem_count = c->mem_count;
+    VjMem *copied;
 
     if (offset > size) {
         pieces[count++] = (VjPiece){.kind = VJ_PIECE_HOLE, .length = offset - size};
     }
-    if (c->len > 0 && mem == NULL) {
-        mem = vj_mem_new(&f->table->dirty, tail_capacity(f, offset, c->len));
-        if (mem == NULL) {
+    if (c->len > 0 && mem_count == 0) {
+        copied = vj_mem_new(&f->table->dirty, tail_capacity(f, offset, c->len));
+        if (copied == NULL) {
             return -ENOMEM;
         }
-        memcpy(mem->data, c->src, c->len);
-        mem->len = c->len;
+        memcpy(copied->data, c->src, c->len);
+        copied->len = c->len;
+        mems = &copied;
+        mem_count = 1;
     }
-    if (c->len > 0) {
+    for (size_t i = 0; i < mem_count; i++) {
         pieces[count++] =
-            (VjPiece){.kind = VJ_PIECE_MEMORY, .length = c->len, .mem = mem};
+            (VjPiece){.kind = VJ_PIECE_MEMORY, .length = mems[i]->len, .mem = mems[i]};
     }
     vj_pieces_replace(f->active, from, old_len, pieces, count);
-    if (c->len > 0) {
+    if (mem_count > 0) {
         vj_mem_unref(f->tail);
-        f->tail = c->mem != NULL ? vj_mem_ref(mem) : mem;
+        f->tail = c->mem_count > 0 ? vj_mem_ref(mems[mem_count - 1]) : copied;
     }
     return 0;
 }
@@ -231,6 +237,50 @@ static int change_locked(VjFile *f, const Change *c, uint64_t *at)
     return 0;
 }
 
+/* What is large goes into blocks, which are kept: memory of any other size is new pages
+ * each time.  The caller drops what @c has got, also after an error. */
+static int copy_before_lock(VjFileTable *table, Change *c)
+{
+    size_t part;
+
+    for (size_t done = 0; done < c->len; done += part) {
+        VjMem *mem;
+
+        part = MIN(c->len - done, VJ_BUDGET_BLOCK);
+        mem = vj_mem_new(&table->dirty, part);
+        if (mem == NULL) {
+            return -ENOMEM;
+        }
+        memcpy(mem->data, (const uint8_t *)c->src + done, part);
+        mem->len = part;
+        c->mems[c->mem_count++] = mem;
+    }
+    return 0;
+}
+
+/* The bytes are in memory before the lock is taken, unless they are few.  As
+ * copy_before_lock. */
+static int take_bytes(VjFileTable *table, Change *c)
+{
+    if (c->block == NULL) {
+        return c->len > TAIL_COPY_MAX ? copy_before_lock(table, c) : 0;
+    }
+    c->mems[0] = vj_mem_new_from(&table->dirty, *c->block, c->src, c->len);
+    if (c->mems[0] == NULL) {
+        return -ENOMEM;
+    }
+    c->mem_count = 1;
+    *c->block = NULL;
+    return 0;
+}
+
+static void drop_bytes(Change *c)
+{
+    while (c->mem_count > 0) {
+        vj_mem_unref(c->mems[--c->mem_count]);
+    }
+}
+
 static int change(VjFile *f, Change *c, uint64_t *at)
 {
     VjFileTable *table = f->table;
@@ -249,19 +299,10 @@ static int change(VjFile *f, Change *c, uint64_t *at)
     if (r < 0) {
         return r;
     }
-    if (c->block != NULL) {
-        c->mem = vj_mem_new_from(&table->dirty, *c->block, c->src, c->len);
-        if (c->mem == NULL) {
-            return -ENOMEM;
-        }
-        *c->block = NULL;
-    } else if (c->len > TAIL_COPY_MAX) {
-        c->mem = vj_mem_new(&table->dirty, c->len);
-        if (c->mem == NULL) {
-            return -ENOMEM;
-        }
-        memcpy(c->mem->data, c->src, c->len);
-        c->mem->len = c->len;
+    r = take_bytes(table, c);
+    if (r < 0) {
+        drop_bytes(c);
+        return r;
     }
     for (int attempt = 0;; attempt++) {
         vj_mutex_lock(&f->lock);
@@ -283,7 +324,7 @@ static int change(VjFile *f, Change *c, uint64_t *at)
                         f->ino);
         }
     }
-    vj_mem_unref(c->mem);
+    drop_bytes(c);
     if (r == 0 && before != after) {
         vj_count(&table->counters.bytes_in, c->len);
         changed_unlocked(f, when);

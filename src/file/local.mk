@@ -42,6 +42,8 @@ src_file_libvj_file_la_SOURCES = \
 	src/file/round.c \
 	src/file/runs.c \
 	src/file/settings.c \
+	src/file/slab-private.h \
+	src/file/slab.c \
 	src/file/space-private.h \
 	src/file/space.c \
 	src/file/steps.c \

@@ -18,8 +18,7 @@
 typedef struct VjPutJob {
     GList link; /* in queue.jobs */
     VjOut *out;
-    VjPlain content;
-    VjBuf *holder;
+    VjPlain content; /* with its holder, which is owned */
     size_t neighbour_count;
     VjObject neighbours[VJ_NEIGHBOURS];
 } VjPutJob;
@@ -46,7 +45,7 @@ static void store_job(VjPutQueue *q, VjFileTable *table, VjPutJob *job, int r)
         r = vj_object_store(table->objects, &job->content, &q->want, job->neighbours,
                             job->neighbour_count, &job->out->pending);
     }
-    vj_buf_unref(job->holder);
+    vj_buf_unref(job->content.holder);
     vj_mutex_lock(&q->lock);
     if (r < 0 && q->error == 0) {
         q->error = r;
@@ -126,9 +125,10 @@ static void hand_over(VjPutQueue *q)
     }
 }
 
-int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,
-                     VjBuf *holder, const VjObject *neighbours, size_t neighbour_count)
+int vj_put_queue_add(VjPutQueue *q, VjOut *out, const VjPlain *content,
+                     const VjObject *neighbours, size_t neighbour_count)
 {
+    size_t len = content->len;
     VjPutJob *job;
     int r;
 
@@ -145,13 +145,12 @@ int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,
     }
     vj_mutex_unlock(&q->lock);
     if (r < 0) {
-        vj_buf_unref(holder);
+        vj_buf_unref(content->holder);
         return r;
     }
     job = g_new(VjPutJob, 1);
     job->out = out;
-    job->content = (VjPlain){.plain = data, .len = (uint32_t)len, .holder = holder};
-    job->holder = holder;
+    job->content = *content;
     job->neighbour_count = MIN(neighbour_count, VJ_NEIGHBOURS);
     if (job->neighbour_count > 0) {
         memcpy(job->neighbours, neighbours, job->neighbour_count * sizeof *neighbours);

@@ -46,8 +46,8 @@ static void region_close(Step *s, uint64_t at)
 
 static int store_chunk(Step *s, size_t len)
 {
-    const uint8_t *data;
-    VjBuf *holder;
+    const VjPutQueue *q = s->c->queue;
+    VjPlain content;
     VjOut *out;
     int r;
 
@@ -57,10 +57,11 @@ static int store_chunk(Step *s, size_t len)
         s->is_open = true;
     }
     out = vj_out_new(s->c, VJ_ENTRY_OBJECT, len);
-    r = vj_runs_take(&s->runs, len, &data, &holder);
+    r = vj_runs_take(&s->runs, len, vj_objects_take_two(q->table->objects, &q->want),
+                     &content);
     if (r == 0) {
         s->plan->rewritten_bytes += len;
-        r = vj_put_queue_add(s->c->queue, out, data, len, holder, NULL, 0);
+        r = vj_put_queue_add(s->c->queue, out, &content, NULL, 0);
     }
     return r;
 }

@@ -108,12 +108,13 @@ static void remember_neighbour(Region *g, const VjObject *object)
 static int put_chunk(Region *g, size_t len)
 {
     VjOut *out = vj_out_new(g->c, VJ_ENTRY_OBJECT, len);
-    const uint8_t *data;
-    VjBuf *holder;
-    int r = vj_runs_take(&g->runs, len, &data, &holder);
+    const VjPutQueue *q = g->c->queue;
+    VjPlain content;
+    int r = vj_runs_take(&g->runs, len, vj_objects_take_two(q->table->objects, &q->want),
+                         &content);
 
     return r < 0 ? r
-                 : vj_put_queue_add(g->c->queue, out, data, len, holder, g->neighbours,
+                 : vj_put_queue_add(g->c->queue, out, &content, g->neighbours,
                                     g->neighbour_count);
 }
 

@@ -89,21 +89,33 @@ static VjBuf *gather(const VjRuns *r, size_t len)
     return all;
 }
 
-int vj_runs_take(VjRuns *r, size_t len, const uint8_t **data, VjBuf **holder)
+/* The first @len bytes lie in two runs that need no holder. */
+static bool are_two(const VjRuns *r, size_t len)
+{
+    const VjRun *run = vj_runs_first(r);
+
+    return r->runs->len > 1 && run[0].holder == NULL && run[1].holder == NULL &&
+           run[0].len - r->head + run[1].len >= len;
+}
+
+int vj_runs_take(VjRuns *r, size_t len, bool in_two, VjPlain *out)
 {
     const VjRun *first = vj_runs_first(r);
+    size_t have = first->len - r->head;
 
-    *holder = NULL;
-    g_assert(len > 0 && len <= r->bytes);
-    if (first->len - r->head >= len) {
-        *data = first->data + r->head;
-        *holder = first->holder != NULL ? vj_buf_ref(first->holder) : NULL;
+    g_assert(len > 0 && len <= r->bytes && len <= VJ_OBJECT_PLAIN_MAX);
+    *out = (VjPlain){.plain = first->data + r->head, .len = (uint32_t)len};
+    if (have >= len) {
+        out->holder = first->holder != NULL ? vj_buf_ref(first->holder) : NULL;
+    } else if (in_two && are_two(r, len)) {
+        out->first_len = (uint32_t)have;
+        out->rest = first[1].data;
     } else {
-        *holder = gather(r, len);
-        if (*holder == NULL) {
+        out->holder = gather(r, len);
+        if (out->holder == NULL) {
             return -ENOMEM;
         }
-        *data = (*holder)->data;
+        out->plain = out->holder->data;
     }
     vj_runs_drop(r, len);
     return 0;

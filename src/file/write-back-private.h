@@ -78,12 +78,12 @@ typedef struct VjPutQueue {
 void vj_put_queue_init(VjPutQueue *q, VjFileTable *table, const VjTransform *want);
 void vj_put_queue_clear(VjPutQueue *q);
 /*
- * Stores @data as @out->pending in a worker, the last one in vj_put_queue_drain; waits
- * while too much waits.  @holder keeps @data alive (taken; NULL: it outlives the queue).
+ * Stores @content as @out->pending in a worker, the last one in vj_put_queue_drain; waits
+ * while too much waits.  Its holder keeps it alive (taken; NULL: it outlives the queue).
  * The error of an earlier job.
  */
-int vj_put_queue_add(VjPutQueue *q, VjOut *out, const uint8_t *data, size_t len,
-                     VjBuf *holder, const VjObject *neighbours,
+int vj_put_queue_add(VjPutQueue *q, VjOut *out, const VjPlain *content,
+                     const VjObject *neighbours,
                      size_t neighbour_count) G_GNUC_WARN_UNUSED_RESULT;
 /* Waits for all jobs; the first error. */
 int vj_put_queue_drain(VjPutQueue *q) G_GNUC_WARN_UNUSED_RESULT;
@@ -119,10 +119,10 @@ const VjRun *vj_runs_first(const VjRuns *r);
 /* Bytes before the first old boundary that is not at their very front. */
 bool vj_runs_next_boundary(const VjRuns *r, uint64_t *distance);
 void vj_runs_drop(VjRuns *r, size_t len);
-/* The first @len bytes in one piece, which leave the runs; *holder (owned, may be NULL)
- * keeps them.  -ENOMEM. */
-int vj_runs_take(VjRuns *r, size_t len, const uint8_t **data,
-                 VjBuf **holder) G_GNUC_WARN_UNUSED_RESULT;
+/* The first @len bytes, which leave the runs: in one piece, or in two where @in_two allows
+ * it and the frozen sequence keeps them.  out->holder is owned.  -ENOMEM. */
+int vj_runs_take(VjRuns *r, size_t len, bool in_two,
+                 VjPlain *out) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * Feeds the first @limit bytes, as far as they were not fed before.  True: *cut is set,
  * and the chunker has forgotten everything.  @at_end: nothing follows them.

@@ -17,8 +17,11 @@
 #define AREA_BYTES ((size_t)VARJFS_WIRE_AREA_SLOTS * VARJFS_WIRE_AREA_SLOT_BYTES)
 #define AREAS_MAX 64
 
+G_STATIC_ASSERT(VARJFS_WIRE_AREA_SLOTS < 32);
+
 struct VjNodeArea {
     uint8_t *data;
+    guint busy;   /* atomic: slots that batches are using, a bit each */
     VjNode *node; /* whose count has it */
 };
 
@@ -83,8 +86,9 @@ VjClientsArea vj_node_area(VjNodePeer *peer)
 {
     VjNodeArea *a = g_atomic_pointer_get(&peer->area);
 
-    return a != NULL ? (VjClientsArea){.data = a->data, .bytes = AREA_BYTES}
-                     : (VjClientsArea){0};
+    return a != NULL
+               ? (VjClientsArea){.data = a->data, .bytes = AREA_BYTES, .busy = &a->busy}
+               : (VjClientsArea){0};
 }
 
 /* In the loop's thread, as it is quick: of a connection one at a time. */

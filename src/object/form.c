@@ -54,14 +54,34 @@ static uint32_t most_worth_it(uint32_t plain_bytes)
     return plain_bytes > more + 1 ? plain_bytes - more - 1 : 0;
 }
 
+/* Bytes [@at, @at + @len) of @from, copied to @seam where they are in both places. */
+static const uint8_t *source_block(const VjFormSource *from, size_t at, size_t len,
+                                   uint8_t seam[VJ_STORED_EVEN_BYTES])
+{
+    size_t before;
+
+    if (from->rest == NULL || at + len <= from->first_len) {
+        return from->first + at;
+    }
+    if (at >= from->first_len) {
+        return from->rest + (at - from->first_len);
+    }
+    g_assert(len <= VJ_STORED_EVEN_BYTES);
+    before = from->first_len - at;
+    memcpy(seam, from->first + at, before);
+    memcpy(seam + before, from->rest, len - before);
+    return seam;
+}
+
 /*
- * The blocks of @plain in the shape of @spec.  *data is NULL where they are @plain
+ * The blocks of @from in the shape of @spec.  *data is NULL where they are the content
  * itself. -ENOSPC: the whole would not be smaller than `none` makes it (what keeps the
  * length need not be: it was not chosen to save space).
  */
 static int encode_blocks(const VjObject *object, const VjCodecSpec *spec, bool varying,
-                         const uint8_t *plain, VjBuf **data, VjTrailer **trailer)
+                         const VjFormSource *from, VjBuf **data, VjTrailer **trailer)
 {
+    uint8_t seam[VJ_STORED_EVEN_BYTES];
     bool as_it_is = vj_codec_is_identity(spec);
     uint32_t plain_bytes = object->plain_bytes;
     uint32_t most = varying ? most_worth_it(plain_bytes) : plain_bytes;
@@ -72,9 +92,11 @@ static int encode_blocks(const VjObject *object, const VjCodecSpec *spec, bool v
     if (t == NULL || (!as_it_is && encoded == NULL)) {
         return -ENOMEM;
     }
+    g_assert(from->rest == NULL || (as_it_is && !varying));
     for (uint32_t i = 0; i < t->block_count; i++) {
-        const uint8_t *src = plain + (size_t)i * vj_stored_block_bytes(varying);
         size_t len = vj_trailer_block_plain(t, i);
+        const uint8_t *src =
+            source_block(from, (size_t)i * vj_stored_block_bytes(varying), len, seam);
 
         if (!as_it_is) {
             const VjCodecContext context = vj_form_context(object, i);
@@ -94,8 +116,8 @@ static int encode_blocks(const VjObject *object, const VjCodecSpec *spec, bool v
     return 0;
 }
 
-int vj_form_encode(const void *plain, const VjTransform *want, VjObject *object,
-                   VjBuf **data, VjTrailer **trailer)
+int vj_form_encode_from(const VjFormSource *from, const VjTransform *want,
+                        VjObject *object, VjBuf **data, VjTrailer **trailer)
 {
     VjCodecSpec spec;
     bool varying;
@@ -105,12 +127,12 @@ int vj_form_encode(const void *plain, const VjTransform *want, VjObject *object,
         return -EOPNOTSUPP;
     }
     spec.params = (VjCodecParams){.param = want->param, .level = want->level};
-    rc = encode_blocks(object, &spec, varying, plain, data, trailer);
+    rc = encode_blocks(object, &spec, varying, from, data, trailer);
     if (rc == -ENOSPC && object->key_id != 0) {
         return -EOPNOTSUPP;
     }
     if (rc == -ENOSPC && vj_form_of_codec(VJ_CODEC_ID_NONE, &spec, &varying)) {
-        rc = encode_blocks(object, &spec, varying, plain, data, trailer);
+        rc = encode_blocks(object, &spec, varying, from, data, trailer);
     }
     if (rc < 0) {
         return rc;
@@ -119,6 +141,14 @@ int vj_form_encode(const void *plain, const VjTransform *want, VjObject *object,
     object->codec = (*trailer)->codec;
     object->stored_bytes = (*trailer)->data_bytes + (*trailer)->bytes;
     return 0;
+}
+
+int vj_form_encode(const void *plain, const VjTransform *want, VjObject *object,
+                   VjBuf **data, VjTrailer **trailer)
+{
+    VjFormSource from = {.first = plain, .first_len = object->plain_bytes};
+
+    return vj_form_encode_from(&from, want, object, data, trailer);
 }
 
 /* ---- verifying and decoding -------------------------------------------------------- */

@@ -44,15 +44,26 @@ static inline bool vj_codec_is_identity(const VjCodecSpec *spec)
     return (spec->ops->flags & VJ_CODEC_IDENTITY) != 0;
 }
 
+/* Content in one place; or in two, which only what is stored as it is may be. */
+typedef struct VjFormSource {
+    const uint8_t *first;
+    uint32_t first_len;
+    const uint8_t *rest; /* NULL: all of it is at first */
+} VjFormSource;
+
 /*
- * vj_form_encode - content as @want says, or as none where that would not be smaller
+ * vj_form_encode_from - content as @want says, or as none where that would not be smaller
  *
- * @plain    object->plain_bytes of it
+ * @from     object->plain_bytes of it
  * @object   has id, plain_bytes and key_id; gets codec, stored_bytes, trailer_checksum
- * @data     owned; NULL where it is @plain itself
+ * @data     owned; NULL where it is the content itself
  * @trailer  owned
  * Returns   0; -EOPNOTSUPP not in this build, or a key must not go without; -ENOMEM
  */
+int vj_form_encode_from(const VjFormSource *from, const VjTransform *want,
+                        VjObject *object, VjBuf **data,
+                        VjTrailer **trailer) G_GNUC_WARN_UNUSED_RESULT;
+/* As vj_form_encode_from, of what is at @plain. */
 int vj_form_encode(const void *plain, const VjTransform *want, VjObject *object,
                    VjBuf **data, VjTrailer **trailer) G_GNUC_WARN_UNUSED_RESULT;
 

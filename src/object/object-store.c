@@ -153,26 +153,38 @@ static int verify_in_store(VjObjects *o, const VjObject *object)
                : report_other_content(o, object);
 }
 
+/* Bytes at content->plain. */
+static uint32_t plain_first(const VjPlain *content)
+{
+    g_assert(content->rest == NULL ||
+             (content->first_len > 0 && content->first_len < content->len));
+    return content->rest == NULL ? content->len : content->first_len;
+}
+
 /* What was decoded is compared, and not what is stored: equal content is encoded
  * otherwise in each object by a codec that uses the context. */
-static int verify_here(VjObjects *o, const VjObject *object, const void *plain)
+static int verify_here(VjObjects *o, const VjObject *object, const VjPlain *content)
 {
+    uint32_t first = plain_first(content);
     g_autoptr(VjBuf) got = NULL;
     int rc = vj_object_load(o, object, &got);
 
     if (rc < 0) {
         return rc;
     }
-    return memcmp(got->data, plain, object->plain_bytes) == 0
+    g_assert(object->plain_bytes == content->len);
+    return memcmp(got->data, content->plain, first) == 0 &&
+                   (first == content->len ||
+                    memcmp(got->data + first, content->rest, content->len - first) == 0)
                ? 0
                : report_other_content(o, object);
 }
 
 /*
- * May @object (pinned) stand for @plain, which has its digest?  0 yes; -EBADMSG no, it is
+ * May @object (pinned) stand for @content, which has its digest?  0 yes; -EBADMSG no, it is
  * damaged; other errors: not known now.
  */
-static int verify(VjObjects *o, const VjObject *object, const void *plain)
+static int verify(VjObjects *o, const VjObject *object, const VjPlain *content)
 {
     int rc;
 
@@ -184,7 +196,7 @@ static int verify(VjObjects *o, const VjObject *object, const void *plain)
     }
     rc = verify_in_store(o, object);
     if (rc == -EOPNOTSUPP) {
-        rc = verify_here(o, object, plain);
+        rc = verify_here(o, object, content);
     }
     if (rc == -ENOENT || rc == -EIO || rc == -EOPNOTSUPP) {
         return -EBADMSG; /* what cannot be read is no better */
@@ -246,13 +258,14 @@ static int look_up(VjObjects *o, const VjIndexKey *key, uint64_t *id, VjObject *
 }
 
 /* 0: found, verified and pinned.  -ENOENT: to be put. */
-static int find(VjObjects *o, const VjIndexKey *key, const void *plain, VjObject *out)
+static int find(VjObjects *o, const VjIndexKey *key, const VjPlain *content,
+                VjObject *out)
 {
     uint64_t id;
     int rc = look_up(o, key, &id, out);
 
     if (rc == 0) {
-        rc = verify(o, out, plain);
+        rc = verify(o, out, content);
         if (rc == 0) {
             return 0;
         }
@@ -283,21 +296,40 @@ static void count_put(VjObjectCache *c, const VjObject *object, uint32_t data_by
     vj_mutex_unlock(&c->lock);
 }
 
+/* How many. */
+static int plain_pieces(const VjPlain *content, struct iovec iov[2])
+{
+    uint32_t first = plain_first(content);
+
+    iov[0] =
+        (struct iovec){.iov_base = (void *)(uintptr_t)content->plain, .iov_len = first};
+    if (first == content->len) {
+        return 1;
+    }
+    iov[1] = (struct iovec){.iov_base = (void *)(uintptr_t)content->rest,
+                            .iov_len = content->len - first};
+    return 2;
+}
+
 /* Encodes @content and puts it under the number that @object has. */
 static int encode_and_put(VjObjects *o, const VjPlain *content, const VjTransform *want,
                           VjObject *object, bool *may_be_there)
 {
-    const void *plain = content->plain;
+    const VjFormSource from = {.first = content->plain,
+                               .first_len = plain_first(content),
+                               .rest = content->rest};
     g_autoptr(VjTrailer) t = NULL;
     g_autoptr(VjBuf) data = NULL;
     VjTransform stored;
-    struct iovec iov[2];
+    struct iovec iov[3];
+    int count = 0;
     VjPut put;
     int rc;
 
+    g_assert(content->rest == NULL || vj_objects_take_two(o, want));
     if (vj_by_node_applies(o, want)) {
         *may_be_there = true;
-        rc = vj_by_node_put(o, plain, want, object);
+        rc = vj_by_node_put(o, content->plain, want, object);
         if (rc == 0) {
             count_put(&o->cache, object, object->stored_bytes);
         }
@@ -309,16 +341,19 @@ static int encode_and_put(VjObjects *o, const VjPlain *content, const VjTransfor
         want = &stored;
         object->flags &= ~(uint32_t)(VJ_OBJECT_BY_NODE | VJ_OBJECT_ON_WIRE);
     }
-    rc = vj_form_encode(plain, want, object, &data, &t);
+    rc = vj_form_encode_from(&from, want, object, &data, &t);
     *may_be_there = rc == 0;
     if (rc < 0) {
         return rc;
     }
-    iov[0].iov_base = data != NULL ? data->data : (void *)(uintptr_t)plain;
-    iov[0].iov_len = t->data_bytes;
-    iov[1] = (struct iovec){.iov_base = t->raw, .iov_len = t->bytes};
+    if (data != NULL) {
+        iov[count++] = (struct iovec){.iov_base = data->data, .iov_len = t->data_bytes};
+    } else {
+        count = plain_pieces(content, iov);
+    }
+    iov[count++] = (struct iovec){.iov_base = t->raw, .iov_len = t->bytes};
     rc = vj_store_put_held(o->store, object->id, data != NULL ? data : content->holder,
-                           iov, G_N_ELEMENTS(iov), &put);
+                           iov, count, &put);
     if (rc == 0) {
         g_assert(put.id == object->id && put.stored_bytes == object->stored_bytes);
         object->loc = put.loc;
@@ -354,7 +389,7 @@ static int put_afresh(VjObjects *o, const VjPlain *content, const VjTransform *w
 static int find_or_put(VjObjects *o, const VjPlain *content, const VjTransform *want,
                        const VjObject *what, VjContentPut *c)
 {
-    int rc = find(o, &c->key, content->plain, &c->object);
+    int rc = find(o, &c->key, content, &c->object);
 
     if (rc == 0) {
         vj_objects_count(o, index_hits, 1);
@@ -384,7 +419,7 @@ static VjPendingObject *pending_new(VjObjects *o, VjContentPut *c)
 
 /* The fast track: one of the file's own objects around, which the caller has pinned. */
 static VjContentPut *find_neighbour(VjObjects *o, const VjIndexKey *key,
-                                    const void *plain, const VjObject *neighbours,
+                                    const VjPlain *content, const VjObject *neighbours,
                                     size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -392,7 +427,7 @@ static VjContentPut *find_neighbour(VjObjects *o, const VjIndexKey *key,
         VjContentPut *c;
 
         vj_index_key_of(&neighbours[i], &named);
-        if (!key_equal(&named, key) || verify(o, &neighbours[i], plain) < 0) {
+        if (!key_equal(&named, key) || verify(o, &neighbours[i], content) < 0) {
             continue;
         }
         vj_object_pin(o, neighbours[i].id);
@@ -406,11 +441,17 @@ static VjContentPut *find_neighbour(VjObjects *o, const VjIndexKey *key,
     return NULL;
 }
 
+bool vj_objects_take_two(const VjObjects *o, const VjTransform *want)
+{
+    return want->codec == VJ_CODEC_ID_NONE && want->key_id == 0 &&
+           !vj_by_node_applies(o, want);
+}
+
 int vj_plain_digest(VjObjects *o, VjPlain *content)
 {
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)content->plain,
-                        .iov_len = content->len};
-    int rc = vj_digest_hash(o->digest, &iov, 1, &content->digest);
+    struct iovec iov[2];
+    int count = plain_pieces(content, iov);
+    int rc = vj_digest_hash(o->digest, iov, count, &content->digest);
 
     if (rc == 0) {
         vj_objects_count(o, hashed_bytes, content->len);
@@ -462,7 +503,6 @@ int vj_object_store(VjObjects *o, const VjPlain *content, const VjTransform *wan
                     const VjObject *neighbours, size_t neighbour_count,
                     VjPendingObject **out)
 {
-    const void *plain = content->plain;
     VjObject what;
     VjContentPut *c;
     VjIndexKey key;
@@ -476,7 +516,7 @@ int vj_object_store(VjObjects *o, const VjPlain *content, const VjTransform *wan
         return -EROFS;
     }
     name_content(o, content, want, &what, &key);
-    c = find_neighbour(o, &key, plain, neighbours, neighbour_count);
+    c = find_neighbour(o, &key, content, neighbours, neighbour_count);
     if (c != NULL) {
         vj_objects_count(o, fast_hits, 1);
         *out = pending_new(o, c);

@@ -285,14 +285,22 @@ void vj_objects_health(VjObjects *o, VjStoreHealth *out);
 /* Content on its way to a reference: found, or put and not yet committed. */
 typedef struct VjPendingObject VjPendingObject;
 
-/* Contiguous bytes, borrowed, 1..VJ_OBJECT_PLAIN_MAX of them. */
+/* Bytes in one place, or in two where vj_objects_take_two says so; borrowed,
+ * 1..VJ_OBJECT_PLAIN_MAX of them. */
 typedef struct VjPlain {
     const void *plain;
-    uint32_t len;
-    VjBuf *holder;   /* in which they are, borrowed; NULL: in none */
+    uint32_t len; /* of all */
+    const void
+        *rest; /* where those behind the first @first_len are; NULL: at plain too */
+    uint32_t first_len;
+    VjBuf
+        *holder; /* in which they are, borrowed; NULL: in none, as where there is rest */
     VjDigest digest; /* vj_plain_digest */
 } VjPlain;
 
+/* Content that is stored as @want may lie in two places: what is put is the bytes
+ * themselves. */
+bool vj_objects_take_two(const VjObjects *o, const VjTransform *want);
 int vj_plain_digest(VjObjects *o, VjPlain *content) G_GNUC_WARN_UNUSED_RESULT;
 /* A hint: these will be stored under @want.  Where the index is far, one question for all
  * of them.  Threads: any; blocks. */

@@ -15,6 +15,12 @@ tests_unit_client_test_area_SOURCES = $(varjfs_sources) \
 	tests/unit/client/test-area.c
 tests_unit_client_test_area_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/client/test-gather
+tests_unit_client_test_gather_SOURCES = $(varjfs_sources) \
+	tests/unit/client/fake-daemon.h \
+	tests/unit/client/test-gather.c
+tests_unit_client_test_gather_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/client/test-items
 tests_unit_client_test_items_SOURCES = $(varjfs_sources) \
 	tests/unit/client/fake-daemon.h \

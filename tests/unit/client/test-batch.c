@@ -669,6 +669,7 @@ static void test_deferred(void **state)
 
     (void)state;
     semantics(&s, "temporary");
+    s.consistency = VARJFS_CONSISTENCY_EVENTUAL;
     fake_start(&d, serve_late);
     assert_int_equal(fake_open(&d, 0, &v), 0);
     assert_int_equal(varjfs_batch_new(v, &s, &b), 0);
@@ -716,6 +717,7 @@ static void test_deferred_same_name(void **state)
 
     (void)state;
     semantics(&s, "temporary");
+    s.consistency = VARJFS_CONSISTENCY_EVENTUAL;
     fake_start(&d, serve_one_by_one);
     assert_int_equal(fake_open(&d, 0, &v), 0);
     assert_int_equal(varjfs_batch_new(v, &s, &b), 0);

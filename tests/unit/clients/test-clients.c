@@ -845,6 +845,61 @@ static void test_a_damaged_namespace(void **state)
 
 /* ---- hostile bytes ----------------------------------------------------------------- */
 
+typedef struct InSlot {
+    VjClients *c;
+    VjClientsArea area;
+    int rc;
+} InSlot;
+
+/* Asked in the middle of a batch: another one comes with the same slot. */
+static bool come_again(void *opaque)
+{
+    InSlot *s = opaque;
+    Request q = request_new(0, 0);
+
+    q.message->data[2] = 1;
+    q.area = s->area;
+    request_add(&q, OBJECT(READ, .name = "o", .most = 10));
+    request_run(&q, s->c);
+    s->rc = q.rc;
+    request_end(&q);
+    return false;
+}
+
+static void test_slots(void **state)
+{
+    g_autofree uint8_t *data = g_malloc0(2 * VARJFS_WIRE_AREA_SLOT_BYTES);
+    guint busy = 0;
+    InSlot again = {
+        .c = ((Fixture *)*state)->c,
+        .area = {.data = data, .bytes = 2 * VARJFS_WIRE_AREA_SLOT_BYTES, .busy = &busy}};
+    const VjClientsStop ask = {.is_wanted = come_again, .opaque = &again};
+    Request make = request_new(0, 0);
+
+    request_add(&make, OBJECT(WRITE, .flags = VARJFS_WIRE_MAKE, .name = "o",
+                              .brings = "0123456789", .len = 10));
+    request_run(&make, again.c);
+    request_end(&make);
+    for (uint8_t slot = 1; slot <= 3; slot++) {
+        Request q = request_new(0, 0);
+
+        q.message->data[2] = slot;
+        q.area = again.area;
+        q.stop = slot == 1 ? &ask : NULL;
+        request_add(&q, OBJECT(READ, .name = "o", .most = 10, .offset = slot));
+        request_run(&q, again.c);
+        assert_int_equal(q.rc, slot <= 2 ? 0 : -EPROTO);
+        if (slot <= 2) {
+            assert_null(q.reply.bulk);
+            assert_memory_equal(data + (slot - 1) * VARJFS_WIRE_AREA_SLOT_BYTES,
+                                "0123456789" + slot, 10u - slot);
+        }
+        request_end(&q);
+    }
+    assert_int_equal(again.rc, -EPROTO);
+    assert_int_equal(busy, 0);
+}
+
 static void test_requests_that_are_none(void **state)
 {
     VjClients *c = ((Fixture *)*state)->c;
@@ -1025,6 +1080,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_it_is_there_again),
     TEST(test_a_damaged_key),
     TEST(test_a_damaged_namespace),
+    TEST(test_slots),
     TEST(test_requests_that_are_none),
     TEST(test_values_without_a_meaning),
 };

@@ -13,3 +13,6 @@ tests_unit_file_test_append_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/file/test-budget
 tests_unit_file_test_budget_LDADD = $(LDADD_file) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/file/test-slab
+tests_unit_file_test_slab_LDADD = $(LDADD_file) $(CMOCKA_LIBS)

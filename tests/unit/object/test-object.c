@@ -68,6 +68,43 @@ static void test_equal_content_is_stored_once(void **state)
     assert_int_equal(stats_of(f).verified, 1); /* once is enough */
 }
 
+/* Wherever the seam lies, it is the object that the bytes make in one place. */
+static void test_content_in_two_places_is_that_in_one(void **state)
+{
+    static const uint32_t firsts[] = {1, 4095, 4096, 4097, 8192, 50001, 99999};
+    const uint32_t len = 100000;
+    Fixture *f = *state;
+
+    assert_true(vj_objects_take_two(f->objects, &plain_none));
+    for (size_t i = 0; i < G_N_ELEMENTS(firsts); i++) {
+        g_autofree uint8_t *bytes = content(100 + i, len);
+        g_autofree uint8_t *first = g_memdup2(bytes, firsts[i]);
+        g_autofree uint8_t *rest = g_memdup2(bytes + firsts[i], len - firsts[i]);
+        VjPlain two = {.plain = first, .len = len, .rest = rest, .first_len = firsts[i]};
+        VjPendingObject *pending;
+        VjObject in_two, in_one;
+
+        assert_int_equal(vj_plain_digest(f->objects, &two), 0);
+        assert_int_equal(
+            vj_object_store(f->objects, &two, &plain_none, NULL, 0, &pending), 0);
+        assert_true(vj_pending_is_put(pending));
+        assert_int_equal(commit_pending(f, &pending, 1, &in_two), 0);
+        assert_content(f, &in_two, bytes);
+        must_put(f, bytes, len, &in_one);
+        assert_int_equal(in_one.id, in_two.id);
+
+        fixture_reopen_objects(f); /* nothing is verified: it is read and compared */
+        assert_int_equal(
+            vj_object_store(f->objects, &two, &plain_none, NULL, 0, &pending), 0);
+        assert_false(vj_pending_is_put(pending));
+        assert_int_equal(stats_of(f).verified, 1);
+        assert_int_equal(commit_pending(f, &pending, 1, &in_one), 0);
+        assert_int_equal(in_one.id, in_two.id);
+        assert_int_equal(in_one.refs, 3);
+    }
+    assert_consistent(f);
+}
+
 static void test_a_neighbour_needs_no_index(void **state)
 {
     Fixture *f = *state;
@@ -209,6 +246,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_round_trip_of_lengths),
     TEST(test_byte_0_of_a_none_object_is_byte_0_of_its_content),
     TEST(test_equal_content_is_stored_once),
+    TEST(test_content_in_two_places_is_that_in_one),
     TEST(test_a_neighbour_needs_no_index),
     TEST(test_given_up_content_leaves_nothing),
     TEST(test_two_entries_of_one_commit_share),
