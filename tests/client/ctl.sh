@@ -68,6 +68,9 @@ is "as JSON" "$(varjfsctl items attributes --json "$v" o log)" '{"colour": "red"
 is "which is reserved" "$(varjfsctl items put "$v" o log varjfs.mode x 2>&1)" \
     "varjfsctl items: o/log: a name that is reserved"
 varjfsctl kv put "$v" gone k v
+varjfsctl kv delete "$v" gone k
+is "a namespace without keys stays" "$(varjfsctl kv list "$v" | paste -sd " ")" "gone nul s"
+varjfsctl kv put "$v" gone k v
 check "all keys go" varjfsctl kv clear "$v" gone
 is "with their namespace" "$(varjfsctl kv list "$v" | paste -sd " ")" "nul s"
 is "once" "$(varjfsctl kv clear "$v" gone 2>&1)" "varjfsctl kv: gone: no such object, key or volume"

@@ -148,6 +148,11 @@ with varjfs.open(sys.argv[1]) as v:
           raises(OSError, b.replace, "o", "far", 0, -1, b"").errno == errno.EINVAL and
           raises(OSError, b.write, "o", "far", 1 << 64, b"x").errno == errno.EFBIG and
           raises(OSError, b.resize, "o", "far", -1).errno == errno.EINVAL)
+    # libvarjfs(3) says how long an object may be.
+    f.truncate((1 << 62) - 1)
+    check("the longest one", f.status().bytes == (1 << 62) - 1 and
+          raises(OSError, f.truncate, 1 << 62).errno == errno.EFBIG)
+    f.truncate(10)
     f.seek(0)
     check("all is there", f.read() == b"0123456789")
     f.attributes["a"] = b"1"
