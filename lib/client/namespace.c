@@ -8,6 +8,9 @@ _Static_assert((int)VARJFS_OBJECTS == VARJFS_WIRE_ITERATE_OBJECTS &&
                    (int)VARJFS_KEYS == VARJFS_WIRE_ITERATE_KEYS,
                "kinds of the header are those of the wire");
 
+/* Replies in a row that say that there is more, while nothing went. */
+#define EMPTY_TRIES_IN_VAIN 16u
+
 typedef struct Empty {
     uint8_t what; /* VARJFS_WIRE_EMPTY_... */
     uint32_t gone;
@@ -53,6 +56,7 @@ int varjfs_namespace_delete(varjfs *v, enum varjfs_kind kind, const char *space,
                             varjfs_progress progress, void *opaque)
 {
     Empty e = {.what = VARJFS_WIRE_EMPTY_MORE};
+    unsigned in_vain = 0;
     uint64_t gone = 0;
     size_t len;
     int rc;
@@ -65,6 +69,11 @@ int varjfs_namespace_delete(varjfs *v, enum varjfs_kind kind, const char *space,
     while (rc == 0 && e.what == VARJFS_WIRE_EMPTY_MORE) {
         rc = ask(v, kind, space, len, &e);
         gone += rc == 0 ? e.gone : 0;
+        in_vain = rc == 0 && e.gone == 0 ? in_vain + 1 : 0;
+        if (rc == 0 && e.what == VARJFS_WIRE_EMPTY_MORE &&
+            in_vain == EMPTY_TRIES_IN_VAIN) {
+            return -EBUSY;
+        }
         if (rc == 0 && e.what == VARJFS_WIRE_EMPTY_MORE && progress != NULL &&
             progress(opaque, gone) != 0) {
             return -ECANCELED;

@@ -22,6 +22,7 @@ import collections.abc
 import ctypes
 import errno
 import io
+import operator
 import os
 
 __all__ = ["open", "Batch", "Volume", "Keys", "Objects", "Object", "Attributes", "Status", "Semantics", "version"]
@@ -74,6 +75,7 @@ def _load():
 
 _lib = _load()
 _VALUE_MAX = 64 << 10
+_OFFSET_MAX = (1 << 63) - 1
 _EXCLUSIVE, _APPEND, _MAKE = 1, 2, 4
 _READ_ONLY = 1
 _OBJECTS, _KEYS = 0, 1
@@ -82,6 +84,24 @@ _OBJECTS, _KEYS = 0, 1
 class _Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("volume", ctypes.c_char_p),
                 ("daemon", ctypes.c_char_p), ("timeout_ms", ctypes.c_int), ("flags", ctypes.c_uint)]
+
+
+def _name(text):
+    """As C has it, where a name ends with a NUL: what is behind one must not get lost."""
+    name = os.fsencode(text)
+    if b"\0" in name:
+        raise OSError(errno.EINVAL, "a NUL in a name")
+    return name
+
+
+def _offset(number):
+    """An offset or a length; ctypes would take the lower 64 bits of any number."""
+    number = operator.index(number)
+    if number < 0:
+        raise OSError(errno.EINVAL, "a negative offset or length")
+    if number > _OFFSET_MAX:
+        raise OSError(errno.EFBIG, "an offset or length of more than 63 bits")
+    return number
 
 
 class Semantics(ctypes.Structure):
@@ -93,7 +113,7 @@ class Semantics(ctypes.Structure):
 
     def __init__(self, template="default", **values):
         super().__init__(size=ctypes.sizeof(Semantics))
-        _check(_lib.varjfs_semantics_template(os.fsencode(template), ctypes.byref(self)), template)
+        _check(_lib.varjfs_semantics_template(_name(template), ctypes.byref(self)), template)
         for name, value in values.items():
             if name not in dict(self._fields_):
                 raise TypeError(f"no such semantics: {name}")
@@ -135,7 +155,7 @@ def _given(attributes):
     given = (_Given * len(attributes))()
     for at, (name, value) in zip(given, attributes.items()):
         value = bytes(value)
-        at.name, at.value, at.len = os.fsencode(name), value, len(value)
+        at.name, at.value, at.len = _name(name), value, len(value)
     return given, len(attributes)
 
 
@@ -173,10 +193,10 @@ class Volume:
         self._process = os.getpid()
         self._semantics = semantics
         options = _Options(ctypes.sizeof(_Options),
-                           None if volume is None else os.fsencode(volume),
-                           None if daemon is None else os.fsencode(daemon), int(timeout * 1000),
+                           None if volume is None else _name(volume),
+                           None if daemon is None else _name(daemon), int(timeout * 1000),
                            _READ_ONLY if read_only else 0)
-        rc = _lib.varjfs_open(os.fsencode(source), ctypes.byref(options), ctypes.byref(self._v))
+        rc = _lib.varjfs_open(_name(source), ctypes.byref(options), ctypes.byref(self._v))
         if rc < 0:
             raise OSError(-rc, _lib.varjfs_open_error().decode(errors="replace"))
 
@@ -250,7 +270,7 @@ class Volume:
                        ctypes.string_at(entry.value, entry.len) if entry.len else b"",
                        *_attributes_of(entry))
         finally:
-            if self._v:
+            if self._is_own():
                 _lib.varjfs_iterator_free(iterator)
 
 
@@ -294,13 +314,13 @@ class Batch:
 
     def close(self):
         b, self._b = self._b, None
-        if b and self._volume._v:
+        if b and self._volume._is_own():
             _lib.varjfs_batch_free(b)
 
     def _handle(self):
         # The volume frees what belongs to it when it closes.
-        if not self._b or not self._volume._v:
-            raise ValueError("the batch or its volume is closed")
+        if not self._b or not self._volume._is_own():
+            raise ValueError("the batch or its volume is closed, or another process's")
         return self._b
 
     def _add(self, function, *arguments):
@@ -311,50 +331,50 @@ class Batch:
 
     def put(self, space, key, value, exclusive=False):
         key, value = _key(key), bytes(value)
-        self._add(_lib.varjfs_kv_put, os.fsencode(space), key, len(key), value, len(value),
+        self._add(_lib.varjfs_kv_put, _name(space), key, len(key), value, len(value),
                   _EXCLUSIVE if exclusive else 0)
 
     def delete_key(self, space, key):
         key = _key(key)
-        self._add(_lib.varjfs_kv_delete, os.fsencode(space), key, len(key))
+        self._add(_lib.varjfs_kv_delete, _name(space), key, len(key))
 
     def create(self, space, name, attributes=None):
-        self._add(_lib.varjfs_item_create, os.fsencode(space), os.fsencode(name), None,
+        self._add(_lib.varjfs_item_create, _name(space), _name(name), None,
                   *_given(attributes or {}))
 
     def put_attribute(self, space, name, attribute, value, exclusive=False):
         value = bytes(value)
-        self._add(_lib.varjfs_attribute_put, os.fsencode(space), os.fsencode(name),
-                  os.fsencode(attribute), value, len(value), _EXCLUSIVE if exclusive else 0)
+        self._add(_lib.varjfs_attribute_put, _name(space), _name(name),
+                  _name(attribute), value, len(value), _EXCLUSIVE if exclusive else 0)
 
     def delete_attribute(self, space, name, attribute):
-        self._add(_lib.varjfs_attribute_delete, os.fsencode(space), os.fsencode(name),
-                  os.fsencode(attribute))
+        self._add(_lib.varjfs_attribute_delete, _name(space), _name(name),
+                  _name(attribute))
 
     def resize(self, space, name, size):
-        self._add(_lib.varjfs_object_resize, os.fsencode(space), os.fsencode(name), size)
+        self._add(_lib.varjfs_object_resize, _name(space), _name(name), _offset(size))
 
     def rename(self, space, name, new_name, exclusive=False):
-        self._add(_lib.varjfs_object_rename, os.fsencode(space), os.fsencode(name),
-                  os.fsencode(new_name), _EXCLUSIVE if exclusive else 0)
+        self._add(_lib.varjfs_object_rename, _name(space), _name(name),
+                  _name(new_name), _EXCLUSIVE if exclusive else 0)
 
     def delete(self, space, name):
-        self._add(_lib.varjfs_object_delete, os.fsencode(space), os.fsencode(name))
+        self._add(_lib.varjfs_object_delete, _name(space), _name(name))
 
     def write(self, space, name, offset, data):
         data = bytes(data)
-        self._add(_lib.varjfs_object_write, os.fsencode(space), os.fsencode(name), data, len(data),
-                  offset, 0)
+        self._add(_lib.varjfs_object_write, _name(space), _name(name), data, len(data),
+                  _offset(offset), 0)
 
     def append(self, space, name, data, make=False):
         data = bytes(data)
-        self._add(_lib.varjfs_object_write, os.fsencode(space), os.fsencode(name), data, len(data),
+        self._add(_lib.varjfs_object_write, _name(space), _name(name), data, len(data),
                   0, _APPEND | (_MAKE if make else 0))
 
     def replace(self, space, name, offset, length, data):
         data = bytes(data)
-        self._add(_lib.varjfs_object_rwrite, os.fsencode(space), os.fsencode(name), data,
-                  len(data), offset, length, 0)
+        self._add(_lib.varjfs_object_rwrite, _name(space), _name(name), data,
+                  len(data), _offset(offset), _offset(length), 0)
 
     def execute(self):
         b = self._handle()
@@ -376,7 +396,7 @@ class Keys(collections.abc.MutableMapping):
     stands for its UTF-8."""
 
     def __init__(self, volume, space):
-        self._volume, self._space = volume, os.fsencode(space)
+        self._volume, self._space = volume, _name(space)
 
     def _run(self, key, add, *arguments, semantics=None):
         self._volume._run((self._space, key), add, self._space, key, len(key), *arguments,
@@ -430,28 +450,28 @@ class Objects(collections.abc.Mapping):
     """The objects of a namespace by name."""
 
     def __init__(self, volume, space):
-        self._volume, self._space = volume, os.fsencode(space)
+        self._volume, self._space = volume, _name(space)
 
     def create(self, name, transform=None, mode=None, objects=None, attributes=None):
         """A new object; FileExistsError where there is one.  Nobody sees it without its attributes,
         a mapping of names to bytes."""
         options = _ObjectOptions(ctypes.sizeof(_ObjectOptions),
-                                 *(None if o is None else os.fsencode(o)
+                                 *(None if o is None else _name(o)
                                    for o in (transform, mode, objects)))
-        name = os.fsencode(name)
+        name = _name(name)
         self._volume._run((self._space, name), _lib.varjfs_item_create, self._space, name,
                           ctypes.byref(options), *_given(attributes or {}))
         return Object(self._volume, self._space, name)
 
     def delete(self, name):
-        name = os.fsencode(name)
+        name = _name(name)
         self._volume._run((self._space, name), _lib.varjfs_object_delete, self._space, name)
 
     def rename(self, name, new_name, exclusive=False):
         """One that has the new name goes; @exclusive: FileExistsError."""
-        name = os.fsencode(name)
+        name = _name(name)
         self._volume._run((self._space, name), _lib.varjfs_object_rename, self._space, name,
-                          os.fsencode(new_name), _EXCLUSIVE if exclusive else 0)
+                          _name(new_name), _EXCLUSIVE if exclusive else 0)
 
     def clear(self):
         """All of them go, and the namespace."""
@@ -460,13 +480,13 @@ class Objects(collections.abc.Mapping):
     def with_attributes(self, *attributes, prefix=""):
         """(name, dictionary) of each, with those of these attributes that it has.  A value of more
         than 4096 bytes is None."""
-        names = (ctypes.c_char_p * len(attributes))(*map(os.fsencode, attributes))
+        names = (ctypes.c_char_p * len(attributes))(*map(_name, attributes))
         for name, _, *found in self._volume._iterate(_lib.varjfs_item_iterate, self._space,
-                                                     os.fsencode(prefix), names, len(attributes)):
+                                                     _name(prefix), names, len(attributes)):
             yield os.fsdecode(name), found[0] if found else {}
 
     def __getitem__(self, name):
-        o = Object(self._volume, self._space, os.fsencode(name))
+        o = Object(self._volume, self._space, _name(name))
         try:
             o.status()
         except OSError as error:
@@ -477,7 +497,7 @@ class Objects(collections.abc.Mapping):
 
     def names(self, prefix=""):
         for name, _ in self._volume._iterate(_lib.varjfs_object_iterate, self._space,
-                                             os.fsencode(prefix)):
+                                             _name(prefix)):
             yield os.fsdecode(name)
 
     def __iter__(self):
@@ -494,7 +514,7 @@ class Attributes(collections.abc.MutableMapping):
         self._volume, self._at = volume, (space, name)
 
     def _run(self, attribute, add, *arguments):
-        name = os.fsencode(attribute)
+        name = _name(attribute)
         try:
             self._volume._run((*self._at, name), add, *self._at, name, *arguments)
         except OSError as error:
@@ -517,7 +537,7 @@ class Attributes(collections.abc.MutableMapping):
     def items_from(self, prefix=""):
         """(name, value) of those that begin with @prefix, in one request for many."""
         for name, value in self._volume._iterate(_lib.varjfs_attribute_iterate, *self._at,
-                                                 os.fsencode(prefix)):
+                                                 _name(prefix)):
             yield os.fsdecode(name), value
 
     def __iter__(self):
@@ -578,20 +598,20 @@ class Object(io.RawIOBase):
             return 0
         got = ctypes.c_size_t()
         buffer = (ctypes.c_char * len(view)).from_buffer(view)
-        self._run(_lib.varjfs_object_read, buffer, len(view), self._at, ctypes.byref(got))
+        self._run(_lib.varjfs_object_read, buffer, len(view), _offset(self._at), ctypes.byref(got))
         self._at += got.value
         return got.value
 
     def write(self, data):
         data = bytes(data)
-        self._run(_lib.varjfs_object_write, data, len(data), self._at, 0)
+        self._run(_lib.varjfs_object_write, data, len(data), _offset(self._at), 0)
         self._at += len(data)
         return len(data)
 
     def replace(self, offset, length, data):
         """@length bytes at @offset become @data; the position stays."""
         data = bytes(data)
-        self._run(_lib.varjfs_object_rwrite, data, len(data), offset, length, 0)
+        self._run(_lib.varjfs_object_rwrite, data, len(data), _offset(offset), _offset(length), 0)
 
     def append(self, data):
         """At the end, wherever others have put it; the position stays."""
@@ -606,5 +626,5 @@ class Object(io.RawIOBase):
 
     def truncate(self, size=None):
         size = self._at if size is None else size
-        self._run(_lib.varjfs_object_resize, size)
+        self._run(_lib.varjfs_object_resize, _offset(size))
         return size

@@ -70,6 +70,9 @@ int vj_client_space(VjClients *c, VjClientKind kind, VjSlice space, bool make,
 /* One was deleted: they are looked for again. */
 void vj_client_forget_spaces(VjClients *c);
 
+/* Names that one transaction of a deletion looks at (empty.c). */
+#define VJ_CLIENT_EMPTY_LOOK_MAX 1024u
+
 /* ---- batch.c ----------------------------------------------------------------------- */
 
 typedef struct VjClientResult {

@@ -83,10 +83,15 @@ bool vj_clients_is_shut_out(VjClients *c);
  * -EIO.  A namespace without anything is empty. */
 int vj_clients_iterate(VjClients *c, VjSlice message,
                        VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
-/* VARJFS_WIRE_EMPTY: 0; -ENOENT there is no such namespace; -ENOTEMPTY, -EROFS; -EPROTO,
- * -EIO, -ENOSPC.  One request is one transaction, and what it did stays. */
+/*
+ * VARJFS_WIRE_EMPTY: 0; -ENOENT there is no such namespace; -EACCES a program of a mount
+ * has protected it; -EBUSY it is made anew again and again; -EROFS; -EPROTO, -EIO,
+ * -ENOSPC.  It is one transaction, or several where programs of a mount have made many
+ * directories there, and what they did stays.  @stop, as of a batch, is asked between
+ * these: -ECANCELED, unless something has gone.
+ */
 int vj_clients_empty(VjClients *c, VjSlice message, bool read_only,
-                     VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
+                     const VjClientsStop *stop, VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
 
 /* What was asked for since it was opened. */
 #define VJ_CLIENTS_OPS_MAX 32u

@@ -119,7 +119,7 @@ static bool show_status(Client *c)
                  ", \"modified_us\": %" G_GINT64_FORMAT
                  ", \"created_us\": %" G_GINT64_FORMAT ", \"transform\": \"%s\"}\n"
                : "original_size=%" G_GUINT64_FORMAT "\nstored_size=%" G_GUINT64_FORMAT
-                 "\nmodified_us=%" G_GINT64_FORMAT "\nmade_us=%" G_GINT64_FORMAT
+                 "\nmodified_us=%" G_GINT64_FORMAT "\ncreated_us=%" G_GINT64_FORMAT
                  "\ntransform=%s\n",
            s.bytes, s.stored_bytes, s.modified_us, s.created_us, s.transform);
     return true;
@@ -149,32 +149,34 @@ static bool next_piece(const Client *c, char *piece, size_t *len)
     return !ferror(stdin) || fail(c, "standard input", -errno);
 }
 
-/* From @at on; @inserts: nothing is overwritten. */
-static bool add_input(Client *c, uint64_t at, bool inserts)
+/* It is inserted from @at on; its first @len bytes are in @piece already. */
+static bool add_input(Client *c, uint64_t at, char *piece, size_t len)
 {
-    g_autofree char *piece = g_malloc(PIECE);
-    size_t len;
-
-    while (true) {
-        if (!next_piece(c, piece, &len)) {
-            return false;
-        }
-        if (len == 0) {
-            return true;
-        }
+    while (len > 0) {
         if (!execute(c, varjfs_object_rwrite(c->batch, c->space, c->name, piece, len, at,
-                                             inserts ? 0 : len, 0, NULL))) {
+                                             0, 0, NULL))) {
             return false;
         }
         at += len;
+        if (!next_piece(c, piece, &len)) {
+            return false;
+        }
     }
+    return true;
 }
 
-/* Standard input is all that the object has then. */
+/* Standard input is all that the object has then; what cannot be read takes nothing
+ * away. */
 static bool write_object(Client *c)
 {
-    int made, rc = varjfs_object_create(c->batch, c->space, c->name, NULL, &made);
+    g_autofree char *piece = g_malloc(PIECE);
+    size_t len;
+    int made, rc;
 
+    if (!next_piece(c, piece, &len)) {
+        return false;
+    }
+    rc = varjfs_object_create(c->batch, c->space, c->name, NULL, &made);
     rc = rc == 0 ? varjfs_batch_execute(c->batch) : rc;
     if (rc == -EEXIST) {
         rc = 0;
@@ -183,19 +185,21 @@ static bool write_object(Client *c)
             return false;
         }
     }
-    return rc < 0 ? execute(c, rc) : add_input(c, 0, true);
+    return rc < 0 ? execute(c, rc) : add_input(c, 0, piece, len);
 }
 
 static bool insert(Client *c)
 {
+    g_autofree char *piece = g_malloc(PIECE);
     g_autoptr(GError) error = NULL;
     uint64_t at;
+    size_t len;
 
     if (!vj_parse_size(c->more, &at, &error)) {
         vj_cmd_fail(c->ctl->cmd, error);
         return false;
     }
-    return add_input(c, at, true);
+    return next_piece(c, piece, &len) && add_input(c, at, piece, len);
 }
 
 static bool delete_object(Client *c)
@@ -245,20 +249,18 @@ static bool clear_keys(Client *c)
 
 static bool show_attribute(const Client *c, const struct varjfs_entry *e, bool is_first)
 {
-    g_autofree char *name = NULL, *value = NULL, *text = NULL;
+    g_autofree char *name = NULL, *value = NULL;
 
     if (c->ctl->format != VJ_CTL_JSON) {
         return put_out(c, e->name, e->name_len) && put_out(c, "=", 1) &&
                put_out(c, e->value, e->len) && put_out(c, "\n", 1);
     }
     name = vj_ctl_json_string(e->name);
-    text = g_strndup(e->value, e->len);
-    value = vj_ctl_json_string(text);
+    value = vj_ctl_json_bytes(e->value, e->len);
     printf("%s%s: %s", is_first ? "" : ", ", name, value);
     return true;
 }
 
-/* Values as text: up to a NUL. */
 static bool list_attributes(Client *c)
 {
     bool is_json = c->ctl->format == VJ_CTL_JSON, ok = true, is_first = true;

@@ -195,13 +195,13 @@ static bool take_out(char **lines, unsigned line)
 static int check_node(const VjCtl *ctl, const char *path, const char *text, gsize len)
 {
     g_autofree char *absolute = g_canonicalize_filename(path, NULL);
-    g_autofree char *rest = g_strndup(text, len);
+    g_autofree char *rest = g_memdup2(text, len + 1); /* with its NUL */
     unsigned faults = 0;
 
     while (faults < FAULTS_MAX) {
         g_autoptr(GError) error = NULL;
         g_autoptr(VjNodeConf) conf =
-            vj_node_conf_parse(absolute, rest, strlen(rest), &error);
+            vj_node_conf_parse(absolute, rest, len, &error);
         g_auto(GStrv) lines = NULL;
 
         if (conf != NULL) {
@@ -218,6 +218,7 @@ static int check_node(const VjCtl *ctl, const char *path, const char *text, gsiz
         }
         g_free(rest);
         rest = g_strjoinv("\n", lines);
+        len = strlen(rest);
     }
     return faults == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

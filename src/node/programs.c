@@ -58,11 +58,19 @@ void vj_node_iterate(VjRpcRequest *r)
     reply(r, rc, &m);
 }
 
+/* As is_canceled, or its deadline is over. */
+static bool is_over(void *opaque)
+{
+    return is_canceled(opaque) ||
+           vj_clock_mono_us() >= vj_rpc_request_deadline_us(opaque);
+}
+
 void vj_node_empty(VjRpcRequest *r)
 {
+    const VjClientsStop stop = {.is_wanted = is_over, .opaque = r};
     VjClientsReply m;
     int rc = vj_clients_empty(clients_of(r), vj_rpc_request_message(r),
-                              vj_node_peer(r)->read_only, &m);
+                              vj_node_peer(r)->read_only, &stop, &m);
 
     reply(r, rc, &m);
 }

@@ -51,6 +51,8 @@ printf '%s\n' "[node]" "listen = 127.0.0.1" "[volume lab]" "directory = lab" "ke
 check "a node's is good" varjfsctl config check "$T/node.conf"
 is "is shown" "$(ctl show "$T/node.conf" | sed -n 's/\t.*//p' | tr '\n' ';')" \
     "node: listen=127.0.0.1;volume lab: directory=lab;volume lab: key=lab.key;"
+printf 'workers = 2\0\n' >>"$T/node.conf"
+is "what the daemon refuses is not good" "$(ctl check "$T/node.conf")" "varjfsctl config: $T/node.conf: it is no text in UTF-8"
 printf '%s\n' "[node]" "listen = a b" "workers = many" "[volume lab]" "directory = lab" "roles = cook" \
     "[volume -]" "directory = x" >"$T/node.conf"
 is "all of its faults are found" "$(ctl check "$T/node.conf" | sed 's/.*node.conf:\([0-9]*\):.*/\1/' | sort -n | tr '\n' ' ')" \

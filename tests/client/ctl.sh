@@ -52,15 +52,24 @@ check "another name" varjfsctl objects rename "$v" o log renamed
 check "and back" varjfsctl objects rename "$v" o renamed log
 echo new >"$T/in"
 from_file "$T/in" varjfsctl objects write "$v" o log
+is "input that cannot be read" "$(from_file / varjfsctl objects write "$v" o log 2>&1)" \
+    "varjfsctl objects: standard input: Is a directory"
+is "takes nothing away" "$(varjfsctl objects read "$v" o log)" new
+is "nor makes it" "$(from_file / varjfsctl objects write "$v" o unread 2>/dev/null; echo $?)" 1
+is "an object" "$(varjfsctl objects list "$v" o un)" ""
 check "an attribute" varjfsctl items put "$v" o log colour red
 check "from standard input" from_file "$T/value" varjfsctl items put "$v" o log v
 varjfsctl items get "$v" o log v >"$T/got"
 check "it is there" cmp "$T/value" "$T/got"
+is "all of it as JSON" "$(varjfsctl items attributes --json "$v" o log v)" '{"v": "by\u0000input"}'
 check "an attribute goes" varjfsctl items delete "$v" o log v
 is "attributes" "$(varjfsctl items attributes "$v" o log)" colour=red
 is "as JSON" "$(varjfsctl items attributes --json "$v" o log)" '{"colour": "red"}'
 is "which is reserved" "$(varjfsctl items put "$v" o log varjfs.mode x 2>&1)" \
     "varjfsctl items: o/log: a name that is reserved"
+varjfsctl kv put "$v" gone k v
+varjfsctl kv delete "$v" gone k
+is "a namespace without keys stays" "$(varjfsctl kv list "$v" | paste -sd " ")" "gone nul s"
 varjfsctl kv put "$v" gone k v
 check "all keys go" varjfsctl kv clear "$v" gone
 is "with their namespace" "$(varjfsctl kv list "$v" | paste -sd " ")" "nul s"

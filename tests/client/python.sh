@@ -11,6 +11,7 @@ cat >"$T/test.py" <<'EOF'
 import array
 import errno
 import io
+import os
 import sys
 
 import varjfs
@@ -131,6 +132,52 @@ with varjfs.open(sys.argv[1]) as v:
     o["log"].append(b" three")
     check("appended", o["log"].read() == b"one two three")
     b.close()
+    # ctypes takes the lower 64 bits of a number, and C a name up to its first NUL.
+    f = o.create("far")
+    f.write(b"0123456789")
+    for offset in (1 << 63, 1 << 64, (1 << 64) + 3):
+        f.seek(offset)
+        check(f"nothing is written at {offset}", raises(OSError, f.write, b"x").errno == errno.EFBIG and
+              raises(OSError, f.read, 1).errno == errno.EFBIG and
+              raises(OSError, f.insert, offset, b"x").errno == errno.EFBIG and
+              raises(OSError, f.truncate).errno == errno.EFBIG)
+    b = v.batch()
+    check("nor does a negative length delete", raises(OSError, f.delete, 5, -1).errno == errno.EINVAL and
+          raises(OSError, f.insert, -1, b"x").errno == errno.EINVAL and
+          raises(OSError, f.truncate, -1).errno == errno.EINVAL and
+          raises(OSError, b.replace, "o", "far", 0, -1, b"").errno == errno.EINVAL and
+          raises(OSError, b.write, "o", "far", 1 << 64, b"x").errno == errno.EFBIG and
+          raises(OSError, b.resize, "o", "far", -1).errno == errno.EINVAL)
+    # libvarjfs(3) says how long an object may be.
+    f.truncate((1 << 62) - 1)
+    check("the longest one", f.status().bytes == (1 << 62) - 1 and
+          raises(OSError, f.truncate, 1 << 62).errno == errno.EFBIG)
+    f.truncate(10)
+    f.seek(0)
+    check("all is there", f.read() == b"0123456789")
+    f.attributes["a"] = b"1"
+    check("a NUL in a name", raises(OSError, o.delete, "far\0behind").errno == errno.EINVAL and
+          raises(OSError, o.rename, "far", "new\0er").errno == errno.EINVAL and
+          raises(OSError, v.objects, "o\0").errno == errno.EINVAL and
+          raises(OSError, v.keys, "k\0").errno == errno.EINVAL and
+          raises(OSError, o.create, "new", attributes={"b\0c": b""}).errno == errno.EINVAL and
+          raises(OSError, f.attributes.__delitem__, "a\0b").errno == errno.EINVAL and
+          raises(OSError, b.delete, "o", "far\0").errno == errno.EINVAL and
+          raises(OSError, list, o.with_attributes("a\0b")).errno == errno.EINVAL and
+          raises(OSError, varjfs.open, sys.argv[1] + "\0").errno == errno.EINVAL and
+          "far" in o and "a" in f.attributes)
+    # What a fork copies is the parent's: a child's request would be in its stream.
+    b.put("k", "twice", b"1")
+    names = o.names()
+    next(names)
+    child = os.fork()
+    if child == 0:
+        os._exit(not (raises(ValueError, b.execute) and raises(ValueError, b.delete, "o", "far") and
+                      raises(ValueError, list, names) and b.close() is None))
+    check("a batch of the parent", os.waitpid(child, 0)[1] == 0 and b.execute() == [0])
+    names.close()
+    b.close()
+    del k["twice"]
     check("a batch that is closed", raises(ValueError, b.put, "k", "x", b"") and raises(ValueError, b.execute))
     b = v.batch()
     b.put("k", "lost", b"")

@@ -322,6 +322,39 @@ static void test_namespace_delete(void **state)
     fake_stop(&d);
 }
 
+/* Of each 16 steps the first says that something went; others put it there again. */
+static void serve_in_vain(FakeDaemon *d)
+{
+    FakeRequest r;
+
+    fake_hello(d, 0);
+    while (fake_next(d, &r)) {
+        g_autoptr(GByteArray) message = g_byte_array_new();
+        uint8_t reply[VARJFS_WIRE_EMPTY_REPLY_BYTES] = {VARJFS_WIRE_EMPTY_MORE};
+
+        g_assert(r.frame.op == VARJFS_WIRE_EMPTY);
+        reply[1] = d->steps % 16 == 0 && d->steps < 32;
+        d->steps++;
+        g_byte_array_append(message, reply, sizeof reply);
+        fake_reply(d, &r, 0, message, NULL);
+        fake_request_clear(&r);
+    }
+}
+
+static void test_delete_in_vain(void **state)
+{
+    FakeDaemon d = {0};
+    varjfs *v;
+
+    (void)state;
+    fake_start(&d, serve_in_vain);
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    assert_int_equal(varjfs_namespace_delete(v, VARJFS_KEYS, "s", NULL, NULL), -EBUSY);
+    assert_int_equal(varjfs_close(v), 0);
+    assert_int_equal(d.steps, 16 + 1 + 16);
+    fake_stop(&d);
+}
+
 static void send_value(FakeDaemon *d)
 {
     const Value *value = d->data;
@@ -458,6 +491,7 @@ static const struct CMUnitTest tests[] = {
     {"/items/iterate", test_iterate, NULL, NULL, NULL},
     {"/items/hostile", test_hostile_items, NULL, NULL, NULL},
     {"/namespace/delete", test_namespace_delete, NULL, NULL, NULL},
+    {"/namespace/in-vain", test_delete_in_vain, NULL, NULL, NULL},
     {"/namespace/hostile", test_hostile_deletes, NULL, NULL, NULL},
     {"/poll/batches", test_poll, NULL, NULL, NULL},
     {"/poll/lost", test_poll_of_what_is_lost, NULL, NULL, NULL},

@@ -540,8 +540,8 @@ static void test_items(void **state)
 /* ---- namespaces that go ------------------------------------------------------------ */
 
 /* What the reply says, or -errno. */
-static int empty(VjClients *c, uint8_t what, const char *space, uint32_t most,
-                 uint32_t *gone)
+static int empty_or_stop(VjClients *c, uint8_t what, const char *space, uint32_t most,
+                         const VjClientsStop *stop, uint32_t *gone)
 {
     g_autoptr(GByteArray) message = g_byte_array_new();
     VjClientsReply reply;
@@ -551,13 +551,19 @@ static int empty(VjClients *c, uint8_t what, const char *space, uint32_t most,
     append_number(message, strlen(space), 2);
     append_number(message, most, 4);
     append_text(message, space);
-    rc = vj_clients_empty(c, vj_slice(message->data, message->len), false, &reply);
+    rc = vj_clients_empty(c, vj_slice(message->data, message->len), false, stop, &reply);
     if (rc == 0) {
         rc = reply.message->data[0];
         *gone = vj_le32_get(reply.message->data + 1);
     }
     vj_clients_reply_clear(&reply);
     return rc;
+}
+
+static int empty(VjClients *c, uint8_t what, const char *space, uint32_t most,
+                 uint32_t *gone)
+{
+    return empty_or_stop(c, what, space, most, NULL, gone);
 }
 
 static void expect_spaces(VjClients *c, uint8_t what, const char *names)
@@ -623,6 +629,211 @@ static void test_empty_with_what_a_mount_has_made(void **state)
     expect_objects(c, "");
     make(c, "o");
     expect_objects(c, "o");
+}
+
+/* Keys that are left are as safe from who tidies up in a mount as before. */
+static void test_empty_that_is_interrupted(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    uint64_t root;
+    uint32_t gone;
+
+    for (unsigned n = 0; n < 3; n++) {
+        char name[2] = {(char)('a' + n), '\0'};
+
+        assert_int_equal(run_one(c, KEY(PUT, .name = name)), VJ_WIRE_OK);
+    }
+    assert_int_equal(vj_client_root(c, VJ_CLIENT_KEYS, false, &root), 0);
+    for (unsigned n = 0; n < 3; n++) {
+        assert_int_equal(empty(c, VARJFS_WIRE_ITERATE_KEYS, "s", 1, &gone),
+                         VARJFS_WIRE_EMPTY_MORE);
+        assert_int_equal(gone, 1);
+        assert_int_equal(vj_fs_rmdir(c->fs, root, "s"), -EPERM);
+    }
+    assert_int_equal(empty(c, VARJFS_WIRE_ITERATE_KEYS, "s", 1, &gone),
+                     VARJFS_WIRE_EMPTY_GONE);
+    assert_int_equal(gone, 0);
+    expect_spaces(c, VARJFS_WIRE_ITERATE_KEYS, "");
+}
+
+/* A directory of keys that has to stay is protected as it was. */
+static void test_empty_of_keys_with_a_directory(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    uint32_t gone, flags;
+    uint64_t dir;
+    VjAttr attr;
+
+    assert_int_equal(run_one(c, KEY(PUT, .name = "k")), VJ_WIRE_OK);
+    assert_int_equal(vj_client_space(c, VJ_CLIENT_KEYS, vj_slice("s", 1), false, &dir),
+                     0);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, dir, 0), 0);
+    assert_int_equal(vj_fs_mkdir(c->fs, &c->who, dir, "directory", 0700, &attr), 0);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, dir, VJ_INODE_IMMUTABLE), 0);
+    assert_int_equal(empty(c, VARJFS_WIRE_ITERATE_KEYS, "s", 10, &gone),
+                     VARJFS_WIRE_EMPTY_STAYS);
+    assert_int_equal(gone, 1);
+    assert_int_equal(vj_fs_get_flags(c->fs, dir, &flags), 0);
+    assert_int_equal(flags, VJ_INODE_IMMUTABLE);
+}
+
+/* What a program of a mount has protected stays, and is not asked for without end. */
+static void test_empty_of_what_is_protected(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    uint32_t gone;
+    uint64_t dir;
+
+    make(c, "o");
+    assert_int_equal(run_one(c, OBJECT(DELETE, .name = "o")), VJ_WIRE_OK);
+    assert_int_equal(vj_client_space(c, VJ_CLIENT_OBJECTS, vj_slice("s", 1), false, &dir),
+                     0);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, dir, VJ_INODE_IMMUTABLE), 0);
+    assert_int_equal(empty(c, VARJFS_WIRE_ITERATE_OBJECTS, "s", 10, &gone), -EACCES);
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, dir, 0), 0);
+}
+
+/* The directory that was found a moment ago is another one now. */
+static void test_empty_of_one_that_was_made_anew(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    uint64_t root, dir;
+    uint32_t gone;
+
+    for (uint8_t what = 0; what <= VARJFS_WIRE_ITERATE_KEYS; what++) {
+        VjClientKind kind =
+            what == VARJFS_WIRE_ITERATE_KEYS ? VJ_CLIENT_KEYS : VJ_CLIENT_OBJECTS;
+        uint8_t put = what == VARJFS_WIRE_ITERATE_KEYS ? VARJFS_WIRE_KEY_PUT
+                                                       : VARJFS_WIRE_OBJECT_CREATE;
+        VjAttr attr;
+
+        assert_int_equal(run_one(c, (Op){.kind = put, .space = "s", .name = "n"}),
+                         VJ_WIRE_OK);
+        assert_int_equal(vj_client_root(c, kind, false, &root), 0);
+        assert_int_equal(vj_client_space(c, kind, vj_slice("s", 1), false, &dir), 0);
+        if (kind == VJ_CLIENT_OBJECTS) {
+            assert_int_equal(vj_fs_unlink(c->fs, dir, "n"), 0);
+        }
+        assert_int_equal(vj_fs_set_flags(c->fs, NULL, dir, 0), 0);
+        assert_int_equal(vj_fs_rmdir(c->fs, root, "s"), 0);
+        assert_int_equal(vj_fs_mkdir(c->fs, &c->who, root, "s", 0700, &attr), 0);
+        assert_int_equal(empty(c, what, "s", 10, &gone), VARJFS_WIRE_EMPTY_GONE);
+        expect_spaces(c, what, "");
+        assert_int_equal(empty(c, what, "s", 10, &gone), -ENOENT);
+    }
+}
+
+/* Another client, which comes between two operations of a batch. */
+typedef struct Intruder {
+    VjClients *c;
+    uint8_t kind;
+    unsigned left;
+} Intruder;
+
+static bool intrude(void *opaque)
+{
+    Intruder *i = opaque;
+
+    if (i->left-- == 0) {
+        Op op = i->kind == VARJFS_WIRE_OBJECT_RENAME
+                    ? OBJECT(RENAME, .name = "other", .second = "o")
+                    : OBJECT(DELETE, .name = "o");
+
+        assert_int_equal(run_one(i->c, op), VJ_WIRE_OK);
+    }
+    return false;
+}
+
+/* What a batch has written loses its name before the batch is safe: it was done. */
+static void test_what_was_written_loses_its_name(void **state)
+{
+    static const uint8_t kinds[] = {VARJFS_WIRE_OBJECT_RENAME, VARJFS_WIRE_OBJECT_DELETE};
+    VjClients *c = ((Fixture *)*state)->c;
+
+    for (size_t n = 0; n < G_N_ELEMENTS(kinds); n++) {
+        Intruder i = {.c = c, .kind = kinds[n], .left = 1};
+        const VjClientsStop stop = {.is_wanted = intrude, .opaque = &i};
+        Request q = request_new(0, VARJFS_WIRE_SAFETY_STORAGE);
+
+        make(c, "other");
+        q.stop = &stop;
+        request_add(&q, OBJECT(WRITE, .flags = VARJFS_WIRE_MAKE, .name = "o",
+                               .brings = "text", .len = 4));
+        request_add(&q, OBJECT(WRITE, .flags = VARJFS_WIRE_MAKE, .name = "p",
+                               .brings = "text", .len = 4));
+        request_run(&q, c);
+        assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+        assert_int_equal(status_of(&q, 1), VJ_WIRE_OK);
+        request_end(&q);
+        expect_objects(c, n == 0 ? "o p" : "other p");
+    }
+    /* By the batch itself. */
+    for (size_t n = 0; n < G_N_ELEMENTS(kinds); n++) {
+        Request q = request_new(0, VARJFS_WIRE_SAFETY_STORAGE);
+
+        request_add(&q, OBJECT(WRITE, .flags = VARJFS_WIRE_MAKE, .name = "q",
+                               .brings = "text", .len = 4));
+        request_add(&q, n == 0 ? OBJECT(RENAME, .name = "other", .second = "q")
+                               : OBJECT(DELETE, .name = "q"));
+        request_run(&q, c);
+        assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+        assert_int_equal(status_of(&q, 1), VJ_WIRE_OK);
+        request_end(&q);
+    }
+    expect_objects(c, "p");
+}
+
+typedef struct Countdown {
+    unsigned left, asked;
+} Countdown;
+
+static bool count_down(void *opaque)
+{
+    Countdown *d = opaque;
+
+    d->asked++;
+    return d->left-- == 0;
+}
+
+/* No transaction looks at more than so many entries, whether they go or stay; nobody
+ * waits for those behind a stop. */
+static void test_empty_with_many_that_stay(void **state)
+{
+    VjClients *c = ((Fixture *)*state)->c;
+    Countdown d = {.left = 0};
+    const VjClientsStop stop = {.is_wanted = count_down, .opaque = &d};
+    uint32_t gone;
+    uint64_t dir;
+    VjAttr attr;
+
+    make(c, "a");
+    make(c, "z");
+    assert_int_equal(vj_client_space(c, VJ_CLIENT_OBJECTS, vj_slice("s", 1), false, &dir),
+                     0);
+    for (unsigned n = 0; n < 2 * VJ_CLIENT_EMPTY_LOOK_MAX; n++) {
+        char name[16];
+
+        g_snprintf(name, sizeof name, "d%u", n);
+        assert_int_equal(vj_fs_mkdir(c->fs, &c->who, dir, name, 0700, &attr), 0);
+    }
+    assert_int_equal(
+        empty_or_stop(c, VARJFS_WIRE_ITERATE_OBJECTS, "s", 100, &stop, &gone),
+        VARJFS_WIRE_EMPTY_MORE);
+    assert_int_equal(gone, 1); /* a */
+    expect_objects(c, "z");
+    d = (Countdown){.left = 1};
+    assert_int_equal(
+        empty_or_stop(c, VARJFS_WIRE_ITERATE_OBJECTS, "s", 100, &stop, &gone),
+        -ECANCELED);
+    assert_int_equal(d.asked, 2);
+    expect_objects(c, "z");
+    d = (Countdown){.left = 100};
+    assert_int_equal(
+        empty_or_stop(c, VARJFS_WIRE_ITERATE_OBJECTS, "s", 100, &stop, &gone),
+        VARJFS_WIRE_EMPTY_STAYS);
+    assert_int_equal(gone, 1);
+    assert_int_equal(d.asked, 2);
+    expect_objects(c, "");
 }
 
 typedef struct Race {
@@ -713,7 +924,8 @@ static void test_read_only(void **state)
     assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
     take(&q, 1);
     request_end(&q);
-    assert_int_equal(vj_clients_empty(c, vj_slice(message, sizeof message), true, &reply),
+    assert_int_equal(vj_clients_empty(c, vj_slice(message, sizeof message), true, NULL,
+                                      &reply),
                      -EROFS);
 }
 
@@ -735,6 +947,12 @@ static const struct CMUnitTest tests[] = {
     TEST(test_items),
     TEST(test_empty),
     TEST(test_empty_with_what_a_mount_has_made),
+    TEST(test_empty_that_is_interrupted),
+    TEST(test_empty_of_keys_with_a_directory),
+    TEST(test_empty_of_what_is_protected),
+    TEST(test_empty_of_one_that_was_made_anew),
+    TEST(test_empty_with_many_that_stay),
+    TEST(test_what_was_written_loses_its_name),
     TEST(test_empty_beside_puts),
     TEST(test_empty_that_is_none),
     TEST(test_read_only),
