@@ -91,7 +91,8 @@ int vj_clients_iterate(VjClients *c, VjSlice message,
  * these: -ECANCELED, unless something has gone.
  */
 int vj_clients_empty(VjClients *c, VjSlice message, bool read_only,
-                     const VjClientsStop *stop, VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
+                     const VjClientsStop *stop,
+                     VjClientsReply *reply) G_GNUC_WARN_UNUSED_RESULT;
 
 /* What was asked for since it was opened. */
 #define VJ_CLIENTS_OPS_MAX 32u

@@ -200,8 +200,7 @@ static int check_node(const VjCtl *ctl, const char *path, const char *text, gsiz
 
     while (faults < FAULTS_MAX) {
         g_autoptr(GError) error = NULL;
-        g_autoptr(VjNodeConf) conf =
-            vj_node_conf_parse(absolute, rest, len, &error);
+        g_autoptr(VjNodeConf) conf = vj_node_conf_parse(absolute, rest, len, &error);
         g_auto(GStrv) lines = NULL;
 
         if (conf != NULL) {

@@ -924,9 +924,9 @@ static void test_read_only(void **state)
     assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
     take(&q, 1);
     request_end(&q);
-    assert_int_equal(vj_clients_empty(c, vj_slice(message, sizeof message), true, NULL,
-                                      &reply),
-                     -EROFS);
+    assert_int_equal(
+        vj_clients_empty(c, vj_slice(message, sizeof message), true, NULL, &reply),
+        -EROFS);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
