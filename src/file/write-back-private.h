@@ -119,8 +119,8 @@ const VjRun *vj_runs_first(const VjRuns *r);
 /* Bytes before the first old boundary that is not at their very front. */
 bool vj_runs_next_boundary(const VjRuns *r, uint64_t *distance);
 void vj_runs_drop(VjRuns *r, size_t len);
-/* The first @len bytes, which leave the runs: in one piece, or in two where @in_two allows
- * it and the frozen sequence keeps them.  out->holder is owned.  -ENOMEM. */
+/* The first @len bytes, which leave the runs: in one piece, or in two where @in_two
+ * allows it and the frozen sequence keeps them.  out->holder is owned.  -ENOMEM. */
 int vj_runs_take(VjRuns *r, size_t len, bool in_two,
                  VjPlain *out) G_GNUC_WARN_UNUSED_RESULT;
 /*

@@ -181,8 +181,8 @@ static int verify_here(VjObjects *o, const VjObject *object, const VjPlain *cont
 }
 
 /*
- * May @object (pinned) stand for @content, which has its digest?  0 yes; -EBADMSG no, it is
- * damaged; other errors: not known now.
+ * May @object (pinned) stand for @content, which has its digest?  0 yes; -EBADMSG no, it
+ * is damaged; other errors: not known now.
  */
 static int verify(VjObjects *o, const VjObject *object, const VjPlain *content)
 {
