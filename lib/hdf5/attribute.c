@@ -17,7 +17,6 @@
 
 /* Bytes of an attribute's data that are read or written at once. */
 #define ATTRIBUTE_BYTES_MAX (UINT64_C(4) << 30)
-#define ORDER_TRIES_MAX 1000
 
 struct vjh_attribute {
     struct vjh_object o;
@@ -101,27 +100,34 @@ static int record_put(struct vjh_container *c, uint64_t id, const char *name,
     return r;
 }
 
+/* What one try of vjh_attribute_add came to. */
+struct addition {
+    int attribute, owner;
+};
+
 static int add_once(struct vjh_container *c, uint64_t id, const char *name,
-                    const struct vjh_attribute_record *rec, int *order_result,
-                    int *result)
+                    const struct vjh_attribute_record *rec, struct vjh_order *order,
+                    struct addition *result)
 {
-    struct vjh_order_keys order;
     struct vjh_buffer value;
-    struct vjh_key key, user;
+    struct vjh_key key, owner, user;
     varjfs_batch *b = NULL;
     int r = vjh_attribute_encode(rec, &value);
 
-    *order_result = *result = 0;
+    *result = (struct addition){0};
     if (r == 0) {
         r = vjh_batch(c->connection, true, &b);
     }
-    if (r == 0 && rec->flags & VJH_HAS_ORDER) {
-        r = vjh_order_add(b, c, id, false, rec->order, &order, order_result);
+    if (r == 0) {
+        r = vjh_header_require(b, c, id, &owner, &result->owner);
     }
     if (r == 0) {
         vjh_key_name(&key, id, VJH_KEY_ATTRIBUTE, name);
         r = varjfs_kv_put(b, c->space, key.bytes, key.len, value.data, value.len,
-                          VARJFS_EXCLUSIVE, result);
+                          VARJFS_EXCLUSIVE, &result->attribute);
+    }
+    if (r == 0 && rec->flags & VJH_HAS_ORDER) {
+        r = vjh_order_add(b, c, id, order);
     }
     if (r == 0 && rec->committed_id) {
         vjh_key_user(&user, rec->committed_id, id, name);
@@ -137,39 +143,38 @@ int vjh_attribute_add(struct vjh_container *c, uint64_t id, const char *name,
                       struct vjh_attribute_record *rec)
 {
     struct vjh_node *open = vjh_node_find(c, id);
-    int order_result, result;
+    struct addition result = {0};
+    struct vjh_order order = {0};
     uint16_t flags;
     int r = vjh_object_flags(c, id, &flags);
+    bool is_ordered = r == 0 && flags & VJH_ATTRIBUTE_ORDER_TRACKED;
 
     rec->rest = vjh_name_rest(name);
     rec->flags &= (uint16_t)~VJH_HAS_ORDER;
+    rec->flags |= is_ordered ? VJH_HAS_ORDER : 0;
     rec->order = (uint64_t)vjh_now_us();
-    if (r == 0 && flags & VJH_ATTRIBUTE_ORDER_TRACKED) {
-        rec->flags |= VJH_HAS_ORDER;
-        if (open && open->next_attribute_order) {
-            rec->order = open->next_attribute_order;
-        } else {
-            r = vjh_next_order(c, id, VJH_KEY_ATTRIBUTE_NEXT, &rec->order);
+    for (unsigned try = 0; r == 0; try++) {
+        if (is_ordered) {
+            r = vjh_order_try(c, id, VJH_KEY_ATTRIBUTE_ORDER,
+                              open ? open->next_attribute_order : 0, try, &order);
+            rec->order = order.number;
         }
-    }
-    for (int i = 0; r == 0; i++) {
-        uint64_t next;
-
-        r = add_once(c, id, name, rec, &order_result, &result);
-        if (r == 0) {
+        r = r == 0 ? add_once(c, id, name, rec, &order, &result) : r;
+        if (r == 0 || order.result == 0) {
             break;
         }
-        if (result == -EEXIST) {
-            return vjh_error(-EEXIST, "there is an attribute %.200s already", name);
+        if (order.result == -EEXIST || order.result == -ENOENT) {
+            r = 0;
         }
-        if (order_result != -EEXIST || i == ORDER_TRIES_MAX) {
-            return r;
-        }
-        r = vjh_next_order(c, id, VJH_KEY_ATTRIBUTE_NEXT, &next);
-        rec->order = next > rec->order ? next : rec->order + 1;
     }
-    if (r == 0 && open && rec->flags & VJH_HAS_ORDER) {
+    if (r == 0 && open && is_ordered) {
         open->next_attribute_order = rec->order + 1;
+    }
+    if (r != 0 && result.attribute == -EEXIST) {
+        return vjh_error(-EEXIST, "there is an attribute %.200s already", name);
+    }
+    if (r != 0 && result.owner == -ENOENT) {
+        return vjh_error(-ENOENT, "attribute %.200s: the object has been deleted", name);
     }
     return r;
 }
@@ -743,7 +748,7 @@ static herr_t attr_get(void *obj, H5VL_attr_get_args_t *args, hid_t dxpl_id, voi
 static int delete_attribute(struct vjh_container *c, uint64_t id, const char *name)
 {
     struct vjh_attribute_record rec;
-    struct vjh_key key, order, user;
+    struct vjh_key key, user;
     struct vjh_buffer raw;
     varjfs_batch *b;
     int r = record_get(c, id, name, &rec, &raw);
@@ -755,10 +760,6 @@ static int delete_attribute(struct vjh_container *c, uint64_t id, const char *na
     if (r == 0) {
         vjh_key_name(&key, id, VJH_KEY_ATTRIBUTE, name);
         r = varjfs_kv_delete(b, c->space, key.bytes, key.len, NULL);
-        if (r == 0 && rec.flags & VJH_HAS_ORDER) {
-            vjh_key_number(&order, id, VJH_KEY_ATTRIBUTE_ORDER, rec.order);
-            r = varjfs_kv_delete(b, c->space, order.bytes, order.len, NULL);
-        }
         if (r == 0 && rec.committed_id) {
             vjh_key_user(&user, rec.committed_id, id, name);
             r = varjfs_kv_delete(b, c->space, user.bytes, user.len, NULL);

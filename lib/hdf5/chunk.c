@@ -434,9 +434,16 @@ static int take_span(const struct vjh_window *w, struct span *span, uint8_t *bas
     return 0;
 }
 
+/* No object: it was never written, or all of the dataset has gone. */
+static int check_dataset(const struct vjh_dataset *d)
+{
+    return vjh_header_check(d->o.file->container, d->o.node->id);
+}
+
 static int read_spans(struct vjh_window *w, struct spans *s, uint8_t *base)
 {
     size_t size = w->d->stored_size;
+    bool absent = false;
     varjfs_batch *b;
     int rc = vjh_batch_of(w->d, &b);
 
@@ -454,6 +461,10 @@ static int read_spans(struct vjh_window *w, struct spans *s, uint8_t *base)
         rc = execute(w->d, b);
     }
     varjfs_batch_free(b);
+    for (size_t i = 0; i < s->count && rc == 0; i++) {
+        absent = absent || s->all[i].result == -ENOENT;
+    }
+    rc = rc == 0 && absent ? check_dataset(w->d) : rc;
     for (size_t i = 0; i < s->count && rc == 0; i++) {
         rc = take_span(w, &s->all[i], base);
     }
@@ -524,6 +535,7 @@ static int read_long(struct vjh_window *w, const struct vjh_part *part, struct r
 static int read_records(struct vjh_window *w, struct record *all, bool all_of_them)
 {
     size_t bytes = w->d->chunk_bytes + FILTER_SLACK(w->d->chunk_bytes);
+    bool absent = false;
     varjfs_batch *b;
     int rc = vjh_batch_of(w->d, &b);
 
@@ -550,6 +562,10 @@ static int read_records(struct vjh_window *w, struct record *all, bool all_of_th
         rc = execute(w->d, b);
     }
     varjfs_batch_free(b);
+    for (size_t i = 0; i < w->part_count; i++) {
+        absent = absent || all[i].result == -ENOENT;
+    }
+    rc = rc == 0 && absent ? check_dataset(w->d) : rc;
     for (size_t i = 0; i < w->part_count && rc == 0; i++) {
         struct record *r = &all[i];
 

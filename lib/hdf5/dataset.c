@@ -325,6 +325,7 @@ static herr_t dataset_write(size_t count, void *dset[], hid_t mem_type_id[],
             /* It is only read: vjh_transfer has one parameter for both directions. */
             rc = vjh_transfer(d, true, mem_type_id[i], mem_space_id[i], file_space_id[i],
                               dxpl_id, (void *)(uintptr_t)buf[i]);
+            d->o.is_changed = d->o.is_changed || rc == 0;
         }
     }
     VJH_RETURN(rc);
@@ -389,9 +390,12 @@ static herr_t dataset_specific(void *obj, H5VL_dataset_specific_args_t *args,
     switch (args->op_type) {
     case H5VL_DATASET_SET_EXTENT:
         rc = vjh_check_writable(&d->o);
-        VJH_RETURN(rc == 0 ? vjh_extent_set(d, args->args.set_extent.size) : rc);
+        rc = rc == 0 ? vjh_extent_set(d, args->args.set_extent.size) : rc;
+        d->o.is_changed = d->o.is_changed || rc == 0;
+        VJH_RETURN(rc);
     case H5VL_DATASET_FLUSH:
-        VJH_RETURN(vjh_sync(d->o.file->container->connection));
+        rc = vjh_sync(d->o.file->container->connection);
+        VJH_RETURN(rc == 0 ? vjh_object_settle(&d->o) : rc);
     case H5VL_DATASET_REFRESH:
         VJH_RETURN(d->layout.type == H5D_CHUNKED ? vjh_extent_read(d) : 0);
     }

@@ -185,6 +185,7 @@ static int write_chunk(struct vjh_dataset *d,
     if (rc == 0) {
         varjfs_batch_execute(b); /* the creation may say that there is one */
         rc = made != 0 ? made : written;
+        d->o.is_changed = true;
     }
     varjfs_batch_free(b);
     vjh_buffer_free(&record);

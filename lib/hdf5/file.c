@@ -168,14 +168,54 @@ void vjh_file_unused(struct vjh_file *f)
     }
 }
 
+/* -ESTALE: another process has deleted the file, or made a new one of its name.  What
+ * this one has written since then goes too. */
+static int check_file(struct vjh_container *c)
+{
+    struct vjh_file_record record;
+    struct vjh_buffer raw;
+    int r = vjh_get_file(c->connection, c->name, &raw);
+    bool is_ours = false;
+
+    if (r == 0) {
+        r = vjh_file_record_decode((struct vjh_slice){raw.data, raw.len}, &record);
+        is_ours = r == 0 && memcmp(record.id, c->id, sizeof c->id) == 0;
+        vjh_buffer_free(&raw);
+    }
+    if (is_ours || (r != 0 && r != -ENOENT)) {
+        return r;
+    }
+    r = vjh_delete_space(c->connection, c->space);
+    return r == 0 ? vjh_error(-ESTALE,
+                              "%s has been deleted or truncated: what was written to it "
+                              "is lost",
+                              c->name)
+                  : r;
+}
+
+/* All that has been written since the last time. */
+static int settle(const struct vjh_container *c)
+{
+    int r = 0;
+
+    for (struct vjh_file *f = files; f; f = f->next) {
+        for (struct vjh_object *o = f->objects; o && f->container == c; o = o->next) {
+            int r2 = o->is_changed ? vjh_object_settle(o) : 0;
+
+            r = r == 0 ? r2 : r;
+        }
+    }
+    return r;
+}
+
 int vjh_flush(struct vjh_container *c)
 {
     int r = vjh_sync(c->connection);
 
+    r = r == 0 ? check_file(c) : r;
+    r = r == 0 ? settle(c) : r;
     if (r == 0 && c->deferred) {
-        r = vjh_error(c->deferred,
-                      "an object that was to go when it was closed is there: %s",
-                      c->deferred_text);
+        r = vjh_error(c->deferred, "an object that was closed: %s", c->deferred_text);
         c->deferred = 0;
     }
     return r;

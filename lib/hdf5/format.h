@@ -23,10 +23,12 @@
  *     'u' id NAME    a user of this committed type: a dataset, whose NAME is empty, or an
  *                    attribute of the object.  The type goes with the last of these and
  *                    of its links
- *     'o' u64        creation order number of a link, taken: empty
- *     'O'            the next number to try: u64
+ *     'o'            links of this group have been given numbers of creation order: empty
+ *     'o' u64        the next number: empty.  There is one such key; who takes the number
+ *                    deletes it and puts that of the next number in the batch that makes
+ *                    the link, so that of two only one gets it
  *     'a' NAME       attribute
- *     'p' u64, 'P'   creation order of attributes, likewise
+ *     'p', 'p' u64   creation order of attributes, likewise
  *
  * A "part" is u32 length and that many bytes.  Values:
  *
@@ -74,10 +76,8 @@
 #define VJH_KEY_REFERRER 'r'
 #define VJH_KEY_TYPE_USER 'u'
 #define VJH_KEY_LINK_ORDER 'o'
-#define VJH_KEY_LINK_NEXT 'O'
 #define VJH_KEY_ATTRIBUTE 'a'
 #define VJH_KEY_ATTRIBUTE_ORDER 'p'
-#define VJH_KEY_ATTRIBUTE_NEXT 'P'
 
 #define VJH_NAME_KEY_MAX 200
 #define VJH_NAME_HEAD 184

@@ -89,7 +89,7 @@ static int get_info(struct vjh_object *from, H5VL_group_get_info_args_t *args)
     struct vjh_target t;
     struct vjh_header h;
     struct vjh_buffer raw;
-    uint64_t next = 0;
+    struct vjh_order next = {0};
     int r = vjh_object_find(from, &args->loc_params, NULL, VJH_GROUP, &t, &h, &raw);
 
     if (r != 0) {
@@ -97,13 +97,13 @@ static int get_info(struct vjh_object *from, H5VL_group_get_info_args_t *args)
     }
     r = vjh_links(c, t.id, H5_INDEX_NAME, H5_ITER_NATIVE, &all);
     if (r == 0 && h.flags & VJH_LINK_ORDER_TRACKED) {
-        r = vjh_next_order(c, t.id, VJH_KEY_LINK_NEXT, &next);
+        r = vjh_order_next(c, t.id, VJH_KEY_LINK_ORDER, &next);
     }
     if (r == 0) {
         memset(args->ginfo, 0, sizeof *args->ginfo);
         args->ginfo->storage_type = H5G_STORAGE_TYPE_COMPACT;
         args->ginfo->nlinks = all.n;
-        args->ginfo->max_corder = (int64_t)next;
+        args->ginfo->max_corder = (int64_t)next.number;
         args->ginfo->mounted = false;
     }
     vjh_entries_free(&all);

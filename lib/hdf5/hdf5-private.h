@@ -101,8 +101,8 @@ struct vjh_container {
     char space[VARJFS_NAMESPACE_MAX + 1]; /* of its keys and objects */
     struct vjh_node *nodes;               /* objects that are open */
     hid_t fcpl_id;
-    /* An object that should have been removed when it was closed: said by the next
-     * flush. */
+    /* An object should have been removed when it was closed, or another process had
+     * deleted it: said by the next flush. */
     int deferred;
     char deferred_text[200];
 };
@@ -133,6 +133,7 @@ struct vjh_object {
     char data_name[48];
     struct vjh_blobs *blobs; /* blob.c; NULL: none used yet */
     bool close_failed;       /* and its error was said */
+    bool is_changed;         /* it has data that were not looked after: vjh_flush */
 };
 
 struct vjh_file {
@@ -324,6 +325,18 @@ int vjh_object_find(struct vjh_object *from, const H5VL_loc_params_t *loc,
                     struct vjh_header *h, struct vjh_buffer *raw);
 int vjh_header_get(struct vjh_container *c, uint64_t id, struct vjh_header *h,
                    struct vjh_buffer *raw);
+/* Adds to an atomic batch, which uses @key, that there is an object @id: else it fails and
+ * *result is -ENOENT. */
+int vjh_header_require(varjfs_batch *b, struct vjh_container *c, uint64_t id,
+                       struct vjh_key *key, int *result);
+/* -ENOENT with a text: another process has deleted it. */
+int vjh_header_check(struct vjh_container *c, uint64_t id);
+/*
+ * What was written through @o, is it in an object that is there?
+ *
+ * Returns   -ENOENT with a text: it is lost, and objects that it was written to are gone
+ */
+int vjh_object_settle(struct vjh_object *o);
 /* Without a link. */
 int vjh_header_put(struct vjh_container *c, uint64_t id, const struct vjh_new *new);
 /* @user, or its attribute @name, does not use the committed type any more. */
@@ -350,7 +363,8 @@ int vjh_object_info(struct vjh_container *c, uint64_t id, unsigned fields,
 /* Takes away one count that H5Oincr_refcount added. */
 int vjh_referrer_drop(struct vjh_container *c, uint64_t id);
 
-/* All that the process has written to the file is durable: file.c. */
+/* All that the process has written to the file is durable, and the file and what was
+ * written are there: file.c.  -ESTALE, -ENOENT. */
 int vjh_flush(struct vjh_container *c);
 /* Ends a file that neither HDF5 nor an open object needs any more: file.c. */
 void vjh_file_unused(struct vjh_file *file);
@@ -440,16 +454,28 @@ int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
 /* And what it led to, if that was its last one. */
 int vjh_link_delete(struct vjh_container *c, uint64_t group, const char *name);
 void vjh_link_info(const struct vjh_entry *e, H5L_info2_t *out);
-/* The next number of a creation order: VJH_KEY_LINK_NEXT or VJH_KEY_ATTRIBUTE_NEXT. */
-int vjh_next_order(struct vjh_container *c, uint64_t id, char kind, uint64_t *out);
-/* Takes @order, in a batch; *result -EEXIST: another process has it.  @keys is used
- * until the batch has been executed. */
-struct vjh_order_keys {
-    struct vjh_key taken, counter;
-    uint8_t next[8];
+/* A number of a creation order that a batch takes. */
+struct vjh_order {
+    char kind;     /* VJH_KEY_LINK_ORDER, VJH_KEY_ATTRIBUTE_ORDER */
+    bool is_first; /* that was ever taken there */
+    uint64_t number;
+    int result; /* of the batch; -EEXIST, -ENOENT: another process has taken it */
+    struct vjh_key keys[2];
 };
-int vjh_order_add(varjfs_batch *b, struct vjh_container *c, uint64_t id, bool links,
-                  uint64_t order, struct vjh_order_keys *keys, int *result);
+/* The next one. */
+int vjh_order_next(struct vjh_container *c, uint64_t id, char kind,
+                   struct vjh_order *out);
+/* Adds that it is taken, to an atomic batch, which uses @o. */
+int vjh_order_add(varjfs_batch *b, struct vjh_container *c, uint64_t id,
+                  struct vjh_order *o);
+/*
+ * The number with which an object that tracks them gives out the next one: @hint, of its
+ * node, or, where that is 0, the one that is stored
+ *
+ * @try      how often others were faster
+ */
+int vjh_order_try(struct vjh_container *c, uint64_t id, char kind, uint64_t hint,
+                  unsigned try, struct vjh_order *out);
 /* Checks what is created: "" and names that are too long. */
 int vjh_check_name(const char *name);
 

@@ -91,58 +91,83 @@ int vjh_link_get(struct vjh_container *c, uint64_t group, const char *name,
 
 /* ---- creation order ---------------------------------------------------------------- */
 
-int vjh_next_order(struct vjh_container *c, uint64_t id, char kind, uint64_t *out)
+static int order_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
 {
-    struct vjh_buffer raw;
-    struct vjh_key key;
-    int r;
+    const uint8_t *p = rest.data;
+    struct vjh_order *o = opaque;
 
-    *out = 0;
-    vjh_key(&key, id, kind);
-    r = vjh_get(c, &key, &raw);
-    if (r == 0) {
-        const uint8_t *p = raw.data;
-
-        for (size_t i = 0; i < 8 && i < raw.len; i++) {
-            *out |= (uint64_t)p[i] << (8 * i);
-        }
-        vjh_buffer_free(&raw);
+    (void)value;
+    if (rest.len == 0) {
+        o->is_first = false;
+        return 0;
     }
-    return r == -ENOENT ? 0 : r;
+    for (size_t i = 0; i < 8 && rest.len == 8; i++) {
+        o->number = o->number << 8 | p[i];
+    }
+    return rest.len == 8 ? 1 : -EIO;
 }
 
-int vjh_order_add(varjfs_batch *b, struct vjh_container *c, uint64_t id, bool links,
-                  uint64_t order, struct vjh_order_keys *k, int *result)
+int vjh_order_next(struct vjh_container *c, uint64_t id, char kind, struct vjh_order *out)
 {
     int r;
 
-    vjh_key_number(&k->taken, id, links ? VJH_KEY_LINK_ORDER : VJH_KEY_ATTRIBUTE_ORDER,
-                   order);
-    vjh_key(&k->counter, id, links ? VJH_KEY_LINK_NEXT : VJH_KEY_ATTRIBUTE_NEXT);
-    for (int i = 0; i < 8; i++) {
-        k->next[i] = (uint8_t)((order + 1) >> (8 * i));
+    *out = (struct vjh_order){.kind = kind, .is_first = true};
+    r = vjh_each(c, id, kind, order_step, out);
+    if (r < 0) {
+        return r;
     }
-    r = varjfs_kv_put(b, c->space, k->taken.bytes, k->taken.len, NULL, 0,
-                      VARJFS_EXCLUSIVE, result);
-    return r == 0 ? varjfs_kv_put(b, c->space, k->counter.bytes, k->counter.len, k->next,
-                                  8, 0, NULL)
+    return (r == 1) == out->is_first
+               ? vjh_error(-EIO, "the creation order of an object is damaged")
+               : 0;
+}
+
+int vjh_order_add(varjfs_batch *b, struct vjh_container *c, uint64_t id,
+                  struct vjh_order *o)
+{
+    int r;
+
+    o->result = 0;
+    if (o->is_first) {
+        vjh_key(&o->keys[0], id, o->kind);
+        r = varjfs_kv_put(b, c->space, o->keys[0].bytes, o->keys[0].len, NULL, 0,
+                          VARJFS_EXCLUSIVE, &o->result);
+    } else {
+        vjh_key_number(&o->keys[0], id, o->kind, o->number);
+        r = varjfs_kv_delete(b, c->space, o->keys[0].bytes, o->keys[0].len, &o->result);
+    }
+    vjh_key_number(&o->keys[1], id, o->kind, o->number + 1);
+    return r == 0 ? varjfs_kv_put(b, c->space, o->keys[1].bytes, o->keys[1].len, NULL, 0,
+                                  0, NULL)
                   : r;
+}
+
+int vjh_order_try(struct vjh_container *c, uint64_t id, char kind, uint64_t hint,
+                  unsigned try, struct vjh_order *out)
+{
+    if (try == 0 && hint) {
+        *out = (struct vjh_order){.kind = kind, .number = hint};
+        return 0;
+    }
+    if (try > ORDER_TRIES_MAX) {
+        return vjh_error(-EBUSY, "others are always faster to take a number of the "
+                                 "creation order");
+    }
+    return vjh_order_next(c, id, kind, out);
 }
 
 /* ---- making ------------------------------------------------------------------------ */
 
 /* What one try of vjh_link_insert came to. */
 struct insertion {
-    int link, order, header;
+    int link, group, object;
 };
 
 static int insert_once(struct vjh_container *c, uint64_t group, const char *name,
                        const struct vjh_link *l, const struct vjh_new *new,
-                       struct insertion *result)
+                       struct vjh_order *order, struct insertion *result)
 {
     struct vjh_buffer value = {0};
-    struct vjh_key key, object, referrer, user, more;
-    struct vjh_order_keys order;
+    struct vjh_key key, in, object, referrer, user, more;
     struct vjh_link stored = *l;
     varjfs_batch *b = NULL;
     int r;
@@ -156,13 +181,16 @@ static int insert_once(struct vjh_container *c, uint64_t group, const char *name
     if (r == 0) {
         r = vjh_batch(c->connection, true, &b);
     }
-    if (r == 0 && l->flags & VJH_HAS_ORDER) {
-        r = vjh_order_add(b, c, group, true, l->order, &order, &result->order);
+    if (r == 0) {
+        r = vjh_header_require(b, c, group, &in, &result->group);
     }
     if (r == 0) {
         vjh_key_name(&key, group, VJH_KEY_LINK, name);
         r = varjfs_kv_put(b, c->space, key.bytes, key.len, value.data, value.len,
                           VARJFS_EXCLUSIVE, &result->link);
+    }
+    if (r == 0 && l->flags & VJH_HAS_ORDER) {
+        r = vjh_order_add(b, c, group, order);
     }
     if (r == 0 && stored.flags & VJH_LONG_NAME) {
         vjh_key_name(&more, group, VJH_KEY_LINK_MORE, name);
@@ -173,11 +201,14 @@ static int insert_once(struct vjh_container *c, uint64_t group, const char *name
     if (r == 0 && new) {
         vjh_key(&object, l->id, VJH_KEY_HEADER);
         r = varjfs_kv_put(b, c->space, object.bytes, object.len, new->header.data,
-                          new->header.len, VARJFS_EXCLUSIVE, &result->header);
+                          new->header.len, VARJFS_EXCLUSIVE, NULL);
     }
     if (r == 0 && new &&new->committed_id) {
         vjh_key_user(&user, new->committed_id, l->id, "");
         r = varjfs_kv_put(b, c->space, user.bytes, user.len, NULL, 0, 0, NULL);
+    }
+    if (r == 0 && l->type == VJH_LINK_HARD && !new) {
+        r = vjh_header_require(b, c, l->id, &object, &result->object);
     }
     if (r == 0 && l->type == VJH_LINK_HARD) {
         vjh_key_referrer(&referrer, l->id, group, name);
@@ -195,58 +226,54 @@ int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
                     struct vjh_link *l, const struct vjh_new *new)
 {
     struct vjh_node *open = vjh_node_find(c, group);
-    struct insertion result;
+    struct vjh_order order = {0};
+    struct insertion result = {0};
     uint16_t flags;
     int r = vjh_object_flags(c, group, &flags);
+    bool is_ordered = r == 0 && flags & VJH_LINK_ORDER_TRACKED;
 
     l->rest = vjh_name_rest(name);
-    l->flags = 0;
+    l->flags = is_ordered ? VJH_HAS_ORDER : 0;
     l->order = 0;
-    if (r == 0 && flags & VJH_LINK_ORDER_TRACKED) {
-        l->flags = VJH_HAS_ORDER;
-        if (open && open->next_link_order) {
-            l->order = open->next_link_order;
-        } else {
-            r = vjh_next_order(c, group, VJH_KEY_LINK_NEXT, &l->order);
+    for (unsigned try = 0; r == 0; try++) {
+        if (is_ordered) {
+            r = vjh_order_try(c, group, VJH_KEY_LINK_ORDER,
+                              open ? open->next_link_order : 0, try, &order);
+            l->order = order.number;
         }
-    }
-    for (int i = 0; r == 0; i++) {
-        r = insert_once(c, group, name, l, new, &result);
-        if (r == 0) {
+        r = r == 0 ? insert_once(c, group, name, l, new, &order, &result) : r;
+        if (r == 0 || order.result == 0) {
             break;
         }
-        if (result.link == -EEXIST) {
-            return vjh_error(-EEXIST, "there is a link %.200s already", name);
+        if (order.result == -EEXIST || order.result == -ENOENT) {
+            r = 0;
         }
-        if (result.order != -EEXIST || i == ORDER_TRIES_MAX) {
-            return r;
-        }
-        uint64_t next;
-
-        r = vjh_next_order(c, group, VJH_KEY_LINK_NEXT, &next);
-        l->order = next > l->order ? next : l->order + 1;
     }
-    if (r == 0 && open && l->flags & VJH_HAS_ORDER) {
+    if (r == 0 && open && is_ordered) {
         open->next_link_order = l->order + 1;
+    }
+    if (r != 0 && result.link == -EEXIST) {
+        return vjh_error(-EEXIST, "there is a link %.200s already", name);
+    }
+    if (r != 0 && (result.group == -ENOENT || result.object == -ENOENT)) {
+        return vjh_error(-ENOENT, "link %.200s: %s has been deleted", name,
+                         result.group == -ENOENT ? "the group that is to have it"
+                                                 : "the object that it is to lead to");
     }
     return r;
 }
 
 /* Adds the removal of a link to an atomic batch, which uses @keys. */
 static int add_removal(varjfs_batch *b, struct vjh_container *c, uint64_t group,
-                       const char *name, const struct vjh_link *l, struct vjh_key keys[4])
+                       const char *name, const struct vjh_link *l, struct vjh_key keys[3])
 {
     int r;
 
     vjh_key_name(&keys[0], group, VJH_KEY_LINK, name);
     r = varjfs_kv_delete(b, c->space, keys[0].bytes, keys[0].len, NULL);
-    if (r == 0 && l->flags & VJH_HAS_ORDER) {
-        vjh_key_number(&keys[1], group, VJH_KEY_LINK_ORDER, l->order);
-        r = varjfs_kv_delete(b, c->space, keys[1].bytes, keys[1].len, NULL);
-    }
     if (r == 0 && l->flags & VJH_LONG_NAME) {
-        vjh_key_name(&keys[3], group, VJH_KEY_LINK_MORE, name);
-        r = varjfs_kv_delete(b, c->space, keys[3].bytes, keys[3].len, NULL);
+        vjh_key_name(&keys[1], group, VJH_KEY_LINK_MORE, name);
+        r = varjfs_kv_delete(b, c->space, keys[1].bytes, keys[1].len, NULL);
     }
     if (r == 0 && l->type == VJH_LINK_HARD) {
         vjh_key_referrer(&keys[2], l->id, group, name);
@@ -263,28 +290,53 @@ static int any_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
     return 1;
 }
 
+/* Puts the number back to 0, unless another process has taken one since. */
+static int set_order_back(struct vjh_container *c, uint64_t group, uint64_t number)
+{
+    struct vjh_node *open = vjh_node_find(c, group);
+    struct vjh_key old, zero;
+    varjfs_batch *b;
+    int r = vjh_batch(c->connection, true, &b);
+
+    if (r != 0) {
+        return r;
+    }
+    vjh_key_number(&old, group, VJH_KEY_LINK_ORDER, number);
+    vjh_key_number(&zero, group, VJH_KEY_LINK_ORDER, 0);
+    r = varjfs_kv_delete(b, c->space, old.bytes, old.len, NULL);
+    r = r == 0 ? varjfs_kv_put(b, c->space, zero.bytes, zero.len, NULL, 0, 0, NULL) : r;
+    r = r == 0 ? varjfs_batch_execute(b) : r;
+    varjfs_batch_free(b);
+    if (open) {
+        open->next_link_order = 0;
+    }
+    return r == -ENOENT ? 0 : r;
+}
+
 /* A group that has become empty counts from 0 again, as HDF5's own groups do. */
 static int restart_order(struct vjh_container *c, uint64_t group)
 {
-    struct vjh_node *open = vjh_node_find(c, group);
-    struct vjh_key key;
+    struct vjh_order next;
     int r = vjh_each(c, group, VJH_KEY_LINK, any_step, NULL);
 
     if (r == 0) {
-        vjh_key(&key, group, VJH_KEY_LINK_NEXT);
-        r = vjh_delete(c, &key);
-        if (open) {
-            open->next_link_order = 0;
-        }
+        r = vjh_order_next(c, group, VJH_KEY_LINK_ORDER, &next);
     }
-    return r == 1 || r == -ENOENT ? 0 : r;
+    if (r == 0) {
+        /* Empty, and nobody takes this number: then it stays empty. */
+        r = vjh_each(c, group, VJH_KEY_LINK, any_step, NULL);
+    }
+    if (r == 0 && next.number > 0) {
+        r = set_order_back(c, group, next.number);
+    }
+    return r == 1 ? 0 : r;
 }
 
 int vjh_link_delete(struct vjh_container *c, uint64_t group, const char *name)
 {
     struct vjh_buffer raw;
     struct vjh_link l;
-    struct vjh_key keys[4];
+    struct vjh_key keys[3];
     varjfs_batch *b = NULL;
     int r = vjh_link_get(c, group, name, &l, &raw);
 

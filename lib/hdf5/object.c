@@ -98,17 +98,30 @@ int vjh_object_init(struct vjh_object *o, H5I_type_t type, struct vjh_file *file
     return 0;
 }
 
+/* HDF5 forgets an object, but not a file, that could not be closed: the next flush of the
+ * file says what was the matter. */
+static void defer(struct vjh_container *c, int error)
+{
+    if (error != 0 && c->deferred == 0) {
+        c->deferred = error;
+        snprintf(c->deferred_text, sizeof c->deferred_text, "%s", vjh_error_text(error));
+    }
+}
+
 int vjh_object_closing(struct vjh_object *o)
 {
     const struct vjh_file *file = o->file;
     int r = 0;
 
-    if (o->close_failed || file->ids > 0 || file->objects != o || o->next ||
-        !(file->intent & H5F_ACC_RDWR)) {
+    if (o->close_failed || !(file->intent & H5F_ACC_RDWR)) {
         return 0;
     }
-    r = vjh_sync(file->container->connection);
-    o->close_failed = r != 0;
+    if (file->ids == 0 && file->objects == o && !o->next) {
+        r = vjh_flush(file->container);
+        o->close_failed = r != 0;
+    } else if (o->is_changed) {
+        defer(file->container, vjh_object_settle(o));
+    }
     return r;
 }
 
@@ -131,10 +144,7 @@ void vjh_object_term(struct vjh_object *o)
     }
     r = node_put(o->node);
     o->node = NULL;
-    if (r != 0 && c->deferred == 0) {
-        c->deferred = r;
-        snprintf(c->deferred_text, sizeof c->deferred_text, "%s", vjh_error_text(r));
-    }
+    defer(c, r);
     if (&file->o != o) {
         vjh_file_unused(file);
     }
@@ -189,6 +199,49 @@ int vjh_header_get(struct vjh_container *c, uint64_t id, struct vjh_header *h,
             vjh_buffer_free(raw);
         }
     }
+    return r;
+}
+
+int vjh_header_require(varjfs_batch *b, struct vjh_container *c, uint64_t id,
+                       struct vjh_key *key, int *result)
+{
+    /* Nobody looks at it. */
+    static char header[VARJFS_VALUE_MAX];
+
+    vjh_key(key, id, VJH_KEY_HEADER);
+    return varjfs_kv_get(b, c->space, key->bytes, key->len, header, sizeof header, NULL,
+                         result);
+}
+
+int vjh_header_check(struct vjh_container *c, uint64_t id)
+{
+    struct vjh_buffer raw;
+    struct vjh_header h;
+    int r = vjh_header_get(c, id, &h, &raw);
+
+    if (r == 0) {
+        vjh_buffer_free(&raw);
+    }
+    return r;
+}
+
+int vjh_object_settle(struct vjh_object *o)
+{
+    struct vjh_container *c = o->file->container;
+    int r = vjh_header_check(c, o->node->id), r2;
+    char name[48];
+
+    if (r == -ENOENT) {
+        /* Nothing leads to what was written after that. */
+        vjh_data_name(name, o->node->id);
+        r2 = vjh_delete_objects(c, name);
+        r = r2 == 0 ? vjh_error(-ENOENT,
+                                "%s: object %016" PRIx64 " has been deleted: what was "
+                                "written to it is lost",
+                                c->name, o->node->id)
+                    : r2;
+    }
+    o->is_changed = false;
     return r;
 }
 
