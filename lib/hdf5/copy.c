@@ -63,8 +63,12 @@ static uint64_t committed(const struct copy *w, uint64_t id)
 
 /* ---- data -------------------------------------------------------------------------- */
 
-static int copy_object(struct copy *w, const char *from, const char *to, void *buf)
+/* @transform: NULL: as the volume has it. */
+static int copy_object(struct copy *w, const char *from, const char *to,
+                       const char *transform, void *buf)
 {
+    struct varjfs_object_options options = {.size = sizeof options,
+                                            .transform = transform};
     uint64_t offset = 0;
     size_t got = COPY_BYTES;
     int r = 0;
@@ -87,8 +91,11 @@ static int copy_object(struct copy *w, const char *from, const char *to, void *b
             r = vjh_batch(w->dst->connection, false, &b);
         }
         if (r == 0) {
-            r = varjfs_object_write(b, w->dst->space, to, buf, got, offset, VARJFS_CREATE,
-                                    NULL);
+            r = offset == 0 ? varjfs_object_create(b, w->dst->space, to, &options, NULL)
+                            : 0;
+            r = r == 0
+                    ? varjfs_object_write(b, w->dst->space, to, buf, got, offset, 0, NULL)
+                    : r;
             r = r == 0 ? varjfs_batch_execute(b) : r;
             varjfs_batch_free(b);
         }
@@ -97,8 +104,14 @@ static int copy_object(struct copy *w, const char *from, const char *to, void *b
     return r == -ENOENT ? 0 : r; /* it has gone since */
 }
 
+/* Elements have the transformation of their dataset. */
+static bool has_elements(const char *name)
+{
+    return name[16] == 0 || !strncmp(name + 16, ".c", 2);
+}
+
 /* All objects of @from, whose names begin with its 16 digits. */
-static int copy_data(struct copy *w, uint64_t from, uint64_t to)
+static int copy_data(struct copy *w, uint64_t from, uint64_t to, const char *transform)
 {
     struct varjfs_entry e = {.size = sizeof e};
     varjfs_iterator *i = NULL;
@@ -130,7 +143,8 @@ static int copy_data(struct copy *w, uint64_t from, uint64_t to)
         new_name = name ? strdup(name) : NULL;
         if (buf && new_name) {
             memcpy(new_name, new_prefix, 16);
-            r = copy_object(w, name, new_name, buf);
+            r = copy_object(w, name, new_name, has_elements(name) ? transform : NULL,
+                            buf);
         } else {
             r = -ENOMEM;
         }
@@ -258,12 +272,18 @@ static int copy_extent(struct copy *w, uint64_t from, uint64_t to)
 static int copy_contents(struct copy *w, const struct vjh_header *h, uint64_t from,
                          uint64_t to, unsigned depth)
 {
+    char *transform = NULL;
     int r = 0;
 
     if (h->kind == VJH_DATASET) {
         r = copy_extent(w, from, to);
     }
-    r = r == 0 ? copy_data(w, from, to) : r;
+    if (r == 0 && h->transform.len > 0) {
+        transform = strndup(h->transform.data, h->transform.len);
+        r = transform ? 0 : -ENOMEM;
+    }
+    r = r == 0 ? copy_data(w, from, to, transform) : r;
+    free(transform);
     if (r == 0 && !(w->flags & H5O_COPY_WITHOUT_ATTR_FLAG)) {
         r = copy_attributes(w, from, to);
     }

@@ -774,6 +774,9 @@ static void test_transform(void **state)
         H5Dclose(dataset);
         assert_int_equal(transformed("rle"), kind == 0 ? 1 : 5);
     }
+    assert_true(H5Ocopy(file, "transformed1", file, "copy", H5P_DEFAULT, H5P_DEFAULT) >=
+                0);
+    assert_int_equal(transformed("rle"), 9);
     H5Pclose(dcpl);
 }
 
