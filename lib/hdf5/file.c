@@ -2,8 +2,8 @@
 /*
  * Files, and the callbacks of H5F
  *
- * A file's record is put last when it is made and goes first when it is removed, so a
- * record always leads to a whole file.
+ * A file's record and its root group are made in one batch, and its record goes before all
+ * else of it, so a record always leads to a whole file.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +11,9 @@
 #include <string.h>
 
 #include "hdf5-private.h"
+
+/* Others that replaced a file while this process was about to. */
+#define FILE_TRIES_MAX 1000
 
 static struct vjh_file *files;
 static struct vjh_container *containers;
@@ -277,14 +280,12 @@ static int file_new(struct vjh_container *c, const char *name, unsigned flags,
 /* ---- making and finding ------------------------------------------------------------ */
 
 /* The root group has the link creation order of the file's creation property list. */
-static int put_root(struct vjh_connection *connection, const char *space, hid_t fcpl_id)
+static int root_header(hid_t fcpl_id, struct vjh_buffer *out)
 {
     struct vjh_header h = {.kind = VJH_GROUP, .created_us = (uint64_t)vjh_now_us()};
-    struct vjh_buffer plist = {0}, header = {0};
-    struct vjh_key key;
+    struct vjh_buffer plist = {0};
     hid_t gcpl_id = H5Pcreate(H5P_GROUP_CREATE);
     unsigned order, max_compact, min_dense, links, name_len;
-    varjfs_batch *b;
     int r = 0;
 
     if (gcpl_id < 0 || H5Pget_link_creation_order(fcpl_id, &order) < 0 ||
@@ -300,21 +301,83 @@ static int put_root(struct vjh_connection *connection, const char *space, hid_t 
     r = r == 0 ? vjh_plist_flags(gcpl_id, &h.flags) : r;
     r = r == 0 ? vjh_plist_encode(gcpl_id, &plist) : r;
     h.plist = (struct vjh_slice){plist.data, plist.len};
-    r = r == 0 ? vjh_header_encode(&h, &header) : r;
-    r = r == 0 ? vjh_batch(connection, false, &b) : r;
-    if (r == 0) {
-        vjh_key(&key, VJH_ROOT_ID, VJH_KEY_HEADER);
-        r = varjfs_kv_put(b, space, key.bytes, key.len, header.data, header.len,
-                          VARJFS_EXCLUSIVE, NULL);
-        r = r == 0 ? varjfs_batch_execute(b) : r;
-        varjfs_batch_free(b);
-    }
+    r = r == 0 ? vjh_header_encode(&h, out) : r;
     vjh_buffer_free(&plist);
-    vjh_buffer_free(&header);
     if (gcpl_id >= 0) {
         H5Pclose(gcpl_id);
     }
     return r;
+}
+
+/* The spaces of a file whose record has gone. */
+static int finish_deletion(struct vjh_connection *connection, const uint8_t *id)
+{
+    char space[VARJFS_NAMESPACE_MAX + 1];
+    int r;
+
+    space_name(space, id);
+    r = vjh_delete_space(connection, space);
+    return r == 0 ? vjh_doomed_gone(connection, id) : r;
+}
+
+static int finish_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
+{
+    (void)value;
+    /* What this process may not remove, or cannot now, is left to the next one. */
+    finish_deletion(opaque, rest.data);
+    return 0;
+}
+
+/*
+ * Gives a name another file, or none
+ *
+ * @change   what is to be; old_id and replaces are found here
+ * @must     there has to be one: else -ENOENT, -EIO
+ * @may      there may be one: else -EEXIST
+ */
+static int change_file(struct vjh_connection *connection, const char *name, bool must,
+                       bool may, struct vjh_file_change *change)
+{
+    struct vjh_file_record old = {0};
+    int r = -ENOENT, get;
+
+    for (int i = 0; r != 0; i++) {
+        struct vjh_buffer raw = {0};
+
+        if (i == FILE_TRIES_MAX) {
+            return vjh_error(-EBUSY, "%s: others are always faster to replace it", name);
+        }
+        get = may ? vjh_get_file(connection, name, &raw) : -ENOENT;
+        change->replaces = get == 0;
+        change->old_id = NULL;
+        if (get == 0) {
+            r = vjh_file_record_decode((struct vjh_slice){raw.data, raw.len}, &old);
+            change->old_id = r == 0 ? old.id : NULL;
+            get = must ? r : 0;
+            vjh_buffer_free(&raw);
+        } else if (get == -ENOENT && !must) {
+            get = 0;
+        }
+        if (get != 0) {
+            return get == -ENOENT
+                       ? vjh_error(get, "%s: there is no such HDF5 file in the volume",
+                                   name)
+                       : get;
+        }
+        r = vjh_change_file(connection, name, change);
+        if (r == -EEXIST && !may) {
+            return vjh_error(r, "%s: there is a file of this name", name);
+        }
+        if (r != 0 && r != -ENOENT && r != -EEXIST) {
+            return r;
+        }
+    }
+    r = change->old_id ? finish_deletion(connection, change->old_id) : 0;
+    if (r == 0) {
+        /* And what others were killed at. */
+        r = vjh_each_doomed(connection, finish_step, connection);
+    }
+    return r == -ENOENT ? 0 : r;
 }
 
 /* A new file's record, and everything that it leads to; what had the name before goes
@@ -322,18 +385,11 @@ static int put_root(struct vjh_connection *connection, const char *space, hid_t 
 static int make(struct vjh_connection *connection, const char *name, hid_t fcpl_id,
                 bool truncate, struct vjh_file_record *record, struct vjh_buffer *fcpl)
 {
-    struct vjh_buffer value = {0}, old = {0};
-    struct vjh_file_record replaced;
+    struct vjh_buffer value = {0}, root = {0};
+    struct vjh_file_change change = {.new_id = record->id};
     char space[VARJFS_NAMESPACE_MAX + 1];
-    bool had = false;
     int r = vjh_plist_encode(fcpl_id, fcpl);
 
-    if (r == 0 && truncate) {
-        r = vjh_get_file(connection, name, &old);
-        had = r == 0 && vjh_file_record_decode((struct vjh_slice){old.data, old.len},
-                                               &replaced) == 0;
-        r = r == -ENOENT ? 0 : r;
-    }
     for (int i = 0; i < VJH_FILE_ID_BYTES; i += 8) {
         uint64_t v = vjh_random();
 
@@ -343,23 +399,20 @@ static int make(struct vjh_connection *connection, const char *name, hid_t fcpl_
     record->fcpl = (struct vjh_slice){fcpl->data, fcpl->len};
     space_name(space, record->id);
     r = r == 0 ? vjh_file_record_encode(record, &value) : r;
-    r = r == 0 ? put_root(connection, space, fcpl_id) : r;
+    r = r == 0 ? root_header(fcpl_id, &root) : r;
+    change.new_space = space;
+    change.record = (struct vjh_slice){value.data, value.len};
+    change.root = (struct vjh_slice){root.data, root.len};
     if (r == 0) {
-        r = vjh_put_file(connection, name, &value, truncate ? 0 : VARJFS_EXCLUSIVE);
-        if (r != 0) {
-            int r2 = vjh_delete_space(connection, space);
+        r = change_file(connection, name, false, truncate, &change);
+        if (r == -EEXIST) {
+            int r2 = vjh_delete_space(connection, space); /* it may be there, empty */
 
-            r = r == -EEXIST && r2 == 0
-                    ? vjh_error(r, "%s: there is a file of this name", name)
-                    : r;
+            r = r2 == 0 ? r : r2;
         }
     }
-    if (r == 0 && had) {
-        space_name(space, replaced.id);
-        r = vjh_delete_space(connection, space);
-    }
     vjh_buffer_free(&value);
-    vjh_buffer_free(&old);
+    vjh_buffer_free(&root);
     if (r != 0) {
         vjh_buffer_free(fcpl);
     }
@@ -661,9 +714,7 @@ static int is_accessible(const char *name, hid_t fapl_id, hbool_t *out)
 static int delete_file(const char *name, hid_t fapl_id)
 {
     struct vjh_connection *connection = NULL;
-    struct vjh_file_record record;
-    struct vjh_buffer raw = {0};
-    char space[VARJFS_NAMESPACE_MAX + 1];
+    struct vjh_file_change change = {0};
     char *key = NULL;
     int r = file_name(name, &key);
 
@@ -671,20 +722,7 @@ static int delete_file(const char *name, hid_t fapl_id)
     if (r == 0 && container_find(connection, key)) {
         r = vjh_error(-EBUSY, "%s is open in this process", key);
     }
-    if (r == 0) {
-        r = vjh_get_file(connection, key, &raw);
-        if (r == -ENOENT) {
-            r = vjh_error(r, "%s: there is no such HDF5 file in the volume", key);
-        }
-    }
-    r = r == 0 ? vjh_file_record_decode((struct vjh_slice){raw.data, raw.len}, &record)
-               : r;
-    r = r == 0 ? vjh_delete_file(connection, key) : r;
-    if (r == 0) {
-        space_name(space, record.id);
-        r = vjh_delete_space(connection, space);
-    }
-    vjh_buffer_free(&raw);
+    r = r == 0 ? change_file(connection, key, true, true, &change) : r;
     vjh_disconnect(connection);
     free(key);
     return r;

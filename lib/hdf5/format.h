@@ -8,6 +8,13 @@
  *
  *     u8 version, u8 reserved[7], u8 file id[16], u64 created (us), part fcpl
  *
+ * Names do not begin with a slash.  What does, with an empty value, is
+ *
+ *     "/f" id        this file is there: who replaces or deletes it deletes this key in the
+ *                    same batch, so that of two only one does
+ *     "/d" id        its record has gone, its spaces are to go: whoever creates or deletes
+ *                    a file next goes on with that
+ *
  * Each file has a key space and an object space of its own, "hdf5-" and the 32
  * hexadecimal digits of its id.  Keys begin with the 8 bytes of an object id and a byte
  * that says the kind:
@@ -66,6 +73,8 @@
 #define VJH_FILES_SPACE "hdf5"
 #define VJH_SPACE_PREFIX "hdf5-"
 #define VJH_FILE_ID_BYTES 16
+#define VJH_FILE_THERE "/f"
+#define VJH_FILE_DOOMED "/d"
 
 #define VJH_ROOT_ID 1u
 

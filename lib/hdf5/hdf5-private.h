@@ -269,13 +269,25 @@ int vjh_each(struct vjh_container *c, uint64_t id, char kind, vjh_step *step,
 /* Removes all objects whose names begin with @prefix, and all keys of @id. */
 int vjh_delete_objects(struct vjh_container *c, const char *prefix);
 int vjh_delete_keys(struct vjh_container *c, uint64_t id);
-/* Everything of a file. */
+/* Everything of a file, and its spaces. */
 int vjh_delete_space(struct vjh_connection *c, const char *space);
-/* Records of files, by name; -ENOENT, -EEXIST without a text. */
+/* Records of files, by name; -ENOENT without a text. */
 int vjh_get_file(struct vjh_connection *c, const char *name, struct vjh_buffer *out);
-int vjh_put_file(struct vjh_connection *c, const char *name,
-                 const struct vjh_buffer *value, unsigned flags);
-int vjh_delete_file(struct vjh_connection *c, const char *name);
+/* What becomes of a name. */
+struct vjh_file_change {
+    const uint8_t *old_id; /* of the file that goes, of which the spaces stay for now */
+    bool replaces;         /* there is a record, perhaps a damaged one */
+    const uint8_t *new_id; /* NULL: none has the name then */
+    const char *new_space;
+    struct vjh_slice record, root; /* header of its root group */
+};
+/* In one atomic batch; without a text.  -ENOENT another process has deleted or replaced
+ * that file; -EEXIST has made one. */
+int vjh_change_file(struct vjh_connection *c, const char *name,
+                    const struct vjh_file_change *change);
+/* Ids of files of which the spaces are to go: @rest of @step. */
+int vjh_each_doomed(struct vjh_connection *c, vjh_step *step, void *opaque);
+int vjh_doomed_gone(struct vjh_connection *c, const uint8_t *id);
 /* Bytes of all objects whose names are @name or begin with it and '.'. */
 int vjh_stored_bytes(struct vjh_container *c, const char *name, uint64_t *out);
 uint64_t vjh_random(void);

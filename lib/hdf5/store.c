@@ -99,30 +99,88 @@ int vjh_get_file(struct vjh_connection *c, const char *name, struct vjh_buffer *
     return get(c, VJH_FILES_SPACE, &key, out);
 }
 
-int vjh_put_file(struct vjh_connection *c, const char *name,
-                 const struct vjh_buffer *value, unsigned flags)
+/* "/f" or "/d" of a file. */
+static void file_key(struct vjh_key *out, const char *kind, const uint8_t *id)
 {
+    out->len = 2 + VJH_FILE_ID_BYTES;
+    memcpy(out->bytes, kind, 2);
+    memcpy(out->bytes + 2, id, VJH_FILE_ID_BYTES);
+}
+
+static int add_file_key(varjfs_batch *b, struct vjh_key *key, const char *kind,
+                        const uint8_t *id, bool is_deletion)
+{
+    file_key(key, kind, id);
+    return is_deletion ? varjfs_kv_delete(b, VJH_FILES_SPACE, key->bytes, key->len, NULL)
+                       : varjfs_kv_put(b, VJH_FILES_SPACE, key->bytes, key->len, NULL, 0,
+                                       0, NULL);
+}
+
+int vjh_change_file(struct vjh_connection *c, const char *name,
+                    const struct vjh_file_change *change)
+{
+    struct vjh_key there, doomed, made, root;
     varjfs_batch *b;
-    int r = vjh_batch(c, false, &b);
+    int r = vjh_batch(c, true, &b);
+
+    if (r != 0) {
+        return r;
+    }
+    if (change->old_id) {
+        r = add_file_key(b, &there, VJH_FILE_THERE, change->old_id, true);
+        r = r == 0 ? add_file_key(b, &doomed, VJH_FILE_DOOMED, change->old_id, false) : r;
+    }
+    if (r == 0 && !change->new_id) {
+        r = varjfs_kv_delete(b, VJH_FILES_SPACE, name, strlen(name), NULL);
+    } else if (r == 0) {
+        vjh_key(&root, VJH_ROOT_ID, VJH_KEY_HEADER);
+        r = varjfs_kv_put(b, VJH_FILES_SPACE, name, strlen(name), change->record.data,
+                          change->record.len, change->replaces ? 0 : VARJFS_EXCLUSIVE,
+                          NULL);
+        r = r == 0 ? add_file_key(b, &made, VJH_FILE_THERE, change->new_id, false) : r;
+        r = r == 0 ? varjfs_kv_put(b, change->new_space, root.bytes, root.len,
+                                   change->root.data, change->root.len, VARJFS_EXCLUSIVE,
+                                   NULL)
+                   : r;
+    }
+    return batch_end(b, r);
+}
+
+int vjh_each_doomed(struct vjh_connection *c, vjh_step *step, void *opaque)
+{
+    struct varjfs_entry e = {.size = sizeof e};
+    varjfs_iterator *i = NULL;
+    varjfs *v;
+    int r = vjh_varjfs(c, &v);
 
     if (r == 0) {
-        r = varjfs_kv_put(b, VJH_FILES_SPACE, name, strlen(name), value->data, value->len,
-                          flags, NULL);
-        r = batch_end(b, r);
+        r = varjfs_kv_iterate(v, VJH_FILES_SPACE, VJH_FILE_DOOMED, 2, &i);
     }
+    while (r == 0) {
+        r = varjfs_iterator_next(i, &e);
+        if (r <= 0) {
+            break;
+        }
+        r = e.name_len == 2 + VJH_FILE_ID_BYTES
+                ? step(opaque,
+                       (struct vjh_slice){(const char *)e.name + 2, VJH_FILE_ID_BYTES},
+                       (struct vjh_slice){0})
+                : 0;
+    }
+    varjfs_iterator_free(i);
     return r;
 }
 
-int vjh_delete_file(struct vjh_connection *c, const char *name)
+int vjh_doomed_gone(struct vjh_connection *c, const uint8_t *id)
 {
+    struct vjh_key key;
     varjfs_batch *b;
     int r = vjh_batch(c, false, &b);
 
     if (r == 0) {
-        r = varjfs_kv_delete(b, VJH_FILES_SPACE, name, strlen(name), NULL);
-        r = batch_end(b, r);
+        r = batch_end(b, add_file_key(b, &key, VJH_FILE_DOOMED, id, true));
     }
-    return r;
+    return r == -ENOENT ? 0 : r;
 }
 
 int vjh_put(struct vjh_container *c, const struct vjh_key *key, const void *value,
@@ -281,10 +339,16 @@ int vjh_delete_keys(struct vjh_container *c, uint64_t id)
 
 int vjh_delete_space(struct vjh_connection *c, const char *space)
 {
-    int r = delete_all(c, space, false, NULL, 0);
-    int r2 = delete_all(c, space, true, NULL, 0);
+    varjfs *v;
+    int r = vjh_varjfs(c, &v), r2;
 
-    return r == 0 ? r2 : r;
+    if (r != 0) {
+        return r;
+    }
+    r = varjfs_namespace_delete(v, VARJFS_KEYS, space, NULL, NULL);
+    r2 = varjfs_namespace_delete(v, VARJFS_OBJECTS, space, NULL, NULL);
+    r = r == -ENOENT ? 0 : r;
+    return r == 0 && r2 != -ENOENT ? r2 : r;
 }
 
 int vjh_stored_bytes(struct vjh_container *c, const char *name, uint64_t *out)

@@ -39,6 +39,6 @@ tests_unit_hdf5_test_others_SOURCES = tests/unit/hdf5/test-others.c tests/unit/h
 tests_unit_hdf5_test_others_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
 	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
 tests_unit_hdf5_test_others_LDADD = lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
-tests_unit_hdf5_test_others_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/lib
+tests_unit_hdf5_test_others_LDFLAGS = $(AM_LDFLAGS) -rdynamic -Wl,-rpath,$(hdf5_prefix)/lib
 EXTRA_tests_unit_hdf5_test_others_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs.varjfs
 endif

@@ -7,6 +7,8 @@
  */
 #include "volume.h"
 
+#include <dlfcn.h>
+
 #include <hdf5.h>
 
 #include <varjfs/varjfs.h>
@@ -304,6 +306,129 @@ static void a_file_that_is_not_there_any_more_is_an_error(void **state)
     run(write_stale, delete_file);
 }
 
+/* ---- being killed ------------------------------------------------------------------ */
+
+static int requests_left = -1; /* then the process is killed */
+
+/* The connector's: each request begins with this text. */
+__attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *m,
+                                                       int flags)
+{
+    static ssize_t (*next)(int, const struct msghdr *, int);
+
+    if (next == NULL) {
+        *(void **)&next = dlsym(RTLD_NEXT, "sendmsg");
+    }
+    if (requests_left >= 0 && m->msg_iovlen > 0 && m->msg_iov[0].iov_len >= 8 &&
+        memcmp(m->msg_iov[0].iov_base, "VJFR", 4) == 0 && requests_left-- == 0) {
+        kill(getpid(), SIGKILL);
+    }
+    return next(fd, m, flags);
+}
+
+/* Removes or replaces a file, and is killed before one of the requests. */
+static int remove_killed(bool truncates, int requests)
+{
+    pid_t pid = fork();
+    int status;
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        hid_t file = create_file(), d = create_dataset(file);
+
+        CHECK(write_all(d) >= 0);
+        CHECK(H5Dclose(d) >= 0);
+        CHECK(H5Fclose(file) >= 0);
+        requests_left = requests;
+        if (truncates) {
+            create_file();
+        } else {
+            delete_file();
+        }
+        requests_left = -1;
+        CHECK(H5close() >= 0);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+    return status;
+}
+
+static void make_and_delete_another(void)
+{
+    unsigned spaces, n;
+    hid_t file = H5Fcreate("other.h5", H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+
+    CHECK(file >= 0);
+    CHECK(H5Fclose(file) >= 0);
+    CHECK(H5Fdelete("other.h5", H5P_DEFAULT) >= 0);
+    if (H5Fis_accessible("f.h5", H5P_DEFAULT) > 0) {
+        CHECK(H5Fclose(open_file()) >= 0);
+        CHECK(H5Fdelete("f.h5", H5P_DEFAULT) >= 0);
+    }
+    for (int objects = 0; objects < 2; objects++) {
+        stored(objects, &spaces, &n);
+        CHECK(spaces == 0 && n == 0);
+    }
+}
+
+static void nothing(void)
+{
+}
+
+static void a_file_whose_deletion_was_killed_goes_with_the_next(void **state)
+{
+    int kills = 0;
+
+    (void)state;
+    for (int truncates = 0; truncates < 2; truncates++) {
+        for (int i = 0; remove_killed(truncates, i) != 0; i++, kills++) {
+            run(make_and_delete_another, nothing);
+        }
+        run(make_and_delete_another, nothing);
+    }
+    assert_true(kills > 4);
+}
+
+/* Makes, replaces and deletes one file that all want. */
+static void replace_often(void)
+{
+    int made = 0;
+
+    for (int i = 0; i < RACES; i++) {
+        hid_t file;
+
+        H5E_BEGIN_TRY
+        {
+            if (i % 3 == 0) {
+                H5Fdelete("f.h5", H5P_DEFAULT);
+            }
+            file = H5Fcreate("f.h5", i % 3 == 1 ? H5F_ACC_EXCL : H5F_ACC_TRUNC,
+                             H5P_DEFAULT, H5P_DEFAULT);
+            /* The other one may have replaced it: that is said once. */
+            CHECK(file < 0 || H5Fclose(file) >= 0 || H5Fclose(file) >= 0);
+        }
+        H5E_END_TRY
+        made += file >= 0;
+    }
+    CHECK(made > 0);
+}
+
+static void begin_together(void)
+{
+    /* The other one begins too; the turn comes back when it has ended. */
+    CHECK(write(turn[1][1], "", 1) == 1);
+    replace_often();
+    wait_for_turn();
+    make_and_delete_another();
+}
+
+static void of_two_that_replace_a_file_nothing_is_left(void **state)
+{
+    (void)state;
+    run(begin_together, replace_often);
+}
+
 /* ---- creation order ---------------------------------------------------------------- */
 
 static int64_t order_of(hid_t file, const char *name)
@@ -405,6 +530,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_deleted_dataset_is_an_error),
     cmocka_unit_test(no_link_leads_to_what_was_deleted),
     cmocka_unit_test(a_file_that_is_not_there_any_more_is_an_error),
+    cmocka_unit_test(a_file_whose_deletion_was_killed_goes_with_the_next),
+    cmocka_unit_test(of_two_that_replace_a_file_nothing_is_left),
     cmocka_unit_test(numbers_of_creation_order_do_not_come_again),
     cmocka_unit_test(a_group_counts_from_0_when_it_is_empty),
 };
