@@ -17,6 +17,8 @@
 
 /* Bytes of an attribute's data that are read or written at once. */
 #define ATTRIBUTE_BYTES_MAX (UINT64_C(4) << 30)
+/* Other processes that wrote it while it was read. */
+#define DATA_TRIES_MAX 1000
 
 struct vjh_attribute {
     struct vjh_object o;
@@ -85,19 +87,28 @@ static int record_get(struct vjh_container *c, uint64_t id, const char *name,
     return r;
 }
 
+/* Of an attribute that is there; one that another process has deleted or given another name
+ * does not come back: -ENOENT. */
 static int record_put(struct vjh_container *c, uint64_t id, const char *name,
                       const struct vjh_attribute_record *rec)
 {
     struct vjh_buffer value;
     struct vjh_key key;
+    varjfs_batch *b = NULL;
     int r = vjh_attribute_encode(rec, &value);
 
     if (r == 0) {
         vjh_key_name(&key, id, VJH_KEY_ATTRIBUTE, name);
-        r = vjh_put(c, &key, value.data, value.len, 0);
-        vjh_buffer_free(&value);
+        r = vjh_batch(c->connection, true, &b);
     }
-    return r;
+    r = r == 0 ? varjfs_kv_delete(b, c->space, key.bytes, key.len, NULL) : r;
+    r = r == 0 ? varjfs_kv_put(b, c->space, key.bytes, key.len, value.data, value.len, 0,
+                               NULL)
+               : r;
+    r = r == 0 ? varjfs_batch_execute(b) : r;
+    varjfs_batch_free(b);
+    vjh_buffer_free(&value);
+    return r == -ENOENT ? vjh_error(r, "there is no attribute %.200s", name) : r;
 }
 
 /* What one try of vjh_attribute_add came to. */
@@ -471,6 +482,11 @@ static int data_read(struct vjh_attribute *a, const struct vjh_attribute_record 
     return r;
 }
 
+static int too_long(const struct vjh_attribute *a)
+{
+    return vjh_error(-EFBIG, "attribute %.200s: more than 4 GiB", a->name);
+}
+
 /* Bytes of all elements as they are stored, without blobs. */
 static int stored_bytes(struct vjh_attribute *a, size_t *out)
 {
@@ -478,7 +494,7 @@ static int stored_bytes(struct vjh_attribute *a, size_t *out)
     int r = vjh_stored_size(&a->o, a->type_id, &size);
 
     if (r == 0 && size && a->count > ATTRIBUTE_BYTES_MAX / size) {
-        r = vjh_error(-EFBIG, "attribute %.200s: more than 4 GiB", a->name);
+        r = too_long(a);
     }
     *out = r == 0 ? size * a->count : 0;
     return r;
@@ -500,26 +516,32 @@ static int stored_data(struct vjh_attribute *a, const struct vjh_attribute_recor
     return r;
 }
 
-static int read_record(struct vjh_attribute *a, struct vjh_attribute_record *rec,
-                       hid_t mem_type_id, void *buf)
+/* The record, and, where @wanted, what is stored; another process may write and remove
+ * the older data in between. */
+static int record_and_data(struct vjh_attribute *a, bool wanted,
+                           struct vjh_attribute_record *rec, struct vjh_buffer *raw,
+                           struct vjh_buffer *data, struct vjh_slice *bytes)
 {
-    struct vjh_buffer data;
-    struct vjh_slice bytes;
+    uint64_t last = 0;
     int r;
 
-    if (a->count == 0) {
-        return 0;
+    *data = (struct vjh_buffer){0};
+    *bytes = (struct vjh_slice){0};
+    for (int i = 0;; i++) {
+        r = record_get(a->o.file->container, a->o.node->id, a->name, rec, raw);
+        if (r != 0 || !wanted || rec->flags & VJH_NOT_WRITTEN) {
+            return r;
+        }
+        r = stored_data(a, rec, data, bytes);
+        if (r == 0) {
+            return 0;
+        }
+        vjh_buffer_free(raw);
+        if (r != -EIO || rec->data_id == last || i == DATA_TRIES_MAX) {
+            return r;
+        }
+        last = rec->data_id;
     }
-    if (rec->flags & VJH_NOT_WRITTEN) {
-        memset(buf, 0, a->count * H5Tget_size(mem_type_id));
-        return 0;
-    }
-    r = stored_data(a, rec, &data, &bytes);
-    if (r == 0) {
-        r = vjh_convert_read(&a->o, a->type_id, mem_type_id, a->count, bytes, buf);
-    }
-    vjh_buffer_free(&data);
-    return r;
 }
 
 static herr_t attr_read(void *attr, hid_t mem_type_id, void *buf, hid_t dxpl_id,
@@ -527,15 +549,21 @@ static herr_t attr_read(void *attr, hid_t mem_type_id, void *buf, hid_t dxpl_id,
 {
     struct vjh_attribute *a = attr;
     struct vjh_attribute_record rec;
-    struct vjh_buffer raw;
-    int r = record_get(a->o.file->container, a->o.node->id, a->name, &rec, &raw);
+    struct vjh_buffer raw = {0}, data;
+    struct vjh_slice bytes;
+    int r = record_and_data(a, a->count > 0, &rec, &raw, &data, &bytes);
 
     (void)dxpl_id;
     (void)req;
-    if (r == 0) {
-        r = read_record(a, &rec, mem_type_id, buf);
-        vjh_buffer_free(&raw);
+    if (r == 0 && a->count > 0) {
+        if (rec.flags & VJH_NOT_WRITTEN) {
+            memset(buf, 0, a->count * H5Tget_size(mem_type_id));
+        } else {
+            r = vjh_convert_read(&a->o, a->type_id, mem_type_id, a->count, bytes, buf);
+        }
     }
+    vjh_buffer_free(&data);
+    vjh_buffer_free(&raw);
     VJH_RETURN(r);
 }
 
@@ -575,7 +603,38 @@ static int write_record(struct vjh_attribute *a, struct vjh_attribute_record *re
         rec->data = (struct vjh_slice){len, sizeof len};
         r = data_write(a, rec->data_id, data);
     }
-    return r == 0 ? record_put(a->o.file->container, a->o.node->id, a->name, rec) : r;
+    if (r == 0) {
+        r = record_put(a->o.file->container, a->o.node->id, a->name, rec);
+        if (r == -ENOENT) {
+            int r2 = delete_data(a->o.file->container, a->o.node->id, rec->data_id);
+
+            r = r2 == 0 ? r : r2;
+        }
+    }
+    return r;
+}
+
+/* Members that were kept have their blobs among all that there were: each is written
+ * anew, so that those of members that were replaced do not stay. */
+static int drop_unused(struct vjh_attribute *a, struct vjh_buffer *data)
+{
+    struct vjh_buffer used = {0};
+    void *memory = calloc(a->count, H5Tget_size(a->type_id));
+    int r = memory ? vjh_convert_read(&a->o, a->type_id, a->type_id, a->count,
+                                      (struct vjh_slice){data->data, data->len}, memory)
+                   : -ENOMEM;
+
+    if (r == 0) {
+        r = vjh_convert_write(&a->o, a->type_id, a->type_id, a->count, memory,
+                              (struct vjh_slice){0}, &used);
+        H5Treclaim(a->type_id, a->space_id, H5P_DEFAULT, memory);
+    }
+    free(memory);
+    if (r == 0) {
+        vjh_buffer_free(data);
+        *data = used;
+    }
+    return r;
 }
 
 static int attribute_write(struct vjh_attribute *a, hid_t mem_type_id, const void *buf)
@@ -584,22 +643,28 @@ static int attribute_write(struct vjh_attribute *a, hid_t mem_type_id, const voi
     struct vjh_buffer raw = {0}, before = {0}, data = {0};
     struct vjh_attribute_record rec;
     struct vjh_slice bytes = {0};
-    uint64_t old_data_id;
+    uint64_t old_data_id = 0;
+    size_t len;
+    /* A program may write some members of a compound: the others stay as they are. */
+    bool keeps = a->count > 0 && H5Tdetect_class(a->type_id, H5T_COMPOUND) > 0;
     int r = vjh_check_writable(&a->o);
 
-    r = r == 0 ? record_get(c, a->o.node->id, a->name, &rec, &raw) : r;
+    r = r == 0 ? record_and_data(a, keeps, &rec, &raw, &before, &bytes) : r;
     if (r != 0 || a->count == 0) {
         vjh_buffer_free(&raw);
         return r;
     }
     old_data_id = rec.data_id;
-    /* A program may write some members of a compound: the others stay as they are. */
-    if (!(rec.flags & VJH_NOT_WRITTEN) && H5Tdetect_class(a->type_id, H5T_COMPOUND) > 0) {
-        r = stored_data(a, &rec, &before, &bytes);
-    }
+    r = stored_bytes(a, &len);
     if (r == 0) {
         r = vjh_convert_write(&a->o, a->type_id, mem_type_id, a->count, buf, bytes,
                               &data);
+    }
+    if (r == 0 && bytes.len > 0 && a->has_blobs) {
+        r = drop_unused(a, &data);
+    }
+    if (r == 0 && data.len > ATTRIBUTE_BYTES_MAX) {
+        r = too_long(a);
     }
     r = r == 0 ? write_record(a, &rec, &data) : r;
     vjh_buffer_free(&data);

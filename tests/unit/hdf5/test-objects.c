@@ -433,6 +433,91 @@ static void an_object_that_was_opened_by_token_has_a_name(void **state)
 
 #define WITH_FILE(f) cmocka_unit_test_setup_teardown(f, open_file, close_file)
 
+/* ---- long attributes ---------------------------------------------------------------- */
+
+/* Bytes of the values of all keys of files. */
+static size_t stored_bytes(void)
+{
+    struct varjfs_entry space = {.size = sizeof space}, e = {.size = sizeof e};
+    varjfs_iterator *spaces, *i;
+    size_t bytes = 0;
+    varjfs *v;
+
+    assert_int_equal(varjfs_open(source, NULL, &v), 0);
+    assert_int_equal(varjfs_kv_iterate(v, NULL, "hdf5-", 5, &spaces), 0);
+    while (varjfs_iterator_next(spaces, &space) == 1) {
+        g_autofree char *name = g_strndup(space.name, space.name_len);
+
+        assert_int_equal(varjfs_kv_iterate(v, name, NULL, 0, &i), 0);
+        while (varjfs_iterator_next(i, &e) == 1) {
+            bytes += e.len;
+        }
+        varjfs_iterator_free(i);
+    }
+    varjfs_iterator_free(spaces);
+    assert_int_equal(varjfs_close(v), 0);
+    return bytes;
+}
+
+typedef struct {
+    char *kept, *text;
+} Texts;
+
+static void members_that_were_replaced_leave_nothing(void **state)
+{
+    hid_t text = H5Tcopy(H5T_C_S1), both = H5Tcreate(H5T_COMPOUND, sizeof(Texts));
+    hid_t one = H5Tcreate(H5T_COMPOUND, sizeof(char *)), space = H5Screate(H5S_SCALAR);
+    g_autofree char *longer = g_strnfill(500, 'x');
+    Texts texts = {(char *)"this stays", longer}, got = {0};
+    size_t bytes;
+    hid_t a;
+
+    (void)state;
+    H5Tset_size(text, H5T_VARIABLE);
+    H5Tinsert(both, "kept", HOFFSET(Texts, kept), text);
+    H5Tinsert(both, "text", HOFFSET(Texts, text), text);
+    H5Tinsert(one, "text", 0, text);
+    a = H5Acreate2(file, "texts", both, space, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(a >= 0);
+    assert_true(H5Awrite(a, both, &texts) >= 0);
+    bytes = stored_bytes();
+    for (int i = 0; i < 10; i++) {
+        longer[0] = (char)('a' + i);
+        assert_true(H5Awrite(a, one, &longer) >= 0);
+        assert_int_equal(stored_bytes(), bytes);
+    }
+    assert_true(H5Aread(a, both, &got) >= 0);
+    assert_string_equal(got.kept, "this stays");
+    assert_string_equal(got.text, longer);
+    H5Treclaim(both, space, H5P_DEFAULT, &got);
+    H5Aclose(a);
+    H5Sclose(space);
+    H5Tclose(one);
+    H5Tclose(both);
+    H5Tclose(text);
+}
+
+static void no_attribute_has_more_than_4_gib(void **state)
+{
+    hsize_t dims[] = {UINT64_C(5) << 30};
+    hid_t space = H5Screate_simple(1, dims, NULL), a;
+    herr_t r;
+    char byte = 0;
+
+    (void)state;
+    a = H5Acreate2(file, "large", H5T_NATIVE_CHAR, space, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(a >= 0);
+    H5E_BEGIN_TRY
+    {
+        r = H5Awrite(a, H5T_NATIVE_CHAR, &byte); /* nobody looks at the data */
+    }
+    H5E_END_TRY
+    assert_true(r < 0);
+    failed_with("more than 4 GiB");
+    H5Aclose(a);
+    H5Sclose(space);
+}
+
 static const struct CMUnitTest tests[] = {
     WITH_FILE(what_is_deleted_leaves_nothing),
     WITH_FILE(anonymous_objects_go_when_they_are_closed),
@@ -445,6 +530,8 @@ static const struct CMUnitTest tests[] = {
     WITH_FILE(refusals_say_why),
     WITH_FILE(a_wrong_connector_string_is_an_error),
     WITH_FILE(names_of_any_bytes),
+    WITH_FILE(members_that_were_replaced_leave_nothing),
+    WITH_FILE(no_attribute_has_more_than_4_gib),
     WITH_FILE(an_object_that_was_opened_by_token_has_a_name),
 };
 

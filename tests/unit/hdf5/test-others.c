@@ -64,6 +64,13 @@ static void wait_for_turn(void)
     CHECK(r == 1 || r == 0); /* the other one has ended */
 }
 
+static bool is_my_turn(void)
+{
+    struct pollfd p = {.fd = turn[me][0], .events = POLLIN};
+
+    return poll(&p, 1, 0) != 0;
+}
+
 /* The other one goes on, until it gives the turn back or ends. */
 static void let_other_go(void)
 {
@@ -526,6 +533,109 @@ static void a_group_counts_from_0_when_it_is_empty(void **state)
     run(empty_again_and_again, make_link_and_remove_it);
 }
 
+/* ---- attributes -------------------------------------------------------------------- */
+
+#define MANY 10000
+
+/* One that is too long for its key. */
+static hid_t create_long_attribute(hid_t file)
+{
+    hsize_t dims[] = {MANY};
+    hid_t space = H5Screate_simple(1, dims, NULL), id;
+
+    id = H5Acreate2(file, "long", H5T_NATIVE_INT, space, H5P_DEFAULT, H5P_DEFAULT);
+    CHECK(id >= 0 && H5Sclose(space) >= 0);
+    return id;
+}
+
+static void write_long(hid_t attribute, int value)
+{
+    static int values[MANY];
+
+    for (int i = 0; i < MANY; i++) {
+        values[i] = value;
+    }
+    CHECK(H5Awrite(attribute, H5T_NATIVE_INT, values) >= 0);
+}
+
+static void write_long_often(void)
+{
+    hid_t file = open_file(), attribute = H5Aopen(file, "long", H5P_DEFAULT);
+
+    for (int i = 0; i < RACES; i++) {
+        write_long(attribute, i);
+    }
+    CHECK(H5Aclose(attribute) >= 0);
+    CHECK(H5Fclose(file) >= 0);
+}
+
+static void read_long_often(void)
+{
+    static int values[MANY];
+    hid_t file = create_file(), attribute = create_long_attribute(file);
+
+    write_long(attribute, 0);
+    CHECK(write(turn[1][1], "", 1) == 1);
+    do {
+        CHECK(H5Aread(attribute, H5T_NATIVE_INT, values) >= 0);
+        for (int i = 0; i < MANY; i++) {
+            CHECK(values[i] == values[0]);
+        }
+    } while (values[0] != RACES - 1);
+    wait_for_turn();
+    CHECK(H5Aclose(attribute) >= 0);
+    CHECK(H5Fclose(file) >= 0);
+}
+
+static void an_attribute_is_read_while_it_is_written(void **state)
+{
+    (void)state;
+    run(read_long_often, write_long_often);
+}
+
+static void delete_attributes(void)
+{
+    hid_t file = open_file();
+
+    for (int i = 0; i < RACES; i++) {
+        CHECK(H5Adelete(file, "long") >= 0);
+        let_other_go();
+    }
+    CHECK(H5Fclose(file) >= 0);
+}
+
+static void write_until_deleted(void)
+{
+    hid_t file = create_file();
+
+    for (int i = 0; i < RACES; i++) {
+        static int values[MANY];
+        hid_t attribute = create_long_attribute(file);
+        herr_t r;
+
+        write_long(attribute, i);
+        CHECK(write(turn[1][1], "", 1) == 1);
+        do {
+            H5E_BEGIN_TRY
+            {
+                r = H5Awrite(attribute, H5T_NATIVE_INT, values);
+            }
+            H5E_END_TRY
+        } while (r >= 0 && !is_my_turn());
+        wait_for_turn();
+        CHECK(H5Aexists(file, "long") == 0);
+        CHECK(H5Aclose(attribute) >= 0);
+    }
+    let_other_go();
+    CHECK(H5Fclose(file) >= 0);
+}
+
+static void a_write_does_not_bring_an_attribute_back(void **state)
+{
+    (void)state;
+    run(write_until_deleted, delete_attributes);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_deleted_dataset_is_an_error),
     cmocka_unit_test(no_link_leads_to_what_was_deleted),
@@ -533,6 +643,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_file_whose_deletion_was_killed_goes_with_the_next),
     cmocka_unit_test(of_two_that_replace_a_file_nothing_is_left),
     cmocka_unit_test(numbers_of_creation_order_do_not_come_again),
+    cmocka_unit_test(an_attribute_is_read_while_it_is_written),
+    cmocka_unit_test(a_write_does_not_bring_an_attribute_back),
     cmocka_unit_test(a_group_counts_from_0_when_it_is_empty),
 };
 
