@@ -168,6 +168,29 @@ static int store(struct vjh_dataset *d, struct vjh_object *from,
     return rc;
 }
 
+/* It was made, but could not be allocated: the link goes, and @d with it when it closes. */
+static void undo(struct vjh_dataset *d, struct vjh_object *from,
+                 const H5VL_loc_params_t *loc, const char *name)
+{
+    struct vjh_container *c = from->file->container;
+    struct vjh_target group;
+    struct vjh_buffer raw;
+    struct vjh_link l;
+    char *leaf;
+
+    if (name == NULL || vjh_locate_parent(from, loc, name, H5P_DEFAULT, &group, &leaf)) {
+        return;
+    }
+    if (vjh_link_get(c, group.id, leaf, &l, &raw) == 0) {
+        if (l.type == VJH_LINK_HARD && l.id == d->o.node->id) {
+            vjh_link_delete(c, group.id, leaf);
+        }
+        vjh_buffer_free(&raw);
+    }
+    vjh_target_free(&group);
+    free(leaf);
+}
+
 static void *dataset_create(void *obj, const H5VL_loc_params_t *loc, const char *name,
                             hid_t lcpl_id, hid_t type_id, hid_t space_id, hid_t dcpl_id,
                             hid_t dapl_id, hid_t dxpl_id, void **req)
@@ -211,6 +234,7 @@ static void *dataset_create(void *obj, const H5VL_loc_params_t *loc, const char 
     d->is_new = true;
     rc = vjh_allocate(d, NULL);
     if (rc != 0) {
+        undo(d, from, loc, name);
         close_dataset(d);
         d = NULL;
     }

@@ -312,6 +312,8 @@ int vjh_object_closing(struct vjh_object *o);
 /* Gives all that up, frees blobs and path; an object without links goes away with its
  * last one.  @o itself is the caller's. */
 void vjh_object_term(struct vjh_object *o);
+/* Closes a group, a dataset or a committed type that HDF5 has not taken. */
+void vjh_object_discard(struct vjh_object *o);
 /* -EROFS where it was opened for reading. */
 int vjh_check_writable(const struct vjh_object *o);
 

@@ -150,6 +150,21 @@ void vjh_object_term(struct vjh_object *o)
     }
 }
 
+void vjh_object_discard(struct vjh_object *o)
+{
+    o->close_failed = true; /* nothing was written through it */
+    switch (o->type) {
+    case H5I_GROUP:
+        vjh_group_class.close(o, H5P_DEFAULT, NULL);
+        break;
+    case H5I_DATASET:
+        vjh_dataset_class.close(o, H5P_DEFAULT, NULL);
+        break;
+    default:
+        vjh_datatype_class.close(o, H5P_DEFAULT, NULL);
+    }
+}
+
 int vjh_check_writable(const struct vjh_object *o)
 {
     if (!(o->file->intent & H5F_ACC_RDWR)) {
@@ -381,6 +396,9 @@ int vjh_type_id(struct vjh_file *file, uint64_t committed_id, hid_t type_id, hid
             r = vjh_datatype_new(file, committed_id, NULL, &h, &type);
             if (r == 0) {
                 *out = H5VLwrap_register(type, H5I_DATATYPE);
+                if (*out < 0) {
+                    vjh_object_discard(type);
+                }
             }
         }
         vjh_buffer_free(&raw);

@@ -76,7 +76,10 @@ int vjh_open_id(struct vjh_file *file, uint64_t id, const char *path, hid_t *out
     vjh_buffer_free(&raw);
     if (r == 0) {
         *out = H5VLwrap_register(o, o->type);
-        r = *out < 0 ? vjh_error(-EINVAL, "HDF5 gives no identifier for an object") : 0;
+        if (*out < 0) {
+            vjh_object_discard(o);
+            r = vjh_error(-EINVAL, "HDF5 gives no identifier for an object");
+        }
     }
     return r;
 }

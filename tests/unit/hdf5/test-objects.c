@@ -433,6 +433,37 @@ static void an_object_that_was_opened_by_token_has_a_name(void **state)
 
 #define WITH_FILE(f) cmocka_unit_test_setup_teardown(f, open_file, close_file)
 
+/* ---- what cannot be made ----------------------------------------------------------- */
+
+static void a_dataset_that_cannot_be_allocated_is_not_there(void **state)
+{
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), space, id, group;
+    hsize_t most = (hsize_t)1 << 40, dims[] = {most, most, most}, chunk[] = {1, 1, 1};
+    unsigned before;
+    int fill = 7;
+
+    (void)state;
+    H5Pset_chunk(dcpl, 3, chunk);
+    H5Pset_fill_value(dcpl, H5T_NATIVE_INT, &fill);
+    H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_EARLY);
+    space = H5Screate_simple(3, dims, NULL);
+    assert_true(space >= 0);
+    group = make_group(file, "g");
+    before = stored();
+    H5E_BEGIN_TRY
+    {
+        id =
+            H5Dcreate2(group, "d", H5T_NATIVE_INT, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    }
+    H5E_END_TRY
+    assert_true(id < 0);
+    assert_true(H5Lexists(group, "d", H5P_DEFAULT) == 0);
+    assert_int_equal(stored(), before);
+    H5Gclose(group);
+    H5Sclose(space);
+    H5Pclose(dcpl);
+}
+
 /* ---- long attributes ---------------------------------------------------------------- */
 
 /* Bytes of the values of all keys of files. */
@@ -530,6 +561,7 @@ static const struct CMUnitTest tests[] = {
     WITH_FILE(refusals_say_why),
     WITH_FILE(a_wrong_connector_string_is_an_error),
     WITH_FILE(names_of_any_bytes),
+    WITH_FILE(a_dataset_that_cannot_be_allocated_is_not_there),
     WITH_FILE(members_that_were_replaced_leave_nothing),
     WITH_FILE(no_attribute_has_more_than_4_gib),
     WITH_FILE(an_object_that_was_opened_by_token_has_a_name),
