@@ -189,12 +189,19 @@ int vjh_stored_type(struct vjh_file *file, hid_t type_id, hid_t *out);
 /* Blobs are those of @owner until vjh_blobs_leave with what it returned. */
 struct vjh_object *vjh_blobs_enter(struct vjh_object *owner);
 void vjh_blobs_leave(struct vjh_object *before);
-/* A write begins: what vjh_blobs_trim keeps is what it writes. */
+/* A read or a write begins. */
 void vjh_blobs_begin(struct vjh_object *owner);
 /* Writes what was put. */
 int vjh_blobs_flush(struct vjh_object *owner);
-/* The last call has replaced all elements: other blobs go. */
+/* All elements will be written: keeps in mind the segments that only they, as they are
+ * now, refer to. */
+int vjh_blobs_list(struct vjh_object *owner);
+/* All elements have been written: those that were listed go. */
 int vjh_blobs_trim(struct vjh_object *owner);
+/* All elements that refer to what was put have been written. */
+int vjh_blobs_end(struct vjh_object *owner);
+/* The segment that the conversion that failed did not find; 0: another reason. */
+uint64_t vjh_blobs_missing(const struct vjh_object *owner);
 /* The fill value's blobs, which stand in the header. */
 int vjh_blobs_fill(struct vjh_object *owner, hid_t dcpl_id, hid_t stored_type_id,
                    void *element, struct vjh_buffer *blobs);
@@ -202,12 +209,16 @@ int vjh_blobs_set_fill(struct vjh_object *owner, struct vjh_slice blobs);
 /* @background: NULL, or elements of @dst_id. */
 int vjh_convert(struct vjh_object *owner, hid_t src_id, hid_t dst_id, size_t count,
                 void *buffer, void *background, hid_t dxpl_id);
+/* Of an element of @dst_id nothing is left when one of @src_id is written. */
+bool vjh_replaces(hid_t src_id, hid_t dst_id);
 /* *out: what the background of a conversion has to be. */
 int vjh_conversion(hid_t src_id, hid_t dst_id, H5T_bkg_t *out);
 
 /* ---- extent.c ---------------------------------------------------------------------- */
 
 int vjh_extent_read(struct vjh_dataset *d);
+/* No other process has given it another extent than the one that is known here. */
+int vjh_extent_is_known(struct vjh_dataset *d, bool *out);
 /* Calls @step for each chunk that is stored, until that returns another value than 0. */
 typedef int vjh_chunk_step(void *opaque, const char *name, const hsize_t *coordinates);
 int vjh_each_chunk(struct vjh_dataset *d, vjh_chunk_step *step, void *opaque);

@@ -24,9 +24,9 @@
 
 /* ---- the key ----------------------------------------------------------------------- */
 
-int vjh_extent_read(struct vjh_dataset *d)
+/* -ENOENT without a text: it is the one in the header. */
+static int extent_get(struct vjh_dataset *d, hsize_t *dims)
 {
-    hsize_t dims[H5S_MAX_RANK] = {0};
     struct vjh_buffer value = {0};
     const uint8_t *at;
     struct vjh_key key;
@@ -34,15 +34,13 @@ int vjh_extent_read(struct vjh_dataset *d)
 
     vjh_key(&key, d->o.node->id, VJH_KEY_EXTENT);
     rc = vjh_get(d->o.file->container, &key, &value);
-    if (rc == -ENOENT) {
-        return 0;
-    }
     at = value.data;
     if (rc == 0 &&
         (value.len != 2 + 8 * (size_t)d->rank || at[0] != VERSION || at[1] != d->rank)) {
         rc = vjh_error(-EIO, "the extent of a dataset is damaged");
     }
     for (int i = 0; i < d->rank && rc == 0; i++) {
+        dims[i] = 0;
         for (int byte = 7; byte >= 0; byte--) {
             dims[i] = dims[i] << 8 | at[2 + 8 * i + byte];
         }
@@ -50,11 +48,33 @@ int vjh_extent_read(struct vjh_dataset *d)
             rc = vjh_error(-EIO, "the extent of a dataset is larger than it may be");
         }
     }
+    vjh_buffer_free(&value);
+    return rc;
+}
+
+int vjh_extent_read(struct vjh_dataset *d)
+{
+    hsize_t dims[H5S_MAX_RANK] = {0};
+    int rc = extent_get(d, dims);
+
     if (rc == 0) {
         memcpy(d->o.node->dims, dims, sizeof dims);
     }
-    vjh_buffer_free(&value);
-    return rc;
+    return rc == -ENOENT ? 0 : rc;
+}
+
+int vjh_extent_is_known(struct vjh_dataset *d, bool *out)
+{
+    hsize_t dims[H5S_MAX_RANK] = {0};
+    int rc = 0;
+
+    *out = true;
+    if (d->layout.type == H5D_CHUNKED) {
+        rc = extent_get(d, dims);
+        *out = rc == -ENOENT ||
+               memcmp(dims, vjh_dims(d), (size_t)d->rank * sizeof *dims) == 0;
+    }
+    return rc == -ENOENT ? 0 : rc;
 }
 
 static int extent_write(struct vjh_dataset *d, const hsize_t *dims)

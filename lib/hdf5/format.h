@@ -14,6 +14,8 @@
  *
  *     'h'            header: what was fixed when the object was created
  *     'e'            extent of a dataset, where it has been changed: extent.c
+ *     'w' u64        a segment of a dataset's blobs whose write may not have ended yet:
+ *                    blob.c
  *     'l' NAME       link of a group
  *     'm' NAME       the end of its name, of one that is very long
  *     'r' id NAME    a link to this object: the group that has it, and its name there.
@@ -69,6 +71,7 @@
 
 #define VJH_KEY_HEADER 'h'
 #define VJH_KEY_EXTENT 'e'
+#define VJH_KEY_SEGMENT 'w'
 #define VJH_KEY_LINK 'l'
 #define VJH_KEY_LINK_MORE 'm'
 #define VJH_KEY_REFERRER 'r'

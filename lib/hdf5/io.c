@@ -15,6 +15,8 @@
 
 /* Elements that are converted at once take no more than this. */
 #define CONVERT_BYTES (8u << 20)
+/* Of reading elements whose variable-length data other processes replace meanwhile. */
+#define TRIES_MAX 100
 
 struct transfer {
     struct vjh_dataset *d;
@@ -90,7 +92,7 @@ static int convert_and_write(struct transfer *t)
     return rc != 0 ? rc : vjh_window_write(&t->window, t->work);
 }
 
-static int read_and_convert(struct transfer *t)
+static int read_and_convert_once(struct transfer *t)
 {
     struct vjh_dataset *d = t->d;
     int rc = vjh_window_read(&t->window, t->work);
@@ -102,6 +104,29 @@ static int read_and_convert(struct transfer *t)
         rc = vjh_convert(&d->o, d->stored_type_id, t->mem_type_id,
                          (size_t)t->window.elements, t->work, t->under, t->dxpl_id);
     }
+    return rc;
+}
+
+/*
+ * Another process may write all elements between our reading of them and of what they
+ * refer to: then they refer to something else now.  Where the same is missing again, it is
+ * lost.
+ */
+static int read_and_convert(struct transfer *t)
+{
+    uint64_t missing = 0, before;
+    int rc, tries = 0;
+
+    do {
+        before = missing;
+        vjh_blobs_begin(&t->d->o);
+        H5E_BEGIN_TRY
+        {
+            rc = read_and_convert_once(t);
+        }
+        H5E_END_TRY
+        missing = vjh_blobs_missing(&t->d->o);
+    } while (rc != 0 && missing != 0 && missing != before && ++tries < TRIES_MAX);
     if (rc == 0) {
         to_memory(t, t->work);
     }
@@ -239,6 +264,43 @@ static int prepare(struct transfer *t, hid_t mem_space_id, hid_t file_space_id,
     return rc;
 }
 
+/*
+ * A write of all elements, and of all of each: what they referred to can go after it.
+ *
+ * The extent is looked at after the list: an element that another process has added since
+ * we read it is not replaced, and its segment was not listed before it had that place.
+ */
+static int list_replaced(struct transfer *t, bool *out)
+{
+    struct vjh_dataset *d = t->d;
+    int rc;
+
+    *out = d->has_blobs && t->window.is_whole && !d->is_new &&
+           (t->is_direct || vjh_replaces(t->mem_type_id, d->stored_type_id));
+    if (!*out) {
+        return 0;
+    }
+    rc = vjh_blobs_list(&d->o);
+    return rc == 0 ? vjh_extent_is_known(d, out) : rc;
+}
+
+static int write_all(struct transfer *t)
+{
+    struct vjh_object *o = &t->d->o;
+    bool replaces;
+    int rc;
+
+    vjh_blobs_begin(o);
+    rc = list_replaced(t, &replaces);
+    if (rc == 0) {
+        rc = run_all(t);
+    }
+    if (rc == 0 && replaces) {
+        rc = vjh_blobs_trim(o);
+    }
+    return rc == 0 ? vjh_blobs_end(o) : rc;
+}
+
 int vjh_transfer(struct vjh_dataset *d, bool is_write, hid_t mem_type_id,
                  hid_t mem_space_id, hid_t file_space_id, hid_t dxpl_id, void *buffer)
 {
@@ -250,14 +312,8 @@ int vjh_transfer(struct vjh_dataset *d, bool is_write, hid_t mem_type_id,
     uint64_t elements = 0;
     int rc = prepare(&t, mem_space_id, file_space_id, &elements);
 
-    if (is_write) {
-        vjh_blobs_begin(&d->o);
-    }
     if (rc == 0 && elements > 0) {
-        rc = run_all(&t);
-    }
-    if (rc == 0 && is_write && d->has_blobs && t.window.is_whole && !d->is_new) {
-        rc = vjh_blobs_trim(&d->o);
+        rc = is_write ? write_all(&t) : run_all(&t);
     }
     d->is_new = d->is_new && !is_write;
     vjh_walk_close(t.walk);

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * test-rivals.c - what another process does between two requests of this one
+ *
+ * This program is the first process.  The other one is this program too, started with the
+ * name of what it shall do, and is waited for: so the order is always the same.
+ */
+#include "volume.h"
+
+#include <dlfcn.h>
+#include <spawn.h>
+
+#include <H5VLconnector.h>
+#include <hdf5.h>
+
+#include <varjfs/hdf5.h>
+#include <varjfs/varjfs.h>
+
+static char *directory;
+static hid_t file;
+
+/* ---- requests ---------------------------------------------------------------------- */
+
+static unsigned requests, at_request; /* at_request 0: none */
+static void (*rival)(void);
+
+/* The connector's: each request begins with this text.  Before that of the number
+ * @at_request the rival comes. */
+__attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *m,
+                                                       int flags)
+{
+    static ssize_t (*next)(int, const struct msghdr *, int);
+
+    if (next == NULL) {
+        *(void **)&next = dlsym(RTLD_NEXT, "sendmsg");
+    }
+    if (m->msg_iovlen > 0 && m->msg_iov[0].iov_len >= 8 &&
+        memcmp(m->msg_iov[0].iov_base, "VJFR", 4) == 0 && ++requests == at_request) {
+        rival();
+    }
+    return next(fd, m, flags);
+}
+
+static void before_request(unsigned number, void (*what)(void))
+{
+    requests = 0;
+    at_request = number;
+    rival = what;
+}
+
+/* ---- the other process ------------------------------------------------------------- */
+
+static int run_other(const char *what)
+{
+    char program[] = "/proc/self/exe", word[] = "--other";
+    g_autofree char *name = g_strdup(what);
+    char *words[] = {program, word, name, NULL};
+    pid_t pid;
+    int status;
+
+    assert_int_equal(posix_spawn(&pid, program, NULL, NULL, words, environ), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void other(const char *what)
+{
+    assert_int_equal(run_other(what), 0);
+}
+
+/* There: an error is said, and the exit status. */
+#define CHECK(what)                                                                      \
+    do {                                                                                 \
+        if (!(what)) {                                                                   \
+            fprintf(stderr, "# line %d: %s\n", __LINE__, #what);                         \
+            _exit(100);                                                                  \
+        }                                                                                \
+    } while (0)
+
+/* ---- things that both use ---------------------------------------------------------- */
+
+static hid_t text_type(void)
+{
+    hid_t type = H5Tcopy(H5T_C_S1);
+
+    CHECK(H5Tset_size(type, H5T_VARIABLE) >= 0);
+    return type;
+}
+
+/* A dataset of texts that can grow. */
+static hid_t make_texts(const char *name, hsize_t count)
+{
+    hsize_t max = H5S_UNLIMITED, chunk = 4;
+    hid_t type = text_type(), dcpl = H5Pcreate(H5P_DATASET_CREATE),
+          space = H5Screate_simple(1, &count, &max), dataset;
+
+    CHECK(H5Pset_chunk(dcpl, 1, &chunk) >= 0);
+    dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    CHECK(dataset >= 0);
+    H5Sclose(space);
+    H5Pclose(dcpl);
+    H5Tclose(type);
+    return dataset;
+}
+
+/* @count elements from @first on, or all: @count 0. */
+static herr_t write_texts(hid_t dataset, hsize_t first, hsize_t count,
+                          const char *const *texts)
+{
+    hid_t type = text_type(), space = H5Dget_space(dataset), memory = H5S_ALL;
+    herr_t done;
+
+    if (count > 0) {
+        memory = H5Screate_simple(1, &count, NULL);
+        CHECK(H5Sselect_hyperslab(space, H5S_SELECT_SET, &first, NULL, &count, NULL) >=
+              0);
+    }
+    done =
+        H5Dwrite(dataset, type, memory, count > 0 ? space : H5S_ALL, H5P_DEFAULT, texts);
+    if (count > 0) {
+        H5Sclose(memory);
+    }
+    H5Sclose(space);
+    H5Tclose(type);
+    return done;
+}
+
+/* All of them, with ',' behind each. */
+static char *read_texts(hid_t dataset)
+{
+    hid_t type = text_type(), space = H5Dget_space(dataset);
+    hssize_t count = H5Sget_select_npoints(space);
+    g_autofree char **texts = g_new0(char *, (gsize)count);
+    GString *out = g_string_new(NULL);
+
+    if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts) < 0) {
+        g_string_append(out, "failed");
+    } else {
+        for (hssize_t i = 0; i < count; i++) {
+            g_string_append_printf(out, "%s,", texts[i] == NULL ? "" : texts[i]);
+        }
+        H5Treclaim(type, space, H5P_DEFAULT, texts);
+    }
+    H5Sclose(space);
+    H5Tclose(type);
+    return g_string_free(out, FALSE);
+}
+
+static void assert_texts(hid_t dataset, const char *want)
+{
+    g_autofree char *got = read_texts(dataset);
+
+    assert_string_equal(got, want);
+}
+
+static hid_t open_of(const char *name)
+{
+    hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
+
+    CHECK(dataset >= 0);
+    return dataset;
+}
+
+/* Segments of variable-length data in the volume. */
+static unsigned segments(void)
+{
+    struct varjfs_entry space = {.size = sizeof space}, entry = {.size = sizeof entry};
+    varjfs_iterator *spaces, *i;
+    unsigned count = 0;
+    varjfs *v;
+
+    assert_int_equal(varjfs_open(getenv("VARJFS_SOURCE"), NULL, &v), 0);
+    assert_int_equal(varjfs_kv_iterate(v, NULL, NULL, 0, &spaces), 0);
+    while (varjfs_iterator_next(spaces, &space) > 0) {
+        assert_int_equal(varjfs_object_iterate(v, space.name, NULL, &i), 0);
+        while (varjfs_iterator_next(i, &entry) > 0) {
+            count += strstr(entry.name, ".v.") != NULL;
+        }
+        varjfs_iterator_free(i);
+    }
+    varjfs_iterator_free(spaces);
+    varjfs_close(v);
+    return count;
+}
+
+/* ---- the file ---------------------------------------------------------------------- */
+
+static int start(void **state)
+{
+    (void)state;
+    directory = volume_start();
+    file = H5Fcreate("rivals.h5", H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(file >= 0);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    assert_true(H5Fclose(file) >= 0);
+    H5close();
+    volume_stop(directory);
+    return 0;
+}
+
+/* ---- variable-length data ---------------------------------------------------------- */
+
+typedef struct Named {
+    int number;
+    char *name;
+    int unknown;
+} Named;
+
+/* What a write leaves as it was keeps what it refers to. */
+static void members_keep_their_texts(void **state)
+{
+    hsize_t dim = 3;
+    hid_t text = text_type(), all = H5Tcreate(H5T_COMPOUND, sizeof(Named)),
+          one = H5Tcreate(H5T_COMPOUND, sizeof(Named)),
+          other_one = H5Tcreate(H5T_COMPOUND, sizeof(Named)),
+          space = H5Screate_simple(1, &dim, NULL), dataset;
+    char words[3][8] = {"a", "bcd", ""};
+    Named values[3] = {{1, words[0], 0}, {2, words[1], 0}, {3, words[2], 0}},
+          got[3] = {{0}};
+
+    (void)state;
+    H5Tinsert(all, "number", offsetof(Named, number), H5T_NATIVE_INT);
+    H5Tinsert(all, "name", offsetof(Named, name), text);
+    H5Tinsert(one, "number", offsetof(Named, number), H5T_NATIVE_INT);
+    H5Tinsert(other_one, "number", offsetof(Named, number), H5T_NATIVE_INT);
+    H5Tinsert(other_one, "unknown", offsetof(Named, unknown), H5T_NATIVE_INT);
+    dataset =
+        H5Dcreate2(file, "named", all, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Dwrite(dataset, all, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    for (int kind = 0; kind < 2; kind++) {
+        for (int i = 0; i < 3; i++) {
+            values[i].number = 10 * (kind + 1) + i;
+        }
+        assert_true(H5Dwrite(dataset, kind == 0 ? one : other_one, H5S_ALL, H5S_ALL,
+                             H5P_DEFAULT, values) >= 0);
+        assert_true(H5Dread(dataset, all, H5S_ALL, H5S_ALL, H5P_DEFAULT, got) >= 0);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(got[i].number, values[i].number);
+            assert_string_equal(got[i].name, words[i]);
+        }
+        H5Treclaim(all, space, H5P_DEFAULT, got);
+    }
+    assert_int_equal(segments(), 1);
+    assert_true(H5Dwrite(dataset, all, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    assert_int_equal(segments(), 1); /* the one before has gone */
+    H5Dclose(dataset);
+    assert_true(H5Ldelete(file, "named", H5P_DEFAULT) >= 0);
+    H5Sclose(space);
+    H5Tclose(other_one);
+    H5Tclose(one);
+    H5Tclose(all);
+    H5Tclose(text);
+}
+
+static const char *const four[] = {"1", "2", "3", "4"};
+static const char *const others[] = {"e", "f", "g", "h"};
+
+static void grow_texts(void)
+{
+    hid_t dataset = open_of("grown");
+    hsize_t dim = 8;
+
+    CHECK(H5Dset_extent(dataset, &dim) >= 0);
+    CHECK(write_texts(dataset, 4, 4, others) >= 0);
+    H5Dclose(dataset);
+}
+
+/* All that this process knows of is not all. */
+static void texts_of_a_larger_extent_stay(void **state)
+{
+    hid_t dataset = make_texts("grown", 4);
+
+    (void)state;
+    assert_true(write_texts(dataset, 0, 0, four) >= 0);
+    other("grow_texts");
+    assert_true(write_texts(dataset, 0, 0, four) >= 0);
+    assert_true(H5Drefresh(dataset) >= 0);
+    assert_texts(dataset, "1,2,3,4,e,f,g,h,");
+    H5Dclose(dataset);
+    assert_true(H5Ldelete(file, "grown", H5P_DEFAULT) >= 0);
+}
+
+static void rewrite_texts(void)
+{
+    hid_t dataset = open_of("rewritten");
+
+    CHECK(write_texts(dataset, 0, 0, others) >= 0);
+    H5Dclose(dataset);
+}
+
+static void come_and_rewrite(void)
+{
+    other("rewrite_texts");
+}
+
+/* Between the elements and what they refer to. */
+static void texts_are_replaced_while_they_are_read(void **state)
+{
+    hid_t dataset = make_texts("rewritten", 4);
+
+    (void)state;
+    assert_true(write_texts(dataset, 0, 0, four) >= 0);
+    before_request(2, come_and_rewrite);
+    assert_texts(dataset, "e,f,g,h,");
+    assert_true(requests >= 4);
+    assert_int_equal(segments(), 1);
+    H5Dclose(dataset);
+    assert_true(H5Ldelete(file, "rewritten", H5P_DEFAULT) >= 0);
+}
+
+/* Between what elements refer to and these. */
+static void texts_are_replaced_while_they_are_written(void **state)
+{
+    static const char *const mine[] = {"x", "y"};
+    hid_t dataset = make_texts("rewritten", 4);
+
+    (void)state;
+    assert_true(write_texts(dataset, 0, 0, four) >= 0);
+    before_request(2, come_and_rewrite);
+    assert_true(write_texts(dataset, 1, 2, mine) >= 0);
+    before_request(0, NULL);
+    assert_texts(dataset, "e,x,y,h,");
+    assert_true(write_texts(dataset, 0, 0, four) >= 0);
+    assert_int_equal(segments(), 1);
+    assert_texts(dataset, "1,2,3,4,");
+    H5Dclose(dataset);
+    assert_true(H5Ldelete(file, "rewritten", H5P_DEFAULT) >= 0);
+}
+
+/* ---- the other one's work ---------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} work[] = {
+    {"grow_texts", grow_texts},
+    {"rewrite_texts", rewrite_texts},
+};
+
+static int be_other(const char *name)
+{
+    file = H5Fopen("rivals.h5", H5F_ACC_RDWR, H5P_DEFAULT);
+    CHECK(file >= 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(work); i++) {
+        if (strcmp(work[i].name, name) == 0) {
+            work[i].run();
+            CHECK(H5Fclose(file) >= 0);
+            return H5close() < 0;
+        }
+    }
+    return 101;
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(members_keep_their_texts),
+    cmocka_unit_test(texts_of_a_larger_extent_stay),
+    cmocka_unit_test(texts_are_replaced_while_they_are_read),
+    cmocka_unit_test(texts_are_replaced_while_they_are_written),
+};
+
+int main(int argc, char **argv)
+{
+    g_autofree char *path = g_strdup_printf("%s:%s", VARJFS_SBINDIR, getenv("PATH"));
+
+    if (argc == 3 && strcmp(argv[1], "-p") == 0) {
+        cmocka_set_test_filter(argv[2]);
+    }
+    setenv("PATH", path, 1);
+    setenv("HDF5_PLUGIN_PATH", VARJFS_SBINDIR "/.libs", 1);
+    setenv("HDF5_VOL_CONNECTOR", "varjfs", 1);
+    if (argc == 3 && strcmp(argv[1], "--other") == 0) {
+        return be_other(argv[2]);
+    }
+    setenv("CMOCKA_MESSAGE_OUTPUT", "TAP", 0);
+    return cmocka_run_group_tests(tests, start, stop);
+}
