@@ -19,7 +19,11 @@
 #define VJH_FILTER_VALUES_MAX 256u
 /* Of the property "varjfs_transform". */
 #define VJH_TRANSFORM_MAX 127u
-/* Of an object's name: ID, ".c", and a point and digits for each coordinate. */
+/*
+ * Of an object's name: ID, ".c", and a point and digits for each coordinate.  All these
+ * digits are at most 16 and one for each dimension, as the product of the dimensions goes
+ * into 64 bits.
+ */
 #define VJH_OBJECT_NAME_BYTES 160u
 
 struct vjh_layout {
@@ -44,6 +48,7 @@ struct vjh_dataset {
     size_t stored_size;
     bool has_blobs;
     bool is_new; /* created by this handle, and not written yet */
+    bool is_filled; /* without chunks: its object has been seen in its whole length */
     hid_t dcpl_id, dapl_id;
     char *transform; /* NULL: as the volume has it */
 

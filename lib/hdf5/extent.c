@@ -8,7 +8,7 @@
  *     u8 version, u8 rank, u64 for each dimension
  *
  * Within a process all handles of a dataset share the extent (struct vjh_node).  Other
- * processes see a new one when they open the dataset or call H5Drefresh.
+ * processes see a new one when they open the dataset, call H5Drefresh, or set one.
  *
  * A dataset that shrinks loses chunks that are outside entirely, and the others get the
  * fill value outside: so that what comes back when it grows has never been written.
@@ -288,11 +288,19 @@ int vjh_extent_set(struct vjh_dataset *d, const hsize_t *dims)
 {
     hsize_t *now = vjh_dims(d), before[H5S_MAX_RANK];
     bool shrinks = false, changes = false;
-    int rc = 0;
+    uint64_t elements;
+    int rc;
 
     /* Also where the extent is as it was. */
     if (d->layout.type != H5D_CHUNKED) {
         return vjh_error(-EINVAL, "only datasets with chunks can be extended");
+    }
+    rc = vjh_product(dims, d->rank, &elements);
+    if (rc == 0) {
+        rc = vjh_extent_read(d); /* another process may have set it */
+    }
+    if (rc != 0) {
+        return rc;
     }
     for (int i = 0; i < d->rank; i++) {
         if (d->max_dims[i] != H5S_UNLIMITED && dims[i] > d->max_dims[i]) {

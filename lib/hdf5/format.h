@@ -55,6 +55,7 @@
  *                    mask of those that were left out, u32 0, u64 length, what they made
  *     ID.v.N         blobs of a dataset (variable-length data, references), segment N;
  *                    those of an attribute follow its elements
+ *     ID.f.N         one of the first two that gets the fill value, until it has its name
  *     ID.a.D         data of an attribute that is too long for its key; D: its data id,
  *                    16 digits
  */

@@ -332,6 +332,284 @@ static void texts_are_replaced_while_they_are_written(void **state)
     assert_true(H5Ldelete(file, "rewritten", H5P_DEFAULT) >= 0);
 }
 
+/* ---- extents ----------------------------------------------------------------------- */
+
+static hid_t make_numbers(const char *name, hsize_t count, hid_t dcpl)
+{
+    hsize_t max = H5S_UNLIMITED, chunk = 4;
+    hid_t space = H5Screate_simple(1, &count, &max), dataset;
+    int fill = -1;
+
+    CHECK(H5Pset_chunk(dcpl, 1, &chunk) >= 0);
+    CHECK(H5Pset_fill_value(dcpl, H5T_NATIVE_INT, &fill) >= 0);
+    dataset =
+        H5Dcreate2(file, name, H5T_NATIVE_INT, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    CHECK(dataset >= 0);
+    H5Sclose(space);
+    return dataset;
+}
+
+static hsize_t extent_of(hid_t dataset)
+{
+    hid_t space = H5Dget_space(dataset);
+    hssize_t count = H5Sget_select_npoints(space);
+
+    H5Sclose(space);
+    return (hsize_t)count;
+}
+
+static void assert_numbers(hid_t dataset, hsize_t first, hsize_t last, int want)
+{
+    int values[16];
+
+    assert_true(extent_of(dataset) <= 16 && last < extent_of(dataset));
+    assert_true(H5Dread(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >=
+                0);
+    for (hsize_t i = first; i <= last; i++) {
+        assert_int_equal(values[i], want);
+    }
+}
+
+static void set_extent(hid_t dataset, hsize_t dim)
+{
+    CHECK(H5Dset_extent(dataset, &dim) >= 0);
+}
+
+static void grow_numbers(void)
+{
+    hid_t dataset = open_of("numbers");
+    int values[8];
+
+    for (int i = 0; i < 8; i++) {
+        values[i] = 77;
+    }
+    set_extent(dataset, 8);
+    CHECK(H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Dclose(dataset);
+}
+
+/* What others have written there stays. */
+static void a_dataset_grows_from_what_it_is(void **state)
+{
+    (void)state;
+    for (int early = 0; early < 2; early++) {
+        hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), dataset;
+
+        if (early) {
+            H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_EARLY);
+        }
+        dataset = make_numbers("numbers", 4, dcpl);
+        other("grow_numbers");
+        assert_int_equal(extent_of(dataset), 4);
+        set_extent(dataset, 12);
+        assert_numbers(dataset, 0, 7, 77);
+        assert_numbers(dataset, 8, 11, -1);
+        H5Dclose(dataset);
+        assert_true(H5Ldelete(file, "numbers", H5P_DEFAULT) >= 0);
+        H5Pclose(dcpl);
+    }
+}
+
+static void come_and_grow(void)
+{
+    other("grow_numbers");
+}
+
+/* Early allocation after the other one has written there. */
+static void early_chunks_of_others_stay(void **state)
+{
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), dataset;
+
+    (void)state;
+    H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_EARLY);
+    dataset = make_numbers("numbers", 4, dcpl);
+    before_request(3, come_and_grow); /* extent read, extent written */
+    set_extent(dataset, 8);
+    assert_true(requests >= 3);
+    before_request(0, NULL);
+    assert_numbers(dataset, 0, 7, 77);
+    H5Dclose(dataset);
+    assert_true(H5Ldelete(file, "numbers", H5P_DEFAULT) >= 0);
+    H5Pclose(dcpl);
+}
+
+/* Also what this process does not know of. */
+static void a_dataset_shrinks_from_what_it_is(void **state)
+{
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), dataset;
+
+    (void)state;
+    dataset = make_numbers("numbers", 4, dcpl);
+    other("grow_numbers");
+    set_extent(dataset, 5);
+    set_extent(dataset, 8);
+    assert_numbers(dataset, 0, 4, 77);
+    assert_numbers(dataset, 5, 7, -1);
+    H5Dclose(dataset);
+    dataset = open_of("numbers");
+    set_extent(dataset, 4);
+    other("grow_numbers");
+    set_extent(dataset, 4); /* no change, as this process knows it */
+    assert_true(H5Drefresh(dataset) >= 0);
+    assert_int_equal(extent_of(dataset), 4);
+    H5Dclose(dataset);
+    assert_true(H5Ldelete(file, "numbers", H5P_DEFAULT) >= 0);
+    H5Pclose(dcpl);
+}
+
+/* Whatever of it this process has open besides. */
+static void an_extent_is_read_when_it_is_opened(void **state)
+{
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), scalar = H5Screate(H5S_SCALAR), dataset,
+          attribute;
+
+    (void)state;
+    dataset = make_numbers("numbers", 4, dcpl);
+    attribute =
+        H5Acreate2(dataset, "a", H5T_NATIVE_INT, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(attribute >= 0);
+    H5Dclose(dataset);
+    other("grow_numbers");
+    dataset = open_of("numbers");
+    assert_int_equal(extent_of(dataset), 8);
+    H5Dclose(dataset);
+    H5Aclose(attribute);
+    assert_true(H5Ldelete(file, "numbers", H5P_DEFAULT) >= 0);
+    H5Sclose(scalar);
+    H5Pclose(dcpl);
+}
+
+/* Not one whose elements have no numbers of 64 bits. */
+static void extents_that_are_too_large_are_refused(void **state)
+{
+    hsize_t dims[3] = {1, 1, 1}, large[3] = {1u << 31, 1u << 31, 1u << 31},
+            max[3] = {H5S_UNLIMITED, H5S_UNLIMITED, H5S_UNLIMITED}, chunk[3] = {1, 1, 1};
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(3, dims, max),
+          dataset;
+
+    (void)state;
+    H5Pset_chunk(dcpl, 3, chunk);
+    dataset =
+        H5Dcreate2(file, "large", H5T_NATIVE_CHAR, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    assert_true(dataset >= 0);
+    H5E_BEGIN_TRY
+    {
+        assert_true(H5Dset_extent(dataset, large) < 0);
+    }
+    H5E_END_TRY
+    assert_int_equal(extent_of(dataset), 1);
+    H5Dclose(dataset);
+    assert_true(H5Ldelete(file, "large", H5P_DEFAULT) >= 0);
+    H5Sclose(space);
+    H5Pclose(dcpl);
+}
+
+/* ---- the fill value ---------------------------------------------------------------- */
+
+#define MANY 2500000
+
+static void be_killed(void)
+{
+    raise(SIGKILL);
+}
+
+/* In windows, as the types are different: killed after the first one. */
+static void write_some_numbers(void)
+{
+    g_autofree double *values = g_new0(double, MANY);
+    hid_t dataset = open_of("many");
+
+    before_request(3, be_killed);
+    H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
+    _exit(100);
+}
+
+/* What was never written has it, also where what is behind it has been written. */
+static void what_was_never_written_has_the_fill_value(void **state)
+{
+    g_autofree int *values = g_new0(int, MANY);
+    hsize_t dim = MANY, one = 1, at = MANY - 1;
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &dim, NULL),
+          memory = H5Screate_simple(1, &one, NULL), dataset;
+    int fill = -1, value = 5, status, written = 0;
+
+    (void)state;
+    H5Pset_fill_value(dcpl, H5T_NATIVE_INT, &fill);
+    dataset =
+        H5Dcreate2(file, "many", H5T_NATIVE_INT, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    assert_true(dataset >= 0);
+    status = run_other("write_some_numbers");
+    assert_true(WIFSIGNALED(status));
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, &at, NULL, &one, NULL);
+    assert_true(H5Dwrite(dataset, H5T_NATIVE_INT, memory, space, H5P_DEFAULT, &value) >=
+                0);
+    assert_true(H5Dread(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >=
+                0);
+    while (written < MANY && values[written] == 0) {
+        written++;
+    }
+    assert_true(written > 0 && written < MANY - 1);
+    for (int i = written; i < MANY - 1; i++) {
+        assert_int_equal(values[i], -1);
+    }
+    assert_int_equal(values[MANY - 1], 5);
+    H5Dclose(dataset);
+    assert_true(H5Ldelete(file, "many", H5P_DEFAULT) >= 0);
+    H5Sclose(memory);
+    H5Sclose(space);
+    H5Pclose(dcpl);
+}
+
+static void write_an_element(void)
+{
+    hsize_t one = 1, at = 1;
+    hid_t dataset = open_of("both"), space = H5Dget_space(dataset),
+          memory = H5Screate_simple(1, &one, NULL);
+    int value = 7;
+
+    CHECK(H5Sselect_hyperslab(space, H5S_SELECT_SET, &at, NULL, &one, NULL) >= 0);
+    CHECK(H5Dwrite(dataset, H5T_NATIVE_INT, memory, space, H5P_DEFAULT, &value) >= 0);
+    H5Sclose(memory);
+    H5Sclose(space);
+    H5Dclose(dataset);
+}
+
+static void come_and_write(void)
+{
+    other("write_an_element");
+}
+
+/* Both are the first to write a part: neither fills over what the other one wrote. */
+static void two_are_the_first_to_write(void **state)
+{
+    hsize_t dim = 4, one = 1, at = 2;
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &dim, NULL),
+          memory = H5Screate_simple(1, &one, NULL), dataset;
+    int fill = -1, value = 5, values[4] = {0}, want[4] = {-1, 7, 5, -1};
+
+    (void)state;
+    H5Pset_fill_value(dcpl, H5T_NATIVE_INT, &fill);
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, &at, NULL, &one, NULL);
+    for (unsigned when = 1; when < 4; when++) {
+        dataset = H5Dcreate2(file, "both", H5T_NATIVE_INT, space, H5P_DEFAULT, dcpl,
+                             H5P_DEFAULT);
+        assert_true(dataset >= 0);
+        before_request(when, come_and_write);
+        assert_true(
+            H5Dwrite(dataset, H5T_NATIVE_INT, memory, space, H5P_DEFAULT, &value) >= 0);
+        assert_true(requests >= when);
+        before_request(0, NULL);
+        assert_true(
+            H5Dread(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+        assert_memory_equal(values, want, sizeof want);
+        H5Dclose(dataset);
+        assert_true(H5Ldelete(file, "both", H5P_DEFAULT) >= 0);
+    }
+    H5Sclose(memory);
+    H5Sclose(space);
+    H5Pclose(dcpl);
+}
+
 /* ---- the other one's work ---------------------------------------------------------- */
 
 static const struct {
@@ -340,6 +618,9 @@ static const struct {
 } work[] = {
     {"grow_texts", grow_texts},
     {"rewrite_texts", rewrite_texts},
+    {"grow_numbers", grow_numbers},
+    {"write_some_numbers", write_some_numbers},
+    {"write_an_element", write_an_element},
 };
 
 static int be_other(const char *name)
@@ -361,6 +642,13 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(texts_of_a_larger_extent_stay),
     cmocka_unit_test(texts_are_replaced_while_they_are_read),
     cmocka_unit_test(texts_are_replaced_while_they_are_written),
+    cmocka_unit_test(a_dataset_grows_from_what_it_is),
+    cmocka_unit_test(early_chunks_of_others_stay),
+    cmocka_unit_test(a_dataset_shrinks_from_what_it_is),
+    cmocka_unit_test(an_extent_is_read_when_it_is_opened),
+    cmocka_unit_test(extents_that_are_too_large_are_refused),
+    cmocka_unit_test(what_was_never_written_has_the_fill_value),
+    cmocka_unit_test(two_are_the_first_to_write),
 };
 
 int main(int argc, char **argv)
