@@ -193,6 +193,20 @@ bool vjh_window_has_room(const struct vjh_window *w, const struct vjh_run *run,
             d->chunk_elements <= elements_max - w->elements);
 }
 
+/* Bytes that are read besides, between @last and @run: see joins. */
+static uint64_t bytes_between(const struct vjh_window *w, const struct vjh_piece *last,
+                              const struct vjh_run *run)
+{
+    uint64_t size = w->d->stored_size, end;
+
+    if (w->is_write || last == NULL) {
+        return 0;
+    }
+    end = last->at + last->count;
+    return run->at > end && run->at - end <= GAP_BYTES / size ? (run->at - end) * size
+                                                              : 0;
+}
+
 int vjh_window_add(struct vjh_window *w, const struct vjh_run *run)
 {
     uint64_t bytes = run->count * w->d->stored_size;
@@ -207,8 +221,10 @@ int vjh_window_add(struct vjh_window *w, const struct vjh_run *run)
     part = &w->parts[at];
     part->elements += run->count;
     w->elements += run->count;
-    w->gathered_bytes += bytes < DIRECT_BYTES ? bytes : 0;
     last = part->last == NONE ? NULL : &w->pieces[part->last];
+    if (bytes < DIRECT_BYTES) {
+        w->gathered_bytes += bytes + bytes_between(w, last, run);
+    }
     if (last != NULL && last->at + last->count == run->at &&
         last->memory + last->count == run->memory) {
         last->count += run->count;

@@ -126,6 +126,7 @@ struct vjh_window {
     struct vjh_dataset *d;
     hsize_t grid[H5S_MAX_RANK];
     bool repeats, is_whole; /* of the selection, as vjh_walk_open says it */
+    bool is_write;          /* then nothing is between pieces that go together */
     struct vjh_piece *pieces;
     size_t piece_count, piece_capacity;
     struct vjh_part *parts;

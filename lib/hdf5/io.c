@@ -260,6 +260,8 @@ static int prepare(struct transfer *t, hid_t mem_space_id, hid_t file_space_id,
     if (rc == 0) {
         rc = vjh_window_init(&t->window, d, repeats);
         t->window.is_whole = is_whole;
+        /* Where members are kept, elements are read before they are written. */
+        t->window.is_write = t->is_write && t->background != H5T_BKG_YES;
     }
     return rc;
 }
