@@ -94,8 +94,12 @@ static int extent_write(struct vjh_dataset *d, const hsize_t *dims)
 /* ---- chunks that are stored -------------------------------------------------------- */
 
 /* False: it is no name of a chunk. */
-static bool coordinates_of(const struct vjh_dataset *d, const char *digits, hsize_t *out)
+static bool coordinates_of(struct vjh_dataset *d, const char *name, size_t skip,
+                           hsize_t *out)
 {
+    const char *digits = name + skip;
+    char again[VJH_OBJECT_NAME_BYTES];
+
     for (int i = 0; i < d->rank; i++) {
         char *end;
 
@@ -103,12 +107,10 @@ static bool coordinates_of(const struct vjh_dataset *d, const char *digits, hsiz
             return false;
         }
         out[i] = strtoull(digits + 1, &end, 16);
-        if (end == digits + 1) {
-            return false;
-        }
         digits = end;
     }
-    return *digits == '\0';
+    /* strtoull takes more than what we write. */
+    return vjh_chunk_name(d, out, again) == 0 && strcmp(again, name) == 0;
 }
 
 int vjh_each_chunk(struct vjh_dataset *d, vjh_chunk_step *step, void *opaque)
@@ -133,7 +135,7 @@ int vjh_each_chunk(struct vjh_dataset *d, vjh_chunk_step *step, void *opaque)
     }
     while ((rc = varjfs_iterator_next(all, &entry)) > 0) {
         if (entry.name_len < skip || entry.name_len >= VJH_OBJECT_NAME_BYTES ||
-            !coordinates_of(d, (const char *)entry.name + skip, coordinates)) {
+            !coordinates_of(d, entry.name, skip, coordinates)) {
             continue;
         }
         rc = step(opaque, entry.name, coordinates);
@@ -455,7 +457,9 @@ int vjh_storage(struct vjh_dataset *d, hsize_t *bytes, H5D_space_status_t *statu
     }
     if (is_early && d->layout.filter_count == 0) {
         chunks = all;
-        stored = all * d->chunk_bytes;
+        if (__builtin_mul_overflow(all, (uint64_t)d->chunk_bytes, &stored)) {
+            return vjh_error(-EFBIG, "the chunks have more than 2^64 bytes");
+        }
     }
     *bytes = stored;
     *status = is_early || (chunks > 0 && chunks >= all) ? H5D_SPACE_STATUS_ALLOCATED
