@@ -222,9 +222,13 @@ int vjh_blobs_flush(struct vjh_object *owner)
     }
     vjh_key_number(&key, owner->node->id, VJH_KEY_SEGMENT, b->out_segment);
     rc = varjfs_kv_put(batch, c->space, key.bytes, key.len, "", 0, 0, NULL);
+    /* Only datasets have segments. */
+    if (rc == 0) {
+        rc = vjh_add_create((struct vjh_dataset *)owner, batch, name);
+    }
     if (rc == 0) {
         rc = varjfs_object_write(batch, c->space, name, b->out.data, b->out.len, 0,
-                                 VARJFS_CREATE, &ignored);
+                                 vjh_create_flag((struct vjh_dataset *)owner), &ignored);
     }
     if (rc == 0) {
         rc = varjfs_batch_execute(batch);
@@ -291,6 +295,24 @@ static herr_t blob_put(void *obj, const void *buf, size_t size, void *blob_id, v
 
 /* ---- reading ----------------------------------------------------------------------- */
 
+/* One that is as long as it says; -ENOENT, -EIO without a text. */
+static int check_length(struct vjh_container *c, const char *name, const struct id *id)
+{
+    struct varjfs_object_status status = {.size = sizeof status};
+    varjfs_batch *batch;
+    int rc = vjh_batch(c->connection, false, &batch);
+
+    if (rc != 0) {
+        return rc;
+    }
+    rc = varjfs_object_status(batch, c->space, name, &status, NULL);
+    if (rc == 0) {
+        rc = varjfs_batch_execute(batch);
+    }
+    varjfs_batch_free(batch);
+    return rc == 0 && status.bytes < (uint64_t)id->offset + id->length ? -EIO : rc;
+}
+
 static int read_segment(struct vjh_object *owner, const struct id *id)
 {
     struct vjh_blobs *b = owner->blobs;
@@ -302,20 +324,25 @@ static int read_segment(struct vjh_object *owner, const struct id *id)
 
     b->in_segment = 0;
     vjh_buffer_free(&b->in);
-    b->in.data = malloc(want);
-    rc = b->in.data == NULL ? -ENOMEM : segment_name(owner, id->segment, name);
-    if (rc == 0) {
-        rc = vjh_batch(c->connection, false, &batch);
-    }
+    rc = segment_name(owner, id->segment, name);
     if (rc != 0) {
         return rc;
     }
-    rc = varjfs_object_read(batch, c->space, name, b->in.data, want, id->offset, &got,
-                            &ignored);
-    if (rc == 0) {
-        rc = varjfs_batch_execute(batch);
+    if (id->length > AHEAD_BYTES) {
+        rc = check_length(c, name, id);
     }
-    varjfs_batch_free(batch);
+    if (rc == 0) {
+        b->in.data = malloc(want);
+        rc = b->in.data == NULL ? -ENOMEM : vjh_batch(c->connection, false, &batch);
+    }
+    if (rc == 0) {
+        rc = varjfs_object_read(batch, c->space, name, b->in.data, want, id->offset, &got,
+                                &ignored);
+        if (rc == 0) {
+            rc = varjfs_batch_execute(batch);
+        }
+        varjfs_batch_free(batch);
+    }
     if (rc != 0) {
         b->missing = rc == -ENOENT ? id->segment : 0;
         return vjh_error(rc == -ENOENT ? -EIO : rc, "variable-length data %s: %s", name,
