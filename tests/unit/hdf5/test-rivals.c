@@ -610,6 +610,76 @@ static void two_are_the_first_to_write(void **state)
     H5Pclose(dcpl);
 }
 
+/* ---- chunks as they are stored ----------------------------------------------------- */
+
+static void write_raw(hid_t dataset, uint32_t mask, size_t len, uint8_t byte)
+{
+    hsize_t offset = 0;
+    uint8_t raw[100];
+
+    memset(raw, byte, sizeof raw);
+    CHECK(H5Dwrite_chunk(dataset, H5P_DEFAULT, mask, &offset, len, raw) >= 0);
+}
+
+static void write_shorter_chunk(void)
+{
+    hid_t dataset = open_of("raw");
+
+    write_raw(dataset, 1, 20, 2);
+    H5Dclose(dataset);
+}
+
+static void write_longer_chunk(void)
+{
+    hid_t dataset = open_of("raw");
+
+    write_raw(dataset, 1, 60, 3);
+    H5Dclose(dataset);
+}
+
+static void come_and_write_shorter(void)
+{
+    other("write_shorter_chunk");
+}
+
+static void come_and_write_longer(void)
+{
+    other("write_longer_chunk");
+}
+
+/* Between its length and its bytes: all of it is that of the other one. */
+static void a_chunk_is_replaced_while_it_is_read(void **state)
+{
+    hsize_t dim = 40, offset = 0;
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &dim, NULL),
+          dataset;
+
+    (void)state;
+    H5Pset_chunk(dcpl, 1, &dim);
+    H5Pset_deflate(dcpl, 1);
+    dataset =
+        H5Dcreate2(file, "raw", H5T_NATIVE_INT, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    for (int kind = 0; kind < 2; kind++) {
+        uint8_t raw[100] = {0};
+        uint32_t mask = 7;
+        size_t len = kind == 0 ? 20 : 60;
+
+        write_raw(dataset, 0, 40, 1);
+        before_request(2, kind == 0 ? come_and_write_shorter : come_and_write_longer);
+        assert_true(H5Dread_chunk(dataset, H5P_DEFAULT, &offset, &mask, raw) >= 0);
+        assert_true(requests >= 2);
+        before_request(0, NULL);
+        assert_int_equal(mask, 1);
+        for (size_t i = 0; i < sizeof raw; i++) {
+            assert_int_equal(raw[i], i < len ? 2 + kind : 0);
+        }
+    }
+    H5Dclose(dataset);
+    assert_true(H5Ldelete(file, "raw", H5P_DEFAULT) >= 0);
+    H5Sclose(space);
+    H5Pclose(dcpl);
+}
+
 /* ---- the other one's work ---------------------------------------------------------- */
 
 static const struct {
@@ -621,6 +691,8 @@ static const struct {
     {"grow_numbers", grow_numbers},
     {"write_some_numbers", write_some_numbers},
     {"write_an_element", write_an_element},
+    {"write_shorter_chunk", write_shorter_chunk},
+    {"write_longer_chunk", write_longer_chunk},
 };
 
 static int be_other(const char *name)
@@ -649,6 +721,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(extents_that_are_too_large_are_refused),
     cmocka_unit_test(what_was_never_written_has_the_fill_value),
     cmocka_unit_test(two_are_the_first_to_write),
+    cmocka_unit_test(a_chunk_is_replaced_while_it_is_read),
 };
 
 int main(int argc, char **argv)
