@@ -18,6 +18,11 @@
  * until the call that writes it has written its elements (vjh_blobs_end).  Of a call that
  * failed or was killed the key stays, and the segment goes with its dataset.
  *
+ * A write that keeps members reads elements and writes again what they refer to, so
+ * nothing may be removed in between.  It puts a key VJH_KEY_KEEPING, and then deletes all
+ * keys VJH_KEY_REMOVING.  Who removes puts one of these, then looks for the other kind,
+ * writes the elements, and removes only if its key is still there.
+ *
  * HDF5 says only the file in these calls: whose blobs they are is kept in @under_way
  * while a conversion runs.
  */
@@ -50,9 +55,10 @@ struct vjh_blobs {
     uint64_t out_segment; /* 0: a new one is begun by the next blob */
     struct vjh_buffer out;
     size_t out_capacity;
-    struct numbers written; /* segments, by the call under way */
-    struct numbers old;     /* segments that it replaces, if it writes all elements */
-    uint64_t missing;       /* the last one that was not there when it was read */
+    struct numbers written;     /* segments, by the call under way */
+    struct numbers old;         /* segments that it replaces, if it writes all elements */
+    uint64_t keeping, removing; /* numbers of the keys of the call under way, or 0 */
+    uint64_t missing;           /* the last segment that was not there when it was read */
 
     uint64_t in_segment; /* what is in @in: bytes of it from @in_offset on */
     uint64_t in_offset;
@@ -102,7 +108,7 @@ void vjh_blobs_begin(struct vjh_object *owner)
 {
     if (owner->blobs != NULL) {
         owner->blobs->written.count = owner->blobs->old.count = 0;
-        owner->blobs->missing = 0;
+        owner->blobs->missing = owner->blobs->keeping = owner->blobs->removing = 0;
     }
 }
 
@@ -455,15 +461,23 @@ static int list_step(void *opaque, const void *name, size_t skip)
     return *end == '\0' && segment >= SEGMENT_FIRST ? remember(opaque, segment) : 0;
 }
 
+/* Of a key. */
+static uint64_t number_of(struct vjh_slice rest)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < rest.len; i++) {
+        number = number << 8 | ((const uint8_t *)rest.data)[i];
+    }
+    return number;
+}
+
 static int forget_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
 {
     struct numbers *old = opaque;
-    uint64_t segment = 0;
+    uint64_t segment = number_of(rest);
 
     (void)value;
-    for (size_t i = 0; i < rest.len; i++) {
-        segment = segment << 8 | ((const uint8_t *)rest.data)[i];
-    }
     for (size_t i = 0; i < old->count; i++) {
         if (old->all[i] == segment) {
             old->all[i] = old->all[--old->count];
@@ -471,6 +485,56 @@ static int forget_step(void *opaque, struct vjh_slice rest, struct vjh_slice val
         }
     }
     return 0;
+}
+
+static int put_key(struct vjh_object *owner, char kind, uint64_t *number)
+{
+    struct vjh_key key;
+
+    *number = vjh_random() | 1;
+    vjh_key_number(&key, owner->node->id, kind, *number);
+    return vjh_put(owner->file->container, &key, "", 0, 0);
+}
+
+/* -ENOENT without a text. */
+static int delete_key(struct vjh_object *owner, char kind, uint64_t number)
+{
+    struct vjh_key key;
+
+    vjh_key_number(&key, owner->node->id, kind, number);
+    return vjh_delete(owner->file->container, &key);
+}
+
+static int number_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
+{
+    (void)value;
+    return remember(opaque, number_of(rest));
+}
+
+static int found_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
+{
+    (void)opaque;
+    (void)rest;
+    (void)value;
+    return 1;
+}
+
+int vjh_blobs_keep(struct vjh_object *owner)
+{
+    struct vjh_container *c = owner->file->container;
+    struct vjh_blobs *b = blobs_of(owner);
+    struct numbers removing = {0};
+    int rc = b == NULL ? -ENOMEM : put_key(owner, VJH_KEY_KEEPING, &b->keeping);
+
+    if (rc == 0) {
+        rc = vjh_each(c, owner->node->id, VJH_KEY_REMOVING, number_step, &removing);
+    }
+    for (size_t i = 0; i < removing.count && rc == 0; i++) {
+        rc = delete_key(owner, VJH_KEY_REMOVING, removing.all[i]);
+        rc = rc == -ENOENT ? 0 : rc;
+    }
+    free(removing.all);
+    return rc;
 }
 
 int vjh_blobs_list(struct vjh_object *owner)
@@ -487,6 +551,9 @@ int vjh_blobs_list(struct vjh_object *owner)
     snprintf(prefix, sizeof prefix, "%s.v.", owner->data_name);
     skip = strlen(prefix);
     if (rc == 0) {
+        rc = put_key(owner, VJH_KEY_REMOVING, &b->removing);
+    }
+    if (rc == 0) {
         rc = varjfs_object_iterate(v, c->space, prefix, &all);
     }
     if (rc != 0) {
@@ -502,6 +569,11 @@ int vjh_blobs_list(struct vjh_object *owner)
     /* Not before: a segment that is listed has its key, or its elements. */
     if (rc == 0 && b->old.count > 0) {
         rc = vjh_each(c, owner->node->id, VJH_KEY_SEGMENT, forget_step, &b->old);
+    }
+    if (rc == 0 && b->old.count > 0) {
+        rc = vjh_each(c, owner->node->id, VJH_KEY_KEEPING, found_step, NULL);
+        b->old.count = rc == 0 ? b->old.count : 0;
+        rc = rc > 0 ? 0 : rc;
     }
     return rc;
 }
@@ -558,14 +630,32 @@ static int delete_all(struct vjh_object *owner, struct numbers *n, bool keys)
     return rc;
 }
 
-int vjh_blobs_trim(struct vjh_object *owner)
+int vjh_blobs_trim(struct vjh_object *owner, bool is_replaced)
 {
-    return owner->blobs == NULL ? 0 : delete_all(owner, &owner->blobs->old, false);
+    struct vjh_blobs *b = owner->blobs;
+    int rc;
+
+    if (b == NULL || b->removing == 0) {
+        return 0;
+    }
+    rc = delete_key(owner, VJH_KEY_REMOVING, b->removing);
+    b->removing = 0;
+    if (rc == -ENOENT) {
+        return 0; /* somebody keeps members */
+    }
+    return rc == 0 && is_replaced ? delete_all(owner, &b->old, false) : rc;
 }
 
 int vjh_blobs_end(struct vjh_object *owner)
 {
-    return owner->blobs == NULL ? 0 : delete_all(owner, &owner->blobs->written, true);
+    struct vjh_blobs *b = owner->blobs;
+    int rc = b == NULL ? 0 : delete_all(owner, &b->written, true);
+
+    if (rc == 0 && b != NULL && b->keeping != 0) {
+        rc = delete_key(owner, VJH_KEY_KEEPING, b->keeping);
+        b->keeping = 0;
+    }
+    return rc == -ENOENT ? 0 : rc;
 }
 
 /* ---- types ------------------------------------------------------------------------- */

@@ -202,9 +202,12 @@ int vjh_blobs_flush(struct vjh_object *owner);
 /* All elements will be written: keeps in mind the segments that only they, as they are
  * now, refer to. */
 int vjh_blobs_list(struct vjh_object *owner);
-/* All elements have been written: those that were listed go. */
-int vjh_blobs_trim(struct vjh_object *owner);
-/* All elements that refer to what was put have been written. */
+/* All elements have been written: those that were listed go.  @is_replaced: or not, as
+ * there are more elements. */
+int vjh_blobs_trim(struct vjh_object *owner, bool is_replaced);
+/* Elements will be read and written again with what they refer to. */
+int vjh_blobs_keep(struct vjh_object *owner);
+/* All elements that refer to what was put, or kept, have been written. */
 int vjh_blobs_end(struct vjh_object *owner);
 /* The segment that the conversion that failed did not find; 0: another reason. */
 uint64_t vjh_blobs_missing(const struct vjh_object *owner);

@@ -16,6 +16,8 @@
  *     'e'            extent of a dataset, where it has been changed: extent.c
  *     'w' u64        a segment of a dataset's blobs whose write may not have ended yet:
  *                    blob.c
+ *     'k' u64        a write that keeps members of this dataset's elements, and 't' u64,
+ *                    one of all that removes what they refer to: under way, or was killed
  *     'l' NAME       link of a group
  *     'm' NAME       the end of its name, of one that is very long
  *     'r' id NAME    a link to this object: the group that has it, and its name there.
@@ -73,6 +75,8 @@
 #define VJH_KEY_HEADER 'h'
 #define VJH_KEY_EXTENT 'e'
 #define VJH_KEY_SEGMENT 'w'
+#define VJH_KEY_KEEPING 'k'
+#define VJH_KEY_REMOVING 't'
 #define VJH_KEY_LINK 'l'
 #define VJH_KEY_LINK_MORE 'm'
 #define VJH_KEY_REFERRER 'r'

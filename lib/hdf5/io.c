@@ -274,33 +274,32 @@ static int prepare(struct transfer *t, hid_t mem_space_id, hid_t file_space_id,
  */
 static int list_replaced(struct transfer *t, bool *out)
 {
-    struct vjh_dataset *d = t->d;
-    int rc;
+    int rc = vjh_blobs_list(&t->d->o);
 
-    *out = d->has_blobs && t->window.is_whole && !d->is_new &&
-           (t->is_direct || vjh_replaces(t->mem_type_id, d->stored_type_id));
-    if (!*out) {
-        return 0;
-    }
-    rc = vjh_blobs_list(&d->o);
-    return rc == 0 ? vjh_extent_is_known(d, out) : rc;
+    return rc == 0 ? vjh_extent_is_known(t->d, out) : rc;
 }
 
 static int write_all(struct transfer *t)
 {
-    struct vjh_object *o = &t->d->o;
-    bool replaces;
-    int rc;
+    struct vjh_dataset *d = t->d;
+    bool keeps =
+        d->has_blobs && !t->is_direct && !vjh_replaces(t->mem_type_id, d->stored_type_id);
+    bool is_replaced = false;
+    int rc = 0;
 
-    vjh_blobs_begin(o);
-    rc = list_replaced(t, &replaces);
+    vjh_blobs_begin(&d->o);
+    if (keeps) {
+        rc = vjh_blobs_keep(&d->o);
+    } else if (d->has_blobs && t->window.is_whole && !d->is_new) {
+        rc = list_replaced(t, &is_replaced);
+    }
     if (rc == 0) {
         rc = run_all(t);
     }
-    if (rc == 0 && replaces) {
-        rc = vjh_blobs_trim(o);
+    if (rc == 0) {
+        rc = vjh_blobs_trim(&d->o, is_replaced);
     }
-    return rc == 0 ? vjh_blobs_end(o) : rc;
+    return rc == 0 ? vjh_blobs_end(&d->o) : rc;
 }
 
 int vjh_transfer(struct vjh_dataset *d, bool is_write, hid_t mem_type_id,

@@ -211,12 +211,21 @@ typedef struct Named {
     int unknown;
 } Named;
 
+static hid_t named_type(bool all)
+{
+    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof(Named)), text = text_type();
+
+    CHECK(H5Tinsert(type, "number", offsetof(Named, number), H5T_NATIVE_INT) >= 0);
+    CHECK(!all || H5Tinsert(type, "name", offsetof(Named, name), text) >= 0);
+    H5Tclose(text);
+    return type;
+}
+
 /* What a write leaves as it was keeps what it refers to. */
 static void members_keep_their_texts(void **state)
 {
     hsize_t dim = 3;
-    hid_t text = text_type(), all = H5Tcreate(H5T_COMPOUND, sizeof(Named)),
-          one = H5Tcreate(H5T_COMPOUND, sizeof(Named)),
+    hid_t all = named_type(true), one = named_type(false),
           other_one = H5Tcreate(H5T_COMPOUND, sizeof(Named)),
           space = H5Screate_simple(1, &dim, NULL), dataset;
     char words[3][8] = {"a", "bcd", ""};
@@ -224,9 +233,6 @@ static void members_keep_their_texts(void **state)
           got[3] = {{0}};
 
     (void)state;
-    H5Tinsert(all, "number", offsetof(Named, number), H5T_NATIVE_INT);
-    H5Tinsert(all, "name", offsetof(Named, name), text);
-    H5Tinsert(one, "number", offsetof(Named, number), H5T_NATIVE_INT);
     H5Tinsert(other_one, "number", offsetof(Named, number), H5T_NATIVE_INT);
     H5Tinsert(other_one, "unknown", offsetof(Named, unknown), H5T_NATIVE_INT);
     dataset =
@@ -254,7 +260,77 @@ static void members_keep_their_texts(void **state)
     H5Tclose(other_one);
     H5Tclose(one);
     H5Tclose(all);
-    H5Tclose(text);
+}
+
+static void write_named(void)
+{
+    hid_t dataset = open_of("kept"), all = named_type(true);
+    char words[3][8] = {"x", "y", "z"};
+    Named values[3] = {{7, words[0], 0}, {8, words[1], 0}, {9, words[2], 0}};
+
+    CHECK(H5Dwrite(dataset, all, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Tclose(all);
+    H5Dclose(dataset);
+}
+
+static void write_numbers(void)
+{
+    hid_t dataset = open_of("kept"), one = named_type(false);
+    Named values[3] = {{10, NULL, 0}, {11, NULL, 0}, {12, NULL, 0}};
+
+    CHECK(H5Dwrite(dataset, one, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Tclose(one);
+    H5Dclose(dataset);
+}
+
+static void come_and_write_named(void)
+{
+    other("write_named");
+}
+
+static void come_and_write_numbers(void)
+{
+    other("write_numbers");
+}
+
+/* One writes all, the other one a member, at each moment of one another: whichever is
+ * the last, what the elements refer to is there. */
+static void kept_texts_stay_beside_a_write_of_all(void **state)
+{
+    hsize_t dim = 3;
+    hid_t all = named_type(true), space = H5Screate_simple(1, &dim, NULL), dataset;
+    char words[3][8] = {"a", "bcd", "e"};
+    Named values[3] = {{1, words[0], 0}, {2, words[1], 0}, {3, words[2], 0}};
+
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        bool is_over = false;
+
+        for (unsigned when = 1; !is_over; when++) {
+            Named got[3] = {{0}};
+
+            dataset = H5Dcreate2(file, "kept", all, space, H5P_DEFAULT, H5P_DEFAULT,
+                                 H5P_DEFAULT);
+            assert_true(H5Dwrite(dataset, all, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >=
+                        0);
+            before_request(when,
+                           kind == 0 ? come_and_write_named : come_and_write_numbers);
+            if (kind == 0) {
+                write_numbers();
+            } else {
+                write_named();
+            }
+            is_over = requests < when;
+            before_request(0, NULL);
+            assert_true(H5Dread(dataset, all, H5S_ALL, H5S_ALL, H5P_DEFAULT, got) >= 0);
+            H5Treclaim(all, space, H5P_DEFAULT, got);
+            H5Dclose(dataset);
+            assert_true(H5Ldelete(file, "kept", H5P_DEFAULT) >= 0);
+        }
+    }
+    assert_int_equal(segments(), 0);
+    H5Sclose(space);
+    H5Tclose(all);
 }
 
 static const char *const four[] = {"1", "2", "3", "4"};
@@ -688,6 +764,8 @@ static const struct {
 } work[] = {
     {"grow_texts", grow_texts},
     {"rewrite_texts", rewrite_texts},
+    {"write_named", write_named},
+    {"write_numbers", write_numbers},
     {"grow_numbers", grow_numbers},
     {"write_some_numbers", write_some_numbers},
     {"write_an_element", write_an_element},
@@ -711,6 +789,7 @@ static int be_other(const char *name)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(members_keep_their_texts),
+    cmocka_unit_test(kept_texts_stay_beside_a_write_of_all),
     cmocka_unit_test(texts_of_a_larger_extent_stay),
     cmocka_unit_test(texts_are_replaced_while_they_are_read),
     cmocka_unit_test(texts_are_replaced_while_they_are_written),
