@@ -47,7 +47,7 @@ struct vjh_dataset {
     hid_t stored_type_id; /* variable-length data and references are blobs in it */
     size_t stored_size;
     bool has_blobs;
-    bool is_new; /* created by this handle, and not written yet */
+    bool is_new;    /* created by this handle, and not written yet */
     bool is_filled; /* without chunks: its object has been seen in its whole length */
     hid_t dcpl_id, dapl_id;
     char *transform; /* NULL: as the volume has it */

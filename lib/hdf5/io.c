@@ -109,8 +109,8 @@ static int read_and_convert_once(struct transfer *t)
 
 /*
  * Another process may write all elements between our reading of them and of what they
- * refer to: then they refer to something else now.  Where the same is missing again, it is
- * lost.
+ * refer to: then they refer to something else now.  Where the same is missing again, it
+ * is lost.
  */
 static int read_and_convert(struct transfer *t)
 {
