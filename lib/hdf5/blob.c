@@ -12,6 +12,17 @@
  * is beside the fill value in the dataset's header, and segment 2 beside the data of an
  * attribute, so that one value has all of an attribute.
  *
+ * A segment that nothing refers to any more goes when all elements of a dataset have been
+ * written (vjh_blobs_list, vjh_blobs_trim).  Another process may have written one whose
+ * elements are still to come: so a key VJH_KEY_SEGMENT is there before the segment, and
+ * until the call that writes it has written its elements (vjh_blobs_end).  Of a call that
+ * failed or was killed the key stays, and the segment goes with its dataset.
+ *
+ * A write that keeps members reads elements and writes again what they refer to, so
+ * nothing may be removed in between.  It puts a key VJH_KEY_KEEPING, and then deletes all
+ * keys VJH_KEY_REMOVING.  Who removes puts one of these, then looks for the other kind,
+ * writes the elements, and removes only if its key is still there.
+ *
  * HDF5 says only the file in these calls: whose blobs they are is kept in @under_way
  * while a conversion runs.
  */
@@ -32,13 +43,22 @@
 #define AHEAD_BYTES (1u << 20)
 #define BLOB_BYTES_MAX (1u << 30)
 #define DEPTH_MAX 64
+/* Operations of one request that removes segments or their keys. */
+#define AT_ONCE 512u
+
+struct numbers {
+    uint64_t *all;
+    size_t count, capacity;
+};
 
 struct vjh_blobs {
     uint64_t out_segment; /* 0: a new one is begun by the next blob */
     struct vjh_buffer out;
     size_t out_capacity;
-    uint64_t *written; /* segments that the call under way has written */
-    size_t written_count, written_capacity;
+    struct numbers written;     /* segments, by the call under way */
+    struct numbers old;         /* segments that it replaces, if it writes all elements */
+    uint64_t keeping, removing; /* numbers of the keys of the call under way, or 0 */
+    uint64_t missing;           /* the last segment that was not there when it was read */
 
     uint64_t in_segment; /* what is in @in: bytes of it from @in_offset on */
     uint64_t in_offset;
@@ -79,15 +99,22 @@ void vjh_blobs_free(struct vjh_blobs *b)
     vjh_buffer_free(&b->out);
     vjh_buffer_free(&b->in);
     vjh_buffer_free(&b->fill);
-    free(b->written);
+    free(b->written.all);
+    free(b->old.all);
     free(b);
 }
 
 void vjh_blobs_begin(struct vjh_object *owner)
 {
     if (owner->blobs != NULL) {
-        owner->blobs->written_count = 0;
+        owner->blobs->written.count = owner->blobs->old.count = 0;
+        owner->blobs->missing = owner->blobs->keeping = owner->blobs->removing = 0;
     }
+}
+
+uint64_t vjh_blobs_missing(const struct vjh_object *owner)
+{
+    return owner->blobs == NULL ? 0 : owner->blobs->missing;
 }
 
 static int segment_name(const struct vjh_object *owner, uint64_t segment, char *out)
@@ -160,19 +187,19 @@ static int reserve(struct vjh_blobs *b, size_t size)
     return 0;
 }
 
-static int remember(struct vjh_blobs *b, uint64_t segment)
+static int remember(struct numbers *n, uint64_t number)
 {
-    if (b->written_count == b->written_capacity) {
-        size_t capacity = b->written_capacity * 2 + 16;
-        uint64_t *more = realloc(b->written, capacity * sizeof *more);
+    if (n->count == n->capacity) {
+        size_t capacity = n->capacity * 2 + 16;
+        uint64_t *more = realloc(n->all, capacity * sizeof *more);
 
         if (more == NULL) {
             return -ENOMEM;
         }
-        b->written = more;
-        b->written_capacity = capacity;
+        n->all = more;
+        n->capacity = capacity;
     }
-    b->written[b->written_count++] = segment;
+    n->all[n->count++] = number;
     return 0;
 }
 
@@ -182,6 +209,7 @@ int vjh_blobs_flush(struct vjh_object *owner)
     struct vjh_container *c;
     char name[VJH_OBJECT_NAME_BYTES];
     varjfs_batch *batch;
+    struct vjh_key key;
     int rc, ignored;
 
     if (b == NULL || b->out_segment < SEGMENT_FIRST || b->out.len == 0) {
@@ -190,16 +218,24 @@ int vjh_blobs_flush(struct vjh_object *owner)
     c = owner->file->container;
     rc = segment_name(owner, b->out_segment, name);
     if (rc == 0) {
-        rc = remember(b, b->out_segment);
+        rc = remember(&b->written, b->out_segment);
     }
     if (rc == 0) {
-        rc = vjh_batch(c->connection, false, &batch);
+        rc = vjh_batch_in_order(c->connection, &batch);
     }
     if (rc != 0) {
         return rc;
     }
-    rc = varjfs_object_write(batch, c->space, name, b->out.data, b->out.len, 0,
-                             VARJFS_CREATE, &ignored);
+    vjh_key_number(&key, owner->node->id, VJH_KEY_SEGMENT, b->out_segment);
+    rc = varjfs_kv_put(batch, c->space, key.bytes, key.len, "", 0, 0, NULL);
+    /* Only datasets have segments. */
+    if (rc == 0) {
+        rc = vjh_add_create((struct vjh_dataset *)owner, batch, name);
+    }
+    if (rc == 0) {
+        rc = varjfs_object_write(batch, c->space, name, b->out.data, b->out.len, 0,
+                                 vjh_create_flag((struct vjh_dataset *)owner), &ignored);
+    }
     if (rc == 0) {
         rc = varjfs_batch_execute(batch);
     }
@@ -265,6 +301,24 @@ static herr_t blob_put(void *obj, const void *buf, size_t size, void *blob_id, v
 
 /* ---- reading ----------------------------------------------------------------------- */
 
+/* One that is as long as it says; -ENOENT, -EIO without a text. */
+static int check_length(struct vjh_container *c, const char *name, const struct id *id)
+{
+    struct varjfs_object_status status = {.size = sizeof status};
+    varjfs_batch *batch;
+    int rc = vjh_batch(c->connection, false, &batch);
+
+    if (rc != 0) {
+        return rc;
+    }
+    rc = varjfs_object_status(batch, c->space, name, &status, NULL);
+    if (rc == 0) {
+        rc = varjfs_batch_execute(batch);
+    }
+    varjfs_batch_free(batch);
+    return rc == 0 && status.bytes < (uint64_t)id->offset + id->length ? -EIO : rc;
+}
+
 static int read_segment(struct vjh_object *owner, const struct id *id)
 {
     struct vjh_blobs *b = owner->blobs;
@@ -276,21 +330,27 @@ static int read_segment(struct vjh_object *owner, const struct id *id)
 
     b->in_segment = 0;
     vjh_buffer_free(&b->in);
-    b->in.data = malloc(want);
-    rc = b->in.data == NULL ? -ENOMEM : segment_name(owner, id->segment, name);
-    if (rc == 0) {
-        rc = vjh_batch(c->connection, false, &batch);
-    }
+    rc = segment_name(owner, id->segment, name);
     if (rc != 0) {
         return rc;
     }
-    rc = varjfs_object_read(batch, c->space, name, b->in.data, want, id->offset, &got,
-                            &ignored);
-    if (rc == 0) {
-        rc = varjfs_batch_execute(batch);
+    if (id->length > AHEAD_BYTES) {
+        rc = check_length(c, name, id);
     }
-    varjfs_batch_free(batch);
+    if (rc == 0) {
+        b->in.data = malloc(want);
+        rc = b->in.data == NULL ? -ENOMEM : vjh_batch(c->connection, false, &batch);
+    }
+    if (rc == 0) {
+        rc = varjfs_object_read(batch, c->space, name, b->in.data, want, id->offset, &got,
+                                &ignored);
+        if (rc == 0) {
+            rc = varjfs_batch_execute(batch);
+        }
+        varjfs_batch_free(batch);
+    }
     if (rc != 0) {
+        b->missing = rc == -ENOENT ? id->segment : 0;
         return vjh_error(rc == -ENOENT ? -EIO : rc, "variable-length data %s: %s", name,
                          varjfs_strerror(rc));
     }
@@ -393,32 +453,106 @@ const H5VL_blob_class_t vjh_blob_class = {
 
 /* ---- removal ----------------------------------------------------------------------- */
 
-static bool is_written(const struct vjh_blobs *b, const char *digits)
+static int list_step(void *opaque, const void *name, size_t skip)
 {
     char *end;
-    uint64_t segment = strtoull(digits, &end, 16);
+    uint64_t segment = strtoull((const char *)name + skip, &end, 16);
 
-    for (size_t i = 0; b != NULL && i < b->written_count; i++) {
-        if (b->written[i] == segment) {
-            return true;
-        }
-    }
-    return false;
+    return *end == '\0' && segment >= SEGMENT_FIRST ? remember(opaque, segment) : 0;
 }
 
-int vjh_blobs_trim(struct vjh_object *owner)
+/* Of a key. */
+static uint64_t number_of(struct vjh_slice rest)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < rest.len; i++) {
+        number = number << 8 | ((const uint8_t *)rest.data)[i];
+    }
+    return number;
+}
+
+static int forget_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
+{
+    struct numbers *old = opaque;
+    uint64_t segment = number_of(rest);
+
+    (void)value;
+    for (size_t i = 0; i < old->count; i++) {
+        if (old->all[i] == segment) {
+            old->all[i] = old->all[--old->count];
+            break;
+        }
+    }
+    return 0;
+}
+
+static int put_key(struct vjh_object *owner, char kind, uint64_t *number)
+{
+    struct vjh_key key;
+
+    *number = vjh_random() | 1;
+    vjh_key_number(&key, owner->node->id, kind, *number);
+    return vjh_put(owner->file->container, &key, "", 0, 0);
+}
+
+/* -ENOENT without a text. */
+static int delete_key(struct vjh_object *owner, char kind, uint64_t number)
+{
+    struct vjh_key key;
+
+    vjh_key_number(&key, owner->node->id, kind, number);
+    return vjh_delete(owner->file->container, &key);
+}
+
+static int number_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
+{
+    (void)value;
+    return remember(opaque, number_of(rest));
+}
+
+static int found_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
+{
+    (void)opaque;
+    (void)rest;
+    (void)value;
+    return 1;
+}
+
+int vjh_blobs_keep(struct vjh_object *owner)
+{
+    struct vjh_container *c = owner->file->container;
+    struct vjh_blobs *b = blobs_of(owner);
+    struct numbers removing = {0};
+    int rc = b == NULL ? -ENOMEM : put_key(owner, VJH_KEY_KEEPING, &b->keeping);
+
+    if (rc == 0) {
+        rc = vjh_each(c, owner->node->id, VJH_KEY_REMOVING, number_step, &removing);
+    }
+    for (size_t i = 0; i < removing.count && rc == 0; i++) {
+        rc = delete_key(owner, VJH_KEY_REMOVING, removing.all[i]);
+        rc = rc == -ENOENT ? 0 : rc;
+    }
+    free(removing.all);
+    return rc;
+}
+
+int vjh_blobs_list(struct vjh_object *owner)
 {
     struct vjh_container *c = owner->file->container;
     struct varjfs_entry entry = {.size = sizeof entry};
+    struct vjh_blobs *b = blobs_of(owner);
     char prefix[VJH_OBJECT_NAME_BYTES];
     varjfs_iterator *all;
     varjfs *v;
     size_t skip;
-    int rc;
+    int rc = b == NULL ? -ENOMEM : vjh_varjfs(c->connection, &v);
 
     snprintf(prefix, sizeof prefix, "%s.v.", owner->data_name);
     skip = strlen(prefix);
-    rc = vjh_varjfs(c->connection, &v);
+    if (rc == 0) {
+        rc = put_key(owner, VJH_KEY_REMOVING, &b->removing);
+    }
     if (rc == 0) {
         rc = varjfs_object_iterate(v, c->space, prefix, &all);
     }
@@ -426,15 +560,102 @@ int vjh_blobs_trim(struct vjh_object *owner)
         return rc;
     }
     while ((rc = varjfs_iterator_next(all, &entry)) > 0) {
-        if (!is_written(owner->blobs, (const char *)entry.name + skip)) {
-            rc = vjh_delete_objects(c, entry.name);
-            if (rc != 0) {
-                break;
-            }
+        rc = list_step(&b->old, entry.name, skip);
+        if (rc != 0) {
+            break;
         }
     }
     varjfs_iterator_free(all);
+    /* Not before: a segment that is listed has its key, or its elements. */
+    if (rc == 0 && b->old.count > 0) {
+        rc = vjh_each(c, owner->node->id, VJH_KEY_SEGMENT, forget_step, &b->old);
+    }
+    if (rc == 0 && b->old.count > 0) {
+        rc = vjh_each(c, owner->node->id, VJH_KEY_KEEPING, found_step, NULL);
+        b->old.count = rc == 0 ? b->old.count : 0;
+        rc = rc > 0 ? 0 : rc;
+    }
     return rc;
+}
+
+/* @count segments, or the keys of them. */
+static int delete_some(struct vjh_object *owner, const uint64_t *segments, size_t count,
+                       bool keys)
+{
+    struct vjh_container *c = owner->file->container;
+    char(*names)[VJH_OBJECT_NAME_BYTES] = calloc(AT_ONCE, sizeof *names);
+    int *results = calloc(AT_ONCE, sizeof *results);
+    varjfs_batch *batch = NULL;
+    struct vjh_key key;
+    int rc = names == NULL || results == NULL ? -ENOMEM
+                                              : vjh_batch(c->connection, false, &batch);
+
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        if (keys) {
+            vjh_key_number(&key, owner->node->id, VJH_KEY_SEGMENT, segments[i]);
+            memcpy(names[i], key.bytes, key.len);
+            rc = varjfs_kv_delete(batch, c->space, names[i], key.len, &results[i]);
+        } else {
+            rc = segment_name(owner, segments[i], names[i]);
+            if (rc == 0) {
+                rc = varjfs_object_delete(batch, c->space, names[i], &results[i]);
+            }
+        }
+    }
+    if (rc == 0) {
+        rc = varjfs_batch_execute(batch);
+        rc = rc == -ENOENT ? 0 : rc; /* the results say more */
+    }
+    varjfs_batch_free(batch);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        rc = results[i] == -ENOENT ? 0 : results[i];
+    }
+    free(names);
+    free(results);
+    return rc == 0 ? 0
+                   : vjh_error(rc, "variable-length data that are not used any more: %s",
+                               varjfs_strerror(rc));
+}
+
+static int delete_all(struct vjh_object *owner, struct numbers *n, bool keys)
+{
+    int rc = 0;
+
+    for (size_t at = 0; at < n->count && rc == 0; at += AT_ONCE) {
+        size_t left = n->count - at;
+
+        rc = delete_some(owner, n->all + at, left < AT_ONCE ? left : AT_ONCE, keys);
+    }
+    n->count = 0;
+    return rc;
+}
+
+int vjh_blobs_trim(struct vjh_object *owner, bool is_replaced)
+{
+    struct vjh_blobs *b = owner->blobs;
+    int rc;
+
+    if (b == NULL || b->removing == 0) {
+        return 0;
+    }
+    rc = delete_key(owner, VJH_KEY_REMOVING, b->removing);
+    b->removing = 0;
+    if (rc == -ENOENT) {
+        return 0; /* somebody keeps members */
+    }
+    return rc == 0 && is_replaced ? delete_all(owner, &b->old, false) : rc;
+}
+
+int vjh_blobs_end(struct vjh_object *owner)
+{
+    struct vjh_blobs *b = owner->blobs;
+    int rc = b == NULL ? 0 : delete_all(owner, &b->written, true);
+
+    if (rc == 0 && b != NULL && b->keeping != 0) {
+        rc = delete_key(owner, VJH_KEY_KEEPING, b->keeping);
+        b->keeping = 0;
+    }
+    return rc == -ENOENT ? 0 : rc;
 }
 
 /* ---- types ------------------------------------------------------------------------- */
@@ -549,6 +770,64 @@ int vjh_stored_type(struct vjh_file *file, hid_t type_id, hid_t *out)
 }
 
 /* ---- conversions ------------------------------------------------------------------- */
+
+static bool replaces_members(hid_t src_id, hid_t dst_id)
+{
+    int members = H5Tget_nmembers(dst_id);
+    bool all = members > 0;
+
+    for (int i = 0; i < members && all; i++) {
+        char *name = H5Tget_member_name(dst_id, (unsigned)i);
+        int at = -1;
+
+        for (int j = H5Tget_nmembers(src_id) - 1; j >= 0 && name != NULL && at < 0; j--) {
+            char *other = H5Tget_member_name(src_id, (unsigned)j);
+
+            at = other != NULL && strcmp(other, name) == 0 ? j : -1;
+            H5free_memory(other);
+        }
+        if (at < 0) {
+            all = false;
+        } else {
+            hid_t from = H5Tget_member_type(src_id, (unsigned)at);
+            hid_t to = H5Tget_member_type(dst_id, (unsigned)i);
+
+            all = from >= 0 && to >= 0 && vjh_replaces(from, to);
+            if (from >= 0) {
+                H5Tclose(from);
+            }
+            if (to >= 0) {
+                H5Tclose(to);
+            }
+        }
+        H5free_memory(name);
+    }
+    return all;
+}
+
+bool vjh_replaces(hid_t src_id, hid_t dst_id)
+{
+    H5T_class_t class = H5Tget_class(dst_id);
+    hid_t from, to;
+    bool all;
+
+    if (class == H5T_COMPOUND) {
+        return H5Tget_class(src_id) == H5T_COMPOUND && replaces_members(src_id, dst_id);
+    }
+    if ((class != H5T_ARRAY && class != H5T_VLEN) || H5Tget_class(src_id) != class) {
+        return true; /* a text of variable length is H5T_STRING */
+    }
+    from = H5Tget_super(src_id);
+    to = H5Tget_super(dst_id);
+    all = from >= 0 && to >= 0 && vjh_replaces(from, to);
+    if (from >= 0) {
+        H5Tclose(from);
+    }
+    if (to >= 0) {
+        H5Tclose(to);
+    }
+    return all;
+}
 
 int vjh_conversion(hid_t src_id, hid_t dst_id, H5T_bkg_t *out)
 {

@@ -9,11 +9,14 @@
  * Chunks with filters are read and written whole.
  *
  * What was never written has the fill value: an object that is not there, and what is
- * behind the end of one.  So zero as the fill value costs nothing.  With another one the
- * first write of a part of an object writes all of it: it is sent without VARJFS_CREATE,
- * and what was not there is then written whole.
+ * behind the end of one.  So zero as the fill value costs nothing.  With another one an
+ * object is asked for its length before a part of it is written.  One that is not there
+ * is made whole beside its name and then gets that, unless another process was faster;
+ * one that is shorter, as a write of all of it did not come to its end, is filled up.
  */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,6 +193,20 @@ bool vjh_window_has_room(const struct vjh_window *w, const struct vjh_run *run,
             d->chunk_elements <= elements_max - w->elements);
 }
 
+/* Bytes that are read besides, between @last and @run: see joins. */
+static uint64_t bytes_between(const struct vjh_window *w, const struct vjh_piece *last,
+                              const struct vjh_run *run)
+{
+    uint64_t size = w->d->stored_size, end;
+
+    if (w->is_write || last == NULL) {
+        return 0;
+    }
+    end = last->at + last->count;
+    return run->at > end && run->at - end <= GAP_BYTES / size ? (run->at - end) * size
+                                                              : 0;
+}
+
 int vjh_window_add(struct vjh_window *w, const struct vjh_run *run)
 {
     uint64_t bytes = run->count * w->d->stored_size;
@@ -204,8 +221,10 @@ int vjh_window_add(struct vjh_window *w, const struct vjh_run *run)
     part = &w->parts[at];
     part->elements += run->count;
     w->elements += run->count;
-    w->gathered_bytes += bytes < DIRECT_BYTES ? bytes : 0;
     last = part->last == NONE ? NULL : &w->pieces[part->last];
+    if (bytes < DIRECT_BYTES) {
+        w->gathered_bytes += bytes + bytes_between(w, last, run);
+    }
     if (last != NULL && last->at + last->count == run->at &&
         last->memory + last->count == run->memory) {
         last->count += run->count;
@@ -741,10 +760,17 @@ static int write_spans(struct vjh_window *w, struct spans *s, const uint8_t *bas
     return rc;
 }
 
-/* The fill value for all of an object that is not there. */
-static int write_fill(struct vjh_window *w, const char *name)
+/*
+ * The fill value for elements of an object from @at on, to its end
+ *
+ * @to       NULL, or: @name is not there, and this is its name when all is written;
+ *           *renamed -EEXIST: that is there
+ */
+static int fill_from(struct vjh_window *w, const char *name, uint64_t at, const char *to,
+                     int *renamed)
 {
-    uint64_t left = elements_of_object(w), at = 0;
+    struct vjh_connection *c = w->d->o.file->container->connection;
+    uint64_t all = elements_of_object(w), left = at < all ? all - at : 0;
     uint64_t most = SPAN_BYTES_MAX / w->d->stored_size + 1;
     uint64_t step = left < most ? left : most;
     uint8_t *buffer = malloc((size_t)step * w->d->stored_size + 1);
@@ -754,19 +780,26 @@ static int write_fill(struct vjh_window *w, const char *name)
         vjh_fill(w->d, buffer, step);
     }
     while (left > 0 && rc == 0) {
+        unsigned flag = to != NULL && at == 0 ? vjh_create_flag(w->d) : 0;
         varjfs_batch *b;
         int result = 0;
 
         step = left < step ? left : step;
-        rc = vjh_batch_of(w->d, &b);
+        rc = vjh_batch_in_order(c, &b);
         if (rc != 0) {
             break;
         }
-        rc = vjh_add_create(w->d, b, name);
+        if (to != NULL && at == 0) {
+            rc = vjh_add_create(w->d, b, name);
+        }
         if (rc == 0) {
-            rc = varjfs_object_write(
-                b, space_of(w->d), name, buffer, (size_t)step * w->d->stored_size,
-                at * w->d->stored_size, vjh_create_flag(w->d), &result);
+            rc = varjfs_object_write(b, space_of(w->d), name, buffer,
+                                     (size_t)step * w->d->stored_size,
+                                     at * w->d->stored_size, flag, &result);
+        }
+        if (rc == 0 && to != NULL && left == step) {
+            rc = varjfs_object_rename(b, space_of(w->d), name, to, VARJFS_EXCLUSIVE,
+                                      renamed);
         }
         if (rc == 0) {
             rc = execute(w->d, b);
@@ -779,6 +812,31 @@ static int write_fill(struct vjh_window *w, const char *name)
         left -= step;
     }
     free(buffer);
+    return rc;
+}
+
+/* The fill value for all of an object that is not there, in one step for all others. */
+static int write_fill(struct vjh_window *w, const char *name)
+{
+    char beside[VJH_OBJECT_NAME_BYTES];
+    int renamed = 0, rc;
+    varjfs_batch *b;
+
+    snprintf(beside, sizeof beside, "%s.f.%016" PRIx64, w->d->o.data_name, vjh_random());
+    rc = fill_from(w, beside, 0, name, &renamed);
+    if (rc == 0 && renamed == 0) {
+        return 0;
+    }
+    if (vjh_batch_of(w->d, &b) == 0) {
+        /* What stays of it after another failure goes with the dataset. */
+        if (varjfs_object_delete(b, space_of(w->d), beside, NULL) == 0) {
+            varjfs_batch_execute(b);
+        }
+        varjfs_batch_free(b);
+    }
+    if (rc == 0 && renamed != -EEXIST) {
+        rc = vjh_error(renamed, "object %s: %s", name, varjfs_strerror(renamed));
+    }
     return rc;
 }
 
@@ -835,6 +893,71 @@ static int fill_missing(struct vjh_window *w, struct spans *s, bool *some)
     return rc;
 }
 
+struct length { /* of an object that a part of is written */
+    struct varjfs_object_status status;
+    int result;
+    bool is_asked;
+};
+
+static int ask_lengths(struct vjh_window *w, const struct spans *s, struct length *all,
+                       bool *some)
+{
+    varjfs_batch *b;
+    int rc = vjh_batch_of(w->d, &b);
+
+    *some = false;
+    for (size_t i = 0; i < s->count && rc == 0; i++) {
+        uint32_t part = s->all[i].part;
+        struct length *l = &all[part];
+
+        if (!l->is_asked && !may_create(w, &s->all[i])) {
+            l->is_asked = *some = true;
+            l->status.size = sizeof l->status;
+            rc = varjfs_object_status(b, space_of(w->d), w->parts[part].name, &l->status,
+                                      &l->result);
+        }
+    }
+    if (rc == 0 && *some) {
+        rc = execute(w->d, b);
+    }
+    varjfs_batch_free(b);
+    return rc;
+}
+
+/* Objects that parts are written of are there then, in their whole length. */
+static int fill_up(struct vjh_window *w, const struct spans *s)
+{
+    uint64_t size = w->d->stored_size, elements = elements_of_object(w);
+    bool some, is_chunked = w->d->layout.type == H5D_CHUNKED;
+    struct length *all;
+    int rc;
+
+    if (w->d->fill == NULL || w->d->is_filled) {
+        return 0;
+    }
+    all = calloc(w->part_count + 1, sizeof *all);
+    rc = all == NULL ? -ENOMEM : ask_lengths(w, s, all, &some);
+    for (size_t i = 0; i < w->part_count && rc == 0 && some; i++) {
+        const char *name = w->parts[i].name;
+
+        if (!all[i].is_asked) {
+            continue;
+        }
+        if (all[i].result == -ENOENT) {
+            rc = write_fill(w, name);
+        } else if (all[i].result != 0) {
+            rc = vjh_error(all[i].result, "object %s: %s", name,
+                           varjfs_strerror(all[i].result));
+        } else if (all[i].status.bytes / size < elements) {
+            rc = fill_from(w, name, all[i].status.bytes / size, NULL, NULL);
+        } else {
+            w->d->is_filled = !is_chunked;
+        }
+    }
+    free(all);
+    return rc;
+}
+
 static int write_straight(struct vjh_window *w, const uint8_t *base)
 {
     struct spans s = {0};
@@ -849,8 +972,12 @@ static int write_straight(struct vjh_window *w, const uint8_t *base)
         }
     }
     if (rc == 0) {
+        rc = fill_up(w, &s);
+    }
+    if (rc == 0) {
         rc = write_spans(w, &s, base, false);
     }
+    /* Another process has removed it since. */
     if (rc == 0) {
         rc = fill_missing(w, &s, &some);
     }

@@ -342,6 +342,17 @@ int vjh_batch(struct vjh_connection *c, bool atomic, varjfs_batch **out)
     return r == 0 ? varjfs_batch_new(v, atomic ? &c->atomic : &c->plain, out) : r;
 }
 
+int vjh_batch_in_order(struct vjh_connection *c, varjfs_batch **out)
+{
+    struct varjfs_semantics strict = c->plain;
+    varjfs *v;
+    int r = vjh_varjfs(c, &v);
+
+    *out = NULL;
+    strict.ordering = VARJFS_ORDERING_STRICT;
+    return r == 0 ? varjfs_batch_new(v, &strict, out) : r;
+}
+
 int vjh_sync(struct vjh_connection *c)
 {
     varjfs *v;

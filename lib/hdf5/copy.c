@@ -104,10 +104,10 @@ static int copy_object(struct copy *w, const char *from, const char *to,
     return r == -ENOENT ? 0 : r; /* it has gone since */
 }
 
-/* Elements have the transformation of their dataset. */
-static bool has_elements(const char *name)
+/* All but attributes has the transformation of its dataset. */
+static bool is_transformed(const char *name)
 {
-    return name[16] == 0 || !strncmp(name + 16, ".c", 2);
+    return strncmp(name + 16, ".a.", 3) != 0;
 }
 
 /* All objects of @from, whose names begin with its 16 digits. */
@@ -143,7 +143,7 @@ static int copy_data(struct copy *w, uint64_t from, uint64_t to, const char *tra
         new_name = name ? strdup(name) : NULL;
         if (buf && new_name) {
             memcpy(new_name, new_prefix, 16);
-            r = copy_object(w, name, new_name, has_elements(name) ? transform : NULL,
+            r = copy_object(w, name, new_name, is_transformed(name) ? transform : NULL,
                             buf);
         } else {
             r = -ENOMEM;

@@ -19,7 +19,11 @@
 #define VJH_FILTER_VALUES_MAX 256u
 /* Of the property "varjfs_transform". */
 #define VJH_TRANSFORM_MAX 127u
-/* Of an object's name: ID, ".c", and a point and digits for each coordinate. */
+/*
+ * Of an object's name: ID, ".c", and a point and digits for each coordinate.  All these
+ * digits are at most 16 and one for each dimension, as the product of the dimensions goes
+ * into 64 bits.
+ */
 #define VJH_OBJECT_NAME_BYTES 160u
 
 struct vjh_layout {
@@ -43,7 +47,8 @@ struct vjh_dataset {
     hid_t stored_type_id; /* variable-length data and references are blobs in it */
     size_t stored_size;
     bool has_blobs;
-    bool is_new; /* created by this handle, and not written yet */
+    bool is_new;    /* created by this handle, and not written yet */
+    bool is_filled; /* without chunks: its object has been seen in its whole length */
     hid_t dcpl_id, dapl_id;
     char *transform; /* NULL: as the volume has it */
 
@@ -121,6 +126,7 @@ struct vjh_window {
     struct vjh_dataset *d;
     hsize_t grid[H5S_MAX_RANK];
     bool repeats, is_whole; /* of the selection, as vjh_walk_open says it */
+    bool is_write;          /* then nothing is between pieces that go together */
     struct vjh_piece *pieces;
     size_t piece_count, piece_capacity;
     struct vjh_part *parts;
@@ -189,12 +195,22 @@ int vjh_stored_type(struct vjh_file *file, hid_t type_id, hid_t *out);
 /* Blobs are those of @owner until vjh_blobs_leave with what it returned. */
 struct vjh_object *vjh_blobs_enter(struct vjh_object *owner);
 void vjh_blobs_leave(struct vjh_object *before);
-/* A write begins: what vjh_blobs_trim keeps is what it writes. */
+/* A read or a write begins. */
 void vjh_blobs_begin(struct vjh_object *owner);
 /* Writes what was put. */
 int vjh_blobs_flush(struct vjh_object *owner);
-/* The last call has replaced all elements: other blobs go. */
-int vjh_blobs_trim(struct vjh_object *owner);
+/* All elements will be written: keeps in mind the segments that only they, as they are
+ * now, refer to. */
+int vjh_blobs_list(struct vjh_object *owner);
+/* All elements have been written: those that were listed go.  @is_replaced: or not, as
+ * there are more elements. */
+int vjh_blobs_trim(struct vjh_object *owner, bool is_replaced);
+/* Elements will be read and written again with what they refer to. */
+int vjh_blobs_keep(struct vjh_object *owner);
+/* All elements that refer to what was put, or kept, have been written. */
+int vjh_blobs_end(struct vjh_object *owner);
+/* The segment that the conversion that failed did not find; 0: another reason. */
+uint64_t vjh_blobs_missing(const struct vjh_object *owner);
 /* The fill value's blobs, which stand in the header. */
 int vjh_blobs_fill(struct vjh_object *owner, hid_t dcpl_id, hid_t stored_type_id,
                    void *element, struct vjh_buffer *blobs);
@@ -202,12 +218,16 @@ int vjh_blobs_set_fill(struct vjh_object *owner, struct vjh_slice blobs);
 /* @background: NULL, or elements of @dst_id. */
 int vjh_convert(struct vjh_object *owner, hid_t src_id, hid_t dst_id, size_t count,
                 void *buffer, void *background, hid_t dxpl_id);
+/* Of an element of @dst_id nothing is left when one of @src_id is written. */
+bool vjh_replaces(hid_t src_id, hid_t dst_id);
 /* *out: what the background of a conversion has to be. */
 int vjh_conversion(hid_t src_id, hid_t dst_id, H5T_bkg_t *out);
 
 /* ---- extent.c ---------------------------------------------------------------------- */
 
 int vjh_extent_read(struct vjh_dataset *d);
+/* No other process has given it another extent than the one that is known here. */
+int vjh_extent_is_known(struct vjh_dataset *d, bool *out);
 /* Calls @step for each chunk that is stored, until that returns another value than 0. */
 typedef int vjh_chunk_step(void *opaque, const char *name, const hsize_t *coordinates);
 int vjh_each_chunk(struct vjh_dataset *d, vjh_chunk_step *step, void *opaque);

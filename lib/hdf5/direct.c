@@ -12,6 +12,9 @@
 
 #include "dataset.h"
 
+/* Of reading a chunk that other processes replace meanwhile. */
+#define TRIES_MAX 100
+
 /* What is known of a stored chunk. */
 struct info {
     hsize_t offset[H5S_MAX_RANK];
@@ -104,12 +107,41 @@ static int get_info(struct vjh_dataset *d, const hsize_t *offset, struct info *o
     return rc == 0 ? look_at(d, name, out) : rc;
 }
 
+/* The record of a chunk with filters; *info is what its head says. */
+static int read_record(struct vjh_dataset *d, const char *name, struct info *info,
+                       struct vjh_buffer *raw)
+{
+    uint64_t bytes, len;
+    int rc;
+
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        len = info->bytes + VJH_FILTERED_HEAD_BYTES;
+        rc = len > 2 * VJH_CHUNK_BYTES_MAX
+                 ? vjh_error(-EIO, "chunk %s is too long", name)
+                 : read_object(d, name, (size_t)len, raw, &bytes);
+        if (rc == 0) {
+            rc = vjh_filtered_head((struct vjh_slice){raw->data, raw->len}, bytes,
+                                   &info->mask, &info->bytes);
+        }
+        if (rc != 0) {
+            vjh_buffer_free(raw);
+            return rc;
+        }
+        if (raw->len == info->bytes + VJH_FILTERED_HEAD_BYTES) {
+            return 0;
+        }
+        /* Another process has replaced it since its length was read. */
+        vjh_buffer_free(raw);
+    }
+    return vjh_error(-EIO, "chunk %s is replaced again and again", name);
+}
+
 static int read_chunk(struct vjh_dataset *d, H5VL_native_dataset_chunk_read_t *args)
 {
     char name[VJH_OBJECT_NAME_BYTES];
     struct vjh_buffer raw = {0};
-    uint64_t bytes, len;
     struct info info;
+    uint64_t bytes;
     int rc = get_info(d, args->offset, &info);
 
     if (rc == 0 && !info.is_there) {
@@ -119,10 +151,8 @@ static int read_chunk(struct vjh_dataset *d, H5VL_native_dataset_chunk_read_t *a
         rc = name_of(d, args->offset, name);
     }
     if (rc == 0) {
-        len = info.bytes + (is_filtered(d) ? VJH_FILTERED_HEAD_BYTES : 0);
-        rc = len > 2 * VJH_CHUNK_BYTES_MAX
-                 ? vjh_error(-EIO, "chunk %s is too long", name)
-                 : read_object(d, name, (size_t)len, &raw, &bytes);
+        rc = is_filtered(d) ? read_record(d, name, &info, &raw)
+                            : read_object(d, name, d->chunk_bytes, &raw, &bytes);
     }
     if (rc != 0) {
         return rc;
@@ -133,15 +163,13 @@ static int read_chunk(struct vjh_dataset *d, H5VL_native_dataset_chunk_read_t *a
         memcpy(args->buf, raw.data, raw.len);
         vjh_fill(d, (uint8_t *)args->buf + have * d->stored_size,
                  d->chunk_elements - have);
-    } else if (raw.len != len) {
-        rc = vjh_error(-EIO, "chunk %s ends too early", name);
     } else {
         memcpy(args->buf, (uint8_t *)raw.data + VJH_FILTERED_HEAD_BYTES,
                (size_t)info.bytes);
     }
     args->filters = info.mask;
     vjh_buffer_free(&raw);
-    return rc;
+    return 0;
 }
 
 static int write_chunk(struct vjh_dataset *d,

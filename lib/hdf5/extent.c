@@ -8,7 +8,7 @@
  *     u8 version, u8 rank, u64 for each dimension
  *
  * Within a process all handles of a dataset share the extent (struct vjh_node).  Other
- * processes see a new one when they open the dataset or call H5Drefresh.
+ * processes see a new one when they open the dataset, call H5Drefresh, or set one.
  *
  * A dataset that shrinks loses chunks that are outside entirely, and the others get the
  * fill value outside: so that what comes back when it grows has never been written.
@@ -24,9 +24,9 @@
 
 /* ---- the key ----------------------------------------------------------------------- */
 
-int vjh_extent_read(struct vjh_dataset *d)
+/* -ENOENT without a text: it is the one in the header. */
+static int extent_get(struct vjh_dataset *d, hsize_t *dims)
 {
-    hsize_t dims[H5S_MAX_RANK] = {0};
     struct vjh_buffer value = {0};
     const uint8_t *at;
     struct vjh_key key;
@@ -34,15 +34,13 @@ int vjh_extent_read(struct vjh_dataset *d)
 
     vjh_key(&key, d->o.node->id, VJH_KEY_EXTENT);
     rc = vjh_get(d->o.file->container, &key, &value);
-    if (rc == -ENOENT) {
-        return 0;
-    }
     at = value.data;
     if (rc == 0 &&
         (value.len != 2 + 8 * (size_t)d->rank || at[0] != VERSION || at[1] != d->rank)) {
         rc = vjh_error(-EIO, "the extent of a dataset is damaged");
     }
     for (int i = 0; i < d->rank && rc == 0; i++) {
+        dims[i] = 0;
         for (int byte = 7; byte >= 0; byte--) {
             dims[i] = dims[i] << 8 | at[2 + 8 * i + byte];
         }
@@ -50,11 +48,33 @@ int vjh_extent_read(struct vjh_dataset *d)
             rc = vjh_error(-EIO, "the extent of a dataset is larger than it may be");
         }
     }
+    vjh_buffer_free(&value);
+    return rc;
+}
+
+int vjh_extent_read(struct vjh_dataset *d)
+{
+    hsize_t dims[H5S_MAX_RANK] = {0};
+    int rc = extent_get(d, dims);
+
     if (rc == 0) {
         memcpy(d->o.node->dims, dims, sizeof dims);
     }
-    vjh_buffer_free(&value);
-    return rc;
+    return rc == -ENOENT ? 0 : rc;
+}
+
+int vjh_extent_is_known(struct vjh_dataset *d, bool *out)
+{
+    hsize_t dims[H5S_MAX_RANK] = {0};
+    int rc = 0;
+
+    *out = true;
+    if (d->layout.type == H5D_CHUNKED) {
+        rc = extent_get(d, dims);
+        *out = rc == -ENOENT ||
+               memcmp(dims, vjh_dims(d), (size_t)d->rank * sizeof *dims) == 0;
+    }
+    return rc == -ENOENT ? 0 : rc;
 }
 
 static int extent_write(struct vjh_dataset *d, const hsize_t *dims)
@@ -74,8 +94,12 @@ static int extent_write(struct vjh_dataset *d, const hsize_t *dims)
 /* ---- chunks that are stored -------------------------------------------------------- */
 
 /* False: it is no name of a chunk. */
-static bool coordinates_of(const struct vjh_dataset *d, const char *digits, hsize_t *out)
+static bool coordinates_of(struct vjh_dataset *d, const char *name, size_t skip,
+                           hsize_t *out)
 {
+    const char *digits = name + skip;
+    char again[VJH_OBJECT_NAME_BYTES];
+
     for (int i = 0; i < d->rank; i++) {
         char *end;
 
@@ -83,12 +107,10 @@ static bool coordinates_of(const struct vjh_dataset *d, const char *digits, hsiz
             return false;
         }
         out[i] = strtoull(digits + 1, &end, 16);
-        if (end == digits + 1) {
-            return false;
-        }
         digits = end;
     }
-    return *digits == '\0';
+    /* strtoull takes more than what we write. */
+    return vjh_chunk_name(d, out, again) == 0 && strcmp(again, name) == 0;
 }
 
 int vjh_each_chunk(struct vjh_dataset *d, vjh_chunk_step *step, void *opaque)
@@ -113,7 +135,7 @@ int vjh_each_chunk(struct vjh_dataset *d, vjh_chunk_step *step, void *opaque)
     }
     while ((rc = varjfs_iterator_next(all, &entry)) > 0) {
         if (entry.name_len < skip || entry.name_len >= VJH_OBJECT_NAME_BYTES ||
-            !coordinates_of(d, (const char *)entry.name + skip, coordinates)) {
+            !coordinates_of(d, entry.name, skip, coordinates)) {
             continue;
         }
         rc = step(opaque, entry.name, coordinates);
@@ -268,11 +290,19 @@ int vjh_extent_set(struct vjh_dataset *d, const hsize_t *dims)
 {
     hsize_t *now = vjh_dims(d), before[H5S_MAX_RANK];
     bool shrinks = false, changes = false;
-    int rc = 0;
+    uint64_t elements;
+    int rc;
 
     /* Also where the extent is as it was. */
     if (d->layout.type != H5D_CHUNKED) {
         return vjh_error(-EINVAL, "only datasets with chunks can be extended");
+    }
+    rc = vjh_product(dims, d->rank, &elements);
+    if (rc == 0) {
+        rc = vjh_extent_read(d); /* another process may have set it */
+    }
+    if (rc != 0) {
+        return rc;
     }
     for (int i = 0; i < d->rank; i++) {
         if (d->max_dims[i] != H5S_UNLIMITED && dims[i] > d->max_dims[i]) {
@@ -427,7 +457,9 @@ int vjh_storage(struct vjh_dataset *d, hsize_t *bytes, H5D_space_status_t *statu
     }
     if (is_early && d->layout.filter_count == 0) {
         chunks = all;
-        stored = all * d->chunk_bytes;
+        if (__builtin_mul_overflow(all, (uint64_t)d->chunk_bytes, &stored)) {
+            return vjh_error(-EFBIG, "the chunks have more than 2^64 bytes");
+        }
     }
     *bytes = stored;
     *status = is_early || (chunks > 0 && chunks >= all) ? H5D_SPACE_STATUS_ALLOCATED

@@ -21,6 +21,10 @@
  *
  *     'h'            header: what was fixed when the object was created
  *     'e'            extent of a dataset, where it has been changed: extent.c
+ *     'w' u64        a segment of a dataset's blobs whose write may not have ended yet:
+ *                    blob.c
+ *     'k' u64        a write that keeps members of this dataset's elements, and 't' u64,
+ *                    one of all that removes what they refer to: under way, or was killed
  *     'l' NAME       link of a group
  *     'm' NAME       the end of its name, of one that is very long
  *     'r' id NAME    a link to this object: the group that has it, and its name there.
@@ -62,6 +66,7 @@
  *                    mask of those that were left out, u32 0, u64 length, what they made
  *     ID.v.N         blobs of a dataset (variable-length data, references), segment N;
  *                    those of an attribute follow its elements
+ *     ID.f.N         one of the first two that gets the fill value, until it has its name
  *     ID.a.D         data of an attribute that is too long for its key; D: its data id,
  *                    16 digits
  */
@@ -80,6 +85,9 @@
 
 #define VJH_KEY_HEADER 'h'
 #define VJH_KEY_EXTENT 'e'
+#define VJH_KEY_SEGMENT 'w'
+#define VJH_KEY_KEEPING 'k'
+#define VJH_KEY_REMOVING 't'
 #define VJH_KEY_LINK 'l'
 #define VJH_KEY_LINK_MORE 'm'
 #define VJH_KEY_REFERRER 'r'

@@ -77,6 +77,8 @@ void vjh_connections_failed(int error);
 int vjh_varjfs(struct vjh_connection *c, varjfs **out);
 /* Empty; varjfs_batch_free by the caller.  @atomic: of keys alone. */
 int vjh_batch(struct vjh_connection *c, bool atomic, varjfs_batch **out);
+/* Its operations one after the other, none behind one that failed. */
+int vjh_batch_in_order(struct vjh_connection *c, varjfs_batch **out);
 int vjh_sync(struct vjh_connection *c);
 
 struct vjh_slice {

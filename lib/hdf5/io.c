@@ -15,6 +15,8 @@
 
 /* Elements that are converted at once take no more than this. */
 #define CONVERT_BYTES (8u << 20)
+/* Of reading elements whose variable-length data other processes replace meanwhile. */
+#define TRIES_MAX 100
 
 struct transfer {
     struct vjh_dataset *d;
@@ -90,7 +92,7 @@ static int convert_and_write(struct transfer *t)
     return rc != 0 ? rc : vjh_window_write(&t->window, t->work);
 }
 
-static int read_and_convert(struct transfer *t)
+static int read_and_convert_once(struct transfer *t)
 {
     struct vjh_dataset *d = t->d;
     int rc = vjh_window_read(&t->window, t->work);
@@ -102,6 +104,29 @@ static int read_and_convert(struct transfer *t)
         rc = vjh_convert(&d->o, d->stored_type_id, t->mem_type_id,
                          (size_t)t->window.elements, t->work, t->under, t->dxpl_id);
     }
+    return rc;
+}
+
+/*
+ * Another process may write all elements between our reading of them and of what they
+ * refer to: then they refer to something else now.  Where the same is missing again, it
+ * is lost.
+ */
+static int read_and_convert(struct transfer *t)
+{
+    uint64_t missing = 0, before;
+    int rc, tries = 0;
+
+    do {
+        before = missing;
+        vjh_blobs_begin(&t->d->o);
+        H5E_BEGIN_TRY
+        {
+            rc = read_and_convert_once(t);
+        }
+        H5E_END_TRY
+        missing = vjh_blobs_missing(&t->d->o);
+    } while (rc != 0 && missing != 0 && missing != before && ++tries < TRIES_MAX);
     if (rc == 0) {
         to_memory(t, t->work);
     }
@@ -235,8 +260,46 @@ static int prepare(struct transfer *t, hid_t mem_space_id, hid_t file_space_id,
     if (rc == 0) {
         rc = vjh_window_init(&t->window, d, repeats);
         t->window.is_whole = is_whole;
+        /* Where members are kept, elements are read before they are written. */
+        t->window.is_write = t->is_write && t->background != H5T_BKG_YES;
     }
     return rc;
+}
+
+/*
+ * A write of all elements, and of all of each: what they referred to can go after it.
+ *
+ * The extent is looked at after the list: an element that another process has added since
+ * we read it is not replaced, and its segment was not listed before it had that place.
+ */
+static int list_replaced(struct transfer *t, bool *out)
+{
+    int rc = vjh_blobs_list(&t->d->o);
+
+    return rc == 0 ? vjh_extent_is_known(t->d, out) : rc;
+}
+
+static int write_all(struct transfer *t)
+{
+    struct vjh_dataset *d = t->d;
+    bool keeps =
+        d->has_blobs && !t->is_direct && !vjh_replaces(t->mem_type_id, d->stored_type_id);
+    bool is_replaced = false;
+    int rc = 0;
+
+    vjh_blobs_begin(&d->o);
+    if (keeps) {
+        rc = vjh_blobs_keep(&d->o);
+    } else if (d->has_blobs && t->window.is_whole && !d->is_new) {
+        rc = list_replaced(t, &is_replaced);
+    }
+    if (rc == 0) {
+        rc = run_all(t);
+    }
+    if (rc == 0) {
+        rc = vjh_blobs_trim(&d->o, is_replaced);
+    }
+    return rc == 0 ? vjh_blobs_end(&d->o) : rc;
 }
 
 int vjh_transfer(struct vjh_dataset *d, bool is_write, hid_t mem_type_id,
@@ -250,14 +313,8 @@ int vjh_transfer(struct vjh_dataset *d, bool is_write, hid_t mem_type_id,
     uint64_t elements = 0;
     int rc = prepare(&t, mem_space_id, file_space_id, &elements);
 
-    if (is_write) {
-        vjh_blobs_begin(&d->o);
-    }
     if (rc == 0 && elements > 0) {
-        rc = run_all(&t);
-    }
-    if (rc == 0 && is_write && d->has_blobs && t.window.is_whole && !d->is_new) {
-        rc = vjh_blobs_trim(&d->o);
+        rc = is_write ? write_all(&t) : run_all(&t);
     }
     d->is_new = d->is_new && !is_write;
     vjh_walk_close(t.walk);

@@ -108,7 +108,11 @@ static int check_chunks(struct vjh_dataset *d)
             return vjh_error(-EINVAL, "chunks are larger than the dataset can become");
         }
     }
-    rc = vjh_product(l->chunk, d->rank, &d->chunk_elements);
+    /* Then all chunks have numbers, and names that are short enough. */
+    rc = vjh_product(vjh_dims(d), d->rank, &bytes);
+    if (rc == 0) {
+        rc = vjh_product(l->chunk, d->rank, &d->chunk_elements);
+    }
     if (rc != 0) {
         return rc;
     }
@@ -536,9 +540,9 @@ int vjh_layout_decode(struct vjh_dataset *d, struct vjh_slice in)
     if (!d->o.node->has_dims) {
         memcpy(d->o.node->dims, dims, sizeof dims);
         d->o.node->has_dims = true;
-        if (d->layout.type == H5D_CHUNKED) {
-            rc = vjh_extent_read(d);
-        }
+    }
+    if (d->layout.type == H5D_CHUNKED) {
+        rc = vjh_extent_read(d);
     }
     if (rc == 0) {
         rc = vjh_layout_check(d);

@@ -41,4 +41,12 @@ tests_unit_hdf5_test_others_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
 tests_unit_hdf5_test_others_LDADD = lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
 tests_unit_hdf5_test_others_LDFLAGS = $(AM_LDFLAGS) -rdynamic -Wl,-rpath,$(hdf5_prefix)/lib
 EXTRA_tests_unit_hdf5_test_others_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs.varjfs
+
+UNIT_TESTS += tests/unit/hdf5/test-rivals
+tests_unit_hdf5_test_rivals_SOURCES = tests/unit/hdf5/test-rivals.c tests/unit/hdf5/volume.h
+tests_unit_hdf5_test_rivals_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
+	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
+tests_unit_hdf5_test_rivals_LDADD = lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
+tests_unit_hdf5_test_rivals_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/lib
+EXTRA_tests_unit_hdf5_test_rivals_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs.varjfs
 endif

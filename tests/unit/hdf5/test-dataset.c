@@ -10,6 +10,7 @@
 #include "volume.h"
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <spawn.h>
 #include <sys/socket.h>
 
@@ -37,6 +38,15 @@ static unsigned pick(unsigned below)
 /* ---- requests ---------------------------------------------------------------------- */
 
 static unsigned requests;
+static size_t memory_most; /* that was allocated at one of them */
+
+/* Of a sanitizer's own malloc: always 0. */
+static size_t memory_now(void)
+{
+    struct mallinfo2 info = mallinfo2();
+
+    return info.uordblks + info.hblkhd;
+}
 
 /* The connector's: each request begins with this text. */
 __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *m,
@@ -49,6 +59,7 @@ __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msgh
     }
     requests += m->msg_iovlen > 0 && m->msg_iov[0].iov_len >= 8 &&
                 memcmp(m->msg_iov[0].iov_base, "VJFR", 4) == 0;
+    memory_most = MAX(memory_most, memory_now());
     return next(fd, m, flags);
 }
 
@@ -649,6 +660,44 @@ static void test_long(void **state)
     }
 }
 
+/* What is read besides, between elements, takes memory too: not more than others. */
+static void test_gaps(void **state)
+{
+    hsize_t dim = 96 << 20, start = 0, stride = 4096, count = dim / stride, chunk = dim;
+    hid_t space = H5Screate_simple(1, &dim, NULL), dataset,
+          memory = H5Screate_simple(1, &count, NULL), dcpl;
+    g_autofree uint8_t *bytes = g_malloc(count);
+    size_t before;
+
+    (void)state;
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, &stride, &count, NULL);
+    for (int kind = 0; kind < 2; kind++) {
+        g_autofree char *name = g_strdup_printf("gaps%d", kind);
+
+        dcpl = H5Pcreate(H5P_DATASET_CREATE);
+        if (kind == 1) {
+            H5Pset_chunk(dcpl, 1, &chunk);
+        }
+        memset(bytes, 1, count);
+        dataset = H5Dcreate2(file, name, H5T_NATIVE_UINT8, space, H5P_DEFAULT, dcpl,
+                             H5P_DEFAULT);
+        assert_true(dataset >= 0);
+        memory_most = 0;
+        before = memory_now();
+        assert_true(
+            H5Dread(dataset, H5T_NATIVE_UINT8, memory, space, H5P_DEFAULT, bytes) >= 0);
+        /* 32 MiB, and a little for the list of them. */
+        assert_in_range(memory_most, before, before + (40 << 20));
+        for (hsize_t i = 0; i < count; i++) {
+            assert_int_equal(bytes[i], 0);
+        }
+        H5Dclose(dataset);
+        H5Pclose(dcpl);
+    }
+    H5Sclose(memory);
+    H5Sclose(space);
+}
+
 /* More chunks than one call keeps in memory: each is still filtered and written once,
  * also where elements are converted. */
 static void test_many_chunks(void **state)
@@ -740,9 +789,10 @@ static hid_t create_transformed(const char *name, const char *value, hid_t dcpl)
 
 static void test_transform(void **state)
 {
-    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), dataset, got;
+    static const char *const texts[] = {"a", "bc", "def", ""};
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), dataset, got, type, space;
     char value[VARJFS_HDF5_TRANSFORM_BYTES];
-    hsize_t chunk = 300;
+    hsize_t chunk = 300, four = 4;
     int values[1000] = {0}, back[1000];
 
     (void)state;
@@ -777,6 +827,23 @@ static void test_transform(void **state)
     assert_true(H5Ocopy(file, "transformed1", file, "copy", H5P_DEFAULT, H5P_DEFAULT) >=
                 0);
     assert_int_equal(transformed("rle"), 9);
+    H5Pclose(dcpl);
+    /* Of variable-length data both the elements and what they refer to. */
+    dcpl = H5Pcreate(H5P_DATASET_CREATE);
+    type = text_type();
+    space = H5Screate_simple(1, &four, NULL);
+    assert_true(varjfs_hdf5_set_transform(dcpl, "rle") >= 0);
+    dataset = H5Dcreate2(file, "transformed texts", type, space, H5P_DEFAULT, dcpl,
+                         H5P_DEFAULT);
+    assert_true(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts) >= 0);
+    read_texts(dataset, type, space, texts);
+    assert_int_equal(transformed("rle"), 11);
+    assert_true(H5Ocopy(file, "transformed texts", file, "copied texts", H5P_DEFAULT,
+                        H5P_DEFAULT) >= 0);
+    assert_int_equal(transformed("rle"), 13);
+    H5Dclose(dataset);
+    H5Sclose(space);
+    H5Tclose(type);
     H5Pclose(dcpl);
 }
 
@@ -830,6 +897,88 @@ static void test_chunks(void **state)
     assert_memory_equal(got, values, sizeof got);
     H5Dclose(from);
     H5Dclose(to);
+    H5Pclose(dcpl);
+    H5Sclose(space);
+}
+
+/* Other objects are none, whatever their names begin with. */
+static void test_names(void **state)
+{
+    static const char *const names[] = {".-1", ". 1", ".0x1", ".01", ".1.1", "."};
+    hsize_t dim = 25, chunk = 10, count = 0;
+    hid_t space = H5Screate_simple(1, &dim, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE),
+          dataset;
+    int values[25] = {0};
+    g_autoptr(GHashTable) before =
+        g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    Stored chunk_0 = {0};
+    varjfs_batch *b;
+    GArray *all;
+    varjfs *v;
+
+    (void)state;
+    H5Pset_chunk(dcpl, 1, &chunk);
+    dataset =
+        H5Dcreate2(file, "names", H5T_NATIVE_INT, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    assert_int_equal(varjfs_open(getenv("VARJFS_SOURCE"), NULL, &v), 0);
+    all = all_stored(v);
+    for (unsigned i = 0; i < all->len; i++) {
+        const char *name = (const char *)g_array_index(all, Stored, i).name;
+
+        g_hash_table_add(before, g_strdup(name));
+    }
+    g_array_free(all, TRUE);
+    assert_true(
+        H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    all = all_stored(v);
+    for (unsigned i = 0; i < all->len; i++) {
+        const Stored *s = &g_array_index(all, Stored, i);
+
+        if (!s->is_key && g_str_has_suffix((const char *)s->name, ".c.0") &&
+            !g_hash_table_contains(before, s->name)) {
+            chunk_0 = *s;
+        }
+    }
+    assert_true(chunk_0.name_len > 0);
+    assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *name = g_strdup_printf("%.*s%s", (int)chunk_0.name_len - 2,
+                                                (const char *)chunk_0.name, names[i]);
+
+        varjfs_object_write(b, chunk_0.space, name, "", 0, 0, VARJFS_CREATE, NULL);
+        assert_int_equal(varjfs_batch_execute(b), 0);
+    }
+    varjfs_batch_free(b);
+    assert_true(H5Dget_num_chunks(dataset, H5S_ALL, &count) >= 0);
+    assert_int_equal(count, 3);
+    g_array_free(all, TRUE);
+    varjfs_close(v);
+    H5Dclose(dataset);
+    assert_true(H5Ldelete(file, "names", H5P_DEFAULT) >= 0);
+    H5Pclose(dcpl);
+    H5Sclose(space);
+}
+
+/* A number of bytes that is none of 64 bits is an error, not another number. */
+static void test_storage(void **state)
+{
+    hsize_t dim = (UINT64_C(1) << 62) + (1 << 20), chunk = 1 << 20, size = 0;
+    hid_t space = H5Screate_simple(1, &dim, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE),
+          dataset;
+
+    (void)state;
+    H5Pset_chunk(dcpl, 1, &chunk);
+    H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_EARLY);
+    dataset = H5Dcreate2(file, "storage", H5T_NATIVE_INT64, space, H5P_DEFAULT, dcpl,
+                         H5P_DEFAULT);
+    assert_true(dataset >= 0);
+    H5E_BEGIN_TRY
+    {
+        size = H5Dget_storage_size(dataset);
+    }
+    H5E_END_TRY
+    assert_int_equal(size, 0);
+    H5Dclose(dataset);
     H5Pclose(dcpl);
     H5Sclose(space);
 }
@@ -1067,7 +1216,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_many_chunks), cmocka_unit_test(test_long),
     cmocka_unit_test(test_members),     cmocka_unit_test(test_transform),
     cmocka_unit_test(test_texts),       cmocka_unit_test(test_processes),
-    cmocka_unit_test(test_model),
+    cmocka_unit_test(test_model),       cmocka_unit_test(test_gaps),
+    cmocka_unit_test(test_names),       cmocka_unit_test(test_storage),
 };
 
 int main(int argc, char **argv)
