@@ -87,8 +87,8 @@ static int record_get(struct vjh_container *c, uint64_t id, const char *name,
     return r;
 }
 
-/* Of an attribute that is there; one that another process has deleted or given another name
- * does not come back: -ENOENT. */
+/* Of an attribute that is there; one that another process has deleted or given another
+ * name does not come back: -ENOENT. */
 static int record_put(struct vjh_container *c, uint64_t id, const char *name,
                       const struct vjh_attribute_record *rec)
 {

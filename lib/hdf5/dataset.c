@@ -168,7 +168,7 @@ static int store(struct vjh_dataset *d, struct vjh_object *from,
     return rc;
 }
 
-/* It was made, but could not be allocated: the link goes, and @d with it when it closes. */
+/* It was made, but could not be allocated: the link goes, and it when it is closed. */
 static void undo(struct vjh_dataset *d, struct vjh_object *from,
                  const H5VL_loc_params_t *loc, const char *name)
 {

@@ -2,8 +2,8 @@
 /*
  * Files, and the callbacks of H5F
  *
- * A file's record and its root group are made in one batch, and its record goes before all
- * else of it, so a record always leads to a whole file.
+ * A file's record and its root group are made in one batch, and its record goes before
+ * all else of it, so a record always leads to a whole file.
  */
 #include <errno.h>
 #include <stdio.h>

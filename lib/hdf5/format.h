@@ -10,10 +10,10 @@
  *
  * Names do not begin with a slash.  What does, with an empty value, is
  *
- *     "/f" id        this file is there: who replaces or deletes it deletes this key in the
- *                    same batch, so that of two only one does
- *     "/d" id        its record has gone, its spaces are to go: whoever creates or deletes
- *                    a file next goes on with that
+ *     "/f" id        this file is there: who replaces or deletes it deletes this key in
+ *                    the same batch, so that of two only one does
+ *     "/d" id        its record has gone, its spaces are to go: whoever creates or
+ *                    deletes a file next goes on with that
  *
  * Each file has a key space and an object space of its own, "hdf5-" and the 32
  * hexadecimal digits of its id.  Keys begin with the 8 bytes of an object id and a byte

@@ -341,8 +341,8 @@ int vjh_object_find(struct vjh_object *from, const H5VL_loc_params_t *loc,
                     struct vjh_header *h, struct vjh_buffer *raw);
 int vjh_header_get(struct vjh_container *c, uint64_t id, struct vjh_header *h,
                    struct vjh_buffer *raw);
-/* Adds to an atomic batch, which uses @key, that there is an object @id: else it fails and
- * *result is -ENOENT. */
+/* Adds to an atomic batch, which uses @key, that there is an object @id: else it fails,
+ * and *result is -ENOENT. */
 int vjh_header_require(varjfs_batch *b, struct vjh_container *c, uint64_t id,
                        struct vjh_key *key, int *result);
 /* -ENOENT with a text: another process has deleted it. */

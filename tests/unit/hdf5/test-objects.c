@@ -464,7 +464,7 @@ static void a_dataset_that_cannot_be_allocated_is_not_there(void **state)
     H5Pclose(dcpl);
 }
 
-/* ---- long attributes ---------------------------------------------------------------- */
+/* ---- long attributes --------------------------------------------------------------- */
 
 /* Bytes of the values of all keys of files. */
 static size_t stored_bytes(void)
