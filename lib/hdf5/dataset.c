@@ -419,7 +419,7 @@ static herr_t dataset_specific(void *obj, H5VL_dataset_specific_args_t *args,
         VJH_RETURN(rc);
     case H5VL_DATASET_FLUSH:
         rc = vjh_sync(d->o.file->container->connection);
-        VJH_RETURN(rc == 0 ? vjh_object_settle(&d->o) : rc);
+        VJH_RETURN(rc == 0 ? vjh_object_confirm(&d->o) : rc);
     case H5VL_DATASET_REFRESH:
         VJH_RETURN(d->layout.type == H5D_CHUNKED ? vjh_extent_read(d) : 0);
     }

@@ -197,13 +197,13 @@ static int check_file(struct vjh_container *c)
 }
 
 /* All that has been written since the last time. */
-static int settle(const struct vjh_container *c)
+static int confirm_all(const struct vjh_container *c)
 {
     int r = 0;
 
     for (struct vjh_file *f = files; f; f = f->next) {
         for (struct vjh_object *o = f->objects; o && f->container == c; o = o->next) {
-            int r2 = o->is_changed ? vjh_object_settle(o) : 0;
+            int r2 = o->is_changed ? vjh_object_confirm(o) : 0;
 
             r = r == 0 ? r2 : r;
         }
@@ -216,7 +216,7 @@ int vjh_flush(struct vjh_container *c)
     int r = vjh_sync(c->connection);
 
     r = r == 0 ? check_file(c) : r;
-    r = r == 0 ? settle(c) : r;
+    r = r == 0 ? confirm_all(c) : r;
     if (r == 0 && c->deferred) {
         r = vjh_error(c->deferred, "an object that was closed: %s", c->deferred_text);
         c->deferred = 0;

@@ -352,7 +352,7 @@ int vjh_header_check(struct vjh_container *c, uint64_t id);
  *
  * Returns   -ENOENT with a text: it is lost, and objects that it was written to are gone
  */
-int vjh_object_settle(struct vjh_object *o);
+int vjh_object_confirm(struct vjh_object *o);
 /* Without a link. */
 int vjh_header_put(struct vjh_container *c, uint64_t id, const struct vjh_new *new);
 /* @user, or its attribute @name, does not use the committed type any more. */

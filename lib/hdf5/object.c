@@ -120,7 +120,7 @@ int vjh_object_closing(struct vjh_object *o)
         r = vjh_flush(file->container);
         o->close_failed = r != 0;
     } else if (o->is_changed) {
-        defer(file->container, vjh_object_settle(o));
+        defer(file->container, vjh_object_confirm(o));
     }
     return r;
 }
@@ -240,7 +240,7 @@ int vjh_header_check(struct vjh_container *c, uint64_t id)
     return r;
 }
 
-int vjh_object_settle(struct vjh_object *o)
+int vjh_object_confirm(struct vjh_object *o)
 {
     struct vjh_container *c = o->file->container;
     int r = vjh_header_check(c, o->node->id), r2;
