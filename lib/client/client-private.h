@@ -93,6 +93,7 @@ struct varjfs {
     unsigned slots_taken; /* a bit each */
     uint64_t last_tag;
     int64_t heard_ms;         /* when bytes came in */
+    int trust;                /* > 0: it is worth while to ask before sleeping */
     VjcRequest *first, *last; /* in flight, in the order in which they were sent */
     VjcRequest *spare;        /* for deferred ones */
     uint32_t deferred_count, submitted_count;
