@@ -63,9 +63,9 @@ static void ask(varjfs *v)
     v->passed_fd = -1;
 }
 
-unsigned vjc_area_take(varjfs *v, size_t bytes)
+unsigned vjc_area_take(varjfs *v, size_t contents, size_t bytes)
 {
-    if (bytes < LONG_BYTES || bytes > SLOT_BYTES) {
+    if (contents < LONG_BYTES || bytes > SLOT_BYTES) {
         return 0;
     }
     if (v->may_share) {

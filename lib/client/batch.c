@@ -168,7 +168,9 @@ void vjc_batch_added(varjfs_batch *b)
 
 typedef struct Sizes {
     size_t message, brings, returns, bulk_parts, in_parts, statuses;
-    bool is_one;       /* parts of one long operation */
+    size_t
+        contents; /* of what it returns: of objects, which are mostly as long as asked */
+    bool is_one;  /* parts of one long operation */
     bool is_returning; /* one of them says more than that it was done */
     bool is_changing;  /* one of them says no more */
 } Sizes;
@@ -267,6 +269,7 @@ static int plan(varjfs_batch *b, VjcLane *lane, Sizes *sizes)
         sizes->message += message;
         sizes->brings += part.brings;
         sizes->returns += part.returns;
+        sizes->contents += op->kind == VARJFS_WIRE_OBJECT_READ ? part.returns : 0;
         sizes->bulk_parts += part.brings > 0;
         sizes->in_parts += part.returns > 0;
         sizes->statuses += op->kind == VARJFS_WIRE_OBJECT_STATUS;
@@ -575,7 +578,7 @@ static int send_next(varjfs_batch *b, bool *was_sent)
     lane->request.handler = &batch_handler;
     lane->request.owner = lane;
     lane->request.in_max = sizes.in_parts;
-    lane->slot = vjc_area_take(b->v, sizes.returns);
+    lane->slot = vjc_area_take(b->v, sizes.contents, sizes.returns);
     bulk_count = encode(b, lane, &sizes);
     /* Of a failure varjfs_batch_wait hears, or of the reply that came before it. */
     vjc_send(b->v, &lane->request, lane->buffer, VJC_HEAD_BYTES + sizes.message,

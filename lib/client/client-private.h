@@ -193,8 +193,9 @@ typedef struct VjcHello {
 
 /* ---- area.c ------------------------------------------------------------------------ */
 
-/* A slot, from 1 on, for a reply of at most @bytes; 0: it comes by the socket. */
-unsigned vjc_area_take(varjfs *v, size_t bytes);
+/* A slot, from 1 on, for a reply of at most @bytes, of which @contents are of objects;
+ * 0: it comes by the socket. */
+unsigned vjc_area_take(varjfs *v, size_t contents, size_t bytes);
 void vjc_area_give_back(varjfs *v, unsigned slot);
 /* What stands there; @into has room for no more than a slot has. */
 void vjc_area_copy(const varjfs *v, unsigned slot, const struct iovec *into,

@@ -182,6 +182,19 @@ static int read_object(varjfs *v, size_t len, uint64_t offset)
     return 0;
 }
 
+static void get_key(varjfs *v)
+{
+    g_autofree uint8_t *value = g_malloc(64 << 10);
+    varjfs_batch *b;
+    size_t got = 0;
+
+    assert_int_equal(varjfs_batch_new(v, NULL, &b), 0);
+    assert_int_equal(varjfs_kv_get(b, "s", "k", 1, value, 64 << 10, &got, NULL), 0);
+    assert_int_equal(varjfs_batch_execute(b), 0);
+    assert_int_equal(got, strlen(FAKE_VALUE));
+    varjfs_batch_free(b);
+}
+
 static void open_area(FakeDaemon *d, Area *a, varjfs **v)
 {
     *d = (FakeDaemon){.data = a, .is_bare = true, .shares = true};
@@ -199,13 +212,15 @@ static void test_long_replies(void **state)
     open_area(&d, &a, &v);
     assert_int_equal(read_object(v, 4096, 3), 0);
     assert_int_equal(a.shares, 0); /* a short one needs no area */
+    get_key(v);
+    assert_int_equal(a.shares, 0); /* nor does a value that might be long */
     assert_int_equal(read_object(v, 10 * SLOT + 5, 7), 0);
     assert_int_equal(read_object(v, 64 << 10, 1), 0);
     assert_int_equal(varjfs_close(v), 0);
     fake_stop(&d);
     assert_int_equal(a.shares, 1);
     assert_int_equal(a.shared, 10 + 1);
-    assert_int_equal(a.unshared, 1 + 1); /* the 5 bytes behind the tenth */
+    assert_int_equal(a.unshared, 1 + 1 + 1); /* the 5 bytes behind the tenth */
 }
 
 /* More parts are on their way than there are slots: the others use the socket. */
