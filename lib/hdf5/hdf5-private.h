@@ -277,7 +277,7 @@ int vjh_delete_space(struct vjh_connection *c, const char *space);
 int vjh_get_file(struct vjh_connection *c, const char *name, struct vjh_buffer *out);
 /* What becomes of a name. */
 struct vjh_file_change {
-    const uint8_t *old_id; /* of the file that goes, of which the spaces stay for now */
+    const uint8_t *old_id; /* of the file that goes; its spaces go behind the batch */
     bool replaces;         /* there is a record, perhaps a damaged one */
     const uint8_t *new_id; /* NULL: none has the name then */
     const char *new_space;
