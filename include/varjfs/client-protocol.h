@@ -36,6 +36,8 @@
 #define VARJFS_WIRE_SYNC 0x0302
 #define VARJFS_WIRE_EMPTY 0x0303
 #define VARJFS_WIRE_SHARE 0x0304
+#define VARJFS_WIRE_MAILBOX 0x0305
+#define VARJFS_WIRE_BELL 0x0306
 /* Of each role: the message is empty, or a byte, 0: JSON, 1: the text format of
  * Prometheus; the bulk of the reply is that, and its message is empty. */
 #define VARJFS_WIRE_STATISTICS 0x0004
@@ -210,6 +212,36 @@ enum {
  */
 #define VARJFS_WIRE_AREA_SLOTS 4u
 #define VARJFS_WIRE_AREA_SLOT_BYTES (1u << 20)
+
+/*
+ * MAILBOX: likewise, and the memory is for both sides to write.  One request at a time
+ * may stand there as a frame, and then its reply, instead of going through the socket.
+ * 32-bit words of the machine: the state; 1 while the daemon looks at it; 1 while the
+ * client waits for each request; the processor that the daemon may run on alone, plus 1,
+ * or 0; 1 while the client sleeps until the state changes, as a futex, and is to be
+ * woken.
+ * The state changes by compare-and-exchange; what stands in a frame is written before and
+ * read behind that.
+ *
+ * BELL: likewise, of a connection that has a mailbox: an eventfd.  Behind a write to it
+ * the daemon looks at the mailbox, whether it looked before or not.
+ */
+#define VARJFS_WIRE_MAILBOX_STATE_AT 0u
+#define VARJFS_WIRE_MAILBOX_LISTENS_AT 64u
+#define VARJFS_WIRE_MAILBOX_WAITS_AT 128u
+#define VARJFS_WIRE_MAILBOX_CPU_AT 192u
+#define VARJFS_WIRE_MAILBOX_SLEEPS_AT 256u
+#define VARJFS_WIRE_MAILBOX_REQUEST_AT 4096u
+#define VARJFS_WIRE_MAILBOX_FRAME_MAX 16384u
+#define VARJFS_WIRE_MAILBOX_REPLY_AT 20480u
+#define VARJFS_WIRE_MAILBOX_BYTES 36864u
+enum {
+    VARJFS_WIRE_MAILBOX_FREE = 0,
+    VARJFS_WIRE_MAILBOX_CALLED = 1,   /* by the client, which may go back to FREE */
+    VARJFS_WIRE_MAILBOX_TAKEN = 2,    /* by the daemon */
+    VARJFS_WIRE_MAILBOX_ANSWERED = 3, /* by the daemon; FREE by the client */
+    VARJFS_WIRE_MAILBOX_BY_SOCKET = 4 /* from TAKEN by either: the reply comes there */
+};
 
 /* SYNC: request and reply are empty.  All that was answered before is durable. */
 

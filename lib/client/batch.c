@@ -578,6 +578,7 @@ static int send_next(varjfs_batch *b, bool *was_sent)
     lane->request.handler = &batch_handler;
     lane->request.owner = lane;
     lane->request.in_max = sizes.in_parts;
+    lane->request.at_once = b->is_waited_for && b->lanes_in_flight == 0;
     lane->slot = vjc_area_take(b->v, sizes.contents, sizes.returns);
     bulk_count = encode(b, lane, &sizes);
     /* Of a failure varjfs_batch_wait hears, or of the reply that came before it. */
@@ -770,6 +771,7 @@ int varjfs_batch_submit(varjfs_batch *b)
     if (b->is_submitted || b->v->submitted_count >= VARJFS_IN_FLIGHT_MAX) {
         return -EBUSY;
     }
+    b->is_waited_for = false;
     return start(b);
 }
 
@@ -780,6 +782,7 @@ int varjfs_batch_execute(varjfs_batch *b)
     if (b->is_submitted) {
         return -EBUSY;
     }
+    b->is_waited_for = true;
     rc = start(b);
     return rc != 0 ? finish(b, rc) : varjfs_batch_wait(b);
 }

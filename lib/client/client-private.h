@@ -56,7 +56,8 @@ struct VjcRequest {
     uint16_t op;
     bool done;
     bool deferred;
-    int error; /* of the whole: 0 or -errno; once it is done */
+    bool at_once; /* its sender waits for it, and does nothing else before */
+    int error;    /* of the whole: 0 or -errno; once it is done */
     void *owner;
     uint32_t operations; /* of a deferred one: results that it has */
     /* Where the bulk of the reply goes; room for in_max entries. */
@@ -91,6 +92,13 @@ struct varjfs {
     int passed_fd;        /* which has come; -1: none */
     const uint8_t *area;  /* NULL: none; see area.c */
     unsigned slots_taken; /* a bit each */
+    bool may_call;        /* a mailbox may be asked for */
+    unsigned waits;       /* for requests, until it is */
+    uint8_t *mailbox;     /* NULL: none; see mailbox.c */
+    VjcRequest *called;   /* that stands there, or of which the reply is to come; NULL */
+    size_t called_bytes;
+    bool looks_at_mailbox; /* its reply may come there */
+    int bell;              /* -1: both sides have more than one processor */
     uint64_t last_tag;
     int64_t heard_ms;         /* when bytes came in */
     int trust;                /* > 0: it is worth while to ask before sleeping */
@@ -190,6 +198,37 @@ typedef struct VjcHello {
     int timeout_ms;
     bool read_only;
 } VjcHello;
+
+/* ---- shared.c ---------------------------------------------------------------------- */
+
+/* The descriptor that comes with the reply to @op, owned; -1: there is none. */
+int vjc_fd_ask(varjfs *v, uint16_t op);
+/* Asks for memory by @op and maps @bytes of it; NULL: it was refused, or is not as it has
+ * to be. */
+void *vjc_shared_ask(varjfs *v, uint16_t op, size_t bytes, int protection);
+
+/* ---- mailbox.c --------------------------------------------------------------------- */
+
+/* Before a request is sent: makes the mailbox when it is worth while, and tells the
+ * daemon whether more requests will come soon. */
+void vjc_mailbox_prepare(varjfs *v, bool is_waited_for);
+/* Puts a frame there, as vjc_send has it.  False: it goes by the socket. */
+bool vjc_mailbox_call(varjfs *v, VjcRequest *r, const uint8_t *message, size_t len,
+                      const struct iovec *bulk, size_t bulk_count);
+/* Nobody has taken the request, nor will. */
+bool vjc_mailbox_is_left(const varjfs *v);
+/* Sleeps until there may be a reply, for a while; false: it is better looked for again
+ * and again. */
+bool vjc_mailbox_sleep(const varjfs *v);
+/* The reply, which may change at any time; NULL: none yet. */
+const uint8_t *vjc_mailbox_answer(const varjfs *v);
+/* Nobody has taken the request: *frame is to be sent at once. */
+bool vjc_mailbox_take_back(varjfs *v, struct iovec *frame);
+/* The reply will come by the socket.  False: it stands in the mailbox now. */
+bool vjc_mailbox_leave(varjfs *v);
+/* v->called has been answered, in whatever way. */
+void vjc_mailbox_answered(varjfs *v);
+void vjc_mailbox_free(varjfs *v);
 
 /* ---- area.c ------------------------------------------------------------------------ */
 
@@ -305,7 +344,8 @@ struct varjfs_batch {
     VjcOperation *operations;
     size_t count, capacity;
     bool is_submitted, is_canceled;
-    int error; /* why no more of it is sent */
+    bool is_waited_for; /* by who sends it: varjfs_descriptor(3) tells others */
+    int error;          /* why no more of it is sent */
 
     /* Those that are on their way, from the first one on in a ring, in the order of their
      * parts: all before operation `next_operation` and its bytes before `next_at`. */

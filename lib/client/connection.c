@@ -36,7 +36,7 @@ varjfs *vjc_connection_new(int fd, VjcTls *tls, int timeout_ms)
     /* All but the buffer at its end. */
     memset(v, 0, offsetof(struct varjfs, message));
     v->fd = fd;
-    v->passed_fd = -1;
+    v->passed_fd = v->bell = -1;
     v->tls = tls;
     v->timeout_ms = timeout_ms;
     v->trust = 1;
@@ -55,6 +55,10 @@ void vjc_connection_free(varjfs *v)
     }
     vjc_gather_free(v);
     vjc_area_free(v);
+    vjc_mailbox_free(v);
+    if (v->passed_fd >= 0) {
+        close(v->passed_fd);
+    }
     vjc_tls_free(v->tls);
     free(v);
 }
@@ -120,6 +124,9 @@ static void complete(varjfs *v, VjcRequest *r, int error)
 {
     r->error = error;
     r->done = true;
+    if (r == v->called) {
+        vjc_mailbox_answered(v);
+    }
     if (!r->deferred) {
         return;
     }
@@ -323,6 +330,49 @@ static int parse(varjfs *v)
         }
     }
     return rc;
+}
+
+/* The reply to the request in the mailbox: a frame that stands at @at. */
+static int take_from_mailbox(varjfs *v, const uint8_t *at)
+{
+    uint8_t head[VJC_HEAD_BYTES];
+    int rc;
+
+    memcpy(head, at, sizeof head);
+    at += sizeof head;
+    rc = take_head(v, head);
+    if (rc == 0 && (v->reply_to != v->called ||
+                    (uint64_t)v->frame.message_bytes + v->frame.bulk_bytes >
+                        VARJFS_WIRE_MAILBOX_FRAME_MAX - VJC_HEAD_BYTES)) {
+        rc = -EPROTO;
+    }
+    if (rc == 0) {
+        v->message_got = v->frame.message_bytes;
+        memcpy(v->message, at, v->message_got);
+        at += v->message_got;
+        rc = take_message(v);
+    }
+    while (rc == 0 && v->bulk_left > 0) {
+        uint8_t *dst;
+        size_t room = bulk_room(v, &dst);
+
+        memcpy(dst, at, room);
+        at += room;
+        bulk_filled(v, dst, room);
+    }
+    if (rc == 0) {
+        rc = take_frame(v);
+    }
+    v->heard_ms = vjc_now_ms();
+    return rc != 0 ? vjc_fail(v, rc) : 0;
+}
+
+/* As read_some.  Between frames of the socket alone. */
+static int read_mailbox(varjfs *v)
+{
+    const uint8_t *at = v->phase == VJC_PHASE_HEAD ? vjc_mailbox_answer(v) : NULL;
+
+    return at != NULL ? take_from_mailbox(v, at) : -EAGAIN;
 }
 
 #define READ_IOV 16
@@ -535,6 +585,7 @@ int vjc_send(varjfs *v, VjcRequest *r, uint8_t *message, size_t len,
 
     r->done = false;
     r->error = 0;
+    vjc_mailbox_prepare(v, r->at_once);
     if (v->fd < 0) {
         r->done = true;
         r->error = v->failure;
@@ -551,6 +602,9 @@ int vjc_send(varjfs *v, VjcRequest *r, uint8_t *message, size_t len,
     fill_head(&frame, message, len, bulk, bulk_count);
     append(v, r);
     v->deferred_count += r->deferred ? 1 : 0;
+    if (r->at_once && vjc_mailbox_call(v, r, message, len, bulk, bulk_count)) {
+        return 0;
+    }
     return send_frame(v, message, len, bulk, bulk_count);
 }
 
@@ -591,8 +645,10 @@ static bool may_have_more(const varjfs *v)
  * takes long): the daemon may be among them.
  */
 #define ASKING_NS 60000
-/* Giving the processor away takes so long only if somebody has taken it. */
+/* Giving the processor away takes so long only if somebody has taken it: the daemon, or
+ * others, when that happens more than so often. */
 #define TAKEN_NS 8000
+#define TAKEN_MAX 2u
 #define TRUST_MAX 8
 /* Waits after which it is tried again. */
 #define DISTRUST (-256)
@@ -605,32 +661,72 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* While a reply is looked for in the mailbox the socket is looked at so seldom. */
+#define LOOKS_OF_SOCKET 16u
+
+/* As read_some, without waiting. */
+static int look(varjfs *v, unsigned *looks)
+{
+    int rc = -EAGAIN;
+
+    if (v->looks_at_mailbox) {
+        rc = read_mailbox(v);
+        if (rc != -EAGAIN || ++*looks % LOOKS_OF_SOCKET != 0) {
+            return rc;
+        }
+    }
+    return read_some(v, false);
+}
+
+/* Nobody looks at the mailbox any more; as read_some, -EAGAIN: the socket it is. */
+static int leave_mailbox(varjfs *v)
+{
+    struct iovec frame, *at = &frame;
+
+    if (vjc_mailbox_take_back(v, &frame)) {
+        int rc = send_all(v, at, 1);
+
+        return rc == 0 ? -EAGAIN : rc;
+    }
+    if (vjc_mailbox_leave(v)) {
+        return -EAGAIN;
+    }
+    return read_mailbox(v); /* or the rest of what is coming in before it */
+}
+
 /* As read_some; -EAGAIN: nothing came, and it is better to sleep. */
 static int ask_for_a_while(varjfs *v)
 {
-    int64_t begin, last;
+    unsigned looks = 0, taken = 0;
+    bool is_over = false;
+    int64_t begin, now;
     int rc;
 
     if (v->trust <= 0) {
         v->trust++;
         return -EAGAIN;
     }
-    begin = last = now_ns();
-    do {
-        int64_t now;
+    begin = now = now_ns();
+    while ((rc = look(v, &looks)) == -EAGAIN && !is_over) {
+        int64_t last = now;
+        bool slept = vjc_mailbox_sleep(v);
 
-        rc = read_some(v, false);
-        if (rc != -EAGAIN) {
-            v->trust += v->trust < TRUST_MAX ? 1 : 0;
-            return rc;
+        if (!slept) {
+            sched_yield();
         }
-        sched_yield();
         now = now_ns();
-        if (now - last > TAKEN_NS) {
-            break;
+        if (!slept && now - last > TAKEN_NS) {
+            begin += now - last;
+            taken++;
         }
-        last = now;
-    } while (last - begin < ASKING_NS);
+        /* Then once more: who took it may have been the daemon. */
+        is_over = slept || taken > TAKEN_MAX || now - begin >= ASKING_NS ||
+                  vjc_mailbox_is_left(v);
+    }
+    if (rc != -EAGAIN) {
+        v->trust += v->trust < TRUST_MAX ? 1 : 0;
+        return rc;
+    }
     v->trust--;
     if (v->trust == 0) {
         v->trust = DISTRUST;
@@ -660,6 +756,9 @@ static int wait_some(varjfs *v, int64_t deadline, int64_t *asked_ms)
     }
     if (v->tls == NULL) {
         rc = ask_for_a_while(v);
+        if (rc == -EAGAIN && v->looks_at_mailbox) {
+            rc = leave_mailbox(v);
+        }
         if (rc != -EAGAIN) {
             return rc;
         }

@@ -38,6 +38,7 @@ static bool finish_hello(VjcRequest *r, const uint8_t *message, uint32_t len)
 
     v->sends_bare = (features & VJC_FEATURE_BARE_BATCH) != 0;
     v->may_share = v->tls == NULL && (features & VJC_FEATURE_SHARE) != 0;
+    v->may_call = v->tls == NULL && (features & VJC_FEATURE_MAILBOX) != 0;
     return version == VERSION;
 }
 
@@ -71,7 +72,7 @@ static size_t encode_hello(const VjcHello *hello, uint8_t *dst, size_t room)
 
     vjc_put_number(&w, VERSION, 2);
     vjc_put_number(&w, VERSION, 2);
-    vjc_put_number(&w, VJC_FEATURE_BARE_BATCH | VJC_FEATURE_SHARE, 8);
+    vjc_put_number(&w, VJC_FEATURES, 8);
     vjc_put_number(&w, VARJFS_WIRE_ROLE_CLIENT, 1);
     vjc_put_number(&w, hello->read_only ? HELLO_READ_ONLY : 0, 1);
     vjc_put_bytes(&w, zero, sizeof zero);
@@ -443,7 +444,7 @@ int varjfs_close(varjfs *v)
 
 int varjfs_sync(varjfs *v)
 {
-    VjcRequest r = {.op = VARJFS_WIRE_SYNC};
+    VjcRequest r = {.op = VARJFS_WIRE_SYNC, .at_once = true};
     uint8_t head[VJC_HEAD_BYTES];
     int rc = vjc_wait_deferred(v, 0), late;
 

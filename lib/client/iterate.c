@@ -189,6 +189,7 @@ static int ask(varjfs_iterator *i)
     VjcWriter w = vjc_writer(message + VJC_HEAD_BYTES, sizeof message - VJC_HEAD_BYTES);
     struct iovec in;
     VjcRequest r = {.op = VARJFS_WIRE_ITERATE,
+                    .at_once = true,
                     .handler = &page_handler,
                     .owner = i,
                     .in = &in,

@@ -15,11 +15,13 @@ varjfs_sources = \
 	lib/client/frame.h \
 	lib/client/hello.c \
 	lib/client/iterate.c \
+	lib/client/mailbox.c \
 	lib/client/namespace.c \
 	lib/client/op-item.c \
 	lib/client/op-kv.c \
 	lib/client/op-object.c \
 	lib/client/semantics.c \
+	lib/client/shared.c \
 	lib/client/socket.c \
 	lib/client/tls.c \
 	lib/client/tls.h

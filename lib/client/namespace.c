@@ -42,7 +42,8 @@ static int ask(varjfs *v, enum varjfs_kind kind, const char *space, size_t len, 
 {
     uint8_t message[VJC_HEAD_BYTES + VARJFS_WIRE_EMPTY_HEAD_BYTES + VARJFS_NAMESPACE_MAX];
     VjcWriter w = vjc_writer(message + VJC_HEAD_BYTES, sizeof message - VJC_HEAD_BYTES);
-    VjcRequest r = {.op = VARJFS_WIRE_EMPTY, .handler = &empty_handler, .owner = e};
+    VjcRequest r = {
+        .op = VARJFS_WIRE_EMPTY, .handler = &empty_handler, .owner = e, .at_once = true};
 
     vjc_put_number(&w, (uint64_t)kind, 2);
     vjc_put_number(&w, len, 2);

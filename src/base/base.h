@@ -54,5 +54,6 @@
 #include "base/opts.h"
 #include "base/random.h"
 #include "base/sandbox.h"
+#include "base/shared.h"
 
 #endif

@@ -36,6 +36,8 @@ src_base_libvj_base_la_SOURCES = \
 	src/base/random.h \
 	src/base/sandbox.c \
 	src/base/sandbox.h \
+	src/base/shared.c \
+	src/base/shared.h \
 	src/base/trace.c \
 	src/base/uuid.c \
 	src/base/uuid.h

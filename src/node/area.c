@@ -25,51 +25,23 @@ struct VjNodeArea {
     VjNode *node; /* whose count has it */
 };
 
-static int map(int fd, uint8_t **out)
-{
-    /* All of it now: a page that is lacking later would be a signal. */
-    int rc = -posix_fallocate(fd, 0, (off_t)AREA_BYTES);
-    void *at;
-
-    if (rc < 0) {
-        return rc;
-    }
-    at = mmap(NULL, AREA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED) {
-        return -errno;
-    }
-    /* From here on new mappings can only be read. */
-    if (fcntl(fd, F_ADD_SEALS,
-              F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
-        rc = -errno;
-        munmap(at, AREA_BYTES);
-        return rc;
-    }
-    *out = at;
-    return 0;
-}
-
 /* *fd: to be passed on, owned. */
 static int area_new(VjNode *n, VjNodeArea **out, int *fd)
 {
-    VJ_AUTO_FD memory = -1;
-    uint8_t *data = NULL;
+    uint8_t *data;
     int rc;
 
     if (g_atomic_int_add(vj_node_areas(n), 1) >= AREAS_MAX) {
         g_atomic_int_add(vj_node_areas(n), -1);
         return -EBUSY;
     }
-    memory = memfd_create("varjfs-area", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    rc = memory < 0 ? -errno : map(memory, &data);
+    rc = vj_shared_new("varjfs-area", AREA_BYTES, F_SEAL_FUTURE_WRITE, fd, &data);
     if (rc < 0) {
         g_atomic_int_add(vj_node_areas(n), -1);
         return rc;
     }
     *out = g_new(VjNodeArea, 1);
     **out = (VjNodeArea){.data = data, .node = n};
-    *fd = memory;
-    memory = -1;
     return 0;
 }
 

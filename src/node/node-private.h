@@ -133,6 +133,8 @@ void vj_node_batch(VjRpcRequest *r);
 void vj_node_iterate(VjRpcRequest *r);
 void vj_node_empty(VjRpcRequest *r);
 void vj_node_sync(VjRpcRequest *r);
+void vj_node_mailbox(VjRpcRequest *r);
+void vj_node_bell(VjRpcRequest *r);
 
 /* ---- area.c ------------------------------------------------------------------------ */
 

@@ -550,6 +550,8 @@ SERVE(iterate)
 SERVE_EMPTY(sync)
 SERVE(empty)
 SERVE_EMPTY(share)
+SERVE_EMPTY(mailbox)
+SERVE_EMPTY(bell)
 
 #define OBJECT(number, text, message, bulk, function)                                    \
     {                                                                                    \
@@ -565,6 +567,11 @@ SERVE_EMPTY(share)
 G_STATIC_ASSERT(VJ_OP_BATCH == VARJFS_WIRE_BATCH &&
                 VJ_OP_ITERATE == VARJFS_WIRE_ITERATE && VJ_OP_SYNC == VARJFS_WIRE_SYNC &&
                 VJ_OP_EMPTY == VARJFS_WIRE_EMPTY && VJ_OP_SHARE == VARJFS_WIRE_SHARE &&
+                VJ_OP_MAILBOX == VARJFS_WIRE_MAILBOX && VJ_OP_BELL == VARJFS_WIRE_BELL &&
+                VJ_MAILBOX_REQUEST_AT == VARJFS_WIRE_MAILBOX_REQUEST_AT &&
+                VJ_MAILBOX_REPLY_AT == VARJFS_WIRE_MAILBOX_REPLY_AT &&
+                VJ_MAILBOX_BYTES == VARJFS_WIRE_MAILBOX_BYTES &&
+                (int)VJ_MAILBOX_BY_SOCKET == (int)VARJFS_WIRE_MAILBOX_BY_SOCKET &&
                 VJ_ROLE_CLIENT == VARJFS_WIRE_ROLE_CLIENT);
 
 #define CLIENT(number, text, message, bulk, function)                                    \
@@ -616,6 +623,18 @@ const VjRpcHandler vj_node_handlers[] = {
      .name = "share",
      .message_max = SMALL_MAX,
      .run = serve_share,
+     .is_quick = true},
+    {.op = VJ_OP_MAILBOX,
+     .role = VJ_ROLE_CLIENT,
+     .name = "mailbox",
+     .message_max = SMALL_MAX,
+     .run = serve_mailbox,
+     .is_quick = true},
+    {.op = VJ_OP_BELL,
+     .role = VJ_ROLE_CLIENT,
+     .name = "bell",
+     .message_max = SMALL_MAX,
+     .run = serve_bell,
      .is_quick = true},
     {.op = 0},
 };

@@ -82,3 +82,13 @@ void vj_node_sync(VjRpcRequest *r)
     note_shut_out(r);
     vj_node_reply_rc(r, rc);
 }
+
+void vj_node_mailbox(VjRpcRequest *r)
+{
+    vj_rpc_reply_mailbox(r);
+}
+
+void vj_node_bell(VjRpcRequest *r)
+{
+    vj_rpc_reply_bell(r);
+}

@@ -127,6 +127,11 @@ bool vj_conn_holds_up(VjConn *c, int64_t now_us);
  * socket had no room before. */
 int64_t vj_conn_alive_us(VjConn *c);
 bool vj_conn_is_paused(const VjConn *c);
+/* No frame has begun to come in, and the next one is wanted. */
+bool vj_conn_is_between_frames(const VjConn *c);
+/* As if these bytes, a frame, had come in by the socket.  Between frames.  They may be
+ * those of vj_loop_scratch. */
+void vj_conn_feed(VjConn *c, const uint8_t *bytes, size_t len);
 
 /* ---- any thread; locks below VJ_RANK_RPC_RECEIVE ----------------------------------- */
 

@@ -848,6 +848,22 @@ bool vj_conn_is_paused(const VjConn *c)
     return c->is_paused;
 }
 
+bool vj_conn_is_between_frames(const VjConn *c)
+{
+    return reads_on(c) && !c->in_body && c->head_used == 0 && c->left_over == NULL;
+}
+
+void vj_conn_feed(VjConn *c, const uint8_t *bytes, size_t len)
+{
+    g_assert(vj_conn_is_between_frames(c));
+    vj_conn_ref(c);
+    __atomic_store_n(&c->in_us, vj_clock_mono_us(), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&c->counters->received_bytes, (uint64_t)len, __ATOMIC_RELAXED);
+    feed(c, bytes, len);
+    set_events(c);
+    vj_conn_unref(c);
+}
+
 /* ---- phases ------------------------------------------------------------------------ */
 
 static void shake_hands(VjConn *c)

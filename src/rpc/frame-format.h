@@ -119,6 +119,8 @@ typedef enum VjWireOp {
     VJ_OP_SYNC = 0x0302,
     VJ_OP_EMPTY = 0x0303,
     VJ_OP_SHARE = 0x0304,
+    VJ_OP_MAILBOX = 0x0305,
+    VJ_OP_BELL = 0x0306,
 } VjWireOp;
 
 /* Never the host's errno; frame-format.c has the one table. */

@@ -20,6 +20,8 @@ src_rpc_libvj_rpc_la_SOURCES = \
 	src/rpc/key-file.c \
 	src/rpc/loop-private.h \
 	src/rpc/loop.c \
+	src/rpc/mailbox-private.h \
+	src/rpc/mailbox.c \
 	src/rpc/messages.c \
 	src/rpc/messages.h \
 	src/rpc/peer.c \

@@ -80,6 +80,26 @@ void vj_loop_source_wants(VjLoop *loop, VjLoopSource *source, int wants);
 /* Something was read from it.  Likewise. */
 void vj_loop_source_was_read(VjLoop *loop, VjLoopSource *source);
 
+/* Memory that a peer writes: nothing says when it has, so the loop looks at it. */
+typedef struct VjLoopMemory VjLoopMemory;
+struct VjLoopMemory {
+    /* In the loop's thread: takes what is there.  False: nothing is. */
+    bool (*take)(VjLoopMemory *memory);
+    /* Likewise: tells the peer whether the loop looks at it. */
+    void (*listen)(VjLoopMemory *memory, bool does);
+    bool is_watched; /* the loop's */
+};
+
+/*
+ * Something of the peer has come, and more may follow in @memory: the loop, which has a
+ * follower, looks at it for a while before it waits for events, and gives its processor
+ * away between two looks.  Whether that is worth it is learned.  In the loop's thread.
+ */
+void vj_loop_watch(VjLoop *loop, VjLoopMemory *memory);
+void vj_loop_unwatch(VjLoop *loop, VjLoopMemory *memory);
+/* Something has come by other ways than sources: these are read when they say so. */
+void vj_loop_read_no_more(VjLoop *loop);
+
 /* A call of a client is submitted, and answered.  Threads: any. */
 void vj_loop_call_begins(VjLoop *loop);
 void vj_loop_call_ends(VjLoop *loop);

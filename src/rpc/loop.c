@@ -3,6 +3,7 @@
 #include "rpc/loop-private.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -17,6 +18,21 @@
 
 /* A borrower looks at no more sockets itself. */
 #define SOURCES_MAX 8u
+/* A loop looks at no more memory; who comes then is not told that it listens. */
+#define WATCHED_MAX 8u
+/* For so long, since something was there, without what others took. */
+#define WATCH_US 60
+/* Giving the processor away takes so long only if somebody has taken it: the peer, or
+ * others, when that happens more than so often. */
+#define TAKEN_US 12
+#define TAKEN_MAX 2u
+/* Of so many looks one is at all events. */
+#define LOOKS_OF_EVENTS 8u
+/* Watches that were worth it count up to this; when none is left, so many are not
+ * begun. */
+#define TRUST_MAX 8
+#define DISTRUST (-256)
+
 /* So long it leaves all other events alone: timers come so much later. */
 #define BASE_EVERY_US 1000
 
@@ -38,6 +54,9 @@ struct VjLoop {
     unsigned again_count;    /* how often it was read again, since all was looked at */
     int64_t base_us;         /* when a borrower has looked at all */
     bool has_tasks;
+    VjLoopMemory *watched[WATCHED_MAX]; /* is looked at before it waits for events */
+    unsigned watched_count, looks;
+    int trust;     /* > 0: it is worth while */
     VjMutex lock;  /* VJ_RANK_RPC_LOOP */
     VjCond needed; /* for the loop's own thread, or its follower */
     /* guarded by lock: */
@@ -212,6 +231,11 @@ void vj_loop_source_was_read(VjLoop *loop, VjLoopSource *source)
     loop->last_read = source->wants == VJ_SOURCE_READS ? source : NULL;
 }
 
+void vj_loop_read_no_more(VjLoop *loop)
+{
+    loop->last_read = NULL;
+}
+
 static bool read_source(VjLoop *loop, VjLoopSource *source)
 {
     bool got;
@@ -224,16 +248,21 @@ static bool read_source(VjLoop *loop, VjLoopSource *source)
 
 /* ---- which thread runs it ---------------------------------------------------------- */
 
-/* Waits for an event, and runs what is due. */
-static void run_once(VjLoop *loop)
+static void run_events(VjLoop *loop, int flags)
 {
     int rc;
 
     loop->again_count = 0;
     current = loop;
-    rc = event_base_loop(loop->base, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY);
+    rc = event_base_loop(loop->base, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY | flags);
     current = NULL;
     g_assert(rc >= 0);
+}
+
+/* Waits for an event, and runs what is due. */
+static void run_once(VjLoop *loop)
+{
+    run_events(loop, 0);
 }
 
 static gpointer loop_main(gpointer opaque)
@@ -260,6 +289,122 @@ static gpointer loop_main(gpointer opaque)
     }
     vj_mutex_unlock(&loop->lock);
     return NULL;
+}
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+void vj_loop_watch(VjLoop *loop, VjLoopMemory *memory)
+{
+    g_assert(vj_loop_is_current(loop));
+    if (loop->trust <= 0 && loop->watched_count == 0) {
+        loop->trust++;
+    } else if (!memory->is_watched && loop->watched_count < WATCHED_MAX &&
+               loop->follower != NULL) {
+        memory->is_watched = true;
+        loop->watched[loop->watched_count++] = memory;
+        memory->listen(memory, true);
+    }
+}
+
+void vj_loop_unwatch(VjLoop *loop, VjLoopMemory *memory)
+{
+    unsigned i = 0;
+
+    g_assert(vj_loop_is_current(loop));
+    if (!memory->is_watched) {
+        return;
+    }
+    while (loop->watched[i] != memory) {
+        i++;
+    }
+    loop->watched[i] = loop->watched[--loop->watched_count];
+    memory->is_watched = false;
+    memory->listen(memory, false);
+}
+
+/* Each in turn: it begins with another one each time. */
+static bool take_watched(VjLoop *loop)
+{
+    bool took = false;
+
+    current = loop;
+    for (unsigned i = 0; !took && i < loop->watched_count; i++) {
+        VjLoopMemory *memory = loop->watched[(loop->looks + i) % loop->watched_count];
+
+        took = memory->take(memory);
+    }
+    current = NULL;
+    return took;
+}
+
+/* Who has said that the loop listens hears that it does not before the last look. */
+static bool end_watch(VjLoop *loop)
+{
+    VjLoopMemory *watched[WATCHED_MAX];
+    unsigned count = loop->watched_count;
+    bool took = false;
+
+    memcpy(watched, loop->watched, sizeof watched);
+    current = loop;
+    while (loop->watched_count > 0) {
+        vj_loop_unwatch(loop, loop->watched[0]);
+    }
+    for (unsigned i = 0; !took && i < count; i++) {
+        took = watched[i]->take(watched[i]);
+    }
+    current = NULL;
+    return took;
+}
+
+/* True: something has been taken, an event has brought something to run, or it was told
+ * to end. */
+static bool look(VjLoop *loop)
+{
+    bool has_ended;
+
+    if (take_watched(loop)) {
+        return true;
+    }
+    if (++loop->looks % LOOKS_OF_EVENTS != 0) {
+        return false;
+    }
+    run_events(loop, EVLOOP_NONBLOCK);
+    vj_mutex_lock(&loop->lock);
+    has_ended = loop->has_ended;
+    vj_mutex_unlock(&loop->lock);
+    return loop->aside != NULL || has_ended;
+}
+
+/* Looks at the memory until something is there, for a while.  False: nothing was, and
+ * nobody believes that the loop listens. */
+static bool watch(VjLoop *loop)
+{
+    int64_t begin_us, now_us;
+    unsigned taken = 0;
+    bool is_over = false;
+
+    if (loop->watched_count == 0) {
+        return false;
+    }
+    begin_us = now_us = vj_clock_mono_us();
+    while (!look(loop)) {
+        int64_t last_us = now_us;
+
+        if (is_over) {
+            loop->trust = loop->trust > 1 ? loop->trust - 1 : DISTRUST;
+            return end_watch(loop);
+        }
+        sched_yield();
+        now_us = vj_clock_mono_us();
+        if (now_us - last_us > TAKEN_US) {
+            begin_us += now_us - last_us;
+            taken++;
+        }
+        /* Then once more: who took it may have been the peer. */
+        is_over = taken > TAKEN_MAX || now_us - begin_us >= WATCH_US;
+    }
+    loop->trust += loop->trust < TRUST_MAX ? 1 : 0;
+    return true;
 }
 
 /* ---- a loop with a follower -------------------------------------------------------- */
@@ -352,7 +497,7 @@ static gpointer shared_main(gpointer opaque)
 
             loop->is_run = true;
             vj_mutex_unlock(&loop->lock);
-            if (!may_again || !read_again(loop)) {
+            if (!watch(loop) && (!may_again || !read_again(loop))) {
                 run_once(loop);
             }
             vj_mutex_lock(&loop->lock);
@@ -559,6 +704,7 @@ VjLoop *vj_loop_new(const char *name, bool has_follower, GError **error)
     vj_mutex_init(&loop->lock, VJ_RANK_RPC_LOOP, "rpc.loop");
     vj_cond_init(&loop->needed);
     loop->scratch = g_malloc(VJ_LOOP_SCRATCH_BYTES);
+    loop->trust = 1;
     loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     loop->base = base_new();
     if (loop->wake_fd >= 0 && loop->base != NULL) {

@@ -47,8 +47,34 @@ enum {
 #define VJ_FEATURE_BARE_BATCH ((uint64_t)1 << 9) /* of BATCH, in both directions */
 /* SHARE; of unix sockets. */
 #define VJ_FEATURE_SHARE ((uint64_t)1 << 10)
+#define VJ_FEATURE_MAILBOX ((uint64_t)1 << 11) /* MAILBOX; likewise */
+/* Those that pass descriptors. */
+#define VJ_FEATURES_OF_FDS (VJ_FEATURE_SHARE | VJ_FEATURE_MAILBOX)
 /* Of a server; a client of this room asks no BATCH. */
-#define VJ_WIRE_FEATURES (VJ_FEATURE_BARE | VJ_FEATURE_BARE_BATCH | VJ_FEATURE_SHARE)
+#define VJ_WIRE_FEATURES (VJ_FEATURE_BARE | VJ_FEATURE_BARE_BATCH | VJ_FEATURES_OF_FDS)
+
+/*
+ * A mailbox: memory that both sides write, where one request of a connection at a time
+ * stands and then its reply, as frames.  32-bit words, in the order of bytes of the
+ * machine that both are on:
+ */
+#define VJ_MAILBOX_STATE_AT 0u    /* VJ_MAILBOX_FREE ... */
+#define VJ_MAILBOX_LISTENS_AT 64u /* 1: the server looks at it just now */
+#define VJ_MAILBOX_WAITS_AT 128u  /* 1: the client waits for each of its requests */
+#define VJ_MAILBOX_CPU_AT 192u    /* the one that the server may run on, plus 1; or 0 */
+#define VJ_MAILBOX_SLEEPS_AT 256u /* 1: the client does, on the state as a futex */
+#define VJ_MAILBOX_REQUEST_AT 4096u
+#define VJ_MAILBOX_FRAME_MAX 16384u
+#define VJ_MAILBOX_REPLY_AT (VJ_MAILBOX_REQUEST_AT + VJ_MAILBOX_FRAME_MAX)
+#define VJ_MAILBOX_BYTES (VJ_MAILBOX_REPLY_AT + VJ_MAILBOX_FRAME_MAX)
+
+enum {
+    VJ_MAILBOX_FREE,     /* -> CALLED by the client */
+    VJ_MAILBOX_CALLED,   /* -> TAKEN by the server, FREE by a client that gives up */
+    VJ_MAILBOX_TAKEN,    /* -> ANSWERED by the server, BY_SOCKET by either */
+    VJ_MAILBOX_ANSWERED, /* -> FREE by the client */
+    VJ_MAILBOX_BY_SOCKET /* the reply comes there; -> FREE by the client, behind it */
+};
 
 /*
  * HELLO and its reply may be longer than this version has them: what is behind these

@@ -53,6 +53,10 @@ static void run_gone(VjJob *job)
     vj_server_client_left(p);
     vj_conn_unref(p->conn);
     vj_credentials_unref(p->credentials);
+    if (p->mailbox != NULL) {
+        vj_mailbox_free(p->mailbox);
+        g_atomic_int_add(&s->mailboxes, -1);
+    }
     g_hash_table_unref(p->by_tag);
     vj_mutex_clear(&p->lock);
     g_free(p);
@@ -428,9 +432,32 @@ static void peer_frame(VjConn *conn, const VjFrame *frame, GByteArray *message,
         r->goes_first = frame->op == VJ_OP_PING;
         vj_request_refuse(r, p->reading_rc); /* 0: it was PING */
     } else {
+        vj_mailbox_expect(p->mailbox);
         vj_request_begin(r);
     }
 }
+
+static bool is_ready_for_mailbox(void *owner)
+{
+    return vj_conn_is_between_frames(((VjPeer *)owner)->conn);
+}
+
+static void mailbox_frame(void *owner, const uint8_t *bytes, size_t len)
+{
+    VjPeer *p = vj_peer_ref(owner);
+
+    if (len == 0) {
+        vj_conn_close(p->conn, protocol_error("no frame in the mailbox"));
+    } else {
+        p->reading_by_mailbox = true;
+        vj_conn_feed(p->conn, bytes, len);
+        p->reading_by_mailbox = false;
+    }
+    vj_peer_unref(p);
+}
+
+const VjMailboxCallbacks vj_peer_mailbox_callbacks = {.is_ready = is_ready_for_mailbox,
+                                                      .frame = mailbox_frame};
 
 static void peer_ready(VjConn *conn)
 {
@@ -450,6 +477,7 @@ static void peer_closed(VjConn *conn, int rc)
     vj_mutex_lock(&p->lock);
     vj_request_cancel_all(p);
     vj_mutex_unlock(&p->lock);
+    vj_mailbox_close(p->mailbox);
     leave_bulks(p);
     if (p->reading_bytes > 0) {
         uint64_t bytes = p->reading_bytes;

@@ -17,6 +17,8 @@
 
 /* Clients that are not connected now, whose last connection is remembered. */
 #define OLD_CLIENTS_MAX 65536u
+/* Of a server; who comes then does without. */
+#define MAILBOXES_MAX 256
 
 /* ---- answers ----------------------------------------------------------------------- */
 
@@ -154,7 +156,11 @@ static void reply(VjRpcRequest *r, int rc, VjSlice message)
     exchange_room(r, VJ_REQUEST_BYTES + vj_out_bytes(&r->out) - VJ_FRAME_HEAD_BYTES);
     r->out.released = reply_released;
     vj_out_encode(&r->out, &frame);
-    if (r->goes_first) {
+    if (r->by_mailbox && vj_mailbox_answer(r->peer->mailbox, &r->out)) {
+        __atomic_fetch_add(&r->peer->server->counters.sent_bytes, vj_out_bytes(&r->out),
+                           __ATOMIC_RELAXED);
+        r->out.released(&r->out, true);
+    } else if (r->goes_first) {
         vj_conn_send_first(r->peer->conn, &r->out);
     } else {
         vj_conn_send(r->peer->conn, &r->out);
@@ -209,6 +215,55 @@ int vj_rpc_reply_fd(VjRpcRequest *r, VjSlice message, int fd)
 void vj_request_refuse(VjRpcRequest *r, int rc)
 {
     vj_rpc_reply(r, rc, vj_slice(NULL, 0), NULL, 0);
+}
+
+static int mailbox_new(VjPeer *p, int *fd)
+{
+    gint *count = &p->server->mailboxes;
+    int rc;
+
+    if (p->mailbox != NULL) {
+        return -EBUSY;
+    }
+    rc = g_atomic_int_add(count, 1) < MAILBOXES_MAX
+             ? vj_mailbox_new(p->loop->loop, &vj_peer_mailbox_callbacks, p, &p->mailbox,
+                              fd)
+             : -EBUSY;
+    if (rc < 0) {
+        g_atomic_int_add(count, -1);
+    }
+    return rc;
+}
+
+/* @fd goes to the peer, if @rc is 0; the connection is a unix socket. */
+static void reply_fd_or_rc(VjRpcRequest *r, int rc, int fd)
+{
+    if (rc == 0) {
+        rc = vj_rpc_reply_fd(r, vj_slice(NULL, 0), fd);
+        g_assert(rc == 0);
+    } else {
+        vj_request_refuse(r, rc);
+    }
+}
+
+void vj_rpc_reply_mailbox(VjRpcRequest *r)
+{
+    VjPeer *p = r->peer;
+    int rc, fd = -1;
+
+    g_assert(vj_loop_is_current(p->loop->loop));
+    rc = vj_conn_takes_fd(p->conn) ? mailbox_new(p, &fd) : -EOPNOTSUPP;
+    reply_fd_or_rc(r, rc, fd);
+}
+
+void vj_rpc_reply_bell(VjRpcRequest *r)
+{
+    VjMailbox *m = r->peer->mailbox;
+    int rc, fd = -1;
+
+    g_assert(vj_loop_is_current(r->peer->loop->loop));
+    rc = m != NULL ? vj_mailbox_add_bell(m, &fd) : -EOPNOTSUPP;
+    reply_fd_or_rc(r, rc, fd);
 }
 
 /* ---- requests ---------------------------------------------------------------------- */
@@ -418,7 +473,7 @@ static void run_hello(VjJob *job)
         uint64_t features = hello.features & VJ_WIRE_FEATURES;
 
         if (!vj_conn_takes_fd(p->conn)) {
-            features &= ~VJ_FEATURE_SHARE;
+            features &= ~VJ_FEATURES_OF_FDS;
         }
         vj_hello_reply_add_features(reply, features);
         vj_mutex_lock(&p->lock);
@@ -525,6 +580,7 @@ VjRpcRequest *vj_request_new(VjPeer *p, const VjFrame *frame, GByteArray *messag
     r->op = frame->op;
     r->tag = frame->tag;
     r->takes_bare = (frame->flags & VJ_FRAME_BARE) != 0;
+    r->by_mailbox = p->reading_by_mailbox;
     r->deadline_us = frame->timeout_ms == 0
                          ? INT64_MAX
                          : p->reading_us + (int64_t)frame->timeout_ms * 1000;

@@ -325,5 +325,20 @@ int vj_rpc_reply_file(VjRpcRequest *r, int fd, uint64_t offset,
  * it has gone out.  -EOPNOTSUPP: the connection is no unix socket, and nothing was done.
  * Threads: any.  Does not block. */
 int vj_rpc_reply_fd(VjRpcRequest *r, VjSlice message, int fd) G_GNUC_WARN_UNUSED_RESULT;
+/*
+ * vj_rpc_reply_mailbox - a reply with which a mailbox goes to the peer: memory where
+ * small requests and their replies stand from then on
+ *
+ * The server looks at it as long as requests come one soon after the other, so that
+ * nobody has to be woken for them.  A connection has one (-EBUSY), a server as many as it
+ * likes.
+ *
+ * Threads   of a quick handler: the loop's; does not block
+ */
+void vj_rpc_reply_mailbox(VjRpcRequest *r);
+/* The same with a bell (eventfd(2)) for the mailbox, by which its peer says that
+ * something stands there: where both may use one processor alone, looking keeps it from
+ * who is looked for. */
+void vj_rpc_reply_bell(VjRpcRequest *r);
 
 #endif

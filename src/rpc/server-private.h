@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "rpc/connection-private.h"
+#include "rpc/mailbox-private.h"
 #include "rpc/messages.h"
 #include "rpc/rpc.h"
 
@@ -68,7 +69,7 @@ struct VjRpcServer {
     /* atomic: */
     uint64_t held_bytes, reply_bytes; /* all, and those of replies that are not out */
     uint64_t accepted, refused, protocol_errors, requests, failures;
-    gint connections;
+    gint connections, mailboxes;
     gint active; /* requests whose reply is not out */
     gint stalled_count, deferred_count;
 
@@ -115,12 +116,14 @@ struct VjPeer {
     const VjRpcHandler *reading_handler;
     int64_t reading_us; /* when its head was read */
     int reading_rc;     /* not 0: it is refused with that */
-    int64_t life_us;    /* when it was told last that this side is alive */
-    gint life_is_out;   /* atomic */
-    VjOut life_out;     /* holds a reference while it is out */
+    bool reading_by_mailbox;
+    int64_t life_us;  /* when it was told last that this side is alive */
+    gint life_is_out; /* atomic */
+    VjOut life_out;   /* holds a reference while it is out */
     char identity[VJ_RPC_IDENTITY_MAX + 1];
     VjLoopTask start_task;
     VjCredentials *credentials; /* until it has started */
+    VjMailbox *mailbox;         /* NULL: none; once it has one, until it is gone */
 
     VjJob gone_job;
     /* guarded by the server's lock: */
@@ -158,6 +161,7 @@ struct VjRpcRequest {
     uint64_t held_bytes;
     bool takes_bare;  /* the bulk of its reply may have no checksum */
     bool goes_first;  /* the reply, before others that wait: of PING */
+    bool by_mailbox;  /* it stood there, and its reply may */
     gint is_canceled; /* atomic */
     GList link;       /* in unanswered; guarded by the peer's lock, as what follows */
     bool waits_for_earlier;
@@ -186,6 +190,8 @@ void vj_peer_unref(VjPeer *p);
 void vj_server_exchange(VjRpcServer *s, uint64_t before, uint64_t bytes);
 /* Room that was taken for a request, of its connection and of the server. */
 void vj_peer_give_back(VjPeer *p, uint64_t bytes);
+/* Of a mailbox whose owner is a peer. */
+extern const VjMailboxCallbacks vj_peer_mailbox_callbacks;
 /* In the loop's thread: ends connections that are too slow, tells others that this side
  * is alive. */
 void vj_peers_sweep(VjServerLoop *l);

@@ -16,6 +16,7 @@
 #include "fake-tls.h"
 #include "rpc/messages.h"
 
+#include <dirent.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <varjfs/client-protocol.h>
@@ -36,7 +37,10 @@ struct FakeDaemon {
     bool gives_ping; /* fake_next() does */
     bool is_bare;    /* it has the feature: bulks of batches have no checksum */
     bool shares;     /* it has the feature SHARE */
+    bool calls;      /* and MAILBOX */
     unsigned steps;  /* of deletions of namespaces */
+    /* Where replies go; NULL: into the socket. */
+    void (*reply)(FakeDaemon *d, const GByteArray *bytes);
     GThread *thread;
 };
 
@@ -87,12 +91,29 @@ static inline void fake_request_clear(FakeRequest *r)
     g_clear_pointer(&r->bulk, g_byte_array_unref);
 }
 
+/* Takes a frame apart, of which @body is what stands behind the head. */
+static inline void fake_take(const FakeDaemon *d, FakeRequest *r, const uint8_t *body)
+{
+    size_t summed = (size_t)vj_frame_sum_bytes(&r->frame);
+    uint64_t sum = summed > 0 ? vj_checksum64(body, summed) : 0;
+
+    g_assert(vj_frame_is_bare(&r->frame) ==
+             (d->is_bare && r->frame.op == VARJFS_WIRE_BATCH));
+    g_assert(sum == r->frame.body_checksum);
+    r->message = g_byte_array_new();
+    r->bulk = g_byte_array_new();
+    if (r->frame.message_bytes > 0) {
+        g_byte_array_append(r->message, body, r->frame.message_bytes);
+    }
+    if (r->frame.bulk_bytes > 0) {
+        g_byte_array_append(r->bulk, body + r->frame.message_bytes, r->frame.bulk_bytes);
+    }
+}
+
 /* A whole request but PING; false at the end of the connection. */
 static inline bool fake_next(FakeDaemon *d, FakeRequest *r)
 {
     uint8_t head[VJ_FRAME_HEAD_BYTES];
-    uint64_t sum;
-    size_t summed;
     g_autoptr(GByteArray) body = g_byte_array_new();
 
     do {
@@ -105,21 +126,8 @@ static inline bool fake_next(FakeDaemon *d, FakeRequest *r)
         if (!fake_recv(d, body->data, body->len)) {
             return false;
         }
-        g_assert(vj_frame_is_bare(&r->frame) ==
-                 (d->is_bare && r->frame.op == VARJFS_WIRE_BATCH));
-        summed = (size_t)vj_frame_sum_bytes(&r->frame);
-        sum = summed > 0 ? vj_checksum64(body->data, summed) : 0;
-        g_assert(sum == r->frame.body_checksum);
     } while (r->frame.op == VJ_OP_PING && !d->gives_ping);
-    r->message = g_byte_array_new();
-    r->bulk = g_byte_array_new();
-    if (r->frame.message_bytes > 0) {
-        g_byte_array_append(r->message, body->data, r->frame.message_bytes);
-    }
-    if (r->frame.bulk_bytes > 0) {
-        g_byte_array_append(r->bulk, body->data + r->frame.message_bytes,
-                            r->frame.bulk_bytes);
-    }
+    fake_take(d, r, body->data);
     return true;
 }
 
@@ -168,10 +176,11 @@ static inline VjSlice fake_slice(const GByteArray *bytes)
     return bytes->len > 0 ? vj_slice(bytes->data, bytes->len) : vj_slice(NULL, 0);
 }
 
-static inline void fake_reply(FakeDaemon *d, const FakeRequest *r, uint32_t status,
-                              const GByteArray *message, const GByteArray *bulk)
+static inline GByteArray *fake_reply_frame(const FakeDaemon *d, const FakeRequest *r,
+                                           uint32_t status, const GByteArray *message,
+                                           const GByteArray *bulk)
 {
-    g_autoptr(GByteArray) bytes =
+    GByteArray *bytes =
         fake_frame(r->frame.op, r->frame.tag, status,
                    message != NULL ? fake_slice(message) : vj_slice(NULL, 0),
                    bulk != NULL ? fake_slice(bulk) : vj_slice(NULL, 0));
@@ -179,7 +188,59 @@ static inline void fake_reply(FakeDaemon *d, const FakeRequest *r, uint32_t stat
     if (d->is_bare && r->frame.op == VARJFS_WIRE_BATCH) {
         fake_make_bare(bytes);
     }
-    fake_send(d, bytes->data, bytes->len);
+    return bytes;
+}
+
+static inline void fake_reply(FakeDaemon *d, const FakeRequest *r, uint32_t status,
+                              const GByteArray *message, const GByteArray *bulk)
+{
+    g_autoptr(GByteArray) bytes = fake_reply_frame(d, r, status, message, bulk);
+
+    if (d->reply != NULL) {
+        d->reply(d, bytes);
+    } else {
+        fake_send(d, bytes->data, bytes->len);
+    }
+}
+
+/* @count descriptors go along, all the same. */
+static inline void fake_send_with_fds(FakeDaemon *d, const GByteArray *bytes, int fd,
+                                      size_t count)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
+    } control = {0};
+    struct iovec iov = {.iov_base = bytes->data, .iov_len = bytes->len};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+    int fds[2] = {fd, fd};
+
+    if (count > 0) {
+        struct cmsghdr *head;
+
+        m.msg_control = control.bytes;
+        m.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        head = CMSG_FIRSTHDR(&m);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(head), fds, count * sizeof(int));
+    }
+    g_assert(sendmsg(d->fd, &m, MSG_NOSIGNAL) == (ssize_t)bytes->len);
+}
+
+/* That the process has open. */
+static inline unsigned fake_count_fds(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    unsigned count = 0;
+
+    assert_non_null(dir);
+    while (readdir(dir) != NULL) {
+        count++;
+    }
+    closedir(dir);
+    return count;
 }
 
 /* ---- batches ----------------------------------------------------------------------- */
@@ -370,7 +431,8 @@ static inline void fake_hello(FakeDaemon *d, uint32_t status)
     FakeRequest r;
     uint8_t reply[55] = {1};
     uint64_t features = (d->is_bare ? VJ_FEATURE_BARE_BATCH : 0) |
-                        (d->shares ? VJ_FEATURE_SHARE : 0);
+                        (d->shares ? VJ_FEATURE_SHARE : 0) |
+                        (d->calls ? VJ_FEATURE_MAILBOX : 0);
 
     fake_put(reply + 2, features, 8);
 

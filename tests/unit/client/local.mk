@@ -15,6 +15,12 @@ tests_unit_client_test_area_SOURCES = $(varjfs_sources) \
 	tests/unit/client/test-area.c
 tests_unit_client_test_area_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/client/test-mailbox
+tests_unit_client_test_mailbox_SOURCES = $(varjfs_sources) \
+	tests/unit/client/fake-daemon.h \
+	tests/unit/client/test-mailbox.c
+tests_unit_client_test_mailbox_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/client/test-gather
 tests_unit_client_test_gather_SOURCES = $(varjfs_sources) \
 	tests/unit/client/fake-daemon.h \

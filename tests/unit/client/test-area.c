@@ -5,7 +5,6 @@
  */
 #include "fake-daemon.h"
 
-#include <dirent.h>
 #include <sys/mman.h>
 
 #define SLOT ((size_t)VARJFS_WIRE_AREA_SLOT_BYTES)
@@ -29,31 +28,6 @@ typedef struct Area {
     uint8_t *memory;
     unsigned shares, shared, unshared; /* requests that it got */
 } Area;
-
-/* @count of them, all the same. */
-static void send_with_fds(FakeDaemon *d, const GByteArray *bytes, int fd, size_t count)
-{
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(2 * sizeof(int))];
-    } control = {0};
-    struct iovec iov = {.iov_base = bytes->data, .iov_len = bytes->len};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    int fds[2] = {fd, fd};
-
-    if (count > 0) {
-        struct cmsghdr *head;
-
-        m.msg_control = control.bytes;
-        m.msg_controllen = CMSG_SPACE(count * sizeof(int));
-        head = CMSG_FIRSTHDR(&m);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(count * sizeof(int));
-        memcpy(CMSG_DATA(head), fds, count * sizeof(int));
-    }
-    g_assert(sendmsg(d->fd, &m, MSG_NOSIGNAL) == (ssize_t)bytes->len);
-}
 
 static int make_area(Area *a)
 {
@@ -84,10 +58,10 @@ static void answer_share(FakeDaemon *d, Area *a, const FakeRequest *r)
 
     g_assert(r->message->len == 0 && r->bulk->len == 0);
     a->shares++;
-    send_with_fds(d, bytes, fd,
-                  a->how == SHARES_TWO_FDS                      ? 2
-                  : a->how == SHARES_NO_FD || a->how == REFUSES ? 0
-                                                                : 1);
+    fake_send_with_fds(d, bytes, fd,
+                       a->how == SHARES_TWO_FDS                      ? 2
+                       : a->how == SHARES_NO_FD || a->how == REFUSES ? 0
+                                                                     : 1);
     close(fd);
 }
 
@@ -142,19 +116,6 @@ static void serve_area(FakeDaemon *d)
     if (a->memory != NULL) {
         munmap(a->memory, a->how == SHARES_SHORT ? AREA - 1 : AREA);
     }
-}
-
-static unsigned count_fds(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    unsigned count = 0;
-
-    assert_non_null(dir);
-    while (readdir(dir) != NULL) {
-        count++;
-    }
-    closedir(dir);
-    return count;
 }
 
 /* Reads @len bytes, which are right; or the error. */
@@ -287,7 +248,7 @@ static void test_daemons(void **state)
     (void)state;
     for (Sharing how = SHARES; how < SHARINGS; how++) {
         Area a = {.how = how};
-        unsigned fds = count_fds();
+        unsigned fds = fake_count_fds();
         bool is_used = how == SHARES || how == SHARES_TWO_FDS;
         FakeDaemon d;
         varjfs *v;
@@ -300,7 +261,7 @@ static void test_daemons(void **state)
         assert_int_equal(a.shares, 1);
         assert_int_equal(a.shared, is_used ? 6 : 0);
         assert_int_equal(a.unshared, is_used ? 0 : 6);
-        assert_int_equal(count_fds(), fds);
+        assert_int_equal(fake_count_fds(), fds);
     }
 }
 

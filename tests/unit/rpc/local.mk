@@ -24,3 +24,5 @@ UNIT_TESTS += tests/unit/rpc/test-frame
 tests_unit_rpc_test_frame_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/rpc/test-loop
 tests_unit_rpc_test_loop_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/rpc/test-mailbox
+tests_unit_rpc_test_mailbox_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
