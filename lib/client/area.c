@@ -45,7 +45,7 @@ void vjc_area_copy(const varjfs *v, unsigned slot, const struct iovec *into, siz
     const uint8_t *at = v->area + (slot - 1) * SLOT_BYTES;
 
     for (size_t i = 0; i < count; i++) {
-        memcpy(into[i].iov_base, at, into[i].iov_len);
+        vjc_copy(into[i].iov_base, at, into[i].iov_len);
         at += into[i].iov_len;
     }
 }

@@ -230,6 +230,11 @@ bool vjc_mailbox_leave(varjfs *v);
 void vjc_mailbox_answered(varjfs *v);
 void vjc_mailbox_free(varjfs *v);
 
+/* ---- copy.c ------------------------------------------------------------------------ */
+
+/* As memcpy; for long copies out of memory of the daemon's. */
+void vjc_copy(uint8_t *dst, const uint8_t *src, size_t len);
+
 /* ---- area.c ------------------------------------------------------------------------ */
 
 /* A slot, from 1 on, for a reply of at most @bytes, of which @contents are of objects;

@@ -8,6 +8,7 @@ varjfs_sources = \
 	lib/client/client-private.h \
 	lib/client/conf.c \
 	lib/client/connection.c \
+	lib/client/copy.c \
 	lib/client/daemon.c \
 	lib/client/deferred.c \
 	lib/client/error.c \

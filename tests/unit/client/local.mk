@@ -20,6 +20,9 @@ tests_unit_client_test_mailbox_SOURCES = $(varjfs_sources) \
 	tests/unit/client/fake-daemon.h \
 	tests/unit/client/test-mailbox.c
 tests_unit_client_test_mailbox_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/client/test-copy
+tests_unit_client_test_copy_SOURCES = $(varjfs_sources) tests/unit/client/test-copy.c
+tests_unit_client_test_copy_LDADD = $(LDADD_base) $(CLIENT_TLS_LIBS) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/client/test-gather
 tests_unit_client_test_gather_SOURCES = $(varjfs_sources) \
