@@ -356,7 +356,7 @@ static int take_from_mailbox(varjfs *v, const uint8_t *at)
         uint8_t *dst;
         size_t room = bulk_room(v, &dst);
 
-        memcpy(dst, at, room);
+        vjc_copy(dst, at, room);
         at += room;
         bulk_filled(v, dst, room);
     }

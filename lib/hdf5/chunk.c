@@ -31,6 +31,9 @@
 /* Runs that are as near as this are read together. */
 #define GAP_BYTES 4096u
 #define SPAN_BYTES_MAX (8u << 20)
+/* A write that asks in the same request whether its dataset is still there. */
+#define CONFIRMED_MAX 1024u
+#define CONFIRMED_BYTES_MAX (8u << 20)
 /* What a filter may add to a chunk before it has to be read in two steps. */
 #define FILTER_SLACK(bytes) ((bytes) / 8 + 4096)
 
@@ -691,6 +694,7 @@ static int write_filtered(struct vjh_window *w, const uint8_t *base)
     }
     vjh_filters_close(f);
     if (rc == 0) {
+        w->d->o.is_changed = true;
         rc = write_records(w, all);
     }
     free(chunk);
@@ -723,17 +727,13 @@ static bool may_create(const struct vjh_window *w, const struct span *span)
 }
 
 /* @missing: only those that were not there, which now are. */
-static int write_spans(struct vjh_window *w, struct spans *s, const uint8_t *base,
-                       bool missing)
+static int add_writes(struct vjh_window *w, struct spans *s, const uint8_t *base,
+                      bool missing, varjfs_batch *b)
 {
     size_t size = w->d->stored_size;
     const char *created = NULL;
-    varjfs_batch *b;
-    int rc = vjh_batch_of(w->d, &b);
+    int rc = 0;
 
-    if (rc != 0) {
-        return rc;
-    }
     for (size_t i = 0; i < s->count && rc == 0; i++) {
         struct span *span = &s->all[i];
         const char *name = w->parts[span->part].name;
@@ -753,10 +753,66 @@ static int write_spans(struct vjh_window *w, struct spans *s, const uint8_t *bas
                                      creates ? vjh_create_flag(w->d) : 0, &span->result);
         }
     }
+    return rc;
+}
+
+static int write_spans(struct vjh_window *w, struct spans *s, const uint8_t *base,
+                       bool missing)
+{
+    varjfs_batch *b;
+    int rc = vjh_batch_of(w->d, &b);
+
+    if (rc != 0) {
+        return rc;
+    }
+    rc = add_writes(w, s, base, missing, b);
     if (rc == 0) {
         rc = execute(w->d, b);
     }
     varjfs_batch_free(b);
+    w->d->o.is_changed = true;
+    return rc;
+}
+
+/* Nothing has to be known before it, none of its operations may fail where all is well,
+ * and one more does not make it two requests. */
+static bool is_simple(const struct vjh_window *w, const struct spans *s)
+{
+    bool creates = w->d->transform == NULL && s->count < CONFIRMED_MAX;
+    uint64_t elements = 0;
+
+    for (size_t i = 0; i < s->count && creates; i++) {
+        creates = may_create(w, &s->all[i]);
+        elements += s->all[i].elements;
+    }
+    return creates && elements * w->d->stored_size <= CONFIRMED_BYTES_MAX;
+}
+
+/* In the same request, and behind it: is the dataset still there?  Else a flush or the
+ * close would have to ask (vjh_object_confirm). */
+static int write_and_confirm(struct vjh_window *w, struct spans *s, const uint8_t *base)
+{
+    struct vjh_container *c = w->d->o.file->container;
+    struct vjh_key key;
+    int header = 0, rc;
+    varjfs_batch *b;
+
+    rc = vjh_batch_in_order(c->connection, &b);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = add_writes(w, s, base, false, b);
+    if (rc == 0) {
+        rc = vjh_header_require(b, c, w->d->o.node->id, &key, &header);
+    }
+    if (rc == 0) {
+        rc = execute(w->d, b);
+    }
+    varjfs_batch_free(b);
+    if (rc == 0 && header == -ENOENT) {
+        return vjh_object_is_gone(c, w->d->o.node->id);
+    }
+    w->d->o.is_changed = w->d->o.is_changed || rc != 0 || header != 0;
     return rc;
 }
 
@@ -971,11 +1027,11 @@ static int write_straight(struct vjh_window *w, const uint8_t *base)
             gather(w, span->first, span->count, base, span->at, span->buffer);
         }
     }
-    if (rc == 0) {
+    if (rc == 0 && is_simple(w, &s)) {
+        rc = write_and_confirm(w, &s, base);
+    } else if (rc == 0) {
         rc = fill_up(w, &s);
-    }
-    if (rc == 0) {
-        rc = write_spans(w, &s, base, false);
+        rc = rc == 0 ? write_spans(w, &s, base, false) : rc;
     }
     /* Another process has removed it since. */
     if (rc == 0) {

@@ -349,7 +349,6 @@ static herr_t dataset_write(size_t count, void *dset[], hid_t mem_type_id[],
             /* It is only read: vjh_transfer has one parameter for both directions. */
             rc = vjh_transfer(d, true, mem_type_id[i], mem_space_id[i], file_space_id[i],
                               dxpl_id, (void *)(uintptr_t)buf[i]);
-            d->o.is_changed = d->o.is_changed || rc == 0;
         }
     }
     VJH_RETURN(rc);

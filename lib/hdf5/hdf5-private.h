@@ -341,8 +341,8 @@ int vjh_object_find(struct vjh_object *from, const H5VL_loc_params_t *loc,
                     struct vjh_header *h, struct vjh_buffer *raw);
 int vjh_header_get(struct vjh_container *c, uint64_t id, struct vjh_header *h,
                    struct vjh_buffer *raw);
-/* Adds to an atomic batch, which uses @key, that there is an object @id: else it fails,
- * and *result is -ENOENT. */
+/* Adds to a batch, which uses @key, that there is an object @id: else *result is -ENOENT,
+ * and an atomic batch fails. */
 int vjh_header_require(varjfs_batch *b, struct vjh_container *c, uint64_t id,
                        struct vjh_key *key, int *result);
 /* -ENOENT with a text: another process has deleted it. */
@@ -353,6 +353,8 @@ int vjh_header_check(struct vjh_container *c, uint64_t id);
  * Returns   -ENOENT with a text: it is lost, and objects that it was written to are gone
  */
 int vjh_object_confirm(struct vjh_object *o);
+/* The same of one whose header is known to have gone. */
+int vjh_object_is_gone(struct vjh_container *c, uint64_t id);
 /* Without a link. */
 int vjh_header_put(struct vjh_container *c, uint64_t id, const struct vjh_new *new);
 /* @user, or its attribute @name, does not use the committed type any more. */

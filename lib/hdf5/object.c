@@ -240,24 +240,28 @@ int vjh_header_check(struct vjh_container *c, uint64_t id)
     return r;
 }
 
+int vjh_object_is_gone(struct vjh_container *c, uint64_t id)
+{
+    char name[48];
+    int r;
+
+    /* Nothing leads to what was written after that. */
+    vjh_data_name(name, id);
+    r = vjh_delete_objects(c, name);
+    return r == 0 ? vjh_error(-ENOENT,
+                              "%s: object %016" PRIx64 " has been deleted: what was "
+                              "written to it is lost",
+                              c->name, id)
+                  : r;
+}
+
 int vjh_object_confirm(struct vjh_object *o)
 {
     struct vjh_container *c = o->file->container;
-    int r = vjh_header_check(c, o->node->id), r2;
-    char name[48];
+    int r = vjh_header_check(c, o->node->id);
 
-    if (r == -ENOENT) {
-        /* Nothing leads to what was written after that. */
-        vjh_data_name(name, o->node->id);
-        r2 = vjh_delete_objects(c, name);
-        r = r2 == 0 ? vjh_error(-ENOENT,
-                                "%s: object %016" PRIx64 " has been deleted: what was "
-                                "written to it is lost",
-                                c->name, o->node->id)
-                    : r2;
-    }
     o->is_changed = false;
-    return r;
+    return r == -ENOENT ? vjh_object_is_gone(c, o->node->id) : r;
 }
 
 int vjh_object_flags(struct vjh_container *c, uint64_t id, uint16_t *out)

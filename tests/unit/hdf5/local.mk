@@ -3,7 +3,8 @@
 
 if HAVE_HDF5
 UNIT_TESTS += tests/unit/hdf5/test-dataset
-tests_unit_hdf5_test_dataset_SOURCES = tests/unit/hdf5/test-dataset.c tests/unit/hdf5/volume.h
+tests_unit_hdf5_test_dataset_SOURCES = tests/unit/hdf5/test-dataset.c tests/unit/hdf5/requests.h \
+	tests/unit/hdf5/volume.h
 tests_unit_hdf5_test_dataset_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
 	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
 tests_unit_hdf5_test_dataset_LDADD = lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
@@ -35,7 +36,8 @@ tests_unit_hdf5_test_objects_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/l
 EXTRA_tests_unit_hdf5_test_objects_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs.varjfs
 
 UNIT_TESTS += tests/unit/hdf5/test-others
-tests_unit_hdf5_test_others_SOURCES = tests/unit/hdf5/test-others.c tests/unit/hdf5/volume.h
+tests_unit_hdf5_test_others_SOURCES = tests/unit/hdf5/test-others.c tests/unit/hdf5/requests.h \
+	tests/unit/hdf5/volume.h
 tests_unit_hdf5_test_others_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
 	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
 tests_unit_hdf5_test_others_LDADD = lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
@@ -43,7 +45,8 @@ tests_unit_hdf5_test_others_LDFLAGS = $(AM_LDFLAGS) -rdynamic -Wl,-rpath,$(hdf5_
 EXTRA_tests_unit_hdf5_test_others_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs.varjfs
 
 UNIT_TESTS += tests/unit/hdf5/test-rivals
-tests_unit_hdf5_test_rivals_SOURCES = tests/unit/hdf5/test-rivals.c tests/unit/hdf5/volume.h
+tests_unit_hdf5_test_rivals_SOURCES = tests/unit/hdf5/test-rivals.c tests/unit/hdf5/requests.h \
+	tests/unit/hdf5/volume.h
 tests_unit_hdf5_test_rivals_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
 	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
 tests_unit_hdf5_test_rivals_LDADD = lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)

@@ -9,16 +9,16 @@
  */
 #include "volume.h"
 
-#include <dlfcn.h>
 #include <malloc.h>
 #include <spawn.h>
-#include <sys/socket.h>
 
 #include <H5VLconnector.h>
 #include <hdf5.h>
 
 #include <varjfs/hdf5.h>
 #include <varjfs/varjfs.h>
+
+#include "requests.h"
 
 #define RANK_MAX 3
 #define DIM_MAX 14
@@ -48,19 +48,10 @@ static size_t memory_now(void)
     return info.uordblks + info.hblkhd;
 }
 
-/* The connector's: each request begins with this text. */
-__attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *m,
-                                                       int flags)
+static void before_each_request(void)
 {
-    static ssize_t (*next)(int, const struct msghdr *, int);
-
-    if (next == NULL) {
-        *(void **)&next = dlsym(RTLD_NEXT, "sendmsg");
-    }
-    requests += m->msg_iovlen > 0 && m->msg_iov[0].iov_len >= 8 &&
-                memcmp(m->msg_iov[0].iov_base, "VJFR", 4) == 0;
+    requests++;
     memory_most = MAX(memory_most, memory_now());
-    return next(fd, m, flags);
 }
 
 /* ---- the file ---------------------------------------------------------------------- */
@@ -660,6 +651,57 @@ static void test_long(void **state)
     }
 }
 
+/* So many since the last call. */
+static void expect_requests(unsigned count)
+{
+    assert_int_equal(requests, count);
+    requests = 0;
+}
+
+/* What programs do most often: dataset after dataset, each with an attribute. */
+static void test_requests(void **state)
+{
+    hsize_t dim = 1 << 20, one = 1;
+    hid_t space = H5Screate_simple(1, &dim, NULL),
+          small = H5Screate_simple(1, &one, NULL), dataset, attribute;
+    g_autofree uint8_t *bytes = g_malloc0(dim);
+    int value = 5;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        g_autofree char *name = g_strdup_printf("counted %d", i);
+
+        requests = 0;
+        dataset = H5Dcreate2(file, name, H5T_NATIVE_UINT8, space, H5P_DEFAULT,
+                             H5P_DEFAULT, H5P_DEFAULT);
+        assert_true(dataset >= 0);
+        expect_requests(1);
+        assert_true(H5Dwrite(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                             bytes) >= 0);
+        expect_requests(1);
+        attribute =
+            H5Acreate2(dataset, "a", H5T_NATIVE_INT, small, H5P_DEFAULT, H5P_DEFAULT);
+        assert_true(H5Awrite(attribute, H5T_NATIVE_INT, &value) >= 0);
+        expect_requests(3);
+        H5Aclose(attribute);
+        assert_true(H5Dclose(dataset) >= 0);
+        expect_requests(0);
+        dataset = H5Dopen2(file, name, H5P_DEFAULT);
+        expect_requests(2);
+        assert_true(H5Dread(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                            bytes) >= 0);
+        expect_requests(1);
+        attribute = H5Aopen(dataset, "a", H5P_DEFAULT);
+        assert_true(H5Aread(attribute, H5T_NATIVE_INT, &value) >= 0);
+        expect_requests(2);
+        H5Aclose(attribute);
+        H5Dclose(dataset);
+        expect_requests(0);
+    }
+    H5Sclose(small);
+    H5Sclose(space);
+}
+
 /* What is read besides, between elements, takes memory too: not more than others. */
 static void test_gaps(void **state)
 {
@@ -1216,8 +1258,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_many_chunks), cmocka_unit_test(test_long),
     cmocka_unit_test(test_members),     cmocka_unit_test(test_transform),
     cmocka_unit_test(test_texts),       cmocka_unit_test(test_processes),
-    cmocka_unit_test(test_model),       cmocka_unit_test(test_gaps),
-    cmocka_unit_test(test_names),       cmocka_unit_test(test_storage),
+    cmocka_unit_test(test_model),       cmocka_unit_test(test_requests),
+    cmocka_unit_test(test_gaps),        cmocka_unit_test(test_names),
+    cmocka_unit_test(test_storage),
 };
 
 int main(int argc, char **argv)

@@ -7,7 +7,6 @@
  */
 #include "volume.h"
 
-#include <dlfcn.h>
 #include <spawn.h>
 
 #include <H5VLconnector.h>
@@ -15,6 +14,8 @@
 
 #include <varjfs/hdf5.h>
 #include <varjfs/varjfs.h>
+
+#include "requests.h"
 
 static char *directory;
 static hid_t file;
@@ -24,23 +25,14 @@ static hid_t file;
 static unsigned requests, at_request; /* at_request 0: none */
 static void (*rival)(void);
 
-/* The connector's: each request begins with this text.  Before that of the number
- * @at_request the rival comes. */
-__attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *m,
-                                                       int flags)
+static void before_each_request(void)
 {
-    static ssize_t (*next)(int, const struct msghdr *, int);
-
-    if (next == NULL) {
-        *(void **)&next = dlsym(RTLD_NEXT, "sendmsg");
-    }
-    if (m->msg_iovlen > 0 && m->msg_iov[0].iov_len >= 8 &&
-        memcmp(m->msg_iov[0].iov_base, "VJFR", 4) == 0 && ++requests == at_request) {
+    if (++requests == at_request) {
         rival();
     }
-    return next(fd, m, flags);
 }
 
+/* Before that of the number @number, from 1 on, the rival comes. */
 static void before_request(unsigned number, void (*what)(void))
 {
     requests = 0;
