@@ -32,7 +32,10 @@
 
 /* A socket that was read is read again so often before the loop looks at all events. */
 #define VJ_LOOP_AGAIN_MAX 8u
-/* And only where it had no more than this: a stream waits for the turn of others. */
+/* Of so many looks at memory one is at all events. */
+#define VJ_LOOP_LOOKS_MAX 8u
+/* A socket is read again only where it had no more than this: a stream waits for the turn
+ * of others. */
 #define VJ_LOOP_AGAIN_BYTES_MAX ((size_t)64 << 10)
 
 typedef struct VjLoop VjLoop;

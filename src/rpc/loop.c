@@ -26,8 +26,6 @@
  * others, when that happens more than so often. */
 #define TAKEN_US 12
 #define TAKEN_MAX 2u
-/* Of so many looks one is at all events. */
-#define LOOKS_OF_EVENTS 8u
 /* Watches that were worth it count up to this; when none is left, so many are not
  * begun. */
 #define TRUST_MAX 8
@@ -356,23 +354,27 @@ static bool end_watch(VjLoop *loop)
     return took;
 }
 
-/* True: something has been taken, an event has brought something to run, or it was told
- * to end. */
+static bool has_ended(VjLoop *loop)
+{
+    bool ended;
+
+    vj_mutex_lock(&loop->lock);
+    ended = loop->has_ended;
+    vj_mutex_unlock(&loop->lock);
+    return ended;
+}
+
+/* True: something has been taken, an event has brought something to run, or the loop was
+ * told to end. */
 static bool look(VjLoop *loop)
 {
-    bool has_ended;
-
-    if (take_watched(loop)) {
-        return true;
+    if (++loop->looks % VJ_LOOP_LOOKS_MAX == 0) {
+        run_events(loop, EVLOOP_NONBLOCK);
+        if (loop->aside != NULL || has_ended(loop)) {
+            return true;
+        }
     }
-    if (++loop->looks % LOOKS_OF_EVENTS != 0) {
-        return false;
-    }
-    run_events(loop, EVLOOP_NONBLOCK);
-    vj_mutex_lock(&loop->lock);
-    has_ended = loop->has_ended;
-    vj_mutex_unlock(&loop->lock);
-    return loop->aside != NULL || has_ended;
+    return take_watched(loop);
 }
 
 /* Looks at the memory until something is there, for a while.  False: nothing was, and

@@ -25,14 +25,17 @@ typedef struct LoopTest {
     VjLoopSource source;
     int wants;
     struct event *event;
+    VjLoopMemory memory;
+    VjLoopTask watch_task;
+    bool is_watched; /* from the beginning */
     /* in the loop's thread: */
     bool has_something;
-    unsigned reads_since;
+    unsigned reads_since, takes_since;
 
     VjMutex lock;
     VjCond changed;
     /* guarded by lock: */
-    unsigned reads, most_reads, looks, tasks;
+    unsigned reads, most_reads, looks, tasks, takes, most_takes, listens, ends;
     size_t read_bytes; /* by each read */
     bool has_begun, has_ended;
 } LoopTest;
@@ -59,12 +62,47 @@ static bool read_source(VjLoopSource *source)
     return true;
 }
 
+static bool take_memory(VjLoopMemory *memory)
+{
+    LoopTest *t = (LoopTest *)(void *)((uint8_t *)memory - offsetof(LoopTest, memory));
+
+    assert_true(vj_loop_is_current(t->loop));
+    t->takes_since++;
+    vj_mutex_lock(&t->lock);
+    t->takes += t->has_something;
+    t->most_takes = MAX(t->most_takes, t->takes_since);
+    vj_mutex_unlock(&t->lock);
+    return t->has_something;
+}
+
+static void listen_to_memory(VjLoopMemory *memory, bool does)
+{
+    LoopTest *t = (LoopTest *)(void *)((uint8_t *)memory - offsetof(LoopTest, memory));
+
+    vj_mutex_lock(&t->lock);
+    t->listens += does;
+    t->ends += !does;
+    vj_cond_broadcast(&t->changed);
+    vj_mutex_unlock(&t->lock);
+}
+
+static void watch_memory(VjLoopTask *task)
+{
+    LoopTest *t = (LoopTest *)(void *)((uint8_t *)task - offsetof(LoopTest, watch_task));
+
+    vj_loop_watch(t->loop, &t->memory);
+    vj_mutex_lock(&t->lock);
+    t->tasks++;
+    vj_cond_broadcast(&t->changed);
+    vj_mutex_unlock(&t->lock);
+}
+
 static void on_look(evutil_socket_t fd, short what, void *opaque)
 {
     LoopTest *t = opaque;
 
     (void)fd, (void)what;
-    t->reads_since = 0;
+    t->reads_since = t->takes_since = 0;
     vj_mutex_lock(&t->lock);
     t->looks++;
     vj_cond_broadcast(&t->changed);
@@ -78,6 +116,10 @@ static void begin(VjLoopTask *task)
     t->source = (VjLoopSource){.fd = t->fds[0], .read = read_source};
     vj_loop_source_wants(t->loop, &t->source, t->wants);
     vj_loop_source_was_read(t->loop, &t->source);
+    t->memory = (VjLoopMemory){.take = take_memory, .listen = listen_to_memory};
+    if (t->is_watched) {
+        vj_loop_watch(t->loop, &t->memory);
+    }
     t->event =
         event_new(vj_loop_base(t->loop), t->fds[0], EV_READ | EV_PERSIST, on_look, t);
     assert_int_equal(event_add(t->event, NULL), 0);
@@ -92,6 +134,7 @@ static void end(VjLoopTask *task)
     LoopTest *t = test_of(task, offsetof(LoopTest, end_task));
 
     vj_loop_source_wants(t->loop, &t->source, VJ_SOURCE_IDLE);
+    vj_loop_unwatch(t->loop, &t->memory);
     event_free(t->event);
     vj_mutex_lock(&t->lock);
     t->has_ended = true;
@@ -109,17 +152,17 @@ static void run_other(VjLoopTask *task)
     vj_mutex_unlock(&t->lock);
 }
 
-static void open_loop(LoopTest *t, bool has_follower, int wants, bool has_something)
+static void open_it(LoopTest *t, bool has_follower)
 {
-    *t = (LoopTest){.wants = wants, .has_something = has_something};
     t->begin_task.run = begin;
+    t->watch_task.run = watch_memory;
     t->end_task.run = end;
     t->other_task.run = run_other;
     vj_mutex_init(&t->lock, VJ_RANK_BASE, "test.loop");
     vj_cond_init(&t->changed);
     assert_int_equal(
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, t->fds), 0);
-    if (has_something) {
+    if (t->has_something) {
         assert_int_equal(write(t->fds[1], "x", 1), 1);
     }
     t->loop = vj_loop_new("test", has_follower, NULL);
@@ -130,6 +173,20 @@ static void open_loop(LoopTest *t, bool has_follower, int wants, bool has_someth
         vj_cond_wait(&t->changed, &t->lock);
     }
     vj_mutex_unlock(&t->lock);
+}
+
+static void open_loop(LoopTest *t, bool has_follower, int wants, bool has_something)
+{
+    *t = (LoopTest){.wants = wants, .has_something = has_something};
+    open_it(t, has_follower);
+}
+
+/* Memory beside it is watched. */
+static void open_watched(LoopTest *t, bool has_something)
+{
+    *t = (LoopTest){
+        .wants = VJ_SOURCE_IDLE, .has_something = has_something, .is_watched = true};
+    open_it(t, true);
 }
 
 static void close_loop(LoopTest *t)
@@ -189,6 +246,44 @@ static void a_stream_leaves_others_their_turn(void **state)
     close_loop(&t);
     assert_int_equal(t.most_reads, VJ_LOOP_AGAIN_MAX);
     assert_in_range(t.reads, ROUNDS - 1, UINT_MAX);
+}
+
+/* A mailbox in which there is always a request. */
+static void full_memory_leaves_others_their_turn(void **state)
+{
+    LoopTest t;
+
+    (void)state;
+    open_watched(&t, true);
+    wait_for(&t, &t.looks, ROUNDS);
+    vj_loop_post(t.loop, &t.other_task);
+    wait_for(&t, &t.tasks, 1);
+    close_loop(&t);
+    assert_int_equal(t.most_takes, VJ_LOOP_LOOKS_MAX);
+    assert_in_range(t.takes, ROUNDS - 1, UINT_MAX);
+}
+
+/* One in which there is none: the loop sleeps, and does not believe in it for long. */
+static void empty_memory_is_left(void **state)
+{
+    LoopTest t;
+
+    (void)state;
+    open_watched(&t, false);
+    wait_for(&t, &t.ends, 1);
+    for (unsigned i = 1; i < 200; i++) {
+        vj_loop_post(t.loop, &t.watch_task);
+        wait_for(&t, &t.tasks, i);
+    }
+    assert_int_equal(counter(&t, &t.listens), 1);
+    for (unsigned i = 200; i < 300; i++) {
+        vj_loop_post(t.loop, &t.watch_task);
+        wait_for(&t, &t.tasks, i);
+    }
+    assert_int_equal(counter(&t, &t.listens), 2); /* tried again */
+    wait_for(&t, &t.ends, 2);
+    close_loop(&t);
+    assert_int_equal(t.takes, 0);
 }
 
 /* One that had much waits for its event. */
@@ -327,6 +422,8 @@ static void many_sources_come_and_go(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_stream_leaves_others_their_turn),
+    cmocka_unit_test(full_memory_leaves_others_their_turn),
+    cmocka_unit_test(empty_memory_is_left),
     cmocka_unit_test(what_was_long_is_not_read_again),
     cmocka_unit_test(a_socket_that_waits_to_write_is_left_alone),
     cmocka_unit_test(a_borrower_looks_at_all),
