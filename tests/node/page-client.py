@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 import sys
+import time
 import traceback
 
 HELLO, PING, CANCEL, STATS = 0x0001, 0x0002, 0x0003, 0x0004
@@ -19,9 +20,10 @@ BARE = 8  # of the flags of a head
 FEATURE_BARE = 1 << 8
 FEATURE_BARE_BATCH = 1 << 9
 FEATURE_SHARE = 1 << 10
+FEATURE_MAILBOX = 1 << 11
 PUT, GET, REMOVE, FLUSH, FLUSH_REMOVES, HAVE, LIST, SPACE = range(0x0100, 0x0108)
 GET_MANY, SCAN, APPLY, CLOCK, COUNT = range(0x0200, 0x0205)
-BATCH, SHARE = 0x0300, 0x0304
+BATCH, SHARE, MAILBOX, BELL = 0x0300, 0x0304, 0x0305, 0x0306
 OK, ABSENT, DAMAGED = 0, 1, 2
 READ_ONLY, LATE, CONFLICT, FENCED = 6, 7, 8, 9
 UNSUPPORTED, REFUSED, PROTOCOL = 11, 12, 13
@@ -279,7 +281,8 @@ def versions_features_and_what_is_added():
     refused_hello(PROTOCOL, flags=DESTROY)
     refused_hello(PROTOCOL, volume=b"a/b")
     c = connect(OBJECT, versions=(1, 9), features=2**64 - 1, more=b"of a later version")
-    assert c.hello.version == 1 and c.hello.features == FEATURE_BARE | FEATURE_BARE_BATCH | FEATURE_SHARE
+    assert c.hello.version == 1
+    assert c.hello.features == FEATURE_BARE | FEATURE_BARE_BATCH | FEATURE_SHARE | FEATURE_MAILBOX
     c.ask(0x7777, b"what", b"ever", status=UNSUPPORTED)
     d = connect(OBJECT)
     d.ask(0x7777, b"", bytes(65537), status=UNSUPPORTED)
@@ -624,6 +627,72 @@ def replies_stand_in_an_area():
     c.ask(BATCH, batch(1, 4, b"o", returns=slot_bytes + 1), status=PROTOCOL)
     assert c.ask(BATCH, batch(0, key_get, b"k", returns=100)).bulk == value
     os.close(fd)
+    c.close()
+
+
+FREE, CALLED, TAKEN, ANSWERED, BY_SOCKET = range(5)
+
+
+@test
+def a_mailbox_and_its_bell():
+    key_put, key_get, value = 16, 17, b"a value"
+    c = connect(CLIENT, volume=b"programs", uuid=bytes(16), features=FEATURE_MAILBOX)
+    assert c.hello.features == FEATURE_MAILBOX
+    c.ask(BELL, status=UNSUPPORTED)
+    c.ask(MAILBOX, b"x", status=PROTOCOL)
+    c.ask(MAILBOX)
+    c.ask(MAILBOX, status=BUSY)
+    c.ask(BELL)
+    c.ask(BELL, status=BUSY)
+    memory, bell = c.descriptors
+    assert os.fstat(memory).st_size == 36864
+    try:
+        os.ftruncate(memory, 1)
+        raise AssertionError("the mailbox can become shorter")
+    except PermissionError:
+        pass
+    box = mmap.mmap(memory, 36864)
+    words = memoryview(box).cast("I")
+    assert words[64 // 4] == 1, "the node looks at it"
+
+    def call(message, bulk=b""):
+        c.tag += 1
+        whole = frame(BATCH, c.tag, message, bulk)
+        box[4096:4096 + len(whole)] = whole
+        words[0] = CALLED
+        os.write(bell, struct.pack("<Q", 1))
+        end = time.monotonic() + WAIT_S
+        while words[0] in (CALLED, TAKEN):
+            assert time.monotonic() < end, "no answer"
+            os.sched_yield()
+        return c.tag
+
+    def answer(tag):
+        assert words[0] == ANSWERED
+        magic, _, flags, op, got, status, message_bytes, bulk_bytes = struct.unpack_from("<4sBBHQIII", box, 20480)
+        assert (magic, flags, op, got, status) == (b"VJFR", 1, BATCH, tag, OK)
+        body = box[20480 + 48:20480 + 48 + message_bytes + bulk_bytes]
+        assert struct.unpack_from("<Q", box, 20480 + 32)[0] == checksum(body)
+        words[0] = FREE
+        return body[:message_bytes], body[message_bytes:]
+
+    assert answer(call(batch(0, key_put, b"in the box", len(value)), value))[0] == struct.pack("<IQ", OK, 0)
+    message, bulk = answer(call(batch(0, key_get, b"in the box", returns=100)))
+    assert struct.unpack("<IQ", message) == (OK, len(value)) and bulk == value
+    c.ask(BATCH, batch(0, key_put, b"long", 20000), bytes(20000))
+    tag = call(batch(0, key_get, b"long", returns=20000))
+    assert words[0] == BY_SOCKET, "too long for the mailbox"
+    c.waiting[tag] = BATCH
+    assert c.reply_to(tag).bulk == bytes(20000)
+    words[0] = FREE
+    box[4096:4096 + 48] = bytes(48)
+    words[0] = CALLED
+    os.write(bell, struct.pack("<Q", 1))
+    c.expect_end()
+    words.release()
+    box.close()
+    os.close(memory)
+    os.close(bell)
     c.close()
 
 
