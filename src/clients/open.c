@@ -50,13 +50,14 @@ static VjClientOpen *find_used(VjClients *c, uint64_t ino, bool to_write)
     return o;
 }
 
-/* A deletion that comes after this look finds it in the table. */
-static bool has_name(VjClients *c, uint64_t ino)
+/* 0, -ENOENT it has lost its name, or why that is not known.  A deletion that comes after
+ * this look finds it in the table. */
+static int check_name(VjClients *c, uint64_t ino)
 {
     VjInode inode;
+    int rc = vj_file_getattr(vj_volume_files(c->volume), ino, &inode);
 
-    return vj_file_getattr(vj_volume_files(c->volume), ino, &inode) == 0 &&
-           inode.nlink > 0;
+    return rc == 0 && inode.nlink == 0 ? -ENOENT : rc;
 }
 
 int vj_client_open(VjClients *c, uint64_t ino, bool to_write, VjClientOpen **out)
@@ -85,13 +86,13 @@ int vj_client_open(VjClients *c, uint64_t ino, bool to_write, VjClientOpen **out
         g_hash_table_insert(c->open, &(*out)->ino, *out);
     }
     vj_mutex_unlock(&c->lock);
-    if (has_name(c, ino)) {
-        return 0;
+    rc = check_name(c, ino);
+    if (rc < 0) {
+        vj_client_forget(c, ino);
+        vj_client_close(c, *out);
+        *out = NULL;
     }
-    vj_client_forget(c, ino);
-    vj_client_close(c, *out);
-    *out = NULL;
-    return -ENOENT;
+    return rc;
 }
 
 void vj_client_close(VjClients *c, VjClientOpen *o)
