@@ -70,20 +70,17 @@ void vj_node_share(VjRpcRequest *r)
     VjNodeArea *area;
     int fd, rc;
 
-    if (g_atomic_pointer_get(&peer->area) != NULL) {
-        vj_node_reply_rc(r, -EBUSY);
-        return;
+    if (!vj_rpc_request_takes_fd(r)) {
+        rc = -EOPNOTSUPP;
+    } else if (g_atomic_pointer_get(&peer->area) != NULL) {
+        rc = -EBUSY;
+    } else {
+        rc = area_new(peer->node, &area, &fd);
     }
-    rc = area_new(peer->node, &area, &fd);
     if (rc < 0) {
         vj_node_reply_rc(r, rc);
         return;
     }
-    g_atomic_pointer_set(&peer->area, area); /* before the peer knows of it */
-    if (vj_rpc_reply_fd(r, vj_slice(NULL, 0), fd) < 0) {
-        close(fd);
-        g_atomic_pointer_set(&peer->area, NULL);
-        vj_node_area_free(area);
-        vj_node_reply_rc(r, -EOPNOTSUPP);
-    }
+    g_atomic_pointer_set(&peer->area, area); /* before the peer knows of it; it stays */
+    vj_rpc_reply_fd(r, vj_slice(NULL, 0), fd);
 }

@@ -200,16 +200,17 @@ int vj_rpc_reply_file(VjRpcRequest *r, int fd, uint64_t offset, uint32_t bytes)
     return 0;
 }
 
-int vj_rpc_reply_fd(VjRpcRequest *r, VjSlice message, int fd)
+bool vj_rpc_request_takes_fd(const VjRpcRequest *r)
 {
-    g_assert(fd >= 0);
-    if (!vj_conn_takes_fd(r->peer->conn)) {
-        return -EOPNOTSUPP;
-    }
+    return vj_conn_takes_fd(r->peer->conn);
+}
+
+void vj_rpc_reply_fd(VjRpcRequest *r, VjSlice message, int fd)
+{
+    g_assert(fd >= 0 && vj_rpc_request_takes_fd(r));
     r->reply_fd = fd;
     r->out.fd = &r->reply_fd;
     reply(r, 0, message);
-    return 0;
 }
 
 void vj_request_refuse(VjRpcRequest *r, int rc)
@@ -239,8 +240,7 @@ static int mailbox_new(VjPeer *p, int *fd)
 static void reply_fd_or_rc(VjRpcRequest *r, int rc, int fd)
 {
     if (rc == 0) {
-        rc = vj_rpc_reply_fd(r, vj_slice(NULL, 0), fd);
-        g_assert(rc == 0);
+        vj_rpc_reply_fd(r, vj_slice(NULL, 0), fd);
     } else {
         vj_request_refuse(r, rc);
     }
@@ -252,7 +252,7 @@ void vj_rpc_reply_mailbox(VjRpcRequest *r)
     int rc, fd = -1;
 
     g_assert(vj_loop_is_current(p->loop->loop));
-    rc = vj_conn_takes_fd(p->conn) ? mailbox_new(p, &fd) : -EOPNOTSUPP;
+    rc = vj_rpc_request_takes_fd(r) ? mailbox_new(p, &fd) : -EOPNOTSUPP;
     reply_fd_or_rc(r, rc, fd);
 }
 

@@ -206,7 +206,7 @@ static void expect_echo(const Box *b, uint64_t tag, VjSlice message, VjSlice bul
     set_state(b, VJ_MAILBOX_FREE);
 }
 
-static void begin(RpcTest *t)
+static void begin_at(RpcTest *t, const char *address)
 {
     static const VjRpcHandler mailbox = {.op = OP_MAILBOX,
                                          .role = VJ_ROLE_ANY,
@@ -219,12 +219,17 @@ static void begin(RpcTest *t)
                                       .run = vj_rpc_reply_bell,
                                       .is_quick = true};
 
-    test_begin(t, NULL);
+    test_begin(t, address);
     handlers[0] = mailbox;
     handlers[1] = bell;
     memcpy(handlers + 2, test_handlers, sizeof test_handlers);
     t->config.handlers = handlers;
     test_start_server(t);
+}
+
+static void begin(RpcTest *t)
+{
+    begin_at(t, NULL);
 }
 
 static void test_echo(void **state)
@@ -501,6 +506,33 @@ static void test_bell(void **state)
     test_end(&t);
 }
 
+/* No descriptor goes over TCP, whatever the peer asks for. */
+static void test_tcp(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const uint16_t ops[] = {OP_MAILBOX, OP_BELL};
+    RpcTest t;
+    int fd;
+
+    (void)state;
+    begin_at(&t, TEST_TCP);
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    at.sin_port = htons((uint16_t)t.port);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&at, sizeof at), 0);
+    raw_set_timeout(fd);
+    raw_send_hello_with(fd, VJ_FEATURE_MAILBOX);
+    assert_int_equal(raw_recv_but_ping(fd).status, VJ_WIRE_OK);
+    for (unsigned i = 0; i < G_N_ELEMENTS(ops); i++) {
+        VjFrame frame = {.op = ops[i], .tag = i + 1};
+
+        raw_send_frame(fd, &frame, vj_slice(NULL, 0), vj_slice(NULL, 0));
+        assert_int_equal(raw_recv_but_ping(fd).status, VJ_WIRE_UNSUPPORTED);
+    }
+    close(fd);
+    test_end(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -508,6 +540,7 @@ int main(void)
         cmocka_unit_test(test_long_wait), cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_limits),    cmocka_unit_test(test_peer_is_gone),
         cmocka_unit_test(test_noise),     cmocka_unit_test(test_bell),
+        cmocka_unit_test(test_tcp),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
