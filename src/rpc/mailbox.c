@@ -202,20 +202,25 @@ static void on_bell(evutil_socket_t fd, short what, void *opaque)
 
 int vj_mailbox_add_bell(VjMailbox *m, int *fd)
 {
+    VJ_AUTO_FD bell = -1;
+    VJ_AUTO_FD passed = -1;
+
     if (m->bell >= 0) {
         return -EBUSY;
     }
-    m->bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    *fd = m->bell < 0 ? -1 : fcntl(m->bell, F_DUPFD_CLOEXEC, 0);
-    if (*fd < 0) {
+    bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    passed = bell < 0 ? -1 : fcntl(bell, F_DUPFD_CLOEXEC, 0);
+    if (passed < 0) {
         return -errno;
     }
-    m->bell_event = event_new(vj_loop_base(m->loop), m->bell,
-                              EV_READ | EV_ET | EV_PERSIST, on_bell, m);
+    m->bell_event =
+        event_new(vj_loop_base(m->loop), bell, EV_READ | EV_ET | EV_PERSIST, on_bell, m);
     if (m->bell_event == NULL || event_add(m->bell_event, NULL) < 0) {
-        vj_fd_close(fd);
+        g_clear_pointer(&m->bell_event, event_free);
         return -ENOMEM;
     }
+    m->bell = vj_fd_steal(&bell);
+    *fd = vj_fd_steal(&passed);
     vj_loop_unwatch(m->loop, &m->memory);
     listen_to(&m->memory, true);
     return 0;
