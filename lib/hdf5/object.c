@@ -549,6 +549,7 @@ static int remove_one(struct vjh_container *c, uint64_t id, struct candidates *d
     char name[48];
     struct vjh_buffer raw;
     struct vjh_header h;
+    struct vjh_key key;
     uint64_t count;
     int r;
 
@@ -573,6 +574,13 @@ static int remove_one(struct vjh_container *c, uint64_t id, struct candidates *d
         }
         r = r == 0 ? remove_uses(c, id, &h, d) : r;
         vjh_buffer_free(&raw);
+    }
+    /* The header goes before what is listed: a write that finds it there has put what is
+     * listed then, and one that does not removes what it has put. */
+    vjh_key(&key, id, VJH_KEY_HEADER);
+    if (r == 0) {
+        r = vjh_delete(c, &key);
+        r = r == -ENOENT ? 0 : r; /* another process is at it too */
     }
     vjh_data_name(name, id);
     if (r == 0) {

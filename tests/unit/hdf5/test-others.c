@@ -330,10 +330,58 @@ static void a_file_that_is_not_there_any_more_is_an_error(void **state)
 
 static int requests_left = -1; /* then the process is killed */
 
+static int requests_until_turn = -1; /* then the other one goes on first */
+
 static void before_each_request(void)
 {
+    if (requests_until_turn >= 0 && requests_until_turn-- == 0) {
+        let_other_go();
+    }
     if (requests_left >= 0 && requests_left-- == 0) {
         kill(getpid(), SIGKILL);
+    }
+}
+
+static int turn_at;
+
+static void write_while_deleted(void)
+{
+    hid_t file = create_file(), d = create_dataset(file);
+
+    CHECK(write_all(d) >= 0);
+    CHECK(H5Fflush(file, H5F_SCOPE_LOCAL) >= 0);
+    let_other_go();
+    H5E_BEGIN_TRY
+    {
+        write_all(d);
+        H5Dclose(d);
+        if (H5Fclose(file) < 0) {
+            H5Fclose(file);
+        }
+    }
+    H5E_END_TRY
+}
+
+static void delete_in_steps(void)
+{
+    hid_t file = open_file();
+
+    requests_until_turn = turn_at;
+    CHECK(H5Ldelete(file, "d", H5P_DEFAULT) >= 0);
+    requests_until_turn = -1;
+    CHECK(H5Fclose(file) >= 0);
+}
+
+/* Whenever it comes, it does not bring the object back. */
+static void a_write_between_the_steps_of_a_deletion_leaves_nothing(void **state)
+{
+    unsigned spaces, n;
+
+    (void)state;
+    for (turn_at = 0; turn_at < 20; turn_at++) {
+        run(write_while_deleted, delete_in_steps);
+        stored(true, &spaces, &n);
+        assert_int_equal(n, 0);
     }
 }
 
@@ -644,6 +692,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_deleted_dataset_is_an_error),
     cmocka_unit_test(no_link_leads_to_what_was_deleted),
     cmocka_unit_test(a_file_that_is_not_there_any_more_is_an_error),
+    cmocka_unit_test(a_write_between_the_steps_of_a_deletion_leaves_nothing),
     cmocka_unit_test(a_file_whose_deletion_was_killed_goes_with_the_next),
     cmocka_unit_test(of_two_that_replace_a_file_nothing_is_left),
     cmocka_unit_test(numbers_of_creation_order_do_not_come_again),
