@@ -86,9 +86,9 @@ int vj_clients_iterate(VjClients *c, VjSlice message,
 /*
  * VARJFS_WIRE_EMPTY: 0; -ENOENT there is no such namespace; -EACCES a program of a mount
  * has protected it; -EBUSY it is made anew again and again; -EROFS; -EPROTO, -EIO,
- * -ENOSPC.  It is one transaction, or several where programs of a mount have made many
- * directories there, and what they did stays.  @stop, as of a batch, is asked between
- * these: -ECANCELED, unless something has gone.
+ * -ENOSPC.  It is one transaction, or several where programs of a mount have made
+ * directories among many objects, and what they did stays.  @stop, as of a batch, is
+ * asked between these: -ECANCELED, unless something has gone.
  */
 int vj_clients_empty(VjClients *c, VjSlice message, bool read_only,
                      const VjClientsStop *stop,

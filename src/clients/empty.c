@@ -2,12 +2,12 @@
 /*
  * empty.c - a namespace goes: its objects or keys a part at a time, at last its directory
  *
- * A request is one transaction, or several where much stays; what is interrupted is less,
- * and as it was otherwise.  The transaction that finds nothing left removes the directory
- * too, and takes the flag that protects one of keys for that alone.  Whoever puts
- * something into the namespace reads the record of its directory (check_dir in
- * transaction.c): it was put before that transaction, which has seen it, or is put into
- * a new directory.
+ * A request is one transaction, or several where something stays among many; what is
+ * interrupted is less, and as it was otherwise.  The transaction that finds nothing left
+ * removes the directory too, and takes the flag that protects one of keys for that alone.
+ * Whoever puts something into the namespace reads the record of its directory (check_dir
+ * in transaction.c): it was put before that transaction, which has seen it, or is put
+ * into a new directory.
  */
 #include "clients/clients-private.h"
 
