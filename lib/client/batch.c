@@ -168,9 +168,8 @@ void vjc_batch_added(varjfs_batch *b)
 
 typedef struct Sizes {
     size_t message, brings, returns, bulk_parts, in_parts, statuses;
-    size_t
-        contents; /* of what it returns: of objects, which are mostly as long as asked */
-    bool is_one;  /* parts of one long operation */
+    size_t contents;   /* of @returns, of objects: these are mostly as long as asked */
+    bool is_one;       /* parts of one long operation */
     bool is_returning; /* one of them says more than that it was done */
     bool is_changing;  /* one of them says no more */
 } Sizes;

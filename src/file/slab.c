@@ -7,7 +7,8 @@
 #include <sys/mman.h>
 
 #define SLAB_BYTES (VJ_SLAB_BLOCKS * VJ_BUDGET_BLOCK_ALLOCATED)
-/* A slab begins where a huge page can; larger ones than this are not waited for. */
+/* A slab begins at a multiple of this, as huge pages of 2 MiB do; where they are larger,
+ * the kernel may find no place for one. */
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #define ALL_FREE ((1u << VJ_SLAB_BLOCKS) - 1)
 

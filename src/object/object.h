@@ -289,13 +289,11 @@ typedef struct VjPendingObject VjPendingObject;
  * 1..VJ_OBJECT_PLAIN_MAX of them. */
 typedef struct VjPlain {
     const void *plain;
-    uint32_t len; /* of all */
-    const void
-        *rest; /* where those behind the first @first_len are; NULL: at plain too */
-    uint32_t first_len;
-    VjBuf
-        *holder; /* in which they are, borrowed; NULL: in none, as where there is rest */
-    VjDigest digest; /* vj_plain_digest */
+    uint32_t len;       /* of all */
+    uint32_t first_len; /* at plain, where there is rest */
+    const void *rest;   /* where those behind them are; NULL: all are at plain */
+    VjBuf *holder;      /* in which they are, borrowed; NULL, also where there is rest */
+    VjDigest digest;    /* vj_plain_digest */
 } VjPlain;
 
 /* Content that is stored as @want may lie in two places: what is put is the bytes

@@ -68,7 +68,6 @@ static int drop_entries(VjTxn *txn, uint64_t ino, VjMapRoot *root, Drop *d)
     int r = vj_map_drop(txn, ino, root, VJ_FILE_DROP_BATCH, removed);
 
     d->entries += removed->len;
-
     for (guint i = 0; r == 0 && i < removed->len; i++) {
         const VjEntry *e = &g_array_index(removed, VjEntry, i);
 
