@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 enum { OP_MAILBOX = VJ_OP_MAILBOX, OP_BELL = VJ_OP_BELL };
 
@@ -506,6 +507,37 @@ static void test_bell(void **state)
     test_end(&t);
 }
 
+/* There is one descriptor more, and a bell needs two: it is refused, the mailbox is looked
+ * at as before, and later there is a bell. */
+static void test_no_bell(void **state)
+{
+    VjFrame frame = {.op = OP_BELL, .tag = 7};
+    struct rlimit limit, few;
+    RpcTest t;
+    int bell, next;
+    Box b;
+
+    (void)state;
+    begin(&t);
+    b = box_open(&t);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    next = dup(b.fd);
+    assert_true(next >= 0);
+    close(next);
+    few = (struct rlimit){.rlim_cur = (rlim_t)next + 1, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    raw_send_frame(b.fd, &frame, vj_slice(NULL, 0), vj_slice(NULL, 0));
+    assert_int_not_equal(recv_fd(b.fd, OP_BELL, &bell), VJ_WIRE_OK);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    expect_echo(&b, call(&b, OP_ECHO, vj_slice("x", 1), vj_slice(NULL, 0)),
+                vj_slice("x", 1), vj_slice(NULL, 0));
+    raw_send_frame(b.fd, &frame, vj_slice(NULL, 0), vj_slice(NULL, 0));
+    assert_int_equal(recv_fd(b.fd, OP_BELL, &bell), VJ_WIRE_OK);
+    close(bell);
+    box_close(&b);
+    test_end(&t);
+}
+
 /* No descriptor goes over TCP, whatever the peer asks for. */
 static void test_tcp(void **state)
 {
@@ -540,7 +572,7 @@ int main(void)
         cmocka_unit_test(test_long_wait), cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_limits),    cmocka_unit_test(test_peer_is_gone),
         cmocka_unit_test(test_noise),     cmocka_unit_test(test_bell),
-        cmocka_unit_test(test_tcp),
+        cmocka_unit_test(test_no_bell),   cmocka_unit_test(test_tcp),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
