@@ -507,8 +507,8 @@ static void test_bell(void **state)
     test_end(&t);
 }
 
-/* There is one descriptor more, and a bell needs two: it is refused, the mailbox is looked
- * at as before, and later there is a bell. */
+/* There is one descriptor more, and a bell needs two: it is refused, the mailbox is
+ * looked at as before, and later there is a bell. */
 static void test_no_bell(void **state)
 {
     VjFrame frame = {.op = OP_BELL, .tag = 7};
