@@ -2,13 +2,16 @@
 /*
  * What a daemon sends to libvarjfs, from any bytes.  Each input is tried as it is, and as
  * frames whose lengths fit, whose tags are those of the requests, in turn, and whose
- * checksums are right.  Whatever comes, each call says 0 or one error, lengths stay
- * within what was asked for, and names go on in order.
+ * checksums are right; these by the socket, and by a mailbox and an area.  Whatever
+ * comes, each call says 0 or one error, lengths stay within what was asked for, and names
+ * go on in order.
  */
 #include "../../lib/client/client-private.h"
 #include "fuzz.h"
 #include "rpc/frame-format.h"
 
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +19,9 @@
 #define INPUT_MAX 32768u
 #define READ_BYTES 64u
 #define VALUE_BYTES 16u
+/* So long that its reply stands in the area, if there is one. */
+#define LONG_BYTES 40000u
+#define AREA_BYTES ((size_t)VARJFS_WIRE_AREA_SLOTS * VARJFS_WIRE_AREA_SLOT_BYTES)
 
 /* All of what is returned is read. */
 static volatile unsigned sum;
@@ -108,6 +114,20 @@ static void check_items(varjfs *v)
     }
 }
 
+static void check_long_read(varjfs *v)
+{
+    static uint8_t bytes[LONG_BYTES + 1];
+    size_t got = 0;
+    varjfs_batch *b;
+
+    bytes[LONG_BYTES] = 0x55;
+    g_assert(varjfs_batch_new(v, NULL, &b) == 0);
+    g_assert(varjfs_object_read(b, "s", "o", bytes, LONG_BYTES, 0, &got, NULL) == 0);
+    varjfs_batch_execute(b);
+    varjfs_batch_free(b);
+    g_assert(got <= LONG_BYTES && bytes[LONG_BYTES] == 0x55);
+}
+
 /* A few steps, however many the other side wants. */
 static int is_enough(void *opaque, uint64_t gone)
 {
@@ -117,63 +137,202 @@ static int is_enough(void *opaque, uint64_t gone)
     return *steps == 4;
 }
 
-static void run(const uint8_t *data, size_t len)
+static void check_all(varjfs *v)
 {
     unsigned steps = 0;
-    int ends[2];
-    varjfs *v;
 
-    g_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-    g_assert(send(ends[1], data, len, MSG_NOSIGNAL) == (ssize_t)len);
-    g_assert(shutdown(ends[1], SHUT_WR) == 0);
-    v = vjc_connection_new(ends[0], NULL, 10000);
-    g_assert(v != NULL);
     check_batch(v);
     check_iterator(v, true);
     check_iterator(v, false);
     check_items(v);
     g_assert(varjfs_namespace_delete(v, VARJFS_OBJECTS, "s", is_enough, &steps) <= 0);
     g_assert(varjfs_sync(v) <= 0);
+    check_long_read(v);
     g_assert(varjfs_close(v) <= 0);
+}
+
+static varjfs *connect_to(int ends[2])
+{
+    varjfs *v;
+
+    g_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    v = vjc_connection_new(ends[0], NULL, 10000);
+    g_assert(v != NULL);
+    return v;
+}
+
+/* All at once. */
+static void run_bytes(const uint8_t *data, size_t len)
+{
+    int ends[2];
+    varjfs *v = connect_to(ends);
+
+    g_assert(send(ends[1], data, len, MSG_NOSIGNAL) == (ssize_t)len);
+    g_assert(shutdown(ends[1], SHUT_WR) == 0);
+    check_all(v);
     close(ends[1]);
 }
 
-/* The same as frames that the library believes, each to the request that is its turn. */
-static void run_frames(const uint8_t *data, size_t len)
+/* ---- frames, each to the request that is its turn ---------------------------------- */
+
+/* Takes the next frame off an input: what the library believes as the reply to @tag.
+ * False: there is none. */
+static bool take_frame(const uint8_t **data, size_t *len, uint64_t tag, GByteArray *to)
 {
-    g_autoptr(GByteArray) all = g_byte_array_new();
-    uint64_t tag = 1;
+    const uint8_t *body = *data + VJ_FRAME_HEAD_BYTES;
+    uint8_t head[VJ_FRAME_HEAD_BYTES];
+    VjFrame frame = {.flags = VJ_FRAME_REPLY, .tag = tag};
+    size_t left, bytes;
 
-    while (len >= VJ_FRAME_HEAD_BYTES) {
-        uint8_t head[VJ_FRAME_HEAD_BYTES];
-        const uint8_t *body = data + VJ_FRAME_HEAD_BYTES;
-        size_t left = len - VJ_FRAME_HEAD_BYTES, body_bytes;
-        VjFrame frame = {.flags = VJ_FRAME_REPLY, .tag = tag++};
-
-        frame.op = vj_le16_get(data + 6);
-        frame.status = vj_le32_get(data + 16);
-        frame.message_bytes = (uint32_t)MIN(vj_le32_get(data + 20), left);
-        frame.bulk_bytes =
-            (uint32_t)MIN(vj_le32_get(data + 24), left - frame.message_bytes);
-        body_bytes = (size_t)frame.message_bytes + frame.bulk_bytes;
-        frame.body_checksum = body_bytes > 0 ? vj_checksum64(body, body_bytes) : 0;
-        vj_frame_encode(&frame, head);
-        g_byte_array_append(all, head, sizeof head);
-        if (body_bytes > 0) {
-            g_byte_array_append(all, body, (guint)body_bytes);
-        }
-        data = body + body_bytes;
-        len = left - body_bytes;
+    if (*len < VJ_FRAME_HEAD_BYTES) {
+        return false;
     }
-    run(all->data, all->len);
+    left = *len - VJ_FRAME_HEAD_BYTES;
+    frame.op = vj_le16_get(*data + 6);
+    frame.status = vj_le32_get(*data + 16);
+    frame.message_bytes = (uint32_t)MIN(vj_le32_get(*data + 20), left);
+    frame.bulk_bytes =
+        (uint32_t)MIN(vj_le32_get(*data + 24), left - frame.message_bytes);
+    bytes = (size_t)frame.message_bytes + frame.bulk_bytes;
+    frame.body_checksum = bytes > 0 ? vj_checksum64(body, bytes) : 0;
+    vj_frame_encode(&frame, head);
+    g_byte_array_append(to, head, sizeof head);
+    if (bytes > 0) {
+        g_byte_array_append(to, body, (guint)bytes);
+    }
+    *data = body + bytes;
+    *len = left - bytes;
+    return true;
 }
 
-FUZZ_MUTATIONS(400);
+/* The daemon: it answers each request where it came. */
+typedef struct Peer {
+    int fd;
+    bool has_memory; /* an area, and the mailbox */
+    uint8_t *mailbox;
+    const uint8_t *data; /* of the input, that are left */
+    size_t len;
+} Peer;
+
+static uint32_t *word(const Peer *p, size_t at)
+{
+    return (uint32_t *)(void *)(p->mailbox + at);
+}
+
+static bool change_state(const Peer *p, uint32_t from, uint32_t to)
+{
+    return __atomic_compare_exchange_n(word(p, VARJFS_WIRE_MAILBOX_STATE_AT), &from, to,
+                                       false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* False: the input has no more frames. */
+static bool answer_mailbox(Peer *p)
+{
+    const uint8_t *request = p->mailbox + VARJFS_WIRE_MAILBOX_REQUEST_AT;
+    g_autoptr(GByteArray) frame = g_byte_array_new();
+
+    if (!take_frame(&p->data, &p->len, vj_le64_get(request + 8), frame)) {
+        return false;
+    }
+    memcpy(p->mailbox + VARJFS_WIRE_MAILBOX_REPLY_AT, frame->data,
+           MIN(frame->len, VARJFS_WIRE_MAILBOX_FRAME_MAX));
+    if (!change_state(p, VARJFS_WIRE_MAILBOX_TAKEN, VARJFS_WIRE_MAILBOX_ANSWERED)) {
+        send(p->fd, frame->data, frame->len, MSG_NOSIGNAL);
+    }
+    return true;
+}
+
+/* False: the end, of either side. */
+static bool answer_socket(Peer *p)
+{
+    g_autoptr(GByteArray) frame = g_byte_array_new();
+    uint8_t request[65536];
+    ssize_t got =
+        recv(p->fd, request, sizeof request, p->has_memory ? MSG_DONTWAIT : 0);
+
+    if (got < 0) {
+        sched_yield();
+        return errno == EAGAIN;
+    }
+    if (got < (ssize_t)VJ_FRAME_HEAD_BYTES) {
+        return false;
+    }
+    if (!take_frame(&p->data, &p->len, vj_le64_get(request + 8), frame)) {
+        return false;
+    }
+    send(p->fd, frame->data, frame->len, MSG_NOSIGNAL);
+    return true;
+}
+
+static gpointer peer_run(gpointer opaque)
+{
+    Peer *p = opaque;
+    bool goes_on = true;
+
+    while (goes_on) {
+        if (p->has_memory &&
+            change_state(p, VARJFS_WIRE_MAILBOX_CALLED, VARJFS_WIRE_MAILBOX_TAKEN)) {
+            goes_on = answer_mailbox(p);
+        } else {
+            goes_on = answer_socket(p);
+        }
+    }
+    shutdown(p->fd, SHUT_RDWR);
+    return NULL;
+}
+
+/* Of @fd; -1: of no file. */
+static uint8_t *map(int fd, size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+
+    g_assert(at != MAP_FAILED);
+    return at;
+}
+
+static void give_memory(varjfs *v, Peer *p)
+{
+    int fd = memfd_create("mailbox", MFD_CLOEXEC);
+    uint8_t *area = map(-1, AREA_BYTES);
+
+    g_assert(fd >= 0 && ftruncate(fd, VARJFS_WIRE_MAILBOX_BYTES) == 0);
+    p->has_memory = true;
+    p->mailbox = map(fd, VARJFS_WIRE_MAILBOX_BYTES);
+    __atomic_store_n(word(p, VARJFS_WIRE_MAILBOX_LISTENS_AT), 1, __ATOMIC_SEQ_CST);
+    memcpy(area, p->data, p->len);
+    v->area = area; /* its own now, as this is: */
+    v->mailbox = map(fd, VARJFS_WIRE_MAILBOX_BYTES);
+    v->trust = 1;
+    close(fd);
+}
+
+static void run_frames(const uint8_t *data, size_t len, bool has_memory)
+{
+    int ends[2];
+    varjfs *v = connect_to(ends);
+    Peer peer = {.fd = ends[1], .data = data, .len = len};
+    GThread *thread;
+
+    if (has_memory) {
+        give_memory(v, &peer);
+    }
+    thread = g_thread_new("peer", peer_run, &peer);
+    check_all(v);
+    g_thread_join(thread);
+    if (has_memory) {
+        munmap(peer.mailbox, VARJFS_WIRE_MAILBOX_BYTES);
+    }
+    close(ends[1]);
+}
+
+FUZZ_MUTATIONS(150);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     len = MIN(len, INPUT_MAX);
-    run(data, len);
-    run_frames(data, len);
+    run_bytes(data, len);
+    run_frames(data, len, false);
+    run_frames(data, len, true);
     return 0;
 }
