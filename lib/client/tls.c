@@ -746,7 +746,7 @@ static int check_peer(VjcTls *t)
     unsigned len;
 
     SSL_get0_alpn_selected(t->ssl, &protocol, &len);
-    if (len != sizeof PROTOCOL - 2 || memcmp(protocol, PROTOCOL + 1, len) != 0) {
+    if (len != sizeof PROTOCOL - 2 || memcmp(protocol, &PROTOCOL[1], len) != 0) {
         t->why = "the other side speaks another protocol (ALPN)";
         return -EPROTO;
     }
