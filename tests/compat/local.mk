@@ -27,3 +27,10 @@ tests_compat_test_protocol_SOURCES = tests/compat/test-protocol.c \
 	tests/lib/rpc-recode.c tests/lib/rpc-recode.h
 tests_compat_test_protocol_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 tests_compat_test_protocol_LDADD = $(LDADD_rpc) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/compat/test-client-protocol
+tests_compat_test_client_protocol_SOURCES = $(varjfs_sources) \
+	tests/compat/test-client-protocol.c \
+	tests/unit/client/fake-daemon.h tests/unit/clients/request.h
+tests_compat_test_client_protocol_CPPFLAGS = $(AM_CPPFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+tests_compat_test_client_protocol_LDADD = $(LDADD_fsck) $(LDADD_clients) $(LDADD_rpc) $(CMOCKA_LIBS)

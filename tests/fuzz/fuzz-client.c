@@ -191,8 +191,7 @@ static bool take_frame(const uint8_t **data, size_t *len, uint64_t tag, GByteArr
     frame.op = vj_le16_get(*data + 6);
     frame.status = vj_le32_get(*data + 16);
     frame.message_bytes = (uint32_t)MIN(vj_le32_get(*data + 20), left);
-    frame.bulk_bytes =
-        (uint32_t)MIN(vj_le32_get(*data + 24), left - frame.message_bytes);
+    frame.bulk_bytes = (uint32_t)MIN(vj_le32_get(*data + 24), left - frame.message_bytes);
     bytes = (size_t)frame.message_bytes + frame.bulk_bytes;
     frame.body_checksum = bytes > 0 ? vj_checksum64(body, bytes) : 0;
     vj_frame_encode(&frame, head);
@@ -247,8 +246,7 @@ static bool answer_socket(Peer *p)
 {
     g_autoptr(GByteArray) frame = g_byte_array_new();
     uint8_t request[65536];
-    ssize_t got =
-        recv(p->fd, request, sizeof request, p->has_memory ? MSG_DONTWAIT : 0);
+    ssize_t got = recv(p->fd, request, sizeof request, p->has_memory ? MSG_DONTWAIT : 0);
 
     if (got < 0) {
         sched_yield();
