@@ -21,6 +21,7 @@ man_pages += man/varjfs-preload.7
 man_pages += man/varjfs-protocol.7
 man_pages += man/varjfs-security.7
 man_pages += man/varjfs-semantics.7
+man_pages += man/varjfs-store-block.7
 man_pages += man/varjfs-store-null.7
 man_pages += man/varjfs-store-posix.7
 man_pages += man/varjfs-store-remote.7

@@ -471,12 +471,33 @@ bool vj_opts_flag(const VjOpts *o, const char *name)
     return value->number != 0;
 }
 
-void vj_opts_files(const VjOpts *o, GPtrArray *names)
+VjOptFiles *vj_opt_files_new(void)
+{
+    VjOptFiles *f = g_new0(VjOptFiles, 1);
+
+    f->read = g_ptr_array_new_with_free_func(g_free);
+    f->written = g_ptr_array_new_with_free_func(g_free);
+    return f;
+}
+
+void vj_opt_files_free(VjOptFiles *f)
+{
+    if (f != NULL) {
+        g_ptr_array_unref(f->read);
+        g_ptr_array_unref(f->written);
+        g_free(f);
+    }
+}
+
+void vj_opts_files(const VjOpts *o, VjOptFiles *files)
 {
     for (size_t i = 0; i < o->count; i++) {
-        if (o->specs[i].is_file && o->values[i].text != NULL) {
-            g_assert(o->specs[i].type == VJ_OPT_STRING);
-            g_ptr_array_add(names, g_strdup(o->values[i].text));
+        const VjOptSpec *spec = &o->specs[i];
+
+        if ((spec->is_file || spec->is_device) && o->values[i].text != NULL) {
+            g_assert(spec->type == VJ_OPT_STRING);
+            g_ptr_array_add(spec->is_file ? files->read : files->written,
+                            g_strdup(o->values[i].text));
         }
     }
 }

@@ -25,8 +25,9 @@ typedef struct VjOptSpec {
     const char *choices;  /* CHOICE; STRING: what a value begins with, for --help alone */
     const char *help;     /* one line, states the unit */
     bool leads; /* STRING; its value may stand before all settings: vj_opts_parse_spec */
-    bool is_file; /* STRING: the name of a file that its user reads */
-    bool is_spec; /* STRING: "NAME:K=V,…" of a driver; see vj_opts_parse */
+    bool is_file;   /* STRING: the name of a file that its user reads */
+    bool is_device; /* STRING: the name of a device or file that its user writes */
+    bool is_spec;   /* STRING: "NAME:K=V,…" of a driver; see vj_opts_parse */
 } VjOptSpec;
 
 typedef struct VjOpts VjOpts;
@@ -71,8 +72,17 @@ bool vj_opts_flag(const VjOpts *o, const char *name);
 
 /* The row that leads, NULL: none. */
 const VjOptSpec *vj_opts_leader(const VjOptSpec *specs);
-/* The values of all rows with is_file that have one, appended; owned by @names. */
-void vj_opts_files(const VjOpts *o, GPtrArray *names);
+/* Names of files that are used besides what is in a directory of their user's own. */
+typedef struct VjOptFiles {
+    GPtrArray *read, *written; /* of strings, which they own */
+} VjOptFiles;
+
+VjOptFiles *vj_opt_files_new(void);
+void vj_opt_files_free(VjOptFiles *f); /* NULL is fine */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(VjOptFiles, vj_opt_files_free)
+
+/* The values of all rows with is_file or is_device that have one, appended. */
+void vj_opts_files(const VjOpts *o, VjOptFiles *files);
 
 /* "  name=SIZE   help (default X)" per line; owned. */
 char *vj_opts_help(const VjOptSpec *specs);

@@ -31,15 +31,25 @@ static VjSandboxKeep capabilities_for(VjSourceOwners owners)
     return owners.has_others ? VJ_SANDBOX_FILES : VJ_SANDBOX_NONE;
 }
 
-/* The numbers, then the names, each with its NUL. */
-static int send_needs(int to_fd, const VjDriverNeeds *needs, const GPtrArray *files)
+static int send_names(int to_fd, const GPtrArray *names)
+{
+    int r = 0;
+
+    for (guint i = 0; r == 0 && i < names->len; i++) {
+        r = vj_fd_write_all(to_fd, names->pdata[i], strlen(names->pdata[i]) + 1);
+    }
+    return r;
+}
+
+/* The numbers, then the names, each with its NUL: files to be read, an empty one, and
+ * those to be written. */
+static int send_needs(int to_fd, const VjDriverNeeds *needs, const VjOptFiles *files)
 {
     int r = vj_fd_write_all(to_fd, needs, sizeof *needs);
 
-    for (guint i = 0; r == 0 && i < files->len; i++) {
-        r = vj_fd_write_all(to_fd, files->pdata[i], strlen(files->pdata[i]) + 1);
-    }
-    return r;
+    r = r == 0 ? send_names(to_fd, files->read) : r;
+    r = r == 0 ? vj_fd_write_all(to_fd, "", 1) : r;
+    return r == 0 ? send_names(to_fd, files->written) : r;
 }
 
 /* The child process.  What it cannot read it does not send. */
@@ -52,7 +62,7 @@ static void read_and_send(const VjPlace *place, VjSourceOwners owners, int to_fd
                       .dirs = {{vj_place_fd(place), VJ_SANDBOX_READ}},
                       .dir_count = 1,
                       .is_quiet = true};
-    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(VjOptFiles) files = vj_opt_files_new();
     VjDriverNeeds needs;
     bool is_sent;
 
@@ -80,26 +90,31 @@ static ssize_t hear_all(int from_fd, char *dst, size_t cap)
 }
 
 /* The process that sends may have been taken over by what it has read. */
-static bool hear(int from_fd, VjDriverNeeds *out, GPtrArray *files)
+static bool hear(int from_fd, VjDriverNeeds *out, VjOptFiles *files)
 {
     g_autofree char *heard = g_malloc(HEARD_MAX);
     ssize_t len = hear_all(from_fd, heard, HEARD_MAX);
     const char *at = heard + sizeof *out, *end = heard + len;
+    GPtrArray *names = files->read;
 
     if (len < (ssize_t)sizeof *out) {
         return false;
     }
     memcpy(out, heard, sizeof *out);
-    while (at < end && files->len < VJ_CONFINE_FILES_MAX &&
+    while (at < end && names->len < VJ_CONFINE_FILES_MAX &&
            memchr(at, '\0', (size_t)(end - at)) != NULL) {
-        g_ptr_array_add(files, g_strdup(at));
+        if (at[0] == '\0') {
+            names = files->written;
+        } else {
+            g_ptr_array_add(names, g_strdup(at));
+        }
         at += strlen(at) + 1;
     }
     return at == end && ((out->meta | out->store) & ~(uint32_t)VJ_NEEDS_ALL) == 0;
 }
 
 VjDriverNeeds vj_confine_drivers(const VjPlace *place, const char *source,
-                                 VjSourceOwners owners, GPtrArray *files)
+                                 VjSourceOwners owners, VjOptFiles *files)
 {
     VjDriverNeeds out = {.meta = VJ_NEEDS_FILES, .store = VJ_NEEDS_FILES}, heard;
     int ends[2], status = 0;
@@ -144,7 +159,7 @@ void vj_confine_to(const VjPlace *place, VjConfine *out)
 
 /* Descriptors that are open until the sandbox is entered. */
 typedef struct Opened {
-    int fds[VJ_VOLUME_DIRS_MAX + VJ_CONFINE_FILES_MAX];
+    int fds[VJ_VOLUME_DIRS_MAX + 2 * VJ_CONFINE_FILES_MAX];
     unsigned count;
 } Opened;
 
@@ -162,28 +177,29 @@ static void allow_opened(VjSandbox *plan, Opened *opened, int fd, VjSandboxAcces
     }
 }
 
-/* A user who writes a volume file has root's daemon read what is his own. */
-static bool may_read(const VjConfine *how, int fd)
+/* A user who writes SOURCE has root's daemon use what is his own. */
+static bool may_use(const VjConfine *how, int fd, VjSandboxAccess access)
 {
     struct stat source, file;
 
     return fstat(how->is_file && how->file_fd >= 0 ? how->file_fd : how->dir_fd,
                  &source) == 0 &&
-           fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
+           fstat(fd, &file) == 0 &&
+           (S_ISREG(file.st_mode) ||
+            (S_ISBLK(file.st_mode) && access == VJ_SANDBOX_WRITE)) &&
            (how->trusts_files || !how->owners.others_may_write || geteuid() != 0 ||
             file.st_uid == source.st_uid);
 }
 
-/* What is missing, or not to be read, is reported by the driver that needs it. */
-static void allow_files(const VjConfine *how, VjSandbox *plan, Opened *opened)
+/* What is missing, or not to be used, is reported by the driver that needs it. */
+static void allow_files(const VjConfine *how, const GPtrArray *names,
+                        VjSandboxAccess access, VjSandbox *plan, Opened *opened)
 {
-    guint count = how->files != NULL ? MIN(how->files->len, VJ_CONFINE_FILES_MAX) : 0;
+    for (guint i = 0; i < MIN(names->len, VJ_CONFINE_FILES_MAX); i++) {
+        VJ_AUTO_FD fd = openat(how->dir_fd, names->pdata[i], O_PATH | O_CLOEXEC);
 
-    for (guint i = 0; i < count; i++) {
-        VJ_AUTO_FD fd = openat(how->dir_fd, how->files->pdata[i], O_PATH | O_CLOEXEC);
-
-        if (fd >= 0 && may_read(how, fd)) {
-            allow_opened(plan, opened, vj_fd_steal(&fd), VJ_SANDBOX_READ);
+        if (fd >= 0 && may_use(how, fd, access)) {
+            allow_opened(plan, opened, vj_fd_steal(&fd), access);
         }
     }
 }
@@ -219,7 +235,10 @@ void vj_confine(const VjConfine *how)
     Opened opened = {.count = 0};
 
     allow_place(how, &needs, &plan, &opened);
-    allow_files(how, &plan, &opened);
+    if (how->files != NULL) {
+        allow_files(how, how->files->read, VJ_SANDBOX_READ, &plan, &opened);
+        allow_files(how, how->files->written, VJ_SANDBOX_WRITE, &plan, &opened);
+    }
     if (how->other_fd >= 0) {
         allow(&plan, how->other_fd, VJ_SANDBOX_WRITE);
     }

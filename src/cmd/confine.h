@@ -9,7 +9,7 @@
 #include "cmd/owners.h"
 #include "volume/volume.h"
 
-/* Credential files that one volume names, more are not readable. */
+/* Credential files that one volume names, more are not readable; and devices. */
 #define VJ_CONFINE_FILES_MAX 8u
 
 typedef struct VjConfine {
@@ -20,8 +20,8 @@ typedef struct VjConfine {
     int file_fd;           /* with is_file: it; -1: it is to be made */
     VjSourceOwners owners; /* of it: other users' files take capabilities */
     VjDriverNeeds drivers; /* vj_confine_drivers, or the options of mkfs */
-    /* Names of credential files, relative to dir_fd.  NULL: none. */
-    const GPtrArray *files;
+    /* Names of credential files and devices, relative to dir_fd.  NULL: none. */
+    const VjOptFiles *files;
     bool trusts_files; /* the caller has named them himself */
     /* varjfs.conf and the like are written, not the mark alone; a volume file gets its
      * name. */
@@ -34,13 +34,14 @@ typedef struct VjConfine {
  * vj_confine_drivers - what the drivers that SOURCE names need
  *
  * A process that may read SOURCE and do nothing else reads varjfs.conf, and sends these
- * two numbers, and the names of credential files, to this one.  Where it cannot, they are
- * those of drivers that keep files: what is wrong is reported when the volume is opened.
+ * two numbers, and the names of credential files and devices, to this one.  Where it
+ * cannot, they are those of drivers that keep files: what is wrong is reported when the
+ * volume is opened.
  * @files      gets the names, which it owns
  * Threads     the only thread of the process
  */
 VjDriverNeeds vj_confine_drivers(const VjPlace *place, const char *source,
-                                 VjSourceOwners owners, GPtrArray *files);
+                                 VjSourceOwners owners, VjOptFiles *files);
 
 /* Where @place is, for vj_confine; the rest is the caller's. */
 void vj_confine_to(const VjPlace *place, VjConfine *out);
@@ -48,8 +49,9 @@ void vj_confine_to(const VjPlace *place, VjConfine *out);
 /*
  * vj_confine - gives up what serving or changing SOURCE does not take
  *
- * Of the credential files those stay readable that belong to the owner of SOURCE; others
- * only where nobody but root may write SOURCE, or the caller has named them.
+ * Of the credential files those stay readable that belong to the owner of SOURCE, and
+ * likewise devices can be written; others only where nobody but root may write SOURCE, or
+ * the caller has named them.
  * Threads     the only thread of the process
  */
 void vj_confine(const VjConfine *how);

@@ -654,7 +654,7 @@ static void confine(const Fsck *fsck)
     /* Whose all the objects are is not looked at, and what may not be read would count as
      * lost. */
     const VjSourceOwners owners = {true, true};
-    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(VjOptFiles) files = vj_opt_files_new();
     VjConfine how = {.owners = owners, .files = files, .other_fd = -1};
     VjPlace *place;
     int closed;

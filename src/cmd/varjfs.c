@@ -399,7 +399,7 @@ static void enter_sandbox(const Command *c)
 {
     g_autofree char *test_dir = vj_front_test_directory();
     VJ_AUTO_FD test_fd = test_dir == NULL ? -1 : open(test_dir, O_PATH | O_CLOEXEC);
-    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(VjOptFiles) files = vj_opt_files_new();
     VjConfine how = {.owners = c->owners,
                      .files = files,
                      .has_syslog = g_strcmp0(log_target(c), "syslog") == 0,

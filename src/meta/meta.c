@@ -156,14 +156,14 @@ uint32_t vj_meta_needs(const char *spec)
     return opts != NULL ? ops->needs_of(opts) : ops->needs;
 }
 
-void vj_meta_files(const char *spec, GPtrArray *names)
+void vj_meta_files(const char *spec, VjOptFiles *files)
 {
     g_autofree char *name = spec_name(spec);
     const VjEngineOps *ops = find_engine(vj_engine_drivers, name);
     g_autoptr(VjOpts) opts = ops != NULL ? read_options(spec, ops->options, NULL) : NULL;
 
     if (opts != NULL) {
-        vj_opts_files(opts, names);
+        vj_opts_files(opts, files);
     }
 }
 

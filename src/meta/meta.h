@@ -243,7 +243,7 @@ bool vj_meta_forgets(const char *spec);
  * opening it reports.  Touches nothing. */
 uint32_t vj_meta_needs(const char *spec);
 /* As vj_store_files. */
-void vj_meta_files(const char *spec, GPtrArray *names);
+void vj_meta_files(const char *spec, VjOptFiles *files);
 /* 0, or what kept the last commits from becoming durable.  Frees @m all the same. */
 int vj_meta_close(VjMeta *m) G_GNUC_WARN_UNUSED_RESULT;
 

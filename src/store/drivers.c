@@ -6,6 +6,6 @@
 #include "store/store-private.h"
 
 const VjStoreOps *const vj_store_drivers[] = {
-    &vj_store_posix_ops, &vj_store_remote_ops,  &vj_store_memory_ops,
-    &vj_store_null_ops,  &vj_store_aligned_ops, NULL,
+    &vj_store_posix_ops,  &vj_store_block_ops, &vj_store_remote_ops,
+    &vj_store_memory_ops, &vj_store_null_ops,  NULL,
 };

@@ -2,10 +2,20 @@
 # Room store: add each source and header below, one a line, in order of names.
 
 noinst_LTLIBRARIES += src/store/libvj-store.la
-src_store_libvj_store_la_LIBADD =
+src_store_libvj_store_la_LIBADD = $(AIO_LIBS)
 src_store_libvj_store_la_SOURCES = \
 	src/store/align.c \
-	src/store/aligned.c \
+	src/store/block-flush.c \
+	src/store/block-format.c \
+	src/store/block-format.h \
+	src/store/block-private.h \
+	src/store/block-put.c \
+	src/store/block-space.c \
+	src/store/block-space.h \
+	src/store/block-super.c \
+	src/store/block-table.c \
+	src/store/block-table.h \
+	src/store/block.c \
 	src/store/bounce.c \
 	src/store/drivers.c \
 	src/store/fd-cache.c \

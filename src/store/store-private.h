@@ -8,9 +8,9 @@
 #include "store/store.h"
 
 extern const VjStoreOps vj_store_posix_ops;
+extern const VjStoreOps vj_store_block_ops;
 extern const VjStoreOps vj_store_null_ops;
 extern const VjStoreOps vj_store_memory_ops;
-extern const VjStoreOps vj_store_aligned_ops;
 extern const VjStoreOps vj_store_remote_ops;
 
 /* Wrappers: open() gets a NULL place, and s->next is set before it. */

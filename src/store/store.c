@@ -137,14 +137,14 @@ uint32_t vj_store_needs(const char *spec)
     return opts != NULL ? ops->needs_of(opts) : 0;
 }
 
-void vj_store_files(const char *spec, GPtrArray *names)
+void vj_store_files(const char *spec, VjOptFiles *files)
 {
     const char *options = NULL;
     const VjStoreOps *ops = find_ops(vj_store_drivers, "store", spec, &options, NULL);
     g_autoptr(VjOpts) opts = ops != NULL ? read_options(ops, options, NULL) : NULL;
 
     if (opts != NULL) {
-        vj_opts_files(opts, names);
+        vj_opts_files(opts, files);
     }
 }
 

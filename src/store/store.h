@@ -490,9 +490,9 @@ bool vj_store_spec_check(const char *spec, GError **error);
  * opening it reports.  Touches nothing. */
 uint32_t vj_store_needs(const char *spec);
 
-/* The names of files with credentials that @spec has, appended; owned by @names.  None
+/* The names of files with credentials, and of devices, that @spec has, appended.  None
  * where the driver or its options cannot be read.  Touches nothing. */
-void vj_store_files(const char *spec, GPtrArray *names);
+void vj_store_files(const char *spec, VjOptFiles *files);
 
 /*
  * vj_store_wrap - put a wrapper in front of a store

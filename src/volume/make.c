@@ -224,7 +224,7 @@ static bool lock_and_make(int dir_fd, const VjVolumeMake *how, const VjSuperbloc
 static void tell_opened(const VjVolumeMake *how, int dir_fd, bool is_file, bool is_new,
                         const VjSuperblock *super)
 {
-    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(VjOptFiles) files = vj_opt_files_new();
     VjVolumeMaking making = {.dir_fd = dir_fd,
                              .is_file = is_file,
                              .is_new = is_new,

@@ -30,13 +30,13 @@ VjDriverNeeds vj_driver_needs(const VjSuperblock *super)
                            .store = vj_store_needs(super->store)};
 }
 
-void vj_driver_files(const VjSuperblock *super, GPtrArray *names)
+void vj_driver_files(const VjSuperblock *super, VjOptFiles *files)
 {
-    vj_meta_files(super->meta, names);
-    vj_store_files(super->store, names);
+    vj_meta_files(super->meta, files);
+    vj_store_files(super->store, files);
 }
 
-bool vj_volume_driver_needs(const VjPlace *p, VjDriverNeeds *out, GPtrArray *files,
+bool vj_volume_driver_needs(const VjPlace *p, VjDriverNeeds *out, VjOptFiles *files,
                             GError **error)
 {
     VjSuperblock super;

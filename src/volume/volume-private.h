@@ -54,7 +54,7 @@ bool vj_superblock_is_lost(const VjPlace *p, const GError *error);
 
 /* What the drivers that it names say (needs.c), and which files their specs name. */
 VjDriverNeeds vj_driver_needs(const VjSuperblock *super);
-void vj_driver_files(const VjSuperblock *super, GPtrArray *names);
+void vj_driver_files(const VjSuperblock *super, VjOptFiles *files);
 
 /* ---- volume files (volume-file.c) -------------------------------------------------- */
 

@@ -75,19 +75,20 @@ VjVolumeNeeds vj_volume_needs(VjDriverNeeds drivers);
  * vj_volume_driver_needs - which drivers a volume has, by its varjfs.conf
  *
  * Reads that file, or the volume file, which others may have written, and nothing else.
- * @files    gets the names of credential files that the drivers' specs have
+ * @files    gets the names of credential files and devices that the drivers' specs have
  * Returns   false: there is none, or it is damaged
  */
-bool vj_volume_driver_needs(const VjPlace *p, VjDriverNeeds *out, GPtrArray *files,
+bool vj_volume_driver_needs(const VjPlace *p, VjDriverNeeds *out, VjOptFiles *files,
                             GError **error);
 
 /* What mkfs is about to do.  Borrowed. */
 typedef struct VjVolumeMaking {
-    int dir_fd;             /* SOURCE, or where the volume file is to be */
-    bool is_file;           /* a volume file: names change in that directory, no more */
-    bool is_new;            /* SOURCE was made */
-    VjDriverNeeds drivers;  /* those that were chosen */
-    const GPtrArray *files; /* names of credential files, relative to dir_fd */
+    int dir_fd;            /* SOURCE, or where the volume file is to be */
+    bool is_file;          /* a volume file: names change in that directory, no more */
+    bool is_new;           /* SOURCE was made */
+    VjDriverNeeds drivers; /* those that were chosen */
+    /* Names of credential files, relative to dir_fd, and of devices. */
+    const VjOptFiles *files;
 } VjVolumeMaking;
 
 /* What mkfs decides for ever; text of varjfs.conf.  Strings are borrowed. */

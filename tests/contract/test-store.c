@@ -127,8 +127,17 @@ static const Stack stacks[] = {
      false},
     {"memory+fault+stats", "memory", {"fault", "stats"}, true, false, 0, NULL, false},
     {"null+stats", "null", {"stats"}, false, false, 0, NULL, false},
-    {"aligned", "aligned", {NULL}, true, true, 0, NULL, false},
-    {"aligned+fault+stats", "aligned", {"fault", "stats"}, true, true, 0, NULL, false},
+    {"block", "block", {NULL}, true, true, 0, NULL, false},
+    {"block past the page cache", "block:direct=yes", {NULL}, true, true, 0, NULL, false},
+    {"block+fault+stats", "block", {"fault", "stats"}, true, true, 0, NULL, false},
+    {"block+async+stats",
+     "block:direct=yes",
+     {"async", "stats"},
+     true,
+     true,
+     0,
+     NULL,
+     false},
     {"posix with a timeout",
      "posix:timeout=86400",
      {"stats"},
@@ -137,10 +146,9 @@ static const Stack stacks[] = {
      0,
      NULL,
      false},
-    {"aligned+async+stats", "aligned", {"async", "stats"}, true, true, 0, NULL, false},
     {"memory+async", "memory", {"async"}, true, false, 0, NULL, false},
-    {"aligned+latency+stats",
-     "aligned",
+    {"block+latency+stats",
+     "block:direct=yes",
      {"latency:us=1", "stats"},
      true,
      true,
@@ -696,7 +704,7 @@ static void test_each(void **state)
 
 static bool stands_behind_a_node(const Stack *stack)
 {
-    bool can = !g_str_has_prefix(stack->driver, "aligned") &&
+    bool can = !g_str_has_prefix(stack->driver, "block") &&
                !g_str_has_prefix(stack->driver, "remote");
 
     for (size_t i = 0; i < G_N_ELEMENTS(stack->wraps); i++) {

@@ -40,7 +40,7 @@ tests_model_mount_model_SOURCES = \
 	tests/model/shadow.h
 tests_model_mount_model_LDADD = librwrite.la $(LDADD_base)
 MODEL_TESTS += tests/model/mount.sh
-MODEL_TESTS += tests/model/aligned.sh
+MODEL_TESTS += tests/model/block.sh
 
 TEST_HELPERS += tests/model/sessions
 tests_model_sessions_SOURCES = \

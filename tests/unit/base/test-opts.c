@@ -25,6 +25,7 @@ static const VjOptSpec specs[] = {
      .help = "digest"},
     {.name = "store", .type = VJ_OPT_STRING, .is_spec = true, .help = "driver"},
     {.name = "key", .type = VJ_OPT_STRING, .is_file = true, .help = "a file"},
+    {.name = "disk", .type = VJ_OPT_STRING, .is_device = true, .help = "a device"},
     {.name = NULL},
 };
 
@@ -70,15 +71,17 @@ static void specs_go_on(void **state)
 
 static void files_are_listed(void **state)
 {
-    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(VjOptFiles) files = vj_opt_files_new();
     VjOpts *o = *state;
 
-    vj_opts_files(o, names);
-    assert_int_equal(names->len, 0);
-    assert_true(vj_opts_parse(o, "label=l,key=beside.key", NULL));
-    vj_opts_files(o, names);
-    assert_int_equal(names->len, 1);
-    assert_string_equal(names->pdata[0], "beside.key");
+    vj_opts_files(o, files);
+    assert_int_equal(files->read->len, 0);
+    assert_true(vj_opts_parse(o, "label=l,key=beside.key,disk=/dev/disk", NULL));
+    vj_opts_files(o, files);
+    assert_int_equal(files->read->len, 1);
+    assert_string_equal(files->read->pdata[0], "beside.key");
+    assert_int_equal(files->written->len, 1);
+    assert_string_equal(files->written->pdata[0], "/dev/disk");
 }
 
 static void defaults_hold(void **state)
@@ -275,7 +278,8 @@ static void help_shows_every_option(void **state)
         "  huge=N                    any number above 0\n"
         "  hash=blake3|sha256|sha1   digest (default blake3)\n"
         "  store=TEXT                driver\n"
-        "  key=TEXT                  a file\n";
+        "  key=TEXT                  a file\n"
+        "  disk=TEXT                 a device\n";
 
     (void)state;
     assert_string_equal(help, expected);

@@ -69,7 +69,7 @@ static VjPlace *open_place(const char *source)
 
 static void confine(const VjPlace *p, const char *source, bool rewrites)
 {
-    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(VjOptFiles) files = vj_opt_files_new();
     VjConfine how = {
         .owners = owners, .files = files, .rewrites = rewrites, .other_fd = -1};
 
@@ -83,14 +83,14 @@ static void confine(const VjPlace *p, const char *source, bool rewrites)
 static void expect_needs(const char *dir, uint32_t meta, uint32_t store)
 {
     VjPlace *p = open_place(dir);
-    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(VjOptFiles) files = vj_opt_files_new();
     VjDriverNeeds needs = vj_confine_drivers(p, dir, owners, files);
 
     assert_int_equal(needs.meta, meta);
     assert_int_equal(needs.store, store);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no process is left */
     assert_int_equal(errno, ECHILD);
-    assert_int_equal(files->len, 0);
+    assert_int_equal(files->read->len + files->written->len, 0);
     assert_int_equal(vj_place_close(p), 0);
 }
 
@@ -349,7 +349,7 @@ static void check_files_of_volume_file(void)
     g_autofree char *meta =
         g_strdup_printf("remote:localhost:key=mine.key,cert=%s,ca=missing", elsewhere);
     g_autofree char *source = make_volume_file(dir, meta);
-    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(VjOptFiles) files = vj_opt_files_new();
     VjDriverNeeds needs;
     VjPlace *p;
     pid_t child;
@@ -361,9 +361,10 @@ static void check_files_of_volume_file(void)
     needs = vj_confine_drivers(p, source, owners, files);
     assert_int_equal(needs.meta, VJ_NEEDS_TCP);
     assert_int_equal(needs.store, 0);
-    assert_int_equal(files->len, 3);
-    assert_string_equal(files->pdata[0], "mine.key");
-    assert_string_equal(files->pdata[1], elsewhere);
+    assert_int_equal(files->read->len, 3);
+    assert_int_equal(files->written->len, 0);
+    assert_string_equal(files->read->pdata[0], "mine.key");
+    assert_string_equal(files->read->pdata[1], elsewhere);
     child = fork();
     if (child == 0) {
         VJ_AUTO_FD dir_fd = dup(vj_place_credentials_dir_fd(p));

@@ -135,9 +135,9 @@ int fixture_setup_posix(void **state)
     return setup_on(state, "posix");
 }
 
-int fixture_setup_aligned(void **state)
+int fixture_setup_block(void **state)
 {
-    return setup_on(state, "aligned");
+    return setup_on(state, "block:direct=yes");
 }
 
 int fixture_teardown(void **state)

@@ -29,7 +29,7 @@ typedef struct Fixture {
 /* cmocka's setup and teardown; *state is the Fixture. */
 int fixture_setup(void **state);         /* store: memory */
 int fixture_setup_posix(void **state);   /* store: posix */
-int fixture_setup_aligned(void **state); /* store: aligned, with keys of its own */
+int fixture_setup_block(void **state); /* store: block, with keys of its own */
 int fixture_teardown(void **state);
 
 /* The same in pieces: crash tests open one directory several times. */

@@ -77,7 +77,8 @@ static void test_needs(void **state)
     (void)state;
     assert_int_equal(vj_store_needs("posix"), VJ_NEEDS_FILES);
     assert_int_equal(vj_store_needs("posix:sync_batch=1,no such option"), VJ_NEEDS_FILES);
-    assert_int_equal(vj_store_needs("aligned"), VJ_NEEDS_FILES);
+    assert_int_equal(vj_store_needs("block"), VJ_NEEDS_FILES);
+    assert_int_equal(vj_store_needs("block:/dev/disk"), 0);
     assert_int_equal(vj_store_needs("memory:size=1G"), 0);
     assert_int_equal(vj_store_needs("null"), 0);
     assert_int_equal(vj_store_needs("posi"), 0);

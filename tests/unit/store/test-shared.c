@@ -39,7 +39,7 @@ static void test_who_has_its_place_alone_is_refused_by_name(void **state)
     VjStoreTest *t = *state;
     VjStore *s;
 
-    expect_refused(t, "aligned", EOPNOTSUPP, "store aligned: it cannot be shared");
+    expect_refused(t, "block", EOPNOTSUPP, "store block: it cannot be shared");
     expect_refused(t, "memory", EINVAL, "store memory: objects without name=");
     expect_refused(t, "memory:name=nobody made them", ENOENT, "store memory: ");
     s = must_open(t, "null", false);

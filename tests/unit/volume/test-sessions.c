@@ -657,9 +657,9 @@ static void refused_by_name(void **state)
 
 static void drivers_that_cannot_be_shared(void **state)
 {
-    static const char *const options[] = {"meta=memory:name=not,store=aligned",
+    static const char *const options[] = {"meta=memory:name=not,store=block",
                                           "store=posix"};
-    static const char *const why[] = {"store aligned: it cannot be shared", "meta lmdb"};
+    static const char *const why[] = {"store block: it cannot be shared", "meta lmdb"};
 
     (void)state;
     for (unsigned i = 0; i < G_N_ELEMENTS(options); i++) {

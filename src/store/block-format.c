@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* block-format.c - superblocks, keys and locators of the driver block */
+#include "store/block-format.h"
+
+G_STATIC_ASSERT(VJ_BLOCK_BYTES <= VJ_BUF_ALIGN);
+G_STATIC_ASSERT(VJ_STORE_OBJECT_MAX <= UINT32_MAX);
+
+static void put_le(uint8_t *dst, uint64_t value, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++) {
+        dst[i] = (uint8_t)(value >> 8 * i);
+    }
+}
+
+void vj_block_super_encode(const VjBlockSuper *super, uint8_t *dst)
+{
+    VjBlockSuperFormat f = {.magic = VJ_BLOCK_MAGIC};
+
+    put_le(f.version, VJ_BLOCK_VERSION, sizeof f.version);
+    put_le(f.block_bytes, VJ_BLOCK_BYTES, sizeof f.block_bytes);
+    put_le(f.zone_blocks, VJ_BLOCK_ZONE_BLOCKS, sizeof f.zone_blocks);
+    put_le(f.sequence, super->sequence, sizeof f.sequence);
+    put_le(f.block_count, super->block_count, sizeof f.block_count);
+    memcpy(f.volume, super->volume, sizeof f.volume);
+    put_le(f.checksum, vj_checksum64(&f, offsetof(VjBlockSuperFormat, checksum)),
+           sizeof f.checksum);
+    memcpy(dst, &f, sizeof f);
+}
+
+int vj_block_super_decode(const uint8_t *src, VjBlockSuper *out)
+{
+    uint8_t again[VJ_BLOCK_BYTES];
+    VjBlockSuperFormat f;
+
+    memcpy(&f, src, sizeof f);
+    if (memcmp(f.magic, VJ_BLOCK_MAGIC, sizeof f.magic) != 0) {
+        return -ENODATA;
+    }
+    if (vj_le64_get(f.checksum) !=
+        vj_checksum64(&f, offsetof(VjBlockSuperFormat, checksum))) {
+        return -EBADMSG;
+    }
+    *out = (VjBlockSuper){.sequence = vj_le64_get(f.sequence),
+                          .block_count = vj_le64_get(f.block_count)};
+    memcpy(out->volume, f.volume, VJ_BLOCK_UUID_BYTES - 1);
+    vj_block_super_encode(out, again);
+    return memcmp(src, again, VJ_BLOCK_BYTES) == 0 &&
+                   out->block_count >= VJ_BLOCK_COUNT_MIN &&
+                   out->block_count <= VJ_BLOCK_COUNT_MAX
+               ? 0
+               : -EINVAL;
+}
+
+VjLoc vj_block_loc_encode(uint64_t nonce)
+{
+    VjBlockLocFormat f = {.zero = {0}};
+    VjLoc loc;
+
+    vj_be32_set(f.magic, VJ_BLOCK_LOC_MAGIC);
+    vj_be64_set(f.nonce, nonce);
+    memcpy(loc.bytes, &f, sizeof f);
+    return loc;
+}
+
+bool vj_block_loc_decode(VjLoc loc, uint64_t *nonce)
+{
+    VjBlockLocFormat f;
+
+    memcpy(&f, loc.bytes, sizeof f);
+    *nonce = vj_be64_get(f.nonce);
+    return vj_be32_get(f.magic) == VJ_BLOCK_LOC_MAGIC && vj_be32_get(f.zero) == 0;
+}
+
+static uint64_t sum_of_key(const VjBlockKeyFormat *key, const VjBlockValueFormat *value)
+{
+    uint8_t both[sizeof *key + offsetof(VjBlockValueFormat, checksum)];
+
+    memcpy(both, key, sizeof *key);
+    memcpy(both + sizeof *key, value, offsetof(VjBlockValueFormat, checksum));
+    return vj_checksum64(both, sizeof both);
+}
+
+void vj_block_key_delete(uint64_t id, uint64_t nonce, VjStoreChange *out)
+{
+    VjBlockKeyFormat key;
+
+    vj_be64_set(key.id, id);
+    vj_be64_set(key.nonce, nonce);
+    *out = (VjStoreChange){.key_len = sizeof key};
+    memcpy(out->key, &key, sizeof key);
+}
+
+void vj_block_key_encode(const VjBlockObject *object, VjStoreChange *out)
+{
+    VjBlockValueFormat value;
+    VjBlockKeyFormat key;
+
+    vj_block_key_delete(object->id, object->nonce, out);
+    memcpy(&key, out->key, sizeof key);
+    vj_be64_set(value.first_block, object->first_block);
+    vj_be32_set(value.bytes, object->bytes);
+    vj_be64_set(value.put_us, (uint64_t)object->put_us);
+    vj_be64_set(value.checksum, sum_of_key(&key, &value));
+    out->value_len = sizeof value;
+    memcpy(out->value, &value, sizeof value);
+}
+
+bool vj_block_key_decode(VjSlice key, VjSlice value, uint64_t block_count,
+                         VjBlockObject *out)
+{
+    VjBlockValueFormat v;
+    VjBlockKeyFormat k;
+
+    if (key.len != sizeof k || value.len != sizeof v) {
+        return false;
+    }
+    memcpy(&k, key.data, sizeof k);
+    memcpy(&v, value.data, sizeof v);
+    if (vj_be64_get(v.checksum) != sum_of_key(&k, &v)) {
+        return false;
+    }
+    *out = (VjBlockObject){.id = vj_be64_get(k.id),
+                           .nonce = vj_be64_get(k.nonce),
+                           .first_block = vj_be64_get(v.first_block),
+                           .bytes = vj_be32_get(v.bytes),
+                           .put_us = (int64_t)vj_be64_get(v.put_us)};
+    return out->bytes <= VJ_STORE_OBJECT_MAX &&
+           out->first_block >= VJ_BLOCK_HEAD_BLOCKS && out->first_block < block_count &&
+           vj_block_count_of(out->bytes) <= block_count - out->first_block;
+}

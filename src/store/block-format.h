@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * block-format.h - what the driver block keeps on its device, and its keys
+ *
+ * The device is blocks of 4 KiB.  VJ_BLOCK_ZONE_BLOCKS of them are a zone.  The first
+ * VJ_BLOCK_HEAD_BLOCKS are the driver's: the first and the last of these are superblocks,
+ * the others are zero.  All others hold objects, each in blocks that follow one another;
+ * behind its last byte its last block has anything.
+ *
+ * Where an object is stands in a key of the driver's, which the caller commits with the
+ * object's record.  The locator has the nonce of the key.
+ */
+#ifndef VJ_STORE_BLOCK_FORMAT_H
+#define VJ_STORE_BLOCK_FORMAT_H
+
+#include "store/store.h"
+
+#define VJ_BLOCK_BYTES 4096u
+#define VJ_BLOCK_ZONE_BLOCKS 16384u
+#define VJ_BLOCK_HEAD_BLOCKS 256u
+/* The superblocks' own blocks. */
+#define VJ_BLOCK_FIRST_SUPER 0u
+#define VJ_BLOCK_SECOND_SUPER (VJ_BLOCK_HEAD_BLOCKS - 1)
+/* The head and an object of the largest size. */
+#define VJ_BLOCK_COUNT_MIN (VJ_BLOCK_HEAD_BLOCKS + VJ_STORE_OBJECT_MAX / VJ_BLOCK_BYTES)
+#define VJ_BLOCK_COUNT_MAX ((uint64_t)1 << 40)
+
+#define VJ_BLOCK_LOC_MAGIC 0x564a424bu /* "VJBK" */
+#define VJ_BLOCK_MAGIC "varjfsBK"
+#define VJ_BLOCK_VERSION 1u
+#define VJ_BLOCK_UUID_BYTES 40u /* with a NUL */
+
+/* On the device; little-endian. */
+typedef struct VjBlockSuperFormat {
+    uint8_t magic[8];
+    uint8_t version[4];
+    uint8_t block_bytes[4];
+    uint8_t zone_blocks[4];
+    uint8_t zero[4];
+    uint8_t sequence[8]; /* the higher one counts */
+    /* Of the device; of a file that grows, that it may have at most. */
+    uint8_t block_count[8];
+    uint8_t volume[VJ_BLOCK_UUID_BYTES]; /* its uuid, as text, and zeros */
+    uint8_t rest[4008];                  /* zeros */
+    uint8_t checksum[8];                 /* XXH3-64 of all before */
+} VjBlockSuperFormat;
+G_STATIC_ASSERT(sizeof(VjBlockSuperFormat) == VJ_BLOCK_BYTES);
+G_STATIC_ASSERT(offsetof(VjBlockSuperFormat, sequence) == 24);
+G_STATIC_ASSERT(offsetof(VjBlockSuperFormat, checksum) == 4088);
+
+/* In the driver's keys; big-endian. */
+typedef struct VjBlockKeyFormat {
+    uint8_t id[8];
+    uint8_t nonce[8]; /* a number of this one put */
+} VjBlockKeyFormat;
+G_STATIC_ASSERT(sizeof(VjBlockKeyFormat) == 16);
+G_STATIC_ASSERT(offsetof(VjBlockKeyFormat, nonce) == 8);
+
+typedef struct VjBlockValueFormat {
+    uint8_t first_block[8];
+    uint8_t bytes[4];
+    uint8_t put_us[8];   /* microseconds since 1970 */
+    uint8_t checksum[8]; /* XXH3-64 of the key and what is before */
+} VjBlockValueFormat;
+G_STATIC_ASSERT(sizeof(VjBlockValueFormat) == 28);
+G_STATIC_ASSERT(offsetof(VjBlockValueFormat, checksum) == 20);
+
+/* Big-endian. */
+typedef struct VjBlockLocFormat {
+    uint8_t magic[4];
+    uint8_t zero[4];
+    uint8_t nonce[8];
+} VjBlockLocFormat;
+G_STATIC_ASSERT(sizeof(VjBlockLocFormat) == VJ_LOC_BYTES);
+G_STATIC_ASSERT(offsetof(VjBlockLocFormat, nonce) == 8);
+
+typedef struct VjBlockSuper {
+    uint64_t sequence;
+    uint64_t block_count;
+    char volume[VJ_BLOCK_UUID_BYTES]; /* empty: of none */
+} VjBlockSuper;
+
+/* What a key says, and what is known of an object. */
+typedef struct VjBlockObject {
+    uint64_t id;
+    uint64_t nonce;
+    uint64_t first_block;
+    int64_t put_us; /* of the wall clock */
+    uint32_t bytes;
+} VjBlockObject;
+
+/* One at least. */
+static inline uint64_t vj_block_count_of(uint64_t bytes)
+{
+    return MAX((bytes + VJ_BLOCK_BYTES - 1) / VJ_BLOCK_BYTES, 1);
+}
+
+/* @dst: VJ_BLOCK_BYTES. */
+void vj_block_super_encode(const VjBlockSuper *super, uint8_t *dst);
+/* 0; -ENODATA: it is no superblock; -EBADMSG: a damaged one; -EINVAL: of a version or
+ * kind that is not known here. */
+int vj_block_super_decode(const uint8_t *src,
+                          VjBlockSuper *out) G_GNUC_WARN_UNUSED_RESULT;
+
+VjLoc vj_block_loc_encode(uint64_t nonce);
+/* False: not a locator of this driver. */
+bool vj_block_loc_decode(VjLoc loc, uint64_t *nonce);
+
+/* A change that sets the key of @object. */
+void vj_block_key_encode(const VjBlockObject *object, VjStoreChange *out);
+/* A change that deletes a key. */
+void vj_block_key_delete(uint64_t id, uint64_t nonce, VjStoreChange *out);
+/* False: it is damaged, or names what is not on a device of @block_count blocks. */
+bool vj_block_key_decode(VjSlice key, VjSlice value, uint64_t block_count,
+                         VjBlockObject *out);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * block-private.h - the driver block, between its files
+ *
+ * Three ways lead to the device.  Puts go there through libaio where it is opened with
+ * O_DIRECT: the buffer is held until its write is over, and put() does not wait for that.
+ * Else they are copied into the page cache.  Gets read in the caller's thread.  flush()
+ * waits for the writes, syncs, and gives back to the file system below what has become
+ * free.
+ *
+ * Nothing of the locks is held across I/O.
+ */
+#ifndef VJ_STORE_BLOCK_PRIVATE_H
+#define VJ_STORE_BLOCK_PRIVATE_H
+
+#include "store/block-space.h"
+#include "store/block-table.h"
+#include "store/store-private.h"
+
+/* Writes in flight, and their bytes; a single one may be longer. */
+#define VJ_BLOCK_WRITES_MAX 64u
+#define VJ_BLOCK_WRITE_BYTES_MAX ((size_t)32 << 20)
+/* Puts not yet durable above which a put flushes first. */
+#define VJ_BLOCK_UNSYNCED_MAX 65536u
+
+/* A put that is not durable yet. */
+typedef struct VjBlockUnsynced {
+    uint64_t id, nonce;
+} VjBlockUnsynced;
+
+/* A write in flight. */
+typedef struct VjBlockWrite {
+    uint64_t id, nonce;
+    uint64_t order; /* of the writes of the store */
+    VjBuf *buf;     /* a reference; NULL: the slot is free */
+    size_t len;     /* rounded up to blocks */
+    uint64_t first_block;
+} VjBlockWrite;
+
+typedef struct VjBlockStore {
+    VjStore base;
+    int fd;
+    bool read_only;
+    bool is_direct;
+    bool is_file; /* that grows, and not a device */
+    char *path;   /* for messages */
+    void *aio;    /* io_context_t; NULL: none */
+
+    VjMutex lock;
+    VjCond changed; /* a write is over, a sync is, or nobody reaps any more */
+    /* guarded by lock: */
+    VjBlockSuper super;
+    VjBlockTable objects;
+    VjBlockSpace space;
+    bool discards; /* emptied zones are given back to what is below */
+    uint64_t last_nonce;
+
+    GArray *unsynced; /* of VjBlockUnsynced: those that returned and are not decided */
+    uint64_t decided; /* so many puts are durable or in doubt */
+    bool must_sync;   /* what an earlier process put may be in no sync */
+    bool is_syncing;
+    uint64_t failures; /* syncs that failed */
+    uint32_t doubtful; /* objects that are in doubt */
+    int doubt_error;   /* what flush says of them */
+
+    VjBlockWrite writes[VJ_BLOCK_WRITES_MAX];
+    unsigned write_count;
+    size_t write_bytes;
+    uint64_t write_order; /* of the last one */
+    bool is_reaping;
+} VjBlockStore;
+
+/* ---- block-put.c ------------------------------------------------------------------- */
+
+int vj_block_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count,
+                 VjPut *out);
+int vj_block_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
+                      int iov_count, VjPut *out);
+/* Its blocks are free, when nothing is written to them any more.  It is no object. */
+void vj_block_forget(VjBlockStore *b, VjBlockEntry *entry) VJ_REQUIRES(b->lock);
+/* The buffer in which the bytes of an object stand that is being written; a reference, or
+ * NULL. */
+VjBuf *vj_block_being_written(const VjBlockStore *b, const VjBlockObject *object)
+    VJ_REQUIRES(b->lock);
+/* Until the writes up to @order are over.  The lock is given up meanwhile. */
+void vj_block_wait_for_writes(VjBlockStore *b, uint64_t order) VJ_REQUIRES(b->lock);
+bool vj_block_writes_open(VjBlockStore *b, GError **error);
+void vj_block_writes_close(VjBlockStore *b);
+
+/* ---- block-flush.c ----------------------------------------------------------------- */
+
+int vj_block_flush(VjStore *s);
+int vj_block_flush_removes(VjStore *s);
+/* It is not known whether @entry is on the device, and no sync will tell. */
+void vj_block_doubt(VjBlockStore *b, VjBlockEntry *entry, int error) VJ_REQUIRES(b->lock);
+/* It is removed: nobody waits for its bytes. */
+void vj_block_end_doubt(VjBlockStore *b, VjBlockEntry *entry) VJ_REQUIRES(b->lock);
+
+/* ---- block-super.c ----------------------------------------------------------------- */
+
+/* Opens the device, or the file: sets fd, is_file, is_direct. */
+bool vj_block_device_open(VjBlockStore *b, const VjStorePlace *place, const VjOpts *opts,
+                          GError **error);
+/* Makes the superblocks. */
+bool vj_block_super_make(VjBlockStore *b, const VjStorePlace *place, uint64_t most_bytes,
+                         GError **error);
+/* Reads them; mends one that is damaged, unless read_only. */
+bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, GError **error);
+/* Blocks of the device; of a file: that it has now. */
+int vj_block_count_blocks(const VjBlockStore *b, uint64_t *out);
+
+#endif

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* block-super.c - the device or file of the driver block, and its two superblocks */
+#include "store/block-private.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* In SOURCE/objects, where no device is named. */
+#define FILE_NAME "blocks"
+
+/* ---- the device -------------------------------------------------------------------- */
+
+static int open_flags(const VjStorePlace *place)
+{
+    return (place->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC;
+}
+
+/* The file in SOURCE, which is nobody else's. */
+static int open_own(const VjStorePlace *place)
+{
+    int fd = openat(
+        place->dir_fd, FILE_NAME,
+        open_flags(place) | O_NOFOLLOW | (place->create ? O_CREAT | O_EXCL : 0), 0600);
+
+    return fd >= 0 ? fd : -errno;
+}
+
+/* A device is ours alone: not mounted, and no part of another one.  Nothing is made: what
+ * is misspelt is no file of /dev. */
+static int open_named(const char *path, const VjStorePlace *place)
+{
+    struct stat st;
+    bool is_device = stat(path, &st) == 0 && S_ISBLK(st.st_mode);
+    int own = is_device && !place->read_only ? O_EXCL : 0;
+    int fd = open(path, open_flags(place) | own);
+
+    return fd >= 0 ? fd : -errno;
+}
+
+static bool look_at(VjBlockStore *b, const char *direct, bool is_named,
+                    const VjStorePlace *place, GError **error)
+{
+    struct stat st;
+    int flags;
+
+    if (fstat(b->fd, &st) != 0) {
+        return vj_error_set_errno(error, errno, "%s", b->path);
+    }
+    if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
+        return vj_error_set(error, EINVAL, "%s is neither a device nor a file", b->path);
+    }
+    b->is_file = S_ISREG(st.st_mode);
+    b->is_direct = strcmp(direct, "yes") == 0 ||
+                   (strcmp(direct, "auto") == 0 && S_ISBLK(st.st_mode));
+    flags = fcntl(b->fd, F_GETFL);
+    if (b->is_direct && (flags < 0 || fcntl(b->fd, F_SETFL, flags | O_DIRECT) != 0)) {
+        vj_log_warn(
+            "store block %s: what is below cannot be written past the page cache: "
+            "%s",
+            b->path, g_strerror(errno));
+    }
+    if (is_named && flock(b->fd, (place->read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
+        return vj_error_set(error, EBUSY, "%s is in use by another program", b->path);
+    }
+    return true;
+}
+
+bool vj_block_device_open(VjBlockStore *b, const VjStorePlace *place, const VjOpts *opts,
+                          GError **error)
+{
+    const char *path = vj_opts_string(opts, "path");
+    const char *direct = vj_opts_string(opts, "direct");
+
+    if (path != NULL && path[0] != '/') {
+        return vj_error_set(error, EINVAL, "%s: the device's name does not begin with /",
+                            path);
+    }
+    b->path =
+        path != NULL ? g_strdup(path) : g_build_filename(place->path, FILE_NAME, NULL);
+    b->fd = path != NULL ? open_named(path, place) : open_own(place);
+    if (b->fd < 0) {
+        return vj_error_set_errno(error, -b->fd, "%s", b->path);
+    }
+    return look_at(b, direct, path != NULL, place, error);
+}
+
+static off_t end_of(const VjBlockStore *b)
+{
+    return lseek(b->fd, 0, SEEK_END);
+}
+
+int vj_block_count_blocks(const VjBlockStore *b, uint64_t *out)
+{
+    off_t end = end_of(b);
+
+    if (end < 0) {
+        return -errno;
+    }
+    *out = MIN((uint64_t)end / VJ_BLOCK_BYTES, VJ_BLOCK_COUNT_MAX);
+    return 0;
+}
+
+/* ---- superblocks ------------------------------------------------------------------- */
+
+static int write_block(const VjBlockStore *b, const VjBuf *block, uint64_t number)
+{
+    struct iovec iov = {.iov_base = block->data, .iov_len = VJ_BLOCK_BYTES};
+    int rc = vj_fd_pwritev_all(b->fd, &iov, 1, number * VJ_BLOCK_BYTES);
+
+    return rc == 0 && fdatasync(b->fd) != 0 ? -errno : rc;
+}
+
+/* One after the other, each durable before the next: one of them is whole. */
+static bool write_supers(VjBlockStore *b, const VjBlockSuper *super, GError **error)
+{
+    g_autoptr(VjBuf) block = vj_buf_new(VJ_BLOCK_BYTES);
+    int rc;
+
+    if (block == NULL) {
+        return vj_error_set_errno(error, ENOMEM, "%s", b->path);
+    }
+    vj_block_super_encode(super, block->data);
+    rc = write_block(b, block, VJ_BLOCK_SECOND_SUPER);
+    if (rc == 0) {
+        rc = write_block(b, block, VJ_BLOCK_FIRST_SUPER);
+    }
+    return rc == 0 || vj_error_set_errno(error, -rc, "%s", b->path);
+}
+
+static bool is_zero(const uint8_t *bytes, size_t len)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
+}
+
+/* Nobody has written anything into the head of the device; the length of a file that is
+ * one is a number of blocks. */
+static bool check_is_empty(const VjBlockStore *b, uint64_t block_count, GError **error)
+{
+    size_t bytes = (size_t)MIN(block_count, VJ_BLOCK_HEAD_BLOCKS) * VJ_BLOCK_BYTES;
+    g_autoptr(VjBuf) head = vj_buf_new(VJ_BLOCK_HEAD_BLOCKS * VJ_BLOCK_BYTES);
+    VjBlockSuper super;
+    int rc;
+
+    if (head == NULL) {
+        return vj_error_set_errno(error, ENOMEM, "%s", b->path);
+    }
+    rc = bytes > 0 ? vj_fd_pread_all(b->fd, head->data, bytes, 0) : 0;
+    if (rc < 0) {
+        return vj_error_set_errno(error, -rc, "%s", b->path);
+    }
+    if (bytes > 0 && vj_block_super_decode(head->data, &super) == 0) {
+        return vj_error_set(error, EEXIST, "%s holds objects of the volume %s", b->path,
+                            super.volume);
+    }
+    return ((!b->is_file || end_of(b) == (off_t)(block_count * VJ_BLOCK_BYTES)) &&
+            (bytes == 0 || is_zero(head->data, bytes))) ||
+           vj_error_set(error, EEXIST, "%s is not empty", b->path);
+}
+
+/* Of a device its size, of a file what it may grow to. */
+static bool find_size(VjBlockStore *b, uint64_t most_bytes, uint64_t block_count,
+                      uint64_t *most, GError **error)
+{
+    *most = most_bytes > 0 ? most_bytes / VJ_BLOCK_BYTES
+            : b->is_file   ? VJ_BLOCK_COUNT_MAX
+                           : block_count;
+    if (!b->is_file && *most > block_count) {
+        return vj_error_set(error, EINVAL, "%s has fewer bytes than size= says", b->path);
+    }
+    return *most >= VJ_BLOCK_COUNT_MIN ||
+           vj_error_set(error, EINVAL, "%s: %" G_GUINT64_FORMAT " bytes at least",
+                        b->path, VJ_BLOCK_COUNT_MIN * VJ_BLOCK_BYTES);
+}
+
+/* Nothing of what was there is left in the head of it, nor behind that in a file. */
+static bool clear(const VjBlockStore *b, GError **error)
+{
+    g_autoptr(VjBuf) head = vj_buf_new(VJ_BLOCK_HEAD_BLOCKS * VJ_BLOCK_BYTES);
+    struct iovec iov = {.iov_len = VJ_BLOCK_HEAD_BLOCKS * VJ_BLOCK_BYTES};
+    int rc;
+
+    if (head == NULL) {
+        return vj_error_set_errno(error, ENOMEM, "%s", b->path);
+    }
+    if (b->is_file && ftruncate(b->fd, 0) != 0) {
+        return vj_error_set_errno(error, errno, "%s", b->path);
+    }
+    memset(head->data, 0, iov.iov_len);
+    iov.iov_base = head->data;
+    rc = vj_fd_pwritev_all(b->fd, &iov, 1, 0);
+    return rc == 0 || vj_error_set_errno(error, -rc, "%s", b->path);
+}
+
+bool vj_block_super_make(VjBlockStore *b, const VjStorePlace *place, uint64_t most_bytes,
+                         GError **error)
+{
+    VjBlockSuper super = {.sequence = 1};
+    uint64_t block_count = 0;
+    int rc = vj_block_count_blocks(b, &block_count);
+
+    if (rc < 0) {
+        return vj_error_set_errno(error, -rc, "%s", b->path);
+    }
+    if (!find_size(b, most_bytes, block_count, &super.block_count, error) ||
+        (!place->destroy && !check_is_empty(b, block_count, error)) || !clear(b, error)) {
+        return false;
+    }
+    if (place->volume != NULL) {
+        g_strlcpy(super.volume, place->volume, sizeof super.volume);
+    }
+    b->super = super;
+    if (!write_supers(b, &super, error)) {
+        return false;
+    }
+    return place->dir_fd < 0 || fsync(place->dir_fd) == 0 ||
+           vj_error_set_errno(error, errno, "%s", place->path);
+}
+
+static int read_super(const VjBlockStore *b, uint64_t number, VjBlockSuper *out)
+{
+    g_autoptr(VjBuf) block = vj_buf_new(VJ_BLOCK_BYTES);
+    int rc;
+
+    if (block == NULL) {
+        return -ENOMEM;
+    }
+    rc = vj_fd_pread_all(b->fd, block->data, VJ_BLOCK_BYTES, number * VJ_BLOCK_BYTES);
+    return rc < 0 ? rc : vj_block_super_decode(block->data, out);
+}
+
+/* The newer one of those that can be read; *mend: the other one is not the same. */
+static bool choose(VjBlockStore *b, bool *mend, GError **error)
+{
+    VjBlockSuper first, second;
+    int first_rc = read_super(b, VJ_BLOCK_FIRST_SUPER, &first);
+    int second_rc = read_super(b, VJ_BLOCK_SECOND_SUPER, &second);
+
+    if (first_rc < 0 && second_rc < 0) {
+        int rc = first_rc == -ENODATA ? second_rc : first_rc;
+
+        return rc == -ENODATA || rc == -EBADMSG
+                   ? vj_error_set(error, EBADMSG, "%s: %s", b->path,
+                                  rc == -ENODATA ? "no store of this driver"
+                                                 : "both superblocks are damaged")
+                   : vj_error_set_errno(error, -rc, "%s: its superblock", b->path);
+    }
+    b->super = first_rc < 0                       ? second
+               : second_rc < 0                    ? first
+               : second.sequence > first.sequence ? second
+                                                  : first;
+    *mend = first_rc < 0 || second_rc < 0 || first.sequence != second.sequence;
+    return true;
+}
+
+bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, GError **error)
+{
+    uint64_t block_count = 0;
+    bool mend = false;
+    int rc;
+
+    if (!choose(b, &mend, error)) {
+        return false;
+    }
+    if (place->volume != NULL && strcmp(place->volume, b->super.volume) != 0) {
+        return b->super.volume[0] == '\0'
+                   ? vj_error_set(error, EBADMSG, "%s: its objects belong to no volume",
+                                  b->path)
+                   : vj_error_set(error, EBADMSG,
+                                  "%s: its objects belong to the volume %s, not to %s",
+                                  b->path, b->super.volume, place->volume);
+    }
+    rc = vj_block_count_blocks(b, &block_count);
+    if (rc < 0) {
+        return vj_error_set_errno(error, -rc, "%s", b->path);
+    }
+    if (!b->is_file && block_count < b->super.block_count) {
+        return vj_error_set(error, EBADMSG,
+                            "%s: the device is shorter than it was: %" G_GUINT64_FORMAT
+                            " blocks of 4 KiB, not %" G_GUINT64_FORMAT,
+                            b->path, block_count, b->super.block_count);
+    }
+    if (mend && !b->read_only) {
+        vj_log_warn("store block %s: one of its superblocks is damaged or old, and is "
+                    "written anew",
+                    b->path);
+        return write_supers(b, &b->super, error);
+    }
+    return true;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * block-table.h - the objects of the driver block, by their nonce
+ *
+ * 48 bytes an object and 4 to 8 for the index: there may be many millions.  Entries stay
+ * where they are until they are removed.  Threads: one at a time.
+ */
+#ifndef VJ_STORE_BLOCK_TABLE_H
+#define VJ_STORE_BLOCK_TABLE_H
+
+#include "store/block-format.h"
+
+typedef struct VjBlockEntry {
+    VjBlockObject object;
+    uint32_t next; /* the table's */
+    bool is_there; /* else the entry is free */
+    /* The driver's: */
+    bool is_staged;   /* a transaction has its key */
+    bool is_removed;  /* and waits for removes_committed */
+    bool is_doubtful; /* it may not be durable, and will not become so */
+    bool is_written;  /* its bytes are on the device, or in the page cache */
+    bool is_doubled;  /* another key claims some of its blocks */
+} VjBlockEntry;
+
+typedef struct VjBlockTable {
+    GPtrArray *parts; /* of 1024 entries each */
+    uint32_t *heads;  /* entry number plus 1, by hash */
+    uint32_t head_mask;
+    uint32_t entry_count; /* that have ever been used */
+    uint32_t free_entry;  /* number plus 1 of the first one; 0: none */
+    uint32_t count;       /* of objects */
+} VjBlockTable;
+
+void vj_block_table_init(VjBlockTable *t);
+void vj_block_table_clear(VjBlockTable *t);
+/* The object of that id and nonce, or NULL. */
+VjBlockEntry *vj_block_table_find(const VjBlockTable *t, uint64_t id, uint64_t nonce);
+/* There is none of that id and nonce.  NULL: there are 2^32 - 2 already. */
+VjBlockEntry *vj_block_table_add(VjBlockTable *t, const VjBlockObject *object);
+void vj_block_table_remove(VjBlockTable *t, VjBlockEntry *entry);
+/* Entry @number, below entry_count; NULL: it is free. */
+VjBlockEntry *vj_block_table_at(const VjBlockTable *t, uint32_t number);
+
+#endif

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * block.c - objects in runs of blocks of 4 KiB on a device, or in one file that grows
+ *
+ * Where each object stands is in keys of the driver's own (block-format.h), which the
+ * caller commits with the object's record and which open() reads: no other index is on
+ * the device, and an object whose key is not committed does not exist after the next
+ * open.
+ *
+ * The blocks of an object that some transaction may name are used again only when the
+ * transaction that drops its key is committed.  Commits become durable in their order, so
+ * after a crash no two keys claim one block.
+ *
+ * Durability: block-flush.c.  Limits: the device's size, or what a file may have; 56
+ * bytes of memory for each object and a bit for each block.
+ */
+#include "store/block-private.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* ---- keys -------------------------------------------------------------------------- */
+
+typedef struct Loading {
+    VjBlockStore *b;
+    uint64_t damaged, doubled;
+} Loading;
+
+static bool load_key(void *opaque, VjSlice key, VjSlice value)
+{
+    Loading *loading = opaque;
+    VjBlockStore *b = loading->b;
+    VjBlockObject object;
+    VjBlockEntry *entry = NULL;
+
+    vj_mutex_lock(&b->lock);
+    if (vj_block_key_decode(key, value, b->super.block_count, &object)) {
+        entry = vj_block_table_add(&b->objects, &object);
+    }
+    if (entry == NULL) {
+        loading->damaged++;
+    } else {
+        entry->is_staged = true;
+        entry->is_written = true;
+        entry->is_doubled = !vj_block_space_mark(&b->space, object.first_block,
+                                                 vj_block_count_of(object.bytes));
+        loading->doubled += entry->is_doubled ? 1 : 0;
+    }
+    vj_mutex_unlock(&b->lock);
+    return true;
+}
+
+static bool load_keys(VjBlockStore *b, const VjStorePlace *place, GError **error)
+{
+    Loading loading = {.b = b};
+    int rc = place->keys != NULL
+                 ? place->keys->each(place->keys->from, load_key, &loading)
+                 : 0;
+
+    if (loading.damaged > 0) {
+        vj_log_error("store block %s: of %" G_GUINT64_FORMAT
+                     " objects it is not known where they are: their keys are damaged",
+                     b->path, loading.damaged);
+    }
+    if (loading.doubled > 0) {
+        vj_log_error("store block %s: %" G_GUINT64_FORMAT
+                     " objects have blocks that another one has too",
+                     b->path, loading.doubled);
+    }
+    return rc == 0 || vj_error_set_errno(error, -rc, "%s: its keys", b->path);
+}
+
+static int block_stage(VjStore *s, const VjPut *added, size_t added_count,
+                       const VjPut *removed, size_t removed_count, GArray *changes)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+    VjStoreChange change;
+    uint64_t nonce = 0;
+
+    for (size_t i = 0; i < removed_count; i++) {
+        if (vj_block_loc_decode(removed[i].loc, &nonce)) {
+            vj_block_key_delete(removed[i].id, nonce, &change);
+            g_array_append_val(changes, change);
+        }
+    }
+    for (size_t i = 0; i < added_count; i++) {
+        bool is_known = vj_block_loc_decode(added[i].loc, &nonce);
+        VjBlockEntry *entry;
+
+        vj_mutex_lock(&b->lock);
+        entry = is_known ? vj_block_table_find(&b->objects, added[i].id, nonce) : NULL;
+        g_assert(entry != NULL && !entry->is_removed);
+        entry->is_staged = true;
+        vj_block_key_encode(&entry->object, &change);
+        vj_mutex_unlock(&b->lock);
+        g_array_append_val(changes, change);
+    }
+    return 0;
+}
+
+static void block_removes_committed(VjStore *s, const VjPut *removed,
+                                    size_t removed_count)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+    uint64_t nonce = 0;
+
+    for (size_t i = 0; i < removed_count; i++) {
+        VjBlockEntry *entry;
+
+        if (!vj_block_loc_decode(removed[i].loc, &nonce)) {
+            continue;
+        }
+        vj_mutex_lock(&b->lock);
+        entry = vj_block_table_find(&b->objects, removed[i].id, nonce);
+        if (entry != NULL) {
+            g_assert(entry->is_removed);
+            vj_block_forget(b, entry);
+        }
+        vj_mutex_unlock(&b->lock);
+    }
+}
+
+/* ---- objects ----------------------------------------------------------------------- */
+
+/* 0; -ENOENT, -EBADMSG: there is no such object, or it is shorter.  *buf: its bytes, a
+ * reference, while they are being written; else NULL. */
+static int find(VjBlockStore *b, uint64_t id, VjLoc loc, uint64_t offset, size_t len,
+                VjBlockObject *out, VjBuf **buf)
+{
+    const VjBlockEntry *entry;
+    uint64_t nonce = 0;
+    int rc = 0;
+
+    *buf = NULL;
+    if (!vj_block_loc_decode(loc, &nonce)) {
+        return -EBADMSG;
+    }
+    vj_mutex_lock(&b->lock);
+    entry = vj_block_table_find(&b->objects, id, nonce);
+    if (entry == NULL || entry->is_removed) {
+        rc = -ENOENT;
+    } else if (offset > entry->object.bytes || len > entry->object.bytes - offset) {
+        rc = -EBADMSG;
+    } else {
+        *out = entry->object;
+        *buf = entry->is_written ? NULL : vj_block_being_written(b, &entry->object);
+    }
+    vj_mutex_unlock(&b->lock);
+    return rc;
+}
+
+static int block_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
+                     size_t len)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+    g_autoptr(VjBuf) buf = NULL;
+    VjBlockObject object;
+    int rc = find(b, id, loc, offset, len, &object, &buf);
+
+    if (rc < 0 || len == 0) {
+        return rc;
+    }
+    if (buf != NULL) {
+        memcpy(dst, buf->data + offset, len);
+        return 0;
+    }
+    if (b->is_direct) {
+        len = vj_store_room_bytes(len);
+    }
+    rc = vj_fd_pread_all(b->fd, dst, len, object.first_block * VJ_BLOCK_BYTES + offset);
+    if (rc < 0 && rc != -EBADMSG) {
+        vj_log_error("store block %s: cannot read object %016" G_GINT64_MODIFIER "x: %s",
+                     b->path, id, g_strerror(-rc));
+        rc = -EIO;
+    }
+    return rc;
+}
+
+static int block_with_file(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset,
+                           size_t len, VjStoreUseFile *use, void *opaque)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+    g_autoptr(VjBuf) buf = NULL;
+    VjBlockObject object;
+    int rc;
+
+    if (b->is_direct || !b->is_file) {
+        return -EOPNOTSUPP;
+    }
+    rc = find(b, id, loc, offset, len, &object, &buf);
+    return rc < 0 ? rc
+                  : use(opaque, b->fd, object.first_block * VJ_BLOCK_BYTES + offset, len);
+}
+
+static void block_expect(VjStore *s, uint64_t id, VjLoc loc)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+    g_autoptr(VjBuf) buf = NULL;
+    VjBlockObject object;
+
+    if (find(b, id, loc, 0, 0, &object, &buf) == 0) {
+        (void)posix_fadvise(b->fd, (off_t)(object.first_block * VJ_BLOCK_BYTES),
+                            (off_t)object.bytes, POSIX_FADV_WILLNEED);
+    }
+}
+
+static int block_remove(VjStore *s, uint64_t id, VjLoc loc)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+    uint64_t nonce = 0;
+    VjBlockEntry *entry;
+
+    if (b->read_only) {
+        return -EROFS;
+    }
+    if (!vj_block_loc_decode(loc, &nonce)) {
+        return -EBADMSG;
+    }
+    vj_mutex_lock(&b->lock);
+    entry = vj_block_table_find(&b->objects, id, nonce);
+    if (entry != NULL) {
+        vj_block_end_doubt(b, entry);
+        if (entry->is_staged) {
+            entry->is_removed = true;
+        } else {
+            vj_block_forget(b, entry);
+        }
+    }
+    vj_mutex_unlock(&b->lock);
+    return 0;
+}
+
+/* The list is copied first: the visitor may call the store. */
+static GArray *list_of(VjBlockStore *b, uint64_t first_id, uint64_t last_id)
+{
+    GArray *seen = g_array_new(FALSE, FALSE, sizeof(VjBlockObject));
+
+    vj_mutex_lock(&b->lock);
+    for (uint32_t i = 0; i < b->objects.entry_count; i++) {
+        const VjBlockEntry *entry = vj_block_table_at(&b->objects, i);
+
+        if (entry != NULL && !entry->is_removed && entry->object.id >= first_id &&
+            entry->object.id <= last_id) {
+            g_array_append_val(seen, entry->object);
+        }
+    }
+    vj_mutex_unlock(&b->lock);
+    return seen;
+}
+
+static int block_each(VjStore *s, uint64_t first_id, uint64_t last_id,
+                      VjStoreVisit *visit, void *opaque)
+{
+    g_autoptr(GArray) seen = list_of((VjBlockStore *)s, first_id, last_id);
+
+    for (guint i = 0; i < seen->len; i++) {
+        const VjBlockObject *object = &g_array_index(seen, VjBlockObject, i);
+        VjPut put = {.id = object->id,
+                     .loc = vj_block_loc_encode(object->nonce),
+                     .stored_bytes = object->bytes};
+
+        if (!visit(opaque, &put, object->put_us)) {
+            break;
+        }
+    }
+    return 0;
+}
+
+/* ---- space ------------------------------------------------------------------------- */
+
+/* Of a file: what its file system has left, and what is free in the file itself. */
+static int space_of_file(const VjBlockStore *b, uint64_t used, uint64_t most,
+                         VjStoreSpace *out)
+{
+    struct statvfs below;
+    struct stat st;
+    uint64_t own;
+
+    if (fstatvfs(b->fd, &below) != 0 || fstat(b->fd, &st) != 0) {
+        vj_log_error("store block %s: cannot ask for space: %s", b->path,
+                     g_strerror(errno));
+        return -EIO;
+    }
+    own = (uint64_t)st.st_blocks * 512;
+    own = own > used ? own - used : 0;
+    out->free_bytes = MIN((uint64_t)below.f_bfree * below.f_frsize + own, most - used);
+    out->available_bytes =
+        MIN((uint64_t)below.f_bavail * below.f_frsize + own, out->free_bytes);
+    out->total_bytes =
+        MIN(most, MAX((uint64_t)below.f_blocks * below.f_frsize, used + out->free_bytes));
+    return 0;
+}
+
+static int block_space(VjStore *s, VjStoreSpace *out)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+    uint64_t used, most;
+    int rc = 0;
+
+    vj_mutex_lock(&b->lock);
+    used = (b->space.used_count - VJ_BLOCK_HEAD_BLOCKS) * VJ_BLOCK_BYTES;
+    most = (b->space.most_blocks - VJ_BLOCK_HEAD_BLOCKS) * VJ_BLOCK_BYTES;
+    vj_mutex_unlock(&b->lock);
+    if (b->is_file) {
+        rc = space_of_file(b, used, most, out);
+    } else {
+        *out = (VjStoreSpace){.total_bytes = most,
+                              .free_bytes = most - used,
+                              .available_bytes = most - used};
+    }
+    out->available_objects = out->available_bytes / VJ_BLOCK_BYTES;
+    return rc;
+}
+
+/* ---- open and close ---------------------------------------------------------------- */
+
+static const VjStoreOps direct_ops;
+
+static bool open_all(VjBlockStore *b, const VjStorePlace *place, const VjOpts *opts,
+                     GError **error)
+{
+    const char *discard = vj_opts_string(opts, "discard");
+    uint64_t block_count;
+
+    if (!vj_block_device_open(b, place, opts, error) ||
+        !(place->create
+              ? vj_block_super_make(b, place, vj_opts_number(opts, "size"), error)
+              : vj_block_super_load(b, place, error))) {
+        return false;
+    }
+    b->discards =
+        strcmp(discard, "yes") == 0 || (strcmp(discard, "auto") == 0 && b->is_file);
+    block_count = b->is_file ? VJ_BLOCK_HEAD_BLOCKS : b->super.block_count;
+    vj_block_space_init(&b->space, block_count, b->super.block_count);
+    if (load_keys(b, place, error) && vj_block_writes_open(b, error)) {
+        return true;
+    }
+    vj_block_space_clear(&b->space);
+    return false;
+}
+
+static void free_all(VjBlockStore *b)
+{
+    vj_block_table_clear(&b->objects);
+    g_array_unref(b->unsynced);
+    vj_cond_clear(&b->changed);
+    vj_mutex_clear(&b->lock);
+    vj_fd_close(&b->fd);
+    g_free(b->path);
+}
+
+static bool block_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts,
+                       GError **error)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+
+    g_assert(place->path != NULL && !(place->create && place->read_only));
+    b->fd = -1;
+    b->read_only = place->read_only;
+    b->must_sync = !place->create;
+    b->last_nonce = vj_random_u64();
+    b->unsynced = g_array_new(FALSE, FALSE, sizeof(VjBlockUnsynced));
+    vj_block_table_init(&b->objects);
+    vj_mutex_init(&b->lock, VJ_RANK_STORE, "store.block");
+    vj_cond_init(&b->changed);
+    if (!open_all(b, place, opts, error)) {
+        free_all(b);
+        return false;
+    }
+    if (b->is_direct) {
+        s->ops = &direct_ops;
+        s->align_bytes = VJ_BLOCK_BYTES;
+    }
+    return true;
+}
+
+static void block_close(VjStore *s)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+
+    vj_block_writes_close(b);
+    vj_block_space_clear(&b->space);
+    free_all(b);
+}
+
+/* Where no device is named the file is below SOURCE. */
+static uint32_t block_needs_of(const VjOpts *opts)
+{
+    return vj_opts_string(opts, "path") == NULL ? VJ_NEEDS_FILES : 0;
+}
+
+static const VjOptSpec block_options[] = {
+    {.name = "path",
+     .type = VJ_OPT_STRING,
+     .help = "the device, or a file that is there; without it a file in SOURCE",
+     .leads = true,
+     .is_device = true},
+    {.name = "size",
+     .type = VJ_OPT_SIZE,
+     .fallback = "0",
+     .min = 0,
+     .max = VJ_BLOCK_COUNT_MAX * VJ_BLOCK_BYTES,
+     .help = "bytes of it that are used at most; 0: all of a device, and as much of a "
+             "file as its file system has"},
+    {.name = "direct",
+     .type = VJ_OPT_CHOICE,
+     .fallback = "auto",
+     .choices = "auto|yes|no",
+     .help = "past the page cache (O_DIRECT); auto: devices are"},
+    {.name = "discard",
+     .type = VJ_OPT_CHOICE,
+     .fallback = "auto",
+     .choices = "auto|yes|no",
+     .help = "64 MiB in which nothing is any more are given back to what is below; auto: "
+             "of files"},
+    {.name = NULL},
+};
+
+#define BLOCK_OPS                                                                        \
+    .name = "block", .options = block_options, .instance_size = sizeof(VjBlockStore),    \
+    .needs_of = block_needs_of, .open = block_open, .close = block_close,                \
+    .put = vj_block_put, .put_held = vj_block_put_held, .get = block_get,                \
+    .remove = block_remove, .flush = vj_block_flush,                                     \
+    .flush_removes = vj_block_flush_removes, .stage = block_stage,                       \
+    .removes_committed = block_removes_committed, .each = block_each,                    \
+    .space = block_space
+
+/* Read ahead is what the page cache does. */
+const VjStoreOps vj_store_block_ops = {
+    BLOCK_OPS,
+    .align_bytes = 1,
+    .with_file = block_with_file,
+    .expect = block_expect,
+};
+
+/* What an open store has that does without it. */
+static const VjStoreOps direct_ops = {BLOCK_OPS, .align_bytes = VJ_BLOCK_BYTES};

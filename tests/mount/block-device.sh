@@ -1,0 +1,85 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-3.0-or-later
+#
+# A file system whose objects are on a device: made, used, filled, killed; whose device it is; and
+# that root's daemon uses no device for another user.
+
+. "${VARJFS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/mount.sh"
+
+requires_fuse
+requires root
+requires command losetup setpriv
+
+source_in_memory
+device=
+drop_device()
+{
+    [ -z "$device" ] || losetup --detach "$device"
+    device=
+}
+at_exit drop_device
+truncate -s 96M "$T/disk"
+device=$(losetup --find --show "$T/disk") || skip_all "there are no loop devices here"
+
+check "mkfs on a device" make_fs -o "store=block:$device"
+mount_varjfs
+check "files are written" dd if=/dev/urandom of="$MNT/one" bs=1M count=20 conv=fsync status=none
+cp "$MNT/one" "$T/one"
+cp -r "$srcdir/src" "$MNT/src"
+check "all is synced" varjfsctl sync "$MNT"
+is "no object is a file" "$(find "$SOURCE" -type f -size +1024k -path '*objects*' | wc -l)" 0
+check_fails "a second file system does not get the device" mkfs.varjfs -o "store=block:$device" "$T/two"
+kill_varjfs
+fsck_clean "killed"
+mount_varjfs
+check "what was synced is there after kill -9" cmp "$T/one" "$MNT/one"
+check "and a tree" diff -rq "$srcdir/src" "$MNT/src"
+
+# It is full before it is lost.
+check_fails "more than there is" dd if=/dev/urandom of="$MNT/two" bs=1M count=100 conv=fsync status=none
+rm "$MNT/two"
+check "sync of a full device" varjfsctl sync "$MNT"
+space_is_back()
+{
+    [ "$(df -k --output=avail "$MNT" | tail -1)" -gt 50000 ]
+}
+check "space comes back" wait_for 20 space_is_back
+check "and is written again" dd if=/dev/urandom of="$MNT/three" bs=1M count=40 conv=fsync status=none
+cp "$MNT/three" "$T/three"
+umount_varjfs
+mount_varjfs
+check "as it was after a mount" cmp "$T/three" "$MNT/three"
+umount_varjfs
+fsck_clean "filled and emptied"
+
+# Others.
+check_fails "mkfs refuses a device that has objects" mkfs.varjfs -o "store=block:$device" "$T/three-source"
+# shellcheck disable=SC2154 # check_fails sets it
+has_reason()
+{
+    mkfs.varjfs -o "store=block:$device" "$T/four-source" 2>&1 | grep -q "holds objects of the volume"
+}
+check "and says whose they are" has_reason
+dd if=/dev/zero of="$device" bs=4096 count=1 conv=notrunc status=none
+mount_varjfs
+check "a lost first superblock is nothing" cmp "$T/three" "$MNT/three"
+umount_varjfs
+is "it has been written anew" "$(head -c 8 "$device")" varjfsBK
+
+# Whoever writes SOURCE chooses the device: root's daemon opens his own alone.
+chown -R 70001 "$SOURCE"
+check_fails "root's device is not opened for another user" try_mount_varjfs
+check_fails "nor looked at by fsck" fsck.varjfs -n "$SOURCE"
+chown -R 0 "$SOURCE"
+mount_varjfs
+check "for root it is" cmp "$T/three" "$MNT/three"
+umount_varjfs
+
+drop_device
+device=$(losetup --find --show --sizelimit 67108864 "$T/disk")
+if grep -q "block:$device" "$SOURCE/varjfs.conf"; then
+    check_fails "a device that has become shorter is refused" try_mount_varjfs
+else
+    skip "a device that has become shorter is refused" "the loop device has another name now"
+fi
+tap_done

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * The driver block: which blocks are free, beside an array; which objects there are,
+ * beside a hash table; superblocks of others and damaged ones; when a place is used
+ * again, and given back; what is in doubt after a sync that failed.
+ */
+#include "store-test.h"
+
+#include "store/block-private.h"
+
+/* ---- fdatasync of the code under test ---------------------------------------------- */
+
+static unsigned syncs;
+static int sync_error; /* 0: none */
+
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+
+int __wrap_fdatasync(int fd)
+{
+    syncs++;
+    if (sync_error != 0) {
+        errno = sync_error;
+        return -1;
+    }
+    return __real_fdatasync(fd);
+}
+
+/* ---- blocks ------------------------------------------------------------------------ */
+
+enum { MODEL_BLOCKS = 3 * VJ_BLOCK_ZONE_BLOCKS + 5000, RUNS_MAX = 4000 };
+
+typedef struct Run {
+    uint64_t first, count;
+} Run;
+
+typedef struct Model {
+    VjBlockSpace space;
+    uint8_t *used;
+    Run runs[RUNS_MAX];
+    unsigned run_count;
+    uint64_t used_count;
+} Model;
+
+static void model_take(Model *m, uint64_t count)
+{
+    uint64_t first = 0, unbacked;
+    bool is_taken = vj_block_space_take(&m->space, count, &first, &unbacked);
+    uint64_t run = 0;
+
+    if (is_taken) {
+        assert_true(first >= VJ_BLOCK_HEAD_BLOCKS && first + count <= MODEL_BLOCKS);
+        for (uint64_t i = first; i < first + count; i++) {
+            assert_int_equal(m->used[i]++, 0);
+        }
+        m->runs[m->run_count++] = (Run){first, count};
+        m->used_count += count;
+        return;
+    }
+    /* There is none within a zone. */
+    for (uint64_t i = 0; i < MODEL_BLOCKS; i++) {
+        run = m->used[i] != 0 || i % VJ_BLOCK_ZONE_BLOCKS == 0 ? 0 : run;
+        run += m->used[i] == 0 ? 1 : 0;
+        assert_true(run < count);
+    }
+}
+
+static void model_give(Model *m, unsigned number)
+{
+    Run run = m->runs[number];
+
+    vj_block_space_give(&m->space, run.first, run.count);
+    memset(m->used + run.first, 0, run.count);
+    m->runs[number] = m->runs[--m->run_count];
+    m->used_count -= run.count;
+}
+
+/* A zone that leaves is empty, and is not used meanwhile. */
+static void model_leave(Model *m, bool is_gone)
+{
+    uint64_t first, count, taken, unbacked;
+    uint32_t zone;
+
+    if (!vj_block_space_leave(&m->space, &zone, &first, &count)) {
+        return;
+    }
+    for (uint64_t i = first; i < first + count; i++) {
+        assert_int_equal(m->used[i], 0);
+    }
+    if (vj_block_space_take(&m->space, 1, &taken, &unbacked)) {
+        assert_true(taken < first || taken >= first + count);
+        vj_block_space_give(&m->space, taken, 1);
+    }
+    vj_block_space_left(&m->space, zone, is_gone);
+}
+
+static void test_space_is_as_an_array_has_it(void **state)
+{
+    static const uint64_t longest[] = {1, 3, 70, 700, 8192};
+    Model *m = g_new0(Model, 1);
+    VjRng rng;
+
+    (void)state;
+    vj_rng_init(&rng, 20261127);
+    m->used = g_malloc0(MODEL_BLOCKS);
+    memset(m->used, 1, VJ_BLOCK_HEAD_BLOCKS);
+    vj_block_space_init(&m->space, VJ_BLOCK_HEAD_BLOCKS, MODEL_BLOCKS);
+    for (unsigned step = 0; step < 30000; step++) {
+        unsigned fullness = (unsigned)(m->used_count * 100 / MODEL_BLOCKS);
+        bool wants_more = vj_rng_below(&rng, 100) >= (step / 3000 % 2 == 0 ? 20 : 90);
+
+        if (m->run_count < RUNS_MAX && (wants_more || m->run_count == 0)) {
+            uint64_t most = longest[vj_rng_below(&rng, G_N_ELEMENTS(longest))];
+
+            model_take(m, 1 + vj_rng_below(&rng, most));
+        } else {
+            model_give(m, (unsigned)vj_rng_below(&rng, m->run_count));
+        }
+        if (step % 16 == 0 && fullness < 70) {
+            model_leave(m, vj_rng_below(&rng, 2) == 0);
+        }
+        assert_int_equal(m->space.used_count, m->used_count + VJ_BLOCK_HEAD_BLOCKS);
+    }
+    while (m->run_count > 0) {
+        model_give(m, 0);
+    }
+    assert_int_equal(m->space.used_count, VJ_BLOCK_HEAD_BLOCKS);
+    vj_block_space_clear(&m->space);
+    g_free(m->used);
+    g_free(m);
+}
+
+static void test_space_marks_what_keys_say(void **state)
+{
+    uint64_t first, unbacked;
+    VjBlockSpace s;
+
+    (void)state;
+    vj_block_space_init(&s, VJ_BLOCK_HEAD_BLOCKS, 10 * VJ_BLOCK_ZONE_BLOCKS);
+    /* Across the end of a zone, and behind what there was. */
+    assert_true(vj_block_space_mark(&s, 2 * VJ_BLOCK_ZONE_BLOCKS - 10, 20));
+    assert_int_equal(s.used_count, VJ_BLOCK_HEAD_BLOCKS + 20);
+    assert_false(vj_block_space_mark(&s, 2 * VJ_BLOCK_ZONE_BLOCKS + 9, 5));
+    assert_int_equal(s.used_count, VJ_BLOCK_HEAD_BLOCKS + 24);
+    assert_true(vj_block_space_take(&s, 8192, &first, &unbacked));
+    assert_int_equal(first, VJ_BLOCK_HEAD_BLOCKS);
+    vj_block_space_give(&s, 2 * VJ_BLOCK_ZONE_BLOCKS - 10, 20);
+    assert_int_equal(s.used_count, VJ_BLOCK_HEAD_BLOCKS + 4 + 8192);
+    vj_block_space_clear(&s);
+}
+
+/* ---- objects ----------------------------------------------------------------------- */
+
+static void test_table_is_as_a_hash_table_has_it(void **state)
+{
+    GHashTable *model = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    VjBlockTable t;
+    VjRng rng;
+
+    (void)state;
+    vj_rng_init(&rng, 20261127);
+    vj_block_table_init(&t);
+    for (unsigned step = 0; step < 40000; step++) {
+        uint64_t nonce = vj_rng_below(&rng, 6000);
+        VjBlockEntry *entry = vj_block_table_find(&t, nonce / 2, nonce);
+        gpointer first = NULL;
+        bool is_there = g_hash_table_lookup_extended(model, &nonce, NULL, &first);
+
+        assert_int_equal(entry != NULL, is_there);
+        assert_null(vj_block_table_find(&t, nonce / 2 + 1, nonce));
+        if (is_there) {
+            assert_int_equal(entry->object.first_block, GPOINTER_TO_UINT(first));
+            vj_block_table_remove(&t, entry);
+            g_hash_table_remove(model, &nonce);
+        } else {
+            VjBlockObject object = {.id = nonce / 2, .nonce = nonce, .first_block = step};
+
+            assert_non_null(vj_block_table_add(&t, &object));
+            g_hash_table_insert(model, g_memdup2(&nonce, sizeof nonce),
+                                GUINT_TO_POINTER(step));
+        }
+        assert_int_equal(t.count, g_hash_table_size(model));
+    }
+    vj_block_table_clear(&t);
+    g_hash_table_unref(model);
+}
+
+/* ---- what is on the device --------------------------------------------------------- */
+
+static void test_superblocks_and_keys_as_bytes(void **state)
+{
+    VjBlockSuper super = {.sequence = 7, .block_count = 123456, .volume = "uuid"}, again;
+    VjBlockObject object = {.id = 1,
+                            .nonce = 2,
+                            .first_block = 300,
+                            .put_us = -4,
+                            .bytes = 5000},
+                  read;
+    uint8_t bytes[VJ_BLOCK_BYTES];
+    VjStoreChange change;
+    VjSlice key, value;
+
+    (void)state;
+    vj_block_super_encode(&super, bytes);
+    assert_int_equal(vj_block_super_decode(bytes, &again), 0);
+    assert_int_equal(again.sequence, 7);
+    assert_int_equal(again.block_count, 123456);
+    assert_string_equal(again.volume, "uuid");
+    for (size_t bit = 0; bit < sizeof bytes * 8; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_not_equal(vj_block_super_decode(bytes, &again), 0);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    vj_block_key_encode(&object, &change);
+    key = vj_slice(change.key, change.key_len);
+    value = vj_slice(change.value, change.value_len);
+    assert_true(vj_block_key_decode(key, value, 302, &read));
+    assert_int_equal(read.id, 1);
+    assert_int_equal(read.nonce, 2);
+    assert_int_equal(read.first_block, 300);
+    assert_int_equal(read.put_us, -4);
+    assert_int_equal(read.bytes, 5000);
+    assert_false(vj_block_key_decode(key, value, 301, &read)); /* it has two blocks */
+    for (size_t bit = 0; bit < (key.len + value.len) * 8; bit++) {
+        uint8_t *at =
+            bit < key.len * 8 ? &change.key[bit / 8] : &change.value[bit / 8 - key.len];
+
+        *at ^= (uint8_t)(1u << bit % 8);
+        assert_false(vj_block_key_decode(key, value, 302, &read));
+        *at ^= (uint8_t)(1u << bit % 8);
+    }
+}
+
+static bool try_open(const VjStoreTest *t, const VjStorePlace *how, VjStore **out,
+                     GError **error)
+{
+    VjStorePlace place = *how;
+
+    place.dir_fd = t->dir_fd;
+    place.path = t->path;
+    return vj_store_open(t->spec, &place, out, error);
+}
+
+static void damage(const VjStoreTest *t, uint64_t block)
+{
+    VJ_AUTO_FD fd = openat(t->dir_fd, "blocks", O_WRONLY | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "x", 1, (off_t)(block * VJ_BLOCK_BYTES + 100)), 1);
+}
+
+static void test_one_superblock_is_enough(void **state)
+{
+    static const uint64_t blocks[] = {VJ_BLOCK_FIRST_SUPER, VJ_BLOCK_SECOND_SUPER};
+    const VjStorePlace again = {.create = false}, look = {.read_only = true};
+    VjStoreTest *t = *state;
+    g_autoptr(GError) error = NULL;
+    VjStore *s;
+
+    for (unsigned i = 0; i < 2; i++) {
+        damage(t, blocks[i]);
+        assert_true(try_open(t, &look, &s, &error)); /* mends nothing */
+        vj_store_close(s);
+        damage(t, blocks[i]);
+        assert_true(try_open(t, &again, &s, &error)); /* has mended it */
+        vj_store_close(s);
+    }
+    damage(t, blocks[0]);
+    damage(t, blocks[1]);
+    assert_false(try_open(t, &again, &s, &error));
+    vj_test_expect_error(&error, EBADMSG, "both superblocks are damaged");
+}
+
+static void test_a_place_of_others_is_refused(void **state)
+{
+    VjStoreTest *t = *state;
+    g_autofree char *path = g_build_filename(t->path, "elsewhere", NULL);
+    g_autofree char *spec = g_strdup_printf("block:%s:size=64M", path);
+    VjStorePlace make = {.create = true, .volume = "one"}, use = {.volume = "one"};
+    g_autoptr(GError) error = NULL;
+    VjStoreTest there = {.path = t->path, .dir_fd = t->dir_fd, .spec = spec};
+    VjStore *s, *other;
+
+    assert_true(g_file_set_contents(path, "somebody's text", -1, NULL));
+    assert_false(try_open(&there, &make, &s, &error));
+    vj_test_expect_error(&error, EEXIST, "is not empty");
+    assert_int_equal(truncate(path, 1 << 20), 0);
+    assert_false(try_open(&there, &make, &s, &error));
+    vj_test_expect_error(&error, EEXIST, "is not empty");
+    make.destroy = true;
+    assert_true(try_open(&there, &make, &s, &error));
+    assert_false(try_open(&there, &use, &other, &error));
+    vj_test_expect_error(&error, EBUSY, "in use by another program");
+    vj_store_close(s);
+    use.volume = "two";
+    assert_false(try_open(&there, &use, &s, &error));
+    vj_test_expect_error(&error, EBADMSG, "belong to the volume one, not to two");
+    make = (VjStorePlace){.create = true, .volume = "two"};
+    assert_false(try_open(&there, &make, &s, &error));
+    vj_test_expect_error(&error, EEXIST, "holds objects of the volume one");
+    use.volume = "one";
+    assert_true(try_open(&there, &use, &s, &error));
+    vj_store_close(s);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* ---- when a place is free ---------------------------------------------------------- */
+
+static VjBlockStore *block_of(VjStoreTest *t)
+{
+    return (VjBlockStore *)t->s;
+}
+
+static VjPut put_text(VjStoreTest *t, uint64_t id, size_t len)
+{
+    g_autofree uint8_t *bytes = g_malloc(len);
+    struct iovec iov = {.iov_base = bytes, .iov_len = len};
+    VjPut put;
+
+    vj_store_test_fill(bytes, len, id);
+    assert_int_equal(vj_store_put_unaligned(t->s, id, &iov, 1, &put), 0);
+    return put;
+}
+
+static void expect_text(VjStoreTest *t, const VjPut *put)
+{
+    g_autofree uint8_t *want = g_malloc(put->stored_bytes);
+    g_autofree uint8_t *got = g_malloc(put->stored_bytes);
+
+    vj_store_test_fill(want, put->stored_bytes, put->id);
+    assert_int_equal(
+        vj_store_get_unaligned(t->s, put->id, put->loc, 0, got, put->stored_bytes), 0);
+    assert_memory_equal(got, want, put->stored_bytes);
+}
+
+static void stage(VjStoreTest *t, const VjPut *added, const VjPut *removed)
+{
+    g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
+
+    assert_int_equal(vj_store_stage(t->s, added, added != NULL ? 1 : 0, removed,
+                                    removed != NULL ? 1 : 0, changes),
+                     0);
+    assert_int_equal(changes->len, 1);
+}
+
+static uint64_t used(VjStoreTest *t)
+{
+    return block_of(t)->space.used_count - VJ_BLOCK_HEAD_BLOCKS;
+}
+
+static void test_a_place_is_free_when_its_key_is_gone(void **state)
+{
+    VjStoreTest *t = *state;
+    VjPut staged = put_text(t, 1, 10000), other = put_text(t, 2, 10000);
+
+    stage(t, &staged, NULL);
+    assert_int_equal(used(t), 6);
+    /* No transaction has its key. */
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_int_equal(vj_store_remove(t->s, 2, other.loc), 0);
+    assert_int_equal(used(t), 3);
+    assert_int_equal(vj_store_remove(t->s, 1, staged.loc), 0);
+    assert_int_equal(used(t), 3);
+    stage(t, NULL, &staged);
+    assert_int_equal(used(t), 3);
+    vj_store_removes_committed(t->s, &staged, 1);
+    assert_int_equal(used(t), 0);
+    vj_store_removes_committed(t->s, &staged, 1);
+    assert_int_equal(vj_store_remove(t->s, 1, staged.loc), 0);
+    assert_int_equal(used(t), 0);
+}
+
+static uint64_t bytes_below(const VjStoreTest *t)
+{
+    struct stat st;
+
+    assert_int_equal(fstatat(t->dir_fd, "blocks", &st, 0), 0);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+static void test_what_is_empty_is_given_back(void **state)
+{
+    enum { COUNT = 40, LEN = 4 << 20 };
+    VjStoreTest *t = *state;
+    VjPut puts[COUNT];
+
+    for (uint64_t i = 0; i < COUNT; i++) {
+        puts[i] = put_text(t, i, LEN);
+    }
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_true(bytes_below(t) >= (uint64_t)COUNT * LEN);
+    for (uint64_t i = 0; i + 1 < COUNT; i++) {
+        assert_int_equal(vj_store_remove(t->s, i, puts[i].loc), 0);
+    }
+    assert_int_equal(vj_store_flush_removes(t->s), 0);
+    assert_true(bytes_below(t) <= (uint64_t)129 << 20);
+    expect_text(t, &puts[COUNT - 1]);
+    for (uint64_t i = 0; i + 1 < COUNT; i++) {
+        puts[i] = put_text(t, i, LEN);
+    }
+    for (uint64_t i = 0; i < COUNT; i++) {
+        expect_text(t, &puts[i]);
+    }
+}
+
+static void test_full(void **state)
+{
+    enum { LEN = 8 << 20 };
+    VjStoreTest *t = *state;
+    g_autofree uint8_t *bytes = g_malloc0(LEN);
+    struct iovec iov = {.iov_base = bytes, .iov_len = LEN};
+    VjStoreSpace space;
+    VjPut put, first = {.id = 0};
+    uint64_t id = 0;
+    int rc;
+
+    while ((rc = vj_store_put_unaligned(t->s, id, &iov, 1, &put)) == 0) {
+        first = id++ == 0 ? put : first;
+    }
+    assert_int_equal(rc, -ENOSPC);
+    assert_int_equal(id, 7); /* of 64 MiB less 1 */
+    assert_int_equal(block_of(t)->base.ops->space(t->s, &space), 0);
+    assert_int_equal(space.free_bytes, 7 << 20);
+    assert_int_equal(vj_store_remove(t->s, 0, first.loc), 0);
+    assert_int_equal(vj_store_put_unaligned(t->s, id, &iov, 1, &put), 0);
+}
+
+/* ---- syncs ------------------------------------------------------------------------- */
+
+static void test_a_flush_syncs_once_for_what_is_new(void **state)
+{
+    VjStoreTest *t = *state;
+    VjPut put = put_text(t, 1, 100);
+    unsigned before;
+
+    assert_int_equal(vj_store_flush(t->s), 0);
+    before = syncs;
+    assert_int_equal(vj_store_flush(t->s), 0); /* there is nothing new */
+    assert_int_equal(syncs, before);
+    put_text(t, 2, 100);
+    put_text(t, 3, 100000);
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_int_equal(syncs, before + 1);
+    expect_text(t, &put);
+    vj_store_test_reopen(t);
+    before = syncs;
+    assert_int_equal(vj_store_flush(t->s), 0); /* what an earlier process put */
+    assert_int_equal(syncs, before + 1);
+}
+
+static void test_what_a_failed_sync_met_is_in_doubt(void **state)
+{
+    VjStoreTest *t = *state;
+    VjPut safe = put_text(t, 1, 5000), doubtful, gone, later;
+
+    assert_int_equal(vj_store_flush(t->s), 0);
+    doubtful = put_text(t, 2, 5000);
+    gone = put_text(t, 3, 5000);
+    assert_int_equal(vj_store_remove(t->s, 3, gone.loc), 0);
+    sync_error = EIO;
+    assert_int_equal(vj_store_flush(t->s), -EIO);
+    sync_error = 0;
+    assert_int_equal(vj_store_flush(t->s), -EIO); /* no later sync tells */
+    later = put_text(t, 4, 5000);
+    assert_int_equal(vj_store_flush(t->s), -EIO);
+    assert_int_equal(vj_store_remove(t->s, 2, doubtful.loc), 0);
+    assert_int_equal(vj_store_flush(t->s), 0);
+    expect_text(t, &safe);
+    expect_text(t, &later);
+}
+
+int main(void)
+{
+    static char small[] = "block:size=64M", direct[] = "block:direct=yes",
+                cached[] = "block";
+#define ON(test_, spec_)                                                                 \
+    {                                                                                    \
+#test_, test_, vj_store_test_setup, vj_store_test_teardown, spec_                \
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_space_is_as_an_array_has_it),
+        cmocka_unit_test(test_space_marks_what_keys_say),
+        cmocka_unit_test(test_table_is_as_a_hash_table_has_it),
+        cmocka_unit_test(test_superblocks_and_keys_as_bytes),
+        ON(test_one_superblock_is_enough, cached),
+        ON(test_a_place_of_others_is_refused, cached),
+        ON(test_a_place_is_free_when_its_key_is_gone, cached),
+        ON(test_a_place_is_free_when_its_key_is_gone, direct),
+        ON(test_what_is_empty_is_given_back, cached),
+        ON(test_what_is_empty_is_given_back, direct),
+        ON(test_full, small),
+        ON(test_a_flush_syncs_once_for_what_is_new, cached),
+        ON(test_a_flush_syncs_once_for_what_is_new, direct),
+        ON(test_what_a_failed_sync_met_is_in_doubt, cached),
+        ON(test_what_a_failed_sync_met_is_in_doubt, direct),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
