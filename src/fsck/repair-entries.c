@@ -534,8 +534,11 @@ static int repair_inodes(VjRepair *r)
 
 int vj_repair_all(VjRepair *r)
 {
-    int rc = vj_repair_records(r);
+    int rc = vj_repair_store_keys(r);
 
+    if (rc == 0) {
+        rc = vj_repair_records(r);
+    }
     if (rc == 0) {
         rc = repair_inodes(r);
     }

@@ -702,6 +702,21 @@ static int list_unreferenced(VjRepair *r, GArray *puts)
     return rc < 0 ? rc : s.error;
 }
 
+int vj_repair_store_keys(VjRepair *r)
+{
+    VjStoreStrays strays;
+    int rc = vj_object_mend_store_keys(r->objects, &strays);
+
+    if (rc == 0 && strays.mended > 0) {
+        vj_repair_say(r, "store: one wrong bit was put right in %" PRIu64 " keys",
+                      strays.mended);
+    }
+    if (rc == 0 && strays.lost > 0) {
+        vj_repair_say(r, "store: %" PRIu64 " damaged keys were removed", strays.lost);
+    }
+    return rc;
+}
+
 int vj_repair_store(VjRepair *r)
 {
     g_autoptr(GArray) puts = g_array_new(FALSE, FALSE, sizeof(VjPut));

@@ -128,4 +128,7 @@ int vj_repair_object_records(VjRepair *r) G_GNUC_WARN_UNUSED_RESULT;
  */
 int vj_repair_lost_object(VjRepair *r, VjObject *out) G_GNUC_WARN_UNUSED_RESULT;
 
+/* The store's own keys. */
+int vj_repair_store_keys(VjRepair *r) G_GNUC_WARN_UNUSED_RESULT;
+
 #endif

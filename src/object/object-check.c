@@ -489,6 +489,20 @@ static int check_numbers(VjObjectCheck *c)
     return 0;
 }
 
+static void check_store_keys(VjObjectCheck *c)
+{
+    VjStoreStrays strays;
+
+    vj_store_strays(c->objects->store, NULL, &strays);
+    if (strays.mended > 0) {
+        problem(c, 0, "%" G_GUINT64_FORMAT " keys of the store have a wrong bit",
+                strays.mended);
+    }
+    if (strays.lost > 0) {
+        problem(c, 0, "%" G_GUINT64_FORMAT " keys of the store are damaged", strays.lost);
+    }
+}
+
 int vj_objects_check(VjObjects *o, GHashTable *counts, bool read_data, GHashTable *found,
                      VjCheckSay *say, void *opaque, VjCheckReport *report)
 {
@@ -512,6 +526,7 @@ int vj_objects_check(VjObjects *o, GHashTable *counts, bool read_data, GHashTabl
         return rc;
     }
     g_array_sort(stored, by_id);
+    check_store_keys(&c);
     rc = check_numbers(&c);
     if (rc == 0) {
         rc = check_records(&c, VJ_SPACE_OBJECT);

@@ -73,9 +73,18 @@ VjStoreKeys vj_object_store_keys(VjMeta *meta)
     return (VjStoreKeys){.each = read_store_keys, .from = meta};
 }
 
-static int forget_put_body(VjTxn *txn, void *opaque)
+static int changes_body(VjTxn *txn, void *opaque)
 {
     return apply_changes(txn, opaque);
+}
+
+int vj_object_mend_store_keys(VjObjects *o, VjStoreStrays *out)
+{
+    g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
+
+    vj_store_strays(o->store, changes, out);
+    return changes->len > 0 ? vj_meta_run(o->meta, VJ_RUN_RELEASE, changes_body, changes)
+                            : 0;
 }
 
 int vj_object_remove_unnamed(VjObjects *o, const VjPut *put)
@@ -87,7 +96,7 @@ int vj_object_remove_unnamed(VjObjects *o, const VjPut *put)
         rc = vj_store_stage(o->store, NULL, 0, put, 1, changes);
     }
     if (rc == 0 && changes->len > 0) {
-        rc = vj_meta_run(o->meta, VJ_RUN_RELEASE, forget_put_body, changes);
+        rc = vj_meta_run(o->meta, VJ_RUN_RELEASE, changes_body, changes);
     }
     if (rc == 0) {
         vj_store_removes_committed(o->store, put, 1);

@@ -128,3 +128,26 @@ bool vj_block_key_decode(VjSlice key, VjSlice value, uint64_t block_count,
            out->first_block >= VJ_BLOCK_HEAD_BLOCKS && out->first_block < block_count &&
            vj_block_count_of(out->bytes) <= block_count - out->first_block;
 }
+
+bool vj_block_key_mend(VjSlice key, VjSlice value, uint64_t block_count,
+                       VjBlockObject *out)
+{
+    uint8_t k[sizeof(VjBlockKeyFormat)], v[sizeof(VjBlockValueFormat)];
+
+    if (key.len != sizeof k || value.len != sizeof v) {
+        return false;
+    }
+    memcpy(k, key.data, sizeof k);
+    memcpy(v, value.data, sizeof v);
+    for (size_t bit = 0; bit < (sizeof k + sizeof v) * 8; bit++) {
+        uint8_t *at = bit / 8 < sizeof k ? &k[bit / 8] : &v[bit / 8 - sizeof k];
+
+        *at ^= (uint8_t)(1u << bit % 8);
+        if (vj_block_key_decode(vj_slice(k, sizeof k), vj_slice(v, sizeof v), block_count,
+                                out)) {
+            return true;
+        }
+        *at ^= (uint8_t)(1u << bit % 8);
+    }
+    return false;
+}

@@ -113,5 +113,8 @@ void vj_block_key_delete(uint64_t id, uint64_t nonce, VjStoreChange *out);
 /* False: it is damaged, or names what is not on a device of @block_count blocks. */
 bool vj_block_key_decode(VjSlice key, VjSlice value, uint64_t block_count,
                          VjBlockObject *out);
+/* One that has one wrong bit, in key or value: the checksum proves which. */
+bool vj_block_key_mend(VjSlice key, VjSlice value, uint64_t block_count,
+                       VjBlockObject *out);
 
 #endif

@@ -52,7 +52,9 @@ typedef struct VjBlockStore {
     VjBlockSuper super;
     VjBlockTable objects;
     VjBlockSpace space;
-    bool discards; /* emptied zones are given back to what is below */
+    VjStoreStrays strays;  /* of the keys */
+    GArray *stray_changes; /* of VjStoreChange: what makes them right */
+    bool discards;         /* emptied zones are given back to what is below */
     uint64_t last_nonce;
 
     GArray *unsynced; /* of VjBlockUnsynced: those that returned and are not decided */
@@ -104,8 +106,10 @@ bool vj_block_device_open(VjBlockStore *b, const VjStorePlace *place, const VjOp
 /* Makes the superblocks. */
 bool vj_block_super_make(VjBlockStore *b, const VjStorePlace *place, uint64_t most_bytes,
                          GError **error);
-/* Reads them; mends one that is damaged, unless read_only. */
-bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, GError **error);
+/* Reads them.  Unless read_only: one that is damaged is mended, and of a device that has
+ * become longer the rest is used too, up to @most_bytes (0: all of it). */
+bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, uint64_t most_bytes,
+                         GError **error);
 /* Blocks of the device; of a file: that it has now. */
 int vj_block_count_blocks(const VjBlockStore *b, uint64_t *out);
 

@@ -254,7 +254,30 @@ static bool choose(VjBlockStore *b, bool *mend, GError **error)
     return true;
 }
 
-bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, GError **error)
+/* What a device has gained is used from now on. */
+static bool use_all(VjBlockStore *b, uint64_t most_bytes, uint64_t block_count,
+                    GError **error)
+{
+    VjBlockSuper super = b->super;
+
+    super.block_count =
+        most_bytes > 0 ? MIN(most_bytes / VJ_BLOCK_BYTES, block_count) : block_count;
+    if (b->is_file || super.block_count <= b->super.block_count) {
+        return true;
+    }
+    super.sequence++;
+    if (!write_supers(b, &super, error)) {
+        return false;
+    }
+    vj_log_info("store block %s: %" G_GUINT64_FORMAT
+                " blocks of 4 KiB are used from now on, not %" G_GUINT64_FORMAT,
+                b->path, super.block_count, b->super.block_count);
+    b->super = super;
+    return true;
+}
+
+bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, uint64_t most_bytes,
+                         GError **error)
 {
     uint64_t block_count = 0;
     bool mend = false;
@@ -281,11 +304,16 @@ bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, GError **er
                             " blocks of 4 KiB, not %" G_GUINT64_FORMAT,
                             b->path, block_count, b->super.block_count);
     }
-    if (mend && !b->read_only) {
+    if (b->read_only) {
+        return true;
+    }
+    if (mend) {
         vj_log_warn("store block %s: one of its superblocks is damaged or old, and is "
                     "written anew",
                     b->path);
-        return write_supers(b, &b->super, error);
+        if (!write_supers(b, &b->super, error)) {
+            return false;
+        }
     }
-    return true;
+    return use_all(b, most_bytes, block_count, error);
 }

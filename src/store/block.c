@@ -23,30 +23,52 @@
 
 /* ---- keys -------------------------------------------------------------------------- */
 
-typedef struct Loading {
-    VjBlockStore *b;
-    uint64_t damaged, doubled;
-} Loading;
+/* Keys that are too long, which nobody writes, are left. */
+static void delete_key(VjBlockStore *b, VjSlice key) VJ_REQUIRES(b->lock)
+{
+    VjStoreChange change = {.key_len = (uint32_t)key.len};
+
+    if (key.len > 0 && key.len <= sizeof change.key) {
+        memcpy(change.key, key.data, key.len);
+        g_array_append_val(b->stray_changes, change);
+    }
+}
+
+/* A key that is not as it was written.  True: it is known what it was. */
+static bool take_stray(VjBlockStore *b, VjSlice key, VjSlice value, VjBlockObject *object)
+    VJ_REQUIRES(b->lock)
+{
+    bool is_known = vj_block_key_mend(key, value, b->super.block_count, object) &&
+                    vj_block_table_find(&b->objects, object->id, object->nonce) == NULL;
+    VjStoreChange change;
+
+    delete_key(b, key);
+    if (is_known) {
+        vj_block_key_encode(object, &change);
+        g_array_append_val(b->stray_changes, change);
+        b->strays.mended++;
+    } else {
+        b->strays.lost++;
+    }
+    return is_known;
+}
 
 static bool load_key(void *opaque, VjSlice key, VjSlice value)
 {
-    Loading *loading = opaque;
-    VjBlockStore *b = loading->b;
+    VjBlockStore *b = opaque;
     VjBlockObject object;
     VjBlockEntry *entry = NULL;
 
     vj_mutex_lock(&b->lock);
-    if (vj_block_key_decode(key, value, b->super.block_count, &object)) {
+    if (vj_block_key_decode(key, value, b->super.block_count, &object) ||
+        take_stray(b, key, value, &object)) {
         entry = vj_block_table_add(&b->objects, &object);
     }
-    if (entry == NULL) {
-        loading->damaged++;
-    } else {
+    if (entry != NULL) {
         entry->is_staged = true;
         entry->is_written = true;
         entry->is_doubled = !vj_block_space_mark(&b->space, object.first_block,
                                                  vj_block_count_of(object.bytes));
-        loading->doubled += entry->is_doubled ? 1 : 0;
     }
     vj_mutex_unlock(&b->lock);
     return true;
@@ -54,22 +76,33 @@ static bool load_key(void *opaque, VjSlice key, VjSlice value)
 
 static bool load_keys(VjBlockStore *b, const VjStorePlace *place, GError **error)
 {
-    Loading loading = {.b = b};
-    int rc = place->keys != NULL
-                 ? place->keys->each(place->keys->from, load_key, &loading)
-                 : 0;
+    int rc = place->keys != NULL ? place->keys->each(place->keys->from, load_key, b) : 0;
+    VjStoreStrays strays;
 
-    if (loading.damaged > 0) {
-        vj_log_error("store block %s: of %" G_GUINT64_FORMAT
-                     " objects it is not known where they are: their keys are damaged",
-                     b->path, loading.damaged);
-    }
-    if (loading.doubled > 0) {
+    vj_mutex_lock(&b->lock);
+    strays = b->strays;
+    vj_mutex_unlock(&b->lock);
+    if (strays.lost + strays.mended > 0) {
         vj_log_error("store block %s: %" G_GUINT64_FORMAT
-                     " objects have blocks that another one has too",
-                     b->path, loading.doubled);
+                     " keys are damaged, and of %" G_GUINT64_FORMAT
+                     " it is not known what they said: fsck.varjfs(8)",
+                     b->path, strays.lost + strays.mended, strays.lost);
     }
     return rc == 0 || vj_error_set_errno(error, -rc, "%s: its keys", b->path);
+}
+
+static void block_strays(VjStore *s, GArray *changes, VjStoreStrays *out)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+
+    vj_mutex_lock(&b->lock);
+    *out = b->strays;
+    if (changes != NULL && b->stray_changes->len > 0) {
+        g_array_append_vals(changes, b->stray_changes->data, b->stray_changes->len);
+        g_array_set_size(b->stray_changes, 0);
+        b->strays = (VjStoreStrays){.lost = 0};
+    }
+    vj_mutex_unlock(&b->lock);
 }
 
 static int block_stage(VjStore *s, const VjPut *added, size_t added_count,
@@ -327,7 +360,7 @@ static bool open_all(VjBlockStore *b, const VjStorePlace *place, const VjOpts *o
     if (!vj_block_device_open(b, place, opts, error) ||
         !(place->create
               ? vj_block_super_make(b, place, vj_opts_number(opts, "size"), error)
-              : vj_block_super_load(b, place, error))) {
+              : vj_block_super_load(b, place, vj_opts_number(opts, "size"), error))) {
         return false;
     }
     b->discards =
@@ -345,6 +378,7 @@ static void free_all(VjBlockStore *b)
 {
     vj_block_table_clear(&b->objects);
     g_array_unref(b->unsynced);
+    g_array_unref(b->stray_changes);
     vj_cond_clear(&b->changed);
     vj_mutex_clear(&b->lock);
     vj_fd_close(&b->fd);
@@ -361,6 +395,7 @@ static bool block_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
     b->read_only = place->read_only;
     b->must_sync = !place->create;
     b->last_nonce = vj_random_u64();
+    b->stray_changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
     b->unsynced = g_array_new(FALSE, FALSE, sizeof(VjBlockUnsynced));
     vj_block_table_init(&b->objects);
     vj_mutex_init(&b->lock, VJ_RANK_STORE, "store.block");
@@ -424,8 +459,8 @@ static const VjOptSpec block_options[] = {
     .put = vj_block_put, .put_held = vj_block_put_held, .get = block_get,                \
     .remove = block_remove, .flush = vj_block_flush,                                     \
     .flush_removes = vj_block_flush_removes, .stage = block_stage,                       \
-    .removes_committed = block_removes_committed, .each = block_each,                    \
-    .space = block_space
+    .removes_committed = block_removes_committed, .strays = block_strays,                \
+    .each = block_each, .space = block_space
 
 /* Read ahead is what the page cache does. */
 const VjStoreOps vj_store_block_ops = {

@@ -745,6 +745,19 @@ int vj_store_space(VjStore *s, VjStoreSpace *out)
     return result;
 }
 
+void vj_store_strays(VjStore *s, GArray *changes, VjStoreStrays *out)
+{
+    g_assert(s != NULL && out != NULL);
+    vj_lock_assert_none();
+    while (s->next != NULL) {
+        s = s->next;
+    }
+    *out = (VjStoreStrays){.lost = 0};
+    if (s->ops->strays != NULL) {
+        s->ops->strays(s, changes, out);
+    }
+}
+
 bool vj_store_has_replicas(const VjStore *s)
 {
     g_assert(s != NULL);

@@ -16,7 +16,7 @@
 #   crash_cut [OPTION...]              the same without a result: the status, and $T/states
 #   crash_remount_command              print a command that unmounts and mounts, recorded
 #
-# The log is $crash_log.  CRASH_DAEMON=PROGRAM mounts with another program than varjfs.
+# The log is $crash_log.  CRASH_STORE=SPEC: workloads have that store.  CRASH_DAEMON=PROGRAM mounts with another program than varjfs.
 # CRASH_FIRST=yes ends with the first violation.
 
 crash_library=${builddir:-${VARJFS_BUILDDIR:-.}}/tests/crash/.libs/librecord.so
@@ -180,7 +180,7 @@ crash_workload()
     metafault | storefault) crash_cut_options=(--near '!fault') ;;
     esac
     # With a small reserve, which each state has to set aside anew.
-    crash_make -o "objects=1K,meta=lmdb:reserve=1M\\,redo=${CRASH_REDO:-256K}"
+    crash_make -o "${CRASH_STORE:+store=$CRASH_STORE,}objects=1K,meta=lmdb:reserve=1M\\,redo=${CRASH_REDO:-256K}"
     case $name in
     compact | checkpoint)
         crash_has_room "$crash_dir" || { skip "$name" "needs 1 GiB, and 5 %, of free space" && return 1; }

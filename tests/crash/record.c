@@ -19,8 +19,8 @@
  *   a seccomp filter traps those that can change files and come from anywhere else
  *   (libc's own, another library's).  The trap makes the call if it does not touch the
  *   tree, and ends the process with a message if it does: a call that this library does
- *   not know is never unseen.  io_uring, libaio and shared writable mappings of files in
- *   the tree end it too.
+ *   not know is never unseen.  io_uring and shared writable mappings of files in the
+ *   tree end it too; libaio is done here, as calls of this library.
  *
  * No GLib, no sanitizers: this runs in other programs.  x86-64 alone.
  */
@@ -31,6 +31,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/aio_abi.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -444,6 +445,88 @@ int fallocate64(int fd, int mode, off64_t offset, off64_t len)
 int fallocate(int fd, int mode, off_t offset, off_t len)
 {
     return fallocate64(fd, mode, offset, len);
+}
+
+/* ---- libaio ------------------------------------------------------------------------ */
+
+/*
+ * Writes that are submitted are made, and recorded, when somebody waits for them, not
+ * before: nothing that a driver does meanwhile may count on them.
+ */
+#define SUBMITTED_MAX 256u
+
+static pthread_mutex_t submitted_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t submitted_changed = PTHREAD_COND_INITIALIZER;
+static struct iocb *submitted[SUBMITTED_MAX];
+static long submitted_count;
+
+int io_setup(int most, void **context);
+int io_destroy(void *context);
+int io_submit(void *context, long count, struct iocb **requests);
+int io_getevents(void *context, long least, long most, struct io_event *events,
+                 struct timespec *timeout);
+
+int io_setup(int most, void **context)
+{
+    *context = submitted;
+    return most > (int)SUBMITTED_MAX ? -EAGAIN : 0;
+}
+
+int io_destroy(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+int io_submit(void *context, long count, struct iocb **requests)
+{
+    long taken = 0;
+
+    (void)context;
+    pthread_mutex_lock(&submitted_mutex);
+    for (; taken < count && submitted_count < (long)SUBMITTED_MAX; taken++) {
+        struct iocb *copy = malloc(sizeof *copy);
+
+        if (copy == NULL || requests[taken]->aio_lio_opcode != IOCB_CMD_PWRITE) {
+            die("libaio", "a request that is not recorded");
+        }
+        *copy = *requests[taken];
+        submitted[submitted_count++] = copy;
+    }
+    pthread_cond_broadcast(&submitted_changed);
+    pthread_mutex_unlock(&submitted_mutex);
+    return taken > 0 ? (int)taken : -EAGAIN;
+}
+
+/* The last one: their order is nobody's promise. */
+static struct iocb *take_submitted(void)
+{
+    struct iocb *request;
+
+    pthread_mutex_lock(&submitted_mutex);
+    while (submitted_count == 0) {
+        pthread_cond_wait(&submitted_changed, &submitted_mutex);
+    }
+    request = submitted[--submitted_count];
+    pthread_mutex_unlock(&submitted_mutex);
+    return request;
+}
+
+int io_getevents(void *context, long least, long most, struct io_event *events,
+                 struct timespec *timeout)
+{
+    (void)context;
+    (void)timeout;
+    for (long i = 0; i < least && i < most; i++) {
+        struct iocb *request = take_submitted();
+        ssize_t r = pwrite((int)request->aio_fildes, (const void *)request->aio_buf,
+                           request->aio_nbytes, request->aio_offset);
+
+        events[i] = (struct io_event){.data = request->aio_data,
+                                      .res = r >= 0 ? r : -errno};
+        free(request);
+    }
+    return (int)least;
 }
 
 /* ---- syncs ------------------------------------------------------------------------- */

@@ -75,6 +75,19 @@ mount_varjfs
 check "for root it is" cmp "$T/three" "$MNT/three"
 umount_varjfs
 
+# It becomes longer, and shorter.
+blocks_of_df()
+{
+    df -k --output=size "$MNT" | tail -1
+}
+truncate -s 160M "$T/disk"
+losetup --set-capacity "$device"
+mount_varjfs
+is "what the device has gained is used" "$(($(blocks_of_df) > 150000))" 1
+check "to its end" dd if=/dev/urandom of="$MNT/four" bs=1M count=70 conv=fsync status=none
+check "beside what was there" cmp "$T/three" "$MNT/three"
+umount_varjfs
+fsck_clean "longer than before"
 drop_device
 device=$(losetup --find --show --sizelimit 67108864 "$T/disk")
 if grep -q "block:$device" "$SOURCE/varjfs.conf"; then
