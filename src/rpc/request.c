@@ -8,8 +8,8 @@
  *
  * A request that is cancelled or late before a thread takes it is not begun.  One whose
  * connection, or the server, has more replies than it may that nobody takes waits until
- * some are out (`deferred`).  A hello waits until all that the same client sent by an
- * earlier connection is over.
+ * some are out (`deferred`), unless it is quick.  A hello waits until all that the same
+ * client sent by an earlier connection is over.
  */
 #include "rpc/server-private.h"
 
@@ -268,7 +268,8 @@ void vj_rpc_reply_bell(VjRpcRequest *r)
 
 /* ---- requests ---------------------------------------------------------------------- */
 
-/* True: there are so many replies that nobody has taken that it waits. */
+/* True: there are so many replies that nobody has taken that it waits.  Then a worker
+ * runs it, so a quick one does not: its reply is as short as it is. */
 static bool is_deferred(VjRpcRequest *r)
 {
     VjPeer *p = r->peer;
@@ -308,7 +309,7 @@ static void run_request(VjJob *job)
         vj_request_refuse(r, -ECANCELED);
     } else if (now_us >= r->deadline_us) {
         vj_request_refuse(r, -ETIMEDOUT);
-    } else if (!is_deferred(r)) {
+    } else if (r->handler->is_quick || !is_deferred(r)) {
         r->begin_us = now_us;
         r->handler->run(r);
     }

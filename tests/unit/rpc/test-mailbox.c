@@ -7,6 +7,8 @@
  */
 #include "raw-peer.h"
 
+#include "rpc/server-private.h"
+
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -21,6 +23,10 @@ enum { OP_MAILBOX = VJ_OP_MAILBOX, OP_BELL = VJ_OP_BELL };
 #define NOISY_ROUNDS 3000u
 /* More than a server has. */
 #define MAILBOXES 300u
+/* What a connection may have in flight. */
+#define CONNECTION_BYTES ((uint32_t)1 << 20)
+/* A reply that no socket has room for. */
+#define FILL_BYTES ((uint32_t)16 << 20)
 
 static VjRpcHandler handlers[G_N_ELEMENTS(test_handlers) + 2];
 
@@ -212,6 +218,7 @@ static void begin_at(RpcTest *t, const char *address)
     static const VjRpcHandler mailbox = {.op = OP_MAILBOX,
                                          .role = VJ_ROLE_ANY,
                                          .name = "mailbox",
+                                         .message_max = 1,
                                          .run = vj_rpc_reply_mailbox,
                                          .is_quick = true};
     static const VjRpcHandler bell = {.op = OP_BELL,
@@ -225,6 +232,7 @@ static void begin_at(RpcTest *t, const char *address)
     handlers[1] = bell;
     memcpy(handlers + 2, test_handlers, sizeof test_handlers);
     t->config.handlers = handlers;
+    t->config.connection_bytes_max = CONNECTION_BYTES;
     test_start_server(t);
 }
 
@@ -471,6 +479,75 @@ static void test_noise(void **state)
     test_end(&t);
 }
 
+/* Until the server has read @bytes in all, and has done what they say. */
+static void wait_for_bytes(const RpcTest *t, uint64_t bytes)
+{
+    int64_t until_us = vj_clock_mono_us() + 30 * TEST_SECOND;
+    VjRpcServerStats stats;
+
+    do {
+        assert_true(vj_clock_mono_us() < until_us);
+        sched_yield();
+        vj_rpc_server_stats(t->server, &stats);
+    } while (stats.received_bytes < bytes);
+    for (unsigned i = 0; i < 2 * VJ_SERVER_LOOPS_MAX; i++) { /* by each of its loops */
+        int fd = raw_connect_and_hello(t);
+        VjFrame frame = {.op = OP_QUICK, .tag = 1};
+
+        raw_send_frame(fd, &frame, vj_slice(NULL, 0), vj_slice(NULL, 0));
+        assert_int_equal(raw_recv_but_ping(fd).tag, 1);
+        close(fd);
+    }
+}
+
+/* A reply of @bytes to the oldest WAIT. */
+static void fill_held(RpcTest *t, uint32_t bytes)
+{
+    VjBuf *bulk = vj_buf_new(bytes);
+    VjRpcRequest *r;
+
+    assert_non_null(bulk);
+    memset(bulk->data, 'f', bytes);
+    vj_mutex_lock(&t->lock);
+    r = g_queue_pop_head(&t->held);
+    vj_mutex_unlock(&t->lock);
+    assert_non_null(r);
+    vj_rpc_reply(r, 0, vj_slice(NULL, 0), bulk, bytes);
+    vj_buf_unref(bulk);
+}
+
+/* Who does not take replies is kept waiting by others than these: they run where a
+ * mailbox is made, as they do else. */
+static void test_replies_not_taken(void **state)
+{
+    VjFrame wait = {.op = OP_WAIT, .tag = 1}, frame = {.op = OP_MAILBOX, .tag = 2};
+    g_autoptr(GByteArray) bytes = raw_frame(&frame, vj_slice("m", 1), vj_slice(NULL, 0));
+    VjRpcServerStats stats;
+    RpcTest t;
+    int fd, passed;
+
+    (void)state;
+    begin(&t);
+    fd = raw_connect_with(&t, VJ_FEATURE_MAILBOX);
+    raw_send_frame(fd, &wait, vj_slice(NULL, 0), vj_slice(NULL, 0));
+    while (test_held(&t, true) == NULL) {
+        sched_yield();
+    }
+    vj_rpc_server_stats(t.server, &stats);
+    raw_send(fd, bytes->data, bytes->len - 1);
+    wait_for_bytes(&t, stats.received_bytes + bytes->len - 1);
+    fill_held(&t, FILL_BYTES);
+    vj_rpc_server_stats(t.server, &stats);
+    raw_send(fd, bytes->data + bytes->len - 1, 1);
+    wait_for_bytes(&t, stats.received_bytes + 1);
+    assert_int_equal(raw_recv_but_ping(fd).tag, wait.tag);
+    assert_int_equal(recv_fd(fd, OP_MAILBOX, &passed), VJ_WIRE_OK);
+    assert_true(passed >= 0);
+    close(passed);
+    close(fd);
+    test_end(&t);
+}
+
 /* Who rings is heard at once, whether the server looked or not. */
 static void test_bell(void **state)
 {
@@ -520,6 +597,7 @@ static void test_no_bell(void **state)
     (void)state;
     begin(&t);
     b = box_open(&t);
+    echo_by_socket(&b); /* the server has closed what it has passed on */
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     next = dup(b.fd);
     assert_true(next >= 0);
@@ -573,6 +651,7 @@ int main(void)
         cmocka_unit_test(test_limits),    cmocka_unit_test(test_peer_is_gone),
         cmocka_unit_test(test_noise),     cmocka_unit_test(test_bell),
         cmocka_unit_test(test_no_bell),   cmocka_unit_test(test_tcp),
+        cmocka_unit_test(test_replies_not_taken),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
