@@ -223,8 +223,9 @@ enum {
  * The state changes by compare-and-exchange; what stands in a frame is written before and
  * read behind that.
  *
- * BELL: likewise, of a connection that has a mailbox: an eventfd.  Behind a write to it
- * the daemon looks at the mailbox, whether it looked before or not.
+ * BELL: likewise, of a connection that has a mailbox: an eventfd that does not block.
+ * Behind a write to it the daemon looks at the mailbox, whether it looked before or
+ * not.
  */
 #define VARJFS_WIRE_MAILBOX_STATE_AT 0u
 #define VARJFS_WIRE_MAILBOX_LISTENS_AT 64u

@@ -201,8 +201,9 @@ typedef struct VjcHello {
 
 /* ---- shared.c ---------------------------------------------------------------------- */
 
-/* The descriptor that comes with the reply to @op, owned; -1: there is none. */
-int vjc_fd_ask(varjfs *v, uint16_t op);
+/* 0, with the descriptor that comes with the reply to @op, owned; -1: none came.  Else
+ * -errno: it was refused. */
+int vjc_fd_ask(varjfs *v, uint16_t op, int *fd);
 /* Asks for memory by @op and maps @bytes of it; NULL: it was refused, or is not as it has
  * to be. */
 void *vjc_shared_ask(varjfs *v, uint16_t op, size_t bytes, int protection);

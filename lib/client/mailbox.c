@@ -15,8 +15,10 @@
  */
 #include "client-private.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -76,6 +78,28 @@ static uint32_t only_cpu(void)
     return cpu + 1;
 }
 
+/* Writing to it neither waits nor raises a signal, as writing to a pipe would. */
+static bool is_bell(int fd)
+{
+    static const char name[] = "anon_inode:[eventfd]";
+    char path[32], target[sizeof name];
+    int flags = fcntl(fd, F_GETFL);
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return readlink(path, target, sizeof target) == (ssize_t)sizeof name - 1 &&
+           memcmp(target, name, sizeof name - 1) == 0 && flags >= 0 &&
+           (flags & O_NONBLOCK) != 0;
+}
+
+/* Who has answered well looks no more unless the bell is rung. */
+static void make_bell(varjfs *v)
+{
+    if (vjc_fd_ask(v, VARJFS_WIRE_BELL, &v->bell) == 0 &&
+        (v->bell < 0 || !is_bell(v->bell))) {
+        vjc_mailbox_free(v);
+    }
+}
+
 static void make(varjfs *v)
 {
     uint32_t cpu = only_cpu();
@@ -85,7 +109,7 @@ static void make(varjfs *v)
                                 PROT_READ | PROT_WRITE);
     if (v->mailbox != NULL && cpu != 0 &&
         __atomic_load_n(word(v, VARJFS_WIRE_MAILBOX_CPU_AT), __ATOMIC_RELAXED) == cpu) {
-        v->bell = vjc_fd_ask(v, VARJFS_WIRE_BELL);
+        make_bell(v);
     }
 }
 
@@ -208,5 +232,6 @@ void vjc_mailbox_free(varjfs *v)
     }
     if (v->bell >= 0) {
         close(v->bell);
+        v->bell = -1;
     }
 }

@@ -21,11 +21,11 @@ static bool is_safe(int fd, size_t bytes)
            st.st_size >= (off_t)bytes;
 }
 
-int vjc_fd_ask(varjfs *v, uint16_t op)
+int vjc_fd_ask(varjfs *v, uint16_t op, int *fd)
 {
     VjcRequest r = {.op = op};
     uint8_t head[VJC_HEAD_BYTES];
-    int fd, rc;
+    int rc;
 
     v->awaits_fd = true;
     rc = vjc_send(v, &r, head, sizeof head, NULL, 0);
@@ -33,20 +33,21 @@ int vjc_fd_ask(varjfs *v, uint16_t op)
         rc = vjc_wait(v, &r);
     }
     v->awaits_fd = false;
-    fd = v->passed_fd;
+    *fd = v->passed_fd;
     v->passed_fd = -1;
-    if (fd >= 0 && rc != 0) {
-        close(fd);
-        fd = -1;
+    if (*fd >= 0 && rc != 0) {
+        close(*fd);
+        *fd = -1;
     }
-    return fd;
+    return rc;
 }
 
 void *vjc_shared_ask(varjfs *v, uint16_t op, size_t bytes, int protection)
 {
-    int fd = vjc_fd_ask(v, op);
     void *at = MAP_FAILED;
+    int fd;
 
+    (void)vjc_fd_ask(v, op, &fd);
     if (fd < 0) {
         return NULL;
     }

@@ -45,14 +45,25 @@ typedef enum How {
     HOWS,
 } How;
 
+/* What comes with the reply to BELL. */
+typedef enum Bell {
+    BELL,
+    BELL_PIPE,   /* that nobody reads: a write to it is a signal */
+    BELL_BLOCKS, /* an eventfd whose writers may have to wait */
+    BELL_NO_FD,
+    BELL_REFUSED,
+    BELLS,
+} Bell;
+
 typedef struct Box {
     How how;
+    Bell bell_is;
     uint8_t *memory;
     size_t bytes;
     FakeDaemon *daemon;
     unsigned asked; /* for it */
     uint32_t cpu;   /* what it says there */
-    int bell;       /* 0: it has none; and how often that was rung: */
+    int bell;       /* 0: it was not asked for; and how often it was rung: */
     uint64_t rings;
     unsigned called, by_socket; /* batches that came here and there; atomic */
 } Box;
@@ -94,15 +105,29 @@ static void answer_mailbox(Box *m, const FakeRequest *r)
     close(fd);
 }
 
+static int bell_new(Bell what)
+{
+    int fds[2];
+
+    if (what != BELL_PIPE) {
+        return eventfd(0, EFD_CLOEXEC | (what == BELL_BLOCKS ? 0 : EFD_NONBLOCK));
+    }
+    g_assert(pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0);
+    close(fds[0]);
+    return fds[1];
+}
+
 static void answer_bell(Box *m, const FakeRequest *r)
 {
-    g_autoptr(GByteArray) bytes =
-        fake_frame(r->frame.op, r->frame.tag, 0, vj_slice(NULL, 0), vj_slice(NULL, 0));
+    g_autoptr(GByteArray) bytes = fake_frame(
+        r->frame.op, r->frame.tag, m->bell_is == BELL_REFUSED ? VJ_WIRE_BUSY : 0,
+        vj_slice(NULL, 0), vj_slice(NULL, 0));
 
     g_assert(r->message->len == 0 && r->bulk->len == 0 && m->memory != NULL);
-    m->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    m->bell = bell_new(m->bell_is);
     g_assert(m->bell > 0);
-    fake_send_with_fds(m->daemon, bytes, m->bell, 1);
+    fake_send_with_fds(m->daemon, bytes, m->bell,
+                       m->bell_is == BELL_NO_FD || m->bell_is == BELL_REFUSED ? 0 : 1);
 }
 
 /* The frame of a good reply becomes what the test wants. */
@@ -141,7 +166,7 @@ static void spoil(const Box *m, uint8_t *head, uint8_t *body)
 static void wake(const Box *m)
 {
     if (__atomic_load_n(word(m, VARJFS_WIRE_MAILBOX_SLEEPS_AT), __ATOMIC_SEQ_CST) == 1) {
-        g_assert(m->bell > 0);
+        g_assert(m->bell > 0 && m->bell_is == BELL);
         syscall(SYS_futex, word(m, VARJFS_WIRE_MAILBOX_STATE_AT), FUTEX_WAKE, 1, NULL,
                 NULL, 0);
     }
@@ -234,8 +259,10 @@ static void serve_box(FakeDaemon *d)
     if (m->memory != NULL) {
         munmap(m->memory, m->bytes);
     }
-    if (m->bell > 0) {
+    if (m->bell_is == BELL && m->bell > 0) {
         (void)!read(m->bell, &m->rings, sizeof m->rings);
+    }
+    if (m->bell > 0) {
         close(m->bell);
     }
 }
@@ -405,14 +432,37 @@ static void test_not_asked(void **state)
     }
 }
 
-/* Both sides on one processor: the library rings, and sleeps until it is woken. */
-static void test_one_cpu(void **state)
+/* Both sides on one processor, and @bell for them. */
+static void use_bell(Bell bell, unsigned cpu)
 {
-    unsigned sent = 0, cpu = 0, fds = fake_count_fds();
-    cpu_set_t before, one;
-    Box m = {.how = ANSWERS};
+    bool has_mailbox = bell == BELL || bell == BELL_REFUSED;
+    unsigned sent = 0, fds = fake_count_fds();
+    Box m = {.how = ANSWERS, .bell_is = bell, .cpu = cpu + 1};
     FakeDaemon d;
     varjfs *v;
+
+    open_box(&d, &m, &v);
+    while (sent < FIRST_REQUESTS ||
+           (has_mailbox && count_of(&m.called) < 10 && sent < TRIES)) {
+        assert_int_equal(request(v, sent++), 0);
+    }
+    assert_int_equal(v->bell >= 0, bell == BELL);
+    assert_int_equal(v->mailbox != NULL, has_mailbox);
+    assert_int_equal(varjfs_close(v), 0);
+    fake_stop(&d);
+    assert_true(m.bell > 0); /* it was asked for */
+    assert_int_equal(m.called >= 10, has_mailbox);
+    assert_true(bell != BELL || m.rings >= m.called);
+    assert_int_equal(m.called + m.by_socket, sent);
+    assert_int_equal(fake_count_fds(), fds);
+}
+
+/* The library rings, and sleeps until it is woken.  What is no bell is not rung, and then
+ * the daemon does not look any more; where it is refused, it does. */
+static void test_one_cpu(void **state)
+{
+    cpu_set_t before, one;
+    unsigned cpu = 0;
 
     (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
@@ -422,19 +472,10 @@ static void test_one_cpu(void **state)
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    m.cpu = cpu + 1;
-    open_box(&d, &m, &v);
-    while (count_of(&m.called) < 10 && sent < TRIES) {
-        assert_int_equal(request(v, sent++), 0);
+    for (Bell bell = BELL; bell < BELLS; bell++) {
+        use_bell(bell, cpu);
     }
-    assert_true(v->bell >= 0);
-    assert_int_equal(varjfs_close(v), 0);
-    fake_stop(&d);
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
-    assert_true(m.called >= 10);
-    assert_true(m.rings >= m.called);
-    assert_int_equal(m.called + m.by_socket, sent);
-    assert_int_equal(fake_count_fds(), fds);
 }
 
 int main(void)
