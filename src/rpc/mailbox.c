@@ -81,10 +81,11 @@ static bool take(VjLoopMemory *memory)
     if (state(m) != VJ_MAILBOX_CALLED || !m->callbacks->is_ready(m->owner)) {
         return false;
     }
-    len = copy_frame(m, bytes);
     if (!change_state(m, VJ_MAILBOX_CALLED, VJ_MAILBOX_TAKEN)) {
         return false; /* its sender has taken it back */
     }
+    /* Not before: what was taken back may have made room for the next one. */
+    len = copy_frame(m, bytes);
     m->callbacks->frame(m->owner, bytes, len);
     return true;
 }

@@ -21,6 +21,7 @@ enum { OP_MAILBOX = VJ_OP_MAILBOX, OP_BELL = VJ_OP_BELL };
 /* Looks until the server has taken a frame, or did not look in time. */
 #define LOOKS 2000u
 #define NOISY_ROUNDS 3000u
+#define BACK_ROUNDS 20000u
 /* More than a server has. */
 #define MAILBOXES 300u
 /* What a connection may have in flight. */
@@ -548,6 +549,17 @@ static void test_replies_not_taken(void **state)
     test_end(&t);
 }
 
+static int ask_bell(Box *b)
+{
+    VjFrame frame = {.op = OP_BELL, .tag = ++b->tag};
+    int bell;
+
+    raw_send_frame(b->fd, &frame, vj_slice(NULL, 0), vj_slice(NULL, 0));
+    assert_int_equal(recv_fd(b->fd, OP_BELL, &bell), VJ_WIRE_OK);
+    assert_true(bell >= 0);
+    return bell;
+}
+
 /* Who rings is heard at once, whether the server looked or not. */
 static void test_bell(void **state)
 {
@@ -564,8 +576,7 @@ static void test_bell(void **state)
     assert_int_equal(recv_fd(fd, OP_BELL, &bell), VJ_WIRE_UNSUPPORTED);
     close(fd);
     b = box_open(&t);
-    raw_send_frame(b.fd, &frame, vj_slice(NULL, 0), vj_slice(NULL, 0));
-    assert_int_equal(recv_fd(b.fd, OP_BELL, &bell), VJ_WIRE_OK);
+    bell = ask_bell(&b);
     assert_int_equal(*word(&b, VJ_MAILBOX_LISTENS_AT), 1);
     for (unsigned i = 0; i < 1000; i++) {
         VjFrame echo = {.op = i % 2 == 0 ? OP_ECHO : OP_QUICK, .tag = 1000 + i};
@@ -579,6 +590,56 @@ static void test_bell(void **state)
     }
     raw_send_frame(b.fd, &frame, vj_slice(NULL, 0), vj_slice(NULL, 0));
     assert_int_equal(recv_fd(b.fd, OP_BELL, &fd), VJ_WIRE_BUSY);
+    close(bell);
+    box_close(&b);
+    test_end(&t);
+}
+
+/* What is taken back while the server looks at it, and what stands there then, are not
+ * mixed up. */
+static void test_taken_back(void **state)
+{
+    static const uint64_t one = 1;
+    g_autofree char *text = g_strnfill(15000, 't');
+    VjSlice bulk = vj_slice(text, strlen(text));
+    GByteArray *frames[2];
+    unsigned taken_back = 0;
+    RpcTest t;
+    int bell;
+    Box b;
+
+    (void)state;
+    begin(&t);
+    b = box_open(&t);
+    bell = ask_bell(&b);
+    for (unsigned i = 0; i < 2; i++) {
+        VjFrame frame = {.op = OP_QUICK, .tag = 1000 + i};
+
+        frames[i] = raw_frame(&frame, vj_slice(NULL, 0), bulk);
+    }
+    memcpy(b.memory + VJ_MAILBOX_REQUEST_AT, frames[0]->data, frames[0]->len);
+    for (unsigned i = 0; i < BACK_ROUNDS; i++) {
+        unsigned now = i % 2;
+
+        memcpy(b.memory + VJ_MAILBOX_REQUEST_AT, frames[now]->data, VJ_FRAME_HEAD_BYTES);
+        set_state(&b, VJ_MAILBOX_CALLED);
+        assert_int_equal(write(bell, &one, sizeof one), sizeof one);
+        for (unsigned j = 0; j < i % 500; j++) {
+            (void)state_of(&b);
+        }
+        if (change_state(&b, VJ_MAILBOX_CALLED, VJ_MAILBOX_FREE)) {
+            now = 1 - now;
+            taken_back++;
+            memcpy(b.memory + VJ_MAILBOX_REQUEST_AT, frames[now]->data,
+                   VJ_FRAME_HEAD_BYTES);
+            set_state(&b, VJ_MAILBOX_CALLED);
+            assert_int_equal(write(bell, &one, sizeof one), sizeof one);
+        }
+        expect_echo(&b, 1000 + now, vj_slice(NULL, 0), bulk);
+    }
+    assert_true(taken_back > 0);
+    g_byte_array_unref(frames[0]);
+    g_byte_array_unref(frames[1]);
     close(bell);
     box_close(&b);
     test_end(&t);
@@ -652,6 +713,7 @@ int main(void)
         cmocka_unit_test(test_noise),     cmocka_unit_test(test_bell),
         cmocka_unit_test(test_no_bell),   cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_replies_not_taken),
+        cmocka_unit_test(test_taken_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
