@@ -390,7 +390,8 @@ static int peer_head(VjConn *conn, const VjFrame *frame, VjInto *into)
                    ? take_room(p, VJ_REQUEST_BYTES, 0)
                    : protocol_error("a ping with a body");
     case VJ_OP_CANCEL:
-        return frame->message_bytes == sizeof(uint64_t) && frame->bulk_bytes == 0
+        return frame->message_bytes == sizeof(uint64_t) && frame->bulk_bytes == 0 &&
+                       !p->reading_by_mailbox /* it would never be answered there */
                    ? 0
                    : protocol_error("no tag to cancel");
     default:
@@ -421,6 +422,7 @@ static void peer_frame(VjConn *conn, const VjFrame *frame, GByteArray *message,
         bulk->len = frame->bulk_bytes;
     }
     r = vj_request_new(p, frame, message, bulk);
+    p->reading_by_mailbox = false;
     if (r == NULL) {
         return;
     }
@@ -449,9 +451,8 @@ static void mailbox_frame(void *owner, const uint8_t *bytes, size_t len)
     if (len == 0) {
         vj_conn_close(p->conn, protocol_error("no frame in the mailbox"));
     } else {
-        p->reading_by_mailbox = true;
+        p->reading_by_mailbox = true; /* until it is whole, which may be later */
         vj_conn_feed(p->conn, bytes, len);
-        p->reading_by_mailbox = false;
     }
     vj_peer_unref(p);
 }

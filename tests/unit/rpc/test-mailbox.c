@@ -319,14 +319,15 @@ static void test_long_wait(void **state)
     test_end(&t);
 }
 
-/* No frame, or a longer one than can stand there: the end of the connection. */
+/* No frame, a longer one than can stand there, or one that has no reply: the end of the
+ * connection. */
 static void test_garbage(void **state)
 {
     (void)state;
-    for (unsigned what = 0; what < 4; what++) {
-        VjFrame frame = {.op = OP_ECHO, .tag = 5};
+    for (unsigned what = 0; what < 5; what++) {
+        VjFrame frame = {.op = what < 4 ? OP_ECHO : VJ_OP_CANCEL, .tag = 5};
         g_autoptr(GByteArray) bytes =
-            raw_frame(&frame, vj_slice("text", 4), vj_slice(NULL, 0));
+            raw_frame(&frame, vj_slice("texttext", what < 4 ? 4 : 8), vj_slice(NULL, 0));
         RpcTest t;
         Box b;
 
@@ -336,7 +337,7 @@ static void test_garbage(void **state)
             bytes->data[0] ^= 1;
         } else if (what == 1) {
             bytes->data[VJ_FRAME_HEAD_BYTES] ^= 1;
-        } else {
+        } else if (what < 4) {
             frame.message_bytes = what == 2 ? UINT32_MAX : 4;
             frame.bulk_bytes = what == 2 ? UINT32_MAX : VJ_MAILBOX_FRAME_MAX;
             vj_frame_encode(&frame, bytes->data);
@@ -645,6 +646,38 @@ static void test_taken_back(void **state)
     test_end(&t);
 }
 
+/* A request that was taken when there was no room for it: its reply comes where it is
+ * waited for, too. */
+static void test_no_room(void **state)
+{
+    static const uint64_t one = 1;
+    VjFrame wait = {.op = OP_WAIT, .tag = 1}, frame = {.op = OP_ECHO, .tag = 2};
+    VjSlice text = vj_slice("text", 4), nothing = vj_slice(NULL, 0);
+    g_autoptr(GByteArray) bytes = raw_frame(&frame, text, nothing);
+    RpcTest t;
+    int bell;
+    Box b;
+
+    (void)state;
+    begin(&t);
+    b = box_open(&t);
+    bell = ask_bell(&b);
+    raw_send_frame(b.fd, &wait, nothing, nothing);
+    while (test_held(&t, true) == NULL) {
+        sched_yield();
+    }
+    fill_held(&t, FILL_BYTES);
+    memcpy(b.memory + VJ_MAILBOX_REQUEST_AT, bytes->data, bytes->len);
+    set_state(&b, VJ_MAILBOX_CALLED);
+    assert_int_equal(write(bell, &one, sizeof one), sizeof one);
+    wait_for_state(&b, VJ_MAILBOX_TAKEN);
+    assert_int_equal(raw_recv_but_ping(b.fd).tag, wait.tag);
+    expect_echo(&b, frame.tag, text, nothing);
+    close(bell);
+    box_close(&b);
+    test_end(&t);
+}
+
 /* There is one descriptor more, and a bell needs two: it is refused, the mailbox is
  * looked at as before, and later there is a bell. */
 static void test_no_bell(void **state)
@@ -713,7 +746,7 @@ int main(void)
         cmocka_unit_test(test_noise),     cmocka_unit_test(test_bell),
         cmocka_unit_test(test_no_bell),   cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_replies_not_taken),
-        cmocka_unit_test(test_taken_back),
+        cmocka_unit_test(test_taken_back), cmocka_unit_test(test_no_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
