@@ -31,6 +31,8 @@ int vj_mailbox_add_bell(VjMailbox *m, int *fd);
 /* Something of the peer has come: if that waits for each request, the next one is looked
  * for in the mailbox for a while.  NULL is fine, as below. */
 void vj_mailbox_expect(VjMailbox *m);
+/* A frame of the peer is whole: what it has rung for meanwhile is taken soon. */
+void vj_mailbox_look_again(VjMailbox *m);
 /* Nothing is taken from it any more. */
 void vj_mailbox_close(VjMailbox *m);
 /* It was closed.  Any thread. */

@@ -108,6 +108,13 @@ void vj_mailbox_expect(VjMailbox *m)
     }
 }
 
+void vj_mailbox_look_again(VjMailbox *m)
+{
+    if (m != NULL && m->bell_event != NULL && state(m) == VJ_MAILBOX_CALLED) {
+        event_active(m->bell_event, EV_READ, 0);
+    }
+}
+
 void vj_mailbox_close(VjMailbox *m)
 {
     if (m != NULL) {
@@ -198,7 +205,7 @@ static void on_bell(evutil_socket_t fd, short what, void *opaque)
 
     (void)fd, (void)what; /* each write is an edge: its number need not be read */
     vj_loop_read_no_more(m->loop);
-    (void)take(&m->memory);
+    (void)take(&m->memory); /* or behind the frame that is coming in */
 }
 
 int vj_mailbox_add_bell(VjMailbox *m, int *fd)

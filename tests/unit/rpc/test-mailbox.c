@@ -678,6 +678,38 @@ static void test_no_room(void **state)
     test_end(&t);
 }
 
+/* Who rings while the server is in the middle of a frame is heard behind it. */
+static void test_bell_in_frame(void **state)
+{
+    static const uint64_t one = 1;
+    VjSlice text = vj_slice("text", 4), nothing = vj_slice(NULL, 0);
+    VjFrame first = {.op = OP_QUICK, .tag = 1}, second = {.op = OP_QUICK, .tag = 2};
+    g_autoptr(GByteArray) socket = raw_frame(&first, text, nothing);
+    g_autoptr(GByteArray) memory = raw_frame(&second, text, nothing);
+    VjRpcServerStats stats;
+    RpcTest t;
+    int bell;
+    Box b;
+
+    (void)state;
+    begin(&t);
+    b = box_open(&t);
+    bell = ask_bell(&b);
+    vj_rpc_server_stats(t.server, &stats);
+    raw_send(b.fd, socket->data, socket->len - 1);
+    wait_for_bytes(&t, stats.received_bytes + socket->len - 1);
+    memcpy(b.memory + VJ_MAILBOX_REQUEST_AT, memory->data, memory->len);
+    set_state(&b, VJ_MAILBOX_CALLED);
+    assert_int_equal(write(bell, &one, sizeof one), sizeof one);
+    wait_for_bytes(&t, 0);
+    raw_send(b.fd, socket->data + socket->len - 1, 1);
+    assert_int_equal(raw_recv_but_ping(b.fd).tag, first.tag);
+    expect_echo(&b, second.tag, text, nothing);
+    close(bell);
+    box_close(&b);
+    test_end(&t);
+}
+
 /* There is one descriptor more, and a bell needs two: it is refused, the mailbox is
  * looked at as before, and later there is a bell. */
 static void test_no_bell(void **state)
@@ -747,6 +779,7 @@ int main(void)
         cmocka_unit_test(test_no_bell),   cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_replies_not_taken),
         cmocka_unit_test(test_taken_back), cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_bell_in_frame),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
