@@ -17,7 +17,7 @@
  *
  * Threads: a connection, its batches and iterators are used by one thread at a time;
  * different connections by different threads at the same time.  After fork(2) only the
- * parent uses them.
+ * parent uses them; varjfs_close in a child changes nothing for it.
  *
  * C99 and C++.  Structures that programs fill begin with their size, so that later
  * versions can add members.

@@ -16,6 +16,7 @@
 #include "frame.h"
 
 #include <errno.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 #include <varjfs/client-protocol.h>
 /* All else is hidden. */
@@ -82,6 +83,7 @@ typedef struct VjcGather {
 
 struct varjfs {
     int fd;               /* -1: the connection has failed */
+    pid_t process;        /* whose it is: not that of the children which have it too */
     VjcTls *tls;          /* NULL: plain */
     int failure;          /* why: -errno; 0 as long as it lives */
     int late_error;       /* the first of deferred requests that was not returned yet */
@@ -190,7 +192,8 @@ int vjc_cancel(varjfs *v, const VjcRequest *r);
 int vjc_wait_in_flight(varjfs *v, uint32_t most);
 /* A request that owns itself; NULL: no memory. */
 VjcRequest *vjc_deferred_new(varjfs *v);
-/* Ends the connection: all requests in flight are done with @error.  Returns @error. */
+/* Ends the connection, of a child of fork(2) its own part of it alone: all requests in
+ * flight are done with @error.  Returns @error. */
 int vjc_fail(varjfs *v, int error);
 
 typedef struct VjcHello {

@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,6 +37,7 @@ varjfs *vjc_connection_new(int fd, VjcTls *tls, int timeout_ms)
     /* All but the buffer at its end. */
     memset(v, 0, offsetof(struct varjfs, message));
     v->fd = fd;
+    v->process = getpid();
     v->passed_fd = v->bell = -1;
     v->tls = tls;
     v->timeout_ms = timeout_ms;
@@ -144,8 +146,13 @@ static void complete(varjfs *v, VjcRequest *r, int error)
 int vjc_fail(varjfs *v, int error)
 {
     if (v->fd >= 0) {
-        if (v->tls != NULL) {
+        bool is_own = v->process == getpid();
+
+        if (is_own && v->tls != NULL) {
             vjc_tls_goodbye(v->tls);
+        }
+        if (is_own) {
+            (void)shutdown(v->fd, SHUT_RDWR); /* children may have the socket, too */
         }
         close(v->fd);
         v->fd = -1;

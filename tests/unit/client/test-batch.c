@@ -2,7 +2,9 @@
 /* test-batch.c - batches of libvarjfs beside a daemon that answers as it should */
 #include "fake-daemon.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/wait.h>
 
 #define MANY 10000u
 
@@ -917,6 +919,88 @@ static void test_long_append(void **state)
     fake_stop(&d);
 }
 
+static void expect_end(FakeDaemon *d)
+{
+    uint8_t byte;
+
+    fake_hello(d, 0);
+    g_assert(recv(d->fd, &byte, 1, 0) == 0);
+}
+
+/* What a program's child has of the connection does not keep it open. */
+static void test_close_beside_child(void **state)
+{
+    FakeDaemon d = {0};
+    int ends[2], status;
+    pid_t child;
+    varjfs *v;
+
+    (void)state;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    fake_start(&d, expect_end);
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        char byte;
+
+        close(ends[1]);
+        close(d.fd); /* the daemon's */
+        _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1); /* until its parent says so */
+    }
+    close(ends[0]);
+    assert_int_equal(varjfs_close(v), 0);
+    fake_stop(&d);
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* One batch, and SYNC behind it. */
+static void serve_gathered(FakeDaemon *d)
+{
+    FakeRequest r;
+
+    fake_hello(d, 0);
+    g_assert(fake_next(d, &r) && r.frame.op == VARJFS_WIRE_BATCH);
+    fake_answer(d, &r);
+    fake_request_clear(&r);
+    g_assert(fake_next(d, &r) && r.frame.op == VARJFS_WIRE_SYNC);
+    fake_reply(d, &r, 0, NULL, NULL);
+    fake_request_clear(&r);
+    g_assert(!fake_next(d, &r));
+}
+
+/* A child that closes what it has of a connection changes nothing for its parent. */
+static void test_close_in_child(void **state)
+{
+    struct varjfs_semantics s;
+    FakeDaemon d = {0};
+    varjfs_batch *b;
+    int status;
+    pid_t child;
+    varjfs *v;
+
+    (void)state;
+    fake_start(&d, serve_gathered);
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    semantics(&s, "temporary");
+    s.consistency = VARJFS_CONSISTENCY_SESSION;
+    assert_int_equal(varjfs_batch_new(v, &s, &b), 0);
+    assert_int_equal(varjfs_kv_put(b, "s", "k", 1, "v", 1, 0, NULL), 0);
+    assert_int_equal(varjfs_batch_execute(b), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        _exit(varjfs_close(v) == 0 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(varjfs_sync(v), 0);
+    assert_int_equal(varjfs_close(v), 0);
+    fake_stop(&d);
+}
+
 static const struct CMUnitTest tests[] = {
     {"/batch/each-operation", test_each_operation, NULL, NULL, NULL},
     {"/batch/refused-names", test_refused_names, NULL, NULL, NULL},
@@ -941,6 +1025,8 @@ static const struct CMUnitTest tests[] = {
     {"/batch/long-append", test_long_append, NULL, NULL, NULL},
     {"/batch/both-write", test_both_write, NULL, NULL, NULL},
     {"/batch/iterate", test_iterate, NULL, NULL, NULL},
+    {"/batch/close-beside-child", test_close_beside_child, NULL, NULL, NULL},
+    {"/batch/close-in-child", test_close_in_child, NULL, NULL, NULL},
 };
 
 VJ_TEST_MAIN(tests)
