@@ -412,7 +412,9 @@ static void peer_frame(VjConn *conn, const VjFrame *frame, GByteArray *message,
     VjPeer *p = vj_conn_owner(conn);
     VjRpcRequest *r;
 
-    vj_mailbox_look_again(p->mailbox);
+    if (!p->reading_by_mailbox) { /* else it could keep this thread for itself */
+        vj_mailbox_look_again(p->mailbox);
+    }
     if (p->said_hello && frame->op == VJ_OP_CANCEL) {
         cancel_tag(p, message);
         g_byte_array_unref(message);
