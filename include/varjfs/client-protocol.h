@@ -136,12 +136,13 @@ enum {
 /*
  * Result:          0  4  status, as of frames; 32 + n: see below
  *                  4  8  bytes that it returned; of OBJECT_WRITE and RWRITE: where it
- *                        happened; of OBJECT_STATUS and KEY_GET: how long all of it is
+ *                        happened; of OBJECT_STATUS, KEY_GET and ATTRIBUTE_GET: how long
+ *                        all of it is, also with RANGE
  *
  * Statuses beside those of frames:
  */
 #define VARJFS_WIRE_EXISTS 32       /* EEXIST */
-#define VARJFS_WIRE_NAMESPACE 33    /* EINVAL: no namespace or name */
+#define VARJFS_WIRE_NAMESPACE 33    /* EINVAL: no namespace or name; not an object */
 #define VARJFS_WIRE_SETTING 34      /* EINVAL: no such setting, or value of one */
 #define VARJFS_WIRE_RANGE 35        /* ERANGE: longer than what it may return */
 #define VARJFS_WIRE_NOT_ATOMIC 36   /* ENOTSUP: this cannot be part of an atomic batch */
@@ -164,7 +165,8 @@ enum {
  *                  1  1  zero
  *                  2  2  bytes of the namespace; 0, of objects and keys: the namespaces
  *                  4  2  bytes of the prefix
- *                  6  2  bytes of the name behind which to go on; 0: from the start
+ *                  6  2  bytes of the name behind which to go on, which begins with the
+ *                        prefix; 0: from the start
  *                  8  4  entries, at most; 1 ... VARJFS_WIRE_ENTRIES_MAX
  *                 12  4  bytes, at most, of the bulk of the reply:
  *                        VARJFS_WIRE_ITERATE_BULK_MIN ... _MAX
@@ -221,7 +223,8 @@ enum {
  * or 0; 1 while the client sleeps until the state changes, as a futex, and is to be
  * woken.
  * The state changes by compare-and-exchange; what stands in a frame is written before and
- * read behind that.
+ * read behind that.  CANCEL, which has no reply, may not stand there.  All other bytes
+ * before the request are zero, and nobody's.
  *
  * BELL: likewise, of a connection that has a mailbox: an eventfd that does not block.
  * Behind a write to it the daemon looks at the mailbox, whether it looked before or

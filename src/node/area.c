@@ -70,7 +70,7 @@ void vj_node_share(VjRpcRequest *r)
     VjNodeArea *area;
     int fd, rc;
 
-    if (!vj_rpc_request_takes_fd(r)) {
+    if (!vj_rpc_request_has_feature(r, VJ_FEATURE_SHARE)) {
         rc = -EOPNOTSUPP;
     } else if (g_atomic_pointer_get(&peer->area) != NULL) {
         rc = -EBUSY;

@@ -200,14 +200,20 @@ int vj_rpc_reply_file(VjRpcRequest *r, int fd, uint64_t offset, uint32_t bytes)
     return 0;
 }
 
-bool vj_rpc_request_takes_fd(const VjRpcRequest *r)
+bool vj_rpc_request_has_feature(const VjRpcRequest *r, uint64_t feature)
 {
-    return vj_conn_takes_fd(r->peer->conn);
+    VjPeer *p = r->peer;
+    bool has;
+
+    vj_mutex_lock(&p->lock);
+    has = (p->features & feature) == feature;
+    vj_mutex_unlock(&p->lock);
+    return has;
 }
 
 void vj_rpc_reply_fd(VjRpcRequest *r, VjSlice message, int fd)
 {
-    g_assert(fd >= 0 && vj_rpc_request_takes_fd(r));
+    g_assert(fd >= 0 && vj_conn_takes_fd(r->peer->conn));
     r->reply_fd = fd;
     r->out.fd = &r->reply_fd;
     reply(r, 0, message);
@@ -252,7 +258,8 @@ void vj_rpc_reply_mailbox(VjRpcRequest *r)
     int rc, fd = -1;
 
     g_assert(vj_loop_is_current(p->loop->loop));
-    rc = vj_rpc_request_takes_fd(r) ? mailbox_new(p, &fd) : -EOPNOTSUPP;
+    rc = vj_rpc_request_has_feature(r, VJ_FEATURE_MAILBOX) ? mailbox_new(p, &fd)
+                                                           : -EOPNOTSUPP;
     reply_fd_or_rc(r, rc, fd);
 }
 

@@ -322,10 +322,10 @@ void vj_rpc_reply(VjRpcRequest *r, int rc, VjSlice message, VjBuf *bulk,
  */
 int vj_rpc_reply_file(VjRpcRequest *r, int fd, uint64_t offset,
                       uint32_t bytes) G_GNUC_WARN_UNUSED_RESULT;
-/* The connection is a unix socket: a reply may bring a descriptor. */
-bool vj_rpc_request_takes_fd(const VjRpcRequest *r);
-/* A good reply of @message, with which @fd goes to the peer, of one that takes it: closed
- * when it has gone out.  Threads: any.  Does not block. */
+/* Both sides of its connection have it (VJ_FEATURE_... of messages.h). */
+bool vj_rpc_request_has_feature(const VjRpcRequest *r, uint64_t feature);
+/* A good reply of @message, with which @fd goes to the peer, where that has one of
+ * VJ_FEATURES_OF_FDS: closed when it has gone out.  Threads: any.  Does not block. */
 void vj_rpc_reply_fd(VjRpcRequest *r, VjSlice message, int fd);
 /*
  * vj_rpc_reply_mailbox - a reply with which a mailbox goes to the peer: memory where

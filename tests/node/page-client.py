@@ -600,6 +600,15 @@ def result(reply):
 
 
 @test
+def what_was_not_agreed_on():
+    c = connect(CLIENT, volume=b"programs", uuid=bytes(16))
+    for op in (SHARE, MAILBOX, BELL):
+        c.ask(op, status=UNSUPPORTED)
+    assert not c.descriptors
+    c.close()
+
+
+@test
 def replies_stand_in_an_area():
     key_put, key_get, slot_bytes, value = 16, 17, 1 << 20, b"a value"
     c = connect(CLIENT, volume=b"programs", uuid=bytes(16), features=FEATURE_SHARE)

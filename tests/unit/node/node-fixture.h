@@ -145,6 +145,7 @@ static inline TestPeer *test_peer_new(TestNode *t, const char *key, const char *
         .key = key, .identity = identity, .insecure = key == NULL};
     VjHello h = {.version_min = 1,
                  .version_max = VJ_WIRE_VERSION,
+                 .features = role == VJ_ROLE_CLIENT ? VJ_FEATURE_SHARE : 0,
                  .role = role,
                  .flags = flags,
                  .volume = vj_slice(volume, strlen(volume))};

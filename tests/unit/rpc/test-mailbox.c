@@ -351,6 +351,21 @@ static void test_garbage(void **state)
     }
 }
 
+/* Who has not said that it knows what that is gets none. */
+static void test_no_feature(void **state)
+{
+    RpcTest t;
+    int socket, fd;
+
+    (void)state;
+    begin(&t);
+    socket = raw_connect_and_hello(&t);
+    assert_int_equal(ask(socket, &fd), VJ_WIRE_UNSUPPORTED);
+    assert_int_equal(fd, -1);
+    close(socket);
+    test_end(&t);
+}
+
 /* One for a connection, and for so many connections; who gets none loses nothing. */
 static void test_limits(void **state)
 {
@@ -779,7 +794,7 @@ int main(void)
         cmocka_unit_test(test_no_bell),   cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_replies_not_taken),
         cmocka_unit_test(test_taken_back), cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_bell_in_frame),
+        cmocka_unit_test(test_bell_in_frame), cmocka_unit_test(test_no_feature),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
