@@ -53,21 +53,38 @@ static int find(VjClientRun *run, const VjClientOp *op, Place *place, uint64_t *
     return rc;
 }
 
-/* The open object; it stays open until the batch ends. */
-static int open_object(VjClientRun *run, uint64_t ino, VjClientOpen **out)
+/* For writing unless nobody may: what is read is often written, too. */
+static int open_to_read(VjClientRun *run, uint64_t ino, VjClientOpen **out)
 {
-    int rc = 0;
+    int rc = vj_client_open(run->clients, ino, !run->read_only, out);
+
+    return rc == -EPERM || rc == -EACCES || rc == -EROFS
+               ? vj_client_open(run->clients, ino, false, out)
+               : rc;
+}
+
+/* The open object; it stays open until the batch ends. */
+static int open_object(VjClientRun *run, uint64_t ino, bool to_write, VjClientOpen **out)
+{
+    VjClientOpen *there;
+    int rc;
 
     if (run->open == NULL) {
         run->open = g_hash_table_new(g_int64_hash, g_int64_equal);
         run->written = g_hash_table_new(NULL, NULL);
     }
-    *out = g_hash_table_lookup(run->open, &ino);
-    if (*out == NULL) {
-        rc = vj_client_open(run->clients, ino, !run->read_only, out);
-        if (rc == 0) {
-            g_hash_table_insert(run->open, &(*out)->ino, *out);
-        }
+    there = g_hash_table_lookup(run->open, &ino);
+    if (there != NULL && (there->is_writable || !to_write)) {
+        *out = there;
+        return 0;
+    }
+    rc = to_write ? vj_client_open(run->clients, ino, true, out)
+                  : open_to_read(run, ino, out);
+    if (rc == 0) {
+        g_hash_table_replace(run->open, &(*out)->ino, *out);
+    }
+    if (rc == 0 && there != NULL) {
+        vj_client_close(run->clients, there);
     }
     return rc;
 }
@@ -132,7 +149,7 @@ static int read_some(VjClientRun *run, const VjClientOp *op, uint64_t *value)
     size_t got = 0;
     int rc = find(run, op, &place, &ino);
 
-    rc = rc == 0 ? open_object(run, ino, &o) : rc;
+    rc = rc == 0 ? open_object(run, ino, false, &o) : rc;
     if (rc == 0 && op->most > 0 && op->offset <= VJ_FILE_SIZE_MAX) {
         rc = vj_fs_read(o->handle, op->offset, run->out + run->out_len, op->most, &got);
     }
@@ -182,7 +199,7 @@ static int open_to_write(VjClientRun *run, const VjClientOp *op, VjClientOpen **
         uint64_t ino;
 
         rc = find_to_write(run, op, &ino);
-        rc = rc == 0 ? open_object(run, ino, out) : rc;
+        rc = rc == 0 ? open_object(run, ino, true, out) : rc;
         if ((op->flags & VARJFS_WIRE_MAKE) == 0) {
             break;
         }
@@ -227,7 +244,7 @@ static int resize(VjClientRun *run, const VjClientOp *op)
     uint64_t ino;
     int rc = op->offset <= VJ_FILE_SIZE_MAX ? find(run, op, &place, &ino) : -EFBIG;
 
-    rc = rc == 0 ? open_object(run, ino, &o) : rc;
+    rc = rc == 0 ? open_object(run, ino, true, &o) : rc;
     rc = rc == 0 ? vj_fs_setattr(c->fs, &c->who, ino, o->handle, &set, &attr) : rc;
     if (rc == 0) {
         g_hash_table_add(run->written, o);

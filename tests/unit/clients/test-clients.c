@@ -242,6 +242,37 @@ static void test_an_object_that_cannot_be_deleted(void **state)
     assert_int_equal(vj_fs_set_flags(c->fs, NULL, space, 0), 0);
 }
 
+/* chattr(1) of a program of a mount: it can be read, though not written. */
+static void test_an_object_that_cannot_be_written(void **state)
+{
+    static const uint32_t protections[] = {VJ_INODE_IMMUTABLE, VJ_INODE_APPEND_ONLY};
+    VjClients *c = ((Fixture *)*state)->c;
+    VjAttr attr;
+
+    assert_int_equal(write_text(c, "o", "text", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
+    assert_int_equal(vj_fs_lookup(c->fs, &c->who,
+                                  ino_of_space(c, VJ_CLIENT_OBJECTS), "o", &attr),
+                     0);
+    for (unsigned i = 0; i < G_N_ELEMENTS(protections); i++) {
+        Request q = request_new(0, VARJFS_WIRE_SAFETY_NONE);
+
+        assert_int_equal(vj_fs_set_flags(c->fs, NULL, attr.st.st_ino, protections[i]), 0);
+        vj_client_forget_all(c); /* as when it was open too long ago */
+        request_add(&q, OBJECT(READ, .name = "o", .most = 10));
+        request_add(&q, OBJECT(WRITE, .name = "o", .brings = "x", .len = 1));
+        request_add(&q, OBJECT(READ, .name = "o", .most = 10));
+        request_run(&q, c);
+        assert_int_equal(status_of(&q, 0), VJ_WIRE_OK);
+        assert_int_equal(status_of(&q, 1), VJ_WIRE_REFUSED);
+        assert_int_equal(status_of(&q, 2), VJ_WIRE_OK);
+        assert_memory_equal(take(&q, 8), "texttext", 8);
+        request_end(&q);
+    }
+    assert_int_equal(vj_fs_set_flags(c->fs, NULL, attr.st.st_ino, 0), 0);
+    assert_int_equal(write_text(c, "o", "else", 0), VJ_WIRE_OK);
+    expect_content(c, "o", "else");
+}
+
 static void test_an_object_that_has_another_name(void **state)
 {
     VjClients *c = ((Fixture *)*state)->c;
@@ -1058,6 +1089,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_offsets_beyond_all_files),
     TEST(test_an_object_that_ends_in_its_batch),
     TEST(test_an_object_that_cannot_be_deleted),
+    TEST(test_an_object_that_cannot_be_written),
     TEST(test_an_object_that_has_another_name),
     TEST(test_objects_stay_open),
     TEST(test_what_is_deleted_does_not_stay_open),
