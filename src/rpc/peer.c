@@ -366,7 +366,9 @@ static int peer_head(VjConn *conn, const VjFrame *frame, VjInto *into)
     if (frame->tag == 0 && frame->op != VJ_OP_CANCEL) {
         return protocol_error("no tag");
     }
-    p->reading_us = vj_clock_mono_us();
+    if (p->reading_us == 0) { /* else it has waited for room */
+        p->reading_us = vj_clock_mono_us();
+    }
     vj_mutex_lock(&p->lock);
     is_welcome = p->is_welcome;
     may_be_bare = (p->features & bare) != 0;
@@ -418,6 +420,7 @@ static void peer_frame(VjConn *conn, const VjFrame *frame, GByteArray *message,
     if (p->said_hello && frame->op == VJ_OP_CANCEL) {
         cancel_tag(p, message);
         g_byte_array_unref(message);
+        p->reading_us = 0;
         return;
     }
     leave_bulks(p);
@@ -426,6 +429,7 @@ static void peer_frame(VjConn *conn, const VjFrame *frame, GByteArray *message,
     }
     r = vj_request_new(p, frame, message, bulk);
     p->reading_by_mailbox = false;
+    p->reading_us = 0;
     if (r == NULL) {
         return;
     }

@@ -114,7 +114,7 @@ struct VjPeer {
     bool has_superseded;    /* in the thread that runs hello */
     uint64_t reading_bytes; /* room that was taken for the frame that is coming in */
     const VjRpcHandler *reading_handler;
-    int64_t reading_us; /* when its head was read */
+    int64_t reading_us; /* when its head was read; 0: none is coming in */
     int reading_rc;     /* not 0: it is refused with that */
     bool reading_by_mailbox;
     int64_t life_us;  /* when it was told last that this side is alive */

@@ -661,38 +661,69 @@ static void test_taken_back(void **state)
     test_end(&t);
 }
 
-/* A request that was taken when there was no room for it: its reply comes where it is
- * waited for, too. */
-static void test_no_room(void **state)
+/* A request that is taken when there is no room for it.  Returns its tag. */
+static uint64_t call_without_room(RpcTest *t, Box *b, uint32_t timeout_ms)
 {
     static const uint64_t one = 1;
-    VjFrame wait = {.op = OP_WAIT, .tag = 1}, frame = {.op = OP_ECHO, .tag = 2};
+    VjFrame wait = {.op = OP_WAIT, .tag = 1};
+    VjFrame frame = {.op = OP_ECHO, .tag = 2, .timeout_ms = timeout_ms};
     VjSlice text = vj_slice("text", 4), nothing = vj_slice(NULL, 0);
     g_autoptr(GByteArray) bytes = raw_frame(&frame, text, nothing);
+    int bell = ask_bell(b);
+
+    raw_send_frame(b->fd, &wait, nothing, nothing);
+    while (test_held(t, true) == NULL) {
+        sched_yield();
+    }
+    fill_held(t, FILL_BYTES);
+    memcpy(b->memory + VJ_MAILBOX_REQUEST_AT, bytes->data, bytes->len);
+    set_state(b, VJ_MAILBOX_CALLED);
+    assert_int_equal(write(bell, &one, sizeof one), sizeof one);
+    wait_for_state(b, VJ_MAILBOX_TAKEN);
+    close(bell);
+    return frame.tag;
+}
+
+/* Its reply comes where it is waited for, too. */
+static void test_no_room(void **state)
+{
     RpcTest t;
-    int bell;
+    uint64_t tag;
     Box b;
 
     (void)state;
     begin(&t);
     b = box_open(&t);
-    bell = ask_bell(&b);
-    raw_send_frame(b.fd, &wait, nothing, nothing);
-    while (test_held(&t, true) == NULL) {
-        sched_yield();
-    }
-    fill_held(&t, FILL_BYTES);
-    memcpy(b.memory + VJ_MAILBOX_REQUEST_AT, bytes->data, bytes->len);
-    set_state(&b, VJ_MAILBOX_CALLED);
-    assert_int_equal(write(bell, &one, sizeof one), sizeof one);
-    wait_for_state(&b, VJ_MAILBOX_TAKEN);
-    assert_int_equal(raw_recv_but_ping(b.fd).tag, wait.tag);
-    expect_echo(&b, frame.tag, text, nothing);
-    close(bell);
+    tag = call_without_room(&t, &b, 0);
+    assert_int_equal(raw_recv_but_ping(b.fd).tag, 1);
+    expect_echo(&b, tag, vj_slice("text", 4), vj_slice(NULL, 0));
     box_close(&b);
     test_end(&t);
 }
 
+/* What it has waited for room is a part of the time that it has. */
+static void test_late_without_room(void **state)
+{
+    int64_t until_us;
+    VjFrame reply;
+    RpcTest t;
+    Box b;
+
+    (void)state;
+    begin(&t);
+    b = box_open(&t);
+    (void)call_without_room(&t, &b, 1);
+    until_us = vj_clock_mono_us() + 2000;
+    while (vj_clock_mono_us() < until_us) {
+        sched_yield();
+    }
+    assert_int_equal(raw_recv_but_ping(b.fd).tag, 1);
+    wait_for_state(&b, VJ_MAILBOX_ANSWERED);
+    assert_int_equal(vj_frame_decode(b.memory + VJ_MAILBOX_REPLY_AT, &reply), 0);
+    assert_int_equal(reply.status, VJ_WIRE_LATE);
+    box_close(&b);
+    test_end(&t);
+}
 /* Who rings while the server is in the middle of a frame is heard behind it. */
 static void test_bell_in_frame(void **state)
 {
@@ -787,14 +818,22 @@ static void test_tcp(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_echo),      cmocka_unit_test(test_long_reply),
-        cmocka_unit_test(test_long_wait), cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_limits),    cmocka_unit_test(test_peer_is_gone),
-        cmocka_unit_test(test_noise),     cmocka_unit_test(test_bell),
-        cmocka_unit_test(test_no_bell),   cmocka_unit_test(test_tcp),
+        cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_long_reply),
+        cmocka_unit_test(test_long_wait),
+        cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_peer_is_gone),
+        cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_bell),
+        cmocka_unit_test(test_no_bell),
+        cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_replies_not_taken),
-        cmocka_unit_test(test_taken_back), cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_bell_in_frame), cmocka_unit_test(test_no_feature),
+        cmocka_unit_test(test_taken_back),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_late_without_room),
+        cmocka_unit_test(test_bell_in_frame),
+        cmocka_unit_test(test_no_feature),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
