@@ -166,6 +166,8 @@ ssize_t vjc_recv(int fd, struct iovec *iov, int iov_count, bool may_wait);
 /* The same; a descriptor that comes along is put into *passed, which has what came before
  * it, or -1: that is closed. */
 ssize_t vjc_recv_fd(int fd, struct iovec *iov, int iov_count, bool may_wait, int *passed);
+/* Ends the stream for all who have the socket. */
+void vjc_shut_down(int fd);
 /* Bytes, -EAGAIN, or -errno; never waits. */
 ssize_t vjc_send_some(int fd, struct iovec *iov, size_t iov_count);
 

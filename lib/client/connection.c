@@ -18,7 +18,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -152,7 +151,7 @@ int vjc_fail(varjfs *v, int error)
             vjc_tls_goodbye(v->tls);
         }
         if (is_own) {
-            (void)shutdown(v->fd, SHUT_RDWR); /* children may have the socket, too */
+            vjc_shut_down(v->fd); /* children may have the socket, too */
         }
         close(v->fd);
         v->fd = -1;

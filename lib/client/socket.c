@@ -127,6 +127,12 @@ ssize_t vjc_send_some(int fd, struct iovec *iov, size_t iov_count)
     return sent;
 }
 
+/* One that is gone already is no matter. */
+void vjc_shut_down(int fd)
+{
+    (void)shutdown(fd, SHUT_RDWR);
+}
+
 /* ---- connecting -------------------------------------------------------------------- */
 
 static int set_timeout(int fd, int option, int ms)

@@ -241,9 +241,9 @@ typedef struct VjRpcHandler {
     /* In a thread of the server's, and may block; answers once, by vj_rpc_reply, now or
      * later by any thread. */
     void (*run)(VjRpcRequest *r);
-    /* It does not block, only touches memory or the page cache, and its reply is no longer
-     * than what it got: runs in the loop thread, always, which saves a hand-over to
-     * another thread. */
+    /* It does not block, only touches memory or the page cache, and its reply is no
+     * longer than what it got: runs in the loop thread, always, which saves a hand-over
+     * to another thread. */
     bool is_quick;
     /* Run when each request that came before it on its connection is answered; no thread
      * waits meanwhile.  For FLUSH and FLUSH_REMOVES. */

@@ -945,7 +945,7 @@ static void test_close_beside_child(void **state)
         char byte;
 
         close(ends[1]);
-        close(d.fd); /* the daemon's */
+        close(d.fd);                                 /* the daemon's */
         _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1); /* until its parent says so */
     }
     close(ends[0]);

@@ -250,9 +250,8 @@ static void test_an_object_that_cannot_be_written(void **state)
     VjAttr attr;
 
     assert_int_equal(write_text(c, "o", "text", VARJFS_WIRE_MAKE), VJ_WIRE_OK);
-    assert_int_equal(vj_fs_lookup(c->fs, &c->who,
-                                  ino_of_space(c, VJ_CLIENT_OBJECTS), "o", &attr),
-                     0);
+    assert_int_equal(
+        vj_fs_lookup(c->fs, &c->who, ino_of_space(c, VJ_CLIENT_OBJECTS), "o", &attr), 0);
     for (unsigned i = 0; i < G_N_ELEMENTS(protections); i++) {
         Request q = request_new(0, VARJFS_WIRE_SAFETY_NONE);
 
