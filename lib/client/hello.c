@@ -432,9 +432,8 @@ int varjfs_close(varjfs *v)
     if (v == NULL) {
         return 0;
     }
-    if (v->process != getpid()) { /* what is on its way, or gathered, is the parent's */
-        vjc_fail(v, -EPERM);
-        v->late_error = 0;
+    if (v->process != getpid()) {
+        vjc_fail(v, -EPERM); /* what is on its way, or gathered, is the parent's */
     }
     while (v->batches != NULL) {
         varjfs_batch_free(v->batches); /* waits for it */
