@@ -2,9 +2,9 @@
 /*
  * socket.c - unix and TCP sockets with deadlines
  *
- * Sockets are closed on exec and raise no SIGPIPE.  Nothing here waits longer than its
- * deadline; reading waits for at most a second at once (SO_RCVTIMEO), so that a wait in
- * most cases is a single call.
+ * Sockets are closed on exec, raise no SIGPIPE and are no standard descriptor.  Nothing
+ * here waits longer than its deadline; reading waits for at most a second at once
+ * (SO_RCVTIMEO), so that a wait in most cases is a single call.
  */
 #include "client-private.h"
 
@@ -135,6 +135,21 @@ void vjc_shut_down(int fd)
 
 /* ---- connecting -------------------------------------------------------------------- */
 
+/* Or -errno.  None of the first three: what a program prints that has closed those would
+ * go to the daemon. */
+static int new_socket(int domain, int type)
+{
+    int fd = socket(domain, type | SOCK_CLOEXEC, 0), other;
+
+    if (fd < 0 || fd > STDERR_FILENO) {
+        return fd < 0 ? -errno : fd;
+    }
+    other = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    other = other < 0 ? -errno : other;
+    close(fd);
+    return other;
+}
+
 static int set_timeout(int fd, int option, int ms)
 {
     struct timeval time = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
@@ -160,11 +175,10 @@ static int set_address(struct sockaddr_un *address, const char *path, int dir_fd
 
 static int connect_address(const struct sockaddr_un *address, int64_t deadline)
 {
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), bytes = SEND_BUFFER_BYTES;
-    int rc;
+    int fd = new_socket(AF_UNIX, SOCK_STREAM), bytes = SEND_BUFFER_BYTES, rc;
 
     if (fd < 0) {
-        return -errno;
+        return fd;
     }
     /* What the kernel refuses costs speed alone. */
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
@@ -311,10 +325,10 @@ static int finish_connect(int fd, const struct addrinfo *at, int64_t deadline)
 
 static int connect_one(const struct addrinfo *at, int64_t deadline)
 {
-    int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc;
+    int fd = new_socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK), rc;
 
     if (fd < 0) {
-        return -errno;
+        return fd;
     }
     rc = finish_connect(fd, at, deadline);
     if (rc != 0) {

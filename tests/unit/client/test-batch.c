@@ -1001,6 +1001,25 @@ static void test_close_in_child(void **state)
     fake_stop(&d);
 }
 
+/* What a program without a standard output prints does not go to the daemon. */
+static void test_no_standard_descriptors(void **state)
+{
+    FakeDaemon d = {0};
+    int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    varjfs *v;
+
+    (void)state;
+    assert_true(kept >= 0);
+    fake_start(&d, expect_end);
+    close(STDIN_FILENO);
+    assert_int_equal(fake_open(&d, 0, &v), 0);
+    assert_true(varjfs_descriptor(v) > STDERR_FILENO);
+    assert_int_equal(varjfs_close(v), 0);
+    fake_stop(&d);
+    assert_int_equal(dup2(kept, STDIN_FILENO), STDIN_FILENO);
+    close(kept);
+}
+
 static const struct CMUnitTest tests[] = {
     {"/batch/each-operation", test_each_operation, NULL, NULL, NULL},
     {"/batch/refused-names", test_refused_names, NULL, NULL, NULL},
@@ -1025,6 +1044,7 @@ static const struct CMUnitTest tests[] = {
     {"/batch/long-append", test_long_append, NULL, NULL, NULL},
     {"/batch/both-write", test_both_write, NULL, NULL, NULL},
     {"/batch/iterate", test_iterate, NULL, NULL, NULL},
+    {"/batch/no-standard-descriptors", test_no_standard_descriptors, NULL, NULL, NULL},
     {"/batch/close-beside-child", test_close_beside_child, NULL, NULL, NULL},
     {"/batch/close-in-child", test_close_in_child, NULL, NULL, NULL},
 };
