@@ -11,6 +11,9 @@ tests_bench_bench_meta_LDADD = $(LDADD_meta)
 noinst_PROGRAMS += tests/bench/bench-insert
 tests_bench_bench_insert_LDADD = librwrite.la
 
+noinst_PROGRAMS += tests/bench/bench-block
+tests_bench_bench_block_LDADD = $(LDADD_store)
+
 noinst_PROGRAMS += tests/bench/bench-store
 tests_bench_bench_store_LDADD = $(LDADD_store)
 
