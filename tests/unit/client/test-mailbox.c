@@ -365,7 +365,8 @@ static void test_bad_daemons(void **state)
         assert_int_equal(request(v, 0), rc);
         assert_int_equal(varjfs_close(v), 0);
         fake_stop(&d);
-        assert_int_equal(m.called, 1);
+        /* Who does not wait so long gets a good one by the socket. */
+        assert_true(m.called >= 1);
     }
 }
 
