@@ -22,6 +22,7 @@ import collections.abc
 import ctypes
 import errno
 import io
+import math
 import operator
 import os
 
@@ -76,6 +77,7 @@ def _load():
 _lib = _load()
 _VALUE_MAX = 64 << 10
 _OFFSET_MAX = (1 << 63) - 1
+_INT_MAX = (1 << 31) - 1
 _EXCLUSIVE, _APPEND, _MAKE = 1, 2, 4
 _READ_ONLY = 1
 _OBJECTS, _KEYS = 0, 1
@@ -104,19 +106,36 @@ def _offset(number):
     return number
 
 
+def _bytes(data):
+    """What has bytes, as they are now: bytes() makes so many zeros of a number."""
+    return data if type(data) is bytes else bytes(memoryview(data))
+
+
+def _milliseconds(seconds):
+    """For a C int: 0 the default, -1 without end."""
+    if seconds < 0:
+        return -1
+    if seconds * 1000 > _INT_MAX:
+        raise OSError(errno.EINVAL, "a time of more than 24 days: -1 is without end")
+    return math.ceil(seconds * 1000)
+
+
 class Semantics(ctypes.Structure):
     """What a batch asks for; varjfs-semantics(7).  Semantics("posix", safety=2)"""
 
-    _fields_ = [("size", ctypes.c_size_t)] + [
-        (name, ctypes.c_uint8) for name in ("atomicity", "concurrency", "consistency", "ordering",
-                                            "persistency", "safety", "security", "reserved")]
+    _categories = ("atomicity", "concurrency", "consistency", "ordering", "persistency", "safety",
+                   "security")
+    _fields_ = ([("size", ctypes.c_size_t)] + [(name, ctypes.c_uint8) for name in _categories] +
+                [("reserved", ctypes.c_uint8)])
 
     def __init__(self, template="default", **values):
         super().__init__(size=ctypes.sizeof(Semantics))
         _check(_lib.varjfs_semantics_template(_name(template), ctypes.byref(self)), template)
         for name, value in values.items():
-            if name not in dict(self._fields_):
+            if name not in self._categories:
                 raise TypeError(f"no such semantics: {name}")
+            if not 0 <= operator.index(value) <= 255:
+                raise OSError(errno.EINVAL, f"{name} has no such value")
             setattr(self, name, value)
         why = ctypes.c_char_p()
         rc = _lib.varjfs_semantics_check(ctypes.byref(self), ctypes.byref(why))
@@ -154,7 +173,7 @@ def _given(attributes):
     """The structures, and how many."""
     given = (_Given * len(attributes))()
     for at, (name, value) in zip(given, attributes.items()):
-        value = bytes(value)
+        value = _bytes(value)
         at.name, at.value, at.len = _name(name), value, len(value)
     return given, len(attributes)
 
@@ -179,7 +198,8 @@ def version():
 def open(source, **options):
     """Connects to the volume in a directory, or at "unix:PATH" (then volume="NAME").
 
-    Options: volume, daemon (the program to start), timeout (seconds), semantics, read_only.
+    Options: volume, daemon (the program to start), timeout (seconds; -1 is without end), semantics,
+    read_only.
     """
     return Volume(source, **options)
 
@@ -194,7 +214,7 @@ class Volume:
         self._semantics = semantics
         options = _Options(ctypes.sizeof(_Options),
                            None if volume is None else _name(volume),
-                           None if daemon is None else _name(daemon), int(timeout * 1000),
+                           None if daemon is None else _name(daemon), _milliseconds(timeout),
                            _READ_ONLY if read_only else 0)
         rc = _lib.varjfs_open(_name(source), ctypes.byref(options), ctypes.byref(self._v))
         if rc < 0:
@@ -330,7 +350,7 @@ class Batch:
         self._kept.append(arguments)
 
     def put(self, space, key, value, exclusive=False):
-        key, value = _key(key), bytes(value)
+        key, value = _key(key), _bytes(value)
         self._add(_lib.varjfs_kv_put, _name(space), key, len(key), value, len(value),
                   _EXCLUSIVE if exclusive else 0)
 
@@ -343,7 +363,7 @@ class Batch:
                   *_given(attributes or {}))
 
     def put_attribute(self, space, name, attribute, value, exclusive=False):
-        value = bytes(value)
+        value = _bytes(value)
         self._add(_lib.varjfs_attribute_put, _name(space), _name(name),
                   _name(attribute), value, len(value), _EXCLUSIVE if exclusive else 0)
 
@@ -362,17 +382,17 @@ class Batch:
         self._add(_lib.varjfs_object_delete, _name(space), _name(name))
 
     def write(self, space, name, offset, data):
-        data = bytes(data)
+        data = _bytes(data)
         self._add(_lib.varjfs_object_write, _name(space), _name(name), data, len(data),
                   _offset(offset), 0)
 
     def append(self, space, name, data, make=False):
-        data = bytes(data)
+        data = _bytes(data)
         self._add(_lib.varjfs_object_write, _name(space), _name(name), data, len(data),
                   0, _APPEND | (_MAKE if make else 0))
 
     def replace(self, space, name, offset, length, data):
-        data = bytes(data)
+        data = _bytes(data)
         self._add(_lib.varjfs_object_rwrite, _name(space), _name(name), data,
                   len(data), _offset(offset), _offset(length), 0)
 
@@ -388,7 +408,7 @@ class Batch:
 
 
 def _key(key):
-    return key.encode() if isinstance(key, str) else bytes(key)
+    return key.encode() if isinstance(key, str) else _bytes(key)
 
 
 class Keys(collections.abc.MutableMapping):
@@ -404,7 +424,7 @@ class Keys(collections.abc.MutableMapping):
 
     def put(self, key, value, semantics=None, exclusive=False):
         """FileExistsError where there is one and @exclusive."""
-        value = bytes(value)
+        value = _bytes(value)
         self._run(_key(key), _lib.varjfs_kv_put, value, len(value), _EXCLUSIVE if exclusive else 0,
                   semantics=semantics)
 
@@ -523,7 +543,7 @@ class Attributes(collections.abc.MutableMapping):
             raise
 
     def __setitem__(self, attribute, value):
-        value = bytes(value)
+        value = _bytes(value)
         self._run(attribute, _lib.varjfs_attribute_put, value, len(value), 0)
 
     def __getitem__(self, attribute):
@@ -583,6 +603,8 @@ class Object(io.RawIOBase):
         return True
 
     def seek(self, offset, whence=io.SEEK_SET):
+        if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
+            raise ValueError(f"no place to seek from: {whence}")
         base = (0, self._at, self.status().bytes if whence == io.SEEK_END else 0)[whence]
         if base + offset < 0:
             raise OSError(errno.EINVAL, "a negative offset")
@@ -603,19 +625,19 @@ class Object(io.RawIOBase):
         return got.value
 
     def write(self, data):
-        data = bytes(data)
+        data = _bytes(data)
         self._run(_lib.varjfs_object_write, data, len(data), _offset(self._at), 0)
         self._at += len(data)
         return len(data)
 
     def replace(self, offset, length, data):
         """@length bytes at @offset become @data; the position stays."""
-        data = bytes(data)
+        data = _bytes(data)
         self._run(_lib.varjfs_object_rwrite, data, len(data), _offset(offset), _offset(length), 0)
 
     def append(self, data):
         """At the end, wherever others have put it; the position stays."""
-        data = bytes(data)
+        data = _bytes(data)
         self._run(_lib.varjfs_object_write, data, len(data), 0, _APPEND)
 
     def insert(self, offset, data):

@@ -166,6 +166,29 @@ with varjfs.open(sys.argv[1]) as v:
           raises(OSError, list, o.with_attributes("a\0b")).errno == errno.EINVAL and
           raises(OSError, varjfs.open, sys.argv[1] + "\0").errno == errno.EINVAL and
           "far" in o and "a" in f.attributes)
+    # bytes() makes so many zeros of a number, and ctypes takes the lower bits of one.
+    f.seek(0)
+    b.put("k", "number", b"1")
+    for what, call in (("a value", lambda: k.put("number", 3)), ("a key", lambda: k.put(3, b"x")),
+                       ("a key to find", lambda: k[1]),
+                       ("an attribute", lambda: f.attributes.__setitem__("a", 2)),
+                       ("an attribute of what is new", lambda: o.create("new", attributes={"a": 2})),
+                       ("what is written", lambda: f.write(4)), ("appended", lambda: f.append(4)),
+                       ("put in the place of others", lambda: f.replace(0, 9, 1)),
+                       ("inserted", lambda: f.insert(0, 1)),
+                       ("a batch's value", lambda: b.put("k", "number", 3)),
+                       ("a batch's write", lambda: b.write("o", "far", 0, 5)),
+                       ("a list", lambda: f.write([1, 2]))):
+        check(f"a number is no bytes: {what}", raises(TypeError, call) is not None)
+    check("all is as it was", b.execute() == [0] and k["number"] == b"1" and f.read() == b"0123456789" and
+          f.attributes["a"] == b"1" and "new" not in o)
+    del k["number"]
+    check("semantics have 8 bits", raises(OSError, varjfs.Semantics, safety=258).errno == errno.EINVAL and
+          raises(OSError, varjfs.Semantics, safety=-254).errno == errno.EINVAL and
+          raises(TypeError, varjfs.Semantics, size=3) and raises(TypeError, varjfs.Semantics, reserved=0))
+    check("a time that is none", raises(OSError, varjfs.open, sys.argv[1], timeout=4294968).errno == errno.EINVAL)
+    f.seek(3)
+    check("from nowhere", raises(ValueError, f.seek, 1, -1) and raises(ValueError, f.seek, 1, 3) and f.tell() == 3)
     # What a fork copies is the parent's: a child's request would be in its stream.
     b.put("k", "twice", b"1")
     names = o.names()
