@@ -749,6 +749,7 @@ static int check_type(hid_t type_id, int depth)
 
 int vjh_stored_type(struct vjh_file *file, hid_t type_id, hid_t *out)
 {
+    hid_t connector_id = H5I_INVALID_HID;
     size_t size;
     int rc = check_type(type_id, 0);
 
@@ -756,7 +757,12 @@ int vjh_stored_type(struct vjh_file *file, hid_t type_id, hid_t *out)
     if (rc != 0) {
         return rc;
     }
-    *out = H5VLget_file_type(file, vjh_connector_id(), type_id);
+    /* Not by its name: HDF5 finds only what the program has an identifier of, and that
+     * may have been closed when the property list had it. */
+    if (H5Pget_vol_id(file->fapl_id, &connector_id) >= 0) {
+        *out = H5VLget_file_type(file, connector_id, type_id);
+        H5VLclose(connector_id);
+    }
     if (*out < 0) {
         return vjh_error(-EINVAL, "the type cannot be stored");
     }

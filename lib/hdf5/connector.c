@@ -21,11 +21,6 @@ static herr_t connector_terminate(void)
     return 0;
 }
 
-hid_t vjh_connector_id(void)
-{
-    return H5VLpeek_connector_id_by_name(VJH_CONNECTOR_NAME);
-}
-
 static herr_t get_conn_cls(void *obj, H5VL_get_conn_lvl_t lvl, const H5VL_class_t **out)
 {
     (void)obj;

@@ -541,7 +541,4 @@ extern const H5VL_attr_class_t vjh_attribute_class;
 extern const H5VL_datatype_class_t vjh_datatype_class;
 extern const H5VL_token_class_t vjh_token_class;
 
-/* Of HDF5; borrowed. */
-hid_t vjh_connector_id(void);
-
 #endif
