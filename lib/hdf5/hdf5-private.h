@@ -55,8 +55,9 @@ void vjh_error_term(void);
 
 /* What H5Pset_vol takes, and what a connector string has. */
 struct vjh_info {
-    char *source; /* NULL: $VARJFS_SOURCE */
-    char *volume; /* NULL: $VARJFS_VOLUME */
+    unsigned refs; /* copies are the same one */
+    char *source;  /* NULL: $VARJFS_SOURCE */
+    char *volume;  /* NULL: $VARJFS_VOLUME */
     uint8_t safety;
     /* What is wrong with the connector string; "": nothing.  Said when a file is
      * opened: of an error before that, HDF5 makes no more than that it goes on with
