@@ -23,8 +23,10 @@
 struct vjh_attribute {
     struct vjh_object o;
     char *name;
+    char *new_name; /* that it gets when it is renamed */
     hid_t type_id, space_id;
     uint64_t committed_id;
+    uint64_t order; /* by which another attribute of its name is told from it */
     uint8_t cset;
     bool has_blobs;
     size_t count;
@@ -42,6 +44,7 @@ static void attribute_free(struct vjh_attribute *a)
         H5Sclose(a->space_id);
     }
     free(a->name);
+    free(a->new_name);
     free(a);
 }
 
@@ -83,6 +86,20 @@ static int record_get(struct vjh_container *c, uint64_t id, const char *name,
     }
     if (r != 0) {
         vjh_buffer_free(raw);
+    }
+    return r;
+}
+
+/* Of an open attribute: one that was deleted is not what has its name since. */
+static int own_record_get(struct vjh_attribute *a, struct vjh_attribute_record *rec,
+                          struct vjh_buffer *raw)
+{
+    int r = record_get(a->o.file->container, a->o.node->id, a->name, rec, raw);
+
+    if (r == 0 && rec->order != a->order) {
+        vjh_buffer_free(raw);
+        r = vjh_error(-ENOENT, "attribute %.200s has been deleted, and another one made",
+                      a->name);
     }
     return r;
 }
@@ -219,7 +236,8 @@ static struct vjh_attribute *attribute_alloc(const char *name)
     return a;
 }
 
-/* The rest of what an open attribute has, from its type and space. */
+/* The rest of what an open attribute has, from its type and space; after a failure it is
+ * freed by attribute_free, else by attribute_close. */
 static int attribute_init(struct vjh_attribute *a, struct vjh_file *file,
                           struct vjh_target *t)
 {
@@ -250,8 +268,18 @@ static int attribute_init(struct vjh_attribute *a, struct vjh_file *file,
     return r;
 }
 
-static int attribute_create(struct vjh_object *from, struct vjh_target *t, hid_t acpl_id,
-                            struct vjh_attribute *a)
+static void attribute_close(struct vjh_attribute *a)
+{
+    /* The type refers to the file, which may go with its last object. */
+    H5Tclose(a->type_id);
+    a->type_id = H5I_INVALID_HID;
+    vjh_object_term(&a->o);
+    attribute_free(a);
+}
+
+/* @type_id: as the program gave it, perhaps a committed type, which a copy is not. */
+static int attribute_create(struct vjh_object *from, uint64_t id, hid_t type_id,
+                            hid_t acpl_id, struct vjh_attribute *a)
 {
     struct vjh_attribute_record rec = {.flags = VJH_NOT_WRITTEN};
     struct vjh_buffer type = {0}, space = {0};
@@ -262,12 +290,13 @@ static int attribute_create(struct vjh_object *from, struct vjh_target *t, hid_t
         return vjh_error(-EINVAL, "the attribute creation property list cannot be read");
     }
     a->cset = rec.cset = (uint8_t)cset;
-    a->committed_id = rec.committed_id = vjh_committed_id(from, a->type_id);
-    r = vjh_type_encode(a->type_id, &type);
+    a->committed_id = rec.committed_id = vjh_committed_id(from, type_id);
+    r = vjh_type_encode(type_id, &type);
     r = r == 0 ? vjh_space_encode(a->space_id, &space) : r;
     rec.type = (struct vjh_slice){type.data, type.len};
     rec.space = (struct vjh_slice){space.data, space.len};
-    r = r == 0 ? vjh_attribute_add(from->file->container, t->id, a->name, &rec) : r;
+    r = r == 0 ? vjh_attribute_add(from->file->container, id, a->name, &rec) : r;
+    a->order = rec.order;
     vjh_buffer_free(&type);
     vjh_buffer_free(&space);
     return r;
@@ -280,6 +309,8 @@ static void *attr_create(void *obj, const H5VL_loc_params_t *loc, const char *na
     struct vjh_object *from = obj;
     struct vjh_attribute *a = attribute_alloc(name);
     struct vjh_target t = {0};
+    bool is_open = false;
+    uint64_t id = 0;
     int r = a ? vjh_check_writable(from) : -ENOMEM;
 
     r = r == 0 ? vjh_check_plist(aapl_id, "attribute access") : r;
@@ -288,21 +319,22 @@ static void *attr_create(void *obj, const H5VL_loc_params_t *loc, const char *na
     r = r == 0 ? vjh_check_name(name) : r;
     r = r == 0 ? vjh_locate(from, loc, &t) : r;
     if (r == 0) {
+        id = t.id;
         a->type_id = H5Tcopy(type_id);
         a->space_id = H5Scopy(space_id);
         r = a->type_id < 0 || a->space_id < 0 ? -ENOMEM : 0;
     }
-    if (r == 0) {
-        hid_t copy = a->type_id;
-
-        a->type_id = type_id; /* the copy is not a committed type any more */
-        r = attribute_create(from, &t, acpl_id, a);
-        a->type_id = copy;
-    }
+    /* Before others see it. */
     r = r == 0 ? attribute_init(a, from->file, &t) : r;
+    is_open = r == 0;
+    r = r == 0 ? attribute_create(from, id, type_id, acpl_id, a) : r;
     vjh_target_free(&t);
     if (r != 0) {
-        attribute_free(a);
+        if (is_open) {
+            attribute_close(a);
+        } else {
+            attribute_free(a);
+        }
         a = NULL;
     }
     VJH_RETURN_POINTER(r, a);
@@ -404,6 +436,7 @@ static int attribute_from(struct vjh_attribute *a, const struct vjh_attribute_re
     r = r == 0 ? vjh_space_decode(rec->space, &a->space_id) : r;
     a->cset = rec->cset;
     a->committed_id = rec->committed_id;
+    a->order = rec->order;
     return r;
 }
 
@@ -528,7 +561,7 @@ static int record_and_data(struct vjh_attribute *a, bool wanted,
     *data = (struct vjh_buffer){0};
     *bytes = (struct vjh_slice){0};
     for (int i = 0;; i++) {
-        r = record_get(a->o.file->container, a->o.node->id, a->name, rec, raw);
+        r = own_record_get(a, rec, raw);
         if (r != 0 || !wanted || rec->flags & VJH_NOT_WRITTEN) {
             return r;
         }
@@ -839,6 +872,34 @@ static int delete_attribute(struct vjh_container *c, uint64_t id, const char *na
     return r == 0 ? delete_data(c, id, rec.data_id) : r;
 }
 
+/* What this process has open of it gets the new name.  @to: it may get it, and memory for
+ * that is had; NULL: it gets it, or not, as @is_done says. */
+static int rename_open(struct vjh_container *c, uint64_t id, uint64_t order,
+                       const char *to, bool is_done)
+{
+    for (struct vjh_file *f = vjh_files(); f; f = f->next) {
+        for (struct vjh_object *o = f->objects; o && f->container == c; o = o->next) {
+            struct vjh_attribute *a = (struct vjh_attribute *)o;
+
+            if (o->type != H5I_ATTR || o->node->id != id || a->order != order) {
+                continue;
+            }
+            if (to) {
+                free(a->new_name);
+                a->new_name = strdup(to);
+                if (!a->new_name) {
+                    return -ENOMEM;
+                }
+            } else if (is_done && a->new_name) {
+                free(a->name);
+                a->name = a->new_name;
+                a->new_name = NULL;
+            }
+        }
+    }
+    return 0;
+}
+
 static int rename_attribute(struct vjh_container *c, uint64_t id, const char *from,
                             const char *to)
 {
@@ -854,6 +915,7 @@ static int rename_attribute(struct vjh_container *c, uint64_t id, const char *fr
     }
     rec.rest = vjh_name_rest(to);
     r = vjh_check_name(to);
+    r = r == 0 ? rename_open(c, id, rec.order, to, false) : r;
     r = r == 0 ? vjh_attribute_encode(&rec, &value) : r;
     r = r == 0 ? vjh_batch(c->connection, true, &b) : r;
     if (r == 0) {
@@ -875,6 +937,7 @@ static int rename_attribute(struct vjh_container *c, uint64_t id, const char *fr
     if (result == -EEXIST) {
         r = vjh_error(-EEXIST, "there is an attribute %.200s already", to);
     }
+    rename_open(c, id, rec.order, NULL, r == 0);
     vjh_buffer_free(&raw);
     vjh_buffer_free(&value);
     return r;
@@ -996,11 +1059,7 @@ static herr_t attr_close(void *attr, hid_t dxpl_id, void **req)
     (void)dxpl_id;
     (void)req;
     if (r == 0) {
-        /* The type refers to the file, which may go with its last object. */
-        H5Tclose(a->type_id);
-        a->type_id = H5I_INVALID_HID;
-        vjh_object_term(&a->o);
-        attribute_free(a);
+        attribute_close(a);
     }
     VJH_RETURN(r);
 }

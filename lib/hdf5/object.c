@@ -313,7 +313,8 @@ int vjh_object_create(struct vjh_object *from, const H5VL_loc_params_t *loc,
     struct vjh_link link = {.type = VJH_LINK_HARD};
     struct vjh_new new = {.committed_id = h->committed_id};
     H5T_cset_t cset = H5T_CSET_ASCII;
-    char *leaf = NULL, *path = NULL;
+    bool is_open = false;
+    char *leaf = NULL;
     int r = vjh_check_writable(from);
 
     link.id = vjh_random() >> 1;
@@ -326,18 +327,21 @@ int vjh_object_create(struct vjh_object *from, const H5VL_loc_params_t *loc,
             link.cset = (uint8_t)cset;
         }
         r = vjh_locate_parent(from, loc, name, lcpl_id, &group, &leaf);
-        if (r == 0) {
-            r = vjh_link_insert(c, group.id, leaf, &link, &new);
-        }
-        path = r == 0 ? vjh_path_join(group.path, leaf) : NULL;
-    } else if (r == 0) {
-        r = vjh_header_put(c, link.id, &new);
+    }
+    /* All that may fail here comes before what others see. */
+    if (r == 0) {
+        r = vjh_object_init(o, type, from->file, link.id, h->flags,
+                            name ? vjh_path_join(group.path, leaf) : NULL);
+        is_open = r == 0;
     }
     if (r == 0) {
-        r = vjh_object_init(o, type, from->file, link.id, h->flags, path);
-        if (r == 0 && !name) {
-            o->node->unlinked = true;
-        }
+        r = name ? vjh_link_insert(c, group.id, leaf, &link, &new)
+                 : vjh_header_put(c, link.id, &new);
+    }
+    if (r == 0 && !name) {
+        o->node->unlinked = true;
+    } else if (r != 0 && is_open) {
+        vjh_object_term(o);
     }
     vjh_buffer_free(&new.header);
     vjh_target_free(&group);

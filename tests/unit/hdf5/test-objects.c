@@ -549,6 +549,63 @@ static void no_attribute_has_more_than_4_gib(void **state)
     H5Sclose(space);
 }
 
+static hid_t make_attribute(const char *name, hid_t type, hsize_t dim)
+{
+    hid_t space = H5Screate_simple(1, &dim, NULL);
+    hid_t a = H5Acreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+
+    assert_true(a >= 0);
+    H5Sclose(space);
+    return a;
+}
+
+/* One that was deleted is not another one of its name, whose type is another one. */
+static void an_attribute_of_the_same_name_is_another_one(void **state)
+{
+    hid_t old = make_attribute("name", H5T_NATIVE_INT, 2), new;
+    int numbers[2] = {1, 2};
+    double value = 0.5, got = 0;
+    herr_t written, read;
+
+    (void)state;
+    assert_true(H5Awrite(old, H5T_NATIVE_INT, numbers) >= 0);
+    assert_true(H5Adelete(file, "name") >= 0);
+    new = make_attribute("name", H5T_NATIVE_DOUBLE, 1);
+    assert_true(H5Awrite(new, H5T_NATIVE_DOUBLE, &value) >= 0);
+    H5E_BEGIN_TRY
+    {
+        read = H5Aread(old, H5T_NATIVE_INT, numbers);
+        written = H5Awrite(old, H5T_NATIVE_INT, numbers);
+    }
+    H5E_END_TRY
+    assert_true(read < 0);
+    assert_true(written < 0);
+    failed_with("deleted");
+    H5Aclose(old);
+    assert_true(H5Aread(new, H5T_NATIVE_DOUBLE, &got) >= 0);
+    assert_true(got == value);
+    H5Aclose(new);
+}
+
+/* As in HDF5's own files. */
+static void an_open_attribute_has_its_new_name(void **state)
+{
+    hid_t a = make_attribute("before", H5T_NATIVE_INT, 1), b;
+    int number = 7, got = 0;
+    char name[20] = "";
+
+    (void)state;
+    assert_true(H5Arename(file, "before", "behind") >= 0);
+    assert_true(H5Awrite(a, H5T_NATIVE_INT, &number) >= 0);
+    assert_true(H5Aget_name(a, sizeof name, name) >= 0);
+    assert_string_equal(name, "behind");
+    b = H5Aopen(file, "behind", H5P_DEFAULT);
+    assert_true(H5Aread(b, H5T_NATIVE_INT, &got) >= 0);
+    assert_int_equal(got, 7);
+    H5Aclose(b);
+    H5Aclose(a);
+}
+
 static const struct CMUnitTest tests[] = {
     WITH_FILE(what_is_deleted_leaves_nothing),
     WITH_FILE(anonymous_objects_go_when_they_are_closed),
@@ -565,6 +622,8 @@ static const struct CMUnitTest tests[] = {
     WITH_FILE(members_that_were_replaced_leave_nothing),
     WITH_FILE(no_attribute_has_more_than_4_gib),
     WITH_FILE(an_object_that_was_opened_by_token_has_a_name),
+    WITH_FILE(an_attribute_of_the_same_name_is_another_one),
+    WITH_FILE(an_open_attribute_has_its_new_name),
 };
 
 int main(int argc, char **argv)
