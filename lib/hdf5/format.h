@@ -31,6 +31,10 @@
  *                    The link count is the number of these keys, so that processes that
  *                    add and remove links never overwrite one another's count.  Group 0
  *                    and 8 random bytes: a count that H5Oincr_refcount added
+ *     'n'            a link has been made to this object when it was there already:
+ *                    empty.  Who removes the object deletes this key before it counts
+ *                    the links, and the header goes in a batch that fails where the key
+ *                    is there again
  *     'u' id NAME    a user of this committed type: a dataset, whose NAME is empty, or an
  *                    attribute of the object.  The type goes with the last of these and
  *                    of its links
@@ -91,6 +95,7 @@
 #define VJH_KEY_LINK 'l'
 #define VJH_KEY_LINK_MORE 'm'
 #define VJH_KEY_REFERRER 'r'
+#define VJH_KEY_LINKED 'n'
 #define VJH_KEY_TYPE_USER 'u'
 #define VJH_KEY_LINK_ORDER 'o'
 #define VJH_KEY_ATTRIBUTE 'a'

@@ -346,6 +346,10 @@ int vjh_header_get(struct vjh_container *c, uint64_t id, struct vjh_header *h,
  * and an atomic batch fails. */
 int vjh_header_require(varjfs_batch *b, struct vjh_container *c, uint64_t id,
                        struct vjh_key *key, int *result);
+/* The same for one that the batch makes a link to: who is about to remove it hears of
+ * that. */
+int vjh_linked_add(varjfs_batch *b, struct vjh_container *c, uint64_t id,
+                   struct vjh_key *header, struct vjh_key *linked, int *result);
 /* -ENOENT with a text: another process has deleted it. */
 int vjh_header_check(struct vjh_container *c, uint64_t id);
 /*

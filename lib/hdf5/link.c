@@ -157,17 +157,45 @@ int vjh_order_try(struct vjh_container *c, uint64_t id, char kind, uint64_t hint
 
 /* ---- making ------------------------------------------------------------------------ */
 
-/* What one try of vjh_link_insert came to. */
+/* Adds the removal of a link to an atomic batch, which uses @keys. */
+static int add_removal(varjfs_batch *b, struct vjh_container *c, uint64_t group,
+                       const char *name, const struct vjh_link *l, struct vjh_key keys[3],
+                       int *result)
+{
+    int r;
+
+    vjh_key_name(&keys[0], group, VJH_KEY_LINK, name);
+    r = varjfs_kv_delete(b, c->space, keys[0].bytes, keys[0].len, result);
+    if (r == 0 && l->flags & VJH_LONG_NAME) {
+        vjh_key_name(&keys[1], group, VJH_KEY_LINK_MORE, name);
+        r = varjfs_kv_delete(b, c->space, keys[1].bytes, keys[1].len, NULL);
+    }
+    if (r == 0 && l->type == VJH_LINK_HARD) {
+        vjh_key_referrer(&keys[2], l->id, group, name);
+        r = varjfs_kv_delete(b, c->space, keys[2].bytes, keys[2].len, NULL);
+    }
+    return r;
+}
+
+/* A link that goes where another one comes. */
+struct moved {
+    uint64_t group;
+    const char *name;
+    const struct vjh_link *link;
+};
+
+/* What one try of an insertion came to. */
 struct insertion {
-    int link, group, object;
+    int link, group, object, moved;
 };
 
 static int insert_once(struct vjh_container *c, uint64_t group, const char *name,
                        const struct vjh_link *l, const struct vjh_new *new,
-                       struct vjh_order *order, struct insertion *result)
+                       const struct moved *from, struct vjh_order *order,
+                       struct insertion *result)
 {
     struct vjh_buffer value = {0};
-    struct vjh_key key, in, object, referrer, user, more;
+    struct vjh_key key, in, object, referrer, linked, user, more, gone[3];
     struct vjh_link stored = *l;
     varjfs_batch *b = NULL;
     int r;
@@ -208,11 +236,14 @@ static int insert_once(struct vjh_container *c, uint64_t group, const char *name
         r = varjfs_kv_put(b, c->space, user.bytes, user.len, NULL, 0, 0, NULL);
     }
     if (r == 0 && l->type == VJH_LINK_HARD && !new) {
-        r = vjh_header_require(b, c, l->id, &object, &result->object);
+        r = vjh_linked_add(b, c, l->id, &object, &linked, &result->object);
     }
     if (r == 0 && l->type == VJH_LINK_HARD) {
         vjh_key_referrer(&referrer, l->id, group, name);
         r = varjfs_kv_put(b, c->space, referrer.bytes, referrer.len, NULL, 0, 0, NULL);
+    }
+    if (r == 0 && from) {
+        r = add_removal(b, c, from->group, from->name, from->link, gone, &result->moved);
     }
     if (r == 0) {
         r = varjfs_batch_execute(b);
@@ -222,8 +253,9 @@ static int insert_once(struct vjh_container *c, uint64_t group, const char *name
     return r;
 }
 
-int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
-                    struct vjh_link *l, const struct vjh_new *new)
+/* @from: NULL, or what goes in the same step. */
+static int insert(struct vjh_container *c, uint64_t group, const char *name,
+                  struct vjh_link *l, const struct vjh_new *new, const struct moved *from)
 {
     struct vjh_node *open = vjh_node_find(c, group);
     struct vjh_order order = {0};
@@ -241,7 +273,7 @@ int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
                               open ? open->next_link_order : 0, try, &order);
             l->order = order.number;
         }
-        r = r == 0 ? insert_once(c, group, name, l, new, &order, &result) : r;
+        r = r == 0 ? insert_once(c, group, name, l, new, from, &order, &result) : r;
         if (r == 0 || order.result == 0) {
             break;
         }
@@ -260,26 +292,16 @@ int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
                          result.group == -ENOENT ? "the group that is to have it"
                                                  : "the object that it is to lead to");
     }
+    if (r != 0 && result.moved == -ENOENT) {
+        return vjh_error(-ENOENT, "there is no link %.200s", from->name);
+    }
     return r;
 }
 
-/* Adds the removal of a link to an atomic batch, which uses @keys. */
-static int add_removal(varjfs_batch *b, struct vjh_container *c, uint64_t group,
-                       const char *name, const struct vjh_link *l, struct vjh_key keys[3])
+int vjh_link_insert(struct vjh_container *c, uint64_t group, const char *name,
+                    struct vjh_link *l, const struct vjh_new *new)
 {
-    int r;
-
-    vjh_key_name(&keys[0], group, VJH_KEY_LINK, name);
-    r = varjfs_kv_delete(b, c->space, keys[0].bytes, keys[0].len, NULL);
-    if (r == 0 && l->flags & VJH_LONG_NAME) {
-        vjh_key_name(&keys[1], group, VJH_KEY_LINK_MORE, name);
-        r = varjfs_kv_delete(b, c->space, keys[1].bytes, keys[1].len, NULL);
-    }
-    if (r == 0 && l->type == VJH_LINK_HARD) {
-        vjh_key_referrer(&keys[2], l->id, group, name);
-        r = varjfs_kv_delete(b, c->space, keys[2].bytes, keys[2].len, NULL);
-    }
-    return r;
+    return insert(c, group, name, l, new, NULL);
 }
 
 static int any_step(void *opaque, struct vjh_slice rest, struct vjh_slice value)
@@ -347,7 +369,7 @@ int vjh_link_delete(struct vjh_container *c, uint64_t group, const char *name)
         r = vjh_batch(c->connection, true, &b);
     }
     if (r == 0) {
-        r = add_removal(b, c, group, name, &l, keys);
+        r = add_removal(b, c, group, name, &l, keys, NULL);
         r = r == 0 ? varjfs_batch_execute(b) : r;
         varjfs_batch_free(b);
     }
@@ -550,7 +572,7 @@ static int find_link(struct vjh_object *o, const H5VL_loc_params_t *loc,
 
 /* A location of H5Lcreate_hard, H5Lcopy and others: @obj NULL is H5L_SAME_LOC. */
 static int create(struct vjh_object *o, const H5VL_loc_params_t *loc, hid_t lcpl_id,
-                  struct vjh_link *l)
+                  struct vjh_link *l, const struct moved *from)
 {
     struct vjh_target group;
     H5T_cset_t cset = H5T_CSET_ASCII;
@@ -568,7 +590,7 @@ static int create(struct vjh_object *o, const H5VL_loc_params_t *loc, hid_t lcpl
     }
     r = vjh_locate_parent(o, loc, loc->loc_data.loc_by_name.name, lcpl_id, &group, &leaf);
     if (r == 0) {
-        r = vjh_link_insert(o->file->container, group.id, leaf, l, NULL);
+        r = insert(o->file->container, group.id, leaf, l, NULL, from);
         vjh_target_free(&group);
         free(leaf);
     }
@@ -594,7 +616,7 @@ static int create_hard(H5VL_link_create_args_t *args, struct vjh_object *o,
         return r;
     }
     l.id = t.id;
-    r = create(o, loc, lcpl_id, &l);
+    r = create(o, loc, lcpl_id, &l, NULL);
     open = vjh_node_find(o->file->container, l.id);
     /* What was made without a name has one now. */
     if (r == 0 && open && current->node == open && !current->path &&
@@ -625,7 +647,7 @@ static herr_t link_create(H5VL_link_create_args_t *args, void *obj,
         l.target =
             (struct vjh_slice){args->args.soft.target, strlen(args->args.soft.target)};
         r = vjh_check_name(args->args.soft.target);
-        r = r == 0 ? create(obj, loc, lcpl_id, &l) : r;
+        r = r == 0 ? create(obj, loc, lcpl_id, &l, NULL) : r;
         break;
     case H5VL_LINK_CREATE_UD:
         r = vjh_error(-ENOTSUP, "external and user-defined links are not supported by "
@@ -633,6 +655,22 @@ static herr_t link_create(H5VL_link_create_args_t *args, void *obj,
         break;
     }
     VJH_RETURN(r);
+}
+
+/* Within a file, in one step. */
+static int move_link(struct vjh_object *dst, const H5VL_loc_params_t *loc, hid_t lcpl_id,
+                     struct vjh_link *l, const struct moved *from)
+{
+    struct vjh_container *c = dst->file->container;
+    struct vjh_node *open;
+    int r = create(dst, loc, lcpl_id, l, from);
+
+    open = r == 0 && l->type == VJH_LINK_HARD ? vjh_node_find(c, l->id) : NULL;
+    if (open) {
+        open->unlinked = true; /* its path is another one */
+    }
+    return r == 0 && from->link->flags & VJH_HAS_ORDER ? restart_order(c, from->group)
+                                                       : r;
 }
 
 /* H5Lcopy and H5Lmove. */
@@ -667,9 +705,12 @@ static int copy_link(struct vjh_object *src, const H5VL_loc_params_t *src_loc,
     if (r == 0) {
         struct vjh_link new = l;
 
-        /* A crash between the two leaves both links, never none. */
-        r = create(dst, dst_loc, lcpl_id, &new);
-        if (r == 0 && move) {
+        r = move && src->file->container == dst->file->container
+                ? move_link(dst, dst_loc, lcpl_id, &new,
+                            &(struct moved){group.id, name, &l})
+                : create(dst, dst_loc, lcpl_id, &new, NULL);
+        /* Into another file: a crash between the two leaves both links, never none. */
+        if (r == 0 && move && src->file->container != dst->file->container) {
             r = vjh_link_delete(src->file->container, group.id, name);
         }
     }

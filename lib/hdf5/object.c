@@ -12,6 +12,9 @@
 
 #include "hdf5-private.h"
 
+/* Links that others made to an object while this process was about to remove it. */
+#define REMOVAL_TRIES_MAX 1000
+
 /* ---- nodes ------------------------------------------------------------------------- */
 
 struct vjh_node *vjh_node_find(struct vjh_container *c, uint64_t id)
@@ -226,6 +229,17 @@ int vjh_header_require(varjfs_batch *b, struct vjh_container *c, uint64_t id,
     vjh_key(key, id, VJH_KEY_HEADER);
     return varjfs_kv_get(b, c->space, key->bytes, key->len, header, sizeof header, NULL,
                          result);
+}
+
+int vjh_linked_add(varjfs_batch *b, struct vjh_container *c, uint64_t id,
+                   struct vjh_key *header, struct vjh_key *linked, int *result)
+{
+    int r = vjh_header_require(b, c, id, header, result);
+
+    vjh_key(linked, id, VJH_KEY_LINKED);
+    return r == 0
+               ? varjfs_kv_put(b, c->space, linked->bytes, linked->len, NULL, 0, 0, NULL)
+               : r;
 }
 
 int vjh_header_check(struct vjh_container *c, uint64_t id)
@@ -547,14 +561,58 @@ static int remove_uses(struct vjh_container *c, uint64_t id, const struct vjh_he
     return r == 0 ? vjh_each(c, id, VJH_KEY_ATTRIBUTE, type_step, &w) : r;
 }
 
+/* Unless a link has been made to it since VJH_KEY_LINKED was deleted: -EEXIST without a
+ * text.  -ENOENT another process has deleted it. */
+static int delete_header(struct vjh_container *c, uint64_t id)
+{
+    struct vjh_key header, linked;
+    int since = 0, gone = 0, r;
+    varjfs_batch *b;
+
+    r = vjh_batch(c->connection, true, &b);
+    if (r != 0) {
+        return r;
+    }
+    vjh_key(&header, id, VJH_KEY_HEADER);
+    vjh_key(&linked, id, VJH_KEY_LINKED);
+    r = varjfs_kv_put(b, c->space, linked.bytes, linked.len, NULL, 0, VARJFS_EXCLUSIVE,
+                      &since);
+    r = r == 0 ? varjfs_kv_delete(b, c->space, linked.bytes, linked.len, NULL) : r;
+    r = r == 0 ? varjfs_kv_delete(b, c->space, header.bytes, header.len, &gone) : r;
+    r = r == 0 ? varjfs_batch_execute(b) : r;
+    varjfs_batch_free(b);
+    return since == -EEXIST ? since : gone == -ENOENT ? gone : r;
+}
+
+/* The header of an object that has no links.  1: it has some. */
+static int remove_header(struct vjh_container *c, uint64_t id)
+{
+    struct vjh_key linked;
+    uint64_t count;
+    int r = -EEXIST;
+
+    vjh_key(&linked, id, VJH_KEY_LINKED);
+    for (int i = 0; r == -EEXIST; i++) {
+        if (i > REMOVAL_TRIES_MAX) {
+            return vjh_error(-EBUSY, "others make and remove links to an object that "
+                                     "is to go");
+        }
+        r = i > 0 ? vjh_delete(c, &linked) : 0;
+        r = r == 0 || r == -ENOENT ? vjh_link_count(c, id, &count) : r;
+        if (r != 0 || count > 0) {
+            return r != 0 ? r : 1;
+        }
+        r = delete_header(c, id);
+    }
+    return r;
+}
+
 static int remove_one(struct vjh_container *c, uint64_t id, struct candidates *d)
 {
     struct vjh_node *open = vjh_node_find(c, id);
     char name[48];
     struct vjh_buffer raw;
     struct vjh_header h;
-    struct vjh_key key;
-    uint64_t count;
     int r;
 
     if (open) {
@@ -564,28 +622,22 @@ static int remove_one(struct vjh_container *c, uint64_t id, struct candidates *d
     if (id == VJH_ROOT_ID) {
         return 0;
     }
-    r = vjh_link_count(c, id, &count);
-    if (r != 0 || count > 0) {
-        return r;
-    }
     r = vjh_header_get(c, id, &h, &raw);
-    if (r == -ENOENT) {
-        return 0;
+    if (r != 0) {
+        return r == -ENOENT ? 0 : r;
     }
-    if (r == 0) {
-        if (h.kind == VJH_GROUP) {
-            r = remove_links(c, id, d);
-        }
-        r = r == 0 ? remove_uses(c, id, &h, d) : r;
+    /* It goes before what is listed: what finds it there has put what is listed then, and
+     * a write that does not removes what it has put. */
+    r = remove_header(c, id);
+    if (r != 0) {
         vjh_buffer_free(&raw);
+        return r == 1 || r == -ENOENT ? 0 : r; /* or another process is at it */
     }
-    /* The header goes before what is listed: a write that finds it there has put what is
-     * listed then, and one that does not removes what it has put. */
-    vjh_key(&key, id, VJH_KEY_HEADER);
-    if (r == 0) {
-        r = vjh_delete(c, &key);
-        r = r == -ENOENT ? 0 : r; /* another process is at it too */
+    if (h.kind == VJH_GROUP) {
+        r = remove_links(c, id, d);
     }
+    r = r == 0 ? remove_uses(c, id, &h, d) : r;
+    vjh_buffer_free(&raw);
     vjh_data_name(name, id);
     if (r == 0) {
         r = vjh_delete_objects(c, name);
@@ -813,23 +865,43 @@ static herr_t object_get(void *obj, const H5VL_loc_params_t *loc,
     VJH_RETURN(r);
 }
 
+/* A link from nowhere. */
+static int add_count(struct vjh_container *c, uint64_t id)
+{
+    struct vjh_key key, header, linked;
+    varjfs_batch *b;
+    int there = 0, r = vjh_batch(c->connection, true, &b);
+
+    if (r != 0) {
+        return r;
+    }
+    vjh_key_referrer(&key, id, 0, "");
+    for (int i = 0; i < 8; i++) {
+        key.bytes[key.len++] = (uint8_t)vjh_random();
+    }
+    r = vjh_linked_add(b, c, id, &header, &linked, &there);
+    r = r == 0 ? varjfs_kv_put(b, c->space, key.bytes, key.len, NULL, 0, VARJFS_EXCLUSIVE,
+                               NULL)
+               : r;
+    r = r == 0 ? varjfs_batch_execute(b) : r;
+    varjfs_batch_free(b);
+    return there == -ENOENT
+               ? vjh_error(there, "object %016" PRIx64 " has been deleted", id)
+               : r;
+}
+
 /* H5Oincr_refcount and H5Odecr_refcount. */
 static int change_count(struct vjh_object *o, uint64_t id, int delta)
 {
     struct vjh_container *c = o->file->container;
     struct vjh_node *open;
-    struct vjh_key key;
     int r = vjh_check_writable(o);
 
     if (r != 0) {
         return r;
     }
     if (delta > 0) {
-        vjh_key_referrer(&key, id, 0, "");
-        for (int i = 0; i < 8; i++) {
-            key.bytes[key.len++] = (uint8_t)vjh_random();
-        }
-        return vjh_put(c, &key, NULL, 0, VARJFS_EXCLUSIVE);
+        return add_count(c, id);
     }
     r = vjh_referrer_drop(c, id);
     open = vjh_node_find(c, id);

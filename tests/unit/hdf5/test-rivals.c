@@ -758,6 +758,73 @@ static void a_chunk_is_replaced_while_it_is_read(void **state)
     H5Pclose(dcpl);
 }
 
+/* ---- what goes and what comes ------------------------------------------------------ */
+
+static const int thirty[3] = {30, 31, 32};
+
+/* The object may have gone, and then it does not come back. */
+static void link_by_token(void)
+{
+    H5O_token_t token;
+    hid_t object;
+
+    CHECK(H5Otoken_from_str(file, getenv("VARJFS_TEST_TOKEN"), &token) >= 0);
+    H5E_BEGIN_TRY
+    {
+        object = H5Oopen_by_token(file, token);
+        H5Lcreate_hard(object, ".", file, "again", H5P_DEFAULT, H5P_DEFAULT);
+        H5Oclose(object);
+    }
+    H5E_END_TRY
+}
+
+static void come_and_link(void)
+{
+    other("link_by_token");
+}
+
+/* One takes the last link away, the other one has made a new one at each moment of that:
+ * what it leads to is there, with all that it has. */
+static void a_link_leads_to_what_is_there(void **state)
+{
+    hsize_t dim = 3;
+    hid_t space = H5Screate_simple(1, &dim, NULL), dataset;
+    bool is_over = false;
+    unsigned links = 0;
+
+    (void)state;
+    for (unsigned when = 1; !is_over; when++) {
+        int got[3] = {0};
+        H5O_info2_t info;
+        char *text;
+
+        dataset = H5Dcreate2(file, "old", H5T_NATIVE_INT, space, H5P_DEFAULT, H5P_DEFAULT,
+                             H5P_DEFAULT);
+        assert_true(
+            H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, thirty) >= 0);
+        assert_true(H5Oget_info3(dataset, &info, H5O_INFO_BASIC) >= 0);
+        assert_true(H5Otoken_to_str(dataset, &info.token, &text) >= 0);
+        setenv("VARJFS_TEST_TOKEN", text, 1);
+        H5free_memory(text);
+        H5Dclose(dataset);
+        before_request(when, come_and_link);
+        assert_true(H5Ldelete(file, "old", H5P_DEFAULT) >= 0);
+        is_over = requests < when;
+        before_request(0, NULL);
+        if (H5Lexists(file, "again", H5P_DEFAULT) > 0) {
+            dataset = open_of("again");
+            assert_true(H5Dread(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                                got) >= 0);
+            assert_memory_equal(got, thirty, sizeof got);
+            H5Dclose(dataset);
+            assert_true(H5Ldelete(file, "again", H5P_DEFAULT) >= 0);
+            links++;
+        }
+    }
+    assert_true(links > 1);
+    H5Sclose(space);
+}
+
 /* ---- the other one's work ---------------------------------------------------------- */
 
 static const struct {
@@ -773,6 +840,7 @@ static const struct {
     {"write_an_element", write_an_element},
     {"write_shorter_chunk", write_shorter_chunk},
     {"write_longer_chunk", write_longer_chunk},
+    {"link_by_token", link_by_token},
 };
 
 static int be_other(const char *name)
@@ -803,6 +871,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_never_written_has_the_fill_value),
     cmocka_unit_test(two_are_the_first_to_write),
     cmocka_unit_test(a_chunk_is_replaced_while_it_is_read),
+    cmocka_unit_test(a_link_leads_to_what_is_there),
 };
 
 int main(int argc, char **argv)
