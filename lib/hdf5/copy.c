@@ -3,6 +3,9 @@
  * H5Ocopy: an object, with its attributes, its data, and what is below it
  *
  * The copy gets its link last: until then nothing leads to it.
+ *
+ * Others may write what is copied.  Elements are copied before the segments that they
+ * refer to; where one of these has gone meanwhile, all of that is copied again.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,6 +16,8 @@
 #include "hdf5-private.h"
 
 #define COPY_BYTES (8u << 20)
+/* Of copying what others replace meanwhile. */
+#define TRIES_MAX 100
 
 struct pair {
     uint64_t from, to;
@@ -24,6 +29,7 @@ struct copy {
     unsigned flags; /* H5O_COPY_... */
     struct pair *done;
     size_t n, cap;
+    void *buf; /* of COPY_BYTES; NULL: was not needed yet */
 };
 
 static uint64_t done_find(const struct copy *w, uint64_t from)
@@ -63,9 +69,9 @@ static uint64_t committed(const struct copy *w, uint64_t id)
 
 /* ---- data -------------------------------------------------------------------------- */
 
-/* @transform: NULL: as the volume has it. */
+/* @transform: NULL: as the volume has it.  -ENOENT without a text: it has gone since. */
 static int copy_object(struct copy *w, const char *from, const char *to,
-                       const char *transform, void *buf)
+                       const char *transform)
 {
     struct varjfs_object_options options = {.size = sizeof options,
                                             .transform = transform};
@@ -73,6 +79,10 @@ static int copy_object(struct copy *w, const char *from, const char *to,
     size_t got = COPY_BYTES;
     int r = 0;
 
+    w->buf = w->buf ? w->buf : malloc(COPY_BYTES);
+    if (!w->buf) {
+        return -ENOMEM;
+    }
     while (r == 0 && got == COPY_BYTES) {
         varjfs_batch *b;
 
@@ -80,7 +90,7 @@ static int copy_object(struct copy *w, const char *from, const char *to,
         if (r != 0) {
             break;
         }
-        r = varjfs_object_read(b, w->src->space, from, buf, COPY_BYTES, offset, &got,
+        r = varjfs_object_read(b, w->src->space, from, w->buf, COPY_BYTES, offset, &got,
                                NULL);
         r = r == 0 ? varjfs_batch_execute(b) : r;
         varjfs_batch_free(b);
@@ -93,70 +103,221 @@ static int copy_object(struct copy *w, const char *from, const char *to,
         if (r == 0) {
             r = offset == 0 ? varjfs_object_create(b, w->dst->space, to, &options, NULL)
                             : 0;
-            r = r == 0
-                    ? varjfs_object_write(b, w->dst->space, to, buf, got, offset, 0, NULL)
-                    : r;
+            r = r == 0 ? varjfs_object_write(b, w->dst->space, to, w->buf, got, offset, 0,
+                                             NULL)
+                       : r;
             r = r == 0 ? varjfs_batch_execute(b) : r;
             varjfs_batch_free(b);
         }
         offset += got;
     }
-    return r == -ENOENT ? 0 : r; /* it has gone since */
+    return r;
 }
 
-/* All but attributes has the transformation of its dataset. */
-static bool is_transformed(const char *name)
+/* Of names behind the 16 digits of an object. */
+#define SEGMENT_MARK ".v."
+#define ATTRIBUTE_MARK ".a."
+
+static bool has_mark(const char *name, const char *mark)
 {
-    return strncmp(name + 16, ".a.", 3) != 0;
+    return strncmp(name + 16, mark, 3) == 0;
 }
 
-/* All objects of @from, whose names begin with its 16 digits. */
-static int copy_data(struct copy *w, uint64_t from, uint64_t to, const char *transform)
+/* Names of segments in order, each with its NUL: those of two lists are compared. */
+struct segments {
+    char *names;
+    size_t len, cap;
+};
+
+static int segments_add(struct segments *s, const char *name, size_t len)
+{
+    if (s->len + len + 1 > s->cap) {
+        size_t cap = 2 * s->cap + len + 1024;
+        char *names = realloc(s->names, cap);
+
+        if (!names) {
+            return -ENOMEM;
+        }
+        s->names = names;
+        s->cap = cap;
+    }
+    memcpy(s->names + s->len, name, len + 1);
+    s->len += len + 1;
+    return 0;
+}
+
+typedef int name_step(struct copy *w, const char *name, size_t len, void *opaque);
+
+/* Objects whose names begin with @prefix. */
+static int each_object(struct copy *w, const char *prefix, name_step *step, void *opaque)
 {
     struct varjfs_entry e = {.size = sizeof e};
     varjfs_iterator *i = NULL;
-    char prefix[48], new_prefix[48];
-    void *buf = NULL;
     varjfs *v;
     int r = vjh_varjfs(w->src->connection, &v);
 
-    vjh_data_name(prefix, from);
-    vjh_data_name(new_prefix, to);
     r = r == 0 ? varjfs_object_iterate(v, w->src->space, prefix, &i) : r;
     while (r == 0) {
-        char *name, *new_name;
-
         r = varjfs_iterator_next(i, &e);
         if (r <= 0) {
             break;
         }
-        r = 0;
-        if (e.name_len < 16) {
-            continue;
-        }
-        if (w->flags & H5O_COPY_WITHOUT_ATTR_FLAG && e.name_len > 18 &&
-            !memcmp((const char *)e.name + 16, ".a.", 3)) {
-            continue;
-        }
-        buf = buf ? buf : malloc(COPY_BYTES);
-        name = strndup(e.name, e.name_len);
-        new_name = name ? strdup(name) : NULL;
-        if (buf && new_name) {
-            memcpy(new_name, new_prefix, 16);
-            r = copy_object(w, name, new_name, is_transformed(name) ? transform : NULL,
-                            buf);
-        } else {
-            r = -ENOMEM;
-        }
-        free(name);
-        free(new_name);
+        r = e.name_len < 16 ? 0 : step(w, e.name, e.name_len, opaque);
     }
     varjfs_iterator_free(i);
-    free(buf);
     return r;
 }
 
+static int segment_step(struct copy *w, const char *name, size_t len, void *opaque)
+{
+    (void)w;
+    return segments_add(opaque, name, len);
+}
+
+static int list_segments(struct copy *w, uint64_t id, struct segments *out)
+{
+    char prefix[48];
+
+    *out = (struct segments){0};
+    vjh_data_name(prefix, id);
+    strcat(prefix, SEGMENT_MARK);
+    return each_object(w, prefix, segment_step, out);
+}
+
+/* What is copied of an object's data. */
+struct data_copy {
+    char prefix[48]; /* of the new names */
+    const char *transform;
+    bool has_changed; /* a segment has gone since it was listed */
+};
+
+static int data_step(struct copy *w, const char *name, size_t len, void *opaque)
+{
+    struct data_copy *d = opaque;
+    char *new_name;
+    int r;
+
+    if (has_mark(name, ATTRIBUTE_MARK)) {
+        return 0; /* copied with its record */
+    }
+    new_name = strndup(name, len);
+    if (!new_name) {
+        return -ENOMEM;
+    }
+    memcpy(new_name, d->prefix, 16);
+    r = copy_object(w, name, new_name, d->transform);
+    free(new_name);
+    d->has_changed = d->has_changed || (r == -ENOENT && has_mark(name, SEGMENT_MARK));
+    return r == -ENOENT ? 0 : r;
+}
+
+/* Is one of @before not among @after, or is any where none was?  Then elements may refer
+ * to what has gone. */
+static bool has_gone(const struct segments *before, const struct segments *after)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < before->len; i += strlen(before->names + i) + 1) {
+        while (at < after->len && strcmp(after->names + at, before->names + i) < 0) {
+            at += strlen(after->names + at) + 1;
+        }
+        if (at >= after->len || strcmp(after->names + at, before->names + i) != 0) {
+            return true;
+        }
+    }
+    return before->len == 0 && after->len > 0;
+}
+
+static int copy_data_once(struct copy *w, uint64_t from, struct data_copy *d)
+{
+    struct segments before, after = {0};
+    char prefix[48];
+    int r = list_segments(w, from, &before);
+
+    d->has_changed = false;
+    vjh_data_name(prefix, from);
+    r = r == 0 ? each_object(w, prefix, data_step, d) : r;
+    r = r == 0 ? list_segments(w, from, &after) : r;
+    d->has_changed = r == 0 && (d->has_changed || has_gone(&before, &after));
+    free(before.names);
+    free(after.names);
+    return r;
+}
+
+/* All objects of @from, but those of attributes. */
+static int copy_data(struct copy *w, uint64_t from, uint64_t to, const char *transform)
+{
+    struct data_copy d = {.transform = transform};
+    int r;
+
+    vjh_data_name(d.prefix, to);
+    for (int i = 0; i < TRIES_MAX; i++) {
+        r = copy_data_once(w, from, &d);
+        if (r != 0 || !d.has_changed) {
+            return r;
+        }
+        r = vjh_delete_objects(w->dst, d.prefix);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return vjh_error(-EBUSY, "H5Ocopy: others replace the data again and again");
+}
+
 /* ---- attributes -------------------------------------------------------------------- */
+
+/* Its data, where they stand in an object.  -ENOENT: another process has written the
+ * attribute since the record was read. */
+static int copy_attribute_data(struct copy *w, uint64_t from, uint64_t to,
+                               const struct vjh_attribute_record *rec)
+{
+    char name[48], new_name[48];
+
+    if (!(rec->flags & VJH_DATA_IN_OBJECT)) {
+        return 0;
+    }
+    snprintf(name, sizeof name, "%016" PRIx64 ATTRIBUTE_MARK "%016" PRIx64, from,
+             rec->data_id);
+    snprintf(new_name, sizeof new_name, "%016" PRIx64 ATTRIBUTE_MARK "%016" PRIx64, to,
+             rec->data_id);
+    return copy_object(w, name, new_name, NULL);
+}
+
+static int copy_attribute(struct copy *w, uint64_t from, uint64_t to, const char *name)
+{
+    struct vjh_attribute_record rec;
+    struct vjh_buffer raw;
+    struct vjh_key key;
+    uint64_t last = 0;
+    int r = -ENOENT;
+
+    vjh_key_name(&key, from, VJH_KEY_ATTRIBUTE, name);
+    for (int i = 0; r == -ENOENT; i++) {
+        if (i == TRIES_MAX) {
+            return vjh_error(-EBUSY, "attribute %.200s is replaced again and again",
+                             name);
+        }
+        r = vjh_get(w->src, &key, &raw);
+        if (r != 0) {
+            return r == -ENOENT ? 0 : r; /* it has gone since */
+        }
+        r = vjh_attribute_decode((struct vjh_slice){raw.data, raw.len}, &rec);
+        r = r == 0 ? copy_attribute_data(w, from, to, &rec) : r;
+        if (r != 0) {
+            vjh_buffer_free(&raw);
+        }
+        if (r == -ENOENT && rec.data_id == last) {
+            return vjh_error(-EIO, "attribute %.200s: its data are missing", name);
+        }
+        last = rec.data_id;
+    }
+    if (r == 0) {
+        rec.committed_id = committed(w, rec.committed_id);
+        r = vjh_attribute_add(w->dst, to, name, &rec);
+        vjh_buffer_free(&raw);
+    }
+    return r;
+}
 
 static int copy_attributes(struct copy *w, uint64_t from, uint64_t to)
 {
@@ -173,22 +334,7 @@ static int copy_attributes(struct copy *w, uint64_t from, uint64_t to)
         return r;
     }
     for (size_t i = 0; r == 0 && i < all.n; i++) {
-        struct vjh_attribute_record rec;
-        struct vjh_buffer raw;
-        struct vjh_key key;
-
-        vjh_key_name(&key, from, VJH_KEY_ATTRIBUTE, all.v[i].name);
-        r = vjh_get(w->src, &key, &raw);
-        if (r == -ENOENT) {
-            r = 0;
-            continue;
-        }
-        if (r == 0) {
-            r = vjh_attribute_decode((struct vjh_slice){raw.data, raw.len}, &rec);
-            rec.committed_id = r == 0 ? committed(w, rec.committed_id) : 0;
-            r = r == 0 ? vjh_attribute_add(w->dst, to, all.v[i].name, &rec) : r;
-            vjh_buffer_free(&raw);
-        }
+        r = copy_attribute(w, from, to, all.v[i].name);
     }
     vjh_entries_free(&all);
     return r;
@@ -389,6 +535,7 @@ static int copy(struct vjh_object *src, const H5VL_loc_params_t *src_loc,
         }
     }
     free(w.done);
+    free(w.buf);
     free(leaf);
     vjh_target_free(&from);
     vjh_target_free(&group);

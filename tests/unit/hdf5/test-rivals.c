@@ -800,8 +800,8 @@ static void a_link_leads_to_what_is_there(void **state)
 
         dataset = H5Dcreate2(file, "old", H5T_NATIVE_INT, space, H5P_DEFAULT, H5P_DEFAULT,
                              H5P_DEFAULT);
-        assert_true(
-            H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, thirty) >= 0);
+        assert_true(H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                             thirty) >= 0);
         assert_true(H5Oget_info3(dataset, &info, H5O_INFO_BASIC) >= 0);
         assert_true(H5Otoken_to_str(dataset, &info.token, &text) >= 0);
         setenv("VARJFS_TEST_TOKEN", text, 1);
@@ -825,6 +825,86 @@ static void a_link_leads_to_what_is_there(void **state)
     H5Sclose(space);
 }
 
+/* Between its elements and what they refer to. */
+static void texts_are_replaced_while_they_are_copied(void **state)
+{
+    bool is_over = false;
+
+    (void)state;
+    for (unsigned when = 1; !is_over; when++) {
+        hid_t dataset = make_texts("rewritten", 4);
+        g_autofree char *got = NULL;
+
+        assert_true(write_texts(dataset, 0, 0, four) >= 0);
+        H5Dclose(dataset);
+        before_request(when, come_and_rewrite);
+        assert_true(H5Ocopy(file, "rewritten", file, "copy", H5P_DEFAULT, H5P_DEFAULT) >=
+                    0);
+        is_over = requests < when;
+        before_request(0, NULL);
+        dataset = open_of("copy");
+        got = read_texts(dataset);
+        if (strcmp(got, "1,2,3,4,") != 0) {
+            assert_string_equal(got, "e,f,g,h,");
+        }
+        H5Dclose(dataset);
+        assert_true(H5Ldelete(file, "rewritten", H5P_DEFAULT) >= 0);
+        assert_true(H5Ldelete(file, "copy", H5P_DEFAULT) >= 0);
+    }
+    assert_int_equal(segments(), 0);
+}
+
+#define LONG_BYTES 40000
+
+static void write_long(int value)
+{
+    static char bytes[LONG_BYTES];
+    hid_t a = H5Aopen(file, "long", H5P_DEFAULT);
+
+    memset(bytes, value, sizeof bytes);
+    CHECK(H5Awrite(a, H5T_NATIVE_CHAR, bytes) >= 0);
+    H5Aclose(a);
+}
+
+static void rewrite_long(void)
+{
+    write_long(2);
+}
+
+static void come_and_rewrite_long(void)
+{
+    other("rewrite_long");
+}
+
+/* Between its key and the object that has its data. */
+static void a_long_attribute_is_replaced_while_it_is_copied(void **state)
+{
+    hsize_t dim = LONG_BYTES;
+    hid_t space = H5Screate_simple(1, &dim, NULL);
+    bool is_over = false;
+
+    (void)state;
+    H5Aclose(H5Acreate2(file, "long", H5T_NATIVE_CHAR, space, H5P_DEFAULT, H5P_DEFAULT));
+    for (unsigned when = 1; !is_over; when++) {
+        static char bytes[LONG_BYTES];
+        hid_t a;
+
+        write_long(1);
+        before_request(when, come_and_rewrite_long);
+        assert_true(H5Ocopy(file, "/", file, "copy", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+        is_over = requests < when;
+        before_request(0, NULL);
+        a = H5Aopen_by_name(file, "copy", "long", H5P_DEFAULT, H5P_DEFAULT);
+        assert_true(H5Aread(a, H5T_NATIVE_CHAR, bytes) >= 0);
+        assert_true(bytes[0] == 1 || bytes[0] == 2);
+        assert_true(bytes[LONG_BYTES - 1] == bytes[0]);
+        H5Aclose(a);
+        assert_true(H5Ldelete(file, "copy", H5P_DEFAULT) >= 0);
+    }
+    assert_true(H5Adelete(file, "long") >= 0);
+    H5Sclose(space);
+}
+
 /* ---- the other one's work ---------------------------------------------------------- */
 
 static const struct {
@@ -841,6 +921,7 @@ static const struct {
     {"write_shorter_chunk", write_shorter_chunk},
     {"write_longer_chunk", write_longer_chunk},
     {"link_by_token", link_by_token},
+    {"rewrite_long", rewrite_long},
 };
 
 static int be_other(const char *name)
@@ -872,6 +953,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(two_are_the_first_to_write),
     cmocka_unit_test(a_chunk_is_replaced_while_it_is_read),
     cmocka_unit_test(a_link_leads_to_what_is_there),
+    cmocka_unit_test(texts_are_replaced_while_they_are_copied),
+    cmocka_unit_test(a_long_attribute_is_replaced_while_it_is_copied),
 };
 
 int main(int argc, char **argv)
