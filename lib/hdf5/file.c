@@ -224,6 +224,17 @@ int vjh_flush(struct vjh_container *c)
     return r;
 }
 
+int vjh_flush_closing(struct vjh_object *o)
+{
+    int r = vjh_flush(o->file->container);
+
+    if (r != 0 && o->close_failed) {
+        return 0; /* HDF5, when it ends, would try for ever */
+    }
+    o->close_failed = r != 0;
+    return r;
+}
+
 void *vjh_file_again(struct vjh_file *f)
 {
     /* HDF5 looks for an id of its own first; one that the program has closed comes
@@ -610,10 +621,9 @@ static herr_t file_close(void *file, hid_t dxpl_id, void **req)
 
     (void)dxpl_id;
     (void)req;
-    if (r == 0 && f->intent & H5F_ACC_RDWR && !f->o.close_failed) {
+    if (r == 0 && f->intent & H5F_ACC_RDWR) {
         /* Also with objects open: what was written is safe as of now. */
-        r = vjh_flush(f->container);
-        f->o.close_failed = r != 0;
+        r = vjh_flush_closing(&f->o);
     }
     if (r == 0) {
         f->ids = 0;

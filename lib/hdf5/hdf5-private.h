@@ -389,6 +389,9 @@ int vjh_referrer_drop(struct vjh_container *c, uint64_t id);
 /* All that the process has written to the file is durable, and the file and what was
  * written are there: file.c.  -ESTALE, -ENOENT. */
 int vjh_flush(struct vjh_container *c);
+/* The same, for what is about to be closed.  0 also where it failed and had failed
+ * before: that was said, and it goes all the same. */
+int vjh_flush_closing(struct vjh_object *o);
 /* Ends a file that neither HDF5 nor an open object needs any more: file.c. */
 void vjh_file_unused(struct vjh_file *file);
 /* For HDF5, which may make an id of it. */

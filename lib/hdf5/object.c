@@ -116,12 +116,11 @@ int vjh_object_closing(struct vjh_object *o)
     const struct vjh_file *file = o->file;
     int r = 0;
 
-    if (o->close_failed || !(file->intent & H5F_ACC_RDWR)) {
+    if (!(file->intent & H5F_ACC_RDWR)) {
         return 0;
     }
     if (file->ids == 0 && file->objects == o && !o->next) {
-        r = vjh_flush(file->container);
-        o->close_failed = r != 0;
+        r = vjh_flush_closing(o);
     } else if (o->is_changed) {
         defer(file->container, vjh_object_confirm(o));
     }
@@ -274,7 +273,7 @@ int vjh_object_confirm(struct vjh_object *o)
     struct vjh_container *c = o->file->container;
     int r = vjh_header_check(c, o->node->id);
 
-    o->is_changed = false;
+    o->is_changed = o->is_changed && r != 0 && r != -ENOENT; /* not known yet */
     return r == -ENOENT ? vjh_object_is_gone(c, o->node->id) : r;
 }
 
