@@ -5,7 +5,7 @@
 if HAVE_HDF5
 hdf5plugindir = $(libdir)/varjfs/hdf5
 hdf5plugin_LTLIBRARIES = libvarjfs_hdf5.la
-libvarjfs_hdf5_la_SOURCES = \
+varjfs_hdf5_sources = \
 	lib/hdf5/attribute.c \
 	lib/hdf5/connection.c \
 	lib/hdf5/connector.c \
@@ -35,6 +35,7 @@ libvarjfs_hdf5_la_SOURCES = \
 	lib/hdf5/io.c \
 	lib/hdf5/layout.c \
 	lib/hdf5/select.c
+libvarjfs_hdf5_la_SOURCES = $(varjfs_hdf5_sources)
 libvarjfs_hdf5_la_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I$(top_srcdir)/include $(HDF5_CFLAGS)
 libvarjfs_hdf5_la_CFLAGS = -std=gnu11 -pthread -fexceptions -fvisibility=hidden $(WARN_CFLAGS)
 libvarjfs_hdf5_la_LDFLAGS = -module -avoid-version -pthread \

@@ -52,4 +52,16 @@ tests_unit_hdf5_test_rivals_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
 tests_unit_hdf5_test_rivals_LDADD = lib/client/libvj-client.la $(LDADD_base) $(CMOCKA_LIBS) $(HDF5_LIBS)
 tests_unit_hdf5_test_rivals_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/lib
 EXTRA_tests_unit_hdf5_test_rivals_DEPENDENCIES = libvarjfs_hdf5.la varjfsd mkfs.varjfs
+
+# The connector and libvarjfs, compiled into the test so that their allocations can fail.
+UNIT_TESTS += tests/unit/hdf5/test-memory
+tests_unit_hdf5_test_memory_SOURCES = $(varjfs_hdf5_sources) $(varjfs_sources) \
+	tests/unit/hdf5/test-memory.c tests/unit/hdf5/volume.h
+tests_unit_hdf5_test_memory_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) \
+	-DVARJFS_SBINDIR='"$(abs_top_builddir)"'
+tests_unit_hdf5_test_memory_LDADD = $(LDADD_base) $(CLIENT_TLS_LIBS) $(CMOCKA_LIBS) $(HDF5_LIBS)
+tests_unit_hdf5_test_memory_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(hdf5_prefix)/lib \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=free \
+	-Wl,--wrap=strdup,--wrap=strndup,--wrap=asprintf,--wrap=H5allocate_memory,--wrap=varjfs_sync
+EXTRA_tests_unit_hdf5_test_memory_DEPENDENCIES = varjfsd mkfs.varjfs
 endif
