@@ -15,8 +15,9 @@
  * A segment that nothing refers to any more goes when all elements of a dataset have been
  * written (vjh_blobs_list, vjh_blobs_trim).  Another process may have written one whose
  * elements are still to come: so a key VJH_KEY_SEGMENT is there before the segment, and
- * until the call that writes it has written its elements (vjh_blobs_end).  Of a call that
- * failed or was killed the key stays, and the segment goes with its dataset.
+ * until the call that writes it has written its elements (vjh_blobs_end), or has failed.
+ * Of one that was killed, or of which it is not known what was done, the key stays, and
+ * the segment goes with its dataset.
  *
  * A write that keeps members reads elements and writes again what they refer to, so
  * nothing may be removed in between.  It puts a key VJH_KEY_KEEPING, and then deletes all
@@ -656,6 +657,24 @@ int vjh_blobs_end(struct vjh_object *owner)
         b->keeping = 0;
     }
     return rc == -ENOENT ? 0 : rc;
+}
+
+void vjh_blobs_failed(struct vjh_object *owner, int error)
+{
+    struct vjh_blobs *b = owner->blobs;
+
+    if (b == NULL || vjh_is_lost(error)) {
+        return;
+    }
+    if (b->out_segment >= SEGMENT_FIRST) { /* no element refers to it */
+        b->out_segment = 0;
+        b->out.len = 0;
+    }
+    if (b->removing != 0) {
+        delete_key(owner, VJH_KEY_REMOVING, b->removing);
+    }
+    b->removing = 0;
+    vjh_blobs_end(owner); /* what cannot be removed stays, as if it had been killed */
 }
 
 /* ---- types ------------------------------------------------------------------------- */

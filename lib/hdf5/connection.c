@@ -262,11 +262,15 @@ static struct vjh_connection *connection_find(const struct vjh_info *info)
     return NULL;
 }
 
+bool vjh_is_lost(int error)
+{
+    return error == -ECONNRESET || error == -ETIMEDOUT || error == -EPROTO ||
+           error == -EPIPE;
+}
+
 void vjh_connections_failed(int error)
 {
-    /* The errors after which libvarjfs uses a connection no more. */
-    if (error != -ECONNRESET && error != -ETIMEDOUT && error != -EPROTO &&
-        error != -EPIPE) {
+    if (!vjh_is_lost(error)) {
         return;
     }
     for (struct vjh_connection *c = connections; c; c = c->next) {

@@ -209,6 +209,9 @@ int vjh_blobs_trim(struct vjh_object *owner, bool is_replaced);
 int vjh_blobs_keep(struct vjh_object *owner);
 /* All elements that refer to what was put, or kept, have been written. */
 int vjh_blobs_end(struct vjh_object *owner);
+/* The write has failed with @error.  Unless some of it may still be done, nothing of it
+ * is under way any more. */
+void vjh_blobs_failed(struct vjh_object *owner, int error);
 /* The segment that the conversion that failed did not find; 0: another reason. */
 uint64_t vjh_blobs_missing(const struct vjh_object *owner);
 /* The fill value's blobs, which stand in the header. */

@@ -71,6 +71,8 @@ extern const H5VL_info_class_t vjh_info_class;
 
 int vjh_connect(hid_t fapl_id, struct vjh_connection **out);
 void vjh_disconnect(struct vjh_connection *c);
+/* Errors after which libvarjfs uses a connection no more: what was done is not known. */
+bool vjh_is_lost(int error);
 /* An operation ended with @error: a daemon may have gone, and another one may be
  * there. */
 void vjh_connections_failed(int error);

@@ -299,6 +299,9 @@ static int write_all(struct transfer *t)
     if (rc == 0) {
         rc = vjh_blobs_trim(&d->o, is_replaced);
     }
+    if (rc != 0) {
+        vjh_blobs_failed(&d->o, rc);
+    }
     return rc == 0 ? vjh_blobs_end(&d->o) : rc;
 }
 

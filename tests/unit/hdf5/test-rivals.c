@@ -254,6 +254,50 @@ static void members_keep_their_texts(void **state)
     H5Tclose(all);
 }
 
+static H5T_conv_ret_t refuse(H5T_conv_except_t what, hid_t src, hid_t dst, void *from,
+                             void *to, void *opaque)
+{
+    (void)what;
+    (void)src;
+    (void)dst;
+    (void)from;
+    (void)to;
+    (void)opaque;
+    return H5T_CONV_ABORT;
+}
+
+/* A write of one member that fails, and was not killed, holds nothing back. */
+static void a_write_that_failed_keeps_no_texts(void **state)
+{
+    hsize_t dim = 3;
+    hid_t all = named_type(true), large = H5Tcreate(H5T_COMPOUND, sizeof(int64_t)),
+          space = H5Screate_simple(1, &dim, NULL), dxpl = H5Pcreate(H5P_DATASET_XFER),
+          dataset;
+    char words[3][8] = {"a", "bcd", ""};
+    Named values[3] = {{1, words[0], 0}, {2, words[1], 0}, {3, words[2], 0}};
+    int64_t numbers[3] = {1, 2, INT64_MAX};
+
+    (void)state;
+    H5Tinsert(large, "number", 0, H5T_NATIVE_INT64);
+    H5Pset_type_conv_cb(dxpl, refuse, NULL);
+    dataset =
+        H5Dcreate2(file, "refused", all, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Dwrite(dataset, all, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5E_BEGIN_TRY
+    {
+        assert_true(H5Dwrite(dataset, large, H5S_ALL, H5S_ALL, dxpl, numbers) < 0);
+    }
+    H5E_END_TRY
+    assert_true(H5Dwrite(dataset, all, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    assert_int_equal(segments(), 1);
+    H5Dclose(dataset);
+    assert_true(H5Ldelete(file, "refused", H5P_DEFAULT) >= 0);
+    H5Pclose(dxpl);
+    H5Sclose(space);
+    H5Tclose(large);
+    H5Tclose(all);
+}
+
 static void write_named(void)
 {
     hid_t dataset = open_of("kept"), all = named_type(true);
@@ -940,6 +984,7 @@ static int be_other(const char *name)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(members_keep_their_texts),
+    cmocka_unit_test(a_write_that_failed_keeps_no_texts),
     cmocka_unit_test(kept_texts_stay_beside_a_write_of_all),
     cmocka_unit_test(texts_of_a_larger_extent_stay),
     cmocka_unit_test(texts_are_replaced_while_they_are_read),
