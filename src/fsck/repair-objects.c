@@ -704,15 +704,15 @@ static int list_unreferenced(VjRepair *r, GArray *puts)
 
 int vj_repair_store_keys(VjRepair *r)
 {
-    VjStoreStrays strays;
-    int rc = vj_object_mend_store_keys(r->objects, &strays);
+    VjStoreBadKeys bad_keys;
+    int rc = vj_object_mend_store_keys(r->objects, &bad_keys);
 
-    if (rc == 0 && strays.mended > 0) {
+    if (rc == 0 && bad_keys.mended > 0) {
         vj_repair_say(r, "store: one wrong bit was put right in %" PRIu64 " keys",
-                      strays.mended);
+                      bad_keys.mended);
     }
-    if (rc == 0 && strays.lost > 0) {
-        vj_repair_say(r, "store: %" PRIu64 " damaged keys were removed", strays.lost);
+    if (rc == 0 && bad_keys.lost > 0) {
+        vj_repair_say(r, "store: %" PRIu64 " damaged keys were removed", bad_keys.lost);
     }
     return rc;
 }

@@ -491,15 +491,16 @@ static int check_numbers(VjObjectCheck *c)
 
 static void check_store_keys(VjObjectCheck *c)
 {
-    VjStoreStrays strays;
+    VjStoreBadKeys bad_keys;
 
-    vj_store_strays(c->objects->store, NULL, &strays);
-    if (strays.mended > 0) {
+    vj_store_bad_keys(c->objects->store, NULL, &bad_keys);
+    if (bad_keys.mended > 0) {
         problem(c, 0, "%" G_GUINT64_FORMAT " keys of the store have a wrong bit",
-                strays.mended);
+                bad_keys.mended);
     }
-    if (strays.lost > 0) {
-        problem(c, 0, "%" G_GUINT64_FORMAT " keys of the store are damaged", strays.lost);
+    if (bad_keys.lost > 0) {
+        problem(c, 0, "%" G_GUINT64_FORMAT " keys of the store are damaged",
+                bad_keys.lost);
     }
 }
 

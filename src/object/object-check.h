@@ -48,8 +48,10 @@ int vj_object_condemn(VjObjects *o, const VjIndexKey *key,
 int vj_object_stage(VjObjects *o, VjTxn *txn, const VjPut *added, size_t added_count,
                     const VjPut *removed, size_t removed_count) G_GNUC_WARN_UNUSED_RESULT;
 
-/* The store's keys that are damaged are made right, or deleted, in a commit of its own. */
-int vj_object_mend_store_keys(VjObjects *o, VjStoreStrays *out) G_GNUC_WARN_UNUSED_RESULT;
+/* The store's keys that are damaged are made right, or deleted, in a commit of its
+ * own. */
+int vj_object_mend_store_keys(VjObjects *o,
+                              VjStoreBadKeys *out) G_GNUC_WARN_UNUSED_RESULT;
 
 /*
  * vj_object_remove_unnamed - bytes that no record names, or will name

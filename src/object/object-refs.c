@@ -78,11 +78,11 @@ static int changes_body(VjTxn *txn, void *opaque)
     return apply_changes(txn, opaque);
 }
 
-int vj_object_mend_store_keys(VjObjects *o, VjStoreStrays *out)
+int vj_object_mend_store_keys(VjObjects *o, VjStoreBadKeys *out)
 {
     g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
 
-    vj_store_strays(o->store, changes, out);
+    vj_store_bad_keys(o->store, changes, out);
     return changes->len > 0 ? vj_meta_run(o->meta, VJ_RUN_RELEASE, changes_body, changes)
                             : 0;
 }

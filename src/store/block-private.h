@@ -52,9 +52,9 @@ typedef struct VjBlockStore {
     VjBlockSuper super;
     VjBlockTable objects;
     VjBlockSpace space;
-    VjStoreStrays strays;  /* of the keys */
-    GArray *stray_changes; /* of VjStoreChange: what makes them right */
-    bool discards;         /* emptied zones are given back to what is below */
+    VjStoreBadKeys bad_keys; /* of the keys */
+    GArray *bad_key_changes; /* of VjStoreChange: what makes them right */
+    bool discards;           /* emptied zones are given back to what is below */
     uint64_t last_nonce;
 
     GArray *unsynced; /* of VjBlockUnsynced: those that returned and are not decided */

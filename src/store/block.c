@@ -30,13 +30,13 @@ static void delete_key(VjBlockStore *b, VjSlice key) VJ_REQUIRES(b->lock)
 
     if (key.len > 0 && key.len <= sizeof change.key) {
         memcpy(change.key, key.data, key.len);
-        g_array_append_val(b->stray_changes, change);
+        g_array_append_val(b->bad_key_changes, change);
     }
 }
 
 /* A key that is not as it was written.  True: it is known what it was. */
-static bool take_stray(VjBlockStore *b, VjSlice key, VjSlice value, VjBlockObject *object)
-    VJ_REQUIRES(b->lock)
+static bool take_bad_key(VjBlockStore *b, VjSlice key, VjSlice value,
+                         VjBlockObject *object) VJ_REQUIRES(b->lock)
 {
     bool is_known = vj_block_key_mend(key, value, b->super.block_count, object) &&
                     vj_block_table_find(&b->objects, object->id, object->nonce) == NULL;
@@ -45,10 +45,10 @@ static bool take_stray(VjBlockStore *b, VjSlice key, VjSlice value, VjBlockObjec
     delete_key(b, key);
     if (is_known) {
         vj_block_key_encode(object, &change);
-        g_array_append_val(b->stray_changes, change);
-        b->strays.mended++;
+        g_array_append_val(b->bad_key_changes, change);
+        b->bad_keys.mended++;
     } else {
-        b->strays.lost++;
+        b->bad_keys.lost++;
     }
     return is_known;
 }
@@ -61,7 +61,7 @@ static bool load_key(void *opaque, VjSlice key, VjSlice value)
 
     vj_mutex_lock(&b->lock);
     if (vj_block_key_decode(key, value, b->super.block_count, &object) ||
-        take_stray(b, key, value, &object)) {
+        take_bad_key(b, key, value, &object)) {
         entry = vj_block_table_add(&b->objects, &object);
     }
     if (entry != NULL) {
@@ -77,30 +77,30 @@ static bool load_key(void *opaque, VjSlice key, VjSlice value)
 static bool load_keys(VjBlockStore *b, const VjStorePlace *place, GError **error)
 {
     int rc = place->keys != NULL ? place->keys->each(place->keys->from, load_key, b) : 0;
-    VjStoreStrays strays;
+    VjStoreBadKeys bad_keys;
 
     vj_mutex_lock(&b->lock);
-    strays = b->strays;
+    bad_keys = b->bad_keys;
     vj_mutex_unlock(&b->lock);
-    if (strays.lost + strays.mended > 0) {
+    if (bad_keys.lost + bad_keys.mended > 0) {
         vj_log_error("store block %s: %" G_GUINT64_FORMAT
                      " keys are damaged, and of %" G_GUINT64_FORMAT
                      " it is not known what they said: fsck.varjfs(8)",
-                     b->path, strays.lost + strays.mended, strays.lost);
+                     b->path, bad_keys.lost + bad_keys.mended, bad_keys.lost);
     }
     return rc == 0 || vj_error_set_errno(error, -rc, "%s: its keys", b->path);
 }
 
-static void block_strays(VjStore *s, GArray *changes, VjStoreStrays *out)
+static void block_bad_keys(VjStore *s, GArray *changes, VjStoreBadKeys *out)
 {
     VjBlockStore *b = (VjBlockStore *)s;
 
     vj_mutex_lock(&b->lock);
-    *out = b->strays;
-    if (changes != NULL && b->stray_changes->len > 0) {
-        g_array_append_vals(changes, b->stray_changes->data, b->stray_changes->len);
-        g_array_set_size(b->stray_changes, 0);
-        b->strays = (VjStoreStrays){.lost = 0};
+    *out = b->bad_keys;
+    if (changes != NULL && b->bad_key_changes->len > 0) {
+        g_array_append_vals(changes, b->bad_key_changes->data, b->bad_key_changes->len);
+        g_array_set_size(b->bad_key_changes, 0);
+        b->bad_keys = (VjStoreBadKeys){.lost = 0};
     }
     vj_mutex_unlock(&b->lock);
 }
@@ -378,7 +378,7 @@ static void free_all(VjBlockStore *b)
 {
     vj_block_table_clear(&b->objects);
     g_array_unref(b->unsynced);
-    g_array_unref(b->stray_changes);
+    g_array_unref(b->bad_key_changes);
     vj_cond_clear(&b->changed);
     vj_mutex_clear(&b->lock);
     vj_fd_close(&b->fd);
@@ -395,7 +395,7 @@ static bool block_open(VjStore *s, const VjStorePlace *place, const VjOpts *opts
     b->read_only = place->read_only;
     b->must_sync = !place->create;
     b->last_nonce = vj_random_u64();
-    b->stray_changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
+    b->bad_key_changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
     b->unsynced = g_array_new(FALSE, FALSE, sizeof(VjBlockUnsynced));
     vj_block_table_init(&b->objects);
     vj_mutex_init(&b->lock, VJ_RANK_STORE, "store.block");
@@ -459,7 +459,7 @@ static const VjOptSpec block_options[] = {
     .put = vj_block_put, .put_held = vj_block_put_held, .get = block_get,                \
     .remove = block_remove, .flush = vj_block_flush,                                     \
     .flush_removes = vj_block_flush_removes, .stage = block_stage,                       \
-    .removes_committed = block_removes_committed, .strays = block_strays,                \
+    .removes_committed = block_removes_committed, .bad_keys = block_bad_keys,            \
     .each = block_each, .space = block_space
 
 /* Read ahead is what the page cache does. */

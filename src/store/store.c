@@ -745,16 +745,16 @@ int vj_store_space(VjStore *s, VjStoreSpace *out)
     return result;
 }
 
-void vj_store_strays(VjStore *s, GArray *changes, VjStoreStrays *out)
+void vj_store_bad_keys(VjStore *s, GArray *changes, VjStoreBadKeys *out)
 {
     g_assert(s != NULL && out != NULL);
     vj_lock_assert_none();
     while (s->next != NULL) {
         s = s->next;
     }
-    *out = (VjStoreStrays){.lost = 0};
-    if (s->ops->strays != NULL) {
-        s->ops->strays(s, changes, out);
+    *out = (VjStoreBadKeys){.lost = 0};
+    if (s->ops->bad_keys != NULL) {
+        s->ops->bad_keys(s, changes, out);
     }
 }
 

@@ -166,10 +166,10 @@ typedef int VjStoreUseFile(void *opaque, int fd, uint64_t offset, size_t len);
 typedef bool VjStoreVerify(void *opaque, VjSlice stored);
 
 /* Keys of a driver's own that are not as stage() wrote them. */
-typedef struct VjStoreStrays {
+typedef struct VjStoreBadKeys {
     uint64_t mended; /* what they said is known all the same, and goes by */
     uint64_t lost;   /* where an object is, nobody knows */
-} VjStoreStrays;
+} VjStoreBadKeys;
 
 /* false: stop the walk.  @mtime_us: when it was put, microseconds of the wall clock. */
 typedef bool VjStoreVisit(void *opaque, const VjPut *object, int64_t mtime_us);
@@ -366,7 +366,7 @@ typedef struct VjStoreOps {
      * what makes them right, or deletes them, for the caller to commit; the driver does
      * not tell a second time.  NULL: it has no keys.  No I/O; any thread.
      */
-    void (*strays)(VjStore *s, GArray *changes, VjStoreStrays *out);
+    void (*bad_keys)(VjStore *s, GArray *changes, VjStoreBadKeys *out);
     /*
      * Visit each stored object with first_id <= id <= last_id, in no order; one that is
      * put or removed meanwhile may or may not be seen.  For recovery, fsck and gc.
@@ -579,7 +579,7 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
                    GArray *changes) G_GNUC_WARN_UNUSED_RESULT;
 void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 /* Of the driver, past all wrappers; none where it has no keys. */
-void vj_store_strays(VjStore *s, GArray *changes, VjStoreStrays *out);
+void vj_store_bad_keys(VjStore *s, GArray *changes, VjStoreBadKeys *out);
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 /* -EOPNOTSUPP also where the driver, or a wrapper before it, has no digest: the caller

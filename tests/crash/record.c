@@ -522,8 +522,8 @@ int io_getevents(void *context, long least, long most, struct io_event *events,
         ssize_t r = pwrite((int)request->aio_fildes, (const void *)request->aio_buf,
                            request->aio_nbytes, request->aio_offset);
 
-        events[i] = (struct io_event){.data = request->aio_data,
-                                      .res = r >= 0 ? r : -errno};
+        events[i] =
+            (struct io_event){.data = request->aio_data, .res = r >= 0 ? r : -errno};
         free(request);
     }
     return (int)least;
