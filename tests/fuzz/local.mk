@@ -59,6 +59,11 @@ tests_fuzz_fuzz_chunker_SOURCES = tests/fuzz/fuzz-chunker.c $(FUZZ_MAIN)
 tests_fuzz_fuzz_chunker_LDADD = $(LDADD_chunk)
 tests_fuzz_fuzz_chunker_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
+FUZZ_TARGETS += tests/fuzz/fuzz-block
+tests_fuzz_fuzz_block_SOURCES = tests/fuzz/fuzz-block.c $(FUZZ_MAIN)
+tests_fuzz_fuzz_block_LDADD = $(LDADD_store)
+tests_fuzz_fuzz_block_LDFLAGS = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
+
 FUZZ_TARGETS += tests/fuzz/fuzz-posix-names
 tests_fuzz_fuzz_posix_names_SOURCES = tests/fuzz/fuzz-posix-names.c $(FUZZ_MAIN)
 tests_fuzz_fuzz_posix_names_LDADD = $(LDADD_store)
