@@ -19,7 +19,7 @@ typedef struct VjBlockEntry {
     bool is_removed;  /* and waits for removes_committed */
     bool is_doubtful; /* it may not be durable, and will not become so */
     bool is_written;  /* its bytes are on the device, or in the page cache */
-    bool is_doubled;  /* another key claims some of its blocks */
+    bool is_doubled;  /* by the keys, another one has some of its blocks */
 } VjBlockEntry;
 
 typedef struct VjBlockTable {

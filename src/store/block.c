@@ -53,34 +53,92 @@ static bool take_bad_key(VjBlockStore *b, VjSlice key, VjSlice value,
     return is_known;
 }
 
+typedef struct KeyLoad {
+    VjBlockStore *store;
+    bool has_doubled; /* two keys claim the same blocks */
+} KeyLoad;
+
+/* NULL: it is not known what the key said, or the object is there already. */
+static VjBlockEntry *add_loaded(VjBlockStore *b, VjSlice key, VjSlice value)
+    VJ_REQUIRES(b->lock)
+{
+    VjBlockObject object;
+
+    return (vj_block_key_decode(key, value, b->super.block_count, &object) ||
+            take_bad_key(b, key, value, &object)) &&
+                   vj_block_table_find(&b->objects, object.id, object.nonce) == NULL
+               ? vj_block_table_add(&b->objects, &object)
+               : NULL;
+}
+
 static bool load_key(void *opaque, VjSlice key, VjSlice value)
 {
-    VjBlockStore *b = opaque;
-    VjBlockObject object;
-    VjBlockEntry *entry = NULL;
+    KeyLoad *load = opaque;
+    VjBlockStore *b = load->store;
+    VjBlockEntry *entry;
 
     vj_mutex_lock(&b->lock);
-    if (vj_block_key_decode(key, value, b->super.block_count, &object) ||
-        take_bad_key(b, key, value, &object)) {
-        entry = vj_block_table_add(&b->objects, &object);
-    }
+    entry = add_loaded(b, key, value);
     if (entry != NULL) {
         entry->is_staged = true;
         entry->is_written = true;
-        entry->is_doubled = !vj_block_space_mark(&b->space, object.first_block,
-                                                 vj_block_count_of(object.bytes));
+        load->has_doubled =
+            !vj_block_space_mark(&b->space, entry->object.first_block,
+                                 vj_block_count_of(entry->object.bytes)) ||
+            load->has_doubled;
     }
     vj_mutex_unlock(&b->lock);
     return true;
 }
 
+static uint64_t end_block(const VjBlockEntry *entry)
+{
+    return entry->object.first_block + vj_block_count_of(entry->object.bytes);
+}
+
+static gint by_first_block(gconstpointer a, gconstpointer b)
+{
+    const VjBlockEntry *first = *(VjBlockEntry *const *)a;
+    const VjBlockEntry *second = *(VjBlockEntry *const *)b;
+
+    return first->object.first_block < second->object.first_block   ? -1
+           : first->object.first_block > second->object.first_block ? 1
+                                                                    : 0;
+}
+
+/* All those that share a block with another one. */
+static void find_doubled(VjBlockStore *b) VJ_REQUIRES(b->lock)
+{
+    g_autoptr(GPtrArray) entries = g_ptr_array_new();
+    VjBlockEntry *last = NULL; /* of those before, the one that ends last */
+
+    for (uint32_t i = 0; i < b->objects.entry_count; i++) {
+        g_ptr_array_add(entries, vj_block_table_at(&b->objects, i));
+    }
+    g_ptr_array_sort(entries, by_first_block);
+    for (guint i = 0; i < entries->len; i++) {
+        VjBlockEntry *entry = entries->pdata[i];
+
+        if (last != NULL && entry->object.first_block < end_block(last)) {
+            last->is_doubled = true;
+            entry->is_doubled = true;
+        }
+        last = last == NULL || end_block(entry) > end_block(last) ? entry : last;
+    }
+}
+
 static bool load_keys(VjBlockStore *b, const VjStorePlace *place, GError **error)
 {
-    int rc = place->keys != NULL ? place->keys->each(place->keys->from, load_key, b) : 0;
+    KeyLoad load = {.store = b};
+    int rc =
+        place->keys != NULL ? place->keys->each(place->keys->from, load_key, &load) : 0;
     VjStoreBadKeys bad_keys;
 
     vj_mutex_lock(&b->lock);
     bad_keys = b->bad_keys;
+    if (load.has_doubled) {
+        find_doubled(b);
+    }
     vj_mutex_unlock(&b->lock);
     if (bad_keys.lost + bad_keys.mended > 0) {
         vj_log_error("store block %s: %" G_GUINT64_FORMAT

@@ -11,6 +11,9 @@ UNIT_TESTS += tests/unit/store/test-block
 tests_unit_store_test_block_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
 tests_unit_store_test_block_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fdatasync
 
+UNIT_TESTS += tests/unit/store/test-block-keys
+tests_unit_store_test_block_keys_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/store/test-posix-format
 tests_unit_store_test_posix_format_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
 
