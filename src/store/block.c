@@ -163,6 +163,53 @@ static void block_bad_keys(VjStore *s, GArray *changes, VjStoreBadKeys *out)
     vj_mutex_unlock(&b->lock);
 }
 
+/* Which of bad_key_changes sets the key of @removed; the one before it deletes what was
+ * read in its place.  False: none. */
+static bool find_mended(const VjBlockStore *b, const VjStoreChange *removed, guint *index)
+    VJ_REQUIRES(b->lock)
+{
+    for (guint i = 1; i < b->bad_key_changes->len; i++) {
+        const VjStoreChange *c = &g_array_index(b->bad_key_changes, VjStoreChange, i);
+
+        if (c->value_len > 0 && memcmp(c->key, removed->key, removed->key_len) == 0) {
+            *index = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Its key, and that of which it was found out: else it were there again after the next
+ * open, and others have its blocks. */
+static void stage_removed(VjBlockStore *b, uint64_t id, uint64_t nonce, GArray *changes)
+{
+    VjStoreChange change;
+    guint mended;
+
+    vj_block_key_delete(id, nonce, &change);
+    g_array_append_val(changes, change);
+    vj_mutex_lock(&b->lock);
+    if (find_mended(b, &change, &mended)) {
+        g_array_append_vals(
+            changes, &g_array_index(b->bad_key_changes, VjStoreChange, mended - 1), 1);
+    }
+    vj_mutex_unlock(&b->lock);
+}
+
+/* The keys of the object are gone, the one that was damaged too. */
+static void forget_mended(VjBlockStore *b, uint64_t id, uint64_t nonce)
+    VJ_REQUIRES(b->lock)
+{
+    VjStoreChange change;
+    guint mended;
+
+    vj_block_key_delete(id, nonce, &change);
+    if (find_mended(b, &change, &mended)) {
+        g_array_remove_range(b->bad_key_changes, mended - 1, 2);
+        b->bad_keys.mended--;
+    }
+}
+
 static int block_stage(VjStore *s, const VjPut *added, size_t added_count,
                        const VjPut *removed, size_t removed_count, GArray *changes)
 {
@@ -172,8 +219,7 @@ static int block_stage(VjStore *s, const VjPut *added, size_t added_count,
 
     for (size_t i = 0; i < removed_count; i++) {
         if (vj_block_loc_decode(removed[i].loc, &nonce)) {
-            vj_block_key_delete(removed[i].id, nonce, &change);
-            g_array_append_val(changes, change);
+            stage_removed(b, removed[i].id, nonce, changes);
         }
     }
     for (size_t i = 0; i < added_count; i++) {
@@ -204,6 +250,7 @@ static void block_removes_committed(VjStore *s, const VjPut *removed,
             continue;
         }
         vj_mutex_lock(&b->lock);
+        forget_mended(b, removed[i].id, nonce);
         entry = vj_block_table_find(&b->objects, removed[i].id, nonce);
         if (entry != NULL) {
             g_assert(entry->is_removed);

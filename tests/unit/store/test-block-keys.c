@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * The driver block, opened again with its keys: with two that claim one place.
+ * The driver block, opened again with its keys: with two that claim one place, and with a
+ * damaged one whose object is removed.
  */
 #include "store-test.h"
 
@@ -148,6 +149,26 @@ static void test_what_two_keys_claim_stays_used(void **state)
     }
 }
 
+static void test_a_damaged_key_goes_with_its_object(void **state)
+{
+    g_autoptr(GArray) keys = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
+    VjStoreTest *t = *state;
+    VjPut put = put_text(t, 1), other;
+
+    commit(t, keys, &put, NULL);
+    assert_int_equal(vj_store_flush(t->s), 0);
+    g_array_index(keys, VjStoreChange, 0).key[3] ^= 4;
+    reopen(t, keys);
+    expect_text_of(t, &put, 1);
+    remove_put(t, keys, &put);
+    assert_int_equal(keys->len, 0);
+    other = put_text(t, 2);
+    commit(t, keys, &other, NULL);
+    reopen(t, keys);
+    assert_int_equal(vj_store_test_object_count(t->s), 1);
+    expect_text_of(t, &other, 2);
+}
+
 int main(void)
 {
     static char direct[] = "block:direct=yes", cached[] = "block";
@@ -158,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON(test_what_two_keys_claim_stays_used, cached),
         ON(test_what_two_keys_claim_stays_used, direct),
+        ON(test_a_damaged_key_goes_with_its_object, cached),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
