@@ -289,6 +289,26 @@ static int find(VjBlockStore *b, uint64_t id, VjLoc loc, uint64_t offset, size_t
     return rc;
 }
 
+/* As vj_fd_pread_all, into @dst with room for whole blocks: of a file that was written
+ * through the page cache the last one may end with its object. */
+static int read_blocks(const VjBlockStore *b, uint8_t *dst, size_t len, uint64_t offset)
+{
+    size_t room = vj_store_room_bytes(len), done = 0;
+
+    while (done < len) {
+        ssize_t got = pread(b->fd, dst + done, room - done, (off_t)(offset + done));
+
+        if (got == 0) {
+            return -EBADMSG;
+        }
+        if (got < 0 && errno != EINTR) {
+            return -errno;
+        }
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return 0;
+}
+
 static int block_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,
                      size_t len)
 {
@@ -304,10 +324,9 @@ static int block_get(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *
         memcpy(dst, buf->data + offset, len);
         return 0;
     }
-    if (b->is_direct) {
-        len = vj_store_room_bytes(len);
-    }
-    rc = vj_fd_pread_all(b->fd, dst, len, object.first_block * VJ_BLOCK_BYTES + offset);
+    offset += object.first_block * VJ_BLOCK_BYTES;
+    rc = b->is_direct ? read_blocks(b, dst, len, offset)
+                      : vj_fd_pread_all(b->fd, dst, len, offset);
     if (rc < 0 && rc != -EBADMSG) {
         vj_log_error("store block %s: cannot read object %016" G_GINT64_MODIFIER "x: %s",
                      b->path, id, g_strerror(-rc));

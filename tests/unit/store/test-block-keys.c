@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * The driver block, opened again with its keys: with two that claim one place, and with a
- * damaged one whose object is removed.
+ * The driver block, opened again with its keys: with two that claim one place, with a
+ * damaged one whose object is removed, and in another way than the objects were put.
  */
 #include "store-test.h"
 
@@ -169,6 +169,22 @@ static void test_a_damaged_key_goes_with_its_object(void **state)
     expect_text_of(t, &other, 2);
 }
 
+static void test_directly_what_went_through_the_cache(void **state)
+{
+    g_autoptr(GArray) keys = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
+    VjStoreTest *t = *state;
+    VjPut put = put_text(t, 1);
+
+    commit(t, keys, &put, NULL);
+    assert_int_equal(vj_store_flush(t->s), 0);
+    t->spec = "block:direct=yes";
+    reopen(t, keys); /* the file ends with the object, within a block */
+    expect_text_of(t, &put, 1);
+    t->spec = "block";
+    reopen(t, keys);
+    expect_text_of(t, &put, 1);
+}
+
 int main(void)
 {
     static char direct[] = "block:direct=yes", cached[] = "block";
@@ -180,6 +196,7 @@ int main(void)
         ON(test_what_two_keys_claim_stays_used, cached),
         ON(test_what_two_keys_claim_stays_used, direct),
         ON(test_a_damaged_key_goes_with_its_object, cached),
+        ON(test_directly_what_went_through_the_cache, cached),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
