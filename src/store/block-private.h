@@ -47,7 +47,8 @@ typedef struct VjBlockStore {
     void *aio;    /* io_context_t; NULL: none */
 
     VjMutex lock;
-    VjCond changed; /* a write is over, a sync is, or nobody reaps any more */
+    /* A write is begun or over, a sync is over, or nobody reaps any more. */
+    VjCond changed;
     /* guarded by lock: */
     VjBlockSuper super;
     VjBlockTable objects;
@@ -67,6 +68,7 @@ typedef struct VjBlockStore {
 
     VjBlockWrite writes[VJ_BLOCK_WRITES_MAX];
     unsigned write_count;
+    unsigned unsubmitted; /* writes that the kernel does not have yet, nor has refused */
     size_t write_bytes;
     uint64_t write_order; /* of the last one */
     bool is_reaping;

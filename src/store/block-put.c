@@ -235,10 +235,10 @@ static void reap(VjBlockStore *b, long least) VJ_REQUIRES(b->lock)
     vj_cond_broadcast(&b->changed);
 }
 
-/* Waits until something is over. */
+/* Waits until something is over.  What the kernel may yet refuse will be no event. */
 static void wait_for_one(VjBlockStore *b) VJ_REQUIRES(b->lock)
 {
-    if (b->is_reaping) {
+    if (b->is_reaping || b->write_count <= b->unsubmitted) {
         vj_cond_wait(&b->changed, &b->lock);
     } else {
         reap(b, 1);
@@ -330,6 +330,7 @@ static int write_directly(VjBlockStore *b, const VjBlockObject *object, VjBuf *h
 {
     size_t len = vj_block_count_of(object->bytes) * VJ_BLOCK_BYTES;
     struct iovec whole = {.iov_base = holder->data, .iov_len = len};
+    bool is_refused;
     VjBlockWrite *w;
     int rc;
 
@@ -347,15 +348,21 @@ static int write_directly(VjBlockStore *b, const VjBlockObject *object, VjBuf *h
                         .len = len,
                         .first_block = object->first_block};
     b->write_count++;
+    b->unsubmitted++;
     b->write_bytes += len;
     vj_mutex_unlock(&b->lock);
-    if (submit(b, w) < 0) {
+    is_refused = submit(b, w) < 0;
+    if (is_refused) {
         rc = vj_fd_pwritev_all(b->fd, &whole, 1, object->first_block * VJ_BLOCK_BYTES);
         rc = rc < 0 ? data_error(b, "write", object->id, rc) : 0;
-        vj_mutex_lock(&b->lock);
-        write_ended(b, w, rc);
-        vj_mutex_unlock(&b->lock);
     }
+    vj_mutex_lock(&b->lock);
+    b->unsubmitted--;
+    if (is_refused) {
+        write_ended(b, w, rc);
+    }
+    vj_cond_broadcast(&b->changed);
+    vj_mutex_unlock(&b->lock);
     return 0;
 }
 

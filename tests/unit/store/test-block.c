@@ -26,6 +26,49 @@ int __wrap_fdatasync(int fd)
     return __real_fdatasync(fd);
 }
 
+/* ---- io_submit of the code under test ---------------------------------------------- */
+
+#if HAVE_LIBAIO
+
+static VjStore *flushed; /* while its first write is refused; NULL: none is */
+static pthread_t flusher;
+
+static void *flush_of(void *unused)
+{
+    (void)unused;
+    return GINT_TO_POINTER(vj_store_flush(flushed));
+}
+
+/* Until that flush waits for the write. */
+static void begin_flush(void)
+{
+    VjBlockStore *b = (VjBlockStore *)flushed;
+    bool is_waiting = false;
+
+    assert_int_equal(pthread_create(&flusher, NULL, flush_of, NULL), 0);
+    while (!is_waiting) {
+        vj_mutex_lock(&b->lock);
+        is_waiting = b->is_syncing;
+        vj_mutex_unlock(&b->lock);
+        sched_yield();
+    }
+}
+
+struct iocb;
+int __real_io_submit(void *context, long count, struct iocb **requests);
+int __wrap_io_submit(void *context, long count, struct iocb **requests);
+
+int __wrap_io_submit(void *context, long count, struct iocb **requests)
+{
+    if (flushed == NULL) {
+        return __real_io_submit(context, count, requests);
+    }
+    begin_flush();
+    return -ENOMEM;
+}
+
+#endif
+
 /* ---- blocks ------------------------------------------------------------------------ */
 
 enum { MODEL_BLOCKS = 3 * VJ_BLOCK_ZONE_BLOCKS + 5000, RUNS_MAX = 4000 };
@@ -448,6 +491,24 @@ static void test_a_flush_syncs_once_for_what_is_new(void **state)
     assert_int_equal(syncs, before + 1);
 }
 
+#if HAVE_LIBAIO
+
+static void test_a_flush_waits_for_a_write_that_the_kernel_refused(void **state)
+{
+    VjStoreTest *t = *state;
+    void *rc = NULL;
+    VjPut put;
+
+    flushed = t->s;
+    put = put_text(t, 1, 5000);
+    assert_int_equal(pthread_join(flusher, &rc), 0);
+    flushed = NULL;
+    assert_int_equal(GPOINTER_TO_INT(rc), 0);
+    expect_text(t, &put);
+}
+
+#endif
+
 static void test_what_a_failed_sync_met_is_in_doubt(void **state)
 {
     VjStoreTest *t = *state;
@@ -491,6 +552,9 @@ int main(void)
         ON(test_full, small),
         ON(test_a_flush_syncs_once_for_what_is_new, cached),
         ON(test_a_flush_syncs_once_for_what_is_new, direct),
+#if HAVE_LIBAIO
+        ON(test_a_flush_waits_for_a_write_that_the_kernel_refused, direct),
+#endif
         ON(test_what_a_failed_sync_met_is_in_doubt, cached),
         ON(test_what_a_failed_sync_met_is_in_doubt, direct),
     };
