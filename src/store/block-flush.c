@@ -85,6 +85,7 @@ static void give_back_zones(VjBlockStore *b) VJ_REQUIRES(b->lock)
         rc = rc != 0 ? errno : 0;
         vj_mutex_lock(&b->lock);
         vj_block_space_left(&b->space, zone, rc == 0);
+        vj_cond_broadcast(&b->changed);
         if (rc != 0) {
             b->discards = false;
             vj_log_warn("store block %s: what becomes free cannot be given back to what "

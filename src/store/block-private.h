@@ -47,7 +47,8 @@ typedef struct VjBlockStore {
     void *aio;    /* io_context_t; NULL: none */
 
     VjMutex lock;
-    /* A write is begun or over, a sync is over, or nobody reaps any more. */
+    /* A write is begun or over, a sync is over, nobody reaps any more, or a zone has been
+     * given back. */
     VjCond changed;
     /* guarded by lock: */
     VjBlockSuper super;
@@ -56,6 +57,7 @@ typedef struct VjBlockStore {
     VjStoreBadKeys bad_keys; /* of the keys */
     GArray *bad_key_changes; /* of VjStoreChange: what makes them right */
     bool discards;           /* emptied zones are given back to what is below */
+    unsigned zone_waits;     /* puts that wait until one has been */
     uint64_t last_nonce;
 
     GArray *unsynced; /* of VjBlockUnsynced: those that returned and are not decided */

@@ -61,6 +61,23 @@ static int reserve(const VjBlockStore *b, const VjBlockObject *object, uint64_t 
     return -errno;
 }
 
+/* What is being given back is free, but cannot be used meanwhile. */
+static bool find_blocks(VjBlockStore *b, VjBlockObject *object, uint64_t *unbacked)
+    VJ_REQUIRES(b->lock)
+{
+    uint64_t count = vj_block_count_of(object->bytes);
+    bool is_found;
+
+    while (!(is_found =
+                 vj_block_space_take(&b->space, count, &object->first_block, unbacked)) &&
+           b->space.leaving > 0) {
+        b->zone_waits++;
+        vj_cond_wait(&b->changed, &b->lock);
+        b->zone_waits--;
+    }
+    return is_found;
+}
+
 /* 0, and *object has its nonce and blocks; -ENOSPC. */
 static int take_blocks(VjBlockStore *b, VjBlockObject *object, uint64_t *failures)
 {
@@ -69,8 +86,7 @@ static int take_blocks(VjBlockStore *b, VjBlockObject *object, uint64_t *failure
     int rc;
 
     vj_mutex_lock(&b->lock);
-    is_found = vj_block_space_take(&b->space, vj_block_count_of(object->bytes),
-                                   &object->first_block, &unbacked);
+    is_found = find_blocks(b, object, &unbacked);
     object->nonce = ++b->last_nonce;
     *failures = b->failures;
     vj_mutex_unlock(&b->lock);

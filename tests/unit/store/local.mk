@@ -9,7 +9,7 @@ tests_unit_store_test_fd_cache_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/store/test-block
 tests_unit_store_test_block_LDADD = $(LDADD_store) $(CMOCKA_LIBS)
-tests_unit_store_test_block_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fdatasync,--wrap=io_submit
+tests_unit_store_test_block_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fdatasync,--wrap=io_submit,--wrap=fallocate64
 
 UNIT_TESTS += tests/unit/store/test-block-keys
 tests_unit_store_test_block_keys_LDADD = $(LDADD_store) $(CMOCKA_LIBS)

@@ -26,6 +26,58 @@ int __wrap_fdatasync(int fd)
     return __real_fdatasync(fd);
 }
 
+/* ---- fallocate of the code under test ---------------------------------------------- */
+
+typedef struct LatePut {
+    VjStore *s;
+    pthread_t thread;
+    int rc;
+    gint is_over; /* atomic */
+} LatePut;
+
+static LatePut *late_put; /* begins while a zone is given back; NULL: none does */
+
+static void *put_late(void *opaque)
+{
+    LatePut *late = opaque;
+    g_autoptr(VjBuf) buf = vj_buf_new(8 * VJ_MIB);
+    struct iovec iov = {.iov_base = buf->data, .iov_len = buf->cap};
+    VjPut put;
+
+    memset(buf->data, 0, buf->cap);
+    late->rc = vj_store_put(late->s, 1000, &iov, 1, &put);
+    g_atomic_int_set(&late->is_over, 1);
+    return NULL;
+}
+
+static bool is_over_or_waits(LatePut *late)
+{
+    VjBlockStore *b = (VjBlockStore *)late->s;
+    bool waits;
+
+    vj_mutex_lock(&b->lock);
+    waits = b->zone_waits > 0;
+    vj_mutex_unlock(&b->lock);
+    return waits || g_atomic_int_get(&late->is_over) != 0;
+}
+
+int __real_fallocate64(int fd, int mode, off_t offset, off_t len);
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t len);
+
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t len)
+{
+    LatePut *late = late_put;
+
+    if (late != NULL && mode != 0) {
+        late_put = NULL;
+        assert_int_equal(pthread_create(&late->thread, NULL, put_late, late), 0);
+        while (!is_over_or_waits(late)) {
+            sched_yield();
+        }
+    }
+    return __real_fallocate64(fd, mode, offset, len);
+}
+
 /* ---- io_submit of the code under test ---------------------------------------------- */
 
 #if HAVE_LIBAIO
@@ -468,6 +520,27 @@ static void test_full(void **state)
     assert_int_equal(vj_store_put_unaligned(t->s, id, &iov, 1, &put), 0);
 }
 
+static void test_a_put_waits_for_what_is_being_given_back(void **state)
+{
+    enum { LEN = 8 << 20, COUNT = 15, IN_FIRST_ZONE = 7 };
+    VjStoreTest *t = *state;
+    LatePut late = {.s = t->s};
+    VjPut puts[COUNT];
+
+    for (unsigned i = 0; i < COUNT; i++) {
+        puts[i] = put_text(t, i, LEN);
+    }
+    for (unsigned i = IN_FIRST_ZONE; i < COUNT; i++) {
+        assert_int_equal(vj_store_remove(t->s, i, puts[i].loc), 0);
+    }
+    late_put = &late;
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_null(late_put);
+    assert_int_equal(pthread_join(late.thread, NULL), 0);
+    assert_int_equal(late.rc, 0);
+    expect_text(t, &puts[0]);
+}
+
 /* ---- syncs ------------------------------------------------------------------------- */
 
 static void test_a_flush_syncs_once_for_what_is_new(void **state)
@@ -533,7 +606,7 @@ static void test_what_a_failed_sync_met_is_in_doubt(void **state)
 int main(void)
 {
     static char small[] = "block:size=64M", direct[] = "block:direct=yes",
-                cached[] = "block";
+                cached[] = "block", two_zones[] = "block:size=128M";
 #define ON(test_, spec_)                                                                 \
     {                                                                                    \
 #test_, test_, vj_store_test_setup, vj_store_test_teardown, spec_                \
@@ -550,6 +623,7 @@ int main(void)
         ON(test_what_is_empty_is_given_back, cached),
         ON(test_what_is_empty_is_given_back, direct),
         ON(test_full, small),
+        ON(test_a_put_waits_for_what_is_being_given_back, two_zones),
         ON(test_a_flush_syncs_once_for_what_is_new, cached),
         ON(test_a_flush_syncs_once_for_what_is_new, direct),
 #if HAVE_LIBAIO
