@@ -26,7 +26,7 @@ int vj_store_put_unaligned(VjStore *s, uint64_t id, const struct iovec *iov,
     }
     vj_store_gather(bounce, iov, iov_count);
     whole = (struct iovec){.iov_base = bounce->data, .iov_len = bounce->len};
-    return vj_store_put(s, id, &whole, 1, out);
+    return vj_store_put_held(s, id, bounce, &whole, 1, out);
 }
 
 int vj_store_get_unaligned(VjStore *s, uint64_t id, VjLoc loc, uint64_t offset, void *dst,

@@ -377,7 +377,8 @@ static int put(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
 
     g_assert(out != NULL);
     if (goes_by_submit(s, s->ops->put != NULL)) {
-        return put_by_submit(s, id, NULL, holder, iov, iov_count, put_bytes, out);
+        return put_by_submit(s, id, NULL, s->align_bytes > 1 ? NULL : holder, iov,
+                             iov_count, put_bytes, out);
     }
     result = holder != NULL && s->ops->put_held != NULL
                  ? s->ops->put_held(s, id, holder, iov, iov_count, out)
@@ -392,6 +393,13 @@ int vj_store_put(VjStore *s, uint64_t id, const struct iovec *iov, int iov_count
     return put(s, id, NULL, iov, iov_count, out);
 }
 
+/* It is all of the put, and has the room behind that which a driver may ask for. */
+static bool is_whole(const VjBuf *holder, const struct iovec *iov, int iov_count)
+{
+    return holder != NULL && iov_count == 1 && iov[0].iov_base == holder->data &&
+           holder->cap >= vj_store_room_bytes(iov[0].iov_len);
+}
+
 int vj_store_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec *iov,
                       int iov_count, VjPut *out)
 {
@@ -399,7 +407,7 @@ int vj_store_put_held(VjStore *s, uint64_t id, VjBuf *holder, const struct iovec
 
     g_assert(holder == NULL || (first >= holder->data && iov[0].iov_len <= holder->cap &&
                                 first <= holder->data + holder->cap - iov[0].iov_len));
-    return vj_store_align_bytes(s) > 1
+    return vj_store_align_bytes(s) > 1 && !is_whole(holder, iov, iov_count)
                ? vj_store_put_unaligned(s, id, iov, iov_count, out)
                : put(s, id, holder, iov, iov_count, out);
 }

@@ -566,6 +566,24 @@ static void test_a_flush_syncs_once_for_what_is_new(void **state)
 
 #if HAVE_LIBAIO
 
+/* The write of a buffer that is aligned, in whole, has it and no copy. */
+static void test_a_buffer_is_held_while_it_is_written(void **state)
+{
+    VjStoreTest *t = *state;
+    g_autoptr(VjBuf) buf = vj_buf_new(2 * VJ_BLOCK_BYTES);
+    struct iovec iov = {.iov_base = buf->data, .iov_len = 5000};
+    VjStore *driver = t->s;
+    VjPut put;
+
+    assert_true(vj_store_wrap("stats", driver, &t->s, NULL));
+    vj_store_test_fill(buf->data, 5000, 1);
+    assert_int_equal(vj_store_put_held(t->s, 1, buf, &iov, 1, &put), 0);
+    assert_int_equal(buf->refs, 2);
+    assert_int_equal(vj_store_flush(t->s), 0);
+    assert_int_equal(buf->refs, 1);
+    expect_text(t, &put);
+}
+
 static void test_a_flush_waits_for_a_write_that_the_kernel_refused(void **state)
 {
     VjStoreTest *t = *state;
@@ -627,6 +645,7 @@ int main(void)
         ON(test_a_flush_syncs_once_for_what_is_new, cached),
         ON(test_a_flush_syncs_once_for_what_is_new, direct),
 #if HAVE_LIBAIO
+        ON(test_a_buffer_is_held_while_it_is_written, direct),
         ON(test_a_flush_waits_for_a_write_that_the_kernel_refused, direct),
 #endif
         ON(test_what_a_failed_sync_met_is_in_doubt, cached),
