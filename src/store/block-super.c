@@ -134,12 +134,41 @@ static bool is_zero(const uint8_t *bytes, size_t len)
     return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
 }
 
-/* Nobody has written anything into the head of the device; the length of a file that is
- * one is a number of blocks. */
+/* Where a file has something from @from on: not in a hole.  @end: nowhere. */
+static uint64_t data_from(const VjBlockStore *b, uint64_t from, uint64_t end)
+{
+    off_t at = lseek(b->fd, (off_t)from, SEEK_DATA);
+
+    if (at < 0) {
+        return errno == ENXIO ? end : from; /* it has no holes that are known */
+    }
+    return MIN((uint64_t)at / VJ_BLOCK_BYTES * VJ_BLOCK_BYTES, end);
+}
+
+/* Behind the head of a file.  @buf: of the size of the head. */
+static int is_zero_behind(const VjBlockStore *b, VjBuf *buf, uint64_t end, bool *out)
+{
+    uint64_t at = buf->cap;
+    int rc = 0;
+
+    *out = true;
+    while (rc == 0 && *out && at < end && (at = data_from(b, at, end)) < end) {
+        size_t len = (size_t)MIN(buf->cap, end - at);
+
+        rc = vj_fd_pread_all(b->fd, buf->data, len, at);
+        *out = rc == 0 && is_zero(buf->data, len);
+        at += len;
+    }
+    return rc;
+}
+
+/* Nobody has written anything into the head of the device, or into the file, whose length
+ * is a number of blocks. */
 static bool check_is_empty(const VjBlockStore *b, uint64_t block_count, GError **error)
 {
     size_t bytes = (size_t)MIN(block_count, VJ_BLOCK_HEAD_BLOCKS) * VJ_BLOCK_BYTES;
     g_autoptr(VjBuf) head = vj_buf_new(VJ_BLOCK_HEAD_BLOCKS * VJ_BLOCK_BYTES);
+    bool is_empty = true;
     VjBlockSuper super;
     int rc;
 
@@ -154,9 +183,15 @@ static bool check_is_empty(const VjBlockStore *b, uint64_t block_count, GError *
         return vj_error_set(error, EEXIST, "%s holds objects of the volume %s", b->path,
                             super.volume);
     }
-    return ((!b->is_file || end_of(b) == (off_t)(block_count * VJ_BLOCK_BYTES)) &&
-            (bytes == 0 || is_zero(head->data, bytes))) ||
-           vj_error_set(error, EEXIST, "%s is not empty", b->path);
+    is_empty = (!b->is_file || end_of(b) == (off_t)(block_count * VJ_BLOCK_BYTES)) &&
+               (bytes == 0 || is_zero(head->data, bytes));
+    if (is_empty && b->is_file) {
+        rc = is_zero_behind(b, head, block_count * VJ_BLOCK_BYTES, &is_empty);
+    }
+    if (rc < 0) {
+        return vj_error_set_errno(error, -rc, "%s", b->path);
+    }
+    return is_empty || vj_error_set(error, EEXIST, "%s is not empty", b->path);
 }
 
 /* Of a device its size, of a file what it may grow to. */

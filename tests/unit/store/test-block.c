@@ -366,6 +366,16 @@ static void test_one_superblock_is_enough(void **state)
     vj_test_expect_error(&error, EBADMSG, "both superblocks are damaged");
 }
 
+/* The only one of the file. */
+static void write_byte_at(const char *path, off_t offset)
+{
+    VJ_AUTO_FD fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "x", 1, offset), 1);
+    assert_int_equal(ftruncate(fd, offset + VJ_BLOCK_BYTES), 0);
+}
+
 static void test_a_place_of_others_is_refused(void **state)
 {
     VjStoreTest *t = *state;
@@ -380,6 +390,9 @@ static void test_a_place_of_others_is_refused(void **state)
     assert_false(try_open(&there, &make, &s, &error));
     vj_test_expect_error(&error, EEXIST, "is not empty");
     assert_int_equal(truncate(path, 1 << 20), 0);
+    assert_false(try_open(&there, &make, &s, &error));
+    vj_test_expect_error(&error, EEXIST, "is not empty");
+    write_byte_at(path, 3 << 20); /* behind a head of zeros */
     assert_false(try_open(&there, &make, &s, &error));
     vj_test_expect_error(&error, EEXIST, "is not empty");
     make.destroy = true;
