@@ -10,6 +10,10 @@
 /* In SOURCE/objects, where no device is named. */
 #define FILE_NAME "blocks"
 
+/* Who looks what there is on a device that was written just now (udev) has it locked
+ * meanwhile. */
+#define LOOKED_AT_US ((int64_t)5 * G_USEC_PER_SEC)
+
 /* ---- the device -------------------------------------------------------------------- */
 
 static int open_flags(const VjStorePlace *place)
@@ -18,25 +22,49 @@ static int open_flags(const VjStorePlace *place)
 }
 
 /* The file in SOURCE, which is nobody else's. */
-static int open_own(const VjStorePlace *place)
+static bool open_own(VjBlockStore *b, const VjStorePlace *place, GError **error)
 {
-    int fd = openat(
-        place->dir_fd, FILE_NAME,
-        open_flags(place) | O_NOFOLLOW | (place->create ? O_CREAT | O_EXCL : 0), 0600);
-
-    return fd >= 0 ? fd : -errno;
+    b->fd = openat(place->dir_fd, FILE_NAME,
+                   open_flags(place) | O_NOFOLLOW | O_NONBLOCK |
+                       (place->create ? O_CREAT | O_EXCL : 0),
+                   0600);
+    return b->fd >= 0 || vj_error_set_errno(error, errno, "%s", b->path);
 }
 
-/* A device is ours alone: not mounted, and no part of another one.  Nothing is made: what
- * is misspelt is no file of /dev. */
-static int open_named(const char *path, const VjStorePlace *place)
+static bool is_usable(const struct stat *st, const char *path, GError **error)
+{
+    return S_ISREG(st->st_mode) || S_ISBLK(st->st_mode) ||
+           vj_error_set(error, EINVAL, "%s is neither a device nor a file", path);
+}
+
+/* A device is ours alone: not mounted, and no part of another one (O_EXCL, which means
+ * nothing for a file).  Nothing is made: what is misspelt is no file of /dev; and nothing
+ * is opened that might wait or be set going. */
+static bool open_named(VjBlockStore *b, const VjStorePlace *place, GError **error)
 {
     struct stat st;
-    bool is_device = stat(path, &st) == 0 && S_ISBLK(st.st_mode);
-    int own = is_device && !place->read_only ? O_EXCL : 0;
-    int fd = open(path, open_flags(place) | own);
 
-    return fd >= 0 ? fd : -errno;
+    if (stat(b->path, &st) != 0) {
+        return vj_error_set_errno(error, errno, "%s", b->path);
+    }
+    if (!is_usable(&st, b->path, error)) {
+        return false;
+    }
+    b->fd = open(b->path, open_flags(place) | O_NOCTTY | (place->read_only ? 0 : O_EXCL));
+    return b->fd >= 0 || vj_error_set_errno(error, errno, "%s", b->path);
+}
+
+static bool lock_named(const VjBlockStore *b, bool read_only, GError **error)
+{
+    int64_t until_us = b->is_file ? 0 : vj_clock_mono_us() + LOOKED_AT_US;
+    int rc = !read_only                             ? vj_fd_lock(b->fd, NULL, until_us)
+             : flock(b->fd, LOCK_SH | LOCK_NB) != 0 ? -errno
+                                                    : 0;
+
+    return rc == 0 ||
+           (rc == -EWOULDBLOCK
+                ? vj_error_set(error, EBUSY, "%s is in use by another program", b->path)
+                : vj_error_set_errno(error, -rc, "%s: its lock", b->path));
 }
 
 static bool look_at(VjBlockStore *b, const char *direct, bool is_named,
@@ -48,8 +76,8 @@ static bool look_at(VjBlockStore *b, const char *direct, bool is_named,
     if (fstat(b->fd, &st) != 0) {
         return vj_error_set_errno(error, errno, "%s", b->path);
     }
-    if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
-        return vj_error_set(error, EINVAL, "%s is neither a device nor a file", b->path);
+    if (!is_usable(&st, b->path, error)) {
+        return false;
     }
     b->is_file = S_ISREG(st.st_mode);
     b->is_direct = strcmp(direct, "yes") == 0 ||
@@ -61,10 +89,7 @@ static bool look_at(VjBlockStore *b, const char *direct, bool is_named,
             "%s",
             b->path, g_strerror(errno));
     }
-    if (is_named && flock(b->fd, (place->read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
-        return vj_error_set(error, EBUSY, "%s is in use by another program", b->path);
-    }
-    return true;
+    return !is_named || lock_named(b, place->read_only, error);
 }
 
 bool vj_block_device_open(VjBlockStore *b, const VjStorePlace *place, const VjOpts *opts,
@@ -79,11 +104,8 @@ bool vj_block_device_open(VjBlockStore *b, const VjStorePlace *place, const VjOp
     }
     b->path =
         path != NULL ? g_strdup(path) : g_build_filename(place->path, FILE_NAME, NULL);
-    b->fd = path != NULL ? open_named(path, place) : open_own(place);
-    if (b->fd < 0) {
-        return vj_error_set_errno(error, -b->fd, "%s", b->path);
-    }
-    return look_at(b, direct, path != NULL, place, error);
+    return (path != NULL ? open_named(b, place, error) : open_own(b, place, error)) &&
+           look_at(b, direct, path != NULL, place, error);
 }
 
 static off_t end_of(const VjBlockStore *b)

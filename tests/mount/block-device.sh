@@ -52,6 +52,13 @@ check "as it was after a mount" cmp "$T/three" "$MNT/three"
 umount_varjfs
 fsck_clean "filled and emptied"
 
+# As udev does, which looks at what was written.
+flock --shared "$device" sleep 1 &
+looks=$!
+check "who looks at the device for a moment is waited for" try_mount_varjfs
+wait "$looks"
+umount_varjfs
+
 # Others.
 check_fails "mkfs refuses a device that has objects" mkfs.varjfs -o "store=block:$device" "$T/three-source"
 # shellcheck disable=SC2154 # check_fails sets it

@@ -382,10 +382,15 @@ static void test_a_place_of_others_is_refused(void **state)
     g_autofree char *path = g_build_filename(t->path, "elsewhere", NULL);
     g_autofree char *spec = g_strdup_printf("block:%s:size=64M", path);
     VjStorePlace make = {.create = true, .volume = "one"}, use = {.volume = "one"};
+    const VjStorePlace look = {.read_only = true};
     g_autoptr(GError) error = NULL;
     VjStoreTest there = {.path = t->path, .dir_fd = t->dir_fd, .spec = spec};
     VjStore *s, *other;
 
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_false(try_open(&there, &look, &s, &error)); /* waits for no writer */
+    vj_test_expect_error(&error, EINVAL, "is neither a device nor a file");
+    assert_int_equal(unlink(path), 0);
     assert_true(g_file_set_contents(path, "somebody's text", -1, NULL));
     assert_false(try_open(&there, &make, &s, &error));
     vj_test_expect_error(&error, EEXIST, "is not empty");
