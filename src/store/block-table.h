@@ -12,15 +12,16 @@
 
 typedef struct VjBlockEntry {
     VjBlockObject object;
-    uint32_t next; /* the table's */
-    bool is_there; /* else the entry is free */
+    uint32_t next;     /* the table's */
+    bool is_there : 1; /* else the entry is free */
     /* The driver's: */
-    bool is_staged;   /* a transaction has its key */
-    bool is_removed;  /* and waits for removes_committed */
-    bool is_doubtful; /* it may not be durable, and will not become so */
-    bool is_written;  /* its bytes are on the device, or in the page cache */
-    bool is_doubled;  /* by the keys, another one has some of its blocks */
+    bool is_staged : 1;   /* a transaction has its key */
+    bool is_removed : 1;  /* and waits for removes_committed */
+    bool is_doubtful : 1; /* it may not be durable, and will not become so */
+    bool is_written : 1;  /* its bytes are on the device, or in the page cache */
+    bool is_doubled : 1;  /* by the keys, another one has some of its blocks */
 } VjBlockEntry;
+G_STATIC_ASSERT(sizeof(VjBlockEntry) == 48);
 
 typedef struct VjBlockTable {
     GPtrArray *parts; /* of 1024 entries each */
