@@ -13,7 +13,7 @@
 #include <linux/falloc.h>
 #include <unistd.h>
 
-/* Zones that one call gives back at most. */
+/* Zones that one flush gives back at most. */
 #define GIVEN_BACK_MAX 8u
 
 void vj_block_doubt(VjBlockStore *b, VjBlockEntry *entry, int error)
@@ -69,12 +69,12 @@ static int sync_device(const VjBlockStore *b)
 }
 
 /* What cannot be given back stays, and is used again. */
-static void give_back_zones(VjBlockStore *b) VJ_REQUIRES(b->lock)
+void vj_block_give_back_zones(VjBlockStore *b, unsigned most)
 {
     uint64_t first, count;
     uint32_t zone;
 
-    for (unsigned i = 0; i < GIVEN_BACK_MAX && b->discards &&
+    for (unsigned i = 0; i < most && b->discards &&
                          vj_block_space_leave(&b->space, &zone, &first, &count);
          i++) {
         int rc;
@@ -109,7 +109,7 @@ static void sync_once(VjBlockStore *b) VJ_REQUIRES(b->lock)
     if (rc == 0) {
         decide(b, covered);
         b->must_sync = false;
-        give_back_zones(b);
+        vj_block_give_back_zones(b, GIVEN_BACK_MAX);
     } else {
         doubt_all(b, rc);
     }
@@ -148,7 +148,7 @@ int vj_block_flush_removes(VjStore *s)
     VjBlockStore *b = (VjBlockStore *)s;
 
     vj_mutex_lock(&b->lock);
-    give_back_zones(b);
+    vj_block_give_back_zones(b, GIVEN_BACK_MAX);
     vj_mutex_unlock(&b->lock);
     return 0;
 }

@@ -58,6 +58,7 @@ typedef struct VjBlockStore {
     GArray *bad_key_changes; /* of VjStoreChange: what makes them right */
     bool discards;           /* emptied zones are given back to what is below */
     unsigned zone_waits;     /* puts that wait until one has been */
+    bool reserves_each;      /* what is below had no room for a whole zone */
     uint64_t last_nonce;
 
     GArray *unsynced; /* of VjBlockUnsynced: those that returned and are not decided */
@@ -97,6 +98,9 @@ void vj_block_writes_close(VjBlockStore *b);
 
 int vj_block_flush(VjStore *s);
 int vj_block_flush_removes(VjStore *s);
+/* Zones that are empty, to what is below; where `discard` says so.  The lock is given up
+ * meanwhile. */
+void vj_block_give_back_zones(VjBlockStore *b, unsigned most) VJ_REQUIRES(b->lock);
 /* It is not known whether @entry is on the device, and no sync will tell. */
 void vj_block_doubt(VjBlockStore *b, VjBlockEntry *entry, int error) VJ_REQUIRES(b->lock);
 /* It is removed: nobody waits for its bytes. */

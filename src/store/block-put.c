@@ -47,18 +47,22 @@ static void untake_blocks(VjBlockStore *b, const VjBlockObject *object)
 }
 
 /* What a file has room for is known before it is written: what goes there directly would
- * fail late. */
-static int reserve(const VjBlockStore *b, const VjBlockObject *object, uint64_t unbacked)
+ * fail late.  A zone at once; where there is no room for one, each object by itself. */
+static int reserve(VjBlockStore *b, const VjBlockObject *object, uint64_t unbacked)
 {
     off_t first = (off_t)(object->first_block * VJ_BLOCK_BYTES);
     off_t own = (off_t)(vj_block_count_of(object->bytes) * VJ_BLOCK_BYTES);
 
-    if (!b->is_file || !b->is_direct || unbacked == 0 ||
-        fallocate(b->fd, 0, first, (off_t)(unbacked * VJ_BLOCK_BYTES)) == 0 ||
-        fallocate(b->fd, 0, first, own) == 0 || errno == EOPNOTSUPP) {
-        return 0;
+    if (unbacked > 0) {
+        if (fallocate(b->fd, 0, first, (off_t)(unbacked * VJ_BLOCK_BYTES)) == 0 ||
+            errno == EOPNOTSUPP) {
+            return 0;
+        }
+        vj_mutex_lock(&b->lock);
+        b->reserves_each = true;
+        vj_mutex_unlock(&b->lock);
     }
-    return -errno;
+    return fallocate(b->fd, 0, first, own) == 0 || errno == EOPNOTSUPP ? 0 : -errno;
 }
 
 /* What is being given back is free, but cannot be used meanwhile. */
@@ -82,18 +86,19 @@ static bool find_blocks(VjBlockStore *b, VjBlockObject *object, uint64_t *unback
 static int take_blocks(VjBlockStore *b, VjBlockObject *object, uint64_t *failures)
 {
     uint64_t unbacked = 0;
-    bool is_found;
+    bool is_found, reserves;
     int rc;
 
     vj_mutex_lock(&b->lock);
     is_found = find_blocks(b, object, &unbacked);
+    reserves = b->is_file && b->is_direct && (unbacked > 0 || b->reserves_each);
     object->nonce = ++b->last_nonce;
     *failures = b->failures;
     vj_mutex_unlock(&b->lock);
     if (!is_found) {
         return -ENOSPC;
     }
-    rc = reserve(b, object, unbacked);
+    rc = reserves ? reserve(b, object, unbacked) : 0;
     if (rc < 0) {
         untake_blocks(b, object);
     }

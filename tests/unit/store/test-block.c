@@ -61,6 +61,8 @@ static bool is_over_or_waits(LatePut *late)
     return waits || g_atomic_int_get(&late->is_over) != 0;
 }
 
+static off_t room_below = G_MAXINT64; /* that a file can reserve at once */
+
 int __real_fallocate64(int fd, int mode, off_t offset, off_t len);
 int __wrap_fallocate64(int fd, int mode, off_t offset, off_t len);
 
@@ -68,6 +70,10 @@ int __wrap_fallocate64(int fd, int mode, off_t offset, off_t len)
 {
     LatePut *late = late_put;
 
+    if (len > room_below) {
+        errno = ENOSPC;
+        return -1;
+    }
     if (late != NULL && mode != 0) {
         late_put = NULL;
         assert_int_equal(pthread_create(&late->thread, NULL, put_late, late), 0);
@@ -538,6 +544,41 @@ static void test_full(void **state)
     assert_int_equal(vj_store_put_unaligned(t->s, id, &iov, 1, &put), 0);
 }
 
+static void test_what_is_empty_is_given_back_at_the_end(void **state)
+{
+    enum { COUNT = 20, LEN = 4 << 20 };
+    VjStoreTest *t = *state;
+    VjPut puts[COUNT];
+
+    for (unsigned i = 0; i < COUNT; i++) {
+        puts[i] = put_text(t, i, LEN);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_int_equal(vj_store_remove(t->s, i, puts[i].loc), 0);
+    }
+    vj_store_test_reopen(t);
+    assert_true(bytes_below(t) <= (uint64_t)65 << 20);
+}
+
+/* A zone that could not be reserved as a whole: no write into it finds out late. */
+static void test_what_is_written_directly_has_its_room(void **state)
+{
+    VjStoreTest *t = *state;
+    uint8_t bytes[20000] = {0};
+    struct iovec iov = {.iov_base = bytes, .iov_len = sizeof bytes};
+    VjPut first, put;
+
+    room_below = 20480;
+    first = put_text(t, 1, 20000);
+    room_below = 4096;
+    assert_int_equal(vj_store_put_unaligned(t->s, 2, &iov, 1, &put), -ENOSPC);
+    room_below = 20480;
+    assert_int_equal(vj_store_put_unaligned(t->s, 2, &iov, 1, &put), 0);
+    room_below = G_MAXINT64;
+    assert_int_equal(vj_store_flush(t->s), 0);
+    expect_text(t, &first);
+}
+
 static void test_a_put_waits_for_what_is_being_given_back(void **state)
 {
     enum { LEN = 8 << 20, COUNT = 15, IN_FIRST_ZONE = 7 };
@@ -658,7 +699,9 @@ int main(void)
         ON(test_a_place_is_free_when_its_key_is_gone, direct),
         ON(test_what_is_empty_is_given_back, cached),
         ON(test_what_is_empty_is_given_back, direct),
+        ON(test_what_is_empty_is_given_back_at_the_end, cached),
         ON(test_full, small),
+        ON(test_what_is_written_directly_has_its_room, direct),
         ON(test_a_put_waits_for_what_is_being_given_back, two_zones),
         ON(test_a_flush_syncs_once_for_what_is_new, cached),
         ON(test_a_flush_syncs_once_for_what_is_new, direct),
