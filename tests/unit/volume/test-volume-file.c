@@ -38,7 +38,7 @@ static void opened(void *opaque, const VjVolumeMaking *making)
 
     f->told = *making;
     f->told_count++;
-    f->told_files = making->files->len;
+    f->told_files = making->files->read->len + making->files->written->len;
 }
 
 static int setup(void **state)
