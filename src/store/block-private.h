@@ -52,6 +52,7 @@ typedef struct VjBlockStore {
     VjCond changed;
     /* guarded by lock: */
     VjBlockSuper super;
+    uint64_t end_block; /* at open: what keys name is before it */
     VjBlockTable objects;
     VjBlockSpace space;
     VjStoreBadKeys bad_keys; /* of the keys */

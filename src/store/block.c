@@ -38,7 +38,7 @@ static void delete_key(VjBlockStore *b, VjSlice key) VJ_REQUIRES(b->lock)
 static bool take_bad_key(VjBlockStore *b, VjSlice key, VjSlice value,
                          VjBlockObject *object) VJ_REQUIRES(b->lock)
 {
-    bool is_known = vj_block_key_mend(key, value, b->super.block_count, object) &&
+    bool is_known = vj_block_key_mend(key, value, b->end_block, object) &&
                     vj_block_table_find(&b->objects, object->id, object->nonce) == NULL;
     VjStoreChange change;
 
@@ -64,7 +64,7 @@ static VjBlockEntry *add_loaded(VjBlockStore *b, VjSlice key, VjSlice value)
 {
     VjBlockObject object;
 
-    return (vj_block_key_decode(key, value, b->super.block_count, &object) ||
+    return (vj_block_key_decode(key, value, b->end_block, &object) ||
             take_bad_key(b, key, value, &object)) &&
                    vj_block_table_find(&b->objects, object.id, object.nonce) == NULL
                ? vj_block_table_add(&b->objects, &object)
@@ -475,6 +475,21 @@ static int block_space(VjStore *s, VjStoreSpace *out)
 
 static const VjStoreOps direct_ops;
 
+/* A file has no object behind its end. */
+static bool find_end(VjBlockStore *b, GError **error)
+{
+    off_t end = lseek(b->fd, 0, SEEK_END);
+
+    if (end < 0) {
+        return vj_error_set_errno(error, errno, "%s", b->path);
+    }
+    b->end_block = b->super.block_count;
+    if (b->is_file) {
+        b->end_block = MIN(vj_block_count_of((uint64_t)end), b->end_block);
+    }
+    return true;
+}
+
 static bool open_all(VjBlockStore *b, const VjStorePlace *place, const VjOpts *opts,
                      GError **error)
 {
@@ -491,7 +506,8 @@ static bool open_all(VjBlockStore *b, const VjStorePlace *place, const VjOpts *o
         strcmp(discard, "yes") == 0 || (strcmp(discard, "auto") == 0 && b->is_file);
     block_count = b->is_file ? VJ_BLOCK_HEAD_BLOCKS : b->super.block_count;
     vj_block_space_init(&b->space, block_count, b->super.block_count);
-    if (load_keys(b, place, error) && vj_block_writes_open(b, error)) {
+    if (find_end(b, error) && load_keys(b, place, error) &&
+        vj_block_writes_open(b, error)) {
         return true;
     }
     vj_block_space_clear(&b->space);

@@ -263,10 +263,11 @@ static void test_blocks_of_two(void **state)
 
 static int add_unknown(VjTxn *txn, void *opaque)
 {
-    VjBlockObject object = {.id = 1, .nonce = 77, .first_block = 100000, .bytes = 5000};
+    const uint64_t *first_block = opaque;
+    VjBlockObject object = {
+        .id = 1, .nonce = 77, .first_block = *first_block, .bytes = 5000};
     VjStoreChange c;
 
-    (void)opaque;
     vj_block_key_encode(&object, &c);
     return put(txn, &c);
 }
@@ -274,10 +275,25 @@ static int add_unknown(VjTxn *txn, void *opaque)
 static void test_a_key_that_no_record_knows(void **state)
 {
     char *dir = make_volume();
+    g_autofree char *path = g_build_filename(dir, "objects", "blocks", NULL);
+    uint64_t first_block = 1000;
 
     (void)state;
-    vj_plant(dir, add_unknown, NULL);
+    assert_int_equal(truncate(path, 8 << 20), 0);
+    vj_plant(dir, add_unknown, &first_block);
     expect_repaired(dir, "5000 bytes that no record names", FILES);
+    vj_test_remove_dir(dir);
+}
+
+/* It takes no memory for what would be before it. */
+static void test_a_key_behind_the_end(void **state)
+{
+    char *dir = make_volume();
+    uint64_t first_block = VJ_BLOCK_COUNT_MAX - 10;
+
+    (void)state;
+    vj_plant(dir, add_unknown, &first_block);
+    expect_repaired(dir, "1 keys of the store are damaged", FILES);
     vj_test_remove_dir(dir);
 }
 
@@ -288,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_many_wrong_bits),
         cmocka_unit_test(test_blocks_of_two),
         cmocka_unit_test(test_a_key_that_no_record_knows),
+        cmocka_unit_test(test_a_key_behind_the_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
