@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "directory.h"
 #include "figure.h"
 #include "store/store.h"
 
@@ -186,23 +187,6 @@ static void bench_size(Bench *b, size_t len)
             }
         }
     }
-}
-
-static void remove_directory(const char *path)
-{
-    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
-    const char *name;
-
-    while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {
-        g_autofree char *below = g_build_filename(path, name, NULL);
-
-        if (g_file_test(below, G_FILE_TEST_IS_DIR)) {
-            remove_directory(below);
-        } else {
-            unlink(below);
-        }
-    }
-    rmdir(path);
 }
 
 int main(int argc, char **argv)

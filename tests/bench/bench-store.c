@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "directory.h"
 #include "figure.h"
 #include "store/store.h"
 
@@ -138,23 +139,6 @@ static void bench_gets(Bench *b)
     figure_print("4 KiB pread of one file", "us", file_us, ROUNDS);
     figure_against("4 KiB gets, 48 objects", "us", store_us, ROUNDS, "lower",
                    "4 KiB pread of one file", NULL);
-}
-
-static void remove_directory(const char *path)
-{
-    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
-    const char *name;
-
-    while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {
-        g_autofree char *below = g_build_filename(path, name, NULL);
-
-        if (g_file_test(below, G_FILE_TEST_IS_DIR)) {
-            remove_directory(below);
-        } else {
-            unlink(below);
-        }
-    }
-    rmdir(path);
 }
 
 int main(int argc, char **argv)

@@ -10,11 +10,6 @@
 
 #include <spawn.h>
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-int __real_posix_memalign(void **out, size_t align, size_t size);
-void __real_free(void *memory);
 int __real_socket(int domain, int type, int protocol);
 int __real_pipe2(int ends[2], int flags);
 int __real_open64(const char *path, int flags, ...);
@@ -22,11 +17,6 @@ int __real_posix_spawnp(pid_t *pid, const char *file,
                         const posix_spawn_file_actions_t *actions,
                         const posix_spawnattr_t *attributes, char *const argv[],
                         char *const environment[]);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-int __wrap_posix_memalign(void **out, size_t align, size_t size);
-void __wrap_free(void *memory);
 int __wrap_socket(int domain, int type, int protocol);
 int __wrap_pipe2(int ends[2], int flags);
 int __wrap_open64(const char *path, int flags, ...);
@@ -51,46 +41,7 @@ static bool fails(void)
     return true;
 }
 
-static void *counted(void *memory)
-{
-    live += is_counting && memory != NULL ? 1 : 0;
-    return memory;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : counted(__real_malloc(size));
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails() ? NULL : counted(__real_calloc(count, size));
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    void *memory;
-
-    if (fails()) {
-        return NULL;
-    }
-    memory = __real_realloc(old, size);
-    return old == NULL ? counted(memory) : memory;
-}
-
-int __wrap_posix_memalign(void **out, size_t align, size_t size)
-{
-    int rc = fails() ? ENOMEM : __real_posix_memalign(out, align, size);
-
-    counted(rc == 0 ? *out : NULL);
-    return rc;
-}
-
-void __wrap_free(void *memory)
-{
-    live -= is_counting && memory != NULL ? 1 : 0;
-    __real_free(memory);
-}
+#include "../../lib/wrap-malloc.h"
 
 int __wrap_socket(int domain, int type, int protocol)
 {

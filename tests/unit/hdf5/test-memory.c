@@ -19,20 +19,10 @@
 
 #include <varjfs/varjfs.h>
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-int __real_posix_memalign(void **out, size_t align, size_t size);
-void __real_free(void *memory);
 char *__real_strdup(const char *text);
 char *__real_strndup(const char *text, size_t len);
 void *__real_H5allocate_memory(size_t size, hbool_t clear);
 int __real_varjfs_sync(varjfs *v);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-int __wrap_posix_memalign(void **out, size_t align, size_t size);
-void __wrap_free(void *memory);
 char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t len);
 int __wrap_asprintf(char **out, const char *format, ...)
@@ -56,46 +46,7 @@ static bool fails(void)
     return true;
 }
 
-static void *counted(void *memory)
-{
-    live += is_counting && memory != NULL ? 1 : 0;
-    return memory;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : counted(__real_malloc(size));
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails() ? NULL : counted(__real_calloc(count, size));
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    void *memory;
-
-    if (fails()) {
-        return NULL;
-    }
-    memory = __real_realloc(old, size);
-    return old == NULL ? counted(memory) : memory;
-}
-
-int __wrap_posix_memalign(void **out, size_t align, size_t size)
-{
-    int rc = fails() ? ENOMEM : __real_posix_memalign(out, align, size);
-
-    counted(rc == 0 ? *out : NULL);
-    return rc;
-}
-
-void __wrap_free(void *memory)
-{
-    live -= is_counting && memory != NULL ? 1 : 0;
-    __real_free(memory);
-}
+#include "../../lib/wrap-malloc.h"
 
 char *__wrap_strdup(const char *text)
 {
