@@ -80,8 +80,11 @@ void vj_block_give_back_zones(VjBlockStore *b, unsigned most)
         int rc;
 
         vj_mutex_unlock(&b->lock);
-        rc = fallocate(b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                       (off_t)(first * VJ_BLOCK_BYTES), (off_t)(count * VJ_BLOCK_BYTES));
+        do {
+            rc = fallocate(b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                           (off_t)(first * VJ_BLOCK_BYTES),
+                           (off_t)(count * VJ_BLOCK_BYTES));
+        } while (rc != 0 && errno == EINTR);
         rc = rc != 0 ? errno : 0;
         vj_mutex_lock(&b->lock);
         vj_block_space_left(&b->space, zone, rc == 0);

@@ -475,7 +475,7 @@ static int block_space(VjStore *s, VjStoreSpace *out)
 
 static const VjStoreOps direct_ops;
 
-/* A file has no object behind its end. */
+/* A file has no object behind its end; one without any byte may stand there. */
 static bool find_end(VjBlockStore *b, GError **error)
 {
     off_t end = lseek(b->fd, 0, SEEK_END);
@@ -485,7 +485,7 @@ static bool find_end(VjBlockStore *b, GError **error)
     }
     b->end_block = b->super.block_count;
     if (b->is_file) {
-        b->end_block = MIN(vj_block_count_of((uint64_t)end), b->end_block);
+        b->end_block = MIN(vj_block_count_of((uint64_t)end) + 1, b->end_block);
     }
     return true;
 }
