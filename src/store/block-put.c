@@ -276,17 +276,23 @@ static VjBlockWrite *take_slot(VjBlockStore *b, size_t len) VJ_REQUIRES(b->lock)
     return free_slot(b);
 }
 
-/* 0: it is in flight, and may be over; else nothing was begun. */
-static int submit(VjBlockStore *b, VjBlockWrite *w)
+typedef struct iocb Request;
+
+/* While nobody else can know that it is over: then the slot is another's. */
+static void prepare(VjBlockStore *b, VjBlockWrite *w, Request *out) VJ_REQUIRES(b->lock)
 {
-    struct iocb request, *list = &request;
+    io_prep_pwrite(out, b->fd, w->buf->data, w->len,
+                   (long long)(w->first_block * VJ_BLOCK_BYTES));
+    out->data = w;
+}
+
+/* 0: it is in flight, and may be over; else nothing was begun. */
+static int submit(VjBlockStore *b, Request *request)
+{
     int rc;
 
-    io_prep_pwrite(&request, b->fd, w->buf->data, w->len,
-                   (long long)(w->first_block * VJ_BLOCK_BYTES));
-    request.data = w;
     do {
-        rc = io_submit(b->aio, 1, &list);
+        rc = io_submit(b->aio, 1, &request);
     } while (rc == -EINTR);
     return rc == 1 ? 0 : rc == 0 ? -EAGAIN : rc;
 }
@@ -319,10 +325,20 @@ static VjBlockWrite *take_slot(VjBlockStore *b, size_t len)
     return free_slot(b);
 }
 
-static int submit(VjBlockStore *b, VjBlockWrite *w)
+typedef struct Request {
+    const VjBlockWrite *write;
+} Request;
+
+static void prepare(VjBlockStore *b, VjBlockWrite *w, Request *out)
 {
     (void)b;
-    (void)w;
+    out->write = w;
+}
+
+static int submit(VjBlockStore *b, Request *request)
+{
+    (void)b;
+    (void)request;
     return -EAGAIN;
 }
 
@@ -353,6 +369,7 @@ static int write_directly(VjBlockStore *b, const VjBlockObject *object, VjBuf *h
     struct iovec whole = {.iov_base = holder->data, .iov_len = len};
     bool is_refused;
     VjBlockWrite *w;
+    Request request;
     int rc;
 
     vj_mutex_lock(&b->lock);
@@ -371,8 +388,9 @@ static int write_directly(VjBlockStore *b, const VjBlockObject *object, VjBuf *h
     b->write_count++;
     b->unsubmitted++;
     b->write_bytes += len;
+    prepare(b, w, &request);
     vj_mutex_unlock(&b->lock);
-    is_refused = submit(b, w) < 0;
+    is_refused = submit(b, &request) < 0;
     if (is_refused) {
         rc = vj_fd_pwritev_all(b->fd, &whole, 1, object->first_block * VJ_BLOCK_BYTES);
         rc = rc < 0 ? data_error(b, "write", object->id, rc) : 0;
