@@ -155,7 +155,8 @@ volume 1 one
 for n in 1 2 3 4; do
     python3 "$srcdir/tests/mount/modes.py" text "$MNT" "$T/text$n" 16000000 "$n"
 done
-head -c 40000000 /dev/urandom >"$T/noise1"
+# Up to as many as are put at the same time are tried in vain before the first is over.
+head -c 80000000 /dev/urandom >"$T/noise1"
 wire_file client client zstd "$T/text1"
 client=$(figure_grew store_sent_bytes)
 wire_file server server zstd "$T/text2"
@@ -171,8 +172,8 @@ check "so does client without a transformation" test "$plain" -gt 16000000 -a "$
 check "client sends what is stored" test "$client" -lt 8000000
 check "transport sends as little" test "$transport" -lt $((client + client / 2))
 wire_file noise transport zstd "$T/noise1"
-note "40 MB of noise under transport: $(figure_grew store_sent_bytes) bytes, encoded $(figure_grew wire_encoded), in vain $(figure_grew wire_unshrunk), not tried $(figure_grew wire_untried)"
-check "noise goes as it is" test "$(figure_grew store_sent_bytes)" -lt 43000000
+note "80 MB of noise under transport: $(figure_grew store_sent_bytes) bytes, encoded $(figure_grew wire_encoded), in vain $(figure_grew wire_unshrunk), not tried $(figure_grew wire_untried)"
+check "noise goes as it is" test "$(figure_grew store_sent_bytes)" -lt 86000000
 check "it is soon not tried any more" test "$(figure_grew wire_untried)" -gt $((2 * $(figure_grew wire_unshrunk)))
 is "nothing is saved by it" "$(figure_grew wire_saved_bytes)" 0
 umount_varjfs
