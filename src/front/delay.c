@@ -67,6 +67,7 @@ static const struct {
     {"readdirplus_auto", FUSE_CAP_READDIRPLUS_AUTO},
     {"async_read", FUSE_CAP_ASYNC_READ},
     {"parallel_dirops", FUSE_CAP_PARALLEL_DIROPS},
+    {"no_opendir", FUSE_CAP_NO_OPENDIR_SUPPORT},
 };
 
 static bool parse_off(const char *text, VjDelays *out, GError **error)

@@ -57,6 +57,22 @@ GArray *vj_lookup_counts_list(VjLookupCounts *k, unsigned shard);
 /* Inodes, and the bytes that the tables take. */
 void vj_lookup_counts_size(VjLookupCounts *k, uint64_t *inodes, uint64_t *bytes);
 
+/* ---- directories that are being listed (dir-streams.c) ----------------------------- */
+
+/* So many at a time are remembered. */
+#define VJ_DIR_STREAMS_MAX 512u
+
+typedef struct VjDirStreams VjDirStreams;
+VjDirStreams *vj_dir_streams_new(void);
+void vj_dir_streams_free(VjDirStreams *s); /* NULL is fine */
+/* Names of @dir behind @cookie are wanted: for vj_fs_readdir, where that listing ends;
+ * UINT64_MAX: with the names that there are now.  Any thread. */
+uint64_t vj_dir_streams_end(VjDirStreams *s, uint64_t dir, uint64_t cookie);
+/* Names behind @cookie, up to that at @last (0: there is none any more), are given to a
+ * listing that goes to @end.  Any thread. */
+void vj_dir_streams_note(VjDirStreams *s, uint64_t dir, uint64_t cookie, uint64_t last,
+                         uint64_t end);
+
 /* ---- edits that are announced (stage.c) -------------------------------------------- */
 
 /* Offsets and sizes from here on name staged edits: no file is as long. */
@@ -262,6 +278,7 @@ struct VjFront {
     struct fuse_session *session;
     const char *mountpoint;
     VjLookupCounts *lookups;
+    VjDirStreams *dir_streams;
     VjCoherence *coherence;
     VjStagedEdits *staged;
     VjEditor *editor;
@@ -279,6 +296,7 @@ struct VjFront {
     bool maps_direct_files;    /* a file that is opened past the page cache has mmap */
     bool knows_who_sets_flags; /* the kernel looks at the caller of chattr(1) itself */
     bool clears_privileges;    /* what a change takes away is for us to find out */
+    bool may_open_dirs;        /* the kernel, without asking */
     int64_t wait_us;           /* never changes: how long one wait may take */
     bool is_shared;            /* never changes: vj_fs_is_shared */
 
@@ -294,7 +312,6 @@ struct VjFront {
     bool ending;            /* the loop is to end */
     bool ended;             /* the loop is over */
     GHashTable *handles;    /* VjHandle that are open */
-    GHashTable *listings;   /* of open directories: uint64_t, owned */
     GQueue sync_jobs;       /* what the sync threads are to do; begins with a VjWait */
     GHashTable *waiting;    /* all VjWait */
     GQueue let_go;          /* VjHandle for the releaser; each one of `waits` */
@@ -321,7 +338,8 @@ static inline VjHandle *vj_front_handle(const struct fuse_file_info *fi)
 /* Remembers handles, so that those left at the end are released. */
 void vj_front_handle_add(VjFront *f, VjHandle *h);
 
-/* ops.c; ops-io.c and ops-ioctl.c hold the handlers of open files. */
+/* ops.c; ops-io.c and ops-ioctl.c hold the handlers of open files, ops-dir.c those that
+ * list. */
 extern const struct fuse_lowlevel_ops vj_front_ops;
 void vj_front_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void vj_front_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
@@ -351,6 +369,11 @@ void vj_front_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
 void vj_front_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
                     struct fuse_file_info *fi, unsigned flags, const void *in_buf,
                     size_t in_bufsz, size_t out_bufsz);
+void vj_front_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void vj_front_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                      struct fuse_file_info *fi);
+void vj_front_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                          struct fuse_file_info *fi);
 /* A thread of the sync pool: answers the first of f->sync_jobs when it is durable. */
 void vj_front_sync_job(gpointer data, gpointer user_data);
 

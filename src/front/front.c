@@ -252,7 +252,6 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     vj_mutex_init(&f->lock, VJ_RANK_FRONT, "front");
     vj_cond_init(&f->changed);
     f->handles = g_hash_table_new(NULL, NULL);
-    f->listings = g_hash_table_new_full(NULL, NULL, g_free, NULL);
     g_queue_init(&f->sync_jobs);
     g_queue_init(&f->let_go);
     f->tell_changed = tell_changed;
@@ -264,6 +263,7 @@ static VjFront *front_new(VjFs *fs, const char *mountpoint)
     f->awaited = g_hash_table_new(NULL, NULL);
     f->left = g_hash_table_new(NULL, NULL);
     f->lookups = vj_lookup_counts_new();
+    f->dir_streams = vj_dir_streams_new();
     f->coherence = vj_coherence_new();
     f->staged = vj_staged_edits_new();
     return f;
@@ -277,9 +277,9 @@ static void front_free(VjFront *f)
     vj_delays_clear(&f->delays);
     vj_staged_edits_free(f->staged);
     vj_coherence_free(f->coherence);
+    vj_dir_streams_free(f->dir_streams);
     vj_lookup_counts_free(f->lookups);
     g_hash_table_unref(f->handles);
-    g_hash_table_unref(f->listings);
     g_hash_table_unref(f->waiting);
     g_ptr_array_unref(f->interrupted);
     g_ptr_array_unref(f->served);

@@ -7,6 +7,7 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/coherence-private.h \
 	src/front/coherence.c \
 	src/front/delay.c \
+	src/front/dir-streams.c \
 	src/front/dying.c \
 	src/front/edit.c \
 	src/front/front-private.h \
@@ -19,6 +20,7 @@ src_front_libvj_front_la_SOURCES = \
 	src/front/invalidate.c \
 	src/front/lookup-count.c \
 	src/front/mounter.c \
+	src/front/ops-dir.c \
 	src/front/ops-flags.c \
 	src/front/ops-io.c \
 	src/front/ops-ioctl.c \

@@ -459,134 +459,6 @@ static void front_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     reply_status(req, r);
 }
 
-/* ---- directories ------------------------------------------------------------------- */
-
-/* An open directory is where its listing ends; the kernel sends one READDIR of it at a
- * time. */
-static uint64_t *listing_end(const struct fuse_file_info *fi)
-{
-    return (uint64_t *)(uintptr_t)fi->fh;
-}
-
-static void listing_free(VjFront *f, uint64_t *end)
-{
-    vj_mutex_lock(&f->lock);
-    g_hash_table_remove(f->listings, end);
-    vj_mutex_unlock(&f->lock);
-}
-
-static void front_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-    VjFront *f = front_of(req);
-    uint64_t *end = g_new(uint64_t, 1);
-
-    (void)ino;
-    *end = UINT64_MAX; /* until the listing begins */
-    vj_mutex_lock(&f->lock);
-    g_hash_table_add(f->listings, end);
-    vj_mutex_unlock(&f->lock);
-    fi->fh = (uintptr_t)end;
-    if (fuse_reply_open(req, fi) != 0) {
-        listing_free(f, end);
-    }
-}
-
-static void front_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-    (void)ino;
-    listing_free(front_of(req), listing_end(fi));
-    fuse_reply_err(req, 0);
-}
-
-typedef struct Listing {
-    fuse_req_t req;
-    char *bytes;
-    size_t cap, used;
-    bool plus;
-    GArray *counted; /* uint64_t: inodes that the kernel counts */
-} Listing;
-
-static bool is_dot(const char *name)
-{
-    return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
-}
-
-static bool listing_visit(void *opaque, const VjDirent *d, const VjAttr *attr)
-{
-    Listing *l = opaque;
-    size_t room = l->cap - l->used, need;
-    struct fuse_entry_param e = {.ino = 0};
-
-    e.attr.st_ino = d->ino;
-    e.attr.st_mode = DTTOIF(d->type);
-    if (!l->plus) {
-        need = fuse_add_direntry(l->req, l->bytes + l->used, room, d->name, &e.attr,
-                                 (off_t)d->cookie);
-    } else {
-        bool counts = attr != NULL && !is_dot(d->name);
-
-        if (counts) {
-            vj_front_entry_fill(front_of(l->req), attr, &e);
-        }
-        need = fuse_add_direntry_plus(l->req, l->bytes + l->used, room, d->name, &e,
-                                      (off_t)d->cookie);
-        if (need <= room && counts) {
-            vj_lookup_counts_add(front_of(l->req)->lookups, e.ino);
-            g_array_append_val(l->counted, e.ino);
-        }
-    }
-    if (need > room) {
-        return false;
-    }
-    l->used += need;
-    return true;
-}
-
-static void listing_forget(Listing *l)
-{
-    for (guint i = 0; i < l->counted->len; i++) {
-        vj_front_forget_one(front_of(l->req), g_array_index(l->counted, uint64_t, i), 1);
-    }
-    g_array_set_size(l->counted, 0);
-    l->used = 0;
-}
-
-static void read_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-                           struct fuse_file_info *fi, bool plus)
-{
-    VjFront *f = front_of(req);
-    g_autofree char *bytes = g_try_malloc(MAX(size, 1));
-    Listing l = {.req = req, .bytes = bytes, .cap = size, .plus = plus};
-    uint64_t end = __atomic_load_n(listing_end(fi), __ATOMIC_RELAXED);
-    int r;
-
-    if (bytes == NULL) {
-        fuse_reply_err(req, ENOMEM);
-        return;
-    }
-    l.counted = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    r = vj_fs_readdir(f->fs, ino, (uint64_t)off, &end, size, plus, listing_visit, &l);
-    __atomic_store_n(listing_end(fi), end, __ATOMIC_RELAXED);
-    if (r < 0 && l.used == 0) {
-        fuse_reply_err(req, vj_front_errno(r));
-    } else if (fuse_reply_buf(req, bytes, l.used) != 0) {
-        listing_forget(&l);
-    }
-    g_array_unref(l.counted);
-}
-
-static void front_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-                          struct fuse_file_info *fi)
-{
-    read_directory(req, ino, size, off, fi, false);
-}
-
-static void front_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-                              struct fuse_file_info *fi)
-{
-    read_directory(req, ino, size, off, fi, true);
-}
-
 /* ---- the connection ---------------------------------------------------------------- */
 
 /* Sets what is wanted among what the kernel offers. */
@@ -648,6 +520,8 @@ static void front_init(void *userdata, struct fuse_conn_info *conn)
 #endif
     vj_trace(front, "a direct read is one request: %s",
              f->maps_direct_files ? "yes" : "no");
+    f->may_open_dirs =
+        (conn->capable & ~f->delays.off & FUSE_CAP_NO_OPENDIR_SUPPORT) != 0;
     f->knows_who_sets_flags = conn->proto_minor >= VJ_FRONT_MINOR_FILEATTR;
     want(conn, f->delays.off, false);
     conn->max_write = f->delays.io_bytes;
@@ -690,10 +564,9 @@ const struct fuse_lowlevel_ops vj_front_ops = {
     .flush = vj_front_flush,
     .release = vj_front_release,
     .fsync = vj_front_fsync,
-    .opendir = front_opendir,
-    .readdir = front_readdir,
-    .readdirplus = front_readdirplus,
-    .releasedir = front_releasedir,
+    .opendir = vj_front_opendir,
+    .readdir = vj_front_readdir,
+    .readdirplus = vj_front_readdirplus,
     .fsyncdir = vj_front_fsyncdir,
     .statfs = front_statfs,
     .setxattr = front_setxattr,

@@ -66,7 +66,7 @@ void vj_front_doubt_name(VjFront *f, int r, uint64_t dir, const char *name)
 {
     if (may_come_after_change(r)) {
         vj_invalidate_name(f->invalidator, dir, name);
-        vj_invalidate_inode(f->invalidator, dir, false);
+        vj_invalidate_inode(f->invalidator, dir, true); /* what it has listed, too */
     }
 }
 

@@ -216,7 +216,7 @@ static int fill_body(VjTxn *txn, void *opaque)
     if (!S_ISDIR(inode.mode)) {
         return -ENOTDIR;
     }
-    if (f->cookie == 0 && f->end != NULL) {
+    if (f->end != NULL && *f->end == UINT64_MAX) {
         *f->end = inode.next_cookie;
     }
     if (inode.nlink == 0) {

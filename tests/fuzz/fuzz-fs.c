@@ -319,13 +319,12 @@ static bool visit_name(void *opaque, const VjDirent *entry, const VjAttr *attr)
 
 static void call_readdir(World *w)
 {
-    uint64_t dir = pick_inode(w), cookie = vj_read_u8(&w->in), end = 0;
+    uint64_t dir = pick_inode(w), cookie = vj_read_u8(&w->in), end = UINT64_MAX;
 
     if (cookie > 200) {
         cookie = vj_read_u64(&w->in) & INT64_MAX;
     }
-    (void)sound(vj_fs_readdir(w->fs, dir, cookie, cookie == 0 ? &end : NULL, 4096, true,
-                              visit_name, NULL));
+    (void)sound(vj_fs_readdir(w->fs, dir, cookie, &end, 4096, true, visit_name, NULL));
 }
 
 /* ---- attributes -------------------------------------------------------------------- */

@@ -500,7 +500,7 @@ static bool visit(void *opaque, const VjDirent *entry, const VjAttr *attr)
 static void list(Session *s, unsigned dir, unsigned locked)
 {
     Listing l = {.s = s, .names = &s->w->names[dir * NAMES], .locked = locked};
-    uint64_t end = 0;
+    uint64_t end = UINT64_MAX;
     int r = 0;
 
     do {

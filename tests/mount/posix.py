@@ -412,6 +412,72 @@ def readdir_under_change(d):
 
 
 @test
+def readdir_beside_itself(d):
+    """A program that renames what it reads comes to an end, also beside others that
+    list, and after the kernel has listed it."""
+    for i in range(2000):
+        os.mknod(d + "/%04d-%s" % (i, "x" * 60))
+    for before in (lambda: None, lambda: os.listdir(d)):
+        before()
+        seen = 0
+        with os.scandir(d) as listing:
+            for entry in listing:
+                os.rename(entry.path, entry.path + "y")
+                seen += 1
+                if seen % 500 == 0:
+                    eq(len(os.listdir(d)), 2000)
+                if seen > 20000:
+                    break
+        eq(seen >= 2000, True, "all of them")
+        eq(seen <= 20000, True, "an end")
+    names = os.listdir(d)
+    eq(len(names), len(set(names)))
+    for name in names:
+        os.unlink(d + "/" + name)
+    eq(os.listdir(d), [])
+
+
+@test
+def listings_after_changes(d):
+    """What the kernel has listed it lists anew after each kind of change."""
+    def look():
+        names = sorted(os.listdir(d))
+        eq(sorted(os.listdir(d)), names, "again")
+        with os.scandir(d) as listing:
+            eq({e.name: e.inode() for e in listing},
+               {n: os.lstat(d + "/" + n).st_ino for n in names})
+        return names
+
+    eq(look(), [])
+    os.mknod(d + "/a")
+    eq(look(), ["a"])
+    os.mkdir(d + "/dir")
+    os.symlink("a", d + "/link")
+    eq(look(), ["a", "dir", "link"])
+    os.link(d + "/a", d + "/b")
+    eq(look(), ["a", "b", "dir", "link"])
+    os.rename(d + "/b", d + "/c")
+    eq(look(), ["a", "c", "dir", "link"])
+    os.rename(d + "/c", d + "/dir/c")
+    eq(look(), ["a", "dir", "link"])
+    eq(os.listdir(d + "/dir"), ["c"])
+    os.rename(d + "/dir/c", d + "/link")
+    eq(look(), ["a", "dir", "link"])
+    eq(os.listdir(d + "/dir"), [])
+    for name in ("a", "link"):
+        os.unlink(d + "/" + name)
+    eq(look(), ["dir"])
+    os.rmdir(d + "/dir")
+    eq(look(), [])
+    os.mkdir(d + "/dir")
+    fd = os.open(d + "/dir", os.O_RDONLY)
+    eq(os.listdir(fd), [])
+    os.rmdir(d + "/dir")
+    eq(os.listdir(fd), [])
+    os.close(fd)
+
+
+@test
 def readdir_types_and_seek(d):
     os.mkdir(d + "/dir")
     os.symlink("x", d + "/link")
@@ -649,6 +715,7 @@ def nameless_files(d):
     at_symlink_follow = 0x400  # os.link cannot ask for it
     eq(libc.linkat(-100, b"/proc/self/fd/%d" % fd, -100, os.fsencode(d + "/named"),
                    at_symlink_follow), 0)
+    eq(os.listdir(d), ["named"])
     eq(os.fstat(fd).st_nlink, 1)
     os.close(fd)
     eq(read_file(d + "/named"), b"content")

@@ -6,6 +6,9 @@
 UNIT_TESTS += tests/unit/front/test-coherence
 tests_unit_front_test_coherence_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/front/test-dir-streams
+tests_unit_front_test_dir_streams_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/front/test-guard-calls
 tests_unit_front_test_guard_calls_LDADD = $(LDADD_front) $(CMOCKA_LIBS)
 

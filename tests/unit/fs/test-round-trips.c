@@ -104,7 +104,8 @@ static bool visit(void *opaque, const VjDirent *entry, const VjAttr *attr)
 static void reading_a_directory(void **state)
 {
     Fixture *x = *state;
-    uint64_t dir = look(x->fs, VJ_INO_ROOT, "dir"), before = calls(x), seen, end = 0;
+    uint64_t dir = look(x->fs, VJ_INO_ROOT, "dir"), before = calls(x), seen;
+    uint64_t end = UINT64_MAX;
     Listing l = {0};
 
     do {
