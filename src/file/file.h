@@ -24,7 +24,7 @@
  * page of the engine as it is, and two pages would have room for 8144 bytes. */
 #define VJ_FILE_INLINE_MAX 4096u
 /* A write transaction drops at most so many map entries; the rest is an orphan's. */
-#define VJ_FILE_DROP_BATCH 1000u
+#define VJ_FILE_DROP_BATCH 250u
 
 #define VJ_INO_ROOT ((uint64_t)1)
 

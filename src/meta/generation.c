@@ -40,12 +40,17 @@ void vj_generation_unref(VjSession *s, VjGeneration *g)
  * LMDB keeps the pages that a move changes in memory until it commits.  Keys at random
  * touch a page each, so that these may weigh more than keys and values: both are counted.
  */
-bool vj_session_is_full(const VjSession *s)
+bool vj_session_is_full_to(const VjSession *s, unsigned parts)
 {
     const VjOverlay *o = &s->active->overlay;
+    uint64_t most = s->generation_max_bytes / parts;
 
-    return o->bytes > s->generation_max_bytes ||
-           vj_engine_apply_bytes(s->engine, o->tally) > 2 * s->generation_max_bytes;
+    return o->bytes > most || vj_engine_apply_bytes(s->engine, o->tally) > 2 * most;
+}
+
+bool vj_session_is_full(const VjSession *s)
+{
+    return vj_session_is_full_to(s, 1);
 }
 
 void vj_session_make_visible(VjSession *s)

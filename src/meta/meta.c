@@ -377,7 +377,7 @@ int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn)
     int rc;
 
     g_assert(m != NULL && txn != NULL);
-    g_assert(like->write || !like->release);
+    g_assert(like->write || (!like->release && !like->background));
     *txn = NULL;
     t = g_try_malloc0(m->ops->txn_size);
     if (t == NULL) {
@@ -386,6 +386,7 @@ int vj_meta_begin(VjMeta *m, const VjTxn *like, VjTxn **txn)
     t->meta = m;
     t->write = like->write;
     t->release = like->release;
+    t->background = like->background;
     t->until_us = like->until_us != 0 ? like->until_us : vj_cancel_deadline_us();
     rc = m->ops->begin(m, t);
     g_assert(rc <= 0 && rc != -EAGAIN && rc != -EINTR);

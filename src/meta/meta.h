@@ -141,7 +141,8 @@ typedef struct VjMetaOps {
      * Read: a snapshot of all commits so far; never waits for a writer or a device.
      * Write: alone among writers or optimistic; may wait while the engine's memory for
      * what is not yet durable is full.  @release: the transaction only gives space back
-     * and may use the reserve that is kept for such.  Threads: any; a transaction stays
+     * and may use the reserve that is kept for such.  @background: waits while others
+     * want to write, and leaves them most of that memory.  Threads: any; a transaction stays
      * on its thread, and a thread has at most one write transaction and no begin() of a
      * second kind within it.  -ENOSPC, -EIO, -ENOMEM, -EROFS, -ESTALE (session.h).
      * @txn: @txn_size bytes, zeroed but for its first members, which say what it is; the
@@ -220,6 +221,7 @@ struct VjTxn {
     VjMeta *meta;
     bool write;
     bool release;
+    bool background;
     /* When its caller's time is over, which vj_meta_run counts from its first run on. */
     int64_t until_us;
     /* Of what it read: 0; -EAGAIN it is not one state, the body has to run again; others:
@@ -403,6 +405,8 @@ typedef enum VjRunFlags {
     VJ_RUN_DEFAULT = 0,
     VJ_RUN_RELEASE =
         1, /* gives space back: may use the reserve (unlink, truncate, drop) */
+    VJ_RUN_BACKGROUND =
+        2, /* nobody waits for it: others go first, and keep most of the memory */
 } VjRunFlags;
 
 /*

@@ -94,7 +94,7 @@ static bool replay(VjSession *s, const VjRedo *log, bool salvage, GError **error
     VjRedoFound found;
     int rc;
 
-    rc = vj_session_writer_begin(s, INT64_MAX);
+    rc = vj_session_writer_begin(s, INT64_MAX, false);
     g_assert(rc == 0); /* there is no other writer yet */
     rc = vj_redo_read(log, &s->redo.point, &reader, &found);
     vj_overlay_clear(&s->changes);

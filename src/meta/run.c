@@ -122,6 +122,7 @@ int vj_meta_run(VjMeta *m, VjRunFlags flags, VjTxnBody *body, void *opaque)
 {
     const VjTxn kind = {.write = true,
                         .release = (flags & VJ_RUN_RELEASE) != 0,
+                        .background = (flags & VJ_RUN_BACKGROUND) != 0,
                         .until_us = vj_cancel_deadline_us()};
 
     g_assert(m != NULL && body != NULL);

@@ -174,15 +174,19 @@ typedef struct VjSession {
 
     /* Of its own: readers take state for each key. */
     VjMutex writer;
-    VjCond writer_ended;
+    VjCond writer_ended; /* for those who go first */
+    VjCond writer_idle;  /* for the background */
     /* guarded by writer: */
-    bool has_writer; /* a write transaction is open */
+    bool has_writer;       /* a write transaction is open */
+    unsigned writers_wait; /* not in the background */
+    uint64_t turns;        /* writers so far */
 
     /* Brief; never across a call of the engine that may block. */
     VjMutex state;
     VjCond applier_wake; /* there may be something to do for the applier */
     VjCond moved;        /* a move ended, well or badly, or a generation was frozen */
     /* guarded by state: */
+    unsigned yielding; /* threads in the background that wait for a move */
     VjGeneration *active, *frozen; /* frozen: NULL when nothing is being moved */
     VjGeneration *dropped;         /* without references, to be freed by the applier */
     VjSnapshots snapshots;         /* of read transactions */
@@ -283,8 +287,10 @@ VjGeneration *vj_generation_new(void);
 void vj_generation_unref(VjSession *s, VjGeneration *g) VJ_REQUIRES(&s->state);
 /* No references are left. */
 void vj_generation_free(VjGeneration *g);
-/* True when the active generation has its share of memory. */
+/* True when the active generation has its share of memory; to: one of so many parts of
+ * it. */
 bool vj_session_is_full(const VjSession *s);
+bool vj_session_is_full_to(const VjSession *s, unsigned parts);
 /* Makes the writer's changes visible. */
 void vj_session_make_visible(VjSession *s);
 /* What waits to be moved; with @changes, as if they were visible. */
@@ -339,9 +345,11 @@ void vj_far_clear(VjView *v);
 
 /* ---- txn.c ----------------------------------------------------------------------- */
 
-/* The calling thread is the writer from now on, when the one before has ended.
- * -ECANCELED, -ETIMEDOUT.  try: false: another thread is. */
-int vj_session_writer_begin(VjSession *s, int64_t until_us) G_GNUC_WARN_UNUSED_RESULT;
+/* The calling thread is the writer from now on, when the one before has ended;
+ * @background: and when others have had their turns.  -ECANCELED, -ETIMEDOUT.  try:
+ * false: another thread is. */
+int vj_session_writer_begin(VjSession *s, int64_t until_us,
+                            bool background) G_GNUC_WARN_UNUSED_RESULT;
 bool vj_session_writer_try(VjSession *s) G_GNUC_WARN_UNUSED_RESULT;
 void vj_session_writer_end(VjSession *s);
 /* Members of the ops table, contracts there. */

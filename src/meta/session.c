@@ -87,6 +87,7 @@ static VjSession *session_new(VjEngine *e, const VjMetaPlace *place, const VjOpt
     vj_cond_init(&s->applier_wake);
     vj_cond_init(&s->moved);
     vj_cond_init(&s->writer_ended);
+    vj_cond_init(&s->writer_idle);
     vj_cond_init(&s->listener.idle);
     s->has_log = vj_engine_log(e, &s->redo.place, &s->redo.point);
     s->redo.claimed = s->redo.place.claimed;
@@ -129,6 +130,7 @@ static int session_free(VjSession *s, bool in_order)
     vj_mutex_clear(&s->state);
     vj_mutex_clear(&s->writer);
     vj_cond_clear(&s->writer_ended);
+    vj_cond_clear(&s->writer_idle);
     vj_cond_clear(&s->listener.idle);
     g_free(s->label);
     g_free(s->path);

@@ -268,7 +268,7 @@ int vj_shared_begin(VjSession *s, const VjTxn *txn)
     if (!is_in_doubt(s)) {
         return 0;
     }
-    rc = txn->write ? 0 : vj_session_writer_begin(s, txn->until_us);
+    rc = txn->write ? 0 : vj_session_writer_begin(s, txn->until_us, false);
     if (rc < 0) {
         return rc;
     }

@@ -9,6 +9,14 @@ static VjSession *session_of(const VjTxn *txn)
     return (VjSession *)txn->meta;
 }
 
+/* What work in the background leaves to others of the memory for commits: it goes on up
+ * to one of so many parts of a generation, and of one beside another that is being
+ * moved. */
+#define BACKGROUND_PARTS 2u
+#define BACKGROUND_PARTS_BESIDE 4u
+/* It lets so many go first, if they wait. */
+#define BACKGROUND_TURNS 16u
+
 /* ---- Begin and end --------------------------------------------------------------- */
 
 /* Back-pressure: 0 when there is memory for one more write transaction. */
@@ -30,20 +38,79 @@ static int wait_for_memory(VjSession *s, int64_t until_us)
     return rc;
 }
 
-int vj_session_writer_begin(VjSession *s, int64_t until_us)
+/*
+ * The same for one in the background.  While a generation is moved all that others write
+ * goes to the active one, and when that is full they wait for the device: so one in the
+ * background has what it wrote moved early, and waits for that.
+ */
+static int leave_memory(VjSession *s, int64_t until_us)
+{
+    int rc;
+
+    vj_mutex_lock(&s->state);
+    rc = s->is_shut_out ? -ESTALE : 0;
+    while (rc == 0 && vj_session_is_full_to(s, s->frozen != NULL ? BACKGROUND_PARTS_BESIDE
+                                                                 : BACKGROUND_PARTS)) {
+        if (s->move_error != 0) {
+            rc = s->move_error;
+        } else {
+            if (s->frozen == NULL) {
+                s->move_seq = s->seq;
+                vj_cond_signal(&s->applier_wake);
+            }
+            s->yielding++;
+            rc = vj_cond_wait_or_cancel(&s->moved, &s->state, until_us);
+            s->yielding--;
+        }
+    }
+    vj_mutex_unlock(&s->state);
+    return rc;
+}
+
+/* The next one goes on. */
+static void pass_turn(VjSession *s)
+{
+    vj_cond_signal(&s->writer_ended);
+    vj_cond_broadcast(&s->writer_idle);
+}
+
+static int wait_for_turn(VjSession *s, int64_t until_us) VJ_REQUIRES(s->writer)
 {
     int rc = 0;
 
-    vj_mutex_lock(&s->writer);
+    s->writers_wait++;
     while (rc == 0 && s->has_writer) {
         rc = vj_cond_wait_or_cancel(&s->writer_ended, &s->writer, until_us);
     }
+    s->writers_wait--;
+    return rc;
+}
+
+static int wait_for_others(VjSession *s, int64_t until_us) VJ_REQUIRES(s->writer)
+{
+    uint64_t after = s->turns + BACKGROUND_TURNS;
+    int rc = 0;
+
+    while (rc == 0 && (s->has_writer || (s->writers_wait > 0 && s->turns < after))) {
+        rc = vj_cond_wait_or_cancel(&s->writer_idle, &s->writer, until_us);
+    }
+    return rc;
+}
+
+int vj_session_writer_begin(VjSession *s, int64_t until_us, bool background)
+{
+    int rc;
+
+    vj_mutex_lock(&s->writer);
+    rc = background ? wait_for_others(s, until_us) : wait_for_turn(s, until_us);
     if (rc == 0) {
         s->has_writer = true;
-    } else {
-        vj_cond_signal(&s->writer_ended); /* this one may have been woken for it */
+        s->turns++;
     }
     vj_mutex_unlock(&s->writer);
+    if (rc < 0) {
+        pass_turn(s); /* this one may have been woken for it */
+    }
     return rc;
 }
 
@@ -54,6 +121,7 @@ bool vj_session_writer_try(VjSession *s)
     vj_mutex_lock(&s->writer);
     is_ours = !s->has_writer;
     s->has_writer = true;
+    s->turns += is_ours;
     vj_mutex_unlock(&s->writer);
     return is_ours;
 }
@@ -65,7 +133,7 @@ void vj_session_writer_end(VjSession *s)
     s->has_writer = false;
     vj_mutex_unlock(&s->writer);
     /* The thread that wakes up finds the lock free. */
-    vj_cond_signal(&s->writer_ended);
+    pass_turn(s);
 }
 
 /* The writer's turn; what was committed before it is known, or there is memory for one
@@ -73,8 +141,14 @@ void vj_session_writer_end(VjSession *s)
 static int begin_write(VjSession *s, VjSessionTxn *t)
 {
     int64_t until_us = t->txn.until_us;
-    int rc = s->read_only ? -EROFS : vj_session_writer_begin(s, until_us);
+    int rc = s->read_only ? -EROFS : 0;
 
+    if (rc == 0 && t->txn.background && !vj_session_is_shared(s)) {
+        rc = leave_memory(s, until_us);
+    }
+    if (rc == 0) {
+        rc = vj_session_writer_begin(s, until_us, t->txn.background);
+    }
     if (rc < 0) {
         return rc;
     }

@@ -147,7 +147,8 @@ static int mark_removing(VjPass *p, const GArray *seen, GArray *dead)
 {
     VjMarkRemoving m = {.pass = p, .seen = seen, .dead = dead};
     VjDead *d = &p->objects->dead;
-    int rc = vj_meta_run(p->objects->meta, VJ_RUN_RELEASE, mark_body, &m);
+    int rc =
+        vj_meta_run(p->objects->meta, VJ_RUN_RELEASE | VJ_RUN_BACKGROUND, mark_body, &m);
 
     if (rc < 0) {
         return rc;
@@ -227,7 +228,7 @@ static int remove_all(VjObjects *o, const GArray *dead)
     if (rc < 0) {
         return rc;
     }
-    rc = vj_meta_run(o->meta, VJ_RUN_RELEASE, forget_body, &f);
+    rc = vj_meta_run(o->meta, VJ_RUN_RELEASE | VJ_RUN_BACKGROUND, forget_body, &f);
     if (rc < 0) {
         return rc;
     }

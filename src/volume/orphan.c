@@ -228,7 +228,7 @@ static void dropped(VjVolume *v, Drop *d)
 static int drop(VjVolume *v, Drop *d)
 {
     while (d->more) {
-        int r = vj_meta_run(v->meta, VJ_RUN_RELEASE, drop_body, d);
+        int r = vj_meta_run(v->meta, VJ_RUN_RELEASE | VJ_RUN_BACKGROUND, drop_body, d);
 
         if (r < 0) {
             vj_log_error("inode %" G_GUINT64_FORMAT
@@ -272,7 +272,8 @@ static void drop_together(VjVolume *v, Together *t)
         t->drops[i].more = true;
         discard(v, &t->drops[i].orphan);
     }
-    if (t->count == 1 || vj_meta_run(v->meta, VJ_RUN_RELEASE, together_body, t) < 0) {
+    if (t->count == 1 ||
+        vj_meta_run(v->meta, VJ_RUN_RELEASE | VJ_RUN_BACKGROUND, together_body, t) < 0) {
         for (unsigned i = 0; i < t->count; i++) {
             t->drops[i].more = true;
         }

@@ -314,6 +314,126 @@ static gpointer fill_main(gpointer opaque)
     return NULL;
 }
 
+/* As much as there is, in the background. */
+static gpointer background_main(gpointer opaque)
+{
+    Waiter *w = opaque;
+
+    for (uint64_t i = 0; i < 48 && w->result == 0; i++) {
+        NumberedPut op = {.space = VJ_SPACE_XATTR, .number = i, .value_bytes = 64 << 10};
+
+        w->result =
+            vj_meta_run(w->meta, VJ_RUN_RELEASE | VJ_RUN_BACKGROUND, numbered_body, &op);
+    }
+    return NULL;
+}
+
+static void wait_until_yielding(VjSession *s)
+{
+    vj_mutex_lock(&s->state);
+    while (s->yielding == 0 || s->frozen == NULL) {
+        vj_mutex_unlock(&s->state);
+        g_thread_yield();
+        vj_mutex_lock(&s->state);
+    }
+    vj_mutex_unlock(&s->state);
+}
+
+/* Work in the background stops early: while a move is under way others go on writing. */
+static void test_background_leaves_memory(void **state)
+{
+    Fixture f = fixture_new("lmdb:redo=0,commit=3600,overlay=1M");
+    VjSession *s = vj_session_of(f.meta);
+    Waiter filler = {.meta = f.meta};
+    GThread *thread;
+    Hold hold;
+
+    (void)state;
+    hold_init(&hold, true, 0);
+    vj_lmdb_set_move_hook_for_test(fixture_engine(&f), hold_pass, &hold);
+    thread = g_thread_new("filler", background_main, &filler);
+    hold_wait_for(&hold, 1);
+    wait_until_yielding(s);
+    /* More than a third of the 512 KiB of a generation. */
+    for (uint64_t i = 0; i < 3; i++) {
+        assert_int_equal(put_numbered(f.meta, VJ_SPACE_INODE, i, 64 << 10), 0);
+    }
+    hold_set(&hold, false, 0);
+    g_thread_join(thread);
+    assert_int_equal(filler.result, 0);
+    fixture_free(&f);
+    hold_clear(&hold);
+}
+
+/* Bodies note in which order they ran. */
+typedef struct Turn {
+    VjMeta *meta;
+    VjRunFlags flags;
+    Hold *first; /* that the body passes; NULL: none */
+    gint *order; /* atomic: how many came before */
+    gint mine;
+    int result;
+} Turn;
+
+static int turn_body(VjTxn *txn, void *opaque)
+{
+    Turn *t = opaque;
+
+    (void)txn;
+    if (t->first != NULL) {
+        (void)hold_pass(t->first);
+    }
+    t->mine = g_atomic_int_add(t->order, 1);
+    return 0;
+}
+
+static gpointer turn_main(gpointer opaque)
+{
+    Turn *t = opaque;
+
+    t->result = vj_meta_run(t->meta, t->flags, turn_body, t);
+    return NULL;
+}
+
+/* Who waits goes before what is in the background, though that came earlier. */
+static void test_background_goes_last(void **state)
+{
+    Fixture f = fixture_new("lmdb:commit=3600");
+    VjSession *s = vj_session_of(f.meta);
+    gint order = 0;
+    Hold hold;
+    Turn turns[] = {
+        {.meta = f.meta, .first = &hold, .order = &order, .result = 1},
+        {.meta = f.meta, .flags = VJ_RUN_BACKGROUND, .order = &order, .result = 1},
+        {.meta = f.meta, .order = &order, .result = 1},
+    };
+    GThread *threads[G_N_ELEMENTS(turns)];
+    unsigned waiting = 0;
+
+    (void)state;
+    hold_init(&hold, true, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(turns); i++) {
+        threads[i] = g_thread_new("turn", turn_main, &turns[i]);
+        hold_wait_for(&hold, 1);
+    }
+    while (waiting == 0) {
+        g_thread_yield();
+        vj_mutex_lock(&s->writer);
+        waiting = s->writers_wait;
+        vj_mutex_unlock(&s->writer);
+    }
+    hold_set(&hold, false, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(turns); i++) {
+        g_thread_join(threads[i]);
+        assert_int_equal(turns[i].result, 0);
+    }
+    assert_int_equal(turns[0].mine, 0);
+    assert_int_equal(turns[2].mine, 1);
+    assert_int_equal(turns[1].mine, 2);
+    fixture_free(&f);
+    hold_clear(&hold);
+}
+
 /* More changes than memory: writers wait for the moves and all get through. */
 static void test_back_pressure(void **state)
 {
@@ -379,6 +499,8 @@ int main(void)
         cmocka_unit_test(test_close_reports),
         cmocka_unit_test(test_commit_interval),
         cmocka_unit_test(test_full_half_moves),
+        cmocka_unit_test(test_background_leaves_memory),
+        cmocka_unit_test(test_background_goes_last),
         cmocka_unit_test(test_back_pressure),
         cmocka_unit_test(test_back_pressure_error),
     };

@@ -357,7 +357,7 @@ static gpointer wait_main(gpointer opaque)
     Waiter *w = opaque;
 
     vj_cancel_enter(&w->cancel);
-    w->rc = vj_session_writer_begin(w->session, vj_cancel_deadline_us());
+    w->rc = vj_session_writer_begin(w->session, vj_cancel_deadline_us(), false);
     if (w->rc == 0) {
         vj_session_writer_end(w->session);
     }
@@ -401,7 +401,7 @@ static void hand_on(VjSession *s)
 {
     Waiter cancelled[CANCELLED], last;
 
-    assert_int_equal(vj_session_writer_begin(s, INT64_MAX), 0);
+    assert_int_equal(vj_session_writer_begin(s, INT64_MAX, false), 0);
     for (size_t i = 0; i < CANCELLED; i++) {
         start_waiter(&cancelled[i], s);
     }
@@ -442,7 +442,7 @@ static void a_cancelled_waiter_goes(void **state)
     Waiter cancelled, last;
 
     (void)state;
-    assert_int_equal(vj_session_writer_begin(s, INT64_MAX), 0);
+    assert_int_equal(vj_session_writer_begin(s, INT64_MAX, false), 0);
     start_waiter(&cancelled, s);
     start_waiter(&last, s);
     vj_cancel_fire(&cancelled.cancel, 1);
