@@ -78,6 +78,21 @@ static int changes_body(VjTxn *txn, void *opaque)
     return apply_changes(txn, opaque);
 }
 
+int vj_object_claim_store(VjMeta *meta, VjStore *store)
+{
+    g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));
+    int rc = vj_store_claim(store, changes);
+
+    if (rc < 0 || changes->len == 0) {
+        return rc;
+    }
+    rc = vj_meta_run(meta, VJ_RUN_RELEASE, changes_body, changes);
+    if (rc == 0) {
+        rc = vj_meta_flush(meta);
+    }
+    return rc < 0 ? rc : vj_store_claimed(store);
+}
+
 int vj_object_mend_store_keys(VjObjects *o, VjStoreBadKeys *out)
 {
     g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(VjStoreChange));

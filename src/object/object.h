@@ -122,6 +122,9 @@ bool vj_objects_open(const VjObjectsConfig *config, VjObjects **out, GError **er
 /* For the open of a store whose objects' records are in @meta: the driver's own keys
  * there.  Valid as long as @meta is open. */
 VjStoreKeys vj_object_store_keys(VjMeta *meta);
+/* The volume is opened by who may write: the store says so where others would see it
+ * (VjStoreOps.claim).  Setup only; blocks. */
+int vj_object_claim_store(VjMeta *meta, VjStore *store) G_GNUC_WARN_UNUSED_RESULT;
 /*
  * vj_objects_release_session - session @id has ended: what it put and did not commit goes
  *

@@ -22,6 +22,7 @@ void vj_block_super_encode(const VjBlockSuper *super, uint8_t *dst)
     put_le(f.sequence, super->sequence, sizeof f.sequence);
     put_le(f.block_count, super->block_count, sizeof f.block_count);
     memcpy(f.volume, super->volume, sizeof f.volume);
+    put_le(f.mount, super->mount, sizeof f.mount);
     put_le(f.checksum, vj_checksum64(&f, offsetof(VjBlockSuperFormat, checksum)),
            sizeof f.checksum);
     memcpy(dst, &f, sizeof f);
@@ -41,7 +42,8 @@ int vj_block_super_decode(const uint8_t *src, VjBlockSuper *out)
         return -EBADMSG;
     }
     *out = (VjBlockSuper){.sequence = vj_le64_get(f.sequence),
-                          .block_count = vj_le64_get(f.block_count)};
+                          .block_count = vj_le64_get(f.block_count),
+                          .mount = vj_le64_get(f.mount)};
     memcpy(out->volume, f.volume, VJ_BLOCK_UUID_BYTES - 1);
     vj_block_super_encode(out, again);
     return memcmp(src, again, VJ_BLOCK_BYTES) == 0 &&
@@ -69,6 +71,37 @@ bool vj_block_loc_decode(VjLoc loc, uint64_t *nonce)
     memcpy(&f, loc.bytes, sizeof f);
     *nonce = vj_be64_get(f.nonce);
     return vj_be32_get(f.magic) == VJ_BLOCK_LOC_MAGIC && vj_be32_get(f.zero) == 0;
+}
+
+bool vj_block_is_mount_key(VjSlice key)
+{
+    return key.len == strlen(VJ_BLOCK_MOUNT_KEY) &&
+           memcmp(key.data, VJ_BLOCK_MOUNT_KEY, key.len) == 0;
+}
+
+void vj_block_mounts_encode(const VjBlockMounts *mounts, VjStoreChange *out)
+{
+    VjBlockMountFormat f;
+
+    vj_be64_set(f.last, mounts->last);
+    vj_be64_set(f.next, mounts->next);
+    vj_be64_set(f.checksum, vj_checksum64(&f, offsetof(VjBlockMountFormat, checksum)));
+    *out = (VjStoreChange){.key_len = strlen(VJ_BLOCK_MOUNT_KEY), .value_len = sizeof f};
+    memcpy(out->key, VJ_BLOCK_MOUNT_KEY, out->key_len);
+    memcpy(out->value, &f, sizeof f);
+}
+
+bool vj_block_mounts_decode(VjSlice value, VjBlockMounts *out)
+{
+    VjBlockMountFormat f;
+
+    if (value.len != sizeof f) {
+        return false;
+    }
+    memcpy(&f, value.data, sizeof f);
+    *out = (VjBlockMounts){.last = vj_be64_get(f.last), .next = vj_be64_get(f.next)};
+    return vj_be64_get(f.checksum) ==
+           vj_checksum64(&f, offsetof(VjBlockMountFormat, checksum));
 }
 
 static uint64_t sum_of_key(const VjBlockKeyFormat *key, const VjBlockValueFormat *value)

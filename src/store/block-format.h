@@ -41,7 +41,8 @@ typedef struct VjBlockSuperFormat {
     /* Of the device; of a file that grows, that it may have at most. */
     uint8_t block_count[8];
     uint8_t volume[VJ_BLOCK_UUID_BYTES]; /* its uuid, as text, and zeros */
-    uint8_t rest[4008];                  /* zeros */
+    uint8_t mount[8];                    /* VjBlockSuper.mount */
+    uint8_t rest[4000];                  /* zeros */
     uint8_t checksum[8];                 /* XXH3-64 of all before */
 } VjBlockSuperFormat;
 G_STATIC_ASSERT(sizeof(VjBlockSuperFormat) == VJ_BLOCK_BYTES);
@@ -65,6 +66,14 @@ typedef struct VjBlockValueFormat {
 G_STATIC_ASSERT(sizeof(VjBlockValueFormat) == 28);
 G_STATIC_ASSERT(offsetof(VjBlockValueFormat, checksum) == 20);
 
+/* Of the key VJ_BLOCK_MOUNT_KEY, which no object has; big-endian. */
+#define VJ_BLOCK_MOUNT_KEY "mount"
+typedef struct VjBlockMountFormat {
+    uint8_t last[8], next[8];
+    uint8_t checksum[8]; /* XXH3-64 of what is before */
+} VjBlockMountFormat;
+G_STATIC_ASSERT(sizeof(VjBlockMountFormat) == 24);
+
 /* Big-endian. */
 typedef struct VjBlockLocFormat {
     uint8_t magic[4];
@@ -78,7 +87,15 @@ typedef struct VjBlockSuper {
     uint64_t sequence;
     uint64_t block_count;
     char volume[VJ_BLOCK_UUID_BYTES]; /* empty: of none */
+    uint64_t mount; /* a random number of the last one that might write; 0: none yet */
 } VjBlockSuper;
+
+/* Which mounts the metadata know of: the device has the number of one of them, unless it
+ * was used with another copy of the metadata. */
+typedef struct VjBlockMounts {
+    uint64_t last; /* what the device had when it was opened */
+    uint64_t next; /* what it was about to get then */
+} VjBlockMounts;
 
 /* What a key says, and what is known of an object. */
 typedef struct VjBlockObject {
@@ -106,6 +123,11 @@ VjLoc vj_block_loc_encode(uint64_t nonce);
 /* False: not a locator of this driver. */
 bool vj_block_loc_decode(VjLoc loc, uint64_t *nonce);
 
+bool vj_block_is_mount_key(VjSlice key);
+/* A change that sets that key. */
+void vj_block_mounts_encode(const VjBlockMounts *mounts, VjStoreChange *out);
+/* False: it is damaged. */
+bool vj_block_mounts_decode(VjSlice value, VjBlockMounts *out);
 /* A change that sets the key of @object. */
 void vj_block_key_encode(const VjBlockObject *object, VjStoreChange *out);
 /* A change that deletes a key. */

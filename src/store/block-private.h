@@ -42,9 +42,10 @@ typedef struct VjBlockStore {
     int fd;
     bool read_only;
     bool is_direct;
-    bool is_file; /* that grows, and not a device */
-    char *path;   /* for messages */
-    void *aio;    /* io_context_t; NULL: none */
+    bool is_file;  /* that grows, and not a device */
+    bool is_named; /* by the options: a copy of SOURCE names it, too */
+    char *path;    /* for messages */
+    void *aio;     /* io_context_t; NULL: none */
 
     VjMutex lock;
     /* A write is begun or over, a sync is over, nobody reaps any more, or a zone has been
@@ -52,7 +53,8 @@ typedef struct VjBlockStore {
     VjCond changed;
     /* guarded by lock: */
     VjBlockSuper super;
-    uint64_t end_block; /* at open: what keys name is before it */
+    VjBlockMounts mounts; /* as the metadata say; what is not there is 0 */
+    uint64_t end_block;   /* at open: what keys name is before it */
     VjBlockTable objects;
     VjBlockSpace space;
     VjStoreBadKeys bad_keys; /* of the keys */
@@ -115,6 +117,8 @@ bool vj_block_device_open(VjBlockStore *b, const VjStorePlace *place, const VjOp
 /* Makes the superblocks. */
 bool vj_block_super_make(VjBlockStore *b, const VjStorePlace *place, uint64_t most_bytes,
                          GError **error);
+/* The mount that begins has this number.  -errno. */
+int vj_block_super_claim(VjBlockStore *b, uint64_t mount) G_GNUC_WARN_UNUSED_RESULT;
 /* Reads them.  Unless read_only: one that is damaged is mended, and of a device that has
  * become longer the rest is used too, up to @most_bytes (0: all of it). */
 bool vj_block_super_load(VjBlockStore *b, const VjStorePlace *place, uint64_t most_bytes,

@@ -102,6 +102,7 @@ bool vj_block_device_open(VjBlockStore *b, const VjStorePlace *place, const VjOp
         return vj_error_set(error, EINVAL, "%s: the device's name does not begin with /",
                             path);
     }
+    b->is_named = path != NULL;
     b->path =
         path != NULL ? g_strdup(path) : g_build_filename(place->path, FILE_NAME, NULL);
     return (path != NULL ? open_named(b, place, error) : open_own(b, place, error)) &&
@@ -135,20 +136,43 @@ static int write_block(const VjBlockStore *b, const VjBuf *block, uint64_t numbe
 }
 
 /* One after the other, each durable before the next: one of them is whole. */
-static bool write_supers(VjBlockStore *b, const VjBlockSuper *super, GError **error)
+static int write_both(const VjBlockStore *b, const VjBlockSuper *super)
 {
     g_autoptr(VjBuf) block = vj_buf_new(VJ_BLOCK_BYTES);
     int rc;
 
     if (block == NULL) {
-        return vj_error_set_errno(error, ENOMEM, "%s", b->path);
+        return -ENOMEM;
     }
     vj_block_super_encode(super, block->data);
     rc = write_block(b, block, VJ_BLOCK_SECOND_SUPER);
-    if (rc == 0) {
-        rc = write_block(b, block, VJ_BLOCK_FIRST_SUPER);
-    }
+    return rc < 0 ? rc : write_block(b, block, VJ_BLOCK_FIRST_SUPER);
+}
+
+static bool write_supers(const VjBlockStore *b, const VjBlockSuper *super, GError **error)
+{
+    int rc = write_both(b, super);
+
     return rc == 0 || vj_error_set_errno(error, -rc, "%s", b->path);
+}
+
+int vj_block_super_claim(VjBlockStore *b, uint64_t mount)
+{
+    VjBlockSuper super;
+    int rc;
+
+    vj_mutex_lock(&b->lock);
+    super = b->super;
+    vj_mutex_unlock(&b->lock);
+    super.sequence++;
+    super.mount = mount;
+    rc = write_both(b, &super);
+    if (rc == 0) {
+        vj_mutex_lock(&b->lock);
+        b->super = super;
+        vj_mutex_unlock(&b->lock);
+    }
+    return rc;
 }
 
 static bool is_zero(const uint8_t *bytes, size_t len)

@@ -78,6 +78,13 @@ static bool load_key(void *opaque, VjSlice key, VjSlice value)
     VjBlockEntry *entry;
 
     vj_mutex_lock(&b->lock);
+    if (vj_block_is_mount_key(key)) {
+        if (!vj_block_mounts_decode(value, &b->mounts)) {
+            b->mounts = (VjBlockMounts){0}; /* none, unless it was never mounted */
+        }
+        vj_mutex_unlock(&b->lock);
+        return true;
+    }
     entry = add_loaded(b, key, value);
     if (entry != NULL) {
         entry->is_staged = true;
@@ -147,6 +154,62 @@ static bool load_keys(VjBlockStore *b, const VjStorePlace *place, GError **error
                      b->path, bad_keys.lost + bad_keys.mended, bad_keys.lost);
     }
     return rc == 0 || vj_error_set_errno(error, -rc, "%s: its keys", b->path);
+}
+
+/*
+ * The metadata know of the mount that used the device last.  Else they are a copy, or
+ * older ones, and what they call free may have objects by now, and the other way round.
+ */
+static bool check_mounts(VjBlockStore *b, const VjStorePlace *place, GError **error)
+{
+    VjBlockMounts mounts;
+    uint64_t mount;
+
+    vj_mutex_lock(&b->lock);
+    mounts = b->mounts;
+    mount = b->super.mount;
+    vj_mutex_unlock(&b->lock);
+    if (place->keys == NULL || !b->is_named || mount == mounts.last ||
+        mount == mounts.next) {
+        return true;
+    }
+    if (place->adopt) {
+        vj_log_warn("store block %s: another copy of the metadata has used it since",
+                    b->path);
+        return true;
+    }
+    return vj_error_set(error, EBADMSG,
+                        "%s: it was used with another copy of these metadata since; use "
+                        "that one, or have fsck.varjfs -y look what these have left",
+                        b->path);
+}
+
+/* As many as say so when the device is opened next. */
+static int block_claim(VjStore *s, GArray *changes)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+    VjStoreChange change;
+
+    if (!b->is_named) {
+        return 0; /* a copy of SOURCE has a copy of the file */
+    }
+    vj_mutex_lock(&b->lock);
+    b->mounts = (VjBlockMounts){.last = b->super.mount, .next = vj_random_u64() | 1};
+    vj_block_mounts_encode(&b->mounts, &change);
+    vj_mutex_unlock(&b->lock);
+    g_array_append_val(changes, change);
+    return 0;
+}
+
+static int block_claimed(VjStore *s)
+{
+    VjBlockStore *b = (VjBlockStore *)s;
+    uint64_t next;
+
+    vj_mutex_lock(&b->lock);
+    next = b->mounts.next;
+    vj_mutex_unlock(&b->lock);
+    return vj_block_super_claim(b, next);
 }
 
 static void block_bad_keys(VjStore *s, GArray *changes, VjStoreBadKeys *out)
@@ -507,7 +570,7 @@ static bool open_all(VjBlockStore *b, const VjStorePlace *place, const VjOpts *o
     block_count = b->is_file ? VJ_BLOCK_HEAD_BLOCKS : b->super.block_count;
     vj_block_space_init(&b->space, block_count, b->super.block_count);
     if (find_end(b, error) && load_keys(b, place, error) &&
-        vj_block_writes_open(b, error)) {
+        check_mounts(b, place, error) && vj_block_writes_open(b, error)) {
         return true;
     }
     vj_block_space_clear(&b->space);
@@ -604,7 +667,8 @@ static const VjOptSpec block_options[] = {
     .remove = block_remove, .flush = vj_block_flush,                                     \
     .flush_removes = vj_block_flush_removes, .stage = block_stage,                       \
     .removes_committed = block_removes_committed, .bad_keys = block_bad_keys,            \
-    .each = block_each, .space = block_space
+    .claim = block_claim, .claimed = block_claimed, .each = block_each,                  \
+    .space = block_space
 
 /* Read ahead is what the page cache does. */
 const VjStoreOps vj_store_block_ops = {

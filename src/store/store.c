@@ -766,6 +766,21 @@ void vj_store_bad_keys(VjStore *s, GArray *changes, VjStoreBadKeys *out)
     }
 }
 
+int vj_store_claim(VjStore *s, GArray *changes)
+{
+    g_assert(s != NULL && s->next == NULL && changes != NULL);
+    vj_lock_assert_none();
+    g_assert((s->ops->claim == NULL) == (s->ops->claimed == NULL));
+    return s->ops->claim != NULL ? s->ops->claim(s, changes) : 0;
+}
+
+int vj_store_claimed(VjStore *s)
+{
+    g_assert(s != NULL && s->next == NULL && s->ops->claimed != NULL);
+    vj_lock_assert_none();
+    return s->ops->claimed(s);
+}
+
 bool vj_store_has_replicas(const VjStore *s)
 {
     g_assert(s != NULL);

@@ -202,6 +202,8 @@ typedef struct VjStorePlace {
     bool create;  /* mkfs: make what is missing; else a missing place is an error */
     bool destroy; /* with create: a volume elsewhere that has the place is removed */
     bool read_only;
+    /* Repair: what another copy of the metadata has used since is taken, too. */
+    bool adopt;
     /* Others may have it open at the same time, or will: refused where the driver has it
      * alone. */
     bool shared;
@@ -367,6 +369,14 @@ typedef struct VjStoreOps {
      * not tell a second time.  NULL: it has no keys.  No I/O; any thread.
      */
     void (*bad_keys)(VjStore *s, GArray *changes, VjStoreBadKeys *out);
+    /*
+     * Who may write has opened it.  claim() appends key changes to @changes; when they
+     * are durable, and before the first put, claimed() says on the device that this mount
+     * used it, so that another copy of the metadata is refused from then on.  Both or
+     * neither: NULL: nothing is said.  Setup only.  -EIO.
+     */
+    int (*claim)(VjStore *s, GArray *changes);
+    int (*claimed)(VjStore *s);
     /*
      * Visit each stored object with first_id <= id <= last_id, in no order; one that is
      * put or removed meanwhile may or may not be seen.  For recovery, fsck and gc.
@@ -580,6 +590,8 @@ int vj_store_stage(VjStore *s, const VjPut *added, size_t added_count,
 void vj_store_removes_committed(VjStore *s, const VjPut *removed, size_t removed_count);
 /* Of the driver, past all wrappers; none where it has no keys. */
 void vj_store_bad_keys(VjStore *s, GArray *changes, VjStoreBadKeys *out);
+int vj_store_claim(VjStore *s, GArray *changes) G_GNUC_WARN_UNUSED_RESULT;
+int vj_store_claimed(VjStore *s) G_GNUC_WARN_UNUSED_RESULT;
 int vj_store_each(VjStore *s, uint64_t first_id, uint64_t last_id, VjStoreVisit *visit,
                   void *opaque) G_GNUC_WARN_UNUSED_RESULT;
 /* -EOPNOTSUPP also where the driver, or a wrapper before it, has no digest: the caller

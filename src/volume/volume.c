@@ -78,6 +78,7 @@ static bool open_store(VjVolume *v, const VjVolumeOpen *how, GError **error)
     VjStorePlace place = {.volume = v->super.uuid,
                           .keys = &keys,
                           .read_only = only_reads(how),
+                          .adopt = how->repair,
                           .shared = how->shared};
 
     if (!vj_place_dir_open(v->place, VJ_OBJECTS_DIR, vj_store_needs(v->super.store),
@@ -86,6 +87,14 @@ static bool open_store(VjVolume *v, const VjVolumeOpen *how, GError **error)
     }
     vj_place_store_at(v->place, &dir, &place);
     return vj_store_open(v->super.store, &place, &v->store, error);
+}
+
+static bool claim_store(VjVolume *v, const VjVolumeOpen *how, GError **error)
+{
+    int rc = only_reads(how) ? 0 : vj_object_claim_store(v->meta, v->store);
+
+    return rc == 0 ||
+           vj_error_set_errno(error, -rc, "%s: claiming the store", v->super.store);
 }
 
 /* Of metadata of another volume, which a repair may find, nothing is taken. */
@@ -127,7 +136,7 @@ static bool open_engines(VjVolume *v, const VjVolumeOpen *how, GError **error)
     return vj_examine_before_open(v->place, &v->super, how->examine, &place, error) &&
            (only_reads(how) || vj_place_mark(v->place, error)) &&
            open_both(v, how, &place, error) && update_copy(v, how) &&
-           wrap_all(v, how, error);
+           claim_store(v, how, error) && wrap_all(v, how, error);
 }
 
 /* ---- what the table of files reports ----------------------------------------------- */

@@ -82,6 +82,38 @@ mount_varjfs
 check "for root it is" cmp "$T/three" "$MNT/three"
 umount_varjfs
 
+# A copy of SOURCE has the same device; the one that is mounted first has it alone.
+cp -a "$SOURCE" "$T/copy"
+SOURCE=$T/copy mount_varjfs
+check "a copy is mounted" cmp "$T/three" "$MNT/three"
+rm "$MNT/three"
+dd if=/dev/urandom of="$MNT/of-the-copy" bs=1M count=75 conv=fsync status=none
+kill_varjfs
+check_fails "then the original is refused" try_mount_varjfs
+check "with the reason" grep -q "used with another copy of these metadata" "$T/varjfs.log"
+check_fails "also to be read" try_mount_varjfs -o ro
+check_fails "also by fsck" fsck.varjfs -n "$SOURCE"
+SOURCE=$T/copy mount_varjfs
+check "the copy goes on, killed or not" test -s "$MNT/of-the-copy"
+umount_varjfs
+cp -a "$T/copy" "$T/copy2"
+fsck.varjfs -y "$SOURCE" >"$T/fsck.log" 2>&1
+is "a repair of the original takes the device" "$(grep -c "another copy of the metadata has used it" "$T/fsck.log")" 1
+check "and says what is lost" grep -q three "$T/fsck.log"
+fsck_clean "taken over"
+mount_varjfs
+check "what was not overwritten is there" diff -rq "$srcdir/src" "$MNT/src"
+cp "$T/three" "$MNT/three"
+umount_varjfs
+rm -r "$T/copy"
+original=$SOURCE
+SOURCE=$T/copy2
+check_fails "then the copy is refused" try_mount_varjfs
+SOURCE=$original
+mount_varjfs
+check "the original is as it was" cmp "$T/three" "$MNT/three"
+umount_varjfs
+
 # It becomes longer, and shorter.
 blocks_of_df()
 {

@@ -290,7 +290,12 @@ static void test_table_is_as_a_hash_table_has_it(void **state)
 
 static void test_superblocks_and_keys_as_bytes(void **state)
 {
-    VjBlockSuper super = {.sequence = 7, .block_count = 123456, .volume = "uuid"}, again;
+    VjBlockSuper super = {.sequence = 7,
+                          .block_count = 123456,
+                          .volume = "uuid",
+                          .mount = 0x123456789abcdef0},
+                 again;
+    VjBlockMounts mounts = {.last = 8, .next = 9}, mounts_again;
     VjBlockObject object = {.id = 1,
                             .nonce = 2,
                             .first_block = 300,
@@ -307,11 +312,25 @@ static void test_superblocks_and_keys_as_bytes(void **state)
     assert_int_equal(again.sequence, 7);
     assert_int_equal(again.block_count, 123456);
     assert_string_equal(again.volume, "uuid");
+    assert_true(again.mount == super.mount);
     for (size_t bit = 0; bit < sizeof bytes * 8; bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         assert_int_not_equal(vj_block_super_decode(bytes, &again), 0);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
+    vj_block_mounts_encode(&mounts, &change);
+    key = vj_slice(change.key, change.key_len);
+    value = vj_slice(change.value, change.value_len);
+    assert_true(vj_block_is_mount_key(key));
+    assert_true(vj_block_mounts_decode(value, &mounts_again));
+    assert_int_equal(mounts_again.last, 8);
+    assert_int_equal(mounts_again.next, 9);
+    for (size_t bit = 0; bit < (size_t)change.value_len * 8; bit++) {
+        change.value[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_false(vj_block_mounts_decode(value, &mounts_again));
+        change.value[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    assert_false(vj_block_mounts_decode(vj_slice(change.value, 8), &mounts_again));
     vj_block_key_encode(&object, &change);
     key = vj_slice(change.key, change.key_len);
     value = vj_slice(change.value, change.value_len);
